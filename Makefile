@@ -1,0 +1,143 @@
+# Sandwich Testbed. Verbs: all deps test lint bench experiment figures list clean
+# Variables: NAME=<experiment>  SAN=address,undefined|thread  ISA=<word>  V=1  BUILD=<dir>
+CC      := gcc
+AR      := ar
+PYTHON  := /usr/bin/python3
+ARCH    := $(shell $(CC) -dumpmachine | cut -d- -f1)
+comma   := ,
+BUILD   ?= build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+Q       := $(if $(V),,@)
+
+PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc cmocka
+HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && echo yes)
+ifeq ($(HAVE),yes)
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
+LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc) -lm -lpthread
+LIB_HDF5   := $(shell pkg-config --libs hdf5-serial)
+LIB_TEST   := $(shell pkg-config --libs cmocka)
+endif
+
+OPT     := $(if $(SAN),-O1 -fno-omit-frame-pointer -fsanitize=$(SAN),-O2)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+DIRTY   := $(shell git diff --quiet HEAD 2>/dev/null && echo 0 || echo 1)
+CFLAGS  := -std=gnu11 -D_GNU_SOURCE $(OPT) -g -fopenmp -Wall -Wextra -Werror -Wshadow \
+           -Wstrict-prototypes -Wmissing-prototypes -MMD -MP -I. -Iengine $(PKG_CFLAGS)
+LDFLAGS := -fopenmp $(if $(SAN),-fsanitize=$(SAN))
+
+# A kernel's instruction set is the last word of its file name; the whole file gets its flags.
+ISA_ref        := -std=c11 -ffp-contract=off
+ISA_avx2       := -mavx2 -mfma -mf16c
+ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
+ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
+ISA_avx512fp16 := $(ISA_avx512) -mavx512fp16
+ISA_neon       :=
+isa_of = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
+
+KERN_DIRS := engine/kernels/ref $(if $(filter x86_64,$(ARCH)),engine/kernels/x86) \
+             $(if $(filter aarch64,$(ARCH)),engine/kernels/arm)
+KERN_SRC  := $(foreach d,$(KERN_DIRS),$(wildcard $(d)/*.c))
+# Folders that are only code for another processor are left out; the rest is every .c below.
+ENGINE_SRC := $(filter-out engine/main.c engine/kernels/ref/% engine/kernels/x86/% \
+              engine/kernels/arm/%,$(shell find engine -name '*.c' | sort)) $(KERN_SRC)
+BED_SRC := $(filter-out experiments/harness/main.c,$(shell find characterize baselines \
+           datasets experiments/harness -name '*.c' | sort))
+TEST_SRC := $(shell find tests -name 'test_*.c' | sort)
+SUPPORT_SRC := $(wildcard tests/support/*.c)
+BENCH_SRC := $(wildcard tests/bench/*.c)
+
+obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
+
+all: need-deps $(BUILD)/sandwich $(BUILD)/testbed
+
+# --- registries: a plug-in is one file in a folder; these lists are the only thing made of it
+# $(1) generated name  $(2) files  $(3) header  $(4) struct  $(5) array  $(6) symbol prefix
+define registry
+GEN_SRC += $(BUILD)/gen/$(1).c
+$(BUILD)/gen/$(1).c: $(2) $(sort $(dir $(2))) Makefile
+	@mkdir -p $$(@D)
+	$(Q){ echo '#include "$(3)"'; \
+	 for s in $(basename $(notdir $(2))); do echo "extern const struct $(4) $(6)_$$$$s;"; done; \
+	 echo 'extern const struct $(4) *const $(5)[];'; \
+	 echo 'const struct $(4) *const $(5)[] = {'; \
+	 for s in $(basename $(notdir $(2))); do echo "    &$(6)_$$$$s,"; done; \
+	 echo '    0};'; } > $$@
+endef
+reg = $(eval $(call registry,$(1),$(2),$(3),$(4),$(5),$(6)))
+GEN_SRC :=
+$(call reg,kern,$(KERN_SRC),kernels/kern.h,kern_variant,kern_variants,kern)
+$(call reg,kv_alloc,$(wildcard engine/kv/alloc/*.c),kv/alloc.h,kv_alloc,kv_allocs,kv_alloc)
+$(call reg,model_reader,$(wildcard engine/model/file/reader/*.c),model/file/file.h,model_reader,model_readers,model_reader)
+$(call reg,sched_policy,$(wildcard engine/sched/policy/*.c),sched/sched.h,sched_policy,sched_policies,sched_policy)
+ENGINE_GEN := $(GEN_SRC)
+GEN_SRC :=
+$(call reg,probe,$(wildcard characterize/probe/*.c),characterize/probe.h,probe,probes,probe)
+$(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_adapter,sut_adapters,sut_adapter)
+$(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
+$(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
+BED_GEN := $(GEN_SRC)
+
+genobj = $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(1))
+ENGINE_OBJ := $(call obj,$(ENGINE_SRC)) $(call genobj,$(ENGINE_GEN))
+BED_OBJ := $(call obj,$(BED_SRC)) $(call genobj,$(BED_GEN))
+
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -c $< -o $@
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  CC $<"
+	$(Q)$(CC) $(CFLAGS) $(if $(filter engine/kernels/%,$<),$(call isa_of,$<)) -c $< -o $@
+$(BUILD)/libsandwich.a: $(ENGINE_OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(BUILD)/libtestbed.a: $(BED_OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(BUILD)/sandwich: $(BUILD)/obj/engine/main.o $(BUILD)/libsandwich.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_ENGINE)
+$(BUILD)/testbed: $(BUILD)/obj/experiments/harness/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_ENGINE)
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_ENGINE)
+$(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_ENGINE)
+
+# The commit is an input of one file only, so that a commit does not rebuild everything.
+$(BUILD)/obj/experiments/harness/provenance.o: CFLAGS += -DBUILD_COMMIT='"$(COMMIT)"' \
+    -DBUILD_DIRTY=$(DIRTY) -DBUILD_FLAGS='"$(OPT) -fopenmp"' -DBUILD_CC='"$(shell $(CC) --version | head -n1)"'
+$(BUILD)/obj/experiments/harness/provenance.o: $(BUILD)/gen/commit
+$(BUILD)/gen/commit: FORCE
+	@mkdir -p $(@D); echo '$(COMMIT) $(DIRTY)' | cmp -s - $@ || echo '$(COMMIT) $(DIRTY)' > $@
+FORCE:
+
+# --- verbs
+deps:
+	$(Q)sh tests/support/deps.sh
+need-deps:
+ifneq ($(HAVE),yes)
+	$(Q)sh tests/support/deps.sh
+	$(Q)$(MAKE) --no-print-directory $(MAKECMDGOALS) NAME=$(NAME) SAN=$(SAN)
+	@exit 0
+endif
+test: need-deps $(if $(HAVE),$(TESTS) $(BUILD)/sandwich $(BUILD)/testbed)
+	$(Q)BUILD=$(BUILD) SAN=$(SAN) ROOM=$(ROOM) sh tests/support/run.sh
+lint: need-deps
+	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
+bench: need-deps $(BUILD)/bench
+	$(Q)$(BUILD)/bench $(BENCH_ARGS)
+experiment: all
+	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
+	$(Q)$(BUILD)/testbed run experiments/$(NAME).json $(ARGS)
+	$(Q)$(MAKE) --no-print-directory figures NAME=$(NAME)
+figures:
+	$(Q)for f in $(if $(NAME),paper-figs/$(NAME).py,$(wildcard paper-figs/*.py)); do $(PYTHON) $$f || exit 1; done
+list: all
+	$(Q)$(BUILD)/testbed list
+clean:
+	rm -rf build build-* paper-figs/out
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+.PHONY: all deps need-deps test lint bench experiment figures list clean FORCE
+.SECONDARY:
+.DELETE_ON_ERROR:

@@ -1,0 +1,56 @@
+/* characterize/probe.h - measurements of the machine itself, and the card that keeps them.
+ *
+ * A probe is one file in characterize/probe/ ending in one `const struct probe probe_<stem>`.
+ * It measures with the same team, clock and memory as the engine, repeats, and reports median
+ * and spread. The card (results/machine/<host>.json) holds every probe's values with the
+ * CPU's identity, and is the bound beside every number; a card of another CPU, microcode or
+ * thread set is measured again, never believed.
+ * Threads: the caller's; no other work may run meanwhile. */
+#ifndef CHARACTERIZE_PROBE_H
+#define CHARACTERIZE_PROBE_H
+
+#include <stdint.h>
+#include <jansson.h>
+
+#include "base/err.h"
+
+struct par_team;
+
+struct probe_value {
+    char name[48]; /* "read_gbps" */
+    char unit[16]; /* "GB/s" */
+    int n_threads;
+    double median, mad; /* NaN: unavailable */
+    int n_trials;
+    char why[96]; /* reason when unavailable, else "" */
+};
+
+struct probe_ctx {
+    struct par_team *team; /* all CPUs of the budget */
+    int n_threads_max;
+    double budget_s;       /* time this probe may take */
+    struct probe_value *values;
+    int n_values, max_values;
+};
+/* Append a value; called by probes. ERR_LIMIT when full. */
+MUST int probe_add(struct probe_ctx *c, const struct probe_value *v);
+
+struct probe {
+    const char *name;
+    const char *help;
+    int (*run)(struct probe_ctx *c);
+};
+extern const struct probe *const probes[];
+
+/* The machine card: measured now, or the cached file if it is of this machine.
+ * `dir` is created when absent. force: measure again. *out: new reference. */
+MUST int machine_card_get(json_t **out, const char *dir, int force, double budget_s);
+
+/* Numbers of a card; NaN when it lacks them. */
+double machine_card_read_gbps(const json_t *card, int n_threads);
+/* Peak of computing with weights of `type` ("f32", "f16", "bf16") at `precision` ("exact",
+ * "relaxed") by the fastest instruction family this machine has; GFLOP/s. */
+double machine_card_peak_gflops(const json_t *card, const char *type,
+                                const char *precision, int n_threads);
+
+#endif

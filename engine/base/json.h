@@ -1,0 +1,42 @@
+/* base/json.h - jansson with limits and with errors that name the file and the key.
+ *
+ * Every text read has a size cap, a depth cap of 64 and no duplicate keys. Every file written
+ * is complete or absent (temporary name, fsync, rename). Threads: any, distinct objects. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "base/err.h"
+
+#define JSON_DEPTH_MAX 64
+
+/* Parse a file of at most `max_bytes`. *out is a new reference, NULL on error. */
+MUST int json_read_file(json_t **out, const char *path, size_t max_bytes);
+/* Parse n bytes; `where` begins the error line. */
+MUST int json_read_text(json_t **out, const char *text, size_t n, const char *where);
+
+/* Write `j` with sorted keys and two-space indentation, ending in a newline. */
+MUST int json_write_file(const json_t *j, const char *path);
+
+/* Members of an object, checked. The *_opt forms leave *out alone when the key is absent.
+ * Errors: "where: key: expected an integer in [1, 4096], found \"x\"". Borrowed references. */
+MUST int json_get_int(const json_t *obj, const char *key, int64_t min, int64_t max,
+                      int64_t *out, const char *where);
+MUST int json_opt_int(const json_t *obj, const char *key, int64_t min, int64_t max,
+                      int64_t *out, const char *where);
+MUST int json_get_f64(const json_t *obj, const char *key, double *out, const char *where);
+MUST int json_opt_f64(const json_t *obj, const char *key, double *out, const char *where);
+MUST int json_get_str(const json_t *obj, const char *key, const char **out,
+                      const char *where);
+MUST int json_opt_str(const json_t *obj, const char *key, const char **out,
+                      const char *where);
+MUST int json_opt_bool(const json_t *obj, const char *key, bool *out, const char *where);
+MUST int json_get_arr(const json_t *obj, const char *key, const json_t **out,
+                      const char *where);
+MUST int json_get_obj(const json_t *obj, const char *key, const json_t **out,
+                      const char *where);
+
+#endif

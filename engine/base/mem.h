@@ -1,0 +1,66 @@
+/* base/mem.h - every byte the project takes, by purpose.
+ *
+ * Two kinds: ordinary objects (mem_new, 64-byte aligned, zeroed) and large regions
+ * (mem_map: page-aligned anonymous mappings that ask for huge pages and can be bound to a
+ * NUMA node). Totals per tag are part of every record, and a test can make the n-th
+ * allocation fail. Nothing allocates between two tokens.
+ * Threads: all calls are safe from any thread. */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum mem_tag {
+    MEM_OTHER,
+    MEM_WEIGHTS,
+    MEM_KV,
+    MEM_ACTIVATIONS,
+    MEM_TOKENIZER,
+    MEM_MODEL_FILE,
+    MEM_TEAM,
+    MEM_DATASET,
+    MEM_HARNESS,
+    MEM_TEST,
+    MEM_N_TAGS
+};
+
+/* n objects of `size` bytes, zeroed, aligned to 64 bytes; owned by the caller, given back
+ * with mem_free(). NULL with ERR_NOMEM set when n * size overflows or memory is short.
+ * n * size == 0 gives a valid, unique pointer. */
+MUST void *mem_new(enum mem_tag tag, size_t n, size_t size);
+
+/* Change an object of mem_new() to n * size bytes; the added part is zeroed. On failure NULL
+ * is returned and `p` is untouched. p == NULL behaves as mem_new(). */
+MUST void *mem_resize(enum mem_tag tag, void *p, size_t n, size_t size);
+
+MUST char *mem_strdup(enum mem_tag tag, const char *s);
+MUST char *mem_strndup(enum mem_tag tag, const char *s, size_t n);
+void mem_free(void *p); /* NULL is fine */
+
+#define MEM_NODE_ANY (-1)
+
+/* `bytes` of zeroed anonymous memory starting on a 2 MiB boundary, advised to huge pages,
+ * bound to NUMA node `node` (MEM_NODE_ANY: first touch decides). The pages are not touched:
+ * the team that will read them should write them first. NULL with ERR_NOMEM set on failure. */
+MUST void *mem_map(enum mem_tag tag, size_t bytes, int node);
+void mem_unmap(enum mem_tag tag, void *p, size_t bytes);
+
+const char *mem_tag_name(enum mem_tag tag);
+size_t mem_used_bytes(enum mem_tag tag);
+size_t mem_peak_bytes(enum mem_tag tag); /* the highest mem_used_bytes() ever was */
+
+/* Resident set of this process in bytes: now, and its peak (VmHWM). 0 if unreadable. */
+size_t mem_rss_bytes(void);
+size_t mem_rss_peak_bytes(void);
+/* Forget the peak so that the next one is of the phase that follows; ERR_UNSUPPORTED where
+ * the kernel does not allow it. */
+MUST int mem_rss_peak_reset(void);
+
+/* Test hook: let n allocations succeed, then fail one (`once`) or all. n < 0 switches it off. */
+void mem_fail_after(long n, int once);
+long mem_n_allocs(void); /* allocations of any kind made so far */
+
+#endif

@@ -1,0 +1,69 @@
+/* base/opt.h - one table of options, from which come flags, JSON keys, help text, the docs
+ * and the attributes recorded with a result.
+ *
+ * A table describes the members of one plain struct. A row's name is the JSON key
+ * (`n_prompt_tok`); the flag is the same with dashes (`--n-prompt-tok V`, `--n-prompt-tok=V`;
+ * booleans also `--no-x`). Strings are owned by the struct and given back by opt_free().
+ * An unknown key is an error that names the nearest known one.
+ * Threads: none of its own; one struct, one owner. */
+#ifndef BASE_OPT_H
+#define BASE_OPT_H
+
+#include <stdio.h>
+#include <stddef.h>
+#include <jansson.h>
+
+#include "base/err.h"
+
+enum opt_type {
+    OPT_BOOL,  /* member: bool */
+    OPT_INT,   /* member: int64_t */
+    OPT_F64,   /* member: double */
+    OPT_STR,   /* member: char *, NULL when not given and no default */
+    OPT_ENUM,  /* member: int, the index into `values` ("greedy|top_k|top_p") */
+    OPT_BYTES, /* member: int64_t; accepts 512, 64KiB, 2GiB, 1.5GB */
+};
+
+struct opt_row {
+    const char *name; /* NULL ends the table */
+    enum opt_type type;
+    size_t offset;
+    const char *unit;   /* "tok", "ms", ... or NULL */
+    double min, max;    /* inclusive range of numbers; both 0: no limit */
+    const char *def;    /* default as text; NULL: 0, false or no string */
+    const char *values; /* OPT_ENUM only: words joined by '|' */
+    const char *help;
+    char letter; /* one-letter flag, 0 for none */
+};
+
+/* Set every member to its default. The struct need not be initialised before.
+ * ERR_NOMEM, or ERR_ARG when the table itself is wrong. */
+MUST int opt_init(const struct opt_row *table, void *s);
+void opt_free(const struct opt_row *table, void *s); /* frees and NULLs the strings */
+
+/* Set one member from text. `where` ("--isa", "x.json: load.rate") begins the error line. */
+MUST int opt_set(const struct opt_row *table, void *s, const char *name, const char *value,
+                 const char *where);
+
+/* Read flags. Words that are no flags are left in argv[0..*n_rest) in order (argv[0] is read
+ * too: pass argv + 1). "--" ends the flags. ERR_ARG on an unknown flag or bad value. */
+MUST int opt_from_argv(const struct opt_row *table, void *s, int argc, char **argv,
+                       int *n_rest);
+
+/* Set the members that `obj` names; every key must be known. */
+MUST int opt_from_json(const struct opt_row *table, void *s, const json_t *obj,
+                       const char *where);
+
+/* All members with their present values; a new reference, NULL on ERR_NOMEM. */
+MUST json_t *opt_to_json(const struct opt_row *table, const void *s);
+
+/* The help text: one line an option with type, unit, range and default. */
+void opt_help(const struct opt_row *table, FILE *f);
+/* The same as rows of a Markdown table, for the docs. */
+void opt_help_markdown(const struct opt_row *table, FILE *f);
+
+/* The word of `words` (NULL-terminated) closest to `s` by edit distance, NULL if none is
+ * close. For every "unknown X" message in the project. */
+const char *opt_nearest(const char *s, const char *const *words);
+
+#endif

@@ -1,0 +1,64 @@
+/* kv/kv.h - the keys and values of live sequences.
+ *
+ * A pool has a fixed size and never grows after kv_pool_open(), so running out is an answer to
+ * the scheduler (ERR_NOMEM), not an accident. A live sequence owns one region laid out
+ *     [layer][kv_head][K|V][token][head_dim]
+ * so that who computes a head is a matter of ranges only and a change of plan moves nothing.
+ * How regions are chosen is a plug-in: one file in kv/alloc/.   Paper: ODMA 3.5.
+ * Threads: one owner per pool; stat from any thread. */
+#ifndef KV_KV_H
+#define KV_KV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct kv_shape {
+    int n_layers, n_kv_heads, head_dim;
+    int elem_bytes; /* 4: f32, 2: bf16 */
+};
+
+/* One sequence's memory; plain data, lent by the pool until kv_release(). */
+struct kv_region {
+    void *base;
+    int64_t cap_tok;       /* tokens it can hold */
+    size_t head_bytes;     /* of one [K or V][token][head_dim] run = cap_tok*head_dim*elem */
+    int n_kv_heads;
+    int64_t slot;          /* the allocator's own */
+};
+
+/* First byte of the keys (v = 0) or values (v = 1) of a head in a layer. */
+static inline void *kv_at(const struct kv_region *r, int layer, int kv_head, int v)
+{
+    size_t i = ((size_t)layer * r->n_kv_heads + kv_head) * 2 + (size_t)v;
+    return (char *)r->base + i * r->head_bytes;
+}
+
+struct kv_pool;
+
+/* Open a pool of at most `budget_bytes` on NUMA node `node` (-1: first touch decides).
+ *   out        owned by the caller, kv_pool_close(); NULL on error
+ *   alloc      name of an allocator plug-in; NULL means "static"
+ *   max_tok    the longest sequence that will be asked for
+ * ERR_ARG: a dimension is 0. ERR_NOTFOUND: no such allocator (names the nearest).
+ * ERR_NOMEM: the budget holds not even one sequence of max_tok, or memory is short. */
+MUST int kv_pool_open(struct kv_pool **out, const char *alloc, const struct kv_shape *shape,
+                      size_t budget_bytes, int64_t max_tok, int node);
+void kv_pool_close(struct kv_pool **p);
+
+/* Reserve a region for a sequence that may reach `n_tok` tokens.
+ * ERR_NOMEM: none free now (try again after a release); ERR_LIMIT: n_tok > max_tok. */
+MUST int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out);
+void kv_release(struct kv_pool *p, struct kv_region *r); /* zeroes *r */
+
+/* Bytes one token needs over all layers and heads. */
+size_t kv_token_bytes(const struct kv_shape *s);
+
+struct kv_stat {
+    size_t pool_bytes, reserved_bytes;
+    int64_t n_live, n_reserved_total, n_refused_total;
+};
+void kv_pool_stat(const struct kv_pool *p, struct kv_stat *out);
+
+#endif

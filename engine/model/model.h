@@ -1,0 +1,91 @@
+/* model/model.h - an opened model: packed weights and the forward step.
+ *
+ * Weights are packed once, in parallel, by the team that will read them, into units and panels
+ * (kernels/pack.h) shared by prefill and decode:
+ *   QKV      split along N; unit = one KV group: its g query heads, then its K, then its V
+ *            head, each unit padded to whole panels
+ *   output   split along K; unit = the g * head_dim rows of one KV group
+ *   gate+up  split along N; panels alternate gate, up; unit = MODEL_FFN_UNIT columns
+ *   down     split along K; unit = MODEL_FFN_UNIT rows
+ *   head     split along N in vocabulary panels (also serves as a tied embedding)
+ * Rank r of R owns units [r S / R, (r+1) S / R).   Paper: Sandwich 5.3.
+ * Threads: one thread owns a model (the one that opened its team). */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kv/kv.h"
+#include "model/file/file.h"
+#include "par/team.h"
+#include "kernels/pack.h"
+
+/* Rows of down (columns of gate and up) in one unit: the finest tensor-parallel cut. Two
+ * panels; a multiple of the bf16 pair; 5504 = 172 units splits over 8 ranks within 2 %. */
+#define MODEL_FFN_UNIT 32
+
+struct model_layer {
+    float *attn_norm, *ffn_norm; /* [dim] */
+    struct kern_mat qkv, o, gate_up, down;
+    float *qkv_bias; /* NULL, or one float per packed QKV column */
+};
+
+struct model_opts {
+    enum kern_type weight_type;   /* the type to keep weights in; KERN_N_TYPES: as stored */
+    enum kern_type kv_type;       /* KERN_F32 or KERN_BF16 */
+    enum kern_precision precision;
+    int64_t max_step_tok;         /* most tokens in one forward step (activations' size) */
+    int64_t max_tok;              /* longest sequence (rotary tables); 0: the file's */
+    void (*progress)(void *ctx, int64_t done_bytes, int64_t all_bytes); /* may be NULL */
+    void *progress_ctx;
+};
+
+struct model;
+
+/* What loading did; stands in every record. */
+struct model_load_stat {
+    int64_t tensor_bytes;  /* of the file's tensors, in the kept type */
+    int64_t packed_bytes;  /* of all packed weights */
+    int64_t file_bytes;
+    double load_s, load_gbps; /* tensor bytes over wall time */
+    int64_t rss_peak_bytes;   /* of the process, while loading */
+};
+
+/* Pack `f`'s weights with the team's threads. The file is not needed afterwards.
+ * ERR_UNSUPPORTED: a kept type that would lose precision is refused. */
+MUST int model_open(struct model **out, const struct model_file *f, struct par_team *team,
+                    const struct model_opts *o);
+void model_close(struct model **m);
+
+const struct model_config *model_config_of(const struct model *m);
+const struct kern_table *model_kern(const struct model *m);
+const struct model_load_stat *model_load_stat_of(const struct model *m);
+void model_kv_shape(const struct model *m, struct kv_shape *out);
+
+/* A run of consecutive tokens of one sequence: a prompt, a piece of one, or one new token. */
+struct model_chunk {
+    const struct kv_region *kv; /* holds the pos0 tokens before; gets these appended */
+    const int32_t *ids;
+    int64_t n_tok, pos0;
+    bool want_logits; /* of the chunk's last token */
+};
+
+/* One step over a batch: at most max_step_tok tokens in all, computed by n_threads threads.
+ * logits: [number of chunks that want them, vocab], in chunk order.
+ * ERR_ARG: an id outside the vocabulary, a position past the region. Allocates nothing. */
+MUST int model_forward(struct model *m, const struct model_chunk *chunks, int n_chunks,
+                       int n_threads, float *logits);
+
+/* Time each thread 0 spent by operator since the last call, for profiles (ns). */
+enum model_op_class {
+    MODEL_T_LINEAR,
+    MODEL_T_ATTN,
+    MODEL_T_NORM_ROPE,
+    MODEL_T_HEAD,
+    MODEL_T_WAIT,
+    MODEL_T_N
+};
+void model_times_take(struct model *m, uint64_t ns[MODEL_T_N]);
+
+#endif

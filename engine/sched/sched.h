@@ -1,0 +1,50 @@
+/* sched/sched.h - which tokens of which sequences go into the next step.
+ *
+ * A policy is a pure function of a view: it reads no clock, takes no lock, allocates nothing,
+ * so that the server, the trace replayer and the cluster simulator run the same file. One file
+ * in sched/policy/ ends in one `const struct sched_policy sched_policy_<stem>`.
+ * Threads: stateless. */
+#ifndef SCHED_SCHED_H
+#define SCHED_SCHED_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum sched_state {
+    SCHED_WAITING, /* admitted, no memory yet */
+    SCHED_PREFILL, /* some prompt tokens still to do */
+    SCHED_DECODE
+};
+
+struct sched_seq {
+    int64_t id;
+    enum sched_state state;
+    int64_t n_prompt_left; /* tokens of the prompt not yet computed */
+    int64_t n_ctx;         /* tokens computed */
+    int64_t n_max;         /* prompt + the most it may generate */
+    int64_t arrival;       /* order of arrival */
+};
+
+struct sched_view {
+    const struct sched_seq *seqs; /* ascending arrival */
+    int n_seqs;
+    int64_t max_step_tok;  /* tokens one step may hold */
+    int64_t free_regions;  /* sequences that could still be given memory */
+};
+
+struct sched_pick {
+    int seq;       /* index into view.seqs */
+    int64_t n_tok; /* prompt tokens to do now; 1 for decode */
+    int admit;     /* 1: reserve memory first */
+};
+
+struct sched_policy {
+    const char *name;
+    /* Fill picks[0..max); returns how many (0: nothing to do). */
+    int (*step)(const struct sched_view *v, struct sched_pick *picks, int max);
+};
+extern const struct sched_policy *const sched_policies[];
+MUST int sched_policy_find(const char *name, const struct sched_policy **out);
+
+#endif

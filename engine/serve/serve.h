@@ -1,0 +1,97 @@
+/* serve/serve.h - THE door: everything main.c and the adapters may do with the engine.
+ *
+ * Open it with options, submit requests, call serve_step() until there is nothing to do. Each
+ * step computes one batch and reports new tokens through the request's callback, in order, on
+ * the stepping thread.
+ * Threads: one thread opens, steps and closes (it becomes thread 0 of the team); submit and
+ * cancel may come from any thread. */
+#ifndef SERVE_SERVE_H
+#define SERVE_SERVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/opt.h"
+
+struct serve;
+
+/* Options, with their table: the same rows serve flags, JSON keys, help and records. */
+struct serve_opts {
+    char *model;      /* path */
+    char *tokenizer;  /* NULL: from the model's file */
+    char *isa;        /* "auto", "ref", "avx2", ... */
+    int precision;    /* enum kern_precision */
+    char *weight_type; /* "file", "f32", "bf16" */
+    char *kv_type;    /* "f32", "bf16" */
+    int64_t threads;  /* 0: the plan's, or the whole budget */
+    char *plan;       /* path of a plan, NULL: default */
+    char *policy;     /* scheduling policy */
+    int64_t max_tok;  /* longest sequence; 0: the model's, at most 4096 */
+    int64_t max_seqs; /* sequences that may be live at once */
+    int64_t max_step_tok;
+    bool pin;
+};
+extern const struct opt_row serve_opt_table[];
+
+struct serve_sampling {
+    double temperature, top_p, min_p;
+    int64_t top_k, seed;
+};
+
+enum serve_finish {
+    SERVE_RUNNING,
+    SERVE_LENGTH, /* max_new reached */
+    SERVE_EOS,
+    SERVE_CANCELED,
+    SERVE_ERROR
+};
+
+/* A new token of a request. `logits` is [vocab], valid during the call only.
+ * finish != SERVE_RUNNING with id == -1: no token, the request ended. */
+typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id, const float *logits,
+                               enum serve_finish finish);
+
+struct serve_request {
+    const int32_t *prompt; /* copied */
+    int64_t n_prompt;      /* >= 1 */
+    int64_t max_new;       /* >= 1 */
+    bool ignore_eos;
+    struct serve_sampling sampling;
+    serve_token_fn on_token;
+    void *ctx;
+};
+
+MUST int serve_open(struct serve **out, const struct serve_opts *o);
+void serve_close(struct serve **s);
+
+/* ERR_LIMIT: prompt + max_new exceed max_tok. *id names the request from now on. */
+MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id);
+void serve_cancel(struct serve *s, int64_t id);
+
+/* Compute one step. *busy: whether live or waiting requests remain. An error here is the
+ * engine's (a request's own error ends that request with SERVE_ERROR). */
+MUST int serve_step(struct serve *s, bool *busy);
+/* Wait until something is submitted, or timeout_ns; for a thread that only steps. */
+void serve_wait(struct serve *s, uint64_t timeout_ns);
+
+/* Text, by the model's tokenizer; ERR_STATE when it has none. *ids: mem_free. */
+MUST int serve_encode(struct serve *s, const char *text, size_t n, bool bos, int32_t **ids,
+                      size_t *n_ids);
+struct tok;
+const struct tok *serve_tok(const struct serve *s); /* NULL: none */
+
+/* Facts. The JSON object holds: model (shape, types, bytes per decoded token), kernels chosen,
+ * plan with reasons, CPU budget with reason, placement (CPU of each thread wanted and seen,
+ * pages of the weights per NUMA node), memory per tag, load statistics. New reference. */
+MUST int serve_describe(struct serve *s, json_t **out);
+int serve_vocab(const struct serve *s);
+int serve_eos(const struct serve *s);
+/* Bytes one decoded token must read at this context length (weights + keys and values). */
+int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
+/* Arithmetic of a prompt of n tokens. */
+double serve_prefill_flop(const struct serve *s, int64_t n_tok);
+
+#endif

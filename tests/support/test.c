@@ -1,0 +1,70 @@
+#include "tests/support/test.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *test_data(const char *relative)
+{
+    static char ring[8][1024];
+    static int at;
+    const char *root = getenv("SANDWICH_DATA");
+    char *p = ring[at++ % 8];
+
+    snprintf(p, sizeof(ring[0]), "%s/%s", root ? root : "../shared/data", relative);
+    return access(p, R_OK) == 0 ? p : NULL;
+}
+
+static char dir[256];
+
+static void remove_dir(void)
+{
+    char cmd[300];
+
+    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+    if (system(cmd) != 0)
+        fprintf(stderr, "cannot remove %s\n", dir);
+}
+
+const char *test_dir(void)
+{
+    const char *build = getenv("BUILD");
+
+    if (dir[0])
+        return dir;
+    snprintf(dir, sizeof(dir), "%s/tmp.XXXXXX", build ? build : "build");
+    if (!mkdtemp(dir))
+        fail_msg("cannot make %s", dir);
+    atexit(remove_dir);
+    return dir;
+}
+
+void test_write(const char *path, const void *data, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+
+    if (!f || fwrite(data, 1, n, f) != n || fclose(f) != 0)
+        fail_msg("cannot write %s", path);
+}
+
+void *test_read(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    struct stat st;
+    char *p;
+
+    if (!f || fstat(fileno(f), &st) != 0)
+        fail_msg("cannot read %s", path);
+    p = mem_new(MEM_TEST, (size_t)st.st_size + 1, 1);
+    if (!p || fread(p, 1, (size_t)st.st_size, f) != (size_t)st.st_size)
+        fail_msg("cannot read %s", path);
+    fclose(f);
+    *n = (size_t)st.st_size;
+    return p;
+}
+
+uint64_t test_seed(void)
+{
+    const char *s = getenv("TEST_SEED");
+
+    return s ? strtoull(s, NULL, 0) : 1;
+}
