@@ -53,4 +53,7 @@ double machine_card_read_gbps(const json_t *card, int n_threads);
 double machine_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads);
 
+/* The card as one table for people, a line a value. *text is owned by the caller, mem_free(). */
+MUST int machine_card_text(const json_t *card, char **text);
+
 #endif

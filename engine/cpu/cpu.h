@@ -73,4 +73,14 @@ void cpu_list_print(const int *cpus, int n, char *out, int out_n);
 MUST int cpu_pin_self(int cpu);
 int cpu_current(void);
 
+/* Tell the core that this is a spin loop: yields its pipeline to the SMT sibling. */
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory"); /* `yield` is a no-op on most Arm cores */
+#endif
+}
+
 #endif
