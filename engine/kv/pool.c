@@ -1,0 +1,152 @@
+#include "kv/kv.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/opt.h"
+#include "kv/alloc.h"
+
+/* One owner writes; the totals are atomic so that any thread may read them. */
+struct kv_pool {
+    const struct kv_alloc *alloc;
+    void *state;
+    void *base;
+    size_t bytes, token_bytes;
+    struct kv_shape shape;
+    int64_t max_tok;
+    _Atomic size_t reserved_bytes;
+    _Atomic int64_t n_live, n_reserved_total, n_refused_total;
+};
+
+size_t kv_token_bytes(const struct kv_shape *s)
+{
+    return (size_t)s->n_layers * s->n_kv_heads * 2 * s->head_dim * s->elem_bytes;
+}
+
+static int find_alloc(const char *name, const struct kv_alloc **out)
+{
+    const char *words[64];
+    const char *near;
+    int n = 0;
+
+    for (const struct kv_alloc *const *a = kv_allocs; *a && n < 63; a++) {
+        words[n++] = (*a)->name;
+        if (!strcmp((*a)->name, name)) {
+            *out = *a;
+            return OK;
+        }
+    }
+    words[n] = NULL;
+    near = opt_nearest(name, words);
+    return err_set(ERR_NOTFOUND, "kv allocator \"%s\" does not exist%s%s%s", name,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+static int check_shape(const struct kv_shape *s, int64_t max_tok)
+{
+    if (s->n_layers < 1 || s->n_kv_heads < 1 || s->head_dim < 1 || max_tok < 1)
+        return err_set(
+            ERR_ARG,
+            "kv pool: layers %d, heads %d, head_dim %d, max_tok %lld: expected "
+            "all >= 1",
+            s->n_layers, s->n_kv_heads, s->head_dim, (long long)max_tok);
+    if (s->elem_bytes != 2 && s->elem_bytes != 4)
+        return err_set(ERR_ARG, "kv pool: elem_bytes: expected 2 or 4, found %d",
+                       s->elem_bytes);
+    return OK;
+}
+
+int kv_pool_open(struct kv_pool **out, const char *alloc, const struct kv_shape *shape,
+                 size_t budget_bytes, int64_t max_tok, int node)
+{
+    struct kv_pool *p = NULL;
+    int rc;
+
+    *out = NULL;
+    rc = check_shape(shape, max_tok);
+    if (rc != OK)
+        goto out;
+    p = mem_new(MEM_KV, 1, sizeof(*p));
+    if (!p) {
+        rc = ERR_NOMEM;
+        goto out;
+    }
+    p->shape = *shape;
+    p->max_tok = max_tok;
+    p->token_bytes = kv_token_bytes(shape);
+    rc = find_alloc(alloc ? alloc : "static", &p->alloc);
+    if (rc != OK)
+        goto out;
+    rc = p->alloc->open(&p->state, budget_bytes, p->token_bytes, max_tok);
+    if (rc != OK)
+        goto out;
+    p->base = mem_map(MEM_KV, budget_bytes, node);
+    if (!p->base) {
+        rc = ERR_NOMEM;
+        goto out;
+    }
+    p->bytes = budget_bytes;
+    *out = p, p = NULL; /* the caller's now */
+out:
+    kv_pool_close(&p);
+    return rc;
+}
+
+void kv_pool_close(struct kv_pool **pp)
+{
+    struct kv_pool *p = *pp;
+
+    if (!p)
+        return;
+    if (p->state)
+        p->alloc->close(p->state);
+    if (p->base)
+        mem_unmap(MEM_KV, p->base, p->bytes);
+    mem_free(p);
+    *pp = NULL;
+}
+
+int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
+{
+    size_t offset = 0;
+    int rc;
+
+    memset(out, 0, sizeof(*out));
+    if (n_tok < 1)
+        return err_set(ERR_ARG, "kv: a sequence of %lld tokens", (long long)n_tok);
+    if (n_tok > p->max_tok)
+        return err_set(ERR_LIMIT, "kv: a sequence of %lld tokens, the longest is %lld",
+                       (long long)n_tok, (long long)p->max_tok);
+    rc = p->alloc->reserve(p->state, n_tok, &offset, &out->cap_tok, &out->slot);
+    if (rc != OK) {
+        p->n_refused_total++;
+        return rc;
+    }
+    out->base = (char *)p->base + offset;
+    out->n_kv_heads = p->shape.n_kv_heads;
+    out->head_bytes = (size_t)out->cap_tok * p->shape.head_dim * p->shape.elem_bytes;
+    p->reserved_bytes += (size_t)out->cap_tok * p->token_bytes;
+    p->n_live++;
+    p->n_reserved_total++;
+    return OK;
+}
+
+void kv_release(struct kv_pool *p, struct kv_region *r)
+{
+    if (!r->base)
+        return;
+    p->alloc->release(p->state, r->slot);
+    p->reserved_bytes -= (size_t)r->cap_tok * p->token_bytes;
+    p->n_live--;
+    memset(r, 0, sizeof(*r));
+}
+
+void kv_pool_stat(const struct kv_pool *p, struct kv_stat *out)
+{
+    out->pool_bytes = p->bytes;
+    out->reserved_bytes = p->reserved_bytes;
+    out->n_live = p->n_live;
+    out->n_reserved_total = p->n_reserved_total;
+    out->n_refused_total = p->n_refused_total;
+}

@@ -1,0 +1,24 @@
+/* First come, first served, one sequence at a time: its prompt in pieces of at most one
+ * step, then its tokens one by one. The single-sequence baseline of the papers. */
+#include "sched/sched.h"
+
+static int fcfs_step(const struct sched_view *v, struct sched_pick *picks, int max)
+{
+    const struct sched_seq *s;
+
+    if (v->n_seqs < 1 || max < 1)
+        return 0;
+    s = &v->seqs[0];
+    if (s->state == SCHED_WAITING && v->free_regions < 1)
+        return 0;
+    picks[0].seq = 0;
+    picks[0].admit = s->state == SCHED_WAITING;
+    if (s->state == SCHED_DECODE)
+        picks[0].n_tok = 1;
+    else
+        picks[0].n_tok =
+            s->n_prompt_left < v->max_step_tok ? s->n_prompt_left : v->max_step_tok;
+    return 1;
+}
+
+const struct sched_policy sched_policy_fcfs = {.name = "fcfs", .step = fcfs_step};

@@ -1,0 +1,151 @@
+/* Every allocator in the table: regions never overlap, a released one is used again,
+ * running out is ERR_NOMEM, totals add up, and no failed allocation leaks. */
+#include "tests/support/test.h"
+
+#include "kv/alloc.h"
+
+static const struct kv_shape shape = {
+    .n_layers = 3, .n_kv_heads = 2, .head_dim = 6, .elem_bytes = 2};
+#define MAX_TOK 10
+
+static void test_token_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(kv_token_bytes(&shape), 3 * 2 * 2 * 6 * 2);
+}
+
+static void test_layout(void **state)
+{
+    struct kv_pool *p;
+    struct kv_region r;
+
+    (void)state;
+    assert_ok(kv_pool_open(&p, NULL, &shape, 1 << 20, MAX_TOK, -1));
+    assert_ok(kv_reserve(p, MAX_TOK, &r));
+    assert_int_equal(r.head_bytes, r.cap_tok * 6 * 2);
+    assert_int_equal((uintptr_t)r.base % 64, 0);
+    /* [layer][kv_head][K|V] */
+    assert_ptr_equal(kv_at(&r, 0, 0, 0), r.base);
+    assert_ptr_equal(kv_at(&r, 0, 0, 1), (char *)r.base + r.head_bytes);
+    assert_ptr_equal(kv_at(&r, 0, 1, 0), (char *)r.base + 2 * r.head_bytes);
+    assert_ptr_equal(kv_at(&r, 1, 0, 0), (char *)r.base + 4 * r.head_bytes);
+    kv_release(p, &r);
+    assert_null(r.base);
+    kv_release(p, &r); /* nothing reserved: nothing happens */
+    kv_pool_close(&p);
+    assert_null(p);
+    kv_pool_close(&p);
+}
+
+/* Reserve and release at random; each live region is filled with its own byte, which must
+ * still be there when it is given back. */
+static void churn(const struct kv_alloc *alloc)
+{
+    struct kv_region live[64];
+    struct kv_pool *p;
+    struct kv_stat st;
+    struct rng rng;
+    int n = 0, refused = 0;
+
+    rng_init(&rng, test_seed(), "churn");
+    assert_ok(kv_pool_open(&p, alloc->name, &shape, 16 * MAX_TOK * 144, MAX_TOK, -1));
+    for (int step = 0; step < 2000; step++) {
+        if (n < 64 && rng_below(&rng, 3) > 0) {
+            int64_t want = 1 + (int64_t)rng_below(&rng, MAX_TOK);
+            int rc = kv_reserve(p, want, &live[n]);
+
+            if (rc == OK) {
+                assert_true(live[n].cap_tok >= want);
+                memset(live[n].base, 1 + step % 255, 12 * live[n].head_bytes);
+                n++;
+            } else {
+                assert_int_equal(rc, ERR_NOMEM);
+                refused++;
+            }
+        } else if (n > 0) {
+            int i = (int)rng_below(&rng, (uint64_t)n);
+            const unsigned char *b = live[i].base;
+
+            for (size_t k = 1; k < 12 * live[i].head_bytes; k++)
+                assert_int_equal(b[k], b[0]);
+            kv_release(p, &live[i]);
+            live[i] = live[--n];
+        }
+        kv_pool_stat(p, &st);
+        assert_int_equal(st.n_live, n);
+        assert_int_equal(st.n_refused_total, refused);
+        assert_true(st.reserved_bytes <= st.pool_bytes);
+    }
+    assert_true(refused > 0); /* the pool was too small on purpose */
+    while (n > 0)
+        kv_release(p, &live[--n]);
+    kv_pool_stat(p, &st);
+    assert_int_equal(st.reserved_bytes, 0);
+    assert_true(st.n_reserved_total > 100);
+    kv_pool_close(&p);
+}
+
+static void test_churn(void **state)
+{
+    (void)state;
+    for (int i = 0; kv_allocs[i]; i++)
+        churn(kv_allocs[i]);
+}
+
+static void test_refusals(void **state)
+{
+    struct kv_shape bad = shape;
+    struct kv_region r;
+    struct kv_pool *p;
+
+    (void)state;
+    assert_err(kv_pool_open(&p, "statik", &shape, 1 << 20, MAX_TOK, -1), ERR_NOTFOUND,
+               "static");
+    assert_null(p);
+    assert_err(kv_pool_open(&p, NULL, &shape, 100, MAX_TOK, -1), ERR_NOMEM,
+               "no sequence");
+    assert_err(kv_pool_open(&p, NULL, &shape, 1 << 20, INT64_MAX, -1), ERR_LIMIT,
+               "overflow");
+    bad.head_dim = 0;
+    assert_err(kv_pool_open(&p, NULL, &bad, 1 << 20, MAX_TOK, -1), ERR_ARG, "head_dim 0");
+    bad = shape;
+    bad.elem_bytes = 3;
+    assert_err(kv_pool_open(&p, NULL, &bad, 1 << 20, MAX_TOK, -1), ERR_ARG, "elem_bytes");
+    assert_ok(kv_pool_open(&p, NULL, &shape, 1 << 20, MAX_TOK, -1));
+    assert_err(kv_reserve(p, MAX_TOK + 1, &r), ERR_LIMIT, "longest is 10");
+    assert_err(kv_reserve(p, 0, &r), ERR_ARG, "0 tokens");
+    kv_pool_close(&p);
+}
+
+static void test_alloc_fail(void **state)
+{
+    struct kv_pool *p;
+    long n = 0;
+
+    (void)state;
+    for (;; n++) {
+        int rc;
+
+        mem_fail_after(n, 1);
+        rc = kv_pool_open(&p, NULL, &shape, 1 << 20, MAX_TOK, -1);
+        mem_fail_after(-1, 0);
+        if (rc == OK)
+            break;
+        assert_int_equal(rc, ERR_NOMEM);
+        assert_null(p);
+    }
+    assert_true(n >= 3); /* pool, slots, mapping */
+    kv_pool_close(&p);
+    assert_int_equal(mem_used_bytes(MEM_KV), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_token_bytes), cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_churn),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_alloc_fail),
+    };
+
+    return cmocka_run_group_tests_name("kv", tests, NULL, NULL);
+}

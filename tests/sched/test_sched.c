@@ -1,0 +1,135 @@
+/* Every policy in the table drives random sequences to their end: no token is lost or
+ * done twice, no step is over-full, memory is never over-committed. */
+#include "tests/support/test.h"
+
+#include "sched/sched.h"
+
+#define N_SEQS 12
+
+struct world {
+    struct sched_seq seqs[N_SEQS]; /* live ones, ascending arrival */
+    int n, n_regions;
+    int64_t n_done_tok, max_step_tok;
+};
+
+static void finish(struct world *w, int i)
+{
+    w->n_regions++;
+    for (w->n--; i < w->n; i++)
+        w->seqs[i] = w->seqs[i + 1];
+}
+
+/* Apply one pick; returns 1 when the sequence ended (and was removed). */
+static void apply(struct world *w, const struct sched_pick *p)
+{
+    struct sched_seq *s = &w->seqs[p->seq];
+
+    if (p->admit) {
+        assert_int_equal(s->state, SCHED_WAITING);
+        assert_true(w->n_regions > 0);
+        w->n_regions--;
+        s->state = SCHED_PREFILL;
+    }
+    assert_int_not_equal(s->state, SCHED_WAITING);
+    assert_true(p->n_tok >= 1);
+    if (s->state == SCHED_PREFILL) {
+        assert_true(p->n_tok <= s->n_prompt_left);
+        s->n_prompt_left -= p->n_tok;
+        if (s->n_prompt_left == 0)
+            s->state = SCHED_DECODE;
+    } else {
+        assert_int_equal(p->n_tok, 1);
+    }
+    s->n_ctx += p->n_tok;
+    w->n_done_tok += p->n_tok;
+}
+
+static void drive(const struct sched_policy *policy, uint64_t seed)
+{
+    struct world w = {.n = N_SEQS, .n_regions = 3, .max_step_tok = 16};
+    struct sched_pick picks[N_SEQS];
+    struct rng rng;
+    int64_t total = 0, steps = 0;
+
+    rng_init(&rng, seed, policy->name);
+    for (int i = 0; i < N_SEQS; i++) {
+        int64_t prompt = 1 + (int64_t)rng_below(&rng, 50);
+        int64_t max_new = 1 + (int64_t)rng_below(&rng, 20);
+
+        w.seqs[i] = (struct sched_seq){.id = i,
+                                       .state = SCHED_WAITING,
+                                       .n_prompt_left = prompt,
+                                       .n_max = prompt + max_new,
+                                       .arrival = i};
+        total += prompt + max_new;
+    }
+    while (w.n > 0) {
+        struct sched_view v = {.seqs = w.seqs,
+                               .n_seqs = w.n,
+                               .max_step_tok = w.max_step_tok,
+                               .free_regions = w.n_regions};
+        int n = policy->step(&v, picks, N_SEQS);
+        int64_t tok = 0;
+
+        assert_true(n >= 1 && n <= N_SEQS); /* with work left a policy never stalls */
+        for (int i = 0; i < n; i++) {
+            tok += picks[i].n_tok;
+            apply(&w, &picks[i]);
+        }
+        assert_true(tok <= w.max_step_tok);
+        for (int i = w.n - 1; i >= 0; i--)
+            if (w.seqs[i].n_ctx >= w.seqs[i].n_max)
+                finish(&w, i);
+        assert_true(++steps < 10000);
+    }
+    assert_int_equal(w.n_done_tok, total);
+    assert_int_equal(w.n_regions, 3);
+}
+
+static void test_drive(void **state)
+{
+    (void)state;
+    for (int i = 0; sched_policies[i]; i++)
+        for (uint64_t s = 0; s < 20; s++)
+            drive(sched_policies[i], test_seed() + s);
+}
+
+static void test_find(void **state)
+{
+    const struct sched_policy *p;
+
+    (void)state;
+    assert_ok(sched_policy_find("fcfs", &p));
+    assert_string_equal(p->name, "fcfs");
+    assert_err(sched_policy_find("fcsf", &p), ERR_NOTFOUND, "fcfs");
+    assert_null(p);
+}
+
+static void test_fcfs_waits_for_memory(void **state)
+{
+    const struct sched_seq s = {.state = SCHED_WAITING, .n_prompt_left = 4, .n_max = 5};
+    struct sched_view v = {.seqs = &s, .n_seqs = 1, .max_step_tok = 8};
+    const struct sched_policy *p;
+    struct sched_pick pick;
+
+    (void)state;
+    assert_ok(sched_policy_find("fcfs", &p));
+    assert_int_equal(p->step(&v, &pick, 1), 0);
+    v.free_regions = 1;
+    assert_int_equal(p->step(&v, &pick, 1), 1);
+    assert_int_equal(pick.admit, 1);
+    assert_int_equal(pick.n_tok, 4);
+    v.n_seqs = 0;
+    assert_int_equal(p->step(&v, &pick, 1), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_drive),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_fcfs_waits_for_memory),
+    };
+
+    return cmocka_run_group_tests_name("sched", tests, NULL, NULL);
+}
