@@ -1,0 +1,400 @@
+#include "par/team.h"
+
+#include <linux/futex.h>
+#include <limits.h>
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cpu/cpu.h"
+
+#define LINE 64
+/* A wake-up through the kernel costs some 5-60 us (the upper end in a virtual machine),
+ * so a thread spins about that long: never more than twice the best choice in hindsight.
+ */
+#define SPIN_NS 60000
+/* Where threads share CPUs, a spinning thread keeps away the one it waits for. */
+#define SPIN_SHARED_NS 2000
+/* Looks at the awaited word between two looks at the clock: 32 pauses are about 1 us. */
+#define SPIN_BATCH 32
+
+/* What a job word says: which job (never 0, never repeated) and how many threads it
+ * wants. */
+#define JOB_N_BITS  16
+#define JOB_N(word) ((int)((word) & ((1u << JOB_N_BITS) - 1)))
+#define TEAM_MAX    (1 << (JOB_N_BITS - 1))
+
+/* One worker's lines. The first is written by the worker alone while it runs; `parked` is
+ * its own, and cleared by the opener when it wakes it. */
+struct worker {
+    struct par_self self;
+    uint64_t last_job;
+    int cpu_wanted;
+    int pin_failed;
+    atomic_int cpu_seen;
+    atomic_ullong n_runs, n_parks;
+    _Alignas(LINE) atomic_uint parked;
+} __attribute__((aligned(LINE)));
+
+struct par_team {
+    int n;
+    bool pin;
+    bool has_host;
+    pthread_t host;
+    cpu_set_t old_affinity;
+    uint64_t spin_ns;
+
+    /* Written by the opener only, read by the threads the job wants: those it waits for
+     * before it writes again. */
+    _Alignas(LINE) par_fn fn;
+    void *arg;
+    /* The same line on purpose: who sees the word has fetched the job with it. */
+    atomic_ullong job;
+
+    _Alignas(LINE) atomic_uint n_left; /* workers that have not finished the job */
+    atomic_uint opener_parked;
+
+    _Alignas(LINE) atomic_uint n_arrived;
+    _Alignas(LINE)
+        atomic_uint generation; /* of the barrier: the "sense" that turns over */
+    atomic_uint n_waiting;      /* parked in the barrier */
+
+    _Alignas(LINE) atomic_uint n_exited; /* workers that will not touch the team again */
+    struct worker workers[];
+};
+
+static void futex_wait(atomic_uint *word, unsigned value)
+{
+    /* EINTR, EAGAIN and spurious wake-ups all lead to the caller's next look at its word
+     */
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void futex_wake(atomic_uint *word, int n)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+}
+
+/* The budget of one wait: spins in batches until the time is over. */
+struct spin {
+    uint64_t end_ns; /* 0: the clock has not been read yet */
+    int n;
+};
+
+static bool spin_on(struct spin *s, uint64_t spin_ns)
+{
+    uint64_t now;
+
+    cpu_relax();
+    if (++s->n % SPIN_BATCH != 0)
+        return true;
+    now = clock_ns();
+    if (!s->end_ns)
+        s->end_ns = now + spin_ns;
+    return now < s->end_ns;
+}
+
+static void count(atomic_ullong *c)
+{
+    /* one writer: no read-modify-write needed */
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/* ---- the worker's side ---- */
+
+static bool job_is_mine(const struct worker *w, uint64_t word)
+{
+    return word != w->last_job && w->self.id < JOB_N(word);
+}
+
+static uint64_t wait_for_job(struct par_team *t, struct worker *w)
+{
+    struct spin s = {0};
+    uint64_t word;
+
+    do {
+        word = atomic_load_explicit(&t->job, memory_order_acquire);
+        if (job_is_mine(w, word))
+            return word;
+    } while (spin_on(&s, t->spin_ns));
+
+    for (;;) {
+        /* Dekker: parked before job here, job before parked in publish(); one of the two
+         * sides sees the other's store, so no wake-up is lost */
+        atomic_store(&w->parked, 1);
+        word = atomic_load(&t->job);
+        if (job_is_mine(w, word))
+            break;
+        count(&w->n_parks);
+        futex_wait(&w->parked, 1);
+    }
+    atomic_store_explicit(&w->parked, 0, memory_order_relaxed);
+    return word;
+}
+
+static void run_job(struct par_team *t, struct worker *w, int n)
+{
+    w->self.n = n;
+    t->fn(t->arg, &w->self);
+    atomic_store_explicit(&w->cpu_seen, cpu_current(), memory_order_relaxed);
+    count(&w->n_runs);
+}
+
+static void finish_job(struct par_team *t)
+{
+    if (atomic_fetch_sub(&t->n_left, 1) == 1 && atomic_load(&t->opener_parked))
+        futex_wake(&t->n_left, 1);
+}
+
+static void worker_main(struct par_team *t, struct worker *w)
+{
+    w->pin_failed = t->pin && cpu_pin_self(w->cpu_wanted) != OK;
+    finish_job(t); /* reports in: par_team_open() waits for everybody */
+    for (;;) {
+        w->last_job = wait_for_job(t, w);
+        if (!t->fn)
+            break;
+        run_job(t, w, JOB_N(w->last_job));
+        finish_job(t);
+    }
+    atomic_fetch_add_explicit(&t->n_exited, 1, memory_order_release);
+}
+
+/* The one long-lived parallel region. libgomp may give fewer threads than asked for
+ * (OMP_THREAD_LIMIT); the missing ones then report in as unusable. */
+static void *host_main(void *arg)
+{
+    struct par_team *t = arg;
+
+    omp_set_dynamic(0);
+#pragma omp parallel num_threads(t->n - 1) default(none) firstprivate(t)
+    {
+        int id = omp_get_thread_num() + 1;
+        int got = omp_get_num_threads();
+
+        if (id == 1) {
+            for (int i = got + 1; i < t->n; i++) {
+                t->workers[i].pin_failed = -1;
+                atomic_fetch_add_explicit(&t->n_exited, 1, memory_order_release);
+                finish_job(t);
+            }
+        }
+        worker_main(t, &t->workers[id]);
+    }
+    return NULL;
+}
+
+/* ---- the opener's side ---- */
+
+static void wait_for_workers(struct par_team *t)
+{
+    struct spin s = {0};
+    unsigned left;
+
+    do {
+        if (atomic_load_explicit(&t->n_left, memory_order_acquire) == 0)
+            return;
+    } while (spin_on(&s, t->spin_ns));
+
+    atomic_store(&t->opener_parked, 1);
+    while ((left = atomic_load(&t->n_left)) != 0) {
+        count(&t->workers[0].n_parks);
+        futex_wait(&t->n_left, left);
+    }
+    atomic_store_explicit(&t->opener_parked, 0, memory_order_relaxed);
+}
+
+/* Hand a job to threads 1 .. n-1; the others see nothing of it and stay parked. */
+static void publish(struct par_team *t, int n, par_fn fn, void *arg)
+{
+    uint64_t old = atomic_load_explicit(&t->job, memory_order_relaxed);
+
+    t->fn = fn;
+    t->arg = arg;
+    atomic_store_explicit(&t->n_left, (unsigned)n - 1, memory_order_relaxed);
+    atomic_store(&t->job, (((old >> JOB_N_BITS) + 1) << JOB_N_BITS) | (uint64_t)n);
+    for (int i = 1; i < n; i++) {
+        atomic_uint *parked = &t->workers[i].parked;
+
+        if (atomic_load(parked) && atomic_exchange(parked, 0))
+            futex_wake(parked, 1);
+    }
+}
+
+void par_team_run(struct par_team *t, int n_threads, par_fn fn, void *arg)
+{
+    if (n_threads > 1)
+        publish(t, n_threads, fn, arg);
+    t->workers[0].self.n = n_threads;
+    fn(arg, &t->workers[0].self);
+    atomic_store_explicit(&t->workers[0].cpu_seen, cpu_current(), memory_order_relaxed);
+    count(&t->workers[0].n_runs);
+    if (n_threads > 1)
+        wait_for_workers(t);
+}
+
+static void barrier_park(struct par_team *t, struct worker *w, unsigned generation)
+{
+    /* the same Dekker pair as above: n_waiting before generation, and the last one to
+     * arrive the other way round */
+    atomic_fetch_add(&t->n_waiting, 1);
+    while (atomic_load(&t->generation) == generation) {
+        count(&w->n_parks);
+        futex_wait(&t->generation, generation);
+    }
+    atomic_fetch_sub(&t->n_waiting, 1);
+}
+
+void par_barrier(struct par_self *self)
+{
+    struct par_team *t = self->team;
+    unsigned n = (unsigned)self->n;
+    unsigned generation;
+    struct spin s = {0};
+
+    if (n == 1)
+        return;
+    /* cannot turn over before this thread arrives */
+    generation = atomic_load_explicit(&t->generation, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&t->n_arrived, 1, memory_order_acq_rel) == n - 1) {
+        atomic_store_explicit(&t->n_arrived, 0, memory_order_relaxed);
+        atomic_store(&t->generation, generation + 1);
+        if (atomic_load(&t->n_waiting))
+            futex_wake(&t->generation, INT_MAX);
+        return;
+    }
+    do {
+        if (atomic_load_explicit(&t->generation, memory_order_acquire) != generation)
+            return;
+    } while (spin_on(&s, t->spin_ns));
+    barrier_park(t, &t->workers[self->id], generation);
+}
+
+/* ---- opening and closing ---- */
+
+static bool cpus_distinct(const int *cpus, int n)
+{
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < i; j++) {
+            if (cpus[i] == cpus[j])
+                return false;
+        }
+    }
+    return true;
+}
+
+static void init_workers(struct par_team *t, const int *cpus)
+{
+    for (int i = 0; i < t->n; i++) {
+        struct worker *w = &t->workers[i];
+
+        w->cpu_wanted = t->pin ? cpus[i] : -1;
+        w->self = (struct par_self){.id = i, .n = 1, .cpu = w->cpu_wanted, .team = t};
+        atomic_init(&w->cpu_seen, -1);
+    }
+}
+
+static int start_workers(struct par_team *t)
+{
+    int rc;
+
+    if (t->n == 1)
+        return OK;
+    atomic_store(&t->n_left, (unsigned)t->n - 1);
+    rc = pthread_create(&t->host, NULL, host_main, t);
+    if (rc != 0)
+        return err_set(ERR_IO, "team: cannot start a thread: %s", strerror(rc));
+    t->has_host = true;
+    wait_for_workers(t);
+    for (int i = 1; i < t->n; i++) {
+        const struct worker *w = &t->workers[i];
+
+        if (w->pin_failed > 0)
+            return err_set(ERR_IO, "team: thread %d cannot be pinned to CPU %d", i,
+                           w->cpu_wanted);
+        if (w->pin_failed < 0)
+            return err_set(ERR_UNSUPPORTED,
+                           "team: OpenMP gives %d of %d threads; raise OMP_THREAD_LIMIT",
+                           i, t->n);
+    }
+    return OK;
+}
+
+int par_team_open(struct par_team **out, const int *cpus, int n, int pin)
+{
+    struct par_team *t;
+    int rc;
+
+    *out = NULL;
+    if (n < 1 || n >= TEAM_MAX)
+        return err_set(ERR_ARG, "team: threads: expected 1 .. %d, found %d", TEAM_MAX - 1,
+                       n);
+    if (pin && !cpus)
+        return err_set(ERR_ARG, "team: pinning needs a list of CPUs");
+    t = mem_new(MEM_TEAM, 1, sizeof(*t) + (size_t)n * sizeof(struct worker));
+    if (!t)
+        return ERR_NOMEM;
+    t->n = n;
+    t->pin = pin != 0;
+    t->spin_ns = pin && cpus_distinct(cpus, n) ? SPIN_NS : SPIN_SHARED_NS;
+    init_workers(t, cpus);
+    rc = start_workers(t); /* before this thread's pinning, which they would inherit */
+    if (rc == OK && t->pin &&
+        sched_getaffinity(0, sizeof(t->old_affinity), &t->old_affinity))
+        rc = err_set(ERR_IO, "team: cannot read the CPU affinity: %m");
+    if (rc != OK)
+        t->pin = false; /* this thread was not pinned: nothing to put back */
+    else if (t->pin)
+        rc = cpu_pin_self(cpus[0]);
+    if (rc == OK)
+        *out = t;
+    else
+        par_team_close(&t);
+    return rc;
+}
+
+void par_team_close(struct par_team **team)
+{
+    struct par_team *t = *team;
+
+    if (!t)
+        return;
+    *team = NULL;
+    if (t->has_host) {
+        publish(t, t->n, NULL, NULL);
+        pthread_join(t->host, NULL);
+        /* libgomp has joined its threads; this makes their last accesses ours in C11's
+         * terms */
+        while (atomic_load_explicit(&t->n_exited, memory_order_acquire) !=
+               (unsigned)t->n - 1)
+            cpu_relax();
+    }
+    if (t->pin)
+        sched_setaffinity(0, sizeof(t->old_affinity), &t->old_affinity);
+    mem_free(t);
+}
+
+int par_team_size(const struct par_team *t)
+{
+    return t->n;
+}
+
+void par_team_stat(const struct par_team *t, int thread, struct par_thread_stat *out)
+{
+    const struct worker *w = &t->workers[thread];
+
+    *out = (struct par_thread_stat){
+        .cpu_wanted = w->cpu_wanted,
+        .cpu_seen = atomic_load_explicit(&w->cpu_seen, memory_order_relaxed),
+        .n_runs = atomic_load_explicit(&w->n_runs, memory_order_relaxed),
+        .n_parks = atomic_load_explicit(&w->n_parks, memory_order_relaxed),
+    };
+}

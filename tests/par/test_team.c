@@ -1,0 +1,314 @@
+#include "tests/support/test.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cpu/cpu.h"
+#include "par/team.h"
+
+#define MAX_THREADS 9
+
+struct work {
+    int n_expected;
+    int hits[MAX_THREADS]; /* plain on purpose: TSan checks that the hand-out orders them
+                            */
+    long sum[MAX_THREADS];
+    int bad;
+};
+
+static void hit(void *arg, struct par_self *self)
+{
+    struct work *w = arg;
+
+    if (self->n != w->n_expected)
+        w->bad = 1;
+    w->hits[self->id]++;
+}
+
+static struct par_team *open_team(int n, int pin)
+{
+    struct par_team *t;
+    int cpus[MAX_THREADS] = {0};
+
+    for (int i = 0; i < n && pin; i++)
+        cpus[i] = cpu_current();
+    assert_ok(par_team_open(&t, cpus, n, pin));
+    assert_int_equal(par_team_size(t), n);
+    return t;
+}
+
+static void every_thread_runs_once(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= MAX_THREADS; n++) {
+        struct par_team *t = open_team(n, 0);
+
+        for (int k = 1; k <= n; k++) {
+            struct work w = {.n_expected = k};
+
+            par_team_run(t, k, hit, &w);
+            for (int i = 0; i < n; i++)
+                assert_int_equal(w.hits[i], i < k);
+            assert_int_equal(w.bad, 0);
+        }
+        par_team_close(&t);
+        assert_null(t);
+    }
+}
+
+/* Phases of changing width: threads that sat out several phases must not run an old one.
+ */
+static void widths_change(void **state)
+{
+    struct par_team *t = open_team(5, 0);
+    long expected[MAX_THREADS] = {0};
+    struct work w = {0};
+    struct rng r;
+
+    (void)state;
+    rng_init(&r, test_seed(), "widths");
+    for (int i = 0; i < 20000; i++) {
+        w.n_expected = 1 + (int)rng_below(&r, 5);
+        for (int k = 0; k < w.n_expected; k++)
+            expected[k]++;
+        par_team_run(t, w.n_expected, hit, &w);
+    }
+    for (int k = 0; k < 5; k++)
+        assert_int_equal(w.hits[k], expected[k]);
+    assert_int_equal(w.bad, 0);
+    par_team_close(&t);
+}
+
+static void many_runs(void **state)
+{
+    struct work w = {.n_expected = 2};
+    struct par_team *t = open_team(2, 0);
+    struct par_thread_stat st;
+    long n_allocs = mem_n_allocs();
+
+    (void)state;
+    for (int i = 0; i < 100000; i++)
+        par_team_run(t, 2, hit, &w);
+    assert_int_equal(w.hits[0], 100000);
+    assert_int_equal(w.hits[1], 100000);
+    assert_int_equal(mem_n_allocs(), n_allocs);
+    par_team_stat(t, 1, &st);
+    assert_int_equal(st.n_runs, 100000);
+    par_team_close(&t);
+}
+
+/* Each round every thread writes its own cell, meets the others, and reads all cells. */
+struct rounds {
+    int n_rounds;
+    int cell[2][MAX_THREADS];
+    int bad[MAX_THREADS];
+};
+
+static void meet(void *arg, struct par_self *self)
+{
+    struct rounds *r = arg;
+
+    for (int i = 0; i < r->n_rounds; i++) {
+        int *cell = r->cell[i & 1];
+
+        cell[self->id] = i;
+        par_barrier(self);
+        for (int k = 0; k < self->n; k++)
+            r->bad[self->id] += cell[k] != i;
+    }
+}
+
+static void barrier_orders(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= MAX_THREADS; n += 2) {
+        struct par_team *t = open_team(n, 0);
+
+        for (int k = 1; k <= n; k++) {
+            struct rounds r = {.n_rounds = 1000};
+
+            par_team_run(t, k, meet, &r);
+            for (int i = 0; i < MAX_THREADS; i++)
+                assert_int_equal(r.bad[i], 0);
+        }
+        par_team_close(&t);
+    }
+}
+
+static void one_cpu_for_all(void **state)
+{
+    struct par_team *t = open_team(4, 1);
+    struct rounds r = {.n_rounds = 2000};
+    struct par_thread_stat st;
+
+    (void)state;
+    par_team_run(t, 4, meet, &r);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(r.bad[i], 0);
+        par_team_stat(t, i, &st);
+        assert_int_equal(st.cpu_seen, st.cpu_wanted);
+    }
+    par_team_close(&t);
+}
+
+/* The slow thread makes all others park in the barrier and the opener in the run. */
+static void dawdle(void *arg, struct par_self *self)
+{
+    struct rounds *r = arg;
+
+    for (int i = 0; i < 3; i++) {
+        if (self->id == i)
+            nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+        meet(r, self);
+    }
+    if (self->id == self->n - 1)
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+}
+
+static void parked_threads_wake(void **state)
+{
+    struct par_team *t = open_team(3, 0);
+    struct par_thread_stat st;
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        struct rounds r = {.n_rounds = 2};
+
+        par_team_run(t, 3, dawdle, &r);
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(r.bad[k], 0);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL); /* workers park here */
+    }
+    for (int i = 0; i < 3; i++) {
+        par_team_stat(t, i, &st);
+        assert_int_equal(st.n_runs, 10);
+        assert_true(st.n_parks >= 10);
+    }
+    par_team_close(&t);
+}
+
+/* A parked team uses no processor time: its threads are asleep, not spinning. */
+static void idle_team_sleeps(void **state)
+{
+    struct par_team *t = open_team(4, 0);
+    struct par_thread_stat st[2];
+
+    (void)state;
+    for (int tries = 0; tries < 1000; tries++) {
+        par_team_stat(t, 3, &st[0]);
+        if (st[0].n_parks)
+            break;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_true(st[0].n_parks > 0);
+    /* work for others does not wake it */
+    for (int i = 0; i < 1000; i++) {
+        struct work w = {.n_expected = 3};
+
+        par_team_run(t, 3, hit, &w);
+    }
+    par_team_stat(t, 3, &st[1]);
+    assert_int_equal(st[1].n_parks, st[0].n_parks);
+    assert_int_equal(st[1].n_runs, 0);
+    par_team_close(&t);
+}
+
+static void affinity_is_put_back(void **state)
+{
+    cpu_set_t before, during, after;
+    struct par_team *t;
+    int cpu;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    for (cpu = CPU_SETSIZE - 1; !CPU_ISSET(cpu, &before);)
+        cpu--;
+    assert_ok(par_team_open(&t, (int[]){cpu, cpu}, 2, 1));
+    assert_int_equal(sched_getaffinity(0, sizeof(during), &during), 0);
+    assert_int_equal(CPU_COUNT(&during), 1);
+    assert_int_equal(cpu_current(), cpu);
+    par_team_close(&t);
+    assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
+    assert_true(CPU_EQUAL(&before, &after));
+}
+
+static void bad_arguments(void **state)
+{
+    cpu_set_t before, after;
+    struct par_team *t;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    assert_err(par_team_open(&t, NULL, 0, 0), ERR_ARG, "found 0");
+    assert_null(t);
+    assert_err(par_team_open(&t, NULL, 1, 1), ERR_ARG, "list of CPUs");
+    assert_err(par_team_open(&t, (int[]){1000}, 1, 1), ERR_IO, "CPU 1000");
+    assert_null(t);
+    assert_err(par_team_open(&t, (int[]){cpu_current(), 1000}, 2, 1), ERR_IO,
+               "thread 1 cannot be pinned to CPU 1000");
+    assert_null(t);
+    assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
+    assert_true(CPU_EQUAL(&before, &after));
+    mem_fail_after(0, 1);
+    assert_int_equal(par_team_open(&t, NULL, 2, 0), ERR_NOMEM);
+    mem_fail_after(-1, 0);
+    assert_null(t);
+    par_team_close(&t); /* NULL is fine */
+}
+
+static void several_teams(void **state)
+{
+    struct par_team *a = open_team(3, 0), *b = open_team(2, 0);
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        struct rounds ra = {.n_rounds = 3}, rb = {.n_rounds = 3};
+
+        par_team_run(a, 3, meet, &ra);
+        par_team_run(b, 2, meet, &rb);
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(ra.bad[k] + rb.bad[k], 0);
+    }
+    par_team_close(&a);
+    par_team_close(&b);
+}
+
+static void shares_nest(void **state)
+{
+    int64_t lo, hi, lo2, hi2;
+
+    (void)state;
+    for (int64_t n = 0; n < 70; n++) {
+        int64_t end = 0;
+
+        for (int id = 0; id < 6; id++) {
+            par_share(n, id, 6, &lo, &hi);
+            assert_int_equal(lo, end);
+            end = hi;
+            par_share(n, id / 2, 3, &lo2, &hi2);
+            assert_true(lo2 <= lo && hi <= hi2);
+        }
+        assert_int_equal(end, n);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_thread_runs_once),
+        cmocka_unit_test(widths_change),
+        cmocka_unit_test(many_runs),
+        cmocka_unit_test(barrier_orders),
+        cmocka_unit_test(one_cpu_for_all),
+        cmocka_unit_test(parked_threads_wake),
+        cmocka_unit_test(idle_team_sleeps),
+        cmocka_unit_test(affinity_is_put_back),
+        cmocka_unit_test(bad_arguments),
+        cmocka_unit_test(several_teams),
+        cmocka_unit_test(shares_nest),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
