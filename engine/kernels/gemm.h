@@ -29,7 +29,7 @@ struct kern_gemm_job {
     int64_t p_lo, p_hi; /* this thread's panels; even bounds for KERN_SWIGLU */
     void *scratch;      /* KERN_GEMM_SCRATCH_BYTES, 64-byte aligned, this thread's own */
 };
-#define KERN_GEMM_SCRATCH_BYTES (64 * 1024)
+#define KERN_GEMM_SCRATCH_BYTES (256 * 1024)
 
 void kern_gemm_run(const struct kern_gemm_job *j);
 

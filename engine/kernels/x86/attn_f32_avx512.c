@@ -1,0 +1,16 @@
+/* Attention over f32 keys and values. */
+#include "cpu/cpu.h"
+
+#include <stdint.h>
+
+#define ATTN_ELEM       float
+#define ATTN_LOAD(m, p) _mm512_maskz_loadu_ps(m, p)
+#include "kernels/x86/attn_avx512.h"
+
+const struct kern_variant kern_attn_f32_avx512 = {
+    .name = "avx512",
+    .op = KERN_ATTN_F32,
+    .isa = CPU_MASK(AVX512),
+    .precision = KERN_EXACT,
+    .fn.attn = attn_run,
+};

@@ -1,0 +1,30 @@
+/* bf16 weights, widened exactly: a 32-bit lane holds rows (even, odd) of K; the even row
+ * is the lane shifted left by 16, the odd row the lane with its low half cleared. */
+#include "cpu/cpu.h"
+
+#include <immintrin.h>
+
+static inline __attribute__((always_inline)) __m256 tile_widen(const char *b, const int j)
+{
+    __m256i pair = _mm256_loadu_si256((const void *)b);
+
+    return _mm256_castsi256_ps(
+        j == 0 ? _mm256_slli_epi32(pair, 16)
+               : _mm256_and_si256(pair, _mm256_set1_epi32((int)0xffff0000)));
+}
+
+#define TILE_STEP_ROWS     2
+#define TILE_STEP_BYTES    64
+#define TILE_LOAD(b, j, h) tile_widen((b) + 32 * (h), j)
+#include "kernels/x86/gemm_tile_avx2.h"
+
+const struct kern_variant kern_gemm_bf16_avx2 = {
+    .name = "avx2",
+    .op = KERN_GEMM_BF16,
+    .isa = CPU_MASK(AVX2),
+    .precision = KERN_EXACT,
+    .fn.gemm = tile_dispatch,
+    .mr_max = TILE_MR_MAX,
+    .np_max = 1,
+    .a_format = KERN_A_F32,
+};

@@ -1,0 +1,27 @@
+/* bf16 weights, widened exactly, with f32 activations and f32 multiply-adds.
+ *
+ * A 32-bit lane holds rows (even, odd) of K. The even row is the lane shifted left by 16;
+ * the odd row is the lane with its low half cleared, which a masked load does without
+ * occupying an arithmetic port. Where VDPBF16PS runs at half the rate of the f32
+ * multiply-add this is also the fastest way to compute with bf16 weights. */
+#include "cpu/cpu.h"
+
+#define TILE_STEP_ROWS  2
+#define TILE_K_STEP     2
+#define TILE_STEP_BYTES 64
+#define TILE_LOAD(b, j)                                                                  \
+    ((j) == 0 ? _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(b), 16))        \
+              : _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(0xaaaaaaaau, b)))
+#define TILE_FMA(x, b, c) _mm512_fmadd_ps(x, b, c)
+#include "kernels/x86/gemm_tile_avx512.h"
+
+const struct kern_variant kern_gemm_bf16_avx512 = {
+    .name = "avx512",
+    .op = KERN_GEMM_BF16,
+    .isa = CPU_MASK(AVX512),
+    .precision = KERN_EXACT,
+    .fn.gemm = tile_dispatch,
+    .mr_max = TILE_MR_MAX,
+    .np_max = TILE_NP_MAX,
+    .a_format = KERN_A_F32,
+};

@@ -1,0 +1,18 @@
+/* f32 weights. */
+#include "cpu/cpu.h"
+
+#define TILE_STEP_ROWS     1
+#define TILE_STEP_BYTES    64
+#define TILE_LOAD(b, j, h) _mm256_loadu_ps((const float *)(b) + 8 * (h))
+#include "kernels/x86/gemm_tile_avx2.h"
+
+const struct kern_variant kern_gemm_f32_avx2 = {
+    .name = "avx2",
+    .op = KERN_GEMM_F32,
+    .isa = CPU_MASK(AVX2),
+    .precision = KERN_EXACT,
+    .fn.gemm = tile_dispatch,
+    .mr_max = TILE_MR_MAX,
+    .np_max = 1,
+    .a_format = KERN_A_F32,
+};
