@@ -62,5 +62,8 @@ MUST int mem_rss_peak_reset(void);
 /* Test hook: let n allocations succeed, then fail one (`once`) or all. n < 0 switches it off. */
 void mem_fail_after(long n, int once);
 long mem_n_allocs(void); /* allocations of any kind made so far */
+/* For an allocator that a library calls (jansson): counts one allocation and says whether
+ * the hook wants it to fail. */
+int mem_alloc_refused(void);
 
 #endif

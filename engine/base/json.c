@@ -1,0 +1,333 @@
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+/* jansson's memory obeys the test hook of mem.h too; plain malloc, because a head of 64
+ * bytes before each small value would triple a document. */
+static void *json_alloc(size_t n)
+{
+    return mem_alloc_refused() ? NULL : malloc(n);
+}
+
+__attribute__((constructor)) static void use_allocator(void)
+{
+    json_set_alloc_funcs(json_alloc, free);
+}
+
+/* --- reading */
+
+/* Nesting is measured before the parser recurses. Brackets inside strings do not count.
+ */
+static int check_depth(const char *text, size_t n, const char *where)
+{
+    int depth = 0;
+    bool in_string = false;
+
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > JSON_DEPTH_MAX)
+                return err_set(ERR_LIMIT,
+                               "%s: offset %zu: nested deeper than the limit of %d",
+                               where, i, JSON_DEPTH_MAX);
+        } else if (c == ']' || c == '}') {
+            depth--;
+        }
+    }
+    return OK;
+}
+
+int json_read_text(json_t **out, const char *text, size_t n, const char *where)
+{
+    json_error_t e;
+    int rc;
+
+    *out = NULL;
+    rc = check_depth(text, n, where);
+    if (rc != OK)
+        return rc;
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+    if (*out)
+        return OK;
+    if (json_error_code(&e) == json_error_out_of_memory)
+        return err_set(ERR_NOMEM, "%s: out of memory reading JSON of %zu bytes", where,
+                       n);
+    return err_set(ERR_FORMAT, "%s: line %d, offset %d: %s", where, e.line, e.position,
+                   e.text);
+}
+
+/* The whole of fd, which may be a pipe or a /proc file with no honest size. */
+static int read_all(int fd, const char *path, size_t max_bytes, char **out, size_t *n_out)
+{
+    size_t cap = 0, n = 0;
+    char *buf = NULL, *grown;
+    ssize_t got;
+
+    for (;;) {
+        if (n == cap) {
+            cap = cap ? cap * 2 : 64 * 1024;
+            cap = cap > max_bytes ? max_bytes + 1
+                                  : cap; /* one more shows that it is too long */
+            grown = mem_resize(MEM_OTHER, buf, cap, 1);
+            if (!grown) {
+                mem_free(buf);
+                return err_prefix(ERR_NOMEM, "%s", path);
+            }
+            buf = grown;
+        }
+        got = read(fd, buf + n, cap - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            mem_free(buf);
+            return err_set(ERR_IO, "%s: cannot read: %m", path);
+        }
+        if (got == 0)
+            break;
+        n += (size_t)got;
+        if (n > max_bytes) {
+            mem_free(buf);
+            return err_set(ERR_LIMIT, "%s: larger than the limit of %zu bytes", path,
+                           max_bytes);
+        }
+    }
+    *out = buf;
+    *n_out = n;
+    return OK;
+}
+
+int json_read_file(json_t **out, const char *path, size_t max_bytes)
+{
+    char *text = NULL;
+    size_t n = 0;
+    int rc, fd;
+
+    *out = NULL;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m",
+                       path);
+    rc = read_all(fd, path, max_bytes, &text, &n);
+    close(fd);
+    if (rc == OK)
+        rc = json_read_text(out, text, n, path);
+    mem_free(text);
+    return rc;
+}
+
+/* --- writing */
+
+static int write_all(int fd, const char *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t put = write(fd, p, n);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return -1;
+        p += put;
+        n -= (size_t)put;
+    }
+    return 0;
+}
+
+/* After rename() the name itself must reach the disk, and that lives in the directory. */
+static int sync_parent(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir;
+    int fd, rc = OK;
+
+    dir = slash ? mem_strndup(MEM_OTHER, path, slash > path ? (size_t)(slash - path) : 1)
+                : mem_strdup(MEM_OTHER, ".");
+    if (!dir)
+        return ERR_NOMEM;
+    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 ||
+        (fsync(fd) != 0 && errno != EINVAL)) /* EINVAL: no sync on this system */
+        rc = err_set(ERR_IO, "%s: cannot sync the folder: %m", dir);
+    if (fd >= 0)
+        close(fd);
+    mem_free(dir);
+    return rc;
+}
+
+static int write_and_rename(const char *text, const char *tmp, const char *path)
+{
+    int fd, rc = OK;
+
+    fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return err_set(ERR_IO, "%s: cannot create: %m", tmp);
+    if (write_all(fd, text, strlen(text)) != 0 || write_all(fd, "\n", 1) != 0)
+        rc = err_set(ERR_IO, "%s: cannot write: %m", tmp);
+    if (rc == OK && fsync(fd) != 0)
+        rc = err_set(ERR_IO, "%s: cannot sync: %m", tmp);
+    if (close(fd) != 0 && rc == OK)
+        rc = err_set(ERR_IO, "%s: cannot close: %m", tmp);
+    if (rc == OK && rename(tmp, path) != 0)
+        rc = err_set(ERR_IO, "%s: cannot rename to %s: %m", tmp, path);
+    if (rc != OK)
+        unlink(tmp);
+    return rc;
+}
+
+int json_write_file(const json_t *j, const char *path)
+{
+    static _Atomic unsigned serial; /* two threads may write the same path */
+    size_t n = strlen(path) + 40;
+    char *tmp, *text;
+    int rc;
+
+    text = json_dumps(j, JSON_SORT_KEYS | JSON_INDENT(2));
+    if (!text)
+        return err_set(ERR_NOMEM, "%s: cannot render JSON", path);
+    tmp = mem_new(MEM_OTHER, n, 1);
+    if (!tmp) {
+        free(text);
+        return ERR_NOMEM;
+    }
+    snprintf(tmp, n, "%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&serial, 1));
+    rc = write_and_rename(text, tmp, path);
+    if (rc == OK)
+        rc = sync_parent(path);
+    mem_free(tmp);
+    free(text);
+    return rc;
+}
+
+/* --- checked members */
+
+static const char *render(const json_t *v, char *buf, size_t n)
+{
+    size_t len;
+
+    if (!v)
+        return "nothing";
+    if (json_is_object(v))
+        return "an object";
+    if (json_is_array(v))
+        return "an array";
+    len = json_dumpb(v, buf, n - 1, JSON_ENCODE_ANY);
+    if (len == 0)
+        return "a value";
+    if (len > n - 1)
+        len = n - 1, memcpy(buf + n - 4, "...", 3);
+    buf[len] = 0;
+    return buf;
+}
+
+static int expected(const char *where, const char *key, const char *what, const json_t *v)
+{
+    char buf[64];
+
+    return err_set(ERR_FORMAT, "%s: %s: expected %s, found %s", where, key, what,
+                   render(v, buf, sizeof(buf)));
+}
+
+static const json_t *member(const json_t *obj, const char *key)
+{
+    return json_object_get(obj, key); /* NULL too when obj is no object */
+}
+
+int json_get_int(const json_t *obj, const char *key, int64_t min, int64_t max,
+                 int64_t *out, const char *where)
+{
+    const json_t *v = member(obj, key);
+    char what[80];
+
+    if (json_is_integer(v) && json_integer_value(v) >= min &&
+        json_integer_value(v) <= max) {
+        *out = json_integer_value(v);
+        return OK;
+    }
+    snprintf(what, sizeof(what), "an integer in [%lld, %lld]", (long long)min,
+             (long long)max);
+    return expected(where, key, what, v);
+}
+
+int json_opt_int(const json_t *obj, const char *key, int64_t min, int64_t max,
+                 int64_t *out, const char *where)
+{
+    return member(obj, key) ? json_get_int(obj, key, min, max, out, where) : OK;
+}
+
+int json_get_f64(const json_t *obj, const char *key, double *out, const char *where)
+{
+    const json_t *v = member(obj, key);
+
+    if (!json_is_number(v))
+        return expected(where, key, "a number", v);
+    *out = json_number_value(v);
+    return OK;
+}
+
+int json_opt_f64(const json_t *obj, const char *key, double *out, const char *where)
+{
+    return member(obj, key) ? json_get_f64(obj, key, out, where) : OK;
+}
+
+int json_get_str(const json_t *obj, const char *key, const char **out, const char *where)
+{
+    const json_t *v = member(obj, key);
+
+    if (!json_is_string(v))
+        return expected(where, key, "a string", v);
+    *out = json_string_value(v);
+    return OK;
+}
+
+int json_opt_str(const json_t *obj, const char *key, const char **out, const char *where)
+{
+    return member(obj, key) ? json_get_str(obj, key, out, where) : OK;
+}
+
+int json_opt_bool(const json_t *obj, const char *key, bool *out, const char *where)
+{
+    const json_t *v = member(obj, key);
+
+    if (!v)
+        return OK;
+    if (!json_is_boolean(v))
+        return expected(where, key, "true or false", v);
+    *out = json_is_true(v);
+    return OK;
+}
+
+int json_get_arr(const json_t *obj, const char *key, const json_t **out,
+                 const char *where)
+{
+    const json_t *v = member(obj, key);
+
+    if (!json_is_array(v))
+        return expected(where, key, "an array", v);
+    *out = v;
+    return OK;
+}
+
+int json_get_obj(const json_t *obj, const char *key, const json_t **out,
+                 const char *where)
+{
+    const json_t *v = member(obj, key);
+
+    if (!json_is_object(v))
+        return expected(where, key, "an object", v);
+    *out = v;
+    return OK;
+}
