@@ -1,0 +1,319 @@
+#include "kernels/pack.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Packing is the transpose of 32-bit words: f32 elements, or pairs along K of 16-bit
+ * ones. 128-bit vectors are what every target of ours has without further flags. */
+typedef uint32_t v4 __attribute__((vector_size(16)));
+
+/* Rows of K handled at once: 16 columns of 64 words are 4 KiB, which stay in L1 while the
+ * four groups of columns fill them. */
+#define BLOCK_K 64
+
+static int64_t round_up(int64_t x, int64_t to)
+{
+    return (x + to - 1) / to * to;
+}
+
+/* ---- layout ---- */
+
+/* Bytes added to a unit so that the same panel of successive units walks through the
+ * cache sets: an odd number of panel strides does (odd times any power of two cycles
+ * through all multiples). One panel may cost 1.5 % at most; else one line is better than
+ * nothing. */
+static size_t unit_skew(int64_t n_panels, size_t panel_bytes)
+{
+    if (n_panels % 2 == 1)
+        return 0;
+    return n_panels * 15 >= 1000 ? panel_bytes : 64;
+}
+
+void kern_mat_layout(struct kern_mat *m, enum kern_type type, int64_t n, int64_t k,
+                     int64_t k_unit)
+{
+    assert(n > 0 && k > 0 && k_unit >= 0 && k_unit % 2 == 0);
+    memset(m, 0, sizeof(*m));
+    m->type = type;
+    m->n = n;
+    m->k = k;
+    m->n_panels = round_up(n, KERN_PANEL) / KERN_PANEL;
+    m->k_pad = type == KERN_BF16 ? round_up(k, 2) : k;
+    m->k_unit = k_unit == 0 || k_unit > m->k_pad ? m->k_pad : k_unit;
+    m->n_units = (m->k_pad + m->k_unit - 1) / m->k_unit;
+    m->panel_bytes = (size_t)m->k_unit * KERN_PANEL * kern_type_bytes(type);
+    m->bytes = (size_t)m->n_panels * m->panel_bytes;
+    if (m->n_units > 1) {
+        m->unit_bytes = (size_t)round_up(
+            (int64_t)(m->bytes + unit_skew(m->n_panels, m->panel_bytes)), 64);
+        m->bytes += (size_t)(m->n_units - 1) * m->unit_bytes;
+    }
+    m->bytes = (size_t)round_up((int64_t)m->bytes, 64);
+}
+
+/* Rows of unit u that exist (the last may be short). */
+static int64_t unit_rows(const struct kern_mat *m, int64_t u)
+{
+    int64_t left = m->k_pad - u * m->k_unit;
+
+    return left < m->k_unit ? left : m->k_unit;
+}
+
+/* ---- transpose ---- */
+
+static v4 load4(const char *p)
+{
+    v4 v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+static void store4(char *p, v4 v)
+{
+    memcpy(p, &v, sizeof(v));
+}
+
+/* Word j of row[i] goes to dst + j * stride + 4 i, for j < n, i < 4. Nothing is aligned.
+ */
+static void transpose4(char *dst, size_t stride, const char *const row[4], int64_t n)
+{
+    int64_t j = 0;
+
+    for (; j + 4 <= n; j += 4, dst += 4 * stride) {
+        v4 a = load4(row[0] + 4 * j), b = load4(row[1] + 4 * j);
+        v4 c = load4(row[2] + 4 * j), d = load4(row[3] + 4 * j);
+        v4 ac_lo = __builtin_shuffle(a, c, (v4){0, 4, 1, 5});
+        v4 ac_hi = __builtin_shuffle(a, c, (v4){2, 6, 3, 7});
+        v4 bd_lo = __builtin_shuffle(b, d, (v4){0, 4, 1, 5});
+        v4 bd_hi = __builtin_shuffle(b, d, (v4){2, 6, 3, 7});
+
+        store4(dst, __builtin_shuffle(ac_lo, bd_lo, (v4){0, 4, 1, 5}));
+        store4(dst + stride, __builtin_shuffle(ac_lo, bd_lo, (v4){2, 6, 3, 7}));
+        store4(dst + 2 * stride, __builtin_shuffle(ac_hi, bd_hi, (v4){0, 4, 1, 5}));
+        store4(dst + 3 * stride, __builtin_shuffle(ac_hi, bd_hi, (v4){2, 6, 3, 7}));
+    }
+    for (; j < n; j++, dst += stride)
+        for (int i = 0; i < 4; i++)
+            memcpy(dst + 4 * i, row[i] + 4 * j, 4);
+}
+
+/* ---- weights ---- */
+
+/* One column's piece of K, and where to copy it when it cannot be read where it lies. */
+struct piece {
+    _Alignas(16) float stage[BLOCK_K];
+    const char *at;
+};
+
+static void widen(float *out, const char *src, enum kern_type type, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t h;
+
+        memcpy(&h, src + 2 * i, 2);
+        out[i] = type == KERN_BF16 ? kern_bf16_to(h) : kern_f16_to(h);
+    }
+}
+
+/* Elements [k0, k0 + n) of a source row in the matrix's own type; those at or beyond m->k
+ * (and the one after an odd n) are zero. Reads nothing beyond the row. */
+static void piece_get(struct piece *p, const struct kern_mat *m, const char *src,
+                      enum kern_type src_type, int64_t k0, int64_t n)
+{
+    int64_t have = m->k - k0 < n ? m->k - k0 : n;
+    size_t esz = kern_type_bytes(src_type);
+
+    if (src && src_type == m->type && have == n && (n % 2 == 0 || esz == 4)) {
+        p->at = src + (size_t)k0 * esz;
+        return;
+    }
+    memset(p->stage, 0, sizeof(p->stage));
+    if (src && src_type == m->type)
+        memcpy(p->stage, src + (size_t)k0 * esz, (size_t)have * esz);
+    else if (src)
+        widen(p->stage, src + (size_t)k0 * esz, src_type, have);
+    p->at = (const char *)p->stage;
+}
+
+/* [n/2][16] words of two halves -> [n][16] halves. */
+static void split_pairs(uint16_t *dst, const uint32_t *words, int64_t n)
+{
+    for (int64_t k = 0; k + 1 < n; k += 2, dst += 2 * KERN_PANEL, words += KERN_PANEL) {
+        for (int c = 0; c < KERN_PANEL; c++)
+            dst[c] = (uint16_t)words[c];
+        for (int c = 0; c < KERN_PANEL; c++)
+            dst[KERN_PANEL + c] = (uint16_t)(words[c] >> 16);
+    }
+    if (n % 2 == 1)
+        for (int c = 0; c < KERN_PANEL; c++)
+            dst[c] = (uint16_t)words[c];
+}
+
+/* n <= BLOCK_K rows of one panel from its 16 columns. */
+static void block_put(char *dst, enum kern_type type, const struct piece *col, int64_t n)
+{
+    uint32_t pairs[BLOCK_K / 2 * KERN_PANEL];
+    char *to = type == KERN_F16 ? (char *)pairs : dst;
+    int64_t n_words = type == KERN_F32 ? n : (n + 1) / 2;
+
+    for (int c = 0; c < KERN_PANEL; c += 4) {
+        const char *const four[4] = {col[c].at, col[c + 1].at, col[c + 2].at,
+                                     col[c + 3].at};
+
+        transpose4(to + 4 * c, 4 * KERN_PANEL, four, n_words);
+    }
+    if (type == KERN_F16)
+        split_pairs((uint16_t *)dst, pairs, n);
+}
+
+void kern_mat_put_panels(struct kern_mat *m, int64_t p_lo, int64_t p_hi,
+                         const void *const *rows, enum kern_type src_type)
+{
+    const size_t row_bytes = KERN_PANEL * kern_type_bytes(m->type);
+    struct piece col[KERN_PANEL];
+
+    assert(src_type == m->type || m->type == KERN_F32);
+    assert(p_lo >= 0 && p_hi <= m->n_panels);
+    for (int64_t p = p_lo; p < p_hi; p++, rows += KERN_PANEL) {
+        for (int64_t u = 0; u < m->n_units; u++) {
+            char *dst = kern_mat_at(m, u, p);
+            int64_t n = unit_rows(m, u);
+
+            for (int64_t k = 0; k < n; k += BLOCK_K) {
+                int64_t nb = n - k < BLOCK_K ? n - k : BLOCK_K;
+
+                for (int c = 0; c < KERN_PANEL; c++)
+                    piece_get(&col[c], m, rows[c], src_type, u * m->k_unit + k, nb);
+                block_put(dst + (size_t)k * row_bytes, m->type, col, nb);
+            }
+        }
+    }
+}
+
+/* Where element (k, column c) of a panel lies, k counted inside the unit. */
+static char *element(const struct kern_mat *m, char *panel, int64_t k, int64_t c)
+{
+    if (m->type == KERN_F32)
+        return panel + 4 * (k * KERN_PANEL + c);
+    if (m->type == KERN_F16)
+        return panel + 2 * (k * KERN_PANEL + c);
+    return panel + 4 * (k / 2 * KERN_PANEL + c) + 2 * (k % 2);
+}
+
+void kern_mat_put_row(struct kern_mat *m, int64_t n, const void *src,
+                      enum kern_type src_type)
+{
+    const size_t esz = kern_type_bytes(m->type);
+    struct piece col;
+
+    assert(src_type == m->type || m->type == KERN_F32);
+    assert(n >= 0 && n < m->n_panels * KERN_PANEL);
+    for (int64_t u = 0; u < m->n_units; u++) {
+        char *panel = kern_mat_at(m, u, n / KERN_PANEL);
+        int64_t rows = unit_rows(m, u);
+
+        for (int64_t k = 0; k < rows; k += BLOCK_K) {
+            int64_t nb = rows - k < BLOCK_K ? rows - k : BLOCK_K;
+
+            piece_get(&col, m, src, src_type, u * m->k_unit + k, nb);
+            for (int64_t i = 0; i < nb; i++)
+                memcpy(element(m, panel, k + i, n % KERN_PANEL), col.at + (size_t)i * esz,
+                       esz);
+        }
+    }
+}
+
+void kern_mat_get_row(const struct kern_mat *m, int64_t n, float *out)
+{
+    assert(n >= 0 && n < m->n_panels * KERN_PANEL);
+    for (int64_t k = 0; k < m->k; k++) {
+        char *panel = kern_mat_at(m, k / m->k_unit, n / KERN_PANEL);
+        const char *from = element(m, panel, k % m->k_unit, n % KERN_PANEL);
+
+        if (m->type == KERN_F32)
+            memcpy(&out[k], from, 4);
+        else
+            widen(&out[k], from, m->type, 1);
+    }
+}
+
+/* ---- activations ---- */
+
+size_t kern_a_bytes(enum kern_a_format fmt, int64_t m, int64_t k_pad)
+{
+    return (size_t)m * (size_t)k_pad * (fmt == KERN_A_F32 ? 4 : 2);
+}
+
+/* n / 2 words of bf16 pairs from n even floats; as kern_bf16_of(), without a branch so
+ * that it vectorises. */
+static void to_pairs(uint16_t *out, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u, rounded, quiet;
+
+        memcpy(&u, &x[i], 4);
+        rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+        quiet = u >> 16 | 0x40;
+        out[i] = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+    }
+}
+
+/* Up to four rows of A, columns [k0, k0 + n), as words in the packed format. */
+struct a_rows {
+    _Alignas(16) float pad[4][BLOCK_K];
+    _Alignas(16) uint16_t pairs[4][BLOCK_K];
+    const char *at[4];
+};
+
+/* Row r of the group; `have` of the n columns exist, the rest are zero. */
+static void a_row_get(struct a_rows *g, int r, enum kern_a_format fmt, const float *x,
+                      int64_t have, int64_t n)
+{
+    if (have < n) {
+        memset(g->pad[r], 0, sizeof(g->pad[r]));
+        if (have > 0)
+            memcpy(g->pad[r], x, (size_t)have * 4);
+        x = g->pad[r];
+    }
+    g->at[r] = (const char *)x;
+    if (fmt == KERN_A_BF16_PAIR) {
+        to_pairs(g->pairs[r], x, n);
+        g->at[r] = (const char *)g->pairs[r];
+    }
+}
+
+/* Fewer than four rows left: word by word. */
+static void scatter(char *dst, size_t stride, const struct a_rows *g, int n_rows,
+                    int64_t n)
+{
+    for (int r = 0; r < n_rows; r++)
+        for (int64_t j = 0; j < n; j++)
+            memcpy(dst + (size_t)j * stride + 4 * r, g->at[r] + 4 * j, 4);
+}
+
+void kern_a_pack(enum kern_a_format fmt, void *dst, const float *x, int64_t ldx,
+                 int64_t mr, int64_t k, int64_t k_pad)
+{
+    const int per_word = fmt == KERN_A_F32 ? 1 : 2;
+    const size_t stride = (size_t)mr * 4; /* one word of every row */
+    struct a_rows g;
+
+    assert(k_pad >= k && k_pad % per_word == 0);
+    for (int64_t k0 = 0; k0 < k_pad; k0 += BLOCK_K) {
+        int64_t n = k_pad - k0 < BLOCK_K ? k_pad - k0 : BLOCK_K;
+        int64_t have = k - k0 < n ? k - k0 : n;
+        char *to = (char *)dst + (size_t)(k0 / per_word) * stride;
+
+        for (int64_t r = 0; r < mr; r += 4) {
+            int rows = mr - r < 4 ? (int)(mr - r) : 4;
+
+            for (int i = 0; i < rows; i++)
+                a_row_get(&g, i, fmt, x + (r + i) * ldx + k0, have, n);
+            if (rows == 4)
+                transpose4(to + 4 * r, stride, g.at, n / per_word);
+            else
+                scatter(to + 4 * r, stride, &g, rows, n / per_word);
+        }
+    }
+}

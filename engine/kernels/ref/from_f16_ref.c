@@ -1,0 +1,14 @@
+#include "kernels/kern.h"
+
+static void from_f16_ref(float *out, const uint16_t *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = kern_f16_to(x[i]);
+}
+
+const struct kern_variant kern_from_f16_ref = {
+    .name = "ref",
+    .op = KERN_FROM_F16,
+    .precision = KERN_EXACT,
+    .fn.from_f16 = from_f16_ref,
+};

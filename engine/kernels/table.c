@@ -1,0 +1,106 @@
+#include "kernels/kern.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const type_names[KERN_N_TYPES] = {
+    [KERN_F32] = "f32",
+    [KERN_F16] = "f16",
+    [KERN_BF16] = "bf16",
+};
+
+static const char *const op_names[KERN_N_OPS] = {
+    [KERN_GEMM_F32] = "gemm_f32",
+    [KERN_GEMM_F16] = "gemm_f16",
+    [KERN_GEMM_BF16] = "gemm_bf16",
+    [KERN_ATTN_F32] = "attn_f32",
+    [KERN_ATTN_BF16] = "attn_bf16",
+    [KERN_RMSNORM] = "rmsnorm",
+    [KERN_ROPE] = "rope",
+    [KERN_SILU_MUL] = "silu_mul",
+    [KERN_ADD] = "add",
+    [KERN_TO_BF16] = "to_bf16",
+    [KERN_FROM_BF16] = "from_bf16",
+    [KERN_FROM_F16] = "from_f16",
+    [KERN_ARGMAX] = "argmax",
+};
+
+const char *kern_type_name(enum kern_type t)
+{
+    assert(t >= 0 && t < KERN_N_TYPES);
+    return type_names[t];
+}
+
+int kern_type_parse(const char *word, enum kern_type *out)
+{
+    for (int t = 0; t < KERN_N_TYPES; t++) {
+        if (strcmp(word, type_names[t]) == 0) {
+            *out = (enum kern_type)t;
+            return OK;
+        }
+    }
+    return err_set(ERR_ARG, "unknown type \"%s\": expected f32, f16 or bf16", word);
+}
+
+size_t kern_type_bytes(enum kern_type t)
+{
+    return t == KERN_F32 ? 4 : 2;
+}
+
+const char *kern_op_name(enum kern_op op)
+{
+    assert(op >= 0 && op < KERN_N_OPS);
+    return op_names[op];
+}
+
+/* The highest isa.def row a variant needs; -1 for plain C. */
+static int isa_row(const struct kern_variant *v)
+{
+    return v->isa ? 63 - __builtin_clzll(v->isa) : -1;
+}
+
+/* Equal rows: the exact one, then the first by name, so that the choice never depends on
+ * the order in which make listed the folder. */
+static bool is_better(const struct kern_variant *v, const struct kern_variant *than)
+{
+    if (!than)
+        return true;
+    if (isa_row(v) != isa_row(than))
+        return isa_row(v) > isa_row(than);
+    if (v->precision != than->precision)
+        return v->precision == KERN_EXACT;
+    return strcmp(v->name, than->name) < 0;
+}
+
+void kern_table_choose(struct kern_table *t, uint64_t isa_mask,
+                       enum kern_precision precision)
+{
+    memset(t, 0, sizeof(*t));
+    for (const struct kern_variant *const *p = kern_variants; *p; p++) {
+        const struct kern_variant *v = *p;
+
+        if ((v->isa & ~isa_mask) != 0)
+            continue;
+        if (v->precision == KERN_RELAXED && precision != KERN_RELAXED)
+            continue;
+        if (is_better(v, t->v[v->op]))
+            t->v[v->op] = v;
+    }
+    for (int op = 0; op < KERN_N_OPS; op++)
+        assert(t->v[op]);
+}
+
+void kern_table_print(const struct kern_table *t, char *out, size_t n)
+{
+    size_t at = 0;
+
+    if (n > 0)
+        out[0] = '\0';
+    for (int op = 0; op < KERN_N_OPS && at < n; op++) {
+        int w = snprintf(out + at, n - at, "%s%s=%s", op ? " " : "", op_names[op],
+                         t->v[op] ? t->v[op]->name : "none");
+
+        at += (size_t)w;
+    }
+}
