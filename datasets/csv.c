@@ -1,0 +1,217 @@
+#include "datasets/csv.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+
+/* Cut one field off *rest in place. NULL: a quote that does not close, or text after it.
+ */
+static char *cut_field(char **rest)
+{
+    char *from = *rest, *to = from, *field = from;
+
+    if (*from != '"') {
+        *rest = from + strcspn(from, ",");
+        return field;
+    }
+    for (from++; *from && (from[0] != '"' || from[1] == '"'); from++) {
+        from += from[0] == '"'; /* "" inside quotes is one quote */
+        *to++ = *from;
+    }
+    if (from[0] != '"' || (from[1] != ',' && from[1] != '\0'))
+        return NULL;
+    *to = '\0';
+    *rest = from + 1;
+    return field;
+}
+
+static int split(char *line, char **fields, int *n, const char *where)
+{
+    *n = 0;
+    for (;;) {
+        char *field;
+        int last;
+
+        if (*n == DATASET_CSV_COLUMNS)
+            return err_set(ERR_LIMIT, "%s: expected at most %d fields, found more", where,
+                           DATASET_CSV_COLUMNS);
+        field = cut_field(&line);
+        if (!field)
+            return err_set(ERR_FORMAT, "%s: field %d: expected a closing '\"' before ','",
+                           where, *n + 1);
+        fields[(*n)++] = field;
+        last = *line == '\0';
+        *line++ = '\0';
+        if (last)
+            return OK;
+    }
+}
+
+static int next_line(struct dataset_csv *t, char **line, size_t *n)
+{
+    int rc = dataset_input_line(t->in, line, n);
+
+    if (rc == OK && *line && memchr(*line, '\0', *n))
+        return err_set(ERR_FORMAT, "%s: expected text, found a NUL byte",
+                       dataset_input_where(t->in));
+    return rc;
+}
+
+static char *trim(char *s)
+{
+    size_t n;
+
+    while (isspace((unsigned char)*s))
+        s++;
+    for (n = strlen(s); n > 0 && isspace((unsigned char)s[n - 1]); n--)
+        s[n - 1] = '\0';
+    return s;
+}
+
+int dataset_csv_init(struct dataset_csv *t, const char *path)
+{
+    char *line;
+    size_t n;
+    int rc;
+
+    memset(t, 0, sizeof(*t));
+    rc = dataset_input_open(&t->in, path);
+    if (rc != OK)
+        goto out;
+    rc = next_line(t, &line, &n);
+    if (rc != OK)
+        goto out;
+    if (!line) {
+        rc = err_set(ERR_FORMAT, "%s: expected a header line, found an empty file",
+                     dataset_input_where(t->in));
+        goto out;
+    }
+    t->header = mem_strndup(MEM_DATASET, line, n);
+    if (!t->header) {
+        rc = ERR_NOMEM;
+        goto out;
+    }
+    rc = split(t->header, t->names, &t->n_columns, dataset_input_where(t->in));
+    for (int i = 0; rc == OK && i < t->n_columns; i++)
+        t->names[i] = trim(t->names[i]);
+out:
+    if (rc != OK)
+        dataset_csv_fini(t);
+    return rc;
+}
+
+void dataset_csv_fini(struct dataset_csv *t)
+{
+    dataset_input_close(&t->in);
+    mem_free(t->header);
+    t->header = NULL;
+}
+
+static int is_alias(const char *name, const char *aliases)
+{
+    size_t n = strlen(name);
+
+    for (const char *a = aliases;; a++) {
+        size_t len = strcspn(a, "|");
+
+        if (len == n && strncasecmp(a, name, n) == 0)
+            return 1;
+        a += len;
+        if (!*a)
+            return 0;
+    }
+}
+
+int dataset_csv_column(const struct dataset_csv *t, const char *aliases, int required,
+                       int *column)
+{
+    char found[256] = "";
+
+    *column = -1;
+    for (int i = 0; i < t->n_columns; i++) {
+        if (is_alias(t->names[i], aliases)) {
+            *column = i;
+            return OK;
+        }
+        if (strlen(found) + strlen(t->names[i]) + 2 < sizeof(found)) {
+            strcat(found, i ? "," : "");
+            strcat(found, t->names[i]);
+        }
+    }
+    if (!required)
+        return OK;
+    return err_set(ERR_FORMAT, "%s: expected a column %s, found \"%s\"",
+                   dataset_input_where(t->in), aliases, found);
+}
+
+int dataset_csv_next(struct dataset_csv *t, int *more)
+{
+    char *line;
+    size_t n;
+    int n_fields, rc;
+
+    *more = 0;
+    do {
+        rc = next_line(t, &line, &n);
+        if (rc != OK || !line)
+            return rc;
+    } while (n == 0);
+    rc = split(line, t->fields, &n_fields, dataset_input_where(t->in));
+    if (rc != OK)
+        return rc;
+    if (n_fields != t->n_columns)
+        return err_set(ERR_FORMAT, "%s: expected %d fields as in the header, found %d",
+                       dataset_input_where(t->in), t->n_columns, n_fields);
+    *more = 1;
+    return OK;
+}
+
+int dataset_csv_refuse(const struct dataset_csv *t, int column, const char *expected)
+{
+    return err_set(ERR_FORMAT, "%s: %s: expected %s, found \"%.40s\"",
+                   dataset_input_where(t->in), t->names[column], expected,
+                   t->fields[column]);
+}
+
+int dataset_csv_count(const struct dataset_csv *t, int column, int64_t max, int64_t *out)
+{
+    const char *s = t->fields[column];
+    int64_t v = 0;
+    char expected[64];
+
+    snprintf(expected, sizeof(expected), "a whole number in [0, %lld]", (long long)max);
+    if (!isdigit((unsigned char)*s))
+        return dataset_csv_refuse(t, column, expected);
+    for (; isdigit((unsigned char)*s); s++) {
+        v = 10 * v + (*s - '0');
+        if (v > max)
+            return dataset_csv_refuse(t, column, expected);
+    }
+    if (*s == '.')
+        s += 1 + strspn(s + 1, "0");
+    if (*s)
+        return dataset_csv_refuse(t, column, expected);
+    *out = v;
+    return OK;
+}
+
+int dataset_csv_number(const struct dataset_csv *t, int column, double *out)
+{
+    const char *s = t->fields[column];
+    char *end;
+    double v;
+
+    /* strtod also reads "inf", "0x1p3" and leading spaces: no trace writes those */
+    if (!*s || s[strspn(s, "0123456789+-.eE")])
+        return dataset_csv_refuse(t, column, "a decimal number");
+    v = strtod(s, &end);
+    if (*end || !isfinite(v))
+        return dataset_csv_refuse(t, column, "a decimal number");
+    *out = v;
+    return OK;
+}

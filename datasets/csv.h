@@ -1,0 +1,46 @@
+/* datasets/csv.h - rows of a comma-separated file whose first line names the columns.
+ *
+ * Columns are found by name, whatever their order and letter case; fields may stand in
+ * double quotes. A row with more or fewer fields than the header, or a field that is no
+ * number where one is wanted, is refused with file, line, column, and what was found.
+ * Threads: one table, one owner. */
+#ifndef DATASETS_CSV_H
+#define DATASETS_CSV_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "datasets/input.h"
+
+#define DATASET_CSV_COLUMNS 64 /* the widest public trace has 11 */
+
+struct dataset_csv {
+    struct dataset_input *in;
+    char *header; /* owns the text of `names` */
+    char *names[DATASET_CSV_COLUMNS];
+    char *fields[DATASET_CSV_COLUMNS]; /* of the present row; lent until the next */
+    int n_columns;
+};
+
+/* The caller's storage. Reads the header line. */
+MUST int dataset_csv_init(struct dataset_csv *t, const char *path);
+void dataset_csv_fini(struct dataset_csv *t);
+
+/* Index of the first column named in `aliases` (words joined by '|').
+ * required: ERR_FORMAT naming them if none is there; otherwise *column = -1. */
+MUST int dataset_csv_column(const struct dataset_csv *t, const char *aliases,
+                            int required, int *column);
+
+/* The next row that is not empty; *more = 0 after the last. */
+MUST int dataset_csv_next(struct dataset_csv *t, int *more);
+
+/* The field of the present row as a count in [0, max]; "374.0", as data frames write
+ * whole numbers, is 374. */
+MUST int dataset_csv_count(const struct dataset_csv *t, int column, int64_t max,
+                           int64_t *out);
+/* As a finite decimal number. */
+MUST int dataset_csv_number(const struct dataset_csv *t, int column, double *out);
+/* ERR_FORMAT "path:line: column: expected ..., found ...". */
+int dataset_csv_refuse(const struct dataset_csv *t, int column, const char *expected);
+
+#endif

@@ -1,0 +1,271 @@
+#include "datasets/input.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define READ_BYTES ((size_t)1 << 18)
+
+struct dataset_input {
+    FILE *f;
+    char *path;
+    char *where;
+    size_t where_size;
+    unsigned char *chunk; /* bytes read and not yet consumed: [at, end) */
+    size_t at, end;
+    int64_t line; /* of the next byte, from 1 */
+    char *piece;
+    size_t piece_bytes, piece_room;
+    enum { ARRAY_BEFORE, ARRAY_INSIDE, ARRAY_AFTER } array;
+    int failed; /* code of a failed read, OK before */
+};
+
+/* The next byte without consuming it, or -1 at the end of the file or after a failed
+ * read. */
+static int peek(struct dataset_input *in)
+{
+    if (in->at == in->end) {
+        in->at = 0;
+        in->end = in->failed ? 0 : fread(in->chunk, 1, READ_BYTES, in->f);
+        if (in->end == 0) {
+            if (ferror(in->f) && !in->failed)
+                in->failed = err_set(ERR_IO, "%s:%lld: cannot read: %m", in->path,
+                                     (long long)in->line);
+            return -1;
+        }
+    }
+    return in->chunk[in->at];
+}
+
+static void advance(struct dataset_input *in)
+{
+    in->line += in->chunk[in->at++] == '\n';
+}
+
+static void mark(struct dataset_input *in)
+{
+    snprintf(in->where, in->where_size, "%s:%lld", in->path, (long long)in->line);
+}
+
+MUST static int piece_add(struct dataset_input *in, const void *p, size_t n)
+{
+    size_t room = in->piece_room;
+
+    if (in->piece_bytes + n > DATASET_PIECE_MAX_BYTES)
+        return err_set(ERR_LIMIT, "%s: expected a record of at most %zu MiB, found more",
+                       in->where, DATASET_PIECE_MAX_BYTES >> 20);
+    while (in->piece_bytes + n + 1 > room)
+        room = room ? 2 * room : 4096;
+    if (room != in->piece_room) {
+        char *grown = mem_resize(MEM_DATASET, in->piece, room, 1);
+
+        if (!grown)
+            return ERR_NOMEM;
+        in->piece = grown;
+        in->piece_room = room;
+    }
+    if (n > 0)
+        memcpy(in->piece + in->piece_bytes, p, n);
+    in->piece_bytes += n;
+    in->piece[in->piece_bytes] = '\0';
+    return OK;
+}
+
+static int check_start(struct dataset_input *in)
+{
+    static const unsigned char bom[] = {0xef, 0xbb, 0xbf};
+
+    if (peek(in) < 0)
+        return in->failed;
+    if (in->end >= 2 && in->chunk[0] == 0x1f && in->chunk[1] == 0x8b)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: is gzip-compressed; unpack it first: gzip -dk FILE",
+                       in->path);
+    if (in->end >= 3 && memcmp(in->chunk, bom, 3) == 0)
+        in->at = 3;
+    return OK;
+}
+
+int dataset_input_open(struct dataset_input **out, const char *path)
+{
+    struct dataset_input *in;
+    int rc = ERR_NOMEM;
+
+    *out = NULL;
+    in = mem_new(MEM_DATASET, 1, sizeof(*in));
+    if (!in)
+        return ERR_NOMEM;
+    in->line = 1;
+    in->where_size = strlen(path) + 24;
+    in->path = mem_strdup(MEM_DATASET, path);
+    in->where = mem_new(MEM_DATASET, in->where_size, 1);
+    in->chunk = mem_new(MEM_DATASET, READ_BYTES, 1);
+    if (!in->path || !in->where || !in->chunk)
+        goto out;
+    mark(in);
+    in->f = fopen(path, "rbe");
+    if (!in->f) {
+        rc = err_set(ERR_IO, "%s: cannot open: %m", path);
+        goto out;
+    }
+    rc = check_start(in);
+    if (rc != OK)
+        goto out;
+    *out = in, in = NULL;
+out:
+    dataset_input_close(&in);
+    return rc;
+}
+
+void dataset_input_close(struct dataset_input **in)
+{
+    struct dataset_input *i = *in;
+
+    *in = NULL;
+    if (!i)
+        return;
+    if (i->f)
+        fclose(i->f); /* opened for reading: nothing can be lost */
+    mem_free(i->path);
+    mem_free(i->where);
+    mem_free(i->chunk);
+    mem_free(i->piece);
+    mem_free(i);
+}
+
+const char *dataset_input_where(const struct dataset_input *in)
+{
+    return in->where;
+}
+
+int dataset_input_line(struct dataset_input *in, char **line, size_t *n)
+{
+    int rc;
+
+    *line = NULL;
+    *n = 0;
+    in->piece_bytes = 0;
+    mark(in);
+    if (peek(in) < 0)
+        return in->failed;
+    do {
+        const unsigned char *from = in->chunk + in->at;
+        const unsigned char *nl = memchr(from, '\n', in->end - in->at);
+        size_t bytes = nl ? (size_t)(nl - from) : in->end - in->at;
+
+        rc = piece_add(in, from, bytes);
+        if (rc != OK)
+            return rc;
+        in->at += bytes;
+        if (nl) {
+            advance(in);
+            break;
+        }
+    } while (peek(in) >= 0);
+    if (in->failed)
+        return in->failed;
+    if (in->piece_bytes > 0 && in->piece[in->piece_bytes - 1] == '\r')
+        in->piece[--in->piece_bytes] = '\0';
+    *line = in->piece;
+    *n = in->piece_bytes;
+    return OK;
+}
+
+/* The next byte that is no JSON white space, not consumed; -1 at the end. */
+static int skip_space(struct dataset_input *in)
+{
+    int c;
+
+    while ((c = peek(in)) == ' ' || c == '\t' || c == '\n' || c == '\r')
+        advance(in);
+    return c;
+}
+
+static int bad_frame(struct dataset_input *in, const char *expected, int found)
+{
+    mark(in);
+    if (in->failed)
+        return in->failed;
+    if (found < 0)
+        return err_set(ERR_FORMAT, "%s: expected %s, found the end of the file",
+                       in->where, expected);
+    if (found < 0x20 || found > 0x7e)
+        return err_set(ERR_FORMAT, "%s: expected %s, found byte 0x%02x", in->where,
+                       expected, (unsigned)found);
+    return err_set(ERR_FORMAT, "%s: expected %s, found '%c'", in->where, expected, found);
+}
+
+/* Collect an object that starts at the next byte, up to its closing brace. Brackets of
+ * both kinds count alike here: the JSON parser tells them apart. */
+static int collect_object(struct dataset_input *in)
+{
+    size_t depth = 0;
+    int in_string = 0, escaped = 0, c, rc;
+
+    do {
+        size_t from = in->at;
+
+        for (; in->at < in->end; advance(in)) {
+            c = in->chunk[in->at];
+            if (escaped)
+                escaped = 0;
+            else if (in_string && c == '\\')
+                escaped = 1;
+            else if (c == '"')
+                in_string = !in_string;
+            else if (!in_string && (c == '{' || c == '['))
+                depth++;
+            else if (!in_string && (c == '}' || c == ']') && --depth == 0)
+                break;
+        }
+        if (depth ==
+            0) /* the loop stopped on the last brace, which belongs to the object */
+            advance(in);
+        rc = piece_add(in, in->chunk + from, in->at - from);
+        if (rc != OK || depth == 0)
+            return rc;
+    } while (peek(in) >= 0);
+    return bad_frame(in, in_string ? "'\"' at the end of a string" : "'}' of a record",
+                     -1);
+}
+
+int dataset_input_element(struct dataset_input *in, char **text, size_t *n)
+{
+    int c, rc, first = in->array == ARRAY_BEFORE;
+
+    *text = NULL;
+    *n = 0;
+    in->piece_bytes = 0;
+    if (in->array == ARRAY_AFTER)
+        return OK;
+    c = skip_space(in);
+    if (first) {
+        if (c != '[')
+            return bad_frame(in, "'[' of a list of records", c);
+        advance(in);
+        in->array = ARRAY_INSIDE;
+        c = skip_space(in);
+    } else if (c == ',') {
+        advance(in);
+        c = skip_space(in);
+        first = -1; /* a comma promises another record */
+    } else if (c != ']') {
+        return bad_frame(in, "',' or ']' after a record", c);
+    }
+    if (c == ']' && first >= 0) {
+        advance(in);
+        in->array = ARRAY_AFTER;
+        c = skip_space(in);
+        return c < 0 ? in->failed : bad_frame(in, "nothing after the list", c);
+    }
+    if (c != '{')
+        return bad_frame(in, "'{' of a record", c);
+    mark(in);
+    rc = collect_object(in);
+    if (rc != OK)
+        return rc;
+    *text = in->piece;
+    *n = in->piece_bytes;
+    return OK;
+}

@@ -1,0 +1,39 @@
+/* datasets/input.h - a large text file, one piece at a time.
+ *
+ * Traces and conversation files reach a gigabyte, so a reader sees one line, or one
+ * element of the top-level JSON array, and memory stays bounded by the largest piece. A
+ * piece above DATASET_PIECE_MAX_BYTES is refused: no real record comes near it, an
+ * endless one would. Threads: one input, one owner. */
+#ifndef DATASETS_INPUT_H
+#define DATASETS_INPUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define DATASET_PIECE_MAX_BYTES ((size_t)64 << 20)
+
+struct dataset_input;
+
+/* *out is the caller's, given back with dataset_input_close(); NULL on error.
+ * A UTF-8 byte order mark at the start is skipped.
+ * ERR_IO: cannot be read. ERR_UNSUPPORTED: it is gzip-compressed. */
+MUST int dataset_input_open(struct dataset_input **out, const char *path);
+void dataset_input_close(struct dataset_input **in);
+
+/* The next line without its end (LF or CRLF); *line is NULL after the last one. The piece
+ * is lent until the next call and is followed by a NUL that is not counted in *n.
+ * ERR_LIMIT: longer than DATASET_PIECE_MAX_BYTES. */
+MUST int dataset_input_line(struct dataset_input *in, char **line, size_t *n);
+
+/* The next object of a top-level JSON array, from '{' to its '}', as text; *text is NULL
+ * after the array's end. Only the frame is checked here: the text goes to
+ * json_read_text(). ERR_FORMAT: the file is no array of objects, ends within it, or goes
+ * on after it. */
+MUST int dataset_input_element(struct dataset_input *in, char **text, size_t *n);
+
+/* "path:line" of the piece last returned, for the start of an error line. Lent. */
+const char *dataset_input_where(const struct dataset_input *in);
+
+#endif

@@ -1,0 +1,121 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "datasets/build.h"
+#include "datasets/csv.h"
+
+/* Azure LLM inference trace: TIMESTAMP,ContextTokens,GeneratedTokens. The 2023 files
+ * write "2023-11-16 18:15:46.6805900", those of 2024 "2024-05-10 00:00:00.009930+00:00".
+ */
+
+/* Days from 1970-01-01 of the Gregorian calendar. */
+static int64_t days_from_civil(int64_t y, int m, int d)
+{
+    static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+    int64_t leap_years = (y - 1) / 4 - (y - 1) / 100 + (y - 1) / 400;
+    int is_leap = (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
+
+    return 365 * (y - 1) + leap_years + before[m - 1] + (m > 2 && is_leap) + d - 1 -
+           719162;
+}
+
+/* Nanoseconds since 1970 of "YYYY-MM-DD hh:mm:ss[.fraction][Z|+00:00]"; -1 if it is none.
+ */
+static int64_t parse_time_ns(const char *s)
+{
+    static const char shape[] = "dddd-dd-dd dd:dd:dd";
+    int f[6] = {0}, field = 0;
+    int64_t frac = 0;
+    const char *p = s;
+
+    for (size_t i = 0; i < sizeof(shape) - 1; i++, p++) {
+        if (shape[i] != 'd') {
+            if (*p != shape[i])
+                return -1;
+            field++;
+        } else if (*p < '0' || *p > '9') {
+            return -1;
+        } else {
+            f[field] = 10 * f[field] + (*p - '0');
+        }
+    }
+    if (f[0] < 1970 || f[1] < 1 || f[1] > 12 || f[2] < 1 || f[2] > 31 || f[3] > 23 ||
+        f[4] > 59 || f[5] > 60)
+        return -1;
+    if (*p == '.') {
+        int64_t unit = 100000000;
+
+        for (p++; *p >= '0' && *p <= '9'; p++, unit /= 10)
+            frac += (*p - '0') * unit; /* digits below the nanosecond count for nothing */
+    }
+    if (*p && strcmp(p, "Z") != 0 && strcmp(p, "+00:00") != 0)
+        return -1;
+    return (((days_from_civil(f[0], f[1], f[2]) * 24 + f[3]) * 60 + f[4]) * 60 + f[5]) *
+               INT64_C(1000000000) +
+           frac;
+}
+
+struct columns {
+    int time, prompt, output;
+    int64_t first_ns, last_ns; /* -1 before the first row */
+};
+
+MUST static int read_row(struct dataset *d, const struct dataset_csv *t,
+                         struct columns *c, bool *full)
+{
+    struct dataset_item it = {0};
+    int64_t ns = parse_time_ns(t->fields[c->time]);
+    int rc;
+
+    if (ns < 0)
+        return dataset_csv_refuse(t, c->time, "a time like 2023-11-16 18:15:46.6805900");
+    if (ns < c->last_ns)
+        return dataset_csv_refuse(t, c->time, "a time no earlier than the line before");
+    rc = dataset_csv_count(t, c->prompt, DATASET_MAX_TOK, &it.n_prompt);
+    if (rc == OK)
+        rc = dataset_csv_count(t, c->output, DATASET_MAX_TOK, &it.n_output);
+    if (rc != OK)
+        return rc;
+    if (c->first_ns < 0)
+        c->first_ns = ns;
+    c->last_ns = ns;
+    it.arrival_s = (double)(ns - c->first_ns) * 1e-9;
+    if (it.n_prompt == 0 || it.n_output == 0) {
+        dataset_skip(d, "a length of 0");
+        return OK;
+    }
+    return dataset_offer(d, &it, full);
+}
+
+static int azure_open(struct dataset *d, const struct dataset_opts *o)
+{
+    struct columns c = {.first_ns = -1, .last_ns = -1};
+    struct dataset_csv t;
+    bool full = false;
+    int more, rc;
+
+    rc = dataset_csv_init(&t, o->path);
+    if (rc != OK)
+        return rc;
+    rc = dataset_csv_column(&t, "TIMESTAMP", 1, &c.time);
+    if (rc == OK)
+        rc = dataset_csv_column(&t, "ContextTokens", 1, &c.prompt);
+    if (rc == OK)
+        rc = dataset_csv_column(&t, "GeneratedTokens", 1, &c.output);
+    while (rc == OK && !full) {
+        rc = dataset_csv_next(&t, &more);
+        if (rc != OK || !more)
+            break;
+        rc = read_row(d, &t, &c, &full);
+    }
+    dataset_csv_fini(&t);
+    return rc;
+}
+
+const struct dataset_reader dataset_reader_azure = {
+    .name = "azure",
+    .help = "Azure LLM inference trace (TIMESTAMP, ContextTokens, GeneratedTokens)",
+    .needs_path = true,
+    .open = azure_open,
+};
