@@ -1,0 +1,183 @@
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/cpu.h"
+#include "cpu/sysfile.h"
+
+/* Room for the CPU numbers of any Linux kernel (CONFIG_NR_CPUS is at most 8192). */
+#define AFFINITY_BITS 8192
+
+struct quota {
+    double cpus; /* NaN: none */
+    int version;
+};
+
+/* The limit that one cgroup directory sets, NaN if none. */
+static double quota_of_dir(const char *root, const char *dir, int version)
+{
+    char text[64], unlimited[8];
+    double quota = 0, period = 100000;
+
+    if (version == 2) {
+        if (cpu_file_read(text, sizeof(text), root, "%s/cpu.max", dir) != OK ||
+            sscanf(text, "%7[a-z]", unlimited) == 1 ||
+            sscanf(text, "%lf %lf", &quota, &period) < 1)
+            return NAN;
+    } else {
+        if (cpu_file_read(text, sizeof(text), root, "%s/cpu.cfs_quota_us", dir) != OK)
+            return NAN;
+        quota = atof(text);
+        if (cpu_file_read(text, sizeof(text), root, "%s/cpu.cfs_period_us", dir) == OK)
+            period = atof(text);
+    }
+    return quota > 0 && period > 0 ? quota / period : NAN;
+}
+
+/* The tightest limit between our cgroup and the mount point: each ancestor's binds too.
+ */
+MUST static int quota_up_the_tree(struct quota *q, const char *root, int version)
+{
+    char dir[1024];
+    size_t mount_len, len;
+    int rc = cpu_cgroup_dir(dir, sizeof(dir), &mount_len, root, version);
+
+    if (rc != OK)
+        return rc == ERR_NOTFOUND ? OK : rc;
+    for (;;) {
+        double v = quota_of_dir(root, dir, version);
+
+        if (!isnan(v) && !(q->cpus <= v)) {
+            q->cpus = v;
+            q->version = version;
+        }
+        len = strlen(dir);
+        if (len <= mount_len)
+            return OK;
+        while (len > mount_len && dir[len - 1] != '/')
+            len--;
+        dir[len > mount_len ? len - 1 : mount_len] = '\0';
+    }
+}
+
+/* Is `cpu` the first of its core among the allowed ones? 1, 0, or -1: siblings unknown.
+ */
+static int first_of_core(const char *root, int cpu, const bool *allowed)
+{
+    char text[512];
+    int siblings[64], n;
+
+    if (cpu_file_read(text, sizeof(text), root,
+                      "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                      cpu) != OK &&
+        cpu_file_read(text, sizeof(text), root,
+                      "/sys/devices/system/cpu/cpu%d/topology/core_cpus_list", cpu) != OK)
+        return -1;
+    if (cpu_list_parse(text, siblings, 64, &n) != OK) {
+        err_clear();
+        return -1;
+    }
+    for (int i = 0; i < n; i++) {
+        if (siblings[i] < cpu && allowed[siblings[i]])
+            return 0;
+    }
+    return 1;
+}
+
+static int count_online(const char *root, int fallback)
+{
+    char text[4096];
+    int cpus[AFFINITY_BITS], n;
+
+    if (cpu_file_read(text, sizeof(text), root, "/sys/devices/system/cpu/online") != OK)
+        return fallback;
+    if (cpu_list_parse(text, cpus, AFFINITY_BITS, &n) != OK || n < 1) {
+        err_clear();
+        return fallback;
+    }
+    return n;
+}
+
+static void say_why(struct cpu_budget *b, const struct quota *q, bool siblings_known)
+{
+    char quota[64];
+
+    if (isnan(q->cpus))
+        snprintf(quota, sizeof(quota), "no cgroup quota");
+    else
+        snprintf(quota, sizeof(quota), "quota %.2f CPUs (cgroup v%d)", q->cpus,
+                 q->version);
+    snprintf(b->reason, sizeof(b->reason), "%d of %d CPUs: %s, affinity allows %d, %d %s",
+             b->n, b->n_online, quota, b->n_allowed, b->n_cores,
+             siblings_known ? "physical cores" : "taken as cores (SMT siblings unknown)");
+}
+
+int cpu_budget_get_at(struct cpu_budget *out, const char *root, const int *allowed,
+                      int n_allowed)
+{
+    static const struct cpu_budget zero;
+    struct quota q = {.cpus = NAN};
+    bool may[AFFINITY_BITS] = {false};
+    bool siblings_known = true;
+    int rc;
+
+    *out = zero;
+    if (n_allowed < 1)
+        return err_set(ERR_ARG, "CPU budget: the affinity mask is empty");
+    for (int i = 0; i < n_allowed; i++) {
+        if (allowed[i] < 0 || allowed[i] >= AFFINITY_BITS)
+            return err_set(ERR_ARG, "CPU budget: CPU %d: expected 0 .. %d", allowed[i],
+                           AFFINITY_BITS - 1);
+        may[allowed[i]] = true;
+    }
+    for (int c = 0; c < AFFINITY_BITS; c++) {
+        int first = may[c] ? first_of_core(root, c, may) : 0;
+
+        out->n_allowed += may[c];
+        siblings_known &= first >= 0;
+        if (first && out->n_cores < CPU_MAX)
+            out->cpus[out->n_cores++] = c;
+    }
+    rc = quota_up_the_tree(&q, root, 1);
+    if (rc == OK)
+        rc = quota_up_the_tree(&q, root, 2);
+    if (rc != OK)
+        return rc;
+    out->quota_cpus = q.cpus;
+    out->n_online = count_online(root, out->n_allowed);
+    out->n = out->n_cores;
+    if (q.cpus < out->n) /* false for NaN */
+        out->n = q.cpus < 1 ? 1 : (int)q.cpus;
+    say_why(out, &q, siblings_known);
+    return OK;
+}
+
+int cpu_budget_get(struct cpu_budget *out)
+{
+    cpu_set_t set[AFFINITY_BITS / CPU_SETSIZE];
+    int allowed[AFFINITY_BITS], n = 0;
+
+    if (sched_getaffinity(0, sizeof(set), set) != 0)
+        return err_set(ERR_IO, "CPU budget: cannot read the affinity mask: %m");
+    for (int i = 0; i < AFFINITY_BITS; i++) {
+        if (CPU_ISSET_S((size_t)i, sizeof(set), set))
+            allowed[n++] = i;
+    }
+    return cpu_budget_get_at(out, "", allowed, n);
+}
+
+int64_t cpu_throttled_periods(void)
+{
+    for (int version = 2; version >= 1; version--) {
+        char dir[1024], text[1024], value[32];
+        size_t mount_len;
+
+        if (cpu_cgroup_dir(dir, sizeof(dir), &mount_len, "", version) == OK &&
+            cpu_file_read(text, sizeof(text), "", "%s/cpu.stat", dir) == OK &&
+            cpu_file_field(text, "nr_throttled", value, sizeof(value)))
+            return strtoll(value, NULL, 10);
+    }
+    return -1;
+}

@@ -1,0 +1,177 @@
+#include "cpu/isa.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/opt.h"
+#include "cpu/cpu.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+static const char *const words[CPU_N_ISA] = {
+#define CPU_ISA(bit, word) [CPU_BIT_##bit] = word,
+#include "cpu/isa.def"
+#undef CPU_ISA
+};
+
+/* Removed sets rather than kept ones, so that zero means "no limit yet". */
+static _Atomic uint64_t removed;
+
+#define BIT(reg, n) ((reg) >> (n)&1)
+
+uint64_t cpu_isa_from_x86(const struct cpu_x86_regs *r)
+{
+    const uint64_t ymm = 0x6,
+                   zmm = 0xe6; /* XCR0: SSE, AVX; and opmask, ZMM_Hi256, Hi16_ZMM */
+    uint64_t mask = 0;
+
+    if (!BIT(r->leaf1_ecx, 27) || (r->xcr0 & ymm) != ymm)
+        return 0;
+    if (BIT(r->leaf1_ecx, 28) && BIT(r->leaf1_ecx, 12) && BIT(r->leaf1_ecx, 29) &&
+        BIT(r->leaf7_ebx, 5))
+        mask |= CPU_MASK(AVX2);
+    if (!mask || (r->xcr0 & zmm) != zmm || !BIT(r->leaf7_ebx, 16) ||
+        !BIT(r->leaf7_ebx, 17) || !BIT(r->leaf7_ebx, 30) || !BIT(r->leaf7_ebx, 31))
+        return mask;
+    mask |= CPU_MASK(AVX512);
+    if (BIT(r->leaf7_1_eax, 5))
+        mask |= CPU_MASK(AVX512BF16);
+    if (BIT(r->leaf7_ecx, 11))
+        mask |= CPU_MASK(AVX512VNNI);
+    if (BIT(r->leaf7_edx, 23))
+        mask |= CPU_MASK(AVX512FP16);
+    return mask;
+}
+
+#if defined(__x86_64__)
+static uint64_t detect(void)
+{
+    struct cpu_x86_regs r = {0};
+    uint32_t a, b, c, d, max_sub = 0;
+
+    if (__get_cpuid_count(1, 0, &a, &b, &c, &d))
+        r.leaf1_ecx = c;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        max_sub = a;
+        r.leaf7_ebx = b;
+        r.leaf7_ecx = c;
+        r.leaf7_edx = d;
+    }
+    if (max_sub >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d))
+        r.leaf7_1_eax = a;
+    if (BIT(r.leaf1_ecx, 27)) {
+        uint32_t lo, hi;
+
+        __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+        r.xcr0 = (uint64_t)hi << 32 | lo;
+    }
+    return cpu_isa_from_x86(&r);
+}
+#elif defined(__aarch64__)
+static uint64_t detect(void)
+{
+    return getauxval(AT_HWCAP) & HWCAP_ASIMD ? CPU_MASK(NEON) : 0;
+}
+#else
+static uint64_t detect(void)
+{
+    return 0;
+}
+#endif
+
+uint64_t cpu_isa_detected(void)
+{
+    static _Atomic uint64_t known; /* bit 63: filled in */
+    uint64_t v = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (!v) {
+        v = detect() | UINT64_C(1) << 63; /* the same answer, whoever comes first */
+        atomic_store_explicit(&known, v, memory_order_relaxed);
+    }
+    return v & ~(UINT64_C(1) << 63);
+}
+
+uint64_t cpu_isa_usable(void)
+{
+    return cpu_isa_detected() & ~atomic_load_explicit(&removed, memory_order_relaxed);
+}
+
+static int unknown_level(const char *level)
+{
+    const char *known[CPU_N_ISA + 3];
+    const char *near;
+    char have[128];
+    int n = 0;
+
+    known[n++] = "auto";
+    known[n++] = "ref";
+    for (int i = 0; i < CPU_N_ISA; i++)
+        known[n++] = words[i];
+    known[n] = NULL;
+    near = opt_nearest(level, known);
+    if (near)
+        return err_set(ERR_ARG, "isa: unknown level \"%.40s\"; did you mean \"%s\"?",
+                       level, near);
+    cpu_isa_words(cpu_isa_detected(), have, sizeof(have));
+    return err_set(ERR_ARG,
+                   "isa: unknown level \"%.40s\"; this machine knows: auto ref %s", level,
+                   have);
+}
+
+int cpu_isa_parse(const char *level, uint64_t *mask)
+{
+    char have[128];
+
+    if (strcmp(level, "auto") == 0) {
+        *mask = cpu_isa_detected();
+        return OK;
+    }
+    if (strcmp(level, "ref") == 0) {
+        *mask = 0;
+        return OK;
+    }
+    for (int i = 0; i < CPU_N_ISA; i++) {
+        if (strcmp(level, words[i]) != 0)
+            continue;
+        if (!(cpu_isa_detected() >> i & 1)) {
+            cpu_isa_words(cpu_isa_detected(), have, sizeof(have));
+            return err_set(ERR_UNSUPPORTED, "isa: this machine has no %s, only: %s",
+                           level, have);
+        }
+        *mask = cpu_isa_detected() & ((UINT64_C(2) << i) - 1);
+        return OK;
+    }
+    return unknown_level(level);
+}
+
+int cpu_isa_limit(const char *level)
+{
+    uint64_t mask;
+    int rc = cpu_isa_parse(level, &mask);
+
+    if (rc == OK)
+        atomic_store_explicit(&removed, ~mask, memory_order_relaxed);
+    return rc;
+}
+
+const char *cpu_isa_word(int bit)
+{
+    return bit >= 0 && bit < CPU_N_ISA ? words[bit] : "?";
+}
+
+void cpu_isa_words(uint64_t mask, char *out, int n)
+{
+    int at = 0;
+
+    snprintf(out, (size_t)n, "ref");
+    for (int i = 0; i < CPU_N_ISA && at < n; i++) {
+        if (mask >> i & 1)
+            at += snprintf(out + at, (size_t)(n - at), "%s%s", at ? " " : "", words[i]);
+    }
+}

@@ -1,0 +1,17 @@
+/* cpu/isa.h - from CPUID registers to instruction sets, apart from where the registers
+ * come from, so that tests can present processors and operating systems that are not
+ * here. Private to the room. Threads: any. */
+#ifndef CPU_ISA_H
+#define CPU_ISA_H
+
+#include <stdint.h>
+
+struct cpu_x86_regs {
+    uint32_t leaf1_ecx;
+    uint32_t leaf7_ebx, leaf7_ecx, leaf7_edx;
+    uint32_t leaf7_1_eax;
+    uint64_t xcr0; /* the register state the operating system saves; 0 without OSXSAVE */
+};
+uint64_t cpu_isa_from_x86(const struct cpu_x86_regs *r);
+
+#endif
