@@ -1,0 +1,115 @@
+/* experiments/harness/metrics.h - every number we publish, defined once.
+ *
+ * One table (metrics_defs) holds name, unit, meaning and the function that computes it
+ * from the rows of a cell; the docs, the record, the terminal and the checks of a job's
+ * headline all read it. Latency counts from the intended start, so a stalled sender
+ * cannot hide it (coordinated omission). An undefined number is NaN with the reason
+ * beside it, never 0. Threads: none of its own; rows are read only. */
+#ifndef HARNESS_METRICS_H
+#define HARNESS_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+#define METRICS_NEVER INT64_MIN /* a time that never came */
+
+enum metrics_status {
+    METRICS_OK,       /* exactly the tokens asked for */
+    METRICS_FAILED,   /* the system said so, or ended with another number of tokens */
+    METRICS_TIMEOUT,  /* given up by us */
+    METRICS_REJECTED, /* not sent: too many outstanding */
+};
+const char *metrics_status_name(enum metrics_status s);
+
+/* One request. Times are ns from the start of the cell. */
+struct metrics_row {
+    int64_t request;
+    bool warmup; /* excluded from every statistic but the identity checks */
+    int64_t intended_ns, dispatch_ns, first_token_ns, done_ns;
+    int64_t n_prompt_tok, n_output_tok; /* asked for */
+    int64_t n_tok;                      /* received */
+    enum metrics_status status;
+    char error[96];          /* "" if ok */
+    const int64_t *token_ns; /* n_tok times; lent */
+    /* The physical floor, NaN where the system does not state it: bytes that its tokens
+     * after the first must read, arithmetic of its prompt. */
+    double decode_bytes, prefill_flop;
+};
+
+struct metrics_slo {
+    double ttft_ms, tpot_ms; /* 0: no such objective */
+    const double *scale;     /* multiples of both to judge as well */
+    int n_scale;
+};
+
+struct metrics_input {
+    const struct metrics_row *rows;
+    size_t n_rows;
+    struct metrics_slo slo;
+    double read_gbps,
+        peak_gflops; /* of this machine; NaN: not known, for the reason below */
+    const char *bound_why;
+    const double *timer_error_us; /* overshoot of timed waits, measured before the cell */
+    size_t n_timer_error;
+};
+
+struct metrics_value {
+    char name[48], unit[16];
+    double value;
+    char why[96]; /* why `value` is NaN, else "" */
+};
+
+struct metrics_series {
+    char name[48], unit[16];
+    double *v;
+    size_t n;
+};
+
+#define METRICS_MAX_SERIES 2
+struct metrics {
+    struct metrics_value *values;
+    size_t n_values;
+    struct metrics_series series[METRICS_MAX_SERIES];
+    size_t n_series;
+};
+
+/* All metrics of a cell. On success *out is given back with metrics_fini(). ERR_NOMEM. */
+MUST int metrics_compute(struct metrics *out, const struct metrics_input *in);
+void metrics_fini(struct metrics *m);
+/* NULL: no such metric. */
+const struct metrics_value *metrics_find(const struct metrics *m, const char *name);
+
+/* Per request, NaN where undefined. */
+double metrics_ttft_ms(const struct metrics_row *r);         /* intended -> first token */
+double metrics_ttft_service_ms(const struct metrics_row *r); /* dispatch -> first token */
+double metrics_e2e_ms(const struct metrics_row *r);          /* intended -> last token */
+double metrics_tpot_ms(const struct metrics_row *r); /* (e2e - ttft) / (n - 1), n > 1 */
+bool metrics_slo_met(const struct metrics_row *r, const struct metrics_slo *s,
+                     double scale);
+
+/* The highest measured rate up to which attainment never fell below `target`; NaN when
+ * the lowest rate already fails. Points in any order. */
+double metrics_goodput_rps(const double *rate_rps, const double *attainment, size_t n,
+                           double target);
+
+/* A definition; `samples` marks a distribution, published as mean_, std_, min_, p50_,
+ * p90_, p95_, p99_, p99.9_ and max_<name>. */
+struct metrics_work;
+struct metrics_def {
+    const char *name, *unit, *better; /* "higher", "lower" or "" */
+    const char *text;
+    double (*scalar)(const struct metrics_work *w, const char **why);
+    size_t (*samples)(const struct metrics_work *w,
+                      double *out); /* out NULL: count only */
+};
+extern const struct metrics_def metrics_defs[]; /* ends with a NULL name */
+
+/* ERR_NOTFOUND with the nearest name if no cell publishes `name`. */
+MUST int metrics_known(const char *name);
+void metrics_docs(FILE *f); /* the table as Markdown */
+
+#endif
