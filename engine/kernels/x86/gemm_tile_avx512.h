@@ -24,7 +24,7 @@
 /* How far ahead of its use a line of weights is asked for where memory bounds the tile: 1
  * KiB inside a panel; for split matrices the same line two units on, as a unit's share of
  * a panel is only 1 to 2 KiB long. */
-#define TILE_AHEAD_BYTES 1024
+#define TILE_AHEAD_BYTES 4096
 #define TILE_AHEAD_UNITS 2
 
 struct tile_walk {
@@ -62,7 +62,7 @@ TILE_INLINE void tile_step(__m512 acc[TILE_MR_MAX][TILE_NP_MAX], struct tile_wal
 
 TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
 {
-    const int two_sums = mr <= 3, prefetch = mr <= 4;
+    const int two_sums = mr <= 3, prefetch = 1;
     struct tile_walk w = {.a = t->a, .b_panel_bytes = t->b_panel_bytes};
     const char *unit = t->b;
     __m512 acc[TILE_MR_MAX][TILE_NP_MAX], odd[TILE_MR_MAX][TILE_NP_MAX];
