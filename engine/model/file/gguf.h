@@ -40,6 +40,7 @@ struct gguf_tensor {
 MUST int gguf_open(struct gguf **out, const char *path);
 void gguf_close(struct gguf **g);
 
+int64_t gguf_file_bytes(const struct gguf *g);
 uint64_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name);
@@ -64,5 +65,16 @@ MUST int gguf_get_array(const struct gguf *g, const char *key, enum gguf_type *t
 MUST int gguf_array_str(const void *handle, uint64_t i, const char **s, size_t *n);
 MUST int gguf_array_f32(const void *handle, uint64_t i, float *out);
 MUST int gguf_array_int(const void *handle, uint64_t i, int64_t *out);
+
+/* The keys one by one (in byte order of their names) with the record as it stands in the file,
+ * for copying metadata from one file to another. i < gguf_n_keys(). */
+struct gguf_record {
+    const char *key; /* not NUL-terminated */
+    uint64_t key_n;
+    const void *raw; /* key length, key, type, value */
+    uint64_t raw_n;
+};
+uint64_t gguf_n_keys(const struct gguf *g);
+void gguf_key_at(const struct gguf *g, uint64_t i, struct gguf_record *out);
 
 #endif

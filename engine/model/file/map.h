@@ -1,0 +1,27 @@
+/* model/file/map.h - a whole file mapped read-only.
+ *
+ * Bytes are read where the kernel put them; nothing is copied. A file that shrinks while
+ * it is mapped raises SIGBUS: its size is checked once, at open.   Threads: any, once
+ * open. */
+#ifndef MODEL_MAP_H
+#define MODEL_MAP_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct model_map {
+    const uint8_t *base; /* NULL: closed */
+    uint64_t bytes;
+};
+
+/* Map a regular, non-empty file. *m is all zero on error.
+ * ERR_IO: cannot be opened or mapped. ERR_FORMAT: empty, or no regular file. */
+MUST int model_map_open(struct model_map *m, const char *path);
+void model_map_close(struct model_map *m);
+
+/* The whole pages inside [p, p + bytes) leave this process's memory; they come back from
+ * the page cache or from disk if touched. */
+void model_map_drop(const void *p, uint64_t bytes);
+
+#endif
