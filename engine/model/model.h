@@ -61,6 +61,10 @@ void model_close(struct model **m);
 const struct model_config *model_config_of(const struct model *m);
 const struct kern_table *model_kern(const struct model *m);
 const struct model_load_stat *model_load_stat_of(const struct model *m);
+/* How a GEMM variant was chosen by measurement; "" if it was not. */
+const char *model_kern_note(const struct model *m);
+/* The mapping that holds all packed weights, to ask where its pages are. */
+void model_weights_region(const struct model *m, const void **p, size_t *bytes);
 void model_kv_shape(const struct model *m, struct kv_shape *out);
 
 /* A run of consecutive tokens of one sequence: a prompt, a piece of one, or one new token. */

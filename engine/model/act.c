@@ -1,0 +1,93 @@
+/* The memory of a step: laid out once, at open, for the largest step. */
+#include <math.h>
+
+#include "base/mem.h"
+#include "kernels/gemm.h"
+#include "model/impl.h"
+
+#define PAGE 4096 /* what one thread writes never shares a page with another's */
+
+struct arena {
+    char *base;
+    size_t used;
+};
+
+static void *take(struct arena *a, size_t n, size_t size, size_t align)
+{
+    a->used = (a->used + align - 1) & ~(align - 1);
+    a->used += n * size;
+    return a->base ? a->base + a->used - n * size : NULL;
+}
+
+static int max_rows(const struct model *m)
+{
+    int mr = 1;
+
+    for (int t = 0; t < KERN_N_TYPES; t++)
+        if (m->kern.v[KERN_GEMM_F32 + t]->mr_max > mr)
+            mr = m->kern.v[KERN_GEMM_F32 + t]->mr_max;
+    return mr;
+}
+
+static void place(struct model *m, struct arena *a)
+{
+    int64_t k_max = m->ld_x;
+    int64_t rows = m->max_step_tok, half = m->c.head_dim / 2, mr = max_rows(m);
+
+    k_max = m->ld_attn > k_max ? m->ld_attn : k_max;
+    k_max = m->ld_h > k_max ? m->ld_h : k_max;
+    m->x = take(a, (size_t)(rows * m->ld_x), sizeof(float), PAGE);
+    m->x_last = take(a, (size_t)(rows * m->ld_x), sizeof(float), PAGE);
+    m->qkv = take(a, (size_t)(rows * m->ld_qkv), sizeof(float), PAGE);
+    m->attn = take(a, (size_t)(rows * m->ld_attn), sizeof(float), PAGE);
+    m->h = take(a, (size_t)(rows * m->ld_h), sizeof(float), PAGE);
+    m->a_packed = take(a, (size_t)(rows * k_max), sizeof(float), PAGE);
+    m->rope_cos = take(a, (size_t)(m->max_tok * half), sizeof(float), PAGE);
+    m->rope_sin = take(a, (size_t)(m->max_tok * half), sizeof(float), PAGE);
+    m->rows = take(a, (size_t)rows, sizeof(int64_t), PAGE);
+    for (int i = 0; i < par_team_size(m->team); i++) {
+        struct model_scratch *s = &m->scratch[i];
+
+        s->norm = take(a, (size_t)(mr * m->ld_x), sizeof(float), PAGE);
+        s->a = take(a, (size_t)(mr * k_max), sizeof(float), PAGE);
+        s->gemm = take(a, KERN_GEMM_SCRATCH_BYTES, 1, PAGE);
+        s->attn = take(a, KERN_ATTN_SCRATCH_BYTES(m->c.head_dim), 1, PAGE);
+        s->tail = take(a, (size_t)(rows * KERN_PANEL), sizeof(float), PAGE);
+    }
+}
+
+/* Angles in double: a float's rounding of position x frequency is visible at long
+ * contexts. */
+static void fill_rope(struct model *m)
+{
+    int half = m->c.head_dim / 2;
+
+    for (int i = 0; i < half; i++) {
+        double f = pow((double)m->c.rope_theta, -2.0 * i / m->c.head_dim);
+
+        f /= (double)m->c.rope_factor[i];
+        for (int64_t pos = 0; pos < m->max_tok; pos++) {
+            m->rope_cos[pos * half + i] = (float)cos((double)pos * f);
+            m->rope_sin[pos * half + i] = (float)sin((double)pos * f);
+        }
+    }
+}
+
+int model_act_open(struct model *m)
+{
+    struct arena a = {0};
+
+    m->scratch =
+        mem_new(MEM_ACTIVATIONS, (size_t)par_team_size(m->team), sizeof(m->scratch[0]));
+    if (!m->scratch)
+        return ERR_NOMEM;
+    place(m, &a);
+    m->act_bytes = a.used;
+    m->act = mem_map(MEM_ACTIVATIONS, m->act_bytes, MEM_NODE_ANY);
+    if (!m->act)
+        return ERR_NOMEM;
+    a = (struct arena){.base = m->act};
+    place(m, &a);
+    fill_rope(m);
+    return OK;
+}

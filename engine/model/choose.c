@@ -1,0 +1,123 @@
+/* Under KERN_RELAXED several GEMM variants may qualify and none is always the faster: the
+ * BF16 dot product runs at full rate on one processor and at half the f32 rate on
+ * another. So they are timed on the model's own weights, once, and the faster is kept. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cpu/cpu.h"
+#include "kernels/gemm.h"
+#include "model/impl.h"
+
+#define TRIAL_ROWS 24 /* enough to be bound by arithmetic, as prefill is */
+#define TRIAL_ELEMS                                                                      \
+    2000000 /* of the matrix: about a millisecond of arithmetic a trial                  \
+             */
+#define TRIAL_REPEATS 3
+
+struct trial {
+    struct kern_gemm_job job;
+    float *x, *c;
+    void *a, *scratch;
+};
+
+static uint64_t time_variant(struct trial *t, const struct kern_variant *v)
+{
+    const struct kern_mat *w = t->job.w;
+    int64_t n_blocks = kern_a_blocks(TRIAL_ROWS, v->mr_max);
+    size_t elem = v->a_format == KERN_A_F32 ? 4 : 2;
+    uint64_t best = UINT64_MAX;
+
+    for (int64_t b = 0; b < n_blocks; b++) {
+        int64_t r0 = kern_a_row(TRIAL_ROWS, n_blocks, b);
+        int64_t r1 = kern_a_row(TRIAL_ROWS, n_blocks, b + 1);
+
+        kern_a_pack(v->a_format, (char *)t->a + (size_t)(r0 * w->k_pad) * elem,
+                    t->x + r0 * w->k, w->k, r1 - r0, w->k, w->k_pad);
+    }
+    t->job.v = v;
+    for (int i = 0; i < TRIAL_REPEATS; i++) {
+        uint64_t t0 = clock_ns(), dt;
+
+        kern_gemm_run(&t->job);
+        dt = clock_ns() - t0 + 1; /* never 0: it is divided by */
+        best = dt < best ? dt : best;
+    }
+    return best;
+}
+
+static void trial_close(struct trial *t)
+{
+    mem_free(t->x);
+    mem_free(t->c);
+    mem_free(t->a);
+    mem_free(t->scratch);
+}
+
+static int trial_open(struct trial *t, const struct kern_mat *w)
+{
+    int64_t panels = TRIAL_ELEMS / (w->k_pad * KERN_PANEL) + 1;
+
+    memset(t, 0, sizeof(*t));
+    panels = panels < w->n_panels ? panels : w->n_panels;
+    t->x = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * w->k), sizeof(float));
+    t->c = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * panels * KERN_PANEL),
+                   sizeof(float));
+    t->a = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * w->k_pad), sizeof(float));
+    t->scratch = mem_new(MEM_ACTIVATIONS, KERN_GEMM_SCRATCH_BYTES, 1);
+    if (!t->x || !t->c || !t->a || !t->scratch)
+        return ERR_NOMEM;
+    for (int64_t i = 0; i < TRIAL_ROWS * w->k; i++)
+        t->x[i] = (float)(i % 17 - 8) / 8;
+    t->job = (struct kern_gemm_job){.w = w,
+                                    .a_packed = t->a,
+                                    .m = TRIAL_ROWS,
+                                    .c = t->c,
+                                    .ldc = panels * KERN_PANEL,
+                                    .epilogue = KERN_STORE,
+                                    .p_hi = panels,
+                                    .scratch = t->scratch};
+    return OK;
+}
+
+int model_choose_gemm(struct model *m, enum kern_precision precision)
+{
+    const struct kern_mat *w = &m->layers[0].qkv;
+    enum kern_op op = KERN_GEMM_F32 + w->type;
+    const struct kern_variant *best = m->kern.v[op], *second = NULL;
+    uint64_t usable = cpu_isa_usable(), best_ns = 0, second_ns = 0;
+    struct trial t = {0};
+    int rc = OK;
+
+    m->kern_note[0] = 0;
+    if (precision != KERN_RELAXED || best->isa == 0)
+        return OK;
+    rc = trial_open(&t, w);
+    if (rc != OK)
+        goto out;
+    best_ns = time_variant(&t, best);
+    for (int i = 0; kern_variants[i]; i++) {
+        const struct kern_variant *v = kern_variants[i];
+        uint64_t ns;
+
+        if (v->op != op || v->isa == 0 || (v->isa & ~usable) || v == m->kern.v[op])
+            continue;
+        ns = time_variant(&t, v);
+        if (ns < best_ns) {
+            second = best, second_ns = best_ns;
+            best = v, best_ns = ns;
+        } else if (!second || ns < second_ns) {
+            second = v, second_ns = ns;
+        }
+    }
+    m->kern.v[op] = best;
+    if (second)
+        snprintf(m->kern_note, sizeof(m->kern_note),
+                 "%s: %s measured %.2f times as fast as %s (%d rows, one thread)",
+                 kern_op_name(op), best->name, (double)second_ns / (double)best_ns,
+                 second->name, TRIAL_ROWS);
+out:
+    trial_close(&t);
+    return rc;
+}
