@@ -1,0 +1,137 @@
+#include "tests/support/test.h"
+
+#include "cpu/cpu.h"
+#include "cpu/isa.h"
+
+#define ALL_X86                                                                          \
+    {                                                                                    \
+        .leaf1_ecx = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29,                          \
+        .leaf7_ebx = 1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31,                \
+        .leaf7_ecx = 1u << 11, .leaf7_edx = 1u << 23, .leaf7_1_eax = 1u << 5,            \
+        .xcr0 = 0xe7                                                                     \
+    }
+static const uint64_t ALL = CPU_MASK(AVX2) | CPU_MASK(AVX512) | CPU_MASK(AVX512BF16) |
+                            CPU_MASK(AVX512VNNI) | CPU_MASK(AVX512FP16);
+
+static void registers_to_sets(void **state)
+{
+    const struct cpu_x86_regs all = ALL_X86;
+    struct cpu_x86_regs r = all;
+
+    (void)state;
+    assert_int_equal(cpu_isa_from_x86(&r), ALL);
+    r.leaf7_1_eax = 0;
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512BF16));
+    r = all, r.leaf7_ecx = 0;
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512VNNI));
+    r = all, r.leaf7_edx = 0;
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512FP16));
+    r = all, r.leaf7_ebx &= ~(1u << 17); /* Knights Landing: AVX-512 without DQ */
+    assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2));
+    r = all, r.leaf1_ecx &= ~(1u << 12); /* no FMA */
+    assert_int_equal(cpu_isa_from_x86(&r), 0);
+    memset(&r, 0, sizeof(r));
+    assert_int_equal(cpu_isa_from_x86(&r), 0);
+}
+
+/* The processor has it all, the operating system or hypervisor does not save the
+ * registers. */
+static void the_operating_system_has_a_say(void **state)
+{
+    struct cpu_x86_regs r = ALL_X86;
+
+    (void)state;
+    r.xcr0 = 0x7;
+    assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2));
+    r.xcr0 = 0x67; /* Hi16_ZMM missing */
+    assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2));
+    r.xcr0 = 0x3;
+    assert_int_equal(cpu_isa_from_x86(&r), 0);
+    r.xcr0 = 0xe7, r.leaf1_ecx &= ~(1u << 27);
+    assert_int_equal(cpu_isa_from_x86(&r), 0);
+}
+
+/* What we detect is among what the kernel lists; and AVX-512 is not missed. */
+static void agrees_with_the_kernel(void **state)
+{
+    static const struct {
+        uint64_t bit;
+        const char *flag;
+    } x86[] = {
+        {CPU_MASK(AVX2), " avx2 "},
+        {CPU_MASK(AVX512), " avx512vl "},
+        {CPU_MASK(AVX512BF16), " avx512_bf16 "},
+        {CPU_MASK(AVX512VNNI), " avx512_vnni "},
+        {CPU_MASK(AVX512FP16), " avx512_fp16 "},
+    };
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[8192] = "";
+
+    (void)state;
+    while (f && fgets(line, sizeof(line), f) && strncmp(line, "flags", 5) != 0)
+        line[0] = '\0';
+    if (f)
+        fclose(f);
+    if (!line[0])
+        test_skip("/proc/cpuinfo lists no x86 flags");
+    line[strcspn(line, "\n")] = ' ';
+    for (size_t i = 0; i < sizeof(x86) / sizeof(x86[0]); i++)
+        assert_int_equal((cpu_isa_detected() & x86[i].bit) != 0,
+                         strstr(line, x86[i].flag) != NULL);
+}
+
+static void words_of_masks(void **state)
+{
+    char words[128];
+
+    (void)state;
+    cpu_isa_words(0, words, sizeof(words));
+    assert_string_equal(words, "ref");
+    cpu_isa_words(CPU_MASK(AVX2) | CPU_MASK(AVX512BF16), words, sizeof(words));
+    assert_string_equal(words, "avx2 avx512bf16");
+    assert_string_equal(cpu_isa_word(CPU_BIT_NEON), "neon");
+    assert_string_equal(cpu_isa_word(-1), "?");
+    assert_string_equal(cpu_isa_word(CPU_N_ISA), "?");
+}
+
+static void limits(void **state)
+{
+    uint64_t detected = cpu_isa_detected(), mask;
+
+    (void)state;
+    assert_int_equal(cpu_isa_usable(), detected);
+    assert_ok(cpu_isa_limit("ref"));
+    assert_int_equal(cpu_isa_usable(), 0);
+    assert_int_equal(cpu_isa_detected(), detected);
+    for (int i = 0; i < CPU_N_ISA; i++) {
+        if (!(detected >> i & 1)) {
+            assert_err(cpu_isa_parse(cpu_isa_word(i), &mask), ERR_UNSUPPORTED,
+                       cpu_isa_word(i));
+            continue;
+        }
+        assert_ok(cpu_isa_limit(cpu_isa_word(i)));
+        mask = cpu_isa_usable();
+        assert_true(mask >> i & 1);
+        assert_int_equal(mask >> i >> 1, 0);
+        assert_int_equal(mask, detected & ((UINT64_C(2) << i) - 1));
+    }
+    assert_ok(cpu_isa_limit("ref"));
+    assert_err(cpu_isa_limit("avx521"), ERR_ARG, "did you mean \"avx512\"");
+    assert_err(cpu_isa_limit("quantum"), ERR_ARG, "auto ref");
+    assert_int_equal(cpu_isa_usable(), 0); /* a refused level changes nothing */
+    assert_ok(cpu_isa_limit("auto"));
+    assert_int_equal(cpu_isa_usable(), detected);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(registers_to_sets),
+        cmocka_unit_test(the_operating_system_has_a_say),
+        cmocka_unit_test(agrees_with_the_kernel),
+        cmocka_unit_test(words_of_masks),
+        cmocka_unit_test(limits),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

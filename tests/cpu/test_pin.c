@@ -1,0 +1,116 @@
+#include "tests/support/test.h"
+
+#include "cpu/cpu.h"
+#include "cpu/sysfile.h"
+
+static void lists_parse(void **state)
+{
+    static const struct {
+        const char *text;
+        int n, cpus[8];
+    } cases[] = {
+        {"0-3,8\n", 5, {0, 1, 2, 3, 8}},
+        {"7", 1, {7}},
+        {"", 0, {0}},
+        {"\n", 0, {0}},
+        {"2,1", 2, {2, 1}},
+        {"5-5", 1, {5}},
+        {" 1 ", 1, {1}},
+    };
+    int cpus[8], n;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_ok(cpu_list_parse(cases[i].text, cpus, 8, &n));
+        assert_int_equal(n, cases[i].n);
+        for (int k = 0; k < n; k++)
+            assert_int_equal(cpus[k], cases[i].cpus[k]);
+    }
+}
+
+static void bad_lists_are_refused(void **state)
+{
+    static const char *const bad[] = {"x",  "1,",  "1,,2",  "3-1",         "1-",
+                                      "-1", "1;2", "1-2-3", "99999999999", ",1"};
+    int cpus[4], n;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_err(cpu_list_parse(bad[i], cpus, 4, &n), ERR_FORMAT, "offset");
+    assert_err(cpu_list_parse("0-4", cpus, 4, &n), ERR_LIMIT, "more than 4");
+    assert_err(cpu_list_parse("0-2147483647", cpus, 4, &n), ERR_LIMIT, "more than 4");
+    assert_ok(cpu_list_parse("0-3", cpus, 4, &n));
+    assert_int_equal(n, 4);
+}
+
+static void lists_print(void **state)
+{
+    char text[32];
+
+    (void)state;
+    cpu_list_print((int[]){0, 1, 2, 3, 8}, 5, text, sizeof(text));
+    assert_string_equal(text, "0-3,8");
+    cpu_list_print((int[]){5}, 1, text, sizeof(text));
+    assert_string_equal(text, "5");
+    cpu_list_print((int[]){1, 3, 4}, 3, text, sizeof(text));
+    assert_string_equal(text, "1,3-4");
+    cpu_list_print(NULL, 0, text, sizeof(text));
+    assert_string_equal(text, "");
+    memset(text, '#', sizeof(text));
+    cpu_list_print((int[]){100, 200, 300}, 3, text, 6); /* cut, never past the end */
+    assert_string_equal(text, "100,2");
+    assert_int_equal(text[6], '#');
+}
+
+static void fields_of_files(void **state)
+{
+    static const char text[] = "model name\t: Some CPU @ 2 GHz\nmodel\t\t: 26\n"
+                               "nr_periods 5\nnr_throttled 7\nempty :\n";
+    char v[32];
+
+    (void)state;
+    assert_true(cpu_file_field(text, "model", v, sizeof(v)));
+    assert_string_equal(v, "26");
+    assert_true(cpu_file_field(text, "model name", v, sizeof(v)));
+    assert_string_equal(v, "Some CPU @ 2 GHz");
+    assert_true(cpu_file_field(text, "nr_throttled", v, sizeof(v)));
+    assert_string_equal(v, "7");
+    assert_true(cpu_file_field(text, "empty", v, sizeof(v)));
+    assert_string_equal(v, "");
+    assert_false(cpu_file_field(text, "nr", v, sizeof(v)));
+    assert_false(cpu_file_field("", "nr", v, sizeof(v)));
+}
+
+static void identity(void **state)
+{
+    struct cpu_info a, b;
+
+    (void)state;
+    cpu_info_get(&a);
+    cpu_info_get(&b);
+    assert_memory_equal(&a, &b, sizeof(a));
+    assert_true(a.line_bytes >= 16 && a.line_bytes <= 1024);
+    assert_true(a.l1d_bytes >= 0 && a.l2_bytes >= 0 && a.l3_bytes >= 0);
+    if (!a.vendor[0])
+        test_skip("/proc/cpuinfo names no vendor");
+    assert_true(a.model_name[0] && a.family > 0);
+}
+
+static void bad_cpus_are_refused(void **state)
+{
+    (void)state;
+    assert_err(cpu_pin_self(-1), ERR_ARG, "CPU -1");
+    assert_err(cpu_pin_self(1 << 20), ERR_ARG, "expected 0");
+    assert_err(cpu_pin_self(1023), ERR_IO, "CPU 1023");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_parse), cmocka_unit_test(bad_lists_are_refused),
+        cmocka_unit_test(lists_print), cmocka_unit_test(fields_of_files),
+        cmocka_unit_test(identity),    cmocka_unit_test(bad_cpus_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
