@@ -52,6 +52,8 @@ struct sut_adapter {
     int (*open)(struct sut **out, const json_t *config, sut_event_fn on_event, void *ctx);
     void (*close)(struct sut **s);
     int (*submit)(struct sut *s, const struct sut_request *r);
+    /* Give a request up. It still ends with its own SUT_FAILED, or SUT_DONE if it was just
+     * ending: until then its prompt stays valid. */
     void (*cancel)(struct sut *s, int64_t request);
     /* Token ids of a text by the system's own tokenizer; NULL member, or ERR_UNSUPPORTED:
      * it has none. *ids: mem_free. */
@@ -61,7 +63,7 @@ struct sut_adapter {
     /* Version, settings, kernels, placement, memory: stands in the record. New reference. */
     int (*describe)(struct sut *s, json_t **out);
     /* Physical lower bound: bytes a decoded token must read at a context, and the arithmetic
-     * of a prompt; NULL members where unknown. */
+     * of a prompt; NULL members, or an answer of 0, where unknown. */
     int64_t (*token_bytes)(struct sut *s, int64_t ctx_tok);
     double (*prefill_flop)(struct sut *s, int64_t n_tok);
 };

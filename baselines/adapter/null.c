@@ -1,4 +1,5 @@
-/* The system that answers at once, in the caller's thread: what remains is the harness. */
+/* The system that answers at once, in the caller's thread: what remains is the harness.
+ */
 #include "baselines/sut.h"
 
 #include "base/mem.h"
@@ -36,7 +37,8 @@ static void null_close(struct sut **s)
     *s = NULL;
 }
 
-static int null_open(struct sut **out, const json_t *config, sut_event_fn on_event, void *ctx)
+static int null_open(struct sut **out, const json_t *config, sut_event_fn on_event,
+                     void *ctx)
 {
     struct sut *s = mem_new(MEM_HARNESS, 1, sizeof(*s));
     int rc = ERR_NOMEM;
@@ -83,7 +85,8 @@ static int null_limits(struct sut *s, int64_t *vocab, int64_t *max_tok)
 
 static int null_describe(struct sut *s, json_t **out)
 {
-    *out = json_pack("{s:s, s:o}", "system", "null", "options", opt_to_json(null_opts, s));
+    *out =
+        json_pack("{s:s, s:o}", "system", "null", "options", opt_to_json(null_opts, s));
     return *out ? OK : err_set(ERR_NOMEM, "null: cannot describe");
 }
 
