@@ -9,6 +9,20 @@
 
 static _Thread_local char message[MSG_MAX];
 
+/* What a message quotes may come from a hostile file: it stays one line, and no control
+ * character reaches the terminal. */
+static void keep(const char *text)
+{
+    size_t i;
+
+    for (i = 0; i < MSG_MAX - 1 && text[i]; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        message[i] = c < 0x20 || c == 0x7f ? '?' : text[i];
+    }
+    message[i] = 0;
+}
+
 int err_set(int code, const char *fmt, ...)
 {
     char text[MSG_MAX]; /* an argument may be err_msg() itself */
@@ -17,7 +31,7 @@ int err_set(int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    memcpy(message, text, sizeof(message));
+    keep(text);
     return code;
 }
 
@@ -32,8 +46,7 @@ int err_prefix(int code, const char *fmt, ...)
     va_end(ap);
     n = strlen(text);
     snprintf(text + n, sizeof(text) - n, ": %s", message);
-    memcpy(message, text, MSG_MAX - 1);
-    message[MSG_MAX - 1] = 0;
+    keep(text);
     return code;
 }
 

@@ -11,11 +11,17 @@
 
 #include "base/mem.h"
 
+/* jansson calls a failed allocation a syntax error on some of its paths. */
+static _Thread_local bool alloc_failed;
+
 /* jansson's memory obeys the test hook of mem.h too; plain malloc, because a head of 64
  * bytes before each small value would triple a document. */
 static void *json_alloc(size_t n)
 {
-    return mem_alloc_refused() ? NULL : malloc(n);
+    void *p = mem_alloc_refused() ? NULL : malloc(n);
+
+    alloc_failed |= !p;
+    return p;
 }
 
 __attribute__((constructor)) static void use_allocator(void)
@@ -62,10 +68,11 @@ int json_read_text(json_t **out, const char *text, size_t n, const char *where)
     rc = check_depth(text, n, where);
     if (rc != OK)
         return rc;
+    alloc_failed = false;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
     if (*out)
         return OK;
-    if (json_error_code(&e) == json_error_out_of_memory)
+    if (alloc_failed)
         return err_set(ERR_NOMEM, "%s: out of memory reading JSON of %zu bytes", where,
                        n);
     return err_set(ERR_FORMAT, "%s: line %d, offset %d: %s", where, e.line, e.position,
