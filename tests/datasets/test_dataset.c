@@ -1,0 +1,255 @@
+#include <math.h>
+
+#include "tests/datasets/data.h"
+
+#define N_LINES 500
+
+/* A CSV whose prompt lengths are 1, 2, ... so that an item shows the line it came from.
+ */
+static const char *numbered_csv(bool arrivals)
+{
+    char *text = mem_new(MEM_TEST, N_LINES, 40);
+    const char *path;
+    size_t at = (size_t)sprintf(text, "n_prompt_tok,n_output_tok%s\n",
+                                arrivals ? ",arrival_s" : "");
+
+    for (int i = 1; i <= N_LINES; i++) {
+        at += (size_t)sprintf(text + at, "%d,%d", i, 1000 + i);
+        at += (size_t)(arrivals ? sprintf(text + at, ",%d.5\n", 10 + i)
+                                : sprintf(text + at, "\n"));
+    }
+    path = data_text(text);
+    mem_free(text);
+    return path;
+}
+
+static struct dataset *open_n(int64_t n, int64_t seed, bool shuffle, bool arrivals)
+{
+    struct dataset_opts o = data_opts("lengths_csv", numbered_csv(arrivals));
+    struct dataset *d;
+
+    o.n = n;
+    o.seed = seed;
+    o.shuffle = shuffle;
+    assert_ok(dataset_open(&d, &o));
+    opt_free(dataset_opt_table, &o);
+    return d;
+}
+
+static bool same_items(const struct dataset *a, const struct dataset *b)
+{
+    if (a->n_items != b->n_items)
+        return false;
+    for (int64_t i = 0; i < a->n_items; i++)
+        if (a->items[i].n_prompt != b->items[i].n_prompt)
+            return false;
+    return true;
+}
+
+static void all_in_order(void **s)
+{
+    struct dataset *d = open_n(0, 1, false, false);
+
+    (void)s;
+    assert_int_equal(d->n_items, N_LINES);
+    for (int64_t i = 0; i < N_LINES; i++) {
+        assert_int_equal(d->items[i].n_prompt, i + 1);
+        assert_int_equal(d->items[i].n_output, i + 1001);
+        assert_true(isnan(d->items[i].arrival_s));
+        assert_null(d->items[i].text);
+    }
+    dataset_close(&d);
+    assert_null(d);
+}
+
+static void sample_is_seeded_and_ordered(void **s)
+{
+    struct dataset *a = open_n(50, 1, false, false), *b = open_n(50, 1, false, false);
+    struct dataset *c = open_n(50, 2, false, false);
+
+    (void)s;
+    assert_int_equal(a->n_items, 50);
+    for (int64_t i = 1; i < 50; i++)
+        assert_true(a->items[i].n_prompt > a->items[i - 1].n_prompt);
+    assert_true(same_items(a, b));
+    assert_false(same_items(a, c));
+    dataset_close(&a);
+    dataset_close(&b);
+    dataset_close(&c);
+}
+
+/* Every line is equally likely to be sampled: counts over many seeds stay within five
+ * standard deviations of the binomial. */
+static void sample_is_uniform(void **s)
+{
+    enum { SEEDS = 400, TAKE = 50 };
+    double p = (double)TAKE / N_LINES, sd = sqrt(SEEDS * p * (1 - p) * 50);
+    int per_tenth[10] = {0};
+
+    (void)s;
+    for (int64_t seed = 0; seed < SEEDS; seed++) {
+        struct dataset *d = open_n(TAKE, seed, false, false);
+
+        for (int64_t i = 0; i < TAKE; i++)
+            per_tenth[(d->items[i].n_prompt - 1) / 50]++;
+        dataset_close(&d);
+    }
+    for (int i = 0; i < 10; i++)
+        assert_true(fabs(per_tenth[i] - SEEDS * TAKE / 10.0) < 5 * sd);
+}
+
+static void shuffle_is_a_permutation(void **s)
+{
+    struct dataset *a = open_n(0, 1, true, false), *b = open_n(0, 1, true, false);
+    struct dataset *c = open_n(0, 2, true, false);
+    bool seen[N_LINES + 1] = {false};
+    int fixed = 0;
+
+    (void)s;
+    for (int64_t i = 0; i < a->n_items; i++) {
+        int64_t v = a->items[i].n_prompt;
+
+        assert_false(seen[v]);
+        seen[v] = true;
+        assert_int_equal(a->items[i].n_output, v + 1000);
+        fixed += v == i + 1;
+    }
+    assert_true(fixed < 20);
+    assert_true(same_items(a, b));
+    assert_false(same_items(a, c));
+    dataset_close(&a);
+    dataset_close(&b);
+    dataset_close(&c);
+}
+
+/* A trace keeps its first n and its arrival times, shuffled or not. */
+static void trace_keeps_its_times(void **s)
+{
+    (void)s;
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        struct dataset *d = open_n(40, 1, shuffle, true);
+        int64_t sum = 0;
+
+        assert_int_equal(d->n_items, 40);
+        for (int64_t i = 0; i < 40; i++) {
+            assert_true(fabs(d->items[i].arrival_s - (double)i) < 1e-9);
+            sum += d->items[i].n_prompt;
+        }
+        assert_int_equal(sum, 40 * 41 / 2);
+        dataset_close(&d);
+    }
+}
+
+static void lengths_are_cut(void **s)
+{
+    struct dataset_opts o = data_opts("lengths_csv", numbered_csv(false));
+    struct dataset_item text = {
+        .text = "x", .text_bytes = 1, .n_prompt = 3, .n_output = 9999};
+    struct dataset *d;
+
+    (void)s;
+    o.min_prompt_tok = 16;
+    o.max_prompt_tok = 100;
+    o.max_output_tok = 1200;
+    assert_ok(dataset_open(&d, &o));
+    assert_int_equal(d->items[0].n_prompt, 16);
+    assert_int_equal(d->items[15].n_prompt, 16);
+    assert_int_equal(d->items[16].n_prompt, 17);
+    assert_int_equal(d->items[499].n_prompt, 100);
+    assert_int_equal(d->items[198].n_output, 1199);
+    assert_int_equal(d->items[499].n_output, 1200);
+    dataset_cut(&o, &text);
+    assert_int_equal(text.n_prompt, 3); /* a text is never made longer */
+    assert_int_equal(text.n_output, 1200);
+    dataset_close(&d);
+    opt_free(dataset_opt_table, &o);
+}
+
+static void bad_options(void **s)
+{
+    struct dataset_opts o = data_opts("lenghts_csv", "x");
+    struct dataset *d;
+
+    (void)s;
+    assert_err(dataset_open(&d, &o), ERR_NOTFOUND, "did you mean \"lengths_csv\"");
+    assert_null(d);
+    assert_ok(opt_set(dataset_opt_table, &o, "reader", "azure", "test"));
+    assert_err(dataset_open(&d, &o), ERR_IO, "x: cannot open");
+    o.max_prompt_tok = 5;
+    o.min_prompt_tok = 6;
+    assert_err(dataset_open(&d, &o), ERR_ARG, "found 6 and 5");
+    o.min_prompt_tok = 1;
+    o.max_output_tok = 0;
+    assert_err(dataset_open(&d, &o), ERR_ARG, "max_output_tok");
+    o.max_output_tok = 1;
+    o.n = -1;
+    assert_err(dataset_open(&d, &o), ERR_ARG, "dataset.n");
+    opt_free(dataset_opt_table, &o);
+    o = data_opts("sharegpt", NULL);
+    assert_err(dataset_open(&d, &o), ERR_ARG, "\"sharegpt\" needs a file");
+    assert_null(d);
+    opt_free(dataset_opt_table, &o);
+}
+
+static void every_reader_is_listed(void **s)
+{
+    int n = 0;
+
+    (void)s;
+    for (; dataset_readers[n]; n++) {
+        assert_non_null(dataset_readers[n]->name);
+        assert_non_null(dataset_readers[n]->help);
+        assert_non_null(dataset_readers[n]->open);
+    }
+    assert_true(n >= 5);
+}
+
+/* Each allocation fails in turn: a clean error and nothing leaked (ASan looks). */
+static void out_of_memory(void **s)
+{
+    static const char *const texts[][2] = {
+        {"lengths_csv", "n_prompt_tok,n_output_tok\n1,2\n3,4\n5,6\n"},
+        {"sharegpt", "[{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},"
+                     "{\"from\":\"gpt\",\"value\":\"a\"}]}]"},
+        {"synth", NULL},
+    };
+
+    (void)s;
+    for (int i = 0; i < 3; i++) {
+        const char *path = texts[i][1] ? data_text(texts[i][1]) : NULL;
+        struct dataset_opts o = data_opts(texts[i][0], path);
+        struct dataset *d;
+        int rc = ERR_NOMEM;
+        long n = 0;
+
+        o.n = 2;
+        for (; rc != OK; n++) {
+            mem_fail_after(n, 1);
+            rc = dataset_open(&d, &o);
+            mem_fail_after(-1, 1);
+            if (rc != OK && (rc != ERR_NOMEM || d))
+                fail_msg("%s: allocation %ld: %s", texts[i][0], n, err_msg());
+            assert_true(n < 2000);
+        }
+        assert_true(n > 4);
+        dataset_close(&d);
+        opt_free(dataset_opt_table, &o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_in_order),
+        cmocka_unit_test(sample_is_seeded_and_ordered),
+        cmocka_unit_test(sample_is_uniform),
+        cmocka_unit_test(shuffle_is_a_permutation),
+        cmocka_unit_test(trace_keeps_its_times),
+        cmocka_unit_test(lengths_are_cut),
+        cmocka_unit_test(bad_options),
+        cmocka_unit_test(every_reader_is_listed),
+        cmocka_unit_test(out_of_memory),
+    };
+
+    return cmocka_run_group_tests_name("datasets/dataset", tests, NULL, NULL);
+}

@@ -1,0 +1,263 @@
+#include <math.h>
+
+#include "tests/datasets/data.h"
+
+#define SHAREGPT                                                                         \
+    "[{\"id\":\"a\",\"conversations\":[{\"from\":\"gpt\",\"value\":\"old\"},"            \
+    "{\"from\":\"human\",\"value\":\"\"},{\"from\":\"gpt\",\"value\":\"lost\"},"         \
+    "{\"from\":\"human\",\"value\":\"q1\"},{\"from\":\"system\",\"value\":\"between\"}," \
+    "{\"from\":\"human\",\"value\":\"q\\u20ac\"},{\"from\":\"gpt\",\"value\":"           \
+    "\"answer\"},"                                                                       \
+    "{\"from\":\"human\",\"value\":\"later\"},{\"from\":\"gpt\",\"value\":\"later\"}]}," \
+    "\n"                                                                                 \
+    "{\"id\":\"b\",\"conversations\":[{\"from\":\"human\",\"value\":\"alone\"}]},\n"     \
+    "{\"id\":\"c\",\"conversations\":[]},\n"                                             \
+    "{\"id\":\"d\",\"conversations\":[{\"from\":\"user\",\"value\":\"second\"},"         \
+    "{\"from\":\"chatgpt\",\"value\":\"reply\"}]}]\n"
+#define LMSYS                                                                            \
+    "{\"conversation_id\":\"1\",\"model\":\"m\",\"conversation\":[{\"content\":"         \
+    "\"a\xe2\x80\xa8"                                                                    \
+    "b\",\"role\":\"user\"},{\"content\":\"c\",\"role\":\"assistant\"}],\"turn\":1}\r\n" \
+    "\n"                                                                                 \
+    "{\"conversation\":[{\"content\":\"\",\"role\":\"user\"},"                           \
+    "{\"content\":\"x\",\"role\":\"assistant\"}]}"
+#define AZURE                                                                            \
+    "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"                                        \
+    "2024-02-28 23:59:59.5000000,374,44\r\n"                                             \
+    "2024-02-29 00:00:00.2500001,396,109\r\n"                                            \
+    "2024-03-01 00:00:00,879,0\r\n"                                                      \
+    "2024-03-01 00:00:00.000001+00:00,879,55\r\n"
+
+static struct dataset *open_text(const char *reader, const char *text)
+{
+    struct dataset_opts o = data_opts(reader, data_text(text));
+    struct dataset *d;
+
+    assert_ok(dataset_open(&d, &o));
+    opt_free(dataset_opt_table, &o);
+    return d;
+}
+
+static void expect_texts(const struct dataset_item *it, const char *text,
+                         const char *reply)
+{
+    assert_int_equal(it->text_bytes, strlen(text));
+    assert_memory_equal(it->text, text, it->text_bytes);
+    assert_int_equal(it->reply_bytes, strlen(reply));
+    assert_memory_equal(it->reply, reply, it->reply_bytes);
+    assert_int_equal(it->n_prompt, -1);
+    assert_int_equal(it->n_output, -1);
+    assert_true(isnan(it->arrival_s));
+}
+
+static void sharegpt(void **s)
+{
+    struct dataset *d = open_text("sharegpt", SHAREGPT);
+
+    (void)s;
+    assert_int_equal(d->n_items, 2);
+    expect_texts(&d->items[0], "q\xe2\x82\xac", "answer");
+    expect_texts(&d->items[1], "second", "reply");
+    assert_int_equal(d->n_skipped, 2);
+    assert_string_equal(d->skipped_why, "no question with an answer (2)");
+    dataset_close(&d);
+}
+
+static void lmsys(void **s)
+{
+    struct dataset *d = open_text("lmsys", LMSYS);
+
+    (void)s;
+    assert_int_equal(d->n_items, 1);
+    expect_texts(&d->items[0],
+                 "a\xe2\x80\xa8"
+                 "b",
+                 "c");
+    assert_int_equal(d->n_skipped, 1);
+    dataset_close(&d);
+}
+
+static void azure(void **s)
+{
+    struct dataset *d = open_text("azure", AZURE);
+
+    (void)s;
+    assert_int_equal(d->n_items, 3);
+    assert_int_equal(d->items[0].n_prompt, 374);
+    assert_int_equal(d->items[0].n_output, 44);
+    assert_true(d->items[0].arrival_s == 0);
+    assert_true(fabs(d->items[1].arrival_s - 0.7500001) < 1e-9);
+    assert_true(fabs(d->items[2].arrival_s - 86400.500001) < 1e-9); /* over a leap day */
+    assert_int_equal(d->n_skipped, 1);
+    assert_string_equal(d->skipped_why, "a length of 0 (1)");
+    dataset_close(&d);
+}
+
+static void lengths_csv(void **s)
+{
+    struct dataset *d = open_text(
+        "lengths_csv", "pd_ratio, Num_Decode_Tokens ,\"x,\"\"y\",num_prefill_tokens\n"
+                       "0.5,7.0,\"a \"\"b\"\",c\",12\n\n1e9,8,,1.\n");
+
+    (void)s;
+    assert_int_equal(d->n_items, 2);
+    assert_int_equal(d->items[0].n_prompt, 12);
+    assert_int_equal(d->items[0].n_output, 7);
+    assert_int_equal(d->items[1].n_prompt, 1);
+    assert_int_equal(d->items[1].n_output, 8);
+    dataset_close(&d);
+}
+
+static void refused(void **s)
+{
+    static const struct {
+        const char *reader, *text;
+        int code;
+        const char *message;
+    } bad[] = {
+        {"sharegpt", "[]", ERR_FORMAT, "at least one request, found none in 0 records"},
+        {"sharegpt", "[{\"id\":1}]", ERR_FORMAT, "in:1: conversations"},
+        {"sharegpt", "[\n{\"conversations\":{}}]", ERR_FORMAT, "in:2: conversations"},
+        {"sharegpt", "[{\"conversations\":[3]}]", ERR_FORMAT,
+         "messages that are objects"},
+        {"sharegpt", "[{\"conversations\":[{\"value\":\"x\"}]}]", ERR_FORMAT, "from"},
+        {"sharegpt", "[{\"conversations\":[{\"from\":\"gpt\",\"value\":null}]}]",
+         ERR_FORMAT, "value: expected a text"},
+        {"sharegpt", "[{\"a\":1,\"a\":2}]", ERR_FORMAT, "duplicate"},
+        {"sharegpt", "[{\"a\":\"\xff\"}]", ERR_FORMAT, "in:1: line 1, offset 6"},
+        {"sharegpt", "[{\"a\":]}]", ERR_FORMAT, "in:1: line 1"},
+        {"lmsys", "{\"conversation\":[]}\n[]\n", ERR_FORMAT, "in:2: expected an object"},
+        {"lmsys", "{\"conversation\":[]}\n{\"conversation\"\n", ERR_FORMAT, "in:2: line"},
+        {"lmsys", "{\"conversation\":7}", ERR_FORMAT, "in:1: conversation"},
+        {"azure", "", ERR_FORMAT, "in:1: expected a header line, found an empty file"},
+        {"azure", "a,b\n", ERR_FORMAT, "expected a column TIMESTAMP, found \"a,b\""},
+        {"azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n1,2\n", ERR_FORMAT,
+         "in:2: expected 3 fields as in the header, found 2"},
+        {"azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-13-01 00:00:00,1,1\n",
+         ERR_FORMAT, "in:2: TIMESTAMP: expected a time like"},
+        {"azure",
+         "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-01-02 00:00:00,1,1\n"
+         "2023-01-01 00:00:00,1,1\n",
+         ERR_FORMAT, "in:3: TIMESTAMP: expected a time no earlier than the line before"},
+        {"azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-01-02 00:00:00,-1,1\n",
+         ERR_FORMAT,
+         "ContextTokens: expected a whole number in [0, 16777216], found \"-1\""},
+        {"lengths_csv", "prompt_len,output_len\n1,99999999999999999999\n", ERR_FORMAT,
+         "in:2: output_len: expected a whole number"},
+        {"lengths_csv", "prompt_len,output_len\n1,1e3\n", ERR_FORMAT, "found \"1e3\""},
+        {"lengths_csv", "prompt_len,output_len\n1.5,1\n", ERR_FORMAT, "found \"1.5\""},
+        {"lengths_csv", "prompt_len,output_len\n,\n", ERR_FORMAT, "found \"\""},
+        {"lengths_csv", "prompt_len,output_len\n\"1,2\n", ERR_FORMAT,
+         "field 1: expected a"},
+        {"lengths_csv", "prompt_len,output_len,arrival_s\n1,2,nan\n", ERR_FORMAT,
+         "arrival_s: expected a decimal number, found \"nan\""},
+        {"lengths_csv", "prompt_len,output_len,arrival_s\n1,2,1e999\n", ERR_FORMAT,
+         "a decimal number"},
+        {"lengths_csv", "prompt_len,output_len\n0,5\n", ERR_FORMAT,
+         "found none in 1 records"},
+    };
+
+    (void)s;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_err(data_try_text(bad[i].reader, bad[i].text), bad[i].code,
+                   bad[i].message);
+}
+
+static void too_many_columns(void **s)
+{
+    char text[2048] = "prompt_len,output_len";
+
+    (void)s;
+    for (int i = 0; i < 100; i++)
+        strcat(text, ",x");
+    assert_err(data_try_text("lengths_csv", text), ERR_LIMIT, "at most 64 fields");
+}
+
+static void nul_byte(void **s)
+{
+    static const char csv[] = "prompt_len,output_len\n1,\0002\n";
+    static const char list[] = "[{\"conversations\":\0[]}]";
+
+    (void)s;
+    assert_err(data_try("lengths_csv", data_file(csv, sizeof(csv) - 1)), ERR_FORMAT,
+               "in:2: expected text, found a NUL byte");
+    assert_err(data_try("sharegpt", data_file(list, sizeof(list) - 1)), ERR_FORMAT,
+               "in:1");
+}
+
+static void deep_nesting(void **s)
+{
+    char *text = mem_new(MEM_TEST, 300100, 1);
+
+    (void)s;
+    strcpy(text, "[{\"a\":");
+    memset(text + 6, '[', 100000);
+    memset(text + 100006, ']', 100000);
+    strcpy(text + 200006, "}]");
+    assert_err(data_try_text("sharegpt", text), ERR_LIMIT, "nested deeper");
+    mem_free(text);
+}
+
+static const char *const good[][2] = {
+    {"sharegpt", SHAREGPT},
+    {"lmsys", LMSYS},
+    {"azure", AZURE},
+    {"lengths_csv", "prompt_len,output_len,arrival_s\n12,\"7\",0.5\n8,8,1.5\n"},
+};
+
+static void try_mutant(const char *reader, const char *bytes, size_t n)
+{
+    int rc;
+
+    err_clear();
+    rc = data_try(reader, data_file(bytes, n));
+    if (rc == OK)
+        return;
+    assert_true(rc == ERR_FORMAT || rc == ERR_LIMIT || rc == ERR_UNSUPPORTED);
+    assert_non_null(strstr(err_msg(), "/in")); /* every refusal names the file */
+    assert_null(strchr(err_msg(), '\n'));
+}
+
+/* Cut at every byte: equal to a shorter file or refused, never a crash. */
+static void truncated(void **s)
+{
+    (void)s;
+    for (int i = 0; i < 4; i++)
+        for (size_t n = 0; n < strlen(good[i][1]); n++)
+            try_mutant(good[i][0], good[i][1], n);
+}
+
+static void mutated(void **s)
+{
+    static const unsigned char extreme[] = {0,   1,    '"', '\\', '{',  '}',  '[', ']',
+                                            ',', '\n', '9', '-',  0x7f, 0x80, 0xff};
+    struct rng r;
+
+    (void)s;
+    rng_init(&r, test_seed(), "mutate");
+    for (int i = 0; i < 4; i++) {
+        size_t n = strlen(good[i][1]);
+        char *bytes = mem_new(MEM_TEST, n, 1);
+
+        for (int trial = 0; trial < 1500; trial++) {
+            memcpy(bytes, good[i][1], n);
+            for (uint64_t k = 0; k <= rng_below(&r, 3); k++)
+                bytes[rng_below(&r, n)] = (char)extreme[rng_below(&r, sizeof(extreme))];
+            try_mutant(good[i][0], bytes, n);
+        }
+        mem_free(bytes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sharegpt),  cmocka_unit_test(lmsys),
+        cmocka_unit_test(azure),     cmocka_unit_test(lengths_csv),
+        cmocka_unit_test(refused),   cmocka_unit_test(too_many_columns),
+        cmocka_unit_test(nul_byte),  cmocka_unit_test(deep_nesting),
+        cmocka_unit_test(truncated), cmocka_unit_test(mutated),
+    };
+
+    return cmocka_run_group_tests_name("datasets/readers", tests, NULL, NULL);
+}

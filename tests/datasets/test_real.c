@@ -1,0 +1,121 @@
+/* The real files, where they are: the readers read them, and the shipped fits are what
+ * the files say. Fits are golden: UPDATE=1 is not offered, because a fit that no longer
+ * follows from its file is a finding. */
+#include <math.h>
+
+#include "base/stats.h"
+#include "datasets/fit.h"
+#include "tests/datasets/data.h"
+
+static struct dataset *open_all(const char *reader, const char *path)
+{
+    struct dataset_opts o = data_opts(reader, path);
+    struct dataset *d;
+
+    assert_ok(dataset_open(&d, &o));
+    opt_free(dataset_opt_table, &o);
+    return d;
+}
+
+static void check_marginal(const struct dataset_fit *f, const double *marginal,
+                           const double *x, size_t n)
+{
+    for (int i = 0; i < f->n_points; i++) {
+        double got = f->at[i] > 0 ? stats_percentile(x, n, f->at[i]) : stats_min(x, n);
+
+        if (got != marginal[i])
+            fail_msg("%s: quantile %g: the fit says %g, the file %g", f->name, f->at[i],
+                     marginal[i], got);
+    }
+}
+
+static void check_against(const char *reader, const char *file, const char *fit)
+{
+    const char *path = test_data(file);
+    struct dataset_fit *f;
+    struct dataset *d;
+    double *prompt, *output;
+    size_t n;
+
+    if (!path)
+        test_skip("no %s beside the checkout", file);
+    d = open_all(reader, path);
+    n = (size_t)d->n_items;
+    prompt = mem_new(MEM_TEST, n, sizeof(double));
+    output = mem_new(MEM_TEST, n, sizeof(double));
+    for (size_t i = 0; i < n; i++) {
+        prompt[i] = (double)d->items[i].n_prompt;
+        output[i] = (double)d->items[i].n_output;
+    }
+    assert_ok(dataset_fit_open(&f, fit));
+    check_marginal(f, f->prompt_tok, prompt, n);
+    check_marginal(f, f->output_tok, output, n);
+    assert_true(fabs(stats_spearman(prompt, output, n) - f->spearman) < 1e-4);
+    if (f->rate_per_s > 0) {
+        double span = d->items[n - 1].arrival_s;
+
+        assert_true(fabs((double)(n - 1) / span - f->rate_per_s) < 1e-4);
+        for (size_t i = 1; i < n; i++)
+            prompt[i - 1] = d->items[i].arrival_s - d->items[i - 1].arrival_s;
+        assert_true(fabs(stats_std(prompt, n - 1) * f->rate_per_s - f->gap_cv) < 1e-3);
+    }
+    dataset_fit_close(&f);
+    mem_free(prompt);
+    mem_free(output);
+    dataset_close(&d);
+}
+
+static void azure_conv(void **s)
+{
+    (void)s;
+    check_against("azure", "azure_llm_2023/AzureLLMInferenceTrace_conv.csv",
+                  "azure_conv");
+}
+
+static void sharegpt_8k(void **s)
+{
+    (void)s;
+    check_against("lengths_csv", "token_lengths/sharegpt_8k_llama2.csv", "sharegpt_8k");
+}
+
+static void arxiv(void **s)
+{
+    (void)s;
+    check_against("lengths_csv", "token_lengths/arxiv_summarization_llama2.csv", "arxiv");
+}
+
+/* A .gz is refused with the remedy, and its content is read. */
+static void sharegpt_conversations(void **s)
+{
+    const char *gz = test_data("sharegpt/sharegpt_v3_sample_dev.json.gz");
+    char path[512], command[2048];
+    struct dataset *d;
+
+    (void)s;
+    if (!gz)
+        test_skip("no sharegpt/sharegpt_v3_sample_dev.json.gz beside the checkout");
+    assert_err(data_try("sharegpt", gz), ERR_UNSUPPORTED, "gzip -dk");
+    snprintf(path, sizeof(path), "%s/sharegpt.json", test_dir());
+    snprintf(command, sizeof(command), "gzip -dc '%s' > '%s'", gz, path);
+    assert_int_equal(system(command), 0);
+    d = open_all("sharegpt", path);
+    assert_int_equal(d->n_items + d->n_skipped, 675);
+    assert_true(d->n_items > 600);
+    for (int64_t i = 0; i < d->n_items; i++) {
+        assert_true(d->items[i].text_bytes > 0 && d->items[i].reply_bytes > 0);
+        assert_null(memchr(d->items[i].text, '\0', d->items[i].text_bytes));
+    }
+    dataset_close(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(azure_conv),
+        cmocka_unit_test(sharegpt_8k),
+        cmocka_unit_test(arxiv),
+        cmocka_unit_test(sharegpt_conversations),
+    };
+
+    return cmocka_run_group_tests_name("datasets/real", tests, NULL, NULL);
+}
