@@ -31,10 +31,9 @@ static int max_rows(const struct model *m)
 
 static void place(struct model *m, struct arena *a)
 {
-    int64_t k_max = m->ld_x;
-    int64_t rows = m->max_step_tok, half = m->c.head_dim / 2, mr = max_rows(m);
+    int64_t k_max = m->ld_stage, rows = m->max_step_tok, half = m->c.head_dim / 2,
+            mr = max_rows(m);
 
-    k_max = m->ld_attn > k_max ? m->ld_attn : k_max;
     k_max = m->ld_h > k_max ? m->ld_h : k_max;
     m->x = take(a, (size_t)(rows * m->ld_x), sizeof(float), PAGE);
     m->x_last = take(a, (size_t)(rows * m->ld_x), sizeof(float), PAGE);
@@ -48,7 +47,7 @@ static void place(struct model *m, struct arena *a)
     for (int i = 0; i < par_team_size(m->team); i++) {
         struct model_scratch *s = &m->scratch[i];
 
-        s->norm = take(a, (size_t)(mr * m->ld_x), sizeof(float), PAGE);
+        s->stage = take(a, (size_t)(mr * m->ld_stage), sizeof(float), PAGE);
         s->a = take(a, (size_t)(mr * k_max), sizeof(float), PAGE);
         s->gemm = take(a, KERN_GEMM_SCRATCH_BYTES, 1, PAGE);
         s->attn = take(a, KERN_ATTN_SCRATCH_BYTES(m->c.head_dim), 1, PAGE);

@@ -74,13 +74,18 @@ static void pack_block(struct lane *w, const struct kern_mat *mat, void *dst,
     const float *x = row_in(in, r0);
     int64_t ld = in->ld;
 
-    if (in->norm_w) {
-        for (int64_t r = r0; r < r1; r++)
-            m->kern.v[KERN_RMSNORM]->fn.rmsnorm(w->own->norm + (r - r0) * m->ld_x,
-                                                row_in(in, r), in->norm_w, in->k,
-                                                m->c.norm_eps);
-        x = w->own->norm;
-        ld = m->ld_x;
+    if (in->norm_w || in->rows) { /* packing reads consecutive rows */
+        ld = m->ld_stage;
+        for (int64_t r = r0; r < r1; r++) {
+            float *out = w->own->stage + (r - r0) * ld;
+
+            if (in->norm_w)
+                m->kern.v[KERN_RMSNORM]->fn.rmsnorm(out, row_in(in, r), in->norm_w, in->k,
+                                                    m->c.norm_eps);
+            else
+                memcpy(out, row_in(in, r), (size_t)in->k * sizeof(float));
+        }
+        x = w->own->stage;
     }
     kern_a_pack(fmt, dst, x, ld, r1 - r0, in->k, mat->k_pad);
 }

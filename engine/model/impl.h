@@ -8,11 +8,11 @@
 
 /* What a thread owns while a step runs; each begins on its own page. */
 struct model_scratch {
-    float *norm; /* [mr_max, ld_x] rows of a block after RMSNorm */
-    void *a;     /* a block of packed activations that only this thread reads */
-    void *gemm;  /* KERN_GEMM_SCRATCH_BYTES */
-    void *attn;  /* KERN_ATTN_SCRATCH_BYTES */
-    float *tail; /* [max_step_tok, 16]: the head's last, ragged panel */
+    float *stage; /* [mr_max, ld_stage] rows of a block, normalised or gathered */
+    void *a;      /* a block of packed activations that only this thread reads */
+    void *gemm;   /* KERN_GEMM_SCRATCH_BYTES */
+    void *attn;   /* KERN_ATTN_SCRATCH_BYTES */
+    float *tail;  /* [max_step_tok, 16]: the head's last, ragged panel */
 };
 
 struct model {
@@ -39,7 +39,7 @@ struct model {
     int group;        /* query heads per KV head */
     int64_t qkv_unit; /* columns of one KV group in the packed QKV, whole panels */
     float attn_scale; /* 1 / sqrt(head_dim) */
-    int64_t ld_x, ld_qkv, ld_attn, ld_h; /* floats from a row to the next */
+    int64_t ld_x, ld_qkv, ld_attn, ld_h, ld_stage; /* floats from a row to the next */
 
     /* Activations, all in one mapping, for max_step_tok rows. */
     int64_t max_step_tok, max_tok;

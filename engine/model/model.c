@@ -17,6 +17,7 @@ static void derive_shapes(struct model *m)
     m->ld_qkv = m->qkv_unit * c->n_kv_heads;
     m->ld_attn = (int64_t)c->n_heads * c->head_dim;
     m->ld_h = model_pad16(c->hidden);
+    m->ld_stage = m->ld_x > m->ld_attn ? m->ld_x : m->ld_attn;
 }
 
 static int check_opts(const struct model *m, const struct model_opts *o)

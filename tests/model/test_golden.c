@@ -1,0 +1,211 @@
+/* Real answers: five random golden models (made by a float64 reference and agreed to by
+ * another engine) and the trained stories260K, at every ISA level and with 1 or 2
+ * threads. */
+#include <math.h>
+
+#include "base/json.h"
+#include "cpu/cpu.h"
+#include "kv/kv.h"
+#include "model/model.h"
+#include "tests/support/test.h"
+
+static const char *const golden[] = {"llama-mha-f32", "llama-gqa-ragged-f32",
+                                     "llama-head64-bf16", "llama3-scaled-bf16",
+                                     "qwen2-bias-f16"};
+#define N_GOLDEN ((int)(sizeof(golden) / sizeof(golden[0])))
+#define MAX_IDS  512
+
+struct answer {
+    int32_t prompt[MAX_IDS], greedy[MAX_IDS];
+    int n_prompt, n_greedy;
+    double logits[1024], max_abs; /* after the prompt */
+    int n_logits;
+};
+
+static int read_ids(const json_t *root, const char *key, int32_t *out)
+{
+    const json_t *a = json_object_get(root, key);
+    int n = (int)json_array_size(a);
+
+    assert_in_range(n, 1, MAX_IDS);
+    for (int i = 0; i < n; i++)
+        out[i] = (int32_t)json_integer_value(json_array_get(a, (size_t)i));
+    return n;
+}
+
+static void read_logits(const json_t *root, const char *key, struct answer *a)
+{
+    const json_t *j = json_object_get(root, key);
+
+    a->n_logits = (int)json_array_size(j);
+    assert_in_range(a->n_logits, 1, 1024);
+    for (int i = 0; i < a->n_logits; i++) {
+        a->logits[i] = json_number_value(json_array_get(j, (size_t)i));
+        a->max_abs = fmax(a->max_abs, fabs(a->logits[i]));
+    }
+}
+
+static void read_golden(const char *path, struct answer *a)
+{
+    json_t *root;
+
+    memset(a, 0, sizeof(*a));
+    assert_ok(json_read_file(&root, path, 1 << 20));
+    a->n_prompt = read_ids(root, "prompt_ids", a->prompt);
+    a->n_greedy = read_ids(root, "greedy_ids", a->greedy);
+    read_logits(root, "logits_after_prompt", a);
+    json_decref(root);
+}
+
+/* Its greedy_tokens begin with BOS, which is the whole prompt. */
+static void read_stories(const char *path, struct answer *a)
+{
+    json_t *root;
+
+    memset(a, 0, sizeof(*a));
+    assert_ok(json_read_file(&root, path, 1 << 20));
+    a->n_greedy = read_ids(root, "greedy_tokens", a->greedy) - 1;
+    a->prompt[0] = a->greedy[0];
+    a->n_prompt = 1;
+    memmove(a->greedy, a->greedy + 1, (size_t)a->n_greedy * sizeof(a->greedy[0]));
+    read_logits(root, "logits_after_bos", a);
+    json_decref(root);
+}
+
+struct run {
+    const char *path, *isa;
+    int n_threads;
+    enum kern_precision precision;
+    double tolerance;
+};
+
+static void check_run(const struct run *r, const struct answer *a)
+{
+    static const int cpus[8];
+    struct model_opts o = {.weight_type = KERN_N_TYPES,
+                           .kv_type = KERN_F32,
+                           .precision = r->precision,
+                           .max_step_tok = 64};
+    const struct kern_variant *argmax;
+    struct model_file *f;
+    struct par_team *team;
+    struct model *m;
+    struct kv_pool *pool;
+    struct kv_shape shape;
+    struct kv_region kv;
+    struct model_chunk c = {.want_logits = true};
+    float logits[1024];
+
+    assert_ok(model_file_open(&f, r->path));
+    assert_int_equal(f->config.vocab, a->n_logits);
+    assert_ok(par_team_open(&team, cpus, r->n_threads, 0));
+    assert_ok(model_open(&m, f, team, &o));
+    model_kv_shape(m, &shape);
+    assert_ok(
+        kv_pool_open(&pool, NULL, &shape, kv_token_bytes(&shape) * 512 + 64, 512, -1));
+    assert_ok(kv_reserve(pool, a->n_prompt + a->n_greedy, &kv));
+    argmax = model_kern(m)->v[KERN_ARGMAX];
+    c.kv = &kv, c.ids = a->prompt, c.n_tok = a->n_prompt;
+    for (int i = 0; i < a->n_greedy; i++) {
+        int32_t id;
+
+        assert_ok(model_forward(m, &c, 1, r->n_threads, logits));
+        for (int k = 0; i == 0 && k < a->n_logits; k++) {
+            if (!(fabs((double)logits[k] - a->logits[k]) <= r->tolerance * a->max_abs))
+                fail_msg("%s, isa %s, %d threads: logit %d: %.9g, reference %.9g",
+                         r->path, r->isa, r->n_threads, k, (double)logits[k],
+                         a->logits[k]);
+        }
+        id = (int32_t)argmax->fn.argmax(logits, a->n_logits);
+        if (id != a->greedy[i] && r->precision == KERN_EXACT)
+            fail_msg("%s, isa %s, %d threads: greedy id %d is %d, reference %d", r->path,
+                     r->isa, r->n_threads, i, id, a->greedy[i]);
+        c.pos0 += c.n_tok;
+        c.ids = &a->greedy[i], c.n_tok = 1;
+    }
+    kv_pool_close(&pool);
+    model_close(&m);
+    model_file_close(&f);
+    par_team_close(&team);
+}
+
+/* Every ISA level this machine executes, exact with 1 and 2 threads and relaxed with 2.
+ */
+static void check_everywhere(const char *path, const struct answer *a)
+{
+    uint64_t have = cpu_isa_detected();
+
+    for (int b = -1; b < CPU_N_ISA; b++) {
+        struct run r = {.path = path, .isa = b < 0 ? "ref" : cpu_isa_word(b)};
+
+        if (b >= 0 && !(have >> b & 1))
+            continue;
+        assert_ok(cpu_isa_limit(r.isa));
+        r.tolerance = 1e-4;
+        for (r.n_threads = 1; r.n_threads <= 2; r.n_threads++)
+            check_run(&r, a);
+        r.n_threads = 2, r.precision = KERN_RELAXED, r.tolerance = 2e-2;
+        check_run(&r, a);
+    }
+    assert_ok(cpu_isa_limit("auto"));
+}
+
+static void check_golden(const char *suffix)
+{
+    int n = 0;
+
+    for (int i = 0; i < N_GOLDEN; i++) {
+        char file[128];
+        const char *model, *json;
+        struct answer a;
+
+        snprintf(file, sizeof(file), "models/golden/%s%s", golden[i], suffix);
+        model = test_data(file);
+        snprintf(file, sizeof(file), "models/golden/%s.json", golden[i]);
+        json = test_data(file);
+        if (!model || !json)
+            continue;
+        read_golden(json, &a);
+        check_everywhere(model, &a);
+        n++;
+    }
+    if (n == 0)
+        test_skip("models/golden is not there (SANDWICH_DATA)");
+    assert_int_equal(n, N_GOLDEN);
+}
+
+static void test_golden_gguf(void **state)
+{
+    (void)state;
+    check_golden(".gguf");
+}
+
+static void test_golden_safetensors(void **state)
+{
+    (void)state;
+    check_golden("");
+}
+
+static void test_stories(void **state)
+{
+    const char *model = test_data("models/stories260K.bin");
+    const char *json = test_data("models/stories260K.greedy.json");
+    struct answer a;
+
+    (void)state;
+    if (!model || !json)
+        test_skip("models/stories260K.bin is not there (SANDWICH_DATA)");
+    read_stories(json, &a);
+    check_everywhere(model, &a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden_gguf),
+        cmocka_unit_test(test_golden_safetensors),
+        cmocka_unit_test(test_stories),
+    };
+
+    return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
+}

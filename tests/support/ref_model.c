@@ -1,0 +1,261 @@
+#include "tests/support/ref_model.h"
+
+#include <math.h>
+
+#include "tests/support/test.h"
+
+#define PAGE 4096
+
+/* ---- making one ---- */
+
+static size_t put(void *dst, enum kern_type type, double *values, int64_t n,
+                  struct rng *rng, double mean, double scale)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float x = (float)(mean + scale * rng_normal(rng));
+        uint16_t h = type == KERN_BF16 ? kern_bf16_of(x) : kern_f16_of(x);
+
+        if (type == KERN_F32) {
+            memcpy((char *)dst + 4 * i, &x, 4);
+        } else {
+            memcpy((char *)dst + 2 * i, &h, 2);
+            x = type == KERN_BF16 ? kern_bf16_to(h) : kern_f16_to(h);
+        }
+        values[i] = (double)x; /* what was stored, after rounding */
+    }
+    return (size_t)n * kern_type_bytes(type);
+}
+
+struct maker {
+    struct ref_model *r;
+    struct rng rng;
+    size_t used;
+    bool mixed;
+    int n_made;
+};
+
+static void make_tensor(struct maker *k, struct model_tensor *t, double **values,
+                        int64_t rows, int64_t cols, double mean)
+{
+    bool vector = rows == 1;
+
+    t->type = vector ? KERN_F32 : k->r->f.config.weight_type;
+    if (!vector && k->mixed)
+        t->type = (enum kern_type)(k->n_made++ % KERN_N_TYPES);
+    t->rows = rows;
+    t->cols = cols;
+    /* Odd addresses: nothing may assume that a file's tensors are aligned. A page each:
+     * packing may give a tensor's pages back. */
+    k->used = (k->used + PAGE - 1) / PAGE * PAGE + 2 * (size_t)(k->n_made & 1);
+    t->data = (char *)k->r->map + k->used;
+    *values = mem_new(MEM_TEST, (size_t)(rows * cols), sizeof(double));
+    if (!*values)
+        fail_msg("%s", err_msg());
+    k->used += put((char *)k->r->map + k->used, t->type, *values, rows * cols, &k->rng,
+                   mean, vector ? 0.2 : 1.5 / sqrt((double)cols));
+    if (k->used + PAGE > k->r->map_bytes)
+        fail_msg("the test's model is larger than planned");
+}
+
+static void make_layer(struct maker *k, int i)
+{
+    const struct model_config *c = &k->r->f.config;
+    struct model_tensor *t = k->r->f.layer[i];
+    double **v = k->r->layer[i];
+    int64_t q = (int64_t)c->n_heads * c->head_dim,
+            kv = (int64_t)c->n_kv_heads * c->head_dim;
+#define MAKE(role, rows, cols, mean)                                                     \
+    make_tensor(k, &t[(role)-MODEL_ATTN_NORM], &v[(role)-MODEL_ATTN_NORM], rows, cols,   \
+                mean)
+
+    MAKE(MODEL_ATTN_NORM, 1, c->dim, 1);
+    MAKE(MODEL_Q, q, c->dim, 0);
+    MAKE(MODEL_K, kv, c->dim, 0);
+    MAKE(MODEL_V, kv, c->dim, 0);
+    MAKE(MODEL_O, c->dim, q, 0);
+    if (c->qkv_bias) {
+        MAKE(MODEL_Q_BIAS, 1, q, 0);
+        MAKE(MODEL_K_BIAS, 1, kv, 0);
+        MAKE(MODEL_V_BIAS, 1, kv, 0);
+    }
+    MAKE(MODEL_FFN_NORM, 1, c->dim, 1);
+    MAKE(MODEL_GATE, c->hidden, c->dim, 0);
+    MAKE(MODEL_UP, c->hidden, c->dim, 0);
+    MAKE(MODEL_DOWN, c->dim, c->hidden, 0);
+#undef MAKE
+}
+
+void ref_model_init(struct ref_model *r, const struct model_config *c, bool interleaved,
+                    bool mixed, uint64_t seed)
+{
+    struct maker k = {.r = r, .mixed = mixed};
+
+    memset(r, 0, sizeof(*r));
+    rng_init(&k.rng, seed, "ref_model");
+    r->f.config = *c;
+    r->f.rope_interleaved = interleaved;
+    snprintf(r->f.format, sizeof(r->f.format), "memory");
+    r->map_bytes = 8 << 20;
+    r->map = mem_map(MEM_TEST, r->map_bytes, MEM_NODE_ANY);
+    r->f.layer = mem_new(MEM_TEST, (size_t)c->n_layers, sizeof(r->f.layer[0]));
+    r->layer = mem_new(MEM_TEST, (size_t)c->n_layers, sizeof(r->layer[0]));
+    if (!r->map || !r->f.layer || !r->layer)
+        fail_msg("%s", err_msg());
+    make_tensor(&k, &r->f.global[MODEL_EMBED], &r->global[MODEL_EMBED], c->vocab, c->dim,
+                0);
+    if (!c->tied)
+        make_tensor(&k, &r->f.global[MODEL_HEAD], &r->global[MODEL_HEAD], c->vocab,
+                    c->dim, 0);
+    make_tensor(&k, &r->f.global[MODEL_OUT_NORM], &r->global[MODEL_OUT_NORM], 1, c->dim,
+                1);
+    for (int i = 0; i < c->n_layers; i++)
+        make_layer(&k, i);
+}
+
+void ref_model_fini(struct ref_model *r)
+{
+    for (int i = 0; i < MODEL_ATTN_NORM; i++)
+        mem_free(r->global[i]);
+    for (int i = 0; i < r->f.config.n_layers; i++)
+        for (int role = 0; role < MODEL_N_ROLES - MODEL_ATTN_NORM; role++)
+            mem_free(r->layer[i][role]);
+    mem_free(r->layer);
+    mem_free(r->f.layer);
+    mem_unmap(MEM_TEST, r->map, r->map_bytes);
+    memset(r, 0, sizeof(*r));
+}
+
+/* ---- computing it ---- */
+
+static double *new_f64(int64_t n)
+{
+    double *p = mem_new(MEM_TEST, (size_t)n, sizeof(double));
+
+    if (!p)
+        fail_msg("%s", err_msg());
+    return p;
+}
+
+/* y[rows] = W[rows, cols] x (+ bias) */
+static void matvec(double *y, const double *w, const double *x, int64_t rows,
+                   int64_t cols, const double *bias)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        y[r] = bias ? bias[r] : 0;
+        for (int64_t i = 0; i < cols; i++)
+            y[r] += w[r * cols + i] * x[i];
+    }
+}
+
+static void rmsnorm(double *y, const double *x, const double *w, int64_t n, double eps)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * w[i] / sqrt(sum / (double)n + eps);
+}
+
+static void rotate(const struct ref_model *r, double *x, int n_heads, int pos)
+{
+    const struct model_config *c = &r->f.config;
+    int half = c->head_dim / 2;
+
+    for (int h = 0; h < n_heads; h++) {
+        for (int i = 0; i < half; i++) {
+            double *a = x + h * c->head_dim + (r->f.rope_interleaved ? 2 * i : i);
+            double *b = a + (r->f.rope_interleaved ? 1 : half);
+            double f = pow((double)c->rope_theta, -2.0 * i / c->head_dim) /
+                       (double)c->rope_factor[i];
+            double cs = cos(pos * f), sn = sin(pos * f), a0 = *a, b0 = *b;
+
+            *a = a0 * cs - b0 * sn;
+            *b = a0 * sn + b0 * cs;
+        }
+    }
+}
+
+/* out[heads * head_dim] for the query at `pos`; keys and values [pos][kv heads *
+ * head_dim]. */
+static void attend(const struct ref_model *r, double *out, const double *q,
+                   const double *k, const double *v, int pos)
+{
+    const struct model_config *c = &r->f.config;
+    int hd = c->head_dim, group = c->n_heads / c->n_kv_heads, ld = c->n_kv_heads * hd;
+    double *p = new_f64(pos + 1);
+
+    for (int h = 0; h < c->n_heads; h++) {
+        int at = h / group * hd;
+        double max = -INFINITY, sum = 0;
+
+        for (int t = 0; t <= pos; t++) {
+            p[t] = 0;
+            for (int i = 0; i < hd; i++)
+                p[t] += q[h * hd + i] * k[t * ld + at + i];
+            p[t] /= sqrt((double)hd);
+            max = p[t] > max ? p[t] : max;
+        }
+        for (int t = 0; t <= pos; t++)
+            sum += p[t] = exp(p[t] - max);
+        for (int i = 0; i < hd; i++) {
+            out[h * hd + i] = 0;
+            for (int t = 0; t <= pos; t++)
+                out[h * hd + i] += p[t] / sum * v[t * ld + at + i];
+        }
+    }
+    mem_free(p);
+}
+
+static void layer_forward(const struct ref_model *r, int layer, double *x, double *keys,
+                          double *values, int pos)
+{
+    const struct model_config *c = &r->f.config;
+    double **w = r->layer[layer];
+    int64_t nq = (int64_t)c->n_heads * c->head_dim,
+            nkv = (int64_t)c->n_kv_heads * c->head_dim;
+    double *n = new_f64(c->dim), *q = new_f64(nq), *a = new_f64(nq), *d = new_f64(c->dim);
+    double *g = new_f64(c->hidden), *u = new_f64(c->hidden);
+#define W(role) w[(role)-MODEL_ATTN_NORM]
+
+    rmsnorm(n, x, W(MODEL_ATTN_NORM), c->dim, (double)c->norm_eps);
+    matvec(q, W(MODEL_Q), n, nq, c->dim, W(MODEL_Q_BIAS));
+    matvec(keys + pos * nkv, W(MODEL_K), n, nkv, c->dim, W(MODEL_K_BIAS));
+    matvec(values + pos * nkv, W(MODEL_V), n, nkv, c->dim, W(MODEL_V_BIAS));
+    rotate(r, q, c->n_heads, pos);
+    rotate(r, keys + pos * nkv, c->n_kv_heads, pos);
+    attend(r, a, q, keys, values, pos);
+    matvec(d, W(MODEL_O), a, c->dim, nq, NULL);
+    for (int i = 0; i < c->dim; i++)
+        x[i] += d[i];
+    rmsnorm(n, x, W(MODEL_FFN_NORM), c->dim, (double)c->norm_eps);
+    matvec(g, W(MODEL_GATE), n, c->hidden, c->dim, NULL);
+    matvec(u, W(MODEL_UP), n, c->hidden, c->dim, NULL);
+    for (int i = 0; i < c->hidden; i++)
+        g[i] = g[i] / (1 + exp(-g[i])) * u[i];
+    matvec(d, W(MODEL_DOWN), g, c->dim, c->hidden, NULL);
+    for (int i = 0; i < c->dim; i++)
+        x[i] += d[i];
+#undef W
+    mem_free(n), mem_free(q), mem_free(a), mem_free(d), mem_free(g), mem_free(u);
+}
+
+void ref_model_forward(const struct ref_model *r, const int32_t *ids, int n,
+                       double *logits)
+{
+    const struct model_config *c = &r->f.config;
+    int64_t nkv = (int64_t)c->n_kv_heads * c->head_dim;
+    const double *head = r->global[c->tied ? MODEL_EMBED : MODEL_HEAD];
+    double *x = new_f64(c->dim), *keys = new_f64(c->n_layers * n * nkv);
+    double *values = new_f64(c->n_layers * n * nkv);
+
+    for (int pos = 0; pos < n; pos++) {
+        memcpy(x, r->global[MODEL_EMBED] + (int64_t)ids[pos] * c->dim,
+               (size_t)c->dim * sizeof(double));
+        for (int l = 0; l < c->n_layers; l++)
+            layer_forward(r, l, x, keys + l * n * nkv, values + l * n * nkv, pos);
+        rmsnorm(x, x, r->global[MODEL_OUT_NORM], c->dim, (double)c->norm_eps);
+        matvec(logits + (int64_t)pos * c->vocab, head, x, c->vocab, c->dim, NULL);
+    }
+    mem_free(x), mem_free(keys), mem_free(values);
+}

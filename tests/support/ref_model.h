@@ -1,0 +1,27 @@
+/* tests/support/ref_model.h - small random models in memory, and the forward pass as a
+ * page of float64 loops that shares no code with the engine: what the engine is tested
+ * against. */
+#ifndef TESTS_SUPPORT_REF_MODEL_H
+#define TESTS_SUPPORT_REF_MODEL_H
+
+#include "model/file/file.h"
+
+struct ref_model {
+    struct model_file f; /* for model_open() */
+    void *map;           /* the tensors' bytes; packing may drop them */
+    size_t map_bytes;
+    double *global[MODEL_ATTN_NORM]; /* the same values, ours */
+    double *(*layer)[MODEL_N_ROLES - MODEL_ATTN_NORM];
+};
+
+/* Random weights of this configuration (c->weight_type; `mixed`: types differ from tensor
+ * to tensor). Fails the test on error. */
+void ref_model_init(struct ref_model *r, const struct model_config *c, bool interleaved,
+                    bool mixed, uint64_t seed);
+void ref_model_fini(struct ref_model *r);
+
+/* logits [n, vocab] after each of the n ids. */
+void ref_model_forward(const struct ref_model *r, const int32_t *ids, int n,
+                       double *logits);
+
+#endif
