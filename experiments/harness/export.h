@@ -1,0 +1,27 @@
+/* experiments/harness/export.h - a result file in forms that other tools read.
+ *
+ * Nothing is computed here: numbers come from the stored columns and the stored summary,
+ * so that a figure, a CSV and the terminal can never disagree. A NaN is an empty CSV
+ * field, a null in JSON and "n/a (why)" in Markdown. Threads: one. */
+#ifndef HARNESS_EXPORT_H
+#define HARNESS_EXPORT_H
+
+#include <stdio.h>
+
+#include "base/err.h"
+
+enum export_format {
+    EXPORT_CSV_REQUESTS, /* one line a request of every cell */
+    EXPORT_CSV_CELLS,    /* one line a cell: its scalar attributes, then its summary */
+    EXPORT_JSON,         /* one object a cell, in the key names of vLLM's benchmark */
+    EXPORT_MARKDOWN,     /* one table row a cell, for reports */
+};
+
+/* "csv", "csv-cells", "json", "markdown"; ERR_NOTFOUND names the nearest. */
+MUST int export_format_find(const char *name, enum export_format *out);
+
+/* Write the result `h5_path` to `f`.  ERR_NOTFOUND / ERR_FORMAT: no result, or no such
+ * file; ERR_IO: `f` cannot be written. */
+MUST int export_file(const char *h5_path, enum export_format format, FILE *f);
+
+#endif
