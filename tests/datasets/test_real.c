@@ -3,6 +3,7 @@
  * follows from its file is a finding. */
 #include <math.h>
 
+#include "base/json.h"
 #include "base/stats.h"
 #include "datasets/fit.h"
 #include "tests/datasets/data.h"
@@ -108,13 +109,63 @@ static void sharegpt_conversations(void **s)
     dataset_close(&d);
 }
 
+static void check_sum(const char *path, const char *want)
+{
+    char command[1200], got[65] = "";
+    FILE *p;
+
+    snprintf(command, sizeof(command), "sha256sum '%s'", path);
+    p = popen(command, "r");
+    assert_non_null(p);
+    assert_int_equal(fread(got, 1, 64, p), 64);
+    pclose(p);
+    if (strcmp(got, want) != 0)
+        fail_msg("%s: the manifest says %s, the file has %s", path, want, got);
+}
+
+/* Each entry is complete and names a reader; the files that are here have its checksum.
+ */
+static void manifest(void **s)
+{
+    const json_t *list;
+    json_t *j, *e;
+    int n_here = 0;
+    size_t i;
+
+    (void)s;
+    assert_ok(json_read_file(&j, "datasets/manifest.json", 1 << 20));
+    assert_ok(json_get_arr(j, "datasets", &list, "manifest"));
+    json_array_foreach((json_t *)list, i, e)
+    {
+        const char *reader, *text, *file = json_string_value(json_object_get(e, "file"));
+        int k = 0;
+
+        assert_ok(json_get_str(e, "reader", &reader, "manifest"));
+        assert_ok(json_get_str(e, "licence", &text, "manifest"));
+        assert_ok(json_get_str(e, "get", &text, "manifest"));
+        while (dataset_readers[k] && strcmp(dataset_readers[k]->name, reader) != 0)
+            k++;
+        assert_non_null(dataset_readers[k]);
+        if (!file)
+            continue;
+        assert_ok(json_get_str(e, "sha256", &text, "manifest"));
+        assert_int_equal(strspn(text, "0123456789abcdef"), 64);
+        if (test_data(file)) {
+            check_sum(test_data(file), text);
+            n_here++;
+        }
+    }
+    json_decref(j);
+    if (n_here == 0)
+        test_skip("no file of the manifest beside the checkout: no checksum compared");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(azure_conv),
-        cmocka_unit_test(sharegpt_8k),
-        cmocka_unit_test(arxiv),
-        cmocka_unit_test(sharegpt_conversations),
+        cmocka_unit_test(azure_conv), cmocka_unit_test(sharegpt_8k),
+        cmocka_unit_test(arxiv),      cmocka_unit_test(sharegpt_conversations),
+        cmocka_unit_test(manifest),
     };
 
     return cmocka_run_group_tests_name("datasets/real", tests, NULL, NULL);
