@@ -1,0 +1,429 @@
+#include "topo/machine.h"
+
+#include <errno.h>
+#include <hwloc.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+/* The largest machines described so far are below 4 MB and 5000 CPUs. */
+#define XML_BYTES_MAX (64 << 20)
+#define PUS_MAX       65536
+
+/* What the outside sees, and what is kept for topo_machine_xml(). */
+struct machine {
+    struct topo_machine pub;
+    hwloc_topology_t hw;
+};
+
+static void note(struct topo_machine *m, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static void note(struct topo_machine *m, const char *fmt, ...)
+{
+    size_t at = strlen(m->note);
+    va_list ap;
+
+    if (at && at + 2 < sizeof(m->note)) {
+        strcpy(m->note + at, "; ");
+        at += 2;
+    }
+    va_start(ap, fmt);
+    vsnprintf(m->note + at, sizeof(m->note) - at, fmt, ap);
+    va_end(ap);
+}
+
+/* ---- from hwloc's objects to arrays ---- */
+
+static int logical(hwloc_obj_t pu, hwloc_topology_t hw, hwloc_obj_type_t type)
+{
+    hwloc_obj_t o = hwloc_get_ancestor_obj_by_type(hw, type, pu);
+
+    return o ? (int)o->logical_index : -1;
+}
+
+static int count_of(hwloc_topology_t hw, hwloc_obj_type_t type)
+{
+    int n = hwloc_get_nbobjs_by_type(hw, type);
+
+    return n < 0 ? 0 : n;
+}
+
+static bool is_fast_memory(const char *subtype)
+{
+    return strcmp(subtype, "HBM") == 0 || strcmp(subtype, "MCDRAM") == 0;
+}
+
+/* Of the nodes local to a CPU the smallest set wins, and DRAM before high-bandwidth
+ * memory beside it: that is where the kernel puts pages unless told otherwise. */
+static int nearest_node(const struct machine *m, hwloc_obj_t pu)
+{
+    int best = -1, best_pus = INT_MAX;
+    bool best_fast = true;
+
+    for (int i = 0; i < m->pub.n_nodes; i++) {
+        hwloc_obj_t o = hwloc_get_obj_by_type(m->hw, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        const struct topo_node *node = &m->pub.nodes[i];
+        bool fast = is_fast_memory(node->subtype);
+
+        if (!o || !o->cpuset || !hwloc_bitmap_isset(o->cpuset, pu->os_index))
+            continue;
+        if (best < 0 || (best_fast && !fast) ||
+            (best_fast == fast && node->n_pus < best_pus)) {
+            best = i;
+            best_pus = node->n_pus;
+            best_fast = fast;
+        }
+    }
+    return best;
+}
+
+static int kind_of(hwloc_topology_t hw, hwloc_obj_t pu)
+{
+    int i = hwloc_cpukinds_get_by_cpuset(hw, pu->cpuset, 0), efficiency = -1;
+
+    if (i < 0 ||
+        hwloc_cpukinds_get_info(hw, (unsigned)i, NULL, &efficiency, NULL, NULL, 0) < 0)
+        return -1;
+    return efficiency;
+}
+
+static int by_os_index(const void *a, const void *b)
+{
+    const struct topo_pu *x = a, *y = b;
+
+    return (x->os_index > y->os_index) - (x->os_index < y->os_index);
+}
+
+/* Nodes that are nobody's nearest: high-bandwidth or far memory, often not labelled so.
+ */
+static void note_extra_nodes(struct machine *m)
+{
+    struct topo_machine *p = &m->pub;
+    int n_extra = 0;
+
+    for (int i = 0; i < p->n_nodes; i++) {
+        bool used = false;
+
+        for (int k = 0; k < p->n_pus && !used; k++)
+            used = p->pus[k].node == i;
+        n_extra += !used;
+    }
+    if (n_extra)
+        note(p, "%d memory nodes beside or without CPUs", n_extra);
+}
+
+MUST static int fill_nodes(struct machine *m)
+{
+    struct topo_machine *p = &m->pub;
+    int n = count_of(m->hw, HWLOC_OBJ_NUMANODE);
+
+    p->nodes = mem_new(MEM_OTHER, n ? (size_t)n : 1, sizeof(*p->nodes));
+    if (!p->nodes)
+        return ERR_NOMEM;
+    p->n_nodes = n ? n : 1;
+    if (!n) {
+        p->nodes[0].n_pus = count_of(m->hw, HWLOC_OBJ_PU);
+        note(p, "no NUMA node reported: one assumed");
+        return OK;
+    }
+    for (int i = 0; i < n; i++) {
+        hwloc_obj_t o = hwloc_get_obj_by_type(m->hw, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        struct topo_node *node = &p->nodes[i];
+        int weight = o->cpuset ? hwloc_bitmap_weight(o->cpuset) : 0;
+
+        node->os_index = o->os_index == HWLOC_UNKNOWN_INDEX ? i : (int)o->os_index;
+        node->bytes = (int64_t)o->attr->numanode.local_memory;
+        node->n_pus = weight < 0 ? 0 : weight;
+        if (o->subtype)
+            snprintf(node->subtype, sizeof(node->subtype), "%s", o->subtype);
+    }
+    return OK;
+}
+
+MUST static int fill_pus(struct machine *m)
+{
+    struct topo_machine *p = &m->pub;
+    int n = count_of(m->hw, HWLOC_OBJ_PU);
+
+    if (n < 1)
+        return err_set(ERR_FORMAT, "%s: no processing unit in the topology", p->name);
+    if (n > PUS_MAX)
+        return err_set(ERR_LIMIT, "%s: %d processing units, at most %d", p->name, n,
+                       PUS_MAX);
+    p->pus = mem_new(MEM_OTHER, (size_t)n, sizeof(*p->pus));
+    if (!p->pus)
+        return ERR_NOMEM;
+    p->n_pus = n;
+    for (int i = 0; i < n; i++) {
+        hwloc_obj_t o = hwloc_get_obj_by_type(m->hw, HWLOC_OBJ_PU, (unsigned)i);
+        int nearest = nearest_node(m, o);
+
+        if (o->os_index > INT_MAX)
+            return err_set(ERR_FORMAT, "%s: processing unit %d has no CPU number",
+                           p->name, i);
+        p->pus[i] = (struct topo_pu){
+            .os_index = (int)o->os_index,
+            .core = logical(o, m->hw, HWLOC_OBJ_CORE),
+            .l2 = logical(o, m->hw, HWLOC_OBJ_L2CACHE),
+            .l3 = logical(o, m->hw, HWLOC_OBJ_L3CACHE),
+            .node = p->n_nodes == 1 ? 0 : nearest,
+            .package = logical(o, m->hw, HWLOC_OBJ_PACKAGE),
+            .kind = kind_of(m->hw, o),
+        };
+    }
+    qsort(p->pus, (size_t)n, sizeof(*p->pus), by_os_index);
+    return OK;
+}
+
+/* The largest cache of a level; a difference between caches is noted. */
+static int64_t cache_bytes(struct machine *m, hwloc_obj_type_t type, int *n,
+                           const char *what)
+{
+    int64_t largest = 0, smallest = INT64_MAX;
+
+    *n = count_of(m->hw, type);
+    for (int i = 0; i < *n; i++) {
+        hwloc_obj_t o = hwloc_get_obj_by_type(m->hw, type, (unsigned)i);
+        int64_t bytes = (int64_t)o->attr->cache.size;
+
+        largest = bytes > largest ? bytes : largest;
+        smallest = bytes < smallest ? bytes : smallest;
+    }
+    if (!*n)
+        note(&m->pub, "no %s", what);
+    else if (smallest != largest)
+        note(&m->pub, "%s caches differ: the largest is given", what);
+    return largest;
+}
+
+MUST static int fill(struct machine *m)
+{
+    struct topo_machine *p = &m->pub;
+    int n_l1, rc;
+
+    rc = fill_nodes(m);
+    if (rc == OK)
+        rc = fill_pus(m);
+    if (rc != OK)
+        return rc;
+    note_extra_nodes(m);
+    p->n_cores = count_of(m->hw, HWLOC_OBJ_CORE);
+    p->n_packages = count_of(m->hw, HWLOC_OBJ_PACKAGE);
+    if (!p->n_cores)
+        note(p, "no cores");
+    if (!p->n_packages)
+        note(p, "no packages");
+    p->l1d_bytes = cache_bytes(m, HWLOC_OBJ_L1CACHE, &n_l1, "L1");
+    p->l2_bytes = cache_bytes(m, HWLOC_OBJ_L2CACHE, &p->n_l2, "L2");
+    p->l3_bytes = cache_bytes(m, HWLOC_OBJ_L3CACHE, &p->n_l3, "L3");
+    return OK;
+}
+
+/* ---- where a topology comes from ---- */
+
+/* hwloc loses memory on files that end early, and its answer does not say that they do.
+ */
+MUST static int check_xml_end(const char *path)
+{
+    char tail[64] = "";
+    FILE *f = fopen(path, "rb");
+    size_t n;
+
+    if (!f)
+        return err_set(ERR_IO, "%s: cannot open: %m", path);
+    if (fseek(f, -(long)(sizeof(tail) - 1), SEEK_END) != 0)
+        rewind(f); /* shorter than that */
+    n = fread(tail, 1, sizeof(tail) - 1, f);
+    fclose(f);
+    tail[n] = '\0';
+    if (!strstr(tail, "</topology>"))
+        return err_set(ERR_FORMAT, "%s: expected \"</topology>\" at the end; is it cut?",
+                       path);
+    return OK;
+}
+
+MUST static int load_xml(struct machine *m, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+    int rc;
+
+    snprintf(m->pub.source, sizeof(m->pub.source), "xml");
+    snprintf(m->pub.name, sizeof(m->pub.name), "%s", slash ? slash + 1 : path);
+    if (strlen(m->pub.name) > 4 && strlen(m->pub.name) < sizeof(m->pub.name) - 1)
+        m->pub.name[strlen(m->pub.name) - 4] = '\0'; /* the stem */
+    if (stat(path, &st) != 0)
+        return err_set(ERR_IO, "%s: cannot open: %m", path);
+    if (!S_ISREG(st.st_mode) || st.st_size > XML_BYTES_MAX)
+        return err_set(ERR_LIMIT, "%s: expected a file of at most %d bytes, found %lld",
+                       path, XML_BYTES_MAX, (long long)st.st_size);
+    rc = check_xml_end(path);
+    if (rc != OK)
+        return rc;
+    if (hwloc_topology_set_xml(m->hw, path) != 0 || hwloc_topology_load(m->hw) != 0)
+        return err_set(ERR_FORMAT, "%s: not a topology that hwloc %s can read", path,
+                       HWLOC_VERSION);
+    return OK;
+}
+
+/* How many CPUs a synthetic string asks for: the product of its levels, attributes in
+ * parentheses and memory in brackets left out. */
+static double synthetic_pus(const char *s)
+{
+    double product = 1;
+    int depth = 0;
+
+    for (; *s; s++) {
+        if (*s == '(' || *s == '[')
+            depth++;
+        else if (*s == ')' || *s == ']')
+            depth--;
+        else if (depth == 0 && (*s == ':' || *s == ' ') && s[1] >= '0' && s[1] <= '9')
+            product *= strtod(s + 1, NULL);
+    }
+    return product;
+}
+
+MUST static int load_synthetic(struct machine *m, const char *text)
+{
+    snprintf(m->pub.source, sizeof(m->pub.source), "synthetic");
+    snprintf(m->pub.name, sizeof(m->pub.name), "%s", text);
+    if (synthetic_pus(text) > PUS_MAX)
+        return err_set(ERR_LIMIT, "synthetic topology \"%.80s\": more than %d CPUs", text,
+                       PUS_MAX);
+    if (hwloc_topology_set_synthetic(m->hw, text) != 0 || hwloc_topology_load(m->hw) != 0)
+        return err_set(ERR_FORMAT,
+                       "synthetic topology \"%.80s\": expected levels as in "
+                       "\"package:2 node:1 core:4 pu:2\"",
+                       text);
+    return OK;
+}
+
+/* hwloc takes the root of a /sys dump from the environment only. */
+MUST static int load_fsroot(struct machine *m, const char *dir)
+{
+    const char *base = strrchr(dir, '/');
+    char *old_root = getenv("HWLOC_FSROOT"), *old_components = getenv("HWLOC_COMPONENTS");
+    struct stat st;
+    int rc;
+
+    snprintf(m->pub.source, sizeof(m->pub.source), "fsroot");
+    snprintf(m->pub.name, sizeof(m->pub.name), "%s", base && base[1] ? base + 1 : dir);
+    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
+        return err_set(ERR_IO, "fsroot:%s: not a directory", dir);
+    setenv("HWLOC_FSROOT", dir, 1);
+    setenv("HWLOC_COMPONENTS", "linux,stop", 1); /* ask nothing of the real machine */
+    rc = hwloc_topology_load(m->hw);
+    if (old_root)
+        setenv("HWLOC_FSROOT", old_root, 1);
+    else
+        unsetenv("HWLOC_FSROOT");
+    if (old_components)
+        setenv("HWLOC_COMPONENTS", old_components, 1);
+    else
+        unsetenv("HWLOC_COMPONENTS");
+    if (rc != 0)
+        return err_set(ERR_FORMAT, "fsroot:%s: hwloc finds no machine there", dir);
+    return OK;
+}
+
+MUST static int load_host(struct machine *m)
+{
+    snprintf(m->pub.source, sizeof(m->pub.source), "host");
+    if (gethostname(m->pub.name, sizeof(m->pub.name) - 1) != 0)
+        snprintf(m->pub.name, sizeof(m->pub.name), "host");
+    if (hwloc_topology_load(m->hw) != 0)
+        return err_set(ERR_IO, "this machine: hwloc cannot read the topology: %m");
+    return OK;
+}
+
+MUST static int load(struct machine *m, const char *spec)
+{
+    size_t n = strlen(spec);
+
+    if (strcmp(spec, "host") == 0)
+        return load_host(m);
+    if (strncmp(spec, "synthetic:", 10) == 0)
+        return load_synthetic(m, spec + 10);
+    if (strncmp(spec, "fsroot:", 7) == 0)
+        return load_fsroot(m, spec + 7);
+    if (n > 4 && strcmp(spec + n - 4, ".xml") == 0)
+        return load_xml(m, spec);
+    return err_set(ERR_ARG,
+                   "machine \"%.80s\": expected host, FILE.xml, synthetic:LEVELS or "
+                   "fsroot:DIR",
+                   spec);
+}
+
+int topo_machine_open(struct topo_machine **out, const char *spec)
+{
+    struct machine *m;
+    struct topo_machine *pub;
+    int rc;
+
+    *out = NULL;
+    m = mem_new(MEM_OTHER, 1, sizeof(*m));
+    if (!m)
+        return ERR_NOMEM;
+    pub = &m->pub;
+    if (hwloc_topology_init(&m->hw) != 0) {
+        m->hw = NULL;
+        rc = err_set(ERR_NOMEM, "hwloc cannot begin a topology: %m");
+        goto out;
+    }
+    rc = load(m, spec ? spec : "host");
+    if (rc == OK)
+        rc = fill(m);
+    if (rc == OK)
+        *out = pub, pub = NULL; /* the caller's now */
+out:
+    topo_machine_close(&pub);
+    return rc;
+}
+
+void topo_machine_close(struct topo_machine **machine)
+{
+    struct machine *m = (struct machine *)*machine; /* its first member */
+
+    *machine = NULL;
+    if (!m)
+        return;
+    if (m->hw)
+        hwloc_topology_destroy(m->hw);
+    mem_free(m->pub.pus);
+    mem_free(m->pub.nodes);
+    mem_free(m);
+}
+
+int topo_machine_xml(const struct topo_machine *machine, char **xml, size_t *n)
+{
+    const struct machine *m = (const struct machine *)machine;
+    char *text;
+    int len;
+
+    *xml = NULL;
+    *n = 0;
+    if (hwloc_topology_export_xmlbuffer(m->hw, &text, &len, 0) != 0)
+        return err_set(ERR_NOMEM, "%s: hwloc cannot write the topology: %m",
+                       machine->name);
+    *n = strnlen(text, (size_t)len); /* len counts the final zero */
+    *xml = mem_strndup(MEM_OTHER, text, *n);
+    hwloc_free_xmlbuffer(m->hw, text);
+    return *xml ? OK : ERR_NOMEM;
+}
+
+int topo_node_of_cpu(const struct topo_machine *m, int cpu)
+{
+    const struct topo_pu key = {.os_index = cpu};
+    const struct topo_pu *pu =
+        bsearch(&key, m->pus, (size_t)m->n_pus, sizeof(key), by_os_index);
+
+    return pu && pu->node >= 0 ? m->nodes[pu->node].os_index : -1;
+}

@@ -1,0 +1,329 @@
+#include "tests/support/test.h"
+
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "topo/machine.h"
+
+/* What every machine must satisfy, wherever it came from. */
+static void check_sane(const struct topo_machine *m)
+{
+    int n_with_node = 0;
+
+    assert_true(m->n_pus >= 1 && m->n_nodes >= 1);
+    assert_true(m->name[0] && m->source[0]);
+    for (int i = 0; i < m->n_pus; i++) {
+        const struct topo_pu *p = &m->pus[i];
+
+        assert_true(i == 0 || m->pus[i - 1].os_index < p->os_index);
+        assert_in_range(p->core + 1, m->n_cores ? 1 : 0, m->n_cores);
+        assert_in_range(p->l2 + 1, 0, m->n_l2);
+        assert_in_range(p->l3 + 1, 0, m->n_l3);
+        assert_in_range(p->package + 1, 0, m->n_packages);
+        assert_in_range(p->node + 1, 0, m->n_nodes);
+        assert_int_equal(topo_node_of_cpu(m, p->os_index),
+                         p->node < 0 ? -1 : m->nodes[p->node].os_index);
+        n_with_node += p->node >= 0;
+    }
+    assert_int_equal(n_with_node, m->n_pus);
+    assert_int_equal(topo_node_of_cpu(m, INT_MAX), -1);
+}
+
+/* How many groups of `m` (by the member at `offset`) hold exactly `n_cores` cores. */
+static int groups_of(const struct topo_machine *m, size_t offset, int n_groups,
+                     int n_cores)
+{
+    int found = 0;
+
+    for (int g = 0; g < n_groups; g++) {
+        char *seen = mem_new(MEM_TEST, (size_t)m->n_cores + 1, 1);
+        int n = 0;
+
+        assert_non_null(seen);
+        for (int i = 0; i < m->n_pus; i++) {
+            int core = m->pus[i].core;
+
+            if (*(const int *)((const char *)&m->pus[i] + offset) == g && !seen[core]) {
+                seen[core] = 1;
+                n++;
+            }
+        }
+        found += n == n_cores;
+        mem_free(seen);
+    }
+    return found;
+}
+
+static int64_t get(const json_t *row, const char *key)
+{
+    int64_t v;
+
+    assert_ok(json_get_int(row, key, 0, INT_MAX, &v, "topologies.json"));
+    return v;
+}
+
+static void check_row(const json_t *row)
+{
+    const json_t *mib = json_object_get(row, "numa_mib");
+    const json_t *kib = json_object_get(row, "l3_kib"), *v;
+    const char *file, *key;
+    struct topo_machine *m;
+    char relative[256];
+    int64_t l3 = 0;
+    size_t i;
+
+    assert_ok(json_get_str(row, "file", &file, "topologies.json"));
+    snprintf(relative, sizeof(relative), "hwloc/%s", file);
+    printf("# %s\n", file);
+    assert_ok(topo_machine_open(&m, test_data(relative)));
+    check_sane(m);
+    assert_string_equal(m->source, "xml");
+    assert_int_equal(m->n_pus, get(row, "pus"));
+    assert_int_equal(m->n_cores, get(row, "cores"));
+    assert_int_equal(m->n_packages, get(row, "packages"));
+    assert_int_equal(m->n_nodes, get(row, "numa"));
+    assert_int_equal(m->n_l3, get(row, "l3"));
+    json_array_foreach((json_t *)mib, i, v)
+        assert_int_equal(m->nodes[i].bytes >> 20, json_integer_value(v));
+    json_array_foreach((json_t *)kib, i, v) l3 =
+        json_integer_value(v) > l3 ? json_integer_value(v) : l3;
+    assert_int_equal(m->l3_bytes, l3 << 10);
+    json_object_foreach((json_t *)json_object_get(row, "cores_per_l3"), key, v)
+        assert_int_equal(groups_of(m, offsetof(struct topo_pu, l3), m->n_l3, atoi(key)),
+                         json_integer_value(v));
+    topo_machine_close(&m);
+    assert_null(m);
+}
+
+static void real_machines(void **state)
+{
+    const char *path = test_data("hwloc/topologies.json");
+    json_t *rows, *row;
+    size_t i;
+
+    (void)state;
+    if (!path)
+        test_skip("no real topologies beside this checkout");
+    assert_ok(json_read_file(&rows, path, 1 << 20));
+    assert_true(json_array_size(rows) > 0);
+    json_array_foreach(rows, i, row) check_row(row);
+    json_decref(rows);
+}
+
+static struct topo_machine *open_data(const char *relative)
+{
+    struct topo_machine *m;
+    const char *path = test_data(relative);
+
+    if (!path)
+        test_skip("no %s beside this checkout", relative);
+    assert_ok(topo_machine_open(&m, path));
+    check_sane(m);
+    return m;
+}
+
+/* Knights Landing in flat mode: MCDRAM beside DRAM; CPUs belong to their DRAM. */
+static void fast_memory_is_not_the_default(void **state)
+{
+    struct topo_machine *m = open_data("hwloc/deeper-knl-snc4-flat.xml");
+
+    (void)state;
+    for (int i = 0; i < m->n_pus; i++) {
+        assert_true(m->nodes[m->pus[i].node].bytes > INT64_C(20) << 30);
+        assert_int_equal(m->pus[i].l3, -1);
+    }
+    assert_non_null(strstr(m->note, "4 memory nodes beside"));
+    assert_non_null(strstr(m->note, "no L3"));
+    assert_int_equal(m->l3_bytes, 0);
+    topo_machine_close(&m);
+}
+
+static void hybrid_kinds(void **state)
+{
+    struct topo_machine *m = open_data("hwloc/hwloc-RaptorLake-i7-1370P-hybrid.xml");
+    int weak = 0, strong = 0;
+
+    (void)state;
+    for (int i = 0; i < m->n_pus; i++) {
+        weak += m->pus[i].kind == 0;
+        strong += m->pus[i].kind > 0;
+    }
+    assert_int_equal(strong, 12); /* 6 performance cores with SMT */
+    assert_int_equal(weak, 8);    /* 8 efficiency cores */
+    topo_machine_close(&m);
+}
+
+static void synthetic(void **state)
+{
+    struct topo_machine *m;
+
+    (void)state;
+    assert_ok(topo_machine_open(&m, "synthetic:node:2 l3:1 core:4 pu:2"));
+    check_sane(m);
+    assert_int_equal(m->n_pus, 16);
+    assert_int_equal(m->n_cores, 8);
+    assert_int_equal(m->n_nodes, 2);
+    assert_int_equal(m->n_l3, 2);
+    assert_int_equal(m->nodes[0].n_pus, 8);
+    assert_int_equal(topo_node_of_cpu(m, 7), m->nodes[0].os_index);
+    assert_int_equal(topo_node_of_cpu(m, 8), m->nodes[1].os_index);
+    assert_int_equal(m->pus[0].core, m->pus[1].core);
+    topo_machine_close(&m);
+    assert_ok(topo_machine_open(&m, "synthetic:pu:1"));
+    check_sane(m);
+    assert_int_equal(m->n_nodes, 1);
+    topo_machine_close(&m);
+}
+
+static void xml_round_trip(void **state)
+{
+    struct topo_machine *a, *b;
+    char path[512], *xml;
+    size_t n;
+
+    (void)state;
+    assert_ok(topo_machine_open(&a, "synthetic:package:2 node:2 l3:2 core:3 pu:2"));
+    assert_ok(topo_machine_xml(a, &xml, &n));
+    assert_int_equal(strlen(xml), n);
+    assert_non_null(strstr(xml, "<topology version=\"2.0\""));
+    snprintf(path, sizeof(path), "%s/round.xml", test_dir());
+    test_write(path, xml, n);
+    assert_ok(topo_machine_open(&b, path));
+    assert_string_equal(b->name, "round");
+    assert_int_equal(a->n_pus, b->n_pus);
+    assert_int_equal(a->n_nodes, b->n_nodes);
+    assert_memory_equal(a->pus, b->pus, sizeof(*a->pus) * (size_t)a->n_pus);
+    mem_free(xml);
+    topo_machine_close(&a);
+    topo_machine_close(&b);
+}
+
+static void this_host(void **state)
+{
+    struct topo_machine *m;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+
+    (void)state;
+    assert_ok(topo_machine_open(&m, NULL));
+    check_sane(m);
+    assert_string_equal(m->source, "host");
+    assert_true(m->n_pus <= online);
+    topo_machine_close(&m);
+}
+
+static void sysfs_dumps(void **state)
+{
+    static const struct {
+        const char *stem;
+        int n_pus, n_nodes, n_packages;
+    } dumps[] = {{"128arm-2pa2n8cluster4co", 128, 4, 2}, {"nvidia-dgx-gb10", 20, 1, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        char relative[128], cmd[2400], spec[512];
+        struct topo_machine *m;
+        const char *tar;
+
+        snprintf(relative, sizeof(relative), "hwloc/fsroot/%s.tar.bz2", dumps[i].stem);
+        tar = test_data(relative);
+        if (!tar)
+            test_skip("no %s beside this checkout", relative);
+        snprintf(cmd, sizeof(cmd), "tar xjf '%s' -C '%s' 2>/dev/null", tar, test_dir());
+        if (system(cmd) != 0)
+            test_skip("cannot unpack %s (tar or bzip2 missing)", relative);
+        snprintf(spec, sizeof(spec), "fsroot:%s/%s", test_dir(), dumps[i].stem);
+        assert_ok(topo_machine_open(&m, spec));
+        check_sane(m);
+        assert_string_equal(m->name, dumps[i].stem);
+        assert_int_equal(m->n_pus, dumps[i].n_pus);
+        assert_int_equal(m->n_nodes, dumps[i].n_nodes);
+        assert_int_equal(m->n_packages, dumps[i].n_packages);
+        topo_machine_close(&m);
+    }
+    assert_null(getenv("HWLOC_FSROOT"));
+}
+
+static void bad_input_is_refused(void **state)
+{
+    struct topo_machine *m;
+    char path[512], spec[600];
+
+    (void)state;
+    assert_err(topo_machine_open(&m, "nonsense"), ERR_ARG, "expected host");
+    assert_null(m);
+    assert_err(topo_machine_open(&m, "/no/such.xml"), ERR_IO, "/no/such.xml");
+    assert_err(topo_machine_open(&m, "synthetic:"), ERR_FORMAT, "synthetic");
+    assert_err(topo_machine_open(&m, "synthetic:core:x"), ERR_FORMAT, "core:x");
+    assert_err(topo_machine_open(&m, "synthetic:node:1000 core:1000 pu:1000"), ERR_LIMIT,
+               "more than");
+    assert_err(topo_machine_open(&m, "fsroot:/no/such"), ERR_IO, "not a directory");
+    snprintf(path, sizeof(path), "%s/bad.xml", test_dir());
+    test_write(path, "<topology><object </topology>", 29);
+    assert_err(topo_machine_open(&m, path), ERR_FORMAT, "bad.xml");
+    test_write(path, "", 0);
+    assert_err(topo_machine_open(&m, path), ERR_FORMAT, "bad.xml");
+    assert_null(m);
+    snprintf(spec, sizeof(spec), "%s/dir.xml", test_dir());
+    assert_int_equal(mkdir(spec, 0755), 0);
+    assert_err(topo_machine_open(&m, spec), ERR_LIMIT, "expected a file");
+    topo_machine_close(&m); /* NULL is fine */
+}
+
+/* A cut file is refused; the error is ours, not a crash. */
+static void truncated_xml(void **state)
+{
+    struct topo_machine *m;
+    char path[512], *xml;
+    size_t n;
+
+    (void)state;
+    assert_ok(topo_machine_open(&m, "synthetic:node:2 core:2 pu:1"));
+    assert_ok(topo_machine_xml(m, &xml, &n));
+    topo_machine_close(&m);
+    snprintf(path, sizeof(path), "%s/cut.xml", test_dir());
+    for (size_t cut = 0; cut + 12 < n; cut += 1 + n / 97) {
+        test_write(path, xml, cut);
+        assert_err(topo_machine_open(&m, path), ERR_FORMAT, "cut.xml");
+    }
+    mem_free(xml);
+}
+
+static void memory_runs_out(void **state)
+{
+    struct topo_machine *m;
+    long n = 0;
+    int rc;
+
+    (void)state;
+    do {
+        mem_fail_after(n, 1);
+        rc = topo_machine_open(&m, "synthetic:node:2 core:2 pu:1");
+        mem_fail_after(-1, 0);
+        if (rc != OK) {
+            assert_int_equal(rc, ERR_NOMEM);
+            assert_null(m);
+        }
+    } while (rc != OK && n++ < 100);
+    assert_true(n >= 3); /* the machine, its nodes, its CPUs */
+    topo_machine_close(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(real_machines),
+        cmocka_unit_test(fast_memory_is_not_the_default),
+        cmocka_unit_test(hybrid_kinds),
+        cmocka_unit_test(synthetic),
+        cmocka_unit_test(xml_round_trip),
+        cmocka_unit_test(this_host),
+        cmocka_unit_test(sysfs_dumps),
+        cmocka_unit_test(bad_input_is_refused),
+        cmocka_unit_test(truncated_xml),
+        cmocka_unit_test(memory_runs_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

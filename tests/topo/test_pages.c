@@ -1,0 +1,86 @@
+#include "tests/support/test.h"
+
+#include <unistd.h>
+
+#include "cpu/cpu.h"
+#include "topo/machine.h"
+
+#define BYTES ((size_t)6 << 20)
+
+static void pages_are_found(void **state)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct topo_machine *m;
+    int64_t *counts, resident = 0;
+    char *p;
+    int rc;
+
+    (void)state;
+    assert_ok(topo_machine_open(&m, NULL));
+    counts = mem_new(MEM_TEST, (size_t)m->n_nodes + 1, sizeof(*counts));
+    p = mem_map(MEM_TEST, BYTES, MEM_NODE_ANY);
+    assert_non_null(counts);
+    assert_non_null(p);
+    rc = topo_pages_on(m, p, BYTES, counts);
+    if (rc == OK) {
+        assert_int_equal(counts[m->n_nodes], BYTES / page); /* nothing touched yet */
+        memset(p, 1, BYTES);
+        assert_ok(topo_pages_on(m, p, BYTES, counts));
+        for (int i = 0; i < m->n_nodes; i++)
+            resident += counts[i];
+        assert_int_equal(resident, BYTES / page);
+        assert_int_equal(counts[m->n_nodes], 0);
+        assert_ok(topo_pages_on(m, p + page - 1, 2, counts)); /* on two pages */
+        resident = 0;
+        for (int i = 0; i < m->n_nodes; i++)
+            resident += counts[i];
+        assert_int_equal(resident, 2);
+    }
+    mem_unmap(MEM_TEST, p, BYTES);
+    mem_free(counts);
+    topo_machine_close(&m);
+    if (rc == ERR_UNSUPPORTED)
+        test_skip("%s", err_msg());
+    assert_ok(rc);
+}
+
+static void binding_places_pages(void **state)
+{
+    struct topo_machine *m;
+    int64_t *counts;
+    char *p;
+    int node, rc;
+
+    (void)state;
+    assert_ok(topo_machine_open(&m, NULL));
+    counts = mem_new(MEM_TEST, (size_t)m->n_nodes + 1, sizeof(*counts));
+    p = mem_map(MEM_TEST, BYTES, MEM_NODE_ANY);
+    assert_non_null(counts);
+    assert_non_null(p);
+    node = m->n_nodes - 1;
+    rc = topo_bind(p, BYTES, m->nodes[node].os_index);
+    if (rc == OK) {
+        memset(p, 1, BYTES);
+        assert_ok(topo_pages_on(m, p, BYTES, counts));
+        assert_int_equal(counts[node], BYTES / (size_t)sysconf(_SC_PAGESIZE));
+        assert_err(topo_bind(p, BYTES, 1000), ERR_ARG, "node 1000");
+        assert_err(topo_bind(p, BYTES, -1), ERR_ARG, "node -1");
+        assert_err(topo_bind(p + 1, BYTES - 1, 0), ERR_ARG, "begin on a page");
+    }
+    mem_unmap(MEM_TEST, p, BYTES);
+    mem_free(counts);
+    topo_machine_close(&m);
+    if (rc == ERR_UNSUPPORTED)
+        test_skip("%s", err_msg());
+    assert_ok(rc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_are_found),
+        cmocka_unit_test(binding_places_pages),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
