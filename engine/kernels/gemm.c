@@ -58,11 +58,19 @@ static void tile(const struct walk *w, int64_t i, int64_t p, int np, int64_t k_l
     j->v->fn.gemm(&t);
 }
 
+/* A split matrix is read in longer runs if few rows take more panels at once. */
+static int panels_at_once(const struct walk *w)
+{
+    const struct kern_variant *v = w->j->v;
+
+    return w->j->w->n_units > 1 && w->j->m <= v->mr_few ? v->np_few : v->np_max;
+}
+
 /* Row blocks [i_lo, i_hi) of panels [p_lo, p_hi), all of K, in slices of b_k rows. */
 static void slice(const struct walk *w, int64_t i_lo, int64_t i_hi, int64_t p_lo,
                   int64_t p_hi)
 {
-    int np_max = w->j->v->np_max;
+    int np_max = panels_at_once(w);
     int64_t k_all = w->j->w->k_pad;
 
     for (int64_t k = 0; k < k_all; k += w->b_k) {
