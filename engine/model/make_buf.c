@@ -1,0 +1,59 @@
+#include "model/make_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+void model_make_put(struct make_buf *b, const void *p, size_t n)
+{
+    char *grown;
+
+    if (b->rc != OK || n == 0)
+        return;
+    if (n > b->room - b->n) {
+        grown = mem_resize(MEM_MODEL_FILE, b->p, 2 * (b->n + n) + 4096, 1);
+        if (!grown) {
+            b->rc = ERR_NOMEM;
+            return;
+        }
+        b->p = grown;
+        b->room = 2 * (b->n + n) + 4096;
+    }
+    memcpy(b->p + b->n, p, n);
+    b->n += n;
+}
+
+void model_make_put_text(struct make_buf *b, const char *s)
+{
+    model_make_put(b, s, strlen(s));
+}
+
+void model_make_printf(struct make_buf *b, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    if (n < 0 || n >= (int)sizeof(line))
+        b->rc =
+            b->rc != OK ? b->rc : err_set(ERR_LIMIT, "model make: a line of %d bytes", n);
+    else
+        model_make_put(b, line, (size_t)n);
+}
+
+void model_make_pad(struct make_buf *b, size_t align, char with)
+{
+    while (b->rc == OK && b->n % align != 0)
+        model_make_put(b, &with, 1);
+}
+
+void model_make_buf_fini(struct make_buf *b)
+{
+    mem_free(b->p);
+    *b = (struct make_buf){0};
+}
