@@ -99,6 +99,11 @@ const struct kern_table *model_kern(const struct model *m)
     return &m->kern;
 }
 
+enum kern_type model_weight_type(const struct model *m)
+{
+    return m->layers[0].qkv.type;
+}
+
 const char *model_kern_note(const struct model *m)
 {
     return m->kern_note;

@@ -61,6 +61,9 @@ void model_close(struct model **m);
 
 const struct model_config *model_config_of(const struct model *m);
 const struct kern_table *model_kern(const struct model *m);
+/* The type the matrices of the layers are kept in (of the first layer's QKV, where a file
+ * mixes types). */
+enum kern_type model_weight_type(const struct model *m);
 const struct model_load_stat *model_load_stat_of(const struct model *m);
 /* How a GEMM variant was chosen by measurement; "" if it was not. */
 const char *model_kern_note(const struct model *m);

@@ -49,8 +49,9 @@ enum serve_finish {
     SERVE_ERROR
 };
 
-/* A new token of a request. `logits` is [vocab], valid during the call only.
- * finish != SERVE_RUNNING with id == -1: no token, the request ended. */
+/* A new token of a request. `logits` is [vocab], valid during the call only. `finish` comes
+ * with the last token; with id == -1 (and logits NULL) the request ended without another.
+ * At SERVE_ERROR err_msg() says why. The call may submit and cancel. */
 typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id, const float *logits,
                                enum serve_finish finish);
 
@@ -64,15 +65,22 @@ struct serve_request {
     void *ctx;
 };
 
+/* Called while the weights are packed. */
+typedef void (*serve_progress_fn)(void *ctx, int64_t done_bytes, int64_t all_bytes);
+
 MUST int serve_open(struct serve **out, const struct serve_opts *o);
+MUST int serve_open_shown(struct serve **out, const struct serve_opts *o,
+                          serve_progress_fn progress, void *ctx); /* progress: may be NULL */
+/* Requests that still live end with SERVE_CANCELED. */
 void serve_close(struct serve **s);
 
-/* ERR_LIMIT: prompt + max_new exceed max_tok. *id names the request from now on. */
+/* ERR_LIMIT: prompt + max_new exceed max_tok. ERR_ARG: an id outside the vocabulary, a
+ * sampling option out of range. *id names the request from now on. */
 MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id);
 void serve_cancel(struct serve *s, int64_t id);
 
 /* Compute one step. *busy: whether live or waiting requests remain. An error here is the
- * engine's (a request's own error ends that request with SERVE_ERROR). */
+ * engine's (a request's own error ends that request with SERVE_ERROR). Takes no memory. */
 MUST int serve_step(struct serve *s, bool *busy);
 /* Wait until something is submitted, or timeout_ns; for a thread that only steps. */
 void serve_wait(struct serve *s, uint64_t timeout_ns);
@@ -88,10 +96,13 @@ const struct tok *serve_tok(const struct serve *s); /* NULL: none */
  * pages of the weights per NUMA node), memory per tag, load statistics. New reference. */
 MUST int serve_describe(struct serve *s, json_t **out);
 int serve_vocab(const struct serve *s);
-int serve_eos(const struct serve *s);
+int serve_bos(const struct serve *s); /* -1: none */
+int serve_eos(const struct serve *s); /* -1: none */
+int64_t serve_max_tok(const struct serve *s);
 /* Bytes one decoded token must read at this context length (weights + keys and values). */
 int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
-/* Arithmetic of a prompt of n tokens. */
+/* Arithmetic of a prompt of n tokens: what the engine computes for it, which is the output
+ * projection and feed-forward of the last layer, and the head, for the last token only. */
 double serve_prefill_flop(const struct serve *s, int64_t n_tok);
 
 #endif

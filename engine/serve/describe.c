@@ -1,0 +1,243 @@
+/* Facts about an open engine, for the record: what was chosen, why, and whether it is so.
+ */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "serve/impl.h"
+#include "topo/machine.h"
+
+static const struct model_config *config(const struct serve *s)
+{
+    return model_config_of(s->model);
+}
+
+int serve_vocab(const struct serve *s)
+{
+    return config(s)->vocab;
+}
+
+int serve_bos(const struct serve *s)
+{
+    return s->tok && tok_bos(s->tok) >= 0 ? tok_bos(s->tok) : config(s)->bos_id;
+}
+
+int serve_eos(const struct serve *s)
+{
+    return s->tok && tok_eos(s->tok) >= 0 ? tok_eos(s->tok) : config(s)->eos_id;
+}
+
+int64_t serve_max_tok(const struct serve *s)
+{
+    return s->max_tok;
+}
+
+const struct tok *serve_tok(const struct serve *s)
+{
+    return s->tok;
+}
+
+int serve_encode(struct serve *s, const char *text, size_t n, bool bos, int32_t **ids,
+                 size_t *n_ids)
+{
+    *ids = NULL;
+    *n_ids = 0;
+    if (!s->tok)
+        return err_set(ERR_STATE, "%s has no tokenizer: give one with tokenizer",
+                       s->o.model);
+    return tok_encode(s->tok, text, n, bos ? TOK_BOS : 0, ids, n_ids);
+}
+
+/* ---- the physical bounds ---- */
+
+int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok)
+{
+    struct kv_shape shape;
+
+    model_kv_shape(s->model, &shape);
+    return model_token_weight_bytes(config(s), model_weight_type(s->model)) +
+           model_token_kv_bytes(config(s), ctx_tok, shape.elem_bytes);
+}
+
+double serve_prefill_flop(const struct serve *s, int64_t n_tok)
+{
+    const struct model_config *c = config(s);
+    double n = (double)n_tok, dim = c->dim, layers = c->n_layers;
+    double q = (double)c->n_heads * c->head_dim;
+    double kv = 2.0 * c->n_kv_heads * c->head_dim;
+    double qkv = 2 * dim * (q + kv), rest = 2 * (q * dim + 3 * dim * c->hidden);
+    double attn_all = 2 * q * n * (n + 1), attn_last = 4 * q * n;
+
+    return layers * n * qkv + ((layers - 1) * n + 1) * rest + (layers - 1) * attn_all +
+           attn_last + 2 * dim * c->vocab;
+}
+
+/* ---- the description ---- */
+
+/* Names come from files and need not be UTF-8, which JSON must be. */
+static json_t *text(const char *s)
+{
+    json_t *j = json_string(s);
+
+    return j ? j : json_string("(not UTF-8)");
+}
+
+static json_t *describe_model(const struct serve *s)
+{
+    const struct model_config *c = config(s);
+    const struct model_load_stat *l = model_load_stat_of(s->model);
+
+    return json_pack("{s:o, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, "
+                     "s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
+                     "path", text(s->o.model), "format", s->model_format, "arch", c->arch,
+                     "name", text(c->name), "dim", c->dim, "n_layers", c->n_layers,
+                     "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim",
+                     c->head_dim, "hidden", c->hidden, "vocab", c->vocab, "tied", c->tied,
+                     "qkv_bias", c->qkv_bias, "weight_type",
+                     kern_type_name(model_weight_type(s->model)), "token_weight_bytes",
+                     (json_int_t)model_token_weight_bytes(c, model_weight_type(s->model)),
+                     "tensor_bytes", (json_int_t)l->tensor_bytes, "packed_bytes",
+                     (json_int_t)l->packed_bytes, "file_bytes", (json_int_t)l->file_bytes,
+                     "load_s", l->load_s, "load_gbps", l->load_gbps,
+                     "load_rss_peak_bytes", (json_int_t)l->rss_peak_bytes);
+}
+
+static json_t *describe_kernels(const struct serve *s)
+{
+    const struct kern_table *t = model_kern(s->model);
+    json_t *o = json_object();
+
+    for (int i = 0; i < KERN_N_OPS; i++)
+        json_object_set_new(o, kern_op_name((enum kern_op)i), json_string(t->v[i]->name));
+    return json_pack("{s:o, s:s, s:s, s:s}", "chosen", o, "isa", s->isa_words,
+                     "precision", s->o.precision == KERN_EXACT ? "exact" : "relaxed",
+                     "measured", model_kern_note(s->model));
+}
+
+static json_t *describe_plan(const struct serve *s)
+{
+    const struct plan *p = &s->plan;
+    char cpus[CPU_MAX * 5 + 1];
+
+    cpu_list_print(p->cpus, p->n_cpus, cpus, sizeof(cpus));
+    return json_pack("{s:s, s:s, s:{s:i, s:s}, s:{s:i, s:s}, s:s}", "source", p->source,
+                     "cpus", cpus, "prefill", "n_threads", p->prefill.n_threads, "why",
+                     p->prefill.why, "decode", "n_threads", p->decode.n_threads, "why",
+                     p->decode.why, "policy", s->policy->name);
+}
+
+static json_t *describe_budget(const struct serve *s)
+{
+    const struct cpu_budget *b = &s->budget;
+    char cpus[CPU_MAX * 5 + 1];
+
+    cpu_list_print(b->cpus, b->n, cpus, sizeof(cpus));
+    return json_pack("{s:i, s:s, s:i, s:i, s:i, s:s}", "n", b->n, "cpus", cpus,
+                     "n_online", b->n_online, "n_allowed", b->n_allowed, "n_cores",
+                     b->n_cores, "reason", b->reason);
+}
+
+/* Each thread's CPU, wanted and seen; a difference is a warning, once. */
+static json_t *describe_threads(struct serve *s)
+{
+    json_t *a = json_array();
+    bool mismatch = false;
+
+    for (int i = 0; i < par_team_size(s->team); i++) {
+        struct par_thread_stat t;
+
+        par_team_stat(s->team, i, &t);
+        json_array_append_new(a, json_pack("{s:i, s:i, s:I, s:I}", "cpu_wanted",
+                                           t.cpu_wanted, "cpu_seen", t.cpu_seen, "n_runs",
+                                           (json_int_t)t.n_runs, "n_parks",
+                                           (json_int_t)t.n_parks));
+        if (!s->o.pin || s->warned || t.cpu_seen < 0 || t.cpu_seen == t.cpu_wanted)
+            continue;
+        log_warning("placement_mismatch", t.cpu_seen, t.cpu_wanted,
+                    "thread %d was to run on CPU %d and ran on CPU %d", i, t.cpu_wanted,
+                    t.cpu_seen);
+        mismatch = true;
+    }
+    s->warned |= mismatch;
+    return a;
+}
+
+/* Pages of the packed weights on each node: {"0": n, ..., "unknown": n}, or the reason.
+ */
+static json_t *describe_pages(const struct serve *s)
+{
+    struct topo_machine *m = NULL;
+    int64_t *counts = NULL;
+    json_t *o = NULL;
+    const void *p;
+    size_t bytes;
+    int rc;
+
+    rc = topo_machine_open(&m, NULL);
+    if (rc != OK)
+        goto out;
+    counts = mem_new(MEM_OTHER, (size_t)m->n_nodes + 1, sizeof(*counts));
+    if (!counts) {
+        rc = ERR_NOMEM;
+        goto out;
+    }
+    model_weights_region(s->model, &p, &bytes);
+    rc = topo_pages_on(m, p, bytes, counts);
+    if (rc != OK)
+        goto out;
+    o = json_object();
+    for (int i = 0; i < m->n_nodes; i++) {
+        char key[16];
+
+        snprintf(key, sizeof(key), "%d", m->nodes[i].os_index);
+        json_object_set_new(o, key, json_integer(counts[i]));
+    }
+    json_object_set_new(o, "unknown", json_integer(counts[m->n_nodes]));
+out:
+    if (rc != OK)
+        o = json_pack("{s:s}", "unavailable", err_msg());
+    mem_free(counts);
+    topo_machine_close(&m);
+    return o;
+}
+
+static json_t *describe_memory(const struct serve *s)
+{
+    json_t *o = json_object();
+    struct kv_stat kv;
+
+    for (int t = 0; t < MEM_N_TAGS; t++) {
+        json_t *one = json_pack("{s:I, s:I}", "used_bytes",
+                                (json_int_t)mem_used_bytes((enum mem_tag)t), "peak_bytes",
+                                (json_int_t)mem_peak_bytes((enum mem_tag)t));
+
+        json_object_set_new(o, mem_tag_name((enum mem_tag)t), one);
+    }
+    kv_pool_stat(s->pool, &kv);
+    json_object_set_new(o, "rss_bytes", json_integer((json_int_t)mem_rss_bytes()));
+    json_object_set_new(o, "kv_pool_bytes", json_integer((json_int_t)kv.pool_bytes));
+    json_object_set_new(o, "kv_reserved_total", json_integer(kv.n_reserved_total));
+    return o;
+}
+
+static json_t *describe_work(const struct serve *s)
+{
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "n_steps",
+                     (json_int_t)s->n_steps, "n_tok", (json_int_t)s->n_tok, "forward_s",
+                     s->busy_s, "linear_s", s->op_s[MODEL_T_LINEAR], "attn_s",
+                     s->op_s[MODEL_T_ATTN], "norm_rope_s", s->op_s[MODEL_T_NORM_ROPE],
+                     "head_s", s->op_s[MODEL_T_HEAD], "wait_s", s->op_s[MODEL_T_WAIT]);
+}
+
+int serve_describe(struct serve *s, json_t **out)
+{
+    *out = json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:b}, s:o, s:o, s:o, s:s, s:I}", "system",
+        "sandwich", "model", describe_model(s), "kernels", describe_kernels(s), "plan",
+        describe_plan(s), "cpu_budget", describe_budget(s), "placement", "threads",
+        threads, "weight_pages", describe_pages(s), "pinned", s->o.pin, "memory",
+        describe_memory(s), "work", describe_work(s), "options",
+        opt_to_json(serve_opt_table, &s->o), "tokenizer",
+        s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok);
+    return *out ? OK : err_set(ERR_NOMEM, "cannot describe the engine");
+}

@@ -1,0 +1,78 @@
+/* serve/impl.h - the inside of the door, for the files of this room only: open.c puts the
+ * engine together, queue.c takes requests in, serve.c steps, describe.c tells. */
+#ifndef SERVE_IMPL_H
+#define SERVE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kv/kv.h"
+#include "model/model.h"
+#include "model/sampler.h"
+#include "model/tokenizer.h"
+#include "par/team.h"
+#include "plan/plan.h"
+#include "sched/sched.h"
+#include "serve/serve.h"
+
+/* Requests a policy may look at: enough to sort and bucket, a bound for the arrays. Later
+ * ones wait in the queue, in order. */
+#define SERVE_VIEW_MAX 1024
+
+struct serve_seq {
+    int64_t id;
+    int32_t *prompt;
+    int64_t n_prompt, max_new, n_new, n_ctx;
+    enum sched_state state;
+    int32_t last_id; /* the token to decode next */
+    bool ignore_eos;
+    atomic_bool canceled; /* set by any thread */
+    bool ended;
+    struct kv_region kv;
+    struct sampler *sampler;
+    serve_token_fn on_token;
+    void *ctx;
+    struct serve_seq *next; /* in the queue */
+};
+
+struct serve {
+    struct serve_opts o; /* a copy; strings are ours */
+    char isa_words[128];
+    struct cpu_budget budget;
+    struct plan plan;
+    struct par_team *team;
+    struct model *model;
+    char model_format[16];
+    struct kv_pool *pool;
+    struct tok *tok;
+    const struct sched_policy *policy;
+    int64_t max_tok;
+
+    /* Written by the submitting threads under the lock. `live` is written by the stepping
+     * thread alone, under the lock, which it need not take to read. */
+    pthread_mutex_t lock;
+    pthread_cond_t submitted;
+    struct serve_seq *queue_head, **queue_tail;
+    int64_t n_submitted;
+    struct serve_seq **live; /* [SERVE_VIEW_MAX], ascending arrival */
+    int n_live;
+
+    /* The stepping thread's. */
+    int64_t n_regions;           /* sequences that hold memory */
+    struct sched_seq *view;      /* [SERVE_VIEW_MAX] */
+    struct sched_pick *picks;    /* [max_seqs] */
+    struct model_chunk *chunks;  /* [max_seqs] */
+    struct serve_seq **stepping; /* [max_seqs] whose chunk it is */
+    float *logits;               /* [max_seqs, vocab] */
+    int64_t n_steps, n_tok;
+    double busy_s, op_s[MODEL_T_N];
+    bool warned;
+};
+
+void serve_seq_free(struct serve_seq *q);
+/* Move requests from the queue to the live ones. */
+void serve_take_queue(struct serve *s);
+/* Give back the memory of the live requests that ended. */
+void serve_drop_ended(struct serve *s);
+
+#endif

@@ -1,0 +1,237 @@
+/* Putting the engine together: budget, plan, team, file, weights, memory, tokenizer. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "serve/impl.h"
+
+#define DEFAULT_MAX_TOK 4096 /* a long model's full context would reserve gigabytes */
+
+static int copy_opts(struct serve *s, const struct serve_opts *o)
+{
+    int rc = OK;
+
+    s->o = *o;
+    for (const struct opt_row *r = serve_opt_table; r->name; r++)
+        if (r->type == OPT_STR)
+            *(char **)((char *)&s->o + r->offset) = NULL;
+    for (const struct opt_row *r = serve_opt_table; r->name && rc == OK; r++) {
+        const char *from = *(char *const *)((const char *)o + r->offset);
+        char **to = (char **)((char *)&s->o + r->offset);
+
+        if (r->type != OPT_STR || !from)
+            continue;
+        *to = mem_strdup(MEM_OTHER, from);
+        if (!*to)
+            rc = ERR_NOMEM;
+    }
+    return rc;
+}
+
+static int check_opts(const struct serve_opts *o)
+{
+    if (!o->model)
+        return err_set(ERR_ARG, "model: no path given");
+    if (o->max_seqs < 1 || o->max_seqs > SERVE_VIEW_MAX)
+        return err_set(ERR_ARG, "max_seqs: expected 1 to %d, found %lld", SERVE_VIEW_MAX,
+                       (long long)o->max_seqs);
+    if (o->plan && o->threads > 0)
+        return err_set(ERR_ARG, "threads and plan exclude each other");
+    return OK;
+}
+
+static int open_team(struct serve *s)
+{
+    int rc;
+
+    rc = cpu_isa_limit(s->o.isa ? s->o.isa : "auto");
+    if (rc != OK)
+        return rc;
+    cpu_isa_words(cpu_isa_usable(), s->isa_words, sizeof(s->isa_words));
+    rc = cpu_budget_get(&s->budget);
+    if (rc != OK)
+        return rc;
+    rc = s->o.plan ? plan_read(&s->plan, s->o.plan)
+                   : plan_default(&s->plan, &s->budget, (int)s->o.threads);
+    if (rc != OK)
+        return rc;
+    return par_team_open(&s->team, s->plan.cpus, s->plan.n_cpus, s->o.pin);
+}
+
+static int parse_types(const struct serve_opts *o, struct model_opts *out)
+{
+    int rc = OK;
+
+    out->weight_type = KERN_N_TYPES;
+    out->kv_type = KERN_F32;
+    if (o->weight_type && strcmp(o->weight_type, "file") != 0)
+        rc = kern_type_parse(o->weight_type, &out->weight_type);
+    if (rc != OK)
+        return err_prefix(rc, "weight_type");
+    if (o->kv_type)
+        rc = kern_type_parse(o->kv_type, &out->kv_type);
+    return rc == OK ? OK : err_prefix(rc, "kv_type");
+}
+
+static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
+{
+    struct model_opts mo = {.precision = s->o.precision,
+                            .max_step_tok = s->o.max_step_tok,
+                            .progress = progress,
+                            .progress_ctx = ctx};
+    struct model_file *f = NULL;
+    int rc;
+
+    rc = parse_types(&s->o, &mo);
+    if (rc != OK)
+        return rc;
+    rc = model_file_open(&f, s->o.model);
+    if (rc != OK)
+        return rc;
+    memcpy(s->model_format, f->format, sizeof(s->model_format));
+    s->max_tok = s->o.max_tok;
+    if (s->max_tok == 0)
+        s->max_tok =
+            f->config.max_tok < DEFAULT_MAX_TOK ? f->config.max_tok : DEFAULT_MAX_TOK;
+    mo.max_tok = s->max_tok;
+    rc = model_open(&s->model, f, s->team, &mo);
+    model_file_close(&f);
+    return rc;
+}
+
+static int open_pool(struct serve *s)
+{
+    struct kv_shape shape;
+    size_t seq_bytes, bytes;
+
+    model_kv_shape(s->model, &shape);
+    if (__builtin_mul_overflow(kv_token_bytes(&shape), (size_t)s->max_tok, &seq_bytes) ||
+        __builtin_mul_overflow(seq_bytes + 64, (size_t)s->o.max_seqs, &bytes))
+        return err_set(ERR_LIMIT, "max_tok %lld x max_seqs %lld overflow",
+                       (long long)s->max_tok, (long long)s->o.max_seqs);
+    return kv_pool_open(&s->pool, NULL, &shape, bytes, s->max_tok, MEM_NODE_ANY);
+}
+
+/* The one asked for must open. The model's own may be missing: ids still work. */
+static int open_tok(struct serve *s)
+{
+    int rc;
+
+    if (s->o.tokenizer) {
+        rc = tok_open(&s->tok, s->o.tokenizer, NULL);
+        if (rc != OK)
+            return rc;
+    } else if (strcmp(s->model_format, "llama2c") != 0) {
+        rc = tok_open(&s->tok, s->o.model, NULL);
+        if (rc == ERR_NOMEM)
+            return rc;
+        if (rc != OK)
+            log_warn("no tokenizer: %s", err_msg());
+    }
+    if (s->tok && tok_vocab(s->tok) > serve_vocab(s))
+        log_warning("tokenizer_larger_than_model", tok_vocab(s->tok), serve_vocab(s),
+                    "the tokenizer has %d ids, the model %d", tok_vocab(s->tok),
+                    serve_vocab(s));
+    return OK;
+}
+
+static int take_arrays(struct serve *s)
+{
+    size_t n = (size_t)s->o.max_seqs;
+
+    s->live = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->live));
+    s->view = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->view));
+    s->picks = mem_new(MEM_OTHER, n, sizeof(*s->picks));
+    s->chunks = mem_new(MEM_OTHER, n, sizeof(*s->chunks));
+    s->stepping = mem_new(MEM_OTHER, n, sizeof(*s->stepping));
+    s->logits = mem_new(MEM_ACTIVATIONS, n * (size_t)serve_vocab(s), sizeof(*s->logits));
+    if (!s->live || !s->view || !s->picks || !s->chunks || !s->stepping || !s->logits)
+        return ERR_NOMEM;
+    return OK;
+}
+
+int serve_open_shown(struct serve **out, const struct serve_opts *o,
+                     serve_progress_fn progress, void *ctx)
+{
+    struct serve *s = mem_new(MEM_OTHER, 1, sizeof(*s));
+    pthread_condattr_t attr;
+    int rc;
+
+    *out = NULL;
+    if (!s)
+        return ERR_NOMEM;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->submitted, &attr);
+    pthread_condattr_destroy(&attr);
+    s->queue_tail = &s->queue_head;
+    rc = check_opts(o);
+    if (rc == OK)
+        rc = copy_opts(s, o);
+    if (rc == OK)
+        rc = sched_policy_find(o->policy ? o->policy : "fcfs", &s->policy);
+    if (rc == OK)
+        rc = open_team(s);
+    if (rc == OK)
+        rc = open_model(s, progress, ctx);
+    if (rc == OK)
+        rc = open_pool(s);
+    if (rc == OK)
+        rc = open_tok(s);
+    if (rc == OK)
+        rc = take_arrays(s);
+    if (rc == OK)
+        *out = s, s = NULL; /* the caller's now */
+    serve_close(&s);
+    return rc;
+}
+
+int serve_open(struct serve **out, const struct serve_opts *o)
+{
+    return serve_open_shown(out, o, NULL, NULL);
+}
+
+/* Requests end in the order they came, those in the queue last. */
+static void end_all(struct serve *s)
+{
+    for (int i = 0; i < s->n_live; i++) {
+        struct serve_seq *q = s->live[i];
+
+        q->on_token(q->ctx, q->id, -1, NULL, SERVE_CANCELED);
+        q->ended = true;
+    }
+    if (s->n_live > 0)
+        serve_drop_ended(s);
+    while (s->queue_head) {
+        struct serve_seq *q = s->queue_head;
+
+        s->queue_head = q->next;
+        q->on_token(q->ctx, q->id, -1, NULL, SERVE_CANCELED);
+        serve_seq_free(q);
+    }
+}
+
+void serve_close(struct serve **sp)
+{
+    struct serve *s = *sp;
+
+    if (!s)
+        return;
+    end_all(s);
+    mem_free(s->live);
+    mem_free(s->view);
+    mem_free(s->picks);
+    mem_free(s->chunks);
+    mem_free(s->stepping);
+    mem_free(s->logits);
+    tok_close(&s->tok);
+    kv_pool_close(&s->pool);
+    model_close(&s->model);
+    par_team_close(&s->team);
+    opt_free(serve_opt_table, &s->o);
+    pthread_cond_destroy(&s->submitted);
+    pthread_mutex_destroy(&s->lock);
+    mem_free(s);
+    *sp = NULL;
+}

@@ -1,0 +1,152 @@
+/* The way in, for any thread: submit, cancel, wait. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "serve/impl.h"
+
+void serve_seq_free(struct serve_seq *q)
+{
+    if (!q)
+        return;
+    sampler_close(&q->sampler);
+    mem_free(q->prompt);
+    mem_free(q);
+}
+
+static int check_request(const struct serve *s, const struct serve_request *r)
+{
+    int vocab = serve_vocab(s);
+
+    if (r->n_prompt < 1 || r->max_new < 1 || !r->on_token)
+        return err_set(ERR_ARG, "request: %lld prompt tokens, %lld new: expected >= 1",
+                       (long long)r->n_prompt, (long long)r->max_new);
+    if (r->n_prompt > s->max_tok || r->max_new > s->max_tok - r->n_prompt)
+        return err_set(ERR_LIMIT,
+                       "request: %lld prompt + %lld new tokens, the longest sequence is "
+                       "%lld (max_tok)",
+                       (long long)r->n_prompt, (long long)r->max_new,
+                       (long long)s->max_tok);
+    for (int64_t i = 0; i < r->n_prompt; i++) {
+        if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
+            return err_set(ERR_ARG, "request: prompt token %lld: id %d outside [0, %d)",
+                           (long long)i, r->prompt[i], vocab);
+    }
+    return OK;
+}
+
+static int make_seq(struct serve_seq **out, const struct serve *s,
+                    const struct serve_request *r)
+{
+    const struct sampler_opts so = {.temperature = r->sampling.temperature,
+                                    .top_k = r->sampling.top_k,
+                                    .top_p = r->sampling.top_p,
+                                    .min_p = r->sampling.min_p,
+                                    .seed = r->sampling.seed};
+    struct serve_seq *q = mem_new(MEM_OTHER, 1, sizeof(*q));
+    int rc = ERR_NOMEM;
+
+    if (!q)
+        goto out;
+    q->prompt = mem_new(MEM_OTHER, (size_t)r->n_prompt, sizeof(q->prompt[0]));
+    if (!q->prompt)
+        goto out;
+    memcpy(q->prompt, r->prompt, (size_t)r->n_prompt * sizeof(q->prompt[0]));
+    rc = sampler_open(&q->sampler, &so, serve_vocab(s), model_kern(s->model));
+    if (rc != OK)
+        goto out;
+    q->n_prompt = r->n_prompt;
+    q->max_new = r->max_new;
+    q->ignore_eos = r->ignore_eos;
+    q->on_token = r->on_token;
+    q->ctx = r->ctx;
+    q->state = SCHED_WAITING;
+    *out = q, q = NULL;
+out:
+    serve_seq_free(q);
+    return rc;
+}
+
+int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id)
+{
+    struct serve_seq *q = NULL;
+    int rc;
+
+    *id = -1;
+    rc = check_request(s, r);
+    if (rc == OK)
+        rc = make_seq(&q, s, r);
+    if (rc != OK)
+        return rc;
+    pthread_mutex_lock(&s->lock);
+    *id = q->id = s->n_submitted++;
+    *s->queue_tail = q;
+    s->queue_tail = &q->next;
+    pthread_cond_signal(&s->submitted);
+    pthread_mutex_unlock(&s->lock);
+    return OK;
+}
+
+void serve_cancel(struct serve *s, int64_t id)
+{
+    pthread_mutex_lock(&s->lock);
+    for (struct serve_seq *q = s->queue_head; q; q = q->next)
+        if (q->id == id)
+            q->canceled = true;
+    for (int i = 0; i < s->n_live; i++)
+        if (s->live[i]->id == id)
+            s->live[i]->canceled = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void serve_take_queue(struct serve *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->queue_head && s->n_live < SERVE_VIEW_MAX) {
+        struct serve_seq *q = s->queue_head;
+
+        s->queue_head = q->next;
+        if (!s->queue_head)
+            s->queue_tail = &s->queue_head;
+        s->live[s->n_live++] = q;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void serve_drop_ended(struct serve *s)
+{
+    int n = 0;
+
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < s->n_live; i++) {
+        struct serve_seq *q = s->live[i];
+
+        if (!q->ended) {
+            s->live[n++] = q;
+            continue;
+        }
+        s->n_regions -= q->kv.base != NULL;
+        kv_release(s->pool, &q->kv);
+        serve_seq_free(q);
+    }
+    s->n_live = n;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void serve_wait(struct serve *s, uint64_t timeout_ns)
+{
+    uint64_t now = clock_ns(), until = now + timeout_ns;
+    struct timespec t;
+
+    if (until < now) /* "for ever" */
+        until = UINT64_MAX;
+    t.tv_sec = (time_t)(until / 1000000000);
+    t.tv_nsec = (long)(until % 1000000000);
+    pthread_mutex_lock(&s->lock);
+    while (!s->queue_head && s->n_live == 0)
+        if (pthread_cond_timedwait(&s->submitted, &s->lock, &t) == ETIMEDOUT)
+            break;
+    pthread_mutex_unlock(&s->lock);
+}

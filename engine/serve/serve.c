@@ -1,0 +1,151 @@
+/* One step: ask the policy, compute, sample, report. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve/impl.h"
+
+/* The request is over; its memory is given back when the step is. */
+static void end(struct serve_seq *q, int32_t id, const float *logits,
+                enum serve_finish why)
+{
+    q->ended = true;
+    q->on_token(q->ctx, q->id, id, logits, why);
+}
+
+static void end_canceled(struct serve *s)
+{
+    bool any = false;
+
+    for (int i = 0; i < s->n_live; i++) {
+        if (!s->live[i]->canceled)
+            continue;
+        end(s->live[i], -1, NULL, SERVE_CANCELED);
+        any = true;
+    }
+    if (any)
+        serve_drop_ended(s);
+}
+
+static int ask_policy(struct serve *s)
+{
+    struct sched_view v = {.seqs = s->view,
+                           .n_seqs = s->n_live,
+                           .max_step_tok = s->o.max_step_tok,
+                           .free_regions = s->o.max_seqs - s->n_regions};
+
+    for (int i = 0; i < s->n_live; i++) {
+        const struct serve_seq *q = s->live[i];
+
+        s->view[i] = (struct sched_seq){
+            .id = q->id,
+            .state = q->state,
+            .n_prompt_left = q->state == SCHED_DECODE ? 0 : q->n_prompt - q->n_ctx,
+            .n_ctx = q->n_ctx,
+            .n_max = q->n_prompt + q->max_new,
+            .arrival = q->id};
+    }
+    return s->policy->step(&v, s->picks, (int)s->o.max_seqs);
+}
+
+/* Reserve memory for an admitted request. false: it does not take part in this step. */
+static bool admit(struct serve *s, struct serve_seq *q)
+{
+    int rc = kv_reserve(s->pool, q->n_prompt + q->max_new, &q->kv);
+
+    if (rc == OK) {
+        s->n_regions++;
+        q->state = SCHED_PREFILL;
+        return true;
+    }
+    /* Short of memory it waits for a release; alone with the pool it would wait for ever.
+     */
+    if (rc != ERR_NOMEM || s->n_regions == 0)
+        end(q, -1, NULL, SERVE_ERROR);
+    return false;
+}
+
+/* Turn picks into chunks; returns how many. *prefill: whether one of them is a prompt. */
+static int make_chunks(struct serve *s, int n_picks, bool *prefill)
+{
+    int n = 0;
+
+    *prefill = false;
+    for (int i = 0; i < n_picks; i++) {
+        const struct sched_pick *p = &s->picks[i];
+        struct serve_seq *q = s->live[p->seq];
+        bool decode = q->state == SCHED_DECODE;
+
+        if (p->admit && !admit(s, q))
+            continue;
+        *prefill |= !decode;
+        s->chunks[n] = (struct model_chunk){
+            .kv = &q->kv,
+            .ids = decode ? &q->last_id : q->prompt + q->n_ctx,
+            .n_tok = p->n_tok,
+            .pos0 = q->n_ctx,
+            .want_logits = decode || q->n_ctx + p->n_tok == q->n_prompt};
+        s->stepping[n++] = q;
+    }
+    return n;
+}
+
+static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
+{
+    int32_t id = sampler_pick(q->sampler, logits);
+    enum serve_finish finish = SERVE_RUNNING;
+
+    q->state = SCHED_DECODE;
+    q->last_id = id;
+    q->n_new++;
+    if (q->n_new == q->max_new)
+        finish = SERVE_LENGTH;
+    if (id == serve_eos(s) && !q->ignore_eos)
+        finish = SERVE_EOS;
+    if (finish == SERVE_RUNNING)
+        q->on_token(q->ctx, q->id, id, logits, finish);
+    else
+        end(q, id, logits, finish);
+}
+
+static int compute(struct serve *s, int n_chunks, bool prefill)
+{
+    const struct plan_phase *phase = prefill ? &s->plan.prefill : &s->plan.decode;
+    const float *logits = s->logits;
+    uint64_t t0 = clock_ns(), ns[MODEL_T_N];
+    int rc;
+
+    rc = model_forward(s->model, s->chunks, n_chunks, phase->n_threads, s->logits);
+    if (rc != OK)
+        return rc;
+    s->busy_s += (double)(clock_ns() - t0) * 1e-9;
+    model_times_take(s->model, ns);
+    for (int i = 0; i < MODEL_T_N; i++)
+        s->op_s[i] += (double)ns[i] * 1e-9;
+    s->n_steps++;
+    for (int i = 0; i < n_chunks; i++) {
+        s->stepping[i]->n_ctx += s->chunks[i].n_tok;
+        s->n_tok += s->chunks[i].n_tok;
+        if (!s->chunks[i].want_logits)
+            continue;
+        new_token(s, s->stepping[i], logits);
+        logits += serve_vocab(s);
+    }
+    return OK;
+}
+
+int serve_step(struct serve *s, bool *busy)
+{
+    bool prefill;
+    int n, rc = OK;
+
+    serve_take_queue(s);
+    end_canceled(s);
+    n = make_chunks(s, ask_policy(s), &prefill);
+    if (n > 0)
+        rc = compute(s, n, prefill);
+    serve_drop_ended(s);
+    pthread_mutex_lock(&s->lock);
+    *busy = s->n_live > 0 || s->queue_head;
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
