@@ -1,0 +1,103 @@
+/* experiments/harness/job.h - an experiment as a file: what to run, and on what claim.
+ *
+ * Every key is a row of an option table, so an unknown one is an error that names the
+ * nearest. An option given as a list makes an axis; the cells are the product of the
+ * axes, in the file's order, times `repeats` (outermost, so that drift of the machine
+ * hits all settings alike). The `smoke` section is merged over the rest for a quick run;
+ * --set comes last. Threads: none of its own; a job is immutable once read. */
+#ifndef HARNESS_JOB_H
+#define HARNESS_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/opt.h"
+
+struct job_head {
+    char *about, *expect;
+    int truth; /* index into job_truth_name() */
+    int64_t repeats;
+};
+struct job_claim {
+    char *paper, *section, *figure, *text;
+};
+struct job_cost {
+    double minutes, disk_mb;
+};
+
+struct job_axis {
+    char *name;                /* "load.rate_rps" */
+    const char *section, *key; /* lent by `name`'s option table and the job */
+    json_t *values;            /* the list */
+};
+
+struct job_cell {
+    char *key;      /* "load.rate_rps=2 repeat=0": names the cell in journal and record */
+    int64_t repeat; /* from 0 */
+    json_t *settings; /* {"system", "dataset", "load", "slo", "seeds"}, all defaults in */
+    json_t *axes;     /* {"load.rate_rps": 2} */
+};
+
+struct job_headline {
+    char *name, *metric, *unit;
+    int better;    /* 0 higher, 1 lower */
+    json_t *where; /* {"load.rate_rps": 2}; full names */
+};
+
+struct job {
+    char *stem, *path;
+    bool smoke;
+    struct job_head head;
+    struct job_claim claim;
+    struct job_cost cost;
+    json_t *needs;   /* list of texts */
+    json_t *prepare; /* list of {"run": [words], "creates": path} */
+    double *slo_scale;
+    int n_slo_scale;
+    struct job_axis *axes;
+    int n_axes;
+    struct job_cell *cells;
+    int n_cells;
+    struct job_headline *headlines;
+    int n_headlines;
+    json_t *resolved; /* everything, all defaults in, lists kept: stands in the record */
+};
+
+struct job_read_opts {
+    bool smoke;
+    char *const *sets; /* "load.rate_rps=[1,2]" */
+    int n_sets;
+};
+
+/* Read a file, or experiments/<name>.json when `path` has neither '/' nor '.'.
+ * o may be NULL. *out: job_free(). */
+MUST int job_read(struct job **out, const char *path, const struct job_read_opts *o);
+/* The same from JSON in memory, which is left as it was; `where` begins error lines. */
+MUST int job_from_json(struct job **out, const json_t *root, const char *stem,
+                       const char *where, const struct job_read_opts *o);
+void job_free(struct job **j);
+
+const char *job_truth_name(const struct job *j);
+/* Seconds that open-loop cells take by their own schedule; NaN when a cell is closed
+ * loop. */
+double job_scheduled_s(const struct job *j);
+
+/* The cells a headline speaks of: marks chosen[0..n_cells); returns how many. */
+int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen);
+
+/* Make the files that `prepare` names and that are absent. Commands run without a shell,
+ * their output goes to standard error. say() gets one line before each. */
+MUST int job_prepare(const struct job *j, void (*say)(void *ctx, const char *line),
+                     void *ctx);
+/* Number of commands job_prepare() would run. */
+int job_n_to_prepare(const struct job *j);
+
+/* The job with every key, its value, unit, default and meaning. */
+void job_describe(const struct job *j, FILE *f);
+/* Every key any job can have, as Markdown. */
+void job_docs(FILE *f);
+
+#endif

@@ -1,0 +1,243 @@
+/* Axes and cells: the product of every option that is given as a list. */
+#include "experiments/harness/job_private.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "experiments/harness/load.h"
+
+#define MAX_CELLS 100000
+
+static int add_axis(struct job *j, const char *section, const char *key, json_t *values,
+                    const char *where)
+{
+    struct job_axis *a;
+    char name[160];
+
+    if (json_array_size(values) == 0)
+        return err_set(ERR_ARG, "%s: %s.%s: the list is empty", where, section, key);
+    a = mem_resize(MEM_HARNESS, j->axes, (size_t)j->n_axes + 1, sizeof(*a));
+    if (!a)
+        return ERR_NOMEM;
+    j->axes = a;
+    a += j->n_axes;
+    snprintf(name, sizeof(name), "%s.%s", section, key);
+    *a = (struct job_axis){.name = mem_strdup(MEM_HARNESS, name),
+                           .section = section,
+                           .values = json_incref(values)};
+    j->n_axes++;
+    if (!a->name)
+        return ERR_NOMEM;
+    a->key = a->name + strlen(section) + 1;
+    return OK;
+}
+
+/* In the file's order: the outermost axis is the one written first. */
+static int find_axes(struct job *j, const json_t *root, const char *where)
+{
+    const char *section, *key;
+    json_t *object, *value;
+    int rc = OK;
+
+    json_object_foreach((json_t *)root, section, object)
+    {
+        const struct job_section *s = job_sections;
+
+        while (s->name && strcmp(s->name, section) != 0)
+            s++;
+        if (!s->name)
+            continue;
+        json_object_foreach(object, key, value)
+        {
+            if (json_is_array(value) && rc == OK)
+                rc = add_axis(j, s->name, key, value, where);
+        }
+    }
+    return rc;
+}
+
+/* Element `at[a]` of every axis set in place of its list. */
+static int place(json_t *sections, const struct job *j, const size_t *at, json_t *axes)
+{
+    for (int a = 0; a < j->n_axes; a++) {
+        const struct job_axis *x = &j->axes[a];
+        json_t *v = json_array_get(x->values, at[a]);
+
+        if (json_object_set(json_object_get(sections, x->section), x->key, v) != 0 ||
+            json_object_set(axes, x->name, v) != 0)
+            return err_set(ERR_NOMEM, "job: out of memory");
+    }
+    return OK;
+}
+
+/* Each item's own dataset seed, unless the job fixes one. */
+static int default_dataset_seed(json_t *sections)
+{
+    json_t *dataset = json_object_get(sections, "dataset");
+    json_t *sample = json_object_get(json_object_get(sections, "seeds"), "sample");
+
+    if (json_object_get(dataset, "seed") || !sample)
+        return OK;
+    return json_object_set(dataset, "seed", sample) == 0
+               ? OK
+               : err_set(ERR_NOMEM, "job: out of memory");
+}
+
+static int check_load(const json_t *load, const char *where)
+{
+    struct load_opts o;
+    int rc = opt_init(load_opt_table, &o);
+
+    if (rc != OK)
+        return rc;
+    rc = opt_from_json(load_opt_table, &o, load, where);
+    if (rc == OK)
+        rc = load_check(&o, where);
+    opt_free(load_opt_table, &o);
+    return rc;
+}
+
+static int resolve(json_t *sections, const char *where)
+{
+    char line[320];
+    int rc = default_dataset_seed(sections);
+
+    for (const struct job_section *s = job_sections; s->name && rc == OK; s++) {
+        json_t *all;
+
+        snprintf(line, sizeof(line), "%s: %s", where, s->name);
+        rc = job_section_resolve(s, json_object_get(sections, s->name), &all, line);
+        if (rc == OK && json_object_set_new(sections, s->name, all) != 0)
+            rc = err_set(ERR_NOMEM, "%s: out of memory", line);
+        if (rc == OK && strcmp(s->name, "load") == 0)
+            rc = check_load(json_object_get(sections, "load"), line);
+    }
+    return rc;
+}
+
+static char *cell_key(const json_t *axes, int64_t repeat)
+{
+    char *key = NULL, *text = NULL;
+    const char *name;
+    json_t *v;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+
+    if (!f)
+        return NULL;
+    json_object_foreach((json_t *)axes, name, v)
+    {
+        char *s = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+
+        fprintf(f, "%s=%s ", name,
+                json_is_string(v) ? json_string_value(v)
+                : s               ? s
+                                  : "?");
+        free(s);
+    }
+    fprintf(f, "repeat=%lld", (long long)repeat);
+    if (fclose(f) == 0)
+        key = mem_strdup(MEM_HARNESS, text);
+    free(text);
+    return key;
+}
+
+static int make_cell(struct job *j, const json_t *base, const size_t *at, int64_t repeat,
+                     const char *where)
+{
+    struct job_cell *c = &j->cells[j->n_cells++];
+    int rc;
+
+    *c = (struct job_cell){
+        .repeat = repeat, .settings = json_deep_copy(base), .axes = json_object()};
+    if (!c->settings || !c->axes)
+        return err_set(ERR_NOMEM, "%s: out of memory", where);
+    rc = place(c->settings, j, at, c->axes);
+    if (rc == OK)
+        rc = resolve(c->settings, where);
+    if (rc == OK && j->n_slo_scale) {
+        json_t *scale = json_array();
+
+        for (int i = 0; i < j->n_slo_scale; i++)
+            json_array_append_new(scale, json_real(j->slo_scale[i]));
+        json_object_set_new(json_object_get(c->settings, "slo"), "scale", scale);
+    }
+    if (rc == OK && !(c->key = cell_key(c->axes, repeat)))
+        rc = err_set(ERR_NOMEM, "%s: out of memory", where);
+    return rc;
+}
+
+/* The next combination, last axis fastest; false after the last. */
+static bool advance(const struct job *j, size_t *at)
+{
+    for (int a = j->n_axes - 1; a >= 0; a--) {
+        if (++at[a] < json_array_size(j->axes[a].values))
+            return true;
+        at[a] = 0;
+    }
+    return false;
+}
+
+static int base_sections(const json_t *root, json_t **out)
+{
+    json_t *base = json_object();
+    int rc = base ? OK : err_set(ERR_NOMEM, "job: out of memory");
+
+    for (const struct job_section *s = job_sections; s->name && rc == OK; s++) {
+        json_t *given = json_object_get(root, s->name);
+
+        given = given ? json_deep_copy(given) : json_object();
+        if (json_object_set_new(base, s->name, given) != 0)
+            rc = err_set(ERR_NOMEM, "job: out of memory");
+    }
+    *out = base;
+    return rc;
+}
+
+int job_expand(struct job *j, const json_t *root, const char *where)
+{
+    json_t *base = NULL;
+    size_t *at = NULL;
+    double n = (double)j->head.repeats;
+    int rc = base_sections(root, &base);
+
+    if (rc == OK)
+        rc = find_axes(j, root, where);
+    if (rc != OK)
+        goto out;
+    for (int a = 0; a < j->n_axes; a++)
+        n *= (double)json_array_size(j->axes[a].values);
+    if (n > MAX_CELLS) {
+        rc = err_set(ERR_LIMIT, "%s: %.0f cells; the limit is %d", where, n, MAX_CELLS);
+        goto out;
+    }
+    at = mem_new(MEM_HARNESS, (size_t)j->n_axes, sizeof(*at));
+    j->cells = mem_new(MEM_HARNESS, (size_t)n, sizeof(*j->cells));
+    rc = at && j->cells ? OK : ERR_NOMEM;
+    for (int64_t r = 0; r < j->head.repeats && rc == OK; r++)
+        do
+            rc = make_cell(j, base, at, r, where);
+        while (rc == OK && advance(j, at));
+out:
+    mem_free(at);
+    json_decref(base);
+    return rc;
+}
+
+double job_scheduled_s(const struct job *j)
+{
+    double s = 0;
+
+    for (int i = 0; i < j->n_cells; i++) {
+        const json_t *load = json_object_get(j->cells[i].settings, "load");
+        double rate = json_number_value(json_object_get(load, "rate_rps"));
+        double n = json_number_value(json_object_get(load, "n_requests"));
+        double warm = json_number_value(json_object_get(load, "warmup_requests"));
+
+        if (!(rate > 0) || !(n > 0))
+            return NAN;
+        s += (n + warm) / rate;
+    }
+    return s;
+}

@@ -1,0 +1,180 @@
+#include "experiments/harness/job_private.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "experiments/harness/metrics.h"
+
+/* "rate_rps" -> "load.rate_rps"; a full name stays. The first section that has the key
+ * wins unless an axis has it. */
+static int full_name(const struct job *j, const char *name, char *out, size_t n,
+                     const char *where)
+{
+    const json_t *settings = j->cells[0].settings;
+
+    for (int a = 0; a < j->n_axes; a++)
+        if (strcmp(j->axes[a].name, name) == 0 || strcmp(j->axes[a].key, name) == 0) {
+            snprintf(out, n, "%s", j->axes[a].name);
+            return OK;
+        }
+    for (const struct job_section *s = job_sections; s->name; s++) {
+        const json_t *section = json_object_get(settings, s->name);
+        size_t len = strlen(s->name);
+
+        if (strncmp(name, s->name, len) == 0 && name[len] == '.' &&
+            json_object_get(section, name + len + 1)) {
+            snprintf(out, n, "%s", name);
+            return OK;
+        }
+        if (json_object_get(section, name)) {
+            snprintf(out, n, "%s.%s", s->name, name);
+            return OK;
+        }
+    }
+    if (strcmp(name, "repeat") == 0)
+        return err_set(ERR_ARG, "%s: a headline is the median over the repeats", where);
+    return err_set(ERR_ARG, "%s: \"%s\" is no axis and no option of this job", where,
+                   name);
+}
+
+static int read_where(struct job *j, struct job_headline *h, const json_t *given,
+                      const char *where)
+{
+    const char *name;
+    json_t *v;
+    int rc = OK;
+
+    h->where = json_object();
+    if (!h->where)
+        return err_set(ERR_NOMEM, "%s: out of memory", where);
+    json_object_foreach((json_t *)given, name, v)
+    {
+        char full[160];
+
+        rc = full_name(j, name, full, sizeof(full), where);
+        if (rc != OK)
+            return rc;
+        if (json_object_set(h->where, full, v) != 0)
+            return err_set(ERR_NOMEM, "%s: out of memory", where);
+    }
+    return rc;
+}
+
+static bool same(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b))
+        return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b);
+}
+
+static bool matches(const struct job_cell *c, const json_t *where)
+{
+    const char *name;
+    json_t *v;
+
+    json_object_foreach((json_t *)where, name, v)
+    {
+        const char *dot = strchr(name, '.');
+        char section[64];
+
+        snprintf(section, sizeof(section), "%.*s", (int)(dot - name), name);
+        if (!same(json_object_get(json_object_get(c->settings, section), dot + 1), v))
+            return false;
+    }
+    return true;
+}
+
+int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen)
+{
+    int n = 0;
+
+    for (int i = 0; i < j->n_cells; i++) {
+        chosen[i] = matches(&j->cells[i], h->where);
+        n += chosen[i];
+    }
+    return n;
+}
+
+/* One setting must remain; goodput is over all rates of one. */
+static int check_one_setting(struct job *j, const struct job_headline *h,
+                             const char *where)
+{
+    bool *chosen = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*chosen));
+    const struct job_cell *first = NULL;
+    int rc = OK;
+
+    if (!chosen)
+        return ERR_NOMEM;
+    job_headline_cells(j, h, chosen);
+    for (int i = 0; i < j->n_cells && rc == OK; i++) {
+        if (!chosen[i])
+            continue;
+        if (!first)
+            first = &j->cells[i];
+        for (int a = 0; a < j->n_axes; a++) {
+            const char *axis = j->axes[a].name;
+
+            if (strcmp(h->metric, "goodput_rps") == 0 &&
+                strcmp(axis, "load.rate_rps") == 0)
+                continue;
+            if (!json_equal(json_object_get(first->axes, axis),
+                            json_object_get(j->cells[i].axes, axis))) {
+                rc = err_set(ERR_ARG,
+                             "%s: headline \"%s\": which %s? several cells match; fix it "
+                             "in \"where\"",
+                             where, h->name, axis);
+                break;
+            }
+        }
+    }
+    mem_free(chosen);
+    return rc;
+}
+
+static int read_one(struct job *j, struct job_headline *h, const json_t *given,
+                    const char *where)
+{
+    const json_t *cells = json_object_get(given, "where");
+    json_t *rest = json_copy((json_t *)given);
+    int rc = opt_init(job_headline_opt_table, h);
+
+    if (rc == OK && (!rest || !json_is_object(given)))
+        rc = err_set(ERR_ARG, "%s: expected an object", where);
+    if (rc != OK)
+        goto out;
+    json_object_del(rest, "where");
+    rc = opt_from_json(job_headline_opt_table, h, rest, where);
+    if (rc == OK && (!h->name || !h->metric))
+        rc = err_set(ERR_ARG, "%s: needs \"name\" and \"metric\"", where);
+    if (rc == OK && strcmp(h->metric, "goodput_rps") != 0 &&
+        (rc = metrics_known(h->metric)) != OK)
+        rc = err_prefix(rc, "%s", where);
+    if (rc == OK && cells && !json_is_object(cells))
+        rc = err_set(ERR_ARG, "%s.where: expected an object", where);
+    if (rc == OK)
+        rc = read_where(j, h, cells, where);
+    if (rc == OK)
+        rc = check_one_setting(j, h, where);
+out:
+    json_decref(rest);
+    return rc;
+}
+
+int job_read_headlines(struct job *j, const json_t *root, const char *where)
+{
+    const json_t *list = json_object_get(root, "headline");
+    size_t n = json_array_size(list);
+    char line[320];
+    int rc = OK;
+
+    if (list && !json_is_array(list))
+        return err_set(ERR_ARG, "%s: headline: expected a list", where);
+    j->headlines = mem_new(MEM_HARNESS, n, sizeof(*j->headlines));
+    if (!j->headlines)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < n && rc == OK; i++) {
+        snprintf(line, sizeof(line), "%s: headline %zu", where, i);
+        rc = read_one(j, &j->headlines[j->n_headlines++], json_array_get(list, i), line);
+    }
+    return rc;
+}
