@@ -235,8 +235,8 @@ int serve_describe(struct serve *s, json_t **out)
         "{s:s, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:b}, s:o, s:o, s:o, s:s, s:I}", "system",
         "sandwich", "model", describe_model(s), "kernels", describe_kernels(s), "plan",
         describe_plan(s), "cpu_budget", describe_budget(s), "placement", "threads",
-        threads, "weight_pages", describe_pages(s), "pinned", s->o.pin, "memory",
-        describe_memory(s), "work", describe_work(s), "options",
+        describe_threads(s), "weight_pages", describe_pages(s), "pinned", s->o.pin,
+        "memory", describe_memory(s), "work", describe_work(s), "options",
         opt_to_json(serve_opt_table, &s->o), "tokenizer",
         s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok);
     return *out ? OK : err_set(ERR_NOMEM, "cannot describe the engine");
