@@ -60,7 +60,9 @@ struct sut_adapter {
     int (*encode)(struct sut *s, const char *text, size_t n, int32_t **ids, size_t *n_ids);
     /* Number of valid ids (synthetic prompts draw from them) and longest sequence. */
     int (*limits)(struct sut *s, int64_t *vocab, int64_t *max_tok);
-    /* Version, settings, kernels, placement, memory: stands in the record. New reference. */
+    /* Version, settings, kernels, placement, memory: stands in the record. New reference.
+     * Four members choose the bound of the machine that its numbers are held against:
+     * "weight_type" ("bf16"), "precision" ("exact"), "prefill_threads", "decode_threads". */
     int (*describe)(struct sut *s, json_t **out);
     /* Physical lower bound: bytes a decoded token must read at a context, and the arithmetic
      * of a prompt; NULL members, or an answer of 0, where unknown. */
