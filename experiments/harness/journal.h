@@ -41,7 +41,11 @@ void journal_close(struct journal **j);
  * record. */
 bool journal_finished(const struct journal *j, const char *key, enum record_state *state);
 size_t journal_n_finished(const struct journal *j);
+size_t journal_n_attempts(const struct journal *j); /* finished cells, repeats counted */
 const char *journal_path(const struct journal *j);
+
+/* Once its record is safe: remove the file and close. */
+MUST int journal_remove(struct journal **j);
 
 /* One cell in pieces: begin, any number of rows, end. A begin without end is an
  * interrupted cell: it is counted, not recorded. After an error of writing (disk full)
