@@ -1,0 +1,86 @@
+"""Results as the harness wrote them, for figures. Nothing is computed here that the record
+already holds: a missing number stays NaN and is drawn as "n/a".
+
+    r = read.latest("quickstart")       # the file named by results/quickstart/latest.json
+    for c in r.cells: c.attrs, c.requests["ttft_ms"], c.summary["p50_ttft_ms"], c.series
+"""
+
+import json
+import os
+import sys
+
+import h5py
+import numpy as np
+
+RESULTS = os.environ.get("RESULTS", "results")
+
+
+def plain(value):
+    """An HDF5 attribute or scalar as a Python value."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, np.ndarray):
+        return [plain(v) for v in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class Cell:
+    """One measured point: a system, a dataset, a load, a repeat."""
+
+    def __init__(self, group):
+        self.attrs = {k: plain(v) for k, v in group.attrs.items()}
+        self.requests = columns(group, "requests")
+        self.series = columns(group, "series")
+        self.tokens = columns(group, "tokens")
+        self.summary, self.why = {}, {}
+        for name, d in group.get("summary", {}).items():
+            self.summary[name] = float(d[()])
+            self.why[name] = plain(d.attrs.get("why", ""))
+
+    def value(self, name):
+        """A number of the summary, NaN where it is missing."""
+        return self.summary.get(name, float("nan"))
+
+    def measured(self, name):
+        """A column of the requests that were measured and answered in full."""
+        r = self.requests
+        keep = (np.asarray(r["warmup"]) == 0) & (np.asarray(r["status"]) == 0)
+        return np.asarray(r[name], dtype=float)[keep]
+
+
+def columns(group, name):
+    return {k: d[()] for k, d in group.get(name, {}).items() if isinstance(d, h5py.Dataset)}
+
+
+class Result:
+    def __init__(self, path):
+        self.path = path
+        with h5py.File(path, "r") as f:
+            self.attrs = {k: plain(v) for k, v in f.attrs.items()}
+            self.json = {k[:-5]: json.loads(plain(d[()])) for k, d in f.items()
+                         if k.endswith("_json")}
+            cells = f.get("cells", {})
+            self.cells = [Cell(cells[k]) for k in sorted(cells)]
+        self.cells = [c for c in self.cells if c.attrs.get("state", "done") == "done"]
+
+    def footer(self):
+        """Where it was measured and what kind of truth it is; stands on every figure."""
+        p = self.json.get("provenance", {})
+        commit = str(p.get("commit", "unknown"))[:10]
+        dirty = " + local changes" if p.get("dirty") else ""
+        return "%s · %s · commit %s%s · %s" % (
+            self.attrs.get("truth", "truth unknown"), self.attrs.get("host", "host unknown"),
+            commit, dirty, self.attrs.get("utc", "")[:10])
+
+
+def latest(stem):
+    """The newest result of an experiment, or of the file given on the command line. Where
+    there is none yet, say how to make it and end."""
+    if len(sys.argv) > 1:
+        return Result(sys.argv[1])
+    where = os.path.join(RESULTS, stem, "latest.json")
+    if not os.path.exists(where):
+        print("%s: no result yet: make experiment NAME=%s" % (stem, stem))
+        sys.exit(0)
+    with open(where) as f:
+        return Result(os.path.join(RESULTS, stem, os.path.basename(json.load(f)["result"])))
