@@ -229,7 +229,7 @@ int model_fill(struct model_file *f, const struct model_tensor_source *s)
 void model_name_from_path(struct model_config *c, const char *path)
 {
     size_t n = strlen(path);
-    const char *slash, *dot;
+    const char *slash;
 
     while (n > 1 && path[n - 1] == '/')
         n--;
@@ -238,8 +238,9 @@ void model_name_from_path(struct model_config *c, const char *path)
         n -= (size_t)(slash + 1 - path);
         path = slash + 1;
     }
-    dot = memrchr(path, '.', n);
-    if (dot && dot > path && n - (size_t)(dot - path) <= 12)
-        n = (size_t)(dot - path);
+    if (n > 5 && memcmp(path + n - 5, ".gguf", 5) == 0)
+        n -= 5;
+    else if (n > 4 && memcmp(path + n - 4, ".bin", 4) == 0)
+        n -= 4;
     snprintf(c->name, sizeof(c->name), "%.*s", (int)(n > 90 ? 90 : n), path);
 }

@@ -45,7 +45,7 @@ MUST int model_fill_layers(struct model_file *f);
  * unknown. */
 MUST int model_fill(struct model_file *f, const struct model_tensor_source *s);
 
-/* config.name from the path's last part without its extension. */
+/* config.name from the path's last part without .gguf or .bin. */
 void model_name_from_path(struct model_config *c, const char *path);
 
 #endif
