@@ -1,0 +1,49 @@
+/* tests/bench/bench.h - what `make bench` measures and how it keeps score.
+ *
+ * Every figure is a median over interleaved rounds (A, B, C, A, B, C, ...) with its
+ * spread, beside the bound it cannot pass: measured read bandwidth or the measured peak
+ * of the type. Nothing here is asserted: tests prove correctness, this measures. */
+#ifndef TESTS_BENCH_BENCH_H
+#define TESTS_BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/opt.h"
+#include "par/team.h"
+
+struct bench_opts {
+    char *models;     /* "llama-160m,sheared-llama-1.3b" */
+    char *types;      /* "f32,bf16" */
+    char *precisions; /* "exact,relaxed" */
+    char *out;        /* latest.json */
+    int64_t rounds;
+    bool ops; /* measure operators too */
+};
+extern const struct opt_row bench_opt_table[];
+
+struct bench {
+    struct bench_opts o;
+    struct par_team *team;
+    int n_threads;
+    json_t *card;     /* of this machine */
+    json_t *headline; /* name -> {value, unit, better} */
+    json_t *rows;     /* everything printed, as data */
+};
+
+/* The bounds: read bandwidth now (a short run of the probe), and the card's peak. NaN
+ * when they cannot be had. */
+double bench_read_gbps(struct bench *b);
+double bench_peak_gflops(const struct bench *b, const char *type, const char *precision);
+
+MUST int bench_headline(struct bench *b, const char *name, double value, const char *unit,
+                        bool higher_is_better);
+/* Keep one printed line as data; steals `row`. */
+MUST int bench_row(struct bench *b, json_t *row);
+
+MUST int bench_ops(struct bench *b);
+MUST int bench_models(struct bench *b);
+
+#endif

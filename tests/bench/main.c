@@ -1,0 +1,154 @@
+/* make bench: operators and whole-model steps against the machine's measured limits. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "characterize/probe.h"
+#include "cpu/cpu.h"
+#include "tests/bench/bench.h"
+
+#define O(member) offsetof(struct bench_opts, member)
+const struct opt_row bench_opt_table[] = {
+    {"models", OPT_STR, O(models), NULL, 0, 0, "llama-160m,sheared-llama-1.3b", NULL,
+     "architectures to measure, comma-separated; empty: none", 0},
+    {"types", OPT_STR, O(types), NULL, 0, 0, "f32,bf16", NULL, "weight types", 0},
+    {"precisions", OPT_STR, O(precisions), NULL, 0, 0, "exact,relaxed", NULL,
+     "relaxed is measured for bf16 only", 0},
+    {"out", OPT_STR, O(out), NULL, 0, 0, "results/bench/latest.json", NULL,
+     "where the headline goes", 0},
+    {"rounds", OPT_INT, O(rounds), NULL, 1, 1000, "7", NULL, "interleaved rounds", 0},
+    {"ops", OPT_BOOL, O(ops), NULL, 0, 0, "true", NULL, "measure operators too", 0},
+    {0},
+};
+
+/* One probe, a fraction of a second, so that the bound is of the same moment as the
+ * figure. */
+double bench_read_gbps(struct bench *b)
+{
+    struct probe_value values[32];
+    struct probe_ctx c = {.team = b->team,
+                          .n_threads_max = b->n_threads,
+                          .budget_s = 0.4,
+                          .values = values,
+                          .max_values = 32};
+    double best = NAN;
+
+    for (int i = 0; probes[i]; i++) {
+        if (strncmp(probes[i]->name, "read", 4) != 0)
+            continue;
+        if (probes[i]->run(&c) != OK)
+            return NAN;
+    }
+    for (int i = 0; i < c.n_values; i++) {
+        if (strcmp(values[i].name, "read_gbps") == 0 &&
+            values[i].n_threads == b->n_threads)
+            best = values[i].median;
+    }
+    return best;
+}
+
+double bench_peak_gflops(const struct bench *b, const char *type, const char *precision)
+{
+    return machine_card_peak_gflops(b->card, type, precision, b->n_threads);
+}
+
+int bench_headline(struct bench *b, const char *name, double value, const char *unit,
+                   bool higher_is_better)
+{
+    json_t *v = json_pack("{s:f, s:s, s:s}", "value", value, "unit", unit, "better",
+                          higher_is_better ? "higher" : "lower");
+
+    if (!v || json_object_set_new(b->headline, name, v) != 0)
+        return err_set(ERR_NOMEM, "headline %s", name);
+    return OK;
+}
+
+int bench_row(struct bench *b, json_t *row)
+{
+    if (!row || json_array_append_new(b->rows, row) != 0)
+        return err_set(ERR_NOMEM, "a row of the benchmark");
+    return OK;
+}
+
+static int save(struct bench *b)
+{
+    char utc[32], dir[512];
+    char *slash;
+    json_t *all;
+    int rc;
+
+    clock_utc(utc, sizeof(utc));
+    all = json_pack("{s:s, s:s, s:i, s:O, s:O, s:O}", "utc", utc, "truth", "measured",
+                    "n_threads", b->n_threads, "headline", b->headline, "rows", b->rows,
+                    "machine_card", b->card);
+    if (!all)
+        return err_set(ERR_NOMEM, "the benchmark's record");
+    snprintf(dir, sizeof(dir), "%s", b->o.out);
+    for (slash = strchr(dir, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        if (mkdir(dir, 0777) != 0)
+            (void)0; /* there already, or the write below says what is wrong */
+        *slash = '/';
+    }
+    rc = json_write_file(all, b->o.out);
+    json_decref(all);
+    return rc;
+}
+
+static int run(struct bench *b)
+{
+    struct cpu_budget budget;
+    int rc = cpu_budget_get(&budget);
+
+    if (rc != OK)
+        return rc;
+    printf("CPUs: %s\n", budget.reason);
+    rc = machine_card_get(&b->card, "results/machine", 0, 12);
+    if (rc != OK)
+        return rc;
+    b->n_threads = budget.n;
+    b->headline = json_object();
+    b->rows = json_array();
+    if (!b->headline || !b->rows)
+        return err_set(ERR_NOMEM, "the benchmark's record");
+    rc = par_team_open(&b->team, budget.cpus, budget.n, 1);
+    if (rc == OK && b->o.ops)
+        rc = bench_ops(b);
+    if (rc == OK)
+        rc = bench_models(b);
+    if (rc == OK)
+        rc = save(b);
+    if (rc == OK)
+        printf("written: %s\n", b->o.out);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = {0};
+    int n_rest = 0, rc = opt_init(bench_opt_table, &b.o);
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (rc == OK)
+        rc = opt_from_argv(bench_opt_table, &b.o, argc - 1, argv + 1, &n_rest);
+    if (rc == OK && n_rest > 0)
+        rc = err_set(ERR_ARG, "unexpected word \"%s\"", argv[1]);
+    if (rc != OK) {
+        fprintf(stderr, "bench: %s\n", err_msg());
+        opt_help(bench_opt_table, stderr);
+        return 2;
+    }
+    rc = run(&b);
+    if (rc != OK)
+        fprintf(stderr, "bench: %s\n", err_msg());
+    par_team_close(&b.team);
+    json_decref(b.card);
+    json_decref(b.headline);
+    json_decref(b.rows);
+    opt_free(bench_opt_table, &b.o);
+    return rc == OK ? 0 : 1;
+}

@@ -1,0 +1,257 @@
+/* Whole steps of a model: decode at context 128 and prefill of 16 ... 512 tokens, exact
+ * and relaxed, beside the bytes that must be read and the peak of the type. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/stats.h"
+#include "kv/kv.h"
+#include "model/make.h"
+#include "model/model.h"
+#include "tests/bench/bench.h"
+
+#define CONTEXT       128
+#define DECODE_TOKENS 12 /* a round */
+#define MAX_ROUNDS    1000
+static const int64_t prefill_sizes[] = {16, 64, 128, 512};
+#define N_PREFILL (int)(sizeof(prefill_sizes) / sizeof(prefill_sizes[0]))
+
+struct subject {
+    struct model *model;
+    struct kv_pool *pool;
+    struct kv_region kv;
+    float *logits;
+    int32_t ids[512];
+    double decode_s[MAX_ROUNDS], read_gbps[MAX_ROUNDS];
+    double prefill_s[N_PREFILL][MAX_ROUNDS];
+};
+
+static double step_s(struct bench *b, struct subject *s, int64_t pos0, int64_t n)
+{
+    struct model_chunk c = {
+        .kv = &s->kv, .ids = s->ids, .n_tok = n, .pos0 = pos0, .want_logits = true};
+    uint64_t t0 = clock_ns();
+
+    if (model_forward(s->model, &c, 1, b->n_threads, s->logits) != OK)
+        return NAN;
+    return (double)(clock_ns() - t0) * 1e-9;
+}
+
+static int make_file(const char *arch, const char *type, char *path, size_t n)
+{
+    struct model_make_opts o = {
+        .arch = arch, .seed = 1, .format = "gguf", .out = path, .n_threads = 2};
+    int rc = kern_type_parse(type, &o.type);
+
+    snprintf(path, n, "build/models/%s-%s.gguf", arch, type);
+    if (rc != OK || access(path, R_OK) == 0)
+        return rc;
+    if (mkdir("build", 0777) != 0 || mkdir("build/models", 0777) != 0)
+        (void)0; /* there already, or model_make() says what is wrong */
+    printf("making %s\n", path);
+    return model_make(&o);
+}
+
+static int subject_open(struct bench *b, struct subject *s, const char *path,
+                        enum kern_precision precision)
+{
+    struct model_file *f = NULL;
+    struct model_opts o = {.weight_type = KERN_N_TYPES,
+                           .kv_type = KERN_F32,
+                           .precision = precision,
+                           .max_step_tok = 512,
+                           .max_tok = 1024};
+    struct kv_shape shape;
+    int rc = model_file_open(&f, path);
+
+    if (rc == OK)
+        rc = model_open(&s->model, f, b->team, &o);
+    model_file_close(&f);
+    if (rc != OK)
+        return rc;
+    model_kv_shape(s->model, &shape);
+    rc = kv_pool_open(&s->pool, NULL, &shape, kv_token_bytes(&shape) * 1024 + (1 << 21),
+                      1024, -1);
+    if (rc == OK)
+        rc = kv_reserve(s->pool, 1024, &s->kv);
+    s->logits =
+        mem_new(MEM_TEST, (size_t)model_config_of(s->model)->vocab, sizeof(float));
+    if (rc == OK && !s->logits)
+        rc = ERR_NOMEM;
+    for (int i = 0; i < 512; i++)
+        s->ids[i] = 3 + i * 37 % (model_config_of(s->model)->vocab - 3);
+    return rc;
+}
+
+static void subject_close(struct subject *s)
+{
+    if (s->pool)
+        kv_release(s->pool, &s->kv);
+    kv_pool_close(&s->pool);
+    model_close(&s->model);
+    mem_free(s->logits);
+    s->logits = NULL;
+}
+
+static void rounds(struct bench *b, struct subject *s)
+{
+    double one[DECODE_TOKENS];
+
+    step_s(b, s, 0, 512); /* warm up; fills the context, too */
+    for (int r = 0; r < b->o.rounds; r++) {
+        s->read_gbps[r] = bench_read_gbps(b);
+        step_s(b, s, CONTEXT, 1);
+        for (int i = 0; i < DECODE_TOKENS; i++)
+            one[i] = step_s(b, s, CONTEXT, 1);
+        s->decode_s[r] = stats_median(one, DECODE_TOKENS);
+        for (int p = 0; p < N_PREFILL; p++)
+            s->prefill_s[p][r] = step_s(b, s, 0, prefill_sizes[p]);
+    }
+}
+
+static int report_decode(struct bench *b, const struct subject *s, const char *arch,
+                         const char *type, const char *tag)
+{
+    const struct model_config *c = model_config_of(s->model);
+    double t = stats_median(s->decode_s, (size_t)b->o.rounds);
+    double mad = stats_mad(s->decode_s, (size_t)b->o.rounds);
+    double read = stats_median(s->read_gbps, (size_t)b->o.rounds);
+    double bytes = (double)(model_token_weight_bytes(c, c->weight_type) +
+                            model_token_kv_bytes(c, CONTEXT + 1, 4));
+    double gbps = bytes / t * 1e-9;
+    char name[160];
+    int rc;
+
+    printf("%-20s %-12s decode  ctx %d: %8.2f tok/s +- %.1f %%  %6.1f GB/s = %5.1f %% of "
+           "%.1f GB/s\n",
+           arch, tag, CONTEXT, 1 / t, 100 * mad / t, gbps, 100 * gbps / read, read);
+    snprintf(name, sizeof(name), "decode_bandwidth_frac_%s_%s", arch, tag);
+    rc = bench_headline(b, name, gbps / read, "1", true);
+    if (rc != OK)
+        return rc;
+    snprintf(name, sizeof(name), "decode_tokens_per_s_%s_%s", arch, tag);
+    rc = bench_headline(b, name, 1 / t, "tok/s", true);
+    if (rc != OK)
+        return rc;
+    return bench_row(b, json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f}", "model",
+                                  arch, "type", type, "what", "decode", "context_tok",
+                                  CONTEXT, "median_s", t, "mad_s", mad, "read_gbps", read,
+                                  "token_bytes", bytes));
+}
+
+static int report_prefill(struct bench *b, const struct subject *s, const char *arch,
+                          const char *type, const char *tag, const char *precision, int p)
+{
+    size_t n = (size_t)b->o.rounds;
+    double t = stats_median(s->prefill_s[p], n), mad = stats_mad(s->prefill_s[p], n);
+    double flop = model_prefill_flop(model_config_of(s->model), prefill_sizes[p]);
+    double peak = bench_peak_gflops(b, type, precision);
+    double gflops = flop / t * 1e-9;
+    char name[160];
+    int rc;
+
+    printf(
+        "%-20s %-12s prefill %4lld: %9.1f tok/s +- %.1f %%  %6.0f GFLOP/s = %5.1f %% of "
+        "%.0f\n",
+        arch, tag, (long long)prefill_sizes[p], (double)prefill_sizes[p] / t,
+        100 * mad / t, gflops, 100 * gflops / peak, peak);
+    snprintf(name, sizeof(name), "prefill%lld_peak_frac_%s_%s",
+             (long long)prefill_sizes[p], arch, tag);
+    rc = bench_headline(b, name, gflops / peak, "1", true);
+    if (rc != OK)
+        return rc;
+    snprintf(name, sizeof(name), "prefill%lld_tokens_per_s_%s_%s",
+             (long long)prefill_sizes[p], arch, tag);
+    rc = bench_headline(b, name, (double)prefill_sizes[p] / t, "tok/s", true);
+    if (rc != OK)
+        return rc;
+    return bench_row(b, json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
+                                  arch, "type", tag, "what", "prefill", "n_tok",
+                                  (json_int_t)prefill_sizes[p], "median_s", t, "mad_s",
+                                  mad, "flop", flop, "peak_gflops", peak));
+}
+
+static int report_load(struct bench *b, const struct subject *s, const char *arch,
+                       const char *tag)
+{
+    const struct model_load_stat *l = model_load_stat_of(s->model);
+    char table[512];
+
+    kern_table_print(model_kern(s->model), table, sizeof(table));
+    printf("%-20s %-12s load: %.2f GB/s, packed %.3f x, peak resident %.2f x; %s\n", arch,
+           tag, l->load_gbps, (double)l->packed_bytes / (double)l->tensor_bytes,
+           (double)l->rss_peak_bytes / (double)l->tensor_bytes, table);
+    return bench_row(b, json_pack("{s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:s}", "model",
+                                  arch, "type", tag, "what", "load", "load_gbps",
+                                  l->load_gbps, "tensor_bytes",
+                                  (json_int_t)l->tensor_bytes, "packed_bytes",
+                                  (json_int_t)l->packed_bytes, "rss_peak_bytes",
+                                  (json_int_t)l->rss_peak_bytes, "kernels", table));
+}
+
+static int one(struct bench *b, const char *arch, const char *type, const char *precision)
+{
+    bool relaxed = strcmp(precision, "relaxed") == 0;
+    struct subject *s = mem_new(MEM_TEST, 1, sizeof(*s));
+    char path[256], tag[48];
+    int rc;
+
+    if (!s)
+        return ERR_NOMEM;
+    snprintf(tag, sizeof(tag), "%s%s", type, relaxed ? "_relaxed" : "");
+    rc = make_file(arch, type, path, sizeof(path));
+    if (rc == OK)
+        rc = subject_open(b, s, path, relaxed ? KERN_RELAXED : KERN_EXACT);
+    if (rc == OK) {
+        rounds(b, s);
+        rc = report_load(b, s, arch, tag);
+    }
+    if (rc == OK)
+        rc = report_decode(b, s, arch, type, tag);
+    for (int p = 0; rc == OK && p < N_PREFILL; p++)
+        rc = report_prefill(b, s, arch, type, tag, precision, p);
+    subject_close(s);
+    mem_free(s);
+    return rc;
+}
+
+struct words {
+    char text[512], *at[32];
+    int n;
+};
+
+static void split(struct words *w, const char *list)
+{
+    char *save = NULL;
+
+    w->n = 0;
+    snprintf(w->text, sizeof(w->text), "%s", list);
+    for (char *s = strtok_r(w->text, ",", &save); s && w->n < 32;
+         s = strtok_r(NULL, ",", &save))
+        w->at[w->n++] = s;
+}
+
+int bench_models(struct bench *b)
+{
+    struct words models, types, precisions;
+    int rc = OK;
+
+    split(&models, b->o.models);
+    split(&types, b->o.types);
+    split(&precisions, b->o.precisions);
+    for (int m = 0; m < models.n; m++) {
+        for (int t = 0; t < types.n; t++) {
+            for (int p = 0; rc == OK && p < precisions.n; p++) {
+                bool relaxed = strcmp(precisions.at[p], "relaxed") == 0;
+
+                if (!relaxed || strcmp(types.at[t], "bf16") == 0)
+                    rc = one(b, models.at[m], types.at[t], precisions.at[p]);
+            }
+        }
+    }
+    return rc;
+}
