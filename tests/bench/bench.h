@@ -43,6 +43,9 @@ MUST int bench_headline(struct bench *b, const char *name, double value, const c
 /* Keep one printed line as data; steals `row`. */
 MUST int bench_row(struct bench *b, json_t *row);
 
+/* Make the folders a file's path needs. */
+void bench_make_dirs(const char *path);
+
 MUST int bench_ops(struct bench *b);
 MUST int bench_models(struct bench *b);
 

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -28,6 +27,7 @@ struct subject {
     int32_t ids[512];
     double decode_s[MAX_ROUNDS], read_gbps[MAX_ROUNDS];
     double prefill_s[N_PREFILL][MAX_ROUNDS];
+    uint64_t decode_ns[MODEL_T_N]; /* of thread 0 over all decode steps, by operation */
 };
 
 static double step_s(struct bench *b, struct subject *s, int64_t pos0, int64_t n)
@@ -50,8 +50,7 @@ static int make_file(const char *arch, const char *type, char *path, size_t n)
     snprintf(path, n, "build/models/%s-%s.gguf", arch, type);
     if (rc != OK || access(path, R_OK) == 0)
         return rc;
-    if (mkdir("build", 0777) != 0 || mkdir("build/models", 0777) != 0)
-        (void)0; /* there already, or model_make() says what is wrong */
+    bench_make_dirs(path);
     printf("making %s\n", path);
     return model_make(&o);
 }
@@ -100,17 +99,36 @@ static void subject_close(struct subject *s)
 static void rounds(struct bench *b, struct subject *s)
 {
     double one[DECODE_TOKENS];
+    uint64_t ns[MODEL_T_N];
 
     step_s(b, s, 0, 512); /* warm up; fills the context, too */
     for (int r = 0; r < b->o.rounds; r++) {
         s->read_gbps[r] = bench_read_gbps(b);
         step_s(b, s, CONTEXT, 1);
+        model_times_take(s->model, ns);
         for (int i = 0; i < DECODE_TOKENS; i++)
             one[i] = step_s(b, s, CONTEXT, 1);
+        model_times_take(s->model, ns);
+        for (int i = 0; i < MODEL_T_N; i++)
+            s->decode_ns[i] += ns[i];
         s->decode_s[r] = stats_median(one, DECODE_TOKENS);
         for (int p = 0; p < N_PREFILL; p++)
             s->prefill_s[p][r] = step_s(b, s, 0, prefill_sizes[p]);
     }
+}
+
+static void print_shares(const struct subject *s)
+{
+    static const char *const names[] = {"linear", "attention", "norm+rope", "head",
+                                        "wait"};
+    double all = 0;
+
+    for (int i = 0; i < MODEL_T_N; i++)
+        all += (double)s->decode_ns[i];
+    printf("    thread 0:");
+    for (int i = 0; i < MODEL_T_N; i++)
+        printf(" %s %.1f %%", names[i], 100 * (double)s->decode_ns[i] / all);
+    printf("\n");
 }
 
 static int report_decode(struct bench *b, const struct subject *s, const char *arch,
@@ -129,6 +147,7 @@ static int report_decode(struct bench *b, const struct subject *s, const char *a
     printf("%-20s %-12s decode  ctx %d: %8.2f tok/s +- %.1f %%  %6.1f GB/s = %5.1f %% of "
            "%.1f GB/s\n",
            arch, tag, CONTEXT, 1 / t, 100 * mad / t, gbps, 100 * gbps / read, read);
+    print_shares(s);
     snprintf(name, sizeof(name), "decode_bandwidth_frac_%s_%s", arch, tag);
     rc = bench_headline(b, name, gbps / read, "1", true);
     if (rc != OK)
