@@ -8,7 +8,8 @@ static int32_t special_at(const struct tok *t, const char *s, size_t n, bool con
     int lo = 0, hi = t->n_special;
     int32_t found = -1;
 
-    /* All of [lo, hi) begin with the first i bytes of s; a token that ends there is first. */
+    /* All of [lo, hi) begin with the first i bytes of s; a token that ends there is
+     * first. */
     for (size_t i = 0; lo < hi; i++) {
         const struct tok_special *p = &t->special[lo];
 
@@ -38,7 +39,8 @@ static int32_t special_at(const struct tok *t, const char *s, size_t n, bool con
 }
 
 /* SentencePiece's view of a text: a space before it if asked, "▁" the same as a space. */
-static int spm_text(struct tok_work *w, const char *s, size_t n, bool at_start, size_t *out)
+static int spm_text(struct tok_work *w, const char *s, size_t n, bool at_start,
+                    size_t *out)
 {
     size_t prefix = at_start && w->t->space_prefix;
 
@@ -117,14 +119,15 @@ static int encode(struct tok_work *w, const char *s, size_t n, bool control)
             rc = tok_ids_push(&w->out, id);
         i += t->span[id].n;
         from = i;
-        /* As in tok_stream_put(): a control token starts a new text, others continue it. */
+        /* As in tok_stream_put(): a control token starts a new text, others continue it.
+         */
         at_start = t->type[id] == TOK_CONTROL;
     }
     return rc == OK ? segment(w, s + from, n - from, at_start) : rc;
 }
 
-int tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags, int32_t **ids,
-               size_t *n_ids)
+int tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags,
+               int32_t **ids, size_t *n_ids)
 {
     struct tok_work w = {.t = t};
     int rc = OK;

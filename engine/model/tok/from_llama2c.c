@@ -1,6 +1,7 @@
-/* llama2.c's tokenizer.bin: int32 longest token, then per token float32 score, int32 length,
- * bytes; all little-endian. Ids: 0 unknown, 1 BOS, 2 EOS, 3 to 258 the bytes, then text in
- * which spaces are spaces. The number of tokens follows from the end of the file. */
+/* llama2.c's tokenizer.bin: int32 longest token, then per token float32 score, int32
+ * length, bytes; all little-endian. Ids: 0 unknown, 1 BOS, 2 EOS, 3 to 258 the bytes,
+ * then text in which spaces are spaces. The number of tokens follows from the end of the
+ * file. */
 #include "model/tok/tok.h"
 
 #include <math.h>
@@ -58,10 +59,11 @@ int tok_from_llama2c(struct tok *t, const char *path, const char *data, size_t s
     if (size >= 4)
         memcpy(&longest, data, 4);
     if (size < 4 || longest < 1 || longest > 1 << 20)
-        return err_set(ERR_FORMAT,
-                       "%s: not a tokenizer: expected GGUF, tokenizer.json, a rank file or "
-                       "llama2.c's tokenizer.bin",
-                       path);
+        return err_set(
+            ERR_FORMAT,
+            "%s: not a tokenizer: expected GGUF, tokenizer.json, a rank file or "
+            "llama2.c's tokenizer.bin",
+            path);
     for (; at < size; n++)
         if (n == TOK_VOCAB_MAX || !next_record(data, size, &at, longest, &r))
             return err_set(ERR_FORMAT,

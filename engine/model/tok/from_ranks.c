@@ -1,5 +1,5 @@
-/* tiktoken rank files: one "base64-of-token rank" a line; the rank is the id. Special tokens
- * are not in the file; the caller names them, and they follow the last rank. */
+/* tiktoken rank files: one "base64-of-token rank" a line; the rank is the id. Special
+ * tokens are not in the file; the caller names them, and they follow the last rank. */
 #include "model/tok/tok.h"
 
 #include <string.h>
@@ -108,7 +108,8 @@ int tok_from_ranks(struct tok *t, const char *path, const char *data, size_t siz
     int rc;
 
     if (!o->pre)
-        return err_set(ERR_ARG, "%s: a rank file needs the name of its pre-tokenizer", path);
+        return err_set(ERR_ARG, "%s: a rank file needs the name of its pre-tokenizer",
+                       path);
     if (o->n_specials < 0 || o->n_specials > TOK_VOCAB_MAX)
         return err_set(ERR_ARG, "%d special tokens", o->n_specials);
     l = mem_new(MEM_TOKENIZER, 1, sizeof(*l));
@@ -118,7 +119,8 @@ int tok_from_ranks(struct tok *t, const char *path, const char *data, size_t siz
         int is = next_line(data, size, &at, l);
 
         if (is < 0) {
-            rc = err_set(ERR_FORMAT, "%s: offset %zu: expected \"base64 rank\"", path, from);
+            rc = err_set(ERR_FORMAT, "%s: offset %zu: expected \"base64 rank\"", path,
+                         from);
             goto out;
         }
         n += is;

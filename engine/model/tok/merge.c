@@ -1,8 +1,8 @@
 /* One word to tokens: symbols in a doubly linked list, candidates for merging in a heap.
  *
  * Each merge removes a symbol and adds at most two candidates, so a word of n bytes costs
- * O(n log n) whatever it holds; a candidate whose symbols have changed since is recognised
- * by its length and dropped when it comes up. */
+ * O(n log n) whatever it holds; a candidate whose symbols have changed since is
+ * recognised by its length and dropped when it comes up. */
 #include "model/tok/tok.h"
 
 #include <string.h>
@@ -107,9 +107,11 @@ static void symbol_add(struct tok_sym *sym, int32_t *n, size_t at, size_t len, i
     ++*n;
 }
 
-/* Characters that are tokens; the bytes of those that are not, where merging is by pairs of
- * tokens. Merging by text keeps an unknown character whole: it may be part of a token. */
-static int32_t split_chars(const struct tok *t, struct tok_sym *sym, const char *s, size_t n)
+/* Characters that are tokens; the bytes of those that are not, where merging is by pairs
+ * of tokens. Merging by text keeps an unknown character whole: it may be part of a token.
+ */
+static int32_t split_chars(const struct tok *t, struct tok_sym *sym, const char *s,
+                           size_t n)
 {
     int32_t n_sym = 0;
 
@@ -131,7 +133,8 @@ static int32_t split_chars(const struct tok *t, struct tok_sym *sym, const char 
     return n_sym;
 }
 
-static int32_t split_bytes(const struct tok *t, struct tok_sym *sym, const char *s, size_t n)
+static int32_t split_bytes(const struct tok *t, struct tok_sym *sym, const char *s,
+                           size_t n)
 {
     int32_t n_sym = 0;
 

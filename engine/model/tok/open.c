@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -51,7 +52,8 @@ static int from_file(struct tok *t, const char *path, const struct tok_opts *o)
     int rc = OK;
 
     if (fd < 0 || fstat(fd, &st) != 0) {
-        rc = err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m", path);
+        rc =
+            err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m", path);
         goto out;
     }
     if (!S_ISREG(st.st_mode) || st.st_size == 0) {

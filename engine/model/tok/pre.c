@@ -1,8 +1,8 @@
 /* Pre-tokenizers: regular expressions that cut a text into words before merging.
  *
  * The known expressions are part of the models they belong to: one character more or less
- * gives other tokens than the model was trained on. Text between two matches is a word too,
- * and so is every run of invalid UTF-8, so that nothing is ever lost. */
+ * gives other tokens than the model was trained on. Text between two matches is a word
+ * too, and so is every run of invalid UTF-8, so that nothing is ever lost. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "model/tok/tok.h"
 
@@ -10,12 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Enough for every published expression; a hostile one gets an error instead of our memory. */
-#define REGEX_MAX_BYTES  4096
-#define PARENS_MAX       50
-#define MATCH_LIMIT      10000000
-#define HEAP_LIMIT_KIB   20000
-#define JIT_STACK_BYTES  (512 << 10)
+/* Enough for every published expression; a hostile one gets an error instead of our
+ * memory. */
+#define REGEX_MAX_BYTES 4096
+#define PARENS_MAX      50
+#define MATCH_LIMIT     10000000
+#define HEAP_LIMIT_KIB  20000
+#define JIT_STACK_BYTES (512 << 10)
 
 static const struct pre {
     const char *name;
@@ -128,6 +129,15 @@ int tok_pre_regex(struct tok *t, const char *regex, size_t n)
     return compile(t, regex, n);
 }
 
+const char *tok_pre_text(const char *name)
+{
+    int k = 0;
+
+    while (strcmp(pres[k].name, name) != 0)
+        k++;
+    return pres[k].regex;
+}
+
 void tok_pre_fini(struct tok *t)
 {
     for (int i = 0; i < t->n_expr; i++)
@@ -155,7 +165,8 @@ static int work_init(struct tok_work *w)
         return ERR_NOMEM;
     pcre2_set_match_limit(w->match_ctx, MATCH_LIMIT);
     pcre2_set_heap_limit(w->match_ctx, HEAP_LIMIT_KIB);
-    pcre2_jit_stack_assign(w->match_ctx, NULL, w->jit_stack); /* NULL: the machine's 32 K */
+    pcre2_jit_stack_assign(w->match_ctx, NULL,
+                           w->jit_stack); /* NULL: the machine's 32 K */
     return OK;
 }
 

@@ -37,7 +37,8 @@ static size_t settle(struct tok_stream *s, char *out)
     return n;
 }
 
-int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t room, size_t *n_out)
+int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t room,
+                   size_t *n_out)
 {
     const char *piece;
     size_t n, done = 0;

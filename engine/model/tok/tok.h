@@ -1,8 +1,8 @@
 /* model/tok/tok.h - what the files of the tokenizer share; nobody else includes it.
  *
- * A vocabulary is held as the bytes that appear in running text: byte-level BPE's printable
- * stand-ins ("Ġ") and SentencePiece's "▁" are undone on loading, so that encoding looks up
- * spans of the text itself and decoding copies them. */
+ * A vocabulary is held as the bytes that appear in running text: byte-level BPE's
+ * printable stand-ins ("Ġ") and SentencePiece's "▁" are undone on loading, so that
+ * encoding looks up spans of the text itself and decoding copies them. */
 #ifndef MODEL_TOK_H
 #define MODEL_TOK_H
 
@@ -72,7 +72,8 @@ struct tok {
     enum tok_by by;
     bool chars;        /* symbols start as characters (SentencePiece) rather than bytes */
     bool space_prefix; /* a space is put before the text and dropped again in decoding */
-    bool cut_at_space; /* no token has a space after another character: words are separate */
+    bool cut_at_space; /* no token has a space after another character: words are separate
+                        */
     bool whole_word;   /* a word that is a token is not merged from its parts */
     bool nfc;          /* text is brought to normal form C first */
     int n_expr;
@@ -88,8 +89,8 @@ MUST int tok_vocab_init(struct tok *t, int n_vocab, bool scores);
 /* Give `id` its text. ERR_FORMAT if it has one already. */
 MUST int tok_vocab_set(struct tok *t, int32_t id, const char *text, size_t n,
                        enum tok_type type);
-/* After the last tok_vocab_set(): the indices and, if t->bos or t->eos is -1, a guess by the
- * usual names. ERR_FORMAT when some byte could not be encoded at all. */
+/* After the last tok_vocab_set(): the indices and, if t->bos or t->eos is -1, a guess by
+ * the usual names. ERR_FORMAT when some byte could not be encoded at all. */
 MUST int tok_vocab_finish(struct tok *t);
 /* The token with exactly these bytes among those that text may become; -1: none. */
 int32_t tok_vocab_find(const struct tok *t, const char *s, size_t n);
@@ -103,7 +104,8 @@ bool tok_unprint(const char *s, size_t n, char *out, size_t *n_out);
 /* "▁" to space; returns the new length, <= n. out may be s. */
 size_t tok_unmark(const char *s, size_t n, char *out);
 
-/* Room for n merges, then each by the ids of its parts; the joined text must be a token. */
+/* Room for n merges, then each by the ids of its parts; the joined text must be a token.
+ */
 MUST int tok_merges_init(struct tok *t, size_t n);
 MUST int tok_merges_add(struct tok *t, int32_t left, int32_t right, uint32_t rank);
 const struct tok_merge *tok_merges_find(const struct tok *t, int32_t left, int32_t right);
@@ -114,8 +116,8 @@ const struct tok_merge *tok_merges_find(const struct tok *t, int32_t left, int32
 MUST int tok_pre_named(struct tok *t, const char *name, size_t n);
 /* Add an expression; equal to a known one, it also gives the name. */
 MUST int tok_pre_regex(struct tok *t, const char *regex, size_t n);
-#define TOK_GPT2_REGEX tok_pre_text("gpt-2")
-const char *tok_pre_text(const char *name);
+const char *
+tok_pre_text(const char *name); /* of a known one: "gpt-2", "llama-3", "qwen2" */
 
 /* --- the work of one tok_encode() call: buffers that are reused from word to word */
 struct tok_ids {

@@ -45,8 +45,8 @@ int tok_vocab_set(struct tok *t, int32_t id, const char *text, size_t n,
     if (t->type[id] != TOK_HOLE)
         return err_set(ERR_FORMAT, "token id %d is given twice", id);
     if ((type == TOK_CONTROL || type == TOK_USER) && n > TOK_SPECIAL_MAX)
-        return err_set(ERR_LIMIT, "special token %d has %zu bytes, expected at most %d", id,
-                       n, TOK_SPECIAL_MAX);
+        return err_set(ERR_LIMIT, "special token %d has %zu bytes, expected at most %d",
+                       id, n, TOK_SPECIAL_MAX);
     rc = arena_reserve(t, n);
     if (rc != OK)
         return rc;
@@ -203,7 +203,8 @@ static int guess(const struct tok *t, const char *const *names)
 
 int tok_vocab_finish(struct tok *t)
 {
-    static const char *const bos[] = {"<s>", "<|begin_of_text|>", "<|startoftext|>", NULL};
+    static const char *const bos[] = {"<s>", "<|begin_of_text|>", "<|startoftext|>",
+                                      NULL};
     static const char *const eos[] = {"</s>", "<|end_of_text|>", "<|endoftext|>", NULL};
     int rc = index_texts(t);
 
@@ -242,7 +243,8 @@ int tok_merges_init(struct tok *t, size_t n)
     uint32_t size;
 
     if (n > 2 * (size_t)TOK_VOCAB_MAX)
-        return err_set(ERR_LIMIT, "%zu merges, expected at most %d", n, 2 * TOK_VOCAB_MAX);
+        return err_set(ERR_LIMIT, "%zu merges, expected at most %d", n,
+                       2 * TOK_VOCAB_MAX);
     size = table_size(n);
     t->merge = mem_new(MEM_TOKENIZER, size, sizeof(*t->merge));
     if (!t->merge)
@@ -304,8 +306,8 @@ int tok_byte_text(const char *s, size_t n)
     return v;
 }
 
-/* The byte that a character of the printable alphabet stands for. Bytes that print in Latin-1
- * stand for themselves; the other 68, in order, are U+0100 and following. */
+/* The byte that a character of the printable alphabet stands for. Bytes that print in
+ * Latin-1 stand for themselves; the other 68, in order, are U+0100 and following. */
 static int unprint_code(int32_t code)
 {
     if ((code >= 0x21 && code <= 0x7E) || (code >= 0xA1 && code <= 0xAC) ||
