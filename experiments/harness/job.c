@@ -381,6 +381,7 @@ void job_free(struct job **jp)
     }
     for (int i = 0; i < j->n_cells; i++) {
         mem_free(j->cells[i].key);
+        mem_free(j->cells[i].label);
         json_decref(j->cells[i].settings);
         json_decref(j->cells[i].axes);
     }

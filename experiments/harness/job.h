@@ -36,6 +36,7 @@ struct job_axis {
 
 struct job_cell {
     char *key;      /* "load.rate_rps=2 repeat=0": names the cell in journal and record */
+    char *label;    /* the same, short: "rate_rps=2" */
     int64_t repeat; /* from 0 */
     json_t *settings; /* {"system", "dataset", "load", "slo", "seeds"}, all defaults in */
     json_t *axes;     /* {"load.rate_rps": 2} */

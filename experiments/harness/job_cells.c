@@ -116,31 +116,38 @@ static int resolve(json_t *sections, const char *where)
     return rc;
 }
 
-static char *cell_key(const json_t *axes, int64_t repeat)
+/* A value as text; of a path, when `brief`, only the last part. */
+static void put_value(const json_t *v, bool brief, FILE *f)
 {
-    char *key = NULL, *text = NULL;
-    const char *name;
-    json_t *v;
+    const char *text = json_string_value(v);
+    char *s = text ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+
+    if (text && brief && strrchr(text, '/'))
+        text = strrchr(text, '/') + 1;
+    fputs(text ? text : s ? s : "?", f);
+    free(s);
+}
+
+static char *cell_text(const struct job *j, const struct job_cell *c, bool brief)
+{
+    char *out = NULL, *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
 
     if (!f)
         return NULL;
-    json_object_foreach((json_t *)axes, name, v)
-    {
-        char *s = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-
-        fprintf(f, "%s=%s ", name,
-                json_is_string(v) ? json_string_value(v)
-                : s               ? s
-                                  : "?");
-        free(s);
+    for (int a = 0; a < j->n_axes; a++) {
+        fprintf(f, "%s%s=", a ? " " : "", brief ? j->axes[a].key : j->axes[a].name);
+        put_value(json_object_get(c->axes, j->axes[a].name), brief, f);
     }
-    fprintf(f, "repeat=%lld", (long long)repeat);
+    if (!brief || j->head.repeats > 1)
+        fprintf(f, "%srepeat=%lld", j->n_axes ? " " : "", (long long)c->repeat);
+    else if (j->n_axes == 0)
+        fputs(j->stem, f);
     if (fclose(f) == 0)
-        key = mem_strdup(MEM_HARNESS, text);
+        out = mem_strdup(MEM_HARNESS, text);
     free(text);
-    return key;
+    return out;
 }
 
 static int make_cell(struct job *j, const json_t *base, const size_t *at, int64_t repeat,
@@ -163,7 +170,8 @@ static int make_cell(struct job *j, const json_t *base, const size_t *at, int64_
             json_array_append_new(scale, json_real(j->slo_scale[i]));
         json_object_set_new(json_object_get(c->settings, "slo"), "scale", scale);
     }
-    if (rc == OK && !(c->key = cell_key(c->axes, repeat)))
+    if (rc == OK &&
+        (!(c->key = cell_text(j, c, false)) || !(c->label = cell_text(j, c, true))))
         rc = err_set(ERR_NOMEM, "%s: out of memory", where);
     return rc;
 }

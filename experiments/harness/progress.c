@@ -1,0 +1,161 @@
+#include "experiments/harness/progress.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define MINUTE_NS 60000000000ull
+
+struct progress {
+    FILE *f;
+    enum progress_mode mode;
+    size_t n_cells, cell;       /* all, and the running one counted from 1 */
+    size_t n_requests, n_ended; /* of the cells to run; of those that have ended */
+    size_t in_cell, cell_ended, cell_failed;
+    char key[160];
+    uint64_t start_ns, printed_ns;
+    bool live; /* a live line stands on the terminal */
+    pthread_mutex_t lock;
+};
+
+int progress_open(struct progress **out, FILE *f, enum progress_mode mode, size_t n_cells,
+                  size_t n_cells_before, size_t n_requests, uint64_t now_ns)
+{
+    struct progress *p = mem_new(MEM_HARNESS, 1, sizeof(*p));
+
+    *out = p;
+    if (!p)
+        return ERR_NOMEM;
+    *p = (struct progress){.f = f,
+                           .mode = mode,
+                           .n_cells = n_cells,
+                           .cell = n_cells_before,
+                           .n_requests = n_requests,
+                           .start_ns = now_ns,
+                           .printed_ns = now_ns};
+    pthread_mutex_init(&p->lock, NULL);
+    return OK;
+}
+
+static void clear(struct progress *p)
+{
+    if (p->live)
+        fputs("\r\033[K", p->f);
+    p->live = false;
+}
+
+void progress_close(struct progress **pp)
+{
+    struct progress *p = *pp;
+
+    if (!p)
+        return;
+    clear(p);
+    fflush(p->f);
+    pthread_mutex_destroy(&p->lock);
+    mem_free(p);
+    *pp = NULL;
+}
+
+static void put_duration(char *out, size_t n, double s)
+{
+    if (s < 90)
+        snprintf(out, n, "%.0f s", s);
+    else if (s < 5400)
+        snprintf(out, n, "%.0f min", s / 60);
+    else
+        snprintf(out, n, "%.1f h", s / 3600);
+}
+
+/* Requests still to come at the rate of those that came. */
+static void put_eta(const struct progress *p, uint64_t now_ns, char *out, size_t n)
+{
+    size_t done = p->n_ended + p->cell_ended;
+    double elapsed = (double)(now_ns - p->start_ns) / 1e9;
+    char t[32];
+
+    out[0] = 0;
+    if (done == 0 || done > p->n_requests)
+        return;
+    put_duration(t, sizeof(t), elapsed * (double)(p->n_requests - done) / (double)done);
+    snprintf(out, n, ", %s left", t);
+}
+
+static void print(struct progress *p, uint64_t now_ns, const char *what)
+{
+    if (p->mode == PROGRESS_QUIET)
+        return;
+    if (p->mode == PROGRESS_MINUTE && now_ns - p->printed_ns < MINUTE_NS)
+        return;
+    clear(p);
+    fprintf(p->f, "cell %zu/%zu %s%s", p->cell, p->n_cells, what,
+            p->mode == PROGRESS_LIVE ? "" : "\n");
+    p->live = p->mode == PROGRESS_LIVE;
+    p->printed_ns = now_ns;
+    fflush(p->f);
+}
+
+void progress_note(struct progress *p, const char *text, uint64_t now_ns)
+{
+    pthread_mutex_lock(&p->lock);
+    print(p, now_ns, text);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void print_cell(struct progress *p, uint64_t now_ns)
+{
+    char line[320], eta[48], failed[48] = "";
+
+    put_eta(p, now_ns, eta, sizeof(eta));
+    if (p->cell_failed)
+        snprintf(failed, sizeof(failed), ", %zu failed", p->cell_failed);
+    snprintf(line, sizeof(line), "%s: %zu/%zu requests%s%s", p->key, p->cell_ended,
+             p->in_cell, failed, eta);
+    print(p, now_ns, line);
+}
+
+void progress_cell(struct progress *p, const char *key, size_t n_requests,
+                   uint64_t now_ns)
+{
+    pthread_mutex_lock(&p->lock);
+    p->cell++;
+    p->in_cell = n_requests;
+    p->cell_ended = p->cell_failed = 0;
+    snprintf(p->key, sizeof(p->key), "%s", key);
+    print_cell(p, now_ns);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void progress_tick(struct progress *p, size_t n_ended, size_t n_failed, uint64_t now_ns)
+{
+    pthread_mutex_lock(&p->lock);
+    p->cell_ended = n_ended;
+    p->cell_failed = n_failed;
+    print_cell(p, now_ns);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void progress_cell_end(struct progress *p)
+{
+    pthread_mutex_lock(&p->lock);
+    p->n_ended += p->in_cell;
+    p->cell_ended = p->in_cell = 0;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void progress_log(void *ctx, enum log_level level, const char *line)
+{
+    static const char *const words[] = {"error: ", "warning: ", "", ""};
+    struct progress *p = ctx;
+
+    if (!p) {
+        fprintf(stderr, "%s%s\n", words[level], line);
+        return;
+    }
+    pthread_mutex_lock(&p->lock);
+    clear(p);
+    fprintf(p->f, "%s%s\n", words[level], line);
+    fflush(p->f);
+    pthread_mutex_unlock(&p->lock);
+}

@@ -1,0 +1,41 @@
+/* experiments/harness/progress.h - how far a run is, for the person who waits.
+ *
+ * On a terminal one live line; elsewhere one line a minute; or nothing. Log lines go
+ * through progress_log() so that they do not tear the live line. The time is an argument,
+ * so that the text can be tested.  Threads: any. */
+#ifndef HARNESS_PROGRESS_H
+#define HARNESS_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/log.h"
+
+enum progress_mode {
+    PROGRESS_LIVE,   /* a terminal */
+    PROGRESS_MINUTE, /* a file, a pipe */
+    PROGRESS_QUIET
+};
+
+struct progress;
+
+/* n_requests: of all cells still to run, the weight behind the estimate. */
+MUST int progress_open(struct progress **out, FILE *f, enum progress_mode mode,
+                       size_t n_cells, size_t n_cells_before, size_t n_requests,
+                       uint64_t now_ns);
+void progress_close(struct progress **p); /* clears the live line; NULL is fine */
+
+/* What happens between the requests: "open sandwich", "tokenise". */
+void progress_note(struct progress *p, const char *text, uint64_t now_ns);
+void progress_cell(struct progress *p, const char *key, size_t n_requests,
+                   uint64_t now_ns);
+void progress_tick(struct progress *p, size_t n_ended, size_t n_failed, uint64_t now_ns);
+void progress_cell_end(struct progress *p);
+
+/* A log sink (base/log.h) over this progress; ctx is the progress or NULL. */
+void progress_log(void *ctx, enum log_level level, const char *line);
+
+#endif

@@ -1,0 +1,352 @@
+#include "experiments/harness/run_session.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "characterize/probe.h"
+#include "experiments/harness/provenance.h"
+
+/* A cell's own objects; all freed by cell_fini(). */
+struct cell {
+    const struct job_cell *job_cell;
+    struct load_opts load;
+    struct run_seeds seeds;
+    struct metrics_slo slo;
+    struct run_requests requests;
+    struct run_result result;
+    struct metrics metrics;
+    json_t *described; /* what the system said of itself */
+    struct env_counters before, after;
+    double read_gbps, peak_gflops;
+    char bound_why[96];
+    char invalid[160]; /* why its numbers must not be used, "" if valid */
+};
+
+static const json_t *settings(const struct job_cell *c, const char *section)
+{
+    return json_object_get(c->settings, section);
+}
+
+/* A system holds memory and threads: the old one goes before the new one comes. */
+static int need_system(struct run_session *s, const struct job_cell *c)
+{
+    const json_t *config = settings(c, "system");
+    char line[128];
+
+    if (s->system && run_system_is(s->system, config))
+        return OK;
+    run_system_close(&s->system);
+    snprintf(line, sizeof(line), "open %s",
+             json_string_value(json_object_get(config, "adapter")));
+    progress_note(s->progress, line, clock_ns());
+    return run_system_open(&s->system, config);
+}
+
+static void drop_dataset(struct run_session *s)
+{
+    dataset_close(&s->dataset);
+    if (s->dataset_config)
+        opt_free(dataset_opt_table, &s->dataset_opts);
+    json_decref(s->dataset_config);
+    s->dataset_config = NULL;
+}
+
+static int need_dataset(struct run_session *s, const struct job_cell *c)
+{
+    const json_t *config = settings(c, "dataset");
+    int rc;
+
+    if (s->dataset && json_equal(s->dataset_config, config))
+        return OK;
+    drop_dataset(s);
+    rc = opt_init(dataset_opt_table, &s->dataset_opts);
+    if (rc != OK)
+        return rc;
+    s->dataset_config = json_incref((json_t *)config);
+    rc = opt_from_json(dataset_opt_table, &s->dataset_opts, config, "dataset");
+    if (rc != OK)
+        return rc;
+    progress_note(s->progress, "read dataset", clock_ns());
+    return dataset_open(&s->dataset, &s->dataset_opts);
+}
+
+void run_measure_fini(struct run_session *s)
+{
+    run_system_close(&s->system);
+    drop_dataset(s);
+}
+
+static int read_settings(struct cell *c, const struct job *j)
+{
+    const json_t *slo = settings(c->job_cell, "slo");
+    int rc =
+        opt_from_json(load_opt_table, &c->load, settings(c->job_cell, "load"), "load");
+
+    if (rc == OK)
+        rc = opt_from_json(run_seeds_opt_table, &c->seeds, settings(c->job_cell, "seeds"),
+                           "seeds");
+    c->slo = (struct metrics_slo){
+        .ttft_ms = json_number_value(json_object_get(slo, "ttft_ms")),
+        .tpot_ms = json_number_value(json_object_get(slo, "tpot_ms")),
+        .scale = j->slo_scale,
+        .n_scale = j->n_slo_scale};
+    return rc;
+}
+
+static void on_tick(void *ctx, size_t n_ended, size_t n_failed)
+{
+    progress_tick(ctx, n_ended, n_failed, clock_ns());
+}
+
+static const char *text_of(const json_t *described, const char *key,
+                           const char *otherwise)
+{
+    const char *s = json_string_value(json_object_get(described, key));
+
+    return s ? s : otherwise;
+}
+
+/* The roof that this system's numbers are held against. */
+static void find_bounds(struct run_session *s, struct cell *c)
+{
+    const json_t *d = c->described;
+    int decode = (int)json_integer_value(json_object_get(d, "decode_threads"));
+    int prefill = (int)json_integer_value(json_object_get(d, "prefill_threads"));
+
+    c->read_gbps = c->peak_gflops = NAN;
+    snprintf(c->bound_why, sizeof(c->bound_why), "%s", s->card_why);
+    if (!s->card)
+        return;
+    if (decode < 1 || prefill < 1 || !text_of(d, "weight_type", NULL)) {
+        snprintf(c->bound_why, sizeof(c->bound_why),
+                 "the system does not say its threads and weight type");
+        return;
+    }
+    c->read_gbps = machine_card_read_gbps(s->card, decode);
+    c->peak_gflops = machine_card_peak_gflops(s->card, text_of(d, "weight_type", ""),
+                                              text_of(d, "precision", "exact"), prefill);
+    snprintf(c->bound_why, sizeof(c->bound_why), "the machine card has no such number");
+}
+
+static double value(const struct cell *c, const char *name)
+{
+    const struct metrics_value *v = metrics_find(&c->metrics, name);
+
+    return v ? v->value : NAN;
+}
+
+/* 1 us: below it are roundings of a double, above it times that contradict each other. */
+#define MAX_IDENTITY_MS 1e-3
+
+static void judge(struct cell *c)
+{
+    double l = value(c, "little_l"), lambda_w = value(c, "little_lambda_w");
+    double late = value(c, "p90_lateness_ms");
+
+    if (value(c, "n_completed") == 0)
+        snprintf(c->invalid, sizeof(c->invalid), "no measured request completed: %s",
+                 c->result.n ? c->result.rows[c->result.n - 1].error : "no request");
+    else if (value(c, "identity_e2e_error_ms") > MAX_IDENTITY_MS)
+        snprintf(c->invalid, sizeof(c->invalid),
+                 "token times contradict each other by %g ms",
+                 value(c, "identity_e2e_error_ms"));
+    else if (fabs(l - lambda_w) > 1e-6 * fabs(l))
+        snprintf(c->invalid, sizeof(c->invalid), "Little's law: L %g, lambda W %g", l,
+                 lambda_w);
+    if (late > c->load.lateness_warn_ms)
+        log_warning("lateness", late, c->load.lateness_warn_ms,
+                    "%s: our own sending was late by %.2f ms (p90): latencies from the "
+                    "intended start include it",
+                    c->job_cell->key, late);
+    if (c->requests.n_cut)
+        log_warning("requests_cut", (double)c->requests.n_cut, 0,
+                    "%s: %zu requests were cut to the system's longest sequence",
+                    c->job_cell->key, c->requests.n_cut);
+}
+
+static int measure(struct run_session *s, struct cell *c)
+{
+    struct metrics_input in;
+    int rc;
+
+    progress_note(s->progress, "make the requests", clock_ns());
+    rc = run_requests_new(&c->requests, s->system, s->dataset, &s->dataset_opts, &c->load,
+                          &c->seeds);
+    if (rc != OK)
+        return rc;
+    progress_cell(s->progress, c->job_cell->key, c->requests.n, clock_ns());
+    env_counters_read(&c->before);
+    rc = run_cell(&c->result, s->system, &c->requests, &c->load, on_tick, s->progress);
+    env_counters_read(&c->after);
+    progress_cell_end(s->progress);
+    if (rc != OK)
+        return rc;
+    run_bounds(&c->result, s->system);
+    rc = run_system_describe(s->system, &c->described); /* after: what was seen in use */
+    if (rc != OK)
+        return rc;
+    find_bounds(s, c);
+    in = (struct metrics_input){.rows = c->result.rows,
+                                .n_rows = c->result.n,
+                                .slo = c->slo,
+                                .read_gbps = c->read_gbps,
+                                .peak_gflops = c->peak_gflops,
+                                .bound_why = c->bound_why,
+                                .timer_error_us = c->result.timer_error_us,
+                                .n_timer_error = c->result.n_timer_error};
+    return metrics_compute(&c->metrics, &in);
+}
+
+/* --- the record of it */
+
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+/* Paths and messages need not be UTF-8, which JSON must be. */
+static json_t *text(const char *s)
+{
+    json_t *j = json_string(s);
+
+    return j ? j : json_string("(not UTF-8)");
+}
+
+static json_t *warnings_json(void)
+{
+    struct log_warning w[64];
+    json_t *list = json_array();
+    int n;
+
+    while (list && (n = log_warnings_take(w, 64)) > 0)
+        for (int i = 0; i < n; i++)
+            json_array_append_new(
+                list, json_pack("{s:s, s:o, s:o, s:o}", "code", w[i].code, "observed",
+                                number(w[i].observed), "threshold",
+                                number(w[i].threshold), "text", text(w[i].text)));
+    return list;
+}
+
+static json_t *dataset_json(const struct run_session *s, const struct cell *c)
+{
+    const struct dataset *d = s->dataset;
+
+    return json_pack("{s:o, s:o, s:I, s:I, s:o, s:I, s:I}", "name", text(d->name),
+                     "source", text(d->source), "n_items", (json_int_t)d->n_items,
+                     "n_skipped", (json_int_t)d->n_skipped, "skipped_why",
+                     text(d->skipped_why), "n_cut", (json_int_t)c->requests.n_cut,
+                     "n_repeated", (json_int_t)c->requests.n_repeated);
+}
+
+static void add_measured(json_t *a, const struct run_session *s, const struct cell *c)
+{
+    json_t *bound = json_object();
+
+    json_object_set_new(bound, "read_gbps", number(c->read_gbps));
+    json_object_set_new(bound, "peak_gflops", number(c->peak_gflops));
+    json_object_set_new(a, "bound", bound);
+    json_object_set(a, "described", c->described);
+    json_object_set_new(a, "requests", dataset_json(s, c));
+    json_object_set_new(a, "counters", env_counters_json(&c->before, &c->after));
+    json_object_set_new(a, "wall_s", json_real(c->result.wall_s));
+    json_object_set_new(a, "rss_peak_bytes",
+                        json_integer((json_int_t)mem_rss_peak_bytes()));
+    json_object_set_new(a, "valid", json_boolean(!c->invalid[0]));
+    json_object_set_new(a, "invalid_why", text(c->invalid));
+}
+
+static json_t *attributes(const struct run_session *s, const struct cell *c, int rc,
+                          const char *error)
+{
+    json_t *a = json_deep_copy(c->job_cell->settings);
+
+    if (!a)
+        return NULL;
+    json_object_set(a, "axes", c->job_cell->axes);
+    json_object_set_new(a, "repeat", json_integer(c->job_cell->repeat));
+    json_object_set_new(a, "label", json_string(c->job_cell->label));
+    json_object_set_new(a, "warnings", warnings_json());
+    if (rc == OK)
+        add_measured(a, s, c);
+    else
+        json_object_set_new(a, "error", text(error));
+    return a;
+}
+
+static int record(struct run_session *s, const struct cell *c, int rc, const char *error)
+{
+    json_t *a = attributes(s, c, rc, error);
+    struct record_cell r = {.key = c->job_cell->key,
+                            .state = rc == OK                ? RECORD_DONE
+                                     : rc == ERR_UNSUPPORTED ? RECORD_SKIPPED
+                                                             : RECORD_FAILED,
+                            .attributes = a};
+
+    if (!a)
+        return err_set(ERR_NOMEM, "%s: out of memory", c->job_cell->key);
+    if (rc == OK) {
+        r.rows = c->result.rows;
+        r.n_rows = c->result.n;
+        r.values = c->metrics.values;
+        r.n_values = c->metrics.n_values;
+        r.series = c->metrics.series;
+        r.n_series = c->metrics.n_series;
+    }
+    rc = journal_cell(s->journal, &r);
+    json_decref(a);
+    return rc;
+}
+
+static void count(struct run_session *s, const struct cell *c, int rc)
+{
+    struct run_outcome *out = s->outcome;
+
+    out->n_done += rc == OK;
+    out->n_skipped += rc == ERR_UNSUPPORTED;
+    out->n_failed += rc != OK && rc != ERR_UNSUPPORTED;
+    if (c->invalid[0]) {
+        out->n_invalid++;
+        log_error("%s: invalid: %s", c->job_cell->key, c->invalid);
+    }
+}
+
+int run_measure(struct run_session *s, const struct job_cell *job_cell)
+{
+    struct cell c = {.job_cell = job_cell, .read_gbps = NAN, .peak_gflops = NAN};
+    char error[512] = "";
+    int rc = opt_init(load_opt_table, &c.load);
+
+    if (rc == OK)
+        rc = opt_init(run_seeds_opt_table, &c.seeds);
+    if (rc == OK)
+        rc = read_settings(&c, s->job);
+    if (rc == OK)
+        rc = need_system(s, job_cell);
+    if (rc == OK)
+        rc = need_dataset(s, job_cell);
+    if (rc == OK)
+        rc = measure(s, &c);
+    if (rc == OK) {
+        judge(&c);
+    } else {
+        snprintf(error, sizeof(error), "%s", err_msg());
+        log_line(rc == ERR_UNSUPPORTED ? LOG_INFO : LOG_ERROR, "%s: %s: %s",
+                 job_cell->key, rc == ERR_UNSUPPORTED ? "skipped" : "failed", error);
+    }
+    if (c.result.system_stuck) {
+        log_warning("system_stuck", 1, 0,
+                    "%s: requests never ended; the system is closed", job_cell->key);
+        run_system_close(&s->system); /* it may still read the prompts freed below */
+    }
+    count(s, &c, rc);
+    rc = record(s, &c, rc, error);
+    metrics_fini(&c.metrics);
+    run_result_fini(&c.result);
+    run_requests_fini(&c.requests);
+    json_decref(c.described);
+    opt_free(load_opt_table, &c.load);
+    return rc;
+}

@@ -1,0 +1,45 @@
+/* experiments/harness/run_session.h - the state of run_experiment(), shared by its files.
+ */
+#ifndef HARNESS_RUN_SESSION_H
+#define HARNESS_RUN_SESSION_H
+
+#include "experiments/harness/journal.h"
+#include "experiments/harness/record.h"
+#include "experiments/harness/run.h"
+#include "experiments/harness/run_experiment.h"
+
+struct run_session {
+    const struct job *job;
+    const struct run_options *o;
+    struct run_outcome *outcome;
+    struct journal *journal;
+    struct progress *progress;
+    json_t *card;      /* NULL: no system of this job states a bound */
+    char card_why[96]; /* then why */
+    /* Kept from cell to cell while their settings stay the same. */
+    struct run_system *system;
+    struct dataset *dataset;
+    json_t *dataset_config;
+    struct dataset_opts dataset_opts;
+};
+
+/* Measure one cell and append it to the journal. An error of the system or the dataset is
+ * the cell's and recorded; what is returned is the run's. */
+MUST int run_measure(struct run_session *s, const struct job_cell *c);
+void run_measure_fini(struct run_session *s);
+
+/* The numbers of all cells in the journal, for the table and the headlines. */
+struct run_summary {
+    const struct job *job;
+    int n_columns;
+    double *values;                    /* [n_cells, n_columns] */
+    char (*whys)[96];                  /* [n_cells, n_columns] */
+    bool *done;                        /* [n_cells] */
+    struct record_headline *headlines; /* [job->n_headlines] */
+    char (*headline_whys)[96];
+};
+MUST int run_summarise(struct run_summary *out, const struct job *j, const char *journal);
+void run_summary_fini(struct run_summary *s);
+void run_summary_print(const struct run_summary *s, FILE *f);
+
+#endif
