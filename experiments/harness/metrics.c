@@ -230,6 +230,20 @@ int metrics_known(const char *name)
                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
+const char *metrics_unit(const char *name)
+{
+    char full[64];
+
+    for (const struct metrics_def *d = metrics_defs; d->name; d++)
+        for (size_t i = 0; i < (d->samples ? N_STATISTICS : 1); i++) {
+            snprintf(full, sizeof(full), "%s%s", d->samples ? statistics[i].prefix : "",
+                     d->name);
+            if (strcmp(full, name) == 0)
+                return d->unit;
+        }
+    return strcmp(name, "goodput_rps") == 0 ? "req/s" : "";
+}
+
 void metrics_docs(FILE *f)
 {
     fprintf(f, "| metric | unit | better | definition |\n|---|---|---|---|\n");

@@ -110,6 +110,8 @@ extern const struct metrics_def metrics_defs[]; /* ends with a NULL name */
 
 /* ERR_NOTFOUND with the nearest name if no cell publishes `name`. */
 MUST int metrics_known(const char *name);
-void metrics_docs(FILE *f); /* the table as Markdown */
+const char *
+metrics_unit(const char *name); /* of a published name or goodput_rps, else "" */
+void metrics_docs(FILE *f);     /* the table as Markdown */
 
 #endif
