@@ -38,7 +38,8 @@ KERN_DIRS := engine/kernels/ref $(if $(filter x86_64,$(ARCH)),engine/kernels/x86
              $(if $(filter aarch64,$(ARCH)),engine/kernels/arm)
 KERN_SRC  := $(foreach d,$(KERN_DIRS),$(wildcard $(d)/*.c))
 # Folders that are only code for another processor are left out; the rest is every .c below.
-ENGINE_SRC := $(filter-out engine/main.c engine/kernels/ref/% engine/kernels/x86/% \
+MAIN_SRC := $(wildcard engine/main*.c)
+ENGINE_SRC := $(filter-out $(MAIN_SRC) engine/kernels/ref/% engine/kernels/x86/% \
               engine/kernels/arm/%,$(shell find engine -name '*.c' | sort)) $(KERN_SRC)
 BED_SRC := $(filter-out experiments/harness/main.c,$(shell find characterize baselines \
            datasets experiments/harness -name '*.c' | sort))
@@ -93,7 +94,7 @@ $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BUILD)/libtestbed.a: $(BED_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-$(BUILD)/sandwich: $(BUILD)/obj/engine/main.o $(BUILD)/libsandwich.a
+$(BUILD)/sandwich: $(call obj,$(MAIN_SRC)) $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_ENGINE)
 $(BUILD)/testbed: $(BUILD)/obj/experiments/harness/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_ENGINE)

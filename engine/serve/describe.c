@@ -102,6 +102,11 @@ static json_t *describe_model(const struct serve *s)
                      "load_rss_peak_bytes", (json_int_t)l->rss_peak_bytes);
 }
 
+static const char *precision_name(const struct serve *s)
+{
+    return s->o.precision == KERN_EXACT ? "exact" : "relaxed";
+}
+
 static json_t *describe_kernels(const struct serve *s)
 {
     const struct kern_table *t = model_kern(s->model);
@@ -110,8 +115,8 @@ static json_t *describe_kernels(const struct serve *s)
     for (int i = 0; i < KERN_N_OPS; i++)
         json_object_set_new(o, kern_op_name((enum kern_op)i), json_string(t->v[i]->name));
     return json_pack("{s:o, s:s, s:s, s:s}", "chosen", o, "isa", s->isa_words,
-                     "precision", s->o.precision == KERN_EXACT ? "exact" : "relaxed",
-                     "measured", model_kern_note(s->model));
+                     "precision", precision_name(s), "measured",
+                     model_kern_note(s->model));
 }
 
 static json_t *describe_plan(const struct serve *s)
@@ -232,12 +237,16 @@ static json_t *describe_work(const struct serve *s)
 int serve_describe(struct serve *s, json_t **out)
 {
     *out = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:b}, s:o, s:o, s:o, s:s, s:I}", "system",
-        "sandwich", "model", describe_model(s), "kernels", describe_kernels(s), "plan",
-        describe_plan(s), "cpu_budget", describe_budget(s), "placement", "threads",
-        describe_threads(s), "weight_pages", describe_pages(s), "pinned", s->o.pin,
-        "memory", describe_memory(s), "work", describe_work(s), "options",
+        "{s:s, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:b}, s:o, s:o, s:o, s:s, s:I, s:s, s:s, "
+        "s:i, s:i}",
+        "system", "sandwich", "model", describe_model(s), "kernels", describe_kernels(s),
+        "plan", describe_plan(s), "cpu_budget", describe_budget(s), "placement",
+        "threads", describe_threads(s), "weight_pages", describe_pages(s), "pinned",
+        s->o.pin, "memory", describe_memory(s), "work", describe_work(s), "options",
         opt_to_json(serve_opt_table, &s->o), "tokenizer",
-        s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok);
+        s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok,
+        "weight_type", kern_type_name(model_weight_type(s->model)), "precision",
+        precision_name(s), "prefill_threads", s->plan.prefill.n_threads, "decode_threads",
+        s->plan.decode.n_threads);
     return *out ? OK : err_set(ERR_NOMEM, "cannot describe the engine");
 }

@@ -1,0 +1,100 @@
+/* sandwich: run models on CPUs. */
+#include "engine/main.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+static const struct {
+    const char *name, *help;
+    int (*main)(int argc, char **argv);
+} verbs[] = {
+    {"run", "generate text from a prompt", main_run},
+    {"model", "make a model of a named shape, or inspect one", main_model},
+    {"plan", "write a phase plan", main_plan},
+};
+#define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
+
+int main_fail(const char *verb, int rc)
+{
+    if (rc == OK)
+        return 0;
+    fprintf(stderr, "sandwich %s: %s\n", verb, err_msg());
+    return rc == ERR_ARG ? EXIT_USAGE : 1;
+}
+
+int main_flags(const char *usage, const struct opt_row *table, void *s, const bool *help,
+               int argc, char **argv, int n_words)
+{
+    int n = 0;
+    int rc = opt_from_argv(table, s, argc, argv, &n);
+
+    if (rc == OK && *help) {
+        printf("usage: sandwich %s\n\n", usage);
+        opt_help(table, stdout);
+        return 0;
+    }
+    if (rc == OK && n != n_words)
+        rc = err_set(ERR_ARG, "%s%s (usage: sandwich %s)",
+                     n > n_words ? "unexpected word " : "a word is missing",
+                     n > n_words ? argv[n_words] : "", usage);
+    if (rc == OK)
+        return -1;
+    fprintf(stderr, "sandwich: %s\n", err_msg());
+    return EXIT_USAGE;
+}
+
+void main_progress(void *ctx, int64_t done_bytes, int64_t all_bytes)
+{
+    static uint64_t last_ns;
+    uint64_t now = clock_ns();
+    double frac = all_bytes > 0 ? (double)done_bytes / (double)all_bytes : 1;
+    int n = (int)(frac * 30);
+
+    if (!isatty(STDERR_FILENO) || (now - last_ns < 100000000 && done_bytes < all_bytes))
+        return;
+    last_ns = now;
+    fprintf(stderr, "\r%s [%.*s%*s] %3.0f %% of %.2f GB", (const char *)ctx, n,
+            "##############################", 30 - n, "", 100 * frac,
+            (double)all_bytes * 1e-9);
+    if (done_bytes >= all_bytes)
+        fprintf(stderr, "\r\033[K");
+    fflush(stderr);
+}
+
+static void usage(FILE *f)
+{
+    fprintf(f, "usage: sandwich VERB [options]\n\n");
+    for (int i = 0; i < N_VERBS; i++)
+        fprintf(f, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+    fprintf(f, "\n`sandwich VERB --help` lists a verb's options.\n");
+}
+
+int main(int argc, char **argv)
+{
+    const char *words[N_VERBS + 1] = {0};
+    const char *near;
+
+    if (argc < 2) {
+        usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
+        !strcmp(argv[1], "help")) {
+        usage(stdout);
+        return 0;
+    }
+    for (int i = 0; i < N_VERBS; i++) {
+        words[i] = verbs[i].name;
+        if (!strcmp(argv[1], verbs[i].name))
+            return verbs[i].main(argc - 2, argv + 2);
+    }
+    near = opt_nearest(argv[1], words);
+    fprintf(stderr, "sandwich: unknown verb \"%s\"%s%s%s\n", argv[1],
+            near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return EXIT_USAGE;
+}

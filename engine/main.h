@@ -1,0 +1,43 @@
+/* engine/main.h - the verbs of the program `sandwich`, and what they share.
+ * Each verb gets the words behind its name and returns the exit status. */
+#ifndef ENGINE_MAIN_H
+#define ENGINE_MAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "base/opt.h"
+
+#define EXIT_USAGE 2
+
+int main_run(int argc, char **argv);
+int main_model(int argc, char **argv);
+int main_plan(int argc, char **argv);
+
+/* Print the error as one line; returns the exit status for `rc` (0 for OK). */
+int main_fail(const char *verb, int rc);
+/* Read flags into s; what is left must be exactly n_words words, moved to argv[0..).
+ * Returns -1 to go on, otherwise the exit status (--help was given, or an error said).
+ * The table has a switch "help", whose value is `*help`. */
+int main_flags(const char *usage, const struct opt_row *table, void *s, const bool *help,
+               int argc, char **argv, int n_words);
+
+/* A bar on the terminal, nothing elsewhere. ctx: what is being done ("loading"). */
+void main_progress(void *ctx, int64_t done_bytes, int64_t all_bytes);
+
+/* ---- main_report.c: what a run of `sandwich run` came to ---- */
+
+struct main_timing {
+    int64_t n_prompt, n_new;
+    double ttft_s, decode_s; /* decode_s: first to last token */
+    double decode_bytes;     /* that the decoded tokens had to read */
+    double prefill_flop;
+};
+/* The numbers as JSON, with shares of the machine's bounds where its card is at hand. */
+json_t *main_report_json(const struct main_timing *t, const json_t *describe,
+                         const char *card_path);
+/* The same for people, on standard error. */
+void main_report_print(const json_t *report, const json_t *describe);
+
+#endif
