@@ -37,6 +37,36 @@ class Cell:
             self.summary[name] = float(d[()])
             self.why[name] = plain(d.attrs.get("why", ""))
 
+    def setting(self, name, default="?"):
+        """A setting of the job by its full name, such as "system.model"."""
+        return self.attrs.get(name, default)
+
+    def model(self):
+        """llama-160m of build/models/llama-160m-bf16.gguf."""
+        stem = os.path.basename(str(self.setting("system.model"))).split(".gguf")[0]
+        for suffix in ("-bf16", "-f32", "-f16"):
+            stem = stem.removesuffix(suffix)
+        return stem
+
+    def weights(self):
+        """The type the weights are computed from, "bf16"."""
+        asked = str(self.setting("system.weight_type"))
+        path = str(self.setting("system.model"))
+        from_file = [t for t in ("bf16", "f32", "f16") if "-" + t in os.path.basename(path)]
+        return from_file[0] if asked == "file" and from_file else asked
+
+    def dataset(self):
+        return str(self.setting("dataset.fit" if self.setting("dataset.reader") == "synth"
+                                else "dataset.reader"))
+
+    def read_gbps(self):
+        """The machine's measured read bandwidth, as the record's own numbers imply it."""
+        return ratio(self.value("decode_read_gbps"), self.value("decode_bandwidth_frac"))
+
+    def peak_gflops(self):
+        """The machine's measured peak for this weight type, likewise."""
+        return ratio(self.value("prefill_gflops"), self.value("prefill_peak_frac"))
+
     def value(self, name):
         """A number of the summary, NaN where it is missing."""
         return self.summary.get(name, float("nan"))
@@ -46,6 +76,15 @@ class Cell:
         r = self.requests
         keep = (np.asarray(r["warmup"]) == 0) & (np.asarray(r["status"]) == 0)
         return np.asarray(r[name], dtype=float)[keep]
+
+
+def ratio(a, b):
+    return a / b if b > 0 else float("nan")
+
+
+def unique(values):
+    """In the order of first appearance."""
+    return list(dict.fromkeys(values))
 
 
 def columns(group, name):

@@ -6,6 +6,7 @@ import os
 import sys
 
 import matplotlib
+import matplotlib.transforms
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
@@ -40,24 +41,38 @@ plt.rcParams.update({
 })
 
 
-def panels(n, width=4.3, height=3.5):
+def panels(n, width=4.3, height=3.9):
     """A figure of n panels in a row. Returns figure and list of axes."""
     fig, axes = plt.subplots(1, n, figsize=(width * n, height), squeeze=False)
     return fig, list(axes[0])
 
 
 def save(fig, result, stem, title):
-    """Title above, provenance below, and both files into paper-figs/out (or argv[2])."""
+    """Title above, provenance below; one SVG and one PNG into paper-figs/out, or argv[2]."""
     out = sys.argv[2] if len(sys.argv) > 2 else OUT
     os.makedirs(out, exist_ok=True)
-    fig.suptitle(title, x=0.012, y=0.985, ha="left", fontsize=11.5)
-    fig.text(0.012, 0.012, result.footer(), fontsize=7.5, color=GREY, ha="left", va="bottom")
-    fig.tight_layout(rect=(0, 0.035, 1, 0.965), w_pad=2.2)
+    inch = 1 / fig.get_figheight()
+    fig.text(0.012, 1 - 0.07 * inch, title, ha="left", va="top", fontsize=12)
+    fig.text(0.012, 0.05 * inch, result.footer(), fontsize=7.5, color=GREY, ha="left",
+             va="bottom")
+    fig.tight_layout(rect=(0, 0.18 * inch, 1, 1 - 0.3 * inch), w_pad=2.2)
     for ext, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
         path = os.path.join(out, "%s.%s" % (stem, ext))
         fig.savefig(path, metadata=metadata)
         print(os.path.relpath(path))
     plt.close(fig)
+
+
+def legend_below(ax, **kw):
+    """The legend under the axis label, where no data can lie; bounds last."""
+    handles, labels = ax.get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda i: "bound" in labels[i])
+    if not labels:
+        return
+    shift = matplotlib.transforms.ScaledTranslation(0, -0.5, ax.figure.dpi_scale_trans)
+    ax.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper center",
+              bbox_to_anchor=(0.5, 0), borderaxespad=0,
+              bbox_transform=ax.transAxes + shift, **kw)
 
 
 def cdf(ax, values, **kw):
@@ -95,16 +110,28 @@ def number(v, form="%.0f", unit=""):
     return "n/a" if math.isnan(v) else (form % v) + unit
 
 
+def short(v):
+    """Three digits, never an exponent."""
+    digits = 2 - math.floor(math.log10(abs(v))) if v and not math.isnan(v) else 0
+    return number(v, "%%.%df" % max(0, digits))
+
+
 def na(ax, text="n/a: not measured here"):
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=GREY)
 
 
-def bar(ax, x, value, label, **kw):
-    """One bar with its label above; a missing value is an n/a at the foot, not a bar."""
+def bar(ax, x, value, text, top=(), **kw):
+    """One bar with its text above (above what else stands there: `top`); a missing value is an
+    n/a at the foot, not a bar."""
     if math.isnan(value):
-        ax.text(x, 0, "n/a", ha="center", va="bottom", fontsize=7.5, color=GREY,
+        ax.text(x, 0, "n/a", ha="center", va="bottom", fontsize=8, color=GREY,
                 transform=ax.get_xaxis_transform())
         return
     ax.bar(x, value, **kw)
-    ax.annotate(label, (x, value), xytext=(0, 3), textcoords="offset points", ha="center",
-                va="bottom", fontsize=7.5)
+    ax.annotate(text, (x, max([value] + [t for t in top if not math.isnan(t)])), xytext=(0, 3),
+                textcoords="offset points", ha="center", va="bottom", fontsize=8)
+
+
+def percent(share):
+    """A share for a label."""
+    return number(100 * share, "%.0f", " %")

@@ -1,0 +1,11 @@
+"""Sandwich Fig. 10: time to first token in single sequence serving, by model and data set."""
+
+from lib import bars, read
+
+STEM = "fig10_ttft"
+bars.draw(
+    read.latest(STEM), STEM, title="Time to first token, single sequence (Sandwich Fig. 10)",
+    value="mean_ttft_ms", spread=("p50_ttft_ms", "p90_ttft_ms"),
+    ylabel="time to first token (ms)",
+    share="prefill_peak_frac",
+    note="bar: mean, and the % of the measured peak it reaches; whisker: p50 to p90")

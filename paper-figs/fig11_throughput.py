@@ -1,0 +1,13 @@
+"""Sandwich Fig. 11: output tokens per second in single sequence serving, by model and data set,
+with the rate at which the measured read bandwidth would deliver them."""
+
+from lib import bars, read
+
+STEM = "fig11_throughput"
+bars.draw(
+    read.latest(STEM), STEM,
+    title="Output token throughput, single sequence (Sandwich Fig. 11)",
+    value="decode_tok_s", ylabel="decoded tokens per second",
+    share="decode_bandwidth_frac",
+    note="tokens per second, and the % of the measured read bandwidth they take",
+    bound=lambda c: read.ratio(c.value("decode_tok_s"), c.value("decode_bandwidth_frac")))

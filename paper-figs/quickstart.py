@@ -1,0 +1,68 @@
+"""What one sequence costs: TTFT against prompt length, TPOT as a distribution, and the share of
+requests that would meet the paper's objectives made stricter or looser."""
+
+import numpy as np
+
+from lib import read, style
+
+STEM = "quickstart"
+BLUE = style.COLORS[0]
+
+
+def ttft(ax, c):
+    n, ms = c.measured("n_prompt_tok"), c.measured("ttft_ms")
+    ax.scatter(n, ms, s=20, color=BLUE, alpha=0.75, linewidths=0, label="requests")
+    peak = c.peak_gflops()
+    floor = c.measured("prefill_flop") / (peak * 1e6)
+    order = np.argsort(n)
+    if np.isfinite(floor).any():
+        ax.plot(n[order], floor[order], color=style.GREY, ls="--", lw=1.3,
+                label="bound: measured peak, %.0f GFLOP/s" % peak)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    style.plain_log(ax.xaxis, style.ticks_1_2_5(n.min(), n.max()))
+    low = np.nanmin(np.append(ms, floor))
+    style.plain_log(ax.yaxis, style.ticks_1_2_5(low, ms.max()))
+    ax.set(xlabel="prompt length (tokens)", ylabel="time to first token (ms)")
+    ax.set_title("Prefill: %s of peak" % style.percent(c.value("prefill_peak_frac")))
+    style.legend_below(ax)
+
+
+def tpot(ax, c):
+    ms = c.measured("tpot_ms")
+    gaps = np.maximum(c.measured("n_output_tok") - 1, 1)
+    floor = np.median(c.measured("decode_bytes") / gaps) / (c.read_gbps() * 1e6)
+    style.cdf(ax, ms, color=BLUE, label="requests, median %.2f ms" % np.nanmedian(ms))
+    if np.isfinite(floor):
+        ax.axvline(floor, color=style.GREY, ls="--", lw=1.3,
+                   label="bound: %.2f ms at measured %.1f GB/s" % (floor, c.read_gbps()))
+    ax.set_xlim(0, 1.15 * np.nanmax(ms))
+    ax.set(xlabel="time per output token (ms)", ylabel="share of requests")
+    ax.set_title("Decode: %s of bandwidth" % style.percent(c.value("decode_bandwidth_frac")))
+    style.legend_below(ax)
+
+
+def slo(ax, c):
+    x, y = c.series["slo_scale"], c.series["slo_attainment_frac"]
+    ax.plot(x, y, color=BLUE, marker="o", ms=4, label="requests within both objectives")
+    ax.axhline(0.9, color=style.GREY, ls="--", lw=1.3, label="goal: 90 %")
+    ax.axvline(1, color=style.GREY, ls=":", lw=1.3)
+    ax.set_xscale("log")
+    style.plain_log(ax.xaxis, style.ticks_1_2_5(x[0], x[-1]))
+    style.percent_axis(ax.yaxis)
+    ax.set_ylim(0, 1.04)
+    ax.set(xlabel="SLO scale (1 = TTFT %g ms, TPOT %g ms)" %
+           (c.attrs["slo.ttft_ms"], c.attrs["slo.tpot_ms"]), ylabel="share of requests")
+    ax.set_title("SLO attainment: %s at scale 1" % style.percent(c.value("slo_attainment_frac")))
+    style.legend_below(ax)
+
+
+result = read.latest(STEM)
+fig, axes = style.panels(3)
+for ax, draw in zip(axes, (ttft, tpot, slo)):
+    if result.cells:
+        draw(ax, result.cells[0])
+    else:
+        style.na(ax)
+what = ", ".join("%s %s" % (c.model(), c.weights()) for c in result.cells[:1])
+style.save(fig, result, STEM, "Quickstart: %s, one sequence at a time" % (what or "n/a"))

@@ -1,0 +1,78 @@
+#!/bin/sh
+# Every figure draws from a made-up result, with all numbers and with none, and draws the same
+# SVG twice; every experiment has its figure and the other way round.
+set -u
+python=${PYTHON:-/usr/bin/python3}
+build=${BUILD:-build}
+n=0
+ok() {
+    n=$((n + 1))
+    echo "ok $n - $1"
+}
+not_ok() {
+    n=$((n + 1))
+    failed=1
+    echo "not ok $n - $1"
+    sed 's/^/# /' "$dir/log"
+}
+failed=0
+dir=$(mktemp -d "$build/figs.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+
+# The names must agree whether or not figures can be drawn here.
+ls experiments/*.json | sed 's|.*/||; s|\.json$||' >"$dir/experiments"
+ls paper-figs/*.py | sed 's|.*/||; s|\.py$||' >"$dir/figures"
+if diff "$dir/experiments" "$dir/figures" >"$dir/log"; then
+    ok "every experiment has its figure"
+else
+    not_ok "every experiment has its figure"
+fi
+
+stems=$(cat "$dir/figures")
+if ! "$python" -c 'import matplotlib, h5py' 2>/dev/null; then
+    for s in $stems; do
+        n=$((n + 1))
+        echo "# skip: $python has no matplotlib or h5py"
+        echo "ok $n - $s # SKIP"
+    done
+    echo "1..$n"
+    exit $failed
+fi
+
+draw() { # result, folder, script
+    "$python" "paper-figs/$3.py" "$1" "$2" >"$dir/log" 2>&1 &&
+        test -s "$2/$3.svg" && test -s "$2/$3.png"
+}
+for s in $stems; do
+    for kind in "" missing; do
+        what="$s${kind:+ with every number missing}"
+        h5=$dir/$s$kind.h5
+        if "$python" tests/figs/make_result.py "$h5" "$s" $kind >"$dir/log" 2>&1 &&
+            draw "$h5" "$dir/a$kind" "$s" && draw "$h5" "$dir/b$kind" "$s"; then
+            ok "$what is drawn"
+        else
+            not_ok "$what is drawn"
+            continue
+        fi
+        if cmp "$dir/a$kind/$s.svg" "$dir/b$kind/$s.svg" >"$dir/log" 2>&1; then
+            ok "$what is the same SVG twice"
+        else
+            not_ok "$what is the same SVG twice"
+        fi
+    done
+    # The numbers must reach the picture: without them it is another one.
+    if cmp -s "$dir/a/$s.svg" "$dir/amissing/$s.svg"; then
+        echo "drawn alike with and without numbers" >"$dir/log"
+        not_ok "$s shows its numbers"
+    else
+        ok "$s shows its numbers"
+    fi
+done
+if RESULTS=$dir/none "$python" paper-figs/quickstart.py >"$dir/log" 2>&1 &&
+    grep -q 'no result yet: make experiment NAME=quickstart' "$dir/log"; then
+    ok "without a result, the command that makes one is named"
+else
+    not_ok "without a result, the command that makes one is named"
+fi
+echo "1..$n"
+exit $failed
