@@ -200,16 +200,14 @@ static int parse_ids(struct run *r, const char *text)
 
 static int read_prompt(struct run *r)
 {
-    const struct tok *tok = serve_tok(r->serve);
     const char *text = r->f->prompt;
     int bos = serve_bos(r->serve);
     int rc;
 
     if (r->f->prompt_ids)
         return parse_ids(r, r->f->prompt_ids);
-    if (tok || *text) {
-        rc = serve_encode(r->serve, text, strlen(text), tok && tok_adds_bos(tok),
-                          &r->prompt, &r->n_prompt);
+    if (serve_tok(r->serve) || *text) {
+        rc = serve_encode(r->serve, text, strlen(text), true, &r->prompt, &r->n_prompt);
         if (rc != OK || r->n_prompt > 0)
             return rc;
         mem_free(r->prompt);

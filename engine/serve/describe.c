@@ -45,7 +45,8 @@ int serve_encode(struct serve *s, const char *text, size_t n, bool bos, int32_t 
     if (!s->tok)
         return err_set(ERR_STATE, "%s has no tokenizer: give one with tokenizer",
                        s->o.model);
-    return tok_encode(s->tok, text, n, bos ? TOK_BOS : 0, ids, n_ids);
+    return tok_encode(s->tok, text, n, bos && tok_adds_bos(s->tok) ? TOK_BOS : 0, ids,
+                      n_ids);
 }
 
 /* ---- the physical bounds ---- */

@@ -54,6 +54,7 @@ struct serve {
     pthread_cond_t submitted;
     struct serve_seq *queue_head, **queue_tail;
     int64_t n_submitted;
+    bool woken;
     struct serve_seq **live; /* [SERVE_VIEW_MAX], ascending arrival */
     int n_live;
 

@@ -145,8 +145,17 @@ void serve_wait(struct serve *s, uint64_t timeout_ns)
     t.tv_sec = (time_t)(until / 1000000000);
     t.tv_nsec = (long)(until % 1000000000);
     pthread_mutex_lock(&s->lock);
-    while (!s->queue_head && s->n_live == 0)
+    while (!s->queue_head && s->n_live == 0 && !s->woken)
         if (pthread_cond_timedwait(&s->submitted, &s->lock, &t) == ETIMEDOUT)
             break;
+    s->woken = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void serve_wake(struct serve *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->woken = true;
+    pthread_cond_signal(&s->submitted);
     pthread_mutex_unlock(&s->lock);
 }

@@ -84,8 +84,11 @@ void serve_cancel(struct serve *s, int64_t id);
 MUST int serve_step(struct serve *s, bool *busy);
 /* Wait until something is submitted, or timeout_ns; for a thread that only steps. */
 void serve_wait(struct serve *s, uint64_t timeout_ns);
+/* Make the present or next serve_wait() return at once; from any thread. */
+void serve_wake(struct serve *s);
 
-/* Text, by the model's tokenizer; ERR_STATE when it has none. *ids: mem_free. */
+/* Text, by the model's tokenizer; ERR_STATE when it has none. bos: begin with BOS if the
+ * tokenizer asks for it. *ids: mem_free. */
 MUST int serve_encode(struct serve *s, const char *text, size_t n, bool bos, int32_t **ids,
                       size_t *n_ids);
 struct tok;

@@ -1,0 +1,299 @@
+/* Our own engine, behind the same door as its rivals: one thread opens it, steps it and
+ * closes it. That thread becomes thread 0 of the engine's team, so the harness's threads
+ * never compute. */
+#include "baselines/sut.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/opt.h"
+#include "serve/serve.h"
+
+#define IDLE_NS                                                                          \
+    100000000 /* how long an idle engine sleeps before it looks about itself */
+
+/* One request on its way: from the engine's callback back to the harness's number. */
+struct flight {
+    struct sut *sut;
+    int64_t request, id; /* the harness's number, the engine's */
+    struct flight *next;
+};
+
+struct sut {
+    struct serve_opts o;
+    struct serve *serve;
+    sut_event_fn on_event;
+    void *ctx;
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool opened; /* serve_open() has returned, with open_rc */
+    int open_rc;
+    char why[512];        /* of open_rc, or of the step that failed */
+    bool closing, broken; /* broken: a step failed, the engine takes no more */
+    bool want_describe;   /* a describe() waits for the engine's thread */
+    json_t *description;
+    int describe_rc;
+    struct flight *flights; /* live ones */
+};
+
+/* ---- events, on the engine's thread ---- */
+
+static void unlink_flight(struct sut *s, struct flight *f)
+{
+    struct flight **p;
+
+    pthread_mutex_lock(&s->lock);
+    for (p = &s->flights; *p != f; p = &(*p)->next)
+        ;
+    *p = f->next;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_token(void *ctx, int64_t id, int32_t token, const float *logits,
+                     enum serve_finish finish)
+{
+    struct flight *f = ctx;
+    struct sut *s = f->sut;
+    struct sut_event e = {.request = f->request, .kind = SUT_TOKEN, .token = token};
+
+    (void)id, (void)logits;
+    if (token >= 0)
+        s->on_event(s->ctx, &e);
+    if (finish == SERVE_RUNNING)
+        return;
+    unlink_flight(s, f);
+    mem_free(f);
+    e.kind = finish == SERVE_LENGTH || finish == SERVE_EOS ? SUT_DONE : SUT_FAILED;
+    e.error = finish != SERVE_CANCELED ? err_msg() : s->broken ? s->why : "canceled";
+    s->on_event(s->ctx, &e);
+}
+
+/* ---- the engine's thread ---- */
+
+/* Between two steps: answer describe(), and see whether it is time to go. */
+static bool is_closing(struct sut *s)
+{
+    bool closing;
+
+    pthread_mutex_lock(&s->lock);
+    if (s->want_describe) {
+        s->describe_rc = serve_describe(s->serve, &s->description);
+        if (s->describe_rc != OK)
+            strncpy(s->why, err_msg(), sizeof(s->why) - 1);
+        s->want_describe = false;
+        pthread_cond_broadcast(&s->changed);
+    }
+    closing = s->closing;
+    pthread_mutex_unlock(&s->lock);
+    return closing;
+}
+
+/* Every request of a failed engine ends as failed, at the next step. */
+static void fail_engine(struct sut *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->broken = true;
+    strncpy(s->why, err_msg(), sizeof(s->why) - 1);
+    for (struct flight *f = s->flights; f; f = f->next)
+        serve_cancel(s->serve, f->id);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void *engine_main(void *arg)
+{
+    struct sut *s = arg;
+    bool busy;
+    int rc = serve_open(&s->serve, &s->o);
+
+    pthread_mutex_lock(&s->lock);
+    s->opened = true;
+    s->open_rc = rc;
+    if (rc != OK)
+        strncpy(s->why, err_msg(), sizeof(s->why) - 1);
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (rc != OK)
+        return NULL;
+    while (!is_closing(s)) {
+        if (serve_step(s->serve, &busy) != OK)
+            fail_engine(s);
+        else if (!busy)
+            serve_wait(s->serve, IDLE_NS);
+    }
+    serve_close(&s->serve); /* ends what still lives, through on_token() */
+    return NULL;
+}
+
+/* ---- the harness's side ---- */
+
+static void sandwich_close(struct sut **sp)
+{
+    struct sut *s = *sp;
+
+    if (!s)
+        return;
+    if (s->started) {
+        pthread_mutex_lock(&s->lock);
+        s->closing = true;
+        if (s->serve)
+            serve_wake(s->serve);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+    }
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    opt_free(serve_opt_table, &s->o);
+    mem_free(s);
+    *sp = NULL;
+}
+
+static int wait_until_open(struct sut *s)
+{
+    int rc;
+
+    pthread_mutex_lock(&s->lock);
+    while (!s->opened)
+        pthread_cond_wait(&s->changed, &s->lock);
+    rc = s->open_rc;
+    pthread_mutex_unlock(&s->lock);
+    return rc == OK ? OK : err_set(rc, "%s", s->why); /* the message was its thread's */
+}
+
+static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on_event,
+                         void *ctx)
+{
+    struct sut *s = mem_new(MEM_HARNESS, 1, sizeof(*s));
+    int rc;
+
+    *out = NULL;
+    if (!s)
+        return ERR_NOMEM;
+    s->on_event = on_event;
+    s->ctx = ctx;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    rc = opt_init(serve_opt_table, &s->o);
+    if (rc == OK)
+        rc = opt_from_json(serve_opt_table, &s->o, config, "sandwich");
+    if (rc != OK)
+        goto out;
+    if (pthread_create(&s->thread, NULL, engine_main, s) != 0) {
+        rc = err_set(ERR_IO, "sandwich: cannot start its thread");
+        goto out;
+    }
+    s->started = true;
+    rc = wait_until_open(s);
+    if (rc == OK)
+        *out = s, s = NULL; /* the caller's now */
+out:
+    sandwich_close(&s);
+    return rc;
+}
+
+static int sandwich_submit(struct sut *s, const struct sut_request *r)
+{
+    struct flight *f;
+    struct serve_request q = {.prompt = r->prompt,
+                              .n_prompt = r->n_prompt,
+                              .max_new = r->n_output,
+                              .ignore_eos = true,
+                              .sampling = {.top_p = 1, .seed = r->seed},
+                              .on_token = on_token};
+    int rc = ERR_NOMEM;
+
+    f = mem_new(MEM_HARNESS, 1, sizeof(*f));
+    if (!f)
+        return rc;
+    f->sut = s;
+    f->request = r->request;
+    q.ctx = f;
+    /* The lock holds its last event back until it is linked. */
+    pthread_mutex_lock(&s->lock);
+    if (s->broken)
+        rc = err_set(ERR_STATE, "the engine has stopped: %s", s->why);
+    else
+        rc = serve_submit(s->serve, &q, &f->id);
+    if (rc == OK) {
+        f->next = s->flights;
+        s->flights = f;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (rc != OK)
+        mem_free(f);
+    return rc;
+}
+
+static void sandwich_cancel(struct sut *s, int64_t request)
+{
+    pthread_mutex_lock(&s->lock);
+    for (struct flight *f = s->flights; f; f = f->next)
+        if (f->request == request)
+            serve_cancel(s->serve, f->id);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static int sandwich_encode(struct sut *s, const char *text, size_t n, int32_t **ids,
+                           size_t *n_ids)
+{
+    *ids = NULL;
+    *n_ids = 0;
+    if (!serve_tok(s->serve))
+        return err_set(ERR_UNSUPPORTED, "%s has no tokenizer", s->o.model);
+    return serve_encode(s->serve, text, n, true, ids, n_ids);
+}
+
+static int sandwich_limits(struct sut *s, int64_t *vocab, int64_t *max_tok)
+{
+    *vocab = serve_vocab(s->serve);
+    *max_tok = serve_max_tok(s->serve);
+    return OK;
+}
+
+/* The team's facts belong to the engine's thread: ask it, between two steps. */
+static int sandwich_describe(struct sut *s, json_t **out)
+{
+    int rc;
+
+    *out = NULL;
+    pthread_mutex_lock(&s->lock);
+    s->want_describe = true;
+    serve_wake(s->serve);
+    while (s->want_describe)
+        pthread_cond_wait(&s->changed, &s->lock);
+    rc = s->describe_rc;
+    *out = s->description;
+    s->description = NULL;
+    if (rc != OK)
+        rc = err_set(rc, "%s", s->why);
+    pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+static int64_t sandwich_token_bytes(struct sut *s, int64_t ctx_tok)
+{
+    return serve_token_bytes(s->serve, ctx_tok);
+}
+
+static double sandwich_prefill_flop(struct sut *s, int64_t n_tok)
+{
+    return serve_prefill_flop(s->serve, n_tok);
+}
+
+const struct sut_adapter sut_adapter_sandwich = {
+    .name = "sandwich",
+    .help = "this project's engine, in this process",
+    .opts = serve_opt_table,
+    .open = sandwich_open,
+    .close = sandwich_close,
+    .submit = sandwich_submit,
+    .cancel = sandwich_cancel,
+    .encode = sandwich_encode,
+    .limits = sandwich_limits,
+    .describe = sandwich_describe,
+    .token_bytes = sandwich_token_bytes,
+    .prefill_flop = sandwich_prefill_flop,
+};
