@@ -1,0 +1,36 @@
+/* experiments/harness/record_fields.h - the table of what a result file holds: the
+ * writer, the reader and results/schema.json come from it. Private to record*.c and
+ * export*.c. */
+#ifndef HARNESS_RECORD_FIELDS_H
+#define HARNESS_RECORD_FIELDS_H
+
+#include <stddef.h>
+
+#include "experiments/harness/record_h5.h"
+
+#define RECORD_SCHEMA_VERSION 1
+
+/* A column of /cells/NNNN/requests: a member of struct metrics_row. */
+enum record_column_kind {
+    RECORD_COLUMN_I64,
+    RECORD_COLUMN_F64,
+    RECORD_COLUMN_BOOL,
+    RECORD_COLUMN_STATUS, /* enum metrics_status, stored as i8 */
+    RECORD_COLUMN_ERROR,  /* char[96] */
+};
+struct record_column {
+    const char *name;
+    enum record_column_kind kind;
+    size_t offset;
+    const char *unit, *meaning;
+};
+extern const struct record_column record_columns[]; /* ends with a NULL name */
+
+/* What a JSON document of the root is ("/job_json"); "" for one the table does not know.
+ */
+const char *record_field_meaning(const char *path);
+/* What a summary metric is, by its definition; its own name where none is known.
+ * *better: "higher", "lower" or "". */
+const char *record_metric_meaning(const char *name, const char **better);
+
+#endif
