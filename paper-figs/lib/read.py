@@ -1,8 +1,8 @@
-"""Results as the harness wrote them, for figures. Nothing is computed here that the record
-already holds: a missing number stays NaN and is drawn as "n/a".
+"""Results as the harness wrote them, for figures. Statistics are the record's own; a missing
+number stays NaN and is drawn as "n/a".
 
     r = read.latest("quickstart")       # the file named by results/quickstart/latest.json
-    for c in r.cells: c.attrs, c.requests["ttft_ms"], c.summary["p50_ttft_ms"], c.series
+    for c in r.cells: c.setting("dataset.fit"), c.value("p50_ttft_ms"), c.measured("ttft_ms")
 """
 
 import json
@@ -60,22 +60,60 @@ class Cell:
                                 else "dataset.reader"))
 
     def read_gbps(self):
-        """The machine's measured read bandwidth, as the record's own numbers imply it."""
-        return ratio(self.value("decode_read_gbps"), self.value("decode_bandwidth_frac"))
+        """The machine's measured read bandwidth, NaN where unknown."""
+        return float(self.setting("bound.read_gbps", "nan"))
 
     def peak_gflops(self):
         """The machine's measured peak for this weight type, likewise."""
-        return ratio(self.value("prefill_gflops"), self.value("prefill_peak_frac"))
+        return float(self.setting("bound.peak_gflops", "nan"))
 
     def value(self, name):
         """A number of the summary, NaN where it is missing."""
         return self.summary.get(name, float("nan"))
 
     def measured(self, name):
-        """A column of the requests that were measured and answered in full."""
+        """A column of the requests that were measured and answered in full; besides those of
+        the record, the latencies that follow from its times: ttft_ms, tpot_ms, e2e_ms."""
         r = self.requests
-        keep = (np.asarray(r["warmup"]) == 0) & (np.asarray(r["status"]) == 0)
-        return np.asarray(r[name], dtype=float)[keep]
+        keep = (r["warmup"] == 0) & (r["status"] == 0)
+        if name not in LATENCIES:
+            return np.asarray(r[name], dtype=float)[keep]
+        v = LATENCIES[name](self)[keep]
+        self.check_median(name, v[~np.isnan(v)])
+        return v
+
+    def last_token_ns(self):
+        offset = self.tokens["offset"]
+        none = offset[1:] == offset[:-1]
+        last = self.tokens["time_ns"][np.maximum(offset[1:] - 1, 0)] if len(
+            self.tokens["time_ns"]) else np.zeros(len(none))
+        return np.where(none, np.nan, last)
+
+    def check_median(self, name, v):
+        """The harness defines these; should the two ever differ, no figure is drawn."""
+        recorded = self.value("p50_" + name)
+        if len(v) and not np.isnan(recorded):
+            median = np.sort(v)[(len(v) + 1) // 2 - 1]
+            if abs(median - recorded) > 1e-6 * recorded:
+                sys.exit("%s: the times give a median of %g, the record says %g" %
+                         (name, median, recorded))
+
+
+def ttft_ms(c):
+    first = np.where(c.requests["n_tok"] > 0, c.requests["first_token_ns"], np.nan)
+    return (first - c.requests["intended_ns"]) / 1e6
+
+
+def e2e_ms(c):
+    return (c.last_token_ns() - c.requests["intended_ns"]) / 1e6
+
+
+def tpot_ms(c):
+    n = np.where(c.requests["n_tok"] > 1, c.requests["n_tok"], np.nan)
+    return (c.last_token_ns() - c.requests["first_token_ns"]) / 1e6 / (n - 1)
+
+
+LATENCIES = {"ttft_ms": ttft_ms, "e2e_ms": e2e_ms, "tpot_ms": tpot_ms}
 
 
 def ratio(a, b):
@@ -96,19 +134,19 @@ class Result:
         self.path = path
         with h5py.File(path, "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
-            self.json = {k[:-5]: json.loads(plain(d[()])) for k, d in f.items()
-                         if k.endswith("_json")}
             cells = f.get("cells", {})
             self.cells = [Cell(cells[k]) for k in sorted(cells)]
         self.cells = [c for c in self.cells if c.attrs.get("state", "done") == "done"]
 
     def footer(self):
         """Where it was measured and what kind of truth it is; stands on every figure."""
-        p = self.json.get("provenance", {})
-        commit = str(p.get("commit", "unknown"))[:10]
-        dirty = " + local changes" if p.get("dirty") else ""
+        commit = str(self.attrs.get("commit", "unknown"))[:10]
+        dirty = " + local changes" if self.attrs.get("dirty") else ""
+        truth = str(self.attrs.get("truth", "truth unknown"))
+        if self.attrs.get("smoke"):
+            truth += " (smoke run)"
         return "%s · %s · commit %s%s · %s" % (
-            self.attrs.get("truth", "truth unknown"), self.attrs.get("host", "host unknown"),
+            truth, self.attrs.get("host", "host unknown"),
             commit, dirty, self.attrs.get("utc", "")[:10])
 
 
@@ -122,4 +160,4 @@ def latest(stem):
         print("%s: no result yet: make experiment NAME=%s" % (stem, stem))
         sys.exit(0)
     with open(where) as f:
-        return Result(os.path.join(RESULTS, stem, os.path.basename(json.load(f)["result"])))
+        return Result(os.path.join(RESULTS, stem, os.path.basename(json.load(f)["file"])))

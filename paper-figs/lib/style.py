@@ -12,7 +12,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
 from matplotlib.ticker import FuncFormatter  # noqa: E402
 
-OUT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "out")
+OUT = os.environ.get("FIGURES") or os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "out")
 
 # Okabe and Ito's palette, in the order we use it; grey is for bounds and remarks.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]

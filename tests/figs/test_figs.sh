@@ -68,6 +68,15 @@ for s in $stems; do
         ok "$s shows its numbers"
     fi
 done
+# A record whose median is not that of its own times is refused, not drawn.
+"$python" tests/figs/make_result.py "$dir/wrong.h5" quickstart >"$dir/log" 2>&1
+"$python" -c "import h5py, sys
+with h5py.File(sys.argv[1], 'a') as f: f['cells/0000/summary/p50_ttft_ms'][()] *= 1.01" "$dir/wrong.h5"
+if ! draw "$dir/wrong.h5" "$dir/wrong" quickstart && grep -q 'the record says' "$dir/log"; then
+    ok "a record that contradicts itself is refused"
+else
+    not_ok "a record that contradicts itself is refused"
+fi
 if RESULTS=$dir/none "$python" paper-figs/quickstart.py >"$dir/log" 2>&1 &&
     grep -q 'no result yet: make experiment NAME=quickstart' "$dir/log"; then
     ok "without a result, the command that makes one is named"
