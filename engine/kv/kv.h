@@ -52,6 +52,11 @@ void kv_pool_close(struct kv_pool **p);
 MUST int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out);
 void kv_release(struct kv_pool *p, struct kv_region *r); /* zeroes *r */
 
+/* Touch part `i` of `n` of the pool's pages. Called once by each thread of a team, at open:
+ * otherwise the first requests pay for zeroing them, and a machine that is short of memory
+ * notices only then. */
+void kv_pool_touch(struct kv_pool *p, int i, int n);
+
 /* Bytes one token needs over all layers and heads. */
 size_t kv_token_bytes(const struct kv_shape *s);
 

@@ -107,6 +107,15 @@ void kv_pool_close(struct kv_pool **pp)
     *pp = NULL;
 }
 
+void kv_pool_touch(struct kv_pool *p, int i, int n)
+{
+    size_t lo = p->bytes / (size_t)n * (size_t)i;
+    size_t hi = i == n - 1 ? p->bytes : p->bytes / (size_t)n * (size_t)(i + 1);
+
+    for (size_t at = lo; at < hi; at += 4096) /* the smallest page of any target */
+        ((volatile char *)p->base)[at] = 0;
+}
+
 int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
 {
     size_t offset = 0;

@@ -53,6 +53,7 @@ static void place(struct model *m, struct arena *a)
         s->attn = take(a, KERN_ATTN_SCRATCH_BYTES(m->c.head_dim), 1, PAGE);
         s->tail = take(a, (size_t)(rows * KERN_PANEL), sizeof(float), PAGE);
     }
+    take(a, 0, 1, PAGE); /* all scratches are of one size */
 }
 
 /* Angles in double: a float's rounding of position x frequency is visible at long
@@ -72,6 +73,25 @@ static void fill_rope(struct model *m)
     }
 }
 
+static void touch_range(char *p, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += PAGE)
+        ((volatile char *)p)[at] = 0;
+}
+
+/* Each thread writes its own scratch and its share of the rest first: pages come to its
+ * node, and no request pays for zeroing them. */
+static void touch(void *arg, struct par_self *self)
+{
+    struct model *m = arg;
+    char *scratch = (char *)m->scratch[0].stage, *end = (char *)m->act + m->act_bytes;
+    size_t shared = (size_t)(scratch - (char *)m->act) / (size_t)self->n;
+    size_t own = (size_t)(end - scratch) / (size_t)self->n;
+
+    touch_range((char *)m->act + shared * (size_t)self->id, shared);
+    touch_range((char *)m->scratch[self->id].stage, own);
+}
+
 int model_act_open(struct model *m)
 {
     struct arena a = {0};
@@ -87,6 +107,7 @@ int model_act_open(struct model *m)
         return ERR_NOMEM;
     a = (struct arena){.base = m->act};
     place(m, &a);
+    par_team_run(m->team, par_team_size(m->team), touch, m);
     fill_rope(m);
     return OK;
 }

@@ -99,17 +99,26 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
     return rc;
 }
 
+static void touch_pool(void *arg, struct par_self *self)
+{
+    kv_pool_touch(arg, self->id, self->n);
+}
+
 static int open_pool(struct serve *s)
 {
     struct kv_shape shape;
     size_t seq_bytes, bytes;
+    int rc;
 
     model_kv_shape(s->model, &shape);
     if (__builtin_mul_overflow(kv_token_bytes(&shape), (size_t)s->max_tok, &seq_bytes) ||
         __builtin_mul_overflow(seq_bytes + 64, (size_t)s->o.max_seqs, &bytes))
         return err_set(ERR_LIMIT, "max_tok %lld x max_seqs %lld overflow",
                        (long long)s->max_tok, (long long)s->o.max_seqs);
-    return kv_pool_open(&s->pool, NULL, &shape, bytes, s->max_tok, MEM_NODE_ANY);
+    rc = kv_pool_open(&s->pool, NULL, &shape, bytes, s->max_tok, MEM_NODE_ANY);
+    if (rc == OK)
+        par_team_run(s->team, par_team_size(s->team), touch_pool, s->pool);
+    return rc;
 }
 
 /* The one asked for must open. The model's own may be missing: ids still work. */
