@@ -1,0 +1,188 @@
+/* kernels/x86/attn_avx2.h - flash-style attention in AVX2, for f32 and bf16 keys and
+ * values.
+ *
+ * An including file defines ATTN_ELEM (float or uint16_t), ATTN_LOAD(p): eight elements
+ * as f32, and ATTN_LOAD_N(p, n): the first n < 8 of them, the rest zero and not read.
+ * Keys and values are taken in blocks that fit the first-level cache and serve every
+ * query row before the next block is read; each row keeps a running maximum and sum, and
+ * `out` itself holds what is accumulated so far. */
+#ifndef KERNELS_X86_ATTN_AVX2_H
+#define KERNELS_X86_ATTN_AVX2_H
+
+#include <math.h>
+
+#include "kernels/kern.h"
+#include "kernels/x86/vec_avx2.h"
+
+#define ATTN_KEYS 32 /* x head_dim 128 x (K and V) in f32 = 32 KiB */
+
+struct attn_row {
+    float max, sum;
+};
+
+/* Elements [d, d + 8) of a vector of hd, zero beyond it. */
+static inline __m256 attn_get(const ATTN_ELEM *p, int d, int hd)
+{
+    return hd - d >= 8 ? ATTN_LOAD(p + d) : ATTN_LOAD_N(p + d, hd - d);
+}
+
+static inline __m256 attn_get_f32(const float *p, int d, int hd)
+{
+    return hd - d >= 8 ? _mm256_loadu_ps(p + d)
+                       : _mm256_maskload_ps(p + d, vec_mask(hd - d));
+}
+
+static inline void attn_put_f32(float *p, int d, int hd, __m256 v)
+{
+    if (hd - d >= 8)
+        _mm256_storeu_ps(p + d, v);
+    else
+        _mm256_maskstore_ps(p + d, vec_mask(hd - d), v);
+}
+
+/* Scores of n keys. Four keys share each load of q. */
+static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd, int n,
+                      float scale)
+{
+    for (int t = 0; t < n; t += 4) {
+        __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
+                         _mm256_setzero_ps()};
+        const ATTN_ELEM *key[4]; /* a missing key repeats the last one */
+
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            key[j] = k + (int64_t)(t + j < n ? t + j : n - 1) * hd;
+        for (int d = 0; d < hd; d += 8) {
+            __m256 x = attn_get_f32(q, d, hd);
+
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++)
+                sum[j] = _mm256_fmadd_ps(x, attn_get(key[j], d, hd), sum[j]);
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            s[t + j] = scale * vec_sum(sum[j]);
+    }
+}
+
+/* Scores s[0, n) become weights under the row's new maximum, the rest of the block 0.
+ * Returns the factor by which what was accumulated before must shrink. */
+static float attn_softmax(struct attn_row *row, float *s, int n)
+{
+    __m256 max_v = _mm256_set1_ps(row->max), sum = _mm256_setzero_ps();
+    float shrink, max;
+
+    for (int t = n; t < ATTN_KEYS; t++)
+        s[t] = -INFINITY;
+    for (int t = 0; t < n; t += 8)
+        max_v = _mm256_max_ps(max_v, _mm256_load_ps(s + t));
+    max = vec_max(max_v);
+    if (max == -INFINITY)
+        max = 0; /* nothing but -infinity so far: weights 0, not NaN */
+    max_v = _mm256_set1_ps(max);
+    for (int t = 0; t < n; t += 8) {
+        __m256 p = vec_exp(_mm256_sub_ps(_mm256_load_ps(s + t), max_v));
+
+        _mm256_store_ps(s + t, p);
+        sum = _mm256_add_ps(sum, p);
+    }
+    shrink = row->max == max ? 1 : expf(row->max - max);
+    row->max = max;
+    row->sum = row->sum * shrink + vec_sum(sum);
+    return shrink;
+}
+
+/* out = out * shrink + sum of p[t] * v[t], 32 elements of the head at a time. */
+static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v, int hd, int n,
+                       float shrink)
+{
+    const __m256 by = _mm256_set1_ps(shrink);
+    int d = 0;
+
+    for (; d + 32 <= hd; d += 32) {
+        __m256 acc[4];
+
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            acc[j] = _mm256_mul_ps(by, _mm256_loadu_ps(out + d + 8 * j));
+        for (int t = 0; t < n; t++) {
+            __m256 w = _mm256_set1_ps(p[t]);
+
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++)
+                acc[j] = _mm256_fmadd_ps(w, ATTN_LOAD(v + (int64_t)t * hd + d + 8 * j),
+                                         acc[j]);
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            _mm256_storeu_ps(out + d + 8 * j, acc[j]);
+    }
+    for (; d < hd; d += 8) {
+        __m256 acc = _mm256_mul_ps(by, attn_get_f32(out, d, hd));
+
+        for (int t = 0; t < n; t++)
+            acc = _mm256_fmadd_ps(_mm256_set1_ps(p[t]),
+                                  attn_get(v + (int64_t)t * hd, d, hd), acc);
+        attn_put_f32(out, d, hd, acc);
+    }
+}
+
+static float *attn_out(const struct kern_attn_args *a, int row)
+{
+    return a->out + row / a->g * a->out_stride + (int64_t)(row % a->g) * a->head_dim;
+}
+
+/* Keys [t, t + n) against one row. */
+static void attn_block(const struct kern_attn_args *a, int row, struct attn_row *state,
+                       int64_t t, int n)
+{
+    _Alignas(32) float s[ATTN_KEYS];
+    const float *q =
+        a->q + row / a->g * a->q_stride + (int64_t)(row % a->g) * a->head_dim;
+    const int64_t at = t * a->head_dim;
+    float shrink;
+
+    attn_dots(s, q, (const ATTN_ELEM *)a->k + at, a->head_dim, n, a->scale);
+    shrink = attn_softmax(state, s, n);
+    attn_weigh(attn_out(a, row), s, (const ATTN_ELEM *)a->v + at, a->head_dim, n, shrink);
+}
+
+static void attn_finish(const struct kern_attn_args *a, int row,
+                        const struct attn_row *state)
+{
+    const __m256 by = _mm256_set1_ps(state->sum > 0 ? 1 / state->sum : 0);
+    float *out = attn_out(a, row);
+
+    for (int d = 0; d < a->head_dim; d += 8)
+        attn_put_f32(out, d, a->head_dim,
+                     _mm256_mul_ps(by, attn_get_f32(out, d, a->head_dim)));
+    if (a->lse)
+        a->lse[row] = state->sum > 0 ? state->max + logf(state->sum) : -INFINITY;
+}
+
+static void attn_run(const struct kern_attn_args *a)
+{
+    struct attn_row state[KERN_ATTN_ROWS_MAX];
+    const int rows = a->n_tok * a->g;
+
+    for (int r = 0; r < rows; r++) {
+        float *out = attn_out(a, r);
+
+        state[r] = (struct attn_row){.max = -INFINITY};
+        for (int d = 0; d < a->head_dim; d++)
+            out[d] = 0;
+    }
+    for (int64_t t = a->kv_lo; t < a->kv_hi; t += ATTN_KEYS) {
+        for (int r = 0; r < rows; r++) {
+            int64_t end = a->pos0 + r / a->g + 1;
+            int64_t n = (end < a->kv_hi ? end : a->kv_hi) - t;
+
+            if (n > 0)
+                attn_block(a, r, &state[r], t, n < ATTN_KEYS ? (int)n : ATTN_KEYS);
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        attn_finish(a, r, &state[r]);
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* Attention over bf16 keys and values. */
+#include "cpu/cpu.h"
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline __m256 widen(__m128i h)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+static inline __m256 load_n(const uint16_t *p, int n)
+{
+    uint16_t h[8] = {0};
+
+    memcpy(h, p, (size_t)n * sizeof(*h));
+    return widen(_mm_loadu_si128((const __m128i *)h));
+}
+
+#define ATTN_ELEM         uint16_t
+#define ATTN_LOAD(p)      widen(_mm_loadu_si128((const __m128i *)(p)))
+#define ATTN_LOAD_N(p, n) load_n(p, n)
+#include "kernels/x86/attn_avx2.h"
+
+const struct kern_variant kern_attn_bf16_avx2 = {
+    .name = "avx2",
+    .op = KERN_ATTN_BF16,
+    .isa = CPU_MASK(AVX2),
+    .precision = KERN_EXACT,
+    .fn.attn = attn_run,
+};
