@@ -1,0 +1,91 @@
+#include "tests/support/test.h"
+
+#include "experiments/harness/progress.h"
+
+#define S 1000000000ull
+
+static char *text;
+static size_t n_text;
+
+static struct progress *start(FILE **f, enum progress_mode mode)
+{
+    struct progress *p;
+
+    *f = open_memstream(&text, &n_text);
+    assert_non_null(*f);
+    assert_ok(progress_open(&p, *f, mode, 3, 1, 200, 10 * S));
+    return p;
+}
+
+static void stop(struct progress **p, FILE *f)
+{
+    progress_close(p);
+    fclose(f);
+}
+
+static void live_line_with_estimate(void **state)
+{
+    FILE *f;
+    struct progress *p = start(&f, PROGRESS_LIVE);
+
+    (void)state;
+    progress_cell(p, "rate=2", 100, 10 * S);
+    progress_tick(p, 50, 2, 30 * S); /* 50 of 200 in 20 s: 60 s to go */
+    fflush(f);
+    assert_non_null(
+        strstr(text, "cell 2/3 rate=2: 50/100 requests, 2 failed, 60 s left"));
+    progress_cell_end(p);
+    progress_cell(p, "rate=4", 100, 50 * S); /* 100 of 200 in 40 s */
+    fflush(f);
+    assert_non_null(strstr(text, "cell 3/3 rate=4: 0/100 requests, 40 s left"));
+    progress_log(p, LOG_WARN, "hot");
+    stop(&p, f);
+    assert_non_null(strstr(text, "\r\033[Kwarning: hot\n"));
+    free(text);
+}
+
+static void elsewhere_one_line_a_minute(void **state)
+{
+    FILE *f;
+    struct progress *p = start(&f, PROGRESS_MINUTE);
+    int n_lines = 0;
+
+    (void)state;
+    progress_cell(p, "a", 100, 10 * S);
+    for (uint64_t t = 10; t <= 200; t++)
+        progress_tick(p, t / 2, 0, t * S);
+    stop(&p, f);
+    for (size_t i = 0; i < n_text; i++)
+        n_lines += text[i] == '\n';
+    assert_int_equal(n_lines, 3); /* at 70, 130 and 190 s */
+    assert_null(strchr(text, '\r'));
+    free(text);
+}
+
+static void quiet_says_nothing_but_logs(void **state)
+{
+    FILE *f;
+    struct progress *p = start(&f, PROGRESS_QUIET);
+
+    (void)state;
+    progress_note(p, "open", 11 * S);
+    progress_cell(p, "a", 100, 200 * S);
+    progress_tick(p, 50, 0, 500 * S);
+    fflush(f);
+    assert_int_equal(n_text, 0);
+    progress_log(p, LOG_ERROR, "broken");
+    stop(&p, f);
+    assert_string_equal(text, "error: broken\n");
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(live_line_with_estimate),
+        cmocka_unit_test(elsewhere_one_line_a_minute),
+        cmocka_unit_test(quiet_says_nothing_but_logs),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
