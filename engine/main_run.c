@@ -258,6 +258,8 @@ static int generate(struct run *r)
     int64_t id;
     int rc;
 
+    r->stream.at_start =
+        r->n_prompt <= 1; /* the space after a prompt is part of the text */
     r->t_submit_ns = clock_ns();
     rc = serve_submit(r->serve, &q, &id);
     while (rc == OK && busy)

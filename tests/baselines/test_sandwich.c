@@ -1,0 +1,206 @@
+/* The adapter of our own engine: events arrive in order and end once, from its own
+ * thread, for requests that overlap, that are canceled, and that live when it closes. */
+#include <pthread.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "baselines/sut.h"
+#include "model/make.h"
+#include "tests/support/test.h"
+
+#define MAX_REQUESTS 16
+
+struct seen {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t harness;
+    struct {
+        int n_tok, n_ended;
+        enum sut_event_kind end;
+        int32_t ids[64];
+        char error[64];
+    } r[MAX_REQUESTS];
+    int n_ended, n_bad;
+};
+
+static const struct sut_adapter *adapter;
+static char model[600];
+
+static int make_tiny(void **state)
+{
+    struct model_make_opts o = {.arch = "tiny",
+                                .type = KERN_BF16,
+                                .seed = 1,
+                                .format = "gguf",
+                                .out = model,
+                                .n_threads = 1};
+
+    (void)state;
+    snprintf(model, sizeof(model), "%s/tiny.gguf", test_dir());
+    assert_ok(model_make(&o));
+    assert_ok(sut_adapter_find("sandwich", &adapter));
+    return 0;
+}
+
+/* Another thread: what is wrong is counted here and asserted there. */
+static void on_event(void *ctx, const struct sut_event *e)
+{
+    struct seen *s = ctx;
+
+    pthread_mutex_lock(&s->lock);
+    s->n_bad += pthread_equal(pthread_self(), s->harness) != 0;
+    s->n_bad += s->r[e->request].n_ended != 0;
+    if (e->kind == SUT_TOKEN) {
+        s->r[e->request].ids[s->r[e->request].n_tok++] = e->token;
+    } else {
+        s->r[e->request].n_ended++;
+        s->r[e->request].end = e->kind;
+        snprintf(s->r[e->request].error, sizeof(s->r[0].error), "%s",
+                 e->kind == SUT_FAILED ? e->error : "");
+        s->n_ended++;
+    }
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void seen_init(struct seen *s)
+{
+    memset(s, 0, sizeof(*s));
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    s->harness = pthread_self();
+}
+
+static void seen_wait(struct seen *s, int n_ended)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->n_ended < n_ended)
+        pthread_cond_wait(&s->changed, &s->lock);
+    assert_int_equal(s->n_bad, 0);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static struct sut *open_sut(struct seen *seen)
+{
+    json_t *config =
+        json_pack("{s:s, s:b, s:i}", "model", model, "pin", 0, "max_tok", 128);
+    struct sut *s;
+
+    assert_non_null(config);
+    seen_init(seen);
+    assert_ok(adapter->open(&s, config, on_event, seen));
+    json_decref(config);
+    return s;
+}
+
+static void submit(struct sut *s, int64_t request, int32_t first, int n_output)
+{
+    const int32_t ids[5] = {first, 9, 4, 33, 7};
+    const struct sut_request r = {
+        .request = request, .prompt = ids, .n_prompt = 5, .n_output = n_output};
+
+    assert_ok(adapter->submit(s, &r));
+}
+
+static void test_requests(void **state)
+{
+    struct seen seen;
+    struct sut *s = open_sut(&seen);
+
+    (void)state;
+    for (int i = 0; i < MAX_REQUESTS; i++)
+        submit(s, i, i % 4, 3 + i);
+    seen_wait(&seen, MAX_REQUESTS);
+    for (int i = 0; i < MAX_REQUESTS; i++) {
+        assert_int_equal(seen.r[i].end, SUT_DONE);
+        assert_int_equal(seen.r[i].n_tok, 3 + i); /* exactly: EOS is ignored */
+        assert_memory_equal(seen.r[i].ids, seen.r[i % 4].ids, 3 * sizeof(int32_t));
+    }
+    adapter->close(&s);
+    assert_null(s);
+}
+
+static void test_cancel_and_close(void **state)
+{
+    struct seen seen;
+    struct sut *s = open_sut(&seen);
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        submit(s, i, i, 60);
+    adapter->cancel(s, 2);
+    adapter->cancel(s, 77); /* unknown: nothing happens */
+    seen_wait(&seen, 2);    /* the canceled one and the first */
+    adapter->close(&s);
+    assert_int_equal(seen.n_ended, 4);
+    assert_int_equal(seen.n_bad, 0);
+    assert_int_equal(seen.r[2].end, SUT_FAILED);
+    assert_string_equal(seen.r[2].error, "canceled");
+}
+
+static void test_facts(void **state)
+{
+    static const char *const keys[] = {"weight_type",    "precision", "prefill_threads",
+                                       "decode_threads", "kernels",   "placement",
+                                       "cpu_budget",     "options",   NULL};
+    int64_t vocab = 0, max_tok = 0;
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+    struct seen seen;
+    struct sut *s = open_sut(&seen);
+    json_t *j;
+
+    (void)state;
+    assert_ok(adapter->limits(s, &vocab, &max_tok));
+    assert_true(vocab > 256);
+    assert_int_equal(max_tok, 128);
+    assert_ok(adapter->encode(s, "hello world", 11, &ids, &n_ids));
+    assert_true(n_ids >= 1);
+    mem_free(ids);
+    submit(s, 0, 1, 20);
+    assert_ok(adapter->describe(s, &j)); /* while it works */
+    for (int i = 0; keys[i]; i++)
+        if (!json_object_get(j, keys[i]))
+            fail_msg("describe lacks %s", keys[i]);
+    json_decref(j);
+    seen_wait(&seen, 1);
+    assert_true(adapter->token_bytes(s, 100) > adapter->token_bytes(s, 1));
+    assert_true(adapter->prefill_flop(s, 100) > 0);
+    adapter->close(&s);
+}
+
+static void test_refusals(void **state)
+{
+    json_t *unknown = json_pack("{s:s, s:s}", "model", model, "thread", "2");
+    json_t *missing = json_pack("{s:s}", "model", "/none.gguf");
+    const int32_t id = 1 << 30;
+    const struct sut_request bad = {.prompt = &id, .n_prompt = 1, .n_output = 1};
+    struct seen seen;
+    struct sut *s;
+
+    (void)state;
+    seen_init(&seen);
+    assert_err(adapter->open(&s, unknown, on_event, &seen), ERR_ARG, "threads");
+    assert_null(s);
+    assert_int_not_equal(adapter->open(&s, missing, on_event, &seen), OK);
+    assert_non_null(strstr(err_msg(), "/none.gguf"));
+    assert_null(s);
+    s = open_sut(&seen);
+    assert_err(adapter->submit(s, &bad), ERR_ARG, "id 1073741824");
+    adapter->close(&s);
+    assert_int_equal(seen.n_ended, 0); /* a refused request has no events */
+    json_decref(unknown);
+    json_decref(missing);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_cancel_and_close),
+        cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_refusals),
+    };
+
+    return cmocka_run_group_tests_name("adapter sandwich", tests, make_tiny, NULL);
+}
