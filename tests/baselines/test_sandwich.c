@@ -1,9 +1,7 @@
 /* The adapter of our own engine: events arrive in order and end once, from its own
  * thread, for requests that overlap, that are canceled, and that live when it closes. */
 #include <pthread.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "baselines/sut.h"
 #include "model/make.h"
 #include "tests/support/test.h"
