@@ -28,7 +28,7 @@ const char *env_read(const char *path, char *buf, size_t n)
 
 json_t *env_unavailable(const char *path, const char *why)
 {
-    return json_pack("{s:s+++}", "unavailable", path, ": ", why);
+    return json_pack("{s:s++}", "unavailable", path, ": ", why);
 }
 
 json_t *env_read_json(const char *path)
