@@ -41,8 +41,10 @@ KERN_SRC  := $(foreach d,$(KERN_DIRS),$(wildcard $(d)/*.c))
 MAIN_SRC := $(wildcard engine/main*.c)
 ENGINE_SRC := $(filter-out $(MAIN_SRC) engine/kernels/ref/% engine/kernels/x86/% \
               engine/kernels/arm/%,$(shell find engine -name '*.c' | sort)) $(KERN_SRC)
-BED_SRC := $(filter-out experiments/harness/main.c,$(shell find characterize baselines \
-           datasets experiments/harness -name '*.c' | sort))
+PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c characterize/peak/peak_avx512%) \
+            $(if $(filter aarch64,$(ARCH)),,%_neon.c),$(wildcard characterize/peak/*.c))
+BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/%,$(shell find \
+           characterize baselines datasets experiments/harness -name '*.c' | sort)) $(PEAK_SRC)
 TEST_SRC := $(shell find tests -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
@@ -74,6 +76,7 @@ $(call reg,sched_policy,$(wildcard engine/sched/policy/*.c),sched/sched.h,sched_
 ENGINE_GEN := $(GEN_SRC)
 GEN_SRC :=
 $(call reg,probe,$(wildcard characterize/probe/*.c),characterize/probe.h,probe,probes,probe)
+$(call reg,probe_isa,$(PEAK_SRC),characterize/peak/peak.h,probe_isa,probe_isas,probe)
 $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_adapter,sut_adapters,sut_adapter)
 $(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
 $(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
@@ -89,7 +92,7 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC $<"
-	$(Q)$(CC) $(CFLAGS) $(if $(filter engine/kernels/%,$<),$(call isa_of,$<)) -c $< -o $@
+	$(Q)$(CC) $(CFLAGS) $(if $(filter engine/kernels/% characterize/peak/%,$<),$(call isa_of,$<)) -c $< -o $@
 $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BUILD)/libtestbed.a: $(BED_OBJ)

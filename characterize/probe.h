@@ -1,14 +1,16 @@
-/* characterize/probe.h - measurements of the machine itself, and the card that keeps them.
+/* characterize/probe.h - measurements of the machine itself, and the card that keeps
+ * them.
  *
- * A probe is one file in characterize/probe/ ending in one `const struct probe probe_<stem>`.
- * It measures with the same team, clock and memory as the engine, repeats, and reports median
- * and spread. The card (results/machine/<host>.json) holds every probe's values with the
- * CPU's identity, and is the bound beside every number; a card of another CPU, microcode or
- * thread set is measured again, never believed.
- * Threads: the caller's; no other work may run meanwhile. */
+ * A probe is one file in characterize/probe/ ending in one `const struct probe
+ * probe_<stem>`. It measures with the same team, clock and memory as the engine, repeats,
+ * and reports median and spread. The card (results/machine/<host>.json) holds every
+ * probe's values with the CPU's identity, and is the bound beside every number; a card of
+ * another CPU, microcode or thread set is measured again, never believed. Threads: the
+ * caller's; no other work may run meanwhile. */
 #ifndef CHARACTERIZE_PROBE_H
 #define CHARACTERIZE_PROBE_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <jansson.h>
 
@@ -28,7 +30,9 @@ struct probe_value {
 struct probe_ctx {
     struct par_team *team; /* all CPUs of the budget */
     int n_threads_max;
-    double budget_s;       /* time this probe may take */
+    double budget_s; /* time this probe may take */
+    size_t
+        buffer_bytes; /* memory read or written; 0: several times the last-level cache */
     struct probe_value *values;
     int n_values, max_values;
 };
@@ -46,14 +50,17 @@ extern const struct probe *const probes[];
  * `dir` is created when absent. force: measure again. *out: new reference. */
 MUST int machine_card_get(json_t **out, const char *dir, int force, double budget_s);
 
-/* Numbers of a card; NaN when it lacks them. */
+/* Numbers of a card; NaN when it lacks them. Between two measured thread counts the
+ * answer is on the line through both; beyond the largest it is that one's (they share the
+ * CPUs). */
 double machine_card_read_gbps(const json_t *card, int n_threads);
-/* Peak of computing with weights of `type` ("f32", "f16", "bf16") at `precision` ("exact",
- * "relaxed") by the fastest instruction family this machine has; GFLOP/s. */
+/* Peak of computing with weights of `type` ("f32", "f16", "bf16") at `precision`
+ * ("exact", "relaxed") by the fastest instruction family this machine has; GFLOP/s. */
 double machine_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads);
 
-/* The card as one table for people, a line a value. *text is owned by the caller, mem_free(). */
+/* The card as one table for people, a line a value. *text is owned by the caller,
+ * mem_free(). */
 MUST int machine_card_text(const json_t *card, char **text);
 
 #endif

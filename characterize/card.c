@@ -1,0 +1,229 @@
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "characterize/probe.h"
+#include "cpu/cpu.h"
+#include "par/team.h"
+
+/* Raised when a value changes its meaning: older cards are then measured again. */
+#define CARD_VERSION   1
+#define CARD_BYTES_MAX (1 << 20)
+#define BUDGET_S       12.0 /* what a first run may cost without being asked */
+#define VALUES_MAX     256
+
+/* ---- identity ---- */
+
+/* What a card is only true for. A new reference, NULL on ERR_NOMEM. */
+static json_t *identity_of(const struct cpu_budget *b)
+{
+    char isa[128], cpus[1024];
+    struct cpu_info i;
+    json_t *id;
+
+    cpu_info_get(&i);
+    cpu_isa_words(cpu_isa_detected(), isa, sizeof(isa));
+    cpu_list_print(b->cpus, b->n, cpus, sizeof(cpus));
+    id = json_pack("{s:s s:s s:i s:i s:i s:s s:s s:s s:I s:I s:I}", "vendor", i.vendor,
+                   "model_name", i.model_name, "family", i.family, "model", i.model,
+                   "stepping", i.stepping, "microcode", i.microcode, "isa", isa, "cpus",
+                   cpus, "l1d_bytes", (json_int_t)i.l1d_bytes, "l2_bytes",
+                   (json_int_t)i.l2_bytes, "l3_bytes", (json_int_t)i.l3_bytes);
+    if (!id)
+        err_set(ERR_NOMEM, "machine card: no memory");
+    return id;
+}
+
+/* <dir>/<host>.json; of the host's name only what is safe in a file name. */
+MUST static int card_path(char *out, size_t n, const char *dir)
+{
+    char host[65] = "";
+
+    if (gethostname(host, sizeof(host) - 1) != 0 || !host[0])
+        snprintf(host, sizeof(host), "host");
+    for (char *s = host; *s; s++) {
+        if (!isalnum((unsigned char)*s) && *s != '-' && (*s != '.' || s == host))
+            *s = '_';
+    }
+    if ((size_t)snprintf(out, n, "%s/%s.json", dir, host) >= n)
+        return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
+    return OK;
+}
+
+/* mkdir -p */
+MUST static int make_dirs(const char *dir)
+{
+    char path[1024];
+
+    if ((size_t)snprintf(path, sizeof(path), "%s", dir) >= sizeof(path))
+        return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
+    for (char *s = path + 1;; s++) {
+        char c = *s;
+
+        if (c != '/' && c != '\0')
+            continue;
+        *s = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return err_set(ERR_IO, "%s: cannot make the folder: %m", path);
+        if (!c)
+            return OK;
+        *s = c;
+    }
+}
+
+/* ---- measuring ---- */
+
+static json_t *values_json(const struct probe_ctx *c)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; list && i < c->n_values; i++) {
+        const struct probe_value *v = &c->values[i];
+        json_t *row = json_pack("{s:s s:s s:i s:o s:o s:i s:s}", "name", v->name, "unit",
+                                v->unit, "n_threads", v->n_threads, "median",
+                                isnan(v->median) ? json_null() : json_real(v->median),
+                                "mad", isnan(v->mad) ? json_null() : json_real(v->mad),
+                                "n_trials", v->n_trials, "why", v->why);
+
+        if (json_array_append_new(list, row) != 0) { /* also when row is NULL */
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    if (!list)
+        err_set(ERR_NOMEM, "machine card: no memory");
+    return list;
+}
+
+MUST static int run_probes(struct probe_ctx *c, double budget_s)
+{
+    int n = 0, rc = OK;
+
+    while (probes[n])
+        n++;
+    c->budget_s = budget_s / (n ? n : 1);
+    for (int i = 0; i < n && rc == OK; i++)
+        rc = probes[i]->run(c);
+    return rc;
+}
+
+/* *id is taken over in every case. */
+MUST static int card_json(json_t **out, const struct probe_ctx *c, json_t *id,
+                          const char *reason, double seconds, int64_t steal_ns)
+{
+    char host[65] = "", utc[32];
+    double load = NAN;
+    json_t *values = values_json(c);
+
+    if (!values) {
+        json_decref(id);
+        return ERR_NOMEM;
+    }
+    gethostname(host, sizeof(host) - 1);
+    clock_utc(utc, sizeof(utc));
+    if (getloadavg(&load, 1) != 1)
+        load = NAN;
+    /* steal and load say how much to trust the numbers */
+    *out = json_pack("{s:s s:i s:s s:s s:s s:f s:o s:o s:o s:o}", "format",
+                     "machine-card", "version", CARD_VERSION, "host", host,
+                     "measured_utc", utc, "budget", reason, "duration_s", seconds,
+                     "steal_ns", steal_ns < 0 ? json_null() : json_integer(steal_ns),
+                     "load_1min", isnan(load) ? json_null() : json_real(load), "identity",
+                     id, "values", values);
+    return *out ? OK : err_set(ERR_NOMEM, "machine card: no memory");
+}
+
+MUST static int measure(json_t **out, const struct cpu_budget *b, json_t *id,
+                        double budget_s)
+{
+    struct probe_ctx c = {.n_threads_max = b->n, .max_values = VALUES_MAX};
+    uint64_t start_ns = clock_ns();
+    int64_t steal_ns = cpu_steal_ns();
+    int rc;
+
+    c.values = mem_new(MEM_HARNESS, VALUES_MAX, sizeof(*c.values));
+    rc = c.values ? par_team_open(&c.team, b->cpus, b->n, 1) : ERR_NOMEM;
+    if (rc == OK) {
+        log_info("measuring this machine once (%s, about %.0f s) ...", b->reason,
+                 budget_s);
+        rc = run_probes(&c, budget_s);
+    }
+    if (rc == OK) {
+        if (steal_ns >= 0)
+            steal_ns = cpu_steal_ns() - steal_ns;
+        rc = card_json(out, &c, id, b->reason, (double)(clock_ns() - start_ns) * 1e-9,
+                       steal_ns);
+        id = NULL;
+    }
+    par_team_close(&c.team);
+    mem_free(c.values);
+    json_decref(id);
+    return rc;
+}
+
+/* The file, if it is a card of this machine; else NULL, and why in the log. */
+static json_t *cached(const char *path, const json_t *id)
+{
+    json_t *card = NULL;
+    int64_t version = 0;
+
+    if (access(path, F_OK) != 0)
+        return NULL;
+    if (json_read_file(&card, path, CARD_BYTES_MAX) != OK) {
+        log_warning("machine_card_unreadable", NAN, NAN, "%s; measuring again",
+                    err_msg());
+    } else if (json_opt_int(card, "version", 0, INT64_MAX, &version, path) != OK ||
+               version != CARD_VERSION ||
+               !json_is_array(json_object_get(card, "values"))) {
+        log_info("%s: another version of the card; measuring again", path);
+    } else if (!json_equal(json_object_get(card, "identity"), id)) {
+        log_info("%s: not of this CPU, microcode or thread set; measuring again", path);
+    } else {
+        return card;
+    }
+    err_clear();
+    json_decref(card);
+    return NULL;
+}
+
+int machine_card_get(json_t **out, const char *dir, int force, double budget_s)
+{
+    struct cpu_budget b;
+    json_t *id = NULL;
+    char path[1200];
+    int rc;
+
+    *out = NULL;
+    rc = card_path(path, sizeof(path), dir);
+    if (rc == OK)
+        rc = cpu_budget_get(&b);
+    if (rc != OK)
+        return rc;
+    id = identity_of(&b);
+    if (!id)
+        return ERR_NOMEM;
+    if (!force)
+        *out = cached(path, id);
+    if (*out) {
+        json_decref(id);
+        return OK;
+    }
+    rc = measure(out, &b, id, budget_s > 0 ? budget_s : BUDGET_S); /* takes id */
+    if (rc != OK)
+        return rc;
+    /* the numbers are good even if they cannot be kept, as in a read-only checkout */
+    if (make_dirs(dir) != OK || json_write_file(*out, path) != OK) {
+        log_warning("machine_card_not_kept", NAN, NAN, "%s", err_msg());
+        err_clear();
+    }
+    return OK;
+}

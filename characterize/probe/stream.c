@@ -1,0 +1,100 @@
+/* Copy and triad, as STREAM counts them: bytes named by the program, not those that a
+ * cache fetches in order to overwrite them. Stores through and past the cache are both
+ * tried. */
+#include "base/mem.h"
+#include "characterize/peak/peak.h"
+#include "characterize/trial.h"
+
+/* Every part holds three arrays. */
+#define N_ARRAYS 3
+
+struct job {
+    int kind; /* 0 copy, 1 triad */
+    int variant;
+    const struct probe_isa *isa;
+    struct probe_buffer buffer;
+};
+
+static const struct {
+    const char *name;
+    int n_arrays; /* that it moves */
+} kinds[] = {{"copy_gbps", 2}, {"triad_gbps", 3}};
+#define N_KINDS (int)(sizeof(kinds) / sizeof(kinds[0]))
+
+static int has(const struct job *j)
+{
+    return j->kind == 0 ? j->isa->copy[j->variant] != NULL
+                        : j->isa->triad[j->variant] != NULL;
+}
+
+static void move_part(void *arg, int id, int n_threads)
+{
+    const struct job *j = arg;
+    size_t bytes = j->buffer.part_bytes / N_ARRAYS;
+    char *a = j->buffer.p + (size_t)id * j->buffer.part_bytes;
+
+    (void)n_threads;
+    if (j->kind == 0)
+        j->isa->copy[j->variant](a, a + bytes, bytes);
+    else
+        j->isa->triad[j->variant]((float *)a, (float *)(a + bytes),
+                                  (float *)(a + 2 * bytes), bytes / sizeof(float));
+}
+
+static void trial(struct probe_ctx *c, struct job *j, int n_threads,
+                  struct probe_series *s)
+{
+    double seconds, bytes = (double)j->buffer.bytes / N_ARRAYS * kinds[j->kind].n_arrays;
+
+    if (!has(j))
+        return;
+    seconds = probe_time_s(c->team, n_threads, move_part, j);
+    s->x[s->n++] = bytes / seconds * 1e-9;
+}
+
+MUST static int report_none(struct probe_ctx *c, int n_threads)
+{
+    int rc = OK;
+
+    for (int k = 0; k < N_KINDS && rc == OK; k++)
+        rc = probe_report_none(c, kinds[k].name, "GB/s", n_threads, err_msg());
+    return rc;
+}
+
+MUST static int measure(struct probe_ctx *c, int n_threads, double budget_s)
+{
+    struct probe_series s[N_KINDS][PROBE_WRITE_MAX] = {{{{0}, 0}}};
+    uint64_t end_ns = probe_deadline_ns(budget_s);
+    struct job j = {.isa = probe_widest()};
+    int rc;
+
+    rc = probe_buffer_open(&j.buffer, c, n_threads, N_ARRAYS * PROBE_CHUNK);
+    if (rc == ERR_NOMEM)
+        return report_none(c, n_threads);
+    for (int t = 0; probe_more(t, end_ns); t++) {
+        for (j.kind = 0; j.kind < N_KINDS; j.kind++) {
+            for (j.variant = 0; j.variant < PROBE_WRITE_MAX; j.variant++)
+                trial(c, &j, n_threads, &s[j.kind][j.variant]);
+        }
+    }
+    for (int k = 0; k < N_KINDS && rc == OK; k++)
+        rc =
+            probe_report_best(c, kinds[k].name, "GB/s", n_threads, s[k], PROBE_WRITE_MAX);
+    probe_buffer_close(&j.buffer);
+    return rc;
+}
+
+static int run(struct probe_ctx *c)
+{
+    int rc = measure(c, 1, c->budget_s / 2);
+
+    if (rc == OK && c->n_threads_max > 1)
+        rc = measure(c, c->n_threads_max, c->budget_s / 2);
+    return rc;
+}
+
+const struct probe probe_stream = {
+    .name = "stream",
+    .help = "copy and triad bandwidth for 1 and n threads",
+    .run = run,
+};

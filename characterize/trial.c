@@ -1,0 +1,169 @@
+#include "characterize/trial.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/stats.h"
+#include "characterize/peak/peak.h"
+#include "cpu/cpu.h"
+
+/* 512 MiB take 15-30 ms a thread: long against the clock and a scheduler's tick. */
+#define BUFFER_BYTES_MIN ((size_t)512 << 20)
+/* Times the caches shared: fewer than 1/4 of the reads can then be hits. */
+#define BUFFER_PER_CACHE 4
+#define BUFFER_BYTES_MAX ((size_t)8 << 30)
+
+int probe_add(struct probe_ctx *c, const struct probe_value *v)
+{
+    if (c->n_values >= c->max_values)
+        return err_set(ERR_LIMIT, "probe value %s: more than %d values", v->name,
+                       c->max_values);
+    c->values[c->n_values++] = *v;
+    return OK;
+}
+
+struct timed {
+    probe_body body;
+    void *arg;
+    atomic_ullong first_ns, last_ns;
+};
+
+static void timed_run(void *arg, struct par_self *self)
+{
+    struct timed *t = arg;
+    unsigned long long start, end, seen;
+
+    par_barrier(self);
+    start = clock_ns();
+    t->body(t->arg, self->id, self->n);
+    end = clock_ns();
+    seen = atomic_load(&t->first_ns);
+    while (start < seen && !atomic_compare_exchange_weak(&t->first_ns, &seen, start))
+        ;
+    seen = atomic_load(&t->last_ns);
+    while (end > seen && !atomic_compare_exchange_weak(&t->last_ns, &seen, end))
+        ;
+}
+
+double probe_time_s(struct par_team *team, int n_threads, probe_body body, void *arg)
+{
+    struct timed t = {.body = body, .arg = arg, .first_ns = UINT64_MAX};
+
+    par_team_run(team, n_threads, timed_run, &t);
+    return (double)(t.last_ns - t.first_ns) * 1e-9;
+}
+
+uint64_t probe_deadline_ns(double budget_s)
+{
+    return clock_ns() + (uint64_t)(budget_s * 1e9);
+}
+
+int probe_more(int done, uint64_t end_ns)
+{
+    return done < PROBE_TRIALS_MIN || (done < PROBE_TRIALS_MAX && clock_ns() < end_ns);
+}
+
+int probe_report_best(struct probe_ctx *c, const char *name, const char *unit,
+                      int n_threads, const struct probe_series *s, int n_series)
+{
+    struct probe_value v = {.n_threads = n_threads, .median = NAN, .mad = NAN};
+
+    snprintf(v.name, sizeof(v.name), "%s", name);
+    snprintf(v.unit, sizeof(v.unit), "%s", unit);
+    for (int i = 0; i < n_series; i++) {
+        double median = stats_median(s[i].x, (size_t)s[i].n);
+
+        if (isnan(median) || median <= v.median)
+            continue;
+        v.median = median;
+        v.mad = stats_mad(s[i].x, (size_t)s[i].n);
+        v.n_trials = s[i].n;
+    }
+    return probe_add(c, &v);
+}
+
+int probe_report_none(struct probe_ctx *c, const char *name, const char *unit,
+                      int n_threads, const char *why)
+{
+    struct probe_value v = {.n_threads = n_threads, .median = NAN, .mad = NAN};
+
+    snprintf(v.name, sizeof(v.name), "%s", name);
+    snprintf(v.unit, sizeof(v.unit), "%s", unit);
+    snprintf(v.why, sizeof(v.why), "%s", why);
+    return probe_add(c, &v);
+}
+
+int probe_thread_counts(int n_max, int *counts)
+{
+    int n = 0;
+
+    for (int step = 1; step <= n_max && n < PROBE_COUNTS_MAX - 2; step *= 2) {
+        counts[n++] = step;
+        if (step >= 2 && step / 2 * 3 <= n_max)
+            counts[n++] = step / 2 * 3;
+    }
+    if (counts[n - 1] < n_max)
+        counts[n++] = n_max;
+    return n;
+}
+
+/* Each thread reads memory that it wrote first, so that it lies on its node. */
+static void touch_part(void *arg, int id, int n_threads)
+{
+    const struct probe_buffer *b = arg;
+    float *p = (float *)(b->p + (size_t)id * b->part_bytes);
+
+    (void)n_threads;
+    for (size_t i = 0; i < b->part_bytes / sizeof(*p); i++)
+        p[i] = 1.0f; /* an ordinary number: triad computes with it */
+}
+
+int probe_buffer_open(struct probe_buffer *b, const struct probe_ctx *c, int n_threads,
+                      size_t step)
+{
+    struct cpu_info info;
+    size_t bytes = c->buffer_bytes;
+
+    memset(b, 0, sizeof(*b));
+    if (!bytes) {
+        cpu_info_get(&info);
+        /* as if every thread had a last-level cache of its own: never too little */
+        bytes = (size_t)info.l3_bytes * BUFFER_PER_CACHE * (size_t)n_threads;
+        bytes = bytes < BUFFER_BYTES_MIN ? BUFFER_BYTES_MIN : bytes;
+        bytes = bytes > BUFFER_BYTES_MAX ? BUFFER_BYTES_MAX : bytes;
+    }
+    b->part_bytes = (bytes / (size_t)n_threads + step - 1) / step * step;
+    b->bytes = b->part_bytes * (size_t)n_threads;
+    b->p = mem_map(MEM_HARNESS, b->bytes, MEM_NODE_ANY);
+    if (!b->p)
+        return ERR_NOMEM;
+    probe_time_s(c->team, n_threads, touch_part, b);
+    return OK;
+}
+
+void probe_buffer_close(struct probe_buffer *b)
+{
+    if (b->p)
+        mem_unmap(MEM_HARNESS, b->p, b->bytes);
+    b->p = NULL;
+}
+
+const struct probe_isa *probe_widest(void)
+{
+    const struct probe_isa *best = NULL;
+    uint64_t have = cpu_isa_detected();
+
+    for (int i = 0; probe_isas[i]; i++) {
+        const struct probe_isa *p = probe_isas[i];
+
+        if ((p->isa & ~have) == 0 && p->vec_bytes &&
+            (!best || p->vec_bytes > best->vec_bytes ||
+             (p->vec_bytes == best->vec_bytes && p->isa > best->isa)))
+            best = p;
+    }
+    return best;
+}

@@ -1,0 +1,56 @@
+/* characterize/trial.h - what every probe does alike: time a body on the team, repeat
+ * alternatives in turn so that a disturbance hits all of them, report median and spread.
+ * Private to characterize/. Threads: those of probe.h. */
+#ifndef CHARACTERIZE_TRIAL_H
+#define CHARACTERIZE_TRIAL_H
+
+#include "characterize/probe.h"
+#include "par/team.h"
+
+/* Between these two, the time budget decides. Three make a median that one outlier cannot
+ * move; beyond fifteen the median of these loops moves by less than 0.5 %. */
+#define PROBE_TRIALS_MIN 3
+#define PROBE_TRIALS_MAX 15
+
+typedef void (*probe_body)(void *arg, int id, int n_threads);
+
+/* Seconds from the first thread's start to the last one's end; all start at a barrier. */
+double probe_time_s(struct par_team *team, int n_threads, probe_body body, void *arg);
+
+/* One of several alternatives measured in turn. */
+struct probe_series {
+    double x[PROBE_TRIALS_MAX];
+    int n;
+};
+
+/* May another round of trials begin? `done` rounds are made, the time ends at `end_ns`.
+ */
+int probe_more(int done, uint64_t end_ns);
+uint64_t probe_deadline_ns(double budget_s);
+
+/* Append median and spread of the best series (all of them are "more is better"). */
+MUST int probe_report_best(struct probe_ctx *c, const char *name, const char *unit,
+                           int n_threads, const struct probe_series *s, int n_series);
+/* Append "not available, because". */
+MUST int probe_report_none(struct probe_ctx *c, const char *name, const char *unit,
+                           int n_threads, const char *why);
+
+/* The thread counts worth a measurement, ascending: 1, 2, 3, 4, 6, 8, 12 ... and n_max.
+ */
+#define PROBE_COUNTS_MAX 32
+int probe_thread_counts(int n_max, int *counts);
+
+/* Memory for n threads: several times the caches that they share, in n equal parts of a
+ * multiple of `step` bytes, each written first by its thread. */
+struct probe_buffer {
+    char *p;
+    size_t bytes, part_bytes;
+};
+MUST int probe_buffer_open(struct probe_buffer *b, const struct probe_ctx *c,
+                           int n_threads, size_t step);
+void probe_buffer_close(struct probe_buffer *b);
+
+/* The widest instruction set of this processor that has memory loops. */
+const struct probe_isa *probe_widest(void);
+
+#endif
