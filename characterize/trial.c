@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -11,7 +12,10 @@
 #include "characterize/peak/peak.h"
 #include "cpu/cpu.h"
 
-/* 512 MiB take 15-30 ms a thread: long against the clock and a scheduler's tick. */
+/* A thread that got less processor time than this below the wall clock's was kept
+ * waiting; a timer interrupt takes some 0.1 % of a trial. */
+#define DISTURBED_FRAC 0.01
+/* Large enough that each slice read once is out of any cache when it is read again. */
 #define BUFFER_BYTES_MIN ((size_t)512 << 20)
 /* Times the caches shared: fewer than 1/4 of the reads can then be hits. */
 #define BUFFER_PER_CACHE 4
@@ -30,17 +34,31 @@ struct timed {
     probe_body body;
     void *arg;
     atomic_ullong first_ns, last_ns;
+    atomic_int disturbed;
 };
+
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec t = {0};
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 static void timed_run(void *arg, struct par_self *self)
 {
     struct timed *t = arg;
     unsigned long long start, end, seen;
+    uint64_t cpu_start, cpu;
 
+    cpu_start = thread_cpu_ns(); /* a system call: outside the timed part */
     par_barrier(self);
     start = clock_ns();
     t->body(t->arg, self->id, self->n);
     end = clock_ns();
+    cpu = thread_cpu_ns() - cpu_start;
+    if ((double)cpu < (double)(end - start) * (1 - DISTURBED_FRAC))
+        atomic_store(&t->disturbed, 1);
     seen = atomic_load(&t->first_ns);
     while (start < seen && !atomic_compare_exchange_weak(&t->first_ns, &seen, start))
         ;
@@ -49,12 +67,23 @@ static void timed_run(void *arg, struct par_self *self)
         ;
 }
 
-double probe_time_s(struct par_team *team, int n_threads, probe_body body, void *arg)
+struct probe_time probe_time(struct par_team *team, int n_threads, probe_body body,
+                             void *arg)
 {
     struct timed t = {.body = body, .arg = arg, .first_ns = UINT64_MAX};
 
     par_team_run(team, n_threads, timed_run, &t);
-    return (double)(t.last_ns - t.first_ns) * 1e-9;
+    return (struct probe_time){(double)(t.last_ns - t.first_ns) * 1e-9, t.disturbed};
+}
+
+void probe_series_add(struct probe_series *s, double amount, const struct probe_time *t)
+{
+    double v = amount / t->seconds * 1e-9;
+
+    if (t->disturbed && s->n_disturbed < PROBE_TRIALS_MAX)
+        s->disturbed[s->n_disturbed++] = v;
+    else if (!t->disturbed && s->n < PROBE_TRIALS_MAX)
+        s->x[s->n++] = v;
 }
 
 uint64_t probe_deadline_ns(double budget_s)
@@ -62,37 +91,71 @@ uint64_t probe_deadline_ns(double budget_s)
     return clock_ns() + (uint64_t)(budget_s * 1e9);
 }
 
-int probe_more(int done, uint64_t end_ns)
+int probe_more(const struct probe_series *s, int n_series, uint64_t end_ns)
 {
-    return done < PROBE_TRIALS_MIN || (done < PROBE_TRIALS_MAX && clock_ns() < end_ns);
+    int fewest = PROBE_TRIALS_MAX, fewest_all = PROBE_TRIALS_MAX;
+
+    for (int i = 0; i < n_series; i++) {
+        int all = s[i].n + s[i].n_disturbed;
+
+        if (!all)
+            continue; /* not measured at all, or nothing is yet */
+        fewest = s[i].n < fewest ? s[i].n : fewest;
+        fewest_all = all < fewest_all ? all : fewest_all;
+    }
+    if (clock_ns() >= end_ns)
+        return fewest_all < PROBE_TRIALS_MIN;
+    return fewest < PROBE_TRIALS_MAX;
+}
+
+/* Median and spread of a series; the disturbed trials stand in where there is too little.
+ */
+static void summarise(const struct probe_series *s, struct probe_value *v)
+{
+    double x[2 * PROBE_TRIALS_MAX];
+    size_t n = (size_t)s->n;
+
+    memcpy(x, s->x, n * sizeof(*x));
+    if (s->n < PROBE_TRIALS_MIN) {
+        memcpy(x + n, s->disturbed, (size_t)s->n_disturbed * sizeof(*x));
+        n += (size_t)s->n_disturbed;
+    }
+    v->median = stats_median(x, n);
+    v->mad = stats_mad(x, n);
+    v->n_trials = (int)n;
+}
+
+static struct probe_value value_of(const char *name, const char *unit, int n_threads)
+{
+    struct probe_value v = {.n_threads = n_threads, .median = NAN, .mad = NAN};
+
+    snprintf(v.name, sizeof(v.name), "%s", name);
+    snprintf(v.unit, sizeof(v.unit), "%s", unit);
+    return v;
 }
 
 int probe_report_best(struct probe_ctx *c, const char *name, const char *unit,
                       int n_threads, const struct probe_series *s, int n_series)
 {
-    struct probe_value v = {.n_threads = n_threads, .median = NAN, .mad = NAN};
+    struct probe_value best = value_of(name, unit, n_threads);
 
-    snprintf(v.name, sizeof(v.name), "%s", name);
-    snprintf(v.unit, sizeof(v.unit), "%s", unit);
     for (int i = 0; i < n_series; i++) {
-        double median = stats_median(s[i].x, (size_t)s[i].n);
+        struct probe_value v = best;
 
-        if (isnan(median) || median <= v.median)
-            continue;
-        v.median = median;
-        v.mad = stats_mad(s[i].x, (size_t)s[i].n);
-        v.n_trials = s[i].n;
+        summarise(&s[i], &v);
+        if (isnan(best.median) || v.median > best.median)
+            best = v;
     }
-    return probe_add(c, &v);
+    if (isnan(best.median))
+        snprintf(best.why, sizeof(best.why), "no trial was made");
+    return probe_add(c, &best);
 }
 
 int probe_report_none(struct probe_ctx *c, const char *name, const char *unit,
                       int n_threads, const char *why)
 {
-    struct probe_value v = {.n_threads = n_threads, .median = NAN, .mad = NAN};
+    struct probe_value v = value_of(name, unit, n_threads);
 
-    snprintf(v.name, sizeof(v.name), "%s", name);
-    snprintf(v.unit, sizeof(v.unit), "%s", unit);
     snprintf(v.why, sizeof(v.why), "%s", why);
     return probe_add(c, &v);
 }
@@ -141,7 +204,7 @@ int probe_buffer_open(struct probe_buffer *b, const struct probe_ctx *c, int n_t
     b->p = mem_map(MEM_HARNESS, b->bytes, MEM_NODE_ANY);
     if (!b->p)
         return ERR_NOMEM;
-    probe_time_s(c->team, n_threads, touch_part, b);
+    probe_time(c->team, n_threads, touch_part, b);
     return OK;
 }
 

@@ -7,28 +7,37 @@
 #include "characterize/probe.h"
 #include "par/team.h"
 
-/* Between these two, the time budget decides. Three make a median that one outlier cannot
- * move; beyond fifteen the median of these loops moves by less than 0.5 %. */
+/* The time budget decides between these two. Three make a median that one outlier cannot
+ * move; thirty-one leave a spread worth printing. */
 #define PROBE_TRIALS_MIN 3
-#define PROBE_TRIALS_MAX 15
+#define PROBE_TRIALS_MAX 31
 
 typedef void (*probe_body)(void *arg, int id, int n_threads);
 
-/* Seconds from the first thread's start to the last one's end; all start at a barrier. */
-double probe_time_s(struct par_team *team, int n_threads, probe_body body, void *arg);
+/* One trial: from the first thread's start to the last one's end; all start at a barrier.
+ * It is disturbed if a thread was kept from its CPU meanwhile: that measures others'
+ * work. */
+struct probe_time {
+    double seconds;
+    int disturbed;
+};
+struct probe_time probe_time(struct par_team *team, int n_threads, probe_body body,
+                             void *arg);
 
 /* One of several alternatives measured in turn. */
 struct probe_series {
-    double x[PROBE_TRIALS_MAX];
-    int n;
+    double x[PROBE_TRIALS_MAX], disturbed[PROBE_TRIALS_MAX];
+    int n, n_disturbed;
 };
+/* Add `amount` per second (in units of 1e9) of a trial, while there is room. */
+void probe_series_add(struct probe_series *s, double amount, const struct probe_time *t);
 
-/* May another round of trials begin? `done` rounds are made, the time ends at `end_ns`.
- */
-int probe_more(int done, uint64_t end_ns);
+/* May another round of trials begin? The time ends at `end_ns`. */
+int probe_more(const struct probe_series *s, int n_series, uint64_t end_ns);
 uint64_t probe_deadline_ns(double budget_s);
 
-/* Append median and spread of the best series (all of them are "more is better"). */
+/* Append median and spread of the best series (all of them are "more is better").
+ * Disturbed trials count only where fewer than PROBE_TRIALS_MIN others exist. */
 MUST int probe_report_best(struct probe_ctx *c, const char *name, const char *unit,
                            int n_threads, const struct probe_series *s, int n_series);
 /* Append "not available, because". */

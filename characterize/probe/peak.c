@@ -7,8 +7,9 @@
 #include "characterize/trial.h"
 #include "cpu/cpu.h"
 
-/* One trial: long against the clock and the barrier, short enough for many trials. */
-#define TRIAL_S 0.015
+/* One trial: long against the clock and the barrier (some 0.1 us), short against the time
+ * slices of other programs, so that most trials run undisturbed. */
+#define TRIAL_S 0.002
 /* More loops than files x PROBE_ARITH_MAX can hold are refused, not cut. */
 #define LOOPS_MAX 32
 
@@ -32,22 +33,22 @@ static void run_loop(void *arg, int id, int n_threads)
 
 static void calibrate(struct probe_ctx *c, struct loop *l)
 {
-    double seconds;
+    struct probe_time t;
 
     l->n_rounds = 1000;
     do {
         l->n_rounds *= 4;
-        seconds = probe_time_s(c->team, 1, run_loop, l);
-    } while (seconds < TRIAL_S / 8);
-    l->n_rounds = (int64_t)((double)l->n_rounds * TRIAL_S / seconds) + 1;
+        t = probe_time(c->team, 1, run_loop, l);
+    } while (t.seconds < TRIAL_S / 8);
+    l->n_rounds = (int64_t)((double)l->n_rounds * TRIAL_S / t.seconds) + 1;
 }
 
 static void trial(struct probe_ctx *c, struct loop *l, int n_threads,
                   struct probe_series *s)
 {
-    double seconds = probe_time_s(c->team, n_threads, run_loop, l);
+    struct probe_time t = probe_time(c->team, n_threads, run_loop, l);
 
-    s->x[s->n++] = l->arith->ops * (double)l->n_rounds * n_threads / seconds * 1e-9;
+    probe_series_add(s, l->arith->ops * (double)l->n_rounds * n_threads, &t);
 }
 
 MUST static int report(struct probe_ctx *c, const struct loop *l, int i_count,
@@ -82,17 +83,20 @@ static void measure(struct probe_ctx *c, struct loop *loops, int n, const int *c
                     int n_counts)
 {
     uint64_t end_ns = probe_deadline_ns(c->budget_s);
+    int more;
 
     for (int i = 0; i < n; i++) {
         if ((loops[i].isa->isa & ~cpu_isa_detected()) == 0)
             calibrate(c, &loops[i]);
     }
-    for (int t = 0; probe_more(t, end_ns); t++) {
+    do {
+        more = 0;
         for (int i = 0; i < n; i++) {
             for (int k = 0; loops[i].n_rounds && k < n_counts; k++)
                 trial(c, &loops[i], counts[k], &loops[i].series[k]);
+            more |= loops[i].n_rounds && probe_more(loops[i].series, n_counts, end_ns);
         }
-    }
+    } while (more);
 }
 
 static int run(struct probe_ctx *c)

@@ -5,14 +5,16 @@
 #include "characterize/peak/peak.h"
 #include "characterize/trial.h"
 
-/* Every part holds three arrays. */
+/* Every part holds slices (see read.c) of three arrays. */
 #define N_ARRAYS 3
+#define N_SLICES 8
 
 struct job {
     int kind; /* 0 copy, 1 triad */
     int variant;
     const struct probe_isa *isa;
     struct probe_buffer buffer;
+    int slice;
 };
 
 static const struct {
@@ -30,8 +32,8 @@ static int has(const struct job *j)
 static void move_part(void *arg, int id, int n_threads)
 {
     const struct job *j = arg;
-    size_t bytes = j->buffer.part_bytes / N_ARRAYS;
-    char *a = j->buffer.p + (size_t)id * j->buffer.part_bytes;
+    size_t part = j->buffer.part_bytes, slice = part / N_SLICES, bytes = slice / N_ARRAYS;
+    char *a = j->buffer.p + (size_t)id * part + (size_t)j->slice * slice;
 
     (void)n_threads;
     if (j->kind == 0)
@@ -44,12 +46,15 @@ static void move_part(void *arg, int id, int n_threads)
 static void trial(struct probe_ctx *c, struct job *j, int n_threads,
                   struct probe_series *s)
 {
-    double seconds, bytes = (double)j->buffer.bytes / N_ARRAYS * kinds[j->kind].n_arrays;
+    double bytes =
+        (double)j->buffer.bytes / N_SLICES / N_ARRAYS * kinds[j->kind].n_arrays;
+    struct probe_time t;
 
     if (!has(j))
         return;
-    seconds = probe_time_s(c->team, n_threads, move_part, j);
-    s->x[s->n++] = bytes / seconds * 1e-9;
+    t = probe_time(c->team, n_threads, move_part, j);
+    probe_series_add(s, bytes, &t);
+    j->slice = (j->slice + 1) % N_SLICES;
 }
 
 MUST static int report_none(struct probe_ctx *c, int n_threads)
@@ -63,20 +68,20 @@ MUST static int report_none(struct probe_ctx *c, int n_threads)
 
 MUST static int measure(struct probe_ctx *c, int n_threads, double budget_s)
 {
-    struct probe_series s[N_KINDS][PROBE_WRITE_MAX] = {{{{0}, 0}}};
+    struct probe_series s[N_KINDS][PROBE_WRITE_MAX] = {0};
     uint64_t end_ns = probe_deadline_ns(budget_s);
     struct job j = {.isa = probe_widest()};
     int rc;
 
-    rc = probe_buffer_open(&j.buffer, c, n_threads, N_ARRAYS * PROBE_CHUNK);
+    rc = probe_buffer_open(&j.buffer, c, n_threads, N_SLICES * N_ARRAYS * PROBE_CHUNK);
     if (rc == ERR_NOMEM)
         return report_none(c, n_threads);
-    for (int t = 0; probe_more(t, end_ns); t++) {
+    do {
         for (j.kind = 0; j.kind < N_KINDS; j.kind++) {
             for (j.variant = 0; j.variant < PROBE_WRITE_MAX; j.variant++)
                 trial(c, &j, n_threads, &s[j.kind][j.variant]);
         }
-    }
+    } while (probe_more(s[0], N_KINDS * PROBE_WRITE_MAX, end_ns));
     for (int k = 0; k < N_KINDS && rc == OK; k++)
         rc =
             probe_report_best(c, kinds[k].name, "GB/s", n_threads, s[k], PROBE_WRITE_MAX);

@@ -1,0 +1,258 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "characterize/probe.h"
+
+/* ---- reading cards ---- */
+
+static json_t *card_of(const char *values)
+{
+    char text[2048];
+    json_t *card;
+
+    snprintf(text, sizeof(text), "{\"values\": [%s]}", values);
+    assert_ok(json_read_text(&card, text, strlen(text), "card"));
+    return card;
+}
+
+#define ROW(name, n, median)                                                             \
+    "{\"name\": \"" name "\", \"unit\": \"u\", \"n_threads\": " #n                       \
+    ", \"median\": " #median ", \"mad\": 0.5, \"n_trials\": 7, \"why\": \"\"}"
+
+static void near(double got, double wanted)
+{
+    if (isnan(wanted) ? !isnan(got) : !(fabs(got - wanted) < 1e-9))
+        fail_msg("got %g, wanted %g", got, wanted);
+}
+
+static void thread_counts_between(void **state)
+{
+    json_t *card = card_of(ROW("read_gbps", 1, 10) "," ROW("read_gbps", 4, 40) "," ROW(
+        "read_gbps", 8, 44) "," ROW("read_gbps", 2, null));
+
+    (void)state;
+    near(machine_card_read_gbps(card, 1), 10);
+    near(machine_card_read_gbps(card, 2), 20); /* its own is unavailable */
+    near(machine_card_read_gbps(card, 4), 40);
+    near(machine_card_read_gbps(card, 7), 43);
+    near(machine_card_read_gbps(card, 100), 44);
+    near(machine_card_read_gbps(card, 0), NAN);
+    json_decref(card);
+}
+
+static void peak_of_a_type(void **state)
+{
+    json_t *card = card_of(
+        ROW("peak_f32_fma_avx2", 1, 100) "," ROW("peak_f32_fma_avx512", 1, 200) "," ROW(
+            "peak_bf16_dot_avx512bf16", 1,
+            90) "," ROW("peak_fp16_fma_avx512fp16", 1,
+                        400) "," ROW("peak_i8_dot_avx512vnni", 1, 800));
+
+    (void)state;
+    near(machine_card_peak_gflops(card, "f32", "exact", 1), 200);
+    near(machine_card_peak_gflops(card, "bf16", "exact", 1), 200);
+    near(machine_card_peak_gflops(card, "f16", "exact", 1), 200);
+    near(machine_card_peak_gflops(card, "f32", "relaxed", 1), 200);
+    near(machine_card_peak_gflops(card, "bf16", "relaxed", 1), 400);
+    near(machine_card_peak_gflops(card, "f16", "relaxed", 1), 400);
+    near(machine_card_peak_gflops(card, "q4_0", "exact", 1), NAN);
+    near(machine_card_peak_gflops(card, "f32", "sloppy", 1), NAN);
+    json_decref(card);
+    card = card_of(ROW("peak_f32_fma_avx512", 1, 200) "," ROW(
+        "peak_bf16_dot_avx512bf16", 1, 390) "," ROW("peak_fp16_fma_avx512fp16", 1, null));
+    near(machine_card_peak_gflops(card, "bf16", "relaxed", 1), 390);
+    near(machine_card_peak_gflops(card, "f16", "relaxed", 1), 200);
+    json_decref(card);
+}
+
+/* A card is a file; whatever stands in it, there is an answer. */
+static void strange_cards(void **state)
+{
+    static const char *const texts[] = {
+        "{}",
+        "{\"values\": 3}",
+        "{\"values\": [1, null, [], {}]}",
+        "{\"values\": [{\"name\": 7, \"n_threads\": \"x\", \"median\": {}}]}",
+        "{\"values\": [{\"name\": \"read_gbps\", \"n_threads\": 1, \"median\": null}]}",
+        "{\"values\": [{\"name\": \"read_gbps\", \"n_threads\": null, \"median\": 3}]}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        json_t *card;
+        char *text;
+
+        assert_ok(json_read_text(&card, texts[i], strlen(texts[i]), "card"));
+        near(machine_card_read_gbps(card, 1), NAN);
+        near(machine_card_peak_gflops(card, "f32", "exact", 1), NAN);
+        assert_ok(machine_card_text(card, &text));
+        assert_non_null(strstr(text, "threads"));
+        mem_free(text);
+        json_decref(card);
+    }
+}
+
+static void text_says_why(void **state)
+{
+    json_t *card =
+        card_of("{\"name\": \"peak_x\", \"unit\": \"GFLOP/s\", \"n_threads\": 2,"
+                " \"median\": null, \"mad\": null, \"n_trials\": 0,"
+                " \"why\": \"this processor has no x\"}," ROW("read_gbps", 1, 10.25));
+    char *text;
+
+    (void)state;
+    assert_ok(machine_card_text(card, &text));
+    assert_non_null(strstr(text, "unavailable: this processor has no x"));
+    assert_non_null(strstr(text, "10.2"));
+    assert_null(strstr(text, "nan"));
+    mem_free(text);
+    mem_fail_after(0, 1);
+    assert_int_equal(machine_card_text(card, &text), ERR_NOMEM);
+    mem_fail_after(-1, 0);
+    assert_null(text);
+    json_decref(card);
+}
+
+/* ---- measuring and keeping ---- */
+
+static int n_measured;
+
+static void count_measurements(void *ctx, enum log_level level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    n_measured += strstr(line, "measuring this machine") != NULL;
+}
+
+static json_t *get(const char *dir, int force, int expect_measured)
+{
+    json_t *card;
+
+    n_measured = 0;
+    assert_ok(machine_card_get(&card, dir, force, 0.05));
+    assert_int_equal(n_measured, expect_measured);
+    return card;
+}
+
+static void card_file(char *path, size_t n, const char *dir)
+{
+    char cmd[900], *text;
+    size_t len;
+
+    snprintf(cmd, sizeof(cmd), "ls %s/*.json > %s/list", dir, dir);
+    assert_int_equal(system(cmd), 0);
+    snprintf(cmd, sizeof(cmd), "%s/list", dir);
+    text = test_read(cmd, &len);
+    snprintf(path, n, "%.*s", (int)strcspn(text, "\n"), text);
+    mem_free(text);
+}
+
+static void check_measured(const json_t *card)
+{
+    const json_t *row, *values = json_object_get(card, "values");
+    int n_available = 0;
+    size_t i;
+
+    json_array_foreach((json_t *)values, i, row)
+    {
+        const json_t *median = json_object_get(row, "median");
+        const char *why = json_string_value(json_object_get(row, "why"));
+
+        assert_non_null(why);
+        if (json_is_null(median)) {
+            assert_true(why[0] != '\0');
+            continue;
+        }
+        n_available++;
+        assert_string_equal(why, "");
+        assert_true(json_number_value(median) > 0);
+        assert_true(json_integer_value(json_object_get(row, "n_trials")) >= 3);
+    }
+    assert_true(n_available >= 4); /* read, copy, triad, plain C */
+    assert_true(machine_card_read_gbps(card, 1) > 0);
+    assert_true(machine_card_peak_gflops(card, "f32", "exact", 1) > 0);
+}
+
+static void measured_once(void **state)
+{
+    char dir[600], path[800];
+    json_t *a, *b, *id;
+
+    (void)state;
+    log_set_sink(count_measurements, NULL);
+    snprintf(dir, sizeof(dir), "%s/not/yet/there", test_dir());
+    a = get(dir, 0, 1);
+    check_measured(a);
+    b = get(dir, 0, 0);
+    assert_true(json_equal(a, b));
+    json_decref(b);
+
+    /* another machine's card: any member of the identity differs */
+    card_file(path, sizeof(path), dir);
+    id = json_object_get(a, "identity");
+    json_object_set_new(id, "microcode", json_string("0xother"));
+    assert_ok(json_write_file(a, path));
+    json_decref(a);
+    json_decref(get(dir, 0, 1));
+    json_decref(get(dir, 0, 0));
+
+    test_write(path, "{\"version\": 1, \"values\": [", 25); /* cut */
+    json_decref(get(dir, 0, 1));
+    test_write(path, "{\"version\": 99}", 15);
+    json_decref(get(dir, 0, 1));
+    json_decref(get(dir, 0, 0));
+    json_decref(get(dir, 1, 1)); /* force */
+    log_set_sink(NULL, NULL);
+}
+
+/* The card cannot be kept: it is still the truth. */
+static void nowhere_to_keep(void **state)
+{
+    char file[600], dir[700];
+    json_t *card;
+
+    (void)state;
+    log_set_sink(count_measurements, NULL);
+    snprintf(file, sizeof(file), "%s/file", test_dir());
+    test_write(file, "", 0);
+    snprintf(dir, sizeof(dir), "%s/below", file);
+    card = get(dir, 0, 1);
+    check_measured(card);
+    json_decref(card);
+    log_set_sink(NULL, NULL);
+}
+
+static void memory_runs_out(void **state)
+{
+    json_t *card;
+
+    (void)state;
+    log_set_sink(count_measurements, NULL);
+    for (long n = 0; n < 4; n++) {
+        int rc;
+
+        mem_fail_after(n, 0);
+        rc = machine_card_get(&card, test_dir(), 1, 0.01);
+        mem_fail_after(-1, 0);
+        assert_int_equal(rc, ERR_NOMEM);
+        assert_null(card);
+    }
+    log_set_sink(NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(thread_counts_between), cmocka_unit_test(peak_of_a_type),
+        cmocka_unit_test(strange_cards),         cmocka_unit_test(text_says_why),
+        cmocka_unit_test(measured_once),         cmocka_unit_test(nowhere_to_keep),
+        cmocka_unit_test(memory_runs_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
