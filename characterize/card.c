@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "characterize/card.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "par/team.h"
@@ -41,6 +42,13 @@ static json_t *identity_of(const struct cpu_budget *b)
     if (!id)
         err_set(ERR_NOMEM, "machine card: no memory");
     return id;
+}
+
+json_t *machine_card_identity(void)
+{
+    struct cpu_budget b;
+
+    return cpu_budget_get(&b) == OK ? identity_of(&b) : NULL;
 }
 
 /* <dir>/<host>.json; of the host's name only what is safe in a file name. */
@@ -170,8 +178,7 @@ MUST static int measure(json_t **out, const struct cpu_budget *b, json_t *id,
     return rc;
 }
 
-/* The file, if it is a card of this machine; else NULL, and why in the log. */
-static json_t *cached(const char *path, const json_t *id)
+json_t *machine_card_cached(const char *path, const json_t *id)
 {
     json_t *card = NULL;
     int64_t version = 0;
@@ -212,7 +219,7 @@ int machine_card_get(json_t **out, const char *dir, int force, double budget_s)
     if (!id)
         return ERR_NOMEM;
     if (!force)
-        *out = cached(path, id);
+        *out = machine_card_cached(path, id);
     if (*out) {
         json_decref(id);
         return OK;

@@ -1,11 +1,10 @@
 #include "tests/support/test.h"
 
 #include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/log.h"
+#include "characterize/card.h"
 #include "characterize/probe.h"
 
 /* ---- reading cards ---- */
@@ -139,19 +138,6 @@ static json_t *get(const char *dir, int force, int expect_measured)
     return card;
 }
 
-static void card_file(char *path, size_t n, const char *dir)
-{
-    char cmd[900], *text;
-    size_t len;
-
-    snprintf(cmd, sizeof(cmd), "ls %s/*.json > %s/list", dir, dir);
-    assert_int_equal(system(cmd), 0);
-    snprintf(cmd, sizeof(cmd), "%s/list", dir);
-    text = test_read(cmd, &len);
-    snprintf(path, n, "%.*s", (int)strcspn(text, "\n"), text);
-    mem_free(text);
-}
-
 static void check_measured(const json_t *card)
 {
     const json_t *row, *values = json_object_get(card, "values");
@@ -180,33 +166,79 @@ static void check_measured(const json_t *card)
 
 static void measured_once(void **state)
 {
-    char dir[600], path[800];
-    json_t *a, *b, *id;
+    json_t *a, *b;
+    char dir[600];
 
     (void)state;
     log_set_sink(count_measurements, NULL);
     snprintf(dir, sizeof(dir), "%s/not/yet/there", test_dir());
     a = get(dir, 0, 1);
     check_measured(a);
+    b = machine_card_identity();
+    assert_true(json_equal(json_object_get(a, "identity"), b));
+    json_decref(b);
     b = get(dir, 0, 0);
     assert_true(json_equal(a, b));
-    json_decref(b);
-
-    /* another machine's card: any member of the identity differs */
-    card_file(path, sizeof(path), dir);
-    id = json_object_get(a, "identity");
-    json_object_set_new(id, "microcode", json_string("0xother"));
-    assert_ok(json_write_file(a, path));
     json_decref(a);
-    json_decref(get(dir, 0, 1));
-    json_decref(get(dir, 0, 0));
-
-    test_write(path, "{\"version\": 1, \"values\": [", 25); /* cut */
-    json_decref(get(dir, 0, 1));
-    test_write(path, "{\"version\": 99}", 15);
-    json_decref(get(dir, 0, 1));
-    json_decref(get(dir, 0, 0));
+    json_decref(b);
     json_decref(get(dir, 1, 1)); /* force */
+    log_set_sink(NULL, NULL);
+}
+
+static bool accepted(const char *text, const json_t *id)
+{
+    char path[600];
+    json_t *card;
+
+    snprintf(path, sizeof(path), "%s/card.json", test_dir());
+    test_write(path, text, strlen(text));
+    card = machine_card_cached(path, id);
+    json_decref(card);
+    return card != NULL;
+}
+
+static void only_this_machines_card(void **state)
+{
+    char text[1024], whole[1400], *dumped;
+    json_t *id = machine_card_identity(), *value;
+    const char *key;
+
+    (void)state;
+    log_set_sink(count_measurements, NULL);
+    assert_non_null(id);
+    dumped = json_dumps(id, 0);
+    snprintf(text, sizeof(text), "%s", dumped);
+    free(dumped);
+    snprintf(whole, sizeof(whole), "{\"version\": 1, \"identity\": %s, \"values\": []}",
+             text);
+    assert_true(accepted(whole, id));
+    for (size_t cut = 0; cut < strlen(whole); cut += 7) {
+        char part[1400];
+
+        snprintf(part, sizeof(part), "%.*s", (int)cut, whole);
+        assert_false(accepted(part, id));
+    }
+    assert_false(accepted("{\"version\": 1, \"values\": []}", id));
+    snprintf(whole, sizeof(whole), "{\"version\": 99, \"identity\": %s, \"values\": []}",
+             text);
+    assert_false(accepted(whole, id));
+    snprintf(whole, sizeof(whole), "{\"version\": 1, \"identity\": %s, \"values\": 3}",
+             text);
+    assert_false(accepted(whole, id));
+
+    /* any member of the identity differs */
+    snprintf(whole, sizeof(whole), "{\"version\": 1, \"identity\": %s, \"values\": []}",
+             text);
+    json_object_foreach(id, key, value)
+    {
+        json_t *other = json_deep_copy(id);
+
+        json_object_set_new(other, key, json_string("another"));
+        assert_false(accepted(whole, other));
+        json_decref(other);
+    }
+    assert_null(machine_card_cached("/no/such/card.json", id));
+    json_decref(id);
     log_set_sink(NULL, NULL);
 }
 
@@ -248,9 +280,13 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thread_counts_between), cmocka_unit_test(peak_of_a_type),
-        cmocka_unit_test(strange_cards),         cmocka_unit_test(text_says_why),
-        cmocka_unit_test(measured_once),         cmocka_unit_test(nowhere_to_keep),
+        cmocka_unit_test(thread_counts_between),
+        cmocka_unit_test(peak_of_a_type),
+        cmocka_unit_test(strange_cards),
+        cmocka_unit_test(text_says_why),
+        cmocka_unit_test(measured_once),
+        cmocka_unit_test(only_this_machines_card),
+        cmocka_unit_test(nowhere_to_keep),
         cmocka_unit_test(memory_runs_out),
     };
 
