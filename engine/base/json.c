@@ -59,24 +59,30 @@ static int check_depth(const char *text, size_t n, const char *where)
     return OK;
 }
 
-int json_read_text(json_t **out, const char *text, size_t n, const char *where)
+int json_read_own(json_t **out, const char *text, size_t n, const char *where)
 {
-    json_error_t e;
-    int rc;
+    json_error_t e = {0};
 
-    *out = NULL;
-    rc = check_depth(text, n, where);
-    if (rc != OK)
-        return rc;
     alloc_failed = false;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
-    if (*out)
-        return OK;
-    if (alloc_failed)
+    if (alloc_failed) { /* even with a result: the lexer drops a character and goes on */
+        json_decref(*out);
+        *out = NULL;
         return err_set(ERR_NOMEM, "%s: out of memory reading JSON of %zu bytes", where,
                        n);
+    }
+    if (*out)
+        return OK;
     return err_set(ERR_FORMAT, "%s: line %d, offset %d: %s", where, e.line, e.position,
                    e.text);
+}
+
+int json_read_text(json_t **out, const char *text, size_t n, const char *where)
+{
+    int rc = check_depth(text, n, where);
+
+    *out = NULL;
+    return rc == OK ? json_read_own(out, text, n, where) : rc;
 }
 
 /* The whole of fd, which may be a pipe or a /proc file with no honest size. */
@@ -195,6 +201,20 @@ static int write_and_rename(const char *text, const char *tmp, const char *path)
     return rc;
 }
 
+char *json_text(const json_t *j, size_t flags)
+{
+    char *text, *own = NULL;
+
+    alloc_failed = false;
+    text = json_dumps(j, flags);
+    if (!alloc_failed && text)
+        own = mem_strdup(MEM_OTHER, text);
+    free(text);
+    if (!own)
+        err_set(ERR_NOMEM, "out of memory rendering JSON");
+    return own;
+}
+
 int json_write_file(const json_t *j, const char *path)
 {
     static _Atomic unsigned serial; /* two threads may write the same path */
@@ -202,20 +222,19 @@ int json_write_file(const json_t *j, const char *path)
     char *tmp, *text;
     int rc;
 
-    text = json_dumps(j, JSON_SORT_KEYS | JSON_INDENT(2));
-    if (!text)
-        return err_set(ERR_NOMEM, "%s: cannot render JSON", path);
+    text = json_text(j, JSON_SORT_KEYS | JSON_INDENT(2));
     tmp = mem_new(MEM_OTHER, n, 1);
-    if (!tmp) {
-        free(text);
-        return ERR_NOMEM;
+    if (!text || !tmp) {
+        mem_free(text);
+        mem_free(tmp);
+        return err_prefix(ERR_NOMEM, "%s", path);
     }
     snprintf(tmp, n, "%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&serial, 1));
     rc = write_and_rename(text, tmp, path);
     if (rc == OK)
         rc = sync_parent(path);
     mem_free(tmp);
-    free(text);
+    mem_free(text);
     return rc;
 }
 

@@ -18,6 +18,14 @@ MUST int json_read_file(json_t **out, const char *path, size_t max_bytes);
 /* Parse n bytes; `where` begins the error line. */
 MUST int json_read_text(json_t **out, const char *text, size_t n, const char *where);
 
+/* The same without the depth cap (the parser's own, 2048, remains): for text that we wrote
+ * ourselves and whose checksum was right. */
+MUST int json_read_own(json_t **out, const char *text, size_t n, const char *where);
+
+/* `j` as text with jansson's `flags` (JSON_COMPACT, JSON_SORT_KEYS ...). Owned by the caller,
+ * mem_free(); NULL with ERR_NOMEM set. Unlike json_dumps() it is never a text with a hole. */
+MUST char *json_text(const json_t *j, size_t flags);
+
 /* Write `j` with sorted keys and two-space indentation, ending in a newline. */
 MUST int json_write_file(const json_t *j, const char *path);
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -96,13 +95,13 @@ static int append(struct journal *j, uint32_t type, bool sync)
 
 static int append_json(struct journal *j, uint32_t type, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = json_text(value, JSON_COMPACT | JSON_SORT_KEYS);
 
     if (!text)
-        return out_of_memory();
+        return ERR_NOMEM;
     journal_put_begin(&j->buf);
     journal_put_bytes(&j->buf, text, strlen(text));
-    free(text);
+    mem_free(text);
     return append(j, type, true);
 }
 
@@ -189,7 +188,7 @@ static int scan(struct journal *j, const json_t *header, const uint8_t *p, size_
     size_t at = 0;
 
     if (journal_frame_next(p, n, &at, &f) && f.type == JOURNAL_HEAD) {
-        int rc = journal_decode_json(old, f.payload, f.n, j->path);
+        int rc = json_read_own(old, (const char *)f.payload, f.n, j->path);
         if (rc == ERR_NOMEM)
             return rc;
         *found = rc == OK && same_run(header, *old) ? FOUND_SAME : FOUND_OTHER;
@@ -384,8 +383,9 @@ int journal_open(struct journal **out, const char *dir, const char *stem,
     j->synced_ns = clock_ns();
     j->path = mem_new(MEM_HARNESS, n, 1);
     j->finished = json_object();
-    full = json_copy((json_t *)header); /* shallow */
+    full = json_object(); /* json_copy() would drop members without a word */
     if (!j->path || !j->finished || !full ||
+        json_object_update(full, (json_t *)header) != 0 ||
         json_object_set_new(full, "journal_version", json_integer(VERSION)) != 0) {
         rc = out_of_memory();
         goto out;
@@ -453,16 +453,40 @@ const char *journal_path(const struct journal *j)
 
 /* --- cells */
 
+/* Bytes of the UTF-8 character at s; 0: none. */
+static int utf8_bytes(const unsigned char *s)
+{
+    /* Lowest second byte of E0, F0 and highest of ED, F4: no overlong form, no surrogate.
+     */
+    int n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+
+    if (s[0] > 0xf4 || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0;
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    return n;
+}
+
+/* It is compared, stored as JSON and as an attribute: found out here, not after the run.
+ */
+static bool is_key(const char *s)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    int n = 1;
+
+    while (*p >= ' ' && (n = utf8_bytes(p)) > 0)
+        p += n;
+    return p > (const unsigned char *)s && !*p;
+}
+
 int journal_cell_begin(struct journal *j, const char *key)
 {
     char *copy;
-    json_t *text = json_string(key); /* checks UTF-8 */
 
-    if (!key[0] || !text) {
-        json_decref(text);
-        return err_set(ERR_ARG, "%s: a cell needs a key in UTF-8", j->path);
-    }
-    json_decref(text);
+    if (!is_key(key))
+        return err_set(ERR_ARG, "%s: a cell needs a key of printable UTF-8", j->path);
     copy = mem_strdup(MEM_HARNESS, key);
     if (!copy)
         return ERR_NOMEM;

@@ -1,8 +1,8 @@
 #include "experiments/harness/journal_cell.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 
 /* --- encoding */
@@ -43,16 +43,16 @@ void journal_encode_series(struct journal_buf *b, const struct metrics_series *s
 
 void journal_encode_end(struct journal_buf *b, const struct record_cell *c, size_t n_rows)
 {
-    char *text = json_dumps(c->attributes, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = json_text(c->attributes, JSON_COMPACT | JSON_SORT_KEYS);
 
     if (!text && b->rc == OK)
-        b->rc = err_set(ERR_NOMEM, "journal: cannot render the attributes of %s", c->key);
+        b->rc = ERR_NOMEM;
     journal_put_u32(b, (uint32_t)c->state);
     journal_put_i64(b, (int64_t)n_rows);
     journal_put_i64(b, (int64_t)c->n_values);
     journal_put_i64(b, (int64_t)c->n_series);
     journal_put_text(b, text ? text : "");
-    free(text);
+    mem_free(text);
 }
 
 /* --- decoding. A frame's CRC was right: a bad payload is another version's or a bug. */
@@ -60,18 +60,6 @@ void journal_encode_end(struct journal_buf *b, const struct record_cell *c, size
 static int bad(const char *what)
 {
     return err_set(ERR_FORMAT, "journal: a %s frame that does not decode", what);
-}
-
-int journal_decode_json(json_t **out, const void *text, size_t n, const char *where)
-{
-    json_error_t e;
-
-    *out = json_loadb(text, n, 0, &e);
-    if (*out)
-        return OK;
-    if (json_error_code(&e) == json_error_out_of_memory)
-        return err_set(ERR_NOMEM, "%s: out of memory", where);
-    return err_set(ERR_FORMAT, "%s: offset %d: %s", where, e.position, e.text);
 }
 
 int journal_decode_end(const struct journal_frame *f, struct journal_end *out,
@@ -90,8 +78,7 @@ int journal_decode_end(const struct journal_frame *f, struct journal_end *out,
     if (c.bad || state > RECORD_SKIPPED)
         return bad("END");
     out->state = (enum record_state)state;
-    return attributes ? journal_decode_json(attributes, text, n, "journal: attributes")
-                      : OK;
+    return attributes ? json_read_own(attributes, text, n, "journal: attributes") : OK;
 }
 
 /* Room for one more element. */

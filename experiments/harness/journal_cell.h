@@ -14,10 +14,6 @@ void journal_encode_series(struct journal_buf *b, const struct metrics_series *s
 void journal_encode_end(struct journal_buf *b, const struct record_cell *c,
                         size_t n_rows);
 
-/* JSON of our own writing: no limit of depth below the parser's own, because a job of the
- * deepest allowed nesting stands one level deeper here. *out: new reference. */
-MUST int journal_decode_json(json_t **out, const void *text, size_t n, const char *where);
-
 /* What the END frame alone says. *attributes may be NULL: not wanted; else a new
  * reference. */
 struct journal_end {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "experiments/harness/journal_cell.h"
 
 static int map_file(const char *path, const uint8_t **p, size_t *n)
@@ -101,7 +102,7 @@ static int add_resumes(json_t *header, const uint8_t *p, size_t n, size_t at)
     while (rc == OK && journal_frame_next(p, n, &at, &f)) {
         if (f.type != JOURNAL_RESUME)
             continue;
-        rc = journal_decode_json(&one, f.payload, f.n, "journal: resume");
+        rc = json_read_own(&one, (const char *)f.payload, f.n, "journal: resume");
         if (rc == OK && json_array_append_new(list, one) != 0)
             rc = err_set(ERR_NOMEM, "out of memory");
     }
@@ -130,7 +131,7 @@ int journal_read(const char *path, journal_cell_fn fn, void *ctx, json_t **heade
         rc = err_set(ERR_FORMAT, "%s: offset 0: expected a journal's header", path);
         goto out;
     }
-    rc = journal_decode_json(&head, f.payload, f.n, path);
+    rc = json_read_own(&head, (const char *)f.payload, f.n, path);
     if (rc == OK)
         rc = add_resumes(head, p, n, at);
     if (rc == OK && fn)

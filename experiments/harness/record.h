@@ -27,7 +27,8 @@ const char *record_state_name(enum record_state s); /* "done", "failed", "skippe
 
 /* One cell: a point of the axes and a repeat. Everything is lent by the caller. */
 struct record_cell {
-    const char *key; /* stable text of the resolved axis values and the repeat, unique */
+    const char
+        *key; /* stable printable UTF-8 of the resolved axis values and the repeat */
     enum record_state state;
     /* An object of whatever describes the cell: axis values, settings, seeds, the
      * system's description, warnings, memory, load. Scalars (nested ones by dotted name)

@@ -2,9 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "experiments/harness/record_fields.h"
 
@@ -55,13 +55,13 @@ int record_attributes(struct record_h5 *h, hid_t loc, const char *prefix,
 int record_json(struct record_h5 *h, hid_t loc, const char *name, const json_t *v,
                 const char *meaning)
 {
-    char *text = json_dumps(v, JSON_SORT_KEYS | JSON_INDENT(1) | JSON_ENCODE_ANY);
+    char *text = json_text(v, JSON_SORT_KEYS | JSON_INDENT(1) | JSON_ENCODE_ANY);
     int rc;
 
     if (!text)
-        return err_set(ERR_NOMEM, "%s: out of memory rendering %s", h->where, name);
+        return ERR_NOMEM;
     rc = record_h5_text(h, loc, name, text, meaning);
-    free(text);
+    mem_free(text);
     return rc;
 }
 
