@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -182,13 +183,12 @@ static void an_invalid_run_is_status_3(void **state)
 
 /* --- killed and given again */
 
-#define N_CELLS    8
-#define N_REQUESTS 6
+#define N_CELLS 16
 
 static const char long_job[] =
     "{\"about\": \"several cells\", \"system\": {\"adapter\": \"scripted\", \"ttft_ms\": "
     "[4, 5, 6, 7], \"itl_ms\": 1}, \"dataset\": {\"n\": 6, \"max_prompt_tok\": 8, "
-    "\"max_output_tok\": 4}, \"load\": {\"n_requests\": 6}, \"repeats\": 2, "
+    "\"max_output_tok\": 4}, \"load\": {\"n_requests\": 6}, \"repeats\": 4, "
     "\"headline\": [{\"name\": \"t\", \"metric\": \"mean_ttft_ms\", \"better\": "
     "\"lower\", "
     "\"where\": {\"ttft_ms\": 7}}]}";
