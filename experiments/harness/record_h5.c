@@ -40,13 +40,15 @@ int record_h5_create(struct record_h5 *h, const char *where)
     *h = (struct record_h5){.file = -1, .groups = -1, .datasets = -1, .where = where};
     H5Eset_auto2(H5E_DEFAULT, NULL,
                  NULL); /* its stack goes to err_msg(), not to the screen */
+    /* The earliest format, whose superblock has no checksum: H5Fget_file_image() clears
+     * the open-for-write flag of a later one after its checksum was taken (HDF5 1.10). */
     access = H5Pcreate(H5P_FILE_ACCESS);
     creation = H5Pcreate(H5P_FILE_CREATE);
     h->groups = H5Pcreate(H5P_GROUP_CREATE);
     h->datasets = H5Pcreate(H5P_DATASET_CREATE);
     if (access < 0 || creation < 0 || h->groups < 0 || h->datasets < 0 ||
         H5Pset_fapl_core(access, CORE_GROW_BY, 0) < 0 ||
-        H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110) < 0 ||
+        H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V110) < 0 ||
         H5Pset_obj_track_times(creation, 0) < 0 ||
         H5Pset_obj_track_times(h->groups, 0) < 0 ||
         H5Pset_obj_track_times(h->datasets, 0) < 0 ||
