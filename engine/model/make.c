@@ -340,6 +340,6 @@ int model_make(const struct model_make_opts *o)
     if ((rc = plan_tensors(&p)) == OK)
         rc = gguf ? make_gguf(&p, tmp) : make_safetensors(&p, tmp);
     mem_free(p.tensor);
-    model_make_buf_fini(&p.head);
+    model_text_fini(&p.head);
     return rc;
 }

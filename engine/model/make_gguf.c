@@ -12,22 +12,22 @@
 
 /* Metadata are counted while they are written; the count goes to the front at the end. */
 struct meta {
-    struct make_buf *b;
+    struct model_text *b;
     uint64_t n;
 };
 
-static void put_str(struct make_buf *b, const char *s)
+static void put_str(struct model_text *b, const char *s)
 {
     uint64_t n = strlen(s);
 
-    model_make_put(b, &n, sizeof(n));
-    model_make_put(b, s, n);
+    model_text_put(b, &n, sizeof(n));
+    model_text_put(b, s, n);
 }
 
 static void put_key(struct meta *m, const char *key, uint32_t type)
 {
     put_str(m->b, key);
-    model_make_put(m->b, &type, sizeof(type));
+    model_text_put(m->b, &type, sizeof(type));
     m->n++;
 }
 
@@ -40,13 +40,13 @@ static void meta_str(struct meta *m, const char *key, const char *v)
 static void meta_u32(struct meta *m, const char *key, uint32_t v)
 {
     put_key(m, key, GGUF_U32);
-    model_make_put(m->b, &v, sizeof(v));
+    model_text_put(m->b, &v, sizeof(v));
 }
 
 static void meta_f32(struct meta *m, const char *key, float v)
 {
     put_key(m, key, GGUF_F32);
-    model_make_put(m->b, &v, sizeof(v));
+    model_text_put(m->b, &v, sizeof(v));
 }
 
 static void meta_bool(struct meta *m, const char *key, bool v)
@@ -54,14 +54,14 @@ static void meta_bool(struct meta *m, const char *key, bool v)
     uint8_t byte = v;
 
     put_key(m, key, GGUF_BOOL);
-    model_make_put(m->b, &byte, sizeof(byte));
+    model_text_put(m->b, &byte, sizeof(byte));
 }
 
 static void meta_array(struct meta *m, const char *key, uint32_t type, uint64_t n)
 {
     put_key(m, key, GGUF_ARRAY);
-    model_make_put(m->b, &type, sizeof(type));
-    model_make_put(m->b, &n, sizeof(n));
+    model_text_put(m->b, &type, sizeof(type));
+    model_text_put(m->b, &n, sizeof(n));
 }
 
 static const char *arch_key(const struct make_plan *p, const char *key, char out[96])
@@ -125,7 +125,7 @@ static void put_scores(struct meta *m, const struct make_vocab *v, int n)
     meta_array(m, "tokenizer.ggml.scores", GGUF_F32, (uint64_t)n);
     for (id = 0; id < n; id++) {
         score = id < v->single_at ? 0 : (float)(v->single_at - id);
-        model_make_put(m->b, &score, sizeof(score));
+        model_text_put(m->b, &score, sizeof(score));
     }
 }
 
@@ -152,7 +152,7 @@ static int put_vocab(struct meta *m, const struct make_plan *p)
     meta_array(m, "tokenizer.ggml.token_type", GGUF_I32, (uint64_t)s->vocab);
     for (id = 0; id < s->vocab; id++) {
         kind = (int32_t)model_make_token(&v, id, text);
-        model_make_put(m->b, &kind, sizeof(kind));
+        model_text_put(m->b, &kind, sizeof(kind));
     }
     if (v.spm) {
         put_scores(m, &v, s->vocab);
@@ -193,7 +193,7 @@ static int copy_vocab(struct meta *m, const struct make_plan *p)
         gguf_key_at(g, i, &r);
         if (r.key_n > sizeof(prefix) - 1 &&
             memcmp(r.key, prefix, sizeof(prefix) - 1) == 0) {
-            model_make_put(m->b, r.raw, r.raw_n);
+            model_text_put(m->b, r.raw, r.raw_n);
             m->n++;
         }
     }
@@ -216,7 +216,7 @@ static void add_rope_freqs(struct make_plan *p)
     p->n_tensors++;
 }
 
-static void put_tensors(struct make_buf *b, struct make_plan *p)
+static void put_tensors(struct model_text *b, struct make_plan *p)
 {
     static const uint32_t ggml_type[] = {
         [KERN_F32] = 0, [KERN_F16] = 1, [KERN_BF16] = 30};
@@ -238,16 +238,16 @@ static void put_tensors(struct make_buf *b, struct make_plan *p)
         dims[1] = (uint64_t)t->rows;
         n_dims = t->rows > 1 ? 2 : 1;
         put_str(b, name);
-        model_make_put(b, &n_dims, sizeof(n_dims));
-        model_make_put(b, dims, n_dims * sizeof(dims[0]));
-        model_make_put(b, &ggml_type[t->type], sizeof(ggml_type[0]));
-        model_make_put(b, &t->at, sizeof(t->at));
+        model_text_put(b, &n_dims, sizeof(n_dims));
+        model_text_put(b, dims, n_dims * sizeof(dims[0]));
+        model_text_put(b, &ggml_type[t->type], sizeof(ggml_type[0]));
+        model_text_put(b, &t->at, sizeof(t->at));
     }
 }
 
 int model_make_gguf_head(struct make_plan *p)
 {
-    struct make_buf meta_buf = {0}, *b = &p->head;
+    struct model_text meta_buf = {0}, *b = &p->head;
     struct meta m = {.b = &meta_buf};
     uint32_t version = 3;
     uint64_t n;
@@ -260,16 +260,16 @@ int model_make_gguf_head(struct make_plan *p)
     if (rc != OK)
         goto out;
     add_rope_freqs(p);
-    model_make_put(b, "GGUF", 4);
-    model_make_put(b, &version, sizeof(version));
+    model_text_put(b, "GGUF", 4);
+    model_text_put(b, &version, sizeof(version));
     n = (uint64_t)p->n_tensors;
-    model_make_put(b, &n, sizeof(n));
-    model_make_put(b, &m.n, sizeof(m.n));
-    model_make_put(b, meta_buf.p, meta_buf.n);
+    model_text_put(b, &n, sizeof(n));
+    model_text_put(b, &m.n, sizeof(m.n));
+    model_text_put(b, meta_buf.p, meta_buf.n);
     put_tensors(b, p);
-    model_make_pad(b, ALIGN, 0);
+    model_text_pad(b, ALIGN, 0);
     rc = meta_buf.rc != OK ? meta_buf.rc : b->rc;
 out:
-    model_make_buf_fini(&meta_buf);
+    model_text_fini(&meta_buf);
     return rc;
 }

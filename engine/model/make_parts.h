@@ -10,6 +10,7 @@
 
 #include "model/file/file.h"
 #include "model/make.h"
+#include "model/text.h"
 
 /* --- named shapes (make_config.c) */
 
@@ -59,21 +60,6 @@ void model_make_random_fini(struct make_random *r);
  * layer, row and column, so that threads may take rows in any order. */
 void model_make_row(const struct make_random *r, enum model_role role, int layer,
                     int64_t row, int64_t n, void *out);
-
-/* --- bytes that grow (make_buf.c). The first failure sticks in rc; put after it does
- * nothing. */
-
-struct make_buf {
-    char *p;
-    size_t n, room;
-    int rc;
-};
-void model_make_put(struct make_buf *b, const void *p, size_t n);
-void model_make_put_text(struct make_buf *b, const char *s);
-void model_make_printf(struct make_buf *b, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-void model_make_pad(struct make_buf *b, size_t align, char with);
-void model_make_buf_fini(struct make_buf *b);
 
 /* --- a vocabulary of exact size (make_vocab.c) */
 
@@ -127,8 +113,8 @@ struct make_plan {
     struct make_tensor *tensor;
     int n_tensors;
     uint64_t data_bytes;
-    bool interleave;      /* write Q and K rows as interleaved rotary pairs */
-    struct make_buf head; /* what stands before the data */
+    bool interleave;        /* write Q and K rows as interleaved rotary pairs */
+    struct model_text head; /* what stands before the data */
 };
 
 /* head for GGUF; may add tensors. */

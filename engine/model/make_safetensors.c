@@ -20,28 +20,28 @@ static const char *dtype_name(enum kern_type t)
 int model_make_safetensors_head(struct make_plan *p)
 {
     char name[MODEL_NAME_BYTES];
-    struct make_buf *b = &p->head;
+    struct model_text *b = &p->head;
     struct make_tensor *t;
     uint64_t n = 0;
     int i;
 
-    model_make_put(b, &n, sizeof(n)); /* known at the end */
-    model_make_printf(b, "{\"__metadata__\":{\"format\":\"pt\",\"seed\":\"%llu\"}",
+    model_text_put(b, &n, sizeof(n)); /* known at the end */
+    model_text_printf(b, "{\"__metadata__\":{\"format\":\"pt\",\"seed\":\"%llu\"}",
                       (unsigned long long)p->opts->seed);
     for (i = 0; i < p->n_tensors; i++) {
         t = &p->tensor[i];
         t->at = p->data_bytes; /* no holes: the format allows none */
         p->data_bytes += t->bytes;
         model_role_name(MODEL_NAMES_HF, t->role, t->layer, name);
-        model_make_printf(b, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", name,
+        model_text_printf(b, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", name,
                           dtype_name(t->type));
         if (t->rows > 1)
-            model_make_printf(b, "%lld,", (long long)t->rows);
-        model_make_printf(b, "%lld],\"data_offsets\":[%llu,%llu]}", (long long)t->cols,
+            model_text_printf(b, "%lld,", (long long)t->rows);
+        model_text_printf(b, "%lld],\"data_offsets\":[%llu,%llu]}", (long long)t->cols,
                           (unsigned long long)t->at, (unsigned long long)p->data_bytes);
     }
-    model_make_put_text(b, "}");
-    model_make_pad(b, 8, ' ');
+    model_text_puts(b, "}");
+    model_text_pad(b, 8, ' ');
     if (b->rc == OK) {
         n = b->n - sizeof(n);
         memcpy(b->p, &n, sizeof(n));

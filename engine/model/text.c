@@ -1,4 +1,4 @@
-#include "model/make_parts.h"
+#include "model/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-void model_make_put(struct make_buf *b, const void *p, size_t n)
+void model_text_put(struct model_text *b, const void *p, size_t n)
 {
     char *grown;
 
@@ -25,14 +25,14 @@ void model_make_put(struct make_buf *b, const void *p, size_t n)
     b->n += n;
 }
 
-void model_make_put_text(struct make_buf *b, const char *s)
+void model_text_puts(struct model_text *b, const char *s)
 {
-    model_make_put(b, s, strlen(s));
+    model_text_put(b, s, strlen(s));
 }
 
-void model_make_printf(struct make_buf *b, const char *fmt, ...)
+void model_text_printf(struct model_text *b, const char *fmt, ...)
 {
-    char line[512];
+    char line[1024];
     va_list ap;
     int n;
 
@@ -40,20 +40,21 @@ void model_make_printf(struct make_buf *b, const char *fmt, ...)
     n = vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
     if (n < 0 || n >= (int)sizeof(line))
-        b->rc =
-            b->rc != OK ? b->rc : err_set(ERR_LIMIT, "model make: a line of %d bytes", n);
+        b->rc = b->rc != OK
+                    ? b->rc
+                    : err_set(ERR_LIMIT, "a line of %d bytes: expected at most 1023", n);
     else
-        model_make_put(b, line, (size_t)n);
+        model_text_put(b, line, (size_t)n);
 }
 
-void model_make_pad(struct make_buf *b, size_t align, char with)
+void model_text_pad(struct model_text *b, size_t align, char with)
 {
     while (b->rc == OK && b->n % align != 0)
-        model_make_put(b, &with, 1);
+        model_text_put(b, &with, 1);
 }
 
-void model_make_buf_fini(struct make_buf *b)
+void model_text_fini(struct model_text *b)
 {
     mem_free(b->p);
-    *b = (struct make_buf){0};
+    *b = (struct model_text){0};
 }
