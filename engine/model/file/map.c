@@ -39,6 +39,18 @@ out:
     return rc;
 }
 
+bool model_map_peek(const char *path, void *out, size_t n)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool got = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+               read(fd, out, n) == (ssize_t)n;
+
+    if (fd >= 0)
+        close(fd);
+    return got;
+}
+
 void model_map_close(struct model_map *m)
 {
     if (m->base)

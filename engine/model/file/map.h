@@ -6,6 +6,8 @@
 #ifndef MODEL_MAP_H
 #define MODEL_MAP_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -18,6 +20,9 @@ struct model_map {
 /* Map a regular, non-empty file. *m is all zero on error.
  * ERR_IO: cannot be opened or mapped. ERR_FORMAT: empty, or no regular file. */
 MUST int model_map_open(struct model_map *m, const char *path);
+/* The first n bytes of a regular file, for probes: false if it is none or is shorter.
+ * Never waits and sets no error. */
+bool model_map_peek(const char *path, void *out, size_t n);
 void model_map_close(struct model_map *m);
 
 /* The whole pages inside [p, p + bytes) leave this process's memory; they come back from

@@ -7,21 +7,17 @@
 
 #include "model/file/fill.h"
 #include "model/file/gguf.h"
+#include "model/file/map.h"
 
 #define MAGIC      "GGUF"
 #define ROPE_FREQS "rope_freqs.weight"
 
 static int gguf_probe(const char *path)
 {
-    char magic[4] = "";
-    FILE *f = fopen(path, "rbe");
+    char magic[4];
 
-    if (!f)
-        return 0;
-    if (fread(magic, 1, sizeof(magic), f) != sizeof(magic))
-        magic[0] = 0;
-    fclose(f);
-    return memcmp(magic, MAGIC, sizeof(magic)) == 0;
+    return model_map_peek(path, magic, sizeof(magic)) &&
+           memcmp(magic, MAGIC, sizeof(magic)) == 0;
 }
 
 /* "<arch>.<key>" of the file, as an int within the configuration's reach. */
