@@ -1,0 +1,41 @@
+#!/bin/sh
+# The kernel tests for aarch64: cross-compiled with the NEON variants and run under an emulator,
+# which shows that results are right and says nothing about speed. One line of TAP a program.
+CC=${ARM_CC:-aarch64-linux-gnu-gcc}
+RUN=${ARM_RUN:-qemu-aarch64-static}
+BUILD=${BUILD:-build}
+OUT=$BUILD/arm
+PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_pack test_table"
+
+for tool in "$CC" "$RUN"; do
+    if ! command -v "$tool" >/dev/null 2>&1; then
+        echo "# skip: $tool is not installed (make deps)"
+        echo "ok 1 - aarch64 kernels # SKIP"
+        echo "1..1"
+        exit 0
+    fi
+done
+mkdir -p "$OUT"
+n=0
+failed=0
+for p in $PROGRAMS; do
+    n=$((n + 1))
+    if make -s -f tests/kernels/arm.mk CC="$CC" OUT="$OUT" "$OUT/$p" >"$OUT/$p.log" 2>&1 &&
+        "$RUN" "$OUT/$p" >>"$OUT/$p.log" 2>&1; then
+        echo "ok $n - aarch64 $p"
+    else
+        failed=1
+        echo "not ok $n - aarch64 $p"
+        grep -v '^ok' "$OUT/$p.log" | tail -n 6 | sed 's/^/# /'
+    fi
+done
+# A build without NEON variants would pass everything above.
+n=$((n + 1))
+if grep -q '^ok .* gemm_f32 neon$' "$OUT/test_gemm.log"; then
+    echo "ok $n - aarch64 ran the NEON variants"
+else
+    failed=1
+    echo "not ok $n - aarch64 ran the NEON variants"
+fi
+echo "1..$n"
+exit $failed

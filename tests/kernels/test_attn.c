@@ -1,0 +1,294 @@
+/* Attention: every variant against float64 over the whole range, over partial ranges
+ * merged by their log-sum-exp, and over empty ones. */
+#include "tests/kernels/check.h"
+
+enum slot { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT, SLOT_LSE, SLOT_SCRATCH };
+
+#define KV_MAX    400
+#define ROWS_MAX  KERN_ATTN_ROWS_MAX
+#define FLOAT_MAX (KV_MAX * KERN_HEAD_DIM_MAX)
+
+static float keys[FLOAT_MAX], values[FLOAT_MAX]; /* as the KV type holds them */
+static double want[ROWS_MAX * KERN_HEAD_DIM_MAX], want_lse[ROWS_MAX];
+static double bound[ROWS_MAX * KERN_HEAD_DIM_MAX], bound_lse[ROWS_MAX];
+
+struct shape {
+    int n_tok, g, head_dim;
+    int64_t pos0, kv_lo, kv_hi;
+    int pad; /* floats between tokens of q and of out, beyond the group */
+    enum fill fill;
+    double amplitude; /* of the queries: large ones make the softmax a choice */
+};
+
+static void describe(const struct shape *s)
+{
+    AT("n_tok=%d g=%d head_dim=%d pos0=%d keys [%d, %d) pad=%d %s x%g", s->n_tok, s->g,
+       s->head_dim, (int)s->pos0, (int)s->kv_lo, (int)s->kv_hi, s->pad,
+       fill_names[s->fill], s->amplitude);
+}
+
+static int row_floats(const struct shape *s)
+{
+    return s->g * s->head_dim + s->pad;
+}
+
+/* Floats from the first to the last of q or out. */
+static size_t tok_floats(const struct shape *s)
+{
+    return (size_t)(s->n_tok - 1) * (size_t)row_floats(s) + (size_t)(s->g * s->head_dim);
+}
+
+/* n random elements in the KV type at the end of a guarded slot, and as floats in
+ * `as_f32`. */
+static void *make_kv(int slot, struct rng *r, enum fill f, bool bf16, float *as_f32,
+                     int64_t n)
+{
+    char *p = guard_get(slot, (size_t)n * (bf16 ? 2 : 4));
+
+    fill_f32(r, f, as_f32, n);
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t h = kern_bf16_of(as_f32[i]);
+
+        as_f32[i] = bf16 ? kern_bf16_to(h) : as_f32[i];
+        memcpy(p + i * (bf16 ? 2 : 4), bf16 ? (void *)&h : (void *)&as_f32[i],
+               bf16 ? 2 : 4);
+    }
+    return p;
+}
+
+static struct kern_attn_args make_args(const struct kern_variant *v, struct rng *r,
+                                       const struct shape *s)
+{
+    const bool bf16 = v->op == KERN_ATTN_BF16;
+    const int64_t n = (s->pos0 + s->n_tok) * s->head_dim;
+    size_t bytes = tok_floats(s) * 4;
+    float *q = guard_get(SLOT_Q, bytes);
+
+    fill_f32(r, FILL_NORMAL, q, (int64_t)tok_floats(s));
+    for (size_t i = 0; i < tok_floats(s); i++)
+        q[i] *= (float)s->amplitude;
+    return (struct kern_attn_args){
+        .q = q,
+        .q_stride = row_floats(s),
+        .k = make_kv(SLOT_K, r, FILL_NORMAL, bf16, keys, n),
+        .v = make_kv(SLOT_V, r, s->fill, bf16, values, n),
+        .out = guard_get(SLOT_OUT, bytes),
+        .out_stride = row_floats(s),
+        .lse = guard_get(SLOT_LSE, (size_t)(s->n_tok * s->g) * 4),
+        .scratch = guard_get_aligned(SLOT_SCRATCH, KERN_ATTN_SCRATCH_BYTES(s->head_dim)),
+        .kv_lo = s->kv_lo,
+        .kv_hi = s->kv_hi,
+        .pos0 = s->pos0,
+        .n_tok = s->n_tok,
+        .g = s->g,
+        .head_dim = s->head_dim,
+        .scale = (float)(1 / sqrt(s->head_dim)),
+    };
+}
+
+static const float *q_row(const struct kern_attn_args *a, int row)
+{
+    return a->q + row / a->g * a->q_stride + row % a->g * a->head_dim;
+}
+
+static float *out_row(const struct kern_attn_args *a, int row)
+{
+    return a->out + row / a->g * a->out_stride + row % a->g * a->head_dim;
+}
+
+/* Row `row` in float64, and the error its scores' rounding may cause: a score is off by
+ * at most e = hd eps scale sum|q||k| (and a few roundings of its own size), so a weight
+ * by a factor exp(2e). */
+static void expect_row(const struct kern_attn_args *a, int row)
+{
+    static double score[KV_MAX];
+    const int hd = a->head_dim;
+    int64_t end = a->pos0 + row / a->g + 1;
+    int64_t lo = a->kv_lo, hi = a->kv_hi < end ? a->kv_hi : end;
+    double max = -INFINITY, sum = 0, e = 0;
+
+    for (int64_t t = lo; t < hi; t++) {
+        double mass = 0;
+
+        score[t] = 0;
+        for (int d = 0; d < hd; d++) {
+            double x = (double)q_row(a, row)[d] * keys[t * hd + d] * a->scale;
+
+            score[t] += x;
+            mass += fabs(x);
+        }
+        e = fmax(e, (hd + 6) * EPS * mass);
+        max = fmax(max, score[t]);
+    }
+    for (int64_t t = lo; t < hi; t++)
+        sum += score[t] = exp(score[t] - max);
+    want_lse[row] = lo < hi ? max + log(sum) : -INFINITY;
+    bound_lse[row] = 2 * e + EPS * (8 * fabs(want_lse[row]) + (double)(hi - lo) + 16);
+    for (int d = 0; d < hd; d++) {
+        double o = 0, mass = 0;
+
+        for (int64_t t = lo; t < hi; t++) {
+            o += score[t] / sum * values[t * hd + d];
+            mass += score[t] / sum * fabs(values[t * hd + d]);
+        }
+        want[row * hd + d] = o;
+        bound[row * hd + d] =
+            mass * (expm1(4 * e) + EPS * (2 * (double)(hi - lo) + 32)) + 1e-43;
+    }
+}
+
+static void compare(const struct kern_attn_args *a, const float *lse)
+{
+    const int hd = a->head_dim;
+
+    for (int row = 0; row < a->n_tok * a->g; row++) {
+        for (int d = 0; d < hd; d++) {
+            int at = row * hd + d;
+
+            CHECK(near_to(out_row(a, row)[d], want[at], bound[at]),
+                  "token %d head %d [%d]: got %.9g, wanted %.9g +- %.2g", row / a->g,
+                  row % a->g, d, out_row(a, row)[d], want[at], bound[at]);
+        }
+        if (lse)
+            CHECK(near_to(lse[row], want_lse[row], bound_lse[row]),
+                  "token %d head %d: lse %.9g, wanted %.9g +- %.2g", row / a->g,
+                  row % a->g, lse[row], want_lse[row], bound_lse[row]);
+    }
+}
+
+static void check_guards(const struct kern_attn_args *a, const struct shape *s)
+{
+    for (int i = 0; i + 1 < s->n_tok; i++)
+        for (int d = 0; d < s->pad; d++)
+            CHECK(guard_untouched(a->out + i * a->out_stride + s->g * s->head_dim + d),
+                  "wrote between tokens %d and %d", i, i + 1);
+    guard_check(SLOT_OUT, tok_floats(s) * 4);
+    guard_check(SLOT_LSE, (size_t)(s->n_tok * s->g) * 4);
+    guard_check(SLOT_SCRATCH, KERN_ATTN_SCRATCH_BYTES(s->head_dim));
+}
+
+/* The range of `s` in one call, then in pieces that are merged. */
+static void whole_and_merged(const struct kern_variant *v, struct rng *r,
+                             const struct shape *s)
+{
+    static double merged[ROWS_MAX * KERN_HEAD_DIM_MAX], weight[ROWS_MAX];
+    struct kern_attn_args a = make_args(v, r, s), part = a;
+    const int rows = s->n_tok * s->g;
+    int64_t cut = s->kv_lo;
+
+    describe(s);
+    for (int row = 0; row < rows; row++)
+        expect_row(&a, row);
+    v->fn.attn(&a);
+    compare(&a, a.lse);
+    check_guards(&a, s);
+    a.lse = NULL;
+    v->fn.attn(&a);
+    compare(&a, NULL);
+
+    memset(merged, 0, sizeof(merged));
+    memset(weight, 0, sizeof(weight));
+    while (cut < s->kv_hi) {
+        part.kv_lo = cut;
+        part.kv_hi = cut = rng_range(r, cut + 1, s->kv_hi);
+        v->fn.attn(&part);
+        for (int row = 0; row < rows; row++) {
+            double w = exp(part.lse[row] - want_lse[row]);
+
+            weight[row] += w;
+            for (int d = 0; d < s->head_dim; d++)
+                merged[row * s->head_dim + d] += w * out_row(&part, row)[d];
+        }
+    }
+    for (int row = 0; row < rows; row++) {
+        for (int d = 0; d < s->head_dim && isfinite(want_lse[row]); d++) {
+            double got = merged[row * s->head_dim + d] / weight[row];
+
+            CHECK(near_to(got, want[row * s->head_dim + d],
+                          2 * bound[row * s->head_dim + d]),
+                  "merged: row %d [%d]: got %.9g, wanted %.9g", row, d, got,
+                  want[row * s->head_dim + d]);
+        }
+    }
+}
+
+/* Nothing visible: out is 0, lse -infinity. */
+static void empty_range(const struct kern_variant *v, struct rng *r,
+                        const struct shape *s)
+{
+    struct kern_attn_args a = make_args(v, r, s);
+
+    describe(s);
+    v->fn.attn(&a);
+    for (int row = 0; row < s->n_tok * s->g; row++) {
+        for (int d = 0; d < s->head_dim; d++)
+            CHECK(out_row(&a, row)[d] == 0, "row %d [%d]: got %g", row, d,
+                  out_row(&a, row)[d]);
+        CHECK(a.lse[row] == -INFINITY, "row %d: lse %g", row, a.lse[row]);
+    }
+    check_guards(&a, s);
+}
+
+static const int head_dims[] = {2,  4,  6,  8,  10, 14,  16,  18,  24, 30,
+                                32, 48, 64, 80, 96, 100, 128, 192, 256};
+
+/* A shape of at most KERN_ATTN_ROWS_MAX rows. */
+static struct shape any_shape(struct rng *r)
+{
+    static const int groups[] = {1, 1, 2, 3, 4, 5, 7, 8, 16, 32};
+    struct shape s = {.g = groups[rng_below(r, 10)]};
+
+    s.head_dim = head_dims[rng_below(r, sizeof(head_dims) / sizeof(head_dims[0]))];
+    s.n_tok = rng_below(r, 2) ? 1 : (int)rng_range(r, 1, ROWS_MAX / s.g);
+    if (s.n_tok > 40 && rng_below(r, 3)) /* mostly small: float64 is slow */
+        s.n_tok = 1 + s.n_tok % 40;
+    s.pos0 = rng_below(r, 3) ? rng_range(r, 0, 200) : 0;
+    s.kv_hi = s.pos0 + s.n_tok;
+    s.pad = (int)rng_below(r, 3) * 7;
+    s.fill = (enum fill)rng_below(r, FILL_N);
+    s.amplitude = (const double[]){1, 1, 8, 60, 0, 1e-30}[rng_below(r, 6)];
+    return s;
+}
+
+static void test_attn(const struct kern_variant *v, struct rng *r)
+{
+    for (int n = 0; n < 160; n++) {
+        struct shape s = any_shape(r);
+
+        if (n % 4 == 1) /* a piece, which some tokens may not see at all */
+            s.kv_lo = rng_range(r, 0, s.kv_hi - 1);
+        if (n % 4 == 2)
+            s.kv_hi = rng_range(r, 1, s.kv_hi);
+        whole_and_merged(v, r, &s);
+    }
+    for (int i = 0; i < (int)(sizeof(head_dims) / sizeof(head_dims[0])); i++) {
+        struct shape s = {.n_tok = 1, .g = 1, .head_dim = head_dims[i], .amplitude = 1};
+
+        for (s.pos0 = 0; s.pos0 < 4; s.pos0++) {
+            s.kv_hi = s.pos0 + 1;
+            whole_and_merged(v, r, &s);
+        }
+        s.n_tok = 3;
+        s.g = 5;
+        s.pos0 = 60; /* tokens on both sides of a block of 64 keys */
+        s.kv_hi = 63;
+        whole_and_merged(v, r, &s);
+    }
+    for (int n = 0; n < 20; n++) {
+        struct shape s = any_shape(r);
+
+        s.kv_lo = s.kv_hi = n % 2 ? 0 : s.kv_hi;
+        empty_range(v, r, &s);
+    }
+    struct shape full = {
+        .n_tok = 32, .g = 4, .head_dim = 64, .pos0 = 300, .kv_hi = 332, .amplitude = 1};
+    whole_and_merged(v, r, &full);
+}
+
+int main(void)
+{
+    check_init();
+    check_variants(KERN_ATTN_F32, test_attn);
+    check_variants(KERN_ATTN_BF16, test_attn);
+    return check_done();
+}

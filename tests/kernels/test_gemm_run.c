@@ -1,0 +1,177 @@
+/* The GEMM driver: C[M, N] against float64 over ragged shapes, split K, every epilogue
+ * and panels dealt out to threads at odd places. */
+#include "kernels/gemm.h"
+#include "tests/kernels/gemm_check.h"
+
+enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_BIAS, SLOT_SCRATCH };
+
+struct shape {
+    int64_t m, n, k, k_unit, ldc;
+    enum kern_epilogue epilogue;
+    bool bias;
+    int64_t step; /* every step-th row is compared */
+};
+
+static float c_before[CHECK_M_MAX * (CHECK_N_MAX + 64)];
+
+static void describe(const struct shape *s)
+{
+    static const char *const names[] = {"store", "residual", "swiglu"};
+
+    AT("M=%d N=%d K=%d k_unit=%d ldc=%d %s%s", (int)s->m, (int)s->n, (int)s->k,
+       (int)s->k_unit, (int)s->ldc, names[s->epilogue], s->bias ? " bias" : "");
+}
+
+/* Columns of C that are written: 16 for each panel, or pair of panels. */
+static int64_t c_columns(const struct kern_gemm_job *j)
+{
+    int64_t n = j->w->n_panels * KERN_PANEL;
+
+    return j->epilogue == KERN_SWIGLU ? n / 2 : n;
+}
+
+static void pack_a(const struct kern_variant *v, void *a, const struct shape *s,
+                   int64_t k_pad)
+{
+    int64_t blocks = kern_a_blocks(s->m, v->mr_max);
+    size_t row_bytes = kern_a_bytes(v->a_format, 1, k_pad);
+
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t r0 = kern_a_row(s->m, blocks, i), r1 = kern_a_row(s->m, blocks, i + 1);
+
+        kern_a_pack(v->a_format, (char *)a + (size_t)r0 * row_bytes, check_a + r0 * s->k,
+                    s->k, r1 - r0, s->k, k_pad);
+    }
+}
+
+/* What C[i][j] must be, and how far off it may be. */
+static double expect(const struct kern_gemm_job *j, const struct shape *s, int64_t i,
+                     int64_t col, double *bound)
+{
+    double want, gate, up, d_gate, d_up;
+
+    if (j->epilogue != KERN_SWIGLU) {
+        want = check_product(j->v, i, col, s->n, s->k, bound);
+        want += j->bias ? j->bias[col] : 0;
+        want += j->epilogue == KERN_RESIDUAL ? c_before[i * s->ldc + col] : 0;
+        *bound += 4 * EPS * fabs(want) +
+                  (double)s->k * 2 * EPS * fabs(c_before[i * s->ldc + col]);
+        return want;
+    }
+    col += col / KERN_PANEL * KERN_PANEL; /* gate panel of the pair; up is the next */
+    gate = check_product(j->v, i, col, s->n, s->k, &d_gate);
+    up = check_product(j->v, i, col + KERN_PANEL, s->n, s->k, &d_up);
+    want = gate / (1 + exp(-gate)) * up;
+    /* |silu'| <= 1.1, |silu(x)| <= |x| */
+    *bound = 1.1 * d_gate * (fabs(up) + d_up) + (fabs(gate) + d_gate) * d_up +
+             16 * EPS * fabs(want) + 1e-36;
+    return want;
+}
+
+static void compare(const struct kern_gemm_job *j, const struct shape *s)
+{
+    for (int64_t i = 0; i < s->m; i += s->step) {
+        for (int64_t col = 0; col < c_columns(j); col++) {
+            float got = j->c[i * s->ldc + col];
+            double bound, want = expect(j, s, i, col, &bound);
+
+            CHECK(near_to(got, want, bound),
+                  "C[%d][%d]: got %.9g, wanted %.9g, off by %.3g > %.3g", (int)i,
+                  (int)col, got, want, fabs(got - want), bound);
+        }
+        for (int64_t col = c_columns(j); col < s->ldc && i + 1 < s->m; col++)
+            CHECK(guard_untouched(&j->c[i * s->ldc + col]), "wrote padding C[%d][%d]",
+                  (int)i, (int)col);
+    }
+}
+
+/* Deal the panels out in random pieces, as threads would take them. */
+static void run_in_pieces(struct kern_gemm_job *j, struct rng *r)
+{
+    int64_t step = j->epilogue == KERN_SWIGLU ? 2 : 1, n = j->w->n_panels / step;
+
+    for (int64_t lo = 0, hi; lo < n; lo = hi) {
+        hi = rng_range(r, lo + 1, n);
+        j->p_lo = lo * step;
+        j->p_hi = hi * step;
+        kern_gemm_run(j);
+    }
+}
+
+static void run_once(const struct kern_variant *v, struct rng *r, const struct shape *s)
+{
+    struct kern_mat w;
+    struct kern_gemm_job j = {.v = v, .w = &w, .m = s->m, .ldc = s->ldc};
+    size_t bytes, c_bytes;
+    float *bias;
+    void *a;
+
+    describe(s);
+    check_operands(&w, SLOT_B, r, FILL_NORMAL, type_of_op(v->op), s->m, s->n, s->k,
+                   s->k_unit);
+    j.epilogue = s->epilogue;
+    j.silu_mul = check_ref(KERN_SILU_MUL);
+    bytes = kern_a_bytes(v->a_format, s->m, w.k_pad);
+    j.a_packed = a = guard_get_aligned(SLOT_A, bytes);
+    pack_a(v, a, s, w.k_pad);
+    guard_check(SLOT_A, bytes);
+    c_bytes = (size_t)((s->m - 1) * s->ldc + c_columns(&j)) * 4;
+    j.c = guard_get(SLOT_C, c_bytes);
+    fill_f32(r, FILL_NORMAL, c_before, s->m * s->ldc);
+    for (int64_t i = 0; i < s->m && s->epilogue == KERN_RESIDUAL; i++)
+        memcpy(j.c + i * s->ldc, c_before + i * s->ldc, (size_t)c_columns(&j) * 4);
+    bias = guard_get(SLOT_BIAS, (size_t)(w.n_panels * KERN_PANEL) * 4);
+    fill_f32(r, FILL_NORMAL, bias, w.n_panels * KERN_PANEL);
+    j.bias = s->bias ? bias : NULL;
+    j.scratch = guard_get_aligned(SLOT_SCRATCH, KERN_GEMM_SCRATCH_BYTES);
+    run_in_pieces(&j, r);
+    compare(&j, s);
+    guard_check(SLOT_C, c_bytes);
+    guard_check(SLOT_SCRATCH, KERN_GEMM_SCRATCH_BYTES);
+}
+
+static struct shape any_shape(struct rng *r, int64_t m, int64_t n_max, int64_t k_max)
+{
+    struct shape s = {
+        .m = m, .n = rng_range(r, 1, n_max), .k = rng_range(r, 1, k_max), .step = 1};
+
+    s.epilogue = (enum kern_epilogue)rng_below(r, 3);
+    s.bias = s.epilogue == KERN_STORE && rng_below(r, 2);
+    if (rng_below(r, 2))
+        s.k_unit = 2 * rng_range(r, 1, 48);
+    if (s.epilogue == KERN_SWIGLU) /* whole pairs of panels */
+        s.n = (s.n + 31) / 32 * 32;
+    s.ldc = (s.n + 15) / 16 * 16 + rng_range(r, 0, 3) * 4;
+    return s;
+}
+
+static void test_run(const struct kern_variant *v, struct rng *r)
+{
+    for (int64_t m = 1; m <= 40; m++) {
+        for (int n = 0; n < 3; n++) {
+            struct shape s = any_shape(r, m, 180, 200);
+
+            run_once(v, r, &s);
+        }
+    }
+    /* several slices along M and K (those above have several along N); 17 rows apart
+     * meets every row of a tile */
+    for (int n = 0; n < 3; n++) {
+        struct shape s =
+            any_shape(r, CHECK_M_MAX - rng_range(r, 0, 60), 200, CHECK_K_MAX);
+
+        s.k = CHECK_K_MAX - rng_range(r, 0, 100);
+        s.k_unit = n % 2 ? 64 : 0;
+        s.step = 17;
+        run_once(v, r, &s);
+    }
+}
+
+int main(void)
+{
+    check_init();
+    check_variants(KERN_GEMM_F32, test_run);
+    check_variants(KERN_GEMM_F16, test_run);
+    check_variants(KERN_GEMM_BF16, test_run);
+    return check_done();
+}

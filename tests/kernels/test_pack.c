@@ -1,0 +1,237 @@
+/* Packed matrices and activations: every element where kern.h and pack.h say it is,
+ * padding zero, sources unaligned, nothing read or written outside. */
+#include "kernels/pack.h"
+#include "tests/kernels/check.h"
+
+enum slot { SLOT_SRC, SLOT_MAT, SLOT_ROW, SLOT_OUT };
+
+#define N_MAX 80
+#define K_MAX 300
+
+static float source[N_MAX * K_MAX]; /* the value of each element, exactly */
+
+/* n rows of k elements of `type` that end at the faulting page. */
+static const char *make_source(struct rng *r, enum kern_type type, int64_t n, int64_t k)
+{
+    const size_t esz = kern_type_bytes(type);
+    char *p = guard_get(SLOT_SRC, (size_t)(n * k) * esz);
+
+    for (int64_t i = 0; i < n * k; i++) {
+        uint32_t u = (uint32_t)rng_u64(r);
+        uint16_t h = (uint16_t)u;
+
+        if (type == KERN_F16 && (h & 0x7c00) == 0x7c00)
+            h ^= 0x4000; /* NaN payloads may change on the way through f32 */
+        if (type == KERN_BF16 && (h & 0x7f80) == 0x7f80)
+            h ^= 0x4000;
+        if ((u & 0x7f800000) == 0x7f800000)
+            u ^= 0x40000000;
+        source[i] = type == KERN_F32    ? float_from(u)
+                    : type == KERN_BF16 ? kern_bf16_to(h)
+                                        : kern_f16_to(h);
+        memcpy(p + (size_t)i * esz, type == KERN_F32 ? (void *)&u : (void *)&h, esz);
+    }
+    return p;
+}
+
+/* Element (k, column n) read by the formulas of kern.h, independently of pack.c. */
+static float element(const struct kern_mat *m, int64_t n, int64_t k)
+{
+    const char *panel = kern_mat_at(m, k / m->k_unit, n / 16);
+    int64_t row = k % m->k_unit, c = n % 16;
+
+    if (m->type == KERN_F32)
+        return ((const float *)panel)[row * 16 + c];
+    if (m->type == KERN_F16)
+        return kern_f16_to(((const uint16_t *)panel)[row * 16 + c]);
+    return kern_bf16_to(((const uint16_t *)panel)[row / 2 * 32 + c * 2 + row % 2]);
+}
+
+static void check_elements(const struct kern_mat *m, const char *how)
+{
+    for (int64_t n = 0; n < m->n_panels * 16; n++) {
+        for (int64_t k = 0; k < m->k_pad; k++) {
+            float want = n < m->n && k < m->k ? source[n * m->k + k] : 0;
+
+            CHECK(float_bits(element(m, n, k)) == float_bits(want),
+                  "%s: row %d, k %d: got %a, wanted %a", how, (int)n, (int)k,
+                  element(m, n, k), want);
+        }
+    }
+}
+
+static void check_get_row(const struct kern_mat *m)
+{
+    for (int64_t n = 0; n < m->n; n++) {
+        float *row = guard_get(SLOT_ROW, (size_t)m->k * 4);
+
+        kern_mat_get_row(m, n, row);
+        for (int64_t k = 0; k < m->k; k++)
+            CHECK(float_bits(row[k]) == float_bits(source[n * m->k + k]),
+                  "get_row %d [%d]: got %a, wanted %a", (int)n, (int)k, row[k],
+                  source[n * m->k + k]);
+        guard_check(SLOT_ROW, (size_t)m->k * 4);
+    }
+}
+
+static void matrix_once(struct rng *r, enum kern_type type, enum kern_type src_type,
+                        int64_t n, int64_t k, int64_t k_unit)
+{
+    const void *rows[N_MAX + 16] = {0};
+    const char *src = make_source(r, src_type, n, k);
+    struct kern_mat m;
+    int64_t cut;
+
+    AT("%s from %s, n=%d k=%d k_unit=%d", kern_type_name(type), kern_type_name(src_type),
+       (int)n, (int)k, (int)k_unit);
+    for (int64_t i = 0; i < n; i++)
+        rows[i] = src + (size_t)(i * k) * kern_type_bytes(src_type);
+    kern_mat_layout(&m, type, n, k, k_unit);
+    m.data = guard_get_aligned(SLOT_MAT, m.bytes);
+    cut = rng_range(r, 0, m.n_panels); /* as two threads would */
+    kern_mat_put_panels(&m, cut, m.n_panels, rows + cut * 16, src_type);
+    kern_mat_put_panels(&m, 0, cut, rows, src_type);
+    check_elements(&m, "put_panels");
+    guard_check(SLOT_MAT, m.bytes);
+    check_get_row(&m);
+
+    m.data = guard_get_aligned(SLOT_MAT, m.bytes);
+    for (int64_t i = 0; i < m.n_panels * 16; i++)
+        kern_mat_put_row(&m, i, rows[i], src_type);
+    check_elements(&m, "put_row");
+    guard_check(SLOT_MAT, m.bytes);
+}
+
+static void test_matrices(const struct kern_variant *v, struct rng *r)
+{
+    (void)v;
+    for (int i = 0; i < 250; i++) {
+        enum kern_type type = (enum kern_type)rng_below(r, KERN_N_TYPES);
+        enum kern_type from = type == KERN_F32 ? (enum kern_type)rng_below(r, 3) : type;
+        int64_t n = rng_range(r, 1, N_MAX), k = rng_range(r, 1, K_MAX);
+
+        matrix_once(r, type, from, n, k, rng_below(r, 2) ? 2 * rng_range(r, 1, 80) : 0);
+    }
+}
+
+/* A panel's pieces in successive units begin at different cache sets: as many as fit into
+ * one way of a second-level cache of 1 MiB and 16 ways. */
+static void check_spread(const struct kern_mat *m)
+{
+    const size_t way = 65536;
+
+    for (int64_t i = 1; i < m->n_units && (size_t)i * m->panel_bytes < way; i++)
+        for (int64_t j = 0; j < i; j++)
+            CHECK((size_t)(i - j) * m->unit_bytes % way != 0,
+                  "units %d and %d share their cache sets", (int)j, (int)i);
+}
+
+/* Sizes and strides: units do not overlap, panels are aligned, and real shapes cost at
+ * most 5 % more than their elements. */
+static void test_layout(const struct kern_variant *v, struct rng *r)
+{
+    static const int64_t real[][3] = {
+        {2048, 5504, 32},   {2048, 2048, 128}, {768, 3072, 32},  {768, 768, 64},
+        {4096, 14336, 128}, {4096, 4096, 512}, {3072, 8192, 64}, {3584, 18944, 128},
+        {1536, 8960, 0},    {32000, 2048, 0},  {64, 172, 0},     {2048, 8192, 64}};
+
+    (void)v;
+    (void)r;
+    for (int i = 0; i < (int)(sizeof(real) / sizeof(real[0])); i++) {
+        for (int t = 0; t < KERN_N_TYPES; t++) {
+            int64_t n = real[i][0], k = real[i][1];
+            double exact =
+                (double)n * (double)k * (double)kern_type_bytes((enum kern_type)t);
+            struct kern_mat m;
+
+            AT("%s n=%d k=%d k_unit=%d", kern_type_name((enum kern_type)t), (int)n,
+               (int)k, (int)real[i][2]);
+            kern_mat_layout(&m, (enum kern_type)t, n, k, real[i][2]);
+            CHECK(m.n_units * m.k_unit >= m.k_pad, "%d units", (int)m.n_units);
+            CHECK(m.n_units == 1 || m.unit_bytes >= (size_t)m.n_panels * m.panel_bytes,
+                  "units overlap");
+            CHECK(m.panel_bytes % 64 == 0 && m.unit_bytes % 64 == 0 && m.bytes % 64 == 0,
+                  "alignment");
+            CHECK((double)m.bytes <= 1.05 * exact, "%.4f times its elements",
+                  (double)m.bytes / exact);
+            check_spread(&m);
+        }
+    }
+}
+
+/* ---- activations ---- */
+
+static void activation_once(struct rng *r, enum kern_a_format fmt, int64_t mr, int64_t k,
+                            int64_t pad, int64_t ldx)
+{
+    const int64_t k_pad = k + pad;
+    const size_t x_floats = (size_t)((mr - 1) * ldx + k);
+    const size_t bytes = kern_a_bytes(fmt, mr, k_pad);
+    float *x = guard_get(SLOT_SRC, x_floats * 4);
+    const char *out = guard_get(SLOT_OUT, bytes);
+
+    AT("%s mr=%d k=%d k_pad=%d ldx=%d", fmt == KERN_A_F32 ? "f32" : "bf16", (int)mr,
+       (int)k, (int)k_pad, (int)ldx);
+    for (size_t i = 0; i < x_floats; i++)
+        x[i] = i % 61 == 60 ? NAN : float_from((uint32_t)rng_u64(r));
+    kern_a_pack(fmt, (void *)(uintptr_t)out, x, ldx, mr, k, k_pad);
+    for (int64_t i = 0; i < mr; i++) {
+        for (int64_t j = 0; j < k_pad; j++) {
+            float want = j < k ? x[i * ldx + j] : 0, f;
+            uint16_t h;
+
+            memcpy(&f, out + 4 * (j * mr + i) * (fmt == KERN_A_F32), 4);
+            memcpy(&h, out + 4 * (j / 2 * mr + i) * (fmt != KERN_A_F32) + 2 * (j % 2), 2);
+            CHECK(fmt == KERN_A_F32 ? float_bits(f) == float_bits(want)
+                                    : h == kern_bf16_of(want),
+                  "row %d, k %d: got %a or 0x%04x from %a", (int)i, (int)j, f, h, want);
+        }
+    }
+    guard_check(SLOT_OUT, bytes);
+}
+
+static void test_activations(const struct kern_variant *v, struct rng *r)
+{
+    (void)v;
+    for (int64_t mr = 1; mr <= 16; mr++) {
+        for (int n = 0; n < 24; n++) {
+            enum kern_a_format fmt = n % 2 ? KERN_A_BF16_PAIR : KERN_A_F32;
+            int64_t k = n < 8 ? n / 2 + 1 : rng_range(r, 1, 220);
+            int64_t pad =
+                fmt == KERN_A_F32 ? rng_range(r, 0, 3) : k % 2 + 2 * rng_range(r, 0, 1);
+
+            activation_once(r, fmt, mr, k, pad, k + rng_range(r, 0, 9));
+        }
+    }
+}
+
+/* Blocks cover all rows once, in order, none higher than mr_max. */
+static void test_blocks(const struct kern_variant *v, struct rng *r)
+{
+    (void)v;
+    (void)r;
+    for (int64_t m = 1; m <= 100; m++) {
+        for (int mr_max = 1; mr_max <= 16; mr_max++) {
+            int64_t blocks = kern_a_blocks(m, mr_max);
+
+            AT("m=%d mr_max=%d", (int)m, mr_max);
+            CHECK(kern_a_row(m, blocks, 0) == 0 && kern_a_row(m, blocks, blocks) == m,
+                  "ends");
+            for (int64_t i = 0; i < blocks; i++) {
+                int64_t mr = kern_a_row(m, blocks, i + 1) - kern_a_row(m, blocks, i);
+
+                CHECK(mr >= 1 && mr <= mr_max, "block %d has %d rows", (int)i, (int)mr);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    check_init();
+    check_case("matrices", test_matrices, NULL);
+    check_case("layout", test_layout, NULL);
+    check_case("activations", test_activations, NULL);
+    check_case("blocks of rows", test_blocks, NULL);
+    return check_done();
+}
