@@ -1,8 +1,8 @@
 /* cpu/cpu.h - what this processor can execute, and how much of it is ours.
  *
  * Two questions that rivals get wrong silently: which instruction sets may be used (CPUID
- * *and* the operating system's state), and how many CPUs this process really has (affinity,
- * cpuset, cgroup quota, SMT). Each answer carries its reason in words.
+ * *and* the operating system's state), and how many CPUs this process really has
+ * (affinity, cpuset, cgroup quota, SMT). Each answer carries its reason in words.
  * Threads: any; nothing here keeps state but the mask set by cpu_isa_limit(). */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
@@ -24,9 +24,9 @@ enum cpu_isa_bit {
 uint64_t cpu_isa_detected(void);
 /* The sets the engine may use: detected, lowered by cpu_isa_limit(). */
 uint64_t cpu_isa_usable(void);
-/* Lower to `level`: "ref" (plain C only), or a word of isa.def, which keeps that set and those
- * listed before it. "auto" removes the limit. ERR_ARG names the nearest word; ERR_UNSUPPORTED
- * when this machine lacks it. */
+/* Lower to `level`: "ref" (plain C only), or a word of isa.def, which keeps that set and
+ * those listed before it. "auto" removes the limit. ERR_ARG names the nearest word;
+ * ERR_UNSUPPORTED when this machine lacks it. */
 MUST int cpu_isa_limit(const char *level);
 /* Resolve a level without changing anything. */
 MUST int cpu_isa_parse(const char *level, uint64_t *mask);
@@ -36,16 +36,18 @@ void cpu_isa_words(uint64_t mask, char *out, int n);
 
 #define CPU_MAX 1024
 
-/* The CPUs this process should compute on: one logical CPU per physical core among those the
- * affinity mask (and so the cpuset) allows, no more than the cgroup quota pays for. */
+/* The CPUs this process should compute on: one logical CPU per physical core among those
+ * the affinity mask (and so the cpuset) allows, no more than the cgroup quota pays for.
+ */
 struct cpu_budget {
-    int n;              /* CPUs to use, >= 1 */
-    int cpus[CPU_MAX];  /* their operating system numbers, ascending */
-    int n_online;       /* CPUs the machine has online */
-    int n_allowed;      /* ... that the affinity mask allows */
-    int n_cores;        /* ... that are distinct physical cores */
-    double quota_cpus;  /* cgroup v1/v2 quota in CPUs (the tightest up the tree), NaN: none */
-    char reason[256];   /* one line: "2 of 8 CPUs: quota 2.0 (cgroup v2), 4 cores, ..." */
+    int n;             /* CPUs to use, >= 1 */
+    int cpus[CPU_MAX]; /* their operating system numbers, ascending */
+    int n_online;      /* CPUs the machine has online */
+    int n_allowed;     /* ... that the affinity mask allows */
+    int n_cores;       /* ... that are distinct physical cores */
+    double
+        quota_cpus; /* cgroup v1/v2 quota in CPUs (the tightest up the tree), NaN: none */
+    char reason[256]; /* one line: "2 of 8 CPUs: quota 2.0 (cgroup v2), 4 cores, ..." */
 };
 MUST int cpu_budget_get(struct cpu_budget *out);
 /* The same over a fake /proc and /sys below `root` and a given affinity list (tests). */
@@ -60,8 +62,9 @@ int64_t cpu_steal_ns(void);
 struct cpu_info {
     char vendor[16], model_name[64], microcode[24];
     int family, model, stepping;
-    int64_t l1d_bytes, l2_bytes, l3_bytes; /* of CPU 0, as the kernel reports; 0 unknown */
-    int line_bytes;                        /* 64 where unknown */
+    int64_t l1d_bytes, l2_bytes,
+        l3_bytes;   /* of CPU 0, as the kernel reports; 0 unknown */
+    int line_bytes; /* 64 where unknown */
 };
 void cpu_info_get(struct cpu_info *out);
 

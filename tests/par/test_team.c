@@ -294,7 +294,23 @@ static void shares_nest(void **state)
     }
 }
 
-int main(void)
+/* OpenMP reads its limit when the program starts, so this needs another program: itself.
+ */
+static void openmp_gives_fewer(void **state)
+{
+    (void)state;
+    assert_int_equal(system("OMP_THREAD_LIMIT=2 \"/proc/$PPID/exe\" limited"), 0);
+}
+
+static int open_limited(void)
+{
+    struct par_team *t;
+    int rc = par_team_open(&t, NULL, 4, 0);
+
+    return rc == ERR_UNSUPPORTED && !t && strstr(err_msg(), "OMP_THREAD_LIMIT") ? 0 : 1;
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_thread_runs_once),
@@ -308,7 +324,10 @@ int main(void)
         cmocka_unit_test(bad_arguments),
         cmocka_unit_test(several_teams),
         cmocka_unit_test(shares_nest),
+        cmocka_unit_test(openmp_gives_fewer),
     };
 
+    if (argc == 2 && strcmp(argv[1], "limited") == 0)
+        return open_limited();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
