@@ -9,7 +9,11 @@ BUILD   ?= build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 Q       := $(if $(V),,@)
 
 PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc cmocka
-HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && echo yes)
+# "yes" when libraries, h5dump and the plots' Python modules are there; else every verb first
+# installs what is missing and then starts over.
+HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && command -v h5dump >/dev/null && \
+           $(PYTHON) -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("matplotlib", "h5py"))))' \
+           2>/dev/null && echo yes)
 ifeq ($(HAVE),yes)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc) -lm -lpthread
@@ -52,7 +56,8 @@ BENCH_SRC := $(wildcard tests/bench/*.c)
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 
-all: need-deps $(BUILD)/sandwich $(BUILD)/testbed
+ifeq ($(HAVE),yes)
+all: $(BUILD)/sandwich $(BUILD)/testbed
 
 # --- registries: a plug-in is one file in a folder; these lists are the only thing made of it
 # $(1) generated name  $(2) files  $(3) header  $(4) struct  $(5) array  $(6) symbol prefix
@@ -116,20 +121,12 @@ $(BUILD)/gen/commit: FORCE
 FORCE:
 
 # --- verbs
-deps:
-	$(Q)sh tests/support/deps.sh
-need-deps:
-ifneq ($(HAVE),yes)
-	$(Q)sh tests/support/deps.sh
-	$(Q)$(MAKE) --no-print-directory $(MAKECMDGOALS) NAME=$(NAME) SAN=$(SAN)
-	@exit 0
-endif
-test: need-deps $(if $(HAVE),$(TESTS) $(BUILD)/sandwich $(BUILD)/testbed)
+test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) ROOM=$(ROOM) sh tests/support/run.sh
-lint: need-deps
+lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
-bench: need-deps $(BUILD)/bench
-	$(Q)$(BUILD)/bench $(BENCH_ARGS)
+bench: $(BUILD)/bench
+	$(Q)$(BUILD)/bench $(ARGS)
 experiment: all
 	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
 	$(Q)$(BUILD)/testbed run experiments/$(NAME).json $(ARGS)
@@ -138,10 +135,19 @@ figures:
 	$(Q)for f in $(if $(NAME),paper-figs/$(NAME).py,$(wildcard paper-figs/*.py)); do $(PYTHON) $$f || exit 1; done
 list: all
 	$(Q)$(BUILD)/testbed list
+else
+all test lint bench experiment figures list: deps
+	$(Q)$(MAKE) --no-print-directory $@
+endif
+deps:
+	$(Q)sh tests/support/deps.sh
 clean:
 	rm -rf build build-* paper-figs/out
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
-.PHONY: all deps need-deps test lint bench experiment figures list clean FORCE
+ifneq ($(HAVE),yes)
+.NOTPARALLEL:
+endif
+.PHONY: all deps test lint bench experiment figures list clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
