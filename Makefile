@@ -136,8 +136,11 @@ figures:
 list: all
 	$(Q)$(BUILD)/testbed list
 else
+ifdef DEPS_TRIED
+$(error packages are installed, yet pkg-config, h5dump or $(PYTHON)'s matplotlib and h5py are not found)
+endif
 all test lint bench experiment figures list: deps
-	$(Q)$(MAKE) --no-print-directory $@
+	$(Q)$(MAKE) --no-print-directory DEPS_TRIED=1 $@
 endif
 deps:
 	$(Q)sh tests/support/deps.sh
