@@ -419,11 +419,13 @@ static int check_chunk(const struct model *m, const struct model_chunk *c, int i
         return err_set(ERR_ARG, "chunk %d: %lld tokens at %lld", i, (long long)c->n_tok,
                        (long long)c->pos0);
     if (c->n_tok > c->kv->cap_tok - c->pos0)
-        return err_set(ERR_ARG, "chunk %d: position %lld is past its region of %lld", i,
-                       (long long)(c->pos0 + c->n_tok - 1), (long long)c->kv->cap_tok);
+        return err_set(
+            ERR_ARG, "chunk %d: %lld tokens at %lld are past its region of %lld", i,
+            (long long)c->n_tok, (long long)c->pos0, (long long)c->kv->cap_tok);
     if (c->n_tok > m->max_tok - c->pos0)
-        return err_set(ERR_ARG, "chunk %d: position %lld, the longest sequence is %lld",
-                       i, (long long)(c->pos0 + c->n_tok - 1), (long long)m->max_tok);
+        return err_set(ERR_ARG,
+                       "chunk %d: %lld tokens at %lld, the longest sequence is %lld", i,
+                       (long long)c->n_tok, (long long)c->pos0, (long long)m->max_tok);
     for (int64_t k = 0; k < c->n_tok; k++) {
         if (c->ids[k] < 0 || c->ids[k] >= m->c.vocab)
             return err_set(ERR_ARG, "chunk %d: token %lld: id %d outside [0, %d)", i,

@@ -338,9 +338,11 @@ static void test_refusals(void **state)
     assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG, "id -1");
     ids[0] = 0;
     c.pos0 = MAX_TOK;
-    assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG, "past its region");
+    assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG,
+               "past its region of 48");
     c.pos0 = INT64_MAX;
-    assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG, "past its region");
+    assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG,
+               "past its region of 48");
     c.pos0 = 0, c.n_tok = 0;
     assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG, "0 tokens");
     o.weight_type = KERN_BF16;

@@ -131,7 +131,7 @@ static void run(struct serve *s)
 static void generate(struct serve *s, int n_prompt, int max_new, uint64_t seed,
                      struct got *g)
 {
-    int32_t ids[SEQ];
+    int32_t ids[SEQ] = {0};
     struct serve_request r = request(ids, n_prompt, max_new, g);
     int64_t id;
 
@@ -179,7 +179,7 @@ static void test_queue(void **state)
 {
     struct got alone[5], queued[5];
     struct serve *s = open_default();
-    int32_t ids[SEQ];
+    int32_t ids[SEQ] = {0};
 
     (void)state;
     for (int i = 0; i < 5; i++)
@@ -201,7 +201,7 @@ static void test_eos(void **state)
 {
     struct serve *s = open_default();
     struct got free_run, stopped;
-    int32_t ids[4];
+    int32_t ids[4] = {0};
     int first = -1;
     int64_t id;
 
@@ -234,7 +234,7 @@ static void test_cancel(void **state)
 {
     struct serve *s = open_default();
     struct got g[4];
-    int32_t ids[8];
+    int32_t ids[8] = {0};
     int64_t id[4];
     bool busy;
 
@@ -334,7 +334,7 @@ struct client {
 static void *client_main(void *arg)
 {
     struct client *c = arg;
-    int32_t ids[8];
+    int32_t ids[8] = {0};
     int64_t id;
 
     prompt_of(ids, 8, 9);
@@ -374,7 +374,7 @@ static void test_threads(void **state)
 static void test_steps_take_no_memory(void **state)
 {
     struct serve *s = open_default();
-    int32_t ids[10];
+    int32_t ids[10] = {0};
     struct got g;
     struct serve_request r = request(ids, 10, 30, &g);
     int64_t id;
