@@ -1,0 +1,124 @@
+/* tests/fuzz/targets.h - one function a parser: bytes in, nothing out but a sound model
+ * or one error. The libFuzzer harnesses (fuzz_*.c) and the replay of the corpus share
+ * them. */
+#ifndef TESTS_FUZZ_TARGETS_H
+#define TESTS_FUZZ_TARGETS_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "model/file/file.h"
+#include "model/file/hf_config.h"
+#include "model/file/safet.h"
+
+/* The bytes as a file without a name on disk; path is /proc/self/fd/N. Returns the fd. */
+static inline int fuzz_file(const uint8_t *data, size_t n, char path[64])
+{
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+
+    if (fd < 0 || write(fd, data, n) != (ssize_t)n)
+        abort();
+    snprintf(path, 64, "/proc/self/fd/%d", fd);
+    return fd;
+}
+
+/* A refusal is one line that names the file. */
+static inline void fuzz_check_refusal(const char *path)
+{
+    if (!strstr(err_msg(), path) || strchr(err_msg(), '\n'))
+        abort();
+}
+
+static volatile unsigned fuzz_sink; /* so that reading a tensor is not optimised away */
+
+static inline void fuzz_touch(const struct model_tensor *t)
+{
+    const uint8_t *p = t->data;
+
+    if (p)
+        fuzz_sink += p[0] + p[(size_t)(t->rows * t->cols) * kern_type_bytes(t->type) - 1];
+}
+
+/* Open by the reader of this name, whatever the bytes look like. */
+static inline int fuzz_reader(const char *name, const uint8_t *data, size_t n)
+{
+    struct model_file f = {.config = {.bos_id = -1, .eos_id = -1}};
+    char path[64];
+    int i, role, fd = fuzz_file(data, n, path);
+
+    for (i = 0; strcmp(model_readers[i]->name, name) != 0; i++)
+        ;
+    snprintf(f.path, sizeof(f.path), "%s", path);
+    snprintf(f.format, sizeof(f.format), "%s", name);
+    if (model_readers[i]->open(&f, path) != OK) {
+        fuzz_check_refusal(path);
+    } else {
+        if (model_config_check(&f.config, path) != OK ||
+            model_file_check_tensors(&f) != OK)
+            abort();
+        for (role = 0; role < MODEL_N_ROLES; role++)
+            fuzz_touch(role < MODEL_ATTN_NORM
+                           ? &f.global[role]
+                           : model_layer_tensor(&f, f.config.n_layers - 1, role));
+    }
+    model_readers[i]->close(&f);
+    mem_free(f.layer);
+    close(fd);
+    return 0;
+}
+
+static inline int fuzz_gguf(const uint8_t *data, size_t n)
+{
+    return fuzz_reader("gguf", data, n);
+}
+
+static inline int fuzz_llama2c(const uint8_t *data, size_t n)
+{
+    return fuzz_reader("llama2c", data, n);
+}
+
+static inline int fuzz_safetensors(const uint8_t *data, size_t n)
+{
+    const struct model_safet_tensor *t;
+    struct model_safet *s;
+    char path[64];
+    uint64_t i;
+    int fd = fuzz_file(data, n, path);
+
+    if (model_safet_open(&s, path) != OK)
+        fuzz_check_refusal(path);
+    for (i = 0; s && i < model_safet_n(s); i++) {
+        t = model_safet_at(s, i);
+        if (t->end > t->begin)
+            fuzz_sink += ((const uint8_t *)t->data)[t->end - t->begin - 1];
+        if (model_safet_find(s, t->name) != t)
+            abort();
+    }
+    model_safet_close(&s);
+    close(fd);
+    return 0;
+}
+
+static inline int fuzz_config(const uint8_t *data, size_t n)
+{
+    struct model_config c = {.bos_id = -1, .eos_id = -1};
+    char path[64];
+    int fd = fuzz_file(data, n, path);
+
+    if (lseek(fd, 0, SEEK_SET) != 0)
+        abort();
+    if (model_hf_config(&c, path) != OK)
+        fuzz_check_refusal(path);
+    else if (model_config_check(&c, path) != OK)
+        abort();
+    close(fd);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,117 @@
+#include "tests/support/test.h"
+
+#include "base/json.h"
+#include "model/file/file.h"
+#include "model/make.h"
+
+static char gguf[300], st[300];
+
+static int make_models(void **state)
+{
+    struct model_make_opts o = {
+        .arch = "tiny", .type = KERN_BF16, .seed = 1, .n_threads = 1};
+
+    (void)state;
+    snprintf(gguf, sizeof(gguf), "%s/i.gguf", test_dir());
+    snprintf(st, sizeof(st), "%s/i", test_dir());
+    o.format = "gguf";
+    o.out = gguf;
+    assert_ok(model_make(&o));
+    o.format = "safetensors";
+    o.out = st;
+    assert_ok(model_make(&o));
+    return 0;
+}
+
+static int64_t get(const json_t *j, const char *key)
+{
+    assert_true(json_is_integer(json_object_get(j, key)));
+    return json_integer_value(json_object_get(j, key));
+}
+
+static void json_adds_up(void **state)
+{
+    struct model_file *f;
+    json_t *j, *t, *tensors;
+    int64_t sum = 0, kv;
+    size_t i;
+
+    (void)state;
+    assert_ok(model_file_open(&f, gguf));
+    assert_ok(model_inspect_json(f, &j));
+    assert_int_equal(get(j, "dim"), 84);
+    assert_int_equal(get(j, "n_params"), 378252);
+    tensors = json_object_get(j, "tensors");
+    assert_int_equal(json_array_size(tensors), 12); /* three global, nine a layer */
+    json_array_foreach(tensors, i, t) sum += get(t, "bytes");
+    assert_int_equal(sum, get(j, "tensor_bytes"));
+    assert_int_equal(sum, 2 * (378252 - 7 * 84) + 4 * 7 * 84); /* norms are f32 */
+    assert_true(get(j, "file_bytes") > sum);
+    t = json_array_get(tensors, 0);
+    assert_string_equal(json_string_value(json_object_get(t, "name")),
+                        "token_embd.weight");
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(t, "shape"), 0)),
+                     1003);
+    assert_string_equal(json_string_value(json_object_get(t, "type")), "bf16");
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(tensors, 2), "type")), "f32");
+    json_array_foreach(json_object_get(j, "decoded_token"), i, t)
+    {
+        kv = model_token_kv_bytes(&f->config, get(t, "ctx_tok"), 2);
+        assert_int_equal(get(t, "kv_bytes"), kv);
+        assert_int_equal(get(t, "weight_bytes"),
+                         model_token_weight_bytes(&f->config, KERN_BF16));
+        assert_int_equal(get(t, "bytes"), get(t, "weight_bytes") + kv);
+    }
+    assert_int_equal(i, 3);
+    json_decref(j);
+    model_file_close(&f);
+}
+
+static void text_says_the_same(void **state)
+{
+    struct model_file *f;
+    char *text;
+
+    (void)state;
+    assert_ok(model_file_open(&f, st));
+    assert_ok(model_inspect_text(f, &text));
+    assert_non_null(strstr(text, "layers 3, dim 84, hidden 202, vocabulary 1003\n"));
+    assert_non_null(strstr(text, "heads 6 of 14, KV heads 2\n"));
+    assert_non_null(strstr(text, "parameters 378252"));
+    assert_non_null(strstr(text, "model.layers.0.self_attn.q_proj.weight"));
+    assert_non_null(strstr(text, "3 x [84, 202]"));
+    mem_free(text);
+    model_file_close(&f);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    struct model_file *f;
+    char *text;
+    long n;
+    int rc = ERR_NOMEM;
+
+    (void)state;
+    assert_ok(model_file_open(&f, gguf));
+    for (n = 0; rc == ERR_NOMEM && n < 3000; n++) {
+        mem_fail_after(n, 1);
+        rc = model_inspect_text(f, &text);
+        mem_fail_after(-1, 0);
+    }
+    assert_ok(rc);
+    assert_true(n > 20);
+    mem_free(text);
+    model_file_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_adds_up),
+        cmocka_unit_test(text_says_the_same),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+
+    return cmocka_run_group_tests(tests, make_models, NULL);
+}
