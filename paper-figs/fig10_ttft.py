@@ -8,4 +8,4 @@ bars.draw(
     value="mean_ttft_ms", spread=("p50_ttft_ms", "p90_ttft_ms"),
     ylabel="time to first token (ms)",
     share="prefill_peak_frac",
-    note="bar: mean, and the % of the measured peak it reaches; whisker: p50 to p90")
+    note="bar: mean, with % of the measured peak; whisker: p50 to p90")

@@ -9,5 +9,5 @@ bars.draw(
     title="Output token throughput, single sequence (Sandwich Fig. 11)",
     value="decode_tok_s", ylabel="decoded tokens per second",
     share="decode_bandwidth_frac",
-    note="tokens per second, and the % of the measured read bandwidth they take",
+    note="tokens/s, with % of the measured read bandwidth\n(above 100 %: caches served part of the weights)",
     bound=lambda c: read.ratio(c.value("decode_tok_s"), c.value("decode_bandwidth_frac")))

@@ -16,8 +16,8 @@ for ax, model in zip(axes, models):
         share = style.percent(c.value("decode_bandwidth_frac"))
         style.cdf(ax, seconds, color=style.COLORS[i],
                   label="%s: p50 %s s, p90 %s s\n(decode at %s of bandwidth)" % (
-                      c.weights(), style.number(c.value("p50_e2e_ms") / 1e3, "%.2f"),
-                      style.number(c.value("p90_e2e_ms") / 1e3, "%.2f"), share))
+                      c.weights(), style.short(c.value("p50_e2e_ms") / 1e3),
+                      style.short(c.value("p90_e2e_ms") / 1e3), share))
     ax.set_xlim(0, 1.04 * high if high > 0 else 1)
     ax.set(xlabel="request latency, intended start to last token (s)", title=model)
     style.legend_below(ax)

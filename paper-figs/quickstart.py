@@ -32,13 +32,16 @@ def tpot(ax, c):
     ms = c.measured("tpot_ms")
     gaps = np.maximum(c.measured("n_output_tok") - 1, 1)
     floor = np.median(c.measured("decode_bytes") / gaps) / (c.read_gbps() * 1e6)
-    style.cdf(ax, ms, color=BLUE, label="requests, median %.2f ms" % np.nanmedian(ms))
+    style.cdf(ax, ms, color=BLUE, label="requests, median %s ms" % style.short(np.nanmedian(ms)))
     if np.isfinite(floor):
         ax.axvline(floor, color=style.GREY, ls="--", lw=1.3,
-                   label="bound: %.2f ms at measured %.1f GB/s" % (floor, c.read_gbps()))
+                   label="bound: %s ms at measured %.1f GB/s" % (
+                       style.short(floor), c.read_gbps()))
     ax.set_xlim(0, 1.15 * np.nanmax(ms))
     ax.set(xlabel="time per output token (ms)", ylabel="share of requests")
-    ax.set_title("Decode: %s of bandwidth" % style.percent(c.value("decode_bandwidth_frac")))
+    share = c.value("decode_bandwidth_frac")
+    ax.set_title("Decode: %s of bandwidth%s" % (style.percent(share),
+                                                " (from caches)" if share > 1 else ""))
     style.legend_below(ax)
 
 

@@ -11,7 +11,7 @@ def draw(result, stem, title, value, ylabel, share, note, spread=None, bound=Non
     of a low and a high metric, drawn as a whisker. bound: function of a cell, drawn as a line
     above its bar."""
     models = read.unique(c.model() for c in result.cells) or ["no cell was measured"]
-    fig, axes = style.panels(len(models), width=4.9, height=4.1)
+    fig, axes = style.panels(len(models), width=4.9, height=4.3)
     for ax, model in zip(axes, models):
         panel(ax, [c for c in result.cells if c.model() == model],
               read.unique(c.weights() for c in result.cells),
@@ -41,7 +41,7 @@ def panel(ax, cells, types, value, share, spread, bound):
     ax.set_xlim(-0.6, len(groups) - 0.4)
     ax.margins(y=0.22)
     ax.set_ylim(bottom=0)
-    style.legend_below(ax, ncol=3)
+    style.legend_below(ax, drop=0.65, ncol=3)
 
 
 def whisker(ax, x, cell, spread):
@@ -57,6 +57,6 @@ def limit(ax, x, cell, bound, half, first):
     """The bound of a bar as a line; its height, NaN without one."""
     y = bound(cell) if bound else math.nan
     if not math.isnan(y):
-        ax.hlines(y, x - half, x + half, color=style.GREY, lw=1.6, ls="--",
-                  label="physical bound" if first else None)
+        ax.hlines(y, x - half, x + half, color="#222222", lw=1.6, ls="--",
+                  zorder=3, label="physical bound" if first else None)
     return y

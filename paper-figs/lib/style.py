@@ -44,7 +44,8 @@ plt.rcParams.update({
 
 def panels(n, width=4.3, height=3.9):
     """A figure of n panels in a row. Returns figure and list of axes."""
-    fig, axes = plt.subplots(1, n, figsize=(width * n, height), squeeze=False)
+    size = (max(width * n, 6.6), height)  # narrower, and the title would not fit
+    fig, axes = plt.subplots(1, n, figsize=size, squeeze=False)
     return fig, list(axes[0])
 
 
@@ -64,13 +65,13 @@ def save(fig, result, stem, title):
     plt.close(fig)
 
 
-def legend_below(ax, **kw):
-    """The legend under the axis label, where no data can lie; bounds last."""
+def legend_below(ax, drop=0.5, **kw):
+    """The legend `drop` inches under the axis, where no data can lie; bounds last."""
     handles, labels = ax.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda i: "bound" in labels[i])
     if not labels:
         return
-    shift = matplotlib.transforms.ScaledTranslation(0, -0.5, ax.figure.dpi_scale_trans)
+    shift = matplotlib.transforms.ScaledTranslation(0, -drop, ax.figure.dpi_scale_trans)
     ax.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper center",
               bbox_to_anchor=(0.5, 0), borderaxespad=0,
               bbox_transform=ax.transAxes + shift, **kw)
