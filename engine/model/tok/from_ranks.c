@@ -139,8 +139,8 @@ int tok_from_ranks(struct tok *t, const char *path, const char *data, size_t siz
         rc = set_specials(t, top + 1, o);
     if (rc == OK)
         rc = tok_pre_named(t, o->pre, strlen(o->pre));
-    if (rc == OK)
-        rc = tok_vocab_finish(t);
+    if (rc == OK && (rc = tok_vocab_finish(t)) != OK)
+        rc = err_prefix(rc, "%s", path);
     if (rc == OK) {
         t->whole_word = true;
         /* Llama-3's convention, which a rank file cannot express. */

@@ -14,7 +14,7 @@
  * memory. */
 #define REGEX_MAX_BYTES 4096
 #define PARENS_MAX      50
-#define MATCH_LIMIT     10000000
+#define STEPS           10000000u
 #define HEAP_LIMIT_KIB  20000
 #define JIT_STACK_BYTES (512 << 10)
 
@@ -147,6 +147,12 @@ void tok_pre_fini(struct tok *t)
 
 /* --- matching */
 
+/* `\s*[\r\n]+` looks back over a run of spaces once: steps in proportion to the text. */
+static uint32_t step_limit(size_t n)
+{
+    return n < (UINT32_MAX - STEPS) / 8 ? (uint32_t)(STEPS + 8 * n) : UINT32_MAX;
+}
+
 static int work_init(struct tok_work *w)
 {
     pcre2_general_context *gc = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
@@ -163,7 +169,6 @@ static int work_init(struct tok_work *w)
     pcre2_general_context_free(gc);
     if (!whole || !w->match_ctx)
         return ERR_NOMEM;
-    pcre2_set_match_limit(w->match_ctx, MATCH_LIMIT);
     pcre2_set_heap_limit(w->match_ctx, HEAP_LIMIT_KIB);
     pcre2_jit_stack_assign(w->match_ctx, NULL,
                            w->jit_stack); /* NULL: the machine's 32 K */
@@ -230,6 +235,7 @@ int tok_pre_words(struct tok_work *w, const char *s, size_t n)
             if (i < n)
                 len = tok_utf8(s + i, n - i);
         }
+        pcre2_set_match_limit(w->match_ctx, step_limit(i - from));
         rc = valid ? cut(w, 0, s + from, i - from) : tok_word(w, s + from, i - from);
     }
     return rc;
