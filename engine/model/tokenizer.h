@@ -4,7 +4,8 @@
  * by rank after a pre-tokenizer's regular expression: gpt-2, llama-3, qwen2). From a GGUF
  * file's metadata, a Hugging Face tokenizer.json (or a directory holding one), a llama2.c
  * tokenizer.bin, or a tiktoken rank file (base64 token, rank) given its pre-tokenizer.
- * Encoding is O(n log n) in the text's length and uses constant stack.
+ * Encoding is O(n log n) in the text's length and uses constant stack; its memory is 52 bytes
+ * to a byte of the longest word (of the whole text, where SentencePiece cannot be cut).
  * Threads: a tokenizer is immutable; any thread may encode and decode. */
 #ifndef MODEL_TOKENIZER_H
 #define MODEL_TOKENIZER_H
@@ -21,7 +22,7 @@ struct tok_opts {
     /* "gpt-2", "llama-3", "qwen2": overrides what the file says; needed for rank files.
      * NULL: the file's own. */
     const char *pre;
-    /* Rank files only: first id of the special tokens, and their texts in order. */
+    /* Rank files only: the texts of the special tokens, whose ids follow the last rank. */
     const char *const *specials;
     int n_specials;
 };
