@@ -10,22 +10,40 @@
 
 #define CARD_MAX_BYTES (16 << 20)
 
-/* A value of the machine card for this many threads; NaN when the card lacks it. */
-static double card_value(const json_t *card, const char *name, int64_t n_threads)
+/* The best value of the card for this many threads among those whose name begins with
+ * `prefix`; NaN when the card has none. */
+static double card_best(const json_t *card, const char *prefix, int64_t n_threads)
 {
+    double best = NAN;
     const json_t *v;
     size_t i;
 
     json_array_foreach(json_object_get(card, "values"), i, v)
     {
-        const char *n = json_string_value(json_object_get(v, "name"));
+        const char *name = json_string_value(json_object_get(v, "name"));
+        const json_t *median = json_object_get(v, "median");
 
-        if (n && !strcmp(n, name) &&
-            json_integer_value(json_object_get(v, "n_threads")) == n_threads &&
-            json_is_number(json_object_get(v, "median")))
-            return json_number_value(json_object_get(v, "median"));
+        if (!name || strncmp(name, prefix, strlen(prefix)) != 0 ||
+            !json_is_number(median))
+            continue;
+        if (json_integer_value(json_object_get(v, "n_threads")) == n_threads &&
+            !(best >= json_number_value(median)))
+            best = json_number_value(median);
     }
-    return NAN;
+    return best;
+}
+
+/* The fastest arithmetic that the declared precision allows for these weights. */
+static double card_peak(const json_t *card, const char *type, const char *precision,
+                        int64_t n_threads)
+{
+    double best = card_best(card, "peak_f32_fma_", n_threads);
+
+    if (strcmp(precision, "relaxed") == 0 && strcmp(type, "f32") != 0)
+        best = fmax(best, card_best(card, "peak_fp16_fma_", n_threads)); /* skips NaN */
+    if (strcmp(precision, "relaxed") == 0 && strcmp(type, "bf16") == 0)
+        best = fmax(best, card_best(card, "peak_bf16_dot_", n_threads));
+    return best;
 }
 
 static json_t *read_card(const char *path)
@@ -54,6 +72,13 @@ static int64_t threads(const json_t *describe, const char *phase)
     return json_integer_value(json_object_get(describe, phase));
 }
 
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+
+    return s ? s : "";
+}
+
 json_t *main_report_json(const struct main_timing *t, const json_t *describe,
                          const char *card_path)
 {
@@ -61,7 +86,11 @@ json_t *main_report_json(const struct main_timing *t, const json_t *describe,
     double n_gaps = (double)(t->n_new - 1);
     double tpot = n_gaps > 0 ? t->decode_s / n_gaps : NAN;
     double read = n_gaps > 0 ? t->decode_bytes / t->decode_s * 1e-9 : NAN;
-    double can = card_value(card, "read_gbps", threads(describe, "decode_threads"));
+    double can = card_best(card, "read_gbps", threads(describe, "decode_threads"));
+    double gflops = t->prefill_flop / t->ttft_s * 1e-9;
+    double peak =
+        card_peak(card, text(describe, "weight_type"), text(describe, "precision"),
+                  threads(describe, "prefill_threads"));
     json_t *j = json_object();
 
     json_object_set_new(j, "n_prompt_tok", json_integer(t->n_prompt));
@@ -76,7 +105,9 @@ json_t *main_report_json(const struct main_timing *t, const json_t *describe,
     json_object_set_new(j, "read_gbps", number(read));
     json_object_set_new(j, "machine_read_gbps", number(can));
     json_object_set_new(j, "read_frac", number(read / can));
-    json_object_set_new(j, "prefill_gflops", number(t->prefill_flop / t->ttft_s * 1e-9));
+    json_object_set_new(j, "prefill_gflops", number(gflops));
+    json_object_set_new(j, "machine_peak_gflops", number(peak));
+    json_object_set_new(j, "prefill_peak_frac", number(gflops / peak));
     json_decref(card);
     return j;
 }
@@ -88,17 +119,10 @@ static double get(const json_t *j, const char *key)
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-static const char *word(const json_t *j, const char *outer, const char *key)
-{
-    const char *s = json_string_value(json_object_get(json_object_get(j, outer), key));
-
-    return s ? s : "";
-}
-
 static void print_kernels(const json_t *describe)
 {
     json_t *chosen = json_object_get(json_object_get(describe, "kernels"), "chosen");
-    const char *op, *note = word(describe, "kernels", "measured");
+    const char *op, *note = text(json_object_get(describe, "kernels"), "measured");
     json_t *v;
 
     fprintf(stderr, "kernels:");
@@ -113,13 +137,17 @@ void main_report_print(const json_t *j, const json_t *describe)
 
     print_kernels(describe);
     fprintf(stderr, "cpus: %s; plan: prefill %lld, decode %lld threads (%s)\n",
-            word(describe, "cpu_budget", "reason"),
+            text(json_object_get(describe, "cpu_budget"), "reason"),
             (long long)threads(describe, "prefill_threads"),
             (long long)threads(describe, "decode_threads"),
-            word(describe, "plan", "source"));
-    fprintf(stderr, "prompt %.0f tok, TTFT %.1f ms, %.1f tok/s, %.1f GFLOP/s\n",
+            text(json_object_get(describe, "plan"), "source"));
+    fprintf(stderr, "prompt %.0f tok, TTFT %.1f ms, %.1f tok/s, %.1f GFLOP/s",
             get(j, "n_prompt_tok"), 1e3 * get(j, "ttft_s"),
             get(j, "prefill_tokens_per_s"), get(j, "prefill_gflops"));
+    if (!isnan(get(j, "prefill_peak_frac")))
+        fprintf(stderr, " = %.1f %% of measured %.0f", 100 * get(j, "prefill_peak_frac"),
+                get(j, "machine_peak_gflops"));
+    fputc('\n', stderr);
     fprintf(stderr, "output %.0f tok", get(j, "n_new_tok"));
     if (isnan(get(j, "tpot_s"))) {
         fprintf(stderr, ", TPOT undefined for one token\n");
