@@ -18,12 +18,15 @@ struct record_h5 {
     hid_t file;
     hid_t groups, datasets; /* creation properties */
     const char *where;      /* begins error lines */
+    uint8_t *image;         /* what HDF5 gave up at closing */
+    int out_of_memory;      /* the image could not grow */
 };
 
-/* On error nothing is open; otherwise record_h5_close(). */
+/* `h` must not move until it is closed. On error nothing is open; else record_h5_close().
+ */
 MUST int record_h5_create(struct record_h5 *h, const char *where);
 void record_h5_close(struct record_h5 *h);
-/* The finished file. *bytes: owned by the caller, mem_free(). */
+/* Close the file and take its bytes: owned by the caller, mem_free(). */
 MUST int record_h5_image(struct record_h5 *h, uint8_t **bytes, size_t *n);
 
 /* *out: H5Gclose(). */

@@ -143,8 +143,10 @@ json_t *fixture_header(const char *utc)
 
 const char *fixture_dir(const char *name)
 {
-    static char path[512];
+    static char ring[4][512];
+    static int at;
+    char *path = ring[at++ % 4];
 
-    snprintf(path, sizeof(path), "%s/%s", test_dir(), name);
+    snprintf(path, sizeof(ring[0]), "%s/%s", test_dir(), name);
     return path;
 }

@@ -35,7 +35,7 @@ int fixture_cell_number(const char *key);
 /* A header with all required members. */
 json_t *fixture_header(const char *utc);
 
-/* A fresh folder below test_dir(). */
+/* The path of a folder below test_dir(), not yet made. Lent; the last 4 stay valid. */
 const char *fixture_dir(const char *name);
 
 #endif
