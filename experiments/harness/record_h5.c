@@ -27,7 +27,8 @@ static int fail(const struct record_h5 *h, const char *what, const char *name)
     int rc;
 
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_cause, &cause);
-    rc = err_set(ERR_IO, "%s: HDF5 cannot %s %s: %s", h->where, what, name, cause);
+    rc = err_set(h->out_of_memory ? ERR_NOMEM : ERR_IO, "%s: HDF5 cannot %s %s: %s",
+                 h->where, what, name, cause);
     H5Eclear2(H5E_DEFAULT);
     return rc;
 }
@@ -36,11 +37,19 @@ static int fail(const struct record_h5 *h, const char *what, const char *name)
  * checksum is wrong with these bounds, so the driver's memory is ours and is kept at
  * close. */
 
-static void *image_malloc(size_t n, H5FD_file_image_op_t op, void *h)
+static void *image_realloc(void *p, size_t n, H5FD_file_image_op_t op, void *ctx)
 {
+    struct record_h5 *h = ctx;
+    void *q = mem_resize(MEM_HARNESS, p, n, 1);
+
     (void)op;
-    (void)h;
-    return mem_new(MEM_HARNESS, n, 1);
+    h->out_of_memory |= !q;
+    return q;
+}
+
+static void *image_malloc(size_t n, H5FD_file_image_op_t op, void *ctx)
+{
+    return image_realloc(NULL, n, op, ctx);
 }
 
 static void *image_memcpy(void *to, const void *from, size_t n, H5FD_file_image_op_t op,
@@ -49,13 +58,6 @@ static void *image_memcpy(void *to, const void *from, size_t n, H5FD_file_image_
     (void)op;
     (void)h;
     return memcpy(to, from, n);
-}
-
-static void *image_realloc(void *p, size_t n, H5FD_file_image_op_t op, void *h)
-{
-    (void)op;
-    (void)h;
-    return mem_resize(MEM_HARNESS, p, n, 1);
 }
 
 static herr_t image_free(void *p, H5FD_file_image_op_t op, void *ctx)
