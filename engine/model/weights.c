@@ -286,6 +286,9 @@ static void pack_all(void *arg, struct par_self *self)
         vector_f32(m->out_norm, &k->f->global[MODEL_OUT_NORM]);
     if (m->embed)
         copy_embed(k, self);
+    if (m->embed && self->id == 0)
+        k->done_bytes +=
+            (int64_t)m->c.vocab * m->c.dim * (int64_t)kern_type_bytes(m->embed_type);
     for (int i = 0; i < m->c.n_layers; i++)
         pack_layer(k, self, i);
     pack_mat(k, self, &m->head, &head, 1);
@@ -425,6 +428,8 @@ int model_weights_pack(struct model *m, const struct model_file *f,
     split_head_tail(m);
     k.all_bytes = (int64_t)m->weights_bytes;
     par_team_run(m->team, par_team_size(m->team), pack_all, &k);
+    if (o->progress) /* norms and rounding make up the rest */
+        o->progress(o->progress_ctx, k.all_bytes, k.all_bytes);
     m->load.tensor_bytes = mat_tensor_bytes(m);
     m->load.packed_bytes = (int64_t)m->weights_bytes;
     m->load.file_bytes = f->file_bytes;
