@@ -12,7 +12,7 @@
 
 #define CHECK_M_MAX 640
 #define CHECK_N_MAX 512
-#define CHECK_K_MAX 1024
+#define CHECK_K_MAX 640
 
 static float check_a[CHECK_M_MAX * CHECK_K_MAX]; /* [m][k] */
 static float

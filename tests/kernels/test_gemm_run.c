@@ -160,7 +160,7 @@ static void test_run(const struct kern_variant *v, struct rng *r)
         struct shape s =
             any_shape(r, CHECK_M_MAX - rng_range(r, 0, 60), 200, CHECK_K_MAX);
 
-        s.k = CHECK_K_MAX - rng_range(r, 0, 100);
+        s.k = CHECK_K_MAX - rng_range(r, 0, 60);
         s.k_unit = n % 2 ? 64 : 0;
         s.step = 17;
         run_once(v, r, &s);
