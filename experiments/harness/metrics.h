@@ -50,9 +50,9 @@ struct metrics_input {
     const struct metrics_row *rows;
     size_t n_rows;
     struct metrics_slo slo;
-    double read_gbps,
-        peak_gflops; /* of this machine; NaN: not known, for the reason below */
-    const char *bound_why;
+    /* Bounds of this machine; NaN: not known, and why. */
+    double read_gbps, peak_gflops;
+    const char *read_why, *peak_why;
     const double *timer_error_us; /* overshoot of timed waits, measured before the cell */
     size_t n_timer_error;
 };

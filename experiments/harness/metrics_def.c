@@ -311,7 +311,7 @@ static double decode_bandwidth(const struct metrics_work *w, const char **why)
 
     if (isnan(gbps))
         return NAN;
-    return ratio(gbps, w->in->read_gbps, why, w->in->bound_why);
+    return ratio(gbps, w->in->read_gbps, why, w->in->read_why);
 }
 
 static double tpot_below_bound(const struct metrics_work *w, const char **why)
@@ -371,7 +371,7 @@ static double prefill_peak(const struct metrics_work *w, const char **why)
 
     if (isnan(gflops))
         return NAN;
-    return ratio(gflops, w->in->peak_gflops, why, w->in->bound_why);
+    return ratio(gflops, w->in->peak_gflops, why, w->in->peak_why);
 }
 
 /* Broken times (out of order, or a first token that is not the first) would show here. */

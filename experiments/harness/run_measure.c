@@ -21,7 +21,7 @@ struct cell {
     json_t *described; /* what the system said of itself */
     struct env_counters before, after;
     double read_gbps, peak_gflops;
-    char bound_why[96];
+    char read_why[96], peak_why[96];
     char invalid[160]; /* why its numbers must not be used, "" if valid */
 };
 
@@ -109,26 +109,63 @@ static const char *text_of(const json_t *described, const char *key,
     return s ? s : otherwise;
 }
 
+double run_trusted_bound(double at_n, double at_one, char why[96])
+{
+    if (isnan(at_n)) {
+        snprintf(why, 96, "the machine card has no such number");
+    } else if (at_n < at_one) {
+        snprintf(why, 96, "the machine card was disturbed: all threads %.4g, one %.4g",
+                 at_n, at_one);
+        return NAN;
+    }
+    return at_n;
+}
+
+static void set_bound_why(struct cell *c, const char *why)
+{
+    snprintf(c->read_why, sizeof(c->read_why), "%s", why);
+    snprintf(c->peak_why, sizeof(c->peak_why), "%s", why);
+}
+
+/* A wrong roof would flatter every number under it, so it is said once and not used. */
+static void warn_no_bound(struct run_session *s, const struct cell *c)
+{
+    bool read = isnan(c->read_gbps), peak = isnan(c->peak_gflops);
+
+    if (s->warned_bound || (!read && !peak))
+        return;
+    s->warned_bound = true;
+    log_warning("no_bound", NAN, NAN,
+                "%s%s%s; shares of the bound are n/a (testbed machine --force measures "
+                "again)",
+                read ? c->read_why : "", read && peak ? "; " : "",
+                peak ? c->peak_why : "");
+}
+
 /* The roof that this system's numbers are held against. */
 static void find_bounds(struct run_session *s, struct cell *c)
 {
     const json_t *d = c->described;
+    const char *type = text_of(d, "weight_type", NULL);
+    const char *precision = text_of(d, "precision", "exact");
     int decode = (int)json_integer_value(json_object_get(d, "decode_threads"));
     int prefill = (int)json_integer_value(json_object_get(d, "prefill_threads"));
 
     c->read_gbps = c->peak_gflops = NAN;
-    snprintf(c->bound_why, sizeof(c->bound_why), "%s", s->card_why);
-    if (!s->card)
-        return;
-    if (decode < 1 || prefill < 1 || !text_of(d, "weight_type", NULL)) {
-        snprintf(c->bound_why, sizeof(c->bound_why),
-                 "the system does not say its threads and weight type");
+    if (!s->card) {
+        set_bound_why(c, s->card_why);
         return;
     }
-    c->read_gbps = machine_card_read_gbps(s->card, decode);
-    c->peak_gflops = machine_card_peak_gflops(s->card, text_of(d, "weight_type", ""),
-                                              text_of(d, "precision", "exact"), prefill);
-    snprintf(c->bound_why, sizeof(c->bound_why), "the machine card has no such number");
+    if (decode < 1 || prefill < 1 || !type) {
+        set_bound_why(c, "the system does not say its threads and weight type");
+        return;
+    }
+    c->read_gbps = run_trusted_bound(machine_card_read_gbps(s->card, decode),
+                                     machine_card_read_gbps(s->card, 1), c->read_why);
+    c->peak_gflops = run_trusted_bound(
+        machine_card_peak_gflops(s->card, type, precision, prefill),
+        machine_card_peak_gflops(s->card, type, precision, 1), c->peak_why);
+    warn_no_bound(s, c);
 }
 
 static double value(const struct cell *c, const char *name)
@@ -194,7 +231,8 @@ static int measure(struct run_session *s, struct cell *c)
                                 .slo = c->slo,
                                 .read_gbps = c->read_gbps,
                                 .peak_gflops = c->peak_gflops,
-                                .bound_why = c->bound_why,
+                                .read_why = c->read_why,
+                                .peak_why = c->peak_why,
                                 .timer_error_us = c->result.timer_error_us,
                                 .n_timer_error = c->result.n_timer_error};
     return metrics_compute(&c->metrics, &in);

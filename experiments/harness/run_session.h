@@ -16,6 +16,7 @@ struct run_session {
     struct progress *progress;
     json_t *card;      /* NULL: no system of this job states a bound */
     char card_why[96]; /* then why */
+    bool warned_bound;
     /* Kept from cell to cell while their settings stay the same. */
     struct run_system *system;
     struct dataset *dataset;
@@ -27,6 +28,11 @@ struct run_session {
  * the cell's and recorded; what is returned is the run's. */
 MUST int run_measure(struct run_session *s, const struct job_cell *c);
 void run_measure_fini(struct run_session *s);
+
+/* A bound of the machine card, or NaN and why. More threads never do less: a card that
+ * says so was measured beside other work and is no bound. NaN at one thread: nothing to
+ * compare. */
+double run_trusted_bound(double at_n, double at_one, char why[96]);
 
 /* The numbers of all cells in the journal, for the table and the headlines. */
 struct run_summary {

@@ -12,7 +12,8 @@ static struct metrics compute(const struct metrics_row *rows, size_t n,
                                .slo = slo,
                                .read_gbps = NAN,
                                .peak_gflops = NAN,
-                               .bound_why = "none given"};
+                               .read_why = "none given",
+                               .peak_why = "none given"};
     struct metrics m;
 
     assert_ok(metrics_compute(&m, &in));
@@ -238,7 +239,8 @@ static void bounds(void **state)
                                .n_rows = 1,
                                .read_gbps = 20,
                                .peak_gflops = 40,
-                               .bound_why = "none given"};
+                               .read_why = "none given",
+                               .peak_why = "none given"};
     struct metrics m;
 
     (void)state;
@@ -262,6 +264,7 @@ static void bounds(void **state)
     in.read_gbps = NAN;
     assert_ok(metrics_compute(&m, &in));
     assert_string_equal(why(&m, "decode_bandwidth_frac"), "none given");
+    assert_near(metric(&m, "prefill_peak_frac"), 0.25, 1e-12); /* a bound of its own */
     metrics_fini(&m);
 
     in.n_rows = 2; /* together: a read of the weights serves both */
@@ -328,7 +331,8 @@ static void short_of_memory(void **state)
     struct metrics_input in = {.rows = &r,
                                .n_rows = 1,
                                .slo = {.ttft_ms = 1, .scale = scale, .n_scale = 1},
-                               .bound_why = ""};
+                               .read_why = "",
+                               .peak_why = ""};
     size_t before = mem_used_bytes(MEM_HARNESS);
     int n_failed = 0;
 

@@ -5,6 +5,7 @@
 #include "tests/harness/rows.h"
 
 #include "experiments/harness/run.h"
+#include "experiments/harness/run_session.h"
 
 struct fixture {
     struct run_system *system;
@@ -424,6 +425,21 @@ static void bad_systems_are_refused(void **state)
     json_decref(j);
 }
 
+static void a_disturbed_card_is_no_bound(void **state)
+{
+    char reason[96] = "";
+
+    (void)state;
+    assert_near(run_trusted_bound(86, 44, reason), 86, 0);
+    assert_near(run_trusted_bound(44, 44, reason), 44, 0);
+    assert_near(run_trusted_bound(44, NAN, reason), 44, 0);
+    assert_string_equal(reason, "");
+    assert_true(isnan(run_trusted_bound(172, 266, reason)));
+    assert_non_null(strstr(reason, "disturbed: all threads 172, one 266"));
+    assert_true(isnan(run_trusted_bound(NAN, 266, reason)));
+    assert_non_null(strstr(reason, "no such number"));
+}
+
 static void short_of_memory(void **state)
 {
     size_t before = mem_used_bytes(MEM_HARNESS);
@@ -478,6 +494,7 @@ int main(void)
         cmocka_unit_test(texts_by_the_systems_tokenizer),
         cmocka_unit_test(lengths_are_fitted_and_seeded),
         cmocka_unit_test(bad_systems_are_refused),
+        cmocka_unit_test(a_disturbed_card_is_no_bound),
         cmocka_unit_test(short_of_memory),
     };
 
