@@ -30,6 +30,7 @@ plt.rcParams.update({
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.prop_cycle": matplotlib.cycler(color=COLORS),
     "grid.color": "#e3e3e3",
     "grid.linewidth": 0.7,
     "legend.frameon": False,

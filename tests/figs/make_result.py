@@ -67,7 +67,8 @@ def main(path, stem, missing):
                     cell.attrs.update({
                         "state": "done", "system.model": "build/models/%s-bf16.gguf" % model,
                         "system.weight_type": kind, "dataset.reader": "synth",
-                        "dataset.fit": fit, "slo.ttft_ms": 200.0, "slo.tpot_ms": 100.0})
+                        "dataset.fit": fit, "load.rate_rps": 1.0,
+                        "slo.ttft_ms": 200.0, "slo.tpot_ms": 100.0})
                     add_requests(cell, rng, weights, bytes_each, 64, missing)
                     i += 1
 
