@@ -248,7 +248,8 @@ int json_write_file(const json_t *j, const char *path)
 
 static const char *render(const json_t *v, char *buf, size_t n)
 {
-    size_t len;
+    const char *s = json_string_value(v);
+    int shown = 40; /* enough to recognise it; the whole error is one line */
 
     if (!v)
         return "nothing";
@@ -256,12 +257,18 @@ static const char *render(const json_t *v, char *buf, size_t n)
         return "an object";
     if (json_is_array(v))
         return "an array";
-    len = json_dumpb(v, buf, n - 1, JSON_ENCODE_ANY);
-    if (len == 0)
-        return "a value";
-    if (len > n - 1)
-        len = n - 1, memcpy(buf + n - 4, "...", 3);
-    buf[len] = 0;
+    if (!s) {
+        size_t len = json_dumpb(v, buf, n - 1, JSON_ENCODE_ANY);
+        buf[len < n ? len : 0] = 0;
+        return buf;
+    }
+    if (json_string_length(v) <= (size_t)shown) {
+        snprintf(buf, n, "\"%s\"", s);
+        return buf;
+    }
+    while (shown > 0 && (s[shown] & 0xc0) == 0x80)
+        shown--; /* not within a character */
+    snprintf(buf, n, "\"%.*s...\"", shown, s);
     return buf;
 }
 

@@ -38,8 +38,10 @@ static int distance(const char *a, const char *b)
 const char *opt_nearest(const char *s, const char *const *words)
 {
     const char *best = NULL;
-    int n = (int)strlen(s), best_d = n / 3 < 2 ? 2 : n / 3;
+    int n = (int)strnlen(s, WORD_MAX_BYTES + 1), best_d = n / 3 < 2 ? 2 : n / 3;
 
+    if (n > WORD_MAX_BYTES)
+        return NULL;
     for (; *words; words++) {
         int d = distance(s, *words);
         if (n >= 3 && strncmp(s, *words, (size_t)n) == 0)

@@ -1,0 +1,56 @@
+#include "tests/support/test.h"
+
+#include "base/clock.h"
+
+static void never_backwards(void **state)
+{
+    uint64_t last = clock_ns();
+
+    (void)state;
+    for (int i = 0; i < 10000; i++) {
+        uint64_t now = clock_ns();
+        assert_true(now >= last);
+        last = now;
+    }
+}
+
+/* Only "not before" is promised; how late is a measurement, not a test. */
+static void sleeps_long_enough(void **state)
+{
+    static const uint64_t waits[] = {0, 1, 1000, 300000, 3000000};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++)
+        for (uint64_t spin = 0; spin <= 1000000; spin += 500000) {
+            uint64_t until = clock_ns() + waits[i];
+            clock_sleep_until_ns(until, spin);
+            assert_true(clock_ns() >= until);
+        }
+    clock_sleep_until_ns(0, 0); /* past: returns */
+    clock_sleep_until_ns(1, UINT64_MAX);
+}
+
+static void utc(void **state)
+{
+    char s[32], small[5] = "xxxx";
+
+    (void)state;
+    clock_utc(s, sizeof(s));
+    assert_int_equal(strlen(s), 20);
+    assert_true(s[4] == '-' && s[7] == '-' && s[10] == 'T' && s[13] == ':' &&
+                s[19] == 'Z');
+    assert_true(strtol(s, NULL, 10) >= 2024);
+    clock_utc(small, sizeof(small)); /* no room: empty, not half a date */
+    assert_string_equal(small, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(never_backwards),
+        cmocka_unit_test(sleeps_long_enough),
+        cmocka_unit_test(utc),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+#include "tests/support/test.h"
+
+#include <pthread.h>
+
+static bool all_zero(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i])
+            return false;
+    return true;
+}
+
+static void objects(void **state)
+{
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, 1000003};
+    size_t before = mem_used_bytes(MEM_TEST);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char *p = mem_new(MEM_TEST, sizes[i], 1), *q = mem_new(MEM_TEST, 1, sizes[i]);
+        assert_non_null(p);
+        assert_non_null(q);
+        assert_ptr_not_equal(p, q); /* of 0 bytes too */
+        assert_int_equal((uintptr_t)p % 64, 0);
+        assert_true(all_zero(p, sizes[i]));
+        memset(p, 0xff, sizes[i]);
+        assert_true(all_zero(q, sizes[i]));
+        assert_int_equal(mem_used_bytes(MEM_TEST), before + 2 * sizes[i]);
+        mem_free(p);
+        mem_free(q);
+        assert_int_equal(mem_used_bytes(MEM_TEST), before);
+    }
+    mem_free(NULL);
+    assert_true(mem_peak_bytes(MEM_TEST) >= before + 2 * 1000003);
+}
+
+static void overflow_is_refused(void **state)
+{
+    static const size_t bad[][2] = {
+        {SIZE_MAX, 1},
+        {1, SIZE_MAX},
+        {SIZE_MAX, SIZE_MAX},
+        {SIZE_MAX / 2 + 1, 2},
+        {SIZE_MAX, 2},
+        {1, SIZE_MAX - 63},
+        {(size_t)1 << 32, 1UL << 32},
+        {1, PTRDIFF_MAX},
+    };
+    size_t before = mem_used_bytes(MEM_TEST);
+    char *p = mem_new(MEM_TEST, 3, 1);
+
+    (void)state;
+    memcpy(p, "ab", 3);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        err_clear();
+        assert_null(mem_new(MEM_TEST, bad[i][0], bad[i][1]));
+        assert_non_null(strstr(err_msg(), "out of memory"));
+        assert_null(mem_resize(MEM_TEST, p, bad[i][0], bad[i][1]));
+        assert_null(mem_map(MEM_TEST, SIZE_MAX - i, MEM_NODE_ANY));
+    }
+    assert_string_equal(p, "ab");
+    mem_free(p);
+    assert_int_equal(mem_used_bytes(MEM_TEST), before);
+}
+
+static void resize(void **state)
+{
+    size_t before = mem_used_bytes(MEM_TEST), other = mem_used_bytes(MEM_OTHER);
+    char *p = mem_resize(MEM_TEST, NULL, 10, 1);
+
+    (void)state;
+    assert_true(all_zero(p, 10));
+    memset(p, 7, 10);
+    p = mem_resize(MEM_TEST, p, 1000, 1);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(p[i], 7);
+    assert_true(all_zero(p + 10, 990));
+    assert_int_equal(mem_used_bytes(MEM_TEST), before + 1000);
+    p = mem_resize(MEM_OTHER, p, 5, 1); /* the tag goes with it */
+    assert_int_equal(mem_used_bytes(MEM_TEST), before);
+    assert_int_equal(mem_used_bytes(MEM_OTHER), other + 5);
+    assert_int_equal(p[4], 7);
+    p = mem_resize(MEM_OTHER, p, 0, 8);
+    assert_non_null(p);
+    mem_free(p);
+    assert_int_equal(mem_used_bytes(MEM_OTHER), other);
+}
+
+static void strings(void **state)
+{
+    char *a = mem_strdup(MEM_TEST, "hello"), *b = mem_strndup(MEM_TEST, "hello", 2);
+    char *c = mem_strndup(MEM_TEST, "hi", 100), *d = mem_strdup(MEM_TEST, "");
+
+    (void)state;
+    assert_string_equal(a, "hello");
+    assert_string_equal(b, "he");
+    assert_string_equal(c, "hi");
+    assert_string_equal(d, "");
+    mem_free(a);
+    mem_free(b);
+    mem_free(c);
+    mem_free(d);
+}
+
+static void maps(void **state)
+{
+    static const size_t sizes[] = {0,      1, 4096, (2 << 20) - 1, 2 << 20, (2 << 20) + 1,
+                                   9 << 20};
+    size_t before = mem_used_bytes(MEM_TEST);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int node = MEM_NODE_ANY; node <= 0; node++) {
+            char *p = mem_map(MEM_TEST, sizes[i], node);
+            assert_non_null(p);
+            assert_int_equal((uintptr_t)p % (2 << 20), 0);
+            assert_true(mem_used_bytes(MEM_TEST) >= before + sizes[i]);
+            assert_true(all_zero(p, sizes[i]));
+            memset(p, 1, sizes[i]);
+            mem_unmap(MEM_TEST, p, sizes[i]);
+            assert_int_equal(mem_used_bytes(MEM_TEST), before);
+        }
+    assert_null(
+        mem_map(MEM_TEST, 4096, 1023)); /* no machine of the tests has this node */
+    assert_non_null(strstr(err_msg(), "node 1023"));
+    assert_null(mem_map(MEM_TEST, 4096, 1 << 20));
+    assert_int_equal(mem_used_bytes(MEM_TEST), before);
+    mem_unmap(MEM_TEST, NULL, 4096);
+}
+
+/* Every kind of allocation obeys the hook, once or from then on. */
+static void fails_on_request(void **state)
+{
+    char *old = mem_new(MEM_TEST, 4, 1);
+
+    (void)state;
+    for (int once = 0; once < 2; once++) {
+        void *p[6];
+        long n = mem_n_allocs();
+        for (int k = 0; k <= 5; k++) {
+            mem_fail_after(k, once);
+            p[0] = mem_new(MEM_TEST, 1, 1);
+            p[1] = mem_strdup(MEM_TEST, "a");
+            p[2] = mem_strndup(MEM_TEST, "a", 1);
+            p[3] = mem_map(MEM_TEST, 1, MEM_NODE_ANY);
+            p[4] = mem_resize(MEM_TEST, NULL, 1, 1);
+            mem_fail_after(-1, 0);
+            for (int i = 0; i < 5; i++) {
+                bool want = once ? i != k : i < k;
+                assert_int_equal(p[i] != NULL, want);
+            }
+            for (int i = 0; i < 5; i++)
+                i == 3 ? mem_unmap(MEM_TEST, p[i], 1) : mem_free(p[i]);
+        }
+        assert_int_equal(mem_n_allocs() - n, 6 * 5);
+    }
+    mem_fail_after(0, 0);
+    assert_null(mem_resize(MEM_TEST, old, 100, 1));
+    assert_int_equal(mem_alloc_refused(), 1);
+    mem_fail_after(-1, 0);
+    assert_int_equal(mem_alloc_refused(), 0);
+    assert_true(all_zero(old, 4));
+    mem_free(old);
+}
+
+static void rss(void **state)
+{
+    const size_t n = 32 << 20;
+    size_t before = mem_rss_bytes();
+    char *p;
+
+    (void)state;
+    if (before == 0)
+        test_skip("/proc/self/status is not there");
+    p = mem_map(MEM_TEST, n, MEM_NODE_ANY);
+    memset(p, 1, n);
+    assert_true(mem_rss_bytes() >= before + n / 2);
+    mem_unmap(MEM_TEST, p, n);
+    assert_true(mem_rss_peak_bytes() >= before + n / 2);
+    if (mem_rss_peak_reset() != OK)
+        test_skip("the kernel keeps the peak: %s", err_msg());
+    assert_true(mem_rss_peak_bytes() < before + n / 2);
+}
+
+static void tags(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MEM_N_TAGS; i++) {
+        assert_non_null(mem_tag_name((enum mem_tag)i));
+        assert_string_not_equal(mem_tag_name((enum mem_tag)i), "?");
+    }
+    assert_string_equal(mem_tag_name(MEM_N_TAGS), "?");
+}
+
+static void *churn(void *arg)
+{
+    struct rng r;
+    void *held[16] = {0};
+
+    rng_init(&r, (uint64_t)(uintptr_t)arg, "churn");
+    for (int i = 0; i < 4000; i++) {
+        size_t k = rng_below(&r, 16);
+        mem_free(held[k]);
+        held[k] = mem_new(MEM_TEST, rng_below(&r, 300), 1);
+    }
+    for (int k = 0; k < 16; k++)
+        mem_free(held[k]);
+    return NULL;
+}
+
+static void threads_add_up(void **state)
+{
+    size_t before = mem_used_bytes(MEM_TEST);
+    pthread_t t[4];
+
+    (void)state;
+    for (uintptr_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, churn, (void *)i), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(t[i], NULL);
+    assert_int_equal(mem_used_bytes(MEM_TEST), before);
+    assert_true(mem_peak_bytes(MEM_TEST) >= before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(objects),
+        cmocka_unit_test(overflow_is_refused),
+        cmocka_unit_test(resize),
+        cmocka_unit_test(strings),
+        cmocka_unit_test(maps),
+        cmocka_unit_test(fails_on_request),
+        cmocka_unit_test(rss),
+        cmocka_unit_test(tags),
+        cmocka_unit_test(threads_add_up),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

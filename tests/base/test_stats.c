@@ -1,0 +1,138 @@
+#include "tests/support/test.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "base/stats.h"
+
+#define same(a, b) assert_true(fabs((a) - (b)) <= 1e-12 * fabs((double)(b)))
+
+static void known(void **state)
+{
+    const double x[] = {3, 1, 4, 1, 5, 9, 2, 6};
+    const size_t n = 8;
+
+    (void)state;
+    same(stats_mean(x, n), 3.875);
+    same(stats_std(x, n), sqrt(52.875 / 7));
+    same(stats_min(x, n), 1);
+    same(stats_max(x, n), 9);
+    same(stats_median(x, n), 3.5);
+    same(stats_median(x, 7), 3);
+    same(stats_mad(x, n), 2); /* 0.5 0.5 1.5 1.5 2.5 2.5 2.5 5.5 */
+    same(stats_percentile(x, n, 0.5), 3);
+    same(stats_percentile(x, n, 0.125), 1);
+    same(stats_percentile(x, n, 0.126), 1);
+    same(stats_percentile(x, n, 0.26), 2);
+    same(stats_percentile(x, n, 1), 9);
+    same(stats_percentile(x, n, 1e-300), 1);
+    same(stats_geomean(x, 3), cbrt(12));
+    assert_true(x[0] == 3 && x[7] == 6); /* not sorted in place */
+}
+
+/* Rank ceil(q n) exactly, although q n is rounded. */
+static void nearest_rank(void **state)
+{
+    double x[1000];
+
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        x[i] = i + 1;
+    for (size_t n = 1; n <= 1000; n += 9)
+        for (int permille = 1; permille <= 1000; permille++) {
+            size_t rank = (permille * n + 999) / 1000;
+            double got = stats_percentile(x, n, permille / 1000.0);
+            if (got != (double)rank)
+                fail_msg("n %zu, q %d/1000: %g, wanted %zu", n, permille, got, rank);
+        }
+}
+
+static void undefined_is_nan(void **state)
+{
+    const double one[] = {1}, two[] = {1, NAN}, neg[] = {1, 0}, flat[] = {2, 2};
+
+    (void)state;
+    assert_true(isnan(stats_mean(one, 0)));
+    assert_true(isnan(stats_std(one, 1)));
+    assert_true(isnan(stats_min(one, 0)) && isnan(stats_max(one, 0)));
+    assert_true(isnan(stats_min(two, 2)) && isnan(stats_max(two, 2)));
+    assert_true(isnan(stats_median(one, 0)) && isnan(stats_median(two, 2)));
+    assert_true(isnan(stats_mad(one, 0)) && isnan(stats_mad(two, 2)));
+    assert_true(isnan(stats_percentile(one, 0, 0.5)));
+    assert_true(isnan(stats_percentile(one, 1, 0)) &&
+                isnan(stats_percentile(one, 1, 1.1)));
+    assert_true(isnan(stats_percentile(one, 1, NAN)));
+    assert_true(isnan(stats_geomean(neg, 2)) && isnan(stats_geomean(one, 0)));
+    assert_true(isnan(stats_spearman(one, one, 1)));
+    assert_true(isnan(stats_spearman(flat, neg, 2)) &&
+                isnan(stats_spearman(two, one, 1)));
+}
+
+static void extremes(void **state)
+{
+    const double big[] = {DBL_MAX, -DBL_MAX, 1, -1}, inf[] = {1, INFINITY};
+    const double spread[] = {1e16, 1, -1e16}, top[] = {DBL_MAX, DBL_MAX};
+
+    (void)state;
+    same(stats_max(big, 4), DBL_MAX);
+    assert_true(stats_median(big, 4) == 0);
+    same(stats_median(top, 2), DBL_MAX); /* their sum would overflow */
+    assert_true(stats_mean(inf, 2) == INFINITY);
+    assert_true(stats_max(inf, 2) == INFINITY);
+    same(stats_mean(spread, 3), 1.0 / 3); /* the 1 is not lost */
+    assert_true(isnan(stats_mad(inf, 1) - 1) == 0);
+}
+
+static void ranks(void **state)
+{
+    const double x[] = {10, 20, 30, 40, 50}, up[] = {1, 8, 27, 64, 125};
+    const double down[] = {5, 4, 3, 2, 1}, ties[] = {1, 2, 2, 3, 3};
+
+    (void)state;
+    same(stats_spearman(x, up, 5), 1);
+    same(stats_spearman(x, down, 5), -1);
+    /* ranks 0 1.5 1.5 3.5 3.5 against 0 1 2 3 4: 9 / sqrt(10 * 9) */
+    same(stats_spearman(x, ties, 5), 9 / sqrt(90));
+}
+
+static void floors(void **state)
+{
+    (void)state;
+    assert_int_equal(stats_percentile_floor(0.5), 1);
+    assert_int_equal(stats_percentile_floor(0.9), 1);
+    assert_int_equal(stats_percentile_floor(0.95), 72);
+    assert_int_equal(stats_percentile_floor(0.99), 368);
+    assert_int_equal(stats_percentile_floor(0.999), 3688);
+    assert_true(stats_percentile_floor(1) == SIZE_MAX);
+}
+
+static void short_memory_is_nan(void **state)
+{
+    const double x[] = {1, 2, 3};
+
+    (void)state;
+    for (long k = 0; k < 3; k++) {
+        mem_fail_after(k, 1);
+        assert_true(isnan(stats_spearman(x, x, 3)));
+        mem_fail_after(-1, 0);
+    }
+    mem_fail_after(0, 0);
+    assert_true(isnan(stats_percentile(x, 3, 0.5)));
+    assert_true(isnan(stats_median(x, 3)) && isnan(stats_mad(x, 3)));
+    mem_fail_after(-1, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known),
+        cmocka_unit_test(nearest_rank),
+        cmocka_unit_test(extremes),
+        cmocka_unit_test(undefined_is_nan),
+        cmocka_unit_test(ranks),
+        cmocka_unit_test(floors),
+        cmocka_unit_test(short_memory_is_nan),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
