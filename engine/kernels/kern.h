@@ -169,7 +169,7 @@ struct kern_table {
 /* Choose among the variants that `isa_mask` (cpu_isa_usable()) can execute: the one needing
  * the highest isa.def row, exact ones only unless `precision` is KERN_RELAXED. Where several
  * GEMM variants qualify under KERN_RELAXED the caller may measure and replace one
- * (kern_table_set). Every operator has a ref variant, so this cannot fail. */
+ * (t->v[op] = its choice). Every operator has a ref variant, so this cannot fail. */
 void kern_table_choose(struct kern_table *t, uint64_t isa_mask,
                        enum kern_precision precision);
 /* "gemm_bf16=avx512 attn_f32=avx512 ..." */
