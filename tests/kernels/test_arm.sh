@@ -1,6 +1,6 @@
 #!/bin/sh
-# The kernel tests for aarch64: cross-compiled with the NEON variants and run under an emulator,
-# which shows that results are right and says nothing about speed. One line of TAP a program.
+# The kernel tests for aarch64: cross-compiled with the NEON variants and run under an
+# emulator, which shows that results are right and says nothing about speed.
 CC=${ARM_CC:-aarch64-linux-gnu-gcc}
 RUN=${ARM_RUN:-qemu-aarch64-static}
 BUILD=${BUILD:-build}
@@ -20,7 +20,8 @@ n=0
 failed=0
 for p in $PROGRAMS; do
     n=$((n + 1))
-    if make -s -f tests/kernels/arm.mk CC="$CC" OUT="$OUT" "$OUT/$p" >"$OUT/$p.log" 2>&1 &&
+    if make -s -f tests/kernels/arm.mk CC="$CC" OUT="$OUT" "$OUT/$p" \
+        >"$OUT/$p.log" 2>&1 &&
         "$RUN" "$OUT/$p" >>"$OUT/$p.log" 2>&1; then
         echo "ok $n - aarch64 $p"
     else
