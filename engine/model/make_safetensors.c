@@ -175,7 +175,8 @@ static json_t *bpe_model(const struct make_vocab *v)
         model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type",
                           "BPE", "dropout", "unk_token", "continuing_subword_prefix",
                           "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
-                          "ignore_merges", 0, "vocab", vocab, "merges", merges);
+                          "ignore_merges", v->shape->family == MAKE_LLAMA3, "vocab",
+                          vocab, "merges", merges);
     json_decref(vocab);
     json_decref(merges);
     return model;

@@ -44,21 +44,12 @@ static void small_model_opens(void **state)
     assert_null(f);
 }
 
-static void metadata_is_typed(void **state)
+/* One key of each kind that the tests below ask for. */
+static struct gguf *open_typed(void)
 {
     struct small s;
     struct gguf *g;
-    enum gguf_type type;
-    const void *h;
-    const char *str = NULL;
-    uint64_t n;
-    int64_t i = 7;
-    double d = 7;
-    float v;
-    bool b = false;
-    size_t len;
 
-    (void)state;
     small_begin(&s);
     small_key(&s, "i8", GGUF_I8);
     small_put(&s, "\xff", 1);
@@ -79,6 +70,19 @@ static void metadata_is_typed(void **state)
     small_put(&s, "\1\0\2\1", 4);
     small_end(&s);
     assert_ok(gguf_open(&g, write_small(&s)));
+    return g;
+}
+
+static void metadata_is_typed(void **state)
+{
+    struct gguf *g = open_typed();
+    const char *str = NULL;
+    int64_t i = 7;
+    double d = 7;
+    bool b = false;
+    size_t len;
+
+    (void)state;
     assert_ok(gguf_get_int(g, "i8", &i));
     assert_int_equal(i, -1);
     assert_err(gguf_get_int(g, "u64", &i), ERR_FORMAT,
@@ -106,7 +110,22 @@ static void metadata_is_typed(void **state)
     assert_int_equal(i, 7);
     assert_string_equal(err_msg(), "");
     assert_true(gguf_has(g, "words") && !gguf_has(g, "word") && !gguf_has(g, "wordss"));
+    gguf_close(&g);
+    assert_null(g);
+}
 
+static void arrays_are_typed(void **state)
+{
+    struct gguf *g = open_typed();
+    enum gguf_type type;
+    const void *h;
+    const char *str;
+    uint64_t n;
+    int64_t i;
+    float v;
+    size_t len;
+
+    (void)state;
     assert_ok(gguf_get_array(g, "words", &type, &n, &h));
     assert_int_equal(type, GGUF_STRING);
     assert_int_equal(n, 2);
@@ -125,7 +144,6 @@ static void metadata_is_typed(void **state)
     assert_err(gguf_array_str(h, 0, &str, &len), ERR_FORMAT, "expected strings");
     assert_err(gguf_get_array(g, "str", &type, &n, &h), ERR_FORMAT, "expected an array");
     gguf_close(&g);
-    assert_null(g);
 }
 
 /* One defect each, and what the refusal says. */
@@ -385,6 +403,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_model_opens),
         cmocka_unit_test(metadata_is_typed),
+        cmocka_unit_test(arrays_are_typed),
         cmocka_unit_test(each_defect_is_named),
         cmocka_unit_test(linear_scaling_and_divisors),
         cmocka_unit_test(no_model_at_all),
