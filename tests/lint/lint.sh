@@ -1,0 +1,146 @@
+#!/bin/sh
+# Check the tree (by default this one) against the rules of the house. Each fault is one line
+# "file:line: rule: what", and any fault makes the exit status 1.
+#   sh tests/lint/lint.sh [TREE]      BUILD: folder of the objects, below TREE
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+cd "${1:-.}" || exit 2
+BUILD=${BUILD:-build}
+CC=${CC:-gcc}
+rooms=$here/rooms.txt
+tmp=$(mktemp -d) || exit 2
+trap 'rm -rf "$tmp"' EXIT
+
+# Every file that is or could be committed, one a line.
+if [ -e .git ]; then
+    git ls-files -co --exclude-standard | while read -r f; do [ -f "$f" ] && echo "$f"; done
+else
+    find . -type f ! -path './build*' | sed 's,^\./,,'
+fi | sort >"$tmp/files"
+grep '\.[ch]$' "$tmp/files" >"$tmp/c"
+
+room_of() { # path -> the longest entry of rooms.txt that it begins with
+    awk -F ' *[|] *' -v path="$1" '$1 == "room" && index(path, $2) == 1 && \
+        length($2) > length(best) { best = $2; what = $3 } END { print what }' "$rooms"
+}
+
+check_source() { # include, size, condition, print
+    [ -s "$tmp/c" ] && xargs awk -v ROOMS="$rooms" -f "$here/source.awk" "$rooms" <"$tmp/c"
+}
+
+check_long_scripts() {
+    grep -E '\.(sh|py|awk)$' "$tmp/files" | while read -r f; do
+        n=$(wc -l <"$f")
+        [ "$n" -le 600 ] || echo "$f:601: size: file of $n lines, at most 600"
+    done
+}
+
+# Words that promise work instead of doing it, code switched off, paths of one machine. The
+# rules themselves and their test spell them.
+check_marks() {
+    grep -v -E '^tests/lint/|^LICENSE$' "$tmp/files" | tr '\n' '\0' |
+        xargs -0 grep -n -I -w -H -E 'TODO|FIXME|XXX|HACK' /dev/null |
+        sed 's/^\([^:]*:[0-9]*\):.*/\1: mark: work left for later/'
+    grep -v '^tests/lint/' "$tmp/c" | tr '\n' '\0' |
+        xargs -0 grep -n -H -E '^[ \t]*#[ \t]*if[ \t]+0' /dev/null |
+        sed 's/^\([^:]*:[0-9]*\):.*/\1: mark: code switched off/'
+    grep -v -E '^tests/lint/|^LICENSE$' "$tmp/files" | tr '\n' '\0' |
+        xargs -0 grep -n -I -H -E \
+            '(^|[^A-Za-z0-9_.~}/)-])/(work|root|home|Users|mnt|media|scratch)/[A-Za-z0-9]' \
+            /dev/null |
+        sed 's/^\([^:]*:[0-9]*\):.*/\1: mark: a path of one machine/'
+}
+
+check_format() {
+    if ! command -v clang-format >/dev/null; then
+        echo "lint: clang-format is not here: format not checked" >&2
+        return
+    fi
+    xargs clang-format --dry-run <"$tmp/c" 2>&1 |
+        sed -n 's/^\([^:]*\):\([0-9]*\):[0-9]*: warning:.*/\1:\2/p' | sort -t: -k1,1 -k2,2n |
+        sort -t: -k1,1 -u -s | sed 's/$/: format: not as clang-format writes it from here/'
+}
+
+# A header is read first and alone, by the compiler of its processor. Templates, which need
+# their includer's macros, are listed in rooms.txt.
+check_headers() {
+    flags="-std=gnu11 -D_GNU_SOURCE -fopenmp -Wall -Wextra -I. -Iengine -fsyntax-only
+        $(pkg-config --cflags hwloc jansson hdf5-serial libpcre2-8 libutf8proc cmocka 2>/dev/null)"
+    sed -n 's/^template *| *//p' "$rooms" >"$tmp/templates"
+    grep '\.h$' "$tmp/c" | grep -v -x -F -f "$tmp/templates" | while read -r f; do
+        cc=$CC isa=
+        case $f in
+        */arm/*)
+            cc=aarch64-linux-gnu-gcc
+            command -v $cc >/dev/null || { echo "lint: no $cc: $f not compiled" >&2; continue; }
+            ;;
+        */x86/*)
+            case $($CC -dumpmachine) in
+            x86_64*) isa='-mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16' ;;
+            *) echo "lint: not an x86 machine: $f not compiled" >&2; continue ;;
+            esac
+            ;;
+        esac
+        echo "#include \"$f\"" >"$tmp/alone.c"
+        # shellcheck disable=SC2086
+        $cc $flags $isa "$tmp/alone.c" >"$tmp/alone.err" 2>&1 ||
+            echo "$f:1: header: does not compile alone: $(sed -n 's/.*error: //p' "$tmp/alone.err" | head -n 1)"
+    done
+}
+
+# What the linker can see of a room begins with the room's words.
+check_symbols() {
+    find "$BUILD/obj" -name '*.o' 2>/dev/null | sort >"$tmp/objects"
+    if [ ! -s "$tmp/objects" ]; then
+        echo "$BUILD/obj:1: symbol: no objects to check; run make first"
+        return
+    fi
+    while read -r o; do
+        source=${o#"$BUILD"/obj/}
+        source=${source%.o}.c
+        case $source in
+        tests/*) continue ;;
+        gen/*) ;;
+        *) [ -f "$source" ] || continue ;; # left over from a file that went away
+        esac
+        room=$(room_of "$source")
+        nm -g --defined-only "$o" | awk 'NF == 3 && $3 !~ /^(__|_Z)/ { print $3 }' |
+            while read -r name; do
+                for p in $room; do
+                    case $name in "$p"*) continue 2 ;; esac
+                done
+                line=$(grep -n -w -m 1 "$name" "$source" 2>/dev/null | cut -d: -f1)
+                echo "$source:${line:-1}: symbol: $name, expected a name beginning with ${room:-nothing}"
+            done
+    done <"$tmp/objects"
+}
+
+# A room of the engine explains itself on one page.
+check_readmes() {
+    sed -n 's,^\([a-z/-]*\)/[^/]*\.[ch]$,\1,p' "$tmp/c" | sed -n 's,^\(engine/[a-z]*\).*,\1,p' |
+        sort -u | while read -r d; do
+        [ -f "$d/README.md" ] || echo "$d:1: readme: the room has no README.md"
+    done
+    grep -E '^(engine/[a-z]+|characterize|baselines|datasets)/README.md$' "$tmp/files" |
+        while read -r f; do
+            n=$(wc -l <"$f")
+            [ "$n" -le 30 ] || echo "$f:31: readme: $n lines, at most 30"
+        done
+}
+
+{
+    check_source
+    check_long_scripts
+    check_marks
+    check_format
+    check_headers
+    check_symbols
+    check_readmes
+} >"$tmp/faults"
+cat "$tmp/faults"
+n=$(wc -l <"$tmp/faults")
+if [ "$n" -gt 0 ]; then
+    echo "lint: $n faults"
+    exit 1
+fi
+echo "lint: $(wc -l <"$tmp/c") sources, no fault"
