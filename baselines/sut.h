@@ -1,13 +1,13 @@
 /* baselines/sut.h - a system under test, as the harness sees it.
  *
- * An adapter knows no load and no clock: it starts a request when told and reports each token
- * the moment it has it; the harness stamps the times. The harness knows no model and no
- * transport. Our own engine is one adapter among the others; `null` answers at once and so
- * gives the harness's own cost; `scripted` answers with programmed delays, to prove that
- * reported numbers equal what happened. One file in baselines/adapter/ ends in one
- * `const struct sut_adapter sut_adapter_<stem>`.
- * Threads: submit, cancel and the queries come from one harness thread; events come from any
- * one thread of the adapter at a time. */
+ * An adapter knows no load and no clock: it starts a request when told and reports each
+ * token the moment it has it; the harness stamps the times. The harness knows no model
+ * and no transport. Our own engine is one adapter among the others; `null` answers at
+ * once and so gives the harness's own cost; `scripted` answers with programmed delays, to
+ * prove that reported numbers equal what happened. One file in baselines/adapter/ ends in
+ * one `const struct sut_adapter sut_adapter_<stem>`.
+ * Threads: submit, cancel and the queries come from one harness thread; events come from
+ * any one thread of the adapter at a time. */
 #ifndef BASELINES_SUT_H
 #define BASELINES_SUT_H
 
@@ -47,25 +47,27 @@ struct sut_adapter {
     const char *help; /* one line; the options are documented by opts() */
     /* The adapter's option table, for `testbed describe` and unknown-key errors. */
     const struct opt_row *opts;
-    /* `config`: the job's "sut" object less "adapter", already resolved (paths absolute or
-     * relative to the working directory). */
+    /* `config`: the job's "sut" object less "adapter", already resolved (paths absolute
+     * or relative to the working directory). */
     int (*open)(struct sut **out, const json_t *config, sut_event_fn on_event, void *ctx);
     void (*close)(struct sut **s);
     int (*submit)(struct sut *s, const struct sut_request *r);
-    /* Give a request up. It still ends with its own SUT_FAILED, or SUT_DONE if it was just
-     * ending: until then its prompt stays valid. */
+    /* Give a request up. It still ends with its own SUT_FAILED, or SUT_DONE if it was
+     * just ending: until then its prompt stays valid. */
     void (*cancel)(struct sut *s, int64_t request);
     /* Token ids of a text by the system's own tokenizer; NULL member, or ERR_UNSUPPORTED:
      * it has none. *ids: mem_free. */
-    int (*encode)(struct sut *s, const char *text, size_t n, int32_t **ids, size_t *n_ids);
+    int (*encode)(struct sut *s, const char *text, size_t n, int32_t **ids,
+                  size_t *n_ids);
     /* Number of valid ids (synthetic prompts draw from them) and longest sequence. */
     int (*limits)(struct sut *s, int64_t *vocab, int64_t *max_tok);
     /* Version, settings, kernels, placement, memory: stands in the record. New reference.
      * Four members choose the bound of the machine that its numbers are held against:
-     * "weight_type" ("bf16"), "precision" ("exact"), "prefill_threads", "decode_threads". */
+     * "weight_type" ("bf16"), "precision" ("exact"), "prefill_threads",
+     * "decode_threads". */
     int (*describe)(struct sut *s, json_t **out);
-    /* Physical lower bound: bytes a decoded token must read at a context, and the arithmetic
-     * of a prompt; NULL members, or an answer of 0, where unknown. */
+    /* Physical lower bound: bytes a decoded token must read at a context, and the
+     * arithmetic of a prompt; NULL members, or an answer of 0, where unknown. */
     int64_t (*token_bytes)(struct sut *s, int64_t ctx_tok);
     double (*prefill_flop)(struct sut *s, int64_t n_tok);
 };

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MSG_MAX 512 /* texts are built 4 longer: a character across the end is left out  \
+#define MSG_MAX                                                                          \
+    512 /* texts are built 4 longer: a character across the end is left out  \
                      */
 
 static _Thread_local char message[MSG_MAX];

@@ -30,7 +30,8 @@ int err_set(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3))
  * knows the file name when the callee knew only the offset. */
 int err_prefix(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The calling thread's last message; "" when there is none. Valid until its next err_ call. */
+/* The calling thread's last message; "" when there is none. Valid until its next err_
+ * call. */
 const char *err_msg(void);
 void err_clear(void);
 

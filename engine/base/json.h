@@ -1,7 +1,8 @@
 /* base/json.h - jansson with limits and with errors that name the file and the key.
  *
- * Every text read has a size cap, a depth cap of 64 and no duplicate keys. Every file written
- * is complete or absent (temporary name, fsync, rename). Threads: any, distinct objects. */
+ * Every text read has a size cap, a depth cap of 64 and no duplicate keys. Every file
+ * written is complete or absent (temporary name, fsync, rename). Threads: any, distinct
+ * objects. */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
@@ -18,19 +19,21 @@ MUST int json_read_file(json_t **out, const char *path, size_t max_bytes);
 /* Parse n bytes; `where` begins the error line. */
 MUST int json_read_text(json_t **out, const char *text, size_t n, const char *where);
 
-/* The same without the depth cap (the parser's own, 2048, remains): for text that we wrote
- * ourselves and whose checksum was right. */
+/* The same without the depth cap (the parser's own, 2048, remains): for text that we
+ * wrote ourselves and whose checksum was right. */
 MUST int json_read_own(json_t **out, const char *text, size_t n, const char *where);
 
-/* `j` as text with jansson's `flags` (JSON_COMPACT, JSON_SORT_KEYS ...). Owned by the caller,
- * mem_free(); NULL with ERR_NOMEM set. Unlike json_dumps() it is never a text with a hole. */
+/* `j` as text with jansson's `flags` (JSON_COMPACT, JSON_SORT_KEYS ...). Owned by the
+ * caller, mem_free(); NULL with ERR_NOMEM set. Unlike json_dumps() it is never a text
+ * with a hole. */
 MUST char *json_text(const json_t *j, size_t flags);
 
 /* Write `j` with sorted keys and two-space indentation, ending in a newline. */
 MUST int json_write_file(const json_t *j, const char *path);
 
 /* Members of an object, checked. The *_opt forms leave *out alone when the key is absent.
- * Errors: "where: key: expected an integer in [1, 4096], found \"x\"". Borrowed references. */
+ * Errors: "where: key: expected an integer in [1, 4096], found \"x\"". Borrowed
+ * references. */
 MUST int json_get_int(const json_t *obj, const char *key, int64_t min, int64_t max,
                       int64_t *out, const char *where);
 MUST int json_opt_int(const json_t *obj, const char *key, int64_t min, int64_t max,

@@ -32,8 +32,8 @@ enum mem_tag {
  * n * size == 0 gives a valid, unique pointer. */
 MUST void *mem_new(enum mem_tag tag, size_t n, size_t size);
 
-/* Change an object of mem_new() to n * size bytes; the added part is zeroed. On failure NULL
- * is returned and `p` is untouched. p == NULL behaves as mem_new(). */
+/* Change an object of mem_new() to n * size bytes; the added part is zeroed. On failure
+ * NULL is returned and `p` is untouched. p == NULL behaves as mem_new(). */
 MUST void *mem_resize(enum mem_tag tag, void *p, size_t n, size_t size);
 
 MUST char *mem_strdup(enum mem_tag tag, const char *s);
@@ -43,8 +43,9 @@ void mem_free(void *p); /* NULL is fine */
 #define MEM_NODE_ANY (-1)
 
 /* `bytes` of zeroed anonymous memory starting on a 2 MiB boundary, advised to huge pages,
- * bound to NUMA node `node` (MEM_NODE_ANY: first touch decides). The pages are not touched:
- * the team that will read them should write them first. NULL with ERR_NOMEM set on failure. */
+ * bound to NUMA node `node` (MEM_NODE_ANY: first touch decides). The pages are not
+ * touched: the team that will read them should write them first. NULL with ERR_NOMEM set
+ * on failure. */
 MUST void *mem_map(enum mem_tag tag, size_t bytes, int node);
 void mem_unmap(enum mem_tag tag, void *p, size_t bytes);
 
@@ -55,11 +56,12 @@ size_t mem_peak_bytes(enum mem_tag tag); /* the highest mem_used_bytes() ever wa
 /* Resident set of this process in bytes: now, and its peak (VmHWM). 0 if unreadable. */
 size_t mem_rss_bytes(void);
 size_t mem_rss_peak_bytes(void);
-/* Forget the peak so that the next one is of the phase that follows; ERR_UNSUPPORTED where
- * the kernel does not allow it. */
+/* Forget the peak so that the next one is of the phase that follows; ERR_UNSUPPORTED
+ * where the kernel does not allow it. */
 MUST int mem_rss_peak_reset(void);
 
-/* Test hook: let n allocations succeed, then fail one (`once`) or all. n < 0 switches it off. */
+/* Test hook: let n allocations succeed, then fail one (`once`) or all. n < 0 switches it
+ * off. */
 void mem_fail_after(long n, int once);
 long mem_n_allocs(void); /* allocations of any kind made so far */
 /* For an allocator that a library calls (jansson): counts one allocation and says whether

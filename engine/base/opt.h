@@ -1,9 +1,10 @@
-/* base/opt.h - one table of options, from which come flags, JSON keys, help text, the docs
- * and the attributes recorded with a result.
+/* base/opt.h - one table of options, from which come flags, JSON keys, help text, the
+ * docs and the attributes recorded with a result.
  *
  * A table describes the members of one plain struct. A row's name is the JSON key
- * (`n_prompt_tok`); the flag is the same with dashes (`--n-prompt-tok V`, `--n-prompt-tok=V`;
- * booleans also `--no-x`). Strings are owned by the struct and given back by opt_free().
+ * (`n_prompt_tok`); the flag is the same with dashes (`--n-prompt-tok V`,
+ * `--n-prompt-tok=V`; booleans also `--no-x`). Strings are owned by the struct and given
+ * back by opt_free().
  * An unknown key is an error that names the nearest known one.
  * Threads: none of its own; one struct, one owner. */
 #ifndef BASE_OPT_H
@@ -41,12 +42,14 @@ struct opt_row {
 MUST int opt_init(const struct opt_row *table, void *s);
 void opt_free(const struct opt_row *table, void *s); /* frees and NULLs the strings */
 
-/* Set one member from text. `where` ("--isa", "x.json: load.rate") begins the error line. */
-MUST int opt_set(const struct opt_row *table, void *s, const char *name, const char *value,
-                 const char *where);
+/* Set one member from text. `where` ("--isa", "x.json: load.rate") begins the error
+ * line. */
+MUST int opt_set(const struct opt_row *table, void *s, const char *name,
+                 const char *value, const char *where);
 
-/* Read flags. Words that are no flags are left in argv[0..*n_rest) in order (argv[0] is read
- * too: pass argv + 1). "--" ends the flags. ERR_ARG on an unknown flag or bad value. */
+/* Read flags. Words that are no flags are left in argv[0..*n_rest) in order (argv[0] is
+ * read too: pass argv + 1). "--" ends the flags. ERR_ARG on an unknown flag or bad
+ * value. */
 MUST int opt_from_argv(const struct opt_row *table, void *s, int argc, char **argv,
                        int *n_rest);
 

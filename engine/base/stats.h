@@ -1,7 +1,8 @@
 /* base/stats.h - the elementary statistics, each defined once.
  *
- * Inputs need not be sorted and are never modified (a call may take memory for a sorted copy;
- * without it the answer is NaN). An undefined answer is NaN, never 0. Threads: any. */
+ * Inputs need not be sorted and are never modified (a call may take memory for a sorted
+ * copy; without it the answer is NaN). An undefined answer is NaN, never 0. Threads:
+ * any. */
 #ifndef BASE_STATS_H
 #define BASE_STATS_H
 
@@ -14,8 +15,10 @@ double stats_max(const double *x, size_t n);
 
 /* Percentile by nearest rank: the ceil(q n)-th smallest, 0 < q <= 1. */
 double stats_percentile(const double *x, size_t n, double q);
-double stats_median(const double *x, size_t n); /* mean of the two middle ones if n is even */
-/* Median absolute deviation from the median, unscaled: the spread shown beside a median. */
+/* The mean of the two middle ones if n is even. */
+double stats_median(const double *x, size_t n);
+/* Median absolute deviation from the median, unscaled: the spread shown beside a
+ * median. */
 double stats_mad(const double *x, size_t n);
 
 /* The fewest samples for which percentile q is worth printing (the sample floor:

@@ -1,9 +1,11 @@
 /* kernels/gemm.h - one thread's share of C[M, N] = A[M, K] W, driven over packed panels.
  *
- * The driver cuts the share into computation slices (bM, bN, bK) that fit the caches and calls
- * the micro-kernel; an epilogue runs on tiles while they are in the first-level cache.
+ * The driver cuts the share into computation slices (bM, bN, bK) that fit the caches and
+ * calls the micro-kernel; an epilogue runs on tiles while they are in the first-level
+ * cache.
  * Paper: Sandwich 6 (micro-kernel, computation slice, polymerization scheme).
- * Threads: each calls with its own panel range and scratch; A is shared and packed before. */
+ * Threads: each calls with its own panel range and scratch; A is shared and packed
+ * before. */
 #ifndef KERNELS_GEMM_H
 #define KERNELS_GEMM_H
 
@@ -22,7 +24,7 @@ struct kern_gemm_job {
     const struct kern_mat *w;
     const void *a_packed; /* kern_a_pack() blocks of v->a_format over all m rows */
     int64_t m;
-    float *c;          /* [m, ldc], room for 16 columns per panel (pair) */
+    float *c; /* [m, ldc], room for 16 columns per panel (pair) */
     int64_t ldc;
     const float *bias; /* NULL, or n_panels * 16 floats; KERN_STORE only */
     enum kern_epilogue epilogue;

@@ -1,12 +1,12 @@
 /* kernels/kern.h - what an operator computes, and the table of its variants.
  *
- * An operator is a contract; kernels/ref/ is its executable specification. A variant is one
- * file <op>_<isa>.c that ends in one `const struct kern_variant kern_<op>_<isa>`; make lists
- * the folders, so nothing else is edited, and the tests and the benchmark find it in the
- * table. Kernels do not allocate, lock, start threads or fail.
+ * An operator is a contract; kernels/ref/ is its executable specification. A variant is
+ * one file <op>_<isa>.c that ends in one `const struct kern_variant kern_<op>_<isa>`;
+ * make lists the folders, so nothing else is edited, and the tests and the benchmark find
+ * it in the table. Kernels do not allocate, lock, start threads or fail.
  *
- * Weights: one panel format for every instruction set and both phases (Sandwich 5.3: prefill
- * and decode share the packed bytes). A panel holds KERN_PANEL = 16 columns:
+ * Weights: one panel format for every instruction set and both phases (Sandwich 5.3:
+ * prefill and decode share the packed bytes). A panel holds KERN_PANEL = 16 columns:
  *     f32, f16   [k][16]
  *     bf16       [k/2][16][2]   pairs along K, so one 32-bit lane holds (k even, k odd)
  * K is rounded up to even for bf16 with a zero row. Columns beyond N are zero.
@@ -22,22 +22,14 @@
 
 #define KERN_PANEL 16
 
-enum kern_type {
-    KERN_F32,
-    KERN_F16,
-    KERN_BF16,
-    KERN_N_TYPES
-};
+enum kern_type { KERN_F32, KERN_F16, KERN_BF16, KERN_N_TYPES };
 const char *kern_type_name(enum kern_type t); /* "f32" */
 MUST int kern_type_parse(const char *word, enum kern_type *out);
 size_t kern_type_bytes(enum kern_type t);
 
-/* The precision a variant computes at. KERN_EXACT: f32 activations, f32 sums. KERN_RELAXED:
- * an error no larger than rounding the activations to bf16 would make. */
-enum kern_precision {
-    KERN_EXACT,
-    KERN_RELAXED
-};
+/* The precision a variant computes at. KERN_EXACT: f32 activations, f32 sums.
+ * KERN_RELAXED: an error no larger than rounding the activations to bf16 would make. */
+enum kern_precision { KERN_EXACT, KERN_RELAXED };
 
 enum kern_op {
     KERN_GEMM_F32, /* kern_gemm_fn: f32 weights */
@@ -61,40 +53,39 @@ const char *kern_op_name(enum kern_op op); /* "gemm_bf16" */
  * reads them with one pointer (mr = the rows of this block, <= the variant's mr_max):
  *     KERN_A_F32        [k][mr] f32
  *     KERN_A_BF16_PAIR  [k/2][mr][2] bf16   (two along K in one 32-bit word) */
-enum kern_a_format {
-    KERN_A_F32,
-    KERN_A_BF16_PAIR
-};
+enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR };
 
 /* C[mr, 16 np] = A[mr, k] B[k, 16 np]   (+ C if `accumulate`).
- * B is walked unit by unit: rows [0, k_unit) of a panel are contiguous at b, the next k_unit
- * rows at b + b_unit_bytes, and so on until k rows are done (the last unit may be short). For
- * an unsplit matrix k_unit = k. k and k_unit are even for bf16 (the packing pads).
- * All np panels are full: C has room for 16 np columns. Sums run along k in ascending order
- * per lane; how many partial sums a variant keeps is its own affair. */
+ * B is walked unit by unit: rows [0, k_unit) of a panel are contiguous at b, the next
+ * k_unit rows at b + b_unit_bytes, and so on until k rows are done (the last unit may be
+ * short). For an unsplit matrix k_unit = k. k and k_unit are even for bf16 (the packing
+ * pads).
+ * All np panels are full: C has room for 16 np columns. Sums run along k in ascending
+ * order per lane; how many partial sums a variant keeps is its own affair. */
 struct kern_gemm_tile {
-    const void *a;         /* packed block of exactly mr rows */
-    const void *b;         /* panel 0, first row */
-    size_t b_panel_bytes;  /* from a panel to the next in the same unit */
-    size_t b_unit_bytes;   /* from a unit to the next in the same panel */
-    int64_t k, k_unit;     /* rows in all, rows in one unit */
-    float *c;              /* row-major */
-    int64_t ldc;           /* floats from a row of C to the next */
-    int mr, np;            /* 1 <= mr <= mr_max, 1 <= np <= kern_gemm_np(mr) */
+    const void *a;        /* packed block of exactly mr rows */
+    const void *b;        /* panel 0, first row */
+    size_t b_panel_bytes; /* from a panel to the next in the same unit */
+    size_t b_unit_bytes;  /* from a unit to the next in the same panel */
+    int64_t k, k_unit;    /* rows in all, rows in one unit */
+    float *c;             /* row-major */
+    int64_t ldc;          /* floats from a row of C to the next */
+    int mr, np;           /* 1 <= mr <= mr_max, 1 <= np <= kern_gemm_np(mr) */
     bool accumulate;
 };
 typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
 
 /* Causal attention of n_tok consecutive tokens x g query heads against one KV head, keys
- * [kv_lo, min(kv_hi, pos0 + i + 1)) for token i (so kv_hi = pos0 + n_tok, kv_lo = 0 is the
- * whole of it). Softmax is f32 with running maxima (flash style).
+ * [kv_lo, min(kv_hi, pos0 + i + 1)) for token i (so kv_hi = pos0 + n_tok, kv_lo = 0 is
+ * the whole of it). Softmax is f32 with running maxima (flash style).
  *   q     token i, head h of the group at q + i*q_stride + h*head_dim
  *   k, v  [token][head_dim] of the KV type
  *   out   like q, with out_stride
  *   lse   NULL, or [n_tok][g]: log-sum-exp of the scaled scores, to merge partial ranges;
  *         -INFINITY (and out = 0) where the range is empty
  *   scratch  KERN_ATTN_SCRATCH_BYTES(head_dim), 64-byte aligned, this thread's own
- * n_tok * g <= KERN_ATTN_ROWS_MAX: the caller cuts longer chunks. head_dim is even, <= 256. */
+ * n_tok * g <= KERN_ATTN_ROWS_MAX: the caller cuts longer chunks. head_dim is even, <=
+ * 256. */
 struct kern_attn_args {
     const float *q;
     int64_t q_stride;
@@ -111,9 +102,10 @@ typedef void (*kern_attn_fn)(const struct kern_attn_args *a);
 #define KERN_ATTN_ROWS_MAX 128
 #define KERN_HEAD_DIM_MAX  256
 /* Room for Q packed, a transposed block of keys, widened values, scores and sums. */
-#define KERN_ATTN_SCRATCH_BYTES(head_dim)                                                 \
-    (4 * ((size_t)(head_dim) * (KERN_ATTN_ROWS_MAX * 2 + 2 * 128) +                       \
-          KERN_ATTN_ROWS_MAX * (128 + 8)) + 1024)
+#define KERN_ATTN_SCRATCH_BYTES(head_dim)                                                \
+    (4 * ((size_t)(head_dim) * (KERN_ATTN_ROWS_MAX * 2 + 2 * 128) +                      \
+          KERN_ATTN_ROWS_MAX * (128 + 8)) +                                              \
+     1024)
 
 /* out[i] = x[i] * w[i] / sqrt(mean(x^2) + eps). out may be x. */
 typedef void (*kern_rmsnorm_fn)(float *out, const float *x, const float *w, int64_t n,
@@ -123,7 +115,8 @@ typedef void (*kern_rmsnorm_fn)(float *out, const float *x, const float *w, int6
 typedef void (*kern_rope_fn)(float *x, const float *cos, const float *sin, int n_heads,
                              int head_dim);
 /* out[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). out may be gate or up. */
-typedef void (*kern_silu_mul_fn)(float *out, const float *gate, const float *up, int64_t n);
+typedef void (*kern_silu_mul_fn)(float *out, const float *gate, const float *up,
+                                 int64_t n);
 /* y[i] += x[i] */
 typedef void (*kern_add_fn)(float *y, const float *x, int64_t n);
 typedef void (*kern_to_bf16_fn)(uint16_t *out, const float *x, int64_t n);
@@ -147,8 +140,8 @@ struct kern_variant {
         kern_from_16_fn from_bf16, from_f16;
         kern_argmax_fn argmax;
     } fn;
-    int mr_max, np_max;          /* GEMM only */
-    int mr_few, np_few;          /* GEMM only: up to mr_few rows, np_few panels; 0: no such */
+    int mr_max, np_max; /* GEMM only */
+    int mr_few, np_few; /* GEMM only: up to mr_few rows, np_few panels; 0: no such */
     enum kern_a_format a_format; /* GEMM only */
 };
 
@@ -166,10 +159,11 @@ struct kern_table {
     const struct kern_variant *v[KERN_N_OPS];
 };
 
-/* Choose among the variants that `isa_mask` (cpu_isa_usable()) can execute: the one needing
- * the highest isa.def row, exact ones only unless `precision` is KERN_RELAXED. Where several
- * GEMM variants qualify under KERN_RELAXED the caller may measure and replace one
- * (t->v[op] = its choice). Every operator has a ref variant, so this cannot fail. */
+/* Choose among the variants that `isa_mask` (cpu_isa_usable()) can execute: the one
+ * needing the highest isa.def row, exact ones only unless `precision` is KERN_RELAXED.
+ * Where several GEMM variants qualify under KERN_RELAXED the caller may measure and
+ * replace one (t->v[op] = its choice). Every operator has a ref variant, so this cannot
+ * fail. */
 void kern_table_choose(struct kern_table *t, uint64_t isa_mask,
                        enum kern_precision precision);
 /* "gemm_bf16=avx512 attn_f32=avx512 ..." */

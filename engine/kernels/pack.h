@@ -1,12 +1,14 @@
 /* kernels/pack.h - packed matrices, and packed activations.
  *
- * A weight matrix W[N, K] (N output features, as files store it: row n holds the K weights of
- * output n) is kept in panels of 16 columns of its transpose (kern.h). Two arrangements:
+ * A weight matrix W[N, K] (N output features, as files store it: row n holds the K
+ * weights of output n) is kept in panels of 16 columns of its transpose (kern.h). Two
+ * arrangements:
  *   split along N (QKV, gate+up, head)   [panel][k][16]               k_unit = k_pad
  *   split along K (attention output, down)  [unit][panel][k_unit][16]
- * so that a tensor-parallel rank owns contiguous bytes in both cases and ranks of different
- * degrees nest (floor partition). Units of a K-split matrix are skewed by one panel row block
- * so that equal panels of successive units do not fall on the same cache sets.
+ * so that a tensor-parallel rank owns contiguous bytes in both cases and ranks of
+ * different degrees nest (floor partition). Units of a K-split matrix are skewed by one
+ * panel row block so that equal panels of successive units do not fall on the same cache
+ * sets.
  * Threads: packing different panels (or units) may run in parallel. */
 #ifndef KERNELS_PACK_H
 #define KERNELS_PACK_H
@@ -15,15 +17,15 @@
 
 struct kern_mat {
     enum kern_type type;
-    int64_t n, k;         /* logical sizes */
-    int64_t n_panels;     /* ceil(n / 16) */
-    int64_t k_pad;        /* k, rounded up to even for bf16 */
-    int64_t k_unit;       /* rows in a unit; k_pad when not split */
-    int64_t n_units;      /* 1 when not split */
-    size_t panel_bytes;   /* k_unit * 16 * sizeof(type) */
-    size_t unit_bytes;    /* from a unit to the next; 0 when not split */
-    size_t bytes;         /* of data, all in */
-    void *data;           /* 64-byte aligned, not owned */
+    int64_t n, k;       /* logical sizes */
+    int64_t n_panels;   /* ceil(n / 16) */
+    int64_t k_pad;      /* k, rounded up to even for bf16 */
+    int64_t k_unit;     /* rows in a unit; k_pad when not split */
+    int64_t n_units;    /* 1 when not split */
+    size_t panel_bytes; /* k_unit * 16 * sizeof(type) */
+    size_t unit_bytes;  /* from a unit to the next; 0 when not split */
+    size_t bytes;       /* of data, all in */
+    void *data;         /* 64-byte aligned, not owned */
 };
 
 /* Describe a matrix; k_unit = 0 for no split along K (k_unit must be even otherwise).
@@ -34,13 +36,14 @@ void kern_mat_layout(struct kern_mat *m, enum kern_type type, int64_t n, int64_t
 /* First byte of (unit, panel). */
 static inline void *kern_mat_at(const struct kern_mat *m, int64_t unit, int64_t panel)
 {
-    return (char *)m->data + (size_t)unit * m->unit_bytes + (size_t)panel * m->panel_bytes;
+    return (char *)m->data + (size_t)unit * m->unit_bytes +
+           (size_t)panel * m->panel_bytes;
 }
 
-/* Write one source row (output feature n, its m->k weights contiguous at `src` in `src_type`)
- * into column n of its panel, in every unit. Conversions allowed: to the same type, from any
- * type to f32. (A caller that packs whole panels calls this for 16 rows, padded columns with
- * src = NULL, which writes zeros.) */
+/* Write one source row (output feature n, its m->k weights contiguous at `src` in
+ * `src_type`) into column n of its panel, in every unit. Conversions allowed: to the same
+ * type, from any type to f32. (A caller that packs whole panels calls this for 16 rows,
+ * padded columns with src = NULL, which writes zeros.) */
 void kern_mat_put_row(struct kern_mat *m, int64_t n, const void *src,
                       enum kern_type src_type);
 /* Pack all columns of panels [p_lo, p_hi) at once, faster than row by row: rows[i] is the
@@ -66,8 +69,8 @@ static inline int64_t kern_a_row(int64_t m, int64_t n_blocks, int64_t i)
  * kern_a_row(i) * k_pad * element bytes. */
 size_t kern_a_bytes(enum kern_a_format fmt, int64_t m, int64_t k_pad);
 
-/* Pack rows [r0, r0 + mr) of x (row-major, ldx floats, k columns; columns k..k_pad become 0)
- * as one block at dst. */
+/* Pack rows [r0, r0 + mr) of x (row-major, ldx floats, k columns; columns k..k_pad become
+ * 0) as one block at dst. */
 void kern_a_pack(enum kern_a_format fmt, void *dst, const float *x, int64_t ldx,
                  int64_t mr, int64_t k, int64_t k_pad);
 

@@ -1,9 +1,11 @@
 /* kv/kv.h - the keys and values of live sequences.
  *
- * A pool has a fixed size and never grows after kv_pool_open(), so running out is an answer to
- * the scheduler (ERR_NOMEM), not an accident. A live sequence owns one region laid out
+ * A pool has a fixed size and never grows after kv_pool_open(), so running out is an
+ * answer to the scheduler (ERR_NOMEM), not an accident. A live sequence owns one region
+ * laid out
  *     [layer][kv_head][K|V][token][head_dim]
- * so that who computes a head is a matter of ranges only and a change of plan moves nothing.
+ * so that who computes a head is a matter of ranges only and a change of plan moves
+ * nothing.
  * How regions are chosen is a plug-in: one file in kv/alloc/.   Paper: ODMA 3.5.
  * Threads: one owner per pool; stat from any thread. */
 #ifndef KV_KV_H
@@ -22,10 +24,10 @@ struct kv_shape {
 /* One sequence's memory; plain data, lent by the pool until kv_release(). */
 struct kv_region {
     void *base;
-    int64_t cap_tok;       /* tokens it can hold */
-    size_t head_bytes;     /* of one [K or V][token][head_dim] run = cap_tok*head_dim*elem */
+    int64_t cap_tok;   /* tokens it can hold */
+    size_t head_bytes; /* of one [K or V][token][head_dim] run = cap_tok*head_dim*elem */
     int n_kv_heads;
-    int64_t slot;          /* the allocator's own */
+    int64_t slot; /* the allocator's own */
 };
 
 /* First byte of the keys (v = 0) or values (v = 1) of a head in a layer. */
@@ -43,8 +45,9 @@ struct kv_pool;
  *   max_tok    the longest sequence that will be asked for
  * ERR_ARG: a dimension is 0. ERR_NOTFOUND: no such allocator (names the nearest).
  * ERR_NOMEM: the budget holds not even one sequence of max_tok, or memory is short. */
-MUST int kv_pool_open(struct kv_pool **out, const char *alloc, const struct kv_shape *shape,
-                      size_t budget_bytes, int64_t max_tok, int node);
+MUST int kv_pool_open(struct kv_pool **out, const char *alloc,
+                      const struct kv_shape *shape, size_t budget_bytes, int64_t max_tok,
+                      int node);
 void kv_pool_close(struct kv_pool **p);
 
 /* Reserve a region for a sequence that may reach `n_tok` tokens.
@@ -52,9 +55,9 @@ void kv_pool_close(struct kv_pool **p);
 MUST int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out);
 void kv_release(struct kv_pool *p, struct kv_region *r); /* zeroes *r */
 
-/* Touch part `i` of `n` of the pool's pages. Called once by each thread of a team, at open:
- * otherwise the first requests pay for zeroing them, and a machine that is short of memory
- * notices only then. */
+/* Touch part `i` of `n` of the pool's pages. Called once by each thread of a team, at
+ * open: otherwise the first requests pay for zeroing them, and a machine that is short of
+ * memory notices only then. */
 void kv_pool_touch(struct kv_pool *p, int i, int n);
 
 /* Bytes one token needs over all layers and heads. */

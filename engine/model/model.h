@@ -1,7 +1,7 @@
 /* model/model.h - an opened model: packed weights and the forward step.
  *
- * Weights are packed once, in parallel, by the team that will read them, into units and panels
- * (kernels/pack.h) shared by prefill and decode:
+ * Weights are packed once, in parallel, by the team that will read them, into units and
+ * panels (kernels/pack.h) shared by prefill and decode:
  *   QKV      split along N; unit = one KV group: its g query heads, then its K, then its V
  *            head, each unit padded to whole panels
  *   output   split along K; unit = the g * head_dim rows of one KV group
@@ -22,8 +22,9 @@
 #include "kernels/pack.h"
 
 /* Rows of down (columns of gate and up) in one unit: the finest tensor-parallel cut. Four
- * panels; a multiple of the bf16 pair; 5504 = 86 units splits over 8 ranks within 3 %. Half as
- * large would cost bf16 decode a tenth of its bandwidth in `down` (shorter runs of bytes). */
+ * panels; a multiple of the bf16 pair; 5504 = 86 units splits over 8 ranks within 3 %.
+ * Half as large would cost bf16 decode a tenth of its bandwidth in `down` (shorter runs
+ * of bytes). */
 #define MODEL_FFN_UNIT 64
 
 struct model_layer {
@@ -33,11 +34,11 @@ struct model_layer {
 };
 
 struct model_opts {
-    enum kern_type weight_type;   /* the type to keep weights in; KERN_N_TYPES: as stored */
-    enum kern_type kv_type;       /* KERN_F32 or KERN_BF16 */
+    enum kern_type weight_type; /* the type to keep weights in; KERN_N_TYPES: as stored */
+    enum kern_type kv_type;     /* KERN_F32 or KERN_BF16 */
     enum kern_precision precision;
-    int64_t max_step_tok;         /* most tokens in one forward step (activations' size) */
-    int64_t max_tok;              /* longest sequence (rotary tables); 0: the file's */
+    int64_t max_step_tok; /* most tokens in one forward step (activations' size) */
+    int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
     void (*progress)(void *ctx, int64_t done_bytes, int64_t all_bytes); /* may be NULL */
     void *progress_ctx;
 };
@@ -46,8 +47,8 @@ struct model;
 
 /* What loading did; stands in every record. */
 struct model_load_stat {
-    int64_t tensor_bytes;  /* of the file's tensors, in the kept type */
-    int64_t packed_bytes;  /* of all packed weights */
+    int64_t tensor_bytes; /* of the file's tensors, in the kept type */
+    int64_t packed_bytes; /* of all packed weights */
     int64_t file_bytes;
     double load_s, load_gbps; /* tensor bytes over wall time */
     int64_t rss_peak_bytes;   /* of the process, while loading */
@@ -71,7 +72,8 @@ const char *model_kern_note(const struct model *m);
 void model_weights_region(const struct model *m, const void **p, size_t *bytes);
 void model_kv_shape(const struct model *m, struct kv_shape *out);
 
-/* A run of consecutive tokens of one sequence: a prompt, a piece of one, or one new token. */
+/* A run of consecutive tokens of one sequence: a prompt, a piece of one, or one new
+ * token. */
 struct model_chunk {
     const struct kv_region *kv; /* holds the pos0 tokens before; gets these appended */
     const int32_t *ids;
@@ -79,9 +81,11 @@ struct model_chunk {
     bool want_logits; /* of the chunk's last token */
 };
 
-/* One step over a batch: at most max_step_tok tokens in all, computed by n_threads threads.
+/* One step over a batch: at most max_step_tok tokens in all, computed by n_threads
+ * threads.
  * logits: [number of chunks that want them, vocab], in chunk order.
- * ERR_ARG: an id outside the vocabulary, a position past the region. Allocates nothing. */
+ * ERR_ARG: an id outside the vocabulary, a position past the region. Allocates
+ * nothing. */
 MUST int model_forward(struct model *m, const struct model_chunk *chunks, int n_chunks,
                        int n_threads, float *logits);
 

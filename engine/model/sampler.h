@@ -1,7 +1,7 @@
 /* model/sampler.h - from logits to the next token id.
  *
- * Greedy when temperature is 0; otherwise, in this order: top-k, temperature softmax, top-p,
- * min-p, draw. Seeded: the same seed and logits give the same id.
+ * Greedy when temperature is 0; otherwise, in this order: top-k, temperature softmax,
+ * top-p, min-p, draw. Seeded: the same seed and logits give the same id.
  * Threads: one owner. Allocates only at open. */
 #ifndef MODEL_SAMPLER_H
 #define MODEL_SAMPLER_H

@@ -6,9 +6,8 @@
 #include "base/mem.h"
 #include "model/impl.h"
 
-#define EMBED_STEP_BYTES                                                                 \
-    (4 << 20) /* file pages kept at most per thread while copying                        \
-               */
+/* File pages kept at most per thread while copying. */
+#define EMBED_STEP_BYTES (4 << 20)
 
 /* Hands out pieces of one mapping; with base == NULL it only counts. */
 struct arena {

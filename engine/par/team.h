@@ -1,10 +1,11 @@
 /* par/team.h - a team of pinned threads that lives for the whole run.
  *
  * One OpenMP parallel region is opened once and never shrunk (a shrinking `omp parallel`
- * makes libgomp end threads and start them again); work is handed out inside it. The thread
- * that opens the team is its thread 0 and works too, so handing out a step costs no wake-up of
- * another thread on the way back. A phase uses the first n threads; the others spin briefly,
- * then park on a futex: they must not steal power, SMT or turbo.   Paper: Sandwich 5.3.
+ * makes libgomp end threads and start them again); work is handed out inside it. The
+ * thread that opens the team is its thread 0 and works too, so handing out a step costs
+ * no wake-up of another thread on the way back. A phase uses the first n threads; the
+ * others spin briefly, then park on a futex: they must not steal power, SMT or turbo.
+ * Paper: Sandwich 5.3.
  *
  * Threads: only the opening thread may call par_team_ functions; par_self functions are
  * called from inside the function that par_team_run() runs. */
@@ -20,9 +21,9 @@ struct par_team;
 
 /* What a worker knows of itself. Lives on its own cache line. */
 struct par_self {
-    int id;                /* 0 .. n-1 */
-    int n;                 /* threads in this phase */
-    int cpu;               /* the CPU it is pinned to */
+    int id;  /* 0 .. n-1 */
+    int n;   /* threads in this phase */
+    int cpu; /* the CPU it is pinned to */
     struct par_team *team;
 };
 
@@ -37,15 +38,15 @@ void par_team_close(struct par_team **t);
 
 int par_team_size(const struct par_team *t);
 
-/* Run fn(arg, self) on threads 0 .. n_threads-1, the caller being 0; returns when all have
- * returned. 1 <= n_threads <= size. Allocates nothing, takes no lock. */
+/* Run fn(arg, self) on threads 0 .. n_threads-1, the caller being 0; returns when all
+ * have returned. 1 <= n_threads <= size. Allocates nothing, takes no lock. */
 void par_team_run(struct par_team *t, int n_threads, par_fn fn, void *arg);
 
 /* All threads of the running phase wait for each other. Spins, then parks. */
 void par_barrier(struct par_self *self);
 
-/* The share of `n` items for thread id of n_threads: [*lo, *hi), floor partition, so that the
- * boundaries for R threads are among those for any multiple of R. */
+/* The share of `n` items for thread id of n_threads: [*lo, *hi), floor partition, so that
+ * the boundaries for R threads are among those for any multiple of R. */
 static inline void par_share(int64_t n, int id, int n_threads, int64_t *lo, int64_t *hi)
 {
     *lo = n * id / n_threads;
@@ -54,8 +55,8 @@ static inline void par_share(int64_t n, int id, int n_threads, int64_t *lo, int6
 
 /* Facts for the record. */
 struct par_thread_stat {
-    int cpu_wanted, cpu_seen;  /* seen: where it last ran a phase; -1 if never */
-    uint64_t n_runs, n_parks;  /* phases run; times it went to sleep */
+    int cpu_wanted, cpu_seen; /* seen: where it last ran a phase; -1 if never */
+    uint64_t n_runs, n_parks; /* phases run; times it went to sleep */
 };
 void par_team_stat(const struct par_team *t, int thread, struct par_thread_stat *out);
 

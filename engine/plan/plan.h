@@ -1,7 +1,8 @@
 /* plan/plan.h - the phase plan: which cores prefill uses, which decode uses, and why.
  *
- * A JSON file, written by `sandwich plan` and read by the engine. Until a plan is searched the
- * default uses every CPU of the budget for both phases.   Paper: Sandwich 5. */
+ * A JSON file, written by `sandwich plan` and read by the engine. Until a plan is
+ * searched the default uses every CPU of the budget for both phases.   Paper: Sandwich
+ * 5. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 

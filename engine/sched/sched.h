@@ -1,8 +1,9 @@
 /* sched/sched.h - which tokens of which sequences go into the next step.
  *
- * A policy is a pure function of a view: it reads no clock, takes no lock, allocates nothing,
- * so that the server, the trace replayer and the cluster simulator run the same file. One file
- * in sched/policy/ ends in one `const struct sched_policy sched_policy_<stem>`.
+ * A policy is a pure function of a view: it reads no clock, takes no lock, allocates
+ * nothing, so that the server, the trace replayer and the cluster simulator run the same
+ * file. One file in sched/policy/ ends in one `const struct sched_policy
+ * sched_policy_<stem>`.
  * Threads: stateless. */
 #ifndef SCHED_SCHED_H
 #define SCHED_SCHED_H
@@ -29,8 +30,8 @@ struct sched_seq {
 struct sched_view {
     const struct sched_seq *seqs; /* ascending arrival */
     int n_seqs;
-    int64_t max_step_tok;  /* tokens one step may hold */
-    int64_t free_regions;  /* sequences that could still be given memory */
+    int64_t max_step_tok; /* tokens one step may hold */
+    int64_t free_regions; /* sequences that could still be given memory */
 };
 
 struct sched_pick {

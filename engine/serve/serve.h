@@ -1,10 +1,10 @@
 /* serve/serve.h - THE door: everything main.c and the adapters may do with the engine.
  *
- * Open it with options, submit requests, call serve_step() until there is nothing to do. Each
- * step computes one batch and reports new tokens through the request's callback, in order, on
- * the stepping thread.
- * Threads: one thread opens, steps and closes (it becomes thread 0 of the team); submit and
- * cancel may come from any thread. */
+ * Open it with options, submit requests, call serve_step() until there is nothing to do.
+ * Each step computes one batch and reports new tokens through the request's callback, in
+ * order, on the stepping thread.
+ * Threads: one thread opens, steps and closes (it becomes thread 0 of the team); submit
+ * and cancel may come from any thread. */
 #ifndef SERVE_SERVE_H
 #define SERVE_SERVE_H
 
@@ -20,17 +20,17 @@ struct serve;
 
 /* Options, with their table: the same rows serve flags, JSON keys, help and records. */
 struct serve_opts {
-    char *model;      /* path */
-    char *tokenizer;  /* NULL: from the model's file */
-    char *isa;        /* "auto", "ref", "avx2", ... */
-    int precision;    /* enum kern_precision */
+    char *model;       /* path */
+    char *tokenizer;   /* NULL: from the model's file */
+    char *isa;         /* "auto", "ref", "avx2", ... */
+    int precision;     /* enum kern_precision */
     char *weight_type; /* "file", "f32", "bf16" */
-    char *kv_type;    /* "f32", "bf16" */
-    int64_t threads;  /* 0: the plan's, or the whole budget */
-    char *plan;       /* path of a plan, NULL: default */
-    char *policy;     /* scheduling policy */
-    int64_t max_tok;  /* longest sequence; 0: the model's, at most 4096 */
-    int64_t max_seqs; /* sequences that may be live at once */
+    char *kv_type;     /* "f32", "bf16" */
+    int64_t threads;   /* 0: the plan's, or the whole budget */
+    char *plan;        /* path of a plan, NULL: default */
+    char *policy;      /* scheduling policy */
+    int64_t max_tok;   /* longest sequence; 0: the model's, at most 4096 */
+    int64_t max_seqs;  /* sequences that may be live at once */
     int64_t max_step_tok;
     bool pin;
 };
@@ -49,11 +49,12 @@ enum serve_finish {
     SERVE_ERROR
 };
 
-/* A new token of a request. `logits` is [vocab], valid during the call only. `finish` comes
- * with the last token; with id == -1 (and logits NULL) the request ended without another.
+/* A new token of a request. `logits` is [vocab], valid during the call only. `finish`
+ * comes with the last token; with id == -1 (and logits NULL) the request ended without
+ * another.
  * At SERVE_ERROR err_msg() says why. The call may submit and cancel. */
-typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id, const float *logits,
-                               enum serve_finish finish);
+typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id,
+                               const float *logits, enum serve_finish finish);
 
 struct serve_request {
     const int32_t *prompt; /* copied */
@@ -69,8 +70,9 @@ struct serve_request {
 typedef void (*serve_progress_fn)(void *ctx, int64_t done_bytes, int64_t all_bytes);
 
 MUST int serve_open(struct serve **out, const struct serve_opts *o);
+/* The same; `progress`, if not NULL, hears how far loading is. */
 MUST int serve_open_shown(struct serve **out, const struct serve_opts *o,
-                          serve_progress_fn progress, void *ctx); /* progress: may be NULL */
+                          serve_progress_fn progress, void *ctx);
 /* Requests that still live end with SERVE_CANCELED. */
 void serve_close(struct serve **s);
 
@@ -80,7 +82,8 @@ MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *i
 void serve_cancel(struct serve *s, int64_t id);
 
 /* Compute one step. *busy: whether live or waiting requests remain. An error here is the
- * engine's (a request's own error ends that request with SERVE_ERROR). Takes no memory. */
+ * engine's (a request's own error ends that request with SERVE_ERROR). Takes no
+ * memory. */
 MUST int serve_step(struct serve *s, bool *busy);
 /* Wait until something is submitted, or timeout_ns; for a thread that only steps. */
 void serve_wait(struct serve *s, uint64_t timeout_ns);
@@ -89,25 +92,27 @@ void serve_wake(struct serve *s);
 
 /* Text, by the model's tokenizer; ERR_STATE when it has none. bos: begin with BOS if the
  * tokenizer asks for it. *ids: mem_free. */
-MUST int serve_encode(struct serve *s, const char *text, size_t n, bool bos, int32_t **ids,
-                      size_t *n_ids);
+MUST int serve_encode(struct serve *s, const char *text, size_t n, bool bos,
+                      int32_t **ids, size_t *n_ids);
 struct tok;
 const struct tok *serve_tok(const struct serve *s); /* NULL: none */
 
-/* Facts. The JSON object holds: model (shape, types, bytes per decoded token), kernels chosen,
- * plan with reasons, CPU budget with reason, placement (CPU of each thread wanted and seen,
- * pages of the weights per NUMA node), memory per tag, load statistics, and on top
- * weight_type, precision, prefill_threads, decode_threads. New reference. Called by the
- * stepping thread. */
+/* Facts. The JSON object holds: model (shape, types, bytes per decoded token), kernels
+ * chosen, plan with reasons, CPU budget with reason, placement (CPU of each thread wanted
+ * and seen, pages of the weights per NUMA node), memory per tag, load statistics, and on
+ * top weight_type, precision, prefill_threads, decode_threads. New reference. Called by
+ * the stepping thread. */
 MUST int serve_describe(struct serve *s, json_t **out);
 int serve_vocab(const struct serve *s);
 int serve_bos(const struct serve *s); /* -1: none */
 int serve_eos(const struct serve *s); /* -1: none */
 int64_t serve_max_tok(const struct serve *s);
-/* Bytes one decoded token must read at this context length (weights + keys and values). */
+/* Bytes one decoded token must read at this context length (weights + keys and
+ * values). */
 int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
-/* Arithmetic of a prompt of n tokens: what the engine computes for it, which is the output
- * projection and feed-forward of the last layer, and the head, for the last token only. */
+/* Arithmetic of a prompt of n tokens: what the engine computes for it, which is the
+ * output projection and feed-forward of the last layer, and the head, for the last token
+ * only. */
 double serve_prefill_flop(const struct serve *s, int64_t n_tok);
 
 #endif

@@ -1,8 +1,8 @@
 /* topo/machine.h - a machine as plain arrays; hwloc ends here.
  *
- * From this host, an hwloc XML file (1.x or 2.x format), a synthetic string or an unpacked
- * /sys dump. Only machine.c includes hwloc.h. Paper: Sandwich 5.1 (the fundamental tree is
- * built from this).   Threads: a machine is immutable once open. */
+ * From this host, an hwloc XML file (1.x or 2.x format), a synthetic string or an
+ * unpacked /sys dump. Only machine.c includes hwloc.h. Paper: Sandwich 5.1 (the
+ * fundamental tree is built from this).   Threads: a machine is immutable once open. */
 #ifndef TOPO_MACHINE_H
 #define TOPO_MACHINE_H
 
@@ -29,8 +29,8 @@ struct topo_node {
 };
 
 struct topo_machine {
-    char name[96]; /* host name, file stem or the synthetic string */
-    char source[16]; /* "host", "xml", "synthetic", "fsroot" */
+    char name[96];       /* host name, file stem or the synthetic string */
+    char source[16];     /* "host", "xml", "synthetic", "fsroot" */
     struct topo_pu *pus; /* ascending os_index */
     int n_pus;
     struct topo_node *nodes;
@@ -52,7 +52,8 @@ MUST int topo_machine_xml(const struct topo_machine *m, char **xml, size_t *n);
 int topo_node_of_cpu(const struct topo_machine *m, int cpu);
 
 /* Bind the pages of [p, p + bytes) to a node / ask where they are. topo_pages_on() fills
- * counts[i] = pages resident on nodes[i], counts[n_nodes] = pages not resident or unknown.
+ * counts[i] = pages resident on nodes[i], counts[n_nodes] = pages not resident or
+ * unknown.
  * ERR_UNSUPPORTED where the kernel does not tell. */
 MUST int topo_bind(void *p, size_t bytes, int node_os_index);
 MUST int topo_pages_on(const struct topo_machine *m, const void *p, size_t bytes,

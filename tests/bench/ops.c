@@ -11,13 +11,11 @@
 #include "kernels/gemm.h"
 #include "tests/bench/bench.h"
 
-#define GEMM_N      5504
-#define GEMM_K      2048
-#define MAX_VARIANT 16
-#define MAX_ROUNDS  1000
-#define ROTATE_BYTES                                                                     \
-    ((size_t)256 << 20) /* several times a last-level cache of a share                   \
-                         */
+#define GEMM_N       5504
+#define GEMM_K       2048
+#define MAX_VARIANT  16
+#define MAX_ROUNDS   1000
+#define ROTATE_BYTES ((size_t)256 << 20) /* several last-level caches of a share */
 
 struct trial {
     const struct kern_variant *v;

@@ -1,5 +1,5 @@
-/* tests/support/test.h - what every test file includes: cmocka, skipping with a reason, the
- * place of the optional real data, and small conveniences.
+/* tests/support/test.h - what every test file includes: cmocka, skipping with a reason,
+ * the place of the optional real data, and small conveniences.
  *
  * A test skips with test_skip("why"): the reason is printed and counted. Real data lie in
  * $SANDWICH_DATA or ../shared/data beside the checkout, or are absent. */
@@ -21,28 +21,28 @@
 #include "base/rng.h"
 
 /* Skip the running test; prints "# skip: why". */
-#define test_skip(...)                                                                    \
-    do {                                                                                  \
-        printf("# skip: " __VA_ARGS__);                                                   \
-        printf("\n");                                                                     \
-        fflush(stdout);                                                                   \
-        skip();                                                                           \
+#define test_skip(...)                                                                   \
+    do {                                                                                 \
+        printf("# skip: " __VA_ARGS__);                                                  \
+        printf("\n");                                                                    \
+        fflush(stdout);                                                                  \
+        skip();                                                                          \
     } while (0)
 
 /* rc is OK, or the test fails with the error's message. */
-#define assert_ok(expr)                                                                   \
-    do {                                                                                  \
-        int rc_ = (expr);                                                                 \
-        if (rc_ != OK)                                                                    \
-            fail_msg("%s: %s: %s", #expr, err_name(rc_), err_msg());                      \
+#define assert_ok(expr)                                                                  \
+    do {                                                                                 \
+        int rc_ = (expr);                                                                \
+        if (rc_ != OK)                                                                   \
+            fail_msg("%s: %s: %s", #expr, err_name(rc_), err_msg());                     \
     } while (0)
 /* The call failed with this code and its message contains `part`. */
-#define assert_err(expr, code, part)                                                      \
-    do {                                                                                  \
-        int rc_ = (expr);                                                                 \
-        if (rc_ != (code) || !strstr(err_msg(), part))                                    \
-            fail_msg("%s: got %s \"%s\", wanted %s with \"%s\"", #expr, err_name(rc_),    \
-                     err_msg(), err_name(code), part);                                    \
+#define assert_err(expr, code, part)                                                     \
+    do {                                                                                 \
+        int rc_ = (expr);                                                                \
+        if (rc_ != (code) || !strstr(err_msg(), part))                                   \
+            fail_msg("%s: got %s \"%s\", wanted %s with \"%s\"", #expr, err_name(rc_),   \
+                     err_msg(), err_name(code), part);                                   \
     } while (0)
 
 /* Path of a real data file, or NULL when it is not there. Lent; the last 8 stay valid. */
@@ -52,7 +52,8 @@ const char *test_dir(void);
 /* Write n bytes to a file / read a whole file (mem_free). Fail the test on error. */
 void test_write(const char *path, const void *data, size_t n);
 void *test_read(const char *path, size_t *n);
-/* The seed of this run: TEST_SEED from the environment, else 1. Printed on failure by you. */
+/* The seed of this run: TEST_SEED from the environment, else 1. Printed on failure by
+ * you. */
 uint64_t test_seed(void);
 
 #endif

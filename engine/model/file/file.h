@@ -1,8 +1,9 @@
 /* model/file/file.h - one view of a model on disk, whatever its format.
  *
- * A reader plug-in maps the file, refuses what breaks a rule (file, offset, rule, found) and
- * fills this struct; nothing above it knows formats. Tensor bytes stay in the mapping: the
- * weights are packed from there, and the mapping can be dropped piece by piece as it is read.
+ * A reader plug-in maps the file, refuses what breaks a rule (file, offset, rule, found)
+ * and fills this struct; nothing above it knows formats. Tensor bytes stay in the
+ * mapping: the weights are packed from there, and the mapping can be dropped piece by
+ * piece as it is read.
  * Hostile input must not crash, hang or take memory out of proportion to the file.
  * Threads: immutable once open. */
 #ifndef MODEL_FILE_H
@@ -46,26 +47,27 @@ struct model_file {
     /* Q and K rows in a head come as interleaved pairs (2i, 2i+1) rather than halves. */
     bool rope_interleaved;
     int64_t file_bytes;
-    struct model_tensor global[MODEL_ATTN_NORM];                 /* by role */
+    struct model_tensor global[MODEL_ATTN_NORM];                   /* by role */
     struct model_tensor (*layer)[MODEL_N_ROLES - MODEL_ATTN_NORM]; /* [n_layers] */
-    void *state;                                                 /* the reader's */
+    void *state;                                                   /* the reader's */
     const struct model_reader *reader;
 };
 
-static inline const struct model_tensor *model_layer_tensor(const struct model_file *f,
-                                                            int layer, enum model_role role)
+static inline const struct model_tensor *
+model_layer_tensor(const struct model_file *f, int layer, enum model_role role)
 {
     return &f->layer[layer][role - MODEL_ATTN_NORM];
 }
 
-/* Open a .gguf file, a directory with config.json, or a llama2.c .bin. Every tensor that the
- * configuration needs is present with the right shape, or the open fails.
+/* Open a .gguf file, a directory with config.json, or a llama2.c .bin. Every tensor that
+ * the configuration needs is present with the right shape, or the open fails.
  * *out is owned by the caller. */
 MUST int model_file_open(struct model_file **out, const char *path);
 void model_file_close(struct model_file **f);
 
-/* The tensor's bytes were read and will not be needed again: drop the pages from memory (they
- * come back from disk if touched). Keeps peak resident memory near one copy of the weights. */
+/* The tensor's bytes were read and will not be needed again: drop the pages from memory
+ * (they come back from disk if touched). Keeps peak resident memory near one copy of the
+ * weights. */
 void model_file_drop(const struct model_tensor *t);
 
 struct model_reader {

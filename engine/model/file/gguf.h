@@ -47,8 +47,9 @@ const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *nam
 const char *gguf_ggml_type_name(uint32_t ggml_type); /* "Q4_K", or "type 99" */
 
 /* Metadata. The getters return ERR_NOTFOUND (no message is set for it by the _opt forms,
- * which then leave *out alone and return OK) or ERR_FORMAT when the type differs. Integers of
- * any width and sign are accepted if the value fits. Strings are not NUL-terminated. */
+ * which then leave *out alone and return OK) or ERR_FORMAT when the type differs.
+ * Integers of any width and sign are accepted if the value fits. Strings are not
+ * NUL-terminated. */
 bool gguf_has(const struct gguf *g, const char *key);
 MUST int gguf_get_int(const struct gguf *g, const char *key, int64_t *out);
 MUST int gguf_opt_int(const struct gguf *g, const char *key, int64_t *out);
@@ -58,16 +59,16 @@ MUST int gguf_opt_bool(const struct gguf *g, const char *key, bool *out);
 MUST int gguf_get_str(const struct gguf *g, const char *key, const char **s, size_t *n);
 MUST int gguf_opt_str(const struct gguf *g, const char *key, const char **s, size_t *n);
 
-/* An array: its element type and count; then elements one by one, O(1) each for fixed-size
- * types and for strings (string offsets are indexed once at open). */
+/* An array: its element type and count; then elements one by one, O(1) each for
+ * fixed-size types and for strings (string offsets are indexed once at open). */
 MUST int gguf_get_array(const struct gguf *g, const char *key, enum gguf_type *type,
                         uint64_t *n, const void **handle);
 MUST int gguf_array_str(const void *handle, uint64_t i, const char **s, size_t *n);
 MUST int gguf_array_f32(const void *handle, uint64_t i, float *out);
 MUST int gguf_array_int(const void *handle, uint64_t i, int64_t *out);
 
-/* The keys one by one (in byte order of their names) with the record as it stands in the file,
- * for copying metadata from one file to another. i < gguf_n_keys(). */
+/* The keys one by one (in byte order of their names) with the record as it stands in the
+ * file, for copying metadata from one file to another. i < gguf_n_keys(). */
 struct gguf_record {
     const char *key; /* not NUL-terminated */
     uint64_t key_n;
