@@ -155,7 +155,8 @@ static struct entry *next_due(struct sut *s)
 }
 
 /* Report one event of `e`. Called with the lock held, reports without it: the harness may
- * submit from another thread meanwhile. Only this thread frees entries. */
+ * submit from another thread meanwhile. An ending entry is free before its end is
+ * reported, so that whoever hears of it can use the place. */
 static void serve(struct sut *s, struct entry *e)
 {
     int64_t request = e->request;
@@ -167,6 +168,8 @@ static void serve(struct sut *s, struct entry *e)
 
     e->n_sent += token;
     e->due_ns += ms(s->o.itl_ms);
+    if (ends)
+        e->state = FREE;
     pthread_mutex_unlock(&s->lock);
     if (token)
         report(s, request, SUT_TOKEN, NULL);
@@ -175,8 +178,6 @@ static void serve(struct sut *s, struct entry *e)
     else if (ends)
         report(s, request, SUT_DONE, NULL);
     pthread_mutex_lock(&s->lock);
-    if (ends)
-        e->state = FREE;
 }
 
 static void *serve_all(void *arg)

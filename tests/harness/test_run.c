@@ -315,6 +315,7 @@ static void too_many_outstanding_are_rejected(void **state)
 static void refusals_and_a_second_cell(void **state)
 {
     struct load_opts load = constant(3, 2000);
+    struct item item = {.n_prompt = 5, .n_output = 2};
     struct fixture x = {0};
 
     (void)state;
@@ -327,7 +328,9 @@ static void refusals_and_a_second_cell(void **state)
             assert_non_null(strstr(x.result.rows[i].error, "table"));
     assert_int_equal(x.result.rows[1].status, METRICS_FAILED);
     run_result_fini(&x.result);
+    run_requests_fini(&x.requests);
     load = closed(3, 1);
+    assert_ok(make_requests(&x, &item, 1, &load));
     assert_ok(run_cell(&x.result, x.system, &x.requests, &load, NULL, NULL));
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(x.result.rows[i].status, METRICS_OK);
