@@ -1,0 +1,122 @@
+#!/bin/sh
+# The lint itself: a small clean tree passes, and each fault put into it is reported as the
+# right rule at the right line.
+set -u
+top=$(pwd)
+tree=$(mktemp -d "${BUILD:-build}/lint.XXXXXX") || exit 1
+trap 'rm -rf "$tree"' EXIT
+tree=$(cd "$tree" && pwd)
+unset BUILD
+n=0
+
+clean() { # a tree without fault: two rooms, a header, a test, the objects
+    rm -rf "${tree:?}"/*
+    mkdir -p "$tree/engine/base" "$tree/engine/kv" "$tree/tests/kv" "$tree/build/obj/engine/kv"
+    cp "$top/.clang-format" "$tree/"
+    echo "# base" >"$tree/engine/base/README.md"
+    echo "# kv" >"$tree/engine/kv/README.md"
+    printf '#ifndef BASE_MEM_H\n#define BASE_MEM_H\n\nvoid mem_free(void *p);\n\n#endif\n' \
+        >"$tree/engine/base/mem.h"
+    printf '#ifndef KV_KV_H\n#define KV_KV_H\n\nint kv_count(void);\n\n#endif\n' \
+        >"$tree/engine/kv/kv.h"
+    printf '#include "kv/kv.h"\n#include "base/mem.h"\n\nint kv_count(void)\n{\n    return 1;\n}\n' \
+        >"$tree/engine/kv/kv.c"
+    printf '#include "kv/kv.h"\n#include "tests/support/test.h"\n' >"$tree/tests/kv/test_kv.c"
+}
+
+build() {
+    (cd "$tree" && for c in engine/kv/*.c; do
+        gcc -I. -Iengine -c "$c" -o "build/obj/${c%.c}.o" || exit 1
+    done)
+}
+
+lint() {
+    sh "$top/tests/lint/lint.sh" "$tree" 2>&1
+}
+
+check() { # name, expected line of output ("" for a clean pass)
+    n=$((n + 1))
+    build || { echo "not ok $n - $1: the tree does not compile"; return; }
+    out=$(lint)
+    rc=$?
+    if [ -z "$2" ] && [ $rc -eq 0 ]; then
+        echo "ok $n - $1"
+    elif [ -n "$2" ] && [ $rc -eq 1 ] && printf '%s\n' "$out" | grep -q -F -- "$2" &&
+        [ "$(printf '%s\n' "$out" | grep -c '^[^ ]*:[0-9]*: ')" -eq 1 ]; then
+        echo "ok $n - $1"
+    else
+        echo "not ok $n - $1: status $rc"
+        printf '%s\n' "$out" | sed 's/^/# /'
+    fi
+    clean
+}
+
+add() { # file, line of C to put at the end of it
+    mkdir -p "$tree/$(dirname "$1")"
+    printf '%s\n' "$2" >>"$tree/$1"
+}
+
+lines() { # how many, of what
+    yes "$2" | head -n "$1"
+}
+
+echo "1..27"
+clean
+check "a clean tree" ""
+add engine/base/mem.c '#include "kv/kv.h"'
+check "a wall" 'engine/base/mem.c:1: include: "kv/kv.h"'
+add engine/kv/kv.c '#include "kv.h"'
+sed -i 's/^#include "kv.h"$/#include "stdio.h"/' "$tree/engine/kv/kv.c"
+check "an include without its room" 'engine/kv/kv.c:8: include: "stdio.h", expected'
+mkdir -p "$tree/tests/support"
+printf '#ifndef A_H\n#define A_H\n\n#endif\n' >"$tree/tests/support/test.h"
+add engine/kv/kv.c '#include "tests/support/test.h"'
+check "tests included from outside" 'nobody includes tests'
+add engine/base/topo.c '#include <hwloc.h>'
+check "a system header in the wrong room" 'engine/base/topo.c:1: include: <hwloc.h>'
+mkdir -p "$tree/engine/sched"
+echo "# sched" >"$tree/engine/sched/README.md"
+add engine/base/clock.h '#define CLOCK 1'
+add engine/sched/policy.c '#include "base/clock.h"'
+check "a header of an allowed room that is not allowed" 'engine/sched/policy.c:1: include: "base/clock.h"'
+add elsewhere/x.c 'int x;'
+check "a file in no room" 'elsewhere/x.c:1: room:'
+lines 601 '/* */' >"$tree/engine/base/long.c"
+check "a long file" 'engine/base/long.c:601: size: file of 601 lines'
+lines 600 '/* */' >"$tree/engine/base/long.c"
+check "a file of the full length" ""
+lines 601 '# a line' >"$tree/tests/kv/long.sh"
+check "a long script" 'tests/kv/long.sh:601: size:'
+{ printf 'void kv_f(void);\nvoid kv_f(void)\n{\n'; lines 79 '    ;'; echo '}'; } >"$tree/engine/kv/f.c"
+check "a long function" 'engine/kv/f.c:3: size: function of 81 lines, at most 80'
+{ printf 'void kv_f(void);\nvoid kv_f(void)\n{\n'; lines 78 '    ;'; echo '}'; } >"$tree/engine/kv/f.c"
+check "a function of the full length" ""
+mkdir -p "$tree/engine/kernels"
+echo "# kernels" >"$tree/engine/kernels/README.md"
+{ printf 'void kern_f(void);\nvoid kern_f(void)\n{\n'; lines 149 '    ;'; echo '}'; } >"$tree/engine/kernels/f.c"
+check "a long kernel" 'engine/kernels/f.c:3: size: function of 151 lines, at most 150'
+add engine/kv/g.c 'int count(void);'
+printf 'int count(void)\n{\n    return 0;\n}\n' >>"$tree/engine/kv/g.c"
+check "a symbol without the room's prefix" 'engine/kv/g.c:1: symbol: count, expected'
+add engine/kv/g.c 'int stray;'
+check "a variable without the room's prefix" 'engine/kv/g.c:1: symbol: stray, expected'
+add engine/kv/g.c 'static  int  kept;'
+check "bad format" 'engine/kv/g.c:1: format:'
+printf '#ifndef KV_BAD_H\n#define KV_BAD_H\n\nsize_t kv_size(void);\n\n#endif\n' >"$tree/engine/kv/bad.h"
+check "a header that needs another" 'engine/kv/bad.h:1: header:'
+for word in TODO FIXME XXX HACK; do
+    add engine/kv/g.c "/* $word: later */"
+    check "the mark $word" 'engine/kv/g.c:1: mark: work left'
+done
+printf '#if 0\nint kv_x;\n#endif\n' >"$tree/engine/base/g.c"
+check "code switched off" 'engine/base/g.c:1: mark: code switched off'
+add engine/kv/README.md 'Data lie in /home/someone/data.'
+check "a path of one machine" 'engine/kv/README.md:2: mark: a path'
+printf '#define KV_G 1\n\n#ifdef __AVX2__\n#define KV_G2 2\n#endif\n' >"$tree/engine/kv/g.h"
+check "a condition outside base and cpu" 'engine/kv/g.h:3: condition:'
+printf '#ifdef __AVX2__\n#define MEM_G 1\n#endif\n' >"$tree/engine/base/g.h"
+check "a condition in base" ""
+printf '#include <stdio.h>\n\nvoid kv_say(void);\nvoid kv_say(void)\n{\n    printf("x");\n}\n' >"$tree/engine/kv/g.c"
+check "printing from the library" 'engine/kv/g.c:6: print:'
+rm "$tree/engine/kv/README.md"
+check "a room without a page" 'engine/kv:1: readme:'
