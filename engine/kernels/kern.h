@@ -84,6 +84,7 @@ typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
  *   lse   NULL, or [n_tok][g]: log-sum-exp of the scaled scores, to merge partial ranges;
  *         -INFINITY (and out = 0) where the range is empty
  *   scratch  KERN_ATTN_SCRATCH_BYTES(head_dim), 64-byte aligned, this thread's own
+ * A NaN score makes its row NaN: it is never hidden.
  * n_tok * g <= KERN_ATTN_ROWS_MAX: the caller cuts longer chunks. head_dim is even, <=
  * 256. */
 struct kern_attn_args {

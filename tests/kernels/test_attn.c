@@ -229,6 +229,25 @@ static void empty_range(const struct kern_variant *v, struct rng *r,
     check_guards(&a, s);
 }
 
+/* A NaN in one query is that row's answer, and no other row's. */
+static void nan_query(const struct kern_variant *v, struct rng *r, int n_tok)
+{
+    struct shape s = {
+        .n_tok = n_tok, .g = 2, .head_dim = 64, .pos0 = 70, .amplitude = 1, .pad = 7};
+    struct kern_attn_args a;
+    int bad = n_tok; /* any row in the middle */
+
+    s.kv_hi = s.pos0 + n_tok;
+    describe(&s);
+    a = make_args(v, r, &s);
+    ((float *)q_row(&a, bad))[3] = NAN;
+    v->fn.attn(&a);
+    for (int row = 0; row < s.n_tok * s.g; row++)
+        for (int d = 0; d < s.head_dim; d++)
+            CHECK(isnan(out_row(&a, row)[d]) == (row == bad), "row %d [%d]: got %g", row,
+                  d, out_row(&a, row)[d]);
+}
+
 static const int head_dims[] = {2,  4,  6,  8,  10, 14,  16,  18,  24, 30,
                                 32, 48, 64, 80, 96, 100, 128, 192, 256};
 
@@ -283,6 +302,8 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
     struct shape full = {
         .n_tok = 32, .g = 4, .head_dim = 64, .pos0 = 300, .kv_hi = 332, .amplitude = 1};
     whole_and_merged(v, r, &full);
+    nan_query(v, r, 2);
+    nan_query(v, r, 20);
 }
 
 int main(void)

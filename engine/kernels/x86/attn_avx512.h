@@ -32,13 +32,14 @@ ATTN_INLINE __mmask16 attn_mask(int64_t n)
     return n >= 16 ? (__mmask16)0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 
-/* 2^x for x <= 0 to about 1 ulp: Taylor terms on |f| <= 1/2; 0 below the denormals. */
+/* 2^x for x <= 0 to about 1 ulp: Taylor terms on abs(f) <= 1/2; 0 below the denormals,
+ * NaN for NaN. */
 ATTN_INLINE __m512 attn_exp2(__m512 x)
 {
     __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m512 f = _mm512_sub_ps(x, n);
     __m512 p = _mm512_set1_ps(1.5252733804e-5f);
-    __mmask16 ok = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-150.0f), _CMP_GE_OQ);
+    __mmask16 ok = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-150.0f), _CMP_NLT_UQ);
 
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.5403530393e-4f));
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.3333558146e-3f));
@@ -107,7 +108,7 @@ ATTN_INLINE void attn_finish(const struct kern_attn_args *a, int row, const floa
                              const struct attn_row *state)
 {
     float *out = a->out + row / a->g * a->out_stride + row % a->g * (int64_t)a->head_dim;
-    bool any = state->sum > 0;
+    bool any = !(state->sum <= 0); /* a NaN score is not hidden */
     __m512 inv = _mm512_set1_ps(any ? 1.0f / state->sum : 0.0f);
 
     for (int d = 0; d < a->head_dim; d += 16)
