@@ -55,13 +55,18 @@ static void config(void **state)
     replay("config", fuzz_config);
 }
 
+static void tok(void **state)
+{
+    (void)state;
+    replay("tok", fuzz_tok);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf),
-        cmocka_unit_test(safetensors),
-        cmocka_unit_test(llama2c),
-        cmocka_unit_test(config),
+        cmocka_unit_test(gguf),    cmocka_unit_test(safetensors),
+        cmocka_unit_test(llama2c), cmocka_unit_test(config),
+        cmocka_unit_test(tok),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
