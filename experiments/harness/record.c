@@ -18,7 +18,7 @@
 /* --- from journal to image */
 
 struct build {
-    struct record_h5 h5;
+    struct record_h5 *h5;
     hid_t cells;
     size_t n_cells;
     json_t *attempts; /* key -> how often it was seen */
@@ -30,8 +30,8 @@ static int put_one(void *ctx, const struct record_cell *cell)
     json_int_t n = json_integer_value(json_object_get(b->attempts, cell->key)) + 1;
 
     if (json_object_set_new(b->attempts, cell->key, json_integer(n)) != 0)
-        return err_set(ERR_NOMEM, "%s: out of memory", b->h5.where);
-    return record_cell_put(&b->h5, b->cells, b->n_cells++, n, cell);
+        return err_set(ERR_NOMEM, "%s: out of memory", b->h5->where);
+    return record_cell_put(b->h5, b->cells, b->n_cells++, n, cell);
 }
 
 /* Scalars of the header become attributes, documents become datasets. */
@@ -88,37 +88,80 @@ static int put_headline(struct record_h5 *h, const struct record_headline *v, si
     return rc;
 }
 
-static int build_image(struct journal *j, const struct record_headline *headline,
-                       size_t n_headline, json_t **header, uint8_t **bytes, size_t *n)
+/* Bytes that HDF5 will need, from above. A dataset costs its elements and, with its
+ * header, attributes and compression index, well under these. */
+#define BYTES_PER_OBJECT 4096
+#define BYTES_PER_ROW    320
+
+static int add_bytes(void *ctx, const struct record_cell *c)
 {
-    struct build b = {.cells = -1, .attempts = json_object()};
+    size_t *bytes = ctx;
+    char *text = json_text(c->attributes, JSON_INDENT(1));
+
+    if (!text)
+        return ERR_NOMEM;
+    /* the text, and again as attributes; a few groups; the columns */
+    *bytes += 8 * strlen(text) + 32 * BYTES_PER_OBJECT;
+    mem_free(text);
+    *bytes += c->n_rows * BYTES_PER_ROW + (c->n_values + c->n_series) * BYTES_PER_OBJECT;
+    for (size_t i = 0; i < c->n_rows; i++)
+        *bytes += 12 * (size_t)c->rows[i].n_tok;
+    for (size_t i = 0; i < c->n_series; i++)
+        *bytes += 12 * c->series[i].n;
+    return OK;
+}
+
+static int expected_bytes(const char *path, size_t n_headline, size_t *out)
+{
+    json_t *header;
+    char *text;
+    int rc;
+
+    *out = (n_headline + 64) * BYTES_PER_OBJECT;
+    rc = journal_read(path, add_bytes, out, &header, NULL);
+    if (rc != OK)
+        return rc;
+    text = json_text(header, JSON_INDENT(1));
+    json_decref(header);
+    if (!text)
+        return ERR_NOMEM;
+    *out += 4 * strlen(text);
+    mem_free(text);
+    return OK;
+}
+
+static int put_cells(struct build *b, const struct journal *j, json_t **header,
+                     size_t *n_interrupted)
+{
+    int rc = record_h5_group(b->h5, b->h5->file, "cells", &b->cells);
+
+    if (rc != OK)
+        return rc;
+    rc = journal_read(journal_path(j), put_one, b, header, n_interrupted);
+    H5Gclose(b->cells);
+    if (rc == OK && b->n_cells != journal_n_attempts(j))
+        rc = err_set(ERR_FORMAT, "%s: expected %zu finished cells, found %zu",
+                     journal_path(j), journal_n_attempts(j), b->n_cells);
+    return rc;
+}
+
+static int build_image(struct record_h5 *h, const struct journal *j,
+                       const struct record_headline *headline, size_t n_headline,
+                       json_t **header)
+{
+    struct build b = {.h5 = h, .cells = -1, .attempts = json_object()};
     size_t n_interrupted = 0;
     int rc;
 
     if (!b.attempts)
         return err_set(ERR_NOMEM, "%s: out of memory", journal_path(j));
-    rc = record_h5_create(&b.h5, journal_path(j));
-    if (rc != OK) {
-        json_decref(b.attempts);
-        return rc;
-    }
-    rc = record_h5_group(&b.h5, b.h5.file, "cells", &b.cells);
+    rc = put_cells(&b, j, header, &n_interrupted);
     if (rc == OK)
-        rc = journal_read(journal_path(j), put_one, &b, header, &n_interrupted);
-    if (rc == OK && b.n_cells != journal_n_attempts(j))
-        rc = err_set(ERR_FORMAT, "%s: expected %zu finished cells, found %zu",
-                     journal_path(j), journal_n_attempts(j), b.n_cells);
-    if (b.cells >= 0)
-        H5Gclose(b.cells);
+        rc = put_header(h, *header);
     if (rc == OK)
-        rc = put_header(&b.h5, *header);
+        rc = put_counts(h, b.n_cells, n_interrupted);
     if (rc == OK)
-        rc = put_counts(&b.h5, b.n_cells, n_interrupted);
-    if (rc == OK)
-        rc = put_headline(&b.h5, headline, n_headline);
-    if (rc == OK)
-        rc = record_h5_image(&b.h5, bytes, n);
-    record_h5_close(&b.h5);
+        rc = put_headline(h, headline, n_headline);
     json_decref(b.attempts);
     return rc;
 }
@@ -276,39 +319,55 @@ static int put_result(const char *path, bool there, const uint8_t *bytes, size_t
     return rc;
 }
 
+/* Image in memory -> file beside the journal -> latest.json. */
+static int publish(const struct journal *j, struct record_h5 *h, const json_t *header,
+                   const struct record_headline *headline, size_t n_headline, char **path)
+{
+    const uint8_t *bytes;
+    bool there = false;
+    size_t n;
+    int rc = record_h5_image(h, &bytes, &n);
+
+    if (rc == OK)
+        rc = result_path(j, header, bytes, n, path, &there);
+    if (rc == OK)
+        rc = put_result(*path, there, bytes, n);
+    if (rc != OK)
+        return rc;
+    rc = write_latest(*path, header, headline, n_headline); /* syncs the folder as well */
+    if (rc != OK && !there)
+        unlink(*path);
+    return rc;
+}
+
 int record_finish(struct journal **jp, const struct record_headline *headline,
                   size_t n_headline, char **path_out)
 {
     struct journal *j = *jp;
+    struct record_h5 h;
     json_t *header = NULL;
-    uint8_t *bytes = NULL;
     char *path = NULL;
-    bool there = false;
-    size_t n = 0;
+    size_t expected = 0;
     int rc;
 
     if (path_out)
         *path_out = NULL;
     rc = check_headline(headline, n_headline, journal_path(j));
     if (rc == OK)
-        rc = build_image(j, headline, n_headline, &header, &bytes, &n);
+        rc = expected_bytes(journal_path(j), n_headline, &expected);
     if (rc == OK)
-        rc = result_path(j, header, bytes, n, &path, &there);
-    if (rc == OK)
-        rc = put_result(path, there, bytes, n);
+        rc = record_h5_create(&h, journal_path(j), expected);
     if (rc != OK)
-        goto out;
-    rc = write_latest(path, header, headline, n_headline); /* syncs the folder as well */
-    if (rc != OK) {
-        unlink(path);
-        goto out;
-    }
-    rc = journal_remove(jp);
+        return rc;
+    rc = build_image(&h, j, headline, n_headline, &header);
+    if (rc == OK)
+        rc = publish(j, &h, header, headline, n_headline, &path);
+    record_h5_close(&h);
+    if (rc == OK)
+        rc = journal_remove(jp);
     if (rc == OK && path_out)
         *path_out = path, path = NULL;
-out:
     mem_free(path);
-    mem_free(bytes);
     json_decref(header);
     return rc;
 }

@@ -40,10 +40,21 @@ static int fail(const struct record_h5 *h, const char *what, const char *name)
 static void *image_realloc(void *p, size_t n, H5FD_file_image_op_t op, void *ctx)
 {
     struct record_h5 *h = ctx;
-    void *q = mem_resize(MEM_HARNESS, p, n, 1);
+    uint8_t *q;
 
     (void)op;
-    h->out_of_memory |= !q;
+    if (n <= h->image_bytes)
+        return h->image;
+    q = mem_map(MEM_HARNESS, 2 * n, MEM_NODE_ANY);
+    if (!q) {
+        h->out_of_memory = 1;
+        return NULL;
+    }
+    if (p)
+        memcpy(q, p, h->image_bytes);
+    mem_unmap(MEM_HARNESS, h->image, h->image_bytes);
+    h->image = q;
+    h->image_bytes = 2 * n;
     return q;
 }
 
@@ -60,14 +71,12 @@ static void *image_memcpy(void *to, const void *from, size_t n, H5FD_file_image_
     return memcpy(to, from, n);
 }
 
-static herr_t image_free(void *p, H5FD_file_image_op_t op, void *ctx)
+/* The memory outlives the file: it is the result. */
+static herr_t image_free(void *p, H5FD_file_image_op_t op, void *h)
 {
-    struct record_h5 *h = ctx;
-
-    if (op == H5FD_FILE_IMAGE_OP_FILE_CLOSE)
-        h->image = p;
-    else
-        mem_free(p);
+    (void)p;
+    (void)op;
+    (void)h;
     return 0;
 }
 
@@ -102,12 +111,16 @@ static int open_image(struct record_h5 *h, hid_t access, hid_t creation)
            (h->file = H5Fcreate(IMAGE_NAME, H5F_ACC_TRUNC, creation, access)) < 0;
 }
 
-int record_h5_create(struct record_h5 *h, const char *where)
+int record_h5_create(struct record_h5 *h, const char *where, size_t expected_bytes)
 {
     hid_t access, creation;
     int rc = OK;
 
     *h = (struct record_h5){.file = -1, .groups = -1, .datasets = -1, .where = where};
+    h->image_bytes = expected_bytes + CORE_GROW_BY; /* the driver rounds up */
+    h->image = mem_map(MEM_HARNESS, h->image_bytes, MEM_NODE_ANY);
+    if (!h->image)
+        return ERR_NOMEM;
     H5Eset_auto2(H5E_DEFAULT, NULL,
                  NULL); /* its stack goes to err_msg(), not to the screen */
     access = H5Pcreate(H5P_FILE_ACCESS);
@@ -133,7 +146,7 @@ void record_h5_close(struct record_h5 *h)
     if (h->file >= 0)
         H5Fclose(h->file); /* nothing is written anywhere: it has no file behind it */
     h->file = h->groups = h->datasets = -1;
-    mem_free(h->image);
+    mem_unmap(MEM_HARNESS, h->image, h->image_bytes);
     h->image = NULL;
 }
 
@@ -149,7 +162,7 @@ static size_t image_end(const uint8_t *p, size_t n)
     return end >= 48 && end <= n ? (size_t)end : n;
 }
 
-int record_h5_image(struct record_h5 *h, uint8_t **bytes, size_t *n)
+int record_h5_image(struct record_h5 *h, const uint8_t **bytes, size_t *n)
 {
     hsize_t size = 0;
     hid_t file = h->file;
@@ -158,11 +171,10 @@ int record_h5_image(struct record_h5 *h, uint8_t **bytes, size_t *n)
     if (H5Fflush(file, H5F_SCOPE_GLOBAL) < 0 || H5Fget_filesize(file, &size) < 0)
         return fail(h, "flush", "the file image");
     h->file = -1;
-    if (H5Fclose(file) < 0 || !h->image)
+    if (H5Fclose(file) < 0)
         return fail(h, "close", "the file image");
     *bytes = h->image;
     *n = image_end(h->image, (size_t)size);
-    h->image = NULL;
     return OK;
 }
 

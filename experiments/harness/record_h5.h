@@ -18,16 +18,19 @@ struct record_h5 {
     hid_t file;
     hid_t groups, datasets; /* creation properties */
     const char *where;      /* begins error lines */
-    uint8_t *image;         /* what HDF5 gave up at closing */
-    int out_of_memory;      /* the image could not grow */
+    uint8_t *image;         /* reserved address space; touched as the file grows */
+    size_t image_bytes;
+    int out_of_memory; /* the image had to grow beyond it and could not */
 };
 
-/* `h` must not move until it is closed. On error nothing is open; else record_h5_close().
- */
-MUST int record_h5_create(struct record_h5 *h, const char *where);
-void record_h5_close(struct record_h5 *h);
-/* Close the file and take its bytes: owned by the caller, mem_free(). */
-MUST int record_h5_image(struct record_h5 *h, uint8_t **bytes, size_t *n);
+/* `expected_bytes`: at least what the file will need, if it can be told: an HDF5 whose
+ * storage fails half-way leaves objects behind that crash at exit, so memory is reserved
+ * before. `h` must not move until it is closed. On error nothing is open; else
+ * record_h5_close(). */
+MUST int record_h5_create(struct record_h5 *h, const char *where, size_t expected_bytes);
+void record_h5_close(struct record_h5 *h); /* twice is fine */
+/* Finish the file. *bytes: lent until record_h5_close(). */
+MUST int record_h5_image(struct record_h5 *h, const uint8_t **bytes, size_t *n);
 
 /* *out: H5Gclose(). */
 MUST int record_h5_group(struct record_h5 *h, hid_t parent, const char *name, hid_t *out);

@@ -359,6 +359,49 @@ static void file_size_limit(void **state)
     assert_ok(record_finish(&j, headline, 2, NULL));
 }
 
+/* More than was expected: the memory grows, and what was there moves with it. */
+static void image_grows(void **state)
+{
+    const size_t n = 300000;
+    double *v = mem_new(MEM_TEST, n, sizeof(*v));
+    struct record_h5_data d = {
+        .type = RECORD_H5_F64, .data = v, .n = n, .unit = "", .meaning = ""};
+    size_t before = mem_used_bytes(MEM_HARNESS), size;
+    struct export_result r;
+    struct record_h5 h;
+    const uint8_t *bytes;
+    char name[16], path[600];
+    hid_t cells;
+
+    (void)state;
+    for (size_t i = 0; i < n; i++)
+        v[i] = sin((double)i);
+    assert_ok(record_h5_create(&h, "here", 0));
+    assert_ok(record_h5_group(&h, h.file, "cells", &cells));
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof(name), "v%d", i);
+        d.name = name;
+        assert_ok(record_h5_dataset(&h, cells, &d));
+    }
+    assert_err(record_h5_dataset(&h, cells, &d), ERR_IO,
+               "here: HDF5 cannot write dataset v3");
+    H5Gclose(cells);
+    assert_ok(record_h5_image(&h, &bytes, &size));
+    assert_true(size > 4 << 20);
+    snprintf(path, sizeof(path), "%s/grown.h5", test_dir());
+    test_write(path, bytes, size);
+    record_h5_close(&h);
+    record_h5_close(&h);
+    assert_int_equal(mem_used_bytes(MEM_HARNESS), before);
+    assert_ok(export_open(&r, path));
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof(name), "v%d", i);
+        check_array(r.cells, name, H5T_NATIVE_DOUBLE, v, n);
+    }
+    export_close(&r);
+    mem_free(v);
+}
+
 static void memory_fails(void **state)
 {
     log_set_level(LOG_ERROR);
@@ -525,11 +568,11 @@ static void schema_is_current(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_back),        cmocka_unit_test(reproducible),
-        cmocka_unit_test(disk_fails),        cmocka_unit_test(file_size_limit),
-        cmocka_unit_test(memory_fails),      cmocka_unit_test(killed_while_finishing),
-        cmocka_unit_test(odd_cells),         cmocka_unit_test(units_everywhere),
-        cmocka_unit_test(schema_is_current),
+        cmocka_unit_test(reads_back),       cmocka_unit_test(reproducible),
+        cmocka_unit_test(disk_fails),       cmocka_unit_test(file_size_limit),
+        cmocka_unit_test(memory_fails),     cmocka_unit_test(killed_while_finishing),
+        cmocka_unit_test(odd_cells),        cmocka_unit_test(image_grows),
+        cmocka_unit_test(units_everywhere), cmocka_unit_test(schema_is_current),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
