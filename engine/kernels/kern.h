@@ -70,7 +70,7 @@ struct kern_gemm_tile {
     int64_t k, k_unit;    /* rows in all, rows in one unit */
     float *c;             /* row-major */
     int64_t ldc;          /* floats from a row of C to the next */
-    int mr, np;           /* 1 <= mr <= mr_max, 1 <= np <= kern_gemm_np(mr) */
+    int mr, np;           /* 1 <= mr <= mr_max, 1 <= np <= np_max */
     bool accumulate;
 };
 typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
@@ -141,16 +141,9 @@ struct kern_variant {
         kern_from_16_fn from_bf16, from_f16;
         kern_argmax_fn argmax;
     } fn;
-    int mr_max, np_max; /* GEMM only */
-    int mr_few, np_few; /* GEMM only: up to mr_few rows, np_few panels; 0: no such */
+    int mr_max, np_max;          /* GEMM only */
     enum kern_a_format a_format; /* GEMM only */
 };
-
-/* The most panels a GEMM variant takes at once with mr rows. */
-static inline int kern_gemm_np(const struct kern_variant *v, int mr)
-{
-    return mr <= v->mr_few ? v->np_few : v->np_max;
-}
 
 /* All variants compiled in, NULL-terminated; written by make from the folders. */
 extern const struct kern_variant *const kern_variants[];

@@ -25,7 +25,7 @@ struct subject {
     struct kv_region kv;
     float *logits;
     int32_t ids[512];
-    double decode_s[MAX_ROUNDS], read_gbps[MAX_ROUNDS];
+    double decode_s[MAX_ROUNDS], decode_frac[MAX_ROUNDS], read_gbps[MAX_ROUNDS];
     double prefill_s[N_PREFILL][MAX_ROUNDS];
     uint64_t decode_ns[MODEL_T_N]; /* of thread 0 over all decode steps, by operation */
 };
@@ -96,14 +96,26 @@ static void subject_close(struct subject *s)
     s->logits = NULL;
 }
 
+/* What a token decoded at CONTEXT has to read. */
+static double decode_bytes(const struct model *m)
+{
+    const struct model_config *c = model_config_of(m);
+
+    return (double)(model_token_weight_bytes(c, c->weight_type) +
+                    model_token_kv_bytes(c, CONTEXT + 1, 4));
+}
+
+/* Where memory is shared its bandwidth changes from one second to the next (here between
+ * 50 and 85 GB/s), so every round measures it before and after its tokens, and it is the
+ * rounds' fractions whose median is reported. */
 static void rounds(struct bench *b, struct subject *s)
 {
-    double one[DECODE_TOKENS];
+    double one[DECODE_TOKENS], read_gbps;
     uint64_t ns[MODEL_T_N];
 
     step_s(b, s, 0, 512); /* warm up; fills the context, too */
     for (int r = 0; r < b->o.rounds; r++) {
-        s->read_gbps[r] = bench_read_gbps(b);
+        read_gbps = bench_read_gbps(b);
         step_s(b, s, CONTEXT, 1);
         model_times_take(s->model, ns);
         for (int i = 0; i < DECODE_TOKENS; i++)
@@ -112,6 +124,9 @@ static void rounds(struct bench *b, struct subject *s)
         for (int i = 0; i < MODEL_T_N; i++)
             s->decode_ns[i] += ns[i];
         s->decode_s[r] = stats_median(one, DECODE_TOKENS);
+        s->read_gbps[r] = (read_gbps + bench_read_gbps(b)) / 2;
+        s->decode_frac[r] =
+            decode_bytes(s->model) / s->decode_s[r] * 1e-9 / s->read_gbps[r];
         for (int p = 0; p < N_PREFILL; p++)
             s->prefill_s[p][r] = step_s(b, s, 0, prefill_sizes[p]);
     }
@@ -132,34 +147,35 @@ static void print_shares(const struct subject *s)
 }
 
 static int report_decode(struct bench *b, const struct subject *s, const char *arch,
-                         const char *type, const char *tag)
+                         const char *tag)
 {
-    const struct model_config *c = model_config_of(s->model);
     double t = stats_median(s->decode_s, (size_t)b->o.rounds);
     double mad = stats_mad(s->decode_s, (size_t)b->o.rounds);
     double read = stats_median(s->read_gbps, (size_t)b->o.rounds);
-    double bytes = (double)(model_token_weight_bytes(c, c->weight_type) +
-                            model_token_kv_bytes(c, CONTEXT + 1, 4));
-    double gbps = bytes / t * 1e-9;
+    double frac = stats_median(s->decode_frac, (size_t)b->o.rounds);
+    double frac_mad = stats_mad(s->decode_frac, (size_t)b->o.rounds);
+    double bytes = decode_bytes(s->model);
     char name[160];
     int rc;
 
-    printf("%-20s %-12s decode  ctx %d: %8.2f tok/s +- %.1f %%  %6.1f GB/s = %5.1f %% of "
-           "%.1f GB/s\n",
-           arch, tag, CONTEXT, 1 / t, 100 * mad / t, gbps, 100 * gbps / read, read);
+    printf("%-20s %-12s decode  ctx %d: %8.2f tok/s +- %.1f %%  %6.1f GB/s = %5.1f %% "
+           "+- %.1f of %.1f GB/s\n",
+           arch, tag, CONTEXT, 1 / t, 100 * mad / t, bytes / t * 1e-9, 100 * frac,
+           100 * frac_mad, read);
     print_shares(s);
     snprintf(name, sizeof(name), "decode_bandwidth_frac_%s_%s", arch, tag);
-    rc = bench_headline(b, name, gbps / read, "1", true);
+    rc = bench_headline(b, name, frac, "1", true);
     if (rc != OK)
         return rc;
     snprintf(name, sizeof(name), "decode_tokens_per_s_%s_%s", arch, tag);
     rc = bench_headline(b, name, 1 / t, "tok/s", true);
     if (rc != OK)
         return rc;
-    return bench_row(b, json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f}", "model",
-                                  arch, "type", type, "what", "decode", "context_tok",
-                                  CONTEXT, "median_s", t, "mad_s", mad, "read_gbps", read,
-                                  "token_bytes", bytes));
+    return bench_row(
+        b, json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "model", arch,
+                     "type", tag, "what", "decode", "context_tok", CONTEXT, "median_s", t,
+                     "mad_s", mad, "read_gbps", read, "token_bytes", bytes,
+                     "bandwidth_frac", frac, "bandwidth_frac_mad", frac_mad));
 }
 
 static int report_prefill(struct bench *b, const struct subject *s, const char *arch,
@@ -230,7 +246,7 @@ static int one(struct bench *b, const char *arch, const char *type, const char *
         rc = report_load(b, s, arch, tag);
     }
     if (rc == OK)
-        rc = report_decode(b, s, arch, type, tag);
+        rc = report_decode(b, s, arch, tag);
     for (int p = 0; rc == OK && p < N_PREFILL; p++)
         rc = report_prefill(b, s, arch, type, tag, precision, p);
     subject_close(s);

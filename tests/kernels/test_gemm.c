@@ -99,7 +99,7 @@ static void test_tiles(const struct kern_variant *v, struct rng *r)
     CHECK(v->mr_max >= 1 && v->mr_max <= 64 && v->np_max >= 1 && v->np_max <= 16,
           "mr_max=%d np_max=%d", v->mr_max, v->np_max);
     for (int mr = 1; mr <= v->mr_max; mr++) {
-        for (int np = 1; np <= kern_gemm_np(v, mr); np++) {
+        for (int np = 1; np <= v->np_max; np++) {
             for (int d = 0; d < (int)(sizeof(depths) / sizeof(depths[0])); d++) {
                 struct shape s = {.mr = mr, .np = np, .k = depths[d]};
 
@@ -114,7 +114,7 @@ static void test_tiles(const struct kern_variant *v, struct rng *r)
         struct shape s = {.mr = (int)rng_range(r, 1, v->mr_max),
                           .k = rng_range(r, 1, 300)};
 
-        s.np = (int)rng_range(r, 1, kern_gemm_np(v, s.mr));
+        s.np = (int)rng_range(r, 1, v->np_max);
         if (rng_below(r, 2)) /* ragged: k is rarely a multiple of the unit */
             s.k_unit = 2 * rng_range(r, 1, 40);
         s.ldc = s.np * KERN_PANEL + rng_range(r, 0, 40);
@@ -129,7 +129,7 @@ static void test_tiles(const struct kern_variant *v, struct rng *r)
 static void test_isolation(const struct kern_variant *v, struct rng *r)
 {
     struct shape s = {.mr = v->mr_max, .k = 40, .fill = FILL_NORMAL};
-    const int n = (s.np = kern_gemm_np(v, s.mr)) * KERN_PANEL;
+    const int n = (s.np = v->np_max) * KERN_PANEL;
     static float c0[64 * 16 * KERN_PANEL], clean[64 * 16 * KERN_PANEL];
     struct kern_gemm_tile t;
     struct kern_mat w;

@@ -16,7 +16,5 @@ const struct kern_variant kern_gemm_f16_avx512 = {
     .fn.gemm = tile_dispatch,
     .mr_max = TILE_MR_MAX,
     .np_max = TILE_NP_MAX,
-    .mr_few = TILE_MR_FEW,
-    .np_few = TILE_NP_FEW,
     .a_format = KERN_A_F32,
 };
