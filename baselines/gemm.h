@@ -1,0 +1,51 @@
+/* baselines/gemm.h - kernel rivals: a library's GEMM, timed beside ours on equal terms.
+ *
+ * A rival is one file baselines/gemm/<name>.c, built into its own small program when its
+ * library is found, because BLAS libraries claim the same symbols and read their settings
+ * from the environment at start. The client starts one child per setting worth trying
+ * (core type, weight layout: several libraries mistake new CPUs for old ones), lets each
+ * compute the shape, checks the result against float64 on sampled elements, keeps the
+ * fastest and says which it was. A child computes only when told to, so runs of several
+ * rivals and of our kernels can be interleaved; between runs its threads sleep.
+ * Threads: one caller. */
+#ifndef BASELINES_GEMM_H
+#define BASELINES_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct gemm_rival;
+
+struct gemm_rival_opts {
+    const int *cpus; /* thread i runs on cpus[i] */
+    int n_threads;
+    size_t cache_bytes; /* weights rotate through copies larger than this several times */
+    int64_t seed;
+};
+
+/* Names of the rivals this project knows, NULL-terminated, built or not. */
+extern const char *const gemm_rival_names[];
+
+/* ERR_NOTFOUND: not built, its library is absent (err_msg() says so). */
+MUST int gemm_rival_open(struct gemm_rival **out, const char *name,
+                         const struct gemm_rival_opts *o);
+void gemm_rival_close(struct gemm_rival **r);
+const char *gemm_rival_version(const struct gemm_rival *r); /* "oneDNN 2.6.3" */
+
+/* Make ready for C[m, n] = A[m, k] W[k, n] with weights of `type` ("f32", "bf16";
+ * activations and result f32 at the door, rounding them is inside the time), try every
+ * setting for at most budget_s seconds in all, keep the best.
+ * ERR_NOTFOUND: the rival has no such type.  ERR_STATE: no setting computed it right. */
+MUST int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t n,
+                          int64_t k, bool warm, double budget_s);
+/* Of the shape made ready: the setting kept ("core=SkylakeX layout=NK"), and the RMS
+ * error of sampled elements against float64, relative to the RMS of the result. */
+const char *gemm_rival_setting(const struct gemm_rival *r);
+double gemm_rival_error(const struct gemm_rival *r);
+/* Compute once more; the time by the child's own clock. */
+MUST int gemm_rival_run(struct gemm_rival *r, double *seconds);
+
+#endif

@@ -1,0 +1,67 @@
+/* tune/measure.h - the one way a schedule is timed.
+ *
+ * Every policy, the tuner and the experiments measure here, so that all are charged alike:
+ * calls and time are counted, the first run warms up, runs repeat until the interval is
+ * small or the limit is reached, and several schedules can be interleaved. Weights are
+ * rotated through copies larger together than the last-level cache (cold), or not (warm).
+ * Threads: the team's; the caller is its thread 0 and nothing else may run. */
+#ifndef TUNE_MEASURE_H
+#define TUNE_MEASURE_H
+
+#include <stdbool.h>
+
+#include "kernels/gemm.h"
+#include "par/team.h"
+
+/* C[m, n] = A[m, k] W as `v` computes it. */
+struct tune_shape {
+    const struct kern_variant *v; /* of an op KERN_GEMM_* */
+    int64_t m, n, k;
+    int64_t k_unit; /* 0: not split along K */
+};
+
+struct tune_bench_opts {
+    bool warm;      /* leave the weights in the caches */
+    int min_runs;   /* 0: 3 */
+    int max_runs;   /* 0: 9 */
+    double rel_mad; /* enough when mad / median is below; 0: 0.02 */
+    double max_s;   /* a measurement takes no longer, once min_runs are done; 0: 0.25 */
+    size_t cache_bytes; /* the last-level cache; 0: what the CPU states */
+    int64_t seed;
+};
+
+struct tune_time {
+    double median_s, mad_s, min_s;
+    int n_runs;
+};
+
+struct tune_cost {
+    int64_t n_measurements; /* calls of tune_measure(), and schedules of tune_compare() */
+    int64_t n_runs;         /* GEMMs computed */
+    double seconds;
+};
+
+struct tune_bench;
+/* The team is lent. *out: tune_bench_close(). */
+MUST int tune_bench_open(struct tune_bench **out, struct par_team *team,
+                         const struct tune_bench_opts *o);
+void tune_bench_close(struct tune_bench **b);
+
+/* Make ready for a shape: weights (seeded random), activations, room for results. Kept
+ * when only m differs and is not larger. */
+MUST int tune_bench_shape(struct tune_bench *b, const struct tune_shape *s);
+const struct kern_mat *tune_bench_mat(const struct tune_bench *b);
+/* Time s on n_threads threads (s->pm * pn * pk). The packing of A is inside the time. */
+MUST int tune_measure(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
+                      struct tune_time *out);
+/* n schedules in turn, round after round; out[n]. */
+MUST int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
+                      int n_threads, int rounds, struct tune_time *out);
+/* One run of the current shape, for callers that interleave with something else. */
+MUST int tune_run_once(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
+                       double *seconds);
+
+void tune_cost_take(struct tune_bench *b, struct tune_cost *out); /* and begin anew */
+void tune_cost_of(const struct tune_bench *b, struct tune_cost *out);
+
+#endif

@@ -1,0 +1,51 @@
+/* tune/policy.h - how schedules are searched for: plug-ins over the same micro-kernels.
+ *
+ * A policy is one file in tune/policy/ ending in one `const struct tune_policy
+ * tune_policy_<stem>`. All return schedules for the same micro-kernels, packing, threads
+ * and barrier, and all measure through tune/measure.h, where they are charged for it; a
+ * policy that profiles offline does it inside run(), and is charged too.
+ * Threads: one; the bench's team runs the trials. */
+#ifndef TUNE_POLICY_H
+#define TUNE_POLICY_H
+
+#include "base/opt.h"
+#include "tune/measure.h"
+
+/* Options every policy understands or ignores; one table for all (tune_opt_table). */
+struct tune_opts {
+    char *policy;       /* "sandwich" */
+    int64_t sigma;      /* the sliding window over M, in shapes (Table 3's rho) */
+    double theta;       /* relative change of the slice below which it is reused */
+    bool split_k;       /* allow pk > 1 */
+    bool literal_limit; /* the slice leaves n tiles along every dimension (the paper's
+                           text), not n in the product */
+    int64_t trials;     /* measurements per shape for policies that sample */
+    double budget_s;    /* stop after; the rest gets the default; 0: no limit */
+    int64_t seed;
+};
+extern const struct opt_row tune_opt_table[];
+
+struct tune_ctx {
+    struct tune_bench *bench;
+    int n_threads;
+    const struct tune_opts *o;
+    /* Shapes of one matrix, ascending in m. */
+    const struct tune_shape *shapes;
+    int n_shapes;
+    /* Called when shape i has its schedule; a value other than OK ends the search with it
+     * (an interrupt). May be NULL. */
+    int (*done)(void *arg, int i, const struct kern_schedule *s,
+                const struct tune_time *t);
+    void *arg;
+};
+
+struct tune_policy {
+    const char *name, *help;
+    /* out[n_shapes], each legal for its shape. */
+    int (*run)(struct tune_ctx *c, struct kern_schedule *out);
+};
+extern const struct tune_policy *const tune_policies[];
+/* ERR_NOTFOUND names the nearest. */
+MUST int tune_policy_find(const char *name, const struct tune_policy **out);
+
+#endif

@@ -1,0 +1,37 @@
+/* tune/schedule_cache.h - tuned schedules on disk, and the schedule for any M.
+ *
+ * A JSON file keyed by what a measurement depends on: CPU, microcode, variant, threads,
+ * commit, weight type. An entry of another key is kept in the file but never used.
+ * Between tuned M the slice and scheme of the largest tuned M below are used and the
+ * remainder gets the best smaller micro-kernel; where nothing is tuned, the default of
+ * kern_schedule_default().   Paper: Sandwich 6 (dispatch).
+ * A truncated or damaged file is refused with one line, or set aside by the tuner; it is
+ * written by way of a temporary file and rename. Threads: reading is free for all once
+ * open; put and save from one. */
+#ifndef TUNE_SCHEDULE_CACHE_H
+#define TUNE_SCHEDULE_CACHE_H
+
+#include "tune/measure.h"
+
+struct tune_cache;
+/* An absent file gives an empty cache. n_threads, cpus: the thread set in use now. */
+MUST int tune_cache_open(struct tune_cache **out, const char *path, const int *cpus,
+                         int n_threads);
+void tune_cache_close(struct tune_cache **c);
+MUST int tune_cache_save(const struct tune_cache *c);
+
+/* Take s for this shape; *t (may be NULL) is what was measured. */
+MUST int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
+                        const struct kern_schedule *s, const struct tune_time *t);
+/* Is this very M tuned? */
+bool tune_cache_has(const struct tune_cache *c, const struct tune_shape *shape,
+                    struct kern_schedule *out);
+
+/* A row of schedules of one matrix for every m in 1 .. m_max, resolved once, so that a
+ * step only indexes it: out[m - 1]. c may be NULL (defaults). *n_tuned (may be NULL): how
+ * many m have an entry at or below them. */
+MUST int tune_table(const struct tune_cache *c, const struct kern_variant *v,
+                    const struct kern_mat *w, int64_t m_max, int n_threads,
+                    struct kern_schedule *out, int64_t *n_tuned);
+
+#endif

@@ -1,0 +1,49 @@
+/* experiments/harness/study.h - experiments that serve nothing: kernels, tuners, machines.
+ *
+ * A job with a "study" section in place of system, dataset, load and slo. The section's
+ * "name" chooses a plug-in, one file in experiments/study/ ending in one `const struct
+ * study study_<stem>`; its other keys are rows of the plug-in's option table, lists make
+ * axes, and a cell is one combination, as with serving. Journal, resume, record, export,
+ * headline and figures are the same as for every other experiment.
+ * Threads: the harness's one; a study may open its own team. */
+#ifndef HARNESS_STUDY_H
+#define HARNESS_STUDY_H
+
+#include <stddef.h>
+#include <jansson.h>
+
+#include "base/opt.h"
+
+struct study_cell; /* where a run leaves what it found */
+
+/* Add a number; NaN needs `why`. The name must be in the study's metrics. ERR_ARG if it
+ * is not; ERR_NOMEM. */
+MUST int study_value(struct study_cell *c, const char *name, double value,
+                     const char *why);
+/* Add a list (copied), with its unit. */
+MUST int study_series(struct study_cell *c, const char *name, const char *unit,
+                      const double *v, size_t n);
+/* Say something of the cell: stands in its attributes. Steals `value`. */
+MUST int study_note(struct study_cell *c, const char *key, json_t *value);
+/* A line on the terminal's progress display. */
+void study_progress(struct study_cell *c, double fraction, const char *what);
+/* The machine card of this run (read bandwidth, peaks); lent. */
+const json_t *study_machine(const struct study_cell *c);
+
+struct study_metric {
+    const char *name, *unit, *better, *text; /* ends with a NULL name */
+};
+
+struct study {
+    const char *name, *help;
+    const struct opt_row *opts;
+    size_t opts_bytes; /* the struct opts fills */
+    const struct study_metric *metrics;
+    /* One cell. `opts`: the struct, all defaults in. ERR_NOTFOUND: not possible here
+     * (skipped, with the message as the reason); another error: the cell failed. */
+    int (*run)(const void *opts, struct study_cell *c);
+    void (*close)(void); /* NULL, or: give back what run() kept between cells */
+};
+extern const struct study *const studies[];
+
+#endif
