@@ -48,7 +48,7 @@ ENGINE_SRC := $(filter-out $(MAIN_SRC) engine/kernels/ref/% engine/kernels/x86/%
 PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c characterize/peak/peak_avx512%) \
             $(if $(filter aarch64,$(ARCH)),,%_neon.c),$(wildcard characterize/peak/*.c))
 BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/%,$(shell find \
-           characterize baselines datasets experiments/harness -name '*.c' | sort)) $(PEAK_SRC)
+           characterize baselines datasets experiments/harness experiments/study -name '*.c' | sort)) $(PEAK_SRC)
 TEST_SRC := $(shell find tests -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
@@ -85,6 +85,7 @@ $(call reg,probe_isa,$(PEAK_SRC),characterize/peak/peak.h,probe_isa,probe_isas,p
 $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_adapter,sut_adapters,sut_adapter)
 $(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
 $(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
+$(call reg,study,$(wildcard experiments/study/*.c),experiments/harness/study.h,study,studies,study)
 BED_GEN := $(GEN_SRC)
 
 genobj = $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(1))

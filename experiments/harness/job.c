@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "experiments/harness/study.h"
 
 #define MAX_JOB_BYTES (1 << 20)
 
@@ -111,7 +112,9 @@ static int unknown_key(const char *key, const char *where)
 
     for (const struct opt_row *r = job_head_opt_table; r->name; r++)
         words[n++] = r->name;
-    for (const struct job_section *s = job_sections; s->name; s++)
+    for (const struct job_section *s = job_serve_sections; s->name; s++)
+        words[n++] = s->name;
+    for (const struct job_section *s = job_study_sections; s->name; s++)
         words[n++] = s->name;
     for (int i = 0; object_keys[i]; i++)
         words[n++] = object_keys[i];
@@ -126,13 +129,10 @@ static int unknown_key(const char *key, const char *where)
 
 static bool is_object_key(const char *key)
 {
-    for (const struct job_section *s = job_sections; s->name; s++)
-        if (strcmp(s->name, key) == 0)
-            return true;
     for (int i = 0; object_keys[i]; i++)
         if (strcmp(object_keys[i], key) == 0)
             return true;
-    return false;
+    return job_section_find(key) != NULL;
 }
 
 static bool is_list_key(const char *key)
@@ -269,6 +269,27 @@ static int read_lists(struct job *j, const json_t *root, const char *where)
     return check_prepare(j->prepare, where);
 }
 
+/* Does it serve or study? */
+static int read_kind(struct job *j, const json_t *root, const char *where)
+{
+    const json_t *study = json_object_get(root, "study");
+    const json_t *name = json_object_get(study, "name");
+    int rc;
+
+    j->sections = study ? job_study_sections : job_serve_sections;
+    if (!study)
+        return OK;
+    for (const struct job_section *s = job_serve_sections; s->name; s++)
+        if (json_object_get(root, s->name))
+            return err_set(ERR_ARG, "%s: \"study\" beside \"%s\": a job has one of them",
+                           where, s->name);
+    if (!json_is_string(name))
+        return err_set(ERR_ARG, "%s: study.name: expected the name of a study, found %s",
+                       where, name ? "another type" : "none");
+    rc = study_find(json_string_value(name), &j->study);
+    return rc == OK ? OK : err_prefix(rc, "%s: study.name", where);
+}
+
 /* --- the whole */
 
 /* The settings of the first cell with the lists of the axes put back. */
@@ -304,6 +325,8 @@ static int fill(struct job *j, json_t *root, const char *where,
 
     if (rc == OK)
         rc = check_keys(root, where);
+    if (rc == OK)
+        rc = read_kind(j, root, where);
     if (rc == OK)
         rc = read_head(j, root, where);
     if (rc == OK)

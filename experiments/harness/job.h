@@ -4,7 +4,8 @@
  * nearest. An option given as a list makes an axis; the cells are the product of the
  * axes, in the file's order, times `repeats` (outermost, so that drift of the machine
  * hits all settings alike). The `smoke` section is merged over the rest for a quick run;
- * --set comes last. Threads: none of its own; a job is immutable once read. */
+ * --set comes last. A job either serves requests (system, dataset, load, slo, seeds) or
+ * studies something else (study: experiments/harness/study.h). Threads: none of its own; a job is immutable once read. */
 #ifndef HARNESS_JOB_H
 #define HARNESS_JOB_H
 
@@ -38,18 +39,30 @@ struct job_cell {
     char *key;      /* "load.rate_rps=2 repeat=0": names the cell in journal and record */
     char *label;    /* the same, short: "rate_rps=2" */
     int64_t repeat; /* from 0 */
-    json_t *settings; /* {"system", "dataset", "load", "slo", "seeds"}, all defaults in */
+    json_t *settings; /* {"system", "dataset", "load", "slo", "seeds"} or {"study"}, all
+                         defaults in */
     json_t *axes;     /* {"load.rate_rps": 2} */
 };
 
+/* How the values of several settings become one; each setting's is the median over its
+ * repeats. JOB_MEDIAN wants exactly one setting. */
+enum job_over { JOB_MEDIAN, JOB_GEOMEAN, JOB_MIN, JOB_MAX, JOB_MEAN, JOB_SUM };
+
 struct job_headline {
     char *name, *metric, *unit;
-    int better;    /* 0 higher, 1 lower */
-    json_t *where; /* {"load.rate_rps": 2}; full names */
+    int better;        /* 0 higher, 1 lower */
+    int over;          /* enum job_over */
+    bool needs_finite; /* leave out cells whose value is missing */
+    json_t *where;     /* {"load.rate_rps": 2}, a list for any of several; full names */
 };
+
+struct job_section;
+struct study;
 
 struct job {
     char *stem, *path;
+    const struct study *study;          /* NULL: it serves */
+    const struct job_section *sections; /* the settings of its kind */
     bool smoke;
     struct job_head head;
     struct job_claim claim;
@@ -86,6 +99,8 @@ const char *job_truth_name(const struct job *j);
  * loop. */
 double job_scheduled_s(const struct job *j);
 
+/* The unit of a metric of this job. */
+const char *job_metric_unit(const struct job *j, const char *metric);
 /* The cells a headline speaks of: marks chosen[0..n_cells); returns how many. */
 int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen);
 

@@ -42,11 +42,9 @@ static int find_axes(struct job *j, const json_t *root, const char *where)
 
     json_object_foreach((json_t *)root, section, object)
     {
-        const struct job_section *s = job_sections;
+        const struct job_section *s = job_section_find(section);
 
-        while (s->name && strcmp(s->name, section) != 0)
-            s++;
-        if (!s->name)
+        if (!s)
             continue;
         json_object_foreach(object, key, value)
         {
@@ -98,12 +96,12 @@ static int check_load(const json_t *load, const char *where)
     return rc;
 }
 
-static int resolve(json_t *sections, const char *where)
+static int resolve(const struct job *j, json_t *sections, const char *where)
 {
     char line[320];
     int rc = default_dataset_seed(sections);
 
-    for (const struct job_section *s = job_sections; s->name && rc == OK; s++) {
+    for (const struct job_section *s = j->sections; s->name && rc == OK; s++) {
         json_t *all;
 
         snprintf(line, sizeof(line), "%s: %s", where, s->name);
@@ -162,7 +160,7 @@ static int make_cell(struct job *j, const json_t *base, const size_t *at, int64_
         return err_set(ERR_NOMEM, "%s: out of memory", where);
     rc = place(c->settings, j, at, c->axes);
     if (rc == OK)
-        rc = resolve(c->settings, where);
+        rc = resolve(j, c->settings, where);
     if (rc == OK && j->n_slo_scale) {
         json_t *scale = json_array();
 
@@ -187,12 +185,12 @@ static bool advance(const struct job *j, size_t *at)
     return false;
 }
 
-static int base_sections(const json_t *root, json_t **out)
+static int base_sections(const struct job *j, const json_t *root, json_t **out)
 {
     json_t *base = json_object();
     int rc = base ? OK : err_set(ERR_NOMEM, "job: out of memory");
 
-    for (const struct job_section *s = job_sections; s->name && rc == OK; s++) {
+    for (const struct job_section *s = j->sections; s->name && rc == OK; s++) {
         json_t *given = json_object_get(root, s->name);
 
         given = given ? json_deep_copy(given) : json_object();
@@ -208,7 +206,7 @@ int job_expand(struct job *j, const json_t *root, const char *where)
     json_t *base = NULL;
     size_t *at = NULL;
     double n = (double)j->head.repeats;
-    int rc = base_sections(root, &base);
+    int rc = base_sections(j, root, &base);
 
     if (rc == OK)
         rc = find_axes(j, root, where);

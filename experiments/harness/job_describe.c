@@ -6,6 +6,7 @@
 #include "baselines/sut.h"
 #include "datasets/dataset.h"
 #include "experiments/harness/load.h"
+#include "experiments/harness/study.h"
 
 static void print_value(const json_t *v, FILE *f)
 {
@@ -38,16 +39,27 @@ static void print_rows(const struct opt_row *rows, const json_t *values, FILE *f
 
 static void print_headlines(const struct job *j, FILE *f)
 {
+    static const char *const over[] = {"", "geomean", "min", "max", "mean", "sum"};
+
     if (j->n_headlines)
         fprintf(f, "\n  headline\n");
     for (int i = 0; i < j->n_headlines; i++) {
         const struct job_headline *h = &j->headlines[i];
 
-        fprintf(f, "    %-40s %s (%s is better) where ", h->name, h->metric,
-                h->better ? "lower" : "higher");
+        fprintf(f, "    %-40s %s%s%s (%s is better)%s where ", h->name, over[h->over],
+                over[h->over][0] ? " of " : "", h->metric, h->better ? "lower" : "higher",
+                h->needs_finite ? ", missing ones left out," : "");
         print_value(h->where, f);
         fprintf(f, "\n");
     }
+}
+
+static void print_metrics(const struct study *s, FILE *f)
+{
+    fprintf(f, "\n  metrics\n");
+    for (const struct study_metric *m = s->metrics; m->name; m++)
+        fprintf(f, "    %-26s %s%s%s%s%s\n", m->name, m->text, m->unit[0] ? ", " : "",
+                m->unit, m->better[0] ? "; better: " : "", m->better);
 }
 
 static void print_prepare(const struct job *j, FILE *f)
@@ -86,14 +98,14 @@ void job_describe(const struct job *j, FILE *f)
         fprintf(f, "%s%zu %s", a ? " x " : " = ", json_array_size(j->axes[a].values),
                 j->axes[a].name);
     fprintf(f, "%s%lld repeats\n", j->n_axes ? " x " : " = ", (long long)j->head.repeats);
-    for (const struct job_section *s = job_sections; s->name; s++) {
+    for (const struct job_section *s = j->sections; s->name; s++) {
         const json_t *values = json_object_get(j->resolved, s->name);
         const struct opt_row *opts;
 
         fprintf(f, "\n  %s: %s\n", s->name, s->help);
-        if (!s->opts) {
-            fprintf(f, "    %-26s ", "adapter");
-            print_value(json_object_get(values, "adapter"), f);
+        if (s->choice) {
+            fprintf(f, "    %-26s ", s->choice);
+            print_value(json_object_get(values, s->choice), f);
             fprintf(f, "\n");
         }
         /* An axis over adapters has no one table: the first cell's stands for it. */
@@ -106,6 +118,8 @@ void job_describe(const struct job *j, FILE *f)
             fprintf(f, "\n");
         }
     }
+    if (j->study)
+        print_metrics(j->study, f);
     print_headlines(j, f);
 }
 
@@ -121,21 +135,21 @@ void job_docs(FILE *f)
     char title[96];
 
     fprintf(f, "# Keys of an experiment\n"
-               "In the sections system, dataset, load, slo and seeds a list makes an "
-               "axis.\n");
+               "A job serves (system, dataset, load, slo, seeds) or studies (study). In "
+               "these sections\na list makes an axis.\n");
     docs_table("(top)", "Beside the sections below.", job_head_opt_table, f);
     docs_table("claim", "What is to be reproduced.", job_claim_opt_table, f);
     docs_table("cost", "What a run takes.", job_cost_opt_table, f);
     docs_table("headline",
                "List of scalars that stand for the experiment; `where` "
-               "{option: value} picks the cell.",
+               "{option: value or list of values} picks the cells.",
                job_headline_opt_table, f);
     fprintf(f,
             "\n## prepare\nList of {\"run\": [words], \"creates\": path}: commands run "
             "before the cells when the file is absent.\n"
             "\n## needs\nList of texts: what the machine or the folder must have.\n"
             "\n## smoke\nMerged over the rest by --smoke.\n");
-    for (const struct job_section *s = job_sections; s->name; s++)
+    for (const struct job_section *s = job_serve_sections; s->name; s++)
         if (s->opts)
             docs_table(s->name, s->help, s->opts, f);
     for (int i = 0; load_processes[i]; i++)
@@ -147,5 +161,9 @@ void job_docs(FILE *f)
     for (int i = 0; sut_adapters[i]; i++) {
         snprintf(title, sizeof(title), "system, adapter %s", sut_adapters[i]->name);
         docs_table(title, sut_adapters[i]->help, sut_adapters[i]->opts, f);
+    }
+    for (int i = 0; studies[i]; i++) {
+        snprintf(title, sizeof(title), "study, name %s", studies[i]->name);
+        docs_table(title, studies[i]->help, studies[i]->opts, f);
     }
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "experiments/harness/metrics.h"
+#include "experiments/harness/study.h"
 
 /* "rate_rps" -> "load.rate_rps"; a full name stays. The first section that has the key
  * wins unless an axis has it. */
@@ -17,7 +18,7 @@ static int full_name(const struct job *j, const char *name, char *out, size_t n,
             snprintf(out, n, "%s", j->axes[a].name);
             return OK;
         }
-    for (const struct job_section *s = job_sections; s->name; s++) {
+    for (const struct job_section *s = j->sections; s->name; s++) {
         const json_t *section = json_object_get(settings, s->name);
         size_t len = strlen(s->name);
 
@@ -60,11 +61,18 @@ static int read_where(struct job *j, struct job_headline *h, const json_t *given
     return rc;
 }
 
-static bool same(const json_t *a, const json_t *b)
+/* Is `a` what is wanted, or one of those that are? */
+static bool same(const json_t *a, const json_t *wanted)
 {
-    if (json_is_number(a) && json_is_number(b))
-        return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b);
+    if (json_is_array(wanted)) {
+        for (size_t i = 0; i < json_array_size(wanted); i++)
+            if (same(a, json_array_get(wanted, i)))
+                return true;
+        return false;
+    }
+    if (json_is_number(a) && json_is_number(wanted))
+        return json_number_value(a) == json_number_value(wanted);
+    return json_equal(a, wanted);
 }
 
 static bool matches(const struct job_cell *c, const json_t *where)
@@ -95,6 +103,11 @@ int job_headline_cells(const struct job *j, const struct job_headline *h, bool *
     return n;
 }
 
+static bool is_goodput(const struct job *j, const char *metric)
+{
+    return !j->study && strcmp(metric, "goodput_rps") == 0;
+}
+
 /* One setting must remain; goodput is over all rates of one. */
 static int check_one_setting(struct job *j, const struct job_headline *h,
                              const char *where)
@@ -114,14 +127,13 @@ static int check_one_setting(struct job *j, const struct job_headline *h,
         for (int a = 0; a < j->n_axes; a++) {
             const char *axis = j->axes[a].name;
 
-            if (strcmp(h->metric, "goodput_rps") == 0 &&
-                strcmp(axis, "load.rate_rps") == 0)
+            if (is_goodput(j, h->metric) && strcmp(axis, "load.rate_rps") == 0)
                 continue;
             if (!json_equal(json_object_get(first->axes, axis),
                             json_object_get(j->cells[i].axes, axis))) {
                 rc = err_set(ERR_ARG,
                              "%s: headline \"%s\": which %s? several cells match; fix it "
-                             "in \"where\"",
+                             "in \"where\", or say what is made of them in \"over\"",
                              where, h->name, axis);
                 break;
             }
@@ -129,6 +141,33 @@ static int check_one_setting(struct job *j, const struct job_headline *h,
     }
     mem_free(chosen);
     return rc;
+}
+
+const char *job_metric_unit(const struct job *j, const char *metric)
+{
+    const struct study_metric *m;
+
+    if (!j->study)
+        return metrics_unit(metric);
+    m = study_metric_find(j->study, metric);
+    return m ? m->unit : "";
+}
+
+static int check_metric(const struct job *j, const struct job_headline *h,
+                        const char *where)
+{
+    int rc = OK;
+
+    if (is_goodput(j, h->metric))
+        return h->over == JOB_MEDIAN
+                   ? OK
+                   : err_set(ERR_ARG, "%s: goodput_rps is over the rates of one setting",
+                             where);
+    if (!j->study)
+        rc = metrics_known(h->metric);
+    else if (!study_metric_find(j->study, h->metric))
+        rc = ERR_NOTFOUND;
+    return rc == OK ? OK : err_prefix(rc, "%s", where);
 }
 
 static int read_one(struct job *j, struct job_headline *h, const json_t *given,
@@ -146,14 +185,13 @@ static int read_one(struct job *j, struct job_headline *h, const json_t *given,
     rc = opt_from_json(job_headline_opt_table, h, rest, where);
     if (rc == OK && (!h->name || !h->metric))
         rc = err_set(ERR_ARG, "%s: needs \"name\" and \"metric\"", where);
-    if (rc == OK && strcmp(h->metric, "goodput_rps") != 0 &&
-        (rc = metrics_known(h->metric)) != OK)
-        rc = err_prefix(rc, "%s", where);
+    if (rc == OK)
+        rc = check_metric(j, h, where);
     if (rc == OK && cells && !json_is_object(cells))
         rc = err_set(ERR_ARG, "%s.where: expected an object", where);
     if (rc == OK)
         rc = read_where(j, h, cells, where);
-    if (rc == OK)
+    if (rc == OK && h->over == JOB_MEDIAN)
         rc = check_one_setting(j, h, where);
 out:
     json_decref(rest);

@@ -14,12 +14,17 @@ extern const struct opt_row job_headline_opt_table[];
 /* A section of settings, in which a list makes an axis. */
 struct job_section {
     const char *name;
-    const struct opt_row *opts; /* NULL: by the adapter the section names */
+    const struct opt_row *opts; /* NULL: of the plug-in that the section names */
     const char *help;
+    const char *choice; /* the key that names it: "adapter" */
+    int (*find)(const char *plugin, const struct opt_row **out);
 };
-extern const struct job_section job_sections[]; /* ends with a NULL name */
+/* Both end with a NULL name. */
+extern const struct job_section job_serve_sections[], job_study_sections[];
+/* Of either kind; NULL: no such section. */
+const struct job_section *job_section_find(const char *name);
 
-/* The option table of a section; ERR_NOTFOUND when it names an unknown adapter. */
+/* The option table of a section; ERR_NOTFOUND when it names an unknown plug-in. */
 MUST int job_section_opts(const struct job_section *s, const json_t *given,
                           const struct opt_row **out, const char *where);
 

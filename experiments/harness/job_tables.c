@@ -1,12 +1,14 @@
 #include "experiments/harness/job_private.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "baselines/sut.h"
 #include "base/mem.h"
 #include "datasets/dataset.h"
 #include "experiments/harness/load.h"
 #include "experiments/harness/run.h"
+#include "experiments/harness/study.h"
 
 #define TEXT(struct_, word, text)                                                        \
     {                                                                                    \
@@ -100,36 +102,83 @@ const struct opt_row job_headline_opt_table[] = {
      .def = "higher",
      .values = "higher|lower",
      .help = "which way is better"},
+    {.name = "over",
+     .type = OPT_ENUM,
+     .offset = offsetof(struct job_headline, over),
+     .def = "median",
+     .values = "median|geomean|min|max|mean|sum",
+     .help = "what is made of the settings that match; median: exactly one must"},
+    {.name = "needs_finite",
+     .type = OPT_BOOL,
+     .offset = offsetof(struct job_headline, needs_finite),
+     .def = "false",
+     .help = "leave out cells whose value is missing; how many stands beside the number"},
     {0},
 };
 
-const struct job_section job_sections[] = {
-    {"system", NULL, "the system under test: `adapter` and that adapter's own options"},
-    {"dataset", dataset_opt_table, "the requests; `seed` defaults to seeds.sample"},
-    {"load", load_opt_table, "when they are sent"},
-    {"slo", job_slo_opt_table, "objectives; `scale`: list of multiples to judge as well"},
-    {"seeds", run_seeds_opt_table, "the four seeds, all recorded"},
+static int find_adapter(const char *name, const struct opt_row **out)
+{
+    const struct sut_adapter *a;
+    int rc = sut_adapter_find(name, &a);
+
+    *out = rc == OK ? a->opts : NULL;
+    return rc;
+}
+
+static int find_study(const char *name, const struct opt_row **out)
+{
+    const struct study *s;
+    int rc = study_find(name, &s);
+
+    *out = rc == OK ? s->opts : NULL;
+    return rc;
+}
+
+const struct job_section job_serve_sections[] = {
+    {"system", NULL, "the system under test: `adapter` and that adapter's own options",
+     "adapter", find_adapter},
+    {"dataset", dataset_opt_table, "the requests; `seed` defaults to seeds.sample", NULL,
+     NULL},
+    {"load", load_opt_table, "when they are sent", NULL, NULL},
+    {"slo", job_slo_opt_table, "objectives; `scale`: list of multiples to judge as well",
+     NULL, NULL},
+    {"seeds", run_seeds_opt_table, "the four seeds, all recorded", NULL, NULL},
     {0},
 };
+
+const struct job_section job_study_sections[] = {
+    {"study", NULL, "what is studied: `name` and that study's own options", "name",
+     find_study},
+    {0},
+};
+
+const struct job_section *job_section_find(const char *name)
+{
+    const struct job_section *s;
+
+    for (s = job_serve_sections; s->name; s++)
+        if (strcmp(s->name, name) == 0)
+            return s;
+    for (s = job_study_sections; s->name; s++)
+        if (strcmp(s->name, name) == 0)
+            return s;
+    return NULL;
+}
 
 int job_section_opts(const struct job_section *s, const json_t *given,
                      const struct opt_row **out, const char *where)
 {
-    const json_t *name = json_object_get(given, "adapter");
-    const struct sut_adapter *a;
+    const json_t *name = s->choice ? json_object_get(given, s->choice) : NULL;
     int rc;
 
     *out = s->opts;
     if (s->opts)
         return OK;
     if (!json_is_string(name))
-        return err_set(ERR_ARG, "%s.adapter: expected the name of an adapter, found %s",
-                       where, name ? "another type" : "none");
-    rc = sut_adapter_find(json_string_value(name), &a);
-    if (rc != OK)
-        return err_prefix(rc, "%s.adapter", where);
-    *out = a->opts;
-    return OK;
+        return err_set(ERR_ARG, "%s.%s: expected the name of a plug-in, found %s", where,
+                       s->choice, name ? "another type" : "none");
+    rc = s->find(json_string_value(name), out);
+    return rc == OK ? OK : err_prefix(rc, "%s.%s", where, s->choice);
 }
 
 /* A table says where members lie but not how large their struct is. */
@@ -147,7 +196,7 @@ int job_section_resolve(const struct job_section *s, const json_t *given, json_t
                         const char *where)
 {
     const struct opt_row *opts;
-    const json_t *adapter = s->opts ? NULL : json_object_get(given, "adapter");
+    const json_t *choice = s->choice ? json_object_get(given, s->choice) : NULL;
     json_t *rest = NULL, *all = NULL;
     void *scratch = NULL;
     int rc;
@@ -162,8 +211,8 @@ int job_section_resolve(const struct job_section *s, const json_t *given, json_t
         rc = err_set(ERR_NOMEM, "%s: out of memory", where);
         goto out;
     }
-    if (adapter)
-        json_object_del(rest, "adapter");
+    if (choice)
+        json_object_del(rest, s->choice);
     rc = opt_init(opts, scratch);
     if (rc != OK)
         goto out;
@@ -171,7 +220,7 @@ int job_section_resolve(const struct job_section *s, const json_t *given, json_t
     if (rc == OK && !(all = opt_to_json(opts, scratch)))
         rc = ERR_NOMEM;
     opt_free(opts, scratch);
-    if (rc == OK && adapter && json_object_set(all, "adapter", (json_t *)adapter) != 0)
+    if (rc == OK && choice && json_object_set(all, s->choice, (json_t *)choice) != 0)
         rc = err_set(ERR_NOMEM, "%s: out of memory", where);
     if (rc == OK)
         *out = all, all = NULL;

@@ -15,6 +15,7 @@
 #include "experiments/harness/job.h"
 #include "experiments/harness/metrics.h"
 #include "experiments/harness/run_experiment.h"
+#include "experiments/harness/study.h"
 
 enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 
@@ -166,6 +167,7 @@ static int verb_describe(const struct words *w)
 
     if (strcmp(w->rest[0], "metrics") == 0) {
         metrics_docs(stdout);
+        study_docs(stdout);
         return EXIT_OK;
     }
     if (strcmp(w->rest[0], "keys") == 0) {

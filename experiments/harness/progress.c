@@ -136,6 +136,38 @@ void progress_tick(struct progress *p, size_t n_ended, size_t n_failed, uint64_t
     pthread_mutex_unlock(&p->lock);
 }
 
+static void print_step(struct progress *p, const char *what, uint64_t now_ns)
+{
+    char line[320], eta[48];
+
+    put_eta(p, now_ns, eta, sizeof(eta));
+    snprintf(line, sizeof(line), "%s: %s%s", p->key, what, eta);
+    print(p, now_ns, line);
+}
+
+void progress_study(struct progress *p, const char *key, uint64_t now_ns)
+{
+    pthread_mutex_lock(&p->lock);
+    p->cell++;
+    p->in_cell = PROGRESS_STEPS;
+    p->cell_ended = p->cell_failed = 0;
+    snprintf(p->key, sizeof(p->key), "%s", key);
+    print_step(p, "begins", now_ns);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void progress_step(struct progress *p, double fraction, const char *what, uint64_t now_ns)
+{
+    double steps = fraction * PROGRESS_STEPS;
+
+    pthread_mutex_lock(&p->lock);
+    p->cell_ended = !(steps > 0)             ? 0
+                    : steps > PROGRESS_STEPS ? PROGRESS_STEPS
+                                             : (size_t)steps;
+    print_step(p, what, now_ns);
+    pthread_mutex_unlock(&p->lock);
+}
+
 void progress_cell_end(struct progress *p)
 {
     pthread_mutex_lock(&p->lock);

@@ -22,6 +22,9 @@ enum progress_mode {
 
 struct progress;
 
+/* A cell of a study counts as so many requests. */
+#define PROGRESS_STEPS 1000
+
 /* n_requests: of all cells still to run, the weight behind the estimate. */
 MUST int progress_open(struct progress **out, FILE *f, enum progress_mode mode,
                        size_t n_cells, size_t n_cells_before, size_t n_requests,
@@ -33,6 +36,10 @@ void progress_note(struct progress *p, const char *text, uint64_t now_ns);
 void progress_cell(struct progress *p, const char *key, size_t n_requests,
                    uint64_t now_ns);
 void progress_tick(struct progress *p, size_t n_ended, size_t n_failed, uint64_t now_ns);
+/* The same for a cell that sends no requests: it has begun; `fraction` of it is done. */
+void progress_study(struct progress *p, const char *key, uint64_t now_ns);
+void progress_step(struct progress *p, double fraction, const char *what,
+                   uint64_t now_ns);
 void progress_cell_end(struct progress *p);
 
 /* A log sink (base/log.h) over this progress; ctx is the progress or NULL. */

@@ -47,7 +47,8 @@ struct record_headline {
     const char *name, *unit;
     const char *better; /* "higher" or "lower" */
     double value;
-    const char *why; /* why `value` is NaN, else NULL */
+    const char *why;   /* why `value` is NaN, else NULL */
+    size_t n_left_out; /* cells it is not over, because theirs is missing */
 };
 
 /* Turn the journal into results/<stem>/<utc>-<commit>.h5, then write latest.json, then

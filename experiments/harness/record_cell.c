@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "experiments/harness/record_fields.h"
+#include "experiments/harness/study.h"
 
 #define ATTRIBUTE_TEXT_MAX 4096 /* longer texts stand in attributes_json only */
 #define NAME_MAX_BYTES     256
@@ -203,9 +204,22 @@ int record_scalar(struct record_h5 *h, hid_t group, const struct record_headline
         .why = !isnan(value)         ? NULL
                : v->why && v->why[0] ? v->why
                                      : "no reason given",
+        .n_left_out = (int64_t)v->n_left_out,
     };
 
     return record_h5_dataset(h, group, &d);
+}
+
+/* The study a cell is of; NULL: it served, or of a study that this build lacks. */
+static const struct study *study_of(const struct record_cell *cell)
+{
+    const json_t *study = json_object_get(cell->attributes, "study");
+    const char *name = json_string_value(json_object_get(study, "name"));
+    const struct study *s = NULL;
+
+    if (name && study_find(name, &s) != OK)
+        err_clear();
+    return s;
 }
 
 static int put_summary(struct record_h5 *h, hid_t group, const struct record_cell *cell)
@@ -219,7 +233,7 @@ static int put_summary(struct record_h5 *h, hid_t group, const struct record_cel
         const struct metrics_value *v = &cell->values[i];
         struct record_headline s = {
             .name = v->name, .unit = v->unit, .value = v->value, .why = v->why};
-        const char *meaning = record_metric_meaning(v->name, &s.better);
+        const char *meaning = record_metric_meaning(v->name, study_of(cell), &s.better);
         rc = record_scalar(h, g, &s, meaning);
     }
     H5Gclose(g);
@@ -236,13 +250,13 @@ static int put_series(struct record_h5 *h, hid_t group, const struct record_cell
         return rc;
     for (size_t i = 0; rc == OK && i < cell->n_series; i++) {
         const struct metrics_series *s = &cell->series[i];
-        const struct record_h5_data d = {.name = s->name,
-                                         .type = RECORD_H5_F64,
-                                         .data = s->v,
-                                         .n = s->n,
-                                         .unit = s->unit,
-                                         .meaning =
-                                             record_metric_meaning(s->name, &better)};
+        const struct record_h5_data d = {
+            .name = s->name,
+            .type = RECORD_H5_F64,
+            .data = s->v,
+            .n = s->n,
+            .unit = s->unit,
+            .meaning = record_metric_meaning(s->name, study_of(cell), &better)};
         rc = record_h5_dataset(h, g, &d);
     }
     H5Gclose(g);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "experiments/harness/record.h"
+#include "experiments/harness/study.h"
 
 #define NEVER " (-2^63: never)"
 
@@ -58,6 +59,8 @@ static const struct field {
     {"/headline/*", "f64", "of each", "a scalar that stands for the experiment"},
     {"/headline/*@better", "text", "", "higher or lower"},
     {"/headline/*@why", "text", "", "why it is NaN"},
+    {"/headline/*@n_left_out", "i64", "",
+     "cells left out because their value is missing; absent: none"},
     {"/cells/NNNN@key", "text", "", "axis values and repeat as stable text"},
     {"/cells/NNNN@state", "text", "", "done, failed or skipped"},
     {"/cells/NNNN@attempt", "i64", "", "1, or more if the same key was measured before"},
@@ -94,9 +97,24 @@ static int defines(const struct metrics_def *d, const char *name)
             strcmp(name + n - m, d->name) == 0);
 }
 
-const char *record_metric_meaning(const char *name, const char **better)
+static const char *study_meaning(const char *name, const struct study *study,
+                                 const char **better)
+{
+    const struct study_metric *m = study->metrics;
+
+    while (m->name && strcmp(m->name, name) != 0)
+        m++;
+    *better = m->name ? m->better : "";
+    return m->name ? m->text : name;
+}
+
+const char *record_metric_meaning(const char *name, const struct study *study,
+                                  const char **better)
 {
     const struct metrics_def *best = NULL;
+
+    if (study)
+        return study_meaning(name, study, better);
 
     for (const struct metrics_def *d = metrics_defs; d->name; d++)
         if (defines(d, name) && (!best || strlen(d->name) > strlen(best->name)))

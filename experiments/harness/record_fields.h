@@ -30,7 +30,9 @@ extern const struct record_column record_columns[]; /* ends with a NULL name */
  */
 const char *record_field_meaning(const char *path);
 /* What a summary metric is, by its definition; its own name where none is known.
- * *better: "higher", "lower" or "". */
-const char *record_metric_meaning(const char *name, const char **better);
+ * study: whose metric it is, NULL: of serving. *better: "higher", "lower" or "". */
+struct study;
+const char *record_metric_meaning(const char *name, const struct study *study,
+                                  const char **better);
 
 #endif

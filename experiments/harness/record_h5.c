@@ -295,6 +295,8 @@ static int describe(struct record_h5 *h, hid_t set, const struct record_h5_data 
         rc = record_h5_attr_text(h, set, "better", d->better);
     if (rc == OK && d->why)
         rc = record_h5_attr_text(h, set, "why", d->why);
+    if (rc == OK && d->n_left_out)
+        rc = attr(h, set, "n_left_out", type_of(RECORD_H5_I64, 0), &d->n_left_out);
     return rc;
 }
 

@@ -56,6 +56,7 @@ struct record_h5_data {
     int scalar; /* one element without a dimension */
     const char *unit, *meaning;
     const char *why, *better; /* further attributes, NULL: none */
+    int64_t n_left_out;       /* another one, 0: none */
 };
 MUST int record_h5_dataset(struct record_h5 *h, hid_t parent,
                            const struct record_h5_data *d);

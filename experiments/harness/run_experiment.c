@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "characterize/probe.h"
 #include "experiments/harness/provenance.h"
+#include "experiments/harness/study.h"
 #include "topo/machine.h"
 
 /* Time the machine card may take when there is none yet. */
@@ -25,6 +26,8 @@ static size_t n_requests_of(const struct job_cell *c)
 {
     double n = number_at(c, "load", "n_requests");
 
+    if (json_object_get(c->settings, "study"))
+        return PROGRESS_STEPS;
     if (n <= 0)
         n = number_at(c, "dataset", "n");
     if (n <= 0)
@@ -42,13 +45,16 @@ void run_plan_print(const struct job *j, FILE *f)
 
     fprintf(f, "%s: %d cells\n", j->stem, j->n_cells);
     for (int i = 0; i < j->n_cells; i++) {
-        size_t n = n_requests_of(&j->cells[i]);
+        size_t n = j->study ? 0 : n_requests_of(&j->cells[i]);
         double max_tok = number_at(&j->cells[i], "dataset", "max_output_tok");
 
         /* 1000 output tokens is beyond the mean of every fit we ship. */
         bytes += CELL_BYTES +
                  (double)n * (REQUEST_BYTES + 8 * (max_tok < 1000 ? max_tok : 1000));
-        fprintf(f, "  %s (%zu requests)\n", j->cells[i].key, n);
+        fprintf(f, "  %s", j->cells[i].key);
+        if (!j->study)
+            fprintf(f, " (%zu requests)", n);
+        fprintf(f, "\n");
     }
     for (size_t i = 0; i < json_array_size(j->prepare); i++) {
         const char *path =
@@ -66,8 +72,10 @@ void run_plan_print(const struct job *j, FILE *f)
 
 /* --- the header of the record */
 
-static bool any_states_bound(const struct job *j)
+static bool wants_card(const struct job *j)
 {
+    if (j->study)
+        return j->study->wants_machine;
     for (int i = 0; i < j->n_cells; i++) {
         const json_t *system = json_object_get(j->cells[i].settings, "system");
         const struct sut_adapter *a;
@@ -85,8 +93,8 @@ static int get_card(struct run_session *s)
 {
     int rc;
 
-    if (!any_states_bound(s->job)) {
-        snprintf(s->card_why, sizeof(s->card_why), "no system here states its bound");
+    if (!wants_card(s->job)) {
+        snprintf(s->card_why, sizeof(s->card_why), "nothing here states its bound");
         return OK;
     }
     rc = machine_card_get(&s->card, s->o->machine_dir, 0, CARD_BUDGET_S);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "characterize/probe.h"
 #include "experiments/harness/provenance.h"
+#include "experiments/harness/study.h"
 
 /* A cell's own objects; all freed by cell_fini(). */
 struct cell {
@@ -75,6 +76,8 @@ static int need_dataset(struct run_session *s, const struct job_cell *c)
 
 void run_measure_fini(struct run_session *s)
 {
+    if (s->job->study && s->job->study->close)
+        s->job->study->close();
     run_system_close(&s->system);
     drop_dataset(s);
 }
@@ -240,51 +243,23 @@ static int measure(struct run_session *s, struct cell *c)
 
 /* --- the record of it */
 
-static json_t *number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
-/* Paths and messages need not be UTF-8, which JSON must be. */
-static json_t *text(const char *s)
-{
-    json_t *j = json_string(s);
-
-    return j ? j : json_string("(not UTF-8)");
-}
-
-static json_t *warnings_json(void)
-{
-    struct log_warning w[64];
-    json_t *list = json_array();
-    int n;
-
-    while (list && (n = log_warnings_take(w, 64)) > 0)
-        for (int i = 0; i < n; i++)
-            json_array_append_new(
-                list, json_pack("{s:s, s:o, s:o, s:o}", "code", w[i].code, "observed",
-                                number(w[i].observed), "threshold",
-                                number(w[i].threshold), "text", text(w[i].text)));
-    return list;
-}
-
 static json_t *dataset_json(const struct run_session *s, const struct cell *c)
 {
     const struct dataset *d = s->dataset;
 
-    return json_pack("{s:o, s:o, s:I, s:I, s:o, s:I, s:I}", "name", text(d->name),
-                     "source", text(d->source), "n_items", (json_int_t)d->n_items,
-                     "n_skipped", (json_int_t)d->n_skipped, "skipped_why",
-                     text(d->skipped_why), "n_cut", (json_int_t)c->requests.n_cut,
-                     "n_repeated", (json_int_t)c->requests.n_repeated);
+    return json_pack(
+        "{s:o, s:o, s:I, s:I, s:o, s:I, s:I}", "name", run_json_text(d->name), "source",
+        run_json_text(d->source), "n_items", (json_int_t)d->n_items, "n_skipped",
+        (json_int_t)d->n_skipped, "skipped_why", run_json_text(d->skipped_why), "n_cut",
+        (json_int_t)c->requests.n_cut, "n_repeated", (json_int_t)c->requests.n_repeated);
 }
 
 static void add_measured(json_t *a, const struct run_session *s, const struct cell *c)
 {
     json_t *bound = json_object();
 
-    json_object_set_new(bound, "read_gbps", number(c->read_gbps));
-    json_object_set_new(bound, "peak_gflops", number(c->peak_gflops));
+    json_object_set_new(bound, "read_gbps", run_json_number(c->read_gbps));
+    json_object_set_new(bound, "peak_gflops", run_json_number(c->peak_gflops));
     json_object_set_new(a, "bound", bound);
     json_object_set(a, "described", c->described);
     json_object_set_new(a, "requests", dataset_json(s, c));
@@ -293,65 +268,37 @@ static void add_measured(json_t *a, const struct run_session *s, const struct ce
     json_object_set_new(a, "rss_peak_bytes",
                         json_integer((json_int_t)mem_rss_peak_bytes()));
     json_object_set_new(a, "valid", json_boolean(!c->invalid[0]));
-    json_object_set_new(a, "invalid_why", text(c->invalid));
-}
-
-static json_t *attributes(const struct run_session *s, const struct cell *c, int rc,
-                          const char *error)
-{
-    json_t *a = json_deep_copy(c->job_cell->settings);
-
-    if (!a)
-        return NULL;
-    json_object_set(a, "axes", c->job_cell->axes);
-    json_object_set_new(a, "repeat", json_integer(c->job_cell->repeat));
-    json_object_set_new(a, "label", json_string(c->job_cell->label));
-    json_object_set_new(a, "warnings", warnings_json());
-    if (rc == OK)
-        add_measured(a, s, c);
-    else
-        json_object_set_new(a, "error", text(error));
-    return a;
+    json_object_set_new(a, "invalid_why", run_json_text(c->invalid));
 }
 
 static int record(struct run_session *s, const struct cell *c, int rc, const char *error)
 {
-    json_t *a = attributes(s, c, rc, error);
-    struct record_cell r = {.key = c->job_cell->key,
-                            .state = rc == OK                ? RECORD_DONE
+    json_t *measured = json_object();
+    struct record_cell r = {.state = rc == OK                ? RECORD_DONE
                                      : rc == ERR_UNSUPPORTED ? RECORD_SKIPPED
                                                              : RECORD_FAILED,
-                            .attributes = a};
+                            .attributes = measured,
+                            .rows = c->result.rows,
+                            .n_rows = c->result.n,
+                            .values = c->metrics.values,
+                            .n_values = c->metrics.n_values,
+                            .series = c->metrics.series,
+                            .n_series = c->metrics.n_series};
 
-    if (!a)
+    if (!measured)
         return err_set(ERR_NOMEM, "%s: out of memory", c->job_cell->key);
-    if (rc == OK) {
-        r.rows = c->result.rows;
-        r.n_rows = c->result.n;
-        r.values = c->metrics.values;
-        r.n_values = c->metrics.n_values;
-        r.series = c->metrics.series;
-        r.n_series = c->metrics.n_series;
+    if (rc == OK)
+        add_measured(measured, s, c);
+    if (c->invalid[0]) {
+        s->outcome->n_invalid++;
+        log_error("%s: invalid: %s", c->job_cell->key, c->invalid);
     }
-    rc = journal_cell(s->journal, &r);
-    json_decref(a);
+    rc = run_record(s, c->job_cell, &r, error);
+    json_decref(measured);
     return rc;
 }
 
-static void count(struct run_session *s, const struct cell *c, int rc)
-{
-    struct run_outcome *out = s->outcome;
-
-    out->n_done += rc == OK;
-    out->n_skipped += rc == ERR_UNSUPPORTED;
-    out->n_failed += rc != OK && rc != ERR_UNSUPPORTED;
-    if (c->invalid[0]) {
-        out->n_invalid++;
-        log_error("%s: invalid: %s", c->job_cell->key, c->invalid);
-    }
-}
-
-int run_measure(struct run_session *s, const struct job_cell *job_cell)
+static int measure_served(struct run_session *s, const struct job_cell *job_cell)
 {
     struct cell c = {.job_cell = job_cell, .read_gbps = NAN, .peak_gflops = NAN};
     char error[512] = "";
@@ -379,7 +326,6 @@ int run_measure(struct run_session *s, const struct job_cell *job_cell)
                     "%s: requests never ended; the system is closed", job_cell->key);
         run_system_close(&s->system); /* it may still read the prompts freed below */
     }
-    count(s, &c, rc);
     rc = record(s, &c, rc, error);
     metrics_fini(&c.metrics);
     run_result_fini(&c.result);
@@ -387,4 +333,9 @@ int run_measure(struct run_session *s, const struct job_cell *job_cell)
     json_decref(c.described);
     opt_free(load_opt_table, &c.load);
     return rc;
+}
+
+int run_measure(struct run_session *s, const struct job_cell *c)
+{
+    return s->job->study ? run_study(s, c) : measure_served(s, c);
 }

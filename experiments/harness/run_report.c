@@ -6,13 +6,16 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "experiments/harness/study.h"
 
-/* The columns of the table; those of the headlines follow them in run_summary. */
-static const struct column {
+/* A column of the table: a job that serves has these, a study its own metrics. */
+struct column {
     const char *metric, *title;
     int width, digits;
     double factor;
-} columns[] = {
+};
+
+static const struct column served[] = {
     {"p50_ttft_ms", "TTFT p50", 9, 1, 1},
     {"p90_ttft_ms", "p90 ms", 9, 1, 1},
     {"p50_tpot_ms", "TPOT p50", 9, 2, 1},
@@ -22,14 +25,47 @@ static const struct column {
     {"decode_bandwidth_frac", "read %", 7, 1, 100},
     {"prefill_peak_frac", "peak %", 7, 1, 100},
 };
-#define N_COLUMNS ((int)(sizeof(columns) / sizeof(columns[0])))
+#define N_SERVED ((int)(sizeof(served) / sizeof(served[0])))
+
+/* A study's numbers that say how well something went; the rest is in the record. */
+static const struct study_metric *shown_metric(const struct study *s, int k)
+{
+    const struct study_metric *m;
+
+    for (m = s->metrics; m->name; m++)
+        if (m->better[0] && k-- == 0)
+            return m;
+    return NULL;
+}
+
+static int n_shown(const struct job *j)
+{
+    int n = 0;
+
+    while (j->study && shown_metric(j->study, n))
+        n++;
+    return j->study ? n : N_SERVED;
+}
+
+/* digits < 0: four that count. */
+static struct column column_of(const struct run_summary *s, int k)
+{
+    const char *name;
+    int width;
+
+    if (!s->job->study)
+        return served[k];
+    name = shown_metric(s->job->study, k)->name;
+    width = (int)strlen(name) + 1;
+    return (struct column){name, name, width > 9 ? width : 9, -1, 1};
+}
 
 static const char *metric_of(const struct run_summary *s, int column)
 {
-    const char *m = column < N_COLUMNS ? columns[column].metric
-                                       : s->job->headlines[column - N_COLUMNS].metric;
+    const char *m = column < s->n_shown ? column_of(s, column).metric
+                                        : s->job->headlines[column - s->n_shown].metric;
 
-    return strcmp(m, "goodput_rps") == 0 ? "slo_attainment_frac" : m;
+    return !s->job->study && strcmp(m, "goodput_rps") == 0 ? "slo_attainment_frac" : m;
 }
 
 static int cell_index(const struct job *j, const char *key)
@@ -42,11 +78,14 @@ static int cell_index(const struct job *j, const char *key)
 
 static void take(struct run_summary *s, int cell, const struct record_cell *c)
 {
+    const char *error = json_string_value(json_object_get(c->attributes, "error"));
+
     for (int k = 0; k < s->n_columns; k++) {
         size_t at = (size_t)(cell * s->n_columns + k);
 
         s->values[at] = NAN;
-        snprintf(s->whys[at], sizeof(s->whys[at]), "the cell was not measured");
+        snprintf(s->whys[at], sizeof(s->whys[at]), "%s",
+                 error ? error : "the cell was not measured");
         for (size_t i = 0; i < c->n_values; i++)
             if (strcmp(c->values[i].name, metric_of(s, k)) == 0) {
                 s->values[at] = c->values[i].value;
@@ -94,29 +133,87 @@ static double goodput(const struct run_summary *s, const bool *chosen, int colum
     return x;
 }
 
-/* One value a repeat: NaN with a reason spoils the whole. */
-static int gather(const struct run_summary *s, const struct job_headline *h,
-                  const bool *chosen, int column, double *x, char why[96])
+/* What one setting came to: the median over its repeats. NaN with a reason spoils it,
+ * unless such repeats are left out; then NaN is for "none is left". */
+static double over_repeats(const struct run_summary *s, const struct job_headline *h,
+                           int setting, int column, double *x, size_t *n_left_out,
+                           char why[96])
 {
     const struct job *j = s->job;
-    bool sweep = strcmp(h->metric, "goodput_rps") == 0;
-    int n = 0;
+    int n_settings = j->n_cells / (int)j->head.repeats, n = 0;
+    bool spoilt = false;
 
-    for (int64_t r = 0; sweep && r < j->head.repeats; r++) {
-        x[n] = goodput(s, chosen, column, r);
-        if (isnan(x[n++]))
-            snprintf(why, 96, "the lowest rate already misses the objective");
-    }
-    for (int i = 0; !sweep && i < j->n_cells; i++) {
+    for (int i = setting; i < j->n_cells; i += n_settings) {
         size_t at = (size_t)(i * s->n_columns + column);
+        double v = s->done[i] ? s->values[at] : NAN;
 
-        if (!chosen[i])
+        if (!isnan(v)) {
+            x[n++] = v;
             continue;
-        x[n] = s->done[i] ? s->values[at] : NAN;
-        if (isnan(x[n++]))
-            memcpy(why, s->whys[at], 96);
+        }
+        memcpy(why, s->whys[at], 96);
+        *n_left_out += h->needs_finite;
+        spoilt |= !h->needs_finite;
     }
-    return n;
+    return n && !spoilt ? stats_median(x, (size_t)n) : NAN;
+}
+
+static double aggregate(int over, const double *x, size_t n, char why[96])
+{
+    double v = NAN;
+
+    switch (over) {
+    case JOB_MEDIAN:
+        return stats_median(x, n);
+    case JOB_GEOMEAN:
+        v = stats_geomean(x, n);
+        if (isnan(v))
+            snprintf(why, 96, "a geometric mean needs values above 0");
+        return v;
+    case JOB_MIN:
+        return stats_min(x, n);
+    case JOB_MAX:
+        return stats_max(x, n);
+    case JOB_MEAN:
+        return stats_mean(x, n);
+    default:
+        return stats_mean(x, n) * (double)n;
+    }
+}
+
+static double over_settings(const struct run_summary *s, const struct job_headline *h,
+                            const bool *chosen, int column, double *x, size_t *n_left_out,
+                            char why[96])
+{
+    int n_settings = s->job->n_cells / (int)s->job->head.repeats;
+    double *y = x + s->job->head.repeats; /* one a setting */
+    size_t n = 0;
+
+    for (int k = 0; k < n_settings; k++) {
+        if (!chosen[k]) /* the first repeat; the others have its settings */
+            continue;
+        y[n] = over_repeats(s, h, k, column, x, n_left_out, why);
+        if (!isnan(y[n]))
+            n++;
+        else if (!h->needs_finite)
+            return NAN;
+    }
+    return n ? aggregate(h->over, y, n, why) : NAN;
+}
+
+static double over_rates(const struct run_summary *s, const bool *chosen, int column,
+                         double *x, char why[96])
+{
+    int64_t repeats = s->job->head.repeats;
+
+    for (int64_t r = 0; r < repeats; r++) {
+        x[r] = goodput(s, chosen, column, r);
+        if (isnan(x[r])) {
+            snprintf(why, 96, "the lowest rate already misses the objective");
+            return NAN;
+        }
+    }
+    return stats_median(x, (size_t)repeats);
 }
 
 static int headline(struct run_summary *s, int k)
@@ -127,18 +224,21 @@ static int headline(struct run_summary *s, int k)
     bool *chosen = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*chosen));
     double *x = mem_new(MEM_HARNESS, (size_t)(j->n_cells + j->head.repeats), sizeof(*x));
     char *why = s->headline_whys[k];
-    int n = 0, rc = chosen && x ? OK : ERR_NOMEM;
+    int column = s->n_shown + k, rc = chosen && x ? OK : ERR_NOMEM;
 
     if (rc != OK)
         goto out;
-    if (job_headline_cells(j, h, chosen) > 0)
-        n = gather(s, h, chosen, N_COLUMNS + k, x, why);
-    else
-        snprintf(why, 96, "no cell of this run has the settings it names");
     *out = (struct record_headline){.name = h->name,
-                                    .unit = h->unit ? h->unit : metrics_unit(h->metric),
+                                    .unit =
+                                        h->unit ? h->unit : job_metric_unit(j, h->metric),
                                     .better = h->better ? "lower" : "higher",
-                                    .value = why[0] ? NAN : stats_median(x, (size_t)n)};
+                                    .value = NAN};
+    if (job_headline_cells(j, h, chosen) == 0)
+        snprintf(why, 96, "no cell of this run has the settings it names");
+    else if (!j->study && strcmp(h->metric, "goodput_rps") == 0)
+        out->value = over_rates(s, chosen, column, x, why);
+    else
+        out->value = over_settings(s, h, chosen, column, x, &out->n_left_out, why);
     out->why = isnan(out->value) ? why : NULL;
 out:
     mem_free(chosen);
@@ -149,10 +249,11 @@ out:
 int run_summarise(struct run_summary *out, const struct job *j, const char *journal)
 {
     size_t n_cells = (size_t)j->n_cells, n_headlines = (size_t)j->n_headlines;
-    size_t n_columns = (size_t)N_COLUMNS + n_headlines;
+    size_t n_columns = (size_t)n_shown(j) + n_headlines;
     int rc = ERR_NOMEM;
 
-    *out = (struct run_summary){.job = j, .n_columns = (int)n_columns};
+    *out = (struct run_summary){
+        .job = j, .n_shown = n_shown(j), .n_columns = (int)n_columns};
     out->values = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->values));
     out->whys = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->whys));
     out->done = mem_new(MEM_HARNESS, n_cells, sizeof(*out->done));
@@ -187,14 +288,28 @@ void run_summary_fini(struct run_summary *s)
 static void print_cell(const struct run_summary *s, int i, int width, FILE *f)
 {
     fprintf(f, "%-*s", width, s->job->cells[i].label);
-    for (int k = 0; k < N_COLUMNS; k++) {
-        double x = s->values[i * s->n_columns + k] * columns[k].factor;
+    for (int k = 0; k < s->n_shown; k++) {
+        struct column c = column_of(s, k);
+        double x = s->values[i * s->n_columns + k] * c.factor;
 
         if (isnan(x))
-            fprintf(f, " %*s", columns[k].width, "n/a");
+            fprintf(f, " %*s", c.width, "n/a");
+        else if (c.digits < 0)
+            fprintf(f, " %*.4g", c.width, x);
         else
-            fprintf(f, " %*.*f", columns[k].width, columns[k].digits, x);
+            fprintf(f, " %*.*f", c.width, c.digits, x);
     }
+    fprintf(f, "\n");
+}
+
+static void print_headline(const struct record_headline *h, FILE *f)
+{
+    if (h->why)
+        fprintf(f, "%s: n/a (%s)", h->name, h->why);
+    else
+        fprintf(f, "%s: %.5g %s", h->name, h->value, h->unit);
+    if (h->n_left_out)
+        fprintf(f, " (%zu cells left out)", h->n_left_out);
     fprintf(f, "\n");
 }
 
@@ -206,19 +321,16 @@ void run_summary_print(const struct run_summary *s, FILE *f)
         if ((int)strlen(s->job->cells[i].label) > width)
             width = (int)strlen(s->job->cells[i].label);
     fprintf(f, "%-*s", width, "cell");
-    for (int k = 0; k < N_COLUMNS; k++)
-        fprintf(f, " %*s", columns[k].width, columns[k].title);
+    for (int k = 0; k < s->n_shown; k++) {
+        struct column c = column_of(s, k);
+
+        fprintf(f, " %*s", c.width, c.title);
+    }
     fprintf(f, "\n");
     for (int i = 0; i < s->job->n_cells; i++)
         print_cell(s, i, width, f);
     if (s->job->n_headlines)
         fprintf(f, "\n");
-    for (int k = 0; k < s->job->n_headlines; k++) {
-        const struct record_headline *h = &s->headlines[k];
-
-        if (h->why)
-            fprintf(f, "%s: n/a (%s)\n", h->name, h->why);
-        else
-            fprintf(f, "%s: %.5g %s\n", h->name, h->value, h->unit);
-    }
+    for (int k = 0; k < s->job->n_headlines; k++)
+        print_headline(&s->headlines[k], f);
 }

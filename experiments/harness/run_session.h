@@ -28,6 +28,17 @@ struct run_session {
  * the cell's and recorded; what is returned is the run's. */
 MUST int run_measure(struct run_session *s, const struct job_cell *c);
 void run_measure_fini(struct run_session *s);
+/* The same for a cell of a study. */
+MUST int run_study(struct run_session *s, const struct job_cell *c);
+
+/* Count the cell and append it to the journal: state, rows, values and series are r's;
+ * r->attributes, what was measured, joins the cell's settings (unless it is not done: then
+ * `error`). */
+MUST int run_record(struct run_session *s, const struct job_cell *c,
+                    struct record_cell *r, const char *error);
+/* For attributes: null where not finite; texts need not be UTF-8, which JSON must be. */
+json_t *run_json_number(double x);
+json_t *run_json_text(const char *s);
 
 /* A bound of the machine card, or NaN and why. More threads never do less: a card that
  * says so was measured beside other work and is no bound. NaN at one thread: nothing to
@@ -37,10 +48,11 @@ double run_trusted_bound(double at_n, double at_one, char why[96]);
 /* The numbers of all cells in the journal, for the table and the headlines. */
 struct run_summary {
     const struct job *job;
-    int n_columns;
-    double *values;                    /* [n_cells, n_columns] */
-    char (*whys)[96];                  /* [n_cells, n_columns] */
-    bool *done;                        /* [n_cells] */
+    int n_shown;      /* columns of the table; those of the headlines follow */
+    int n_columns;    /* both */
+    double *values;   /* [n_cells, n_columns] */
+    char (*whys)[96]; /* [n_cells, n_columns] */
+    bool *done;       /* [n_cells] */
     struct record_headline *headlines; /* [job->n_headlines] */
     char (*headline_whys)[96];
 };

@@ -9,7 +9,9 @@
 #ifndef HARNESS_STUDY_H
 #define HARNESS_STUDY_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <jansson.h>
 
 #include "base/opt.h"
@@ -27,11 +29,13 @@ MUST int study_series(struct study_cell *c, const char *name, const char *unit,
 MUST int study_note(struct study_cell *c, const char *key, json_t *value);
 /* A line on the terminal's progress display. */
 void study_progress(struct study_cell *c, double fraction, const char *what);
-/* The machine card of this run (read bandwidth, peaks); lent. */
+/* The machine card of this run (read bandwidth, peaks); lent. NULL: there is none, or the
+ * study does not say that it wants one. */
 const json_t *study_machine(const struct study_cell *c);
 
 struct study_metric {
-    const char *name, *unit, *better, *text; /* ends with a NULL name */
+    const char *name, *unit, *better; /* better: "higher", "lower" or "" */
+    const char *text;                 /* ends with a NULL name */
 };
 
 struct study {
@@ -39,11 +43,19 @@ struct study {
     const struct opt_row *opts;
     size_t opts_bytes; /* the struct opts fills */
     const struct study_metric *metrics;
+    bool wants_machine; /* have the machine card before the first cell */
     /* One cell. `opts`: the struct, all defaults in. ERR_NOTFOUND: not possible here
      * (skipped, with the message as the reason); another error: the cell failed. */
     int (*run)(const void *opts, struct study_cell *c);
     void (*close)(void); /* NULL, or: give back what run() kept between cells */
 };
 extern const struct study *const studies[];
+
+/* ERR_NOTFOUND names the nearest. */
+MUST int study_find(const char *name, const struct study **out);
+/* NULL, with ERR_NOTFOUND set and the nearest named: the study has no such metric. */
+const struct study_metric *study_metric_find(const struct study *s, const char *name);
+/* The metrics of every study as Markdown. */
+void study_docs(FILE *f);
 
 #endif

@@ -11,8 +11,9 @@ static const char *result(void)
 {
     static char *path;
     static char kept[600];
-    const struct record_headline h[] = {{"ttft", "ms", "lower", 12.5, NULL},
-                                        {"goodput", "req/s", "higher", NAN, "no | rate"}};
+    const struct record_headline h[] = {
+        {"ttft", "ms", "lower", 12.5, NULL, 0},
+        {"goodput", "req/s", "higher", NAN, "no | rate", 0}};
     json_t *header = fixture_header("2026-01-31T23:59:59Z");
     struct journal *j;
     struct fixture_cell f;

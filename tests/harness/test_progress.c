@@ -44,6 +44,30 @@ static void live_line_with_estimate(void **state)
     free(text);
 }
 
+/* Two cells of a study: a quarter of the whole in 20 s leaves 60 s. */
+static void a_study_counts_in_steps(void **state)
+{
+    struct progress *p;
+    FILE *f = open_memstream(&text, &n_text);
+
+    (void)state;
+    assert_ok(progress_open(&p, f, PROGRESS_LIVE, 2, 0, 2 * PROGRESS_STEPS, 10 * S));
+    progress_study(p, "m=4", 10 * S);
+    progress_step(p, 0.5, "tune", 30 * S);
+    fflush(f);
+    assert_non_null(strstr(text, "cell 1/2 m=4: begins"));
+    assert_non_null(strstr(text, "cell 1/2 m=4: tune, 60 s left"));
+    progress_cell_end(p);
+    progress_study(p, "m=8", 50 * S);
+    progress_step(p, -1, "less than nothing", 60 * S);
+    progress_step(p, 7, "more than all", 60 * S);
+    fflush(f);
+    assert_non_null(strstr(text, "cell 2/2 m=8: less than nothing, 50 s left"));
+    assert_non_null(strstr(text, "cell 2/2 m=8: more than all, 0 s left"));
+    stop(&p, f);
+    free(text);
+}
+
 static void elsewhere_one_line_a_minute(void **state)
 {
     FILE *f;
@@ -83,6 +107,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(live_line_with_estimate),
+        cmocka_unit_test(a_study_counts_in_steps),
         cmocka_unit_test(elsewhere_one_line_a_minute),
         cmocka_unit_test(quiet_says_nothing_but_logs),
     };

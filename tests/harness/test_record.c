@@ -19,8 +19,8 @@
 #define N    9 /* cells */
 
 static const struct record_headline headline[] = {
-    {"ttft", "ms", "lower", 12.5, NULL},
-    {"goodput", "req/s", "higher", NAN, "the lowest rate fails"},
+    {"ttft", "ms", "lower", 12.5, NULL, 0},
+    {"goodput", "req/s", "higher", NAN, "the lowest rate fails", 3},
 };
 
 /* --- the disk as the record sees it: the k-th of these calls fails, or all from then on
@@ -225,7 +225,9 @@ static void check_result(const char *path)
     assert_true(json_is_null(json_object_get(v, "value")));
     assert_string_equal(json_string_value(json_object_get(v, "why")),
                         "the lowest rate fails");
+    assert_int_equal(json_integer_value(json_object_get(v, "n_left_out")), 3);
     v = json_object_get(head, "ttft");
+    assert_null(json_object_get(v, "n_left_out"));
     assert_true(json_real_value(json_object_get(v, "value")) == 12.5);
     json_decref(root);
     json_decref(head);
@@ -252,6 +254,7 @@ static void reads_back(void **state)
     assert_string_equal(json_string_value(json_object_get(latest, "truth")), "measured");
     v = json_object_get(json_object_get(latest, "headline"), "goodput");
     assert_true(json_is_null(json_object_get(v, "value")));
+    assert_int_equal(json_integer_value(json_object_get(v, "n_left_out")), 3);
     v = json_object_get(json_object_get(latest, "headline"), "ttft");
     assert_string_equal(json_string_value(json_object_get(v, "better")), "lower");
     json_decref(latest);
@@ -475,7 +478,7 @@ static void odd_cells(void **state)
     double *v = mem_new(MEM_TEST, n, sizeof(*v));
     struct metrics_series s = {.name = "sweep", .unit = "GFLOP/s", .v = v, .n = n};
     struct record_cell c = {.key = "k", .attributes = empty, .series = &s, .n_series = 1};
-    struct record_headline bad = {"a/b", "", "lower", 1, NULL};
+    struct record_headline bad = {"a/b", "", "lower", 1, NULL, 0};
     struct export_result r;
     struct export_requests q;
     struct journal *j;

@@ -1,0 +1,210 @@
+/* One cell of a study: its options, its values, what it says of itself. */
+#include "experiments/harness/study.h"
+#include "experiments/harness/run_session.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "experiments/harness/provenance.h"
+
+struct study_cell {
+    const struct study *study;
+    const json_t *card;
+    struct progress *progress;
+    struct metrics_value *values; /* one for each metric, in the table's order */
+    struct metrics_series *series;
+    size_t n_values, n_series;
+    json_t *notes;
+};
+
+static bool is_given(const struct metrics_value *v)
+{
+    return isfinite(v->value) || v->why[0];
+}
+
+int study_value(struct study_cell *c, const char *name, double value, const char *why)
+{
+    const struct study_metric *m = study_metric_find(c->study, name);
+    struct metrics_value *v;
+
+    if (!m)
+        return err_prefix(ERR_ARG, "study_value");
+    v = &c->values[m - c->study->metrics];
+    if (is_given(v))
+        return err_set(ERR_ARG, "study_value: %s is given twice", name);
+    if (!isfinite(value) && (!why || !why[0]))
+        return err_set(ERR_ARG, "study_value: %s is missing without a reason", name);
+    v->value = isfinite(value) ? value : NAN;
+    if (!isfinite(value))
+        snprintf(v->why, sizeof(v->why), "%s", why);
+    return OK;
+}
+
+int study_series(struct study_cell *c, const char *name, const char *unit,
+                 const double *v, size_t n)
+{
+    struct metrics_series *s =
+        mem_resize(MEM_HARNESS, c->series, c->n_series + 1, sizeof(*s));
+    double *copy = mem_new(MEM_HARNESS, n, sizeof(*copy));
+
+    if (s)
+        c->series = s;
+    if (!s || !copy) {
+        mem_free(copy);
+        return ERR_NOMEM;
+    }
+    s += c->n_series++;
+    *s = (struct metrics_series){.v = copy, .n = n};
+    snprintf(s->name, sizeof(s->name), "%s", name);
+    snprintf(s->unit, sizeof(s->unit), "%s", unit);
+    if (n)
+        memcpy(copy, v, n * sizeof(*copy));
+    return OK;
+}
+
+int study_note(struct study_cell *c, const char *key, json_t *value)
+{
+    if (!value || json_object_set_new(c->notes, key, value) != 0)
+        return err_set(ERR_NOMEM, "study_note: %s: out of memory", key);
+    return OK;
+}
+
+void study_progress(struct study_cell *c, double fraction, const char *what)
+{
+    progress_step(c->progress, fraction, what, clock_ns());
+}
+
+const json_t *study_machine(const struct study_cell *c)
+{
+    return c->card;
+}
+
+/* --- a cell */
+
+static int begin(struct study_cell *c, const struct run_session *s)
+{
+    const struct study_metric *m;
+
+    *c = (struct study_cell){.study = s->job->study,
+                             .card = s->card,
+                             .progress = s->progress,
+                             .notes = json_object()};
+    for (m = c->study->metrics; m->name; m++)
+        c->n_values++;
+    c->values = mem_new(MEM_HARNESS, c->n_values, sizeof(*c->values));
+    if (!c->values || !c->notes)
+        return err_set(ERR_NOMEM, "study: out of memory");
+    for (size_t i = 0; i < c->n_values; i++) {
+        struct metrics_value *v = &c->values[i];
+
+        m = &c->study->metrics[i];
+        if (strlen(m->name) >= sizeof(v->name) || strlen(m->unit) >= sizeof(v->unit))
+            return err_set(ERR_LIMIT, "study %s: metric %s: its name or unit is too long",
+                           c->study->name, m->name);
+        snprintf(v->name, sizeof(v->name), "%s", m->name);
+        snprintf(v->unit, sizeof(v->unit), "%s", m->unit);
+        v->value = NAN;
+    }
+    return OK;
+}
+
+static void end(struct study_cell *c)
+{
+    for (size_t i = 0; i < c->n_series; i++)
+        mem_free(c->series[i].v);
+    mem_free(c->series);
+    mem_free(c->values);
+    json_decref(c->notes);
+}
+
+static int run_it(struct study_cell *c, const struct job_cell *job_cell)
+{
+    const struct study *study = c->study;
+    json_t *given = json_copy(json_object_get(job_cell->settings, "study"));
+    void *opts = mem_new(MEM_HARNESS, 1, study->opts_bytes);
+    int rc = given && opts ? OK : err_set(ERR_NOMEM, "study: out of memory");
+
+    if (rc == OK)
+        rc = opt_init(study->opts, opts);
+    if (rc != OK)
+        goto out;
+    json_object_del(given, "name");
+    rc = opt_from_json(study->opts, opts, given, "study");
+    if (rc == OK)
+        rc = study->run(opts, c);
+    opt_free(study->opts, opts);
+out:
+    json_decref(given);
+    mem_free(opts);
+    return rc;
+}
+
+/* Every cell has every metric, if only with the reason why it is missing. */
+static void complete(struct study_cell *c)
+{
+    for (size_t i = 0; i < c->n_values; i++)
+        if (!is_given(&c->values[i]))
+            snprintf(c->values[i].why, sizeof(c->values[i].why),
+                     "this cell does not measure it");
+}
+
+static json_t *measured(const struct study_cell *c, const struct env_counters *before,
+                        const struct env_counters *after, double wall_s)
+{
+    json_t *a = json_pack("{s:O, s:o, s:f, s:I, s:b}", "notes", c->notes, "counters",
+                          env_counters_json(before, after), "wall_s", wall_s,
+                          "rss_peak_bytes", (json_int_t)mem_rss_peak_bytes(), "valid", 1);
+
+    if (!a)
+        err_set(ERR_NOMEM, "study: out of memory");
+    return a;
+}
+
+static enum record_state state_of(int rc)
+{
+    return rc == OK                                      ? RECORD_DONE
+           : rc == ERR_NOTFOUND || rc == ERR_UNSUPPORTED ? RECORD_SKIPPED
+                                                         : RECORD_FAILED;
+}
+
+int run_study(struct run_session *s, const struct job_cell *job_cell)
+{
+    struct study_cell c;
+    struct record_cell r = {0};
+    struct env_counters before, after;
+    uint64_t start_ns = clock_ns();
+    char error[512] = "";
+    json_t *a = NULL;
+    int rc = begin(&c, s);
+
+    progress_study(s->progress, job_cell->key, clock_ns());
+    env_counters_read(&before);
+    if (rc == OK)
+        rc = run_it(&c, job_cell);
+    env_counters_read(&after);
+    progress_cell_end(s->progress);
+    r.state = state_of(rc);
+    if (rc == OK) {
+        complete(&c);
+        r.values = c.values;
+        r.n_values = c.n_values;
+        r.series = c.series;
+        r.n_series = c.n_series;
+        a = measured(&c, &before, &after, (double)(clock_ns() - start_ns) / 1e9);
+        r.attributes = a;
+        rc = a ? OK : ERR_NOMEM;
+    } else {
+        snprintf(error, sizeof(error), "%s", err_msg());
+        log_line(r.state == RECORD_SKIPPED ? LOG_INFO : LOG_ERROR, "%s: %s: %s",
+                 job_cell->key, record_state_name(r.state), error);
+        rc = OK;
+    }
+    if (rc == OK)
+        rc = run_record(s, job_cell, &r, error);
+    json_decref(a);
+    end(&c);
+    return rc;
+}
