@@ -8,6 +8,7 @@
 #define CPU_CPU_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -33,6 +34,10 @@ MUST int cpu_isa_parse(const char *level, uint64_t *mask);
 const char *cpu_isa_word(int bit);
 /* "avx2 avx512 avx512bf16" for a mask, "ref" for 0. `n` >= 128. */
 void cpu_isa_words(uint64_t mask, char *out, int n);
+
+/* Bytes of one cache of level 1 (data), 2 or 3; where the system does not say, what such
+ * caches usually hold at least. */
+size_t cpu_cache_bytes(int level);
 
 #define CPU_MAX 1024
 

@@ -3,26 +3,13 @@
 #include <assert.h>
 #include <string.h>
 
-/* A computation slice (bM, bN, bK). The pair of panels a micro-kernel works on should
- * leave half the first-level cache to A and C; A's slice should take half the second
- * level. */
-#define SLICE_B_BYTES  (32 * 1024)  /* bK rows of np_max panels */
-#define SLICE_A_BYTES  (512 * 1024) /* bM rows of bK activations */
-#define SLICE_N_PANELS 8 /* bN: C's slice stays in the second level over all of K */
-
-/* Up to this many rows are bound by reading B, so B is read strictly in the order of
- * memory, panel by panel, whatever that costs in loads of A and C: a split matrix then
- * streams at 40 GB/s from one Zen 5 core, against 28 when tiles jump from unit to unit.
- */
-#define STREAM_ROWS 4
-
+/* A thread's part, cut into slices: what visit() needs beside the job. */
 struct walk {
     const struct kern_gemm_job *j;
-    int64_t b_k;      /* rows of K in a slice; whole units where the matrix is split */
-    int64_t n_blocks; /* row blocks of A in all */
-    int64_t n_panels; /* of a slice */
-    int np;           /* panels of a tile, at most */
-    float *c;         /* where tiles go: the job's C, or scratch for KERN_SWIGLU */
+    enum kern_epilogue epilogue; /* the job's, or KERN_STORE into a partial product */
+    int64_t n_blocks;            /* row blocks of A in all */
+    int64_t bm, bn, bk;          /* a slice: row blocks, panels, rows of K */
+    float *c;                    /* where tiles go: C, a partial product, or scratch */
     int64_t ldc, c_row0, c_panel0;
 };
 
@@ -31,9 +18,35 @@ static size_t a_elem_bytes(const struct kern_variant *v)
     return v->a_format == KERN_A_BF16_PAIR ? 2 : 4;
 }
 
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static int64_t round_down(int64_t x, int64_t step)
 {
     return x < step ? step : x / step * step;
+}
+
+/* The share of `n` things in steps of `step` for part `i` of `parts`. */
+static void share(int64_t n, int64_t step, int i, int parts, int64_t *lo, int64_t *hi)
+{
+    int64_t steps = (n + step - 1) / step;
+
+    *lo = min64(steps * i / parts * step, n);
+    *hi = min64(steps * (i + 1) / parts * step, n);
+}
+
+void kern_gemm_part(struct kern_gemm_job *j, int64_t together, int id)
+{
+    const struct kern_schedule *s = &j->s;
+    const struct kern_mat *w = j->w;
+    int along_n = id % s->pn, along_m = id / s->pn % s->pm, along_k = id / s->pn / s->pm;
+
+    share(w->n_panels, together, along_n, s->pn, &j->p_lo, &j->p_hi);
+    share(kern_a_blocks(j->m, s->mr), 1, along_m, s->pm, &j->i_lo, &j->i_hi);
+    share(w->k_pad, w->n_units > 1 ? w->k_unit : 2, along_k, s->pk, &j->k_lo, &j->k_hi);
+    j->along_k = along_k;
 }
 
 /* Rows [k_lo, k_lo + k) of panels [p, p + np) times row block i. */
@@ -66,25 +79,6 @@ static void tile(const struct walk *w, int64_t i, int64_t p, int np, int64_t k_l
     j->v->fn.gemm(&t);
 }
 
-/* Row blocks [i_lo, i_hi) of panels [p_lo, p_hi), all of K, in slices of b_k rows. */
-static void slice(const struct walk *w, int64_t i_lo, int64_t i_hi, int64_t p_lo,
-                  int64_t p_hi)
-{
-    int64_t k_all = w->j->w->k_pad;
-
-    for (int64_t k = 0; k < k_all; k += w->b_k) {
-        int64_t rows = k_all - k < w->b_k ? k_all - k : w->b_k;
-        bool accumulate = k > 0 || w->j->epilogue == KERN_RESIDUAL;
-
-        for (int64_t p = p_lo; p < p_hi; p += w->np) {
-            int np = (int)(p_hi - p < w->np ? p_hi - p : w->np);
-
-            for (int64_t i = i_lo; i < i_hi; i++)
-                tile(w, i, p, np, k, rows, accumulate);
-        }
-    }
-}
-
 static void add_bias(const struct kern_gemm_job *j, int64_t r_lo, int64_t r_hi,
                      int64_t p_lo, int64_t p_hi)
 {
@@ -96,88 +90,139 @@ static void add_bias(const struct kern_gemm_job *j, int64_t r_lo, int64_t r_hi,
     }
 }
 
-/* Tiles in scratch are rows of (gate, up) panel pairs. */
-static void swiglu(const struct walk *w, int64_t r_lo, int64_t r_hi, int64_t p_lo,
-                   int64_t p_hi)
+/* Row r, panels [p_lo, p_hi): x holds (gate, up) pairs of panels from p_lo on. */
+static void swiglu_row(const struct kern_gemm_job *j, const float *x, int64_t r,
+                       int64_t p_lo, int64_t p_hi)
 {
-    const struct kern_gemm_job *j = w->j;
+    for (int64_t p = p_lo; p < p_hi; p += 2) {
+        const float *gate = x + (p - p_lo) * KERN_PANEL;
 
-    for (int64_t r = r_lo; r < r_hi; r++) {
-        for (int64_t p = p_lo; p < p_hi; p += 2) {
-            const float *gate = w->c + (r - r_lo) * w->ldc + (p - p_lo) * KERN_PANEL;
-
-            j->silu_mul->fn.silu_mul(j->c + r * j->ldc + p / 2 * KERN_PANEL, gate,
-                                     gate + KERN_PANEL, KERN_PANEL);
-        }
+        j->silu_mul->fn.silu_mul(j->c + r * j->ldc + p / 2 * KERN_PANEL, gate,
+                                 gate + KERN_PANEL, KERN_PANEL);
     }
 }
 
-/* One (bM, bN) slice with its epilogue. */
-static void slice_and_epilogue(struct walk *w, int64_t i_lo, int64_t i_hi, int64_t p_lo,
-                               int64_t p_hi)
+static void epilogue(const struct walk *w, int64_t i_lo, int64_t i_hi, int64_t p_lo,
+                     int64_t p_hi)
 {
     const struct kern_gemm_job *j = w->j;
     int64_t r_lo = kern_a_row(j->m, w->n_blocks, i_lo);
     int64_t r_hi = kern_a_row(j->m, w->n_blocks, i_hi);
 
-    if (j->epilogue == KERN_SWIGLU) {
-        w->c = j->scratch;
-        w->ldc = (p_hi - p_lo) * KERN_PANEL;
-        w->c_row0 = r_lo;
-        w->c_panel0 = p_lo;
-    }
-    slice(w, i_lo, i_hi, p_lo, p_hi);
-    if (j->epilogue == KERN_SWIGLU)
-        swiglu(w, r_lo, r_hi, p_lo, p_hi);
-    else if (j->bias)
+    if (w->epilogue == KERN_SWIGLU)
+        for (int64_t r = r_lo; r < r_hi; r++)
+            swiglu_row(j, w->c + (r - r_lo) * w->ldc, r, p_lo, p_hi);
+    else if (w->epilogue == KERN_STORE && w->c == j->c && j->bias)
         add_bias(j, r_lo, r_hi, p_lo, p_hi);
 }
 
-/* The slice of K and N: as long as the caches want, or as the matrix lies in memory. */
-static void choose_slice(struct walk *w)
+/* One (bM, bN, bK) slice, given by its first row block, panel and row of K. Panels
+ * outside, row blocks inside: a tile's columns of B stay in the first-level cache. */
+static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
 {
-    const struct kern_mat *b = w->j->w;
-    bool split = b->n_units > 1, stream = w->j->m <= STREAM_ROWS;
-    size_t row_bytes = (size_t)w->j->v->np_max * KERN_PANEL * kern_type_bytes(b->type);
+    const struct kern_gemm_job *j = w->j;
+    int64_t i_hi = min64(i + w->bm, j->i_hi), p_hi = min64(p + w->bn, j->p_hi);
+    int64_t rows = min64(w->bk, j->k_hi - k);
+    bool accumulate = k > j->k_lo || w->epilogue == KERN_RESIDUAL;
 
-    w->np = stream ? 1 : w->j->v->np_max;
-    w->n_panels = SLICE_N_PANELS;
-    if (stream && split) {
-        w->b_k = b->k_unit;
-        if (w->j->epilogue != KERN_SWIGLU) /* whose scratch holds SLICE_N_PANELS */
-            w->n_panels = w->j->p_hi - w->j->p_lo;
-    } else if (w->n_blocks > 1) {
-        w->b_k = round_down((int64_t)(SLICE_B_BYTES / row_bytes), split ? b->k_unit : 2);
-    } else {
-        w->b_k = b->k_pad; /* one block of rows reads B once: nothing to keep in cache */
+    if (w->epilogue == KERN_SWIGLU) {
+        w->ldc = (p_hi - p) * KERN_PANEL;
+        w->c_row0 = kern_a_row(j->m, w->n_blocks, i);
+        w->c_panel0 = p;
+    }
+    for (int64_t at = p; at < p_hi; at += j->s.np) {
+        int np = (int)min64(j->s.np, p_hi - at);
+
+        for (int64_t block = i; block < i_hi; block++)
+            tile(w, block, at, np, k, rows, accumulate);
+    }
+    if (k + rows == j->k_hi)
+        epilogue(w, i, i_hi, p, p_hi);
+}
+
+/* The slice in the driver's units. Gate and up are multiplied slice by slice out of
+ * scratch, which must hold the slice's sums over all of K. */
+static void cut(struct walk *w)
+{
+    const struct kern_gemm_job *j = w->j;
+    const struct kern_mat *b = j->w;
+    int64_t room = KERN_GEMM_SCRATCH_BYTES / (KERN_PANEL * sizeof(float));
+
+    w->bm = round_down(j->s.bm, j->s.mr) / j->s.mr;
+    w->bn = round_down(j->s.bn, j->s.np);
+    w->bk = round_down(j->s.bk, b->n_units > 1 ? b->k_unit : 2);
+    if (w->epilogue == KERN_SWIGLU) {
+        w->bn = round_down(min64(w->bn, room / j->s.mr), 2);
+        w->bm = min64(w->bm, round_down(room / w->bn, j->s.mr) / j->s.mr);
     }
 }
 
 void kern_gemm_run(const struct kern_gemm_job *j)
 {
-    const struct kern_mat *b = j->w;
-    struct walk w = {.j = j, .c = j->c, .ldc = j->ldc};
-    int64_t bm_rows, bm_blocks;
+    struct walk w = {.j = j, .epilogue = j->epilogue, .c = j->c, .ldc = j->ldc};
+    /* Slices along N, M, K; which loop is outside is the schedule's. */
+    static const int order[KERN_N_ORDERS][3] = {[KERN_ORDER_NMK] = {0, 1, 2},
+                                                [KERN_ORDER_MNK] = {1, 0, 2},
+                                                [KERN_ORDER_KNM] = {2, 0, 1}};
+    const int *o = order[j->s.order];
+    int64_t lo[3] = {j->p_lo, j->i_lo, j->k_lo}, hi[3] = {j->p_hi, j->i_hi, j->k_hi};
+    int64_t step[3], at[3];
 
-    assert(j->m >= 1 && j->p_lo >= 0 && j->p_hi <= b->n_panels);
+    assert(j->m >= 1 && j->p_lo >= 0 && j->p_hi <= j->w->n_panels);
     assert(j->epilogue != KERN_SWIGLU || (j->p_lo % 2 == 0 && j->p_hi % 2 == 0));
-    w.n_blocks = kern_a_blocks(j->m, j->v->mr_max);
-    choose_slice(&w);
-    bm_rows = (int64_t)(SLICE_A_BYTES / ((size_t)w.b_k * a_elem_bytes(j->v)));
-    if (j->epilogue == KERN_SWIGLU) {
-        int64_t room = KERN_GEMM_SCRATCH_BYTES / (SLICE_N_PANELS * KERN_PANEL * 4);
-
-        bm_rows = bm_rows < room ? bm_rows : room;
+    if (j->p_lo >= j->p_hi || j->i_lo >= j->i_hi || j->k_lo >= j->k_hi)
+        return;
+    w.n_blocks = kern_a_blocks(j->m, j->s.mr);
+    if (j->s.pk > 1) {
+        w.epilogue = KERN_STORE;
+        w.ldc = j->w->n_panels * KERN_PANEL;
+        w.c = j->partial + j->along_k * j->m * w.ldc;
+    } else if (j->epilogue == KERN_SWIGLU) {
+        w.c = j->scratch;
+        o = j->s.order == KERN_ORDER_KNM ? order[KERN_ORDER_NMK] : o;
     }
-    bm_blocks = round_down(bm_rows / j->v->mr_max, 1);
+    cut(&w);
+    step[0] = w.bn, step[1] = w.bm, step[2] = w.bk;
+    for (at[o[0]] = lo[o[0]]; at[o[0]] < hi[o[0]]; at[o[0]] += step[o[0]])
+        for (at[o[1]] = lo[o[1]]; at[o[1]] < hi[o[1]]; at[o[1]] += step[o[1]])
+            for (at[o[2]] = lo[o[2]]; at[o[2]] < hi[o[2]]; at[o[2]] += step[o[2]])
+                visit(&w, at[1], at[0], at[2]);
+}
 
-    for (int64_t p = j->p_lo; p < j->p_hi; p += w.n_panels) {
-        int64_t p_hi = p + w.n_panels < j->p_hi ? p + w.n_panels : j->p_hi;
+size_t kern_gemm_partial_bytes(const struct kern_gemm_job *j)
+{
+    size_t one = (size_t)(j->m * j->w->n_panels * KERN_PANEL) * sizeof(float);
 
-        for (int64_t i = 0; i < w.n_blocks; i += bm_blocks) {
-            int64_t i_hi = i + bm_blocks < w.n_blocks ? i + bm_blocks : w.n_blocks;
+    return j->s.pk > 1 ? (size_t)j->s.pk * one : 0;
+}
 
-            slice_and_epilogue(&w, i, i_hi, p, p_hi);
+void kern_gemm_reduce(const struct kern_gemm_job *j, int id, int n_threads)
+{
+    int64_t ld = j->w->n_panels * KERN_PANEL, lo, hi;
+    int64_t together = j->epilogue == KERN_SWIGLU ? 2 : 1;
+
+    if (j->s.pk <= 1)
+        return;
+    share(j->w->n_panels, together, id, n_threads, &lo, &hi);
+    for (int64_t r = 0; r < j->m; r++) {
+        float *sum = j->partial + r * ld; /* the first partial product takes the rest */
+
+        for (int part = 1; part < j->s.pk; part++) {
+            const float *x = sum + part * j->m * ld;
+
+            for (int64_t n = lo * KERN_PANEL; n < hi * KERN_PANEL; n++)
+                sum[n] += x[n];
+        }
+        if (j->epilogue == KERN_SWIGLU) {
+            swiglu_row(j, sum + lo * KERN_PANEL, r, lo, hi);
+            continue;
+        }
+        for (int64_t n = lo * KERN_PANEL; n < hi * KERN_PANEL; n++) {
+            float *c = j->c + r * j->ldc + n;
+
+            *c = (j->epilogue == KERN_RESIDUAL ? *c : 0) + sum[n];
         }
     }
+    if (j->epilogue == KERN_STORE && j->bias)
+        add_bias(j, 0, j->m, lo, hi);
 }

@@ -1,15 +1,16 @@
-/* kernels/gemm.h - one thread's share of C[M, N] = A[M, K] W, driven over packed panels.
+/* kernels/gemm.h - one thread's part of C[M, N] = A[M, K] W, driven over packed panels.
  *
- * The driver cuts the share into computation slices (bM, bN, bK) that fit the caches and
- * calls the micro-kernel; an epilogue runs on tiles while they are in the first-level
- * cache.
+ * The schedule deals the product out to threads and cuts each part into computation
+ * slices; an epilogue runs on tiles while they are in the caches. With pk = 1 a thread
+ * ends with its part of C. With pk > 1 it leaves partial sums; after a barrier every
+ * thread calls kern_gemm_reduce() for its share of C.
  * Paper: Sandwich 6 (micro-kernel, computation slice, polymerization scheme).
- * Threads: each calls with its own panel range and scratch; A is shared and packed
- * before. */
+ * Threads: each calls with its own copy of the job and its own scratch; A is shared and
+ * packed before, in blocks of schedule.mr rows (kern_a_blocks(m, mr)). */
 #ifndef KERNELS_GEMM_H
 #define KERNELS_GEMM_H
 
-#include "kernels/pack.h"
+#include "kernels/schedule.h"
 
 enum kern_epilogue {
     KERN_STORE,    /* c = A W (+ bias) */
@@ -22,17 +23,30 @@ struct kern_gemm_job {
     const struct kern_variant *v;        /* of an op KERN_GEMM_* matching w->type */
     const struct kern_variant *silu_mul; /* for KERN_SWIGLU */
     const struct kern_mat *w;
+    struct kern_schedule s;
     const void *a_packed; /* kern_a_pack() blocks of v->a_format over all m rows */
     int64_t m;
     float *c; /* [m, ldc], room for 16 columns per panel (pair) */
     int64_t ldc;
     const float *bias; /* NULL, or n_panels * 16 floats; KERN_STORE only */
     enum kern_epilogue epilogue;
-    int64_t p_lo, p_hi; /* this thread's panels; even bounds for KERN_SWIGLU */
-    void *scratch;      /* KERN_GEMM_SCRATCH_BYTES, 64-byte aligned, this thread's own */
+    /* This thread's part, by kern_gemm_part(): panels, blocks of rows, rows of K. */
+    int64_t p_lo, p_hi, i_lo, i_hi, k_lo, k_hi;
+    int along_k;    /* which of the pk partial products */
+    void *scratch;  /* KERN_GEMM_SCRATCH_BYTES, 64-byte aligned, this thread's own */
+    float *partial; /* for pk > 1: kern_gemm_partial_bytes(), shared by all threads */
 };
 #define KERN_GEMM_SCRATCH_BYTES (256 * 1024)
 
+/* Set the part of thread `id` of pm * pn * pk, from v, w, s and m. Panels are dealt out in
+ * groups of `together` (2 for KERN_SWIGLU); a part may be empty. */
+void kern_gemm_part(struct kern_gemm_job *j, int64_t together, int id);
+/* Compute the part; nothing to do when it is empty. */
 void kern_gemm_run(const struct kern_gemm_job *j);
+
+size_t kern_gemm_partial_bytes(const struct kern_gemm_job *j); /* 0 for pk = 1 */
+/* Thread id's share of summing the partial products, and the epilogue. Sums run in the
+ * order of K, so the result does not depend on timing. Nothing to do for pk = 1. */
+void kern_gemm_reduce(const struct kern_gemm_job *j, int id, int n_threads);
 
 #endif

@@ -20,7 +20,8 @@
 
 #include "base/err.h"
 
-#define KERN_PANEL 16
+#define KERN_PANEL  16
+#define KERN_NP_MAX 8 /* panels a micro-kernel takes at once, at most */
 
 enum kern_type { KERN_F32, KERN_F16, KERN_BF16, KERN_N_TYPES };
 const char *kern_type_name(enum kern_type t); /* "f32" */
@@ -50,7 +51,7 @@ enum kern_op {
 const char *kern_op_name(enum kern_op op); /* "gemm_bf16" */
 
 /* How a GEMM variant wants its activations: blocks of mr rows, K-major, so that a kernel
- * reads them with one pointer (mr = the rows of this block, <= the variant's mr_max):
+ * reads them with one pointer (mr = the rows of this block):
  *     KERN_A_F32        [k][mr] f32
  *     KERN_A_BF16_PAIR  [k/2][mr][2] bf16   (two along K in one 32-bit word) */
 enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR };
@@ -70,7 +71,7 @@ struct kern_gemm_tile {
     int64_t k, k_unit;    /* rows in all, rows in one unit */
     float *c;             /* row-major */
     int64_t ldc;          /* floats from a row of C to the next */
-    int mr, np;           /* 1 <= mr <= mr_max, 1 <= np <= np_max */
+    int mr, np;           /* 1 <= mr <= kern_gemm_rows(v, np) */
     bool accumulate;
 };
 typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
@@ -141,9 +142,18 @@ struct kern_variant {
         kern_from_16_fn from_bf16, from_f16;
         kern_argmax_fn argmax;
     } fn;
-    int mr_max, np_max;          /* GEMM only */
+    /* GEMM only: the micro-kernels, every one that fits the register file: at np panels
+     * up to rows[np - 1] rows; 0: none. */
+    uint8_t rows[KERN_NP_MAX];
+    int panel_vecs; /* GEMM only: vector registers that hold a row of a panel */
     enum kern_a_format a_format; /* GEMM only */
 };
+
+/* The most rows of a micro-kernel that takes np panels; 0: there is none. */
+static inline int kern_gemm_rows(const struct kern_variant *v, int np)
+{
+    return np >= 1 && np <= KERN_NP_MAX ? v->rows[np - 1] : 0;
+}
 
 /* All variants compiled in, NULL-terminated; written by make from the folders. */
 extern const struct kern_variant *const kern_variants[];

@@ -19,20 +19,10 @@ static void *take(struct arena *a, size_t n, size_t size, size_t align)
     return a->base ? a->base + a->used - n * size : NULL;
 }
 
-static int max_rows(const struct model *m)
-{
-    int mr = 1;
-
-    for (int t = 0; t < KERN_N_TYPES; t++)
-        if (m->kern.v[KERN_GEMM_F32 + t]->mr_max > mr)
-            mr = m->kern.v[KERN_GEMM_F32 + t]->mr_max;
-    return mr;
-}
-
 static void place(struct model *m, struct arena *a)
 {
     int64_t k_max = m->ld_stage, rows = m->max_step_tok, half = m->c.head_dim / 2,
-            mr = max_rows(m);
+            mr = model_block_rows(m);
 
     k_max = m->ld_h > k_max ? m->ld_h : k_max;
     m->x = take(a, (size_t)(rows * m->ld_x), sizeof(float), PAGE);
@@ -41,6 +31,7 @@ static void place(struct model *m, struct arena *a)
     m->attn = take(a, (size_t)(rows * m->ld_attn), sizeof(float), PAGE);
     m->h = take(a, (size_t)(rows * m->ld_h), sizeof(float), PAGE);
     m->a_packed = take(a, (size_t)(rows * k_max), sizeof(float), PAGE);
+    m->partial = take(a, MODEL_PARTIAL_BYTES, 1, PAGE);
     m->rope_cos = take(a, (size_t)(m->max_tok * half), sizeof(float), PAGE);
     m->rope_sin = take(a, (size_t)(m->max_tok * half), sizeof(float), PAGE);
     m->rows = take(a, (size_t)rows, sizeof(int64_t), PAGE);

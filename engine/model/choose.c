@@ -19,16 +19,19 @@
 struct trial {
     struct kern_gemm_job job;
     float *x, *c;
+    int64_t panels; /* of the matrix that take part */
     void *a, *scratch;
 };
 
 static uint64_t time_variant(struct trial *t, const struct kern_variant *v)
 {
     const struct kern_mat *w = t->job.w;
-    int64_t n_blocks = kern_a_blocks(TRIAL_ROWS, v->mr_max);
     size_t elem = v->a_format == KERN_A_F32 ? 4 : 2;
     uint64_t best = UINT64_MAX;
+    int64_t n_blocks;
 
+    kern_schedule_default(&t->job.s, v, w, TRIAL_ROWS, 1);
+    n_blocks = kern_a_blocks(TRIAL_ROWS, t->job.s.mr);
     for (int64_t b = 0; b < n_blocks; b++) {
         int64_t r0 = kern_a_row(TRIAL_ROWS, n_blocks, b);
         int64_t r1 = kern_a_row(TRIAL_ROWS, n_blocks, b + 1);
@@ -37,6 +40,8 @@ static uint64_t time_variant(struct trial *t, const struct kern_variant *v)
                     t->x + r0 * w->k, w->k, r1 - r0, w->k, w->k_pad);
     }
     t->job.v = v;
+    kern_gemm_part(&t->job, 1, 0);
+    t->job.p_hi = t->panels;
     for (int i = 0; i < TRIAL_REPEATS; i++) {
         uint64_t t0 = clock_ns(), dt;
 
@@ -60,7 +65,7 @@ static int trial_open(struct trial *t, const struct kern_mat *w)
     int64_t panels = TRIAL_ELEMS / (w->k_pad * KERN_PANEL) + 1;
 
     memset(t, 0, sizeof(*t));
-    panels = panels < w->n_panels ? panels : w->n_panels;
+    t->panels = panels = panels < w->n_panels ? panels : w->n_panels;
     t->x = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * w->k), sizeof(float));
     t->c = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * panels * KERN_PANEL),
                    sizeof(float));
@@ -76,7 +81,6 @@ static int trial_open(struct trial *t, const struct kern_mat *w)
                                     .c = t->c,
                                     .ldc = panels * KERN_PANEL,
                                     .epilogue = KERN_STORE,
-                                    .p_hi = panels,
                                     .scratch = t->scratch};
     return OK;
 }

@@ -17,6 +17,8 @@ struct step {
     int n_chunks;
     int64_t n_tok, n_logits;
     float *logits;
+    /* For all rows, and for those that want logits. */
+    struct kern_schedule all[MODEL_N_MATS], wanted[MODEL_N_MATS];
 };
 
 /* One thread's view of the running step. */
@@ -29,6 +31,7 @@ struct lane {
     int64_t n_rows;      /* of x */
     const int64_t *rows; /* rows to read instead of 0 .. n_rows; NULL: those */
     bool last;           /* the last layer: only rows that want logits go on */
+    bool wanted;         /* from here on only those rows are there */
     uint64_t t_ns;       /* when thread 0's present operation began */
 };
 
@@ -93,11 +96,12 @@ static void pack_block(struct lane *w, const struct kern_mat *mat, void *dst,
 /* The activations packed for `mat`'s kernel. One block: each thread makes its own copy,
  * which is cheaper than waiting for another's. More: the threads share them out, and
  * wait. */
-static const void *pack_rows(struct lane *w, const struct kern_mat *mat,
+static const void *pack_rows(struct lane *w, const struct kern_gemm_job *j,
                              const struct rows_in *in)
 {
-    const struct kern_variant *v = model_gemm(w->m, mat);
-    int64_t n_blocks = kern_a_blocks(in->n, v->mr_max);
+    const struct kern_variant *v = j->v;
+    const struct kern_mat *mat = j->w;
+    int64_t n_blocks = kern_a_blocks(in->n, j->s.mr);
     size_t row_bytes = (size_t)mat->k_pad * (v->a_format == KERN_A_F32 ? 4 : 2);
     int64_t lo, hi;
 
@@ -120,16 +124,31 @@ static const void *pack_rows(struct lane *w, const struct kern_mat *mat,
     return w->m->a_packed;
 }
 
-/* This thread's panels of c = a * mat; `together` as in model_panels(). */
+/* This thread's part of c = a * mat; panels are dealt out in groups of `together`. */
 static void linear(struct lane *w, struct kern_gemm_job *j, int64_t together)
 {
-    j->v = model_gemm(w->m, j->w);
     j->silu_mul = w->m->kern.v[KERN_SILU_MUL];
     j->scratch = w->own->gemm;
-    model_panels(j->w, together, w->self->id, w->self->n, &j->p_lo, &j->p_hi);
-    if (j->p_hi > j->p_lo)
-        kern_gemm_run(j);
+    j->partial = w->m->partial;
+    kern_gemm_part(j, together, w->self->id);
+    kern_gemm_run(j);
+    if (j->s.pk > 1) {
+        sync(w, MODEL_T_LINEAR);
+        kern_gemm_reduce(j, w->self->id, w->self->n);
+    }
     lap(w, MODEL_T_LINEAR);
+}
+
+/* A product of the step's rows with `mat`, but for the activations. */
+static struct kern_gemm_job job_of(const struct lane *w, enum model_mat which,
+                                   const struct kern_mat *mat)
+{
+    const struct step *s = w->step;
+
+    return (struct kern_gemm_job){.v = model_gemm(w->m, mat),
+                                  .w = mat,
+                                  .s = (w->wanted ? s->wanted : s->all)[which],
+                                  .m = w->n_rows};
 }
 
 /* ---- attention ---- */
@@ -269,15 +288,13 @@ static void attention(struct lane *w, int layer)
                                .k = w->m->c.dim,
                                .n = w->n_rows,
                                .norm_w = l->attn_norm};
-    struct kern_gemm_job qkv = {.w = &l->qkv,
-                                .a_packed = pack_rows(w, &l->qkv, &in),
-                                .m = w->n_rows,
-                                .c = w->m->qkv,
-                                .ldc = w->m->ld_qkv,
-                                .bias = l->qkv_bias,
-                                .epilogue = KERN_STORE};
-    bool own_heads = model_heads_divide(w->m, w->self->n);
+    struct kern_gemm_job qkv = job_of(w, MODEL_MAT_QKV, &l->qkv);
+    bool own_heads = model_heads_divide(w->m, w->self->n) && qkv.s.pn == w->self->n;
 
+    qkv.a_packed = pack_rows(w, &qkv, &in);
+    qkv.c = w->m->qkv;
+    qkv.ldc = w->m->ld_qkv;
+    qkv.bias = l->qkv_bias;
     linear(w, &qkv, model_qkv_together(w->m, w->self->n));
     if (!own_heads)
         sync(w, MODEL_T_LINEAR);
@@ -302,6 +319,7 @@ static void keep_wanted(struct lane *w)
     w->x = m->x_last;
     w->n_rows = w->step->n_logits;
     w->rows = m->rows;
+    w->wanted = true;
 }
 
 static void attention_output(struct lane *w, int layer)
@@ -309,13 +327,12 @@ static void attention_output(struct lane *w, int layer)
     const struct kern_mat *o = &w->m->layers[layer].o;
     const struct rows_in in = {
         .x = w->m->attn, .ld = w->m->ld_attn, .k = o->k, .n = w->n_rows, .rows = w->rows};
-    struct kern_gemm_job job = {.w = o,
-                                .a_packed = pack_rows(w, o, &in),
-                                .m = w->n_rows,
-                                .c = w->x,
-                                .ldc = w->m->ld_x,
-                                .epilogue = KERN_RESIDUAL};
+    struct kern_gemm_job job = job_of(w, MODEL_MAT_O, o);
 
+    job.a_packed = pack_rows(w, &job, &in);
+    job.c = w->x;
+    job.ldc = w->m->ld_x;
+    job.epilogue = KERN_RESIDUAL;
     linear(w, &job, 1);
     sync(w, MODEL_T_LINEAR);
 }
@@ -330,53 +347,51 @@ static void ffn(struct lane *w, int layer)
                                .norm_w = l->ffn_norm};
     const struct rows_in hidden = {
         .x = w->m->h, .ld = w->m->ld_h, .k = l->down.k, .n = w->n_rows};
-    struct kern_gemm_job gate_up = {.w = &l->gate_up,
-                                    .a_packed = pack_rows(w, &l->gate_up, &in),
-                                    .m = w->n_rows,
-                                    .c = w->m->h,
-                                    .ldc = w->m->ld_h,
-                                    .epilogue = KERN_SWIGLU};
-    struct kern_gemm_job down = {.w = &l->down,
-                                 .m = w->n_rows,
-                                 .c = w->x,
-                                 .ldc = w->m->ld_x,
-                                 .epilogue = KERN_RESIDUAL};
+    struct kern_gemm_job gate_up = job_of(w, MODEL_MAT_GATE_UP, &l->gate_up);
+    struct kern_gemm_job down = job_of(w, MODEL_MAT_DOWN, &l->down);
 
+    gate_up.a_packed = pack_rows(w, &gate_up, &in);
+    gate_up.c = w->m->h;
+    gate_up.ldc = w->m->ld_h;
+    gate_up.epilogue = KERN_SWIGLU;
+    down.c = w->x;
+    down.ldc = w->m->ld_x;
+    down.epilogue = KERN_RESIDUAL;
     linear(w, &gate_up, 2);
     sync(w, MODEL_T_LINEAR);
-    down.a_packed = pack_rows(w, &l->down, &hidden);
+    down.a_packed = pack_rows(w, &down, &hidden);
     linear(w, &down, 1);
     sync(w, MODEL_T_LINEAR);
 }
 
-/* Panels straight into the caller's rows; a ragged last panel by way of scratch. */
+/* Panels straight into the caller's rows; a ragged last panel by way of scratch, which is
+ * why this product is never split along K. */
 static void head(struct lane *w)
 {
     const struct model *m = w->m;
     const struct rows_in in = {
         .x = w->x, .ld = m->ld_x, .k = m->c.dim, .n = w->n_rows, .norm_w = m->out_norm};
-    struct kern_gemm_job j = {.v = model_gemm(m, &m->head),
-                              .w = &m->head,
-                              .a_packed = pack_rows(w, &m->head, &in),
-                              .m = w->n_rows,
-                              .c = w->step->logits,
-                              .ldc = m->c.vocab,
-                              .epilogue = KERN_STORE,
-                              .scratch = w->own->gemm};
+    struct kern_gemm_job j = job_of(w, MODEL_MAT_HEAD, &m->head);
     bool tail = m->head_tail.n != KERN_PANEL;
 
-    par_share(m->head.n_panels, w->self->id, w->self->n, &j.p_lo, &j.p_hi);
+    j.a_packed = pack_rows(w, &j, &in);
+    j.c = w->step->logits;
+    j.ldc = m->c.vocab;
+    j.scratch = w->own->gemm;
+    kern_gemm_part(&j, 1, w->self->id);
     tail = tail && j.p_hi == m->head.n_panels && j.p_hi > j.p_lo;
     j.p_hi -= tail;
-    if (j.p_hi > j.p_lo)
-        kern_gemm_run(&j);
+    kern_gemm_run(&j);
     if (tail) {
+        int64_t n_blocks = kern_a_blocks(j.m, j.s.mr);
+
         j.w = &m->head_tail;
         j.p_lo = 0, j.p_hi = 1;
         j.c = w->own->tail;
         j.ldc = KERN_PANEL;
         kern_gemm_run(&j);
-        for (int64_t r = 0; r < w->n_rows; r++)
+        for (int64_t r = kern_a_row(j.m, n_blocks, j.i_lo);
+             r < kern_a_row(j.m, n_blocks, j.i_hi); r++)
             memcpy(w->step->logits + (r + 1) * m->c.vocab - m->head_tail.n,
                    w->own->tail + r * KERN_PANEL, (size_t)m->head_tail.n * sizeof(float));
     }
@@ -456,6 +471,9 @@ int model_forward(struct model *m, const struct model_chunk *chunks, int n_chunk
         if (chunks[i].want_logits)
             m->rows[s.n_logits++] = s.n_tok - 1;
     }
+    model_schedules(m, s.n_tok, n_threads, s.all);
+    if (s.n_logits > 0)
+        model_schedules(m, s.n_logits, n_threads, s.wanted);
     par_team_run(m->team, n_threads, step_run, &s);
     return OK;
 }

@@ -4,11 +4,12 @@
 #ifndef MODEL_IMPL_H
 #define MODEL_IMPL_H
 
+#include "kernels/gemm.h"
 #include "model/model.h"
 
 /* What a thread owns while a step runs; each begins on its own page. */
 struct model_scratch {
-    float *stage; /* [mr_max, ld_stage] rows of a block, normalised or gathered */
+    float *stage; /* [rows of a block, ld_stage], normalised or gathered */
     void *a;      /* a block of packed activations that only this thread reads */
     void *gemm;   /* KERN_GEMM_SCRATCH_BYTES */
     void *attn;   /* KERN_ATTN_SCRATCH_BYTES */
@@ -47,12 +48,31 @@ struct model {
     size_t act_bytes;
     float *x, *x_last, *qkv, *attn, *h;
     void *a_packed;                /* blocks shared by all threads */
+    float *partial;                /* MODEL_PARTIAL_BYTES */
     float *rope_cos, *rope_sin;    /* [max_tok, head_dim / 2] */
     int64_t *rows;                 /* [max_step_tok] rows of the step that want logits */
     struct model_scratch *scratch; /* [threads of the team] */
 
     uint64_t times_ns[MODEL_T_N]; /* thread 0 writes */
 };
+
+/* The matrices of a model by what is multiplied; those of all layers have equal shapes. */
+enum model_mat {
+    MODEL_MAT_QKV,
+    MODEL_MAT_O,
+    MODEL_MAT_GATE_UP,
+    MODEL_MAT_DOWN,
+    MODEL_MAT_HEAD,
+    MODEL_N_MATS
+};
+
+/* How `rows` rows are multiplied with each of them on n_threads threads. */
+void model_schedules(const struct model *m, int64_t rows, int n_threads,
+                     struct kern_schedule out[MODEL_N_MATS]);
+/* The most rows a block of packed activations can have, over the chosen variants. */
+int model_block_rows(const struct model *m);
+/* Room for partial products, so that a schedule may split K. */
+#define MODEL_PARTIAL_BYTES ((size_t)16 << 20)
 
 static inline int64_t model_pad16(int64_t n)
 {

@@ -64,7 +64,7 @@ static void gemm_share(void *arg, struct par_self *self)
     struct gemm_run *g = arg;
     struct kern_gemm_job j = g->job;
 
-    par_share(j.w->n_panels, self->id, self->n, &j.p_lo, &j.p_hi);
+    kern_gemm_part(&j, 1, self->id);
     j.scratch = g->scratch + (size_t)self->id * KERN_GEMM_SCRATCH_BYTES;
     kern_gemm_run(&j);
 }
@@ -91,6 +91,7 @@ static double gemm_once(struct bench *b, struct gemm_buffers *g,
                                         .c = g->c,
                                         .ldc = GEMM_N,
                                         .epilogue = KERN_STORE};
+    kern_schedule_default(&g->run.job.s, v, &g->w, m, b->n_threads);
     t0 = clock_ns();
     par_team_run(b->team, b->n_threads, gemm_share, &g->run);
     return (double)(clock_ns() - t0) * 1e-9;

@@ -3,6 +3,8 @@
 
 enum slot { SLOT_A, SLOT_B, SLOT_C };
 
+#define ROWS_MAX 64 /* of any micro-kernel */
+
 /* One tile of the packed operands. C has ldc floats a row; what lies beyond 16 np columns
  * is padding that must stay. */
 struct shape {
@@ -73,7 +75,7 @@ static void compare(const struct kern_variant *v, const struct shape *s,
 
 static void tile_once(const struct kern_variant *v, struct rng *r, const struct shape *s)
 {
-    static float c0[64 * 16 * KERN_PANEL];
+    static float c0[ROWS_MAX * KERN_NP_MAX * KERN_PANEL];
     struct kern_gemm_tile t;
     struct kern_mat w;
 
@@ -91,15 +93,26 @@ static enum fill any_fill(struct rng *r)
     return (enum fill)rng_below(r, FILL_N);
 }
 
+/* A number of panels for which there are micro-kernels. */
+static int any_np(struct rng *r, const struct kern_variant *v)
+{
+    for (;;) {
+        int np = (int)rng_range(r, 1, KERN_NP_MAX);
+
+        if (kern_gemm_rows(v, np))
+            return np;
+    }
+}
+
 /* All heights and widths at a few depths, then random shapes. */
 static void test_tiles(const struct kern_variant *v, struct rng *r)
 {
     static const int depths[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 33, 64};
 
-    CHECK(v->mr_max >= 1 && v->mr_max <= 64 && v->np_max >= 1 && v->np_max <= 16,
-          "mr_max=%d np_max=%d", v->mr_max, v->np_max);
-    for (int mr = 1; mr <= v->mr_max; mr++) {
-        for (int np = 1; np <= v->np_max; np++) {
+    CHECK(kern_gemm_rows(v, 1) >= 1 && kern_gemm_rows(v, 1) <= ROWS_MAX, "%d rows",
+          kern_gemm_rows(v, 1));
+    for (int np = 1; np <= KERN_NP_MAX; np++) {
+        for (int mr = 1; mr <= kern_gemm_rows(v, np); mr++) {
             for (int d = 0; d < (int)(sizeof(depths) / sizeof(depths[0])); d++) {
                 struct shape s = {.mr = mr, .np = np, .k = depths[d]};
 
@@ -111,10 +124,9 @@ static void test_tiles(const struct kern_variant *v, struct rng *r)
         }
     }
     for (int n = 0; n < 300; n++) {
-        struct shape s = {.mr = (int)rng_range(r, 1, v->mr_max),
-                          .k = rng_range(r, 1, 300)};
+        struct shape s = {.np = any_np(r, v), .k = rng_range(r, 1, 300)};
 
-        s.np = (int)rng_range(r, 1, v->np_max);
+        s.mr = (int)rng_range(r, 1, kern_gemm_rows(v, s.np));
         if (rng_below(r, 2)) /* ragged: k is rarely a multiple of the unit */
             s.k_unit = 2 * rng_range(r, 1, 40);
         s.ldc = s.np * KERN_PANEL + rng_range(r, 0, 40);
@@ -128,12 +140,14 @@ static void test_tiles(const struct kern_variant *v, struct rng *r)
  * bit what it was. */
 static void test_isolation(const struct kern_variant *v, struct rng *r)
 {
-    struct shape s = {.mr = v->mr_max, .k = 40, .fill = FILL_NORMAL};
-    const int n = (s.np = v->np_max) * KERN_PANEL;
-    static float c0[64 * 16 * KERN_PANEL], clean[64 * 16 * KERN_PANEL];
+    struct shape s = {.np = any_np(r, v), .k = 40, .fill = FILL_NORMAL};
+    const int n = s.np * KERN_PANEL;
+    static float c0[ROWS_MAX * KERN_NP_MAX * KERN_PANEL];
+    static float clean[ROWS_MAX * KERN_NP_MAX * KERN_PANEL];
     struct kern_gemm_tile t;
     struct kern_mat w;
 
+    s.mr = kern_gemm_rows(v, s.np);
     s.ldc = n;
     describe(&s);
     check_operands(&w, SLOT_B, r, s.fill, type_of_op(v->op), s.mr, n, s.k, 0);

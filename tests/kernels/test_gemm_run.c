@@ -1,9 +1,9 @@
 /* The GEMM driver: C[M, N] against float64 over ragged shapes, split K, every epilogue
- * and panels dealt out to threads at odd places. */
+ * and any legal schedule for one to six threads. */
 #include "kernels/gemm.h"
 #include "tests/kernels/gemm_check.h"
 
-enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_BIAS, SLOT_SCRATCH };
+enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_BIAS, SLOT_SCRATCH, SLOT_PARTIAL };
 
 struct shape {
     int64_t m, n, k, k_unit, ldc;
@@ -14,12 +14,12 @@ struct shape {
 
 static float c_before[CHECK_M_MAX * (CHECK_N_MAX + 64)];
 
-static void describe(const struct shape *s)
+static void describe(const struct shape *s, const char *schedule)
 {
     static const char *const names[] = {"store", "residual", "swiglu"};
 
-    AT("M=%d N=%d K=%d k_unit=%d ldc=%d %s%s", (int)s->m, (int)s->n, (int)s->k,
-       (int)s->k_unit, (int)s->ldc, names[s->epilogue], s->bias ? " bias" : "");
+    AT("M=%d N=%d K=%d k_unit=%d ldc=%d %s%s, %s", (int)s->m, (int)s->n, (int)s->k,
+       (int)s->k_unit, (int)s->ldc, names[s->epilogue], s->bias ? " bias" : "", schedule);
 }
 
 /* Columns of C that are written: 16 for each panel, or pair of panels. */
@@ -30,10 +30,10 @@ static int64_t c_columns(const struct kern_gemm_job *j)
     return j->epilogue == KERN_SWIGLU ? n / 2 : n;
 }
 
-static void pack_a(const struct kern_variant *v, void *a, const struct shape *s,
+static void pack_a(const struct kern_variant *v, void *a, const struct shape *s, int mr,
                    int64_t k_pad)
 {
-    int64_t blocks = kern_a_blocks(s->m, v->mr_max);
+    int64_t blocks = kern_a_blocks(s->m, mr);
     size_t row_bytes = kern_a_bytes(v->a_format, 1, k_pad);
 
     for (int64_t i = 0; i < blocks; i++) {
@@ -85,17 +85,47 @@ static void compare(const struct kern_gemm_job *j, const struct shape *s)
     }
 }
 
-/* Deal the panels out in random pieces, as threads would take them. */
-static void run_in_pieces(struct kern_gemm_job *j, struct rng *r)
+/* Any legal schedule; one in three is the default. */
+static int any_schedule(struct kern_schedule *s, struct rng *r,
+                        const struct kern_variant *v, const struct kern_mat *w, int64_t m)
 {
-    int64_t step = j->epilogue == KERN_SWIGLU ? 2 : 1, n = j->w->n_panels / step;
+    int n_threads = (int)rng_range(r, 1, 6), n = 0;
+    int splits[36][3];
 
-    for (int64_t lo = 0, hi; lo < n; lo = hi) {
-        hi = rng_range(r, lo + 1, n);
-        j->p_lo = lo * step;
-        j->p_hi = hi * step;
+    kern_schedule_default(s, v, w, m, n_threads);
+    if (rng_below(r, 3) == 0)
+        return n_threads;
+    for (int a = 1; a <= n_threads; a++)
+        for (int b = 1; b <= n_threads / a; b++)
+            if (n_threads % (a * b) == 0) {
+                splits[n][0] = a, splits[n][1] = b;
+                splits[n++][2] = n_threads / (a * b);
+            }
+    do {
+        int *split = splits[rng_below(r, (uint64_t)n)];
+
+        s->np = (int)rng_range(r, 1, KERN_NP_MAX);
+        s->mr = (int)rng_range(r, 1, 30);
+        s->bm = rng_below(r, 4) ? rng_range(r, 1, 70) : KERN_ALL;
+        s->bn = rng_below(r, 4) ? rng_range(r, 1, 9) : KERN_ALL;
+        s->bk = rng_below(r, 4) ? rng_range(r, 2, 130) : KERN_ALL;
+        s->pm = split[0], s->pn = split[1], s->pk = split[2];
+        s->order = (enum kern_order)rng_below(r, KERN_N_ORDERS);
+    } while (kern_schedule_check(s, v, w, m, n_threads) != OK);
+    return n_threads;
+}
+
+/* Every thread's part, in any order, then every thread's share of the reduction. */
+static void run_parts(struct kern_gemm_job *j, struct rng *r, int n_threads)
+{
+    int first = (int)rng_below(r, (uint64_t)n_threads);
+
+    for (int i = 0; i < n_threads; i++) {
+        kern_gemm_part(j, j->epilogue == KERN_SWIGLU ? 2 : 1, (first + i) % n_threads);
         kern_gemm_run(j);
     }
+    for (int i = 0; i < n_threads; i++)
+        kern_gemm_reduce(j, (first + i) % n_threads, n_threads);
 }
 
 static void run_once(const struct kern_variant *v, struct rng *r, const struct shape *s)
@@ -103,17 +133,21 @@ static void run_once(const struct kern_variant *v, struct rng *r, const struct s
     struct kern_mat w;
     struct kern_gemm_job j = {.v = v, .w = &w, .m = s->m, .ldc = s->ldc};
     size_t bytes, c_bytes;
+    char schedule[96];
+    int n_threads;
     float *bias;
     void *a;
 
-    describe(s);
     check_operands(&w, SLOT_B, r, FILL_NORMAL, type_of_op(v->op), s->m, s->n, s->k,
                    s->k_unit);
+    n_threads = any_schedule(&j.s, r, v, &w, s->m);
+    kern_schedule_print(&j.s, schedule, sizeof(schedule));
+    describe(s, schedule);
     j.epilogue = s->epilogue;
     j.silu_mul = check_ref(KERN_SILU_MUL);
     bytes = kern_a_bytes(v->a_format, s->m, w.k_pad);
     j.a_packed = a = guard_get_aligned(SLOT_A, bytes);
-    pack_a(v, a, s, w.k_pad);
+    pack_a(v, a, s, j.s.mr, w.k_pad);
     guard_check(SLOT_A, bytes);
     c_bytes = (size_t)((s->m - 1) * s->ldc + c_columns(&j)) * 4;
     j.c = guard_get(SLOT_C, c_bytes);
@@ -124,10 +158,12 @@ static void run_once(const struct kern_variant *v, struct rng *r, const struct s
     fill_f32(r, FILL_NORMAL, bias, w.n_panels * KERN_PANEL);
     j.bias = s->bias ? bias : NULL;
     j.scratch = guard_get_aligned(SLOT_SCRATCH, KERN_GEMM_SCRATCH_BYTES);
-    run_in_pieces(&j, r);
+    j.partial = guard_get_aligned(SLOT_PARTIAL, kern_gemm_partial_bytes(&j) + 64);
+    run_parts(&j, r, n_threads);
     compare(&j, s);
     guard_check(SLOT_C, c_bytes);
     guard_check(SLOT_SCRATCH, KERN_GEMM_SCRATCH_BYTES);
+    guard_check(SLOT_PARTIAL, kern_gemm_partial_bytes(&j) + 64);
 }
 
 static struct shape any_shape(struct rng *r, int64_t m, int64_t n_max, int64_t k_max)

@@ -39,7 +39,7 @@ const struct kern_variant kern_gemm_f16_ref = {
     .op = KERN_GEMM_F16,
     .precision = KERN_EXACT,
     .fn.gemm = gemm_f16_ref,
-    .mr_max = 4,
-    .np_max = 2,
+    .rows = {4, 4},
+    .panel_vecs = 16,
     .a_format = KERN_A_F32,
 };

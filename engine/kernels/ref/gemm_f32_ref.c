@@ -39,7 +39,7 @@ const struct kern_variant kern_gemm_f32_ref = {
     .op = KERN_GEMM_F32,
     .precision = KERN_EXACT,
     .fn.gemm = gemm_f32_ref,
-    .mr_max = 4,
-    .np_max = 2,
+    .rows = {4, 4},
+    .panel_vecs = 16,
     .a_format = KERN_A_F32,
 };

@@ -12,7 +12,8 @@
 #define TILE_LOAD(b, j)                                                                  \
     ((j) == 0 ? _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(b), 16))        \
               : _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(0xaaaaaaaau, b)))
-#define TILE_FMA(x, b, c) _mm512_fmadd_ps(x, b, c)
+#define TILE_FMA    TILE_FMA_F32
+#define TILE_FMA_AT TILE_FMA_F32_AT
 #include "kernels/x86/gemm_tile_avx512.h"
 
 const struct kern_variant kern_gemm_bf16_avx512 = {
@@ -21,7 +22,7 @@ const struct kern_variant kern_gemm_bf16_avx512 = {
     .isa = CPU_MASK(AVX512),
     .precision = KERN_EXACT,
     .fn.gemm = tile_dispatch,
-    .mr_max = TILE_MR_MAX,
-    .np_max = TILE_NP_MAX,
+    .rows = TILE_ROWS,
+    .panel_vecs = 1,
     .a_format = KERN_A_F32,
 };

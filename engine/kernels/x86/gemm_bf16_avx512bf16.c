@@ -6,9 +6,10 @@
 #define TILE_K_STEP     2
 #define TILE_STEP_BYTES 64
 #define TILE_LOAD(b, j) _mm512_loadu_ps((b) + (j)*64)
-#define TILE_FMA(x, b, c)                                                                \
-    _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(x),                                \
-                     (__m512bh)_mm512_castps_si512(b))
+#define TILE_FMA(c, x, b)                                                                \
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(x), "v"(b))
+#define TILE_FMA_AT(c, a, b)                                                             \
+    __asm__("vdpbf16ps %1%{1to16%}, %2, %0" : "+v"(c) : "m"(*(a)), "v"(b))
 #include "kernels/x86/gemm_tile_avx512.h"
 
 const struct kern_variant kern_gemm_bf16_avx512bf16 = {
@@ -17,7 +18,7 @@ const struct kern_variant kern_gemm_bf16_avx512bf16 = {
     .isa = CPU_MASK(AVX512) | CPU_MASK(AVX512BF16),
     .precision = KERN_RELAXED,
     .fn.gemm = tile_dispatch,
-    .mr_max = TILE_MR_MAX,
-    .np_max = TILE_NP_MAX,
+    .rows = TILE_ROWS,
+    .panel_vecs = 1,
     .a_format = KERN_A_BF16_PAIR,
 };

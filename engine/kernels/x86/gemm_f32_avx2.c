@@ -12,7 +12,7 @@ const struct kern_variant kern_gemm_f32_avx2 = {
     .isa = CPU_MASK(AVX2),
     .precision = KERN_EXACT,
     .fn.gemm = tile_dispatch,
-    .mr_max = TILE_MR_MAX,
-    .np_max = 1,
+    .rows = TILE_ROWS,
+    .panel_vecs = 2,
     .a_format = KERN_A_F32,
 };

@@ -1,11 +1,12 @@
 /* f32 weights: one row of a panel is one vector. */
 #include "cpu/cpu.h"
 
-#define TILE_STEP_ROWS    1
-#define TILE_K_STEP       1
-#define TILE_STEP_BYTES   64
-#define TILE_LOAD(b, j)   _mm512_loadu_ps((b) + (j)*64)
-#define TILE_FMA(x, b, c) _mm512_fmadd_ps(x, b, c)
+#define TILE_STEP_ROWS  1
+#define TILE_K_STEP     1
+#define TILE_STEP_BYTES 64
+#define TILE_LOAD(b, j) _mm512_loadu_ps((b) + (j)*64)
+#define TILE_FMA        TILE_FMA_F32
+#define TILE_FMA_AT     TILE_FMA_F32_AT
 #include "kernels/x86/gemm_tile_avx512.h"
 
 const struct kern_variant kern_gemm_f32_avx512 = {
@@ -14,7 +15,7 @@ const struct kern_variant kern_gemm_f32_avx512 = {
     .isa = CPU_MASK(AVX512),
     .precision = KERN_EXACT,
     .fn.gemm = tile_dispatch,
-    .mr_max = TILE_MR_MAX,
-    .np_max = TILE_NP_MAX,
+    .rows = TILE_ROWS,
+    .panel_vecs = 1,
     .a_format = KERN_A_F32,
 };

@@ -1,5 +1,5 @@
 /* kernels/x86/gemm_tile_avx2.h - the AVX2 micro-kernel, written once: sixteen registers
- * hold 6 x 2 half panels of sums, two halves of a row of B and a broadcast.
+ * hold mr x np x 2 half panels of sums, two halves of a row of B and a broadcast.
  *
  * An including file defines, as for gemm_tile_avx512.h, TILE_STEP_ROWS, TILE_STEP_BYTES
  * and TILE_LOAD(b, j, h): half h (8 columns) of row j of a step. */
@@ -8,26 +8,30 @@
 
 #include <immintrin.h>
 
-#include "kernels/kern.h"
+#include "kernels/tile_set.h"
 
 #define TILE_MR_MAX 6
-#define TILE_INLINE static inline __attribute__((always_inline))
+#define TILE_ROWS                                                                        \
+    {                                                                                    \
+        6, 2, 1                                                                          \
+    }
+#define TILE_SET(X) TILE_UP_6(X, 1) TILE_UP_2(X, 2) TILE_UP_1(X, 3)
 /* As in the AVX-512 tile: 1 KiB on, or two units on in a split matrix. */
 #define TILE_AHEAD_BYTES 1024
 #define TILE_AHEAD_UNITS 2
 
-TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr)
+TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
 {
     size_t ahead =
         t->k > t->k_unit ? TILE_AHEAD_UNITS * t->b_unit_bytes : TILE_AHEAD_BYTES;
     const char *unit = t->b;
     const float *a = t->a;
-    __m256 sum[TILE_MR_MAX][2];
+    __m256 sum[TILE_MR_MAX][6];
 
 #pragma GCC unroll 6
     for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 2
-        for (int h = 0; h < 2; h++)
+#pragma GCC unroll 6
+        for (int h = 0; h < 2 * np; h++)
             sum[i][h] = t->accumulate ? _mm256_loadu_ps(t->c + i * t->ldc + 8 * h)
                                       : _mm256_setzero_ps();
     }
@@ -38,50 +42,34 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr)
         for (int64_t k = 0; k < rows; k += TILE_STEP_ROWS, b += TILE_STEP_BYTES) {
 #pragma GCC unroll 2
             for (int j = 0; j < TILE_STEP_ROWS; j++) {
-                __m256 b0 = TILE_LOAD(b, j, 0), b1 = TILE_LOAD(b, j, 1);
+#pragma GCC unroll 3
+                for (int p = 0; p < np; p++) {
+                    const char *row = b + p * t->b_panel_bytes;
+                    __m256 b0 = TILE_LOAD(row, j, 0), b1 = TILE_LOAD(row, j, 1);
 
 #pragma GCC unroll 6
-                for (int i = 0; i < mr; i++) {
-                    __m256 x = _mm256_broadcast_ss(a + j * mr + i);
+                    for (int i = 0; i < mr; i++) {
+                        __m256 x = _mm256_broadcast_ss(a + j * mr + i);
 
-                    sum[i][0] = _mm256_fmadd_ps(x, b0, sum[i][0]);
-                    sum[i][1] = _mm256_fmadd_ps(x, b1, sum[i][1]);
+                        sum[i][2 * p] = _mm256_fmadd_ps(x, b0, sum[i][2 * p]);
+                        sum[i][2 * p + 1] = _mm256_fmadd_ps(x, b1, sum[i][2 * p + 1]);
+                    }
                 }
             }
-            if (mr <= 3)
-                _mm_prefetch(b + ahead, _MM_HINT_T0);
+#pragma GCC unroll 3
+            for (int p = 0; mr <= 3 && p < np; p++)
+                _mm_prefetch(b + p * t->b_panel_bytes + ahead, _MM_HINT_T0);
             a += TILE_STEP_ROWS * mr;
         }
     }
 #pragma GCC unroll 6
     for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 2
-        for (int h = 0; h < 2; h++)
+#pragma GCC unroll 6
+        for (int h = 0; h < 2 * np; h++)
             _mm256_storeu_ps(t->c + i * t->ldc + 8 * h, sum[i][h]);
     }
 }
 
-static void tile_dispatch(const struct kern_gemm_tile *t)
-{
-    switch (t->mr) {
-    case 1:
-        tile_run(t, 1);
-        break;
-    case 2:
-        tile_run(t, 2);
-        break;
-    case 3:
-        tile_run(t, 3);
-        break;
-    case 4:
-        tile_run(t, 4);
-        break;
-    case 5:
-        tile_run(t, 5);
-        break;
-    default:
-        tile_run(t, 6);
-    }
-}
+TILE_DISPATCH
 
 #endif

@@ -4,30 +4,44 @@
  *   TILE_STEP_ROWS   rows of A one step consumes, each with its own broadcast
  *   TILE_K_STEP      rows of K one step consumes (2 where a pair shares a broadcast)
  *   TILE_STEP_BYTES  bytes of a panel one step consumes
- *   TILE_LOAD(b, j)  row j of a step as a vector;  TILE_FMA(x, b, c) = x * b + c
- * and gets a function for every mr x np that fits the 32 vector registers: mr * np sums,
- * np columns of B and one broadcast of A. Small shapes keep two sets of sums (steps
- * alternate) to hide the latency of the multiply-add.   Paper: Sandwich 6 (the register
- * file limits the set). */
+ *   TILE_LOAD(b, j)  row j of a step as a vector;  TILE_FMA(c, x, b): c += x * b;
+ *                    TILE_FMA_AT(c, a, b) with *a in every lane of x
+ * The set is every mr x np with mr * np sums, np columns of B and one broadcast of A in
+ * the 32 vector registers. Small shapes keep two sets of sums (steps alternate) to hide
+ * the latency of the multiply-add. */
 #ifndef KERNELS_GEMM_TILE_AVX512_H
 #define KERNELS_GEMM_TILE_AVX512_H
 
 #include <immintrin.h>
 
-#include "kernels/kern.h"
+#include "kernels/tile_set.h"
 
-#define TILE_MR_MAX 14
-#define TILE_NP_MAX 2
+#define TILE_MR_MAX 30
+#define TILE_ROWS                                                                        \
+    {                                                                                    \
+        30, 14, 9, 6, 5, 4, 3, 2                                                         \
+    }
+#define TILE_SET(X)                                                                      \
+    TILE_UP_30(X, 1)                                                                     \
+    TILE_UP_14(X, 2)                                                                     \
+    TILE_UP_9(X, 3) TILE_UP_6(X, 4) TILE_UP_5(X, 5) TILE_UP_4(X, 6) TILE_UP_3(X, 7)      \
+        TILE_UP_2(X, 8)
+
 /* Two multiply-adds a cycle of four cycles' latency want this many sums. */
 #define TILE_SUMS_MIN 8
-#define TILE_INLINE   static inline __attribute__((always_inline))
 
-/* How far ahead of its use a line of weights is asked for: 8 KiB of one panel, or half
- * that of two. A tile that walks the units of a split matrix asks for the same line two
- * units on, as a unit's share of a panel is only 1 to 4 KiB long. Measured on Zen 5, out
- * of memory: at 14 rows asking doubles the speed of a split matrix. */
+/* How far ahead of its use a line of weights is asked for: 8 KiB of one panel, or
+ * its share of several. A tile that walks the units of a split matrix asks for the same
+ * line two units on, as a unit's share of a panel is only 1 to 4 KiB long. Measured on
+ * Zen 5, out of memory: at 14 rows asking doubles the speed of a split matrix. */
 #define TILE_AHEAD_BYTES ((size_t)8192)
 #define TILE_AHEAD_UNITS 2
+
+/* c += x * b in place. An intrinsic leaves the compiler free to put the sum where x or b
+ * was, and gcc 12 then runs out of registers with the larger shapes. */
+#define TILE_FMA_F32(c, x, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(x), "v"(b))
+#define TILE_FMA_F32_AT(c, a, b)                                                         \
+    __asm__("vfmadd231ps %1%{1to16%}, %2, %0" : "+v"(c) : "m"(*(a)), "v"(b))
 
 struct tile_walk {
     const float *a; /* next step's row of A's block */
@@ -36,26 +50,32 @@ struct tile_walk {
 };
 
 /* One step of K into one set of sums. */
-TILE_INLINE void tile_step(__m512 acc[TILE_MR_MAX][TILE_NP_MAX], struct tile_walk *w,
+TILE_INLINE void tile_step(__m512 acc[TILE_MR_MAX][KERN_NP_MAX], struct tile_walk *w,
                            const int mr, const int np)
 {
 #pragma GCC unroll 2
     for (int j = 0; j < TILE_STEP_ROWS; j++) {
-        __m512 b[TILE_NP_MAX];
+        __m512 b[KERN_NP_MAX];
 
-#pragma GCC unroll 2
+#pragma GCC unroll 8
         for (int p = 0; p < np; p++)
             b[p] = TILE_LOAD(w->b + p * w->b_panel_bytes, j);
-#pragma GCC unroll 14
+#pragma GCC unroll 30
         for (int i = 0; i < mr; i++) {
-            __m512 x = _mm512_set1_ps(w->a[j * mr + i]);
+            const float *a = &w->a[j * mr + i];
+            __m512 x;
 
-#pragma GCC unroll 2
+            if (np == 1) { /* nobody else needs the broadcast */
+                TILE_FMA_AT(acc[i][0], a, b[0]);
+                continue;
+            }
+            x = _mm512_set1_ps(*a);
+#pragma GCC unroll 8
             for (int p = 0; p < np; p++)
-                acc[i][p] = TILE_FMA(x, b[p], acc[i][p]);
+                TILE_FMA(acc[i][p], x, b[p]);
         }
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 8
     for (int p = 0; p < np; p++)
         _mm_prefetch(w->b + p * w->b_panel_bytes + w->ahead_bytes, _MM_HINT_T0);
     w->a += TILE_STEP_ROWS * mr;
@@ -67,13 +87,13 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
     const int two_sums = mr * np <= TILE_SUMS_MIN / 2;
     struct tile_walk w = {.a = t->a, .b_panel_bytes = t->b_panel_bytes};
     const char *unit = t->b;
-    __m512 acc[TILE_MR_MAX][TILE_NP_MAX], odd[TILE_MR_MAX][TILE_NP_MAX];
+    __m512 acc[TILE_MR_MAX][KERN_NP_MAX], odd[TILE_MR_MAX][KERN_NP_MAX];
 
     w.ahead_bytes =
         t->k > t->k_unit ? TILE_AHEAD_UNITS * t->b_unit_bytes : TILE_AHEAD_BYTES / np;
-#pragma GCC unroll 14
+#pragma GCC unroll 30
     for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 2
+#pragma GCC unroll 8
         for (int p = 0; p < np; p++) {
             acc[i][p] = t->accumulate ? _mm512_loadu_ps(t->c + i * t->ldc + p * 16)
                                       : _mm512_setzero_ps();
@@ -94,9 +114,9 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
         for (; steps > 0; steps--)
             tile_step(acc, &w, mr, np);
     }
-#pragma GCC unroll 14
+#pragma GCC unroll 30
     for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 2
+#pragma GCC unroll 8
         for (int p = 0; p < np; p++) {
             if (two_sums)
                 acc[i][p] = _mm512_add_ps(acc[i][p], odd[i][p]);
@@ -105,24 +125,6 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
     }
 }
 
-/* One function a shape, so that every one has its sums in registers. */
-#define TILE_SHAPES(X)                                                                   \
-    X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
-#define TILE_FUNCTION(mr, np)                                                            \
-    static void tile_##mr##x##np(const struct kern_gemm_tile *t)                         \
-    {                                                                                    \
-        tile_run(t, mr, np);                                                             \
-    }
-#define TILE_ROWS(mr) TILE_FUNCTION(mr, 1) TILE_FUNCTION(mr, 2)
-TILE_SHAPES(TILE_ROWS)
-
-#define TILE_ENTRY(mr) {tile_##mr##x1, tile_##mr##x2},
-static const kern_gemm_fn tile_table[TILE_MR_MAX][TILE_NP_MAX] = {
-    TILE_SHAPES(TILE_ENTRY)};
-
-static void tile_dispatch(const struct kern_gemm_tile *t)
-{
-    tile_table[t->mr - 1][t->np - 1](t);
-}
+TILE_DISPATCH
 
 #endif

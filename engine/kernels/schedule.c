@@ -1,0 +1,186 @@
+#include "kernels/schedule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cpu/cpu.h"
+
+static const char *const order_names[KERN_N_ORDERS] = {"nmk", "mnk", "knm"};
+
+const char *kern_order_name(enum kern_order o)
+{
+    return order_names[o];
+}
+
+int kern_order_parse(const char *word, enum kern_order *out)
+{
+    for (int i = 0; i < KERN_N_ORDERS; i++) {
+        if (strcmp(word, order_names[i]) == 0) {
+            *out = (enum kern_order)i;
+            return OK;
+        }
+    }
+    return err_set(ERR_ARG, "order \"%s\": expected nmk, mnk or knm", word);
+}
+
+int kern_schedule_check(const struct kern_schedule *s, const struct kern_variant *v,
+                        const struct kern_mat *w, int64_t m, int n_threads)
+{
+    int64_t k_parts = w->n_units > 1 ? w->n_units : w->k_pad / 2;
+
+    if (s->np < 1 || s->np > KERN_NP_MAX || !kern_gemm_rows(v, s->np))
+        return err_set(ERR_ARG, "%s: no micro-kernel of %d panels", v->name, s->np);
+    if (s->mr < 1 || s->mr > kern_gemm_rows(v, s->np))
+        return err_set(ERR_ARG, "%s: %d rows by %d panels, at most %d rows fit", v->name,
+                       s->mr, s->np, kern_gemm_rows(v, s->np));
+    if (s->bm < 1 || s->bn < 1 || s->bk < 2)
+        return err_set(ERR_ARG, "a slice of %lld x %lld x %lld, at least 1 x 1 x 2",
+                       (long long)s->bm, (long long)s->bn, (long long)s->bk);
+    if (s->order < 0 || s->order >= KERN_N_ORDERS)
+        return err_set(ERR_ARG, "order %d, below %d", (int)s->order, KERN_N_ORDERS);
+    if (s->pm < 1 || s->pn < 1 || s->pk < 1 || s->pm * s->pn * s->pk != n_threads)
+        return err_set(ERR_ARG, "%d x %d x %d threads, expected a product of %d", s->pm,
+                       s->pn, s->pk, n_threads);
+    if (s->pm > 1 && s->pm > kern_a_blocks(m, s->mr))
+        return err_set(ERR_ARG, "%d threads along M, which has %lld blocks of rows",
+                       s->pm, (long long)kern_a_blocks(m, s->mr));
+    if (s->pk > 1 && s->pk > k_parts)
+        return err_set(ERR_ARG, "%d threads along K, which has %lld parts", s->pk,
+                       (long long)k_parts);
+    return OK;
+}
+
+static void print_size(char *out, size_t n, int64_t x)
+{
+    if (x >= KERN_ALL)
+        snprintf(out, n, "all");
+    else
+        snprintf(out, n, "%lld", (long long)x);
+}
+
+void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
+{
+    char bm[24], bn[24], bk[24];
+
+    print_size(bm, sizeof(bm), s->bm);
+    print_size(bn, sizeof(bn), s->bn);
+    print_size(bk, sizeof(bk), s->bk);
+    snprintf(out, n, "%dx%d %sx%sx%s %dx%dx%d %s", s->mr, s->np, bm, bn, bk, s->pm, s->pn,
+             s->pk, order_names[s->order]);
+}
+
+/* ---- the default: a cost model ----
+ *
+ * Of every micro-kernel it estimates the cycles that one row of K of one panel takes with
+ * all m rows, and takes the cheapest. The first block of rows brings the panels in from
+ * memory while it computes, so it takes the longer of the two; the others find them in
+ * the second-level cache. So few rows want one block, however narrow, and many rows want
+ * the block that multiplies most for each load. Measured on Zen 5 it is within a few per
+ * cent of the best slice for every m; the tuner finds the rest. */
+
+#define MEMORY_BYTES_PER_CYCLE 8.0 /* one core's, while others read too */
+#define L2_BYTES_PER_CYCLE     32.0
+#define FMA_LATENCY            4.0
+#define FMA_PER_CYCLE          2.0
+#define LOADS_PER_CYCLE        2.0
+#define SLICE_N_PANELS         8
+
+/* Up to this many rows are bound by reading B, so B is read strictly in the order of
+ * memory, panel by panel, whatever that costs in loads of A and C: a split matrix then
+ * streams at 40 GB/s from one Zen 5 core, against 28 when tiles jump from unit to unit.
+ */
+#define STREAM_ROWS 4
+
+static double max2(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t round_down(int64_t x, int64_t step)
+{
+    return x < step ? step : x / step * step;
+}
+
+/* Cycles for one row of K of np panels with a block of h rows, operands at hand. */
+static double block_cycles(const struct kern_variant *v, double h, int np)
+{
+    double vecs = np * v->panel_vecs, sums = h * vecs;
+    double cycles = max2(sums / FMA_PER_CYCLE, (h + vecs) / LOADS_PER_CYCLE);
+
+    if (sums < FMA_LATENCY * FMA_PER_CYCLE)
+        cycles = max2(cycles, FMA_LATENCY);
+    return v->a_format == KERN_A_BF16_PAIR ? cycles / 2 : cycles;
+}
+
+static double cost(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
+                   int mr, int np)
+{
+    double bytes = (double)np * KERN_PANEL * (double)kern_type_bytes(w->type);
+    double n_blocks = (double)kern_a_blocks(m, mr);
+    double cycles = block_cycles(v, (double)m / n_blocks, np);
+
+    return (max2(cycles, bytes / MEMORY_BYTES_PER_CYCLE) +
+            (n_blocks - 1) * max2(cycles, bytes / L2_BYTES_PER_CYCLE)) /
+           np;
+}
+
+static void choose_micro_kernel(struct kern_schedule *s, const struct kern_variant *v,
+                                const struct kern_mat *w, int64_t m)
+{
+    double best = INFINITY;
+
+    for (int np = 1; np <= KERN_NP_MAX; np++) {
+        int mr = kern_gemm_rows(v, np);
+        double c = mr ? cost(v, w, m, mr, np) : INFINITY;
+
+        if (c < best) {
+            best = c;
+            s->mr = mr;
+            s->np = np;
+        }
+    }
+}
+
+void kern_schedule_default(struct kern_schedule *s, const struct kern_variant *v,
+                           const struct kern_mat *w, int64_t m, int n_threads)
+{
+    int64_t a_row = w->k_pad * (v->a_format == KERN_A_BF16_PAIR ? 2 : 4);
+    int64_t b_row, b_max, a_max = (int64_t)cpu_cache_bytes(3) / 4;
+    bool split = w->n_units > 1;
+
+    *s = (struct kern_schedule){.bm = KERN_ALL,
+                                .bn = SLICE_N_PANELS,
+                                .bk = KERN_ALL,
+                                .pm = 1,
+                                .pn = n_threads,
+                                .pk = 1,
+                                .order = KERN_ORDER_NMK};
+    if (m <= STREAM_ROWS && m <= kern_gemm_rows(v, 1)) {
+        s->mr = (int)m;
+        s->np = 1;
+        if (split) {
+            s->bn = KERN_ALL;
+            s->bk = w->k_unit;
+            s->order = KERN_ORDER_KNM;
+        }
+        return;
+    }
+    choose_micro_kernel(s, v, w, m);
+    if (kern_a_blocks(m, s->mr) == 1)
+        return; /* B is read once: nothing to keep in cache */
+    /* The columns of B that all row blocks share, over as much of K as three quarters of
+     * the second level hold; of A, what is read again for every such columns, a quarter
+     * of the third. */
+    b_row = (int64_t)kern_type_bytes(w->type) * KERN_PANEL * s->np;
+    b_max =
+        round_down((int64_t)cpu_cache_bytes(2) * 3 / 4 / b_row, split ? w->k_unit : 2);
+    if (b_max < w->k_pad) /* in equal parts */
+        s->bk = (w->k_pad + (w->k_pad - 1) / b_max) / ((w->k_pad - 1) / b_max + 1);
+    if (split && s->bk < w->k_pad)
+        s->bk = (s->bk + w->k_unit - 1) / w->k_unit * w->k_unit;
+    if (m * a_row > a_max) {
+        s->bm = round_down(a_max / a_row, s->mr);
+        s->order = KERN_ORDER_MNK;
+    }
+}
