@@ -2,12 +2,11 @@
  * along K are multiplied and summed into f32. Relaxed precision. */
 #include "cpu/cpu.h"
 
-#define TILE_STEP_ROWS  1
-#define TILE_K_STEP     2
-#define TILE_STEP_BYTES 64
-#define TILE_LOAD(b, j) _mm512_loadu_ps((b) + (j)*64)
-#define TILE_FMA(c, x, b)                                                                \
-    __asm__("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(x), "v"(b))
+#define TILE_STEP_ROWS    1
+#define TILE_K_STEP       2
+#define TILE_STEP_BYTES   64
+#define TILE_LOAD(b, j)   _mm512_loadu_ps((b) + (j)*64)
+#define TILE_FMA(c, x, b) __asm__("vdpbf16ps %2, %1, %0" : "+v"(c) : "v"(x), "v"(b))
 #define TILE_FMA_AT(c, a, b)                                                             \
     __asm__("vdpbf16ps %1%{1to16%}, %2, %0" : "+v"(c) : "m"(*(a)), "v"(b))
 #include "kernels/x86/gemm_tile_avx512.h"

@@ -24,8 +24,8 @@
 #define TILE_SET(X)                                                                      \
     TILE_UP_30(X, 1)                                                                     \
     TILE_UP_14(X, 2)                                                                     \
-    TILE_UP_9(X, 3) TILE_UP_6(X, 4) TILE_UP_5(X, 5) TILE_UP_4(X, 6) TILE_UP_3(X, 7)      \
-        TILE_UP_2(X, 8)
+    TILE_UP_9(X, 3)                                                                      \
+    TILE_UP_6(X, 4) TILE_UP_5(X, 5) TILE_UP_4(X, 6) TILE_UP_3(X, 7) TILE_UP_2(X, 8)
 
 /* Two multiply-adds a cycle of four cycles' latency want this many sums. */
 #define TILE_SUMS_MIN 8
