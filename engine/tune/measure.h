@@ -38,19 +38,29 @@ struct tune_time {
 struct tune_cost {
     int64_t n_measurements; /* calls of tune_measure(), and schedules of tune_compare() */
     int64_t n_runs;         /* GEMMs computed */
-    double seconds;
+    double seconds;         /* in those calls, warm-up included; making operands ready is
+                               the same for all and is not in it */
 };
 
 struct tune_bench;
 /* The team is lent. *out: tune_bench_close(). */
 MUST int tune_bench_open(struct tune_bench **out, struct par_team *team,
                          const struct tune_bench_opts *o);
+/* A bench that computes nothing: a run takes as long as fn says, exactly. For tests of
+ * policies, and for studies over a modelled or recorded machine. */
+typedef double (*tune_model_fn)(void *arg, const struct tune_shape *shape,
+                                const struct kern_schedule *s, int n_threads);
+MUST int tune_bench_open_model(struct tune_bench **out, tune_model_fn fn, void *arg);
 void tune_bench_close(struct tune_bench **b);
 
 /* Make ready for a shape: weights (seeded random), activations, room for results. Kept
  * when only m differs and is not larger. */
 MUST int tune_bench_shape(struct tune_bench *b, const struct tune_shape *s);
+/* The matrix; after a run, the copy that it read. No data in a bench with a model. */
 const struct kern_mat *tune_bench_mat(const struct tune_bench *b);
+/* A [m, k] and the C [m, ldc] of the latest run. */
+const float *tune_bench_a(const struct tune_bench *b);
+const float *tune_bench_c(const struct tune_bench *b, int64_t *ldc);
 /* Time s on n_threads threads (s->pm * pn * pk). The packing of A is inside the time. */
 MUST int tune_measure(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
                       struct tune_time *out);

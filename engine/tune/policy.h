@@ -8,6 +8,8 @@
 #ifndef TUNE_POLICY_H
 #define TUNE_POLICY_H
 
+#include <signal.h>
+
 #include "base/opt.h"
 #include "tune/measure.h"
 
@@ -20,7 +22,8 @@ struct tune_opts {
     bool literal_limit; /* the slice leaves n tiles along every dimension (the paper's
                            text), not n in the product */
     int64_t trials;     /* measurements per shape for policies that sample */
-    double budget_s;    /* stop after; the rest gets the default; 0: no limit */
+    double budget_s;    /* stop after so much measuring; the rest gets the default; 0: no
+                           limit */
     int64_t seed;
 };
 extern const struct opt_row tune_opt_table[];
@@ -35,13 +38,16 @@ struct tune_ctx {
     /* Called when shape i has its schedule; a value other than OK ends the search with it
      * (an interrupt). May be NULL. */
     int (*done)(void *arg, int i, const struct kern_schedule *s,
-                const struct tune_time *t);
+                const struct tune_time *t); /* t: NULL where nothing was measured */
     void *arg;
+    /* Another than 0, set by a signal's handler, ends the search with ERR_CANCELED after
+     * the present measurement. May be NULL. */
+    const volatile sig_atomic_t *stop;
 };
 
 struct tune_policy {
     const char *name, *help;
-    /* out[n_shapes], each legal for its shape. */
+    /* out[n_shapes], each legal for its shape, also where an error ends the search. */
     int (*run)(struct tune_ctx *c, struct kern_schedule *out);
 };
 extern const struct tune_policy *const tune_policies[];

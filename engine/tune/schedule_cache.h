@@ -3,8 +3,8 @@
  * A JSON file keyed by what a measurement depends on: CPU, microcode, variant, threads,
  * commit, weight type. An entry of another key is kept in the file but never used.
  * Between tuned M the slice and scheme of the largest tuned M below are used and the
- * remainder gets the best smaller micro-kernel; where nothing is tuned, the default of
- * kern_schedule_default().   Paper: Sandwich 6 (dispatch).
+ * remainder gets a smaller micro-kernel (the driver cuts the rows into blocks of nearly
+ * equal height); where nothing near is tuned, the default of kern_schedule_default().   Paper: Sandwich 6 (dispatch).
  * A truncated or damaged file is refused with one line, or set aside by the tuner; it is
  * written by way of a temporary file and rename. Threads: reading is free for all once
  * open; put and save from one. */
@@ -27,9 +27,13 @@ MUST int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
 bool tune_cache_has(const struct tune_cache *c, const struct tune_shape *shape,
                     struct kern_schedule *out);
 
+/* From so many rows on, a shape is no longer skinny and its schedule holds for every
+ * larger m; one for fewer rows holds for less than twice as many. */
+#define TUNE_STABLE_ROWS 128
+
 /* A row of schedules of one matrix for every m in 1 .. m_max, resolved once, so that a
  * step only indexes it: out[m - 1]. c may be NULL (defaults). *n_tuned (may be NULL): how
- * many m have an entry at or below them. */
+ * many m an entry serves. */
 MUST int tune_table(const struct tune_cache *c, const struct kern_variant *v,
                     const struct kern_mat *w, int64_t m_max, int n_threads,
                     struct kern_schedule *out, int64_t *n_tuned);

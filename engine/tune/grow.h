@@ -1,0 +1,32 @@
+/* tune/grow.h - growing a computation slice by measurement: fast start and finetune.
+ *
+ * Fast start grows like TCP: a step along a dimension doubles with every success, and the
+ * first step that does not help is rolled back and ends that dimension. It also ends
+ * where a larger slice would leave too few tiles for all threads. Finetune goes on by
+ * single tiles along whichever dimension helps most.   Paper: Sandwich 3.2, 6. */
+#ifndef TUNE_GROW_H
+#define TUNE_GROW_H
+
+#include "tune/search.h"
+
+/* A change counts as a gain when it saves more than this: what repeated measurements of
+ * one schedule differ by (tune_bench_opts.rel_mad). */
+#define TUNE_GAIN 0.01
+
+/* What keeps a slice small enough for all threads; see tune_slice_parallel(). */
+struct tune_bound {
+    int64_t dim[TUNE_N_DIMS]; /* rows, panels, rows of K of the whole product */
+    int n_threads;
+    bool literal, split_k;
+};
+
+/* From s, in place, on n_threads threads of the shape on the bench. *seconds: its time at
+ * the end, never above that of its start; infinite when the start is not legal.
+ * bound may be NULL. constant_step: one tile a step (scale-up as others do it). */
+MUST int tune_fast_start(struct tune_search *q, struct kern_schedule *s, int n_threads,
+                         const struct tune_bound *bound, bool constant_step,
+                         double *seconds);
+MUST int tune_finetune(struct tune_search *q, struct kern_schedule *s, int n_threads,
+                       double *seconds);
+
+#endif

@@ -1,0 +1,468 @@
+#include "tune/measure.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "cpu/cpu.h"
+
+#define RUNS_MIN    3
+#define RUNS_MAX    9
+#define REL_MAD     0.02
+#define MAX_S       0.25
+#define ROTATE_OVER 4 /* copies of the weights are together so many last-level caches */
+#define CACHE_BYTES (32 << 20) /* where the CPU does not state it */
+#define FILL_BYTES  65536      /* random numbers of one stream */
+#define COPY_ALIGN  4096
+
+struct tune_bench {
+    struct par_team *team;
+    tune_model_fn model; /* or NULL: runs are real */
+    void *model_arg;
+    struct tune_bench_opts o;
+    struct tune_shape shape;
+    struct kern_mat mat; /* its data is the copy that the latest run read */
+    char *weights;
+    size_t weights_bytes, copy_bytes;
+    enum kern_type filled; /* what the weights' bits are numbers of */
+    int64_t n_copies, next_copy;
+    float *x, *c, *partial;
+    void *a;
+    size_t x_bytes, c_bytes, a_bytes, partial_bytes;
+    char *scratch;
+    double *samples; /* one measurement's times, and room to sort them */
+    size_t n_samples;
+    struct tune_cost cost;
+};
+
+/* ---- operands ---- */
+
+struct fill {
+    char *to;
+    size_t bytes;
+    enum kern_type type;
+    uint64_t seed;
+};
+
+/* Numbers of either sign with magnitudes in [0.25, 1), made by setting exponent bits. */
+static void fill_block(char *to, size_t bytes, enum kern_type type, struct rng *r)
+{
+    static const uint64_t keep[KERN_N_TYPES] = {[KERN_F32] = UINT64_C(0x80ffffff80ffffff),
+                                                [KERN_F16] = UINT64_C(0x87ff87ff87ff87ff),
+                                                [KERN_BF16] =
+                                                    UINT64_C(0x80ff80ff80ff80ff)};
+    static const uint64_t add[KERN_N_TYPES] = {[KERN_F32] = UINT64_C(0x3e8000003e800000),
+                                               [KERN_F16] = UINT64_C(0x3400340034003400),
+                                               [KERN_BF16] =
+                                                   UINT64_C(0x3e803e803e803e80)};
+
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word = (rng_u64(r) & keep[type]) + add[type];
+
+        memcpy(to + i, &word, bytes - i < 8 ? bytes - i : 8);
+    }
+}
+
+static void fill_phase(void *arg, struct par_self *self)
+{
+    const struct fill *f = arg;
+    int64_t lo, hi;
+
+    par_share((int64_t)((f->bytes + FILL_BYTES - 1) / FILL_BYTES), self->id, self->n, &lo,
+              &hi);
+    for (int64_t i = lo; i < hi; i++) {
+        size_t at = (size_t)i * FILL_BYTES;
+        struct rng r;
+
+        /* a stream for each block: the same numbers for any number of threads */
+        rng_init(&r, f->seed + (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15), "tune");
+        fill_block(f->to + at, f->bytes - at < FILL_BYTES ? f->bytes - at : FILL_BYTES,
+                   f->type, &r);
+    }
+}
+
+static void fill(struct tune_bench *b, void *to, size_t bytes, enum kern_type type)
+{
+    struct fill f = {to, bytes, type, (uint64_t)b->o.seed};
+
+    par_team_run(b->team, par_team_size(b->team), fill_phase, &f);
+}
+
+static int room(void **p, size_t *have, size_t bytes)
+{
+    if (*p && *have >= bytes)
+        return OK;
+    mem_free(*p);
+    *have = 0;
+    *p = mem_new(MEM_ACTIVATIONS, bytes, 1);
+    if (!*p)
+        return ERR_NOMEM;
+    *have = bytes;
+    return OK;
+}
+
+/* Copies of the matrix, in one mapping that is kept while it is large enough: any layout
+ * of a type's random numbers is as good as another. */
+static int make_weights(struct tune_bench *b)
+{
+    size_t over = ROTATE_OVER * b->o.cache_bytes, bytes;
+
+    b->copy_bytes = (b->mat.bytes + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN;
+    b->n_copies = b->o.warm ? 1 : (int64_t)((over + b->copy_bytes - 1) / b->copy_bytes);
+    b->next_copy = 0;
+    bytes = (size_t)b->n_copies * b->copy_bytes;
+    if (b->weights && b->weights_bytes >= bytes && b->filled == b->mat.type)
+        return OK;
+    if (b->weights_bytes < bytes) {
+        mem_unmap(MEM_WEIGHTS, b->weights, b->weights_bytes);
+        b->weights_bytes = 0;
+        b->weights = mem_map(MEM_WEIGHTS, bytes, MEM_NODE_ANY);
+        if (!b->weights)
+            return ERR_NOMEM;
+        b->weights_bytes = bytes;
+    }
+    fill(b, b->weights, b->weights_bytes, b->mat.type);
+    b->filled = b->mat.type;
+    return OK;
+}
+
+static int make_activations(struct tune_bench *b)
+{
+    const struct tune_shape *s = &b->shape;
+    size_t x_bytes = (size_t)s->m * (size_t)s->k * sizeof(float);
+    bool stale = !b->x || b->x_bytes < x_bytes;
+    int rc;
+
+    rc = room((void **)&b->x, &b->x_bytes, x_bytes);
+    if (rc == OK && stale)
+        fill(b, b->x, b->x_bytes, KERN_F32);
+    if (rc == OK)
+        rc = room(&b->a, &b->a_bytes, kern_a_bytes(s->v->a_format, s->m, b->mat.k_pad));
+    if (rc == OK)
+        rc = room((void **)&b->c, &b->c_bytes,
+                  (size_t)(s->m * b->mat.n_panels * KERN_PANEL) * sizeof(float));
+    return rc;
+}
+
+int tune_bench_shape(struct tune_bench *b, const struct tune_shape *s)
+{
+    int rc = OK;
+
+    if (s->m < 1 || s->n < 1 || s->k < 1 || s->k_unit < 0 || s->k_unit % 2)
+        return err_set(ERR_ARG, "no GEMM of m %lld, n %lld, k %lld in units of %lld",
+                       (long long)s->m, (long long)s->n, (long long)s->k,
+                       (long long)s->k_unit);
+    b->shape = *s;
+    kern_mat_layout(&b->mat, (enum kern_type)(s->v->op - KERN_GEMM_F32), s->n, s->k,
+                    s->k_unit);
+    if (!b->model) {
+        rc = make_weights(b);
+        b->mat.data = b->weights;
+        if (rc == OK)
+            rc = make_activations(b);
+    }
+    if (rc != OK)
+        b->shape.m = 0; /* not ready */
+    return rc;
+}
+
+const struct kern_mat *tune_bench_mat(const struct tune_bench *b)
+{
+    return &b->mat;
+}
+
+const float *tune_bench_a(const struct tune_bench *b)
+{
+    return b->x;
+}
+
+const float *tune_bench_c(const struct tune_bench *b, int64_t *ldc)
+{
+    *ldc = b->mat.n_panels * KERN_PANEL;
+    return b->c;
+}
+
+/* ---- one run ---- */
+
+struct phase {
+    const struct tune_bench *b;
+    struct kern_gemm_job job;
+};
+
+static void pack_share(const struct tune_bench *b, const struct kern_schedule *s,
+                       const struct par_self *self)
+{
+    const struct tune_shape *shape = &b->shape;
+    enum kern_a_format fmt = shape->v->a_format;
+    int64_t n_blocks = kern_a_blocks(shape->m, s->mr), lo, hi;
+
+    par_share(n_blocks, self->id, self->n, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t r0 = kern_a_row(shape->m, n_blocks, i);
+        int64_t r1 = kern_a_row(shape->m, n_blocks, i + 1);
+
+        kern_a_pack(fmt, (char *)b->a + kern_a_bytes(fmt, r0, b->mat.k_pad),
+                    b->x + r0 * shape->k, shape->k, r1 - r0, shape->k, b->mat.k_pad);
+    }
+}
+
+static void gemm_phase(void *arg, struct par_self *self)
+{
+    const struct phase *p = arg;
+    struct kern_gemm_job j = p->job;
+
+    pack_share(p->b, &j.s, self);
+    par_barrier(self);
+    j.scratch = p->b->scratch + (size_t)self->id * KERN_GEMM_SCRATCH_BYTES;
+    kern_gemm_part(&j, 1, self->id);
+    kern_gemm_run(&j);
+    if (j.s.pk > 1) {
+        par_barrier(self);
+        kern_gemm_reduce(&j, self->id, self->n);
+    }
+}
+
+/* Check the schedule and take what it needs, before any clock is read. */
+static int prepare(struct tune_bench *b, const struct kern_schedule *s, int n_threads)
+{
+    struct kern_gemm_job j = {.v = b->shape.v, .w = &b->mat, .s = *s, .m = b->shape.m};
+    int rc;
+
+    if (b->shape.m < 1)
+        return err_set(ERR_STATE, "nothing to measure before tune_bench_shape()");
+    if (!b->model && n_threads > par_team_size(b->team))
+        return err_set(ERR_ARG, "%d threads of a team of %d", n_threads,
+                       par_team_size(b->team));
+    rc = kern_schedule_check(s, b->shape.v, &b->mat, b->shape.m, n_threads);
+    if (rc != OK || b->model)
+        return rc;
+    return room((void **)&b->partial, &b->partial_bytes, kern_gemm_partial_bytes(&j));
+}
+
+static double run(struct tune_bench *b, const struct kern_schedule *s, int n_threads)
+{
+    struct phase p = {.b = b,
+                      .job = {.v = b->shape.v,
+                              .w = &b->mat,
+                              .s = *s,
+                              .a_packed = b->a,
+                              .m = b->shape.m,
+                              .c = b->c,
+                              .ldc = b->mat.n_panels * KERN_PANEL,
+                              .epilogue = KERN_STORE,
+                              .partial = b->partial}};
+    uint64_t t0;
+
+    b->cost.n_runs++;
+    if (b->model)
+        return b->model(b->model_arg, &b->shape, s, n_threads);
+    b->mat.data = b->weights + (size_t)b->next_copy * b->copy_bytes;
+    b->next_copy = (b->next_copy + 1) % b->n_copies;
+    t0 = clock_ns();
+    par_team_run(b->team, n_threads, gemm_phase, &p);
+    return (double)(clock_ns() - t0) * 1e-9;
+}
+
+int tune_run_once(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
+                  double *seconds)
+{
+    int rc = prepare(b, s, n_threads);
+
+    *seconds = NAN;
+    if (rc == OK)
+        *seconds = run(b, s, n_threads);
+    return rc;
+}
+
+/* ---- statistics, in memory taken before: nothing allocates between two runs ---- */
+
+static double sort_and_median(double *x, int n)
+{
+    for (int i = 1; i < n; i++) {
+        double v = x[i];
+        int j = i;
+
+        for (; j > 0 && x[j - 1] > v; j--)
+            x[j] = x[j - 1];
+        x[j] = v;
+    }
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+static void summarise(const double *samples, double *sorted, int n, struct tune_time *out)
+{
+    memcpy(sorted, samples, (size_t)n * sizeof(*sorted));
+    out->n_runs = n;
+    out->median_s = sort_and_median(sorted, n);
+    out->min_s = sorted[0];
+    for (int i = 0; i < n; i++)
+        sorted[i] = fabs(samples[i] - out->median_s);
+    out->mad_s = sort_and_median(sorted, n);
+}
+
+static int sample_room(struct tune_bench *b, size_t n)
+{
+    double *grown;
+
+    if (b->n_samples >= n)
+        return OK;
+    grown = mem_resize(MEM_OTHER, b->samples, n, sizeof(*grown));
+    if (!grown)
+        return ERR_NOMEM;
+    b->samples = grown;
+    b->n_samples = n;
+    return OK;
+}
+
+/* ---- measurements ---- */
+
+static void charge(struct tune_bench *b, uint64_t t0, int64_t n_measurements,
+                   double model_s)
+{
+    b->cost.n_measurements += n_measurements;
+    b->cost.seconds += b->model ? model_s : (double)(clock_ns() - t0) * 1e-9;
+}
+
+int tune_measure(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
+                 struct tune_time *out)
+{
+    uint64_t t0 = clock_ns();
+    double total = 0;
+    int n = 0, rc;
+
+    memset(out, 0, sizeof(*out));
+    rc = sample_room(b, 2 * (size_t)b->o.max_runs);
+    if (rc == OK)
+        rc = prepare(b, s, n_threads);
+    if (rc != OK)
+        return rc;
+    if (!b->model)
+        run(b, s, n_threads);
+    do {
+        b->samples[n] = run(b, s, n_threads);
+        total += b->samples[n++];
+        summarise(b->samples, b->samples + b->o.max_runs, n, out);
+    } while (!b->model && n < b->o.max_runs &&
+             (n < b->o.min_runs ||
+              (out->mad_s > b->o.rel_mad * out->median_s && total < b->o.max_s)));
+    charge(b, t0, 1, total);
+    return OK;
+}
+
+int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
+                 int n_threads, int rounds, struct tune_time *out)
+{
+    uint64_t t0 = clock_ns();
+    double total = 0, *sorted;
+    int rc;
+
+    if (n < 1 || rounds < 1)
+        return err_set(ERR_ARG, "%d schedules in %d rounds, expected one or more", n,
+                       rounds);
+    rc = sample_room(b, (size_t)rounds * (size_t)(n + 1));
+    for (int i = 0; i < n && rc == OK; i++)
+        rc = prepare(b, &s[i], n_threads);
+    if (rc != OK)
+        return rc;
+    sorted = b->samples + (size_t)rounds * (size_t)n;
+    for (int i = 0; i < n && !b->model; i++)
+        run(b, &s[i], n_threads);
+    for (int r = 0; r < rounds; r++) {
+        for (int i = 0; i < n; i++) {
+            b->samples[i * rounds + r] = run(b, &s[i], n_threads);
+            total += b->samples[i * rounds + r];
+        }
+    }
+    for (int i = 0; i < n; i++)
+        summarise(b->samples + i * rounds, sorted, rounds, &out[i]);
+    charge(b, t0, n, total);
+    return OK;
+}
+
+void tune_cost_of(const struct tune_bench *b, struct tune_cost *out)
+{
+    *out = b->cost;
+}
+
+void tune_cost_take(struct tune_bench *b, struct tune_cost *out)
+{
+    *out = b->cost;
+    memset(&b->cost, 0, sizeof(b->cost));
+}
+
+/* ---- open and close ---- */
+
+static void set_defaults(struct tune_bench_opts *o)
+{
+    struct cpu_info info;
+
+    o->min_runs = o->min_runs > 0 ? o->min_runs : RUNS_MIN;
+    o->max_runs = o->max_runs > 0 ? o->max_runs : RUNS_MAX;
+    o->max_runs = o->max_runs > o->min_runs ? o->max_runs : o->min_runs;
+    o->rel_mad = o->rel_mad > 0 ? o->rel_mad : REL_MAD;
+    o->max_s = o->max_s > 0 ? o->max_s : MAX_S;
+    if (o->cache_bytes > 0)
+        return;
+    cpu_info_get(&info);
+    o->cache_bytes =
+        (size_t)(info.l3_bytes > info.l2_bytes ? info.l3_bytes : info.l2_bytes);
+    if (o->cache_bytes == 0)
+        o->cache_bytes = CACHE_BYTES;
+}
+
+int tune_bench_open(struct tune_bench **out, struct par_team *team,
+                    const struct tune_bench_opts *o)
+{
+    struct tune_bench *b;
+
+    *out = NULL;
+    b = mem_new(MEM_OTHER, 1, sizeof(*b));
+    if (!b)
+        return ERR_NOMEM;
+    b->team = team;
+    b->o = *o;
+    set_defaults(&b->o);
+    b->scratch =
+        mem_new(MEM_ACTIVATIONS, (size_t)par_team_size(team), KERN_GEMM_SCRATCH_BYTES);
+    if (!b->scratch) {
+        tune_bench_close(&b);
+        return ERR_NOMEM;
+    }
+    *out = b;
+    return OK;
+}
+
+int tune_bench_open_model(struct tune_bench **out, tune_model_fn fn, void *arg)
+{
+    struct tune_bench *b;
+
+    *out = NULL;
+    b = mem_new(MEM_OTHER, 1, sizeof(*b));
+    if (!b)
+        return ERR_NOMEM;
+    b->model = fn;
+    b->model_arg = arg;
+    set_defaults(&b->o);
+    *out = b;
+    return OK;
+}
+
+void tune_bench_close(struct tune_bench **b)
+{
+    struct tune_bench *old = *b;
+
+    if (!old)
+        return;
+    if (old->weights)
+        mem_unmap(MEM_WEIGHTS, old->weights, old->weights_bytes);
+    mem_free(old->x);
+    mem_free(old->a);
+    mem_free(old->c);
+    mem_free(old->partial);
+    mem_free(old->scratch);
+    mem_free(old->samples);
+    mem_free(old);
+    *b = NULL;
+}
