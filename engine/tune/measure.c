@@ -13,8 +13,7 @@
 #define REL_MAD     0.02
 #define MAX_S       0.25
 #define ROTATE_OVER 4 /* copies of the weights are together so many last-level caches */
-#define CACHE_BYTES (32 << 20) /* where the CPU does not state it */
-#define FILL_BYTES  65536      /* random numbers of one stream */
+#define FILL_BYTES  65536 /* random numbers of one stream */
 #define COPY_ALIGN  4096
 
 struct tune_bench {
@@ -396,20 +395,12 @@ void tune_cost_take(struct tune_bench *b, struct tune_cost *out)
 
 static void set_defaults(struct tune_bench_opts *o)
 {
-    struct cpu_info info;
-
     o->min_runs = o->min_runs > 0 ? o->min_runs : RUNS_MIN;
     o->max_runs = o->max_runs > 0 ? o->max_runs : RUNS_MAX;
     o->max_runs = o->max_runs > o->min_runs ? o->max_runs : o->min_runs;
     o->rel_mad = o->rel_mad > 0 ? o->rel_mad : REL_MAD;
     o->max_s = o->max_s > 0 ? o->max_s : MAX_S;
-    if (o->cache_bytes > 0)
-        return;
-    cpu_info_get(&info);
-    o->cache_bytes =
-        (size_t)(info.l3_bytes > info.l2_bytes ? info.l3_bytes : info.l2_bytes);
-    if (o->cache_bytes == 0)
-        o->cache_bytes = CACHE_BYTES;
+    o->cache_bytes = o->cache_bytes > 0 ? o->cache_bytes : cpu_cache_bytes(3);
 }
 
 int tune_bench_open(struct tune_bench **out, struct par_team *team,

@@ -35,8 +35,12 @@ struct tune_ctx {
     /* Shapes of one matrix, ascending in m. */
     const struct tune_shape *shapes;
     int n_shapes;
-    /* Called when shape i has its schedule; a value other than OK ends the search with it
-     * (an interrupt). May be NULL. */
+    /* [n_shapes], or NULL: what an earlier search found, mr = 0 where nothing. Such a
+     * shape is not searched; a policy that learns from shape to shape learns from it. */
+    const struct kern_schedule *known;
+    /* Called when the search gave shape i its schedule (not where the budget leaves it
+     * the default); a value other than OK ends the search with it (an interrupt). May be
+     * NULL. */
     int (*done)(void *arg, int i, const struct kern_schedule *s,
                 const struct tune_time *t); /* t: NULL where nothing was measured */
     void *arg;

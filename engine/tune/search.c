@@ -118,29 +118,44 @@ static void all_default(const struct tune_ctx *c, struct kern_schedule *out)
     }
 }
 
-static int one_shape(struct tune_search *q, int i, tune_one_fn fn, void *arg,
-                     struct kern_schedule *out)
+static int one_shape(struct tune_search *q, int i, const struct tune_steps *steps,
+                     void *arg, struct kern_schedule *out)
 {
     struct kern_schedule s = *out;
     struct tune_time t = {0};
-    int rc = OK;
+    int rc;
 
     if (stopped(q))
         return err_set(ERR_CANCELED, "the search was stopped");
-    if (!tune_search_over(q)) {
-        rc = tune_search_shape(q, &q->c->shapes[i]);
-        if (rc == OK)
-            rc = fn(arg, q, i, &s, &t);
-        if (rc == OK && legal(q, &s, q->c->n_threads))
-            *out = s;
-    }
-    if (rc == OK && q->c->done)
+    if (tune_search_over(q))
+        return OK;
+    rc = tune_search_shape(q, &q->c->shapes[i]);
+    if (rc == OK)
+        rc = steps->one(arg, q, i, &s, &t);
+    if (rc == OK && legal(q, &s, q->c->n_threads))
+        *out = s;
+    /* a search that the budget cut short before it measured anything found nothing */
+    if (rc == OK && q->c->done && (t.n_runs > 0 || !tune_search_over(q)))
         rc = q->c->done(q->c->arg, i, out, t.n_runs > 0 ? &t : NULL);
     return rc;
 }
 
-int tune_search_run(struct tune_ctx *c, struct kern_schedule *out, tune_one_fn fn,
-                    int (*before)(void *arg, struct tune_search *q), void *arg)
+static bool is_known(const struct tune_ctx *c, int i)
+{
+    return c->known && c->known[i].mr > 0;
+}
+
+static bool all_known(const struct tune_ctx *c)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n_shapes; i++)
+        n += is_known(c, i);
+    return n == c->n_shapes;
+}
+
+int tune_search_run(struct tune_ctx *c, struct kern_schedule *out,
+                    const struct tune_steps *steps, void *arg)
 {
     struct tune_search q = {.c = c};
     struct tune_cost cost;
@@ -149,10 +164,17 @@ int tune_search_run(struct tune_ctx *c, struct kern_schedule *out, tune_one_fn f
     tune_cost_of(c->bench, &cost);
     q.spent0_s = cost.seconds;
     all_default(c, out);
-    if (before && c->n_shapes > 0)
-        rc = before(arg, &q);
-    for (int i = 0; i < c->n_shapes && rc == OK; i++)
-        rc = one_shape(&q, i, fn, arg, &out[i]);
+    if (steps->before && !all_known(c))
+        rc = steps->before(arg, &q);
+    for (int i = 0; i < c->n_shapes && rc == OK; i++) {
+        if (!is_known(c, i)) {
+            rc = one_shape(&q, i, steps, arg, &out[i]);
+            continue;
+        }
+        out[i] = c->known[i];
+        if (steps->known)
+            steps->known(arg, c, &out[i]);
+    }
     mem_free(q.seen);
     return rc;
 }

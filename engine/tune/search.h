@@ -42,9 +42,16 @@ void tune_search_default(const struct tune_search *q, struct kern_schedule *s);
  * measured for this shape (zero before). The shape is on the bench. */
 typedef int (*tune_one_fn)(void *arg, struct tune_search *q, int i,
                            struct kern_schedule *s, struct tune_time *t);
-/* Run fn over all shapes of c in their order, with the budget, the interrupt, c->done and
- * legality seen to. `before` (may be NULL) works offline first. */
-MUST int tune_search_run(struct tune_ctx *c, struct kern_schedule *out, tune_one_fn fn,
-                         int (*before)(void *arg, struct tune_search *q), void *arg);
+struct tune_steps {
+    tune_one_fn one; /* each shape that is not known */
+    /* What works offline, first; NULL: nothing. */
+    int (*before)(void *arg, struct tune_search *q);
+    /* Shape i was known to take s; may be NULL. */
+    void (*known)(void *arg, const struct tune_ctx *c, const struct kern_schedule *s);
+};
+/* Do the steps over all shapes of c in their order, with the budget, the interrupt,
+ * c->known, c->done and legality seen to. */
+MUST int tune_search_run(struct tune_ctx *c, struct kern_schedule *out,
+                         const struct tune_steps *steps, void *arg);
 
 #endif

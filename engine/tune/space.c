@@ -215,12 +215,9 @@ void tune_mutate(struct kern_schedule *s, const struct tune_shape *shape,
 
 void tune_caches(int n_threads, double bytes[3])
 {
-    struct cpu_info info;
-
-    cpu_info_get(&info);
-    bytes[0] = info.l1d_bytes > 0 ? (double)info.l1d_bytes : 32 << 10;
-    bytes[1] = info.l2_bytes > 0 ? (double)info.l2_bytes : 1 << 20;
-    bytes[2] = (info.l3_bytes > 0 ? (double)info.l3_bytes : 32 << 20) / n_threads;
+    bytes[0] = (double)cpu_cache_bytes(1);
+    bytes[1] = (double)cpu_cache_bytes(2);
+    bytes[2] = (double)cpu_cache_bytes(3) / n_threads;
     for (int i = 1; i < 3; i++) /* a share that is smaller than the level below */
         bytes[i] = bytes[i] > bytes[i - 1] ? bytes[i] : bytes[i - 1];
 }

@@ -163,6 +163,8 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     return rc;
 }
 
+static const struct tune_steps steps = {.one = one};
+
 static int run(struct tune_ctx *c, struct kern_schedule *out)
 {
     struct state *st;
@@ -172,7 +174,7 @@ static int run(struct tune_ctx *c, struct kern_schedule *out)
     if (!st)
         return ERR_NOMEM;
     tune_caches(c->n_threads, st->caches);
-    rc = tune_search_run(c, out, one, NULL, st);
+    rc = tune_search_run(c, out, &steps, st);
     mem_free(st);
     return rc;
 }

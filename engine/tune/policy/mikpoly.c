@@ -144,6 +144,8 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     return OK;
 }
 
+static const struct tune_steps steps = {.one = one, .before = profile};
+
 static int run(struct tune_ctx *c, struct kern_schedule *out)
 {
     struct state *st;
@@ -152,7 +154,7 @@ static int run(struct tune_ctx *c, struct kern_schedule *out)
     st = mem_new(MEM_OTHER, 1, sizeof(*st));
     if (!st)
         return ERR_NOMEM;
-    rc = tune_search_run(c, out, one, profile, st);
+    rc = tune_search_run(c, out, &steps, st);
     mem_free(st);
     return rc;
 }

@@ -112,9 +112,11 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     return rc;
 }
 
+static const struct tune_steps steps = {.one = one};
+
 static int run(struct tune_ctx *c, struct kern_schedule *out)
 {
-    return tune_search_run(c, out, one, NULL, NULL);
+    return tune_search_run(c, out, &steps, NULL);
 }
 
 const struct tune_policy tune_policy_oracle = {

@@ -167,12 +167,14 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     return rc;
 }
 
+static const struct tune_steps steps = {.one = one};
+
 static int run(struct tune_ctx *c, struct kern_schedule *out)
 {
     struct state st;
 
     tune_caches(c->n_threads, st.caches);
-    return tune_search_run(c, out, one, NULL, &st);
+    return tune_search_run(c, out, &steps, &st);
 }
 
 const struct tune_policy tune_policy_roller = {

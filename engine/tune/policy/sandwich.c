@@ -269,7 +269,7 @@ static void remember(struct state *st, const struct tune_opts *o,
 {
     st->n_alike = near_mean(st, *s, o->sigma, o->theta) ? st->n_alike + 1 : 0;
     st->chosen[st->n++] = *s;
-    st->frozen = st->n_alike >= o->sigma;
+    st->frozen |= st->n_alike >= o->sigma;
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
@@ -281,6 +281,7 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     (void)i;
     if (st->frozen) {
         *s = adapt(q, st->chosen[st->n - 1]);
+        remember(st, q->c->o, s);
         return OK;
     }
     rc = st->n < q->c->o->sigma ? explore(q) : refine(q, st);
@@ -291,6 +292,13 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     return OK;
 }
 
+static void known(void *arg, const struct tune_ctx *c, const struct kern_schedule *s)
+{
+    remember(arg, c->o, s);
+}
+
+static const struct tune_steps steps = {.one = one, .known = known};
+
 static int run(struct tune_ctx *c, struct kern_schedule *out)
 {
     struct state st = {0};
@@ -299,7 +307,7 @@ static int run(struct tune_ctx *c, struct kern_schedule *out)
     st.chosen = mem_new(MEM_OTHER, (size_t)c->n_shapes + 1, sizeof(*st.chosen));
     if (!st.chosen)
         return ERR_NOMEM;
-    rc = tune_search_run(c, out, one, NULL, &st);
+    rc = tune_search_run(c, out, &steps, &st);
     mem_free(st.chosen);
     return rc;
 }
