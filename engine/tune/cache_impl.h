@@ -1,0 +1,53 @@
+/* tune/cache_impl.h - the inside of a schedule cache, for the files of this room and their
+ * tests: cache_file.c reads and writes, cache_key.c says where we are, schedule_cache.c
+ * answers. */
+#ifndef TUNE_CACHE_IMPL_H
+#define TUNE_CACHE_IMPL_H
+
+#include "cpu/cpu.h"
+#include "tune/schedule_cache.h"
+
+/* Where and with what code a measurement was made. */
+struct tune_key {
+    char cpu[64], microcode[24];
+    char commit[64]; /* the newest that changed what is measured: engine/kernels, par */
+};
+void tune_key_here(struct tune_key *out);
+
+struct tune_entry {
+    int64_t m;
+    struct kern_schedule s;
+    struct tune_time t; /* n_runs = 0: not measured */
+};
+
+/* The schedules of one matrix on one thread set. */
+struct tune_group {
+    struct tune_key key;
+    char cpus[CPU_MAX * 5 + 1]; /* "0-3,8" */
+    char variant[32];
+    enum kern_type type;
+    int64_t n, k, k_unit;       /* k_unit: 0 where not split along K */
+    struct tune_entry *entries; /* ascending m */
+    int n_entries, room;
+};
+
+struct tune_cache {
+    char *path;
+    struct tune_key key; /* of here and now */
+    int cpus[CPU_MAX], n_threads;
+    struct tune_group *groups;
+    int n_groups, room;
+};
+
+/* tune_cache_open() as if the key were this one. */
+MUST int tune_cache_open_as(struct tune_cache **out, const char *path,
+                            const struct tune_key *key, const int *cpus, int n_threads);
+
+/* Add to c what the file holds, all of it checked; ERR_NOTFOUND: there is no file. */
+MUST int tune_cache_read(struct tune_cache *c);
+/* An empty group, zeroed but for nothing; NULL: ERR_NOMEM. Lent until the next one. */
+MUST struct tune_group *tune_cache_add_group(struct tune_cache *c);
+/* The entry for m, made where there is none; NULL: ERR_NOMEM. */
+MUST struct tune_entry *tune_group_entry(struct tune_group *g, int64_t m);
+
+#endif
