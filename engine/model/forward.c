@@ -139,16 +139,20 @@ static void linear(struct lane *w, struct kern_gemm_job *j, int64_t together)
     lap(w, MODEL_T_LINEAR);
 }
 
-/* A product of the step's rows with `mat`, but for the activations. */
+/* A product of the step's rows with `mat`, but for the activations. Schedules are for the
+ * first layer's type; a layer of another has micro-kernels of its own. */
 static struct kern_gemm_job job_of(const struct lane *w, enum model_mat which,
                                    const struct kern_mat *mat)
 {
     const struct step *s = w->step;
+    struct kern_gemm_job j = {.v = model_gemm(w->m, mat),
+                              .w = mat,
+                              .s = (w->wanted ? s->wanted : s->all)[which],
+                              .m = w->n_rows};
 
-    return (struct kern_gemm_job){.v = model_gemm(w->m, mat),
-                                  .w = mat,
-                                  .s = (w->wanted ? s->wanted : s->all)[which],
-                                  .m = w->n_rows};
+    if (mat->type != model_mat(w->m, which)->type)
+        kern_schedule_default(&j.s, j.v, mat, j.m, w->self->n);
+    return j;
 }
 
 /* ---- attention ---- */

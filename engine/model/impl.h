@@ -16,6 +16,23 @@ struct model_scratch {
     float *tail;  /* [max_step_tok, 16]: the head's last, ragged panel */
 };
 
+/* The matrices of a model by what is multiplied; those of all layers have equal shapes. */
+enum model_mat {
+    MODEL_MAT_QKV,
+    MODEL_MAT_O,
+    MODEL_MAT_GATE_UP,
+    MODEL_MAT_DOWN,
+    MODEL_MAT_HEAD,
+    MODEL_N_MATS
+};
+
+/* Schedules that were set for one number of threads. */
+struct model_table {
+    int n_threads;             /* 0: none */
+    struct kern_schedule *all; /* [MODEL_N_MATS][max_step_tok] */
+};
+#define MODEL_TABLES_MAX 2 /* a phase has one number of threads: prefill, decode */
+
 struct model {
     struct model_config c;
     struct kern_table kern;
@@ -53,19 +70,13 @@ struct model {
     int64_t *rows;                 /* [max_step_tok] rows of the step that want logits */
     struct model_scratch *scratch; /* [threads of the team] */
 
+    struct model_table tables[MODEL_TABLES_MAX];
+
     uint64_t times_ns[MODEL_T_N]; /* thread 0 writes */
 };
 
-/* The matrices of a model by what is multiplied; those of all layers have equal shapes. */
-enum model_mat {
-    MODEL_MAT_QKV,
-    MODEL_MAT_O,
-    MODEL_MAT_GATE_UP,
-    MODEL_MAT_DOWN,
-    MODEL_MAT_HEAD,
-    MODEL_N_MATS
-};
-
+/* The first layer's, or the head. */
+const struct kern_mat *model_mat(const struct model *m, enum model_mat which);
 /* How `rows` rows are multiplied with each of them on n_threads threads. */
 void model_schedules(const struct model *m, int64_t rows, int n_threads,
                      struct kern_schedule out[MODEL_N_MATS]);

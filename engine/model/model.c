@@ -83,6 +83,8 @@ void model_close(struct model **mp)
         mem_unmap(MEM_WEIGHTS, m->weights, m->weights_bytes);
     if (m->act)
         mem_unmap(MEM_ACTIVATIONS, m->act, m->act_bytes);
+    for (int i = 0; i < MODEL_TABLES_MAX; i++)
+        mem_free(m->tables[i].all);
     mem_free(m->scratch);
     mem_free(m->layers);
     mem_free(m);

@@ -19,7 +19,7 @@
 #include "kv/kv.h"
 #include "model/file/file.h"
 #include "par/team.h"
-#include "kernels/pack.h"
+#include "kernels/schedule.h"
 
 /* Rows of down (columns of gate and up) in one unit: the finest tensor-parallel cut. Four
  * panels; a multiple of the bf16 pair; 5504 = 86 units splits over 8 ranks within 3 %.
@@ -88,6 +88,18 @@ struct model_chunk {
  * nothing. */
 MUST int model_forward(struct model *m, const struct model_chunk *chunks, int n_chunks,
                        int n_threads, float *logits);
+
+/* Where schedules come from: out[m - 1] for the product of m rows with w, for every m in
+ * 1 .. m_max, as `v` computes it on n_threads threads; each legal there. */
+typedef int (*model_schedule_fn)(void *ctx, const struct kern_variant *v,
+                                 const struct kern_mat *w, int64_t m_max, int n_threads,
+                                 struct kern_schedule *out);
+/* Ask fn once for every matrix and keep its answers for steps on n_threads threads, in
+ * place of kern_schedule_default(). A schedule that this model has no room for stays the
+ * default: the head never splits K, and partial products are bounded.
+ * ERR_LIMIT: more thread counts than phases. On error nothing has changed. */
+MUST int model_schedules_set(struct model *m, int n_threads, model_schedule_fn fn,
+                             void *ctx);
 
 /* Time each thread 0 spent by operator since the last call, for profiles (ns). */
 enum model_op_class {

@@ -1,7 +1,8 @@
 /* Which schedule multiplies which matrix, step by step. */
+#include "base/mem.h"
 #include "model/impl.h"
 
-static const struct kern_mat *mat_of(const struct model *m, enum model_mat which)
+const struct kern_mat *model_mat(const struct model *m, enum model_mat which)
 {
     const struct model_layer *l = &m->layers[0];
 
@@ -19,14 +20,80 @@ static const struct kern_mat *mat_of(const struct model *m, enum model_mat which
     }
 }
 
+/* The table for so many threads; -1: none was set. */
+static int find(const struct model *m, int n_threads)
+{
+    for (int i = 0; i < MODEL_TABLES_MAX; i++)
+        if (m->tables[i].n_threads == n_threads)
+            return i;
+    return -1;
+}
+
 void model_schedules(const struct model *m, int64_t rows, int n_threads,
                      struct kern_schedule out[MODEL_N_MATS])
 {
-    for (int i = 0; i < MODEL_N_MATS; i++) {
-        const struct kern_mat *w = mat_of(m, (enum model_mat)i);
+    int table = find(m, n_threads);
 
-        kern_schedule_default(&out[i], model_gemm(m, w), w, rows, n_threads);
+    for (int i = 0; i < MODEL_N_MATS; i++) {
+        const struct kern_mat *w = model_mat(m, (enum model_mat)i);
+
+        if (table >= 0)
+            out[i] = m->tables[table].all[i * m->max_step_tok + rows - 1];
+        else
+            kern_schedule_default(&out[i], model_gemm(m, w), w, rows, n_threads);
     }
+}
+
+/* Does the model have what the schedule needs beside the product itself? */
+static bool fits(const struct kern_schedule *s, enum model_mat which,
+                 const struct kern_mat *w, int64_t rows)
+{
+    const struct kern_gemm_job j = {.w = w, .s = *s, .m = rows};
+
+    return s->pk == 1 || (which != MODEL_MAT_HEAD &&
+                          kern_gemm_partial_bytes(&j) <= MODEL_PARTIAL_BYTES);
+}
+
+static int fill(const struct model *m, int n_threads, model_schedule_fn fn, void *ctx,
+                struct kern_schedule *all)
+{
+    int rc = OK;
+
+    for (int i = 0; i < MODEL_N_MATS && rc == OK; i++) {
+        const struct kern_mat *w = model_mat(m, (enum model_mat)i);
+        struct kern_schedule *row = all + i * m->max_step_tok;
+
+        rc = fn(ctx, model_gemm(m, w), w, m->max_step_tok, n_threads, row);
+        for (int64_t n = 1; n <= m->max_step_tok && rc == OK; n++) {
+            rc = kern_schedule_check(&row[n - 1], model_gemm(m, w), w, n, n_threads);
+            if (!fits(&row[n - 1], (enum model_mat)i, w, n))
+                kern_schedule_default(&row[n - 1], model_gemm(m, w), w, n, n_threads);
+        }
+    }
+    return rc;
+}
+
+int model_schedules_set(struct model *m, int n_threads, model_schedule_fn fn, void *ctx)
+{
+    int table = find(m, n_threads), rc;
+    struct kern_schedule *all;
+
+    if (table < 0)
+        table = find(m, 0); /* a free one */
+    if (table < 0)
+        return err_set(ERR_LIMIT, "schedules for a third number of threads, %d",
+                       n_threads);
+    all = mem_new(MEM_OTHER, (size_t)(MODEL_N_MATS * m->max_step_tok), sizeof(*all));
+    if (!all)
+        return ERR_NOMEM;
+    rc = fill(m, n_threads, fn, ctx, all);
+    if (rc != OK) {
+        mem_free(all);
+        return rc;
+    }
+    mem_free(m->tables[table].all);
+    m->tables[table] = (struct model_table){.n_threads = n_threads, .all = all};
+    return OK;
 }
 
 int model_block_rows(const struct model *m)

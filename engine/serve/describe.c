@@ -132,6 +132,14 @@ static json_t *describe_plan(const struct serve *s)
                      p->decode.why, "policy", s->policy->name);
 }
 
+/* How many of the schedules in use (matrices x numbers of rows x phases) were tuned. */
+static json_t *describe_schedules(const struct serve *s)
+{
+    return json_pack("{s:o, s:I, s:I}", "file",
+                     s->o.schedules ? text(s->o.schedules) : json_null(), "n_schedules",
+                     (json_int_t)s->n_schedules, "n_tuned", (json_int_t)s->n_tuned);
+}
+
 static json_t *describe_budget(const struct serve *s)
 {
     const struct cpu_budget *b = &s->budget;
@@ -238,13 +246,13 @@ static json_t *describe_work(const struct serve *s)
 int serve_describe(struct serve *s, json_t **out)
 {
     *out = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:b}, s:o, s:o, s:o, s:s, s:I, s:s, s:s, "
-        "s:i, s:i}",
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:b}, s:o, s:o, s:o, s:s, s:I, s:s, "
+        "s:s, s:i, s:i}",
         "system", "sandwich", "model", describe_model(s), "kernels", describe_kernels(s),
-        "plan", describe_plan(s), "cpu_budget", describe_budget(s), "placement",
-        "threads", describe_threads(s), "weight_pages", describe_pages(s), "pinned",
-        s->o.pin, "memory", describe_memory(s), "work", describe_work(s), "options",
-        opt_to_json(serve_opt_table, &s->o), "tokenizer",
+        "plan", describe_plan(s), "schedules", describe_schedules(s), "cpu_budget",
+        describe_budget(s), "placement", "threads", describe_threads(s), "weight_pages",
+        describe_pages(s), "pinned", s->o.pin, "memory", describe_memory(s), "work",
+        describe_work(s), "options", opt_to_json(serve_opt_table, &s->o), "tokenizer",
         s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok,
         "weight_type", kern_type_name(model_weight_type(s->model)), "precision",
         precision_name(s), "prefill_threads", s->plan.prefill.n_threads, "decode_threads",

@@ -14,6 +14,7 @@
 #include "plan/plan.h"
 #include "sched/sched.h"
 #include "serve/serve.h"
+#include "tune/schedule_cache.h"
 
 /* Requests a policy may look at: enough to sort and bucket, a bound for the arrays. Later
  * ones wait in the queue, in order. */
@@ -43,6 +44,7 @@ struct serve {
     struct par_team *team;
     struct model *model;
     char model_format[16];
+    int64_t n_schedules, n_tuned; /* with o.schedules: in use; found in the file */
     struct kv_pool *pool;
     struct tok *tok;
     const struct sched_policy *policy;

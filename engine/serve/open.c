@@ -1,5 +1,6 @@
 /* Putting the engine together: budget, plan, team, file, weights, memory, tokenizer. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -99,6 +100,46 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
     return rc;
 }
 
+/* A row of schedules out of the cache, as the model asks for it. */
+struct tuned {
+    struct serve *s;
+    struct tune_cache *cache;
+};
+
+static int tuned_row(void *ctx, const struct kern_variant *v, const struct kern_mat *w,
+                     int64_t m_max, int n_threads, struct kern_schedule *out)
+{
+    struct tuned *t = ctx;
+    int64_t n_tuned = 0;
+    int rc = tune_table(t->cache, v, w, m_max, n_threads, out, &n_tuned);
+
+    t->s->n_schedules += m_max;
+    t->s->n_tuned += n_tuned;
+    return rc;
+}
+
+static int open_schedules(struct serve *s)
+{
+    struct tuned t = {.s = s};
+    int n[] = {s->plan.prefill.n_threads, s->plan.decode.n_threads}, rc;
+
+    if (!s->o.schedules)
+        return OK;
+    if (access(s->o.schedules, R_OK) != 0) /* the tuner begins a new one, we do not */
+        return err_set(ERR_IO, "%s: cannot open: %m", s->o.schedules);
+    rc = tune_cache_open(&t.cache, s->o.schedules, s->plan.cpus, s->plan.n_cpus);
+    for (int i = 0; i < 2 && rc == OK; i++)
+        if (i == 0 || n[i] != n[0])
+            rc = model_schedules_set(s->model, n[i], tuned_row, &t);
+    tune_cache_close(&t.cache);
+    if (rc == OK && s->n_tuned == 0)
+        log_warning("schedules_not_for_this", 0, (double)s->n_schedules,
+                    "%s has no schedule for this model, CPU, threads and build: the cost "
+                    "model chooses",
+                    s->o.schedules);
+    return rc;
+}
+
 static void touch_pool(void *arg, struct par_self *self)
 {
     kv_pool_touch(arg, self->id, self->n);
@@ -184,6 +225,8 @@ int serve_open_shown(struct serve **out, const struct serve_opts *o,
         rc = open_team(s);
     if (rc == OK)
         rc = open_model(s, progress, ctx);
+    if (rc == OK)
+        rc = open_schedules(s);
     if (rc == OK)
         rc = open_pool(s);
     if (rc == OK)

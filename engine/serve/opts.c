@@ -39,6 +39,11 @@ const struct opt_row serve_opt_table[] = {
      .max = 1024,
      .help = "threads; 0: the plan's, or every CPU of the budget"},
     {.name = "plan", .type = OPT_STR, .offset = AT(plan), .help = "phase plan file"},
+    {.name = "schedules",
+     .type = OPT_STR,
+     .offset = AT(schedules),
+     .help = "tuned schedules of matrix products, a file of sandwich tune; without it a "
+             "cost model chooses"},
     {.name = "policy",
      .type = OPT_STR,
      .offset = AT(policy),

@@ -28,6 +28,7 @@ struct serve_opts {
     char *kv_type;     /* "f32", "bf16" */
     int64_t threads;   /* 0: the plan's, or the whole budget */
     char *plan;        /* path of a plan, NULL: default */
+    char *schedules;   /* path of a cache of tuned schedules, NULL: none */
     char *policy;      /* scheduling policy */
     int64_t max_tok;   /* longest sequence; 0: the model's, at most 4096 */
     int64_t max_seqs;  /* sequences that may be live at once */
