@@ -24,6 +24,8 @@ struct gemm_rival_opts {
     int n_threads;
     size_t cache_bytes; /* weights rotate through copies larger than this several times */
     int64_t seed;
+    double limit_s;  /* a child that does not answer for so long is given up; 0: 30 */
+    const char *dir; /* folder of the rivals' programs; NULL: rival/ beside this one */
 };
 
 /* Names of the rivals this project knows, NULL-terminated, built or not. */
