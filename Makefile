@@ -47,17 +47,33 @@ ENGINE_SRC := $(filter-out $(MAIN_SRC) engine/kernels/ref/% engine/kernels/x86/%
               engine/kernels/arm/%,$(shell find engine -name '*.c' | sort)) $(KERN_SRC)
 PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c characterize/peak/peak_avx512%) \
             $(if $(filter aarch64,$(ARCH)),,%_neon.c),$(wildcard characterize/peak/*.c))
-BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/%,$(shell find \
+BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/% baselines/gemm/%,$(shell find \
            characterize baselines datasets experiments/harness experiments/study -name '*.c' | sort)) $(PEAK_SRC)
 TEST_SRC := $(shell find tests -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
 
+# Kernel rivals: one program a library, of baselines/gemm/<name>.c, left out where the library
+# is not found (RIVAL_LIB_<name>= and RIVAL_INC_<name>= on the command line name one that lies
+# elsewhere, or none), and under ThreadSanitizer, which cannot follow OpenMP inside of them.
+MULTIARCH := $(shell $(CC) -dumpmachine)
+RIVAL_NAMES := $(basename $(notdir $(wildcard baselines/gemm/*.c)))
+RIVAL_LIB_onednn   := /usr/lib/$(MULTIARCH)/libdnnl.so
+RIVAL_LIB_openblas := /usr/lib/$(MULTIARCH)/openblas-openmp/libopenblas.so
+RIVAL_INC_openblas := -isystem /usr/include/$(MULTIARCH)/openblas-openmp
+RIVAL_LIB_blis     := /usr/lib/$(MULTIARCH)/blis-openmp/libblis.so
+RIVAL_INC_blis     := -isystem /usr/include/$(MULTIARCH)/blis-openmp
+RIVAL_LIB_libxsmm  := /usr/lib/libxsmm.a
+RIVAL_MORE_libxsmm := /usr/lib/libxsmmnoblas.a -ldl
+RIVAL_FOUND := $(foreach r,$(RIVAL_NAMES),$(if $(wildcard $(RIVAL_LIB_$(r))),$(r)))
+RIVALS := $(if $(findstring thread,$(SAN)),,$(RIVAL_FOUND:%=$(BUILD)/rival/%))
+RIVAL_SUPPORT := $(wildcard baselines/gemm/support/*.c)
+
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 
 ifeq ($(HAVE),yes)
-all: $(BUILD)/sandwich $(BUILD)/testbed
+all: $(BUILD)/sandwich $(BUILD)/testbed $(RIVALS)
 
 # --- registries: a plug-in is one file in a folder; these lists are the only thing made of it
 # $(1) generated name  $(2) files  $(3) header  $(4) struct  $(5) array  $(6) symbol prefix
@@ -87,7 +103,11 @@ $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_ada
 $(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
 $(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
 $(call reg,study,$(wildcard experiments/study/*.c),experiments/harness/study.h,study,studies,study)
-BED_GEN := $(GEN_SRC)
+BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_rivals.c
+$(BUILD)/gen/gemm_rivals.c: $(wildcard baselines/gemm/*.c) baselines/gemm/ Makefile
+	@mkdir -p $(@D)
+	$(Q){ echo '#include "baselines/gemm.h"'; echo 'const char *const gemm_rival_names[] = {'; \
+	 for r in $(RIVAL_NAMES); do echo "    \"$$r\","; done; echo '    0};'; } > $@
 
 genobj = $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(1))
 ENGINE_OBJ := $(call obj,$(ENGINE_SRC)) $(call genobj,$(ENGINE_GEN))
@@ -99,7 +119,8 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC $<"
-	$(Q)$(CC) $(CFLAGS) $(if $(filter engine/kernels/% characterize/peak/%,$<),$(call isa_of,$<)) -c $< -o $@
+	$(Q)$(CC) $(CFLAGS) $(if $(filter engine/kernels/% characterize/peak/%,$<),$(call isa_of,$<)) \
+	$(if $(filter baselines/gemm/%,$<),$(RIVAL_INC_$(notdir $*))) -c $< -o $@
 $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BUILD)/libtestbed.a: $(BED_OBJ)
@@ -111,6 +132,10 @@ $(BUILD)/testbed: $(BUILD)/obj/experiments/harness/main.o $(BUILD)/libtestbed.a 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_ENGINE)
+# Each library by its own path, at build and at run time: not by what libblas.so happens to be.
+$(BUILD)/rival/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(RIVAL_SUPPORT)) $(BUILD)/libsandwich.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RIVAL_LIB_$*) $(RIVAL_MORE_$*) -Wl,-rpath,$(dir $(RIVAL_LIB_$*)) -lm -lpthread
 $(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_ENGINE)
 
@@ -131,7 +156,7 @@ $(BUILD)/gen/kernels: FORCE
 FORCE:
 
 # --- verbs
-test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed
+test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(RIVALS)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) ROOM=$(ROOM) sh tests/support/run.sh
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh

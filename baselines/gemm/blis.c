@@ -1,0 +1,46 @@
+/* baselines/gemm/blis.c - BLIS, OpenMP build. Version 0.9 takes a CPU with AVX-512 that
+ * it does not know for a Haswell (Intel) or a generic one (AMD), and yet the Haswell's
+ * kernels win for a few rows. No bf16. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <blis.h>
+
+#include "baselines/gemm/support/blas.h"
+
+#define BY_ITSELF (-1)
+
+static const struct rival_setting settings[] = {
+    BLAS_SETTINGS("core=auto", NULL, BY_ITSELF),
+    BLAS_SETTINGS("core=skx", NULL, BLIS_ARCH_SKX),
+    BLAS_SETTINGS("core=haswell", NULL, BLIS_ARCH_HASWELL),
+    BLAS_SETTINGS("core=zen3", NULL, BLIS_ARCH_ZEN3),
+    BLAS_SETTINGS("core=zen2", NULL, BLIS_ARCH_ZEN2),
+    {0},
+};
+
+static void version(char *out, size_t n)
+{
+    snprintf(out, n, "BLIS %s", bli_info_get_version_str());
+}
+
+/* The core type's variable holds a number that changes with the version, so it is written
+ * here, from the header, and read when BLIS starts; one that is not built in ends the
+ * process. */
+static int took(const struct rival_setting *s, char *label, size_t n)
+{
+    char number[16];
+
+    snprintf(number, sizeof number, "%d", s->size);
+    if (s->size != BY_ITSELF && setenv("BLIS_ARCH_TYPE", number, 1) != 0)
+        return err_set(ERR_NOMEM, "setenv: %m");
+    bli_init();
+    return blas_took(s, bli_arch_string(bli_arch_query_id()), label, n);
+}
+
+const struct rival rival_impl = {
+    .settings = settings,
+    .version = version,
+    .took = took,
+    .open = blas_open,
+    .run = blas_run,
+};

@@ -1,0 +1,235 @@
+/* baselines/gemm/libxsmm.c - libxsmm: its batch-reduce kernels over blocked weights, the
+ * way its own fully connected layers use them. libxsmm generates the kernels; the loops
+ * over blocks and threads are the caller's, and here.
+ *
+ * In its column-major words: C'[n, m] = W'[n, k] A'[k, m], where W' is a block of our
+ * weights as [k, n], A' and C' our row-major matrices as they are. With bf16, two rows of
+ * W lie side by side (VNNI), and the activations are rounded inside the time. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <omp.h>
+#include <libxsmm.h>
+
+#include "base/mem.h"
+#include "baselines/gemm/support/child.h"
+#include "baselines/gemm/support/data.h"
+
+#define M_BLOCK 64 /* rows of A that share one read of a block of W from the cache */
+
+/* `how` is the block along n, `size` along k. */
+#define BOTH "f32 bf16"
+#define SETTINGS(core, env, types)                                                       \
+    {core " block=64x64", env, types, 0, 64, 64},                                        \
+        {core " block=64x256", env, types, 0, 64, 256},                                  \
+        {core " block=32x64", env, types, 0, 32, 64},                                    \
+    {                                                                                    \
+        core " block=48x256", env, types, 0, 48, 256                                     \
+    }
+static const struct rival_setting settings[] = {
+    SETTINGS("core=auto", NULL, BOTH),
+    SETTINGS("core=skx", "LIBXSMM_TARGET=skx", BOTH),
+    SETTINGS("core=hsw", "LIBXSMM_TARGET=hsw", "f32"),
+    {0},
+};
+
+/* One generated kernel: rows x columns of a tile, a whole number of k blocks, or the
+ * rest of k, which is added to C. */
+union kernel {
+    libxsmm_smmfunction_reducebatch_strd f32;
+    libxsmm_bsmmfunction_reducebatch_strd bf16;
+};
+
+static struct {
+    struct rival_shape shape;
+    int64_t n_block, k_block, m_block;
+    int64_t k_padded;             /* even for bf16 */
+    int64_t k_whole;              /* the part of k_padded in whole blocks */
+    size_t element;               /* bytes */
+    union kernel kernel[2][2][2]; /* [last m][last n][rest of k] */
+    void **w;
+    uint16_t *a_rounded;
+} x;
+
+static void version(char *out, size_t n)
+{
+    snprintf(out, n, "libxsmm %s", LIBXSMM_VERSION);
+}
+
+static int took(const struct rival_setting *s, char *label, size_t n)
+{
+    const char *core, *rest = strchr(s->label, ' ');
+    char wanted[32] = "";
+
+    libxsmm_init();
+    core = libxsmm_get_target_arch();
+    sscanf(s->label, "core=%31s", wanted);
+    if (strcmp(wanted, "auto") != 0 && strcmp(wanted, core) != 0)
+        return err_set(ERR_UNSUPPORTED, "core %s asked for, %s taken", wanted, core);
+    snprintf(label, n, "core=%s%s", core, rest ? rest : "");
+    return OK;
+}
+
+/* --- kernels */
+
+static int make_kernel(union kernel *out, int64_t m, int64_t n, int64_t k, bool add)
+{
+    const bool bf16 = x.shape.bf16;
+    int lda = (int)n, ldb = (int)x.k_padded, ldc = (int)x.shape.n;
+    int flags = bf16 ? LIBXSMM_GEMM_FLAG_VNNI_A : LIBXSMM_GEMM_FLAG_NONE;
+    int prefetch = LIBXSMM_GEMM_PREFETCH_NONE;
+    int w_stride = (int)(n * k * (int64_t)x.element),
+        a_stride = (int)(k * (int64_t)x.element);
+    float alpha = 1.0f, beta = add ? 1.0f : 0.0f;
+
+    if (bf16)
+        out->bf16 = libxsmm_bsmmdispatch_reducebatch_strd(
+            (int)n, (int)m, (int)k, w_stride, a_stride, &lda, &ldb, &ldc, &alpha, &beta,
+            &flags, &prefetch);
+    else
+        out->f32 = libxsmm_smmdispatch_reducebatch_strd((int)n, (int)m, (int)k, w_stride,
+                                                        a_stride, &lda, &ldb, &ldc,
+                                                        &alpha, &beta, &flags, &prefetch);
+    if (!(bf16 ? (void *)out->bf16 : (void *)out->f32))
+        return err_set(ERR_UNSUPPORTED, "libxsmm makes no kernel of %d x %d x %d", (int)n,
+                       (int)m, (int)k);
+    return OK;
+}
+
+static int64_t last_of(int64_t n, int64_t block)
+{
+    return n % block ? n % block : block;
+}
+
+static int make_kernels(void)
+{
+    const struct rival_shape *s = &x.shape;
+
+    for (int lm = 0; lm < 2; lm++)
+        for (int ln = 0; ln < 2; ln++) {
+            int64_t m = lm ? last_of(s->m, x.m_block) : x.m_block;
+            int64_t n = ln ? last_of(s->n, x.n_block) : x.n_block;
+            int64_t rest = x.k_padded - x.k_whole;
+            int rc = OK;
+            if (x.k_whole)
+                rc = make_kernel(&x.kernel[lm][ln][0], m, n, x.k_block, false);
+            if (rc == OK && rest)
+                rc = make_kernel(&x.kernel[lm][ln][1], m, n, rest, x.k_whole > 0);
+            if (rc != OK)
+                return rc;
+        }
+    return OK;
+}
+
+/* --- weights: columns of blocks, one after the other */
+
+static void pack_column(void *dst, int64_t first, int64_t width)
+{
+    const struct rival_shape *s = &x.shape;
+
+    for (int64_t k = 0; k < x.k_padded; k++)
+        for (int64_t j = 0; j < width; j++) {
+            float f = k < s->k ? gemm_value(s->seed, GEMM_W, k * s->n + first + j) : 0.0f;
+            if (s->bf16)
+                ((uint16_t *)dst)[(k / 2 * width + j) * 2 + k % 2] = gemm_bf16(f);
+            else
+                ((float *)dst)[k * width + j] = f;
+        }
+}
+
+static int make_weights(void)
+{
+    const struct rival_shape *s = &x.shape;
+    size_t bytes = (size_t)(s->n * x.k_padded) * x.element;
+    int rc = rival_copies(&x.w, s->n_copies, bytes);
+
+    if (rc != OK)
+        return rc;
+#pragma omp parallel for schedule(static)
+    for (int64_t j = 0; j < s->n; j += x.n_block)
+        pack_column((char *)x.w[0] + (size_t)(j * x.k_padded) * x.element, j,
+                    s->n - j < x.n_block ? s->n - j : x.n_block);
+    rival_spread(x.w, s->n_copies, bytes);
+    return OK;
+}
+
+static int open_shape(const struct rival_shape *shape,
+                      const struct rival_setting *setting)
+{
+    int64_t m_blocks = (shape->m + M_BLOCK - 1) / M_BLOCK;
+    int rc;
+
+    if (shape->m > INT_MAX || shape->n > INT_MAX || shape->k > INT_MAX - 1)
+        return err_set(ERR_LIMIT, "a dimension is larger than %d", INT_MAX);
+    x.shape = *shape;
+    x.element = shape->bf16 ? sizeof(uint16_t) : sizeof(float);
+    x.m_block = (shape->m + m_blocks - 1) / m_blocks; /* blocks of even size */
+    x.n_block = setting->how < shape->n ? setting->how : shape->n;
+    x.k_block = setting->size;
+    x.k_padded = shape->bf16 ? shape->k + shape->k % 2 : shape->k;
+    x.k_whole = x.k_padded / x.k_block * x.k_block;
+    rc = make_kernels();
+    if (rc == OK && shape->bf16) {
+        x.a_rounded =
+            mem_new(MEM_ACTIVATIONS, (size_t)(shape->m * x.k_padded), sizeof(uint16_t));
+        rc = x.a_rounded ? OK : ERR_NOMEM;
+    }
+    if (rc == OK)
+        rc = make_weights();
+    return rc;
+}
+
+/* --- computing */
+
+static void tile(const void *w_column, int64_t i, int64_t j)
+{
+    const struct rival_shape *s = &x.shape;
+    const int last_m = i + x.m_block > s->m, last_n = j + x.n_block > s->n;
+    const union kernel *kernel = x.kernel[last_m][last_n];
+    int64_t width = last_n ? s->n - j : x.n_block;
+    unsigned long long n_blocks = (unsigned long long)(x.k_whole / x.k_block), one = 1;
+    float *c = s->c + i * s->n + j;
+
+    if (s->bf16) {
+        const uint16_t *w = w_column, *a = x.a_rounded + i * x.k_padded;
+        if (x.k_whole)
+            kernel[0].bf16(w, a, c, &n_blocks);
+        if (x.k_whole < x.k_padded)
+            kernel[1].bf16(w + x.k_whole * width, a + x.k_whole, c, &one);
+    } else {
+        const float *w = w_column, *a = s->a + i * s->k;
+        if (x.k_whole)
+            kernel[0].f32(w, a, c, &n_blocks);
+        if (x.k_whole < x.k_padded)
+            kernel[1].f32(w + x.k_whole * width, a + x.k_whole, c, &one);
+    }
+}
+
+/* Each thread owns a range of columns and reads its weights once from memory. */
+static int run(int copy)
+{
+    const struct rival_shape *s = &x.shape;
+    const char *w = x.w[copy];
+    int64_t n_columns = (s->n + x.n_block - 1) / x.n_block;
+
+    if (s->bf16)
+        rival_round_activations(x.a_rounded, s, x.k_padded);
+#pragma omp parallel
+    {
+        int64_t t = omp_get_thread_num(), n = omp_get_num_threads();
+        for (int64_t col = n_columns * t / n; col < n_columns * (t + 1) / n; col++) {
+            int64_t j = col * x.n_block;
+            for (int64_t i = 0; i < s->m; i += x.m_block)
+                tile(w + (size_t)(j * x.k_padded) * x.element, i, j);
+        }
+    }
+    return OK;
+}
+
+const struct rival rival_impl = {
+    .settings = settings,
+    .version = version,
+    .took = took,
+    .open = open_shape,
+    .run = run,
+};

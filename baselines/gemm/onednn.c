@@ -1,0 +1,270 @@
+/* baselines/gemm/onednn.c - oneDNN: its matmul and its inner product, weights packed as
+ * it likes best for the shape, or plain. With bf16 weights it wants bf16 activations, so
+ * these are rounded inside the time, by its own reorder. */
+#include <stdio.h>
+#include <string.h>
+#include <oneapi/dnnl/dnnl.h>
+
+#include "base/mem.h"
+#include "baselines/gemm/support/child.h"
+
+enum how { MATMUL_PACKED, MATMUL_KN, MATMUL_NK, INNER_PACKED };
+
+#define BOTH "f32 bf16"
+static const struct rival_setting settings[] = {
+    {"isa=auto op=matmul layout=packed", NULL, BOTH, 0, MATMUL_PACKED, 0},
+    {"isa=auto op=inner layout=packed", NULL, BOTH, 0, INNER_PACKED, 0},
+    {"isa=auto op=matmul layout=KN", NULL, BOTH, 0, MATMUL_KN, 0},
+    {"isa=auto op=matmul layout=NK", NULL, BOTH, 0, MATMUL_NK, 0},
+    {"isa=avx512_core op=matmul layout=packed", "ONEDNN_MAX_CPU_ISA=AVX512_CORE", BOTH, 0,
+     MATMUL_PACKED, 0},
+    {"isa=avx512_core op=inner layout=packed", "ONEDNN_MAX_CPU_ISA=AVX512_CORE", BOTH, 0,
+     INNER_PACKED, 0},
+    {"isa=avx2 op=matmul layout=packed", "ONEDNN_MAX_CPU_ISA=AVX2", "f32", 0,
+     MATMUL_PACKED, 0},
+    {"isa=avx2 op=inner layout=packed", "ONEDNN_MAX_CPU_ISA=AVX2", "f32", 0, INNER_PACKED,
+     0},
+    {"isa=avx2 op=matmul layout=KN", "ONEDNN_MAX_CPU_ISA=AVX2", "f32", 0, MATMUL_KN, 0},
+    {0},
+};
+
+static struct {
+    struct rival_shape shape;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_t compute, round; /* round: NULL for f32 */
+    dnnl_memory_t a, a_rounded, c;
+    dnnl_memory_t *w;
+} one;
+
+static int check(dnnl_status_t status, const char *what)
+{
+    if (status == dnnl_success)
+        return OK;
+    return err_set(status == dnnl_unimplemented ? ERR_UNSUPPORTED : ERR_STATE,
+                   "oneDNN: %s: status %d", what, (int)status);
+}
+
+static void version(char *out, size_t n)
+{
+    const dnnl_version_t *v = dnnl_version();
+
+    snprintf(out, n, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+}
+
+static const char *isa_word(dnnl_cpu_isa_t isa)
+{
+    static const struct {
+        dnnl_cpu_isa_t isa;
+        const char *word;
+    } words[] = {
+        {dnnl_cpu_isa_sse41, "sse41"},
+        {dnnl_cpu_isa_avx, "avx"},
+        {dnnl_cpu_isa_avx2, "avx2"},
+        {dnnl_cpu_isa_avx2_vnni, "avx2_vnni"},
+        {dnnl_cpu_isa_avx512_core, "avx512_core"},
+        {dnnl_cpu_isa_avx512_core_vnni, "avx512_core_vnni"},
+        {dnnl_cpu_isa_avx512_core_bf16, "avx512_core_bf16"},
+        {dnnl_cpu_isa_avx512_core_amx, "avx512_core_amx"},
+    };
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (words[i].isa == isa)
+            return words[i].word;
+    return "other";
+}
+
+static int took(const struct rival_setting *s, char *label, size_t n)
+{
+    const char *isa = isa_word(dnnl_get_effective_cpu_isa());
+    const char *rest = strchr(s->label, ' ');
+    char wanted[32] = "";
+
+    sscanf(s->label, "isa=%31s", wanted);
+    if (strcmp(wanted, "auto") != 0 && strcmp(wanted, isa) != 0)
+        return err_set(ERR_UNSUPPORTED, "isa %s asked for, %s taken", wanted, isa);
+    snprintf(label, n, "isa=%s%s", isa, rest ? rest : "");
+    return OK;
+}
+
+/* --- building the primitive */
+
+static int describe(dnnl_memory_desc_t *md, int64_t rows, int64_t cols,
+                    dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    return check(
+        dnnl_memory_desc_init_by_tag(md, 2, (dnnl_dims_t){rows, cols}, type, tag),
+        "memory descriptor");
+}
+
+/* The primitive for the shape; *w_md: how it wants its weights. */
+static int make_compute(enum how how, const dnnl_memory_desc_t *a,
+                        const dnnl_memory_desc_t *c, dnnl_memory_desc_t *w_md)
+{
+    const struct rival_shape *s = &one.shape;
+    dnnl_data_type_t type = s->bf16 ? dnnl_bf16 : dnnl_f32;
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_memory_desc_t w;
+    dnnl_matmul_desc_t matmul;
+    dnnl_inner_product_desc_t inner;
+    const void *op = &matmul;
+    int rc;
+
+    if (how == INNER_PACKED) {
+        op = &inner;
+        rc = describe(&w, s->n, s->k, type, dnnl_format_tag_any);
+        if (rc == OK)
+            rc = check(dnnl_inner_product_forward_desc_init(
+                           &inner, dnnl_forward_inference, a, &w, NULL, c),
+                       "inner product");
+    } else {
+        rc = describe(&w, s->k, s->n, type,
+                      how == MATMUL_PACKED ? dnnl_format_tag_any
+                      : how == MATMUL_KN   ? dnnl_ab
+                                           : dnnl_ba);
+        if (rc == OK)
+            rc = check(dnnl_matmul_desc_init(&matmul, a, &w, NULL, c), "matmul");
+    }
+    if (rc == OK)
+        rc = check(dnnl_primitive_desc_create(&pd, op, NULL, one.engine, NULL),
+                   "no such primitive");
+    if (rc == OK)
+        rc = check(dnnl_primitive_create(&one.compute, pd), "primitive");
+    if (rc == OK)
+        *w_md = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return rc;
+}
+
+/* A reorder between two memories, to be run now (keep == NULL) or later. */
+static int reorder(dnnl_memory_t from, dnnl_memory_t to, dnnl_primitive_t *keep)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_t p = NULL;
+    const dnnl_memory_desc_t *from_md, *to_md;
+    dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+    int rc;
+
+    rc = check(dnnl_memory_get_memory_desc(from, &from_md), "descriptor");
+    if (rc == OK)
+        rc = check(dnnl_memory_get_memory_desc(to, &to_md), "descriptor");
+    if (rc == OK)
+        rc = check(dnnl_reorder_primitive_desc_create(&pd, from_md, one.engine, to_md,
+                                                      one.engine, NULL),
+                   "reorder");
+    if (rc == OK)
+        rc = check(dnnl_primitive_create(&p, pd), "reorder");
+    if (rc == OK && !keep)
+        rc = check(dnnl_primitive_execute(p, one.stream, 2, args), "reorder");
+    if (rc == OK && keep)
+        *keep = p, p = NULL;
+    if (p)
+        dnnl_primitive_destroy(p);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return rc;
+}
+
+static int wrap(dnnl_memory_t *out, const dnnl_memory_desc_t *md, void *data)
+{
+    return check(dnnl_memory_create(out, md, one.engine, data), "memory");
+}
+
+/* Copy 0 is packed from the plain weights, the others from it. */
+static int make_weights(enum how how, const dnnl_memory_desc_t *md)
+{
+    const struct rival_shape *s = &one.shape;
+    size_t plain_bytes = (size_t)(s->n * s->k) * (s->bf16 ? 2 : 4);
+    size_t bytes = dnnl_memory_desc_get_size(md);
+    dnnl_memory_desc_t plain_md;
+    dnnl_memory_t plain = NULL;
+    void *data = NULL, **copies;
+    int rc = OK;
+
+    one.w = mem_new(MEM_WEIGHTS, (size_t)s->n_copies, sizeof *one.w);
+    if (!one.w)
+        return ERR_NOMEM;
+    rc = rival_copies(&copies, s->n_copies, bytes);
+    for (int i = 0; rc == OK && i < s->n_copies; i++)
+        rc = wrap(&one.w[i], md, copies[i]);
+    if (rc != OK)
+        return rc;
+    if (how == MATMUL_KN || how == MATMUL_NK) {
+        rival_fill(copies[0], s, how == MATMUL_NK);
+    } else {
+        bool nk = how == INNER_PACKED; /* its weights are [n, k] by definition */
+        data = mem_map(MEM_WEIGHTS, plain_bytes, MEM_NODE_ANY);
+        if (!data)
+            return ERR_NOMEM;
+        rival_fill(data, s, nk);
+        rc = describe(&plain_md, nk ? s->n : s->k, nk ? s->k : s->n,
+                      s->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_ab);
+        if (rc == OK)
+            rc = wrap(&plain, &plain_md, data);
+        if (rc == OK)
+            rc = reorder(plain, one.w[0], NULL);
+        mem_unmap(MEM_WEIGHTS, data, plain_bytes);
+    }
+    if (rc == OK)
+        rival_spread(copies, s->n_copies, bytes);
+    return rc;
+}
+
+static int open_shape(const struct rival_shape *shape,
+                      const struct rival_setting *setting)
+{
+    enum how how = (enum how)setting->how;
+    dnnl_memory_desc_t a, a_rounded, c, w;
+    int rc;
+
+    one.shape = *shape;
+    rc = check(dnnl_engine_create(&one.engine, dnnl_cpu, 0), "engine");
+    if (rc == OK)
+        rc = check(dnnl_stream_create(&one.stream, one.engine, dnnl_stream_default_flags),
+                   "stream");
+    if (rc == OK)
+        rc = describe(&a, shape->m, shape->k, dnnl_f32, dnnl_ab);
+    if (rc == OK)
+        rc = describe(&a_rounded, shape->m, shape->k, dnnl_bf16, dnnl_ab);
+    if (rc == OK)
+        rc = describe(&c, shape->m, shape->n, dnnl_f32, dnnl_ab);
+    if (rc == OK)
+        rc = make_compute(how, shape->bf16 ? &a_rounded : &a, &c, &w);
+    if (rc == OK)
+        rc = wrap(&one.a, &a, (void *)shape->a);
+    if (rc == OK)
+        rc = wrap(&one.c, &c, shape->c);
+    if (rc == OK && shape->bf16)
+        rc = wrap(&one.a_rounded, &a_rounded, DNNL_MEMORY_ALLOCATE);
+    if (rc == OK && shape->bf16)
+        rc = reorder(one.a, one.a_rounded, &one.round);
+    if (rc == OK)
+        rc = make_weights(how, &w);
+    return rc;
+}
+
+static int run(int copy)
+{
+    dnnl_exec_arg_t round[2] = {{DNNL_ARG_FROM, one.a}, {DNNL_ARG_TO, one.a_rounded}};
+    dnnl_exec_arg_t args[3] = {{DNNL_ARG_SRC, one.round ? one.a_rounded : one.a},
+                               {DNNL_ARG_WEIGHTS, one.w[copy]},
+                               {DNNL_ARG_DST, one.c}};
+    int rc = OK;
+
+    if (one.round)
+        rc = check(dnnl_primitive_execute(one.round, one.stream, 2, round), "reorder");
+    if (rc == OK)
+        rc = check(dnnl_primitive_execute(one.compute, one.stream, 3, args), "execute");
+    if (rc == OK)
+        rc = check(dnnl_stream_wait(one.stream), "wait");
+    return rc;
+}
+
+const struct rival rival_impl = {
+    .settings = settings,
+    .version = version,
+    .took = took,
+    .open = open_shape,
+    .run = run,
+};

@@ -1,0 +1,37 @@
+/* baselines/gemm/openblas.c - OpenBLAS, OpenMP build. Version 0.3.21 takes CPUs it does
+ * not know for a Prescott unless told otherwise. No bf16: Debian builds it without. */
+#include <stdio.h>
+#include <string.h>
+
+#include "baselines/gemm/support/blas.h"
+
+static const struct rival_setting settings[] = {
+    BLAS_SETTINGS("core=auto", NULL, 0),
+    BLAS_SETTINGS("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", 0),
+    BLAS_SETTINGS("core=Cooperlake", "OPENBLAS_CORETYPE=Cooperlake", 0),
+    BLAS_SETTINGS("core=Sapphirerapids", "OPENBLAS_CORETYPE=Sapphirerapids", 0),
+    BLAS_SETTINGS("core=Haswell", "OPENBLAS_CORETYPE=Haswell", 0),
+    BLAS_SETTINGS("core=Zen", "OPENBLAS_CORETYPE=Zen", 0),
+    {0},
+};
+
+static void version(char *out, size_t n)
+{
+    char number[32] = "?";
+
+    sscanf(openblas_get_config(), "OpenBLAS %31s", number);
+    snprintf(out, n, "OpenBLAS %s", number);
+}
+
+static int took(const struct rival_setting *s, char *label, size_t n)
+{
+    return blas_took(s, openblas_get_corename(), label, n);
+}
+
+const struct rival rival_impl = {
+    .settings = settings,
+    .version = version,
+    .took = took,
+    .open = blas_open,
+    .run = blas_run,
+};
