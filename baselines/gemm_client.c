@@ -1,0 +1,477 @@
+#include "baselines/gemm.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/opt.h"
+#include "base/stats.h"
+#include "baselines/gemm_trial.h"
+
+#define MAX_SETTINGS 128
+#define LABEL_MAX    96
+#define ROTATE_OVER  4    /* as in tune/measure.c: the copies are so many caches */
+#define LIMIT_S      30.0 /* to answer, unless the caller says another */
+
+/* A setting is measured in three runs after the first, or up to seven within a quarter of
+ * a second; one that is far from the best so far leaves early, one that comes near it is
+ * compared with it, run by run in turn. */
+#define MIN_RUNS   3
+#define RUNS_S     0.25
+#define FAR        1.3
+#define NEAR       1.12
+#define DUEL_RUNS  5
+#define HOPELESS   4.0 /* times the best: not waited for */
+#define HOPELESS_S 0.1 /* ... and so much for what the first run prepares */
+
+struct setting {
+    char label[LABEL_MAX], env[LABEL_MAX], types[24];
+    char taken[LABEL_MAX]; /* what the library made of it, "" until known */
+    int64_t m_max;
+    bool dead;       /* the library never takes it here */
+    bool tried;      /* with this shape */
+    double order[2]; /* [bf16]: smaller is tried earlier; the last shape's seconds */
+};
+
+struct gemm_rival {
+    char name[32], path[4096], version[LABEL_MAX];
+    struct gemm_rival_opts o;
+    struct setting settings[MAX_SETTINGS];
+    int n_settings;
+    struct gemm_case shape;
+    struct gemm_trial best;
+    char chosen[LABEL_MAX + 48];
+};
+
+/* --- finding and opening */
+
+/* The folder rival/ beside the running program, or beside a folder it lies in (a test's
+ * lies deeper than the program's). */
+static int find_program(struct gemm_rival *r)
+{
+    char dir[3900];
+    ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
+
+    if (r->o.dir) {
+        snprintf(r->path, sizeof r->path, "%s/%s", r->o.dir, r->name);
+        if (access(r->path, X_OK) == 0)
+            return OK;
+        n = 0;
+    }
+    dir[n > 0 ? n : 0] = '\0';
+    for (int up = 0; up < 3 && strrchr(dir, '/'); up++) {
+        *strrchr(dir, '/') = '\0';
+        snprintf(r->path, sizeof r->path, "%s/rival/%s", dir, r->name);
+        if (access(r->path, X_OK) == 0)
+            return OK;
+    }
+    return err_set(ERR_NOTFOUND,
+                   "kernel rival %s is not built: make did not find its library",
+                   r->name);
+}
+
+static int start(struct gemm_rival *r, const char *arg, const char *env,
+                 struct gemm_process **out)
+{
+    struct gemm_process_opts o = {.path = r->path,
+                                  .arg = arg,
+                                  .env = env,
+                                  .cpus = r->o.cpus,
+                                  .n_threads = r->o.n_threads};
+
+    return gemm_process_start(out, &o);
+}
+
+/* "setting|LABEL|TYPES|M-MAX|ENV", the last may be empty. */
+static int parse_setting(struct gemm_rival *r, const char *line)
+{
+    struct setting *s = &r->settings[r->n_settings];
+    int end = 0;
+
+    if (r->n_settings == MAX_SETTINGS)
+        return err_set(ERR_LIMIT, "%s: more than %d settings", r->name, MAX_SETTINGS);
+    if (sscanf(line, "setting|%95[^|]|%23[^|]|%" SCNd64 "|%n", s->label, s->types,
+               &s->m_max, &end) != 3 ||
+        end == 0 || s->m_max < 0 || strlen(line + end) >= sizeof s->env)
+        return err_set(ERR_FORMAT,
+                       "%s: list said \"%.100s\", expected setting|LABEL|TYPES|M|ENV",
+                       r->name, line);
+    strcpy(s->env, line + end);
+    r->n_settings++;
+    return OK;
+}
+
+static int read_list(struct gemm_rival *r)
+{
+    char line[GEMM_LINE_MAX];
+    struct gemm_process *p = NULL;
+    int rc = start(r, "list", NULL, &p);
+
+    if (rc == OK)
+        rc = gemm_process_ask(p, NULL, line, sizeof line, r->o.limit_s);
+    if (rc == OK && sscanf(line, "rival %95[^\n]", r->version) != 1)
+        rc = err_set(ERR_FORMAT, "%s: said \"%.100s\", expected rival VERSION", r->name,
+                     line);
+    while (rc == OK) {
+        rc = gemm_process_ask(p, NULL, line, sizeof line, r->o.limit_s);
+        if (rc == OK && strcmp(line, "end") == 0)
+            break;
+        if (rc == OK)
+            rc = parse_setting(r, line);
+    }
+    gemm_process_stop(&p);
+    if (rc == OK && r->n_settings == 0)
+        rc = err_set(ERR_FORMAT, "%s: lists no setting", r->name);
+    return rc;
+}
+
+static int check_name(const char *name)
+{
+    const char *near;
+
+    for (int i = 0; gemm_rival_names[i]; i++)
+        if (strcmp(gemm_rival_names[i], name) == 0)
+            return OK;
+    near = opt_nearest(name, gemm_rival_names);
+    return err_set(ERR_NOTFOUND, "no kernel rival \"%s\"%s%s%s", name,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+static int check_opts(const struct gemm_rival_opts *o)
+{
+    if (o->n_threads < 1 || !o->cpus)
+        return err_set(ERR_ARG, "a kernel rival on %d threads, expected 1 or more",
+                       o->n_threads);
+    if (!(o->limit_s >= 0.0))
+        return err_set(ERR_ARG, "limit_s = %g, expected 0 or more", o->limit_s);
+    return OK;
+}
+
+int gemm_rival_open(struct gemm_rival **out, const char *name,
+                    const struct gemm_rival_opts *o)
+{
+    struct gemm_rival *r = NULL;
+    int *cpus = NULL, rc;
+
+    *out = NULL;
+    rc = check_opts(o);
+    if (rc == OK && !o->dir)
+        rc = check_name(name);
+    if (rc != OK)
+        return rc;
+    r = mem_new(MEM_HARNESS, 1, sizeof *r);
+    cpus = mem_new(MEM_HARNESS, (size_t)o->n_threads, sizeof *cpus);
+    if (!r || !cpus) {
+        rc = ERR_NOMEM;
+        goto out;
+    }
+    memcpy(cpus, o->cpus, (size_t)o->n_threads * sizeof *cpus);
+    snprintf(r->name, sizeof r->name, "%s", name);
+    r->o = *o;
+    r->o.cpus = cpus, cpus = NULL;
+    if (r->o.limit_s == 0.0)
+        r->o.limit_s = LIMIT_S;
+    r->best.error = NAN;
+    rc = find_program(r);
+    if (rc == OK)
+        rc = read_list(r);
+    r->o.dir = NULL; /* the caller's string; path has it now */
+    if (rc != OK)
+        goto out;
+    *out = r, r = NULL;
+out:
+    mem_free(cpus);
+    gemm_rival_close(&r);
+    return rc;
+}
+
+static void forget(struct gemm_rival *r)
+{
+    gemm_process_stop(&r->best.process);
+    r->best = (struct gemm_trial){.error = NAN};
+    r->chosen[0] = '\0';
+}
+
+void gemm_rival_close(struct gemm_rival **r)
+{
+    if (!*r)
+        return;
+    forget(*r);
+    mem_free((void *)(*r)->o.cpus);
+    mem_free(*r);
+    *r = NULL;
+}
+
+const char *gemm_rival_version(const struct gemm_rival *r)
+{
+    return r->version;
+}
+
+const char *gemm_rival_setting(const struct gemm_rival *r)
+{
+    return r->chosen;
+}
+
+double gemm_rival_error(const struct gemm_rival *r)
+{
+    return r->best.error;
+}
+
+/* --- one setting */
+
+static double median(const struct gemm_trial *t)
+{
+    return stats_median(t->seconds, (size_t)t->n_runs);
+}
+
+/* The shortest; infinite when there is none. */
+static double shortest(const struct gemm_trial *t)
+{
+    return t->process ? stats_min(t->seconds, (size_t)t->n_runs) : INFINITY;
+}
+
+/* How long a run of a newcomer is waited for. */
+static double patience(const struct gemm_rival *r)
+{
+    if (!r->best.process)
+        return r->o.limit_s;
+    return fmin(r->o.limit_s, HOPELESS * median(&r->best) + HOPELESS_S);
+}
+
+/* Start the setting's process. ERR_UNSUPPORTED: the library does not take it. */
+static int start_setting(struct gemm_rival *r, struct gemm_trial *t)
+{
+    struct setting *s = &r->settings[t->at];
+    char number[16], answer[GEMM_LINE_MAX];
+    int rc;
+
+    snprintf(number, sizeof number, "%d", t->at);
+    rc = start(r, number, s->env[0] ? s->env : NULL, &t->process);
+    if (rc == OK)
+        rc = gemm_process_ask(t->process, NULL, answer, sizeof answer, r->o.limit_s);
+    if (rc != OK)
+        return rc;
+    if (strncmp(answer, "no ", 3) == 0) {
+        s->dead = true;
+        return err_set(ERR_UNSUPPORTED, "%s", answer + 3);
+    }
+    if (sscanf(answer, "rival %95[^\n]", s->taken) != 1)
+        return err_set(ERR_FORMAT, "said \"%.100s\", expected rival SETTING", answer);
+    return OK;
+}
+
+/* The first run warms up. ERR_LIMIT: so slow that its end was not waited for. */
+static int measure(struct gemm_rival *r, struct gemm_trial *t)
+{
+    double first, sum = 0.0;
+    int rc = gemm_trial_run(t, patience(r), &first);
+
+    while (rc == OK && t->n_runs < GEMM_TRIAL_RUNS &&
+           (t->n_runs < MIN_RUNS || sum < RUNS_S)) {
+        rc = gemm_trial_run(t, patience(r), &t->seconds[t->n_runs]);
+        if (rc != OK)
+            break;
+        sum += t->seconds[t->n_runs++];
+        if (t->n_runs > 1 && shortest(t) > FAR * shortest(&r->best))
+            break;
+    }
+    if (rc == OK)
+        rc = gemm_trial_check(t, &r->shape, r->o.limit_s);
+    return rc;
+}
+
+static void warn(const struct gemm_rival *r, int at)
+{
+    log_warn("kernel rival %s: %s: %s", r->name, r->settings[at].label, err_msg());
+}
+
+/* In turn, so that what else happens on the machine hits both alike. */
+static int duel(struct gemm_rival *r, struct gemm_trial *t, bool *won)
+{
+    struct gemm_trial *b = &r->best;
+    int rc = OK;
+
+    for (int i = 0; i < DUEL_RUNS && rc == OK; i++) {
+        rc = gemm_trial_run(b, r->o.limit_s, &b->seconds[i]);
+        if (rc != OK) { /* the best is lost, the newcomer stays */
+            warn(r, b->at);
+            gemm_process_stop(&b->process);
+            *won = true;
+            return OK;
+        }
+        rc = gemm_trial_run(t, r->o.limit_s, &t->seconds[i]);
+    }
+    b->n_runs = DUEL_RUNS;
+    if (rc != OK)
+        return rc;
+    t->n_runs = DUEL_RUNS;
+    *won = median(t) < median(b);
+    return OK;
+}
+
+/* Has a setting been tried that the library takes as the same? */
+static bool is_double(const struct gemm_rival *r, int at)
+{
+    const char *taken = r->settings[at].taken;
+
+    for (int i = 0; taken[0] && i < r->n_settings; i++)
+        if (i != at && r->settings[i].tried && strcmp(taken, r->settings[i].taken) == 0)
+            return true;
+    return false;
+}
+
+/* The better one of the setting and the best so far stays. ERR_UNSUPPORTED: not for this
+ * shape or machine.  ERR_LIMIT: too slow.  Others: it failed. */
+static int try_setting(struct gemm_rival *r, int at)
+{
+    struct gemm_trial t = {.at = at, .error = NAN};
+    struct setting *s = &r->settings[at];
+    bool won;
+    int rc = start_setting(r, &t);
+
+    if (rc != OK || is_double(r, at))
+        goto out;
+    rc = gemm_trial_shape(&t, &r->shape, r->o.limit_s);
+    if (rc == OK)
+        rc = measure(r, &t);
+    if (rc != OK)
+        goto out;
+    s->order[r->shape.bf16] = shortest(&t);
+    log_debug("kernel rival %s: %s %" PRId64 " x %" PRId64 " x %" PRId64
+              ": %s: %.4g ms, error %.2g",
+              r->name, r->shape.type, r->shape.m, r->shape.n, r->shape.k, s->taken,
+              1e3 * shortest(&t), t.error);
+    won = shortest(&t) * NEAR < shortest(&r->best);
+    if (!won && shortest(&t) < shortest(&r->best) * NEAR)
+        rc = duel(r, &t, &won);
+    if (rc == OK && won) {
+        gemm_process_stop(&r->best.process);
+        r->best = t, t.process = NULL;
+    }
+out:
+    gemm_process_stop(&t.process);
+    return rc;
+}
+
+/* --- all settings */
+
+/* The setting to try next, -1: none is left. The best of the last shape goes first, then
+ * those never tried in the order of the table, then as they did the last time. */
+static int next_setting(const struct gemm_rival *r)
+{
+    const int type = r->shape.bf16;
+    int next = -1;
+
+    for (int i = 0; i < r->n_settings; i++) {
+        const struct setting *s = &r->settings[i];
+        if (s->tried || s->dead || !strstr(s->types, r->shape.type) ||
+            (s->m_max && r->shape.m > s->m_max) || is_double(r, i))
+            continue;
+        if (next < 0 || s->order[type] < r->settings[next].order[type])
+            next = i;
+    }
+    return next;
+}
+
+static void keep(struct gemm_rival *r, int n_tried, int n_left)
+{
+    struct setting *s = &r->settings[r->best.at];
+
+    for (int i = 0; i < r->n_settings;
+         i++) /* the last shape's first is one of all again */
+        r->settings[i].order[r->shape.bf16] = fabs(r->settings[i].order[r->shape.bf16]);
+    s->order[r->shape.bf16] *= -1.0;
+    if (n_left > 0)
+        snprintf(r->chosen, sizeof r->chosen, "%s (%d of %d settings tried)", s->taken,
+                 n_tried, n_tried + n_left);
+    else
+        snprintf(r->chosen, sizeof r->chosen, "%s", s->taken);
+}
+
+static int none_computes(const struct gemm_rival *r, int n_tried, bool refused)
+{
+    const struct gemm_case *c = &r->shape;
+
+    if (n_tried == 0)
+        return err_set(ERR_NOTFOUND, "%s has no %s", r->version, c->type);
+    return err_prefix(refused ? ERR_NOTFOUND : ERR_STATE,
+                      "%s: none of %d settings computes %s %" PRId64 " x %" PRId64
+                      " x %" PRId64 "; the last",
+                      r->version, n_tried, c->type, c->m, c->n, c->k);
+}
+
+static int try_all(struct gemm_rival *r, double budget_s)
+{
+    const uint64_t start_ns = clock_ns();
+    int n_tried = 0, n_left = 0, at;
+    bool refused = true; /* every one, in words */
+
+    for (; (at = next_setting(r)) >= 0; n_tried++) {
+        if (r->best.process && (double)(clock_ns() - start_ns) * 1e-9 >= budget_s)
+            break;
+        int rc = try_setting(r, at);
+        r->settings[at].tried = true;
+        if (rc == ERR_NOMEM)
+            return rc;
+        if (rc == OK)
+            continue;
+        r->settings[at].order[r->shape.bf16] = INFINITY;
+        refused = refused && rc == ERR_UNSUPPORTED;
+        if (rc != ERR_UNSUPPORTED && !(rc == ERR_LIMIT && r->best.process))
+            warn(r, at);
+    }
+    for (; (at = next_setting(r)) >= 0; n_left++)
+        r->settings[at].tried = true;
+    if (!r->best.process)
+        return none_computes(r, n_tried, refused);
+    keep(r, n_tried, n_left);
+    return OK;
+}
+
+int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t n,
+                     int64_t k, bool warm, double budget_s)
+{
+    struct gemm_case *c = &r->shape;
+    double bytes, over = ROTATE_OVER * (double)r->o.cache_bytes;
+
+    forget(r);
+    if (strcmp(type, "f32") != 0 && strcmp(type, "bf16") != 0)
+        return err_set(ERR_NOTFOUND, "kernel rivals have f32 and bf16, no \"%s\"", type);
+    if (m < 1 || n < 1 || k < 1)
+        return err_set(
+            ERR_ARG, "shape %" PRId64 " x %" PRId64 " x %" PRId64 ", expected 1 or more",
+            m, n, k);
+    *c = (struct gemm_case){
+        .bf16 = strcmp(type, "bf16") == 0, .m = m, .n = n, .k = k, .n_copies = 1};
+    snprintf(c->type, sizeof c->type, "%s", type);
+    c->seed = (uint64_t)r->o.seed;
+    bytes = (double)n * (double)k * (c->bf16 ? 2.0 : 4.0);
+    if (!warm && over > bytes)
+        c->n_copies = (int64_t)ceil(over / bytes);
+    gemm_case_sample(c);
+    for (int i = 0; i < r->n_settings; i++)
+        r->settings[i].tried = false;
+    return try_all(r, budget_s);
+}
+
+int gemm_rival_run(struct gemm_rival *r, double *seconds)
+{
+    char label[LABEL_MAX];
+    int rc;
+
+    *seconds = NAN;
+    if (!r->best.process)
+        return err_set(ERR_STATE, "kernel rival %s: no shape is ready", r->name);
+    rc = gemm_trial_run(&r->best, r->o.limit_s, seconds);
+    if (rc == OK)
+        return OK;
+    snprintf(label, sizeof label, "%s", r->settings[r->best.at].taken);
+    *seconds = NAN;
+    forget(r);
+    return err_prefix(rc, "kernel rival %s (%s)", r->name, label);
+}

@@ -1,0 +1,384 @@
+#include "baselines/gemm_process.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define MAX_SET    8   /* variables that we set */
+#define LAST_WORDS 160 /* of its log, in an error */
+
+/* How often an idle OpenMP thread looks before it sleeps: about 2 ms on today's CPUs, so
+ * that nobody falls asleep between two steps of one product, and all do after it. */
+#define SPIN_COUNT "GOMP_SPINCOUNT=100000"
+#define SPIN_MS    "KMP_BLOCKTIME=2"
+
+/* Whatever the user has set of these was not meant for the child. */
+static const char *const foreign[] = {
+    "OMP_",  "GOMP_", "KMP_",  "OPENBLAS_", "GOTO_",       "BLIS_",  "ONEDNN_",
+    "DNNL_", "MKL_",  "BLAS_", "LIBXSMM_",  "LD_PRELOAD=", "MALLOC_"};
+
+struct gemm_process {
+    char name[64];
+    pid_t pid; /* 0: none, or already waited for */
+    int socket, log;
+    char buffer[GEMM_LINE_MAX];
+    size_t n_read; /* bytes in buffer[] not yet taken */
+};
+
+/* --- birth */
+
+static bool is_foreign(const char *variable)
+{
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        if (strncmp(variable, foreign[i], strlen(foreign[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The child's environment: ours without what is foreign, and `set`. *out: mem_free(). */
+static int make_env(char ***out, char *const *set, int n_set)
+{
+    int n = 0, n_ours = 0;
+
+    while (environ[n_ours])
+        n_ours++;
+    *out = mem_new(MEM_HARNESS, (size_t)(n_ours + n_set + 1), sizeof **out);
+    if (!*out)
+        return ERR_NOMEM;
+    for (int i = 0; i < n_ours; i++)
+        if (!is_foreign(environ[i]))
+            (*out)[n++] = environ[i];
+    for (int i = 0; i < n_set; i++)
+        (*out)[n++] = set[i];
+    return OK;
+}
+
+/* "OMP_PLACES={4},{6}". *out: mem_free(). */
+static int make_places(char **out, const int *cpus, int n)
+{
+    size_t room = (size_t)n * 16 + 16, at;
+
+    *out = mem_new(MEM_HARNESS, room, 1);
+    if (!*out)
+        return ERR_NOMEM;
+    at = (size_t)snprintf(*out, room, "OMP_PLACES=");
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(*out + at, room - at, "%s{%d}", i ? "," : "", cpus[i]);
+    return OK;
+}
+
+/* Socket as standard input and output, log as standard error, nothing else. */
+static int spawn(struct gemm_process *p, const struct gemm_process_opts *o, int theirs,
+                 char **env)
+{
+    char parent[16], *argv[] = {(char *)o->path, (char *)o->arg, parent, NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t all, none;
+    int e;
+
+    snprintf(parent, sizeof parent, "%d", (int)getpid());
+    sigfillset(&all);
+    sigemptyset(&none);
+    if (posix_spawn_file_actions_init(&files) != 0)
+        return err_set(ERR_NOMEM, "%s: no memory to start it", p->name);
+    if (posix_spawnattr_init(&attr) != 0) {
+        posix_spawn_file_actions_destroy(&files);
+        return err_set(ERR_NOMEM, "%s: no memory to start it", p->name);
+    }
+    e = posix_spawn_file_actions_adddup2(&files, theirs, STDIN_FILENO);
+    e = e ? e : posix_spawn_file_actions_adddup2(&files, theirs, STDOUT_FILENO);
+    e = e ? e : posix_spawn_file_actions_adddup2(&files, p->log, STDERR_FILENO);
+    e = e ? e : posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+    /* Its own group: an interrupt from the keyboard is ours to answer. */
+    e = e ? e
+          : posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP |
+                                                POSIX_SPAWN_SETSIGDEF |
+                                                POSIX_SPAWN_SETSIGMASK);
+    e = e ? e : posix_spawnattr_setsigdefault(&attr, &all);
+    e = e ? e : posix_spawnattr_setsigmask(&attr, &none);
+    e = e ? e : posix_spawn(&p->pid, o->path, &files, &attr, argv, env);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    if (e == 0)
+        return OK;
+    p->pid = 0;
+    errno = e;
+    return err_set(e == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot start: %m", o->path);
+}
+
+/* A child is born with its parent's CPUs, and OpenMP reads them before main(): for that
+ * moment the caller has the child's. */
+static int spawn_on(struct gemm_process *p, const struct gemm_process_opts *o, int theirs,
+                    char **env)
+{
+    cpu_set_t ours, wanted, got;
+    int rc;
+
+    CPU_ZERO(&wanted);
+    for (int i = 0; i < o->n_threads; i++) {
+        if (o->cpus[i] < 0 || o->cpus[i] >= CPU_SETSIZE)
+            return err_set(ERR_ARG, "CPU %d, expected 0 to %d", o->cpus[i],
+                           CPU_SETSIZE - 1);
+        CPU_SET(o->cpus[i], &wanted);
+    }
+    if (sched_getaffinity(0, sizeof ours, &ours) != 0)
+        return err_set(ERR_IO, "cannot read the CPUs of this thread: %m");
+    if (sched_setaffinity(0, sizeof wanted, &wanted) != 0 ||
+        sched_getaffinity(0, sizeof got, &got) != 0 || !CPU_EQUAL(&wanted, &got))
+        rc = err_set(ERR_IO, "%s: not all of its CPUs may be used here", p->name);
+    else
+        rc = spawn(p, o, theirs, env);
+    if (sched_setaffinity(0, sizeof ours, &ours) != 0 && rc == OK)
+        rc = err_set(ERR_IO, "cannot go back to the CPUs of this thread: %m");
+    return rc;
+}
+
+static int start(struct gemm_process *p, const struct gemm_process_opts *o, int theirs)
+{
+    char threads[32], **env = NULL, *places = NULL, *set[MAX_SET];
+    int n = 0, rc = make_places(&places, o->cpus, o->n_threads);
+
+    if (rc != OK)
+        goto out;
+    snprintf(threads, sizeof threads, "OMP_NUM_THREADS=%d", o->n_threads);
+    set[n++] = threads;
+    set[n++] = places;
+    set[n++] = "OMP_PROC_BIND=true";
+    set[n++] = "OMP_DYNAMIC=false";
+    set[n++] = SPIN_COUNT;
+    set[n++] = SPIN_MS;
+    if (o->env)
+        set[n++] = (char *)o->env;
+    rc = make_env(&env, set, n);
+    if (rc == OK)
+        rc = spawn_on(p, o, theirs, env);
+out:
+    mem_free(env);
+    mem_free(places);
+    return rc;
+}
+
+int gemm_process_start(struct gemm_process **out, const struct gemm_process_opts *o)
+{
+    const char *slash = strrchr(o->path, '/');
+    struct gemm_process *p;
+    int pair[2] = {-1, -1}, rc;
+
+    *out = NULL;
+    p = mem_new(MEM_HARNESS, 1, sizeof *p);
+    if (!p)
+        return ERR_NOMEM;
+    snprintf(p->name, sizeof p->name, "%s", slash ? slash + 1 : o->path);
+    p->socket = -1;
+    p->log = memfd_create("rival-log", MFD_CLOEXEC);
+    if (p->log < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        rc = err_set(ERR_IO, "%s: cannot start: %m", p->name);
+        goto out;
+    }
+    p->socket = pair[0];
+    rc = start(p, o, pair[1]);
+    if (rc != OK)
+        goto out;
+    *out = p, p = NULL;
+out:
+    if (pair[1] >= 0)
+        close(pair[1]);
+    gemm_process_stop(&p);
+    return rc;
+}
+
+void gemm_process_stop(struct gemm_process **pp)
+{
+    struct gemm_process *p = *pp;
+
+    if (!p)
+        return;
+    if (p->pid > 0) {
+        kill(p->pid, SIGKILL);
+        while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    if (p->socket >= 0)
+        close(p->socket);
+    if (p->log >= 0)
+        close(p->log);
+    mem_free(p);
+    *pp = NULL;
+}
+
+int gemm_process_pid(const struct gemm_process *p)
+{
+    return (int)p->pid;
+}
+
+/* --- death */
+
+/* The last line of its standard error, ": " before it; "" when it said nothing. */
+static void last_words(const struct gemm_process *p, char *out, size_t n)
+{
+    char text[LAST_WORDS + 1];
+    struct stat log;
+    ssize_t got = 0;
+    char *line;
+
+    out[0] = '\0';
+    if (fstat(p->log, &log) == 0)
+        got = pread(p->log, text, LAST_WORDS,
+                    log.st_size > LAST_WORDS ? log.st_size - LAST_WORDS : 0);
+    while (got > 0 && (unsigned char)text[got - 1] <= ' ')
+        got--;
+    if (got <= 0)
+        return;
+    text[got] = '\0';
+    line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    snprintf(out, n, ": %s", line);
+}
+
+/* It closed its end: wait for its death, a second at most, and say how it died. */
+static int died(struct gemm_process *p)
+{
+    uint64_t end = clock_ns() + UINT64_C(1000000000);
+    char words[LAST_WORDS + 4];
+    int status = 0;
+    pid_t got;
+
+    while ((got = waitpid(p->pid, &status, WNOHANG)) == 0 && clock_ns() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    last_words(p, words, sizeof words);
+    if (got == 0)
+        return err_set(ERR_IO, "%s: closed its answers and lives on%s", p->name, words);
+    p->pid = 0;
+    if (got < 0)
+        return err_set(ERR_IO, "%s: died, nobody knows how%s", p->name, words);
+    if (WIFSIGNALED(status))
+        return err_set(ERR_IO, "%s: died of signal %d (%s)%s", p->name, WTERMSIG(status),
+                       strsignal(WTERMSIG(status)), words);
+    return err_set(ERR_IO, "%s: ended by itself with status %d%s", p->name,
+                   WEXITSTATUS(status), words);
+}
+
+static int hangs(const struct gemm_process *p, double limit_s)
+{
+    siginfo_t state = {0}; /* asked without taking it: died() may still want it */
+    char words[LAST_WORDS + 4];
+
+    last_words(p, words, sizeof words);
+    if (waitid(P_PID, (id_t)p->pid, &state, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
+        state.si_pid == p->pid)
+        return err_set(ERR_LIMIT, "%s: no answer in %.3g s: stopped by signal %d (%s)%s",
+                       p->name, limit_s, state.si_status, strsignal(state.si_status),
+                       words);
+    return err_set(ERR_LIMIT, "%s: no answer in %.3g s%s", p->name, limit_s, words);
+}
+
+/* --- talk */
+
+static int say(struct gemm_process *p, const char *line)
+{
+    char text[GEMM_LINE_MAX];
+    int n = snprintf(text, sizeof text, "%s\n", line);
+
+    if (n >= (int)sizeof text)
+        return err_set(ERR_ARG, "%s: a command of %d bytes, at most %d", p->name, n,
+                       GEMM_LINE_MAX - 1);
+    for (int at = 0; at < n;) {
+        ssize_t sent =
+            send(p->socket, text + at, (size_t)(n - at), MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
+            return died(p);
+        if (sent < 0)
+            return err_set(ERR_IO, "%s: cannot be asked: %m", p->name);
+        at += (int)sent;
+    }
+    return OK;
+}
+
+/* Take one line out of buffer[] if there is one: 1, 0, or an error. */
+static int take_line(struct gemm_process *p, char *answer, size_t n)
+{
+    char *end = memchr(p->buffer, '\n', p->n_read);
+    size_t length = end ? (size_t)(end - p->buffer) : p->n_read;
+
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)p->buffer[i] < ' ' || (unsigned char)p->buffer[i] == 0x7f)
+            return err_set(ERR_FORMAT, "%s: byte 0x%02x in an answer, expected text",
+                           p->name, (unsigned char)p->buffer[i]);
+    if (!end && length < sizeof p->buffer)
+        return 0;
+    if (!end || length >= n)
+        return err_set(ERR_FORMAT, "%s: an answer longer than %d bytes", p->name,
+                       GEMM_LINE_MAX - 1);
+    memcpy(answer, p->buffer, length);
+    answer[length] = '\0';
+    p->n_read -= length + 1;
+    memmove(p->buffer, end + 1, p->n_read);
+    return 1;
+}
+
+/* Read what there is, waiting until `end`: OK, or an error. */
+static int read_some(struct gemm_process *p, uint64_t end, double limit_s)
+{
+    struct pollfd ready = {.fd = p->socket, .events = POLLIN};
+    uint64_t now = clock_ns();
+    ssize_t got;
+    int n;
+
+    if (now >= end)
+        return hangs(p, limit_s);
+    n = poll(&ready, 1, (int)((end - now) / 1000000 + 1));
+    if (n == 0 || (n < 0 && errno == EINTR))
+        return OK;
+    if (n < 0)
+        return err_set(ERR_IO, "%s: cannot be waited for: %m", p->name);
+    got = recv(p->socket, p->buffer + p->n_read, sizeof p->buffer - p->n_read,
+               MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno == ECONNRESET))
+        return died(p);
+    if (got < 0 && errno != EAGAIN && errno != EINTR)
+        return err_set(ERR_IO, "%s: cannot be read: %m", p->name);
+    p->n_read += got > 0 ? (size_t)got : 0;
+    return OK;
+}
+
+int gemm_process_ask(struct gemm_process *p, const char *line, char *answer, size_t n,
+                     double limit_s)
+{
+    double wait_s = limit_s < 1e6 ? limit_s : 1e6; /* fits the clock */
+    uint64_t end = clock_ns() + (uint64_t)(wait_s * 1e9);
+    int rc = OK;
+
+    if (line && p->n_read > 0)
+        return err_set(ERR_FORMAT, "%s: said \"%.*s\" before it was asked", p->name,
+                       (int)(p->n_read < 60 ? p->n_read : 60), p->buffer);
+    if (line)
+        rc = say(p, line);
+    while (rc == OK) {
+        rc = take_line(p, answer, n);
+        if (rc != 0)
+            return rc == 1 ? OK : rc;
+        rc = read_some(p, end, limit_s);
+    }
+    return rc;
+}
