@@ -16,6 +16,7 @@
 #define MAX_SETTINGS 128
 #define LABEL_MAX    96
 #define ROTATE_OVER  4    /* as in tune/measure.c: the copies are so many caches */
+#define COPY_ALIGN   4096 /* as there, too */
 #define LIMIT_S      30.0 /* to answer, unless the caller says another */
 
 /* A setting is measured in three runs after the first, or up to seven within a quarter of
@@ -451,6 +452,7 @@ int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t 
     snprintf(c->type, sizeof c->type, "%s", type);
     c->seed = (uint64_t)r->o.seed;
     bytes = (double)n * (double)k * (c->bf16 ? 2.0 : 4.0);
+    bytes = ceil(bytes / COPY_ALIGN) * COPY_ALIGN;
     if (!warm && over > bytes)
         c->n_copies = (int64_t)ceil(over / bytes);
     gemm_case_sample(c);

@@ -22,9 +22,9 @@
 #define MAX_SET    8   /* variables that we set */
 #define LAST_WORDS 160 /* of its log, in an error */
 
-/* How often an idle OpenMP thread looks before it sleeps: about 2 ms on today's CPUs, so
+/* How often an idle OpenMP thread looks before it sleeps: some 2 ms on today's CPUs, so
  * that nobody falls asleep between two steps of one product, and all do after it. */
-#define SPIN_COUNT "GOMP_SPINCOUNT=100000"
+#define SPIN_COUNT "GOMP_SPINCOUNT=50000"
 #define SPIN_MS    "KMP_BLOCKTIME=2"
 
 /* Whatever the user has set of these was not meant for the child. */

@@ -10,11 +10,15 @@
 #define BY_ITSELF (-1)
 
 static const struct rival_setting settings[] = {
-    BLAS_SETTINGS("core=auto", NULL, BY_ITSELF),
     BLAS_SETTINGS("core=skx", NULL, BLIS_ARCH_SKX),
-    BLAS_SETTINGS("core=haswell", NULL, BLIS_ARCH_HASWELL),
+    BLAS_SETTINGS_SPLIT("core=skx", NULL, BLIS_ARCH_SKX),
     BLAS_SETTINGS("core=zen3", NULL, BLIS_ARCH_ZEN3),
+    BLAS_SETTINGS_SPLIT("core=zen3", NULL, BLIS_ARCH_ZEN3),
+    BLAS_SETTINGS("core=haswell", NULL, BLIS_ARCH_HASWELL),
+    BLAS_SETTINGS_SPLIT("core=haswell", NULL, BLIS_ARCH_HASWELL),
     BLAS_SETTINGS("core=zen2", NULL, BLIS_ARCH_ZEN2),
+    BLAS_SETTINGS("core=auto", NULL, BY_ITSELF),
+    BLAS_SETTINGS_SPLIT("core=auto", NULL, BY_ITSELF),
     {0},
 };
 
@@ -34,6 +38,8 @@ static int took(const struct rival_setting *s, char *label, size_t n)
     if (s->size != BY_ITSELF && setenv("BLIS_ARCH_TYPE", number, 1) != 0)
         return err_set(ERR_NOMEM, "setenv: %m");
     bli_init();
+    if (s->how & BLAS_SPLIT)
+        bli_thread_set_num_threads(1); /* in each of the caller's threads */
     return blas_took(s, bli_arch_string(bli_arch_query_id()), label, n);
 }
 

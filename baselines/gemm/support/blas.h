@@ -1,31 +1,56 @@
 /* baselines/gemm/support/blas.h - what libraries with the C interface of BLAS share: sgemm
- * with the weights as [k, n] or [n, k], and sgemv for one row. Code, not declarations:
- * each library brings its own cblas.h, with types of its own. Threads: one. */
+ * with the weights as [k, n] or [n, k], and sgemv for one row, with the threads of the
+ * library or of the caller. None of them lets weights be packed once. Code, not
+ * declarations: each library brings its own cblas.h, with types of its own.
+ * Threads: one. */
 #ifndef GEMM_BLAS_H
 #define GEMM_BLAS_H
 
 #include <cblas.h>
 #include <limits.h>
+#include <omp.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "baselines/gemm/support/child.h"
 
-enum blas_how { BLAS_GEMM_KN, BLAS_GEMM_NK, BLAS_GEMV_KN, BLAS_GEMV_NK };
+enum blas_how { BLAS_GEMV = 1, BLAS_NK = 2, BLAS_SPLIT = 4 }; /* bits */
 
-/* Four rows of settings: both layouts, and for one row also sgemv. */
+/* Settings of one core type: both layouts, for one row also sgemv. */
 #define BLAS_SETTINGS(core, env, size)                                                   \
-    {core " op=gemm layout=KN", env, "f32", 0, BLAS_GEMM_KN, size},                      \
-        {core " op=gemm layout=NK", env, "f32", 0, BLAS_GEMM_NK, size},                  \
-        {core " op=gemv layout=KN", env, "f32", 1, BLAS_GEMV_KN, size},                  \
+    {core " op=gemm layout=KN", env, "f32", 0, 0, size},                                 \
+        {core " op=gemm layout=NK", env, "f32", 0, BLAS_NK, size},                       \
+        {core " op=gemv layout=KN", env, "f32", 1, BLAS_GEMV, size},                     \
     {                                                                                    \
-        core " op=gemv layout=NK", env, "f32", 1, BLAS_GEMV_NK, size                     \
+        core " op=gemv layout=NK", env, "f32", 1, BLAS_GEMV | BLAS_NK, size              \
+    }
+/* The same, the columns shared out by the caller to threads that each call the library,
+ * which then computes alone: few rows profit. */
+#define BLAS_SETTINGS_SPLIT(core, env, size)                                             \
+    {core " op=gemm layout=KN threads=split", env, "f32", 0, BLAS_SPLIT, size},          \
+        {core " op=gemm layout=NK threads=split",                                        \
+         env,                                                                            \
+         "f32",                                                                          \
+         0,                                                                              \
+         BLAS_SPLIT | BLAS_NK,                                                           \
+         size},                                                                          \
+        {core " op=gemv layout=KN threads=split",                                        \
+         env,                                                                            \
+         "f32",                                                                          \
+         1,                                                                              \
+         BLAS_SPLIT | BLAS_GEMV,                                                         \
+         size},                                                                          \
+    {                                                                                    \
+        core " op=gemv layout=NK threads=split", env, "f32", 1,                          \
+            BLAS_SPLIT | BLAS_GEMV | BLAS_NK, size                                       \
     }
 
 static struct {
     struct rival_shape shape;
-    enum blas_how how;
+    int how;
     void **w;
 } blas;
 
@@ -37,36 +62,50 @@ static int blas_open(const struct rival_shape *shape, const struct rival_setting
     if (shape->m > INT_MAX || shape->n > INT_MAX || shape->k > INT_MAX)
         return err_set(ERR_LIMIT, "a dimension is larger than %d", INT_MAX);
     blas.shape = *shape;
-    blas.how = (enum blas_how)s->how;
+    blas.how = s->how;
     rc = rival_copies(&blas.w, shape->n_copies, bytes);
     if (rc != OK)
         return rc;
-    rival_fill(blas.w[0], shape, blas.how == BLAS_GEMM_NK || blas.how == BLAS_GEMV_NK);
+    rival_fill(blas.w[0], shape, (blas.how & BLAS_NK) != 0);
     rival_spread(blas.w, shape->n_copies, bytes);
     return OK;
 }
 
+/* Columns [from, from + n) of the result. */
+static void blas_columns(const float *w, int from, int n)
+{
+    const int m = (int)blas.shape.m, all = (int)blas.shape.n, k = (int)blas.shape.k;
+    const bool nk = blas.how & BLAS_NK;
+    const float *a = blas.shape.a, *part = w + (nk ? (int64_t)from * k : from);
+    float *c = blas.shape.c + from;
+
+    if (blas.how & BLAS_GEMV && nk)
+        cblas_sgemv(CblasRowMajor, CblasNoTrans, n, k, 1.0f, part, k, a, 1, 0.0f, c, 1);
+    else if (blas.how & BLAS_GEMV)
+        cblas_sgemv(CblasRowMajor, CblasTrans, k, n, 1.0f, part, all, a, 1, 0.0f, c, 1);
+    else
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, nk ? CblasTrans : CblasNoTrans, m, n, k,
+                    1.0f, a, k, part, nk ? k : all, 0.0f, c, all);
+}
+
 static int blas_run(int copy)
 {
-    int m = (int)blas.shape.m, n = (int)blas.shape.n, k = (int)blas.shape.k;
-    const float *a = blas.shape.a, *w = blas.w[copy];
-    float *c = blas.shape.c;
+    const int n = (int)blas.shape.n;
+    const float *w = blas.w[copy];
 
-    switch (blas.how) {
-    case BLAS_GEMM_KN:
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1.0f, a, k, w, n,
-                    0.0f, c, n);
-        break;
-    case BLAS_GEMM_NK:
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, n, k, 1.0f, a, k, w, k,
-                    0.0f, c, n);
-        break;
-    case BLAS_GEMV_KN:
-        cblas_sgemv(CblasRowMajor, CblasTrans, k, n, 1.0f, w, n, a, 1, 0.0f, c, 1);
-        break;
-    case BLAS_GEMV_NK:
-        cblas_sgemv(CblasRowMajor, CblasNoTrans, n, k, 1.0f, w, k, a, 1, 0.0f, c, 1);
-        break;
+    if (!(blas.how & BLAS_SPLIT)) {
+        blas_columns(w, 0, n);
+        return OK;
+    }
+#pragma omp parallel
+    {
+        int64_t t = omp_get_thread_num(), all = omp_get_num_threads();
+        int64_t lines =
+            (n + 15) / 16; /* of 16 columns: nobody shares a cache line of C */
+        int from = (int)(lines * t / all * 16), to = (int)(lines * (t + 1) / all * 16);
+        to = to < n ? to : n;
+        if (to > from)
+            blas_columns(w, from, to - from);
     }
     return OK;
 }

@@ -21,6 +21,7 @@
 /* How long to wait for the library's idle threads to sleep. GOMP_SPINCOUNT bounds their
  * spinning to some milliseconds; a library that never sleeps is timed all the same. */
 #define SETTLE_MAX_NS UINT64_C(200000000)
+#define COPY_ALIGN    4096
 
 static struct rival_shape shape;
 static float *activations;
@@ -75,16 +76,16 @@ static void wake(void)
 
 int rival_copies(void ***out, int n_copies, size_t bytes)
 {
+    size_t step = (bytes + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN;
     void **copies = mem_new(MEM_WEIGHTS, (size_t)n_copies, sizeof *copies);
+    char *all =
+        copies ? mem_map(MEM_WEIGHTS, (size_t)n_copies * step, MEM_NODE_ANY) : NULL;
 
     *out = NULL;
-    if (!copies)
-        return ERR_NOMEM;
-    for (int i = 0; i < n_copies; i++) {
-        copies[i] = mem_map(MEM_WEIGHTS, bytes, MEM_NODE_ANY);
-        if (!copies[i])
-            return ERR_NOMEM; /* the process ends with it */
-    }
+    if (!all)
+        return ERR_NOMEM; /* the process ends with it */
+    for (int i = 0; i < n_copies; i++)
+        copies[i] = all + (size_t)i * step;
     *out = copies;
     return OK;
 }

@@ -1,0 +1,276 @@
+/* Each kernel rival that is built: every setting the library takes computes odd shapes
+ * right, and its child sleeps between runs, dies when told, and with its parent. Sound
+ * answers to a child's death and to nonsense are in test_gemm_rival.c. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/stats.h"
+#include "baselines/gemm.h"
+#include "cpu/cpu.h"
+#include "tests/support/test.h"
+
+#define MAX_RIVALS 32
+#define BUDGET_S   1e6 /* every setting */
+
+static char last_warning[600];
+static int n_warnings;
+
+static void on_log(void *ctx, enum log_level level, const char *line)
+{
+    (void)ctx;
+    if (level > LOG_WARN)
+        return;
+    n_warnings++;
+    snprintf(last_warning, sizeof last_warning, "%s", line);
+}
+
+static struct cpu_budget budget;
+
+static struct gemm_rival_opts opts(int n_threads)
+{
+    assert_ok(cpu_budget_get(&budget));
+    return (struct gemm_rival_opts){
+        .cpus = budget.cpus,
+        .n_threads = n_threads < budget.n ? n_threads : budget.n,
+        .cache_bytes = 64 << 10, /* some copies, and not for long */
+        .seed = (int64_t)test_seed()};
+}
+
+static struct gemm_rival *open_rival(const char *name, int n_threads)
+{
+    struct gemm_rival_opts o = opts(n_threads);
+    struct gemm_rival *r = NULL;
+    int rc = gemm_rival_open(&r, name, &o);
+
+    if (rc == ERR_NOTFOUND)
+        test_skip("%s", err_msg());
+    assert_ok(rc);
+    assert_true(strlen(gemm_rival_version(r)) > 0);
+    return r;
+}
+
+/* Skips, with the rival closed, where it has no such type. */
+static void check_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t n,
+                        int64_t k, bool warm)
+{
+    const bool bf16 = strcmp(type, "bf16") == 0;
+    double seconds, error;
+
+    n_warnings = 0;
+    log_set_sink(on_log, NULL);
+    int rc = gemm_rival_shape(r, type, m, n, k, warm, BUDGET_S);
+    log_set_sink(NULL, NULL);
+    if (rc == ERR_NOTFOUND && bf16) {
+        gemm_rival_close(&r);
+        test_skip("%s", err_msg());
+    }
+    assert_ok(rc);
+    if (n_warnings) /* a setting crashed, hung or computed wrong */
+        fail_msg("seed %d: %d warnings, the last: %s", (int)test_seed(), n_warnings,
+                 last_warning);
+    error = gemm_rival_error(r);
+    if (!(error >= 0.0 && error < (bf16 ? 5e-3 : 1e-5)))
+        fail_msg("seed %d: %s: error %g", (int)test_seed(), gemm_rival_setting(r), error);
+    assert_true(strlen(gemm_rival_setting(r)) > 0);
+    assert_null(strstr(gemm_rival_setting(r), "tried"));
+    for (int i = 0; i < 3; i++) {
+        assert_ok(gemm_rival_run(r, &seconds));
+        assert_true(seconds > 0.0);
+    }
+}
+
+static void shapes(const char *name, const char *type)
+{
+    struct gemm_rival *r = open_rival(name, 2);
+
+    check_shape(r, type, 1, 1, 1, true);
+    check_shape(r, type, 1, 333, 129, false);
+    check_shape(r, type, 70, 161, 300, false); /* more than a block of each */
+    gemm_rival_close(&r);
+}
+
+static void test_f32(void **state)
+{
+    shapes(*state, "f32");
+}
+
+static void test_bf16(void **state)
+{
+    shapes(*state, "bf16");
+}
+
+static void test_one_thread(void **state)
+{
+    struct gemm_rival *r = open_rival(*state, 1);
+
+    check_shape(r, "f32", 13, 97, 65, true);
+    gemm_rival_close(&r);
+}
+
+/* The only child of this thread; 0: none. */
+static pid_t child_of_ours(void)
+{
+    DIR *d = opendir("/proc");
+    pid_t found = 0;
+
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[300], text[512] = "";
+        int parent;
+        if (!isdigit((unsigned char)e->d_name[0]))
+            continue;
+        snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+        FILE *f = fopen(path, "r");
+        if (!f)
+            continue;
+        size_t n = fread(text, 1, sizeof text - 1, f);
+        fclose(f);
+        text[n] = '\0';
+        const char *after = strrchr(text, ')');
+        if (after && sscanf(after, ") %*c %d", &parent) == 1 && parent == getpid())
+            found = (pid_t)atoi(e->d_name);
+    }
+    closedir(d);
+    return found;
+}
+
+/* Threads of `pid` that run; -1: no such process, or it is dead. */
+static int count_running(pid_t pid)
+{
+    char path[300], text[512];
+    int n_running = 0;
+    DIR *d;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    d = opendir(path);
+    if (!d)
+        return -1;
+    for (struct dirent *e; (e = readdir(d));) {
+        snprintf(path, sizeof path, "/proc/%d/task/%s/stat", (int)pid, e->d_name);
+        FILE *f = fopen(path, "r");
+        if (!f)
+            continue;
+        size_t n = fread(text, 1, sizeof text - 1, f);
+        fclose(f);
+        text[n] = '\0';
+        const char *after = strrchr(text, ')');
+        if (after && after[2] == 'Z')
+            n_running = -1;
+        n_running += after && after[2] == 'R';
+    }
+    closedir(d);
+    return n_running;
+}
+
+/* What the clock of the next one to compute would be charged for. The main thread may
+ * still be on its way to its next command. */
+static void test_sleeps_between_runs(void **state)
+{
+    struct gemm_rival *r = open_rival(*state, 2);
+    double seconds;
+    int n_running = 1;
+
+    assert_ok(gemm_rival_shape(r, "f32", 64, 256, 256, true, 0.0));
+    for (int i = 0; i < 5; i++) {
+        assert_ok(gemm_rival_run(r, &seconds));
+        for (int wait = 0; (n_running = count_running(child_of_ours())) > 0 && wait < 500;
+             wait++)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        assert_int_equal(n_running, 0);
+    }
+    gemm_rival_close(&r);
+}
+
+static void test_killed(void **state)
+{
+    struct gemm_rival *r = open_rival(*state, 2);
+    double seconds;
+
+    assert_ok(gemm_rival_shape(r, "f32", 3, 40, 50, true, 0.0));
+    assert_int_equal(kill(child_of_ours(), SIGKILL), 0);
+    assert_err(gemm_rival_run(r, &seconds), ERR_IO, "died of signal 9");
+    assert_err(gemm_rival_run(r, &seconds), ERR_STATE, "no shape");
+    assert_ok(gemm_rival_shape(r, "f32", 3, 40, 50, true, 0.0)); /* it goes on */
+    assert_ok(gemm_rival_run(r, &seconds));
+    gemm_rival_close(&r);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+/* In a process of its own: a rival whose child is stopped, so that it cannot see the end
+ * of its input, and a parent that is killed. */
+static void parent(const char *name, int tell)
+{
+    struct gemm_rival_opts o = opts(2);
+    struct gemm_rival *r;
+    pid_t child = 0;
+
+    if (gemm_rival_open(&r, name, &o) == OK &&
+        gemm_rival_shape(r, "f32", 3, 40, 50, true, 0.0) == OK) {
+        child = child_of_ours();
+        kill(child, SIGSTOP);
+    }
+    if (write(tell, &child, sizeof child) == sizeof child)
+        raise(SIGKILL);
+    _exit(1);
+}
+
+static void test_dies_with_its_parent(void **state)
+{
+    struct gemm_rival *r = open_rival(*state, 2); /* or skip */
+    int ends[2], status, waits = 0;
+    pid_t child, middle;
+
+    gemm_rival_close(&r);
+    assert_int_equal(pipe(ends), 0);
+    fflush(stdout);
+    middle = fork();
+    assert_true(middle >= 0);
+    if (middle == 0)
+        parent(*state, ends[1]);
+    assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
+    assert_int_equal(waitpid(middle, &status, 0), middle);
+    assert_true(WIFSIGNALED(status));
+    assert_true(child > 0);
+    while (count_running(child) >= 0 && waits++ < 10000)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_int_equal(count_running(child), -1);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+int main(void)
+{
+    static const struct {
+        const char *word;
+        CMUnitTestFunction run;
+    } all[] = {
+        {"f32", test_f32},
+        {"bf16", test_bf16},
+        {"one_thread", test_one_thread},
+        {"sleeps_between_runs", test_sleeps_between_runs},
+        {"killed", test_killed},
+        {"dies_with_its_parent", test_dies_with_its_parent},
+    };
+    enum { N = sizeof all / sizeof all[0] };
+    static char names[MAX_RIVALS * N][64];
+    struct CMUnitTest tests[MAX_RIVALS * N];
+    size_t n = 0;
+
+    for (int r = 0; gemm_rival_names[r] && r < MAX_RIVALS; r++)
+        for (size_t i = 0; i < N; i++, n++) {
+            snprintf(names[n], sizeof names[n], "%s_%s", gemm_rival_names[r],
+                     all[i].word);
+            tests[n] = (struct CMUnitTest){.name = names[n],
+                                           .test_func = all[i].run,
+                                           .initial_state = (void *)gemm_rival_names[r]};
+        }
+    return _cmocka_run_group_tests("gemm_libraries", tests, n, NULL, NULL);
+}
