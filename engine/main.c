@@ -16,6 +16,7 @@ static const struct {
     {"run", "generate text from a prompt", main_run},
     {"model", "make a model of a named shape, or inspect one", main_model},
     {"plan", "write a phase plan", main_plan},
+    {"tune", "search schedules for a model's matrix products", main_tune},
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
 

@@ -14,6 +14,7 @@
 int main_run(int argc, char **argv);
 int main_model(int argc, char **argv);
 int main_plan(int argc, char **argv);
+int main_tune(int argc, char **argv);
 
 /* Print the error as one line; returns the exit status for `rc` (0 for OK). */
 int main_fail(const char *verb, int rc);
@@ -39,5 +40,30 @@ json_t *main_report_json(const struct main_timing *t, const json_t *describe,
                          const char *card_path);
 /* The same for people, on standard error. */
 void main_report_print(const json_t *report, const json_t *describe);
+
+/* ---- main_tune_show.c: how far `sandwich tune` is, and what it came to ---- */
+
+struct main_tuning {
+    char matrix[80];            /* the one in hand */
+    int64_t m;                  /* the rows just done */
+    double done_work, all_work; /* in FLOP, with what few rows cost beside it */
+    int64_t n_measurements;
+    double measured_s, budget_s;     /* budget_s: 0: none */
+    uint64_t t_start_ns, t_shown_ns; /* t_shown_ns: main_tune_progress()'s own */
+};
+/* A line on the terminal, one a minute elsewhere. */
+void main_tune_progress(struct main_tuning *t);
+void main_tune_progress_end(void);
+
+struct main_tuned {
+    char matrix[80];
+    int64_t n_shapes, n_found, n_known; /* asked for; found now; found before */
+    int64_t n_measurements;
+    double seconds;
+    int64_t n_compared, n_taken_back;
+    double log_speedup; /* sum over the compared of log(default / tuned) */
+};
+/* The closing table: a row a matrix, and all together. */
+void main_tune_report(const struct main_tuned *rows, int n);
 
 #endif

@@ -16,16 +16,6 @@ struct model_scratch {
     float *tail;  /* [max_step_tok, 16]: the head's last, ragged panel */
 };
 
-/* The matrices of a model by what is multiplied; those of all layers have equal shapes. */
-enum model_mat {
-    MODEL_MAT_QKV,
-    MODEL_MAT_O,
-    MODEL_MAT_GATE_UP,
-    MODEL_MAT_DOWN,
-    MODEL_MAT_HEAD,
-    MODEL_N_MATS
-};
-
 /* Schedules that were set for one number of threads. */
 struct model_table {
     int n_threads;             /* 0: none */

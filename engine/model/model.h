@@ -33,6 +33,23 @@ struct model_layer {
     float *qkv_bias; /* NULL, or one float per packed QKV column */
 };
 
+/* The matrices of a model by what is multiplied; those of all layers have equal
+ * shapes. */
+enum model_mat {
+    MODEL_MAT_QKV,
+    MODEL_MAT_O,
+    MODEL_MAT_GATE_UP,
+    MODEL_MAT_DOWN,
+    MODEL_MAT_HEAD,
+    MODEL_N_MATS
+};
+/* The shapes they are packed in, padding included (see kern_mat_layout()). */
+struct model_shape {
+    const char *name; /* "qkv", "o", "gate_up", "down", "head" */
+    int64_t n, k, k_unit;
+};
+void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS]);
+
 struct model_opts {
     enum kern_type weight_type; /* the type to keep weights in; KERN_N_TYPES: as stored */
     enum kern_type kv_type;     /* KERN_F32 or KERN_BF16 */

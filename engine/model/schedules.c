@@ -1,6 +1,19 @@
-/* Which schedule multiplies which matrix, step by step. */
+/* The matrices' shapes, and which schedule multiplies which, step by step. */
 #include "base/mem.h"
 #include "model/impl.h"
+
+void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS])
+{
+    int64_t dim = c->dim, group = c->n_heads / c->n_kv_heads, hd = c->head_dim;
+    int64_t qkv_unit = model_pad16((group + 2) * hd);
+
+    out[MODEL_MAT_QKV] = (struct model_shape){"qkv", qkv_unit * c->n_kv_heads, dim, 0};
+    out[MODEL_MAT_O] = (struct model_shape){"o", dim, c->n_heads * hd, group * hd};
+    out[MODEL_MAT_GATE_UP] =
+        (struct model_shape){"gate_up", 2 * model_pad16(c->hidden), dim, 0};
+    out[MODEL_MAT_DOWN] = (struct model_shape){"down", dim, c->hidden, MODEL_FFN_UNIT};
+    out[MODEL_MAT_HEAD] = (struct model_shape){"head", c->vocab, dim, 0};
+}
 
 const struct kern_mat *model_mat(const struct model *m, enum model_mat which)
 {

@@ -295,12 +295,17 @@ static void pack_all(void *arg, struct par_self *self)
 
 /* ---- layout ---- */
 
+static void layout(struct kern_mat *mat, enum kern_type type, const struct model_shape *x)
+{
+    kern_mat_layout(mat, type, x->n, x->k, x->k_unit);
+}
+
 static int layout_layer(struct model *m, const struct model_file *f, enum kern_type want,
                         int i)
 {
     const struct model_tensor *t = f->layer[i];
-    const struct model_config *c = &m->c;
     struct model_layer *l = &m->layers[i];
+    struct model_shape x[MODEL_N_MATS];
     enum kern_type type;
     int rc;
 #define T(role) (&t[(role)-MODEL_ATTN_NORM])
@@ -310,22 +315,23 @@ static int layout_layer(struct model *m, const struct model_file *f, enum kern_t
     const struct model_tensor *const down[] = {T(MODEL_DOWN)};
 #undef T
 
+    model_shapes(&m->c, x);
     rc = kept_type(&type, want, qkv, 3, "the QKV projection");
     if (rc != OK)
         return rc;
-    kern_mat_layout(&l->qkv, type, m->ld_qkv, c->dim, 0);
+    layout(&l->qkv, type, &x[MODEL_MAT_QKV]);
     rc = kept_type(&type, want, o, 1, "the attention output");
     if (rc != OK)
         return rc;
-    kern_mat_layout(&l->o, type, c->dim, m->ld_attn, (int64_t)m->group * c->head_dim);
+    layout(&l->o, type, &x[MODEL_MAT_O]);
     rc = kept_type(&type, want, gate_up, 2, "gate and up");
     if (rc != OK)
         return rc;
-    kern_mat_layout(&l->gate_up, type, 2 * m->ld_h, c->dim, 0);
+    layout(&l->gate_up, type, &x[MODEL_MAT_GATE_UP]);
     rc = kept_type(&type, want, down, 1, "the down projection");
     if (rc != OK)
         return rc;
-    kern_mat_layout(&l->down, type, c->dim, c->hidden, MODEL_FFN_UNIT);
+    layout(&l->down, type, &x[MODEL_MAT_DOWN]);
     return OK;
 }
 
@@ -333,6 +339,7 @@ static int layout_all(struct model *m, const struct model_file *f, enum kern_typ
 {
     const struct model_tensor *head[] = {
         &f->global[m->c.tied ? MODEL_EMBED : MODEL_HEAD]};
+    struct model_shape x[MODEL_N_MATS];
     enum kern_type type;
     int rc = OK;
 
@@ -342,7 +349,8 @@ static int layout_all(struct model *m, const struct model_file *f, enum kern_typ
         rc = kept_type(&type, want, head, 1, "the output head");
     if (rc != OK)
         return rc;
-    kern_mat_layout(&m->head, type, m->c.vocab, m->c.dim, 0);
+    model_shapes(&m->c, x);
+    layout(&m->head, type, &x[MODEL_MAT_HEAD]);
     m->embed_type = f->global[MODEL_EMBED].type;
     return OK;
 }

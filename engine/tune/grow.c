@@ -4,6 +4,29 @@
 
 #define FINETUNE_STEPS 64 /* a slice of more tiles than that along a dimension is "all" */
 
+#define TRIAL_FLOP   1.5e9
+#define TRIAL_PANELS 16
+
+void tune_trial_shape(const struct tune_shape *s, const struct kern_mat *w,
+                      struct tune_shape *out)
+{
+    double panel_flop = 2.0 * KERN_PANEL * (double)s->m * (double)s->k;
+    int64_t panels = (int64_t)(TRIAL_FLOP / panel_flop);
+
+    *out = *s;
+    panels = panels < TRIAL_PANELS ? TRIAL_PANELS : panels;
+    if (panels < w->n_panels)
+        out->n = panels * KERN_PANEL;
+}
+
+void tune_first_tile(const struct tune_search *q, struct tune_mk mk,
+                     struct kern_schedule *s)
+{
+    *s = (struct kern_schedule){.mr = mk.mr, .np = mk.np, .pm = 1, .pn = 1, .pk = 1};
+    for (int d = 0; d < TUNE_N_DIMS; d++)
+        *tune_extent(s, (enum tune_dim)d) = tune_tile(s, q->w, (enum tune_dim)d);
+}
+
 static bool gains(double now, double before)
 {
     return now < before * (1 - TUNE_GAIN);

@@ -56,8 +56,8 @@ static int grow(struct tune_search *q)
     return OK;
 }
 
-static bool legal(const struct tune_search *q, const struct kern_schedule *s,
-                  int n_threads)
+bool tune_search_legal(const struct tune_search *q, const struct kern_schedule *s,
+                       int n_threads)
 {
     bool ok = kern_schedule_check(s, q->shape.v, q->w, q->shape.m, n_threads) == OK;
 
@@ -82,7 +82,7 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
     }
     if (stopped(q))
         return err_set(ERR_CANCELED, "the search was stopped");
-    if (tune_search_over(q) || !legal(q, s, n_threads))
+    if (tune_search_over(q) || !tune_search_legal(q, s, n_threads))
         return OK;
     rc = grow(q);
     if (rc == OK)
@@ -132,7 +132,7 @@ static int one_shape(struct tune_search *q, int i, const struct tune_steps *step
     rc = tune_search_shape(q, &q->c->shapes[i]);
     if (rc == OK)
         rc = steps->one(arg, q, i, &s, &t);
-    if (rc == OK && legal(q, &s, q->c->n_threads))
+    if (rc == OK && tune_search_legal(q, &s, q->c->n_threads))
         *out = s;
     /* a search that the budget cut short before it measured anything found nothing */
     if (rc == OK && q->c->done && (t.n_runs > 0 || !tune_search_over(q)))

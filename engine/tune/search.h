@@ -34,6 +34,9 @@ MUST int tune_search_shape(struct tune_search *q, const struct tune_shape *s);
  * spent. ERR_CANCELED: the search was asked to stop. */
 MUST int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_threads,
                          double *seconds);
+/* Can the shape on the bench be computed so? Sets no error. */
+bool tune_search_legal(const struct tune_search *q, const struct kern_schedule *s,
+                       int n_threads);
 bool tune_search_over(const struct tune_search *q);
 /* The schedule of kern_schedule_default() for the shape on the bench, clamped. */
 void tune_search_default(const struct tune_search *q, struct kern_schedule *s);

@@ -10,20 +10,21 @@
 #include "base/mem.h"
 #include "tune/grow.h"
 
-/* One thread's trial shape: the whole of M and K, but no more columns than a trial of
- * some ten milliseconds needs, and always enough to grow a slice in. */
-#define TRIAL_FLOP   1.5e9
-#define TRIAL_PANELS 16
-
-/* A first tile that is so much slower than the best one is not grown; of the others the
- * best few are. The micro-kernels behind them hold fewer sums in registers and can only
- * lose more as the slice grows. */
-#define SCREEN_FRAC 1.5
-#define SCREEN_KEEP 6
+/* First tiles are measured in falling order of the sums they hold in registers, until so
+ * many in a row were no faster than one before: those that follow reuse less and less. A
+ * tile that is so much slower than the best one is not grown; of the others the best few
+ * are. */
+#define SCREEN_PATIENCE 10
+#define SCREEN_FRAC     1.5
+#define SCREEN_KEEP     6
 /* The same for grown slices and for starts under a scheme. */
 #define GROWN_KEEP 3
 #define START_FRAC 1.1
 #define START_KEEP 4
+/* How many that are nearly as fast as the best are measured again, and how often. */
+#define FINAL        4
+#define FINAL_FRAC   1.1
+#define FINAL_ROUNDS 7
 
 struct state {
     struct kern_schedule *chosen; /* [n_shapes], by shape */
@@ -59,16 +60,21 @@ static int keep_best(struct candidate *x, int n, double frac, int keep)
 
 /* ---- the first sigma shapes: every micro-kernel ---- */
 
-static struct tune_shape trial_shape(const struct tune_shape *s, const struct kern_mat *w)
+/* x[*n_kept]: the first tiles worth growing, the best first. */
+static int screen(struct tune_search *q, struct candidate *x, int *n_kept)
 {
-    double panel_flop = 2.0 * KERN_PANEL * (double)s->m * (double)s->k;
-    int64_t panels = (int64_t)(TRIAL_FLOP / panel_flop);
-    struct tune_shape t = *s;
+    struct tune_mk mks[TUNE_MKS_MAX];
+    int n = tune_mks(q->shape.v, q->shape.m, mks), n_x = 0, rc = OK;
+    double best = INFINITY;
 
-    panels = panels < TRIAL_PANELS ? TRIAL_PANELS : panels;
-    if (panels < w->n_panels)
-        t.n = panels * KERN_PANEL;
-    return t;
+    for (int stale = 0; n_x < n && stale < SCREEN_PATIENCE && rc == OK; n_x++) {
+        tune_first_tile(q, mks[n_x], &x[n_x].s);
+        rc = tune_search_try(q, &x[n_x].s, 1, &x[n_x].seconds);
+        stale = x[n_x].seconds < best ? 0 : stale + 1;
+        best = fmin(best, x[n_x].seconds);
+    }
+    *n_kept = rc == OK ? keep_best(x, n_x, SCREEN_FRAC, SCREEN_KEEP) : 0;
+    return rc;
 }
 
 /* Fast start of the promising micro-kernels. Returns how many grew, the best first. */
@@ -79,22 +85,14 @@ static int grow_all(struct tune_search *q, struct candidate *x, int *n_grown)
                                      .n_threads = q->c->n_threads,
                                      .literal = o->literal_limit,
                                      .split_k = o->split_k};
-    struct tune_shape whole = q->shape, trial = trial_shape(&whole, q->w);
-    struct tune_mk mks[TUNE_MKS_MAX];
-    int n = tune_mks(whole.v, whole.m, mks), rc = OK;
+    struct tune_shape whole = q->shape, trial;
+    int n = 0, rc = OK;
 
+    tune_trial_shape(&whole, q->w, &trial);
     if (trial.n != whole.n)
         rc = tune_search_shape(q, &trial);
-    for (int i = 0; i < n && rc == OK; i++) {
-        struct kern_schedule *s = &x[i].s;
-
-        *s = (struct kern_schedule){
-            .mr = mks[i].mr, .np = mks[i].np, .pm = 1, .pn = 1, .pk = 1};
-        for (int d = 0; d < TUNE_N_DIMS; d++)
-            *tune_extent(s, (enum tune_dim)d) = tune_tile(s, q->w, (enum tune_dim)d);
-        rc = tune_search_try(q, s, 1, &x[i].seconds);
-    }
-    n = rc == OK ? keep_best(x, n, SCREEN_FRAC, SCREEN_KEEP) : 0;
+    if (rc == OK)
+        rc = screen(q, x, &n);
     for (int i = 0; i < n && rc == OK; i++)
         rc = tune_fast_start(q, &x[i].s, 1, &bound, false, &x[i].seconds);
     *n_grown = rc == OK ? keep_best(x, n, SCREEN_FRAC, GROWN_KEEP) : 0;
@@ -219,27 +217,68 @@ static int refine(struct tune_search *q, const struct state *st)
     return rc;
 }
 
-/* The fastest, or what was chosen last if that is as fast but for noise: so the schedule
- * settles. */
-static void settle(struct tune_search *q, const struct state *st, struct kern_schedule *s,
-                   struct tune_time *t)
+/* ---- the choice ---- */
+
+static int by_median(const void *a, const void *b)
 {
-    struct kern_schedule last;
+    double x = ((const struct tune_seen *)a)->t.median_s;
+    double y = ((const struct tune_seen *)b)->t.median_s;
+
+    return (x > y) - (x < y);
+}
+
+static int finalists(struct tune_search *q, const struct state *st,
+                     struct kern_schedule final[FINAL + 2])
+{
+    int n = 0, n_first;
+
+    if (st->n > 0)
+        final[n++] = adapt(q, st->chosen[st->n - 1]);
+    if (n > 0 && !tune_search_legal(q, &final[0], q->c->n_threads))
+        n = 0;
+    tune_search_default(q, &final[n++]);
+    n_first = n;
+    qsort(q->seen, (size_t)q->n_seen, sizeof(*q->seen), by_median);
+    for (int i = 0; i < q->n_seen && n < n_first + FINAL; i++) {
+        const struct tune_seen *x = &q->seen[i];
+        bool there = false;
+
+        for (int k = 0; k < n_first; k++)
+            there |= tune_same(&x->s, &final[k]);
+        if (x->n_threads == q->c->n_threads && !there &&
+            x->t.median_s <= FINAL_FRAC * q->best_t.median_s)
+            final[n++] = x->s;
+    }
+    return n;
+}
+
+/* The fastest of many measurements is partly luck, so the few nearest to it are measured
+ * again, in turn. The first of them within a gain of the fastest is taken, and what was
+ * chosen last comes first, then the default: so the schedule settles, and is left only
+ * for something better. */
+static int settle(struct tune_search *q, const struct state *st, struct kern_schedule *s,
+                  struct tune_time *t)
+{
+    struct kern_schedule final[FINAL + 2];
+    struct tune_time time[FINAL + 2];
+    double fastest = INFINITY;
+    int n, rc;
 
     *s = q->best;
     *t = q->best_t;
-    if (st->n == 0)
-        return;
-    last = adapt(q, st->chosen[st->n - 1]);
-    for (int i = 0; i < q->n_seen; i++) {
-        const struct tune_seen *seen = &q->seen[i];
-
-        if (seen->n_threads == q->c->n_threads && tune_same(&seen->s, &last) &&
-            seen->t.median_s <= q->best_t.median_s * (1 + TUNE_GAIN)) {
-            *s = last;
-            *t = seen->t;
+    if (tune_search_over(q))
+        return OK;
+    n = finalists(q, st, final);
+    rc = tune_compare(q->c->bench, final, n, q->c->n_threads, FINAL_ROUNDS, time);
+    for (int i = 0; i < n; i++)
+        fastest = fmin(fastest, time[i].median_s);
+    for (int i = n - 1; i >= 0 && rc == OK; i--) {
+        if (time[i].median_s <= fastest * (1 + TUNE_GAIN)) {
+            *s = final[i];
+            *t = time[i];
         }
     }
+    return rc;
 }
 
 /* ---- reuse ---- */
@@ -287,9 +326,10 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     rc = st->n < q->c->o->sigma ? explore(q) : refine(q, st);
     if (rc != OK || isinf(q->best_t.median_s))
         return rc;
-    settle(q, st, s, t);
-    remember(st, q->c->o, s);
-    return OK;
+    rc = settle(q, st, s, t);
+    if (rc == OK)
+        remember(st, q->c->o, s);
+    return rc;
 }
 
 static void known(void *arg, const struct tune_ctx *c, const struct kern_schedule *s)

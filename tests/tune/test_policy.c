@@ -1,0 +1,370 @@
+/* The policies over a machine that is a formula: how near they come to the best there is,
+ * at what cost, and how they end early. */
+#include "tests/tune/bench_model.h"
+
+#include "base/stats.h"
+#include "tune/grow.h"
+
+#define SHAPES_MAX 64
+
+struct search {
+    struct bench_model model;
+    struct tune_bench *bench;
+    struct tune_opts o;
+    struct tune_shape shapes[SHAPES_MAX];
+    struct kern_schedule out[SHAPES_MAX], known[SHAPES_MAX];
+    int n_done, end_after; /* end_after: cancel at so many; 0: never */
+    bool measured[SHAPES_MAX];
+    volatile sig_atomic_t stop;
+    struct tune_ctx c;
+};
+
+static int on_done(void *arg, int i, const struct kern_schedule *s,
+                   const struct tune_time *t)
+{
+    struct search *x = arg;
+
+    assert_in_range(i, 0, x->c.n_shapes - 1);
+    assert_true(s->mr >= 1);
+    x->measured[i] = t != NULL;
+    x->n_done++;
+    if (x->end_after > 0 && x->n_done == x->end_after)
+        return err_set(ERR_CANCELED, "enough");
+    return OK;
+}
+
+static void search_open(struct search *x, const int64_t *m, int n, int64_t cols,
+                        int64_t depth, int n_threads)
+{
+    memset(x, 0, sizeof(*x));
+    x->model = (struct bench_model){.cache_bytes = 512 << 10, .start_s = 2e-7};
+    assert_ok(tune_bench_open_model(&x->bench, bench_model_s, &x->model));
+    bench_model_opts(&x->o);
+    for (int i = 0; i < n; i++)
+        x->shapes[i] =
+            (struct tune_shape){.v = &bench_model_mks, .m = m[i], .n = cols, .k = depth};
+    x->c = (struct tune_ctx){.bench = x->bench,
+                             .n_threads = n_threads,
+                             .o = &x->o,
+                             .shapes = x->shapes,
+                             .n_shapes = n,
+                             .done = on_done,
+                             .arg = x,
+                             .stop = &x->stop};
+}
+
+static void search_close(struct search *x)
+{
+    tune_bench_close(&x->bench);
+    opt_free(tune_opt_table, &x->o);
+}
+
+static int run(struct search *x, const char *policy, struct tune_cost *cost)
+{
+    const struct tune_policy *p;
+    int rc;
+
+    assert_ok(tune_policy_find(policy, &p));
+    tune_cost_take(x->bench, cost);
+    x->n_done = 0;
+    rc = p->run(&x->c, x->out);
+    tune_cost_take(x->bench, cost);
+    return rc;
+}
+
+static void check_legal(const struct search *x, const char *policy)
+{
+    for (int i = 0; i < x->c.n_shapes; i++) {
+        const struct tune_shape *s = &x->shapes[i];
+        struct kern_mat w;
+
+        kern_mat_layout(&w, KERN_F32, s->n, s->k, s->k_unit);
+        if (kern_schedule_check(&x->out[i], s->v, &w, s->m, x->c.n_threads) != OK)
+            fail_msg("%s, m %lld: %s", policy, (long long)s->m, err_msg());
+    }
+}
+
+/* The geometric mean over the shapes of the time by x->out, in units of `ideal`. */
+static double geomean(struct search *x, const double *ideal)
+{
+    double ratio[SHAPES_MAX];
+
+    for (int i = 0; i < x->c.n_shapes; i++)
+        ratio[i] = bench_model_s(&x->model, &x->shapes[i], &x->out[i], x->c.n_threads) /
+                   ideal[i];
+    return stats_geomean(ratio, (size_t)x->c.n_shapes);
+}
+
+static const int64_t few[] = {1, 3, 8, 17, 33, 64, 100, 160, 256, 512};
+#define N_FEW ((int)(sizeof(few) / sizeof(few[0])))
+
+static void sandwich_is_near_the_oracle_for_less(void **state)
+{
+    const int threads[] = {1, 2, 4, 6};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        double ideal[SHAPES_MAX], sandwich;
+        struct tune_cost oracle_cost, cost, roller, ansor;
+        struct search x;
+
+        search_open(&x, few, N_FEW, 2048, 1024, threads[i]);
+        x.o.trials = 200;
+        assert_ok(run(&x, "oracle", &oracle_cost));
+        check_legal(&x, "oracle");
+        for (int k = 0; k < N_FEW; k++)
+            ideal[k] = bench_model_s(&x.model, &x.shapes[k], &x.out[k], x.c.n_threads);
+        assert_ok(run(&x, "sandwich", &cost));
+        check_legal(&x, "sandwich");
+        sandwich = geomean(&x, ideal);
+        assert_ok(run(&x, "roller", &roller));
+        assert_ok(run(&x, "ansor", &ansor));
+        printf("# %d threads: %.4f of the oracle's time, %lld measurements; roller %lld, "
+               "ansor %lld, oracle %lld\n",
+               threads[i], sandwich, (long long)cost.n_measurements,
+               (long long)roller.n_measurements, (long long)ansor.n_measurements,
+               (long long)oracle_cost.n_measurements);
+        assert_true(sandwich <= 1.03);
+        assert_true(cost.n_measurements < roller.n_measurements);
+        assert_true(cost.n_measurements < ansor.n_measurements);
+        assert_true(cost.n_measurements < oracle_cost.n_measurements);
+        search_close(&x);
+    }
+}
+
+static void every_policy_ends_with_legal_schedules(void **state)
+{
+    (void)state;
+    for (int i = 0; tune_policies[i]; i++) {
+        const struct tune_policy *p = tune_policies[i];
+        struct tune_cost cost;
+        struct search x;
+
+        search_open(&x, few, 5, 160, 96, 3);
+        x.shapes[4].k_unit = 0;
+        x.o.trials = 40;
+        assert_ok(run(&x, p->name, &cost));
+        check_legal(&x, p->name);
+        assert_int_equal(x.n_done, 5);
+        /* each run of the model is charged, and nothing else */
+        assert_int_equal(cost.n_runs, x.model.n_runs);
+        assert_true(cost.n_measurements <= cost.n_runs);
+        search_close(&x);
+    }
+}
+
+static void split_k_only_when_allowed(void **state)
+{
+    (void)state;
+    for (int i = 0; tune_policies[i]; i++) {
+        struct tune_cost cost;
+        struct search x;
+
+        /* one panel and one block of rows: only K has anything to deal out */
+        search_open(&x, few, 2, 16, 4096, 4);
+        x.o.split_k = false;
+        x.o.trials = 60;
+        assert_ok(run(&x, tune_policies[i]->name, &cost));
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(x.out[k].pk, 1);
+        search_close(&x);
+    }
+}
+
+static void chance_is_seeded(void **state)
+{
+    const char *const names[] = {"ansor", "dietcode"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct kern_schedule first[4];
+        struct tune_cost cost;
+        struct search x;
+
+        search_open(&x, few, 4, 512, 512, 2);
+        x.o.trials = 80;
+        assert_ok(run(&x, names[i], &cost));
+        memcpy(first, x.out, sizeof(first));
+        assert_ok(run(&x, names[i], &cost));
+        for (int k = 0; k < 4; k++)
+            assert_true(tune_same(&first[k], &x.out[k]));
+        search_close(&x);
+    }
+}
+
+/* ---- the sliding window and reuse ---- */
+
+static void window_and_reuse_stop_early(void **state)
+{
+    struct tune_cost cost, wide;
+    int64_t m[SHAPES_MAX];
+    struct search x;
+    int n_free = 0;
+
+    (void)state;
+    for (int i = 0; i < SHAPES_MAX; i++)
+        m[i] = 256 + 14 * i; /* long shapes: nothing changes but their number of blocks */
+    search_open(&x, m, SHAPES_MAX, 2048, 1024, 2);
+    x.o.sigma = 4;
+    x.o.theta = 0.5;
+    assert_ok(run(&x, "sandwich", &cost));
+    check_legal(&x, "sandwich");
+    for (int i = 0; i < SHAPES_MAX; i++)
+        n_free += !x.measured[i];
+    assert_true(n_free > 0);
+    for (int i = SHAPES_MAX - n_free; i < SHAPES_MAX; i++) {
+        assert_false(x.measured[i]); /* frozen for good */
+        assert_int_equal(x.out[i].bk, x.out[SHAPES_MAX - 1].bk);
+        assert_int_equal(x.out[i].bn, x.out[SHAPES_MAX - 1].bn);
+        assert_int_equal(x.out[i].pm, x.out[SHAPES_MAX - 1].pm);
+    }
+    /* a window as wide as the list: every shape explores */
+    x.o.sigma = SHAPES_MAX;
+    assert_ok(run(&x, "sandwich", &wide));
+    for (int i = 0; i < SHAPES_MAX; i++)
+        assert_true(x.measured[i]);
+    assert_true(wide.n_measurements > 2 * cost.n_measurements);
+    search_close(&x);
+}
+
+static void fast_start_never_worse_than_its_start(void **state)
+{
+    struct search x;
+    struct rng rng;
+
+    (void)state;
+    search_open(&x, few, N_FEW, 1024, 768, 2);
+    rng_init(&rng, test_seed(), "start");
+    for (int i = 0; i < 300; i++) {
+        struct tune_search q = {.c = &x.c};
+        int n_threads = 1 + (int)rng_below(&rng, 2);
+        double start, end;
+        struct kern_schedule s;
+
+        x.model.cache_bytes = 1024.0 * (1 << rng_below(&rng, 12));
+        assert_ok(tune_search_shape(&q, &x.shapes[rng_below(&rng, N_FEW)]));
+        tune_random(&s, &q.shape, q.w, n_threads, true, &rng);
+        if (!tune_search_legal(&q, &s, n_threads))
+            continue;
+        start = bench_model_s(&x.model, &q.shape, &s, n_threads);
+        assert_ok(tune_fast_start(&q, &s, n_threads, NULL, i % 2, &end));
+        assert_true(end <= start);
+        assert_true(tune_search_legal(&q, &s, n_threads));
+        start = end;
+        assert_ok(tune_finetune(&q, &s, n_threads, &end));
+        assert_true(end <= start);
+        mem_free(q.seen);
+    }
+    search_close(&x);
+}
+
+/* ---- limits ---- */
+
+static void a_budget_ends_the_search(void **state)
+{
+    (void)state;
+    for (int i = 0; tune_policies[i]; i++) {
+        const char *name = tune_policies[i]->name;
+        struct tune_cost all, part;
+        struct search x;
+
+        search_open(&x, few, N_FEW, 512, 512, 2);
+        x.o.trials = 60;
+        assert_ok(run(&x, name, &all));
+        if (all.n_measurements == 0) { /* nothing to save */
+            search_close(&x);
+            continue;
+        }
+        x.o.budget_s = all.seconds / 4;
+        assert_ok(run(&x, name, &part));
+        check_legal(&x, name); /* the rest got the default */
+        assert_true(part.n_measurements < all.n_measurements);
+        assert_true(part.seconds < all.seconds / 2);
+        assert_true(x.n_done < N_FEW || !strcmp(name, "mikpoly") ||
+                    !strcmp(name, "dietcode"));
+        search_close(&x);
+    }
+}
+
+static void an_interrupt_ends_the_search(void **state)
+{
+    (void)state;
+    for (int i = 0; tune_policies[i]; i++) {
+        const char *name = tune_policies[i]->name;
+        struct tune_cost cost;
+        struct search x;
+
+        search_open(&x, few, N_FEW, 512, 512, 2);
+        x.o.trials = 40;
+        x.end_after = 3;
+        assert_int_equal(run(&x, name, &cost), ERR_CANCELED);
+        assert_int_equal(x.n_done, 3);
+        check_legal(&x, name);
+        x.end_after = 0;
+        x.stop = 1;
+        assert_int_equal(run(&x, name, &cost), ERR_CANCELED);
+        assert_int_equal(x.n_done, 0);
+        assert_int_equal(cost.n_measurements, 0);
+        check_legal(&x, name);
+        search_close(&x);
+    }
+}
+
+/* What is known is not measured again, and the window learns from it. */
+static void a_search_goes_on_where_it_stopped(void **state)
+{
+    (void)state;
+    for (int i = 0; tune_policies[i]; i++) {
+        const char *name = tune_policies[i]->name;
+        struct kern_schedule whole[N_FEW];
+        struct tune_cost all, rest;
+        struct search x;
+
+        search_open(&x, few, N_FEW, 512, 512, 2);
+        x.o.trials = 40;
+        x.o.sigma = 4;
+        assert_ok(run(&x, name, &all));
+        memcpy(whole, x.out, sizeof(whole));
+        x.c.known = x.known;
+        for (int k = 0; k < 7; k++)
+            x.known[k] = whole[k];
+        assert_ok(run(&x, name, &rest));
+        assert_int_equal(x.n_done, N_FEW - 7);
+        for (int k = 0; k < 7; k++)
+            assert_true(tune_same(&x.out[k], &whole[k]));
+        if (!strcmp(name, "sandwich")) /* it depends on nothing but the past */
+            for (int k = 7; k < N_FEW; k++)
+                assert_true(tune_same(&x.out[k], &whole[k]));
+        memcpy(x.known, whole, sizeof(whole));
+        assert_ok(run(&x, name, &rest));
+        assert_int_equal(rest.n_measurements, 0);
+        assert_int_equal(x.n_done, 0);
+        search_close(&x);
+    }
+}
+
+static void unknown_policy_names_the_nearest(void **state)
+{
+    const struct tune_policy *p;
+
+    (void)state;
+    assert_err(tune_policy_find("sandwhich", &p), ERR_NOTFOUND, "\"sandwich\"");
+    assert_null(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sandwich_is_near_the_oracle_for_less),
+        cmocka_unit_test(every_policy_ends_with_legal_schedules),
+        cmocka_unit_test(split_k_only_when_allowed),
+        cmocka_unit_test(chance_is_seeded),
+        cmocka_unit_test(window_and_reuse_stop_early),
+        cmocka_unit_test(fast_start_never_worse_than_its_start),
+        cmocka_unit_test(a_budget_ends_the_search),
+        cmocka_unit_test(an_interrupt_ends_the_search),
+        cmocka_unit_test(a_search_goes_on_where_it_stopped),
+        cmocka_unit_test(unknown_policy_names_the_nearest),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
