@@ -18,6 +18,7 @@
 #include "plan/plan.h"
 #include "tune/policy.h"
 #include "tune/schedule_cache.h"
+#include "tune/space.h"
 
 #define MATRICES_MAX     32
 #define HEAD_ROWS_MAX    32 /* the head has a row a sequence */
@@ -99,7 +100,7 @@ static const struct opt_row own_rows[] = {
      .offset = AT(rounds),
      .min = 0,
      .max = 1000,
-     .def = "5",
+     .def = "7",
      .help = "of the closing comparison with the default; 0: none"},
     {.name = "pin",
      .type = OPT_BOOL,
@@ -306,8 +307,8 @@ static int choose_variant(struct run *r)
         }
         if (rc != OK)
             return rc;
-        if (time.median_s < best) {
-            best = time.median_s;
+        if (time.min_s < best) {
+            best = time.min_s;
             r->variant = s.v;
         }
     }
@@ -378,7 +379,7 @@ static int take_arrays(struct run *r)
     return r->known && r->found ? OK : ERR_NOMEM;
 }
 
-/* Tune defaults against tuned once more, in turn; what lost keeps the default. */
+/* Defaults against tuned once more, in turn; what lost keeps the default. */
 static int compare(struct run *r)
 {
     int step = (r->n_shapes + COMPARE_MAX - 1) / COMPARE_MAX, rc = OK;
@@ -395,12 +396,17 @@ static int compare(struct run *r)
             break;
         kern_schedule_default(&two[0], s->v, tune_bench_mat(r->bench), s->m,
                               r->plan.n_cpus);
+        tune_clamp(&two[0], tune_bench_mat(r->bench), s->m);
+        if (tune_same(&two[0], &two[1])) {
+            r->now->n_compared++; /* by a factor of 1 */
+            continue;
+        }
         rc = tune_compare(r->bench, two, 2, r->plan.n_cpus, (int)r->f->rounds, t);
         if (rc != OK)
             break;
         r->now->n_compared++;
         r->now->log_speedup += log(t[0].median_s / t[1].median_s);
-        if (t[1].median_s > COMPARE_LOSS * t[0].median_s) {
+        if (t[1].min_s > COMPARE_LOSS * t[0].min_s) {
             r->now->n_taken_back++;
             rc = tune_cache_put(r->cache, s, &two[0], &t[0]);
         }

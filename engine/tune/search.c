@@ -15,7 +15,7 @@ int tune_search_shape(struct tune_search *q, const struct tune_shape *s)
     q->w = tune_bench_mat(q->c->bench);
     q->n_seen = 0;
     memset(&q->best_t, 0, sizeof(q->best_t));
-    q->best_t.median_s = INFINITY;
+    q->best_t.min_s = INFINITY;
     return OK;
 }
 
@@ -77,7 +77,7 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
     tune_clamp(s, q->w, q->shape.m);
     known = find(q, s, n_threads);
     if (known) {
-        *seconds = known->t.median_s;
+        *seconds = known->t.min_s;
         return OK;
     }
     if (stopped(q))
@@ -90,8 +90,8 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
     if (rc != OK)
         return rc;
     q->seen[q->n_seen++] = (struct tune_seen){*s, n_threads, t};
-    *seconds = t.median_s;
-    if (n_threads == q->c->n_threads && t.median_s < q->best_t.median_s) {
+    *seconds = t.min_s;
+    if (n_threads == q->c->n_threads && t.min_s < q->best_t.min_s) {
         q->best = *s;
         q->best_t = t;
     }

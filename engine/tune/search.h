@@ -1,6 +1,7 @@
 /* tune/search.h - what the policies share: one shape being searched, everything measured
  * for it so far, and the best of that.
  *
+ * Schedules are compared by their fastest runs: what disturbs a run only ever adds time.
  * A schedule tried twice is measured once. Past the budget nothing is measured any more
  * and every new schedule counts as infinitely slow, so that a search comes to its end by
  * itself.   Threads: the policy's one. */
@@ -22,7 +23,7 @@ struct tune_search {
     const struct kern_mat *w;
     struct tune_seen *seen; /* of this shape */
     int n_seen, cap;
-    /* The fastest on all c->n_threads; best_t.median_s is infinite before the first. */
+    /* The fastest on all c->n_threads; best_t.min_s is infinite before the first. */
     struct kern_schedule best;
     struct tune_time best_t;
     double spent0_s; /* the bench's cost when the search began */

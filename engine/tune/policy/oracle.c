@@ -58,10 +58,10 @@ static int grid_of_slices(struct tune_search *q, const struct kern_schedule *bas
     return rc;
 }
 
-static int by_median(const void *a, const void *b)
+static int by_min(const void *a, const void *b)
 {
-    double x = ((const struct tune_seen *)a)->t.median_s;
-    double y = ((const struct tune_seen *)b)->t.median_s;
+    double x = ((const struct tune_seen *)a)->t.min_s;
+    double y = ((const struct tune_seen *)b)->t.min_s;
 
     return (x > y) - (x < y);
 }
@@ -73,7 +73,7 @@ static int finish(struct tune_search *q)
     double seconds;
     int n, rc = OK;
 
-    qsort(q->seen, (size_t)q->n_seen, sizeof(*q->seen), by_median);
+    qsort(q->seen, (size_t)q->n_seen, sizeof(*q->seen), by_min);
     n = q->n_seen < FINAL ? q->n_seen : FINAL;
     for (int i = 0; i < n; i++)
         top[i] = q->seen[i].s;
@@ -105,7 +105,7 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     }
     if (rc == OK)
         rc = finish(q);
-    if (isfinite(q->best_t.median_s)) {
+    if (isfinite(q->best_t.min_s)) {
         *s = q->best;
         *t = q->best_t;
     }

@@ -160,7 +160,7 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
 
         rc = tune_search_try(q, &top[x].s, q->c->n_threads, &seconds);
     }
-    if (isfinite(q->best_t.median_s)) {
+    if (isfinite(q->best_t.min_s)) {
         *s = q->best;
         *t = q->best_t;
     }

@@ -130,7 +130,7 @@ static int other_orders(struct tune_search *q)
     double seconds;
     int rc = OK;
 
-    for (int o = 0; o < KERN_N_ORDERS && rc == OK && isfinite(q->best_t.median_s); o++) {
+    for (int o = 0; o < KERN_N_ORDERS && rc == OK && isfinite(q->best_t.min_s); o++) {
         s.order = (enum kern_order)o;
         rc = tune_search_try(q, &s, q->c->n_threads, &seconds);
     }
@@ -200,7 +200,7 @@ static int refine(struct tune_search *q, const struct state *st)
         if (newest)
             rc = tune_search_try(q, &s, n_threads, &seconds);
     }
-    if (rc != OK || isinf(q->best_t.median_s))
+    if (rc != OK || isinf(q->best_t.min_s))
         return rc;
     n_schemes = tune_schemes(n_threads, q->c->o->split_k, schemes);
     start = q->best;
@@ -219,10 +219,10 @@ static int refine(struct tune_search *q, const struct state *st)
 
 /* ---- the choice ---- */
 
-static int by_median(const void *a, const void *b)
+static int by_min(const void *a, const void *b)
 {
-    double x = ((const struct tune_seen *)a)->t.median_s;
-    double y = ((const struct tune_seen *)b)->t.median_s;
+    double x = ((const struct tune_seen *)a)->t.min_s;
+    double y = ((const struct tune_seen *)b)->t.min_s;
 
     return (x > y) - (x < y);
 }
@@ -238,7 +238,7 @@ static int finalists(struct tune_search *q, const struct state *st,
         n = 0;
     tune_search_default(q, &final[n++]);
     n_first = n;
-    qsort(q->seen, (size_t)q->n_seen, sizeof(*q->seen), by_median);
+    qsort(q->seen, (size_t)q->n_seen, sizeof(*q->seen), by_min);
     for (int i = 0; i < q->n_seen && n < n_first + FINAL; i++) {
         const struct tune_seen *x = &q->seen[i];
         bool there = false;
@@ -246,7 +246,7 @@ static int finalists(struct tune_search *q, const struct state *st,
         for (int k = 0; k < n_first; k++)
             there |= tune_same(&x->s, &final[k]);
         if (x->n_threads == q->c->n_threads && !there &&
-            x->t.median_s <= FINAL_FRAC * q->best_t.median_s)
+            x->t.min_s <= FINAL_FRAC * q->best_t.min_s)
             final[n++] = x->s;
     }
     return n;
@@ -271,9 +271,9 @@ static int settle(struct tune_search *q, const struct state *st, struct kern_sch
     n = finalists(q, st, final);
     rc = tune_compare(q->c->bench, final, n, q->c->n_threads, FINAL_ROUNDS, time);
     for (int i = 0; i < n; i++)
-        fastest = fmin(fastest, time[i].median_s);
+        fastest = fmin(fastest, time[i].min_s);
     for (int i = n - 1; i >= 0 && rc == OK; i--) {
-        if (time[i].median_s <= fastest * (1 + TUNE_GAIN)) {
+        if (time[i].min_s <= fastest * (1 + TUNE_GAIN)) {
             *s = final[i];
             *t = time[i];
         }
@@ -324,7 +324,7 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
         return OK;
     }
     rc = st->n < q->c->o->sigma ? explore(q) : refine(q, st);
-    if (rc != OK || isinf(q->best_t.median_s))
+    if (rc != OK || isinf(q->best_t.min_s))
         return rc;
     rc = settle(q, st, s, t);
     if (rc == OK)

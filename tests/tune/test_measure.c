@@ -1,0 +1,267 @@
+/* Measuring: what is computed is the product, what is counted is what ran, and a model
+ * bench takes the time its model says. */
+#include "tests/tune/bench_model.h"
+
+#include "cpu/cpu.h"
+#include "tune/space.h"
+
+#define THREADS 3
+
+struct real {
+    struct par_team *team;
+    struct tune_bench *bench;
+};
+
+static void real_open(struct real *x, bool warm)
+{
+    static const int cpus[THREADS];
+    const struct tune_bench_opts o = {
+        .warm = warm, .seed = 7, .cache_bytes = 1 << 18, .max_runs = 4};
+
+    assert_ok(par_team_open(&x->team, cpus, THREADS, 0));
+    assert_ok(tune_bench_open(&x->bench, x->team, &o));
+}
+
+static void real_close(struct real *x)
+{
+    tune_bench_close(&x->bench);
+    assert_null(x->bench);
+    par_team_close(&x->team);
+}
+
+/* The result of the latest run against float64. */
+static void check_result(const struct tune_bench *b, const struct tune_shape *s,
+                         const char *what)
+{
+    const struct kern_mat *w = tune_bench_mat(b);
+    double tolerance = s->v->precision == KERN_EXACT ? 1e-5 : 1e-2;
+    float *row = mem_new(MEM_TEST, (size_t)s->k, sizeof(*row));
+    int64_t ldc;
+    const float *a = tune_bench_a(b), *c = tune_bench_c(b, &ldc);
+
+    assert_non_null(row);
+    for (int64_t n = 0; n < s->n; n += 1 + s->n / 37) {
+        kern_mat_get_row(w, n, row);
+        for (int64_t m = 0; m < s->m; m += 1 + s->m / 11) {
+            double sum = 0, size = 0;
+
+            for (int64_t k = 0; k < s->k; k++) {
+                sum += (double)a[m * s->k + k] * (double)row[k];
+                size += fabs((double)a[m * s->k + k] * (double)row[k]);
+            }
+            if (!(fabs(sum - (double)c[m * ldc + n]) <= tolerance * size))
+                fail_msg("%s: C[%lld, %lld] = %.9g, expected %.9g", what, (long long)m,
+                         (long long)n, (double)c[m * ldc + n], sum);
+        }
+    }
+    mem_free(row);
+}
+
+static bool is_gemm(const struct kern_variant *v)
+{
+    return v->op <= KERN_GEMM_BF16 && (v->isa & ~cpu_isa_usable()) == 0;
+}
+
+/* Any legal schedule, of any variant this machine has, computes the product. */
+static void random_schedules_compute_the_product(void **state)
+{
+    struct real x;
+    struct rng rng;
+
+    (void)state;
+    real_open(&x, false);
+    rng_init(&rng, test_seed(), "measure");
+    for (int i = 0; kern_variants[i]; i++) {
+        for (int trial = 0; trial < 12 && is_gemm(kern_variants[i]); trial++) {
+            struct tune_shape s = {.v = kern_variants[i],
+                                   .m = 1 + (int64_t)rng_below(&rng, 60),
+                                   .n = 1 + (int64_t)rng_below(&rng, 200),
+                                   .k = 8 + (int64_t)rng_below(&rng, 200)};
+            int n_threads = 1 + (int)rng_below(&rng, THREADS);
+            struct kern_schedule g;
+            char what[200], text[100];
+            double seconds;
+
+            s.k_unit = rng_below(&rng, 2) ? 16 : 0;
+            assert_ok(tune_bench_shape(x.bench, &s));
+            tune_random(&g, &s, tune_bench_mat(x.bench), n_threads, true, &rng);
+            if (tune_run_once(x.bench, &g, n_threads, &seconds) != OK) {
+                assert_true(isnan(seconds));
+                continue;
+            }
+            kern_schedule_print(&g, text, sizeof(text));
+            snprintf(what, sizeof(what), "seed %llu, %s %s, %lldx%lldx%lld, %s",
+                     (unsigned long long)test_seed(), kern_op_name(s.v->op), s.v->name,
+                     (long long)s.m, (long long)s.n, (long long)s.k, text);
+            check_result(x.bench, &s, what);
+        }
+    }
+    real_close(&x);
+}
+
+static void runs_and_measurements_are_counted(void **state)
+{
+    const struct tune_shape s = {
+        .v = bench_model_variant("ref"), .m = 5, .n = 64, .k = 64};
+    struct kern_schedule g[3];
+    struct tune_time t[3];
+    struct tune_cost cost;
+    struct real x;
+
+    (void)state;
+    real_open(&x, true);
+    assert_ok(tune_bench_shape(x.bench, &s));
+    for (int i = 0; i < 3; i++)
+        kern_schedule_default(&g[i], s.v, tune_bench_mat(x.bench), s.m, 2);
+    tune_cost_of(x.bench, &cost);
+    assert_int_equal(cost.n_runs, 0); /* making operands ready is free */
+    assert_ok(tune_measure(x.bench, &g[0], 2, t));
+    tune_cost_of(x.bench, &cost);
+    assert_int_equal(cost.n_measurements, 1);
+    assert_in_range(t[0].n_runs, 3, 4);
+    assert_int_equal(cost.n_runs, 1 + t[0].n_runs); /* the first one warms up */
+    assert_true(t[0].min_s > 0 && t[0].min_s <= t[0].median_s && t[0].mad_s >= 0);
+    assert_true(cost.seconds >= t[0].min_s * t[0].n_runs);
+    tune_cost_take(x.bench, &cost);
+    assert_ok(tune_compare(x.bench, g, 3, 2, 6, t));
+    tune_cost_take(x.bench, &cost);
+    assert_int_equal(cost.n_measurements, 3);
+    assert_int_equal(cost.n_runs, 3 * (1 + 6));
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(t[i].n_runs, 6);
+    tune_cost_of(x.bench, &cost);
+    assert_int_equal(cost.n_runs, 0);
+    real_close(&x);
+}
+
+/* Cold weights: every run reads another copy, until all of them exceed the cache. */
+static void cold_runs_rotate_through_copies(void **state)
+{
+    const struct tune_shape s = {
+        .v = bench_model_variant("ref"), .m = 2, .n = 256, .k = 256};
+    const void *first, *now;
+    struct kern_schedule g;
+    double seconds;
+    struct real x;
+    int n = 0;
+
+    (void)state;
+    for (int warm = 0; warm < 2; warm++) {
+        real_open(&x, warm);
+        assert_ok(tune_bench_shape(x.bench, &s));
+        kern_schedule_default(&g, s.v, tune_bench_mat(x.bench), s.m, 1);
+        assert_ok(tune_run_once(x.bench, &g, 1, &seconds));
+        first = tune_bench_mat(x.bench)->data;
+        for (n = 1, now = NULL; now != first; n++) {
+            assert_true(n < 100);
+            assert_ok(tune_run_once(x.bench, &g, 1, &seconds));
+            now = tune_bench_mat(x.bench)->data;
+        }
+        /* 4 caches of 256 KiB in matrices of 256 KiB */
+        assert_int_equal(n - 1, warm ? 1 : 4);
+        check_result(x.bench, &s, "rotated");
+        real_close(&x);
+    }
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    struct tune_shape s = {.v = bench_model_variant("ref"), .m = 4, .n = 64, .k = 64};
+    struct kern_schedule g = {
+        .mr = 4, .np = 1, .bm = 4, .bn = 1, .bk = 64, .pm = 1, .pn = 1, .pk = 1};
+    struct tune_time t;
+    struct real x;
+
+    (void)state;
+    real_open(&x, true);
+    assert_err(tune_measure(x.bench, &g, 1, &t), ERR_STATE, "tune_bench_shape");
+    s.m = 0;
+    assert_err(tune_bench_shape(x.bench, &s), ERR_ARG, "m 0");
+    s.m = 4, s.k_unit = 3;
+    assert_err(tune_bench_shape(x.bench, &s), ERR_ARG, "units of 3");
+    s.k_unit = 0;
+    assert_ok(tune_bench_shape(x.bench, &s));
+    assert_err(tune_measure(x.bench, &g, THREADS + 1, &t), ERR_ARG, "team of 3");
+    assert_err(tune_measure(x.bench, &g, 2, &t), ERR_ARG, "product of 2");
+    assert_err(tune_compare(x.bench, &g, 1, 1, 0, &t), ERR_ARG, "0 rounds");
+    g.mr = 5;
+    assert_err(tune_measure(x.bench, &g, 1, &t), ERR_ARG, "4 rows");
+    real_close(&x);
+}
+
+static void a_model_takes_the_time_it_says(void **state)
+{
+    struct bench_model model = {.cache_bytes = 1 << 20, .start_s = 1e-6};
+    const struct tune_shape s = {.v = &bench_model_mks, .m = 64, .n = 512, .k = 512};
+    struct kern_schedule g = {
+        .mr = 14, .np = 2, .bm = 70, .bn = 32, .bk = 512, .pm = 1, .pn = 2, .pk = 1};
+    double want = bench_model_s(&model, &s, &g, 2), seconds;
+    struct tune_bench *b;
+    struct tune_cost cost;
+    struct tune_time t;
+
+    (void)state;
+    model.n_runs = 0;
+    assert_ok(tune_bench_open_model(&b, bench_model_s, &model));
+    assert_ok(tune_bench_shape(b, &s));
+    assert_ok(tune_measure(b, &g, 2, &t));
+    assert_true(t.median_s == want && t.min_s == want && t.mad_s == 0);
+    assert_int_equal(t.n_runs, 1);
+    assert_ok(tune_run_once(b, &g, 2, &seconds));
+    assert_true(seconds == want);
+    tune_cost_take(b, &cost);
+    assert_int_equal(model.n_runs, 2);
+    assert_int_equal(cost.n_runs, 2);
+    assert_true(cost.seconds == want); /* tune_run_once() is not charged as one */
+    tune_bench_close(&b);
+}
+
+/* Every allocation fails in turn: an error, nothing kept. */
+static void running_out_of_memory_is_an_error(void **state)
+{
+    const struct tune_shape s = {
+        .v = bench_model_variant("ref"), .m = 6, .n = 64, .k = 64};
+    static const int cpus[1];
+    const struct tune_bench_opts o = {.cache_bytes = 1 << 16};
+    struct par_team *team;
+    bool through = false;
+
+    (void)state;
+    assert_ok(par_team_open(&team, cpus, 1, 0));
+    for (long n = 0; !through; n++) {
+        struct kern_schedule g = {
+            .mr = 2, .np = 1, .bm = 2, .bn = 4, .bk = 64, .pm = 1, .pn = 1, .pk = 1};
+        struct tune_bench *b = NULL;
+        struct tune_time t;
+        int rc;
+
+        assert_true(n < 100);
+        mem_fail_after(n, 1);
+        rc = tune_bench_open(&b, team, &o);
+        if (rc == OK)
+            rc = tune_bench_shape(b, &s);
+        if (rc == OK)
+            rc = tune_measure(b, &g, 1, &t);
+        if (rc == OK)
+            rc = tune_compare(b, &g, 1, 1, 40, &t);
+        mem_fail_after(-1, 0);
+        through = rc == OK;
+        assert_true(rc == OK || rc == ERR_NOMEM);
+        tune_bench_close(&b);
+    }
+    par_team_close(&team);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_schedules_compute_the_product),
+        cmocka_unit_test(runs_and_measurements_are_counted),
+        cmocka_unit_test(cold_runs_rotate_through_copies),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(a_model_takes_the_time_it_says),
+        cmocka_unit_test(running_out_of_memory_is_an_error),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
