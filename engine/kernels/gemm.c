@@ -13,11 +13,6 @@ struct walk {
     int64_t ldc, c_row0, c_panel0;
 };
 
-static size_t a_elem_bytes(const struct kern_variant *v)
-{
-    return v->a_format == KERN_A_BF16_PAIR ? 2 : 4;
-}
-
 static int64_t min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -49,34 +44,49 @@ void kern_gemm_part(struct kern_gemm_job *j, int64_t together, int id)
     j->along_k = along_k;
 }
 
-/* Rows [k_lo, k_lo + k) of panels [p, p + np) times row block i. */
-static void tile(const struct walk *w, int64_t i, int64_t p, int np, int64_t k_lo,
-                 int64_t k, bool accumulate)
+/* Columns of B that a thread multiplies all its row blocks with. */
+static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, int64_t p,
+                         int np, int64_t k_lo, int64_t k)
 {
     const struct kern_gemm_job *j = w->j;
     const struct kern_mat *b = j->w;
-    int64_t r0 = kern_a_row(j->m, w->n_blocks, i);
-    int mr = (int)(kern_a_row(j->m, w->n_blocks, i + 1) - r0);
-    size_t a_bytes = a_elem_bytes(j->v);
     bool split = b->n_units > 1;
     int64_t unit = split ? k_lo / b->k_unit : 0;
     int64_t row = k_lo - unit * b->k_unit;
-    struct kern_gemm_tile t = {
-        .a = (const char *)j->a_packed + (size_t)(r0 * b->k_pad + k_lo * mr) * a_bytes,
+    char *converted = (char *)j->scratch + KERN_GEMM_SUMS_BYTES;
+    float *factor = (float *)(converted + KERN_GEMM_CONVERTED_BYTES);
+
+    *t = (struct kern_gemm_tile){
         .b = (const char *)kern_mat_at(b, unit, p) +
              (size_t)(row * KERN_PANEL) * kern_type_bytes(b->type),
         .b_panel_bytes = b->panel_bytes,
         .b_unit_bytes = b->unit_bytes,
         .k = k,
         .k_unit = split ? b->k_unit : k,
-        .c = w->c + (r0 - w->c_row0) * w->ldc + (p - w->c_panel0) * KERN_PANEL,
-        .ldc = w->ldc,
-        .mr = mr,
         .np = np,
-        .accumulate = accumulate,
     };
+    if (j->v->convert) {
+        j->v->convert(t, converted, factor);
+        t->b = converted;
+        t->k_unit = k;
+        t->col_factor = factor;
+    }
+}
 
-    j->v->fn.gemm(&t);
+/* Rows [k_lo, k_lo + t->k) of A's row block i times the columns from panel p. */
+static void tile(const struct walk *w, struct kern_gemm_tile *t, int64_t i, int64_t p,
+                 int64_t k_lo)
+{
+    const struct kern_gemm_job *j = w->j;
+    int64_t r0 = kern_a_row(j->m, w->n_blocks, i), k_pad = j->w->k_pad;
+    const char *a = (const char *)j->a_packed + kern_a_bytes(j->v->a_format, r0, k_pad);
+
+    t->mr = (int)(kern_a_row(j->m, w->n_blocks, i + 1) - r0);
+    t->a = a + (size_t)(k_lo * t->mr) * kern_a_elem(j->v->a_format);
+    if (j->v->a_format == KERN_A_F16_TWICE)
+        t->row_factor = (const float *)(a + (size_t)(k_pad * t->mr) * sizeof(float));
+    t->c = w->c + (r0 - w->c_row0) * w->ldc + (p - w->c_panel0) * KERN_PANEL;
+    j->v->fn.gemm(t);
 }
 
 static void add_bias(const struct kern_gemm_job *j, int64_t r_lo, int64_t r_hi,
@@ -131,10 +141,13 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
         w->c_panel0 = p;
     }
     for (int64_t at = p; at < p_hi; at += j->s.np) {
-        int np = (int)min64(j->s.np, p_hi - at);
+        struct kern_gemm_tile t;
 
+        tile_columns(w, &t, at, (int)min64(j->s.np, p_hi - at), k, rows);
+        t.ldc = w->ldc;
+        t.accumulate = accumulate;
         for (int64_t block = i; block < i_hi; block++)
-            tile(w, block, at, np, k, rows, accumulate);
+            tile(w, &t, block, at, k);
     }
     if (k + rows == j->k_hi)
         epilogue(w, i, i_hi, p, p_hi);
@@ -146,11 +159,16 @@ static void cut(struct walk *w)
 {
     const struct kern_gemm_job *j = w->j;
     const struct kern_mat *b = j->w;
-    int64_t room = KERN_GEMM_SCRATCH_BYTES / (KERN_PANEL * sizeof(float));
+    int64_t room = KERN_GEMM_SUMS_BYTES / (KERN_PANEL * sizeof(float));
+    int64_t k_step = b->n_units > 1 ? b->k_unit : 2;
 
     w->bm = round_down(j->s.bm, j->s.mr) / j->s.mr;
     w->bn = round_down(j->s.bn, j->s.np);
-    w->bk = round_down(j->s.bk, b->n_units > 1 ? b->k_unit : 2);
+    w->bk = j->s.bk;
+    if (j->v->convert)
+        w->bk = min64(w->bk, KERN_GEMM_CONVERTED_BYTES /
+                                 (int64_t)KERN_CONVERTED_BYTES(1, j->s.np));
+    w->bk = round_down(w->bk, k_step);
     if (w->epilogue == KERN_SWIGLU) {
         w->bn = round_down(min64(w->bn, room / j->s.mr), 2);
         w->bm = min64(w->bm, round_down(room / w->bn, j->s.mr) / j->s.mr);

@@ -36,7 +36,11 @@ struct kern_gemm_job {
     void *scratch;  /* KERN_GEMM_SCRATCH_BYTES, 64-byte aligned, this thread's own */
     float *partial; /* for pk > 1: kern_gemm_partial_bytes(), shared by all threads */
 };
-#define KERN_GEMM_SCRATCH_BYTES (256 * 1024)
+#define KERN_GEMM_SUMS_BYTES      (256 * 1024) /* of it for sums before the epilogue */
+#define KERN_GEMM_CONVERTED_BYTES (256 * 1024) /* and for a slice of converted weights */
+#define KERN_GEMM_SCRATCH_BYTES                                                          \
+    (KERN_GEMM_SUMS_BYTES + KERN_GEMM_CONVERTED_BYTES +                                  \
+     KERN_NP_MAX * KERN_PANEL * sizeof(float))
 
 /* Set the part of thread `id` of pm * pn * pk, from v, w, s and m. Panels are dealt out in
  * groups of `together` (2 for KERN_SWIGLU); a part may be empty. */

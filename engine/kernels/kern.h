@@ -53,8 +53,11 @@ const char *kern_op_name(enum kern_op op); /* "gemm_bf16" */
 /* How a GEMM variant wants its activations: blocks of mr rows, K-major, so that a kernel
  * reads them with one pointer (mr = the rows of this block):
  *     KERN_A_F32        [k][mr] f32
- *     KERN_A_BF16_PAIR  [k/2][mr][2] bf16   (two along K in one 32-bit word) */
-enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR };
+ *     KERN_A_BF16_PAIR  [k/2][mr][2] bf16   (two along K in one 32-bit word)
+ *     KERN_A_F16_TWICE  [k][mr][2] f16, the same number twice (broadcasting 32 bits is
+ *                       cheaper than 16), of rows scaled by powers of two; then [mr] f32,
+ *                       what a row's sums are to be multiplied by */
+enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR, KERN_A_F16_TWICE };
 
 /* C[mr, 16 np] = A[mr, k] B[k, 16 np]   (+ C if `accumulate`).
  * B is walked unit by unit: rows [0, k_unit) of a panel are contiguous at b, the next
@@ -73,6 +76,8 @@ struct kern_gemm_tile {
     int64_t ldc;          /* floats from a row of C to the next */
     int mr, np;           /* 1 <= mr <= kern_gemm_rows(v, np) */
     bool accumulate;
+    /* KERN_A_F16_TWICE only: factors of the rows [mr] and of the columns [16 np]. */
+    const float *row_factor, *col_factor;
 };
 typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
 
@@ -145,9 +150,26 @@ struct kern_variant {
     /* GEMM only: the micro-kernels, every one that fits the register file: at np panels
      * up to rows[np - 1] rows; 0: none. */
     uint8_t rows[KERN_NP_MAX];
-    int panel_vecs; /* GEMM only: vector registers that hold a row of a panel */
+    int vec_cols;                /* GEMM only: columns of B in a vector register */
     enum kern_a_format a_format; /* GEMM only */
+    /* GEMM only: the most that the root mean square of the error of C against exact
+     * arithmetic is, for K <= 16384, in units of that of sqrt(C^2 + sum of (a b)^2), and
+     * values that neither overflow nor underflow in the type. Rounding the activations to
+     * bf16 and nothing else makes at most 2^-9 of it. */
+    double error;
+    /* GEMM only, where a_format is not KERN_A_F32: n floats of a row, times `scale`, as
+     * words of the format (n is even for pairs). */
+    void (*a_words)(uint32_t *out, const float *x, int64_t n, float scale);
+    /* KERN_A_F16_TWICE only: the power of two that a row of n floats is multiplied by. */
+    float (*a_scale)(const float *x, int64_t n);
+    /* NULL, or: bring t->k rows of t->np panels at t->b into the form that fn.gemm reads
+     * (KERN_CONVERTED_BYTES(k, np) at `to`, 64-byte aligned), with a factor for each
+     * column. Done once for all blocks of rows in a slice. */
+    void (*convert)(const struct kern_gemm_tile *t, void *to, float *col_factor);
 };
+/* `error` of f32 activations and f32 sums in any order. */
+#define KERN_ERROR_F32              5e-6
+#define KERN_CONVERTED_BYTES(k, np) ((size_t)(k) * (((size_t)(np) + 1) / 2 * 2) * 32)
 
 /* The most rows of a micro-kernel that takes np panels; 0: there is none. */
 static inline int kern_gemm_rows(const struct kern_variant *v, int np)

@@ -242,33 +242,21 @@ void kern_mat_get_row(const struct kern_mat *m, int64_t n, float *out)
 
 size_t kern_a_bytes(enum kern_a_format fmt, int64_t m, int64_t k_pad)
 {
-    return (size_t)m * (size_t)k_pad * (fmt == KERN_A_F32 ? 4 : 2);
-}
+    size_t row = (size_t)k_pad * kern_a_elem(fmt);
 
-/* n / 2 words of bf16 pairs from n even floats; as kern_bf16_of(), without a branch so
- * that it vectorises. */
-static void to_pairs(uint16_t *out, const float *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u, rounded, quiet;
-
-        memcpy(&u, &x[i], 4);
-        rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-        quiet = u >> 16 | 0x40;
-        out[i] = (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
-    }
+    return (size_t)m * (fmt == KERN_A_F16_TWICE ? row + sizeof(float) : row);
 }
 
 /* Up to four rows of A, columns [k0, k0 + n), as words in the packed format. */
 struct a_rows {
-    _Alignas(16) float pad[4][BLOCK_K];
-    _Alignas(16) uint16_t pairs[4][BLOCK_K];
+    _Alignas(64) float pad[4][BLOCK_K];
+    _Alignas(64) uint32_t words[4][BLOCK_K];
     const char *at[4];
 };
 
 /* Row r of the group; `have` of the n columns exist, the rest are zero. */
-static void a_row_get(struct a_rows *g, int r, enum kern_a_format fmt, const float *x,
-                      int64_t have, int64_t n)
+static void a_row_get(struct a_rows *g, int r, const struct kern_variant *v,
+                      const float *x, int64_t have, int64_t n, float scale)
 {
     if (have < n) {
         memset(g->pad[r], 0, sizeof(g->pad[r]));
@@ -277,9 +265,9 @@ static void a_row_get(struct a_rows *g, int r, enum kern_a_format fmt, const flo
         x = g->pad[r];
     }
     g->at[r] = (const char *)x;
-    if (fmt == KERN_A_BF16_PAIR) {
-        to_pairs(g->pairs[r], x, n);
-        g->at[r] = (const char *)g->pairs[r];
+    if (v->a_words) {
+        v->a_words(g->words[r], x, n, scale);
+        g->at[r] = (const char *)g->words[r];
     }
 }
 
@@ -292,14 +280,17 @@ static void scatter(char *dst, size_t stride, const struct a_rows *g, int n_rows
             memcpy(dst + (size_t)j * stride + 4 * r, g->at[r] + 4 * j, 4);
 }
 
-void kern_a_pack(enum kern_a_format fmt, void *dst, const float *x, int64_t ldx,
+void kern_a_pack(const struct kern_variant *v, void *dst, const float *x, int64_t ldx,
                  int64_t mr, int64_t k, int64_t k_pad)
 {
-    const int per_word = fmt == KERN_A_F32 ? 1 : 2;
+    const int per_word = v->a_format == KERN_A_BF16_PAIR ? 2 : 1;
     const size_t stride = (size_t)mr * 4; /* one word of every row */
+    float *factor = (float *)((char *)dst + (size_t)k_pad * stride);
     struct a_rows g;
 
     assert(k_pad >= k && k_pad % per_word == 0);
+    for (int64_t r = 0; v->a_scale && r < mr; r++)
+        factor[r] = 1 / v->a_scale(x + r * ldx, k);
     for (int64_t k0 = 0; k0 < k_pad; k0 += BLOCK_K) {
         int64_t n = k_pad - k0 < BLOCK_K ? k_pad - k0 : BLOCK_K;
         int64_t have = k - k0 < n ? k - k0 : n;
@@ -309,7 +300,8 @@ void kern_a_pack(enum kern_a_format fmt, void *dst, const float *x, int64_t ldx,
             int rows = mr - r < 4 ? (int)(mr - r) : 4;
 
             for (int i = 0; i < rows; i++)
-                a_row_get(&g, i, fmt, x + (r + i) * ldx + k0, have, n);
+                a_row_get(&g, i, v, x + (r + i) * ldx + k0, have, n,
+                          v->a_scale ? 1 / factor[r + i] : 1);
             if (rows == 4)
                 transpose4(to + 4 * r, stride, g.at, n / per_word);
             else

@@ -65,13 +65,18 @@ static inline int64_t kern_a_row(int64_t m, int64_t n_blocks, int64_t i)
 {
     return m * i / n_blocks;
 }
+/* Bytes of one activation in `fmt`. */
+static inline size_t kern_a_elem(enum kern_a_format fmt)
+{
+    return fmt == KERN_A_BF16_PAIR ? 2 : 4;
+}
 /* Bytes of a packed activation matrix [m, k_pad] in `fmt`: block i starts at
- * kern_a_row(i) * k_pad * element bytes. */
+ * kern_a_bytes(fmt, kern_a_row(i), k_pad). */
 size_t kern_a_bytes(enum kern_a_format fmt, int64_t m, int64_t k_pad);
 
 /* Pack rows [r0, r0 + mr) of x (row-major, ldx floats, k columns; columns k..k_pad become
- * 0) as one block at dst. */
-void kern_a_pack(enum kern_a_format fmt, void *dst, const float *x, int64_t ldx,
+ * 0) as one block at dst, for v. */
+void kern_a_pack(const struct kern_variant *v, void *dst, const float *x, int64_t ldx,
                  int64_t mr, int64_t k, int64_t k_pad);
 
 #endif

@@ -105,12 +105,12 @@ static int64_t round_down(int64_t x, int64_t step)
 /* Cycles for one row of K of np panels with a block of h rows, operands at hand. */
 static double block_cycles(const struct kern_variant *v, double h, int np)
 {
-    double vecs = np * v->panel_vecs, sums = h * vecs;
+    double vecs = ceil((double)np * KERN_PANEL / v->vec_cols), sums = h * vecs;
     double cycles = max2(sums / FMA_PER_CYCLE, (h + vecs) / LOADS_PER_CYCLE);
 
     if (sums < FMA_LATENCY * FMA_PER_CYCLE)
         cycles = max2(cycles, FMA_LATENCY);
-    return v->a_format == KERN_A_BF16_PAIR ? cycles / 2 : cycles;
+    return cycles / (v->a_format == KERN_A_BF16_PAIR ? 2 : 1);
 }
 
 static double cost(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
@@ -145,7 +145,7 @@ static void choose_micro_kernel(struct kern_schedule *s, const struct kern_varia
 void kern_schedule_default(struct kern_schedule *s, const struct kern_variant *v,
                            const struct kern_mat *w, int64_t m, int n_threads)
 {
-    int64_t a_row = w->k_pad * (v->a_format == KERN_A_BF16_PAIR ? 2 : 4);
+    int64_t a_row = (int64_t)kern_a_bytes(v->a_format, 1, w->k_pad);
     int64_t b_row, b_max, a_max = (int64_t)cpu_cache_bytes(3) / 4;
     bool split = w->n_units > 1;
 

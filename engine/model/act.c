@@ -21,6 +21,7 @@ static void *take(struct arena *a, size_t n, size_t size, size_t align)
 
 static void place(struct model *m, struct arena *a)
 {
+    /* A row of A takes at most a float a number, and one factor. */
     int64_t k_max = m->ld_stage, rows = m->max_step_tok, half = m->c.head_dim / 2,
             mr = model_block_rows(m);
 
@@ -30,7 +31,7 @@ static void place(struct model *m, struct arena *a)
     m->qkv = take(a, (size_t)(rows * m->ld_qkv), sizeof(float), PAGE);
     m->attn = take(a, (size_t)(rows * m->ld_attn), sizeof(float), PAGE);
     m->h = take(a, (size_t)(rows * m->ld_h), sizeof(float), PAGE);
-    m->a_packed = take(a, (size_t)(rows * k_max), sizeof(float), PAGE);
+    m->a_packed = take(a, (size_t)(rows * (k_max + 1)), sizeof(float), PAGE);
     m->partial = take(a, MODEL_PARTIAL_BYTES, 1, PAGE);
     m->rope_cos = take(a, (size_t)(m->max_tok * half), sizeof(float), PAGE);
     m->rope_sin = take(a, (size_t)(m->max_tok * half), sizeof(float), PAGE);
@@ -39,7 +40,7 @@ static void place(struct model *m, struct arena *a)
         struct model_scratch *s = &m->scratch[i];
 
         s->stage = take(a, (size_t)(mr * m->ld_stage), sizeof(float), PAGE);
-        s->a = take(a, (size_t)(mr * k_max), sizeof(float), PAGE);
+        s->a = take(a, (size_t)(mr * (k_max + 1)), sizeof(float), PAGE);
         s->gemm = take(a, KERN_GEMM_SCRATCH_BYTES, 1, PAGE);
         s->attn = take(a, KERN_ATTN_SCRATCH_BYTES(m->c.head_dim), 1, PAGE);
         s->tail = take(a, (size_t)(rows * KERN_PANEL), sizeof(float), PAGE);

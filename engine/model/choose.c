@@ -26,7 +26,6 @@ struct trial {
 static uint64_t time_variant(struct trial *t, const struct kern_variant *v)
 {
     const struct kern_mat *w = t->job.w;
-    size_t elem = v->a_format == KERN_A_F32 ? 4 : 2;
     uint64_t best = UINT64_MAX;
     int64_t n_blocks;
 
@@ -36,7 +35,7 @@ static uint64_t time_variant(struct trial *t, const struct kern_variant *v)
         int64_t r0 = kern_a_row(TRIAL_ROWS, n_blocks, b);
         int64_t r1 = kern_a_row(TRIAL_ROWS, n_blocks, b + 1);
 
-        kern_a_pack(v->a_format, (char *)t->a + (size_t)(r0 * w->k_pad) * elem,
+        kern_a_pack(v, (char *)t->a + kern_a_bytes(v->a_format, r0, w->k_pad),
                     t->x + r0 * w->k, w->k, r1 - r0, w->k, w->k_pad);
     }
     t->job.v = v;
@@ -69,7 +68,7 @@ static int trial_open(struct trial *t, const struct kern_mat *w)
     t->x = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * w->k), sizeof(float));
     t->c = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * panels * KERN_PANEL),
                    sizeof(float));
-    t->a = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * w->k_pad), sizeof(float));
+    t->a = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * (w->k_pad + 1)), sizeof(float));
     t->scratch = mem_new(MEM_ACTIVATIONS, KERN_GEMM_SCRATCH_BYTES, 1);
     if (!t->x || !t->c || !t->a || !t->scratch)
         return ERR_NOMEM;

@@ -73,7 +73,6 @@ static void pack_block(struct lane *w, const struct kern_mat *mat, void *dst,
                        const struct rows_in *in, int64_t r0, int64_t r1)
 {
     const struct model *m = w->m;
-    enum kern_a_format fmt = model_gemm(m, mat)->a_format;
     const float *x = row_in(in, r0);
     int64_t ld = in->ld;
 
@@ -90,7 +89,7 @@ static void pack_block(struct lane *w, const struct kern_mat *mat, void *dst,
         }
         x = w->own->stage;
     }
-    kern_a_pack(fmt, dst, x, ld, r1 - r0, in->k, mat->k_pad);
+    kern_a_pack(model_gemm(m, mat), dst, x, ld, r1 - r0, in->k, mat->k_pad);
 }
 
 /* The activations packed for `mat`'s kernel. One block: each thread makes its own copy,
@@ -102,7 +101,6 @@ static const void *pack_rows(struct lane *w, const struct kern_gemm_job *j,
     const struct kern_variant *v = j->v;
     const struct kern_mat *mat = j->w;
     int64_t n_blocks = kern_a_blocks(in->n, j->s.mr);
-    size_t row_bytes = (size_t)mat->k_pad * (v->a_format == KERN_A_F32 ? 4 : 2);
     int64_t lo, hi;
 
     /* A single f32 row is its own packing; rows are padded with zeros to ld. */
@@ -117,8 +115,9 @@ static const void *pack_rows(struct lane *w, const struct kern_gemm_job *j,
     for (int64_t b = lo; b < hi; b++) {
         int64_t r0 = kern_a_row(in->n, n_blocks, b);
 
-        pack_block(w, mat, (char *)w->m->a_packed + (size_t)r0 * row_bytes, in, r0,
-                   kern_a_row(in->n, n_blocks, b + 1));
+        pack_block(w, mat,
+                   (char *)w->m->a_packed + kern_a_bytes(v->a_format, r0, mat->k_pad), in,
+                   r0, kern_a_row(in->n, n_blocks, b + 1));
     }
     sync(w, MODEL_T_NORM_ROPE);
     return w->m->a_packed;

@@ -202,7 +202,7 @@ static void pack_share(const struct tune_bench *b, const struct kern_schedule *s
         int64_t r0 = kern_a_row(shape->m, n_blocks, i);
         int64_t r1 = kern_a_row(shape->m, n_blocks, i + 1);
 
-        kern_a_pack(fmt, (char *)b->a + kern_a_bytes(fmt, r0, b->mat.k_pad),
+        kern_a_pack(b->shape.v, (char *)b->a + kern_a_bytes(fmt, r0, b->mat.k_pad),
                     b->x + r0 * shape->k, shape->k, r1 - r0, shape->k, b->mat.k_pad);
     }
 }

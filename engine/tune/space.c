@@ -229,5 +229,5 @@ double tune_flop(const struct tune_shape *s)
 
 double tune_a_elem(const struct kern_variant *v)
 {
-    return v->a_format == KERN_A_BF16_PAIR ? 2 : 4;
+    return (double)kern_a_elem(v->a_format);
 }

@@ -256,10 +256,13 @@ static json_t *headline_json(const struct record_headline *v, size_t n)
         else
             one = json_pack("{s:n s:s s:s s:s}", "value", "unit", v[i].unit, "better",
                             v[i].better, "why", v[i].why ? v[i].why : "no reason given");
-        if ((v[i].n_left_out &&
-             json_object_set_new(one, "n_left_out",
-                                 json_integer((json_int_t)v[i].n_left_out))) ||
-            json_object_set_new(all, v[i].name, one) != 0) {
+        if (v[i].n_left_out &&
+            json_object_set_new(one, "n_left_out",
+                                json_integer((json_int_t)v[i].n_left_out)) != 0) {
+            json_decref(one);
+            one = NULL; /* refused below */
+        }
+        if (json_object_set_new(all, v[i].name, one) != 0) {
             json_decref(all);
             all = NULL;
         }

@@ -3,12 +3,14 @@
  *
  * The bound per element is that of any order of summation: k eps sum|a||b|. A relaxed
  * variant may in addition round each activation to bf16 (2^-8) and take bf16 denormals
- * for zero. */
+ * for zero; or sum chains of 32 products in halves. test_error.c holds the variants to
+ * what they state of the error on the whole. */
 #ifndef TESTS_KERNELS_GEMM_CHECK_H
 #define TESTS_KERNELS_GEMM_CHECK_H
 
 #include "kernels/pack.h"
 #include "tests/kernels/check.h"
+#include "tests/kernels/chain_f16_emulated.h"
 
 #define CHECK_M_MAX 640
 #define CHECK_N_MAX 512
@@ -67,7 +69,7 @@ static inline double check_product(const struct kern_variant *v, int64_t i, int6
                                    int64_t n, int64_t k, double *bound)
 {
     const float *a = check_a + i * k, *b = check_b + j * k;
-    double sum = 0, mass = 0, flush = 0;
+    double sum = 0, mass = 0, flush = 0, a_max = 0, b_max = 0;
 
     *bound = 0;
     if (j >= n)
@@ -77,13 +79,43 @@ static inline double check_product(const struct kern_variant *v, int64_t i, int6
 
         sum += p;
         mass += fabs(p);
+        a_max = fmax(a_max, fabs(a[x]));
+        b_max = fmax(b_max, fabs(b[x]));
     }
     for (int64_t x = 0; x < k && v->precision == KERN_RELAXED; x++)
         flush += 1 + fabs(a[x]) + fabs(b[x]);
     *bound = (double)(k + 2) * (EPS * mass + 1.5e-45);
     if (v->precision == KERN_RELAXED)
         *bound += mass * 0x1p-8 + flush * 0x1p-126;
+    if (v->a_format == KERN_A_F16_TWICE) /* 34 roundings to 11 bits, or to the least */
+        *bound += mass * 34 * 0x1p-11 + (double)(k + 32) * a_max * b_max * 0x1p-24;
     return sum;
+}
+
+/* What the driver does to a tile before it calls v->fn.gemm: `to` and `factor` have room
+ * for the converted columns. */
+static inline void check_convert(const struct kern_variant *v, struct kern_gemm_tile *t,
+                                 void *to, float *factor)
+{
+    if (v->a_format == KERN_A_F16_TWICE)
+        t->row_factor =
+            (const float *)((const char *)t->a + (size_t)(t->k * t->mr) * sizeof(float));
+    if (!v->convert)
+        return;
+    v->convert(t, to, factor);
+    t->b = to;
+    t->k_unit = t->k;
+    t->col_factor = factor;
+}
+
+/* The variants of an operator, and those that are emulated where the CPU lacks them. */
+static inline void check_gemm_variants(enum kern_op op, check_fn fn)
+{
+    const struct kern_variant *v = check_emulated();
+
+    check_variants(op, fn);
+    if (v && v->op == op)
+        check_case("gemm_bf16 avx512fp16, its multiply-add emulated", fn, v);
 }
 
 #endif

@@ -5,7 +5,7 @@ CC=${ARM_CC:-aarch64-linux-gnu-gcc}
 RUN=${ARM_RUN:-qemu-aarch64-static}
 BUILD=${BUILD:-build}
 OUT=$BUILD/arm
-PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_pack test_table"
+PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_error test_pack test_table"
 
 for tool in "$CC" "$RUN"; do
     if ! command -v "$tool" >/dev/null 2>&1; then

@@ -1,7 +1,7 @@
 /* GEMM micro-kernels: every variant, every tile height and width, whole and split K. */
 #include "tests/kernels/gemm_check.h"
 
-enum slot { SLOT_A, SLOT_B, SLOT_C };
+enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_CONVERTED, SLOT_FACTOR };
 
 #define ROWS_MAX 64 /* of any micro-kernel */
 
@@ -32,7 +32,7 @@ static void prepare(struct kern_gemm_tile *t, const struct kern_variant *v,
     float *c = guard_get(SLOT_C, c_floats(s) * 4);
     void *a = guard_get(SLOT_A, kern_a_bytes(v->a_format, s->mr, w->k_pad));
 
-    kern_a_pack(v->a_format, a, check_a, s->k, s->mr, s->k, w->k_pad);
+    kern_a_pack(v, a, check_a, s->k, s->mr, s->k, w->k_pad);
     for (int i = 0; i < s->mr; i++)
         memcpy(c + i * s->ldc, c0 + i * s->np * KERN_PANEL,
                (size_t)s->np * KERN_PANEL * 4);
@@ -49,6 +49,9 @@ static void prepare(struct kern_gemm_tile *t, const struct kern_variant *v,
         .np = s->np,
         .accumulate = s->accumulate,
     };
+    check_convert(
+        v, t, guard_get_aligned(SLOT_CONVERTED, KERN_CONVERTED_BYTES(w->k_pad, s->np)),
+        guard_get(SLOT_FACTOR, (size_t)s->np * KERN_PANEL * sizeof(float)));
 }
 
 static void compare(const struct kern_variant *v, const struct shape *s,
@@ -181,8 +184,8 @@ static void test_gemm(const struct kern_variant *v, struct rng *r)
 int main(void)
 {
     check_init();
-    check_variants(KERN_GEMM_F32, test_gemm);
-    check_variants(KERN_GEMM_F16, test_gemm);
-    check_variants(KERN_GEMM_BF16, test_gemm);
+    check_gemm_variants(KERN_GEMM_F32, test_gemm);
+    check_gemm_variants(KERN_GEMM_F16, test_gemm);
+    check_gemm_variants(KERN_GEMM_BF16, test_gemm);
     return check_done();
 }

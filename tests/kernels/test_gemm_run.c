@@ -34,13 +34,12 @@ static void pack_a(const struct kern_variant *v, void *a, const struct shape *s,
                    int64_t k_pad)
 {
     int64_t blocks = kern_a_blocks(s->m, mr);
-    size_t row_bytes = kern_a_bytes(v->a_format, 1, k_pad);
 
     for (int64_t i = 0; i < blocks; i++) {
         int64_t r0 = kern_a_row(s->m, blocks, i), r1 = kern_a_row(s->m, blocks, i + 1);
 
-        kern_a_pack(v->a_format, (char *)a + (size_t)r0 * row_bytes, check_a + r0 * s->k,
-                    s->k, r1 - r0, s->k, k_pad);
+        kern_a_pack(v, (char *)a + kern_a_bytes(v->a_format, r0, k_pad),
+                    check_a + r0 * s->k, s->k, r1 - r0, s->k, k_pad);
     }
 }
 
@@ -206,8 +205,8 @@ static void test_run(const struct kern_variant *v, struct rng *r)
 int main(void)
 {
     check_init();
-    check_variants(KERN_GEMM_F32, test_run);
-    check_variants(KERN_GEMM_F16, test_run);
-    check_variants(KERN_GEMM_BF16, test_run);
+    check_gemm_variants(KERN_GEMM_F32, test_run);
+    check_gemm_variants(KERN_GEMM_F16, test_run);
+    check_gemm_variants(KERN_GEMM_BF16, test_run);
     return check_done();
 }

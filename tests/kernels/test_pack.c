@@ -1,7 +1,7 @@
 /* Packed matrices and activations: every element where kern.h and pack.h say it is,
  * padding zero, sources unaligned, nothing read or written outside. */
 #include "kernels/pack.h"
-#include "tests/kernels/check.h"
+#include "tests/kernels/gemm_check.h"
 
 enum slot { SLOT_SRC, SLOT_MAT, SLOT_ROW, SLOT_OUT };
 
@@ -161,17 +161,17 @@ static void test_layout(const struct kern_variant *v, struct rng *r)
 
 /* ---- activations ---- */
 
-static void activation_once(struct rng *r, enum kern_a_format fmt, int64_t mr, int64_t k,
-                            int64_t pad, int64_t ldx)
+static void activation_once(struct rng *r, const struct kern_variant *v, int64_t mr,
+                            int64_t k, int64_t pad, int64_t ldx)
 {
+    const bool f32 = v->a_format == KERN_A_F32;
     const int64_t k_pad = k + pad;
     const size_t x_floats = (size_t)((mr - 1) * ldx + k);
-    const size_t bytes = kern_a_bytes(fmt, mr, k_pad);
+    const size_t bytes = kern_a_bytes(v->a_format, mr, k_pad);
     float *x = guard_get(SLOT_SRC, x_floats * 4);
     const char *out = guard_get(SLOT_OUT, bytes);
 
-    AT("%s mr=%d k=%d k_pad=%d ldx=%d", fmt == KERN_A_F32 ? "f32" : "bf16", (int)mr,
-       (int)k, (int)k_pad, (int)ldx);
+    AT("%s mr=%d k=%d k_pad=%d ldx=%d", v->name, (int)mr, (int)k, (int)k_pad, (int)ldx);
     for (size_t i = 0; i < x_floats; i++) {
         uint32_t u = (uint32_t)rng_u64(r);
 
@@ -179,17 +179,52 @@ static void activation_once(struct rng *r, enum kern_a_format fmt, int64_t mr, i
         if (i % 61 == 60)
             x[i] = NAN;
     }
-    kern_a_pack(fmt, (void *)(uintptr_t)out, x, ldx, mr, k, k_pad);
+    kern_a_pack(v, (void *)(uintptr_t)out, x, ldx, mr, k, k_pad);
     for (int64_t i = 0; i < mr; i++) {
         for (int64_t j = 0; j < k_pad; j++) {
             float want = j < k ? x[i * ldx + j] : 0, f;
             uint16_t h;
 
-            memcpy(&f, out + 4 * (j * mr + i) * (fmt == KERN_A_F32), 4);
-            memcpy(&h, out + 4 * (j / 2 * mr + i) * (fmt != KERN_A_F32) + 2 * (j % 2), 2);
-            CHECK(fmt == KERN_A_F32 ? float_bits(f) == float_bits(want)
-                                    : h == kern_bf16_of(want),
+            memcpy(&f, out + 4 * (j * mr + i) * f32, 4);
+            memcpy(&h, out + 4 * (j / 2 * mr + i) * !f32 + 2 * (j % 2), 2);
+            CHECK(f32 ? float_bits(f) == float_bits(want) : h == kern_bf16_of(want),
                   "row %d, k %d: got %a or 0x%04x from %a", (int)i, (int)j, f, h, want);
+        }
+    }
+    guard_check(SLOT_OUT, bytes);
+}
+
+/* Rows of every size, scaled so that no half overflows, and only by powers of two. */
+static void halves_once(struct rng *r, const struct kern_variant *v, int64_t mr,
+                        int64_t k, int64_t pad)
+{
+    const size_t bytes = kern_a_bytes(v->a_format, mr, k + pad);
+    float *x = guard_get(SLOT_SRC, (size_t)(mr * k) * 4), factor;
+    const char *out = guard_get(SLOT_OUT, bytes);
+
+    AT("%s mr=%d k=%d pad=%d", v->name, (int)mr, (int)k, (int)pad);
+    for (int64_t i = 0; i < mr; i++)
+        fill_f32(r, (enum fill)rng_below(r, FILL_N), x + i * k, k);
+    kern_a_pack(v, (void *)(uintptr_t)out, x, k, mr, k, k + pad);
+    for (int64_t i = 0; i < mr; i++) {
+        float most = 0;
+        int e;
+
+        memcpy(&factor, out + 4 * ((k + pad) * mr + i), 4);
+        CHECK(frexpf(factor, &e) == 0.5f, "factor %a", factor);
+        for (int64_t j = 0; j < k; j++)
+            most = fmaxf(most, fabsf(x[i * k + j]));
+        for (int64_t j = 0; j < k + pad; j++) {
+            float want = j < k ? x[i * k + j] : 0, got;
+            uint16_t h[2];
+
+            memcpy(h, out + 4 * (j * mr + i), 4);
+            got = kern_f16_to(h[0]);
+            CHECK(h[0] == h[1] && fabsf(got) <= 256, "k %d: 0x%04x 0x%04x", (int)j, h[0],
+                  h[1]);
+            CHECK(fabs((double)got * factor - want) <=
+                      fabs(want) * 0x1p-11 + most * 0x1p-32 + 0x1p-149,
+                  "k %d: %a x %a from %a", (int)j, got, factor, want);
         }
     }
     guard_check(SLOT_OUT, bytes);
@@ -197,15 +232,15 @@ static void activation_once(struct rng *r, enum kern_a_format fmt, int64_t mr, i
 
 static void test_activations(const struct kern_variant *v, struct rng *r)
 {
-    (void)v;
-    for (int64_t mr = 1; mr <= 16; mr++) {
-        for (int n = 0; n < 24; n++) {
-            enum kern_a_format fmt = n % 2 ? KERN_A_BF16_PAIR : KERN_A_F32;
-            int64_t k = n < 8 ? n / 2 + 1 : rng_range(r, 1, 220);
-            int64_t pad =
-                fmt == KERN_A_F32 ? rng_range(r, 0, 3) : k % 2 + 2 * rng_range(r, 0, 1);
+    for (int64_t mr = 1; mr <= 30; mr++) {
+        for (int n = 0; n < 12; n++) {
+            int64_t k = n < 4 ? n + 1 : rng_range(r, 1, 220);
+            int64_t pad = k % 2 + 2 * rng_range(r, 0, 1);
 
-            activation_once(r, fmt, mr, k, pad, k + rng_range(r, 0, 9));
+            if (v->a_format == KERN_A_F16_TWICE)
+                halves_once(r, v, mr, k, pad);
+            else
+                activation_once(r, v, mr, k, pad, k + rng_range(r, 0, 9));
         }
     }
 }
@@ -236,7 +271,8 @@ int main(void)
     check_init();
     check_case("matrices", test_matrices, NULL);
     check_case("layout", test_layout, NULL);
-    check_case("activations", test_activations, NULL);
+    for (int t = 0; t < KERN_N_TYPES; t++)
+        check_gemm_variants(KERN_GEMM_F32 + t, test_activations);
     check_case("blocks of rows", test_blocks, NULL);
     return check_done();
 }

@@ -14,6 +14,9 @@
 #define TILE_SET(X) TILE_UP_6(X, 1) TILE_UP_2(X, 2) TILE_UP_1(X, 3)
 #define TILE_VECS   12 /* four to a panel */
 
+/* In place: left to itself the compiler loads the next rows early and spills sums. */
+#define TILE_FMA(c, x, b) __asm__("fmla %0.4s, %2.4s, %1.s[0]" : "+w"(c) : "w"(x), "w"(b))
+
 /* mr rows x np panels: four vectors of sums to each, beside a row of B and one of A in the
  * 32 registers. */
 TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
@@ -43,7 +46,7 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
             for (int i = 0; i < mr; i++)
 #pragma GCC unroll 12
                 for (int j = 0; j < 4 * np; j++)
-                    sum[i][j] = vfmaq_n_f32(sum[i][j], col[j], a[i]);
+                    TILE_FMA(sum[i][j], a[i], col[j]);
         }
     }
 #pragma GCC unroll 6
@@ -62,6 +65,7 @@ const struct kern_variant kern_gemm_f32_neon = {
     .precision = KERN_EXACT,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
-    .panel_vecs = 4,
+    .vec_cols = 4,
+    .error = KERN_ERROR_F32,
     .a_format = KERN_A_F32,
 };

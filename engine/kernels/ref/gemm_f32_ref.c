@@ -40,6 +40,7 @@ const struct kern_variant kern_gemm_f32_ref = {
     .precision = KERN_EXACT,
     .fn.gemm = gemm_f32_ref,
     .rows = {4, 4},
-    .panel_vecs = 16,
+    .vec_cols = 1,
+    .error = KERN_ERROR_F32,
     .a_format = KERN_A_F32,
 };

@@ -23,6 +23,7 @@ const struct kern_variant kern_gemm_bf16_avx512 = {
     .precision = KERN_EXACT,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
-    .panel_vecs = 1,
+    .vec_cols = 16,
+    .error = KERN_ERROR_F32,
     .a_format = KERN_A_F32,
 };

@@ -13,6 +13,7 @@ const struct kern_variant kern_gemm_f32_avx2 = {
     .precision = KERN_EXACT,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
-    .panel_vecs = 2,
+    .vec_cols = 8,
+    .error = KERN_ERROR_F32,
     .a_format = KERN_A_F32,
 };

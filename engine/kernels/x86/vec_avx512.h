@@ -12,6 +12,19 @@ static inline __mmask16 vec_mask(int64_t n)
     return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
 }
 
+/* Nearest even in integers: VCVTNEPS2BF16 would flush denormals. */
+static inline __m256i vec_to_bf16(__m512 x)
+{
+    __m512i u = _mm512_castps_si512(x), high = _mm512_srli_epi32(u, 16);
+    __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    __m512i sum = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    __m512i quiet = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+
+    return _mm512_cvtepi32_epi16(
+        _mm512_mask_mov_epi32(_mm512_srli_epi32(sum, 16), nan, quiet));
+}
+
 /* exp(x) to 1 ulp; infinite, zero and NaN as in C. With n the nearest integer to x / ln 2
  * and r = x - n ln 2 (ln 2 in two parts), exp(x) = 2^n (1 + r + r^2 q(r)); q is a minimax
  * polynomial on |r| <= ln(2) / 2. Arguments are cut where the result is 0 or infinite
