@@ -10,10 +10,13 @@
 #include "kernels/gemm.h"
 #include "model/impl.h"
 
-#define TRIAL_ROWS 24 /* enough to be bound by arithmetic, as prefill is */
-#define TRIAL_ELEMS                                                                      \
-    2000000 /* of the matrix: about a millisecond of arithmetic a trial                  \
-             */
+/* Decode, where few rows are to pay for whatever a variant does once for all rows, and
+ * prefill, bound by arithmetic; and between, to see from where on prefill's wins. */
+static const int trial_rows[] = {4, 16, 64};
+#define N_TRIALS       3
+#define TRIAL_ROWS_MAX 64
+/* Elements of the matrix: about a millisecond of arithmetic a trial. */
+#define TRIAL_ELEMS   1000000
 #define TRIAL_REPEATS 3
 
 struct trial {
@@ -23,17 +26,18 @@ struct trial {
     void *a, *scratch;
 };
 
-static uint64_t time_variant(struct trial *t, const struct kern_variant *v)
+static uint64_t time_variant(struct trial *t, const struct kern_variant *v, int rows)
 {
     const struct kern_mat *w = t->job.w;
     uint64_t best = UINT64_MAX;
     int64_t n_blocks;
 
-    kern_schedule_default(&t->job.s, v, w, TRIAL_ROWS, 1);
-    n_blocks = kern_a_blocks(TRIAL_ROWS, t->job.s.mr);
+    t->job.m = rows;
+    kern_schedule_default(&t->job.s, v, w, rows, 1);
+    n_blocks = kern_a_blocks(rows, t->job.s.mr);
     for (int64_t b = 0; b < n_blocks; b++) {
-        int64_t r0 = kern_a_row(TRIAL_ROWS, n_blocks, b);
-        int64_t r1 = kern_a_row(TRIAL_ROWS, n_blocks, b + 1);
+        int64_t r0 = kern_a_row(rows, n_blocks, b);
+        int64_t r1 = kern_a_row(rows, n_blocks, b + 1);
 
         kern_a_pack(v, (char *)t->a + kern_a_bytes(v->a_format, r0, w->k_pad),
                     t->x + r0 * w->k, w->k, r1 - r0, w->k, w->k_pad);
@@ -65,18 +69,18 @@ static int trial_open(struct trial *t, const struct kern_mat *w)
 
     memset(t, 0, sizeof(*t));
     t->panels = panels = panels < w->n_panels ? panels : w->n_panels;
-    t->x = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * w->k), sizeof(float));
-    t->c = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * panels * KERN_PANEL),
+    t->x = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS_MAX * w->k), sizeof(float));
+    t->c = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS_MAX * panels * KERN_PANEL),
                    sizeof(float));
-    t->a = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS * (w->k_pad + 1)), sizeof(float));
+    t->a = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS_MAX * (w->k_pad + 1)),
+                   sizeof(float));
     t->scratch = mem_new(MEM_ACTIVATIONS, KERN_GEMM_SCRATCH_BYTES, 1);
     if (!t->x || !t->c || !t->a || !t->scratch)
         return ERR_NOMEM;
-    for (int64_t i = 0; i < TRIAL_ROWS * w->k; i++)
+    for (int64_t i = 0; i < TRIAL_ROWS_MAX * w->k; i++)
         t->x[i] = (float)(i % 17 - 8) / 8;
     t->job = (struct kern_gemm_job){.w = w,
                                     .a_packed = t->a,
-                                    .m = TRIAL_ROWS,
                                     .c = t->c,
                                     .ldc = panels * KERN_PANEL,
                                     .epilogue = KERN_STORE,
@@ -84,42 +88,53 @@ static int trial_open(struct trial *t, const struct kern_mat *w)
     return OK;
 }
 
+/* The fastest of the qualified variants at each number of rows, and its time. */
+static void time_all(struct trial *t, enum kern_op op, const struct kern_variant **best,
+                     uint64_t *best_ns)
+{
+    uint64_t usable = cpu_isa_usable();
+
+    for (int i = 0; kern_variants[i]; i++) {
+        const struct kern_variant *v = kern_variants[i];
+
+        if (v->op != op || v->isa == 0 || (v->isa & ~usable))
+            continue;
+        for (int n = 0; n < N_TRIALS; n++) {
+            uint64_t ns = time_variant(t, v, trial_rows[n]);
+
+            if (!best[n] || ns < best_ns[n]) {
+                best[n] = v;
+                best_ns[n] = ns;
+            }
+        }
+    }
+}
+
 int model_choose_gemm(struct model *m, enum kern_precision precision)
 {
     const struct kern_mat *w = &m->layers[0].qkv;
     enum kern_op op = KERN_GEMM_F32 + w->type;
-    const struct kern_variant *best = m->kern.v[op], *second = NULL;
-    uint64_t usable = cpu_isa_usable(), best_ns = 0, second_ns = 0;
+    const struct kern_variant *best[N_TRIALS] = {0};
+    uint64_t best_ns[N_TRIALS] = {0};
     struct trial t = {0};
     int rc = OK;
 
     m->kern_note[0] = 0;
-    if (precision != KERN_RELAXED || best->isa == 0)
+    if (precision != KERN_RELAXED || m->kern.v[op]->isa == 0)
         return OK;
     rc = trial_open(&t, w);
     if (rc != OK)
         goto out;
-    best_ns = time_variant(&t, best);
-    for (int i = 0; kern_variants[i]; i++) {
-        const struct kern_variant *v = kern_variants[i];
-        uint64_t ns;
-
-        if (v->op != op || v->isa == 0 || (v->isa & ~usable) || v == m->kern.v[op])
-            continue;
-        ns = time_variant(&t, v);
-        if (ns < best_ns) {
-            second = best, second_ns = best_ns;
-            best = v, best_ns = ns;
-        } else if (!second || ns < second_ns) {
-            second = v, second_ns = ns;
-        }
+    time_all(&t, op, best, best_ns);
+    m->kern.v[op] = best[N_TRIALS - 1];
+    if (best[0] != m->kern.v[op]) {
+        m->few = best[0];
+        m->few_rows = best[1] == m->kern.v[op] ? trial_rows[1] / 2 : trial_rows[1] * 2;
     }
-    m->kern.v[op] = best;
-    if (second)
-        snprintf(m->kern_note, sizeof(m->kern_note),
-                 "%s: %s measured %.2f times as fast as %s (%d rows, one thread)",
-                 kern_op_name(op), best->name, (double)second_ns / (double)best_ns,
-                 second->name, TRIAL_ROWS);
+    snprintf(m->kern_note, sizeof(m->kern_note),
+             "%s: fastest at %d, %d, %d rows: %s, %s, %s (measured, one thread)",
+             kern_op_name(op), trial_rows[0], trial_rows[1], trial_rows[2], best[0]->name,
+             best[1]->name, best[2]->name);
 out:
     trial_close(&t);
     return rc;

@@ -69,7 +69,7 @@ static const float *row_in(const struct rows_in *in, int64_t i)
     return in->x + (in->rows ? in->rows[i] : i) * in->ld;
 }
 
-static void pack_block(struct lane *w, const struct kern_mat *mat, void *dst,
+static void pack_block(struct lane *w, const struct kern_gemm_job *j, void *dst,
                        const struct rows_in *in, int64_t r0, int64_t r1)
 {
     const struct model *m = w->m;
@@ -89,7 +89,7 @@ static void pack_block(struct lane *w, const struct kern_mat *mat, void *dst,
         }
         x = w->own->stage;
     }
-    kern_a_pack(model_gemm(m, mat), dst, x, ld, r1 - r0, in->k, mat->k_pad);
+    kern_a_pack(j->v, dst, x, ld, r1 - r0, in->k, j->w->k_pad);
 }
 
 /* The activations packed for `mat`'s kernel. One block: each thread makes its own copy,
@@ -107,7 +107,7 @@ static const void *pack_rows(struct lane *w, const struct kern_gemm_job *j,
     if (in->n == 1 && v->a_format == KERN_A_F32 && !in->norm_w)
         return row_in(in, 0);
     if (n_blocks == 1) {
-        pack_block(w, mat, w->own->a, in, 0, in->n);
+        pack_block(w, j, w->own->a, in, 0, in->n);
         lap(w, MODEL_T_NORM_ROPE);
         return w->own->a;
     }
@@ -115,7 +115,7 @@ static const void *pack_rows(struct lane *w, const struct kern_gemm_job *j,
     for (int64_t b = lo; b < hi; b++) {
         int64_t r0 = kern_a_row(in->n, n_blocks, b);
 
-        pack_block(w, mat,
+        pack_block(w, j,
                    (char *)w->m->a_packed + kern_a_bytes(v->a_format, r0, mat->k_pad), in,
                    r0, kern_a_row(in->n, n_blocks, b + 1));
     }
@@ -144,7 +144,7 @@ static struct kern_gemm_job job_of(const struct lane *w, enum model_mat which,
                                    const struct kern_mat *mat)
 {
     const struct step *s = w->step;
-    struct kern_gemm_job j = {.v = model_gemm(w->m, mat),
+    struct kern_gemm_job j = {.v = model_gemm(w->m, mat, w->n_rows),
                               .w = mat,
                               .s = (w->wanted ? s->wanted : s->all)[which],
                               .m = w->n_rows};

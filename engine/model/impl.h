@@ -28,6 +28,10 @@ struct model {
     struct kern_table kern;
     char kern_note[160]; /* how a GEMM variant was chosen by measurement; "" if it was not
                           */
+    /* The GEMM of kern.v for the weights' type is for at least few_rows rows; fewer are
+     * multiplied with `few`. 0: no such distinction. */
+    const struct kern_variant *few;
+    int64_t few_rows;
     struct par_team *team; /* lent */
     struct model_load_stat load;
     enum kern_type kv_type;
@@ -80,9 +84,11 @@ static inline int64_t model_pad16(int64_t n)
     return (n + KERN_PANEL - 1) / KERN_PANEL * KERN_PANEL;
 }
 
-static inline const struct kern_variant *model_gemm(const struct model *m,
-                                                    const struct kern_mat *w)
+static inline const struct kern_variant *
+model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 {
+    if (rows < m->few_rows && w->type == m->few->op - KERN_GEMM_F32)
+        return m->few;
     return m->kern.v[KERN_GEMM_F32 + w->type];
 }
 

@@ -53,7 +53,7 @@ void model_schedules(const struct model *m, int64_t rows, int n_threads,
         if (table >= 0)
             out[i] = m->tables[table].all[i * m->max_step_tok + rows - 1];
         else
-            kern_schedule_default(&out[i], model_gemm(m, w), w, rows, n_threads);
+            kern_schedule_default(&out[i], model_gemm(m, w, rows), w, rows, n_threads);
     }
 }
 
@@ -70,17 +70,22 @@ static bool fits(const struct kern_schedule *s, enum model_mat which,
 static int fill(const struct model *m, int n_threads, model_schedule_fn fn, void *ctx,
                 struct kern_schedule *all)
 {
+    int64_t few = m->few_rows - 1 < m->max_step_tok ? m->few_rows - 1 : m->max_step_tok;
     int rc = OK;
 
     for (int i = 0; i < MODEL_N_MATS && rc == OK; i++) {
         const struct kern_mat *w = model_mat(m, (enum model_mat)i);
         struct kern_schedule *row = all + i * m->max_step_tok;
 
-        rc = fn(ctx, model_gemm(m, w), w, m->max_step_tok, n_threads, row);
+        rc = fn(ctx, model_gemm(m, w, INT64_MAX), w, m->max_step_tok, n_threads, row);
+        if (rc == OK && few > 0)
+            rc = fn(ctx, model_gemm(m, w, 1), w, few, n_threads, row);
         for (int64_t n = 1; n <= m->max_step_tok && rc == OK; n++) {
-            rc = kern_schedule_check(&row[n - 1], model_gemm(m, w), w, n, n_threads);
+            const struct kern_variant *v = model_gemm(m, w, n);
+
+            rc = kern_schedule_check(&row[n - 1], v, w, n, n_threads);
             if (!fits(&row[n - 1], (enum model_mat)i, w, n))
-                kern_schedule_default(&row[n - 1], model_gemm(m, w), w, n, n_threads);
+                kern_schedule_default(&row[n - 1], v, w, n, n_threads);
         }
     }
     return rc;
@@ -113,10 +118,11 @@ int model_block_rows(const struct model *m)
 {
     int rows = 1;
 
-    for (int t = 0; t < KERN_N_TYPES; t++) {
-        const struct kern_variant *v = m->kern.v[KERN_GEMM_F32 + t];
+    for (int t = 0; t <= KERN_N_TYPES; t++) {
+        const struct kern_variant *v =
+            t < KERN_N_TYPES ? m->kern.v[KERN_GEMM_F32 + t] : m->few;
 
-        for (int np = 1; np <= KERN_NP_MAX; np++)
+        for (int np = 1; v && np <= KERN_NP_MAX; np++)
             rows = kern_gemm_rows(v, np) > rows ? kern_gemm_rows(v, np) : rows;
     }
     return rows;
