@@ -60,7 +60,7 @@ static const struct kern_variant bench_model_mks = {
     .name = "model",
     .op = KERN_GEMM_F32,
     .rows = {30, 14, 9, 6, 5, 4, 3, 2},
-    .panel_vecs = 1,
+    .vec_cols = 16,
     .a_format = KERN_A_F32,
 };
 
