@@ -3,7 +3,8 @@
  * Two questions that rivals get wrong silently: which instruction sets may be used (CPUID
  * *and* the operating system's state), and how many CPUs this process really has
  * (affinity, cpuset, cgroup quota, SMT). Each answer carries its reason in words.
- * Threads: any; nothing here keeps state but the mask set by cpu_isa_limit(). */
+ * Threads: any; nothing here keeps state but the mask set by cpu_isa_limit() and what is
+ * found out once. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
@@ -36,7 +37,7 @@ const char *cpu_isa_word(int bit);
 void cpu_isa_words(uint64_t mask, char *out, int n);
 
 /* Bytes of one cache of level 1 (data), 2 or 3; where the system does not say, what such
- * caches usually hold at least. */
+ * caches usually hold at least. Found out once. */
 size_t cpu_cache_bytes(int level);
 
 #define CPU_MAX 1024
