@@ -460,7 +460,7 @@ static int plan_work(struct run *r)
                 r->progress.all_work += work_of(&r->shapes[k]);
     }
     r->progress.budget_s = r->f->tune.budget_s;
-    r->progress.t_start_ns = clock_ns();
+    r->progress.t_start_ns = r->progress.t_shown_ns = clock_ns();
     return rc;
 }
 

@@ -33,7 +33,7 @@ void main_tune_progress(struct main_tuning *t)
     int n = (int)(frac * BAR);
     char eta[32] = "unknown";
 
-    if (t->t_shown_ns && now - t->t_shown_ns < (terminal ? TERMINAL_NS : ELSEWHERE_NS))
+    if (now - t->t_shown_ns < (terminal ? TERMINAL_NS : ELSEWHERE_NS))
         return;
     t->t_shown_ns = now;
     left = left_s(t, (double)(now - t->t_start_ns) * 1e-9);

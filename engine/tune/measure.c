@@ -15,6 +15,7 @@
 #define ROTATE_OVER 4 /* copies of the weights are together so many last-level caches */
 #define FILL_BYTES  65536 /* random numbers of one stream */
 #define COPY_ALIGN  4096
+#define ROOM_STEP   ((size_t)32 << 20) /* so that shapes of about one size share a room */
 
 struct tune_bench {
     struct par_team *team;
@@ -117,6 +118,7 @@ static int make_weights(struct tune_bench *b)
     if (b->weights_bytes < bytes) {
         mem_unmap(MEM_WEIGHTS, b->weights, b->weights_bytes);
         b->weights_bytes = 0;
+        bytes = (bytes / ROOM_STEP + 1) * ROOM_STEP;
         b->weights = mem_map(MEM_WEIGHTS, bytes, MEM_NODE_ANY);
         if (!b->weights)
             return ERR_NOMEM;
