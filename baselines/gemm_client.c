@@ -72,7 +72,7 @@ static int find_program(struct gemm_rival *r)
             return OK;
     }
     return err_set(ERR_NOTFOUND,
-                   "kernel rival %s is not built: make did not find its library",
+                   "kernel rival %s is not built: its library is missing, or SAN=thread",
                    r->name);
 }
 
@@ -443,10 +443,11 @@ int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t 
     forget(r);
     if (strcmp(type, "f32") != 0 && strcmp(type, "bf16") != 0)
         return err_set(ERR_NOTFOUND, "kernel rivals have f32 and bf16, no \"%s\"", type);
-    if (m < 1 || n < 1 || k < 1)
-        return err_set(
-            ERR_ARG, "shape %" PRId64 " x %" PRId64 " x %" PRId64 ", expected 1 or more",
-            m, n, k);
+    if (m < 1 || n < 1 || k < 1 || m > INT32_MAX || n > INT32_MAX || k > INT32_MAX)
+        return err_set(ERR_ARG,
+                       "shape %" PRId64 " x %" PRId64 " x %" PRId64
+                       ", expected 1 to %d in each",
+                       m, n, k, INT32_MAX);
     *c = (struct gemm_case){
         .bf16 = strcmp(type, "bf16") == 0, .m = m, .n = n, .k = k, .n_copies = 1};
     snprintf(c->type, sizeof c->type, "%s", type);

@@ -141,7 +141,7 @@ static pid_t child_of_ours(void)
     return found;
 }
 
-/* Threads of `pid` that run; -1: no such process, or it is dead. */
+/* Threads of `pid` that run, but its main one; -1: no such process, or it is dead. */
 static int count_running(pid_t pid)
 {
     char path[300], text[512];
@@ -153,6 +153,8 @@ static int count_running(pid_t pid)
     if (!d)
         return -1;
     for (struct dirent *e; (e = readdir(d));) {
+        if (!isdigit((unsigned char)e->d_name[0]))
+            continue;
         snprintf(path, sizeof path, "/proc/%d/task/%s/stat", (int)pid, e->d_name);
         FILE *f = fopen(path, "r");
         if (!f)
@@ -161,30 +163,69 @@ static int count_running(pid_t pid)
         fclose(f);
         text[n] = '\0';
         const char *after = strrchr(text, ')');
-        if (after && after[2] == 'Z')
+        if (after && after[2] == 'Z') {
             n_running = -1;
-        n_running += after && after[2] == 'R';
+            break;
+        }
+        n_running += after && after[2] == 'R' && atoi(e->d_name) != pid;
     }
     closedir(d);
     return n_running;
 }
 
-/* What the clock of the next one to compute would be charged for. The main thread may
- * still be on its way to its next command. */
+/* Whoever computes next finds the CPUs idle; the main thread waits for its next command
+ * as soon as it has answered. */
 static void test_sleeps_between_runs(void **state)
 {
     struct gemm_rival *r = open_rival(*state, 2);
     double seconds;
-    int n_running = 1;
 
     assert_ok(gemm_rival_shape(r, "f32", 64, 256, 256, true, 0.0));
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 20; i++) {
         assert_ok(gemm_rival_run(r, &seconds));
-        for (int wait = 0; (n_running = count_running(child_of_ours())) > 0 && wait < 500;
-             wait++)
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        assert_int_equal(n_running, 0);
+        assert_int_equal(count_running(child_of_ours()), 0);
     }
+    gemm_rival_close(&r);
+}
+
+/* The CPU that this thread alone may use; -1: several. */
+static int only_cpu(pid_t pid, const char *thread)
+{
+    char path[300], line[300];
+    int first = -1, n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%s/status", (int)pid, thread);
+    f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "Cpus_allowed_list: %d%n", &first, &n) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return n > 0 && line[n] == '\n' ? first : -1;
+}
+
+static void test_threads_are_pinned(void **state)
+{
+    struct gemm_rival *r = open_rival(*state, 2);
+    struct gemm_rival_opts o = opts(2);
+    bool seen[2] = {false};
+    char path[64];
+    pid_t child;
+    DIR *d;
+
+    assert_ok(gemm_rival_shape(r, "f32", 64, 256, 256, true, 0.0));
+    child = child_of_ours();
+    snprintf(path, sizeof path, "/proc/%d/task", (int)child);
+    d = opendir(path);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));)
+        for (int i = 0; i < o.n_threads; i++)
+            seen[i] |= isdigit((unsigned char)e->d_name[0]) &&
+                       only_cpu(child, e->d_name) == o.cpus[i];
+    closedir(d);
+    for (int i = 0; i < o.n_threads; i++)
+        assert_true(seen[i]);
     gemm_rival_close(&r);
 }
 
@@ -256,6 +297,7 @@ int main(void)
         {"bf16", test_bf16},
         {"one_thread", test_one_thread},
         {"sleeps_between_runs", test_sleeps_between_runs},
+        {"threads_are_pinned", test_threads_are_pinned},
         {"killed", test_killed},
         {"dies_with_its_parent", test_dies_with_its_parent},
     };

@@ -221,12 +221,14 @@ static void test_environment(void **state)
     setenv("BLIS_ARCH_TYPE", "0", 1);
     snprintf(list, sizeof list,
              "[ -e /proc/$$/fd/%d ] && f=open; echo \"rival $OMP_NUM_THREADS $OMP_PLACES "
-             "${OMP_WAIT_POLICY-none} ${BLIS_ARCH_TYPE-none} ${f-shut} $2\"; "
+             "${OMP_WAIT_POLICY-none} ${BLIS_ARCH_TYPE-none} ${f-shut} $2 "
+             "$(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)\"; "
              "printf '%%s\\n' 'setting|a|f32|0|' end",
              file);
     write_fake("fake", &(struct fake){.list = list});
     assert_ok(gemm_rival_open(&r, "fake", &o));
-    snprintf(wanted, sizeof wanted, "1 {%d} none none shut %d", o.cpus[0], (int)getpid());
+    snprintf(wanted, sizeof wanted, "1 {%d} none none shut %d %d", o.cpus[0],
+             (int)getpid(), o.cpus[0]);
     assert_string_equal(gemm_rival_version(r), wanted);
     gemm_rival_close(&r);
     assert_null(r);
@@ -306,7 +308,10 @@ static void test_wrong_is_dropped(void **state)
         {{.run = "[ $1 = 0 ] && echo time 1e9 || echo time 1e-9"}, "said that 1e+09 s"},
         {{.run = "[ $1 = 0 ] && echo time nan || echo time 1e-9"}, "said that nan s"},
         {{.run = "[ $1 = 0 ] && printf 'time 1e-9\\nand more\\n' || echo time 1e-9"},
-         "said"},
+         "before it was asked"},
+        {{.run = "[ $1 = 0 ] && echo time 1e-9; echo time 1e-9",
+          .at = "[ $1 = 0 ] && sleep 1; echo $right"},
+         "before it was asked"},
     };
 
     (void)state;
@@ -336,6 +341,8 @@ static void test_no_setting(void **state)
     assert_err(gemm_rival_shape(r, "f16", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
                "\"f16\"");
     assert_err(gemm_rival_shape(r, "f32", 0, 1, 1, true, LIMIT_S), ERR_ARG, "0 x 1 x 1");
+    assert_err(gemm_rival_shape(r, "f32", 1, 1, INT64_MAX, true, LIMIT_S), ERR_ARG,
+               "expected 1 to 2147483647");
     gemm_rival_close(&r);
 }
 
