@@ -96,6 +96,24 @@ static void identity(void **state)
     assert_true(a.model_name[0] && a.family > 0);
 }
 
+static void caches_are_what_the_kernel_says(void **state)
+{
+    struct cpu_info info;
+
+    (void)state;
+    cpu_info_get(&info);
+    if (info.l1d_bytes > 0)
+        assert_int_equal(cpu_cache_bytes(1), info.l1d_bytes);
+    if (info.l2_bytes > 0)
+        assert_int_equal(cpu_cache_bytes(2), info.l2_bytes);
+    if (info.l3_bytes > 0)
+        assert_int_equal(cpu_cache_bytes(3), info.l3_bytes);
+    for (int level = 1; level <= 3; level++) /* said or not, it is a size */
+        assert_true(cpu_cache_bytes(level) >= 4096);
+    assert_int_equal(cpu_cache_bytes(0), cpu_cache_bytes(1));
+    assert_int_equal(cpu_cache_bytes(9), cpu_cache_bytes(3));
+}
+
 static void bad_cpus_are_refused(void **state)
 {
     (void)state;
@@ -107,9 +125,13 @@ static void bad_cpus_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_parse), cmocka_unit_test(bad_lists_are_refused),
-        cmocka_unit_test(lists_print), cmocka_unit_test(fields_of_files),
-        cmocka_unit_test(identity),    cmocka_unit_test(bad_cpus_are_refused),
+        cmocka_unit_test(lists_parse),
+        cmocka_unit_test(bad_lists_are_refused),
+        cmocka_unit_test(lists_print),
+        cmocka_unit_test(fields_of_files),
+        cmocka_unit_test(identity),
+        cmocka_unit_test(caches_are_what_the_kernel_says),
+        cmocka_unit_test(bad_cpus_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
