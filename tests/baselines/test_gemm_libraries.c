@@ -93,6 +93,7 @@ static void shapes(const char *name, const char *type)
     check_shape(r, type, 1, 1, 1, true);
     check_shape(r, type, 1, 333, 129, false);
     check_shape(r, type, 70, 161, 300, false); /* more than a block of each */
+    check_shape(r, type, 3, 70, 4501, true);   /* ... than a level 2 cache likes */
     gemm_rival_close(&r);
 }
 
