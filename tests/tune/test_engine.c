@@ -133,13 +133,15 @@ static void compare(const float want[N_NEW][VOCAB], const float got[N_NEW][VOCAB
 {
     double largest = 0;
 
-    for (int i = 0; i < N_NEW * VOCAB; i++)
-        largest = fmax(largest, fabs((double)want[0][i]));
-    for (int i = 0; i < N_NEW * VOCAB; i++)
-        if (!(fabs((double)want[0][i] - (double)got[0][i]) <= tolerance * largest))
-            fail_msg("seed %llu, trial %d, logit %d: %.9g, by default %.9g",
-                     (unsigned long long)test_seed(), trial, i, (double)got[0][i],
-                     (double)want[0][i]);
+    for (int i = 0; i < N_NEW; i++)
+        for (int k = 0; k < VOCAB; k++)
+            largest = fmax(largest, fabs((double)want[i][k]));
+    for (int i = 0; i < N_NEW; i++)
+        for (int k = 0; k < VOCAB; k++)
+            if (!(fabs((double)want[i][k] - (double)got[i][k]) <= tolerance * largest))
+                fail_msg("seed %llu, trial %d, token %d, logit %d: %.9g, by default %.9g",
+                         (unsigned long long)test_seed(), trial, i, k, (double)got[i][k],
+                         (double)want[i][k]);
 }
 
 static void any_schedules_give_the_same_tokens(void **state)
