@@ -79,12 +79,14 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
  * the block that multiplies most for each load. Measured on Zen 5 it is within a few per
  * cent of the best slice for every m; the tuner finds the rest. */
 
-#define MEMORY_BYTES_PER_CYCLE 8.0 /* one core's, while others read too */
+#define MEMORY_BYTES_PER_CYCLE 10.0 /* one core's, while others read too */
 #define L2_BYTES_PER_CYCLE     32.0
 #define FMA_LATENCY            4.0
 #define FMA_PER_CYCLE          2.0
 #define LOADS_PER_CYCLE        2.0
 #define SLICE_N_PANELS         8
+/* Every further block starts its sums anew and brings its own rows of A. */
+#define BLOCK_OVERHEAD 1.05
 
 /* Up to this many rows are bound by reading B, so B is read strictly in the order of
  * memory, panel by panel, whatever that costs in loads of A and C: a split matrix then
@@ -121,7 +123,7 @@ static double cost(const struct kern_variant *v, const struct kern_mat *w, int64
     double cycles = block_cycles(v, (double)m / n_blocks, np);
 
     return (max2(cycles, bytes / MEMORY_BYTES_PER_CYCLE) +
-            (n_blocks - 1) * max2(cycles, bytes / L2_BYTES_PER_CYCLE)) /
+            (n_blocks - 1) * BLOCK_OVERHEAD * max2(cycles, bytes / L2_BYTES_PER_CYCLE)) /
            np;
 }
 
@@ -134,7 +136,7 @@ static void choose_micro_kernel(struct kern_schedule *s, const struct kern_varia
         int mr = kern_gemm_rows(v, np);
         double c = mr ? cost(v, w, m, mr, np) : INFINITY;
 
-        if (c < best) {
+        if (c < best * 0.999) { /* on a tie fewer panels: fewer streams to read */
             best = c;
             s->mr = mr;
             s->np = np;
