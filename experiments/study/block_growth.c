@@ -1,0 +1,177 @@
+/* How the rate of a GEMM grows as one side of its computation slice does.
+ * Paper: Sandwich 2 and 6, Fig. 2b. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "experiments/harness/study.h"
+#include "experiments/study/support/gemm.h"
+
+struct opts {
+    char *matrix;
+    int64_t m, threads, mr, np, step, max, other, bk, cache_mb, seed;
+    int mode, along;
+};
+
+enum { ALONG_M, ALONG_N };
+
+#define AT(member) offsetof(struct opts, member)
+#define INT(word, low, high, default_, text)                                             \
+    {                                                                                    \
+        .name = #word, .type = OPT_INT, .offset = AT(word), .min = low, .max = high,     \
+        .def = default_, .help = text                                                    \
+    }
+static const struct opt_row table[] = {
+    {.name = "matrix", .type = OPT_STR, .offset = AT(matrix), .help = "\"NAME NxK\""},
+    {.name = "mode",
+     .type = OPT_ENUM,
+     .offset = AT(mode),
+     .values = STUDY_MODES,
+     .def = "f32",
+     .help = "type of the weights; relaxed: as exact as bf16 activations would be"},
+    {.name = "along",
+     .type = OPT_ENUM,
+     .offset = AT(along),
+     .values = "m|n",
+     .def = "m",
+     .help = "the side that grows"},
+    INT(m, 1, 65536, "512", "rows of activations"),
+    INT(threads, 0, CPU_MAX, "1", "0: all CPUs of the budget"),
+    INT(mr, 1, 64, "4", "rows of the micro-kernel"),
+    INT(np, 1, KERN_NP_MAX, "1", "panels of 16 columns of the micro-kernel"),
+    INT(step, 1, 65536, "4",
+        "rows or columns from a slice to the next; whole tiles only"),
+    INT(max, 1, 65536, "128", "the largest side"),
+    INT(other, 1, 65536, "64", "the side that does not grow, in rows or columns"),
+    INT(bk, 2, 65536, "256", "rows of K of the slice"),
+    STUDY_CACHE_MB_ROW(AT(cache_mb)),
+    INT(seed, 0, 0, "1", "of weights and activations"),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"gflops_first", "GFLOP/s", "higher", "with the smallest slice"},
+    {"gflops_best", "GFLOP/s", "higher", "with the best one"},
+    {"growth", "x", "higher", "gflops_best / gflops_first"},
+    {"knee", "", "lower", "smallest side that reaches 95 % of the best rate"},
+    {"best_side", "", "", "side of the best slice, in rows or columns"},
+    {0},
+};
+
+#define MAX_STEPS 512
+#define KNEE_FRAC 0.95
+
+struct found {
+    struct study_threads threads;
+    struct tune_bench *bench;
+    struct tune_shape shape;
+    double side[MAX_STEPS], gflops[MAX_STEPS];
+    size_t n;
+};
+
+static int measure(const struct opts *o, struct found *f)
+{
+    int64_t rows = o->along == ALONG_M ? 0 : o->other;
+    int64_t columns = o->along == ALONG_M ? o->other : 0;
+    int64_t tile = o->along == ALONG_M ? o->mr : o->np * KERN_PANEL;
+    int rc = OK;
+
+    for (int64_t side = o->step; side <= o->max && rc == OK; side += o->step) {
+        int64_t bn = columns ? columns : side;
+        struct kern_schedule s = {.mr = (int)o->mr,
+                                  .np = (int)o->np,
+                                  .bm = rows ? rows : side,
+                                  .bn = (bn + KERN_PANEL - 1) / KERN_PANEL,
+                                  .bk = o->bk,
+                                  .pm = 1,
+                                  .pn = f->threads.n,
+                                  .pk = 1,
+                                  .order = KERN_ORDER_NMK};
+        struct tune_time t;
+
+        if (side % tile) /* the driver would round it up to the next one measured */
+            continue;
+        if (f->n == MAX_STEPS)
+            return err_set(ERR_LIMIT, "max: more than %d steps", MAX_STEPS);
+        rc = tune_measure(f->bench, &s, f->threads.n, &t);
+        f->side[f->n] = (double)side;
+        f->gflops[f->n++] = study_gflops(&f->shape, t.median_s);
+    }
+    return rc;
+}
+
+static int say(const struct opts *o, const struct found *f, struct study_cell *out)
+{
+    double best = stats_max(f->gflops, f->n), knee = NAN, best_side = NAN;
+    int rc;
+
+    for (size_t i = f->n; i-- > 0;) {
+        knee = f->gflops[i] >= KNEE_FRAC * best ? f->side[i] : knee;
+        best_side = f->gflops[i] == best ? f->side[i] : best_side;
+    }
+    rc = study_value(out, "gflops_first", f->gflops[0], NULL);
+    if (rc == OK)
+        rc = study_value(out, "gflops_best", best, NULL);
+    if (rc == OK)
+        rc = study_value(out, "growth", best / f->gflops[0], NULL);
+    if (rc == OK)
+        rc = study_value(out, "knee", knee, NULL);
+    if (rc == OK)
+        rc = study_value(out, "best_side", best_side, NULL);
+    if (rc == OK)
+        rc = study_series(out, "side", o->along == ALONG_M ? "rows" : "columns", f->side,
+                          f->n);
+    if (rc == OK)
+        rc = study_series(out, "gflops", "GFLOP/s", f->gflops, f->n);
+    return rc == OK ? study_note_setting(out, &f->threads, o->mode, f->shape.v) : rc;
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct tune_bench_opts bench = {.seed = o->seed, .max_s = 0.05};
+    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    struct study_variants v;
+    struct study_matrix w;
+    int rc = f ? OK : ERR_NOMEM;
+
+    if (rc != OK)
+        return rc;
+    rc = o->matrix ? study_matrix_parse(o->matrix, &w)
+                   : err_set(ERR_ARG, "study.matrix: expected one, found none");
+    if (rc != OK)
+        goto out;
+    f->shape = (struct tune_shape){.m = o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};
+    rc = study_threads_open(&f->threads, o->threads, o->cache_mb);
+    bench.cache_bytes = f->threads.cache_bytes;
+    if (rc == OK)
+        rc = tune_bench_open(&f->bench, f->threads.team, &bench);
+    if (rc == OK)
+        rc = study_variants_choose(&v, f->bench, o->mode, f->threads.n, &f->shape);
+    if (rc == OK) {
+        f->shape.v = study_variant_at(&v, f->shape.m);
+        rc = tune_bench_shape(f->bench, &f->shape);
+    }
+    if (rc == OK)
+        rc = measure(o, f);
+    if (rc == OK && f->n == 0)
+        rc = err_set(ERR_ARG, "step: no multiple of it up to %lld is whole micro-kernels",
+                     (long long)o->max);
+    if (rc == OK)
+        rc = say(o, f, out);
+    tune_bench_close(&f->bench);
+    study_threads_close(&f->threads);
+out:
+    mem_free(f);
+    return rc;
+}
+
+const struct study study_block_growth = {
+    .name = "block_growth",
+    .help = "rate of a GEMM as one side of its slice grows",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};

@@ -1,0 +1,410 @@
+/* The best computation slice of one thread beside that of all threads. Whole slices are
+ * dealt to the threads, as in the paper's sketch, or each thread cuts its own even part,
+ * along M, N or K, into slices, as our driver does.   Paper: Sandwich 2, Fig. 2a. */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/stats.h"
+#include "experiments/harness/study.h"
+#include "experiments/study/support/gemm.h"
+
+struct opts {
+    char *matrix, *bms, *bns, *bks;
+    int64_t m, threads, mr, np, runs, rounds, seed;
+    int mode, dealing;
+};
+
+enum { DEAL_SLICES, DEAL_M, DEAL_N, DEAL_K };
+
+#define AT(member) offsetof(struct opts, member)
+#define INT(word, low, high, default_, text)                                             \
+    {                                                                                    \
+        .name = #word, .type = OPT_INT, .offset = AT(word), .min = low, .max = high,     \
+        .def = default_, .help = text                                                    \
+    }
+#define NUMBERS(word, default_, text)                                                    \
+    {                                                                                    \
+        .name = #word, .type = OPT_STR, .offset = AT(word), .def = default_,             \
+        .help = text                                                                     \
+    }
+static const struct opt_row table[] = {
+    {.name = "matrix", .type = OPT_STR, .offset = AT(matrix), .help = "\"NAME NxK\""},
+    {.name = "mode",
+     .type = OPT_ENUM,
+     .offset = AT(mode),
+     .values = STUDY_MODES,
+     .def = "f32",
+     .help = "type of the weights; relaxed: as exact as bf16 activations would be"},
+    {.name = "dealing",
+     .type = OPT_ENUM,
+     .offset = AT(dealing),
+     .values = "slices|m|n|k",
+     .def = "slices",
+     .help = "whole slices in turn; or even parts along a side, each then sliced"},
+    INT(m, 1, 65536, "128", "rows of activations"),
+    INT(threads, 0, CPU_MAX, "0", "of the second sweep; 0: all CPUs of the budget"),
+    INT(mr, 1, 64, "8", "rows of the micro-kernel"),
+    INT(np, 1, KERN_NP_MAX, "2", "panels of 16 columns of the micro-kernel"),
+    NUMBERS(bms, "16 32 64 128", "rows of a slice, as \"16 32\""),
+    NUMBERS(bns, "96 144 192 288 384 576 1152", "its columns, multiples of 16"),
+    NUMBERS(bks, "288 576 1152 2304", "its rows of K"),
+    INT(runs, 1, 99, "5", "of each slice"),
+    INT(rounds, 1, 99, "31", "of measuring both winners again, in turn"),
+    INT(seed, 0, 0, "1", "of weights and activations"),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"loss_frac", "", "lower",
+     "share of the rate lost on all threads with the best slice of one thread"},
+    {"gflops_1", "GFLOP/s", "higher", "one thread, its best slice"},
+    {"gflops_n", "GFLOP/s", "higher", "all threads, their best slice, measured again"},
+    {"gflops_n_of_1", "GFLOP/s", "higher",
+     "all threads, the best slice of one thread, measured again"},
+    {"bm_1", "rows", "", "best slice of one thread"},
+    {"bn_1", "columns", "", "best slice of one thread"},
+    {"bk_1", "rows", "", "best slice of one thread"},
+    {"bm_n", "rows", "", "best slice of all threads"},
+    {"bn_n", "columns", "", "best slice of all threads"},
+    {"bk_n", "rows", "", "best slice of all threads"},
+    {"n_slices_1", "", "", "slices of C with the best slice of one thread"},
+    {"n_slices_n", "", "", "slices of C with the best slice of all threads"},
+    {0},
+};
+
+#define MAX_SIDES  16
+#define MAX_SLICES 1024
+#define MAX_RUNS   99
+
+struct slice {
+    int64_t bm, bn, bk; /* rows, columns, rows of K */
+};
+
+struct work {
+    const struct opts *o;
+    struct study_threads threads;
+    struct tune_bench *bench;
+    struct tune_shape shape;
+    struct kern_gemm_job job;
+    void *a;
+    char *scratch;
+    struct slice slices[MAX_SLICES];
+    double gflops[2][MAX_SLICES]; /* one thread, all threads */
+    int n;
+};
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* --- one product */
+
+/* Slices of C in turn: the thread with one more works while the others wait. */
+static void deal_slices(struct kern_gemm_job *j, const struct par_self *self)
+{
+    int64_t blocks = kern_a_blocks(j->m, j->s.mr), panels = j->w->n_panels;
+    int64_t high = ceil_div(j->s.bm, j->s.mr), wide = j->s.bn;
+    int64_t n_high = ceil_div(blocks, high), n_wide = ceil_div(panels, wide);
+
+    j->k_lo = 0;
+    j->k_hi = j->w->k_pad;
+    for (int64_t t = self->id; t < n_high * n_wide; t += self->n) {
+        j->i_lo = t % n_high * high;
+        j->i_hi = min64(j->i_lo + high, blocks);
+        j->p_lo = t / n_high * wide;
+        j->p_hi = min64(j->p_lo + wide, panels);
+        kern_gemm_run(j);
+    }
+}
+
+static void phase(void *arg, struct par_self *self)
+{
+    const struct work *w = arg;
+    struct kern_gemm_job j = w->job;
+
+    j.scratch = w->scratch + (size_t)self->id * KERN_GEMM_SCRATCH_BYTES;
+    if (w->o->dealing == DEAL_SLICES) {
+        deal_slices(&j, self);
+        return;
+    }
+    kern_gemm_part(&j, 1, self->id);
+    kern_gemm_run(&j);
+    if (j.s.pk > 1) {
+        par_barrier(self);
+        kern_gemm_reduce(&j, self->id, self->n);
+    }
+}
+
+static double time_one(struct work *w, const struct slice *s, int n_threads)
+{
+    uint64_t t0;
+
+    w->job.s.bm = s->bm;
+    w->job.s.bn = s->bn / KERN_PANEL;
+    w->job.s.bk = s->bk;
+    w->job.s.pm = w->o->dealing == DEAL_M ? n_threads : 1;
+    w->job.s.pk = w->o->dealing == DEAL_K ? n_threads : 1;
+    w->job.s.pn = n_threads / w->job.s.pm / w->job.s.pk;
+    t0 = clock_ns();
+    par_team_run(w->threads.team, n_threads, phase, w);
+    return (double)(clock_ns() - t0) / 1e9;
+}
+
+/* --- the sweep */
+
+static int list_slices(struct work *w)
+{
+    int64_t bm[MAX_SIDES], bn[MAX_SIDES], bk[MAX_SIDES];
+    int n[3], rc = study_numbers_parse(w->o->bms, "study.bms", bm, MAX_SIDES, &n[0]);
+
+    if (rc == OK)
+        rc = study_numbers_parse(w->o->bns, "study.bns", bn, MAX_SIDES, &n[1]);
+    if (rc == OK)
+        rc = study_numbers_parse(w->o->bks, "study.bks", bk, MAX_SIDES, &n[2]);
+    for (int i = 0; rc == OK && i < n[1]; i++)
+        if (bn[i] % KERN_PANEL)
+            rc = err_set(ERR_ARG, "study.bns: %lld is no multiple of %d",
+                         (long long)bn[i], KERN_PANEL);
+    if (rc == OK && n[0] * n[1] * n[2] > MAX_SLICES)
+        rc = err_set(ERR_LIMIT, "%d slices, at most %d", n[0] * n[1] * n[2], MAX_SLICES);
+    for (int i = 0; rc == OK && i < n[0] * n[1] * n[2]; i++)
+        w->slices[w->n++] =
+            (struct slice){bm[i / n[2] / n[1]], bn[i / n[2] % n[1]], bk[i % n[2]]};
+    return rc;
+}
+
+static void sweep(struct work *w, struct study_cell *out)
+{
+    double s[2][MAX_RUNS];
+    int counts[2] = {1, w->threads.n};
+
+    for (int i = 0; i < w->n; i++) {
+        study_progress(out, 0.9 * i / w->n, "sweep");
+        for (int64_t r = -1; r < w->o->runs; r++) /* -1 warms up */
+            for (int k = 0; k < 2; k++) {
+                double t = time_one(w, &w->slices[i], counts[k]);
+
+                if (r >= 0)
+                    s[k][r] = t;
+            }
+        for (int k = 0; k < 2; k++)
+            w->gflops[k][i] =
+                study_gflops(&w->shape, stats_median(s[k], (size_t)w->o->runs));
+    }
+}
+
+static int best_of(const struct work *w, int k)
+{
+    int best = 0;
+
+    for (int i = 1; i < w->n; i++)
+        if (w->gflops[k][i] > w->gflops[k][best])
+            best = i;
+    return best;
+}
+
+/* --- what is said */
+
+static int64_t n_slices(const struct work *w, const struct slice *s)
+{
+    return ceil_div(w->shape.m, s->bm) * ceil_div(w->shape.n, s->bn);
+}
+
+static int say_slice(const struct work *w, const struct slice *s, const char *of,
+                     struct study_cell *out)
+{
+    const struct {
+        const char *prefix;
+        int64_t value;
+    } all[] = {
+        {"bm_", s->bm}, {"bn_", s->bn}, {"bk_", s->bk}, {"n_slices_", n_slices(w, s)}};
+    char name[32];
+    int rc = OK;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++) {
+        snprintf(name, sizeof(name), "%s%s", all[i].prefix, of);
+        rc = study_value(out, name, (double)all[i].value, NULL);
+    }
+    return rc;
+}
+
+/* Both winners once more, in turn: a maximum over many slices flatters itself. */
+static int say_loss(struct work *w, struct study_cell *out)
+{
+    int one = best_of(w, 0), all = best_of(w, 1), rc;
+    double s[2][MAX_RUNS], ratio[MAX_RUNS];
+    size_t n = (size_t)w->o->rounds;
+
+    for (size_t r = 0; r < n; r++) {
+        s[0][r] = time_one(w, &w->slices[one], w->threads.n);
+        s[1][r] = time_one(w, &w->slices[all], w->threads.n);
+        ratio[r] = s[1][r] / s[0][r];
+    }
+    rc = study_value(out, "loss_frac", one == all ? 0 : 1 - stats_median(ratio, n), NULL);
+    if (rc == OK)
+        rc = study_value(out, "gflops_1", w->gflops[0][one], NULL);
+    if (rc == OK)
+        rc = study_value(out, "gflops_n", study_gflops(&w->shape, stats_median(s[1], n)),
+                         NULL);
+    if (rc == OK)
+        rc = study_value(out, "gflops_n_of_1",
+                         study_gflops(&w->shape, stats_median(s[0], n)), NULL);
+    if (rc == OK)
+        rc = say_slice(w, &w->slices[one], "1", out);
+    return rc == OK ? say_slice(w, &w->slices[all], "n", out) : rc;
+}
+
+static int say_sweep(const struct work *w, struct study_cell *out)
+{
+    double side[3][MAX_SLICES];
+    size_t n = (size_t)w->n;
+    int rc;
+
+    for (int i = 0; i < w->n; i++) {
+        side[0][i] = (double)w->slices[i].bm;
+        side[1][i] = (double)w->slices[i].bn;
+        side[2][i] = (double)w->slices[i].bk;
+    }
+    rc = study_series(out, "bm", "rows", side[0], n);
+    if (rc == OK)
+        rc = study_series(out, "bn", "columns", side[1], n);
+    if (rc == OK)
+        rc = study_series(out, "bk", "rows", side[2], n);
+    if (rc == OK)
+        rc = study_series(out, "sweep_gflops_1", "GFLOP/s", w->gflops[0], n);
+    if (rc == OK)
+        rc = study_series(out, "sweep_gflops_n", "GFLOP/s", w->gflops[1], n);
+    return rc == OK ? study_note_setting(out, &w->threads, w->o->mode, w->shape.v) : rc;
+}
+
+/* --- a cell */
+
+static int pack(struct work *w)
+{
+    const struct kern_mat *mat = tune_bench_mat(w->bench);
+    enum kern_a_format fmt = w->shape.v->a_format;
+    int mr = (int)w->o->mr;
+    int64_t blocks = kern_a_blocks(w->shape.m, mr), ldc = mat->n_panels * KERN_PANEL;
+
+    w->a = mem_new(MEM_ACTIVATIONS, kern_a_bytes(fmt, w->shape.m, mat->k_pad), 1);
+    w->job.c = mem_new(MEM_ACTIVATIONS, (size_t)(w->shape.m * ldc), sizeof(float));
+    w->scratch = mem_new(MEM_ACTIVATIONS, (size_t)w->threads.n, KERN_GEMM_SCRATCH_BYTES);
+    if (!w->a || !w->job.c || !w->scratch)
+        return ERR_NOMEM;
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t r0 = kern_a_row(w->shape.m, blocks, i);
+        int64_t r1 = kern_a_row(w->shape.m, blocks, i + 1);
+
+        kern_a_pack(w->shape.v, (char *)w->a + kern_a_bytes(fmt, r0, mat->k_pad),
+                    tune_bench_a(w->bench) + r0 * w->shape.k, w->shape.k, r1 - r0,
+                    w->shape.k, mat->k_pad);
+    }
+    w->job.a_packed = w->a;
+    w->job.ldc = ldc;
+    return OK;
+}
+
+/* The most partial sums there will be: with all threads along K. */
+static int make_partial(struct work *w)
+{
+    struct kern_gemm_job *j = &w->job;
+    size_t bytes;
+
+    j->s.pm = j->s.pn = 1;
+    j->s.pk = w->o->dealing == DEAL_K ? w->threads.n : 1;
+    bytes = kern_gemm_partial_bytes(j);
+    if (!bytes)
+        return OK;
+    j->partial = mem_new(MEM_ACTIVATIONS, bytes, 1);
+    return j->partial ? OK : ERR_NOMEM;
+}
+
+static int make_job(struct work *w)
+{
+    const struct kern_mat *mat = tune_bench_mat(w->bench);
+    struct kern_gemm_job *j = &w->job;
+    int rc;
+
+    j->v = w->shape.v;
+    j->w = mat;
+    j->m = w->shape.m;
+    j->s = (struct kern_schedule){.mr = (int)w->o->mr,
+                                  .np = (int)w->o->np,
+                                  .bm = w->o->mr,
+                                  .bn = 1,
+                                  .bk = 2,
+                                  .pm = 1,
+                                  .pn = w->threads.n,
+                                  .pk = 1,
+                                  .order = KERN_ORDER_NMK};
+    rc = kern_schedule_check(&j->s, j->v, mat, j->m, w->threads.n);
+    if (rc == OK)
+        rc = pack(w);
+    return rc == OK ? make_partial(w) : rc;
+}
+
+static int prepare(struct work *w)
+{
+    struct tune_bench_opts bench = {.seed = w->o->seed, .warm = true};
+    struct study_variants v;
+    struct study_matrix m;
+    int rc = w->o->matrix ? study_matrix_parse(w->o->matrix, &m)
+                          : err_set(ERR_ARG, "study.matrix: expected one, found none");
+
+    if (rc == OK)
+        rc = list_slices(w);
+    if (rc == OK)
+        rc = study_threads_open(&w->threads, w->o->threads, 0);
+    if (rc == OK)
+        rc = tune_bench_open(&w->bench, w->threads.team, &bench);
+    if (rc != OK)
+        return rc;
+    w->shape = (struct tune_shape){.m = w->o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};
+    rc = study_variants_choose(&v, w->bench, w->o->mode, w->threads.n, &w->shape);
+    w->shape.v = study_variant_at(&v, w->shape.m);
+    if (rc == OK)
+        rc = tune_bench_shape(w->bench, &w->shape);
+    return rc == OK ? make_job(w) : rc;
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    struct work *w = mem_new(MEM_OTHER, 1, sizeof(*w));
+    int rc;
+
+    if (!w)
+        return ERR_NOMEM;
+    w->o = opts;
+    rc = prepare(w);
+    if (rc == OK) {
+        sweep(w, out);
+        rc = say_loss(w, out);
+    }
+    if (rc == OK)
+        rc = say_sweep(w, out);
+    tune_bench_close(&w->bench);
+    study_threads_close(&w->threads);
+    mem_free(w->a);
+    mem_free(w->job.c);
+    mem_free(w->job.partial);
+    mem_free(w->scratch);
+    mem_free(w);
+    return rc;
+}
+
+const struct study study_block_thread = {
+    .name = "block_thread",
+    .help = "the best slice of one thread beside that of all threads",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};

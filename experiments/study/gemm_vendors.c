@@ -1,0 +1,541 @@
+/* Our GEMMs beside every library's, run in turn in the same cell: one matrix, one number
+ * of rows, one type of weights. bf16 weights are computed both exactly and relaxed.
+ * Paper: Sandwich 8.2, Fig. 7. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "experiments/harness/study.h"
+#include "experiments/study/support/contest.h"
+#include "experiments/study/support/gemm.h"
+#include "experiments/study/support/tuning.h"
+#include "tune/schedule_cache.h"
+
+struct opts {
+    char *matrix, *cache;
+    int64_t m, threads, cache_mb, rounds, seed;
+    int type, weights; /* type: STUDY_F32 or STUDY_BF16 */
+    double cell_s, rival_s, tune_s, max_gflop;
+};
+
+enum { COLD, WARM };
+
+#define AT(member) offsetof(struct opts, member)
+#define INT(word, low, high, default_, text)                                             \
+    {                                                                                    \
+        .name = #word, .type = OPT_INT, .offset = AT(word), .min = low, .max = high,     \
+        .def = default_, .help = text                                                    \
+    }
+#define SECONDS(word, default_, text)                                                    \
+    {                                                                                    \
+        .name = #word, .type = OPT_F64, .offset = AT(word), .unit = "s", .min = 0,       \
+        .max = 3600, .def = default_, .help = text                                       \
+    }
+static const struct opt_row table[] = {
+    {.name = "matrix",
+     .type = OPT_STR,
+     .offset = AT(matrix),
+     .help = "\"NAME NxK\", \"NAME NxK/UNIT\" where it is split along K"},
+    {.name = "type",
+     .type = OPT_ENUM,
+     .offset = AT(type),
+     .values = "f32|bf16",
+     .def = "f32",
+     .help = "of the weights; bf16 is computed exactly and relaxed"},
+    {.name = "weights",
+     .type = OPT_ENUM,
+     .offset = AT(weights),
+     .values = "cold|warm",
+     .def = "cold",
+     .help = "cold: rotated through copies beyond the last-level cache"},
+    INT(m, 1, 65536, "1", "rows of activations"),
+    INT(threads, 0, CPU_MAX, "0", "of both sides; 0: all CPUs of the budget"),
+    {.name = "cache",
+     .type = OPT_STR,
+     .offset = AT(cache),
+     .help = "tuned schedules (sandwich tune); ours is then the tuned one"},
+    SECONDS(tune_s, "0", "of tuning ours before, for each precision; 0: the cost model"),
+    STUDY_CACHE_MB_ROW(AT(cache_mb)),
+    INT(rounds, 3, STUDY_ROUNDS_MAX, "15", "in turn, at most; three at least"),
+    SECONDS(cell_s, "1", "no further round after"),
+    SECONDS(rival_s, "0.4", "for each rival to find its best setting"),
+    {.name = "max_gflop",
+     .type = OPT_F64,
+     .offset = AT(max_gflop),
+     .unit = "GFLOP",
+     .min = 0,
+     .max = 1e9,
+     .def = "1e9",
+     .help = "a product of more is left out"},
+    INT(seed, 0, 0, "1", "of weights, activations and sampled elements"),
+    {0},
+};
+
+/* What is said of ours, exact and relaxed. */
+#define OURS(suffix, how)                                                                \
+    {"gflops" suffix, "GFLOP/s", "higher", "ours" how ": tuned where it was tuned"},     \
+        {"ratio_vs_best" suffix, "x", "higher",                                          \
+         "median over the rounds of (time of the best rival / ours" how ")"},            \
+        {"roof_frac" suffix, "", "higher", "gflops" suffix " / roof_gflops" suffix},     \
+        {"peak_frac" suffix, "", "higher", "gflops" suffix " / peak_gflops" suffix},     \
+        {"error" suffix, "", "lower", "RMS error against float64, relative, ours" how},  \
+        {"gflops_default" suffix, "GFLOP/s", "", "ours" how ", cost model's schedule"},  \
+        {"gflops_tuned" suffix, "GFLOP/s", "", "ours" how ", tuned schedule"},           \
+        {"peak_gflops" suffix, "GFLOP/s", "", "peak of the machine card" how},           \
+    {                                                                                    \
+        "roof_gflops" suffix, "GFLOP/s", "", "min(peak, read bandwidth x intensity)" how \
+    }
+#define RIVAL(name)                                                                      \
+    {                                                                                    \
+        "gflops_" name, "GFLOP/s", "", "median rate of " name " with its best setting"   \
+    }
+static const struct study_metric metrics[] = {
+    OURS("", ", exact"),
+    OURS("_relaxed", ", relaxed"),
+    {"gflops_best_rival", "GFLOP/s", "", "the rival with the lowest median time"},
+    {"error_best_rival", "", "", "its RMS error against float64, relative"},
+    RIVAL("onednn"),
+    RIVAL("openblas"),
+    RIVAL("blis"),
+    RIVAL("libxsmm"),
+    {"read_gbps", "GB/s", "", "read bandwidth, the better of before and after the cell"},
+    {"read_again_frac", "", "", "read bandwidth after the cell / before it"},
+    {"n_rounds", "", "", "measured rounds"},
+    {0},
+};
+
+enum { EXACT, RELAXED, N_SERIES };
+static const char *const suffixes[N_SERIES] = {"", "_relaxed"};
+
+/* Ours at one precision. */
+struct series {
+    int mode;
+    struct tune_shape shape; /* with its variant */
+    struct tune_bench *bench;
+    int side, tuned_side; /* in the contest; -1: none */
+    double error;
+    char untuned[STUDY_WHY_MAX]; /* why there is no tuned side */
+};
+
+struct cell {
+    const struct opts *o;
+    struct study_cell *out;
+    struct series series[N_SERIES];
+    int n_series;
+    struct study_contest contest;
+    double read_before, read_after;
+};
+
+/* Kept from cell to cell: threads, weights and children are dear. */
+static struct {
+    bool open, warm;
+    struct study_threads threads;
+    int64_t n_threads;                  /* as asked */
+    struct tune_bench *bench[N_SERIES]; /* two, so that each rotates its own copies */
+    char chosen_for[N_SERIES][128];     /* matrix and mode of variants[] */
+    struct study_variants variants[N_SERIES];
+    struct study_rivals rivals;
+} kept;
+
+static void close_kept(void)
+{
+    study_rivals_close(&kept.rivals);
+    for (int i = 0; i < N_SERIES; i++)
+        tune_bench_close(&kept.bench[i]);
+    study_threads_close(&kept.threads);
+    memset(&kept, 0, sizeof(kept));
+}
+
+static int open_kept(const struct opts *o)
+{
+    struct tune_bench_opts b = {.warm = o->weights == WARM, .seed = o->seed};
+    struct gemm_rival_opts g = {.seed = o->seed};
+    int rc = OK;
+
+    if (kept.open && (kept.n_threads != o->threads || kept.warm != b.warm))
+        close_kept();
+    if (!kept.open) {
+        rc = study_threads_open(&kept.threads, o->threads, o->cache_mb);
+        if (rc != OK)
+            return rc;
+        kept.open = true;
+        kept.warm = b.warm;
+        kept.n_threads = o->threads;
+    }
+    g.cpus = kept.threads.budget.cpus;
+    g.n_threads = kept.threads.n;
+    g.cache_bytes = b.cache_bytes = kept.threads.cache_bytes;
+    study_rivals_open(&kept.rivals, &g);
+    for (int i = 0; i < N_SERIES && rc == OK; i++)
+        if (!kept.bench[i])
+            rc = tune_bench_open(&kept.bench[i], kept.threads.team, &b);
+    return rc;
+}
+
+/* --- ours */
+
+static int choose_variant(struct cell *c, int i)
+{
+    struct series *s = &c->series[i];
+    char key[128];
+    int rc = OK;
+
+    snprintf(key, sizeof(key), "%s %d", c->o->matrix, s->mode);
+    if (strcmp(key, kept.chosen_for[i]) != 0)
+        rc = study_variants_choose(&kept.variants[i], s->bench, s->mode, kept.threads.n,
+                                   &s->shape);
+    if (rc != OK)
+        return rc;
+    snprintf(kept.chosen_for[i], sizeof(kept.chosen_for[i]), "%s", key);
+    s->shape.v = study_variant_at(&kept.variants[i], s->shape.m);
+    return tune_bench_shape(s->bench, &s->shape);
+}
+
+static int from_cache(const struct opts *o, const struct series *s,
+                      struct kern_schedule *out)
+{
+    size_t m = (size_t)s->shape.m;
+    struct kern_schedule *all = mem_new(MEM_OTHER, m, sizeof(*all));
+    struct tune_cache *cache = NULL;
+    int rc =
+        all ? tune_cache_open(&cache, o->cache, kept.threads.budget.cpus, kept.threads.n)
+            : ERR_NOMEM;
+
+    if (rc == OK)
+        rc = tune_table(cache, s->shape.v, tune_bench_mat(s->bench), s->shape.m,
+                        kept.threads.n, all, NULL);
+    if (rc == OK)
+        *out = all[m - 1];
+    tune_cache_close(&cache);
+    mem_free(all);
+    return rc;
+}
+
+static int by_search(const struct opts *o, const struct series *s,
+                     struct kern_schedule *out)
+{
+    struct tune_opts tune;
+    int rc = opt_init(tune_opt_table, &tune);
+
+    if (rc != OK)
+        return rc;
+    tune.budget_s = o->tune_s;
+    tune.seed = o->seed;
+    rc = study_tune_on(s->bench, tune.policy, &tune, kept.threads.n, &s->shape, 1, out);
+    opt_free(tune_opt_table, &tune);
+    return rc == OK ? tune_bench_shape(s->bench, &s->shape) : rc;
+}
+
+/* The default's side, and the tuned schedule's where it is another. */
+static int add_sides(struct cell *c, int i)
+{
+    struct series *s = &c->series[i];
+    struct kern_schedule plain, tuned;
+    int rc = OK;
+
+    kern_schedule_default(&plain, s->shape.v, tune_bench_mat(s->bench), s->shape.m,
+                          kept.threads.n);
+    tuned = plain;
+    if (c->o->cache)
+        rc = from_cache(c->o, s, &tuned);
+    else if (c->o->tune_s > 0)
+        rc = by_search(c->o, s, &tuned);
+    if (rc != OK)
+        return rc;
+    s->side = study_contest_add(&c->contest, "default", s->bench, &plain);
+    s->tuned_side = -1;
+    if (memcmp(&tuned, &plain, sizeof(tuned)) != 0)
+        s->tuned_side = study_contest_add(&c->contest, "tuned", s->bench, &tuned);
+    snprintf(s->untuned, sizeof(s->untuned), "%s",
+             c->o->cache || c->o->tune_s > 0 ? "the tuned schedule is the default one"
+                                             : "neither a cache nor time for tuning");
+    return OK;
+}
+
+static int enter_ours(struct cell *c, const struct tune_shape *shape)
+{
+    int rc = OK;
+
+    c->n_series = c->o->type == STUDY_BF16 ? N_SERIES : 1;
+    for (int i = 0; i < c->n_series && rc == OK; i++) {
+        struct series *s = &c->series[i];
+
+        s->mode = i == EXACT ? c->o->type : STUDY_BF16_RELAXED;
+        s->shape = *shape;
+        s->bench = kept.bench[i];
+        rc = choose_variant(c, i);
+        if (rc == OK)
+            rc = add_sides(c, i);
+    }
+    return rc;
+}
+
+/* The side that stands for ours. */
+static int ours(const struct series *s)
+{
+    return s->tuned_side >= 0 ? s->tuned_side : s->side;
+}
+
+/* --- the cell */
+
+static void enter_rivals(struct cell *c)
+{
+    const char *type = study_mode_type(c->o->type);
+
+    for (int i = 0; gemm_rival_names[i] && i < STUDY_RIVALS_MAX; i++) {
+        study_progress(c->out, 0.15 * i, gemm_rival_names[i]);
+        study_contest_add_rival(&c->contest, i, type, &c->series[0].shape,
+                                c->o->weights == WARM, c->o->rival_s);
+    }
+}
+
+/* Once more, since a bench holds the result of its latest run only. */
+static int find_error(struct series *s, const struct cell *c)
+{
+    double seconds;
+    int rc = tune_run_once(s->bench, &c->contest.sides[ours(s)].schedule, kept.threads.n,
+                           &seconds);
+
+    return rc == OK ? study_gemm_error(s->bench, &s->shape, c->o->seed, &s->error) : rc;
+}
+
+#define READ_S 0.04 /* some ten trials of each order of reading */
+
+static int measure(struct cell *c)
+{
+    bool cold = c->o->weights == COLD;
+    int rc;
+
+    c->read_before = cold ? study_read_gbps(&kept.threads, READ_S) : NAN;
+    study_progress(c->out, 0.6, "in turn");
+    rc = study_contest_run(&c->contest, (int)c->o->rounds, c->o->cell_s);
+    c->read_after = cold ? study_read_gbps(&kept.threads, READ_S) : NAN;
+    for (int i = 0; i < c->n_series && rc == OK; i++)
+        rc = find_error(&c->series[i], c);
+    return rc;
+}
+
+static int begin(struct cell *c, struct tune_shape *shape)
+{
+    double cache, bytes, gflop;
+    struct study_matrix w;
+    int rc = c->o->matrix ? study_matrix_parse(c->o->matrix, &w)
+                          : err_set(ERR_ARG, "study.matrix: expected one, found none");
+
+    if (rc != OK)
+        return rc;
+    *shape = (struct tune_shape){.m = c->o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};
+    gflop = study_gflops(shape, 1);
+    if (gflop > c->o->max_gflop)
+        return err_set(ERR_NOTFOUND, "%.0f GFLOP a product, max_gflop is %g", gflop,
+                       c->o->max_gflop);
+    rc = open_kept(c->o);
+    if (rc != OK || c->o->weights == COLD)
+        return rc;
+    cache = (double)kept.threads.cache_bytes;
+    bytes = (double)w.n * (double)w.k * (c->o->type == STUDY_F32 ? 4 : 2);
+    if (bytes <= cache * 3 / 4) /* a quarter is for activations and results */
+        return OK;
+    return err_set(ERR_NOTFOUND, "%.1f MB of weights do not stay in a cache of %.1f MB",
+                   bytes / 1e6, cache / 1e6);
+}
+
+/* --- what is said */
+
+static int say(const struct cell *c, const char *name, const char *suffix, double value,
+               const char *why)
+{
+    char metric[64];
+
+    snprintf(metric, sizeof(metric), "%s%s", name, suffix);
+    return study_value(c->out, metric, value, why);
+}
+
+static int say_ours(const struct cell *c, const struct series *s, const char *suffix)
+{
+    const struct study_side *sides = c->contest.sides;
+    double tuned = NAN;
+    int best = study_contest_best_rival(&c->contest);
+    int rc =
+        say(c, "gflops", suffix, study_gflops(&s->shape, sides[ours(s)].median_s), NULL);
+
+    if (s->tuned_side >= 0)
+        tuned = study_gflops(&s->shape, sides[s->tuned_side].median_s);
+    if (rc == OK)
+        rc = say(c, "gflops_default", suffix,
+                 study_gflops(&s->shape, sides[s->side].median_s), NULL);
+    if (rc == OK)
+        rc = say(c, "gflops_tuned", suffix, tuned, s->untuned);
+    if (rc == OK)
+        rc = say(c, "ratio_vs_best", suffix,
+                 best < 0 ? NAN : study_contest_ratio(&c->contest, ours(s), best),
+                 "no rival computed this shape");
+    if (rc == OK)
+        rc = say(c, "error", suffix, s->error, "the result is no number");
+    if (rc == OK) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "s_ours%s", suffix);
+        rc = study_series(c->out, name, "s", sides[ours(s)].s,
+                          (size_t)c->contest.n_rounds);
+    }
+    return rc;
+}
+
+static int say_bounds(const struct cell *c, const struct series *s, const char *suffix)
+{
+    const char *no_read = c->o->weights == WARM
+                              ? "cached weights are not read from memory"
+                              : "read bandwidth was not measured";
+    const char *no_peak = "no trusted peak in the machine card";
+    double peak = study_peak_gflops(study_machine(c->out), s->mode, kept.threads.n);
+    double read = fmax(c->read_before, c->read_after);
+    double roof =
+        study_roof_gflops(peak, study_memory_roof_gflops(s->mode, s->shape.m, read));
+    double rate = study_gflops(&s->shape, c->contest.sides[ours(s)].median_s);
+    const char *no_roof = isnan(read) ? no_read : no_peak;
+    int rc = say(c, "peak_gflops", suffix, peak, no_peak);
+
+    if (rc == OK)
+        rc = say(c, "peak_frac", suffix, rate / peak, no_peak);
+    if (rc == OK)
+        rc = say(c, "roof_gflops", suffix, roof, no_roof);
+    if (rc == OK)
+        rc = say(c, "roof_frac", suffix, rate / roof, no_roof);
+    if (rc != OK || s != &c->series[0])
+        return rc;
+    rc = study_value(c->out, "read_gbps", read, no_read);
+    return rc == OK ? study_value(c->out, "read_again_frac",
+                                  c->read_after / c->read_before, no_read)
+                    : rc;
+}
+
+/* Those that took part to the end; of the others the reason. */
+static int say_rivals(const struct cell *c)
+{
+    const struct study_contest *all = &c->contest;
+    char name[64];
+    int rc = OK;
+
+    for (int i = 0; gemm_rival_names[i] && i < STUDY_RIVALS_MAX && rc == OK; i++) {
+        const struct study_side *s = NULL;
+
+        for (int k = all->n_ours; k < all->n; k++)
+            if (all->sides[k].rival == i && !all->sides[k].lost)
+                s = &all->sides[k];
+        rc = say(c, "gflops_", gemm_rival_names[i],
+                 s ? study_gflops(&c->series[0].shape, s->median_s) : NAN,
+                 kept.rivals.why[i]);
+        snprintf(name, sizeof(name), "s_%s", gemm_rival_names[i]);
+        if (rc == OK && s)
+            rc = study_series(c->out, name, "s", s->s, (size_t)all->n_rounds);
+    }
+    return rc == OK ? study_value(c->out, "n_rounds", all->n_rounds, NULL) : rc;
+}
+
+static int say_best_rival(const struct cell *c)
+{
+    static const char none[] = "no rival computed this shape";
+    int best = study_contest_best_rival(&c->contest), rc;
+    const struct study_side *s = best < 0 ? NULL : &c->contest.sides[best];
+
+    rc = study_value(c->out, "gflops_best_rival",
+                     s ? study_gflops(&c->series[0].shape, s->median_s) : NAN, none);
+    if (rc == OK)
+        rc = study_value(c->out, "error_best_rival",
+                         s ? gemm_rival_error(kept.rivals.r[s->rival]) : NAN,
+                         s ? "the rival states none" : none);
+    return rc == OK && s ? study_note(c->out, "best_rival", json_string(s->name)) : rc;
+}
+
+static int note_ours(const struct cell *c)
+{
+    json_t *list = json_array();
+    char schedule[128];
+
+    for (int i = 0; list && i < c->n_series; i++) {
+        const struct series *s = &c->series[i];
+        const struct study_side *side = &c->contest.sides[ours(s)];
+
+        kern_schedule_print(&side->schedule, schedule, sizeof(schedule));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "precision",
+                                              study_mode_precision(s->mode), "variant",
+                                              s->shape.v->name, "schedule", schedule,
+                                              "of", side->name));
+    }
+    return study_note(c->out, "ours", list);
+}
+
+static int note_rivals(const struct cell *c)
+{
+    json_t *all = json_object();
+
+    for (int i = c->contest.n_ours; all && i < c->contest.n; i++) {
+        const struct study_side *s = &c->contest.sides[i];
+        const struct gemm_rival *r = kept.rivals.r[s->rival];
+
+        if (!s->lost)
+            json_object_set_new(
+                all, s->name,
+                json_pack("{s:s, s:s, s:f}", "version", gemm_rival_version(r), "setting",
+                          gemm_rival_setting(r), "error", gemm_rival_error(r)));
+    }
+    return study_note(c->out, "rivals", all);
+}
+
+static int say_all(const struct cell *c)
+{
+    int rc = OK;
+
+    for (int i = 0; i < c->n_series && rc == OK; i++) {
+        rc = say_ours(c, &c->series[i], suffixes[i]);
+        if (rc == OK)
+            rc = say_bounds(c, &c->series[i], suffixes[i]);
+    }
+    if (rc == OK)
+        rc = say_rivals(c);
+    if (rc == OK)
+        rc = say_best_rival(c);
+    if (rc == OK)
+        rc = note_ours(c);
+    if (rc == OK)
+        rc = note_rivals(c);
+    return rc == OK ? study_note_machine(c->out, &kept.threads) : rc;
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    struct cell *c = mem_new(MEM_OTHER, 1, sizeof(*c));
+    struct tune_shape shape;
+    int rc;
+
+    if (!c)
+        return ERR_NOMEM;
+    c->o = opts;
+    c->out = out;
+    rc = begin(c, &shape);
+    c->contest.rivals = &kept.rivals;
+    c->contest.team = kept.threads.team;
+    c->contest.n_threads = kept.threads.n;
+    if (rc == OK)
+        rc = enter_ours(c, &shape);
+    if (rc == OK)
+        enter_rivals(c);
+    if (rc == OK)
+        rc = measure(c);
+    if (rc == OK)
+        rc = say_all(c);
+    mem_free(c);
+    return rc;
+}
+
+const struct study study_gemm_vendors = {
+    .name = "gemm_vendors",
+    .help = "our GEMM beside every library's, in turn in one run",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .wants_machine = true,
+    .run = run,
+    .close = close_kept,
+};

@@ -1,0 +1,312 @@
+/* Tuning policies over the same micro-kernels, on the same shapes: how far what they
+ * choose is from the oracle's choice, and what it cost them. All are charged for their
+ * offline work; winners are measured again in turn on fresh buffers.
+ * Paper: Sandwich 8.2, Fig. 8. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "experiments/harness/study.h"
+#include "experiments/study/support/tuning.h"
+
+struct opts {
+    char *matrix, *ms, *policies;
+    int64_t n_shapes, m_max, threads, trials, rounds, cache_mb, seed;
+    int mode;
+    double budget_s;
+};
+
+#define AT(member) offsetof(struct opts, member)
+static const struct opt_row table[] = {
+    {.name = "matrix",
+     .type = OPT_STR,
+     .offset = AT(matrix),
+     .help = "\"NAME NxK\", \"NAME NxK/UNIT\" where it is split along K"},
+    {.name = "mode",
+     .type = OPT_ENUM,
+     .offset = AT(mode),
+     .values = STUDY_MODES,
+     .def = "f32",
+     .help = "type of the weights; relaxed: as exact as bf16 activations would be"},
+    {.name = "policies",
+     .type = OPT_STR,
+     .offset = AT(policies),
+     .help = "as \"sandwich roller oracle\"; default: all there are"},
+    {.name = "ms",
+     .type = OPT_STR,
+     .offset = AT(ms),
+     .help = "numbers of rows, ascending, as \"1 2 4\"; instead of drawing n_shapes"},
+    {.name = "n_shapes",
+     .type = OPT_INT,
+     .offset = AT(n_shapes),
+     .min = 1,
+     .max = STUDY_SHAPES_MAX,
+     .def = "4",
+     .help = "so many numbers of rows, each octave as likely"},
+    {.name = "m_max",
+     .type = OPT_INT,
+     .offset = AT(m_max),
+     .min = 1,
+     .max = 65536,
+     .def = "512",
+     .help = "the largest"},
+    {.name = "threads",
+     .type = OPT_INT,
+     .offset = AT(threads),
+     .min = 0,
+     .max = CPU_MAX,
+     .def = "0",
+     .help = "0: all CPUs of the budget"},
+    {.name = "trials",
+     .type = OPT_INT,
+     .offset = AT(trials),
+     .min = 0,
+     .max = 100000,
+     .def = "0",
+     .help = "measurements a shape of policies that sample; 0: their default"},
+    {.name = "budget_s",
+     .type = OPT_F64,
+     .offset = AT(budget_s),
+     .unit = "s",
+     .min = 0,
+     .max = 1e6,
+     .def = "0",
+     .help = "of measuring for each policy; 0: no limit"},
+    {.name = "rounds",
+     .type = OPT_INT,
+     .offset = AT(rounds),
+     .min = 1,
+     .max = 99,
+     .def = "15",
+     .help = "of measuring the winners again"},
+    STUDY_CACHE_MB_ROW(AT(cache_mb)),
+    {.name = "seed",
+     .type = OPT_INT,
+     .offset = AT(seed),
+     .def = "1",
+     .help = "of shapes, weights and the policies' own draws"},
+    {0},
+};
+
+/* The policies a record has columns for; "default" is the cost model, which tunes
+ * nothing. */
+#define POLICIES(X)                                                                      \
+    X(sandwich)                                                                          \
+    X(roller) X(roller_topk) X(mikpoly) X(dietcode) X(ansor) X(oracle) X(default)
+
+#define ROWS(p)                                                                          \
+    {"regret_" #p, "", "lower", "geometric mean of (time of " #p " / of oracle) - 1"},   \
+        {"measurements_" #p, "", "lower", "schedules that " #p " measured"},             \
+        {"tuning_s_" #p, "s", "lower", "time " #p " spent measuring"},                   \
+        {"tuning_wall_s_" #p, "s", "", "time of " #p ", its own thinking included"},     \
+        {"gflops_" #p, "GFLOP/s", "", "geometric mean over the shapes, measured again"},
+static const struct study_metric metrics[] = {
+    POLICIES(ROWS){"n_shapes", "", "", "shapes of this matrix"},
+    {0},
+};
+
+#define NAME(p) #p,
+static const char *const names[] = {POLICIES(NAME) NULL};
+#define MAX_POLICIES 8
+
+struct entrant {
+    const char *name;
+    struct study_tuned tuned;
+    double s[STUDY_SHAPES_MAX]; /* measured again */
+};
+
+struct found {
+    struct study_shapes shapes;
+    struct entrant entrants[MAX_POLICIES];
+    int n;
+};
+
+/* Is `word` among the words of `list`? */
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *at = list; (at = strstr(at, word)); at += n)
+        if ((at == list || at[-1] == ' ') && (!at[n] || at[n] == ' '))
+            return true;
+    return false;
+}
+
+static bool exists(const char *name)
+{
+    for (int i = 0; tune_policies[i]; i++)
+        if (strcmp(tune_policies[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Every word must be a policy that the record has columns for. */
+static int check_policies(const char *list)
+{
+    const struct tune_policy *p;
+    char word[64];
+    int n, rc;
+
+    for (const char *at = list; at && sscanf(at, "%63s%n", word, &n) == 1; at += n) {
+        bool known = false;
+
+        rc = tune_policy_find(word, &p);
+        if (rc != OK)
+            return err_prefix(rc, "study.policies");
+        for (int i = 0; names[i]; i++)
+            known |= strcmp(names[i], word) == 0;
+        if (!known)
+            return err_set(ERR_ARG, "study.policies: %s has no columns in this study",
+                           word);
+    }
+    return OK;
+}
+
+static int search(const struct opts *o, struct study_threads *t, struct found *f,
+                  struct study_cell *out)
+{
+    struct tune_opts tune;
+    int rc = opt_init(tune_opt_table, &tune);
+
+    if (rc != OK)
+        return rc;
+    tune.trials = o->trials ? o->trials : tune.trials;
+    tune.budget_s = o->budget_s;
+    tune.seed = o->seed;
+    for (int i = 0; names[i] && rc == OK; i++) {
+        struct entrant *e = &f->entrants[f->n];
+
+        if (o->policies ? !has_word(o->policies, names[i]) : !exists(names[i]))
+            continue;
+        study_progress(out, 0.05 + 0.12 * i, names[i]);
+        e->name = names[i];
+        f->n++;
+        rc = study_tune(names[i], &tune, t, &f->shapes, &e->tuned);
+        if (rc != OK)
+            rc = err_prefix(rc, "%s", names[i]);
+    }
+    opt_free(tune_opt_table, &tune);
+    return rc;
+}
+
+static int again(const struct opts *o, struct study_threads *t, struct found *f)
+{
+    const struct study_tuned *all[MAX_POLICIES];
+    double s[STUDY_SHAPES_MAX * MAX_POLICIES];
+    int rc;
+
+    for (int k = 0; k < f->n; k++)
+        all[k] = &f->entrants[k].tuned;
+    rc = study_remeasure(t, &f->shapes, all, f->n, (int)o->rounds, o->seed + 1, s);
+    for (int i = 0; i < f->shapes.n && rc == OK; i++)
+        for (int k = 0; k < f->n; k++)
+            f->entrants[k].s[i] = s[i * f->n + k];
+    return rc;
+}
+
+static const struct entrant *oracle_of(const struct found *f)
+{
+    for (int k = 0; k < f->n; k++)
+        if (strcmp(f->entrants[k].name, "oracle") == 0)
+            return &f->entrants[k];
+    return NULL;
+}
+
+static int say_one(const struct found *f, const struct entrant *e, struct study_cell *out)
+{
+    const struct entrant *oracle = oracle_of(f);
+    double ratio[STUDY_SHAPES_MAX], gflops[STUDY_SHAPES_MAX];
+    size_t n = (size_t)f->shapes.n;
+    const char *const prefixes[] = {"regret_", "measurements_", "tuning_s_",
+                                    "tuning_wall_s_", "gflops_"};
+    double values[5];
+    char name[64];
+    int rc = OK;
+
+    for (size_t i = 0; i < n; i++) {
+        ratio[i] = oracle ? e->s[i] / oracle->s[i] : NAN;
+        gflops[i] = study_gflops(&f->shapes.v[i], e->s[i]);
+    }
+    values[0] = oracle ? stats_geomean(ratio, n) - 1 : NAN;
+    values[1] = (double)e->tuned.cost.n_measurements;
+    values[2] = e->tuned.cost.seconds;
+    values[3] = e->tuned.wall_s;
+    values[4] = stats_geomean(gflops, n);
+    for (int i = 0; i < 5 && rc == OK; i++) {
+        snprintf(name, sizeof(name), "%s%s", prefixes[i], e->name);
+        rc = study_value(out, name, values[i], "the oracle was not asked");
+    }
+    snprintf(name, sizeof(name), "s_%s", e->name);
+    return rc == OK ? study_series(out, name, "s", e->s, n) : rc;
+}
+
+static int note(const struct found *f, const struct study_threads *t,
+                struct study_cell *out)
+{
+    json_t *all = json_object();
+    char text[128];
+    int rc;
+
+    for (int k = 0; all && k < f->n; k++) {
+        json_t *list = json_array();
+
+        for (int i = 0; list && i < f->shapes.n; i++) {
+            kern_schedule_print(&f->entrants[k].tuned.schedule[i], text, sizeof(text));
+            json_array_append_new(list, json_string(text));
+        }
+        json_object_set_new(all, f->entrants[k].name, list);
+    }
+    rc = study_note(out, "schedules", all);
+    return rc == OK ? study_note_setting(out, t, f->shapes.mode, f->shapes.v[0].v) : rc;
+}
+
+static int say(const struct found *f, const struct study_threads *t,
+               struct study_cell *out)
+{
+    double m[STUDY_SHAPES_MAX];
+    int rc = OK;
+
+    for (int k = 0; k < f->n && rc == OK; k++)
+        rc = say_one(f, &f->entrants[k], out);
+    for (int i = 0; i < f->shapes.n; i++)
+        m[i] = (double)f->shapes.v[i].m;
+    if (rc == OK)
+        rc = study_series(out, "m", "", m, (size_t)f->shapes.n);
+    if (rc == OK)
+        rc = study_value(out, "n_shapes", f->shapes.n, NULL);
+    return rc == OK ? note(f, t, out) : rc;
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    struct study_threads t = {.n = 0};
+    int rc = f ? check_policies(o->policies) : ERR_NOMEM;
+
+    if (rc == OK)
+        rc = study_threads_open(&t, o->threads, o->cache_mb);
+    if (rc == OK)
+        rc = study_shapes_make(&f->shapes, &t, o->matrix, o->mode, o->ms, o->n_shapes,
+                               o->m_max, o->seed);
+    if (rc == OK)
+        rc = search(o, &t, f, out);
+    study_progress(out, 0.9, "measure again");
+    if (rc == OK)
+        rc = again(o, &t, f);
+    if (rc == OK)
+        rc = say(f, &t, out);
+    study_threads_close(&t);
+    mem_free(f);
+    return rc;
+}
+
+const struct study study_policies = {
+    .name = "policies",
+    .help = "tuning policies beside the oracle: regret and cost",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};

@@ -1,0 +1,281 @@
+#include "experiments/study/support/gemm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "characterize/probe.h"
+
+/* --- what a job says */
+
+int study_matrix_parse(const char *text, struct study_matrix *out)
+{
+    long long n = 0, k = 0, unit = 0;
+    int end = 0;
+
+    *out = (struct study_matrix){.n = 0};
+    if (sscanf(text, "%63s %lldx%lld%n", out->name, &n, &k, &end) != 3)
+        goto bad;
+    if (text[end] == '/') {
+        int more = 0;
+
+        if (sscanf(text + end, "/%lld%n", &unit, &more) != 1 || unit < 2 || unit % 2)
+            goto bad;
+        end += more;
+    }
+    if (text[end] || n < 1 || k < 1 || n > INT32_MAX || k > INT32_MAX || unit > k)
+        goto bad;
+    out->n = n;
+    out->k = k;
+    out->k_unit = unit;
+    return OK;
+bad:
+    return err_set(
+        ERR_ARG,
+        "matrix: expected \"NAME NxK\" or \"NAME NxK/UNIT\" with an even unit, "
+        "found \"%.80s\"",
+        text);
+}
+
+int study_numbers_parse(const char *text, const char *what, int64_t *out, int max, int *n)
+{
+    const char *at = text;
+
+    for (*n = 0; *at; (*n)++) {
+        char *end;
+        long long v = strtoll(at, &end, 10);
+
+        if (end == at || v < 1 || (*n && v <= out[*n - 1]))
+            return err_set(ERR_ARG, "%s: expected ascending numbers, found \"%.60s\"",
+                           what, at);
+        if (*n == max)
+            return err_set(ERR_LIMIT, "%s: more than %d numbers", what, max);
+        out[*n] = v;
+        at = end + strspn(end, " ");
+    }
+    return *n ? OK : err_set(ERR_ARG, "%s: expected numbers, found none", what);
+}
+
+const char *study_mode_type(int mode)
+{
+    return mode == STUDY_F32 ? "f32" : "bf16";
+}
+
+const char *study_mode_precision(int mode)
+{
+    return mode == STUDY_BF16_RELAXED ? "relaxed" : "exact";
+}
+
+/* --- the machine */
+
+int study_threads_open(struct study_threads *out, int64_t n, int64_t cache_mb)
+{
+    int rc = cpu_budget_get(&out->budget);
+
+    out->team = NULL;
+    out->cache_bytes = cache_mb ? (size_t)cache_mb << 20 : cpu_cache_bytes(3);
+    if (rc != OK)
+        return rc;
+    if (n > out->budget.n)
+        return err_set(ERR_ARG, "threads: %lld of %s", (long long)n, out->budget.reason);
+    out->n = n > 0 ? (int)n : out->budget.n;
+    return par_team_open(&out->team, out->budget.cpus, out->n, 1);
+}
+
+void study_threads_close(struct study_threads *t)
+{
+    par_team_close(&t->team);
+}
+
+/* Enough for a median between other programs' time slices; the buffer is several caches.
+ */
+double study_read_gbps(const struct study_threads *t, double budget_s)
+{
+    struct probe_value values[32];
+    struct probe_ctx c = {.team = t->team,
+                          .n_threads_max = t->n,
+                          .budget_s = budget_s,
+                          .buffer_bytes = 4 * t->cache_bytes,
+                          .values = values,
+                          .max_values = 32};
+
+    for (int i = 0; probes[i]; i++)
+        if (strcmp(probes[i]->name, "read") == 0 && probes[i]->run(&c) != OK)
+            return NAN;
+    for (int i = 0; i < c.n_values; i++)
+        if (values[i].n_threads == t->n)
+            return values[i].median;
+    return NAN;
+}
+
+double study_peak_gflops(const json_t *card, int mode, int n_threads)
+{
+    const char *type = study_mode_type(mode), *precision = study_mode_precision(mode);
+    double peak = NAN;
+
+    if (card)
+        peak = machine_card_peak_gflops(card, type, precision, n_threads);
+    return card && peak < machine_card_peak_gflops(card, type, precision, 1) ? NAN : peak;
+}
+
+double study_memory_roof_gflops(int mode, int64_t m, double read_gbps)
+{
+    enum kern_type type = mode == STUDY_F32 ? KERN_F32 : KERN_BF16;
+
+    return read_gbps * 2 * (double)m / (double)kern_type_bytes(type);
+}
+
+double study_roof_gflops(double peak, double memory_roof)
+{
+    if (isnan(peak) || isnan(memory_roof))
+        return NAN;
+    return peak < memory_roof ? peak : memory_roof;
+}
+
+int study_note_machine(struct study_cell *c, const struct study_threads *t)
+{
+    struct cpu_info info;
+    int rc;
+
+    cpu_info_get(&info);
+    rc = study_note(c, "cpu", json_string(info.model_name));
+    if (rc == OK)
+        rc = study_note(c, "microcode", json_string(info.microcode));
+    if (rc == OK)
+        rc = study_note(c, "cpus", json_string(t->budget.reason));
+    return rc == OK ? study_note(c, "n_threads", json_integer(t->n)) : rc;
+}
+
+int study_note_setting(struct study_cell *c, const struct study_threads *t, int mode,
+                       const struct kern_variant *v)
+{
+    int rc = study_note(c, "type", json_string(study_mode_type(mode)));
+
+    if (rc == OK)
+        rc = study_note(c, "precision", json_string(study_mode_precision(mode)));
+    if (rc == OK)
+        rc = study_note(c, "variant", json_string(v->name));
+    return rc == OK ? study_note_machine(c, t) : rc;
+}
+
+/* --- the variant */
+
+static enum kern_op op_of(int mode)
+{
+    return mode == STUDY_F32 ? KERN_GEMM_F32 : KERN_GEMM_BF16;
+}
+
+const struct kern_variant *study_variant_exact(int mode)
+{
+    struct kern_table table;
+
+    kern_table_choose(&table, cpu_isa_usable(), KERN_EXACT);
+    return table.v[op_of(mode)];
+}
+
+const struct kern_variant *study_variant_at(const struct study_variants *v, int64_t m)
+{
+    return m < v->few_rows ? v->few : v->many;
+}
+
+static int time_variant(struct tune_bench *b, const struct tune_shape *s, int n_threads,
+                        double *seconds)
+{
+    struct kern_schedule plan;
+    struct tune_time t;
+    int rc = tune_bench_shape(b, s);
+
+    if (rc != OK)
+        return rc;
+    kern_schedule_default(&plan, s->v, tune_bench_mat(b), s->m, n_threads);
+    rc = tune_measure(b, &plan, n_threads, &t);
+    *seconds = t.median_s;
+    return rc;
+}
+
+/* The fastest of all that the mode allows: the exact one may be, too. */
+static int fastest(struct tune_bench *b, enum kern_op op, int n_threads,
+                   struct tune_shape s, const struct kern_variant **out)
+{
+    double best = INFINITY;
+    int rc = OK;
+
+    for (const struct kern_variant *const *v = kern_variants; *v && rc == OK; v++) {
+        double seconds = INFINITY;
+
+        if ((*v)->op != op || (*v)->isa == 0 || ((*v)->isa & ~cpu_isa_usable()))
+            continue;
+        s.v = *v;
+        rc = time_variant(b, &s, n_threads, &seconds);
+        if (seconds < best) {
+            best = seconds;
+            *out = *v;
+        }
+    }
+    return rc;
+}
+
+int study_variants_choose(struct study_variants *out, struct tune_bench *b, int mode,
+                          int n_threads, const struct tune_shape *s)
+{
+    static const int rows[] = {4, 16, 64};
+    const struct kern_variant *best[3], *exact = study_variant_exact(mode);
+    struct tune_shape trial = *s;
+    int rc = OK;
+
+    *out = (struct study_variants){exact, exact, 0};
+    if (mode != STUDY_BF16_RELAXED || exact->isa == 0)
+        return OK;
+    for (int i = 0; i < 3 && rc == OK; i++) {
+        best[i] = exact;
+        trial.m = rows[i];
+        rc = fastest(b, op_of(mode), n_threads, trial, &best[i]);
+    }
+    if (rc != OK)
+        return rc;
+    out->few = best[0];
+    out->many = best[2];
+    if (out->few != out->many)
+        out->few_rows = best[1] == out->many ? rows[1] / 2 : rows[1] * 2;
+    return OK;
+}
+
+/* --- error */
+
+#define SAMPLE_ROWS    8
+#define SAMPLE_COLUMNS 16
+
+int study_gemm_error(const struct tune_bench *b, const struct tune_shape *s, int64_t seed,
+                     double *out)
+{
+    const struct kern_mat *w = tune_bench_mat(b);
+    float *column = mem_new(MEM_OTHER, (size_t)w->k_pad, sizeof(*column));
+    double sum = 0, error = 0;
+    struct rng r;
+    int64_t ldc;
+    const float *a = tune_bench_a(b), *c = tune_bench_c(b, &ldc);
+
+    if (!column)
+        return ERR_NOMEM;
+    rng_init(&r, (uint64_t)seed, "sampled elements");
+    for (int j = 0; j < SAMPLE_COLUMNS; j++) {
+        int64_t n = (int64_t)rng_below(&r, (uint64_t)s->n);
+
+        kern_mat_get_row(w, n, column);
+        for (int i = 0; i < SAMPLE_ROWS; i++) {
+            int64_t m = (int64_t)rng_below(&r, (uint64_t)s->m);
+            double exact = 0, off;
+
+            for (int64_t k = 0; k < s->k; k++)
+                exact += (double)a[m * s->k + k] * (double)column[k];
+            off = (double)c[m * ldc + n] - exact;
+            sum += exact * exact;
+            error += off * off;
+        }
+    }
+    mem_free(column);
+    *out = sqrt(error / sum);
+    return OK;
+}

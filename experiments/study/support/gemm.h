@@ -1,0 +1,97 @@
+/* experiments/study/support/gemm.h - what the studies of GEMMs share: a matrix as a job
+ * names it, the threads, the variant the engine would take, errors and bounds.
+ * Threads: one caller; it becomes thread 0 of the team. */
+#ifndef STUDY_GEMM_H
+#define STUDY_GEMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "cpu/cpu.h"
+#include "experiments/harness/study.h"
+#include "tune/measure.h"
+
+/* A weight matrix W[n, k] as the engine packs it. */
+struct study_matrix {
+    char name[64];
+    int64_t n, k;
+    int64_t k_unit; /* rows of a unit where it is split along K, else 0 */
+};
+/* "sheared-llama-1.3b/down 2048x5504/64": a name, N x K, and the unit if there is one.
+ * ERR_ARG says what was expected. */
+MUST int study_matrix_parse(const char *text, struct study_matrix *out);
+
+/* "1 2 4 8": whole numbers, ascending; `what` begins the error line. */
+MUST int study_numbers_parse(const char *text, const char *what, int64_t *out, int max,
+                             int *n);
+
+/* What weights are of and how exactly they are computed with: option `mode`. */
+enum study_mode { STUDY_F32, STUDY_BF16, STUDY_BF16_RELAXED };
+#define STUDY_MODES "f32|bf16|bf16_relaxed"
+const char *study_mode_type(int mode);      /* "f32", "bf16" */
+const char *study_mode_precision(int mode); /* "exact", "relaxed" */
+
+struct study_threads {
+    struct cpu_budget budget;
+    struct par_team *team;
+    int n;
+    size_t cache_bytes; /* what cold weights are rotated beyond */
+};
+/* n = 0: all CPUs of the budget. ERR_ARG: more than those. cache_mb = 0: the last-level
+ * cache. */
+MUST int study_threads_open(struct study_threads *out, int64_t n, int64_t cache_mb);
+void study_threads_close(struct study_threads *t); /* twice is fine */
+
+/* The row of that option. */
+#define STUDY_CACHE_MB_ROW(member_offset)                                                \
+    {                                                                                    \
+        .name = "cache_mb", .type = OPT_INT, .offset = (member_offset), .unit = "MiB",   \
+        .min = 0, .max = 1 << 20, .def = "0",                                            \
+        .help = "cold weights are rotated beyond; 0: the last-level cache"               \
+    }
+
+/* The variant the engine takes where nothing may be rounded. */
+const struct kern_variant *study_variant_exact(int mode);
+
+/* What the engine takes for `mode`: `few` for less than few_rows rows, else `many`. */
+struct study_variants {
+    const struct kern_variant *few, *many;
+    int64_t few_rows;
+};
+/* Where several qualify they are timed on the matrix of s with 4, 16 and 64 rows, as the
+ * engine does when it opens a model; otherwise the bench, which may be NULL, is left as it
+ * is. */
+MUST int study_variants_choose(struct study_variants *out, struct tune_bench *b, int mode,
+                               int n_threads, const struct tune_shape *s);
+const struct kern_variant *study_variant_at(const struct study_variants *v, int64_t m);
+
+/* The RMS error of sampled elements of the bench's latest result against float64,
+ * relative to their RMS. */
+MUST int study_gemm_error(const struct tune_bench *b, const struct tune_shape *s,
+                          int64_t seed, double *out);
+
+/* Read bandwidth now, by the `read` probe; NaN where it cannot be measured. */
+double study_read_gbps(const struct study_threads *t, double budget_s);
+
+/* Peak for `mode` by the machine card (NULL: none); NaN also where the card says that
+ * more threads do less: it was measured beside other work. */
+double study_peak_gflops(const json_t *card, int mode, int n_threads);
+
+/* What memory allows a product of m rows, when every weight is read once: GFLOP/s. */
+double study_memory_roof_gflops(int mode, int64_t m, double read_gbps);
+/* The lower of two bounds; NaN where either is. */
+double study_roof_gflops(double peak, double memory_roof);
+
+/* Say of the cell which CPU, CPUs and threads. */
+MUST int study_note_machine(struct study_cell *c, const struct study_threads *t);
+/* The same, and type, precision and variant of the kernel. */
+MUST int study_note_setting(struct study_cell *c, const struct study_threads *t, int mode,
+                            const struct kern_variant *v);
+
+static inline double study_gflops(const struct tune_shape *s, double seconds)
+{
+    return 2e-9 * (double)s->m * (double)s->n * (double)s->k / seconds;
+}
+
+#endif

@@ -1,0 +1,156 @@
+#include "experiments/study/support/tuning.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+
+#define STUDY_CANDIDATES_MAX 16
+
+/* --- shapes */
+
+/* Insert m into ascending v[0..n); false when it is there. */
+static bool insert(int64_t *v, int n, int64_t m)
+{
+    int at = n;
+
+    while (at > 0 && v[at - 1] >= m)
+        at--;
+    if (at < n && v[at] == m)
+        return false;
+    memmove(&v[at + 1], &v[at], (size_t)(n - at) * sizeof(*v));
+    v[at] = m;
+    return true;
+}
+
+static int draw(int64_t *v, int64_t n, int64_t m_max, int64_t seed, const char *matrix)
+{
+    struct rng r;
+
+    if (n > STUDY_SHAPES_MAX || n > m_max)
+        return err_set(ERR_LIMIT,
+                       "n_shapes: %lld different numbers of rows up to %lld, "
+                       "at most %d",
+                       (long long)n, (long long)m_max, STUDY_SHAPES_MAX);
+    rng_init(&r, (uint64_t)seed, matrix);
+    for (int have = 0; have < n;) {
+        double m = floor(exp(rng_f64(&r) * log((double)m_max + 1)));
+
+        have += insert(v, have, (int64_t)fmin(m, (double)m_max));
+    }
+    return OK;
+}
+
+/* One variant for all: that of the most rows. */
+static int choose(struct study_threads *t, int mode, int64_t seed, struct tune_shape *s)
+{
+    struct tune_bench_opts o = {.cache_bytes = t->cache_bytes, .seed = seed};
+    struct tune_bench *b = NULL;
+    struct study_variants v;
+    int rc = tune_bench_open(&b, t->team, &o);
+
+    if (rc == OK)
+        rc = study_variants_choose(&v, b, mode, t->n, s);
+    if (rc == OK)
+        s->v = study_variant_at(&v, s->m);
+    tune_bench_close(&b);
+    return rc;
+}
+
+int study_shapes_make(struct study_shapes *out, struct study_threads *t,
+                      const char *matrix, int mode, const char *ms, int64_t n,
+                      int64_t m_max, int64_t seed)
+{
+    struct study_matrix w;
+    struct tune_shape shape;
+    int64_t m[STUDY_SHAPES_MAX + 1];
+    int rc = matrix ? study_matrix_parse(matrix, &w)
+                    : err_set(ERR_ARG, "study.matrix: expected one, found none");
+
+    *out = (struct study_shapes){.mode = mode, .n = (int)n};
+    if (rc == OK && ms)
+        rc = study_numbers_parse(ms, "study.ms", m, STUDY_SHAPES_MAX, &out->n);
+    else if (rc == OK)
+        rc = draw(m, n, m_max, seed, matrix);
+    if (rc != OK)
+        return rc;
+    shape =
+        (struct tune_shape){.m = m[out->n - 1], .n = w.n, .k = w.k, .k_unit = w.k_unit};
+    rc = choose(t, mode, seed, &shape);
+    for (int i = 0; i < out->n; i++) {
+        out->v[i] = shape;
+        out->v[i].m = m[i];
+    }
+    return rc;
+}
+
+/* --- policies */
+
+int study_tune_on(struct tune_bench *b, const char *policy, const struct tune_opts *o,
+                  int n_threads, const struct tune_shape *shapes, int n,
+                  struct kern_schedule *out)
+{
+    struct tune_ctx c = {
+        .bench = b, .n_threads = n_threads, .o = o, .shapes = shapes, .n_shapes = n};
+    const struct tune_policy *p;
+    int rc = tune_policy_find(policy, &p);
+
+    return rc == OK ? p->run(&c, out) : rc;
+}
+
+int study_tune(const char *policy, const struct tune_opts *o, struct study_threads *t,
+               const struct study_shapes *shapes, struct study_tuned *out)
+{
+    struct tune_bench_opts opts = {.cache_bytes = t->cache_bytes, .seed = o->seed};
+    struct tune_bench *b;
+    uint64_t start_ns;
+    int rc;
+
+    memset(out, 0, sizeof(*out));
+    rc = tune_bench_open(&b, t->team, &opts);
+    if (rc != OK)
+        return rc;
+    /* The largest first: nobody is charged for making weights and activations. */
+    rc = tune_bench_shape(b, &shapes->v[shapes->n - 1]);
+    start_ns = clock_ns();
+    if (rc == OK)
+        rc = study_tune_on(b, policy, o, t->n, shapes->v, shapes->n, out->schedule);
+    out->wall_s = (double)(clock_ns() - start_ns) / 1e9;
+    tune_cost_of(b, &out->cost);
+    tune_bench_close(&b);
+    return rc;
+}
+
+static int remeasure_one(struct tune_bench *b, const struct study_shapes *shapes, int i,
+                         const struct study_tuned *const *candidates, int n,
+                         int n_threads, int rounds, double *seconds)
+{
+    struct kern_schedule s[STUDY_CANDIDATES_MAX];
+    struct tune_time time[STUDY_CANDIDATES_MAX];
+    int rc = tune_bench_shape(b, &shapes->v[i]);
+
+    for (int k = 0; k < n; k++)
+        s[k] = candidates[k]->schedule[i];
+    if (rc == OK)
+        rc = tune_compare(b, s, n, n_threads, rounds, time);
+    for (int k = 0; k < n; k++)
+        seconds[i * n + k] = rc == OK ? time[k].median_s : NAN;
+    return rc;
+}
+
+int study_remeasure(struct study_threads *t, const struct study_shapes *shapes,
+                    const struct study_tuned *const *candidates, int n, int rounds,
+                    int64_t seed, double *seconds)
+{
+    struct tune_bench_opts o = {.cache_bytes = t->cache_bytes, .seed = seed};
+    struct tune_bench *b = NULL;
+    int rc = n <= STUDY_CANDIDATES_MAX ? tune_bench_open(&b, t->team, &o)
+                                       : err_set(ERR_LIMIT, "%d candidates, at most %d",
+                                                 n, STUDY_CANDIDATES_MAX);
+
+    for (int i = 0; i < shapes->n && rc == OK; i++)
+        rc = remeasure_one(b, shapes, i, candidates, n, t->n, rounds, seconds);
+    tune_bench_close(&b);
+    return rc;
+}

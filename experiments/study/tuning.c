@@ -1,0 +1,227 @@
+/* What tuning one matrix costs and what it gives, by one policy.
+ * Paper: Sandwich 8.2, Tables 3 and 4. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "experiments/harness/study.h"
+#include "experiments/study/support/tuning.h"
+
+struct opts {
+    char *matrix, *ms, *policy;
+    int64_t n_shapes, m_max, threads, sigma, trials, rounds, cache_mb, seed;
+    int mode;
+    double budget_s;
+};
+
+#define AT(member) offsetof(struct opts, member)
+static const struct opt_row table[] = {
+    {.name = "matrix",
+     .type = OPT_STR,
+     .offset = AT(matrix),
+     .help = "\"NAME NxK\", \"NAME NxK/UNIT\" where it is split along K"},
+    {.name = "mode",
+     .type = OPT_ENUM,
+     .offset = AT(mode),
+     .values = STUDY_MODES,
+     .def = "f32",
+     .help = "type of the weights; relaxed: as exact as bf16 activations would be"},
+    {.name = "policy",
+     .type = OPT_STR,
+     .offset = AT(policy),
+     .def = "sandwich",
+     .help = "how schedules are searched for"},
+    {.name = "ms",
+     .type = OPT_STR,
+     .offset = AT(ms),
+     .help = "numbers of rows, ascending, as \"1 2 4\"; instead of drawing n_shapes"},
+    {.name = "n_shapes",
+     .type = OPT_INT,
+     .offset = AT(n_shapes),
+     .min = 1,
+     .max = STUDY_SHAPES_MAX,
+     .def = "8",
+     .help = "so many numbers of rows, each octave as likely"},
+    {.name = "m_max",
+     .type = OPT_INT,
+     .offset = AT(m_max),
+     .min = 1,
+     .max = 65536,
+     .def = "512",
+     .help = "the largest"},
+    {.name = "threads",
+     .type = OPT_INT,
+     .offset = AT(threads),
+     .min = 0,
+     .max = CPU_MAX,
+     .def = "0",
+     .help = "0: all CPUs of the budget"},
+    {.name = "sigma",
+     .type = OPT_INT,
+     .offset = AT(sigma),
+     .min = 0,
+     .max = 1000,
+     .def = "0",
+     .help = "the sliding window, in shapes; 0: the policy's default"},
+    {.name = "trials",
+     .type = OPT_INT,
+     .offset = AT(trials),
+     .min = 0,
+     .max = 100000,
+     .def = "0",
+     .help = "measurements a shape of policies that sample; 0: their default"},
+    {.name = "budget_s",
+     .type = OPT_F64,
+     .offset = AT(budget_s),
+     .unit = "s",
+     .min = 0,
+     .max = 1e6,
+     .def = "0",
+     .help = "of measuring; the rest gets the cost model's schedule; 0: no limit"},
+    {.name = "rounds",
+     .type = OPT_INT,
+     .offset = AT(rounds),
+     .min = 1,
+     .max = 99,
+     .def = "7",
+     .help = "of measuring the result again"},
+    STUDY_CACHE_MB_ROW(AT(cache_mb)),
+    {.name = "seed",
+     .type = OPT_INT,
+     .offset = AT(seed),
+     .def = "1",
+     .help = "of shapes, weights and the policy's own draws"},
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"tuning_s", "s", "lower", "time spent in measurements, warm-up included"},
+    {"tuning_wall_s", "s", "lower", "time of the policy, its own thinking included"},
+    {"n_measurements", "", "lower", "schedules measured"},
+    {"n_runs", "", "", "GEMMs computed for them"},
+    {"gflops", "GFLOP/s", "higher", "geometric mean over the shapes, measured again"},
+    {"gflops_default", "GFLOP/s", "", "the same with the schedules of the cost model"},
+    {"speedup", "x", "higher", "geometric mean of (default's time / tuned time)"},
+    {"n_shapes", "", "", "shapes tuned"},
+    {0},
+};
+
+struct found {
+    struct study_shapes shapes;
+    struct study_tuned tuned, untuned;
+    double gflops[STUDY_SHAPES_MAX], gflops_default[STUDY_SHAPES_MAX],
+        speedup[STUDY_SHAPES_MAX], m[STUDY_SHAPES_MAX];
+};
+
+static int search(const struct opts *o, struct study_threads *t, struct found *f)
+{
+    struct tune_opts tune;
+    int rc = opt_init(tune_opt_table, &tune);
+
+    if (rc != OK)
+        return rc;
+    tune.sigma = o->sigma ? o->sigma : tune.sigma;
+    tune.trials = o->trials ? o->trials : tune.trials;
+    tune.budget_s = o->budget_s;
+    tune.seed = o->seed;
+    rc = study_tune(o->policy, &tune, t, &f->shapes, &f->tuned);
+    if (rc == OK)
+        rc = study_tune("default", &tune, t, &f->shapes, &f->untuned);
+    opt_free(tune_opt_table, &tune);
+    return rc;
+}
+
+/* Other numbers in the buffers than those it was tuned on. */
+static int again(const struct opts *o, struct study_threads *t, struct found *f)
+{
+    const struct study_tuned *both[] = {&f->tuned, &f->untuned};
+    double s[STUDY_SHAPES_MAX][2];
+    int rc = study_remeasure(t, &f->shapes, both, 2, (int)o->rounds, o->seed + 1, s[0]);
+
+    for (int i = 0; i < f->shapes.n && rc == OK; i++) {
+        f->m[i] = (double)f->shapes.v[i].m;
+        f->gflops[i] = study_gflops(&f->shapes.v[i], s[i][0]);
+        f->gflops_default[i] = study_gflops(&f->shapes.v[i], s[i][1]);
+        f->speedup[i] = s[i][1] / s[i][0];
+    }
+    return rc;
+}
+
+static int say(const struct found *f, struct study_cell *out)
+{
+    size_t n = (size_t)f->shapes.n;
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"tuning_s", f->tuned.cost.seconds},
+               {"tuning_wall_s", f->tuned.wall_s},
+               {"n_measurements", (double)f->tuned.cost.n_measurements},
+               {"n_runs", (double)f->tuned.cost.n_runs},
+               {"gflops", stats_geomean(f->gflops, n)},
+               {"gflops_default", stats_geomean(f->gflops_default, n)},
+               {"speedup", stats_geomean(f->speedup, n)},
+               {"n_shapes", (double)n}};
+    int rc = OK;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
+        rc = study_value(out, all[i].name, all[i].value, "a time was no number");
+    if (rc == OK)
+        rc = study_series(out, "m", "", f->m, n);
+    if (rc == OK)
+        rc = study_series(out, "gflops_of_m", "GFLOP/s", f->gflops, n);
+    return rc == OK
+               ? study_series(out, "gflops_default_of_m", "GFLOP/s", f->gflops_default, n)
+               : rc;
+}
+
+static int note(const struct found *f, const struct study_threads *t,
+                struct study_cell *out)
+{
+    json_t *list = json_array();
+    char text[128];
+    int rc;
+
+    for (int i = 0; list && i < f->shapes.n; i++) {
+        kern_schedule_print(&f->tuned.schedule[i], text, sizeof(text));
+        json_array_append_new(
+            list,
+            json_pack("{s:I, s:s}", "m", (json_int_t)f->shapes.v[i].m, "schedule", text));
+    }
+    rc = study_note(out, "schedules", list);
+    return rc == OK ? study_note_setting(out, t, f->shapes.mode, f->shapes.v[0].v) : rc;
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    struct study_threads t = {.n = 0};
+    int rc = f ? study_threads_open(&t, o->threads, o->cache_mb) : ERR_NOMEM;
+
+    if (rc == OK)
+        rc = study_shapes_make(&f->shapes, &t, o->matrix, o->mode, o->ms, o->n_shapes,
+                               o->m_max, o->seed);
+    study_progress(out, 0.05, "tune");
+    if (rc == OK)
+        rc = search(o, &t, f);
+    study_progress(out, 0.9, "measure again");
+    if (rc == OK)
+        rc = again(o, &t, f);
+    if (rc == OK)
+        rc = say(f, out);
+    if (rc == OK)
+        rc = note(f, &t, out);
+    study_threads_close(&t);
+    mem_free(f);
+    return rc;
+}
+
+const struct study study_tuning = {
+    .name = "tuning",
+    .help = "what tuning one matrix costs and what it gives",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};

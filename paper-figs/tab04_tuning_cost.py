@@ -1,0 +1,32 @@
+"""Sandwich Table 4: what tuning the matrices of a layer costs, by policy and model."""
+
+from lib import read, study, style
+
+STEM = "tab04_tuning_cost"
+
+
+def rows(cells):
+    """A row for each model and policy, sums over the model's matrices."""
+    out = []
+    for model in dict.fromkeys(study.matrix_name(c).split("/")[0] for c in cells):
+        for policy in study.settings(cells, "policy"):
+            of = [c for c in study.where(cells, policy=policy)
+                  if study.matrix_name(c).split("/")[0] == model]
+            n = study.total([c.value("n_measurements") for c in of])
+            speedup = study.geomean([c.value("speedup") for c in of])
+            out.append([model, policy,
+                        style.number(study.total([c.value("tuning_s") for c in of]), "%.3f"),
+                        style.number(study.total([c.value("tuning_wall_s") for c in of]), "%.2f"),
+                        style.number(n), style.number(speedup, "%.3f"),
+                        style.short(study.geomean([c.value("gflops") for c in of]))])
+    return out
+
+
+HEADER = ["model", "policy", "measuring (s)", "wall (s)", "measurements", "speed-up", "GFLOP/s"]
+result = read.latest(STEM)
+table = rows(result.cells)
+fig, axes = style.panels(1, width=8.6, height=0.9 + 0.29 * (len(table) + 1))
+study.draw_table(axes[0], HEADER, table)
+style.save(fig, result, STEM, "Tuning a layer's matrices; speed-up over the cost model's schedules "
+           "(Sandwich Table 4)")
+study.write_table(STEM, HEADER, table)

@@ -1,0 +1,85 @@
+"""Cells of studies with made-up numbers, for make_result.py: by stem the axes, and the summary
+and series of a cell in terms of them."""
+
+import itertools
+
+import numpy as np
+
+MATRICES = ["llama-160m/qkv 2304x768", "sheared-llama-1.3b/qkv 6144x2048"]
+POLICIES = ["sandwich", "roller", "roller_topk", "mikpoly", "dietcode", "ansor", "oracle", "default"]
+BMS, BNS, BKS = [16, 32, 64], [96, 144], [288, 576]
+
+
+def block_thread(rng, dealing, **_):
+    sides = np.array(list(itertools.product(BMS, BNS, BKS)), float).T
+    summary = {"loss_frac": rng.uniform(0, 0.2), "bm_1": 64, "bn_1": 96, "bk_1": 576,
+               "bm_n": 64, "bn_n": 144, "bk_n": 576}
+    series = dict(zip(("bm", "bn", "bk"), sides))
+    for k, peak in ("1", 200), ("n", 400):
+        series["sweep_gflops_" + k] = peak * rng.uniform(0.5, 1, sides.shape[1])
+    return summary, series
+
+
+def block_growth(rng, **_):
+    side = np.arange(4, 129, 4.0)
+    rate = 190 * side / (side + 8)
+    return ({"gflops_first": rate[0], "gflops_best": rate[-1], "growth": rate[-1] / rate[0],
+             "knee": 64}, {"side": side, "gflops": rate})
+
+
+def policies(rng, **_):
+    summary = {"n_shapes": 5}
+    for i, p in enumerate(POLICIES):
+        summary.update({"regret_" + p: 0.02 * i - 0.01, "measurements_" + p: 10.0 ** (6 - i) // 10,
+                        "tuning_s_" + p: 0.0 if p == "default" else rng.uniform(0.1, 20),
+                        "gflops_" + p: rng.uniform(200, 300)})
+    return summary, {}
+
+
+def tuning(rng, **_):
+    return ({"tuning_s": rng.uniform(1, 9), "tuning_wall_s": 9.5, "n_measurements": 321,
+             "gflops": 250, "speedup": rng.uniform(0.98, 1.1)}, {})
+
+
+def gemm_vendors(rng, m, type, weights, **_):
+    roof = min(400, 33 * 2 * m / (4 if type == "f32" else 2))
+    rates = {r: roof * rng.uniform(0.4, 0.9) for r in ("onednn", "openblas", "blis")}
+    summary = {"gflops_" + r: v for r, v in rates.items()}
+    summary.update({"gflops_libxsmm": np.nan, "gflops_best_rival": max(rates.values()),
+                    "error_best_rival": 1.7e-3 if type == "bf16" else 1e-7})
+    for suffix, gain in ("", 1), ("_relaxed", 1.5):
+        rate = 0.85 * roof * gain if type == "bf16" or not suffix else np.nan
+        summary.update({
+            "gflops" + suffix: rate, "error" + suffix: 1e-7 if not suffix else 1.6e-3,
+            "ratio_vs_best" + suffix: rate / max(rates.values()),
+            "roof_frac" + suffix: rate / (roof * gain) if weights == "cold" else np.nan,
+            "peak_frac" + suffix: rate / 400 / gain, "roof_gflops" + suffix: roof * gain})
+    return summary, {}
+
+
+# stem: how, axes in the order of the job
+STUDIES = {
+    "fig02a_block_thread": (block_thread, {"matrix": ["paper 1152x2304", "odd 1104x2304"],
+                                           "dealing": ["slices", "m", "n", "k"]}),
+    "fig02b_block_growth": (block_growth, {"along": ["m", "n"], "mr": [4, 8], "np": [1, 2]}),
+    "fig07_gemm_vs_vendors": (gemm_vendors, {"matrix": MATRICES, "type": ["f32", "bf16"],
+                                             "weights": ["cold", "warm"], "m": [1, 16, 128, 1024]}),
+    "fig08_policies": (policies, {"matrix": MATRICES}),
+    "tab03_window": (tuning, {"sigma": [5, 10, 15, 20], "seed": [1, 2, 3]}),
+    "tab04_tuning_cost": (tuning, {"matrix": MATRICES, "policy": POLICIES}),
+}
+
+
+def write(f, rng, stem, missing):
+    how, axes = STUDIES[stem]
+    for i, values in enumerate(itertools.product(*axes.values())):
+        at = dict(zip(axes, values))
+        cell = f.create_group("cells/%04d" % i)
+        cell.attrs["state"] = "done"
+        cell.attrs.update({"study." + k: v for k, v in at.items()})
+        summary, series = how(rng, **at)
+        for name, value in summary.items():
+            cell["summary/" + name] = np.nan if missing else float(value)
+            cell["summary/" + name].attrs["why"] = "made up" if missing else ""
+        for name, values in series.items():
+            cell["series/" + name] = values * np.nan if missing and "gflops" in name else values

@@ -1,0 +1,142 @@
+/* tests/study/capture.h - stands in for the harness: what a study says of its cell is kept
+ * here, so that a test can run a study by itself and look. Include it once in a test. */
+#ifndef TESTS_STUDY_CAPTURE_H
+#define TESTS_STUDY_CAPTURE_H
+
+#include <math.h>
+#include <string.h>
+
+#include "base/opt.h"
+#include "experiments/harness/study.h"
+#include "tests/support/test.h"
+
+#define CAPTURE_MAX 256
+
+struct captured {
+    char name[64];
+    double value; /* of a series: its length */
+    char why[128];
+};
+
+static struct {
+    const struct study *study;
+    struct captured values[CAPTURE_MAX], series[CAPTURE_MAX];
+    int n_values, n_series;
+    json_t *notes;
+    json_t *card; /* what study_machine() lends */
+} capture;
+
+int study_value(struct study_cell *c, const char *name, double value, const char *why)
+{
+    struct captured *v = &capture.values[capture.n_values++];
+
+    (void)c;
+    assert_true(capture.n_values < CAPTURE_MAX);
+    if (!study_metric_find(capture.study, name))
+        fail_msg("%s", err_msg());
+    for (int i = 0; i + 1 < capture.n_values; i++)
+        if (strcmp(capture.values[i].name, name) == 0)
+            fail_msg("%s is given twice", name);
+    if (isnan(value) && (!why || !why[0]))
+        fail_msg("%s is missing without a reason", name);
+    snprintf(v->name, sizeof(v->name), "%s", name);
+    v->value = value;
+    snprintf(v->why, sizeof(v->why), "%s", isnan(value) ? why : "");
+    return OK;
+}
+
+int study_series(struct study_cell *c, const char *name, const char *unit,
+                 const double *v, size_t n)
+{
+    struct captured *s = &capture.series[capture.n_series++];
+
+    (void)c, (void)unit, (void)v;
+    assert_true(capture.n_series < CAPTURE_MAX);
+    snprintf(s->name, sizeof(s->name), "%s", name);
+    s->value = (double)n;
+    return OK;
+}
+
+int study_note(struct study_cell *c, const char *key, json_t *value)
+{
+    (void)c;
+    assert_non_null(value);
+    assert_int_equal(json_object_set_new(capture.notes, key, value), 0);
+    return OK;
+}
+
+void study_progress(struct study_cell *c, double fraction, const char *what)
+{
+    (void)c, (void)what;
+    assert_true(fraction >= 0 && fraction <= 1);
+}
+
+const json_t *study_machine(const struct study_cell *c)
+{
+    (void)c;
+    return capture.card;
+}
+
+/* Run a cell of `s` with options as in a job's study section. */
+static int capture_run(const struct study *s, const char *options)
+{
+    json_error_t e;
+    json_t *given = json_loads(options, JSON_REJECT_DUPLICATES, &e);
+    void *opts = calloc(1, s->opts_bytes);
+    int rc;
+
+    assert_non_null(given);
+    assert_non_null(opts);
+    capture.study = s;
+    capture.n_values = capture.n_series = 0;
+    json_decref(capture.notes);
+    capture.notes = json_object();
+    assert_ok(opt_init(s->opts, opts));
+    assert_ok(opt_from_json(s->opts, opts, given, "study"));
+    rc = s->run(opts, NULL);
+    opt_free(s->opts, opts);
+    free(opts);
+    json_decref(given);
+    return rc;
+}
+
+static const struct captured *captured(const char *name)
+{
+    for (int i = 0; i < capture.n_values; i++)
+        if (strcmp(capture.values[i].name, name) == 0)
+            return &capture.values[i];
+    fail_msg("%s was not said", name);
+    return NULL;
+}
+
+static inline double value_of(const char *name)
+{
+    return captured(name)->value;
+}
+
+static inline int length_of(const char *series)
+{
+    for (int i = 0; i < capture.n_series; i++)
+        if (strcmp(capture.series[i].name, series) == 0)
+            return (int)capture.series[i].value;
+    return 0;
+}
+
+static inline const char *note_of(const char *key)
+{
+    const char *text = json_string_value(json_object_get(capture.notes, key));
+
+    return text ? text : "";
+}
+
+/* The group's teardown. */
+static int capture_end(void **state)
+{
+    (void)state;
+    if (capture.study && capture.study->close)
+        capture.study->close();
+    json_decref(capture.notes);
+    return 0;
+}
+
+#endif

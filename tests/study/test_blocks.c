@@ -1,0 +1,78 @@
+/* The studies of slices, by themselves on tiny products: what they say agrees with
+ * itself. */
+#include "tests/study/capture.h"
+
+extern const struct study study_block_thread, study_block_growth;
+
+static void every_slice_is_measured_on_one_thread_and_all(void **state)
+{
+    static const char *const dealings[] = {"slices", "m", "n", "k"};
+    char options[256];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        snprintf(options, sizeof(options),
+                 "{\"matrix\": \"x 96x64\", \"m\": 24, \"mr\": 4, \"np\": 1, \"bms\": "
+                 "\"8 16\", \"bns\": \"32 48\", \"bks\": \"32\", \"runs\": 1, "
+                 "\"rounds\": 3, \"dealing\": \"%s\"}",
+                 dealings[i]);
+        assert_ok(capture_run(&study_block_thread, options));
+        assert_int_equal(length_of("sweep_gflops_n"), 4);
+        assert_int_equal(length_of("bm"), 4);
+        assert_true(value_of("gflops_1") > 0 && value_of("gflops_n") > 0);
+        assert_true(value_of("loss_frac") < 1);
+        /* 24 rows and 96 columns in slices of (8 or 16) x (32 or 48) */
+        assert_true(value_of("n_slices_1") ==
+                    ceil(24 / value_of("bm_1")) * ceil(96 / value_of("bn_1")));
+        assert_string_equal(note_of("precision"), "exact");
+        assert_true(note_of("variant")[0] && note_of("cpu")[0]);
+    }
+}
+
+static void bad_slices_are_refused(void **state)
+{
+    (void)state;
+    assert_err(capture_run(&study_block_thread,
+                           "{\"matrix\": \"x 96x64\", \"m\": 24, \"bns\": \"32 40\"}"),
+               ERR_ARG, "40 is no multiple of 16");
+    assert_err(capture_run(&study_block_thread, "{}"), ERR_ARG, "study.matrix");
+    assert_err(capture_run(&study_block_growth, "{}"), ERR_ARG, "study.matrix");
+    assert_err(
+        capture_run(&study_block_growth,
+                    "{\"matrix\": \"x 96x64\", \"m\": 8, \"step\": 64, \"max\": 8, "
+                    "\"along\": \"n\"}"),
+        ERR_ARG, "no multiple of it up to 8");
+    assert_err(capture_run(&study_block_growth,
+                           "{\"matrix\": \"x 96x64\", \"m\": 8, \"mr\": 64, \"np\": 8, "
+                           "\"step\": 64, \"max\": 64}"),
+               ERR_ARG, "");
+}
+
+static void growth_goes_by_whole_tiles(void **state)
+{
+    (void)state;
+    assert_ok(capture_run(
+        &study_block_growth,
+        "{\"matrix\": \"x 96x64\", \"m\": 32, \"cache_mb\": 1, \"mr\": 4, \"step\": 2, "
+        "\"max\": 32, \"other\": 32, \"bk\": 32}"));
+    assert_int_equal(length_of("side"), 8); /* 4, 8, ... 32 */
+    assert_int_equal(length_of("gflops"), 8);
+    assert_true(value_of("growth") == value_of("gflops_best") / value_of("gflops_first"));
+    assert_true(value_of("knee") <= value_of("best_side"));
+    assert_ok(capture_run(
+        &study_block_growth,
+        "{\"matrix\": \"x 96x64\", \"m\": 32, \"cache_mb\": 1, \"np\": 2, \"step\": 16, "
+        "\"max\": 96, \"along\": \"n\"}"));
+    assert_int_equal(length_of("side"), 3); /* 32, 64, 96 columns */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_slice_is_measured_on_one_thread_and_all),
+        cmocka_unit_test(bad_slices_are_refused),
+        cmocka_unit_test(growth_goes_by_whole_tiles),
+    };
+
+    return cmocka_run_group_tests_name("study/blocks", tests, NULL, capture_end);
+}

@@ -1,0 +1,207 @@
+/* What studies of GEMMs share: how a job names a matrix, shapes that are drawn, bounds. */
+#include <math.h>
+
+#include "characterize/probe.h"
+#include "experiments/study/support/gemm.h"
+#include "experiments/study/support/tuning.h"
+#include "tests/support/test.h"
+
+static void a_matrix_is_read(void **state)
+{
+    struct study_matrix m;
+
+    (void)state;
+    assert_ok(study_matrix_parse("sheared-llama-1.3b/qkv 6144x2048", &m));
+    assert_string_equal(m.name, "sheared-llama-1.3b/qkv");
+    assert_int_equal(m.n, 6144);
+    assert_int_equal(m.k, 2048);
+    assert_int_equal(m.k_unit, 0);
+    assert_ok(study_matrix_parse("o 2048x2048/128", &m));
+    assert_int_equal(m.k_unit, 128);
+}
+
+static void a_bad_matrix_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",        "o",      "o 12",      "o 12x",          "o 0x4",
+        "o -4x4",  "o 4x4/", "o 4x4/3",   "o 4x4/8",        "o 4x4/2 x",
+        "o 4x4 4", "12x4",   "o 4x4/2/2", "o 9999999999x4", "o 4y4"};
+    struct study_matrix m;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        if (study_matrix_parse(bad[i], &m) != ERR_ARG)
+            fail_msg("\"%s\" was taken for a matrix", bad[i]);
+    assert_non_null(strstr(err_msg(), "NAME NxK/UNIT"));
+}
+
+static void numbers_ascend(void **state)
+{
+    int64_t v[4];
+    int n;
+
+    (void)state;
+    assert_ok(study_numbers_parse("1 2 40", "ms", v, 4, &n));
+    assert_int_equal(n, 3);
+    assert_int_equal(v[2], 40);
+    assert_err(study_numbers_parse("", "ms", v, 4, &n), ERR_ARG, "ms: expected numbers");
+    assert_err(study_numbers_parse("2 2", "ms", v, 4, &n), ERR_ARG, "ascending");
+    assert_err(study_numbers_parse("0 2", "ms", v, 4, &n), ERR_ARG, "ascending");
+    assert_err(study_numbers_parse("1 x", "ms", v, 4, &n), ERR_ARG, "found \"x\"");
+    assert_err(study_numbers_parse("1 2 3 4 5", "ms", v, 4, &n), ERR_LIMIT,
+               "more than 4");
+}
+
+static void a_roof_is_the_lower_bound(void **state)
+{
+    (void)state;
+    /* 30 GB/s of f32 weights are 7.5 G weights, each used for a multiplication and an
+     * addition a row. */
+    assert_true(study_memory_roof_gflops(STUDY_F32, 1, 30) == 15);
+    assert_true(study_memory_roof_gflops(STUDY_F32, 8, 30) == 120);
+    assert_true(study_memory_roof_gflops(STUDY_BF16, 8, 30) == 240);
+    assert_true(study_memory_roof_gflops(STUDY_BF16_RELAXED, 8, 30) == 240);
+    assert_true(study_roof_gflops(400, 120) == 120);
+    assert_true(study_roof_gflops(400, 4000) == 400);
+    assert_true(isnan(study_roof_gflops(NAN, 120)));
+    assert_true(isnan(study_roof_gflops(400, NAN)));
+    assert_true(isnan(study_memory_roof_gflops(STUDY_F32, 8, NAN)));
+}
+
+static void a_rate_counts_both_operations(void **state)
+{
+    struct tune_shape s = {.m = 10, .n = 1000, .k = 100000};
+
+    (void)state;
+    assert_true(fabs(study_gflops(&s, 0.5) - 4) < 1e-12);
+}
+
+static json_t *card_of(double one, double two)
+{
+    const char *name = "peak_f32_fma_any";
+
+    return json_pack("{s:[{s:s, s:i, s:f}, {s:s, s:i, s:f}]}", "values", "name", name,
+                     "n_threads", 1, "median", one, "name", name, "n_threads", 2,
+                     "median", two);
+}
+
+static void a_peak_that_falls_with_threads_is_not_believed(void **state)
+{
+    json_t *busy = card_of(200, 150), *quiet = card_of(200, 390);
+
+    (void)state;
+    assert_true(isnan(study_peak_gflops(NULL, STUDY_F32, 2)));
+    if (isnan(machine_card_peak_gflops(quiet, "f32", "exact", 2)))
+        fail_msg("the made-up card is no card");
+    assert_true(study_peak_gflops(quiet, STUDY_F32, 2) == 390);
+    assert_true(isnan(study_peak_gflops(busy, STUDY_F32, 2)));
+    assert_true(study_peak_gflops(busy, STUDY_F32, 1) == 200);
+    json_decref(busy);
+    json_decref(quiet);
+}
+
+static void drawn_shapes_differ_ascend_and_repeat(void **state)
+{
+    struct study_threads t;
+    struct study_shapes *a = calloc(2, sizeof(*a)), *b = a + 1;
+
+    (void)state;
+    assert_non_null(a);
+    assert_ok(study_threads_open(&t, 1, 1));
+    assert_ok(study_shapes_make(a, &t, "x 64x32", STUDY_F32, NULL, 12, 16, 7));
+    assert_ok(study_shapes_make(b, &t, "x 64x32", STUDY_F32, NULL, 12, 16, 7));
+    assert_int_equal(a->n, 12);
+    for (int i = 0; i < 12; i++) {
+        assert_true(a->v[i].m >= 1 && a->v[i].m <= 16);
+        assert_true(i == 0 || a->v[i].m > a->v[i - 1].m);
+        assert_int_equal(a->v[i].m, b->v[i].m);
+        assert_ptr_equal(a->v[i].v, study_variant_exact(STUDY_F32));
+    }
+    assert_ok(study_shapes_make(a, &t, "x 64x32/8", STUDY_BF16, "3 5", 12, 16, 7));
+    assert_int_equal(a->n, 2);
+    assert_int_equal(a->v[1].m, 5);
+    assert_int_equal(a->v[1].k_unit, 8);
+    assert_err(study_shapes_make(a, &t, "x 64x32", STUDY_F32, NULL, 17, 16, 7), ERR_LIMIT,
+               "17 different numbers of rows up to 16");
+    assert_err(study_shapes_make(a, &t, NULL, STUDY_F32, NULL, 1, 16, 7), ERR_ARG,
+               "study.matrix");
+    study_threads_close(&t);
+    study_threads_close(&t);
+    free(a);
+}
+
+static void more_threads_than_cpus_are_refused(void **state)
+{
+    struct study_threads t;
+
+    (void)state;
+    assert_err(study_threads_open(&t, CPU_MAX, 0), ERR_ARG, "threads:");
+    study_threads_close(&t);
+}
+
+/* The exact kernel errs by roundings of f32 sums, the relaxed one by no more than rounding
+ * activations to bf16 does. */
+static void errors_are_those_of_the_precision(void **state)
+{
+    static const struct {
+        int mode;
+        double low, high;
+    } all[] = {
+        {STUDY_F32, 0, 2e-6}, {STUDY_BF16, 0, 2e-6}, {STUDY_BF16_RELAXED, 0, 4e-3}};
+    struct tune_bench_opts o = {.warm = true, .seed = 3};
+    struct study_threads t;
+    struct tune_bench *b;
+
+    (void)state;
+    assert_ok(study_threads_open(&t, 0, 1));
+    assert_ok(tune_bench_open(&b, t.team, &o));
+    for (size_t i = 0; i < 3; i++) {
+        struct tune_shape s = {.m = 9, .n = 200, .k = 300};
+        struct study_variants v;
+        struct kern_schedule plan;
+        double seconds, error = NAN;
+
+        assert_ok(study_variants_choose(&v, b, all[i].mode, t.n, &s));
+        s.v = study_variant_at(&v, s.m);
+        assert_non_null(s.v);
+        assert_ok(tune_bench_shape(b, &s));
+        kern_schedule_default(&plan, s.v, tune_bench_mat(b), s.m, t.n);
+        assert_ok(tune_run_once(b, &plan, t.n, &seconds));
+        assert_ok(study_gemm_error(b, &s, 5, &error));
+        if (!(error >= all[i].low && error <= all[i].high))
+            fail_msg("%s %s: error %g", study_mode_type(all[i].mode),
+                     study_mode_precision(all[i].mode), error);
+    }
+    tune_bench_close(&b);
+    study_threads_close(&t);
+}
+
+static void the_variant_depends_on_the_rows(void **state)
+{
+    const struct kern_variant *a = kern_variants[0], *b = kern_variants[1];
+    struct study_variants v = {.few = a, .many = b, .few_rows = 8};
+
+    (void)state;
+    assert_ptr_equal(study_variant_at(&v, 7), a);
+    assert_ptr_equal(study_variant_at(&v, 8), b);
+    v.few_rows = 0;
+    assert_ptr_equal(study_variant_at(&v, 1), b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_matrix_is_read),
+        cmocka_unit_test(a_bad_matrix_is_refused),
+        cmocka_unit_test(numbers_ascend),
+        cmocka_unit_test(a_roof_is_the_lower_bound),
+        cmocka_unit_test(a_rate_counts_both_operations),
+        cmocka_unit_test(a_peak_that_falls_with_threads_is_not_believed),
+        cmocka_unit_test(drawn_shapes_differ_ascend_and_repeat),
+        cmocka_unit_test(more_threads_than_cpus_are_refused),
+        cmocka_unit_test(the_variant_depends_on_the_rows),
+        cmocka_unit_test(errors_are_those_of_the_precision),
+    };
+
+    return cmocka_run_group_tests_name("study/gemm", tests, NULL, NULL);
+}
