@@ -36,7 +36,8 @@ struct setting {
     int64_t m_max;
     bool dead;       /* the library never takes it here */
     bool tried;      /* with this shape */
-    double order[2]; /* [bf16]: smaller is tried earlier; the last shape's seconds */
+    double seconds;  /* ... and took so long at best; 0: not measured */
+    double order[2]; /* [bf16]: smaller is tried earlier */
 };
 
 struct gemm_rival {
@@ -342,7 +343,7 @@ static int try_setting(struct gemm_rival *r, int at)
         rc = measure(r, &t);
     if (rc != OK)
         goto out;
-    s->order[r->shape.bf16] = shortest(&t);
+    s->seconds = shortest(&t);
     log_debug("kernel rival %s: %s %" PRId64 " x %" PRId64 " x %" PRId64
               ": %s: %.4g ms, error %.2g",
               r->name, r->shape.type, r->shape.m, r->shape.n, r->shape.k, s->taken,
@@ -361,8 +362,8 @@ out:
 
 /* --- all settings */
 
-/* The setting to try next, -1: none is left. The best of the last shape goes first, then
- * those never tried in the order of the table, then as they did the last time. */
+/* The setting to try next, -1: none is left. The last shape's best goes first, then those
+ * never tried in the order of the table, then by how far they were from the best. */
 static int next_setting(const struct gemm_rival *r)
 {
     const int type = r->shape.bf16;
@@ -381,12 +382,17 @@ static int next_setting(const struct gemm_rival *r)
 
 static void keep(struct gemm_rival *r, int n_tried, int n_left)
 {
+    const int type = r->shape.bf16;
     struct setting *s = &r->settings[r->best.at];
 
-    for (int i = 0; i < r->n_settings;
-         i++) /* the last shape's first is one of all again */
-        r->settings[i].order[r->shape.bf16] = fabs(r->settings[i].order[r->shape.bf16]);
-    s->order[r->shape.bf16] *= -1.0;
+    for (int i = 0; i < r->n_settings; i++) {
+        struct setting *other = &r->settings[i];
+        if (other->seconds > 0.0)
+            other->order[type] = other->seconds / s->seconds;
+        else
+            other->order[type] = fabs(other->order[type]); /* a first one of earlier */
+    }
+    s->order[type] = -1.0;
     if (n_left > 0)
         snprintf(r->chosen, sizeof r->chosen, "%s (%d of %d settings tried)", s->taken,
                  n_tried, n_tried + n_left);
@@ -458,7 +464,7 @@ int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t 
         c->n_copies = (int64_t)ceil(over / bytes);
     gemm_case_sample(c);
     for (int i = 0; i < r->n_settings; i++)
-        r->settings[i].tried = false;
+        r->settings[i].tried = false, r->settings[i].seconds = 0.0;
     return try_all(r, budget_s);
 }
 
