@@ -32,7 +32,8 @@ for p in $PROGRAMS; do
 done
 # A build without NEON variants would pass everything above.
 n=$((n + 1))
-if grep -q '^ok .* gemm_f32 neon$' "$OUT/test_gemm.log"; then
+if grep -q '^ok .* gemm_f32 neon$' "$OUT/test_gemm.log" &&
+    grep -q '^ok .* gemm_bf16 neon$' "$OUT/test_gemm.log"; then
     echo "ok $n - aarch64 ran the NEON variants"
 else
     failed=1
