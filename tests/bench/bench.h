@@ -18,6 +18,7 @@ struct bench_opts {
     char *models;     /* "llama-160m,sheared-llama-1.3b" */
     char *types;      /* "f32,bf16" */
     char *precisions; /* "exact,relaxed" */
+    char *schedules;  /* tuned schedules to compare with the default; NULL: none */
     char *out;        /* latest.json */
     int64_t rounds;
     bool ops; /* measure operators too */
@@ -27,6 +28,7 @@ extern const struct opt_row bench_opt_table[];
 struct bench {
     struct bench_opts o;
     struct par_team *team;
+    const int *cpus; /* of the team */
     int n_threads;
     json_t *card;     /* of this machine */
     json_t *headline; /* name -> {value, unit, better} */

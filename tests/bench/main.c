@@ -18,6 +18,8 @@ const struct opt_row bench_opt_table[] = {
     {"types", OPT_STR, O(types), NULL, 0, 0, "f32,bf16", NULL, "weight types", 0},
     {"precisions", OPT_STR, O(precisions), NULL, 0, 0, "exact,relaxed", NULL,
      "relaxed is measured for bf16 only", 0},
+    {"schedules", OPT_STR, O(schedules), NULL, 0, 0, NULL, NULL,
+     "prefill by these tuned schedules, too, in the same rounds (sandwich tune)", 0},
     {"out", OPT_STR, O(out), NULL, 0, 0, "results/bench/latest.json", NULL,
      "where the headline goes", 0},
     {"rounds", OPT_INT, O(rounds), NULL, 1, 1000, "7", NULL, "interleaved rounds", 0},
@@ -117,6 +119,7 @@ static int run(struct bench *b)
     if (rc != OK)
         return rc;
     b->n_threads = budget.n;
+    b->cpus = budget.cpus;
     b->headline = json_object();
     b->rows = json_array();
     if (!b->headline || !b->rows)

@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/stats.h"
 #include "kv/kv.h"
 #include "model/make.h"
 #include "model/model.h"
 #include "tests/bench/bench.h"
+#include "tune/schedule_cache.h"
 
 #define CONTEXT       128
 #define DECODE_TOKENS 12 /* a round */
@@ -26,7 +28,8 @@ struct subject {
     float *logits;
     int32_t ids[512];
     double decode_s[MAX_ROUNDS], decode_frac[MAX_ROUNDS], read_gbps[MAX_ROUNDS];
-    double prefill_s[N_PREFILL][MAX_ROUNDS];
+    double prefill_s[N_PREFILL][MAX_ROUNDS], tuned_s[N_PREFILL][MAX_ROUNDS];
+    struct tune_cache *tuned;      /* NULL: the default schedules only */
     uint64_t decode_ns[MODEL_T_N]; /* of thread 0 over all decode steps, by operation */
 };
 
@@ -86,8 +89,24 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
     return rc;
 }
 
+static int schedule_row(void *cache, const struct kern_variant *v,
+                        const struct kern_mat *w, int64_t m_max, int n_threads,
+                        struct kern_schedule *out)
+{
+    return tune_table(cache, v, w, m_max, n_threads, out, NULL);
+}
+
+/* Multiply by the tuned schedules, or (cache NULL) by the default ones. */
+static void set_schedules(struct bench *b, struct subject *s, struct tune_cache *cache)
+{
+    if (s->tuned &&
+        model_schedules_set(s->model, b->n_threads, schedule_row, cache) != OK)
+        log_warning("schedules", 0, 0, "%s", err_msg());
+}
+
 static void subject_close(struct subject *s)
 {
+    tune_cache_close(&s->tuned);
     if (s->pool)
         kv_release(s->pool, &s->kv);
     kv_pool_close(&s->pool);
@@ -113,6 +132,7 @@ static void rounds(struct bench *b, struct subject *s)
     double one[DECODE_TOKENS], read_gbps;
     uint64_t ns[MODEL_T_N];
 
+    set_schedules(b, s, NULL);
     step_s(b, s, 0, 512); /* warm up; fills the context, too */
     for (int r = 0; r < b->o.rounds; r++) {
         read_gbps = bench_read_gbps(b);
@@ -129,6 +149,10 @@ static void rounds(struct bench *b, struct subject *s)
             decode_bytes(s->model) / s->decode_s[r] * 1e-9 / s->read_gbps[r];
         for (int p = 0; p < N_PREFILL; p++)
             s->prefill_s[p][r] = step_s(b, s, 0, prefill_sizes[p]);
+        set_schedules(b, s, s->tuned);
+        for (int p = 0; p < N_PREFILL && s->tuned; p++)
+            s->tuned_s[p][r] = step_s(b, s, 0, prefill_sizes[p]);
+        set_schedules(b, s, NULL);
     }
 }
 
@@ -178,11 +202,14 @@ static int report_decode(struct bench *b, const struct subject *s, const char *a
                      "bandwidth_frac", frac, "bandwidth_frac_mad", frac_mad));
 }
 
+/* `which` is "" or "_tuned". */
 static int report_prefill(struct bench *b, const struct subject *s, const char *arch,
-                          const char *type, const char *tag, const char *precision, int p)
+                          const char *type, const char *tag, const char *precision, int p,
+                          const char *which)
 {
     size_t n = (size_t)b->o.rounds;
-    double t = stats_median(s->prefill_s[p], n), mad = stats_mad(s->prefill_s[p], n);
+    const double *seconds = *which ? s->tuned_s[p] : s->prefill_s[p];
+    double t = stats_median(seconds, n), mad = stats_mad(seconds, n);
     double flop = model_prefill_flop(model_config_of(s->model), prefill_sizes[p]);
     double peak = bench_peak_gflops(b, type, precision);
     double gflops = flop / t * 1e-9;
@@ -191,23 +218,24 @@ static int report_prefill(struct bench *b, const struct subject *s, const char *
 
     printf(
         "%-20s %-12s prefill %4lld: %9.1f tok/s +- %.1f %%  %6.0f GFLOP/s = %5.1f %% of "
-        "%.0f\n",
+        "%.0f%s\n",
         arch, tag, (long long)prefill_sizes[p], (double)prefill_sizes[p] / t,
-        100 * mad / t, gflops, 100 * gflops / peak, peak);
-    snprintf(name, sizeof(name), "prefill%lld_peak_frac_%s_%s",
-             (long long)prefill_sizes[p], arch, tag);
+        100 * mad / t, gflops, 100 * gflops / peak, peak, *which ? ", tuned" : "");
+    snprintf(name, sizeof(name), "prefill%lld_peak_frac_%s_%s%s",
+             (long long)prefill_sizes[p], arch, tag, which);
     rc = bench_headline(b, name, gflops / peak, "1", true);
     if (rc != OK)
         return rc;
-    snprintf(name, sizeof(name), "prefill%lld_tokens_per_s_%s_%s",
-             (long long)prefill_sizes[p], arch, tag);
+    snprintf(name, sizeof(name), "prefill%lld_tokens_per_s_%s_%s%s",
+             (long long)prefill_sizes[p], arch, tag, which);
     rc = bench_headline(b, name, (double)prefill_sizes[p] / t, "tok/s", true);
     if (rc != OK)
         return rc;
-    return bench_row(b, json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "model",
-                                  arch, "type", tag, "what", "prefill", "n_tok",
-                                  (json_int_t)prefill_sizes[p], "median_s", t, "mad_s",
-                                  mad, "flop", flop, "peak_gflops", peak));
+    return bench_row(b,
+                     json_pack("{s:s, s:s, s:s, s:b, s:I, s:f, s:f, s:f, s:f}", "model",
+                               arch, "type", tag, "what", "prefill", "tuned", *which != 0,
+                               "n_tok", (json_int_t)prefill_sizes[p], "median_s", t,
+                               "mad_s", mad, "flop", flop, "peak_gflops", peak));
 }
 
 static int report_load(struct bench *b, const struct subject *s, const char *arch,
@@ -241,6 +269,8 @@ static int one(struct bench *b, const char *arch, const char *type, const char *
     rc = make_file(arch, type, path, sizeof(path));
     if (rc == OK)
         rc = subject_open(b, s, path, relaxed ? KERN_RELAXED : KERN_EXACT);
+    if (rc == OK && b->o.schedules)
+        rc = tune_cache_open(&s->tuned, b->o.schedules, b->cpus, b->n_threads);
     if (rc == OK) {
         rounds(b, s);
         rc = report_load(b, s, arch, tag);
@@ -248,7 +278,9 @@ static int one(struct bench *b, const char *arch, const char *type, const char *
     if (rc == OK)
         rc = report_decode(b, s, arch, tag);
     for (int p = 0; rc == OK && p < N_PREFILL; p++)
-        rc = report_prefill(b, s, arch, type, tag, precision, p);
+        rc = report_prefill(b, s, arch, type, tag, precision, p, "");
+    for (int p = 0; rc == OK && s->tuned && p < N_PREFILL; p++)
+        rc = report_prefill(b, s, arch, type, tag, precision, p, "_tuned");
     subject_close(s);
     mem_free(s);
     return rc;
