@@ -20,6 +20,8 @@
 
 #define COMPARE_MAX      64 /* schedules of a matrix that are compared with the default */
 #define COMPARE_LOSS     1.02
+#define COMPARE_FLOP     1e9
+#define COMPARE_MORE     8.0
 #define SAVE_NS          UINT64_C(1000000000)
 #define EXIT_INTERRUPTED 130
 /* Few rows take as long as about this many: reading the weights. */
@@ -200,6 +202,15 @@ static int on_found(void *arg, int i, const struct kern_schedule *s,
     return rc;
 }
 
+/* More rounds where they are short: a disturbance outlasts a few. */
+static int rounds_of(const struct run *r, const struct tune_shape *s)
+{
+    double n = COMPARE_FLOP / tune_flop(s);
+
+    n = n < COMPARE_MORE ? n : COMPARE_MORE;
+    return (int)(n > 1 ? n * (double)r->f->rounds : (double)r->f->rounds);
+}
+
 /* Defaults against tuned once more, in turn; what lost keeps the default. */
 static int compare(struct run *r)
 {
@@ -222,11 +233,11 @@ static int compare(struct run *r)
             r->now->n_compared++; /* by a factor of 1 */
             continue;
         }
-        rc = tune_compare(r->bench, two, 2, r->plan.n_cpus, (int)r->f->rounds, t);
+        rc = tune_compare(r->bench, two, 2, r->plan.n_cpus, rounds_of(r, s), t);
         if (rc != OK)
             break;
         r->now->n_compared++;
-        r->now->log_speedup += log(t[0].median_s / t[1].median_s);
+        r->now->log_speedup += log(t[0].min_s / t[1].min_s);
         if (t[1].min_s > COMPARE_LOSS * t[0].min_s) {
             r->now->n_taken_back++;
             rc = tune_cache_put(r->cache, s, &two[0], &t[0]);

@@ -83,7 +83,8 @@ void main_tune_report(const struct main_tuned *rows, int n)
         all.n_taken_back += rows[i].n_taken_back;
     }
     print_row(&all);
-    printf("speed-up: geometric mean of default over tuned, both measured again in turn "
-           "on weights out of cache;\n"
-           "taken back: what lost to the default there keeps the default\n");
+    printf(
+        "speed-up: geometric mean of default over tuned, the fastest runs of both when "
+        "measured again in turn,\nweights out of cache; "
+        "taken back: what lost to the default there keeps the default\n");
 }

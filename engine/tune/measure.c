@@ -9,7 +9,8 @@
 #include "cpu/cpu.h"
 
 #define RUNS_MIN    3
-#define RUNS_MAX    9
+#define RUNS_MAX    25
+#define MIN_S       0.003
 #define REL_MAD     0.02
 #define MAX_S       0.25
 #define ROTATE_OVER 4 /* copies of the weights are together so many last-level caches */
@@ -346,10 +347,30 @@ int tune_measure(struct tune_bench *b, const struct kern_schedule *s, int n_thre
         total += b->samples[n++];
         summarise(b->samples, b->samples + b->o.max_runs, n, out);
     } while (!b->model && n < b->o.max_runs &&
-             (n < b->o.min_runs ||
+             (n < b->o.min_runs || total < b->o.min_s ||
               (out->mad_s > b->o.rel_mad * out->median_s && total < b->o.max_s)));
     charge(b, t0, 1, total);
     return OK;
+}
+
+/* How many copies to pass over after n runs, so that each of the n schedules reads every
+ * copy in its turn: copies differ (in their pages), and none may be one schedule's own. */
+static int64_t copies_to_skip(const struct tune_bench *b, int n)
+{
+    int64_t skip = 0;
+
+    for (;; skip++) {
+        int64_t x = n + skip, y = b->n_copies;
+
+        while (y > 0) { /* until they have no factor in common */
+            int64_t rest = x % y;
+
+            x = y;
+            y = rest;
+        }
+        if (x == 1)
+            return skip;
+    }
 }
 
 int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
@@ -357,6 +378,7 @@ int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
 {
     uint64_t t0 = clock_ns();
     double total = 0, *sorted;
+    int64_t skip;
     int rc;
 
     if (n < 1 || rounds < 1)
@@ -368,6 +390,7 @@ int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
     if (rc != OK)
         return rc;
     sorted = b->samples + (size_t)rounds * (size_t)n;
+    skip = b->model ? 0 : copies_to_skip(b, n);
     for (int i = 0; i < n && !b->model; i++)
         run(b, &s[i], n_threads);
     for (int r = 0; r < rounds; r++) {
@@ -375,6 +398,8 @@ int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
             b->samples[i * rounds + r] = run(b, &s[i], n_threads);
             total += b->samples[i * rounds + r];
         }
+        if (!b->model)
+            b->next_copy = (b->next_copy + skip) % b->n_copies;
     }
     for (int i = 0; i < n; i++)
         summarise(b->samples + i * rounds, sorted, rounds, &out[i]);
@@ -402,6 +427,7 @@ static void set_defaults(struct tune_bench_opts *o)
     o->max_runs = o->max_runs > o->min_runs ? o->max_runs : o->min_runs;
     o->rel_mad = o->rel_mad > 0 ? o->rel_mad : REL_MAD;
     o->max_s = o->max_s > 0 ? o->max_s : MAX_S;
+    o->min_s = o->min_s > 0 ? o->min_s : MIN_S;
     o->cache_bytes = o->cache_bytes > 0 ? o->cache_bytes : cpu_cache_bytes(3);
 }
 

@@ -23,7 +23,9 @@ struct tune_shape {
 struct tune_bench_opts {
     bool warm;      /* leave the weights in the caches */
     int min_runs;   /* 0: 3 */
-    int max_runs;   /* 0: 9 */
+    int max_runs;   /* 0: 25 */
+    double min_s;   /* short runs repeat for so long, longer than most disturbances;
+                       0: 0.003 */
     double rel_mad; /* enough when mad / median is below; 0: 0.02 */
     double max_s;   /* a measurement takes no longer, once min_runs are done; 0: 0.25 */
     size_t cache_bytes; /* the last-level cache; 0: what the CPU states */

@@ -24,7 +24,9 @@
 /* How many that are nearly as fast as the best are measured again, and how often. */
 #define FINAL        4
 #define FINAL_FRAC   1.1
-#define FINAL_ROUNDS 7
+#define FINAL_ROUNDS 9
+#define FINAL_S      0.05 /* short runs take more rounds, up to so long */
+#define ROUNDS_MAX   49
 
 struct state {
     struct kern_schedule *chosen; /* [n_shapes], by shape */
@@ -262,14 +264,16 @@ static int settle(struct tune_search *q, const struct state *st, struct kern_sch
     struct kern_schedule final[FINAL + 2];
     struct tune_time time[FINAL + 2];
     double fastest = INFINITY;
-    int n, rc;
+    int n, rounds, rc;
 
     *s = q->best;
     *t = q->best_t;
     if (tune_search_over(q))
         return OK;
     n = finalists(q, st, final);
-    rc = tune_compare(q->c->bench, final, n, q->c->n_threads, FINAL_ROUNDS, time);
+    rounds = (int)fmin(FINAL_S / (n * q->best_t.min_s), ROUNDS_MAX);
+    rounds = rounds > FINAL_ROUNDS ? rounds : FINAL_ROUNDS;
+    rc = tune_compare(q->c->bench, final, n, q->c->n_threads, rounds, time);
     for (int i = 0; i < n; i++)
         fastest = fmin(fastest, time[i].min_s);
     for (int i = n - 1; i >= 0 && rc == OK; i--) {
