@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "experiments/harness/study.h"
-#include "experiments/study/support/gemm.h"
+#include "experiments/study/support/variant.h"
 
 struct opts {
     char *matrix;

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "experiments/harness/study.h"
 #include "experiments/study/support/contest.h"
-#include "experiments/study/support/gemm.h"
 #include "experiments/study/support/tuning.h"
+#include "experiments/study/support/variant.h"
 #include "tune/schedule_cache.h"
 
 struct opts {
@@ -130,10 +130,9 @@ struct cell {
 static struct {
     bool open, warm;
     struct study_threads threads;
-    int64_t n_threads;                  /* as asked */
+    int64_t n_threads, cache_mb;        /* as asked */
     struct tune_bench *bench[N_SERIES]; /* two, so that each rotates its own copies */
-    char chosen_for[N_SERIES][128];     /* matrix and mode of variants[] */
-    struct study_variants variants[N_SERIES];
+    struct study_choices choices;
     struct study_rivals rivals;
 } kept;
 
@@ -152,15 +151,18 @@ static int open_kept(const struct opts *o)
     struct gemm_rival_opts g = {.seed = o->seed};
     int rc = OK;
 
-    if (kept.open && (kept.n_threads != o->threads || kept.warm != b.warm))
+    if (kept.open && (kept.n_threads != o->threads || kept.cache_mb != o->cache_mb))
         close_kept();
+    for (int i = 0; i < N_SERIES && kept.warm != b.warm; i++)
+        tune_bench_close(&kept.bench[i]);
+    kept.warm = b.warm;
     if (!kept.open) {
         rc = study_threads_open(&kept.threads, o->threads, o->cache_mb);
         if (rc != OK)
             return rc;
         kept.open = true;
-        kept.warm = b.warm;
         kept.n_threads = o->threads;
+        kept.cache_mb = o->cache_mb;
     }
     g.cpus = kept.threads.budget.cpus;
     g.n_threads = kept.threads.n;
@@ -173,23 +175,6 @@ static int open_kept(const struct opts *o)
 }
 
 /* --- ours */
-
-static int choose_variant(struct cell *c, int i)
-{
-    struct series *s = &c->series[i];
-    char key[128];
-    int rc = OK;
-
-    snprintf(key, sizeof(key), "%s %d", c->o->matrix, s->mode);
-    if (strcmp(key, kept.chosen_for[i]) != 0)
-        rc = study_variants_choose(&kept.variants[i], s->bench, s->mode, kept.threads.n,
-                                   &s->shape);
-    if (rc != OK)
-        return rc;
-    snprintf(kept.chosen_for[i], sizeof(kept.chosen_for[i]), "%s", key);
-    s->shape.v = study_variant_at(&kept.variants[i], s->shape.m);
-    return tune_bench_shape(s->bench, &s->shape);
-}
 
 static int from_cache(const struct opts *o, const struct series *s,
                       struct kern_schedule *out)
@@ -263,7 +248,8 @@ static int enter_ours(struct cell *c, const struct tune_shape *shape)
         s->mode = i == EXACT ? c->o->type : STUDY_BF16_RELAXED;
         s->shape = *shape;
         s->bench = kept.bench[i];
-        rc = choose_variant(c, i);
+        rc = study_choices_apply(&kept.choices, s->bench, s->mode, c->o->matrix,
+                                 kept.threads.n, &s->shape);
         if (rc == OK)
             rc = add_sides(c, i);
     }

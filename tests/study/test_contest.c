@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "experiments/study/support/contest.h"
-#include "experiments/study/support/gemm.h"
+#include "experiments/study/support/variant.h"
 #include "tests/study/scripted_rivals.h"
 
 /* What the bench says a run of ours takes: one of these after the other. */

@@ -4,6 +4,7 @@
 #include "characterize/probe.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/tuning.h"
+#include "experiments/study/support/variant.h"
 #include "tests/support/test.h"
 
 static void a_matrix_is_read(void **state)
@@ -188,6 +189,48 @@ static void the_variant_depends_on_the_rows(void **state)
     assert_ptr_equal(study_variant_at(&v, 1), b);
 }
 
+static double one_second(void *arg, const struct tune_shape *shape,
+                         const struct kern_schedule *s, int n_threads)
+{
+    (void)shape, (void)s, (void)n_threads;
+    ++*(int *)arg;
+    return 1;
+}
+
+static void a_choice_is_made_once_a_matrix(void **state)
+{
+    struct tune_shape s = {.m = 2, .n = 64, .k = 64};
+    struct study_choices *c = calloc(1, sizeof(*c));
+    struct tune_bench *b;
+    int n_runs = 0, n_first;
+
+    (void)state;
+    assert_non_null(c);
+    assert_ok(tune_bench_open_model(&b, one_second, &n_runs));
+    assert_ok(study_choices_apply(c, b, STUDY_BF16, "a", 1, &s));
+    assert_int_equal(n_runs, 0); /* exact: nothing to choose among */
+    assert_ptr_equal(s.v, study_variant_exact(STUDY_BF16));
+    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "a", 1, &s));
+    n_first = n_runs;
+    s.m = 100;
+    s.v = NULL;
+    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "a", 1, &s));
+    assert_int_equal(n_runs, n_first);
+    assert_true(s.v && s.v->op == KERN_GEMM_BF16);
+    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "b", 1, &s));
+    assert_int_equal(n_runs, 2 * n_first);
+    for (int i = 0; i < 2 * STUDY_CHOICES_MAX; i++) { /* more than are kept */
+        char name[16];
+
+        snprintf(name, sizeof(name), "m%d", i);
+        assert_ok(study_choices_apply(c, b, STUDY_F32, name, 1, &s));
+    }
+    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "a", 1, &s));
+    assert_int_equal(n_runs, 3 * n_first);
+    tune_bench_close(&b);
+    free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +243,7 @@ int main(void)
         cmocka_unit_test(drawn_shapes_differ_ascend_and_repeat),
         cmocka_unit_test(more_threads_than_cpus_are_refused),
         cmocka_unit_test(the_variant_depends_on_the_rows),
+        cmocka_unit_test(a_choice_is_made_once_a_matrix),
         cmocka_unit_test(errors_are_those_of_the_precision),
     };
 

@@ -51,21 +51,6 @@ void study_threads_close(struct study_threads *t); /* twice is fine */
         .help = "cold weights are rotated beyond; 0: the last-level cache"               \
     }
 
-/* The variant the engine takes where nothing may be rounded. */
-const struct kern_variant *study_variant_exact(int mode);
-
-/* What the engine takes for `mode`: `few` for less than few_rows rows, else `many`. */
-struct study_variants {
-    const struct kern_variant *few, *many;
-    int64_t few_rows;
-};
-/* Where several qualify they are timed on the matrix of s with 4, 16 and 64 rows, as the
- * engine does when it opens a model; otherwise the bench, which may be NULL, is left as it
- * is. */
-MUST int study_variants_choose(struct study_variants *out, struct tune_bench *b, int mode,
-                               int n_threads, const struct tune_shape *s);
-const struct kern_variant *study_variant_at(const struct study_variants *v, int64_t m);
-
 /* The RMS error of sampled elements of the bench's latest result against float64,
  * relative to their RMS. */
 MUST int study_gemm_error(const struct tune_bench *b, const struct tune_shape *s,

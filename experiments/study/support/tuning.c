@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "experiments/study/support/variant.h"
 
 #define STUDY_CANDIDATES_MAX 16
 
