@@ -19,7 +19,6 @@
 #include "tune/space.h"
 
 #define COMPARE_MAX      64 /* schedules of a matrix that are compared with the default */
-#define COMPARE_LOSS     1.02
 #define COMPARE_FLOP     1e9
 #define COMPARE_MORE     8.0
 #define SAVE_NS          UINT64_C(1000000000)
@@ -238,7 +237,7 @@ static int compare(struct run *r)
             break;
         r->now->n_compared++;
         r->now->log_speedup += log(t[0].min_s / t[1].min_s);
-        if (t[1].min_s > COMPARE_LOSS * t[0].min_s) {
+        if (t[1].min_s > t[0].min_s) {
             r->now->n_taken_back++;
             rc = tune_cache_put(r->cache, s, &two[0], &t[0]);
         }
