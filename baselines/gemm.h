@@ -44,7 +44,8 @@ const char *gemm_rival_version(const struct gemm_rival *r); /* "oneDNN 2.6.3" */
 MUST int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t n,
                           int64_t k, bool warm, double budget_s);
 /* Of the shape made ready: the setting kept ("core=SkylakeX op=gemm layout=NK", and
- * " (8 of 14 settings tried)" where budget_s did not reach for all), and the RMS error of sampled elements against float64, relative to the RMS of the result. */
+ * " (8 of 14 settings tried)" where budget_s did not reach for all), and the RMS error of
+ * sampled elements against float64, relative to the RMS of the result. */
 const char *gemm_rival_setting(const struct gemm_rival *r);
 double gemm_rival_error(const struct gemm_rival *r);
 /* Compute once more; the time by the child's own clock, its threads awake when it starts
