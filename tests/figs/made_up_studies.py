@@ -53,7 +53,8 @@ def gemm_vendors(rng, m, type, weights, **_):
             "gflops" + suffix: rate, "error" + suffix: 1e-7 if not suffix else 1.6e-3,
             "ratio_vs_best" + suffix: rate / max(rates.values()),
             "roof_frac" + suffix: rate / (roof * gain) if weights == "cold" else np.nan,
-            "peak_frac" + suffix: rate / 400 / gain, "roof_gflops" + suffix: roof * gain})
+            "peak_frac" + suffix: rate / 400 / gain,
+            "roof_gflops" + suffix: roof * gain if rate == rate else np.nan})
     return summary, {}
 
 
