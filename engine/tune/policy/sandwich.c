@@ -14,9 +14,9 @@
  * many in a row were no faster than one before: those that follow reuse less and less. A
  * tile that is so much slower than the best one is not grown; of the others the best few
  * are. */
-#define SCREEN_PATIENCE 10
+#define SCREEN_PATIENCE 8
 #define SCREEN_FRAC     1.5
-#define SCREEN_KEEP     6
+#define SCREEN_KEEP     4
 /* The same for grown slices and for starts under a scheme. */
 #define GROWN_KEEP 3
 #define START_FRAC 1.1
@@ -157,10 +157,12 @@ static int explore(struct tune_search *q)
     if (!x)
         return ERR_NOMEM;
     rc = grow_all(q, x, &n);
-    if (rc == OK)
-        rc = try_default(q);
-    if (rc == OK && n > 0)
+    if (rc == OK) {
+        /* The cost model's slice is a start as good as a grown one, and the only one that
+         * may begin with another loop order. */
+        kern_schedule_default(&x[n++].s, q->shape.v, q->w, q->shape.m, q->c->n_threads);
         rc = finetune_all(q, x, n);
+    }
     if (rc == OK)
         rc = other_orders(q);
     mem_free(x);
