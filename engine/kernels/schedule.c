@@ -79,7 +79,8 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
  * the block that multiplies most for each load. Measured on Zen 5 it is within a few per
  * cent of the best slice for every m; the tuner finds the rest. */
 
-#define MEMORY_BYTES_PER_CYCLE 10.0 /* one core's, while others read too */
+#define MEMORY_BYTES_PER_CYCLE 10.0 /* one core's, alone */
+#define SHARED_BYTES_PER_CYCLE 6.25 /* and while others read, too */
 #define L2_BYTES_PER_CYCLE     32.0
 #define FMA_LATENCY            4.0
 #define FMA_PER_CYCLE          2.0
@@ -88,10 +89,11 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
 /* Every further block starts its sums anew and brings its own rows of A. */
 #define BLOCK_OVERHEAD 1.05
 
-/* Up to this many rows are bound by reading B, so B is read strictly in the order of
- * memory, panel by panel, whatever that costs in loads of A and C: a split matrix then
- * streams at 40 GB/s from one Zen 5 core, against 28 when tiles jump from unit to unit.
- */
+/* So few rows are bound by reading B, so B is read strictly in the order of memory, panel
+ * by panel, whatever that costs in loads of A and C: a split matrix then streams at 40
+ * GB/s from one Zen 5 core, against 28 when tiles jump from unit to unit. A split matrix
+ * is read so whenever reading takes longer than multiplying; with two threads that is 1.2
+ * to 1.4 times as fast. */
 #define STREAM_ROWS 4
 
 static double max2(double a, double b)
@@ -115,26 +117,38 @@ static double block_cycles(const struct kern_variant *v, double h, int np)
     return cycles / (v->a_format == KERN_A_BF16_PAIR ? 2 : 1);
 }
 
-static double cost(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
-                   int mr, int np)
+static double panel_row_bytes(const struct kern_mat *w)
 {
-    double bytes = (double)np * KERN_PANEL * (double)kern_type_bytes(w->type);
+    return (double)KERN_PANEL * (double)kern_type_bytes(w->type);
+}
+
+/* Cycles for a core to read one row of K of np panels. */
+static double read_cycles(const struct kern_mat *w, int np, int n_threads)
+{
+    return np * panel_row_bytes(w) /
+           (n_threads > 1 ? SHARED_BYTES_PER_CYCLE : MEMORY_BYTES_PER_CYCLE);
+}
+
+static double cost(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
+                   int n_threads, int mr, int np)
+{
+    double from_l2 = np * panel_row_bytes(w) / L2_BYTES_PER_CYCLE;
     double n_blocks = (double)kern_a_blocks(m, mr);
     double cycles = block_cycles(v, (double)m / n_blocks, np);
 
-    return (max2(cycles, bytes / MEMORY_BYTES_PER_CYCLE) +
-            (n_blocks - 1) * BLOCK_OVERHEAD * max2(cycles, bytes / L2_BYTES_PER_CYCLE)) /
+    return (max2(cycles, read_cycles(w, np, n_threads)) +
+            (n_blocks - 1) * BLOCK_OVERHEAD * max2(cycles, from_l2)) /
            np;
 }
 
 static void choose_micro_kernel(struct kern_schedule *s, const struct kern_variant *v,
-                                const struct kern_mat *w, int64_t m)
+                                const struct kern_mat *w, int64_t m, int n_threads)
 {
     double best = INFINITY;
 
     for (int np = 1; np <= KERN_NP_MAX; np++) {
         int mr = kern_gemm_rows(v, np);
-        double c = mr ? cost(v, w, m, mr, np) : INFINITY;
+        double c = mr ? cost(v, w, m, n_threads, mr, np) : INFINITY;
 
         if (c < best * 0.999) { /* on a tie fewer panels: fewer streams to read */
             best = c;
@@ -144,13 +158,48 @@ static void choose_micro_kernel(struct kern_schedule *s, const struct kern_varia
     }
 }
 
+static bool streams(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
+                    int n_threads)
+{
+    if (m > kern_gemm_rows(v, 1))
+        return false;
+    return m <= STREAM_ROWS || (w->n_units > 1 && read_cycles(w, 1, n_threads) >
+                                                      block_cycles(v, (double)m, 1));
+}
+
+/* `whole` cut into the fewest equal parts of at most `most`. */
+static int64_t equal_parts(int64_t whole, int64_t most)
+{
+    int64_t parts = (whole + most - 1) / most;
+
+    return (whole + parts - 1) / parts;
+}
+
+/* Of B, the columns that all row blocks of a slice share, over as much of K as half the
+ * second level holds. Of A, which is read again for every such columns, no more than a
+ * small part of the third level: other cores, and other guests of the machine, use it,
+ * too, and where A falls out of it the product runs at half its speed. */
+static void cut(struct kern_schedule *s, const struct kern_variant *v,
+                const struct kern_mat *w, int64_t m)
+{
+    int64_t unit = w->n_units > 1 ? w->k_unit : 2;
+    int64_t b_row = (int64_t)panel_row_bytes(w) * s->np;
+    int64_t b_max = round_down((int64_t)cpu_cache_bytes(2) / 2 / b_row, unit);
+    int64_t a_row = (int64_t)kern_a_bytes(v->a_format, 1, w->k_pad);
+    int64_t a_max = (int64_t)cpu_cache_bytes(3) * 3 / 32;
+    int64_t blocks = kern_a_blocks(m, s->mr);
+
+    if (b_max < w->k_pad)
+        s->bk = (equal_parts(w->k_pad, b_max) + unit - 1) / unit * unit;
+    if (m * a_row > a_max) {
+        s->bm = s->mr * equal_parts(blocks, round_down(a_max / a_row, s->mr) / s->mr);
+        s->order = KERN_ORDER_MNK;
+    }
+}
+
 void kern_schedule_default(struct kern_schedule *s, const struct kern_variant *v,
                            const struct kern_mat *w, int64_t m, int n_threads)
 {
-    int64_t a_row = (int64_t)kern_a_bytes(v->a_format, 1, w->k_pad);
-    int64_t b_row, b_max, a_max = (int64_t)cpu_cache_bytes(3) / 4;
-    bool split = w->n_units > 1;
-
     *s = (struct kern_schedule){.bm = KERN_ALL,
                                 .bn = SLICE_N_PANELS,
                                 .bk = KERN_ALL,
@@ -158,31 +207,17 @@ void kern_schedule_default(struct kern_schedule *s, const struct kern_variant *v
                                 .pn = n_threads,
                                 .pk = 1,
                                 .order = KERN_ORDER_NMK};
-    if (m <= STREAM_ROWS && m <= kern_gemm_rows(v, 1)) {
+    if (streams(v, w, m, n_threads)) {
         s->mr = (int)m;
         s->np = 1;
-        if (split) {
+        if (w->n_units > 1) {
             s->bn = KERN_ALL;
             s->bk = w->k_unit;
             s->order = KERN_ORDER_KNM;
         }
         return;
     }
-    choose_micro_kernel(s, v, w, m);
-    if (kern_a_blocks(m, s->mr) == 1)
-        return; /* B is read once: nothing to keep in cache */
-    /* The columns of B that all row blocks share, over as much of K as three quarters of
-     * the second level hold; of A, what is read again for every such columns, a quarter
-     * of the third. */
-    b_row = (int64_t)kern_type_bytes(w->type) * KERN_PANEL * s->np;
-    b_max =
-        round_down((int64_t)cpu_cache_bytes(2) * 3 / 4 / b_row, split ? w->k_unit : 2);
-    if (b_max < w->k_pad) /* in equal parts */
-        s->bk = (w->k_pad + (w->k_pad - 1) / b_max) / ((w->k_pad - 1) / b_max + 1);
-    if (split && s->bk < w->k_pad)
-        s->bk = (s->bk + w->k_unit - 1) / w->k_unit * w->k_unit;
-    if (m * a_row > a_max) {
-        s->bm = round_down(a_max / a_row, s->mr);
-        s->order = KERN_ORDER_MNK;
-    }
+    choose_micro_kernel(s, v, w, m, n_threads);
+    if (kern_a_blocks(m, s->mr) > 1) /* else B is read once: nothing to keep in cache */
+        cut(s, v, w, m);
 }
