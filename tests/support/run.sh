@@ -17,7 +17,7 @@ one() {
     rc=$?
     printf '== %s\n%s\n' "$name" "$out" >>"$log"
     printf '%s\n' "$out" | awk -v name="$name" -v rc="$rc" -v counts="$BUILD/test.counts" '
-        /^(not )?ok .*# SKIP/ { s++; print "  skip " name ": " $0; if (why != "") print "       " why; why = ""; next }
+        /^(not )?ok .*# SKIP/ { s++; sub(/^not /, ""); print "  skip " name ": " $0; if (why != "") print "       " why; why = ""; next }
         /^# skip: / { why = $0; next }
         /^ok /      { p++; next }
         /^not ok /  { f++; print "  FAIL " name ": " $0; next }
