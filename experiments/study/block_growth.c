@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "experiments/harness/study.h"
+#include "experiments/study/support/rows.h"
 #include "experiments/study/support/variant.h"
 
 struct opts {
@@ -16,37 +17,21 @@ struct opts {
 
 enum { ALONG_M, ALONG_N };
 
-#define AT(member) offsetof(struct opts, member)
-#define INT(word, low, high, default_, text)                                             \
-    {                                                                                    \
-        .name = #word, .type = OPT_INT, .offset = AT(word), .min = low, .max = high,     \
-        .def = default_, .help = text                                                    \
-    }
 static const struct opt_row table[] = {
-    {.name = "matrix", .type = OPT_STR, .offset = AT(matrix), .help = "\"NAME NxK\""},
-    {.name = "mode",
-     .type = OPT_ENUM,
-     .offset = AT(mode),
-     .values = STUDY_MODES,
-     .def = "f32",
-     .help = "type of the weights; relaxed: as exact as bf16 activations would be"},
-    {.name = "along",
-     .type = OPT_ENUM,
-     .offset = AT(along),
-     .values = "m|n",
-     .def = "m",
-     .help = "the side that grows"},
-    INT(m, 1, 65536, "512", "rows of activations"),
-    INT(threads, 0, CPU_MAX, "1", "0: all CPUs of the budget"),
-    INT(mr, 1, 64, "4", "rows of the micro-kernel"),
-    INT(np, 1, KERN_NP_MAX, "1", "panels of 16 columns of the micro-kernel"),
-    INT(step, 1, 65536, "4",
-        "rows or columns from a slice to the next; whole tiles only"),
-    INT(max, 1, 65536, "128", "the largest side"),
-    INT(other, 1, 65536, "64", "the side that does not grow, in rows or columns"),
-    INT(bk, 2, 65536, "256", "rows of K of the slice"),
-    STUDY_CACHE_MB_ROW(AT(cache_mb)),
-    INT(seed, 0, 0, "1", "of weights and activations"),
+    ROW_MATRIX,
+    ROW_MODE,
+    ROW_ENUM(along, "m|n", "m", "the side that grows"),
+    ROW_INT(m, 1, 65536, "512", "rows of activations"),
+    ROW_THREADS("1", "0: all CPUs of the budget"),
+    ROW_INT(mr, 1, 64, "4", "rows of the micro-kernel"),
+    ROW_INT(np, 1, KERN_NP_MAX, "1", "panels of 16 columns of the micro-kernel"),
+    ROW_INT(step, 1, 65536, "4",
+            "rows or columns from a slice to the next; whole tiles only"),
+    ROW_INT(max, 1, 65536, "128", "the largest side"),
+    ROW_INT(other, 1, 65536, "64", "the side that does not grow, in rows or columns"),
+    ROW_INT(bk, 2, 65536, "256", "rows of K of the slice"),
+    ROW_CACHE_MB,
+    ROW_INT(seed, 0, 0, "1", "of weights and activations"),
     {0},
 };
 

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "experiments/harness/study.h"
+#include "experiments/study/support/rows.h"
 #include "experiments/study/support/variant.h"
 
 struct opts {
@@ -18,41 +19,21 @@ struct opts {
 
 enum { DEAL_SLICES, DEAL_M, DEAL_N, DEAL_K };
 
-#define AT(member) offsetof(struct opts, member)
-#define INT(word, low, high, default_, text)                                             \
-    {                                                                                    \
-        .name = #word, .type = OPT_INT, .offset = AT(word), .min = low, .max = high,     \
-        .def = default_, .help = text                                                    \
-    }
-#define NUMBERS(word, default_, text)                                                    \
-    {                                                                                    \
-        .name = #word, .type = OPT_STR, .offset = AT(word), .def = default_,             \
-        .help = text                                                                     \
-    }
 static const struct opt_row table[] = {
-    {.name = "matrix", .type = OPT_STR, .offset = AT(matrix), .help = "\"NAME NxK\""},
-    {.name = "mode",
-     .type = OPT_ENUM,
-     .offset = AT(mode),
-     .values = STUDY_MODES,
-     .def = "f32",
-     .help = "type of the weights; relaxed: as exact as bf16 activations would be"},
-    {.name = "dealing",
-     .type = OPT_ENUM,
-     .offset = AT(dealing),
-     .values = "slices|m|n|k",
-     .def = "slices",
-     .help = "whole slices in turn; or even parts along a side, each then sliced"},
-    INT(m, 1, 65536, "128", "rows of activations"),
-    INT(threads, 0, CPU_MAX, "0", "of the second sweep; 0: all CPUs of the budget"),
-    INT(mr, 1, 64, "8", "rows of the micro-kernel"),
-    INT(np, 1, KERN_NP_MAX, "2", "panels of 16 columns of the micro-kernel"),
-    NUMBERS(bms, "16 32 64 128", "rows of a slice, as \"16 32\""),
-    NUMBERS(bns, "96 144 192 288 384 576 1152", "its columns, multiples of 16"),
-    NUMBERS(bks, "288 576 1152 2304", "its rows of K"),
-    INT(runs, 1, 99, "5", "of each slice"),
-    INT(rounds, 1, 99, "31", "of measuring both winners again, in turn"),
-    INT(seed, 0, 0, "1", "of weights and activations"),
+    ROW_MATRIX,
+    ROW_MODE,
+    ROW_ENUM(dealing, "slices|m|n|k", "slices",
+             "whole slices in turn; or even parts along a side, each then sliced"),
+    ROW_INT(m, 1, 65536, "128", "rows of activations"),
+    ROW_THREADS("0", "of the second sweep; 0: all CPUs of the budget"),
+    ROW_INT(mr, 1, 64, "8", "rows of the micro-kernel"),
+    ROW_INT(np, 1, KERN_NP_MAX, "2", "panels of 16 columns of the micro-kernel"),
+    ROW_STR(bms, "16 32 64 128", "rows of a slice, as \"16 32\""),
+    ROW_STR(bns, "96 144 192 288 384 576 1152", "its columns, multiples of 16"),
+    ROW_STR(bks, "288 576 1152 2304", "its rows of K"),
+    ROW_INT(runs, 1, 99, "5", "of each slice"),
+    ROW_INT(rounds, 1, 99, "31", "of measuring both winners again, in turn"),
+    ROW_INT(seed, 0, 0, "1", "of weights and activations"),
     {0},
 };
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "experiments/harness/study.h"
 #include "experiments/study/support/contest.h"
+#include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
 #include "experiments/study/support/variant.h"
 #include "tune/schedule_cache.h"
@@ -20,54 +21,23 @@ struct opts {
 
 enum { COLD, WARM };
 
-#define AT(member) offsetof(struct opts, member)
-#define INT(word, low, high, default_, text)                                             \
-    {                                                                                    \
-        .name = #word, .type = OPT_INT, .offset = AT(word), .min = low, .max = high,     \
-        .def = default_, .help = text                                                    \
-    }
-#define SECONDS(word, default_, text)                                                    \
-    {                                                                                    \
-        .name = #word, .type = OPT_F64, .offset = AT(word), .unit = "s", .min = 0,       \
-        .max = 3600, .def = default_, .help = text                                       \
-    }
 static const struct opt_row table[] = {
-    {.name = "matrix",
-     .type = OPT_STR,
-     .offset = AT(matrix),
-     .help = "\"NAME NxK\", \"NAME NxK/UNIT\" where it is split along K"},
-    {.name = "type",
-     .type = OPT_ENUM,
-     .offset = AT(type),
-     .values = "f32|bf16",
-     .def = "f32",
-     .help = "of the weights; bf16 is computed exactly and relaxed"},
-    {.name = "weights",
-     .type = OPT_ENUM,
-     .offset = AT(weights),
-     .values = "cold|warm",
-     .def = "cold",
-     .help = "cold: rotated through copies beyond the last-level cache"},
-    INT(m, 1, 65536, "1", "rows of activations"),
-    INT(threads, 0, CPU_MAX, "0", "of both sides; 0: all CPUs of the budget"),
-    {.name = "cache",
-     .type = OPT_STR,
-     .offset = AT(cache),
-     .help = "tuned schedules (sandwich tune); ours is then the tuned one"},
-    SECONDS(tune_s, "0", "of tuning ours before, for each precision; 0: the cost model"),
-    STUDY_CACHE_MB_ROW(AT(cache_mb)),
-    INT(rounds, 3, STUDY_ROUNDS_MAX, "15", "in turn, at most; three at least"),
-    SECONDS(cell_s, "1", "no further round after"),
-    SECONDS(rival_s, "0.4", "for each rival to find its best setting"),
-    {.name = "max_gflop",
-     .type = OPT_F64,
-     .offset = AT(max_gflop),
-     .unit = "GFLOP",
-     .min = 0,
-     .max = 1e9,
-     .def = "1e9",
-     .help = "a product of more is left out"},
-    INT(seed, 0, 0, "1", "of weights, activations and sampled elements"),
+    ROW_MATRIX_SPLIT,
+    ROW_ENUM(type, "f32|bf16", "f32",
+             "of the weights; bf16 is computed exactly and relaxed"),
+    ROW_ENUM(weights, "cold|warm", "cold",
+             "cold: rotated through copies beyond the last-level cache"),
+    ROW_INT(m, 1, 65536, "1", "rows of activations"),
+    ROW_THREADS("0", "of both sides; 0: all CPUs of the budget"),
+    ROW_STR(cache, NULL, "tuned schedules (sandwich tune); ours is then the tuned one"),
+    ROW_F64(tune_s, "s", 0, 3600, "0",
+            "of tuning ours before, for each precision; 0: the cost model"),
+    ROW_CACHE_MB,
+    ROW_INT(rounds, 3, STUDY_ROUNDS_MAX, "15", "in turn, at most; three at least"),
+    ROW_F64(cell_s, "s", 0, 3600, "1", "no further round after"),
+    ROW_F64(rival_s, "s", 0, 3600, "0.4", "for each rival to find its best setting"),
+    ROW_F64(max_gflop, "GFLOP", 0, 1e9, "1e9", "a product of more is left out"),
+    ROW_INT(seed, 0, 0, "1", "of weights, activations and sampled elements"),
     {0},
 };
 

@@ -27,10 +27,9 @@ MUST int study_numbers_parse(const char *text, const char *what, int64_t *out, i
                              int *n);
 
 /* What weights are of and how exactly they are computed with: option `mode`. */
-enum study_mode { STUDY_F32, STUDY_BF16, STUDY_BF16_RELAXED };
-#define STUDY_MODES "f32|bf16|bf16_relaxed"
-const char *study_mode_type(int mode);      /* "f32", "bf16" */
-const char *study_mode_precision(int mode); /* "exact", "relaxed" */
+enum study_mode { STUDY_F32, STUDY_BF16, STUDY_BF16_RELAXED }; /* ROW_MODE's order */
+const char *study_mode_type(int mode);                         /* "f32", "bf16" */
+const char *study_mode_precision(int mode);                    /* "exact", "relaxed" */
 
 struct study_threads {
     struct cpu_budget budget;
@@ -42,14 +41,6 @@ struct study_threads {
  * cache. */
 MUST int study_threads_open(struct study_threads *out, int64_t n, int64_t cache_mb);
 void study_threads_close(struct study_threads *t); /* twice is fine */
-
-/* The row of that option. */
-#define STUDY_CACHE_MB_ROW(member_offset)                                                \
-    {                                                                                    \
-        .name = "cache_mb", .type = OPT_INT, .offset = (member_offset), .unit = "MiB",   \
-        .min = 0, .max = 1 << 20, .def = "0",                                            \
-        .help = "cold weights are rotated beyond; 0: the last-level cache"               \
-    }
 
 /* The RMS error of sampled elements of the bench's latest result against float64,
  * relative to their RMS. */

@@ -1,0 +1,38 @@
+/* plan/evaluator.h - who says how long a configuration takes: a plug-in.
+ *
+ * One file in plan/evaluator/ ends in one `const struct plan_evaluator
+ * plan_evaluator_<stem>`: `contention` asks the simulator, `measured` runs the engine on
+ * this host. The search sees only the struct topo_evaluator that open() fills.
+ * Paper: Sandwich 5.3 (latency simulation over traces).   Threads: one. */
+#ifndef PLAN_EVALUATOR_H
+#define PLAN_EVALUATOR_H
+
+#include <stdint.h>
+
+#include "topo/search.h"
+
+struct plan_evaluator_opts {
+    const struct topo_machine *machine;
+    const char *truth_path;                 /* contention: of the simulated machine */
+    const char *model_path;                 /* measured: a model file */
+    const char *precision;                  /* measured: "exact", "relaxed" */
+    int64_t n_prompt_tok, n_ctx_tok, batch; /* measured: what it runs */
+    const struct topo_works *works;         /* contention: what it prices */
+    const struct topo_config *placement;    /* contention: who placed the weights; NULL:
+                                              each configuration its own */
+    enum topo_phase phase;
+    uint64_t seed;
+};
+
+struct plan_evaluator {
+    const char *name, *help;
+    const char *truth; /* of a plan's figures: "simulated", "measured" */
+    /* Fill *out; it lives until close(out). */
+    int (*open)(struct topo_evaluator *out, const struct plan_evaluator_opts *o);
+    void (*close)(struct topo_evaluator *e);
+};
+extern const struct plan_evaluator *const plan_evaluators[];
+/* ERR_NOTFOUND names the nearest. */
+MUST int plan_evaluator_find(const char *name, const struct plan_evaluator **out);
+
+#endif

@@ -1,0 +1,37 @@
+/* plan/search.h - from a machine, a model and a trace to a plan with reasons.
+ *
+ * Decode first: its configuration places the weights. Then prefill, over weights that lie
+ * where decode wants them.   Paper: Sandwich 5.   Threads: one. */
+#ifndef PLAN_SEARCH_H
+#define PLAN_SEARCH_H
+
+#include "plan/evaluator.h"
+#include "plan/plan.h"
+#include "plan/work.h"
+
+struct plan_search_opts {
+    const struct plan_evaluator *evaluator;
+    struct plan_evaluator_opts e; /* works, placement, phase: set per phase here */
+    const struct model_config *model;
+    enum kern_type type;
+    struct plan_lengths lengths;
+    int batch; /* sequences of a decode step */
+    bool strict_tp;
+    int max_ranks; /* 0: any; 1: what one team can run */
+    struct topo_tree_opts tree;
+    struct topo_search_opts search;
+};
+
+struct plan_found {
+    struct plan plan;
+    struct topo_tree *fundamental; /* the searches' trees borrow from it */
+    struct topo_found prefill, decode;
+};
+
+/* ERR_ARG, or what the searches say. */
+MUST int plan_search(struct plan_found *out, const struct plan_search_opts *o);
+void plan_found_free(struct plan_found *f); /* twice is fine */
+/* The plan's phase from a choice. */
+MUST int plan_phase_set(struct plan_phase *out, const struct topo_config *c);
+
+#endif

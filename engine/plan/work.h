@@ -1,0 +1,27 @@
+/* plan/work.h - the work of a model's steps over a trace, from its configuration alone.
+ *   Paper: Sandwich 5.3.   Threads: any. */
+#ifndef PLAN_WORK_H
+#define PLAN_WORK_H
+
+#include "model/config.h"
+#include "topo/service_config.h"
+#include "topo/work.h"
+
+/* The lengths of requests, tokens. */
+struct plan_lengths {
+    const int64_t *n_prompt, *n_output; /* [n] */
+    int64_t n;
+};
+
+/* Prefill: steps of a whole prompt each, at TOPO_WORKS_MAX quantiles of the prompts'
+ * lengths. Decode: one step of `batch` sequences at the mean context of all output
+ * tokens, which is exact, for its time is linear in the context. `type`: of the weights in
+ * memory. ERR_ARG: no lengths, or one below 1. */
+MUST int plan_works(struct topo_works *out, const struct model_config *c,
+                    enum kern_type type, enum topo_phase phase,
+                    const struct plan_lengths *l, int batch);
+
+/* What the operators allow: heads, KV heads and feed-forward units. */
+void plan_limits(struct topo_limits *out, const struct model_config *c, bool strict);
+
+#endif

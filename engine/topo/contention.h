@@ -1,0 +1,86 @@
+/* topo/contention.h - machines we do not own, simulated: how long a step takes when cores
+ * share clusters, ports, memory controllers and links.
+ *
+ * A machine is two files. machines/NAME.json is what its owner can see (a hwloc synthetic
+ * string and where it was taken from) and becomes a struct topo_machine; machines/truth/
+ * NAME.json holds the rates and the structure that no tool reports, with its sources, and
+ * which of its numbers are assumptions. Only this module reads the second: the search has
+ * no way to it but asking for times.
+ * Equations: Sandwich 3.1, Fig. 3.   Threads: any; a simulator is immutable. */
+#ifndef TOPO_CONTENTION_H
+#define TOPO_CONTENTION_H
+
+#include "topo/service_config.h"
+#include "topo/work.h"
+
+#define TOPO_CAPS_MAX  4
+#define TOPO_NODES_MAX 64
+
+/* Cores share a port: `of` of the things below (cores, or the ports of the cap before) at
+ * a stride of `stride` within their memory node. */
+struct topo_cap {
+    char name[16]; /* "CCL", "CCX", "CCD", "quadrant" */
+    int of, stride;
+    double gbps; /* INFINITY: it limits nothing */
+};
+
+struct topo_truth {
+    char name[64];
+    int n_caps;
+    struct topo_cap caps[TOPO_CAPS_MAX]; /* from the cores up */
+    double core_gbps;                    /* one thread alone, local memory */
+    double sharpness;                    /* s of smin(a, b; s) = (a^-s + b^-s)^(-1/s) */
+    double node_gbps;                    /* a memory node */
+    double node_factor[TOPO_NODES_MAX];  /* ... times this: slow nodes; 1 */
+    double crowd_from, crowd_per_core;   /* n0, g: loss when more cores than n0 read it */
+    double die_factor, socket_factor;    /* lambda: remote speed of one thread, other node
+                                            of the package, other package */
+    double link_gbps;                    /* between two packages, all links together */
+    double latency_ns, mlp, kappa;       /* of gathered reads: local latency, misses in
+                                            flight, growth with the cluster's cores */
+    double core_gflops;                  /* f32, sustained, one core */
+    double smt_factor;                   /* of a sibling's rate when both run */
+    double sync_ns[4]; /* a hand-off within a cluster, a node, a package, beyond */
+    double noise_frac, spike_frac, spike_chance; /* of one measurement */
+};
+
+struct topo_sim;
+
+/* From a truth file; `machine` (lent) is what is visible of it. ERR_FORMAT: the file and
+ * key; ERR_ARG: caps that do not tile the machine's nodes. */
+MUST int topo_sim_open(struct topo_sim **out, const struct topo_machine *machine,
+                       const char *truth_path);
+/* From numbers (copied), for random machines. */
+MUST int topo_sim_new(struct topo_sim **out, const struct topo_machine *machine,
+                      const struct topo_truth *truth);
+void topo_sim_close(struct topo_sim **s);
+/* For tests, figures and people, never for a search. */
+const struct topo_truth *topo_sim_truth(const struct topo_sim *s);
+
+/* Where weights lie: rank r's are spread evenly over its memory nodes. `placement` is the
+ * configuration that placed them (decode's); NULL: `c` itself. Without
+ * noise. ERR_ARG: a configuration of another machine. */
+MUST int topo_sim_seconds(const struct topo_sim *s, const struct topo_config *c,
+                          const struct topo_config *placement,
+                          const struct topo_works *works, double *seconds);
+/* One measurement: the same with noise, which follows from `seed`, the configuration and
+ * `repeat` alone. */
+MUST int topo_sim_measure(const struct topo_sim *s, const struct topo_config *c,
+                          const struct topo_config *placement,
+                          const struct topo_works *works, uint64_t seed, int repeat,
+                          double *seconds);
+
+/* Static work over a list of PUs that each read the same local bytes: n * min(rate), the
+ * figure that STREAM prints, GB/s. */
+MUST int topo_sim_stream_gbps(const struct topo_sim *s, const int *pus, int n_pus,
+                              double *gbps);
+
+/* machines/NAME.json or any path to such a file: opens the visible machine, and the path
+ * of its truth ("" when it has none). `dir`: where the shipped ones lie.
+ * ERR_NOTFOUND names the nearest. */
+MUST int topo_named_machine_open(struct topo_machine **out, const char *name,
+                                 const char *dir, char *truth_path, size_t n);
+/* NULL-terminated, sorted; lent until the next call by this thread. */
+MUST int topo_named_machines(const char *dir, const char *const **names);
+
+#endif

@@ -1,0 +1,52 @@
+/* topo/service_config.h - service configurations: how a phase uses the CPUs of a tree.
+ *
+ * sandwich-config: each level of a TopoTree is a horizontal cross-section; its nodes are
+ * the ranks of a tensor-parallel group, the PUs below a node are the rank's threads.
+ * Which numbers of ranks the model's operators allow is checked here.
+ * Paper: Sandwich 5.3, Fig. 6.   Threads: any. */
+#ifndef TOPO_SERVICE_CONFIG_H
+#define TOPO_SERVICE_CONFIG_H
+
+#include "topo/topotree.h"
+
+/* What splitting a model over ranks must respect. All 0: nothing. */
+struct topo_limits {
+    int max_ranks; /* 0: any number */
+    int n_heads, n_kv_heads;
+    int n_ffn_units; /* units of the feed-forward layer that a rank takes whole */
+    bool strict;     /* the paper's rule: the ranks divide the heads. Else ranks may be
+                        uneven (whole KV-head groups, whole units), and beyond the KV heads
+                        a group's query heads or its sequence are split */
+};
+
+/* A cross-section. Plain data; borrows from the tree it was cut from. */
+struct topo_config {
+    const struct topo_tree *tree;
+    int level;     /* of the cross-section */
+    int n_ranks;   /* nodes there */
+    int n_threads; /* of each rank */
+    /* Rank r computes on tree->pus[r * n_threads ... (r + 1) * n_threads). */
+
+    /* The largest rank's share of the work times n_ranks: 1 is even. */
+    double attention_imbalance, ffn_imbalance;
+    int n_sequence_splits; /* ranks that share one KV head's sequence (merged by
+                              log-sum-exp); 1: none */
+};
+
+/* Cut `t` at a level. ERR_UNSUPPORTED: the model's operators do not allow so many ranks;
+ * the message says which limit. */
+MUST int topo_config_cut(struct topo_config *out, const struct topo_tree *t, int level,
+                         const struct topo_limits *limits);
+
+/* Of the ranks, their sorted sets of PUs and so their memory nodes: two configurations
+ * with equal keys do the same. */
+uint64_t topo_config_key(const struct topo_config *c);
+
+/* The memory nodes (indices into machine->nodes, ascending) of rank r's PUs; returns
+ * how many there are, of which at most `max` are written. */
+int topo_config_nodes(const struct topo_config *c, int rank, int *nodes, int max);
+
+/* "8 ranks x 18 threads, one memory node each"; n >= 96. */
+void topo_config_print(const struct topo_config *c, char *out, size_t n);
+
+#endif
