@@ -55,7 +55,10 @@ static int write_plan(const struct plan_flags *f)
         p.decode.n_threads = (int)f->decode_threads;
         snprintf(p.decode.why, sizeof(p.decode.why), "%d threads asked for",
                  p.decode.n_threads);
+        rc = plan_number_cpus(&p);
     }
+    if (rc != OK)
+        return rc;
     return plan_write(&p, f->out);
 }
 

@@ -1,153 +1,105 @@
 #include "plan/plan.h"
 
+#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json.h"
-#include "base/mem.h"
-
-#define PLAN_VERSION   1
-#define PLAN_MAX_BYTES (1 << 20)
-
 int plan_default(struct plan *p, const struct cpu_budget *b, int threads)
 {
+    struct plan_phase *f = &p->prefill;
+
     memset(p, 0, sizeof(*p));
     if (threads < 0)
         return err_set(ERR_ARG, "threads: expected 0 or more, found %d", threads);
     if (threads > b->n)
         return err_set(ERR_ARG, "threads: %d asked for, %d allowed (%s)", threads, b->n,
                        b->reason);
-    p->n_cpus = threads > 0 ? threads : b->n;
-    memcpy(p->cpus, b->cpus, (size_t)p->n_cpus * sizeof(p->cpus[0]));
-    p->prefill.n_threads = p->decode.n_threads = p->n_cpus;
+    f->n_ranks = 1;
+    f->n_threads = threads > 0 ? threads : b->n;
+    f->expected_s = NAN;
+    for (int i = 0; i < f->n_threads; i++) {
+        f->cpus[i] = b->cpus[i];
+        f->nodes[i] = -1;
+    }
+    snprintf(p->machine, sizeof(p->machine), "host");
     if (threads > 0) {
         snprintf(p->source, sizeof(p->source), "--threads");
-        snprintf(p->prefill.why, sizeof(p->prefill.why), "%d threads asked for", threads);
+        snprintf(f->why, sizeof(f->why), "%d threads asked for", threads);
     } else {
         snprintf(p->source, sizeof(p->source), "default");
-        snprintf(p->prefill.why, sizeof(p->prefill.why),
-                 "no plan: every CPU of the budget (%d)", p->n_cpus);
+        snprintf(f->why, sizeof(f->why), "no plan: every CPU of the budget (%d)", b->n);
     }
-    memcpy(p->decode.why, p->prefill.why, sizeof(p->decode.why));
-    return OK;
+    p->decode = p->prefill;
+    return plan_number_cpus(p);
 }
 
-static int read_phase(struct plan_phase *out, const json_t *root, const char *key,
-                      int n_cpus, const char *path)
+int plan_number_cpus(struct plan *p)
 {
-    const json_t *o = NULL;
-    const char *why = "";
-    char where[600];
-    int64_t n = 0;
-    int rc;
+    const struct plan_phase *phases[] = {&p->decode, &p->prefill};
+    bool seen[CPU_MAX] = {false};
 
-    rc = json_get_obj(root, key, &o, path);
-    if (rc != OK)
-        return rc;
-    snprintf(where, sizeof(where), "%s: %s", path, key);
-    rc = json_get_int(o, "n_threads", 1, n_cpus, &n, where);
-    if (rc != OK)
-        return rc;
-    rc = json_opt_str(o, "why", &why, where);
-    if (rc != OK)
-        return rc;
-    out->n_threads = (int)n;
-    snprintf(out->why, sizeof(out->why), "%s", why);
-    return OK;
-}
+    p->n_cpus = 0;
+    for (int f = 0; f < 2; f++) {
+        int n = phases[f]->n_ranks * phases[f]->n_threads;
 
-/* A CPU named twice would give two threads one core without a word. */
-static int check_distinct(const struct plan *p, const char *path)
-{
-    char seen[CPU_MAX] = {0};
+        for (int i = 0; i < n; i++) {
+            int cpu = phases[f]->cpus[i];
 
-    for (int i = 0; i < p->n_cpus; i++) {
-        if (p->cpus[i] < 0 || p->cpus[i] >= CPU_MAX)
-            return err_set(ERR_LIMIT, "%s: cpus: expected CPUs below %d, found %d", path,
-                           CPU_MAX, p->cpus[i]);
-        if (seen[p->cpus[i]]++)
-            return err_set(ERR_FORMAT, "%s: cpus: CPU %d is named twice", path,
-                           p->cpus[i]);
+            if (cpu < 0 || cpu >= CPU_MAX)
+                return err_set(ERR_LIMIT, "plan: expected CPUs below %d, found %d",
+                               CPU_MAX, cpu);
+            if (!seen[cpu])
+                p->cpus[p->n_cpus++] = cpu;
+            seen[cpu] = true;
+        }
     }
     return OK;
 }
 
-static int check_keys(const json_t *root, const char *path)
+static int check_one_rank(const struct plan_phase *f, const char *name)
 {
-    static const char *const known[] = {"version", "cpus", "prefill", "decode", NULL};
-    const char *key;
-    json_t *value;
+    if (f->n_ranks == 1)
+        return OK;
+    return err_set(ERR_UNSUPPORTED,
+                   "%s has %d ranks: this engine runs one rank a phase (ask `sandwich "
+                   "plan` for --max-ranks 1)",
+                   name, f->n_ranks);
+}
 
-    json_object_foreach((json_t *)root, key, value)
-    {
-        bool ok = false;
+static bool has(const int *cpus, int n, int cpu)
+{
+    for (int i = 0; i < n; i++)
+        if (cpus[i] == cpu)
+            return true;
+    return false;
+}
 
-        for (int i = 0; known[i]; i++)
-            ok |= !strcmp(known[i], key);
-        if (!ok)
-            return err_set(ERR_FORMAT, "%s: unknown key \"%s\"", path, key);
-    }
+static int check_cpus(const struct plan *p, const struct cpu_budget *b)
+{
+    const struct plan_phase *pre = &p->prefill, *dec = &p->decode;
+
+    for (int i = 0; i < dec->n_threads; i++)
+        if (!has(pre->cpus, pre->n_threads, dec->cpus[i]))
+            return err_set(ERR_UNSUPPORTED,
+                           "decode's CPU %d is not one of prefill's: this engine "
+                           "decodes on some of prefill's CPUs",
+                           dec->cpus[i]);
+    for (int i = 0; i < p->n_cpus; i++)
+        if (!has(b->cpus, b->n, p->cpus[i]))
+            return err_set(ERR_ARG, "CPU %d is not one of this process's (%s)",
+                           p->cpus[i], b->reason);
     return OK;
 }
 
-int plan_read(struct plan *p, const char *path)
+int plan_runnable(const struct plan *p, const struct cpu_budget *b)
 {
-    json_t *root = NULL;
-    const char *cpus = NULL;
-    int64_t version = 0;
-    int rc;
+    const char *of = *p->machine ? p->machine : "an unknown machine";
+    int rc = check_one_rank(&p->decode, "decode");
 
-    memset(p, 0, sizeof(*p));
-    rc = json_read_file(&root, path, PLAN_MAX_BYTES);
-    if (rc != OK)
-        goto out;
-    if (!json_is_object(root)) {
-        rc = err_set(ERR_FORMAT, "%s: expected an object", path);
-        goto out;
-    }
-    rc = check_keys(root, path);
-    if (rc != OK)
-        goto out;
-    rc = json_get_int(root, "version", PLAN_VERSION, PLAN_VERSION, &version, path);
-    if (rc != OK)
-        goto out;
-    rc = json_get_str(root, "cpus", &cpus, path);
-    if (rc != OK)
-        goto out;
-    rc = cpu_list_parse(cpus, p->cpus, CPU_MAX, &p->n_cpus);
-    if (rc != OK) {
-        rc = err_prefix(rc, "%s: cpus", path);
-        goto out;
-    }
-    if (p->n_cpus < 1) {
-        rc = err_set(ERR_FORMAT, "%s: cpus: expected at least one CPU", path);
-        goto out;
-    }
-    rc = check_distinct(p, path);
     if (rc == OK)
-        rc = read_phase(&p->prefill, root, "prefill", p->n_cpus, path);
+        rc = check_one_rank(&p->prefill, "prefill");
     if (rc == OK)
-        rc = read_phase(&p->decode, root, "decode", p->n_cpus, path);
-    snprintf(p->source, sizeof(p->source), "%s", path);
-out:
-    json_decref(root);
-    return rc;
-}
-
-int plan_write(const struct plan *p, const char *path)
-{
-    char list[CPU_MAX * 5 + 1];
-    json_t *root;
-    int rc;
-
-    cpu_list_print(p->cpus, p->n_cpus, list, sizeof(list));
-    root = json_pack("{s:i, s:s, s:{s:i, s:s}, s:{s:i, s:s}}", "version", PLAN_VERSION,
-                     "cpus", list, "prefill", "n_threads", p->prefill.n_threads, "why",
-                     p->prefill.why, "decode", "n_threads", p->decode.n_threads, "why",
-                     p->decode.why);
-    if (!root)
-        return err_set(ERR_NOMEM, "%s: no memory for the plan", path);
-    rc = json_write_file(root, path);
-    json_decref(root);
-    return rc;
+        rc = check_cpus(p, b);
+    return rc == OK ? OK : err_prefix(rc, "%s (a plan for %s)", p->source, of);
 }

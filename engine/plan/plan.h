@@ -1,29 +1,50 @@
 /* plan/plan.h - the phase plan: which cores prefill uses, which decode uses, and why.
  *
- * A JSON file, written by `sandwich plan` and read by the engine. Until a plan is
- * searched the default uses every CPU of the budget for both phases.   Paper: Sandwich
- * 5. */
+ * A JSON file, written by `sandwich plan`, read by the engine, rendered for rivals. Until
+ * a plan is searched the default uses every CPU of the budget for both phases, as one
+ * rank.   Paper: Sandwich 5. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
 #include "cpu/cpu.h"
 
+/* A service configuration by operating system CPU numbers: rank r's threads run on
+ * cpus[r * n_threads ... (r + 1) * n_threads). */
 struct plan_phase {
-    int n_threads; /* the first n of plan.cpus: decode's cores come first */
-    char why[160];
+    int n_ranks, n_threads; /* threads of each rank */
+    int cpus[CPU_MAX];      /* [n_ranks * n_threads] */
+    int nodes[CPU_MAX];     /* [n_ranks * n_threads] memory node of each, -1 unknown */
+    double expected_s;      /* a step over the trace it was searched for; NAN: none */
+    char why[600];
 };
 
 struct plan {
+    /* The CPUs of both phases, each once, decode's first: threads of the team are
+     * numbered like this, so that a thread never moves. */
     int n_cpus;
     int cpus[CPU_MAX];
     struct plan_phase prefill, decode;
-    char source[64]; /* "default", "--threads", a file's path */
+    char machine[128]; /* whose CPUs these are: "host", a file's stem; "" unknown */
+    char truth[24];    /* "measured", "simulated"; "" where nothing was searched */
+    char source[64];   /* "default", "--threads", a file's path */
 };
 
-/* All CPUs of the budget for both phases; threads > 0 asks for exactly that many.
- * ERR_ARG: more threads than CPUs allowed. */
+/* All CPUs of the budget for both phases, one rank; threads > 0 asks for exactly that
+ * many. ERR_ARG: more threads than CPUs allowed. */
 MUST int plan_default(struct plan *p, const struct cpu_budget *b, int threads);
+/* Set p->cpus from the phases. ERR_LIMIT: more than CPU_MAX. */
+MUST int plan_number_cpus(struct plan *p);
 MUST int plan_read(struct plan *p, const char *path);
 MUST int plan_write(const struct plan *p, const char *path);
+
+/* Can this engine run it as it stands: one rank a phase, decode's CPUs among prefill's,
+ * CPUs that this process may use. ERR_UNSUPPORTED or ERR_ARG says what not. */
+MUST int plan_runnable(const struct plan *p, const struct cpu_budget *b);
+
+/* For people: a few lines a phase. *text owned by the caller, mem_free(). */
+MUST int plan_text(const struct plan *p, char **text);
+/* For rivals and shells: PREFILL_RANKS=, PREFILL_THREADS=, PREFILL_CPUS= (a list a rank,
+ * joined by '|'), PREFILL_NODES=, and the same for DECODE. */
+MUST int plan_render(const struct plan *p, char **text);
 
 #endif

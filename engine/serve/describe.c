@@ -1,5 +1,6 @@
 /* Facts about an open engine, for the record: what was chosen, why, and whether it is so.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -120,16 +121,23 @@ static json_t *describe_kernels(const struct serve *s)
                      model_kern_note(s->model));
 }
 
+static json_t *describe_phase(const struct plan_phase *f)
+{
+    return json_pack("{s:i, s:o, s:s}", "n_threads", f->n_threads, "expected_s",
+                     isfinite(f->expected_s) ? json_real(f->expected_s) : json_null(),
+                     "why", f->why);
+}
+
 static json_t *describe_plan(const struct serve *s)
 {
     const struct plan *p = &s->plan;
     char cpus[CPU_MAX * 5 + 1];
 
     cpu_list_print(p->cpus, p->n_cpus, cpus, sizeof(cpus));
-    return json_pack("{s:s, s:s, s:{s:i, s:s}, s:{s:i, s:s}, s:s}", "source", p->source,
-                     "cpus", cpus, "prefill", "n_threads", p->prefill.n_threads, "why",
-                     p->prefill.why, "decode", "n_threads", p->decode.n_threads, "why",
-                     p->decode.why, "policy", s->policy->name);
+    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:s}", "source", text(p->source),
+                     "machine", p->machine, "truth", p->truth, "cpus", cpus, "prefill",
+                     describe_phase(&p->prefill), "decode", describe_phase(&p->decode),
+                     "policy", s->policy->name);
 }
 
 /* How many of the schedules in use (matrices x numbers of rows x phases) were tuned. */

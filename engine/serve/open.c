@@ -54,6 +54,8 @@ static int open_team(struct serve *s)
         return rc;
     rc = s->o.plan ? plan_read(&s->plan, s->o.plan)
                    : plan_default(&s->plan, &s->budget, (int)s->o.threads);
+    if (rc == OK)
+        rc = plan_runnable(&s->plan, &s->budget);
     if (rc != OK)
         return rc;
     return par_team_open(&s->team, s->plan.cpus, s->plan.n_cpus, s->o.pin);

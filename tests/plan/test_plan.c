@@ -1,8 +1,71 @@
 #include "tests/support/test.h"
 
+#include <math.h>
+
 #include "plan/plan.h"
 
 static const struct cpu_budget budget = {.n = 4, .cpus = {2, 3, 6, 7}, .reason = "test"};
+
+static const char *in_dir(const char *name)
+{
+    static char path[512];
+
+    snprintf(path, sizeof(path), "%s/%s", test_dir(), name);
+    return path;
+}
+
+/* Two ranks of prefill over two nodes, in an order of a tree; decode on some of them. */
+static void make(struct plan *p)
+{
+    static const int prefill[] = {0, 2, 4, 6, 1, 3, 5, 7}, decode[] = {1, 3, 0, 2};
+
+    memset(p, 0, sizeof(*p));
+    p->prefill = (struct plan_phase){.n_ranks = 2, .n_threads = 4, .expected_s = 0.25};
+    p->decode = (struct plan_phase){.n_ranks = 1, .n_threads = 4, .expected_s = NAN};
+    memcpy(p->prefill.cpus, prefill, sizeof(prefill));
+    memcpy(p->decode.cpus, decode, sizeof(decode));
+    for (int i = 0; i < 8; i++)
+        p->prefill.nodes[i] = i / 4;
+    for (int i = 0; i < 4; i++)
+        p->decode.nodes[i] = decode[i] % 2;
+    snprintf(p->prefill.why, sizeof(p->prefill.why), "every CPU pays");
+    snprintf(p->decode.why, sizeof(p->decode.why), "the nodes are read at full speed");
+    snprintf(p->machine, sizeof(p->machine), "a_machine");
+    snprintf(p->truth, sizeof(p->truth), "simulated");
+    assert_ok(plan_number_cpus(p));
+}
+
+static void same_phase(const struct plan_phase *a, const struct plan_phase *b)
+{
+    int n = a->n_ranks * a->n_threads;
+
+    assert_int_equal(a->n_ranks, b->n_ranks);
+    assert_int_equal(a->n_threads, b->n_threads);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(a->cpus[i], b->cpus[i]);
+        assert_int_equal(a->nodes[i], b->nodes[i]);
+    }
+    assert_string_equal(a->why, b->why);
+    if (isnan(a->expected_s))
+        assert_true(isnan(b->expected_s));
+    else
+        assert_true(a->expected_s == b->expected_s);
+}
+
+static void round_trip(const struct plan *a)
+{
+    struct plan b;
+
+    assert_ok(plan_write(a, in_dir("plan.json")));
+    assert_ok(plan_read(&b, in_dir("plan.json")));
+    same_phase(&a->prefill, &b.prefill);
+    same_phase(&a->decode, &b.decode);
+    assert_string_equal(a->machine, b.machine);
+    assert_string_equal(a->truth, b.truth);
+    assert_string_equal(b.source, in_dir("plan.json"));
+    assert_int_equal(a->n_cpus, b.n_cpus);
+    assert_memory_equal(a->cpus, b.cpus, sizeof(a->cpus));
+}
 
 static void test_default(void **state)
 {
@@ -15,6 +78,8 @@ static void test_default(void **state)
     assert_int_equal(p.prefill.n_threads, 4);
     assert_int_equal(p.decode.n_threads, 4);
     assert_string_equal(p.source, "default");
+    assert_ok(plan_runnable(&p, &budget));
+    round_trip(&p);
     assert_ok(plan_default(&p, &budget, 2));
     assert_int_equal(p.n_cpus, 2);
     assert_int_equal(p.decode.n_threads, 2);
@@ -23,40 +88,84 @@ static void test_default(void **state)
     assert_err(plan_default(&p, &budget, -1), ERR_ARG, "found -1");
 }
 
+/* Ranks, their order of CPUs, and memory nodes that alternate within a rank survive. */
 static void test_round_trip(void **state)
 {
-    struct plan a, b;
-    char path[512];
+    struct plan p;
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/plan.json", test_dir());
-    assert_ok(plan_default(&a, &budget, 0));
-    a.decode.n_threads = 2;
-    snprintf(a.decode.why, sizeof(a.decode.why), "bandwidth saturates at 2");
-    assert_ok(plan_write(&a, path));
-    assert_ok(plan_read(&b, path));
-    assert_int_equal(b.n_cpus, a.n_cpus);
-    assert_memory_equal(a.cpus, b.cpus, sizeof(a.cpus));
-    assert_int_equal(b.prefill.n_threads, 4);
-    assert_int_equal(b.decode.n_threads, 2);
-    assert_string_equal(b.decode.why, a.decode.why);
+    make(&p);
+    round_trip(&p);
+    for (int i = 0; i < 4; i++)
+        p.decode.nodes[i] = i / 2 * 3; /* two runs: written as [0, 3] */
+    round_trip(&p);
+    p.decode.nodes[2] = -1; /* one unknown: none is written, all are unknown */
+    assert_ok(plan_write(&p, in_dir("plan.json")));
+    assert_ok(plan_read(&p, in_dir("plan.json")));
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(p.decode.nodes[i], -1);
 }
 
-/* Decode's cores come first, so the order of the list must survive the file. */
-static void test_order_kept(void **state)
+static void test_numbering(void **state)
 {
-    static const int order[] = {5, 4, 0, 1};
-    struct plan a, b;
-    char path[512];
+    static const int want[] = {1, 3, 0, 2, 4, 6, 5, 7};
+    struct plan p;
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/order.json", test_dir());
-    assert_ok(plan_default(&a, &budget, 0));
-    memcpy(a.cpus, order, sizeof(order));
-    assert_ok(plan_write(&a, path));
-    assert_ok(plan_read(&b, path));
-    assert_memory_equal(b.cpus, order, sizeof(order));
+    make(&p);
+    assert_int_equal(p.n_cpus, 8);
+    assert_memory_equal(p.cpus, want, sizeof(want));
+    p.decode.cpus[1] = CPU_MAX;
+    assert_err(plan_number_cpus(&p), ERR_LIMIT, "found 1024");
 }
+
+static void test_runnable(void **state)
+{
+    struct plan p;
+
+    (void)state;
+    make(&p);
+    assert_err(plan_runnable(&p, &budget), ERR_UNSUPPORTED, "prefill has 2 ranks");
+    assert_non_null(strstr(err_msg(), "a_machine"));
+    assert_ok(plan_default(&p, &budget, 0));
+    p.decode.n_threads = 2;
+    memcpy(p.decode.cpus, (int[]){7, 3}, 2 * sizeof(int));
+    assert_ok(plan_number_cpus(&p));
+    assert_memory_equal(p.cpus, ((int[]){7, 3, 2, 6}), 4 * sizeof(int));
+    assert_ok(plan_runnable(&p, &budget));
+    p.prefill.cpus[1] = 1; /* decode keeps CPU 3 */
+    assert_ok(plan_number_cpus(&p));
+    assert_err(plan_runnable(&p, &budget), ERR_UNSUPPORTED, "decode's CPU 3");
+    p.decode.cpus[1] = 1;
+    assert_ok(plan_number_cpus(&p));
+    assert_err(plan_runnable(&p, &budget), ERR_ARG, "CPU 1 is not");
+}
+
+static void test_text(void **state)
+{
+    struct plan p;
+    char *text;
+
+    (void)state;
+    make(&p);
+    assert_ok(plan_text(&p, &text));
+    assert_non_null(strstr(text, "plan for a_machine (simulated)"));
+    assert_non_null(strstr(text, "prefill: 2 ranks of 4 threads, 250 ms a step"));
+    assert_non_null(strstr(text, "  rank 1: CPUs 1,3,5,7; memory node 1\n"));
+    assert_non_null(strstr(text, "  rank 0: CPUs 1,3,0,2; memory node 1,0\n"));
+    assert_non_null(strstr(text, "why: the nodes are read at full speed\n"));
+    mem_free(text);
+    assert_ok(plan_render(&p, &text));
+    assert_string_equal(text, "PREFILL_RANKS=2\nPREFILL_THREADS=4\n"
+                              "PREFILL_CPUS='0,2,4,6|1,3,5,7'\nPREFILL_NODES='0|1'\n"
+                              "DECODE_RANKS=1\nDECODE_THREADS=4\n"
+                              "DECODE_CPUS='1,3,0,2'\nDECODE_NODES='1,0'\n");
+    mem_free(text);
+}
+
+#define PHASES "\"prefill\":{\"ranks\":[\"0-1\"]},\"decode\":{\"ranks\":[\"0\"]}"
+#define PREFILL(members)                                                                 \
+    "{\"version\":2,\"decode\":{\"ranks\":[\"0\"]},\"prefill\":{" members "}}"
 
 static void test_refusals(void **state)
 {
@@ -64,45 +173,55 @@ static void test_refusals(void **state)
         const char *text, *part;
     } rows[] = {
         {"[]", "expected an object"},
-        {"{\"version\":2,\"cpus\":\"0\",\"prefill\":{\"n_threads\":1},"
-         "\"decode\":{\"n_threads\":1}}",
-         "version"},
-        {"{\"version\":1,\"cpus\":\"0-1\",\"prefill\":{\"n_threads\":3},"
-         "\"decode\":{\"n_threads\":1}}",
-         "prefill: n_threads"},
-        {"{\"version\":1,\"cpus\":\"0-1\",\"prefill\":{\"n_threads\":2}}", "decode"},
-        {"{\"version\":1,\"cpus\":\"0-x\",\"prefill\":{\"n_threads\":2},"
-         "\"decode\":{\"n_threads\":1}}",
-         "cpus"},
-        {"{\"version\":1,\"cpus\":\"0,1,0\",\"prefill\":{\"n_threads\":2},"
-         "\"decode\":{\"n_threads\":1}}",
-         "cpus"},
-        {"{\"version\":1,\"cpu\":\"0\"}", "unknown key \"cpu\""},
+        {"{" PHASES "}", "version: expected an integer"},
+        {"{\"version\":1,\"cpus\":\"0\"}", "make a new one with `sandwich plan"},
+        {"{\"version\":3," PHASES "}", "version: expected an integer in [1, 2], found 3"},
+        {"{\"version\":2,\"machin\":\"\"," PHASES "}", "did you mean \"machine\"?"},
+        {"{\"version\":2,\"machine\":7," PHASES "}", "machine: expected a string"},
+        {"{\"version\":2,\"truth\":\"guessed\"," PHASES "}", "found \"guessed\""},
+        {"{\"version\":2,\"prefill\":{\"ranks\":[\"0\"]}}", "decode: expected an object"},
+        {PREFILL(""), "prefill: ranks: expected an array"},
+        {PREFILL("\"ranks\":[]"), "1 to 1024 lists, found 0"},
+        {PREFILL("\"ranks\":[3]"), "rank 0: expected a list of CPUs"},
+        {PREFILL("\"ranks\":[\"\"]"), "rank 0: expected a CPU at least"},
+        {PREFILL("\"ranks\":[\"0-x\"]"), "rank 0: CPU list \"0-x\": offset 0"},
+        {PREFILL("\"ranks\":[\"0-1\",\"2\"]"), "rank 1: expected 2 CPUs"},
+        {PREFILL("\"ranks\":[\"0-1\",\"2,0\"]"), "rank 1: CPU 0 is named twice"},
+        {PREFILL("\"ranks\":[\"0-1023\",\"1024\"]"), "more than 0 CPUs"},
+        {PREFILL("\"ranks\":[\"1024\"]"), "CPUs below 1024, found 1024"},
+        {PREFILL("\"ranks\":[\"0\"],\"rank\":1"), "did you mean \"ranks\"?"},
+        {PREFILL("\"ranks\":[\"0-3\"],\"memory_nodes\":[]"), "expected 1 arrays"},
+        {PREFILL("\"ranks\":[\"0-3\"],\"memory_nodes\":[[0,1,2]]"), "its 4 threads"},
+        {PREFILL("\"ranks\":[\"0-3\"],\"memory_nodes\":[[]]"), "its 4 threads"},
+        {PREFILL("\"ranks\":[\"0-3\"],\"memory_nodes\":[[-1]]"), "in [0, 1023]"},
+        {PREFILL("\"ranks\":[\"0\"],\"expected_s\":\"1\""), "expected a number"},
+        {PREFILL("\"ranks\":[\"0\"],\"expected_s\":0"), "seconds above 0, found 0"},
+        {PREFILL("\"ranks\":[\"0\"],\"why\":[]"), "why: expected a string"},
     };
-    char path[512];
+    char why[1024] = PREFILL("\"ranks\":[\"0\"],\"why\":\"");
     struct plan p;
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/bad.json", test_dir());
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        int rc;
-
-        test_write(path, rows[i].text, strlen(rows[i].text));
-        rc = plan_read(&p, path);
-        assert_int_not_equal(rc, OK);
-        assert_non_null(strstr(err_msg(), rows[i].part));
-        assert_non_null(strstr(err_msg(), "bad.json"));
+        test_write(in_dir("bad.json"), rows[i].text, strlen(rows[i].text));
+        if (plan_read(&p, in_dir("bad.json")) == OK || !strstr(err_msg(), rows[i].part) ||
+            !strstr(err_msg(), "bad.json"))
+            fail_msg("%s: %s", rows[i].text, err_msg());
     }
-    assert_int_not_equal(plan_read(&p, "/nonexistent/plan.json"), OK);
+    why[strlen(why) - 2] = '\0'; /* without the braces that the macro closed */
+    memset(why + strlen(why), 'x', 600);
+    strcat(why, "\"}}");
+    test_write(in_dir("bad.json"), why, strlen(why));
+    assert_err(plan_read(&p, in_dir("bad.json")), ERR_LIMIT, "why: expected at most 599");
+    assert_err(plan_read(&p, "/nonexistent/plan.json"), ERR_IO, "/nonexistent/plan.json");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_default),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_order_kept),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_default),   cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_numbering), cmocka_unit_test(test_runnable),
+        cmocka_unit_test(test_text),      cmocka_unit_test(test_refusals),
     };
 
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
