@@ -16,11 +16,17 @@
 /* The largest machines described so far are below 4 MB and 5000 CPUs. */
 #define XML_BYTES_MAX (64 << 20)
 #define PUS_MAX       65536
+/* Kinds of CPU told apart; the most seen so far are five. */
+#define KINDS_MAX 64
+/* Cores of one type are of one kind up to this ratio of their capacities: a chip's best
+ * cores clock a little higher, and leaving the others out would cost more than it gains. */
+#define KIND_RATIO 1.1
 
 /* What the outside sees, and what is kept for topo_machine_xml(). */
 struct machine {
     struct topo_machine pub;
     hwloc_topology_t hw;
+    int kind_rank[KINDS_MAX]; /* of hwloc's kind of CPU */
 };
 
 static void note(struct topo_machine *m, const char *fmt, ...)
@@ -84,14 +90,71 @@ static int nearest_node(const struct machine *m, hwloc_obj_t pu)
     return best;
 }
 
-static int kind_of(hwloc_topology_t hw, hwloc_obj_t pu)
-{
-    int i = hwloc_cpukinds_get_by_cpuset(hw, pu->cpuset, 0), efficiency = -1;
+struct kind {
+    int efficiency;
+    double capacity;  /* of the kernel, else MHz; 0: unknown */
+    const char *type; /* "IntelCore", ...; "": not told */
+};
 
-    if (i < 0 ||
-        hwloc_cpukinds_get_info(hw, (unsigned)i, NULL, &efficiency, NULL, NULL, 0) < 0)
-        return -1;
-    return efficiency;
+static struct kind kind_at(hwloc_topology_t hw, int i)
+{
+    struct kind k = {.efficiency = -1, .type = ""};
+    struct hwloc_info_s *infos = NULL;
+    unsigned n = 0;
+    double mhz = 0;
+
+    if (hwloc_cpukinds_get_info(hw, (unsigned)i, NULL, &k.efficiency, &n, &infos, 0) < 0)
+        return k;
+    for (unsigned a = 0; a < n; a++) {
+        if (strcmp(infos[a].name, "LinuxCapacity") == 0)
+            k.capacity = strtod(infos[a].value, NULL);
+        else if (strcmp(infos[a].name, "FrequencyMaxMHz") == 0)
+            mhz = strtod(infos[a].value, NULL);
+        else if (strcmp(infos[a].name, "CoreType") == 0)
+            k.type = infos[a].value;
+    }
+    k.capacity = k.capacity > 0 ? k.capacity : mhz;
+    return k;
+}
+
+/* hwloc lists kinds from the least powerful up, if it can rank them at all. */
+static void rank_kinds(struct machine *m)
+{
+    int n = hwloc_cpukinds_get_nr(m->hw, 0), rank = 0;
+    struct kind least = {0};
+
+    for (int i = 0; i < n && i < KINDS_MAX; i++) {
+        struct kind k = kind_at(m->hw, i);
+        bool alike = k.capacity > 0 && least.capacity > 0 &&
+                     k.capacity <= KIND_RATIO * least.capacity &&
+                     least.capacity <= KIND_RATIO * k.capacity &&
+                     strcmp(k.type, least.type) == 0;
+
+        if (i == 0 || !alike) {
+            rank += i > 0;
+            least = k;
+        }
+        m->kind_rank[i] = k.efficiency < 0 ? -1 : rank;
+    }
+}
+
+static int kind_of(const struct machine *m, hwloc_obj_t pu)
+{
+    int i = hwloc_cpukinds_get_by_cpuset(m->hw, pu->cpuset, 0);
+
+    return i < 0 || i >= KINDS_MAX ? -1 : m->kind_rank[i];
+}
+
+/* The cluster of cores that a CPU is in; NULL for none and for one of a single core. */
+static hwloc_obj_t cluster_of(hwloc_topology_t hw, hwloc_obj_t pu)
+{
+    hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(hw, HWLOC_OBJ_CORE, pu);
+
+    for (hwloc_obj_t o = pu->parent; o; o = o->parent)
+        if (o->type == HWLOC_OBJ_GROUP && o->subtype &&
+            strcmp(o->subtype, "Cluster") == 0)
+            return hwloc_bitmap_isequal(o->cpuset, (core ? core : pu)->cpuset) ? NULL : o;
+    return NULL;
 }
 
 static int by_os_index(const void *a, const void *b)
@@ -151,6 +214,7 @@ MUST static int fill_pus(struct machine *m)
 {
     struct topo_machine *p = &m->pub;
     int n = count_of(m->hw, HWLOC_OBJ_PU);
+    hwloc_obj_t last = NULL;
 
     if (n < 1)
         return err_set(ERR_FORMAT, "%s: no processing unit in the topology", p->name);
@@ -163,19 +227,25 @@ MUST static int fill_pus(struct machine *m)
     p->n_pus = n;
     for (int i = 0; i < n; i++) {
         hwloc_obj_t o = hwloc_get_obj_by_type(m->hw, HWLOC_OBJ_PU, (unsigned)i);
+        hwloc_obj_t cluster = cluster_of(m->hw, o);
         int nearest = nearest_node(m, o);
 
         if (o->os_index > INT_MAX)
             return err_set(ERR_FORMAT, "%s: processing unit %d has no CPU number",
                            p->name, i);
+        if (cluster && cluster != last) { /* its CPUs follow each other */
+            p->n_clusters++;
+            last = cluster;
+        }
         p->pus[i] = (struct topo_pu){
             .os_index = (int)o->os_index,
             .core = logical(o, m->hw, HWLOC_OBJ_CORE),
             .l2 = logical(o, m->hw, HWLOC_OBJ_L2CACHE),
             .l3 = logical(o, m->hw, HWLOC_OBJ_L3CACHE),
+            .cluster = cluster ? p->n_clusters - 1 : -1,
             .node = p->n_nodes == 1 ? 0 : nearest,
             .package = logical(o, m->hw, HWLOC_OBJ_PACKAGE),
-            .kind = kind_of(m->hw, o),
+            .kind = kind_of(m, o),
         };
     }
     qsort(p->pus, (size_t)n, sizeof(*p->pus), by_os_index);
@@ -208,6 +278,7 @@ MUST static int fill(struct machine *m)
     struct topo_machine *p = &m->pub;
     int n_l1, rc;
 
+    rank_kinds(m);
     rc = fill_nodes(m);
     if (rc == OK)
         rc = fill_pus(m);
@@ -306,42 +377,83 @@ MUST static int load_synthetic(struct machine *m, const char *text)
     return OK;
 }
 
-/* hwloc takes the root of a /sys dump from the environment only. */
+/* hwloc takes some of its options from the environment only: set one for a moment. */
+struct env {
+    const char *name;
+    char *before; /* NULL: not set */
+};
+
+MUST static int env_set(struct env *e, const char *name, const char *value)
+{
+    const char *before = getenv(name);
+
+    *e = (struct env){.name = name};
+    if (before) {
+        e->before = mem_strdup(MEM_OTHER, before); /* setenv() may free it */
+        if (!e->before)
+            return ERR_NOMEM;
+    }
+    if (setenv(name, value, 1) != 0)
+        return err_set(ERR_NOMEM, "cannot set %s: %m", name);
+    return OK;
+}
+
+static void env_restore(struct env *e)
+{
+    if (e->before)
+        setenv(e->name, e->before, 1);
+    else if (e->name)
+        unsetenv(e->name);
+    mem_free(e->before);
+}
+
+/* Load what Linux says. Where a cluster of cores is also a cache, hwloc would keep only
+ * the cache. */
+MUST static int load_linux(struct machine *m, const char *root, bool *found)
+{
+    struct env env[3] = {0};
+    int rc = env_set(&env[0], "HWLOC_DONT_MERGE_CLUSTER_GROUPS", "1");
+
+    if (rc == OK && root)
+        rc = env_set(&env[1], "HWLOC_FSROOT", root);
+    if (rc == OK && root) /* ask nothing of the real machine */
+        rc = env_set(&env[2], "HWLOC_COMPONENTS", "linux,stop");
+    if (rc == OK)
+        *found = hwloc_topology_load(m->hw) == 0;
+    for (int i = 0; i < 3; i++)
+        env_restore(&env[i]);
+    return rc;
+}
+
 MUST static int load_fsroot(struct machine *m, const char *dir)
 {
     const char *base = strrchr(dir, '/');
-    char *old_root = getenv("HWLOC_FSROOT"), *old_components = getenv("HWLOC_COMPONENTS");
     struct stat st;
+    bool found;
     int rc;
 
     snprintf(m->pub.source, sizeof(m->pub.source), "fsroot");
     snprintf(m->pub.name, sizeof(m->pub.name), "%s", base && base[1] ? base + 1 : dir);
     if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
         return err_set(ERR_IO, "fsroot:%s: not a directory", dir);
-    setenv("HWLOC_FSROOT", dir, 1);
-    setenv("HWLOC_COMPONENTS", "linux,stop", 1); /* ask nothing of the real machine */
-    rc = hwloc_topology_load(m->hw);
-    if (old_root)
-        setenv("HWLOC_FSROOT", old_root, 1);
-    else
-        unsetenv("HWLOC_FSROOT");
-    if (old_components)
-        setenv("HWLOC_COMPONENTS", old_components, 1);
-    else
-        unsetenv("HWLOC_COMPONENTS");
-    if (rc != 0)
+    rc = load_linux(m, dir, &found);
+    if (rc == OK && !found)
         return err_set(ERR_FORMAT, "fsroot:%s: hwloc finds no machine there", dir);
-    return OK;
+    return rc;
 }
 
 MUST static int load_host(struct machine *m)
 {
+    bool found;
+    int rc;
+
     snprintf(m->pub.source, sizeof(m->pub.source), "host");
     if (gethostname(m->pub.name, sizeof(m->pub.name) - 1) != 0)
         snprintf(m->pub.name, sizeof(m->pub.name), "host");
-    if (hwloc_topology_load(m->hw) != 0)
+    rc = load_linux(m, NULL, &found);
+    if (rc == OK && !found)
         return err_set(ERR_IO, "this machine: hwloc cannot read the topology: %m");
-    return OK;
+    return rc;
 }
 
 MUST static int load(struct machine *m, const char *spec)

@@ -16,9 +16,11 @@ struct topo_pu {
     int os_index; /* the operating system's CPU number */
     int core;     /* logical index of its physical core */
     int l2, l3;   /* logical index of the caches it shares */
+    int cluster;  /* of cores, where the kernel reports more than one to a cluster */
     int node;     /* index into nodes[] of its nearest memory node */
     int package;
-    int kind; /* hybrid machines: efficiency rank, 0 = least powerful; -1 unknown */
+    int kind; /* hybrid machines: efficiency rank, 0 = least powerful; -1 unknown. Cores of
+                 one type that differ by no more than 10 % have one rank */
 };
 
 struct topo_node {
@@ -35,7 +37,7 @@ struct topo_machine {
     int n_pus;
     struct topo_node *nodes;
     int n_nodes; /* >= 1: a machine without NUMA objects gets one */
-    int n_cores, n_l2, n_l3, n_packages;
+    int n_cores, n_l2, n_l3, n_clusters, n_packages;
     int64_t l1d_bytes, l2_bytes, l3_bytes; /* of one cache; 0 unknown */
     char note[192]; /* what was missing or assumed, "" if nothing */
 };

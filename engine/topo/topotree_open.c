@@ -1,4 +1,4 @@
-#include "topo/topotree.h"
+#include "topo/topotree_build.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -8,39 +8,13 @@
 
 #include "base/mem.h"
 
-/* A tree is made by partition refinement. Each kind of thing that CPUs share divides them
- * into blocks; the partitions that nest, in order of size, are the levels. Positions 0 ...
- * n - 1 stand for the CPUs in use by ascending number, and a block goes by its smallest
- * position, which also gives the order of children. */
-struct partition {
-    int kinds;
-    int n_blocks;
-    int *label; /* [n] the smallest position of the block */
-};
-
 /* Kinds in the order in which they are believed where two do not nest: cores are never
  * doubtful, and ranks are about memory nodes. */
 static const int trusted[] = {TOPO_CORE,    TOPO_NODE, TOPO_L3,
                               TOPO_PACKAGE, TOPO_L2,   TOPO_CLUSTER};
-#define N_TRUSTED      ((int)(sizeof(trusted) / sizeof(trusted[0])))
-#define PARTITIONS_MAX (N_TRUSTED + 2) /* and the machine, and the PUs */
+#define N_TRUSTED ((int)(sizeof(trusted) / sizeof(trusted[0])))
 
-struct build {
-    const struct topo_machine *m;
-    int n, *pu;    /* [n] indices into m->pus, ascending */
-    int hide;      /* kinds to leave out */
-    int *labels;   /* [PARTITIONS_MAX][m->n_pus], the partitions' */
-    int *scratch;  /* [PARTITIONS_MAX][n_scratch] */
-    int n_scratch; /* as many as any index of a PU's core, cache, node can say */
-    int n_levels;
-    struct partition level[PARTITIONS_MAX];
-    char *note;
-    size_t note_bytes;
-};
-
-static void note(struct build *b, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-static void note(struct build *b, const char *fmt, ...)
+void topo_build_note(struct topo_build *b, const char *fmt, ...)
 {
     size_t at;
     va_list ap;
@@ -66,7 +40,7 @@ static int by_os_index(const void *a, const void *b)
     return (x->os_index > y->os_index) - (x->os_index < y->os_index);
 }
 
-MUST static int choose_cpus(struct build *b, const struct topo_tree_opts *o)
+MUST static int choose_cpus(struct topo_build *b, const struct topo_tree_opts *o)
 {
     const struct topo_machine *m = b->m;
     int *wanted = b->scratch, n = 0;
@@ -92,7 +66,7 @@ MUST static int choose_cpus(struct build *b, const struct topo_tree_opts *o)
 }
 
 /* SPMD wants equal cores: of the kinds of a hybrid machine keep the one with most CPUs. */
-static void choose_kind(struct build *b)
+static void choose_kind(struct topo_build *b)
 {
     int lowest = INT_MAX, highest = INT_MIN, best = 0, best_n = 0, n = 0;
 
@@ -113,11 +87,12 @@ static void choose_kind(struct build *b)
             best_n = n;
         }
     }
-    note(b, "%d of %d CPUs left out: %s than the other %d", b->n - best_n, b->n,
-         best == highest  ? "less powerful cores"
-         : best == lowest ? "more powerful cores"
-                          : "cores more or less powerful",
-         best_n);
+    topo_build_note(b, "%d of %d CPUs left out: %s than the other %d", b->n - best_n,
+                    b->n,
+                    best == highest  ? "less powerful cores"
+                    : best == lowest ? "more powerful cores"
+                                     : "cores more or less powerful",
+                    best_n);
     n = 0;
     for (int i = 0; i < b->n; i++)
         if (b->m->pus[b->pu[i]].kind == best)
@@ -140,13 +115,15 @@ static int shared_by(const struct topo_pu *pu, int kind)
         return pu->package;
     case TOPO_L2:
         return pu->l2;
+    case TOPO_CLUSTER:
+        return pu->cluster;
     default:
         return -1;
     }
 }
 
 /* False where the machine does not report the kind for every CPU. */
-static bool partition_by(struct build *b, int kind, struct partition *p)
+static bool partition_by(struct topo_build *b, int kind, struct topo_partition *p)
 {
     int *first = b->scratch;
 
@@ -169,7 +146,8 @@ static bool partition_by(struct build *b, int kind, struct partition *p)
 }
 
 /* Each block of `fine` lies in one block of `coarse`. */
-static bool refines(const struct partition *fine, const struct partition *coarse, int n)
+static bool refines(const struct topo_partition *fine,
+                    const struct topo_partition *coarse, int n)
 {
     for (int i = 0; i < n; i++)
         if (coarse->label[fine->label[i]] != coarse->label[i])
@@ -179,9 +157,9 @@ static bool refines(const struct partition *fine, const struct partition *coarse
 
 /* Put a partition in its place among the levels; one that is there already adds its kind
  * to it. */
-static void insert(struct build *b, const struct partition *p)
+static void insert(struct topo_build *b, const struct topo_partition *p)
 {
-    struct partition *at = b->level;
+    struct topo_partition *at = b->level;
     size_t n_after;
     char what[64];
 
@@ -194,7 +172,7 @@ static void insert(struct build *b, const struct partition *p)
     /* The machine is one block, so there is a level before. */
     if (!refines(at, p, b->n) || !refines(p, at - 1, b->n)) {
         topo_kinds_print(p->kinds, what, sizeof(what));
-        note(b, "%s left out as a level: it does not nest", what);
+        topo_build_note(b, "%s left out as a level: it does not nest", what);
         b->hide |= p->kinds;
         return;
     }
@@ -204,13 +182,13 @@ static void insert(struct build *b, const struct partition *p)
     b->n_levels++;
 }
 
-static void make_levels(struct build *b)
+static void make_levels(struct topo_build *b)
 {
     size_t stride = (size_t)b->m->n_pus;
-    struct partition p = {0};
+    struct topo_partition p = {0};
 
-    b->level[0] = (struct partition){TOPO_MACHINE, 1, b->labels};
-    b->level[1] = (struct partition){TOPO_PU, b->n, b->labels + stride};
+    b->level[0] = (struct topo_partition){TOPO_MACHINE, 1, b->labels};
+    b->level[1] = (struct topo_partition){TOPO_PU, b->n, b->labels + stride};
     b->n_levels = 2;
     for (int i = 0; i < b->n; i++) {
         b->level[0].label[i] = 0;
@@ -225,12 +203,12 @@ static void make_levels(struct build *b)
 
 /* All nodes of each level are over the same number of CPUs; then, as levels nest, they
  * have the same number of children too. */
-static bool is_symmetric(const struct build *b)
+static bool is_symmetric(const struct topo_build *b)
 {
     int *size = b->scratch;
 
     for (int l = 0; l < b->n_levels; l++) {
-        const struct partition *p = &b->level[l];
+        const struct topo_partition *p = &b->level[l];
 
         memset(size, 0, (size_t)b->n * sizeof(*size));
         for (int i = 0; i < b->n; i++)
@@ -247,7 +225,7 @@ static bool is_symmetric(const struct build *b)
 static int by_labels(const void *a, const void *b, void *arg)
 {
     const int x = *(const int *)a, y = *(const int *)b;
-    const struct build *build = arg;
+    const struct topo_build *build = arg;
 
     for (int l = 0; l < build->n_levels; l++) {
         const int *label = build->level[l].label;
@@ -258,7 +236,7 @@ static int by_labels(const void *a, const void *b, void *arg)
     return 0;
 }
 
-MUST static int make_tree(struct topo_tree **out, struct build *b)
+MUST static int make_tree(struct topo_tree **out, struct topo_build *b)
 {
     struct topo_tree *t =
         mem_new(MEM_OTHER, 1, sizeof(*t) + (size_t)b->n * sizeof(t->pus[0]));
@@ -283,23 +261,24 @@ MUST static int make_tree(struct topo_tree **out, struct build *b)
     return OK;
 }
 
-MUST static int take_memory(struct build *b, const struct topo_machine *m)
+MUST static int take_memory(struct topo_build *b, const struct topo_machine *m)
 {
     size_t n = (size_t)m->n_pus;
 
     b->m = m;
     b->n_scratch = m->n_pus > m->n_nodes ? m->n_pus : m->n_nodes;
     b->pu = mem_new(MEM_OTHER, n, sizeof(*b->pu));
-    b->labels = mem_new(MEM_OTHER, PARTITIONS_MAX * n, sizeof(*b->labels));
+    b->labels = mem_new(MEM_OTHER, TOPO_BUILD_LEVELS_MAX * n, sizeof(*b->labels));
     b->scratch =
-        mem_new(MEM_OTHER, (size_t)PARTITIONS_MAX * (size_t)b->n_scratch, sizeof(int));
+        mem_new(MEM_OTHER, 2 * TOPO_BUILD_LEVELS_MAX * (size_t)b->n_scratch, sizeof(int));
     return b->pu && b->labels && b->scratch ? OK : ERR_NOMEM;
 }
 
 int topo_tree_open(struct topo_tree **out, const struct topo_machine *m,
                    const struct topo_tree_opts *o, char *text, size_t note_bytes)
 {
-    struct build b = {.note = text, .note_bytes = note_bytes, .hide = o ? o->hide : 0};
+    struct topo_build b = {
+        .note = text, .note_bytes = note_bytes, .hide = o ? o->hide : 0};
     int rc;
 
     *out = NULL;
@@ -313,8 +292,8 @@ int topo_tree_open(struct topo_tree **out, const struct topo_machine *m,
     choose_kind(&b);
     make_levels(&b);
     if (!is_symmetric(&b)) {
-        rc = err_set(ERR_UNSUPPORTED, "%s: uneven levels", m->name);
-        goto out;
+        topo_build_reduce(&b);
+        make_levels(&b); /* the kinds left out before stay out: it is symmetric now */
     }
     rc = make_tree(out, &b);
 out:
