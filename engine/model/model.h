@@ -21,12 +21,6 @@
 #include "par/team.h"
 #include "kernels/schedule.h"
 
-/* Rows of down (columns of gate and up) in one unit: the finest tensor-parallel cut. Four
- * panels; a multiple of the bf16 pair; 5504 = 86 units splits over 8 ranks within 3 %.
- * Half as large would cost bf16 decode a tenth of its bandwidth in `down` (shorter runs
- * of bytes). */
-#define MODEL_FFN_UNIT 64
-
 struct model_layer {
     float *attn_norm, *ffn_norm; /* [dim] */
     struct kern_mat qkv, o, gate_up, down;

@@ -26,6 +26,7 @@ struct plan_found {
     struct plan plan;
     struct topo_tree *fundamental; /* the searches' trees borrow from it */
     struct topo_found prefill, decode;
+    char note[200]; /* what of the machine was left out and why, "" if nothing */
 };
 
 /* ERR_ARG, or what the searches say. */

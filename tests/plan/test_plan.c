@@ -213,7 +213,7 @@ static void test_refusals(void **state)
     strcat(why, "\"}}");
     test_write(in_dir("bad.json"), why, strlen(why));
     assert_err(plan_read(&p, in_dir("bad.json")), ERR_LIMIT, "why: expected at most 599");
-    assert_err(plan_read(&p, "/nonexistent/plan.json"), ERR_IO, "/nonexistent/plan.json");
+    assert_err(plan_read(&p, "/nonexistent/plan.json"), ERR_NOTFOUND, "/nonexistent");
 }
 
 int main(void)

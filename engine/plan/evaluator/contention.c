@@ -1,0 +1,83 @@
+/* Asks the simulator: machines that we do not own. */
+#include "plan/evaluator.h"
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "topo/contention.h"
+
+/* How often one configuration is measured to know the noise. */
+#define NOISE_MEASUREMENTS 32
+
+struct contention {
+    struct topo_sim *sim;
+    struct topo_works works;
+    const struct topo_config *placement; /* lent */
+    uint64_t seed;
+};
+
+static int contention_measure(void *ctx, const struct topo_config *c, int repeat,
+                              double *seconds)
+{
+    const struct contention *x = ctx;
+
+    return topo_sim_measure(x->sim, c, x->placement, &x->works, x->seed, repeat, seconds);
+}
+
+/* Of the whole machine as one rank, as on a real one: what the simulator draws from is
+ * not asked. The scaled median deviation, which the rare spike does not move. */
+static int measure_noise(struct contention *x, const struct topo_machine *m, double *frac)
+{
+    const struct topo_limits any = {0};
+    double s[NOISE_MEASUREMENTS];
+    struct topo_tree *t = NULL;
+    struct topo_config c;
+    int rc = topo_tree_open(&t, m, NULL, NULL, 0);
+
+    if (rc == OK)
+        rc = topo_config_cut(&c, t, 0, &any);
+    for (int i = 0; i < NOISE_MEASUREMENTS && rc == OK; i++)
+        rc = topo_sim_measure(x->sim, &c, NULL, &x->works, x->seed, i, &s[i]);
+    if (rc == OK)
+        *frac = 1.4826 * stats_mad(s, NOISE_MEASUREMENTS) /
+                stats_median(s, NOISE_MEASUREMENTS);
+    mem_free(t);
+    return rc;
+}
+
+static void contention_close(struct topo_evaluator *e)
+{
+    struct contention *x = e->ctx;
+
+    if (x)
+        topo_sim_close(&x->sim);
+    mem_free(x);
+    *e = (struct topo_evaluator){0};
+}
+
+static int contention_open(struct topo_evaluator *out,
+                           const struct plan_evaluator_opts *o)
+{
+    struct contention *x = mem_new(MEM_OTHER, 1, sizeof(*x));
+    int rc;
+
+    *out = (struct topo_evaluator){.measure = contention_measure, .ctx = x};
+    if (!x)
+        return ERR_NOMEM;
+    x->works = *o->works;
+    x->placement = o->placement;
+    x->seed = o->seed;
+    rc = topo_sim_open(&x->sim, o->machine, o->truth_path);
+    if (rc == OK)
+        rc = measure_noise(x, o->machine, &out->noise_frac);
+    if (rc != OK)
+        contention_close(out);
+    return rc;
+}
+
+const struct plan_evaluator plan_evaluator_contention = {
+    .name = "contention",
+    .help = "the simulator of a machine's caches, memory and links",
+    .truth = "simulated",
+    .open = contention_open,
+    .close = contention_close,
+};

@@ -1,0 +1,316 @@
+/* Runs the engine on this host. The model is opened once, by a team over every CPU of the
+ * budget, so its weights lie where all of them touched them first; a configuration is then
+ * a part of that team, its threads moved to the configuration's CPUs. */
+#include "plan/evaluator.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "cpu/cpu.h"
+#include "model/model.h"
+#include "par/team.h"
+
+#define STEP_TOK_MAX 512 /* the engine's own --max-step-tok */
+#define RUN_S                                                                            \
+    0.01 /* a run is as many steps as this takes: clocks and wake-ups
+                                   are then below a percent of it */
+#define RUN_STEPS_MAX      256
+#define RUNS_MAX           5
+#define RUNS_S             0.3 /* no further run after so long */
+#define NOISE_MEASUREMENTS 7
+#define NOISE_MIN          0.001 /* few measurements may agree by chance */
+
+struct measured {
+    enum topo_phase phase;
+    int64_t n_prompt_tok, n_ctx_tok;
+    int n_seqs; /* in a step */
+    struct cpu_budget budget;
+    struct par_team *team;
+    struct model *model;
+    struct kv_pool *pool;
+    struct kv_region *kv;       /* [n_seqs] */
+    struct model_chunk *chunks; /* [n_seqs] */
+    int32_t *ids;               /* a prompt's */
+    float *logits;
+    /* The configuration in place. */
+    int cpus[CPU_MAX], n_threads, n_steps;
+};
+
+/* ---- steps ---- */
+
+static int prefill(struct measured *x)
+{
+    int rc = OK;
+
+    for (int64_t at = 0; at < x->n_prompt_tok && rc == OK; at += STEP_TOK_MAX) {
+        int64_t left = x->n_prompt_tok - at;
+        const struct model_chunk c = {.kv = &x->kv[0],
+                                      .ids = x->ids + at,
+                                      .n_tok = left < STEP_TOK_MAX ? left : STEP_TOK_MAX,
+                                      .pos0 = at,
+                                      .want_logits = left <= STEP_TOK_MAX};
+
+        rc = model_forward(x->model, &c, 1, x->n_threads, x->logits);
+    }
+    return rc;
+}
+
+/* n steps; the mean seconds of one. */
+static int run(struct measured *x, int n, double *seconds)
+{
+    uint64_t t0 = clock_ns();
+    int rc = OK;
+
+    for (int i = 0; i < n && rc == OK; i++)
+        rc = x->phase == TOPO_PREFILL
+                 ? prefill(x)
+                 : model_forward(x->model, x->chunks, x->n_seqs, x->n_threads, x->logits);
+    *seconds = (double)(clock_ns() - t0) * 1e-9 / n;
+    return rc;
+}
+
+/* The median of a few runs. */
+static int measure_here(struct measured *x, double *seconds)
+{
+    double s[RUNS_MAX];
+    uint64_t t0 = clock_ns();
+    size_t n = 0;
+    int rc;
+
+    do
+        rc = run(x, x->n_steps, &s[n++]);
+    while (rc == OK && n < RUNS_MAX && (double)(clock_ns() - t0) * 1e-9 < RUNS_S);
+    *seconds = rc == OK ? stats_median(s, n) : NAN;
+    return rc;
+}
+
+/* ---- configurations ---- */
+
+struct move {
+    const int *cpus;
+    bool failed; /* written by whichever thread fails; all write the same */
+};
+
+static void move_thread(void *arg, struct par_self *self)
+{
+    struct move *m = arg;
+
+    if (cpu_pin_self(m->cpus[self->id]) != OK)
+        __atomic_store_n(&m->failed, true, __ATOMIC_RELAXED);
+}
+
+/* Threads 0 .. n - 1 to these CPUs; then a step to warm up, and how many make a run. */
+static int place(struct measured *x, const int *cpus, int n)
+{
+    struct move m = {.cpus = cpus};
+    double once = 0;
+    int rc;
+
+    x->n_threads = 0; /* nothing in place until all of it is */
+    par_team_run(x->team, n, move_thread, &m);
+    if (__atomic_load_n(&m.failed, __ATOMIC_RELAXED))
+        return err_set(ERR_UNSUPPORTED, "cannot pin %d threads to their CPUs", n);
+    memcpy(x->cpus, cpus, (size_t)n * sizeof(*cpus));
+    x->n_threads = n;
+    rc = run(x, 1, &once);
+    if (rc == OK)
+        rc = run(x, 1, &once);
+    x->n_steps = once * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / once) : RUN_STEPS_MAX;
+    if (rc != OK)
+        x->n_threads = 0;
+    return rc;
+}
+
+static bool in_budget(const struct measured *x, int cpu)
+{
+    for (int i = 0; i < x->budget.n; i++)
+        if (x->budget.cpus[i] == cpu)
+            return true;
+    return false;
+}
+
+static int measured_measure(void *ctx, const struct topo_config *c, int repeat,
+                            double *seconds)
+{
+    struct measured *x = ctx;
+    int cpus[CPU_MAX], n = c->n_threads, rc = OK;
+
+    (void)repeat;
+    if (c->n_ranks != 1)
+        return err_set(ERR_UNSUPPORTED, "%d ranks: this engine runs one", c->n_ranks);
+    if (n > x->budget.n)
+        return err_set(ERR_UNSUPPORTED, "%d threads: %s", n, x->budget.reason);
+    for (int i = 0; i < n; i++) {
+        cpus[i] = c->tree->machine->pus[c->tree->pus[i]].os_index;
+        if (!in_budget(x, cpus[i]))
+            return err_set(ERR_UNSUPPORTED, "CPU %d: %s", cpus[i], x->budget.reason);
+    }
+    if (n != x->n_threads || memcmp(cpus, x->cpus, (size_t)n * sizeof(*cpus)) != 0)
+        rc = place(x, cpus, n);
+    return rc == OK ? measure_here(x, seconds) : rc;
+}
+
+/* ---- opening ---- */
+
+static int check_opts(const struct plan_evaluator_opts *o)
+{
+    if (!o->model_path)
+        return err_set(ERR_ARG, "measured: a model's file is needed");
+    if (strcmp(o->machine->source, "host") != 0)
+        return err_set(ERR_ARG, "measured: %s is not this host", o->machine->name);
+    if (o->n_prompt_tok < 1 || o->n_ctx_tok < 1 || o->batch < 1 || o->batch > CPU_MAX)
+        return err_set(ERR_ARG,
+                       "measured: expected lengths of 1 or more and a batch of 1 to %d, "
+                       "found %lld, %lld and %lld",
+                       CPU_MAX, (long long)o->n_prompt_tok, (long long)o->n_ctx_tok,
+                       (long long)o->batch);
+    return OK;
+}
+
+static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
+{
+    bool relaxed = o->precision && !strcmp(o->precision, "relaxed");
+    struct model_opts mo = {.weight_type = KERN_N_TYPES,
+                            .kv_type = KERN_F32,
+                            .precision = relaxed ? KERN_RELAXED : KERN_EXACT};
+    struct model_file *f = NULL;
+    int rc = model_file_open(&f, o->model_path);
+
+    if (rc != OK)
+        return rc;
+    mo.max_tok = x->phase == TOPO_PREFILL ? x->n_prompt_tok : x->n_ctx_tok + 1;
+    mo.max_step_tok = x->phase == TOPO_PREFILL ? x->n_prompt_tok : x->n_seqs;
+    mo.max_step_tok = mo.max_step_tok < STEP_TOK_MAX ? mo.max_step_tok : STEP_TOK_MAX;
+    rc = model_open(&x->model, f, x->team, &mo);
+    model_file_close(&f);
+    return rc;
+}
+
+static void touch_pool(void *arg, struct par_self *self)
+{
+    kv_pool_touch(arg, self->id, self->n);
+}
+
+/* The keys and values of n_seqs sequences, all zero: times do not depend on values. */
+static int open_kv(struct measured *x)
+{
+    int64_t n_tok = x->phase == TOPO_PREFILL ? x->n_prompt_tok : x->n_ctx_tok + 1;
+    struct kv_shape shape;
+    size_t bytes;
+    int rc;
+
+    model_kv_shape(x->model, &shape);
+    if (__builtin_mul_overflow(kv_token_bytes(&shape), (size_t)n_tok, &bytes) ||
+        __builtin_mul_overflow(bytes + 64, (size_t)x->n_seqs, &bytes))
+        return err_set(ERR_LIMIT, "measured: %lld tokens of %d sequences overflow",
+                       (long long)n_tok, x->n_seqs);
+    x->kv = mem_new(MEM_OTHER, (size_t)x->n_seqs, sizeof(*x->kv));
+    if (!x->kv)
+        return ERR_NOMEM;
+    rc = kv_pool_open(&x->pool, NULL, &shape, bytes, n_tok, MEM_NODE_ANY);
+    if (rc == OK)
+        par_team_run(x->team, par_team_size(x->team), touch_pool, x->pool);
+    for (int i = 0; i < x->n_seqs && rc == OK; i++)
+        rc = kv_reserve(x->pool, n_tok, &x->kv[i]);
+    return rc;
+}
+
+static int open_batch(struct measured *x, uint64_t seed)
+{
+    int vocab = model_config_of(x->model)->vocab;
+    int64_t n_ids = x->phase == TOPO_PREFILL ? x->n_prompt_tok : x->n_seqs;
+    struct rng r;
+
+    x->ids = mem_new(MEM_OTHER, (size_t)n_ids, sizeof(*x->ids));
+    x->chunks = mem_new(MEM_OTHER, (size_t)x->n_seqs, sizeof(*x->chunks));
+    x->logits =
+        mem_new(MEM_ACTIVATIONS, (size_t)x->n_seqs * (size_t)vocab, sizeof(*x->logits));
+    if (!x->ids || !x->chunks || !x->logits)
+        return ERR_NOMEM;
+    rng_init(&r, seed, "ids");
+    for (int64_t i = 0; i < n_ids; i++)
+        x->ids[i] = (int32_t)rng_below(&r, (uint64_t)vocab);
+    for (int i = 0; i < x->n_seqs; i++)
+        x->chunks[i] = (struct model_chunk){.kv = &x->kv[i],
+                                            .ids = x->ids + i,
+                                            .n_tok = 1,
+                                            .pos0 = x->n_ctx_tok,
+                                            .want_logits = true};
+    return OK;
+}
+
+/* One measurement's deviation, of the whole budget in this moment. */
+static int measure_noise(struct measured *x, double *frac)
+{
+    double s[NOISE_MEASUREMENTS];
+    int rc = place(x, x->budget.cpus, x->budget.n);
+
+    for (int i = 0; i < NOISE_MEASUREMENTS && rc == OK; i++)
+        rc = measure_here(x, &s[i]);
+    if (rc == OK)
+        *frac = fmax(stats_std(s, NOISE_MEASUREMENTS) / stats_mean(s, NOISE_MEASUREMENTS),
+                     NOISE_MIN);
+    return rc;
+}
+
+static void measured_close(struct topo_evaluator *e)
+{
+    struct measured *x = e->ctx;
+
+    if (x) {
+        mem_free(x->logits);
+        mem_free(x->chunks);
+        mem_free(x->ids);
+        mem_free(x->kv);
+        kv_pool_close(&x->pool);
+        model_close(&x->model);
+        par_team_close(&x->team);
+        mem_free(x);
+    }
+    *e = (struct topo_evaluator){0};
+}
+
+static int measured_open(struct topo_evaluator *out, const struct plan_evaluator_opts *o)
+{
+    struct measured *x = NULL;
+    int rc = check_opts(o);
+
+    *out = (struct topo_evaluator){.measure = measured_measure};
+    if (rc != OK)
+        return rc;
+    x = mem_new(MEM_OTHER, 1, sizeof(*x));
+    if (!x)
+        return ERR_NOMEM;
+    out->ctx = x;
+    x->phase = o->phase;
+    x->n_prompt_tok = o->n_prompt_tok;
+    x->n_ctx_tok = o->n_ctx_tok;
+    x->n_seqs = o->phase == TOPO_PREFILL ? 1 : (int)o->batch;
+    rc = cpu_budget_get(&x->budget);
+    if (rc == OK)
+        rc = par_team_open(&x->team, x->budget.cpus, x->budget.n, 1);
+    if (rc == OK)
+        rc = open_model(x, o);
+    if (rc == OK)
+        rc = open_kv(x);
+    if (rc == OK)
+        rc = open_batch(x, o->seed);
+    if (rc == OK)
+        rc = measure_noise(x, &out->noise_frac);
+    if (rc != OK)
+        measured_close(out);
+    return rc;
+}
+
+const struct plan_evaluator plan_evaluator_measured = {
+    .name = "measured",
+    .help = "the engine itself, on this host; one rank",
+    .truth = "measured",
+    .open = measured_open,
+    .close = measured_close,
+};

@@ -1,0 +1,166 @@
+#include "plan/search.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* ---- from a choice to a plan ---- */
+
+int plan_phase_set(struct plan_phase *out, const struct topo_config *c)
+{
+    const struct topo_machine *m = c->tree->machine;
+    int n = c->n_ranks * c->n_threads;
+
+    memset(out, 0, sizeof(*out));
+    out->expected_s = NAN;
+    if (n > CPU_MAX)
+        return err_set(ERR_LIMIT, "%s: a plan of %d threads, expected at most %d",
+                       m->name, n, CPU_MAX);
+    out->n_ranks = c->n_ranks;
+    out->n_threads = c->n_threads;
+    for (int i = 0; i < n; i++) {
+        const struct topo_pu *pu = &m->pus[c->tree->pus[i]];
+
+        if (pu->os_index >= CPU_MAX)
+            return err_set(ERR_LIMIT, "%s: expected CPUs below %d, found %d", m->name,
+                           CPU_MAX, pu->os_index);
+        out->cpus[i] = pu->os_index;
+        out->nodes[i] = pu->node < 0 ? -1 : m->nodes[pu->node].os_index;
+    }
+    return OK;
+}
+
+static const struct topo_choice *chosen(const struct topo_found *f)
+{
+    return &f->top[f->best];
+}
+
+static int count_ties(const struct topo_found *f)
+{
+    int n = 0;
+
+    for (int i = 0; i < f->n_top; i++)
+        n += i != f->best && f->top[i].ties;
+    return n;
+}
+
+static int phase_of(struct plan_phase *out, const struct topo_found *f, double noise_frac)
+{
+    const struct topo_choice *best = chosen(f);
+    const struct topo_search_counts *n = &f->counts;
+    char config[128];
+    int rc = plan_phase_set(out, &best->config), ties = count_ties(f);
+
+    if (rc != OK)
+        return rc;
+    out->expected_s = best->seconds;
+    topo_config_print(&best->config, config, sizeof(config));
+    snprintf(out->why, sizeof(out->why),
+             "%s%s%s: best of %lld configurations on %lld trees in %lld measurements, "
+             "noise %.2g %% each%s; %d other%s within the noise",
+             config, *best->tree->steps ? ", by " : "", best->tree->steps,
+             (long long)n->n_configs, (long long)n->n_trees, (long long)n->n_measurements,
+             100 * noise_frac, n->complete ? "" : ", the budget ended the search", ties,
+             ties == 1 ? " is" : "s are");
+    return OK;
+}
+
+/* ---- prefill over decode's CPUs ---- */
+
+/* One team runs both phases, decode on a part of prefill's CPUs: what lacks one of them
+ * cannot be run beside the decode that was chosen. */
+struct over_decode {
+    const struct topo_evaluator *inner;
+    const struct topo_config *decode;
+};
+
+static bool uses(const struct topo_config *c, int pu)
+{
+    for (int i = 0; i < c->n_ranks * c->n_threads; i++)
+        if (c->tree->pus[i] == pu)
+            return true;
+    return false;
+}
+
+static int over_decode_measure(void *ctx, const struct topo_config *c, int repeat,
+                               double *seconds)
+{
+    const struct over_decode *x = ctx;
+    const struct topo_config *d = x->decode;
+
+    for (int i = 0; i < d->n_ranks * d->n_threads; i++)
+        if (!uses(c, d->tree->pus[i]))
+            return err_set(ERR_UNSUPPORTED,
+                           "without CPU %d, which decode uses, one team cannot run both",
+                           d->tree->machine->pus[d->tree->pus[i]].os_index);
+    return x->inner->measure(x->inner->ctx, c, repeat, seconds);
+}
+
+/* ---- the searches ---- */
+
+/* decode: what decode was given, NULL while that is searched. */
+static int search_phase(struct topo_found *out, struct plan_phase *phase,
+                        const struct plan_search_opts *o, const struct topo_tree *tree,
+                        const struct topo_config *decode)
+{
+    struct plan_evaluator_opts eo = o->e;
+    struct topo_search_opts so = o->search;
+    struct topo_evaluator e = {0}, over;
+    struct over_decode both = {.inner = &e, .decode = decode};
+    struct topo_limits limits;
+    struct topo_works works;
+    int rc;
+
+    eo.phase = decode ? TOPO_PREFILL : TOPO_DECODE;
+    eo.works = &works;
+    eo.placement = decode;
+    so.all_cores = so.all_cores && decode; /* the paper's prefill */
+    plan_limits(&limits, o->model, o->strict_tp);
+    limits.max_ranks = o->max_ranks;
+    rc = plan_works(&works, o->model, o->type, eo.phase, &o->lengths, o->batch);
+    if (rc != OK)
+        return rc;
+    rc = o->evaluator->open(&e, &eo);
+    if (rc != OK)
+        return rc;
+    over = (struct topo_evaluator){over_decode_measure, &both, e.noise_frac};
+    rc = topo_search(out, tree, &limits, decode && o->max_ranks == 1 ? &over : &e, &so);
+    if (rc == OK)
+        rc = phase_of(phase, out, e.noise_frac);
+    o->evaluator->close(&e);
+    return rc;
+}
+
+int plan_search(struct plan_found *out, const struct plan_search_opts *o)
+{
+    const struct topo_machine *m = o->e.machine;
+    struct plan *p = &out->plan;
+    int rc;
+
+    memset(out, 0, sizeof(*out));
+    snprintf(p->machine, sizeof(p->machine), "%s",
+             !strcmp(m->source, "host") ? "host" : m->name);
+    snprintf(p->truth, sizeof(p->truth), "%s", o->evaluator->truth);
+    snprintf(p->source, sizeof(p->source), "search");
+    rc = topo_tree_open(&out->fundamental, m, &o->tree, out->note, sizeof(out->note));
+    if (rc == OK)
+        rc = search_phase(&out->decode, &p->decode, o, out->fundamental, NULL);
+    if (rc == OK)
+        rc = search_phase(&out->prefill, &p->prefill, o, out->fundamental,
+                          &chosen(&out->decode)->config);
+    if (rc == OK)
+        rc = plan_number_cpus(p);
+    if (rc != OK)
+        plan_found_free(out);
+    return rc;
+}
+
+void plan_found_free(struct plan_found *f)
+{
+    topo_found_free(&f->prefill);
+    topo_found_free(&f->decode);
+    mem_free(f->fundamental);
+    f->fundamental = NULL;
+}

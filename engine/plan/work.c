@@ -1,0 +1,179 @@
+#include "plan/work.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define KV_ELEM_BYTES                                                                    \
+    4 /* the engine keeps keys and values as f32 unless told otherwise */
+
+/* ---- shares ---- */
+
+/* Elements of the matrices that are split by KV heads (QKV and output), of a layer. */
+static double attention_elements(const struct model_config *c)
+{
+    double q = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
+
+    return c->dim * (q + 2 * kv) + q * c->dim;
+}
+
+/* Operations of one token's attention for each token that it attends to. */
+static double attention_flop(const struct model_config *c)
+{
+    return 4.0 * c->n_layers * c->n_heads * c->head_dim;
+}
+
+/* ---- barriers ---- */
+
+/* What model/forward.c waits for in a step, counted as it is read there. Once a step: the
+ * embedding, and the team's return. In a layer: after QKV and after the rotation (which a
+ * team saves whose threads divide the KV heads; the teams that a search is for have more
+ * threads than that), after attention, after its output projection, after gate+up, after
+ * down. With more rows than a block the threads also share out the packing of
+ * activations, and wait for it before each of the four products; the last layer has one
+ * row from its output projection on and packs once. Products split along K wait once more
+ * each: that is the schedule's choice, not counted here. */
+#define BARRIERS_STEP  2
+#define BARRIERS_LAYER 6
+#define BARRIERS_PACK  4
+
+static double decode_barriers(const struct model_config *c)
+{
+    return BARRIERS_STEP + (double)BARRIERS_LAYER * c->n_layers;
+}
+
+static double prefill_barriers(const struct model_config *c)
+{
+    return decode_barriers(c) + (double)BARRIERS_PACK * (c->n_layers - 1) + 1;
+}
+
+/* ---- steps ---- */
+
+static void prefill_work(struct topo_work *w, const struct model_config *c,
+                         enum kern_type type, int64_t n_tok)
+{
+    double n = (double)n_tok;
+    double attention =
+        2 * n * c->n_layers * attention_elements(c) + attention_flop(c) * n * (n + 1) / 2;
+
+    *w = (struct topo_work){
+        .weight = 1,
+        .flop = model_prefill_flop(c, n_tok),
+        .weight_bytes = (double)model_token_weight_bytes(c, type),
+        /* Once from memory: a block of queries finds in cache what the one before read. */
+        .kv_bytes = n * (double)model_token_kv_bytes(c, 1, KV_ELEM_BYTES),
+        .n_barriers = prefill_barriers(c),
+        .n_allreduces = 2.0 * c->n_layers,
+        .allreduce_bytes = n * c->dim * (double)sizeof(float),
+    };
+    w->attention_frac = attention / w->flop; /* operations are what bounds it */
+}
+
+static void decode_work(struct topo_work *w, const struct model_config *c,
+                        enum kern_type type, double ctx_tok, int batch)
+{
+    double all = (double)model_token_weight_bytes(c, type);
+    double attention =
+        c->n_layers * attention_elements(c) * (double)kern_type_bytes(type);
+
+    *w = (struct topo_work){
+        .weight = 1,
+        .flop = batch * (model_prefill_flop(c, 1) + attention_flop(c) * (ctx_tok - 1)),
+        .weight_bytes = all,
+        .kv_bytes = batch * ctx_tok * (double)model_token_kv_bytes(c, 1, KV_ELEM_BYTES),
+        .attention_frac = attention / all, /* bytes are what bounds it */
+        .n_barriers = decode_barriers(c),
+        .n_allreduces = 2.0 * c->n_layers,
+        .allreduce_bytes = (double)batch * c->dim * (double)sizeof(float),
+    };
+}
+
+/* ---- traces ---- */
+
+static int check_lengths(const struct plan_lengths *l)
+{
+    if (l->n < 1)
+        return err_set(ERR_ARG, "lengths: expected a request at least, found none");
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->n_prompt[i] < 1 || l->n_output[i] < 1)
+            return err_set(ERR_ARG,
+                           "lengths: request %lld: expected 1 token or more, found a "
+                           "prompt of %lld and an output of %lld",
+                           (long long)i, (long long)l->n_prompt[i],
+                           (long long)l->n_output[i]);
+    return OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The middles of as many equal parts of the sorted lengths; equal ones are one step that
+ * happens more often. */
+static int prefill_works(struct topo_works *out, const struct model_config *c,
+                         enum kern_type type, const struct plan_lengths *l)
+{
+    int64_t parts = l->n < TOPO_WORKS_MAX ? l->n : TOPO_WORKS_MAX, last = 0;
+    int64_t *sorted = mem_new(MEM_OTHER, (size_t)l->n, sizeof(*sorted));
+
+    if (!sorted)
+        return ERR_NOMEM;
+    memcpy(sorted, l->n_prompt, (size_t)l->n * sizeof(*sorted));
+    qsort(sorted, (size_t)l->n, sizeof(*sorted), ascending);
+    for (int64_t i = 0; i < parts; i++) {
+        int64_t n_tok = sorted[(2 * i + 1) * l->n / (2 * parts)];
+
+        if (n_tok == last)
+            out->v[out->n - 1].weight++;
+        else
+            prefill_work(&out->v[out->n++], c, type, n_tok);
+        last = n_tok;
+    }
+    mem_free(sorted);
+    return OK;
+}
+
+/* Output token i of a request attends to its prompt and i tokens. */
+static double mean_context(const struct plan_lengths *l)
+{
+    double n = 0, sum = 0;
+
+    for (int64_t i = 0; i < l->n; i++) {
+        double out = (double)l->n_output[i];
+
+        sum += out * (double)l->n_prompt[i] + out * (out + 1) / 2;
+        n += out;
+    }
+    return sum / n;
+}
+
+int plan_works(struct topo_works *out, const struct model_config *c, enum kern_type type,
+               enum topo_phase phase, const struct plan_lengths *l, int batch)
+{
+    int rc = check_lengths(l);
+
+    *out = (struct topo_works){.phase = phase};
+    if (rc == OK && batch < 1)
+        rc = err_set(ERR_ARG, "batch: expected 1 sequence or more, found %d", batch);
+    if (rc != OK)
+        return rc;
+    if (phase == TOPO_PREFILL)
+        return prefill_works(out, c, type, l);
+    decode_work(&out->v[0], c, type, mean_context(l), batch);
+    out->n = 1;
+    return OK;
+}
+
+void plan_limits(struct topo_limits *out, const struct model_config *c, bool strict)
+{
+    *out = (struct topo_limits){
+        .n_heads = c->n_heads,
+        .n_kv_heads = c->n_kv_heads,
+        .n_ffn_units = (c->hidden + MODEL_FFN_UNIT - 1) / MODEL_FFN_UNIT,
+        .strict = strict,
+    };
+}

@@ -1,0 +1,170 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "model/make.h"
+#include "plan/work.h"
+
+/* Numbers worked by hand. llama-160m: dim 768, 12 layers, 12 heads of 64, hidden 3072,
+ * vocabulary 32000: a layer has 4 * 768^2 = 2359296 elements of attention and 3 * 768 *
+ * 3072 = 7077888 of feed-forward; 12 layers 113246208; the head 24576000.
+ * sheared-llama-1.3b: dim 2048, 24 layers, 16 heads of 128, hidden 5504: 24 layers of
+ * 16777216 + 33816576 elements, 1214251008; the head 65536000. */
+
+static void near(double got, double want)
+{
+    if (fabs(got - want) > 1e-12 * fabs(want))
+        fail_msg("got %.17g, wanted %.17g", got, want);
+}
+
+static void config(struct model_config *c, const char *name)
+{
+    assert_ok(model_make_config(name, c));
+}
+
+static void test_decode(void **state)
+{
+    const int64_t prompt[] = {100}, output[] = {3}; /* contexts 101, 102, 103 */
+    const struct plan_lengths l = {prompt, output, 1};
+    struct model_config c;
+    struct topo_works w;
+
+    (void)state;
+    config(&c, "llama-160m");
+    assert_ok(plan_works(&w, &c, KERN_BF16, TOPO_DECODE, &l, 4));
+    assert_int_equal(w.phase, TOPO_DECODE);
+    assert_int_equal(w.n, 1);
+    /* 2 (113246208 + 24576000) + 4 * 12 * 768 * 102, of four sequences */
+    near(w.v[0].flop, 4 * 279404544.0);
+    /* 2 (24576000 + 768 + 113246208) + 4 (24 * 768 + 768) */
+    near(w.v[0].weight_bytes, 275722752);
+    near(w.v[0].kv_bytes, 4.0 * 102 * 73728);
+    near(w.v[0].gather_bytes, 0);
+    near(w.v[0].attention_frac, 2.0 * 12 * 2359296 / 275722752);
+    near(w.v[0].n_barriers, 74);
+    near(w.v[0].n_allreduces, 24);
+    near(w.v[0].allreduce_bytes, 4.0 * 768 * 4);
+
+    config(&c, "sheared-llama-1.3b");
+    assert_ok(plan_works(&w, &c, KERN_F32, TOPO_DECODE, &l, 1));
+    near(w.v[0].flop, 2 * (1214251008.0 + 65536000) + 4.0 * 24 * 2048 * 102);
+    near(w.v[0].weight_bytes, 5119557632);
+    near(w.v[0].kv_bytes, 102.0 * 393216);
+    near(w.v[0].n_barriers, 146);
+    near(w.v[0].n_allreduces, 48);
+}
+
+/* Every output token counts once: 11, and 21, 22, 23. */
+static void test_mean_context(void **state)
+{
+    const int64_t prompt[] = {10, 20}, output[] = {1, 3};
+    const struct plan_lengths l = {prompt, output, 2};
+    struct model_config c;
+    struct topo_works w;
+
+    (void)state;
+    config(&c, "llama-160m");
+    assert_ok(plan_works(&w, &c, KERN_BF16, TOPO_DECODE, &l, 1));
+    near(w.v[0].kv_bytes, 77.0 / 4 * 73728);
+}
+
+static void test_prefill(void **state)
+{
+    const int64_t prompt[] = {100}, output[] = {3};
+    const struct plan_lengths l = {prompt, output, 1};
+    struct model_config c;
+    struct topo_works w;
+
+    (void)state;
+    config(&c, "llama-160m");
+    assert_ok(
+        plan_works(&w, &c, KERN_BF16, TOPO_PREFILL, &l, 4)); /* whatever the batch */
+    assert_int_equal(w.phase, TOPO_PREFILL);
+    assert_int_equal(w.n, 1);
+    /* 200 * 113246208 + 36864 * 5050 + 2 * 24576000 */
+    near(w.v[0].flop, 22884556800);
+    near(w.v[0].weight_bytes, 275722752);
+    near(w.v[0].kv_bytes, 100.0 * 73728);
+    near(w.v[0].attention_frac, 5848473600.0 / 22884556800.0);
+    near(w.v[0].n_barriers, 119);
+    near(w.v[0].allreduce_bytes, 100.0 * 768 * 4);
+}
+
+static void test_quantiles(void **state)
+{
+    int64_t prompt[16], output[16];
+    const struct plan_lengths l = {prompt, output, 16}, three = {prompt, output, 3};
+    struct model_config c;
+    struct topo_works w;
+
+    (void)state;
+    config(&c, "llama-160m");
+    for (int i = 0; i < 16; i++) {
+        prompt[i] = 1 + (i * 5 + 7) % 16; /* each of 1 .. 16 once */
+        output[i] = 1;
+    }
+    assert_ok(plan_works(&w, &c, KERN_F32, TOPO_PREFILL, &l, 1));
+    assert_int_equal(w.n, TOPO_WORKS_MAX);
+    for (int i = 0; i < w.n; i++) {
+        near(w.v[i].kv_bytes, (2 * i + 2) * 73728.0);
+        near(w.v[i].weight, 1);
+    }
+    prompt[0] = prompt[2] = 5;
+    prompt[1] = 9;
+    assert_ok(plan_works(&w, &c, KERN_F32, TOPO_PREFILL, &three, 1));
+    assert_int_equal(w.n, 2);
+    near(w.v[0].kv_bytes, 5 * 73728.0);
+    near(w.v[0].weight, 2);
+    near(w.v[1].kv_bytes, 9 * 73728.0);
+    near(w.v[1].weight, 1);
+}
+
+static void test_refusals(void **state)
+{
+    const int64_t prompt[] = {10, 0}, output[] = {1, 3};
+    struct plan_lengths l = {prompt, output, 0};
+    struct model_config c;
+    struct topo_works w;
+
+    (void)state;
+    config(&c, "llama-160m");
+    assert_err(plan_works(&w, &c, KERN_F32, TOPO_DECODE, &l, 1), ERR_ARG, "found none");
+    l.n = 2;
+    assert_err(plan_works(&w, &c, KERN_F32, TOPO_DECODE, &l, 1), ERR_ARG, "request 1");
+    l.n = 1;
+    assert_err(plan_works(&w, &c, KERN_F32, TOPO_DECODE, &l, 0), ERR_ARG, "batch");
+}
+
+static void test_limits(void **state)
+{
+    struct model_config c;
+    struct topo_limits l;
+
+    (void)state;
+    config(&c, "sheared-llama-1.3b");
+    plan_limits(&l, &c, false);
+    assert_int_equal(l.max_ranks, 0);
+    assert_int_equal(l.n_heads, 16);
+    assert_int_equal(l.n_kv_heads, 16);
+    assert_int_equal(l.n_ffn_units, 86);
+    assert_false(l.strict);
+    config(&c, "llama-160m");
+    plan_limits(&l, &c, true);
+    assert_int_equal(l.n_heads, 12);
+    assert_int_equal(l.n_ffn_units, 48);
+    assert_true(l.strict);
+    c.hidden = 65; /* a last unit that is not full is a unit */
+    plan_limits(&l, &c, true);
+    assert_int_equal(l.n_ffn_units, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decode),   cmocka_unit_test(test_mean_context),
+        cmocka_unit_test(test_prefill),  cmocka_unit_test(test_quantiles),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_limits),
+    };
+
+    return cmocka_run_group_tests_name("work", tests, NULL, NULL);
+}
