@@ -1,0 +1,143 @@
+#include "topo/topotree_draw.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cpu/cpu.h"
+#include "topo/topotree.h"
+
+static const struct {
+    int kind;
+    const char *name;
+} kind_names[] = {
+    {TOPO_MACHINE, "machine"}, {TOPO_PACKAGE, "package"}, {TOPO_NODE, "node"},
+    {TOPO_L3, "L3"},           {TOPO_CLUSTER, "cluster"}, {TOPO_L2, "L2"},
+    {TOPO_GROUP, "group"},     {TOPO_CORE, "core"},       {TOPO_PU, "PU"},
+};
+#define N_KINDS (sizeof(kind_names) / sizeof(kind_names[0]))
+
+void topo_kinds_print(int kinds, char *out, size_t n)
+{
+    size_t at = 0;
+
+    out[0] = '\0';
+    for (size_t k = 0; k < N_KINDS; k++)
+        if ((kinds & kind_names[k].kind) && at < n) {
+            snprintf(out + at, n - at, "%s%s", at ? "+" : "", kind_names[k].name);
+            at = strlen(out);
+        }
+}
+
+int topo_draw(char **text, void (*write)(FILE *f, void *what), void *what)
+{
+    char *buf = NULL;
+    size_t n;
+    FILE *f = open_memstream(&buf, &n);
+    int rc = OK;
+
+    *text = NULL;
+    if (!f)
+        return err_set(ERR_NOMEM, "no memory for a drawing");
+    write(f, what);
+    if (fclose(f) != 0)
+        rc = err_set(ERR_NOMEM, "no memory for a drawing");
+    if (rc == OK)
+        *text = mem_strndup(MEM_OTHER, buf, n);
+    if (rc == OK && !*text)
+        rc = ERR_NOMEM;
+    free(buf); /* open_memstream's own */
+    return rc;
+}
+
+/* ---- one line a level ---- */
+
+#define LISTS_COLUMNS 56 /* with what stands before, a line of 100 */
+#define CPU_CHARS     6  /* "65535," */
+
+struct text {
+    const struct topo_tree *t;
+    int *cpus;  /* [n_pus] of one node */
+    char *list; /* their list */
+    int list_bytes;
+};
+
+static int ascending(const void *a, const void *b)
+{
+    const int x = *(const int *)a, y = *(const int *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The CPUs of node `j` of a level with `span` PUs each, as a list; cut where it is longer
+ * than a line. Returns its length. */
+static int node_list(struct text *d, int j, int span)
+{
+    const struct topo_tree *t = d->t;
+
+    for (int i = 0; i < span; i++)
+        d->cpus[i] = t->machine->pus[t->pus[j * span + i]].os_index;
+    qsort(d->cpus, (size_t)span, sizeof(*d->cpus), ascending);
+    cpu_list_print(d->cpus, span, d->list, d->list_bytes);
+    if (strlen(d->list) > LISTS_COLUMNS) {
+        int at = LISTS_COLUMNS - 3;
+
+        while (at > 0 && d->list[at - 1] != ',')
+            at--;
+        strcpy(d->list + at, "...");
+    }
+    return (int)strlen(d->list);
+}
+
+static void write_level(FILE *f, struct text *d, int level)
+{
+    const struct topo_level *l = &d->t->levels[level];
+    int n = topo_tree_n_nodes(d->t, level), span = topo_tree_span(d->t, level);
+    char what[64], children[32] = "";
+    int used = 0;
+
+    topo_kinds_print(l->kinds, what, sizeof(what));
+    if (l->arity && l->arity != l->original)
+        snprintf(children, sizeof(children), "%d of %d", l->arity, l->original);
+    else if (l->arity)
+        snprintf(children, sizeof(children), "%d", l->arity);
+    fprintf(f, "%5d  %-20s  %-9s ", n, what, children);
+    for (int j = 0; j < n; j++) {
+        int length = node_list(d, j, span);
+
+        if (j && used + 3 + length > LISTS_COLUMNS - 6 * (j + 1 < n)) {
+            fprintf(f, " | ...");
+            break;
+        }
+        fprintf(f, "%s%s", j ? " | " : " ", d->list);
+        used += length + 3 * (j > 0);
+    }
+    fputc('\n', f);
+}
+
+static void write_text(FILE *f, void *what)
+{
+    struct text *d = what;
+    const struct topo_tree *t = d->t;
+
+    fprintf(f, "%s: %d of %d CPUs%s%s\n", t->machine->name, t->n_pus, t->machine->n_pus,
+            *t->steps ? " after " : "", t->steps);
+    fprintf(f, "nodes  of what               children   CPUs of the first nodes\n");
+    for (int l = 0; l < t->n_levels; l++)
+        write_level(f, d, l);
+}
+
+int topo_tree_text(const struct topo_tree *t, char **text)
+{
+    struct text d = {.t = t, .list_bytes = t->n_pus * CPU_CHARS + 1};
+    int rc = ERR_NOMEM;
+
+    *text = NULL;
+    d.cpus = mem_new(MEM_OTHER, (size_t)t->n_pus, sizeof(*d.cpus));
+    d.list = mem_new(MEM_OTHER, (size_t)d.list_bytes, 1);
+    if (d.cpus && d.list)
+        rc = topo_draw(text, write_text, &d);
+    mem_free(d.cpus);
+    mem_free(d.list);
+    return rc;
+}
