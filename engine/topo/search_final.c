@@ -1,0 +1,329 @@
+/* The choice. The smallest of many noisy means is a lucky one, so what looks best is
+ * measured again: by halving fields while many are in question, then the last few in turn,
+ * and only what is measured there counts. */
+#include "topo/search_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+
+/* Configurations that go on to be measured again: one in eight, at most so many. With the
+ * usual noise of 1.5 % and 2 repeats the true best lies among the best eighth but for one
+ * case in ten thousand unless a fair part of all is as good. */
+#define FIELD_SHARE 8
+#define FIELD_MAX   2048
+
+struct standing {
+    int entry;
+    double mean;
+};
+
+static int by_mean(const void *a, const void *b)
+{
+    const struct standing *x = a, *y = b;
+
+    if (x->mean != y->mean)
+        return x->mean < y->mean ? -1 : 1;
+    return x->entry - y->entry;
+}
+
+static int by_final_mean(const void *a, const void *b)
+{
+    const struct topo_finalist *x = a, *y = b;
+
+    if (x->mean != y->mean)
+        return x->mean < y->mean ? -1 : 1;
+    return x->entry - y->entry;
+}
+
+enum field { ANY, PLAIN, WHOLE };
+
+/* The measured entries of a field, best first. *out owned by the caller. */
+static int standings(struct standing **out, int *n, const struct topo_bench *b,
+                     enum field field)
+{
+    struct standing *s = mem_new(MEM_OTHER, (size_t)b->n_entries, sizeof(*s));
+
+    *out = s;
+    *n = 0;
+    if (!s)
+        return ERR_NOMEM;
+    for (int i = 0; i < b->n_entries; i++) {
+        const struct topo_entry *e = &b->entries[i];
+
+        if (e->refused || !e->n || (field != ANY && e->n_groups) ||
+            (field == WHOLE && e->n_removes))
+            continue;
+        s[(*n)++] = (struct standing){i, topo_entry_mean(e)};
+    }
+    qsort(s, (size_t)*n, sizeof(*s), by_mean);
+    return OK;
+}
+
+/* The tree and cross-section of an entry; *tree owned by the caller. */
+static int rebuild(struct topo_tree **tree, struct topo_config *c,
+                   const struct topo_bench *b, int entry)
+{
+    const struct topo_entry *e = &b->entries[entry];
+    int rc = topo_recipe_tree(tree, b, &e->from);
+
+    if (rc == OK)
+        rc = topo_config_cut(c, *tree, e->level, b->limits);
+    return rc;
+}
+
+/* As many measurements again for each of the first n, then in order of their means. */
+static int race_round(struct topo_bench *b, struct standing *s, int n)
+{
+    int rc = OK;
+
+    for (int i = 0; rc == OK && i < n && !topo_bench_spent(b); i++) {
+        struct topo_tree *t = NULL;
+        struct topo_config c;
+        int more = b->entries[s[i].entry].n;
+
+        if (more > b->o->final_repeats)
+            more = (int)b->o->final_repeats;
+        rc = rebuild(&t, &c, b, s[i].entry);
+        if (rc == OK)
+            rc = topo_bench_measure(b, s[i].entry, &c, more, NULL, NULL);
+        s[i].mean = topo_entry_mean(&b->entries[s[i].entry]);
+        mem_free(t);
+    }
+    qsort(s, (size_t)n, sizeof(*s), by_mean);
+    return rc;
+}
+
+/* Successive halving of the best of a field down to `keep`: a quarter goes on with twice
+ * the measurements. *n_out of out[] are written, best first. */
+static int race(struct topo_bench *b, enum field field, int keep, int *out, int *n_out)
+{
+    struct standing *s = NULL;
+    int n, in, rc = standings(&s, &n, b, field);
+
+    *n_out = 0;
+    if (rc != OK)
+        goto out;
+    in = n / FIELD_SHARE < 4 * keep ? 4 * keep : n / FIELD_SHARE;
+    in = in > FIELD_MAX ? FIELD_MAX : in;
+    in = in > n ? n : in;
+    while (rc == OK && in > keep && !topo_bench_spent(b)) {
+        rc = race_round(b, s, in);
+        in = in / 4 > keep ? in / 4 : keep;
+    }
+    for (int i = 0; rc == OK && i < in && i < keep && isfinite(s[i].mean); i++)
+        out[(*n_out)++] = s[i].entry;
+out:
+    mem_free(s);
+    return rc;
+}
+
+static int enter(struct topo_final *f, const struct topo_bench *b, int entry)
+{
+    struct topo_finalist *v = &f->v[f->n];
+
+    for (int i = 0; i < f->n; i++)
+        if (f->v[i].entry == entry)
+            return OK;
+    v->entry = entry;
+    v->x = mem_new(MEM_OTHER, 2 * (size_t)b->o->final_repeats, sizeof(*v->x));
+    f->n++;
+    return v->x ? rebuild(&v->tree, &v->config, b, entry) : ERR_NOMEM;
+}
+
+/* A configuration may be reached with groups though removes alone give it too: it is then
+ * no evidence of anything hidden. Looks through all removes of the fundamental tree. */
+static int simplify_from(struct topo_bench *b, const struct topo_recipe *r)
+{
+    struct topo_tree *t = NULL;
+    struct topo_config c;
+    int64_t known;
+    bool is_new;
+    int entry, rc = topo_recipe_tree(&t, b, r);
+
+    for (int l = 0; rc == OK && l < t->n_levels; l++) {
+        rc = topo_config_cut(&c, t, l, b->limits);
+        if (rc == OK && topo_map_find(&b->configs, topo_config_key(&c), &known) &&
+            b->entries[known].n_groups)
+            rc = topo_bench_entry(b, &c, r, &entry, &is_new);
+        if (rc == ERR_UNSUPPORTED)
+            rc = OK;
+    }
+    mem_free(t);
+    return rc;
+}
+
+static int simplify(struct topo_bench *b)
+{
+    struct topo_recipe r = topo_recipe_whole(b, 0);
+    const struct topo_tree *t = b->grouped[0];
+    int rc = OK;
+
+    if (!b->o->remove || b->o->all_cores || b->n_grouped == 1)
+        return OK;
+    for (int l = 0; rc == OK && l < t->n_levels;) { /* counts down, digit by digit */
+        rc = simplify_from(b, &r);
+        for (l = 0; l < t->n_levels; l++) {
+            if (r.kept[l] > 1) {
+                r.kept[l]--;
+                break;
+            }
+            r.kept[l] = (uint16_t)t->levels[l].arity;
+        }
+    }
+    return rc;
+}
+
+/* Measure v[0 ... n) in turn, `repeats` each, so that what drifts drifts for all. */
+static int measure_in_turn(struct topo_bench *b, struct topo_finalist **v, int n,
+                           int repeats)
+{
+    int rc = OK, got;
+
+    for (int i = 0; rc == OK && i < repeats; i++)
+        for (int j = 0; rc == OK && j < n; j++) {
+            struct topo_finalist *f = v[(i + j) % n];
+
+            rc = topo_bench_measure(b, f->entry, &f->config, 1, f->x + f->n, &got);
+            f->n += got;
+        }
+    return rc;
+}
+
+static void settle(struct topo_finalist *f, const struct topo_bench *b)
+{
+    f->mean =
+        f->n ? stats_mean(f->x, (size_t)f->n) : topo_entry_mean(&b->entries[f->entry]);
+    f->sd = f->n > 1 ? stats_std(f->x, (size_t)f->n) : b->e->noise_frac * f->mean;
+}
+
+/* The declared noise, or what the finalists show where that is more. */
+static double seen_noise(const struct topo_final *f, double declared)
+{
+    double sum = 0;
+    int dof = 0;
+
+    for (int i = 0; i < f->n; i++) {
+        double s = f->v[i].sd / f->v[i].mean;
+
+        if (f->v[i].n > 1) {
+            sum += s * s * (f->v[i].n - 1);
+            dof += f->v[i].n - 1;
+        }
+    }
+    return dof ? fmax(declared, sqrt(sum / dof)) : declared;
+}
+
+/* Two means of n measurements differ by chance by sqrt(2 / n) times the noise. */
+static double margin_of(const struct topo_final *f, const struct topo_bench *b, int n)
+{
+    return b->o->margin * f->noise_frac * sqrt(2.0 / (n ? n : 1));
+}
+
+/* Fastest first; ties; the simplest of those that tie. */
+static void rank(struct topo_final *f, const struct topo_bench *b)
+{
+    double limit;
+
+    for (int i = 0; i < f->n; i++)
+        settle(&f->v[i], b);
+    qsort(f->v, (size_t)f->n, sizeof(*f->v), by_final_mean);
+    f->noise_frac = seen_noise(f, b->e->noise_frac);
+    limit = f->v[0].mean * (1 + margin_of(f, b, f->v[0].n));
+    f->chosen = 0;
+    f->plain = f->whole = -1;
+    for (int i = 0; i < f->n; i++) {
+        const struct topo_entry *e = &b->entries[f->v[i].entry];
+
+        f->v[i].ties = f->v[i].mean <= limit;
+        if (f->v[i].ties && topo_entry_simpler(e, &b->entries[f->v[f->chosen].entry]) < 0)
+            f->chosen = i;
+        if (!e->n_groups && f->plain < 0)
+            f->plain = i;
+        if (!e->n_groups && !e->n_removes && f->whole < 0)
+            f->whole = i;
+    }
+}
+
+/* A grouped winner is the best of several that noise sorted; it has to beat the best
+ * without groups once more, in measurements that chose neither. */
+static int duel(struct topo_final *f, struct topo_bench *b)
+{
+    struct topo_finalist *v[2] = {&f->v[f->chosen], NULL};
+    int from[2], rc, n = (int)b->o->final_repeats;
+    double mean[2];
+
+    if (!b->entries[v[0]->entry].n_groups || f->plain < 0)
+        return OK;
+    f->duelled = true;
+    v[1] = &f->v[f->plain];
+    for (int i = 0; i < 2; i++)
+        from[i] = v[i]->n;
+    rc = measure_in_turn(b, v, 2, n);
+    for (int i = 0; rc == OK && i < 2; i++) {
+        if (v[i]->n - from[i] < n) { /* no budget for proof: nothing is proved */
+            f->lost = true;
+            break;
+        }
+        mean[i] = stats_mean(v[i]->x + from[i], (size_t)n);
+    }
+    if (rc == OK && !f->lost)
+        f->lost = mean[1] <= mean[0] * (1 + margin_of(f, b, n));
+    f->latent = !f->lost;
+    if (f->lost) {
+        v[1]->ties = true;
+        f->chosen = f->plain;
+    }
+    return rc;
+}
+
+int topo_search_final(struct topo_final *out, struct topo_bench *b)
+{
+    int keep = (int)b->o->k, n_plain = 1 + keep / 4, n = 0, rc;
+    int *list = mem_new(MEM_OTHER, (size_t)(keep + n_plain + 1), sizeof(*list));
+    struct topo_finalist **turn = NULL;
+    const enum field fields[] = {ANY, PLAIN, WHOLE};
+    const int most[] = {keep, n_plain, 1};
+
+    *out = (struct topo_final){.plain = -1, .whole = -1};
+    out->v = mem_new(MEM_OTHER, (size_t)(keep + n_plain + 1), sizeof(*out->v));
+    turn = mem_new(MEM_OTHER, (size_t)(keep + n_plain + 1), sizeof(*turn));
+    rc = list && out->v && turn ? simplify(b) : ERR_NOMEM;
+    for (int i = 0; rc == OK && i < 3; i++) {
+        rc = race(b, fields[i], most[i], list, &n);
+        for (int j = 0; rc == OK && j < n; j++)
+            rc = enter(out, b, list[j]);
+    }
+    if (rc == OK && !out->n)
+        rc = err_set(ERR_UNSUPPORTED, "of %lld trees no configuration can be run: %s",
+                     (long long)b->counts->n_trees,
+                     b->counts->n_refused ? "the model's operators or the evaluator "
+                                            "refuse them all"
+                                          : "the budget ended before a measurement");
+    for (int i = 0; rc == OK && i < out->n; i++)
+        turn[i] = &out->v[i];
+    if (rc == OK)
+        rc = measure_in_turn(b, turn, out->n, (int)b->o->final_repeats);
+    if (rc == OK) {
+        rank(out, b);
+        rc = duel(out, b);
+    }
+    mem_free(turn);
+    mem_free(list);
+    if (rc != OK)
+        topo_final_free(out);
+    return rc;
+}
+
+void topo_final_free(struct topo_final *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        mem_free(f->v[i].tree);
+        mem_free(f->v[i].x);
+    }
+    mem_free(f->v);
+    *f = (struct topo_final){0};
+}
