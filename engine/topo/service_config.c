@@ -128,21 +128,25 @@ int topo_config_nodes(const struct topo_config *c, int rank, int *nodes, int max
     }
 }
 
-static void print_nodes(char *out, size_t n, int fewest, int most, int per_node)
+/* `fewest` to `most` nodes of a rank, `sharing` ranks on the first rank's. */
+static void print_nodes(char *out, size_t n, int n_ranks, int fewest, int most,
+                        int sharing)
 {
+    const char *each = n_ranks > 1 ? " each" : "";
+
     if (fewest != most)
         snprintf(out, n, "%d to %d memory nodes each", fewest, most);
     else if (most != 1)
-        snprintf(out, n, "%d memory nodes each", most);
-    else if (per_node > 1)
-        snprintf(out, n, "%d on each memory node", per_node);
+        snprintf(out, n, "%d memory nodes%s", most, each);
+    else if (sharing > 1)
+        snprintf(out, n, "%d on each memory node", sharing);
     else
-        snprintf(out, n, "one memory node each");
+        snprintf(out, n, "one memory node%s", each);
 }
 
 void topo_config_print(const struct topo_config *c, char *out, size_t n)
 {
-    int fewest = c->tree->machine->n_nodes, most = 0, first = -1, per_node = 0;
+    int fewest = c->tree->machine->n_nodes, most = 0, first = -1, sharing = 0;
     char memory[48];
 
     for (int r = 0; r < c->n_ranks; r++) {
@@ -152,9 +156,9 @@ void topo_config_print(const struct topo_config *c, char *out, size_t n)
         most = k > most ? k : most;
         if (r == 0)
             first = node;
-        per_node += node == first;
+        sharing += node == first;
     }
-    print_nodes(memory, sizeof(memory), fewest, most, per_node);
+    print_nodes(memory, sizeof(memory), c->n_ranks, fewest, most, sharing);
     snprintf(out, n, "%d rank%s x %d thread%s, %s", c->n_ranks,
              c->n_ranks == 1 ? "" : "s", c->n_threads, c->n_threads == 1 ? "" : "s",
              memory);

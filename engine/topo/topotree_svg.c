@@ -6,19 +6,19 @@
 #include "topo/topotree.h"
 
 /* Pixels. A PU is wide enough for three digits. */
-#define PU_W       18
-#define PU_H       14
-#define NODE_W     26
-#define NODE_H     12
-#define GAP        4  /* between subtrees, more the higher they part */
-#define LEVEL_H    52 /* from one level to the next */
-#define DOTS_W     16
-#define TOP        44
-#define LEFT       150 /* the levels' names */
-#define MARGIN     12
-#define SHOWN_MAX  48 /* more children or leaves than these are not legible side by side */
-#define COLLAPSE   32 /* ... and up to these nothing is left out */
-#define CHILD_OF_3 3  /* a wide level: the first two and the last */
+#define PU_W      18
+#define PU_H      14
+#define NODE_W    26
+#define NODE_H    12
+#define GAP       4  /* between subtrees, more the higher they part */
+#define LEVEL_H   52 /* from one level to the next */
+#define DOTS_W    16
+#define TOP       44
+#define LEFT      150 /* the levels' names */
+#define MARGIN    12
+#define COLLAPSE  32 /* PUs side by side up to which nothing is left out */
+#define SHOWN_MAX 48 /* ... and, beyond, up to which what repeats is drawn thrice */
+#define WIDE      5  /* children from which only the first two and the last are drawn */
 
 struct svg {
     const struct topo_tree *t, *full; /* what is left, what was there */
@@ -38,29 +38,27 @@ static int n_drawn(const struct svg *s)
     return n;
 }
 
-/* Narrow the widest level, the lower one of two, to `to` children; false: none is wider.
- */
-static bool narrow(struct svg *s, int to)
-{
-    int widest = 0;
-
-    for (int l = 1; l < s->full->n_levels - 1; l++)
-        if (s->shown[l] >= s->shown[widest])
-            widest = l;
-    if (s->shown[widest] <= to)
-        return false;
-    s->shown[widest] = to;
-    return true;
-}
-
+/* Wide levels first, the widest of them first; then, of what is drawn more than twice, the
+ * levels nearest to the machine, where whole subtrees repeat. */
 static void choose_shown(struct svg *s)
 {
-    for (int l = 0; l < s->full->n_levels - 1; l++)
+    int last = s->full->n_levels - 1;
+
+    for (int l = 0; l < last; l++)
         s->shown[l] = s->full->levels[l].arity;
-    while (n_drawn(s) > COLLAPSE && narrow(s, CHILD_OF_3))
-        continue;
-    while (n_drawn(s) > SHOWN_MAX && narrow(s, 2))
-        continue;
+    while (n_drawn(s) > COLLAPSE) {
+        int widest = 0;
+
+        for (int l = 1; l < last; l++)
+            if (s->shown[l] > s->shown[widest])
+                widest = l;
+        if (s->shown[widest] < WIDE)
+            break;
+        s->shown[widest] = 3;
+    }
+    for (int l = 0; l < last && n_drawn(s) > SHOWN_MAX; l++)
+        if (s->shown[l] > 2)
+            s->shown[l] = 2;
 }
 
 /* `t` is what remove() leaves of `full`. */
