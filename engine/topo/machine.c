@@ -215,6 +215,7 @@ MUST static int fill_pus(struct machine *m)
     struct topo_machine *p = &m->pub;
     int n = count_of(m->hw, HWLOC_OBJ_PU);
     hwloc_obj_t last = NULL;
+    bool in_order = true;
 
     if (n < 1)
         return err_set(ERR_FORMAT, "%s: no processing unit in the topology", p->name);
@@ -233,6 +234,7 @@ MUST static int fill_pus(struct machine *m)
         if (o->os_index > INT_MAX)
             return err_set(ERR_FORMAT, "%s: processing unit %d has no CPU number",
                            p->name, i);
+        in_order = in_order && (int)o->os_index == i;
         if (cluster && cluster != last) { /* its CPUs follow each other */
             p->n_clusters++;
             last = cluster;
@@ -248,6 +250,9 @@ MUST static int fill_pus(struct machine *m)
             .kind = kind_of(m, o),
         };
     }
+    /* hwloc takes no notice of indexes that it does not understand. */
+    if (in_order && strcmp(p->source, "synthetic") == 0 && strstr(p->name, "indexes="))
+        note(p, "CPU numbers in order, whatever \"indexes\" says");
     qsort(p->pus, (size_t)n, sizeof(*p->pus), by_os_index);
     return OK;
 }
