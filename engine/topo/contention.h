@@ -13,8 +13,9 @@
 #include "topo/service_config.h"
 #include "topo/work.h"
 
-#define TOPO_CAPS_MAX  4
-#define TOPO_NODES_MAX 64
+#define TOPO_CAPS_MAX    4
+#define TOPO_NODES_MAX   64
+#define TOPO_SIM_PUS_MAX 2048
 
 /* Cores share a port: `of` of the things below (cores, or the ports of the cap before) at
  * a stride of `stride` within their memory node. */
@@ -47,19 +48,36 @@ struct topo_truth {
 struct topo_sim;
 
 /* From a truth file; `machine` (lent) is what is visible of it. ERR_FORMAT: the file and
- * key; ERR_ARG: caps that do not tile the machine's nodes. */
+ * key; ERR_ARG: caps that do not tile the machine's nodes; ERR_LIMIT: more than
+ * TOPO_SIM_PUS_MAX CPUs, TOPO_NODES_MAX nodes or as many packages. */
 MUST int topo_sim_open(struct topo_sim **out, const struct topo_machine *machine,
                        const char *truth_path);
-/* From numbers (copied), for random machines. */
+/* From numbers (copied), for random machines. ERR_ARG: one out of its range. */
 MUST int topo_sim_new(struct topo_sim **out, const struct topo_machine *machine,
                       const struct topo_truth *truth);
 void topo_sim_close(struct topo_sim **s);
 /* For tests, figures and people, never for a search. */
 const struct topo_truth *topo_sim_truth(const struct topo_sim *s);
 
-/* Where weights lie: rank r's are spread evenly over its memory nodes. `placement` is the
- * configuration that placed them (decode's); NULL: `c` itself. Without
- * noise. ERR_ARG: a configuration of another machine. */
+/* A truth of a machine we do have, from what it measures: one thread reading, all CPUs
+ * reading (GB/s), and its f32 peak on all of them. The simulator then gives the same two
+ * bandwidths. It claims no hidden structure and equal nodes; what the figures do not say
+ * (remote speeds, latencies, hand-offs) is the usual of such machines, an assumption.
+ * Where all CPUs together read more than as many single threads could, the figure of one
+ * is raised to its share. ERR_ARG: a figure that is not positive, or all CPUs of a memory
+ * node together slower than one. */
+MUST int topo_truth_calibrate(struct topo_truth *out, const struct topo_machine *machine,
+                              double one_gbps, double all_gbps, double peak_gflops);
+
+/* How many times longer a read takes at this utilisation of its memory node, 0..1; fitted
+ * to the loaded latencies of a Cascade Lake. */
+double topo_loaded_latency(double load_frac);
+
+/* The weighted mean time of the steps, without noise.
+ * Where weights lie: rank r's are spread evenly over its memory nodes. `placement` is the
+ * configuration that placed them (decode's); NULL: `c` itself. Every rank is given the
+ * share of the largest. ERR_ARG: a configuration of another machine, or works without
+ * weight. */
 MUST int topo_sim_seconds(const struct topo_sim *s, const struct topo_config *c,
                           const struct topo_config *placement,
                           const struct topo_works *works, double *seconds);
@@ -70,14 +88,17 @@ MUST int topo_sim_measure(const struct topo_sim *s, const struct topo_config *c,
                           const struct topo_works *works, uint64_t seed, int repeat,
                           double *seconds);
 
-/* Static work over a list of PUs that each read the same local bytes: n * min(rate), the
- * figure that STREAM prints, GB/s. */
+/* Static work over a list of PUs (indices into machine->pus) that each read the same local
+ * bytes: n * min(rate), the figure that STREAM prints, GB/s. ERR_ARG: none, one that the
+ * machine lacks, or one twice. */
 MUST int topo_sim_stream_gbps(const struct topo_sim *s, const int *pus, int n_pus,
                               double *gbps);
 
-/* machines/NAME.json or any path to such a file: opens the visible machine, and the path
- * of its truth ("" when it has none). `dir`: where the shipped ones lie.
- * ERR_NOTFOUND names the nearest. */
+/* machines/NAME.json or any path to such a file (with a '/' or ending in .json): opens the
+ * visible machine, named after the file, and the path of its truth, truth/NAME.json beside
+ * it ("" when it has none). `dir`: where the shipped ones lie.
+ * ERR_NOTFOUND names the nearest; ERR_FORMAT the file and key; ERR_LIMIT: a path of n
+ * bytes or more. */
 MUST int topo_named_machine_open(struct topo_machine **out, const char *name,
                                  const char *dir, char *truth_path, size_t n);
 /* NULL-terminated, sorted; lent until the next call by this thread. */
