@@ -15,7 +15,7 @@ static const struct {
 } verbs[] = {
     {"run", "generate text from a prompt", main_run},
     {"model", "make a model of a named shape, or inspect one", main_model},
-    {"plan", "write a phase plan", main_plan},
+    {"plan", "search which CPUs each phase should use", main_plan},
     {"tune", "search schedules for a model's matrix products", main_tune},
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))

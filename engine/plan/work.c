@@ -137,8 +137,16 @@ static int prefill_works(struct topo_works *out, const struct model_config *c,
     return OK;
 }
 
-/* Output token i of a request attends to its prompt and i tokens. */
-static double mean_context(const struct plan_lengths *l)
+double plan_mean_prompt(const struct plan_lengths *l)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < l->n; i++)
+        sum += (double)l->n_prompt[i];
+    return sum / (double)l->n;
+}
+
+double plan_mean_context(const struct plan_lengths *l)
 {
     double n = 0, sum = 0;
 
@@ -163,7 +171,7 @@ int plan_works(struct topo_works *out, const struct model_config *c, enum kern_t
         return rc;
     if (phase == TOPO_PREFILL)
         return prefill_works(out, c, type, l);
-    decode_work(&out->v[0], c, type, mean_context(l), batch);
+    decode_work(&out->v[0], c, type, plan_mean_context(l), batch);
     out->n = 1;
     return OK;
 }

@@ -13,6 +13,11 @@ struct plan_lengths {
     int64_t n;
 };
 
+/* Means: of the prompts, and of the tokens that an output token attends to (token i of a
+ * request to its prompt and i tokens), at least one request given. */
+double plan_mean_prompt(const struct plan_lengths *l);
+double plan_mean_context(const struct plan_lengths *l);
+
 /* Prefill: steps of a whole prompt each, at TOPO_WORKS_MAX quantiles of the prompts'
  * lengths. Decode: one step of `batch` sequences at the mean context of all output
  * tokens, which is exact, for its time is linear in the context. `type`: of the weights in
