@@ -1,0 +1,252 @@
+/* Both evaluators through the same door. Times are never compared with anything but
+ * themselves. */
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "cpu/cpu.h"
+#include "model/make.h"
+#include "plan/evaluator.h"
+#include "topo/contention.h"
+
+#define MACHINES "engine/topo/machines"
+
+static const struct plan_evaluator *find(const char *name)
+{
+    const struct plan_evaluator *e = NULL;
+
+    assert_ok(plan_evaluator_find(name, &e));
+    assert_string_equal(e->name, name);
+    assert_true(*e->help != '\0');
+    return e;
+}
+
+static void test_find(void **state)
+{
+    const struct plan_evaluator *e;
+
+    (void)state;
+    assert_string_equal(find("contention")->truth, "simulated");
+    assert_string_equal(find("measured")->truth, "measured");
+    assert_err(plan_evaluator_find("mesured", &e), ERR_NOTFOUND, "\"measured\"?");
+    assert_null(e);
+}
+
+/* ---- contention ---- */
+
+static const struct topo_works works = {
+    .phase = TOPO_DECODE,
+    .n = 1,
+    .v = {{.weight = 1,
+           .flop = 1e9,
+           .weight_bytes = 1e9,
+           .kv_bytes = 1e7,
+           .attention_frac = 0.3,
+           .n_barriers = 100,
+           .n_allreduces = 24,
+           .allreduce_bytes = 4096}},
+};
+
+static void test_contention(void **state)
+{
+    const struct plan_evaluator *x = find("contention");
+    const struct topo_limits any = {0};
+    struct plan_evaluator_opts o = {.works = &works, .phase = TOPO_DECODE, .seed = 7};
+    struct topo_machine *m = NULL;
+    struct topo_tree *t = NULL;
+    struct topo_evaluator e;
+    struct topo_config one, c;
+    struct topo_sim *sim = NULL;
+    char truth[512];
+    double s[2], again, exact;
+
+    (void)state;
+    assert_ok(
+        topo_named_machine_open(&m, "kunpeng920x4", MACHINES, truth, sizeof(truth)));
+    o.machine = m;
+    o.truth_path = truth;
+    assert_ok(topo_tree_open(&t, m, NULL, NULL, 0));
+    assert_ok(topo_config_cut(&one, t, 0, &any));
+    assert_ok(topo_config_cut(&c, t, 1, &any));
+    assert_ok(x->open(&e, &o));
+    assert_true(e.noise_frac > 0.001 && e.noise_frac < 0.1);
+    for (int i = 0; i < 2; i++)
+        assert_ok(e.measure(e.ctx, &c, i, &s[i]));
+    assert_true(s[0] > 0 && s[0] != s[1]); /* noise */
+    assert_ok(e.measure(e.ctx, &c, 0, &again));
+    assert_true(again == s[0]); /* that follows from the repeat */
+    assert_ok(topo_sim_open(&sim, m, truth));
+    assert_ok(topo_sim_seconds(sim, &c, NULL, &works, &exact));
+    assert_true(fabs(s[0] / exact - 1) < 0.5);
+    x->close(&e);
+    assert_null(e.ctx);
+    o.placement = &one; /* weights where one rank put them: another time */
+    assert_ok(x->open(&e, &o));
+    assert_ok(e.measure(e.ctx, &c, 0, &again));
+    assert_true(again != s[0]);
+    x->close(&e);
+    o.truth_path = "/nonexistent/truth.json";
+    assert_err(x->open(&e, &o), ERR_NOTFOUND, "/nonexistent/truth.json");
+    topo_sim_close(&sim);
+    mem_free(t);
+    topo_machine_close(&m);
+}
+
+/* ---- measured ---- */
+
+struct host {
+    char model[512];
+    struct cpu_budget budget;
+    struct topo_machine *machine;
+    struct topo_tree *tree;
+};
+
+static void host_open(struct host *h)
+{
+    struct model_make_opts make = {
+        .arch = "tiny", .type = KERN_F32, .seed = 1, .format = "gguf", .n_threads = 1};
+    struct topo_tree_opts to = {0};
+
+    snprintf(h->model, sizeof(h->model), "%s/tiny.gguf", test_dir());
+    make.out = h->model;
+    assert_ok(model_make(&make));
+    assert_ok(cpu_budget_get(&h->budget));
+    assert_ok(topo_machine_open(&h->machine, NULL));
+    to.cpus = h->budget.cpus;
+    to.n_cpus = h->budget.n;
+    assert_ok(topo_tree_open(&h->tree, h->machine, &to, NULL, 0));
+}
+
+static void host_close(struct host *h)
+{
+    mem_free(h->tree);
+    topo_machine_close(&h->machine);
+}
+
+static void measure_phase(const struct host *h, enum topo_phase phase)
+{
+    const struct plan_evaluator *x = find("measured");
+    const struct topo_limits any = {0};
+    const struct plan_evaluator_opts o = {.machine = h->machine,
+                                          .model_path = h->model,
+                                          .precision = "exact",
+                                          .n_prompt_tok = 40,
+                                          .n_ctx_tok = 60,
+                                          .batch = 3,
+                                          .phase = phase,
+                                          .seed = 1};
+    struct topo_tree *less = NULL;
+    struct topo_evaluator e;
+    struct topo_config c;
+    double s;
+
+    assert_ok(x->open(&e, &o));
+    assert_true(e.noise_frac > 0 && isfinite(e.noise_frac));
+    assert_ok(topo_config_cut(&c, h->tree, 0, &any));
+    for (int i = 0; i < 3; i++) {
+        s = 0;
+        assert_ok(e.measure(e.ctx, &c, i, &s));
+        assert_true(s > 0 && isfinite(s));
+    }
+    if (c.n_threads > 1) {
+        assert_ok(topo_config_cut(&c, h->tree, h->tree->n_levels - 1, &any));
+        assert_err(e.measure(e.ctx, &c, 0, &s), ERR_UNSUPPORTED, "ranks");
+    }
+    for (int d = 1; d < h->tree->n_levels; d++) {
+        if (h->tree->levels[d - 1].arity < 2)
+            continue;
+        assert_ok(topo_tree_remove(&less, h->tree, 1, d)); /* fewer CPUs, the same team */
+        assert_ok(topo_config_cut(&c, less, 0, &any));
+        assert_ok(e.measure(e.ctx, &c, 0, &s));
+        assert_true(s > 0);
+        mem_free(less);
+    }
+    x->close(&e);
+    assert_null(e.ctx);
+}
+
+static void test_measured(void **state)
+{
+    struct host h;
+
+    (void)state;
+    host_open(&h);
+    measure_phase(&h, TOPO_DECODE);
+    measure_phase(&h, TOPO_PREFILL);
+    host_close(&h);
+}
+
+/* CPUs that this process may not use are refused, and the search may go on. */
+static void test_measured_other_cpus(void **state)
+{
+    const struct plan_evaluator *x = find("measured");
+    const struct topo_limits any = {0};
+    struct plan_evaluator_opts o = {.n_prompt_tok = 8, .n_ctx_tok = 8, .batch = 1};
+    struct topo_machine *big = NULL;
+    struct topo_tree *t = NULL, *few = NULL;
+    struct topo_evaluator e;
+    struct topo_config c;
+    struct host h;
+    double s;
+
+    (void)state;
+    host_open(&h);
+    o.machine = h.machine;
+    o.model_path = h.model;
+    assert_ok(x->open(&e, &o));
+    assert_ok(topo_machine_open(&big, "synthetic:core:1000 pu:1"));
+    assert_ok(topo_tree_open(&t, big, NULL, NULL, 0));
+    assert_ok(topo_config_cut(&c, t, 0, &any));
+    assert_err(e.measure(e.ctx, &c, 0, &s), ERR_UNSUPPORTED, "1000 threads");
+    assert_ok(
+        topo_tree_open(&few, big, &(struct topo_tree_opts){(int[]){999}, 1, 0}, NULL, 0));
+    assert_ok(topo_config_cut(&c, few, 0, &any));
+    assert_err(e.measure(e.ctx, &c, 0, &s), ERR_UNSUPPORTED, "CPU 999");
+    x->close(&e);
+    mem_free(few);
+    mem_free(t);
+    topo_machine_close(&big);
+    host_close(&h);
+}
+
+static void test_measured_refusals(void **state)
+{
+    const struct plan_evaluator *x = find("measured");
+    struct plan_evaluator_opts o = {.n_prompt_tok = 8, .n_ctx_tok = 8, .batch = 1};
+    struct topo_machine *other = NULL;
+    struct topo_evaluator e;
+    struct host h;
+
+    (void)state;
+    host_open(&h);
+    o.machine = h.machine;
+    assert_err(x->open(&e, &o), ERR_ARG, "model's file");
+    o.model_path = h.model;
+    o.batch = 0;
+    assert_err(x->open(&e, &o), ERR_ARG, "found 8, 8 and 0");
+    o.batch = 1;
+    o.phase = TOPO_DECODE;
+    o.n_ctx_tok = 100000;
+    assert_err(x->open(&e, &o), ERR_LIMIT, "100001");
+    assert_null(e.ctx);
+    o.model_path = "/nonexistent/m.gguf";
+    assert_err(x->open(&e, &o), ERR_IO, "/nonexistent/m.gguf");
+    assert_ok(topo_machine_open(&other, "synthetic:core:2 pu:1"));
+    o.machine = other;
+    assert_err(x->open(&e, &o), ERR_ARG, "is not this host");
+    topo_machine_close(&other);
+    host_close(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_contention),
+        cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_measured_other_cpus),
+        cmocka_unit_test(test_measured_refusals),
+    };
+
+    return cmocka_run_group_tests_name("evaluator", tests, NULL, NULL);
+}

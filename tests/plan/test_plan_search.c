@@ -1,0 +1,165 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "model/make.h"
+#include "plan/search.h"
+
+/* An evaluator whose best configuration is known: so many threads a rank, so many ranks. */
+static struct wish {
+    int n_ranks[2], n_threads[2]; /* of enum topo_phase */
+    enum topo_phase phase;
+    int n_open, n_placed;
+    const struct topo_config *placement;
+} wish;
+
+static int wish_measure(void *ctx, const struct topo_config *c, int repeat,
+                        double *seconds)
+{
+    const struct wish *w = ctx;
+    int p = (int)w->phase;
+
+    (void)repeat;
+    *seconds = 1 + 0.1 * abs(c->n_ranks - w->n_ranks[p]) +
+               0.01 * abs(c->n_threads - w->n_threads[p]);
+    return OK;
+}
+
+static int wish_open(struct topo_evaluator *out, const struct plan_evaluator_opts *o)
+{
+    if (o->works->phase != o->phase || o->works->n < 1)
+        return err_set(ERR_ARG, "works of another phase");
+    wish.phase = o->phase;
+    wish.n_open++;
+    wish.n_placed += o->placement != NULL;
+    *out = (struct topo_evaluator){.measure = wish_measure, .ctx = &wish};
+    return OK;
+}
+
+static void wish_close(struct topo_evaluator *e)
+{
+    wish.n_open--;
+    e->ctx = NULL;
+}
+
+static const struct plan_evaluator wishes = {
+    .name = "wish", .truth = "simulated", .open = wish_open, .close = wish_close};
+
+static const int64_t prompt[] = {100}, output[] = {10};
+
+/* Two memory nodes of 4 cores. */
+static void opts(struct plan_search_opts *o, struct topo_machine **m,
+                 struct model_config *c)
+{
+    assert_ok(topo_machine_open(m, "synthetic:numa:2 core:4 pu:1"));
+    assert_ok(model_make_config("llama-160m", c));
+    *o = (struct plan_search_opts){.evaluator = &wishes,
+                                   .e = {.machine = *m},
+                                   .model = c,
+                                   .type = KERN_BF16,
+                                   .lengths = {prompt, output, 1},
+                                   .batch = 1};
+    assert_ok(opt_init(topo_search_opt_table, &o->search));
+}
+
+static void test_both_phases(void **state)
+{
+    struct plan_search_opts o;
+    struct topo_machine *m;
+    struct model_config c;
+    struct plan_found f;
+
+    (void)state;
+    opts(&o, &m, &c);
+    wish = (struct wish){.n_ranks = {1, 2}, .n_threads = {8, 3}};
+    assert_ok(plan_search(&f, &o));
+    assert_int_equal(wish.n_open, 0);
+    assert_int_equal(wish.n_placed, 1); /* prefill knows where decode put the weights */
+    assert_int_equal(f.plan.decode.n_ranks, 2);
+    assert_int_equal(f.plan.decode.n_threads, 3);
+    assert_int_equal(f.plan.prefill.n_ranks, 1);
+    assert_int_equal(f.plan.prefill.n_threads, 8);
+    assert_int_equal(f.plan.n_cpus, 8);
+    assert_memory_equal(f.plan.cpus, f.plan.decode.cpus, 6 * sizeof(int));
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(f.plan.decode.cpus[i] / 4, i / 3);
+        assert_int_equal(f.plan.decode.nodes[i], i / 3);
+    }
+    assert_true(fabs(f.plan.decode.expected_s - 1) < 1e-9);
+    assert_string_equal(f.plan.truth, "simulated");
+    assert_non_null(strstr(f.plan.machine, "numa:2"));
+    assert_non_null(strstr(f.plan.decode.why, "measurements"));
+    assert_non_null(strstr(f.plan.decode.why, "remove("));
+    plan_found_free(&f);
+    plan_found_free(&f);
+    topo_machine_close(&m);
+}
+
+/* What one team shall run: decode on some of prefill's CPUs, though prefill would rather
+ * have fewer. */
+static void test_one_team(void **state)
+{
+    const struct cpu_budget budget = {.n = 8, .cpus = {0, 1, 2, 3, 4, 5, 6, 7}};
+    struct plan_search_opts o;
+    struct topo_machine *m;
+    struct model_config c;
+    struct plan_found f;
+
+    (void)state;
+    opts(&o, &m, &c);
+    wish = (struct wish){.n_ranks = {1, 1}, .n_threads = {2, 6}};
+    assert_ok(plan_search(&f, &o)); /* without the condition */
+    assert_int_equal(f.plan.prefill.n_threads, 2);
+    assert_err(plan_runnable(&f.plan, &budget), ERR_UNSUPPORTED, "not one of prefill's");
+    plan_found_free(&f);
+    o.max_ranks = 1;
+    assert_ok(plan_search(&f, &o));
+    assert_int_equal(f.plan.decode.n_threads, 6);
+    assert_true(f.plan.prefill.n_threads >= 6);
+    assert_ok(plan_runnable(&f.plan, &budget));
+    plan_found_free(&f);
+    topo_machine_close(&m);
+}
+
+/* The model's heads limit the ranks; an evaluator that cannot open ends the search. */
+static int refuse_open(struct topo_evaluator *out, const struct plan_evaluator_opts *o)
+{
+    (void)out, (void)o;
+    return err_set(ERR_IO, "no such machine today");
+}
+
+static void test_limits_and_errors(void **state)
+{
+    static const struct plan_evaluator refuses = {.open = refuse_open, .truth = ""};
+    struct plan_search_opts o;
+    struct topo_machine *m;
+    struct model_config c;
+    struct plan_found f;
+
+    (void)state;
+    opts(&o, &m, &c);
+    wish = (struct wish){.n_ranks = {8, 8}, .n_threads = {1, 1}};
+    o.strict_tp = true; /* 8 ranks do not divide 12 heads */
+    assert_ok(plan_search(&f, &o));
+    assert_int_equal(12 % f.plan.decode.n_ranks, 0);
+    plan_found_free(&f);
+    o.lengths.n = 0;
+    assert_err(plan_search(&f, &o), ERR_ARG, "lengths");
+    o.lengths.n = 1;
+    o.evaluator = &refuses;
+    assert_err(plan_search(&f, &o), ERR_IO, "no such machine today");
+    assert_null(f.fundamental);
+    plan_found_free(&f);
+    topo_machine_close(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_both_phases),
+        cmocka_unit_test(test_one_team),
+        cmocka_unit_test(test_limits_and_errors),
+    };
+
+    return cmocka_run_group_tests_name("plan_search", tests, NULL, NULL);
+}
