@@ -166,11 +166,12 @@ static int given(const struct main_plan_flags *f)
     return rc == OK ? put_plan(f, &p) : rc;
 }
 
-static void explain(const char *phase, const struct topo_found *found)
+static void explain(FILE *to, const char *phase, const struct topo_found *found)
 {
-    printf("\n%s\n%s", phase, found->explain);
-    if (*found->explain && found->explain[strlen(found->explain) - 1] != '\n')
-        putchar('\n');
+    size_t n = strlen(found->explain);
+
+    fprintf(to, "\n%s\n%s%s", phase, found->explain,
+            n > 0 && found->explain[n - 1] != '\n' ? "\n" : "");
 }
 
 static int searched(const struct main_plan_flags *f)
@@ -186,8 +187,10 @@ static int searched(const struct main_plan_flags *f)
     if (rc == OK)
         rc = put_plan(f, &found.plan);
     if (rc == OK && f->explain) {
-        explain("Decode, whose CPUs place the weights:", &found.decode);
-        explain("Prefill, over weights that lie there:", &found.prefill);
+        FILE *to = f->render ? stderr : stdout; /* what a shell reads stays clean */
+
+        explain(to, "Decode, whose CPUs place the weights:", &found.decode);
+        explain(to, "Prefill, over weights that lie there:", &found.prefill);
     }
     plan_found_free(&found);
     main_plan_close(&j);

@@ -46,24 +46,36 @@ static int count_ties(const struct topo_found *f)
     return n;
 }
 
+static void say_ties(const struct topo_found *f, char *out, size_t n)
+{
+    int ties = count_ties(f);
+
+    if (ties == 0)
+        snprintf(out, n, "no other is");
+    else if (ties == 1)
+        snprintf(out, n, "another is");
+    else
+        snprintf(out, n, "%d others are", ties);
+}
+
 static int phase_of(struct plan_phase *out, const struct topo_found *f, double noise_frac)
 {
     const struct topo_choice *best = chosen(f);
     const struct topo_search_counts *n = &f->counts;
-    char config[128];
-    int rc = plan_phase_set(out, &best->config), ties = count_ties(f);
+    char config[128], ties[32];
+    int rc = plan_phase_set(out, &best->config);
 
     if (rc != OK)
         return rc;
     out->expected_s = best->seconds;
     topo_config_print(&best->config, config, sizeof(config));
+    say_ties(f, ties, sizeof(ties));
     snprintf(out->why, sizeof(out->why),
-             "%s%s%s: best of %lld configurations on %lld trees in %lld measurements, "
-             "noise %.2g %% each%s; %d other%s within the noise",
+             "%s%s%s: the best of %lld configurations on %lld trees in %lld measurements "
+             "with %.2g %% of noise each%s; %s within the noise",
              config, *best->tree->steps ? ", by " : "", best->tree->steps,
              (long long)n->n_configs, (long long)n->n_trees, (long long)n->n_measurements,
-             100 * noise_frac, n->complete ? "" : ", the budget ended the search", ties,
-             ties == 1 ? " is" : "s are");
+             100 * noise_frac, n->complete ? "" : " (the budget ended the search)", ties);
     return OK;
 }
 

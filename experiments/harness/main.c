@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/opt.h"
@@ -16,11 +17,13 @@
 #include "experiments/harness/metrics.h"
 #include "experiments/harness/run_experiment.h"
 #include "experiments/harness/study.h"
+#include "plan/plan.h"
 
 enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 
 #define MACHINE_DIR      "results/machine"
 #define MACHINE_BUDGET_S 60
+#define PLAN_BYTES       (1 << 20)
 
 struct flags {
     bool smoke, dry_run, quiet, fresh, force;
@@ -160,6 +163,29 @@ static int verb_list(const struct words *w)
     return status;
 }
 
+/* A file that has a phase for each of prefill and decode is a plan, good or not. */
+static bool is_plan(const char *path)
+{
+    json_t *root = NULL;
+    bool yes = access(path, R_OK) == 0 && json_read_file(&root, path, PLAN_BYTES) == OK &&
+               json_object_get(root, "prefill") && json_object_get(root, "decode");
+
+    json_decref(root);
+    return yes;
+}
+
+static int describe_plan(const char *path)
+{
+    struct plan p;
+    char *text = NULL;
+
+    if (plan_read(&p, path) != OK || plan_text(&p, &text) != OK)
+        return complain(EXIT_USAGE);
+    fputs(text, stdout);
+    mem_free(text);
+    return EXIT_OK;
+}
+
 static int verb_describe(const struct words *w)
 {
     struct job_read_opts o = {w->flags.smoke, w->sets, w->n_sets};
@@ -174,6 +200,8 @@ static int verb_describe(const struct words *w)
         job_docs(stdout);
         return EXIT_OK;
     }
+    if (is_plan(w->rest[0]))
+        return describe_plan(w->rest[0]);
     if (job_read(&j, w->rest[0], &o) != OK)
         return complain(EXIT_USAGE);
     job_describe(j, stdout);
@@ -231,8 +259,9 @@ static const struct verb {
      run_flags, verb_run},
     {"list", "", "the experiments in experiments/, with their cost", 0, list_flags,
      verb_list},
-    {"describe", "FILE|NAME|metrics|keys", "an experiment with all its keys; all metrics",
-     1, describe_flags, verb_describe},
+    {"describe", "FILE|NAME|metrics|keys",
+     "an experiment with all its keys; a plan; all metrics", 1, describe_flags,
+     verb_describe},
     {"machine", "", "what this machine can do, measured", 0, machine_flags, verb_machine},
     {"export", "FILE.h5", "a result in another format", 1, export_flags, verb_export},
 };

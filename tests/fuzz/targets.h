@@ -17,6 +17,7 @@
 #include "model/file/hf_config.h"
 #include "model/file/safet.h"
 #include "model/tokenizer.h"
+#include "plan/plan.h"
 
 /* The bytes as a file without a name on disk; path is /proc/self/fd/N. Returns the fd. */
 static inline int fuzz_file(const uint8_t *data, size_t n, char path[64])
@@ -118,6 +119,35 @@ static inline int fuzz_config(const uint8_t *data, size_t n)
         fuzz_check_refusal(path);
     else if (model_config_check(&c, path) != OK)
         abort();
+    close(fd);
+    return 0;
+}
+
+/* What is read can be printed, rendered, and written to be read as the same. */
+static inline int fuzz_plan(const uint8_t *data, size_t n)
+{
+    static struct plan p, again;
+    char path[64], copy[64];
+    int fd = fuzz_file(data, n, path);
+    char *text[4] = {0};
+
+    if (plan_read(&p, path) != OK) {
+        fuzz_check_refusal(path);
+        close(fd);
+        return 0;
+    }
+    snprintf(copy, sizeof(copy), P_tmpdir "/fuzz_plan.%d", (int)getpid());
+    if (p.n_cpus < 1 || p.n_cpus > CPU_MAX || plan_write(&p, copy) != OK ||
+        plan_read(&again, copy) != OK)
+        abort();
+    snprintf(again.source, sizeof(again.source), "%s", p.source);
+    if (plan_text(&p, &text[0]) != OK || plan_text(&again, &text[1]) != OK ||
+        plan_render(&p, &text[2]) != OK || plan_render(&again, &text[3]) != OK ||
+        strcmp(text[0], text[1]) != 0 || strcmp(text[2], text[3]) != 0)
+        abort();
+    for (int i = 0; i < 4; i++)
+        mem_free(text[i]);
+    unlink(copy);
     close(fd);
     return 0;
 }

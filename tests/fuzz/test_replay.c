@@ -61,12 +61,18 @@ static void tok(void **state)
     replay("tok", fuzz_tok);
 }
 
+static void plan(void **state)
+{
+    (void)state;
+    replay("plan", fuzz_plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf),    cmocka_unit_test(safetensors),
         cmocka_unit_test(llama2c), cmocka_unit_test(config),
-        cmocka_unit_test(tok),
+        cmocka_unit_test(tok),     cmocka_unit_test(plan),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

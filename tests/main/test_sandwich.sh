@@ -70,6 +70,31 @@ check "the same ids with one thread" same_output "$dir/ids" \
 check "plan" "$sandwich" plan --out "$dir/plan.json" --decode-threads 1
 check "the same ids by a plan" same_output "$dir/ids" \
     $run --prompt-ids 1,2,3 --ids --plan "$dir/plan.json"
+check "plan: printed" sh -c "$sandwich plan --show $dir/plan.json | grep -q '^decode: 1 rank of 1 thread'"
+search="--max-s 4 --repeats 1 --final-repeats 2 --k 2"
+check "plan measured on this host" sh -c "$sandwich plan --model $dir/tiny.gguf $search --explain \
+    --out $dir/found.json >$dir/explained && grep -q '(measured)' $dir/explained &&
+    grep -q '^Chosen' $dir/explained"
+check "the same ids by a plan that was measured" same_output "$dir/ids" \
+    "$sandwich" run --model "$dir/tiny.gguf" -n 12 --ignore-eos --prompt-ids 1,2,3 --ids \
+    --plan "$dir/found.json"
+check "without a model nothing is measured" sh -c "$sandwich plan 2>&1 | grep -q 'nothing is measured'"
+check "plan for a simulated machine" sh -c "$sandwich plan --machine kunpeng920x4 \
+    --model llama-160m --out $dir/far.json | grep -q '(simulated)'"
+check "its ranks are refused" refuses 1 'ranks: this engine runs one rank' \
+    $run --prompt-ids 1 --plan "$dir/far.json"
+check "a shell reads its CPUs" sh -c "eval \"\$($sandwich plan --show $dir/far.json --render)\" &&
+    [ \"\$(echo \$DECODE_CPUS | tr '|' '\\n' | wc -l)\" = \$DECODE_RANKS ]"
+check "testbed describes it" sh -c "$build/testbed describe $dir/far.json | grep -q kunpeng920x4"
+printf 'prompt,output\n100,10\n20,x\n' >"$dir/lengths.csv"
+check "bad lengths" refuses 1 'lengths.csv: line 3' "$sandwich" plan --machine kunpeng920x4 \
+    --model llama-160m --lengths "$dir/lengths.csv"
+check "a topology without rates" refuses 2 'truth FILE gives them' \
+    "$sandwich" plan --machine 'synthetic:core:4 pu:1' --model llama-160m
+check "no such machine" refuses 1 'kunpeng920x4' "$sandwich" plan --machine kunpeng920x5 --model tiny
+check "measuring needs a file" refuses 2 'model make --arch tiny' "$sandwich" plan --model tiny
+check "an old plan" refuses 1 'make a new one' $run --prompt-ids 1 \
+    --plan tests/fuzz/corpus/plan/version1
 check "bad ids" refuses 2 'offset 2' $run --prompt-ids 1,x
 check "id outside the vocabulary" refuses 2 'outside' $run --prompt-ids 1,99999999
 $run --prompt hello --json >"$dir/json" 2>"$dir/err"

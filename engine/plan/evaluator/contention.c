@@ -6,7 +6,7 @@
 #include "topo/contention.h"
 
 /* How often one configuration is measured to know the noise. */
-#define NOISE_MEASUREMENTS 32
+#define NOISE_MEASUREMENTS 256
 
 struct contention {
     struct topo_sim *sim;

@@ -24,6 +24,10 @@
 #define RUNS_S             0.3 /* no further run after so long */
 #define NOISE_MEASUREMENTS 7
 #define NOISE_MIN          0.001 /* few measurements may agree by chance */
+#define NOISE_S            3.0   /* three measurements do after so long */
+#define WARM_S                                                                           \
+    0.1 /* a step longer than this needs no other to warm up: its
+                                    weights are in no cache, and clocks rise sooner */
 
 struct measured {
     enum topo_phase phase;
@@ -38,7 +42,9 @@ struct measured {
     int32_t *ids;               /* a prompt's */
     float *logits;
     /* The configuration in place. */
-    int cpus[CPU_MAX], n_threads, n_steps;
+    int cpus[CPU_MAX], n_threads;
+    int n_steps;   /* of a run */
+    double step_s; /* how long a step was about; 0 at first */
 };
 
 /* ---- steps ---- */
@@ -104,11 +110,22 @@ static void move_thread(void *arg, struct par_self *self)
         __atomic_store_n(&m->failed, true, __ATOMIC_RELAXED);
 }
 
-/* Threads 0 .. n - 1 to these CPUs; then a step to warm up, and how many make a run. */
+/* Two steps, for caches and clocks; they also tell how many make a run. */
+static int warm_up(struct measured *x)
+{
+    int rc = OK;
+
+    for (int i = 0; i < 2 && rc == OK && x->step_s < WARM_S; i++)
+        rc = run(x, 1, &x->step_s);
+    x->n_steps =
+        x->step_s * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / x->step_s) : RUN_STEPS_MAX;
+    return rc;
+}
+
+/* Threads 0 .. n - 1 to these CPUs. */
 static int place(struct measured *x, const int *cpus, int n)
 {
     struct move m = {.cpus = cpus};
-    double once = 0;
     int rc;
 
     x->n_threads = 0; /* nothing in place until all of it is */
@@ -117,10 +134,7 @@ static int place(struct measured *x, const int *cpus, int n)
         return err_set(ERR_UNSUPPORTED, "cannot pin %d threads to their CPUs", n);
     memcpy(x->cpus, cpus, (size_t)n * sizeof(*cpus));
     x->n_threads = n;
-    rc = run(x, 1, &once);
-    if (rc == OK)
-        rc = run(x, 1, &once);
-    x->n_steps = once * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / once) : RUN_STEPS_MAX;
+    rc = warm_up(x);
     if (rc != OK)
         x->n_threads = 0;
     return rc;
@@ -248,13 +262,15 @@ static int open_batch(struct measured *x, uint64_t seed)
 static int measure_noise(struct measured *x, double *frac)
 {
     double s[NOISE_MEASUREMENTS];
+    uint64_t t0 = clock_ns();
+    size_t n = 0;
     int rc = place(x, x->budget.cpus, x->budget.n);
 
-    for (int i = 0; i < NOISE_MEASUREMENTS && rc == OK; i++)
-        rc = measure_here(x, &s[i]);
+    while (rc == OK && n < NOISE_MEASUREMENTS &&
+           (n < 3 || (double)(clock_ns() - t0) * 1e-9 < NOISE_S))
+        rc = measure_here(x, &s[n++]);
     if (rc == OK)
-        *frac = fmax(stats_std(s, NOISE_MEASUREMENTS) / stats_mean(s, NOISE_MEASUREMENTS),
-                     NOISE_MIN);
+        *frac = fmax(stats_std(s, n) / stats_mean(s, n), NOISE_MIN);
     return rc;
 }
 

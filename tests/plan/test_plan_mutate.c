@@ -1,0 +1,75 @@
+/* Damaged plan files: refused with one line that names the file, or a sound plan, which
+ * can be printed and comes back from a file the same. */
+#include "tests/support/test.h"
+
+#include "tests/fuzz/targets.h"
+
+#define N_FLIPS 1500
+
+static uint8_t *seed_file(size_t *n)
+{
+    return test_read("tests/fuzz/corpus/plan/good", n);
+}
+
+static bool reads(const uint8_t *data, size_t n)
+{
+    static struct plan p;
+    char path[64];
+    int fd = fuzz_file(data, n, path);
+    bool ok = plan_read(&p, path) == OK;
+
+    close(fd);
+    return ok;
+}
+
+static void every_cut_is_refused(void **state)
+{
+    size_t n;
+    uint8_t *good = seed_file(&n);
+
+    (void)state;
+    assert_true(reads(good, n));
+    while (good[n - 1] == '\n')
+        n--;
+    for (size_t k = 0; k < n; k++) {
+        if (reads(good, k))
+            fail_msg("cut to %zu of %zu bytes: read", k, n);
+        assert_int_equal(fuzz_plan(good, k), 0);
+    }
+    mem_free(good);
+}
+
+static void bytes_change(void **state)
+{
+    static const char words[] = "0123456789-,[]{}\"\\:e. x";
+    size_t n;
+    uint8_t *good = seed_file(&n), *bad = mem_new(MEM_TEST, n, 1);
+    int refused = 0;
+    struct rng r;
+
+    (void)state;
+    assert_non_null(bad);
+    rng_init(&r, test_seed(), "mutate");
+    for (int i = 0; i < N_FLIPS; i++) {
+        memcpy(bad, good, n);
+        for (uint64_t k = 1 + rng_below(&r, 2); k > 0; k--)
+            bad[rng_below(&r, n)] =
+                rng_below(&r, 8) == 0 ? (uint8_t)rng_u64(&r)
+                                      : (uint8_t)words[rng_below(&r, sizeof(words) - 1)];
+        refused += !reads(bad, n);
+        assert_int_equal(fuzz_plan(bad, n), 0);
+    }
+    assert_true(refused > N_FLIPS / 4 && refused < N_FLIPS);
+    mem_free(bad);
+    mem_free(good);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_cut_is_refused),
+        cmocka_unit_test(bytes_change),
+    };
+
+    return cmocka_run_group_tests_name("plan_mutate", tests, NULL, NULL);
+}
