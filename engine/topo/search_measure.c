@@ -79,7 +79,7 @@ static int keep_grouped(void *arg, const struct topo_tree *t)
     size_t bytes = sizeof(*t) + (size_t)t->n_pus * sizeof(t->pus[0]);
     struct topo_tree *copy;
 
-    if (b->n_grouped == GROUPED_MAX || topo_bench_spent(b)) {
+    if (b->n_grouped == GROUPED_MAX || (b->n_grouped && topo_bench_spent(b))) {
         b->counts->complete = false;
         return ERR_CANCELED;
     }
