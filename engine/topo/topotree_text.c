@@ -52,14 +52,17 @@ int topo_draw(char **text, void (*write)(FILE *f, void *what), void *what)
 
 /* ---- one line a level ---- */
 
-#define LISTS_COLUMNS 56 /* with what stands before, a line of 100 */
-#define CPU_CHARS     6  /* "65535," */
+#define LINE_COLUMNS 100
+#define CPU_CHARS    6 /* "65535," */
+static const char more[] = " | ...";
 
 struct text {
     const struct topo_tree *t;
     int *cpus;  /* [n_pus] of one node */
     char *list; /* their list */
     int list_bytes;
+    int what_columns;  /* of the longest name of a level */
+    int lists_columns; /* left for the lists */
 };
 
 static int ascending(const void *a, const void *b)
@@ -79,8 +82,8 @@ static int node_list(struct text *d, int j, int span)
         d->cpus[i] = t->machine->pus[t->pus[j * span + i]].os_index;
     qsort(d->cpus, (size_t)span, sizeof(*d->cpus), ascending);
     cpu_list_print(d->cpus, span, d->list, d->list_bytes);
-    if (strlen(d->list) > LISTS_COLUMNS) {
-        int at = LISTS_COLUMNS - 3;
+    if ((int)strlen(d->list) > d->lists_columns) {
+        int at = d->lists_columns - 3;
 
         while (at > 0 && d->list[at - 1] != ',')
             at--;
@@ -101,12 +104,12 @@ static void write_level(FILE *f, struct text *d, int level)
         snprintf(children, sizeof(children), "%d of %d", l->arity, l->original);
     else if (l->arity)
         snprintf(children, sizeof(children), "%d", l->arity);
-    fprintf(f, "%5d  %-20s  %-9s ", n, what, children);
+    fprintf(f, "%5d  %-*s  %-9s ", n, d->what_columns, what, children);
     for (int j = 0; j < n; j++) {
         int length = node_list(d, j, span);
 
-        if (j && used + 3 + length > LISTS_COLUMNS - 6 * (j + 1 < n)) {
-            fprintf(f, " | ...");
+        if (j && used + 3 + length > d->lists_columns) {
+            fputs(more, f);
             break;
         }
         fprintf(f, "%s%s", j ? " | " : " ", d->list);
@@ -122,7 +125,8 @@ static void write_text(FILE *f, void *what)
 
     fprintf(f, "%s: %d of %d CPUs%s%s\n", t->machine->name, t->n_pus, t->machine->n_pus,
             *t->steps ? " after " : "", t->steps);
-    fprintf(f, "nodes  of what               children   CPUs of the first nodes\n");
+    fprintf(f, "nodes  %-*s  children   CPUs of the first nodes\n", d->what_columns,
+            "of what");
     for (int l = 0; l < t->n_levels; l++)
         write_level(f, d, l);
 }
@@ -131,8 +135,16 @@ int topo_tree_text(const struct topo_tree *t, char **text)
 {
     struct text d = {.t = t, .list_bytes = t->n_pus * CPU_CHARS + 1};
     int rc = ERR_NOMEM;
+    char what[64];
 
     *text = NULL;
+    for (int l = 0; l < t->n_levels; l++) {
+        topo_kinds_print(t->levels[l].kinds, what, sizeof(what));
+        if ((int)strlen(what) > d.what_columns)
+            d.what_columns = (int)strlen(what);
+    }
+    d.lists_columns = LINE_COLUMNS - (int)strlen("nodes    children   ") -
+                      d.what_columns - (int)strlen(more);
     d.cpus = mem_new(MEM_OTHER, (size_t)t->n_pus, sizeof(*d.cpus));
     d.list = mem_new(MEM_OTHER, (size_t)d.list_bytes, 1);
     if (d.cpus && d.list)

@@ -22,6 +22,7 @@ static void check_sane(const struct topo_machine *m)
         assert_in_range(p->l2 + 1, 0, m->n_l2);
         assert_in_range(p->l3 + 1, 0, m->n_l3);
         assert_in_range(p->package + 1, 0, m->n_packages);
+        assert_in_range(p->cluster + 1, 0, m->n_clusters);
         assert_in_range(p->node + 1, 0, m->n_nodes);
         assert_int_equal(topo_node_of_cpu(m, p->os_index),
                          p->node < 0 ? -1 : m->nodes[p->node].os_index);
@@ -155,6 +156,22 @@ static void hybrid_kinds(void **state)
     topo_machine_close(&m);
 }
 
+/* Five kinds by capacity, 718 731 997 1017 1024: two types of core. */
+static void kinds_that_hardly_differ(void **state)
+{
+    struct topo_machine *m = open_data("hwloc/hwloc-DGX-GB10-biglittle.xml");
+    int n[2] = {0};
+
+    (void)state;
+    for (int i = 0; i < m->n_pus; i++) {
+        assert_in_range(m->pus[i].kind, 0, 1);
+        n[m->pus[i].kind]++;
+        assert_int_equal(m->pus[i].kind, m->pus[i].os_index / 5 % 2);
+    }
+    assert_true(n[0] == 10 && n[1] == 10);
+    topo_machine_close(&m);
+}
+
 static void synthetic(void **state)
 {
     struct topo_machine *m;
@@ -174,6 +191,15 @@ static void synthetic(void **state)
     assert_ok(topo_machine_open(&m, "synthetic:pu:1"));
     check_sane(m);
     assert_int_equal(m->n_nodes, 1);
+    topo_machine_close(&m);
+    assert_ok(topo_machine_open(&m, "synthetic:core:4 pu:2(indexes=2*4:4*1)"));
+    check_sane(m);
+    assert_int_equal(m->pus[4].core, m->pus[0].core);
+    assert_null(strstr(m->note, "indexes"));
+    topo_machine_close(&m);
+    assert_ok(topo_machine_open(&m, "synthetic:core:4 pu:2(indexes=nonsense)"));
+    assert_int_equal(m->pus[1].core, m->pus[0].core);
+    assert_non_null(strstr(m->note, "indexes"));
     topo_machine_close(&m);
 }
 
@@ -217,10 +243,13 @@ static void sysfs_dumps(void **state)
 {
     static const struct {
         const char *stem;
-        int n_pus, n_nodes, n_packages;
-    } dumps[] = {{"128arm-2pa2n8cluster4co", 128, 4, 2}, {"nvidia-dgx-gb10", 20, 1, 1}};
+        int n_pus, n_nodes, n_packages, n_clusters, cluster_cores;
+    } dumps[] = {{"128arm-2pa2n8cluster4co", 128, 4, 2, 32, 4},
+                 {"nvidia-dgx-gb10", 20, 1, 1, 2, 10}}; /* its clusters are caches too */
 
     (void)state;
+    unsetenv("HWLOC_DONT_MERGE_CLUSTER_GROUPS");
+    setenv("HWLOC_COMPONENTS", "no_os", 1); /* not asked, and not lost */
     for (size_t i = 0; i < 2; i++) {
         char relative[128], cmd[2400], spec[512];
         struct topo_machine *m;
@@ -240,9 +269,16 @@ static void sysfs_dumps(void **state)
         assert_int_equal(m->n_pus, dumps[i].n_pus);
         assert_int_equal(m->n_nodes, dumps[i].n_nodes);
         assert_int_equal(m->n_packages, dumps[i].n_packages);
+        assert_int_equal(m->n_clusters, dumps[i].n_clusters);
+        assert_int_equal(groups_of(m, offsetof(struct topo_pu, cluster), m->n_clusters,
+                                   dumps[i].cluster_cores),
+                         m->n_clusters);
         topo_machine_close(&m);
     }
     assert_null(getenv("HWLOC_FSROOT"));
+    assert_null(getenv("HWLOC_DONT_MERGE_CLUSTER_GROUPS"));
+    assert_string_equal(getenv("HWLOC_COMPONENTS"), "no_os");
+    unsetenv("HWLOC_COMPONENTS");
 }
 
 static void bad_input_is_refused(void **state)
@@ -316,6 +352,7 @@ int main(void)
         cmocka_unit_test(real_machines),
         cmocka_unit_test(fast_memory_is_not_the_default),
         cmocka_unit_test(hybrid_kinds),
+        cmocka_unit_test(kinds_that_hardly_differ),
         cmocka_unit_test(synthetic),
         cmocka_unit_test(xml_round_trip),
         cmocka_unit_test(this_host),
