@@ -250,14 +250,6 @@ int plan_read(struct plan *p, const char *path)
 
 /* ---- writing ---- */
 
-/* Names come from files and need not be UTF-8, which JSON must be. */
-static json_t *text(const char *s)
-{
-    json_t *j = json_string(s);
-
-    return j ? j : json_string("(not UTF-8)");
-}
-
 /* *a takes v; where there is no memory it becomes NULL. */
 static void append(json_t **a, json_t *v)
 {
@@ -324,7 +316,7 @@ static json_t *phase_json(const struct plan_phase *f)
 {
     json_t *o = json_object();
     bool ok = json_object_set_new(o, "ranks", ranks_json(f)) == 0 &&
-              json_object_set_new(o, "why", text(f->why)) == 0;
+              json_object_set_new(o, "why", json_string(f->why)) == 0;
 
     if (ok && nodes_known(f))
         ok = json_object_set_new(o, "memory_nodes", nodes_json(f)) == 0;
@@ -340,7 +332,7 @@ int plan_write(const struct plan *p, const char *path)
 {
     json_t *root =
         json_pack("{s:i, s:o, s:o, s:o, s:o}", "version", PLAN_VERSION, "machine",
-                  text(p->machine), "truth", text(p->truth), "prefill",
+                  json_string(p->machine), "truth", json_string(p->truth), "prefill",
                   phase_json(&p->prefill), "decode", phase_json(&p->decode));
     int rc;
 

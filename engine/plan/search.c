@@ -145,6 +145,16 @@ static int search_phase(struct topo_found *out, struct plan_phase *phase,
     return rc;
 }
 
+/* A file's stem need not be UTF-8, which a plan's file must be. */
+static void name_machine(struct plan *p, const struct topo_machine *m)
+{
+    snprintf(p->machine, sizeof(p->machine), "%s",
+             !strcmp(m->source, "host") ? "host" : m->name);
+    for (char *c = p->machine; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+}
+
 int plan_search(struct plan_found *out, const struct plan_search_opts *o)
 {
     const struct topo_machine *m = o->e.machine;
@@ -152,8 +162,7 @@ int plan_search(struct plan_found *out, const struct plan_search_opts *o)
     int rc;
 
     memset(out, 0, sizeof(*out));
-    snprintf(p->machine, sizeof(p->machine), "%s",
-             !strcmp(m->source, "host") ? "host" : m->name);
+    name_machine(p, m);
     snprintf(p->truth, sizeof(p->truth), "%s", o->evaluator->truth);
     snprintf(p->source, sizeof(p->source), "search");
     rc = topo_tree_open(&out->fundamental, m, &o->tree, out->note, sizeof(out->note));

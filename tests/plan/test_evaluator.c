@@ -92,6 +92,41 @@ static void test_contention(void **state)
     topo_machine_close(&m);
 }
 
+/* Each allocation of open() fails in turn. */
+static void open_short(const struct plan_evaluator *x,
+                       const struct plan_evaluator_opts *o, long least)
+{
+    struct topo_evaluator e;
+    int rc = ERR_NOMEM;
+    long n;
+
+    for (n = 0; rc != OK && n < 1000; n++) {
+        mem_fail_after(n, 1);
+        rc = x->open(&e, o);
+        mem_fail_after(-1, 0);
+        if (rc != OK && rc != ERR_NOMEM)
+            fail_msg("%s: allocation %ld: %s", x->name, n, err_msg());
+        assert_true((rc == OK) == (e.ctx != NULL));
+    }
+    assert_true(n > least && n < 1000);
+    x->close(&e);
+}
+
+static void test_contention_memory_short(void **state)
+{
+    struct plan_evaluator_opts o = {.works = &works};
+    struct topo_machine *m = NULL;
+    char truth[512];
+
+    (void)state;
+    assert_ok(
+        topo_named_machine_open(&m, "kunpeng920x4", MACHINES, truth, sizeof(truth)));
+    o.machine = m;
+    o.truth_path = truth;
+    open_short(find("contention"), &o, 3);
+    topo_machine_close(&m);
+}
+
 /* ---- measured ---- */
 
 struct host {
@@ -209,6 +244,20 @@ static void test_measured_other_cpus(void **state)
     host_close(&h);
 }
 
+static void test_measured_memory_short(void **state)
+{
+    struct plan_evaluator_opts o = {.n_prompt_tok = 8, .n_ctx_tok = 8, .batch = 1};
+    struct host h;
+
+    (void)state;
+    host_open(&h);
+    o.machine = h.machine;
+    o.model_path = h.model;
+    o.phase = TOPO_DECODE;
+    open_short(find("measured"), &o, 10);
+    host_close(&h);
+}
+
 static void test_measured_refusals(void **state)
 {
     const struct plan_evaluator *x = find("measured");
@@ -243,7 +292,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_contention),
+        cmocka_unit_test(test_contention_memory_short),
         cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_measured_memory_short),
         cmocka_unit_test(test_measured_other_cpus),
         cmocka_unit_test(test_measured_refusals),
     };

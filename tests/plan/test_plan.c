@@ -163,6 +163,43 @@ static void test_text(void **state)
     mem_free(text);
 }
 
+static int write_read_print(const struct plan *p)
+{
+    struct plan b;
+    char *text = NULL;
+    int rc = plan_write(p, in_dir("plan.json"));
+
+    if (rc == OK)
+        rc = plan_read(&b, in_dir("plan.json"));
+    if (rc == OK)
+        rc = plan_text(&b, &text);
+    mem_free(text);
+    text = NULL;
+    if (rc == OK)
+        rc = plan_render(&b, &text);
+    mem_free(text);
+    return rc;
+}
+
+/* Each allocation fails in turn: an error, nothing lost. */
+static void test_memory_short(void **state)
+{
+    struct plan p;
+    int rc = ERR_NOMEM;
+    long n;
+
+    (void)state;
+    make(&p);
+    for (n = 0; rc != OK && n < 1000; n++) {
+        mem_fail_after(n, 1);
+        rc = write_read_print(&p);
+        mem_fail_after(-1, 0);
+        if (rc != OK && rc != ERR_NOMEM)
+            fail_msg("allocation %ld: %s", n, err_msg());
+    }
+    assert_true(n > 10 && n < 1000);
+}
+
 #define PHASES "\"prefill\":{\"ranks\":[\"0-1\"]},\"decode\":{\"ranks\":[\"0\"]}"
 #define PREFILL(members)                                                                 \
     "{\"version\":2,\"decode\":{\"ranks\":[\"0\"]},\"prefill\":{" members "}}"
@@ -219,9 +256,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_default),   cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_numbering), cmocka_unit_test(test_runnable),
-        cmocka_unit_test(test_text),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_default),      cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_numbering),    cmocka_unit_test(test_runnable),
+        cmocka_unit_test(test_memory_short), cmocka_unit_test(test_text),
+        cmocka_unit_test(test_refusals),
     };
 
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

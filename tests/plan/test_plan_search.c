@@ -153,12 +153,40 @@ static void test_limits_and_errors(void **state)
     topo_machine_close(&m);
 }
 
+static void test_memory_short(void **state)
+{
+    struct plan_search_opts o;
+    struct topo_machine *m;
+    struct model_config c;
+    struct plan_found f;
+    int rc = ERR_NOMEM;
+    long n;
+
+    (void)state;
+    opts(&o, &m, &c);
+    o.search.k = 2;
+    o.search.group = false;
+    wish = (struct wish){.n_ranks = {1, 2}, .n_threads = {4, 3}};
+    for (n = 0; rc != OK && n < 3000; n++) {
+        mem_fail_after(n, 1);
+        rc = plan_search(&f, &o);
+        mem_fail_after(-1, 0);
+        if (rc != OK && rc != ERR_NOMEM)
+            fail_msg("allocation %ld: %s", n, err_msg());
+        assert_int_equal(wish.n_open, 0);
+        plan_found_free(&f);
+    }
+    assert_true(n > 10 && n < 3000);
+    topo_machine_close(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_phases),
         cmocka_unit_test(test_one_team),
         cmocka_unit_test(test_limits_and_errors),
+        cmocka_unit_test(test_memory_short),
     };
 
     return cmocka_run_group_tests_name("plan_search", tests, NULL, NULL);
