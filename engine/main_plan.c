@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "cpu/cpu.h"
@@ -180,6 +181,9 @@ static int searched(const struct main_plan_flags *f)
     struct main_plan_job *j = NULL;
     int rc = main_plan_open(&j, f);
 
+    if (rc == OK && main_plan_is_host(f) && isatty(STDERR_FILENO))
+        fprintf(stderr, "sandwich plan: measuring two phases, at most about %g s each\n",
+                f->search.max_s);
     if (rc == OK)
         rc = main_plan_search(j, &found);
     if (rc == OK && *found.note)

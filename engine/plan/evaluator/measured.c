@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
@@ -24,6 +25,7 @@
 #define RUNS_S             0.3 /* no further run after so long */
 #define NOISE_MEASUREMENTS 7
 #define NOISE_MIN          0.001 /* few measurements may agree by chance */
+#define NOISE_HIGH         0.1   /* that of a machine with other work on it */
 #define NOISE_S            3.0   /* three measurements do after so long */
 #define WARM_S                                                                           \
     0.1 /* a step longer than this needs no other to warm up: its
@@ -269,9 +271,16 @@ static int measure_noise(struct measured *x, double *frac)
     while (rc == OK && n < NOISE_MEASUREMENTS &&
            (n < 3 || (double)(clock_ns() - t0) * 1e-9 < NOISE_S))
         rc = measure_here(x, &s[n++]);
-    if (rc == OK)
-        *frac = fmax(stats_std(s, n) / stats_mean(s, n), NOISE_MIN);
-    return rc;
+    if (rc != OK)
+        return rc;
+    *frac = fmax(stats_std(s, n) / stats_mean(s, n), NOISE_MIN);
+    if (*frac > NOISE_HIGH)
+        log_warning(
+            "noisy_machine", *frac, NOISE_HIGH,
+            "measurements vary by %.0f %%: with other work on this machine a plan "
+            "is for that, too",
+            100 * *frac);
+    return OK;
 }
 
 static void measured_close(struct topo_evaluator *e)
