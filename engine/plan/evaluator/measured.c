@@ -17,19 +17,20 @@
 #include "par/team.h"
 
 #define STEP_TOK_MAX 512 /* the engine's own --max-step-tok */
-#define RUN_S                                                                            \
-    0.01 /* a run is as many steps as this takes: clocks and wake-ups
-                                   are then below a percent of it */
-#define RUN_STEPS_MAX      256
-#define RUNS_MAX           5
-#define RUNS_S             0.3 /* no further run after so long */
+/* A run is as many steps as take this long: clocks and wake-ups are then below a percent
+ * of it. A measurement is a few runs, but no further one after RUNS_S. */
+#define RUN_S         0.01
+#define RUN_STEPS_MAX 256
+#define RUNS_MAX      5
+#define RUNS_S        0.3
+/* A step longer than this needs no other to warm up: its weights are in no cache, and
+ * clocks rise sooner. */
+#define WARM_S 0.1
+
 #define NOISE_MEASUREMENTS 7
+#define NOISE_S            3.0   /* three measurements do after so long */
 #define NOISE_MIN          0.001 /* few measurements may agree by chance */
 #define NOISE_HIGH         0.1   /* that of a machine with other work on it */
-#define NOISE_S            3.0   /* three measurements do after so long */
-#define WARM_S                                                                           \
-    0.1 /* a step longer than this needs no other to warm up: its
-                                    weights are in no cache, and clocks rise sooner */
 
 struct measured {
     enum topo_phase phase;
@@ -45,8 +46,7 @@ struct measured {
     float *logits;
     /* The configuration in place. */
     int cpus[CPU_MAX], n_threads;
-    int n_steps;   /* of a run */
-    double step_s; /* how long a step was about; 0 at first */
+    double step_s; /* what a step last took, of whatever configuration; 0 at first */
 };
 
 /* ---- steps ---- */
@@ -85,15 +85,18 @@ static int run(struct measured *x, int n, double *seconds)
 /* The median of a few runs. */
 static int measure_here(struct measured *x, double *seconds)
 {
-    double s[RUNS_MAX];
+    int n_steps =
+        x->step_s * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / x->step_s) : RUN_STEPS_MAX;
     uint64_t t0 = clock_ns();
+    double s[RUNS_MAX];
     size_t n = 0;
     int rc;
 
     do
-        rc = run(x, x->n_steps, &s[n++]);
+        rc = run(x, n_steps, &s[n++]);
     while (rc == OK && n < RUNS_MAX && (double)(clock_ns() - t0) * 1e-9 < RUNS_S);
-    *seconds = rc == OK ? stats_median(s, n) : NAN;
+    if (rc == OK)
+        *seconds = x->step_s = stats_median(s, n);
     return rc;
 }
 
@@ -112,15 +115,13 @@ static void move_thread(void *arg, struct par_self *self)
         __atomic_store_n(&m->failed, true, __ATOMIC_RELAXED);
 }
 
-/* Two steps, for caches and clocks; they also tell how many make a run. */
+/* Two steps, for caches and clocks. */
 static int warm_up(struct measured *x)
 {
     int rc = OK;
 
     for (int i = 0; i < 2 && rc == OK && x->step_s < WARM_S; i++)
         rc = run(x, 1, &x->step_s);
-    x->n_steps =
-        x->step_s * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / x->step_s) : RUN_STEPS_MAX;
     return rc;
 }
 
