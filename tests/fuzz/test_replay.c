@@ -67,12 +67,19 @@ static void plan(void **state)
     replay("plan", fuzz_plan);
 }
 
+static void truth(void **state)
+{
+    (void)state;
+    replay("truth", fuzz_truth);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf),    cmocka_unit_test(safetensors),
         cmocka_unit_test(llama2c), cmocka_unit_test(config),
         cmocka_unit_test(tok),     cmocka_unit_test(plan),
+        cmocka_unit_test(truth),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
