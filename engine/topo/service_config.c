@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "topo/mix.h"
+
 /* ---- operators ---- */
 
 /* The largest of R floor parts [r * S / R, (r + 1) * S / R) times R over S. */
@@ -79,18 +81,10 @@ int topo_config_cut(struct topo_config *out, const struct topo_tree *t, int leve
 
 /* ---- what a configuration does ---- */
 
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 /* Sets have no order, so the members' hashes are added: of the CPUs of a rank, and again
  * of the ranks. A rank's number says only which of the equal parts it takes. */
 uint64_t topo_config_key(const struct topo_config *c)
 {
-    const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);
     const int *pu = c->tree->pus;
     uint64_t ranks = 0;
 
@@ -98,10 +92,11 @@ uint64_t topo_config_key(const struct topo_config *c)
         uint64_t cpus = 0;
 
         for (int i = 0; i < c->n_threads; i++, pu++)
-            cpus += mix(step * (uint64_t)(c->tree->machine->pus[*pu].os_index + 1));
-        ranks += mix(cpus + step);
+            cpus += topo_mix(TOPO_MIX_STEP *
+                             (uint64_t)(c->tree->machine->pus[*pu].os_index + 1));
+        ranks += topo_mix(cpus + TOPO_MIX_STEP);
     }
-    return mix(ranks + step * (uint64_t)c->n_ranks);
+    return topo_mix(ranks + TOPO_MIX_STEP * (uint64_t)c->n_ranks);
 }
 
 int topo_config_nodes(const struct topo_config *c, int rank, int *nodes, int max)

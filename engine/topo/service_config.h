@@ -14,9 +14,10 @@ struct topo_limits {
     int max_ranks; /* 0: any number */
     int n_heads, n_kv_heads;
     int n_ffn_units; /* units of the feed-forward layer that a rank takes whole */
-    bool strict;     /* the paper's rule: the ranks divide the heads. Else ranks may be
-                        uneven (whole KV-head groups, whole units), and beyond the KV heads
-                        a group's query heads or its sequence are split */
+    bool strict;     /* the paper's rule: the ranks divide the heads and the KV heads. Else
+                        ranks may be uneven (whole KV-head groups, whole units); beyond the
+                        KV heads they take whole query heads, beyond those several ranks
+                        share a query head's sequence */
 };
 
 /* A cross-section. Plain data; borrows from the tree it was cut from. */
@@ -29,8 +30,8 @@ struct topo_config {
 
     /* The largest rank's share of the work times n_ranks: 1 is even. */
     double attention_imbalance, ffn_imbalance;
-    int n_sequence_splits; /* ranks that share one KV head's sequence (merged by
-                              log-sum-exp); 1: none */
+    int n_sequence_splits; /* the most ranks that share one query head's sequence (merged
+                              by log-sum-exp); 1: none */
 };
 
 /* Cut `t` at a level. ERR_UNSUPPORTED: the model's operators do not allow so many ranks;
@@ -39,7 +40,7 @@ MUST int topo_config_cut(struct topo_config *out, const struct topo_tree *t, int
                          const struct topo_limits *limits);
 
 /* Of the ranks, their sorted sets of PUs and so their memory nodes: two configurations
- * with equal keys do the same. */
+ * with equal keys do the same, up to which rank takes which of the equal parts. */
 uint64_t topo_config_key(const struct topo_config *c);
 
 /* The memory nodes (indices into machine->nodes, ascending) of rank r's PUs; returns

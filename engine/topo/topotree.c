@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "topo/mix.h"
 
 int topo_tree_span(const struct topo_tree *t, int level)
 {
@@ -134,31 +135,17 @@ int topo_tree_remove(struct topo_tree **out, const struct topo_tree *t, int n, i
 
 /* ---- header hash ---- */
 
-/* The finalizer of splitmix64: every bit of x moves about half the bits of the result. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
-/* Take one more word in; the order of words matters. */
-static uint64_t absorb(uint64_t h, uint64_t word)
-{
-    return mix(h * UINT64_C(0x9e3779b97f4a7c15) + mix(word + 1));
-}
-
 static uint64_t hash_node(const struct topo_tree *t, int level, const int *pus, int span)
 {
     const struct topo_level *l = &t->levels[level];
-    uint64_t h = absorb((uint64_t)l->kinds, (uint64_t)l->arity);
+    uint64_t h = topo_mix_in((uint64_t)l->kinds, (uint64_t)l->arity);
     int below;
 
     if (level == t->n_levels - 1)
-        return absorb(h, (uint64_t)t->machine->pus[*pus].os_index);
+        return topo_mix_in(h, (uint64_t)t->machine->pus[*pus].os_index);
     below = span / l->arity;
     for (int j = 0; j < l->arity; j++)
-        h = absorb(h, hash_node(t, level + 1, pus + j * below, below));
+        h = topo_mix_in(h, hash_node(t, level + 1, pus + j * below, below));
     return h;
 }
 
