@@ -114,13 +114,13 @@ static int resolve(const struct job *j, json_t *sections, const char *where)
     return rc;
 }
 
-/* A value as text; of a path, when `brief`, only the last part. */
+/* A value as text; of a path (which has no blanks), when `brief`, only the last part. */
 static void put_value(const json_t *v, bool brief, FILE *f)
 {
     const char *text = json_string_value(v);
     char *s = text ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
 
-    if (text && brief && strrchr(text, '/'))
+    if (text && brief && strrchr(text, '/') && !strchr(text, ' '))
         text = strrchr(text, '/') + 1;
     fputs(text ? text : s ? s : "?", f);
     free(s);

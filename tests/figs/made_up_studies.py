@@ -3,6 +3,7 @@ and series of a cell in terms of them."""
 
 import itertools
 
+import made_up_topo
 import numpy as np
 
 MATRICES = ["llama-160m/qkv 2304x768", "sheared-llama-1.3b/qkv 6144x2048"]
@@ -68,6 +69,7 @@ STUDIES = {
     "fig08_policies": (policies, {"matrix": MATRICES}),
     "tab03_window": (tuning, {"sigma": [5, 10, 15, 20], "seed": [1, 2, 3]}),
     "tab04_tuning_cost": (tuning, {"matrix": MATRICES, "policy": POLICIES}),
+    **made_up_topo.STUDIES,
 }
 
 
@@ -78,7 +80,8 @@ def write(f, rng, stem, missing):
         cell = f.create_group("cells/%04d" % i)
         cell.attrs["state"] = "done"
         cell.attrs.update({"study." + k: v for k, v in at.items()})
-        summary, series = how(rng, **at)
+        summary, series, *attrs = how(rng, **at)
+        cell.attrs.update(attrs[0] if attrs else {})
         for name, value in summary.items():
             cell["summary/" + name] = np.nan if missing else float(value)
             cell["summary/" + name].attrs["why"] = "made up" if missing else ""

@@ -1,0 +1,304 @@
+#include "experiments/study/support/topo.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "model/make.h"
+#include "plan/work.h"
+
+#define MACHINES "engine/topo/machines"
+
+/* What stands in where nothing is known of a machine's rates: a server of about 2020 with
+ * eight channels of DDR4 a package. Only the tree of such a machine is a result. */
+#define ASSUMED_CORE_GBPS    12.0
+#define ASSUMED_PACKAGE_GBPS 150.0
+#define ASSUMED_CORE_GFLOPS  60.0
+#define ASSUMED_NOISE        0.015
+
+/* --- the machine */
+
+static bool ends_in(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+
+    return n > m && strcmp(s + n - m, end) == 0;
+}
+
+static int open_xml(struct topo_machine **out, const char *name)
+{
+    const char *root = getenv("SANDWICH_DATA");
+    char path[4096];
+
+    if (access(name, R_OK) == 0)
+        return topo_machine_open(out, name);
+    snprintf(path, sizeof(path), "%s/hwloc/%s", root ? root : "../shared/data", name);
+    if (access(path, R_OK) == 0)
+        return topo_machine_open(out, path);
+    return err_set(ERR_NOTFOUND,
+                   "%s is not here, nor in the folder hwloc of "
+                   "$SANDWICH_DATA",
+                   name);
+}
+
+static int open_assumed(struct study_topo *t)
+{
+    const struct topo_machine *m = t->machine;
+    int n_packages = m->n_packages > 0 ? m->n_packages : 1;
+    struct topo_truth truth;
+    int rc = topo_truth_calibrate(&truth, m, ASSUMED_CORE_GBPS,
+                                  ASSUMED_PACKAGE_GBPS * n_packages,
+                                  ASSUMED_CORE_GFLOPS * m->n_pus);
+
+    t->assumed = true;
+    truth.noise_frac = ASSUMED_NOISE;
+    return rc == OK ? topo_sim_new(&t->sim, m, &truth) : rc;
+}
+
+static int open_machine(struct study_topo *t, const char *name)
+{
+    char truth[4096] = "";
+    int rc;
+
+    if (strncmp(name, "synthetic:", 10) == 0)
+        rc = topo_machine_open(&t->machine, name);
+    else if (ends_in(name, ".xml"))
+        rc = open_xml(&t->machine, name);
+    else
+        rc = topo_named_machine_open(&t->machine, name, MACHINES, truth, sizeof(truth));
+    if (rc != OK)
+        return rc;
+    return truth[0] ? topo_sim_open(&t->sim, t->machine, truth) : open_assumed(t);
+}
+
+/* --- the work */
+
+static int draw_lengths(struct study_topo *t, const struct study_topo_opts *o,
+                        int64_t **prompt, int64_t **output, int64_t *n)
+{
+    struct dataset_opts d;
+    struct dataset *set = NULL;
+    int rc = opt_init(dataset_opt_table, &d);
+
+    if (rc != OK)
+        return rc;
+    d.n = o->n_requests;
+    d.seed = o->seed;
+    d.max_prompt_tok = t->model.max_tok / 2;
+    d.max_output_tok = t->model.max_tok / 2;
+    rc = opt_set(dataset_opt_table, &d, "fit", o->fit, "study.fit");
+    if (rc == OK)
+        rc = dataset_open(&set, &d);
+    if (rc == OK) {
+        *prompt = mem_new(MEM_DATASET, (size_t)set->n_items, sizeof(**prompt));
+        *output = mem_new(MEM_DATASET, (size_t)set->n_items, sizeof(**output));
+        rc = *prompt && *output ? OK : ERR_NOMEM;
+    }
+    for (int64_t i = 0; rc == OK && i < set->n_items; i++) {
+        (*prompt)[i] = set->items[i].n_prompt;
+        (*output)[i] = set->items[i].n_output;
+        t->prompt_tok += (double)(*prompt)[i] / (double)set->n_items;
+        t->output_tok += (double)(*output)[i] / (double)set->n_items;
+        *n = i + 1;
+    }
+    dataset_close(&set);
+    opt_free(dataset_opt_table, &d);
+    return rc;
+}
+
+static int make_work(struct study_topo *t, const struct study_topo_opts *o)
+{
+    enum kern_type type = o->type ? KERN_BF16 : KERN_F32;
+    int64_t *prompt = NULL, *output = NULL, n = 0;
+    struct plan_lengths l;
+    int rc = draw_lengths(t, o, &prompt, &output, &n);
+
+    l = (struct plan_lengths){.n_prompt = prompt, .n_output = output, .n = n};
+    if (rc == OK)
+        rc = plan_works(&t->prefill, &t->model, type, TOPO_PREFILL, &l, 1);
+    if (rc == OK)
+        rc = plan_works(&t->decode, &t->model, type, TOPO_DECODE, &l, (int)o->batch);
+    mem_free(prompt);
+    mem_free(output);
+    return rc;
+}
+
+int study_topo_open(struct study_topo *out, const struct study_topo_opts *o)
+{
+    struct topo_tree_opts tree = {.hide = o->hide ? TOPO_CLUSTER : 0};
+    int rc;
+
+    memset(out, 0, sizeof(*out));
+    if (!o->machine || !o->model)
+        return err_set(ERR_ARG, "study.%s: is needed", o->machine ? "model" : "machine");
+    rc = open_machine(out, o->machine);
+    if (rc == OK)
+        rc =
+            topo_tree_open(&out->tree, out->machine, &tree, out->note, sizeof(out->note));
+    if (rc == OK)
+        rc = model_make_config(o->model, &out->model);
+    if (rc == OK) {
+        plan_limits(&out->limits, &out->model, o->strict_tp);
+        rc = make_work(out, o);
+    }
+    if (rc != OK)
+        study_topo_close(out);
+    return rc;
+}
+
+void study_topo_close(struct study_topo *t)
+{
+    mem_free(t->tree);
+    t->tree = NULL;
+    topo_sim_close(&t->sim);
+    topo_machine_close(&t->machine);
+}
+
+/* --- times */
+
+int study_topo_step_s(const struct study_topo *t, const struct topo_config *c,
+                      enum topo_phase phase, double *seconds)
+{
+    return topo_sim_seconds(t->sim, c, NULL,
+                            phase == TOPO_PREFILL ? &t->prefill : &t->decode, seconds);
+}
+
+int study_topo_request_s(const struct study_topo *t, const struct topo_config *prefill,
+                         const struct topo_config *decode, double *seconds)
+{
+    double prompt_s = NAN, token_s = NAN;
+    int rc = topo_sim_seconds(t->sim, prefill, decode, &t->prefill, &prompt_s);
+
+    if (rc == OK)
+        rc = topo_sim_seconds(t->sim, decode, NULL, &t->decode, &token_s);
+    *seconds = prompt_s + (t->output_tok - 1.0) * token_s;
+    return rc;
+}
+
+static int measure(void *ctx, const struct topo_config *c, int repeat, double *seconds)
+{
+    struct study_topo_asked *a = ctx;
+    const struct topo_works *w =
+        a->phase == TOPO_PREFILL ? &a->t->prefill : &a->t->decode;
+    int rc = a->noise ? topo_sim_measure(a->t->sim, c, a->placement, w, a->seed, repeat,
+                                         seconds)
+                      : topo_sim_seconds(a->t->sim, c, a->placement, w, seconds);
+
+    if (rc == OK)
+        a->sum_s += *seconds;
+    return rc;
+}
+
+void study_topo_evaluator(struct topo_evaluator *out, struct study_topo_asked *asked)
+{
+    *out = (struct topo_evaluator){
+        .measure = measure,
+        .ctx = asked,
+        .noise_frac = asked->noise ? topo_sim_truth(asked->t->sim)->noise_frac : 0.0};
+}
+
+/* --- trees */
+
+static int one_step(struct topo_tree **t, const char *step, int n_chars)
+{
+    struct topo_tree *next = NULL;
+    int n, stride, depth, end = 0, rc;
+
+    if (sscanf(step, "group(%d,%d,%d)%n", &n, &stride, &depth, &end) == 3 &&
+        end == n_chars)
+        rc = topo_tree_group(&next, *t, n, stride, depth);
+    else if (sscanf(step, "remove(%d,%d)%n", &n, &depth, &end) == 2 && end == n_chars)
+        rc = topo_tree_remove(&next, *t, n, depth);
+    else
+        rc = err_set(ERR_ARG,
+                     "steps: expected group(N,STRIDE,DEPTH) or remove(N,DEPTH), found "
+                     "\"%.*s\"",
+                     n_chars, step);
+    if (rc == OK) {
+        mem_free(*t);
+        *t = next;
+    }
+    return rc;
+}
+
+int study_topo_steps(struct topo_tree **out, const struct topo_tree *t, const char *steps)
+{
+    size_t bytes = sizeof(*t) + (size_t)t->n_pus * sizeof(t->pus[0]);
+    int rc = OK;
+
+    *out = mem_new(MEM_OTHER, 1, bytes);
+    if (!*out)
+        return ERR_NOMEM;
+    memcpy(*out, t, bytes);
+    while (rc == OK && *steps) {
+        int n = (int)strcspn(steps, " ");
+
+        if (n > 0)
+            rc = one_step(out, steps, n);
+        steps += n;
+        steps += strspn(steps, " ");
+    }
+    if (rc != OK) {
+        mem_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int study_topo_level(const struct topo_tree *t, int n)
+{
+    int level = 0;
+
+    while (level + 1 < t->n_levels && topo_tree_n_nodes(t, level + 1) <= n)
+        level++;
+    return level;
+}
+
+int study_topo_node_level(const struct topo_tree *t)
+{
+    for (int l = 0; l < t->n_levels; l++)
+        if (t->levels[l].kinds & TOPO_NODE)
+            return l;
+    return 0;
+}
+
+/* --- what is said of it */
+
+/* "4 package x 2 node+L3 x 24 core+PU". */
+static void print_shape(const struct topo_tree *t, char *out, size_t n)
+{
+    char kinds[64];
+    size_t at = 0;
+
+    for (int l = 1; l < t->n_levels && at < n; l++) {
+        topo_kinds_print(t->levels[l].kinds, kinds, sizeof(kinds));
+        snprintf(out + at, n - at, "%s%d %s", at ? " x " : "", t->levels[l - 1].arity,
+                 kinds);
+        at = strlen(out);
+    }
+}
+
+int study_topo_say(struct study_cell *c, const struct study_topo *t)
+{
+    char *text = NULL, shape[512];
+    int rc = topo_tree_text(t->tree, &text);
+
+    if (rc == OK)
+        rc = study_note(c, "tree", json_string(text));
+    mem_free(text);
+    print_shape(t->tree, shape, sizeof(shape));
+    if (rc == OK)
+        rc = study_note(c, "shape", json_string(shape));
+    if (rc == OK)
+        rc = study_note(c, "tree_note", json_string(t->note));
+    if (rc == OK)
+        rc = study_note(c, "machine_note", json_string(t->machine->note));
+    if (rc == OK)
+        rc = study_note(c, "rates",
+                        json_string(t->assumed ? "assumed" : "of the machine"));
+    return rc;
+}

@@ -1,0 +1,95 @@
+/* experiments/study/support/topo.h - what the studies of core selection share: a machine
+ * by name or file with its simulator, a model, a trace, and the work of both phases.
+ * Threads: one. */
+#ifndef STUDY_TOPO_H
+#define STUDY_TOPO_H
+
+#include "datasets/dataset.h"
+#include "experiments/harness/study.h"
+#include "experiments/study/support/rows.h"
+#include "model/config.h"
+#include "topo/contention.h"
+#include "topo/search.h"
+
+/* Options that these studies share. A study's struct opts begins with
+ * STUDY_TOPO_MEMBERS, so that the rows find them by their names, in a union with a
+ * struct study_topo_opts, so that they can be handed on. */
+#define STUDY_TOPO_MEMBERS                                                               \
+    char *machine, *model, *fit;                                                         \
+    int type, hide;                                                                      \
+    bool strict_tp;                                                                      \
+    int64_t n_requests, batch, seed;
+struct study_topo_opts {
+    STUDY_TOPO_MEMBERS
+};
+#define STUDY_TOPO_OPTS                                                                  \
+    union {                                                                              \
+        struct study_topo_opts topo;                                                     \
+        struct {                                                                         \
+            STUDY_TOPO_MEMBERS                                                           \
+        };                                                                               \
+    };
+#define ROWS_TOPO(default_machine, default_model)                                        \
+    ROW_STR(machine, default_machine,                                                    \
+            "a shipped machine, FILE.xml or synthetic:LEVELS; a file that is not there " \
+            "is looked for in the folder hwloc of $SANDWICH_DATA"),                      \
+        ROW_STR(model, default_model, "a named architecture"),                           \
+        ROW_ENUM(type, "f32|bf16", "f32", "of the weights"),                             \
+        ROW_STR(fit, "sharegpt", "trace whose lengths are drawn, by its fit"),           \
+        ROW_INT(n_requests, 1, 100000, "400", "drawn from it"),                          \
+        ROW_INT(batch, 1, 4096, "1", "sequences of a decode step"),                      \
+        ROW_BOOL(strict_tp, "false", "the ranks must divide the heads (the paper)"),     \
+        ROW_ENUM(hide, "nothing|cluster", "nothing",                                     \
+                 "what the machine reports and the tree does not believe"),              \
+        ROW_INT(seed, 0, 0, "1", "of lengths, noise and the search")
+
+/* All of a cell. Zero before open. */
+struct study_topo {
+    struct topo_machine *machine;
+    struct topo_sim *sim;
+    bool assumed; /* nothing is known of its rates: round numbers stand in, no structure
+                     is hidden */
+    struct topo_tree *tree; /* the fundamental one */
+    char note[256];         /* what the tree leaves out, "" */
+    struct model_config model;
+    struct topo_limits limits;
+    struct topo_works prefill, decode;
+    double prompt_tok, output_tok; /* means of the trace */
+};
+/* ERR_NOTFOUND where the machine's file is not here. */
+MUST int study_topo_open(struct study_topo *out, const struct study_topo_opts *o);
+void study_topo_close(struct study_topo *t); /* twice is fine */
+
+/* Without noise: a step of either phase, and a request of the trace: its prompt and then
+ * its output tokens one by one, with weights where decode wants them. */
+MUST int study_topo_step_s(const struct study_topo *t, const struct topo_config *c,
+                           enum topo_phase phase, double *seconds);
+MUST int study_topo_request_s(const struct study_topo *t,
+                              const struct topo_config *prefill,
+                              const struct topo_config *decode, double *seconds);
+
+/* The simulator as an evaluator: each measurement with noise. `sum_s` adds up what the
+ * measurements would have taken there. */
+struct study_topo_asked {
+    const struct study_topo *t;
+    enum topo_phase phase;
+    const struct topo_config *placement; /* who placed the weights; NULL: each its own */
+    uint64_t seed;
+    bool noise;
+    double sum_s;
+};
+void study_topo_evaluator(struct topo_evaluator *out, struct study_topo_asked *asked);
+
+/* Apply "group(4,1,3) remove(1,4)" to `t`; *out is owned by the caller, mem_free().
+ * ERR_ARG: a step that is no step, or is not legal there. */
+MUST int study_topo_steps(struct topo_tree **out, const struct topo_tree *t,
+                          const char *steps);
+/* The level that is closest to the PUs among those of at most `n` nodes. */
+int study_topo_level(const struct topo_tree *t, int n);
+/* The first memory-node level, 0 where the machine has one node. */
+int study_topo_node_level(const struct topo_tree *t);
+
+/* Machine, model, tree and what is assumed, as the cell's attributes. */
+MUST int study_topo_say(struct study_cell *c, const struct study_topo *t);
+
+#endif

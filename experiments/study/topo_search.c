@@ -1,0 +1,271 @@
+/* The search for a phase's cores on a simulated machine: what it finds, what it costs,
+ * and what is lost when a part of it is left out.   Paper: Sandwich 5.2, Tables 2, 4. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "experiments/study/support/topo.h"
+
+enum { WHOLE, NO_GROUP, NO_REMOVE, NO_PRUNE, NO_HASH, RANDOM, ALL_CORES, EVEN_SPLIT };
+
+struct opts {
+    STUDY_TOPO_OPTS
+    int phase, method;
+    int64_t k, max_measurements;
+    double max_s;
+    bool exhaustive;
+};
+
+static const struct opt_row table[] = {
+    ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
+    ROW_ENUM(phase, "prefill|decode", "decode", "whose cores are searched"),
+    ROW_ENUM(
+        method, "whole|no_group|no_remove|no_prune|no_hash|random|all_cores|even_split",
+        "whole",
+        "the search, or without a part of it; random: the whole one's number of "
+        "measurements; all_cores: one rank of all; even_split: a rank a memory node"),
+    ROW_INT(k, 1, 1000, "10", "configurations that are measured again at the end"),
+    ROW_INT(max_measurements, 0, 0, "0", "0: no limit"),
+    ROW_F64(max_s, "s", 0, 3600, "60", "of the search itself"),
+    ROW_BOOL(exhaustive, "false", "look at every configuration for gap_frac, too"),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"step_s", "s", "lower", "a step with the chosen configuration, without noise"},
+    {"tokens_per_s", "tok/s", "higher", "of the phase, by step_s"},
+    {"gap_frac", "", "lower", "step_s / the best configuration there is - 1"},
+    {"speedup_vs_all_cores", "x", "higher", "one rank of all PUs: its step / step_s"},
+    {"speedup_vs_even_split", "x", "higher", "a rank a memory node, all PUs: the same"},
+    {"search_s", "s", "lower", "wall time of the search"},
+    {"measuring_s", "s", "lower", "what its measurements take on the machine itself"},
+    {"n_measurements", "", "lower", "of single steps"},
+    {"n_configs", "", "", "different configurations measured"},
+    {"n_grouped", "", "", "trees that groups make of the fundamental one"},
+    {"n_trees", "", "", "different trees looked at"},
+    {"n_merged", "", "", "trees reached again and known by their hash"},
+    {"n_pruned", "", "", "trees no better than their best parent"},
+    {"n_removes", "", "", "trees that removes make of the fundamental one"},
+    {"complete", "", "", "1: the search ended by itself; 0: by its budget"},
+    {"n_ranks", "", "", "of the chosen configuration"},
+    {"n_threads", "", "", "of each rank"},
+    {"n_pus", "", "", "of the fundamental tree"},
+    {"kept_frac", "", "", "PUs used / PUs of the fundamental tree"},
+    {"latent", "", "", "1: a group that no tool shows pays"},
+    {"n_ties", "", "", "of the k: no worse than the best beyond noise"},
+    {"peak_rss_mb", "MiB", "lower", "peak resident memory of the process"},
+    {0},
+};
+
+/* The best step of all configurations, found once for the cells that share it. */
+static struct {
+    char key[256];
+    double seconds;
+} known;
+
+static int best_of_all(const struct study_topo *t, const struct opts *o, double *seconds)
+{
+    struct study_topo_asked asked = {.t = t, .phase = (enum topo_phase)o->phase};
+    struct topo_evaluator e;
+    struct topo_choice best;
+    char key[256];
+    int rc;
+
+    *seconds = NAN;
+    if (!o->exhaustive)
+        return OK;
+    snprintf(key, sizeof(key), "%s|%s|%s|%d|%d|%d|%d|%lld|%lld|%lld", o->machine,
+             o->model, o->fit, o->type, o->hide, o->phase, o->strict_tp,
+             (long long)o->n_requests, (long long)o->batch, (long long)o->seed);
+    if (strcmp(key, known.key) != 0) {
+        study_topo_evaluator(&e, &asked);
+        rc = topo_search_exhaustive(&best, NULL, t->tree, &t->limits, &e, true);
+        mem_free(best.tree);
+        if (rc != OK)
+            return rc;
+        known.seconds = best.seconds;
+        memcpy(known.key, key, sizeof(key));
+    }
+    *seconds = known.seconds;
+    return OK;
+}
+
+static int search_opts(struct topo_search_opts *s, const struct opts *o)
+{
+    int rc = opt_init(topo_search_opt_table, s);
+
+    s->k = o->k;
+    s->max_measurements = o->max_measurements;
+    s->max_s = o->max_s;
+    s->seed = o->seed;
+    s->group = o->method != NO_GROUP;
+    s->remove = o->method != NO_REMOVE;
+    s->prune = o->method != NO_PRUNE;
+    s->hash = o->method != NO_HASH;
+    s->random = o->method == RANDOM;
+    return rc;
+}
+
+/* A random search may measure as often as the whole one needs. */
+static int budget_of_whole(const struct study_topo *t, const struct opts *o,
+                           struct topo_search_opts *s)
+{
+    struct study_topo_asked asked = {.t = t,
+                                     .phase = (enum topo_phase)o->phase,
+                                     .seed = (uint64_t)o->seed,
+                                     .noise = true};
+    struct topo_found f = {0};
+    struct topo_evaluator e;
+    int rc;
+
+    if (o->method != RANDOM || s->max_measurements > 0)
+        return OK;
+    study_topo_evaluator(&e, &asked);
+    s->random = false;
+    rc = topo_search(&f, t->tree, &t->limits, &e, s);
+    s->random = true;
+    s->max_measurements = f.counts.n_measurements;
+    topo_found_free(&f);
+    return rc;
+}
+
+/* Plans that need no search: a cross-section of the fundamental tree. */
+static int fixed(const struct study_topo *t, const struct opts *o, int level,
+                 struct topo_config *c, double *seconds)
+{
+    struct topo_limits none = {0};
+    int rc = topo_config_cut(c, t->tree, level, &none);
+
+    return rc == OK ? study_topo_step_s(t, c, (enum topo_phase)o->phase, seconds) : rc;
+}
+
+struct outcome {
+    struct topo_found found; /* empty where nothing was searched */
+    struct topo_config chosen;
+    double measuring_s, step_s, all_cores_s, even_s, best_s;
+};
+
+static int search(const struct study_topo *t, const struct opts *o, struct outcome *out)
+{
+    struct study_topo_asked asked = {.t = t,
+                                     .phase = (enum topo_phase)o->phase,
+                                     .seed = (uint64_t)o->seed,
+                                     .noise = true};
+    struct topo_search_opts s;
+    struct topo_evaluator e;
+    int rc = search_opts(&s, o);
+
+    if (rc == OK)
+        rc = budget_of_whole(t, o, &s);
+    study_topo_evaluator(&e, &asked);
+    if (rc == OK)
+        rc = topo_search(&out->found, t->tree, &t->limits, &e, &s);
+    if (rc == OK)
+        out->chosen = out->found.top[out->found.best].config;
+    out->measuring_s = asked.sum_s;
+    return rc;
+}
+
+static int find(const struct study_topo *t, const struct opts *o, struct outcome *out)
+{
+    struct topo_config all, even;
+    int rc = fixed(t, o, 0, &all, &out->all_cores_s);
+
+    if (rc == OK)
+        rc = fixed(t, o, study_topo_node_level(t->tree), &even, &out->even_s);
+    if (rc != OK)
+        return rc;
+    if (o->method == ALL_CORES || o->method == EVEN_SPLIT)
+        out->chosen = o->method == ALL_CORES ? all : even;
+    else
+        rc = search(t, o, out);
+    if (rc == OK)
+        rc = study_topo_step_s(t, &out->chosen, (enum topo_phase)o->phase, &out->step_s);
+    return rc == OK ? best_of_all(t, o, &out->best_s) : rc;
+}
+
+static int say_numbers(const struct study_topo *t, const struct opts *o,
+                       const struct outcome *f, struct study_cell *out)
+{
+    const struct topo_search_counts *n = &f->found.counts;
+    double tokens = o->phase == TOPO_PREFILL ? t->prompt_tok : (double)o->batch;
+    int n_used = f->chosen.n_ranks * f->chosen.n_threads, n_ties = 0;
+
+    for (int i = 0; i < f->found.n_top; i++)
+        n_ties += f->found.top[i].ties;
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"step_s", f->step_s},
+               {"tokens_per_s", tokens / f->step_s},
+               {"gap_frac", f->step_s / f->best_s - 1.0},
+               {"speedup_vs_all_cores", f->all_cores_s / f->step_s},
+               {"speedup_vs_even_split", f->even_s / f->step_s},
+               {"search_s", n->wall_s},
+               {"measuring_s", f->measuring_s},
+               {"n_measurements", (double)n->n_measurements},
+               {"n_configs", (double)n->n_configs},
+               {"n_grouped", (double)n->n_grouped},
+               {"n_trees", (double)n->n_trees},
+               {"n_merged", (double)n->n_merged},
+               {"n_pruned", (double)n->n_pruned},
+               {"n_removes", (double)topo_tree_remove_count(t->tree)},
+               {"complete", f->found.n_top ? n->complete : 1.0},
+               {"n_ranks", f->chosen.n_ranks},
+               {"n_threads", f->chosen.n_threads},
+               {"n_pus", t->tree->n_pus},
+               {"kept_frac", (double)n_used / t->tree->n_pus},
+               {"latent", f->found.latent},
+               {"n_ties", n_ties},
+               {"peak_rss_mb", (double)mem_rss_peak_bytes() / (1 << 20)}};
+    int rc = OK;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
+        rc = study_value(out, all[i].name, all[i].value, "not every one was looked at");
+    return rc;
+}
+
+static int say_words(const struct study_topo *t, const struct outcome *f,
+                     struct study_cell *out)
+{
+    char text[96];
+    int rc = study_topo_say(out, t);
+
+    topo_config_print(&f->chosen, text, sizeof(text));
+    if (rc == OK)
+        rc = study_note(out, "chosen", json_string(text));
+    if (rc == OK)
+        rc = study_note(out, "steps", json_string(f->chosen.tree->steps));
+    if (rc == OK && f->found.explain)
+        rc = study_note(out, "explain", json_string(f->found.explain));
+    return rc;
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct outcome f;
+    struct study_topo t;
+    int rc;
+
+    memset(&f, 0, sizeof(f));
+    rc = study_topo_open(&t, &o->topo);
+    if (rc == OK)
+        rc = find(&t, o, &f);
+    if (rc == OK)
+        rc = say_numbers(&t, o, &f, out);
+    if (rc == OK)
+        rc = say_words(&t, &f, out);
+    topo_found_free(&f.found);
+    study_topo_close(&t);
+    return rc;
+}
+
+const struct study study_topo_search = {
+    .name = "topo_search",
+    .help = "the search for a phase's cores on a simulated machine",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};

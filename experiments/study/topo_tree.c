@@ -1,0 +1,150 @@
+/* A TopoTree after some transformations, and its cross-sections: what the figures of the
+ * paper draw.   Paper: Sandwich 5.1-5.3, Figs. 5 and 6. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "experiments/study/support/topo.h"
+
+struct opts {
+    STUDY_TOPO_OPTS
+    char *steps;
+};
+
+static const struct opt_row table[] = {
+    ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
+    ROW_STR(steps, "", "of the fundamental tree, as \"group(4,1,3) remove(1,4)\""),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"n_levels", "", "", "of the tree, machine and PUs included"},
+    {"n_pus", "", "", "kept"},
+    {"n_grouped", "", "", "trees that groups make of this one, itself included"},
+    {"n_removes", "", "", "trees that removes make of it, itself included"},
+    {"n_configs", "", "", "cross-sections that the model's operators allow"},
+    {"n_configs_strict", "", "", "... if the ranks must divide the heads"},
+    {0},
+};
+
+struct sections {
+    double ranks[TOPO_LEVELS_MAX], threads[TOPO_LEVELS_MAX], attention[TOPO_LEVELS_MAX],
+        ffn[TOPO_LEVELS_MAX], strict[TOPO_LEVELS_MAX], arity[TOPO_LEVELS_MAX],
+        original[TOPO_LEVELS_MAX], kinds[TOPO_LEVELS_MAX];
+    int n_allowed, n_strict;
+};
+
+static void cut_all(struct sections *s, const struct study_topo *t,
+                    const struct topo_tree *tree)
+{
+    struct topo_limits strict = t->limits;
+    struct topo_config c;
+
+    strict.strict = true;
+    for (int l = 0; l < tree->n_levels; l++) {
+        bool allowed = topo_config_cut(&c, tree, l, &t->limits) == OK;
+
+        s->arity[l] = tree->levels[l].arity;
+        s->original[l] = tree->levels[l].original;
+        s->kinds[l] = tree->levels[l].kinds;
+        s->ranks[l] = topo_tree_n_nodes(tree, l);
+        s->threads[l] = topo_tree_span(tree, l);
+        s->attention[l] = allowed ? c.attention_imbalance : 0;
+        s->ffn[l] = allowed ? c.ffn_imbalance : 0;
+        s->strict[l] = topo_config_cut(&c, tree, l, &strict) == OK;
+        s->n_allowed += allowed;
+        s->n_strict += s->strict[l] != 0;
+    }
+}
+
+static int say_series(const struct sections *s, const struct topo_tree *tree,
+                      struct study_cell *out)
+{
+    const struct {
+        const char *name;
+        const double *v;
+    } all[] = {{"arity", s->arity},
+               {"original_arity", s->original},
+               {"kinds", s->kinds},
+               {"section_ranks", s->ranks},
+               {"section_threads", s->threads},
+               {"attention_imbalance", s->attention},
+               {"ffn_imbalance", s->ffn},
+               {"allowed_strictly", s->strict}};
+    double *cpus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*cpus));
+    int rc = cpus ? OK : ERR_NOMEM;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
+        rc = study_series(out, all[i].name, "", all[i].v, (size_t)tree->n_levels);
+    for (int i = 0; rc == OK && i < tree->n_pus; i++)
+        cpus[i] = tree->machine->pus[tree->pus[i]].os_index;
+    if (rc == OK)
+        rc = study_series(out, "cpus", "", cpus, (size_t)tree->n_pus);
+    mem_free(cpus);
+    return rc;
+}
+
+static int say(const struct study_topo *t, const struct topo_tree *tree,
+               struct study_cell *out)
+{
+    struct sections s = {.n_allowed = 0};
+    char *text = NULL, kinds[TOPO_LEVELS_MAX * 66] = "";
+    int rc;
+
+    cut_all(&s, t, tree);
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"n_levels", tree->n_levels},
+               {"n_pus", tree->n_pus},
+               {"n_grouped", (double)topo_tree_closure_count(tree)},
+               {"n_removes", (double)topo_tree_remove_count(tree)},
+               {"n_configs", s.n_allowed},
+               {"n_configs_strict", s.n_strict}};
+
+    rc = say_series(&s, tree, out);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
+        rc = study_value(out, all[i].name, all[i].value, "no number");
+    for (int l = 0; l < tree->n_levels; l++) {
+        size_t at = strlen(kinds);
+
+        snprintf(kinds + at, sizeof(kinds) - at, "%s", l ? "|" : "");
+        at = strlen(kinds);
+        topo_kinds_print(tree->levels[l].kinds, kinds + at, 64);
+    }
+    if (rc == OK)
+        rc = study_note(out, "levels", json_string(kinds));
+    if (rc == OK)
+        rc = topo_tree_text(tree, &text);
+    if (rc == OK)
+        rc = study_note(out, "after", json_string(text));
+    mem_free(text);
+    return rc;
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct study_topo t;
+    struct topo_tree *tree = NULL;
+    int rc = study_topo_open(&t, &o->topo);
+
+    if (rc == OK)
+        rc = study_topo_steps(&tree, t.tree, o->steps);
+    if (rc == OK)
+        rc = say(&t, tree, out);
+    if (rc == OK)
+        rc = study_topo_say(out, &t);
+    mem_free(tree);
+    study_topo_close(&t);
+    return rc;
+}
+
+const struct study study_topo_tree = {
+    .name = "topo_tree",
+    .help = "a TopoTree after some transformations, and its cross-sections",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};
