@@ -14,7 +14,7 @@ struct topo_limits {
     int max_ranks; /* 0: any number */
     int n_heads, n_kv_heads;
     int n_ffn_units; /* units of the feed-forward layer that a rank takes whole */
-    bool strict;     /* the paper's rule: the ranks divide the heads and the KV heads. Else
+    bool strict; /* the paper's rule: the ranks divide the heads and the KV heads. Else
                         ranks may be uneven (whole KV-head groups, whole units); beyond the
                         KV heads they take whole query heads, beyond those several ranks
                         share a query head's sequence */
