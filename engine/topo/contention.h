@@ -6,7 +6,8 @@
  * NAME.json holds the rates and the structure that no tool reports, with its sources, and
  * which of its numbers are assumptions. Only this module reads the second: the search has
  * no way to it but asking for times.
- * Equations: Sandwich 3.1, Fig. 3.   Threads: any; a simulator is immutable. */
+ * Equations: Sandwich 3.1, Fig. 3.   Threads: any; a simulator is immutable. A call
+ * allocates nothing and needs half a megabyte of stack. */
 #ifndef TOPO_CONTENTION_H
 #define TOPO_CONTENTION_H
 

@@ -20,7 +20,7 @@
 /* Threads of one rank on one node; they differ only by the ports they pass. */
 struct part {
     int rank, node;
-    double cycle;   /* seconds of a cycle alone per byte / b1: sum of frac / lambda */
+    double cycle;   /* time of one alone, 1 if all bytes were local */
     double rate;    /* of all its threads behind their ports, GB/s */
     double slowest; /* ... of the slowest one */
     double cores;   /* occupied; siblings count as parts of one */
@@ -31,7 +31,6 @@ struct part {
 
 struct scratch {
     int n_on_core[TOPO_SIM_PUS_MAX];
-    double factor[TOPO_SIM_PUS_MAX]; /* of a core's ports together */
     double demand[TOPO_CAPS_MAX][TOPO_SIM_PUS_MAX];
     double port_factor[TOPO_CAPS_MAX][TOPO_SIM_PUS_MAX];
     int n_on_port[TOPO_SIM_PUS_MAX];   /* cores behind each port of the first cap */

@@ -119,6 +119,35 @@ static void terms(void **state)
     topo_machine_close(&m);
 }
 
+/* Neighbours hand over within what they share: a node, a package, the machine. */
+static void neighbours(void **state)
+{
+    static const char *const specs[3] = {"synthetic:node:1 l3:2 core:4 pu:1",
+                                         "synthetic:package:1 node:2 core:4 pu:1",
+                                         "synthetic:package:2 node:1 core:4 pu:1"};
+    const struct topo_works w =
+        only((struct topo_work){.n_allreduces = 1, .allreduce_bytes = 4e3});
+    struct topo_truth t = plain_truth();
+    const double sync[4] = {30, 60, 110, 250};
+
+    (void)state;
+    memcpy(t.sync_ns, sync, sizeof(sync));
+    for (int i = 0; i < 3; i++) {
+        struct topo_machine *m;
+        struct topo_tree *tree;
+        struct topo_config c;
+        struct topo_sim *s;
+
+        open_plain(specs[i], &t, &m, &s);
+        tree = open_tree(m);
+        c = cut(tree, 2); /* two passes of 4 kB by four threads of 10 GB/s */
+        assert_near(seconds(s, &c, NULL, w), (200 + sync[i + 1]) * 1e-9, 1e-12, specs[i]);
+        mem_free(tree);
+        topo_sim_close(&s);
+        topo_machine_close(&m);
+    }
+}
+
 /* The largest rank's share counts, of attention and of the rest. */
 static void imbalance(void **state)
 {
@@ -142,6 +171,9 @@ static void imbalance(void **state)
         0.25 * 2 / 1.5 + 0.75, 1e-12, "bytes");
     assert_near(seconds(s, &c, NULL, only((struct topo_work){.kv_bytes = 320e9})),
                 2 / 1.5, 1e-12, "keys and values");
+    assert_near(
+        seconds(s, &c, NULL, only((struct topo_work){.gather_bytes = 32 * 6.4e9})),
+        2 / 1.5, 1e-12, "gathered ones");
     mem_free(tree);
     topo_sim_close(&s);
     topo_machine_close(&m);
@@ -468,12 +500,12 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms),          cmocka_unit_test(imbalance),
-        cmocka_unit_test(weighted_mean),  cmocka_unit_test(placement),
-        cmocka_unit_test(idle_cores),     cmocka_unit_test(monotone),
-        cmocka_unit_test(kunpeng_phases), cmocka_unit_test(slow_nodes),
-        cmocka_unit_test(noise),          cmocka_unit_test(threads),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(terms),      cmocka_unit_test(neighbours),
+        cmocka_unit_test(imbalance),  cmocka_unit_test(weighted_mean),
+        cmocka_unit_test(placement),  cmocka_unit_test(idle_cores),
+        cmocka_unit_test(monotone),   cmocka_unit_test(kunpeng_phases),
+        cmocka_unit_test(slow_nodes), cmocka_unit_test(noise),
+        cmocka_unit_test(threads),    cmocka_unit_test(refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -267,8 +267,11 @@ static void spread_over_nodes(void **state)
 static void links(void **state)
 {
     struct topo_truth t = plain_truth();
+    static const int far[3] = {8, 16, 17}; /* a third on package 1, the rest on 2 */
+    const struct topo_layout uneven = {far, 3, 1, NULL};
     struct topo_layout layout = {NULL, 1, 32, NULL};
     struct topo_machine *m;
+    struct topo_sim *s;
     struct topo_rates r;
     double last = 0;
     int pus[32];
@@ -279,8 +282,6 @@ static void links(void **state)
     layout.pus = pus;
     assert_ok(topo_machine_open(&m, twice_two));
     for (double link = 5; link < 200; link *= 1.25) {
-        struct topo_sim *s;
-
         t.link_gbps = link;
         assert_ok(topo_sim_new(&s, m, &t));
         topo_sim_rates(s, &layout, &r);
@@ -290,6 +291,41 @@ static void links(void **state)
         last = r.read_gbps;
         topo_sim_close(&s);
     }
+    topo_machine_close(&m);
+
+    /* Of four packages' bytes three quarters cross, over twelve directions of six pairs; a
+     * thread that waits for one link does not wait for the others again. */
+    assert_ok(topo_machine_open(&m, "synthetic:package:4 node:1 core:8 pu:1"));
+    t.link_gbps = 3;
+    assert_ok(topo_sim_new(&s, m, &t));
+    topo_sim_rates(s, &layout, &r);
+    assert_near(0.75 * 32 * r.read_gbps, 12 * 3, 1e-12, "six links");
+    layout = (struct topo_layout){pus, 1, 1, &uneven};
+    topo_sim_rates(s, &layout,
+                   &r); /* asks for 10 / 3 over one link, 20 / 3 over another */
+    assert_near(r.read_gbps, 10 * 3 / (20.0 / 3), 1e-12, "the busier link");
+    topo_sim_close(&s);
+    topo_machine_close(&m);
+}
+
+/* A reader of two nodes counts at each for the time it spends there. */
+static void crowds(void **state)
+{
+    static const int both[2] = {0, 8};
+    const struct topo_layout placement = {both, 1, 2, NULL};
+    const struct topo_layout layout = {both, 1, 1, &placement};
+    struct topo_truth t = plain_truth();
+    struct topo_machine *m;
+    struct topo_sim *s;
+    struct topo_rates r;
+
+    (void)state;
+    t.die_factor = 0.5;
+    t.crowd_per_core = 0.1; /* from the first one on */
+    open_plain("synthetic:package:1 node:2 core:8 pu:1", &t, &m, &s);
+    topo_sim_rates(s, &layout, &r); /* two thirds of its time at the far node */
+    assert_near(r.read_gbps, 10 / 1.5 * (1 - 0.1 * 2 / 3), 1e-12, "one thread");
+    topo_sim_close(&s);
     topo_machine_close(&m);
 }
 
@@ -375,6 +411,13 @@ static void siblings(void **state)
     assert_near(8 * r.gflops, 8 * 50, 1e-12, "one sibling of each");
     topo_sim_close(&s);
     topo_machine_close(&m);
+    open_plain("synthetic:node:1 core:4 pu:4", &t, &m, &s);
+    layout.n_threads = 16;
+    topo_sim_rates(s, &layout, &r);
+    assert_near(16 * r.gflops, 4 * 50 * 2 * 0.6, 1e-12,
+                "four siblings, no more than two");
+    topo_sim_close(&s);
+    topo_machine_close(&m);
 }
 
 /* Ranks of a symmetric layout are equal: whichever comes first, nothing changes. */
@@ -415,6 +458,7 @@ int main(void)
         cmocka_unit_test(gather),
         cmocka_unit_test(spread_over_nodes),
         cmocka_unit_test(links),
+        cmocka_unit_test(crowds),
         cmocka_unit_test(no_caps_no_difference),
         cmocka_unit_test(strides),
         cmocka_unit_test(siblings),
