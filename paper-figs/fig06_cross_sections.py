@@ -9,7 +9,7 @@ HEADER = ["model", "cross-section", "ranks", "threads", "attention", "FFN", "ran
 
 def rows(cell):
     s, names = cell.series, [name for name, _, _ in trees.levels(cell)]
-    out = []
+    out = [] if names else [[study.setting(cell, "model")] + ["n/a"] * 6]
     for i, name in enumerate(names):
         allowed = s["attention_imbalance"][i] > 0
         out.append([study.setting(cell, "model"), name, style.number(s["section_ranks"][i]),

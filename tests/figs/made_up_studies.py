@@ -86,4 +86,6 @@ def write(f, rng, stem, missing):
             cell["summary/" + name] = np.nan if missing else float(value)
             cell["summary/" + name].attrs["why"] = "made up" if missing else ""
         for name, values in series.items():
+            if missing and how is made_up_topo.topo_tree:
+                continue  # half a tree is none
             cell["series/" + name] = values * np.nan if missing and "gflops" in name else values
