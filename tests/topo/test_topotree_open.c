@@ -208,6 +208,13 @@ static void levels_that_do_not_nest(void **state)
     assert_string_equal(tree_levels(t), "machine/4 node/3 core+PU");
     assert_string_equal(note, "package left out as a level: it does not nest");
     mem_free(t);
+    /* Nodes of six: the second package lies across. */
+    for (int i = 0; i < 12; i++)
+        m->pus[i].node = i / 6;
+    assert_ok(topo_tree_open(&t, m, NULL, note, sizeof(note)));
+    assert_string_equal(tree_levels(t), "machine/2 node/6 core+PU");
+    assert_non_null(strstr(note, "package left out"));
+    mem_free(t);
     /* As many packages as nodes, but others. */
     for (int i = 0; i < 12; i++)
         m->pus[i].node = i % 3;
