@@ -2,6 +2,7 @@
 #include "engine/main.h"
 
 #include <stdbool.h>
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +27,21 @@ int main_fail(const char *verb, int rc)
         return 0;
     fprintf(stderr, "sandwich %s: %s\n", verb, err_msg());
     return rc == ERR_ARG ? EXIT_USAGE : 1;
+}
+
+const struct opt_row *main_join(struct opt_row *rows, int max,
+                                const struct opt_row *first, const struct opt_row *own,
+                                int n_own)
+{
+    int n = 0;
+
+    while (first[n].name)
+        n++;
+    assert(n + n_own < max);
+    memcpy(rows, first, (size_t)n * sizeof(*rows));
+    memcpy(rows + n, own, (size_t)n_own * sizeof(*rows));
+    rows[n + n_own] = (struct opt_row){0};
+    return rows;
 }
 
 int main_flags(const char *usage, const struct opt_row *table, void *s, const bool *help,

@@ -18,6 +18,10 @@ int main_tune(int argc, char **argv);
 
 /* Print the error as one line; returns the exit status for `rc` (0 for OK). */
 int main_fail(const char *verb, int rc);
+/* `first` and then `own`, which ends without a row of NULL, as one table in rows[max]. */
+const struct opt_row *main_join(struct opt_row *rows, int max,
+                                const struct opt_row *first, const struct opt_row *own,
+                                int n_own);
 /* Read flags into s; what is left must be exactly n_words words, moved to argv[0..).
  * Returns -1 to go on, otherwise the exit status (--help was given, or an error said).
  * The table has a switch "help", whose value is `*help`. */

@@ -103,13 +103,8 @@ static const struct opt_row own_rows[] = {
 static const struct opt_row *table(void)
 {
     static struct opt_row rows[ROWS_MAX];
-    int n = 0;
 
-    for (const struct opt_row *r = topo_search_opt_table;
-         r->name && n < ROWS_MAX - N_OWN - 1; r++)
-        rows[n++] = *r;
-    memcpy(rows + n, own_rows, sizeof(own_rows));
-    return rows;
+    return main_join(rows, ROWS_MAX, topo_search_opt_table, own_rows, N_OWN);
 }
 
 /* ---- plans ---- */

@@ -22,6 +22,22 @@ struct study_cell; /* where a run leaves what it found */
  * is not; ERR_NOMEM. */
 MUST int study_value(struct study_cell *c, const char *name, double value,
                      const char *why);
+/* Several, with the reason of those that are missing. */
+struct study_number {
+    const char *name;
+    double value;
+};
+MUST static inline int study_values(struct study_cell *c, const struct study_number *v,
+                                    size_t n, const char *why)
+{
+    int rc = OK;
+
+    for (size_t i = 0; i < n && rc == OK; i++)
+        rc = study_value(c, v[i].name, v[i].value, why);
+    return rc;
+}
+#define STUDY_VALUES(c, array, why)                                                      \
+    study_values(c, array, sizeof(array) / sizeof((array)[0]), why)
 /* Add a list (copied), with its unit. */
 MUST int study_series(struct study_cell *c, const char *name, const char *unit,
                       const double *v, size_t n);

@@ -140,19 +140,16 @@ static int price(const struct study_topo *t, const struct opts *o,
     if (rc != OK)
         return rc;
     topo_config_print(&c, text, sizeof(text));
-    const struct {
-        const char *name;
-        double value;
-    } all[] = {{"request_s", request_s},
-               {"prefill_s", prefill_s},
-               {"decode_s", decode_s},
-               {"stream_gbps", gbps},
-               {"n_ranks", c.n_ranks},
-               {"n_threads", c.n_threads},
-               {"kept_frac", (double)(*tree)->n_pus / t->machine->n_pus}};
+    const struct study_number all[] = {
+        {"request_s", request_s},
+        {"prefill_s", prefill_s},
+        {"decode_s", decode_s},
+        {"stream_gbps", gbps},
+        {"n_ranks", c.n_ranks},
+        {"n_threads", c.n_threads},
+        {"kept_frac", (double)(*tree)->n_pus / t->machine->n_pus}};
 
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
-        rc = study_value(out, all[i].name, all[i].value, "no number");
+    rc = STUDY_VALUES(out, all, "no number");
     return rc == OK ? study_note(out, "configuration", json_string(text)) : rc;
 }
 

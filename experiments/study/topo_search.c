@@ -193,36 +193,31 @@ static int say_numbers(const struct study_topo *t, const struct opts *o,
 
     for (int i = 0; i < f->found.n_top; i++)
         n_ties += f->found.top[i].ties;
-    const struct {
-        const char *name;
-        double value;
-    } all[] = {{"step_s", f->step_s},
-               {"tokens_per_s", tokens / f->step_s},
-               {"gap_frac", f->step_s / f->best_s - 1.0},
-               {"speedup_vs_all_cores", f->all_cores_s / f->step_s},
-               {"speedup_vs_even_split", f->even_s / f->step_s},
-               {"search_s", n->wall_s},
-               {"measuring_s", f->measuring_s},
-               {"n_measurements", (double)n->n_measurements},
-               {"n_configs", (double)n->n_configs},
-               {"n_grouped", (double)n->n_grouped},
-               {"n_trees", (double)n->n_trees},
-               {"n_merged", (double)n->n_merged},
-               {"n_pruned", (double)n->n_pruned},
-               {"n_removes", (double)topo_tree_remove_count(t->tree)},
-               {"complete", f->found.n_top ? n->complete : 1.0},
-               {"n_ranks", f->chosen.n_ranks},
-               {"n_threads", f->chosen.n_threads},
-               {"n_pus", t->tree->n_pus},
-               {"kept_frac", (double)n_used / t->tree->n_pus},
-               {"latent", f->found.latent},
-               {"n_ties", n_ties},
-               {"peak_rss_mb", (double)mem_rss_peak_bytes() / (1 << 20)}};
-    int rc = OK;
+    const struct study_number all[] = {
+        {"step_s", f->step_s},
+        {"tokens_per_s", tokens / f->step_s},
+        {"gap_frac", f->step_s / f->best_s - 1.0},
+        {"speedup_vs_all_cores", f->all_cores_s / f->step_s},
+        {"speedup_vs_even_split", f->even_s / f->step_s},
+        {"search_s", n->wall_s},
+        {"measuring_s", f->measuring_s},
+        {"n_measurements", (double)n->n_measurements},
+        {"n_configs", (double)n->n_configs},
+        {"n_grouped", (double)n->n_grouped},
+        {"n_trees", (double)n->n_trees},
+        {"n_merged", (double)n->n_merged},
+        {"n_pruned", (double)n->n_pruned},
+        {"n_removes", (double)topo_tree_remove_count(t->tree)},
+        {"complete", f->found.n_top ? n->complete : 1.0},
+        {"n_ranks", f->chosen.n_ranks},
+        {"n_threads", f->chosen.n_threads},
+        {"n_pus", t->tree->n_pus},
+        {"kept_frac", (double)n_used / t->tree->n_pus},
+        {"latent", f->found.latent},
+        {"n_ties", n_ties},
+        {"peak_rss_mb", (double)mem_rss_peak_bytes() / (1 << 20)}};
 
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
-        rc = study_value(out, all[i].name, all[i].value, "not every one was looked at");
-    return rc;
+    return STUDY_VALUES(out, all, "not every one was looked at");
 }
 
 static int say_words(const struct study_topo *t, const struct outcome *f,

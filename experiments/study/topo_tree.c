@@ -92,19 +92,17 @@ static int say(const struct study_topo *t, const struct topo_tree *tree,
     int rc;
 
     cut_all(&s, t, tree);
-    const struct {
-        const char *name;
-        double value;
-    } all[] = {{"n_levels", tree->n_levels},
-               {"n_pus", tree->n_pus},
-               {"n_grouped", (double)topo_tree_closure_count(tree)},
-               {"n_removes", (double)topo_tree_remove_count(tree)},
-               {"n_configs", s.n_allowed},
-               {"n_configs_strict", s.n_strict}};
+    const struct study_number all[] = {
+        {"n_levels", tree->n_levels},
+        {"n_pus", tree->n_pus},
+        {"n_grouped", (double)topo_tree_closure_count(tree)},
+        {"n_removes", (double)topo_tree_remove_count(tree)},
+        {"n_configs", s.n_allowed},
+        {"n_configs_strict", s.n_strict}};
 
     rc = say_series(&s, tree, out);
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
-        rc = study_value(out, all[i].name, all[i].value, "no number");
+    if (rc == OK)
+        rc = STUDY_VALUES(out, all, "no number");
     for (int l = 0; l < tree->n_levels; l++) {
         size_t at = strlen(kinds);
 

@@ -81,21 +81,17 @@ static int again(const struct opts *o, struct study_threads *t, struct found *f)
 static int say(const struct found *f, struct study_cell *out)
 {
     size_t n = (size_t)f->shapes.n;
-    const struct {
-        const char *name;
-        double value;
-    } all[] = {{"tuning_s", f->tuned.cost.seconds},
-               {"tuning_wall_s", f->tuned.wall_s},
-               {"n_measurements", (double)f->tuned.cost.n_measurements},
-               {"n_runs", (double)f->tuned.cost.n_runs},
-               {"gflops", stats_geomean(f->gflops, n)},
-               {"gflops_default", stats_geomean(f->gflops_default, n)},
-               {"speedup", stats_geomean(f->speedup, n)},
-               {"n_shapes", (double)n}};
-    int rc = OK;
+    const struct study_number all[] = {
+        {"tuning_s", f->tuned.cost.seconds},
+        {"tuning_wall_s", f->tuned.wall_s},
+        {"n_measurements", (double)f->tuned.cost.n_measurements},
+        {"n_runs", (double)f->tuned.cost.n_runs},
+        {"gflops", stats_geomean(f->gflops, n)},
+        {"gflops_default", stats_geomean(f->gflops_default, n)},
+        {"speedup", stats_geomean(f->speedup, n)},
+        {"n_shapes", (double)n}};
+    int rc = STUDY_VALUES(out, all, "a time was no number");
 
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
-        rc = study_value(out, all[i].name, all[i].value, "a time was no number");
     if (rc == OK)
         rc = study_series(out, "m", "", f->m, n);
     if (rc == OK)
