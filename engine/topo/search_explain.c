@@ -203,12 +203,14 @@ static void add_verdict(struct text *t, const struct topo_bench *b,
     add_removes(t, b, v);
     if (f->latent)
         add(t,
-            "A level that the machine does not report pays: without groups the best is "
-            "%+.1f %%, and was so when both were measured again.\n",
-            percent(f->v[f->plain].mean, v->mean));
-    else if (f->lost)
-        add(t, "A grouped tree looked faster but did not prove it when measured against "
-               "this one again.\n");
+            "A level that the machine does not report pays: measured once more against "
+            "it, the best without groups\nwas %+.1f %%.\n",
+            100 * f->gain);
+    else if (f->duelled)
+        add(t,
+            "A grouped tree looked faster than this one, but not when both were "
+            "measured once more: %+.1f %%.\n",
+            100 * f->gain);
     else if (b->o->group)
         add(t, "No level that the machine does not report is needed for this.\n");
     if (f->chosen)

@@ -129,7 +129,7 @@ static int enter(struct topo_final *f, const struct topo_bench *b, int entry)
         if (f->v[i].entry == entry)
             return OK;
     v->entry = entry;
-    v->x = mem_new(MEM_OTHER, 2 * (size_t)b->o->final_repeats, sizeof(*v->x));
+    v->x = mem_new(MEM_OTHER, (size_t)b->o->final_repeats, sizeof(*v->x));
     f->n++;
     return v->x ? rebuild(&v->tree, &v->config, b, entry) : ERR_NOMEM;
 }
@@ -248,41 +248,48 @@ static void rank(struct topo_final *f, const struct topo_bench *b)
     }
 }
 
+/* A duel takes so many times the final repeats: what counts as a tie is then twice the
+ * usual margin, so that one hundred machines without hidden structure give no false one
+ * where the margin alone, tried on as many, gave two. */
+#define DUEL_REPEATS 4
+
 /* A grouped winner is the best of several that noise sorted; it has to beat the best
  * without groups once more, in measurements that chose neither. */
 static int duel(struct topo_final *f, struct topo_bench *b)
 {
-    struct topo_finalist *v[2] = {&f->v[f->chosen], NULL};
-    int from[2], rc, n = (int)b->o->final_repeats;
-    double mean[2];
+    struct topo_finalist v[2], *turn[2] = {&v[0], &v[1]};
+    int n = DUEL_REPEATS * (int)b->o->final_repeats, rc = OK;
+    double gain;
 
-    if (!b->entries[v[0]->entry].n_groups || f->plain < 0)
+    if (!b->entries[f->v[f->chosen].entry].n_groups || f->plain < 0)
         return OK;
     f->duelled = true;
-    v[1] = &f->v[f->plain];
-    for (int i = 0; i < 2; i++)
-        from[i] = v[i]->n;
-    rc = measure_in_turn(b, v, 2, n);
-    for (int i = 0; rc == OK && i < 2; i++) {
-        if (v[i]->n - from[i] < n) { /* no budget for proof: nothing is proved */
-            f->lost = true;
-            break;
-        }
-        mean[i] = stats_mean(v[i]->x + from[i], (size_t)n);
+    for (int i = 0; i < 2; i++) {
+        v[i] = f->v[i ? f->plain : f->chosen];
+        v[i].n = 0;
+        v[i].x = mem_new(MEM_OTHER, (size_t)n, sizeof(*v[i].x));
+        if (!v[i].x)
+            rc = ERR_NOMEM;
     }
-    if (rc == OK && !f->lost)
-        f->lost = mean[1] <= mean[0] * (1 + margin_of(f, b, n));
-    f->latent = !f->lost;
-    if (f->lost) {
-        v[1]->ties = true;
+    if (rc == OK)
+        rc = measure_in_turn(b, turn, 2, n);
+    if (rc == OK && v[0].n == n && v[1].n == n) { /* else no budget to prove it */
+        gain = stats_mean(v[1].x, (size_t)n) / stats_mean(v[0].x, (size_t)n) - 1;
+        f->latent = gain > margin_of(f, b, (int)b->o->final_repeats);
+        f->gain = gain;
+    }
+    if (rc == OK && !f->latent) {
+        f->v[f->plain].ties = true;
         f->chosen = f->plain;
     }
+    mem_free(v[0].x);
+    mem_free(v[1].x);
     return rc;
 }
 
 int topo_search_final(struct topo_final *out, struct topo_bench *b)
 {
-    int keep = (int)b->o->k, n_plain = 1 + keep / 4, n = 0, rc;
+    int keep = (int)b->o->k, n_plain = 1 + keep / 2, n = 0, rc;
     int *list = mem_new(MEM_OTHER, (size_t)(keep + n_plain + 1), sizeof(*list));
     struct topo_finalist **turn = NULL;
     const enum field fields[] = {ANY, PLAIN, WHOLE};
