@@ -10,9 +10,8 @@
 #include "base/mem.h"
 #include "base/stats.h"
 
-/* Configurations that go on to be measured again: one in eight, at most so many. With the
- * usual noise of 1.5 % and 2 repeats the true best lies among the best eighth but for one
- * case in ten thousand unless a fair part of all is as good. */
+/* Configurations that go on to be measured again: one in eight, at most so many, at least
+ * four times those that are kept. */
 #define FIELD_SHARE 8
 #define FIELD_MAX   2048
 
@@ -249,8 +248,8 @@ static void rank(struct topo_final *f, const struct topo_bench *b)
 }
 
 /* A duel takes so many times the final repeats: what counts as a tie is then twice the
- * usual margin, so that one hundred machines without hidden structure give no false one
- * where the margin alone, tried on as many, gave two. */
+ * usual margin away from chance. Of 400 random machines without hidden structure none is
+ * given one; with the final repeats alone two of a hundred are. */
 #define DUEL_REPEATS 4
 
 /* A grouped winner is the best of several that noise sorted; it has to beat the best
