@@ -8,18 +8,17 @@
 #include "base/mem.h"
 #include "topo/search_parts.h"
 
-/* Defaults chosen on 400 machines of random_truth.h, hidden structures of 0 to 40 %, not
- * those of the tests; "lost": found a plan over 2 % slower than the best of all.
- *   repeats 1, 2, 4 at first: none lost, 1,850, 2,810, 4,770 measurements. One does, since
- *     what looks good is measured again; with noise of 4 % they also lose the same 5 %.
- *   final_repeats 8, 16, 32: 3, 2, 0 lost; with noise of 4 % 81, 44, 18. 32 also proves a
- *     hidden structure that gains 0.75 % at noise of 1.5 %.
- *   margin 1, 2, 3: 0, 2, 5 lost, but 1 finds structure on 4 of 200 machines without any,
- *     2 on none.
- *   patience 0, 1, 3: the same plans; 3 saves 2 % of the measurements, 1 saves 6 %.
- *   k: the paper's. 5 and 20 find the same.
- *   max_measurements and max_s end searches of flat machines of a thousand CPUs; those of
- *     the shipped and all real machines tried take 17,000 and 0.4 s of a simulator. */
+/* Defaults chosen on 400 machines of random_truth.h (seeds 401 to 800, structures of 0 to
+ * 40 %; "lost": the plan found is over 2 % slower than the best of all):
+ *   repeats 1, 2, 4: none lost, in 1,850, 2,810 and 4,780 measurements. One does, since
+ *     what looks good is measured again; where noise is 4 %, 1 and 2 both lose 18.
+ *   final_repeats 8, 16, 32: 3, 2, 0 lost, and 81, 44, 18 where noise is 4 %.
+ *   margin 1, 1.5, 2: none lost, but 10, 2, 0 of 400 machines without any structure are
+ *     said to have one. 3 gives up structures that gain 1 %.
+ *   patience 0, 1, 3: the same plans in 1,870, 1,800 and 1,850 measurements: it ends long
+ *     runs of removes early, and few are long.
+ *   k: the paper's; 5 and 20 find the same.
+ *   max_measurements and max_s end searches of flat machines of a thousand CPUs. */
 #define AT(m) offsetof(struct topo_search_opts, m)
 const struct opt_row topo_search_opt_table[] = {
     {"group", OPT_BOOL, AT(group), NULL, 0, 0, "true", NULL,
