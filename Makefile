@@ -93,6 +93,7 @@ GEN_SRC :=
 $(call reg,kern,$(KERN_SRC),kernels/kern.h,kern_variant,kern_variants,kern)
 $(call reg,kv_alloc,$(wildcard engine/kv/alloc/*.c),kv/alloc.h,kv_alloc,kv_allocs,kv_alloc)
 $(call reg,model_reader,$(wildcard engine/model/file/reader/*.c),model/file/file.h,model_reader,model_readers,model_reader)
+$(call reg,par_coll,$(wildcard engine/par/coll/*.c),par/coll.h,par_coll,par_colls,par_coll)
 $(call reg,plan_evaluator,$(wildcard engine/plan/evaluator/*.c),plan/evaluator.h,plan_evaluator,plan_evaluators,plan_evaluator)
 $(call reg,sched_policy,$(wildcard engine/sched/policy/*.c),sched/sched.h,sched_policy,sched_policies,sched_policy)
 $(call reg,tune_policy,$(wildcard engine/tune/policy/*.c),tune/policy.h,tune_policy,tune_policies,tune_policy)

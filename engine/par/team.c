@@ -11,9 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
+#include "par/spin.h"
 
 #define LINE 64
 /* A wake-up through the kernel costs some 5-60 us (the upper end in a virtual machine),
@@ -22,8 +22,6 @@
 #define SPIN_NS 60000
 /* Where threads share CPUs, a spinning thread keeps away the one it waits for. */
 #define SPIN_SHARED_NS 2000
-/* Looks at the awaited word between two looks at the clock: 32 pauses are about 1 us. */
-#define SPIN_BATCH 32
 
 /* What a job word says: which job (never 0, never repeated) and how many threads it
  * wants. */
@@ -80,25 +78,6 @@ static void futex_wait(atomic_uint *word, unsigned value)
 static void futex_wake(atomic_uint *word, int n)
 {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
-}
-
-/* The budget of one wait: spins in batches until the time is over. */
-struct spin {
-    uint64_t end_ns; /* 0: the clock has not been read yet */
-    int n;
-};
-
-static bool spin_on(struct spin *s, uint64_t spin_ns)
-{
-    uint64_t now;
-
-    cpu_relax();
-    if (++s->n % SPIN_BATCH != 0)
-        return true;
-    now = clock_ns();
-    if (!s->end_ns)
-        s->end_ns = now + spin_ns;
-    return now < s->end_ns;
 }
 
 static void count(atomic_ullong *c)

@@ -1,0 +1,164 @@
+#include "par/coll.h"
+
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/opt.h"
+#include "par/spin.h"
+
+#define MAGIC UINT64_C(0x53414e4457434f4c)
+
+/* A sleeper looks whether it was aborted this often; a wake-up comes at once. */
+#define SLEEP_NS 10000000
+
+struct par_comm {
+    uint64_t magic;
+    int n_ranks;
+    size_t max_floats;
+    size_t offset[PAR_COLLS_MAX]; /* of each algorithm's part, from here */
+    _Alignas(PAR_LINE) atomic_int aborted;
+};
+
+size_t par_padded(size_t n_floats)
+{
+    size_t line = PAR_LINE / sizeof(float);
+
+    return (n_floats + line - 1) / line * line;
+}
+
+static size_t header_bytes(void)
+{
+    return (sizeof(struct par_comm) + PAR_LINE - 1) / PAR_LINE * PAR_LINE;
+}
+
+size_t par_comm_bytes(int n_ranks, size_t max_floats)
+{
+    size_t bytes = header_bytes();
+
+    for (int i = 0; par_colls[i]; i++)
+        bytes += par_colls[i]->bytes(n_ranks, max_floats);
+    return bytes;
+}
+
+int par_comm_init(void *mem, int n_ranks, size_t max_floats)
+{
+    struct par_comm *c = mem;
+    size_t at = header_bytes();
+
+    if (n_ranks < 1 || n_ranks > PAR_RANKS_MAX || !max_floats)
+        return err_set(ERR_ARG, "%d ranks and %zu floats, expected 1 to %d and 1 or more",
+                       n_ranks, max_floats, PAR_RANKS_MAX);
+    *c = (struct par_comm){.n_ranks = n_ranks, .max_floats = max_floats};
+    for (int i = 0; par_colls[i]; i++) {
+        c->offset[i] = at;
+        at += par_colls[i]->bytes(n_ranks, max_floats);
+    }
+    c->magic = MAGIC;
+    return OK;
+}
+
+int par_comm_join(struct par_rank *out, void *mem, int rank, uint64_t spin_ns)
+{
+    struct par_comm *c = mem;
+
+    if (c->magic != MAGIC)
+        return err_set(ERR_STATE, "no communicator in this memory");
+    if (rank < 0 || rank >= c->n_ranks)
+        return err_set(ERR_ARG, "rank %d of %d", rank, c->n_ranks);
+    *out = (struct par_rank){.comm = c,
+                             .rank = rank,
+                             .n_ranks = c->n_ranks,
+                             .max_floats = c->max_floats,
+                             .spin_ns = spin_ns};
+    return OK;
+}
+
+void par_comm_abort(void *mem)
+{
+    struct par_comm *c = mem;
+
+    atomic_store(&c->aborted, 1);
+}
+
+int par_coll_find(const char *name, const struct par_coll **out)
+{
+    const char *names[PAR_COLLS_MAX + 1] = {NULL}, *near;
+
+    for (int i = 0; par_colls[i]; i++) {
+        *out = par_colls[i];
+        names[i] = (*out)->name;
+        if (strcmp(names[i], name) == 0)
+            return OK;
+    }
+    near = opt_nearest(name, names);
+    return err_set(ERR_NOTFOUND, "no collective \"%s\"%s%s%s", name,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t n)
+{
+    int i = 0;
+
+    if (n > r->max_floats)
+        return err_set(ERR_ARG, "a message of %zu floats, at most %zu", n, r->max_floats);
+    if (r->n_ranks == 1 || n == 0)
+        return OK;
+    while (par_colls[i] != c)
+        i++;
+    return c->allreduce(r, (char *)r->comm + r->comm->offset[i], r->epoch[i]++, x, n);
+}
+
+/* --- words */
+
+void par_word_set(struct par_word *w, uint64_t v)
+{
+    /* A Dekker pair with nap(): one of the two sides sees what the other stored. */
+    atomic_store(&w->v, v);
+    if (atomic_load(&w->sleepers)) {
+        atomic_fetch_add(&w->wakes, 1);
+        syscall(SYS_futex, &w->wakes, FUTEX_WAKE, PAR_RANKS_MAX, NULL, NULL, 0);
+    }
+}
+
+static void nap(struct par_word *w, uint64_t v)
+{
+    static const struct timespec look_again = {.tv_nsec = SLEEP_NS};
+    unsigned seen = atomic_load(&w->wakes);
+
+    atomic_fetch_add(&w->sleepers, 1);
+    if (atomic_load(&w->v) < v)
+        syscall(SYS_futex, &w->wakes, FUTEX_WAIT, seen, &look_again, NULL, 0);
+    atomic_fetch_sub(&w->sleepers, 1);
+}
+
+int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v)
+{
+    struct spin s = {0};
+
+    if (atomic_load_explicit(&w->v, memory_order_acquire) >= v)
+        return OK;
+    r->n_waits++;
+    for (;;) {
+        if (atomic_load_explicit(&r->comm->aborted, memory_order_relaxed))
+            return err_set(ERR_STATE, "another rank gave up");
+        if (!spin_on(&s, r->spin_ns)) {
+            r->n_sleeps++;
+            nap(w, v);
+        }
+        if (atomic_load_explicit(&w->v, memory_order_acquire) >= v)
+            return OK;
+    }
+}
+
+void par_block(size_t n, int n_blocks, int b, size_t *lo, size_t *hi)
+{
+    size_t lines = (n + 15) / 16, all = (size_t)n_blocks, at = (size_t)b;
+
+    *lo = lines * at / all * 16;
+    *hi = lines * (at + 1) / all * 16;
+    *lo = *lo < n ? *lo : n;
+    *hi = *hi < n ? *hi : n;
+}

@@ -1,0 +1,25 @@
+/* par/shm.h - memory that ranks share, whether they are teams of one process or processes.
+ *
+ * A mapping of an unnamed file (memfd): nothing stands in /dev/shm, nothing is left when
+ * the last process ends, however it ends. What lies in it holds offsets, never pointers:
+ * another process may map it elsewhere.   Paper: Sandwich 7.2.   Threads: any. */
+#ifndef PAR_SHM_H
+#define PAR_SHM_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct par_shm {
+    void *base; /* zeroed at first, on a page boundary */
+    size_t bytes;
+    int fd; /* inherited by fork(), closed by exec() */
+};
+
+/* Pages are taken when they are first written. ERR_ARG: no bytes. ERR_NOMEM. */
+MUST int par_shm_open(struct par_shm *out, size_t bytes);
+/* The same memory at another address (ERR_NOMEM), for a process that got the fd. */
+MUST int par_shm_map(struct par_shm *out, int fd, size_t bytes);
+void par_shm_close(struct par_shm *s); /* of one that is all zero too; twice is fine */
+
+#endif

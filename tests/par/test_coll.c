@@ -1,0 +1,312 @@
+/* Collectives: every rank gets the serial sum in the stated order, bit for bit, whatever
+ * the sizes, numbers of ranks, delays, and whether ranks are threads or processes; and an
+ * abort ends every wait. */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "par/coll.h"
+#include "par/shm.h"
+#include "tests/support/test.h"
+
+#define SPIN_NS 2000 /* more ranks than CPUs: sleep soon */
+
+struct shared {
+    struct par_shm shm;
+    int n_ranks;
+    size_t max_floats;
+};
+
+static void open_shared(struct shared *s, int n_ranks, size_t max_floats)
+{
+    s->n_ranks = n_ranks;
+    s->max_floats = max_floats;
+    assert_ok(par_shm_open(&s->shm, par_comm_bytes(n_ranks, max_floats)));
+    assert_ok(par_comm_init(s->shm.base, n_ranks, max_floats));
+}
+
+/* What rank r sends as element i of message `epoch`: of mixed size and sign, so that the
+ * order of a sum shows in its last bits. */
+static float sent(int rank, uint64_t epoch, size_t i)
+{
+    struct rng g;
+    char name[64];
+
+    snprintf(name, sizeof(name), "%d %llu %zu", rank, (unsigned long long)epoch, i);
+    rng_init(&g, 1, name);
+    return (float)(rng_normal(&g) * (rank % 2 ? 1e3 : 1e-3));
+}
+
+static float expected(const struct par_coll *c, int n_ranks, uint64_t epoch, size_t n,
+                      size_t i)
+{
+    float sum = sent(c->order(n_ranks, n, i, 0), epoch, i);
+
+    for (int k = 1; k < n_ranks; k++)
+        sum += sent(c->order(n_ranks, n, i, k), epoch, i);
+    return sum;
+}
+
+static void delay(struct rng *g)
+{
+    struct timespec t = {.tv_nsec = (long)rng_below(g, 200000)};
+
+    if (rng_below(g, 8) == 0)
+        nanosleep(&t, NULL);
+}
+
+/* One rank: `sizes` messages in turn, all elements checked. Returns how many were wrong,
+ * -1 on an error. */
+struct member {
+    const struct shared *s;
+    const struct par_coll *c;
+    const size_t *sizes;
+    int n_sizes, n_rounds, rank;
+    long wrong;
+    uint64_t seed;
+};
+
+static void *work(void *arg)
+{
+    struct member *m = arg;
+    float *x = malloc(m->s->max_floats * sizeof(*x));
+    struct par_rank r;
+    struct rng g;
+    uint64_t epoch = 0;
+
+    rng_init(&g, m->seed + (uint64_t)m->rank, "delay");
+    m->wrong = par_comm_join(&r, m->s->shm.base, m->rank, SPIN_NS) == OK && x ? 0 : -1;
+    for (int round = 0; round < m->n_rounds && m->wrong == 0; round++)
+        for (int k = 0; k < m->n_sizes && m->wrong == 0; k++, epoch++) {
+            size_t n = m->sizes[k];
+
+            for (size_t i = 0; i < n; i++)
+                x[i] = sent(m->rank, epoch, i);
+            delay(&g);
+            if (par_allreduce(&r, m->c, x, n) != OK)
+                m->wrong = -1;
+            for (size_t i = 0; i < n && m->wrong >= 0; i++) {
+                float want = expected(m->c, m->s->n_ranks, epoch, n, i);
+
+                m->wrong += memcmp(&x[i], &want, sizeof(want)) != 0;
+            }
+        }
+    free(x);
+    return NULL;
+}
+
+static void run_threads(const struct shared *s, const struct par_coll *c,
+                        const size_t *sizes, int n_sizes, int n_rounds)
+{
+    pthread_t threads[PAR_RANKS_MAX];
+    struct member m[PAR_RANKS_MAX];
+
+    for (int i = 0; i < s->n_ranks; i++) {
+        m[i] = (struct member){.s = s,
+                               .c = c,
+                               .sizes = sizes,
+                               .n_sizes = n_sizes,
+                               .n_rounds = n_rounds,
+                               .rank = i,
+                               .seed = test_seed()};
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &m[i]), 0);
+    }
+    for (int i = 0; i < s->n_ranks; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < s->n_ranks; i++)
+        if (m[i].wrong)
+            fail_msg("%s, %d ranks: rank %d has %ld wrong elements (-1: an error)",
+                     c->name, s->n_ranks, i, m[i].wrong);
+}
+
+static const size_t sizes[] = {1, 2, 15, 16, 17, 64, 100, 257, 1000, 4096, 4097, 9000};
+#define N_SIZES ((int)(sizeof(sizes) / sizeof(sizes[0])))
+
+static void sums_are_the_serial_ones(void **state)
+{
+    (void)state;
+    for (int i = 0; par_colls[i]; i++)
+        for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
+            struct shared s;
+
+            open_shared(&s, n_ranks, 9000);
+            run_threads(&s, par_colls[i], sizes, N_SIZES, n_ranks < 4 ? 3 : 1);
+            par_shm_close(&s.shm);
+        }
+}
+
+static void ranks_can_be_processes(void **state)
+{
+    (void)state;
+    for (int i = 0; par_colls[i]; i++)
+        for (int n_ranks = 2; n_ranks <= 5; n_ranks += 3) {
+            pid_t pids[8];
+            struct shared s;
+
+            open_shared(&s, n_ranks, 9000);
+            for (int k = 0; k < n_ranks; k++) {
+                struct member m = {.s = &s,
+                                   .c = par_colls[i],
+                                   .sizes = sizes,
+                                   .n_sizes = N_SIZES,
+                                   .n_rounds = 2,
+                                   .rank = k,
+                                   .seed = test_seed()};
+
+                pids[k] = fork();
+                assert_true(pids[k] >= 0);
+                if (pids[k] == 0) { /* its own mapping, at its own address */
+                    struct par_shm own;
+                    struct shared copy = s;
+
+                    if (par_shm_map(&own, s.shm.fd, s.shm.bytes) != OK)
+                        _exit(2);
+                    copy.shm = own;
+                    m.s = &copy;
+                    work(&m);
+                    _exit(m.wrong ? 1 : 0);
+                }
+            }
+            for (int k = 0; k < n_ranks; k++) {
+                int status;
+
+                assert_int_equal(waitpid(pids[k], &status, 0), pids[k]);
+                assert_int_equal(status, 0);
+            }
+            par_shm_close(&s.shm);
+        }
+}
+
+/* --- many epochs: the buffers are used again before all ranks have looked around */
+
+#ifndef N_EPOCHS
+#define N_EPOCHS 100000
+#endif
+
+struct counter {
+    const struct shared *s;
+    const struct par_coll *c;
+    int rank;
+    long bad;
+};
+
+static void *count(void *arg)
+{
+    struct counter *m = arg;
+    struct par_rank r;
+    float x[3];
+
+    m->bad = par_comm_join(&r, m->s->shm.base, m->rank, SPIN_NS) != OK;
+    for (long e = 0; e < N_EPOCHS && !m->bad; e++) {
+        float want = 0;
+
+        for (int k = 0; k < m->s->n_ranks; k++)
+            want += (float)(e % 1000 + k);
+        for (int i = 0; i < 3; i++)
+            x[i] = (float)(e % 1000 + m->rank);
+        m->bad = par_allreduce(&r, m->c, x, 3) != OK || x[0] != want || x[1] != want ||
+                 x[2] != want;
+    }
+    return NULL;
+}
+
+static void buffers_are_used_again_and_again(void **state)
+{
+    (void)state;
+    for (int i = 0; par_colls[i]; i++)
+        for (int n_ranks = 2; n_ranks <= 3; n_ranks++) {
+            pthread_t threads[3];
+            struct counter m[3];
+            struct shared s;
+
+            open_shared(&s, n_ranks, 3);
+            for (int k = 0; k < n_ranks; k++) {
+                m[k] = (struct counter){.s = &s, .c = par_colls[i], .rank = k};
+                assert_int_equal(pthread_create(&threads[k], NULL, count, &m[k]), 0);
+            }
+            for (int k = 0; k < n_ranks; k++)
+                pthread_join(threads[k], NULL);
+            for (int k = 0; k < n_ranks; k++)
+                assert_int_equal(m[k].bad, 0);
+            par_shm_close(&s.shm);
+        }
+}
+
+/* --- the ways out */
+
+static void *wait_alone(void *arg)
+{
+    struct member *m = arg;
+    struct par_rank r;
+    float x[1] = {1};
+
+    m->wrong = par_comm_join(&r, m->s->shm.base, m->rank, SPIN_NS) == OK &&
+                       par_allreduce(&r, m->c, x, 1) == ERR_STATE
+                   ? 0
+                   : 1;
+    return NULL;
+}
+
+static void an_abort_ends_every_wait(void **state)
+{
+    struct timespec a_moment = {.tv_nsec = 3000000};
+
+    (void)state;
+    for (int i = 0; par_colls[i]; i++)
+        for (int rank = 0; rank < 2; rank++) { /* the other one never comes */
+            struct shared s;
+            struct member m = {.s = &s, .c = par_colls[i], .rank = rank};
+            pthread_t t;
+
+            open_shared(&s, 2, 1);
+            assert_int_equal(pthread_create(&t, NULL, wait_alone, &m), 0);
+            nanosleep(&a_moment, NULL); /* by now it sleeps, or will see it at once */
+            par_comm_abort(s.shm.base);
+            pthread_join(t, NULL);
+            assert_int_equal(m.wrong, 0);
+            par_shm_close(&s.shm);
+        }
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    const struct par_coll *c;
+    struct par_rank r;
+    struct shared s;
+    float x[5] = {0};
+
+    (void)state;
+    assert_ok(par_coll_find("rank_shifted", &c));
+    assert_string_equal(c->name, "rank_shifted");
+    assert_err(par_coll_find("rank_shift", &c), ERR_NOTFOUND, "rank_shifted");
+    open_shared(&s, 2, 4);
+    assert_err(par_comm_join(&r, s.shm.base, 2, 0), ERR_ARG, "rank 2 of 2");
+    assert_ok(par_comm_join(&r, s.shm.base, 0, 0));
+    assert_err(par_allreduce(&r, par_colls[0], x, 5), ERR_ARG, "5 floats, at most 4");
+    assert_err(par_comm_init(s.shm.base, 0, 4), ERR_ARG, "0 ranks");
+    assert_err(par_comm_init(s.shm.base, PAR_RANKS_MAX + 1, 4), ERR_ARG, "expected 1 to");
+    par_shm_close(&s.shm);
+    par_shm_close(&s.shm);
+    assert_err(par_shm_open(&s.shm, 0), ERR_ARG, "0 bytes");
+    assert_err(par_shm_map(&s.shm, -1, 10), ERR_IO, "descriptor -1");
+    {
+        void *mem = mem_new(MEM_TEST, 1, 4096);
+
+        assert_err(par_comm_join(&r, mem, 0, 0), ERR_STATE, "no communicator");
+        mem_free(mem);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_the_serial_ones),
+        cmocka_unit_test(ranks_can_be_processes),
+        cmocka_unit_test(buffers_are_used_again_and_again),
+        cmocka_unit_test(an_abort_ends_every_wait),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+    };
+
+    return cmocka_run_group_tests_name("par/coll", tests, NULL, NULL);
+}
