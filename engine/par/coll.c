@@ -12,21 +12,21 @@
 #define MAGIC UINT64_C(0x53414e4457434f4c)
 
 /* A sleeper looks whether it was aborted this often; a wake-up comes at once. */
-#define SLEEP_NS 10000000
+#define SLEEP_NS    10000000
+#define LINE_FLOATS (PAR_LINE / sizeof(float))
 
 struct par_comm {
     uint64_t magic;
     int n_ranks;
     size_t max_floats;
     size_t offset[PAR_COLLS_MAX]; /* of each algorithm's part, from here */
+    /* Written once, by whoever aborts; nothing above changes after init. */
     _Alignas(PAR_LINE) atomic_int aborted;
 };
 
 size_t par_padded(size_t n_floats)
 {
-    size_t line = PAR_LINE / sizeof(float);
-
-    return (n_floats + line - 1) / line * line;
+    return (n_floats + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
 }
 
 static size_t header_bytes(void)
@@ -34,10 +34,18 @@ static size_t header_bytes(void)
     return (sizeof(struct par_comm) + PAR_LINE - 1) / PAR_LINE * PAR_LINE;
 }
 
+static bool possible(int n_ranks, size_t max_floats)
+{
+    return n_ranks >= 1 && n_ranks <= PAR_RANKS_MAX && max_floats >= 1 &&
+           max_floats <= PAR_FLOATS_MAX;
+}
+
 size_t par_comm_bytes(int n_ranks, size_t max_floats)
 {
     size_t bytes = header_bytes();
 
+    if (!possible(n_ranks, max_floats))
+        return 0;
     for (int i = 0; par_colls[i]; i++)
         bytes += par_colls[i]->bytes(n_ranks, max_floats);
     return bytes;
@@ -48,11 +56,16 @@ int par_comm_init(void *mem, int n_ranks, size_t max_floats)
     struct par_comm *c = mem;
     size_t at = header_bytes();
 
-    if (n_ranks < 1 || n_ranks > PAR_RANKS_MAX || !max_floats)
-        return err_set(ERR_ARG, "%d ranks and %zu floats, expected 1 to %d and 1 or more",
-                       n_ranks, max_floats, PAR_RANKS_MAX);
+    if (!possible(n_ranks, max_floats))
+        return err_set(ERR_ARG, "%d ranks and %zu floats, expected 1 to %d and 1 to %zu",
+                       n_ranks, max_floats, PAR_RANKS_MAX, PAR_FLOATS_MAX);
+    if ((uintptr_t)mem % PAR_LINE)
+        return err_set(ERR_ARG, "a communicator at %p, expected a multiple of %d", mem,
+                       PAR_LINE);
     *c = (struct par_comm){.n_ranks = n_ranks, .max_floats = max_floats};
     for (int i = 0; par_colls[i]; i++) {
+        if (i == PAR_COLLS_MAX)
+            return err_set(ERR_LIMIT, "more than %d collectives", PAR_COLLS_MAX);
         c->offset[i] = at;
         at += par_colls[i]->bytes(n_ranks, max_floats);
     }
@@ -104,17 +117,21 @@ int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t
 
     if (n > r->max_floats)
         return err_set(ERR_ARG, "a message of %zu floats, at most %zu", n, r->max_floats);
+    while (par_colls[i] && par_colls[i] != c)
+        i++;
+    if (!par_colls[i])
+        return err_set(ERR_ARG, "a collective that is not in the list");
     if (r->n_ranks == 1 || n == 0)
         return OK;
-    while (par_colls[i] != c)
-        i++;
     return c->allreduce(r, (char *)r->comm + r->comm->offset[i], r->epoch[i]++, x, n);
 }
 
 /* --- words */
 
-void par_word_set(struct par_word *w, uint64_t v)
+void par_word_set(struct par_rank *r, struct par_word *w, uint64_t v)
 {
+    if (r->trace)
+        r->trace(r->trace_arg, w, v, true);
     /* A Dekker pair with nap(): one of the two sides sees what the other stored. */
     atomic_store(&w->v, v);
     if (atomic_load(&w->sleepers)) {
@@ -123,6 +140,8 @@ void par_word_set(struct par_word *w, uint64_t v)
     }
 }
 
+/* `wakes` before `sleepers` before `v`: a wake-up after our look at `v` changes `wakes`,
+ * and one that saw no sleeper came after a `v` that we see. */
 static void nap(struct par_word *w, uint64_t v)
 {
     static const struct timespec look_again = {.tv_nsec = SLEEP_NS};
@@ -138,6 +157,8 @@ int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v)
 {
     struct spin s = {0};
 
+    if (r->trace)
+        r->trace(r->trace_arg, w, v, false);
     if (atomic_load_explicit(&w->v, memory_order_acquire) >= v)
         return OK;
     r->n_waits++;
@@ -155,10 +176,17 @@ int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v)
 
 void par_block(size_t n, int n_blocks, int b, size_t *lo, size_t *hi)
 {
-    size_t lines = (n + 15) / 16, all = (size_t)n_blocks, at = (size_t)b;
+    size_t lines = par_padded(n) / LINE_FLOATS, all = (size_t)n_blocks, at = (size_t)b;
 
-    *lo = lines * at / all * 16;
-    *hi = lines * (at + 1) / all * 16;
+    *lo = lines * at / all * LINE_FLOATS;
+    *hi = lines * (at + 1) / all * LINE_FLOATS;
     *lo = *lo < n ? *lo : n;
     *hi = *hi < n ? *hi : n;
+}
+
+void par_add(float *restrict sum, const float *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        sum[i] += x[i];
 }

@@ -5,7 +5,8 @@
  * same order with the same sizes. How the sum is made is a plug-in, one file in
  * par/coll/; each states the order in which it adds, which is the same on every rank, so
  * that all ranks get the same bits.
- * Only C11 atomics order anything: acquire and release, right on weakly ordered machines.
+ * Only C11 atomics order anything: acquire and release, right on weakly ordered machines;
+ * going to sleep and waking are a Dekker pair and sequentially consistent.
  * Who waits spins for about the time a wake-up costs, then sleeps on a futex, so that
  * more ranks than CPUs still make progress.
  * Paper: Sandwich 7.2.   Threads: each rank's handle has one owner. */
@@ -19,22 +20,27 @@
 
 #include "base/err.h"
 
-#define PAR_RANKS_MAX 64
+#define PAR_RANKS_MAX  64
+#define PAR_FLOATS_MAX ((size_t)1 << 32)
 /* What two cores must not share; 128 because some Arm processors have such lines, and
  * others fetch them in pairs. */
 #define PAR_LINE 128
 
-/* A number that only grows, written by one rank at a time. Those who wait for it sleep on
- * a line of their own, so that they do not disturb the others who look at it. */
+/* A number that only grows, written by one rank at a time: who writes next has seen what
+ * the one before it wrote. Those who wait for it sleep on a line of their own, so that
+ * they do not disturb the others who look at it. */
 struct par_word {
     _Alignas(PAR_LINE) _Atomic uint64_t v;
-    _Alignas(PAR_LINE) atomic_uint sleepers; /* written by those who wait */
-    atomic_uint wakes;
+    _Alignas(PAR_LINE) atomic_uint sleepers; /* counted by those who wait */
+    atomic_uint wakes;                       /* by who wakes them; the futex */
 };
 
 struct par_comm; /* the shared part */
 
 #define PAR_COLLS_MAX 8
+
+/* For tests: called before a rank looks at a word to wait for `v`, and before it sets it. */
+typedef void (*par_trace_fn)(void *arg, const struct par_word *w, uint64_t v, bool set);
 
 /* A rank's own part: private to it. */
 struct par_rank {
@@ -43,17 +49,25 @@ struct par_rank {
     size_t max_floats; /* of one message */
     uint64_t spin_ns;
     uint64_t epoch[PAR_COLLS_MAX]; /* calls made so far of each algorithm */
-    uint64_t n_waits, n_sleeps;    /* waits that were not over at the first look */
+    uint64_t n_waits, n_sleeps;    /* waits not over at the first look; of them asleep */
+    par_trace_fn trace;            /* NULL: none */
+    void *trace_arg;
+    char gap[PAR_LINE]; /* so that neighbours in an array share no line that is written */
 };
 
-/* Bytes of a communicator, and make one in memory that is zero. `mem` is on a boundary of
- * PAR_LINE. ERR_ARG: ranks not in [1, PAR_RANKS_MAX], or no floats. */
+/* Bytes of a communicator, a multiple of PAR_LINE; 0: not possible, as par_comm_init()
+ * will say. */
 size_t par_comm_bytes(int n_ranks, size_t max_floats);
+/* Make one in memory that is zero, on a boundary of PAR_LINE, before any rank joins (the
+ * start of the rank's thread or process comes after). ERR_ARG: no such boundary, ranks not
+ * in [1, PAR_RANKS_MAX], no floats or more than PAR_FLOATS_MAX. ERR_LIMIT: too many
+ * plug-ins. */
 MUST int par_comm_init(void *mem, int n_ranks, size_t max_floats);
-/* Each rank, once. `spin_ns`: how long to spin before it sleeps. */
+/* Each rank, once. `spin_ns`: how long to spin before it sleeps. `out` is then used by
+ * one thread at a time. ERR_ARG: no such rank. ERR_STATE: no communicator there. */
 MUST int par_comm_join(struct par_rank *out, void *mem, int rank, uint64_t spin_ns);
-/* Somebody died or gives up: every wait, now and later, ends with ERR_STATE. From any
- * thread or process; async-signal-safe. */
+/* Somebody died or gives up: every wait that is not over, now or later, ends with
+ * ERR_STATE within some 10 ms. From any thread or process; async-signal-safe. */
 void par_comm_abort(void *mem);
 
 struct par_coll {
@@ -63,7 +77,7 @@ struct par_coll {
     /* x[n] becomes the sum over the ranks of their x[n]. `mem`: its part. ERR_STATE: the
      * communicator was aborted; x is then undefined. */
     int (*allreduce)(struct par_rank *r, void *mem, uint64_t epoch, float *x, size_t n);
-    /* The k-th rank, from 0, to be added at element i of n. */
+    /* The k-th rank, from 0, to be added at element i < n. */
     int (*order)(int n_ranks, size_t n, size_t i, int k);
 };
 extern const struct par_coll *const par_colls[];
@@ -71,19 +85,22 @@ extern const struct par_coll *const par_colls[];
 MUST int par_coll_find(const char *name, const struct par_coll **out);
 
 /* x[n] becomes the sum, by this algorithm; of one rank: nothing to do. ERR_ARG: n is
- * above max_floats. ERR_STATE: aborted. */
+ * above max_floats, or no such algorithm. ERR_STATE: aborted; x is then undefined, and
+ * the communicator of no more use. */
 MUST int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t n);
 
 /* --- for the plug-ins */
 
 /* Publish `v`, which is larger than what stands there, with all that was written before. */
-void par_word_set(struct par_word *w, uint64_t v);
+void par_word_set(struct par_rank *r, struct par_word *w, uint64_t v);
 /* Until the word is at least `v`. ERR_STATE: aborted. */
 MUST int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v);
 
-/* Block b of a message cut into n_blocks on boundaries of 64 bytes: [*lo, *hi). */
+/* Block b of a message cut into n_blocks on boundaries of PAR_LINE: [*lo, *hi). Of a
+ * message that has fewer lines than n_blocks, some blocks are empty. */
 void par_block(size_t n, int n_blocks, int b, size_t *lo, size_t *hi);
 /* Floats up to the next line. */
 size_t par_padded(size_t n_floats);
+void par_add(float *restrict sum, const float *restrict x, size_t n);
 
 #endif

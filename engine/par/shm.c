@@ -1,8 +1,10 @@
 #include "par/shm.h"
 
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int map(struct par_shm *out, int fd, size_t bytes)
@@ -38,9 +40,15 @@ int par_shm_open(struct par_shm *out, size_t bytes)
 
 int par_shm_map(struct par_shm *out, int fd, size_t bytes)
 {
+    struct stat st;
     int own, rc;
 
     memset(out, 0, sizeof(*out));
+    if (fstat(fd, &st) != 0)
+        return err_set(ERR_IO, "shared memory: descriptor %d: %m", fd);
+    if (!bytes || st.st_size < 0 || (uint64_t)st.st_size < bytes)
+        return err_set(ERR_ARG, "shared memory: %zu bytes of %lld", bytes,
+                       (long long)st.st_size);
     own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (own < 0)
         return err_set(ERR_IO, "shared memory: descriptor %d: %m", fd);

@@ -18,7 +18,8 @@ struct par_shm {
 
 /* Pages are taken when they are first written. ERR_ARG: no bytes. ERR_NOMEM. */
 MUST int par_shm_open(struct par_shm *out, size_t bytes);
-/* The same memory at another address (ERR_NOMEM), for a process that got the fd. */
+/* The same memory at another address, for a process that got the fd; it is duplicated.
+ * ERR_ARG: the memory has fewer bytes. ERR_IO: no such fd. ERR_NOMEM. */
 MUST int par_shm_map(struct par_shm *out, int fd, size_t bytes);
 void par_shm_close(struct par_shm *s); /* of one that is all zero too; twice is fine */
 

@@ -180,9 +180,7 @@ static void ranks_can_be_processes(void **state)
 
 /* --- many epochs: the buffers are used again before all ranks have looked around */
 
-#ifndef N_EPOCHS
-#define N_EPOCHS 100000
-#endif
+#define N_EPOCHS 30000
 
 struct counter {
     const struct shared *s;
@@ -271,7 +269,8 @@ static void an_abort_ends_every_wait(void **state)
 
 static void what_makes_no_sense_is_refused(void **state)
 {
-    const struct par_coll *c;
+    const struct par_coll *c, unknown = {.name = "unknown"};
+    struct par_shm other;
     struct par_rank r;
     struct shared s;
     float x[5] = {0};
@@ -290,6 +289,15 @@ static void what_makes_no_sense_is_refused(void **state)
     par_shm_close(&s.shm);
     assert_err(par_shm_open(&s.shm, 0), ERR_ARG, "0 bytes");
     assert_err(par_shm_map(&s.shm, -1, 10), ERR_IO, "descriptor -1");
+    open_shared(&s, 2, 4);
+    assert_err(par_shm_map(&other, s.shm.fd, s.shm.bytes + 1), ERR_ARG, "bytes of");
+    assert_err(par_comm_init((char *)s.shm.base + 4, 2, 4), ERR_ARG, "multiple of");
+    assert_err(par_comm_init(s.shm.base, 2, PAR_FLOATS_MAX + 1), ERR_ARG, "floats");
+    assert_int_equal(par_comm_bytes(2, PAR_FLOATS_MAX + 1), 0);
+    assert_int_equal(par_comm_bytes(PAR_RANKS_MAX, 1) % PAR_LINE, 0);
+    assert_ok(par_comm_join(&r, s.shm.base, 0, 0));
+    assert_err(par_allreduce(&r, &unknown, x, 1), ERR_ARG, "not in the list");
+    par_shm_close(&s.shm);
     {
         void *mem = mem_new(MEM_TEST, 1, 4096);
 

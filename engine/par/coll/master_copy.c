@@ -61,11 +61,11 @@ static int add_mine(struct par_rank *r, void *mem, uint64_t epoch, const float *
             memcpy(buffer + lo, x + lo, (hi - lo) * sizeof(*x));
         } else {
             rc = par_word_wait(r, added(mem, r->n_ranks, b), mine);
-            for (size_t i = lo; i < hi && rc == OK; i++)
-                buffer[i] += x[i];
+            if (rc == OK)
+                par_add(buffer + lo, x + lo, hi - lo);
         }
         if (rc == OK)
-            par_word_set(added(mem, r->n_ranks, b), mine + 1);
+            par_word_set(r, added(mem, r->n_ranks, b), mine + 1);
     }
     return rc;
 }
@@ -85,7 +85,7 @@ static int allreduce(struct par_rank *r, void *mem, uint64_t epoch, float *x, si
             memcpy(x + lo, buffer + lo, (hi - lo) * sizeof(*x));
     }
     if (rc == OK)
-        par_word_set(read_by(mem, r->rank), epoch + 1);
+        par_word_set(r, read_by(mem, r->rank), epoch + 1);
     return rc;
 }
 

@@ -1,8 +1,12 @@
 /* Rank-shifted all-reduce: a message is cut into a block a rank; rank r begins with block
  * r and goes on to the next ones, so that all write at once, each to another block, and
- * wait only for the neighbour who added before them. No rank is the master.
+ * wait only for the right neighbour, who added to it just before. Then it collects the
+ * other blocks in the same order, each from the rank that finished it. No rank is the
+ * master, and no word is one rank's alone.
  * Two buffers and no count of readers: a rank enters epoch e + 2 only when all have added
- * to e + 1, and so have finished reading e.   Paper: Sandwich 7.2. */
+ * to e + 1, and so have finished reading e. One block that is not empty is enough for
+ * that, so a message of fewer lines than ranks costs a hand-off a line, not a rank.
+ * Paper: Sandwich 7.2. */
 #include <string.h>
 
 #include "par/coll.h"
@@ -27,8 +31,8 @@ static size_t bytes(int n_ranks, size_t max_floats)
                 par_padded(max_floats) * sizeof(float));
 }
 
-static int add_mine(struct par_rank *r, void *mem, uint64_t epoch, const float *x,
-                    size_t n)
+/* The last one to add to a block, in its last step, has the sum without waiting again. */
+static int add_mine(struct par_rank *r, void *mem, uint64_t epoch, float *x, size_t n)
 {
     float *buffer = buffer_of(mem, r->n_ranks, r->max_floats, epoch);
     uint64_t base = (epoch >> 1) * (uint64_t)r->n_ranks;
@@ -39,16 +43,19 @@ static int add_mine(struct par_rank *r, void *mem, uint64_t epoch, const float *
         struct par_word *w = word_of(mem, r->n_ranks, epoch, b);
 
         par_block(n, r->n_ranks, b, &lo, &hi);
+        if (lo == hi)
+            continue;
         if (s == 0) {
             memcpy(buffer + lo, x + lo, (hi - lo) * sizeof(*x));
         } else {
             rc = par_word_wait(r, w, base + (uint64_t)s);
             if (rc != OK)
                 return rc;
-            for (size_t i = lo; i < hi; i++)
-                buffer[i] += x[i];
+            par_add(buffer + lo, x + lo, hi - lo);
         }
-        par_word_set(w, base + (uint64_t)s + 1);
+        par_word_set(r, w, base + (uint64_t)s + 1);
+        if (s == r->n_ranks - 1)
+            memcpy(x + lo, buffer + lo, (hi - lo) * sizeof(*x));
     }
     return OK;
 }
@@ -60,10 +67,12 @@ static int allreduce(struct par_rank *r, void *mem, uint64_t epoch, float *x, si
     int rc = add_mine(r, mem, epoch, x, n);
     size_t lo, hi;
 
-    for (int s = 0; s < r->n_ranks && rc == OK; s++) {
+    for (int s = 0; s < r->n_ranks - 1 && rc == OK; s++) {
         int b = (r->rank + s) % r->n_ranks;
 
         par_block(n, r->n_ranks, b, &lo, &hi);
+        if (lo == hi)
+            continue;
         rc = par_word_wait(r, word_of(mem, r->n_ranks, epoch, b), all);
         if (rc == OK)
             memcpy(x + lo, buffer + lo, (hi - lo) * sizeof(*x));

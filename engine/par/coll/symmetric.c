@@ -30,7 +30,7 @@ static int allreduce(struct par_rank *r, void *mem, uint64_t epoch, float *x, si
     uint64_t written = (epoch >> 1) + 1;
 
     memcpy(message_of(mem, r, epoch, r->rank), x, n * sizeof(*x));
-    par_word_set(word_of(mem, r->n_ranks, epoch, r->rank), written);
+    par_word_set(r, word_of(mem, r->n_ranks, epoch, r->rank), written);
     for (int k = 0; k < r->n_ranks; k++) {
         const float *theirs = message_of(mem, r, epoch, k);
         int rc = par_word_wait(r, word_of(mem, r->n_ranks, epoch, k), written);
@@ -40,8 +40,7 @@ static int allreduce(struct par_rank *r, void *mem, uint64_t epoch, float *x, si
         if (k == 0)
             memcpy(x, theirs, n * sizeof(*x));
         else
-            for (size_t i = 0; i < n; i++)
-                x[i] += theirs[i];
+            par_add(x, theirs, n);
     }
     return OK;
 }
