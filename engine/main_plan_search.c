@@ -77,7 +77,8 @@ static int open_model(struct main_plan_job *j)
 
     if (!f->model)
         return err_set(ERR_ARG, "--model is needed to search for %s", f->machine);
-    j->model_is_file = access(f->model, F_OK) == 0;
+    /* No architecture has a slash in its name: a file that is not there is said to be. */
+    j->model_is_file = strchr(f->model, '/') || access(f->model, F_OK) == 0;
     if (j->model_is_file) {
         rc = model_file_open(&file, f->model);
         if (rc == OK)

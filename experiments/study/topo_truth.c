@@ -1,0 +1,306 @@
+/* Does the search find what a machine hides, and nothing where nothing is hidden: random
+ * machines with a known truth, and the shipped ones.   Paper: Sandwich 5.2. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "experiments/study/support/topo.h"
+#include "topo/random_truth.h"
+
+#define WITHIN 0.02
+
+struct opts {
+    STUDY_TOPO_OPTS
+    char *truth;
+};
+
+static const struct opt_row table[] = {
+    ROWS_TOPO(NULL, "sheared-llama-1.3b"),
+    ROW_STR(truth, "0.2",
+            "by how much a hidden cluster's port carries less than its cores could draw, "
+            "on a random machine; or a shipped machine, whose truth is its own"),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"gap_frac", "", "lower", "step with what was found / with the best there is - 1"},
+    {"within_2pct", "", "higher", "1: gap_frac is at most 0.02"},
+    {"latent", "", "", "1: a group that no tool shows is said to pay"},
+    {"false_cluster", "", "lower", "the same, on machines that hide nothing"},
+    {"kept_frac", "", "", "cores kept of each hidden cluster, mean"},
+    {"kept_frac_min", "", "", "... in the cluster of which least is kept"},
+    {"kept_frac_max", "", "", "... most"},
+    {"best_kept_frac", "", "", "kept_frac of the best there is"},
+    {"gain_of_groups", "", "",
+     "best step without groups / best there is - 1, true times"},
+    {"n_measurements", "", "lower", "of the search"},
+    {"n_exhaustive", "", "", "configurations there are"},
+    {"search_s", "s", "lower", "wall time of the search"},
+    {"n_pus", "", "", "of the machine"},
+    {0},
+};
+
+/* --- what there is to find */
+
+struct best {
+    struct topo_choice all, ungrouped;
+    int64_t n_configs;
+};
+
+static void best_free(struct best *b)
+{
+    mem_free(b->all.tree);
+    mem_free(b->ungrouped.tree);
+    b->all.tree = b->ungrouped.tree = NULL;
+}
+
+static int find_best(const struct study_topo *t, struct best *b)
+{
+    struct study_topo_asked asked = {.t = t, .phase = TOPO_DECODE};
+    struct topo_search_counts n;
+    struct topo_evaluator e;
+    int rc;
+
+    study_topo_evaluator(&e, &asked);
+    rc = topo_search_exhaustive(&b->all, &n, t->tree, &t->limits, &e, true);
+    b->n_configs = n.n_configs;
+    return rc == OK ? topo_search_exhaustive(&b->ungrouped, NULL, t->tree, &t->limits, &e,
+                                             false)
+                    : rc;
+}
+
+/* Cores that a configuration keeps of each hidden cluster: mean, least, most. NaN where
+ * nothing is hidden. */
+struct kept {
+    double mean, least, most;
+};
+
+/* The hidden cluster of the i-th core of a memory node. */
+static int cluster_of(const struct topo_cap *cap, int i)
+{
+    int tile = cap->of * cap->stride;
+
+    return i / tile * cap->stride + i % cap->stride;
+}
+
+static int count_kept(const struct study_topo *t, const struct topo_config *c,
+                      struct kept *out)
+{
+    const struct topo_machine *m = t->machine;
+    const struct topo_truth *truth = topo_sim_truth(t->sim);
+    const struct topo_cap *cap = &truth->caps[0];
+    int n_cells = m->n_nodes * m->n_pus, n = 0, n_kept = 0, used = 0;
+    /* [n_nodes][clusters]: cores kept; by core: its ordinal in its node; by node: cores */
+    int *of = mem_new(MEM_OTHER, (size_t)n_cells, sizeof(*of));
+    int *ordinal = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(*ordinal));
+    int *n_cores = mem_new(MEM_OTHER, (size_t)m->n_nodes, sizeof(*n_cores));
+    bool *taken = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(*taken));
+    int rc = of && ordinal && n_cores && taken ? OK : ERR_NOMEM;
+
+    *out = (struct kept){NAN, NAN, NAN};
+    if (rc != OK || truth->n_caps == 0)
+        goto out;
+    for (int i = 0; i < m->n_pus; i++) /* 1 + the ordinal; 0: not seen yet */
+        if (!ordinal[m->pus[i].core])
+            ordinal[m->pus[i].core] = ++n_cores[m->pus[i].node];
+    for (int i = 0; i < c->n_ranks * c->n_threads; i++) {
+        const struct topo_pu *pu = &m->pus[c->tree->pus[i]];
+
+        if (!taken[pu->core]) {
+            taken[pu->core] = true;
+            of[pu->node * m->n_pus + cluster_of(cap, ordinal[pu->core] - 1)]++;
+        }
+    }
+    *out = (struct kept){0, INFINITY, 0};
+    for (int node = 0; node < m->n_nodes; node++)
+        for (int k = 0; k < n_cores[node] / cap->of; k++) {
+            double frac = (double)of[node * m->n_pus + k] / cap->of;
+
+            out->least = fmin(out->least, frac);
+            out->most = fmax(out->most, frac);
+            n_kept += of[node * m->n_pus + k];
+            used += cap->of;
+            n++;
+        }
+    out->mean = n ? (double)n_kept / used : NAN;
+out:
+    mem_free(of);
+    mem_free(ordinal);
+    mem_free(n_cores);
+    mem_free(taken);
+    return rc;
+}
+
+/* --- a machine */
+
+static int open_random(struct study_topo *t, const struct opts *o, double strength)
+{
+    struct topo_random_opts r = {.strength = strength, .seed = (uint64_t)o->seed};
+    struct topo_truth truth;
+    int rc;
+
+    memset(t, 0, sizeof(*t));
+    rc = topo_random_machine(&t->machine, &truth, &r);
+    if (rc == OK)
+        rc = topo_sim_new(&t->sim, t->machine, &truth);
+    if (rc == OK)
+        rc = topo_tree_open(&t->tree, t->machine, NULL, t->note, sizeof(t->note));
+    if (rc == OK)
+        topo_random_works(&t->decode, (uint64_t)o->seed);
+    return rc;
+}
+
+/* Of a random machine; false where `truth` names a machine. */
+static bool strength_of(const char *truth, double *strength)
+{
+    char *end;
+
+    *strength = strtod(truth, &end);
+    return end != truth && !*end;
+}
+
+static int open_truth(struct study_topo *t, const struct opts *o)
+{
+    struct study_topo_opts named = o->topo;
+    double strength;
+
+    if (strength_of(o->truth, &strength))
+        return open_random(t, o, strength);
+    named.machine = o->truth;
+    return study_topo_open(t, &named);
+}
+
+/* What a shipped machine's best is does not depend on the seed of the noise. */
+static struct {
+    char key[128];
+    struct best best;
+    struct study_topo t;
+} kept_best;
+
+static void forget(void)
+{
+    best_free(&kept_best.best);
+    study_topo_close(&kept_best.t);
+    kept_best.key[0] = '\0';
+}
+
+/* The machine and its best; both stay until another is asked for. */
+static int recall(const struct opts *o)
+{
+    char key[sizeof(kept_best.key)];
+    double strength;
+    int rc;
+
+    snprintf(key, sizeof(key), "%s|%s|%lld", o->truth, o->model,
+             strength_of(o->truth, &strength) ? (long long)o->seed : 0LL);
+    if (strcmp(key, kept_best.key) == 0)
+        return OK;
+    forget();
+    rc = open_truth(&kept_best.t, o);
+    if (rc == OK)
+        rc = find_best(&kept_best.t, &kept_best.best);
+    if (rc == OK)
+        memcpy(kept_best.key, key, sizeof(key));
+    else
+        forget();
+    return rc;
+}
+
+/* --- what was found */
+
+static int search(const struct study_topo *t, int64_t seed, struct topo_found *out)
+{
+    struct study_topo_asked asked = {
+        .t = t, .phase = TOPO_DECODE, .seed = (uint64_t)seed, .noise = true};
+    struct topo_search_opts s;
+    struct topo_evaluator e;
+    int rc = opt_init(topo_search_opt_table, &s);
+
+    s.seed = seed;
+    study_topo_evaluator(&e, &asked);
+    return rc == OK ? topo_search(out, t->tree, &t->limits, &e, &s) : rc;
+}
+
+static int say(const struct study_topo *t, const struct best *b,
+               const struct topo_found *f, struct study_cell *out)
+{
+    const struct topo_config *c = &f->top[f->best].config;
+    bool nothing = topo_sim_truth(t->sim)->n_caps == 0;
+    struct kept kept, best;
+    double step_s, gap;
+    int rc = study_topo_step_s(t, c, TOPO_DECODE, &step_s);
+
+    if (rc == OK)
+        rc = count_kept(t, c, &kept);
+    if (rc == OK)
+        rc = count_kept(t, &b->all.config, &best);
+    if (rc != OK)
+        return rc;
+    gap = step_s / b->all.seconds - 1.0;
+    const struct study_number all[] = {
+        {"gap_frac", gap},
+        {"within_2pct", gap <= WITHIN},
+        {"latent", f->latent},
+        {"false_cluster", nothing ? (double)f->latent : NAN},
+        {"kept_frac", kept.mean},
+        {"kept_frac_min", kept.least},
+        {"kept_frac_max", kept.most},
+        {"best_kept_frac", best.mean},
+        {"gain_of_groups", b->ungrouped.seconds / b->all.seconds - 1.0},
+        {"n_measurements", (double)f->counts.n_measurements},
+        {"n_exhaustive", (double)b->n_configs},
+        {"search_s", f->counts.wall_s},
+        {"n_pus", t->machine->n_pus}};
+
+    return STUDY_VALUES(out, all, nothing ? "nothing is hidden" : "something is hidden");
+}
+
+static int note_plans(const struct study_topo *t, const struct best *b,
+                      const struct topo_found *f, struct study_cell *out)
+{
+    const struct topo_truth *truth = topo_sim_truth(t->sim);
+    char found[96], best[96];
+    json_t *both;
+
+    topo_config_print(&f->top[f->best].config, found, sizeof(found));
+    topo_config_print(&b->all.config, best, sizeof(best));
+    both = json_pack("{s:s, s:s, s:s, s:s}", "found", found, "found_steps",
+                     f->top[f->best].tree->steps, "best", best, "best_steps",
+                     b->all.tree->steps);
+    if (both && truth->n_caps > 0)
+        json_object_set_new(both, "hidden",
+                            json_pack("{s:i, s:i, s:f}", "cores", truth->caps[0].of,
+                                      "stride", truth->caps[0].stride, "gbps",
+                                      truth->caps[0].gbps));
+    return study_note(out, "plans", both);
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct topo_found f = {0};
+    int rc = recall(o);
+
+    if (rc == OK)
+        rc = search(&kept_best.t, o->seed, &f);
+    if (rc == OK)
+        rc = say(&kept_best.t, &kept_best.best, &f, out);
+    if (rc == OK)
+        rc = note_plans(&kept_best.t, &kept_best.best, &f, out);
+    if (rc == OK)
+        rc = study_note(out, "explain", json_string(f.explain));
+    topo_found_free(&f);
+    return rc;
+}
+
+const struct study study_topo_truth = {
+    .name = "topo_truth",
+    .help = "does the search for cores find what is hidden, and only that",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+    .close = forget,
+};
