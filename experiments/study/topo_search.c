@@ -244,7 +244,7 @@ static int run(const void *opts, struct study_cell *out)
     int rc;
 
     memset(&f, 0, sizeof(f));
-    rc = study_topo_open(&t, &o->topo);
+    rc = study_topo_open(&t, &o->topo, study_machine(out));
     if (rc == OK)
         rc = find(&t, o, &f);
     if (rc == OK)
@@ -262,5 +262,6 @@ const struct study study_topo_search = {
     .opts = table,
     .opts_bytes = sizeof(struct opts),
     .metrics = metrics,
+    .wants_machine = true,
     .run = run,
 };

@@ -125,7 +125,7 @@ static int run(const void *opts, struct study_cell *out)
     const struct opts *o = opts;
     struct study_topo t;
     struct topo_tree *tree = NULL;
-    int rc = study_topo_open(&t, &o->topo);
+    int rc = study_topo_open(&t, &o->topo, study_machine(out));
 
     if (rc == OK)
         rc = study_topo_steps(&tree, t.tree, o->steps);

@@ -169,7 +169,7 @@ static int open_truth(struct study_topo *t, const struct opts *o)
     if (strength_of(o->truth, &strength))
         return open_random(t, o, strength);
     named.machine = o->truth;
-    return study_topo_open(t, &named);
+    return study_topo_open(t, &named, NULL);
 }
 
 /* What a shipped machine's best is does not depend on the seed of the noise. */

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "characterize/probe.h"
+#include "cpu/cpu.h"
 #include "model/make.h"
 #include "plan/work.h"
 
@@ -54,16 +56,41 @@ static int open_assumed(struct study_topo *t)
                                   ASSUMED_PACKAGE_GBPS * n_packages,
                                   ASSUMED_CORE_GFLOPS * m->n_pus);
 
-    t->assumed = true;
+    t->rates = "assumed";
     truth.noise_frac = ASSUMED_NOISE;
     return rc == OK ? topo_sim_new(&t->sim, m, &truth) : rc;
 }
 
-static int open_machine(struct study_topo *t, const char *name)
+/* One real point: what one thread and what all read here, and the peak. */
+static int open_host(struct study_topo *t, const json_t *card)
+{
+    struct topo_truth truth;
+    struct cpu_budget budget;
+    int rc = cpu_budget_get(&budget);
+
+    if (rc == OK && !card)
+        rc = err_set(ERR_NOTFOUND, "host: there is no machine card to calibrate with");
+    if (rc == OK)
+        rc = topo_machine_open(&t->machine, "host");
+    if (rc == OK)
+        rc = topo_truth_calibrate(
+            &truth, t->machine, machine_card_read_gbps(card, 1),
+            machine_card_read_gbps(card, budget.n),
+            machine_card_peak_gflops(card, "f32", "exact", budget.n));
+    if (rc != OK)
+        return rc;
+    t->rates = "calibrated";
+    truth.noise_frac = ASSUMED_NOISE;
+    return topo_sim_new(&t->sim, t->machine, &truth);
+}
+
+static int open_machine(struct study_topo *t, const char *name, const json_t *card)
 {
     char truth[4096] = "";
     int rc;
 
+    if (strcmp(name, "host") == 0)
+        return open_host(t, card);
     if (strncmp(name, "synthetic:", 10) == 0)
         rc = topo_machine_open(&t->machine, name);
     else if (ends_in(name, ".xml"))
@@ -72,6 +99,7 @@ static int open_machine(struct study_topo *t, const char *name)
         rc = topo_named_machine_open(&t->machine, name, MACHINES, truth, sizeof(truth));
     if (rc != OK)
         return rc;
+    t->rates = "of the machine";
     return truth[0] ? topo_sim_open(&t->sim, t->machine, truth) : open_assumed(t);
 }
 
@@ -127,7 +155,8 @@ static int make_work(struct study_topo *t, const struct study_topo_opts *o)
     return rc;
 }
 
-int study_topo_open(struct study_topo *out, const struct study_topo_opts *o)
+int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
+                    const json_t *card)
 {
     struct topo_tree_opts tree = {.hide = o->hide ? TOPO_CLUSTER : 0};
     int rc;
@@ -135,7 +164,7 @@ int study_topo_open(struct study_topo *out, const struct study_topo_opts *o)
     memset(out, 0, sizeof(*out));
     if (!o->machine || !o->model)
         return err_set(ERR_ARG, "study.%s: is needed", o->machine ? "model" : "machine");
-    rc = open_machine(out, o->machine);
+    rc = open_machine(out, o->machine, card);
     if (rc == OK)
         rc =
             topo_tree_open(&out->tree, out->machine, &tree, out->note, sizeof(out->note));
@@ -298,7 +327,6 @@ int study_topo_say(struct study_cell *c, const struct study_topo *t)
     if (rc == OK)
         rc = study_note(c, "machine_note", json_string(t->machine->note));
     if (rc == OK)
-        rc = study_note(c, "rates",
-                        json_string(t->assumed ? "assumed" : "of the machine"));
+        rc = study_note(c, "rates", json_string(t->rates));
     return rc;
 }

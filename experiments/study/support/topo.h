@@ -31,7 +31,7 @@ struct study_topo_opts {
     };
 #define ROWS_TOPO(default_machine, default_model)                                        \
     ROW_STR(machine, default_machine,                                                    \
-            "a shipped machine, FILE.xml or synthetic:LEVELS; a file that is not there " \
+            "host, a shipped machine, FILE.xml or synthetic:LEVELS; a file not there "   \
             "is looked for in the folder hwloc of $SANDWICH_DATA"),                      \
         ROW_STR(model, default_model, "a named architecture"),                           \
         ROW_ENUM(type, "f32|bf16", "f32", "of the weights"),                             \
@@ -47,8 +47,10 @@ struct study_topo_opts {
 struct study_topo {
     struct topo_machine *machine;
     struct topo_sim *sim;
-    bool assumed; /* nothing is known of its rates: round numbers stand in, no structure
-                     is hidden */
+    const char
+        *rates; /* where they come from: "of the machine"; "calibrated": this host's
+                          card, one thread and all; "assumed": nothing is known, round
+                          numbers stand in, no structure is hidden */
     struct topo_tree *tree; /* the fundamental one */
     char note[256];         /* what the tree leaves out, "" */
     struct model_config model;
@@ -56,8 +58,10 @@ struct study_topo {
     struct topo_works prefill, decode;
     double prompt_tok, output_tok; /* means of the trace */
 };
-/* ERR_NOTFOUND where the machine's file is not here. */
-MUST int study_topo_open(struct study_topo *out, const struct study_topo_opts *o);
+/* `card`: the machine card (study_machine()), for "host". ERR_NOTFOUND: the machine's file
+ * is not here, or there is no card. */
+MUST int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
+                         const json_t *card);
 void study_topo_close(struct study_topo *t); /* twice is fine */
 
 /* Without noise: a step of either phase, and a request of the trace: its prompt and then
