@@ -70,7 +70,7 @@ static int check(const struct topo_tree *t, const struct topo_evaluator *e,
 static void set_stage(struct topo_bench *b)
 {
     const struct topo_search_opts *o = b->o;
-    int64_t finals = (o->k + o->k / 2 + 10) * o->final_repeats;
+    int64_t finals = (o->k + o->k / 2 + 18) * o->final_repeats;
     int64_t keep =
         finals + 4096 < o->max_measurements / 4 ? finals + 4096 : o->max_measurements / 4;
 

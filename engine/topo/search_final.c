@@ -248,41 +248,84 @@ static void rank(struct topo_final *f, const struct topo_bench *b)
 }
 
 /* A duel takes so many times the final repeats: what counts as a tie is then twice the
- * usual margin away from chance. Of 400 random machines without hidden structure none is
- * given one; with the final repeats alone two of a hundred are. */
+ * usual margin away from chance. With the final repeats alone two of a hundred random
+ * machines without hidden structure are given one. */
 #define DUEL_REPEATS 4
+/* ... against so many of the best without groups: which of them is the best is as much in
+ * doubt, and to beat a lesser one shows nothing. */
+#define RIVALS_MAX 3
+
+struct duel {
+    struct topo_finalist v[1 + RIVALS_MAX], *turn[1 + RIVALS_MAX]; /* [0] has groups */
+    int n;
+};
+
+static void add_duellist(struct duel *d, const struct topo_final *f, int i)
+{
+    d->v[d->n] = f->v[i];
+    d->v[d->n].x = NULL;
+    d->v[d->n].n = 0;
+    d->turn[d->n] = &d->v[d->n];
+    d->n++;
+}
+
+static bool all_have(const struct duel *d, int n)
+{
+    for (int i = 0; i < d->n; i++)
+        if (d->v[i].n < n)
+            return false;
+    return true;
+}
+
+/* By how much [0] beats the best of its rivals. */
+static void judge(const struct duel *d, struct topo_final *f, const struct topo_bench *b,
+                  int n)
+{
+    double own = stats_mean(d->v[0].x, (size_t)n), least = INFINITY;
+
+    for (int i = 1; i < d->n; i++)
+        least = fmin(least, stats_mean(d->v[i].x, (size_t)n));
+    f->gain = least / own - 1;
+    f->latent = f->gain > margin_of(f, b, (int)b->o->final_repeats);
+}
 
 /* A grouped winner is the best of several that noise sorted; it has to beat the best
  * without groups once more, in measurements that chose neither. */
 static int duel(struct topo_final *f, struct topo_bench *b)
 {
-    struct topo_finalist v[2], *turn[2] = {&v[0], &v[1]};
-    int n = DUEL_REPEATS * (int)b->o->final_repeats, rc = OK;
-    double gain;
+    int n = DUEL_REPEATS * (int)b->o->final_repeats, rc = OK, simplest;
+    struct duel d = {.n = 0};
+    double limit;
 
     if (!b->entries[f->v[f->chosen].entry].n_groups || f->plain < 0)
         return OK;
     f->duelled = true;
-    for (int i = 0; i < 2; i++) {
-        v[i] = f->v[i ? f->plain : f->chosen];
-        v[i].n = 0;
-        v[i].x = mem_new(MEM_OTHER, (size_t)n, sizeof(*v[i].x));
-        if (!v[i].x)
-            rc = ERR_NOMEM;
+    simplest = f->plain;
+    limit = f->v[f->plain].mean * (1 + margin_of(f, b, f->v[f->plain].n));
+    add_duellist(&d, f, f->chosen);
+    for (int i = 0; i < f->n && d.n <= RIVALS_MAX; i++) {
+        const struct topo_entry *e = &b->entries[f->v[i].entry];
+
+        if (e->n_groups || f->v[i].mean > limit)
+            continue;
+        add_duellist(&d, f, i);
+        if (topo_entry_simpler(e, &b->entries[f->v[simplest].entry]) < 0)
+            simplest = i;
+    }
+    for (int i = 0; rc == OK && i < d.n; i++) {
+        d.v[i].x = mem_new(MEM_OTHER, (size_t)n, sizeof(*d.v[i].x));
+        rc = d.v[i].x ? OK : ERR_NOMEM;
     }
     if (rc == OK)
-        rc = measure_in_turn(b, turn, 2, n);
-    if (rc == OK && v[0].n == n && v[1].n == n) { /* else no budget to prove it */
-        gain = stats_mean(v[1].x, (size_t)n) / stats_mean(v[0].x, (size_t)n) - 1;
-        f->latent = gain > margin_of(f, b, (int)b->o->final_repeats);
-        f->gain = gain;
-    }
+        rc = measure_in_turn(b, d.turn, d.n, n);
+    if (rc == OK && all_have(&d, n)) /* else the budget proves nothing */
+        judge(&d, f, b, n);
     if (rc == OK && !f->latent) {
-        f->v[f->plain].ties = true;
-        f->chosen = f->plain;
+        f->chosen = simplest;
+        f->v[simplest].ties = true;
     }
-    mem_free(v[0].x);
-    mem_free(v[1].x);
+    for (int i = 0; i < d.n; i++)
+        mem_free(d.v[i].x);
     return rc;
 }
 
