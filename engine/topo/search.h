@@ -81,7 +81,8 @@ void topo_found_free(struct topo_found *f); /* twice is fine */
  * fundamental tree alone), each configuration measured once: what a search is judged by,
  * with an evaluator without noise. Nothing is pruned and nothing of topo_search() is used.
  * out->tree is owned by the caller, mem_free(); `counts` may be NULL. */
-MUST int topo_search_exhaustive(struct topo_choice *out, struct topo_search_counts *counts,
+MUST int topo_search_exhaustive(struct topo_choice *out,
+                                struct topo_search_counts *counts,
                                 const struct topo_tree *fundamental,
                                 const struct topo_limits *limits,
                                 const struct topo_evaluator *e, bool group);

@@ -206,6 +206,9 @@ static void add_verdict(struct text *t, const struct topo_bench *b,
             "A level that the machine does not report pays: measured once more against "
             "it, the best without groups\nwas %+.1f %%.\n",
             100 * f->gain);
+    else if (f->duelled && isnan(f->gain))
+        add(t, "A grouped tree looked faster than this one; the budget ended before it "
+               "could prove it.\n");
     else if (f->duelled)
         add(t,
             "A grouped tree looked faster than this one, but not when both were "

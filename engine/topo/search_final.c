@@ -300,6 +300,7 @@ static int duel(struct topo_final *f, struct topo_bench *b)
     if (!b->entries[f->v[f->chosen].entry].n_groups || f->plain < 0)
         return OK;
     f->duelled = true;
+    f->gain = NAN;
     simplest = f->plain;
     limit = f->v[f->plain].mean * (1 + margin_of(f, b, f->v[f->plain].n));
     add_duellist(&d, f, f->chosen);

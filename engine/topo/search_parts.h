@@ -99,9 +99,9 @@ struct topo_final {
     int plain;         /* the best without groups; -1: none */
     int whole;         /* ... with all PUs and without groups; -1: none */
     double noise_frac; /* declared, or as seen if that is more */
-    bool duelled; /* a grouped winner had to beat v[plain] once more ... */
-    bool latent;  /* ... and did */
-    double gain;  /* ... by this fraction */
+    bool duelled;      /* a grouped winner had to beat v[plain] once more ... */
+    bool latent;       /* ... and did */
+    double gain;       /* ... by this fraction; NAN: no budget for it */
 };
 MUST int topo_search_final(struct topo_final *out, struct topo_bench *b);
 void topo_final_free(struct topo_final *f);
