@@ -1,4 +1,3 @@
-#include "par/coll.h"
 
 #include <linux/futex.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/opt.h"
+#include "par/comm.h"
 #include "par/spin.h"
 
 #define MAGIC UINT64_C(0x53414e4457434f4c)
@@ -14,15 +14,6 @@
 /* A sleeper looks whether it was aborted this often; a wake-up comes at once. */
 #define SLEEP_NS    10000000
 #define LINE_FLOATS (PAR_LINE / sizeof(float))
-
-struct par_comm {
-    uint64_t magic;
-    int n_ranks;
-    size_t max_floats;
-    size_t offset[PAR_COLLS_MAX]; /* of each algorithm's part, from here */
-    /* Written once, by whoever aborts; nothing above changes after init. */
-    _Alignas(PAR_LINE) atomic_int aborted;
-};
 
 size_t par_padded(size_t n_floats)
 {
@@ -86,6 +77,7 @@ int par_comm_join(struct par_rank *out, void *mem, int rank, uint64_t spin_ns)
                              .n_ranks = c->n_ranks,
                              .max_floats = c->max_floats,
                              .spin_ns = spin_ns};
+    par_choice_default(&out->choice);
     return OK;
 }
 
@@ -117,6 +109,8 @@ int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t
 
     if (n > r->max_floats)
         return err_set(ERR_ARG, "a message of %zu floats, at most %zu", n, r->max_floats);
+    if (!c)
+        c = par_choice_of(r, n);
     while (par_colls[i] && par_colls[i] != c)
         i++;
     if (!par_colls[i])

@@ -42,6 +42,16 @@ struct par_comm; /* the shared part */
 /* For tests: called before a rank looks at a word to wait for `v`, and before it sets it. */
 typedef void (*par_trace_fn)(void *arg, const struct par_word *w, uint64_t v, bool set);
 
+/* Up to how many bytes which of par_colls[]; the last row also holds beyond its size. */
+#define PAR_CHOICE_MAX 16
+struct par_choice {
+    int n; /* rows, 1 or more */
+    struct par_choice_row {
+        size_t bytes;
+        int coll;
+    } row[PAR_CHOICE_MAX];
+};
+
 /* A rank's own part: private to it. */
 struct par_rank {
     struct par_comm *comm;
@@ -49,8 +59,10 @@ struct par_rank {
     size_t max_floats; /* of one message */
     uint64_t spin_ns;
     uint64_t epoch[PAR_COLLS_MAX]; /* calls made so far of each algorithm */
-    uint64_t n_waits, n_sleeps;    /* waits not over at the first look; of them asleep */
-    par_trace_fn trace;            /* NULL: none */
+    struct par_choice choice;      /* the same on all ranks */
+    uint64_t n_measured;
+    uint64_t n_waits, n_sleeps; /* waits not over at the first look; of them asleep */
+    par_trace_fn trace;         /* NULL: none */
     void *trace_arg;
     char gap[PAR_LINE]; /* so that neighbours in an array share no line that is written */
 };
@@ -84,10 +96,23 @@ extern const struct par_coll *const par_colls[];
 /* ERR_NOTFOUND names the nearest. */
 MUST int par_coll_find(const char *name, const struct par_coll **out);
 
-/* x[n] becomes the sum, by this algorithm; of one rank: nothing to do. ERR_ARG: n is
- * above max_floats, or no such algorithm. ERR_STATE: aborted; x is then undefined, and
- * the communicator of no more use. */
+/* x[n] becomes the sum, by this algorithm (NULL: the one of this size in the rank's
+ * table); of one rank: nothing to do. ERR_ARG: n is above max_floats, or no such algorithm.
+ * ERR_STATE: aborted; x is then undefined, and the communicator of no more use. */
 MUST int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t n);
+
+/* --- which one for which size */
+
+/* Time every algorithm at sizes up to max_floats, on the ranks as they run, and keep the
+ * fastest for each size. All ranks call it, at the same place among their calls; rank 0's
+ * times decide for all. Tenths of a second for 4 MB; allocates. What is measured can differ
+ * from run to run, and with it the last bits of a sum: who needs the same bits names the
+ * algorithm. ERR_NOMEM: aborted too, since the others wait. ERR_STATE. */
+MUST int par_comm_measure(struct par_rank *r);
+/* What NULL stands for at n floats. */
+const struct par_coll *par_choice_of(const struct par_rank *r, size_t n);
+/* The table of a rank that measured nothing: symmetric for short messages, rank_shifted. */
+void par_choice_default(struct par_choice *c);
 
 /* --- for the plug-ins */
 

@@ -59,10 +59,7 @@ struct par_team {
     _Alignas(LINE) atomic_uint n_left; /* workers that have not finished the job */
     atomic_uint opener_parked;
 
-    _Alignas(LINE) atomic_uint n_arrived;
-    _Alignas(LINE)
-        atomic_uint generation; /* of the barrier: the "sense" that turns over */
-    atomic_uint n_waiting;      /* parked in the barrier */
+    struct par_group all; /* the barrier of those who take part in the job */
 
     _Alignas(LINE) atomic_uint n_exited; /* workers that will not touch the team again */
     struct worker workers[];
@@ -220,41 +217,55 @@ void par_team_run(struct par_team *t, int n_threads, par_fn fn, void *arg)
         wait_for_workers(t);
 }
 
-static void barrier_park(struct par_team *t, struct worker *w, unsigned generation)
+static void barrier_park(struct par_group *g, struct worker *w, unsigned generation)
 {
-    /* the same Dekker pair as above: n_waiting before generation, and the last one to
+    /* the same Dekker pair as above: n_parked before generation, and the last one to
      * arrive the other way round */
-    atomic_fetch_add(&t->n_waiting, 1);
-    while (atomic_load(&t->generation) == generation) {
+    atomic_fetch_add(&g->n_parked, 1);
+    while (atomic_load(&g->generation) == generation) {
         count(&w->n_parks);
-        futex_wait(&t->generation, generation);
+        futex_wait(&g->generation, generation);
     }
-    atomic_fetch_sub(&t->n_waiting, 1);
+    atomic_fetch_sub(&g->n_parked, 1);
 }
 
-void par_barrier(struct par_self *self)
+static void meet(struct par_group *g, unsigned n, struct par_self *self)
 {
     struct par_team *t = self->team;
-    unsigned n = (unsigned)self->n;
     unsigned generation;
     struct spin s = {0};
 
     if (n == 1)
         return;
     /* cannot turn over before this thread arrives */
-    generation = atomic_load_explicit(&t->generation, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&t->n_arrived, 1, memory_order_acq_rel) == n - 1) {
-        atomic_store_explicit(&t->n_arrived, 0, memory_order_relaxed);
-        atomic_store(&t->generation, generation + 1);
-        if (atomic_load(&t->n_waiting))
-            futex_wake(&t->generation, INT_MAX);
+    generation = atomic_load_explicit(&g->generation, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&g->n_arrived, 1, memory_order_acq_rel) == n - 1) {
+        atomic_store_explicit(&g->n_arrived, 0, memory_order_relaxed);
+        atomic_store(&g->generation, generation + 1);
+        if (atomic_load(&g->n_parked))
+            futex_wake(&g->generation, INT_MAX);
         return;
     }
     do {
-        if (atomic_load_explicit(&t->generation, memory_order_acquire) != generation)
+        if (atomic_load_explicit(&g->generation, memory_order_acquire) != generation)
             return;
     } while (spin_on(&s, t->spin_ns));
-    barrier_park(t, &t->workers[self->id], generation);
+    barrier_park(g, &t->workers[self->id], generation);
+}
+
+void par_barrier(struct par_self *self)
+{
+    meet(&self->team->all, (unsigned)self->n, self);
+}
+
+void par_group_init(struct par_group *g, int first, int n)
+{
+    *g = (struct par_group){.first = first, .n = n};
+}
+
+void par_group_barrier(struct par_group *g, struct par_self *self)
+{
+    meet(g, (unsigned)g->n, self);
 }
 
 /* ---- opening and closing ---- */
@@ -364,6 +375,11 @@ void par_team_close(struct par_team **team)
 int par_team_size(const struct par_team *t)
 {
     return t->n;
+}
+
+uint64_t par_team_spin_ns(const struct par_team *t)
+{
+    return t->spin_ns;
 }
 
 void par_team_stat(const struct par_team *t, int thread, struct par_thread_stat *out)

@@ -12,6 +12,7 @@
 #ifndef PAR_TEAM_H
 #define PAR_TEAM_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stddef.h>
 
@@ -37,6 +38,8 @@ MUST int par_team_open(struct par_team **out, const int *cpus, int n, int pin);
 void par_team_close(struct par_team **t);
 
 int par_team_size(const struct par_team *t);
+/* How long its threads spin before they sleep: short where they share CPUs. */
+uint64_t par_team_spin_ns(const struct par_team *t);
 
 /* Run fn(arg, self) on threads 0 .. n_threads-1, the caller being 0; returns when all
  * have returned. 1 <= n_threads <= size. Allocates nothing, takes no lock. */
@@ -44,6 +47,20 @@ void par_team_run(struct par_team *t, int n_threads, par_fn fn, void *arg);
 
 /* All threads of the running phase wait for each other. Spins, then parks. */
 void par_barrier(struct par_self *self);
+
+/* Some threads of a team, [first, first + n), that meet among themselves, such as one rank
+ * of several. Where mem_new() puts it; made before the phase that uses it, then shared by
+ * its threads, all of which take part in that phase. */
+struct par_group {
+    int first, n; /* fixed */
+    /* Counted by all who arrive; the last one turns `generation` over. */
+    _Alignas(64) atomic_uint n_arrived;
+    _Alignas(64) atomic_uint generation;
+    atomic_uint n_parked;
+};
+void par_group_init(struct par_group *g, int first, int n);
+/* As par_barrier(), for the group's threads alone. */
+void par_group_barrier(struct par_group *g, struct par_self *self);
 
 /* The share of `n` items for thread id of n_threads: [*lo, *hi), floor partition, so that
  * the boundaries for R threads are among those for any multiple of R. */

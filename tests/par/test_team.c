@@ -189,6 +189,48 @@ static void parked_threads_wake(void **state)
     par_team_close(&t);
 }
 
+/* Two groups of one team meet among themselves, one more often than the other. */
+struct two {
+    struct par_group group[2];
+    struct rounds rounds[2];
+};
+
+static void meet_in_groups(void *arg, struct par_self *self)
+{
+    struct two *two = arg;
+    int which = self->id >= two->group[1].first;
+    struct par_group *g = &two->group[which];
+    struct rounds *r = &two->rounds[which];
+    int me = self->id - g->first;
+
+    for (int i = 0; i < r->n_rounds; i++) {
+        r->cell[i & 1][me] = i;
+        par_group_barrier(g, self);
+        for (int k = 0; k < g->n; k++)
+            r->bad[me] += r->cell[i & 1][k] != i;
+    }
+}
+
+static void groups_meet_among_themselves(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 3; n++) {
+        struct par_team *t = open_team(2 + n, n == 3); /* on one CPU too */
+        struct two *two = mem_new(MEM_TEST, 1, sizeof(*two));
+
+        par_group_init(&two->group[0], 0, 2);
+        par_group_init(&two->group[1], 2, n);
+        two->rounds[0].n_rounds = 1000;
+        two->rounds[1].n_rounds = 3000;
+        par_team_run(t, 2 + n, meet_in_groups, two);
+        par_team_run(t, 2 + n, meet_in_groups, two); /* and once more */
+        for (int k = 0; k < MAX_THREADS; k++)
+            assert_int_equal(two->rounds[0].bad[k] + two->rounds[1].bad[k], 0);
+        mem_free(two);
+        par_team_close(&t);
+    }
+}
+
 /* A parked team uses no processor time: its threads are asleep, not spinning. */
 static void idle_team_sleeps(void **state)
 {
@@ -317,6 +359,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(widths_change),
         cmocka_unit_test(many_runs),
         cmocka_unit_test(barrier_orders),
+        cmocka_unit_test(groups_meet_among_themselves),
         cmocka_unit_test(one_cpu_for_all),
         cmocka_unit_test(parked_threads_wake),
         cmocka_unit_test(idle_team_sleeps),
