@@ -1,11 +1,13 @@
 /* model/impl.h - the inside of an opened model, for the files of this room only:
- * weights.c packs, choose.c picks kernels, act.c lays out activations, forward.c
- * computes. */
+ * weights.c packs, choose.c picks kernels, act.c lays out a thread's memory, part.c deals
+ * the units out to ranks, phase.c and schedules.c prepare how a phase computes, forward.c
+ * and its neighbours compute. */
 #ifndef MODEL_IMPL_H
 #define MODEL_IMPL_H
 
 #include "kernels/gemm.h"
 #include "model/model.h"
+#include "par/coll.h"
 
 /* What a thread owns while a step runs; each begins on its own page. */
 struct model_scratch {
@@ -15,13 +17,6 @@ struct model_scratch {
     void *attn;   /* KERN_ATTN_SCRATCH_BYTES */
     float *tail;  /* [max_step_tok, 16]: the head's last, ragged panel */
 };
-
-/* Schedules that were set for one number of threads. */
-struct model_table {
-    int n_threads;             /* 0: none */
-    struct kern_schedule *all; /* [MODEL_N_MATS][max_step_tok] */
-};
-#define MODEL_TABLES_MAX 2 /* a phase has one number of threads: prefill, decode */
 
 struct model {
     struct model_config c;
@@ -51,37 +46,121 @@ struct model {
     int group;        /* query heads per KV head */
     int64_t qkv_unit; /* columns of one KV group in the packed QKV, whole panels */
     float attn_scale; /* 1 / sqrt(head_dim) */
-    int64_t ld_x, ld_qkv, ld_attn, ld_h, ld_stage; /* floats from a row to the next */
+    int64_t ld_x;     /* floats from a row of x to the next */
+    int64_t k_max;    /* the longest row of activations */
 
-    /* Activations, all in one mapping, for max_step_tok rows. */
+    /* All in one mapping. */
     int64_t max_step_tok, max_tok;
     void *act;
     size_t act_bytes;
-    float *x, *x_last, *qkv, *attn, *h;
-    void *a_packed;                /* blocks shared by all threads */
-    float *partial;                /* MODEL_PARTIAL_BYTES */
     float *rope_cos, *rope_sin;    /* [max_tok, head_dim / 2] */
     int64_t *rows;                 /* [max_step_tok] rows of the step that want logits */
     struct model_scratch *scratch; /* [threads of the team] */
 
-    struct model_table tables[MODEL_TABLES_MAX];
-
     uint64_t times_ns[MODEL_T_N]; /* thread 0 writes */
 };
 
+/* What a rank of a phase computes, in units: see model_part_of(). Ranges are [lo, hi). */
+struct model_part {
+    int q_lo, q_hi;           /* query heads whose projection and attention are its */
+    bool kv;                  /* and the keys and values of their KV groups */
+    int seq_i, seq_n;         /* which share of the keys its queries meet, of how many */
+    int64_t col_lo, col_hi;   /* columns of the packed QKV, whole panels */
+    int64_t attn_lo, attn_hi; /* rows of the attention output's matrix */
+    int64_t ffn_lo, ffn_hi;   /* rows of down, columns of gate and of up */
+};
+/* Rank `rank` of n_ranks. As many ranks as KV groups or fewer: whole groups, by floor
+ * partition. More: each group has several ranks, which split its query heads; the last of
+ * them has the key and the value. More than query heads: a head has several ranks, each of
+ * which meets its share of the keys, merges the results for its share of the head's
+ * columns, and goes on with those. */
+void model_part_of(const struct model *m, int rank, int n_ranks, struct model_part *out);
+
+/* A rank's part of a layer's matrices: views of the same packed bytes. Empty ones have no
+ * panels or no rows. */
+struct model_view {
+    struct kern_mat qkv, o, gate_up, down;
+};
+void model_view_of(const struct model_layer *l, const struct model_part *p,
+                   struct model_view *out);
+static inline bool model_view_empty(const struct kern_mat *w)
+{
+    return w->n_panels == 0 || w->k == 0;
+}
+
+/* One rank of a phase. Its memory is its own: ranks meet in collectives only, and in
+ * shared keys and values where they split a KV group. */
+struct model_rank {
+    struct par_group group; /* its threads */
+    struct model_part part;
+    struct model_view *layers; /* [n_layers] */
+    /* [max_step_tok] each, of the first layer's types; all ranks have the same for the
+     * head, which all threads of the phase compute together. */
+    const struct kern_schedule *schedules[MODEL_N_MATS];
+
+    int64_t ld_qkv, ld_attn, ld_h;          /* floats from a row to the next */
+    float *x, *x_last, *y, *qkv, *attn, *h; /* [max_step_tok, ld] */
+    float *share, *lse;     /* [max_step_tok, head_dim], [max_step_tok]: of seq_n > 1 */
+    void *a_packed;         /* blocks shared by its threads */
+    float *partial;         /* phase->partial_bytes */
+    struct par_rank *lanes; /* [n_threads]: thread i reduces with threads i */
+};
+
+struct model_phase {
+    struct model *m; /* lent */
+    int n_ranks, n_threads;
+    int64_t max_step_tok;
+    bool shares_kv;  /* a KV group has several ranks */
+    bool shares_seq; /* a query head has several ranks */
+    struct model_rank *ranks;
+    struct model_seat {
+        int rank, id;
+    } * seats; /* [n_ranks * n_threads], by the team's thread */
+    struct model_view *views;
+    struct par_rank *lanes;
+    struct kern_schedule *schedules; /* the tables that ranks point into */
+    void *act, *comms;
+    size_t act_bytes, comms_bytes, partial_bytes;
+};
+
+/* Messages are cut into pieces that stay in the second-level cache with the buffers they
+ * pass through. */
+#define MODEL_MESSAGE_FLOATS ((size_t)32 << 10)
+
 /* The first layer's, or the head. */
 const struct kern_mat *model_mat(const struct model *m, enum model_mat which);
-/* How `rows` rows are multiplied with each of them on n_threads threads. */
-void model_schedules(const struct model *m, int64_t rows, int n_threads,
-                     struct kern_schedule out[MODEL_N_MATS]);
 /* The most rows a block of packed activations can have, over the chosen variants. */
 int model_block_rows(const struct model *m);
 /* Room for partial products, so that a schedule may split K. */
 #define MODEL_PARTIAL_BYTES ((size_t)16 << 20)
 
+/* Hands out pieces of one mapping; with base == NULL it only counts. */
+struct model_arena {
+    char *base;
+    size_t used;
+};
+#define MODEL_PAGE 4096 /* what one thread writes never shares a page with another's */
+
+static inline void *model_take(struct model_arena *a, int64_t n, size_t size)
+{
+    a->used = (a->used + MODEL_PAGE - 1) & ~(size_t)(MODEL_PAGE - 1);
+    a->used += (size_t)n * size;
+    return a->base ? a->base + a->used - (size_t)n * size : NULL;
+}
+
+/* Write to every page first: it comes to this thread's node, and no request pays for
+ * zeroing it. */
+void model_touch(void *p, size_t bytes);
+
 static inline int64_t model_pad16(int64_t n)
 {
     return (n + KERN_PANEL - 1) / KERN_PANEL * KERN_PANEL;
+}
+
+/* The packed QKV column where query head q begins. */
+static inline int64_t model_q_column(const struct model *m, int q)
+{
+    return q / m->group * m->qkv_unit + (int64_t)(q % m->group) * m->c.head_dim;
 }
 
 static inline const struct kern_variant *
@@ -92,11 +171,11 @@ model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
     return m->kern.v[KERN_GEMM_F32 + w->type];
 }
 
-/* KV groups divide evenly over n threads: each can compute the projections, the rotation
- * and the attention of its own groups without waiting for another thread. */
-static inline bool model_heads_divide(const struct model *m, int n_threads)
+/* n_groups KV groups divide evenly over n threads: each can compute the projections, the
+ * rotation and the attention of its own groups without waiting for another thread. */
+static inline bool model_groups_divide(int n_groups, int n_threads)
 {
-    return m->c.n_kv_heads % n_threads == 0;
+    return n_groups % n_threads == 0;
 }
 
 /* Panels of a matrix that must stay with one thread, and this thread's panels [lo, hi).
@@ -109,17 +188,12 @@ static inline void model_panels(const struct kern_mat *w, int64_t together, int 
     *lo *= together;
     *hi *= together;
 }
-static inline int64_t model_qkv_together(const struct model *m, int n_threads)
-{
-    return model_heads_divide(m, n_threads) ? m->qkv_unit / KERN_PANEL : 1;
-}
-
 /* Pack f's tensors into m (m->c, kern and team are set). */
 MUST int model_weights_pack(struct model *m, const struct model_file *f,
                             const struct model_opts *o);
 /* Time the GEMM variants that KERN_RELAXED allows and keep the faster. */
 MUST int model_choose_gemm(struct model *m, enum kern_precision precision);
-/* Lay out activations, scratch and rotary tables. */
+/* Lay out scratch and rotary tables. */
 MUST int model_act_open(struct model *m);
 
 #endif

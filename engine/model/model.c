@@ -14,10 +14,10 @@ static void derive_shapes(struct model *m)
     m->attn_scale = 1.0f / sqrtf((float)c->head_dim);
     m->qkv_unit = model_pad16((int64_t)(m->group + 2) * c->head_dim);
     m->ld_x = model_pad16(c->dim);
-    m->ld_qkv = m->qkv_unit * c->n_kv_heads;
-    m->ld_attn = (int64_t)c->n_heads * c->head_dim;
-    m->ld_h = model_pad16(c->hidden);
-    m->ld_stage = m->ld_x > m->ld_attn ? m->ld_x : m->ld_attn;
+    m->k_max = model_pad16(c->hidden);
+    m->k_max = m->ld_x > m->k_max ? m->ld_x : m->k_max;
+    if ((int64_t)c->n_heads * c->head_dim > m->k_max)
+        m->k_max = (int64_t)c->n_heads * c->head_dim;
 }
 
 static int check_opts(const struct model *m, const struct model_opts *o)
@@ -83,8 +83,6 @@ void model_close(struct model **mp)
         mem_unmap(MEM_WEIGHTS, m->weights, m->weights_bytes);
     if (m->act)
         mem_unmap(MEM_ACTIVATIONS, m->act, m->act_bytes);
-    for (int i = 0; i < MODEL_TABLES_MAX; i++)
-        mem_free(m->tables[i].all);
     mem_free(m->scratch);
     mem_free(m->layers);
     mem_free(m);

@@ -48,7 +48,7 @@ struct model_opts {
     enum kern_type weight_type; /* the type to keep weights in; KERN_N_TYPES: as stored */
     enum kern_type kv_type;     /* KERN_F32 or KERN_BF16 */
     enum kern_precision precision;
-    int64_t max_step_tok; /* most tokens in one forward step (activations' size) */
+    int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
     void (*progress)(void *ctx, int64_t done_bytes, int64_t all_bytes); /* may be NULL */
     void *progress_ctx;
@@ -92,25 +92,43 @@ struct model_chunk {
     bool want_logits; /* of the chunk's last token */
 };
 
-/* One step over a batch: at most max_step_tok tokens in all, computed by n_threads
- * threads.
+/* How the steps of a phase are computed: by n_ranks tensor-parallel ranks of n_threads
+ * threads each. A rank's matrices are views of the model's packed weights and its keys and
+ * values lie where every other phase looks for them, so that a step may use another phase
+ * than the one before and nothing is copied.   Paper: Sandwich 5.3. */
+struct model_phase;
+struct model_phase_opts {
+    int n_ranks, n_threads; /* threads of each rank */
+    /* [n_ranks * n_threads] which thread of the team is thread i % n_threads of rank
+     * i / n_threads: the numbers below n_ranks * n_threads, each once. NULL: i itself. */
+    const int *threads;
+    int64_t max_step_tok; /* most tokens in a step; 0: the model's */
+};
+/* ERR_ARG: more threads than the team has, no such threads. ERR_LIMIT: more ranks than
+ * PAR_RANKS_MAX. The phase is closed before its model. */
+MUST int model_phase_open(struct model_phase **out, struct model *m,
+                          const struct model_phase_opts *o);
+void model_phase_close(struct model_phase **p);
+
+/* One step over a batch: at most the phase's max_step_tok tokens in all.
  * logits: [number of chunks that want them, vocab], in chunk order.
  * ERR_ARG: an id outside the vocabulary, a position past the region. Allocates
  * nothing. */
-MUST int model_forward(struct model *m, const struct model_chunk *chunks, int n_chunks,
-                       int n_threads, float *logits);
+MUST int model_forward(struct model_phase *p, const struct model_chunk *chunks,
+                       int n_chunks, float *logits);
 
 /* Where schedules come from: out[m - 1] for the product of m rows with w, for every m in
  * 1 .. m_max, as `v` computes it on n_threads threads; each legal there. */
 typedef int (*model_schedule_fn)(void *ctx, const struct kern_variant *v,
                                  const struct kern_mat *w, int64_t m_max, int n_threads,
                                  struct kern_schedule *out);
-/* Ask fn once for every matrix and keep its answers for steps on n_threads threads, in
- * place of kern_schedule_default(). A schedule that this model has no room for stays the
- * default: the head never splits K, and partial products are bounded.
- * ERR_LIMIT: more thread counts than phases. On error nothing has changed. */
-MUST int model_schedules_set(struct model *m, int n_threads, model_schedule_fn fn,
-                             void *ctx);
+/* Ask fn once for every shape of matrix that a rank has, and keep its answers in place of
+ * kern_schedule_default(), or go back to that where fn is NULL. A schedule that this phase has no room for stays the default:
+ * the head never splits K, and partial products are bounded. On error nothing has
+ * changed. */
+MUST int model_phase_schedules(struct model_phase *p, model_schedule_fn fn, void *ctx);
+/* Bytes of matrices that this phase reads from anywhere but the model's packed weights. */
+int64_t model_phase_copied_bytes(const struct model_phase *p);
 
 /* Time each thread 0 spent by operator since the last call, for profiles (ns). */
 enum model_op_class {
@@ -118,6 +136,7 @@ enum model_op_class {
     MODEL_T_ATTN,
     MODEL_T_NORM_ROPE,
     MODEL_T_HEAD,
+    MODEL_T_REDUCE, /* the sum over ranks, waiting for them included */
     MODEL_T_WAIT,
     MODEL_T_N
 };

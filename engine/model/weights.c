@@ -205,11 +205,11 @@ static void pack_mat(struct packer *k, struct par_self *self, struct kern_mat *w
         k->o->progress(k->o->progress_ctx, k->done_bytes, k->all_bytes);
 }
 
-static void pack_qkv_bias(struct model *m, struct model_layer *l, const struct source *s,
+static void pack_qkv_bias(struct model_layer *l, const struct source *s,
                           const struct model_tensor *const bias[3])
 {
     /* The source rows of biases follow those of the weights: one column at a time. */
-    for (int64_t col = 0; col < m->ld_qkv; col++) {
+    for (int64_t col = 0; col < l->qkv.n_panels * KERN_PANEL; col++) {
         struct model_tensor one;
         int64_t row;
         int which;
@@ -222,6 +222,12 @@ static void pack_qkv_bias(struct model *m, struct model_layer *l, const struct s
         one.cols = 1;
         vector_f32(&l->qkv_bias[col], &one);
     }
+}
+
+/* Panels of QKV that one thread packs: a whole KV group's where they divide evenly. */
+static int64_t qkv_together(const struct model *m, int n_threads)
+{
+    return model_groups_divide(m->c.n_kv_heads, n_threads) ? m->qkv_unit / KERN_PANEL : 1;
 }
 
 static void pack_layer(struct packer *k, struct par_self *self, int i)
@@ -246,10 +252,10 @@ static void pack_layer(struct packer *k, struct par_self *self, int i)
         vector_f32(l->attn_norm, T(MODEL_ATTN_NORM));
         vector_f32(l->ffn_norm, T(MODEL_FFN_NORM));
         if (l->qkv_bias)
-            pack_qkv_bias(m, l, &qkv, bias);
+            pack_qkv_bias(l, &qkv, bias);
     }
 #undef T
-    pack_mat(k, self, &l->qkv, &qkv, model_qkv_together(m, self->n));
+    pack_mat(k, self, &l->qkv, &qkv, qkv_together(m, self->n));
     pack_mat(k, self, &l->o, &o, 1);
     pack_mat(k, self, &l->gate_up, &gate_up, 2);
     pack_mat(k, self, &l->down, &down, 1);
@@ -369,7 +375,7 @@ static void place_all(struct model *m, struct arena *a)
         l->attn_norm = take(a, dim_bytes);
         l->qkv.data = take(a, l->qkv.bytes);
         if (m->c.qkv_bias)
-            l->qkv_bias = take(a, (size_t)m->ld_qkv * sizeof(float));
+            l->qkv_bias = take(a, (size_t)l->qkv.n_panels * KERN_PANEL * sizeof(float));
         l->o.data = take(a, l->o.bytes);
         l->ffn_norm = take(a, dim_bytes);
         l->gate_up.data = take(a, l->gate_up.bytes);
@@ -401,7 +407,8 @@ static int64_t mat_tensor_bytes(const struct model *m)
         const struct model_layer *l = &m->layers[i];
 
         n += qkv * c->dim * (int64_t)kern_type_bytes(l->qkv.type);
-        n += m->ld_attn * c->dim * (int64_t)kern_type_bytes(l->o.type);
+        n += (int64_t)c->n_heads * c->head_dim * c->dim *
+             (int64_t)kern_type_bytes(l->o.type);
         n += 2 * (int64_t)c->hidden * c->dim * (int64_t)kern_type_bytes(l->gate_up.type);
         n += (int64_t)c->hidden * c->dim * (int64_t)kern_type_bytes(l->down.type);
         n += norms * (int64_t)sizeof(float);

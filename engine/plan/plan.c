@@ -57,16 +57,6 @@ int plan_number_cpus(struct plan *p)
     return OK;
 }
 
-static int check_one_rank(const struct plan_phase *f, const char *name)
-{
-    if (f->n_ranks == 1)
-        return OK;
-    return err_set(ERR_UNSUPPORTED,
-                   "%s has %d ranks: this engine runs one rank a phase (ask `sandwich "
-                   "plan` for --max-ranks 1)",
-                   name, f->n_ranks);
-}
-
 static bool has(const int *cpus, int n, int cpu)
 {
     for (int i = 0; i < n; i++)
@@ -79,8 +69,8 @@ static int check_cpus(const struct plan *p, const struct cpu_budget *b)
 {
     const struct plan_phase *pre = &p->prefill, *dec = &p->decode;
 
-    for (int i = 0; i < dec->n_threads; i++)
-        if (!has(pre->cpus, pre->n_threads, dec->cpus[i]))
+    for (int i = 0; i < dec->n_ranks * dec->n_threads; i++)
+        if (!has(pre->cpus, pre->n_ranks * pre->n_threads, dec->cpus[i]))
             return err_set(ERR_UNSUPPORTED,
                            "decode's CPU %d is not one of prefill's: this engine "
                            "decodes on some of prefill's CPUs",
@@ -95,11 +85,7 @@ static int check_cpus(const struct plan *p, const struct cpu_budget *b)
 int plan_runnable(const struct plan *p, const struct cpu_budget *b)
 {
     const char *of = *p->machine ? p->machine : "an unknown machine";
-    int rc = check_one_rank(&p->decode, "decode");
+    int rc = check_cpus(p, b);
 
-    if (rc == OK)
-        rc = check_one_rank(&p->prefill, "prefill");
-    if (rc == OK)
-        rc = check_cpus(p, b);
     return rc == OK ? OK : err_prefix(rc, "%s (a plan for %s)", p->source, of);
 }

@@ -37,8 +37,8 @@ MUST int plan_number_cpus(struct plan *p);
 MUST int plan_read(struct plan *p, const char *path);
 MUST int plan_write(const struct plan *p, const char *path);
 
-/* Can this engine run it as it stands: one rank a phase, decode's CPUs among prefill's,
- * CPUs that this process may use. ERR_UNSUPPORTED or ERR_ARG says what not. */
+/* Can this engine run it as it stands: decode's CPUs among prefill's, CPUs that this
+ * process may use. ERR_UNSUPPORTED or ERR_ARG says what not. */
 MUST int plan_runnable(const struct plan *p, const struct cpu_budget *b);
 
 /* For people: a few lines a phase. *text owned by the caller, mem_free(). */

@@ -123,7 +123,8 @@ static json_t *describe_kernels(const struct serve *s)
 
 static json_t *describe_phase(const struct plan_phase *f)
 {
-    return json_pack("{s:i, s:o, s:s}", "n_threads", f->n_threads, "expected_s",
+    return json_pack("{s:i, s:i, s:o, s:s}", "n_ranks", f->n_ranks, "n_threads",
+                     f->n_threads, "expected_s",
                      isfinite(f->expected_s) ? json_real(f->expected_s) : json_null(),
                      "why", f->why);
 }
@@ -242,13 +243,25 @@ static json_t *describe_memory(const struct serve *s)
     return o;
 }
 
+/* What the phases have beside the model's one packing, and so what changing from one to
+ * the other would have to carry. Keys and values have one place for both. */
+static int64_t copied_bytes(const struct serve *s)
+{
+    int64_t n = model_phase_copied_bytes(s->prefill);
+
+    return s->decode == s->prefill ? n : n + model_phase_copied_bytes(s->decode);
+}
+
 static json_t *describe_work(const struct serve *s)
 {
-    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f}", "n_steps",
-                     (json_int_t)s->n_steps, "n_tok", (json_int_t)s->n_tok, "forward_s",
-                     s->busy_s, "linear_s", s->op_s[MODEL_T_LINEAR], "attn_s",
-                     s->op_s[MODEL_T_ATTN], "norm_rope_s", s->op_s[MODEL_T_NORM_ROPE],
-                     "head_s", s->op_s[MODEL_T_HEAD], "wait_s", s->op_s[MODEL_T_WAIT]);
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "n_steps",
+                     (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
+                     "switch_copied_bytes", (json_int_t)copied_bytes(s), "n_tok",
+                     (json_int_t)s->n_tok, "forward_s", s->busy_s, "linear_s",
+                     s->op_s[MODEL_T_LINEAR], "attn_s", s->op_s[MODEL_T_ATTN],
+                     "norm_rope_s", s->op_s[MODEL_T_NORM_ROPE], "head_s",
+                     s->op_s[MODEL_T_HEAD], "reduce_s", s->op_s[MODEL_T_REDUCE], "wait_s",
+                     s->op_s[MODEL_T_WAIT]);
 }
 
 int serve_describe(struct serve *s, json_t **out)

@@ -43,6 +43,9 @@ struct serve {
     struct plan plan;
     struct par_team *team;
     struct model *model;
+    /* How prefill's steps and decode's are computed; one and the same where the plan makes
+     * no difference. */
+    struct model_phase *prefill, *decode;
     char model_format[16];
     int64_t n_schedules, n_tuned; /* with o.schedules: in use; found in the file */
     struct kv_pool *pool;
@@ -68,6 +71,8 @@ struct serve {
     struct serve_seq **stepping; /* [max_seqs] whose chunk it is */
     float *logits;               /* [max_seqs, vocab] */
     int64_t n_steps, n_tok;
+    const struct model_phase *last; /* of the step before */
+    int64_t n_switches;             /* steps of another phase than that */
     double busy_s, op_s[MODEL_T_N];
     bool warned;
 };

@@ -102,6 +102,47 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
     return rc;
 }
 
+/* Where the CPUs of a phase stand in the plan's numbering, which is the team's. */
+static void number_threads(const struct plan *p, const struct plan_phase *f, int *threads)
+{
+    for (int i = 0; i < f->n_ranks * f->n_threads; i++)
+        for (threads[i] = 0; p->cpus[threads[i]] != f->cpus[i];)
+            threads[i]++;
+}
+
+static int open_phase(struct serve *s, const struct plan_phase *f, int64_t max_step_tok,
+                      struct model_phase **out)
+{
+    int threads[CPU_MAX];
+    const struct model_phase_opts o = {.n_ranks = f->n_ranks,
+                                       .n_threads = f->n_threads,
+                                       .threads = threads,
+                                       .max_step_tok = max_step_tok};
+
+    number_threads(&s->plan, f, threads);
+    return model_phase_open(out, s->model, &o);
+}
+
+static bool same_phase(const struct plan_phase *a, const struct plan_phase *b)
+{
+    size_t n = (size_t)(a->n_ranks * a->n_threads);
+
+    return a->n_ranks == b->n_ranks && a->n_threads == b->n_threads &&
+           memcmp(a->cpus, b->cpus, n * sizeof(a->cpus[0])) == 0;
+}
+
+static int open_phases(struct serve *s)
+{
+    /* A step without a prompt has one token a sequence. */
+    int64_t seqs = s->o.max_seqs, all = s->o.max_step_tok;
+    int rc = open_phase(s, &s->plan.prefill, all, &s->prefill);
+
+    if (rc == OK && !same_phase(&s->plan.prefill, &s->plan.decode))
+        return open_phase(s, &s->plan.decode, seqs < all ? seqs : all, &s->decode);
+    s->decode = s->prefill;
+    return rc;
+}
+
 /* A row of schedules out of the cache, as the model asks for it. */
 struct tuned {
     struct serve *s;
@@ -123,16 +164,17 @@ static int tuned_row(void *ctx, const struct kern_variant *v, const struct kern_
 static int open_schedules(struct serve *s)
 {
     struct tuned t = {.s = s};
-    int n[] = {s->plan.prefill.n_threads, s->plan.decode.n_threads}, rc;
+    int rc;
 
     if (!s->o.schedules)
         return OK;
     if (access(s->o.schedules, R_OK) != 0) /* the tuner begins a new one, we do not */
         return err_set(ERR_IO, "%s: cannot open: %m", s->o.schedules);
     rc = tune_cache_open(&t.cache, s->o.schedules, s->plan.cpus, s->plan.n_cpus);
-    for (int i = 0; i < 2 && rc == OK; i++)
-        if (i == 0 || n[i] != n[0])
-            rc = model_schedules_set(s->model, n[i], tuned_row, &t);
+    if (rc == OK)
+        rc = model_phase_schedules(s->prefill, tuned_row, &t);
+    if (rc == OK && s->decode != s->prefill)
+        rc = model_phase_schedules(s->decode, tuned_row, &t);
     tune_cache_close(&t.cache);
     if (rc == OK && s->n_tuned == 0)
         log_warning("schedules_not_for_this", 0, (double)s->n_schedules,
@@ -228,6 +270,8 @@ int serve_open_shown(struct serve **out, const struct serve_opts *o,
     if (rc == OK)
         rc = open_model(s, progress, ctx);
     if (rc == OK)
+        rc = open_phases(s);
+    if (rc == OK)
         rc = open_schedules(s);
     if (rc == OK)
         rc = open_pool(s);
@@ -281,6 +325,9 @@ void serve_close(struct serve **sp)
     mem_free(s->logits);
     tok_close(&s->tok);
     kv_pool_close(&s->pool);
+    if (s->decode != s->prefill)
+        model_phase_close(&s->decode);
+    model_phase_close(&s->prefill);
     model_close(&s->model);
     par_team_close(&s->team);
     opt_free(serve_opt_table, &s->o);

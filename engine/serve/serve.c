@@ -109,12 +109,12 @@ static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
 
 static int compute(struct serve *s, int n_chunks, bool prefill)
 {
-    const struct plan_phase *phase = prefill ? &s->plan.prefill : &s->plan.decode;
+    struct model_phase *phase = prefill ? s->prefill : s->decode;
     const float *logits = s->logits;
     uint64_t t0 = clock_ns(), ns[MODEL_T_N];
     int rc;
 
-    rc = model_forward(s->model, s->chunks, n_chunks, phase->n_threads, s->logits);
+    rc = model_forward(phase, s->chunks, n_chunks, s->logits);
     if (rc != OK)
         return rc;
     s->busy_s += (double)(clock_ns() - t0) * 1e-9;
@@ -122,6 +122,8 @@ static int compute(struct serve *s, int n_chunks, bool prefill)
     for (int i = 0; i < MODEL_T_N; i++)
         s->op_s[i] += (double)ns[i] * 1e-9;
     s->n_steps++;
+    s->n_switches += s->last && s->last != phase;
+    s->last = phase;
     for (int i = 0; i < n_chunks; i++) {
         s->stepping[i]->n_ctx += s->chunks[i].n_tok;
         s->n_tok += s->chunks[i].n_tok;

@@ -23,6 +23,7 @@ static const int64_t prefill_sizes[] = {16, 64, 128, 512};
 
 struct subject {
     struct model *model;
+    struct model_phase *phase;
     struct kv_pool *pool;
     struct kv_region kv;
     float *logits;
@@ -33,13 +34,13 @@ struct subject {
     uint64_t decode_ns[MODEL_T_N]; /* of thread 0 over all decode steps, by operation */
 };
 
-static double step_s(struct bench *b, struct subject *s, int64_t pos0, int64_t n)
+static double step_s(struct subject *s, int64_t pos0, int64_t n)
 {
     struct model_chunk c = {
         .kv = &s->kv, .ids = s->ids, .n_tok = n, .pos0 = pos0, .want_logits = true};
     uint64_t t0 = clock_ns();
 
-    if (model_forward(s->model, &c, 1, b->n_threads, s->logits) != OK)
+    if (model_forward(s->phase, &c, 1, s->logits) != OK)
         return NAN;
     return (double)(clock_ns() - t0) * 1e-9;
 }
@@ -67,12 +68,15 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
                            .precision = precision,
                            .max_step_tok = 512,
                            .max_tok = 1024};
+    const struct model_phase_opts p = {.n_ranks = 1, .n_threads = b->n_threads};
     struct kv_shape shape;
     int rc = model_file_open(&f, path);
 
     if (rc == OK)
         rc = model_open(&s->model, f, b->team, &o);
     model_file_close(&f);
+    if (rc == OK)
+        rc = model_phase_open(&s->phase, s->model, &p);
     if (rc != OK)
         return rc;
     model_kv_shape(s->model, &shape);
@@ -97,10 +101,9 @@ static int schedule_row(void *cache, const struct kern_variant *v,
 }
 
 /* Multiply by the tuned schedules, or (cache NULL) by the default ones. */
-static void set_schedules(struct bench *b, struct subject *s, struct tune_cache *cache)
+static void set_schedules(struct subject *s, struct tune_cache *cache)
 {
-    if (s->tuned &&
-        model_schedules_set(s->model, b->n_threads, schedule_row, cache) != OK)
+    if (s->tuned && model_phase_schedules(s->phase, schedule_row, cache) != OK)
         log_warning("schedules", 0, 0, "%s", err_msg());
 }
 
@@ -110,6 +113,7 @@ static void subject_close(struct subject *s)
     if (s->pool)
         kv_release(s->pool, &s->kv);
     kv_pool_close(&s->pool);
+    model_phase_close(&s->phase);
     model_close(&s->model);
     mem_free(s->logits);
     s->logits = NULL;
@@ -132,14 +136,14 @@ static void rounds(struct bench *b, struct subject *s)
     double one[DECODE_TOKENS], read_gbps;
     uint64_t ns[MODEL_T_N];
 
-    set_schedules(b, s, NULL);
-    step_s(b, s, 0, 512); /* warm up; fills the context, too */
+    set_schedules(s, NULL);
+    step_s(s, 0, 512); /* warm up; fills the context, too */
     for (int r = 0; r < b->o.rounds; r++) {
         read_gbps = bench_read_gbps(b);
-        step_s(b, s, CONTEXT, 1);
+        step_s(s, CONTEXT, 1);
         model_times_take(s->model, ns);
         for (int i = 0; i < DECODE_TOKENS; i++)
-            one[i] = step_s(b, s, CONTEXT, 1);
+            one[i] = step_s(s, CONTEXT, 1);
         model_times_take(s->model, ns);
         for (int i = 0; i < MODEL_T_N; i++)
             s->decode_ns[i] += ns[i];
@@ -148,11 +152,11 @@ static void rounds(struct bench *b, struct subject *s)
         s->decode_frac[r] =
             decode_bytes(s->model) / s->decode_s[r] * 1e-9 / s->read_gbps[r];
         for (int p = 0; p < N_PREFILL; p++)
-            s->prefill_s[p][r] = step_s(b, s, 0, prefill_sizes[p]);
-        set_schedules(b, s, s->tuned);
+            s->prefill_s[p][r] = step_s(s, 0, prefill_sizes[p]);
+        set_schedules(s, s->tuned);
         for (int p = 0; p < N_PREFILL && s->tuned; p++)
-            s->tuned_s[p][r] = step_s(b, s, 0, prefill_sizes[p]);
-        set_schedules(b, s, NULL);
+            s->tuned_s[p][r] = step_s(s, 0, prefill_sizes[p]);
+        set_schedules(s, NULL);
     }
 }
 

@@ -54,12 +54,22 @@ struct fixture {
     struct ref_model ref;
     struct par_team *team;
     struct model *model;
+    struct model_phase *phase; /* of n_threads threads */
     struct kv_pool *pool;
     int vocab, n_threads;
     double *want[N_SEQS]; /* [MAX_TOK, vocab] */
     int32_t ids[N_SEQS][MAX_TOK];
     double max_abs;
 };
+
+/* From now on steps are computed by so many ranks of so many threads. */
+static void fixture_phase(struct fixture *x, int n_ranks, int n_threads)
+{
+    const struct model_phase_opts o = {.n_ranks = n_ranks, .n_threads = n_threads};
+
+    model_phase_close(&x->phase);
+    assert_ok(model_phase_open(&x->phase, x->model, &o));
+}
 
 static void fixture_open(struct fixture *x, const struct trait *t,
                          const struct model_opts *o, int n_threads)
@@ -85,6 +95,7 @@ static void fixture_open(struct fixture *x, const struct trait *t,
     }
     assert_ok(par_team_open(&x->team, cpus, n_threads, 0));
     assert_ok(model_open(&x->model, &x->ref.f, x->team, o));
+    fixture_phase(x, 1, n_threads);
     model_kv_shape(x->model, &shape);
     assert_ok(kv_pool_open(&x->pool, NULL, &shape,
                            N_SEQS * (kv_token_bytes(&shape) * MAX_TOK + 64), MAX_TOK,
@@ -94,6 +105,7 @@ static void fixture_open(struct fixture *x, const struct trait *t,
 static void fixture_close(struct fixture *x)
 {
     kv_pool_close(&x->pool);
+    model_phase_close(&x->phase);
     model_close(&x->model);
     par_team_close(&x->team);
     for (int s = 0; s < N_SEQS; s++)
@@ -155,7 +167,7 @@ static void run_random_steps(struct fixture *x, int n_seqs, int64_t max_step_tok
         for (int i = 0; i < n; i++)
             n_want += chunks[i].want_logits;
         logits[n_want * x->vocab] = 1234.5f; /* the guard behind the last row */
-        assert_ok(model_forward(x->model, chunks, n, x->n_threads, logits));
+        assert_ok(model_forward(x->phase, chunks, n, logits));
         assert_true(logits[n_want * x->vocab] == 1234.5f);
         for (int i = 0, row = 0; i < n; i++) {
             pos[who[i]] += chunks[i].n_tok;
@@ -295,7 +307,7 @@ static void test_allocates_nothing(void **state)
         const struct model_chunk c = {
             .kv = &kv, .ids = x.ids[0] + i, .n_tok = 1, .pos0 = i, .want_logits = true};
 
-        assert_ok(model_forward(x.model, &c, 1, 2, logits));
+        assert_ok(model_forward(x.phase, &c, 1, logits));
     }
     assert_int_equal(mem_n_allocs(), before);
     kv_release(x.pool, &kv);
@@ -310,8 +322,10 @@ static void test_fewer_threads(void **state)
 
     (void)state;
     fixture_open(&x, &traits[4], &o, 3);
-    for (x.n_threads = 3; x.n_threads >= 1; x.n_threads--)
+    for (x.n_threads = 3; x.n_threads >= 1; x.n_threads--) {
+        fixture_phase(&x, 1, x.n_threads);
         run_random_steps(&x, 3, o.max_step_tok, 1e-4, test_seed(), "fewer threads");
+    }
     fixture_close(&x);
 }
 
@@ -329,22 +343,18 @@ static void test_refusals(void **state)
     fixture_open(&x, &traits[0], &o, 1);
     assert_ok(kv_reserve(x.pool, MAX_TOK, &kv));
     c.kv = &kv;
-    assert_err(model_forward(x.model, &c, 0, 1, logits), ERR_ARG, "0 chunks");
-    assert_err(model_forward(x.model, &c, 1, 2, logits), ERR_ARG, "2 threads");
+    assert_err(model_forward(x.phase, &c, 0, logits), ERR_ARG, "0 chunks");
     ids[0] = 50;
-    assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG,
-               "id 50 outside [0, 50)");
+    assert_err(model_forward(x.phase, &c, 1, logits), ERR_ARG, "id 50 outside [0, 50)");
     ids[0] = -1;
-    assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG, "id -1");
+    assert_err(model_forward(x.phase, &c, 1, logits), ERR_ARG, "id -1");
     ids[0] = 0;
     c.pos0 = MAX_TOK;
-    assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG,
-               "past its region of 48");
+    assert_err(model_forward(x.phase, &c, 1, logits), ERR_ARG, "past its region of 48");
     c.pos0 = INT64_MAX;
-    assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG,
-               "past its region of 48");
+    assert_err(model_forward(x.phase, &c, 1, logits), ERR_ARG, "past its region of 48");
     c.pos0 = 0, c.n_tok = 0;
-    assert_err(model_forward(x.model, &c, 1, 1, logits), ERR_ARG, "0 tokens");
+    assert_err(model_forward(x.phase, &c, 1, logits), ERR_ARG, "0 tokens");
     o.weight_type = KERN_BF16;
     assert_err(model_open(&m, &x.ref.f, x.team, &o), ERR_UNSUPPORTED,
                "stored as f32 and cannot be kept as bf16");

@@ -74,7 +74,7 @@ static void read_stories(const char *path, struct answer *a)
 
 struct run {
     const char *path, *isa;
-    int n_threads;
+    int n_ranks, n_threads;
     enum kern_precision precision;
     double tolerance;
 };
@@ -89,6 +89,8 @@ static void check_run(const struct run *r, const struct answer *a)
     const struct kern_variant *argmax;
     struct model_file *f;
     struct par_team *team;
+    struct model_phase_opts po = {.n_ranks = r->n_ranks, .n_threads = r->n_threads};
+    struct model_phase *phase;
     struct model *m;
     struct kv_pool *pool;
     struct kv_shape shape;
@@ -98,8 +100,9 @@ static void check_run(const struct run *r, const struct answer *a)
 
     assert_ok(model_file_open(&f, r->path));
     assert_int_equal(f->config.vocab, a->n_logits);
-    assert_ok(par_team_open(&team, cpus, r->n_threads, 0));
+    assert_ok(par_team_open(&team, cpus, r->n_ranks * r->n_threads, 0));
     assert_ok(model_open(&m, f, team, &o));
+    assert_ok(model_phase_open(&phase, m, &po));
     model_kv_shape(m, &shape);
     assert_ok(
         kv_pool_open(&pool, NULL, &shape, kv_token_bytes(&shape) * 512 + 64, 512, -1));
@@ -109,7 +112,7 @@ static void check_run(const struct run *r, const struct answer *a)
     for (int i = 0; i < a->n_greedy; i++) {
         int32_t id;
 
-        assert_ok(model_forward(m, &c, 1, r->n_threads, logits));
+        assert_ok(model_forward(phase, &c, 1, logits));
         for (int k = 0; i == 0 && k < a->n_logits; k++) {
             if (!(fabs((double)logits[k] - a->logits[k]) <= r->tolerance * a->max_abs))
                 fail_msg("%s, isa %s, %d threads: logit %d: %.9g, reference %.9g",
@@ -124,6 +127,7 @@ static void check_run(const struct run *r, const struct answer *a)
         c.ids = &a->greedy[i], c.n_tok = 1;
     }
     kv_pool_close(&pool);
+    model_phase_close(&phase);
     model_close(&m);
     model_file_close(&f);
     par_team_close(&team);
@@ -136,7 +140,8 @@ static void check_everywhere(const char *path, const struct answer *a)
     uint64_t have = cpu_isa_detected();
 
     for (int b = -1; b < CPU_N_ISA; b++) {
-        struct run r = {.path = path, .isa = b < 0 ? "ref" : cpu_isa_word(b)};
+        struct run r = {
+            .path = path, .isa = b < 0 ? "ref" : cpu_isa_word(b), .n_ranks = 1};
 
         if (b >= 0 && !(have >> b & 1))
             continue;

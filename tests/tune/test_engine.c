@@ -33,6 +33,7 @@ struct engine {
     struct ref_model ref;
     struct par_team *team;
     struct model *model;
+    struct model_phase *phase[THREADS + 1]; /* of so many threads */
     struct kv_pool *pool;
 };
 
@@ -48,6 +49,11 @@ static void engine_open(struct engine *e, enum kern_type type, bool mixed)
     ref_model_init(&e->ref, &c, false, mixed, test_seed());
     assert_ok(par_team_open(&e->team, cpus, THREADS, 0));
     assert_ok(model_open(&e->model, &e->ref.f, e->team, &o));
+    for (int n = 1; n <= THREADS; n++) {
+        const struct model_phase_opts po = {.n_ranks = 1, .n_threads = n};
+
+        assert_ok(model_phase_open(&e->phase[n], e->model, &po));
+    }
     model_kv_shape(e->model, &shape);
     assert_ok(kv_pool_open(&e->pool, NULL, &shape,
                            kv_token_bytes(&shape) * (N_TOK + N_NEW) + 4096, N_TOK + N_NEW,
@@ -57,6 +63,8 @@ static void engine_open(struct engine *e, enum kern_type type, bool mixed)
 static void engine_close(struct engine *e)
 {
     kv_pool_close(&e->pool);
+    for (int n = 1; n <= THREADS; n++)
+        model_phase_close(&e->phase[n]);
     model_close(&e->model);
     par_team_close(&e->team);
     ref_model_fini(&e->ref);
@@ -80,7 +88,7 @@ static void generate(struct engine *e, int n_threads, float logits[N_NEW][VOCAB]
                                       .pos0 = at,
                                       .want_logits = at + n == N_TOK};
 
-        assert_ok(model_forward(e->model, &c, 1, n_threads, logits[0]));
+        assert_ok(model_forward(e->phase[n_threads], &c, 1, logits[0]));
     }
     for (int i = 0; i < N_NEW; i++) {
         const struct model_chunk c = {.kv = &kv,
@@ -94,7 +102,7 @@ static void generate(struct engine *e, int n_threads, float logits[N_NEW][VOCAB]
             if (logits[i][k] > logits[i][ids[i]])
                 ids[i] = k;
         if (i + 1 < N_NEW)
-            assert_ok(model_forward(e->model, &c, 1, n_threads, logits[i + 1]));
+            assert_ok(model_forward(e->phase[n_threads], &c, 1, logits[i + 1]));
     }
     kv_release(e->pool, &kv);
 }
@@ -163,7 +171,7 @@ static void any_schedules_give_the_same_tokens(void **state)
             d.split_k = trial >= 10;
             if (trial < 2)
                 generate(&e, n_threads, want, want_ids);
-            assert_ok(model_schedules_set(e.model, n_threads, drawn, &d));
+            assert_ok(model_phase_schedules(e.phase[n_threads], drawn, &d));
             generate(&e, n_threads, got, ids);
             assert_memory_equal(ids, want_ids, sizeof(ids));
             compare(want, got, 1e-4, trial);
@@ -185,7 +193,7 @@ static void unsplit_sums_are_the_same_bits(void **state)
     rng_init(&d.rng, test_seed(), "bits");
     engine_open(&e, KERN_F32, false);
     for (int trial = 0; trial < 8; trial++) {
-        assert_ok(model_schedules_set(e.model, THREADS, drawn, &d));
+        assert_ok(model_phase_schedules(e.phase[THREADS], drawn, &d));
         generate(&e, THREADS, trial ? got : want, ids);
         if (trial > 0)
             assert_memory_equal(want, got, sizeof(want));
@@ -245,7 +253,7 @@ static void tuned_schedules_reach_the_model(void **state)
         n_used += n_tuned == STEP_MAX; /* the model's shapes are the tuner's */
     }
     assert_int_equal(n_used, MODEL_N_MATS);
-    assert_ok(model_schedules_set(e.model, THREADS, out_of_cache, cache));
+    assert_ok(model_phase_schedules(e.phase[THREADS], out_of_cache, cache));
     generate(&e, THREADS, got, ids);
     assert_memory_equal(ids, want_ids, sizeof(ids));
     compare(want, got, 1e-4, 0);
@@ -272,13 +280,12 @@ static void bad_schedules_are_refused(void **state)
     rng_init(&d.rng, test_seed(), "refused");
     engine_open(&e, KERN_F32, false);
     generate(&e, 1, want, want_ids);
-    assert_err(model_schedules_set(e.model, 1, none, NULL), ERR_ARG, "micro-kernel");
+    assert_err(model_phase_schedules(e.phase[1], none, NULL), ERR_ARG, "micro-kernel");
     generate(&e, 1, got, ids);
     assert_memory_equal(want, got, sizeof(want)); /* nothing has changed */
-    assert_ok(model_schedules_set(e.model, 1, drawn, &d));
-    assert_ok(model_schedules_set(e.model, 2, drawn, &d));
-    assert_ok(model_schedules_set(e.model, 1, drawn, &d));
-    assert_err(model_schedules_set(e.model, 3, drawn, &d), ERR_LIMIT, "third");
+    assert_ok(model_phase_schedules(e.phase[1], drawn, &d));
+    assert_ok(model_phase_schedules(e.phase[2], drawn, &d));
+    assert_ok(model_phase_schedules(e.phase[1], drawn, &d));
     engine_close(&e);
 }
 

@@ -39,13 +39,14 @@ struct measured {
     struct cpu_budget budget;
     struct par_team *team;
     struct model *model;
+    struct model_phase *run; /* NULL: no configuration in place */
     struct kv_pool *pool;
     struct kv_region *kv;       /* [n_seqs] */
     struct model_chunk *chunks; /* [n_seqs] */
     int32_t *ids;               /* a prompt's */
     float *logits;
     /* The configuration in place. */
-    int cpus[CPU_MAX], n_threads;
+    int cpus[CPU_MAX], n_ranks, n_threads; /* threads of each rank */
     double step_s; /* what a step last took, of whatever configuration; 0 at first */
 };
 
@@ -63,7 +64,7 @@ static int prefill(struct measured *x)
                                       .pos0 = at,
                                       .want_logits = left <= STEP_TOK_MAX};
 
-        rc = model_forward(x->model, &c, 1, x->n_threads, x->logits);
+        rc = model_forward(x->run, &c, 1, x->logits);
     }
     return rc;
 }
@@ -77,7 +78,7 @@ static int run(struct measured *x, int n, double *seconds)
     for (int i = 0; i < n && rc == OK; i++)
         rc = x->phase == TOPO_PREFILL
                  ? prefill(x)
-                 : model_forward(x->model, x->chunks, x->n_seqs, x->n_threads, x->logits);
+                 : model_forward(x->run, x->chunks, x->n_seqs, x->logits);
     *seconds = (double)(clock_ns() - t0) * 1e-9 / n;
     return rc;
 }
@@ -125,22 +126,35 @@ static int warm_up(struct measured *x)
     return rc;
 }
 
-/* Threads 0 .. n - 1 to these CPUs. */
-static int place(struct measured *x, const int *cpus, int n)
+/* The first threads of the team to these CPUs, as so many ranks. */
+static int place(struct measured *x, const int *cpus, int n_ranks, int n_threads)
 {
+    const struct model_phase_opts o = {.n_ranks = n_ranks, .n_threads = n_threads};
+    int n = n_ranks * n_threads, rc;
     struct move m = {.cpus = cpus};
-    int rc;
 
-    x->n_threads = 0; /* nothing in place until all of it is */
+    model_phase_close(&x->run);
     par_team_run(x->team, n, move_thread, &m);
     if (__atomic_load_n(&m.failed, __ATOMIC_RELAXED))
         return err_set(ERR_UNSUPPORTED, "cannot pin %d threads to their CPUs", n);
+    rc = model_phase_open(&x->run, x->model, &o);
+    if (rc == OK)
+        rc = warm_up(x);
+    if (rc != OK) {
+        model_phase_close(&x->run);
+        return rc;
+    }
     memcpy(x->cpus, cpus, (size_t)n * sizeof(*cpus));
-    x->n_threads = n;
-    rc = warm_up(x);
-    if (rc != OK)
-        x->n_threads = 0;
-    return rc;
+    x->n_ranks = n_ranks;
+    x->n_threads = n_threads;
+    return OK;
+}
+
+static bool in_place(const struct measured *x, const int *cpus, int n_ranks,
+                     int n_threads)
+{
+    return x->run && x->n_ranks == n_ranks && x->n_threads == n_threads &&
+           memcmp(cpus, x->cpus, (size_t)(n_ranks * n_threads) * sizeof(*cpus)) == 0;
 }
 
 static bool in_budget(const struct measured *x, int cpu)
@@ -155,20 +169,19 @@ static int measured_measure(void *ctx, const struct topo_config *c, int repeat,
                             double *seconds)
 {
     struct measured *x = ctx;
-    int cpus[CPU_MAX], n = c->n_threads, rc = OK;
+    int cpus[CPU_MAX], n = c->n_ranks * c->n_threads, rc = OK;
 
     (void)repeat;
-    if (c->n_ranks != 1)
-        return err_set(ERR_UNSUPPORTED, "%d ranks: this engine runs one", c->n_ranks);
     if (n > x->budget.n)
-        return err_set(ERR_UNSUPPORTED, "%d threads: %s", n, x->budget.reason);
+        return err_set(ERR_UNSUPPORTED, "%d ranks of %d threads: %s", c->n_ranks,
+                       c->n_threads, x->budget.reason);
     for (int i = 0; i < n; i++) {
         cpus[i] = c->tree->machine->pus[c->tree->pus[i]].os_index;
         if (!in_budget(x, cpus[i]))
             return err_set(ERR_UNSUPPORTED, "CPU %d: %s", cpus[i], x->budget.reason);
     }
-    if (n != x->n_threads || memcmp(cpus, x->cpus, (size_t)n * sizeof(*cpus)) != 0)
-        rc = place(x, cpus, n);
+    if (!in_place(x, cpus, c->n_ranks, c->n_threads))
+        rc = place(x, cpus, c->n_ranks, c->n_threads);
     return rc == OK ? measure_here(x, seconds) : rc;
 }
 
@@ -267,7 +280,7 @@ static int measure_noise(struct measured *x, double *frac)
     double s[NOISE_MEASUREMENTS];
     uint64_t t0 = clock_ns();
     size_t n = 0;
-    int rc = place(x, x->budget.cpus, x->budget.n);
+    int rc = place(x, x->budget.cpus, 1, x->budget.n);
 
     while (rc == OK && n < NOISE_MEASUREMENTS &&
            (n < 3 || (double)(clock_ns() - t0) * 1e-9 < NOISE_S))
@@ -294,6 +307,7 @@ static void measured_close(struct topo_evaluator *e)
         mem_free(x->ids);
         mem_free(x->kv);
         kv_pool_close(&x->pool);
+        model_phase_close(&x->run);
         model_close(&x->model);
         par_team_close(&x->team);
         mem_free(x);
@@ -335,7 +349,7 @@ static int measured_open(struct topo_evaluator *out, const struct plan_evaluator
 
 const struct plan_evaluator plan_evaluator_measured = {
     .name = "measured",
-    .help = "the engine itself, on this host; one rank",
+    .help = "the engine itself, on this host",
     .truth = "measured",
     .open = measured_open,
     .close = measured_close,

@@ -1,0 +1,187 @@
+/* Attention of a rank's query heads. */
+#include <math.h>
+#include <string.h>
+
+#include "model/step.h"
+
+/* Consecutive tokens of one chunk for the rank's query heads of one KV group: what
+ * attention computes at a time. */
+struct block {
+    const struct model_chunk *chunk;
+    int64_t row0; /* of the chunk in the step */
+    int64_t i, n; /* tokens [i, i + n) of the chunk */
+    int layer, kv_head;
+    int q, g; /* query heads [q, q + g) */
+};
+
+static float *q_at(const struct model_lane *w, const struct block *b, int64_t i)
+{
+    const struct model_rank *r = w->rank;
+
+    return r->qkv + (b->row0 + i) * r->ld_qkv + model_q_column(w->m, b->q) -
+           r->part.col_lo;
+}
+
+/* Rotate the queries; and the key of the group, which follows its last query, and keep key
+ * and value, where they are this rank's. */
+static void rotate_and_store(struct model_lane *w, const struct block *b)
+{
+    const struct model *m = w->m;
+    int hd = m->c.head_dim, half = hd / 2, elem = (int)kern_type_bytes(m->kv_type);
+    bool kv = w->rank->part.kv;
+    char *k = kv_at(b->chunk->kv, b->layer, b->kv_head, 0);
+    char *v = kv_at(b->chunk->kv, b->layer, b->kv_head, 1);
+
+    for (int64_t i = b->i; i < b->i + b->n; i++) {
+        int64_t pos = b->chunk->pos0 + i;
+        float *q = q_at(w, b, i), *key = q + b->g * hd, *value = key + hd;
+
+        m->kern.v[KERN_ROPE]->fn.rope(q, m->rope_cos + pos * half,
+                                      m->rope_sin + pos * half, b->g + kv, hd);
+        if (!kv)
+            continue;
+        if (m->kv_type == KERN_BF16) {
+            kern_to_bf16_fn to_bf16 = m->kern.v[KERN_TO_BF16]->fn.to_bf16;
+
+            to_bf16((uint16_t *)(k + pos * hd * elem), key, hd);
+            to_bf16((uint16_t *)(v + pos * hd * elem), value, hd);
+        } else {
+            memcpy(k + pos * hd * elem, key, (size_t)hd * sizeof(float));
+            memcpy(v + pos * hd * elem, value, (size_t)hd * sizeof(float));
+        }
+    }
+}
+
+/* Where the results of a block go: the input of the output projection, or, of a share of
+ * the keys, what merge() puts together. */
+static void results_at(const struct model_lane *w, const struct block *b,
+                       struct kern_attn_args *a)
+{
+    const struct model_rank *r = w->rank;
+    int64_t row = b->row0 + b->i, n_keys = a->kv_hi, hd = w->m->c.head_dim;
+
+    if (r->part.seq_n == 1) {
+        a->out = r->attn + row * r->ld_attn + (b->q - r->part.q_lo) * hd;
+        a->out_stride = r->ld_attn;
+        return;
+    }
+    a->out = r->share + row * hd;
+    a->out_stride = hd;
+    a->lse = r->lse + row;
+    par_share(n_keys, r->part.seq_i, r->part.seq_n, &a->kv_lo, &a->kv_hi);
+}
+
+static void attend(struct model_lane *w, const struct block *b)
+{
+    const struct model *m = w->m;
+    enum kern_op op = m->kv_type == KERN_BF16 ? KERN_ATTN_BF16 : KERN_ATTN_F32;
+    int64_t pos0 = b->chunk->pos0 + b->i;
+    struct kern_attn_args args = {
+        .q = q_at(w, b, b->i),
+        .q_stride = w->rank->ld_qkv,
+        .k = kv_at(b->chunk->kv, b->layer, b->kv_head, 0),
+        .v = kv_at(b->chunk->kv, b->layer, b->kv_head, 1),
+        .scratch = w->own->attn,
+        .kv_hi = pos0 + b->n,
+        .pos0 = pos0,
+        .n_tok = (int)b->n,
+        .g = b->g,
+        .head_dim = m->c.head_dim,
+        .scale = m->attn_scale,
+    };
+
+    results_at(w, b, &args);
+    m->kern.v[op]->fn.attn(&args);
+}
+
+/* Call fn for this thread's blocks. Where the KV groups divide evenly a thread has the
+ * groups whose projections it computed; otherwise blocks are dealt out in turn. */
+static void each_block(struct model_lane *w, int layer, bool wanted_only, bool own_heads,
+                       void (*fn)(struct model_lane *w, const struct block *b))
+{
+    const struct model_step *s = w->step;
+    const struct model_part *p = &w->rank->part;
+    int all = w->m->group, first = p->q_lo / all, n_kv = (p->q_hi - 1) / all - first + 1;
+    int64_t row0 = 0, turn = 0;
+
+    for (int c = 0; c < s->n_chunks; row0 += s->chunks[c].n_tok, c++) {
+        const struct model_chunk *chunk = &s->chunks[c];
+        int64_t from = wanted_only ? chunk->n_tok - chunk->want_logits : 0;
+
+        for (int h = first; h < first + n_kv; h++) {
+            int q = h * all > p->q_lo ? h * all : p->q_lo;
+            int g = ((h + 1) * all < p->q_hi ? (h + 1) * all : p->q_hi) - q;
+            int64_t most = KERN_ATTN_ROWS_MAX / g;
+
+            for (int64_t i = from; i < chunk->n_tok; i += most) {
+                int64_t left = chunk->n_tok - i;
+                int owner =
+                    own_heads ? (h - first) / (n_kv / w->n) : (int)(turn++ % w->n);
+                const struct block b = {.chunk = chunk,
+                                        .row0 = row0,
+                                        .i = i,
+                                        .n = left < most ? left : most,
+                                        .layer = layer,
+                                        .kv_head = h,
+                                        .q = q,
+                                        .g = g};
+
+                if (owner == w->id)
+                    fn(w, &b);
+            }
+        }
+    }
+}
+
+/* A row of the rank's share of its head's columns, out of all shares of the keys: each is
+ * a mean weighted by exp(score), and exp(lse) is the sum of those weights. */
+static void merge_row(const struct model_lane *w, int64_t row)
+{
+    const struct model_rank *r = w->rank, *one = r - r->part.seq_i;
+    int64_t hd = w->m->c.head_dim, col = r->part.attn_lo - r->part.q_lo * hd;
+    float most = -INFINITY, sum = 0, *out = r->attn + row * r->ld_attn;
+
+    for (int i = 0; i < r->part.seq_n; i++)
+        most = fmaxf(most, one[i].lse[row]);
+    memset(out, 0, (size_t)r->ld_attn * sizeof(float));
+    for (int i = 0; i < r->part.seq_n; i++) {
+        const float *x = one[i].share + row * hd + col;
+        float weight = expf(one[i].lse[row] - most);
+
+        sum += weight;
+        for (int64_t c = 0; c < r->ld_attn; c++)
+            out[c] += weight * x[c];
+    }
+    for (int64_t c = 0; c < r->ld_attn; c++)
+        out[c] /= sum;
+}
+
+static void merge(struct model_lane *w)
+{
+    const struct model_step *s = w->step;
+    int64_t lo, hi;
+
+    if (w->rank->part.seq_n == 1)
+        return;
+    par_share(w->last ? s->n_logits : s->n_tok, w->id, w->n, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++)
+        merge_row(w, w->last ? w->m->rows[i] : i);
+}
+
+void model_attend(struct model_lane *w, int layer, bool own_heads)
+{
+    if (!own_heads)
+        model_sync(w, MODEL_T_LINEAR);
+    each_block(w, layer, false, own_heads, rotate_and_store);
+    model_lap(w, MODEL_T_NORM_ROPE);
+    if (w->phase->shares_kv)
+        model_sync_all(w, MODEL_T_NORM_ROPE);
+    else if (!own_heads)
+        model_sync(w, MODEL_T_NORM_ROPE);
+    each_block(w, layer, w->last, own_heads, attend);
+    if (w->phase->shares_seq) {
+        model_sync_all(w, MODEL_T_ATTN);
+        merge(w);
+    }
+    model_lap(w, MODEL_T_ATTN);
+}

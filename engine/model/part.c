@@ -1,0 +1,132 @@
+/* Which units a rank has, and its part of each matrix: a description of the same bytes. */
+#include <assert.h>
+
+#include "model/impl.h"
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int share_lo(int64_t n, int i, int parts)
+{
+    return (int)(n * i / parts);
+}
+
+/* Rank i of `parts` that have one KV group; its query heads are [0, g). */
+static void split_group(const struct model *m, int i, int parts, struct model_part *out)
+{
+    int g = m->group, hd = m->c.head_dim, head, first, last;
+
+    out->kv = i == parts - 1;
+    if (parts <= g) {
+        out->q_lo = share_lo(g, i, parts);
+        out->q_hi = share_lo(g, i + 1, parts);
+        return;
+    }
+    for (head = 0; share_lo(parts, head + 1, g) <= i;)
+        head++;
+    first = share_lo(parts, head, g);
+    last = share_lo(parts, head + 1, g);
+    out->q_lo = head;
+    out->q_hi = head + 1;
+    out->seq_i = i - first;
+    out->seq_n = last - first;
+    /* Of the head's columns: pairs along K stay together. */
+    out->attn_lo = 2 * share_lo(hd / 2, out->seq_i, out->seq_n);
+    out->attn_hi = 2 * share_lo(hd / 2, out->seq_i + 1, out->seq_n);
+}
+
+/* Query heads, and the columns of QKV and rows of the output's matrix that follow. */
+static void part_of_heads(const struct model *m, int rank, int n_ranks,
+                          struct model_part *p)
+{
+    int n_kv = m->c.n_kv_heads, g = m->group, hd = m->c.head_dim, group = 0, first, last;
+
+    if (n_ranks <= n_kv) {
+        p->q_lo = g * share_lo(n_kv, rank, n_ranks);
+        p->q_hi = g * share_lo(n_kv, rank + 1, n_ranks);
+        p->kv = true;
+    } else {
+        while (share_lo(n_ranks, group + 1, n_kv) <= rank)
+            group++;
+        first = share_lo(n_ranks, group, n_kv);
+        last = share_lo(n_ranks, group + 1, n_kv);
+        split_group(m, rank - first, last - first, p);
+        p->q_lo += group * g;
+        p->q_hi += group * g;
+    }
+    if (p->seq_n == 1) {
+        p->attn_lo = (int64_t)p->q_lo * hd;
+        p->attn_hi = (int64_t)p->q_hi * hd;
+    } else {
+        p->attn_lo += (int64_t)p->q_lo * hd;
+        p->attn_hi += (int64_t)p->q_lo * hd;
+    }
+    p->col_lo = model_q_column(m, p->q_lo) / KERN_PANEL * KERN_PANEL;
+    if (p->kv)
+        p->col_hi = (p->q_hi + g - 1) / g * m->qkv_unit;
+    else
+        p->col_hi = model_pad16(model_q_column(m, p->q_hi - 1) + hd);
+}
+
+void model_part_of(const struct model *m, int rank, int n_ranks, struct model_part *out)
+{
+    int64_t hidden = m->c.hidden, units = (hidden + MODEL_FFN_UNIT - 1) / MODEL_FFN_UNIT;
+
+    assert(rank >= 0 && rank < n_ranks);
+    *out = (struct model_part){.seq_n = 1};
+    part_of_heads(m, rank, n_ranks, out);
+    out->ffn_lo = share_lo(units, rank, n_ranks) * (int64_t)MODEL_FFN_UNIT;
+    out->ffn_hi = share_lo(units, rank + 1, n_ranks) * (int64_t)MODEL_FFN_UNIT;
+    out->ffn_lo = min64(out->ffn_lo, hidden);
+    out->ffn_hi = min64(out->ffn_hi, hidden);
+}
+
+/* Panels [lo, hi) of a matrix that is split along N. */
+static void panels_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
+                      int64_t hi)
+{
+    assert(w->n_units == 1 && lo <= hi && hi <= w->n_panels);
+    *out = *w;
+    out->n_panels = hi - lo;
+    out->n = min64(w->n, hi * KERN_PANEL) - lo * KERN_PANEL;
+    out->bytes = (size_t)out->n_panels * w->panel_bytes;
+    out->data = kern_mat_at(w, 0, lo);
+}
+
+/* Rows [lo, hi) of K: whole units, or a part of one unit, whose panels then lie as far
+ * apart as before but are no longer filled. */
+static void rows_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
+                    int64_t hi)
+{
+    int64_t unit = lo / w->k_unit, row = lo % w->k_unit;
+    size_t row_bytes = KERN_PANEL * kern_type_bytes(w->type);
+
+    assert(lo <= hi && hi <= w->k);
+    *out = *w;
+    out->k = hi - lo;
+    out->k_pad = min64(w->k_pad, w->type == KERN_BF16 ? (hi + 1) / 2 * 2 : hi) - lo;
+    out->bytes = (size_t)(out->k_pad * w->n_panels) * row_bytes;
+    out->data = (char *)w->data + (size_t)unit * w->unit_bytes + (size_t)row * row_bytes;
+    out->n_units = (row + out->k_pad + w->k_unit - 1) / w->k_unit;
+    if (out->n_units > 1) {
+        assert(row == 0);
+        return;
+    }
+    out->n_units = 1;
+    out->unit_bytes = 0;
+    out->k_unit = out->k_pad;
+}
+
+void model_view_of(const struct model_layer *l, const struct model_part *p,
+                   struct model_view *out)
+{
+    int64_t all = l->gate_up.n_panels;
+
+    panels_of(&out->qkv, &l->qkv, p->col_lo / KERN_PANEL, p->col_hi / KERN_PANEL);
+    rows_of(&out->o, &l->o, p->attn_lo, p->attn_hi);
+    panels_of(&out->gate_up, &l->gate_up, min64(2 * p->ffn_lo / KERN_PANEL, all),
+              min64(2 * (model_pad16(p->ffn_hi) / KERN_PANEL), all));
+    rows_of(&out->down, &l->down, p->ffn_lo, p->ffn_hi);
+}

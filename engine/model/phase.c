@@ -1,0 +1,257 @@
+/* Opening and closing a phase: all that its steps need is made here. */
+#include "base/mem.h"
+#include "model/impl.h"
+
+static int check_opts(const struct model *m, const struct model_phase_opts *o)
+{
+    int size = par_team_size(m->team);
+
+    if (o->n_ranks < 1 || o->n_threads < 1)
+        return err_set(ERR_ARG, "a phase of %d ranks of %d threads", o->n_ranks,
+                       o->n_threads);
+    if (o->n_ranks > PAR_RANKS_MAX)
+        return err_set(ERR_LIMIT, "a phase of %d ranks, at most %d", o->n_ranks,
+                       PAR_RANKS_MAX);
+    if (o->n_threads > size / o->n_ranks)
+        return err_set(ERR_ARG,
+                       "a phase of %d ranks of %d threads on a team of %d threads",
+                       o->n_ranks, o->n_threads, size);
+    if (o->max_step_tok < 0 || o->max_step_tok > m->max_step_tok)
+        return err_set(ERR_ARG, "a phase of steps of %lld tokens, the model's have %lld",
+                       (long long)o->max_step_tok, (long long)m->max_step_tok);
+    return OK;
+}
+
+/* Who sits where: each thread of the team in one place. */
+static int seat(struct model_phase *p, const int *threads)
+{
+    int n = p->n_ranks * p->n_threads;
+
+    for (int i = 0; i < n; i++)
+        p->seats[i].rank = -1;
+    for (int i = 0; i < n; i++) {
+        int t = threads ? threads[i] : i;
+
+        if (t < 0 || t >= n || p->seats[t].rank >= 0)
+            return err_set(ERR_ARG,
+                           "threads of a phase: expected each number below %d once, "
+                           "found %d at %d",
+                           n, t, i);
+        p->seats[t] = (struct model_seat){i / p->n_threads, i % p->n_threads};
+    }
+    return OK;
+}
+
+static void view(struct model_phase *p)
+{
+    const struct model *m = p->m;
+
+    for (int r = 0; r < p->n_ranks; r++) {
+        struct model_rank *k = &p->ranks[r];
+        const struct model_part *part = &k->part;
+
+        par_group_init(&k->group, 0, p->n_threads);
+        model_part_of(m, r, p->n_ranks, &k->part);
+        k->layers = p->views + (int64_t)r * m->c.n_layers;
+        for (int i = 0; i < m->c.n_layers; i++)
+            model_view_of(&m->layers[i], part, &k->layers[i]);
+        k->ld_qkv = part->col_hi - part->col_lo;
+        k->ld_attn = part->attn_hi - part->attn_lo;
+        k->ld_h = k->layers[0].gate_up.n_panels / 2 * KERN_PANEL;
+        k->lanes = p->lanes + r * p->n_threads;
+        p->shares_kv |= !part->kv;
+        p->shares_seq |= part->seq_n > 1;
+    }
+}
+
+/* ---- memory ---- */
+
+static int64_t max3(int64_t a, int64_t b, int64_t c)
+{
+    a = a > b ? a : b;
+    return a > c ? a : c;
+}
+
+static void place_rank(struct model_phase *p, struct model_rank *k, struct model_arena *a)
+{
+    const struct model *m = p->m;
+    int64_t rows = p->max_step_tok;
+
+    k->x = model_take(a, rows * m->ld_x, sizeof(float));
+    k->x_last = model_take(a, rows * m->ld_x, sizeof(float));
+    k->y = model_take(a, p->n_ranks > 1 ? rows * m->ld_x : 0, sizeof(float));
+    k->qkv = model_take(a, rows * k->ld_qkv, sizeof(float));
+    k->attn = model_take(a, rows * k->ld_attn, sizeof(float));
+    k->h = model_take(a, rows * k->ld_h, sizeof(float));
+    k->share = model_take(a, k->part.seq_n > 1 ? rows * m->c.head_dim : 0, sizeof(float));
+    k->lse = model_take(a, k->part.seq_n > 1 ? rows : 0, sizeof(float));
+    /* A row of A takes at most a float a number, and one factor. */
+    k->a_packed =
+        model_take(a, rows * (max3(m->ld_x, k->ld_attn, k->ld_h) + 1), sizeof(float));
+    k->partial = model_take(a, (int64_t)p->partial_bytes, 1);
+}
+
+static void place(struct model_phase *p, struct model_arena *a)
+{
+    for (int r = 0; r < p->n_ranks; r++)
+        place_rank(p, &p->ranks[r], a);
+    model_take(a, 0, 1);
+}
+
+static void touch(void *arg, struct par_self *self)
+{
+    struct model_phase *p = arg;
+    struct model_seat at = p->seats[self->id];
+    char *lo = (char *)p->ranks[at.rank].x, *hi = (char *)p->act + p->act_bytes;
+    size_t own;
+
+    if (at.rank + 1 < p->n_ranks)
+        hi = (char *)p->ranks[at.rank + 1].x;
+    own = (size_t)(hi - lo) / (size_t)p->n_threads;
+    model_touch(lo + own * (size_t)at.id, own);
+}
+
+/* What partial products can need at most: all of C of the widest matrix, a thread. */
+static size_t partial_bytes(const struct model_phase *p)
+{
+    const struct model *m = p->m;
+    size_t cols = (size_t)max3(m->layers[0].qkv.n_panels, m->layers[0].gate_up.n_panels,
+                               m->layers[0].o.n_panels) *
+                  KERN_PANEL;
+    size_t all = MODEL_PARTIAL_BYTES / (size_t)p->n_ranks;
+    size_t need = (size_t)p->n_threads * (size_t)p->max_step_tok * cols * sizeof(float);
+
+    return p->n_threads == 1 ? 0 : need < all ? need : all;
+}
+
+static int open_act(struct model_phase *p)
+{
+    struct model_arena a = {0};
+
+    p->partial_bytes = partial_bytes(p);
+    place(p, &a);
+    p->act_bytes = a.used;
+    p->act = mem_map(MEM_ACTIVATIONS, p->act_bytes, MEM_NODE_ANY);
+    if (!p->act)
+        return ERR_NOMEM;
+    a = (struct model_arena){.base = p->act};
+    place(p, &a);
+    par_team_run(p->m->team, p->n_ranks * p->n_threads, touch, p);
+    return OK;
+}
+
+/* ---- collectives ---- */
+
+/* A communicator for each thread of a rank: those with equal numbers reduce their slice of
+ * every message, without waiting for the others. */
+static int open_lanes(struct model_phase *p)
+{
+    size_t one = par_comm_bytes(p->n_ranks, MODEL_MESSAGE_FLOATS);
+    int rc = OK;
+
+    if (p->n_ranks == 1)
+        return OK;
+    p->comms_bytes = one * (size_t)p->n_threads;
+    p->comms = mem_map(MEM_ACTIVATIONS, p->comms_bytes, MEM_NODE_ANY);
+    if (!p->comms)
+        return ERR_NOMEM;
+    for (int t = 0; t < p->n_threads && rc == OK; t++) {
+        char *comm = (char *)p->comms + one * (size_t)t;
+
+        rc = par_comm_init(comm, p->n_ranks, MODEL_MESSAGE_FLOATS);
+        for (int r = 0; r < p->n_ranks && rc == OK; r++)
+            rc = par_comm_join(&p->ranks[r].lanes[t], comm, r,
+                               par_team_spin_ns(p->m->team));
+    }
+    return rc;
+}
+
+/* ---- the door ---- */
+
+static int take_arrays(struct model_phase *p)
+{
+    size_t ranks = (size_t)p->n_ranks, threads = ranks * (size_t)p->n_threads;
+
+    p->ranks = mem_new(MEM_OTHER, ranks, sizeof(*p->ranks));
+    p->seats = mem_new(MEM_OTHER, threads, sizeof(*p->seats));
+    p->lanes = mem_new(MEM_OTHER, threads, sizeof(*p->lanes));
+    p->views = mem_new(MEM_OTHER, ranks * (size_t)p->m->c.n_layers, sizeof(*p->views));
+    return p->ranks && p->seats && p->lanes && p->views ? OK : ERR_NOMEM;
+}
+
+int model_phase_open(struct model_phase **out, struct model *m,
+                     const struct model_phase_opts *o)
+{
+    struct model_phase *p;
+    int rc;
+
+    *out = NULL;
+    rc = check_opts(m, o);
+    if (rc != OK)
+        return rc;
+    p = mem_new(MEM_OTHER, 1, sizeof(*p));
+    if (!p)
+        return ERR_NOMEM;
+    p->m = m;
+    p->n_ranks = o->n_ranks;
+    p->n_threads = o->n_threads;
+    p->max_step_tok = o->max_step_tok > 0 ? o->max_step_tok : m->max_step_tok;
+    rc = take_arrays(p);
+    if (rc == OK)
+        rc = seat(p, o->threads);
+    if (rc != OK)
+        goto out;
+    view(p);
+    rc = open_act(p);
+    if (rc == OK)
+        rc = open_lanes(p);
+    if (rc == OK)
+        rc = model_phase_schedules(p, NULL, NULL);
+    if (rc == OK)
+        *out = p, p = NULL; /* the caller's now */
+out:
+    model_phase_close(&p);
+    return rc;
+}
+
+void model_phase_close(struct model_phase **pp)
+{
+    struct model_phase *p = *pp;
+
+    if (!p)
+        return;
+    if (p->act)
+        mem_unmap(MEM_ACTIVATIONS, p->act, p->act_bytes);
+    if (p->comms)
+        mem_unmap(MEM_ACTIVATIONS, p->comms, p->comms_bytes);
+    mem_free(p->schedules);
+    mem_free(p->views);
+    mem_free(p->lanes);
+    mem_free(p->seats);
+    mem_free(p->ranks);
+    mem_free(p);
+    *pp = NULL;
+}
+
+static int64_t bytes_outside(const struct model *m, const struct kern_mat *w)
+{
+    const char *lo = m->weights, *p = w->data;
+
+    if (model_view_empty(w) || (p >= lo && p + w->bytes <= lo + m->weights_bytes))
+        return 0;
+    return (int64_t)w->bytes;
+}
+
+int64_t model_phase_copied_bytes(const struct model_phase *p)
+{
+    const struct model *m = p->m;
+    int64_t n = bytes_outside(m, &m->head);
+
+    for (int i = 0; i < p->n_ranks * m->c.n_layers; i++) {
+        const struct model_view *v = &p->views[i];
+
+        n += bytes_outside(m, &v->qkv) + bytes_outside(m, &v->o);
+        n += bytes_outside(m, &v->gate_up) + bytes_outside(m, &v->down);
+    }
+    return n;
+}
