@@ -1,6 +1,6 @@
 /* Real answers: five random golden models (made by a float64 reference and agreed to by
  * another engine) and the trained stories260K, at every ISA level and with 1 or 2
- * threads. */
+ * threads, and by 1 to 8 ranks. */
 #include <math.h>
 
 #include "base/json.h"
@@ -81,7 +81,7 @@ struct run {
 
 static void check_run(const struct run *r, const struct answer *a)
 {
-    static const int cpus[8];
+    static const int cpus[16];
     struct model_opts o = {.weight_type = KERN_N_TYPES,
                            .kv_type = KERN_F32,
                            .precision = r->precision,
@@ -115,14 +115,16 @@ static void check_run(const struct run *r, const struct answer *a)
         assert_ok(model_forward(phase, &c, 1, logits));
         for (int k = 0; i == 0 && k < a->n_logits; k++) {
             if (!(fabs((double)logits[k] - a->logits[k]) <= r->tolerance * a->max_abs))
-                fail_msg("%s, isa %s, %d threads: logit %d: %.9g, reference %.9g",
-                         r->path, r->isa, r->n_threads, k, (double)logits[k],
-                         a->logits[k]);
+                fail_msg(
+                    "%s, isa %s, %d ranks of %d threads: logit %d: %.9g, reference %.9g",
+                    r->path, r->isa, r->n_ranks, r->n_threads, k, (double)logits[k],
+                    a->logits[k]);
         }
         id = (int32_t)argmax->fn.argmax(logits, a->n_logits);
         if (id != a->greedy[i] && r->precision == KERN_EXACT)
-            fail_msg("%s, isa %s, %d threads: greedy id %d is %d, reference %d", r->path,
-                     r->isa, r->n_threads, i, id, a->greedy[i]);
+            fail_msg(
+                "%s, isa %s, %d ranks of %d threads: greedy id %d is %d, reference %d",
+                r->path, r->isa, r->n_ranks, r->n_threads, i, id, a->greedy[i]);
         c.pos0 += c.n_tok;
         c.ids = &a->greedy[i], c.n_tok = 1;
     }
@@ -131,6 +133,17 @@ static void check_run(const struct run *r, const struct answer *a)
     model_close(&m);
     model_file_close(&f);
     par_team_close(&team);
+}
+
+/* Tensor-parallel degrees within and beyond the heads. */
+static void check_ranks(const char *path, const struct answer *a)
+{
+    struct run r = {.path = path, .isa = "auto", .n_threads = 1, .tolerance = 1e-4};
+
+    for (r.n_ranks = 2; r.n_ranks <= 8; r.n_ranks += r.n_ranks < 4 ? 1 : 2)
+        check_run(&r, a);
+    r.n_ranks = r.n_threads = 2;
+    check_run(&r, a);
 }
 
 /* Every ISA level this machine executes, exact with 1 and 2 threads and relaxed with 2.
@@ -153,6 +166,7 @@ static void check_everywhere(const char *path, const struct answer *a)
         check_run(&r, a);
     }
     assert_ok(cpu_isa_limit("auto"));
+    check_ranks(path, a);
 }
 
 static void check_golden(const char *suffix)

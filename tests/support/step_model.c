@@ -1,0 +1,174 @@
+#include "tests/support/step_model.h"
+
+#include <math.h>
+
+#include "tests/support/test.h"
+
+const struct step_trait step_traits[] = {
+    {"gqa f32", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1},
+    {"odd sizes, tied, interleaved, bf16", 37, 2, 3, 3, 10, 43, 47, KERN_BF16,
+     .tied = true, .interleaved = true, .scale_factor = 1},
+    {"one group, bias, f16", 112, 2, 7, 1, 16, 70, 64, KERN_F16, .tied = true,
+     .bias = true, .interleaved = true, .scale_factor = 1},
+    {"bias, half-split", 40, 1, 4, 4, 8, 33, 33, KERN_F32, .bias = true,
+     .scale_factor = 1},
+    {"scaled frequencies, bf16", 64, 2, 8, 4, 64, 96, 80, KERN_BF16, .scale_factor = 8},
+    {"types differ by tensor", 48, 2, 4, 2, 12, 48, 50, KERN_F32, .mixed = true,
+     .interleaved = true, .scale_factor = 1},
+    {"one head, one layer", 16, 1, 1, 1, 2, 5, 3, KERN_F32, .scale_factor = 1},
+};
+const int step_n_traits = sizeof(step_traits) / sizeof(step_traits[0]);
+
+void step_trait_config(const struct step_trait *t, struct model_config *c)
+{
+    memset(c, 0, sizeof(*c));
+    snprintf(c->arch, sizeof(c->arch), "llama");
+    c->dim = t->dim, c->n_layers = t->n_layers, c->n_heads = t->n_heads;
+    c->n_kv_heads = t->n_kv_heads, c->head_dim = t->head_dim, c->hidden = t->hidden;
+    c->vocab = t->vocab, c->max_tok = STEP_MODEL_TOK;
+    c->norm_eps = 1e-5f, c->rope_theta = 10000;
+    c->tied = t->tied, c->qkv_bias = t->bias, c->weight_type = t->type;
+    c->bos_id = c->eos_id = -1;
+    for (int i = 0; i < t->head_dim / 2; i++)
+        c->rope_factor[i] = i < t->head_dim / 4 ? 1 : t->scale_factor;
+}
+
+struct model_opts step_model_opts(void)
+{
+    return (struct model_opts){.weight_type = KERN_N_TYPES,
+                               .kv_type = KERN_F32,
+                               .precision = KERN_EXACT,
+                               .max_step_tok = 96};
+}
+
+void step_model_phase(struct step_model *x, int n_ranks, int n_threads)
+{
+    const struct model_phase_opts o = {.n_ranks = n_ranks, .n_threads = n_threads};
+    int i = x->n_phases++;
+
+    assert_true(i < STEP_MODEL_PHASES);
+    assert_ok(model_phase_open(&x->phases[i], x->model, &o));
+    snprintf(x->phase_names[i], sizeof(x->phase_names[i]), "%d x %d", n_ranks, n_threads);
+}
+
+void step_model_close_phases(struct step_model *x)
+{
+    while (x->n_phases > 0)
+        model_phase_close(&x->phases[--x->n_phases]);
+}
+
+void step_model_open(struct step_model *x, const struct step_trait *t,
+                     const struct model_opts *o, int n_threads)
+{
+    static const int cpus[64];
+    struct model_config c;
+    struct kv_shape shape;
+    struct rng rng;
+
+    memset(x, 0, sizeof(*x));
+    step_trait_config(t, &c);
+    x->vocab = c.vocab;
+    ref_model_init(&x->ref, &c, t->interleaved, t->mixed, test_seed());
+    rng_init(&rng, test_seed(), "ids");
+    for (int s = 0; s < STEP_MODEL_SEQS; s++) {
+        x->want[s] =
+            mem_new(MEM_TEST, (size_t)(STEP_MODEL_TOK * c.vocab), sizeof(double));
+        assert_non_null(x->want[s]);
+        for (int i = 0; i < STEP_MODEL_TOK; i++)
+            x->ids[s][i] = (int32_t)rng_below(&rng, (uint64_t)c.vocab);
+        ref_model_forward(&x->ref, x->ids[s], STEP_MODEL_TOK, x->want[s]);
+        for (int i = 0; i < STEP_MODEL_TOK * c.vocab; i++)
+            x->max_abs = fmax(x->max_abs, fabs(x->want[s][i]));
+    }
+    assert_ok(par_team_open(&x->team, cpus, n_threads, 0));
+    assert_ok(model_open(&x->model, &x->ref.f, x->team, o));
+    model_kv_shape(x->model, &shape);
+    assert_ok(
+        kv_pool_open(&x->pool, NULL, &shape,
+                     STEP_MODEL_SEQS * (kv_token_bytes(&shape) * STEP_MODEL_TOK + 64),
+                     STEP_MODEL_TOK, -1));
+}
+
+void step_model_close(struct step_model *x)
+{
+    kv_pool_close(&x->pool);
+    step_model_close_phases(x);
+    model_close(&x->model);
+    par_team_close(&x->team);
+    for (int s = 0; s < STEP_MODEL_SEQS; s++)
+        mem_free(x->want[s]);
+    ref_model_fini(&x->ref);
+}
+
+static void compare(const struct step_model *x, const float *got, int seq, int64_t pos,
+                    double tolerance, int phase, const char *what)
+{
+    const double *want = x->want[seq] + pos * x->vocab;
+
+    for (int i = 0; i < x->vocab; i++) {
+        if (!(fabs((double)got[i] - want[i]) <= tolerance * x->max_abs))
+            fail_msg("%s: ranks x threads %s, seed %llu, sequence %d, position %lld, "
+                     "logit %d: "
+                     "%.9g, reference %.9g",
+                     what, x->phase_names[phase], (unsigned long long)test_seed(), seq,
+                     (long long)pos, i, (double)got[i], want[i]);
+    }
+}
+
+void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
+                    double tolerance, uint64_t seed, const char *what)
+{
+    float *logits =
+        mem_new(MEM_TEST, (size_t)(STEP_MODEL_SEQS * x->vocab + 1), sizeof(float));
+    struct kv_region kv[STEP_MODEL_SEQS];
+    int64_t pos[STEP_MODEL_SEQS] = {0};
+    int n_left = n_seqs, n_checked = 0;
+    struct rng rng;
+
+    assert_non_null(logits);
+    rng_init(&rng, seed, "steps");
+    for (int s = 0; s < n_seqs; s++)
+        assert_ok(kv_reserve(x->pool, STEP_MODEL_TOK, &kv[s]));
+    while (n_left > 0) {
+        struct model_chunk chunks[STEP_MODEL_SEQS];
+        int who[STEP_MODEL_SEQS], n = 0, n_want = 0;
+        int phase = (int)rng_below(&rng, (uint64_t)x->n_phases);
+        int64_t room = max_step_tok;
+
+        for (int s = 0; s < n_seqs && room > 0; s++) {
+            int64_t left = STEP_MODEL_TOK - pos[s], most = left < room ? left : room;
+            int64_t len = rng_below(&rng, 2) ? 1 : 1 + (int64_t)rng_below(&rng, 40);
+
+            if (left == 0 || rng_below(&rng, 4) == 0)
+                continue;
+            len = len < most ? len : most;
+            chunks[n] = (struct model_chunk){.kv = &kv[s],
+                                             .ids = x->ids[s] + pos[s],
+                                             .n_tok = len,
+                                             .pos0 = pos[s],
+                                             .want_logits = rng_below(&rng, 3) > 0};
+            who[n++] = s;
+            room -= len;
+        }
+        if (n == 0)
+            continue;
+        for (int i = 0; i < n; i++)
+            n_want += chunks[i].want_logits;
+        logits[n_want * x->vocab] = 1234.5f; /* the guard behind the last row */
+        assert_ok(model_forward(x->phases[phase], chunks, n, logits));
+        assert_true(logits[n_want * x->vocab] == 1234.5f);
+        for (int i = 0, row = 0; i < n; i++) {
+            pos[who[i]] += chunks[i].n_tok;
+            n_left -= pos[who[i]] == STEP_MODEL_TOK;
+            if (!chunks[i].want_logits)
+                continue;
+            compare(x, logits + row++ * x->vocab, who[i], pos[who[i]] - 1, tolerance,
+                    phase, what);
+            n_checked++;
+        }
+    }
+    assert_true(n_checked > 0);
+    for (int s = 0; s < n_seqs; s++)
+        kv_release(x->pool, &kv[s]);
+    mem_free(logits);
+}

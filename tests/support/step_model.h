@@ -1,0 +1,57 @@
+/* tests/support/step_model.h - small models of every shape trait, each beside its float64
+ * reference, and steps drawn at random through them. */
+#ifndef TESTS_SUPPORT_STEP_MODEL_H
+#define TESTS_SUPPORT_STEP_MODEL_H
+
+#include "kv/kv.h"
+#include "model/model.h"
+#include "tests/support/ref_model.h"
+
+#define STEP_MODEL_TOK    48 /* of a sequence */
+#define STEP_MODEL_SEQS   8
+#define STEP_MODEL_PHASES 16
+
+struct step_trait {
+    const char *name;
+    int dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab;
+    enum kern_type type;
+    bool tied, bias, interleaved, mixed;
+    float scale_factor; /* of the lower rotary frequencies */
+};
+extern const struct step_trait step_traits[];
+extern const int step_n_traits;
+
+void step_trait_config(const struct step_trait *t, struct model_config *c);
+/* Exact, f32 keys and values, steps of at most 96 tokens. */
+struct model_opts step_model_opts(void);
+
+/* One opened model beside its reference. */
+struct step_model {
+    struct ref_model ref;
+    struct par_team *team;
+    struct model *model;
+    /* Each step is computed by one of these, drawn at random. */
+    struct model_phase *phases[STEP_MODEL_PHASES];
+    char phase_names[STEP_MODEL_PHASES][16];
+    int n_phases;
+    struct kv_pool *pool;
+    int vocab;
+    double *want[STEP_MODEL_SEQS]; /* [STEP_MODEL_TOK, vocab] */
+    int32_t ids[STEP_MODEL_SEQS][STEP_MODEL_TOK];
+    double max_abs;
+};
+
+/* With a team of n_threads threads, not pinned, and no phase. Fails the test on error. */
+void step_model_open(struct step_model *x, const struct step_trait *t,
+                     const struct model_opts *o, int n_threads);
+void step_model_close(struct step_model *x);
+/* One phase more, of the team's first threads. */
+void step_model_phase(struct step_model *x, int n_ranks, int n_threads);
+void step_model_close_phases(struct step_model *x);
+
+/* Run n_seqs sequences to their end in steps of random chunks, with and without logits,
+ * in random company; check every row of logits that was asked for. */
+void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
+                    double tolerance, uint64_t seed, const char *what);
+
+#endif
