@@ -59,7 +59,12 @@ static const struct opt_row own_rows[] = {
      .type = OPT_INT,
      .offset = AT(max_ranks),
      .max = CPU_MAX,
-     .help = "0: any number; the engine itself runs one"},
+     .help = "0: any number"},
+    {.name = "one_team",
+     .type = OPT_BOOL,
+     .offset = AT(one_team),
+     .help = "prefill on decode's CPUs and more, as this engine runs it; always on this "
+             "host"},
     {.name = "hide",
      .type = OPT_ENUM,
      .offset = AT(hide),

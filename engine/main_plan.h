@@ -11,7 +11,7 @@ struct main_plan_flags {
     char *machine, *truth, *model, *lengths, *out, *show;
     int precision, type, hide;
     int64_t batch, max_ranks, threads, decode_threads;
-    bool strict_tp, explain, render, help;
+    bool strict_tp, one_team, explain, render, help;
 };
 
 struct main_plan_job;

@@ -170,7 +170,8 @@ int main_plan_search(struct main_plan_job *j, struct plan_found *out)
                                  .lengths = j->lengths.n > 0 ? j->lengths : usual,
                                  .batch = (int)f->batch,
                                  .strict_tp = f->strict_tp,
-                                 .max_ranks = host ? 1 : (int)f->max_ranks,
+                                 .max_ranks = (int)f->max_ranks,
+                                 .one_team = host || f->one_team,
                                  .search = f->search};
     int rc = plan_evaluator_find(host ? "measured" : "contention", &o.evaluator);
 

@@ -34,6 +34,25 @@ int plan_default(struct plan *p, const struct cpu_budget *b, int threads)
     return plan_number_cpus(p);
 }
 
+static int split(struct plan_phase *f, const char *name, int n_ranks)
+{
+    int n = f->n_ranks * f->n_threads;
+
+    if (n_ranks < 1 || n % n_ranks != 0)
+        return err_set(ERR_ARG, "ranks: %s's %d threads do not divide by %d", name, n,
+                       n_ranks);
+    f->n_ranks = n_ranks;
+    f->n_threads = n / n_ranks;
+    return OK;
+}
+
+int plan_split(struct plan *p, int n_ranks)
+{
+    int rc = split(&p->prefill, "prefill", n_ranks);
+
+    return rc == OK ? split(&p->decode, "decode", n_ranks) : rc;
+}
+
 int plan_number_cpus(struct plan *p)
 {
     const struct plan_phase *phases[] = {&p->decode, &p->prefill};

@@ -32,6 +32,9 @@ struct plan {
 /* All CPUs of the budget for both phases, one rank; threads > 0 asks for exactly that
  * many. ERR_ARG: more threads than CPUs allowed. */
 MUST int plan_default(struct plan *p, const struct cpu_budget *b, int threads);
+/* Each phase's CPUs as n_ranks ranks, an equal run of them each. ERR_ARG: they do not
+ * divide by that. */
+MUST int plan_split(struct plan *p, int n_ranks);
 /* Set p->cpus from the phases. ERR_LIMIT: more than CPU_MAX. */
 MUST int plan_number_cpus(struct plan *p);
 MUST int plan_read(struct plan *p, const char *path);

@@ -138,7 +138,7 @@ static int search_phase(struct topo_found *out, struct plan_phase *phase,
     if (rc != OK)
         return rc;
     over = (struct topo_evaluator){over_decode_measure, &both, e.noise_frac};
-    rc = topo_search(out, tree, &limits, decode && o->max_ranks == 1 ? &over : &e, &so);
+    rc = topo_search(out, tree, &limits, decode && o->one_team ? &over : &e, &so);
     if (rc == OK)
         rc = phase_of(phase, out, e.noise_frac);
     o->evaluator->close(&e);

@@ -17,7 +17,8 @@ struct plan_search_opts {
     struct plan_lengths lengths;
     int batch; /* sequences of a decode step */
     bool strict_tp;
-    int max_ranks; /* 0: any; 1: what one team can run */
+    int max_ranks; /* 0: any */
+    bool one_team; /* prefill on decode's CPUs and more: what this engine runs */
     struct topo_tree_opts tree;
     struct topo_search_opts search;
 };

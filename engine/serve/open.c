@@ -38,6 +38,8 @@ static int check_opts(const struct serve_opts *o)
                        (long long)o->max_seqs);
     if (o->plan && o->threads > 0)
         return err_set(ERR_ARG, "threads and plan exclude each other");
+    if (o->plan && o->ranks > 0)
+        return err_set(ERR_ARG, "ranks and plan exclude each other");
     return OK;
 }
 
@@ -54,6 +56,8 @@ static int open_team(struct serve *s)
         return rc;
     rc = s->o.plan ? plan_read(&s->plan, s->o.plan)
                    : plan_default(&s->plan, &s->budget, (int)s->o.threads);
+    if (rc == OK && s->o.ranks > 0)
+        rc = plan_split(&s->plan, (int)s->o.ranks);
     if (rc == OK)
         rc = plan_runnable(&s->plan, &s->budget);
     if (rc != OK)

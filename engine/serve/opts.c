@@ -38,6 +38,13 @@ const struct opt_row serve_opt_table[] = {
      .min = 0,
      .max = 1024,
      .help = "threads; 0: the plan's, or every CPU of the budget"},
+    {.name = "ranks",
+     .type = OPT_INT,
+     .offset = AT(ranks),
+     .min = 0,
+     .max = 64,
+     .help = "tensor-parallel ranks that the threads are divided into; 0: the plan's, "
+             "or 1"},
     {.name = "plan", .type = OPT_STR, .offset = AT(plan), .help = "phase plan file"},
     {.name = "schedules",
      .type = OPT_STR,

@@ -27,6 +27,7 @@ struct serve_opts {
     char *weight_type; /* "file", "f32", "bf16" */
     char *kv_type;     /* "f32", "bf16" */
     int64_t threads;   /* 0: the plan's, or the whole budget */
+    int64_t ranks;     /* they are divided into, in both phases; 0: the plan's, or 1 */
     char *plan;        /* path of a plan, NULL: default */
     char *schedules;   /* path of a cache of tuned schedules, NULL: none */
     char *policy;      /* scheduling policy */

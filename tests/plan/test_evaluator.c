@@ -185,7 +185,10 @@ static void measure_phase(const struct host *h, enum topo_phase phase)
     }
     if (c.n_threads > 1) {
         assert_ok(topo_config_cut(&c, h->tree, h->tree->n_levels - 1, &any));
-        assert_err(e.measure(e.ctx, &c, 0, &s), ERR_UNSUPPORTED, "ranks");
+        assert_true(c.n_ranks > 1); /* the model has more query heads than KV heads */
+        s = 0;
+        assert_ok(e.measure(e.ctx, &c, 0, &s));
+        assert_true(s > 0 && isfinite(s));
     }
     for (int d = 1; d < h->tree->n_levels; d++) {
         if (h->tree->levels[d - 1].arity < 2)

@@ -125,7 +125,7 @@ static void test_runnable(void **state)
 
     (void)state;
     make(&p);
-    assert_err(plan_runnable(&p, &budget), ERR_UNSUPPORTED, "prefill has 2 ranks");
+    assert_err(plan_runnable(&p, &budget), ERR_ARG, "CPU 1 is not");
     assert_non_null(strstr(err_msg(), "a_machine"));
     assert_ok(plan_default(&p, &budget, 0));
     p.decode.n_threads = 2;
@@ -139,6 +139,23 @@ static void test_runnable(void **state)
     p.decode.cpus[1] = 1;
     assert_ok(plan_number_cpus(&p));
     assert_err(plan_runnable(&p, &budget), ERR_ARG, "CPU 1 is not");
+}
+
+static void test_split(void **state)
+{
+    struct plan p;
+
+    (void)state;
+    assert_ok(plan_default(&p, &budget, 4));
+    assert_ok(plan_split(&p, 2));
+    assert_int_equal(p.prefill.n_ranks, 2);
+    assert_int_equal(p.decode.n_threads, 2);
+    assert_ok(plan_runnable(&p, &budget));
+    round_trip(&p);
+    assert_err(plan_split(&p, 3), ERR_ARG, "prefill's 4 threads do not divide by 3");
+    p.decode.n_ranks = 3, p.decode.n_threads = 1;
+    assert_err(plan_split(&p, 4), ERR_ARG, "decode's 3 threads");
+    assert_err(plan_split(&p, 0), ERR_ARG, "divide by 0");
 }
 
 static void test_text(void **state)
@@ -256,10 +273,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_default),      cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_numbering),    cmocka_unit_test(test_runnable),
-        cmocka_unit_test(test_memory_short), cmocka_unit_test(test_text),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_default),   cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_numbering), cmocka_unit_test(test_runnable),
+        cmocka_unit_test(test_split),     cmocka_unit_test(test_memory_short),
+        cmocka_unit_test(test_text),      cmocka_unit_test(test_refusals),
     };
 
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

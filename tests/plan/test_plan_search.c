@@ -112,7 +112,7 @@ static void test_one_team(void **state)
     assert_int_equal(f.plan.prefill.n_threads, 2);
     assert_err(plan_runnable(&f.plan, &budget), ERR_UNSUPPORTED, "not one of prefill's");
     plan_found_free(&f);
-    o.max_ranks = 1;
+    o.one_team = true;
     assert_ok(plan_search(&f, &o));
     assert_int_equal(f.plan.decode.n_threads, 6);
     assert_true(f.plan.prefill.n_threads >= 6);

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <pthread.h>
 
+#include "cpu/cpu.h"
+#include "plan/plan.h"
 #include "serve/serve.h"
 #include "tests/support/test.h"
 
@@ -298,11 +300,17 @@ static void test_open_refusals(void **state)
     static const struct {
         const char *key, *value, *part;
     } rows[] = {
-        {"isa", "avx513", "avx512"},       {"policy", "fcsf", "fcfs"},
-        {"weight_type", "bf17", "bf16"},   {"weight_type", "bf16", "losing precision"},
-        {"kv_type", "f16", "kv_type"},     {"max_tok", "65", "max_tok"},
-        {"tokenizer", "/none", "/none"},   {"plan", "/none.json", "/none.json"},
-        {"threads", "1000", "1000 asked"}, {"model", "/none.gguf", "/none.gguf"},
+        {"isa", "avx513", "avx512"},
+        {"policy", "fcsf", "fcfs"},
+        {"weight_type", "bf17", "bf16"},
+        {"weight_type", "bf16", "losing precision"},
+        {"kv_type", "f16", "kv_type"},
+        {"max_tok", "65", "max_tok"},
+        {"tokenizer", "/none", "/none"},
+        {"plan", "/none.json", "/none.json"},
+        {"threads", "1000", "1000 asked"},
+        {"ranks", "63", "divide by 63"},
+        {"model", "/none.gguf", "/none.gguf"},
     };
 
     (void)state;
@@ -458,6 +466,90 @@ static void test_describe(void **state)
     serve_close(&s);
 }
 
+/* ---- ranks ---- */
+
+static int64_t fact(struct serve *s, const char *group, const char *key)
+{
+    json_t *j;
+    int64_t n;
+
+    assert_ok(serve_describe(s, &j));
+    assert_true(json_is_integer(json_object_get(json_object_get(j, group), key)));
+    n = json_integer_value(json_object_get(json_object_get(j, group), key));
+    json_decref(j);
+    return n;
+}
+
+/* Ranks x threads of prefill and of decode, on two CPUs; which is decode's first. */
+static const struct shape {
+    int prefill[2], decode[2], first;
+} shapes[] = {
+    {{2, 1}, {1, 1}, 0}, {{2, 1}, {1, 1}, 1}, {{1, 2}, {2, 1}, 0}, {{2, 1}, {1, 2}, 1},
+    {{1, 2}, {1, 1}, 0}, {{2, 1}, {2, 1}, 1}, {{1, 1}, {1, 1}, 0},
+};
+#define N_SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
+
+static void set_phase(struct plan_phase *f, const int shape[2], const int *cpus)
+{
+    f->n_ranks = shape[0];
+    f->n_threads = shape[1];
+    f->expected_s = NAN;
+    for (int i = 0; i < 2; i++) {
+        f->cpus[i] = cpus[i];
+        f->nodes[i] = -1;
+    }
+}
+
+static struct serve *open_shape(const struct shape *x, const struct cpu_budget *b)
+{
+    const int turned[2] = {b->cpus[x->first], b->cpus[1 - x->first]};
+    struct serve_opts o = opts();
+    struct plan p = {.machine = "host"};
+    char file[600];
+
+    set_phase(&p.prefill, x->prefill, b->cpus);
+    set_phase(&p.decode, x->decode, turned);
+    snprintf(file, sizeof(file), "%s/plan.json", test_dir());
+    assert_ok(plan_write(&p, file));
+    o.plan = mem_strdup(MEM_TEST, file);
+    assert_non_null(o.plan);
+    return open_with(&o);
+}
+
+/* The same tokens, by one rank and by two, and by plans that change ranks, threads and
+ * order between the phases; what a switch would have to copy is counted, and is nothing. */
+static void test_ranks(void **state)
+{
+    struct serve_opts o = opts();
+    struct serve *s = open_default();
+    struct cpu_budget b;
+    struct got one, g;
+
+    (void)state;
+    generate(s, 21, 30, 7, &one);
+    serve_close(&s);
+    assert_ok(cpu_budget_get(&b));
+    if (b.n < 2)
+        test_skip("two ranks need two CPUs, this process has one");
+    for (int i = 0; i < N_SHAPES; i++) {
+        const struct shape *x = &shapes[i];
+        bool same = memcmp(x->prefill, x->decode, sizeof(x->decode)) == 0 && !x->first;
+
+        s = open_shape(x, &b);
+        generate(s, 21, 30, 7, &g);
+        assert_same(&g, &one);
+        assert_int_equal(fact(s, "work", "n_switches"), !same);
+        assert_int_equal(fact(s, "work", "switch_copied_bytes"), 0);
+        serve_close(&s);
+    }
+    o.ranks = o.threads = 2;
+    s = open_with(&o);
+    generate(s, 21, 30, 7, &g);
+    assert_same(&g, &one);
+    assert_int_equal(fact(s, "work", "n_switches"), 0);
+    serve_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +558,7 @@ int main(void)
         cmocka_unit_test(test_refusals),   cmocka_unit_test(test_open_refusals),
         cmocka_unit_test(test_threads),    cmocka_unit_test(test_steps_take_no_memory),
         cmocka_unit_test(test_alloc_fail), cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_ranks),
     };
 
     return cmocka_run_group_tests_name("serve", tests, make_model, NULL);
