@@ -30,12 +30,13 @@ static void open_shared(struct shared *s, int n_ranks, size_t max_floats)
  * order of a sum shows in its last bits. */
 static float sent(int rank, uint64_t epoch, size_t i)
 {
-    struct rng g;
-    char name[64];
+    uint32_t h = (uint32_t)i * 2654435761u + (uint32_t)epoch * 40503u +
+                 (uint32_t)rank * 2246822519u;
 
-    snprintf(name, sizeof(name), "%d %llu %zu", rank, (unsigned long long)epoch, i);
-    rng_init(&g, 1, name);
-    return (float)(rng_normal(&g) * (rank % 2 ? 1e3 : 1e-3));
+    h ^= h >> 15;
+    h *= 2246822519u;
+    /* powers of two: exact, so that a fused multiply-add changes nothing */
+    return (float)(int32_t)h * (rank % 2 ? 0x1p10f : 0x1p-10f);
 }
 
 static float expected(const struct par_coll *c, int n_ranks, uint64_t epoch, size_t n,
@@ -131,7 +132,7 @@ static void sums_are_the_serial_ones(void **state)
             struct shared s;
 
             open_shared(&s, n_ranks, 9000);
-            run_threads(&s, par_colls[i], sizes, N_SIZES, n_ranks < 4 ? 3 : 1);
+            run_threads(&s, par_colls[i], sizes, N_SIZES, n_ranks < 4 ? 2 : 1);
             par_shm_close(&s.shm);
         }
 }
@@ -178,9 +179,147 @@ static void ranks_can_be_processes(void **state)
         }
 }
 
+/* --- who waits for whom */
+
+#define N_MESSAGES 6
+#define LOG_MAX    256
+
+struct entry {
+    const struct par_word *word;
+    uint64_t v;
+    bool set;
+};
+
+/* What a rank looked at and set, in its own order. */
+struct witness {
+    const struct shared *s;
+    const struct par_coll *c;
+    int rank, n;
+    long bad;
+    struct entry log[LOG_MAX];
+};
+
+static void note(void *arg, const struct par_word *w, uint64_t v, bool set)
+{
+    struct witness *m = arg;
+
+    if (m->n < LOG_MAX)
+        m->log[m->n++] = (struct entry){w, v, set};
+}
+
+static void *sum_and_note(void *arg)
+{
+    struct witness *m = arg;
+    size_t n = m->s->max_floats;
+    float *x = calloc(n, sizeof(*x));
+    struct par_rank r;
+
+    m->bad = !x || par_comm_join(&r, m->s->shm.base, m->rank, SPIN_NS) != OK;
+    r.trace = note;
+    r.trace_arg = m;
+    for (int i = 0; i < N_MESSAGES && !m->bad; i++)
+        m->bad = par_allreduce(&r, m->c, x, n) != OK;
+    free(x);
+    return NULL;
+}
+
+/* The rank whose set ends a wait for `v`: the lowest value that is enough. */
+static int who_ends(const struct witness *all, int n_ranks, const struct entry *wait)
+{
+    uint64_t least = UINT64_MAX;
+    int who = -1;
+
+    for (int k = 0; k < n_ranks; k++)
+        for (int i = 0; i < all[k].n; i++) {
+            const struct entry *e = &all[k].log[i];
+
+            if (e->set && e->word == wait->word && e->v >= wait->v && e->v < least)
+                least = e->v, who = k;
+        }
+    return who;
+}
+
+static int n_writers(const struct witness *all, int n_ranks, const struct par_word *w)
+{
+    int n = 0;
+
+    for (int k = 0; k < n_ranks; k++)
+        for (int i = 0; i < all[k].n; i++)
+            if (all[k].log[i].set && all[k].log[i].word == w) {
+                n++;
+                break;
+            }
+    return n;
+}
+
+static void witnesses_run(struct witness *m, const struct shared *s,
+                          const struct par_coll *c)
+{
+    pthread_t threads[8];
+
+    for (int k = 0; k < s->n_ranks; k++) {
+        m[k] = (struct witness){.s = s, .c = c, .rank = k};
+        assert_int_equal(pthread_create(&threads[k], NULL, sum_and_note, &m[k]), 0);
+    }
+    for (int k = 0; k < s->n_ranks; k++)
+        pthread_join(threads[k], NULL);
+    for (int k = 0; k < s->n_ranks; k++) {
+        assert_int_equal(m[k].bad, 0);
+        assert_in_range(m[k].n, 1, LOG_MAX - 1);
+    }
+}
+
+/* While it adds, a rank waits for its right neighbour only; while it collects, for each
+ * other rank once, the right neighbour first. */
+static void check_neighbours(const struct witness *all, int n_ranks, int rank)
+{
+    const struct witness *m = &all[rank];
+    int n_sets = 0, n_collected = 0, n_waits = 0;
+
+    for (int i = 0; i < m->n; i++) {
+        int who;
+
+        assert_int_equal(n_writers(all, n_ranks, m->log[i].word), n_ranks);
+        if (m->log[i].set) {
+            n_sets++;
+            continue;
+        }
+        n_waits++;
+        who = who_ends(all, n_ranks, &m->log[i]);
+        if (n_sets % n_ranks) {
+            assert_int_equal(who, (rank + 1) % n_ranks);
+            n_collected = 0;
+        } else {
+            assert_int_equal(who, (rank + ++n_collected) % n_ranks);
+        }
+    }
+    assert_int_equal(n_sets, N_MESSAGES * n_ranks);
+    assert_int_equal(n_waits, N_MESSAGES * 2 * (n_ranks - 1));
+}
+
+static void rank_shifted_waits_for_the_right_neighbour(void **state)
+{
+    struct witness *m = calloc(8, sizeof(*m));
+    const struct par_coll *c;
+
+    (void)state;
+    assert_non_null(m);
+    assert_ok(par_coll_find("rank_shifted", &c));
+    for (int n_ranks = 2; n_ranks <= 8; n_ranks++) {
+        struct shared s;
+
+        open_shared(&s, n_ranks, 1000);
+        witnesses_run(m, &s, c);
+        for (int k = 0; k < n_ranks; k++)
+            check_neighbours(m, n_ranks, k);
+        par_shm_close(&s.shm);
+    }
+    free(m);
+}
+
 /* --- many epochs: the buffers are used again before all ranks have looked around */
 
-#define N_EPOCHS 30000
+#define N_EPOCHS 10000
 
 struct counter {
     const struct shared *s;
@@ -311,6 +450,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_the_serial_ones),
         cmocka_unit_test(ranks_can_be_processes),
+        cmocka_unit_test(rank_shifted_waits_for_the_right_neighbour),
         cmocka_unit_test(buffers_are_used_again_and_again),
         cmocka_unit_test(an_abort_ends_every_wait),
         cmocka_unit_test(what_makes_no_sense_is_refused),
