@@ -10,10 +10,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "base/stats.h"
 #include "cpu/cpu.h"
-#include "model/model.h"
+#include "model/timed.h"
 #include "par/team.h"
 
 #define STEP_TOK_MAX 512 /* the engine's own --max-step-tok */
@@ -40,11 +39,7 @@ struct measured {
     struct par_team *team;
     struct model *model;
     struct model_phase *run; /* NULL: no configuration in place */
-    struct kv_pool *pool;
-    struct kv_region *kv;       /* [n_seqs] */
-    struct model_chunk *chunks; /* [n_seqs] */
-    int32_t *ids;               /* a prompt's */
-    float *logits;
+    struct model_timed steps;
     /* The configuration in place. */
     int cpus[CPU_MAX], n_ranks, n_threads; /* threads of each rank */
     double step_s; /* what a step last took, of whatever configuration; 0 at first */
@@ -52,33 +47,22 @@ struct measured {
 
 /* ---- steps ---- */
 
-static int prefill(struct measured *x)
+static int step(struct measured *x, double *seconds)
 {
-    int rc = OK;
-
-    for (int64_t at = 0; at < x->n_prompt_tok && rc == OK; at += STEP_TOK_MAX) {
-        int64_t left = x->n_prompt_tok - at;
-        const struct model_chunk c = {.kv = &x->kv[0],
-                                      .ids = x->ids + at,
-                                      .n_tok = left < STEP_TOK_MAX ? left : STEP_TOK_MAX,
-                                      .pos0 = at,
-                                      .want_logits = left <= STEP_TOK_MAX};
-
-        rc = model_forward(x->run, &c, 1, x->logits);
-    }
-    return rc;
+    return x->phase == TOPO_PREFILL
+               ? model_timed_prefill(&x->steps, x->run, x->n_prompt_tok, seconds)
+               : model_timed_decode(&x->steps, x->run, x->n_ctx_tok, seconds);
 }
 
 /* n steps; the mean seconds of one. */
 static int run(struct measured *x, int n, double *seconds)
 {
     uint64_t t0 = clock_ns();
+    double one;
     int rc = OK;
 
     for (int i = 0; i < n && rc == OK; i++)
-        rc = x->phase == TOPO_PREFILL
-                 ? prefill(x)
-                 : model_forward(x->run, x->chunks, x->n_seqs, x->logits);
+        rc = step(x, &one);
     *seconds = (double)(clock_ns() - t0) * 1e-9 / n;
     return rc;
 }
@@ -221,59 +205,6 @@ static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
     return rc;
 }
 
-static void touch_pool(void *arg, struct par_self *self)
-{
-    kv_pool_touch(arg, self->id, self->n);
-}
-
-/* The keys and values of n_seqs sequences, all zero: times do not depend on values. */
-static int open_kv(struct measured *x)
-{
-    int64_t n_tok = x->phase == TOPO_PREFILL ? x->n_prompt_tok : x->n_ctx_tok + 1;
-    struct kv_shape shape;
-    size_t bytes;
-    int rc;
-
-    model_kv_shape(x->model, &shape);
-    if (__builtin_mul_overflow(kv_token_bytes(&shape), (size_t)n_tok, &bytes) ||
-        __builtin_mul_overflow(bytes + 64, (size_t)x->n_seqs, &bytes))
-        return err_set(ERR_LIMIT, "measured: %lld tokens of %d sequences overflow",
-                       (long long)n_tok, x->n_seqs);
-    x->kv = mem_new(MEM_OTHER, (size_t)x->n_seqs, sizeof(*x->kv));
-    if (!x->kv)
-        return ERR_NOMEM;
-    rc = kv_pool_open(&x->pool, NULL, &shape, bytes, n_tok, MEM_NODE_ANY);
-    if (rc == OK)
-        par_team_run(x->team, par_team_size(x->team), touch_pool, x->pool);
-    for (int i = 0; i < x->n_seqs && rc == OK; i++)
-        rc = kv_reserve(x->pool, n_tok, &x->kv[i]);
-    return rc;
-}
-
-static int open_batch(struct measured *x, uint64_t seed)
-{
-    int vocab = model_config_of(x->model)->vocab;
-    int64_t n_ids = x->phase == TOPO_PREFILL ? x->n_prompt_tok : x->n_seqs;
-    struct rng r;
-
-    x->ids = mem_new(MEM_OTHER, (size_t)n_ids, sizeof(*x->ids));
-    x->chunks = mem_new(MEM_OTHER, (size_t)x->n_seqs, sizeof(*x->chunks));
-    x->logits =
-        mem_new(MEM_ACTIVATIONS, (size_t)x->n_seqs * (size_t)vocab, sizeof(*x->logits));
-    if (!x->ids || !x->chunks || !x->logits)
-        return ERR_NOMEM;
-    rng_init(&r, seed, "ids");
-    for (int64_t i = 0; i < n_ids; i++)
-        x->ids[i] = (int32_t)rng_below(&r, (uint64_t)vocab);
-    for (int i = 0; i < x->n_seqs; i++)
-        x->chunks[i] = (struct model_chunk){.kv = &x->kv[i],
-                                            .ids = x->ids + i,
-                                            .n_tok = 1,
-                                            .pos0 = x->n_ctx_tok,
-                                            .want_logits = true};
-    return OK;
-}
-
 /* One measurement's deviation, of the whole budget in this moment. */
 static int measure_noise(struct measured *x, double *frac)
 {
@@ -302,11 +233,7 @@ static void measured_close(struct topo_evaluator *e)
     struct measured *x = e->ctx;
 
     if (x) {
-        mem_free(x->logits);
-        mem_free(x->chunks);
-        mem_free(x->ids);
-        mem_free(x->kv);
-        kv_pool_close(&x->pool);
+        model_timed_close(&x->steps);
         model_phase_close(&x->run);
         model_close(&x->model);
         par_team_close(&x->team);
@@ -337,9 +264,10 @@ static int measured_open(struct topo_evaluator *out, const struct plan_evaluator
     if (rc == OK)
         rc = open_model(x, o);
     if (rc == OK)
-        rc = open_kv(x);
-    if (rc == OK)
-        rc = open_batch(x, o->seed);
+        rc = model_timed_open(&x->steps, x->model, x->team, x->n_seqs,
+                              x->phase == TOPO_PREFILL ? x->n_prompt_tok
+                                                       : x->n_ctx_tok + 1,
+                              STEP_TOK_MAX, o->seed);
     if (rc == OK)
         rc = measure_noise(x, &out->noise_frac);
     if (rc != OK)
