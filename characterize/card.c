@@ -20,7 +20,8 @@
 #define CARD_VERSION   1
 #define CARD_BYTES_MAX (1 << 20)
 #define BUDGET_S       12.0 /* what a first run may cost without being asked */
-#define VALUES_MAX     256
+#define FULL_BUDGET_S  50.0 /* the whole of it stays under a minute */
+#define VALUES_MAX     1024
 
 /* ---- identity ---- */
 
@@ -51,8 +52,8 @@ json_t *machine_card_identity(void)
     return cpu_budget_get(&b) == OK ? identity_of(&b) : NULL;
 }
 
-/* <dir>/<host>.json; of the host's name only what is safe in a file name. */
-MUST static int card_path(char *out, size_t n, const char *dir)
+/* <dir>/<host><suffix>.json; of the host's name only what is safe in a file name. */
+MUST static int card_path(char *out, size_t n, const char *dir, const char *suffix)
 {
     char host[65] = "";
 
@@ -62,7 +63,7 @@ MUST static int card_path(char *out, size_t n, const char *dir)
         if (!isalnum((unsigned char)*s) && *s != '-' && (*s != '.' || s == host))
             *s = '_';
     }
-    if ((size_t)snprintf(out, n, "%s/%s.json", dir, host) >= n)
+    if ((size_t)snprintf(out, n, "%s/%s%s.json", dir, host, suffix) >= n)
         return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
     return OK;
 }
@@ -116,11 +117,15 @@ MUST static int run_probes(struct probe_ctx *c, double budget_s)
 {
     int n = 0, rc = OK;
 
-    while (probes[n])
-        n++;
+    for (int i = 0; probes[i]; i++)
+        n += c->full || !probes[i]->full;
     c->budget_s = budget_s / (n ? n : 1);
-    for (int i = 0; i < n && rc == OK; i++)
+    for (int i = 0; probes[i] && rc == OK; i++) {
+        if (!c->full && probes[i]->full)
+            continue;
+        log_info("  %s: %s", probes[i]->name, probes[i]->help);
         rc = probes[i]->run(c);
+    }
     return rc;
 }
 
@@ -150,10 +155,10 @@ MUST static int card_json(json_t **out, const struct probe_ctx *c, json_t *id,
     return *out ? OK : err_set(ERR_NOMEM, "machine card: no memory");
 }
 
-MUST static int measure(json_t **out, const struct cpu_budget *b, json_t *id,
+MUST static int measure(json_t **out, const struct cpu_budget *b, json_t *id, bool full,
                         double budget_s)
 {
-    struct probe_ctx c = {.n_threads_max = b->n, .max_values = VALUES_MAX};
+    struct probe_ctx c = {.n_threads_max = b->n, .full = full, .max_values = VALUES_MAX};
     uint64_t start_ns = clock_ns();
     int64_t steal_ns = cpu_steal_ns();
     int rc;
@@ -202,7 +207,7 @@ json_t *machine_card_cached(const char *path, const json_t *id)
     return NULL;
 }
 
-int machine_card_get(json_t **out, const char *dir, int force, double budget_s)
+static int card_get(json_t **out, const char *dir, bool full, int force, double budget_s)
 {
     struct cpu_budget b;
     json_t *id = NULL;
@@ -210,7 +215,7 @@ int machine_card_get(json_t **out, const char *dir, int force, double budget_s)
     int rc;
 
     *out = NULL;
-    rc = card_path(path, sizeof(path), dir);
+    rc = card_path(path, sizeof(path), dir, full ? "-full" : "");
     if (rc == OK)
         rc = cpu_budget_get(&b);
     if (rc != OK)
@@ -224,7 +229,7 @@ int machine_card_get(json_t **out, const char *dir, int force, double budget_s)
         json_decref(id);
         return OK;
     }
-    rc = measure(out, &b, id, budget_s > 0 ? budget_s : BUDGET_S); /* takes id */
+    rc = measure(out, &b, id, full, budget_s); /* takes id */
     if (rc != OK)
         return rc;
     /* the numbers are good even if they cannot be kept, as in a read-only checkout */
@@ -233,4 +238,14 @@ int machine_card_get(json_t **out, const char *dir, int force, double budget_s)
         err_clear();
     }
     return OK;
+}
+
+int machine_card_get(json_t **out, const char *dir, int force, double budget_s)
+{
+    return card_get(out, dir, false, force, budget_s > 0 ? budget_s : BUDGET_S);
+}
+
+int machine_card_full_get(json_t **out, const char *dir, int force, double budget_s)
+{
+    return card_get(out, dir, true, force, budget_s > 0 ? budget_s : FULL_BUDGET_S);
 }

@@ -23,6 +23,26 @@ static const char *row_text(const json_t *row, const char *key)
     return s ? s : "";
 }
 
+double machine_card_value(const json_t *card, const char *name, int n_threads,
+                          const char **why)
+{
+    const json_t *values = json_object_get(card, "values");
+
+    if (why)
+        *why = "the machine card has no such value";
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        const json_t *row = json_array_get(values, i);
+
+        if (strcmp(row_text(row, "name"), name) != 0 ||
+            row_number(row, "n_threads") != n_threads)
+            continue;
+        if (why && row_text(row, "why")[0])
+            *why = row_text(row, "why");
+        return row_number(row, "median");
+    }
+    return NAN;
+}
+
 /* The best value of one thread count among the rows whose name begins with `prefix`. */
 static double best_at(const json_t *card, const char *prefix, double n_threads)
 {

@@ -10,6 +10,7 @@
 #ifndef CHARACTERIZE_PROBE_H
 #define CHARACTERIZE_PROBE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <jansson.h>
@@ -30,6 +31,7 @@ struct probe_value {
 struct probe_ctx {
     struct par_team *team; /* all CPUs of the budget */
     int n_threads_max;
+    bool full;       /* for the full card: every thread count and pair worth a look */
     double budget_s; /* time this probe may take */
     size_t
         buffer_bytes; /* memory read or written; 0: several times the last-level cache */
@@ -42,6 +44,7 @@ MUST int probe_add(struct probe_ctx *c, const struct probe_value *v);
 struct probe {
     const char *name;
     const char *help;
+    bool full; /* of the full card only; the quick one is what every run needs */
     int (*run)(struct probe_ctx *c);
 };
 extern const struct probe *const probes[];
@@ -49,6 +52,10 @@ extern const struct probe *const probes[];
 /* The machine card: measured now, or the cached file if it is of this machine.
  * `dir` is created when absent. force: measure again. *out: new reference. */
 MUST int machine_card_get(json_t **out, const char *dir, int force, double budget_s);
+
+/* The same with every probe, for a person's first look at a machine: about a minute. Kept
+ * beside the quick card, which it does not replace, as <host>-full.json. */
+MUST int machine_card_full_get(json_t **out, const char *dir, int force, double budget_s);
 
 /* Numbers of a card; NaN when it lacks them. Between two measured thread counts the
  * answer is on the line through both; beyond the largest it is that one's (they share the
@@ -58,6 +65,11 @@ double machine_card_read_gbps(const json_t *card, int n_threads);
  * ("exact", "relaxed") by the fastest instruction family this machine has; GFLOP/s. */
 double machine_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads);
+
+/* The median of the value with exactly this name and thread count; NaN when there is none,
+ * and then *why, if not NULL, says why: lent by the card, or constant. */
+double machine_card_value(const json_t *card, const char *name, int n_threads,
+                          const char **why);
 
 /* The card as one table for people, a line a value. *text is owned by the caller,
  * mem_free(). */

@@ -76,14 +76,30 @@ struct probe_time probe_time(struct par_team *team, int n_threads, probe_body bo
     return (struct probe_time){(double)(t.last_ns - t.first_ns) * 1e-9, t.disturbed};
 }
 
-void probe_series_add(struct probe_series *s, double amount, const struct probe_time *t)
+static void add(struct probe_series *s, double v, const struct probe_time *t)
 {
-    double v = amount / t->seconds * 1e-9;
-
     if (t->disturbed && s->n_disturbed < PROBE_TRIALS_MAX)
         s->disturbed[s->n_disturbed++] = v;
     else if (!t->disturbed && s->n < PROBE_TRIALS_MAX)
         s->x[s->n++] = v;
+}
+
+void probe_series_add(struct probe_series *s, double amount, const struct probe_time *t)
+{
+    add(s, amount / t->seconds * 1e-9, t);
+}
+
+void probe_series_add_ns(struct probe_series *s, double n_ops, const struct probe_time *t)
+{
+    add(s, t->seconds * 1e9 / n_ops, t);
+}
+
+int probe_cpu(const struct probe_ctx *c, int id)
+{
+    struct par_thread_stat stat;
+
+    par_team_stat(c->team, id, &stat);
+    return stat.cpu_wanted >= 0 ? stat.cpu_wanted : id;
 }
 
 uint64_t probe_deadline_ns(double budget_s)
@@ -134,6 +150,15 @@ static struct probe_value value_of(const char *name, const char *unit, int n_thr
     return v;
 }
 
+void probe_value_finish(struct probe_value *v)
+{
+    if (!isnan(v->median) && !isnan(v->mad))
+        return;
+    snprintf(v->why, sizeof(v->why), "%s",
+             v->n_trials ? "no memory to sort the trials" : "no trial was made");
+    v->median = v->mad = NAN;
+}
+
 int probe_report_best(struct probe_ctx *c, const char *name, const char *unit,
                       int n_threads, const struct probe_series *s, int n_series)
 {
@@ -146,8 +171,7 @@ int probe_report_best(struct probe_ctx *c, const char *name, const char *unit,
         if (isnan(best.median) || v.median > best.median)
             best = v;
     }
-    if (isnan(best.median))
-        snprintf(best.why, sizeof(best.why), "no trial was made");
+    probe_value_finish(&best);
     return probe_add(c, &best);
 }
 

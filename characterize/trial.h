@@ -32,14 +32,21 @@ struct probe_series {
 /* Add `amount` per second (in units of 1e9) of a trial, while there is room. */
 void probe_series_add(struct probe_series *s, double amount, const struct probe_time *t);
 
+/* The same for what takes time: nanoseconds an operation of a trial of n of them. */
+void probe_series_add_ns(struct probe_series *s, double n_ops,
+                         const struct probe_time *t);
+
 /* May another round of trials begin? The time ends at `end_ns`. */
 int probe_more(const struct probe_series *s, int n_series, uint64_t end_ns);
 uint64_t probe_deadline_ns(double budget_s);
 
-/* Append median and spread of the best series (all of them are "more is better").
+/* Append median and spread of the best series: the one of the largest median, so several
+ * only of what is the better the more it is.
  * Disturbed trials count only where fewer than PROBE_TRIALS_MIN others exist. */
 MUST int probe_report_best(struct probe_ctx *c, const char *name, const char *unit,
                            int n_threads, const struct probe_series *s, int n_series);
+/* Where median or spread could not be computed: unavailable, with the reason. */
+void probe_value_finish(struct probe_value *v);
 /* Append "not available, because". */
 MUST int probe_report_none(struct probe_ctx *c, const char *name, const char *unit,
                            int n_threads, const char *why);
@@ -48,6 +55,10 @@ MUST int probe_report_none(struct probe_ctx *c, const char *name, const char *un
  */
 #define PROBE_COUNTS_MAX 32
 int probe_thread_counts(int n_max, int *counts);
+
+/* The CPU that thread `id` of the team is pinned to; the thread's number where it is not
+ * pinned. */
+int probe_cpu(const struct probe_ctx *c, int id);
 
 /* Memory for n threads: several times the caches that they share, in n equal parts of a
  * multiple of `step` bytes, each written first by its thread. */

@@ -91,15 +91,18 @@ MUST static int measure(struct probe_ctx *c, int n_threads, double budget_s)
 
 static int run(struct probe_ctx *c)
 {
-    int rc = measure(c, 1, c->budget_s / 2);
+    int counts[PROBE_COUNTS_MAX] = {1, c->n_threads_max};
+    int n = c->n_threads_max > 1 ? 2 : 1, rc = OK;
 
-    if (rc == OK && c->n_threads_max > 1)
-        rc = measure(c, c->n_threads_max, c->budget_s / 2);
+    if (c->full)
+        n = probe_thread_counts(c->n_threads_max, counts);
+    for (int i = 0; i < n && rc == OK; i++)
+        rc = measure(c, counts[i], c->budget_s / n);
     return rc;
 }
 
 const struct probe probe_stream = {
     .name = "stream",
-    .help = "copy and triad bandwidth for 1 and n threads",
+    .help = "copy and triad bandwidth for 1 and n threads; of the full card: 1 .. n",
     .run = run,
 };

@@ -26,7 +26,7 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define PLAN_BYTES       (1 << 20)
 
 struct flags {
-    bool smoke, dry_run, quiet, fresh, force;
+    bool smoke, dry_run, quiet, fresh, force, full;
     char *out, *format;
 };
 
@@ -53,7 +53,12 @@ static const struct opt_row run_flags[] = {
 };
 static const struct opt_row list_flags[] = {{0}};
 static const struct opt_row describe_flags[] = {SMOKE_ROW, {0}};
-static const struct opt_row machine_flags[] = {SWITCH(force, "measure again"), {0}};
+static const struct opt_row machine_flags[] = {
+    SWITCH(force, "measure again"),
+    SWITCH(full, "with every probe, about a minute: latency, hand-offs, barriers, "
+                 "pages, noise, shared cores; kept as <host>-full.json"),
+    {0},
+};
 static const struct opt_row export_flags[] = {
     {.name = "format",
      .type = OPT_STR,
@@ -215,10 +220,13 @@ static int verb_machine(const struct words *w)
 {
     json_t *card = NULL;
     char *text = NULL;
-    int status = EXIT_OK;
+    int status = EXIT_OK, rc;
 
-    if (machine_card_get(&card, MACHINE_DIR, w->flags.force, MACHINE_BUDGET_S) != OK ||
-        machine_card_text(card, &text) != OK)
+    if (w->flags.full)
+        rc = machine_card_full_get(&card, MACHINE_DIR, w->flags.force, 0);
+    else
+        rc = machine_card_get(&card, MACHINE_DIR, w->flags.force, MACHINE_BUDGET_S);
+    if (rc != OK || machine_card_text(card, &text) != OK)
         status = complain(EXIT_INVALID);
     else
         fputs(text, stdout);

@@ -156,6 +156,9 @@ static void check_measured(const json_t *card)
         }
         n_available++;
         assert_string_equal(why, "");
+        /* of noise there may be none */
+        if (strncmp(json_string_value(json_object_get(row, "name")), "noise_", 6) == 0)
+            continue;
         assert_true(json_number_value(median) > 0);
         assert_true(json_integer_value(json_object_get(row, "n_trials")) >= 3);
     }
@@ -183,6 +186,49 @@ static void measured_once(void **state)
     json_decref(b);
     json_decref(get(dir, 1, 1)); /* force */
     log_set_sink(NULL, NULL);
+}
+
+/* The full card lies beside the quick one and holds all that it holds. */
+static void full_card(void **state)
+{
+    json_t *quick, *full, *again;
+    const char *why;
+    char dir[600];
+
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s/full", test_dir());
+    assert_ok(machine_card_get(&quick, dir, 0, 0.05));
+    assert_ok(machine_card_full_get(&full, dir, 0, 0.05));
+    assert_ok(machine_card_full_get(&again, dir, 0, 0.05));
+    assert_true(json_equal(full, again));
+    json_decref(again);
+    assert_ok(machine_card_get(&again, dir, 0, 0.05));
+    assert_true(json_equal(quick, again));
+    json_decref(again);
+    check_measured(full);
+    assert_true(json_array_size(json_object_get(full, "values")) >
+                json_array_size(json_object_get(quick, "values")));
+    assert_true(machine_card_value(full, "latency_ns_small_16KiB", 1, &why) > 0);
+    near(machine_card_value(quick, "latency_ns_small_16KiB", 1, &why), NAN);
+    assert_non_null(strstr(why, "no such value"));
+    json_decref(quick);
+    json_decref(full);
+}
+
+static void value_by_name(void **state)
+{
+    const char *why = NULL;
+    json_t *card = card_of(ROW("a_ns", 1, 3) "," ROW("a_ns_more", 1, 4) "," ROW(
+        "a_ns", 2, 5) ",{\"name\": \"b\", \"n_threads\": 1, \"median\": null,"
+                      " \"why\": \"no b here\"}");
+
+    (void)state;
+    near(machine_card_value(card, "a_ns", 1, NULL), 3);
+    near(machine_card_value(card, "a_ns", 2, &why), 5);
+    near(machine_card_value(card, "a_n", 1, &why), NAN);
+    near(machine_card_value(card, "b", 1, &why), NAN);
+    assert_string_equal(why, "no b here");
+    json_decref(card);
 }
 
 static bool accepted(const char *text, const json_t *id)
@@ -285,6 +331,8 @@ int main(void)
         cmocka_unit_test(strange_cards),
         cmocka_unit_test(text_says_why),
         cmocka_unit_test(measured_once),
+        cmocka_unit_test(full_card),
+        cmocka_unit_test(value_by_name),
         cmocka_unit_test(only_this_machines_card),
         cmocka_unit_test(nowhere_to_keep),
         cmocka_unit_test(memory_runs_out),

@@ -1,7 +1,9 @@
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <sys/prctl.h>
 
+#include "characterize/pages.h"
 #include "characterize/peak/peak.h"
 #include "characterize/trial.h"
 #include "cpu/cpu.h"
@@ -9,6 +11,7 @@
 static struct probe_ctx open_ctx(int n_threads, int max_values)
 {
     struct probe_ctx c = {.n_threads_max = n_threads,
+                          .full = true,
                           .budget_s = 0.02,
                           .buffer_bytes = 1 << 20,
                           .max_values = max_values};
@@ -25,29 +28,134 @@ static void close_ctx(struct probe_ctx *c)
     mem_free(c->values);
 }
 
-/* Every probe: values with names and units, a number or a reason, nothing twice. */
+#define VALUES_MAX 512
+
+/* A number or a reason; what is counted may be nothing, what is timed never is. */
+static void check_value(const struct probe_value *v, int n_threads_max)
+{
+    bool counted = strncmp(v->name, "noise_", 6) == 0;
+
+    assert_true(v->name[0] && v->unit[0]);
+    assert_in_range(v->n_threads, 1, n_threads_max);
+    assert_int_equal(isnan(v->median), v->why[0] != '\0');
+    if (isnan(v->median))
+        return;
+    if (!(counted ? v->median >= 0 : v->median > 0) || !(v->mad >= 0))
+        fail_msg("%s: median %g, spread %g", v->name, v->median, v->mad);
+    assert_true(v->n_trials >= (counted ? 1 : 3));
+}
+
+/* Runs one probe by itself; what it found stays in *c, which the caller closes. */
+static int run_probe(struct probe_ctx *c, const char *name, int n_threads)
+{
+    *c = open_ctx(n_threads, VALUES_MAX);
+    for (int i = 0; probes[i]; i++)
+        if (strcmp(probes[i]->name, name) == 0)
+            return probes[i]->run(c);
+    fail_msg("no probe %s", name);
+    return ERR_NOTFOUND;
+}
+
+static int available(const struct probe_ctx *c, const char *prefix)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n_values; i++)
+        n += strncmp(c->values[i].name, prefix, strlen(prefix)) == 0 &&
+             !isnan(c->values[i].median);
+    return n;
+}
+
+/* Every probe, with a CPU for each of two threads and with one: values with names and
+ * units, a number or a reason, nothing twice. */
 static void every_probe(void **state)
 {
     (void)state;
     for (int i = 0; probes[i]; i++) {
-        struct probe_ctx c = open_ctx(2, 64);
+        for (int n = 1; n <= 2; n++) {
+            struct probe_ctx c;
 
-        assert_true(probes[i]->name[0] && probes[i]->help[0]);
-        assert_ok(probes[i]->run(&c));
-        assert_true(c.n_values > 0);
-        for (int k = 0; k < c.n_values; k++) {
-            const struct probe_value *v = &c.values[k];
-
-            assert_true(v->name[0] && v->unit[0]);
-            assert_in_range(v->n_threads, 1, 2);
-            assert_int_equal(isnan(v->median), v->why[0] != '\0');
-            if (!isnan(v->median))
-                assert_true(v->median > 0 && v->mad >= 0 && v->n_trials >= 3);
-            for (int m = 0; m < k; m++)
-                assert_false(c.values[m].n_threads == v->n_threads &&
-                             strcmp(c.values[m].name, v->name) == 0);
+            assert_true(probes[i]->name[0] && probes[i]->help[0]);
+            assert_ok(run_probe(&c, probes[i]->name, n));
+            assert_true(c.n_values > 0);
+            for (int k = 0; k < c.n_values; k++) {
+                check_value(&c.values[k], n);
+                for (int m = 0; m < k; m++)
+                    assert_false(c.values[m].n_threads == c.values[k].n_threads &&
+                                 strcmp(c.values[m].name, c.values[k].name) == 0);
+            }
+            close_ctx(&c);
         }
+    }
+}
+
+/* What needs two CPUs says so where there is one, and measures where there are two. */
+static void one_cpu(void **state)
+{
+    static const char *const pairs[] = {"handoff", "barrier", "allreduce", "share"};
+    struct probe_ctx c;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        assert_ok(run_probe(&c, pairs[i], 1));
+        assert_int_equal(c.n_values, 1);
+        assert_non_null(strstr(c.values[0].why, "one CPU"));
         close_ctx(&c);
+        assert_ok(run_probe(&c, pairs[i], 2));
+        assert_true(available(&c, pairs[i]) > 0);
+        close_ctx(&c);
+    }
+}
+
+/* A kernel that gives no huge pages: small ones are measured, huge ones are not claimed. */
+static void no_huge_pages(void **state)
+{
+    struct probe_ctx c;
+
+    (void)state;
+    assert_int_equal(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
+    assert_ok(run_probe(&c, "latency", 1));
+    assert_int_equal(available(&c, "latency_ns_huge"), 0);
+    assert_true(available(&c, "latency_ns_small") > 0);
+    assert_non_null(strstr(c.values[0].why, "huge pages asked for"));
+    close_ctx(&c);
+    assert_ok(run_probe(&c, "blocks", 2));
+    assert_int_equal(available(&c, "random_gbps_huge"), 0);
+    assert_true(available(&c, "random_gbps_small") > 0);
+    close_ctx(&c);
+    assert_ok(run_probe(&c, "fault", 1));
+    assert_int_equal(available(&c, "fault_huge"), 0);
+    assert_int_equal(available(&c, "fault_small"), 1);
+    close_ctx(&c);
+    assert_int_equal(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0), 0);
+}
+
+static void pages_by_their_file(void **state)
+{
+    struct probe_pages m = {(char *)0x200000, PROBE_HUGE_BYTES * 2};
+    char path[600], text[512];
+    static const struct {
+        const char *from;
+        int kib, expect;
+    } cases[] = {
+        {"200000-600000", 4096, OK},
+        {"200000-600000", 2048, ERR_UNSUPPORTED}, /* the half */
+        {"200000-600000", 0, ERR_UNSUPPORTED},
+        {"600000-a00000", 4096, ERR_UNSUPPORTED}, /* somebody else's */
+        {"1ff000-800000", 6144, OK},              /* merged with its neighbours */
+    };
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/smaps", test_dir());
+    assert_int_equal(probe_pages_check_huge_at(&m, path), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err_msg(), "cannot read"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(text, sizeof(text),
+                 "1000-2000 rw-p 00000000 00:00 0\nAnonHugePages:    8192 kB\n"
+                 "%s rw-p 00000000 00:00 0\nRss: 4 kB\nAnonHugePages: %7d kB\n",
+                 cases[i].from, cases[i].kib);
+        test_write(path, text, strlen(text));
+        assert_int_equal(probe_pages_check_huge_at(&m, path), cases[i].expect);
     }
 }
 
@@ -64,22 +172,46 @@ static void too_many_values(void **state)
     close_ctx(&c);
 }
 
-/* Without memory a bandwidth is unavailable, for that reason. */
-static void no_memory_for_the_buffer(void **state)
+/* The n-th allocation and all after it fail: a value is unavailable for that reason, or
+ * the probe ends with the error; nothing is left behind, and nothing is claimed. */
+static void no_memory(void **state)
 {
     (void)state;
     for (int i = 0; probes[i]; i++) {
-        struct probe_ctx c = open_ctx(1, 64);
-        int rc;
+        for (int n = 0; n < 4; n++) {
+            struct probe_ctx c = open_ctx(2, VALUES_MAX);
+            size_t used = mem_used_bytes(MEM_HARNESS);
+            int rc;
+
+            mem_fail_after(n, 0);
+            rc = probes[i]->run(&c);
+            mem_fail_after(-1, 0);
+            assert_true(rc == OK || rc == ERR_NOMEM);
+            assert_true(rc == ERR_NOMEM || c.n_values > 0);
+            for (int k = 0; k < c.n_values; k++)
+                check_value(&c.values[k], 2);
+            assert_int_equal(mem_used_bytes(MEM_HARNESS), used);
+            close_ctx(&c);
+        }
+    }
+}
+
+/* Without memory a bandwidth is unavailable, for that reason. */
+static void no_memory_for_the_buffer(void **state)
+{
+    static const char *const names[] = {"read", "stream", "latency", "blocks", "fault"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct probe_ctx c = open_ctx(1, VALUES_MAX);
 
         mem_fail_after(0, 0);
-        rc = probes[i]->run(&c);
+        for (int k = 0; probes[k]; k++)
+            if (strcmp(probes[k]->name, names[i]) == 0)
+                assert_ok(probes[k]->run(&c));
         mem_fail_after(-1, 0);
-        if (rc != ERR_NOMEM) {
-            assert_ok(rc);
-            assert_true(c.n_values > 0);
-            assert_true(isnan(c.values[0].median) && c.values[0].why[0]);
-        }
+        assert_true(c.n_values > 0);
+        assert_true(isnan(c.values[0].median) && c.values[0].why[0]);
         close_ctx(&c);
     }
 }
@@ -213,7 +345,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_probe),
+        cmocka_unit_test(one_cpu),
+        cmocka_unit_test(no_huge_pages),
+        cmocka_unit_test(pages_by_their_file),
         cmocka_unit_test(too_many_values),
+        cmocka_unit_test(no_memory),
         cmocka_unit_test(no_memory_for_the_buffer),
         cmocka_unit_test(loops_read_everything),
         cmocka_unit_test(loops_write_everything),

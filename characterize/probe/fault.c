@@ -1,0 +1,79 @@
+/* What the first touch of a page costs, small and huge: the price of memory that is not
+ * taken before serving begins. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "characterize/pages.h"
+#include "characterize/trial.h"
+
+#define BYTES_SMALL ((size_t)16 << 20) /* a trial of some milliseconds each */
+#define BYTES_HUGE  ((size_t)64 << 20)
+
+struct job {
+    struct probe_pages pages;
+    size_t part_bytes;
+};
+
+static void touch(void *arg, int id, int n_threads)
+{
+    const struct job *j = arg;
+    struct probe_pages part = {j->pages.p + (size_t)id * j->part_bytes, j->part_bytes};
+
+    (void)n_threads;
+    probe_pages_touch(&part);
+}
+
+MUST static int touch_all(struct probe_ctx *c, struct job *j, int n_threads, int huge,
+                          struct probe_time *t)
+{
+    *t = probe_time(c->team, n_threads, touch, j);
+    return huge ? probe_pages_check_huge(&j->pages) : OK;
+}
+
+MUST static int measure(struct probe_ctx *c, int n_threads, int huge, double budget_s)
+{
+    const char *name = huge ? "fault_huge_ns" : "fault_small_ns";
+    size_t page = huge ? PROBE_HUGE_BYTES : (size_t)sysconf(_SC_PAGESIZE);
+    uint64_t end_ns = probe_deadline_ns(budget_s);
+    struct probe_series s = {0};
+    struct job j = {.part_bytes = huge ? BYTES_HUGE : BYTES_SMALL};
+    struct probe_time t;
+    int rc = probe_pages_open(&j.pages, j.part_bytes * (size_t)n_threads, huge);
+
+    if (rc == OK)
+        rc = touch_all(c, &j, n_threads, huge, &t);
+    if (rc != OK) {
+        rc = probe_report_none(c, name, "ns", n_threads, err_msg());
+        goto out;
+    }
+    do {
+        if (madvise(j.pages.p, j.pages.bytes, MADV_DONTNEED) != 0) {
+            rc = probe_report_none(c, name, "ns", n_threads,
+                                   "the kernel does not take pages back");
+            goto out;
+        }
+        t = probe_time(c->team, n_threads, touch, &j);
+        probe_series_add_ns(&s, (double)(j.part_bytes / page), &t);
+    } while (probe_more(&s, 1, end_ns));
+    rc = probe_report_best(c, name, "ns", n_threads, &s, 1);
+out:
+    probe_pages_close(&j.pages);
+    return rc;
+}
+
+static int run(struct probe_ctx *c)
+{
+    int counts[2] = {1, c->n_threads_max}, n = c->n_threads_max > 1 ? 2 : 1, rc = OK;
+
+    for (int i = 0; i < n; i++)
+        for (int huge = 0; huge < 2 && rc == OK; huge++)
+            rc = measure(c, counts[i], huge, c->budget_s / (2 * n));
+    return rc;
+}
+
+const struct probe probe_fault = {
+    .name = "fault",
+    .help = "first touch of a small and of a huge page, 1 thread and all at once",
+    .full = true,
+    .run = run,
+};

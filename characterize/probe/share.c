@@ -1,0 +1,110 @@
+/* Do two CPUs share a core? A thread computes alone, then with another at work on the
+ * same: on cores of their own both keep their speed, on one core each has half of it. A
+ * virtual machine's "1 thread per core" is no proof. */
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "characterize/peak/peak.h"
+#include "characterize/trial.h"
+
+#define TRIAL_S 0.002
+/* The partner looks this often a trial whether it may end: it must work as long as the
+ * first thread does, however late it began. */
+#define LOOKS 64
+/* Every CPU is tried with the first; beyond these many only some of them. */
+#define PARTNERS_MAX 16
+
+struct job {
+    const struct probe_arith *arith;
+    int64_t n_rounds;
+    int partner; /* thread; 0: alone */
+    double seconds;
+    volatile double sink[2];
+    atomic_int partner_works, done;
+};
+
+static void compute(void *arg, int id, int n_threads)
+{
+    struct job *j = arg;
+    uint64_t start_ns;
+
+    (void)n_threads;
+    if (id == 0) {
+        while (j->partner && !atomic_load(&j->partner_works))
+            ;
+        start_ns = clock_ns();
+        j->sink[0] = j->arith->run(j->n_rounds);
+        j->seconds = (double)(clock_ns() - start_ns) * 1e-9;
+        atomic_store(&j->done, 1);
+    } else if (id == j->partner) {
+        atomic_store(&j->partner_works, 1);
+        while (!atomic_load(&j->done))
+            j->sink[1] = j->arith->run(j->n_rounds / LOOKS + 1);
+    }
+}
+
+static struct probe_time trial(struct probe_ctx *c, struct job *j, int partner)
+{
+    struct probe_time t;
+
+    j->partner = partner;
+    j->partner_works = j->done = 0;
+    t = probe_time(c->team, partner + 1, compute, j);
+    t.seconds = j->seconds;
+    return t;
+}
+
+static void calibrate(struct probe_ctx *c, struct job *j)
+{
+    struct probe_time t;
+
+    j->n_rounds = 1000;
+    do {
+        j->n_rounds *= 4;
+        t = trial(c, j, 0);
+    } while (t.seconds < TRIAL_S / 8);
+    j->n_rounds = (int64_t)((double)j->n_rounds * TRIAL_S / t.seconds) + 1;
+}
+
+/* The speed of the first over its speed alone, a pair of trials at a time, so that a change
+ * of the clock's frequency hits both. */
+MUST static int measure(struct probe_ctx *c, struct job *j, int partner, double budget_s)
+{
+    uint64_t end_ns = probe_deadline_ns(budget_s);
+    struct probe_series s = {0};
+    char name[48];
+
+    do {
+        struct probe_time alone = trial(c, j, 0), both = trial(c, j, partner);
+
+        both.disturbed |= alone.disturbed;
+        probe_series_add(&s, alone.seconds * 1e9, &both);
+    } while (probe_more(&s, 1, end_ns));
+    snprintf(name, sizeof(name), "share_speed_cpu%d_cpu%d", probe_cpu(c, 0),
+             probe_cpu(c, partner));
+    return probe_report_best(c, name, "1", 2, &s, 1);
+}
+
+static int run(struct probe_ctx *c)
+{
+    struct job j = {.arith = &probe_widest()->arith[0]};
+    int n = c->n_threads_max - 1, rc = OK;
+
+    if (n < 1)
+        return probe_report_none(c, "share_speed", "1", 1,
+                                 "one CPU only: no other to share a core with");
+    n = n > PARTNERS_MAX ? PARTNERS_MAX : n;
+    calibrate(c, &j);
+    for (int i = 1; i <= n && rc == OK; i++) /* spread over all, the last one included */
+        rc = measure(c, &j, (int)((int64_t)i * (c->n_threads_max - 1) / n),
+                     c->budget_s / n);
+    return rc;
+}
+
+const struct probe probe_share = {
+    .name = "share",
+    .help = "speed of a thread while another computes, over its speed alone",
+    .full = true,
+    .run = run,
+};
