@@ -110,8 +110,9 @@ struct model_phase {
     struct model *m; /* lent */
     int n_ranks, n_threads;
     int64_t max_step_tok;
-    bool shares_kv;  /* a KV group has several ranks */
-    bool shares_seq; /* a query head has several ranks */
+    const struct par_coll *coll; /* NULL: by size */
+    bool shares_kv;              /* a KV group has several ranks */
+    bool shares_seq;             /* a query head has several ranks */
     struct model_rank *ranks;
     struct model_seat {
         int rank, id;

@@ -132,7 +132,7 @@ static void add_all(struct model_lane *w)
     slice(w, &at, &hi);
     while (at < hi) {
         size_t n = hi - at < MODEL_MESSAGE_FLOATS ? hi - at : MODEL_MESSAGE_FLOATS;
-        int rc = par_allreduce(&w->rank->lanes[w->id], NULL, y + at, n);
+        int rc = par_allreduce(&w->rank->lanes[w->id], w->phase->coll, y + at, n);
 
         if (rc != OK)
             atomic_store_explicit(&w->step->rc, rc, memory_order_relaxed);

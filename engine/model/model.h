@@ -18,6 +18,7 @@
 
 #include "kv/kv.h"
 #include "model/file/file.h"
+#include "par/coll.h"
 #include "par/team.h"
 #include "kernels/schedule.h"
 
@@ -102,7 +103,8 @@ struct model_phase_opts {
     /* [n_ranks * n_threads] which thread of the team is thread i % n_threads of rank
      * i / n_threads: the numbers below n_ranks * n_threads, each once. NULL: i itself. */
     const int *threads;
-    int64_t max_step_tok; /* most tokens in a step; 0: the model's */
+    int64_t max_step_tok;        /* most tokens in a step; 0: the model's */
+    const struct par_coll *coll; /* how ranks sum; NULL: by the size of the message */
 };
 /* ERR_ARG: more threads than the team has, no such threads. ERR_LIMIT: more ranks than
  * PAR_RANKS_MAX. The phase is closed before its model. */

@@ -195,6 +195,7 @@ int model_phase_open(struct model_phase **out, struct model *m,
     p->m = m;
     p->n_ranks = o->n_ranks;
     p->n_threads = o->n_threads;
+    p->coll = o->coll;
     p->max_step_tok = o->max_step_tok > 0 ? o->max_step_tok : m->max_step_tok;
     rc = take_arrays(p);
     if (rc == OK)

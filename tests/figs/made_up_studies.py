@@ -59,6 +59,13 @@ def gemm_vendors(rng, m, type, weights, **_):
     return summary, {}
 
 
+def phase_switch(rng, **_):
+    names = "switch_us_p50 switch_us_mad repack_ms request_s decode_gbps".split()
+    summary = {n: rng.uniform(1, 100) for n in names}
+    summary.update(bytes_copied=0, request_s_prefill_plan=50, request_s_decode_plan=60)
+    return summary, {"switch_us": rng.normal(3, 10, 25)}
+
+
 # stem: how, axes in the order of the job
 STUDIES = {
     "fig02a_block_thread": (block_thread, {"matrix": ["paper 1152x2304", "odd 1104x2304"],
@@ -69,6 +76,8 @@ STUDIES = {
     "fig08_policies": (policies, {"matrix": MATRICES}),
     "tab03_window": (tuning, {"sigma": [5, 10, 15, 20], "seed": [1, 2, 3]}),
     "tab04_tuning_cost": (tuning, {"matrix": MATRICES, "policy": POLICIES}),
+    "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
+                                    "decode_threads": [1]}),
     **made_up_topo.STUDIES,
 }
 

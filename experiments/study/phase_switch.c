@@ -1,0 +1,170 @@
+/* What it costs to go from prefill's service configuration to decode's between two steps:
+ * nothing is copied, so the price is what caches and threads make of it. Beside it, the
+ * time to pack the weights anew, and one configuration for both phases.
+ * Paper: Sandwich 5.3. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "experiments/study/support/engine.h"
+#include "experiments/study/support/rows.h"
+
+struct opts {
+    char *model;
+    int precision;
+    int64_t prefill_ranks, prefill_threads, decode_ranks, decode_threads;
+    int64_t n_prompt_tok, n_output_tok, rounds, seed;
+};
+
+static const struct opt_row table[] = {
+    ROW_STR(model, NULL, "a model's file"),
+    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
+    ROW_INT(prefill_ranks, 1, 64, "1", "of prefill"),
+    ROW_INT(prefill_threads, 0, CPU_MAX, "0", "of each of them; 0: the budget's share"),
+    ROW_INT(decode_ranks, 1, 64, "2", "of decode"),
+    ROW_INT(decode_threads, 0, CPU_MAX, "0", "of each of them; 0: the budget's share"),
+    ROW_INT(n_prompt_tok, 1, 65536, "128", "of a request"),
+    ROW_INT(n_output_tok, 2, 65536, "16", "of a request"),
+    ROW_INT(rounds, 3, 999, "25", "of all ways, in turn"),
+    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"bytes_copied", "B", "lower", "of weights and KV, by both phases"},
+    {"switch_us_p50", "us", "lower",
+     "the first decode step after the other phase's prefill, less the same step after "
+     "its own"},
+    {"switch_us_mad", "us", "", "median absolute deviation of that"},
+    {"repack_ms", "ms", "", "reading and packing the weights anew, the file in memory"},
+    {"request_s", "s", "lower", "prompt by prefill's, output by decode's configuration"},
+    {"request_s_prefill_plan", "s", "", "both by prefill's"},
+    {"request_s_decode_plan", "s", "", "both by decode's"},
+    {"speedup_vs_best_one_plan", "x", "higher",
+     "median over the rounds of (the faster of both / with a switch)"},
+    {"token_bytes", "B", "", "that a decoded token must read"},
+    {"decode_gbps", "GB/s", "", "token_bytes / a later token's time, decode's own"},
+    {0},
+};
+
+#define ROUNDS_MAX 999
+enum { SWITCH, PREFILL_PLAN, DECODE_PLAN, N_WAYS };
+
+struct found {
+    struct study_engine engine;
+    struct model_phase *phase[2]; /* prefill's, decode's */
+    double request_s[N_WAYS][ROUNDS_MAX], first_s[N_WAYS][ROUNDS_MAX];
+    double later_s[N_WAYS][ROUNDS_MAX], switch_us[ROUNDS_MAX], speedup[ROUNDS_MAX];
+};
+
+/* One request: a prompt by `p`, output tokens by `d`. */
+static int request(struct found *f, const struct opts *o, int way, int round)
+{
+    struct model_phase *p = f->phase[way == DECODE_PLAN];
+    struct model_phase *d = f->phase[way != PREFILL_PLAN];
+    double sum, one = NAN, later = INFINITY;
+    int rc = model_timed_prefill(&f->engine.steps, p, o->n_prompt_tok, &sum);
+
+    for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
+        rc = model_timed_decode(&f->engine.steps, d, o->n_prompt_tok + i - 1, &one);
+        sum += one;
+        if (i == 1)
+            f->first_s[way][round] = one;
+        else
+            later = fmin(later, one);
+    }
+    f->later_s[way][round] = later;
+    f->request_s[way][round] = sum;
+    return rc;
+}
+
+static int measure(struct found *f, const struct opts *o, struct study_cell *out)
+{
+    int rc = OK;
+
+    for (int way = 0; way < N_WAYS && rc == OK; way++)
+        rc = request(f, o, way, 0); /* warms up; written over */
+    for (int r = 0; r < o->rounds && rc == OK; r++) {
+        for (int way = 0; way < N_WAYS && rc == OK; way++)
+            rc = request(f, o, (way + r) % N_WAYS, r);
+        f->switch_us[r] = 1e6 * (f->first_s[SWITCH][r] - f->first_s[DECODE_PLAN][r]);
+        f->speedup[r] =
+            fmin(f->request_s[PREFILL_PLAN][r], f->request_s[DECODE_PLAN][r]) /
+            f->request_s[SWITCH][r];
+        study_progress(out, (double)(r + 1) / (double)o->rounds, "requests in turn");
+    }
+    return rc;
+}
+
+static int say(const struct found *f, const struct opts *o, struct study_cell *out)
+{
+    const struct model *m = f->engine.model;
+    const struct model_config *c = model_config_of(m);
+    size_t n = (size_t)o->rounds;
+    double bytes = (double)(model_token_weight_bytes(c, model_weight_type(m)) +
+                            model_token_kv_bytes(c, o->n_prompt_tok, 4));
+    const struct study_number all[] = {
+        {"bytes_copied", (double)(model_phase_copied_bytes(f->phase[0]) +
+                                  model_phase_copied_bytes(f->phase[1]))},
+        {"switch_us_p50", stats_median(f->switch_us, n)},
+        {"switch_us_mad", stats_mad(f->switch_us, n)},
+        {"repack_ms", 1e3 * model_load_stat_of(m)->load_s},
+        {"request_s", stats_median(f->request_s[SWITCH], n)},
+        {"request_s_prefill_plan", stats_median(f->request_s[PREFILL_PLAN], n)},
+        {"request_s_decode_plan", stats_median(f->request_s[DECODE_PLAN], n)},
+        {"speedup_vs_best_one_plan", stats_median(f->speedup, n)},
+        {"token_bytes", bytes},
+        {"decode_gbps", 1e-9 * bytes / stats_median(f->later_s[DECODE_PLAN], n)}};
+    int rc = STUDY_VALUES(out, all, "a time was no number");
+
+    if (rc == OK)
+        rc = study_series(out, "switch_us", "us", f->switch_us, n);
+    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+}
+
+static int share(int64_t asked, const struct found *f, int64_t n_ranks)
+{
+    int64_t n = asked ? asked : f->engine.budget.n / n_ranks;
+
+    return n > 0 ? (int)n : 1;
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    int rc = OK;
+
+    if (!f)
+        return ERR_NOMEM;
+    for (int i = 0; i < 2 && rc == OK; i++) { /* the second time the file is in memory */
+        study_engine_close(&f->engine);
+        rc = study_engine_open(&f->engine, o->model, o->precision, 1,
+                               o->n_prompt_tok + o->n_output_tok, o->seed);
+    }
+    if (rc == OK)
+        rc = study_engine_phase(&f->engine, &f->phase[0], (int)o->prefill_ranks,
+                                share(o->prefill_threads, f, o->prefill_ranks), NULL);
+    if (rc == OK)
+        rc = study_engine_phase(&f->engine, &f->phase[1], (int)o->decode_ranks,
+                                share(o->decode_threads, f, o->decode_ranks), NULL);
+    if (rc == OK)
+        rc = measure(f, o, out);
+    if (rc == OK)
+        rc = say(f, o, out);
+    model_phase_close(&f->phase[0]);
+    model_phase_close(&f->phase[1]);
+    study_engine_close(&f->engine);
+    mem_free(f);
+    return rc;
+}
+
+const struct study study_phase_switch = {
+    .name = "phase_switch",
+    .help = "from prefill's service configuration to decode's, between two steps",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};

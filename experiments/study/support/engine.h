@@ -1,0 +1,29 @@
+/* experiments/study/support/engine.h - a model opened on this host, whose steps a study
+ * times under several phases.   Threads: one caller; it becomes thread 0 of the team. */
+#ifndef STUDY_ENGINE_H
+#define STUDY_ENGINE_H
+
+#include "cpu/cpu.h"
+#include "experiments/harness/study.h"
+#include "model/timed.h"
+
+struct study_engine {
+    struct cpu_budget budget;
+    struct par_team *team; /* over the whole budget */
+    struct model *model;
+    struct model_timed steps;
+};
+/* `path`: a model's file; precision: enum kern_precision. ERR_ARG: no path. On error *out
+ * is closed. */
+MUST int study_engine_open(struct study_engine *out, const char *path, int precision,
+                           int n_seqs, int64_t max_tok, int64_t seed);
+void study_engine_close(struct study_engine *e); /* twice is fine */
+
+/* ranks x threads of the team's first threads. ERR_ARG: more than the budget. */
+MUST int study_engine_phase(struct study_engine *e, struct model_phase **out, int n_ranks,
+                            int n_threads, const struct par_coll *coll);
+
+/* CPUs, weights, variants and threads, as the cell's attributes. */
+MUST int study_engine_say(struct study_cell *c, const struct study_engine *e);
+
+#endif
