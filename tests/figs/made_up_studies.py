@@ -66,6 +66,14 @@ def phase_switch(rng, **_):
     return summary, {"switch_us": rng.normal(3, 10, 25)}
 
 
+def ablation(rng, **_):
+    steps = "one_plan communication service_config kernel_tuning split_k".split()
+    summary = {"tok_s_" + s: rng.uniform(10, 20) for s in steps}
+    series = {n: v * rng.normal(1, 0.02, 9) for n, v in summary.items()}
+    summary.update(prefill_ranks=1, decode_ranks=2, decode_threads=1, tuning_s=40)
+    return summary, series
+
+
 # stem: how, axes in the order of the job
 STUDIES = {
     "fig02a_block_thread": (block_thread, {"matrix": ["paper 1152x2304", "odd 1104x2304"],
@@ -76,6 +84,7 @@ STUDIES = {
     "fig08_policies": (policies, {"matrix": MATRICES}),
     "tab03_window": (tuning, {"sigma": [5, 10, 15, 20], "seed": [1, 2, 3]}),
     "tab04_tuning_cost": (tuning, {"matrix": MATRICES, "policy": POLICIES}),
+    "tab01_ablation": (ablation, {"model": ["a-bf16.gguf"], "batch": [1, 8]}),
     "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
                                     "decode_threads": [1]}),
     **made_up_topo.STUDIES,

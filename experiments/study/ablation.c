@@ -1,0 +1,301 @@
+/* One optimization after the other on this host: one plan with the master's all-reduce for
+ * both phases; the better all-reduce; a service configuration for each phase; tuned
+ * schedules; and with K split. All in turn in the same cell.
+ * Paper: Sandwich 8.3, Table 1. */
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "experiments/study/support/engine.h"
+#include "experiments/study/support/rows.h"
+#include "experiments/study/support/tuning.h"
+
+struct opts {
+    char *model;
+    int precision;
+    int64_t batch, n_prompt_tok, n_output_tok, rounds, seed;
+    double tune_s;
+};
+
+static const struct opt_row table[] = {
+    ROW_STR(model, NULL, "a model's file"),
+    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
+    ROW_INT(batch, 1, 64, "1", "sequences that decode together"),
+    ROW_INT(n_prompt_tok, 1, 65536, "128", "of each of them"),
+    ROW_INT(n_output_tok, 2, 65536, "32", "of each of them"),
+    ROW_INT(rounds, 3, 99, "9", "of all steps in turn"),
+    ROW_F64(tune_s, "s", 0, 3600, "2", "of tuning for each shape of matrix"),
+    ROW_INT(seed, 0, 0, "1", "of ids and the tuner"),
+    {0},
+};
+
+#define STEPS(X)                                                                         \
+    X(one_plan, "a rank a CPU, rank 0 copies first")                                     \
+    X(communication, "... ranks sum as is fastest for the size")                         \
+    X(service_config, "... the fastest ranks x threads of each phase")                   \
+    X(kernel_tuning, "... schedules tuned, K never split")                               \
+    X(split_k, "... K may be split")
+#define ID(step, text) STEP_##step,
+enum { STEPS(ID) N_STEPS };
+#define METRIC(step, text) {"tok_s_" #step, "tok/s", "higher", "output tokens: " text},
+static const struct study_metric metrics[] = {
+    STEPS(METRIC){"speedup_all", "x", "higher", "tok_s_split_k / tok_s_one_plan"},
+    {"prefill_ranks", "", "", "of the chosen service configuration"},
+    {"decode_ranks", "", "", "of the chosen service configuration"},
+    {"decode_threads", "", "", "of each of them"},
+    {"tuning_s", "s", "", "spent in measurements of schedules"},
+    {"token_bytes", "B", "", "that a step of decode must read"},
+    {0},
+};
+
+/* Ranks x threads that share n CPUs, and decode's on half of them. */
+struct shape {
+    int ranks, threads;
+};
+#define SHAPES_MAX 32
+#define ROUNDS_MAX 99
+
+struct found {
+    struct study_engine engine;
+    struct tune_bench *bench;
+    const struct opts *o;
+    struct model_phase *phase[N_STEPS][2]; /* prefill's, decode's */
+    struct shape chosen[2];
+    double tok_s[N_STEPS][ROUNDS_MAX];
+    bool split_k; /* what the tuner may now do */
+    double tuning_s;
+};
+
+static int prefill_all(struct found *f, struct model_phase *p, double *seconds)
+{
+    double one;
+    int rc = OK;
+
+    *seconds = 0;
+    for (int64_t i = 0; i < f->o->batch && rc == OK; i++) {
+        rc = model_timed_prefill(&f->engine.steps, p, f->o->n_prompt_tok, &one);
+        *seconds += one;
+    }
+    return rc;
+}
+
+/* --- service configurations */
+
+static int shapes_of(const struct found *f, bool decode, struct shape *out)
+{
+    int n = f->engine.budget.n, k = 0;
+
+    for (int used = decode ? (n + 1) / 2 : n; used <= n; used += n > 1 ? n / 2 : 1)
+        for (int r = 1; r <= used && k < SHAPES_MAX; r++)
+            if (used % r == 0)
+                out[k++] = (struct shape){r, used / r};
+    return k;
+}
+
+/* The fastest of a few, each timed `tries` times in turn. */
+static int choose(struct found *f, bool decode, struct shape *best)
+{
+    enum { TRIES = 5 };
+    struct shape all[SHAPES_MAX];
+    double s[SHAPES_MAX][TRIES], fastest = INFINITY;
+    int n = shapes_of(f, decode, all), rc = OK;
+
+    for (int t = -1; t < TRIES && rc == OK; t++) /* the first one warms up */
+        for (int i = 0; i < n && rc == OK; i++) {
+            struct model_phase *p = NULL;
+            double one = INFINITY;
+
+            rc = study_engine_phase(&f->engine, &p, all[i].ranks, all[i].threads, NULL);
+            for (int k = 0; k < 2 && rc == OK; k++)
+                rc = decode ? model_timed_decode(&f->engine.steps, p, f->o->n_prompt_tok,
+                                                 &one)
+                            : model_timed_prefill(&f->engine.steps, p, f->o->n_prompt_tok,
+                                                  &one);
+            s[i][t < 0 ? 0 : t] = one;
+            model_phase_close(&p);
+        }
+    for (int i = 0; i < n && rc == OK; i++) {
+        double median = stats_median(s[i], TRIES);
+
+        if (median < fastest) {
+            fastest = median;
+            *best = all[i];
+        }
+    }
+    return rc;
+}
+
+/* --- schedules */
+
+/* Those numbers of rows that this experiment computes; for others the default is kept. */
+static int rows_of(const struct opts *o, int64_t m_max, int64_t rows[3])
+{
+    int64_t all[3] = {1, o->batch, o->n_prompt_tok};
+    int n = 0;
+
+    for (int i = 0; i < 3; i++)
+        if (all[i] <= m_max && (n == 0 || all[i] > rows[n - 1]))
+            rows[n++] = all[i];
+    return n;
+}
+
+static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_mat *w,
+                     int64_t m_max, int n_threads, struct kern_schedule *out)
+{
+    struct found *f = ctx;
+    struct tune_shape shapes[3];
+    struct kern_schedule best[3];
+    struct tune_opts o;
+    struct tune_cost cost;
+    int64_t rows[3];
+    int n = rows_of(f->o, m_max, rows), rc = opt_init(tune_opt_table, &o);
+
+    for (int64_t m = 1; m <= m_max; m++)
+        kern_schedule_default(&out[m - 1], v, w, m, n_threads);
+    if (rc != OK)
+        return rc;
+    o.split_k = f->split_k;
+    o.budget_s = f->o->tune_s;
+    o.seed = f->o->seed;
+    for (int i = 0; i < n; i++)
+        shapes[i] = (struct tune_shape){.v = v,
+                                        .m = rows[i],
+                                        .n = w->n,
+                                        .k = w->k,
+                                        .k_unit = w->n_units > 1 ? w->k_unit : 0};
+    rc = study_tune_on(f->bench, "sandwich", &o, n_threads, shapes, n, best);
+    for (int i = 0; i < n && rc == OK; i++)
+        out[rows[i] - 1] = best[i];
+    tune_cost_take(f->bench, &cost);
+    f->tuning_s += cost.seconds;
+    opt_free(tune_opt_table, &o);
+    return rc;
+}
+
+/* --- the steps */
+
+static int open_step(struct found *f, int step)
+{
+    const struct par_coll *master = NULL;
+    int n = f->engine.budget.n, rc = OK;
+
+    if (step == STEP_one_plan)
+        rc = par_coll_find("master_copy", &master);
+    f->split_k = step == STEP_split_k;
+    for (int p = 0; p < 2 && rc == OK; p++) {
+        struct shape s = step < STEP_service_config ? (struct shape){n, 1} : f->chosen[p];
+
+        rc = study_engine_phase(&f->engine, &f->phase[step][p], s.ranks, s.threads,
+                                master);
+        if (rc == OK && step >= STEP_kernel_tuning)
+            rc = model_phase_schedules(f->phase[step][p], tune_rows, f);
+    }
+    return rc;
+}
+
+static int request(struct found *f, int step, double *tok_s)
+{
+    const struct opts *o = f->o;
+    double sum, one;
+    int rc = prefill_all(f, f->phase[step][0], &sum);
+
+    for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
+        rc = model_timed_decode(&f->engine.steps, f->phase[step][1],
+                                o->n_prompt_tok + i - 1, &one);
+        sum += one;
+    }
+    *tok_s = (double)(o->batch * o->n_output_tok) / sum;
+    return rc;
+}
+
+static int measure(struct found *f, struct study_cell *out)
+{
+    int rc = OK;
+
+    for (int64_t r = -1; r < f->o->rounds && rc == OK; r++) { /* -1: warms up */
+        for (int s = 0; s < N_STEPS && rc == OK; s++) {
+            int step = (int)(s + r + 1) % N_STEPS;
+
+            rc = request(f, step, &f->tok_s[step][r < 0 ? 0 : r]);
+        }
+        study_progress(out, (double)(r + 1) / (double)f->o->rounds, "all steps in turn");
+    }
+    return rc;
+}
+
+static int say(const struct found *f, struct study_cell *out)
+{
+    static const char *const names[] = {
+#define NAME(step, text) "tok_s_" #step,
+        STEPS(NAME)};
+    const struct model_config *c = model_config_of(f->engine.model);
+    size_t n = (size_t)f->o->rounds;
+    double bytes =
+        (double)(model_token_weight_bytes(c, model_weight_type(f->engine.model)) +
+                 f->o->batch * model_token_kv_bytes(c, f->o->n_prompt_tok, 4));
+    const struct study_number more[] = {
+        {"speedup_all", stats_median(f->tok_s[STEP_split_k], n) /
+                            stats_median(f->tok_s[STEP_one_plan], n)},
+        {"prefill_ranks", f->chosen[0].ranks},
+        {"decode_ranks", f->chosen[1].ranks},
+        {"decode_threads", f->chosen[1].threads},
+        {"tuning_s", f->tuning_s},
+        {"token_bytes", bytes}};
+    int rc = STUDY_VALUES(out, more, "a time was no number");
+
+    for (int s = 0; s < N_STEPS && rc == OK; s++) {
+        rc = study_value(out, names[s], stats_median(f->tok_s[s], n),
+                         "a time was no number");
+        if (rc == OK)
+            rc = study_series(out, names[s], "tok/s", f->tok_s[s], n);
+    }
+    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+}
+
+static void found_close(struct found *f)
+{
+    for (int s = 0; s < N_STEPS; s++)
+        for (int p = 0; p < 2; p++)
+            model_phase_close(&f->phase[s][p]);
+    tune_bench_close(&f->bench);
+    study_engine_close(&f->engine);
+    mem_free(f);
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    int rc;
+
+    if (!f)
+        return ERR_NOMEM;
+    f->o = o;
+    rc = study_engine_open(&f->engine, o->model, o->precision, (int)o->batch,
+                           o->n_prompt_tok + o->n_output_tok, o->seed);
+    if (rc == OK)
+        rc = tune_bench_open(&f->bench, f->engine.team,
+                             &(struct tune_bench_opts){.seed = o->seed});
+    for (int p = 0; p < 2 && rc == OK; p++)
+        rc = choose(f, p == 1, &f->chosen[p]);
+    for (int s = 0; s < N_STEPS && rc == OK; s++) {
+        study_progress(out, (double)s / N_STEPS, "tune");
+        rc = open_step(f, s);
+    }
+    if (rc == OK)
+        rc = measure(f, out);
+    if (rc == OK)
+        rc = say(f, out);
+    found_close(f);
+    return rc;
+}
+
+const struct study study_ablation = {
+    .name = "ablation",
+    .help = "one optimization after the other, on this host",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};

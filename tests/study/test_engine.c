@@ -1,0 +1,84 @@
+/* The studies that run the engine, on a tiny model: what they say agrees with itself. */
+#include "model/make.h"
+#include "tests/study/capture.h"
+
+extern const struct study study_phase_switch, study_ablation;
+
+static char options[600];
+
+/* Options with a model made here. */
+static const char *with_model(const char *rest)
+{
+    static char path[300];
+    struct model_make_opts o = {.arch = "tiny",
+                                .type = KERN_BF16,
+                                .seed = 1,
+                                .format = "gguf",
+                                .out = path,
+                                .n_threads = 1};
+
+    if (!path[0]) {
+        snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
+        assert_ok(model_make(&o));
+    }
+    snprintf(options, sizeof(options), "{\"model\": \"%s\", \"rounds\": 3, %s}", path,
+             rest);
+    return options;
+}
+
+static void a_switch_copies_nothing(void **state)
+{
+    (void)state;
+    assert_ok(capture_run(
+        &study_phase_switch,
+        with_model("\"n_prompt_tok\": 9, \"n_output_tok\": 3, \"prefill_threads\": 1, "
+                   "\"decode_ranks\": 1, \"decode_threads\": 1")));
+    assert_true(value_of("bytes_copied") == 0);
+    assert_true(value_of("request_s") > 0 && value_of("repack_ms") > 0);
+    assert_true(isfinite(value_of("switch_us_p50")));
+    assert_true(value_of("token_bytes") > 0);
+    assert_int_equal(length_of("switch_us"), 3);
+    assert_true(note_of("kernels")[0] && note_of("cpus")[0]);
+}
+
+static void ranks_beyond_the_budget_are_refused(void **state)
+{
+    (void)state;
+    assert_err(capture_run(&study_phase_switch, with_model("\"prefill_threads\": 1000")),
+               ERR_ARG, "");
+    assert_err(capture_run(&study_phase_switch, "{}"), ERR_ARG, "study.model");
+    assert_err(capture_run(&study_ablation, "{\"model\": \"no/such.gguf\"}"), ERR_IO,
+               "no/such.gguf");
+}
+
+static void every_step_of_the_ablation_is_measured(void **state)
+{
+    static const char *const steps[] = {"one_plan", "communication", "service_config",
+                                        "kernel_tuning", "split_k"};
+    char name[64];
+
+    (void)state;
+    assert_ok(capture_run(&study_ablation,
+                          with_model("\"batch\": 2, \"n_prompt_tok\": 5, "
+                                     "\"n_output_tok\": 3, \"tune_s\": 0.01")));
+    for (int i = 0; i < 5; i++) {
+        snprintf(name, sizeof(name), "tok_s_%s", steps[i]);
+        assert_true(value_of(name) > 0);
+        assert_int_equal(length_of(name), 3);
+    }
+    assert_true(value_of("speedup_all") ==
+                value_of("tok_s_split_k") / value_of("tok_s_one_plan"));
+    assert_true(value_of("decode_ranks") >= 1 && value_of("prefill_ranks") >= 1);
+    assert_true(value_of("tuning_s") > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_switch_copies_nothing),
+        cmocka_unit_test(ranks_beyond_the_budget_are_refused),
+        cmocka_unit_test(every_step_of_the_ablation_is_measured),
+    };
+
+    return cmocka_run_group_tests_name("study/engine", tests, NULL, capture_end);
+}
