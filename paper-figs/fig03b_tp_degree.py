@@ -21,6 +21,7 @@ for ax, (metric, title, unit, scale) in zip(axes, METRICS):
     ranks = study.settings(result.cells, "ranks")
     ax.set_xscale("log", base=2)
     style.plain_log(ax.xaxis, ranks)
+    ax.margins(y=0.15)
     ax.set_ylim(bottom=0)
     ax.set_title(title)
     ax.set_xlabel("ranks")
