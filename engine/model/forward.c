@@ -87,7 +87,11 @@ static void attention_output(struct model_lane *w, int layer)
                                   .n = w->n_rows,
                                   .rows = w->rows};
 
-    model_linear_residual(w, MODEL_MAT_O, o, &in);
+    if (w->m->deterministic)
+        model_linear_steady(w, MODEL_MAT_O, o, &in, &w->m->attn_cuts,
+                            w->rank->part.attn_lo);
+    else
+        model_linear_residual(w, MODEL_MAT_O, o, &in);
 }
 
 static void ffn(struct model_lane *w, int layer)
@@ -111,7 +115,11 @@ static void ffn(struct model_lane *w, int layer)
         model_linear(w, &gate_up, 2);
         model_sync(w, MODEL_T_LINEAR);
     }
-    model_linear_residual(w, MODEL_MAT_DOWN, &v->down, &hidden);
+    if (w->m->deterministic)
+        model_linear_steady(w, MODEL_MAT_DOWN, &v->down, &hidden, &w->m->ffn_cuts,
+                            w->rank->part.ffn_lo);
+    else
+        model_linear_residual(w, MODEL_MAT_DOWN, &v->down, &hidden);
 }
 
 /* Panels straight into the caller's rows; a ragged last panel by way of scratch, which is

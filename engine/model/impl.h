@@ -18,6 +18,14 @@ struct model_scratch {
     float *tail;  /* [max_step_tok, 16]: the head's last, ragged panel */
 };
 
+/* Where any of the degrees that a deterministic model allows cuts the rows of a matrix
+ * that is split along K: row at[i] to at[i + 1] is a part of every sum, in this order. */
+#define MODEL_CUTS_MAX 32
+struct model_cuts {
+    int n; /* parts */
+    int64_t at[MODEL_CUTS_MAX + 1];
+};
+
 struct model {
     struct model_config c;
     struct kern_table kern;
@@ -28,6 +36,8 @@ struct model {
     const struct kern_variant *few;
     int64_t few_rows;
     struct par_team *team; /* lent */
+    bool deterministic;
+    struct model_cuts attn_cuts, ffn_cuts; /* where deterministic */
     struct model_load_stat load;
     enum kern_type kv_type;
 
@@ -75,6 +85,10 @@ struct model_part {
  * which meets its share of the keys, merges the results for its share of the head's
  * columns, and goes on with those. */
 void model_part_of(const struct model *m, int rank, int n_ranks, struct model_part *out);
+/* Set m's cuts. */
+void model_cut(struct model *m);
+/* Is this a degree of a deterministic model? ERR_UNSUPPORTED. */
+MUST int model_cut_check(const struct model *m, int n_ranks);
 
 /* A rank's part of a layer's matrices: views of the same packed bytes. Empty ones have no
  * panels or no rows. */
@@ -120,6 +134,10 @@ struct model_phase {
     struct model_view *views;
     struct par_rank *lanes;
     struct kern_schedule *schedules; /* the tables that ranks point into */
+    /* Of a deterministic model: the parts of sums, [2][parts][rows][columns], which all
+     * ranks write and read; sums_floats each half. */
+    float *sums;
+    size_t sums_floats;
     void *act, *comms;
     size_t act_bytes, comms_bytes, partial_bytes;
 };

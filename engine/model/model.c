@@ -30,6 +30,8 @@ static int check_opts(const struct model *m, const struct model_opts *o)
     if (o->max_tok < 0 || o->max_tok > m->c.max_tok)
         return err_set(ERR_LIMIT, "max_tok: the model is made for %d tokens, found %lld",
                        m->c.max_tok, (long long)o->max_tok);
+    if (o->deterministic && o->precision != KERN_EXACT)
+        return err_set(ERR_ARG, "deterministic: expected precision exact");
     if (m->group > KERN_ATTN_ROWS_MAX)
         return err_set(ERR_LIMIT, "%d query heads per KV head, at most %d", m->group,
                        KERN_ATTN_ROWS_MAX);
@@ -61,6 +63,11 @@ int model_open(struct model **out, const struct model_file *f, struct par_team *
         goto out;
     }
     kern_table_choose(&m->kern, cpu_isa_usable(), o->precision);
+    m->deterministic = o->deterministic;
+    if (o->deterministic) {
+        kern_table_steady(&m->kern, cpu_isa_usable());
+        model_cut(m);
+    }
     rc = model_weights_pack(m, f, o);
     if (rc == OK)
         rc = model_choose_gemm(m, o->precision);

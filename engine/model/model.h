@@ -49,6 +49,11 @@ struct model_opts {
     enum kern_type weight_type; /* the type to keep weights in; KERN_N_TYPES: as stored */
     enum kern_type kv_type;     /* KERN_F32 or KERN_BF16 */
     enum kern_precision precision;
+    /* The same bits for a sequence whatever its company in a batch, the cutting of its
+     * prompt, threads, ranks of each phase (1, 2, 3, 4, 6 or 8, no more than query heads)
+     * and changes of phase. For KERN_EXACT. Costs time: steady kernels, and sums over
+     * ranks that are made of the same parts in the same order for all of them. */
+    bool deterministic;
     int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
     void (*progress)(void *ctx, int64_t done_bytes, int64_t all_bytes); /* may be NULL */
@@ -107,7 +112,8 @@ struct model_phase_opts {
     const struct par_coll *coll; /* how ranks sum; NULL: by the size of the message */
 };
 /* ERR_ARG: more threads than the team has, no such threads. ERR_LIMIT: more ranks than
- * PAR_RANKS_MAX. The phase is closed before its model. */
+ * PAR_RANKS_MAX. ERR_UNSUPPORTED: ranks that a deterministic model does not have. The
+ * phase is closed before its model. */
 MUST int model_phase_open(struct model_phase **out, struct model *m,
                           const struct model_phase_opts *o);
 void model_phase_close(struct model_phase **p);

@@ -83,6 +83,64 @@ void model_part_of(const struct model *m, int rank, int n_ranks, struct model_pa
     out->ffn_hi = min64(out->ffn_hi, hidden);
 }
 
+/* ---- deterministic sums ---- */
+
+static const int degrees[] = {1, 2, 3, 4, 6, 8};
+#define N_DEGREES ((int)(sizeof(degrees) / sizeof(degrees[0])))
+
+/* Keep the cuts in order, each once. */
+static void add_cut(struct model_cuts *c, int64_t at)
+{
+    int i = 0;
+
+    while (i < c->n && c->at[i] < at)
+        i++;
+    if (i < c->n && c->at[i] == at)
+        return;
+    assert(c->n <= MODEL_CUTS_MAX);
+    for (int k = c->n++; k > i; k--)
+        c->at[k] = c->at[k - 1];
+    c->at[i] = at;
+}
+
+void model_cut(struct model *m)
+{
+    struct model_cuts *attn = &m->attn_cuts, *ffn = &m->ffn_cuts;
+
+    for (int i = 0; i < N_DEGREES && degrees[i] <= m->c.n_heads; i++) {
+        for (int r = 0; r < degrees[i]; r++) {
+            struct model_part p;
+
+            model_part_of(m, r, degrees[i], &p);
+            add_cut(attn, p.attn_lo);
+            add_cut(attn, p.attn_hi);
+            add_cut(ffn, p.ffn_lo);
+            add_cut(ffn, p.ffn_hi);
+        }
+    }
+    attn->n--; /* n cuts have n - 1 parts between them */
+    ffn->n--;
+}
+
+int model_cut_check(const struct model *m, int n_ranks)
+{
+    for (int i = 0; i < N_DEGREES; i++) {
+        struct model_part p = {.seq_n = 1};
+
+        for (int r = 0; degrees[i] == n_ranks && r < n_ranks && p.seq_n == 1; r++)
+            model_part_of(m, r, n_ranks, &p);
+        if (degrees[i] == n_ranks && p.seq_n == 1)
+            return OK;
+    }
+    return err_set(
+        ERR_UNSUPPORTED,
+        "deterministic: expected 1, 2, 3, 4, 6 or 8 ranks that each have query "
+        "heads of their own, found %d ranks for %d KV groups of %d",
+        n_ranks, m->c.n_kv_heads, m->group);
+}
+
+/* ---- views ---- */
+
 /* Panels [lo, hi) of a matrix that is split along N. */
 static void panels_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
                       int64_t hi)

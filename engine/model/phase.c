@@ -2,6 +2,9 @@
 #include "base/mem.h"
 #include "model/impl.h"
 
+/* Parts of deterministic sums: as many columns at a time as stay in a cache. */
+#define SUMS_BYTES ((size_t)2 << 20)
+
 static int check_opts(const struct model *m, const struct model_phase_opts *o)
 {
     int size = par_team_size(m->team);
@@ -16,6 +19,8 @@ static int check_opts(const struct model *m, const struct model_phase_opts *o)
         return err_set(ERR_ARG,
                        "a phase of %d ranks of %d threads on a team of %d threads",
                        o->n_ranks, o->n_threads, size);
+    if (m->deterministic && model_cut_check(m, o->n_ranks) != OK)
+        return ERR_UNSUPPORTED;
     if (o->max_step_tok < 0 || o->max_step_tok > m->max_step_tok)
         return err_set(ERR_ARG, "a phase of steps of %lld tokens, the model's have %lld",
                        (long long)o->max_step_tok, (long long)m->max_step_tok);
@@ -93,6 +98,7 @@ static void place_rank(struct model_phase *p, struct model_rank *k, struct model
 
 static void place(struct model_phase *p, struct model_arena *a)
 {
+    p->sums = model_take(a, 2 * (int64_t)p->sums_floats, sizeof(float));
     for (int r = 0; r < p->n_ranks; r++)
         place_rank(p, &p->ranks[r], a);
     model_take(a, 0, 1);
@@ -105,6 +111,8 @@ static void touch(void *arg, struct par_self *self)
     char *lo = (char *)p->ranks[at.rank].x, *hi = (char *)p->act + p->act_bytes;
     size_t own;
 
+    if (at.rank == 0)
+        lo = p->act; /* what all ranks write comes first */
     if (at.rank + 1 < p->n_ranks)
         hi = (char *)p->ranks[at.rank + 1].x;
     own = (size_t)(hi - lo) / (size_t)p->n_threads;
@@ -124,10 +132,23 @@ static size_t partial_bytes(const struct model_phase *p)
     return p->n_threads == 1 ? 0 : need < all ? need : all;
 }
 
+/* One panel of all rows at least, all panels at most. */
+static size_t sums_floats(const struct model_phase *p)
+{
+    const struct model *m = p->m;
+    int n = m->attn_cuts.n > m->ffn_cuts.n ? m->attn_cuts.n : m->ffn_cuts.n;
+    size_t panel = (size_t)n * (size_t)p->max_step_tok * KERN_PANEL;
+    size_t panels = panel ? SUMS_BYTES / sizeof(float) / panel : 0;
+    size_t all = (size_t)m->ld_x / KERN_PANEL;
+
+    return panel * (panels < 1 ? 1 : panels < all ? panels : all);
+}
+
 static int open_act(struct model_phase *p)
 {
     struct model_arena a = {0};
 
+    p->sums_floats = sums_floats(p);
     p->partial_bytes = partial_bytes(p);
     place(p, &a);
     p->act_bytes = a.used;

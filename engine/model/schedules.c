@@ -75,8 +75,8 @@ static bool fits(const struct model_phase *p, const struct kern_schedule *s,
 {
     const struct kern_gemm_job j = {.w = w, .s = *s, .m = rows};
 
-    return s->pk == 1 ||
-           (which != MODEL_MAT_HEAD && kern_gemm_partial_bytes(&j) <= p->partial_bytes);
+    return s->pk == 1 || (!p->m->deterministic && which != MODEL_MAT_HEAD &&
+                          kern_gemm_partial_bytes(&j) <= p->partial_bytes);
 }
 
 static int ask(const struct model_phase *p, const struct kern_mat *w, int n_threads,

@@ -30,6 +30,7 @@ struct model_lane {
     int64_t n_rows;      /* of x */
     const int64_t *rows; /* rows to read instead of 0 .. n_rows; NULL: those */
     bool last;           /* the last layer: only rows that want logits go on */
+    int n_halves;        /* of phase->sums used so far: they take turns */
     uint64_t t_ns;       /* when thread 0's present operation began */
 };
 
@@ -71,6 +72,12 @@ void model_linear(struct model_lane *w, struct kern_gemm_job *j, int64_t togethe
  * with the rank's other threads. */
 void model_linear_residual(struct model_lane *w, enum model_mat which,
                            const struct kern_mat *mat, const struct model_rows *in);
+
+/* The same for a deterministic model: every sum over `cuts`, in their order, whoever
+ * computes which of them. The rank's rows begin at row `lo` of all. */
+void model_linear_steady(struct model_lane *w, enum model_mat which,
+                         const struct kern_mat *mat, const struct model_rows *in,
+                         const struct model_cuts *cuts, int64_t lo);
 
 /* Rotate queries and keys, store keys and values, attend: from rank->qkv, and from the
  * keys and values of the tokens before, to rank->attn. own_heads: this thread computed the

@@ -83,6 +83,7 @@ static int parse_types(const struct serve_opts *o, struct model_opts *out)
 static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
 {
     struct model_opts mo = {.precision = s->o.precision,
+                            .deterministic = s->o.deterministic,
                             .max_step_tok = s->o.max_step_tok,
                             .progress = progress,
                             .progress_ctx = ctx};

@@ -20,19 +20,20 @@ struct serve;
 
 /* Options, with their table: the same rows serve flags, JSON keys, help and records. */
 struct serve_opts {
-    char *model;       /* path */
-    char *tokenizer;   /* NULL: from the model's file */
-    char *isa;         /* "auto", "ref", "avx2", ... */
-    int precision;     /* enum kern_precision */
-    char *weight_type; /* "file", "f32", "bf16" */
-    char *kv_type;     /* "f32", "bf16" */
-    int64_t threads;   /* 0: the plan's, or the whole budget */
-    int64_t ranks;     /* they are divided into, in both phases; 0: the plan's, or 1 */
-    char *plan;        /* path of a plan, NULL: default */
-    char *schedules;   /* path of a cache of tuned schedules, NULL: none */
-    char *policy;      /* scheduling policy */
-    int64_t max_tok;   /* longest sequence; 0: the model's, at most 4096 */
-    int64_t max_seqs;  /* sequences that may be live at once */
+    char *model;        /* path */
+    char *tokenizer;    /* NULL: from the model's file */
+    char *isa;          /* "auto", "ref", "avx2", ... */
+    int precision;      /* enum kern_precision */
+    bool deterministic; /* the same tokens whatever batch, threads, ranks and plan */
+    char *weight_type;  /* "file", "f32", "bf16" */
+    char *kv_type;      /* "f32", "bf16" */
+    int64_t threads;    /* 0: the plan's, or the whole budget */
+    int64_t ranks;      /* they are divided into, in both phases; 0: the plan's, or 1 */
+    char *plan;         /* path of a plan, NULL: default */
+    char *schedules;    /* path of a cache of tuned schedules, NULL: none */
+    char *policy;       /* scheduling policy */
+    int64_t max_tok;    /* longest sequence; 0: the model's, at most 4096 */
+    int64_t max_seqs;   /* sequences that may be live at once */
     int64_t max_step_tok;
     bool pin;
 };

@@ -21,8 +21,9 @@ struct bench_opts {
     char *schedules;  /* tuned schedules to compare with the default; NULL: none */
     char *out;        /* latest.json */
     int64_t rounds;
-    bool ops;   /* measure operators too */
-    bool ranks; /* the same steps by as many ranks of one thread, too */
+    bool ops;           /* measure operators too */
+    bool deterministic; /* measure models in that mode, exact only */
+    bool ranks;         /* the same steps by as many ranks of one thread, too */
 };
 extern const struct opt_row bench_opt_table[];
 

@@ -24,6 +24,8 @@ const struct opt_row bench_opt_table[] = {
      "where the headline goes", 0},
     {"rounds", OPT_INT, O(rounds), NULL, 1, 1000, "7", NULL, "interleaved rounds", 0},
     {"ops", OPT_BOOL, O(ops), NULL, 0, 0, "true", NULL, "measure operators too", 0},
+    {"deterministic", OPT_BOOL, O(deterministic), NULL, 0, 0, "false", NULL,
+     "measure models in the deterministic mode", 0},
     {"ranks", OPT_BOOL, O(ranks), NULL, 0, 0, "true", NULL,
      "measure models by as many ranks of one thread, too, in the same rounds", 0},
     {0},

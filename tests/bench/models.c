@@ -75,6 +75,7 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
     struct model_opts o = {.weight_type = KERN_N_TYPES,
                            .kv_type = KERN_F32,
                            .precision = precision,
+                           .deterministic = b->o.deterministic,
                            .max_step_tok = 512,
                            .max_tok = 1024};
     const struct model_phase_opts p = {.n_ranks = 1, .n_threads = b->n_threads};
@@ -334,7 +335,8 @@ static int one(struct bench *b, const char *arch, const char *type, const char *
 
     if (!s)
         return ERR_NOMEM;
-    snprintf(tag, sizeof(tag), "%s%s", type, relaxed ? "_relaxed" : "");
+    snprintf(tag, sizeof(tag), "%s%s%s", type, relaxed ? "_relaxed" : "",
+             b->o.deterministic ? "_deterministic" : "");
     rc = make_file(arch, type, path, sizeof(path));
     if (rc == OK)
         rc = subject_open(b, s, path, relaxed ? KERN_RELAXED : KERN_EXACT);

@@ -306,9 +306,35 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
     nan_query(v, r, 20);
 }
 
+/* A steady variant's row has the same bits alone as among others. */
+static void test_steady(const struct kern_variant *v, struct rng *r)
+{
+    for (int n = 0; v->steady && n < 60; n++) {
+        struct shape s = any_shape(r);
+        struct kern_attn_args all = make_args(v, r, &s), one;
+        float out[KERN_HEAD_DIM_MAX];
+        int row = (int)rng_below(r, (uint64_t)(s.n_tok * s.g));
+
+        describe(&s);
+        v->fn.attn(&all);
+        one = all;
+        one.q = q_row(&all, row);
+        one.out = out;
+        one.lse = NULL;
+        one.n_tok = one.g = 1;
+        one.pos0 = all.pos0 + row / all.g;
+        one.kv_hi = one.pos0 + 1 < all.kv_hi ? one.pos0 + 1 : all.kv_hi;
+        v->fn.attn(&one);
+        CHECK(memcmp(out, out_row(&all, row), (size_t)s.head_dim * sizeof(*out)) == 0,
+              "row %d has other bits alone", row);
+    }
+}
+
 int main(void)
 {
     check_init();
+    check_variants(KERN_ATTN_F32, test_steady);
+    check_variants(KERN_ATTN_BF16, test_steady);
     check_variants(KERN_ATTN_F32, test_attn);
     check_variants(KERN_ATTN_BF16, test_attn);
     return check_done();

@@ -202,9 +202,65 @@ static void test_run(const struct kern_variant *v, struct rng *r)
     }
 }
 
+/* C by a schedule drawn at random that does not split K. */
+static void draw_product(const struct kern_variant *v, struct rng *r,
+                         const struct shape *s, const struct kern_mat *w, float *c)
+{
+    struct kern_gemm_job j = {.v = v, .w = w, .m = s->m, .c = c, .ldc = s->ldc};
+    char schedule[96];
+    int n_threads;
+    void *a;
+
+    do
+        n_threads = any_schedule(&j.s, r, v, w, s->m);
+    while (j.s.pk > 1);
+    kern_schedule_print(&j.s, schedule, sizeof(schedule));
+    describe(s, schedule);
+    a = guard_get_aligned(SLOT_A, kern_a_bytes(v->a_format, s->m, w->k_pad));
+    pack_a(v, a, s, j.s.mr, w->k_pad);
+    j.a_packed = a;
+    j.scratch = guard_get_aligned(SLOT_SCRATCH, KERN_GEMM_SCRATCH_BYTES);
+    run_parts(&j, r, n_threads);
+}
+
+/* A steady variant's bits: the same by every schedule, and of a row alone. */
+static void test_steady(const struct kern_variant *v, struct rng *r)
+{
+    static float first[CHECK_M_MAX * (CHECK_N_MAX + 64)];
+    static float again[CHECK_M_MAX * (CHECK_N_MAX + 64)];
+
+    for (int n = 0; v->steady && n < 30; n++) {
+        struct shape s = {.m = rng_range(r, 1, 40), .n = rng_range(r, 1, 180)};
+        int64_t row = rng_range(r, 0, s.m - 1);
+        size_t row_bytes;
+        struct kern_mat w;
+
+        s.k = rng_range(r, 1, 200);
+        s.k_unit = rng_below(r, 2) ? 2 * rng_range(r, 1, 48) : 0;
+        check_operands(&w, SLOT_B, r, FILL_NORMAL, type_of_op(v->op), s.m, s.n, s.k,
+                       s.k_unit);
+        s.ldc = w.n_panels * KERN_PANEL;
+        row_bytes = (size_t)s.ldc * sizeof(float);
+        draw_product(v, r, &s, &w, first);
+        for (int k = 0; k < 6; k++) {
+            draw_product(v, r, &s, &w, again);
+            CHECK(memcmp(first, again, (size_t)s.m * row_bytes) == 0,
+                  "other bits than by another schedule");
+        }
+        memmove(check_a, check_a + row * s.k, (size_t)s.k * sizeof(float));
+        s.m = 1;
+        draw_product(v, r, &s, &w, again);
+        CHECK(memcmp(first + row * s.ldc, again, row_bytes) == 0,
+              "other bits than among other rows");
+    }
+}
+
 int main(void)
 {
     check_init();
+    check_gemm_variants(KERN_GEMM_F32, test_steady);
+    check_gemm_variants(KERN_GEMM_F16, test_steady);
+    check_gemm_variants(KERN_GEMM_BF16, test_steady);
     check_gemm_variants(KERN_GEMM_F32, test_run);
     check_gemm_variants(KERN_GEMM_F16, test_run);
     check_gemm_variants(KERN_GEMM_BF16, test_run);

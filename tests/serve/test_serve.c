@@ -520,8 +520,8 @@ static struct serve *open_shape(const struct shape *x, const struct cpu_budget *
  * order between the phases; what a switch would have to copy is counted, and is nothing. */
 static void test_ranks(void **state)
 {
-    struct serve_opts o = opts();
     struct serve *s = open_default();
+    struct serve_opts o;
     struct cpu_budget b;
     struct got one, g;
 
@@ -542,6 +542,16 @@ static void test_ranks(void **state)
         assert_int_equal(fact(s, "work", "switch_copied_bytes"), 0);
         serve_close(&s);
     }
+    for (int i = 0; i < 2; i++) { /* deterministic, too */
+        o = opts();
+        o.deterministic = true;
+        o.ranks = o.threads = 1 + i;
+        s = open_with(&o);
+        generate(s, 21, 30, 7, &g);
+        assert_same(&g, &one);
+        serve_close(&s);
+    }
+    o = opts();
     o.ranks = o.threads = 2;
     s = open_with(&o);
     generate(s, 21, 30, 7, &g);

@@ -96,7 +96,7 @@ void step_model_close(struct step_model *x)
     model_close(&x->model);
     par_team_close(&x->team);
     for (int s = 0; s < STEP_MODEL_SEQS; s++)
-        mem_free(x->want[s]);
+        mem_free(x->want[s]), mem_free(x->bits[s]);
     ref_model_fini(&x->ref);
 }
 
@@ -105,6 +105,12 @@ static void compare(const struct step_model *x, const float *got, int seq, int64
 {
     const double *want = x->want[seq] + pos * x->vocab;
 
+    if (x->bits[seq] &&
+        memcmp(x->bits[seq] + pos * x->vocab, got, (size_t)x->vocab * sizeof(*got)) != 0)
+        fail_msg("%s: ranks x threads %s, seed %llu, sequence %d, position %lld: other "
+                 "bits than alone, a token at a time, by %s",
+                 what, x->phase_names[phase], (unsigned long long)test_seed(), seq,
+                 (long long)pos, x->phase_names[0]);
     for (int i = 0; i < x->vocab; i++) {
         if (!(fabs((double)got[i] - want[i]) <= tolerance * x->max_abs))
             fail_msg("%s: ranks x threads %s, seed %llu, sequence %d, position %lld, "
@@ -112,6 +118,29 @@ static void compare(const struct step_model *x, const float *got, int seq, int64
                      "%.9g, reference %.9g",
                      what, x->phase_names[phase], (unsigned long long)test_seed(), seq,
                      (long long)pos, i, (double)got[i], want[i]);
+    }
+}
+
+void step_model_keep_bits(struct step_model *x)
+{
+    for (int s = 0; s < STEP_MODEL_SEQS; s++) {
+        struct kv_region kv;
+
+        mem_free(x->bits[s]);
+        x->bits[s] =
+            mem_new(MEM_TEST, (size_t)(STEP_MODEL_TOK * x->vocab), sizeof(float));
+        assert_non_null(x->bits[s]);
+        assert_ok(kv_reserve(x->pool, STEP_MODEL_TOK, &kv));
+        for (int64_t i = 0; i < STEP_MODEL_TOK; i++) {
+            const struct model_chunk c = {.kv = &kv,
+                                          .ids = x->ids[s] + i,
+                                          .n_tok = 1,
+                                          .pos0 = i,
+                                          .want_logits = true};
+
+            assert_ok(model_forward(x->phases[0], &c, 1, x->bits[s] + i * x->vocab));
+        }
+        kv_release(x->pool, &kv);
     }
 }
 

@@ -39,6 +39,8 @@ struct step_model {
     double *want[STEP_MODEL_SEQS]; /* [STEP_MODEL_TOK, vocab] */
     int32_t ids[STEP_MODEL_SEQS][STEP_MODEL_TOK];
     double max_abs;
+    /* NULL, or what step_model_run() must find to the last bit. */
+    float *bits[STEP_MODEL_SEQS]; /* [STEP_MODEL_TOK, vocab] */
 };
 
 /* With a team of n_threads threads, not pinned, and no phase. Fails the test on error. */
@@ -48,6 +50,9 @@ void step_model_close(struct step_model *x);
 /* One phase more, of the team's first threads. */
 void step_model_phase(struct step_model *x, int n_ranks, int n_threads);
 void step_model_close_phases(struct step_model *x);
+
+/* Keep the logits of every sequence, one token at a time, alone, by phase 0. */
+void step_model_keep_bits(struct step_model *x);
 
 /* Run n_seqs sequences to their end in steps of random chunks, with and without logits,
  * in random company; check every row of logits that was asked for. */

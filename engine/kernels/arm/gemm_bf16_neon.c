@@ -27,6 +27,7 @@ const struct kern_variant kern_gemm_bf16_neon = {
     .op = KERN_GEMM_BF16,
     .isa = CPU_MASK(NEON),
     .precision = KERN_EXACT,
+    .steady = true,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
     .vec_cols = 4,

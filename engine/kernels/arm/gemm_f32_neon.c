@@ -10,6 +10,7 @@ const struct kern_variant kern_gemm_f32_neon = {
     .op = KERN_GEMM_F32,
     .isa = CPU_MASK(NEON),
     .precision = KERN_EXACT,
+    .steady = true,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
     .vec_cols = 4,

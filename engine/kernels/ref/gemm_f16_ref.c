@@ -6,6 +6,7 @@ const struct kern_variant kern_gemm_f16_ref = {
     .name = "ref",
     .op = KERN_GEMM_F16,
     .precision = KERN_EXACT,
+    .steady = true,
     .fn.gemm = gemm_ref,
     .rows = {4, 4},
     .vec_cols = 1,

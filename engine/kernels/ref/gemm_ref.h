@@ -9,14 +9,13 @@
 
 #include <string.h>
 
-/* The sum of one row of A times one panel: every lane adds its k products in order. */
+/* One row of A times one panel, added to acc: every lane adds its k products in order. */
 static void row_times_panel(float acc[KERN_PANEL], const struct kern_gemm_tile *t,
                             int row, int panel)
 {
     const float *a = (const float *)t->a + row;
     const char *unit = (const char *)t->b + (size_t)panel * t->b_panel_bytes;
 
-    memset(acc, 0, KERN_PANEL * sizeof(*acc));
     for (int64_t k0 = 0; k0 < t->k; k0 += t->k_unit, unit += t->b_unit_bytes) {
         const WEIGHT *b = (const WEIGHT *)unit;
         int64_t n = t->k - k0 < t->k_unit ? t->k - k0 : t->k_unit;
@@ -32,11 +31,10 @@ static void gemm_ref(const struct kern_gemm_tile *t)
     for (int i = 0; i < t->mr; i++) {
         for (int p = 0; p < t->np; p++) {
             float *c = t->c + i * t->ldc + p * KERN_PANEL;
-            float acc[KERN_PANEL];
 
-            row_times_panel(acc, t, i, p);
-            for (int j = 0; j < KERN_PANEL; j++)
-                c[j] = t->accumulate ? c[j] + acc[j] : acc[j];
+            if (!t->accumulate)
+                memset(c, 0, KERN_PANEL * sizeof(*c));
+            row_times_panel(c, t, i, p);
         }
     }
 }

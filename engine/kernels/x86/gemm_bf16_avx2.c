@@ -30,6 +30,7 @@ const struct kern_variant kern_gemm_bf16_avx2 = {
     .op = KERN_GEMM_BF16,
     .isa = CPU_MASK(AVX2),
     .precision = KERN_EXACT,
+    .steady = true,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
     .vec_cols = 8,

@@ -27,8 +27,13 @@
     TILE_UP_9(X, 3)                                                                      \
     TILE_UP_6(X, 4) TILE_UP_5(X, 5) TILE_UP_4(X, 6) TILE_UP_3(X, 7) TILE_UP_2(X, 8)
 
-/* Two multiply-adds a cycle of four cycles' latency want this many sums. */
+/* Two multiply-adds a cycle of four cycles' latency want this many sums. A steady variant
+ * keeps one for each element whatever its latency costs. */
+#ifdef TILE_STEADY
+#define TILE_SUMS_MIN 0
+#else
 #define TILE_SUMS_MIN 8
+#endif
 
 /* How far ahead of its use a line of weights is asked for: 8 KiB of one panel, or
  * its share of several. A tile that walks the units of a split matrix asks for the same

@@ -1,0 +1,25 @@
+/* As gemm_f32_avx512.c, with one sum for every element of C: slower where rows are few and
+ * their sums wait for each other, the same bits however a product is cut. */
+#define TILE_STEADY
+#include "cpu/cpu.h"
+
+#define TILE_STEP_ROWS  1
+#define TILE_K_STEP     1
+#define TILE_STEP_BYTES 64
+#define TILE_LOAD(b, j) _mm512_loadu_ps((b) + (j)*64)
+#define TILE_FMA        TILE_FMA_F32
+#define TILE_FMA_AT     TILE_FMA_F32_AT
+#include "kernels/x86/gemm_tile_avx512.h"
+
+const struct kern_variant kern_gemm_f32_steady_avx512 = {
+    .name = "avx512-steady",
+    .op = KERN_GEMM_F32,
+    .isa = CPU_MASK(AVX512),
+    .precision = KERN_EXACT,
+    .steady = true,
+    .fn.gemm = tile_dispatch,
+    .rows = TILE_ROWS,
+    .vec_cols = 16,
+    .error = KERN_ERROR_F32,
+    .a_format = KERN_A_F32,
+};
