@@ -8,7 +8,7 @@ comma   := ,
 BUILD   ?= build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 Q       := $(if $(V),,@)
 
-PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc cmocka
+PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc papi cmocka
 # "yes" when libraries, h5dump and the plots' Python modules are there; else every verb first
 # installs what is missing and then starts over.
 HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && command -v h5dump >/dev/null && \
@@ -18,6 +18,7 @@ ifeq ($(HAVE),yes)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc) -lm -lpthread
 LIB_HDF5   := $(shell pkg-config --libs hdf5-serial)
+LIB_PAPI   := $(shell pkg-config --libs papi) -lsde
 LIB_TEST   := $(shell pkg-config --libs cmocka)
 endif
 
@@ -100,6 +101,7 @@ $(call reg,tune_policy,$(wildcard engine/tune/policy/*.c),tune/policy.h,tune_pol
 ENGINE_GEN := $(GEN_SRC)
 GEN_SRC :=
 $(call reg,probe,$(wildcard characterize/probe/*.c),characterize/probe.h,probe,probes,probe)
+$(call reg,counters,$(wildcard characterize/counters/provider/*.c),characterize/counters/counters.h,counters_provider,counters_providers,counters)
 $(call reg,probe_isa,$(PEAK_SRC),characterize/peak/peak.h,probe_isa,probe_isas,probe)
 $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_adapter,sut_adapters,sut_adapter)
 $(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
@@ -130,16 +132,16 @@ $(BUILD)/libtestbed.a: $(BED_OBJ)
 $(BUILD)/sandwich: $(call obj,$(MAIN_SRC)) $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_ENGINE)
 $(BUILD)/testbed: $(BUILD)/obj/experiments/harness/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_ENGINE)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_ENGINE)
 # Each library by its own path, at build and at run time: not by what libblas.so happens to be.
 $(BUILD)/rival/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(RIVAL_SUPPORT)) $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RIVAL_LIB_$*) $(RIVAL_MORE_$*) -Wl,-rpath,$(dir $(RIVAL_LIB_$*)) -lm -lpthread
 $(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_ENGINE)
 
 # The commit is an input of one file only, so that a commit does not rebuild everything.
 $(BUILD)/obj/experiments/harness/provenance.o: CFLAGS += -DBUILD_COMMIT='"$(COMMIT)"' \

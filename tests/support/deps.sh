@@ -1,13 +1,13 @@
 #!/bin/sh
 # Install what the project needs from Debian packages. Root or passwordless sudo installs;
 # otherwise the one line to run is printed and the exit status is 2.
-# The kernel rivals' libraries are wanted, not needed: without them their tests and the
+# The kernel rivals' libraries and valgrind are wanted, not needed: without them their tests and the
 # experiments' series are skipped, and the exit status stays 0.
 set -eu
 NEEDED="gcc make pkg-config git libhwloc-dev libjansson-dev libhdf5-dev hdf5-tools
-libcmocka-dev libpcre2-dev libutf8proc-dev python3-matplotlib python3-h5py clang-format
+libcmocka-dev libpcre2-dev libutf8proc-dev libpapi-dev python3-matplotlib python3-h5py clang-format
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static"
-WANTED="libdnnl-dev libopenblas-openmp-dev libblis-openmp-dev libxsmm-dev"
+WANTED="libdnnl-dev libopenblas-openmp-dev libblis-openmp-dev libxsmm-dev valgrind"
 missing() {
     for p in "$@"; do
         dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || printf ' %s' "$p"
@@ -33,5 +33,5 @@ fi
 $sudo apt-get update -qq || [ -z "$needed" ]
 [ -z "$needed" ] || install "$needed"
 for p in $wanted; do # one by one: not every processor has every library
-    install "$p" || echo "not installed: $p; its kernel rival is left out" >&2
+    install "$p" || echo "not installed: $p; what needs it is left out or skipped" >&2
 done
