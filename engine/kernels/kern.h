@@ -150,7 +150,7 @@ struct kern_variant {
     /* GEMM only: the micro-kernels, every one that fits the register file: at np panels
      * up to rows[np - 1] rows; 0: none. */
     uint8_t rows[KERN_NP_MAX];
-    int vec_cols;                /* GEMM only: columns of B in a vector register */
+    int vec_cols; /* GEMM only: columns of B in a vector register */
     /* GEMM: every element of C is one chain of multiply-adds along k, which a slice goes on
      * with where the one before ended, so that its bits depend on its row and its column
      * only: not on mr, np or how k is cut. Attention: a row's bits do not depend on the

@@ -6,6 +6,7 @@
  * multiply-add this is also the fastest way to compute with bf16 weights. */
 #include "cpu/cpu.h"
 
+#define TILE_SUMS_MIN   8
 #define TILE_STEP_ROWS  2
 #define TILE_K_STEP     2
 #define TILE_STEP_BYTES 64

@@ -2,6 +2,7 @@
  * along K are multiplied and summed into f32. Relaxed precision. */
 #include "cpu/cpu.h"
 
+#define TILE_SUMS_MIN     8
 #define TILE_STEP_ROWS    1
 #define TILE_K_STEP       2
 #define TILE_STEP_BYTES   64

@@ -1,6 +1,7 @@
 /* f32 weights: one row of a panel is one vector. */
 #include "cpu/cpu.h"
 
+#define TILE_SUMS_MIN   8
 #define TILE_STEP_ROWS  1
 #define TILE_K_STEP     1
 #define TILE_STEP_BYTES 64

@@ -1,8 +1,8 @@
 /* As gemm_f32_avx512.c, with one sum for every element of C: slower where rows are few and
  * their sums wait for each other, the same bits however a product is cut. */
-#define TILE_STEADY
 #include "cpu/cpu.h"
 
+#define TILE_SUMS_MIN   0
 #define TILE_STEP_ROWS  1
 #define TILE_K_STEP     1
 #define TILE_STEP_BYTES 64

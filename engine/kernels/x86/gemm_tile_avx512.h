@@ -6,6 +6,8 @@
  *   TILE_STEP_BYTES  bytes of a panel one step consumes
  *   TILE_LOAD(b, j)  row j of a step as a vector;  TILE_FMA(c, x, b): c += x * b;
  *                    TILE_FMA_AT(c, a, b) with *a in every lane of x
+ *   TILE_SUMS_MIN    8: two multiply-adds a cycle of four cycles' latency want this many sums;
+ *                    0: one for each element, whatever its latency costs (steady)
  * The set is every mr x np with mr * np sums, np columns of B and one broadcast of A in
  * the 32 vector registers. Small shapes keep two sets of sums (steps alternate) to hide
  * the latency of the multiply-add. */
@@ -26,14 +28,6 @@
     TILE_UP_14(X, 2)                                                                     \
     TILE_UP_9(X, 3)                                                                      \
     TILE_UP_6(X, 4) TILE_UP_5(X, 5) TILE_UP_4(X, 6) TILE_UP_3(X, 7) TILE_UP_2(X, 8)
-
-/* Two multiply-adds a cycle of four cycles' latency want this many sums. A steady variant
- * keeps one for each element whatever its latency costs. */
-#ifdef TILE_STEADY
-#define TILE_SUMS_MIN 0
-#else
-#define TILE_SUMS_MIN 8
-#endif
 
 /* How far ahead of its use a line of weights is asked for: 8 KiB of one panel, or
  * its share of several. A tile that walks the units of a split matrix asks for the same
