@@ -74,8 +74,14 @@ struct serve {
     const struct model_phase *last; /* of the step before */
     int64_t n_switches;             /* steps of another phase than that */
     double busy_s, op_s[MODEL_T_N];
+    struct serve_totals totals[SERVE_N_PHASES];
     bool warned;
 };
+
+/* Add the step of these chunks, which took so long, to the totals. */
+void serve_totals_add(struct serve *s, enum serve_phase phase,
+                      const struct model_chunk *chunks, int n_chunks,
+                      int64_t forward_ns, int64_t wait_ns);
 
 void serve_seq_free(struct serve_seq *q);
 /* Move requests from the queue to the live ones. */

@@ -111,14 +111,17 @@ static int compute(struct serve *s, int n_chunks, bool prefill)
 {
     struct model_phase *phase = prefill ? s->prefill : s->decode;
     const float *logits = s->logits;
-    uint64_t t0 = clock_ns(), ns[MODEL_T_N];
+    uint64_t t0 = clock_ns(), forward_ns, ns[MODEL_T_N];
     int rc;
 
     rc = model_forward(phase, s->chunks, n_chunks, s->logits);
     if (rc != OK)
         return rc;
-    s->busy_s += (double)(clock_ns() - t0) * 1e-9;
+    forward_ns = clock_ns() - t0;
+    s->busy_s += (double)forward_ns * 1e-9;
     model_times_take(s->model, ns);
+    serve_totals_add(s, prefill ? SERVE_PREFILL : SERVE_DECODE, s->chunks, n_chunks,
+                     (int64_t)forward_ns, (int64_t)ns[MODEL_T_WAIT]);
     for (int i = 0; i < MODEL_T_N; i++)
         s->op_s[i] += (double)ns[i] * 1e-9;
     s->n_steps++;

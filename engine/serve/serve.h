@@ -113,6 +113,24 @@ int64_t serve_max_tok(const struct serve *s);
 /* Bytes one decoded token must read at this context length (weights + keys and
  * values). */
 int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
+/* What the engine has done since it was opened, by phase (a step with a piece of a prompt
+ * in it is of prefill), as arithmetic says it: every weight that a step needs is read
+ * once, keys and values once for each sequence of the step. Written by steps only; lent,
+ * valid until serve_close(), so that whoever counts may watch its members. */
+enum serve_phase {
+    SERVE_PREFILL,
+    SERVE_DECODE,
+    SERVE_N_PHASES
+};
+struct serve_totals {
+    int64_t n_steps, n_tok; /* tokens put through the model */
+    int64_t weight_bytes, kv_bytes, flop;
+    int64_t forward_ns, wait_ns; /* wait: thread 0 at barriers, part of forward */
+};
+const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase);
+/* Call fn once on each thread of the team, id 0 on this one: for what must happen there,
+ * such as opening counters. By the stepping thread, between steps. */
+void serve_each_thread(struct serve *s, void (*fn)(void *ctx, int id, int n), void *ctx);
 /* Arithmetic of a prompt of n tokens: what the engine computes for it, which is the
  * output projection and feed-forward of the last layer, and the head, for the last token
  * only. */
