@@ -231,6 +231,11 @@ int counters_passes(const struct counters *c)
     return c->n_passes;
 }
 
+int counters_countable(const struct counters *c, int i)
+{
+    return c->events[i].pass >= 0;
+}
+
 static void fail_pass(struct counters *c, int pass)
 {
     for (int i = 0; i < c->n_events; i++) {

@@ -62,6 +62,8 @@ void counters_close(struct counters **c);
 
 /* How often the work must run; 0 if none of the events can be counted. */
 int counters_passes(const struct counters *c);
+/* Whether the i-th event has a place in some pass. */
+int counters_countable(const struct counters *c, int i);
 /* Around a run of the work; counts of several runs in the same pass add up. A pass past
  * the last counts nothing. Failing to start or stop makes the pass's events
  * unavailable. */

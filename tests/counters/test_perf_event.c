@@ -293,6 +293,21 @@ static void units_are_parts(void **state)
     counters_close(&c);
 }
 
+/* Units outside the core have four registers, and drivers that do not say so. */
+static void units_take_passes(void **state)
+{
+    static const char *const events[] = {
+        "uncore_imc_0/event=1/", "uncore_imc_0/event=2/", "uncore_imc_0/event=3/",
+        "uncore_imc_0/event=4/", "uncore_imc_0/event=5/", "uncore_imc_1/event=5/"};
+    struct counters *c;
+
+    (void)state;
+    make_devices();
+    c = open_events(events, 6);
+    assert_int_equal(counters_passes(c), 2);
+    counters_close(&c);
+}
+
 /* Switches happen in the kernel: excluding it would count a 0 that is none. */
 static void switches_include_the_kernel(void **state)
 {
@@ -375,12 +390,19 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FAKE_TEST(refused_is_nan),          FAKE_TEST(no_level_to_read),
-        FAKE_TEST(counts_and_times_add_up), FAKE_TEST(short_running_is_nan),
-        FAKE_TEST(never_ran_is_nan),        FAKE_TEST(short_read_is_nan),
-        FAKE_TEST(passes_not_multiplexing), FAKE_TEST(names_of_sysfs),
-        FAKE_TEST(units_are_parts),         FAKE_TEST(switches_include_the_kernel),
-        FAKE_TEST(memory_runs_out),         cmocka_unit_test(real_page_faults),
+        FAKE_TEST(refused_is_nan),
+        FAKE_TEST(no_level_to_read),
+        FAKE_TEST(counts_and_times_add_up),
+        FAKE_TEST(short_running_is_nan),
+        FAKE_TEST(never_ran_is_nan),
+        FAKE_TEST(short_read_is_nan),
+        FAKE_TEST(passes_not_multiplexing),
+        FAKE_TEST(names_of_sysfs),
+        FAKE_TEST(units_are_parts),
+        FAKE_TEST(units_take_passes),
+        FAKE_TEST(switches_include_the_kernel),
+        FAKE_TEST(memory_runs_out),
+        cmocka_unit_test(real_page_faults),
         cmocka_unit_test(unknown_provider),
     };
 

@@ -11,6 +11,10 @@
  * with ours. Below 1 because the kernel enables a group's members one after another. */
 #define RUNNING_MIN 0.99
 #define EVENTS_MAX  32
+/* Events of one unit outside the core at once: the fewest registers such units have
+ * (AMD's data fabric, Intel's memory channels). Their drivers take more, and then let
+ * them take turns. */
+#define UNIT_ROOM 4
 
 struct one {
     char name[COUNTERS_NAME_MAX];
@@ -21,6 +25,8 @@ struct one {
         /* Resetting clears a count, not its times: those of the last stop. */
         uint64_t enabled_ns, running_ns;
     } part[COUNTERS_PARTS_MAX];
+    uint32_t unit; /* type of the unit outside the core it is counted by */
+    bool outside;
 };
 
 struct group {
@@ -80,6 +86,15 @@ static int open_part(struct group *g, struct one *e, struct counters_perf_event 
     return OK;
 }
 
+static bool unit_full(const struct group *g, const struct counters_perf_event *p)
+{
+    int n = 0;
+
+    for (int i = 0; i < g->n; i++)
+        n += g->events[i].outside && g->events[i].unit == p->attr.type;
+    return p->cpu >= 0 && n >= UNIT_ROOM;
+}
+
 static int group_add(void *group, const char *event, struct counters_value *v)
 {
     struct counters_perf_event parts[COUNTERS_PARTS_MAX];
@@ -92,7 +107,11 @@ static int group_add(void *group, const char *event, struct counters_value *v)
     rc = counters_perf_parse(event, parts, &n, v);
     if (rc != OK)
         return rc;
+    if (unit_full(g, &parts[0]))
+        return ERR_LIMIT;
     memset(e, 0, sizeof(*e));
+    e->outside = parts[0].cpu >= 0;
+    e->unit = parts[0].attr.type;
     strncpy(e->name, event, sizeof(e->name) - 1);
     for (int i = 0; i < n && rc == OK; i++)
         rc = open_part(g, e, &parts[i]);
