@@ -117,7 +117,7 @@ int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t
         return err_set(ERR_ARG, "a collective that is not in the list");
     if (r->n_ranks == 1 || n == 0)
         return OK;
-    return c->allreduce(r, (char *)r->comm + r->comm->offset[i], r->epoch[i]++, x, n);
+    return c->allreduce(r, (char *)r->comm + r->comm->offset[i], &r->epoch[i], x, n);
 }
 
 /* --- words */
@@ -170,10 +170,11 @@ int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v)
 
 void par_block(size_t n, int n_blocks, int b, size_t *lo, size_t *hi)
 {
-    size_t lines = par_padded(n) / LINE_FLOATS, all = (size_t)n_blocks, at = (size_t)b;
+    size_t lines = par_padded(n) / LINE_FLOATS, at = (size_t)b;
+    size_t each = lines / (size_t)n_blocks, more = lines - each * (size_t)n_blocks;
 
-    *lo = lines * at / all * LINE_FLOATS;
-    *hi = lines * (at + 1) / all * LINE_FLOATS;
+    *lo = (each * at + (at < more ? at : more)) * LINE_FLOATS;
+    *hi = *lo + (each + (at < more)) * LINE_FLOATS;
     *lo = *lo < n ? *lo : n;
     *hi = *hi < n ? *hi : n;
 }
@@ -183,4 +184,11 @@ void par_add(float *restrict sum, const float *restrict x, size_t n)
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         sum[i] += x[i];
+}
+
+void par_add_both(float *restrict sum, float *restrict x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        x[i] = sum[i] = sum[i] + x[i];
 }

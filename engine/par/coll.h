@@ -58,7 +58,7 @@ struct par_rank {
     int rank, n_ranks;
     size_t max_floats; /* of one message */
     uint64_t spin_ns;
-    uint64_t epoch[PAR_COLLS_MAX]; /* calls made so far of each algorithm */
+    uint64_t epoch[PAR_COLLS_MAX]; /* of each algorithm: what it counts, from 0 */
     struct par_choice choice;      /* the same on all ranks */
     uint64_t n_measured;
     uint64_t n_waits, n_sleeps; /* waits not over at the first look; of them asleep */
@@ -86,9 +86,10 @@ struct par_coll {
     const char *name, *help;
     /* What it needs of the communicator's memory; a multiple of PAR_LINE. */
     size_t (*bytes)(int n_ranks, size_t max_floats);
-    /* x[n] becomes the sum over the ranks of their x[n]. `mem`: its part. ERR_STATE: the
-     * communicator was aborted; x is then undefined. */
-    int (*allreduce)(struct par_rank *r, void *mem, uint64_t epoch, float *x, size_t n);
+    /* x[n], n > 0, becomes the sum over the ranks of their x[n]. `mem`: its part, zero at
+     * first. *epoch is its own to count on, alike on all ranks. ERR_STATE: the communicator
+     * was aborted; x is then undefined. */
+    int (*allreduce)(struct par_rank *r, void *mem, uint64_t *epoch, float *x, size_t n);
     /* The k-th rank, from 0, to be added at element i < n. */
     int (*order)(int n_ranks, size_t n, size_t i, int k);
 };
@@ -121,11 +122,14 @@ void par_word_set(struct par_rank *r, struct par_word *w, uint64_t v);
 /* Until the word is at least `v`. ERR_STATE: aborted. */
 MUST int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v);
 
-/* Block b of a message cut into n_blocks on boundaries of PAR_LINE: [*lo, *hi). Of a
- * message that has fewer lines than n_blocks, some blocks are empty. */
+/* Block b of a message cut into n_blocks on boundaries of PAR_LINE: [*lo, *hi);
+ * the first ones are a line longer where they cannot be equal, and of a message that has
+ * fewer lines than n_blocks the last ones are empty. */
 void par_block(size_t n, int n_blocks, int b, size_t *lo, size_t *hi);
 /* Floats up to the next line. */
 size_t par_padded(size_t n_floats);
+/* sum += x; and, of both, x = sum too. */
 void par_add(float *restrict sum, const float *restrict x, size_t n);
+void par_add_both(float *restrict sum, float *restrict x, size_t n);
 
 #endif

@@ -74,8 +74,19 @@ def ablation(rng, **_):
     return summary, series
 
 
+def allreduce(rng, bytes, ranks, **_):
+    summary = {"slept_frac": 0.01, "gbps_by_size": bytes / 1e3, "by_size_over_best": 0.99,
+               "rank_shifted_over_master_copy": 1.5, "ratio_p10": 1.4, "ratio_p90": 1.7}
+    for name, us in ("master_copy", 0.9), ("rank_shifted", 0.6), ("symmetric", 0.3), ("by_size", 0.3):
+        us = ranks * (us + bytes / 5e3) * rng.uniform(0.9, 1.1)
+        summary.update({"us_" + name: us, "us_p10_" + name: 0.9 * us, "us_p90_" + name: 1.2 * us})
+    return summary, {}, {"notes.by_size": "symmetric"}
+
+
 # stem: how, axes in the order of the job
 STUDIES = {
+    "allreduce_bench": (allreduce, {"mode": ["threads", "processes"], "ranks": [2, 4],
+                                    "bytes": [4, 1024, 65536, 4194304]}),
     "fig02a_block_thread": (block_thread, {"matrix": ["paper 1152x2304", "odd 1104x2304"],
                                            "dealing": ["slices", "m", "n", "k"]}),
     "fig02b_block_growth": (block_growth, {"along": ["m", "n"], "mr": [4, 8], "np": [1, 2]}),

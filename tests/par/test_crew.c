@@ -31,22 +31,6 @@ static float sent(int rank, long epoch, size_t i)
     return (float)(int32_t)h * (rank % 2 ? 0x1p10f : 0x1p-10f);
 }
 
-static float expected(const struct par_coll *coll, int n_ranks, int n_threads, long epoch,
-                      size_t n, size_t i)
-{
-    size_t lo = 0, hi = 0;
-    float sum = 0;
-
-    for (int t = 0; i >= hi; t++)
-        par_block(n, n_threads, t, &lo, &hi);
-    for (int k = 0; k < n_ranks; k++) {
-        int rank = coll->order(n_ranks, hi - lo, i - lo, k);
-
-        sum = k ? sum + sent(rank, epoch, i) : sent(rank, epoch, i);
-    }
-    return sum;
-}
-
 struct party {
     struct par_crew *crews[MAX_RANKS]; /* those of this process */
     float *x[MAX_RANKS];
@@ -56,7 +40,8 @@ struct party {
     long bad[MAX_RANKS * MAX_THREADS];
 };
 
-static const struct par_coll *really(const struct party *p, size_t n)
+/* A lane chooses by the length of its slice. */
+static const struct par_coll *coll_for(const struct party *p, size_t n)
 {
     struct par_rank r = {.n_ranks = 1};
 
@@ -64,12 +49,27 @@ static const struct par_coll *really(const struct party *p, size_t n)
     return p->coll ? p->coll : par_choice_of(&r, n);
 }
 
+static float expected(const struct party *p, long epoch, size_t n, size_t i)
+{
+    size_t lo = 0, hi = 0;
+    float sum = 0;
+
+    for (int t = 0; i >= hi; t++)
+        par_block(n, p->n_threads, t, &lo, &hi);
+    for (int k = 0; k < p->n_ranks; k++) {
+        int rank = coll_for(p, hi - lo)->order(p->n_ranks, hi - lo, i - lo, k);
+
+        sum = k ? sum + sent(rank, epoch, i) : sent(rank, epoch, i);
+    }
+    return sum;
+}
+
 static long check(const struct party *p, const float *x, size_t n, long epoch)
 {
     long bad = 0;
 
     for (size_t i = 0; i < n; i++) {
-        float want = expected(really(p, n), p->n_ranks, p->n_threads, epoch, n, i);
+        float want = expected(p, epoch, n, i);
 
         bad += memcmp(&x[i], &want, sizeof(want)) != 0;
     }

@@ -1,0 +1,394 @@
+/* The all-reduce among ranks: every algorithm on the same ranks, in turn, for one size of
+ * message.   Paper: Sandwich 5.3 and 7.2. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/stats.h"
+#include "cpu/cpu.h"
+#include "experiments/harness/study.h"
+#include "experiments/study/support/rows.h"
+#include "par/coll.h"
+#include "par/rank.h"
+#include "par/shm.h"
+#include "par/team.h"
+
+#define ROUNDS_MAX 199
+#define REPS_MAX   4096
+#define SIDES_MAX  (PAR_COLLS_MAX + 1) /* the algorithms, and the choice by size */
+/* As long as a pinned team's threads do. */
+#define SPIN_NS  60000
+#define GIVE_UP  600000 /* ms: a cell never takes so long */
+#define N_COLUMN 3
+
+enum { MODE_THREADS, MODE_PROCESSES };
+
+struct opts {
+    int64_t ranks, bytes, rounds;
+    double block_us;
+    int mode;
+    bool oversubscribe;
+};
+
+static const struct opt_row table[] = {
+    ROW_INT(ranks, 2, PAR_RANKS_MAX, "2", "one CPU each"),
+    ROW_ENUM(mode, "threads|processes", "threads", "what a rank is"),
+    ROW_INT(bytes, 4, 1 << 30, "4096", "of the message, in whole floats"),
+    ROW_INT(rounds, 3, ROUNDS_MAX, "41", "each algorithm once a round, in turn"),
+    ROW_F64(block_us, "us", 1, 1e6, "400", "of messages in a row make one time"),
+    ROW_BOOL(oversubscribe, "false", "more ranks than CPUs too"),
+    {0},
+};
+
+#define TYPICAL(name)                                                                    \
+    {                                                                                    \
+        "us_" name, "us", "lower", "a message of " name ", median of the rounds"         \
+    }
+#define LOW(name)                                                                        \
+    {                                                                                    \
+        "us_p10_" name, "us", "", "the lower tenth of it"                                \
+    }
+#define HIGH(name)                                                                       \
+    {                                                                                    \
+        "us_p90_" name, "us", "", "the upper tenth"                                      \
+    }
+
+static const struct study_metric metrics[] = {
+    TYPICAL("master_copy"),
+    LOW("master_copy"),
+    HIGH("master_copy"),
+    TYPICAL("rank_shifted"),
+    LOW("rank_shifted"),
+    HIGH("rank_shifted"),
+    TYPICAL("symmetric"),
+    LOW("symmetric"),
+    HIGH("symmetric"),
+    TYPICAL("by_size"),
+    LOW("by_size"),
+    HIGH("by_size"),
+    {"rank_shifted_over_master_copy", "x", "higher",
+     "time of master_copy / time of rank_shifted, median of the rounds"},
+    {"ratio_p10", "x", "", "the lower tenth of it"},
+    {"ratio_p90", "x", "", "the upper tenth"},
+    {"by_size_over_best", "x", "higher",
+     "time of the best algorithm / time of the choice by size, median of the rounds"},
+    {"gbps_by_size", "GB/s", "higher", "bytes of the message / us_by_size"},
+    {"slept_frac", "", "lower", "of rank 0's waits, those that ended asleep"},
+    {0},
+};
+
+/* In shared memory, before the communicator; written by rank 0. */
+struct times {
+    _Alignas(PAR_LINE) double us[SIDES_MAX][ROUNDS_MAX];
+    double reps, slept_frac;
+    int choice; /* which of par_colls stands for this size */
+};
+
+struct bench {
+    const struct opts *o;
+    const int *cpus;
+    struct par_shm shm;
+    struct times *times;
+    void *comm;
+    int n_sides;
+    size_t n;
+    int rc[PAR_RANKS_MAX]; /* of ranks that are threads */
+    char why[256];
+};
+
+/* The algorithm of a side; NULL: by size. */
+static const struct par_coll *coll_of(const struct bench *b, int side)
+{
+    return side < b->n_sides - 1 ? par_colls[side] : NULL;
+}
+
+static const char *name_of(const struct bench *b, int side)
+{
+    const struct par_coll *c = coll_of(b, side);
+
+    return c ? c->name : "by_size";
+}
+
+/* --- what a rank does */
+
+static int one_time(const struct bench *b, struct par_rank *r, int side, int reps,
+                    float *x, double *us)
+{
+    const struct par_coll *c = coll_of(b, side);
+    float together = 0;
+    uint64_t start;
+    int rc = par_allreduce(r, par_colls[0], &together, 1);
+
+    start = clock_ns();
+    for (int i = 0; i < reps && rc == OK; i++)
+        rc = par_allreduce(r, c, x, b->n);
+    *us = (double)(clock_ns() - start) / 1e3 / reps;
+    return rc;
+}
+
+/* The sum is right before its time counts; then zeros, which stay zeros. */
+static int check(const struct bench *b, struct par_rank *r, float *x)
+{
+    float want = (float)(r->n_ranks * (r->n_ranks + 1) / 2);
+    int rc = OK;
+
+    for (int side = 0; side < b->n_sides && rc == OK; side++) {
+        for (size_t i = 0; i < b->n; i++)
+            x[i] = (float)(r->rank + 1);
+        rc = par_allreduce(r, coll_of(b, side), x, b->n);
+        for (size_t i = 0; i < b->n && rc == OK; i++)
+            if (x[i] != want)
+                rc = err_set(ERR_STATE, "%s: element %zu of %zu: expected %g, found %g",
+                             name_of(b, side), i, b->n, want, x[i]);
+    }
+    memset(x, 0, b->n * sizeof(*x));
+    return rc;
+}
+
+/* How many messages make a time, from a short trial: rank 0 says it in a message. */
+static int agree_on_reps(const struct bench *b, struct par_rank *r, float *x, int *reps)
+{
+    float say = 0;
+    double us = 0;
+    int rc = one_time(b, r, b->n_sides - 1, 10, x, &us);
+
+    if (rc == OK && r->rank == 0)
+        say = (float)floor(fmin(fmax(b->o->block_us / fmax(us, 0.01), 1), REPS_MAX));
+    if (rc == OK)
+        rc = par_allreduce(r, par_colls[0], &say, 1);
+    *reps = (int)say;
+    return rc;
+}
+
+static int rounds(const struct bench *b, struct par_rank *r, float *x)
+{
+    struct times *t = b->times;
+    int reps = 1, rc = agree_on_reps(b, r, x, &reps);
+
+    for (int round = 0; round < b->o->rounds && rc == OK; round++)
+        for (int k = 0; k < b->n_sides && rc == OK; k++) {
+            int side = (k + round) % b->n_sides;
+            double us = 0;
+
+            rc = one_time(b, r, side, reps, x, &us);
+            if (r->rank == 0)
+                t->us[side][round] = us;
+        }
+    if (r->rank == 0)
+        t->reps = reps;
+    return rc;
+}
+
+static int rank_main(void *arg, int rank)
+{
+    struct bench *b = arg;
+    float *x = mem_new(MEM_OTHER, b->n, sizeof(*x));
+    struct par_rank r;
+    int rc = x ? par_comm_join(&r, b->comm, rank, SPIN_NS) : ERR_NOMEM;
+
+    if (rc == OK)
+        rc = check(b, &r, x);
+    if (rc == OK)
+        rc = par_comm_measure(&r);
+    if (rc == OK)
+        rc = rounds(b, &r, x);
+    if (rc == OK && rank == 0) {
+        b->times->slept_frac = r.n_waits ? (double)r.n_sleeps / (double)r.n_waits : 0;
+        for (int i = 0; par_colls[i]; i++)
+            if (par_colls[i] == par_choice_of(&r, b->n))
+                b->times->choice = i;
+    }
+    if (rc != OK)
+        par_comm_abort(b->comm);
+    mem_free(x);
+    return rc;
+}
+
+static void thread_main(void *arg, struct par_self *self)
+{
+    struct bench *b = arg;
+
+    b->rc[self->id] = rank_main(b, self->id);
+    if (b->rc[self->id] != OK && b->rc[self->id] != ERR_STATE)
+        snprintf(b->why, sizeof(b->why), "rank %d: %.200s", self->id, err_msg());
+}
+
+/* --- starting them */
+
+static int run_threads(struct bench *b)
+{
+    int n = (int)b->o->ranks, rc;
+    struct par_team *team;
+
+    rc = par_team_open(&team, b->cpus, n, 1);
+    if (rc != OK)
+        return rc;
+    par_team_run(team, n, thread_main, b);
+    for (int i = 0; i < n && rc == OK; i++)
+        if (b->rc[i] != OK)
+            rc = err_set(b->rc[i], "%s", *b->why ? b->why : "a rank gave up");
+    par_team_close(&team);
+    return rc;
+}
+
+static int run_processes(struct bench *b)
+{
+    const int *cpus[PAR_RANKS_MAX];
+    int n_cpus[PAR_RANKS_MAX], rc;
+    struct par_ranks_opts o = {.n_ranks = (int)b->o->ranks,
+                               .fn = rank_main,
+                               .arg = b,
+                               .cpus = cpus,
+                               .n_cpus = n_cpus,
+                               .give_up = par_comm_abort,
+                               .mem = b->comm};
+    struct par_ranks *p;
+
+    for (int i = 0; i < o.n_ranks; i++) {
+        cpus[i] = &b->cpus[i];
+        n_cpus[i] = 1;
+    }
+    rc = par_ranks_open(&p, &o);
+    if (rc == OK)
+        rc = par_ranks_wait(p, GIVE_UP);
+    par_ranks_close(&p);
+    return rc;
+}
+
+static int bench_open(struct bench *b)
+{
+    size_t bytes;
+    int rc;
+
+    while (par_colls[b->n_sides])
+        b->n_sides++;
+    b->n_sides++;
+    b->n = (size_t)b->o->bytes / sizeof(float);
+    bytes = par_comm_bytes((int)b->o->ranks, b->n);
+    if (!bytes)
+        return err_set(ERR_ARG, "bytes: no communicator for %zu floats", b->n);
+    rc = par_shm_open(&b->shm, sizeof(*b->times) + bytes);
+    if (rc != OK)
+        return rc;
+    b->times = b->shm.base;
+    b->comm = b->times + 1;
+    return par_comm_init(b->comm, (int)b->o->ranks, b->n);
+}
+
+/* --- what was found */
+
+static int say_side(const struct bench *b, struct study_cell *out, int side)
+{
+    static const struct {
+        const char *prefix;
+        double q;
+    } what[N_COLUMN] = {{"us_", 0}, {"us_p10_", 0.1}, {"us_p90_", 0.9}};
+    const double *us = b->times->us[side];
+    size_t n = (size_t)b->o->rounds;
+    char name[64];
+    int rc = OK;
+
+    for (int i = 0; i < N_COLUMN && rc == OK; i++) {
+        snprintf(name, sizeof(name), "%s%s", what[i].prefix, name_of(b, side));
+        rc = study_value(out, name,
+                         what[i].q > 0 ? stats_percentile(us, n, what[i].q)
+                                       : stats_median(us, n),
+                         NULL);
+    }
+    snprintf(name, sizeof(name), "us_%s", name_of(b, side));
+    return rc == OK ? study_series(out, name, "us", us, n) : rc;
+}
+
+/* Round by round, so that what slows down both sides of one cancels. */
+static void ratio(const struct bench *b, int slow, int fast, double *out)
+{
+    for (int i = 0; i < b->o->rounds; i++)
+        out[i] = b->times->us[slow][i] / b->times->us[fast][i];
+}
+
+static int say_ratios(const struct bench *b, struct study_cell *out)
+{
+    int shifted = 0, master = 0, best = 0, by_size = b->n_sides - 1, rc;
+    size_t n = (size_t)b->o->rounds;
+    double r[ROUNDS_MAX];
+
+    for (int i = 0; i < by_size; i++) {
+        shifted = strcmp(name_of(b, i), "rank_shifted") ? shifted : i;
+        master = strcmp(name_of(b, i), "master_copy") ? master : i;
+        if (stats_median(b->times->us[i], n) < stats_median(b->times->us[best], n))
+            best = i;
+    }
+    ratio(b, master, shifted, r);
+    rc = study_value(out, "rank_shifted_over_master_copy", stats_median(r, n), NULL);
+    if (rc == OK)
+        rc = study_value(out, "ratio_p10", stats_percentile(r, n, 0.1), NULL);
+    if (rc == OK)
+        rc = study_value(out, "ratio_p90", stats_percentile(r, n, 0.9), NULL);
+    ratio(b, best, by_size, r);
+    if (rc == OK)
+        rc = study_value(out, "by_size_over_best", stats_median(r, n), NULL);
+    if (rc == OK)
+        rc = study_note(out, "best", json_string(name_of(b, best)));
+    return rc;
+}
+
+static int say(const struct bench *b, struct study_cell *out)
+{
+    const double *us = b->times->us[b->n_sides - 1];
+    int rc = say_ratios(b, out);
+
+    for (int side = 0; side < b->n_sides && rc == OK; side++)
+        rc = say_side(b, out, side);
+    if (rc == OK)
+        rc = study_value(out, "gbps_by_size",
+                         (double)(b->n * sizeof(float)) / 1e3 /
+                             stats_median(us, (size_t)b->o->rounds),
+                         NULL);
+    if (rc == OK)
+        rc = study_value(out, "slept_frac", b->times->slept_frac, NULL);
+    if (rc == OK)
+        rc = study_note(out, "by_size", json_string(par_colls[b->times->choice]->name));
+    return rc == OK ? study_note(out, "reps", json_real(b->times->reps)) : rc;
+}
+
+static int choose_cpus(const struct opts *o, int *cpus)
+{
+    struct cpu_budget budget;
+    int rc = cpu_budget_get(&budget);
+
+    if (rc != OK)
+        return rc;
+    if (o->ranks > budget.n && !o->oversubscribe)
+        return err_set(ERR_NOTFOUND, "%d ranks, and %s", (int)o->ranks, budget.reason);
+    for (int i = 0; i < o->ranks; i++)
+        cpus[i] = budget.cpus[i % budget.n];
+    return OK;
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    struct bench b = {.o = opts};
+    int cpus[PAR_RANKS_MAX], rc = choose_cpus(b.o, cpus);
+
+    if (rc != OK)
+        return rc;
+    b.cpus = cpus;
+    rc = bench_open(&b);
+    if (rc == OK)
+        rc = b.o->mode == MODE_THREADS ? run_threads(&b) : run_processes(&b);
+    if (rc == OK)
+        rc = say(&b, out);
+    par_shm_close(&b.shm);
+    return rc;
+}
+
+const struct study study_allreduce = {
+    .name = "allreduce",
+    .help = "the all-reduce among ranks, each algorithm in turn",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};

@@ -1,0 +1,73 @@
+"""The all-reduce among ranks: time by size, and how much faster than the master's copy."""
+
+from lib import read, study, style
+
+STEM = "allreduce_bench"
+ALGORITHMS = ["master_copy", "rank_shifted", "symmetric", "by_size"]
+TICKS = [4, 64, 1024, 16384, 262144, 4194304]
+
+
+def size(n):
+    for unit, name in (1 << 20, "MB"), (1 << 10, "kB"):
+        if n >= unit:
+            return "%g %s" % (n / unit, name)
+    return "%g B" % n
+
+
+def axis_of_sizes(ax, cells):
+    sizes = [study.setting(c, "bytes") for c in cells]
+    ticks = [t for t in TICKS if min(sizes) <= t <= max(sizes)]
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [size(t) for t in ticks])
+    ax.minorticks_off()
+    ax.set_xlabel("message")
+
+
+def times(ax, cells, title):
+    ax.set_title(title)
+    ax.set_ylabel("us a message")
+    x = [study.setting(c, "bytes") for c in cells]
+    for i, name in enumerate(ALGORITHMS):
+        ax.plot(x, [c.value("us_" + name) for c in cells], ls="--" if name == "by_size" else "-",
+                marker="o", ms=3, color=style.COLORS[i], label=name)
+        ax.fill_between(x, [c.value("us_p10_" + name) for c in cells],
+                        [c.value("us_p90_" + name) for c in cells],
+                        color=style.COLORS[i], alpha=0.15, lw=0)
+    axis_of_sizes(ax, cells)
+    ax.set_yscale("log")
+    style.legend_below(ax, ncol=2)
+
+
+def ratios(ax, cells, groups):
+    ax.set_title("master_copy / rank_shifted")
+    ax.axhline(1, color=style.GREY, lw=0.8)
+    for i, (title, of) in enumerate(groups):
+        y = [c.value("rank_shifted_over_master_copy") for c in of]
+        bars = [[v - c.value("ratio_p10") for v, c in zip(y, of)],
+                [c.value("ratio_p90") - v for v, c in zip(y, of)]]
+        ax.errorbar([study.setting(c, "bytes") for c in of], y, yerr=bars, fmt="-o", ms=3,
+                    elinewidth=0.8, color=style.COLORS[4 + i % 2], label=title)
+    axis_of_sizes(ax, cells)
+    ax.set_ylabel("times as fast")
+    ax.set_ylim(bottom=0)
+    style.legend_below(ax, ncol=1)
+
+
+result = read.latest(STEM)
+groups = [("%s ranks, %s" % (n, mode), of) for n in study.settings(result.cells, "ranks")
+          for mode in study.settings(result.cells, "mode")
+          for of in [study.where(result.cells, ranks=n, mode=mode)] if of]
+fig, axes = style.panels(len(groups) + 1, width=4.4, height=4.6)
+for ax, (title, of) in zip(axes, groups):
+    times(ax, of, title)
+if groups:
+    ratios(axes[-1], result.cells, groups)
+style.save(fig, result, STEM, "All-reduce through shared memory; bands and bars: 10 to 90 % of "
+           "the rounds (Sandwich 7.2)")
+study.write_table(
+    STEM, ["ranks", "mode", "message"] + ["%s us" % a for a in ALGORITHMS] +
+    ["master_copy / rank_shifted", "by size"],
+    [[study.setting(c, "ranks"), study.setting(c, "mode"), size(study.setting(c, "bytes"))] +
+     [style.short(c.value("us_" + a)) for a in ALGORITHMS] +
+     [style.short(c.value("rank_shifted_over_master_copy")), c.attrs.get("notes.by_size", "?")]
+     for c in result.cells])
