@@ -7,9 +7,10 @@
 #include "base/mem.h"
 #include "par/comm.h"
 
-/* A message no longer than this is passed on whole when nothing was measured: the hand-offs
- * cost more than reading every rank's message. allreduce_bench: the two cross between 1 and
- * 4 kB for two ranks that share a cache, and at 8 kB for two that do not. */
+/* A message no longer than this is passed on whole when nothing was measured: the
+ * hand-offs cost more than reading every rank's message. allreduce_bench: the two
+ * cross between 1 and 4 kB for two ranks that share a cache, and at 8 kB for two that
+ * do not. */
 #define WHOLE_BYTES 2048
 
 #define SMALLEST_BYTES 256
@@ -72,8 +73,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The fastest for n floats by this rank's clock; the one before is kept unless the gain is
- * clear. Rounds begin with another algorithm each. */
+/* The fastest for n floats by this rank's clock; the one before is kept unless the
+ * gain is clear. Rounds begin with another algorithm each. */
 static int fastest(struct par_rank *r, float *x, size_t n, int before, int *out)
 {
     double ns[PAR_COLLS_MAX][N_ROUNDS];

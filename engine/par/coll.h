@@ -39,7 +39,8 @@ struct par_comm; /* the shared part */
 
 #define PAR_COLLS_MAX 8
 
-/* For tests: called before a rank looks at a word to wait for `v`, and before it sets it. */
+/* For tests: called before a rank looks at a word to wait for `v`, and before it sets
+ * it. */
 typedef void (*par_trace_fn)(void *arg, const struct par_word *w, uint64_t v, bool set);
 
 /* Up to how many bytes which of par_colls[]; the last row also holds beyond its size. */
@@ -70,10 +71,10 @@ struct par_rank {
 /* Bytes of a communicator, a multiple of PAR_LINE; 0: not possible, as par_comm_init()
  * will say. */
 size_t par_comm_bytes(int n_ranks, size_t max_floats);
-/* Make one in memory that is zero, on a boundary of PAR_LINE, before any rank joins (the
- * start of the rank's thread or process comes after). ERR_ARG: no such boundary, ranks not
- * in [1, PAR_RANKS_MAX], no floats or more than PAR_FLOATS_MAX. ERR_LIMIT: too many
- * plug-ins. */
+/* Make one in memory that is zero, on a boundary of PAR_LINE, before any rank joins
+ * (the start of the rank's thread or process comes after). ERR_ARG: no such boundary,
+ * ranks not in [1, PAR_RANKS_MAX], no floats or more than PAR_FLOATS_MAX. ERR_LIMIT:
+ * too many plug-ins. */
 MUST int par_comm_init(void *mem, int n_ranks, size_t max_floats);
 /* Each rank, once. `spin_ns`: how long to spin before it sleeps. `out` is then used by
  * one thread at a time. ERR_ARG: no such rank. ERR_STATE: no communicator there. */
@@ -86,9 +87,9 @@ struct par_coll {
     const char *name, *help;
     /* What it needs of the communicator's memory; a multiple of PAR_LINE. */
     size_t (*bytes)(int n_ranks, size_t max_floats);
-    /* x[n], n > 0, becomes the sum over the ranks of their x[n]. `mem`: its part, zero at
-     * first. *epoch is its own to count on, alike on all ranks. ERR_STATE: the communicator
-     * was aborted; x is then undefined. */
+    /* x[n], n > 0, becomes the sum over the ranks of their x[n]. `mem`: its part, zero
+     * at first. *epoch is its own to count on, alike on all ranks. ERR_STATE: the
+     * communicator was aborted; x is then undefined. */
     int (*allreduce)(struct par_rank *r, void *mem, uint64_t *epoch, float *x, size_t n);
     /* The k-th rank, from 0, to be added at element i < n. */
     int (*order)(int n_ranks, size_t n, size_t i, int k);
@@ -98,26 +99,30 @@ extern const struct par_coll *const par_colls[];
 MUST int par_coll_find(const char *name, const struct par_coll **out);
 
 /* x[n] becomes the sum, by this algorithm (NULL: the one of this size in the rank's
- * table); of one rank: nothing to do. ERR_ARG: n is above max_floats, or no such algorithm.
- * ERR_STATE: aborted; x is then undefined, and the communicator of no more use. */
+ * table); of one rank: nothing to do. ERR_ARG: n is above max_floats, or no such
+ * algorithm. ERR_STATE: aborted; x is then undefined, and the communicator of no more
+ * use. */
 MUST int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t n);
 
 /* --- which one for which size */
 
-/* Time every algorithm at sizes up to max_floats, on the ranks as they run, and keep the
- * fastest for each size. All ranks call it, at the same place among their calls; rank 0's
- * times decide for all. Tenths of a second for 4 MB; allocates. What is measured can differ
- * from run to run, and with it the last bits of a sum: who needs the same bits names the
- * algorithm. ERR_NOMEM: aborted too, since the others wait. ERR_STATE. */
+/* Time every algorithm at sizes up to max_floats, on the ranks as they run, and keep
+ * the fastest for each size. All ranks call it, at the same place among their calls;
+ * rank 0's times decide for all. Tenths of a second for 4 MB; allocates. What is
+ * measured can differ from run to run, and with it the last bits of a sum: who needs
+ * the same bits names the algorithm. ERR_NOMEM: aborted too, since the others wait.
+ * ERR_STATE. */
 MUST int par_comm_measure(struct par_rank *r);
 /* What NULL stands for at n floats. */
 const struct par_coll *par_choice_of(const struct par_rank *r, size_t n);
-/* The table of a rank that measured nothing: symmetric for short messages, rank_shifted. */
+/* The table of a rank that measured nothing: symmetric for short messages,
+ * rank_shifted. */
 void par_choice_default(struct par_choice *c);
 
 /* --- for the plug-ins */
 
-/* Publish `v`, which is larger than what stands there, with all that was written before. */
+/* Publish `v`, which is larger than what stands there, with all that was written
+ * before. */
 void par_word_set(struct par_rank *r, struct par_word *w, uint64_t v);
 /* Until the word is at least `v`. ERR_STATE: aborted. */
 MUST int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v);

@@ -1,5 +1,6 @@
-/* par/comm.h - how a communicator lies in shared memory. For coll.c and choice.c only; it
- * holds offsets, since ranks may map it at different addresses.   Threads: see each line. */
+/* par/comm.h - how a communicator lies in shared memory. For coll.c and choice.c only;
+ * it holds offsets, since ranks may map it at different addresses.   Threads: see each
+ * line. */
 #ifndef PAR_COMM_H
 #define PAR_COMM_H
 
@@ -11,7 +12,8 @@ struct par_comm {
     int n_ranks;
     size_t max_floats;
     size_t offset[PAR_COLLS_MAX]; /* of each algorithm's part, from here */
-    /* Written by rank 0 in par_comm_measure(); the others copy it once `chosen` says so. */
+    /* Written by rank 0 in par_comm_measure(); the others copy it once `chosen` says
+     * so. */
     _Alignas(PAR_LINE) struct par_choice choice;
     struct par_word chosen; /* times measured; rank 0 */
     /* Written once, by whoever aborts. */

@@ -1,17 +1,19 @@
 /* par/rank.h - ranks as processes: started, watched, ended.
  *
  * The ranks are children of the caller, made by fork(), so that they see what it sees:
- * par_shm mappings and the communicators in them. A thread of the caller looks at them 50
- * times a second: one that dies or stays stopped is named with its signal within a second,
- * and the others are told to give up, so that nobody waits for it. Nothing is left behind:
- * no name, no descriptor, and no process, since a rank dies with the thread that opened it.
- * It looks by waitid(), which knows of stops too: a heartbeat would have to guess.
+ * par_shm mappings and the communicators in them. A thread of the caller looks at them
+ * 50 times a second: one that dies or stays stopped is named with its signal within a
+ * second, and the others are told to give up, so that nobody waits for it. Nothing is
+ * left behind: no name, no descriptor, and no process, since a rank dies with the
+ * thread that opened it. It looks by waitid(), which knows of stops too: a heartbeat
+ * would have to guess.
  *
  * States: open - running - (failed | all ended) - closed.
- * The caller must not wait for children it does not know, as waitpid(-1) does. fork() copies
- * the calling thread only: open the ranks before starting threads that hold locks.
- * Paper: Sandwich 7.2.   Threads: open and close by one thread, which lives as long; the
- * others from any. */
+ * The caller must not wait for children it does not know, as waitpid(-1) does. fork()
+ * copies the calling thread only: open the ranks before starting threads that hold
+ * locks.
+ * Paper: Sandwich 7.2.   Threads: open and close by one thread, which lives as long;
+ * the others from any. */
 #ifndef PAR_RANK_H
 #define PAR_RANK_H
 
@@ -43,8 +45,9 @@ struct par_ranks_opts {
  * ERR_IO: no process or thread more. ERR_NOMEM. */
 MUST int par_ranks_open(struct par_ranks **out, const struct par_ranks_opts *o);
 
-/* OK: every rank runs or has ended well. ERR_STATE: the first that did not, as "rank 1 of 4
- * (process 812) was killed by SIGSEGV", "... was stopped by SIGSTOP", "...: its message". */
+/* OK: every rank runs or has ended well. ERR_STATE: the first that did not, as "rank 1
+ * of 4 (process 812) was killed by SIGSEGV", "... was stopped by SIGSTOP", "...: its
+ * message". */
 MUST int par_ranks_check(struct par_ranks *p);
 /* The same, when all have ended, or one failed, or the time is over (ERR_LIMIT). */
 MUST int par_ranks_wait(struct par_ranks *p, int timeout_ms);

@@ -1,8 +1,10 @@
-/* par/shm.h - memory that ranks share, whether they are teams of one process or processes.
+/* par/shm.h - memory that ranks share, whether they are teams of one process or
+ * processes.
  *
- * A mapping of an unnamed file (memfd): nothing stands in /dev/shm, nothing is left when
- * the last process ends, however it ends. What lies in it holds offsets, never pointers:
- * another process may map it elsewhere.   Paper: Sandwich 7.2.   Threads: any. */
+ * A mapping of an unnamed file (memfd): nothing stands in /dev/shm, nothing is left
+ * when the last process ends, however it ends. What lies in it holds offsets, never
+ * pointers: another process may map it elsewhere.   Paper: Sandwich 7.2.   Threads:
+ * any. */
 #ifndef PAR_SHM_H
 #define PAR_SHM_H
 

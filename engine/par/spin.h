@@ -1,5 +1,5 @@
-/* par/spin.h - the budget of one wait: spins until it is used up, looking at the clock now
- * and then.   Threads: one owner. */
+/* par/spin.h - the budget of one wait: spins until it is used up, looking at the clock
+ * now and then.   Threads: one owner. */
 #ifndef PAR_SPIN_H
 #define PAR_SPIN_H
 

@@ -48,9 +48,9 @@ void par_team_run(struct par_team *t, int n_threads, par_fn fn, void *arg);
 /* All threads of the running phase wait for each other. Spins, then parks. */
 void par_barrier(struct par_self *self);
 
-/* Some threads of a team, [first, first + n), that meet among themselves, such as one rank
- * of several. Where mem_new() puts it; made before the phase that uses it, then shared by
- * its threads, all of which take part in that phase. */
+/* Some threads of a team, [first, first + n), that meet among themselves, such as one
+ * rank of several. Where mem_new() puts it; made before the phase that uses it, then
+ * shared by its threads, all of which take part in that phase. */
 struct par_group {
     int first, n; /* fixed */
     /* Counted by all who arrive; the last one turns `generation` over. */

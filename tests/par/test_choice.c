@@ -1,5 +1,5 @@
-/* The choice of an all-reduce by size: a table that all ranks share, whatever was measured;
- * and the calls that use it give right sums. */
+/* The choice of an all-reduce by size: a table that all ranks share, whatever was
+ * measured; and the calls that use it give right sums. */
 #include <pthread.h>
 
 #include "par/coll.h"

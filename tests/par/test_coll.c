@@ -269,8 +269,8 @@ static void witnesses_run(struct witness *m, const struct shared *s,
     }
 }
 
-/* To add, a rank waits for its right neighbour only; to collect, for each other rank once a
- * piece, the right neighbour first. No word is one rank's alone. */
+/* To add, a rank waits for its right neighbour only; to collect, for each other rank
+ * once a piece, the right neighbour first. No word is one rank's alone. */
 static void check_neighbours(const struct witness *all, int n_ranks, int rank)
 {
     const struct witness *m = &all[rank];

@@ -1,7 +1,7 @@
-/* Ranks as processes: they sum; one that is killed, stopped or faults at any moment is named
- * with its signal, the others leave cleanly, and nothing is left behind: no process, no
- * descriptor, no name in /dev/shm. They end with the process that opened them, and by
- * SIGINT in order. */
+/* Ranks as processes: they sum; one that is killed, stopped or faults at any moment is
+ * named with its signal, the others leave cleanly, and nothing is left behind: no
+ * process, no descriptor, no name in /dev/shm. They end with the process that opened
+ * them, and by SIGINT in order. */
 #include <dirent.h>
 #include <errno.h>
 #include <sched.h>

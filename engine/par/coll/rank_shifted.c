@@ -1,25 +1,25 @@
-/* Rank-shifted all-reduce: a message is cut into pieces, a piece into a block a rank; rank
- * r begins with block r and goes on to the next ones, so that all write at once, each to
- * another block, and wait only for the right neighbour, who added to it just before. Then
- * it collects the other blocks in the same order, each from the rank that finished it. No
- * rank is the master, and no word is one rank's alone.
+/* Rank-shifted all-reduce: a message is cut into pieces, a piece into a block a rank;
+ * rank r begins with block r and goes on to the next ones, so that all write at once,
+ * each to another block, and wait only for the right neighbour, who added to it just
+ * before. Then it collects the other blocks in the same order, each from the rank that
+ * finished it. No rank is the master, and no word is one rank's alone.
  *
- * Pieces overlap, so that a rank seldom waits: it begins piece p + 1 before it adds to p,
- * and adds to p before it collects p - 1. They go through the slots in turn, over all
- * messages, and nobody counts readers: a rank begins p when it has collected p - 3; so all
- * have added to p - 3, and before that collected p - 5, whose slot is free. One block that
- * is not empty is enough for that, so a piece of fewer lines than ranks costs a hand-off a
- * line, not a rank. The slots stay in the ranks' caches however long the message is.
- * Paper: Sandwich 7.2. */
+ * Pieces overlap, so that a rank seldom waits: it begins piece p + 1 before it adds to
+ * p, and adds to p before it collects p - 1. They go through the slots in turn, over
+ * all messages, and nobody counts readers: a rank begins p when it has collected p -
+ * 3; so all have added to p - 3, and before that collected p - 5, whose slot is free.
+ * One block that is not empty is enough for that, so a piece of fewer lines than ranks
+ * costs a hand-off a line, not a rank. The slots stay in the ranks' caches however
+ * long the message is. Paper: Sandwich 7.2. */
 #include <stdbool.h>
 #include <string.h>
 
 #include "par/coll.h"
 
 #define N_SLOTS 8 /* 5 would do; this divides fast */
-/* A block is at most 16 KiB, a piece 128 KiB: a core's cache of level 2 holds the slots and
- * what is summed. allreduce_bench: with a whole message as one piece, 4 MB took 1.3 times
- * as long as with the master's copy, which goes by such blocks. */
+/* A block is at most 16 KiB, a piece 128 KiB: a core's cache of level 2 holds the
+ * slots and what is summed. allreduce_bench: with a whole message as one piece, 4 MB
+ * took 1.3 times as long as with the master's copy, which goes by such blocks. */
 #define BLOCK_FLOATS 4096
 #define PIECE_FLOATS 32768
 
@@ -37,8 +37,8 @@ static size_t slot_floats(int n_ranks, size_t max_floats)
     return max_floats < piece ? par_padded(max_floats) : piece;
 }
 
-/* Of each slot: a word a block, written by the ranks one after the other, in `base` + 1 to
- * `base` + R; and the blocks. */
+/* Of each slot: a word a block, written by the ranks one after the other, in `base` +
+ * 1 to `base` + R; and the blocks. */
 static size_t bytes(int n_ranks, size_t max_floats)
 {
     return N_SLOTS * ((size_t)n_ranks * sizeof(struct par_word) +

@@ -1,7 +1,7 @@
-/* Symmetric all-reduce: every rank puts its message where all can see it, and adds up all
- * of them itself. One hand-off, but each rank reads every message: for short ones.
- * Two buffers and no count of readers: a rank enters epoch e + 2 only when all have written
- * e + 1, and so have finished reading e. */
+/* Symmetric all-reduce: every rank puts its message where all can see it, and adds up
+ * all of them itself. One hand-off, but each rank reads every message: for short ones.
+ * Two buffers and no count of readers: a rank enters epoch e + 2 only when all have
+ * written e + 1, and so have finished reading e. */
 #include <string.h>
 
 #include "par/coll.h"
