@@ -1,5 +1,7 @@
 """The all-reduce among ranks: time by size, and how much faster than the master's copy."""
 
+import math
+
 from lib import read, study, style
 
 STEM = "allreduce_bench"
@@ -54,14 +56,17 @@ def ratios(ax, cells, groups):
 
 
 result = read.latest(STEM)
-groups = [("%s ranks, %s" % (n, mode), of) for n in study.settings(result.cells, "ranks")
-          for mode in study.settings(result.cells, "mode")
-          for of in [study.where(result.cells, ranks=n, mode=mode)] if of]
+cells = [c for c in result.cells if not math.isnan(c.value("us_master_copy"))]
+groups = [("%s ranks, %s" % (n, mode), of) for n in study.settings(cells, "ranks")
+          for mode in study.settings(cells, "mode")
+          for of in [study.where(cells, ranks=n, mode=mode)] if of]
 fig, axes = style.panels(len(groups) + 1, width=4.4, height=4.6)
 for ax, (title, of) in zip(axes, groups):
     times(ax, of, title)
 if groups:
-    ratios(axes[-1], result.cells, groups)
+    ratios(axes[-1], cells, groups)
+else:
+    style.na(axes[0])
 style.save(fig, result, STEM, "All-reduce through shared memory; bands and bars: 10 to 90 % of "
            "the rounds (Sandwich 7.2)")
 study.write_table(
