@@ -29,8 +29,7 @@ static const struct study_metric metrics[] = {
 
 struct sections {
     double ranks[TOPO_LEVELS_MAX], threads[TOPO_LEVELS_MAX], attention[TOPO_LEVELS_MAX],
-        ffn[TOPO_LEVELS_MAX], strict[TOPO_LEVELS_MAX], arity[TOPO_LEVELS_MAX],
-        original[TOPO_LEVELS_MAX], kinds[TOPO_LEVELS_MAX];
+        ffn[TOPO_LEVELS_MAX], strict[TOPO_LEVELS_MAX];
     int n_allowed, n_strict;
 };
 
@@ -44,9 +43,6 @@ static void cut_all(struct sections *s, const struct study_topo *t,
     for (int l = 0; l < tree->n_levels; l++) {
         bool allowed = topo_config_cut(&c, tree, l, &t->limits) == OK;
 
-        s->arity[l] = tree->levels[l].arity;
-        s->original[l] = tree->levels[l].original;
-        s->kinds[l] = tree->levels[l].kinds;
         s->ranks[l] = topo_tree_n_nodes(tree, l);
         s->threads[l] = topo_tree_span(tree, l);
         s->attention[l] = allowed ? c.attention_imbalance : 0;
@@ -63,24 +59,15 @@ static int say_series(const struct sections *s, const struct topo_tree *tree,
     const struct {
         const char *name;
         const double *v;
-    } all[] = {{"arity", s->arity},
-               {"original_arity", s->original},
-               {"kinds", s->kinds},
-               {"section_ranks", s->ranks},
+    } all[] = {{"section_ranks", s->ranks},
                {"section_threads", s->threads},
                {"attention_imbalance", s->attention},
                {"ffn_imbalance", s->ffn},
                {"allowed_strictly", s->strict}};
-    double *cpus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*cpus));
-    int rc = cpus ? OK : ERR_NOMEM;
+    int rc = study_topo_say_tree(out, tree);
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
         rc = study_series(out, all[i].name, "", all[i].v, (size_t)tree->n_levels);
-    for (int i = 0; rc == OK && i < tree->n_pus; i++)
-        cpus[i] = tree->machine->pus[tree->pus[i]].os_index;
-    if (rc == OK)
-        rc = study_series(out, "cpus", "", cpus, (size_t)tree->n_pus);
-    mem_free(cpus);
     return rc;
 }
 
@@ -88,7 +75,7 @@ static int say(const struct study_topo *t, const struct topo_tree *tree,
                struct study_cell *out)
 {
     struct sections s = {.n_allowed = 0};
-    char *text = NULL, kinds[TOPO_LEVELS_MAX * 66] = "";
+    char *text = NULL;
     int rc;
 
     cut_all(&s, t, tree);
@@ -103,15 +90,6 @@ static int say(const struct study_topo *t, const struct topo_tree *tree,
     rc = say_series(&s, tree, out);
     if (rc == OK)
         rc = STUDY_VALUES(out, all, "no number");
-    for (int l = 0; l < tree->n_levels; l++) {
-        size_t at = strlen(kinds);
-
-        snprintf(kinds + at, sizeof(kinds) - at, "%s", l ? "|" : "");
-        at = strlen(kinds);
-        topo_kinds_print(tree->levels[l].kinds, kinds + at, 64);
-    }
-    if (rc == OK)
-        rc = study_note(out, "levels", json_string(kinds));
     if (rc == OK)
         rc = topo_tree_text(tree, &text);
     if (rc == OK)

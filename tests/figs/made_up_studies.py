@@ -3,6 +3,7 @@ and series of a cell in terms of them."""
 
 import itertools
 
+import made_up_machine
 import made_up_topo
 import numpy as np
 
@@ -98,6 +99,7 @@ STUDIES = {
     "tab01_ablation": (ablation, {"model": ["a-bf16.gguf"], "batch": [1, 8]}),
     "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
                                     "decode_threads": [1]}),
+    **made_up_machine.STUDIES,
     **made_up_topo.STUDIES,
 }
 

@@ -311,6 +311,46 @@ static void print_shape(const struct topo_tree *t, char *out, size_t n)
     }
 }
 
+static int say_levels(struct study_cell *c, const struct topo_tree *tree)
+{
+    char kinds[TOPO_LEVELS_MAX * 66] = "";
+
+    for (int l = 0; l < tree->n_levels; l++) {
+        size_t at = strlen(kinds);
+
+        snprintf(kinds + at, sizeof(kinds) - at, "%s", l ? "|" : "");
+        at = strlen(kinds);
+        topo_kinds_print(tree->levels[l].kinds, kinds + at, 64);
+    }
+    return study_note(c, "levels", json_string(kinds));
+}
+
+int study_topo_say_tree(struct study_cell *c, const struct topo_tree *tree)
+{
+    double arity[TOPO_LEVELS_MAX], original[TOPO_LEVELS_MAX], kinds[TOPO_LEVELS_MAX];
+    double *cpus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*cpus));
+    size_t n = (size_t)tree->n_levels;
+    int rc = cpus ? OK : ERR_NOMEM;
+
+    for (int l = 0; l < tree->n_levels; l++) {
+        arity[l] = tree->levels[l].arity;
+        original[l] = tree->levels[l].original;
+        kinds[l] = tree->levels[l].kinds;
+    }
+    for (int i = 0; rc == OK && i < tree->n_pus; i++)
+        cpus[i] = tree->machine->pus[tree->pus[i]].os_index;
+    if (rc == OK)
+        rc = study_series(c, "arity", "", arity, n);
+    if (rc == OK)
+        rc = study_series(c, "original_arity", "", original, n);
+    if (rc == OK)
+        rc = study_series(c, "kinds", "", kinds, n);
+    if (rc == OK)
+        rc = study_series(c, "cpus", "", cpus, (size_t)tree->n_pus);
+    mem_free(cpus);
+    return rc == OK ? say_levels(c, tree) : rc;
+}
+
 int study_topo_say(struct study_cell *c, const struct study_topo *t)
 {
     char *text = NULL, shape[512];

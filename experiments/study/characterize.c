@@ -1,0 +1,371 @@
+/* What a person measures first on a new CPU: the full machine card, the tree of what
+ * computes together, and where this engine's own prefill and decode stand below the
+ * roof that the card found.   Paper: Sandwich 3.1, MNN-LLM V. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "characterize/probe.h"
+#include "experiments/study/support/card.h"
+#include "experiments/study/support/engine.h"
+#include "experiments/study/support/gemm.h"
+#include "experiments/study/support/topo.h"
+
+struct opts {
+    char *model, *dir;
+    int precision;
+    int64_t n_prompt_tok, n_ctx_tok, rounds, seed;
+    double card_s, read_s;
+};
+
+static const struct opt_row table[] = {
+    ROW_STR(model, NULL, "a model's file, larger than the last cache"),
+    ROW_ENUM(precision, "exact|relaxed", "exact", "of the engine's products"),
+    ROW_INT(n_prompt_tok, 1, 65536, "512", "of the prompt"),
+    ROW_INT(n_ctx_tok, 1, 65536, "128", "before a decoded token"),
+    ROW_INT(rounds, 3, 999, "7", "of read bandwidth, decode and prefill in turn"),
+    ROW_F64(card_s, "s", 0, 600, "50", "for all probes together"),
+    ROW_F64(read_s, "s", 0.01, 60, "0.3", "for a measurement of the bandwidth"),
+    ROW_STR(dir, "results/machine", "folder of the card as JSON, <host>-full.json"),
+    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"read_gbps_1t", "GB/s", "higher", "reading main memory, 1 thread"},
+    {"read_gbps_all", "GB/s", "higher", "... all CPUs of the budget"},
+    {"peak_gflops_f32", "GFLOP/s", "higher", "f32, all CPUs"},
+    {"peak_gflops_bf16", "GFLOP/s", "higher",
+     "bf16 weights, exact, by the fastest way there is, all CPUs"},
+    {"peak_gflops_bf16_dot", "GFLOP/s", "higher", "the bf16 dot instruction, all CPUs"},
+    {"peak_gflops_fp16", "GFLOP/s", "higher", "half-precision sums, all CPUs"},
+    {"peak_gops_int8", "GOP/s", "higher", "the int8 dot instruction, all CPUs"},
+    {"decode_bandwidth_frac", "", "higher",
+     "bytes a decoded token must read / its time / bandwidth measured in the same round"},
+    {"prefill_peak_frac", "", "higher",
+     "arithmetic of a prompt / its time / peak of its type and precision"},
+    {"decode_gbps", "GB/s", "higher", "bytes a decoded token must read / its time"},
+    {"decode_gflops", "GFLOP/s", "", "arithmetic of a decoded token / its time"},
+    {"decode_flop_per_byte", "FLOP/B", "", "its arithmetic / the bytes it must read"},
+    {"decode_read_gbps", "GB/s", "", "bandwidth in the rounds, median"},
+    {"prefill_gflops", "GFLOP/s", "higher", "arithmetic of a prompt / its time"},
+    {"prefill_flop_per_byte", "FLOP/B", "",
+     "its arithmetic / the bytes it must read: the weights once"},
+    {"latency_ns", "ns", "lower", "a dependent read, largest working set, huge pages"},
+    {"latency_small_ns", "ns", "lower", "... in small pages"},
+    {"random_frac_4k", "", "higher",
+     "blocks of 4 KiB in random order / in sequence, small pages"},
+    {"random_frac_4k_huge", "", "higher", "... in huge pages"},
+    {"handoff_ns_min", "ns", "lower", "a cache line to another CPU, the nearest pair"},
+    {"handoff_ns_max", "ns", "lower", "... the farthest of those measured"},
+    {"barrier_ns", "ns", "lower", "of all CPUs"},
+    {"allreduce_ns_4k", "ns", "lower", "4 KiB among all CPUs, the fastest way"},
+    {"fault_small_ns", "ns", "lower", "first touch of a small page, 1 thread"},
+    {"fault_huge_ns", "ns", "lower", "... of a huge page"},
+    {"share_speed_min", "", "higher",
+     "speed beside another computing CPU / alone; about 0.5: they share a core"},
+    {"noise_compute_cv", "", "lower", "deviation of computing / its mean, all CPUs"},
+    {"noise_read_cv", "", "lower", "... of reading"},
+    {"steal_ns_per_s", "ns/s", "lower", "time the host took away"},
+    {"events_trusted", "", "higher", "hardware events that count known work right"},
+    {"events_unavailable", "", "lower", "... that cannot be counted here"},
+    {"card_s", "s", "", "wall time of the probes"},
+    {0},
+};
+
+/* --- the card */
+
+struct found {
+    json_t *card;
+    struct cpu_budget budget;
+    struct study_engine engine;
+    struct model_phase *phase;
+    int n_rounds;
+    double decode_s, prefill_s, read_gbps, frac; /* medians */
+};
+
+/* Values of the card under names of ours. */
+static const struct taken {
+    const char *metric, *prefix;
+    bool one_thread;
+} taken[] = {
+    {"peak_gflops_bf16_dot", "peak_bf16_dot_", false},
+    {"peak_gflops_fp16", "peak_fp16_fma_", false},
+    {"peak_gops_int8", "peak_i8_dot_", false},
+    {"barrier_ns", "barrier_ns", false},
+    {"fault_small_ns", "fault_small_ns", true},
+    {"fault_huge_ns", "fault_huge_ns", true},
+    {"noise_compute_cv", "noise_compute_cv", false},
+    {"noise_read_cv", "noise_read_cv", false},
+    {"steal_ns_per_s", "noise_steal_ns_per_s", false},
+};
+
+static int say_taken(struct study_cell *c, const struct found *f)
+{
+    const char *why;
+    int rc = OK;
+
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]) && rc == OK; i++) {
+        double v = study_card_best(f->card, taken[i].prefix,
+                                   taken[i].one_thread ? 1 : f->budget.n, &why);
+
+        rc = study_value(c, taken[i].metric, v, why);
+    }
+    return rc;
+}
+
+/* The least and the most among all values called prefix... */
+static void extremes(const json_t *card, const char *prefix, double *least, double *most)
+{
+    const json_t *values = json_object_get(card, "values");
+
+    *least = *most = NAN;
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        const json_t *row = json_array_get(values, i),
+                     *v = json_object_get(row, "median");
+        const char *name = json_string_value(json_object_get(row, "name"));
+
+        if (!name || strncmp(name, prefix, strlen(prefix)) != 0 || !json_is_number(v))
+            continue;
+        *least = fmin(*least, json_number_value(v)); /* of NaN and a number: the number */
+        *most = fmax(*most, json_number_value(v));
+    }
+}
+
+/* Latency of the largest working set that was measured. */
+static double last_latency(const json_t *card, const char *pages)
+{
+    double last = NAN;
+
+    for (size_t kib = 16; kib <= 512 << 10; kib *= 2) {
+        char name[48];
+        double v;
+
+        snprintf(name, sizeof(name), "latency_ns_%s_%zuKiB", pages, kib);
+        v = machine_card_value(card, name, 1, NULL);
+        last = isnan(v) ? last : v;
+    }
+    return last;
+}
+
+static double random_frac(const struct found *f, const char *pages)
+{
+    char random[48], sequential[48];
+
+    snprintf(random, sizeof(random), "random_gbps_%s_4096B", pages);
+    snprintf(sequential, sizeof(sequential), "sequential_gbps_%s", pages);
+    return machine_card_value(f->card, random, f->budget.n, NULL) /
+           machine_card_value(f->card, sequential, f->budget.n, NULL);
+}
+
+static double fastest_allreduce(const struct found *f)
+{
+    double best = NAN;
+
+    for (int k = 0; par_colls[k]; k++) {
+        char name[48];
+
+        snprintf(name, sizeof(name), "allreduce_ns_%s_4096B", par_colls[k]->name);
+        best = fmin(best, study_card_best(f->card, name, 0, NULL));
+    }
+    return best;
+}
+
+static int say_card(struct study_cell *c, const struct found *f)
+{
+    int n = f->budget.n, rc;
+    double handoff[2], share[2];
+
+    extremes(f->card, "handoff_ns", &handoff[0], &handoff[1]);
+    extremes(f->card, "share_speed", &share[0], &share[1]);
+    const struct study_number roof[] = {
+        {"read_gbps_1t", machine_card_read_gbps(f->card, 1)},
+        {"read_gbps_all", machine_card_read_gbps(f->card, n)},
+        {"peak_gflops_f32", machine_card_peak_gflops(f->card, "f32", "exact", n)},
+        {"peak_gflops_bf16", machine_card_peak_gflops(f->card, "bf16", "exact", n)},
+        {"card_s", json_number_value(json_object_get(f->card, "duration_s"))},
+    };
+    const struct study_number pages[] = {
+        {"latency_ns", last_latency(f->card, "huge")},
+        {"random_frac_4k_huge", random_frac(f, "huge")},
+        {"latency_small_ns", last_latency(f->card, "small")},
+        {"random_frac_4k", random_frac(f, "small")},
+    };
+    const struct study_number pairs[] = {
+        {"handoff_ns_min", handoff[0]},
+        {"handoff_ns_max", handoff[1]},
+        {"share_speed_min", share[0]},
+        {"allreduce_ns_4k", fastest_allreduce(f)},
+    };
+
+    rc = STUDY_VALUES(c, roof, "the probe found no memory, or no time");
+    if (rc == OK)
+        rc = STUDY_VALUES(c, pages, "the card says why: no such pages, or no memory");
+    if (rc == OK)
+        rc = STUDY_VALUES(c, pairs, "one CPU only, or no memory");
+    return rc == OK ? say_taken(c, f) : rc;
+}
+
+/* --- the engine below the roof */
+
+/* Each round measures the bandwidth before and after its tokens, as it changes from one
+ * second to the next where memory is shared with others. */
+static int one_round(struct found *f, const struct opts *o, double *v)
+{
+    const struct model *m = f->engine.model;
+    const struct model_config *c = model_config_of(m);
+    struct study_threads t = {.budget = f->budget,
+                              .team = f->engine.team,
+                              .n = f->budget.n,
+                              .cache_bytes = cpu_cache_bytes(3)};
+    double bytes = (double)(model_token_weight_bytes(c, model_weight_type(m)) +
+                            model_token_kv_bytes(c, o->n_ctx_tok + 1, 4));
+    enum { TOKENS = 9 };
+    double one[TOKENS], read = study_read_gbps(&t, o->read_s / 2);
+    int rc = OK;
+
+    for (int i = 0; i < TOKENS && rc == OK; i++)
+        rc = model_timed_decode(&f->engine.steps, f->phase, o->n_ctx_tok, &one[i]);
+    read = (read + study_read_gbps(&t, o->read_s / 2)) / 2;
+    if (rc == OK)
+        rc = model_timed_prefill(&f->engine.steps, f->phase, o->n_prompt_tok, &v[1]);
+    v[0] = stats_median(one, TOKENS);
+    v[2] = read;
+    v[3] = bytes / v[0] * 1e-9 / read;
+    return rc;
+}
+
+static int run_engine(struct found *f, const struct opts *o, struct study_cell *out)
+{
+    int64_t max_tok = o->n_prompt_tok > o->n_ctx_tok ? o->n_prompt_tok : o->n_ctx_tok;
+    size_t n = (size_t)o->rounds;
+    double *x = NULL, v[4];
+    int rc =
+        study_engine_open(&f->engine, o->model, o->precision, 1, max_tok + 1, o->seed);
+
+    if (rc == OK)
+        rc = study_engine_phase(&f->engine, &f->phase, 1, f->budget.n, NULL);
+    if (rc != OK)
+        return rc;
+    x = mem_new(MEM_OTHER, 4 * n, sizeof(*x));
+    rc = x ? one_round(f, o, v) : ERR_NOMEM; /* warms up */
+    for (size_t r = 0; r < n && rc == OK; r++) {
+        rc = one_round(f, o, v);
+        for (size_t i = 0; i < 4; i++)
+            x[i * n + r] = v[i];
+        study_progress(out, 0.7 + 0.3 * (double)(r + 1) / (double)n,
+                       "prefill, decode and bandwidth in turn");
+    }
+    if (rc == OK) {
+        f->decode_s = stats_median(x, n);
+        f->prefill_s = stats_median(x + n, n);
+        f->read_gbps = stats_median(x + 2 * n, n);
+        f->frac = stats_median(x + 3 * n, n);
+    }
+    mem_free(x);
+    return rc;
+}
+
+static int say_engine(struct study_cell *out, const struct found *f, const struct opts *o)
+{
+    const struct model *m = f->engine.model;
+    const struct model_config *c = model_config_of(m);
+    enum kern_type type = model_weight_type(m);
+    double peak = machine_card_peak_gflops(
+        f->card, kern_type_name(type), o->precision == KERN_RELAXED ? "relaxed" : "exact",
+        f->budget.n);
+    double weights = (double)model_token_weight_bytes(c, type);
+    double bytes = weights + (double)model_token_kv_bytes(c, o->n_ctx_tok + 1, 4);
+    /* every weight is multiplied and added once; every key and value too */
+    double flop =
+        2 * weights / (double)kern_type_bytes(type) +
+        4.0 * c->n_layers * c->n_heads * c->head_dim * (double)(o->n_ctx_tok + 1);
+    double prompt = model_prefill_flop(c, o->n_prompt_tok);
+    const struct study_number all[] = {
+        {"decode_bandwidth_frac", f->frac},
+        {"decode_gbps", bytes / f->decode_s * 1e-9},
+        {"decode_gflops", flop / f->decode_s * 1e-9},
+        {"decode_flop_per_byte", flop / bytes},
+        {"decode_read_gbps", f->read_gbps},
+        {"prefill_gflops", prompt / f->prefill_s * 1e-9},
+        {"prefill_peak_frac", prompt / f->prefill_s * 1e-9 / peak},
+        {"prefill_flop_per_byte", prompt / weights},
+    };
+    int rc = STUDY_VALUES(out, all, "the card has no bound for it");
+
+    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+}
+
+/* --- the cell */
+
+static int say_machine(struct study_cell *c, const struct found *f)
+{
+    const struct topo_tree_opts keep = {.cpus = f->budget.cpus, .n_cpus = f->budget.n};
+    struct topo_machine *m = NULL;
+    struct topo_tree *tree = NULL;
+    char note[256] = "", root[1024];
+    int rc = topo_machine_open(&m, NULL);
+
+    if (rc == OK)
+        rc = topo_tree_open(&tree, m, &keep, note, sizeof(note));
+    if (rc == OK)
+        rc = study_topo_say_tree(c, tree);
+    if (rc == OK)
+        rc = study_note(c, "left_out", json_string(note));
+    study_card_root(root, sizeof(root));
+    if (rc == OK)
+        rc = study_note(c, "root", json_string(root));
+    mem_free(tree);
+    topo_machine_close(&m);
+    return rc;
+}
+
+static int say_events(struct study_cell *c)
+{
+    const struct study_number all[] = {{"events_trusted", NAN},
+                                       {"events_unavailable", NAN}};
+
+    return STUDY_VALUES(c, all, "this program does not check hardware events");
+}
+
+static int run(const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    int rc;
+
+    if (!f)
+        return ERR_NOMEM;
+    rc = cpu_budget_get(&f->budget);
+    study_progress(out, 0, "probing the machine");
+    if (rc == OK)
+        rc = machine_card_full_get(&f->card, o->dir, 1, o->card_s);
+    if (rc == OK)
+        rc = say_card(out, f);
+    if (rc == OK)
+        rc = study_card_curves(out, f->card, &f->budget);
+    if (rc == OK)
+        rc = say_machine(out, f);
+    if (rc == OK)
+        rc = say_events(out);
+    if (rc == OK)
+        rc = run_engine(f, o, out);
+    if (rc == OK)
+        rc = say_engine(out, f, o);
+    model_phase_close(&f->phase);
+    study_engine_close(&f->engine);
+    json_decref(f->card);
+    mem_free(f);
+    return rc;
+}
+
+const struct study study_characterize = {
+    .name = "characterize",
+    .help = "the full machine card, and where this engine stands below its roof",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .run = run,
+};

@@ -1,0 +1,157 @@
+/* Where the time of a step goes, by class of operator, phase and length of the context.
+ * Paper: MNN-LLM IV-A. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "characterize/probe.h"
+#include "experiments/study/support/engine.h"
+#include "experiments/study/support/rows.h"
+
+enum { PREFILL, DECODE };
+
+struct opts {
+    char *model;
+    int precision, phase;
+    int64_t n_tok, rounds, seed;
+};
+
+static const struct opt_row table[] = {
+    ROW_STR(model, NULL, "a model's file"),
+    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
+    ROW_ENUM(phase, "prefill|decode", "decode", "a prompt, or one token more"),
+    ROW_INT(n_tok, 1, 65536, "128", "of the prompt, or before the token"),
+    ROW_INT(rounds, 3, 999, "9", "steps measured, each alone"),
+    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"share_linear", "", "", "time of matrices, the output projection included / all"},
+    {"share_attention", "", "",
+     "... of attention: its products, its softmax, keys and values written"},
+    {"share_memory", "", "", "... of norms, rotation and copies"},
+    {"share_wait", "", "", "... of waiting: for other threads, and ranks' sums"},
+    {"share_mad", "", "", "median absolute deviation of share_linear"},
+    {"step_s", "s", "lower", "the step"},
+    {"timed_frac", "", "higher", "time that the classes account for / the step"},
+    {"tok_s", "tok/s", "higher", "tokens of the step / its time"},
+    {"bound_tok_s", "tok/s", "",
+     "what the read bandwidth (decode) or the peak (prefill) of the card allows"},
+    {0},
+};
+
+#define ROUNDS_MAX 999
+
+struct found {
+    struct study_engine engine;
+    struct model_phase *phase;
+    double step_s[ROUNDS_MAX], timed[ROUNDS_MAX];
+    double linear[ROUNDS_MAX], attention[ROUNDS_MAX], memory[ROUNDS_MAX],
+        wait[ROUNDS_MAX];
+};
+
+static int step(struct found *f, const struct opts *o, double *seconds)
+{
+    return o->phase == PREFILL
+               ? model_timed_prefill(&f->engine.steps, f->phase, o->n_tok, seconds)
+               : model_timed_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
+}
+
+/* Thread 0's time: of every class it has the share that all threads have, but for waiting,
+ * which is what the slowest of them is ahead. */
+static int one_round(struct found *f, const struct opts *o, int64_t r)
+{
+    uint64_t ns[MODEL_T_N];
+    double sum = 0;
+    int rc;
+
+    model_times_take(f->engine.model, ns);
+    rc = step(f, o, &f->step_s[r]);
+    model_times_take(f->engine.model, ns);
+    for (int i = 0; i < MODEL_T_N; i++)
+        sum += (double)ns[i];
+    f->linear[r] = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD]) / sum;
+    f->attention[r] = (double)ns[MODEL_T_ATTN] / sum;
+    f->memory[r] = (double)ns[MODEL_T_NORM_ROPE] / sum;
+    f->wait[r] = (double)(ns[MODEL_T_WAIT] + ns[MODEL_T_REDUCE]) / sum;
+    f->timed[r] = sum * 1e-9 / f->step_s[r];
+    return rc;
+}
+
+static double bound_tok_s(const struct found *f, const struct opts *o, const json_t *card)
+{
+    const struct model *m = f->engine.model;
+    const struct model_config *c = model_config_of(m);
+    enum kern_type type = model_weight_type(m);
+    const char *precision = o->precision == KERN_RELAXED ? "relaxed" : "exact";
+    int n = f->engine.budget.n;
+
+    if (!card)
+        return NAN;
+    if (o->phase == DECODE)
+        return machine_card_read_gbps(card, n) * 1e9 /
+               (double)(model_token_weight_bytes(c, type) +
+                        model_token_kv_bytes(c, o->n_tok + 1, 4));
+    return machine_card_peak_gflops(card, kern_type_name(type), precision, n) * 1e9 *
+           (double)o->n_tok / model_prefill_flop(c, o->n_tok);
+}
+
+static int say(const struct found *f, const struct opts *o, struct study_cell *c)
+{
+    size_t n = (size_t)o->rounds;
+    double s = stats_median(f->step_s, n);
+    const struct study_number all[] = {
+        {"share_linear", stats_median(f->linear, n)},
+        {"share_attention", stats_median(f->attention, n)},
+        {"share_memory", stats_median(f->memory, n)},
+        {"share_wait", stats_median(f->wait, n)},
+        {"share_mad", stats_mad(f->linear, n)},
+        {"step_s", s},
+        {"timed_frac", stats_median(f->timed, n)},
+        {"tok_s", (o->phase == PREFILL ? (double)o->n_tok : 1) / s},
+        {"bound_tok_s", bound_tok_s(f, o, study_machine(c))},
+    };
+    int rc = STUDY_VALUES(c, all, "no machine card with that bound");
+
+    if (rc == OK)
+        rc = study_series(c, "step_s_each", "s", f->step_s, n);
+    return rc == OK ? study_engine_say(c, &f->engine) : rc;
+}
+
+static int run(const void *opts, struct study_cell *c)
+{
+    const struct opts *o = opts;
+    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    double warm;
+    int rc;
+
+    if (!f)
+        return ERR_NOMEM;
+    rc = study_engine_open(&f->engine, o->model, o->precision, 1, o->n_tok + 1, o->seed);
+    if (rc == OK)
+        rc = study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n, NULL);
+    if (rc == OK)
+        rc = step(f, o, &warm);
+    for (int64_t r = 0; r < o->rounds && rc == OK; r++) {
+        rc = one_round(f, o, r);
+        study_progress(c, (double)(r + 1) / (double)o->rounds, "steps");
+    }
+    if (rc == OK)
+        rc = say(f, o, c);
+    model_phase_close(&f->phase);
+    study_engine_close(&f->engine);
+    mem_free(f);
+    return rc;
+}
+
+const struct study study_mnn_time_share = {
+    .name = "mnn_time_share",
+    .help = "time of a step by class of operator",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .metrics = metrics,
+    .wants_machine = true,
+    .run = run,
+};

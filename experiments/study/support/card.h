@@ -1,0 +1,22 @@
+/* experiments/study/support/card.h - a full machine card as numbers and curves of a cell,
+ * and what more there would be to see with the rights of root.   Threads: one. */
+#ifndef STUDY_CARD_H
+#define STUDY_CARD_H
+
+#include "cpu/cpu.h"
+#include "experiments/harness/study.h"
+
+/* Curves: bandwidth by threads, latency by working set, blocks, collectives, pairs of CPUs,
+ * pairs of memory nodes. What the card lacks is NaN in the curve. */
+MUST int study_card_curves(struct study_cell *c, const json_t *card,
+                           const struct cpu_budget *b);
+
+/* The highest median among values called prefix..., at this many threads; NaN: none, and
+ * then *why (if not NULL) is the reason of one of them. */
+double study_card_best(const json_t *card, const char *prefix, int n_threads,
+                       const char **why);
+
+/* "hardware counters (kernel.perf_event_paranoid is 3); ..." of this machine now. */
+void study_card_root(char *out, size_t n);
+
+#endif

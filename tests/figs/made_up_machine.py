@@ -1,0 +1,45 @@
+"""Cells of the studies of machines with made-up numbers, as made_up_studies.py has them."""
+
+import numpy as np
+
+
+def characterize(rng, **_):
+    names = ("latency_ns latency_small_ns random_frac_4k random_frac_4k_huge handoff_ns_min handoff_ns_max "
+             "barrier_ns allreduce_ns_4k fault_small_ns fault_huge_ns share_speed_min noise_compute_cv "
+             "noise_read_cv steal_ns_per_s decode_gbps decode_read_gbps card_s").split()
+    summary = {n: rng.uniform(1, 100) for n in names}
+    summary.update(read_gbps_1t=18, read_gbps_all=33, peak_gflops_f32=400, peak_gflops_bf16=400,
+                   peak_gflops_bf16_dot=200, peak_gflops_fp16=np.nan, peak_gops_int8=1600,
+                   decode_bandwidth_frac=0.87, prefill_peak_frac=0.7, decode_gflops=28, prefill_gflops=280,
+                   decode_flop_per_byte=1, prefill_flop_per_byte=500, events_trusted=np.nan,
+                   events_unavailable=np.nan)
+    size, block = 2.0 ** np.arange(14, 28), 2.0 ** np.arange(6, 21, 2)
+    series = {"arity": [1, 2, 0], "original_arity": [1, 2, 0], "cpus": [0, 1], "threads": [1, 2],
+              "read_gbps": [18, 33], "copy_gbps": [20, 36], "triad_gbps": [21, np.nan],
+              "latency_bytes": size, "latency_huge_ns": size ** 0.3, "latency_small_ns": size ** 0.32,
+              "block_bytes": block, "random_huge_gbps": 33 * block / (block + 500),
+              "random_small_gbps": 33 * block / (block + 4000), "sequential_small_gbps": 33 + 0 * block}
+    return (summary, {k: np.array(v, float) for k, v in series.items()},
+            {"notes.levels": "machine|L3|core+PU", "notes.cpu": "a CPU"})
+
+
+def mnn_roofline(rng, **_):
+    names = ("linear_prefill_gflop linear_decode_gflop linear_prefill_gb linear_decode_gb attention_prefill_gflop "
+             "attention_decode_gflop attention_prefill_gb attention_decode_gb other_prefill_gb other_decode_gb "
+             "prefill_tok_s decode_tok_s").split()
+    return {n: rng.uniform(0.1, 900) for n in names}, {}, {"notes.slips": '["one", "two"]'}
+
+
+def mnn_time_share(rng, n_tok, **_):
+    attention = n_tok / 4000
+    return ({"share_linear": 0.9 - attention, "share_attention": attention, "share_memory": 0.06,
+             "share_wait": 0.04, "tok_s": 100 / n_tok, "bound_tok_s": 120 / n_tok}, {})
+
+
+STUDIES = {
+    "characterize": (characterize, {"model": ["a-bf16.gguf"]}),
+    "mnn_roofline": (mnn_roofline, {"machine": ["paper", "host"], "weights": ["w4a8", "bf16"],
+                                    "counts": ["as_printed", "corrected"]}),
+    "mnn_fig_time_share": (mnn_time_share, {"model": ["a-bf16.gguf"], "phase": ["prefill", "decode"],
+                                            "n_tok": [32, 256, 2048]}),
+}
