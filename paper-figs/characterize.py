@@ -57,6 +57,7 @@ for c in result.cells[:1]:
     grid[0][0].set_title("CPUs that compute together")
     curves(grid[0][1], c, "threads", [("read_gbps", "read"), ("copy_gbps", "copy"), ("triad_gbps", "triad")],
            xlabel="threads", ylabel="GB/s", title="Bandwidth", ylim=(0, None))
+    grid[0][1].xaxis.get_major_locator().set_params(integer=True)
     curves(grid[0][2], c, "latency_bytes", [("latency_huge_ns", "huge pages"), ("latency_small_ns", "small")],
            xlabel="working set (bytes)", ylabel="ns", xscale="log", yscale="log", title="Dependent reads")
     roof(grid[1][0], c)

@@ -75,10 +75,12 @@ static const char *const slips[] = {
     "Bytes of a decoded token: 0.71 in the table, 0.74 in the intensity 2.84 / 0.74.",
     "Units of work are 2^30, rates are 10^9 a second, and one is divided by the other: "
     "in "
-    "one unit both bounds are 7 % lower, and the measured 638.03 and 99.31 tok/s exceed "
-    "them.",
-    "The formulas give 667.95 and 104.92 tok/s, the rounded inputs 667.97 and 105.80; "
+    "one unit the bounds are 622.08 and 97.67 tok/s, and the measured 638.03 and 99.31 "
+    "exceed them.",
+    "The formulas give 667.95 and 104.87 tok/s, the rounded inputs 667.97 and 105.80; "
     "neither gives the digits after the point of 668.31 and 105.26.",
+    "1.747 units of bytes are printed as 1.74, 0.7134 as 0.71, 57.576 as 57.57: cut, not "
+    "rounded; 0.5784 as 0.58: rounded.",
     "Bandwidth is printed as 99.274 Gbps; it is GB/s, as the numbers need.",
     "sdot and smmla both have 2784 GFLOP/s; an sdot does half the work of an smmla.",
 };

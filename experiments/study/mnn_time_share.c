@@ -59,8 +59,8 @@ static int step(struct found *f, const struct opts *o, double *seconds)
                : model_timed_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
 }
 
-/* Thread 0's time: of every class it has the share that all threads have, but for waiting,
- * which is what the slowest of them is ahead. */
+/* By the clock of thread 0, which has an equal part of every operator; where it waits,
+ * another had more to do or was held up. */
 static int one_round(struct found *f, const struct opts *o, int64_t r)
 {
     uint64_t ns[MODEL_T_N];
