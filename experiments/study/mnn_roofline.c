@@ -58,7 +58,7 @@ static const struct study_metric metrics[] = {
 };
 
 /* What the paper prints of its machine and its results. */
-static const struct roofline_machine paper = {2784, 352, 99.274};
+static const struct study_roofline_machine paper = {2784, 352, 99.274};
 #define PAPER_PREFILL_TOK_S   668.31
 #define PAPER_DECODE_TOK_S    105.26
 #define PAPER_PREFILL_REACHED 638.03
@@ -85,10 +85,10 @@ static const char *const slips[] = {
     "sdot and smmla both have 2784 GFLOP/s; an sdot does half the work of an smmla.",
 };
 
-static struct roofline_machine machine_of(const struct opts *o, const json_t *card,
-                                          const char **why)
+static struct study_roofline_machine machine_of(const struct opts *o, const json_t *card,
+                                                const char **why)
 {
-    struct roofline_machine m = paper;
+    struct study_roofline_machine m = paper;
     struct cpu_budget b;
 
     *why = "the machine card lacks the peak or the bandwidth";
@@ -97,7 +97,7 @@ static struct roofline_machine machine_of(const struct opts *o, const json_t *ca
             m.linear_rate = m.attention_rate; /* widened and multiplied by fmla */
         return m;
     }
-    m = (struct roofline_machine){NAN, NAN, NAN};
+    m = (struct study_roofline_machine){NAN, NAN, NAN};
     if (!card || cpu_budget_get(&b) != OK)
         return m;
     m.gbps = machine_card_read_gbps(card, b.n);
@@ -108,8 +108,8 @@ static struct roofline_machine machine_of(const struct opts *o, const json_t *ca
     return m;
 }
 
-static int say_counts(struct study_cell *c, const struct roofline_work *p,
-                      const struct roofline_work *d)
+static int say_counts(struct study_cell *c, const struct study_roofline_work *p,
+                      const struct study_roofline_work *d)
 {
     const double g = ROOFLINE_G;
     const struct study_number all[] = {
@@ -131,15 +131,16 @@ static int say_counts(struct study_cell *c, const struct roofline_work *p,
 }
 
 static int say_bounds(struct study_cell *c, const struct opts *o,
-                      const struct roofline_work *p, const struct roofline_work *d)
+                      const struct study_roofline_work *p,
+                      const struct study_roofline_work *d)
 {
     const char *why;
-    struct roofline_machine m = machine_of(o, study_machine(c), &why);
+    struct study_roofline_machine m = machine_of(o, study_machine(c), &why);
     double g = o->machine == PAPER && o->counts == AS_PRINTED ? ROOFLINE_G : 1e9;
     bool printed = o->machine == PAPER && o->weights == W4A8 && o->n_prompt_tok == 560 &&
                    o->n_ctx_tok == 585;
-    double prefill = (double)o->n_prompt_tok / roofline_seconds(p, &m, g);
-    double decode = 1 / roofline_seconds(d, &m, g);
+    double prefill = (double)o->n_prompt_tok / study_roofline_seconds(p, &m, g);
+    double decode = 1 / study_roofline_seconds(d, &m, g);
     const struct study_number bounds[] = {
         {"prefill_tok_s", prefill},
         {"decode_tok_s", decode},
@@ -181,15 +182,16 @@ static int run(const void *opts, struct study_cell *c)
 {
     const struct opts *o = opts;
     bool printed = o->counts == AS_PRINTED;
-    struct roofline_model m = roofline_qwen_1_8b;
-    struct roofline_opts count = {.head_rows = printed ? (double)o->n_prompt_tok : 1,
-                                  .other_factor = printed ? 400 : 200};
-    struct roofline_work prefill, decode;
+    struct study_roofline_model m = study_roofline_qwen_1_8b;
+    struct study_roofline_opts count = {.head_rows =
+                                            printed ? (double)o->n_prompt_tok : 1,
+                                        .other_factor = printed ? 400 : 200};
+    struct study_roofline_work prefill, decode;
     int rc;
 
     m.weight_bytes = o->weights == BF16 ? 2 : m.weight_bytes;
-    roofline_prefill(&prefill, &m, (double)o->n_prompt_tok, &count);
-    roofline_decode(&decode, &m, (double)o->n_ctx_tok, &count);
+    study_roofline_prefill(&prefill, &m, (double)o->n_prompt_tok, &count);
+    study_roofline_decode(&decode, &m, (double)o->n_ctx_tok, &count);
     rc = say_counts(c, &prefill, &decode);
     if (rc == OK)
         rc = say_bounds(c, o, &prefill, &decode);

@@ -72,43 +72,43 @@ static void slips_are_stated(void **state)
 /* That one correction alone, for the numbers that the slip names. */
 static void one_unit(void **state)
 {
-    const struct roofline_opts o = {560, 400};
-    const struct roofline_machine m = {2784, 352, 99.274};
-    struct roofline_work p, d;
+    const struct study_roofline_opts o = {560, 400};
+    const struct study_roofline_machine m = {2784, 352, 99.274};
+    struct study_roofline_work p, d;
 
     (void)state;
-    roofline_prefill(&p, &roofline_qwen_1_8b, 560, &o);
-    roofline_decode(&d, &roofline_qwen_1_8b, 585, &o);
-    digits(560 / roofline_seconds(&p, &m, 1e9), 2, "622.08");
-    digits(1 / roofline_seconds(&d, &m, 1e9), 2, "97.67");
-    digits(560 / roofline_seconds(&p, &m, ROOFLINE_G), 2, "667.95");
+    study_roofline_prefill(&p, &study_roofline_qwen_1_8b, 560, &o);
+    study_roofline_decode(&d, &study_roofline_qwen_1_8b, 585, &o);
+    digits(560 / study_roofline_seconds(&p, &m, 1e9), 2, "622.08");
+    digits(1 / study_roofline_seconds(&d, &m, 1e9), 2, "97.67");
+    digits(560 / study_roofline_seconds(&p, &m, ROOFLINE_G), 2, "667.95");
 }
 
 /* Of a small model by hand: h 2, i 3, v 5, one block, weights and activations of 1 byte. */
 static void worked_by_hand(void **state)
 {
-    const struct roofline_model tiny = {2, 3, 5, 1, 1, 1};
-    const struct roofline_opts o = {1, 200};
-    struct roofline_machine m = {1, 1, 1};
-    struct roofline_work w;
+    const struct study_roofline_model tiny = {2, 3, 5, 1, 1, 1};
+    const struct study_roofline_opts o = {1, 200};
+    struct study_roofline_machine m = {1, 1, 1};
+    struct study_roofline_work w;
 
     (void)state;
-    roofline_prefill(&w, &tiny, 4, &o);
+    study_roofline_prefill(&w, &tiny, 4, &o);
     assert_true(w.linear_flop == 8 * 4 * 4 + 6 * 4 * 6 + 2 * 10);
     assert_true(w.linear_bytes ==
                 9 * 8 + 3 * 12 + 4 * 4 + 3 * 6 + 20 + 12 + 2 + 5 + 10 + 10);
     assert_true(w.attention_flop == 4 * 16 * 2 + 22 * 16);
     assert_true(w.attention_bytes == 16 * 4 * 2 + 24 * 16);
     assert_true(w.other_bytes == 200 * 4 * 2);
-    assert_true(roofline_seconds(&w, &m, 1) ==
+    assert_true(study_roofline_seconds(&w, &m, 1) ==
                 292 + fmax(480, 512) + 1600); /* max(292, 201) */
-    roofline_decode(&w, &tiny, 7, &o);
+    study_roofline_decode(&w, &tiny, 7, &o);
     assert_true(w.linear_flop == 8 * 4 + 6 * 6 + 20);
     assert_true(w.attention_flop == 4 * 7 * 2 + 22 * 7);
     assert_true(w.attention_bytes == 8 * 7 * 2 + 24 * 7 + 16);
     assert_true(w.other_bytes == 400);
     m.attention_rate = NAN;
-    assert_true(isnan(roofline_seconds(&w, &m, 1)));
+    assert_true(isnan(study_roofline_seconds(&w, &m, 1)));
 }
 
 static json_t *made_card(const char *values)

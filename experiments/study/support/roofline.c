@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-const struct roofline_model roofline_qwen_1_8b = {
+const struct study_roofline_model study_roofline_qwen_1_8b = {
     .hidden = 2048,
     .inner = 5504,
     .vocab = 151936,
@@ -14,8 +14,8 @@ const struct roofline_model roofline_qwen_1_8b = {
 /* l tokens through the matrices of all blocks, and `rows` through the output projection.
  * Weights carry a scale and a bias for each output channel, 2 bytes together: the paper's
  * 10 h + 4 i + 2 v. */
-static void linear(struct roofline_work *w, const struct roofline_model *m, double l,
-                   double rows)
+static void linear(struct study_roofline_work *w, const struct study_roofline_model *m,
+                   double l, double rows)
 {
     double h = m->hidden, i = m->inner, v = m->vocab, b = m->weight_bytes;
 
@@ -25,13 +25,14 @@ static void linear(struct roofline_work *w, const struct roofline_model *m, doub
                       m->act_bytes * (rows * h + rows * v) + b * h * v + 2 * v;
 }
 
-static double other(const struct roofline_model *m, double l, double factor)
+static double other(const struct study_roofline_model *m, double l, double factor)
 {
     return m->n_blocks * factor * l * m->hidden;
 }
 
-void roofline_prefill(struct roofline_work *out, const struct roofline_model *m, double l,
-                      const struct roofline_opts *o)
+void study_roofline_prefill(struct study_roofline_work *out,
+                            const struct study_roofline_model *m, double l,
+                            const struct study_roofline_opts *o)
 {
     linear(out, m, l, o->head_rows);
     out->attention_flop = m->n_blocks * (4 * l * l * m->hidden + 22 * l * l);
@@ -39,8 +40,9 @@ void roofline_prefill(struct roofline_work *out, const struct roofline_model *m,
     out->other_bytes = other(m, l, o->other_factor);
 }
 
-void roofline_decode(struct roofline_work *out, const struct roofline_model *m,
-                     double ctx, const struct roofline_opts *o)
+void study_roofline_decode(struct study_roofline_work *out,
+                           const struct study_roofline_model *m, double ctx,
+                           const struct study_roofline_opts *o)
 {
     linear(out, m, 1, 1);
     out->attention_flop = m->n_blocks * (4 * ctx * m->hidden + 22 * ctx);
@@ -48,8 +50,8 @@ void roofline_decode(struct roofline_work *out, const struct roofline_model *m,
     out->other_bytes = other(m, 1, o->other_factor);
 }
 
-double roofline_seconds(const struct roofline_work *w, const struct roofline_machine *m,
-                        double g)
+double study_roofline_seconds(const struct study_roofline_work *w,
+                              const struct study_roofline_machine *m, double g)
 {
     double bytes = m->gbps * g;
 

@@ -12,14 +12,15 @@
 #define ROOFLINE_G ((double)(1 << 30))
 
 /* A model as the paper describes it: h, i, v, and blocks. */
-struct roofline_model {
+struct study_roofline_model {
     double hidden, inner, vocab, n_blocks;
     double weight_bytes; /* of one: 0.5 for 4 bits */
     double act_bytes;    /* of an activation: 2 */
 };
-extern const struct roofline_model roofline_qwen_1_8b; /* with 4-bit weights */
+extern const struct study_roofline_model
+    study_roofline_qwen_1_8b; /* with 4-bit weights */
 
-struct roofline_work {
+struct study_roofline_work {
     double linear_flop, linear_bytes;
     double attention_flop, attention_bytes;
     double other_bytes;
@@ -27,22 +28,24 @@ struct roofline_work {
 /* `head_rows`: rows that go through the output projection: the paper counts all of a
  * prompt, one is enough. `other_factor`: bytes of the other operators are that times l * h
  * a block: the text says 200, the printed numbers need 400. */
-struct roofline_opts {
+struct study_roofline_opts {
     double head_rows, other_factor;
 };
 /* A prompt of l tokens. */
-void roofline_prefill(struct roofline_work *out, const struct roofline_model *m, double l,
-                      const struct roofline_opts *o);
+void study_roofline_prefill(struct study_roofline_work *out,
+                            const struct study_roofline_model *m, double l,
+                            const struct study_roofline_opts *o);
 /* One token, with a context of ctx tokens. */
-void roofline_decode(struct roofline_work *out, const struct roofline_model *m,
-                     double ctx, const struct roofline_opts *o);
+void study_roofline_decode(struct study_roofline_work *out,
+                           const struct study_roofline_model *m, double ctx,
+                           const struct study_roofline_opts *o);
 
 /* What the machine does, in units of `g` a second: 1e9, or with 2^30 the paper's mix. */
-struct roofline_machine {
+struct study_roofline_machine {
     double linear_rate, attention_rate, gbps;
 };
 /* Seconds: of each class the larger of computing and moving, added up. */
-double roofline_seconds(const struct roofline_work *w, const struct roofline_machine *m,
-                        double g);
+double study_roofline_seconds(const struct study_roofline_work *w,
+                              const struct study_roofline_machine *m, double g);
 
 #endif
