@@ -32,8 +32,8 @@ def times(ax, cells, title):
     for i, name in enumerate(ALGORITHMS):
         ax.plot(x, [c.value("us_" + name) for c in cells], ls="--" if name == "by_size" else "-",
                 marker="o", ms=3, color=style.COLORS[i], label=name)
-        ax.fill_between(x, [c.value("us_p10_" + name) for c in cells],
-                        [c.value("us_p90_" + name) for c in cells],
+        ax.fill_between(x, [c.value("us_p25_" + name) for c in cells],
+                        [c.value("us_p75_" + name) for c in cells],
                         color=style.COLORS[i], alpha=0.15, lw=0)
     axis_of_sizes(ax, cells)
     ax.set_yscale("log")
@@ -45,13 +45,13 @@ def ratios(ax, cells, groups):
     ax.axhline(1, color=style.GREY, lw=0.8)
     for i, (title, of) in enumerate(groups):
         y = [c.value("rank_shifted_over_master_copy") for c in of]
-        bars = [[v - c.value("ratio_p10") for v, c in zip(y, of)],
-                [c.value("ratio_p90") - v for v, c in zip(y, of)]]
+        bars = [[v - c.value("ratio_p25") for v, c in zip(y, of)],
+                [c.value("ratio_p75") - v for v, c in zip(y, of)]]
         ax.errorbar([study.setting(c, "bytes") for c in of], y, yerr=bars, fmt="-o", ms=3,
                     elinewidth=0.8, color=style.COLORS[4 + i % 2], label=title)
     axis_of_sizes(ax, cells)
     ax.set_ylabel("times as fast")
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.5 * max(c.value("rank_shifted_over_master_copy") for c in cells))
     style.legend_below(ax, ncol=1)
 
 
@@ -67,7 +67,7 @@ if groups:
     ratios(axes[-1], cells, groups)
 else:
     style.na(axes[0])
-style.save(fig, result, STEM, "All-reduce through shared memory; bands and bars: 10 to 90 % of "
+style.save(fig, result, STEM, "All-reduce through shared memory; bands and bars: half of "
            "the rounds (Sandwich 7.2)")
 study.write_table(
     STEM, ["ranks", "mode", "message"] + ["%s us" % a for a in ALGORITHMS] +

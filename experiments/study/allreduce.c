@@ -48,11 +48,11 @@ static const struct opt_row table[] = {
     }
 #define LOW(name)                                                                        \
     {                                                                                    \
-        "us_p10_" name, "us", "", "the lower tenth of it"                                \
+        "us_p25_" name, "us", "", "the lower quarter of it"                              \
     }
 #define HIGH(name)                                                                       \
     {                                                                                    \
-        "us_p90_" name, "us", "", "the upper tenth"                                      \
+        "us_p75_" name, "us", "", "the upper quarter"                                    \
     }
 
 static const struct study_metric metrics[] = {
@@ -70,8 +70,8 @@ static const struct study_metric metrics[] = {
     HIGH("by_size"),
     {"rank_shifted_over_master_copy", "x", "higher",
      "time of master_copy / time of rank_shifted, median of the rounds"},
-    {"ratio_p10", "x", "", "the lower tenth of it"},
-    {"ratio_p90", "x", "", "the upper tenth"},
+    {"ratio_p25", "x", "", "the lower quarter of it"},
+    {"ratio_p75", "x", "", "the upper quarter"},
     {"by_size_over_best", "x", "higher",
      "time of the best algorithm / time of the choice by size, median of the rounds"},
     {"gbps_by_size", "GB/s", "higher", "bytes of the message / us_by_size"},
@@ -284,7 +284,7 @@ static int say_side(const struct bench *b, struct study_cell *out, int side)
     static const struct {
         const char *prefix;
         double q;
-    } what[N_COLUMN] = {{"us_", 0}, {"us_p10_", 0.1}, {"us_p90_", 0.9}};
+    } what[N_COLUMN] = {{"us_", 0}, {"us_p25_", 0.25}, {"us_p75_", 0.75}};
     const double *us = b->times->us[side];
     size_t n = (size_t)b->o->rounds;
     char name[64];
@@ -323,9 +323,9 @@ static int say_ratios(const struct bench *b, struct study_cell *out)
     ratio(b, master, shifted, r);
     rc = study_value(out, "rank_shifted_over_master_copy", stats_median(r, n), NULL);
     if (rc == OK)
-        rc = study_value(out, "ratio_p10", stats_percentile(r, n, 0.1), NULL);
+        rc = study_value(out, "ratio_p25", stats_percentile(r, n, 0.25), NULL);
     if (rc == OK)
-        rc = study_value(out, "ratio_p90", stats_percentile(r, n, 0.9), NULL);
+        rc = study_value(out, "ratio_p75", stats_percentile(r, n, 0.75), NULL);
     ratio(b, best, by_size, r);
     if (rc == OK)
         rc = study_value(out, "by_size_over_best", stats_median(r, n), NULL);

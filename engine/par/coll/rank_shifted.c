@@ -22,6 +22,9 @@
  * took 1.3 times as long as with the master's copy, which goes by such blocks. */
 #define BLOCK_FLOATS 4096
 #define PIECE_FLOATS 32768
+/* A page between slots: prefetchers end there, and so do not fetch what another rank is
+ * about to write. allreduce_bench: 1 kB takes 0.8 times as long with it. */
+#define GAP_FLOATS 1024
 
 static size_t piece_floats(int n_ranks)
 {
@@ -34,7 +37,7 @@ static size_t slot_floats(int n_ranks, size_t max_floats)
 {
     size_t piece = piece_floats(n_ranks);
 
-    return max_floats < piece ? par_padded(max_floats) : piece;
+    return (max_floats < piece ? par_padded(max_floats) : piece) + GAP_FLOATS;
 }
 
 /* Of each slot: a word a block, written by the ranks one after the other, in `base` +
