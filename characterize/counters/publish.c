@@ -75,8 +75,9 @@ int counters_publish(const char *name, const int64_t *total)
     return rc;
 }
 
-void counters_withdraw(void)
+void counters_withdraw(const char *name)
 {
     for (int i = 0; i < n_slots; i++)
-        slots[i].total = NULL;
+        if (!name || strcmp(slots[i].name, name) == 0)
+            slots[i].total = NULL;
 }

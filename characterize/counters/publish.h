@@ -17,8 +17,8 @@
  * "sde:::sandwich::NAME" to PAPI and NAME to the provider.
  * ERR_ARG: published already, or the name is too long. ERR_LIMIT: too many. */
 MUST int counters_publish(const char *name, const int64_t *total);
-/* All of them. */
-void counters_withdraw(void);
+/* NULL: all of them. */
+void counters_withdraw(const char *name);
 int counters_published(const char *name);
 
 #endif

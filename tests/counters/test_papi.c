@@ -30,7 +30,7 @@ static int publish(void **state)
 static int withdraw(void **state)
 {
     (void)state;
-    counters_withdraw();
+    counters_withdraw(NULL);
     return 0;
 }
 
@@ -85,7 +85,7 @@ static void published_once(void **state)
     name[sizeof(name) - 1] = 0;
     assert_err(counters_publish(name, &bytes), ERR_ARG, "too long");
     assert_int_equal(counters_published("decode.bytes"), 1);
-    counters_withdraw();
+    counters_withdraw(NULL);
     assert_int_equal(counters_published("decode.bytes"), 0);
 }
 

@@ -1,0 +1,224 @@
+/* A program under valgrind's callgrind. */
+#include "characterize/counters/program.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "characterize/counters/counters.h"
+
+#define ARGS_MAX    64
+#define CALLS_MAX   4096 /* two files a call: a bound for what one folder gets */
+#define FILE_STEM   "callgrind.counters"
+#define POLL_NS     20000000
+#define NO_VALGRIND 121 /* an exit status that valgrind and shells have no use for */
+
+/* ---- the child ---- */
+
+static void exec_valgrind(const struct counters_program *p)
+{
+    char dump_before[200], dump_after[200], toggle[200], ll[100], out[600], log[600];
+    const char *argv[ARGS_MAX + 16] = {"valgrind",
+                                       "--tool=callgrind",
+                                       "--cache-sim=yes",
+                                       "--collect-atstart=no",
+                                       "--combine-dumps=no",
+                                       "-q",
+                                       toggle,
+                                       dump_before,
+                                       dump_after,
+                                       ll,
+                                       out,
+                                       log};
+    int n = 12, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    snprintf(toggle, sizeof(toggle), "--toggle-collect=%s", p->function);
+    snprintf(dump_before, sizeof(dump_before), "--dump-before=%s", p->function);
+    snprintf(dump_after, sizeof(dump_after), "--dump-after=%s", p->function);
+    snprintf(ll, sizeof(ll), "--LL=%lld,%d,%d", (long long)p->ll_bytes, p->ll_ways,
+             p->line_bytes);
+    snprintf(out, sizeof(out), "--callgrind-out-file=%s/" FILE_STEM, p->dir);
+    snprintf(log, sizeof(log), "--log-file=%s/" FILE_STEM ".log", p->dir);
+    for (int i = 0; p->argv[i]; i++)
+        argv[n++] = p->argv[i];
+    dup2(null, 0);
+    dup2(null, 1);
+    dup2(null, 2);
+    execvp(argv[0], (char *const *)argv);
+    _Exit(errno == ENOENT ? NO_VALGRIND : NO_VALGRIND + 1);
+}
+
+/* The last line valgrind or the loader left; "" if there is none. */
+static void last_line(const struct counters_program *p, char *out, size_t n)
+{
+    char path[600];
+    FILE *f;
+
+    out[0] = 0;
+    snprintf(path, sizeof(path), "%s/" FILE_STEM ".log", p->dir);
+    f = fopen(path, "re");
+    if (!f)
+        return;
+    while (fgets(out, (int)n, f))
+        out[strcspn(out, "\n")] = 0;
+    fclose(f);
+}
+
+static int wait_for(const struct counters_program *p, pid_t child)
+{
+    uint64_t end = clock_ns() + (uint64_t)(p->limit_s * 1e9);
+    char line[200];
+    int status = 0;
+
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        if (clock_ns() > end) {
+            kill(child, SIGKILL);
+            waitpid(child, &status, 0);
+            return err_set(ERR_IO, "%s under valgrind: not done after %g s", p->argv[0],
+                           p->limit_s);
+        }
+        clock_sleep_until_ns(clock_ns() + POLL_NS, 0);
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_VALGRIND)
+        return err_set(ERR_NOTFOUND, "no valgrind here: install the package valgrind");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return OK;
+    last_line(p, line, sizeof(line));
+    return err_set(ERR_IO, "%s under valgrind: %s %d: %s", p->argv[0],
+                   WIFEXITED(status) ? "exit status" : "signal",
+                   WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), line);
+}
+
+/* ---- what it leaves ---- */
+
+/* The columns of a "totals:" line in the order that "events:" gives them. */
+static bool read_dump(FILE *f, struct counters_call *c, bool *after)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } columns[] = {
+        {"Ir", offsetof(struct counters_call, instructions)},
+        {"Dr", offsetof(struct counters_call, reads)},
+        {"Dw", offsetof(struct counters_call, writes)},
+        {"I1mr", offsetof(struct counters_call, l1_misses)},
+        {"D1mr", offsetof(struct counters_call, l1_misses)},
+        {"D1mw", offsetof(struct counters_call, l1_misses)},
+        {"DLmr", offsetof(struct counters_call, ll_read_misses)},
+        {"DLmw", offsetof(struct counters_call, ll_write_misses)},
+    };
+    char line[4096], names[16][8] = {""};
+    int n_names = 0;
+    bool totals = false;
+
+    while (fgets(line, sizeof(line), f)) {
+        char *at = line, *end;
+
+        if (strncmp(line, "desc: Trigger: --dump-after", 27) == 0)
+            *after = true;
+        if (strncmp(line, "events:", 7) == 0) {
+            int used = 0;
+
+            for (at += 7; n_names < 16 && sscanf(at, "%7s%n", names[n_names], &used) == 1;
+                 at += used)
+                n_names++;
+        }
+        if (strncmp(line, "totals:", 7) != 0)
+            continue;
+        totals = true;
+        at += 7;
+        for (int i = 0; i < n_names; i++, at = end) {
+            int64_t v = strtoll(at, &end, 10);
+
+            for (size_t k = 0; k < sizeof(columns) / sizeof(columns[0]); k++)
+                if (strcmp(columns[k].name, names[i]) == 0)
+                    *(int64_t *)((char *)c + columns[k].offset) += v;
+        }
+    }
+    return totals && n_names > 0;
+}
+
+/* Dumps are numbered from 1; those after a call hold the call. Files are removed on the
+ * way. */
+static int read_dumps(const struct counters_program *p, struct counters_call *calls,
+                      int *n_calls)
+{
+    char path[600];
+    int rc = OK;
+
+    for (int i = 1; i <= 2 * CALLS_MAX; i++) {
+        struct counters_call c = {0};
+        bool after = false;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/" FILE_STEM ".%d", p->dir, i);
+        f = fopen(path, "re");
+        if (!f)
+            break;
+        if (rc == OK && !read_dump(f, &c, &after))
+            rc = err_set(ERR_FORMAT, "%s: no totals in it", path);
+        fclose(f);
+        unlink(path);
+        if (rc == OK && after && *n_calls < CALLS_MAX)
+            calls[(*n_calls)++] = c;
+    }
+    snprintf(path, sizeof(path), "%s/" FILE_STEM, p->dir);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/" FILE_STEM ".log", p->dir);
+    unlink(path);
+    if (rc == OK && *n_calls == 0)
+        rc = err_set(ERR_NOTFOUND, "%s: %s() was never called", p->argv[0], p->function);
+    return rc;
+}
+
+int counters_program_run(const struct counters_program *p, struct counters_call **calls,
+                         int *n_calls)
+{
+    struct counters_call *c = NULL;
+    int n = 0, rc, read_rc;
+    pid_t child;
+
+    *calls = NULL;
+    *n_calls = 0;
+    while (p->argv[n])
+        n++;
+    if (n < 1 || n > ARGS_MAX)
+        return err_set(ERR_ARG, "program: expected 1 to %d words, found %d", ARGS_MAX, n);
+    c = mem_new(MEM_OTHER, CALLS_MAX, sizeof(*c));
+    if (!c)
+        return ERR_NOMEM;
+    child = fork();
+    if (child == 0)
+        exec_valgrind(p);
+    rc = child < 0 ? err_set(ERR_IO, "valgrind: cannot fork: %m") : wait_for(p, child);
+    n = 0;
+    if (rc == OK) {
+        rc = read_dumps(p, c, &n);
+    } else { /* clean up, keep the message */
+        char why[512];
+
+        snprintf(why, sizeof(why), "%s", err_msg());
+        read_rc = read_dumps(p, c, &n);
+        (void)read_rc;
+        rc = err_set(rc, "%s", why);
+    }
+    if (rc == OK)
+        *calls = c, *n_calls = n, c = NULL;
+    mem_free(c);
+    return rc;
+}
+
+const struct counters_provider counters_callgrind = {
+    .name = "callgrind",
+    .help = "whole programs under valgrind: instructions, simulated L1 and LL misses",
+    .truth = "simulated",
+};

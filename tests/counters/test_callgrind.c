@@ -1,0 +1,158 @@
+/* The engine under valgrind's cache simulation: a decoded token misses the last level for
+ * each line of its weights, the same to the count in every run. */
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "characterize/counters/program.h"
+#include "model/file/file.h"
+#include "model/make.h"
+#include "model/model.h"
+#include "tests/support/test.h"
+
+enum { LINE = 64, DIM = 512, HIDDEN = 1408, LAYERS = 2, HEADS = 8, VOCAB = 2048 };
+
+static char path[700];
+
+/* A llama2c file of 6.6 M parameters, f32: its sides are whole panels, so that what is
+ * packed is what arithmetic counts. */
+static int make_model(void **state)
+{
+    const int32_t header[7] = {DIM, HIDDEN, LAYERS, HEADS, HEADS, VOCAB, 64};
+    size_t n = VOCAB * DIM + LAYERS * (2 * DIM + 4 * DIM * DIM) +
+               3 * LAYERS * DIM * HIDDEN + DIM + 64 * DIM / HEADS;
+    char *buf = mem_new(MEM_TEST, 1, sizeof(header) + n * 4);
+    struct rng rng;
+
+    (void)state;
+    if (!buf)
+        return -1;
+    rng_init(&rng, test_seed(), "weights");
+    memcpy(buf, header, sizeof(header));
+    for (size_t i = 0; i < n; i++) {
+        float x = (float)(rng_f64(&rng) - 0.5);
+
+        memcpy(buf + sizeof(header) + 4 * i, &x, 4);
+    }
+    snprintf(path, sizeof(path), "%s/model.bin", test_dir());
+    test_write(path, buf, sizeof(header) + n * 4);
+    mem_free(buf);
+    return 0;
+}
+
+static struct counters_program program(const char *const *argv)
+{
+    return (struct counters_program){.argv = argv,
+                                     .function = "model_forward",
+                                     .ll_bytes = 1 << 20,
+                                     .ll_ways = 16,
+                                     .line_bytes = LINE,
+                                     .dir = test_dir(),
+                                     .limit_s = 100};
+}
+
+static const char *sandwich(void)
+{
+    static char exe[700];
+    const char *build = getenv("BUILD");
+
+    snprintf(exe, sizeof(exe), "%s/sandwich", build ? build : "build");
+    return exe;
+}
+
+static void decode_misses_its_weights(void **state)
+{
+    const char *const argv[] = {sandwich(), "run",          "--model",     path,
+                                "--isa",    "avx2",         "--threads",   "1",
+                                "--no-pin", "--prompt-ids", "1,2,3,4,5,6", "-n",
+                                "4",        "--ids",        NULL};
+    const struct counters_program p = program(argv);
+    struct counters_call *calls[2];
+    struct model_file *f;
+    int n[2] = {0}, rc = OK;
+    double lines;
+
+    (void)state;
+    if (getenv("SAN") && *getenv("SAN"))
+        test_skip("valgrind does not run a program built with a sanitizer");
+    for (int i = 0; i < 2; i++) {
+        rc = counters_program_run(&p, &calls[i], &n[i]);
+        if (rc == ERR_NOTFOUND && strstr(err_msg(), "no valgrind"))
+            test_skip("%s", err_msg());
+        assert_ok(rc);
+        assert_int_equal(n[i], 4); /* the prompt, and three tokens */
+    }
+    assert_ok(model_file_open(&f, path));
+    lines = (double)model_token_weight_bytes(&f->config, KERN_F32) / LINE;
+    model_file_close(&f);
+    for (int i = 1; i < 4; i++) {
+        double misses = (double)calls[0][i].ll_read_misses;
+
+        if (fabs(misses / lines - 1) > 0.1)
+            fail_msg("token %d: %g misses, %g lines of weights", i, misses, lines);
+        assert_true(calls[0][i].instructions > calls[0][i].reads);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_memory_equal(&calls[0][i], &calls[1][i], sizeof(*calls[0]));
+    printf("# %.0f lines of weights a token, %lld misses\n", lines,
+           (long long)calls[0][3].ll_read_misses);
+    mem_free(calls[0]);
+    mem_free(calls[1]);
+}
+
+static void failures_are_told(void **state)
+{
+    const char *const none[] = {"/nonexistent/program", NULL};
+    const char *const bad[] = {"false", NULL};
+    const char *const no_call[] = {"true", NULL};
+    const char *const slow[] = {"sleep", "100", NULL};
+    struct counters_program p = program(bad);
+    struct counters_call *calls;
+    char log[800];
+    int n, rc = counters_program_run(&p, &calls, &n);
+
+    (void)state;
+    if (rc == ERR_NOTFOUND && strstr(err_msg(), "no valgrind"))
+        test_skip("%s", err_msg());
+    assert_int_equal(rc, ERR_IO);
+    assert_non_null(strstr(err_msg(), "exit status 1"));
+    assert_null(calls);
+    p.argv = none;
+    assert_err(counters_program_run(&p, &calls, &n), ERR_IO, "/nonexistent/program");
+    p.argv = no_call;
+    assert_err(counters_program_run(&p, &calls, &n), ERR_NOTFOUND, "was never called");
+    p.argv = slow;
+    p.limit_s = 0.5;
+    assert_err(counters_program_run(&p, &calls, &n), ERR_IO, "not done after 0.5 s");
+    snprintf(log, sizeof(log), "%s/callgrind.counters.log", test_dir());
+    assert_int_not_equal(access(log, F_OK), 0); /* nothing is left */
+}
+
+/* Without valgrind in the path the reason names the package. */
+static void no_valgrind(void **state)
+{
+    const char *const argv[] = {"true", NULL};
+    struct counters_program p = program(argv);
+    struct counters_call *calls;
+    char *old = mem_strdup(MEM_TEST, getenv("PATH") ? getenv("PATH") : "");
+    int n, rc;
+
+    (void)state;
+    setenv("PATH", "/nonexistent", 1);
+    rc = counters_program_run(&p, &calls, &n);
+    setenv("PATH", old, 1);
+    mem_free(old);
+    assert_int_equal(rc, ERR_NOTFOUND);
+    assert_non_null(strstr(err_msg(), "install the package valgrind"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(decode_misses_its_weights, make_model),
+        cmocka_unit_test(failures_are_told),
+        cmocka_unit_test(no_valgrind),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

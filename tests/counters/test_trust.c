@@ -1,0 +1,80 @@
+/* The trust check: what can be counted here is right, what cannot says why. */
+#include <math.h>
+
+#include "characterize/counters/trust.h"
+#include "tests/support/test.h"
+
+static struct counters_trust rows[COUNTERS_TRUST_MAX];
+static int n_rows;
+
+static int run(void **state)
+{
+    (void)state;
+    return counters_trust_run(rows, &n_rows);
+}
+
+static const struct counters_trust *row(const char *event)
+{
+    for (int i = 0; i < n_rows; i++)
+        if (strcmp(rows[i].event, event) == 0)
+            return &rows[i];
+    fail_msg("no row %s", event);
+    return NULL;
+}
+
+static void every_row_is_judged(void **state)
+{
+    (void)state;
+    assert_true(n_rows >= 10);
+    for (int i = 0; i < n_rows; i++) {
+        const struct counters_trust *t = &rows[i];
+
+        assert_true(isnan(t->counted) == (t->verdict == COUNTERS_UNAVAILABLE));
+        assert_true((t->why[0] != 0) == (t->verdict == COUNTERS_UNAVAILABLE));
+        assert_true(t->verdict == COUNTERS_UNAVAILABLE ||
+                    (t->verdict == COUNTERS_TRUSTED) ==
+                        (t->ratio >= t->low && t->ratio <= t->high));
+    }
+}
+
+static void software_is_right(void **state)
+{
+    (void)state;
+    assert_int_equal(row("trust.steps")->verdict, COUNTERS_TRUSTED);
+    assert_true(row("trust.steps")->counted == 1000003);
+    if (row("page-faults")->verdict == COUNTERS_UNAVAILABLE)
+        test_skip("%s", row("page-faults")->why);
+    assert_int_equal(row("page-faults")->verdict, COUNTERS_TRUSTED);
+}
+
+static void told_to_people_and_records(void **state)
+{
+    json_t *j;
+    char *text;
+    int sum;
+
+    (void)state;
+    assert_ok(counters_trust_text(rows, n_rows, &text));
+    assert_non_null(strstr(text, "trust.steps"));
+    assert_non_null(strstr(text, "trusted (x1.000)"));
+    printf("# %.3000s\n", text);
+    mem_free(text);
+    assert_ok(counters_trust_json(rows, n_rows, &j));
+    sum = (int)(json_integer_value(json_object_get(j, "n_trusted")) +
+                json_integer_value(json_object_get(j, "n_off")) +
+                json_integer_value(json_object_get(j, "n_unavailable")));
+    assert_int_equal(sum, n_rows);
+    assert_int_equal(json_array_size(json_object_get(j, "events")), n_rows);
+    json_decref(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_judged),
+        cmocka_unit_test(software_is_right),
+        cmocka_unit_test(told_to_people_and_records),
+    };
+
+    return cmocka_run_group_tests(tests, run, NULL);
+}
