@@ -80,8 +80,8 @@ struct serve {
 
 /* Add the step of these chunks, which took so long, to the totals. */
 void serve_totals_add(struct serve *s, enum serve_phase phase,
-                      const struct model_chunk *chunks, int n_chunks,
-                      int64_t forward_ns, int64_t wait_ns);
+                      const struct model_chunk *chunks, int n_chunks, int64_t forward_ns,
+                      int64_t wait_ns);
 
 void serve_seq_free(struct serve_seq *q);
 /* Move requests from the queue to the live ones. */

@@ -117,11 +117,7 @@ int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
  * in it is of prefill), as arithmetic says it: every weight that a step needs is read
  * once, keys and values once for each sequence of the step. Written by steps only; lent,
  * valid until serve_close(), so that whoever counts may watch its members. */
-enum serve_phase {
-    SERVE_PREFILL,
-    SERVE_DECODE,
-    SERVE_N_PHASES
-};
+enum serve_phase { SERVE_PREFILL, SERVE_DECODE, SERVE_N_PHASES };
 struct serve_totals {
     int64_t n_steps, n_tok; /* tokens put through the model */
     int64_t weight_bytes, kv_bytes, flop;
