@@ -264,6 +264,12 @@ static json_t *describe_work(const struct serve *s)
                      s->op_s[MODEL_T_WAIT]);
 }
 
+/* Of all ranks. */
+static int n_threads(const struct plan_phase *f)
+{
+    return f->n_ranks * f->n_threads;
+}
+
 int serve_describe(struct serve *s, json_t **out)
 {
     *out = json_pack(
@@ -276,7 +282,7 @@ int serve_describe(struct serve *s, json_t **out)
         describe_work(s), "options", opt_to_json(serve_opt_table, &s->o), "tokenizer",
         s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok,
         "weight_type", kern_type_name(model_weight_type(s->model)), "precision",
-        precision_name(s), "prefill_threads", s->plan.prefill.n_threads, "decode_threads",
-        s->plan.decode.n_threads);
+        precision_name(s), "prefill_threads", n_threads(&s->plan.prefill),
+        "decode_threads", n_threads(&s->plan.decode));
     return *out ? OK : err_set(ERR_NOMEM, "cannot describe the engine");
 }

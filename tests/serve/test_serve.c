@@ -470,12 +470,13 @@ static void test_describe(void **state)
 
 static int64_t fact(struct serve *s, const char *group, const char *key)
 {
-    json_t *j;
+    json_t *j, *of;
     int64_t n;
 
     assert_ok(serve_describe(s, &j));
-    assert_true(json_is_integer(json_object_get(json_object_get(j, group), key)));
-    n = json_integer_value(json_object_get(json_object_get(j, group), key));
+    of = group ? json_object_get(j, group) : j;
+    assert_true(json_is_integer(json_object_get(of, key)));
+    n = json_integer_value(json_object_get(of, key));
     json_decref(j);
     return n;
 }
@@ -540,6 +541,7 @@ static void test_ranks(void **state)
         assert_same(&g, &one);
         assert_int_equal(fact(s, "work", "n_switches"), !same);
         assert_int_equal(fact(s, "work", "switch_copied_bytes"), 0);
+        assert_int_equal(fact(s, NULL, "decode_threads"), x->decode[0] * x->decode[1]);
         serve_close(&s);
     }
     for (int i = 0; i < 2; i++) { /* deterministic, too */
