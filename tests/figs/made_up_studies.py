@@ -84,10 +84,24 @@ def allreduce(rng, bytes, ranks, **_):
     return summary, {}, {"notes.by_size": "symmetric"}
 
 
+def characterization(rng, phase, batch, **_):
+    names = ("estimated_flop_per_byte estimated_gbps estimated_gflops estimated_bytes_per_tok "
+             "estimated_cycles_per_tok sde_steps sde_tok sde_weight_bytes sde_kv_bytes sde_flop "
+             "sde_wait_s page_faults context_switches task_clock_s ipc l3lpki dtlb_miss").split()
+    summary = {n: rng.uniform(0.1, 100) for n in names}
+    summary.update({n: np.nan for n in ("rar", "mclpki", "mcipki", "buspki")}, sde_equal=1)
+    lines = 2000.0 if phase == "prefill" else 18000.0
+    summary.update(callgrind_lines_per_tok=lines if batch == 1 else np.nan,
+                   callgrind_ll_misses_per_tok=1.08 * lines if batch == 1 else np.nan)
+    return summary, {}
+
+
 # stem: how, axes in the order of the job
 STUDIES = {
     "allreduce_bench": (allreduce, {"mode": ["threads", "processes"], "ranks": [2, 4],
                                     "bytes": [4, 1024, 65536, 4194304]}),
+    "fig01_characterization": (characterization, {"phase": ["prefill", "decode"],
+                                                  "batch": [1, 4, 16]}),
     "fig02a_block_thread": (block_thread, {"matrix": ["paper 1152x2304", "odd 1104x2304"],
                                            "dealing": ["slices", "m", "n", "k"]}),
     "fig02b_block_growth": (block_growth, {"along": ["m", "n"], "mr": [4, 8], "np": [1, 2]}),

@@ -123,12 +123,45 @@ static void test_fcfs_waits_for_memory(void **state)
     assert_int_equal(p->step(&v, &pick, 1), 0);
 }
 
+/* Prompts that fit go together; then all decode together; who waits does not overtake. */
+static void test_continuous(void **state)
+{
+    struct sched_seq seqs[] = {
+        {.id = 1, .state = SCHED_DECODE, .n_ctx = 9, .n_max = 20},
+        {.id = 2, .state = SCHED_PREFILL, .n_prompt_left = 6, .n_ctx = 4, .n_max = 20},
+        {.id = 3, .state = SCHED_WAITING, .n_prompt_left = 10, .n_max = 20},
+        {.id = 4, .state = SCHED_WAITING, .n_prompt_left = 1, .n_max = 20},
+    };
+    struct sched_view v = {
+        .seqs = seqs, .n_seqs = 4, .max_step_tok = 8, .free_regions = 1};
+    const struct sched_policy *p;
+    struct sched_pick picks[4];
+
+    (void)state;
+    assert_ok(sched_policy_find("continuous", &p));
+    assert_int_equal(p->step(&v, picks, 4), 2);
+    assert_int_equal(picks[0].seq, 1);
+    assert_int_equal(picks[0].n_tok, 6);
+    assert_int_equal(picks[0].admit, 0);
+    assert_int_equal(picks[1].seq, 2);
+    assert_int_equal(picks[1].n_tok, 2); /* what is left of the step */
+    assert_int_equal(picks[1].admit, 1);
+    v.free_regions = 0;
+    assert_int_equal(p->step(&v, picks, 4), 1); /* the short one waits behind the long */
+    seqs[1].state = SCHED_DECODE;
+    assert_int_equal(p->step(&v, picks, 4), 2);
+    assert_int_equal(picks[0].seq, 0);
+    assert_int_equal(picks[1].seq, 1);
+    assert_int_equal(picks[1].n_tok, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drive),
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_fcfs_waits_for_memory),
+        cmocka_unit_test(test_continuous),
     };
 
     return cmocka_run_group_tests_name("sched", tests, NULL, NULL);
