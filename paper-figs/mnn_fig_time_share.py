@@ -6,11 +6,11 @@ from lib import read, study, style
 
 STEM = "mnn_fig_time_share"
 CLASSES = [("share_linear", "matrices"), ("share_attention", "attention, fused"),
-           ("share_memory", "norms, rotation, copies"), ("share_wait", "waiting")]
+           ("share_memory", "norms, rotation, copies")]
 
 
 def shares(ax, cells, phase):
-    ax.set(title=phase.capitalize(), ylabel="share of the time",
+    ax.set(title=phase.capitalize(), ylabel="share of all operators' time",
            xlabel="prompt (tokens)" if phase == "prefill" else "context (tokens)")
     ax.set_ylim(0, 1.08)
     style.percent_axis(ax.yaxis)
@@ -24,6 +24,9 @@ def shares(ax, cells, phase):
                    hatch=style.HATCHES[i], label=label if c is cells[0] else None)
             foot += v
         ax.text(x, min(foot, 1) + 0.01, style.percent(c.value("share_linear")), ha="center", fontsize=8)
+    wait = [c.value("wait_frac") for c in cells]
+    if study.finite(wait):
+        ax.plot(range(len(wait)), wait, "kx", ms=6, label="threads waiting / the step")
     if phase == "prefill":
         ax.axhline(0.93, color="#222222", ls="--", lw=1.3, label="the paper's 93 % of matrices")
     ax.set_xticks(range(len(cells)), [str(study.setting(c, "n_tok")) for c in cells])
@@ -54,6 +57,7 @@ for ax, phase in zip(axes, ("prefill", "decode")):
 speed(axes[2], result)
 style.save(fig, result, STEM, "Time by operator, %s" % ", ".join(
     str(c.setting("study.model")).split("/")[-1] for c in result.cells[:1]))
-study.write_table(STEM, ["phase", "n_tok"] + [n for n, _ in CLASSES], [
+study.write_table(STEM, ["phase", "n_tok"] + [n for n, _ in CLASSES] + ["wait_frac"], [
     [study.setting(c, "phase"), study.setting(c, "n_tok")] + [style.percent(c.value(n)) for n, _ in CLASSES]
+    + [style.percent(c.value("wait_frac"))]
     for c in result.cells])

@@ -8,6 +8,7 @@
 
 #define BYTES_SMALL ((size_t)16 << 20) /* a trial of some milliseconds each */
 #define BYTES_HUGE  ((size_t)64 << 20)
+#define BYTES_MAX   ((size_t)1 << 30) /* of all threads, so that no memory runs short */
 
 struct job {
     struct probe_pages pages;
@@ -30,13 +31,22 @@ MUST static int touch_all(struct probe_ctx *c, struct job *j, int n_threads, int
     return huge ? probe_pages_check_huge(&j->pages) : OK;
 }
 
+/* Of each thread, in whole pages, one at least. */
+static size_t part_of(int n_threads, int huge)
+{
+    size_t part = huge ? BYTES_HUGE : BYTES_SMALL, most = BYTES_MAX / (size_t)n_threads;
+
+    part = part < most ? part : most;
+    return (part + PROBE_HUGE_BYTES - 1) / PROBE_HUGE_BYTES * PROBE_HUGE_BYTES;
+}
+
 MUST static int measure(struct probe_ctx *c, int n_threads, int huge, double budget_s)
 {
     const char *name = huge ? "fault_huge_ns" : "fault_small_ns";
     size_t page = huge ? PROBE_HUGE_BYTES : (size_t)sysconf(_SC_PAGESIZE);
     uint64_t end_ns = probe_deadline_ns(budget_s);
     struct probe_series s = {0};
-    struct job j = {.part_bytes = huge ? BYTES_HUGE : BYTES_SMALL};
+    struct job j = {.part_bytes = part_of(n_threads, huge)};
     struct probe_time t;
     int rc = probe_pages_open(&j.pages, j.part_bytes * (size_t)n_threads, huge);
 

@@ -229,7 +229,9 @@ static int verb_machine(const struct words *w)
     if (rc != OK || machine_card_text(card, &text) != OK)
         status = complain(EXIT_INVALID);
     else
-        fputs(text, stdout);
+        printf("%s%s", text,
+               w->flags.full ? "\nfigure and HDF5: make experiment NAME=characterize\n"
+                             : "");
     mem_free(text);
     json_decref(card);
     return status;

@@ -28,14 +28,16 @@ static const struct opt_row table[] = {
 };
 
 static const struct study_metric metrics[] = {
-    {"share_linear", "", "", "time of matrices, the output projection included / all"},
+    {"share_linear", "", "",
+     "time of matrices, the output projection included / of all operators"},
     {"share_attention", "", "",
      "... of attention: its products, its softmax, keys and values written"},
     {"share_memory", "", "", "... of norms, rotation and copies"},
-    {"share_wait", "", "", "... of waiting: for other threads, and ranks' sums"},
+    {"wait_frac", "", "lower",
+     "waiting for other threads / the step; more of it beside other programs"},
     {"share_mad", "", "", "median absolute deviation of share_linear"},
     {"step_s", "s", "lower", "the step"},
-    {"timed_frac", "", "higher", "time that the classes account for / the step"},
+    {"timed_frac", "", "higher", "operators and waiting / the step"},
     {"tok_s", "tok/s", "higher", "tokens of the step / its time"},
     {"bound_tok_s", "tok/s", "",
      "what the read bandwidth (decode) or the peak (prefill) of the card allows"},
@@ -64,19 +66,20 @@ static int step(struct found *f, const struct opts *o, double *seconds)
 static int one_round(struct found *f, const struct opts *o, int64_t r)
 {
     uint64_t ns[MODEL_T_N];
-    double sum = 0;
+    double work, wait;
     int rc;
 
     model_times_take(f->engine.model, ns);
     rc = step(f, o, &f->step_s[r]);
     model_times_take(f->engine.model, ns);
-    for (int i = 0; i < MODEL_T_N; i++)
-        sum += (double)ns[i];
-    f->linear[r] = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD]) / sum;
-    f->attention[r] = (double)ns[MODEL_T_ATTN] / sum;
-    f->memory[r] = (double)ns[MODEL_T_NORM_ROPE] / sum;
-    f->wait[r] = (double)(ns[MODEL_T_WAIT] + ns[MODEL_T_REDUCE]) / sum;
-    f->timed[r] = sum * 1e-9 / f->step_s[r];
+    wait = (double)(ns[MODEL_T_WAIT] + ns[MODEL_T_REDUCE]);
+    work = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD] + ns[MODEL_T_ATTN] +
+                    ns[MODEL_T_NORM_ROPE]);
+    f->linear[r] = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD]) / work;
+    f->attention[r] = (double)ns[MODEL_T_ATTN] / work;
+    f->memory[r] = (double)ns[MODEL_T_NORM_ROPE] / work;
+    f->wait[r] = wait * 1e-9 / f->step_s[r];
+    f->timed[r] = (work + wait) * 1e-9 / f->step_s[r];
     return rc;
 }
 
@@ -106,7 +109,7 @@ static int say(const struct found *f, const struct opts *o, struct study_cell *c
         {"share_linear", stats_median(f->linear, n)},
         {"share_attention", stats_median(f->attention, n)},
         {"share_memory", stats_median(f->memory, n)},
-        {"share_wait", stats_median(f->wait, n)},
+        {"wait_frac", stats_median(f->wait, n)},
         {"share_mad", stats_mad(f->linear, n)},
         {"step_s", s},
         {"timed_frac", stats_median(f->timed, n)},

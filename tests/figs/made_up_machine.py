@@ -32,8 +32,8 @@ def mnn_roofline(rng, **_):
 
 def mnn_time_share(rng, n_tok, **_):
     attention = n_tok / 4000
-    return ({"share_linear": 0.9 - attention, "share_attention": attention, "share_memory": 0.06,
-             "share_wait": 0.04, "tok_s": 100 / n_tok, "bound_tok_s": 120 / n_tok}, {})
+    return ({"share_linear": 0.94 - attention, "share_attention": attention, "share_memory": 0.06,
+             "wait_frac": 0.04, "tok_s": 100 / n_tok, "bound_tok_s": 120 / n_tok}, {})
 
 
 STUDIES = {

@@ -178,7 +178,7 @@ static void shares_are_shares(void **state)
     (void)state;
     for (int decode = 0; decode < 2; decode++) {
         static const char *const shares[] = {"share_linear", "share_attention",
-                                             "share_memory", "share_wait"};
+                                             "share_memory", "wait_frac"};
 
         snprintf(options, sizeof(options),
                  "{\"model\": \"%s\", \"phase\": \"%s\", \"n_tok\": 48, \"rounds\": 3}",
