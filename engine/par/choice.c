@@ -1,6 +1,5 @@
 /* Which all-reduce for which size. All ranks must take the same one, so a table is only
  * changed where all of them meet: rank 0's times decide, the others copy its table. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -14,7 +13,7 @@
 #define WHOLE_BYTES 2048
 
 #define SMALLEST_BYTES 256
-#define N_ROUNDS       5
+#define N_ROUNDS       7
 /* A longer table is worth it only where the gain is beyond the noise of a few rounds. */
 #define GAIN 1.05
 
@@ -66,18 +65,12 @@ static int time_one(struct par_rank *r, int coll, float *x, size_t n, double *ns
     return rc;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The fastest for n floats by this rank's clock; the one before is kept unless the
- * gain is clear. Rounds begin with another algorithm each. */
+ * gain is clear. Rounds begin with another algorithm each, and the best one counts:
+ * what else runs here only adds. */
 static int fastest(struct par_rank *r, float *x, size_t n, int before, int *out)
 {
-    double ns[PAR_COLLS_MAX][N_ROUNDS];
+    double ns[PAR_COLLS_MAX], t;
     int n_colls = 0, best = 0, rc = OK;
 
     while (par_colls[n_colls])
@@ -86,16 +79,15 @@ static int fastest(struct par_rank *r, float *x, size_t n, int before, int *out)
         for (int k = 0; k < n_colls && rc == OK; k++) {
             int i = (k + round) % n_colls;
 
-            rc = time_one(r, i, x, n, &ns[i][round]);
+            rc = time_one(r, i, x, n, &t);
+            if (round == 0 || t < ns[i])
+                ns[i] = t;
         }
     if (rc != OK)
         return rc;
-    for (int i = 0; i < n_colls; i++) {
-        qsort(ns[i], N_ROUNDS, sizeof(ns[i][0]), by_value);
-        if (ns[i][N_ROUNDS / 2] < ns[best][N_ROUNDS / 2])
-            best = i;
-    }
-    if (before >= 0 && ns[before][N_ROUNDS / 2] < GAIN * ns[best][N_ROUNDS / 2])
+    for (int i = 0; i < n_colls; i++)
+        best = ns[i] < ns[best] ? i : best;
+    if (before >= 0 && ns[before] < GAIN * ns[best])
         best = before;
     *out = best;
     return OK;

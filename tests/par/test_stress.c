@@ -179,7 +179,7 @@ static void sizes_up_to_4_mb(const struct par_coll *coll)
     int n = (int)(sizeof(sizes) / sizeof(sizes[0]));
 
     for (int n_ranks = 1; n_ranks <= MAX_RANKS; n_ranks++) {
-        bool longest = n_ranks % 3 == 2; /* 2, 5, 8 */
+        bool longest = n_ranks % 6 == 2; /* 2, 8 */
         struct setup s = {.coll = coll,
                           .n_ranks = n_ranks,
                           .sizes = sizes,
