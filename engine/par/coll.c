@@ -68,7 +68,7 @@ int par_comm_join(struct par_rank *out, void *mem, int rank, uint64_t spin_ns)
 {
     struct par_comm *c = mem;
 
-    if (c->magic != MAGIC)
+    if ((uintptr_t)mem % PAR_LINE || c->magic != MAGIC)
         return err_set(ERR_STATE, "no communicator in this memory");
     if (rank < 0 || rank >= c->n_ranks)
         return err_set(ERR_ARG, "rank %d of %d", rank, c->n_ranks);

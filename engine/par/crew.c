@@ -96,7 +96,7 @@ int par_crew_open(struct par_crew **out, void *mem, int rank, struct par_team *t
     int rc = OK;
 
     *out = NULL;
-    if (h->magic != MAGIC)
+    if ((uintptr_t)mem % PAR_LINE || h->magic != MAGIC)
         return err_set(ERR_STATE, "no ranks' lanes in this memory");
     if (first < 0 || first + h->n_threads > par_team_size(t))
         return err_set(ERR_ARG, "rank %d: threads %d to %d of a team of %d", rank, first,
