@@ -348,7 +348,8 @@ static void real_page_faults(void **state)
         p[(size_t)i * page] = 1;
     counters_stop(c, 0);
     counters_read(c, v);
-    assert_true(v[0].value >= PAGES && v[0].value < PAGES + 100);
+    /* a sanitizer's shadow of these pages is an eighth of them */
+    assert_true(v[0].value >= PAGES && v[0].value < 1.3 * PAGES);
     assert_true(v[1].value > 0);
     munmap(p, PAGES * page);
     counters_close(&c);
