@@ -22,8 +22,8 @@ static float *q_at(const struct model_lane *w, const struct block *b, int64_t i)
            r->part.col_lo;
 }
 
-/* Rotate the queries; and the key of the group, which follows its last query, and keep key
- * and value, where they are this rank's. */
+/* Rotate the queries; and the key of the group, which follows its last query, and keep
+ * key and value, where they are this rank's. */
 static void rotate_and_store(struct model_lane *w, const struct block *b)
 {
     const struct model *m = w->m;

@@ -1,12 +1,12 @@
 /* One step over a batch, from token ids to logits. Read step_run() first.
  *
- * All threads run it side by side. Each rank has its own residual stream and its own units
- * of every layer; the streams of all ranks are the same, because what the ranks add to
- * them is summed over all of them. In a rank each thread computes its own panels of every
- * matrix and its own heads of attention, and model_sync() separates what one writes from
- * what another reads. With one block of rows (decode) every thread packs the activations
- * for itself, so a layer of one rank needs four barriers: after attention, after its
- * output projection, after gate+up, after down. */
+ * All threads run it side by side. Each rank has its own residual stream and its own
+ * units of every layer; the streams of all ranks are the same, because what the ranks add
+ * to them is summed over all of them. In a rank each thread computes its own panels of
+ * every matrix and its own heads of attention, and model_sync() separates what one writes
+ * from what another reads. With one block of rows (decode) every thread packs the
+ * activations for itself, so a layer of one rank needs four barriers: after attention, after
+ * its output projection, after gate+up, after down. */
 #include <string.h>
 
 #include "model/step.h"

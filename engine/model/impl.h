@@ -81,8 +81,8 @@ struct model_part {
 };
 /* Rank `rank` of n_ranks. As many ranks as KV groups or fewer: whole groups, by floor
  * partition. More: each group has several ranks, which split its query heads; the last of
- * them has the key and the value. More than query heads: a head has several ranks, each of
- * which meets its share of the keys, merges the results for its share of the head's
+ * them has the key and the value. More than query heads: a head has several ranks, each
+ * of which meets its share of the keys, merges the results for its share of the head's
  * columns, and goes on with those. */
 void model_part_of(const struct model *m, int rank, int n_ranks, struct model_part *out);
 /* Set m's cuts. */

@@ -43,8 +43,8 @@ struct serve {
     struct plan plan;
     struct par_team *team;
     struct model *model;
-    /* How prefill's steps and decode's are computed; one and the same where the plan makes
-     * no difference. */
+    /* How prefill's steps and decode's are computed; one and the same where the plan
+     * makes no difference. */
     struct model_phase *prefill, *decode;
     char model_format[16];
     int64_t n_schedules, n_tuned; /* with o.schedules: in use; found in the file */
