@@ -1,7 +1,9 @@
 """The machine card on one page: what computes together, the curves of memory, the roof with this
 engine's own prefill and decode below it, and the numbers that are no curve."""
 
+import json
 import math
+import textwrap
 
 import numpy as np
 from lib import read, study, style, trees
@@ -13,8 +15,7 @@ NUMBERS = [
     ("first touch, small page", "fault_small_ns", "ns"), ("first touch, huge page", "fault_huge_ns", "ns"),
     ("speed beside another CPU / alone", "share_speed_min", ""),
     ("deviation of computing", "noise_compute_cv", ""), ("deviation of reading", "noise_read_cv", ""),
-    ("stolen by the host", "steal_ns_per_s", "ns/s"), ("events trusted", "events_trusted", ""),
-    ("events unavailable", "events_unavailable", "")]
+    ("stolen by the host", "steal_ns_per_s", "ns/s")]
 
 
 def curves(ax, c, x, names, **axes):
@@ -38,11 +39,10 @@ def roof(ax, c):
                         ("peak_gflops_fp16", "fp16"), ("peak_gops_int8", "int8")):
         if not math.isnan(v(name) * gbps):
             ax.plot(x, np.minimum(gbps * x, v(name)), lw=1.2, label="%s bound" % label)
-    for phase, mark in (("decode", "v"), ("prefill", "^")):
+    for phase, mark, share in (("decode", "v", "decode_bandwidth_frac"), ("prefill", "^", "prefill_peak_frac")):
         at = v("%s_flop_per_byte" % phase), v("%s_gflops" % phase)
-        share = v("decode_bandwidth_frac" if phase == "decode" else "prefill_peak_frac")
         if not math.isnan(at[0] * at[1]):
-            ax.plot(*at, mark, ms=8, color="black", label="%s: %s" % (phase, style.percent(share)))
+            ax.plot(*at, mark, ms=8, color="black", label="%s: %s" % (phase, style.percent(v(share))))
     if not ax.lines:
         return style.na(ax)
     ax.set(xscale="log", yscale="log", xlabel="FLOP per byte of memory", ylabel="GFLOP/s or GOP/s")
@@ -51,7 +51,7 @@ def roof(ax, c):
 
 
 result = read.latest(STEM)
-fig, grid = style.plt.subplots(2, 3, figsize=(15, 10.2))
+fig, grid = style.plt.subplots(2, 4, figsize=(20, 10.2))
 for c in result.cells[:1]:
     trees.draw(grid[0][0], c)
     grid[0][0].set_title("CPUs that compute together")
@@ -64,11 +64,16 @@ for c in result.cells[:1]:
     curves(grid[1][1], c, "block_bytes", [("random_huge_gbps", "random, huge pages"), ("random_small_gbps",
            "random, small pages"), ("sequential_small_gbps", "in sequence: the bound")], xscale="log",
            xlabel="block (bytes)", ylabel="GB/s", title="Blocks in random order", ylim=(0, None))
-    rows = [[what, style.short(c.value(m)), unit] for what, m, unit in NUMBERS]
-    study.draw_table(grid[1][2], ["median", "", ""], rows)
+    study.draw_table(grid[1][2], ["median", "", ""], [[t, style.short(c.value(m)), u] for t, m, u in NUMBERS])
+    events = json.loads(c.attrs.get("notes.trust", "{}")).get("events", [])
+    study.draw_table(grid[0][3], ["event", "counted / expected", "verdict"], [[
+        "%s %s" % (e["provider"], e["event"][:26]), style.short(e["ratio"] or math.nan), e["verdict"]]
+        for e in events])
+    grid[1][3].axis("off")
+    why = sorted({e["why"][:150] for e in events if e["why"]})
+    grid[1][3].text(0, 1, "\n".join(textwrap.fill(t, 62) for t in ["Hardware events:"] + why + [
+        "", "Root would add: " + str(c.attrs.get("notes.root", "n/a"))]), va="top", fontsize=7.5)
     study.write_table(STEM, ["what", "value", "unit", "why not"], [
         [m, style.short(v), "", c.why.get(m, "")] for m, v in sorted(c.summary.items())])
-if not result.cells:
-    style.na(grid[0][0])
 style.save(fig, result, STEM, "Machine card: %s" % ", ".join(
     str(c.attrs.get("notes.cpu", "n/a")) for c in result.cells[:1]))

@@ -3,11 +3,13 @@
  * roof that the card found.   Paper: Sandwich 3.1, MNN-LLM V. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "characterize/counters/trust.h"
 #include "characterize/probe.h"
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/engine.h"
@@ -71,6 +73,7 @@ static const struct study_metric metrics[] = {
     {"noise_read_cv", "", "lower", "... of reading"},
     {"steal_ns_per_s", "ns/s", "lower", "time the host took away"},
     {"events_trusted", "", "higher", "hardware events that count known work right"},
+    {"events_off", "", "lower", "... that count it wrong"},
     {"events_unavailable", "", "lower", "... that cannot be counted here"},
     {"card_s", "s", "", "wall time of the probes"},
     {0},
@@ -351,12 +354,34 @@ static int say_machine(struct study_cell *c, const struct found *f)
     return rc;
 }
 
+/* Which hardware events count known work right, and why the others do not. */
 static int say_events(struct study_cell *c)
 {
-    const struct study_number all[] = {{"events_trusted", NAN},
-                                       {"events_unavailable", NAN}};
+    struct counters_trust *t = mem_new(MEM_OTHER, COUNTERS_TRUST_MAX, sizeof(*t));
+    json_t *events = NULL;
+    char *text = NULL;
+    int n = 0, n_of[3] = {0}, rc = t ? counters_trust_run(t, &n) : ERR_NOMEM;
 
-    return STUDY_VALUES(c, all, "this program does not check hardware events");
+    if (rc == OK)
+        rc = counters_trust_json(t, n, &events);
+    for (int i = 0; i < n; i++)
+        n_of[t[i].verdict]++;
+    const struct study_number all[] = {
+        {"events_trusted", rc == OK ? n_of[COUNTERS_TRUSTED] : NAN},
+        {"events_off", rc == OK ? n_of[COUNTERS_OFF] : NAN},
+        {"events_unavailable", rc == OK ? n_of[COUNTERS_UNAVAILABLE] : NAN},
+    };
+
+    if (rc == OK && !(text = json_dumps(events, JSON_COMPACT)))
+        rc = ERR_NOMEM;
+    if (rc == OK)
+        rc = STUDY_VALUES(c, all, "no memory for the check");
+    if (rc == OK)
+        rc = study_note(c, "trust", json_string(text));
+    free(text);
+    json_decref(events);
+    mem_free(t);
+    return rc;
 }
 
 static int run(const void *opts, struct study_cell *out)

@@ -155,7 +155,7 @@ static int say_triples(struct study_cell *c, struct triples *t,
 {
     int rc = OK;
 
-    for (size_t i = 0; names[i] && i < 4 && rc == OK; i++)
+    for (size_t i = 0; i < 4 && names[i] && rc == OK; i++)
         rc = study_series(c, names[i], units[i], t->v + i * t->max, t->n);
     mem_free(t->v);
     return rc;
