@@ -354,6 +354,21 @@ static int say_machine(struct study_cell *c, const struct found *f)
     return rc;
 }
 
+/* "provider event|ratio|verdict" lines: short enough for an attribute, as figures read it;
+ * the whole table with its reasons stands beside it. */
+static int say_event_lines(struct study_cell *c, const struct counters_trust *t, int n)
+{
+    static const char *const verdicts[] = {"trusted", "off", "unavailable"};
+    char lines[COUNTERS_TRUST_MAX * 96] = "";
+    size_t at = 0;
+
+    for (int i = 0; i < n && at < sizeof(lines); i++)
+        at += (size_t)snprintf(lines + at, sizeof(lines) - at, "%s%s %.40s|%.4g|%s",
+                               i ? "\n" : "", t[i].provider, t[i].event, t[i].ratio,
+                               verdicts[t[i].verdict]);
+    return study_note(c, "trust_lines", json_string(lines));
+}
+
 /* Which hardware events count known work right, and why the others do not. */
 static int say_events(struct study_cell *c)
 {
@@ -378,6 +393,14 @@ static int say_events(struct study_cell *c)
         rc = STUDY_VALUES(c, all, "no memory for the check");
     if (rc == OK)
         rc = study_note(c, "trust", json_string(text));
+    if (rc == OK)
+        rc = say_event_lines(c, t, n);
+    for (int i = 0; rc == OK && i < n; i++) {
+        if (t[i].verdict == COUNTERS_UNAVAILABLE) {
+            rc = study_note(c, "trust_why", json_string(t[i].why)); /* of the first */
+            break;
+        }
+    }
     free(text);
     json_decref(events);
     mem_free(t);
