@@ -81,7 +81,7 @@ check "the same ids by a plan that was measured" same_output "$dir/ids" \
 check "without a model nothing is measured" sh -c "$sandwich plan 2>&1 | grep -q 'nothing is measured'"
 check "plan for a simulated machine" sh -c "$sandwich plan --machine kunpeng920x4 \
     --model llama-160m --out $dir/far.json | grep -q '(simulated)'"
-check "its CPUs are refused" refuses 1 'CPU 2 is not one of this process' \
+check "its CPUs are refused" refuses 2 'CPU 2 is not one of this process' \
     $run --prompt-ids 1 --plan "$dir/far.json"
 check "a shell reads its CPUs" sh -c "eval \"\$($sandwich plan --show $dir/far.json --render)\" &&
     [ \"\$(echo \$DECODE_CPUS | tr '|' '\\n' | wc -l)\" = \$DECODE_RANKS ]"
