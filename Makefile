@@ -76,18 +76,19 @@ TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 ifeq ($(HAVE),yes)
 all: $(BUILD)/sandwich $(BUILD)/testbed $(RIVALS)
 
-# --- registries: a plug-in is one file in a folder; these lists are the only thing made of it
+# --- registries: a plug-in is one file in a folder; these lists are the only thing made of it,
+# each time, and kept when they are as before: times of folders do not tell all that happens
 # $(1) generated name  $(2) files  $(3) header  $(4) struct  $(5) array  $(6) symbol prefix
 define registry
 GEN_SRC += $(BUILD)/gen/$(1).c
-$(BUILD)/gen/$(1).c: $(2) $(sort $(dir $(2))) Makefile
+$(BUILD)/gen/$(1).c: FORCE
 	@mkdir -p $$(@D)
 	$(Q){ echo '#include "$(3)"'; \
 	 for s in $(basename $(notdir $(2))); do echo "extern const struct $(4) $(6)_$$$$s;"; done; \
 	 echo 'extern const struct $(4) *const $(5)[];'; \
 	 echo 'const struct $(4) *const $(5)[] = {'; \
 	 for s in $(basename $(notdir $(2))); do echo "    &$(6)_$$$$s,"; done; \
-	 echo '    0};'; } > $$@
+	 echo '    0};'; } > $$@.new; cmp -s $$@.new $$@ && rm $$@.new || mv $$@.new $$@
 endef
 reg = $(eval $(call registry,$(1),$(2),$(3),$(4),$(5),$(6)))
 GEN_SRC :=
@@ -108,10 +109,11 @@ $(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dat
 $(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
 $(call reg,study,$(wildcard experiments/study/*.c),experiments/harness/study.h,study,studies,study)
 BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_rivals.c
-$(BUILD)/gen/gemm_rivals.c: $(wildcard baselines/gemm/*.c) baselines/gemm/ Makefile
+$(BUILD)/gen/gemm_rivals.c: FORCE
 	@mkdir -p $(@D)
 	$(Q){ echo '#include "baselines/gemm.h"'; echo 'const char *const gemm_rival_names[] = {'; \
-	 for r in $(RIVAL_NAMES); do echo "    \"$$r\","; done; echo '    0};'; } > $@
+	 for r in $(RIVAL_NAMES); do echo "    \"$$r\","; done; echo '    0};'; } > $@.new; \
+	 cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 genobj = $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(1))
 ENGINE_OBJ := $(call obj,$(ENGINE_SRC)) $(call genobj,$(ENGINE_GEN))
