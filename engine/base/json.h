@@ -47,6 +47,8 @@ MUST int json_opt_str(const json_t *obj, const char *key, const char **out,
 MUST int json_opt_bool(const json_t *obj, const char *key, bool *out, const char *where);
 MUST int json_get_arr(const json_t *obj, const char *key, const json_t **out,
                       const char *where);
+/* Every key of `obj` is one of `known` (NULL-terminated). ERR_FORMAT names the nearest. */
+MUST int json_check_keys(const json_t *obj, const char *const *known, const char *where);
 MUST int json_get_obj(const json_t *obj, const char *key, const json_t **out,
                       const char *where);
 

@@ -18,28 +18,6 @@
 
 /* ---- reading ---- */
 
-static int check_keys(const json_t *o, const char *const *known, const char *where)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach((json_t *)o, key, value)
-    {
-        const char *near;
-        int i = 0;
-
-        while (known[i] && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i])
-            continue;
-        near = opt_nearest(key, known);
-        return err_set(ERR_FORMAT, "%s: unknown key \"%s\"%s%s%s", where, key,
-                       near ? "; did you mean \"" : "", near ? near : "",
-                       near ? "\"?" : "");
-    }
-    return OK;
-}
-
 /* A text of at most n - 1 bytes, or left alone where the key is absent. */
 static int read_text(char *out, size_t n, const json_t *o, const char *key,
                      const char *where)
@@ -172,7 +150,7 @@ static int read_phase(struct plan_phase *f, const json_t *root, const char *key,
     snprintf(where, sizeof(where), "%s: %s", path, key);
     f->expected_s = NAN;
     if (rc == OK)
-        rc = check_keys(o, known, where);
+        rc = json_check_keys(o, known, where);
     if (rc == OK)
         rc = read_ranks(f, o, where);
     if (rc == OK)
@@ -220,7 +198,7 @@ static int read_plan(struct plan *p, const json_t *root, const char *path)
         return err_set(ERR_FORMAT, "%s: expected an object", path);
     rc = check_version(root, path);
     if (rc == OK)
-        rc = check_keys(root, known, path);
+        rc = json_check_keys(root, known, path);
     if (rc == OK)
         rc = read_text(p->machine, sizeof(p->machine), root, "machine", path);
     if (rc == OK)

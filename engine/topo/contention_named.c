@@ -109,7 +109,7 @@ MUST static int check(const json_t *obj, const char *path)
 
     if (!json_is_object(obj))
         return err_set(ERR_FORMAT, "%s: expected an object", path);
-    rc = topo_keys_known(obj, keys, path);
+    rc = json_check_keys(obj, keys, path);
     if (rc == OK)
         rc = json_get_str(obj, "machine", &text, path);
     return rc == OK ? json_get_str(obj, "about", &text, path) : rc;

@@ -55,7 +55,5 @@ MUST int topo_truth_check(const struct topo_truth *t, const struct topo_machine 
                           int code, const char *where);
 MUST int topo_truth_read(struct topo_truth *out, const struct topo_machine *m,
                          const char *path);
-/* ERR_FORMAT: a key that is none of `known` (NULL-terminated); names the nearest. */
-MUST int topo_keys_known(const json_t *obj, const char *const *known, const char *where);
 
 #endif

@@ -98,27 +98,6 @@ int topo_truth_check(const struct topo_truth *t, const struct topo_machine *m, i
 
 /* ---- the file ---- */
 
-int topo_keys_known(const json_t *obj, const char *const *known, const char *where)
-{
-    const char *key, *nearest;
-    json_t *v;
-
-    json_object_foreach((json_t *)obj, key, v)
-    {
-        int i = 0;
-
-        while (known[i] && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i])
-            continue;
-        nearest = opt_nearest(key, known);
-        return err_set(ERR_FORMAT, "%s: unknown key \"%.64s\"%s%s%s", where, key,
-                       nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-                       nearest ? "\"?" : "");
-    }
-    return OK;
-}
-
 /* null: no limit, where the range has none. */
 MUST static int get_number(const json_t *obj, const struct row *row, double *out,
                            const char *where)
@@ -159,7 +138,7 @@ MUST static int get_cap(struct topo_cap *c, const json_t *obj, const char *where
 
     if (!json_is_object(obj))
         return err_set(ERR_FORMAT, "%s: expected an object", where);
-    rc = topo_keys_known(obj, cap_keys, where);
+    rc = json_check_keys(obj, cap_keys, where);
     if (rc == OK)
         rc = json_get_str(obj, "name", &name, where);
     if (rc == OK)
@@ -228,7 +207,7 @@ MUST static int get_truth(struct topo_truth *t, const struct topo_machine *m,
 
     if (!json_is_object(obj))
         return err_set(ERR_FORMAT, "%s: expected an object", path);
-    rc = topo_keys_known(obj, keys, path);
+    rc = json_check_keys(obj, keys, path);
     for (int i = 0; i < N_ROWS && rc == OK; i++)
         rc = get_number(obj, &rows[i], (double *)((char *)t + rows[i].offset), path);
     for (int i = 0; i < TOPO_NODES_MAX; i++)

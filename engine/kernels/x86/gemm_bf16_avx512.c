@@ -6,15 +6,8 @@
  * multiply-add this is also the fastest way to compute with bf16 weights. */
 #include "cpu/cpu.h"
 
-#define TILE_SUMS_MIN   8
-#define TILE_STEP_ROWS  2
-#define TILE_K_STEP     2
-#define TILE_STEP_BYTES 64
-#define TILE_LOAD(b, j)                                                                  \
-    ((j) == 0 ? _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(b), 16))        \
-              : _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(0xaaaaaaaau, b)))
-#define TILE_FMA    TILE_FMA_F32
-#define TILE_FMA_AT TILE_FMA_F32_AT
+#define TILE_SUMS_MIN 8
+#include "kernels/x86/load_bf16_avx512.h"
 #include "kernels/x86/gemm_tile_avx512.h"
 
 const struct kern_variant kern_gemm_bf16_avx512 = {

@@ -1,13 +1,8 @@
 /* f32 weights: one row of a panel is one vector. */
 #include "cpu/cpu.h"
 
-#define TILE_SUMS_MIN   8
-#define TILE_STEP_ROWS  1
-#define TILE_K_STEP     1
-#define TILE_STEP_BYTES 64
-#define TILE_LOAD(b, j) _mm512_loadu_ps((b) + (j)*64)
-#define TILE_FMA        TILE_FMA_F32
-#define TILE_FMA_AT     TILE_FMA_F32_AT
+#define TILE_SUMS_MIN 8
+#include "kernels/x86/load_f32_avx512.h"
 #include "kernels/x86/gemm_tile_avx512.h"
 
 const struct kern_variant kern_gemm_f32_avx512 = {
