@@ -52,15 +52,14 @@ static void attention(struct model_lane *w, int layer)
                                   .n = w->n_rows,
                                   .norm_w = l->attn_norm};
     struct kern_gemm_job qkv = model_job(w, MODEL_MAT_QKV, &w->rank->layers[layer].qkv);
-    bool divide = part->kv && part->q_lo % w->m->group == 0 &&
-                  model_groups_divide((part->q_hi - part->q_lo) / w->m->group, w->n);
+    bool whole = model_groups_whole(w->m, part, w->n);
 
     qkv.a_packed = model_pack(w, &qkv, &in);
     qkv.c = w->rank->qkv;
     qkv.ldc = w->rank->ld_qkv;
     qkv.bias = l->qkv_bias ? l->qkv_bias + part->col_lo : NULL;
-    model_linear(w, &qkv, divide ? w->m->qkv_unit / KERN_PANEL : 1);
-    model_attend(w, layer, divide && qkv.s.pn == w->n);
+    model_linear(w, &qkv, whole ? w->m->qkv_unit / KERN_PANEL : 1);
+    model_attend(w, layer, whole && qkv.s.pn == w->n);
 }
 
 /* From here on only the rows that want logits matter. */

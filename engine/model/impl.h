@@ -85,6 +85,22 @@ struct model_part {
  * of which meets its share of the keys, merges the results for its share of the head's
  * columns, and goes on with those. */
 void model_part_of(const struct model *m, int rank, int n_ranks, struct model_part *out);
+/* Can m's team seat so many? ERR_ARG, ERR_LIMIT. */
+MUST int model_seats_check(const struct model *m, int n_ranks, int n_threads);
+/* Who sits where, each thread of the team in one place: out[n_ranks * n_threads] by the
+ * team's thread; see struct model_phase_opts. ERR_ARG. */
+struct model_seat {
+    int rank, id;
+};
+MUST int model_seat(struct model_seat *out, int n_ranks, int n_threads,
+                    const int *threads);
+/* Does each of a rank's n_threads have whole KV groups? */
+static inline bool model_groups_whole(const struct model *m, const struct model_part *p,
+                                      int n_threads)
+{
+    return p->kv && p->q_lo % m->group == 0 &&
+           (p->q_hi - p->q_lo) / m->group % n_threads == 0;
+}
 /* Set m's cuts. */
 void model_cut(struct model *m);
 /* Is this a degree of a deterministic model? ERR_UNSUPPORTED. */
@@ -128,9 +144,7 @@ struct model_phase {
     bool shares_kv;              /* a KV group has several ranks */
     bool shares_seq;             /* a query head has several ranks */
     struct model_rank *ranks;
-    struct model_seat {
-        int rank, id;
-    } * seats; /* [n_ranks * n_threads], by the team's thread */
+    struct model_seat *seats; /* [n_ranks * n_threads], by the team's thread */
     struct model_view *views;
     struct par_rank *lanes;
     struct kern_schedule *schedules; /* the tables that ranks point into */
@@ -190,23 +204,6 @@ model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
     return m->kern.v[KERN_GEMM_F32 + w->type];
 }
 
-/* n_groups KV groups divide evenly over n threads: each can compute the projections, the
- * rotation and the attention of its own groups without waiting for another thread. */
-static inline bool model_groups_divide(int n_groups, int n_threads)
-{
-    return n_groups % n_threads == 0;
-}
-
-/* Panels of a matrix that must stay with one thread, and this thread's panels [lo, hi).
- * Packing and computing share this, so that the thread that first touched a panel reads
- * it. */
-static inline void model_panels(const struct kern_mat *w, int64_t together, int id, int n,
-                                int64_t *lo, int64_t *hi)
-{
-    par_share(w->n_panels / together, id, n, lo, hi);
-    *lo *= together;
-    *hi *= together;
-}
 /* Pack f's tensors into m (m->c, kern and team are set). */
 MUST int model_weights_pack(struct model *m, const struct model_file *f,
                             const struct model_opts *o);

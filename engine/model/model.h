@@ -45,6 +45,16 @@ struct model_shape {
 };
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS]);
 
+/* Who reads the weights most: whoever decodes reads all of them for every token. Ranks and
+ * threads as in struct model_phase_opts; n_ranks 0: one rank of the whole team. */
+struct model_owners {
+    int n_ranks, n_threads;
+    const int *threads;
+    /* [team] the memory node of each thread of the team by the system's number, -1 where
+     * it is not known; NULL: of none. */
+    const int *nodes;
+};
+
 struct model_opts {
     enum kern_type weight_type; /* the type to keep weights in; KERN_N_TYPES: as stored */
     enum kern_type kv_type;     /* KERN_F32 or KERN_BF16 */
@@ -56,6 +66,7 @@ struct model_opts {
     bool deterministic;
     int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
+    struct model_owners owners;
     void (*progress)(void *ctx, int64_t done_bytes, int64_t all_bytes); /* may be NULL */
     void *progress_ctx;
 };
@@ -71,7 +82,8 @@ struct model_load_stat {
     int64_t rss_peak_bytes;   /* of the process, while loading */
 };
 
-/* Pack `f`'s weights with the team's threads. The file is not needed afterwards.
+/* Pack `f`'s weights with the team's threads, in pages near those that own them. The file
+ * is not needed afterwards. ERR_ARG: no such owners.
  * ERR_UNSUPPORTED: a kept type that would lose precision is refused. */
 MUST int model_open(struct model **out, const struct model_file *f, struct par_team *team,
                     const struct model_opts *o);

@@ -83,6 +83,43 @@ void model_part_of(const struct model *m, int rank, int n_ranks, struct model_pa
     out->ffn_hi = min64(out->ffn_hi, hidden);
 }
 
+/* ---- seats ---- */
+
+int model_seats_check(const struct model *m, int n_ranks, int n_threads)
+{
+    int size = par_team_size(m->team);
+
+    if (n_ranks < 1 || n_threads < 1)
+        return err_set(ERR_ARG, "a phase of %d ranks of %d threads", n_ranks, n_threads);
+    if (n_ranks > PAR_RANKS_MAX)
+        return err_set(ERR_LIMIT, "a phase of %d ranks, at most %d", n_ranks,
+                       PAR_RANKS_MAX);
+    if (n_threads > size / n_ranks)
+        return err_set(ERR_ARG,
+                       "a phase of %d ranks of %d threads on a team of %d threads",
+                       n_ranks, n_threads, size);
+    return OK;
+}
+
+int model_seat(struct model_seat *out, int n_ranks, int n_threads, const int *threads)
+{
+    int n = n_ranks * n_threads;
+
+    for (int i = 0; i < n; i++)
+        out[i].rank = -1;
+    for (int i = 0; i < n; i++) {
+        int t = threads ? threads[i] : i;
+
+        if (t < 0 || t >= n || out[t].rank >= 0)
+            return err_set(ERR_ARG,
+                           "threads of a phase: expected each number below %d once, "
+                           "found %d at %d",
+                           n, t, i);
+        out[t] = (struct model_seat){i / n_threads, i % n_threads};
+    }
+    return OK;
+}
+
 /* ---- deterministic sums ---- */
 
 static const int degrees[] = {1, 2, 3, 4, 6, 8};

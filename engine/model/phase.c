@@ -7,43 +7,15 @@
 
 static int check_opts(const struct model *m, const struct model_phase_opts *o)
 {
-    int size = par_team_size(m->team);
+    int rc = model_seats_check(m, o->n_ranks, o->n_threads);
 
-    if (o->n_ranks < 1 || o->n_threads < 1)
-        return err_set(ERR_ARG, "a phase of %d ranks of %d threads", o->n_ranks,
-                       o->n_threads);
-    if (o->n_ranks > PAR_RANKS_MAX)
-        return err_set(ERR_LIMIT, "a phase of %d ranks, at most %d", o->n_ranks,
-                       PAR_RANKS_MAX);
-    if (o->n_threads > size / o->n_ranks)
-        return err_set(ERR_ARG,
-                       "a phase of %d ranks of %d threads on a team of %d threads",
-                       o->n_ranks, o->n_threads, size);
+    if (rc != OK)
+        return rc;
     if (m->deterministic && model_cut_check(m, o->n_ranks) != OK)
         return ERR_UNSUPPORTED;
     if (o->max_step_tok < 0 || o->max_step_tok > m->max_step_tok)
         return err_set(ERR_ARG, "a phase of steps of %lld tokens, the model's have %lld",
                        (long long)o->max_step_tok, (long long)m->max_step_tok);
-    return OK;
-}
-
-/* Who sits where: each thread of the team in one place. */
-static int seat(struct model_phase *p, const int *threads)
-{
-    int n = p->n_ranks * p->n_threads;
-
-    for (int i = 0; i < n; i++)
-        p->seats[i].rank = -1;
-    for (int i = 0; i < n; i++) {
-        int t = threads ? threads[i] : i;
-
-        if (t < 0 || t >= n || p->seats[t].rank >= 0)
-            return err_set(ERR_ARG,
-                           "threads of a phase: expected each number below %d once, "
-                           "found %d at %d",
-                           n, t, i);
-        p->seats[t] = (struct model_seat){i / p->n_threads, i % p->n_threads};
-    }
     return OK;
 }
 
@@ -220,7 +192,7 @@ int model_phase_open(struct model_phase **out, struct model *m,
     p->max_step_tok = o->max_step_tok > 0 ? o->max_step_tok : m->max_step_tok;
     rc = take_arrays(p);
     if (rc == OK)
-        rc = seat(p, o->threads);
+        rc = model_seat(p->seats, p->n_ranks, p->n_threads, o->threads);
     if (rc != OK)
         goto out;
     view(p);

@@ -180,11 +180,11 @@ static void drop_rows(const struct model_tensor *t, int64_t lo, int64_t hi)
 }
 
 static void pack_mat(struct packer *k, struct par_self *self, struct kern_mat *w,
-                     const struct source *s, int64_t together)
+                     const struct source *s)
 {
     int64_t lo, hi, dropped;
 
-    model_panels(w, together, self->id, self->n, &lo, &hi);
+    par_share(w->n_panels, self->id, self->n, &lo, &hi);
     dropped = lo;
     for (int64_t p = lo; p < hi; p++) {
         pack_panel(w, s, p);
@@ -224,12 +224,6 @@ static void pack_qkv_bias(struct model_layer *l, const struct source *s,
     }
 }
 
-/* Panels of QKV that one thread packs: a whole KV group's where they divide evenly. */
-static int64_t qkv_together(const struct model *m, int n_threads)
-{
-    return model_groups_divide(m->c.n_kv_heads, n_threads) ? m->qkv_unit / KERN_PANEL : 1;
-}
-
 static void pack_layer(struct packer *k, struct par_self *self, int i)
 {
     struct model *m = k->m;
@@ -255,10 +249,10 @@ static void pack_layer(struct packer *k, struct par_self *self, int i)
             pack_qkv_bias(l, &qkv, bias);
     }
 #undef T
-    pack_mat(k, self, &l->qkv, &qkv, qkv_together(m, self->n));
-    pack_mat(k, self, &l->o, &o, 1);
-    pack_mat(k, self, &l->gate_up, &gate_up, 2);
-    pack_mat(k, self, &l->down, &down, 1);
+    pack_mat(k, self, &l->qkv, &qkv);
+    pack_mat(k, self, &l->o, &o);
+    pack_mat(k, self, &l->gate_up, &gate_up);
+    pack_mat(k, self, &l->down, &down);
 }
 
 static void copy_embed(struct packer *k, struct par_self *self)
@@ -296,7 +290,7 @@ static void pack_all(void *arg, struct par_self *self)
             (int64_t)m->c.vocab * m->c.dim * (int64_t)kern_type_bytes(m->embed_type);
     for (int i = 0; i < m->c.n_layers; i++)
         pack_layer(k, self, i);
-    pack_mat(k, self, &m->head, &head, 1);
+    pack_mat(k, self, &m->head, &head);
 }
 
 /* ---- layout ---- */

@@ -53,11 +53,9 @@ MUST int topo_machine_xml(const struct topo_machine *m, char **xml, size_t *n);
 /* The NUMA node (os_index) of a CPU (os_index); -1 if unknown. */
 int topo_node_of_cpu(const struct topo_machine *m, int cpu);
 
-/* Bind the pages of [p, p + bytes) to a node / ask where they are. topo_pages_on() fills
- * counts[i] = pages resident on nodes[i], counts[n_nodes] = pages not resident or
- * unknown.
+/* Where the pages of [p, p + bytes) are: counts[i] = pages resident on nodes[i],
+ * counts[n_nodes] = pages not resident or unknown.
  * ERR_UNSUPPORTED where the kernel does not tell. */
-MUST int topo_bind(void *p, size_t bytes, int node_os_index);
 MUST int topo_pages_on(const struct topo_machine *m, const void *p, size_t bytes,
                        int64_t *counts);
 

@@ -1,34 +1,10 @@
-#include <errno.h>
-#include <linux/mempolicy.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "base/pages.h"
 #include "topo/machine.h"
 
-/* Pages asked about by one call: their addresses and answers fit on the stack. */
-#define CHUNK 512
-/* Nodes that a mask of this room can name; Linux allows 1024 at most. */
-#define NODES_MAX 1024
-
-int topo_bind(void *p, size_t bytes, int node_os_index)
-{
-    enum { WORD_BITS = 8 * sizeof(unsigned long) };
-    unsigned long mask[NODES_MAX / WORD_BITS] = {0};
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-
-    if ((uintptr_t)p % page != 0)
-        return err_set(ERR_ARG, "bind: memory must begin on a page");
-    if (node_os_index < 0 || node_os_index >= NODES_MAX)
-        return err_set(ERR_ARG, "bind: node %d: expected 0 .. %d", node_os_index,
-                       NODES_MAX - 1);
-    mask[node_os_index / WORD_BITS] = 1ul << node_os_index % WORD_BITS;
-    if (syscall(SYS_mbind, p, bytes, MPOL_BIND, mask, NODES_MAX + 1, MPOL_MF_MOVE) == 0)
-        return OK;
-    if (errno == ENOSYS || errno == EPERM)
-        return err_set(ERR_UNSUPPORTED, "bind: this kernel binds no memory: %m");
-    return err_set(ERR_ARG, "bind: node %d: %m", node_os_index);
-}
+/* Pages asked about at a time: the answers fit on the stack. */
+#define CHUNK 1024
 
 static void count_page(const struct topo_machine *m, int status, int64_t *counts)
 {
@@ -42,21 +18,21 @@ static void count_page(const struct topo_machine *m, int status, int64_t *counts
 int topo_pages_on(const struct topo_machine *m, const void *p, size_t bytes,
                   int64_t *counts)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t at = (uintptr_t)p / page * page, end = (uintptr_t)p + bytes;
+    size_t page = mem_page_bytes();
+    const char *at = p, *end = at + bytes;
+    int nodes[CHUNK];
 
     memset(counts, 0, ((size_t)m->n_nodes + 1) * sizeof(*counts));
     while (at < end) {
-        void *pages[CHUNK];
-        int status[CHUNK];
-        unsigned long n = 0;
+        size_t left = (size_t)(end - at), room = CHUNK * page - (uintptr_t)at % page;
+        size_t bytes_now = left < room ? left : room;
+        int rc = mem_nodes_of(at, bytes_now, nodes);
 
-        for (; n < CHUNK && at < end; at += page)
-            pages[n++] = (void *)at;
-        if (syscall(SYS_move_pages, 0, n, pages, NULL, status, 0) < 0)
-            return err_set(ERR_UNSUPPORTED, "pages: this kernel does not tell: %m");
-        for (unsigned long i = 0; i < n; i++)
-            count_page(m, status[i], counts);
+        if (rc != OK)
+            return rc;
+        for (size_t i = 0; i < mem_n_pages(at, bytes_now); i++)
+            count_page(m, nodes[i], counts);
+        at += bytes_now;
     }
     return OK;
 }

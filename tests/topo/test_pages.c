@@ -44,42 +44,10 @@ static void pages_are_found(void **state)
     assert_ok(rc);
 }
 
-static void binding_places_pages(void **state)
-{
-    struct topo_machine *m;
-    int64_t *counts;
-    char *p;
-    int node, rc;
-
-    (void)state;
-    assert_ok(topo_machine_open(&m, NULL));
-    counts = mem_new(MEM_TEST, (size_t)m->n_nodes + 1, sizeof(*counts));
-    p = mem_map(MEM_TEST, BYTES, MEM_NODE_ANY);
-    assert_non_null(counts);
-    assert_non_null(p);
-    node = m->n_nodes - 1;
-    rc = topo_bind(p, BYTES, m->nodes[node].os_index);
-    if (rc == OK) {
-        memset(p, 1, BYTES);
-        assert_ok(topo_pages_on(m, p, BYTES, counts));
-        assert_int_equal(counts[node], BYTES / (size_t)sysconf(_SC_PAGESIZE));
-        assert_err(topo_bind(p, BYTES, 1000), ERR_ARG, "node 1000");
-        assert_err(topo_bind(p, BYTES, -1), ERR_ARG, "node -1");
-        assert_err(topo_bind(p + 1, BYTES - 1, 0), ERR_ARG, "begin on a page");
-    }
-    mem_unmap(MEM_TEST, p, BYTES);
-    mem_free(counts);
-    topo_machine_close(&m);
-    if (rc == ERR_UNSUPPORTED)
-        test_skip("%s", err_msg());
-    assert_ok(rc);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_found),
-        cmocka_unit_test(binding_places_pages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
