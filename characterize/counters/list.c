@@ -85,8 +85,9 @@ static int read_match(struct counters_list *l, const json_t *root, const char *w
 static int read_event(struct counters_event *e, const char *name, const json_t *o,
                       const char *file)
 {
-    static const char *const keys[] = {"text", "scope", "papi", "perf_event", NULL};
-    const char *scope = "", *text, *papi = "";
+    static const char *const keys[] = {"text", "source",     "scope",
+                                       "papi", "perf_event", NULL};
+    const char *scope = "", *text, *source = "", *papi = "";
     const json_t *names = NULL;
     char where[300];
     int rc = put_text(e->name, sizeof(e->name), name, file);
@@ -98,6 +99,11 @@ static int read_event(struct counters_event *e, const char *name, const json_t *
         rc = unknown_key(o, keys, where);
     if (rc == OK)
         rc = json_get_str(o, "text", &text, where);
+    if (rc == OK)
+        rc = json_get_str(o, "source", &source, where);
+    if (rc == OK && !source[0])
+        rc =
+            err_set(ERR_FORMAT, "%s: source: expected a manual or list of events", where);
     if (rc == OK)
         rc = json_get_str(o, "scope", &scope, where);
     if (rc == OK && strcmp(scope, "thread") != 0 && strcmp(scope, "machine") != 0)
@@ -207,10 +213,10 @@ static int read_metrics(struct counters_list *l, const json_t *root, const char 
 
 static int read_root(struct counters_list *l, const json_t *root, const char *path)
 {
-    static const char *const keys[] = {"about",  "source",  "match",
+    static const char *const keys[] = {"about",  "source",  "note", "match",
                                        "events", "metrics", NULL};
     const json_t *events, *source;
-    const char *key;
+    const char *key, *note;
     json_t *value;
     int rc = json_is_object(root) ? unknown_key(root, keys, path)
                                   : err_set(ERR_FORMAT, "%s: expected an object", path);
@@ -221,6 +227,8 @@ static int read_root(struct counters_list *l, const json_t *root, const char *pa
         rc = json_get_arr(root, "source", &source, path);
     if (rc == OK && json_array_size(source) < 1)
         rc = err_set(ERR_FORMAT, "%s: source: expected a manual or list of events", path);
+    if (rc == OK)
+        rc = json_get_str(root, "note", &note, path); /* for whoever reads the file */
     if (rc == OK)
         rc = read_match(l, root, path);
     if (rc == OK)

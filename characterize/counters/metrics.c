@@ -1,6 +1,7 @@
 /* Metrics from raw counts, and the meter that takes them. */
 #include "characterize/counters/metrics.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -197,8 +198,10 @@ static void put_beside(struct counters_value *v, const struct counters_value *mo
     int n = v->n_parts;
     struct counters_value shifted = *more;
 
-    if (n + more->n_parts > COUNTERS_PARTS_MAX || isnan(more->value)) {
-        counters_add(v, more);
+    if (n + more->n_parts > COUNTERS_PARTS_MAX && !isnan(more->value))
+        counters_none(&shifted, E2BIG, "more than %d units", COUNTERS_PARTS_MAX);
+    if (isnan(shifted.value)) {
+        counters_add(v, &shifted);
         return;
     }
     memset(shifted.part, 0, sizeof(shifted.part));

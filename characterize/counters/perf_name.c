@@ -10,6 +10,7 @@
 
 #include "base/opt.h"
 #include "characterize/counters/perf_sys.h"
+#include "cpu/cpu.h"
 
 #define CACHE(level, op, result)                                                         \
     PERF_TYPE_HW_CACHE, (PERF_COUNT_HW_CACHE_##level) |                                  \
@@ -152,24 +153,48 @@ static int put_terms(struct counters_perf_event *e, const char *pmu, const char 
     return OK;
 }
 
-static int parse_unit(struct counters_perf_event *e, const char *pmu, const char *what,
+/* What the unit calls `what`; ERR_NOTFOUND: it knows no such event. */
+static int unit_event(struct counters_perf_event *e, const char *pmu, const char *what,
                       const char *name, struct counters_value *v)
 {
-    char text[256], mask[64];
+    char text[256];
 
     if (!read_file(text, sizeof(text), pmu, "", "type")) {
         counters_none(v, ENOENT, "%s: no unit \"%s\" here", name, pmu);
         return ERR_NOTFOUND;
     }
     *e = event_of((uint32_t)strtoul(text, NULL, 10), 0);
-    if (read_file(mask, sizeof(mask), pmu, "", "cpumask")) {
-        e->cpu = (int)strtol(mask, NULL, 10);
-        e->attr.exclude_kernel = e->attr.exclude_hv = 0; /* a unit knows no modes */
-    }
     if (!strchr(what, '=') && !strchr(what, '/') &&
         read_file(text, sizeof(text), pmu, "events", what))
         return put_terms(e, pmu, text, name, v);
     return put_terms(e, pmu, what, name, v);
+}
+
+/* A core's unit is one part; one outside the cores has a CPU in its cpumask for each
+ * package (or die) that has such a unit, each of them a part. */
+static int parse_unit(struct counters_perf_event *out, int *n, const char *pmu,
+                      const char *what, const char *name, struct counters_value *v)
+{
+    struct counters_perf_event e;
+    int cpus[COUNTERS_PARTS_MAX] = {-1}, n_cpus = 1, rc;
+    char mask[256];
+
+    rc = unit_event(&e, pmu, what, name, v);
+    if (rc == OK && read_file(mask, sizeof(mask), pmu, "", "cpumask")) {
+        e.attr.exclude_kernel = e.attr.exclude_hv = 0; /* a unit knows no modes */
+        rc = cpu_list_parse(mask, cpus, COUNTERS_PARTS_MAX, &n_cpus);
+        if (rc != OK)
+            counters_none(v, EINVAL, "%s: cpumask of %s: %s", name, pmu, err_msg());
+    }
+    if (rc == OK && *n + n_cpus > COUNTERS_PARTS_MAX) {
+        counters_none(v, E2BIG, "%s: more than %d units", name, COUNTERS_PARTS_MAX);
+        rc = ERR_FORMAT; /* not ERR_LIMIT: another pass has no more room for it */
+    }
+    for (int i = 0; i < n_cpus && rc == OK; i++) {
+        out[*n] = e;
+        out[(*n)++].cpu = cpus[i];
+    }
+    return rc;
 }
 
 static int by_length_then_name(const struct dirent **a, const struct dirent **b)
@@ -179,34 +204,47 @@ static int by_length_then_name(const struct dirent **a, const struct dirent **b)
     return n != m ? (n > m) - (n < m) : strcmp((*a)->d_name, (*b)->d_name);
 }
 
+/* Every unit whose name matches and that knows the event: beside memory channels stand
+ * free running counters of a similar name that do not. */
+static int parse_units(const char *pmu, const char *what, const char *name,
+                       struct counters_perf_event *out, int *n, struct counters_value *v)
+{
+    struct dirent **list = NULL;
+    int found, n_unknown = 0, rc = OK;
+
+    found = scandir(counters_kernel_of()->devices, &list, NULL, by_length_then_name);
+    for (int i = 0; i < found; i++) {
+        if (rc == OK && list[i]->d_name[0] != '.' &&
+            fnmatch(pmu, list[i]->d_name, 0) == 0) {
+            rc = parse_unit(out, n, list[i]->d_name, what, name, v);
+            if (rc == ERR_NOTFOUND)
+                n_unknown++, rc = OK;
+        }
+        free(list[i]);
+    }
+    free(list);
+    if (rc == OK && *n > 0)
+        *v = counters_zero(); /* without the reason of a unit that was left out */
+    if (rc != OK || *n > 0)
+        return rc;
+    if (!n_unknown) /* else the last unit's reason stands */
+        counters_none(v, ENOENT,
+                      "%s: no unit \"%s\" here: no PMU (most virtual machines)", name,
+                      pmu);
+    return ERR_NOTFOUND;
+}
+
 static int parse_sysfs(const char *name, const char *slash,
                        struct counters_perf_event *out, int *n, struct counters_value *v)
 {
     char pmu[64], what[COUNTERS_NAME_MAX];
-    struct dirent **list = NULL;
-    int found, rc = OK;
 
     snprintf(pmu, sizeof(pmu), "%.*s", (int)(slash - name), name);
     snprintf(what, sizeof(what), "%s", slash + 1);
     if (what[0] && what[strlen(what) - 1] == '/')
         what[strlen(what) - 1] = 0;
-    if (!strchr(pmu, '*')) {
-        *n = 1;
-        return parse_unit(out, pmu, what, name, v);
-    }
-    found = scandir(counters_kernel_of()->devices, &list, NULL, by_length_then_name);
-    for (int i = 0; i < found; i++) {
-        if (rc == OK && *n < COUNTERS_PARTS_MAX && list[i]->d_name[0] != '.' &&
-            fnmatch(pmu, list[i]->d_name, 0) == 0)
-            rc = parse_unit(&out[(*n)++], list[i]->d_name, what, name, v);
-        free(list[i]);
-    }
-    free(list);
-    if (rc != OK || *n > 0)
-        return rc;
-    counters_none(v, ENOENT, "%s: no unit \"%s\" here: no PMU (most virtual machines)",
-                  name, pmu);
-    return ERR_NOTFOUND;
+    return strchr(pmu, '*') ? parse_units(pmu, what, name, out, n, v)
+                            : parse_unit(out, n, pmu, what, name, v);
 }
 
 int counters_perf_parse(const char *name, struct counters_perf_event *out, int *n,

@@ -38,6 +38,8 @@ struct counters_perf_event {
  *   rUUEE                                                      a raw code of the core's PMU
  *   PMU/NAME/, PMU/TERM=VALUE,.../                             sysfs; a * in PMU is every
  *                                                              unit whose name matches
+ *                                                              and that has the event
+ * Units outside the cores are counted on each CPU that their cpumask names: a part each.
  * *n of at most COUNTERS_PARTS_MAX are filled. On error *v says why: ERR_NOTFOUND (no such
  * name here), ERR_FORMAT. */
 MUST int counters_perf_parse(const char *name, struct counters_perf_event *out, int *n,
