@@ -44,6 +44,7 @@ struct model {
     /* Weights, all in one mapping. */
     void *weights;
     size_t weights_bytes;
+    struct model_placement *placement;
     struct model_layer *layers;
     float *out_norm;
     struct kern_mat head; /* also the embedding when c.tied */

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "cpu/cpu.h"
-#include "model/impl.h"
+#include "model/placement.h"
 
 static void derive_shapes(struct model *m)
 {
@@ -90,6 +90,7 @@ void model_close(struct model **mp)
         mem_unmap(MEM_WEIGHTS, m->weights, m->weights_bytes);
     if (m->act)
         mem_unmap(MEM_ACTIVATIONS, m->act, m->act_bytes);
+    model_placement_close(&m->placement);
     mem_free(m->scratch);
     mem_free(m->layers);
     mem_free(m);

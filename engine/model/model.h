@@ -97,6 +97,31 @@ enum kern_type model_weight_type(const struct model *m);
 const struct model_load_stat *model_load_stat_of(const struct model *m);
 /* How a GEMM variant was chosen by measurement; "" if it was not. */
 const char *model_kern_note(const struct model *m);
+/* Where the packed weights lie, seen by those that own them. The bytes of a row are its
+ * first four summed up. */
+enum model_place { /* the matrices by enum model_mat, and */
+                   MODEL_PLACE_EMBED = MODEL_N_MATS,
+                   MODEL_PLACE_NORMS, /* and biases */
+                   MODEL_N_PLACES
+};
+struct model_place_row {
+    const char *name;        /* "qkv", ..., "embedding", "norms" */
+    int64_t local_bytes;     /* in pages on the owner's node */
+    int64_t elsewhere_bytes; /* on another */
+    int64_t absent_bytes;    /* in no page */
+    int64_t shared_bytes;    /* of no one node: read from all, or from an unknown one */
+    int64_t
+        mixed_bytes; /* of the others, in large pages that several nodes' owners share */
+};
+struct model_places {
+    struct model_place_row rows[MODEL_N_PLACES];
+    int n_nodes;         /* the owners are on */
+    int64_t bound_bytes; /* of pages that were asked for on a node */
+    const char *how;     /* in words; lent */
+};
+/* Asks for every page: a second for some 20 GB in small pages. ERR_UNSUPPORTED: the kernel
+ * does not tell; the bytes are then all shared. */
+MUST int model_places_of(const struct model *m, struct model_places *out);
 /* The mapping that holds all packed weights, to ask where its pages are. */
 void model_weights_region(const struct model *m, const void **p, size_t *bytes);
 void model_kv_shape(const struct model *m, struct kv_shape *out);

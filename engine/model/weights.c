@@ -1,13 +1,8 @@
-/* From tensors of a file to panels: where each row goes, in which type, by which thread.
- */
-#include <string.h>
-
+/* The packed weights: in which type each is kept, and where it lies in the one mapping. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "model/impl.h"
-
-/* File pages kept at most per thread while copying. */
-#define EMBED_STEP_BYTES (4 << 20)
+#include "model/weights_fill.h"
+#include "model/placement.h"
 
 /* Hands out pieces of one mapping; with base == NULL it only counts. */
 struct arena {
@@ -24,11 +19,6 @@ static void *take(struct arena *a, size_t bytes)
 }
 
 /* ---- types ---- */
-
-static size_t row_bytes(const struct model_tensor *t)
-{
-    return (size_t)t->cols * kern_type_bytes(t->type);
-}
 
 /* The type to keep a matrix in that is built from n tensors. */
 static int kept_type(enum kern_type *out, enum kern_type want,
@@ -47,250 +37,6 @@ static int kept_type(enum kern_type *out, enum kern_type want,
                            what, kern_type_name(t[i]->type), kern_type_name(*out));
     }
     return OK;
-}
-
-/* One row of a vector tensor as f32. */
-static void vector_f32(float *out, const struct model_tensor *t)
-{
-    const char *p = t->data;
-
-    for (int64_t i = 0; i < t->cols; i++) {
-        uint16_t half;
-
-        if (t->type == KERN_F32) {
-            memcpy(&out[i], p + 4 * i, 4);
-            continue;
-        }
-        memcpy(&half, p + 2 * i, 2);
-        out[i] = t->type == KERN_BF16 ? kern_bf16_to(half) : kern_f16_to(half);
-    }
-}
-
-/* ---- which row of which tensor is column `col` of a packed matrix ---- */
-
-struct source {
-    const struct model *m;
-    const struct model_tensor *t[3];
-    bool interleaved;
-    const void *(*row)(const struct source *s, int64_t col, enum kern_type *type);
-};
-
-static const void *tensor_row(const struct model_tensor *t, int64_t row,
-                              enum kern_type *type)
-{
-    *type = t->type;
-    return (const char *)t->data + (size_t)row * row_bytes(t);
-}
-
-static const void *plain_row(const struct source *s, int64_t col, enum kern_type *type)
-{
-    return col < s->t[0]->rows ? tensor_row(s->t[0], col, type) : NULL;
-}
-
-/* Panels alternate: 16 columns of gate, the same 16 of up. */
-static const void *gate_up_row(const struct source *s, int64_t col, enum kern_type *type)
-{
-    const struct model_tensor *t = s->t[col / KERN_PANEL & 1];
-    int64_t row = col / (2 * KERN_PANEL) * KERN_PANEL + col % KERN_PANEL;
-
-    return row < t->rows ? tensor_row(t, row, type) : NULL;
-}
-
-/* Where in a head of the file the half-split position r lies. */
-static int64_t unrotate(const struct source *s, int64_t r)
-{
-    int64_t half = s->m->c.head_dim / 2;
-
-    if (!s->interleaved)
-        return r;
-    return r < half ? 2 * r : 2 * (r - half) + 1;
-}
-
-/* A packed QKV column: 0 Q, 1 K, 2 V and its row there; false for padding. */
-static bool qkv_column(const struct source *s, int64_t col, int *which, int64_t *row)
-{
-    int64_t hd = s->m->c.head_dim, unit = col / s->m->qkv_unit;
-    int64_t in_unit = col % s->m->qkv_unit;
-    int64_t head = in_unit / hd, r = in_unit % hd;
-
-    if (head >= s->m->group + 2)
-        return false;
-    if (head < s->m->group) {
-        *which = 0;
-        *row = (unit * s->m->group + head) * hd + unrotate(s, r);
-    } else {
-        *which = (int)(head - s->m->group) + 1;
-        *row = unit * hd + (*which == 1 ? unrotate(s, r) : r);
-    }
-    return true;
-}
-
-static const void *qkv_row(const struct source *s, int64_t col, enum kern_type *type)
-{
-    int64_t row;
-    int which;
-
-    return qkv_column(s, col, &which, &row) ? tensor_row(s->t[which], row, type) : NULL;
-}
-
-/* ---- packing ---- */
-
-struct packer {
-    struct model *m;
-    const struct model_file *f;
-    const struct model_opts *o;
-    int64_t done_bytes, all_bytes; /* thread 0 writes */
-};
-
-static void pack_panel(struct kern_mat *w, const struct source *s, int64_t p)
-{
-    const void *rows[KERN_PANEL];
-    enum kern_type type[KERN_PANEL], first = w->type;
-    bool seen = false, same = true;
-
-    for (int i = 0; i < KERN_PANEL; i++) {
-        rows[i] = s->row(s, p * KERN_PANEL + i, &type[i]);
-        if (!rows[i])
-            continue;
-        if (!seen)
-            first = type[i];
-        seen = true;
-        same &= type[i] == first;
-    }
-    if (same) {
-        kern_mat_put_panels(w, p, p + 1, rows, first);
-        return;
-    }
-    for (int i = 0; i < KERN_PANEL; i++) /* tensors of different types meet here */
-        kern_mat_put_row(w, p * KERN_PANEL + i, rows[i], rows[i] ? type[i] : w->type);
-}
-
-/* The rows [lo, hi) of a tensor are packed. */
-static void drop_rows(const struct model_tensor *t, int64_t lo, int64_t hi)
-{
-    struct model_tensor part = *t;
-
-    if (hi > t->rows)
-        hi = t->rows;
-    if (hi <= lo)
-        return;
-    part.data = (const char *)t->data + (size_t)lo * row_bytes(t);
-    part.rows = hi - lo;
-    model_file_drop(&part);
-}
-
-static void pack_mat(struct packer *k, struct par_self *self, struct kern_mat *w,
-                     const struct source *s)
-{
-    int64_t lo, hi, dropped;
-
-    par_share(w->n_panels, self->id, self->n, &lo, &hi);
-    dropped = lo;
-    for (int64_t p = lo; p < hi; p++) {
-        pack_panel(w, s, p);
-        /* The vocabulary's matrix is large: let its pages go as they are read. */
-        if (s->row == plain_row &&
-            (size_t)(p + 1 - dropped) * w->panel_bytes * w->n_units >= EMBED_STEP_BYTES) {
-            drop_rows(s->t[0], dropped * KERN_PANEL, (p + 1) * KERN_PANEL);
-            dropped = p + 1;
-        }
-    }
-    par_barrier(self);
-    if (self->id != 0)
-        return;
-    for (int i = 0; i < 3 && s->t[i]; i++)
-        model_file_drop(s->t[i]);
-    k->done_bytes += (int64_t)w->bytes;
-    if (k->o->progress)
-        k->o->progress(k->o->progress_ctx, k->done_bytes, k->all_bytes);
-}
-
-static void pack_qkv_bias(struct model_layer *l, const struct source *s,
-                          const struct model_tensor *const bias[3])
-{
-    /* The source rows of biases follow those of the weights: one column at a time. */
-    for (int64_t col = 0; col < l->qkv.n_panels * KERN_PANEL; col++) {
-        struct model_tensor one;
-        int64_t row;
-        int which;
-
-        l->qkv_bias[col] = 0;
-        if (!qkv_column(s, col, &which, &row))
-            continue;
-        one = *bias[which];
-        one.data = (const char *)one.data + (size_t)row * kern_type_bytes(one.type);
-        one.cols = 1;
-        vector_f32(&l->qkv_bias[col], &one);
-    }
-}
-
-static void pack_layer(struct packer *k, struct par_self *self, int i)
-{
-    struct model *m = k->m;
-    struct model_layer *l = &m->layers[i];
-    const struct model_tensor *t = k->f->layer[i];
-#define T(role) (&t[(role)-MODEL_ATTN_NORM])
-    const struct source qkv = {.m = m,
-                               .t = {T(MODEL_Q), T(MODEL_K), T(MODEL_V)},
-                               .interleaved = k->f->rope_interleaved,
-                               .row = qkv_row};
-    const struct source gate_up = {
-        .m = m, .t = {T(MODEL_GATE), T(MODEL_UP)}, .row = gate_up_row};
-    const struct source o = {.m = m, .t = {T(MODEL_O)}, .row = plain_row};
-    const struct source down = {.m = m, .t = {T(MODEL_DOWN)}, .row = plain_row};
-
-    if (self->id == 0) {
-        const struct model_tensor *const bias[3] = {T(MODEL_Q_BIAS), T(MODEL_K_BIAS),
-                                                    T(MODEL_V_BIAS)};
-
-        vector_f32(l->attn_norm, T(MODEL_ATTN_NORM));
-        vector_f32(l->ffn_norm, T(MODEL_FFN_NORM));
-        if (l->qkv_bias)
-            pack_qkv_bias(l, &qkv, bias);
-    }
-#undef T
-    pack_mat(k, self, &l->qkv, &qkv);
-    pack_mat(k, self, &l->o, &o);
-    pack_mat(k, self, &l->gate_up, &gate_up);
-    pack_mat(k, self, &l->down, &down);
-}
-
-static void copy_embed(struct packer *k, struct par_self *self)
-{
-    const struct model_tensor *t = &k->f->global[MODEL_EMBED];
-    int64_t step = EMBED_STEP_BYTES / (int64_t)row_bytes(t) + 1;
-    int64_t lo, hi;
-
-    par_share(t->rows, self->id, self->n, &lo, &hi);
-    for (int64_t r = lo; r < hi; r += step) {
-        int64_t n = r + step < hi ? step : hi - r;
-
-        memcpy((char *)k->m->embed + (size_t)r * row_bytes(t),
-               (const char *)t->data + (size_t)r * row_bytes(t),
-               (size_t)n * row_bytes(t));
-        drop_rows(t, r, r + n);
-    }
-}
-
-static void pack_all(void *arg, struct par_self *self)
-{
-    struct packer *k = arg;
-    struct model *m = k->m;
-    const struct source head = {
-        .m = m,
-        .t = {&k->f->global[m->c.tied ? MODEL_EMBED : MODEL_HEAD]},
-        .row = plain_row};
-
-    if (self->id == 0)
-        vector_f32(m->out_norm, &k->f->global[MODEL_OUT_NORM]);
-    if (m->embed)
-        copy_embed(k, self);
-    if (m->embed && self->id == 0)
-        k->done_bytes +=
-            (int64_t)m->c.vocab * m->c.dim * (int64_t)kern_type_bytes(m->embed_type);
-    for (int i = 0; i < m->c.n_layers; i++)
-        pack_layer(k, self, i);
-    pack_mat(k, self, &m->head, &head);
 }
 
 /* ---- layout ---- */
@@ -416,14 +162,16 @@ static int64_t mat_tensor_bytes(const struct model *m)
 int model_weights_pack(struct model *m, const struct model_file *f,
                        const struct model_opts *o)
 {
-    struct packer k = {.m = m, .f = f, .o = o};
+    struct model_filling k = {.m = m, .f = f, .o = o};
     struct arena a = {0};
     uint64_t t0 = clock_ns();
     int rc;
 
     if (mem_rss_peak_reset() != OK)
         err_clear(); /* the peak recorded is then that of the whole process */
-    rc = layout_all(m, f, o->weight_type);
+    rc = model_placement_open(m, &o->owners);
+    if (rc == OK)
+        rc = layout_all(m, f, o->weight_type);
     if (rc != OK)
         return rc;
     place_all(m, &a);
@@ -434,8 +182,9 @@ int model_weights_pack(struct model *m, const struct model_file *f,
     a = (struct arena){.base = m->weights};
     place_all(m, &a);
     split_head_tail(m);
+    model_placement_bind(m);
     k.all_bytes = (int64_t)m->weights_bytes;
-    par_team_run(m->team, par_team_size(m->team), pack_all, &k);
+    par_team_run(m->team, par_team_size(m->team), model_weights_fill, &k);
     if (o->progress) /* norms and rounding make up the rest */
         o->progress(o->progress_ctx, k.all_bytes, k.all_bytes);
     m->load.tensor_bytes = mat_tensor_bytes(m);

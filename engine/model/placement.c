@@ -1,0 +1,344 @@
+/* Who owns what of the packed weights, and the binding of pages to where their owners
+ * are. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/pages.h"
+#include "model/placement.h"
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- owners and domains ---- */
+
+static int node_of(const struct model_owners *o, int thread)
+{
+    return o->nodes ? o->nodes[thread] : -1;
+}
+
+/* The domain of a node; a new one where there is none and `add`, else -1. */
+static int domain_of(struct model_placement *p, int node, bool add)
+{
+    for (int d = 0; d < p->n_domains; d++)
+        if (p->node[d] == node)
+            return d;
+    if (!add)
+        return -1;
+    p->node[p->n_domains] = node;
+    return p->n_domains++;
+}
+
+static int take_arrays(struct model_placement *p, int n_team)
+{
+    p->parts = mem_new(MEM_WEIGHTS, (size_t)p->n_ranks, sizeof(*p->parts));
+    p->domain = mem_new(MEM_WEIGHTS, (size_t)p->n_owners, sizeof(*p->domain));
+    p->node = mem_new(MEM_WEIGHTS, (size_t)p->n_owners, sizeof(*p->node));
+    p->helpers = mem_new(MEM_WEIGHTS, (size_t)n_team, sizeof(*p->helpers));
+    return p->parts && p->domain && p->node && p->helpers ? OK : ERR_NOMEM;
+}
+
+/* Each owner's domain, then that of every thread of the team. */
+static int settle(struct model_placement *p, const struct model_owners *o, int n_team)
+{
+    struct model_seat *seats = mem_new(MEM_WEIGHTS, (size_t)p->n_owners, sizeof(*seats));
+    int rc = seats ? model_seat(seats, p->n_ranks, p->n_threads, o->threads) : ERR_NOMEM;
+
+    for (int t = 0; t < p->n_owners && rc == OK; t++)
+        p->domain[seats[t].rank * p->n_threads + seats[t].id] =
+            domain_of(p, node_of(o, t), true);
+    for (int t = 0; t < n_team && rc == OK; t++) {
+        p->helpers[t].domain = domain_of(p, node_of(o, t), false);
+        p->apart |= node_of(o, t) != node_of(o, 0);
+    }
+    mem_free(seats);
+    return rc;
+}
+
+int model_placement_open(struct model *m, const struct model_owners *o)
+{
+    int n_team = par_team_size(m->team), rc;
+    struct model_placement *p;
+
+    p = m->placement = mem_new(MEM_WEIGHTS, 1, sizeof(*p));
+    if (!p)
+        return ERR_NOMEM;
+    p->n_ranks = o->n_ranks > 0 ? o->n_ranks : 1;
+    p->n_threads = o->n_ranks > 0 ? o->n_threads : n_team;
+    rc = model_seats_check(m, p->n_ranks, p->n_threads);
+    if (rc != OK)
+        return err_prefix(rc, "owners");
+    p->n_owners = p->n_ranks * p->n_threads;
+    rc = take_arrays(p, n_team);
+    for (int r = 0; r < p->n_ranks && rc == OK; r++)
+        model_part_of(m, r, p->n_ranks, &p->parts[r]);
+    if (rc == OK)
+        rc = settle(p, o, n_team);
+    return rc == OK ? OK : err_prefix(rc, "owners");
+}
+
+void model_placement_close(struct model_placement **pp)
+{
+    struct model_placement *p = *pp;
+
+    if (!p)
+        return;
+    mem_free(p->parts);
+    mem_free(p->domain);
+    mem_free(p->node);
+    mem_free(p->helpers);
+    mem_free(p);
+    *pp = NULL;
+}
+
+/* ---- pieces ---- */
+
+int model_n_pieces(const struct model_placement *p)
+{
+    return p->n_domains == 1 ? 1 : p->n_owners;
+}
+
+static const struct kern_mat *whole_of(const struct model *m, int layer,
+                                       enum model_mat which)
+{
+    const struct model_layer *l = &m->layers[layer];
+    const struct kern_mat *const mats[MODEL_N_MATS] = {
+        [MODEL_MAT_QKV] = &l->qkv,         [MODEL_MAT_O] = &l->o,
+        [MODEL_MAT_GATE_UP] = &l->gate_up, [MODEL_MAT_DOWN] = &l->down,
+        [MODEL_MAT_HEAD] = &m->head,
+    };
+
+    return mats[which];
+}
+
+/* The rank's view; returns how many panels stay with one thread. */
+static int64_t view_of(const struct model *m, int layer, enum model_mat which, int rank,
+                       struct model_piece *out)
+{
+    const struct model_placement *pl = m->placement;
+    const struct model_part *part = &pl->parts[rank];
+    struct model_view v;
+
+    model_view_of(&m->layers[layer], part, &v);
+    switch (which) {
+    case MODEL_MAT_QKV:
+        out->w = v.qkv;
+        out->p0 = part->col_lo / KERN_PANEL;
+        return model_groups_whole(m, part, pl->n_threads) ? m->qkv_unit / KERN_PANEL : 1;
+    case MODEL_MAT_O:
+        out->w = v.o;
+        out->k_lo = part->attn_lo;
+        return 1;
+    case MODEL_MAT_GATE_UP:
+        out->w = v.gate_up;
+        out->p0 = 2 * part->ffn_lo / KERN_PANEL;
+        return 2;
+    case MODEL_MAT_DOWN:
+        out->w = v.down;
+        out->k_lo = part->ffn_lo;
+        return 1;
+    default:
+        out->w = m->head;
+        return 1;
+    }
+}
+
+void model_piece_of(const struct model *m, int layer, enum model_mat which, int i,
+                    struct model_piece *out)
+{
+    const struct model_placement *pl = m->placement;
+    int rank = i / pl->n_threads, id = i % pl->n_threads, n = pl->n_threads;
+    struct kern_gemm_job j = {.w = &out->w, .m = 1};
+    int64_t together;
+
+    *out = (struct model_piece){.domain = pl->domain[i]};
+    if (pl->n_domains == 1) {
+        out->w = *whole_of(m, layer, which);
+        out->p_hi = out->w.n_panels;
+        return;
+    }
+    together = view_of(m, layer, which, rank, out);
+    if (model_view_empty(&out->w))
+        return;
+    if (which == MODEL_MAT_HEAD)
+        id = i, n = pl->n_owners;
+    kern_schedule_default(&j.s, model_gemm(m, &out->w, 1), &out->w, 1, n);
+    kern_gemm_part(&j, together, id);
+    assert(j.k_lo == 0 && j.k_hi == out->w.k_pad);
+    out->p_lo = j.p_lo;
+    out->p_hi = j.p_hi;
+    /* Ranks that share a KV group may read the same panels. */
+    if (which == MODEL_MAT_QKV && rank > 0)
+        out->p_lo = max64(j.p_lo, pl->parts[rank - 1].col_hi / KERN_PANEL - out->p0);
+    out->p_hi = max64(out->p_lo, out->p_hi);
+}
+
+int model_embed_piece(const struct model *m, int i, int64_t *lo, int64_t *hi)
+{
+    par_share(m->c.vocab, i, model_n_pieces(m->placement), lo, hi);
+    return m->placement->domain[i];
+}
+
+/* ---- runs of bytes ---- */
+
+static void runs_of_mat(const struct model *m, int layer, enum model_mat which,
+                        model_run_fn fn, void *ctx)
+{
+    for (int i = 0; i < model_n_pieces(m->placement); i++) {
+        struct model_piece x;
+        int64_t n;
+
+        model_piece_of(m, layer, which, i, &x);
+        n = x.p_hi - x.p_lo;
+        for (int64_t u = 0; u < x.w.n_units && n > 0; u++) {
+            int64_t left = x.w.k_pad - u * x.w.k_unit;
+            int64_t rows = left < x.w.k_unit ? left : x.w.k_unit;
+            size_t filled = (size_t)rows * KERN_PANEL * kern_type_bytes(x.w.type);
+
+            if (filled == x.w.panel_bytes) {
+                fn(ctx, kern_mat_at(&x.w, u, x.p_lo), (size_t)n * filled, x.domain);
+                continue;
+            }
+            for (int64_t p = x.p_lo; p < x.p_hi; p++)
+                fn(ctx, kern_mat_at(&x.w, u, p), filled, x.domain);
+        }
+    }
+}
+
+static void runs_of_embed(const struct model *m, model_run_fn fn, void *ctx)
+{
+    size_t row = (size_t)m->c.dim * kern_type_bytes(m->embed_type);
+
+    for (int i = 0; m->embed && i < model_n_pieces(m->placement); i++) {
+        int64_t lo, hi;
+        int domain = model_embed_piece(m, i, &lo, &hi);
+
+        fn(ctx, (char *)m->embed + (size_t)lo * row, (size_t)(hi - lo) * row, domain);
+    }
+}
+
+static void runs_of_norms(const struct model *m, int layer, model_run_fn fn, void *ctx)
+{
+    const struct model_layer *l = &m->layers[layer];
+    int domain = m->placement->n_domains == 1 ? 0 : -1;
+    size_t dim = (size_t)m->c.dim * sizeof(float);
+
+    fn(ctx, l->attn_norm, dim, domain);
+    fn(ctx, l->ffn_norm, dim, domain);
+    if (l->qkv_bias)
+        fn(ctx, l->qkv_bias, (size_t)l->qkv.n_panels * KERN_PANEL * sizeof(float),
+           domain);
+    if (layer == 0)
+        fn(ctx, m->out_norm, dim, domain);
+}
+
+void model_each_run(const struct model *m, enum model_place what, int layer,
+                    model_run_fn fn, void *ctx)
+{
+    if (what == MODEL_PLACE_NORMS)
+        runs_of_norms(m, layer, fn, ctx);
+    else if (what == MODEL_PLACE_EMBED)
+        runs_of_embed(m, fn, ctx);
+    else
+        runs_of_mat(m, layer, (enum model_mat)what, fn, ctx);
+}
+
+/* ---- binding ---- */
+
+struct mapping {
+    const struct model *m;
+    struct model_page_map map;
+};
+
+static void add_run(void *ctx, const void *p, size_t bytes, int domain)
+{
+    struct mapping *x = ctx;
+
+    if (domain >= 0)
+        model_page_map_add(&x->map,
+                           (size_t)((const char *)p - (const char *)x->m->weights), bytes,
+                           domain);
+}
+
+int model_page_map_of(const struct model *m, struct model_page_map *out)
+{
+    struct mapping x = {.m = m};
+    int rc = model_page_map_init(&x.map, m->weights_bytes, m->placement->n_domains);
+
+    for (int w = 0; w < MODEL_N_PLACES && rc == OK; w++)
+        for (int i = 0; i < model_place_layers(m, (enum model_place)w); i++)
+            model_each_run(m, (enum model_place)w, i, add_run, &x);
+    *out = x.map;
+    return rc;
+}
+
+static int bind_pages(const struct model *m)
+{
+    struct model_placement *p = m->placement;
+    struct model_page_run *runs = NULL;
+    struct model_page_map map;
+    size_t n = 0;
+    int rc;
+
+    rc = model_page_map_of(m, &map);
+    if (rc == OK)
+        rc = model_page_runs(&map, &runs, &n);
+    for (size_t i = 0; i < n && rc == OK; i++) {
+        int node = p->node[runs[i].node];
+
+        if (node < 0)
+            continue;
+        rc = mem_prefer_node((char *)m->weights + runs[i].offset, runs[i].bytes, node);
+        if (rc == OK)
+            p->bound_bytes += runs[i].bytes;
+    }
+    mem_free(runs);
+    model_page_map_fini(&map);
+    return rc;
+}
+
+/* Threads on a node without owners go round the domains, if it does not matter who touches
+ * a page first. */
+static void deal_threads(struct model_placement *p, int n_team, bool any_may_touch)
+{
+    int turn = 0;
+
+    for (int t = 0; t < n_team; t++) {
+        struct model_helper *h = &p->helpers[t];
+
+        if (h->domain < 0 && any_may_touch)
+            h->domain = turn++ % p->n_domains;
+        for (int k = 0; k < t && h->domain >= 0; k++)
+            h->i += p->helpers[k].domain == h->domain;
+    }
+    for (int t = 0; t < n_team; t++)
+        for (int k = 0; k < n_team && p->helpers[t].domain >= 0; k++)
+            p->helpers[t].n += p->helpers[k].domain == p->helpers[t].domain;
+}
+
+void model_placement_bind(struct model *m)
+{
+    struct model_placement *p = m->placement;
+    int rc = p->apart ? bind_pages(m) : OK;
+
+    if (rc != OK) {
+        log_warning("weights_not_bound", (double)p->bound_bytes, (double)m->weights_bytes,
+                    "who touches a page first decides its memory node: %s", err_msg());
+        snprintf(p->note, sizeof(p->note), "first touch by the owners' nodes: %s",
+                 err_msg());
+        err_clear();
+    } else if (!p->apart) {
+        snprintf(p->note, sizeof(p->note), "first touch: all threads are on one node");
+    } else if (p->bound_bytes == 0) {
+        snprintf(p->note, sizeof(p->note),
+                 "first touch: the owners' nodes are not known");
+    } else {
+        snprintf(p->note, sizeof(p->note),
+                 "pages bound to the owners' %d nodes before they were touched",
+                 p->n_domains);
+    }
+    deal_threads(p, par_team_size(m->team), rc == OK);
+}
