@@ -104,6 +104,21 @@ int model_timed_prefill(struct model_timed *t, struct model_phase *p, int64_t n_
     return rc;
 }
 
+int model_timed_piece(struct model_timed *t, struct model_phase *p, int64_t n_tok,
+                      int64_t ctx_tok, double *seconds)
+{
+    const struct model_chunk c = {.kv = &t->kv[0],
+                                  .ids = t->ids,
+                                  .n_tok = n_tok,
+                                  .pos0 = ctx_tok,
+                                  .want_logits = true};
+    uint64_t t0 = clock_ns();
+    int rc = model_forward(p, &c, 1, t->logits);
+
+    *seconds = since(t0);
+    return rc;
+}
+
 int model_timed_decode(struct model_timed *t, struct model_phase *p, int64_t ctx_tok,
                        double *seconds)
 {

@@ -28,6 +28,10 @@ void model_timed_close(struct model_timed *t); /* twice is fine */
  * one. */
 MUST int model_timed_prefill(struct model_timed *t, struct model_phase *p, int64_t n_tok,
                              double *seconds);
+/* A piece of n_tok tokens, at most a step, of a prompt of which ctx_tok are done; with
+ * logits of the last one. */
+MUST int model_timed_piece(struct model_timed *t, struct model_phase *p, int64_t n_tok,
+                           int64_t ctx_tok, double *seconds);
 /* One token more for each sequence of ctx_tok. */
 MUST int model_timed_decode(struct model_timed *t, struct model_phase *p, int64_t ctx_tok,
                             double *seconds);

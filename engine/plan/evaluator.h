@@ -11,6 +11,15 @@
 
 #include "topo/search.h"
 
+#define PLAN_STEP_ROWS_MAX 512 /* the engine's own --max-step-tok */
+
+/* A step of a plan that is there to be timed: a piece of a prompt. */
+struct plan_step {
+    enum topo_phase phase; /* under whose configuration */
+    int64_t n_rows;
+    const struct topo_works *works; /* the same, for those who simulate */
+};
+
 struct plan_evaluator_opts {
     const struct topo_machine *machine;
     const char *truth_path;                 /* contention: of the simulated machine */
@@ -30,6 +39,14 @@ struct plan_evaluator {
     /* Fill *out; it lives until close(out). */
     int (*open)(struct topo_evaluator *out, const struct plan_evaluator_opts *o);
     void (*close)(struct topo_evaluator *e);
+    /* Of an evaluator that prefill was searched with: from now on step() is asked, not
+     * measure(). Both configurations are lent until close(). *n_rows_max: the most rows
+     * of a step. ERR_UNSUPPORTED: no team of this host runs both. */
+    int (*pair)(struct topo_evaluator *e, const struct topo_config *prefill,
+                const struct topo_config *decode, int64_t *n_rows_max);
+    /* Seconds of one step after the mean context of the trace, phases in any order. */
+    int (*step)(struct topo_evaluator *e, const struct plan_step *s, int repeat,
+                double *seconds);
 };
 extern const struct plan_evaluator *const plan_evaluators[];
 /* ERR_NOTFOUND names the nearest. */

@@ -1,7 +1,6 @@
 #include "plan/plan.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +50,15 @@ int plan_split(struct plan *p, int n_ranks)
     int rc = split(&p->prefill, "prefill", n_ranks);
 
     return rc == OK ? split(&p->decode, "decode", n_ranks) : rc;
+}
+
+bool plan_is_one(const struct plan *p)
+{
+    const struct plan_phase *a = &p->prefill, *b = &p->decode;
+    size_t n = (size_t)(a->n_ranks * a->n_threads);
+
+    return a->n_ranks == b->n_ranks && a->n_threads == b->n_threads &&
+           memcmp(a->cpus, b->cpus, n * sizeof(a->cpus[0])) == 0;
 }
 
 int plan_number_cpus(struct plan *p)

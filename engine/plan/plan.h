@@ -6,15 +6,19 @@
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
+#include <stdbool.h>
+
 #include "cpu/cpu.h"
+#include "plan/costs.h"
 
 /* A service configuration by operating system CPU numbers: rank r's threads run on
  * cpus[r * n_threads ... (r + 1) * n_threads). */
 struct plan_phase {
-    int n_ranks, n_threads; /* threads of each rank */
-    int cpus[CPU_MAX];      /* [n_ranks * n_threads] */
-    int nodes[CPU_MAX];     /* [n_ranks * n_threads] memory node of each, -1 unknown */
-    double expected_s;      /* a step over the trace it was searched for; NAN: none */
+    int n_ranks, n_threads;  /* threads of each rank */
+    int cpus[CPU_MAX];       /* [n_ranks * n_threads] */
+    int nodes[CPU_MAX];      /* [n_ranks * n_threads] memory node of each, -1 unknown */
+    double expected_s;       /* a step over the trace it was searched for; NAN: none */
+    struct plan_costs costs; /* of a step by its rows; n = 0: none */
     char why[600];
 };
 
@@ -35,6 +39,8 @@ MUST int plan_default(struct plan *p, const struct cpu_budget *b, int threads);
 /* Each phase's CPUs as n_ranks ranks, an equal run of them each. ERR_ARG: they do not
  * divide by that. */
 MUST int plan_split(struct plan *p, int n_ranks);
+/* Do both phases have the same ranks on the same CPUs? Then there is nothing to switch. */
+bool plan_is_one(const struct plan *p);
 /* Set p->cpus from the phases. ERR_LIMIT: more than CPU_MAX. */
 MUST int plan_number_cpus(struct plan *p);
 MUST int plan_read(struct plan *p, const char *path);
@@ -47,7 +53,8 @@ MUST int plan_runnable(const struct plan *p, const struct cpu_budget *b);
 /* For people: a few lines a phase. *text owned by the caller, mem_free(). */
 MUST int plan_text(const struct plan *p, char **text);
 /* For rivals and shells: PREFILL_RANKS=, PREFILL_THREADS=, PREFILL_CPUS= (a list a rank,
- * joined by '|'), PREFILL_NODES=, and the same for DECODE. */
+ * joined by '|'), PREFILL_NODES=, where there is a table PREFILL_STEP_S= (rows:seconds,
+ * joined by '|'), and the same for DECODE. */
 MUST int plan_render(const struct plan *p, char **text);
 
 #endif

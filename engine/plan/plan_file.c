@@ -138,11 +138,39 @@ static int read_nodes(struct plan_phase *f, const json_t *o, const char *where)
     return rc;
 }
 
+/* [[rows, seconds], ...] */
+static int read_costs(struct plan_costs *c, const json_t *o, const char *where)
+{
+    const json_t *a = NULL;
+    int rc;
+
+    if (!json_object_get(o, "step_s"))
+        return OK;
+    rc = json_get_arr(o, "step_s", &a, where);
+    if (rc == OK && (json_array_size(a) < 1 || json_array_size(a) > PLAN_COSTS_MAX))
+        rc = err_set(ERR_FORMAT, "%s: step_s: expected 1 to %d entries, found %zu", where,
+                     PLAN_COSTS_MAX, json_array_size(a));
+    if (rc != OK)
+        return rc;
+    for (int i = 0; i < (int)json_array_size(a); i++) {
+        const json_t *e = json_array_get(a, (size_t)i);
+
+        if (json_array_size(e) != 2 || !json_is_integer(json_array_get(e, 0)) ||
+            !json_is_number(json_array_get(e, 1)))
+            return err_set(ERR_FORMAT, "%s: step_s: entry %d: expected [rows, seconds]",
+                           where, i);
+        c->rows[i] = json_integer_value(json_array_get(e, 0));
+        c->seconds[i] = json_number_value(json_array_get(e, 1));
+    }
+    c->n = (int)json_array_size(a);
+    return plan_costs_check(c, where);
+}
+
 static int read_phase(struct plan_phase *f, const json_t *root, const char *key,
                       const char *path)
 {
-    static const char *const known[] = {"ranks", "memory_nodes", "expected_s", "why",
-                                        NULL};
+    static const char *const known[] = {"ranks",  "memory_nodes", "expected_s",
+                                        "step_s", "why",          NULL};
     const json_t *o = NULL;
     char where[600];
     int rc = json_get_obj(root, key, &o, path);
@@ -160,6 +188,8 @@ static int read_phase(struct plan_phase *f, const json_t *root, const char *key,
     if (rc == OK && f->expected_s <= 0) /* false for NAN: none */
         rc = err_set(ERR_FORMAT, "%s: expected_s: expected seconds above 0, found %g",
                      where, f->expected_s);
+    if (rc == OK)
+        rc = read_costs(&f->costs, o, where);
     if (rc == OK)
         rc = read_text(f->why, sizeof(f->why), o, "why", where);
     return rc;
@@ -290,6 +320,15 @@ static bool nodes_known(const struct plan_phase *f)
     return true;
 }
 
+static json_t *costs_json(const struct plan_costs *c)
+{
+    json_t *a = json_array();
+
+    for (int i = 0; a && i < c->n; i++)
+        append(&a, json_pack("[I, f]", (json_int_t)c->rows[i], c->seconds[i]));
+    return a;
+}
+
 static json_t *phase_json(const struct plan_phase *f)
 {
     json_t *o = json_object();
@@ -300,6 +339,8 @@ static json_t *phase_json(const struct plan_phase *f)
         ok = json_object_set_new(o, "memory_nodes", nodes_json(f)) == 0;
     if (ok && isfinite(f->expected_s))
         ok = json_object_set_new(o, "expected_s", json_real(f->expected_s)) == 0;
+    if (ok && f->costs.n > 0)
+        ok = json_object_set_new(o, "step_s", costs_json(&f->costs)) == 0;
     if (ok)
         return o;
     json_decref(o);

@@ -84,8 +84,35 @@ static void phase_text(struct writer *w, const char *name, const struct plan_pha
     }
     if (f->n_ranks > RANKS_SHOWN)
         fprintf(w->f, "  ... %d more ranks\n", f->n_ranks - RANKS_SHOWN);
+    if (f->costs.n > 0)
+        fputs("  ms a step:", w->f);
+    for (int i = 0; i < f->costs.n; i++)
+        fprintf(w->f, "%s %lld row%s %.4g", i ? "," : "", (long long)f->costs.rows[i],
+                f->costs.rows[i] > 1 ? "s" : "", 1e3 * f->costs.seconds[i]);
+    if (f->costs.n > 0)
+        fputc('\n', w->f);
     if (*f->why)
         fprintf(w->f, "  why: %s\n", f->why);
+}
+
+/* Which phase a mixed batch is cheaper under, where both tables are there. */
+static void crossover_text(struct writer *w, const struct plan *p)
+{
+    const struct plan_costs *a = &p->decode.costs, *b = &p->prefill.costs;
+    int64_t last, n;
+
+    if (a->n < 1 || b->n < 1)
+        return;
+    last = a->rows[a->n - 1] > b->rows[b->n - 1] ? a->rows[a->n - 1] : b->rows[b->n - 1];
+    n = plan_costs_most_rows(a, b, 0, last);
+    if (n == 0)
+        fputs("a step of any rows costs less as prefill's\n", w->f);
+    else if (n == last)
+        fprintf(w->f, "a step of %lld rows still costs no more as decode's\n",
+                (long long)n);
+    else
+        fprintf(w->f, "a step of more than %lld row%s costs less as prefill's\n",
+                (long long)n, n > 1 ? "s" : "");
 }
 
 int plan_text(const struct plan *p, char **text)
@@ -99,6 +126,7 @@ int plan_text(const struct plan *p, char **text)
                 *p->truth ? p->truth : "not searched", p->source);
         phase_text(&w, "prefill", &p->prefill);
         phase_text(&w, "decode", &p->decode);
+        crossover_text(&w, p);
     }
     return writer_close(&w, rc, text);
 }
@@ -124,6 +152,13 @@ static void render_phase(struct writer *w, const char *name, const struct plan_p
     fprintf(w->f, "%s_RANKS=%d\n%s_THREADS=%d\n", name, f->n_ranks, name, f->n_threads);
     render_lists(w, name, "CPUS", f, print_cpus);
     render_lists(w, name, "NODES", f, print_nodes);
+    if (f->costs.n < 1)
+        return;
+    fprintf(w->f, "%s_STEP_S='", name);
+    for (int i = 0; i < f->costs.n; i++)
+        fprintf(w->f, "%s%lld:%.17g", i ? "|" : "", (long long)f->costs.rows[i],
+                f->costs.seconds[i]);
+    fprintf(w->f, "'\n");
 }
 
 int plan_render(const struct plan *p, char **text)

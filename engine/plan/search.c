@@ -113,7 +113,7 @@ static int over_decode_measure(void *ctx, const struct topo_config *c, int repea
 /* ---- the searches ---- */
 
 /* decode: what decode was given, NULL while that is searched. */
-static int search_phase(struct topo_found *out, struct plan_phase *phase,
+static int search_phase(struct topo_found *out, struct plan *p,
                         const struct plan_search_opts *o, const struct topo_tree *tree,
                         const struct topo_config *decode)
 {
@@ -140,7 +140,9 @@ static int search_phase(struct topo_found *out, struct plan_phase *phase,
     over = (struct topo_evaluator){over_decode_measure, &both, e.noise_frac};
     rc = topo_search(out, tree, &limits, decode && o->one_team ? &over : &e, &so);
     if (rc == OK)
-        rc = phase_of(phase, out, e.noise_frac);
+        rc = phase_of(decode ? &p->prefill : &p->decode, out, e.noise_frac);
+    if (rc == OK && decode)
+        rc = plan_search_costs(p, o, &e, &chosen(out)->config, decode);
     o->evaluator->close(&e);
     return rc;
 }
@@ -167,9 +169,9 @@ int plan_search(struct plan_found *out, const struct plan_search_opts *o)
     snprintf(p->source, sizeof(p->source), "search");
     rc = topo_tree_open(&out->fundamental, m, &o->tree, out->note, sizeof(out->note));
     if (rc == OK)
-        rc = search_phase(&out->decode, &p->decode, o, out->fundamental, NULL);
+        rc = search_phase(&out->decode, p, o, out->fundamental, NULL);
     if (rc == OK)
-        rc = search_phase(&out->prefill, &p->prefill, o, out->fundamental,
+        rc = search_phase(&out->prefill, p, o, out->fundamental,
                           &chosen(&out->decode)->config);
     if (rc == OK)
         rc = plan_number_cpus(p);

@@ -33,6 +33,12 @@ struct plan_found {
 /* ERR_ARG, or what the searches say. */
 MUST int plan_search(struct plan_found *out, const struct plan_search_opts *o);
 void plan_found_free(struct plan_found *f); /* twice is fine */
+/* What a step of 1, 2, 4 ... rows takes under each of the plan's phases, for the plan's
+ * tables: by `e`, that prefill was searched with, the phases in turn, the median of a few
+ * trials. The plan stays without where both phases are one, or cannot be timed together. */
+MUST int plan_search_costs(struct plan *p, const struct plan_search_opts *o,
+                           struct topo_evaluator *e, const struct topo_config *prefill,
+                           const struct topo_config *decode);
 /* The plan's phase from a choice. */
 MUST int plan_phase_set(struct plan_phase *out, const struct topo_config *c);
 

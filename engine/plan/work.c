@@ -43,6 +43,9 @@ static double decode_barriers(const struct model_config *c)
     return BARRIERS_STEP + (double)BARRIERS_LAYER * c->n_layers;
 }
 
+/* Rows of a block of the wide micro-kernels, two panels of AVX-512. */
+#define BLOCK_ROWS 14
+
 static double prefill_barriers(const struct model_config *c)
 {
     return decode_barriers(c) + (double)BARRIERS_PACK * (c->n_layers - 1) + 1;
@@ -50,20 +53,22 @@ static double prefill_barriers(const struct model_config *c)
 
 /* ---- steps ---- */
 
+/* n_tok tokens of a prompt after ctx_tok others. */
 static void prefill_work(struct topo_work *w, const struct model_config *c,
-                         enum kern_type type, int64_t n_tok)
+                         enum kern_type type, int64_t n_tok, int64_t ctx_tok)
 {
-    double n = (double)n_tok;
-    double attention =
-        2 * n * c->n_layers * attention_elements(c) + attention_flop(c) * n * (n + 1) / 2;
+    double n = (double)n_tok, before = attention_flop(c) * n * (double)ctx_tok;
+    double attention = 2 * n * c->n_layers * attention_elements(c) +
+                       attention_flop(c) * n * (n + 1) / 2 + before;
 
     *w = (struct topo_work){
         .weight = 1,
-        .flop = model_prefill_flop(c, n_tok),
+        .flop = model_prefill_flop(c, n_tok) + before,
         .weight_bytes = (double)model_token_weight_bytes(c, type),
         /* Once from memory: a block of queries finds in cache what the one before read. */
-        .kv_bytes = n * (double)model_token_kv_bytes(c, 1, KV_ELEM_BYTES),
-        .n_barriers = prefill_barriers(c),
+        .kv_bytes =
+            (double)(ctx_tok + n_tok) * (double)model_token_kv_bytes(c, 1, KV_ELEM_BYTES),
+        .n_barriers = n_tok > BLOCK_ROWS ? prefill_barriers(c) : decode_barriers(c),
         .n_allreduces = 2.0 * c->n_layers,
         .allreduce_bytes = n * c->dim * (double)sizeof(float),
     };
@@ -130,7 +135,7 @@ static int prefill_works(struct topo_works *out, const struct model_config *c,
         if (n_tok == last)
             out->v[out->n - 1].weight++;
         else
-            prefill_work(&out->v[out->n++], c, type, n_tok);
+            prefill_work(&out->v[out->n++], c, type, n_tok, 0);
         last = n_tok;
     }
     mem_free(sorted);
@@ -174,6 +179,13 @@ int plan_works(struct topo_works *out, const struct model_config *c, enum kern_t
     decode_work(&out->v[0], c, type, plan_mean_context(l), batch);
     out->n = 1;
     return OK;
+}
+
+void plan_piece_work(struct topo_works *out, const struct model_config *c,
+                     enum kern_type type, int64_t n_tok, int64_t ctx_tok)
+{
+    *out = (struct topo_works){.phase = TOPO_PREFILL, .n = 1};
+    prefill_work(&out->v[0], c, type, n_tok, ctx_tok);
 }
 
 void plan_limits(struct topo_limits *out, const struct model_config *c, bool strict)

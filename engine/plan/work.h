@@ -26,6 +26,10 @@ MUST int plan_works(struct topo_works *out, const struct model_config *c,
                     enum kern_type type, enum topo_phase phase,
                     const struct plan_lengths *l, int batch);
 
+/* One step: a piece of n_tok tokens of a prompt, after ctx_tok others. */
+void plan_piece_work(struct topo_works *out, const struct model_config *c,
+                     enum kern_type type, int64_t n_tok, int64_t ctx_tok);
+
 /* What the operators allow: heads, KV heads and feed-forward units. */
 void plan_limits(struct topo_limits *out, const struct model_config *c, bool strict);
 

@@ -12,6 +12,7 @@ struct contention {
     struct topo_sim *sim;
     struct topo_works works;
     const struct topo_config *placement; /* lent */
+    const struct topo_config *pair[2];   /* of enum topo_phase; lent */
     uint64_t seed;
 };
 
@@ -21,6 +22,26 @@ static int contention_measure(void *ctx, const struct topo_config *c, int repeat
     const struct contention *x = ctx;
 
     return topo_sim_measure(x->sim, c, x->placement, &x->works, x->seed, repeat, seconds);
+}
+
+static int contention_pair(struct topo_evaluator *e, const struct topo_config *prefill,
+                           const struct topo_config *decode, int64_t *n_rows_max)
+{
+    struct contention *x = e->ctx;
+
+    x->pair[TOPO_PREFILL] = prefill;
+    x->pair[TOPO_DECODE] = decode;
+    *n_rows_max = PLAN_STEP_ROWS_MAX;
+    return OK;
+}
+
+static int contention_step(struct topo_evaluator *e, const struct plan_step *s,
+                           int repeat, double *seconds)
+{
+    const struct contention *x = e->ctx;
+
+    return topo_sim_measure(x->sim, x->pair[s->phase], x->placement, s->works, x->seed,
+                            repeat, seconds);
 }
 
 /* Of the whole machine as one rank, as on a real one: what the simulator draws from is
@@ -80,4 +101,6 @@ const struct plan_evaluator plan_evaluator_contention = {
     .truth = "simulated",
     .open = contention_open,
     .close = contention_close,
+    .pair = contention_pair,
+    .step = contention_step,
 };

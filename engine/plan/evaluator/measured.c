@@ -15,7 +15,6 @@
 #include "model/timed.h"
 #include "par/team.h"
 
-#define STEP_TOK_MAX 512 /* the engine's own --max-step-tok */
 /* A run is as many steps as take this long: clocks and wake-ups are then below a percent
  * of it. A measurement is a few runs, but no further one after RUNS_S. */
 #define RUN_S         0.01
@@ -40,6 +39,8 @@ struct measured {
     struct model *model;
     struct model_phase *run; /* NULL: no configuration in place */
     struct model_timed steps;
+    int64_t max_tok, step_tok;       /* of a sequence; of a step */
+    struct model_phase *run_pair[2]; /* of enum topo_phase: what pair() put in place */
     /* The configuration in place. */
     int cpus[CPU_MAX], n_ranks, n_threads; /* threads of each rank */
     double step_s; /* what a step last took, of whatever configuration; 0 at first */
@@ -110,18 +111,27 @@ static int warm_up(struct measured *x)
     return rc;
 }
 
-/* The first threads of the team to these CPUs, as so many ranks. */
+/* The first n threads of the team to these CPUs. */
+static int move(struct measured *x, const int *cpus, int n)
+{
+    struct move m = {.cpus = cpus};
+
+    par_team_run(x->team, n, move_thread, &m);
+    if (__atomic_load_n(&m.failed, __ATOMIC_RELAXED))
+        return err_set(ERR_UNSUPPORTED, "cannot pin %d threads to their CPUs", n);
+    return OK;
+}
+
+/* ... as so many ranks. */
 static int place(struct measured *x, const int *cpus, int n_ranks, int n_threads)
 {
     const struct model_phase_opts o = {.n_ranks = n_ranks, .n_threads = n_threads};
     int n = n_ranks * n_threads, rc;
-    struct move m = {.cpus = cpus};
 
     model_phase_close(&x->run);
-    par_team_run(x->team, n, move_thread, &m);
-    if (__atomic_load_n(&m.failed, __ATOMIC_RELAXED))
-        return err_set(ERR_UNSUPPORTED, "cannot pin %d threads to their CPUs", n);
-    rc = model_phase_open(&x->run, x->model, &o);
+    rc = move(x, cpus, n);
+    if (rc == OK)
+        rc = model_phase_open(&x->run, x->model, &o);
     if (rc == OK)
         rc = warm_up(x);
     if (rc != OK) {
@@ -169,6 +179,88 @@ static int measured_measure(void *ctx, const struct topo_config *c, int repeat,
     return rc == OK ? measure_here(x, seconds) : rc;
 }
 
+/* ---- a plan's two configurations ---- */
+
+static int cpu_of(const struct topo_config *c, int i)
+{
+    return c->tree->machine->pus[c->tree->pus[i]].os_index;
+}
+
+static int find(const int *cpus, int n, int cpu)
+{
+    int i = 0;
+
+    while (i < n && cpus[i] != cpu)
+        i++;
+    return i;
+}
+
+/* The threads' CPUs as the engine numbers them, decode's first; how many. */
+static int number_cpus(const struct topo_config *prefill,
+                       const struct topo_config *decode, int cpus[CPU_MAX])
+{
+    int n = decode->n_ranks * decode->n_threads;
+
+    for (int i = 0; i < n; i++)
+        cpus[i] = cpu_of(decode, i);
+    for (int i = 0; i < prefill->n_ranks * prefill->n_threads; i++)
+        if (find(cpus, n, cpu_of(prefill, i)) == n)
+            cpus[n++] = cpu_of(prefill, i);
+    return n;
+}
+
+static int open_paired(struct measured *x, enum topo_phase phase,
+                       const struct topo_config *c, const int *cpus)
+{
+    int threads[CPU_MAX], n = c->n_ranks * c->n_threads;
+    const struct model_phase_opts o = {
+        .n_ranks = c->n_ranks, .n_threads = c->n_threads, .threads = threads};
+
+    for (int i = 0; i < n; i++)
+        threads[i] = find(cpus, n, cpu_of(c, i));
+    return model_phase_open(&x->run_pair[phase], x->model, &o);
+}
+
+static int measured_pair(struct topo_evaluator *e, const struct topo_config *prefill,
+                         const struct topo_config *decode, int64_t *n_rows_max)
+{
+    struct measured *x = e->ctx;
+    int cpus[CPU_MAX], n = number_cpus(prefill, decode, cpus), rc;
+
+    if (n > prefill->n_ranks * prefill->n_threads || n > x->budget.n)
+        return err_set(ERR_UNSUPPORTED, "decode's CPUs are not among prefill's");
+    model_phase_close(&x->run);
+    rc = move(x, cpus, n);
+    if (rc == OK)
+        rc = open_paired(x, TOPO_PREFILL, prefill, cpus);
+    if (rc == OK)
+        rc = open_paired(x, TOPO_DECODE, decode, cpus);
+    *n_rows_max = x->step_tok;
+    return rc;
+}
+
+/* The first step changes the phase and warms caches: it counts only where it is long. */
+static int measured_step(struct topo_evaluator *e, const struct plan_step *s, int repeat,
+                         double *seconds)
+{
+    struct measured *x = e->ctx;
+    int64_t room = x->max_tok - s->n_rows;
+    int64_t ctx_tok = x->n_ctx_tok < room ? x->n_ctx_tok : room;
+    double one = 0, sum = 0;
+    int n = 0, rc;
+
+    (void)repeat;
+    rc = model_timed_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok, &one);
+    *seconds = one;
+    if (one > WARM_S)
+        return rc;
+    for (; rc == OK && sum < RUN_S && n < RUN_STEPS_MAX; n++, sum += one)
+        rc =
+            model_timed_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok, &one);
+    *seconds = sum / n;
+    return rc;
+}
+
 /* ---- opening ---- */
 
 static int check_opts(const struct plan_evaluator_opts *o)
@@ -186,6 +278,23 @@ static int check_opts(const struct plan_evaluator_opts *o)
     return OK;
 }
 
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Prefill's evaluator also takes pieces of prompts after the mean context, as far as the
+ * model's reaches. */
+static void set_lengths(struct measured *x, const struct model_config *c)
+{
+    int64_t pieces = least(c->max_tok, x->n_ctx_tok + PLAN_STEP_ROWS_MAX);
+    int64_t most = pieces > x->n_prompt_tok ? pieces : x->n_prompt_tok;
+    bool prefill = x->phase == TOPO_PREFILL;
+
+    x->max_tok = prefill ? most : x->n_ctx_tok + 1;
+    x->step_tok = least(prefill ? most : x->n_seqs, PLAN_STEP_ROWS_MAX);
+}
+
 static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
 {
     bool relaxed = o->precision && !strcmp(o->precision, "relaxed");
@@ -197,9 +306,9 @@ static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
 
     if (rc != OK)
         return rc;
-    mo.max_tok = x->phase == TOPO_PREFILL ? x->n_prompt_tok : x->n_ctx_tok + 1;
-    mo.max_step_tok = x->phase == TOPO_PREFILL ? x->n_prompt_tok : x->n_seqs;
-    mo.max_step_tok = mo.max_step_tok < STEP_TOK_MAX ? mo.max_step_tok : STEP_TOK_MAX;
+    set_lengths(x, &f->config);
+    mo.max_tok = x->max_tok;
+    mo.max_step_tok = x->step_tok;
     rc = model_open(&x->model, f, x->team, &mo);
     model_file_close(&f);
     return rc;
@@ -235,6 +344,8 @@ static void measured_close(struct topo_evaluator *e)
     if (x) {
         model_timed_close(&x->steps);
         model_phase_close(&x->run);
+        model_phase_close(&x->run_pair[TOPO_PREFILL]);
+        model_phase_close(&x->run_pair[TOPO_DECODE]);
         model_close(&x->model);
         par_team_close(&x->team);
         mem_free(x);
@@ -264,10 +375,8 @@ static int measured_open(struct topo_evaluator *out, const struct plan_evaluator
     if (rc == OK)
         rc = open_model(x, o);
     if (rc == OK)
-        rc = model_timed_open(&x->steps, x->model, x->team, x->n_seqs,
-                              x->phase == TOPO_PREFILL ? x->n_prompt_tok
-                                                       : x->n_ctx_tok + 1,
-                              STEP_TOK_MAX, o->seed);
+        rc = model_timed_open(&x->steps, x->model, x->team, x->n_seqs, x->max_tok,
+                              PLAN_STEP_ROWS_MAX, o->seed);
     if (rc == OK)
         rc = measure_noise(x, &out->noise_frac);
     if (rc != OK)
@@ -281,4 +390,6 @@ const struct plan_evaluator plan_evaluator_measured = {
     .truth = "measured",
     .open = measured_open,
     .close = measured_close,
+    .pair = measured_pair,
+    .step = measured_step,
 };
