@@ -141,6 +141,18 @@ static json_t *describe_plan(const struct serve *s)
                      "policy", s->policy->name);
 }
 
+/* What decides under which phase a step runs, and how often it chose which. */
+static json_t *describe_choice(const struct serve *s)
+{
+    const struct serve_choice *c = &s->choice;
+
+    return json_pack("{s:s, s:I, s:f, s:I, s:I}", "by", serve_choice_by_name(c),
+                     "decode_rows_max", (json_int_t)c->decode_rows_max, "margin_frac",
+                     SERVE_CHOICE_MARGIN_FRAC, "n_prefill_steps",
+                     (json_int_t)c->n_steps[SERVE_PREFILL], "n_decode_steps",
+                     (json_int_t)c->n_steps[SERVE_DECODE]);
+}
+
 /* How many of the schedules in use (matrices x numbers of rows x phases) were tuned. */
 static json_t *describe_schedules(const struct serve *s)
 {
@@ -273,13 +285,14 @@ static int n_threads(const struct plan_phase *f)
 int serve_describe(struct serve *s, json_t **out)
 {
     *out = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:b}, s:o, s:o, s:o, s:s, s:I, s:s, "
-        "s:s, s:i, s:i}",
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:b}, s:o, s:o, s:o, s:s, s:I, "
+        "s:s, s:s, s:i, s:i}",
         "system", "sandwich", "model", describe_model(s), "kernels", describe_kernels(s),
-        "plan", describe_plan(s), "schedules", describe_schedules(s), "cpu_budget",
-        describe_budget(s), "placement", "threads", describe_threads(s), "weight_pages",
-        describe_pages(s), "pinned", s->o.pin, "memory", describe_memory(s), "work",
-        describe_work(s), "options", opt_to_json(serve_opt_table, &s->o), "tokenizer",
+        "plan", describe_plan(s), "phase_choice", describe_choice(s), "schedules",
+        describe_schedules(s), "cpu_budget", describe_budget(s), "placement", "threads",
+        describe_threads(s), "weight_pages", describe_pages(s), "pinned", s->o.pin,
+        "memory", describe_memory(s), "work", describe_work(s), "options",
+        opt_to_json(serve_opt_table, &s->o), "tokenizer",
         s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok,
         "weight_type", kern_type_name(model_weight_type(s->model)), "precision",
         precision_name(s), "prefill_threads", n_threads(&s->plan.prefill),

@@ -13,6 +13,7 @@
 #include "par/team.h"
 #include "plan/plan.h"
 #include "sched/sched.h"
+#include "serve/phase_choice.h"
 #include "serve/serve.h"
 #include "tune/schedule_cache.h"
 
@@ -71,6 +72,7 @@ struct serve {
     struct serve_seq **stepping; /* [max_seqs] whose chunk it is */
     float *logits;               /* [max_seqs, vocab] */
     int64_t n_steps, n_tok;
+    struct serve_choice choice;
     const struct model_phase *last; /* of the step before */
     int64_t n_switches;             /* steps of another phase than that */
     double busy_s, op_s[MODEL_T_N];

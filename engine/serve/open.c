@@ -128,22 +128,13 @@ static int open_phase(struct serve *s, const struct plan_phase *f, int64_t max_s
     return model_phase_open(out, s->model, &o);
 }
 
-static bool same_phase(const struct plan_phase *a, const struct plan_phase *b)
-{
-    size_t n = (size_t)(a->n_ranks * a->n_threads);
-
-    return a->n_ranks == b->n_ranks && a->n_threads == b->n_threads &&
-           memcmp(a->cpus, b->cpus, n * sizeof(a->cpus[0])) == 0;
-}
-
 static int open_phases(struct serve *s)
 {
-    /* A step without a prompt has one token a sequence. */
-    int64_t seqs = s->o.max_seqs, all = s->o.max_step_tok;
-    int rc = open_phase(s, &s->plan.prefill, all, &s->prefill);
+    int rc = open_phase(s, &s->plan.prefill, s->o.max_step_tok, &s->prefill);
 
-    if (rc == OK && !same_phase(&s->plan.prefill, &s->plan.decode))
-        return open_phase(s, &s->plan.decode, seqs < all ? seqs : all, &s->decode);
+    serve_choice_init(&s->choice, &s->plan, s->o.max_seqs, s->o.max_step_tok);
+    if (rc == OK && !plan_is_one(&s->plan))
+        return open_phase(s, &s->plan.decode, s->choice.decode_rows_max, &s->decode);
     s->decode = s->prefill;
     return rc;
 }

@@ -107,9 +107,20 @@ static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
         end(q, id, logits, finish);
 }
 
+/* The configuration that this step runs under. */
+static struct model_phase *choose(struct serve *s, int n_chunks, bool prefill)
+{
+    int64_t n_rows = 0;
+
+    for (int i = 0; i < n_chunks; i++)
+        n_rows += s->chunks[i].n_tok;
+    return serve_choice_next(&s->choice, n_rows, prefill) == SERVE_PREFILL ? s->prefill
+                                                                           : s->decode;
+}
+
 static int compute(struct serve *s, int n_chunks, bool prefill)
 {
-    struct model_phase *phase = prefill ? s->prefill : s->decode;
+    struct model_phase *phase = choose(s, n_chunks, prefill);
     const float *logits = s->logits;
     uint64_t t0 = clock_ns(), forward_ns, ns[MODEL_T_N];
     int rc;

@@ -101,10 +101,11 @@ struct tok;
 const struct tok *serve_tok(const struct serve *s); /* NULL: none */
 
 /* Facts. The JSON object holds: model (shape, types, bytes per decoded token), kernels
- * chosen, plan with reasons, CPU budget with reason, placement (CPU of each thread wanted
- * and seen, pages of the weights per NUMA node), memory per tag, load statistics, and on
- * top weight_type, precision, prefill_threads, decode_threads (of all ranks). New
- * reference. Called by the stepping thread. */
+ * chosen, plan with reasons, what chooses the phase that a step runs under and how often
+ * it was which, CPU budget with reason, placement (CPU of each thread wanted and seen,
+ * pages of the weights per NUMA node), memory per tag, load statistics, and on top
+ * weight_type, precision, prefill_threads, decode_threads (of all ranks). New reference.
+ * Called by the stepping thread. */
 MUST int serve_describe(struct serve *s, json_t **out);
 int serve_vocab(const struct serve *s);
 int serve_bos(const struct serve *s); /* -1: none */
