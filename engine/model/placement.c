@@ -319,11 +319,13 @@ static void deal_threads(struct model_placement *p, int n_team, bool any_may_tou
             p->helpers[t].n += p->helpers[k].domain == p->helpers[t].domain;
 }
 
-void model_placement_bind(struct model *m)
+int model_placement_bind(struct model *m)
 {
     struct model_placement *p = m->placement;
     int rc = p->apart ? bind_pages(m) : OK;
 
+    if (rc == ERR_NOMEM)
+        return rc;
     if (rc != OK) {
         log_warning("weights_not_bound", (double)p->bound_bytes, (double)m->weights_bytes,
                     "who touches a page first decides its memory node: %s", err_msg());
@@ -341,4 +343,5 @@ void model_placement_bind(struct model *m)
                  p->n_domains);
     }
     deal_threads(p, par_team_size(m->team), rc == OK);
+    return OK;
 }

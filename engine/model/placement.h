@@ -33,8 +33,8 @@ struct model_placement {
 MUST int model_placement_open(struct model *m, const struct model_owners *o);
 void model_placement_close(struct model_placement **p);
 /* Bind the pages of the weights, which have their places and were not touched, and decide
- * who packs them. A kernel that refuses is a warning. */
-void model_placement_bind(struct model *m);
+ * who packs them. A kernel that refuses is a warning. ERR_NOMEM. */
+MUST int model_placement_bind(struct model *m);
 
 /* A piece of a matrix; the pieces of all owners are all of it, each byte once. */
 struct model_piece {

@@ -182,7 +182,9 @@ int model_weights_pack(struct model *m, const struct model_file *f,
     a = (struct arena){.base = m->weights};
     place_all(m, &a);
     split_head_tail(m);
-    model_placement_bind(m);
+    rc = model_placement_bind(m);
+    if (rc != OK)
+        return rc;
     k.all_bytes = (int64_t)m->weights_bytes;
     par_team_run(m->team, par_team_size(m->team), model_weights_fill, &k);
     if (o->progress) /* norms and rounding make up the rest */
