@@ -60,6 +60,9 @@ void kv_release(struct kv_pool *p, struct kv_region *r); /* zeroes *r */
  * memory notices only then. */
 void kv_pool_touch(struct kv_pool *p, int i, int n);
 
+/* The mapping that holds it, to ask where its pages are. */
+void kv_pool_memory(const struct kv_pool *p, const void **base, size_t *bytes);
+
 /* Bytes one token needs over all layers and heads. */
 size_t kv_token_bytes(const struct kv_shape *s);
 

@@ -116,6 +116,12 @@ void kv_pool_touch(struct kv_pool *p, int i, int n)
         ((volatile char *)p->base)[at] = 0;
 }
 
+void kv_pool_memory(const struct kv_pool *p, const void **base, size_t *bytes)
+{
+    *base = p->base;
+    *bytes = p->bytes;
+}
+
 int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
 {
     size_t offset = 0;

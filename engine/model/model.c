@@ -128,6 +128,12 @@ void model_weights_region(const struct model *m, const void **p, size_t *bytes)
     *bytes = m->weights_bytes;
 }
 
+void model_act_region(const struct model *m, const void **p, size_t *bytes)
+{
+    *p = m->act;
+    *bytes = m->act_bytes;
+}
+
 void model_kv_shape(const struct model *m, struct kv_shape *out)
 {
     out->n_layers = m->c.n_layers;

@@ -124,6 +124,8 @@ struct model_places {
 MUST int model_places_of(const struct model *m, struct model_places *out);
 /* The mapping that holds all packed weights, to ask where its pages are. */
 void model_weights_region(const struct model *m, const void **p, size_t *bytes);
+/* And the threads' own memory; see model_phase_region() for that of ranks. */
+void model_act_region(const struct model *m, const void **p, size_t *bytes);
 void model_kv_shape(const struct model *m, struct kv_shape *out);
 
 /* A run of consecutive tokens of one sequence: a prompt, a piece of one, or one new
@@ -154,6 +156,8 @@ struct model_phase_opts {
 MUST int model_phase_open(struct model_phase **out, struct model *m,
                           const struct model_phase_opts *o);
 void model_phase_close(struct model_phase **p);
+/* The mapping that holds its activations. */
+void model_phase_region(const struct model_phase *p, const void **at, size_t *bytes);
 
 /* One step over a batch: at most the phase's max_step_tok tokens in all.
  * logits: [number of chunks that want them, vocab], in chunk order.

@@ -227,6 +227,12 @@ void model_phase_close(struct model_phase **pp)
     *pp = NULL;
 }
 
+void model_phase_region(const struct model_phase *p, const void **at, size_t *bytes)
+{
+    *at = p->act;
+    *bytes = p->act_bytes;
+}
+
 static int64_t bytes_outside(const struct model *m, const struct kern_mat *w)
 {
     const char *lo = m->weights, *p = w->data;

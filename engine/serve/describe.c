@@ -3,10 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "serve/impl.h"
-#include "topo/machine.h"
 
 static const struct model_config *config(const struct serve *s)
 {
@@ -172,70 +170,6 @@ static json_t *describe_budget(const struct serve *s)
                      b->n_cores, "reason", b->reason);
 }
 
-/* Each thread's CPU, wanted and seen; a difference is a warning, once. */
-static json_t *describe_threads(struct serve *s)
-{
-    json_t *a = json_array();
-    bool mismatch = false;
-
-    for (int i = 0; i < par_team_size(s->team); i++) {
-        struct par_thread_stat t;
-
-        par_team_stat(s->team, i, &t);
-        json_array_append_new(a, json_pack("{s:i, s:i, s:I, s:I}", "cpu_wanted",
-                                           t.cpu_wanted, "cpu_seen", t.cpu_seen, "n_runs",
-                                           (json_int_t)t.n_runs, "n_parks",
-                                           (json_int_t)t.n_parks));
-        if (!s->o.pin || s->warned || t.cpu_seen < 0 || t.cpu_seen == t.cpu_wanted)
-            continue;
-        log_warning("placement_mismatch", t.cpu_seen, t.cpu_wanted,
-                    "thread %d was to run on CPU %d and ran on CPU %d", i, t.cpu_wanted,
-                    t.cpu_seen);
-        mismatch = true;
-    }
-    s->warned |= mismatch;
-    return a;
-}
-
-/* Pages of the packed weights on each node: {"0": n, ..., "unknown": n}, or the reason.
- */
-static json_t *describe_pages(const struct serve *s)
-{
-    struct topo_machine *m = NULL;
-    int64_t *counts = NULL;
-    json_t *o = NULL;
-    const void *p;
-    size_t bytes;
-    int rc;
-
-    rc = topo_machine_open(&m, NULL);
-    if (rc != OK)
-        goto out;
-    counts = mem_new(MEM_OTHER, (size_t)m->n_nodes + 1, sizeof(*counts));
-    if (!counts) {
-        rc = ERR_NOMEM;
-        goto out;
-    }
-    model_weights_region(s->model, &p, &bytes);
-    rc = topo_pages_on(m, p, bytes, counts);
-    if (rc != OK)
-        goto out;
-    o = json_object();
-    for (int i = 0; i < m->n_nodes; i++) {
-        char key[16];
-
-        snprintf(key, sizeof(key), "%d", m->nodes[i].os_index);
-        json_object_set_new(o, key, json_integer(counts[i]));
-    }
-    json_object_set_new(o, "unknown", json_integer(counts[m->n_nodes]));
-out:
-    if (rc != OK)
-        o = json_pack("{s:s}", "unavailable", err_msg());
-    mem_free(counts);
-    topo_machine_close(&m);
-    return o;
-}
-
 static json_t *describe_memory(const struct serve *s)
 {
     json_t *o = json_object();
@@ -285,14 +219,13 @@ static int n_threads(const struct plan_phase *f)
 int serve_describe(struct serve *s, json_t **out)
 {
     *out = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:{s:o, s:o, s:b}, s:o, s:o, s:o, s:s, s:I, "
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, "
         "s:s, s:s, s:i, s:i}",
         "system", "sandwich", "model", describe_model(s), "kernels", describe_kernels(s),
         "plan", describe_plan(s), "phase_choice", describe_choice(s), "schedules",
-        describe_schedules(s), "cpu_budget", describe_budget(s), "placement", "threads",
-        describe_threads(s), "weight_pages", describe_pages(s), "pinned", s->o.pin,
-        "memory", describe_memory(s), "work", describe_work(s), "options",
-        opt_to_json(serve_opt_table, &s->o), "tokenizer",
+        describe_schedules(s), "cpu_budget", describe_budget(s), "placement",
+        serve_describe_placement(s), "memory", describe_memory(s), "work",
+        describe_work(s), "options", opt_to_json(serve_opt_table, &s->o), "tokenizer",
         s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok,
         "weight_type", kern_type_name(model_weight_type(s->model)), "precision",
         precision_name(s), "prefill_threads", n_threads(&s->plan.prefill),

@@ -1,5 +1,6 @@
 /* serve/impl.h - the inside of the door, for the files of this room only: open.c puts the
- * engine together, queue.c takes requests in, serve.c steps, describe.c tells. */
+ * engine together, queue.c takes requests in, serve.c steps, describe.c and
+ * placement.c tell. */
 #ifndef SERVE_IMPL_H
 #define SERVE_IMPL_H
 
@@ -15,6 +16,7 @@
 #include "sched/sched.h"
 #include "serve/phase_choice.h"
 #include "serve/serve.h"
+#include "topo/machine.h"
 #include "tune/schedule_cache.h"
 
 /* Requests a policy may look at: enough to sort and bucket, a bound for the arrays. Later
@@ -77,8 +79,23 @@ struct serve {
     int64_t n_switches;             /* steps of another phase than that */
     double busy_s, op_s[MODEL_T_N];
     struct serve_totals totals[SERVE_N_PHASES];
-    bool warned;
+    struct topo_machine *machine; /* NULL: not known */
+    char no_machine[160];         /* why */
+    bool warned, warned_elsewhere;
 };
+
+/* Where the CPUs of a phase stand in the plan's numbering, which is the team's. */
+void serve_number_threads(const struct plan *p, const struct plan_phase *f, int *threads);
+/* Who decodes by the plan, and on which memory nodes, for model_open(). Opens
+ * s->machine, where that can be known. ERR_NOMEM. */
+struct serve_owners {
+    struct model_owners of; /* points into the others */
+    int threads[CPU_MAX], nodes[CPU_MAX];
+};
+MUST int serve_owners(struct serve *s, struct serve_owners *out);
+/* CPUs of the threads, nodes of the pages; what is not where it should be is a warning,
+ * once. New reference. */
+json_t *serve_describe_placement(struct serve *s);
 
 /* Add the step of these chunks, which took so long, to the totals. */
 void serve_totals_add(struct serve *s, enum serve_phase phase,

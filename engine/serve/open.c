@@ -88,11 +88,15 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
                             .progress = progress,
                             .progress_ctx = ctx};
     struct model_file *f = NULL;
+    struct serve_owners owners;
     int rc;
 
     rc = parse_types(&s->o, &mo);
+    if (rc == OK)
+        rc = serve_owners(s, &owners);
     if (rc != OK)
         return rc;
+    mo.owners = owners.of;
     rc = model_file_open(&f, s->o.model);
     if (rc != OK)
         return rc;
@@ -107,8 +111,7 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
     return rc;
 }
 
-/* Where the CPUs of a phase stand in the plan's numbering, which is the team's. */
-static void number_threads(const struct plan *p, const struct plan_phase *f, int *threads)
+void serve_number_threads(const struct plan *p, const struct plan_phase *f, int *threads)
 {
     for (int i = 0; i < f->n_ranks * f->n_threads; i++)
         for (threads[i] = 0; p->cpus[threads[i]] != f->cpus[i];)
@@ -124,7 +127,7 @@ static int open_phase(struct serve *s, const struct plan_phase *f, int64_t max_s
                                        .threads = threads,
                                        .max_step_tok = max_step_tok};
 
-    number_threads(&s->plan, f, threads);
+    serve_number_threads(&s->plan, f, threads);
     return model_phase_open(out, s->model, &o);
 }
 
@@ -326,6 +329,7 @@ void serve_close(struct serve **sp)
     model_phase_close(&s->prefill);
     model_close(&s->model);
     par_team_close(&s->team);
+    topo_machine_close(&s->machine);
     opt_free(serve_opt_table, &s->o);
     pthread_cond_destroy(&s->submitted);
     pthread_mutex_destroy(&s->lock);

@@ -102,8 +102,9 @@ const struct tok *serve_tok(const struct serve *s); /* NULL: none */
 
 /* Facts. The JSON object holds: model (shape, types, bytes per decoded token), kernels
  * chosen, plan with reasons, what chooses the phase that a step runs under and how often
- * it was which, CPU budget with reason, placement (CPU of each thread wanted and seen,
- * pages of the weights per NUMA node), memory per tag, load statistics, and on top
+ * it was which, CPU budget with reason, placement (CPU of each thread wanted and seen;
+ * on which memory nodes weights, keys and values and activations lie, the weights by group
+ * beside who owns them; huge pages), memory per tag, load statistics, and on top
  * weight_type, precision, prefill_threads, decode_threads (of all ranks). New reference.
  * Called by the stepping thread. */
 MUST int serve_describe(struct serve *s, json_t **out);

@@ -1,0 +1,242 @@
+/* Where threads run and memory lies: what the model is told of the machine before it packs
+ * its weights, and what came of it, for the record. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/pages.h"
+#include "serve/impl.h"
+
+/* Of the weights on another node than who decodes with them: more is a warning. */
+#define ELSEWHERE_FRAC_MAX 0.01
+
+/* ---- before ---- */
+
+/* On a machine of several nodes a thread that is not pinned is on none of them. */
+static int node_of_cpu(const struct serve *s, int cpu)
+{
+    if (!s->machine || (s->machine->n_nodes > 1 && !s->o.pin))
+        return -1;
+    if (s->machine->n_nodes == 1)
+        return s->machine->nodes[0].os_index;
+    return topo_node_of_cpu(s->machine, cpu);
+}
+
+int serve_owners(struct serve *s, struct serve_owners *out)
+{
+    const struct plan_phase *f = &s->plan.decode;
+    int rc = topo_machine_open(&s->machine, NULL);
+
+    if (rc == ERR_NOMEM)
+        return rc;
+    if (rc != OK) {
+        snprintf(s->no_machine, sizeof(s->no_machine), "%s", err_msg());
+        err_clear();
+    }
+    serve_number_threads(&s->plan, f, out->threads);
+    for (int i = 0; i < s->plan.n_cpus; i++)
+        out->nodes[i] = node_of_cpu(s, s->plan.cpus[i]);
+    out->of = (struct model_owners){.n_ranks = f->n_ranks,
+                                    .n_threads = f->n_threads,
+                                    .threads = out->threads,
+                                    .nodes = out->nodes};
+    return OK;
+}
+
+/* ---- after ---- */
+
+static json_t *unavailable(void)
+{
+    return json_pack("{s:s}", "unavailable", err_msg());
+}
+
+/* Each thread's CPU, wanted and seen; a difference is a warning, once. */
+static json_t *describe_threads(struct serve *s)
+{
+    json_t *a = json_array();
+    bool mismatch = false;
+
+    for (int i = 0; i < par_team_size(s->team); i++) {
+        struct par_thread_stat t;
+
+        par_team_stat(s->team, i, &t);
+        json_array_append_new(a, json_pack("{s:i, s:i, s:I, s:I}", "cpu_wanted",
+                                           t.cpu_wanted, "cpu_seen", t.cpu_seen, "n_runs",
+                                           (json_int_t)t.n_runs, "n_parks",
+                                           (json_int_t)t.n_parks));
+        if (!s->o.pin || s->warned || t.cpu_seen < 0 || t.cpu_seen == t.cpu_wanted)
+            continue;
+        log_warning("placement_mismatch", t.cpu_seen, t.cpu_wanted,
+                    "thread %d was to run on CPU %d and ran on CPU %d", i, t.cpu_wanted,
+                    t.cpu_seen);
+        mismatch = true;
+    }
+    s->warned |= mismatch;
+    return a;
+}
+
+/* Some memory of one purpose: up to three mappings. */
+struct region {
+    const void *p[3];
+    size_t bytes[3];
+};
+
+/* Bytes in pages of each node: {"0": n, ..., "absent": n}. */
+static json_t *describe_nodes(const struct serve *s, const struct region *r)
+{
+    int n = s->machine ? s->machine->n_nodes : 0;
+    int64_t *all = mem_new(MEM_OTHER, 2 * ((size_t)n + 1), sizeof(*all));
+    json_t *o = json_object();
+    int rc = all ? OK : ERR_NOMEM;
+
+    if (!s->machine)
+        rc = err_set(ERR_UNSUPPORTED, "memory nodes are not known: %s", s->no_machine);
+    for (int i = 0; i < 3 && rc == OK; i++) {
+        int64_t *one = all + n + 1;
+
+        if (!r->p[i])
+            continue;
+        rc = topo_pages_on(s->machine, r->p[i], r->bytes[i], one);
+        for (int k = 0; k <= n; k++)
+            all[k] += one[k] * (int64_t)mem_page_bytes();
+    }
+    for (int i = 0; i <= n && rc == OK; i++) {
+        char key[16] = "absent";
+
+        if (i < n)
+            snprintf(key, sizeof(key), "%d", s->machine->nodes[i].os_index);
+        json_object_set_new(o, key, json_integer(all[i]));
+    }
+    if (rc != OK) {
+        json_decref(o);
+        o = unavailable();
+    }
+    mem_free(all);
+    return o;
+}
+
+static json_t *describe_huge(const struct region *r)
+{
+    size_t resident = 0, huge = 0;
+
+    for (int i = 0; i < 3; i++) {
+        size_t a, b;
+
+        if (!r->p[i])
+            continue;
+        if (mem_huge_of(r->p[i], r->bytes[i], &a, &b) != OK)
+            return unavailable();
+        resident += a;
+        huge += b;
+    }
+    return json_pack("{s:I, s:I, s:f}", "resident_bytes", (json_int_t)resident,
+                     "huge_bytes", (json_int_t)huge, "huge_frac",
+                     resident ? (double)huge / (double)resident : 0.0);
+}
+
+static json_t *describe_region(const struct serve *s, const struct region *r)
+{
+    return json_pack("{s:o, s:o}", "node_bytes", describe_nodes(s, r), "huge_pages",
+                     describe_huge(r));
+}
+
+static struct region weights_of(const struct serve *s)
+{
+    struct region r = {0};
+
+    model_weights_region(s->model, &r.p[0], &r.bytes[0]);
+    return r;
+}
+
+static struct region kv_of(const struct serve *s)
+{
+    struct region r = {0};
+
+    kv_pool_memory(s->pool, &r.p[0], &r.bytes[0]);
+    return r;
+}
+
+static struct region activations_of(const struct serve *s)
+{
+    struct region r = {0};
+
+    model_act_region(s->model, &r.p[0], &r.bytes[0]);
+    model_phase_region(s->prefill, &r.p[1], &r.bytes[1]);
+    if (s->decode != s->prefill)
+        model_phase_region(s->decode, &r.p[2], &r.bytes[2]);
+    return r;
+}
+
+static int64_t bytes_of(const struct model_place_row *r)
+{
+    return r->local_bytes + r->elsewhere_bytes + r->absent_bytes + r->shared_bytes;
+}
+
+static json_t *describe_row(const struct model_place_row *r)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "group", r->name, "bytes",
+                     (json_int_t)bytes_of(r), "local_bytes", (json_int_t)r->local_bytes,
+                     "elsewhere_bytes", (json_int_t)r->elsewhere_bytes, "absent_bytes",
+                     (json_int_t)r->absent_bytes, "shared_bytes",
+                     (json_int_t)r->shared_bytes, "mixed_bytes",
+                     (json_int_t)r->mixed_bytes);
+}
+
+/* Too much elsewhere is a warning, once. */
+static void warn_elsewhere(struct serve *s, const struct model_places *p)
+{
+    double all = 0, elsewhere = 0, mixed = 0;
+
+    for (int i = 0; i < MODEL_N_PLACES; i++) {
+        all += (double)bytes_of(&p->rows[i]);
+        elsewhere += (double)p->rows[i].elsewhere_bytes;
+        mixed += (double)p->rows[i].mixed_bytes;
+    }
+    if (s->warned_elsewhere || elsewhere <= ELSEWHERE_FRAC_MAX * all)
+        return;
+    log_warning("weights_elsewhere", elsewhere / all, ELSEWHERE_FRAC_MAX,
+                "%.1f %% of the weights are on another memory node than who decodes with "
+                "them; %.1f %% are in pages that several nodes' threads share (%s)",
+                100 * elsewhere / all, 100 * mixed / all, p->how);
+    s->warned_elsewhere = true;
+}
+
+static json_t *describe_weights(struct serve *s)
+{
+    const struct region r = weights_of(s);
+    struct model_places p;
+    json_t *rows = json_array();
+
+    if (model_places_of(s->model, &p) == OK) {
+        for (int i = 0; i < MODEL_N_PLACES; i++)
+            if (bytes_of(&p.rows[i]) > 0)
+                json_array_append_new(rows, describe_row(&p.rows[i]));
+        warn_elsewhere(s, &p);
+    } else {
+        json_decref(rows);
+        rows = unavailable();
+    }
+    return json_pack("{s:s, s:i, s:I, s:o, s:o, s:o}", "how", p.how, "n_owner_nodes",
+                     p.n_nodes, "bound_bytes", (json_int_t)p.bound_bytes, "groups", rows,
+                     "node_bytes", describe_nodes(s, &r), "huge_pages",
+                     describe_huge(&r));
+}
+
+static json_t *describe_machine(const struct serve *s)
+{
+    if (!s->machine)
+        return json_sprintf("memory nodes are not known: %s", s->no_machine);
+    if (s->machine->n_nodes == 1)
+        return json_string("one memory node: every page is local");
+    return json_sprintf("%d memory nodes", s->machine->n_nodes);
+}
+
+json_t *serve_describe_placement(struct serve *s)
+{
+    const struct region kv = kv_of(s), act = activations_of(s);
+
+    return json_pack("{s:o, s:b, s:o, s:o, s:o, s:o}", "threads", describe_threads(s),
+                     "pinned", s->o.pin, "nodes", describe_machine(s), "weights",
+                     describe_weights(s), "kv", describe_region(s, &kv), "activations",
+                     describe_region(s, &act));
+}
