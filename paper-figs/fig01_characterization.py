@@ -11,7 +11,7 @@ HARDWARE = [("ipc", "IPC"), ("l3lpki", "L3LPKI"), ("dtlb_miss", "DTLBMiss"), ("r
 BARS = [("estimated_flop_per_byte", "FLOP/byte (estimated)"), ("estimated_gbps", "GB/s (estimated)"),
         ("estimated_gflops", "GFLOP/s (estimated)")]
 OTHERS = ["sde_steps", "sde_tok", "sde_weight_bytes", "sde_kv_bytes", "sde_flop", "sde_wait_s",
-          "sde_equal", "estimated_bytes_per_tok", "estimated_cycles_per_tok", "page_faults",
+          "sde_equal", "estimated_bytes_per_tok", "estimated_cycles_per_tok", "estimated_tick_ghz", "page_faults",
           "context_switches", "task_clock_s", "callgrind_instructions_per_tok", "callgrind_ll_mpki"]
 
 

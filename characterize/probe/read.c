@@ -58,10 +58,12 @@ MUST static int measure(struct probe_ctx *c, int n_threads, double budget_s)
 static int run(struct probe_ctx *c)
 {
     int counts[PROBE_COUNTS_MAX];
-    int n = probe_thread_counts(c->n_threads_max, counts), rc = OK;
+    int n = probe_thread_counts(c->n_threads_max, counts), first = 0, rc = OK;
 
-    for (int i = 0; i < n && rc == OK; i++)
-        rc = measure(c, counts[i], c->budget_s / n);
+    while (first < n - 1 && counts[first] < c->n_threads_min)
+        first++;
+    for (int i = first; i < n && rc == OK; i++)
+        rc = measure(c, counts[i], c->budget_s / (n - first));
     return rc;
 }
 

@@ -8,6 +8,11 @@
 /* Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t clock_ns(void);
 
+/* Ticks of the processor's counter of constant rate: the time stamp counter of x86, cntvct of
+ * Arm; 0 where there is none. What a tick lasts is measured beside clock_ns(). Not ordered
+ * with the instructions around it: for microseconds and more. */
+uint64_t clock_ticks(void);
+
 /* Return no earlier than `t_ns`; sleeps, then spins the last `spin_ns` for precision. */
 void clock_sleep_until_ns(uint64_t t_ns, uint64_t spin_ns);
 

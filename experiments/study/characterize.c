@@ -19,7 +19,7 @@
 struct opts {
     char *model, *dir;
     int precision;
-    int64_t n_prompt_tok, n_ctx_tok, rounds, seed;
+    int64_t n_prompt_tok, n_ctx_tok, rounds, seed, read_mb;
     double card_s, read_s;
 };
 
@@ -31,6 +31,8 @@ static const struct opt_row table[] = {
     ROW_INT(rounds, 3, 999, "7", "of read bandwidth, decode and prefill in turn"),
     ROW_F64(card_s, "s", 0, 600, "50", "for all probes together"),
     ROW_F64(read_s, "s", 0.01, 60, "0.3", "for a measurement of the bandwidth"),
+    {ROW_(read_mb, OPT_INT, "0", "read for it; 0: as much as for the card"),
+     .unit = "MiB", .min = 0, .max = 1 << 20},
     ROW_STR(dir, "results/machine", "folder of the card as JSON, <host>-full.json"),
     ROW_INT(seed, 0, 0, "1", "of the ids"),
     {0},
@@ -226,13 +228,13 @@ static long n_preempted(void)
 #define TOKENS     9  /* undisturbed ones of a round ... */
 #define TOKENS_MAX 36 /* ... sought among so many: then the disturbed stand in */
 
-/* The median time of a token. As the probes do, one during which a thread was kept from its
- * CPU is set aside: it measures other programs. */
+/* The median time of a token after a first one, which wakes the team. As the probes do, one
+ * during which a thread was kept from its CPU is set aside: it measures other programs. */
 static int decode_some(struct found *f, const struct opts *o, double *seconds)
 {
     double calm[TOKENS], all[TOKENS_MAX];
     size_t n_calm = 0, n = 0;
-    int rc = OK;
+    int rc = model_timed_decode(&f->engine.steps, f->phase, o->n_ctx_tok, seconds);
 
     while (rc == OK && n_calm < TOKENS && n < TOKENS_MAX) {
         long before = n_preempted();
@@ -247,21 +249,21 @@ static int decode_some(struct found *f, const struct opts *o, double *seconds)
 }
 
 /* Each round measures the bandwidth before and after its tokens, as it changes from one
- * second to the next where memory is shared with others. */
+ * second to the next where memory is shared with others. A buffer of few caches would not
+ * do: what of it is still in the cache then passes for memory's bandwidth. */
 static int one_round(struct found *f, const struct opts *o, double *v)
 {
     const struct model *m = f->engine.model;
     const struct model_config *c = model_config_of(m);
-    struct study_threads t = {.budget = f->budget,
-                              .team = f->engine.team,
-                              .n = f->budget.n,
-                              .cache_bytes = cpu_cache_bytes(3)};
+    struct study_threads t = {
+        .budget = f->budget, .team = f->engine.team, .n = f->budget.n};
+    size_t read_bytes = (size_t)o->read_mb << 20;
     double bytes = (double)(model_token_weight_bytes(c, model_weight_type(m)) +
                             model_token_kv_bytes(c, o->n_ctx_tok + 1, 4));
-    double read = study_read_gbps(&t, o->read_s / 2);
+    double read = study_read_gbps(&t, read_bytes, o->read_s / 2);
     int rc = decode_some(f, o, &v[0]);
 
-    read = (read + study_read_gbps(&t, o->read_s / 2)) / 2;
+    read = (read + study_read_gbps(&t, read_bytes, o->read_s / 2)) / 2;
     if (rc == OK)
         rc = model_timed_prefill(&f->engine.steps, f->phase, o->n_prompt_tok, &v[1]);
     v[2] = read;

@@ -262,10 +262,12 @@ static int measure(struct cell *c)
     bool cold = c->o->weights == COLD;
     int rc;
 
-    c->read_before = cold ? study_read_gbps(&kept.threads, READ_S) : NAN;
+    c->read_before =
+        cold ? study_read_gbps(&kept.threads, 4 * kept.threads.cache_bytes, READ_S) : NAN;
     study_progress(c->out, 0.6, "in turn");
     rc = study_contest_run(&c->contest, (int)c->o->rounds, c->o->cell_s);
-    c->read_after = cold ? study_read_gbps(&kept.threads, READ_S) : NAN;
+    c->read_after =
+        cold ? study_read_gbps(&kept.threads, 4 * kept.threads.cache_bytes, READ_S) : NAN;
     for (int i = 0; i < c->n_series && rc == OK; i++)
         rc = find_error(&c->series[i], c);
     return rc;

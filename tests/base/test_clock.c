@@ -30,6 +30,25 @@ static void sleeps_long_enough(void **state)
     clock_sleep_until_ns(1, UINT64_MAX);
 }
 
+/* A constant rate: twice the time is about twice the ticks, whatever else runs meanwhile. */
+static void ticks_follow_time(void **state)
+{
+    double rate[2];
+
+    (void)state;
+    if (clock_ticks() == 0)
+        test_skip("this processor has no counter of constant rate to read");
+    for (int i = 0; i < 2; i++) {
+        uint64_t ns = clock_ns(), ticks = clock_ticks();
+
+        clock_sleep_until_ns(ns + 20000000u * (unsigned)(i + 1), 0);
+        ticks = clock_ticks() - ticks;
+        rate[i] = (double)ticks / (double)(clock_ns() - ns);
+    }
+    assert_true(rate[0] > 0.001 && rate[0] < 100); /* 1 MHz ... 100 GHz */
+    assert_true(rate[1] > 0.5 * rate[0] && rate[1] < 2 * rate[0]);
+}
+
 static void utc(void **state)
 {
     char s[32], small[5] = "xxxx";
@@ -49,6 +68,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(never_backwards),
         cmocka_unit_test(sleeps_long_enough),
+        cmocka_unit_test(ticks_follow_time),
         cmocka_unit_test(utc),
     };
 

@@ -202,7 +202,7 @@ static int characterize_here(const char *dir)
     snprintf(
         options, sizeof(options),
         "{\"model\": \"%s\", \"dir\": \"%s\", \"n_prompt_tok\": 32, \"n_ctx_tok\": 8, "
-        "\"rounds\": 3, \"card_s\": 0.2, \"read_s\": 0.01}",
+        "\"rounds\": 3, \"card_s\": 0.2, \"read_s\": 0.01, \"read_mb\": 32}",
         tiny_model(), dir);
     return capture_run(&study_characterize, options);
 }

@@ -89,15 +89,15 @@ void study_threads_close(struct study_threads *t)
     par_team_close(&t->team);
 }
 
-/* Enough for a median between other programs' time slices; the buffer is several caches.
- */
-double study_read_gbps(const struct study_threads *t, double budget_s)
+double study_read_gbps(const struct study_threads *t, size_t buffer_bytes,
+                       double budget_s)
 {
     struct probe_value values[32];
     struct probe_ctx c = {.team = t->team,
                           .n_threads_max = t->n,
+                          .n_threads_min = t->n,
                           .budget_s = budget_s,
-                          .buffer_bytes = 4 * t->cache_bytes,
+                          .buffer_bytes = buffer_bytes,
                           .values = values,
                           .max_values = 32};
 

@@ -47,8 +47,11 @@ void study_threads_close(struct study_threads *t); /* twice is fine */
 MUST int study_gemm_error(const struct tune_bench *b, const struct tune_shape *s,
                           int64_t seed, double *out);
 
-/* Read bandwidth now, by the `read` probe; NaN where it cannot be measured. */
-double study_read_gbps(const struct study_threads *t, double budget_s);
+/* Read bandwidth now, by the `read` probe over a buffer of that size; NaN where it cannot
+ * be measured. 0: the machine card's size, of which next to nothing stays in a cache; a
+ * few caches are quicker, and show up to a fifth more than memory gives. */
+double study_read_gbps(const struct study_threads *t, size_t buffer_bytes,
+                       double budget_s);
 
 /* Peak for `mode` by the machine card (NULL: none); NaN also where the card says that
  * more threads do less: it was measured beside other work. */

@@ -1,0 +1,327 @@
+#include "experiments/study/counted/counted.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "characterize/counters/publish.h"
+#include "cpu/cpu.h"
+
+static const char *const soft_names[] = {"page-faults", "context-switches", "task-clock"};
+
+const struct study_total study_totals[] = {
+    {"n_steps", offsetof(struct serve_totals, n_steps)},
+    {"n_tok", offsetof(struct serve_totals, n_tok)},
+    {"weight_bytes", offsetof(struct serve_totals, weight_bytes)},
+    {"kv_bytes", offsetof(struct serve_totals, kv_bytes)},
+    {"flop", offsetof(struct serve_totals, flop)},
+    {"wait_ns", offsetof(struct serve_totals, wait_ns)},
+};
+
+/* What a thread opened, and alone starts and stops. */
+struct own {
+    struct counters_meter *meter;
+    struct counters *soft;
+    uint64_t ticks;
+    int rc;
+};
+
+struct work {
+    const struct study_counted_opts *o;
+    struct study_counted *out;
+    struct serve *serve;
+    struct own own[CPU_MAX];
+    int n_threads, n_passes, pass;
+    struct counters *sde;
+    uint64_t ns; /* of the first pass, by the clock of thread 0 */
+    int32_t *prompt;
+    int64_t n_done;
+};
+
+/* --- on each thread */
+
+static void open_here(void *ctx, int id, int n)
+{
+    const struct counters_provider *perf;
+    struct work *w = ctx;
+    struct own *own = &w->own[id];
+
+    if (id == 0)
+        w->n_threads = n;
+    own->rc = counters_provider_find("perf_event", &perf);
+    if (own->rc == OK)
+        own->rc = counters_meter_open(&own->meter, &w->out->list, id == 0);
+    if (own->rc == OK)
+        own->rc = counters_open(&own->soft, perf, soft_names, STUDY_N_SOFT);
+}
+
+static void close_here(void *ctx, int id, int n)
+{
+    struct work *w = ctx;
+
+    (void)n;
+    counters_meter_close(&w->own[id].meter);
+    counters_close(&w->own[id].soft);
+}
+
+static void start_here(void *ctx, int id, int n)
+{
+    struct work *w = ctx;
+
+    (void)n;
+    if (w->pass == 0)
+        counters_start(w->own[id].soft, 0);
+    counters_meter_start(w->own[id].meter, w->pass);
+    if (w->pass > 0)
+        return;
+    if (id == 0)
+        w->ns = clock_ns();
+    w->own[id].ticks = clock_ticks();
+}
+
+static void stop_here(void *ctx, int id, int n)
+{
+    struct work *w = ctx;
+
+    (void)n;
+    if (w->pass == 0) {
+        w->own[id].ticks = clock_ticks() - w->own[id].ticks;
+        if (id == 0)
+            w->ns = clock_ns() - w->ns;
+    }
+    counters_meter_stop(w->own[id].meter, w->pass);
+    if (w->pass == 0)
+        counters_stop(w->own[id].soft, 0);
+}
+
+/* --- the work */
+
+static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                     enum serve_finish finish)
+{
+    struct work *w = ctx;
+
+    (void)request, (void)id, (void)logits;
+    w->n_done += finish != SERVE_RUNNING;
+}
+
+static int step(struct work *w)
+{
+    bool busy;
+
+    return serve_step(w->serve, &busy);
+}
+
+/* All requests of a pass; sequences that were prefilled first decode while others still
+ * wait for their turn, so each may have that many tokens more. */
+static int submit(struct work *w, int64_t *ids)
+{
+    int64_t more = w->o->phase == SERVE_DECODE ? w->o->steps + w->o->batch : 0;
+    int rc = OK;
+
+    for (int64_t i = 0; i < w->o->batch && rc == OK; i++) {
+        const struct serve_request r = {.prompt = w->prompt,
+                                        .n_prompt = w->o->prompt_tok,
+                                        .max_new = 1 + more,
+                                        .ignore_eos = true,
+                                        .sampling = {.top_p = 1},
+                                        .on_token = on_token,
+                                        .ctx = w};
+
+        rc = serve_submit(w->serve, &r, &ids[i]);
+    }
+    return rc;
+}
+
+static struct serve_totals minus(struct serve_totals a, const struct serve_totals *b)
+{
+    a.n_steps -= b->n_steps;
+    a.n_tok -= b->n_tok;
+    a.weight_bytes -= b->weight_bytes;
+    a.kv_bytes -= b->kv_bytes;
+    a.flop -= b->flop;
+    a.forward_ns -= b->forward_ns;
+    a.wait_ns -= b->wait_ns;
+    return a;
+}
+
+/* The counted steps of a pass, between the start and stop of all counters. */
+static int counted_steps(struct work *w, int64_t prefilled)
+{
+    const struct serve_totals *prefill = serve_totals_of(w->serve, SERVE_PREFILL);
+    struct serve_totals before;
+    int rc = OK;
+
+    serve_each_thread(w->serve, start_here, w);
+    if (w->pass == 0)
+        counters_start(w->sde, 0);
+    before = *serve_totals_of(w->serve, w->o->phase);
+    if (w->o->phase == SERVE_PREFILL)
+        while (rc == OK && prefill->n_tok < prefilled)
+            rc = step(w);
+    else
+        for (int64_t i = 0; i < w->o->steps && rc == OK; i++)
+            rc = step(w);
+    if (w->pass == 0) {
+        counters_stop(w->sde, 0);
+        w->out->own = minus(*serve_totals_of(w->serve, w->o->phase), &before);
+    }
+    serve_each_thread(w->serve, stop_here, w);
+    return rc;
+}
+
+/* One run of the same deterministic work; `count` false warms up. */
+static int one_pass(struct work *w, bool count)
+{
+    const struct serve_totals *prefill = serve_totals_of(w->serve, SERVE_PREFILL);
+    int64_t ids[64], prefilled = prefill->n_tok + w->o->batch * w->o->prompt_tok;
+    int rc = submit(w, ids);
+
+    w->n_done = 0;
+    if (w->o->phase == SERVE_DECODE || !count)
+        while (rc == OK && prefill->n_tok < prefilled)
+            rc = step(w);
+    if (rc == OK && count)
+        rc = counted_steps(w, prefilled);
+    for (int64_t i = 0; i < w->o->batch && rc == OK; i++)
+        serve_cancel(w->serve, ids[i]);
+    while (rc == OK && w->n_done < w->o->batch)
+        rc = step(w);
+    return rc;
+}
+
+/* --- opening */
+
+static int open_engine(struct work *w)
+{
+    struct serve_opts so;
+    struct rng rng;
+    int rc;
+
+    if (!w->o->model)
+        return err_set(ERR_ARG, "study.model: expected a path, found none");
+    rc = opt_init(serve_opt_table, &so);
+    if (rc != OK)
+        return rc;
+    mem_free(so.policy);
+    so.policy = mem_strdup(MEM_OTHER, "continuous");
+    so.model = (char *)w->o->model;
+    so.max_step_tok = w->o->batch * w->o->prompt_tok; /* all prompts in one step */
+    so.threads = w->o->threads;
+    so.max_seqs = w->o->batch;
+    so.max_tok = w->o->prompt_tok + w->o->steps + w->o->batch + 2;
+    rc = serve_open(&w->serve, &so);
+    so.model = NULL;
+    opt_free(serve_opt_table, &so);
+    w->prompt = mem_new(MEM_OTHER, (size_t)w->o->prompt_tok, sizeof(*w->prompt));
+    if (rc == OK && !w->prompt)
+        rc = ERR_NOMEM;
+    rng_init(&rng, (uint64_t)w->o->seed, "prompt");
+    for (int64_t i = 0; i < w->o->prompt_tok && rc == OK; i++)
+        w->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(w->serve));
+    return rc;
+}
+
+static int open_sde(struct work *w)
+{
+    const char *t = (const char *)serve_totals_of(w->serve, w->o->phase);
+    const struct counters_provider *p;
+    const char *names[STUDY_N_TOTALS];
+    int rc = counters_provider_find("sde", &p);
+
+    for (int i = 0; i < STUDY_N_TOTALS && rc == OK; i++) {
+        names[i] = study_totals[i].name;
+        rc = counters_publish(names[i], (const int64_t *)(t + study_totals[i].offset));
+    }
+    return rc == OK ? counters_open(&w->sde, p, names, STUDY_N_TOTALS) : rc;
+}
+
+static int open_counters(struct work *w)
+{
+    struct counters_cpu cpu;
+    int rc = counters_cpu_get(&cpu);
+
+    if (rc == OK)
+        rc = counters_list_find(&w->out->list, w->o->events, &cpu);
+    if (rc == OK)
+        rc = open_sde(w);
+    if (rc != OK)
+        return rc;
+    serve_each_thread(w->serve, open_here, w);
+    w->n_passes = 1; /* even without hardware: SDE and time need a run */
+    for (int i = 0; i < w->n_threads; i++) {
+        if (w->own[i].rc != OK)
+            return err_set(w->own[i].rc, "thread %d cannot open its counters", i);
+        if (counters_meter_passes(w->own[i].meter) > w->n_passes)
+            w->n_passes = counters_meter_passes(w->own[i].meter);
+    }
+    return OK;
+}
+
+static void close_all(struct work *w)
+{
+    if (w->serve)
+        serve_each_thread(w->serve, close_here, w);
+    counters_close(&w->sde);
+    counters_withdraw(NULL);
+    serve_close(&w->serve);
+    mem_free(w->prompt);
+}
+
+/* --- what came of it */
+
+static void add_up(struct work *w)
+{
+    struct counters_value one[COUNTERS_EVENTS_MAX];
+    struct study_counted *s = w->out;
+
+    for (int i = 0; i < COUNTERS_EVENTS_MAX; i++)
+        s->raw[i] = counters_zero();
+    for (int i = 0; i < STUDY_N_SOFT; i++)
+        s->soft[i] = counters_zero();
+    s->ticks = 0;
+    for (int t = 0; t < w->n_threads; t++) {
+        counters_meter_read(w->own[t].meter, one);
+        for (int i = 0; i < s->list.n_events; i++)
+            counters_add(&s->raw[i], &one[i]);
+        counters_read(w->own[t].soft, one);
+        for (int i = 0; i < STUDY_N_SOFT; i++)
+            counters_add(&s->soft[i], &one[i]);
+        s->ticks += (double)w->own[t].ticks;
+    }
+    counters_metrics(&s->list, s->raw, s->metrics);
+    counters_read(w->sde, s->totals);
+    s->tick_ghz = (double)w->own[0].ticks / (double)w->ns;
+    if (s->ticks == 0)
+        s->ticks = s->tick_ghz = NAN;
+    s->n_threads = w->n_threads;
+    s->n_passes = w->n_passes;
+}
+
+int study_counted_run(struct study_counted *out, const struct study_counted_opts *o,
+                      struct study_cell *progress)
+{
+    struct work *w = mem_new(MEM_OTHER, 1, sizeof(*w));
+    int rc;
+
+    if (!w)
+        return ERR_NOMEM;
+    w->o = o;
+    w->out = out;
+    rc = open_engine(w);
+    if (rc == OK)
+        rc = open_counters(w);
+    if (rc == OK)
+        rc = one_pass(w, false);
+    for (w->pass = 0; w->pass < w->n_passes && rc == OK; w->pass++) {
+        study_progress(progress, 0.6 * w->pass / w->n_passes, "counted passes");
+        rc = one_pass(w, true);
+    }
+    if (rc == OK)
+        add_up(w);
+    close_all(w);
+    mem_free(w);
+    return rc;
+}

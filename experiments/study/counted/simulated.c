@@ -1,0 +1,90 @@
+#include <stdlib.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "characterize/counters/program.h"
+#include "experiments/study/counted/counted.h"
+
+/* Short enough for a simulation some hundred times slower than the processor. */
+#define PROMPT     "3,4,5,6,7,8,9,10"
+#define PROMPT_TOK 8
+#define NEW        "4"
+#define NEW_TOK    4
+#define LIMIT_S    600
+
+/* Calls of the forward step are the phases: the first is the prompt, each other a token. */
+static int run(const char *program, const char *model, int64_t ll_bytes,
+               struct counters_call **calls, int *n)
+{
+    const char *const argv[] = {
+        program,    "run",          "--model", model, "--isa", "avx2",  "--threads", "1",
+        "--no-pin", "--prompt-ids", PROMPT,    "-n",  NEW,     "--ids", NULL};
+    char dir[] = "build/callgrind.XXXXXX";
+    const struct counters_program p = {.argv = argv,
+                                       .function = "model_forward",
+                                       .ll_bytes = ll_bytes,
+                                       .ll_ways = 16,
+                                       .line_bytes = 64,
+                                       .dir = dir,
+                                       .limit_s = LIMIT_S};
+    int rc;
+
+    if (!mkdtemp(dir))
+        return err_set(ERR_IO, "%s: cannot make it: %m", dir);
+    rc = counters_program_run(&p, calls, n);
+    rmdir(dir);
+    if (rc == OK && *n != NEW_TOK)
+        rc = err_set(ERR_FORMAT, "callgrind: expected %d steps, found %d", NEW_TOK, *n);
+    return rc;
+}
+
+/* The weights that a token reads. */
+static int token_bytes(double *out, const char *model)
+{
+    struct serve_opts so;
+    struct serve *s = NULL;
+    int rc = opt_init(serve_opt_table, &so);
+
+    if (rc != OK)
+        return rc;
+    so.model = (char *)model;
+    so.threads = 1;
+    so.max_tok = 64;
+    so.pin = false;
+    rc = serve_open(&s, &so);
+    if (rc == OK)
+        *out = (double)serve_token_bytes(s, 0);
+    serve_close(&s);
+    so.model = NULL;
+    opt_free(serve_opt_table, &so);
+    return rc;
+}
+
+int study_simulated_run(struct study_simulated *out, const char *program,
+                        const char *model, enum serve_phase phase, int64_t ll_bytes)
+{
+    struct counters_call *calls = NULL;
+    double misses = 0, instructions = 0, tok = 0, bytes = 0;
+    int n = 0, rc = token_bytes(&bytes, model);
+
+    if (rc == OK)
+        rc = run(program, model, ll_bytes, &calls, &n);
+    for (int i = 0; i < n && rc == OK; i++) {
+        if ((i == 0) != (phase == SERVE_PREFILL))
+            continue;
+        misses += (double)calls[i].ll_read_misses;
+        instructions += (double)calls[i].instructions;
+        tok += i ? 1 : PROMPT_TOK;
+    }
+    mem_free(calls);
+    if (rc != OK)
+        return rc;
+    *out = (struct study_simulated){
+        .ll_misses_per_tok = misses / tok,
+        .lines_per_tok = bytes / 64 / (phase == SERVE_PREFILL ? PROMPT_TOK : 1),
+        .instructions_per_tok = instructions / tok,
+        .ll_mpki = 1000 * misses / instructions,
+    };
+    return OK;
+}
