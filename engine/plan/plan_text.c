@@ -156,7 +156,7 @@ static void render_phase(struct writer *w, const char *name, const struct plan_p
         return;
     fprintf(w->f, "%s_STEP_S='", name);
     for (int i = 0; i < f->costs.n; i++)
-        fprintf(w->f, "%s%lld:%.17g", i ? "|" : "", (long long)f->costs.rows[i],
+        fprintf(w->f, "%s%lld:%.9g", i ? "|" : "", (long long)f->costs.rows[i],
                 f->costs.seconds[i]);
     fprintf(w->f, "'\n");
 }

@@ -92,6 +92,58 @@ static void test_contention(void **state)
     topo_machine_close(&m);
 }
 
+/* Steps of a pair: each phase by its own configuration, over weights where decode put
+ * them; more rows take longer; noise follows from the repeat. */
+static void test_contention_pair(void **state)
+{
+    const struct plan_evaluator *x = find("contention");
+    const struct topo_limits any = {0};
+    struct plan_evaluator_opts o = {.works = &works, .phase = TOPO_PREFILL, .seed = 7};
+    struct topo_works few = works, many = works;
+    struct plan_step step = {.phase = TOPO_PREFILL, .n_rows = 1, .works = &few};
+    struct topo_machine *m = NULL;
+    struct topo_tree *t = NULL;
+    struct topo_config prefill, decode;
+    struct topo_sim *sim = NULL;
+    struct topo_evaluator e;
+    char truth[512];
+    int64_t n_rows_max = 0;
+    double s, again, want;
+
+    (void)state;
+    assert_ok(
+        topo_named_machine_open(&m, "kunpeng920x4", MACHINES, truth, sizeof(truth)));
+    assert_ok(topo_sim_open(&sim, m, truth));
+    assert_ok(topo_tree_open(&t, m, NULL, NULL, 0));
+    assert_ok(topo_config_cut(&prefill, t, 0, &any));
+    assert_ok(topo_config_cut(&decode, t, 1, &any));
+    o.machine = m;
+    o.truth_path = truth;
+    o.placement = &decode;
+    assert_ok(x->open(&e, &o));
+    assert_ok(x->pair(&e, &prefill, &decode, &n_rows_max));
+    assert_int_equal(n_rows_max, PLAN_STEP_ROWS_MAX);
+    many.v[0].flop *= 1000;
+    for (int phase = 0; phase < 2; phase++) {
+        const struct topo_config *c = phase == TOPO_PREFILL ? &prefill : &decode;
+
+        step.phase = (enum topo_phase)phase;
+        step.works = &few;
+        assert_ok(x->step(&e, &step, 3, &s));
+        assert_ok(topo_sim_measure(sim, c, &decode, &few, 7, 3, &want));
+        assert_true(s == want);
+        assert_ok(x->step(&e, &step, 4, &again));
+        assert_true(again != s);
+        step.works = &many;
+        assert_ok(x->step(&e, &step, 3, &again));
+        assert_true(again > 2 * s); /* far more than noise */
+    }
+    x->close(&e);
+    topo_sim_close(&sim);
+    mem_free(t);
+    topo_machine_close(&m);
+}
+
 /* Each allocation of open() fails in turn. */
 static void open_short(const struct plan_evaluator *x,
                        const struct plan_evaluator_opts *o, long least)
@@ -214,6 +266,64 @@ static void test_measured(void **state)
     host_close(&h);
 }
 
+static void step_all(const struct plan_evaluator *x, struct topo_evaluator *e,
+                     int64_t n_rows_max)
+{
+    for (int64_t rows = 1; rows <= n_rows_max; rows = 2 * rows + 1)
+        for (int phase = 0; phase < 2; phase++) {
+            const struct plan_step step = {(enum topo_phase)phase, rows, NULL};
+            double s = 0;
+
+            assert_ok(x->step(e, &step, 0, &s));
+            assert_true(s > 0 && isfinite(s));
+        }
+}
+
+/* Both phases of a plan by turns, one over all CPUs, one over the last of each; a decode
+ * on CPUs that prefill lacks is refused. */
+static void test_measured_pair(void **state)
+{
+    const struct plan_evaluator *x = find("measured");
+    const struct topo_limits any = {0};
+    struct plan_evaluator_opts o = {.n_prompt_tok = 40,
+                                    .n_ctx_tok = 60,
+                                    .batch = 1,
+                                    .phase = TOPO_PREFILL,
+                                    .seed = 1};
+    struct topo_tree *last = NULL;
+    struct topo_config all, one;
+    struct topo_evaluator e;
+    int64_t n_rows_max = 0;
+    struct host h;
+    int cpu;
+
+    (void)state;
+    host_open(&h);
+    cpu = h.budget.cpus[h.budget.n - 1];
+    o.machine = h.machine;
+    o.model_path = h.model;
+    assert_ok(
+        topo_tree_open(&last, h.machine, &(struct topo_tree_opts){&cpu, 1, 0}, NULL, 0));
+    assert_ok(topo_config_cut(&all, h.tree, 0, &any));
+    assert_ok(topo_config_cut(&one, last, 0, &any));
+    for (int k = 0; k < 2; k++) {
+        o.n_ctx_tok = k ? 1000000 : 60; /* past the model's: as far as it goes */
+        assert_ok(x->open(&e, &o));
+        assert_ok(x->pair(&e, &all, &one, &n_rows_max));
+        assert_int_equal(n_rows_max, 256);
+        step_all(x, &e, n_rows_max);
+        x->close(&e);
+    }
+    if (h.budget.n > 1) {
+        assert_ok(x->open(&e, &o));
+        assert_err(x->pair(&e, &one, &all, &n_rows_max), ERR_UNSUPPORTED,
+                   "not among prefill's");
+        x->close(&e);
+    }
+    mem_free(last);
+    host_close(&h);
+}
+
 /* CPUs that this process may not use are refused, and the search may go on. */
 static void test_measured_other_cpus(void **state)
 {
@@ -295,8 +405,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_contention),
+        cmocka_unit_test(test_contention_pair),
         cmocka_unit_test(test_contention_memory_short),
         cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_measured_pair),
         cmocka_unit_test(test_measured_memory_short),
         cmocka_unit_test(test_measured_other_cpus),
         cmocka_unit_test(test_measured_refusals),

@@ -50,6 +50,11 @@ static void same_phase(const struct plan_phase *a, const struct plan_phase *b)
         assert_true(isnan(b->expected_s));
     else
         assert_true(a->expected_s == b->expected_s);
+    assert_int_equal(a->costs.n, b->costs.n);
+    for (int i = 0; i < a->costs.n; i++) {
+        assert_int_equal(a->costs.rows[i], b->costs.rows[i]);
+        assert_true(a->costs.seconds[i] == b->costs.seconds[i]);
+    }
 }
 
 static void round_trip(const struct plan *a)
@@ -104,6 +109,47 @@ static void test_round_trip(void **state)
     assert_ok(plan_read(&p, in_dir("plan.json")));
     for (int i = 0; i < 4; i++)
         assert_int_equal(p.decode.nodes[i], -1);
+}
+
+static void set_costs(struct plan *p)
+{
+    p->prefill.costs = (struct plan_costs){3, {1, 2, 512}, {0.1, 0.1, 1.0 / 3}};
+    p->decode.costs = (struct plan_costs){2, {1, 64}, {0.05, 0.25}};
+}
+
+/* Tables of costs: to the last bit, of both phases, of one, as long as there may be. */
+static void test_costs(void **state)
+{
+    struct plan p;
+
+    (void)state;
+    make(&p);
+    set_costs(&p);
+    round_trip(&p);
+    p.prefill.costs.n = 0;
+    round_trip(&p);
+    p.decode.costs.n = PLAN_COSTS_MAX;
+    for (int i = 0; i < PLAN_COSTS_MAX; i++) {
+        p.decode.costs.rows[i] = PLAN_ROWS_MAX - PLAN_COSTS_MAX + 1 + i;
+        p.decode.costs.seconds[i] = 1e-300 * (i + 1);
+    }
+    round_trip(&p);
+}
+
+static void test_is_one(void **state)
+{
+    struct plan p;
+
+    (void)state;
+    assert_ok(plan_default(&p, &budget, 4));
+    assert_true(plan_is_one(&p));
+    p.decode.cpus[0] = p.prefill.cpus[1], p.decode.cpus[1] = p.prefill.cpus[0];
+    assert_false(plan_is_one(&p)); /* threads sit elsewhere */
+    assert_ok(plan_default(&p, &budget, 4));
+    p.decode.n_threads = 3;
+    assert_false(plan_is_one(&p));
+    p.decode.n_ranks = 2, p.decode.n_threads = 2;
+    assert_false(plan_is_one(&p));
 }
 
 static void test_numbering(void **state)
@@ -180,6 +226,42 @@ static void test_text(void **state)
     mem_free(text);
 }
 
+static void assert_says(const struct plan *p, const char *part)
+{
+    char *text;
+
+    assert_ok(plan_text(p, &text));
+    if (!strstr(text, part))
+        fail_msg("no \"%s\" in:\n%s", part, text);
+    mem_free(text);
+}
+
+static void test_costs_text(void **state)
+{
+    struct plan p;
+    char *text;
+
+    (void)state;
+    make(&p);
+    set_costs(&p);
+    assert_says(&p, "\n  ms a step: 1 row 100, 2 rows 100, 512 rows 333.3\n");
+    assert_says(&p, "\n  ms a step: 1 row 50, 64 rows 250\n");
+    /* 0.05 + 0.2 (n - 1) / 63 against 0.1 + 0.2333 (n - 2) / 510 */
+    assert_says(&p, "\na step of more than 19 rows costs less as prefill's\n");
+    assert_ok(plan_render(&p, &text));
+    assert_non_null(strstr(text, "\nDECODE_STEP_S='1:0.05|64:0.25'\n"));
+    assert_non_null(strstr(text, "\nPREFILL_STEP_S='1:0.1|2:0.1|512:0.333333333'\n"));
+    mem_free(text);
+    p.decode.costs.seconds[0] = p.decode.costs.seconds[1] = 0.01;
+    assert_says(&p, "\na step of 512 rows still costs no more as decode's\n");
+    p.decode.costs.seconds[0] = p.decode.costs.seconds[1] = 5;
+    assert_says(&p, "\na step of any rows costs less as prefill's\n");
+    p.decode.costs.n = 0;
+    assert_ok(plan_text(&p, &text));
+    assert_null(strstr(text, "costs"));
+    mem_free(text);
+}
+
 static int write_read_print(const struct plan *p)
 {
     struct plan b;
@@ -207,6 +289,7 @@ static void test_memory_short(void **state)
 
     (void)state;
     make(&p);
+    set_costs(&p);
     for (n = 0; rc != OK && n < 1000; n++) {
         mem_fail_after(n, 1);
         rc = write_read_print(&p);
@@ -220,6 +303,8 @@ static void test_memory_short(void **state)
 #define PHASES "\"prefill\":{\"ranks\":[\"0-1\"]},\"decode\":{\"ranks\":[\"0\"]}"
 #define PREFILL(members)                                                                 \
     "{\"version\":2,\"decode\":{\"ranks\":[\"0\"]},\"prefill\":{" members "}}"
+
+#define COSTS(text) PREFILL("\"ranks\":[\"0\"],\"step_s\":" text)
 
 static void test_refusals(void **state)
 {
@@ -251,6 +336,18 @@ static void test_refusals(void **state)
         {PREFILL("\"ranks\":[\"0\"],\"expected_s\":\"1\""), "expected a number"},
         {PREFILL("\"ranks\":[\"0\"],\"expected_s\":0"), "seconds above 0, found 0"},
         {PREFILL("\"ranks\":[\"0\"],\"why\":[]"), "why: expected a string"},
+        {COSTS("7"), "step_s: expected an array"},
+        {COSTS("[]"), "prefill: step_s: expected 1 to 32 entries, found 0"},
+        {COSTS("[1]"), "step_s: entry 0: expected [rows, seconds]"},
+        {COSTS("[[1,1],[2]]"), "step_s: entry 1: expected [rows, seconds]"},
+        {COSTS("[[1,2,3]]"), "expected [rows, seconds]"},
+        {COSTS("[[1.5,1]]"), "expected [rows, seconds]"},
+        {COSTS("[[1,\"1\"]]"), "expected [rows, seconds]"},
+        {COSTS("[{\"1\":1,\"2\":1}]"), "expected [rows, seconds]"},
+        {COSTS("[[0,1]]"), "entry 0: expected rows in [1, 65536]"},
+        {COSTS("[[2,1],[2,1]]"), "entry 1: expected rows in [3, 65536]"},
+        {COSTS("[[1,0]]"), "entry 0: expected seconds above 0, found 0"},
+        {COSTS("[[1,-1e-3]]"), "found -0.001"},
     };
     char why[1024] = PREFILL("\"ranks\":[\"0\"],\"why\":\"");
     struct plan p;
@@ -273,10 +370,12 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_default),   cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_numbering), cmocka_unit_test(test_runnable),
-        cmocka_unit_test(test_split),     cmocka_unit_test(test_memory_short),
-        cmocka_unit_test(test_text),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_default),    cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_numbering),  cmocka_unit_test(test_runnable),
+        cmocka_unit_test(test_split),      cmocka_unit_test(test_memory_short),
+        cmocka_unit_test(test_text),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_costs),      cmocka_unit_test(test_is_one),
+        cmocka_unit_test(test_costs_text),
     };
 
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

@@ -11,6 +11,9 @@ static struct wish {
     enum topo_phase phase;
     int n_open, n_placed;
     const struct topo_config *placement;
+    int n_pairs, n_steps;
+    int pair_rc;
+    int64_t n_rows_max;
 } wish;
 
 static int wish_measure(void *ctx, const struct topo_config *c, int repeat,
@@ -42,8 +45,38 @@ static void wish_close(struct topo_evaluator *e)
     e->ctx = NULL;
 }
 
-static const struct plan_evaluator wishes = {
-    .name = "wish", .truth = "simulated", .open = wish_open, .close = wish_close};
+static int wish_pair(struct topo_evaluator *e, const struct topo_config *prefill,
+                     const struct topo_config *decode, int64_t *n_rows_max)
+{
+    struct wish *w = e->ctx;
+
+    assert_ptr_not_equal(prefill, decode);
+    w->n_pairs++;
+    *n_rows_max = w->n_rows_max;
+    return w->pair_rc == OK ? OK : err_set(w->pair_rc, "these two never");
+}
+
+/* Decode: 1 s and 0.1 s a row; prefill: 2 s; a trial in three is far off. */
+static int wish_step(struct topo_evaluator *e, const struct plan_step *s, int repeat,
+                     double *seconds)
+{
+    struct wish *w = e->ctx;
+
+    (void)repeat;
+    assert_int_equal(s->works->n, 1);
+    assert_true(s->works->v[0].flop > 0);
+    *seconds = s->phase == TOPO_DECODE ? 1 + 0.1 * (double)s->n_rows : 2;
+    if (w->n_steps++ % 3 == 0)
+        *seconds *= 50;
+    return OK;
+}
+
+static const struct plan_evaluator wishes = {.name = "wish",
+                                             .truth = "simulated",
+                                             .open = wish_open,
+                                             .close = wish_close,
+                                             .pair = wish_pair,
+                                             .step = wish_step};
 
 static const int64_t prompt[] = {100}, output[] = {10};
 
@@ -71,7 +104,7 @@ static void test_both_phases(void **state)
 
     (void)state;
     opts(&o, &m, &c);
-    wish = (struct wish){.n_ranks = {1, 2}, .n_threads = {8, 3}};
+    wish = (struct wish){.n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 1};
     assert_ok(plan_search(&f, &o));
     assert_int_equal(wish.n_open, 0);
     assert_int_equal(wish.n_placed, 1); /* prefill knows where decode put the weights */
@@ -91,6 +124,55 @@ static void test_both_phases(void **state)
     assert_non_null(strstr(f.plan.decode.why, "measurements"));
     assert_non_null(strstr(f.plan.decode.why, "remove("));
     plan_found_free(&f);
+    plan_found_free(&f);
+    topo_machine_close(&m);
+}
+
+/* The tables: powers of two up to what the evaluator allows, medians; none where both
+ * phases are one, or cannot be run by one team; another error is the search's. */
+static void test_costs(void **state)
+{
+    struct plan_search_opts o;
+    struct topo_machine *m;
+    struct model_config c;
+    struct plan_found f;
+
+    (void)state;
+    opts(&o, &m, &c);
+    wish = (struct wish){.n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 100};
+    assert_ok(plan_search(&f, &o));
+    assert_int_equal(wish.n_pairs, 1);
+    assert_int_equal(f.plan.decode.costs.n, 7);
+    assert_int_equal(f.plan.prefill.costs.n, 7);
+    for (int i = 0; i < 7; i++) {
+        assert_int_equal(f.plan.decode.costs.rows[i], 1 << i);
+        assert_int_equal(f.plan.prefill.costs.rows[i], 1 << i);
+        assert_true(f.plan.decode.costs.seconds[i] == 1 + 0.1 * (1 << i));
+        assert_true(f.plan.prefill.costs.seconds[i] == 2);
+    }
+    plan_found_free(&f);
+
+    wish.n_rows_max = 100000; /* more than anybody asks for */
+    assert_ok(plan_search(&f, &o));
+    assert_int_equal(f.plan.decode.costs.rows[f.plan.decode.costs.n - 1],
+                     PLAN_STEP_ROWS_MAX);
+    plan_found_free(&f);
+
+    wish.pair_rc = ERR_UNSUPPORTED;
+    assert_ok(plan_search(&f, &o));
+    assert_int_equal(wish.n_pairs, 3);
+    assert_int_equal(f.plan.decode.costs.n, 0);
+    plan_found_free(&f);
+
+    wish.pair_rc = ERR_IO;
+    assert_err(plan_search(&f, &o), ERR_IO, "these two never");
+    assert_int_equal(wish.n_open, 0);
+
+    wish = (struct wish){.n_ranks = {1, 1}, .n_threads = {8, 8}};
+    assert_ok(plan_search(&f, &o));
+    assert_true(plan_is_one(&f.plan));
+    assert_int_equal(wish.n_pairs, 0);
+    assert_int_equal(f.plan.prefill.costs.n, 0);
     plan_found_free(&f);
     topo_machine_close(&m);
 }
@@ -183,9 +265,8 @@ static void test_memory_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_phases),
-        cmocka_unit_test(test_one_team),
-        cmocka_unit_test(test_limits_and_errors),
+        cmocka_unit_test(test_both_phases),  cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_one_team),     cmocka_unit_test(test_limits_and_errors),
         cmocka_unit_test(test_memory_short),
     };
 

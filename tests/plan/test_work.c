@@ -158,12 +158,41 @@ static void test_limits(void **state)
     assert_int_equal(l.n_ffn_units, 2);
 }
 
+/* A piece after others: its rows through the matrices, each against all before it. One
+ * token is a decode step of one sequence. */
+static void test_piece(void **state)
+{
+    const int64_t prompt[] = {99}, output[] = {1};
+    const struct plan_lengths l = {prompt, output, 1};
+    struct model_config c;
+    struct topo_works w, d;
+
+    (void)state;
+    config(&c, "llama-160m");
+    plan_piece_work(&w, &c, KERN_BF16, 10, 100);
+    assert_int_equal(w.n, 1);
+    /* attention: 10 rows against 100, and 1 + 2 + ... + 10 */
+    near(w.v[0].flop, 2 * (10 * 113246208.0 + 24576000) + 4 * 12 * 768 * (1000.0 + 55));
+    near(w.v[0].weight_bytes, 275722752);
+    near(w.v[0].kv_bytes, 110.0 * 73728);
+    near(w.v[0].n_barriers, 74); /* few rows pack for themselves */
+    near(w.v[0].allreduce_bytes, 10.0 * 768 * 4);
+    plan_piece_work(&w, &c, KERN_BF16, 64, 0);
+    near(w.v[0].n_barriers, 74 + 4 * 11 + 1);
+    plan_piece_work(&w, &c, KERN_BF16, 1, 99);
+    assert_ok(plan_works(&d, &c, KERN_BF16, TOPO_DECODE, &l, 1));
+    near(w.v[0].flop, d.v[0].flop);
+    near(w.v[0].kv_bytes, d.v[0].kv_bytes);
+    near(w.v[0].n_barriers, d.v[0].n_barriers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_decode),   cmocka_unit_test(test_mean_context),
         cmocka_unit_test(test_prefill),  cmocka_unit_test(test_quantiles),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_piece),
     };
 
     return cmocka_run_group_tests_name("work", tests, NULL, NULL);

@@ -155,6 +155,140 @@ static void test_continuous(void **state)
     assert_int_equal(picks[1].n_tok, 1);
 }
 
+/* ---- chunked ---- */
+
+#define VIEW_MAX 24
+
+/* Any view that a server could have, and some that it could not. */
+static void draw_view(struct sched_view *v, struct sched_seq *seqs, struct rng *r)
+{
+    v->seqs = seqs;
+    v->n_seqs = (int)rng_below(r, VIEW_MAX + 1);
+    v->max_step_tok = 1 + (int64_t)rng_below(r, 40);
+    v->free_regions = (int64_t)rng_below(r, 5);
+    for (int i = 0; i < v->n_seqs; i++) {
+        int64_t left = 1 + (int64_t)rng_below(r, 30), done = (int64_t)rng_below(r, 30);
+
+        seqs[i] = (struct sched_seq){.id = 100 + i, .arrival = i};
+        seqs[i].state = (enum sched_state)rng_below(r, 3);
+        seqs[i].n_prompt_left = seqs[i].state == SCHED_DECODE ? 0 : left;
+        seqs[i].n_ctx = seqs[i].state == SCHED_WAITING ? 0 : 1 + done;
+        seqs[i].n_max = seqs[i].n_ctx + seqs[i].n_prompt_left + 5;
+    }
+}
+
+static const struct sched_pick *pick_of(const struct sched_pick *picks, int n, int seq)
+{
+    const struct sched_pick *found = NULL;
+
+    for (int i = 0; i < n; i++) {
+        if (picks[i].seq != seq)
+            continue;
+        assert_null(found); /* once at most */
+        found = &picks[i];
+    }
+    return found;
+}
+
+/* In order of arrival: whoever decodes has its token while the step has room; then each
+ * prompt, as much as fits, who waits only where a region is left for it. Nothing that
+ * could go on is left out, and nothing else is in. */
+static void check_chunked(const struct sched_view *v, const struct sched_pick *picks,
+                          int n, int max)
+{
+    int64_t room = v->max_step_tok, regions = v->free_regions;
+    int want = 0;
+
+    for (int pass = 0; pass < 2; pass++) /* decode, then prompts */
+        for (int i = 0; i < v->n_seqs; i++) {
+            const struct sched_seq *s = &v->seqs[i];
+            const struct sched_pick *p = pick_of(picks, n, i);
+            bool waits = s->state == SCHED_WAITING;
+            bool in = want < max && room > 0 && (!waits || regions > 0);
+            int64_t most = s->state == SCHED_DECODE ? 1 : s->n_prompt_left;
+
+            if ((s->state == SCHED_DECODE) != (pass == 0))
+                continue;
+            assert_true((p != NULL) == in);
+            if (!p)
+                continue;
+            assert_ptr_equal(p, &picks[want]);
+            assert_int_equal(p->n_tok, most < room ? most : room);
+            assert_int_equal(p->admit, waits);
+            want++;
+            room -= p->n_tok;
+            regions -= waits;
+        }
+    assert_int_equal(n, want);
+    assert_true(room >= 0 && regions >= 0);
+}
+
+static void test_chunked_views(void **state)
+{
+    const struct sched_policy *p;
+    struct sched_pick picks[VIEW_MAX];
+    struct sched_seq seqs[VIEW_MAX];
+    struct sched_view v;
+    struct rng r;
+
+    (void)state;
+    assert_ok(sched_policy_find("chunked", &p));
+    rng_init(&r, test_seed(), "views");
+    for (int k = 0; k < 5000; k++) {
+        struct sched_seq before[VIEW_MAX];
+        int max = 1 + (int)rng_below(&r, VIEW_MAX), n;
+
+        draw_view(&v, seqs, &r);
+        memcpy(before, seqs, sizeof(seqs));
+        n = p->step(&v, picks, max);
+        check_chunked(&v, picks, n, max);
+        assert_memory_equal(before, seqs, (size_t)v.n_seqs * sizeof(seqs[0]));
+    }
+}
+
+/* Prompts never hold up who decodes, and new ones never hold up a prompt that has begun:
+ * while requests keep coming, each ends within the steps that those before it take. */
+static void test_chunked_starves_nobody(void **state)
+{
+    const struct sched_policy *p;
+    struct world w = {.n = 0, .n_regions = 4, .max_step_tok = 8};
+    struct sched_pick picks[N_SEQS];
+    int64_t came[200], next = 0, ended = 0;
+    struct rng r;
+
+    (void)state;
+    assert_ok(sched_policy_find("chunked", &p));
+    rng_init(&r, test_seed(), "arrivals");
+    for (int64_t step = 0; ended < 200; step++) {
+        struct sched_view v;
+        int n;
+
+        while (w.n < N_SEQS && next < 200) { /* as many as wait can wait */
+            came[next] = step;
+            w.seqs[w.n++] =
+                (struct sched_seq){.id = next,
+                                   .n_prompt_left = 1 + (int64_t)rng_below(&r, 50),
+                                   .n_max = 60,
+                                   .arrival = next};
+            next++;
+        }
+        v = (struct sched_view){w.seqs, w.n, w.max_step_tok, w.n_regions};
+        n = p->step(&v, picks, N_SEQS);
+        for (int i = 0; i < w.n; i++)
+            assert_true(w.seqs[i].state != SCHED_DECODE || pick_of(picks, n, i));
+        for (int i = 0; i < n; i++)
+            apply(&w, &picks[i]);
+        for (int i = w.n - 1; i >= 0; i--) {
+            if (w.seqs[i].n_ctx < w.seqs[i].n_max)
+                continue;
+            /* At least a token a step for the oldest: 12 requests of 60 tokens. */
+            assert_true(step - came[w.seqs[i].id] < 60 * N_SEQS);
+            finish(&w, i);
+            ended++;
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +296,8 @@ int main(void)
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_fcfs_waits_for_memory),
         cmocka_unit_test(test_continuous),
+        cmocka_unit_test(test_chunked_views),
+        cmocka_unit_test(test_chunked_starves_nobody),
     };
 
     return cmocka_run_group_tests_name("sched", tests, NULL, NULL);
