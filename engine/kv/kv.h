@@ -60,8 +60,12 @@ void kv_release(struct kv_pool *p, struct kv_region *r); /* zeroes *r */
  * memory notices only then. */
 void kv_pool_touch(struct kv_pool *p, int i, int n);
 
-/* The mapping that holds it, to ask where its pages are. */
-void kv_pool_memory(const struct kv_pool *p, const void **base, size_t *bytes);
+/* The mapping that holds it, to ask where its pages are, or should come from. */
+void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes);
+/* Call fn with every region that sequences of max_tok tokens can have at once; nothing is
+ * counted. ERR_STATE: some sequences have theirs. ERR_NOMEM. */
+MUST int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_region *r),
+                      void *ctx);
 
 /* Bytes one token needs over all layers and heads. */
 size_t kv_token_bytes(const struct kv_shape *s);

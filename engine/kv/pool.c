@@ -116,15 +116,27 @@ void kv_pool_touch(struct kv_pool *p, int i, int n)
         ((volatile char *)p->base)[at] = 0;
 }
 
-void kv_pool_memory(const struct kv_pool *p, const void **base, size_t *bytes)
+void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes)
 {
     *base = p->base;
     *bytes = p->bytes;
 }
 
-int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
+static int choose(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
 {
     size_t offset = 0;
+    int rc = p->alloc->reserve(p->state, n_tok, &offset, &out->cap_tok, &out->slot);
+
+    if (rc != OK)
+        return rc;
+    out->base = (char *)p->base + offset;
+    out->n_kv_heads = p->shape.n_kv_heads;
+    out->head_bytes = (size_t)out->cap_tok * p->shape.head_dim * p->shape.elem_bytes;
+    return OK;
+}
+
+int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
+{
     int rc;
 
     memset(out, 0, sizeof(*out));
@@ -133,17 +145,40 @@ int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
     if (n_tok > p->max_tok)
         return err_set(ERR_LIMIT, "kv: a sequence of %lld tokens, the longest is %lld",
                        (long long)n_tok, (long long)p->max_tok);
-    rc = p->alloc->reserve(p->state, n_tok, &offset, &out->cap_tok, &out->slot);
+    rc = choose(p, n_tok, out);
     if (rc != OK) {
         p->n_refused_total++;
         return rc;
     }
-    out->base = (char *)p->base + offset;
-    out->n_kv_heads = p->shape.n_kv_heads;
-    out->head_bytes = (size_t)out->cap_tok * p->shape.head_dim * p->shape.elem_bytes;
     p->reserved_bytes += (size_t)out->cap_tok * p->token_bytes;
     p->n_live++;
     p->n_reserved_total++;
+    return OK;
+}
+
+/* Takes all there are, then gives them back, the last one first: the allocator is as it
+ * was. */
+int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_region *r),
+                 void *ctx)
+{
+    size_t n_max = p->bytes / (p->token_bytes * (size_t)p->max_tok), n = 0;
+    struct kv_region r;
+    int64_t *slots;
+
+    if (p->n_live > 0)
+        return err_set(ERR_STATE, "kv: %lld sequences have memory", (long long)p->n_live);
+    slots = mem_new(MEM_KV, n_max, sizeof(*slots));
+    if (!slots)
+        return ERR_NOMEM;
+    for (; n < n_max && choose(p, p->max_tok, &r) == OK; n++) {
+        slots[n] = r.slot;
+        fn(ctx, &r);
+    }
+    if (n < n_max)
+        err_clear(); /* there are no more: no news to anybody */
+    while (n > 0)
+        p->alloc->release(p->state, slots[--n]);
+    mem_free(slots);
     return OK;
 }
 

@@ -122,6 +122,13 @@ struct model_places {
 /* Asks for every page: a second for some 20 GB in small pages. ERR_UNSUPPORTED: the kernel
  * does not tell; the bytes are then all shared. */
 MUST int model_places_of(const struct model *m, struct model_places *out);
+/* The pool's pages that hold keys and values of heads, to come from the memory nodes of the
+ * owners that read them; before they are touched, the pool empty. A kernel that refuses is
+ * a warning. ERR_STATE: the pool is in use. ERR_NOMEM. */
+MUST int model_kv_bind(const struct model *m, struct kv_pool *pool);
+/* Where they lie, as in a row of model_places_of(). */
+MUST int model_kv_place_of(const struct model *m, struct kv_pool *pool,
+                           struct model_place_row *out);
 /* The mapping that holds all packed weights, to ask where its pages are. */
 void model_weights_region(const struct model *m, const void **p, size_t *bytes);
 /* And the threads' own memory; see model_phase_region() for that of ranks. */

@@ -2,10 +2,12 @@
 #include <assert.h>
 
 #include "base/mem.h"
+#include "base/pages.h"
 #include "model/placement.h"
 
-int model_page_map_init(struct model_page_map *m, size_t bytes, int n_nodes)
+int model_page_map_init(struct model_page_map *m, void *base, size_t bytes, int n_nodes)
 {
+    m->base = base;
     m->n_pages = (bytes + MODEL_LARGE_PAGE - 1) / MODEL_LARGE_PAGE;
     m->n_nodes = n_nodes;
     m->bytes = mem_new(MEM_OTHER, m->n_pages * (size_t)n_nodes, sizeof(*m->bytes));
@@ -31,6 +33,14 @@ void model_page_map_add(struct model_page_map *m, size_t offset, size_t bytes, i
         offset += n;
         bytes -= n;
     }
+}
+
+void model_page_map_run(void *map, const void *p, size_t bytes, int domain)
+{
+    struct model_page_map *m = map;
+
+    if (domain >= 0)
+        model_page_map_add(m, (size_t)((const char *)p - m->base), bytes, domain);
 }
 
 bool model_page_mixed(const struct model_page_map *m, size_t page)
@@ -99,5 +109,24 @@ int model_page_runs(const struct model_page_map *m, struct model_page_run **out,
     else
         rc = ERR_NOMEM;
     mem_free(got);
+    return rc;
+}
+
+int model_page_map_bind(const struct model_page_map *m, const int *node,
+                        size_t *bound_bytes)
+{
+    struct model_page_run *runs;
+    size_t n;
+    int rc = model_page_runs(m, &runs, &n);
+
+    *bound_bytes = 0;
+    for (size_t i = 0; i < n && rc == OK; i++) {
+        if (node[runs[i].node] < 0)
+            continue;
+        rc = mem_prefer_node(m->base + runs[i].offset, runs[i].bytes, node[runs[i].node]);
+        if (rc == OK)
+            *bound_bytes += runs[i].bytes;
+    }
+    mem_free(runs);
     return rc;
 }

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/pages.h"
 #include "model/placement.h"
 
 static int64_t max64(int64_t a, int64_t b)
@@ -248,54 +247,25 @@ void model_each_run(const struct model *m, enum model_place what, int layer,
 
 /* ---- binding ---- */
 
-struct mapping {
-    const struct model *m;
-    struct model_page_map map;
-};
-
-static void add_run(void *ctx, const void *p, size_t bytes, int domain)
-{
-    struct mapping *x = ctx;
-
-    if (domain >= 0)
-        model_page_map_add(&x->map,
-                           (size_t)((const char *)p - (const char *)x->m->weights), bytes,
-                           domain);
-}
-
 int model_page_map_of(const struct model *m, struct model_page_map *out)
 {
-    struct mapping x = {.m = m};
-    int rc = model_page_map_init(&x.map, m->weights_bytes, m->placement->n_domains);
+    int rc =
+        model_page_map_init(out, m->weights, m->weights_bytes, m->placement->n_domains);
 
     for (int w = 0; w < MODEL_N_PLACES && rc == OK; w++)
         for (int i = 0; i < model_place_layers(m, (enum model_place)w); i++)
-            model_each_run(m, (enum model_place)w, i, add_run, &x);
-    *out = x.map;
+            model_each_run(m, (enum model_place)w, i, model_page_map_run, out);
     return rc;
 }
 
 static int bind_pages(const struct model *m)
 {
     struct model_placement *p = m->placement;
-    struct model_page_run *runs = NULL;
     struct model_page_map map;
-    size_t n = 0;
-    int rc;
+    int rc = model_page_map_of(m, &map);
 
-    rc = model_page_map_of(m, &map);
     if (rc == OK)
-        rc = model_page_runs(&map, &runs, &n);
-    for (size_t i = 0; i < n && rc == OK; i++) {
-        int node = p->node[runs[i].node];
-
-        if (node < 0)
-            continue;
-        rc = mem_prefer_node((char *)m->weights + runs[i].offset, runs[i].bytes, node);
-        if (rc == OK)
-            p->bound_bytes += runs[i].bytes;
-    }
-    mem_free(runs);
+        rc = model_page_map_bind(&map, p->node, &p->bound_bytes);
     model_page_map_fini(&map);
     return rc;
 }

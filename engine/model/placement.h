@@ -68,18 +68,22 @@ static inline int model_place_layers(const struct model *m, enum model_place wha
  * than a neighbour's share of a page costs in distance. */
 #define MODEL_LARGE_PAGE ((size_t)2 << 20)
 
-/* How many bytes of each page belong to each of n_nodes. */
+/* How many bytes of each page of a mapping belong to each of n_nodes. */
 struct model_page_map {
+    char *base; /* of the mapping, on a large page */
     size_t n_pages;
     int n_nodes;
     uint32_t *bytes; /* [n_pages, n_nodes] */
 };
-/* Of all weights of m, by domain; the caller's, model_page_map_fini(). */
-MUST int model_page_map_of(const struct model *m, struct model_page_map *out);
-MUST int model_page_map_init(struct model_page_map *m, size_t bytes, int n_nodes);
+MUST int model_page_map_init(struct model_page_map *m, void *base, size_t bytes,
+                             int n_nodes);
 void model_page_map_fini(struct model_page_map *m);
 void model_page_map_add(struct model_page_map *m, size_t offset, size_t bytes, int node);
+/* A model_run_fn: adds what is one domain's. ctx: the map. */
+void model_page_map_run(void *map, const void *p, size_t bytes, int domain);
 bool model_page_mixed(const struct model_page_map *m, size_t page);
+/* Of all weights of m, by domain; the caller's, model_page_map_fini(). */
+MUST int model_page_map_of(const struct model *m, struct model_page_map *out);
 
 /* The map as runs of pages that go to one node, in order of their offset; pages of nobody
  * are in none. Of nodes with equal bytes in a page, the one that has got fewest so far. */
@@ -90,5 +94,22 @@ struct model_page_run {
 /* *out: [*n], the caller's, mem_free(). */
 MUST int model_page_runs(const struct model_page_map *m, struct model_page_run **out,
                          size_t *n);
+
+/* Ask for these runs on node[of the run's], -1: on none; *bound_bytes: how many were. As
+ * mem_prefer_node(). */
+MUST int model_page_map_bind(const struct model_page_map *m, const int *node,
+                             size_t *bound_bytes);
+
+/* ---- afterwards ---- */
+
+/* Where the pages of runs are, added up in a row. */
+struct model_look {
+    const int *node;                  /* of each domain */
+    const struct model_page_map *map; /* NULL: one domain, nothing is mixed */
+    struct model_place_row *row;
+    int rc; /* of the first that could not be told */
+};
+/* A model_run_fn. ctx: the struct. */
+void model_look_at(void *look, const void *p, size_t bytes, int domain);
 
 #endif

@@ -6,13 +6,6 @@
 
 #define CHUNK 512 /* pages asked about at a time: the answers fit on the stack */
 
-struct look {
-    const struct model *m;
-    const struct model_page_map *map; /* NULL: one domain, nothing is mixed */
-    struct model_place_row *row;
-    int rc;
-};
-
 static void count(struct model_place_row *row, size_t bytes, int wanted, int node)
 {
     if (node < 0)
@@ -25,9 +18,9 @@ static void count(struct model_place_row *row, size_t bytes, int wanted, int nod
         row->elsewhere_bytes += (int64_t)bytes;
 }
 
-static void count_mixed(struct look *x, const char *p, size_t bytes)
+static void count_mixed(const struct model_look *x, const char *p, size_t bytes)
 {
-    size_t at = (size_t)(p - (const char *)x->m->weights), end = at + bytes;
+    size_t at = (size_t)(p - x->map->base), end = at + bytes;
 
     while (at < end) {
         size_t page = at / MODEL_LARGE_PAGE, next = (page + 1) * MODEL_LARGE_PAGE;
@@ -39,10 +32,10 @@ static void count_mixed(struct look *x, const char *p, size_t bytes)
     }
 }
 
-static void look_at(void *ctx, const void *run, size_t bytes, int domain)
+void model_look_at(void *look, const void *run, size_t bytes, int domain)
 {
-    struct look *x = ctx;
-    int wanted = domain < 0 ? -1 : x->m->placement->node[domain], node[CHUNK];
+    struct model_look *x = look;
+    int wanted = domain < 0 ? -1 : x->node[domain], node[CHUNK];
     size_t page = mem_page_bytes();
     const char *p = run, *end = p + bytes;
 
@@ -79,7 +72,7 @@ int model_places_of(const struct model *m, struct model_places *out)
 {
     const struct model_placement *p = m->placement;
     struct model_page_map map = {0};
-    struct look x = {.m = m};
+    struct model_look x = {.node = p->node};
 
     *out = (struct model_places){
         .n_nodes = p->n_domains, .bound_bytes = (int64_t)p->bound_bytes, .how = p->note};
@@ -94,7 +87,7 @@ int model_places_of(const struct model *m, struct model_places *out)
         x.row = &out->rows[w];
         x.row->name = name_of(m, w);
         for (int i = 0; i < model_place_layers(m, (enum model_place)w); i++)
-            model_each_run(m, (enum model_place)w, i, look_at, &x);
+            model_each_run(m, (enum model_place)w, i, model_look_at, &x);
     }
     model_page_map_fini(&map);
     return x.rc;

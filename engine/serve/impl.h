@@ -79,8 +79,10 @@ struct serve {
     int64_t n_switches;             /* steps of another phase than that */
     double busy_s, op_s[MODEL_T_N];
     struct serve_totals totals[SERVE_N_PHASES];
-    struct topo_machine *machine; /* NULL: not known */
-    char no_machine[160];         /* why */
+    struct topo_machine *machine;    /* NULL: not known */
+    char no_machine[160];            /* why */
+    struct model_place_row kv_place; /* when it was touched */
+    char kv_place_unknown[160];      /* why */
     bool warned, warned_elsewhere;
 };
 
@@ -93,6 +95,8 @@ struct serve_owners {
     int threads[CPU_MAX], nodes[CPU_MAX];
 };
 MUST int serve_owners(struct serve *s, struct serve_owners *out);
+/* Where the pool's pages went, once they are touched. ERR_NOMEM. */
+MUST int serve_look_at_pool(struct serve *s);
 /* CPUs of the threads, nodes of the pages; what is not where it should be is a warning,
  * once. New reference. */
 json_t *serve_describe_placement(struct serve *s);

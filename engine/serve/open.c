@@ -201,8 +201,11 @@ static int open_pool(struct serve *s)
                        (long long)s->max_tok, (long long)s->o.max_seqs);
     rc = kv_pool_open(&s->pool, NULL, &shape, bytes, s->max_tok, MEM_NODE_ANY);
     if (rc == OK)
-        par_team_run(s->team, par_team_size(s->team), touch_pool, s->pool);
-    return rc;
+        rc = model_kv_bind(s->model, s->pool);
+    if (rc != OK)
+        return rc;
+    par_team_run(s->team, par_team_size(s->team), touch_pool, s->pool);
+    return serve_look_at_pool(s);
 }
 
 /* The one asked for must open. The model's own may be missing: ids still work. */

@@ -45,6 +45,46 @@ int serve_owners(struct serve *s, struct serve_owners *out)
 
 /* ---- after ---- */
 
+static int64_t bytes_of(const struct model_place_row *r)
+{
+    return r->local_bytes + r->elsewhere_bytes + r->absent_bytes + r->shared_bytes;
+}
+
+/* n rows of one purpose; too much elsewhere is a warning. */
+static bool warn_elsewhere(const char *code, const char *what,
+                           const struct model_place_row *rows, int n)
+{
+    double all = 0, elsewhere = 0, mixed = 0;
+
+    for (int i = 0; i < n; i++) {
+        all += (double)bytes_of(&rows[i]);
+        elsewhere += (double)rows[i].elsewhere_bytes;
+        mixed += (double)rows[i].mixed_bytes;
+    }
+    if (elsewhere <= ELSEWHERE_FRAC_MAX * all)
+        return false;
+    log_warning(code, elsewhere / all, ELSEWHERE_FRAC_MAX,
+                "%.1f %% of the %s are on another memory node than who reads them in "
+                "decode; %.1f %% are in pages that several nodes' threads share",
+                100 * elsewhere / all, what, 100 * mixed / all);
+    return true;
+}
+
+int serve_look_at_pool(struct serve *s)
+{
+    int rc = model_kv_place_of(s->model, s->pool, &s->kv_place);
+
+    if (rc == ERR_NOMEM)
+        return rc;
+    if (rc != OK) {
+        snprintf(s->kv_place_unknown, sizeof(s->kv_place_unknown), "%s", err_msg());
+        err_clear();
+    } else {
+        warn_elsewhere("kv_elsewhere", "keys and values", &s->kv_place, 1);
+    }
+    return OK;
+}
+
 static json_t *unavailable(void)
 {
     return json_pack("{s:s}", "unavailable", err_msg());
@@ -152,7 +192,10 @@ static struct region kv_of(const struct serve *s)
 {
     struct region r = {0};
 
-    kv_pool_memory(s->pool, &r.p[0], &r.bytes[0]);
+    void *p;
+
+    kv_pool_memory(s->pool, &p, &r.bytes[0]);
+    r.p[0] = p;
     return r;
 }
 
@@ -167,11 +210,6 @@ static struct region activations_of(const struct serve *s)
     return r;
 }
 
-static int64_t bytes_of(const struct model_place_row *r)
-{
-    return r->local_bytes + r->elsewhere_bytes + r->absent_bytes + r->shared_bytes;
-}
-
 static json_t *describe_row(const struct model_place_row *r)
 {
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "group", r->name, "bytes",
@@ -180,25 +218,6 @@ static json_t *describe_row(const struct model_place_row *r)
                      (json_int_t)r->absent_bytes, "shared_bytes",
                      (json_int_t)r->shared_bytes, "mixed_bytes",
                      (json_int_t)r->mixed_bytes);
-}
-
-/* Too much elsewhere is a warning, once. */
-static void warn_elsewhere(struct serve *s, const struct model_places *p)
-{
-    double all = 0, elsewhere = 0, mixed = 0;
-
-    for (int i = 0; i < MODEL_N_PLACES; i++) {
-        all += (double)bytes_of(&p->rows[i]);
-        elsewhere += (double)p->rows[i].elsewhere_bytes;
-        mixed += (double)p->rows[i].mixed_bytes;
-    }
-    if (s->warned_elsewhere || elsewhere <= ELSEWHERE_FRAC_MAX * all)
-        return;
-    log_warning("weights_elsewhere", elsewhere / all, ELSEWHERE_FRAC_MAX,
-                "%.1f %% of the weights are on another memory node than who decodes with "
-                "them; %.1f %% are in pages that several nodes' threads share (%s)",
-                100 * elsewhere / all, 100 * mixed / all, p->how);
-    s->warned_elsewhere = true;
 }
 
 static json_t *describe_weights(struct serve *s)
@@ -211,7 +230,9 @@ static json_t *describe_weights(struct serve *s)
         for (int i = 0; i < MODEL_N_PLACES; i++)
             if (bytes_of(&p.rows[i]) > 0)
                 json_array_append_new(rows, describe_row(&p.rows[i]));
-        warn_elsewhere(s, &p);
+        if (!s->warned_elsewhere)
+            s->warned_elsewhere =
+                warn_elsewhere("weights_elsewhere", "weights", p.rows, MODEL_N_PLACES);
     } else {
         json_decref(rows);
         rows = unavailable();
@@ -220,6 +241,18 @@ static json_t *describe_weights(struct serve *s)
                      p.n_nodes, "bound_bytes", (json_int_t)p.bound_bytes, "groups", rows,
                      "node_bytes", describe_nodes(s, &r), "huge_pages",
                      describe_huge(&r));
+}
+
+static json_t *describe_kv(const struct serve *s)
+{
+    const struct region r = kv_of(s);
+    json_t *o = describe_region(s, &r);
+
+    json_object_set_new(o, "when_touched",
+                        s->kv_place_unknown[0]
+                            ? json_pack("{s:s}", "unavailable", s->kv_place_unknown)
+                            : describe_row(&s->kv_place));
+    return o;
 }
 
 static json_t *describe_machine(const struct serve *s)
@@ -233,10 +266,10 @@ static json_t *describe_machine(const struct serve *s)
 
 json_t *serve_describe_placement(struct serve *s)
 {
-    const struct region kv = kv_of(s), act = activations_of(s);
+    const struct region act = activations_of(s);
 
     return json_pack("{s:o, s:b, s:o, s:o, s:o, s:o}", "threads", describe_threads(s),
                      "pinned", s->o.pin, "nodes", describe_machine(s), "weights",
-                     describe_weights(s), "kv", describe_region(s, &kv), "activations",
+                     describe_weights(s), "kv", describe_kv(s), "activations",
                      describe_region(s, &act));
 }

@@ -139,6 +139,57 @@ static void test_touch(void **state)
     kv_pool_close(&p);
 }
 
+struct seen {
+    struct kv_region r[8];
+    int n;
+};
+
+static void see(void *ctx, const struct kv_region *r)
+{
+    struct seen *s = ctx;
+
+    assert_true(s->n < 8);
+    s->r[s->n++] = *r;
+}
+
+/* Every region there can be, each once, and the pool is as it was. */
+static void test_each(void **state)
+{
+    size_t slot = (kv_token_bytes(&shape) * MAX_TOK + 63) & ~(size_t)63, bytes;
+    struct kv_region r[3];
+    struct seen s = {.n = 0};
+    struct kv_pool *p;
+    struct kv_stat st;
+    void *base;
+
+    (void)state;
+    assert_ok(kv_pool_open(&p, NULL, &shape, 3 * slot + slot / 2, MAX_TOK, -1));
+    kv_pool_memory(p, &base, &bytes);
+    assert_int_equal(bytes, 3 * slot + slot / 2);
+    assert_ok(kv_pool_each(p, see, &s));
+    assert_int_equal(s.n, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_ptr_equal(s.r[i].base, (char *)base + (size_t)i * slot);
+        assert_ok(kv_reserve(p, MAX_TOK, &r[i]));
+        assert_ptr_equal(r[i].base, s.r[i].base);
+        assert_int_equal(r[i].cap_tok, s.r[i].cap_tok);
+        assert_int_equal(r[i].head_bytes, s.r[i].head_bytes);
+        assert_int_equal(r[i].n_kv_heads, s.r[i].n_kv_heads);
+        assert_int_equal(r[i].slot, s.r[i].slot);
+    }
+    kv_pool_stat(p, &st);
+    assert_int_equal(st.n_reserved_total, 3);
+    assert_int_equal(st.n_refused_total, 0);
+    assert_err(kv_pool_each(p, see, &s), ERR_STATE, "3 sequences");
+    for (int i = 0; i < 3; i++)
+        kv_release(p, &r[i]);
+    mem_fail_after(0, 1);
+    assert_int_equal(kv_pool_each(p, see, &s), ERR_NOMEM);
+    mem_fail_after(-1, 0);
+    assert_int_equal(s.n, 3);
+    kv_pool_close(&p);
+}
+
 static void test_alloc_fail(void **state)
 {
     struct kv_pool *p;
@@ -167,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_token_bytes), cmocka_unit_test(test_layout),
         cmocka_unit_test(test_churn),       cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_touch),       cmocka_unit_test(test_alloc_fail),
+        cmocka_unit_test(test_each),
     };
 
     return cmocka_run_group_tests_name("kv", tests, NULL, NULL);

@@ -11,7 +11,7 @@ static void test_page_runs(void **state)
     size_t n;
 
     (void)state;
-    assert_ok(model_page_map_init(&m, 9 * LARGE - 5, 3));
+    assert_ok(model_page_map_init(&m, NULL, 9 * LARGE - 5, 3));
     assert_int_equal(m.n_pages, 9);
     model_page_map_add(&m, 0, 2 * LARGE + 10, 0);          /* pages 0, 1, a bit of 2 */
     model_page_map_add(&m, 2 * LARGE + 10, LARGE - 10, 2); /* most of page 2 */
@@ -46,7 +46,7 @@ static void test_equal_pages_alternate(void **state)
     size_t n, got[2] = {0};
 
     (void)state;
-    assert_ok(model_page_map_init(&m, 100 * LARGE, 2));
+    assert_ok(model_page_map_init(&m, NULL, 100 * LARGE, 2));
     for (size_t i = 0; i < 200; i++)
         model_page_map_add(&m, i * LARGE / 2, LARGE / 2, (int)(i & 1));
     assert_ok(model_page_runs(&m, &runs, &n));
