@@ -32,8 +32,8 @@ struct probe_ctx {
     struct par_team *team; /* all CPUs of the budget */
     int n_threads_max;
     int n_threads_min; /* fewer are not measured; 0 and 1: from one thread on */
-    bool full;       /* for the full card: every thread count and pair worth a look */
-    double budget_s; /* time this probe may take */
+    bool full;         /* for the full card: every thread count and pair worth a look */
+    double budget_s;   /* time this probe may take */
     size_t
         buffer_bytes; /* memory read or written; 0: several times the last-level cache */
     struct probe_value *values;

@@ -32,19 +32,33 @@ def bounds(ax, cells, phase, printed):
     style.legend_below(ax, drop=0.75)
 
 
+def to_digits(v, printed):
+    """The value with as many digits after the point as the paper prints."""
+    return style.number(v, "%%.%df" % len(printed.partition(".")[2]))
+
+
+def counts(paper, fixed):
+    """Rows of the table: what the paper prints, our formulas to its digits and exactly, corrected."""
+    rows = []
+    for metric, what, printed in COUNTS:
+        cells = [style.number(c.value(metric), "%.6g") for c in paper + fixed]
+        rows.append([what, printed] + [to_digits(c.value(metric), printed) for c in paper] + cells)
+    return ["units of 2^30", "printed", "to its digits", "formula", "corrected"][:2 + 2 * len(paper) + len(fixed)], rows
+
+
 result = read.latest(STEM)
-fig, axes = style.panels(3, width=5.2, height=6.2)
+fig, axes = style.panels(4, width=4.7, height=5.6)
 bounds(axes[0], result.cells, "prefill", 668.31)
 bounds(axes[1], result.cells, "decode", 105.26)
-paper = study.where(result.cells, machine="paper", weights="w4a8", counts="as_printed")
-fixed = study.where(result.cells, machine="paper", weights="w4a8", counts="corrected")
-table = [[what, printed] + [style.number(c.value(m), "%.4g" if c.value(m) < 100 else "%.2f")
-                            for c in paper[:1] + fixed[:1]] for m, what, printed in COUNTS]
-header = ["units of 2^30", "printed", "formula", "corrected"][:2 + len(paper[:1] + fixed[:1])]
+paper = study.where(result.cells, machine="paper", weights="w4a8", counts="as_printed")[:1]
+fixed = study.where(result.cells, machine="paper", weights="w4a8", counts="corrected")[:1]
+header, table = counts(paper, fixed)
 study.draw_table(axes[2], header, table if paper else [])
 slips = json.loads(paper[0].attrs.get("notes.slips", "[]")) if paper else []
-text = "\n".join(textwrap.fill(s, 88, initial_indent="- ", subsequent_indent="  ") for s in slips[:4])
-axes[2].text(-0.05, -0.02, text, transform=axes[2].transAxes, fontsize=5.6, va="top", color=style.GREY)
+axes[3].axis("off")
+axes[3].set_title("What does not add up in the paper")
+axes[3].text(0, 0.99, "\n".join(textwrap.fill(s, 62, initial_indent="- ", subsequent_indent="  ") for s in slips),
+             transform=axes[3].transAxes, fontsize=8, va="top", linespacing=1.35)
 style.save(fig, result, STEM, "MNN-LLM's roofline of Qwen-1.8B: the paper's arithmetic, and this machine")
 study.write_table(STEM, header, table + [["slip %d" % (i + 1), s] + [""] * (len(header) - 2)
                                          for i, s in enumerate(slips)])

@@ -307,7 +307,7 @@ static void print_headline(const struct record_headline *h, FILE *f)
     if (h->why)
         fprintf(f, "%s: n/a (%s)", h->name, h->why);
     else
-        fprintf(f, "%s: %.5g %s", h->name, h->value, h->unit);
+        fprintf(f, "%s: %.6g %s", h->name, h->value, h->unit);
     if (h->n_left_out)
         fprintf(f, " (%zu cells left out)", h->n_left_out);
     fprintf(f, "\n");

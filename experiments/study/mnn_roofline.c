@@ -3,6 +3,7 @@
  * Paper: MNN-LLM V. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
@@ -47,8 +48,19 @@ static const struct study_metric metrics[] = {
     {"decode_flop_per_byte", "FLOP/B", "", "... decoded token"},
     {"prefill_tok_s", "tok/s", "higher", "no prompt can be faster"},
     {"decode_tok_s", "tok/s", "higher", "no decoding can be faster"},
+    {"digits_linear_prefill_gflop", "2^30", "", "linear_prefill_gflop to two digits"},
+    {"digits_linear_decode_gflop", "2^30", "", "..."},
+    {"digits_prefill_tok_s", "tok/s", "", "prefill_tok_s without digits after the point"},
+    {"digits_decode_tok_s", "tok/s", "", "..."},
     {"printed_prefill_tok_s", "tok/s", "", "the paper's own number for that"},
     {"printed_decode_tok_s", "tok/s", "", "..."},
+    {"n_slips", "", "", "what does not add up in the paper: the note `slips` lists it"},
+    {"slip_last_row_gflop", "2^30", "",
+     "linear_prefill_gflop with one row through the output projection"},
+    {"slip_text_other_gb", "2^30 B", "",
+     "other_prefill_gb by the text's 200 l h in place of 400 l h"},
+    {"slip_one_unit_prefill_tok_s", "tok/s", "", "prefill_tok_s, work and rates in 10^9"},
+    {"slip_one_unit_decode_tok_s", "tok/s", "", "..."},
     {"reached_prefill_frac", "", "", "what the paper measured / prefill_tok_s"},
     {"reached_decode_frac", "", "", "... / decode_tok_s"},
     {"linear_rate", "GFLOP/s", "", "peak for the matrices"},
@@ -67,15 +79,13 @@ static const struct study_roofline_machine paper = {2784, 352, 99.274};
 /* What does not add up in section V; each is an option or a metric here. */
 static const char *const slips[] = {
     "The output projection is counted for all 560 rows of the prompt; generation needs "
-    "the "
-    "last one: 1267.14 in place of 1591.13 units.",
+    "the last one: 1267.14 in place of 1591.13 units.",
     "Other operators: the text says 200 l h bytes a block, the printed 10.2539 and "
-    "0.01831 "
-    "units are those of 400 l h.",
+    "0.01831 units are those of 400 l h.",
     "Bytes of a decoded token: 0.71 in the table, 0.74 in the intensity 2.84 / 0.74.",
     "Units of work are 2^30, rates are 10^9 a second, and one is divided by the other: "
-    "in "
-    "one unit the bounds are 622.08 and 97.67 tok/s, and the measured 638.03 and 99.31 "
+    "in one unit the bounds are 622.08 and 97.67 tok/s, and the measured 638.03 and "
+    "99.31 "
     "exceed them.",
     "The formulas give 667.95 and 104.87 tok/s, the rounded inputs 667.97 and 105.80; "
     "neither gives the digits after the point of 668.31 and 105.26.",
@@ -160,6 +170,48 @@ static int say_bounds(struct study_cell *c, const struct opts *o,
                     : rc;
 }
 
+static double to_digits(double x, int n)
+{
+    double scale = pow(10, n);
+
+    return round(x * scale) / scale;
+}
+
+/* The formulas to the digits that the paper prints, and what they give without each of
+ * its slips that changes a number. */
+static int say_paper(struct study_cell *c, const struct opts *o,
+                     const struct study_roofline_model *m,
+                     const struct study_roofline_work *p,
+                     const struct study_roofline_work *d)
+{
+    const struct study_roofline_opts fixed = {.head_rows = 1, .other_factor = 200};
+    double n = (double)o->n_prompt_tok, g = ROOFLINE_G;
+    bool own = o->machine == PAPER && o->counts == AS_PRINTED;
+    struct study_roofline_work f;
+
+    study_roofline_prefill(&f, m, n, &fixed);
+    const struct study_number all[] = {
+        {"digits_linear_prefill_gflop", to_digits(p->linear_flop / g, 2)},
+        {"digits_linear_decode_gflop", to_digits(d->linear_flop / g, 2)},
+        {"digits_prefill_tok_s", round(n / study_roofline_seconds(p, &paper, g))},
+        {"digits_decode_tok_s", round(1 / study_roofline_seconds(d, &paper, g))},
+        {"n_slips", sizeof(slips) / sizeof(slips[0])},
+        {"slip_last_row_gflop", f.linear_flop / g},
+        {"slip_text_other_gb", f.other_bytes / g},
+        {"slip_one_unit_prefill_tok_s", n / study_roofline_seconds(p, &paper, 1e9)},
+        {"slip_one_unit_decode_tok_s", 1 / study_roofline_seconds(d, &paper, 1e9)},
+    };
+    struct study_number said[sizeof(all) / sizeof(all[0])];
+
+    memcpy(said, all, sizeof(all));
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !(own && o->weights == W4A8);
+         i++)
+        said[i].value = NAN;
+    return STUDY_VALUES(c, said,
+                        "of the paper's own case only: its machine, w4a8, counts "
+                        "as printed");
+}
+
 static int say_slips(struct study_cell *c)
 {
     json_t *list = json_array();
@@ -195,6 +247,8 @@ static int run(const void *opts, struct study_cell *c)
     rc = say_counts(c, &prefill, &decode);
     if (rc == OK)
         rc = say_bounds(c, o, &prefill, &decode);
+    if (rc == OK)
+        rc = say_paper(c, o, &m, &prefill, &decode);
     return rc == OK ? say_slips(c) : rc;
 }
 

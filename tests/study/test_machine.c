@@ -44,6 +44,10 @@ static void printed_digits(void **state)
     digits(value_of("decode_tok_s"), 0, "105");
     digits(value_of("prefill_tok_s"), 2, "667.95"); /* ours; the paper's is 668.31 */
     digits(value_of("decode_tok_s"), 2, "104.87");  /* 105.26 */
+    digits(value_of("digits_linear_prefill_gflop"), 4, "1591.1300");
+    digits(value_of("digits_linear_decode_gflop"), 4, "2.8400");
+    digits(value_of("digits_prefill_tok_s"), 2, "668.00");
+    digits(value_of("digits_decode_tok_s"), 2, "105.00");
     /* "95 % and 94 % of the peak": of its own, and of ours 95.5 and 94.7 */
     digits(638.03 / value_of("printed_prefill_tok_s"), 2, "0.95");
     digits(99.31 / value_of("printed_decode_tok_s"), 2, "0.94");
@@ -57,7 +61,14 @@ static void slips_are_stated(void **state)
     json_t *list;
 
     (void)state;
+    assert_ok(capture_run(&study_mnn_roofline, "{}"));
+    digits(value_of("slip_last_row_gflop"), 2, "1267.14");
+    digits(value_of("slip_text_other_gb"), 2, "5.13");
+    digits(value_of("slip_one_unit_prefill_tok_s"), 2, "622.08");
+    digits(value_of("slip_one_unit_decode_tok_s"), 2, "97.67");
+    digits(value_of("n_slips"), 0, "8");
     assert_ok(capture_run(&study_mnn_roofline, "{\"counts\": \"corrected\"}"));
+    assert_true(isnan(value_of("n_slips")) && isnan(value_of("digits_prefill_tok_s")));
     digits(value_of("linear_prefill_gflop"), 2, "1267.14");
     digits(value_of("other_prefill_gb"), 2, "5.13");
     /* with work and rates in one unit the paper is faster than it can be */
