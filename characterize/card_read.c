@@ -160,7 +160,7 @@ int machine_card_text(const json_t *card, char **text)
             row_text(card, "measured_utc"));
     fprintf(f, "%.255s\n", row_text(card, "budget"));
     fprintf(f, "instruction sets: %.127s\n\n", row_text(id, "isa"));
-    fprintf(f, "%-28s %7s  %10s\n", "value", "threads", "median");
+    fprintf(f, "%-36s %7s  %10s\n", "value", "threads", "median");
     for (size_t i = 0; i < json_array_size(values); i++)
         print_row(f, json_array_get(values, i));
     if (fclose(f) == 0)

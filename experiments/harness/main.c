@@ -3,8 +3,10 @@
  * not be carried out, 4 a claim failed. */
 #include <dirent.h>
 #include <errno.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -19,10 +21,15 @@
 #include "experiments/harness/study.h"
 #include "plan/plan.h"
 
+extern char **environ;
+
 enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 
 #define MACHINE_DIR      "results/machine"
 #define MACHINE_BUDGET_S 60
+#define FULL_CARD        "characterize"
+#define FIGURE_PYTHON    "/usr/bin/python3"
+#define FIGURE_SCRIPT    "paper-figs/" FULL_CARD ".py"
 #define PLAN_BYTES       (1 << 20)
 
 struct flags {
@@ -55,8 +62,13 @@ static const struct opt_row list_flags[] = {{0}};
 static const struct opt_row describe_flags[] = {SMOKE_ROW, {0}};
 static const struct opt_row machine_flags[] = {
     SWITCH(force, "measure again"),
-    SWITCH(full, "with every probe, about a minute: latency, hand-offs, barriers, "
-                 "pages, noise, shared cores; kept as <host>-full.json"),
+    SWITCH(full,
+           "the whole card by running the experiment characterize, a minute or two: "
+           "every probe, this engine's prefill and decode, the trust in counters; "
+           "kept as JSON and HDF5, drawn on one page"),
+    SMOKE_ROW,
+    SWITCH(quiet, "with full: no progress"),
+    OUT_ROW("with full: folder of the record; default results/characterize"),
     {0},
 };
 static const struct opt_row export_flags[] = {
@@ -92,7 +104,8 @@ static int run_status(const struct run_outcome *o)
     return o->n_failed || o->n_invalid ? EXIT_INVALID : EXIT_OK;
 }
 
-static int run_job(const struct job *j, const struct flags *f)
+/* *path, if not NULL, is the record's: mem_free(). */
+static int run_job(const struct job *j, const struct flags *f, char **path)
 {
     struct run_outcome outcome;
     struct run_options o = {.out_dir = f->out,
@@ -110,7 +123,10 @@ static int run_job(const struct job *j, const struct flags *f)
     if (!o.out_dir)
         o.out_dir = dir;
     rc = run_experiment(&outcome, j, &o);
-    mem_free(outcome.path);
+    if (path)
+        *path = outcome.path;
+    else
+        mem_free(outcome.path);
     return rc == OK ? run_status(&outcome) : complain(EXIT_INVALID);
 }
 
@@ -125,7 +141,7 @@ static int verb_run(const struct words *w)
     if (w->flags.dry_run)
         run_plan_print(j, stdout);
     else
-        status = run_job(j, &w->flags);
+        status = run_job(j, &w->flags, NULL);
     job_free(&j);
     return status;
 }
@@ -216,25 +232,76 @@ static int verb_describe(const struct words *w)
 
 /* --- machine, export */
 
+/* *card is taken over. */
+static int print_card(int rc, json_t *card)
+{
+    char *text = NULL;
+
+    if (rc == OK)
+        rc = machine_card_text(card, &text);
+    if (rc == OK)
+        printf("%s", text);
+    mem_free(text);
+    json_decref(card);
+    return rc == OK ? EXIT_OK : complain(EXIT_INVALID);
+}
+
+/* The page: drawn by the experiment's own script, which says where. Without Python or its
+ * libraries the card is still whole, so that is no failure. */
+static void draw(const char *record)
+{
+    char *const argv[] = {(char *)FIGURE_PYTHON, (char *)FIGURE_SCRIPT, (char *)record,
+                          NULL};
+    int status = -1;
+    pid_t pid;
+
+    fflush(NULL);
+    if (posix_spawn(&pid, argv[0], NULL, NULL, argv, environ) == 0)
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    if (status != 0)
+        fprintf(stderr, "testbed: no page was drawn; with python3-matplotlib and "
+                        "python3-h5py: make figures NAME=" FULL_CARD "\n");
+}
+
+/* One mechanism: the full card is what the experiment measures, records and draws. */
+static int full_machine(const struct words *w)
+{
+    const struct job_read_opts o = {.smoke = w->flags.smoke};
+    struct flags f = w->flags;
+    struct job *j = NULL;
+    json_t *card = NULL;
+    const char *dir;
+    char *record = NULL;
+    int status, rc;
+
+    if (job_read(&j, FULL_CARD, &o) != OK)
+        return complain(EXIT_USAGE);
+    f.fresh = true; /* a card is of now */
+    status = run_job(j, &f, &record);
+    if (status == EXIT_OK) {
+        dir = json_string_value(
+            json_object_get(json_object_get(j->cells[0].settings, "study"), "dir"));
+        rc = machine_card_full_get(&card, dir, 0, 0); /* as it was just kept */
+        printf("\n");
+        status = print_card(rc, card);
+        printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, record);
+        draw(record);
+    }
+    mem_free(record);
+    job_free(&j);
+    return status;
+}
+
 static int verb_machine(const struct words *w)
 {
     json_t *card = NULL;
-    char *text = NULL;
-    int status = EXIT_OK, rc;
+    int rc;
 
     if (w->flags.full)
-        rc = machine_card_full_get(&card, MACHINE_DIR, w->flags.force, 0);
-    else
-        rc = machine_card_get(&card, MACHINE_DIR, w->flags.force, MACHINE_BUDGET_S);
-    if (rc != OK || machine_card_text(card, &text) != OK)
-        status = complain(EXIT_INVALID);
-    else
-        printf("%s%s", text,
-               w->flags.full ? "\nfigure and HDF5: make experiment NAME=characterize\n"
-                             : "");
-    mem_free(text);
-    json_decref(card);
-    return status;
+        return full_machine(w);
+    rc = machine_card_get(&card, MACHINE_DIR, w->flags.force, MACHINE_BUDGET_S);
+    return print_card(rc, card);
 }
 
 static int verb_export(const struct words *w)

@@ -25,7 +25,8 @@ static const struct column served[] = {
     {"decode_bandwidth_frac", "read %", 7, 1, 100},
     {"prefill_peak_frac", "peak %", 7, 1, 100},
 };
-#define N_SERVED ((int)(sizeof(served) / sizeof(served[0])))
+#define SHOWN_ACROSS 8 /* more columns leave a terminal */
+#define N_SERVED     ((int)(sizeof(served) / sizeof(served[0])))
 
 /* A study's numbers that say how well something went; the rest is in the record. */
 static const struct study_metric *shown_metric(const struct study *s, int k)
@@ -313,7 +314,22 @@ static void print_headline(const struct record_headline *h, FILE *f)
     fprintf(f, "\n");
 }
 
-void run_summary_print(const struct run_summary *s, FILE *f)
+/* One cell of many numbers: a line each, where a row would leave the terminal. */
+static void print_down(const struct run_summary *s, FILE *f)
+{
+    for (int k = 0; k < s->n_shown; k++) {
+        struct column c = column_of(s, k);
+
+        if (isnan(s->values[k]))
+            fprintf(f, "%-24s %10s  %s\n", c.title, "n/a", s->whys[k]);
+        else
+            fprintf(f, "%-24s %10.4g %s\n", c.title, s->values[k],
+                    job_metric_unit(s->job, c.metric));
+    }
+}
+
+/* A row for each cell. */
+static void print_table(const struct run_summary *s, FILE *f)
 {
     int width = 4;
 
@@ -329,6 +345,14 @@ void run_summary_print(const struct run_summary *s, FILE *f)
     fprintf(f, "\n");
     for (int i = 0; i < s->job->n_cells; i++)
         print_cell(s, i, width, f);
+}
+
+void run_summary_print(const struct run_summary *s, FILE *f)
+{
+    if (s->job->study && s->job->n_cells == 1 && s->n_shown > SHOWN_ACROSS)
+        print_down(s, f);
+    else
+        print_table(s, f);
     if (s->job->n_headlines)
         fprintf(f, "\n");
     for (int k = 0; k < s->job->n_headlines; k++)

@@ -1,0 +1,70 @@
+"""What must hold in a record of counters or of a whole machine card. usage:
+check_record.py counters|card FILE.h5; prints what does not hold, and then ends with 1."""
+
+import math
+import sys
+
+import h5py
+
+HARDWARE = "ipc l3lpki dtlb_miss rar mclpki mcipki buspki".split()
+TWINS = "bytes_per_tok flop_per_byte gbps gflops cycles_per_tok tick_ghz".split()
+HEADLINE = ("read_gbps_1t read_gbps_all peak_gflops_f32 peak_gflops_bf16 peak_gflops_bf16_dot peak_gflops_fp16 "
+            "peak_gops_int8 decode_bandwidth_frac prefill_peak_frac events_trusted events_unavailable").split()
+CURVES = {"threads": ["read_gbps", "copy_gbps", "triad_gbps"], "latency_bytes": ["latency_small_ns"],
+          "block_bytes": ["random_small_gbps", "sequential_small_gbps"]}
+faults = []
+
+
+def check(holds, what):
+    if not holds:
+        faults.append(what)
+
+
+def numbers(cell):
+    """Every number of the summary; one that is missing must have its reason as an attribute."""
+    values = {}
+    for name, d in cell["summary"].items():
+        values[name] = float(d[()])
+        why = d.attrs.get("why", b"")
+        check(math.isnan(values[name]) == (len(why) > 0), "%s: %g, why %r" % (d.name, values[name], why))
+    return values
+
+
+def counters(cell):
+    v = numbers(cell)
+    for name in HARDWARE:
+        check(math.isnan(v[name]) or v[name] > 0, "%s: %g was not measured" % (name, v[name]))
+    for name in TWINS:
+        check(v["estimated_" + name] > 0, "estimated_%s: %g" % (name, v["estimated_" + name]))
+    check(v["sde_equal"] == 1, "PAPI reads what the engine does not account")
+    check(v["sde_steps"] > 0 and v["sde_tok"] > 0 and v["sde_weight_bytes"] > 0, "SDE columns are empty")
+    check(v["sde_tok"] % cell.attrs["study.batch"] == 0, "tokens are no multiple of the batch")
+    names = cell.attrs["notes.raw_events"]
+    names = (names.decode() if isinstance(names, bytes) else names).split("|")
+    for series in ("raw_count", "raw_enabled_ns", "raw_running_ns"):
+        check(len(cell["series/" + series]) == len(names), "%s: not one for each of %s" % (series, names))
+    for count, ran in zip(cell["series/raw_count"], cell["series/raw_running_ns"]):
+        check(math.isnan(count) or ran > 0, "counted %g in no time" % count)
+
+
+def card(cell):
+    v = numbers(cell)
+    for name in HEADLINE:
+        check(name in v, "%s: not there" % name)
+    check(v["read_gbps_all"] > 0 and v["peak_gflops_f32"] > 0 and v["decode_bandwidth_frac"] > 0, "no roofline")
+    for x, ys in CURVES.items():
+        check(len(cell["series/" + x]) > 0, "%s: no point" % x)
+        for y in ys:
+            check(len(cell["series/" + y]) == len(cell["series/" + x]), "%s: as long as %s" % (y, x))
+    check(b'"verdict"' in cell["attributes_json"][()], "no table of trust")
+    for note in ("levels", "root", "trust_lines"):
+        check(len(cell.attrs.get("notes." + note, "")) > 0, "no %s" % note)
+    check(len(cell["series/cpus"]) > 0, "no topology")
+
+
+with h5py.File(sys.argv[2], "r") as f:
+    for c in f["cells"].values():
+        {"counters": counters, "card": card}[sys.argv[1]](c)
+    check(len(f["cells"]) > 0, "no cell")
+print("\n".join(faults))
+sys.exit(bool(faults))
