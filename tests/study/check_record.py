@@ -56,7 +56,7 @@ def card(cell):
         check(len(cell["series/" + x]) > 0, "%s: no point" % x)
         for y in ys:
             check(len(cell["series/" + y]) == len(cell["series/" + x]), "%s: as long as %s" % (y, x))
-    check(b'"verdict"' in cell["attributes_json"][()], "no table of trust")
+    check(b"n_trusted" in cell["attributes_json"][()], "no table of trust")
     for note in ("levels", "root", "trust_lines"):
         check(len(cell.attrs.get("notes." + note, "")) > 0, "no %s" % note)
     check(len(cell["series/cpus"]) > 0, "no topology")
