@@ -178,33 +178,74 @@ static int bind_to_node(void *p, size_t len, int node)
     return err_set(ERR_NOMEM, "cannot bind %zu bytes to NUMA node %d: %m", len, node);
 }
 
-void *mem_map(enum mem_tag tag, size_t bytes, int node)
+/* len bytes on a huge page's boundary: of one huge page more, cut to it. */
+static char *map_aligned(size_t len, int flags, int fd)
 {
-    size_t len = map_length(bytes), lead;
-    char *raw, *p;
+    const int prot = PROT_READ | PROT_WRITE;
+    char *raw = mmap(NULL, len + HUGE_PAGE, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t lead;
+    char *p;
 
-    if (len == 0 || mem_alloc_refused()) {
-        no_memory(tag, 1, bytes);
+    if (raw == MAP_FAILED)
         return NULL;
-    }
-    /* One huge page more than needed, then cut to the boundary. */
-    raw = mmap(NULL, len + HUGE_PAGE, PROT_READ | PROT_WRITE,
-               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (raw == MAP_FAILED) {
-        err_set(ERR_NOMEM, "cannot map %zu bytes for %s: %m", len, mem_tag_name(tag));
-        return NULL;
-    }
     lead = (HUGE_PAGE - ((uintptr_t)raw & (HUGE_PAGE - 1))) & (HUGE_PAGE - 1);
     p = raw + lead;
     if (lead)
         munmap(raw, lead);
     munmap(p + len, HUGE_PAGE - lead);
-    madvise(p, len, MADV_HUGEPAGE); /* advice only: refused where THP is off */
-    if (node != MEM_NODE_ANY && bind_to_node(p, len, node) != OK) {
-        munmap(p, len);
+    if (mmap(p, len, prot, flags | MAP_FIXED | MAP_NORESERVE, fd, 0) != MAP_FAILED)
+        return p;
+    munmap(p, len);
+    return NULL;
+}
+
+static void *map_as(enum mem_tag tag, size_t bytes, int flags, int fd)
+{
+    size_t len = map_length(bytes);
+    char *p;
+
+    if (len == 0 || mem_alloc_refused()) {
+        no_memory(tag, 1, bytes);
         return NULL;
     }
+    if (fd >= 0 && ftruncate(fd, (off_t)len) != 0) {
+        err_set(ERR_NOMEM, "shared memory of %zu bytes for %s: %m", len,
+                mem_tag_name(tag));
+        return NULL;
+    }
+    p = map_aligned(len, flags, fd);
+    if (!p) {
+        err_set(ERR_NOMEM, "cannot map %zu bytes for %s: %m", len, mem_tag_name(tag));
+        return NULL;
+    }
+    madvise(p, len, MADV_HUGEPAGE); /* advice only: refused where THP is off */
     account(tag, len);
+    return p;
+}
+
+void *mem_map(enum mem_tag tag, size_t bytes, int node)
+{
+    void *p = map_as(tag, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+
+    if (p && node != MEM_NODE_ANY && bind_to_node(p, map_length(bytes), node) != OK) {
+        mem_unmap(tag, p, bytes);
+        return NULL;
+    }
+    return p;
+}
+
+void *mem_map_shared(enum mem_tag tag, size_t bytes)
+{
+    int fd = memfd_create("sandwich", MFD_CLOEXEC);
+    void *p;
+
+    if (fd < 0) {
+        err_set(ERR_NOMEM, "cannot make shared memory for %s: %m", mem_tag_name(tag));
+        return NULL;
+    }
+    p = map_as(tag, bytes, MAP_SHARED, fd);
+    close(fd); /* the mapping keeps the memory */
     return p;
 }
 

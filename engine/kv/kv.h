@@ -48,6 +48,10 @@ struct kv_pool;
 MUST int kv_pool_open(struct kv_pool **out, const char *alloc,
                       const struct kv_shape *shape, size_t budget_bytes, int64_t max_tok,
                       int node);
+/* The same in memory that processes made by fork() afterwards share. */
+MUST int kv_pool_open_shared(struct kv_pool **out, const char *alloc,
+                             const struct kv_shape *shape, size_t budget_bytes,
+                             int64_t max_tok);
 void kv_pool_close(struct kv_pool **p);
 
 /* Reserve a region for a sequence that may reach `n_tok` tokens.

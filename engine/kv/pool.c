@@ -57,40 +57,57 @@ static int check_shape(const struct kv_shape *s, int64_t max_tok)
     return OK;
 }
 
-int kv_pool_open(struct kv_pool **out, const char *alloc, const struct kv_shape *shape,
-                 size_t budget_bytes, int64_t max_tok, int node)
+static int open_pool(struct kv_pool **out, const char *alloc,
+                     const struct kv_shape *shape, size_t budget_bytes, int64_t max_tok)
 {
-    struct kv_pool *p = NULL;
-    int rc;
+    struct kv_pool *p;
+    int rc = check_shape(shape, max_tok);
 
     *out = NULL;
-    rc = check_shape(shape, max_tok);
     if (rc != OK)
-        goto out;
+        return rc;
     p = mem_new(MEM_KV, 1, sizeof(*p));
-    if (!p) {
-        rc = ERR_NOMEM;
-        goto out;
-    }
+    if (!p)
+        return ERR_NOMEM;
     p->shape = *shape;
     p->max_tok = max_tok;
     p->token_bytes = kv_token_bytes(shape);
-    rc = find_alloc(alloc ? alloc : "static", &p->alloc);
-    if (rc != OK)
-        goto out;
-    rc = p->alloc->open(&p->state, budget_bytes, p->token_bytes, max_tok);
-    if (rc != OK)
-        goto out;
-    p->base = mem_map(MEM_KV, budget_bytes, node);
-    if (!p->base) {
-        rc = ERR_NOMEM;
-        goto out;
-    }
     p->bytes = budget_bytes;
-    *out = p, p = NULL; /* the caller's now */
-out:
-    kv_pool_close(&p);
+    rc = find_alloc(alloc ? alloc : "static", &p->alloc);
+    if (rc == OK)
+        rc = p->alloc->open(&p->state, budget_bytes, p->token_bytes, max_tok);
+    if (rc == OK)
+        *out = p;
+    else
+        kv_pool_close(&p);
     return rc;
+}
+
+/* `base` is the pool's now. */
+static int take_base(struct kv_pool **p, void *base)
+{
+    (*p)->base = base;
+    if (base)
+        return OK;
+    kv_pool_close(p);
+    return ERR_NOMEM;
+}
+
+int kv_pool_open(struct kv_pool **out, const char *alloc, const struct kv_shape *shape,
+                 size_t budget_bytes, int64_t max_tok, int node)
+{
+    int rc = open_pool(out, alloc, shape, budget_bytes, max_tok);
+
+    return rc == OK ? take_base(out, mem_map(MEM_KV, budget_bytes, node)) : rc;
+}
+
+int kv_pool_open_shared(struct kv_pool **out, const char *alloc,
+                        const struct kv_shape *shape, size_t budget_bytes,
+                        int64_t max_tok)
+{
+    int rc = open_pool(out, alloc, shape, budget_bytes, max_tok);
+
+    return rc == OK ? take_base(out, mem_map_shared(MEM_KV, budget_bytes)) : rc;
 }
 
 void kv_pool_close(struct kv_pool **pp)

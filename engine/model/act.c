@@ -13,7 +13,7 @@ static void place(struct model *m, struct model_arena *a)
     m->rope_cos = model_take(a, m->max_tok * half, sizeof(float));
     m->rope_sin = model_take(a, m->max_tok * half, sizeof(float));
     m->rows = model_take(a, rows, sizeof(int64_t));
-    for (int i = 0; i < par_team_size(m->team); i++) {
+    for (int i = 0; i < m->n_threads; i++) {
         struct model_scratch *s = &m->scratch[i];
 
         s->stage = model_take(a, mr * m->k_max, sizeof(float));
@@ -43,6 +43,12 @@ static void fill_rope(struct model *m)
     }
 }
 
+void *model_map(const struct model *m, size_t bytes)
+{
+    return m->shared ? mem_map_shared(MEM_ACTIVATIONS, bytes)
+                     : mem_map(MEM_ACTIVATIONS, bytes, MEM_NODE_ANY);
+}
+
 void model_touch(void *p, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at += MODEL_PAGE)
@@ -66,17 +72,17 @@ int model_act_open(struct model *m)
     struct model_arena a = {0};
 
     m->scratch =
-        mem_new(MEM_ACTIVATIONS, (size_t)par_team_size(m->team), sizeof(m->scratch[0]));
+        mem_new(MEM_ACTIVATIONS, (size_t)m->n_threads, sizeof(m->scratch[0]));
     if (!m->scratch)
         return ERR_NOMEM;
     place(m, &a);
     m->act_bytes = a.used;
-    m->act = mem_map(MEM_ACTIVATIONS, m->act_bytes, MEM_NODE_ANY);
+    m->act = model_map(m, m->act_bytes);
     if (!m->act)
         return ERR_NOMEM;
     a = (struct model_arena){.base = m->act};
     place(m, &a);
-    par_team_run(m->team, par_team_size(m->team), touch, m);
+    par_team_run(m->team, m->n_threads, touch, m);
     fill_rope(m);
     return OK;
 }

@@ -160,21 +160,25 @@ static void step_run(void *arg, struct par_self *self)
 {
     struct model_step *s = arg;
     struct model_phase *p = s->phase;
-    const struct model_seat *at = &p->seats[self->id];
+    struct model_seat at = p->seats[self->id];
     struct model_lane w = {.step = s,
                            .m = p->m,
                            .phase = p,
-                           .rank = &p->ranks[at->rank],
                            .self = self,
-                           .own = &p->m->scratch[self->id],
-                           .id = at->id,
+                           .id = at.id,
                            .n = p->n_threads,
-                           .x = p->ranks[at->rank].x,
                            .n_rows = s->n_tok,
                            .t_ns = self->id == 0 ? clock_ns() : 0};
 
+    if (at.rank < 0)
+        return;
+    w.rank = &p->ranks[at.rank];
+    w.x = w.rank->x;
+    w.own = &p->m->scratch[p->apart ? at.rank * p->n_threads + at.id : self->id];
     embed(&w);
     for (int layer = 0; layer < p->m->c.n_layers; layer++) {
+        if (atomic_load_explicit(&w.rank->rc, memory_order_relaxed) != OK)
+            return;
         w.last = layer == p->m->c.n_layers - 1;
         attention(&w, layer);
         if (w.last) {
@@ -188,6 +192,19 @@ static void step_run(void *arg, struct par_self *self)
         ffn(&w, layer);
     }
     head(&w);
+}
+
+int model_step_run(struct model *m, struct model_step *s)
+{
+    struct model_phase *p = s->phase;
+    int rc = OK;
+
+    for (int r = 0; r < p->n_ranks; r++)
+        atomic_store_explicit(&p->ranks[r].rc, OK, memory_order_relaxed);
+    par_team_run(m->team, p->n_team, step_run, s);
+    for (int r = 0; r < p->n_ranks && rc == OK; r++)
+        rc = atomic_load_explicit(&p->ranks[r].rc, memory_order_relaxed);
+    return rc == OK ? OK : err_set(rc, "a rank gave up: the step has no result");
 }
 
 /* ---- the door ---- */
@@ -234,8 +251,7 @@ int model_forward(struct model_phase *p, const struct model_chunk *chunks, int n
         if (chunks[i].want_logits)
             m->rows[s.n_logits++] = s.n_tok - 1;
     }
-    par_team_run(m->team, p->n_ranks * p->n_threads, step_run, &s);
-    if (s.rc != OK)
-        return err_set(s.rc, "a rank gave up: the step has no result");
-    return OK;
+    if (p->apart)
+        return model_procs_step(m->procs, &s);
+    return model_step_run(m, &s);
 }

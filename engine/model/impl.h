@@ -35,8 +35,10 @@ struct model {
      * multiplied with `few`. 0: no such distinction. */
     const struct kern_variant *few;
     int64_t few_rows;
-    struct par_team *team; /* lent */
-    bool deterministic;
+    struct par_team *team; /* lent; with procs, theirs */
+    int n_threads;         /* of the team that opened it: scratches, seats */
+    bool deterministic, shared;
+    struct model_procs *procs; /* the ranks as processes, this one of them; or NULL */
     struct model_cuts attn_cuts, ffn_cuts; /* where deterministic */
     struct model_load_stat load;
     enum kern_type kv_type;
@@ -134,9 +136,13 @@ struct model_rank {
     float *share, *lse;     /* [max_step_tok, head_dim], [max_step_tok]: of seq_n > 1 */
     void *a_packed;         /* blocks shared by its threads */
     float *partial;         /* phase->partial_bytes */
+    /* Of the running step: of a rank that cannot meet the others any more. Written by its
+     * threads between two of its barriers, read after the second. */
+    atomic_int rc;
     struct par_rank *lanes; /* [n_threads]: thread i reduces with threads i */
 };
 
+struct model_step;
 struct model_phase {
     struct model *m; /* lent */
     int n_ranks, n_threads;
@@ -144,8 +150,10 @@ struct model_phase {
     const struct par_coll *coll; /* NULL: by size */
     bool shares_kv;              /* a KV group has several ranks */
     bool shares_seq;             /* a query head has several ranks */
+    bool apart;                  /* each rank is in another process */
     struct model_rank *ranks;
-    struct model_seat *seats; /* [n_ranks * n_threads], by the team's thread */
+    struct model_seat *seats; /* [m->n_threads], by the team's thread */
+    int n_team; /* how many of the team's threads a step needs, from 0 on */
     struct model_view *views;
     struct par_rank *lanes;
     struct kern_schedule *schedules; /* the tables that ranks point into */
@@ -182,6 +190,8 @@ static inline void *model_take(struct model_arena *a, int64_t n, size_t size)
     return a->base ? a->base + a->used - (size_t)n * size : NULL;
 }
 
+/* Memory for activations: seen by all processes, of a shared model. mem_unmap(). */
+MUST void *model_map(const struct model *m, size_t bytes);
 /* Write to every page first: it comes to this thread's node, and no request pays for
  * zeroing it. */
 void model_touch(void *p, size_t bytes);
@@ -208,6 +218,10 @@ model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 /* Pack f's tensors into m (m->c, kern and team are set). */
 MUST int model_weights_pack(struct model *m, const struct model_file *f,
                             const struct model_opts *o);
+/* This process's part of a step, whose phase it has a rank of. ERR_STATE. */
+MUST int model_step_run(struct model *m, struct model_step *s);
+/* All ranks' parts, each in its process. ERR_STATE names the one that failed. */
+MUST int model_procs_step(struct model_procs *p, const struct model_step *s);
 /* Time the GEMM variants that KERN_RELAXED allows and keep the faster. */
 MUST int model_choose_gemm(struct model *m, enum kern_precision precision);
 /* Lay out scratch and rotary tables. */

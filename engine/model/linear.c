@@ -6,7 +6,7 @@
 void model_sync(struct model_lane *w, enum model_op_class before)
 {
     model_lap(w, before);
-    if (w->phase->n_ranks == 1)
+    if (w->phase->n_ranks == 1 && !w->phase->apart)
         par_barrier(w->self);
     else
         par_group_barrier(&w->rank->group, w->self);
@@ -16,7 +16,13 @@ void model_sync(struct model_lane *w, enum model_op_class before)
 void model_sync_all(struct model_lane *w, enum model_op_class before)
 {
     model_lap(w, before);
-    par_barrier(w->self);
+    if (!w->phase->apart) {
+        par_barrier(w->self);
+    } else {
+        par_group_barrier(&w->rank->group, w->self);
+        if (w->phase->n_ranks > 1) /* each thread with its like, who met the others */
+            model_fail(w, par_meet(&w->rank->lanes[w->id]));
+    }
     model_lap(w, MODEL_T_WAIT);
 }
 
@@ -132,10 +138,8 @@ static void add_all(struct model_lane *w)
     slice(w, &at, &hi);
     while (at < hi) {
         size_t n = hi - at < MODEL_MESSAGE_FLOATS ? hi - at : MODEL_MESSAGE_FLOATS;
-        int rc = par_allreduce(&w->rank->lanes[w->id], w->phase->coll, y + at, n);
 
-        if (rc != OK)
-            atomic_store_explicit(&w->step->rc, rc, memory_order_relaxed);
+        model_fail(w, par_allreduce(&w->rank->lanes[w->id], w->phase->coll, y + at, n));
         w->m->kern.v[KERN_ADD]->fn.add(w->x + at, y + at, (int64_t)n);
         at += n;
     }

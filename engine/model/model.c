@@ -50,7 +50,9 @@ int model_open(struct model **out, const struct model_file *f, struct par_team *
         return ERR_NOMEM;
     m->c = f->config;
     m->team = team;
+    m->n_threads = par_team_size(team);
     m->kv_type = o->kv_type;
+    m->shared = o->shared;
     m->max_step_tok = o->max_step_tok;
     m->max_tok = o->max_tok > 0 ? o->max_tok : f->config.max_tok;
     derive_shapes(m);

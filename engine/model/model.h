@@ -64,6 +64,9 @@ struct model_opts {
      * and changes of phase. For KERN_EXACT. Costs time: steady kernels, and sums over
      * ranks that are made of the same parts in the same order for all of them. */
     bool deterministic;
+    /* Ranks will be processes: activations lie in memory that fork() shares, as the keys
+     * and values must (kv_pool_open_shared()). See model/procs.h. */
+    bool shared;
     int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
     struct model_owners owners;

@@ -87,7 +87,7 @@ void model_part_of(const struct model *m, int rank, int n_ranks, struct model_pa
 
 int model_seats_check(const struct model *m, int n_ranks, int n_threads)
 {
-    int size = par_team_size(m->team);
+    int size = m->n_threads;
 
     if (n_ranks < 1 || n_threads < 1)
         return err_set(ERR_ARG, "a phase of %d ranks of %d threads", n_ranks, n_threads);

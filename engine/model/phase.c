@@ -9,6 +9,8 @@ static int check_opts(const struct model *m, const struct model_phase_opts *o)
 {
     int rc = model_seats_check(m, o->n_ranks, o->n_threads);
 
+    if (m->procs)
+        return err_set(ERR_STATE, "a phase that the ranks' processes do not know");
     if (rc != OK)
         return rc;
     if (m->deterministic && model_cut_check(m, o->n_ranks) != OK)
@@ -124,7 +126,7 @@ static int open_act(struct model_phase *p)
     p->partial_bytes = partial_bytes(p);
     place(p, &a);
     p->act_bytes = a.used;
-    p->act = mem_map(MEM_ACTIVATIONS, p->act_bytes, MEM_NODE_ANY);
+    p->act = model_map(p->m, p->act_bytes);
     if (!p->act)
         return ERR_NOMEM;
     a = (struct model_arena){.base = p->act};
@@ -145,7 +147,7 @@ static int open_lanes(struct model_phase *p)
     if (p->n_ranks == 1)
         return OK;
     p->comms_bytes = one * (size_t)p->n_threads;
-    p->comms = mem_map(MEM_ACTIVATIONS, p->comms_bytes, MEM_NODE_ANY);
+    p->comms = model_map(p->m, p->comms_bytes);
     if (!p->comms)
         return ERR_NOMEM;
     for (int t = 0; t < p->n_threads && rc == OK; t++) {
@@ -166,7 +168,7 @@ static int take_arrays(struct model_phase *p)
     size_t ranks = (size_t)p->n_ranks, threads = ranks * (size_t)p->n_threads;
 
     p->ranks = mem_new(MEM_OTHER, ranks, sizeof(*p->ranks));
-    p->seats = mem_new(MEM_OTHER, threads, sizeof(*p->seats));
+    p->seats = mem_new(MEM_OTHER, (size_t)p->m->n_threads, sizeof(*p->seats));
     p->lanes = mem_new(MEM_OTHER, threads, sizeof(*p->lanes));
     p->views = mem_new(MEM_OTHER, ranks * (size_t)p->m->c.n_layers, sizeof(*p->views));
     return p->ranks && p->seats && p->lanes && p->views ? OK : ERR_NOMEM;
@@ -188,6 +190,7 @@ int model_phase_open(struct model_phase **out, struct model *m,
     p->m = m;
     p->n_ranks = o->n_ranks;
     p->n_threads = o->n_threads;
+    p->n_team = o->n_ranks * o->n_threads;
     p->coll = o->coll;
     p->max_step_tok = o->max_step_tok > 0 ? o->max_step_tok : m->max_step_tok;
     rc = take_arrays(p);

@@ -14,7 +14,6 @@ struct model_step {
     int n_chunks;
     int64_t n_tok, n_logits;
     float *logits;
-    atomic_int rc; /* of a collective: written by whoever fails, read at the end */
 };
 
 /* One thread's view of the running step. */
@@ -44,6 +43,13 @@ static inline void model_lap(struct model_lane *w, enum model_op_class what)
     now = clock_ns();
     w->m->times_ns[what] += now - w->t_ns;
     w->t_ns = now;
+}
+
+/* The rank cannot go on: it met others that gave up. */
+static inline void model_fail(struct model_lane *w, int rc)
+{
+    if (rc != OK)
+        atomic_store_explicit(&w->rank->rc, rc, memory_order_relaxed);
 }
 
 /* The rank's threads wait for each other. */

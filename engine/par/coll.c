@@ -33,7 +33,7 @@ static bool possible(int n_ranks, size_t max_floats)
 
 size_t par_comm_bytes(int n_ranks, size_t max_floats)
 {
-    size_t bytes = header_bytes();
+    size_t bytes = header_bytes() + (size_t)n_ranks * sizeof(struct par_word);
 
     if (!possible(n_ranks, max_floats))
         return 0;
@@ -53,7 +53,8 @@ int par_comm_init(void *mem, int n_ranks, size_t max_floats)
     if ((uintptr_t)mem % PAR_LINE)
         return err_set(ERR_ARG, "a communicator at %p, expected a multiple of %d", mem,
                        PAR_LINE);
-    *c = (struct par_comm){.n_ranks = n_ranks, .max_floats = max_floats};
+    *c = (struct par_comm){.n_ranks = n_ranks, .max_floats = max_floats, .met = at};
+    at += (size_t)n_ranks * sizeof(struct par_word);
     for (int i = 0; par_colls[i]; i++) {
         if (i == PAR_COLLS_MAX)
             return err_set(ERR_LIMIT, "more than %d collectives", PAR_COLLS_MAX);
@@ -166,6 +167,19 @@ int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v)
         if (atomic_load_explicit(&w->v, memory_order_acquire) >= v)
             return OK;
     }
+}
+
+int par_meet(struct par_rank *r)
+{
+    struct par_word *met = (struct par_word *)((char *)r->comm + r->comm->met);
+    int rc = OK;
+
+    r->n_met++;
+    par_word_set(r, &met[r->rank], r->n_met);
+    for (int k = 0; k < r->n_ranks && rc == OK; k++)
+        if (k != r->rank)
+            rc = par_word_wait(r, &met[k], r->n_met);
+    return rc;
 }
 
 void par_block(size_t n, int n_blocks, int b, size_t *lo, size_t *hi)

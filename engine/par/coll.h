@@ -61,7 +61,7 @@ struct par_rank {
     uint64_t spin_ns;
     uint64_t epoch[PAR_COLLS_MAX]; /* of each algorithm: what it counts, from 0 */
     struct par_choice choice;      /* the same on all ranks */
-    uint64_t n_measured;
+    uint64_t n_measured, n_met;
     uint64_t n_waits, n_sleeps; /* waits not over at the first look; of them asleep */
     par_trace_fn trace;         /* NULL: none */
     void *trace_arg;
@@ -103,6 +103,10 @@ MUST int par_coll_find(const char *name, const struct par_coll **out);
  * algorithm. ERR_STATE: aborted; x is then undefined, and the communicator of no more
  * use. */
 MUST int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t n);
+
+/* All ranks wait for each other: what any of them wrote before, all of them see after.
+ * ERR_STATE: aborted. */
+MUST int par_meet(struct par_rank *r);
 
 /* --- which one for which size */
 

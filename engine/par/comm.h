@@ -12,6 +12,7 @@ struct par_comm {
     int n_ranks;
     size_t max_floats;
     size_t offset[PAR_COLLS_MAX]; /* of each algorithm's part, from here */
+    size_t met;                   /* of a word a rank: the meetings it came to */
     /* Written by rank 0 in par_comm_measure(); the others copy it once `chosen` says
      * so. */
     _Alignas(PAR_LINE) struct par_choice choice;

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "model/procs.h"
 #include "tests/support/test.h"
 
 const struct step_trait step_traits[] = {
@@ -63,6 +64,7 @@ void step_model_open(struct step_model *x, const struct step_trait *t,
     static const int cpus[64];
     struct model_config c;
     struct kv_shape shape;
+    size_t pool_bytes;
     struct rng rng;
 
     memset(x, 0, sizeof(*x));
@@ -83,14 +85,26 @@ void step_model_open(struct step_model *x, const struct step_trait *t,
     assert_ok(par_team_open(&x->team, cpus, n_threads, 0));
     assert_ok(model_open(&x->model, &x->ref.f, x->team, o));
     model_kv_shape(x->model, &shape);
-    assert_ok(
-        kv_pool_open(&x->pool, NULL, &shape,
-                     STEP_MODEL_SEQS * (kv_token_bytes(&shape) * STEP_MODEL_TOK + 64),
-                     STEP_MODEL_TOK, -1));
+    pool_bytes = STEP_MODEL_SEQS * (kv_token_bytes(&shape) * STEP_MODEL_TOK + 64);
+    if (o->shared)
+        assert_ok(
+            kv_pool_open_shared(&x->pool, NULL, &shape, pool_bytes, STEP_MODEL_TOK));
+    else
+        assert_ok(kv_pool_open(&x->pool, NULL, &shape, pool_bytes, STEP_MODEL_TOK, -1));
+}
+
+void step_model_apart(struct step_model *x)
+{
+    const struct model_procs_opts o = {
+        .phases = x->phases, .n_phases = x->n_phases, .max_chunks = STEP_MODEL_SEQS};
+
+    par_team_close(&x->team);
+    assert_ok(model_procs_open(x->model, &o));
 }
 
 void step_model_close(struct step_model *x)
 {
+    model_procs_close(x->model);
     kv_pool_close(&x->pool);
     step_model_close_phases(x);
     model_close(&x->model);

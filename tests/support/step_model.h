@@ -50,6 +50,8 @@ void step_model_close(struct step_model *x);
 /* One phase more, of the team's first threads. */
 void step_model_phase(struct step_model *x, int n_ranks, int n_threads);
 void step_model_close_phases(struct step_model *x);
+/* From now on each rank of the phases, of a shared model, is a process. */
+void step_model_apart(struct step_model *x);
 
 /* Keep the logits of every sequence, one token at a time, alone, by phase 0. */
 void step_model_keep_bits(struct step_model *x);
