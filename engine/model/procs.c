@@ -154,6 +154,19 @@ static int serve_steps(struct model_procs *p)
                                              : err_set(ERR_STATE, "another rank gave up");
 }
 
+/* fork() leaves shared memory to be found page by page: not in a request's first step. */
+static void find_pages(const struct model_procs *p)
+{
+    madvise(p->m->act, p->m->act_bytes, MADV_POPULATE_WRITE);
+    for (int f = 0; f < p->o.n_phases; f++) {
+        const struct model_phase *ph = p->o.phases[f];
+
+        madvise(ph->act, ph->act_bytes, MADV_POPULATE_WRITE);
+        if (ph->comms)
+            madvise(ph->comms, ph->comms_bytes, MADV_POPULATE_WRITE);
+    }
+}
+
 static int rank_main(void *arg, int rank)
 {
     struct model_procs *p = arg;
@@ -162,6 +175,7 @@ static int rank_main(void *arg, int rank)
     close_range(3, ~0u, 0); /* files and sockets of the caller's are no affair of ours */
     rc = settle(p, rank);
     if (rc == OK) {
+        find_pages(p);
         report(p, OK, READY);
         rc = serve_steps(p);
     }

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "model/procs.h"
 #include "serve/impl.h"
 
 #define DEFAULT_MAX_TOK 4096 /* a long model's full context would reserve gigabytes */
@@ -84,6 +85,7 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
 {
     struct model_opts mo = {.precision = s->o.precision,
                             .deterministic = s->o.deterministic,
+                            .shared = s->o.rank_mode == SERVE_RANKS_PROCESSES,
                             .max_step_tok = s->o.max_step_tok,
                             .progress = progress,
                             .progress_ctx = ctx};
@@ -183,6 +185,11 @@ static int open_schedules(struct serve *s)
     return rc;
 }
 
+static bool in_processes(const struct serve *s)
+{
+    return s->o.rank_mode == SERVE_RANKS_PROCESSES;
+}
+
 static void touch_pool(void *arg, struct par_self *self)
 {
     kv_pool_touch(arg, self->id, self->n);
@@ -199,7 +206,9 @@ static int open_pool(struct serve *s)
         __builtin_mul_overflow(seq_bytes + 64, (size_t)s->o.max_seqs, &bytes))
         return err_set(ERR_LIMIT, "max_tok %lld x max_seqs %lld overflow",
                        (long long)s->max_tok, (long long)s->o.max_seqs);
-    rc = kv_pool_open(&s->pool, NULL, &shape, bytes, s->max_tok, MEM_NODE_ANY);
+    rc = in_processes(s)
+             ? kv_pool_open_shared(&s->pool, NULL, &shape, bytes, s->max_tok)
+             : kv_pool_open(&s->pool, NULL, &shape, bytes, s->max_tok, MEM_NODE_ANY);
     if (rc == OK)
         rc = model_kv_bind(s->model, s->pool);
     if (rc != OK)
@@ -246,6 +255,30 @@ static int take_arrays(struct serve *s)
     return OK;
 }
 
+static void wake(void *ctx)
+{
+    serve_wake(ctx);
+}
+
+/* Last: the processes have all that was opened before, and the team that opened it is not
+ * theirs. */
+static int open_processes(struct serve *s)
+{
+    struct model_phase *phases[] = {s->decode, s->prefill};
+    const int *cpus[] = {s->plan.decode.cpus, s->plan.prefill.cpus};
+    const struct model_procs_opts o = {.phases = phases,
+                                       .n_phases = s->decode == s->prefill ? 1 : 2,
+                                       .cpus = s->o.pin ? cpus : NULL,
+                                       .max_chunks = s->o.max_seqs,
+                                       .on_fail = wake,
+                                       .ctx = s};
+
+    if (!in_processes(s))
+        return OK;
+    par_team_close(&s->team);
+    return model_procs_open(s->model, &o);
+}
+
 int serve_open_shown(struct serve **out, const struct serve_opts *o,
                      serve_progress_fn progress, void *ctx)
 {
@@ -281,6 +314,8 @@ int serve_open_shown(struct serve **out, const struct serve_opts *o,
         rc = open_tok(s);
     if (rc == OK)
         rc = take_arrays(s);
+    if (rc == OK)
+        rc = open_processes(s);
     if (rc == OK)
         *out = s, s = NULL; /* the caller's now */
     serve_close(&s);
@@ -319,6 +354,7 @@ void serve_close(struct serve **sp)
     if (!s)
         return;
     end_all(s);
+    model_procs_close(s->model);
     mem_free(s->live);
     mem_free(s->view);
     mem_free(s->picks);

@@ -49,6 +49,12 @@ const struct opt_row serve_opt_table[] = {
      .max = 64,
      .help = "tensor-parallel ranks that the threads are divided into; 0: the plan's, "
              "or 1"},
+    {.name = "rank_mode",
+     .type = OPT_ENUM,
+     .offset = AT(rank_mode),
+     .def = "threads",
+     .values = "threads|processes",
+     .help = "what a rank is: threads of one process, or a process of its own"},
     {.name = "plan", .type = OPT_STR, .offset = AT(plan), .help = "phase plan file"},
     {.name = "schedules",
      .type = OPT_STR,

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pages.h"
+#include "model/procs.h"
 #include "serve/impl.h"
 
 /* Of the weights on another node than who decodes with them: more is a warning. */
@@ -90,28 +91,40 @@ static json_t *unavailable(void)
     return json_pack("{s:s}", "unavailable", err_msg());
 }
 
-/* Each thread's CPU, wanted and seen; a difference is a warning, once. */
+static json_t *describe_thread(struct serve *s, const struct par_thread_stat *t, int i)
+{
+    if (s->o.pin && !s->warned && t->cpu_seen >= 0 && t->cpu_seen != t->cpu_wanted) {
+        log_warning("placement_mismatch", t->cpu_seen, t->cpu_wanted,
+                    "thread %d was to run on CPU %d and ran on CPU %d", i, t->cpu_wanted,
+                    t->cpu_seen);
+        s->warned = true;
+    }
+    return json_pack("{s:i, s:i, s:I, s:I}", "cpu_wanted", t->cpu_wanted, "cpu_seen",
+                     t->cpu_seen, "n_runs", (json_int_t)t->n_runs, "n_parks",
+                     (json_int_t)t->n_parks);
+}
+
+/* Each thread's CPU, wanted and seen; a difference is a warning, once. Where ranks are
+ * processes, as of the last step of each, and in the order of the ranks. */
 static json_t *describe_threads(struct serve *s)
 {
+    int n_ranks = model_procs_n(s->model);
     json_t *a = json_array();
-    bool mismatch = false;
+    struct par_thread_stat t;
 
-    for (int i = 0; i < par_team_size(s->team); i++) {
-        struct par_thread_stat t;
-
+    for (int i = 0; n_ranks == 0 && i < par_team_size(s->team); i++) {
         par_team_stat(s->team, i, &t);
-        json_array_append_new(a, json_pack("{s:i, s:i, s:I, s:I}", "cpu_wanted",
-                                           t.cpu_wanted, "cpu_seen", t.cpu_seen, "n_runs",
-                                           (json_int_t)t.n_runs, "n_parks",
-                                           (json_int_t)t.n_parks));
-        if (!s->o.pin || s->warned || t.cpu_seen < 0 || t.cpu_seen == t.cpu_wanted)
-            continue;
-        log_warning("placement_mismatch", t.cpu_seen, t.cpu_wanted,
-                    "thread %d was to run on CPU %d and ran on CPU %d", i, t.cpu_wanted,
-                    t.cpu_seen);
-        mismatch = true;
+        json_array_append_new(a, describe_thread(s, &t, i));
     }
-    s->warned |= mismatch;
+    for (int r = 0; r < n_ranks; r++)
+        for (int i = 0; model_procs_thread(s->model, r, i, &t); i++) {
+            json_t *one = describe_thread(s, &t, i);
+
+            json_object_set_new(one, "rank", json_integer(r));
+            json_object_set_new(one, "process",
+                                json_integer(model_procs_pid(s->model, r)));
+            json_array_append_new(a, one);
+        }
     return a;
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/procs.h"
 #include "serve/impl.h"
 
 /* The request is over; its memory is given back when the step is. */
@@ -152,8 +153,11 @@ static int compute(struct serve *s, int n_chunks, bool prefill)
 int serve_step(struct serve *s, bool *busy)
 {
     bool prefill;
-    int n, rc = OK;
+    int n, rc = model_procs_check(s->model);
 
+    *busy = false;
+    if (rc != OK)
+        return rc;
     serve_take_queue(s);
     end_canceled(s);
     n = make_chunks(s, ask_policy(s), &prefill);

@@ -29,6 +29,7 @@ struct serve_opts {
     char *kv_type;      /* "f32", "bf16" */
     int64_t threads;    /* 0: the plan's, or the whole budget */
     int64_t ranks;      /* they are divided into, in both phases; 0: the plan's, or 1 */
+    int rank_mode;      /* enum serve_rank_mode */
     char *plan;         /* path of a plan, NULL: default */
     char *schedules;    /* path of a cache of tuned schedules, NULL: none */
     char *policy;       /* scheduling policy */
@@ -38,6 +39,10 @@ struct serve_opts {
     bool pin;
 };
 extern const struct opt_row serve_opt_table[];
+
+/* What a rank is: threads of this process, or a process that shares all memory of the
+ * model with this one, which is rank 0 (model/procs.h). */
+enum serve_rank_mode { SERVE_RANKS_THREADS, SERVE_RANKS_PROCESSES };
 
 struct serve_sampling {
     double temperature, top_p, min_p;
@@ -86,9 +91,11 @@ void serve_cancel(struct serve *s, int64_t id);
 
 /* Compute one step. *busy: whether live or waiting requests remain. An error here is the
  * engine's (a request's own error ends that request with SERVE_ERROR). Takes no
- * memory. */
+ * memory. ERR_STATE names a rank's process that died or stopped, also since the step
+ * before: the engine can only be closed then. */
 MUST int serve_step(struct serve *s, bool *busy);
-/* Wait until something is submitted, or timeout_ns; for a thread that only steps. */
+/* Wait until something is submitted, a rank's process fails, or timeout_ns; for a thread
+ * that only steps. */
 void serve_wait(struct serve *s, uint64_t timeout_ns);
 /* Make the present or next serve_wait() return at once; from any thread. */
 void serve_wake(struct serve *s);
@@ -126,8 +133,8 @@ struct serve_totals {
     int64_t forward_ns, wait_ns; /* wait: thread 0 at barriers, part of forward */
 };
 const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase);
-/* Call fn once on each thread of the team, id 0 on this one: for what must happen there,
- * such as opening counters. By the stepping thread, between steps. */
+/* Call fn once on each thread of the team, id 0 on this one, where ranks are processes of
+ * rank 0's: for what must happen there, such as opening counters. By the stepping thread, between steps. */
 void serve_each_thread(struct serve *s, void (*fn)(void *ctx, int id, int n), void *ctx);
 /* Arithmetic of a prompt of n tokens: what the engine computes for it, which is the
  * output projection and feed-forward of the last layer, and the head, for the last token

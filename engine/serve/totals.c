@@ -1,4 +1,5 @@
 /* What the engine has done, by phase: integers, a few additions a step. */
+#include "model/procs.h"
 #include "serve/impl.h"
 
 /* Elements of a layer's matrices: QKV; and output, gate, up and down, which in the last
@@ -83,5 +84,7 @@ void serve_each_thread(struct serve *s, void (*fn)(void *ctx, int id, int n), vo
 {
     struct each e = {fn, ctx};
 
-    par_team_run(s->team, par_team_size(s->team), call_each, &e);
+    struct par_team *team = model_team(s->model);
+
+    par_team_run(team, par_team_size(team), call_each, &e);
 }
