@@ -71,8 +71,7 @@ int model_act_open(struct model *m)
 {
     struct model_arena a = {0};
 
-    m->scratch =
-        mem_new(MEM_ACTIVATIONS, (size_t)m->n_threads, sizeof(m->scratch[0]));
+    m->scratch = mem_new(MEM_ACTIVATIONS, (size_t)m->n_threads, sizeof(m->scratch[0]));
     if (!m->scratch)
         return ERR_NOMEM;
     place(m, &a);

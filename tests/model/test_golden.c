@@ -1,12 +1,12 @@
 /* Real answers: five random golden models (made by a float64 reference and agreed to by
  * another engine) and the trained stories260K, at every ISA level and with 1 or 2
- * threads, and by 1 to 8 ranks. */
+ * threads, and by 1 to 8 ranks, as teams and as processes. */
 #include <math.h>
 
 #include "base/json.h"
 #include "cpu/cpu.h"
 #include "kv/kv.h"
-#include "model/model.h"
+#include "model/procs.h"
 #include "tests/support/test.h"
 
 static const char *const golden[] = {"llama-mha-f32", "llama-gqa-ragged-f32",
@@ -75,6 +75,7 @@ static void read_stories(const char *path, struct answer *a)
 struct run {
     const char *path, *isa;
     int n_ranks, n_threads;
+    bool apart; /* ranks are processes */
     enum kern_precision precision;
     double tolerance;
 };
@@ -85,6 +86,7 @@ static void check_run(const struct run *r, const struct answer *a)
     struct model_opts o = {.weight_type = KERN_N_TYPES,
                            .kv_type = KERN_F32,
                            .precision = r->precision,
+                           .shared = r->apart,
                            .max_step_tok = 64};
     const struct kern_variant *argmax;
     struct model_file *f;
@@ -96,6 +98,7 @@ static void check_run(const struct run *r, const struct answer *a)
     struct kv_shape shape;
     struct kv_region kv;
     struct model_chunk c = {.want_logits = true};
+    struct model_procs_opts procs = {.phases = &phase, .n_phases = 1, .max_chunks = 1};
     float logits[1024];
 
     assert_ok(model_file_open(&f, r->path));
@@ -105,7 +108,11 @@ static void check_run(const struct run *r, const struct answer *a)
     assert_ok(model_phase_open(&phase, m, &po));
     model_kv_shape(m, &shape);
     assert_ok(
-        kv_pool_open(&pool, NULL, &shape, kv_token_bytes(&shape) * 512 + 64, 512, -1));
+        kv_pool_open_shared(&pool, NULL, &shape, kv_token_bytes(&shape) * 512 + 64, 512));
+    if (r->apart) {
+        par_team_close(&team);
+        assert_ok(model_procs_open(m, &procs));
+    }
     assert_ok(kv_reserve(pool, a->n_prompt + a->n_greedy, &kv));
     argmax = model_kern(m)->v[KERN_ARGMAX];
     c.kv = &kv, c.ids = a->prompt, c.n_tok = a->n_prompt;
@@ -115,19 +122,21 @@ static void check_run(const struct run *r, const struct answer *a)
         assert_ok(model_forward(phase, &c, 1, logits));
         for (int k = 0; i == 0 && k < a->n_logits; k++) {
             if (!(fabs((double)logits[k] - a->logits[k]) <= r->tolerance * a->max_abs))
-                fail_msg(
-                    "%s, isa %s, %d ranks of %d threads: logit %d: %.9g, reference %.9g",
-                    r->path, r->isa, r->n_ranks, r->n_threads, k, (double)logits[k],
-                    a->logits[k]);
+                fail_msg("%s, isa %s, %d ranks of %d threads%s: logit %d: %.9g, "
+                         "reference %.9g",
+                         r->path, r->isa, r->n_ranks, r->n_threads,
+                         r->apart ? " apart" : "", k, (double)logits[k], a->logits[k]);
         }
         id = (int32_t)argmax->fn.argmax(logits, a->n_logits);
         if (id != a->greedy[i] && r->precision == KERN_EXACT)
             fail_msg(
-                "%s, isa %s, %d ranks of %d threads: greedy id %d is %d, reference %d",
-                r->path, r->isa, r->n_ranks, r->n_threads, i, id, a->greedy[i]);
+                "%s, isa %s, %d ranks of %d threads%s: greedy id %d is %d, reference %d",
+                r->path, r->isa, r->n_ranks, r->n_threads, r->apart ? " apart" : "", i,
+                id, a->greedy[i]);
         c.pos0 += c.n_tok;
         c.ids = &a->greedy[i], c.n_tok = 1;
     }
+    model_procs_close(m);
     kv_pool_close(&pool);
     model_phase_close(&phase);
     model_close(&m);
@@ -140,10 +149,14 @@ static void check_ranks(const char *path, const struct answer *a)
 {
     struct run r = {.path = path, .isa = "auto", .n_threads = 1, .tolerance = 1e-4};
 
-    for (r.n_ranks = 2; r.n_ranks <= 8; r.n_ranks += r.n_ranks < 4 ? 1 : 2)
+    for (int mode = 0; mode < 2; mode++) {
+        r.apart = mode;
+        r.n_threads = 1;
+        for (r.n_ranks = 2; r.n_ranks <= 8; r.n_ranks += r.n_ranks < 4 ? 1 : 2)
+            check_run(&r, a);
+        r.n_ranks = r.n_threads = 2;
         check_run(&r, a);
-    r.n_ranks = r.n_threads = 2;
-    check_run(&r, a);
+    }
 }
 
 /* Every ISA level this machine executes, exact with 1 and 2 threads and relaxed with 2.

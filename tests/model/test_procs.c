@@ -264,10 +264,8 @@ static void tell(void *ctx)
 static void the_failure_is_told_once(void **state)
 {
     const struct model_opts o = shared_opts(false);
-    struct model_procs_opts po = {.n_phases = 1,
-                                  .max_chunks = STEP_MODEL_SEQS,
-                                  .on_fail = tell,
-                                  .ctx = &n_told};
+    struct model_procs_opts po = {
+        .n_phases = 1, .max_chunks = STEP_MODEL_SEQS, .on_fail = tell, .ctx = &n_told};
     struct step_model x;
 
     (void)state;
