@@ -5,6 +5,7 @@
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -36,6 +37,7 @@ struct worker {
     uint64_t last_job;
     int cpu_wanted;
     int pin_failed;
+    pid_t tid;
     atomic_int cpu_seen;
     atomic_ullong n_runs, n_parks;
     _Alignas(LINE) atomic_uint parked;
@@ -132,6 +134,7 @@ static void finish_job(struct par_team *t)
 
 static void worker_main(struct par_team *t, struct worker *w)
 {
+    w->tid = gettid();
     w->pin_failed = t->pin && cpu_pin_self(w->cpu_wanted) != OK;
     finish_job(t); /* reports in: par_team_open() waits for everybody */
     for (;;) {
@@ -351,6 +354,15 @@ int par_team_open(struct par_team **out, const int *cpus, int n, int pin)
     return rc;
 }
 
+/* libgomp lets go of its threads without waiting for them. Who forks next wants them gone:
+ * one that is just leaving may hold a lock of the C library or of a sanitizer. */
+static void wait_until_gone(const struct par_team *t)
+{
+    for (int i = 1; i < t->n; i++)
+        while (t->workers[i].tid && tgkill(getpid(), t->workers[i].tid, 0) == 0)
+            sched_yield();
+}
+
 void par_team_close(struct par_team **team)
 {
     struct par_team *t = *team;
@@ -366,6 +378,7 @@ void par_team_close(struct par_team **team)
         while (atomic_load_explicit(&t->n_exited, memory_order_acquire) !=
                (unsigned)t->n - 1)
             cpu_relax();
+        wait_until_gone(t);
     }
     if (t->pin)
         sched_setaffinity(0, sizeof(t->old_affinity), &t->old_affinity);
