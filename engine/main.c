@@ -21,6 +21,21 @@ static const struct {
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
 
+volatile sig_atomic_t main_interrupted;
+
+static void on_interrupt(int sig)
+{
+    main_interrupted = sig;
+}
+
+void main_catch_interrupts(void)
+{
+    const struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
+
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
+
 int main_fail(const char *verb, int rc)
 {
     if (rc == OK)

@@ -3,13 +3,20 @@
 #ifndef ENGINE_MAIN_H
 #define ENGINE_MAIN_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <jansson.h>
 
 #include "base/opt.h"
 
-#define EXIT_USAGE 2
+#define EXIT_USAGE       2
+#define EXIT_INTERRUPTED 130 /* what a shell reports for SIGINT */
+
+/* From main_catch_interrupts() on: the number of the SIGINT or SIGTERM that came, for work
+ * to end in order; the second one ends the program at once. */
+extern volatile sig_atomic_t main_interrupted;
+void main_catch_interrupts(void);
 
 int main_run(int argc, char **argv);
 int main_model(int argc, char **argv);

@@ -257,8 +257,12 @@ static int generate(struct run *r)
         r->n_prompt <= 1; /* the space after a prompt is part of the text */
     r->t_submit_ns = clock_ns();
     rc = serve_submit(r->serve, &q, &id);
-    while (rc == OK && busy)
+    main_catch_interrupts();
+    while (rc == OK && busy) {
+        if (main_interrupted)
+            serve_cancel(r->serve, id);
         rc = serve_step(r->serve, &busy);
+    }
     if (rc == OK && r->finish == SERVE_ERROR)
         rc = err_set(ERR_STATE, "%s", r->why);
     if (rc != OK)
@@ -322,7 +326,7 @@ static int run(const struct run_flags *f)
         rc = read_prompt(&r);
     if (rc == OK)
         rc = generate(&r);
-    if (rc == OK)
+    if (rc == OK && !main_interrupted)
         rc = report(&r);
     if (r.text)
         fclose(r.text);
@@ -344,6 +348,8 @@ int main_run(int argc, char **argv)
                             argc, argv, 0);
     if (status == -1)
         status = main_fail("run", run(&f));
+    if (status == 0 && main_interrupted)
+        status = EXIT_INTERRUPTED;
     opt_free(table(), &f);
     return status;
 }

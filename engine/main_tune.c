@@ -4,7 +4,6 @@
 #include "engine/main_tune.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,11 +17,10 @@
 #include "tune/schedule_cache.h"
 #include "tune/space.h"
 
-#define COMPARE_MAX      64 /* schedules of a matrix that are compared with the default */
-#define COMPARE_FLOP     1e9
-#define COMPARE_MORE     8.0
-#define SAVE_NS          UINT64_C(1000000000)
-#define EXIT_INTERRUPTED 130
+#define COMPARE_MAX  64 /* schedules of a matrix that are compared with the default */
+#define COMPARE_FLOP 1e9
+#define COMPARE_MORE 8.0
+#define SAVE_NS      UINT64_C(1000000000)
 /* Few rows take as long as about this many: reading the weights. */
 #define ROWS_OF_READING 16
 
@@ -141,13 +139,6 @@ struct run {
     struct main_tuned *now;
 };
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int sig)
-{
-    interrupted = sig;
-}
-
 /* ---- the file ---- */
 
 /* A file that is no good is kept beside the new one, for whoever wants to know why. */
@@ -215,7 +206,7 @@ static int compare(struct run *r)
 {
     int n = r->job->n_shapes, step = (n + COMPARE_MAX - 1) / COMPARE_MAX, rc = OK;
 
-    for (int i = 0; i < n && rc == OK && !interrupted; i += step) {
+    for (int i = 0; i < n && rc == OK && !main_interrupted; i += step) {
         const struct tune_shape *s = &r->job->shapes[i];
         struct kern_schedule two[2];
         struct tune_time t[2];
@@ -260,7 +251,7 @@ static int search(struct run *r, double budget_s)
                          .known = known,
                          .done = on_found,
                          .arg = r,
-                         .stop = &interrupted};
+                         .stop = &main_interrupted};
     struct tune_cost before, after;
     int rc = known && found ? OK : ERR_NOMEM;
 
@@ -311,7 +302,7 @@ static int tune_all(struct run *r)
         memcpy(r->progress.matrix, r->job->name, sizeof(r->progress.matrix));
         rc = search(r, budget_s > 0 ? share_s : 0);
         spent_s += r->now->seconds;
-        if (rc == OK && r->f->rounds > 0 && !interrupted) {
+        if (rc == OK && r->f->rounds > 0 && !main_interrupted) {
             main_tune_progress_end();
             rc = compare(r);
         }
@@ -353,18 +344,15 @@ static int open_all(struct run *r)
 
 static int tune(const struct tune_flags *f)
 {
-    const struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
     struct run r = {.f = f};
     int rc = open_all(&r);
 
     if (rc == OK) {
         int saved;
 
-        /* the second interrupt ends the program at once */
-        sigaction(SIGINT, &act, NULL);
-        sigaction(SIGTERM, &act, NULL);
+        main_catch_interrupts();
         rc = tune_all(&r);
-        if (rc == ERR_CANCELED && interrupted)
+        if (rc == ERR_CANCELED && main_interrupted)
             rc = OK;
         saved = save(&r, true);
         rc = rc == OK ? saved : rc;
@@ -390,7 +378,7 @@ int main_tune(int argc, char **argv)
                             table(), &f, &f.help, argc, argv, 0);
     if (status == -1)
         status = main_fail("tune", tune(&f));
-    if (status == 0 && interrupted) {
+    if (status == 0 && main_interrupted) {
         fprintf(stderr, "sandwich tune: interrupted; the same command goes on\n");
         status = EXIT_INTERRUPTED;
     }

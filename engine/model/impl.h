@@ -133,9 +133,9 @@ struct model_rank {
 
     int64_t ld_qkv, ld_attn, ld_h;          /* floats from a row to the next */
     float *x, *x_last, *y, *qkv, *attn, *h; /* [max_step_tok, ld] */
-    float *share, *lse;     /* [max_step_tok, head_dim], [max_step_tok]: of seq_n > 1 */
-    void *a_packed;         /* blocks shared by its threads */
-    float *partial;         /* phase->partial_bytes */
+    float *share, *lse; /* [max_step_tok, head_dim], [max_step_tok]: of seq_n > 1 */
+    void *a_packed;     /* blocks shared by its threads */
+    float *partial;     /* phase->partial_bytes */
     /* Of the running step: of a rank that cannot meet the others any more. Written by its
      * threads between two of its barriers, read after the second. */
     atomic_int rc;

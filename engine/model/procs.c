@@ -31,8 +31,8 @@ struct control {
 
 struct model_procs {
     struct model *m;
-    struct model_procs_opts o;
-    int n, rank; /* ranks; which of them this process is */
+    struct model_procs_opts o; /* arrays: while opening only */
+    int n, rank;               /* ranks; which of them this process is */
 
     /* Shared, all in one mapping. */
     void *mem;
@@ -52,6 +52,8 @@ struct model_procs {
     uint64_t n_published;
     struct par_ranks *children;
     atomic_bool told; /* on_fail was called */
+
+    struct model_phase *phases[]; /* [o.n_phases] */
 };
 
 /* ---- who sits where ---- */
@@ -59,7 +61,7 @@ struct model_procs {
 /* Thread i of the phase's rank: a label, where nothing is pinned. */
 static int cpu_of(const struct model_procs *p, int f, int rank, int i)
 {
-    int n_threads = p->o.phases[f]->n_threads;
+    int n_threads = p->phases[f]->n_threads;
 
     return p->o.cpus ? p->o.cpus[f][rank * n_threads + i] : i;
 }
@@ -78,7 +80,7 @@ static int number_threads(struct model_procs *p)
 {
     p->n_cpus = 0;
     for (int f = 0; f < p->o.n_phases; f++) {
-        const struct model_phase *ph = p->o.phases[f];
+        const struct model_phase *ph = p->phases[f];
 
         for (int i = 0; i < ph->n_threads && p->rank < ph->n_ranks; i++) {
             int cpu = cpu_of(p, f, p->rank, i), t = thread_on(p, cpu);
@@ -97,7 +99,7 @@ static int number_threads(struct model_procs *p)
 /* The seats of this process's team. */
 static void sit(struct model_procs *p, int f)
 {
-    struct model_phase *ph = p->o.phases[f];
+    struct model_phase *ph = p->phases[f];
 
     ph->n_team = 0;
     for (int t = 0; t < p->n_cpus; t++)
@@ -159,7 +161,7 @@ static void find_pages(const struct model_procs *p)
 {
     madvise(p->m->act, p->m->act_bytes, MADV_POPULATE_WRITE);
     for (int f = 0; f < p->o.n_phases; f++) {
-        const struct model_phase *ph = p->o.phases[f];
+        const struct model_phase *ph = p->phases[f];
 
         madvise(ph->act, ph->act_bytes, MADV_POPULATE_WRITE);
         if (ph->comms)
@@ -189,7 +191,7 @@ static void abort_all(struct model_procs *p)
 {
     par_comm_abort(p->comm);
     for (int f = 0; f < p->o.n_phases; f++) {
-        struct model_phase *ph = p->o.phases[f];
+        struct model_phase *ph = p->phases[f];
 
         for (int t = 0; t < ph->n_threads && ph->n_ranks > 1; t++)
             par_comm_abort(ph->ranks[0].lanes[t].comm);
@@ -348,7 +350,7 @@ int model_procs_open(struct model *m, const struct model_procs_opts *o)
 
     if (rc != OK)
         return rc;
-    p = mem_new(MEM_OTHER, 1, sizeof(*p));
+    p = mem_new(MEM_OTHER, 1, sizeof(*p) + (size_t)o->n_phases * sizeof(p->phases[0]));
     if (!p)
         return ERR_NOMEM;
     p->m = m;
@@ -357,6 +359,7 @@ int model_procs_open(struct model *m, const struct model_procs_opts *o)
     m->procs = p;
     m->team = NULL; /* was closed by who lent it */
     for (int f = 0; f < o->n_phases; f++) {
+        p->phases[f] = o->phases[f];
         p->n = o->phases[f]->n_ranks > p->n ? o->phases[f]->n_ranks : p->n;
         o->phases[f]->apart = true;
     }

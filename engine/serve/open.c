@@ -18,12 +18,12 @@ static int copy_opts(struct serve *s, const struct serve_opts *o)
         if (r->type == OPT_STR)
             *(char **)((char *)&s->o + r->offset) = NULL;
     for (const struct opt_row *r = serve_opt_table; r->name && rc == OK; r++) {
-        const char *from = *(char *const *)((const char *)o + r->offset);
+        char *const *from = (char *const *)((const char *)o + r->offset);
         char **to = (char **)((char *)&s->o + r->offset);
 
-        if (r->type != OPT_STR || !from)
+        if (r->type != OPT_STR || !*from)
             continue;
-        *to = mem_strdup(MEM_OTHER, from);
+        *to = mem_strdup(MEM_OTHER, *from);
         if (!*to)
             rc = ERR_NOMEM;
     }

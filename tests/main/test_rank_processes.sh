@@ -1,0 +1,89 @@
+#!/bin/sh
+# Ranks as processes of `sandwich run`: interrupted it ends them in order, a dead one is named on
+# one line, killed it leaves none behind.
+set -u
+build=${BUILD:-build}
+dir=$(mktemp -d "$build/ranks.XXXXXX") || exit 1
+trap 'rm -rf "$dir"' EXIT
+"$build/sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" >/dev/null || exit 1
+cat >"$dir/drive.py" <<'END'
+import os, signal, subprocess, sys, time
+
+sandwich, model = sys.argv[1:]
+what = {
+    "interrupted": (signal.SIGINT, "group"),
+    "terminated": (signal.SIGTERM, "program"),
+    "killed": (signal.SIGKILL, "program"),
+    "a rank is killed": (signal.SIGKILL, "rank"),
+    "a rank is stopped": (signal.SIGSTOP, "rank"),
+    "a rank faults": (signal.SIGSEGV, "rank"),
+}
+
+
+def stat(pid):
+    """State and parent; a process that is gone is as good as a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[:2]
+    except OSError:
+        return ["Z", "0"]
+
+
+def ranks_of(pid):
+    return [int(p) for p in os.listdir("/proc") if p.isdigit() and stat(p)[1] == str(pid)]
+
+
+def one(sig, whom):
+    """The program's status, its lines on stderr, and its rank; None: it was too quick."""
+    p = subprocess.Popen(
+        [sandwich, "run", "--model", model, "--no-pin", "--ranks", "2", "--rank-mode", "processes",
+         "--prompt-ids", "1,2,3", "--ids", "--ignore-eos", "-n", "200"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    p.stdout.read(1)
+    ranks = ranks_of(p.pid)
+    if len(ranks) != 1:
+        p.communicate()
+        return None
+    if whom == "group":
+        os.killpg(p.pid, sig)
+    else:
+        os.kill(p.pid if whom == "program" else ranks[0], sig)
+    _, err = p.communicate()
+    while any(stat(r)[0] != "Z" for r in ranks):  # a hang here is the failure
+        time.sleep(0.001)
+    return (p.returncode, err.splitlines(), ranks[0]) if p.returncode != 0 else None
+
+
+def check(name, sig, whom):
+    for _ in range(50):
+        got = one(sig, whom)
+        if got:
+            break
+    else:
+        return "it was always too quick"
+    status, lines, rank = got
+    if whom == "rank":
+        how = "stopped" if sig == signal.SIGSTOP else "killed"
+        want = f"rank 1 of 2 (process {rank}) was {how} by {signal.Signals(sig).name}"
+        ok = status == 1 and len(lines) == 1 and want in lines[0]
+    else:
+        ok = status == (-sig if sig == signal.SIGKILL else 130) and not lines
+    return None if ok else f"status {status}, said {lines}"
+
+
+print(f"1..{len(what)}")
+failed = False
+for n, (name, (sig, whom)) in enumerate(what.items(), 1):
+    why = check(name, sig, whom)
+    failed |= why is not None
+    print(f"not ok {n} - {name}\n# {why}" if why else f"ok {n} - {name}")
+sys.exit(failed)
+END
+nproc=$(getconf _NPROCESSORS_ONLN)
+if [ "$nproc" -lt 2 ]; then
+    echo "1..1"
+    echo "# skip: two ranks need two CPUs"
+    echo "ok 1 - ranks as processes # SKIP"
+    exit 0
+fi
+python3 "$dir/drive.py" "$build/sandwich" "$dir/tiny.gguf"

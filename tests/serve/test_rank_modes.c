@@ -1,0 +1,205 @@
+/* Ranks as processes behind the door: the tokens of ranks that are threads, with a plan
+ * whose phases differ; described; and when one of them dies, at work or while nothing is
+ * to be done, the engine says which and closes. */
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cpu/cpu.h"
+#include "model/make.h"
+#include "plan/plan.h"
+#include "serve/serve.h"
+#include "tests/support/test.h"
+
+#define N_SEQS   3
+#define N_PROMPT 20
+#define N_NEW    12
+
+static char model_path[600], plan_path[600];
+
+static int make_model(void **state)
+{
+    const struct model_make_opts o = {.arch = "tiny",
+                                      .type = KERN_F32,
+                                      .seed = 1,
+                                      .format = "gguf",
+                                      .out = model_path,
+                                      .n_threads = 1};
+
+    (void)state;
+    snprintf(model_path, sizeof(model_path), "%s/tiny.gguf", test_dir());
+    assert_ok(model_make(&o));
+    return 0;
+}
+
+/* Prefill by one rank of two threads, decode by two ranks of one; false: one CPU only. */
+static bool write_plan(void)
+{
+    struct cpu_budget b;
+    struct plan p;
+
+    assert_ok(cpu_budget_get(&b));
+    if (b.n < 2)
+        return false;
+    assert_ok(plan_default(&p, &b, 2));
+    p.decode.n_ranks = 2;
+    p.decode.n_threads = 1;
+    snprintf(plan_path, sizeof(plan_path), "%s/plan.json", test_dir());
+    assert_ok(plan_write(&p, plan_path));
+    return true;
+}
+
+static struct serve *open_mode(int rank_mode)
+{
+    struct serve_opts o;
+    struct serve *s;
+
+    assert_ok(opt_init(serve_opt_table, &o));
+    o.model = model_path;
+    o.plan = plan_path;
+    o.deterministic = true;
+    o.max_seqs = N_SEQS;
+    o.rank_mode = rank_mode;
+    assert_ok(serve_open(&s, &o));
+    o.model = o.plan = NULL;
+    opt_free(serve_opt_table, &o);
+    return s;
+}
+
+struct got {
+    int32_t ids[N_NEW];
+    int n;
+    enum serve_finish finish;
+};
+
+static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                     enum serve_finish finish)
+{
+    struct got *g = ctx;
+
+    (void)request, (void)logits;
+    g->finish = finish;
+    if (id >= 0 && g->n < N_NEW)
+        g->ids[g->n++] = id;
+}
+
+static void submit(struct serve *s, int i, struct got *g)
+{
+    int32_t prompt[N_PROMPT];
+    struct serve_request r = {.prompt = prompt,
+                              .n_prompt = N_PROMPT - 5 * i,
+                              .max_new = N_NEW,
+                              .ignore_eos = true,
+                              .sampling = {.top_p = 1},
+                              .on_token = on_token,
+                              .ctx = g};
+    int64_t id;
+
+    memset(g, 0, sizeof(*g));
+    for (int k = 0; k < N_PROMPT; k++)
+        prompt[k] = (i * 31 + k * 7) % serve_vocab(s);
+    assert_ok(serve_submit(s, &r, &id));
+}
+
+/* The process of a rank that describes itself; 0: ranks are threads. */
+static pid_t process_of(struct serve *s, int rank)
+{
+    json_t *d, *thread;
+    pid_t pid = 0;
+    size_t i;
+
+    assert_ok(serve_describe(s, &d));
+    json_array_foreach(json_object_get(json_object_get(d, "placement"), "threads"), i,
+                       thread)
+    {
+        if (json_integer_value(json_object_get(thread, "rank")) == rank)
+            pid = (pid_t)json_integer_value(json_object_get(thread, "process"));
+    }
+    json_decref(d);
+    return pid;
+}
+
+static void assert_no_child(void)
+{
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+}
+
+static void same_tokens(void **state)
+{
+    struct got got[2][N_SEQS];
+
+    (void)state;
+    if (!write_plan())
+        test_skip("one CPU only");
+    for (int mode = 0; mode < 2; mode++) {
+        struct serve *s = open_mode(mode);
+        bool busy = true;
+
+        for (int i = 0; i < N_SEQS; i++)
+            submit(s, i, &got[mode][i]);
+        while (busy)
+            assert_ok(serve_step(s, &busy));
+        assert_int_equal(process_of(s, 1) != 0, mode == SERVE_RANKS_PROCESSES);
+        serve_close(&s);
+        assert_no_child();
+        for (int i = 0; i < N_SEQS; i++) {
+            assert_int_equal(got[mode][i].n, N_NEW);
+            assert_int_equal(got[mode][i].finish, SERVE_LENGTH);
+            assert_memory_equal(got[mode][i].ids, got[0][i].ids, sizeof(got[0][i].ids));
+        }
+    }
+}
+
+static void a_dead_rank_ends_the_steps(void **state)
+{
+    (void)state;
+    if (!write_plan())
+        test_skip("one CPU only");
+    for (int idle = 0; idle < 2; idle++) {
+        struct serve *s = open_mode(SERVE_RANKS_PROCESSES);
+        pid_t victim = process_of(s, 1);
+        struct got got;
+        bool busy = true;
+        int rc = OK;
+        char says[80];
+
+        assert_true(victim > 0 && victim != getpid());
+        snprintf(says, sizeof(says), "rank 1 of 2 (process %d) was killed by SIGKILL",
+                 (int)victim);
+        submit(s, 0, &got);
+        assert_ok(serve_step(s, &busy)); /* the prompt */
+        assert_ok(serve_step(s, &busy));
+        if (idle) {
+            while (busy)
+                assert_ok(serve_step(s, &busy));
+            kill(victim, SIGKILL);
+            serve_wait(s, UINT64_MAX); /* for ever, were it not for the rank */
+            rc = serve_step(s, &busy);
+        } else {
+            kill(victim, SIGKILL);
+            while (rc == OK) {
+                rc = serve_step(s, &busy);
+                if (!busy)
+                    submit(s, 0, &got);
+            }
+        }
+        assert_err(rc, ERR_STATE, says);
+        assert_err(serve_step(s, &busy), ERR_STATE, says);
+        serve_close(&s); /* the requests that live end */
+        assert_int_equal(got.finish, idle ? SERVE_LENGTH : SERVE_CANCELED);
+        assert_no_child();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_tokens),
+        cmocka_unit_test(a_dead_rank_ends_the_steps),
+    };
+
+    return cmocka_run_group_tests_name("rank_modes", tests, make_model, NULL);
+}
