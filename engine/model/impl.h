@@ -153,7 +153,7 @@ struct model_phase {
     bool apart;                  /* each rank is in another process */
     struct model_rank *ranks;
     struct model_seat *seats; /* [m->n_threads], by the team's thread */
-    int n_team; /* how many of the team's threads a step needs, from 0 on */
+    int n_team;               /* how many of the team's threads a step needs, from 0 on */
     struct model_view *views;
     struct par_rank *lanes;
     struct kern_schedule *schedules; /* the tables that ranks point into */
