@@ -31,17 +31,20 @@ def curves(ax, c, x, names, **axes):
 
 
 def roof(ax, c):
-    """Achieved rate over intensity; the roof is the lower of bandwidth and peak."""
-    gbps, v = c.value("read_gbps_all"), c.value
+    """Achieved rate over intensity; the roof is the lower of peak and of the bandwidth that was
+    measured beside the tokens, or else by the card."""
+    v = c.value
+    gbps = v("read_gbps_all") if math.isnan(v("decode_read_gbps")) else v("decode_read_gbps")
     x = np.logspace(-1, 4, 200)
     for name, label in (("peak_gflops_bf16", "exact bf16"), ("peak_gflops_bf16_dot", "bf16 dot"),
                         ("peak_gflops_fp16", "fp16"), ("peak_gops_int8", "int8")):
         if not math.isnan(v(name) * gbps):
             ax.plot(x, np.minimum(gbps * x, v(name)), lw=1.2, label="%s bound" % label)
-    for phase, mark, share in (("decode", "v", "decode_bandwidth_frac"), ("prefill", "^", "prefill_peak_frac")):
+    for phase, mark, share, of in (("decode", "v", "decode_bandwidth_frac", "the bandwidth"),
+                                   ("prefill", "^", "prefill_peak_frac", "its peak")):
         at = v("%s_flop_per_byte" % phase), v("%s_gflops" % phase)
         if not math.isnan(at[0] * at[1]):
-            ax.plot(*at, mark, ms=8, color="black", label="%s: %s" % (phase, style.percent(v(share))))
+            ax.plot(*at, mark, ms=8, color="black", label="%s: %s of %s" % (phase, style.percent(v(share)), of))
     if not ax.lines:
         return style.na(ax)
     ax.set(xscale="log", yscale="log", xlabel="FLOP per byte of memory", ylabel="GFLOP/s or GOP/s")
@@ -67,9 +70,9 @@ for c in result.cells[:1]:
     events = [line.replace("nan", "n/a").split("|") for line in str(c.attrs.get("notes.trust_lines", "")).split("\n") if line]
     study.draw_table(grid[0][3], ["event", "counted / expected", "verdict"], events)
     grid[1][3].axis("off")
-    grid[1][3].text(0, 1, "\n".join(textwrap.fill(t, 62) for t in [
+    grid[1][3].text(0, 0.95, "\n".join(textwrap.fill(t, 56) for t in [
         "Events unavailable: " + str(c.attrs.get("notes.trust_why", "none")), "",
-        "Root would add: " + str(c.attrs.get("notes.root", "n/a"))]), va="top", fontsize=7.5)
+        "Root would add: " + str(c.attrs.get("notes.root", "n/a"))]), va="top", fontsize=9, linespacing=1.4)
     study.write_table(STEM, ["what", "value", "why not"], [
         [m, style.short(v), c.why.get(m, "")] for m, v in sorted(c.summary.items())])
 style.save(fig, result, STEM, "Machine card: %s" % ", ".join(
