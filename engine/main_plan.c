@@ -182,8 +182,11 @@ static int searched(const struct main_plan_flags *f)
     int rc = main_plan_open(&j, f);
 
     if (rc == OK && main_plan_is_host(f) && isatty(STDERR_FILENO))
-        fprintf(stderr, "sandwich plan: measuring two phases, at most about %g s each\n",
-                f->search.max_s);
+        fprintf(
+            stderr,
+            "sandwich plan: measuring two phases, at most about %g s each, then steps "
+            "of both for about %g s\n",
+            f->search.max_s, PLAN_COSTS_S);
     if (rc == OK)
         rc = main_plan_search(j, &found);
     if (rc == OK && *found.note)

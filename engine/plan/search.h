@@ -33,6 +33,9 @@ struct plan_found {
 /* ERR_ARG, or what the searches say. */
 MUST int plan_search(struct plan_found *out, const struct plan_search_opts *o);
 void plan_found_free(struct plan_found *f); /* twice is fine */
+/* No round of trials begins later. */
+#define PLAN_COSTS_S 10.0
+
 /* What a step of 1, 2, 4 ... rows takes under each of the plan's phases, for the plan's
  * tables: by `e`, that prefill was searched with, the phases in turn, the median of a few
  * trials. The plan stays without where both phases are one, or cannot be timed together. */

@@ -3,10 +3,11 @@
 #include "base/stats.h"
 #include "plan/search.h"
 
-#define SIZES_MAX 10 /* 1 ... PLAN_STEP_ROWS_MAX */
-/* Rounds over all sizes of both phases; a slow model gets as many as begin in time. */
+#define SIZES_MAX  10 /* 1 ... PLAN_STEP_ROWS_MAX */
 #define ROUNDS_MAX 9
-#define ROUNDS_S   10.0
+/* A step that takes so long is the table's last: of twice the rows it takes twice as long,
+ * which needs no measurement. */
+#define STEP_S_MAX 1.0
 
 struct table {
     int n;
@@ -20,21 +21,34 @@ static void set_sizes(struct table *t, int64_t n_rows_max)
         t->rows[t->n++] = rows;
 }
 
-/* Phases take turns at being the first, too. */
-static int round_of(struct table *t, const struct plan_search_opts *o,
-                    struct topo_evaluator *e, int round)
+static int time_size(struct table *t, const struct plan_search_opts *o,
+                     struct topo_evaluator *e, int size, int round)
 {
     struct topo_works works;
     int rc = OK;
 
-    for (int i = 0; i < 2 * t->n && rc == OK; i++) {
-        int size = i / 2, phase = (i + round) % 2;
+    plan_piece_work(&works, o->model, o->type, t->rows[size], o->e.n_ctx_tok);
+    for (int i = 0; i < 2 && rc == OK; i++) {
+        int phase = (i + round) % 2; /* they take turns at being the first, too */
         const struct plan_step s = {
             .phase = (enum topo_phase)phase, .n_rows = t->rows[size], .works = &works};
 
-        plan_piece_work(&works, o->model, o->type, s.n_rows, o->e.n_ctx_tok);
-        rc = o->evaluator->step(e, &s, round * t->n + size,
+        rc = o->evaluator->step(e, &s, round * SIZES_MAX + size,
                                 &t->seconds[phase][size][round]);
+    }
+    return rc;
+}
+
+static int round_of(struct table *t, const struct plan_search_opts *o,
+                    struct topo_evaluator *e, int round)
+{
+    int rc = OK;
+
+    for (int i = 0; i < t->n && rc == OK; i++) {
+        rc = time_size(t, o, e, i, round);
+        if (round == 0 && (t->seconds[TOPO_PREFILL][i][0] > STEP_S_MAX ||
+                           t->seconds[TOPO_DECODE][i][0] > STEP_S_MAX))
+            t->n = i + 1;
     }
     return rc;
 }
@@ -66,7 +80,7 @@ int plan_search_costs(struct plan *p, const struct plan_search_opts *o,
     t0 = clock_ns();
     do
         rc = round_of(&t, o, e, n++);
-    while (rc == OK && n < ROUNDS_MAX && (double)(clock_ns() - t0) * 1e-9 < ROUNDS_S);
+    while (rc == OK && n < ROUNDS_MAX && (double)(clock_ns() - t0) * 1e-9 < PLAN_COSTS_S);
     if (rc != OK)
         return rc;
     fill(&p->prefill.costs, &t, TOPO_PREFILL, n);

@@ -14,6 +14,7 @@ static struct wish {
     int n_pairs, n_steps;
     int pair_rc;
     int64_t n_rows_max;
+    double slow_s;
 } wish;
 
 static int wish_measure(void *ctx, const struct topo_config *c, int repeat,
@@ -56,7 +57,7 @@ static int wish_pair(struct topo_evaluator *e, const struct topo_config *prefill
     return w->pair_rc == OK ? OK : err_set(w->pair_rc, "these two never");
 }
 
-/* Decode: 1 s and 0.1 s a row; prefill: 2 s; a trial in three is far off. */
+/* Decode: 1 and 0.1 a row; prefill: 2, of slow_s; a trial in three is far off. */
 static int wish_step(struct topo_evaluator *e, const struct plan_step *s, int repeat,
                      double *seconds)
 {
@@ -65,8 +66,8 @@ static int wish_step(struct topo_evaluator *e, const struct plan_step *s, int re
     (void)repeat;
     assert_int_equal(s->works->n, 1);
     assert_true(s->works->v[0].flop > 0);
-    *seconds = s->phase == TOPO_DECODE ? 1 + 0.1 * (double)s->n_rows : 2;
-    if (w->n_steps++ % 3 == 0)
+    *seconds = w->slow_s * (s->phase == TOPO_DECODE ? 1 + 0.1 * (double)s->n_rows : 2);
+    if (w->n_steps++ % 3 == 0 && w->n_steps > 0)
         *seconds *= 50;
     return OK;
 }
@@ -104,7 +105,8 @@ static void test_both_phases(void **state)
 
     (void)state;
     opts(&o, &m, &c);
-    wish = (struct wish){.n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 1};
+    wish = (struct wish){
+        .n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 1, .slow_s = 0x1p-16};
     assert_ok(plan_search(&f, &o));
     assert_int_equal(wish.n_open, 0);
     assert_int_equal(wish.n_placed, 1); /* prefill knows where decode put the weights */
@@ -139,7 +141,8 @@ static void test_costs(void **state)
 
     (void)state;
     opts(&o, &m, &c);
-    wish = (struct wish){.n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 100};
+    wish = (struct wish){
+        .n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 100, .slow_s = 0x1p-16};
     assert_ok(plan_search(&f, &o));
     assert_int_equal(wish.n_pairs, 1);
     assert_int_equal(f.plan.decode.costs.n, 7);
@@ -147,8 +150,8 @@ static void test_costs(void **state)
     for (int i = 0; i < 7; i++) {
         assert_int_equal(f.plan.decode.costs.rows[i], 1 << i);
         assert_int_equal(f.plan.prefill.costs.rows[i], 1 << i);
-        assert_true(f.plan.decode.costs.seconds[i] == 1 + 0.1 * (1 << i));
-        assert_true(f.plan.prefill.costs.seconds[i] == 2);
+        assert_true(f.plan.decode.costs.seconds[i] == wish.slow_s * (1 + 0.1 * (1 << i)));
+        assert_true(f.plan.prefill.costs.seconds[i] == wish.slow_s * 2);
     }
     plan_found_free(&f);
 
@@ -158,9 +161,16 @@ static void test_costs(void **state)
                      PLAN_STEP_ROWS_MAX);
     plan_found_free(&f);
 
+    wish.slow_s = 0.25;      /* 4 rows take 0.35 s, 32 rows 1.05 s: that is long enough */
+    wish.n_steps = -1000000; /* none is far off */
+    assert_ok(plan_search(&f, &o));
+    assert_int_equal(f.plan.prefill.costs.n, 6);
+    assert_int_equal(f.plan.decode.costs.rows[5], 32);
+    plan_found_free(&f);
+
     wish.pair_rc = ERR_UNSUPPORTED;
     assert_ok(plan_search(&f, &o));
-    assert_int_equal(wish.n_pairs, 3);
+    assert_int_equal(wish.n_pairs, 4);
     assert_int_equal(f.plan.decode.costs.n, 0);
     plan_found_free(&f);
 
