@@ -33,6 +33,7 @@ struct plan_found {
 /* ERR_ARG, or what the searches say. */
 MUST int plan_search(struct plan_found *out, const struct plan_search_opts *o);
 void plan_found_free(struct plan_found *f); /* twice is fine */
+
 /* No round of trials begins later. */
 #define PLAN_COSTS_S 10.0
 
@@ -42,6 +43,7 @@ void plan_found_free(struct plan_found *f); /* twice is fine */
 MUST int plan_search_costs(struct plan *p, const struct plan_search_opts *o,
                            struct topo_evaluator *e, const struct topo_config *prefill,
                            const struct topo_config *decode);
+
 /* The plan's phase from a choice. */
 MUST int plan_phase_set(struct plan_phase *out, const struct topo_config *c);
 
