@@ -239,32 +239,57 @@ static void serially(const struct traffic *t, struct tiny_got g[N_REQUESTS])
     serve_close(&s);
 }
 
-static struct serve *open_mixed(const char *policy, int shape, bool deterministic,
-                                bool table, struct rng *r)
+/* How an engine is opened for mixed batches. */
+struct mix {
+    const char *policy;
+    int shape; /* of shapes[] */
+    bool deterministic, table, processes;
+};
+
+static struct serve *open_mixed(const struct mix *x, struct rng *r)
 {
     struct serve_opts o = tiny_opts();
     struct plan p;
 
-    plan_of(&p, &shapes[shape]);
-    if (table) {
+    plan_of(&p, &shapes[x->shape]);
+    if (x->table) {
         random_costs(&p.prefill.costs, r);
         random_costs(&p.decode.costs, r);
     }
     mem_free(o.policy);
-    o.policy = mem_strdup(MEM_TEST, policy);
+    o.policy = mem_strdup(MEM_TEST, x->policy);
     assert_non_null(o.policy);
-    o.deterministic = deterministic;
+    o.deterministic = x->deterministic;
+    o.rank_mode = x->processes ? SERVE_RANKS_PROCESSES : SERVE_RANKS_THREADS;
     o.max_seqs = 4;
     o.max_step_tok = 24 + (int64_t)rng_below(r, 24);
     return open_plan(&o, &p);
 }
 
-/* Whatever policy, phases and table: the tokens of each request alone. */
+/* Each request gets the tokens that it gets alone. */
+static void check_mixed(const struct mix *x, const struct traffic *t, struct rng *r,
+                        const struct tiny_got alone[N_REQUESTS])
+{
+    struct serve *s = open_mixed(x, r);
+    struct tiny_got g[N_REQUESTS];
+
+    play(s, t, r, g);
+    for (int k = 0; k < N_REQUESTS; k++)
+        tiny_assert_same(&g[k], &alone[k]);
+    assert_int_equal(fact(s, "work", "switch_copied_bytes"), 0);
+    assert_true(!x->table || fact(s, "work", "n_switches") > 1);
+    assert_int_equal(fact(s, "phase_choice", "n_prefill_steps") +
+                         fact(s, "phase_choice", "n_decode_steps"),
+                     fact(s, "work", "n_steps"));
+    serve_close(&s);
+}
+
+/* Whatever policy, phases and table. */
 static void test_arrivals(void **state)
 {
     static const char *const policies[] = {"fcfs", "continuous", "chunked"};
     static const int some[] = {1, DIFFER, 4};
-    struct tiny_got alone[N_REQUESTS], g[N_REQUESTS];
+    struct tiny_got alone[N_REQUESTS];
     struct traffic t;
     struct rng r;
 
@@ -273,21 +298,19 @@ static void test_arrivals(void **state)
     rng_init(&r, test_seed(), "traffic");
     draw_traffic(&t, &r);
     serially(&t, alone);
-    for (int i = 0; i < 3 * 3 * 2 * 2; i++) {
-        bool table = i / 9 % 2, deterministic = i / 18;
-        struct serve *s =
-            open_mixed(policies[i % 3], some[i / 3 % 3], deterministic, table, &r);
-
-        play(s, &t, &r, g);
-        for (int k = 0; k < N_REQUESTS; k++)
-            tiny_assert_same(&g[k], &alone[k]);
-        assert_int_equal(fact(s, "work", "switch_copied_bytes"), 0);
-        assert_true(!table || fact(s, "work", "n_switches") > 1);
-        assert_int_equal(fact(s, "phase_choice", "n_prefill_steps") +
-                             fact(s, "phase_choice", "n_decode_steps"),
-                         fact(s, "work", "n_steps"));
-        serve_close(&s);
-    }
+    for (int i = 0; i < 3 * 3 * 2 * 2; i++)
+        check_mixed(&(struct mix){.policy = policies[i % 3],
+                                  .shape = some[i / 3 % 3],
+                                  .table = i / 9 % 2,
+                                  .deterministic = i / 18},
+                    &t, &r, alone);
+    for (int i = 0; i < 3; i++)
+        check_mixed(&(struct mix){.policy = policies[i],
+                                  .shape = DIFFER,
+                                  .table = true,
+                                  .deterministic = i % 2,
+                                  .processes = true},
+                    &t, &r, alone);
 }
 
 /* A prompt comes while another decodes: its pieces and the tokens share steps. */

@@ -14,7 +14,7 @@
 #include "tests/support/test.h"
 
 #define N_SEQS   3
-#define N_PROMPT 20
+#define N_PROMPT 45 /* and 40 and 35: more rows than are decode's without a table */
 #define N_NEW    12
 
 static char model_path[600], plan_path[600];
