@@ -59,7 +59,7 @@ static int settle(struct model_placement *p, const struct model_owners *o, int n
 
 int model_placement_open(struct model *m, const struct model_owners *o)
 {
-    int n_team = par_team_size(m->team), rc;
+    int n_team = m->n_threads, rc;
     struct model_placement *p;
 
     p = m->placement = mem_new(MEM_WEIGHTS, 1, sizeof(*p));
@@ -312,6 +312,6 @@ int model_placement_bind(struct model *m)
                  "pages bound to the owners' %d nodes before they were touched",
                  p->n_domains);
     }
-    deal_threads(p, par_team_size(m->team), rc == OK);
+    deal_threads(p, m->n_threads, rc == OK);
     return OK;
 }

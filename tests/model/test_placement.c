@@ -31,6 +31,7 @@ static void bare_8b(struct model *m, struct model_layer *layers, struct par_team
     m->group = 4;
     m->qkv_unit = 6 * 128;
     m->team = team;
+    m->n_threads = TEAM;
     m->n_threads = par_team_size(team);
     m->layers = layers;
     m->embed_type = KERN_BF16;
