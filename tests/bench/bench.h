@@ -23,7 +23,7 @@ struct bench_opts {
     int64_t rounds;
     bool ops;           /* measure operators too */
     bool deterministic; /* measure models in that mode, exact only */
-    bool ranks;         /* the same steps by as many ranks of one thread, too */
+    bool ranks;         /* the same steps by ranks of one thread, too */
 };
 extern const struct opt_row bench_opt_table[];
 
@@ -50,7 +50,19 @@ MUST int bench_row(struct bench *b, json_t *row);
 /* Make the folders a file's path needs. */
 void bench_make_dirs(const char *path);
 
+/* What is measured of a model: a token at this context, prompts of these lengths. */
+#define BENCH_CONTEXT 128
+#define BENCH_PREFILL_SIZES                                                              \
+    {                                                                                    \
+        16, 64, 128, 512                                                                 \
+    }
+#define BENCH_ROUNDS_MAX 1000
+
 MUST int bench_ops(struct bench *b);
 MUST int bench_models(struct bench *b);
+/* The model in this file by as many ranks of one thread as the team has threads, as
+ * threads and as processes, beside one rank of all threads. */
+MUST int bench_ranks(struct bench *b, const char *path, const char *precision,
+                     const char *arch, const char *tag);
 
 #endif

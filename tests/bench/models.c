@@ -15,43 +15,34 @@
 #include "tests/bench/bench.h"
 #include "tune/schedule_cache.h"
 
-#define CONTEXT       128
+#define CONTEXT       BENCH_CONTEXT
 #define DECODE_TOKENS 12 /* a round */
-#define MAX_ROUNDS    1000
-static const int64_t prefill_sizes[] = {16, 64, 128, 512};
+static const int64_t prefill_sizes[] = BENCH_PREFILL_SIZES;
 #define N_PREFILL (int)(sizeof(prefill_sizes) / sizeof(prefill_sizes[0]))
 
 struct subject {
     struct model *model;
     struct model_phase *phase; /* one rank of all threads */
-    struct model_phase *ranks; /* as many ranks, of a thread each; NULL: not measured */
     struct kv_pool *pool;
     struct kv_region kv;
     float *logits;
     int32_t ids[512];
-    double decode_s[MAX_ROUNDS], decode_frac[MAX_ROUNDS], read_gbps[MAX_ROUNDS];
-    double prefill_s[N_PREFILL][MAX_ROUNDS], tuned_s[N_PREFILL][MAX_ROUNDS];
-    /* Of ranks over of one rank, in the same round: [N_PREFILL] is decode's. */
-    double ranks_frac[N_PREFILL + 1][MAX_ROUNDS];
+    double decode_s[BENCH_ROUNDS_MAX], decode_frac[BENCH_ROUNDS_MAX],
+        read_gbps[BENCH_ROUNDS_MAX];
+    double prefill_s[N_PREFILL][BENCH_ROUNDS_MAX], tuned_s[N_PREFILL][BENCH_ROUNDS_MAX];
     struct tune_cache *tuned;      /* NULL: the default schedules only */
     uint64_t decode_ns[MODEL_T_N]; /* of thread 0 over all decode steps, by operation */
 };
 
-static double step_by(struct model_phase *phase, struct subject *s, int64_t pos0,
-                      int64_t n)
+static double step_s(struct subject *s, int64_t pos0, int64_t n)
 {
     struct model_chunk c = {
         .kv = &s->kv, .ids = s->ids, .n_tok = n, .pos0 = pos0, .want_logits = true};
     uint64_t t0 = clock_ns();
 
-    if (model_forward(phase, &c, 1, s->logits) != OK)
+    if (model_forward(s->phase, &c, 1, s->logits) != OK)
         return NAN;
     return (double)(clock_ns() - t0) * 1e-9;
-}
-
-static double step_s(struct subject *s, int64_t pos0, int64_t n)
-{
-    return step_by(s->phase, s, pos0, n);
 }
 
 static int make_file(const char *arch, const char *type, char *path, size_t n)
@@ -79,7 +70,6 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
                            .max_step_tok = 512,
                            .max_tok = 1024};
     const struct model_phase_opts p = {.n_ranks = 1, .n_threads = b->n_threads};
-    const struct model_phase_opts each = {.n_ranks = b->n_threads, .n_threads = 1};
     struct kv_shape shape;
     int rc = model_file_open(&f, path);
 
@@ -88,8 +78,6 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
     model_file_close(&f);
     if (rc == OK)
         rc = model_phase_open(&s->phase, s->model, &p);
-    if (rc == OK && b->o.ranks && b->n_threads > 1)
-        rc = model_phase_open(&s->ranks, s->model, &each);
     if (rc != OK)
         return rc;
     model_kv_shape(s->model, &shape);
@@ -126,7 +114,6 @@ static void subject_close(struct subject *s)
     if (s->pool)
         kv_release(s->pool, &s->kv);
     kv_pool_close(&s->pool);
-    model_phase_close(&s->ranks);
     model_phase_close(&s->phase);
     model_close(&s->model);
     mem_free(s->logits);
@@ -140,26 +127,6 @@ static double decode_bytes(const struct model *m)
 
     return (double)(model_token_weight_bytes(c, c->weight_type) +
                     model_token_kv_bytes(c, CONTEXT + 1, 4));
-}
-
-/* One round of ranks: each step between two of the one rank's, whose mean it is compared
- * with, so that what else runs on the machine weighs on both. */
-static void round_of_ranks(struct subject *s, int r)
-{
-    for (int p = 0; p <= N_PREFILL; p++) {
-        bool decode = p == N_PREFILL;
-        int64_t pos0 = decode ? CONTEXT : 0, n = decode ? 1 : prefill_sizes[p];
-        double frac[DECODE_TOKENS];
-        int n_frac = decode ? DECODE_TOKENS : 1;
-
-        step_by(s->ranks, s, pos0, 1);
-        for (int i = 0; i < n_frac; i++) {
-            double before = step_s(s, pos0, n), ranks = step_by(s->ranks, s, pos0, n);
-
-            frac[i] = 2 * ranks / (before + step_s(s, pos0, n));
-        }
-        s->ranks_frac[p][r] = stats_median(frac, (size_t)n_frac);
-    }
 }
 
 /* Where memory is shared its bandwidth changes from one second to the next (here between
@@ -187,8 +154,6 @@ static void rounds(struct bench *b, struct subject *s)
             decode_bytes(s->model) / s->decode_s[r] * 1e-9 / s->read_gbps[r];
         for (int p = 0; p < N_PREFILL; p++)
             s->prefill_s[p][r] = step_s(s, 0, prefill_sizes[p]);
-        if (s->ranks)
-            round_of_ranks(s, r);
         set_schedules(s, s->tuned);
         for (int p = 0; p < N_PREFILL && s->tuned; p++)
             s->tuned_s[p][r] = step_s(s, 0, prefill_sizes[p]);
@@ -278,36 +243,6 @@ static int report_prefill(struct bench *b, const struct subject *s, const char *
                                "mad_s", mad, "flop", flop, "peak_gflops", peak));
 }
 
-/* How much faster the ranks are than the one rank. */
-static int report_ranks(struct bench *b, const struct subject *s, const char *arch,
-                        const char *tag)
-{
-    size_t n = (size_t)b->o.rounds;
-    int rc = OK;
-
-    for (int p = 0; p <= N_PREFILL && rc == OK; p++) {
-        double frac = stats_median(s->ranks_frac[p], n);
-        double mad = stats_mad(s->ranks_frac[p], n);
-        char what[32], name[160];
-
-        snprintf(what, sizeof(what), "prefill%lld",
-                 (long long)(p < N_PREFILL ? prefill_sizes[p] : 0));
-        if (p == N_PREFILL)
-            snprintf(what, sizeof(what), "decode");
-        printf("%-20s %-12s %-10s %d ranks of 1 thread are %.3f times as fast as 1 of %d "
-               "(+- %.1f %%)\n",
-               arch, tag, what, b->n_threads, 1 / frac, b->n_threads, 100 * mad / frac);
-        snprintf(name, sizeof(name), "%s_ranks_over_threads_%s_%s", what, arch, tag);
-        rc = bench_headline(b, name, 1 / frac, "1", true);
-        if (rc == OK)
-            rc = bench_row(b, json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:f}", "model",
-                                        arch, "type", tag, "what", "ranks", "step", what,
-                                        "n_ranks", b->n_threads, "time_frac", frac,
-                                        "time_frac_mad", mad));
-    }
-    return rc;
-}
-
 static int report_load(struct bench *b, const struct subject *s, const char *arch,
                        const char *tag)
 {
@@ -352,10 +287,10 @@ static int one(struct bench *b, const char *arch, const char *type, const char *
         rc = report_prefill(b, s, arch, type, tag, precision, p, "");
     for (int p = 0; rc == OK && s->tuned && p < N_PREFILL; p++)
         rc = report_prefill(b, s, arch, type, tag, precision, p, "_tuned");
-    if (rc == OK && s->ranks)
-        rc = report_ranks(b, s, arch, tag);
     subject_close(s);
     mem_free(s);
+    if (rc == OK && b->o.ranks && b->n_threads > 1)
+        rc = bench_ranks(b, path, precision, arch, tag);
     return rc;
 }
 
