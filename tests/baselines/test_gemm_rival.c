@@ -1,20 +1,18 @@
 /* The client of the kernel rivals against programs made here, which die, hang, lie and
  * talk nonsense: each is one error that says so, and leaves no process and no file open.
  * What real libraries answer is in test_gemm_libraries.c. */
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "baselines/gemm.h"
 #include "baselines/gemm/support/data.h"
 #include "baselines/gemm_trial.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/test.h"
 
 #define LIMIT_S 20.0 /* far above what a shell needs, and below the patience of people */
@@ -68,18 +66,6 @@ static void write_fake(const char *name, const struct fake *f)
     assert_int_equal(chmod(path, 0755), 0);
 }
 
-static int count_files(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-
-    assert_non_null(d);
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
-
 static struct gemm_rival_opts opts(void)
 {
     static int cpu;
@@ -99,7 +85,7 @@ static cpu_set_t affinity;
 static int before(void **state)
 {
     (void)state;
-    n_files = count_files();
+    n_files = left_fds();
     n_warnings = 0;
     last_warning[0] = '\0';
     assert_int_equal(sched_getaffinity(0, sizeof affinity, &affinity), 0);
@@ -114,9 +100,8 @@ static int after(void **state)
 
     (void)state;
     log_set_sink(NULL, NULL);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(errno, ECHILD);
-    assert_int_equal(count_files(), n_files);
+    left_no_child();
+    assert_int_equal(left_fds(), n_files);
     assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
     assert_true(CPU_EQUAL(&now, &affinity));
     return 0;

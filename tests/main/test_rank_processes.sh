@@ -2,10 +2,8 @@
 # Ranks as processes of `sandwich run`: interrupted it ends them in order, a dead one is named on
 # one line, killed it leaves none behind.
 set -u
-build=${BUILD:-build}
-dir=$(mktemp -d "$build/ranks.XXXXXX") || exit 1
-trap 'rm -rf "$dir"' EXIT
-"$build/sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" >/dev/null || exit 1
+. tests/support/tap.sh
+"$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" >/dev/null || exit 1
 cat >"$dir/drive.py" <<'END'
 import os, signal, subprocess, sys, time
 
@@ -81,9 +79,7 @@ sys.exit(failed)
 END
 nproc=$(getconf _NPROCESSORS_ONLN)
 if [ "$nproc" -lt 2 ]; then
-    echo "1..1"
-    echo "# skip: two ranks need two CPUs"
-    echo "ok 1 - ranks as processes # SKIP"
-    exit 0
+    skip "ranks as processes" "two ranks need two CPUs"
+    finish
 fi
-python3 "$dir/drive.py" "$build/sandwich" "$dir/tiny.gguf"
+python3 "$dir/drive.py" "$sandwich" "$dir/tiny.gguf"

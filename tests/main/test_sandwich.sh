@@ -2,40 +2,8 @@
 # The program `sandwich` as a user meets it: make, inspect, run, plan, and what it says when the
 # words are wrong.
 set -u
-build=${BUILD:-build}
-sandwich=$build/sandwich
+. tests/support/tap.sh
 data=${SANDWICH_DATA:-../shared/data}/models
-dir=$(mktemp -d "$build/main.XXXXXX") || exit 1
-trap 'rm -rf "$dir"' EXIT
-n=0
-failed=0
-check() { # name, command that must succeed
-    n=$((n + 1))
-    name=$1
-    shift
-    if "$@" >"$dir/log" 2>&1; then
-        echo "ok $n - $name"
-    else
-        failed=1
-        echo "not ok $n - $name"
-        sed 's/^/# /' "$dir/log"
-    fi
-}
-skip() {
-    n=$((n + 1))
-    echo "# skip: $2"
-    echo "ok $n - $1 # SKIP"
-}
-# The command exits with this status, says one line, and the line holds this text.
-refuses() { # status, text, command...
-    want=$1
-    text=$2
-    shift 2
-    "$@" >"$dir/out" 2>"$dir/err"
-    got=$?
-    cat "$dir/err"
-    [ "$got" = "$want" ] && [ "$(wc -l <"$dir/err")" = 1 ] && grep -q -- "$text" "$dir/err"
-}
 same_output() { # expected file, command...
     want=$1
     shift
@@ -128,5 +96,4 @@ assert got == want, got"
 else
     skip "stories260K" "models/stories260K.bin is not there (SANDWICH_DATA)"
 fi
-echo "1..$n"
-exit $failed
+finish

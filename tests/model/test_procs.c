@@ -1,8 +1,6 @@
 /* Ranks as processes: the same answers as ranks that are teams, to the last bit where the
  * model is deterministic, over the same pages of weights; a rank that dies or stops in
  * prefill, in decode or between steps is named, and nothing is left of any of them. */
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,6 +11,7 @@
 
 #include "base/clock.h"
 #include "model/procs.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
 
@@ -28,24 +27,6 @@ static struct model_opts shared_opts(bool deterministic)
     o.shared = true;
     o.deterministic = deterministic;
     return o;
-}
-
-static int n_entries(const char *dir, const char *with)
-{
-    DIR *d = opendir(dir);
-    int n = 0;
-
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
-        n += strstr(e->d_name, with) != NULL;
-    if (d)
-        closedir(d);
-    return n;
-}
-
-static void assert_no_child(void)
-{
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(errno, ECHILD);
 }
 
 /* ---- answers ---- */
@@ -68,7 +49,7 @@ static void same_answers(void **state)
             step_model_run(&x, 1 + 3 * i, o.max_step_tok, 1e-4, test_seed() + (uint64_t)i,
                            step_traits[t].name);
         step_model_close(&x);
-        assert_no_child();
+        left_no_child();
     }
 }
 
@@ -230,13 +211,13 @@ static uint64_t hit_one(struct rng *g, int round)
     /* and no step after it begins */
     assert_err(step_until(&x, DECODE), ERR_STATE, says);
     step_model_close(&x);
-    assert_no_child();
+    left_no_child();
     return h.at_ns;
 }
 
 static void who_dies_or_stops_is_named(void **state)
 {
-    int n_fds = n_entries("/proc/self/fd", "");
+    int n_fds = left_fds();
     uint64_t slowest[N_MOMENTS] = {0};
     struct rng g;
 
@@ -250,8 +231,8 @@ static void who_dies_or_stops_is_named(void **state)
     for (int i = 0; i < N_MOMENTS; i++)
         printf("# in %s: named after %.0f ms at most\n", moments[i],
                (double)slowest[i] / 1e6);
-    assert_int_equal(n_entries("/proc/self/fd", ""), n_fds);
-    assert_int_equal(n_entries("/dev/shm", "sandwich"), 0);
+    assert_int_equal(left_fds(), n_fds);
+    left_no_shm();
 }
 
 static atomic_int n_told;
@@ -285,7 +266,7 @@ static void the_failure_is_told_once(void **state)
         }
         step_model_close(&x);
         assert_int_equal(n_told, hit);
-        assert_no_child();
+        left_no_child();
     }
 }
 
@@ -423,7 +404,7 @@ static void the_order_is_kept(void **state)
     assert_err(model_forward(x.phases[0], two, 2, logits), ERR_ARG, "at most 1");
     assert_ok(model_forward(x.phases[0], two, 1, logits));
     step_model_close(&x);
-    assert_no_child();
+    left_no_child();
 }
 
 /* Memory runs out at every allocation of the opening in turn: an error, and nothing
@@ -450,7 +431,7 @@ static void opening_fails_cleanly(void **state)
         if (!opened)
             assert_true(rc == ERR_NOMEM || rc == ERR_STATE);
         step_model_close(&x);
-        assert_no_child();
+        left_no_child();
     }
 }
 

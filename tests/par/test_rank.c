@@ -2,8 +2,6 @@
  * named with its signal, the others leave cleanly, and nothing is left behind: no
  * process, no descriptor, no name in /dev/shm. They end with the process that opened
  * them, and by SIGINT in order. */
-#include <dirent.h>
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -17,6 +15,7 @@
 #include "par/coll.h"
 #include "par/rank.h"
 #include "par/shm.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/test.h"
 
 #define MAX_RANKS 4
@@ -87,24 +86,6 @@ static struct par_ranks_opts opts_of(struct crowd *c)
                                    .mem = c->comm};
 }
 
-static int n_entries(const char *dir, const char *with)
-{
-    DIR *d = opendir(dir);
-    int n = 0;
-
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
-        n += strstr(e->d_name, with) != NULL;
-    if (d)
-        closedir(d);
-    return n;
-}
-
-static void assert_no_child(void)
-{
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(errno, ECHILD);
-}
-
 static void processes_sum(void **state)
 {
     (void)state;
@@ -128,7 +109,7 @@ static void processes_sum(void **state)
                 assert_int_equal(c.notes->sums[r], 200);
             par_ranks_close(&p);
             assert_null(p);
-            assert_no_child();
+            left_no_child();
             par_shm_close(&c.shm);
         }
 }
@@ -176,14 +157,14 @@ static uint64_t hit_one(struct rng *g, int round)
     for (int r = 0; r < n_ranks; r++)
         if (r != victim)
             assert_int_equal(c.notes->left_cleanly[r], 1);
-    assert_no_child();
+    left_no_child();
     par_shm_close(&c.shm);
     return start;
 }
 
 static void who_dies_or_stops_is_named(void **state)
 {
-    int n_fds = n_entries("/proc/self/fd", "");
+    int n_fds = left_fds();
     uint64_t slowest = 0;
     struct rng g;
 
@@ -195,8 +176,8 @@ static void who_dies_or_stops_is_named(void **state)
         slowest = ns > slowest ? ns : slowest;
     }
     printf("# named after %.0f ms at most\n", (double)slowest / 1e6);
-    assert_int_equal(n_entries("/proc/self/fd", ""), n_fds);
-    assert_int_equal(n_entries("/dev/shm", "sandwich"), 0);
+    assert_int_equal(left_fds(), n_fds);
+    left_no_shm();
 }
 
 static int ends_badly(void *arg, int rank)
@@ -221,7 +202,7 @@ static void an_error_comes_with_its_words(void **state)
                "ended: model.gguf: byte 12: expected 3, found 4");
     assert_err(par_ranks_check(p), ERR_STATE, "rank 2 of 3");
     par_ranks_close(&p);
-    assert_no_child();
+    left_no_child();
     par_shm_close(&c.shm);
 }
 
@@ -248,7 +229,7 @@ static void who_goes_on_is_not_lost(void **state)
     if (took < 50000000) /* else the machine itself stopped us for too long */
         assert_ok(par_ranks_check(p));
     par_ranks_close(&p);
-    assert_no_child();
+    left_no_child();
     par_shm_close(&c.shm);
 }
 
@@ -279,7 +260,7 @@ static void ranks_stay_on_their_cpus(void **state)
     assert_err(par_ranks_wait(p, PATIENCE), ERR_STATE, "rank 1 of 2");
     assert_err(par_ranks_check(p), ERR_STATE, "cannot run on its 1 CPUs");
     par_ranks_close(&p);
-    assert_no_child();
+    left_no_child();
 }
 
 /* --- the end of the process that opened them */
@@ -341,7 +322,7 @@ static void ranks_die_with_their_parent(void **state)
         assert_int_equal(waitpid(c.notes->pids[r], &status, 0), c.notes->pids[r]);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
-    assert_no_child();
+    left_no_child();
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
     par_shm_close(&c.shm);
 }
@@ -356,7 +337,7 @@ static void an_interrupt_ends_all_in_order(void **state)
     assert_int_equal(end_middle(&c, SIGINT), 0); /* to the whole group, as Ctrl-C does */
     for (int r = 0; r < 3; r++)
         assert_int_equal(c.notes->left_cleanly[r], 1);
-    assert_no_child();
+    left_no_child();
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
     par_shm_close(&c.shm);
 }
@@ -377,7 +358,7 @@ static void who_does_not_listen_is_killed(void **state)
     assert_ok(par_ranks_open(&p, &o));
     assert_err(par_ranks_wait(p, 5), ERR_LIMIT, "2 ranks still run after 5 ms");
     par_ranks_close(&p);
-    assert_no_child();
+    left_no_child();
     par_ranks_close(&p);
 }
 
@@ -398,7 +379,7 @@ static void what_makes_no_sense_is_refused(void **state)
     assert_int_equal(par_ranks_open(&p, &o), ERR_NOMEM);
     mem_fail_after(-1, 0);
     assert_null(p);
-    assert_no_child();
+    left_no_child();
 }
 
 int main(void)

@@ -1,7 +1,6 @@
 /* Ranks as processes behind the door: the tokens of ranks that are threads, with a plan
  * whose phases differ; described; and when one of them dies, at work or while nothing is
  * to be done, the engine says which and closes. */
-#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -11,6 +10,7 @@
 #include "model/make.h"
 #include "plan/plan.h"
 #include "serve/serve.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/test.h"
 
 #define N_SEQS   3
@@ -121,12 +121,6 @@ static pid_t process_of(struct serve *s, int rank)
     return pid;
 }
 
-static void assert_no_child(void)
-{
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(errno, ECHILD);
-}
-
 static void same_tokens(void **state)
 {
     struct got got[2][N_SEQS];
@@ -144,7 +138,7 @@ static void same_tokens(void **state)
             assert_ok(serve_step(s, &busy));
         assert_int_equal(process_of(s, 1) != 0, mode == SERVE_RANKS_PROCESSES);
         serve_close(&s);
-        assert_no_child();
+        left_no_child();
         for (int i = 0; i < N_SEQS; i++) {
             assert_int_equal(got[mode][i].n, N_NEW);
             assert_int_equal(got[mode][i].finish, SERVE_LENGTH);
@@ -190,7 +184,7 @@ static void a_dead_rank_ends_the_steps(void **state)
         assert_err(serve_step(s, &busy), ERR_STATE, says);
         serve_close(&s); /* the requests that live end */
         assert_int_equal(got.finish, idle ? SERVE_LENGTH : SERVE_CANCELED);
-        assert_no_child();
+        left_no_child();
     }
 }
 

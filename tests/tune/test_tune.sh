@@ -2,34 +2,7 @@
 # `sandwich tune` as a user meets it: search, go on, interrupt, damage, and the engine that reads
 # what was found.
 set -u
-build=${BUILD:-build}
-sandwich=$build/sandwich
-dir=$(mktemp -d "$build/tune.XXXXXX") || exit 1
-trap 'rm -rf "$dir"' EXIT
-n=0
-failed=0
-check() { # name, command that must succeed
-    n=$((n + 1))
-    name=$1
-    shift
-    if "$@" >"$dir/log" 2>&1; then
-        echo "ok $n - $name"
-    else
-        failed=1
-        echo "not ok $n - $name"
-        sed 's/^/# /' "$dir/log"
-    fi
-}
-# The command exits with this status, says one line, and the line holds this text.
-refuses() { # status, text, command...
-    want=$1
-    text=$2
-    shift 2
-    "$@" >"$dir/out" 2>"$dir/err"
-    got=$?
-    cat "$dir/err"
-    [ "$got" = "$want" ] && [ "$(wc -l <"$dir/err")" = 1 ] && grep -q -- "$text" "$dir/err"
-}
+. tests/support/tap.sh
 # The row of the closing table that begins with this word: shapes found known measurements.
 row() {
     awk -v name="$1" '$1 == name { print $(NF - 7), $(NF - 6), $(NF - 5), $(NF - 4) }' "$dir/out"
@@ -103,5 +76,4 @@ check "schedules that are not there" refuses 1 'none.json: cannot open' \
 check "damaged schedules" refuses 1 'cut.json.damaged' $run --schedules "$dir/cut.json.damaged"
 check "schedules of another model are said to be" sh -c \
     "$run --schedules $c 2>&1 | grep -q 'no schedule for this model'"
-echo "1..$n"
-exit $failed
+finish
