@@ -2,10 +2,11 @@
  * values.
  *
  * An including file defines ATTN_ELEM (float or uint16_t) and ATTN_LOAD(mask, p): sixteen
- * elements as f32, those outside the mask zero and not read. Two ways, by how often a key
- * is used: few query rows (decode): keys are read once, sixteen at a time; their dot
- * products are folded into one vector of scores by a shuffle-and-add tree. Memory bounds
- * it. many rows (prefill): a block of keys is transposed and its values widened into
+ * elements as f32, those outside the mask zero and not read; and ATTN_STEADY. Two ways, by
+ * how often a key is used: few query rows (decode): keys are read once, sixteen at a time;
+ * their dot products are folded into one vector of scores by a shuffle-and-add tree. Memory
+ * bounds it. A steady variant goes this way always, since a row is computed by itself. many
+ * rows (prefill): a block of keys is transposed and its values widened into
  * scratch, then both products run as register-blocked outer products, like a GEMM. Scores
  * carry log2(e), so that softmax needs only 2^x. The running maximum is FlashAttention's.
  */
@@ -206,8 +207,8 @@ ATTN_INLINE void attn_weigh(float *acc, const float *s, const ATTN_ELEM *v, cons
 ATTN_INLINE void attn_few(const struct kern_attn_args *a, const int hd, const int vecs)
 {
     int rows = a->n_tok * a->g, ld = (hd + 15) / 16 * 16;
-    float *q = a->scratch, *acc = q + ATTN_FEW_ROWS * ld, *s = acc + ATTN_FEW_ROWS * ld;
-    struct attn_row state[ATTN_FEW_ROWS];
+    float *q = a->scratch, *acc = q + rows * ld, *s = acc + rows * ld;
+    struct attn_row state[ATTN_STEADY ? KERN_ATTN_ROWS_MAX : ATTN_FEW_ROWS];
 
     attn_load_q(a, q, rows, ld);
     memset(acc, 0, sizeof(float) * (size_t)(rows * ld));
@@ -409,7 +410,7 @@ ATTN_INLINE void attn_many(const struct kern_attn_args *a, const int hd)
  */
 static void attn_run(const struct kern_attn_args *a)
 {
-    bool few = a->n_tok * a->g <= ATTN_FEW_ROWS;
+    const bool few = ATTN_STEADY || a->n_tok * a->g <= ATTN_FEW_ROWS;
 
     if (a->head_dim == 64)
         few ? attn_few(a, 64, 4) : attn_many(a, 64);

@@ -1,0 +1,15 @@
+/* Attention over bf16 keys and values, each row by itself, so that its bits do not
+ * depend on its company. */
+#include "cpu/cpu.h"
+
+#define ATTN_STEADY 1
+#include "kernels/x86/attn_bf16_avx512.h"
+
+const struct kern_variant kern_attn_bf16_steady_avx512 = {
+    .name = "avx512-steady",
+    .op = KERN_ATTN_BF16,
+    .isa = CPU_MASK(AVX512),
+    .precision = KERN_EXACT,
+    .steady = true,
+    .fn.attn = attn_run,
+};
