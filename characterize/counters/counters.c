@@ -60,29 +60,30 @@ void counters_refused(struct counters_value *v, const char *event, int error)
         if (counters_paranoid(&paranoid))
             counters_none(v, error,
                           "%s: perf_event_paranoid is %d: sysctl "
-                          "kernel.perf_event_paranoid=%d, or give CAP_PERFMON",
+                          "kernel.perf_event_paranoid=%d, or CAP_PERFMON",
                           event, paranoid, paranoid > 2 ? 2 : -1);
         else
-            counters_none(v, error,
-                          "%s: not permitted: a container's seccomp filter may forbid "
-                          "perf_event_open, or CAP_PERFMON is missing",
-                          event);
+            counters_none(
+                v, error,
+                "%s: not permitted: a container's seccomp filter, or no CAP_PERFMON",
+                event);
         return;
     }
     case ENOENT:
     case ENODEV:
     case ENXIO:
     case EOPNOTSUPP:
-        counters_none(v, error,
-                      "%s: this kernel has no such event here: no PMU (most virtual "
-                      "machines), or not this one; run on the bare machine",
-                      event);
+        counters_none(
+            v, error,
+            "%s: no such event here: no PMU (most virtual machines); run on the "
+            "bare machine",
+            event);
         return;
     case EINVAL:
-        counters_none(v, error,
-                      "%s: the PMU refuses the event's settings: compare them with its "
-                      "format in /sys/bus/event_source/devices",
-                      event);
+        counters_none(
+            v, error,
+            "%s: the PMU refuses the event's settings: compare its format in sysfs",
+            event);
         return;
     case ENOSYS:
         counters_none(v, error, "%s: kernel without perf events: CONFIG_PERF_EVENTS",

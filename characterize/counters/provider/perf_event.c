@@ -164,15 +164,14 @@ static void put_part(struct counters_value *v, struct one *e, int part,
         return;
     if (v->running_ns == 0)
         counters_none(v, 0,
-                      "%s: never ran: another program holds the PMU: end it, or "
-                      "kernel.nmi_watchdog=0",
+                      "%s: never ran: end what holds the PMU, or kernel.nmi_watchdog=0",
                       e->name);
     else if ((double)v->running_ns < RUNNING_MIN * (double)v->enabled_ns) {
         uint64_t enabled = v->enabled_ns, running = v->running_ns;
 
         counters_none(v, 0,
-                      "%s: ran %.3g of the time: it shares the PMU with another program: "
-                      "end it, or kernel.nmi_watchdog=0",
+                      "%s: ran %.3g of the time: end what shares the PMU, or "
+                      "kernel.nmi_watchdog=0",
                       e->name, (double)running / (double)enabled);
         v->enabled_ns = enabled;
         v->running_ns = running;
