@@ -197,13 +197,14 @@ static void draw_traffic(struct traffic *t, struct rng *r)
     }
 }
 
-/* One step's cost for each number of rows, at random: the choice goes to and fro. */
-static void random_costs(struct plan_costs *c, struct rng *r)
+/* A cost for each number of rows, at random, an even number dearer by half or an odd one:
+ * the choice goes to and fro. */
+static void random_costs(struct plan_costs *c, int dear, struct rng *r)
 {
     c->n = PLAN_COSTS_MAX;
     for (int i = 0; i < c->n; i++) {
         c->rows[i] = 1 + i;
-        c->seconds[i] = 1 + rng_f64(r);
+        c->seconds[i] = (i % 2 == dear ? 1.5 : 1) + 0.3 * rng_f64(r);
     }
 }
 
@@ -253,8 +254,8 @@ static struct serve *open_mixed(const struct mix *x, struct rng *r)
 
     plan_of(&p, &shapes[x->shape]);
     if (x->table) {
-        random_costs(&p.prefill.costs, r);
-        random_costs(&p.decode.costs, r);
+        random_costs(&p.prefill.costs, 0, r);
+        random_costs(&p.decode.costs, 1, r);
     }
     mem_free(o.policy);
     o.policy = mem_strdup(MEM_TEST, x->policy);
@@ -266,22 +267,24 @@ static struct serve *open_mixed(const struct mix *x, struct rng *r)
     return open_plan(&o, &p);
 }
 
-/* Each request gets the tokens that it gets alone. */
-static void check_mixed(const struct mix *x, const struct traffic *t, struct rng *r,
-                        const struct tiny_got alone[N_REQUESTS])
+/* Each request gets the tokens that it gets alone. Returns how often the phase changed. */
+static int64_t check_mixed(const struct mix *x, const struct traffic *t, struct rng *r,
+                           const struct tiny_got alone[N_REQUESTS])
 {
     struct serve *s = open_mixed(x, r);
     struct tiny_got g[N_REQUESTS];
+    int64_t n_switches;
 
     play(s, t, r, g);
     for (int k = 0; k < N_REQUESTS; k++)
         tiny_assert_same(&g[k], &alone[k]);
     assert_int_equal(fact(s, "work", "switch_copied_bytes"), 0);
-    assert_true(!x->table || fact(s, "work", "n_switches") > 1);
     assert_int_equal(fact(s, "phase_choice", "n_prefill_steps") +
                          fact(s, "phase_choice", "n_decode_steps"),
                      fact(s, "work", "n_steps"));
+    n_switches = fact(s, "work", "n_switches");
     serve_close(&s);
+    return n_switches;
 }
 
 /* Whatever policy, phases and table. */
@@ -290,6 +293,7 @@ static void test_arrivals(void **state)
     static const char *const policies[] = {"fcfs", "continuous", "chunked"};
     static const int some[] = {1, DIFFER, 4};
     struct tiny_got alone[N_REQUESTS];
+    int64_t n_switches[2] = {0}; /* by threads, by processes */
     struct traffic t;
     struct rng r;
 
@@ -298,19 +302,24 @@ static void test_arrivals(void **state)
     rng_init(&r, test_seed(), "traffic");
     draw_traffic(&t, &r);
     serially(&t, alone);
-    for (int i = 0; i < 3 * 3 * 2 * 2; i++)
-        check_mixed(&(struct mix){.policy = policies[i % 3],
-                                  .shape = some[i / 3 % 3],
-                                  .table = i / 9 % 2,
-                                  .deterministic = i / 18},
-                    &t, &r, alone);
-    for (int i = 0; i < 3; i++)
-        check_mixed(&(struct mix){.policy = policies[i],
-                                  .shape = DIFFER,
-                                  .table = true,
-                                  .deterministic = i % 2,
-                                  .processes = true},
-                    &t, &r, alone);
+    for (int i = 0; i < 3 * 3 * 2 * 2; i++) {
+        const struct mix x = {.policy = policies[i % 3],
+                              .shape = some[i / 3 % 3],
+                              .table = i / 9 % 2,
+                              .deterministic = i / 18};
+
+        n_switches[0] += check_mixed(&x, &t, &r, alone);
+    }
+    for (int i = 0; i < 3; i++) {
+        const struct mix x = {.policy = policies[i],
+                              .shape = DIFFER,
+                              .table = true,
+                              .deterministic = i % 2,
+                              .processes = true};
+
+        n_switches[1] += check_mixed(&x, &t, &r, alone);
+    }
+    assert_true(n_switches[0] > 36 && n_switches[1] > 3);
 }
 
 /* A prompt comes while another decodes: its pieces and the tokens share steps. */
