@@ -121,7 +121,7 @@ static void *engine_main(void *arg)
     while (!is_closing(s)) {
         if (serve_step(s->serve, &busy) != OK)
             fail_engine(s);
-        else if (!busy)
+        if (!busy)
             serve_wait(s->serve, IDLE_NS);
     }
     serve_close(&s->serve); /* ends what still lives, through on_token() */

@@ -155,12 +155,9 @@ int serve_step(struct serve *s, bool *busy)
     bool prefill;
     int n, rc = model_procs_check(s->model);
 
-    *busy = false;
-    if (rc != OK)
-        return rc;
     serve_take_queue(s);
-    end_canceled(s);
-    n = make_chunks(s, ask_policy(s), &prefill);
+    end_canceled(s); /* also where no step is possible any more */
+    n = rc == OK ? make_chunks(s, ask_policy(s), &prefill) : 0;
     if (n > 0)
         rc = compute(s, n, prefill);
     serve_drop_ended(s);

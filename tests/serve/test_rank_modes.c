@@ -85,7 +85,7 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
         g->ids[g->n++] = id;
 }
 
-static void submit(struct serve *s, int i, struct got *g)
+static int64_t submit(struct serve *s, int i, struct got *g)
 {
     int32_t prompt[N_PROMPT];
     struct serve_request r = {.prompt = prompt,
@@ -101,6 +101,7 @@ static void submit(struct serve *s, int i, struct got *g)
     for (int k = 0; k < N_PROMPT; k++)
         prompt[k] = (i * 31 + k * 7) % serve_vocab(s);
     assert_ok(serve_submit(s, &r, &id));
+    return id;
 }
 
 /* The process of a rank that describes itself; 0: ranks are threads. */
@@ -157,13 +158,14 @@ static void a_dead_rank_ends_the_steps(void **state)
         pid_t victim = process_of(s, 1);
         struct got got;
         bool busy = true;
+        int64_t request;
         int rc = OK;
         char says[80];
 
         assert_true(victim > 0 && victim != getpid());
         snprintf(says, sizeof(says), "rank 1 of 2 (process %d) was killed by SIGKILL",
                  (int)victim);
-        submit(s, 0, &got);
+        request = submit(s, 0, &got);
         assert_ok(serve_step(s, &busy)); /* the prompt */
         assert_ok(serve_step(s, &busy));
         if (idle) {
@@ -177,13 +179,17 @@ static void a_dead_rank_ends_the_steps(void **state)
             while (rc == OK) {
                 rc = serve_step(s, &busy);
                 if (!busy)
-                    submit(s, 0, &got);
+                    request = submit(s, 0, &got);
             }
         }
         assert_err(rc, ERR_STATE, says);
+        serve_cancel(s, request);
         assert_err(serve_step(s, &busy), ERR_STATE, says);
-        serve_close(&s); /* the requests that live end */
+        assert_false(busy); /* requests still end */
         assert_int_equal(got.finish, idle ? SERVE_LENGTH : SERVE_CANCELED);
+        request = submit(s, 0, &got);
+        serve_close(&s);
+        assert_int_equal(got.finish, SERVE_CANCELED);
         left_no_child();
     }
 }
