@@ -181,6 +181,25 @@ static double value(const struct cell *c, const char *name)
 /* 1 us: below it are roundings of a double, above it times that contradict each other. */
 #define MAX_IDENTITY_MS 1e-3
 
+/* A record of failures keeps them all; who looks at the numbers must not miss them. */
+static void warn_failed(const struct cell *c)
+{
+    const char *first = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->result.n; i++) {
+        const struct metrics_row *r = &c->result.rows[i];
+
+        if (r->status != METRICS_FAILED)
+            continue;
+        first = n++ ? first : r->error;
+    }
+    if (n)
+        log_warning("requests_failed", (double)n, 0,
+                    "%s: %zu of %zu requests failed; the first: %s", c->job_cell->key, n,
+                    c->result.n, first);
+}
+
 static void judge(struct cell *c)
 {
     double l = value(c, "little_l"), lambda_w = value(c, "little_lambda_w");
@@ -201,6 +220,7 @@ static void judge(struct cell *c)
                     "%s: our own sending was late by %.2f ms (p90): latencies from the "
                     "intended start include it",
                     c->job_cell->key, late);
+    warn_failed(c);
     if (c->requests.n_cut)
         log_warning("requests_cut", (double)c->requests.n_cut, 0,
                     "%s: %zu requests were cut to the system's longest sequence",

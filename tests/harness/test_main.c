@@ -181,6 +181,18 @@ static void an_invalid_run_is_status_3(void **state)
            out_dir("hang"));
 }
 
+static void failed_requests_are_said(void **state)
+{
+    static const char text[] =
+        "{\"about\": \"one fails\", \"system\": {\"adapter\": \"scripted\", "
+        "\"fail_request\": 2}, \"dataset\": {\"n\": 5, \"max_prompt_tok\": 8, "
+        "\"max_output_tok\": 3}, \"load\": {\"n_requests\": 5}}";
+
+    (void)state;
+    EXPECT(0, "1 of 5 requests failed; the first: failed as scripted", "run",
+           write_job("fails", text), "--out", out_dir("fails"));
+}
+
 /* --- killed and given again */
 
 #define N_CELLS 16
@@ -326,6 +338,7 @@ int main(void)
         cmocka_unit_test(a_run_leaves_its_headline),
         cmocka_unit_test(failed_cells_are_status_3),
         cmocka_unit_test(an_invalid_run_is_status_3),
+        cmocka_unit_test(failed_requests_are_said),
         cmocka_unit_test(a_killed_run_resumes),
         cmocka_unit_test(fresh_forgets),
     };
