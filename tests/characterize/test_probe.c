@@ -66,6 +66,23 @@ static int available(const struct probe_ctx *c, const char *prefix)
     return n;
 }
 
+/* Who wants the bandwidth of all threads alone does not wait for that of fewer. */
+static void only_as_many_threads(void **state)
+{
+    (void)state;
+    for (int least = 0; least <= 5; least++) {
+        struct probe_ctx c = open_ctx(4, VALUES_MAX);
+
+        c.n_threads_min = least;
+        for (int i = 0; probes[i]; i++)
+            if (strcmp(probes[i]->name, "read") == 0)
+                assert_ok(probes[i]->run(&c));
+        assert_int_equal(c.n_values, least <= 1 ? 4 : least >= 4 ? 1 : 5 - least);
+        assert_int_equal(c.values[c.n_values - 1].n_threads, 4);
+        close_ctx(&c);
+    }
+}
+
 /* Every probe, with a CPU for each of two threads and with one: values with names and
  * units, a number or a reason, nothing twice. */
 static void every_probe(void **state)
@@ -345,6 +362,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_probe),
+        cmocka_unit_test(only_as_many_threads),
         cmocka_unit_test(one_cpu),
         cmocka_unit_test(no_huge_pages),
         cmocka_unit_test(pages_by_their_file),
