@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "characterize/counters/trust.h"
+#include "tests/counters/shadow.h"
 #include "tests/support/test.h"
 
 static struct counters_trust rows[COUNTERS_TRUST_MAX];
@@ -44,8 +45,8 @@ static void software_is_right(void **state)
     assert_true(row("trust.steps")->counted == 1000003);
     if (row("page-faults")->verdict == COUNTERS_UNAVAILABLE)
         test_skip("%s", row("page-faults")->why);
-    /* a sanitizer's shadow of the new pages is an eighth of them */
-    assert_true(row("page-faults")->ratio >= 1 && row("page-faults")->ratio < 1.3);
+    assert_true(row("page-faults")->ratio >= 1 &&
+                row("page-faults")->ratio < test_shadow());
 }
 
 static void told_to_people_and_records(void **state)
