@@ -2,7 +2,8 @@
 #include "cpu/cpu.h"
 
 #define ATTN_STEADY 0
-#include "kernels/x86/attn_bf16_avx512.h"
+#include "kernels/x86/attn_load_bf16_avx512.h"
+#include "kernels/x86/attn_avx512.h"
 
 const struct kern_variant kern_attn_bf16_avx512 = {
     .name = "avx512",
