@@ -113,8 +113,9 @@ struct model_place_row {
     int64_t elsewhere_bytes; /* on another */
     int64_t absent_bytes;    /* in no page */
     int64_t shared_bytes;    /* of no one node: read from all, or from an unknown one */
-    int64_t
-        mixed_bytes; /* of the others, in large pages that several nodes' owners share */
+    /* Of the others, in large pages that several nodes' owners share; and of those, on
+     * another node than the owner's: on one of them the page must be. */
+    int64_t mixed_bytes, mixed_elsewhere_bytes;
 };
 struct model_places {
     struct model_place_row rows[MODEL_N_PLACES];

@@ -6,7 +6,8 @@
 
 #define CHUNK 512 /* pages asked about at a time: the answers fit on the stack */
 
-static void count(struct model_place_row *row, size_t bytes, int wanted, int node)
+static void count(struct model_place_row *row, size_t bytes, int wanted, int node,
+                  bool mixed)
 {
     if (node < 0)
         row->absent_bytes += (int64_t)bytes;
@@ -16,6 +17,14 @@ static void count(struct model_place_row *row, size_t bytes, int wanted, int nod
         row->local_bytes += (int64_t)bytes;
     else
         row->elsewhere_bytes += (int64_t)bytes;
+    if (mixed && node >= 0 && node != wanted)
+        row->mixed_elsewhere_bytes += (int64_t)bytes;
+}
+
+static bool is_mixed(const struct model_look *x, const char *p, int domain)
+{
+    return x->map && domain >= 0 &&
+           model_page_mixed(x->map, (size_t)(p - x->map->base) / MODEL_LARGE_PAGE);
 }
 
 static void count_mixed(const struct model_look *x, const char *p, size_t bytes)
@@ -50,7 +59,7 @@ void model_look_at(void *look, const void *run, size_t bytes, int domain)
             size_t in_page = page - (uintptr_t)p % page;
             size_t n = (size_t)(stop - p) < in_page ? (size_t)(stop - p) : in_page;
 
-            count(x->row, n, wanted, node[i]);
+            count(x->row, n, wanted, node[i], is_mixed(x, p, domain));
             p += n;
         }
     }

@@ -116,6 +116,7 @@ static void test_published_shape(void **state)
                          8030261248 * 2 + (2 * 32 + 1) * 4096 * 2);
         assert_true(all.mixed_bytes <=
                     (on[i][1] > 1 ? ends * (int64_t)MODEL_LARGE_PAGE : 0));
+        assert_true(all.mixed_elsewhere_bytes == all.elsewhere_bytes);
         if (on[i][1] == 2) /* of two the one with more */
             assert_true(all.elsewhere_bytes <= all.mixed_bytes / 2);
         printf("# %d ranks on %d nodes: %.2f %% elsewhere, %.2f %% in mixed pages\n",

@@ -82,5 +82,6 @@ void invented_nodes_sum(const struct model_places *places, struct model_place_ro
         all->shared_bytes += r->shared_bytes;
         all->absent_bytes += r->absent_bytes;
         all->mixed_bytes += r->mixed_bytes;
+        all->mixed_elsewhere_bytes += r->mixed_elsewhere_bytes;
     }
 }
