@@ -3,32 +3,15 @@
 # and a card that is JSON, HDF5 and one page.
 set -u
 python=${PYTHON:-/usr/bin/python3}
-build=${BUILD:-build}
-dir=$(mktemp -d "$build/record.XXXXXX") || exit 1
-trap 'rm -rf "$dir"' EXIT
-n=0
-failed=0
-check() { # name, command that must succeed
-    n=$((n + 1))
-    name=$1
-    shift
-    if "$@" >"$dir/log" 2>&1; then
-        echo "ok $n - $name"
-    else
-        failed=1
-        echo "not ok $n - $name"
-        tail -n 40 "$dir/log" | sed 's/^/# /'
-    fi
-}
+. tests/support/tap.sh
 one() { # pattern: the one file it stands for
     set -- $1
     test $# -eq 1 && test -s "$1" && echo "$1"
 }
 if ! "$python" -c 'import matplotlib, h5py' 2>/dev/null || ! test -x build/sandwich; then
-    echo "# skip: $python has no matplotlib or h5py, or build/sandwich is not built"
-    echo "ok 1 - records of counters and of a machine # SKIP"
-    echo "1..1"
-    exit 0
+    skip "records of counters and of a machine" \
+        "$python has no matplotlib or h5py, or build/sandwich is not built"
+    finish
 fi
 
 check "characterization runs" "$build/testbed" run fig01_characterization --smoke --quiet \
@@ -44,5 +27,4 @@ check "its HDF5 has curves, roofline, trust, topology" \
     "$python" tests/study/check_record.py card "$(one "$dir/card/*.h5")"
 check "its page as SVG" grep -q '</svg>' "$dir/page/characterize.svg"
 check "its page as PNG" test -s "$dir/page/characterize.png"
-echo "1..$n"
-exit $failed
+finish
