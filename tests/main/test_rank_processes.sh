@@ -17,6 +17,11 @@ what = {
     "a rank faults": (signal.SIGSEGV, "rank"),
 }
 
+# A fault is the rank's end here, not a sanitizer's to report.
+env = dict(os.environ)
+for name in ("ASAN_OPTIONS", "TSAN_OPTIONS"):
+    env[name] = (env.get(name, "") + " handle_segv=0").strip()
+
 
 def stat(pid):
     """State and parent; a process that is gone is as good as a zombie."""
@@ -36,7 +41,8 @@ def one(sig, whom):
     p = subprocess.Popen(
         [sandwich, "run", "--model", model, "--no-pin", "--ranks", "2", "--rank-mode", "processes",
          "--prompt-ids", "1,2,3", "--ids", "--ignore-eos", "-n", "200"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+        start_new_session=True)
     p.stdout.read(1)
     ranks = ranks_of(p.pid)
     if len(ranks) != 1:
