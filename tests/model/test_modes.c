@@ -1,6 +1,6 @@
-/* Whole models of published shapes: the same bits of every logit for 1 to 8 ranks, as
- * teams and as processes, each step by another degree than the one before, and no byte
- * copied for it. */
+/* Whole models, of published shapes and one that was trained: the same bits of every logit
+ * for 1 to 8 ranks, as teams and as processes, each step by another degree than the one
+ * before, and no byte copied for it. */
 #include <inttypes.h>
 
 #include "model/make.h"
@@ -99,24 +99,15 @@ static void run(struct engine *e, struct rng *switches, float *kept, const char 
     kv_release(e->pool, &kv);
 }
 
-static void check_modes(const char *arch, enum kern_type type)
+static void check_file(const char *name, const char *path)
 {
-    char path[600];
-    struct model_make_opts make = {.arch = arch,
-                                   .type = type,
-                                   .seed = test_seed(),
-                                   .format = "gguf",
-                                   .out = path,
-                                   .n_threads = 2};
     float *kept = NULL;
 
-    snprintf(path, sizeof(path), "%s/%s.gguf", test_dir(), arch);
-    assert_ok(model_make(&make));
     for (int apart = 0; apart < 2; apart++) {
         struct engine e;
         char what[64];
 
-        snprintf(what, sizeof(what), "%s, ranks as %s", arch,
+        snprintf(what, sizeof(what), "%s, ranks as %s", name,
                  apart ? "processes" : "teams");
         engine_open(&e, path, apart);
         assert_true(e.n_phases >= 4);
@@ -137,19 +128,44 @@ static void check_modes(const char *arch, enum kern_type type)
         engine_close(&e);
     }
     mem_free(kept);
+}
+
+static void check_made(const char *arch, enum kern_type type)
+{
+    char path[600];
+    struct model_make_opts make = {.arch = arch,
+                                   .type = type,
+                                   .seed = test_seed(),
+                                   .format = "gguf",
+                                   .out = path,
+                                   .n_threads = 2};
+
+    snprintf(path, sizeof(path), "%s/%s.gguf", test_dir(), arch);
+    assert_ok(model_make(&make));
+    check_file(arch, path);
     remove(path);
 }
 
 static void tiny(void **state)
 {
     (void)state;
-    check_modes("tiny", KERN_F32);
+    check_made("tiny", KERN_F32);
 }
 
 static void llama_160m(void **state)
 {
     (void)state;
-    check_modes("llama-160m", KERN_BF16);
+    check_made("llama-160m", KERN_BF16);
+}
+
+static void stories(void **state)
+{
+    const char *path = test_data("models/stories260K.bin");
+
+    (void)state;
+    if (!path)
+        test_skip("models/stories260K.bin is not there (SANDWICH_DATA)");
+    check_file("stories260K", path);
 }
 
 int main(void)
@@ -157,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tiny),
         cmocka_unit_test(llama_160m),
+        cmocka_unit_test(stories),
     };
 
     return cmocka_run_group_tests_name("modes", tests, NULL, NULL);
