@@ -160,6 +160,13 @@ static int serve_steps(struct model_procs *p)
 static void find_pages(const struct model_procs *p)
 {
     madvise(p->m->act, p->m->act_bytes, MADV_POPULATE_WRITE);
+    if (p->o.pool) {
+        void *kv;
+        size_t bytes;
+
+        kv_pool_memory(p->o.pool, &kv, &bytes);
+        madvise(kv, bytes, MADV_POPULATE_WRITE);
+    }
     for (int f = 0; f < p->o.n_phases; f++) {
         const struct model_phase *ph = p->phases[f];
 

@@ -29,6 +29,9 @@ struct model_procs_opts {
      * run where the caller may. */
     const int *const *cpus;
     int64_t max_chunks; /* of a step */
+    /* The pool of keys and values, lent: processes find its pages before they are ready,
+     * not in a request's first steps. NULL: then. */
+    const struct kv_pool *pool;
     /* Called once by a thread of the caller when a rank has failed, which
      * model_procs_check() names; may be NULL. */
     void (*on_fail)(void *ctx);

@@ -270,6 +270,7 @@ static int open_processes(struct serve *s)
                                        .n_phases = s->decode == s->prefill ? 1 : 2,
                                        .cpus = s->o.pin ? cpus : NULL,
                                        .max_chunks = s->o.max_seqs,
+                                       .pool = s->pool,
                                        .on_fail = wake,
                                        .ctx = s};
 
