@@ -13,14 +13,13 @@
 #include "cpu/cpu.h"
 #include "engine/main.h"
 #include "plan/plan.h"
+#include "tune/against.h"
 #include "tune/policy.h"
 #include "tune/schedule_cache.h"
 #include "tune/space.h"
 
-#define COMPARE_MAX  64 /* schedules of a matrix that are compared with the default */
-#define COMPARE_FLOP 1e9
-#define COMPARE_MORE 8.0
-#define SAVE_NS      UINT64_C(1000000000)
+#define COMPARE_MAX 64 /* schedules of a matrix that are compared with the default */
+#define SAVE_NS     UINT64_C(1000000000)
 /* Few rows take as long as about this many: reading the weights. */
 #define ROWS_OF_READING 16
 
@@ -192,15 +191,6 @@ static int on_found(void *arg, int i, const struct kern_schedule *s,
     return rc;
 }
 
-/* More rounds where they are short: a disturbance outlasts a few. */
-static int rounds_of(const struct run *r, const struct tune_shape *s)
-{
-    double n = COMPARE_FLOP / tune_flop(s);
-
-    n = n < COMPARE_MORE ? n : COMPARE_MORE;
-    return (int)(n > 1 ? n * (double)r->f->rounds : (double)r->f->rounds);
-}
-
 /* Defaults against tuned once more, in turn; what lost keeps the default. */
 static int compare(struct run *r)
 {
@@ -208,29 +198,22 @@ static int compare(struct run *r)
 
     for (int i = 0; i < n && rc == OK && !main_interrupted; i += step) {
         const struct tune_shape *s = &r->job->shapes[i];
-        struct kern_schedule two[2];
+        struct kern_schedule found;
         struct tune_time t[2];
+        bool lost;
 
-        if (!tune_cache_has(r->cache, s, &two[1]))
+        if (!tune_cache_has(r->cache, s, &found))
             continue;
-        rc = tune_bench_shape(r->bench, s);
-        if (rc != OK)
-            break;
-        kern_schedule_default(&two[0], s->v, tune_bench_mat(r->bench), s->m,
-                              r->plan.n_cpus);
-        tune_clamp(&two[0], tune_bench_mat(r->bench), s->m);
-        if (tune_same(&two[0], &two[1])) {
-            r->now->n_compared++; /* by a factor of 1 */
-            continue;
-        }
-        rc = tune_compare(r->bench, two, 2, r->plan.n_cpus, rounds_of(r, s), t);
+        rc = tune_against_default(r->bench, s, r->plan.n_cpus, (int)r->f->rounds, &found,
+                                  t, &lost);
         if (rc != OK)
             break;
         r->now->n_compared++;
-        r->now->log_speedup += log(t[0].min_s / t[1].min_s);
-        if (t[1].min_s > t[0].min_s) {
+        if (t[0].n_runs > 0) /* else the same, by a factor of 1 */
+            r->now->log_speedup += log(t[0].min_s / t[1].min_s);
+        if (lost) {
             r->now->n_taken_back++;
-            rc = tune_cache_put(r->cache, s, &two[0], &t[0]);
+            rc = tune_cache_put(r->cache, s, &found, &t[0]);
         }
     }
     return rc;

@@ -10,6 +10,7 @@
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
+#include "tune/against.h"
 
 struct opts {
     char *model;
@@ -53,8 +54,9 @@ static const struct study_metric metrics[] = {
 struct shape {
     int ranks, threads;
 };
-#define SHAPES_MAX 32
-#define ROUNDS_MAX 99
+#define SHAPES_MAX     32
+#define ROUNDS_MAX     99
+#define COMPARE_ROUNDS 7 /* of a tuned schedule with the default */
 
 struct found {
     struct study_engine engine;
@@ -165,8 +167,14 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
                                         .k = w->k,
                                         .k_unit = w->n_units > 1 ? w->k_unit : 0};
     rc = study_tune_on(f->bench, "sandwich", &o, n_threads, shapes, n, best);
-    for (int i = 0; i < n && rc == OK; i++)
+    for (int i = 0; i < n && rc == OK; i++) {
+        struct tune_time t[2];
+        bool lost;
+
+        rc = tune_against_default(f->bench, &shapes[i], n_threads, COMPARE_ROUNDS,
+                                  &best[i], t, &lost);
         out[rows[i] - 1] = best[i];
+    }
     tune_cost_take(f->bench, &cost);
     f->tuning_s += cost.seconds;
     opt_free(tune_opt_table, &o);

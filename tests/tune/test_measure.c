@@ -3,6 +3,7 @@
 #include "tests/tune/bench_model.h"
 
 #include "cpu/cpu.h"
+#include "tune/against.h"
 #include "tune/space.h"
 
 #define THREADS 3
@@ -216,6 +217,51 @@ static void a_model_takes_the_time_it_says(void **state)
     tune_bench_close(&b);
 }
 
+/* A machine where every schedule but one is slow, and that one is or is not the
+ * default. */
+struct only {
+    struct kern_schedule s;
+    double other; /* times as long */
+};
+
+static double only_s(void *arg, const struct tune_shape *shape,
+                     const struct kern_schedule *s, int n_threads)
+{
+    const struct only *o = arg;
+
+    (void)shape, (void)n_threads;
+    return tune_same(s, &o->s) ? 1e-3 : 1e-3 * o->other;
+}
+
+static void what_loses_to_the_default_is_not_kept(void **state)
+{
+    const struct tune_shape s = {.v = &bench_model_mks, .m = 64, .n = 512, .k = 512};
+    struct kern_schedule usual, found;
+    struct only machine = {.other = 2};
+    struct tune_bench *b;
+    struct tune_time t[2];
+    bool lost;
+
+    (void)state;
+    assert_ok(tune_bench_open_model(&b, only_s, &machine));
+    assert_ok(tune_bench_shape(b, &s));
+    kern_schedule_default(&usual, s.v, tune_bench_mat(b), s.m, 2);
+    tune_clamp(&usual, tune_bench_mat(b), s.m);
+    found = machine.s = usual;
+    assert_ok(tune_against_default(b, &s, 2, 3, &found, t, &lost));
+    assert_true(!lost && t[0].n_runs == 0 && tune_same(&found, &usual));
+    found.mr = usual.mr > 1 ? 1 : 2;
+    assert_ok(tune_against_default(b, &s, 2, 3, &found, t, &lost));
+    assert_true(lost && tune_same(&found, &usual));
+    assert_true(t[1].min_s == 2 * t[0].min_s);
+    found.mr = usual.mr > 1 ? 1 : 2;
+    machine.s = found;
+    assert_ok(tune_against_default(b, &s, 2, 3, &found, t, &lost));
+    assert_true(!lost && tune_same(&found, &machine.s));
+    assert_true(t[0].min_s == 2 * t[1].min_s);
+    tune_bench_close(&b);
+}
+
 /* Every allocation fails in turn: an error, nothing kept. */
 static void running_out_of_memory_is_an_error(void **state)
 {
@@ -260,6 +306,7 @@ int main(void)
         cmocka_unit_test(cold_runs_rotate_through_copies),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_model_takes_the_time_it_says),
+        cmocka_unit_test(what_loses_to_the_default_is_not_kept),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
 
