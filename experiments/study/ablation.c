@@ -46,6 +46,9 @@ static const struct study_metric metrics[] = {
     {"decode_ranks", "", "", "of the chosen service configuration"},
     {"decode_threads", "", "", "of each of them"},
     {"tuning_s", "s", "", "spent in measurements of schedules"},
+    {"n_tuned_kept", "", "",
+     "of 4: phases of the last two steps whose tuned schedules beat the default ones in "
+     "the engine; the others go on with those"},
     {"token_bytes", "B", "", "that a step of decode must read"},
     {0},
 };
@@ -57,6 +60,7 @@ struct shape {
 #define SHAPES_MAX     32
 #define ROUNDS_MAX     99
 #define COMPARE_ROUNDS 7 /* of a tuned schedule with the default */
+#define COMPARE_STEPS  9 /* of the engine with tuned ones and with the default */
 
 struct found {
     struct study_engine engine;
@@ -67,6 +71,7 @@ struct found {
     double tok_s[N_STEPS][ROUNDS_MAX];
     bool split_k; /* what the tuner may now do */
     double tuning_s;
+    int n_tuned_kept;
 };
 
 static int prefill_all(struct found *f, struct model_phase *p, double *seconds)
@@ -183,6 +188,35 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
 
 /* --- the steps */
 
+/* A step of the phase: p 0 prefill's, 1 decode's. */
+static int one_step(struct found *f, struct model_phase *phase, int p, double *seconds)
+{
+    return p == 0
+               ? model_timed_prefill(&f->engine.steps, phase, f->o->n_prompt_tok, seconds)
+               : model_timed_decode(&f->engine.steps, phase, f->o->n_prompt_tok, seconds);
+}
+
+/* A product alone is not a step of the engine, where ranks compete for memory and
+ * products are fused with what follows: *tuned stays if it is faster there, in turn with
+ * the default schedules, which take its place if not. */
+static int keep_faster(struct found *f, struct model_phase **tuned, int p,
+                       const struct shape *s)
+{
+    double t[2][COMPARE_STEPS];
+    struct model_phase *both[2] = {NULL, *tuned};
+    int rc = study_engine_phase(&f->engine, &both[0], s->ranks, s->threads, NULL), lost;
+
+    for (int i = -1; i < COMPARE_STEPS && rc == OK; i++)
+        for (int k = 0; k < 2 && rc == OK; k++)
+            rc = one_step(f, both[k], p, &t[k][i < 0 ? 0 : i]);
+    lost =
+        rc != OK || stats_median(t[1], COMPARE_STEPS) > stats_median(t[0], COMPARE_STEPS);
+    f->n_tuned_kept += !lost;
+    *tuned = both[!lost];
+    model_phase_close(&both[lost]);
+    return rc;
+}
+
 static int open_step(struct found *f, int step)
 {
     const struct par_coll *master = NULL;
@@ -198,6 +232,8 @@ static int open_step(struct found *f, int step)
                                 master);
         if (rc == OK && step >= STEP_kernel_tuning)
             rc = model_phase_schedules(f->phase[step][p], tune_rows, f);
+        if (rc == OK && step >= STEP_kernel_tuning)
+            rc = keep_faster(f, &f->phase[step][p], p, &s);
     }
     return rc;
 }
@@ -249,6 +285,7 @@ static int say(const struct found *f, struct study_cell *out)
         {"decode_ranks", f->chosen[1].ranks},
         {"decode_threads", f->chosen[1].threads},
         {"tuning_s", f->tuning_s},
+        {"n_tuned_kept", f->n_tuned_kept},
         {"token_bytes", bytes}};
     int rc = STUDY_VALUES(out, more, "a time was no number");
 
