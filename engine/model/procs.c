@@ -274,7 +274,7 @@ int model_procs_step(struct model_procs *p, const struct model_step *s)
     rc = model_step_run(p->m, &p->control->step);
     report(p, rc, p->n_published);
     rc = rc == OK ? wait_for(p, p->n_published, n) : why(p, rc);
-    if (rc == OK)
+    if (rc == OK && s->n_logits > 0) /* else there may be no room for any */
         memcpy(s->logits, p->logits,
                (size_t)(s->n_logits * p->m->c.vocab) * sizeof(float));
     return rc;

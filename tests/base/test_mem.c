@@ -1,6 +1,8 @@
 #include "tests/support/test.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static bool all_zero(const char *p, size_t n)
 {
@@ -128,6 +130,38 @@ static void maps(void **state)
     mem_unmap(MEM_TEST, NULL, 4096);
 }
 
+/* What a child of fork() writes its parent sees, and nobody else has a name for it. */
+static void shared_maps(void **state)
+{
+    size_t before = mem_used_bytes(MEM_TEST), n = (2 << 20) + 1;
+    char *p = mem_map_shared(MEM_TEST, n);
+    int status;
+    pid_t pid;
+
+    (void)state;
+    assert_non_null(p);
+    assert_int_equal((uintptr_t)p % (2 << 20), 0);
+    assert_true(mem_used_bytes(MEM_TEST) >= before + n);
+    assert_true(all_zero(p, n));
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        p[0] = p[n - 1] = 7;
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(p[0] == 7 && p[n - 1] == 7);
+    mem_unmap(MEM_TEST, p, n);
+    assert_int_equal(mem_used_bytes(MEM_TEST), before);
+    mem_fail_after(0, 1);
+    p = mem_map_shared(MEM_TEST, n);
+    mem_fail_after(-1, 0);
+    assert_null(p);
+    assert_null(mem_map_shared(MEM_TEST, SIZE_MAX));
+    assert_int_equal(mem_used_bytes(MEM_TEST), before);
+}
+
 /* Every kind of allocation obeys the hook, once or from then on. */
 static void fails_on_request(void **state)
 {
@@ -230,6 +264,7 @@ int main(void)
         cmocka_unit_test(resize),
         cmocka_unit_test(strings),
         cmocka_unit_test(maps),
+        cmocka_unit_test(shared_maps),
         cmocka_unit_test(fails_on_request),
         cmocka_unit_test(rss),
         cmocka_unit_test(tags),

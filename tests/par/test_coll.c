@@ -372,6 +372,55 @@ static void buffers_are_used_again_and_again(void **state)
         }
 }
 
+/* --- meetings */
+
+#define N_MEETINGS 2000
+
+struct meeter {
+    const struct shared *s;
+    long *round; /* of each rank, written by it alone, not atomic: meetings order it */
+    int rank;
+    long bad;
+};
+
+static void *meet(void *arg)
+{
+    struct meeter *m = arg;
+    struct par_rank r;
+
+    m->bad = par_comm_join(&r, m->s->shm.base, m->rank, SPIN_NS) != OK;
+    for (long e = 1; e <= N_MEETINGS && !m->bad; e++) {
+        m->round[m->rank] = e;
+        m->bad = par_meet(&r) != OK;
+        for (int k = 0; k < m->s->n_ranks; k++)
+            m->bad |= m->round[k] != e;
+        m->bad |= par_meet(&r) != OK; /* all have looked */
+    }
+    return NULL;
+}
+
+static void meetings_order_what_was_written(void **state)
+{
+    (void)state;
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks++) {
+        pthread_t threads[4];
+        struct meeter m[4];
+        long round[4] = {0};
+        struct shared s;
+
+        open_shared(&s, n_ranks, 1);
+        for (int k = 0; k < n_ranks; k++) {
+            m[k] = (struct meeter){.s = &s, .round = round, .rank = k};
+            assert_int_equal(pthread_create(&threads[k], NULL, meet, &m[k]), 0);
+        }
+        for (int k = 0; k < n_ranks; k++)
+            pthread_join(threads[k], NULL);
+        for (int k = 0; k < n_ranks; k++)
+            assert_int_equal(m[k].bad, 0);
+        par_shm_close(&s.shm);
+    }
+}
+
 /* --- the ways out */
 
 static void *wait_alone(void *arg)
@@ -454,6 +503,7 @@ int main(void)
         cmocka_unit_test(ranks_can_be_processes),
         cmocka_unit_test(rank_shifted_waits_for_the_right_neighbour),
         cmocka_unit_test(buffers_are_used_again_and_again),
+        cmocka_unit_test(meetings_order_what_was_written),
         cmocka_unit_test(an_abort_ends_every_wait),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };
