@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cpu/cpu.h"
 
 static const struct {
     const char *name, *help;
@@ -111,6 +112,10 @@ int main(int argc, char **argv)
     const char *words[N_VERBS + 1] = {0};
     const char *near;
 
+    if (cpu_isa_check_env() != OK) {
+        fprintf(stderr, "sandwich: %s\n", err_msg());
+        return EXIT_USAGE;
+    }
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;

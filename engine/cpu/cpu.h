@@ -22,8 +22,14 @@ enum cpu_isa_bit {
 };
 #define CPU_MASK(bit) (UINT64_C(1) << CPU_BIT_##bit)
 
-/* The sets this machine executes, before any limit. */
+/* The environment variable that lowers detection for a whole process and its children:
+ * SANDWICH_ISA=avx2 makes any program or test behave as on a processor without more. */
+#define CPU_ISA_ENV "SANDWICH_ISA"
+
+/* The sets this machine executes and CPU_ISA_ENV leaves, before any limit. */
 uint64_t cpu_isa_detected(void);
+/* ERR_ARG where CPU_ISA_ENV names no level. Every main() calls it first. */
+MUST int cpu_isa_check_env(void);
 /* The sets the engine may use: detected, lowered by cpu_isa_limit(). */
 uint64_t cpu_isa_usable(void);
 /* Lower to `level`: "ref" (plain C only), or a word of isa.def, which keeps that set and

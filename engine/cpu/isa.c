@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/opt.h"
@@ -85,24 +86,7 @@ static uint64_t detect(void)
 }
 #endif
 
-uint64_t cpu_isa_detected(void)
-{
-    static _Atomic uint64_t known; /* bit 63: filled in */
-    uint64_t v = atomic_load_explicit(&known, memory_order_relaxed);
-
-    if (!v) {
-        v = detect() | UINT64_C(1) << 63; /* the same answer, whoever comes first */
-        atomic_store_explicit(&known, v, memory_order_relaxed);
-    }
-    return v & ~(UINT64_C(1) << 63);
-}
-
-uint64_t cpu_isa_usable(void)
-{
-    return cpu_isa_detected() & ~atomic_load_explicit(&removed, memory_order_relaxed);
-}
-
-static int unknown_level(const char *level)
+static int unknown_level(const char *what, const char *level)
 {
     const char *known[CPU_N_ISA + 3];
     const char *near;
@@ -116,38 +100,87 @@ static int unknown_level(const char *level)
     known[n] = NULL;
     near = opt_nearest(level, known);
     if (near)
-        return err_set(ERR_ARG, "isa: unknown level \"%.40s\"; did you mean \"%s\"?",
+        return err_set(ERR_ARG, "%s: unknown level \"%.40s\"; did you mean \"%s\"?", what,
                        level, near);
     cpu_isa_words(cpu_isa_detected(), have, sizeof(have));
     return err_set(ERR_ARG,
-                   "isa: unknown level \"%.40s\"; this machine knows: auto ref %s", level,
-                   have);
+                   "%s: unknown level \"%.40s\"; this machine knows: auto ref %s", what,
+                   level, have);
+}
+
+int cpu_isa_level(const char *level, uint64_t *mask)
+{
+    *mask = ~UINT64_C(0);
+    if (strcmp(level, "auto") == 0)
+        return OK;
+    *mask = 0;
+    if (strcmp(level, "ref") == 0)
+        return OK;
+    for (int i = 0; i < CPU_N_ISA; i++) {
+        if (strcmp(level, words[i]) == 0) {
+            *mask = (UINT64_C(2) << i) - 1;
+            return OK;
+        }
+    }
+    return ERR_ARG;
+}
+
+/* Nothing above what the environment names is ever seen, as on a smaller processor. A word
+ * that is not a level hides nothing; cpu_isa_check_env() reports it. */
+static uint64_t env_mask(void)
+{
+    const char *level = getenv(CPU_ISA_ENV);
+    uint64_t mask;
+
+    if (!level || cpu_isa_level(level, &mask) != OK)
+        return ~UINT64_C(0);
+    return mask;
+}
+
+int cpu_isa_check_env(void)
+{
+    const char *level = getenv(CPU_ISA_ENV);
+    uint64_t mask;
+
+    if (!level || cpu_isa_level(level, &mask) == OK)
+        return OK;
+    return unknown_level(CPU_ISA_ENV, level);
+}
+
+uint64_t cpu_isa_detected(void)
+{
+    static _Atomic uint64_t known; /* bit 63: filled in */
+    uint64_t v = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (!v) {
+        v = (detect() & env_mask()) | UINT64_C(1)
+                                          << 63; /* the same answer for everyone */
+        atomic_store_explicit(&known, v, memory_order_relaxed);
+    }
+    return v & ~(UINT64_C(1) << 63);
+}
+
+uint64_t cpu_isa_usable(void)
+{
+    return cpu_isa_detected() & ~atomic_load_explicit(&removed, memory_order_relaxed);
 }
 
 int cpu_isa_parse(const char *level, uint64_t *mask)
 {
+    uint64_t detected = cpu_isa_detected(), known;
     char have[128];
 
-    if (strcmp(level, "auto") == 0) {
-        *mask = cpu_isa_detected();
-        return OK;
-    }
-    if (strcmp(level, "ref") == 0) {
-        *mask = 0;
-        return OK;
-    }
+    if (cpu_isa_level(level, &known) != OK)
+        return unknown_level("isa", level);
     for (int i = 0; i < CPU_N_ISA; i++) {
-        if (strcmp(level, words[i]) != 0)
-            continue;
-        if (!(cpu_isa_detected() >> i & 1)) {
-            cpu_isa_words(cpu_isa_detected(), have, sizeof(have));
+        if (strcmp(level, words[i]) == 0 && !(detected >> i & 1)) {
+            cpu_isa_words(detected, have, sizeof(have));
             return err_set(ERR_UNSUPPORTED, "isa: this machine has no %s, only: %s",
                            level, have);
         }
-        *mask = cpu_isa_detected() & ((UINT64_C(2) << i) - 1);
-        return OK;
     }
-    return unknown_level(level);
+    *mask = detected & known;
+    return OK;
 }
 
 int cpu_isa_limit(const char *level)

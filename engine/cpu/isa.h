@@ -14,4 +14,7 @@ struct cpu_x86_regs {
 };
 uint64_t cpu_isa_from_x86(const struct cpu_x86_regs *r);
 
+/* The sets that a level of isa.def keeps, on any processor. ERR_ARG without a message. */
+int cpu_isa_level(const char *level, uint64_t *mask);
+
 #endif

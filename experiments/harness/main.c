@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "characterize/probe.h"
+#include "cpu/cpu.h"
 #include "experiments/harness/export.h"
 #include "experiments/harness/job.h"
 #include "experiments/harness/metrics.h"
@@ -415,6 +416,8 @@ static int run_verb(const struct verb *v, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    if (cpu_isa_check_env() != OK)
+        return complain(EXIT_USAGE);
     if (argc < 2) {
         help(stderr);
         return EXIT_USAGE;

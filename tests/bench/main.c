@@ -143,9 +143,11 @@ static int run(struct bench *b)
 int main(int argc, char **argv)
 {
     struct bench b = {0};
-    int n_rest = 0, rc = opt_init(bench_opt_table, &b.o);
+    int n_rest = 0, rc = cpu_isa_check_env();
 
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (rc == OK)
+        rc = opt_init(bench_opt_table, &b.o);
     if (rc == OK)
         rc = opt_from_argv(bench_opt_table, &b.o, argc - 1, argv + 1, &n_rest);
     if (rc == OK && n_rest > 0)

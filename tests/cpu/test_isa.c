@@ -1,7 +1,12 @@
 #include "tests/support/test.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
+
+#define PRINT_DETECTED "--print-detected"
 
 #define ALL_X86                                                                          \
     {                                                                                    \
@@ -66,8 +71,11 @@ static void agrees_with_the_kernel(void **state)
     };
     FILE *f = fopen("/proc/cpuinfo", "r");
     char line[8192] = "";
+    uint64_t seen = ~UINT64_C(0);
 
     (void)state;
+    if (getenv(CPU_ISA_ENV))
+        assert_ok(cpu_isa_level(getenv(CPU_ISA_ENV), &seen));
     while (f && fgets(line, sizeof(line), f) && strncmp(line, "flags", 5) != 0)
         line[0] = '\0';
     if (f)
@@ -77,7 +85,7 @@ static void agrees_with_the_kernel(void **state)
     line[strcspn(line, "\n")] = ' ';
     for (size_t i = 0; i < sizeof(x86) / sizeof(x86[0]); i++)
         assert_int_equal((cpu_isa_detected() & x86[i].bit) != 0,
-                         strstr(line, x86[i].flag) != NULL);
+                         (x86[i].bit & seen) && strstr(line, x86[i].flag));
 }
 
 static void words_of_masks(void **state)
@@ -123,14 +131,68 @@ static void limits(void **state)
     assert_int_equal(cpu_isa_usable(), detected);
 }
 
-int main(void)
+/* Detection happens once in a process, so each level is looked at by a child of its own. */
+static uint64_t detected_under(const char *level)
 {
+    int fds[2], status;
+    uint64_t mask = 0;
+    char exe[] = "/proc/self/exe";
+    pid_t child;
+
+    assert_int_equal(pipe(fds), 0);
+    child = fork();
+    if (child == 0) {
+        dup2(fds[1], STDOUT_FILENO);
+        setenv(CPU_ISA_ENV, level, 1);
+        execl(exe, exe, PRINT_DETECTED, NULL);
+        _exit(127);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(fds[0], &mask, sizeof(mask)), sizeof(mask));
+    close(fds[0]);
+    close(fds[1]);
+    return mask;
+}
+
+static void the_environment_lowers_detection(void **state)
+{
+    const char *before = getenv(CPU_ISA_ENV);
+    char kept[64];
+    uint64_t keeps;
+
+    (void)state;
+    snprintf(kept, sizeof(kept), "%s", before ? before : "");
+    for (int i = 0; i < CPU_N_ISA; i++) {
+        assert_ok(cpu_isa_level(cpu_isa_word(i), &keeps));
+        assert_int_equal(detected_under(cpu_isa_word(i)), detected_under("auto") & keeps);
+    }
+    assert_int_equal(detected_under("ref"), 0);
+    assert_int_equal(detected_under("avx521"), detected_under("auto"));
+    setenv(CPU_ISA_ENV, "avx521", 1);
+    assert_err(cpu_isa_check_env(), ERR_ARG, "SANDWICH_ISA: unknown level \"avx521\"");
+    if (before)
+        setenv(CPU_ISA_ENV, kept, 1);
+    else
+        unsetenv(CPU_ISA_ENV);
+    assert_ok(cpu_isa_check_env());
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], PRINT_DETECTED) == 0) {
+        uint64_t mask = cpu_isa_detected();
+
+        return write(STDOUT_FILENO, &mask, sizeof(mask)) == sizeof(mask) ? 0 : 1;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(registers_to_sets),
         cmocka_unit_test(the_operating_system_has_a_say),
         cmocka_unit_test(agrees_with_the_kernel),
         cmocka_unit_test(words_of_masks),
         cmocka_unit_test(limits),
+        cmocka_unit_test(the_environment_lowers_detection),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
