@@ -1,4 +1,4 @@
-/* topo/search_parts.h - what the files of the search share; not for other rooms.
+/* topo/search_parts.h - what the files of the search share; not for other modules.
  *
  * search.c walks the trees, search_random.c samples them instead, search_measure.c holds
  * what was measured and the budget, search_final.c chooses on fresh measurements and
