@@ -7,8 +7,8 @@
 enum cli_plan_type { CLI_PLAN_FILE, CLI_PLAN_F32, CLI_PLAN_F16, CLI_PLAN_BF16 };
 
 struct cli_plan_flags {
-    struct topo_search_opts search; /* first: its table's offsets hold here */
-    char *machine, *truth, *model, *lengths, *out, *show;
+    struct plan_tree_search_opts search; /* first: its table's offsets hold here */
+    char *machine, *machine_params, *model, *lengths, *out, *show;
     int precision, type, hide;
     int64_t batch, max_ranks, threads, decode_threads;
     bool strict_tp, one_team, explain, render, help;
