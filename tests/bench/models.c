@@ -123,10 +123,8 @@ static void subject_close(struct subject *s)
 /* What a token decoded at CONTEXT has to read. */
 static double decode_bytes(const struct model *m)
 {
-    const struct model_config *c = model_config_of(m);
-
-    return (double)(model_token_weight_bytes(c, c->weight_type) +
-                    model_token_kv_bytes(c, CONTEXT + 1, 4));
+    return model_cost_decode(model_config_of(m), model_cost_types_of(m), CONTEXT + 1, 1)
+        .read_bytes;
 }
 
 /* Where memory is shared its bandwidth changes from one second to the next (here between
@@ -215,7 +213,9 @@ static int report_prefill(struct bench *b, const struct subject *s, const char *
     size_t n = (size_t)b->o.rounds;
     const double *seconds = *which ? s->tuned_s[p] : s->prefill_s[p];
     double t = stats_median(seconds, n), mad = stats_mad(seconds, n);
-    double flop = model_prefill_flop(model_config_of(s->model), prefill_sizes[p]);
+    double flop = model_cost_prefill(model_config_of(s->model),
+                                     model_cost_types_of(s->model), prefill_sizes[p], 0)
+                      .flop;
     double peak = bench_peak_gflops(b, type, precision);
     double gflops = flop / t * 1e-9;
     char name[160];
