@@ -41,10 +41,10 @@ static double prefill_barriers(const struct model_config *c)
 /* ---- steps ---- */
 
 /* What both phases have in common, for n_rows rows. */
-static void set_work(struct topo_work *w, const struct model_config *c,
+static void set_work(struct simulate_step *w, const struct model_config *c,
                      const struct model_cost *cost, double n_rows)
 {
-    *w = (struct topo_work){
+    *w = (struct simulate_step){
         .weight = 1,
         .flop = cost->flop,
         .weight_bytes = cost->weight_bytes,
@@ -57,7 +57,7 @@ static void set_work(struct topo_work *w, const struct model_config *c,
 
 /* n_tok tokens of a prompt after ctx_tok others. Operations are what bounds it, so they
  * decide which part of it attention is. */
-static void prefill_work(struct topo_work *w, const struct model_config *c,
+static void prefill_work(struct simulate_step *w, const struct model_config *c,
                          enum kern_type type, int64_t n_tok, int64_t ctx_tok)
 {
     struct model_cost cost = model_cost_prefill(c, types(type), n_tok, ctx_tok);
@@ -68,7 +68,7 @@ static void prefill_work(struct topo_work *w, const struct model_config *c,
 }
 
 /* ... and here the bytes of weights. */
-static void decode_work(struct topo_work *w, const struct model_config *c,
+static void decode_work(struct simulate_step *w, const struct model_config *c,
                         enum kern_type type, double ctx_tok, int batch)
 {
     struct model_cost cost = model_cost_decode(c, types(type), ctx_tok, batch);
@@ -103,10 +103,10 @@ static int ascending(const void *a, const void *b)
 
 /* The middles of as many equal parts of the sorted lengths; equal ones are one step that
  * happens more often. */
-static int prefill_works(struct topo_works *out, const struct model_config *c,
+static int prefill_works(struct simulate_workload *out, const struct model_config *c,
                          enum kern_type type, const struct plan_lengths *l)
 {
-    int64_t parts = l->n < TOPO_WORKS_MAX ? l->n : TOPO_WORKS_MAX, last = 0;
+    int64_t parts = l->n < SIMULATE_STEPS_MAX ? l->n : SIMULATE_STEPS_MAX, last = 0;
     int64_t *sorted = mem_new(MEM_OTHER, (size_t)l->n, sizeof(*sorted));
 
     if (!sorted)
@@ -148,12 +148,13 @@ double plan_mean_context(const struct plan_lengths *l)
     return sum / n;
 }
 
-int plan_works(struct topo_works *out, const struct model_config *c, enum kern_type type,
-               enum topo_phase phase, const struct plan_lengths *l, int batch)
+int plan_works(struct simulate_workload *out, const struct model_config *c,
+               enum kern_type type, enum topo_phase phase, const struct plan_lengths *l,
+               int batch)
 {
     int rc = check_lengths(l);
 
-    *out = (struct topo_works){.phase = phase};
+    *out = (struct simulate_workload){.phase = phase};
     if (rc == OK && batch < 1)
         rc = err_set(ERR_ARG, "batch: expected 1 sequence or more, found %d", batch);
     if (rc != OK)
@@ -165,10 +166,10 @@ int plan_works(struct topo_works *out, const struct model_config *c, enum kern_t
     return OK;
 }
 
-void plan_piece_work(struct topo_works *out, const struct model_config *c,
+void plan_piece_work(struct simulate_workload *out, const struct model_config *c,
                      enum kern_type type, int64_t n_tok, int64_t ctx_tok)
 {
-    *out = (struct topo_works){.phase = TOPO_PREFILL, .n = 1};
+    *out = (struct simulate_workload){.phase = TOPO_PREFILL, .n = 1};
     prefill_work(&out->v[0], c, type, n_tok, ctx_tok);
 }
 
