@@ -19,7 +19,7 @@
 #ifndef MODEL_COST_H
 #define MODEL_COST_H
 
-#include "model/config.h"
+#include "format/config.h"
 
 struct kv_region;
 

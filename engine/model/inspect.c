@@ -1,14 +1,14 @@
 /* What a model file holds, for people and as JSON. Both come from one summary. */
-#include "model/make.h"
+#include "model/inspect.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/text.h"
+#include "format/fill.h"
 #include "model/cost.h"
-#include "model/file/fill.h"
-#include "model/text.h"
 
 /* What is priced: a token decoded at these contexts (the weights alone, a short chat, a
  * long one), and prompts of these lengths. Keys and values as the engine keeps them by
@@ -17,60 +17,60 @@ static const int64_t ctx_tok[] = {0, 128, 2048}, prompt_tok[] = {128, 512, 2048}
 #define N_STEPS 3
 #define KV_TYPE KERN_F32
 
-static int64_t tensor_bytes(const struct model_tensor *t)
+static int64_t tensor_bytes(const struct format_tensor *t)
 {
     return t->data ? t->rows * t->cols * (int64_t)kern_type_bytes(t->type) : 0;
 }
 
-static int64_t all_bytes(const struct model_file *f)
+static int64_t all_bytes(const struct format_file *f)
 {
     int64_t sum = 0;
     int layer, role;
 
-    for (role = 0; role < MODEL_ATTN_NORM; role++)
+    for (role = 0; role < FORMAT_ATTN_NORM; role++)
         sum += tensor_bytes(&f->global[role]);
     for (layer = 0; layer < f->config.n_layers; layer++)
-        for (role = MODEL_ATTN_NORM; role < MODEL_N_ROLES; role++)
-            sum += tensor_bytes(model_layer_tensor(f, layer, role));
+        for (role = FORMAT_ATTN_NORM; role < FORMAT_N_ROLES; role++)
+            sum += tensor_bytes(format_layer_tensor(f, layer, role));
     return sum;
 }
 
-static json_t *shape_json(const struct model_tensor *t)
+static json_t *shape_json(const struct format_tensor *t)
 {
     return t->rows > 1 ? json_pack("[I, I]", (json_int_t)t->rows, (json_int_t)t->cols)
                        : json_pack("[I]", (json_int_t)t->cols);
 }
 
 /* One entry a role: layers have the same shapes, and mostly the same types. */
-static json_t *tensor_json(const struct model_file *f, enum model_role role)
+static json_t *tensor_json(const struct format_file *f, enum format_role role)
 {
-    const struct model_tensor *t;
+    const struct format_tensor *t;
     char name[MODEL_NAME_BYTES];
     int64_t bytes = 0;
-    int layer, n = role < MODEL_ATTN_NORM ? 1 : f->config.n_layers;
+    int layer, n = role < FORMAT_ATTN_NORM ? 1 : f->config.n_layers;
     const char *type = NULL;
 
     for (layer = 0; layer < n; layer++) {
-        t = role < MODEL_ATTN_NORM ? &f->global[role]
-                                   : model_layer_tensor(f, layer, role);
+        t = role < FORMAT_ATTN_NORM ? &f->global[role]
+                                    : format_layer_tensor(f, layer, role);
         bytes += tensor_bytes(t);
         type = layer && strcmp(type, kern_type_name(t->type)) ? "mixed"
                                                               : kern_type_name(t->type);
     }
-    model_role_name(strcmp(f->format, "safetensors") ? MODEL_NAMES_GGUF : MODEL_NAMES_HF,
-                    role, 0, name);
-    t = role < MODEL_ATTN_NORM ? &f->global[role] : model_layer_tensor(f, 0, role);
+    format_role_name(strcmp(f->format, "safetensors") ? MODEL_NAMES_GGUF : MODEL_NAMES_HF,
+                     role, 0, name);
+    t = role < FORMAT_ATTN_NORM ? &f->global[role] : format_layer_tensor(f, 0, role);
     return json_pack("{s:s, s:i, s:o, s:s, s:I}", "name", name, "count", n, "shape",
                      shape_json(t), "type", type, "bytes", (json_int_t)bytes);
 }
 
-static json_t *tensors_json(const struct model_file *f)
+static json_t *tensors_json(const struct format_file *f)
 {
     json_t *list = json_array();
     int role, rc = list ? 0 : -1;
 
-    for (role = 0; rc == 0 && role < MODEL_N_ROLES; role++)
-        if (model_role_needed(&f->config, role))
+    for (role = 0; rc == 0 && role < FORMAT_N_ROLES; role++)
+        if (format_role_needed(&f->config, role))
             rc = json_array_append_new(list, tensor_json(f, role));
     if (rc == 0)
         return list;
@@ -108,7 +108,7 @@ static json_t *cost_json(const struct model_config *c, bool decode)
     return NULL;
 }
 
-int model_inspect_json(const struct model_file *f, struct json_t **out)
+int model_inspect_json(const struct format_file *f, struct json_t **out)
 {
     const struct model_config *c = &f->config;
 
@@ -146,34 +146,34 @@ static bool is(const json_t *j, const char *key)
     return json_is_true(json_object_get(j, key));
 }
 
-static void put_shape(struct model_text *b, const json_t *j)
+static void put_shape(struct text *b, const json_t *j)
 {
-    model_text_printf(b, "%s: %s\n", get_str(j, "path"), get_str(j, "name"));
-    model_text_printf(b, "  format             %s, architecture %s\n",
-                      get_str(j, "format"), get_str(j, "arch"));
-    model_text_printf(b, "  layers             %lld\n", get(j, "n_layers"));
-    model_text_printf(b, "  hidden size        %lld\n", get(j, "dim"));
-    model_text_printf(b, "  feed-forward size  %lld\n", get(j, "hidden"));
-    model_text_printf(b, "  attention heads    %lld of size %lld; KV heads %lld%s\n",
-                      get(j, "n_heads"), get(j, "head_dim"), get(j, "n_kv_heads"),
-                      is(j, "qkv_bias") ? "; Q, K and V have a bias" : "");
-    model_text_printf(b, "  vocabulary         %lld tokens; the output head %s\n",
-                      get(j, "vocab"),
-                      is(j, "tied") ? "is the embedding matrix" : "has its own matrix");
-    model_text_printf(b, "  context length     %lld tokens\n", get(j, "max_tok"));
-    model_text_printf(b, "  RoPE base          %.0f%s\n",
-                      json_real_value(json_object_get(j, "rope_theta")),
-                      is(j, "rope_scaled") ? ", scaled frequencies" : "");
-    model_text_printf(b, "  RMSNorm epsilon    %g\n",
-                      json_real_value(json_object_get(j, "norm_eps")));
-    model_text_printf(b, "  parameters         %lld (%.1f million)\n", get(j, "n_params"),
-                      (double)get(j, "n_params") * 1e-6);
-    model_text_printf(b, "  weights            %s, %.1f MB; file %.1f MB\n",
-                      get_str(j, "weight_type"), (double)get(j, "tensor_bytes") * 1e-6,
-                      (double)get(j, "file_bytes") * 1e-6);
+    text_printf(b, "%s: %s\n", get_str(j, "path"), get_str(j, "name"));
+    text_printf(b, "  format             %s, architecture %s\n", get_str(j, "format"),
+                get_str(j, "arch"));
+    text_printf(b, "  layers             %lld\n", get(j, "n_layers"));
+    text_printf(b, "  hidden size        %lld\n", get(j, "dim"));
+    text_printf(b, "  feed-forward size  %lld\n", get(j, "hidden"));
+    text_printf(b, "  attention heads    %lld of size %lld; KV heads %lld%s\n",
+                get(j, "n_heads"), get(j, "head_dim"), get(j, "n_kv_heads"),
+                is(j, "qkv_bias") ? "; Q, K and V have a bias" : "");
+    text_printf(b, "  vocabulary         %lld tokens; the output head %s\n",
+                get(j, "vocab"),
+                is(j, "tied") ? "is the embedding matrix" : "has its own matrix");
+    text_printf(b, "  context length     %lld tokens\n", get(j, "max_tok"));
+    text_printf(b, "  RoPE base          %.0f%s\n",
+                json_real_value(json_object_get(j, "rope_theta")),
+                is(j, "rope_scaled") ? ", scaled frequencies" : "");
+    text_printf(b, "  RMSNorm epsilon    %g\n",
+                json_real_value(json_object_get(j, "norm_eps")));
+    text_printf(b, "  parameters         %lld (%.1f million)\n", get(j, "n_params"),
+                (double)get(j, "n_params") * 1e-6);
+    text_printf(b, "  weights            %s, %.1f MB; file %.1f MB\n",
+                get_str(j, "weight_type"), (double)get(j, "tensor_bytes") * 1e-6,
+                (double)get(j, "file_bytes") * 1e-6);
 }
 
-static void put_tensor(struct model_text *b, const json_t *t)
+static void put_tensor(struct text *b, const json_t *t)
 {
     const json_t *shape = json_object_get(t, "shape");
     char dims[48];
@@ -185,28 +185,28 @@ static void put_tensor(struct model_text *b, const json_t *t)
     else
         snprintf(dims, sizeof(dims), "[%lld]",
                  (long long)json_integer_value(json_array_get(shape, 0)));
-    model_text_printf(b, "  %-48s %4lld x %-18s %-5s %14lld bytes\n", get_str(t, "name"),
-                      get(t, "count"), dims, get_str(t, "type"), get(t, "bytes"));
+    text_printf(b, "  %-48s %4lld x %-18s %-5s %14lld bytes\n", get_str(t, "name"),
+                get(t, "count"), dims, get_str(t, "type"), get(t, "bytes"));
 }
 
 /* A row for each step of a list of cost_json(). */
-static void put_costs(struct model_text *b, const json_t *list, const char *n_tok)
+static void put_costs(struct text *b, const json_t *list, const char *n_tok)
 {
     const json_t *x;
     size_t i;
 
-    model_text_printf(b, "  %-10s %12s %14s %14s %14s\n", n_tok, "GFLOP", "MB read",
-                      "MB weights", "MB KV cache");
-    json_array_foreach(list, i, x) model_text_printf(
+    text_printf(b, "  %-10s %12s %14s %14s %14s\n", n_tok, "GFLOP", "MB read",
+                "MB weights", "MB KV cache");
+    json_array_foreach(list, i, x) text_printf(
         b, "  %10lld %12.3f %14.3f %14.3f %14.3f\n",
         get(x, json_object_get(x, "n_tok") ? "n_tok" : "ctx_tok"),
         (double)get(x, "flop") * 1e-9, (double)get(x, "bytes") * 1e-6,
         (double)get(x, "weight_bytes") * 1e-6, (double)get(x, "kv_bytes") * 1e-6);
 }
 
-int model_inspect_text(const struct model_file *f, char **text)
+int model_inspect_text(const struct format_file *f, char **text)
 {
-    struct model_text b = {0};
+    struct text b = {0};
     json_t *j = NULL, *t;
     size_t i;
     int rc = model_inspect_json(f, &j);
@@ -215,22 +215,22 @@ int model_inspect_text(const struct model_file *f, char **text)
     if (rc != OK)
         return rc;
     put_shape(&b, j);
-    model_text_printf(&b, "\nTensors: the name in the first layer, how many layers have "
-                          "it, its shape [rows, columns],\nits type, and the bytes of "
-                          "all of them.\n");
+    text_printf(&b, "\nTensors: the name in the first layer, how many layers have "
+                    "it, its shape [rows, columns],\nits type, and the bytes of "
+                    "all of them.\n");
     json_array_foreach(json_object_get(j, "tensors"), i, t) put_tensor(&b, t);
-    model_text_printf(&b,
-                      "\nCost of decoding one token, by the tokens it attends to "
-                      "(weights %s, KV cache %s).\n",
-                      get_str(j, "weight_type"), get_str(j, "kv_type"));
+    text_printf(&b,
+                "\nCost of decoding one token, by the tokens it attends to "
+                "(weights %s, KV cache %s).\n",
+                get_str(j, "weight_type"), get_str(j, "kv_type"));
     put_costs(&b, json_object_get(j, "decoded_token"), "context");
-    model_text_printf(&b, "\nCost of processing a prompt in one step.\n");
+    text_printf(&b, "\nCost of processing a prompt in one step.\n");
     put_costs(&b, json_object_get(j, "prompt"), "tokens");
     json_decref(j);
-    model_text_put(&b, "", 1);
+    text_put(&b, "", 1);
     rc = b.rc;
     if (rc == OK)
         *text = b.p, b.p = NULL;
-    model_text_fini(&b);
+    text_fini(&b);
     return rc;
 }

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #include "experiments/harness/run.h"
-#include "model/file/file.h"
-#include "model/make.h"
+#include "format/format.h"
+#include "format/make.h"
+#include "model/inspect.h"
 #include "plan/work.h"
 #include "serve/serve.h"
 #include "tests/bench/bench.h"
@@ -23,18 +24,18 @@ static double decode_bytes, prefill_flop, prefill_bytes; /* of model/cost.h */
 static int make_tiny(void **state)
 {
     const struct model_cost_types t = {.weight = KERN_BF16, .kv = KERN_F32};
-    const struct model_make_opts o = {.arch = "tiny",
-                                      .type = KERN_BF16,
-                                      .seed = 1,
-                                      .format = "gguf",
-                                      .out = path,
-                                      .n_threads = 1};
+    const struct format_make_opts o = {.arch = "tiny",
+                                       .type = KERN_BF16,
+                                       .seed = 1,
+                                       .format = "gguf",
+                                       .out = path,
+                                       .n_threads = 1};
     struct model_config c;
     struct model_cost x;
 
     (void)state;
     snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
-    if (model_make(&o) != OK || model_make_config("tiny", &c) != OK)
+    if (format_make(&o) != OK || format_make_config("tiny", &c) != OK)
         return -1;
     decode_bytes = model_cost_decode(&c, t, CTX, 1).read_bytes;
     x = model_cost_prefill(&c, t, PROMPT, 0);
@@ -55,15 +56,15 @@ static void the_benchmark(void **state)
     const struct model_opts o = {
         .weight_type = KERN_N_TYPES, .kv_type = KERN_F32, .max_step_tok = PROMPT};
     static const int cpus[1];
-    struct model_file *f = NULL;
+    struct format_file *f = NULL;
     struct par_team *team;
     struct model *m;
 
     (void)state;
     assert_ok(par_team_open(&team, cpus, 1, 0));
-    assert_ok(model_file_open(&f, path));
+    assert_ok(format_open(&f, path));
     assert_ok(model_open(&m, f, team, &o));
-    model_file_close(&f);
+    format_close(&f);
     assert_true(bench_decode_bytes(m, CTX - 1) == decode_bytes);
     assert_true(bench_prefill_flop(m, PROMPT) == prefill_flop);
     model_close(&m);
@@ -151,7 +152,7 @@ static void the_plan(void **state)
     struct model_config c;
 
     (void)state;
-    assert_ok(model_make_config("tiny", &c));
+    assert_ok(format_make_config("tiny", &c));
     assert_ok(plan_works(&w, &c, KERN_BF16, TOPO_PREFILL, &p, 1));
     assert_true(w.v[0].flop == prefill_flop);
     assert_true(w.v[0].weight_bytes + w.v[0].kv_bytes == prefill_bytes);
@@ -173,12 +174,12 @@ static double inspected(const json_t *list, const char *n_tok, int n, const char
 
 static void the_inspection(void **state)
 {
-    struct model_file *f;
+    struct format_file *f;
     const json_t *list;
     json_t *j;
 
     (void)state;
-    assert_ok(model_file_open(&f, path));
+    assert_ok(format_open(&f, path));
     assert_ok(model_inspect_json(f, &j));
     list = json_object_get(j, "decoded_token");
     assert_true(inspected(list, "ctx_tok", CTX, "bytes") == decode_bytes);
@@ -186,7 +187,7 @@ static void the_inspection(void **state)
     assert_true(inspected(list, "n_tok", PROMPT, "flop") == prefill_flop);
     assert_true(inspected(list, "n_tok", PROMPT, "bytes") == prefill_bytes);
     json_decref(j);
-    model_file_close(&f);
+    format_close(&f);
 }
 
 static void study(const struct study *s, const char *rest)
