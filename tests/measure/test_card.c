@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -156,6 +157,7 @@ static void card_in_a_file(void **state)
     static const char text[] = "{\"values\": [" ROW("read_gbps", 2, 30) "]}";
     char path[600], small[8];
     json_t *card;
+    int here;
 
     (void)state;
     assert_ok(measure_card_path(path, sizeof(path), test_dir(), "-full"));
@@ -172,9 +174,12 @@ static void card_in_a_file(void **state)
     assert_int_equal(measure_card_read(&card, path), ERR_FORMAT);
     assert_null(card);
     near(measure_card_read_gbps(card, 2), NAN); /* no card, no bound */
+    here = open(".", O_RDONLY | O_DIRECTORY);
     assert_int_equal(chdir(test_dir()), 0);
-    assert_err(measure_card_read(&card, NULL), ERR_IO, MEASURE_CARD_DIR);
+    assert_err(measure_card_read(&card, NULL), ERR_NOTFOUND, MEASURE_CARD_DIR);
     assert_null(card);
+    assert_int_equal(fchdir(here), 0);
+    close(here);
 }
 
 int main(void)
