@@ -4,7 +4,7 @@
 
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/roofline.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "tests/study/capture.h"
 
 extern const struct study study_characterize, study_mnn_roofline, study_mnn_time_share;
@@ -154,12 +154,12 @@ static void this_host_needs_its_card(void **state)
 static const char *tiny_model(void)
 {
     static char path[600];
-    struct model_make_opts o = {
+    struct format_make_opts o = {
         .arch = "tiny", .type = KERN_BF16, .seed = 1, .format = "gguf", .n_threads = 2};
 
     snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
     o.out = path;
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     return path;
 }
 

@@ -9,8 +9,8 @@
 
 #include "base/mem.h"
 #include "cpu/cpu.h"
+#include "format/make.h"
 #include "measure/card.h"
-#include "model/make.h"
 #include "plan/work.h"
 
 #define MACHINES "engine/simulate/machines"
@@ -170,7 +170,7 @@ int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
         rc =
             topo_tree_open(&out->tree, out->machine, &tree, out->note, sizeof(out->note));
     if (rc == OK)
-        rc = model_make_config(o->model, &out->model);
+        rc = format_make_config(o->model, &out->model);
     if (rc == OK) {
         plan_limits(&out->limits, &out->model, o->strict_tp);
         rc = make_work(out, o);
