@@ -168,25 +168,6 @@ static void this_host_needs_its_card(void **state)
     capture.card = NULL;
 }
 
-static void best_of_a_card(void **state)
-{
-    json_t *card = made_card("{\"name\": \"p_a\", \"n_threads\": 2, \"median\": 3},"
-                             "{\"name\": \"p_b\", \"n_threads\": 2, \"median\": 5},"
-                             "{\"name\": \"p_c\", \"n_threads\": 4, \"median\": 9},"
-                             "{\"name\": \"q\", \"n_threads\": 2, \"median\": null, "
-                             "\"why\": \"no q\"}, 7, {}");
-    const char *why;
-
-    (void)state;
-    assert_true(study_card_best(card, "p_", 2, NULL) == 5);
-    assert_true(study_card_best(card, "p_", 0, NULL) == 9);
-    assert_true(isnan(study_card_best(card, "q", 2, &why)));
-    assert_string_equal(why, "no q");
-    assert_true(isnan(study_card_best(card, "r", 2, &why)));
-    assert_true(why[0] != '\0');
-    json_decref(card);
-}
-
 static const char *tiny_model(void)
 {
     static char path[600];
@@ -292,7 +273,6 @@ int main(void)
         cmocka_unit_test(one_unit),
         cmocka_unit_test(worked_by_hand),
         cmocka_unit_test(this_host_needs_its_card),
-        cmocka_unit_test(best_of_a_card),
         cmocka_unit_test(shares_are_shares),
         cmocka_unit_test(a_new_cpu),
         cmocka_unit_test(no_huge_pages),
