@@ -4,62 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/json.h"
-
-#define CARD_MAX_BYTES (16 << 20)
-
-/* The best value of the card for this many threads among those whose name begins with
- * `prefix`; NaN when the card has none. */
-static double card_best(const json_t *card, const char *prefix, int64_t n_threads)
-{
-    double best = NAN;
-    const json_t *v;
-    size_t i;
-
-    json_array_foreach(json_object_get(card, "values"), i, v)
-    {
-        const char *name = json_string_value(json_object_get(v, "name"));
-        const json_t *median = json_object_get(v, "median");
-
-        if (!name || strncmp(name, prefix, strlen(prefix)) != 0 ||
-            !json_is_number(median))
-            continue;
-        if (json_integer_value(json_object_get(v, "n_threads")) == n_threads &&
-            !(best >= json_number_value(median)))
-            best = json_number_value(median);
-    }
-    return best;
-}
-
-/* The fastest arithmetic that the declared precision allows for these weights. */
-static double card_peak(const json_t *card, const char *type, const char *precision,
-                        int64_t n_threads)
-{
-    double best = card_best(card, "peak_f32_fma_", n_threads);
-
-    if (strcmp(precision, "relaxed") == 0 && strcmp(type, "f32") != 0)
-        best = fmax(best, card_best(card, "peak_fp16_fma_", n_threads)); /* skips NaN */
-    if (strcmp(precision, "relaxed") == 0 && strcmp(type, "bf16") == 0)
-        best = fmax(best, card_best(card, "peak_bf16_dot_", n_threads));
-    return best;
-}
-
-static json_t *read_card(const char *path)
-{
-    char host[128] = "", standard[256];
-    json_t *card = NULL;
-
-    if (!path) {
-        gethostname(host, sizeof(host) - 1);
-        snprintf(standard, sizeof(standard), "results/machine/%s.json", host);
-        path = standard;
-    }
-    if (json_read_file(&card, path, CARD_MAX_BYTES) != OK)
-        err_clear(); /* the report says that the bounds are unknown */
-    return card;
-}
+#include "measure/card.h"
 
 /* A number, or null where it is undefined: never 0. */
 static json_t *number(double x)
@@ -67,9 +13,9 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-static int64_t threads(const json_t *describe, const char *phase)
+static int threads(const json_t *describe, const char *phase)
 {
-    return json_integer_value(json_object_get(describe, phase));
+    return (int)json_integer_value(json_object_get(describe, phase));
 }
 
 static const char *text(const json_t *o, const char *key)
@@ -82,16 +28,20 @@ static const char *text(const json_t *o, const char *key)
 json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
                         const char *card_path)
 {
-    json_t *card = read_card(card_path);
+    json_t *card = NULL;
+    int known = measure_card_read(&card, card_path);
     double n_gaps = (double)(t->n_new - 1);
     double tpot = n_gaps > 0 ? t->decode_s / n_gaps : NAN;
     double read = n_gaps > 0 ? t->decode_bytes / t->decode_s * 1e-9 : NAN;
-    double can = card_best(card, "read_gbps", threads(describe, "decode_threads"));
+    double can = measure_card_read_gbps(card, threads(describe, "decode_threads"));
     double gflops = t->prefill_flop / t->ttft_s * 1e-9;
-    double peak =
-        card_peak(card, text(describe, "weight_type"), text(describe, "precision"),
-                  threads(describe, "prefill_threads"));
+    double peak = measure_card_peak_gflops(card, text(describe, "weight_type"),
+                                           text(describe, "precision"),
+                                           threads(describe, "prefill_threads"));
     json_t *j = json_object();
+
+    if (known != OK)
+        err_clear(); /* the report says that the bounds are unknown */
 
     json_object_set_new(j, "n_prompt_tok", json_integer(t->n_prompt));
     json_object_set_new(j, "n_new_tok", json_integer(t->n_new));
@@ -136,10 +86,9 @@ void cli_report_print(const json_t *j, const json_t *describe)
     double share = get(j, "read_frac");
 
     print_kernels(describe);
-    fprintf(stderr, "cpus: %s; plan: prefill %lld, decode %lld threads (%s)\n",
+    fprintf(stderr, "cpus: %s; plan: prefill %d, decode %d threads (%s)\n",
             text(json_object_get(describe, "cpu_budget"), "reason"),
-            (long long)threads(describe, "prefill_threads"),
-            (long long)threads(describe, "decode_threads"),
+            threads(describe, "prefill_threads"), threads(describe, "decode_threads"),
             text(json_object_get(describe, "plan"), "source"));
     fprintf(stderr, "prompt %.0f tok, TTFT %.1f ms, %.1f tok/s, %.1f GFLOP/s",
             get(j, "n_prompt_tok"), 1e3 * get(j, "ttft_s"),

@@ -1,13 +1,46 @@
-/* Reading a card: values by name and thread count, and the card as text. A card is a file
- * that anybody may have edited, so every member is looked at before it is used. */
+#include "measure/card.h"
+
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "characterize/probe.h"
+
+#define CARD_BYTES_MAX (1 << 20)
+
+/* ---- files ---- */
+
+int measure_card_path(char *out, size_t n, const char *dir, const char *suffix)
+{
+    char host[65] = "";
+
+    if (gethostname(host, sizeof(host) - 1) != 0 || !host[0])
+        snprintf(host, sizeof(host), "host");
+    for (char *s = host; *s; s++) {
+        if (!isalnum((unsigned char)*s) && *s != '-' && (*s != '.' || s == host))
+            *s = '_';
+    }
+    if ((size_t)snprintf(out, n, "%s/%s%s.json", dir, host, suffix) >= n)
+        return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
+    return OK;
+}
+
+int measure_card_read(json_t **out, const char *path)
+{
+    char standard[256];
+    int rc = OK;
+
+    *out = NULL;
+    if (!path)
+        rc = measure_card_path(standard, sizeof(standard), MEASURE_CARD_DIR, "");
+    return rc == OK ? json_read_file(out, path ? path : standard, CARD_BYTES_MAX) : rc;
+}
+
+/* ---- values ---- */
 
 static double row_number(const json_t *row, const char *key)
 {
@@ -23,7 +56,7 @@ static const char *row_text(const json_t *row, const char *key)
     return s ? s : "";
 }
 
-double machine_card_value(const json_t *card, const char *name, int n_threads,
+double measure_card_value(const json_t *card, const char *name, int n_threads,
                           const char **why)
 {
     const json_t *values = json_object_get(card, "values");
@@ -43,22 +76,27 @@ double machine_card_value(const json_t *card, const char *name, int n_threads,
     return NAN;
 }
 
-/* The best value of one thread count among the rows whose name begins with `prefix`. */
-static double best_at(const json_t *card, const char *prefix, double n_threads)
+struct measure_card_range measure_card_range(const json_t *card, const char *prefix,
+                                             int n_threads, const char **why)
 {
     const json_t *values = json_object_get(card, "values");
-    double best = NAN;
+    struct measure_card_range r = {NAN, NAN};
 
+    if (why)
+        *why = "no probe of this program measures it here";
     for (size_t i = 0; i < json_array_size(values); i++) {
         const json_t *row = json_array_get(values, i);
         double v = row_number(row, "median");
 
-        if (row_number(row, "n_threads") == n_threads &&
-            strncmp(row_text(row, "name"), prefix, strlen(prefix)) == 0 && !isnan(v) &&
-            !(best >= v))
-            best = v;
+        if (strncmp(row_text(row, "name"), prefix, strlen(prefix)) != 0 ||
+            (n_threads && row_number(row, "n_threads") != n_threads))
+            continue;
+        r.least = fmin(r.least, v); /* of NaN and a number: the number */
+        r.most = fmax(r.most, v);
+        if (why && isnan(v) && row_text(row, "why")[0])
+            *why = row_text(row, "why");
     }
-    return best;
+    return r;
 }
 
 /* The nearest thread counts below and above `n` that have a value; NaN: none. */
@@ -89,19 +127,19 @@ static double value_at(const json_t *card, const char *prefix, int n_threads)
     neighbours(card, prefix, n_threads, &below, &above);
     if (isnan(below))
         return NAN;
-    lo = best_at(card, prefix, below);
+    lo = measure_card_range(card, prefix, (int)below, NULL).most;
     if (isnan(above) || above == below)
         return lo;
-    hi = best_at(card, prefix, above);
+    hi = measure_card_range(card, prefix, (int)above, NULL).most;
     return lo + (hi - lo) * (n_threads - below) / (above - below);
 }
 
-double machine_card_read_gbps(const json_t *card, int n_threads)
+double measure_card_read_gbps(const json_t *card, int n_threads)
 {
     return value_at(card, "read_gbps", n_threads);
 }
 
-double machine_card_peak_gflops(const json_t *card, const char *type,
+double measure_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads)
 {
     /* Which arithmetic each promise allows. Relaxed: an error no larger than activations
@@ -144,7 +182,7 @@ static void print_row(FILE *f, const json_t *row)
                 row_text(row, "unit"), mad, row_number(row, "n_trials"));
 }
 
-int machine_card_text(const json_t *card, char **text)
+int measure_card_text(const json_t *card, char **text)
 {
     const json_t *id = json_object_get(card, "identity");
     const json_t *values = json_object_get(card, "values");
