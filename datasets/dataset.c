@@ -33,21 +33,22 @@ struct keep {
 
 const struct opt_row dataset_opt_table[] = {
     ROW(reader, OPT_STR, 0, 0, "synth", NULL,
-        "sharegpt, lmsys, azure, lengths_csv or synth"),
-    ROW(path, OPT_STR, 0, 0, NULL, NULL, "the file to read; synth needs none"),
+        "Format of the data set: sharegpt, lmsys, azure, lengths_csv, or synth to draw "
+        "from a fit."),
+    ROW(path, OPT_STR, 0, 0, NULL, NULL, "File to read. synth reads none."),
     ROW(fit, OPT_STR, 0, 0, "sharegpt", NULL,
-        "synth: name of a fit in datasets/fits, or path of one"),
-    ROW(n, OPT_INT, 0, 1e9, "0", "requests", "how many to take; 0: all (synth: 1000)"),
+        "With synth: name of a fit in datasets/fits, or path of one."),
+    ROW(n, OPT_INT, 0, 1e9, "0", "requests",
+        "Number of requests to take. 0: all (synth: 1000)."),
     ROW(seed, OPT_INT, 0, 9e15, "1", NULL,
-        "which items are taken and in which order (streams sample, order, arrival)"),
-    ROW(shuffle, OPT_BOOL, 0, 0, "false", NULL,
-        "in a seeded order instead of the file's"),
+        "Seed of the random choice of requests, their order and their arrival times."),
+    ROW(shuffle, OPT_BOOL, 0, 0, "false", NULL, "Shuffle the requests by the seed."),
     ROW(min_prompt_tok, OPT_INT, 1, DATASET_MAX_TOK, "1", "tok",
-        "shorter prompts are raised to this (known lengths only)"),
+        "Lengthen shorter prompts to this. Data sets with text are not changed."),
     ROW(max_prompt_tok, OPT_INT, 1, DATASET_MAX_TOK, "16777216", "tok",
-        "longer prompts are cut to this"),
+        "Cut longer prompts to this length."),
     ROW(max_output_tok, OPT_INT, 1, DATASET_MAX_TOK, "16777216", "tok",
-        "longer outputs are cut to this"),
+        "Cut longer outputs to this length."),
     {0},
 };
 

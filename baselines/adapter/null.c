@@ -1,5 +1,5 @@
-/* The system that answers at once, in the caller's thread: what remains is the harness.
- */
+/* A system that answers at once, in the caller's thread. What is then measured is the cost
+ * of the harness itself. */
 #include "baselines/sut.h"
 
 #include "base/mem.h"
@@ -19,7 +19,7 @@ static const struct opt_row null_opts[] = {
      .min = 4,
      .max = 1e9,
      .def = "32000",
-     .help = "number of token ids it claims to know"},
+     .help = "Number of token ids."},
     {.name = "max_tok",
      .type = OPT_INT,
      .offset = offsetof(struct sut, max_tok),
@@ -27,7 +27,7 @@ static const struct opt_row null_opts[] = {
      .min = 2,
      .max = 1e9,
      .def = "1048576",
-     .help = "longest sequence it claims to take"},
+     .help = "Longest sequence."},
     {0},
 };
 
@@ -92,7 +92,7 @@ static int null_describe(struct sut *s, json_t **out)
 
 const struct sut_adapter sut_adapter_null = {
     .name = "null",
-    .help = "answers at once: gives the harness's own cost",
+    .help = "Answers at once, which measures the cost of the harness itself.",
     .opts = null_opts,
     .open = null_open,
     .close = null_close,

@@ -67,24 +67,30 @@ struct sut {
     }
 
 static const struct opt_row scripted_opts[] = {
-    DELAY(ttft_ms, "from the start of service to the first token"),
-    DELAY(itl_ms, "from each token to the next"),
-    COUNT(slots, NULL, 0, "0", "requests served at once, the others wait; 0: all"),
+    DELAY(ttft_ms, "Time from the start of service to the first token."),
+    DELAY(itl_ms, "Time from each token to the next."),
+    COUNT(slots, NULL, 0, "0",
+          "Number of requests served at once; the others wait. 0: all."),
     COUNT(stall_request, NULL, -1, "-1",
-          "when this one starts (from 0) all service stalls"),
-    DELAY(stall_ms, "for this long"),
-    COUNT(block_request, NULL, -1, "-1", "submitting this one blocks the caller"),
-    DELAY(block_ms, "for this long"),
-    COUNT(fail_request, NULL, -1, "-1", "this one fails after its first token"),
-    COUNT(short_request, NULL, -1, "-1", "this one ends a token early"),
-    COUNT(hang_request, NULL, -1, "-1", "this one is never answered until canceled"),
-    COUNT(max_requests, NULL, 1, "4096", "size of the table of live requests"),
-    COUNT(vocab, "tok", 4, "32000", "number of token ids"),
-    COUNT(max_tok, "tok", 2, "1048576", "longest sequence"),
+          "Stall all service when this request starts, counted from 0. -1: never."),
+    DELAY(stall_ms, "Duration of that stall."),
+    COUNT(block_request, NULL, -1, "-1",
+          "Block the caller that submits this request. -1: never."),
+    DELAY(block_ms, "Duration of that block."),
+    COUNT(fail_request, NULL, -1, "-1",
+          "Let this request fail after its first token. -1: none."),
+    COUNT(short_request, NULL, -1, "-1",
+          "Let this request end one token early. -1: none."),
+    COUNT(hang_request, NULL, -1, "-1",
+          "Do not answer this request until it is canceled. -1: none."),
+    COUNT(max_requests, NULL, 1, "4096", "Largest number of requests."),
+    COUNT(vocab, "tok", 4, "32000", "Number of token ids."),
+    COUNT(max_tok, "tok", 2, "1048576", "Longest sequence."),
     {.name = "log",
      .type = OPT_STR,
      .offset = AT(log),
-     .help = "CSV written at close: request,event,before_ns,after_ns of each report"},
+     .help = "CSV file to write at close, one line per reported event: "
+             "request,event,before_ns,after_ns."},
     {0},
 };
 
@@ -360,7 +366,7 @@ static int scripted_describe(struct sut *s, json_t **out)
 
 const struct sut_adapter sut_adapter_scripted = {
     .name = "scripted",
-    .help = "answers with programmed delays, stalls and failures: tests the harness",
+    .help = "Answers with programmed delays, stalls and failures, to test the harness.",
     .opts = scripted_opts,
     .open = scripted_open,
     .close = scripted_close,

@@ -29,7 +29,7 @@ struct opt_row {
     const char *name; /* NULL ends the table */
     enum opt_type type;
     size_t offset;
-    const char *unit;   /* "tok", "ms", ... or NULL */
+    const char *unit;   /* "tok", "ms" or NULL; OPT_STR: what the text is, "FILE" */
     double min, max;    /* inclusive range of numbers; both 0: no limit */
     const char *def;    /* default as text; NULL: 0, false or no string */
     const char *values; /* OPT_ENUM only: words joined by '|' */
@@ -60,9 +60,20 @@ MUST int opt_from_json(const struct opt_row *table, void *s, const json_t *obj,
 /* All members with their present values; a new reference, NULL on ERR_NOMEM. */
 MUST json_t *opt_to_json(const struct opt_row *table, const void *s);
 
-/* The help text: one line an option with type, unit, range and default. */
+/* What the help text of a program or verb holds besides its options. Lines of `examples`
+ * and `exit_status` are indented by two spaces and end in a newline. */
+struct opt_usage {
+    const char *line;        /* "sandwich run --model FILE --prompt TEXT [options]" */
+    const char *about;       /* what it does, in one or two sentences */
+    const char *examples;    /* command lines */
+    const char *exit_status; /* "  0  success" and the others */
+};
+
+/* Print the flag, meaning, unit, range and default of each option. */
 void opt_help(const struct opt_row *table, FILE *f);
-/* The same as rows of a Markdown table, for the docs. */
+/* Print the whole help text: usage, options, examples, exit status. */
+void opt_help_usage(const struct opt_usage *u, const struct opt_row *table, FILE *f);
+/* Print the options as a Markdown table, for the docs. */
 void opt_help_markdown(const struct opt_row *table, FILE *f);
 
 /* The word of `words` (NULL-terminated) closest to `s` by edit distance, NULL if none is

@@ -1,6 +1,10 @@
 #include "base/opt.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+#define HELP_COLUMNS 80
+#define HELP_INDENT  8
 
 static const char *type_word(const struct opt_row *r)
 {
@@ -28,29 +32,107 @@ static void put_flag(const char *name, FILE *f)
         fputc(*name == '_' ? '-' : *name, f);
 }
 
-/* "integer, tok, 1..4096, default 32" */
-static void put_facts(const struct opt_row *r, const char *type, FILE *f)
+/* What stands for the value behind a flag; NULL for a switch. */
+static const char *value_name(const struct opt_row *r)
 {
-    fputs(type, f);
-    if (r->unit)
-        fprintf(f, ", %s", r->unit);
+    switch (r->type) {
+    case OPT_BOOL:
+        return NULL;
+    case OPT_INT:
+        return "N";
+    case OPT_F64:
+        return "X";
+    case OPT_STR:
+        return r->unit ? r->unit : "TEXT";
+    case OPT_ENUM:
+        return r->values;
+    case OPT_BYTES:
+        return "SIZE";
+    }
+    return "?";
+}
+
+static bool is_on(const struct opt_row *r)
+{
+    return r->type == OPT_BOOL && r->def && strcmp(r->def, "true") == 0;
+}
+
+/* "  -n, --n-new N"; a switch that is on by default as "--[no-]pin". */
+static void put_head(const struct opt_row *r, FILE *f)
+{
+    const char *value = value_name(r);
+
+    fputs("  ", f);
+    if (r->letter)
+        fprintf(f, "-%c, ", r->letter);
+    if (is_on(r)) {
+        fputs("--[no-]", f);
+        for (const char *p = r->name; *p; p++)
+            fputc(*p == '_' ? '-' : *p, f);
+    } else {
+        put_flag(r->name, f);
+    }
+    fprintf(f, "%s%s\n", value ? " " : "", value ? value : "");
+}
+
+/* Words of `text` in lines of at most 80 columns, indented by `indent`. */
+static void put_wrapped(const char *text, int indent, FILE *f)
+{
+    int column = 0;
+
+    for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
+        int n = (int)strcspn(text, " ");
+
+        if (column > 0 && column + 1 + n > HELP_COLUMNS) {
+            fputc('\n', f);
+            column = 0;
+        }
+        fprintf(f, "%*s%.*s", column > 0 ? 1 : indent, "", n, text);
+        column += n + (column > 0 ? 1 : indent);
+        text += n;
+    }
+    if (column > 0)
+        fputc('\n', f);
+}
+
+/* "Unit: tok. Range: 1 to 4096. Default: 32." */
+static void put_facts(const struct opt_row *r, FILE *f)
+{
+    bool number = r->type == OPT_INT || r->type == OPT_F64 || r->type == OPT_BYTES;
+    const char *def = r->def ? r->def : number ? "0" : "";
+    char text[512];
+    int n = 0;
+
+    if (r->type == OPT_BOOL)
+        def = is_on(r) ? "on" : "";
+    if (number && r->unit)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "Unit: %s. ", r->unit);
     if (r->min != 0 || r->max != 0)
-        fprintf(f, ", %.15g..%.15g", r->min, r->max);
-    if (r->def && *r->def)
-        fprintf(f, ", default %s", r->def);
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "Range: %.15g to %.15g. ",
+                      r->min, r->max);
+    if (*def)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "Default: %.200s.", def);
+    if (n > 0)
+        put_wrapped(text, HELP_INDENT, f);
 }
 
 void opt_help(const struct opt_row *table, FILE *f)
 {
     for (; table->name; table++) {
-        fputs("  ", f);
-        if (table->letter)
-            fprintf(f, "-%c ", table->letter);
-        put_flag(table->name, f);
-        fputs("  (", f);
-        put_facts(table, type_word(table), f);
-        fprintf(f, ")\n      %s\n", table->help ? table->help : "");
+        put_head(table, f);
+        if (table->help)
+            put_wrapped(table->help, HELP_INDENT, f);
+        put_facts(table, f);
     }
+}
+
+void opt_help_usage(const struct opt_usage *u, const struct opt_row *table, FILE *f)
+{
+    fprintf(f, "usage: %s\n\n", u->line);
+    put_wrapped(u->about, 0, f);
+    fputs("\nOptions:\n", f);
+    opt_help(table, f);
+    fprintf(f, "\nExamples:\n%s\nExit status:\n%s", u->examples, u->exit_status);
 }
 
 /* A bar inside a cell would end it. */

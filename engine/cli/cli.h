@@ -1,7 +1,7 @@
 /* cli/cli.h - the verbs of the program `sandwich`, and what they share.
  * Each verb gets the words behind its name and returns the exit status. */
-#ifndef ENGINE_MAIN_H
-#define ENGINE_MAIN_H
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
 
 #include <signal.h>
 #include <stdbool.h>
@@ -28,16 +28,28 @@ int cli_fail(const char *verb, int rc);
 /* `first` and then `own`, which ends without a row of NULL, as one table in rows[max]. */
 const struct opt_row *cli_join(struct opt_row *rows, int max, const struct opt_row *first,
                                const struct opt_row *own, int n_own);
-/* Read flags into s; what is left must be exactly n_words words, moved to argv[0..).
- * Returns -1 to go on, otherwise the exit status (--help was given, or an error said).
- * The table has a switch "help", whose value is `*help`. */
-int cli_flags(const char *usage, const struct opt_row *table, void *s, const bool *help,
-              int argc, char **argv, int n_words);
+/* The exit statuses that the help of every verb lists. */
+#define CLI_EXIT_STATUS                                                                  \
+    "  0    success\n"                                                                   \
+    "  1    the work could not be done; the error line says why\n"                       \
+    "  2    wrong usage\n"                                                               \
+    "  130  interrupted\n"
+/* The row of the switch --help. */
+#define CLI_HELP_ROW(offset_)                                                            \
+    {                                                                                    \
+        .name = "help", .type = OPT_BOOL, .offset = offset_, .letter = 'h',              \
+        .help = "Print this text and exit."                                              \
+    }
+/* Read flags into s. Exactly n_words words must be left; they are moved to argv[0..).
+ * Returns -1 to go on, otherwise the exit status: --help was given and `u` printed, or an
+ * error was reported. The table has the switch "help", whose value is `*help`. */
+int cli_flags(const struct opt_usage *u, const struct opt_row *table, void *s,
+              const bool *help, int argc, char **argv, int n_words);
 
 /* A bar on the terminal, nothing elsewhere. ctx: what is being done ("loading"). */
 void cli_progress(void *ctx, int64_t done_bytes, int64_t all_bytes);
 
-/* ---- cli_report.c: what a run of `sandwich run` came to ---- */
+/* ---- report.c: what one `sandwich run` measured ---- */
 
 struct cli_timing {
     int64_t n_prompt, n_new;
@@ -51,7 +63,7 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
 /* The same for people, on standard error. */
 void cli_report_print(const json_t *report, const json_t *describe);
 
-/* ---- cli_tune_show.c: how far `sandwich tune` is, and what it came to ---- */
+/* ---- tune_show.c: the progress of `sandwich tune`, and its closing table ---- */
 
 struct cli_tuning {
     char matrix[80];            /* the one in hand */

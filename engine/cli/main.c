@@ -1,4 +1,4 @@
-/* sandwich: run models on CPUs. */
+/* The program `sandwich`: finds the verb that was asked for and runs it. */
 #include "cli/cli.h"
 
 #include <stdbool.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/build.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
@@ -15,10 +16,10 @@ static const struct {
     const char *name, *help;
     int (*main)(int argc, char **argv);
 } verbs[] = {
-    {"run", "generate text from a prompt", cli_run},
-    {"model", "make a model of a named shape, or inspect one", cli_model},
-    {"plan", "search which CPUs each phase should use", cli_plan},
-    {"tune", "search schedules for a model's matrix products", cli_tune},
+    {"run", "Generate text from a prompt and report the speed.", cli_run},
+    {"model", "Make a model with random weights, or inspect a model file.", cli_model},
+    {"plan", "Search which CPUs prefill and decode should use.", cli_plan},
+    {"tune", "Search the fastest schedule of every matrix product.", cli_tune},
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
 
@@ -59,24 +60,24 @@ const struct opt_row *cli_join(struct opt_row *rows, int max, const struct opt_r
     return rows;
 }
 
-int cli_flags(const char *usage, const struct opt_row *table, void *s, const bool *help,
-              int argc, char **argv, int n_words)
+int cli_flags(const struct opt_usage *u, const struct opt_row *table, void *s,
+              const bool *help, int argc, char **argv, int n_words)
 {
     int n = 0;
     int rc = opt_from_argv(table, s, argc, argv, &n);
 
     if (rc == OK && *help) {
-        printf("usage: sandwich %s\n\n", usage);
-        opt_help(table, stdout);
+        opt_help_usage(u, table, stdout);
         return 0;
     }
-    if (rc == OK && n != n_words)
-        rc = err_set(ERR_ARG, "%s%s (usage: sandwich %s)",
-                     n > n_words ? "unexpected word " : "a word is missing",
-                     n > n_words ? argv[n_words] : "", usage);
+    if (rc == OK && n > n_words)
+        rc = err_set(ERR_ARG, "unexpected argument \"%s\"", argv[n_words]);
+    if (rc == OK && n < n_words)
+        rc = err_set(ERR_ARG, "an argument is missing");
     if (rc == OK)
         return -1;
-    fprintf(stderr, "sandwich: %s\n", err_msg());
+    fprintf(stderr, "sandwich: %s (usage: %s; --help describes the options)\n", err_msg(),
+            u->line);
     return EXIT_USAGE;
 }
 
@@ -100,10 +101,30 @@ void cli_progress(void *ctx, int64_t done_bytes, int64_t all_bytes)
 
 static void usage(FILE *f)
 {
-    fprintf(f, "usage: sandwich VERB [options]\n\n");
+    fputs("usage: sandwich VERB [options]\n\n"
+          "Run Llama-family language models on CPUs, with separate plans for prefill and "
+          "decode.\n\nVerbs:\n",
+          f);
     for (int i = 0; i < N_VERBS; i++)
         fprintf(f, "  %-8s %s\n", verbs[i].name, verbs[i].help);
-    fprintf(f, "\n`sandwich VERB --help` lists a verb's options.\n");
+    fputs("\nOptions:\n"
+          "  -h, --help     Print this text. `sandwich VERB --help` describes a verb.\n"
+          "  --version      Print commit, compiler and instruction sets.\n"
+          "\nEnvironment:\n"
+          "  SANDWICH_ISA   Highest instruction set to detect: ref, avx2, avx512, ...\n"
+          "\nExamples:\n"
+          "  sandwich model make --arch llama-160m --out llama-160m.gguf\n"
+          "  sandwich run --model llama-160m.gguf --prompt \"Once upon a time\" -n 32\n"
+          "\nExit status:\n" CLI_EXIT_STATUS,
+          f);
+}
+
+static void version(void)
+{
+    char isa[256];
+
+    cpu_isa_words(cpu_isa_usable(), isa, sizeof(isa));
+    build_print("sandwich", isa, stdout);
 }
 
 int main(int argc, char **argv)
@@ -124,6 +145,10 @@ int main(int argc, char **argv)
         usage(stdout);
         return 0;
     }
+    if (!strcmp(argv[1], "--version")) {
+        version();
+        return 0;
+    }
     for (int i = 0; i < N_VERBS; i++) {
         words[i] = verbs[i].name;
         if (!strcmp(argv[1], verbs[i].name))
@@ -131,6 +156,7 @@ int main(int argc, char **argv)
     }
     near = opt_nearest(argv[1], words);
     fprintf(stderr, "sandwich: unknown verb \"%s\"%s%s%s\n", argv[1],
-            near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+            near ? "; did you mean \"" : "; `sandwich --help` lists the verbs",
+            near ? near : "", near ? "\"?" : "");
     return EXIT_USAGE;
 }

@@ -1,4 +1,4 @@
-/* sandwich model make|inspect */
+/* sandwich model: makes a model file with random weights, or describes one. */
 #include "cli/cli.h"
 
 #include <stdbool.h>
@@ -22,44 +22,58 @@ struct make_flags {
 static const struct opt_row make_table[] = {
     {.name = "arch",
      .type = OPT_STR,
+     .unit = "NAME",
      .offset = AT(arch),
-     .help =
-         "architecture: tiny, llama-160m, sheared-llama-1.3b, ... (a wrong name lists "
-         "the nearest)"},
+     .help = "Architecture whose published shape is made: tiny, llama-160m, "
+             "sheared-llama-1.3b, ... A wrong name is answered with the nearest one."},
     {.name = "type",
      .type = OPT_ENUM,
      .offset = AT(type),
      .def = "bf16",
      .values = "f32|f16|bf16", /* in the order of enum kern_type */
-     .help = "type of the matrices"},
+     .help = "Type of the matrices."},
     {.name = "out",
      .type = OPT_STR,
+     .unit = "FILE",
      .offset = AT(out),
      .letter = 'o',
-     .help = "where to"},
+     .help = "File to write, or folder with --format safetensors."},
     {.name = "format",
      .type = OPT_STR,
+     .unit = "FORMAT",
      .offset = AT(format),
      .def = "gguf",
-     .help = "gguf (a file) or safetensors (a directory)"},
+     .help = "Format to write: gguf (one file) or safetensors (a folder)."},
     {.name = "seed",
      .type = OPT_INT,
      .offset = AT(seed),
      .def = "1",
-     .help = "of the weights"},
+     .help = "Seed of the random weights."},
     {.name = "tokenizer",
      .type = OPT_STR,
+     .unit = "FILE",
      .offset = AT(tokenizer),
-     .help = "a .gguf or tokenizer.json to copy the vocabulary from"},
+     .help = "Copy the vocabulary from this .gguf file or tokenizer.json. Without it the "
+             "vocabulary is made up."},
     {.name = "threads",
      .type = OPT_INT,
      .offset = AT(threads),
      .max = 1024,
-     .help = "0: every CPU of the budget"},
-    {.name = "help", .type = OPT_BOOL, .offset = AT(help), .letter = 'h', .help = "this"},
+     .help = "Number of threads that generate weights. 0: one per available CPU core."},
+    CLI_HELP_ROW(AT(help)),
     {0},
 };
 #undef AT
+
+static const struct opt_usage make_usage = {
+    .line = "sandwich model make --arch NAME --out FILE [options]",
+    .about = "Make a model of a published shape with seeded random weights. Its speed is "
+             "that of the real model; its text has no meaning.",
+    .examples =
+        "  sandwich model make --arch llama-160m --out llama-160m-bf16.gguf\n"
+        "  sandwich model make --arch sheared-llama-1.3b --type f32 --out model.gguf\n",
+    .exit_status = CLI_EXIT_STATUS,
+};
 
 static int make(const struct make_flags *f)
 {
@@ -77,7 +91,9 @@ static int make(const struct make_flags *f)
     int rc;
 
     if (!f->arch || !f->out)
-        return err_set(ERR_ARG, "--arch and --out are needed");
+        return err_set(
+            ERR_ARG,
+            "--arch and --out are needed: the shape to make and the file to write");
     rc = cpu_budget_get(&budget);
     if (rc != OK)
         return rc;
@@ -92,8 +108,7 @@ static int cli_make(int argc, char **argv)
     int status = cli_fail("model make", opt_init(make_table, &f));
 
     if (status == 0)
-        status = cli_flags("model make --arch A --out F [options]", make_table, &f,
-                           &f.help, argc, argv, 0);
+        status = cli_flags(&make_usage, make_table, &f, &f.help, argc, argv, 0);
     if (status == -1)
         status = cli_fail("model make", make(&f));
     opt_free(make_table, &f);
@@ -108,13 +123,19 @@ static const struct opt_row inspect_table[] = {
     {.name = "json",
      .type = OPT_BOOL,
      .offset = offsetof(struct inspect_flags, json),
-     .help = "as JSON"},
-    {.name = "help",
-     .type = OPT_BOOL,
-     .offset = offsetof(struct inspect_flags, help),
-     .letter = 'h',
-     .help = "this"},
+     .help = "Print JSON."},
+    CLI_HELP_ROW(offsetof(struct inspect_flags, help)),
     {0},
+};
+
+static const struct opt_usage inspect_usage = {
+    .line = "sandwich model inspect FILE [options]",
+    .about =
+        "Print what a model file holds (shape, tensors, types) and how many bytes and "
+        "FLOP its steps cost.",
+    .examples = "  sandwich model inspect llama-160m.gguf\n"
+                "  sandwich model inspect --json llama-160m.gguf\n",
+    .exit_status = CLI_EXIT_STATUS,
 };
 
 static int inspect(const char *path, bool as_json)
@@ -146,8 +167,7 @@ out:
 static int cli_inspect(int argc, char **argv)
 {
     struct inspect_flags f = {0};
-    int status = cli_flags("model inspect MODEL [--json]", inspect_table, &f, &f.help,
-                           argc, argv, 1);
+    int status = cli_flags(&inspect_usage, inspect_table, &f, &f.help, argc, argv, 1);
 
     return status == -1 ? cli_fail("model inspect", inspect(argv[0], f.json)) : status;
 }
@@ -158,6 +178,15 @@ int cli_model(int argc, char **argv)
         return cli_make(argc - 1, argv + 1);
     if (argc > 0 && !strcmp(argv[0], "inspect"))
         return cli_inspect(argc - 1, argv + 1);
-    fprintf(stderr, "usage: sandwich model make|inspect (--help for the options)\n");
+    if (argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"))) {
+        opt_help_usage(&make_usage, make_table, stdout);
+        fputc('\n', stdout);
+        opt_help_usage(&inspect_usage, inspect_table, stdout);
+        return 0;
+    }
+    fprintf(stderr,
+            "sandwich model: expected make or inspect, found %s%s%s (usage: sandwich "
+            "model make|inspect [options]; --help describes the options)\n",
+            argc > 0 ? "\"" : "nothing", argc > 0 ? argv[0] : "", argc > 0 ? "\"" : "");
     return EXIT_USAGE;
 }

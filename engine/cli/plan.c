@@ -1,5 +1,5 @@
-/* sandwich plan: which CPUs each phase should use, searched on this host or on a machine
- * that is simulated; or as the user says. */
+/* sandwich plan: searches which CPUs each phase should use, on this host or on a simulated
+ * machine, or writes the plan that the user asked for. */
 #include "cli/plan.h"
 
 #include <stdio.h>
@@ -15,96 +15,120 @@
 static const struct opt_row own_rows[] = {
     {.name = "machine",
      .type = OPT_STR,
+     .unit = "MACHINE",
      .offset = AT(machine),
      .def = "host",
-     .help = "host; a machine of engine/simulate/machines; FILE.json; FILE.xml; "
-             "synthetic:SPEC; fsroot:DIR"},
+     .help = "Machine to plan for: host (measured by running the engine); a name of "
+             "engine/simulate/machines, FILE.json, FILE.xml (hwloc), synthetic:SPEC "
+             "(hwloc) or fsroot:DIR (simulated)."},
     {.name = "machine_params",
      .type = OPT_STR,
+     .unit = "FILE",
      .offset = AT(machine_params),
-     .help = "a JSON file with the rates of the machine to simulate, such as "
-             "engine/simulate/machines/params/kunpeng920x4.json; default: those of the "
-             "named machine"},
+     .help = "JSON file with the rates of the machine to simulate, such as "
+             "engine/simulate/machines/params/kunpeng920x4.json. Default: the rates of "
+             "the named machine."},
     {.name = "model",
      .type = OPT_STR,
+     .unit = "FILE|NAME",
      .offset = AT(model),
-     .help = "a model's file; to simulate, an architecture's name does"},
+     .help = "Model to plan for: a model file. For a simulated machine the name of an "
+             "architecture is enough."},
     {.name = "type",
      .type = OPT_ENUM,
      .offset = AT(type),
      .def = "file",
      .values = "file|f32|f16|bf16", /* in the order of enum cli_plan_type */
-     .help = "type of the weights to simulate; file: as stored, bf16 for a name"},
+     .help = "Type of the weights in the simulation. file: as stored, bf16 for the name "
+             "of an architecture."},
     {.name = "precision",
      .type = OPT_ENUM,
      .offset = AT(precision),
      .def = "exact",
      .values = "exact|relaxed",
-     .help = "to measure with"},
+     .help = "Precision of the matrix products that are measured, as the engine will run "
+             "them."},
     {.name = "lengths",
      .type = OPT_STR,
+     .unit = "FILE",
      .offset = AT(lengths),
-     .help = "FILE.csv, a line a request: tokens of the prompt, of the output; without "
-             "it quantiles of ShareGPT"},
+     .help = "CSV file with one request per line: prompt tokens, output tokens. Default: "
+             "quantiles of the ShareGPT trace."},
     {.name = "batch",
      .type = OPT_INT,
      .offset = AT(batch),
      .min = 1,
      .max = 1024,
      .def = "1",
-     .help = "sequences of a decode step"},
+     .help = "Number of sequences in a decode step."},
     {.name = "strict_tp",
      .type = OPT_BOOL,
      .offset = AT(strict_tp),
-     .help = "ranks must divide the heads"},
+     .help = "Allow only numbers of ranks that divide the number of attention heads."},
     {.name = "max_ranks",
      .type = OPT_INT,
      .offset = AT(max_ranks),
      .max = CPU_MAX,
-     .help = "0: any number"},
+     .help = "Largest number of ranks. 0: no limit."},
     {.name = "one_team",
      .type = OPT_BOOL,
      .offset = AT(one_team),
-     .help = "prefill on decode's CPUs and more, as this engine runs it; always on this "
-             "host"},
+     .help = "Let prefill use decode's CPUs and possibly more, which is what this engine "
+             "can run. Always on when planning for the host."},
     {.name = "hide",
      .type = OPT_ENUM,
      .offset = AT(hide),
      .def = "nothing",
      .values = "nothing|cluster",
-     .help = "what the machine reports and is not to be believed"},
+     .help = "Part of the reported topology to ignore, to test whether the search finds "
+             "it again."},
     {.name = "explain",
      .type = OPT_BOOL,
      .offset = AT(explain),
-     .help = "what was tried, what was given up, and why this plan"},
+     .help = "Print what was tried, what was rejected and why this plan was chosen."},
     {.name = "render",
      .type = OPT_BOOL,
      .offset = AT(render),
-     .help = "print the plan as PREFILL_CPUS=... for shells"},
+     .help = "Print the plan as shell variables: PREFILL_CPUS=... DECODE_CPUS=..."},
     {.name = "show",
      .type = OPT_STR,
+     .unit = "FILE",
      .offset = AT(show),
-     .help = "print this plan; search none"},
+     .help = "Print this plan file and exit without a search."},
     {.name = "threads",
      .type = OPT_INT,
      .offset = AT(threads),
      .max = CPU_MAX,
-     .help = "no search: threads of prefill; 0: every CPU of the budget"},
+     .help = "Write a plan with N prefill threads without a search. 0: search."},
     {.name = "decode_threads",
      .type = OPT_INT,
      .offset = AT(decode_threads),
      .max = CPU_MAX,
-     .help = "no search: threads of decode; 0: as many"},
+     .help = "Write a plan with N decode threads without a search. 0: as many as for "
+             "prefill."},
     {.name = "out",
      .type = OPT_STR,
+     .unit = "FILE",
      .offset = AT(out),
      .letter = 'o',
-     .help = "file to write the plan to"},
-    {.name = "help", .type = OPT_BOOL, .offset = AT(help), .letter = 'h', .help = "this"},
+     .help = "File to write the plan to."},
+    CLI_HELP_ROW(AT(help)),
 };
 #undef AT
 #define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
 #define ROWS_MAX 64
+
+static const struct opt_usage usage = {
+    .line = "sandwich plan [--machine MACHINE] [--model FILE] [--out FILE] [options]",
+    .about =
+        "Search which CPUs prefill and decode should use and how many tensor-parallel "
+        "ranks they form. On this host every candidate is measured by running the "
+        "model; other machines are simulated.",
+    .examples = "  sandwich plan --model llama-160m.gguf --out plan.json --explain\n"
+                "  sandwich plan --machine kunpeng920x4 --model sheared-llama-1.3b\n"
+                "  sandwich plan --show plan.json --render\n",
+    .exit_status = CLI_EXIT_STATUS,
+};
 
 /* The search's options and ours as one table. */
 static const struct opt_row *table(void)
@@ -142,7 +166,7 @@ static int show(const struct cli_plan_flags *f)
     return rc == OK ? put_plan(f, &p) : rc;
 }
 
-/* No search: what the budget gives, or exactly the threads asked for. */
+/* A plan without a search: all CPUs of the budget, or the threads asked for. */
 static int given(const struct cli_plan_flags *f)
 {
     struct cpu_budget budget;
@@ -150,7 +174,8 @@ static int given(const struct cli_plan_flags *f)
     int rc = cpu_budget_get(&budget);
 
     if (rc == OK && !cli_plan_is_host(f))
-        rc = err_set(ERR_ARG, "--threads: without a search there is only this host");
+        rc = err_set(ERR_ARG, "--threads and --decode-threads write a plan for this host "
+                              "without a search: leave out --machine");
     if (rc == OK)
         rc = plan_default(&p, &budget, (int)f->threads);
     if (rc != OK)
@@ -165,7 +190,8 @@ static int given(const struct cli_plan_flags *f)
         rc = plan_number_cpus(&p);
     }
     if (rc == OK && f->threads + f->decode_threads == 0)
-        fprintf(stderr, "sandwich plan: no --model, so nothing is measured: every CPU\n");
+        fprintf(stderr, "sandwich plan: without --model nothing is measured; the plan "
+                        "uses every available CPU core\n");
     return rc == OK ? put_plan(f, &p) : rc;
 }
 
@@ -186,8 +212,8 @@ static int searched(const struct cli_plan_flags *f)
     if (rc == OK && cli_plan_is_host(f) && isatty(STDERR_FILENO))
         fprintf(
             stderr,
-            "sandwich plan: measuring two phases, at most about %g s each, then steps "
-            "of both for about %g s\n",
+            "sandwich plan: measuring two phases for at most about %g s each, then the "
+            "steps of both for about %g s\n",
             f->search.max_s, PLAN_COSTS_S);
     if (rc == OK)
         rc = cli_plan_search(j, &found);
@@ -196,10 +222,11 @@ static int searched(const struct cli_plan_flags *f)
     if (rc == OK)
         rc = put_plan(f, &found.plan);
     if (rc == OK && f->explain) {
-        FILE *to = f->render ? stderr : stdout; /* what a shell reads stays clean */
+        FILE *to =
+            f->render ? stderr : stdout; /* standard output is for a shell to read */
 
         explain(to, "Decode, whose CPUs place the weights:", &found.decode);
-        explain(to, "Prefill, over weights that lie there:", &found.prefill);
+        explain(to, "Prefill, over weights placed by decode:", &found.prefill);
     }
     plan_found_free(&found);
     cli_plan_close(&j);
@@ -221,8 +248,7 @@ int cli_plan(int argc, char **argv)
     int status = cli_fail("plan", opt_init(table(), &f));
 
     if (status == 0)
-        status = cli_flags("plan [--machine M] [--model M] [--out FILE] [options]",
-                           table(), &f, &f.help, argc, argv, 0);
+        status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
     if (status == -1)
         status = cli_fail("plan", make_plan(&f));
     opt_free(table(), &f);

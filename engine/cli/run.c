@@ -1,4 +1,4 @@
-/* sandwich run: one prompt in, text or ids out, and what it cost. */
+/* sandwich run: generates text or ids from one prompt and reports the speed. */
 #include "cli/cli.h"
 
 #include <stdbool.h>
@@ -27,11 +27,13 @@ static const struct opt_row own_rows[] = {
      .type = OPT_STR,
      .offset = AT(prompt),
      .letter = 'p',
-     .help = "text"},
+     .help = "Prompt to continue. Either this or --prompt-ids is needed."},
     {.name = "prompt_ids",
      .type = OPT_STR,
+     .unit = "IDS",
      .offset = AT(prompt_ids),
-     .help = "the prompt as ids: 1,15043,3186"},
+     .help =
+         "Prompt as token ids, separated by commas. Example: --prompt-ids 1,15043,3186"},
     {.name = "n_new",
      .type = OPT_INT,
      .offset = AT(n_new),
@@ -40,57 +42,75 @@ static const struct opt_row own_rows[] = {
      .max = 1 << 24,
      .def = "128",
      .letter = 'n',
-     .help = "most tokens to generate"},
+     .help = "Generate at most N tokens."},
     {.name = "ids",
      .type = OPT_BOOL,
      .offset = AT(ids),
-     .help = "print ids, on one line"},
+     .help = "Print the generated token ids on one line in place of the text."},
     {.name = "json",
      .type = OPT_BOOL,
      .offset = AT(json),
-     .help = "print one JSON object"},
+     .help =
+         "Print one JSON object with text, ids, times and the engine's configuration."},
     {.name = "ignore_eos",
      .type = OPT_BOOL,
      .offset = AT(ignore_eos),
-     .help = "go on after the end-of-sequence token"},
+     .help = "Continue after the end-of-sequence token."},
     {.name = "temperature",
      .type = OPT_F64,
      .offset = AT(sampling.temperature),
      .min = 0,
      .max = 100,
-     .help = "0: greedy"},
+     .help = "Sampling temperature. 0 always takes the most likely token (greedy)."},
     {.name = "top_k",
      .type = OPT_INT,
      .offset = AT(sampling.top_k),
      .min = 0,
      .max = 1 << 24,
-     .help = "keep the k most likely; 0: all"},
+     .help = "Sample from the N most likely tokens only. 0: from all."},
     {.name = "top_p",
      .type = OPT_F64,
      .offset = AT(sampling.top_p),
      .min = 0,
      .max = 1,
      .def = "1",
-     .help = "keep the most likely that make up this share"},
+     .help = "Sample from the most likely tokens whose probabilities sum to X."},
     {.name = "min_p",
      .type = OPT_F64,
      .offset = AT(sampling.min_p),
      .min = 0,
      .max = 1,
-     .help = "drop those less likely than this share of the most likely"},
+     .help = "Drop tokens whose probability is less than X times that of the most likely "
+             "one."},
     {.name = "seed",
      .type = OPT_INT,
      .offset = AT(sampling.seed),
-     .help = "of the sampler"},
+     .help = "Seed of the sampler. The same seed gives the same text."},
     {.name = "machine_card",
      .type = OPT_STR,
+     .unit = "FILE",
      .offset = AT(machine_card),
-     .help = "measured bounds of this machine; without it results/machine/HOST.json"},
-    {.name = "help", .type = OPT_BOOL, .offset = AT(help), .letter = 'h', .help = "this"},
+     .help = "Machine card with the measured bandwidth and peak of this machine, to "
+             "which the speed is compared. Default: results/machine/HOST.json, written "
+             "by `testbed machine`."},
+    CLI_HELP_ROW(AT(help)),
 };
 #undef AT
 #define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
 #define ROWS_MAX 64
+
+static const struct opt_usage usage = {
+    .line = "sandwich run --model FILE --prompt TEXT [options]",
+    .about =
+        "Generate text from one prompt. The text is printed on standard output; time to "
+        "first token, speed and the share of the machine's limits that was reached are "
+        "printed on standard error.",
+    .examples =
+        "  sandwich run --model llama-160m.gguf --prompt \"Once upon a time\" -n 32\n"
+        "  sandwich run --model llama-160m.gguf --plan plan.json --prompt-ids 1,15043 "
+        "--json\n",
+    .exit_status = CLI_EXIT_STATUS,
+};
 
 /* The engine's options and ours as one table. */
 static const struct opt_row *table(void)
@@ -106,10 +126,10 @@ struct run {
     int32_t *prompt;
     size_t n_prompt;
     struct tok_stream stream;
-    char *piece; /* room for what one token decodes to */
+    char *piece; /* buffer for the text of one token */
     size_t room;
     json_t *ids;
-    FILE *text; /* what was decoded, for --json */
+    FILE *text; /* the decoded text, for --json */
     char *text_buf;
     size_t text_n;
     uint64_t t_submit_ns, t_first_ns, t_last_ns;
@@ -159,7 +179,7 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
         return;
     if (r->timing.n_new == 0)
         r->t_first_ns = now;
-    else /* it read the keys and values of all tokens before it */
+    else /* this token read the keys and values of all tokens before it */
         r->timing.decode_bytes +=
             (double)serve_token_bytes(r->serve, (int64_t)r->n_prompt + r->timing.n_new);
     r->t_last_ns = now;
@@ -208,8 +228,8 @@ static int read_prompt(struct run *r)
         mem_free(r->prompt);
     }
     if (bos < 0)
-        return err_set(ERR_ARG,
-                       "--prompt: empty, and the model has no BOS to begin with");
+        return err_set(ERR_ARG, "--prompt: the prompt is empty and the model has no BOS "
+                                "token to begin with; give a text");
     r->prompt = mem_new(MEM_OTHER, 1, sizeof(r->prompt[0]));
     if (!r->prompt)
         return ERR_NOMEM;
@@ -227,11 +247,11 @@ static int prepare_output(struct run *r)
     if (!r->ids || !r->text)
         return err_set(ERR_NOMEM, "no memory for the output");
     if (!tok)
-        return r->f->ids || r->f->json
-                   ? OK
-                   : err_set(ERR_ARG,
-                             "%s has no tokenizer: give --tokenizer, or print --ids",
-                             r->f->serve.model);
+        return r->f->ids || r->f->json ? OK
+                                       : err_set(ERR_ARG,
+                                                 "%s has no tokenizer: give one with "
+                                                 "--tokenizer, or print ids with --ids",
+                                                 r->f->serve.model);
     r->room = 8 + 3 * tok_longest(tok);
     r->piece = mem_new(MEM_OTHER, r->room, 1);
     tok_stream_init(&r->stream, tok);
@@ -316,9 +336,10 @@ static int run(const struct run_flags *f)
     int rc;
 
     if (!f->serve.model)
-        return err_set(ERR_ARG, "--model is needed");
+        return err_set(ERR_ARG, "--model is needed: the file of the model to run");
     if (!f->prompt == !f->prompt_ids)
-        return err_set(ERR_ARG, "give one of --prompt and --prompt-ids");
+        return err_set(ERR_ARG, "expected either --prompt or --prompt-ids, found %s",
+                       f->prompt ? "both" : "neither");
     rc = serve_open_shown(&r.serve, &f->serve, cli_progress, doing);
     if (rc == OK)
         rc = prepare_output(&r);
@@ -344,8 +365,7 @@ int cli_run(int argc, char **argv)
     int status = cli_fail("run", opt_init(table(), &f));
 
     if (status == 0)
-        status = cli_flags("run --model M --prompt TEXT [options]", table(), &f, &f.help,
-                           argc, argv, 0);
+        status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
     if (status == -1)
         status = cli_fail("run", run(&f));
     if (status == 0 && cli_interrupted)

@@ -1,6 +1,6 @@
-/* sandwich tune: search schedules for matrix products, and keep them in a file that the
- * engine reads (--schedules). Every schedule found is in the file at once, so that a
- * search can be interrupted at any moment and goes on where it stopped. */
+/* sandwich tune: searches schedules for matrix products and keeps them in a file that the
+ * engine reads (--schedules). Every schedule is saved soon after it was found, so that a
+ * search may be interrupted at any moment and continued later. */
 #include "cli/tune.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@
 
 #define COMPARE_MAX 64 /* schedules of a matrix that are compared with the default */
 #define SAVE_NS     UINT64_C(1000000000)
-/* Few rows take as long as about this many: reading the weights. */
+/* A product of fewer rows takes about as long as one of this many: both read the weights. */
 #define ROWS_OF_READING 16
 
 struct tune_flags {
@@ -35,41 +35,49 @@ struct tune_flags {
 static const struct opt_row own_rows[] = {
     {.name = "model",
      .type = OPT_STR,
+     .unit = "FILE",
      .offset = AT(model),
-     .help = "tune the matrices of this model; its weights are not read"},
+     .help = "Tune the matrix products of this model. Its weights are not read."},
     {.name = "shapes",
      .type = OPT_STR,
+     .unit = "SHAPES",
      .offset = AT(shapes),
-     .help = "or these: outputs x inputs, /rows of a unit where split along K: "
-             "5504x2048,2048x5504/64"},
+     .help =
+         "Tune these matrices in place of a model's: outputs x inputs, with /ROWS where "
+         "a matrix is split along K in units of ROWS. Example: 5504x2048,2048x5504/64"},
     {.name = "cache",
      .type = OPT_STR,
+     .unit = "FILE",
      .offset = AT(cache),
      .def = "results/schedules.json",
-     .help = "where schedules are kept; those in it are not searched again"},
+     .help = "File that keeps the schedules. Shapes that are already in it are not "
+             "searched again."},
     {.name = "weight_type",
      .type = OPT_STR,
+     .unit = "TYPE",
      .offset = AT(weight_type),
      .def = "file",
-     .help = "type the engine will keep weights in: file (f32 for --shapes), f32, f16, "
-             "bf16"},
+     .help = "Type in which the engine will keep the weights: file (as stored; f32 with "
+             "--shapes), f32, f16 or bf16."},
     {.name = "precision",
      .type = OPT_ENUM,
      .offset = AT(precision),
      .def = "exact",
      .values = "exact|relaxed",
-     .help = "precision the engine will use"},
+     .help = "Precision with which the engine will run."},
     {.name = "isa",
      .type = OPT_STR,
+     .unit = "ISA",
      .offset = AT(isa),
      .def = "auto",
-     .help = "highest instruction set to use: auto, ref, avx2, avx512, avx512bf16, ..."},
+     .help = "Highest instruction set to use: auto, ref (plain C), avx2, avx512, "
+             "avx512bf16 and the other words of engine/cpu/isa.def."},
     {.name = "threads",
      .type = OPT_INT,
      .offset = AT(threads),
      .min = 0,
      .max = CPU_MAX,
-     .help = "threads of the phase to tune; 0: every CPU of the budget"},
+     .help = "Number of threads of the phase to tune. 0: one per available CPU core."},
     {.name = "m_max",
      .type = OPT_INT,
      .offset = AT(m_max),
@@ -77,33 +85,46 @@ static const struct opt_row own_rows[] = {
      .min = 1,
      .max = 65536,
      .def = "512",
-     .help = "up to so many rows: the engine's --max-step-tok"},
+     .help = "Tune for values of M up to N: the engine's --max-step-tok."},
     {.name = "rows",
      .type = OPT_STR,
+     .unit = "LIST",
      .offset = AT(rows),
-     .help = "numbers of rows, ascending: 1,8,64; without it 1 to 16 and then steps of "
-             "an eighth"},
+     .help = "Values of M to tune for, ascending. Default: 1 to 16, then steps of one "
+             "eighth. Example: --rows 1,8,64"},
     {.name = "every",
      .type = OPT_BOOL,
      .offset = AT(every),
-     .help = "every number of rows"},
+     .help = "Tune for every value of M from 1 to --m-max."},
     {.name = "rounds",
      .type = OPT_INT,
      .offset = AT(rounds),
      .min = 0,
      .max = 1000,
      .def = "7",
-     .help = "of the closing comparison with the default; 0: none"},
+     .help = "Rounds of the closing comparison with the default schedules. 0: no "
+             "comparison."},
     {.name = "pin",
      .type = OPT_BOOL,
      .offset = AT(pin),
      .def = "true",
-     .help = "pin each thread to its CPU"},
-    {.name = "help", .type = OPT_BOOL, .offset = AT(help), .letter = 'h', .help = "this"},
+     .help = "Pin each thread to its CPU."},
+    CLI_HELP_ROW(AT(help)),
 };
 #undef AT
 #define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
 #define ROWS_MAX 32
+
+static const struct opt_usage usage = {
+    .line = "sandwich tune --model FILE|--shapes SHAPES [--cache FILE] [options]",
+    .about =
+        "Search the fastest schedule of every matrix product by measuring, and keep the "
+        "schedules in a file that `sandwich run --schedules` reads. An interrupted "
+        "search continues when the same command is given again.",
+    .examples = "  sandwich tune --model llama-160m.gguf --budget 60\n"
+                "  sandwich tune --shapes 5504x2048,2048x5504/64 --rows 1,16,128\n",
+    .exit_status = CLI_EXIT_STATUS,
+};
 
 /* The policies' options and ours as one table. */
 static const struct opt_row *table(void)
@@ -133,14 +154,14 @@ struct run {
     struct cli_tuned tuned[CLI_TUNE_JOBS_MAX];
     struct cli_tuning progress;
     uint64_t saved_ns;
-    /* The job in hand. */
+    /* The job being worked on. */
     const struct cli_tune_job *job;
     struct cli_tuned *now;
 };
 
 /* ---- the file ---- */
 
-/* A file that is no good is kept beside the new one, for whoever wants to know why. */
+/* A damaged file is renamed, so that it can be examined. */
 static int open_cache(struct run *r)
 {
     char aside[1024];
@@ -150,7 +171,7 @@ static int open_cache(struct run *r)
     if (rc != ERR_FORMAT && rc != ERR_LIMIT)
         return rc;
     snprintf(aside, sizeof(aside), "%s.damaged", r->f->cache);
-    log_warn("%s; kept as %s, and begun anew", err_msg(), aside);
+    log_warn("%s; the file was renamed to %s and a new one was begun", err_msg(), aside);
     if (rename(r->f->cache, aside) != 0)
         return err_set(ERR_IO, "%s: cannot rename to %s: %m", r->f->cache, aside);
     return tune_cache_open(&r->cache, r->f->cache, r->plan.cpus, r->plan.n_cpus);
@@ -191,7 +212,8 @@ static int on_found(void *arg, int i, const struct kern_schedule *s,
     return rc;
 }
 
-/* Defaults against tuned once more, in turn; what lost keeps the default. */
+/* Time the default and the tuned schedules once more in turn. Where the default is faster
+ * it is kept. */
 static int compare(struct run *r)
 {
     int n = r->job->n_shapes, step = (n + COMPARE_MAX - 1) / COMPARE_MAX, rc = OK;
@@ -253,7 +275,7 @@ static int search(struct run *r, double budget_s)
     return rc;
 }
 
-/* Name the rows of the closing table, and add up what there is to do. */
+/* Name the rows of the closing table and sum the work to do. */
 static void plan_work(struct run *r)
 {
     for (int i = 0; i < r->jobs.n; i++) {
@@ -277,7 +299,7 @@ static int tune_all(struct run *r)
 
     plan_work(r);
     for (int i = 0; i < r->jobs.n && rc == OK; i++) {
-        /* an equal share of what is left; never 0, which were no limit */
+        /* an equal share of what is left; never 0, which would mean no limit */
         double share_s = fmax(budget_s - spent_s, 1e-9) / (r->jobs.n - i);
 
         r->job = &r->jobs.v[i];
@@ -357,12 +379,12 @@ int cli_tune(int argc, char **argv)
     int status = cli_fail("tune", opt_init(table(), &f));
 
     if (status == 0)
-        status = cli_flags("tune --model M | --shapes S [--cache FILE] [options]",
-                           table(), &f, &f.help, argc, argv, 0);
+        status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
     if (status == -1)
         status = cli_fail("tune", tune(&f));
     if (status == 0 && cli_interrupted) {
-        fprintf(stderr, "sandwich tune: interrupted; the same command goes on\n");
+        fprintf(stderr,
+                "sandwich tune: interrupted; the same command continues the search\n");
         status = EXIT_INTERRUPTED;
     }
     opt_free(table(), &f);

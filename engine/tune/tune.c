@@ -9,9 +9,11 @@
 const struct opt_row tune_opt_table[] = {
     {.name = "policy",
      .type = OPT_STR,
+     .unit = "NAME",
      .offset = AT(policy),
      .def = "sandwich",
-     .help = "how schedules are searched for"},
+     .help = "Search policy: sandwich, roller, roller_topk, ansor, dietcode, mikpoly, "
+             "oracle or default (engine/tune/README.md)."},
     {.name = "sigma",
      .type = OPT_INT,
      .offset = AT(sigma),
@@ -19,43 +21,46 @@ const struct opt_row tune_opt_table[] = {
      .min = 1,
      .max = 1 << 20,
      .def = "16", /* the paper's balance of cost and quality */
-     .help = "sliding window over M: the micro-kernels chosen in it are tried next"},
+     .help = "Width of the sliding window over M: the micro-kernels chosen for the last "
+             "N values of M are tried first for the next one."},
     {.name = "theta",
      .type = OPT_F64,
      .offset = AT(theta),
      .min = 0,
      .max = 10,
      .def = "0.125", /* one growth step of a slice of eight tiles */
-     .help = "relative change of the slice below which it is reused without search"},
+     .help = "Reuse a slice without a new search when its best size changed by less than "
+             "this fraction."},
     {.name = "split_k",
      .type = OPT_BOOL,
      .offset = AT(split_k),
      .def = "true",
-     .help = "allow threads along K, with a reduction"},
+     .help = "Allow schedules that divide K among threads and add a reduction."},
     {.name = "literal_limit",
      .type = OPT_BOOL,
      .offset = AT(literal_limit),
-     .help =
-         "a slice leaves one tile a thread along every dimension, not in the product"},
+     .help = "Read the paper's limit of parallelizability literally: a slice leaves one "
+             "tile per thread along every dimension, not in their product."},
     {.name = "trials",
      .type = OPT_INT,
      .offset = AT(trials),
      .min = 1,
      .max = 1 << 20,
      .def = "800", /* what Sandwich's evaluation gave Ansor */
-     .help = "most measurements a shape of the policies that sample"},
+     .help = "Largest number of measurements per shape, for the policies that sample "
+             "schedules."},
     {.name = "budget_s",
      .type = OPT_F64,
      .offset = AT(budget_s),
      .unit = "s",
      .min = 0,
      .max = 1e9,
-     .help = "measure no longer than this; 0: no limit"},
+     .help = "Stop measuring after this time. 0: no limit."},
     {.name = "seed",
      .type = OPT_INT,
      .offset = AT(seed),
      .def = "1",
-     .help = "of chance"},
+     .help = "Seed of all random choices."},
     {0},
 };
 

@@ -28,10 +28,11 @@ static void print_value(const json_t *v, FILE *f)
 static void print_rows(const struct opt_row *rows, const json_t *values, FILE *f)
 {
     for (; rows->name; rows++) {
+        const char *unit = rows->unit && rows->type != OPT_STR ? rows->unit : "";
+
         fprintf(f, "    %-26s ", rows->name);
         print_value(json_object_get(values, rows->name), f);
-        fprintf(f, "%s%s\n%32s%s%s%s%s\n", rows->unit ? " " : "",
-                rows->unit ? rows->unit : "", "", rows->help,
+        fprintf(f, "%s%s\n%32s%s%s%s%s\n", *unit ? " " : "", unit, "", rows->help,
                 rows->def ? " [default " : "", rows->def ? rows->def : "",
                 rows->def ? "]" : "");
     }
@@ -42,7 +43,7 @@ static void print_headlines(const struct job *j, FILE *f)
     static const char *const over[] = {"", "geomean", "min", "max", "mean", "sum"};
 
     if (j->n_headlines)
-        fprintf(f, "\n  headline\n");
+        fprintf(f, "\n  headline numbers\n");
     for (int i = 0; i < j->n_headlines; i++) {
         const struct job_headline *h = &j->headlines[i];
 
@@ -108,7 +109,7 @@ void job_describe(const struct job *j, FILE *f)
             print_value(json_object_get(values, s->choice), f);
             fprintf(f, "\n");
         }
-        /* An axis over adapters has no one table: the first cell's stands for it. */
+        /* With an axis over adapters, the options of the first cell's adapter are shown. */
         if (job_section_opts(s, json_object_get(j->cells[0].settings, s->name), &opts,
                              s->name) == OK)
             print_rows(opts, values, f);
@@ -135,20 +136,24 @@ void job_docs(FILE *f)
     char title[96];
 
     fprintf(f, "# Keys of an experiment\n"
-               "A job serves (system, dataset, load, slo, seeds) or studies (study). In "
-               "these sections\na list makes an axis.\n");
-    docs_table("(top)", "Beside the sections below.", job_head_opt_table, f);
-    docs_table("claim", "What is to be reproduced.", job_claim_opt_table, f);
-    docs_table("cost", "What a run takes.", job_cost_opt_table, f);
+               "A job either serves requests (sections system, dataset, load, slo, "
+               "seeds) or runs\na "
+               "study (section study). In these sections a list in place of a value "
+               "makes an\naxis.\n");
+    docs_table("(top)", "Keys outside the sections below.", job_head_opt_table, f);
+    docs_table("claim", "The claim to reproduce.", job_claim_opt_table, f);
+    docs_table("cost", "Time and disk that a run takes.", job_cost_opt_table, f);
     docs_table("headline",
-               "List of scalars that stand for the experiment; `where` "
-               "{option: value or list of values} picks the cells.",
+               "List of numbers that summarise the experiment. `where` {option: value or "
+               "list of "
+               "values} selects the cells.",
                job_headline_opt_table, f);
-    fprintf(f,
-            "\n## prepare\nList of {\"run\": [words], \"creates\": path}: commands run "
-            "before the cells when the file is absent.\n"
-            "\n## needs\nList of texts: what the machine or the folder must have.\n"
-            "\n## smoke\nMerged over the rest by --smoke.\n");
+    fprintf(
+        f,
+        "\n## prepare\nList of {\"run\": [words], \"creates\": path}: a command that is "
+        "run before the cells when the file is absent.\n"
+        "\n## needs\nList of texts: what the machine or the folder must have.\n"
+        "\n## smoke\nSettings that replace those above with --smoke.\n");
     for (const struct job_section *s = job_serve_sections; s->name; s++)
         if (s->opts)
             docs_table(s->name, s->help, s->opts, f);

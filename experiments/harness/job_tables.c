@@ -17,29 +17,30 @@
     }
 
 const struct opt_row job_head_opt_table[] = {
-    TEXT(job_head, about, "one line: what the experiment shows"),
-    TEXT(job_head, expect, "what a correct run looks like"),
+    TEXT(job_head, about, "What the experiment shows, in one line."),
+    TEXT(job_head, expect, "What a correct run looks like."),
     {.name = "truth",
      .type = OPT_ENUM,
      .offset = offsetof(struct job_head, truth),
      .def = "measured",
      .values = "measured|measured_small|model|simulated|emulated",
-     .help = "what kind of truth the numbers are"},
+     .help = "Kind of evidence: measured, measured at reduced scale, computed, simulated "
+             "or emulated."},
     {.name = "repeats",
      .type = OPT_INT,
      .offset = offsetof(struct job_head, repeats),
      .min = 1,
      .max = 10000,
      .def = "1",
-     .help = "times the whole product of the axes is run, one after the other"},
+     .help = "Number of times all cells are run, one pass after the other."},
     {0},
 };
 
 const struct opt_row job_claim_opt_table[] = {
-    TEXT(job_claim, paper, "whose claim it is"),
-    TEXT(job_claim, section, "where in the paper"),
-    TEXT(job_claim, figure, "which figure or table"),
-    TEXT(job_claim, text, "the claim in one sentence"),
+    TEXT(job_claim, paper, "Paper that makes the claim."),
+    TEXT(job_claim, section, "Section of the paper."),
+    TEXT(job_claim, figure, "Figure or table of the paper."),
+    TEXT(job_claim, text, "The claim in one sentence."),
     {0},
 };
 
@@ -50,14 +51,14 @@ const struct opt_row job_cost_opt_table[] = {
      .unit = "min",
      .min = 0,
      .max = 1e6,
-     .help = "time on the machine it was written on"},
+     .help = "Expected duration on two cores."},
     {.name = "disk_mb",
      .type = OPT_F64,
      .offset = offsetof(struct job_cost, disk_mb),
      .unit = "MB",
      .min = 0,
      .max = 1e9,
-     .help = "disk it needs, models included"},
+     .help = "Disk space it needs, models included."},
     {0},
 };
 
@@ -73,7 +74,7 @@ const struct opt_row job_slo_opt_table[] = {
      .min = 0,
      .max = 1e9,
      .def = "0",
-     .help = "objective for the time to first token; 0: none"},
+     .help = "Objective for the time to first token. 0: none."},
     {.name = "tpot_ms",
      .type = OPT_F64,
      .offset = offsetof(struct slo_opts, tpot_ms),
@@ -81,38 +82,41 @@ const struct opt_row job_slo_opt_table[] = {
      .min = 0,
      .max = 1e9,
      .def = "0",
-     .help = "objective for the time per output token; 0: none"},
+     .help = "Objective for the time per output token. 0: none."},
     {.name = "target_frac",
      .type = OPT_F64,
      .offset = offsetof(struct slo_opts, target_frac),
      .min = 0,
      .max = 1,
      .def = "0.9",
-     .help = "share of requests that must meet both, for goodput"},
+     .help = "Share of requests that must meet both objectives, for goodput."},
     {0},
 };
 
 const struct opt_row job_headline_opt_table[] = {
-    TEXT(job_headline, name, "name of the scalar in the record and in latest.json"),
-    TEXT(job_headline, metric, "a metric (testbed describe metrics), or goodput_rps"),
-    TEXT(job_headline, unit, "its unit; default: the metric's"),
+    TEXT(job_headline, name, "Name of the number in the record and in latest.json."),
+    TEXT(job_headline, metric,
+         "Metric (`testbed describe metrics` lists them), or goodput_rps."),
+    TEXT(job_headline, unit, "Unit. Default: that of the metric."),
     {.name = "better",
      .type = OPT_ENUM,
      .offset = offsetof(struct job_headline, better),
      .def = "higher",
      .values = "higher|lower",
-     .help = "which way is better"},
+     .help = "Direction that is better."},
     {.name = "over",
      .type = OPT_ENUM,
      .offset = offsetof(struct job_headline, over),
      .def = "median",
      .values = "median|geomean|min|max|mean|sum",
-     .help = "what is made of the settings that match; median: exactly one must"},
+     .help = "How the matching settings are combined. median: exactly one setting must "
+             "match."},
     {.name = "needs_finite",
      .type = OPT_BOOL,
      .offset = offsetof(struct job_headline, needs_finite),
      .def = "false",
-     .help = "leave out cells whose value is missing; how many stands beside the number"},
+     .help = "Leave out cells whose value is missing. Their number is recorded as "
+             "n_left_out."},
     {0},
 };
 
@@ -135,19 +139,21 @@ static int find_study(const char *name, const struct opt_row **out)
 }
 
 const struct job_section job_serve_sections[] = {
-    {"system", NULL, "the system under test: `adapter` and that adapter's own options",
+    {"system", NULL, "The system under test: `adapter` and the options of that adapter.",
      "adapter", find_adapter},
-    {"dataset", dataset_opt_table, "the requests; `seed` defaults to seeds.sample", NULL,
+    {"dataset", dataset_opt_table, "The requests. `seed` defaults to seeds.sample.", NULL,
      NULL},
-    {"load", load_opt_table, "when they are sent", NULL, NULL},
-    {"slo", job_slo_opt_table, "objectives; `scale`: list of multiples to judge as well",
-     NULL, NULL},
-    {"seeds", run_seeds_opt_table, "the four seeds, all recorded", NULL, NULL},
+    {"load", load_opt_table, "When requests are sent.", NULL, NULL},
+    {"slo", job_slo_opt_table,
+     "Latency objectives. `scale`: list of multiples of them to evaluate as well.", NULL,
+     NULL},
+    {"seeds", run_seeds_opt_table, "The four random seeds. All are recorded.", NULL,
+     NULL},
     {0},
 };
 
 const struct job_section job_study_sections[] = {
-    {"study", NULL, "what is studied: `name` and that study's own options", "name",
+    {"study", NULL, "The study to run: `name` and the options of that study.", "name",
      find_study},
     {0},
 };
@@ -181,7 +187,8 @@ int job_section_opts(const struct job_section *s, const json_t *given,
     return rc == OK ? OK : err_prefix(rc, "%s.%s", where, s->choice);
 }
 
-/* A table says where members lie but not how large their struct is. */
+/* A size that is enough for the struct that a table describes: the table has the offsets
+ * of the members, not the size of the struct. */
 static size_t struct_bytes(const struct opt_row *table)
 {
     size_t n = 0;

@@ -10,14 +10,15 @@ const struct opt_row load_opt_table[] = {
      .type = OPT_STR,
      .offset = AT(process),
      .def = "closed",
-     .help = "closed (fixed number outstanding), constant or poisson (open loop)"},
+     .help = "Arrival process. closed: a fixed number of requests is outstanding. "
+             "constant, poisson: open loop, requests arrive at a rate."},
     {.name = "concurrency",
      .type = OPT_INT,
      .offset = AT(concurrency),
      .min = 1,
      .max = 65536,
      .def = "1",
-     .help = "closed loop: requests kept outstanding; 1 replays one sequence at a time"},
+     .help = "Closed loop: number of outstanding requests. 1: one sequence at a time."},
     {.name = "rate_rps",
      .type = OPT_F64,
      .offset = AT(rate_rps),
@@ -25,21 +26,22 @@ const struct opt_row load_opt_table[] = {
      .min = 0,
      .max = 1e6,
      .def = "0",
-     .help = "open loop: mean arrival rate"},
+     .help = "Open loop: mean arrival rate."},
     {.name = "n_requests",
      .type = OPT_INT,
      .offset = AT(n_requests),
      .min = 0,
      .max = 1e7,
      .def = "0",
-     .help = "measured requests; 0: as many as the dataset has items"},
+     .help = "Number of measured requests. 0: all of the data set."},
     {.name = "warmup_requests",
      .type = OPT_INT,
      .offset = AT(warmup_requests),
      .min = 0,
      .max = 1e6,
      .def = "0",
-     .help = "requests sent first, recorded, excluded from the statistics"},
+     .help = "Number of requests that are sent first. They are recorded and excluded "
+             "from the statistics."},
     {.name = "timeout_s",
      .type = OPT_F64,
      .offset = AT(timeout_s),
@@ -47,20 +49,22 @@ const struct opt_row load_opt_table[] = {
      .min = 0,
      .max = 86400,
      .def = "600",
-     .help = "a request is given up this long after its intended start; 0: never"},
+     .help = "Cancel a request this long after its intended start. 0: never."},
     {.name = "max_requests_outstanding",
      .type = OPT_INT,
      .offset = AT(max_requests_outstanding),
      .min = 0,
      .max = 1e7,
      .def = "0",
-     .help = "open loop: beyond this a request counts as rejected, unsent; 0: no limit"},
+     .help = "Open loop: with this many outstanding, a further request is not sent and "
+             "counts as rejected. 0: no limit."},
     {.name = "order",
      .type = OPT_ENUM,
      .offset = AT(order),
      .def = "dataset",
      .values = "dataset|shuffle",
-     .help = "order of the items: the dataset's, or shuffled by the order seed"},
+     .help =
+         "Order of the requests: that of the data set, or shuffled by the order seed."},
     {.name = "lateness_warn_ms",
      .type = OPT_F64,
      .offset = AT(lateness_warn_ms),
@@ -68,7 +72,8 @@ const struct opt_row load_opt_table[] = {
      .min = 0,
      .max = 1e6,
      .def = "2",
-     .help = "warn when the p90 of our own sending lateness exceeds this"},
+     .help = "Warn when the 90th percentile of the harness's own sending delay exceeds "
+             "this."},
     {0},
 };
 
@@ -88,7 +93,7 @@ int load_process_find(const char *name, const struct load_process **out)
     }
     words[n] = NULL;
     near = opt_nearest(name, words);
-    return err_set(ERR_NOTFOUND, "no load process \"%s\"%s%s%s", name,
+    return err_set(ERR_NOTFOUND, "load process \"%s\" does not exist%s%s%s", name,
                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 

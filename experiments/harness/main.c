@@ -1,6 +1,4 @@
-/* testbed: runs experiments and says what they are.
- * Exit status: 0 ok, 2 usage (arguments or the job file), 3 the run is invalid or could
- * not be carried out, 4 a claim failed. */
+/* The program `testbed`: runs experiments, describes them and exports their results. */
 #include <dirent.h>
 #include <errno.h>
 #include <spawn.h>
@@ -9,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/build.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -27,6 +26,11 @@ extern char **environ;
 
 enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 
+#define EXIT_STATUS                                                                      \
+    "  0  success\n"                                                                     \
+    "  2  wrong usage, or an error in the experiment's file\n"                           \
+    "  3  the run is invalid or could not be carried out\n"
+
 #define MACHINE_BUDGET_S 60
 #define FULL_CARD        "characterize"
 #define FIGURE_PYTHON    "/usr/bin/python3"
@@ -34,7 +38,7 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define PLAN_BYTES       (1 << 20)
 
 struct flags {
-    bool smoke, dry_run, quiet, fresh, force, full;
+    bool smoke, dry_run, quiet, fresh, force, full, help;
     char *out, *format;
 };
 
@@ -47,38 +51,50 @@ struct flags {
 
 #define OUT_ROW(text)                                                                    \
     {                                                                                    \
-        .name = "out", .type = OPT_STR, .offset = AT(out), .help = text                  \
+        .name = "out", .type = OPT_STR, .unit = "PATH", .offset = AT(out), .help = text  \
     }
-#define SMOKE_ROW SWITCH(smoke, "with the job's smoke section: small and quick")
+#define SMOKE_ROW SWITCH(smoke, "Use the job's smoke section: small and quick.")
+#define HELP_ROW                                                                         \
+    {                                                                                    \
+        .name = "help", .type = OPT_BOOL, .offset = AT(help), .letter = 'h',             \
+        .help = "Print this text and exit."                                              \
+    }
 
 static const struct opt_row run_flags[] = {
     SMOKE_ROW,
-    SWITCH(dry_run, "say what would run, how long and how much disk; run nothing"),
-    SWITCH(quiet, "no progress"),
-    SWITCH(fresh, "forget what an interrupted run of this job left"),
-    OUT_ROW("folder of the result; default results/<name>"),
+    SWITCH(dry_run, "Print the cells, the expected time and disk, and run nothing."),
+    SWITCH(quiet, "Print no progress."),
+    SWITCH(fresh,
+           "Discard what an interrupted run of this job has left, and start over."),
+    OUT_ROW("Folder of the result. Default: results/NAME."),
+    HELP_ROW,
     {0},
 };
-static const struct opt_row list_flags[] = {{0}};
-static const struct opt_row describe_flags[] = {SMOKE_ROW, {0}};
+static const struct opt_row list_flags[] = {HELP_ROW, {0}};
+static const struct opt_row describe_flags[] = {SMOKE_ROW, HELP_ROW, {0}};
 static const struct opt_row machine_flags[] = {
-    SWITCH(force, "measure again"),
-    SWITCH(full,
-           "the whole card by running the experiment characterize, a minute or two: "
-           "every probe, this engine's prefill and decode, the trust in counters; "
-           "kept as JSON and HDF5, drawn on one page"),
+    SWITCH(force, "Measure again, even if there is a card of this machine."),
+    SWITCH(
+        full,
+        "Measure the full card, which takes a minute or two, by running the experiment "
+        "characterize: every probe, this engine's prefill and decode, and how far the "
+        "counters can be trusted. It is kept as JSON and HDF5 and drawn on one page."),
     SMOKE_ROW,
-    SWITCH(quiet, "with full: no progress"),
-    OUT_ROW("with full: folder of the record; default results/characterize"),
+    SWITCH(quiet, "With --full: print no progress."),
+    OUT_ROW("With --full: folder of the record. Default: results/characterize."),
+    HELP_ROW,
     {0},
 };
 static const struct opt_row export_flags[] = {
     {.name = "format",
      .type = OPT_STR,
+     .unit = "FORMAT",
      .offset = AT(format),
      .def = "csv",
-     .help = "csv (requests), csv-cells, json, markdown"},
-    OUT_ROW("file to write; default standard output"),
+     .help = "csv (one line per request), csv-cells (one line per cell), json or "
+             "markdown."},
+    OUT_ROW("File to write. Default: standard output."),
+    HELP_ROW,
     {0},
 };
 
@@ -105,7 +121,7 @@ static int run_status(const struct run_outcome *o)
     return o->n_failed || o->n_invalid ? EXIT_INVALID : EXIT_OK;
 }
 
-/* *path, if not NULL, is the record's: mem_free(). */
+/* *path, if not NULL, receives the record's path; the caller frees it with mem_free(). */
 static int run_job(const struct job *j, const struct flags *f, char **path)
 {
     struct run_outcome outcome;
@@ -164,7 +180,9 @@ static int verb_list(const struct words *w)
 
     (void)w;
     if (n < 0) {
-        fprintf(stderr, "testbed: experiments: cannot read the folder: %s\n",
+        fprintf(stderr,
+                "testbed: experiments: cannot read the folder: %s; run testbed from the "
+                "top of the checkout\n",
                 strerror(errno));
         return EXIT_USAGE;
     }
@@ -185,7 +203,7 @@ static int verb_list(const struct words *w)
     return status;
 }
 
-/* A file that has a phase for each of prefill and decode is a plan, good or not. */
+/* Does the file look like a plan, valid or not: does it have the keys of both phases? */
 static bool is_plan(const char *path)
 {
     json_t *root = NULL;
@@ -233,7 +251,7 @@ static int verb_describe(const struct words *w)
 
 /* --- machine, export */
 
-/* *card is taken over. */
+/* Takes ownership of `card`. */
 static int print_card(int rc, json_t *card)
 {
     char *text = NULL;
@@ -247,8 +265,8 @@ static int print_card(int rc, json_t *card)
     return rc == OK ? EXIT_OK : complain(EXIT_INVALID);
 }
 
-/* The page: drawn by the experiment's own script, which says where. Without Python or its
- * libraries the card is still whole, so that is no failure. */
+/* Draw the page with the experiment's script, which prints where it is. The card is
+ * complete without it, so a missing Python or library is not a failure. */
 static void draw(const char *record)
 {
     char *const argv[] = {(char *)FIGURE_PYTHON, (char *)FIGURE_SCRIPT, (char *)record,
@@ -261,11 +279,11 @@ static void draw(const char *record)
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
     if (status != 0)
-        fprintf(stderr, "testbed: no page was drawn; with python3-matplotlib and "
-                        "python3-h5py: make figures NAME=" FULL_CARD "\n");
+        fprintf(stderr, "testbed: no page was drawn; install python3-matplotlib and "
+                        "python3-h5py, then run: make figures NAME=" FULL_CARD "\n");
 }
 
-/* One mechanism: the full card is what the experiment measures, records and draws. */
+/* The full card is what the experiment `characterize` measures, records and draws. */
 static int full_machine(const struct words *w)
 {
     const struct job_read_opts o = {.smoke = w->flags.smoke};
@@ -278,12 +296,12 @@ static int full_machine(const struct words *w)
 
     if (job_read(&j, FULL_CARD, &o) != OK)
         return complain(EXIT_USAGE);
-    f.fresh = true; /* a card is of now */
+    f.fresh = true; /* a card states the present */
     status = run_job(j, &f, &record);
     if (status == EXIT_OK) {
         dir = json_string_value(
             json_object_get(json_object_get(j->cells[0].settings, "study"), "dir"));
-        rc = machine_card_full_get(&card, dir, 0, 0); /* as it was just kept */
+        rc = machine_card_full_get(&card, dir, 0, 0); /* reads what was just written */
         printf("\n");
         status = print_card(rc, card);
         printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, record);
@@ -328,31 +346,93 @@ static int verb_export(const struct words *w)
 /* --- the verbs */
 
 static const struct verb {
-    const char *name, *args, *help;
+    const char *name, *help; /* `help` is one line for the list of verbs */
+    struct opt_usage usage;
     int n_args;
     const struct opt_row *flags;
     int (*run)(const struct words *w);
 } verbs[] = {
-    {"run", "FILE|NAME [--set KEY=VALUE]...", "run an experiment, or resume it", 1,
-     run_flags, verb_run},
-    {"list", "", "the experiments in experiments/, with their cost", 0, list_flags,
+    {"run",
+     "Run an experiment, or resume an interrupted run.",
+     {"testbed run NAME|FILE [--set KEY=VALUE]... [options]",
+      "Run an experiment: a name in experiments/ or a JSON file. The record is one HDF5 "
+      "file. An interrupted run continues when the same command is given again. --set "
+      "changes one setting and may be repeated; a list as value makes an axis.",
+      "  testbed run quickstart --smoke\n"
+      "  testbed run quickstart --set load.n_requests=10 --set 'system.threads=[1,2]'\n",
+      EXIT_STATUS},
+     1,
+     run_flags,
+     verb_run},
+    {"list",
+     "List the experiments with their cost.",
+     {"testbed list",
+      "List the experiments in experiments/: name, minutes, disk, purpose.",
+      "  testbed list\n"
+      "  testbed list | grep simulated\n",
+      EXIT_STATUS},
+     0,
+     list_flags,
      verb_list},
-    {"describe", "FILE|NAME|metrics|keys",
-     "an experiment with all its keys; a plan; all metrics", 1, describe_flags,
+    {"describe",
+     "Describe an experiment, a plan, all metrics or all keys.",
+     {"testbed describe NAME|FILE|metrics|keys [--set KEY=VALUE]... [options]",
+      "Describe an experiment (its claim, needs, cost and every setting) or a plan file. "
+      "`metrics` lists all metrics, `keys` all keys of an experiment.",
+      "  testbed describe quickstart\n"
+      "  testbed describe keys\n",
+      EXIT_STATUS},
+     1,
+     describe_flags,
      verb_describe},
-    {"machine", "", "what this machine can do, measured", 0, machine_flags, verb_machine},
-    {"export", "FILE.h5", "a result in another format", 1, export_flags, verb_export},
+    {"machine",
+     "Measure bandwidth and peak arithmetic of this machine.",
+     {"testbed machine [options]",
+      "Measure read bandwidth and peak arithmetic of this machine and print them as the "
+      "machine card. A card that was measured before is printed at once.",
+      "  testbed machine\n"
+      "  testbed machine --full\n",
+      EXIT_STATUS},
+     0,
+     machine_flags,
+     verb_machine},
+    {"export",
+     "Convert a result to CSV, JSON or Markdown.",
+     {"testbed export FILE.h5 [options]", "Convert a result to another format.",
+      "  testbed export results/quickstart/RUN.h5 --format markdown\n"
+      "  testbed export results/quickstart/RUN.h5 --format csv --out requests.csv\n",
+      EXIT_STATUS},
+     1,
+     export_flags,
+     verb_export},
 };
 #define N_VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
 static void help(FILE *f)
 {
-    fprintf(f, "usage: testbed VERB ...\n");
-    for (size_t i = 0; i < N_VERBS; i++) {
-        fprintf(f, "\ntestbed %s %s\n  %s\n", verbs[i].name, verbs[i].args,
-                verbs[i].help);
-        opt_help(verbs[i].flags, f);
-    }
+    fputs("usage: testbed VERB [arguments] [options]\n\n"
+          "Run experiments on language model serving and keep what was measured.\n\n"
+          "Verbs:\n",
+          f);
+    for (size_t i = 0; i < N_VERBS; i++)
+        fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].help);
+    fputs("\nOptions:\n"
+          "  -h, --help     Print this text. `testbed VERB --help` describes a verb.\n"
+          "  --version      Print commit, compiler and instruction sets.\n"
+          "\nExamples:\n"
+          "  testbed run quickstart\n"
+          "  testbed describe quickstart\n"
+          "\nExit status:\n" EXIT_STATUS,
+          f);
+}
+
+static int version(void)
+{
+    char isa[256];
+
+    cpu_isa_words(cpu_isa_usable(), isa, sizeof(isa));
+    build_print("testbed", isa, stdout);
+    return EXIT_OK;
 }
 
 static int unknown_verb(const char *name)
@@ -363,10 +443,11 @@ static int unknown_verb(const char *name)
     for (size_t i = 0; i < N_VERBS; i++)
         words[i] = verbs[i].name;
     near = opt_nearest(name, words);
-    fprintf(stderr, "testbed: no verb \"%s\"", name);
+    fprintf(stderr, "testbed: unknown verb \"%s\"", name);
     if (near)
-        fprintf(stderr, "; did you mean \"%s\"?", near);
-    fprintf(stderr, "\n");
+        fprintf(stderr, "; did you mean \"%s\"?\n", near);
+    else
+        fprintf(stderr, "; `testbed --help` lists the verbs\n");
     return EXIT_USAGE;
 }
 
@@ -387,7 +468,8 @@ static int take_sets(struct words *w, int argc, char **argv)
         else if (i + 1 < argc)
             w->sets[w->n_sets++] = argv[++i];
         else
-            return err_set(ERR_ARG, "--set: expected key=value after it");
+            return err_set(ERR_ARG, "--set: expected KEY=VALUE after it, found nothing; "
+                                    "example: --set load.n_requests=10");
     }
     w->n_rest = n;
     return OK;
@@ -403,9 +485,15 @@ static int run_verb(const struct verb *v, int argc, char **argv)
     if (take_sets(&w, argc, argv) != OK ||
         opt_from_argv(v->flags, &w.flags, w.n_rest, argv, &w.n_rest) != OK) {
         complain(EXIT_USAGE);
+    } else if (w.flags.help) {
+        opt_help_usage(&v->usage, v->flags, stdout);
+        status = EXIT_OK;
     } else if (w.n_rest != v->n_args) {
-        fprintf(stderr, "usage: testbed %s %s\n", v->name, v->args);
-        opt_help(v->flags, stderr);
+        fprintf(
+            stderr,
+            "testbed %s: expected %d argument%s, found %d (usage: %s; --help describes "
+            "the options)\n",
+            v->name, v->n_args, v->n_args == 1 ? "" : "s", w.n_rest, v->usage.line);
     } else {
         status = v->run(&w);
     }
@@ -422,10 +510,13 @@ int main(int argc, char **argv)
         help(stderr);
         return EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         help(stdout);
         return EXIT_OK;
     }
+    if (strcmp(argv[1], "--version") == 0)
+        return version();
     for (size_t i = 0; i < N_VERBS; i++)
         if (strcmp(argv[1], verbs[i].name) == 0)
             return run_verb(&verbs[i], argc - 2, argv + 2);

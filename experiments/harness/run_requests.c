@@ -15,10 +15,10 @@
     }
 
 const struct opt_row run_seeds_opt_table[] = {
-    SEED(arrival, "arrival times"),
-    SEED(sample, "which items of the dataset, and the ids of synthetic prompts"),
-    SEED(order, "order of the items, with load.order = shuffle"),
-    SEED(output, "sampling of the output tokens"),
+    SEED(arrival, "Seed of the arrival times."),
+    SEED(sample, "Seed of the choice of requests, and of the ids of synthetic prompts."),
+    SEED(order, "Seed of the order of requests, with load.order = shuffle."),
+    SEED(output, "Seed of the sampler of output tokens."),
     {0},
 };
 

@@ -8,7 +8,7 @@ static int unknown(const char *what, const char *name, const char *const *words)
 {
     const char *near = opt_nearest(name, words);
 
-    return err_set(ERR_NOTFOUND, "no %s \"%s\"%s%s%s", what, name,
+    return err_set(ERR_NOTFOUND, "%s \"%s\" does not exist%s%s%s", what, name,
                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 

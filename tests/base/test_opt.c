@@ -312,8 +312,10 @@ static void help(void **state)
     (void)state;
     for (const struct opt_row *r = table; r->name; r++)
         assert_non_null(strstr(text, r->help));
-    assert_non_null(strstr(text, "-t --threads  (integer, 1..4096, default 2)"));
-    assert_non_null(strstr(text, "--n-prompt-tok  (integer, tok, default -3)"));
+    assert_non_null(strstr(text, "-t, --threads N\n"));
+    assert_non_null(strstr(text, "Range: 1 to 4096. Default: 2.\n"));
+    assert_non_null(strstr(text, "--n-prompt-tok N\n"));
+    assert_non_null(strstr(text, "Unit: tok. Default: -3.\n"));
     assert_non_null(strstr(markdown, "greedy\\|top_k\\|top_p"));
     for (char *p = markdown; (p = strchr(p, '\n')); p++)
         rows++;

@@ -22,9 +22,10 @@ struct bench_opts {
     char *schedules;  /* tuned schedules to compare with the default; NULL: none */
     char *out;        /* latest.json */
     int64_t rounds;
-    bool ops;           /* measure operators too */
-    bool deterministic; /* measure models in that mode, exact only */
-    bool ranks;         /* the same steps by ranks of one thread, too */
+    bool ops;           /* measure single operators */
+    bool deterministic; /* measure models in that mode; exact only */
+    bool ranks;         /* measure the same steps with one rank per thread as well */
+    bool help, version;
 };
 extern const struct opt_row bench_opt_table[];
 

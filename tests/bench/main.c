@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/build.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -13,23 +14,59 @@
 #include "tests/bench/bench.h"
 
 #define O(member) offsetof(struct bench_opts, member)
+#define TEXT(word, kind, preset, text)                                                   \
+    {                                                                                    \
+        .name = #word, .type = OPT_STR, .unit = kind, .offset = O(word), .def = preset,  \
+        .help = text                                                                     \
+    }
+#define SWITCH(word, preset, text)                                                       \
+    {                                                                                    \
+        .name = #word, .type = OPT_BOOL, .offset = O(word), .def = preset, .help = text  \
+    }
 const struct opt_row bench_opt_table[] = {
-    {"models", OPT_STR, O(models), NULL, 0, 0, "llama-160m,sheared-llama-1.3b", NULL,
-     "architectures to measure, comma-separated; empty: none", 0},
-    {"types", OPT_STR, O(types), NULL, 0, 0, "f32,bf16", NULL, "weight types", 0},
-    {"precisions", OPT_STR, O(precisions), NULL, 0, 0, "exact,relaxed", NULL,
-     "relaxed is measured for bf16 only", 0},
-    {"schedules", OPT_STR, O(schedules), NULL, 0, 0, NULL, NULL,
-     "prefill by these tuned schedules, too, in the same rounds (sandwich tune)", 0},
-    {"out", OPT_STR, O(out), NULL, 0, 0, "results/bench/latest.json", NULL,
-     "where the headline goes", 0},
-    {"rounds", OPT_INT, O(rounds), NULL, 1, 1000, "7", NULL, "interleaved rounds", 0},
-    {"ops", OPT_BOOL, O(ops), NULL, 0, 0, "true", NULL, "measure operators too", 0},
-    {"deterministic", OPT_BOOL, O(deterministic), NULL, 0, 0, "false", NULL,
-     "measure models in the deterministic mode", 0},
-    {"ranks", OPT_BOOL, O(ranks), NULL, 0, 0, "true", NULL,
-     "measure models by as many ranks of one thread, too, in the same rounds", 0},
+    TEXT(models, "LIST", "llama-160m,sheared-llama-1.3b",
+         "Architectures to measure, separated by commas. An empty list measures none."),
+    TEXT(types, "LIST", "f32,bf16", "Weight types to measure."),
+    TEXT(precisions, "LIST", "exact,relaxed",
+         "Precisions to measure. relaxed is measured for bf16 weights only."),
+    TEXT(schedules, "FILE", NULL,
+         "Measure prefill with these tuned schedules (from `sandwich tune`) as well, in "
+         "the same rounds."),
+    TEXT(out, "FILE", "results/bench/latest.json", "File to write the results to."),
+    {.name = "rounds",
+     .type = OPT_INT,
+     .offset = O(rounds),
+     .min = 1,
+     .max = 1000,
+     .def = "7",
+     .help = "Number of interleaved rounds."},
+    SWITCH(ops, "true", "Measure single operators."),
+    SWITCH(deterministic, "false", "Measure models in the deterministic mode."),
+    SWITCH(ranks, "true",
+           "Measure models with one rank per thread as well, in the same rounds."),
+    {.name = "version",
+     .type = OPT_BOOL,
+     .offset = O(version),
+     .help = "Print commit, compiler and instruction sets, and exit."},
+    {.name = "help",
+     .type = OPT_BOOL,
+     .offset = O(help),
+     .letter = 'h',
+     .help = "Print this text and exit."},
     {0},
+};
+
+static const struct opt_usage usage = {
+    .line = "bench [options]",
+    .about =
+        "Measure operators, prefill and decode of this engine and compare them with the "
+        "measured read bandwidth and peak arithmetic of this machine. Models are made "
+        "with random weights when they are missing.",
+    .examples = "  make bench\n"
+                "  build/bench --models llama-160m --types bf16 --no-ops\n",
+    .exit_status = "  0  success\n"
+                   "  1  a measurement failed\n"
+                   "  2  wrong usage\n",
 };
 
 /* One probe, a fraction of a second, so that the bound is of the same moment as the
@@ -152,11 +189,23 @@ int main(int argc, char **argv)
     if (rc == OK)
         rc = opt_from_argv(bench_opt_table, &b.o, argc - 1, argv + 1, &n_rest);
     if (rc == OK && n_rest > 0)
-        rc = err_set(ERR_ARG, "unexpected word \"%s\"", argv[1]);
+        rc = err_set(ERR_ARG, "unexpected argument \"%s\"", argv[1]);
     if (rc != OK) {
-        fprintf(stderr, "bench: %s\n", err_msg());
-        opt_help(bench_opt_table, stderr);
+        fprintf(stderr, "bench: %s (usage: %s; --help describes the options)\n",
+                err_msg(), usage.line);
+        opt_free(bench_opt_table, &b.o);
         return 2;
+    }
+    if (b.o.help || b.o.version) {
+        char isa[256];
+
+        cpu_isa_words(cpu_isa_usable(), isa, sizeof(isa));
+        if (b.o.help)
+            opt_help_usage(&usage, bench_opt_table, stdout);
+        else
+            build_print("bench", isa, stdout);
+        opt_free(bench_opt_table, &b.o);
+        return 0;
     }
     rc = run(&b);
     if (rc != OK)

@@ -101,13 +101,48 @@ static void usage_is_status_2(void **state)
 
     (void)state;
     EXPECT(2, "did you mean \"describe\"", "descrbe");
-    EXPECT(2, "usage: testbed run", "run");
+    EXPECT(2, "(usage: testbed run", "run");
     EXPECT(2, "did you mean", "run", "x", "--smok");
     EXPECT(2, "cannot open", "run", "no/such/job.json");
     EXPECT(2, "did you mean \"load\"", "run", bad);
-    EXPECT(2, "key=value", "run", bad, "--set");
+    EXPECT(2, "KEY=VALUE", "run", bad, "--set");
     EXPECT(2, "csv", "export", "x.h5", "--format", "cvs");
     EXPECT(0, "usage: testbed", "--help");
+}
+
+/* Each verb's help names every option of the verb and shows two examples. */
+static void help_is_complete(void **state)
+{
+    static const char *const verbs[][9] = {
+        {"run", "--smoke", "--dry-run", "--quiet", "--fresh", "--out", "--set", "--help"},
+        {"list", "--help"},
+        {"describe", "--smoke", "--set", "--help"},
+        {"machine", "--force", "--full", "--smoke", "--quiet", "--out", "--help"},
+        {"export", "--format", "--out", "--help"},
+    };
+    char usage[64], example[64];
+    const char *text, *at;
+
+    (void)state;
+    for (size_t v = 0; v < sizeof(verbs) / sizeof(verbs[0]); v++) {
+        snprintf(usage, sizeof(usage), "usage: testbed %s", verbs[v][0]);
+        snprintf(example, sizeof(example), "\n  testbed %s", verbs[v][0]);
+        expect(0, usage, (const char *const[7]){verbs[v][0], "--help"});
+        assert_int_equal(run(&text, (const char *const[7]){verbs[v][0], "-h"}), 0);
+        for (int i = 1; verbs[v][i]; i++)
+            assert_non_null(strstr(text, verbs[v][i]));
+        at = strstr(text, "\nExamples:");
+        assert_non_null(at);
+        at = strstr(at, example);
+        assert_non_null(at);
+        assert_non_null(strstr(at + 1, example));
+        assert_non_null(strstr(at, "\nExit status:"));
+        expect(0, verbs[v][0], (const char *const[7]){"--help"});
+    }
+    EXPECT(0, "testbed, commit ", "--version");
+    EXPECT(0, "instruction sets: ", "--version");
+    EXPECT(2, "expected 1 argument, found 0", "run");
+    EXPECT(2, "testbed --help", "qqqq");
 }
 
 static const char small[] =
@@ -334,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(usage_is_status_2),
+        cmocka_unit_test(help_is_complete),
         cmocka_unit_test(words_about_jobs),
         cmocka_unit_test(a_run_leaves_its_headline),
         cmocka_unit_test(failed_cells_are_status_3),
