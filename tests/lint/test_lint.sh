@@ -60,7 +60,7 @@ lines() { # how many, of what
     yes "$2" | head -n "$1"
 }
 
-echo "1..27"
+echo "1..28"
 clean
 check "a clean tree" ""
 add engine/base/mem.c '#include "kv/kv.h"'
@@ -120,3 +120,7 @@ printf '#include <stdio.h>\n\nvoid kv_say(void);\nvoid kv_say(void)\n{\n    prin
 check "printing from the library" 'engine/kv/g.c:6: print:'
 rm "$tree/engine/kv/README.md"
 check "a module without a page" 'engine/kv:1: readme:'
+sed 's/^\(module | engine\/base .*|\) -$/\1 kv/' "$top/tests/lint/modules.txt" >"$tree.modules"
+export MODULES="$tree.modules"
+check "an arrow that runs up" 'order: base may include kv, which is not a module listed before it'
+rm "$tree.modules"
