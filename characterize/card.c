@@ -52,9 +52,12 @@ json_t *machine_card_identity(void)
     return cpu_budget_get(&b) == OK ? identity_of(&b) : NULL;
 }
 
-/* <dir>/<host><suffix>.json; of the host's name only what is safe in a file name. */
+/* <dir>/<host><suffix>.json, and <host><suffix>-avx2.json where CPU_ISA_ENV hides what the
+ * processor has beyond: neither card replaces the other. Of the host's name only what is
+ * safe in a file name. */
 MUST static int card_path(char *out, size_t n, const char *dir, const char *suffix)
 {
+    const char *level = cpu_isa_hidden() ? getenv(CPU_ISA_ENV) : NULL;
     char host[65] = "";
 
     if (gethostname(host, sizeof(host) - 1) != 0 || !host[0])
@@ -63,7 +66,8 @@ MUST static int card_path(char *out, size_t n, const char *dir, const char *suff
         if (!isalnum((unsigned char)*s) && *s != '-' && (*s != '.' || s == host))
             *s = '_';
     }
-    if ((size_t)snprintf(out, n, "%s/%s%s.json", dir, host, suffix) >= n)
+    if ((size_t)snprintf(out, n, "%s/%s%s%s%s.json", dir, host, suffix, level ? "-" : "",
+                         level ? level : "") >= n)
         return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
     return OK;
 }
