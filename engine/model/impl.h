@@ -1,4 +1,4 @@
-/* model/impl.h - the inside of an opened model, for the files of this room only:
+/* model/impl.h - the inside of an opened model, for the files of this module only:
  * weights.c packs, choose.c picks kernels, act.c lays out a thread's memory, part.c deals
  * the units out to ranks, phase.c and schedules.c prepare how a phase computes, forward.c
  * and its neighbours compute. */
@@ -216,7 +216,7 @@ model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 }
 
 /* Pack f's tensors into m (m->c, kern and team are set). */
-MUST int model_weights_pack(struct model *m, const struct model_file *f,
+MUST int model_weights_pack(struct model *m, const struct format_file *f,
                             const struct model_opts *o);
 /* This process's part of a step, whose phase it has a rank of. ERR_STATE. */
 MUST int model_step_run(struct model *m, struct model_step *s);

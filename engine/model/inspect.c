@@ -1,13 +1,13 @@
 /* What a model file holds, for people and as JSON. Both come from one summary. */
-#include "model/make.h"
+#include "model/inspect.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "model/file/fill.h"
-#include "model/text.h"
+#include "base/text.h"
+#include "format/fill.h"
 
 /* The contexts for which the bytes of a decoded token are given: the weights alone, a
  * short chat, a long one. */
@@ -17,28 +17,28 @@ static const int64_t ctx_tok[] = {0, 128, 2048};
 /* Keys and values are kept as bf16 unless asked otherwise. */
 #define KV_ELEM_BYTES 2
 
-static int64_t tensor_bytes(const struct model_tensor *t)
+static int64_t tensor_bytes(const struct format_tensor *t)
 {
     return t->data ? t->rows * t->cols * (int64_t)kern_type_bytes(t->type) : 0;
 }
 
-static int64_t all_bytes(const struct model_file *f)
+static int64_t all_bytes(const struct format_file *f)
 {
     int64_t sum = 0;
     int layer, role;
 
-    for (role = 0; role < MODEL_ATTN_NORM; role++)
+    for (role = 0; role < FORMAT_ATTN_NORM; role++)
         sum += tensor_bytes(&f->global[role]);
     for (layer = 0; layer < f->config.n_layers; layer++)
-        for (role = MODEL_ATTN_NORM; role < MODEL_N_ROLES; role++)
-            sum += tensor_bytes(model_layer_tensor(f, layer, role));
+        for (role = FORMAT_ATTN_NORM; role < FORMAT_N_ROLES; role++)
+            sum += tensor_bytes(format_layer_tensor(f, layer, role));
     return sum;
 }
 
 /* What one decoded token reads of the weights as they are stored. */
-static int64_t stored_token_bytes(const struct model_file *f)
+static int64_t stored_token_bytes(const struct format_file *f)
 {
-    const struct model_tensor *embed = &f->global[MODEL_EMBED];
+    const struct format_tensor *embed = &f->global[FORMAT_EMBED];
     int64_t bytes = all_bytes(f);
 
     if (!f->config
@@ -47,42 +47,42 @@ static int64_t stored_token_bytes(const struct model_file *f)
     return bytes;
 }
 
-static json_t *shape_json(const struct model_tensor *t)
+static json_t *shape_json(const struct format_tensor *t)
 {
     return t->rows > 1 ? json_pack("[I, I]", (json_int_t)t->rows, (json_int_t)t->cols)
                        : json_pack("[I]", (json_int_t)t->cols);
 }
 
 /* One entry a role: layers have the same shapes, and mostly the same types. */
-static json_t *tensor_json(const struct model_file *f, enum model_role role)
+static json_t *tensor_json(const struct format_file *f, enum format_role role)
 {
-    const struct model_tensor *t;
+    const struct format_tensor *t;
     char name[MODEL_NAME_BYTES];
     int64_t bytes = 0;
-    int layer, n = role < MODEL_ATTN_NORM ? 1 : f->config.n_layers;
+    int layer, n = role < FORMAT_ATTN_NORM ? 1 : f->config.n_layers;
     const char *type = NULL;
 
     for (layer = 0; layer < n; layer++) {
-        t = role < MODEL_ATTN_NORM ? &f->global[role]
-                                   : model_layer_tensor(f, layer, role);
+        t = role < FORMAT_ATTN_NORM ? &f->global[role]
+                                    : format_layer_tensor(f, layer, role);
         bytes += tensor_bytes(t);
         type = layer && strcmp(type, kern_type_name(t->type)) ? "mixed"
                                                               : kern_type_name(t->type);
     }
-    model_role_name(strcmp(f->format, "safetensors") ? MODEL_NAMES_GGUF : MODEL_NAMES_HF,
-                    role, 0, name);
-    t = role < MODEL_ATTN_NORM ? &f->global[role] : model_layer_tensor(f, 0, role);
+    format_role_name(strcmp(f->format, "safetensors") ? MODEL_NAMES_GGUF : MODEL_NAMES_HF,
+                     role, 0, name);
+    t = role < FORMAT_ATTN_NORM ? &f->global[role] : format_layer_tensor(f, 0, role);
     return json_pack("{s:s, s:i, s:o, s:s, s:I}", "name", name, "count", n, "shape",
                      shape_json(t), "type", type, "bytes", (json_int_t)bytes);
 }
 
-static json_t *tensors_json(const struct model_file *f)
+static json_t *tensors_json(const struct format_file *f)
 {
     json_t *list = json_array();
     int role, rc = list ? 0 : -1;
 
-    for (role = 0; rc == 0 && role < MODEL_N_ROLES; role++)
-        if (model_role_needed(&f->config, role))
+    for (role = 0; rc == 0 && role < FORMAT_N_ROLES; role++)
+        if (format_role_needed(&f->config, role))
             rc = json_array_append_new(list, tensor_json(f, role));
     if (rc == 0)
         return list;
@@ -90,7 +90,7 @@ static json_t *tensors_json(const struct model_file *f)
     return NULL;
 }
 
-static json_t *token_json(const struct model_file *f)
+static json_t *token_json(const struct format_file *f)
 {
     json_t *list = json_array();
     int64_t weights = stored_token_bytes(f), kv;
@@ -109,7 +109,7 @@ static json_t *token_json(const struct model_file *f)
     return NULL;
 }
 
-int model_inspect_json(const struct model_file *f, struct json_t **out)
+int model_inspect_json(const struct format_file *f, struct json_t **out)
 {
     const struct model_config *c = &f->config;
 
@@ -141,31 +141,30 @@ static const char *get_str(const json_t *j, const char *key)
     return json_string_value(json_object_get(j, key));
 }
 
-static void put_head(struct model_text *b, const json_t *j)
+static void put_head(struct text *b, const json_t *j)
 {
     double params = (double)get(j, "n_params");
 
-    model_text_printf(b, "%s: %s, format %s, architecture %s\n", get_str(j, "path"),
-                      get_str(j, "name"), get_str(j, "format"), get_str(j, "arch"));
-    model_text_printf(
-        b, "  layers %lld, dim %lld, hidden %lld, vocabulary %lld%s\n",
-        get(j, "n_layers"), get(j, "dim"), get(j, "hidden"), get(j, "vocab"),
-        json_is_true(json_object_get(j, "tied")) ? ", head tied to embedding" : "");
-    model_text_printf(b, "  heads %lld of %lld, KV heads %lld%s\n", get(j, "n_heads"),
-                      get(j, "head_dim"), get(j, "n_kv_heads"),
-                      json_is_true(json_object_get(j, "qkv_bias")) ? ", QKV bias" : "");
-    model_text_printf(b, "  context %lld, rope theta %.0f%s, norm eps %g\n",
-                      get(j, "max_tok"),
-                      json_real_value(json_object_get(j, "rope_theta")),
-                      json_is_true(json_object_get(j, "rope_scaled")) ? " (scaled)" : "",
-                      json_real_value(json_object_get(j, "norm_eps")));
-    model_text_printf(
+    text_printf(b, "%s: %s, format %s, architecture %s\n", get_str(j, "path"),
+                get_str(j, "name"), get_str(j, "format"), get_str(j, "arch"));
+    text_printf(b, "  layers %lld, dim %lld, hidden %lld, vocabulary %lld%s\n",
+                get(j, "n_layers"), get(j, "dim"), get(j, "hidden"), get(j, "vocab"),
+                json_is_true(json_object_get(j, "tied")) ? ", head tied to embedding"
+                                                         : "");
+    text_printf(b, "  heads %lld of %lld, KV heads %lld%s\n", get(j, "n_heads"),
+                get(j, "head_dim"), get(j, "n_kv_heads"),
+                json_is_true(json_object_get(j, "qkv_bias")) ? ", QKV bias" : "");
+    text_printf(b, "  context %lld, rope theta %.0f%s, norm eps %g\n", get(j, "max_tok"),
+                json_real_value(json_object_get(j, "rope_theta")),
+                json_is_true(json_object_get(j, "rope_scaled")) ? " (scaled)" : "",
+                json_real_value(json_object_get(j, "norm_eps")));
+    text_printf(
         b, "  parameters %lld (%.3f G), weights %s, tensors %.3f GB, file %.3f GB\n",
         get(j, "n_params"), params * 1e-9, get_str(j, "weight_type"),
         (double)get(j, "tensor_bytes") * 1e-9, (double)get(j, "file_bytes") * 1e-9);
 }
 
-static void put_tensor(struct model_text *b, const json_t *t)
+static void put_tensor(struct text *b, const json_t *t)
 {
     const json_t *shape = json_object_get(t, "shape");
     char dims[48];
@@ -177,13 +176,13 @@ static void put_tensor(struct model_text *b, const json_t *t)
     else
         snprintf(dims, sizeof(dims), "[%lld]",
                  (long long)json_integer_value(json_array_get(shape, 0)));
-    model_text_printf(b, "  %-48s %4lld x %-18s %-5s %14lld bytes\n", get_str(t, "name"),
-                      get(t, "count"), dims, get_str(t, "type"), get(t, "bytes"));
+    text_printf(b, "  %-48s %4lld x %-18s %-5s %14lld bytes\n", get_str(t, "name"),
+                get(t, "count"), dims, get_str(t, "type"), get(t, "bytes"));
 }
 
-int model_inspect_text(const struct model_file *f, char **text)
+int model_inspect_text(const struct format_file *f, char **text)
 {
-    struct model_text b = {0};
+    struct text b = {0};
     json_t *j = NULL, *t;
     size_t i;
     int rc = model_inspect_json(f, &j);
@@ -192,20 +191,18 @@ int model_inspect_text(const struct model_file *f, char **text)
     if (rc != OK)
         return rc;
     put_head(&b, j);
-    model_text_printf(&b,
-                      "tensors (name in layer 0, layers x shape, type, bytes of all)\n");
+    text_printf(&b, "tensors (name in layer 0, layers x shape, type, bytes of all)\n");
     json_array_foreach(json_object_get(j, "tensors"), i, t) put_tensor(&b, t);
-    model_text_printf(&b,
-                      "bytes read per decoded token (keys and values of %lld bytes)\n",
-                      get(j, "kv_elem_bytes"));
-    json_array_foreach(json_object_get(j, "decoded_token"), i, t) model_text_printf(
+    text_printf(&b, "bytes read per decoded token (keys and values of %lld bytes)\n",
+                get(j, "kv_elem_bytes"));
+    json_array_foreach(json_object_get(j, "decoded_token"), i, t) text_printf(
         &b, "  at context %6lld %14lld  (weights %lld, KV %lld)\n", get(t, "ctx_tok"),
         get(t, "bytes"), get(t, "weight_bytes"), get(t, "kv_bytes"));
     json_decref(j);
-    model_text_put(&b, "", 1);
+    text_put(&b, "", 1);
     rc = b.rc;
     if (rc == OK)
         *text = b.p, b.p = NULL;
-    model_text_fini(&b);
+    text_fini(&b);
     return rc;
 }

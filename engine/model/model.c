@@ -38,7 +38,7 @@ static int check_opts(const struct model *m, const struct model_opts *o)
     return OK;
 }
 
-int model_open(struct model **out, const struct model_file *f, struct par_team *team,
+int model_open(struct model **out, const struct format_file *f, struct par_team *team,
                const struct model_opts *o)
 {
     struct model *m;

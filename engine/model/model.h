@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "kv/kv.h"
-#include "model/file/file.h"
+#include "format/format.h"
 #include "par/coll.h"
 #include "par/team.h"
 #include "kernels/schedule.h"
@@ -88,8 +88,8 @@ struct model_load_stat {
 /* Pack `f`'s weights with the team's threads, in pages near those that own them. The file
  * is not needed afterwards. ERR_ARG: no such owners.
  * ERR_UNSUPPORTED: a kept type that would lose precision is refused. */
-MUST int model_open(struct model **out, const struct model_file *f, struct par_team *team,
-                    const struct model_opts *o);
+MUST int model_open(struct model **out, const struct format_file *f,
+                    struct par_team *team, const struct model_opts *o);
 void model_close(struct model **m);
 
 const struct model_config *model_config_of(const struct model *m);

@@ -161,7 +161,7 @@ static int open_lanes(struct model_phase *p)
     return rc;
 }
 
-/* ---- the door ---- */
+/* ---- the public API ---- */
 
 static int take_arrays(struct model_phase *p)
 {

@@ -1,4 +1,4 @@
-/* serve/impl.h - the inside of the door, for the files of this room only: open.c puts the
+/* serve/impl.h - the inside of the public API, for the files of this module only: open.c puts the
  * engine together, queue.c takes requests in, serve.c steps, describe.c and
  * placement.c tell. */
 #ifndef SERVE_IMPL_H
@@ -10,7 +10,7 @@
 #include "kv/kv.h"
 #include "model/model.h"
 #include "model/sampler.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include "par/team.h"
 #include "plan/plan.h"
 #include "sched/sched.h"

@@ -89,7 +89,7 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
                             .max_step_tok = s->o.max_step_tok,
                             .progress = progress,
                             .progress_ctx = ctx};
-    struct model_file *f = NULL;
+    struct format_file *f = NULL;
     struct serve_owners owners;
     int rc;
 
@@ -99,7 +99,7 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
     if (rc != OK)
         return rc;
     mo.owners = owners.of;
-    rc = model_file_open(&f, s->o.model);
+    rc = format_open(&f, s->o.model);
     if (rc != OK)
         return rc;
     memcpy(s->model_format, f->format, sizeof(s->model_format));
@@ -109,7 +109,7 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
             f->config.max_tok < DEFAULT_MAX_TOK ? f->config.max_tok : DEFAULT_MAX_TOK;
     mo.max_tok = s->max_tok;
     rc = model_open(&s->model, f, s->team, &mo);
-    model_file_close(&f);
+    format_close(&f);
     return rc;
 }
 

@@ -1,4 +1,4 @@
-/* serve/serve.h - THE door: everything main.c and the adapters may do with the engine.
+/* serve/serve.h - the public API: everything cli/ and the adapters may do with the engine.
  *
  * Open it with options, submit requests, call serve_step() until there is nothing to do.
  * Each step computes one batch and reports new tokens through the request's callback, in

@@ -1,4 +1,4 @@
-/* tune/cache_impl.h - the inside of a schedule cache, for the files of this room and their
+/* tune/cache_impl.h - the inside of a schedule cache, for the files of this module and their
  * tests: cache_file.c reads and writes, cache_key.c says where we are, schedule_cache.c
  * answers. */
 #ifndef TUNE_CACHE_IMPL_H

@@ -15,6 +15,7 @@
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/topo.h"
+#include "measure/card.h"
 
 struct opts {
     char *model, *dir;
@@ -114,30 +115,13 @@ static int say_taken(struct study_cell *c, const struct found *f)
     int rc = OK;
 
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]) && rc == OK; i++) {
-        double v = study_card_best(f->card, taken[i].prefix,
-                                   taken[i].one_thread ? 1 : f->budget.n, &why);
+        double v = measure_card_range(f->card, taken[i].prefix,
+                                      taken[i].one_thread ? 1 : f->budget.n, &why)
+                       .most;
 
         rc = study_value(c, taken[i].metric, v, why);
     }
     return rc;
-}
-
-/* The least and the most among all values called prefix... */
-static void extremes(const json_t *card, const char *prefix, double *least, double *most)
-{
-    const json_t *values = json_object_get(card, "values");
-
-    *least = *most = NAN;
-    for (size_t i = 0; i < json_array_size(values); i++) {
-        const json_t *row = json_array_get(values, i),
-                     *v = json_object_get(row, "median");
-        const char *name = json_string_value(json_object_get(row, "name"));
-
-        if (!name || strncmp(name, prefix, strlen(prefix)) != 0 || !json_is_number(v))
-            continue;
-        *least = fmin(*least, json_number_value(v)); /* of NaN and a number: the number */
-        *most = fmax(*most, json_number_value(v));
-    }
 }
 
 /* Latency of the largest working set that was measured. */
@@ -150,7 +134,7 @@ static double last_latency(const json_t *card, const char *pages)
         double v;
 
         snprintf(name, sizeof(name), "latency_ns_%s_%zuKiB", pages, kib);
-        v = machine_card_value(card, name, 1, NULL);
+        v = measure_card_value(card, name, 1, NULL);
         last = isnan(v) ? last : v;
     }
     return last;
@@ -162,8 +146,8 @@ static double random_frac(const struct found *f, const char *pages)
 
     snprintf(random, sizeof(random), "random_gbps_%s_4096B", pages);
     snprintf(sequential, sizeof(sequential), "sequential_gbps_%s", pages);
-    return machine_card_value(f->card, random, f->budget.n, NULL) /
-           machine_card_value(f->card, sequential, f->budget.n, NULL);
+    return measure_card_value(f->card, random, f->budget.n, NULL) /
+           measure_card_value(f->card, sequential, f->budget.n, NULL);
 }
 
 static double fastest_allreduce(const struct found *f)
@@ -174,7 +158,7 @@ static double fastest_allreduce(const struct found *f)
         char name[48];
 
         snprintf(name, sizeof(name), "allreduce_ns_%s_4096B", par_colls[k]->name);
-        best = fmin(best, study_card_best(f->card, name, 0, NULL));
+        best = fmin(best, measure_card_range(f->card, name, 0, NULL).most);
     }
     return best;
 }
@@ -182,15 +166,14 @@ static double fastest_allreduce(const struct found *f)
 static int say_card(struct study_cell *c, const struct found *f)
 {
     int n = f->budget.n, rc;
-    double handoff[2], share[2];
-
-    extremes(f->card, "handoff_ns", &handoff[0], &handoff[1]);
-    extremes(f->card, "share_speed", &share[0], &share[1]);
+    struct measure_card_range handoff =
+        measure_card_range(f->card, "handoff_ns", 0, NULL);
+    struct measure_card_range share = measure_card_range(f->card, "share_speed", 0, NULL);
     const struct study_number roof[] = {
-        {"read_gbps_1t", machine_card_read_gbps(f->card, 1)},
-        {"read_gbps_all", machine_card_read_gbps(f->card, n)},
-        {"peak_gflops_f32", machine_card_peak_gflops(f->card, "f32", "exact", n)},
-        {"peak_gflops_bf16", machine_card_peak_gflops(f->card, "bf16", "exact", n)},
+        {"read_gbps_1t", measure_card_read_gbps(f->card, 1)},
+        {"read_gbps_all", measure_card_read_gbps(f->card, n)},
+        {"peak_gflops_f32", measure_card_peak_gflops(f->card, "f32", "exact", n)},
+        {"peak_gflops_bf16", measure_card_peak_gflops(f->card, "bf16", "exact", n)},
         {"card_s", json_number_value(json_object_get(f->card, "duration_s"))},
     };
     const struct study_number pages[] = {
@@ -200,9 +183,9 @@ static int say_card(struct study_cell *c, const struct found *f)
         {"random_frac_4k", random_frac(f, "small")},
     };
     const struct study_number pairs[] = {
-        {"handoff_ns_min", handoff[0]},
-        {"handoff_ns_max", handoff[1]},
-        {"share_speed_min", share[0]},
+        {"handoff_ns_min", handoff.least},
+        {"handoff_ns_max", handoff.most},
+        {"share_speed_min", share.least},
         {"allreduce_ns_4k", fastest_allreduce(f)},
     };
 
@@ -307,7 +290,7 @@ static int say_engine(struct study_cell *out, const struct found *f, const struc
     const struct model *m = f->engine.model;
     const struct model_config *c = model_config_of(m);
     enum kern_type type = model_weight_type(m);
-    double peak = machine_card_peak_gflops(
+    double peak = measure_card_peak_gflops(
         f->card, kern_type_name(type), o->precision == KERN_RELAXED ? "relaxed" : "exact",
         f->budget.n);
     double weights = (double)model_token_weight_bytes(c, type);

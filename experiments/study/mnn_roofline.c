@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "experiments/harness/study.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/roofline.h"
+#include "measure/card.h"
 
 enum { PAPER, HOST };
 enum { W4A8, BF16 };
@@ -110,11 +110,11 @@ static struct study_roofline_machine machine_of(const struct opts *o, const json
     m = (struct study_roofline_machine){NAN, NAN, NAN};
     if (!card || cpu_budget_get(&b) != OK)
         return m;
-    m.gbps = machine_card_read_gbps(card, b.n);
-    m.attention_rate = machine_card_peak_gflops(card, "f32", "exact", b.n);
+    m.gbps = measure_card_read_gbps(card, b.n);
+    m.attention_rate = measure_card_peak_gflops(card, "f32", "exact", b.n);
     m.linear_rate = o->weights == BF16
-                        ? machine_card_peak_gflops(card, "bf16", "exact", b.n)
-                        : study_card_best(card, "peak_i8_dot_", b.n, why);
+                        ? measure_card_peak_gflops(card, "bf16", "exact", b.n)
+                        : measure_card_range(card, "peak_i8_dot_", b.n, why).most;
     return m;
 }
 

@@ -5,9 +5,9 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "characterize/probe.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
+#include "measure/card.h"
 
 enum { PREFILL, DECODE };
 
@@ -94,10 +94,10 @@ static double bound_tok_s(const struct found *f, const struct opts *o, const jso
     if (!card)
         return NAN;
     if (o->phase == DECODE)
-        return machine_card_read_gbps(card, n) * 1e9 /
+        return measure_card_read_gbps(card, n) * 1e9 /
                (double)(model_token_weight_bytes(c, type) +
                         model_token_kv_bytes(c, o->n_tok + 1, 4));
-    return machine_card_peak_gflops(card, kern_type_name(type), precision, n) * 1e9 *
+    return measure_card_peak_gflops(card, kern_type_name(type), precision, n) * 1e9 *
            (double)o->n_tok / model_prefill_flop(c, o->n_tok);
 }
 

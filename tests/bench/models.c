@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "kv/kv.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "model/model.h"
 #include "tests/bench/bench.h"
 #include "tune/schedule_cache.h"
@@ -47,7 +47,7 @@ static double step_s(struct subject *s, int64_t pos0, int64_t n)
 
 static int make_file(const char *arch, const char *type, char *path, size_t n)
 {
-    struct model_make_opts o = {
+    struct format_make_opts o = {
         .arch = arch, .seed = 1, .format = "gguf", .out = path, .n_threads = 2};
     int rc = kern_type_parse(type, &o.type);
 
@@ -56,13 +56,13 @@ static int make_file(const char *arch, const char *type, char *path, size_t n)
         return rc;
     bench_make_dirs(path);
     printf("making %s\n", path);
-    return model_make(&o);
+    return format_make(&o);
 }
 
 static int subject_open(struct bench *b, struct subject *s, const char *path,
                         enum kern_precision precision)
 {
-    struct model_file *f = NULL;
+    struct format_file *f = NULL;
     struct model_opts o = {.weight_type = KERN_N_TYPES,
                            .kv_type = KERN_F32,
                            .precision = precision,
@@ -71,11 +71,11 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
                            .max_tok = 1024};
     const struct model_phase_opts p = {.n_ranks = 1, .n_threads = b->n_threads};
     struct kv_shape shape;
-    int rc = model_file_open(&f, path);
+    int rc = format_open(&f, path);
 
     if (rc == OK)
         rc = model_open(&s->model, f, b->team, &o);
-    model_file_close(&f);
+    format_close(&f);
     if (rc == OK)
         rc = model_phase_open(&s->phase, s->model, &p);
     if (rc != OK)

@@ -3,7 +3,7 @@
 
 #include "characterize/counters/counters.h"
 #include "characterize/counters/publish.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "model/model.h"
 #include "serve/serve.h"
 #include "tests/support/test.h"
@@ -18,16 +18,16 @@ static char path[700];
 
 static int make_tiny(void **state)
 {
-    const struct model_make_opts o = {.arch = "tiny",
-                                      .type = KERN_BF16,
-                                      .seed = 1,
-                                      .format = "gguf",
-                                      .out = path,
-                                      .n_threads = 1};
+    const struct format_make_opts o = {.arch = "tiny",
+                                       .type = KERN_BF16,
+                                       .seed = 1,
+                                       .format = "gguf",
+                                       .out = path,
+                                       .n_threads = 1};
 
     (void)state;
     snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
-    return model_make(&o) == OK ? 0 : -1;
+    return format_make(&o) == OK ? 0 : -1;
 }
 
 static struct serve *open_tiny(int64_t threads, int64_t max_step_tok)

@@ -89,7 +89,7 @@ static void check_run(const struct run *r, const struct answer *a)
                            .shared = r->apart,
                            .max_step_tok = 64};
     const struct kern_variant *argmax;
-    struct model_file *f;
+    struct format_file *f;
     struct par_team *team;
     struct model_phase_opts po = {.n_ranks = r->n_ranks, .n_threads = r->n_threads};
     struct model_phase *phase;
@@ -101,7 +101,7 @@ static void check_run(const struct run *r, const struct answer *a)
     struct model_procs_opts procs = {.phases = &phase, .n_phases = 1, .max_chunks = 1};
     float logits[1024];
 
-    assert_ok(model_file_open(&f, r->path));
+    assert_ok(format_open(&f, r->path));
     assert_int_equal(f->config.vocab, a->n_logits);
     assert_ok(par_team_open(&team, cpus, r->n_ranks * r->n_threads, 0));
     assert_ok(model_open(&m, f, team, &o));
@@ -140,7 +140,7 @@ static void check_run(const struct run *r, const struct answer *a)
     kv_pool_close(&pool);
     model_phase_close(&phase);
     model_close(&m);
-    model_file_close(&f);
+    format_close(&f);
     par_team_close(&team);
 }
 

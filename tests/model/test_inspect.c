@@ -1,14 +1,15 @@
 #include "tests/support/test.h"
 
 #include "base/json.h"
-#include "model/file/file.h"
-#include "model/make.h"
+#include "format/format.h"
+#include "format/make.h"
+#include "model/inspect.h"
 
 static char gguf[300], st[300];
 
 static int make_models(void **state)
 {
-    struct model_make_opts o = {
+    struct format_make_opts o = {
         .arch = "tiny", .type = KERN_BF16, .seed = 1, .n_threads = 1};
 
     (void)state;
@@ -16,10 +17,10 @@ static int make_models(void **state)
     snprintf(st, sizeof(st), "%s/i", test_dir());
     o.format = "gguf";
     o.out = gguf;
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     o.format = "safetensors";
     o.out = st;
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     return 0;
 }
 
@@ -31,13 +32,13 @@ static int64_t get(const json_t *j, const char *key)
 
 static void json_adds_up(void **state)
 {
-    struct model_file *f;
+    struct format_file *f;
     json_t *j, *t, *tensors;
     int64_t sum = 0, kv;
     size_t i;
 
     (void)state;
-    assert_ok(model_file_open(&f, gguf));
+    assert_ok(format_open(&f, gguf));
     assert_ok(model_inspect_json(f, &j));
     assert_int_equal(get(j, "dim"), 84);
     assert_int_equal(get(j, "n_params"), 378252);
@@ -65,16 +66,16 @@ static void json_adds_up(void **state)
     }
     assert_int_equal(i, 3);
     json_decref(j);
-    model_file_close(&f);
+    format_close(&f);
 }
 
 static void text_says_the_same(void **state)
 {
-    struct model_file *f;
+    struct format_file *f;
     char *text;
 
     (void)state;
-    assert_ok(model_file_open(&f, st));
+    assert_ok(format_open(&f, st));
     assert_ok(model_inspect_text(f, &text));
     assert_non_null(strstr(text, "layers 3, dim 84, hidden 202, vocabulary 1003\n"));
     assert_non_null(strstr(text, "heads 6 of 14, KV heads 2\n"));
@@ -82,18 +83,18 @@ static void text_says_the_same(void **state)
     assert_non_null(strstr(text, "model.layers.0.self_attn.q_proj.weight"));
     assert_non_null(strstr(text, "3 x [84, 202]"));
     mem_free(text);
-    model_file_close(&f);
+    format_close(&f);
 }
 
 static void every_allocation_may_fail(void **state)
 {
-    struct model_file *f;
+    struct format_file *f;
     char *text;
     long n;
     int rc = ERR_NOMEM;
 
     (void)state;
-    assert_ok(model_file_open(&f, gguf));
+    assert_ok(format_open(&f, gguf));
     for (n = 0; rc == ERR_NOMEM && n < 3000; n++) {
         mem_fail_after(n, 1);
         rc = model_inspect_text(f, &text);
@@ -102,7 +103,7 @@ static void every_allocation_may_fail(void **state)
     assert_ok(rc);
     assert_true(n > 20);
     mem_free(text);
-    model_file_close(&f);
+    format_close(&f);
 }
 
 int main(void)

@@ -3,7 +3,7 @@
  * before, and no byte copied for it. */
 #include <inttypes.h>
 
-#include "model/make.h"
+#include "format/make.h"
 #include "model/procs.h"
 #include "tests/support/test.h"
 
@@ -13,7 +13,7 @@ static const int degrees[] = {1, 2, 3, 4, 6, 8};
 #define N_RUNS    3
 
 struct engine {
-    struct model_file *file;
+    struct format_file *file;
     struct par_team *team;
     struct model *model;
     struct model_phase *phases[N_DEGREES];
@@ -34,7 +34,7 @@ static void engine_open(struct engine *e, const char *path, bool apart)
     struct kv_shape shape;
 
     memset(e, 0, sizeof(*e));
-    assert_ok(model_file_open(&e->file, path));
+    assert_ok(format_open(&e->file, path));
     assert_ok(par_team_open(&e->team, cpus, 8, 0));
     assert_ok(model_open(&e->model, e->file, e->team, &o));
     for (int i = 0; i < N_DEGREES; i++) {
@@ -62,7 +62,7 @@ static void engine_close(struct engine *e)
     for (int i = 0; i < e->n_phases; i++)
         model_phase_close(&e->phases[i]);
     model_close(&e->model);
-    model_file_close(&e->file);
+    format_close(&e->file);
     par_team_close(&e->team);
 }
 
@@ -133,15 +133,15 @@ static void check_file(const char *name, const char *path)
 static void check_made(const char *arch, enum kern_type type)
 {
     char path[600];
-    struct model_make_opts make = {.arch = arch,
-                                   .type = type,
-                                   .seed = test_seed(),
-                                   .format = "gguf",
-                                   .out = path,
-                                   .n_threads = 2};
+    struct format_make_opts make = {.arch = arch,
+                                    .type = type,
+                                    .seed = test_seed(),
+                                    .format = "gguf",
+                                    .out = path,
+                                    .n_threads = 2};
 
     snprintf(path, sizeof(path), "%s/%s.gguf", test_dir(), arch);
-    assert_ok(model_make(&make));
+    assert_ok(format_make(&make));
     check_file(arch, path);
     remove(path);
 }

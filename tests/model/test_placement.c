@@ -297,7 +297,7 @@ static void test_any_owners_same_answers(void **state)
     assert_ok(cpu_isa_limit("auto"));
 }
 
-/* ---- the door ---- */
+/* ---- the public API ---- */
 
 static void test_refusals(void **state)
 {

@@ -281,7 +281,7 @@ static void test_a_copy_is_counted(void **state)
     step_model_close(&x);
 }
 
-/* ---- the door ---- */
+/* ---- the public API ---- */
 
 static void test_refusals(void **state)
 {

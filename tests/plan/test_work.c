@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "model/make.h"
+#include "format/make.h"
 #include "plan/work.h"
 
 /* Numbers worked by hand. llama-160m: dim 768, 12 layers, 12 heads of 64, hidden 3072,
@@ -19,7 +19,7 @@ static void near(double got, double want)
 
 static void config(struct model_config *c, const char *name)
 {
-    assert_ok(model_make_config(name, c));
+    assert_ok(format_make_config(name, c));
 }
 
 static void test_decode(void **state)

@@ -1,4 +1,4 @@
-/* The door: what goes in comes out whole, in order, the same in any company; and every
+/* The public API: what goes in comes out whole, in order, the same in any company; and every
  * way a request can end. The model is a small random llama2c file, made here. */
 #include <pthread.h>
 

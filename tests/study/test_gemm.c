@@ -1,10 +1,10 @@
 /* What studies of GEMMs share: how a job names a matrix, shapes that are drawn, bounds. */
 #include <math.h>
 
-#include "characterize/probe.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/tuning.h"
 #include "experiments/study/support/variant.h"
+#include "measure/card.h"
 #include "tests/support/test.h"
 
 static void a_matrix_is_read(void **state)
@@ -92,7 +92,7 @@ static void a_peak_that_falls_with_threads_is_not_believed(void **state)
 
     (void)state;
     assert_true(isnan(study_peak_gflops(NULL, STUDY_F32, 2)));
-    if (isnan(machine_card_peak_gflops(quiet, "f32", "exact", 2)))
+    if (isnan(measure_card_peak_gflops(quiet, "f32", "exact", 2)))
         fail_msg("the made-up card is no card");
     assert_true(study_peak_gflops(quiet, STUDY_F32, 2) == 390);
     assert_true(isnan(study_peak_gflops(busy, STUDY_F32, 2)));

@@ -4,7 +4,7 @@
 
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/roofline.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "tests/study/capture.h"
 
 extern const struct study study_characterize, study_mnn_roofline, study_mnn_time_share;
@@ -151,34 +151,15 @@ static void this_host_needs_its_card(void **state)
     capture.card = NULL;
 }
 
-static void best_of_a_card(void **state)
-{
-    json_t *card = made_card("{\"name\": \"p_a\", \"n_threads\": 2, \"median\": 3},"
-                             "{\"name\": \"p_b\", \"n_threads\": 2, \"median\": 5},"
-                             "{\"name\": \"p_c\", \"n_threads\": 4, \"median\": 9},"
-                             "{\"name\": \"q\", \"n_threads\": 2, \"median\": null, "
-                             "\"why\": \"no q\"}, 7, {}");
-    const char *why;
-
-    (void)state;
-    assert_true(study_card_best(card, "p_", 2, NULL) == 5);
-    assert_true(study_card_best(card, "p_", 0, NULL) == 9);
-    assert_true(isnan(study_card_best(card, "q", 2, &why)));
-    assert_string_equal(why, "no q");
-    assert_true(isnan(study_card_best(card, "r", 2, &why)));
-    assert_true(why[0] != '\0');
-    json_decref(card);
-}
-
 static const char *tiny_model(void)
 {
     static char path[600];
-    struct model_make_opts o = {
+    struct format_make_opts o = {
         .arch = "tiny", .type = KERN_BF16, .seed = 1, .format = "gguf", .n_threads = 2};
 
     snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
     o.out = path;
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     return path;
 }
 
@@ -266,7 +247,6 @@ int main(void)
         cmocka_unit_test(one_unit),
         cmocka_unit_test(worked_by_hand),
         cmocka_unit_test(this_host_needs_its_card),
-        cmocka_unit_test(best_of_a_card),
         cmocka_unit_test(shares_are_shares),
         cmocka_unit_test(a_new_cpu),
         cmocka_unit_test(no_huge_pages),

@@ -301,8 +301,8 @@ static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
     struct model_opts mo = {.weight_type = KERN_N_TYPES,
                             .kv_type = KERN_F32,
                             .precision = relaxed ? KERN_RELAXED : KERN_EXACT};
-    struct model_file *f = NULL;
-    int rc = model_file_open(&f, o->model_path);
+    struct format_file *f = NULL;
+    int rc = format_open(&f, o->model_path);
 
     if (rc != OK)
         return rc;
@@ -310,7 +310,7 @@ static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
     mo.max_tok = x->max_tok;
     mo.max_step_tok = x->step_tok;
     rc = model_open(&x->model, f, x->team, &mo);
-    model_file_close(&f);
+    format_close(&f);
     return rc;
 }
 

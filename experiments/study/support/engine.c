@@ -12,7 +12,7 @@ int study_engine_open(struct study_engine *out, const char *path, int precision,
                            .precision = (enum kern_precision)precision,
                            .max_step_tok = max_tok < STEP_TOK ? max_tok : STEP_TOK,
                            .max_tok = max_tok};
-    struct model_file *f = NULL;
+    struct format_file *f = NULL;
     int rc;
 
     memset(out, 0, sizeof(*out));
@@ -24,10 +24,10 @@ int study_engine_open(struct study_engine *out, const char *path, int precision,
     if (rc == OK)
         rc = par_team_open(&out->team, out->budget.cpus, out->budget.n, 1);
     if (rc == OK)
-        rc = model_file_open(&f, path);
+        rc = format_open(&f, path);
     if (rc == OK)
         rc = model_open(&out->model, f, out->team, &o);
-    model_file_close(&f);
+    format_close(&f);
     if (rc == OK)
         rc = model_timed_open(&out->steps, out->model, out->team, n_seqs, max_tok,
                               STEP_TOK, (uint64_t)seed);

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "characterize/probe.h"
 #include "cpu/cpu.h"
-#include "model/make.h"
+#include "format/make.h"
+#include "measure/card.h"
 #include "plan/work.h"
 
 #define MACHINES "engine/simulate/machines"
@@ -74,9 +74,9 @@ static int open_host(struct study_topo *t, const json_t *card)
         rc = topo_machine_open(&t->machine, "host");
     if (rc == OK)
         rc = simulate_machine_params_calibrate(
-            &truth, t->machine, machine_card_read_gbps(card, 1),
-            machine_card_read_gbps(card, budget.n),
-            machine_card_peak_gflops(card, "f32", "exact", budget.n));
+            &truth, t->machine, measure_card_read_gbps(card, 1),
+            measure_card_read_gbps(card, budget.n),
+            measure_card_peak_gflops(card, "f32", "exact", budget.n));
     if (rc != OK)
         return rc;
     t->rates = "calibrated";
@@ -170,7 +170,7 @@ int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
         rc =
             topo_tree_open(&out->tree, out->machine, &tree, out->note, sizeof(out->note));
     if (rc == OK)
-        rc = model_make_config(o->model, &out->model);
+        rc = format_make_config(o->model, &out->model);
     if (rc == OK) {
         plan_limits(&out->limits, &out->model, o->strict_tp);
         rc = make_work(out, o);

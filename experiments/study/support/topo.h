@@ -7,7 +7,7 @@
 #include "datasets/dataset.h"
 #include "experiments/harness/study.h"
 #include "experiments/study/support/rows.h"
-#include "model/config.h"
+#include "format/config.h"
 #include "simulate/contention.h"
 #include "plan/tree_search.h"
 #include "simulate/exhaustive.h"
