@@ -131,7 +131,7 @@ check_readmes() {
 # A test that names an instruction set asks first whether this machine has it, so that the suite
 # passes on every machine. Tests of machines that are made up are listed in modules.txt.
 check_isa_words() {
-    sed -n 's/^isa *| *//p' "$rooms" >"$tmp/isa"
+    sed -n 's/^isa *| *//p' "$modules" >"$tmp/isa"
     grep -E '^tests/.*\.(c|h|sh|py)$' "$tmp/files" | grep -v '^tests/lint/' |
         grep -v -x -F -f "$tmp/isa" | while read -r f; do
         sed -n 's/^CPU_ISA(\([A-Z0-9]*\), "\([a-z0-9]*\)").*/\1 \2/p' \
