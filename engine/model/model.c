@@ -114,6 +114,11 @@ enum kern_type model_weight_type(const struct model *m)
     return m->layers[0].qkv.type;
 }
 
+struct model_cost_types model_cost_types_of(const struct model *m)
+{
+    return (struct model_cost_types){.weight = model_weight_type(m), .kv = m->kv_type};
+}
+
 const char *model_kern_note(const struct model *m)
 {
     return m->kern_note;

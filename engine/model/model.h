@@ -18,6 +18,7 @@
 
 #include "kv/kv.h"
 #include "format/format.h"
+#include "model/cost.h"
 #include "par/coll.h"
 #include "par/team.h"
 #include "kernels/schedule.h"
@@ -97,6 +98,8 @@ const struct kern_table *model_kern(const struct model *m);
 /* The type the matrices of the layers are kept in (of the first layer's QKV, where a file
  * mixes types). */
 enum kern_type model_weight_type(const struct model *m);
+/* That type and the one of keys and values, for model/cost.h. */
+struct model_cost_types model_cost_types_of(const struct model *m);
 const struct model_load_stat *model_load_stat_of(const struct model *m);
 /* How a GEMM variant was chosen by measurement; "" if it was not. */
 const char *model_kern_note(const struct model *m);
@@ -138,15 +141,6 @@ void model_weights_region(const struct model *m, const void **p, size_t *bytes);
 /* And the threads' own memory; see model_phase_region() for that of ranks. */
 void model_act_region(const struct model *m, const void **p, size_t *bytes);
 void model_kv_shape(const struct model *m, struct kv_shape *out);
-
-/* A run of consecutive tokens of one sequence: a prompt, a piece of one, or one new
- * token. */
-struct model_chunk {
-    const struct kv_region *kv; /* holds the pos0 tokens before; gets these appended */
-    const int32_t *ids;
-    int64_t n_tok, pos0;
-    bool want_logits; /* of the chunk's last token */
-};
 
 /* How the steps of a phase are computed: by n_ranks tensor-parallel ranks of n_threads
  * threads each. A rank's matrices are views of the model's packed weights and its keys and

@@ -237,12 +237,12 @@ static int decode_some(struct found *f, const struct opts *o, double *seconds)
 static int one_round(struct found *f, const struct opts *o, double *v)
 {
     const struct model *m = f->engine.model;
-    const struct model_config *c = model_config_of(m);
     struct study_threads t = {
         .budget = f->budget, .team = f->engine.team, .n = f->budget.n};
     size_t read_bytes = (size_t)o->read_mb << 20;
-    double bytes = (double)(model_token_weight_bytes(c, model_weight_type(m)) +
-                            model_token_kv_bytes(c, o->n_ctx_tok + 1, 4));
+    double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
+                                     (double)o->n_ctx_tok + 1, 1)
+                       .read_bytes;
     double read = study_read_gbps(&t, read_bytes, o->read_s / 2);
     int rc = decode_some(f, o, &v[0]);
 
@@ -289,26 +289,21 @@ static int say_engine(struct study_cell *out, const struct found *f, const struc
 {
     const struct model *m = f->engine.model;
     const struct model_config *c = model_config_of(m);
-    enum kern_type type = model_weight_type(m);
+    struct model_cost_types types = model_cost_types_of(m);
     double peak = measure_card_peak_gflops(
-        f->card, kern_type_name(type), o->precision == KERN_RELAXED ? "relaxed" : "exact",
-        f->budget.n);
-    double weights = (double)model_token_weight_bytes(c, type);
-    double bytes = weights + (double)model_token_kv_bytes(c, o->n_ctx_tok + 1, 4);
-    /* every weight is multiplied and added once; every key and value too */
-    double flop =
-        2 * weights / (double)kern_type_bytes(type) +
-        4.0 * c->n_layers * c->n_heads * c->head_dim * (double)(o->n_ctx_tok + 1);
-    double prompt = model_prefill_flop(c, o->n_prompt_tok);
+        f->card, kern_type_name(types.weight),
+        o->precision == KERN_RELAXED ? "relaxed" : "exact", f->budget.n);
+    struct model_cost token = model_cost_decode(c, types, (double)o->n_ctx_tok + 1, 1);
+    struct model_cost prompt = model_cost_prefill(c, types, o->n_prompt_tok, 0);
     const struct study_number all[] = {
         {"decode_bandwidth_frac", f->frac},
-        {"decode_gbps", bytes / f->decode_s * 1e-9},
-        {"decode_gflops", flop / f->decode_s * 1e-9},
-        {"decode_flop_per_byte", flop / bytes},
+        {"decode_gbps", token.read_bytes / f->decode_s * 1e-9},
+        {"decode_gflops", token.flop / f->decode_s * 1e-9},
+        {"decode_flop_per_byte", token.flop / token.read_bytes},
         {"decode_read_gbps", f->read_gbps},
-        {"prefill_gflops", prompt / f->prefill_s * 1e-9},
-        {"prefill_peak_frac", prompt / f->prefill_s * 1e-9 / peak},
-        {"prefill_flop_per_byte", prompt / weights},
+        {"prefill_gflops", prompt.flop / f->prefill_s * 1e-9},
+        {"prefill_peak_frac", prompt.flop / f->prefill_s * 1e-9 / peak},
+        {"prefill_flop_per_byte", prompt.flop / prompt.weight_bytes},
     };
     int rc = STUDY_VALUES(out, all, "the card has no bound for it");
 

@@ -100,10 +100,10 @@ static int measure(struct found *f, const struct opts *o, struct study_cell *out
 static int say(const struct found *f, const struct opts *o, struct study_cell *out)
 {
     const struct model *m = f->engine.model;
-    const struct model_config *c = model_config_of(m);
     size_t n = (size_t)o->rounds;
-    double bytes = (double)(model_token_weight_bytes(c, model_weight_type(m)) +
-                            model_token_kv_bytes(c, o->n_prompt_tok, 4));
+    double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
+                                     (double)o->n_prompt_tok + 1, 1)
+                       .read_bytes;
     const struct study_number all[] = {
         {"bytes_copied", (double)(model_phase_copied_bytes(f->phase[0]) +
                                   model_phase_copied_bytes(f->phase[1]))},
