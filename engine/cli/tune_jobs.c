@@ -25,9 +25,9 @@ struct pick {
     struct model_shape matrices[MATRICES_MAX];
     int n_matrices;
     enum kern_type type;
-    /* Fewer rows than few_rows are computed by `few`. */
-    const struct kern_variant *few, *many;
-    int64_t few_rows;
+    /* Fewer rows than small_m_rows are computed by `small_m`. */
+    const struct kern_variant *small_m, *many;
+    int64_t small_m_rows;
 };
 
 /* ---- matrices ---- */
@@ -122,18 +122,18 @@ static int choose_variants(struct pick *p, struct tune_bench *b)
     int rc = OK;
 
     kern_table_choose(&t, cpu_isa_usable(), p->ask->precision);
-    p->few = p->many = t.v[KERN_GEMM_F32 + p->type];
-    p->few_rows = 1;
+    p->small_m = p->many = t.v[KERN_GEMM_F32 + p->type];
+    p->small_m_rows = 1;
     if (p->ask->precision == KERN_EXACT || p->many->isa == 0)
         return OK;
     for (int i = 0; i < N_TRIALS && rc == OK; i++)
         rc = fastest(p, b, trial_rows[i], &best[i]);
     if (rc != OK)
         return rc;
-    p->few = best[0];
+    p->small_m = best[0];
     p->many = best[N_TRIALS - 1];
-    if (p->few != p->many)
-        p->few_rows = best[1] == p->many ? trial_rows[1] / 2 : trial_rows[1] * 2;
+    if (p->small_m != p->many)
+        p->small_m_rows = best[1] == p->many ? trial_rows[1] / 2 : trial_rows[1] * 2;
     return OK;
 }
 
@@ -220,9 +220,9 @@ int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask,
     if (rc == OK)
         rc = choose_variants(&p, b);
     for (int i = 0; i < p.n_matrices && rc == OK; i++) {
-        rc = add_job(out, &p, &p.matrices[i], p.few, 1, p.few_rows);
+        rc = add_job(out, &p, &p.matrices[i], p.small_m, 1, p.small_m_rows);
         if (rc == OK)
-            rc = add_job(out, &p, &p.matrices[i], p.many, p.few_rows, INT64_MAX);
+            rc = add_job(out, &p, &p.matrices[i], p.many, p.small_m_rows, INT64_MAX);
     }
     return rc;
 }

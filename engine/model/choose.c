@@ -128,8 +128,9 @@ int model_choose_gemm(struct model *m, enum kern_precision precision)
     time_all(&t, op, best, best_ns);
     m->kern.v[op] = best[N_TRIALS - 1];
     if (best[0] != m->kern.v[op]) {
-        m->few = best[0];
-        m->few_rows = best[1] == m->kern.v[op] ? trial_rows[1] / 2 : trial_rows[1] * 2;
+        m->small_m = best[0];
+        m->small_m_rows =
+            best[1] == m->kern.v[op] ? trial_rows[1] / 2 : trial_rows[1] * 2;
     }
     snprintf(m->kern_note, sizeof(m->kern_note),
              "%s: fastest at %d, %d, %d rows: %s, %s, %s (measured, one thread)",

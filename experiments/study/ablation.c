@@ -268,7 +268,7 @@ static int measure(struct found *f, struct study_cell *out)
     return rc;
 }
 
-static int say(const struct found *f, struct study_cell *out)
+static int report(const struct found *f, struct study_cell *out)
 {
     static const char *const names[] = {
 #define NAME(step, text) "tok_s_" #step,
@@ -295,7 +295,7 @@ static int say(const struct found *f, struct study_cell *out)
         if (rc == OK)
             rc = study_series(out, names[s], "tok/s", f->tok_s[s], n);
     }
-    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+    return rc == OK ? study_engine_report(out, &f->engine) : rc;
 }
 
 static void found_close(struct found *f)
@@ -331,7 +331,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = measure(f, out);
     if (rc == OK)
-        rc = say(f, out);
+        rc = report(f, out);
     found_close(f);
     return rc;
 }

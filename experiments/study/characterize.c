@@ -109,7 +109,7 @@ static const struct taken {
     {"steal_ns_per_s", "noise_steal_ns_per_s", false},
 };
 
-static int say_taken(struct study_cell *c, const struct found *f)
+static int report_taken(struct study_cell *c, const struct found *f)
 {
     const char *why;
     int rc = OK;
@@ -163,7 +163,7 @@ static double fastest_allreduce(const struct found *f)
     return best;
 }
 
-static int say_card(struct study_cell *c, const struct found *f)
+static int report_card(struct study_cell *c, const struct found *f)
 {
     int n = f->budget.n, rc;
     struct measure_card_range handoff =
@@ -194,7 +194,7 @@ static int say_card(struct study_cell *c, const struct found *f)
         rc = STUDY_VALUES(c, pages, "the card says why: no such pages, or no memory");
     if (rc == OK)
         rc = STUDY_VALUES(c, pairs, "one CPU only, or no memory");
-    return rc == OK ? say_taken(c, f) : rc;
+    return rc == OK ? report_taken(c, f) : rc;
 }
 
 /* --- the engine below the roof */
@@ -285,7 +285,8 @@ static int run_engine(struct found *f, const struct opts *o, struct study_cell *
     return rc;
 }
 
-static int say_engine(struct study_cell *out, const struct found *f, const struct opts *o)
+static int report_engine(struct study_cell *out, const struct found *f,
+                         const struct opts *o)
 {
     const struct model *m = f->engine.model;
     const struct model_config *c = model_config_of(m);
@@ -307,12 +308,12 @@ static int say_engine(struct study_cell *out, const struct found *f, const struc
     };
     int rc = STUDY_VALUES(out, all, "the card has no bound for it");
 
-    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+    return rc == OK ? study_engine_report(out, &f->engine) : rc;
 }
 
 /* --- the cell */
 
-static int say_machine(struct study_cell *c, const struct found *f)
+static int report_machine(struct study_cell *c, const struct found *f)
 {
     const struct topo_tree_opts keep = {.cpus = f->budget.cpus, .n_cpus = f->budget.n};
     struct topo_machine *m = NULL;
@@ -323,7 +324,7 @@ static int say_machine(struct study_cell *c, const struct found *f)
     if (rc == OK)
         rc = topo_tree_open(&tree, m, &keep, note, sizeof(note));
     if (rc == OK)
-        rc = study_topo_say_tree(c, tree);
+        rc = study_topo_report_tree(c, tree);
     if (rc == OK)
         rc = study_note(c, "left_out", json_string(note));
     study_card_root(root, sizeof(root));
@@ -336,7 +337,7 @@ static int say_machine(struct study_cell *c, const struct found *f)
 
 /* "provider event|ratio|verdict" lines: short enough for an attribute, as figures read it;
  * the whole table with its reasons stands beside it. */
-static int say_event_lines(struct study_cell *c, const struct counters_trust *t, int n)
+static int report_event_lines(struct study_cell *c, const struct counters_trust *t, int n)
 {
     static const char *const verdicts[] = {"trusted", "off", "unavailable"};
     char lines[COUNTERS_TRUST_MAX * 96] = "";
@@ -350,7 +351,7 @@ static int say_event_lines(struct study_cell *c, const struct counters_trust *t,
 }
 
 /* Which hardware events count known work right, and why the others do not. */
-static int say_events(struct study_cell *c)
+static int report_events(struct study_cell *c)
 {
     struct counters_trust *t = mem_new(MEM_OTHER, COUNTERS_TRUST_MAX, sizeof(*t));
     json_t *events = NULL;
@@ -374,7 +375,7 @@ static int say_events(struct study_cell *c)
     if (rc == OK)
         rc = study_note(c, "trust", json_string(text));
     if (rc == OK)
-        rc = say_event_lines(c, t, n);
+        rc = report_event_lines(c, t, n);
     for (int i = 0; rc == OK && i < n; i++) {
         if (t[i].verdict == COUNTERS_UNAVAILABLE) {
             rc = study_note(c, "trust_why", json_string(t[i].why)); /* of the first */
@@ -400,17 +401,17 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = machine_card_full_get(&f->card, o->dir, 1, o->card_s);
     if (rc == OK)
-        rc = say_card(out, f);
+        rc = report_card(out, f);
     if (rc == OK)
         rc = study_card_curves(out, f->card, &f->budget);
     if (rc == OK)
-        rc = say_machine(out, f);
+        rc = report_machine(out, f);
     if (rc == OK)
-        rc = say_events(out);
+        rc = report_events(out);
     if (rc == OK)
         rc = run_engine(f, o, out);
     if (rc == OK)
-        rc = say_engine(out, f, o);
+        rc = report_engine(out, f, o);
     model_phase_close(&f->phase);
     study_engine_close(&f->engine);
     json_decref(f->card);

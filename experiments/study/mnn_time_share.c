@@ -100,7 +100,7 @@ static double bound_tok_s(const struct found *f, const struct opts *o, const jso
            1e9 * (double)o->n_tok / model_cost_prefill(c, types, o->n_tok, 0).flop;
 }
 
-static int say(const struct found *f, const struct opts *o, struct study_cell *c)
+static int report(const struct found *f, const struct opts *o, struct study_cell *c)
 {
     size_t n = (size_t)o->rounds;
     double s = stats_median(f->step_s, n);
@@ -119,7 +119,7 @@ static int say(const struct found *f, const struct opts *o, struct study_cell *c
 
     if (rc == OK)
         rc = study_series(c, "step_s_each", "s", f->step_s, n);
-    return rc == OK ? study_engine_say(c, &f->engine) : rc;
+    return rc == OK ? study_engine_report(c, &f->engine) : rc;
 }
 
 static int run(const void *opts, struct study_cell *c)
@@ -141,7 +141,7 @@ static int run(const void *opts, struct study_cell *c)
         study_progress(c, (double)(r + 1) / (double)o->rounds, "steps");
     }
     if (rc == OK)
-        rc = say(f, o, c);
+        rc = report(f, o, c);
     model_phase_close(&f->phase);
     study_engine_close(&f->engine);
     mem_free(f);

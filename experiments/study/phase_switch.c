@@ -97,7 +97,7 @@ static int measure(struct found *f, const struct opts *o, struct study_cell *out
     return rc;
 }
 
-static int say(const struct found *f, const struct opts *o, struct study_cell *out)
+static int report(const struct found *f, const struct opts *o, struct study_cell *out)
 {
     const struct model *m = f->engine.model;
     size_t n = (size_t)o->rounds;
@@ -120,7 +120,7 @@ static int say(const struct found *f, const struct opts *o, struct study_cell *o
 
     if (rc == OK)
         rc = study_series(out, "switch_us", "us", f->switch_us, n);
-    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+    return rc == OK ? study_engine_report(out, &f->engine) : rc;
 }
 
 static int share(int64_t asked, const struct found *f, int64_t n_ranks)
@@ -152,7 +152,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = measure(f, o, out);
     if (rc == OK)
-        rc = say(f, o, out);
+        rc = report(f, o, out);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);
     study_engine_close(&f->engine);

@@ -2,12 +2,13 @@
 # Check the tree (by default this one) against the rules that lint checks. Each fault is one line
 # "file:line: rule: what", and any fault makes the exit status 1.
 #   sh tests/lint/lint.sh [TREE]      BUILD: folder of the objects, below TREE
+#                                     MODULES: another list than tests/lint/modules.txt
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-.}" || exit 2
 BUILD=${BUILD:-build}
 CC=${CC:-gcc}
-modules=$here/modules.txt
+modules=${MODULES:-$here/modules.txt}
 tmp=$(mktemp -d) || exit 2
 trap 'rm -rf "$tmp"' EXIT
 
@@ -26,6 +27,26 @@ module_of() { # path -> the longest entry of modules.txt that it begins with
 
 check_source() { # include, size, condition, print
     [ -s "$tmp/c" ] && xargs awk -v MODULES="$modules" -f "$here/source.awk" "$modules" <"$tmp/c"
+}
+
+# modules.txt lists the engine's modules from the lowest up, and each may include only modules
+# above its own line: so the arrows of the include graph run down and cannot form a cycle. An
+# entry for a part of a module obeys the order of the module's own line.
+check_order() {
+    awk -F ' *[|] *' -v name="tests/lint/modules.txt" '
+        $1 != "module" || $2 !~ /^engine\// || $4 == "*" { next }
+        {
+            split($2, path, "/")
+            self = path[2]
+            known[self] = 1
+            n = split($4, may, " ")
+            for (i = 1; i <= n; i++) {
+                sub(/\/.*/, "", may[i])
+                if (may[i] != "-" && !(may[i] in known))
+                    print name ":" FNR ": order: " self " may include " may[i] \
+                        ", which is not a module listed before it"
+            }
+        }' "$modules"
 }
 
 check_long_scripts() {
@@ -145,6 +166,7 @@ check_isa_words() {
 
 {
     check_source
+    check_order
     check_long_scripts
     check_marks
     check_format

@@ -60,7 +60,7 @@ lines() { # how many, of what
     yes "$2" | head -n "$1"
 }
 
-echo "1..31"
+echo "1..32"
 clean
 check "a clean tree" ""
 add engine/base/mem.c '#include "kv/kv.h"'
@@ -129,3 +129,7 @@ printf '{\n    test_needs_isa("avx2");\n    return run("avx2");\n}\n' >>"$tree/t
 check "an instruction set that was asked for" ""
 rm "$tree/engine/kv/README.md"
 check "a module without a page" 'engine/kv:1: readme:'
+sed 's/^\(module | engine\/base .*|\) -$/\1 kv/' "$top/tests/lint/modules.txt" >"$tree.modules"
+export MODULES="$tree.modules"
+check "an arrow that runs up" 'order: base may include kv, which is not a module listed before it'
+rm "$tree.modules"

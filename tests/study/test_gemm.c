@@ -180,12 +180,12 @@ static void errors_are_those_of_the_precision(void **state)
 static void the_variant_depends_on_the_rows(void **state)
 {
     const struct kern_variant *a = kern_variants[0], *b = kern_variants[1];
-    struct study_variants v = {.few = a, .many = b, .few_rows = 8};
+    struct study_variants v = {.small_m = a, .many = b, .small_m_rows = 8};
 
     (void)state;
     assert_ptr_equal(study_variant_at(&v, 7), a);
     assert_ptr_equal(study_variant_at(&v, 8), b);
-    v.few_rows = 0;
+    v.small_m_rows = 0;
     assert_ptr_equal(study_variant_at(&v, 1), b);
 }
 

@@ -19,7 +19,7 @@ const struct kern_variant *study_variant_exact(int mode)
 
 const struct kern_variant *study_variant_at(const struct study_variants *v, int64_t m)
 {
-    return m < v->few_rows ? v->few : v->many;
+    return m < v->small_m_rows ? v->small_m : v->many;
 }
 
 static int time_variant(struct tune_bench *b, const struct tune_shape *s, int n_threads,
@@ -77,10 +77,10 @@ int study_variants_choose(struct study_variants *out, struct tune_bench *b, int 
     }
     if (rc != OK)
         return rc;
-    out->few = best[0];
+    out->small_m = best[0];
     out->many = best[2];
-    if (out->few != out->many)
-        out->few_rows = best[1] == out->many ? rows[1] / 2 : rows[1] * 2;
+    if (out->small_m != out->many)
+        out->small_m_rows = best[1] == out->many ? rows[1] / 2 : rows[1] * 2;
     return OK;
 }
 

@@ -10,10 +10,10 @@
 /* The variant the engine takes where nothing may be rounded. */
 const struct kern_variant *study_variant_exact(int mode);
 
-/* What the engine takes for `mode`: `few` for less than few_rows rows, else `many`. */
+/* What the engine takes for `mode`: `small_m` below small_m_rows rows, else `many`. */
 struct study_variants {
-    const struct kern_variant *few, *many;
-    int64_t few_rows;
+    const struct kern_variant *small_m, *many;
+    int64_t small_m_rows;
 };
 /* Where several qualify they are timed on the matrix of s with 4, 16 and 64 rows, as the
  * engine does when it opens a model; otherwise the bench, which may be NULL, is left as it
