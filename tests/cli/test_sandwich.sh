@@ -18,7 +18,7 @@ check "unknown option names the nearest" refuses 2 '--model' "$sandwich" run --m
 check "no model" refuses 2 '--model is needed' "$sandwich" run --prompt x
 check "no prompt" refuses 2 'prompt' "$sandwich" run --model x
 check "no such file" refuses 1 'none.gguf' "$sandwich" run --model "$dir/none.gguf" --prompt x
-check "unknown isa" refuses 2 'avx512' "$sandwich" run --model x --prompt x --isa avx51
+check "unknown isa" refuses 2 '"auto"' "$sandwich" run --model x --prompt x --isa atuo
 check "unknown architecture" refuses 1 'llama-160m' \
     "$sandwich" model make --arch llama-161m --out "$dir/x"
 
