@@ -116,7 +116,7 @@ enum kern_type model_weight_type(const struct model *m)
 
 const char *model_kern_note(const struct model *m)
 {
-    return m->kern_note;
+    return m->variants.note;
 }
 
 const struct model_load_stat *model_load_stat_of(const struct model *m)
