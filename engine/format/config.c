@@ -109,48 +109,12 @@ void model_config_rope_llama3(struct model_config *c, double factor,
     }
 }
 
-static int64_t layer_matrix_params(const struct model_config *c)
-{
-    int64_t q = (int64_t)c->n_heads * c->head_dim,
-            kv = (int64_t)c->n_kv_heads * c->head_dim;
-
-    return (int64_t)c->dim * (q + kv + kv) + q * c->dim + 3 * (int64_t)c->dim * c->hidden;
-}
-
-static int64_t vector_params(const struct model_config *c)
-{
-    int64_t qkv = (int64_t)(c->n_heads + 2 * c->n_kv_heads) * c->head_dim;
-
-    return c->n_layers * (2 * (int64_t)c->dim + (c->qkv_bias ? qkv : 0)) + c->dim;
-}
-
 int64_t model_n_params(const struct model_config *c)
 {
-    return (c->tied ? 1 : 2) * (int64_t)c->vocab * c->dim +
-           c->n_layers * layer_matrix_params(c) + vector_params(c);
-}
+    int64_t dim = c->dim, q = (int64_t)c->n_heads * c->head_dim;
+    int64_t qkv = q + 2 * (int64_t)c->n_kv_heads * c->head_dim;
+    int64_t layer =
+        dim * qkv + q * dim + 3 * dim * c->hidden + 2 * dim + (c->qkv_bias ? qkv : 0);
 
-int64_t model_token_weight_bytes(const struct model_config *c, enum kern_type type)
-{
-    int64_t matrices = (int64_t)c->vocab * c->dim + (c->tied ? 0 : c->dim) +
-                       c->n_layers * layer_matrix_params(c);
-
-    return matrices * (int64_t)kern_type_bytes(type) +
-           vector_params(c) * (int64_t)sizeof(float);
-}
-
-int64_t model_token_kv_bytes(const struct model_config *c, int64_t ctx_tok,
-                             int kv_elem_bytes)
-{
-    return 2 * ctx_tok * c->n_layers * c->n_kv_heads * c->head_dim * kv_elem_bytes;
-}
-
-double model_prefill_flop(const struct model_config *c, int64_t n_tok)
-{
-    double n = (double)n_tok;
-    double linear = 2.0 * n * (double)(c->n_layers * layer_matrix_params(c));
-    /* token i scores i + 1 keys and sums as many values */
-    double attention = 4.0 * c->n_layers * c->n_heads * c->head_dim * (n * (n + 1) / 2);
-
-    return linear + attention + 2.0 * c->vocab * c->dim;
+    return (c->tied ? 1 : 2) * c->vocab * dim + c->n_layers * layer + dim;
 }

@@ -43,17 +43,7 @@ void model_config_rope_llama3(struct model_config *c, double factor,
                               double low_freq_factor, double high_freq_factor,
                               double original_max_tok);
 
-/* Parameters in all matrices and vectors; and the bytes one decoded token must read at a
- * context of ctx_tok tokens: every weight once (one row of an untied embedding, the head
- * in full; norms and biases as f32, as they are kept) plus keys and values of
- * kv_elem_bytes. */
+/* Parameters in all matrices and vectors. What a step costs is in model/cost.h. */
 int64_t model_n_params(const struct model_config *c);
-int64_t model_token_weight_bytes(const struct model_config *c, enum kern_type type);
-int64_t model_token_kv_bytes(const struct model_config *c, int64_t ctx_tok,
-                             int kv_elem_bytes);
-/* Floating-point operations (multiply and add count as two) to process n_tok prompt
- * tokens from an empty context with logits for the last one only: matrices and attention;
- * norms, rotation and SiLU are below a thousandth of it. */
-double model_prefill_flop(const struct model_config *c, int64_t n_tok);
 
 #endif

@@ -9,7 +9,7 @@
 struct model_bench_steps {
     struct model *model; /* lent */
     struct kv_pool *pool;
-    struct kv_region *kv;       /* [n_seqs] */
+    struct kv_slot *kv;         /* [n_seqs] */
     struct model_chunk *chunks; /* [n_seqs] */
     int32_t *ids;               /* [max_tok] */
     float *logits;              /* [n_seqs, vocab] */

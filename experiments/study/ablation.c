@@ -269,16 +269,16 @@ static int measure(struct found *f, struct study_cell *out)
     return rc;
 }
 
-static int say(const struct found *f, struct study_cell *out)
+static int report(const struct found *f, struct study_cell *out)
 {
     static const char *const names[] = {
 #define NAME(step, text) "tok_s_" #step,
         STEPS(NAME)};
-    const struct model_config *c = model_config_of(f->engine.model);
+    const struct model *m = f->engine.model;
     size_t n = (size_t)f->o->rounds;
-    double bytes =
-        (double)(model_token_weight_bytes(c, model_weight_type(f->engine.model)) +
-                 f->o->batch * model_token_kv_bytes(c, f->o->n_prompt_tok, 4));
+    double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
+                                     (double)f->o->n_prompt_tok + 1, f->o->batch)
+                       .read_bytes;
     const struct study_number more[] = {
         {"speedup_all", stats_median(f->tok_s[STEP_split_k], n) /
                             stats_median(f->tok_s[STEP_one_plan], n)},
@@ -296,7 +296,7 @@ static int say(const struct found *f, struct study_cell *out)
         if (rc == OK)
             rc = study_series(out, names[s], "tok/s", f->tok_s[s], n);
     }
-    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+    return rc == OK ? study_engine_report(out, &f->engine) : rc;
 }
 
 static void found_close(struct found *f)
@@ -332,7 +332,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = measure(f, out);
     if (rc == OK)
-        rc = say(f, out);
+        rc = report(f, out);
     found_close(f);
     return rc;
 }

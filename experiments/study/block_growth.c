@@ -86,7 +86,7 @@ static int measure(const struct opts *o, struct found *f)
     return rc;
 }
 
-static int say(const struct opts *o, const struct found *f, struct study_cell *out)
+static int report(const struct opts *o, const struct found *f, struct study_cell *out)
 {
     double best = stats_max(f->gflops, f->n), knee = NAN, best_side = NAN;
     int rc;
@@ -144,7 +144,7 @@ static int run(const void *opts, struct study_cell *out)
         rc = err_set(ERR_ARG, "step: no multiple of it up to %lld is whole micro-kernels",
                      (long long)o->max);
     if (rc == OK)
-        rc = say(o, f, out);
+        rc = report(o, f, out);
     tune_bench_close(&f->bench);
     study_threads_close(&f->threads);
 out:

@@ -21,8 +21,8 @@ struct curve {
     int n;
 };
 
-static int say_curve(struct study_cell *c, const struct curve *v, const char *x,
-                     const char *x_unit, const char *const *names, const char *unit)
+static int report_curve(struct study_cell *c, const struct curve *v, const char *x,
+                        const char *x_unit, const char *const *names, const char *unit)
 {
     int rc = study_series(c, x, x_unit, v->x, (size_t)v->n);
 
@@ -59,7 +59,7 @@ static int bandwidths(struct study_cell *c, const json_t *card,
             y[i] = measure_card_value(card, names[i], n, NULL);
         add_point(&v, n, y, 3);
     }
-    return say_curve(c, &v, "threads", "", names, "GB/s");
+    return report_curve(c, &v, "threads", "", names, "GB/s");
 }
 
 static int latencies(struct study_cell *c, const json_t *card)
@@ -80,7 +80,7 @@ static int latencies(struct study_cell *c, const json_t *card)
         }
         add_point(&v, (double)bytes, y, 2);
     }
-    return say_curve(c, &v, "latency_bytes", "B", names, "ns");
+    return report_curve(c, &v, "latency_bytes", "B", names, "ns");
 }
 
 static int blocks(struct study_cell *c, const json_t *card, const struct cpu_budget *b)
@@ -104,7 +104,7 @@ static int blocks(struct study_cell *c, const json_t *card, const struct cpu_bud
         if (!isnan(y[0]) || !isnan(y[1])) /* the sequence alone is no point */
             add_point(&v, bytes, y, 4);
     }
-    return say_curve(c, &v, "block_bytes", "B", names, "GB/s");
+    return report_curve(c, &v, "block_bytes", "B", names, "GB/s");
 }
 
 static int collectives(struct study_cell *c, const json_t *card,
@@ -128,7 +128,7 @@ static int collectives(struct study_cell *c, const json_t *card,
         }
         snprintf(x, sizeof(x), "allreduce_bytes_%s", par_colls[k]->name);
         snprintf(series, sizeof(series), "allreduce_ns_%s", par_colls[k]->name);
-        rc = say_curve(c, &v, x, "B", names, "ns");
+        rc = report_curve(c, &v, x, "B", names, "ns");
     }
     return rc;
 }
@@ -150,8 +150,8 @@ static void add_triple(struct triples *t, double a, double b, double x, double y
     t->v[3 * t->max + t->n++] = y;
 }
 
-static int say_triples(struct study_cell *c, struct triples *t,
-                       const char *const names[4], const char *const units[4])
+static int report_triples(struct study_cell *c, struct triples *t,
+                          const char *const names[4], const char *const units[4])
 {
     int rc = OK;
 
@@ -190,7 +190,7 @@ static int cpu_pairs(struct study_cell *c, const json_t *card, const struct cpu_
                        measure_card_value(card, share, 2, NULL));
         }
     }
-    return rc == OK ? say_triples(c, &t, names, units) : rc;
+    return rc == OK ? report_triples(c, &t, names, units) : rc;
 }
 
 static int node_pairs(struct study_cell *c, const json_t *card)
@@ -214,7 +214,7 @@ static int node_pairs(struct study_cell *c, const json_t *card)
         }
     }
     if (rc == OK)
-        rc = say_triples(c, &t, names, units);
+        rc = report_triples(c, &t, names, units);
     topo_machine_close(&m);
     return rc;
 }

@@ -52,7 +52,7 @@ int study_engine_phase(struct study_engine *e, struct model_phase **out, int n_r
     return model_phase_open(out, e->model, &o);
 }
 
-int study_engine_say(struct study_cell *c, const struct study_engine *e)
+int study_engine_report(struct study_cell *c, const struct study_engine *e)
 {
     char table[512];
     struct cpu_info info;

@@ -312,7 +312,7 @@ static void print_shape(const struct topo_tree *t, char *out, size_t n)
     }
 }
 
-static int say_levels(struct study_cell *c, const struct topo_tree *tree)
+static int report_levels(struct study_cell *c, const struct topo_tree *tree)
 {
     char kinds[TOPO_LEVELS_MAX * 66] = "";
 
@@ -326,7 +326,7 @@ static int say_levels(struct study_cell *c, const struct topo_tree *tree)
     return study_note(c, "levels", json_string(kinds));
 }
 
-int study_topo_say_tree(struct study_cell *c, const struct topo_tree *tree)
+int study_topo_report_tree(struct study_cell *c, const struct topo_tree *tree)
 {
     double arity[TOPO_LEVELS_MAX], original[TOPO_LEVELS_MAX], kinds[TOPO_LEVELS_MAX];
     double *cpus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*cpus));
@@ -349,10 +349,10 @@ int study_topo_say_tree(struct study_cell *c, const struct topo_tree *tree)
     if (rc == OK)
         rc = study_series(c, "cpus", "", cpus, (size_t)tree->n_pus);
     mem_free(cpus);
-    return rc == OK ? say_levels(c, tree) : rc;
+    return rc == OK ? report_levels(c, tree) : rc;
 }
 
-int study_topo_say(struct study_cell *c, const struct study_topo *t)
+int study_topo_report(struct study_cell *c, const struct study_topo *t)
 {
     char *text = NULL, shape[512];
     int rc = topo_tree_text(t->tree, &text);
