@@ -24,14 +24,15 @@ static const struct opt_row make_table[] = {
      .type = OPT_STR,
      .unit = "NAME",
      .offset = AT(arch),
-     .help = "Architecture whose published shape is made: tiny, llama-160m, "
-             "sheared-llama-1.3b, ... A wrong name is answered with the nearest one."},
+     .help = "Architecture whose shape the model gets: llama-160m, sheared-llama-1.3b, "
+             "llama-3.2-1b, llama-3.2-3b, llama-3-8b, qwen-1.8b, "
+             "deepseek-r1-distill-qwen-7b, or tiny."},
     {.name = "type",
      .type = OPT_ENUM,
      .offset = AT(type),
      .def = "bf16",
      .values = "f32|f16|bf16", /* in the order of enum kern_type */
-     .help = "Type of the matrices."},
+     .help = "Type of the matrices. Norms and biases are always f32."},
     {.name = "out",
      .type = OPT_STR,
      .unit = "FILE",
@@ -48,13 +49,13 @@ static const struct opt_row make_table[] = {
      .type = OPT_INT,
      .offset = AT(seed),
      .def = "1",
-     .help = "Seed of the random weights."},
+     .help = "Seed of the random weights. The same seed gives the same bytes."},
     {.name = "tokenizer",
      .type = OPT_STR,
      .unit = "FILE",
      .offset = AT(tokenizer),
-     .help = "Copy the vocabulary from this .gguf file or tokenizer.json. Without it the "
-             "vocabulary is made up."},
+     .help = "Copy the vocabulary from this .gguf file or tokenizer.json. Without it a "
+             "byte-level vocabulary is generated."},
     {.name = "threads",
      .type = OPT_INT,
      .offset = AT(threads),
@@ -123,7 +124,7 @@ static const struct opt_row inspect_table[] = {
     {.name = "json",
      .type = OPT_BOOL,
      .offset = offsetof(struct inspect_flags, json),
-     .help = "Print JSON."},
+     .help = "Print JSON, with bytes and FLOP as whole numbers."},
     CLI_HELP_ROW(offsetof(struct inspect_flags, help)),
     {0},
 };

@@ -219,7 +219,7 @@ static int enter_ours(struct cell *c, const struct tune_shape *shape)
         s->shape = *shape;
         s->bench = kept.bench[i];
         rc = study_choices_apply(&kept.choices, s->bench, s->mode, c->o->matrix,
-                                 kept.threads.n, &s->shape);
+                                 &s->shape);
         if (rc == OK)
             rc = add_sides(c, i);
     }
