@@ -37,7 +37,6 @@ sed -n '/inspect_table\[\]/,/^};/p' $model >"$dir/inspect.c"
 check "model make --help" complete "model make" $(flags "$dir/make.c")
 check "model inspect --help" complete "model inspect" $(flags "$dir/inspect.c")
 check "model --help describes both" sh -c "$sandwich model --help | grep -c '^usage:' | grep -q 2"
-check "model without a verb" refuses 2 'expected make or inspect' "$sandwich" model
 check "an argument too many" refuses 2 'unexpected argument "x"' "$sandwich" run x
 check "an argument too few" refuses 2 'an argument is missing' "$sandwich" model inspect
 for word in --help -h help; do
