@@ -3,10 +3,10 @@
  *
  * A probe is one file in characterize/probe/ ending in one `const struct probe
  * probe_<stem>`. It measures with the same team, clock and memory as the engine, repeats,
- * and reports median and spread. The card (results/machine/<host>.json) holds every
- * probe's values with the CPU's identity, and is the bound beside every number; a card of
- * another CPU, microcode or thread set is measured again, never believed. Threads: the
- * caller's; no other work may run meanwhile. */
+ * and reports median and spread. The card (results/machine/<host>.json, and another under
+ * a mask of instruction sets) holds every probe's values with the CPU's identity, and is
+ * the bound beside every number; a card of another CPU, microcode or thread set is
+ * measured again, never believed. Threads: the caller's; no other work may run meanwhile. */
 #ifndef CHARACTERIZE_PROBE_H
 #define CHARACTERIZE_PROBE_H
 

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "cpu/cpu.h"
 
 #define CARD_BYTES_MAX (1 << 20)
 
@@ -16,6 +17,7 @@
 
 int measure_card_path(char *out, size_t n, const char *dir, const char *suffix)
 {
+    const char *level = cpu_isa_hidden() ? getenv(CPU_ISA_ENV) : NULL;
     char host[65] = "";
 
     if (gethostname(host, sizeof(host) - 1) != 0 || !host[0])
@@ -24,9 +26,26 @@ int measure_card_path(char *out, size_t n, const char *dir, const char *suffix)
         if (!isalnum((unsigned char)*s) && *s != '-' && (*s != '.' || s == host))
             *s = '_';
     }
-    if ((size_t)snprintf(out, n, "%s/%s%s.json", dir, host, suffix) >= n)
+    if ((size_t)snprintf(out, n, "%s/%s%s%s%s.json", dir, host, level ? "-" : "",
+                         level ? level : "", suffix) >= n)
         return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
     return OK;
+}
+
+/* The peak of instruction sets that are not used here would be no bound of ours. */
+static int check_isa(const json_t *card, const char *path)
+{
+    const char *isa =
+        json_string_value(json_object_get(json_object_get(card, "identity"), "isa"));
+    char ours[128];
+
+    cpu_isa_words(cpu_isa_detected(), ours, sizeof(ours));
+    if (!isa || strcmp(isa, ours) == 0)
+        return OK;
+    return err_set(
+        ERR_STATE,
+        "%s: measured with the instruction sets \"%.100s\", this run has \"%s\"", path,
+        isa, ours);
 }
 
 int measure_card_read(json_t **out, const char *path)
@@ -37,7 +56,15 @@ int measure_card_read(json_t **out, const char *path)
     *out = NULL;
     if (!path)
         rc = measure_card_path(standard, sizeof(standard), MEASURE_CARD_DIR, "");
-    return rc == OK ? json_read_file(out, path ? path : standard, CARD_BYTES_MAX) : rc;
+    path = path ? path : standard;
+    rc = rc == OK ? json_read_file(out, path, CARD_BYTES_MAX) : rc;
+    if (rc == OK)
+        rc = check_isa(*out, path);
+    if (rc != OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 /* ---- values ---- */

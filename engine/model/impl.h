@@ -6,6 +6,7 @@
 #define MODEL_IMPL_H
 
 #include "kernels/gemm.h"
+#include "model/choose.h"
 #include "model/model.h"
 #include "par/coll.h"
 
@@ -29,14 +30,9 @@ struct model_reduction_boundaries {
 struct model {
     struct model_config c;
     struct kern_table kern;
-    char kern_note[160]; /* how a GEMM variant was chosen by measurement; "" if it was not
-                          */
-    /* The GEMM of kern.v for the weights' type is for at least small_m_rows rows; fewer are
-     * multiplied with `small_m`. 0: no such distinction. */
-    const struct kern_variant *small_m;
-    int64_t small_m_rows;
-    struct par_team *team; /* lent; with procs, theirs */
-    int n_threads;         /* of the team that opened it: scratches, thread slots */
+    struct model_variants variants; /* kern.v holds large_m; all 0 where not relaxed */
+    struct par_team *team;          /* lent; with procs, theirs */
+    int n_threads; /* of the team that opened it: scratches, thread slots */
     bool deterministic, shared;
     struct model_procs *procs; /* the ranks as processes, this one of them; or NULL */
     struct model_reduction_boundaries attn_boundaries,
@@ -212,8 +208,9 @@ static inline int64_t model_q_column(const struct model *m, int q)
 static inline const struct kern_variant *
 model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 {
-    if (rows < m->small_m_rows && w->type == m->small_m->op - KERN_GEMM_F32)
-        return m->small_m;
+    if (rows < m->variants.small_m_rows &&
+        w->type == m->variants.small_m->op - KERN_GEMM_F32)
+        return m->variants.small_m;
     return m->kern.v[KERN_GEMM_F32 + w->type];
 }
 

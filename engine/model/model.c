@@ -121,7 +121,7 @@ struct model_cost_types model_cost_types_of(const struct model *m)
 
 const char *model_kern_note(const struct model *m)
 {
-    return m->kern_note;
+    return m->variants.note;
 }
 
 const struct model_load_stat *model_load_stat_of(const struct model *m)

@@ -323,7 +323,7 @@ static int make_job(struct work *w)
 static int prepare(struct work *w)
 {
     struct tune_bench_opts bench = {.seed = w->o->seed, .warm = true};
-    struct study_variants v;
+    struct model_variants v;
     struct study_matrix m;
     int rc = w->o->matrix ? study_matrix_parse(w->o->matrix, &m)
                           : err_set(ERR_ARG, "study.matrix: expected one, found none");
@@ -337,8 +337,8 @@ static int prepare(struct work *w)
     if (rc != OK)
         return rc;
     w->shape = (struct tune_shape){.m = w->o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};
-    rc = study_variants_choose(&v, w->bench, w->o->mode, w->threads.n, &w->shape);
-    w->shape.v = study_variant_at(&v, w->shape.m);
+    rc = study_variants_choose(&v, w->o->mode, &w->shape);
+    w->shape.v = model_variants_at(&v, w->shape.m);
     if (rc == OK)
         rc = tune_bench_shape(w->bench, &w->shape);
     return rc == OK ? make_job(w) : rc;

@@ -213,12 +213,12 @@ static int decode_some(struct found *f, const struct opts *o, double *seconds)
 {
     double calm[TOKENS], all[TOKENS_MAX];
     size_t n_calm = 0, n = 0;
-    int rc = model_timed_decode(&f->engine.steps, f->phase, o->n_ctx_tok, seconds);
+    int rc = model_bench_steps_decode(&f->engine.steps, f->phase, o->n_ctx_tok, seconds);
 
     while (rc == OK && n_calm < TOKENS && n < TOKENS_MAX) {
         long before = n_preempted();
 
-        rc = model_timed_decode(&f->engine.steps, f->phase, o->n_ctx_tok, &all[n]);
+        rc = model_bench_steps_decode(&f->engine.steps, f->phase, o->n_ctx_tok, &all[n]);
         if (n_preempted() == before)
             calm[n_calm++] = all[n];
         n++;
@@ -244,7 +244,8 @@ static int one_round(struct found *f, const struct opts *o, double *v)
 
     read = (read + study_read_gbps(&t, read_bytes, o->read_s / 2)) / 2;
     if (rc == OK)
-        rc = model_timed_prefill(&f->engine.steps, f->phase, o->n_prompt_tok, &v[1]);
+        rc =
+            model_bench_steps_prefill(&f->engine.steps, f->phase, o->n_prompt_tok, &v[1]);
     v[2] = read;
     v[3] = bytes / v[0] * 1e-9 / read;
     return rc;

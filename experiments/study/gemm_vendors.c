@@ -223,7 +223,7 @@ static int enter_ours(struct cell *c, const struct tune_shape *shape)
         s->shape = *shape;
         s->bench = c->kept->bench[i];
         rc = study_choices_apply(&c->kept->choices, s->bench, s->mode, c->o->matrix,
-                                 c->kept->threads.n, &s->shape);
+                                 &s->shape);
         if (rc == OK)
             rc = add_sides(c, i);
     }

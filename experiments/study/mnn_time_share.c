@@ -57,8 +57,8 @@ struct found {
 static int step(struct found *f, const struct opts *o, double *seconds)
 {
     return o->phase == PREFILL
-               ? model_timed_prefill(&f->engine.steps, f->phase, o->n_tok, seconds)
-               : model_timed_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
+               ? model_bench_steps_prefill(&f->engine.steps, f->phase, o->n_tok, seconds)
+               : model_bench_steps_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
 }
 
 /* By the clock of thread 0, which has an equal part of every operator; where it waits,

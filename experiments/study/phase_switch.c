@@ -64,10 +64,10 @@ static int request(struct found *f, const struct opts *o, int way, int round)
     struct model_phase *p = f->phase[way == DECODE_PLAN];
     struct model_phase *d = f->phase[way != PREFILL_PLAN];
     double sum, one = NAN, later = INFINITY;
-    int rc = model_timed_prefill(&f->engine.steps, p, o->n_prompt_tok, &sum);
+    int rc = model_bench_steps_prefill(&f->engine.steps, p, o->n_prompt_tok, &sum);
 
     for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
-        rc = model_timed_decode(&f->engine.steps, d, o->n_prompt_tok + i - 1, &one);
+        rc = model_bench_steps_decode(&f->engine.steps, d, o->n_prompt_tok + i - 1, &one);
         sum += one;
         if (i == 1)
             f->first_s[way][round] = one;

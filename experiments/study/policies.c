@@ -220,7 +220,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = study_threads_open(&t, o->threads, o->cache_mb);
     if (rc == OK)
-        rc = study_shapes_make(&f->shapes, &t, o->matrix, o->mode, o->ms, o->n_shapes,
+        rc = study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes,
                                o->m_max, o->seed);
     if (rc == OK)
         rc = search(o, &t, f, out);

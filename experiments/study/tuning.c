@@ -121,7 +121,7 @@ static int run(const void *opts, struct study_cell *out)
     int rc = f ? study_threads_open(&t, o->threads, o->cache_mb) : ERR_NOMEM;
 
     if (rc == OK)
-        rc = study_shapes_make(&f->shapes, &t, o->matrix, o->mode, o->ms, o->n_shapes,
+        rc = study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes,
                                o->m_max, o->seed);
     study_progress(out, 0.05, "tune");
     if (rc == OK)

@@ -85,6 +85,37 @@ static void measured_once(void **state)
     log_set_sink(NULL, NULL);
 }
 
+/* A card measured with fewer instruction sets neither replaces the other nor stands for it:
+ * it would bound what it has never seen. */
+static void masked_card(void **state)
+{
+    const char *before = getenv(CPU_ISA_ENV);
+    char dir[600], level[32];
+    json_t *all, *masked, *again;
+
+    (void)state;
+    if (!cpu_isa_detected())
+        test_skip("nothing can be hidden on a machine that has plain C only");
+    snprintf(level, sizeof(level), "%s", before ? before : "auto");
+    snprintf(dir, sizeof(dir), "%s/masked", test_dir());
+    log_set_sink(count_measurements, NULL);
+    all = get(dir, 0, 1);
+    setenv(CPU_ISA_ENV, "ref", 1);
+    masked = get(dir, 0, 1);
+    again = get(dir, 0, 0);
+    assert_true(json_equal(masked, again));
+    json_decref(again);
+    setenv(CPU_ISA_ENV, level, 1);
+    again = get(dir, 0, 0);
+    assert_true(json_equal(all, again));
+    if (!before)
+        unsetenv(CPU_ISA_ENV);
+    log_set_sink(NULL, NULL);
+    json_decref(all);
+    json_decref(masked);
+    json_decref(again);
+}
+
 /* The full card lies beside the quick one and holds all that it holds. */
 static void full_card(void **state)
 {
@@ -207,9 +238,9 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(measured_once),           cmocka_unit_test(full_card),
-        cmocka_unit_test(only_this_machines_card), cmocka_unit_test(nowhere_to_keep),
-        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(measured_once),   cmocka_unit_test(masked_card),
+        cmocka_unit_test(full_card),       cmocka_unit_test(only_this_machines_card),
+        cmocka_unit_test(nowhere_to_keep), cmocka_unit_test(memory_runs_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ check "unknown option names the nearest" refuses 2 '--model' "$sandwich" run --m
 check "no model" refuses 2 '--model is needed' "$sandwich" run --prompt x
 check "no prompt" refuses 2 'prompt' "$sandwich" run --model x
 check "no such file" refuses 1 'none.gguf' "$sandwich" run --model "$dir/none.gguf" --prompt x
-check "unknown isa" refuses 2 'avx512' "$sandwich" run --model x --prompt x --isa avx51
+check "unknown isa" refuses 2 '"auto"' "$sandwich" run --model x --prompt x --isa atuo
 check "unknown architecture" refuses 1 'llama-160m' \
     "$sandwich" model make --arch llama-161m --out "$dir/x"
 
@@ -26,6 +26,8 @@ check "make" "$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf
 check "make safetensors" "$sandwich" model make --arch tiny --type f32 --format safetensors \
     --out "$dir/tiny"
 check "inspect" sh -c "$sandwich model inspect $dir/tiny.gguf | grep -q layers"
+check "help of model" sh -c "$sandwich model --help | grep -q 'model inspect MODEL'"
+check "model alone is wrong usage" refuses 2 'expected make or inspect' "$sandwich" model
 check "inspect as JSON" sh -c "$sandwich model inspect --json $dir/tiny | python3 -m json.tool"
 run="$sandwich run --no-pin --model $dir/tiny.gguf -n 12 --ignore-eos"
 $run --prompt-ids 1,2,3 --ids >"$dir/ids" 2>"$dir/err"

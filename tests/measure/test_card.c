@@ -155,6 +155,8 @@ static void range_of_a_prefix(void **state)
 static void card_in_a_file(void **state)
 {
     static const char text[] = "{\"values\": [" ROW("read_gbps", 2, 30) "]}";
+    static const char other[] =
+        "{\"identity\": {\"isa\": \"none we have\"}, \"values\": []}";
     char path[600], small[8];
     json_t *card;
     int here;
@@ -174,6 +176,10 @@ static void card_in_a_file(void **state)
     assert_int_equal(measure_card_read(&card, path), ERR_FORMAT);
     assert_null(card);
     near(measure_card_read_gbps(card, 2), NAN); /* no card, no bound */
+    test_write(path, other, strlen(other));
+    assert_err(measure_card_read(&card, path), ERR_STATE,
+               "sets \"none we have\", this run");
+    assert_null(card);
     here = open(".", O_RDONLY | O_DIRECTORY);
     assert_int_equal(chdir(test_dir()), 0);
     assert_err(measure_card_read(&card, NULL), ERR_NOTFOUND, MEASURE_CARD_DIR);

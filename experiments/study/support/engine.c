@@ -29,8 +29,8 @@ int study_engine_open(struct study_engine *out, const char *path, int precision,
         rc = model_open(&out->model, f, out->team, &o);
     format_close(&f);
     if (rc == OK)
-        rc = model_timed_open(&out->steps, out->model, out->team, n_seqs, max_tok,
-                              STEP_TOK, (uint64_t)seed);
+        rc = model_bench_steps_open(&out->steps, out->model, out->team, n_seqs, max_tok,
+                                    STEP_TOK, (uint64_t)seed);
     if (rc != OK)
         study_engine_close(out);
     return rc;
@@ -38,7 +38,7 @@ int study_engine_open(struct study_engine *out, const char *path, int precision,
 
 void study_engine_close(struct study_engine *e)
 {
-    model_timed_close(&e->steps);
+    model_bench_steps_close(&e->steps);
     model_close(&e->model);
     par_team_close(&e->team);
 }
