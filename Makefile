@@ -55,7 +55,7 @@ SUPPORT_SRC := $(wildcard tests/support/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
 
 # Kernel rivals: one program a library, of baselines/gemm/<name>.c, left out where the library
-# is not found (RIVAL_LIB_<name>= and RIVAL_INC_<name>= on the command line name one that lies
+# is not found (RIVAL_LIB_<name>= and RIVAL_INC_<name>= on the command line name one that is
 # elsewhere, or none), and under ThreadSanitizer, which cannot follow OpenMP inside of them.
 MULTIARCH := $(shell $(CC) -dumpmachine)
 RIVAL_NAMES := $(basename $(notdir $(wildcard baselines/gemm/*.c)))

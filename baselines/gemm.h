@@ -1,4 +1,4 @@
-/* baselines/gemm.h - kernel rivals: a library's GEMM, timed beside ours on equal terms.
+/* baselines/gemm.h - kernel rivals: a library's GEMM, timed against ours on equal terms.
  *
  * A rival is one file baselines/gemm/<name>.c, built into its own small program when its
  * library is found, because BLAS libraries claim the same symbols and read their settings
@@ -25,7 +25,7 @@ struct gemm_rival_opts {
     size_t cache_bytes; /* weights rotate through copies larger than this several times */
     int64_t seed;
     double limit_s;  /* a child that does not answer for so long is given up; 0: 30 */
-    const char *dir; /* folder of the rivals' programs; NULL: rival/ beside this one */
+    const char *dir; /* folder of the rivals' programs; NULL: rival/ next to this one */
 };
 
 /* Names of the rivals this project knows, NULL-terminated, built or not. */

@@ -15,9 +15,10 @@
 
 #define MAX_SETTINGS 128
 #define LABEL_MAX    96
-#define ROTATE_OVER  4    /* as in tune/measure.c: the copies are so many caches */
-#define COPY_ALIGN   4096 /* as there, too */
-#define LIMIT_S      30.0 /* to answer, unless the caller says another */
+#define ROTATE_OVER                                                                      \
+    4 /* as in tune/measure.c: the copies together fill this many caches */
+#define COPY_ALIGN 4096 /* as there, too */
+#define LIMIT_S    30.0 /* to answer, unless the caller says another */
 
 /* A setting is measured in three runs after the first, or up to seven within a quarter of
  * a second; one that is far from the best so far leaves early, one that comes near it is
@@ -52,8 +53,8 @@ struct gemm_rival {
 
 /* --- finding and opening */
 
-/* The folder rival/ beside the running program, or beside a folder it lies in (a test's
- * lies deeper than the program's). */
+/* The folder rival/ next to the running program, or next to a folder that it is in (a test's
+ * is deeper than the program's). */
 static int find_program(struct gemm_rival *r)
 {
     char dir[3900];

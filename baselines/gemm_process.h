@@ -32,7 +32,7 @@ void gemm_process_stop(struct gemm_process **p);
 
 /* Say `line` (NULL: nothing) and read one line, without its end, into answer[n].
  * ERR_LIMIT: no answer within limit_s seconds.  ERR_IO: it died.  ERR_FORMAT: more than a
- * line, a longer one than GEMM_LINE_MAX, or bytes that are no text.  After an error the
+ * line, a longer one than GEMM_LINE_MAX, or bytes that are not text.  After an error the
  * process is of no more use. */
 MUST int gemm_process_ask(struct gemm_process *p, const char *line, char *answer,
                           size_t n, double limit_s);

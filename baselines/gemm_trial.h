@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "baselines/gemm_process.h"
 
-#define GEMM_N_SAMPLES  96 /* of the result: one column in each of so many stripes */
+#define GEMM_N_SAMPLES  96 /* of the result: one column in each of this many stripes */
 #define GEMM_TRIAL_RUNS 7  /* at most */
 
 struct gemm_case {

@@ -5,8 +5,8 @@
  * probe_<stem>`. It measures with the same team, clock and memory as the engine, compares as the
  * engine does (measure/compare.h), and reports estimate and interval. The card (results/machine/<host>.json, and another under
  * a mask of instruction sets) holds every probe's values with the CPU's identity, and is
- * the bound beside every number; a card of another CPU, microcode or thread set is
- * measured again, never believed. Threads: the caller's; no other work may run meanwhile. */
+ * the bound of every number; a card of another CPU, microcode or thread set is
+ * measured again, never reused. Threads: the caller's; no other work may run meanwhile. */
 #ifndef CHARACTERIZE_PROBE_H
 #define CHARACTERIZE_PROBE_H
 
@@ -55,7 +55,7 @@ extern const struct probe *const probes[];
 MUST int machine_card_get(json_t **out, const char *dir, int force, double budget_s);
 
 /* The same with every probe, for a person's first look at a machine: about a minute. Kept
- * beside the quick card, which it does not replace, as <host>-full.json. */
+ * next to the quick card, which it does not replace, as <host>-full.json. */
 MUST int machine_card_full_get(json_t **out, const char *dir, int force, double budget_s);
 
 #endif

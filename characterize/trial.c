@@ -181,7 +181,7 @@ int probe_thread_counts(int n_max, int *counts)
     return n;
 }
 
-/* Each thread reads memory that it wrote first, so that it lies on its node. */
+/* Each thread reads memory that it wrote first, so that it is on its node. */
 static void touch_part(void *arg, int id, int n_threads)
 {
     const struct probe_buffer *b = arg;

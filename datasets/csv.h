@@ -1,7 +1,7 @@
 /* datasets/csv.h - rows of a comma-separated file whose first line names the columns.
  *
  * Columns are found by name, whatever their order and letter case; fields may stand in
- * double quotes. A row with more or fewer fields than the header, or a field that is no
+ * double quotes. A row with more or fewer fields than the header, or a field that is not a
  * number where one is wanted, is refused with file, line, column, and what was found.
  * Threads: one table, one owner. */
 #ifndef DATASETS_CSV_H

@@ -172,7 +172,7 @@ int dataset_input_line(struct dataset_input *in, char **line, size_t *n)
     return OK;
 }
 
-/* The next byte that is no JSON white space, not consumed; -1 at the end. */
+/* The next byte that is not JSON white space, not consumed; -1 at the end. */
 static int skip_space(struct dataset_input *in)
 {
     int c;

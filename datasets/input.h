@@ -29,7 +29,7 @@ MUST int dataset_input_line(struct dataset_input *in, char **line, size_t *n);
 
 /* The next object of a top-level JSON array, from '{' to its '}', as text; *text is NULL
  * after the array's end. Only the frame is checked here: the text goes to
- * json_read_text(). ERR_FORMAT: the file is no array of objects, ends within it, or goes
+ * json_read_text(). ERR_FORMAT: the file is not an array of objects, ends within it, or goes
  * on after it. */
 MUST int dataset_input_element(struct dataset_input *in, char **text, size_t *n);
 

@@ -1,5 +1,5 @@
 """The machine card on one page: what computes together, the curves of memory, the roof with this
-engine's own prefill and decode below it, and the numbers that are no curve."""
+engine's own prefill and decode below it, and the numbers that are not curves."""
 
 import math
 import textwrap
@@ -12,7 +12,7 @@ NUMBERS = [
     ("line to the nearest other CPU", "handoff_ns_min", "ns"), ("... the farthest", "handoff_ns_max", "ns"),
     ("barrier, all CPUs", "barrier_ns", "ns"), ("all-reduce of 4 KiB", "allreduce_ns_4k", "ns"),
     ("first touch, small page", "fault_small_ns", "ns"), ("first touch, huge page", "fault_huge_ns", "ns"),
-    ("speed beside another CPU / alone", "share_speed_min", ""),
+    ("speed with another busy CPU / alone", "share_speed_min", ""),
     ("deviation of computing", "noise_compute_cv", ""), ("deviation of reading", "noise_read_cv", ""),
     ("stolen by the host", "steal_ns_per_s", "ns/s")]
 
@@ -32,7 +32,7 @@ def curves(ax, c, x, names, **axes):
 
 def roof(ax, c):
     """Achieved rate over intensity; the roof is the lower of peak and of the bandwidth that was
-    measured beside the tokens, or else by the card."""
+    measured with the tokens, or else by the card."""
     v = c.value
     gbps = v("read_gbps_all") if math.isnan(v("decode_read_gbps")) else v("decode_read_gbps")
     x = np.logspace(-1, 4, 200)

@@ -38,7 +38,7 @@ def bars(ax, cells, metric, title, log=False):
 
 
 def simulated(ax, cells):
-    """Misses of the simulated last level beside the lines that the weights are."""
+    """Misses of the simulated last level compared with the cache lines of the weights."""
     bars(ax, cells, "callgrind_ll_misses_per_tok", "Lines from memory a token\n(simulated; small model)")
     for i, c in enumerate(cells):
         lines = c.value("callgrind_lines_per_tok")

@@ -81,7 +81,7 @@ ratios(axes[0], cold, "Weights from memory")
 ratios(axes[1], warm, "Weights in the cache")
 rates(axes[2], cold, "f32", "f32, from memory")
 rates(axes[3], cold, "bf16", "bf16, from memory")
-style.save(fig, result, STEM, "GEMMs beside the best library for each point (Sandwich Fig. 7)")
+style.save(fig, result, STEM, "GEMMs and the best library for each point (Sandwich Fig. 7)")
 study.write_table(
     STEM, ["series", "M", "GFLOP/s", "vs best", "worst", "of roof", "error", "best library's"],
     table_rows(cold))

@@ -1,5 +1,5 @@
 """Time of a step by class of operator: prefill by the length of the prompt, decode by that of the
-context, and the whole step beside its bound."""
+context, and the whole step compared with its bound."""
 
 import numpy as np
 from lib import read, study, style

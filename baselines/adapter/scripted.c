@@ -162,7 +162,7 @@ static struct entry *next_due(struct sut *s)
 
 /* Report one event of `e`. Called with the lock held, reports without it: the harness may
  * submit from another thread meanwhile. An ending entry is free before its end is
- * reported, so that whoever hears of it can use the place. */
+ * reported, so that the receiver of the event can use the free slot. */
 static void serve(struct sut *s, struct entry *e)
 {
     int64_t request = e->request;

@@ -1,4 +1,4 @@
-/* Names of events into what the kernel wants to hear. */
+/* Translates names of events into the form that the kernel expects. */
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
@@ -204,7 +204,7 @@ static int by_length_then_name(const struct dirent **a, const struct dirent **b)
     return n != m ? (n > m) - (n < m) : strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Every unit whose name matches and that knows the event: beside memory channels stand
+/* Every unit whose name matches and that knows the event: next to memory channels stand
  * free running counters of a similar name that do not. */
 static int parse_units(const char *pmu, const char *what, const char *name,
                        struct counters_perf_event *out, int *n, struct counters_value *v)

@@ -1,5 +1,5 @@
-/* characterize/counters/trust.h - which events may be believed: work whose count is known
- * from arithmetic, beside what the counter says.
+/* characterize/counters/trust.h - which events can be trusted: work whose count is known
+ * from arithmetic, compared with what the counter reports.
  *
  * Threads: the caller's one; no other work should run meanwhile. */
 #ifndef COUNTERS_TRUST_H

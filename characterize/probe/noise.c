@@ -82,7 +82,7 @@ MUST static int measure(struct probe_ctx *c, struct job *j, const char *name,
         x[n++] = deviation(c, j, body);
     } while (n < PROBE_TRIALS_MIN || (n < PROBE_TRIALS_MAX && clock_ns() < end_ns));
     mad = stats_mad(x, (size_t)n);
-    r.estimate = stats_median(x, (size_t)n); /* of deviations, which are no trials */
+    r.estimate = stats_median(x, (size_t)n); /* of deviations, which are not trials */
     r.lo = r.estimate - mad;
     r.hi = r.estimate + mad;
     r.n = n;

@@ -1,6 +1,6 @@
 /* Do two CPUs share a core? A thread computes alone, then with another at work on the
  * same: on cores of their own both keep their speed, on one core each has half of it. A
- * virtual machine's "1 thread per core" is no proof. */
+ * virtual machine's "1 thread per core" proves nothing. */
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -69,7 +69,7 @@ static void calibrate(struct job *j)
     j->n_rounds = (int64_t)((double)j->n_rounds * TRIAL_S / t.seconds) + 1;
 }
 
-/* Alone, then beside the partner. */
+/* Alone, then while the partner computes. */
 static int trial(void *arg, int i, struct measure_trial *t)
 {
     struct job *j = arg;
@@ -78,7 +78,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
-/* The speed of the first over its speed alone: the time alone over that beside the other,
+/* The speed of the first over its speed alone: the time alone over that with the other computing,
  * round by round, so that a change of the clock's frequency hits both. */
 MUST static int measure(struct probe_ctx *c, struct job *j, int partner, double budget_s)
 {

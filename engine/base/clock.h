@@ -9,7 +9,7 @@
 uint64_t clock_ns(void);
 
 /* Ticks of the processor's counter of constant rate: the time stamp counter of x86, cntvct of
- * Arm; 0 where there is none. What a tick lasts is measured beside clock_ns(). Not ordered
+ * Arm; 0 where there is none. What a tick lasts is measured with clock_ns(). Not ordered
  * with the instructions around it: for microseconds and more. */
 uint64_t clock_ticks(void);
 

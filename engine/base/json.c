@@ -283,7 +283,7 @@ static int expected(const char *where, const char *key, const char *what, const 
 
 static const json_t *member(const json_t *obj, const char *key)
 {
-    return json_object_get(obj, key); /* NULL too when obj is no object */
+    return json_object_get(obj, key); /* NULL too when obj is not an object */
 }
 
 int json_get_int(const json_t *obj, const char *key, int64_t min, int64_t max,

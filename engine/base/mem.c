@@ -19,8 +19,8 @@
 #define MPOL_BIND_ 2
 #define NODES_MAX  1024
 
-/* Lies in the 64 bytes before each object, so that giving back needs no size and no tag.
- */
+/* Stored in the 64 bytes before each object, so that mem_free() needs neither its size nor
+ * its tag. */
 struct head {
     size_t bytes;
     enum mem_tag tag;

@@ -48,7 +48,7 @@ void mem_free(void *p); /* NULL is fine */
  * on failure. */
 MUST void *mem_map(enum mem_tag tag, size_t bytes, int node);
 /* The same as an unnamed file that processes made by fork() afterwards share, at this
- * address: what one of them writes the others see. First touch decides where it lies.
+ * address: what one of them writes the others see. First touch decides where it is.
  * Whether it gets huge pages is the system's choice for shared memory. */
 MUST void *mem_map_shared(enum mem_tag tag, size_t bytes);
 void mem_unmap(enum mem_tag tag, void *p, size_t bytes);

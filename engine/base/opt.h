@@ -47,7 +47,7 @@ void opt_free(const struct opt_row *table, void *s); /* frees and NULLs the stri
 MUST int opt_set(const struct opt_row *table, void *s, const char *name,
                  const char *value, const char *where);
 
-/* Read flags. Words that are no flags are left in argv[0..*n_rest) in order (argv[0] is
+/* Read flags. Words that are not flags are left in argv[0..*n_rest) in order (argv[0] is
  * read too: pass argv + 1). "--" ends the flags. ERR_ARG on an unknown flag or bad
  * value. */
 MUST int opt_from_argv(const struct opt_row *table, void *s, int argc, char **argv,

@@ -16,14 +16,14 @@ size_t mem_page_bytes(void); /* the smallest page */
  * are. ERR_ARG: not a page, no such node. ERR_UNSUPPORTED: the kernel binds no memory. */
 MUST int mem_prefer_node(void *p, size_t bytes, int node);
 
-/* node[i]: where the i-th page from the one that holds `p` lies, negative where it is not
+/* node[i]: where the i-th page from the one that holds `p` is, negative where it is not
  * in memory; up to the last page that [p, p + bytes) touches.
  * ERR_UNSUPPORTED: the kernel does not tell. */
 MUST int mem_nodes_of(const void *p, size_t bytes, int *node);
 /* How many that are. */
 size_t mem_n_pages(const void *p, size_t bytes);
 
-/* Bytes in memory of the mappings that [p, p + bytes) lies in, and of them in huge pages
+/* Bytes in memory of the mappings that [p, p + bytes) is in, and of them in huge pages
  * (each of which the processor finds by one entry). A mapping that the kernel joined with
  * a neighbour counts as a whole. ERR_UNSUPPORTED: the kernel does not tell. */
 MUST int mem_huge_of(const void *p, size_t bytes, size_t *resident, size_t *huge);

@@ -17,7 +17,7 @@ double stats_max(const double *x, size_t n);
 double stats_percentile(const double *x, size_t n, double q);
 /* The mean of the two middle ones if n is even. */
 double stats_median(const double *x, size_t n);
-/* Median absolute deviation from the median, unscaled: the spread shown beside a
+/* Median absolute deviation from the median, unscaled: the spread shown with a
  * median. */
 double stats_mad(const double *x, size_t n);
 

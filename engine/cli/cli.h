@@ -66,9 +66,10 @@ void cli_report_print(const json_t *report, const json_t *describe);
 /* ---- tune_show.c: the progress of `sandwich tune`, and its closing table ---- */
 
 struct cli_tuning {
-    char matrix[80];            /* the one in hand */
-    int64_t m;                  /* the rows just done */
-    double done_work, all_work; /* in FLOP, with what few rows cost beside it */
+    char matrix[80]; /* the one in hand */
+    int64_t m;       /* the rows just done */
+    double done_work,
+        all_work; /* in FLOP, with the fixed cost of a product of few rows */
     int64_t n_measurements;
     double measured_s, budget_s;     /* budget_s: 0: none */
     uint64_t t_start_ns, t_shown_ns; /* t_shown_ns: cli_tune_progress()'s own */

@@ -1,4 +1,4 @@
-/* What a run came to, beside what the machine can do. */
+/* The speed of a run, compared with what the machine can do. */
 #include "cli/cli.h"
 
 #include <math.h>

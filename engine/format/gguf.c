@@ -318,7 +318,7 @@ static int offset_order(const void *a, const void *b)
     return ((*x)->offset > (*y)->offset) - ((*x)->offset < (*y)->offset);
 }
 
-/* Every tensor lies inside the file, and no two share a byte. `order` is scratch. */
+/* Every tensor is inside the file, and no two share a byte. `order` is scratch. */
 static int place_tensors(struct gguf *g, uint64_t data_at, struct gguf_entry **order)
 {
     uint64_t i, room = data_at < g->map.bytes ? g->map.bytes - data_at : 0, end = 0;

@@ -48,7 +48,7 @@ struct gguf {
     struct gguf_entry **by_name;
 };
 
-/* Bytes of a scalar of this type; 0 for strings, arrays and numbers that are no type. */
+/* Bytes of a scalar of this type; 0 for strings, arrays and numbers that are not a type. */
 uint64_t gguf_type_bytes(uint32_t type);
 const char *gguf_type_name(uint32_t type);
 /* Bytes of n elements; false if the type is unknown, n no multiple of its block, or the

@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "format/fill.h"
 
-/* Large enough that a write costs little beside its bytes, small enough to stay in the
+/* Large enough that the cost of a write call is small, small enough to stay in the
  * second-level cache's neighbourhood and to share evenly. */
 #define PIECE_BYTES (2u << 20)
 #define MAX_THREADS 256
@@ -158,7 +158,7 @@ static void *work(void *arg)
 }
 
 /* Run work() on n threads, this one among them. With fewer threads than asked for the
- * bytes are the same, so a thread that cannot start is no error. */
+ * bytes are the same, so a thread that cannot start is not an error. */
 static int write_tensors(struct writer *w, int n)
 {
     struct worker workers[MAX_THREADS];

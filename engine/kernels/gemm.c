@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* A thread's part, cut into slices: what visit() needs beside the job. */
+/* A thread's part, cut into slices: what visit() needs besides the job. */
 struct walk {
     const struct kern_gemm_job *j;
     enum kern_epilogue epilogue; /* the job's, or KERN_STORE into a partial product */

@@ -100,7 +100,7 @@ static void transpose4(char *dst, size_t stride, const char *const row[4], int64
 
 /* ---- weights ---- */
 
-/* One column's piece of K, and where to copy it when it cannot be read where it lies. */
+/* One column's piece of K, and where to copy it when it cannot be read where it is. */
 struct piece {
     _Alignas(16) float stage[BLOCK_K];
     const char *at;
@@ -191,7 +191,7 @@ void kern_mat_put_panels(struct kern_mat *m, int64_t p_lo, int64_t p_hi,
     }
 }
 
-/* Where element (k, column c) of a panel lies, k counted inside the unit. */
+/* Where element (k, column c) of a panel is, k counted inside the unit. */
 static char *element(const struct kern_mat *m, char *panel, int64_t k, int64_t c)
 {
     if (m->type == KERN_F32)

@@ -86,7 +86,7 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
 #define FMA_PER_CYCLE          2.0
 #define LOADS_PER_CYCLE        2.0
 #define SLICE_N_PANELS         8
-/* Every further block starts its sums anew and brings its own rows of A. */
+/* Every further block starts its sums again and brings its own rows of A. */
 #define BLOCK_OVERHEAD 1.05
 
 /* So few rows are bound by reading B, so B is read strictly in the order of memory, panel
@@ -178,7 +178,7 @@ static int64_t equal_parts(int64_t whole, int64_t most)
 /* Of B, the columns that all row blocks of a slice share, over as much of K as half the
  * second level holds. Of A, which is read again for every such columns, no more than a
  * small part of the third level, which is not ours alone: products that read 8 MB of A
- * again and again ran at half speed at times beside a third level of 32 MB. */
+ * again and again ran at half speed at times with a third-level cache of 32 MB. */
 static void cut(struct kern_schedule *s, const struct kern_variant *v,
                 const struct kern_mat *w, int64_t m)
 {

@@ -87,7 +87,7 @@ static void insert(double *sorted, int n, double v)
     sorted[n] = v;
 }
 
-/* The estimate is the q-quantile by nearest rank. Its interval lies between two order
+/* The estimate is the q-quantile by nearest rank. Its interval is between two order
  * statistics: how many of n samples fall below the true quantile is binomial. */
 static void quantile(const double *sorted, int n, double q, struct measure_report *r)
 {

@@ -2,14 +2,14 @@
  *
  * Kernel variants, schedules, collectives, plans and baselines are all compared here, so
  * that the same question gets the same answer wherever it is asked. A round runs every
- * alternative once, in an order drawn anew: a drift of the machine meets all alike, and
+ * alternative once, in a newly drawn order: a drift of the machine meets all alike, and
  * none always follows the same other one. Rounds go on until the intervals are narrow or
  * the budget is spent; an alternative that is surely slower takes no part in later rounds.
  *
  * The estimator is the lowest decile of the trials: the smallest of up to ten. Work of 0.1,
  * 1 and 10 ms, computing and reading, by one and two threads, was timed in rounds on a
  * virtual machine of two CPUs together with the same work enlarged by 2 %. How often the
- * larger was taken for the faster, on the quiet machine and beside compilers, in %:
+ * larger was taken for the faster, on the quiet machine and while compilers ran, in %:
  *
  *     rounds   lowest decile   smallest    median     mean     median of differences
  *          3     5.5   16      5.5   16    11   26    19   33     11    23
@@ -57,7 +57,7 @@ struct measure_opts {
     const struct measure_clock *clock; /* NULL: the machine's */
 };
 
-/* Exactly so many rounds of all alternatives in an order that depends on nothing but the
+/* Exactly this many rounds of all alternatives in an order that depends on nothing but the
  * seed: for threads that must all run the same trials, and for records of rounds. */
 #define MEASURE_EXACTLY(rounds)                                                          \
     .min_rounds = (rounds), .max_rounds = (rounds), .keep_all = true

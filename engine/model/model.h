@@ -105,10 +105,10 @@ const struct model_load_stat *model_load_stat_of(const struct model *m);
 const char *model_kern_note(const struct model *m);
 /* Where the packed weights lie, seen by those that own them. The bytes of a row are its
  * first four summed up. */
-enum model_place { /* the matrices by enum model_mat, and */
-                   MODEL_PLACE_EMBED = MODEL_N_MATS,
-                   MODEL_PLACE_NORMS, /* and biases */
-                   MODEL_N_PLACES
+enum model_weight_kind { /* a matrix by its enum model_mat, or one of: */
+                         MODEL_WEIGHT_EMBED = MODEL_N_MATS,
+                         MODEL_WEIGHT_NORMS, /* and biases */
+                         MODEL_N_WEIGHT_KINDS
 };
 struct model_numa_row {
     const char *name;        /* "qkv", ..., "embedding", "norms" */
@@ -121,7 +121,7 @@ struct model_numa_row {
     int64_t mixed_bytes, mixed_elsewhere_bytes;
 };
 struct model_numa_report {
-    struct model_numa_row rows[MODEL_N_PLACES];
+    struct model_numa_row rows[MODEL_N_WEIGHT_KINDS];
     int n_nodes;         /* the owners are on */
     int64_t bound_bytes; /* of pages that were asked for on a node */
     const char *how;     /* in words; lent */

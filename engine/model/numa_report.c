@@ -72,9 +72,9 @@ static const char *name_of(const struct model *m, int place)
     struct model_shape shapes[MODEL_N_MATS];
 
     model_shapes(&m->c, shapes);
-    return place == MODEL_PLACE_NORMS   ? "norms"
-           : place == MODEL_PLACE_EMBED ? "embedding"
-                                        : shapes[place].name;
+    return place == MODEL_WEIGHT_NORMS   ? "norms"
+           : place == MODEL_WEIGHT_EMBED ? "embedding"
+                                         : shapes[place].name;
 }
 
 int model_numa_report_get(const struct model *m, struct model_numa_report *out)
@@ -92,11 +92,11 @@ int model_numa_report_get(const struct model *m, struct model_numa_report *out)
             return rc;
         x.map = &map;
     }
-    for (int w = 0; w < MODEL_N_PLACES; w++) {
+    for (int w = 0; w < MODEL_N_WEIGHT_KINDS; w++) {
         x.row = &out->rows[w];
         x.row->name = name_of(m, w);
-        for (int i = 0; i < model_place_layers(m, (enum model_place)w); i++)
-            model_each_run(m, (enum model_place)w, i, model_numa_row_add, &x);
+        for (int i = 0; i < model_weight_kind_layers(m, (enum model_weight_kind)w); i++)
+            model_each_run(m, (enum model_weight_kind)w, i, model_numa_row_add, &x);
     }
     model_page_map_fini(&map);
     return x.rc;

@@ -237,12 +237,12 @@ static void runs_of_norms(const struct model *m, int layer, model_run_fn fn, voi
         fn(ctx, m->out_norm, dim, domain);
 }
 
-void model_each_run(const struct model *m, enum model_place what, int layer,
+void model_each_run(const struct model *m, enum model_weight_kind what, int layer,
                     model_run_fn fn, void *ctx)
 {
-    if (what == MODEL_PLACE_NORMS)
+    if (what == MODEL_WEIGHT_NORMS)
         runs_of_norms(m, layer, fn, ctx);
-    else if (what == MODEL_PLACE_EMBED)
+    else if (what == MODEL_WEIGHT_EMBED)
         runs_of_embed(m, fn, ctx);
     else
         runs_of_mat(m, layer, (enum model_mat)what, fn, ctx);
@@ -255,9 +255,9 @@ int model_page_map_of(const struct model *m, struct model_page_map *out)
     int rc =
         model_page_map_init(out, m->weights, m->weights_bytes, m->placement->n_domains);
 
-    for (int w = 0; w < MODEL_N_PLACES && rc == OK; w++)
-        for (int i = 0; i < model_place_layers(m, (enum model_place)w); i++)
-            model_each_run(m, (enum model_place)w, i, model_page_map_run, out);
+    for (int w = 0; w < MODEL_N_WEIGHT_KINDS && rc == OK; w++)
+        for (int i = 0; i < model_weight_kind_layers(m, (enum model_weight_kind)w); i++)
+            model_each_run(m, (enum model_weight_kind)w, i, model_page_map_run, out);
     return rc;
 }
 

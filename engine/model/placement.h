@@ -51,15 +51,16 @@ void model_piece_of(const struct model *m, int layer, enum model_mat which, int 
 /* The same of the embedding: rows [lo, hi); returns the domain. */
 int model_embed_piece(const struct model *m, int i, int64_t *lo, int64_t *hi);
 
-/* Runs of bytes of a kind of weights (of one layer, where it has a part in each), and their
- * domain; -1: read by all domains. */
+/* Calls `fn` for each run of bytes of one kind of weights, with the domain that reads it
+ * (-1: all domains). `layer` matters only for kinds that every layer has. */
 typedef void (*model_run_fn)(void *ctx, const void *p, size_t bytes, int domain);
-void model_each_run(const struct model *m, enum model_place what, int layer,
+void model_each_run(const struct model *m, enum model_weight_kind what, int layer,
                     model_run_fn fn, void *ctx);
-/* How many layers a kind of weights has a part in: 1 for the head and the embedding. */
-static inline int model_place_layers(const struct model *m, enum model_place what)
+/* The number of layers that have this kind of weights: 1 for the head and embedding. */
+static inline int model_weight_kind_layers(const struct model *m,
+                                           enum model_weight_kind what)
 {
-    return what == (int)MODEL_MAT_HEAD || what == MODEL_PLACE_EMBED ? 1 : m->c.n_layers;
+    return what == (int)MODEL_MAT_HEAD || what == MODEL_WEIGHT_EMBED ? 1 : m->c.n_layers;
 }
 
 /* ---- pages of several nodes ---- */

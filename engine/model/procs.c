@@ -181,7 +181,8 @@ static int rank_main(void *arg, int rank)
     struct model_procs *p = arg;
     int rc;
 
-    close_range(3, ~0u, 0); /* files and sockets of the caller's are no affair of ours */
+    close_range(3, ~0u,
+                0); /* files and sockets of the caller's do not belong to this process */
     rc = settle(p, rank);
     if (rc == OK) {
         find_pages(p);

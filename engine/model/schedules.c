@@ -69,7 +69,7 @@ static int first_like(const struct model_phase *p, int rank, enum model_mat whic
     return r;
 }
 
-/* Does the phase have what the schedule needs beside the product itself? */
+/* Does the phase have what the schedule needs besides the product itself? */
 static bool fits(const struct model_phase *p, const struct kern_schedule *s,
                  enum model_mat which, const struct kern_mat *w, int64_t rows)
 {

@@ -1,4 +1,4 @@
-/* The packed weights: in which type each is kept, and where it lies in the one mapping. */
+/* The packed weights: in which type each is kept, and where it is in the one mapping. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "model/weights_fill.h"

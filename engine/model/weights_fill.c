@@ -60,7 +60,7 @@ static const void *gate_up_row(const struct source *s, int64_t col, enum kern_ty
     return row < t->rows ? tensor_row(t, row, type) : NULL;
 }
 
-/* Where in a head of the file the half-split position r lies. */
+/* Where in a head of the file the half-split position r is. */
 static int64_t unrotate(const struct source *s, int64_t r)
 {
     int64_t half = s->m->c.head_dim / 2;

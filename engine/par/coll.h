@@ -1,13 +1,13 @@
 /* par/coll.h - all-reduce among ranks through shared memory.
  *
- * A communicator lies in memory that all its ranks see: threads of one process, or
+ * A communicator is in memory that all its ranks see: threads of one process, or
  * processes over one mapping (par/shm.h). Every rank calls the same collectives in the
  * same order with the same sizes. How the sum is made is a plug-in, one file in
  * par/coll/; each states the order in which it adds, which is the same on every rank, so
  * that all ranks get the same bits.
  * Only C11 atomics order anything: acquire and release, right on weakly ordered machines;
  * going to sleep and waking are a Dekker pair and sequentially consistent.
- * Who waits spins for about the time a wake-up costs, then sleeps on a futex, so that
+ * A waiting thread spins for about the time a wake-up costs, then sleeps on a futex, so that
  * more ranks than CPUs still make progress.
  * Paper: Sandwich 7.2.   Threads: each rank's handle has one owner. */
 #ifndef PAR_COLL_H

@@ -1,4 +1,4 @@
-/* par/comm.h - how a communicator lies in shared memory. For coll.c and choice.c only;
+/* par/comm.h - how a communicator is in shared memory. For coll.c and choice.c only;
  * it holds offsets, since ranks may map it at different addresses.   Threads: see each
  * line. */
 #ifndef PAR_COMM_H

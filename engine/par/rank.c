@@ -116,7 +116,7 @@ static void ended(struct par_ranks *p, int rank, const siginfo_t *info)
     p->children[rank].pid = 0;
 }
 
-static void look_at(struct par_ranks *p, int rank, uint64_t now)
+static void check_rank(struct par_ranks *p, int rank, uint64_t now)
 {
     struct child *c = &p->children[rank];
     const int kinds = WEXITED | WSTOPPED | WCONTINUED | WNOHANG;
@@ -157,7 +157,7 @@ static int n_running(const struct par_ranks *p)
 static void look_at_all(struct par_ranks *p)
 {
     for (int r = p->o.first; r < p->o.n_ranks; r++)
-        look_at(p, r, clock_ns());
+        check_rank(p, r, clock_ns());
 }
 
 static void *watch(void *arg)

@@ -2,7 +2,7 @@
  * processes.
  *
  * A mapping of an unnamed file (memfd): nothing stands in /dev/shm, nothing is left
- * when the last process ends, however it ends. What lies in it holds offsets, never
+ * when the last process ends, however it ends. What is in it holds offsets, never
  * pointers: another process may map it elsewhere.   Paper: Sandwich 7.2.   Threads:
  * any. */
 #ifndef PAR_SHM_H

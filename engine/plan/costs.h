@@ -1,7 +1,7 @@
 /* plan/costs.h - what a step takes by its rows, under one phase's configuration.
  *
  * A step of rows that are neither a whole prompt nor one token of each sequence (a batch
- * that holds pieces of prompts beside tokens to decode, or a short prompt) may run under
+ * that holds pieces of prompts and tokens to decode, or a short prompt) may run under
  * either phase's configuration. Two such tables, measured side by side, say which is the
  * faster.   Paper: Sandwich 5.3.   Threads: any. */
 #ifndef PLAN_COSTS_H
@@ -20,7 +20,7 @@ struct plan_costs {
     double seconds[PLAN_COSTS_MAX];
 };
 
-/* The seconds of a step of n_rows: on the line between the entries beside it; as the first
+/* The seconds of a step of n_rows: interpolated between the two nearest entries; as the first
  * entry below that (a few rows are bound by the weights, which all of them share); in
  * proportion to the last above that (many are bound by arithmetic). NAN: no table. */
 double plan_costs_at(const struct plan_costs *c, int64_t n_rows);

@@ -83,7 +83,7 @@ static int phase_of(struct plan_phase *out, const struct plan_tree_found *f,
 /* ---- prefill over decode's CPUs ---- */
 
 /* One team runs both phases, decode on a part of prefill's CPUs: what lacks one of them
- * cannot be run beside the decode that was chosen. */
+ * cannot be run with the chosen decode phase. */
 struct over_decode {
     const struct plan_evaluation *inner;
     const struct topo_config *decode;

@@ -24,12 +24,13 @@ struct plan_tree_search_opts {
     bool group, remove, prune, hash; /* false: an ablation */
     bool random;           /* sample trees and cross-sections at random, same budget */
     bool all_cores;        /* prefill in the paper: no remove */
-    int64_t k;             /* keep so many configurations */
+    int64_t k;             /* number of configurations to keep */
     int64_t patience;      /* configurations of the same ranks and memory nodes without
                              gain before the rest of them is dropped; 0: never */
     int64_t repeats;       /* measurements of a configuration, at first */
     int64_t final_repeats; /* ... of each of the k at the end, in turn */
-    double margin;         /* times the noise: what is no gain (eps = margin * noise) */
+    double
+        margin; /* times the noise: smaller differences count as equal (eps = margin * noise) */
     int64_t max_measurements; /* 0: no limit */
     double max_s;             /* of wall time; 0: no limit */
     int64_t seed;

@@ -218,7 +218,7 @@ static void add_verdict(struct text *t, const struct plan_trials *b,
         add(t, "No level that the machine does not report is needed for this.\n");
     if (f->chosen)
         add(t,
-            "The fastest mean is %.1f %% lower, which is no difference at this noise: "
+            "The fastest mean is %.1f %% lower, which this noise cannot tell apart: "
             "this one has fewer transformations or threads.\n",
             -percent(f->v[0].mean, v->mean));
 }

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 
-/* Configurations that go on to be measured again: one in eight, at most so many, at least
+/* Configurations that go on to be measured again: one in eight, at most this many, at least
  * four times those that are kept. */
 #define FIELD_SHARE 8
 #define FIELD_MAX   2048
@@ -247,11 +247,11 @@ static void rank(struct plan_final *f, const struct plan_trials *b)
     }
 }
 
-/* A duel takes so many times the final repeats: what counts as a tie is then twice the
+/* A duel takes this many times the final repeats: what counts as a tie is then twice the
  * usual margin away from chance. With the final repeats alone two of a hundred random
  * machines without hidden structure are given one. */
 #define DUEL_REPEATS 4
-/* ... against so many of the best without groups: which of them is the best is as much in
+/* ... against this many of the best without groups: which of them is the best is as much in
  * doubt, and to beat a lesser one shows nothing. */
 #define RIVALS_MAX 3
 

@@ -73,7 +73,7 @@ int plan_trial_simpler(const struct plan_trial *a, const struct plan_trial *b);
 MUST int plan_tree_search_walk(struct plan_trials *b);
 MUST int plan_tree_search_sample(struct plan_trials *b);
 
-/* A candidate of the last stage, measured anew there. */
+/* A candidate of the last stage, measured again there. */
 struct plan_candidate {
     int entry;
     struct topo_tree *tree; /* owned */

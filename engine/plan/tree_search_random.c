@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* So many draws in a row without a configuration not yet seen end the sampling where the
+/* This many draws in a row without a configuration not yet seen end the sampling where the
  * budget does not: the space is then as good as exhausted. */
 #define DRY_MAX 20000
 

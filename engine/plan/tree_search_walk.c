@@ -157,7 +157,7 @@ static struct kin *kin_of(struct explorer *x, int grouped, const struct topo_con
 }
 
 /* Clearly worse than the best of its kind spends patience, a new best restores it, and
- * what lies between, where noise decides, does neither. */
+ * what is between, where noise decides, does neither. */
 static void kin_learn(const struct explorer *x, struct kin *k, double seconds)
 {
     if (seconds < k->best) {

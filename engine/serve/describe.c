@@ -178,7 +178,7 @@ static json_t *describe_memory(const struct serve *s)
     return o;
 }
 
-/* What the phases have beside the model's one packing, and so what changing from one to
+/* What the phases have besides the model's packed weights, and so what changing from one to
  * the other would have to carry. Keys and values have one place for both. */
 static int64_t copied_bytes(const struct serve *s)
 {

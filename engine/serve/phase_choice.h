@@ -34,7 +34,7 @@ enum serve_choice_by {
 struct serve_choice {
     enum serve_choice_by by;
     const struct plan_costs *costs[SERVE_N_PHASES]; /* lent by the plan */
-    int64_t decode_rows_max; /* decode's phase has room for so many */
+    int64_t decode_rows_max; /* the largest step that decode's phase has memory for */
     bool begun;
     enum serve_phase now;
     double accumulated_regret_s;     /* what staying has cost */

@@ -1,4 +1,4 @@
-/* Where threads run and memory lies: what the model is told of the machine before it packs
+/* Where threads run and memory is: what the model is told of the machine before it packs
  * its weights, and what came of it, for the record. */
 #include <stdio.h>
 
@@ -241,12 +241,12 @@ static json_t *describe_weights(struct serve *s)
     json_t *rows = json_array();
 
     if (model_numa_report_get(s->model, &p) == OK) {
-        for (int i = 0; i < MODEL_N_PLACES; i++)
+        for (int i = 0; i < MODEL_N_WEIGHT_KINDS; i++)
             if (bytes_of(&p.rows[i]) > 0)
                 json_array_append_new(rows, describe_row(&p.rows[i]));
         if (!s->warned_elsewhere)
-            s->warned_elsewhere =
-                warn_elsewhere("weights_elsewhere", "weights", p.rows, MODEL_N_PLACES);
+            s->warned_elsewhere = warn_elsewhere("weights_elsewhere", "weights", p.rows,
+                                                 MODEL_N_WEIGHT_KINDS);
     } else {
         json_decref(rows);
         rows = unavailable();

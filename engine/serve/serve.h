@@ -78,7 +78,7 @@ struct serve_request {
 typedef void (*serve_progress_fn)(void *ctx, int64_t done_bytes, int64_t all_bytes);
 
 MUST int serve_open(struct serve **out, const struct serve_opts *o);
-/* The same; `progress`, if not NULL, hears how far loading is. */
+/* The same; `progress`, if not NULL, is called as loading proceeds. */
 MUST int serve_open_shown(struct serve **out, const struct serve_opts *o,
                           serve_progress_fn progress, void *ctx);
 /* Requests that still live end with SERVE_CANCELED. */
@@ -111,7 +111,7 @@ const struct tok *serve_tok(const struct serve *s); /* NULL: none */
  * chosen, plan with reasons, what chooses the phase that a step runs under and how often
  * it was which, CPU budget with reason, placement (CPU of each thread wanted and seen;
  * on which memory nodes weights, keys and values and activations lie, the weights by group
- * beside who owns them; huge pages), memory per tag, load statistics, and on top
+ * and who owns them; huge pages), memory per tag, load statistics, and on top
  * weight_type, precision, prefill_threads, decode_threads (of all ranks). New reference.
  * Called by the stepping thread. */
 MUST int serve_describe(struct serve *s, json_t **out);

@@ -101,7 +101,7 @@ MUST int simulate_stream_gbps(const struct simulate_machine *s, const int *pus, 
                               double *gbps);
 
 /* machines/NAME.json or any path to such a file (with a '/' or ending in .json): opens the
- * visible machine, named after the file, and the path of its parameters, params/NAME.json beside
+ * visible machine, named after the file, and the path of its parameters, params/NAME.json next to
  * it ("" when it has none). `dir`: where the shipped ones lie.
  * ERR_NOTFOUND names the nearest; ERR_FORMAT the file and key; ERR_LIMIT: a path of n
  * bytes or more. */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Every thread goes round its cycle: so many bytes from each memory node its rank's
+/* Every thread goes round its cycle: a number of bytes from each memory node its rank's
  * weights lie on. Alone, a cycle takes the sum over the nodes of bytes / (b1 * lambda),
  * which gives the demand it puts on every domain, link and node it passes. A shared thing
  * that is asked for more than it has slows all its users by the same factor, so demand is
@@ -44,7 +44,7 @@ struct scratch {
     double queue[SIMULATE_NODES_MAX];
 };
 
-/* What of a rank's bytes lies where. */
+/* What of a rank's bytes is where. */
 struct spread {
     int rank, n;
     int node[SIMULATE_NODES_MAX];

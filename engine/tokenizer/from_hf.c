@@ -1,7 +1,7 @@
 /* Hugging Face tokenizer.json: byte-level BPE, and SentencePiece vocabularies written as
  * BPE with byte fallback. Whatever would change the ids and is not known here is refused
  * by its name. Roles of tokens come from the post-processor, then tokenizer_config.json
- * beside it. */
+ * in the same folder. */
 #include "tokenizer/tok.h"
 
 #include <stdio.h>
@@ -323,7 +323,7 @@ static int named_in(const struct tok *t, const json_t *config, const char *key)
     return s ? tok_vocab_named(t, s, strlen(s)) : -1;
 }
 
-/* The file beside tokenizer.json is optional; one that is broken is refused. */
+/* The file next to tokenizer.json is optional; one that is broken is refused. */
 static int read_config(struct tok *t, const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -67,7 +67,7 @@ static bool is_fast_memory(const char *subtype)
 }
 
 /* Of the nodes local to a CPU the smallest set wins, and DRAM before high-bandwidth
- * memory beside it: that is where the kernel puts pages unless told otherwise. */
+ * memory next to it: that is where the kernel puts pages unless told otherwise. */
 static int nearest_node(const struct machine *m, hwloc_obj_t pu)
 {
     int best = -1, best_pus = INT_MAX;
@@ -179,7 +179,8 @@ static void note_extra_nodes(struct machine *m)
         n_extra += !used;
     }
     if (n_extra)
-        note(p, "%d memory nodes beside or without CPUs", n_extra);
+        note(p, "%d memory nodes besides the first one of their CPUs or without CPUs",
+             n_extra);
 }
 
 MUST static int fill_nodes(struct machine *m)

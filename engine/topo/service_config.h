@@ -36,7 +36,7 @@ struct topo_config {
                               by log-sum-exp); 1: none */
 };
 
-/* Cut `t` at a level. ERR_UNSUPPORTED: the model's operators do not allow so many ranks;
+/* Cut `t` at a level. ERR_UNSUPPORTED: the model's operators do not allow that many ranks;
  * the message says which limit. */
 MUST int topo_config_cut(struct topo_config *out, const struct topo_tree *t, int level,
                          const struct topo_limits *limits);

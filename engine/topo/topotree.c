@@ -92,7 +92,7 @@ int topo_tree_group(struct topo_tree **out, const struct topo_tree *t, int n, in
     g->n_levels++;
     parent = &g->levels[depth - 1];
     parent->arity = arity / n;
-    /* What was removed before, seen in groups; where it is no whole number of them the
+    /* What was removed before, seen in groups; where it is not a whole number of them the
      * children that are left count as all. */
     parent->original = parent->original % n == 0 ? parent->original / n : parent->arity;
     g->levels[depth] =

@@ -53,7 +53,7 @@ struct topo_tree {
 struct topo_tree_opts {
     const int *cpus; /* keep only these (operating system numbers); NULL: all */
     int n_cpus;
-    int hide; /* kinds not to be believed, or-ed: TOPO_CLUSTER to see whether grouping
+    int hide; /* kinds to ignore, or-ed: TOPO_CLUSTER to see whether grouping
                  finds clusters again that the machine reports */
 };
 

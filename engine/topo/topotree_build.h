@@ -35,7 +35,7 @@ void topo_build_note(struct topo_build *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Of levels that are not symmetric: reduce pu[] to the largest symmetric subset and say so
- * in the note. The levels must then be made anew. */
+ * in the note. The levels must then be rebuilt. */
 void topo_build_reduce(struct topo_build *b);
 
 #endif

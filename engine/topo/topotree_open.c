@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 
-/* Kinds in the order in which they are believed where two do not nest: cores are never
+/* Kinds in the order of precedence where two do not nest: cores are never
  * doubtful, and ranks are about memory nodes. */
 static const int trusted[] = {TOPO_CORE,    TOPO_NODE, TOPO_L3,
                               TOPO_PACKAGE, TOPO_L2,   TOPO_CLUSTER};
@@ -145,7 +145,7 @@ static bool partition_by(struct topo_build *b, int kind, struct topo_partition *
     return true;
 }
 
-/* Each block of `fine` lies in one block of `coarse`. */
+/* Each block of `fine` is in one block of `coarse`. */
 static bool refines(const struct topo_partition *fine,
                     const struct topo_partition *coarse, int n)
 {

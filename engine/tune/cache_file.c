@@ -1,5 +1,5 @@
 /* The file of a schedule cache: groups of one matrix each, and a checksum over them, so
- * that a file that was cut, merged or edited by halves is refused and not believed. */
+ * that a file that was cut, merged or edited by halves is refused. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What a measurement depends on beside its shape. The commit comes from make, which asks
+/* What a measurement depends on besides its shape. The commit comes from make, which asks
  * for the newest that touched what is measured: a change of the manual leaves tuned
  * schedules valid. */
 #include <stdio.h>

@@ -9,12 +9,13 @@
 #include "cpu/cpu.h"
 
 /* A search measures many schedules once; those that matter are compared in rounds. */
-#define ROUNDS_MIN  3
-#define ROUNDS_MAX  25
-#define ROTATE_OVER 4 /* copies of the weights are together so many last-level caches */
-#define FILL_BYTES  65536 /* random numbers of one stream */
-#define COPY_ALIGN  4096
-#define ROOM_STEP   ((size_t)32 << 20) /* so that shapes of about one size share a room */
+#define ROUNDS_MIN 3
+#define ROUNDS_MAX 25
+#define ROTATE_OVER                                                                      \
+    4 /* copies of the weights together fill this many last-level caches */
+#define FILL_BYTES 65536 /* random numbers of one stream */
+#define COPY_ALIGN 4096
+#define ROOM_STEP  ((size_t)32 << 20) /* so that shapes of about one size share a room */
 
 struct tune_bench {
     struct par_team *team;

@@ -63,7 +63,8 @@ MUST int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n
 MUST int tune_run_once(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
                        double *seconds);
 
-void tune_cost_take(struct tune_bench *b, struct tune_cost *out); /* and begin anew */
+void tune_cost_take(struct tune_bench *b,
+                    struct tune_cost *out); /* and start again at zero */
 void tune_cost_of(const struct tune_bench *b, struct tune_cost *out);
 
 #endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A little of everything keeps features that never varied from being believed. */
+/* A little of everything keeps features that never varied from getting a weight. */
 #define LAMBDA 1e-3
 
 static double lg(double x)

@@ -27,8 +27,8 @@ MUST int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
 bool tune_cache_has(const struct tune_cache *c, const struct tune_shape *shape,
                     struct kern_schedule *out);
 
-/* From so many rows on, a shape is no longer skinny and its schedule holds for every
- * larger m; one for fewer rows holds for less than twice as many. */
+/* A schedule tuned for this M or more is used for every larger M. One tuned for fewer rows
+ * is used below twice its M. */
 #define TUNE_STABLE_ROWS 128
 
 /* A row of schedules of one matrix for every m in 1 .. m_max, resolved once, so that a

@@ -151,7 +151,7 @@ int export_open(struct export_result *r, const char *path)
     r->cells = H5Gopen2(r->file, "/cells", H5P_DEFAULT);
     if (r->cells < 0 || H5Gget_info(r->cells, &info) < 0) {
         export_close(r);
-        return damaged(r, "a group: this is no result of this program", "/cells");
+        return damaged(r, "a group: this file is not a result of this program", "/cells");
     }
     r->n_cells = (size_t)info.nlinks;
     return OK;

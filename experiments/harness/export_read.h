@@ -16,7 +16,7 @@ struct export_result {
     const char *path; /* lent: begins error lines */
     size_t n_cells;
 };
-/* ERR_NOTFOUND: no such file; ERR_FORMAT: it is no result of ours. */
+/* ERR_NOTFOUND: no such file; ERR_FORMAT: it is not a result of this program. */
 MUST int export_open(struct export_result *r, const char *path);
 void export_close(struct export_result *r);
 

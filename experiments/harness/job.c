@@ -63,7 +63,7 @@ static int set_path(json_t *root, const char *set)
             break;
         if (!json_is_object(next)) {
             json_decref(v);
-            return err_set(ERR_ARG, "--set %s: \"%s\" is no section", set, key);
+            return err_set(ERR_ARG, "--set %s: \"%s\" is not a section", set, key);
         }
         at = next;
         set = dot + 1;
@@ -163,7 +163,7 @@ static int check_keys(const json_t *root, const char *where)
     return OK;
 }
 
-/* --- the parts that are no settings */
+/* --- the parts that are not settings */
 
 static int read_table(const struct opt_row *table, void *s, const json_t *given,
                       const char *where, const char *name)
@@ -281,8 +281,10 @@ static int read_kind(struct job *j, const json_t *root, const char *where)
         return OK;
     for (const struct job_section *s = job_serve_sections; s->name; s++)
         if (json_object_get(root, s->name))
-            return err_set(ERR_ARG, "%s: \"study\" beside \"%s\": a job has one of them",
-                           where, s->name);
+            return err_set(
+                ERR_ARG,
+                "%s: \"study\" and \"%s\" exclude each other: a job has one of them",
+                where, s->name);
     if (!json_is_string(name))
         return err_set(ERR_ARG, "%s: study.name: expected the name of a study, found %s",
                        where, name ? "another type" : "none");

@@ -105,8 +105,8 @@ const char *job_metric_unit(const struct job *j, const char *metric);
 int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen);
 
 /* Make the files that `prepare` names and that are absent. Commands run without a shell,
- * their output goes to standard error. report() gets one line before each. */
-MUST int job_prepare(const struct job *j, void (*say)(void *ctx, const char *line),
+ * their output goes to standard error. report() is called with one line before each. */
+MUST int job_prepare(const struct job *j, void (*report)(void *ctx, const char *line),
                      void *ctx);
 /* Number of commands job_prepare() would run. */
 int job_n_to_prepare(const struct job *j);

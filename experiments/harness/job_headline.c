@@ -34,8 +34,8 @@ static int full_name(const struct job *j, const char *name, char *out, size_t n,
     }
     if (strcmp(name, "repeat") == 0)
         return err_set(ERR_ARG, "%s: a headline is the median over the repeats", where);
-    return err_set(ERR_ARG, "%s: \"%s\" is no axis and no option of this job", where,
-                   name);
+    return err_set(ERR_ARG, "%s: \"%s\" is neither an axis nor an option of this job",
+                   where, name);
 }
 
 static int read_where(struct job *j, struct job_headline *h, const json_t *given,

@@ -126,7 +126,8 @@ static int check_header(const json_t *header, const char *where)
         if (strcmp(text, truths[i]) == 0)
             return OK;
     near = opt_nearest(text, truths);
-    return err_set(ERR_ARG, "%s: truth: \"%s\" is no kind of truth; did you mean \"%s\"?",
+    return err_set(ERR_ARG,
+                   "%s: truth: \"%s\" is not a kind of truth; did you mean \"%s\"?",
                    where, text, near ? near : "measured");
 }
 

@@ -91,7 +91,7 @@ void journal_put_text(struct journal_buf *b, const char *s)
     journal_put_bytes(b, s, n);
 }
 
-/* The CRC covers length and type too: a damaged length is found before it is believed. */
+/* The CRC covers length and type too: a damaged length is found before it is used. */
 static uint32_t frame_crc(const uint8_t *frame, const uint8_t *payload, size_t n)
 {
     return journal_crc32c(journal_crc32c(0, frame, 8), payload, n);

@@ -4,7 +4,7 @@
  * from the rows of a cell; the docs, the record, the terminal and the checks of a job's
  * headline all read it. Latency counts from the intended start, so a stalled sender
  * cannot hide it (coordinated omission). An undefined number is NaN with the reason
- * beside it, never 0. Threads: none of its own; rows are read only. */
+ * with it, never 0. Threads: none of its own; rows are read only. */
 #ifndef HARNESS_METRICS_H
 #define HARNESS_METRICS_H
 

@@ -1,4 +1,4 @@
-/* experiments/harness/progress.h - how far a run is, for the person who waits.
+/* experiments/harness/progress.h - how far a run is, for the user.
  *
  * On a terminal one live line; elsewhere one line a minute; or nothing. Log lines go
  * through progress_log() so that they do not tear the live line. The time is an argument,
@@ -22,7 +22,7 @@ enum progress_mode {
 
 struct progress;
 
-/* A cell of a study counts as so many requests. */
+/* A cell of a study counts as this many requests. */
 #define PROGRESS_STEPS 1000
 
 /* n_requests: of all cells still to run, the weight behind the estimate. */

@@ -325,7 +325,7 @@ static int put_result(const char *path, bool there, const uint8_t *bytes, size_t
     return rc;
 }
 
-/* Image in memory -> file beside the journal -> latest.json. */
+/* Image in memory -> file next to the journal -> latest.json. */
 static int publish(const struct journal *j, struct record_h5 *h, const json_t *header,
                    const struct record_headline *headline, size_t n_headline, char **path)
 {

@@ -38,7 +38,7 @@ bool run_system_has_bound(struct run_system *s);
 struct run_requests {
     struct sut_request *v;
     size_t n;
-    size_t n_warmup;   /* the first so many */
+    size_t n_warmup;   /* the first n_warmup requests */
     size_t n_cut;      /* shortened to fit the system's longest sequence */
     size_t n_repeated; /* items used again because the dataset is shorter than the cell */
     double *arrival_s; /* [n]; NULL: closed loop */

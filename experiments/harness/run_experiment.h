@@ -12,7 +12,7 @@
 
 struct run_options {
     const char *out_dir;     /* results/<stem> */
-    const char *machine_dir; /* where the machine card lies */
+    const char *machine_dir; /* where the machine card is */
     bool fresh;              /* forget what an interrupted run left */
     enum progress_mode progress;
     FILE *live;   /* progress and log lines */

@@ -42,7 +42,7 @@ json_t *run_json_number(double x);
 json_t *run_json_text(const char *s);
 
 /* A bound of the machine card, or NaN and why. More threads never do less: a card that
- * says so was measured beside other work and is no bound. NaN at one thread: nothing to
+ * says so was measured while other work ran and is not a bound. NaN at one thread: nothing to
  * compare. */
 double run_trusted_bound(double at_n, double at_one, char why[96]);
 

@@ -289,9 +289,10 @@ static void report(const struct found *f, struct study_cell *out)
         {"n_tuned_kept", f->n_tuned_kept},
         {"token_bytes", bytes}};
 
-    STUDY_VALUES(out, more, "a time was no number");
+    STUDY_VALUES(out, more, "a time was not a number");
     for (int s = 0; s < N_STEPS; s++) {
-        study_value(out, names[s], stats_median(f->tok_s[s], n), "a time was no number");
+        study_value(out, names[s], stats_median(f->tok_s[s], n),
+                    "a time was not a number");
         study_series(out, names[s], "tok/s", f->tok_s[s], n);
     }
     study_engine_report(out, &f->engine);

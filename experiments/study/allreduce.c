@@ -147,18 +147,19 @@ static int check(const struct bench *b, struct par_rank *r, float *x)
     return rc;
 }
 
-/* How many messages make a time, from a short trial: rank 0 says it in a message. */
+/* The number of messages that one time is taken over, from a short trial. Rank 0 decides
+ * and sends it to the others. */
 static int agree_on_reps(const struct bench *b, struct par_rank *r, float *x, int *reps)
 {
-    float say = 0;
+    float n_reps = 0;
     double us = 0;
     int rc = one_time(b, r, b->n_sides - 1, 10, x, &us);
 
     if (rc == OK && r->rank == 0)
-        say = (float)floor(fmin(fmax(b->o->block_us / fmax(us, 0.01), 1), REPS_MAX));
+        n_reps = (float)floor(fmin(fmax(b->o->block_us / fmax(us, 0.01), 1), REPS_MAX));
     if (rc == OK)
-        rc = par_allreduce(r, par_colls[0], &say, 1);
-    *reps = (int)say;
+        rc = par_allreduce(r, par_colls[0], &n_reps, 1);
+    *reps = (int)n_reps;
     return rc;
 }
 

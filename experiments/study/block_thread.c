@@ -1,4 +1,4 @@
-/* The best computation slice of one thread beside that of all threads. Whole slices are
+/* The best computation slice of one thread compared with that of all threads. Whole slices are
  * dealt to the threads, as in the paper's sketch, or each thread cuts its own even part,
  * along M, N or K, into slices, as our driver does.   Paper: Sandwich 2, Fig. 2a. */
 #include <math.h>
@@ -152,7 +152,7 @@ static int list_slices(struct work *w)
         rc = study_numbers_parse(w->o->bks, "study.bks", bk, MAX_SIDES, &n[2]);
     for (int i = 0; rc == OK && i < n[1]; i++)
         if (bn[i] % KERN_PANEL)
-            rc = err_set(ERR_ARG, "study.bns: %lld is no multiple of %d",
+            rc = err_set(ERR_ARG, "study.bns: %lld is not a multiple of %d",
                          (long long)bn[i], KERN_PANEL);
     if (rc == OK && n[0] * n[1] * n[2] > MAX_SLICES)
         rc = err_set(ERR_LIMIT, "%d slices, at most %d", n[0] * n[1] * n[2], MAX_SLICES);
@@ -370,7 +370,7 @@ static int run(const void *opts, struct study_cell *out)
 
 const struct study study_block_thread = {
     .name = "block_thread",
-    .help = "the best slice of one thread beside that of all threads",
+    .help = "the best slice of one thread compared with that of all threads",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
     .metrics = metrics,

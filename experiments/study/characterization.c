@@ -1,7 +1,7 @@
 /* Prefill and decode steps of the engine under every counter there is: the hardware's
  * seven metrics, the kernel's software events, the engine's own totals through PAPI, and
  * a cache simulation. What a machine cannot count is NaN with its reason; estimates from
- * arithmetic and time stand beside under names of their own.   Paper: Sandwich 3.1. */
+ * arithmetic and time are recorded under names of their own.   Paper: Sandwich 3.1. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

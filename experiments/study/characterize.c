@@ -71,7 +71,7 @@ static const struct study_metric metrics[] = {
     {"fault_small_ns", "ns", "lower", "first touch of a small page, 1 thread"},
     {"fault_huge_ns", "ns", "lower", "... of a huge page"},
     {"share_speed_min", "", "higher",
-     "speed beside another computing CPU / alone; about 0.5: they share a core"},
+     "speed while another CPU computes / alone; about 0.5: they share a core"},
     {"noise_compute_cv", "", "lower", "deviation of computing / its mean, all CPUs"},
     {"noise_read_cv", "", "lower", "... of reading"},
     {"steal_ns_per_s", "ns/s", "lower", "time the host took away"},
@@ -205,7 +205,7 @@ static long n_preempted(void)
 }
 
 #define TOKENS     9  /* undisturbed ones of a round ... */
-#define TOKENS_MAX 36 /* ... sought among so many: then the disturbed stand in */
+#define TOKENS_MAX 36 /* ... chosen among this many: then the disturbed stand in */
 
 /* The median time of a token after a first one, which wakes the team. As the probes do, one
  * during which a thread was kept from its CPU is set aside: it measures other programs. */
@@ -332,7 +332,7 @@ static int report_machine(struct study_cell *c, const struct found *f)
 }
 
 /* "provider event|ratio|verdict" lines: short enough for an attribute, as figures read it;
- * the whole table with its reasons stands beside it. */
+ * the whole table with its reasons is recorded as well. */
 static void report_event_lines(struct study_cell *c, const struct counters_trust *t,
                                int n)
 {

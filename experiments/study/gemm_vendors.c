@@ -1,4 +1,4 @@
-/* Our GEMMs beside every library's, run in turn in the same cell: one matrix, one number
+/* Our GEMMs compared with every library's, run in turn in the same cell: one matrix, one number
  * of rows, one type of weights. bf16 weights are computed both exactly and relaxed.
  * Paper: Sandwich 8.2, Fig. 7. */
 #include <math.h>
@@ -331,7 +331,7 @@ static void report_ours(const struct cell *c, const struct series *s, const char
     report(c, "ratio_vs_best", suffix,
            best < 0 ? NAN : study_contest_ratio(&c->contest, ours(s), best),
            "no rival computed this shape");
-    report(c, "error", suffix, s->error, "the result is no number");
+    report(c, "error", suffix, s->error, "the result is not a number");
     snprintf(name, sizeof(name), "s_ours%s", suffix);
     study_series(c->out, name, "s", sides[ours(s)].s, (size_t)c->contest.n_rounds);
 }
@@ -474,7 +474,7 @@ static int run(const void *opts, struct study_cell *out)
 
 const struct study study_gemm_vendors = {
     .name = "gemm_vendors",
-    .help = "our GEMM beside every library's, in turn in one run",
+    .help = "our GEMM compared with every library's, in turn in one run",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
     .kept_bytes = sizeof(struct kept),

@@ -34,7 +34,7 @@ static const struct study_metric metrics[] = {
      "... of attention: its products, its softmax, keys and values written"},
     {"share_memory", "", "", "... of norms, rotation and copies"},
     {"wait_frac", "", "lower",
-     "waiting for other threads / the step; more of it beside other programs"},
+     "waiting for other threads / the step; more of it while other programs run"},
     {"share_mad", "", "", "median absolute deviation of share_linear"},
     {"step_s", "s", "lower", "the step"},
     {"timed_frac", "", "higher", "operators and waiting / the step"},

@@ -1,6 +1,6 @@
 /* What it costs to go from prefill's service configuration to decode's between two steps:
- * nothing is copied, so the price is what caches and threads make of it. Beside it, the
- * time to pack the weights anew, and one configuration for both phases.
+ * nothing is copied, so the price is what caches and threads make of it. For comparison, the
+ * time to pack the weights again, and one configuration for both phases.
  * Paper: Sandwich 5.3. */
 #include <math.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static const struct study_metric metrics[] = {
      "the first decode step after the other phase's prefill, less the same step after "
      "its own"},
     {"switch_us_mad", "us", "", "median absolute deviation of that"},
-    {"repack_ms", "ms", "", "reading and packing the weights anew, the file in memory"},
+    {"repack_ms", "ms", "", "reading and packing the weights again, the file in memory"},
     {"request_s", "s", "lower", "prompt by prefill's, output by decode's configuration"},
     {"request_s_prefill_plan", "s", "", "both by prefill's"},
     {"request_s_decode_plan", "s", "", "both by decode's"},
@@ -117,7 +117,7 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
         {"token_bytes", bytes},
         {"decode_gbps", 1e-9 * bytes / stats_median(f->later_s[DECODE_PLAN], n)}};
 
-    STUDY_VALUES(out, all, "a time was no number");
+    STUDY_VALUES(out, all, "a time was not a number");
     study_series(out, "switch_us", "us", f->switch_us, n);
     study_engine_report(out, &f->engine);
 }

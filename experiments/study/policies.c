@@ -236,7 +236,7 @@ static int run(const void *opts, struct study_cell *out)
 
 const struct study study_policies = {
     .name = "policies",
-    .help = "tuning policies beside the oracle: regret and cost",
+    .help = "tuning policies compared with the oracle: regret and cost",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
     .metrics = metrics,

@@ -91,7 +91,7 @@ static void report(const struct found *f, struct study_cell *out)
         {"speedup", stats_geomean(f->speedup, n)},
         {"n_shapes", (double)n}};
 
-    STUDY_VALUES(out, all, "a time was no number");
+    STUDY_VALUES(out, all, "a time was not a number");
     study_series(out, "m", "", f->m, n);
     study_series(out, "gflops_of_m", "GFLOP/s", f->gflops, n);
     study_series(out, "gflops_default_of_m", "GFLOP/s", f->gflops_default, n);

@@ -1,5 +1,5 @@
 """Bars of one number: a panel for each model, a group for each data set, a bar for each weight
-type. Beside each bar stands the share of the physical bound that it reaches."""
+type. Next to each bar is the share of the physical bound that it reaches."""
 
 import math
 

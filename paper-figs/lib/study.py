@@ -1,4 +1,4 @@
-"""What the figures of studies share: cells by their settings, and a table beside the picture."""
+"""What the figures of studies share: cells by their settings, and a table next to the picture."""
 
 import math
 import os
@@ -47,7 +47,7 @@ def total(values):
 
 
 def write_table(stem, header, rows):
-    """<stem>.md beside the picture: the numbers it shows."""
+    """<stem>.md next to the picture: the numbers it shows."""
     out = sys.argv[2] if len(sys.argv) > 2 else style.OUT
     os.makedirs(out, exist_ok=True)
     path = os.path.join(out, stem + ".md")

@@ -93,7 +93,7 @@ static void depth_is_capped(void **state)
     for (size_t i = 0; i + 5 < sizeof(text); i += 5)
         memcpy(text + i, "{\"a\":", 5);
     assert_err(json_read_text(&j, text, sizeof(text) - 1, "here"), ERR_LIMIT, "nested");
-    /* brackets in strings, behind escaped quotes, are no nesting */
+    /* brackets in strings, behind escaped quotes, are not nesting */
     snprintf(text, sizeof(text), "[\"\\\"%0100d", 0);
     memset(text + 4, '[', 100);
     memcpy(text + 104, "\\\\\"]", 5);

@@ -275,7 +275,7 @@ static void test_wrong_is_dropped(void **state)
 {
     static const struct {
         struct fake fake;
-        const char *said; /* NULL: that the library does not take it is no warning */
+        const char *said; /* NULL: that the library does not take it is not a warning */
     } bad[] = {
         {{.at = "[ $1 = 0 ] && echo value 1e9 || echo $right"}, "computes wrong"},
         {{.at = "[ $1 = 0 ] && echo value nan || echo $right"}, "computes wrong"},
@@ -376,7 +376,7 @@ static void test_killed_in_a_run(void **state)
 {
     struct gemm_rival *r = open_fake(&(struct fake){
         .list = "printf '%s\\n' 'rival Fake 1' 'setting|a|f32|0|' end",
-        .run = "n=$((n + 1)); [ $n -gt 9 ] && { echo oh dear >&2; kill -KILL $$; }; "
+        .run = "n=$((n + 1)); [ $n -gt 9 ] && { echo bad luck >&2; kill -KILL $$; }; "
                "echo time 1e-9"});
     double seconds;
     int rc = OK;
@@ -386,7 +386,7 @@ static void test_killed_in_a_run(void **state)
     for (int i = 0; i < 10 && rc == OK; i++)
         rc = gemm_rival_run(r, &seconds);
     assert_err(rc, ERR_IO,
-               "rival fake (setting 0): fake: died of signal 9 (Killed): oh dear");
+               "rival fake (setting 0): fake: died of signal 9 (Killed): bad luck");
     assert_true(isnan(seconds));
     assert_err(gemm_rival_run(r, &seconds), ERR_STATE, "no shape");
     assert_string_equal(gemm_rival_setting(r), "");
@@ -428,7 +428,7 @@ static void test_best_dies_in_duel(void **state)
     gemm_rival_close(&r);
 }
 
-/* A slow newcomer is not waited for: that is no fault, and no warning. */
+/* A slow newcomer is not waited for: that is neither a fault nor a warning. */
 static void test_slow_newcomer(void **state)
 {
     struct gemm_rival *r =

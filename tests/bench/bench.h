@@ -1,7 +1,7 @@
 /* tests/bench/bench.h - what `make bench` measures and how it keeps score.
  *
  * Every figure is a median over interleaved rounds (A, B, C, A, B, C, ...) with its
- * spread, beside the bound it cannot pass: measured read bandwidth or the measured peak
+ * spread, with the bound it cannot exceed: measured read bandwidth or the measured peak
  * of the type. Nothing here is asserted: tests prove correctness, this measures. */
 #ifndef TESTS_BENCH_BENCH_H
 #define TESTS_BENCH_BENCH_H
@@ -68,7 +68,7 @@ double bench_prefill_flop(const struct model *m, int64_t n_tok);
 MUST int bench_ops(struct bench *b);
 MUST int bench_models(struct bench *b);
 /* The model in this file by as many ranks of one thread as the team has threads, as
- * threads and as processes, beside one rank of all threads. */
+ * threads and as processes, compared with one rank of all threads. */
 MUST int bench_ranks(struct bench *b, const char *path, const char *precision,
                      const char *arch, const char *tag);
 

@@ -1,5 +1,5 @@
 /* Whole steps of a model: decode at context 128 and prefill of 16 ... 512 tokens, exact
- * and relaxed, beside the bytes that must be read and the peak of the type. */
+ * and relaxed, with the bytes that must be read and the peak of the type. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Ranks of one thread each, as threads and as processes, beside one rank of all threads:
+/* Ranks of one thread each, as threads and as processes, compared with one rank of all threads:
  * the same steps, each between two of the one rank's. */
 #include <math.h>
 #include <stdio.h>

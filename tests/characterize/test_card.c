@@ -116,7 +116,7 @@ static void masked_card(void **state)
     json_decref(again);
 }
 
-/* The full card lies beside the quick one and holds all that it holds. */
+/* The full card is written next to the quick one and holds all that it holds. */
 static void full_card(void **state)
 {
     json_t *quick, *full, *again;

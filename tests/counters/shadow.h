@@ -1,4 +1,4 @@
-/* Pages that a sanitizer touches beside those of a test. */
+/* Pages that a sanitizer touches besides those of a test. */
 #ifndef TESTS_COUNTERS_SHADOW_H
 #define TESTS_COUNTERS_SHADOW_H
 

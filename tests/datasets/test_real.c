@@ -39,7 +39,7 @@ static void check_against(const char *reader, const char *file, const char *fit)
     size_t n;
 
     if (!path)
-        test_skip("no %s beside the checkout", file);
+        test_skip("no %s next to the checkout", file);
     d = open_all(reader, path);
     n = (size_t)d->n_items;
     prompt = mem_new(MEM_TEST, n, sizeof(double));
@@ -94,7 +94,7 @@ static void sharegpt_conversations(void **s)
 
     (void)s;
     if (!gz)
-        test_skip("no sharegpt/sharegpt_v3_sample_dev.json.gz beside the checkout");
+        test_skip("no sharegpt/sharegpt_v3_sample_dev.json.gz next to the checkout");
     assert_err(data_try("sharegpt", gz), ERR_UNSUPPORTED, "gzip -dk");
     snprintf(path, sizeof(path), "%s/sharegpt.json", test_dir());
     snprintf(command, sizeof(command), "gzip -dc '%s' > '%s'", gz, path);
@@ -157,7 +157,7 @@ static void manifest(void **s)
     }
     json_decref(j);
     if (n_here == 0)
-        test_skip("no file of the manifest beside the checkout: no checksum compared");
+        test_skip("no file of the manifest next to the checkout: no checksum compared");
 }
 
 int main(void)

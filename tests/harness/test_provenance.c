@@ -123,7 +123,7 @@ static void counters(void **state)
     assert_non_null(j);
     assert_true(json_integer_value(json_object_get(j, "cpu_ns")) == b.cpu_ns - a.cpu_ns);
     json_decref(j);
-    a.steal_ns = b.n_throttled = -1; /* unreadable once is no difference */
+    a.steal_ns = b.n_throttled = -1; /* unreadable once gives no difference */
     b.load_avg_1min = NAN;
     j = env_counters_json(&a, &b);
     assert_true(json_is_null(json_object_get(j, "steal_ns")));

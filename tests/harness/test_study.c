@@ -148,8 +148,8 @@ static void a_bad_job_is_refused_by_name(void **state)
     refuse("\"study\": {\"name\": \"scrip\"}", "did you mean \"script\"");
     refuse("\"study\": {\"name\": \"script\", \"tipe\": \"x\"}", "did you mean \"type\"");
     refuse("\"study\": {\"name\": \"script\", \"m\": [1, \"x\"]}", "an integer");
-    refuse("\"study\": {\"name\": \"script\"}, \"load\": {}", "beside \"load\"");
-    refuse("\"study\": {\"name\": \"script\"}, \"seeds\": {}", "beside \"seeds\"");
+    refuse("\"study\": {\"name\": \"script\"}, \"load\": {}", "and \"load\" exclude");
+    refuse("\"study\": {\"name\": \"script\"}, \"seeds\": {}", "and \"seeds\" exclude");
     refuse("\"studi\": {\"name\": \"script\"}", "did you mean \"study\"");
     refuse(HEADLINE("\"metric\": \"sped\", \"over\": \"max\""), "did you mean \"speed\"");
     refuse(HEADLINE("\"metric\": \"p50_ttft_ms\", \"over\": \"max\""), "does not exist");
@@ -226,7 +226,7 @@ struct ran {
     char *table;
 };
 
-/* Run a job into a folder; the machine card would be looked for beside it. */
+/* Run a job into a folder; the machine card would be looked for next to it. */
 static int run_into(const char *dir, const char *text, struct ran *r)
 {
     struct job *j = job_of(text);

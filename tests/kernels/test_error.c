@@ -1,9 +1,9 @@
 /* How wrong the GEMM variants are on the whole: each is held to the error it states
  * (kern_variant.error), and a relaxed one to what rounding the activations to bf16 and
  * nothing else would cost, on data that is kind, has outliers, cancels, or has rows and
- * columns of very different size. Sums of one sign are large beside their products; there
+ * columns of very different size. Sums of one sign are large compared with their products; there
  * short chains in halves may err more than rounding activations does, though little
- * beside the sum, and only the stated error holds. The figures are printed. */
+ * compared with the sum, and only the stated error holds. The figures are printed. */
 #include "kernels/gemm.h"
 #include "kernels/pack.h"
 #include "tests/kernels/gemm_check.h"

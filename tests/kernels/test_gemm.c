@@ -5,7 +5,7 @@ enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_CONVERTED, SLOT_FACTOR };
 
 #define ROWS_MAX 64 /* of any micro-kernel */
 
-/* One tile of the packed operands. C has ldc floats a row; what lies beyond 16 np columns
+/* One tile of the packed operands. C has ldc floats a row; what is beyond 16 np columns
  * is padding that must stay. */
 struct shape {
     int mr, np;

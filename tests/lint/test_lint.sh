@@ -60,7 +60,7 @@ lines() { # how many, of what
     yes "$2" | head -n "$1"
 }
 
-echo "1..32"
+echo "1..38"
 clean
 check "a clean tree" ""
 add engine/base/mem.c '#include "kv/kv.h"'
@@ -112,6 +112,18 @@ printf '#if 0\nint kv_x;\n#endif\n' >"$tree/engine/base/g.c"
 check "code switched off" 'engine/base/g.c:1: mark: code switched off'
 add engine/kv/README.md 'Data lie in /home/someone/data.'
 check "a path of one machine" 'engine/kv/README.md:2: mark: a path'
+add engine/kv/g.c 'static int kv_region;'
+check "a private name" 'engine/kv/g.c:1: word: the name kv_region, expected kv_slot'
+add engine/kv/g.c '/* Few rows: what lies in a region. */'
+check "a word in a comment" 'engine/kv/g.c:1: word: "lies", expected is'
+printf '/* This text\n * begins anew. */\n' >"$tree/engine/kv/g.c"
+check "a word in the second line of a comment" 'engine/kv/g.c:2: word: "anew"'
+printf 'extern const char kv_text[];\nconst char kv_text[] = "/* who waits";\n' >"$tree/engine/kv/g.c"
+check "a word in a string" 'engine/kv/g.c:2: word: "who waits"'
+add engine/kv/g.c '/* the names few and kv_region; it is no longer so */'
+check "names in a comment" ""
+add engine/kv/README.md 'Pages beside the pool.'
+check "a word in a document" 'engine/kv/README.md:2: word: "beside"'
 printf '#define KV_G 1\n\n#ifdef __AVX2__\n#define KV_G2 2\n#endif\n' >"$tree/engine/kv/g.h"
 check "a condition outside base and cpu" 'engine/kv/g.h:3: condition:'
 printf '#ifdef __AVX2__\n#define MEM_G 1\n#endif\n' >"$tree/engine/base/g.h"

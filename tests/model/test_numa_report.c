@@ -37,8 +37,8 @@ static void test_one_node(void **state)
     bytes = all.local_bytes + all.shared_bytes;
     assert_string_equal(places.how, "first touch: all threads are on one node");
     assert_string_equal(places.rows[0].name, "qkv");
-    assert_string_equal(places.rows[MODEL_PLACE_EMBED].name, "embedding");
-    assert_string_equal(places.rows[MODEL_PLACE_NORMS].name, "norms");
+    assert_string_equal(places.rows[MODEL_WEIGHT_EMBED].name, "embedding");
+    assert_string_equal(places.rows[MODEL_WEIGHT_NORMS].name, "norms");
     step_model_close(&x);
     if (rc == ERR_UNSUPPORTED)
         test_skip("%s", err_msg());

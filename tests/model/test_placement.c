@@ -140,7 +140,7 @@ static void test_one_rank_over_nodes(void **state)
     (void)state;
     assert_ok(par_team_open(&team, cpus, TEAM, 0));
     on_nodes(team, layers, 1, 2, &places);
-    for (int w = 0; w < MODEL_PLACE_NORMS; w++) {
+    for (int w = 0; w < MODEL_WEIGHT_NORMS; w++) {
         const struct model_numa_row *r = &places.rows[w];
         double bytes = (double)(r->local_bytes + r->elsewhere_bytes);
         bool along_k = w == MODEL_MAT_O || w == MODEL_MAT_DOWN;
@@ -207,9 +207,9 @@ static unsigned char *cover_all(const struct model *m)
 
     c.times = mem_new(MEM_TEST, m->weights_bytes, 1);
     assert_non_null(c.times);
-    for (int w = 0; w < MODEL_N_PLACES; w++)
-        for (int i = 0; i < model_place_layers(m, (enum model_place)w); i++)
-            model_each_run(m, (enum model_place)w, i, cover, &c);
+    for (int w = 0; w < MODEL_N_WEIGHT_KINDS; w++)
+        for (int i = 0; i < model_weight_kind_layers(m, (enum model_weight_kind)w); i++)
+            model_each_run(m, (enum model_weight_kind)w, i, cover, &c);
     return c.times;
 }
 

@@ -179,7 +179,7 @@ static void ranks_can_be_processes(void **state)
         }
 }
 
-/* --- who waits for whom */
+/* --- which rank waits for which */
 
 #define N_MESSAGES 6
 #define LOG_MAX    1000

@@ -2,7 +2,7 @@
  * delays, and very many messages through the same two buffers; each sum equal, bit for
  * bit, to the serial one in the stated order.
  *   test_stress            what fits into a few seconds
- *   test_stress 1000000    so many messages at two ranks, however long that takes
+ *   test_stress 1000000    a million messages at two ranks, however long that takes
  * Prints TAP itself and needs nothing but base and par, so that it also runs
  * cross-compiled under an emulator (test_arm.sh). TEST_SEED chooses the delays. */
 #include <pthread.h>

@@ -5,7 +5,7 @@
 #include "format/make.h"
 #include "plan/search.h"
 
-/* An evaluator whose best configuration is known: so many threads a rank, so many ranks. */
+/* An evaluator whose best configuration is known: this many threads per rank and ranks. */
 static struct wish {
     int n_ranks[2], n_threads[2]; /* of enum topo_phase */
     enum topo_phase phase;

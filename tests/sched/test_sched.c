@@ -123,7 +123,7 @@ static void test_fcfs_waits_for_memory(void **state)
     assert_int_equal(p->step(&v, &pick, 1), 0);
 }
 
-/* Prompts that fit go together; then all decode together; who waits does not overtake. */
+/* Prompts that fit go together; then all decode together; a waiting prompt does not overtake. */
 static void test_continuous(void **state)
 {
     struct sched_seq seqs[] = {
@@ -193,7 +193,7 @@ static const struct sched_batch_entry *pick_of(const struct sched_batch_entry *e
 }
 
 /* In order of arrival: whoever decodes has its token while the step has room; then each
- * prompt, as much as fits, who waits only where a region is left for it. Nothing that
+ * prompt, as much as fits, waiting prompts only where a region is left for it. Nothing that
  * could go on is left out, and nothing else is in. */
 static void check_chunked(const struct sched_view *v,
                           const struct sched_batch_entry *entries, int n, int max)

@@ -197,14 +197,14 @@ static void draw_traffic(struct traffic *t, struct rng *r)
     }
 }
 
-/* A cost for each number of rows, at random, an even number dearer by half or an odd one:
+/* A cost for each number of rows, at random, even numbers of rows cost half as much again, or odd ones:
  * the choice goes to and fro. */
-static void random_costs(struct plan_costs *c, int dear, struct rng *r)
+static void random_costs(struct plan_costs *c, int parity, struct rng *r)
 {
     c->n = PLAN_COSTS_MAX;
     for (int i = 0; i < c->n; i++) {
         c->rows[i] = 1 + i;
-        c->seconds[i] = (i % 2 == dear ? 1.5 : 1) + 0.3 * rng_f64(r);
+        c->seconds[i] = (i % 2 == parity ? 1.5 : 1) + 0.3 * rng_f64(r);
     }
 }
 

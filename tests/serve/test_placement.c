@@ -1,4 +1,4 @@
-/* What a record says of where memory lies: on this machine, under a kernel that lies about
+/* What a record says of where memory is: on this machine, under a kernel that reports wrong nodes for
  * it, and under one that does not tell. */
 #include <errno.h>
 

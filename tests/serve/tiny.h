@@ -42,7 +42,7 @@ static inline struct serve_opts tiny_opts(void)
 
     assert_ok(opt_init(serve_opt_table, &o));
     o.model = tiny_path;
-    o.pin = false; /* the tests may run beside others */
+    o.pin = false; /* the tests may run while others do */
     return o;
 }
 

@@ -50,7 +50,7 @@ static struct topo_tree *removed(struct topo_tree *t, int n, int depth)
     return out;
 }
 
-/* The cross-section of so many ranks. */
+/* The cross-section of that many ranks. */
 static struct topo_config cut(const struct topo_tree *t, int n_ranks)
 {
     const struct topo_limits any = {0};

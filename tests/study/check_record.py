@@ -38,7 +38,7 @@ def counters(cell):
         check(v["estimated_" + name] > 0, "estimated_%s: %g" % (name, v["estimated_" + name]))
     check(v["sde_equal"] == 1, "PAPI reads what the engine does not account")
     check(v["sde_steps"] > 0 and v["sde_tok"] > 0 and v["sde_weight_bytes"] > 0, "SDE columns are empty")
-    check(v["sde_tok"] % cell.attrs["study.batch"] == 0, "tokens are no multiple of the batch")
+    check(v["sde_tok"] % cell.attrs["study.batch"] == 0, "tokens are not a multiple of the batch")
     names = cell.attrs["notes.raw_events"]
     names = (names.decode() if isinstance(names, bytes) else names).split("|")
     for series in ("raw_count", "raw_enabled_ns", "raw_running_ns"):

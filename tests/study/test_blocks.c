@@ -35,7 +35,7 @@ static void bad_slices_are_refused(void **state)
     (void)state;
     assert_err(capture_run(&study_block_thread,
                            "{\"matrix\": \"x 96x64\", \"m\": 24, \"bns\": \"32 40\"}"),
-               ERR_ARG, "40 is no multiple of 16");
+               ERR_ARG, "40 is not a multiple of 16");
     assert_err(capture_run(&study_block_thread, "{}"), ERR_ARG, "study.matrix");
     assert_err(capture_run(&study_block_growth, "{}"), ERR_ARG, "study.matrix");
     assert_err(

@@ -94,7 +94,7 @@ static void a_peak_that_falls_with_threads_is_not_believed(void **state)
     (void)state;
     assert_true(isnan(study_peak_gflops(NULL, STUDY_F32, 2)));
     if (isnan(measure_card_peak_gflops(quiet, "f32", "exact", 2)))
-        fail_msg("the made-up card is no card");
+        fail_msg("the made-up card is not a card");
     assert_true(study_peak_gflops(quiet, STUDY_F32, 2) == 390);
     assert_true(isnan(study_peak_gflops(busy, STUDY_F32, 2)));
     assert_true(study_peak_gflops(busy, STUDY_F32, 1) == 200);

@@ -1,4 +1,4 @@
-/* The study of our GEMMs beside the libraries', with scripted rivals and a made-up machine
+/* The study of our GEMMs and the libraries', with scripted rivals and a made-up machine
  * card: what it says of each, and above all of those that are not there. */
 #include "tests/study/capture.h"
 #include "tests/study/scripted_rivals.h"

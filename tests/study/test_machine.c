@@ -217,7 +217,7 @@ static int characterize_here(const char *dir)
 }
 
 /* Every number of the card that Show 5 names is there or has its reason (capture.h fails
- * otherwise), the card lies beside as JSON, and the tree has this host's CPUs. */
+ * otherwise), the card is next to it as JSON, and the tree has this host's CPUs. */
 static void a_new_cpu(void **state)
 {
     const struct model_cost_types types = {.weight = KERN_BF16, .kv = KERN_F32};

@@ -74,7 +74,7 @@ void invented_nodes_sum(const struct model_numa_report *places,
                         struct model_numa_row *all)
 {
     memset(all, 0, sizeof(*all));
-    for (int w = 0; w < MODEL_N_PLACES; w++) {
+    for (int w = 0; w < MODEL_N_WEIGHT_KINDS; w++) {
         const struct model_numa_row *r = &places->rows[w];
 
         assert_true(r->elsewhere_bytes + r->local_bytes >= r->mixed_bytes);

@@ -1,4 +1,4 @@
-/* tests/support/step_model.h - small models of every shape trait, each beside its float64
+/* tests/support/step_model.h - small models of every shape trait, each with its float64
  * reference, and steps drawn at random through them. */
 #ifndef TESTS_SUPPORT_STEP_MODEL_H
 #define TESTS_SUPPORT_STEP_MODEL_H
@@ -25,7 +25,7 @@ void step_trait_config(const struct step_trait *t, struct model_config *c);
 /* Exact, f32 keys and values, steps of at most 96 tokens. */
 struct model_opts step_model_opts(void);
 
-/* One opened model beside its reference. */
+/* One opened model with its reference. */
 struct step_model {
     struct ref_model ref;
     struct par_team *team;

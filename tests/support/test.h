@@ -2,7 +2,7 @@
  * the place of the optional real data, and small conveniences.
  *
  * A test skips with test_skip("why"): the reason is printed and counted. Real data lie in
- * $SANDWICH_DATA or ../shared/data beside the checkout, or are absent. */
+ * $SANDWICH_DATA or ../shared/data next to the checkout, or are absent. */
 #ifndef TESTS_SUPPORT_TEST_H
 #define TESTS_SUPPORT_TEST_H
 

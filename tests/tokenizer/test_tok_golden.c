@@ -169,7 +169,7 @@ static void test_qwen(void **state)
     tok_close(&t);
 }
 
-/* The ids that a trained model wrote give the text that stands beside them. */
+/* The ids that a trained model wrote give the text that is stored with them. */
 static void test_stories(void **state)
 {
     const char *tok = test_data("models/tok512.bin");

@@ -106,7 +106,7 @@ static void real_machines(void **state)
 
     (void)state;
     if (!path)
-        test_skip("no real topologies beside this checkout");
+        test_skip("no real topologies next to this checkout");
     assert_ok(json_read_file(&rows, path, 1 << 20));
     assert_true(json_array_size(rows) > 0);
     json_array_foreach(rows, i, row) check_row(row);
@@ -119,13 +119,13 @@ static struct topo_machine *open_data(const char *relative)
     const char *path = test_data(relative);
 
     if (!path)
-        test_skip("no %s beside this checkout", relative);
+        test_skip("no %s next to this checkout", relative);
     assert_ok(topo_machine_open(&m, path));
     check_sane(m);
     return m;
 }
 
-/* Knights Landing in flat mode: MCDRAM beside DRAM; CPUs belong to their DRAM. */
+/* Knights Landing in flat mode: MCDRAM and DRAM; CPUs belong to their DRAM. */
 static void fast_memory_is_not_the_default(void **state)
 {
     struct topo_machine *m = open_data("hwloc/deeper-knl-snc4-flat.xml");
@@ -135,7 +135,7 @@ static void fast_memory_is_not_the_default(void **state)
         assert_true(m->nodes[m->pus[i].node].bytes > INT64_C(20) << 30);
         assert_int_equal(m->pus[i].l3, -1);
     }
-    assert_non_null(strstr(m->note, "4 memory nodes beside"));
+    assert_non_null(strstr(m->note, "4 memory nodes besides"));
     assert_non_null(strstr(m->note, "no L3"));
     assert_int_equal(m->l3_bytes, 0);
     topo_machine_close(&m);
@@ -258,7 +258,7 @@ static void sysfs_dumps(void **state)
         snprintf(relative, sizeof(relative), "hwloc/fsroot/%s.tar.bz2", dumps[i].stem);
         tar = test_data(relative);
         if (!tar)
-            test_skip("no %s beside this checkout", relative);
+            test_skip("no %s next to this checkout", relative);
         snprintf(cmd, sizeof(cmd), "tar xjf '%s' -C '%s' 2>/dev/null", tar, test_dir());
         if (system(cmd) != 0)
             test_skip("cannot unpack %s (tar or bzip2 missing)", relative);

@@ -111,7 +111,7 @@ static void size_of(const char *svg, int *w, int *h)
     assert_int_equal(sscanf(box, "viewBox=\"0 0 %d %d\"", w, h), 2);
 }
 
-/* Everything lies within the drawing. */
+/* Everything is within the drawing. */
 static void check_inside(const char *svg, int w, int h)
 {
     for (const char *at = strstr(svg, " x=\""); at; at = strstr(at + 1, " x=\"")) {

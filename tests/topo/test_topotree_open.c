@@ -69,7 +69,7 @@ static void real_machines_have_trees(void **state)
 
     (void)state;
     if (!path)
-        test_skip("no real topologies beside this checkout");
+        test_skip("no real topologies next to this checkout");
     assert_ok(json_read_file(&rows, path, 1 << 20));
     json_array_foreach(rows, i, row)
     {
@@ -103,7 +103,7 @@ static const char *fsroot(const char *stem)
     snprintf(relative, sizeof(relative), "hwloc/fsroot/%s.tar.bz2", stem);
     tar = test_data(relative);
     if (!tar)
-        test_skip("no %s beside this checkout", relative);
+        test_skip("no %s next to this checkout", relative);
     snprintf(cmd, sizeof(cmd), "tar xjf '%s' -C '%s' 2>/dev/null", tar, test_dir());
     if (system(cmd) != 0)
         test_skip("cannot unpack %s (tar or bzip2 missing)", relative);
@@ -199,7 +199,7 @@ static void levels_that_do_not_nest(void **state)
     char note[128];
 
     (void)state;
-    /* Packages of four, memory nodes of three of the twelve: nodes are believed. */
+    /* Packages of four, memory nodes of three of the twelve: nodes take precedence. */
     assert_ok(topo_machine_open(&m, "synthetic:package:3 core:4 pu:1"));
     for (int i = 0; i < 12; i++)
         m->pus[i].node = i / 3;
@@ -208,7 +208,7 @@ static void levels_that_do_not_nest(void **state)
     assert_string_equal(tree_levels(t), "machine/4 node/3 core+PU");
     assert_string_equal(note, "package left out as a level: it does not nest");
     mem_free(t);
-    /* Nodes of six: the second package lies across. */
+    /* Nodes of six: the second package is across. */
     for (int i = 0; i < 12; i++)
         m->pus[i].node = i / 6;
     assert_ok(topo_tree_open(&t, m, NULL, note, sizeof(note)));

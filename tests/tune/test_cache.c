@@ -141,7 +141,7 @@ static void another_key_is_kept_and_not_used(void **state)
     tune_cache_close(&c);
 }
 
-/* A key that is not there, or CPUs that are not, are no error. */
+/* A key that is not there, or CPUs that are not, are not an error. */
 static void the_real_key_says_something(void **state)
 {
     struct tune_key k;
@@ -218,7 +218,7 @@ static void a_changed_byte_is_refused(void **state)
                 continue;
             }
             if (!has(c, 1) || !has(c, 64) || has(c, 2))
-                fail_msg("byte %zu, '%c' for '%c', is believed", i, put_there[k], was);
+                fail_msg("byte %zu, '%c' for '%c', is accepted", i, put_there[k], was);
             tune_cache_close(&c);
         }
         text[i] = was;

@@ -33,7 +33,7 @@ struct engine {
     struct ref_model ref;
     struct par_team *team;
     struct model *model;
-    struct model_phase *phase[THREADS + 1]; /* of so many threads */
+    struct model_phase *phase[THREADS + 1]; /* by number of threads */
     struct kv_pool *pool;
 };
 
@@ -266,7 +266,7 @@ static int none(void *ctx, const struct kern_variant *v, const struct kern_mat *
                 int64_t m_max, int n_threads, struct kern_schedule *out)
 {
     (void)ctx, (void)v, (void)w, (void)m_max, (void)n_threads, (void)out;
-    return OK; /* leaves zeros, which are no schedules */
+    return OK; /* leaves zeros, which are not schedules */
 }
 
 static void bad_schedules_are_refused(void **state)

@@ -13,7 +13,7 @@ struct search {
     struct tune_opts o;
     struct tune_shape shapes[SHAPES_MAX];
     struct kern_schedule out[SHAPES_MAX], known[SHAPES_MAX];
-    int n_done, end_after; /* end_after: cancel at so many; 0: never */
+    int n_done, end_after; /* end_after: cancel after this many; 0: never */
     bool measured[SHAPES_MAX];
     volatile sig_atomic_t stop;
     struct tune_ctx c;

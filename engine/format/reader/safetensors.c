@@ -1,5 +1,5 @@
-/* A directory in the layout of Hugging Face: config.json beside model.safetensors, or
- * beside several files that model.safetensors.index.json assigns tensors to. */
+/* A directory in the layout of Hugging Face: config.json and model.safetensors, or
+ * several files that model.safetensors.index.json assigns tensors to. */
 #include "format/format.h"
 
 #include <inttypes.h>

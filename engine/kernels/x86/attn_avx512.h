@@ -411,14 +411,14 @@ ATTN_INLINE void attn_many(const struct kern_attn_args *a, const int hd)
  */
 static void attn_run(const struct kern_attn_args *a)
 {
-    const bool few = ATTN_BATCH_INVARIANT || a->n_tok * a->g <= ATTN_SMALL_M_ROWS;
+    const bool small_m = ATTN_BATCH_INVARIANT || a->n_tok * a->g <= ATTN_SMALL_M_ROWS;
 
     if (a->head_dim == 64)
-        few ? attn_small_m(a, 64, 4) : attn_many(a, 64);
+        small_m ? attn_small_m(a, 64, 4) : attn_many(a, 64);
     else if (a->head_dim == 128)
-        few ? attn_small_m(a, 128, 8) : attn_many(a, 128);
+        small_m ? attn_small_m(a, 128, 8) : attn_many(a, 128);
     else
-        few ? attn_small_m(a, a->head_dim, 1) : attn_many(a, a->head_dim);
+        small_m ? attn_small_m(a, a->head_dim, 1) : attn_many(a, a->head_dim);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* The baseline that the paper describes: rank 0 copies its message first, the others add
- * theirs one after the other, block by block, and nobody begins anew before all have read
+ * theirs one after the other, block by block, and nobody begins the next block before all have read
  * the result. Everyone waits for the master.   Paper: Sandwich 7.2. */
 #include <string.h>
 

@@ -134,7 +134,7 @@ static int move(struct measured *x, const int *cpus, int n)
     return OK;
 }
 
-/* ... as so many ranks. */
+/* ... as this many ranks. */
 static int place(struct measured *x, const int *cpus, int n_ranks, int n_threads)
 {
     const struct model_phase_opts o = {.n_ranks = n_ranks, .n_threads = n_threads};

@@ -1,4 +1,4 @@
-/* A search in the manner of Ansor (OSDI'20): for every shape anew, random schedules out
+/* A search in the manner of Ansor (OSDI'20): separately for every shape, random schedules out
  * of the whole space, then generations of mutation and crossing ranked by a cost model
  * that learns from what is measured, in batches, up to `trials` measurements. The model
  * is ridge regression where Ansor has boosted trees. */
@@ -181,6 +181,6 @@ static int run(struct tune_ctx *c, struct kern_schedule *out)
 
 const struct tune_policy tune_policy_ansor = {
     .name = "ansor",
-    .help = "evolution ranked by a learned cost model, for every shape anew",
+    .help = "evolution ranked by a learned cost model, separately for every shape",
     .run = run,
 };

@@ -4,7 +4,7 @@
  * blocks whose sums fill at least half of what the widest use of the registers holds (all
  * of them while the rows fit one block); slices of 1, 4 and 16 tiles or all along M and
  * N, of 2, 4, 8 and 16 tiles or all along K; every scheme; one loop order. The ten
- * fastest are then measured again under every loop order. What lies between grid points,
+ * fastest are then measured again under every loop order. What is between grid points,
  * lower micro-kernels for long shapes, and other orders of slower points are not seen. */
 #include <math.h>
 #include <stdlib.h>

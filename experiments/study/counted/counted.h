@@ -41,7 +41,7 @@ struct study_counted {
     double tick_ghz; /* what it ran at meanwhile */
     int n_threads, n_passes;
 };
-/* Open the engine, warm up, run all passes, close it. A counter that cannot be had is no
+/* Open the engine, warm up, run all passes, close it. A counter that is unavailable is not an
  * error: its value says why. ERR_ARG: no model. */
 MUST int study_counted_run(struct study_counted *out, const struct study_counted_opts *o,
                            struct study_cell *progress);

@@ -99,7 +99,7 @@ static void blocks(struct study_cell *c, const json_t *card, const struct cpu_bu
                      bytes);
             y[i] = measure_card_value(card, name, b->n, NULL);
         }
-        if (!isnan(y[0]) || !isnan(y[1])) /* the sequence alone is no point */
+        if (!isnan(y[0]) || !isnan(y[1])) /* the sequence alone is not a point */
             add_point(&v, bytes, y, 4);
     }
     report_curve(c, &v, "block_bytes", "B", names, "GB/s");

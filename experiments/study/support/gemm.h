@@ -55,7 +55,7 @@ double study_read_gbps(const struct study_threads *t, size_t buffer_bytes,
                        double budget_s);
 
 /* Peak for `mode` by the machine card (NULL: none); NaN also where the card says that
- * more threads do less: it was measured beside other work. */
+ * more threads do less: it was measured while other work ran. */
 double study_peak_gflops(const json_t *card, int mode, int n_threads);
 
 /* What memory allows a product of m rows, when every weight is read once: GFLOP/s. */

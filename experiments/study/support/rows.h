@@ -56,7 +56,7 @@
                 "numbers of rows, ascending, as \"1 2 4\"; instead of drawing "          \
                 "n_shapes"),                                                             \
         ROW_INT(n_shapes, 1, STUDY_SHAPES_MAX, n_default,                                \
-                "so many numbers of rows, each octave as likely"),                       \
+                "number of random M, each octave equally likely"),                       \
         ROW_INT(m_max, 1, 65536, "512", "the largest")
 #define ROWS_TUNING(rounds_default)                                                      \
     ROW_THREADS("0", "0: all CPUs of the budget"),                                       \

@@ -41,7 +41,7 @@ struct study_topo_opts {
         ROW_INT(batch, 1, 4096, "1", "sequences of a decode step"),                      \
         ROW_BOOL(strict_tp, "false", "the ranks must divide the heads (the paper)"),     \
         ROW_ENUM(hide, "nothing|cluster", "nothing",                                     \
-                 "what the machine reports and the tree does not believe"),              \
+                 "what the machine reports and the tree ignores"),                       \
         ROW_INT(seed, 0, 0, "1", "of lengths, noise and the search")
 
 /* All of a cell. Zero before open. */
@@ -86,7 +86,7 @@ struct study_topo_asked {
 void study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *asked);
 
 /* Apply "group(4,1,3) remove(1,4)" to `t`; *out is owned by the caller, mem_free().
- * ERR_ARG: a step that is no step, or is not legal there. */
+ * ERR_ARG: a step that cannot be parsed, or is not legal there. */
 MUST int study_topo_steps(struct topo_tree **out, const struct topo_tree *t,
                           const char *steps);
 /* The level that is closest to the PUs among those of at most `n` nodes. */
