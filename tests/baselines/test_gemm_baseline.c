@@ -388,8 +388,9 @@ static void test_killed_in_a_run(void **state)
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
     for (int i = 0; i < 10 && rc == OK; i++)
         rc = gemm_baseline_run(r, &seconds);
-    assert_err(rc, ERR_IO,
-               "GEMM library fake (setting 0): fake: died of signal 9 (Killed): no way on");
+    assert_err(
+        rc, ERR_IO,
+        "GEMM library fake (setting 0): fake: died of signal 9 (Killed): no way on");
     assert_true(isnan(seconds));
     assert_err(gemm_baseline_run(r, &seconds), ERR_STATE, "no shape");
     assert_string_equal(gemm_baseline_setting(r), "");
