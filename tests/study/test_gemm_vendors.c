@@ -107,7 +107,7 @@ static void without_any_baseline_there_is_no_ratio(void **state)
     memcpy(kept, scripts, sizeof(kept));
     for (int i = 0; i < 4; i++)
         scripts[i].absent = true;
-    study_gemm_vendors.close();
+    capture_close();
     run("");
     assert_true(value_of("gflops") > 0);
     assert_true(isnan(value_of("ratio_vs_best")));
@@ -167,9 +167,9 @@ static void a_cache_of_schedules_is_read(void **state)
 static void nothing_stays_open(void **state)
 {
     (void)state;
-    study_gemm_vendors.close();
+    capture_close();
     assert_int_equal(baselines_open, 0);
-    study_gemm_vendors.close();
+    capture_close();
     assert_true(shapes_made > 0);
 }
 
