@@ -7,10 +7,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "model/text.h"
-
-#define text model_text
-#define add  model_text_printf
+#include "base/text.h"
 
 static const char *plural(int64_t n)
 {
@@ -26,33 +23,36 @@ static void add_machine(struct text *t, const struct topo_tree *tree)
 {
     char kinds[64];
 
-    add(t, "The machine, as it reports itself: ");
+    text_printf(t, "The machine, as it reports itself: ");
     for (int l = 0; l + 1 < tree->n_levels; l++) {
         topo_kinds_print(tree->levels[l + 1].kinds, kinds, sizeof(kinds));
-        add(t, "%s%d %s%s", l ? ", each with " : "", tree->levels[l].arity, kinds,
-            plural(tree->levels[l].arity));
+        text_printf(t, "%s%d %s%s", l ? ", each with " : "", tree->levels[l].arity, kinds,
+                    plural(tree->levels[l].arity));
     }
-    add(t, " (%d CPUs).\n", tree->n_pus);
+    text_printf(t, " (%d CPUs).\n", tree->n_pus);
 }
 
 static void add_counts(struct text *t, const struct plan_search *s)
 {
     const struct plan_tree_search_counts *c = s->counts;
 
-    add(t,
+    text_printf(
+        t,
         "Looked at %lld of the trees that groups and removes make (%lld groupings, the "
         "machine's own one of them):\n%lld different configurations, %lld measurements, "
         "%.1f s%s.\n",
         (long long)c->n_trees, (long long)c->n_grouped, (long long)c->n_configs,
         (long long)c->n_measurements, (double)(clock_ns() - s->start_ns) * 1e-9,
         c->complete ? "" : "; the budget ended it before all was tried");
-    add(t,
+    text_printf(
+        t,
         "Merged %lld tree%s known by their hash; did not follow %lld that were no better "
         "than their parent;\nrefused %lld cross-section%s that the operators do not "
         "allow.\n",
         (long long)c->n_merged, plural(c->n_merged), (long long)c->n_pruned,
         (long long)c->n_refused, plural(c->n_refused));
-    add(t,
+    text_printf(
+        t,
         "The best were measured again in turn, up to %lld times each; one measurement "
         "varies by %.1f %%. What the\nfastest is not surely faster than ties with it, "
         "and of those that tie the simplest is chosen.\n",
@@ -63,20 +63,22 @@ static void add_row(struct text *t, const struct plan_decision *d, int i)
 {
     const struct plan_candidate *v = &d->v[i];
 
-    add(t, "  %s %10.4f [%.4f, %.4f]  %+6.1f %%  %-4s  %3d x %-3d  %s%s\n",
-        i == d->chosen ? "->" : "  ", v->seconds * 1e3, v->lo * 1e3, v->hi * 1e3,
-        percent(v->seconds, d->v[0].seconds), v->ties ? "ties" : "", v->config.n_ranks,
-        v->config.n_threads, v->tree->steps[0] ? v->tree->steps : "as it is",
-        i == d->whole   ? "  (best with all CPUs)"
-        : i == d->plain ? "  (best without groups)"
-                        : "");
+    text_printf(t, "  %s %10.4f [%.4f, %.4f]  %+6.1f %%  %-4s  %3d x %-3d  %s%s\n",
+                i == d->chosen ? "->" : "  ", v->seconds * 1e3, v->lo * 1e3, v->hi * 1e3,
+                percent(v->seconds, d->v[0].seconds), v->ties ? "ties" : "",
+                v->config.n_ranks, v->config.n_threads,
+                v->tree->steps[0] ? v->tree->steps : "as it is",
+                i == d->whole   ? "  (best with all CPUs)"
+                : i == d->plain ? "  (best without groups)"
+                                : "");
 }
 
 static void add_table(struct text *t, const struct plan_search *s,
                       const struct plan_decision *d)
 {
-    add(t, "        ms, 95 %% interval             to best        ranks x threads, "
-           "transformations\n");
+    text_printf(t,
+                "        ms, 95 %% interval             to best        ranks x threads, "
+                "transformations\n");
     for (int i = 0; i < d->n; i++)
         if (i < s->o->k || i == d->chosen || i == d->plain || i == d->whole)
             add_row(t, d, i);
@@ -141,15 +143,15 @@ static void add_removes(struct text *t, const struct plan_search *s,
             continue;
         topo_kinds_print(whole->levels[l].kinds, parent, sizeof(parent));
         topo_kinds_print(whole->levels[l + 1].kinds, child, sizeof(child));
-        add(t, "It keeps %d of the %d %ss of each %s", r->kept[l], whole->levels[l].arity,
-            child, parent);
+        text_printf(t, "It keeps %d of the %d %ss of each %s", r->kept[l],
+                    whole->levels[l].arity, child, parent);
         if (group)
-            add(t, " (made of %ss at stride %d)", child, stride_of(whole, l));
+            text_printf(t, " (made of %ss at stride %d)", child, stride_of(whole, l));
         rc = without_remove(s, *r, l, &seconds);
         if (rc == OK && isfinite(seconds))
-            add(t, ": with all of them the best found is %+.1f %%",
-                percent(seconds, s->trials[v->trial].seconds));
-        add(t, ".\n");
+            text_printf(t, ": with all of them the best found is %+.1f %%",
+                        percent(seconds, v->seconds));
+        text_printf(t, ".\n");
     }
     if (rc != OK && t->rc == OK)
         t->rc = rc;
@@ -162,33 +164,37 @@ static void add_verdict(struct text *t, const struct plan_search *s,
     char config[96];
 
     topo_config_print(&v->config, config, sizeof(config));
-    add(t, "Chosen: %s, %d of %d CPUs, %.4f ms", config, v->tree->n_pus,
-        s->grouped[0]->n_pus, v->seconds * 1e3);
+    text_printf(t, "Chosen: %s, %d of %d CPUs, %.4f ms", config, v->tree->n_pus,
+                s->grouped[0]->n_pus, v->seconds * 1e3);
     if (d->whole >= 0 && d->whole != d->chosen)
-        add(t, "; with all CPUs the best is %+.1f %%",
-            percent(d->v[d->whole].seconds, v->seconds));
-    add(t, ".\n");
+        text_printf(t, "; with all CPUs the best is %+.1f %%",
+                    percent(d->v[d->whole].seconds, v->seconds));
+    text_printf(t, ".\n");
     add_removes(t, s, v);
     if (d->latent)
-        add(t,
+        text_printf(
+            t,
             "A level that the machine does not report pays: measured once more against "
             "it, the best without groups\nwas %+.1f %%.\n",
             100 * d->gain);
-    else if (d->retested && isnan(d->gain))
-        add(t, "A grouped tree looked faster than this one; the budget ended before it "
-               "could prove it.\n");
-    else if (d->retested)
-        add(t,
-            "A grouped tree looked faster than this one, but not when both were "
-            "measured once more: %+.1f %%.\n",
+    else if (d->retested && d->gain > 0)
+        text_printf(
+            t,
+            "Measured once more against it, the best without groups was %+.1f %%: "
+            "too little to say that\nthe machine has a level it does not report.\n",
             100 * d->gain);
+    else if (d->retested)
+        text_printf(t,
+                    "A tree with groups looked faster than this one, but was not surely "
+                    "so when both were measured once more.\n");
     else if (s->o->group)
-        add(t, "No level that the machine does not report is needed for this.\n");
+        text_printf(t, "No level that the machine does not report is needed for this.\n");
     if (d->chosen)
-        add(t,
-            "The fastest is %.1f %% faster, which is no sure difference: "
-            "this one has fewer transformations or threads.\n",
-            -percent(d->v[0].seconds, v->seconds));
+        text_printf(
+            t,
+            "The fastest is %.1f %% faster, but not surely so; this one has fewer "
+            "transformations or threads.\n",
+            percent(v->seconds, d->v[0].seconds));
 }
 
 int plan_search_explain(char **text, const struct plan_search *s,

@@ -22,7 +22,7 @@ struct plan_trial {
     int n_threads;          /* of all ranks together */
     bool refused;           /* by the evaluator */
     int n;                  /* measurements */
-    double seconds;         /* the least of them; INFINITY before the first */
+    double seconds;         /* the first of them; INFINITY before */
 };
 
 struct plan_search {
@@ -77,8 +77,8 @@ struct plan_candidate {
     int trial;
     struct topo_tree *tree; /* owned */
     struct topo_config config;
-    double seconds, lo, hi; /* estimate and 95 % interval; of the trial where there was no
-                               budget for fresh ones, lo and hi are then NAN */
+    double seconds, lo, hi; /* estimate and 95 % interval of n fresh measurements; where
+                               the budget allowed none, of the trial, without interval */
     int n;
     bool ties; /* the fastest is not surely faster */
 };

@@ -471,7 +471,7 @@ static void memory_runs_out(void **state)
             assert_null(f.top);
             assert_null(f.explain);
         }
-        assert_true(n > 100);
+        assert_true(n > 50);
     }
     bed_close(&b);
 }
