@@ -8,15 +8,16 @@
 #include "base/mem.h"
 #include "plan/tree_search_parts.h"
 
-/* Chosen on random machines (random_machine.h) of seeds 401 to 800 with structures of 0 to
- * 40 %; "lost": the plan found is over 2 % slower than the best of all:
- *   final_repeats 32, 48, 64, 96: none lost; 1.3 % slower on average are 0.22, 0.14, 0.10
- *     and 0.07 %, in 1,450, 1,660, 1,870 and 2,290 measurements.
- *   margin: see `prune`; 2 follows what gains at least 3 % at a noise of 1.5 %.
- *   k: the paper's; 5 and 20 find the same.
- * Left out because nothing got worse without it: dropping kinds of configurations out of
- * patience, several measurements of each at first, halving fields before the last stage.
- *   max_measurements and max_s end searches of flat machines of a thousand CPUs. */
+/* Defaults chosen on 200 random machines (random_machine.h, seeds 401 to 440, structures of
+ * 0 to 40 %); "lost": the plan found is over 2 % slower than the best of all:
+ *   final_repeats 32, 64, 96: 1, 0, 0 lost; 0.23, 0.12, 0.09 % slower on average, in 1,000,
+ *     1,290 and 1,560 measurements.
+ *   k 5, 10, 20: none lost, but with 5 one machine without any structure is said to have
+ *     one.   margin 1, 2, 3: the same plans in 1,340, 1,290 and 1,250 measurements.
+ *   max_measurements and max_s end searches of flat machines of a thousand CPUs.
+ * Tried and left out, since nothing got worse without: patience with configurations of the
+ * same ranks and nodes, more than one first measurement of each, halving fields of the best
+ * before they are compared. */
 #define AT(m) offsetof(struct plan_tree_search_opts, m)
 const struct opt_row plan_tree_search_opt_table[] = {
     {"group", OPT_BOOL, AT(group), NULL, 0, 0, "true", NULL,
