@@ -24,9 +24,9 @@ struct gemm_baseline_opts {
     int n_threads;
     size_t cache_bytes; /* weights rotate through copies larger than this several times */
     int64_t seed;
-    double limit_s; /* a child that does not answer for so long is given up; 0: 30 */
+    double limit_s; /* a child that does not answer within this time is ended; 0: 30 */
     const char
-        *dir; /* folder of the baselines' programs; NULL: baseline/ beside this one */
+        *dir; /* folder of the baselines' programs; NULL: baseline/ next to this one */
 };
 
 /* Names of the baselines this project knows, NULL-terminated, built or not. */

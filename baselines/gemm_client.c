@@ -32,8 +32,8 @@
         MEASURE_EXACTLY(5), .n_warm_up = -1                                              \
     }
 #define NEAR       1.12
-#define HOPELESS   4.0 /* a run is waited for so many times the best run ... */
-#define HOPELESS_S 0.1 /* ... and so much longer, for what the first run prepares */
+#define HOPELESS   4.0 /* a run is ended after this multiple of the best run ... */
+#define HOPELESS_S 0.1 /* ... and this much longer, for what the first run prepares */
 
 struct setting {
     char label[LABEL_MAX], env[LABEL_MAX], types[24];
@@ -59,7 +59,7 @@ struct gemm_baseline {
 
 /* --- finding and opening */
 
-/* The folder baseline/ beside the running program, or beside a folder it is in (a test's
+/* The folder baseline/ next to the running program, or next to a folder it is in (a test's
  * is deeper than the program's). */
 static int find_program(struct gemm_baseline *r)
 {
