@@ -9,7 +9,7 @@
 
 struct kv_alloc {
     const char *name;
-    /* token_bytes: of one token; max_tok: of the longest sequence. */
+    /* token_bytes: bytes of one token; max_tok: length of the longest sequence. */
     int (*open)(void **state, size_t pool_bytes, size_t token_bytes, int64_t max_tok);
     void (*close)(void *state);
     /* Choose a slot for n_tok tokens: its offset, the tokens it holds, and a slot

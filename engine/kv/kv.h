@@ -1,11 +1,10 @@
 /* kv/kv.h - the keys and values of live sequences.
  *
- * A pool has a fixed size and never grows after kv_pool_open(), so running out is an
- * answer to the scheduler (ERR_NOMEM), not an accident. A live sequence owns one slot
+ * A pool has a fixed size and never grows after kv_pool_open(), so running out is
+ * reported to the scheduler (ERR_NOMEM) and never crashes a step. A live sequence owns one slot
  * laid out
  *     [layer][kv_head][K|V][token][head_dim]
- * so that who computes a head is a matter of ranges only and a change of plan moves
- * nothing.
+ * so that a rank owns a range of heads, and a change of plan moves nothing.
  * How slots are chosen is a plug-in: one file in kv/alloc/.   Paper: ODMA 3.5.
  * Threads: one owner per pool; stat from any thread. */
 #ifndef KV_KV_H
@@ -27,7 +26,7 @@ struct kv_slot {
     int64_t cap_tok;   /* tokens it can hold */
     size_t head_bytes; /* of one [K or V][token][head_dim] run = cap_tok*head_dim*elem */
     int n_kv_heads;
-    int64_t slot; /* the allocator's own */
+    int64_t slot; /* the allocator's number of it */
 };
 
 /* First byte of the keys (v = 0) or values (v = 1) of a head in a layer. */
@@ -44,7 +43,8 @@ struct kv_pool;
  *   alloc      name of an allocator plug-in; NULL means "static"
  *   max_tok    the longest sequence that will be asked for
  * ERR_ARG: a dimension is 0. ERR_NOTFOUND: no such allocator (names the nearest).
- * ERR_NOMEM: the budget holds not even one sequence of max_tok, or memory is short. */
+ * ERR_NOMEM: the budget is too small for one sequence of max_tok, or the system has no
+ * more memory. */
 MUST int kv_pool_open(struct kv_pool **out, const char *alloc,
                       const struct kv_shape *shape, size_t budget_bytes, int64_t max_tok,
                       int node);
@@ -59,15 +59,14 @@ void kv_pool_close(struct kv_pool **p);
 MUST int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out);
 void kv_release(struct kv_pool *p, struct kv_slot *r); /* zeroes *r */
 
-/* Touch part `i` of `n` of the pool's pages. Called once by each thread of a team, at
- * open: otherwise the first requests pay for zeroing them, and a machine that is short of
- * memory notices only then. */
+/* Touch part `i` of `n` of the pool's pages. Each thread of a team calls it once at open, so
+ * that the first requests do not pay for zeroing pages and a lack of memory shows early. */
 void kv_pool_touch(struct kv_pool *p, int i, int n);
 
-/* The mapping that holds it, to ask where its pages are, or should come from. */
+/* The mapping that holds the pool, to query or bind the NUMA nodes of its pages. */
 void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes);
-/* Call fn with every slot that sequences of max_tok tokens can have at once; nothing is
- * counted. ERR_STATE: some sequences have theirs. ERR_NOMEM. */
+/* Call fn with every slot that sequences of max_tok tokens can hold at once. Statistics do
+ * not change. ERR_STATE: a slot is in use. ERR_NOMEM. */
 MUST int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
                       void *ctx);
 

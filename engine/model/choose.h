@@ -1,10 +1,10 @@
-/* model/choose.h - which GEMM variant multiplies how many rows.
+/* model/choose.h - the choice of GEMM variants by number of rows.
  *
  * Under KERN_RELAXED several variants qualify and none is always the fastest: the BF16 dot
- * product runs at full rate on one processor and at half the f32 rate on another, and what
- * a variant does once for all rows has to pay. So they are timed. The engine when it opens
- * a model, `sandwich tune`, the evaluators of plans and the studies all ask here, with the
- * same question, so that what is tuned is what runs.   Threads: one caller. */
+ * product runs at full rate on one processor and at half the f32 rate on another, and a
+ * variant that does work once for all rows needs enough rows. So they are timed. The engine
+ * when it opens a model, `sandwich tune`, the evaluators of plans and the studies all use
+ * this function with the same arguments, so that what is tuned is what runs.   Threads: one caller. */
 #ifndef MODEL_CHOOSE_H
 #define MODEL_CHOOSE_H
 

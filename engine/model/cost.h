@@ -1,6 +1,6 @@
 /* model/cost.h - what a step costs: floating-point operations and bytes.
  *
- * The one arithmetic of cost. Benchmarks, studies, records, the plan, `model inspect` and
+ * This is the only arithmetic of cost. Benchmarks, studies, records, the plan, `model inspect` and
  * the engine's own totals all take their figures from here, so that every "% of peak" and
  * "% of bandwidth" divides the same numbers. It needs a configuration, not a model.
  *
@@ -63,7 +63,7 @@ struct model_cost {
     double read_bytes;     /* weight_bytes + kv_read_bytes */
 };
 
-/* One step. ids and kv of the chunks are not looked at. */
+/* The cost of one step. ids and kv of the chunks are not read. */
 struct model_cost model_cost_step(const struct model_config *c, struct model_cost_types t,
                                   const struct model_chunk *chunks, int n_chunks);
 /* A step that computes n_tok tokens of one prompt, after ctx_tok others, with logits of

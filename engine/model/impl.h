@@ -1,7 +1,7 @@
 /* model/impl.h - the inside of an opened model, for the files of this module only:
- * weights.c packs, choose.c picks kernels, act.c lays out a thread's memory, part.c deals
- * the units out to ranks, phase.c and schedules.c prepare how a phase computes, forward.c
- * and its neighbours compute. */
+ * weights.c packs, choose.c chooses kernels, act.c lays out a thread's memory, part.c
+ * assigns units to ranks, phase.c and schedules.c prepare a phase, and forward.c, linear.c
+ * and attention.c compute a step. */
 #ifndef MODEL_IMPL_H
 #define MODEL_IMPL_H
 
@@ -19,8 +19,9 @@ struct model_scratch {
     float *tail;  /* [max_step_tok, 16]: the head's last, ragged panel */
 };
 
-/* Where any of the degrees that a deterministic model allows cuts the rows of a matrix
- * that is split along K: row at[i] to at[i + 1] is a part of every sum, in this order. */
+/* The union of the boundaries at which the degrees of a deterministic model divide the rows
+ * of a matrix that is split along K. Rows at[i] to at[i + 1] are one part of every sum, and
+ * the parts are added in this order. */
 #define MODEL_BOUNDARIES_MAX 32
 struct model_reduction_boundaries {
     int n; /* parts */
@@ -31,10 +32,10 @@ struct model {
     struct model_config c;
     struct kern_table kern;
     struct model_variants variants; /* kern.v holds large_m; all 0 where not relaxed */
-    struct par_team *team;          /* lent; with procs, theirs */
+    struct par_team *team;          /* lent; with procs, that of the processes */
     int n_threads; /* of the team that opened it: scratches, thread slots */
     bool deterministic, shared;
-    struct model_procs *procs; /* the ranks as processes, this one of them; or NULL */
+    struct model_procs *procs; /* the ranks as processes, including this one; or NULL */
     struct model_reduction_boundaries attn_boundaries,
         ffn_boundaries; /* where deterministic */
     struct model_load_stat load;
@@ -72,30 +73,32 @@ struct model {
 
 /* What a rank of a phase computes, in units: see model_tp_shard_of(). Ranges are [lo, hi). */
 struct model_tp_shard {
-    int q_lo, q_hi;           /* query heads whose projection and attention are its */
-    bool kv;                  /* and the keys and values of their KV groups */
-    int seq_i, seq_n;         /* which share of the keys its queries meet, of how many */
+    int q_lo, q_hi;           /* query heads that it projects and attends with */
+    bool kv;                  /* it also computes the keys and values of their groups */
+    int seq_i, seq_n;         /* its queries attend to share seq_i of seq_n of the keys */
     int64_t col_lo, col_hi;   /* columns of the packed QKV, whole panels */
     int64_t attn_lo, attn_hi; /* rows of the attention output's matrix */
     int64_t ffn_lo, ffn_hi;   /* rows of down, columns of gate and of up */
 };
-/* Rank `rank` of n_ranks. As many ranks as KV groups or fewer: whole groups, by floor
- * partition. More: each group has several ranks, which split its query heads; the last of
- * them has the key and the value. More than query heads: a head has several ranks, each
- * of which meets its share of the keys, merges the results for its share of the head's
- * columns, and goes on with those. */
+/* The shard of rank `rank` of n_ranks.
+ *   n_ranks <= KV groups: whole groups, by floor partition.
+ *   more:                 each group has several ranks, which divide its query heads; the
+ *                         last of them computes keys and values.
+ *   more than query heads: each head has several ranks. A rank attends to its share of the
+ *                         keys, then merges the results for its share of the head's
+ *                         columns and continues with those. */
 void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
                        struct model_tp_shard *out);
 /* Does m's team have enough threads? ERR_ARG, ERR_LIMIT. */
 MUST int model_thread_slots_check(const struct model *m, int n_ranks, int n_threads);
-/* The rank and number of each thread of the team: out[n_ranks * n_threads] by the
- * team's thread; see struct model_phase_opts. ERR_ARG. */
+/* The rank of each thread of the team, and its number in the rank: out[n_ranks * n_threads],
+ * indexed by the team's thread; see struct model_phase_opts. ERR_ARG. */
 struct model_thread_slot {
     int rank, id;
 };
 MUST int model_thread_slots(struct model_thread_slot *out, int n_ranks, int n_threads,
                             const int *threads);
-/* Does each of a rank's n_threads have whole KV groups? */
+/* Can the KV groups be divided evenly among a rank's n_threads? */
 static inline bool model_groups_whole(const struct model *m,
                                       const struct model_tp_shard *p, int n_threads)
 {
@@ -119,25 +122,26 @@ static inline bool model_view_empty(const struct kern_mat *w)
     return w->n_panels == 0 || w->k == 0;
 }
 
-/* One rank of a phase. Its memory is its own: ranks meet in collectives only, and in
- * shared keys and values where they split a KV group. */
+/* One rank of a phase. Ranks share no memory but the collectives, and keys and values where
+ * they divide a KV group. */
 struct model_rank {
     struct par_group group; /* its threads */
     struct model_tp_shard shard;
     struct model_view *layers; /* [n_layers] */
-    /* [max_step_tok] each, of the first layer's types; all ranks have the same for the
-     * head, which all threads of the phase compute together. */
+    /* [max_step_tok] each, for the types of the first layer. All ranks have the same for
+     * the head, which all threads of the phase compute together. */
     const struct kern_schedule *schedules[MODEL_N_MATS];
 
     int64_t ld_qkv, ld_attn, ld_h;          /* floats from a row to the next */
     float *x, *x_last, *y, *qkv, *attn, *h; /* [max_step_tok, ld] */
-    float *share, *lse; /* [max_step_tok, head_dim], [max_step_tok]: of seq_n > 1 */
+    float *share, *lse; /* [max_step_tok, head_dim], [max_step_tok]; where seq_n > 1 */
     void *a_packed;     /* blocks shared by its threads */
     float *partial;     /* phase->partial_bytes */
-    /* Of the running step: of a rank that cannot meet the others any more. Written by its
-     * threads between two of its barriers, read after the second. */
+    /* Error of the running step, set when a collective was aborted. Written by the rank's
+     * threads between two of its barriers and read after the second. */
     atomic_int rc;
-    struct par_rank *endpoints; /* [n_threads]: thread i reduces with threads i */
+    struct par_rank
+        *endpoints; /* [n_threads]: thread i reduces with thread i of the others */
 };
 
 struct model_step;
@@ -151,12 +155,12 @@ struct model_phase {
     bool multiprocess;           /* each rank is in another process */
     struct model_rank *ranks;
     struct model_thread_slot *thread_slots; /* [m->n_threads], by the team's thread */
-    int n_team; /* how many of the team's threads a step needs, from 0 on */
+    int n_team; /* a step uses the team's threads 0 .. n_team - 1 */
     struct model_view *views;
     struct par_rank *endpoints;
     struct kern_schedule *schedules; /* the tables that ranks point into */
-    /* Of a deterministic model: the parts of sums, [2][parts][rows][columns], which all
-     * ranks write and read; sums_floats each half. */
+    /* In a deterministic model: the parts of sums, [2][parts][rows][columns], which all
+     * ranks write and read. A half has sums_floats. */
     float *sums;
     size_t sums_floats;
     void *act, *comms;
@@ -167,14 +171,14 @@ struct model_phase {
  * pass through. */
 #define MODEL_MESSAGE_FLOATS ((size_t)32 << 10)
 
-/* The first layer's, or the head. */
+/* This matrix of the first layer, or the head. */
 const struct kern_mat *model_mat(const struct model *m, enum model_mat which);
 /* The most rows a block of packed activations can have, over the chosen variants. */
 int model_block_rows(const struct model *m);
-/* Room for partial products, so that a schedule may split K. */
+/* Memory for partial products, so that a schedule may split K. */
 #define MODEL_PARTIAL_BYTES ((size_t)16 << 20)
 
-/* Hands out pieces of one mapping; with base == NULL it only counts. */
+/* Allocates from one mapping; with base == NULL it only counts bytes. */
 struct model_arena {
     char *base;
     size_t used;
@@ -188,10 +192,10 @@ static inline void *model_take(struct model_arena *a, int64_t n, size_t size)
     return a->base ? a->base + a->used - (size_t)n * size : NULL;
 }
 
-/* Memory for activations: seen by all processes, of a shared model. mem_unmap(). */
+/* Memory for activations, shared with forked processes if the model is shared. Free it with
+ * mem_unmap(). */
 MUST void *model_map(const struct model *m, size_t bytes);
-/* Write to every page first: it comes to this thread's node, and no request pays for
- * zeroing it. */
+/* Touch every page, so that it is on this thread's node and no request pays for zeroing. */
 void model_touch(void *p, size_t bytes);
 
 static inline int64_t model_pad16(int64_t n)
@@ -217,9 +221,9 @@ model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 /* Pack f's tensors into m (m->c, kern and team are set). */
 MUST int model_weights_pack(struct model *m, const struct format_file *f,
                             const struct model_opts *o);
-/* This process's part of a step, whose phase it has a rank of. ERR_STATE. */
+/* Compute this process's ranks of a step. ERR_STATE: a collective was aborted. */
 MUST int model_step_run(struct model *m, struct model_step *s);
-/* All ranks' parts, each in its process. ERR_STATE names the one that failed. */
+/* Compute a step with every rank in its process. ERR_STATE names the one that failed. */
 MUST int model_procs_step(struct model_procs *p, const struct model_step *s);
 /* Time the GEMM variants that KERN_RELAXED allows and keep the faster. */
 MUST int model_choose_gemm(struct model *m, enum kern_precision precision);

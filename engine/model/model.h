@@ -29,8 +29,7 @@ struct model_layer {
     float *qkv_bias; /* NULL, or one float per packed QKV column */
 };
 
-/* The matrices of a model by what is multiplied; those of all layers have equal
- * shapes. */
+/* The kinds of matrices of a model. A kind has the same shape in all layers. */
 enum model_mat {
     MODEL_MAT_QKV,
     MODEL_MAT_O,
@@ -46,13 +45,14 @@ struct model_shape {
 };
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS]);
 
-/* Who reads the weights most: whoever decodes reads all of them for every token. Ranks and
- * threads as in struct model_phase_opts; n_ranks 0: one rank of the whole team. */
+/* The threads that own the packed weights: those that decode, since they read all weights
+ * for every token. Ranks and threads as in struct model_phase_opts. n_ranks 0: one rank of
+ * the whole team. */
 struct model_numa_owners {
     int n_ranks, n_threads;
     const int *threads;
-    /* [team] the memory node of each thread of the team by the system's number, -1 where
-     * it is not known; NULL: of none. */
+    /* [threads of the team] the system's number of each thread's memory node, -1 where it
+     * is unknown. NULL: all unknown. */
     const int *nodes;
 };
 
@@ -60,13 +60,13 @@ struct model_opts {
     enum kern_type weight_type; /* the type to keep weights in; KERN_N_TYPES: as stored */
     enum kern_type kv_type;     /* KERN_F32 or KERN_BF16 */
     enum kern_precision precision;
-    /* The same bits for a sequence whatever its company in a batch, the cutting of its
-     * prompt, threads, ranks of each phase (1, 2, 3, 4, 6 or 8, no more than query heads)
-     * and changes of phase. For KERN_EXACT. Costs time: batch-invariant kernels, and sums over
-     * ranks that are made of the same parts in the same order for all of them. */
+    /* Give a sequence the same bits for any batch, division of its prompt, threads, ranks
+     * of each phase (1, 2, 3, 4, 6 or 8, no more than query heads) and changes of phase.
+     * Needs KERN_EXACT. It is slower: kernels are batch-invariant, and sums over ranks add
+     * the same parts in the same order for any number of ranks. */
     bool deterministic;
-    /* Ranks will be processes: activations lie in memory that fork() shares, as the keys
-     * and values must (kv_pool_open_shared()). See model/procs.h. */
+    /* Ranks will be processes, so activations are placed in memory that fork() shares. Keys
+     * and values must be, too (kv_pool_open_shared()). See model/procs.h. */
     bool shared;
     int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
@@ -77,7 +77,7 @@ struct model_opts {
 
 struct model;
 
-/* What loading did; stands in every record. */
+/* What loading did. It is part of every record. */
 struct model_load_stat {
     int64_t tensor_bytes; /* of the file's tensors, in the kept type */
     int64_t packed_bytes; /* of all packed weights */
@@ -86,9 +86,9 @@ struct model_load_stat {
     int64_t rss_peak_bytes;   /* of the process, while loading */
 };
 
-/* Pack `f`'s weights with the team's threads, in pages near those that own them. The file
- * is not needed afterwards. ERR_ARG: no such owners.
- * ERR_UNSUPPORTED: a kept type that would lose precision is refused. */
+/* Pack `f`'s weights with the team's threads, in pages on the memory node of their owners.
+ * The file is not needed afterwards. ERR_ARG: the team does not have these owners.
+ * ERR_UNSUPPORTED: weight_type would lose precision. */
 MUST int model_open(struct model **out, const struct format_file *f,
                     struct par_team *team, const struct model_opts *o);
 void model_close(struct model **m);
@@ -98,13 +98,13 @@ const struct kern_table *model_kern(const struct model *m);
 /* The type the matrices of the layers are kept in (of the first layer's QKV, where a file
  * mixes types). */
 enum kern_type model_weight_type(const struct model *m);
-/* That type and the one of keys and values, for model/cost.h. */
+/* The types of weights and of keys and values, for model/cost.h. */
 struct model_cost_types model_cost_types_of(const struct model *m);
 const struct model_load_stat *model_load_stat_of(const struct model *m);
 /* How a GEMM variant was chosen by measurement; "" if it was not. */
 const char *model_kern_note(const struct model *m);
-/* Where the packed weights lie, seen by those that own them. The bytes of a row are its
- * first four summed up. */
+/* On which memory nodes the packed weights are, compared with the nodes of their owners.
+ * The bytes of a row are the sum of its first four members. */
 enum model_weight_kind { /* a matrix by its enum model_mat, or one of: */
                          MODEL_WEIGHT_EMBED = MODEL_N_MATS,
                          MODEL_WEIGHT_NORMS, /* and biases */
@@ -114,50 +114,51 @@ struct model_numa_row {
     const char *name;        /* "qkv", ..., "embedding", "norms" */
     int64_t local_bytes;     /* in pages on the owner's node */
     int64_t elsewhere_bytes; /* on another */
-    int64_t absent_bytes;    /* in no page */
-    int64_t shared_bytes;    /* of no one node: read from all, or from an unknown one */
-    /* Of the others, in large pages that several nodes' owners share; and of those, on
-     * another node than the owner's: on one of them the page must be. */
+    int64_t absent_bytes;    /* not in memory */
+    int64_t shared_bytes;    /* read from all nodes, or from an unknown one */
+    /* Of local and elsewhere bytes: those in large pages that owners on several nodes
+     * share, and the part of these on another node than the owner's, which is
+     * unavoidable. */
     int64_t mixed_bytes, mixed_elsewhere_bytes;
 };
 struct model_numa_report {
     struct model_numa_row rows[MODEL_N_WEIGHT_KINDS];
-    int n_nodes;         /* the owners are on */
-    int64_t bound_bytes; /* of pages that were asked for on a node */
-    const char *how;     /* in words; lent */
+    int n_nodes;         /* nodes that owners are on */
+    int64_t bound_bytes; /* in pages that were bound to a node */
+    const char *how;     /* how pages got their nodes, in words; lent */
 };
-/* Asks for every page: a second for some 20 GB in small pages. ERR_UNSUPPORTED: the kernel
- * does not tell; the bytes are then all shared. */
+/* Queries the node of every page, which takes a second for about 20 GB of small pages.
+ * ERR_UNSUPPORTED: the kernel does not report it; all bytes then count as shared. */
 MUST int model_numa_report_get(const struct model *m, struct model_numa_report *out);
-/* The pool's pages that hold keys and values of heads, to come from the memory nodes of the
- * owners that read them; before they are touched, the pool empty. A kernel that refuses is
- * a warning. ERR_STATE: the pool is in use. ERR_NOMEM. */
+/* Bind the pool's pages to the memory nodes of the owners that read their heads. Call it
+ * with an empty pool, before its pages are touched. A kernel that refuses gives a warning.
+ * ERR_STATE: the pool is in use. ERR_NOMEM. */
 MUST int model_kv_bind(const struct model *m, struct kv_pool *pool);
-/* Where they lie, as in a row of model_numa_report_get(). */
+/* On which nodes they are, as in a row of model_numa_report_get(). */
 MUST int model_kv_numa_row(const struct model *m, struct kv_pool *pool,
                            struct model_numa_row *out);
-/* The mapping that holds all packed weights, to ask where its pages are. */
+/* The mapping that holds all packed weights, to query its pages. */
 void model_weights_region(const struct model *m, const void **p, size_t *bytes);
-/* And the threads' own memory; see model_phase_region() for that of ranks. */
+/* The mapping of the threads' own memory; model_phase_region() gives that of ranks. */
 void model_act_region(const struct model *m, const void **p, size_t *bytes);
 void model_kv_shape(const struct model *m, struct kv_shape *out);
 
 /* How the steps of a phase are computed: by n_ranks tensor-parallel ranks of n_threads
- * threads each. A rank's matrices are views of the model's packed weights and its keys and
- * values lie where every other phase looks for them, so that a step may use another phase
- * than the one before and nothing is copied.   Paper: Sandwich 5.3. */
+ * threads each. A rank's matrices are views of the model's packed weights, and all phases
+ * share the keys and values, so that a step may use another phase than the step before
+ * without copying anything.   Paper: Sandwich 5.3. */
 struct model_phase;
 struct model_phase_opts {
     int n_ranks, n_threads; /* threads of each rank */
-    /* [n_ranks * n_threads] which thread of the team is thread i % n_threads of rank
-     * i / n_threads: the numbers below n_ranks * n_threads, each once. NULL: i itself. */
+    /* [n_ranks * n_threads] threads[i]: the team's thread that is thread i % n_threads of
+     * rank i / n_threads. Each number below n_ranks * n_threads occurs once. NULL: i. */
     const int *threads;
     int64_t max_step_tok;        /* most tokens in a step; 0: the model's */
     const struct par_coll *coll; /* how ranks sum; NULL: by the size of the message */
 };
-/* ERR_ARG: more threads than the team has, no such threads. ERR_LIMIT: more ranks than
- * PAR_RANKS_MAX. ERR_UNSUPPORTED: ranks that a deterministic model does not have. The
- * phase is closed before its model. */
+/* ERR_ARG: more threads than the team has, or wrong thread numbers. ERR_LIMIT: more ranks
+ * than PAR_RANKS_MAX. ERR_UNSUPPORTED: a deterministic model does not support this number of
+ * ranks. Close the phase before its model. */
 MUST int model_phase_open(struct model_phase **out, struct model *m,
                           const struct model_phase_opts *o);
 void model_phase_close(struct model_phase **p);
@@ -166,25 +167,25 @@ void model_phase_region(const struct model_phase *p, const void **at, size_t *by
 
 /* One step over a batch: at most the phase's max_step_tok tokens in all.
  * logits: [number of chunks that want them, vocab], in chunk order.
- * ERR_ARG: an id outside the vocabulary, a position past the region. Allocates
+ * ERR_ARG: an id outside the vocabulary, a position past the end of the slot. Allocates
  * nothing. */
 MUST int model_forward(struct model_phase *p, const struct model_chunk *chunks,
                        int n_chunks, float *logits);
 
-/* Where schedules come from: out[m - 1] for the product of m rows with w, for every m in
- * 1 .. m_max, as `v` computes it on n_threads threads; each legal there. */
+/* Gives schedules: out[m - 1] for the product of m rows with w, for every m in 1 .. m_max,
+ * computed by variant `v` on n_threads threads. Each must be legal. */
 typedef int (*model_schedule_fn)(void *ctx, const struct kern_variant *v,
                                  const struct kern_mat *w, int64_t m_max, int n_threads,
                                  struct kern_schedule *out);
 /* Ask fn once for every shape of matrix that a rank has, and keep its answers in place of
- * kern_schedule_default(), or go back to that where fn is NULL. A schedule that this phase has no room for stays the default:
- * the head never splits K, and partial products are bounded. On error nothing has
- * changed. */
+ * kern_schedule_default(), or restore the default schedules where fn is NULL. A schedule that this phase
+ * has no memory for is replaced by the default: the head never splits K, and partial
+ * products are bounded. On error nothing has changed. */
 MUST int model_phase_schedules(struct model_phase *p, model_schedule_fn fn, void *ctx);
-/* Bytes of matrices that this phase reads from anywhere but the model's packed weights. */
+/* Bytes of matrices that this phase reads outside the model's packed weights. */
 int64_t model_phase_copied_bytes(const struct model_phase *p);
 
-/* Time each thread 0 spent by operator since the last call, for profiles (ns). */
+/* The time that thread 0 spent in each class of operators since the last call (ns). */
 enum model_op_class {
     MODEL_T_LINEAR,
     MODEL_T_ATTN,

@@ -41,9 +41,9 @@ static void count_mixed(const struct model_numa_query *x, const char *p, size_t 
     }
 }
 
-void model_numa_row_add(void *look, const void *run, size_t bytes, int domain)
+void model_numa_row_add(void *query, const void *run, size_t bytes, int domain)
 {
-    struct model_numa_query *x = look;
+    struct model_numa_query *x = query;
     int wanted = domain < 0 ? -1 : x->node[domain], node[CHUNK];
     size_t page = mem_page_bytes();
     const char *p = run, *end = p + bytes;

@@ -1,4 +1,4 @@
-/* model/sampler.h - from logits to the next token id.
+/* model/sampler.h - chooses the next token id from logits.
  *
  * Greedy when temperature is 0; otherwise, in this order: top-k, temperature softmax,
  * top-p, min-p, draw. Seeded: the same seed and logits give the same id.

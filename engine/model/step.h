@@ -1,5 +1,5 @@
-/* model/step.h - a running step, as the files that compute it share it: forward.c is the
- * order of things, linear.c multiplies, attention.c attends.
+/* model/step.h - the running step, shared by the files that compute it: forward.c has the
+ * order of operators, linear.c the matrix products, attention.c the attention.
  *
  * Threads: a step is shared; each thread has its own context. */
 #ifndef MODEL_STEP_H
@@ -29,11 +29,11 @@ struct model_thread_ctx {
     int64_t n_rows;      /* of x */
     const int64_t *rows; /* rows to read instead of 0 .. n_rows; NULL: those */
     bool last;           /* the last layer: only rows that want logits go on */
-    int n_halves;        /* of phase->sums used so far: they take turns */
+    int n_halves;        /* halves of phase->sums used so far; they alternate */
     uint64_t t_ns;       /* when thread 0's present operation began */
 };
 
-/* The time since the last lap was spent on `what`. */
+/* Account the time since the last lap to `what`. */
 static inline void model_lap(struct model_thread_ctx *w, enum model_op_class what)
 {
     uint64_t now;
@@ -45,7 +45,7 @@ static inline void model_lap(struct model_thread_ctx *w, enum model_op_class wha
     w->t_ns = now;
 }
 
-/* The rank cannot go on: it met others that aborted. */
+/* Record that a collective was aborted, so that the rank ends the step. */
 static inline void model_fail(struct model_thread_ctx *w, int rc)
 {
     if (rc != OK)
@@ -54,7 +54,7 @@ static inline void model_fail(struct model_thread_ctx *w, int rc)
 
 /* The rank's threads wait for each other. */
 void model_sync(struct model_thread_ctx *w, enum model_op_class before);
-/* The threads of all ranks do. */
+/* The threads of all ranks wait for each other. */
 void model_sync_all(struct model_thread_ctx *w, enum model_op_class before);
 
 /* Rows of a matrix of activations, normalised on the way when norm_w is given. */
@@ -65,30 +65,30 @@ struct model_rows {
     const float *norm_w;
 };
 
-/* A product of the step's rows with the rank's part of a matrix, but for activations and
- * result. */
+/* The job that multiplies the step's rows with the rank's part of a matrix. Activations and
+ * result are still to be set. */
 struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat which,
                                const struct kern_mat *mat);
 /* The activations packed for the job's kernel. */
 const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j,
                        const struct model_rows *in);
-/* This thread's part of the product; panels are dealt out in groups of `together`. */
+/* Compute this thread's part of the product. Panels are assigned in groups of `together`. */
 void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t together);
-/* x += in * mat, summed over the ranks, of which each has its rows of mat; ends in step
- * with the rank's other threads. */
+/* x += in * mat, summed over the ranks, each of which has some rows of mat. Ends with a
+ * barrier of the rank's threads. */
 void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
                            const struct kern_mat *mat, const struct model_rows *in);
 
-/* The same for a deterministic model: every sum over `boundaries`, in their order, whoever
- * computes which of them. The rank's rows begin at row `lo` of all. */
+/* The same for a deterministic model: every sum adds the parts between `boundaries` in
+ * their order, whichever rank computes them. The rank's rows begin at row `lo`. */
 void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat which,
                                   const struct kern_mat *mat, const struct model_rows *in,
                                   const struct model_reduction_boundaries *boundaries,
                                   int64_t lo);
 
-/* Rotate queries and keys, store keys and values, attend: from rank->qkv, and from the
- * keys and values of the tokens before, to rank->attn. own_heads: this thread computed the
- * projections of whole KV groups, and needs nobody else's. */
+/* Rotate queries and keys, store keys and values, and attend: from rank->qkv and the keys
+ * and values of earlier tokens to rank->attn. own_heads: this thread computed the
+ * projections of whole KV groups itself, so that no barrier is needed. */
 void model_attend(struct model_thread_ctx *w, int layer, bool own_heads);
 
 #endif

@@ -1,4 +1,5 @@
-/* model/weights_fill.h - the weights' mapping filled with what the file holds, once, by the team. */
+/* model/weights_fill.h - fills the mapping of the weights from the file, by all threads of
+ * the team.   Threads: see below. */
 #ifndef MODEL_WEIGHTS_FILL_H
 #define MODEL_WEIGHTS_FILL_H
 
@@ -11,7 +12,7 @@ struct format_filling {
     int64_t done_bytes, all_bytes; /* thread 0 writes */
 };
 /* For par_team_run() of the whole team; arg: the struct. Each thread packs its share of
- * what the owners on its node own, or nothing (struct model_helper). */
+ * the weights whose owners are on its node, or nothing (struct model_helper). */
 void model_weights_fill(void *arg, struct par_self *self);
 
 #endif

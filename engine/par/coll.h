@@ -26,24 +26,24 @@
  * others fetch them in pairs. */
 #define PAR_LINE 128
 
-/* A number that only grows, written by one rank at a time: who writes next has seen what
- * the one before it wrote. Those who wait for it sleep on a line of their own, so that
- * they do not disturb the others who look at it. */
+/* A counter that only grows. One rank writes it at a time, and only after it has read what
+ * the rank before it wrote. The futex on which waiting threads sleep is on a cache line of
+ * its own, so that they do not disturb threads that read the counter. */
 struct par_flag {
     _Alignas(PAR_LINE) _Atomic uint64_t v;
-    _Alignas(PAR_LINE) atomic_uint sleepers; /* counted by those who wait */
-    atomic_uint wakes;                       /* by who wakes them; the futex */
+    _Alignas(PAR_LINE) atomic_uint sleepers; /* number of sleeping threads */
+    atomic_uint wakes;                       /* the futex; incremented to wake them */
 };
 
 struct par_comm; /* the shared part */
 
 #define PAR_COLLS_MAX 8
 
-/* For tests: called before a rank looks at a word to wait for `v`, and before it sets
- * it. */
+/* For tests: called before a rank waits for a flag to reach `v`, and before it sets it. */
 typedef void (*par_trace_fn)(void *arg, const struct par_flag *w, uint64_t v, bool set);
 
-/* Up to how many bytes which of par_colls[]; the last row also holds beyond its size. */
+/* For messages of at most `bytes`: the index into par_colls[]. Rows are ascending, and the
+ * last one is also used for larger messages. */
 #define PAR_CHOICE_MAX 16
 struct par_choice {
     int n; /* rows, 1 or more */
@@ -59,37 +59,36 @@ struct par_rank {
     int rank, n_ranks;
     size_t max_floats; /* of one message */
     uint64_t spin_ns;
-    uint64_t epoch[PAR_COLLS_MAX]; /* of each algorithm: what it counts, from 0 */
+    uint64_t epoch[PAR_COLLS_MAX]; /* a counter for each algorithm, from 0 */
     struct par_choice choice;      /* the same on all ranks */
     uint64_t n_measured, n_met;
-    uint64_t n_waits, n_sleeps; /* waits not over at the first look; of them asleep */
+    uint64_t n_waits, n_sleeps; /* waits that were not over at once; those that slept */
     par_trace_fn trace;         /* NULL: none */
     void *trace_arg;
-    char gap[PAR_LINE]; /* so that neighbours in an array share no line that is written */
+    char gap[PAR_LINE]; /* keeps array neighbours off the same cache line */
 };
 
-/* Bytes of a communicator, a multiple of PAR_LINE; 0: not possible, as par_comm_init()
- * will say. */
+/* Bytes of a communicator, a multiple of PAR_LINE. 0: par_comm_init() will refuse these
+ * arguments. */
 size_t par_comm_bytes(int n_ranks, size_t max_floats);
-/* Make one in memory that is zero, on a boundary of PAR_LINE, before any rank joins
- * (the start of the rank's thread or process comes after). ERR_ARG: no such boundary,
+/* Make a communicator in zeroed memory on a boundary of PAR_LINE, before the threads or
+ * processes of the ranks are started. ERR_ARG: no such boundary,
  * ranks not in [1, PAR_RANKS_MAX], no floats or more than PAR_FLOATS_MAX. ERR_LIMIT:
  * too many plug-ins. */
 MUST int par_comm_init(void *mem, int n_ranks, size_t max_floats);
-/* Each rank, once. `spin_ns`: how long to spin before it sleeps. `out` is then used by
+/* Called once by each rank. `spin_ns`: time to spin before sleeping. `out` is then used by
  * one thread at a time. ERR_ARG: no such rank. ERR_STATE: no communicator there. */
 MUST int par_comm_join(struct par_rank *out, void *mem, int rank, uint64_t spin_ns);
-/* Somebody died or gives up: every wait that is not over, now or later, ends with
- * ERR_STATE within some 10 ms. From any thread or process; async-signal-safe. */
+/* Abort: every wait, now or later, ends with ERR_STATE within about 10 ms. From any thread or process; async-signal-safe. */
 void par_comm_abort(void *mem);
 
 struct par_coll {
     const char *name, *help;
-    /* What it needs of the communicator's memory; a multiple of PAR_LINE. */
+    /* Bytes that it needs in the communicator; a multiple of PAR_LINE. */
     size_t (*bytes)(int n_ranks, size_t max_floats);
-    /* x[n], n > 0, becomes the sum over the ranks of their x[n]. `mem`: its part, zero
-     * at first. *epoch is its own to count on, alike on all ranks. ERR_STATE: the
-     * communicator was aborted; x is then undefined. */
+    /* x[n], n > 0, becomes the sum over the ranks of their x[n]. `mem`: the algorithm's
+     * part of the communicator, zero at first. *epoch: its counter, equal on all ranks.
+     * ERR_STATE: the communicator was aborted; x is then undefined. */
     int (*allreduce)(struct par_rank *r, void *mem, uint64_t *epoch, float *x, size_t n);
     /* The k-th rank, from 0, to be added at element i < n. */
     int (*order)(int n_ranks, size_t n, size_t i, int k);
@@ -98,37 +97,36 @@ extern const struct par_coll *const par_colls[];
 /* ERR_NOTFOUND names the nearest. */
 MUST int par_coll_find(const char *name, const struct par_coll **out);
 
-/* x[n] becomes the sum, by this algorithm (NULL: the one of this size in the rank's
- * table); of one rank: nothing to do. ERR_ARG: n is above max_floats, or no such
- * algorithm. ERR_STATE: aborted; x is then undefined, and the communicator of no more
- * use. */
+/* x[n] becomes the sum over the ranks, by algorithm `c` (NULL: the one that the rank's table
+ * has for this size). With one rank it does nothing. ERR_ARG: n is above max_floats, or `c`
+ * is not an algorithm of par_colls[]. ERR_STATE: aborted; x is then undefined and the
+ * communicator can no longer be used. */
 MUST int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t n);
 
 /* All ranks wait for each other: what any of them wrote before, all of them see after.
  * ERR_STATE: aborted. */
 MUST int par_rank_barrier(struct par_rank *r);
 
-/* --- which one for which size */
+/* --- choosing an algorithm by message size */
 
 /* Time every algorithm at sizes up to max_floats, on the ranks as they run, and keep
  * the fastest for each size. All ranks call it, at the same place among their calls;
- * rank 0's times decide for all. Tenths of a second for 4 MB; allocates. What is
- * measured can differ from run to run, and with it the last bits of a sum: who needs
- * the same bits names the algorithm. ERR_NOMEM: aborted too, since the others wait.
+ * rank 0's times decide for all. It takes tenths of a second for 4 MB, and
+ * allocates. The choice can differ from run to run, and with it the last bits of a sum.
+ * Callers that need the same bits name an algorithm. ERR_NOMEM: the communicator is aborted,
+ * since the other ranks wait.
  * ERR_STATE. */
 MUST int par_comm_measure(struct par_rank *r);
-/* What NULL stands for at n floats. */
+/* The algorithm that NULL selects for n floats. */
 const struct par_coll *par_choice_of(const struct par_rank *r, size_t n);
-/* The table of a rank that measured nothing: symmetric for short messages,
- * rank_shifted. */
+/* The table without measurements: symmetric for short messages, rank_shifted for others. */
 void par_choice_default(struct par_choice *c);
 
 /* --- for the plug-ins */
 
-/* Publish `v`, which is larger than what stands there, with all that was written
- * before. */
+/* Publish `v`, which is larger than the present value, and everything written before. */
 void par_flag_set(struct par_rank *r, struct par_flag *w, uint64_t v);
-/* Until the word is at least `v`. ERR_STATE: aborted. */
+/* Wait until the flag is at least `v`. ERR_STATE: aborted. */
 MUST int par_flag_wait(struct par_rank *r, struct par_flag *w, uint64_t v);
 
 /* Block b of a message cut into n_blocks on boundaries of PAR_LINE: [*lo, *hi);

@@ -1,5 +1,5 @@
-/* par/comm.h - how a communicator is in shared memory. For coll.c and choice.c only;
- * it holds offsets, since ranks may map it at different addresses.   Threads: see each
+/* par/comm.h - the layout of a communicator in shared memory. For coll.c and choice.c only.
+ * It holds offsets, since ranks may map it at different addresses.   Threads: see each
  * line. */
 #ifndef PAR_COMM_H
 #define PAR_COMM_H
@@ -12,12 +12,12 @@ struct par_comm {
     int n_ranks;
     size_t max_floats;
     size_t offset[PAR_COLLS_MAX]; /* of each algorithm's part, from here */
-    size_t met;                   /* of a word a rank: the meetings it came to */
-    /* Written by rank 0 in par_comm_measure(); the others copy it once `chosen` says
-     * so. */
+    size_t met; /* offset of one counter per rank: barriers it has reached */
+    /* Written by rank 0 in par_comm_measure(). The others copy it once `chosen` has been
+     * raised. */
     _Alignas(PAR_LINE) struct par_choice choice;
-    struct par_flag chosen; /* times measured; rank 0 */
-    /* Written once, by whoever aborts. */
+    struct par_flag chosen; /* number of measurements; written by rank 0 */
+    /* Written by the first caller of par_comm_abort(). */
     _Alignas(PAR_LINE) atomic_int aborted;
 };
 

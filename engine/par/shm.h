@@ -1,9 +1,9 @@
 /* par/shm.h - memory that ranks share, whether they are teams of one process or
  * processes.
  *
- * A mapping of an unnamed file (memfd): nothing stands in /dev/shm, nothing is left
- * when the last process ends, however it ends. What is in it holds offsets, never
- * pointers: another process may map it elsewhere.   Paper: Sandwich 7.2.   Threads:
+ * A mapping of an unnamed file (memfd): it has no name in /dev/shm and disappears when the
+ * last process ends, even by a signal. Data in it hold offsets, never pointers, since
+ * another process may map it at another address.   Paper: Sandwich 7.2.   Threads:
  * any. */
 #ifndef PAR_SHM_H
 #define PAR_SHM_H
@@ -20,9 +20,9 @@ struct par_shm {
 
 /* Pages are taken when they are first written. ERR_ARG: no bytes. ERR_NOMEM. */
 MUST int par_shm_open(struct par_shm *out, size_t bytes);
-/* The same memory at another address, for a process that got the fd; it is duplicated.
- * ERR_ARG: the memory has fewer bytes. ERR_IO: no such fd. ERR_NOMEM. */
+/* Map the same memory at another address, for a process that received `fd`, which is
+ * duplicated. ERR_ARG: the memory has fewer bytes. ERR_IO: `fd` is not open. ERR_NOMEM. */
 MUST int par_shm_map(struct par_shm *out, int fd, size_t bytes);
-void par_shm_close(struct par_shm *s); /* of one that is all zero too; twice is fine */
+void par_shm_close(struct par_shm *s); /* a zeroed struct is fine; so is closing twice */
 
 #endif

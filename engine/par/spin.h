@@ -1,4 +1,4 @@
-/* par/spin.h - the budget of one wait: spins until it is used up, looking at the clock
+/* par/spin.h - the time budget of one wait: spin until it is used up, reading the clock only
  * now and then.   Threads: one owner. */
 #ifndef PAR_SPIN_H
 #define PAR_SPIN_H
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "cpu/cpu.h"
 
-/* Looks at the awaited word between two looks at the clock: 32 pauses are about 1 us. */
+/* Number of pauses between two readings of the clock; 32 take about 1 us. */
 #define SPIN_BATCH 32
 
 struct spin {

@@ -31,7 +31,7 @@ struct sched_view {
     const struct sched_seq *seqs; /* ascending arrival */
     int n_seqs;
     int64_t max_step_tok; /* tokens one step may hold */
-    int64_t n_free_slots; /* sequences that could still be given memory */
+    int64_t n_free_slots; /* further sequences that can be given memory */
 };
 
 struct sched_batch_entry {

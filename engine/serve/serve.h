@@ -18,17 +18,17 @@
 
 struct serve;
 
-/* Options, with their table: the same rows serve flags, JSON keys, help and records. */
+/* The options of the engine. Their table gives the flags, JSON keys, help and records. */
 struct serve_opts {
     char *model;        /* path */
     char *tokenizer;    /* NULL: from the model's file */
     char *isa;          /* "auto", "ref", "avx2", ... */
     int precision;      /* enum kern_precision */
-    bool deterministic; /* the same tokens whatever batch, threads, ranks and plan */
+    bool deterministic; /* the same tokens for any batch, threads, ranks and plan */
     char *weight_type;  /* "file", "f32", "bf16" */
     char *kv_type;      /* "f32", "bf16" */
     int64_t threads;    /* 0: the plan's, or the whole budget */
-    int64_t ranks;      /* they are divided into, in both phases; 0: the plan's, or 1 */
+    int64_t ranks;      /* tensor-parallel ranks of both phases; 0: the plan's, or 1 */
     int rank_mode;      /* enum serve_rank_mode */
     char *plan;         /* path of a plan, NULL: default */
     char *schedules;    /* path of a cache of tuned schedules, NULL: none */
@@ -60,7 +60,7 @@ enum serve_finish {
 /* A new token of a request. `logits` is [vocab], valid during the call only. `finish`
  * comes with the last token; with id == -1 (and logits NULL) the request ended without
  * another.
- * At SERVE_ERROR err_msg() says why. The call may submit and cancel. */
+ * At SERVE_ERROR err_msg() gives the reason. The callback may submit and cancel. */
 typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id,
                                const float *logits, enum serve_finish finish);
 
@@ -81,7 +81,7 @@ MUST int serve_open(struct serve **out, const struct serve_opts *o);
 /* The same; `progress`, if not NULL, is called as loading proceeds. */
 MUST int serve_open_shown(struct serve **out, const struct serve_opts *o,
                           serve_progress_fn progress, void *ctx);
-/* Requests that still live end with SERVE_CANCELED. */
+/* Requests that have not ended end with SERVE_CANCELED. */
 void serve_close(struct serve **s);
 
 /* ERR_LIMIT: prompt + max_new exceed max_tok. ERR_ARG: an id outside the vocabulary, a
@@ -89,8 +89,8 @@ void serve_close(struct serve **s);
 MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id);
 void serve_cancel(struct serve *s, int64_t id);
 
-/* Compute one step. *busy: whether live or waiting requests remain. An error here is the
- * engine's (a request's own error ends that request with SERVE_ERROR). Takes no
+/* Compute one step. *busy: whether live or waiting requests remain. The error
+ * returned is one of the engine (an error of a request ends that request with SERVE_ERROR). Takes no
  * memory. ERR_STATE names a rank's process that died or stopped, also since the step
  * before: the engine can only be closed then. */
 MUST int serve_step(struct serve *s, bool *busy);
@@ -107,10 +107,10 @@ MUST int serve_encode(struct serve *s, const char *text, size_t n, bool bos,
 struct tok;
 const struct tok *serve_tok(const struct serve *s); /* NULL: none */
 
-/* Facts. The JSON object holds: model (shape, types, bytes per decoded token), kernels
- * chosen, plan with reasons, what chooses the phase that a step runs under and how often
- * it was which, CPU budget with reason, placement (CPU of each thread wanted and seen;
- * on which memory nodes weights, keys and values and activations lie, the weights by group
+/* Describe the engine. The JSON object holds: model (shape, types, bytes per decoded token), kernels
+ * chosen, plan with reasons, how the phase of a step is chosen and how often
+ * each was, CPU budget with reason, placement (CPU of each thread wanted and seen;
+ * on which memory nodes weights, keys and values and activations are, the weights by group
  * and who owns them; huge pages), memory per tag, load statistics, and on top
  * weight_type, precision, prefill_threads, decode_threads (of all ranks). New reference.
  * Called by the stepping thread. */
@@ -124,8 +124,9 @@ int64_t serve_max_tok(const struct serve *s);
 int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
 /* What the engine has done since it was opened, by phase (a step with a piece of a prompt
  * in it is of prefill): tokens, time, and what the steps cost by model/cost.h, where
- * kv_bytes are keys and values read. Written by steps only; lent,
- * valid until serve_close(), so that whoever counts may watch its members. */
+ * kv_bytes are keys and values read. Only steps
+ * write it. Lent, valid until serve_close(), so that counters may read its members at any
+ * time. */
 enum serve_phase { SERVE_PREFILL, SERVE_DECODE, SERVE_N_PHASES };
 struct serve_totals {
     int64_t n_steps, n_tok; /* tokens put through the model */
@@ -133,8 +134,9 @@ struct serve_totals {
     int64_t forward_ns, wait_ns; /* wait: thread 0 at barriers, part of forward */
 };
 const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase);
-/* Call fn once on each thread of the team, id 0 on this one, where ranks are processes of
- * rank 0's: for what must happen there, such as opening counters. By the stepping thread, between steps. */
+/* Call fn once on each thread of the team, with id 0 on the calling one; where ranks are
+ * processes, on the team of rank 0. For per-thread work such as opening counters. Called by
+ * the stepping thread, between steps. */
 void serve_each_thread(struct serve *s, void (*fn)(void *ctx, int id, int n), void *ctx);
 /* Operations that the engine executes for a prompt of n_tok tokens (model/cost.h). */
 double serve_prefill_flop(const struct serve *s, int64_t n_tok);
