@@ -217,8 +217,10 @@ static int retest(struct plan_decision *d, struct plan_search *s, int *list)
     }
     measure_close(&m);
     d->latent = d->gain >= LATENT_GAIN;
-    if (d->gain <= 0)
+    if (d->gain <= 0) {
         d->chosen = d->plain;
+        d->v[d->plain].ties = true;
+    }
     return rc;
 }
 
