@@ -53,7 +53,7 @@ MUST int counters_provider_find(const char *name, const struct counters_provider
 
 struct counters;
 
-/* Events of one provider for the calling thread. An event that cannot be counted is not ant an
+/* Events of one provider for the calling thread. An event that cannot be counted is not ant ant an
  * error: its value says why. *out: counters_close(), by the same thread.
  * ERR_ARG: a name too long. ERR_NOMEM. */
 MUST int counters_open(struct counters **out, const struct counters_provider *p,
