@@ -1,9 +1,9 @@
-/* kernels/gemm.h - one thread's part of C[M, N] = A[M, K] W, driven over packed panels.
+/* kernels/gemm.h - computes one thread's part of C[M, N] = A[M, K] W over packed panels.
  *
- * The schedule deals the product out to threads and cuts each part into computation
- * slices; an epilogue runs on tiles while they are in the caches. With pk = 1 a thread
- * ends with its part of C. With pk > 1 it leaves partial sums; after a barrier every
- * thread calls kern_gemm_reduce() for its share of C.
+ * The schedule divides the product among threads and each part into computation slices. An
+ * epilogue runs on tiles while they are in the caches. With pk = 1 a thread writes its part
+ * of C. With pk > 1 it writes partial sums, and after a barrier every thread calls
+ * kern_gemm_reduce() for its share of C.
  * Paper: Sandwich 6 (micro-kernel, computation slice, polymerization scheme).
  * Threads: each calls with its own copy of the job and its own scratch; A is shared and
  * packed before, in blocks of schedule.mr rows (kern_a_blocks(m, mr)). */
@@ -26,7 +26,7 @@ struct kern_gemm_job {
     struct kern_schedule s;
     const void *a_packed; /* kern_a_pack() blocks of v->a_format over all m rows */
     int64_t m;
-    float *c; /* [m, ldc], room for 16 columns per panel (pair) */
+    float *c; /* [m, ldc], with 16 columns per panel (or pair of panels) */
     int64_t ldc;
     const float *bias; /* NULL, or n_panels * 16 floats; KERN_STORE only */
     enum kern_epilogue epilogue;
@@ -42,15 +42,15 @@ struct kern_gemm_job {
     (KERN_GEMM_SUMS_BYTES + KERN_GEMM_CONVERTED_BYTES +                                  \
      KERN_NP_MAX * KERN_PANEL * sizeof(float))
 
-/* Set the part of thread `id` of pm * pn * pk, from v, w, s and m. Panels are dealt out in
- * groups of `together` (2 for KERN_SWIGLU); a part may be empty. */
+/* Set the part of thread `id` of pm * pn * pk, from v, w, s and m. Panels are assigned in
+ * groups of `together` (2 for KERN_SWIGLU). A part may be empty. */
 void kern_gemm_part(struct kern_gemm_job *j, int64_t together, int id);
-/* Compute the part; nothing to do when it is empty. */
+/* Compute the part. Does nothing when it is empty. */
 void kern_gemm_run(const struct kern_gemm_job *j);
 
 size_t kern_gemm_partial_bytes(const struct kern_gemm_job *j); /* 0 for pk = 1 */
-/* Thread id's share of summing the partial products, and the epilogue. Sums run in the
- * order of K, so the result does not depend on timing. Nothing to do for pk = 1. */
+/* Compute thread id's share of the sum of partial products, and the epilogue. Sums run in
+ * the order of K, so the result does not depend on timing. Does nothing for pk = 1. */
 void kern_gemm_reduce(const struct kern_gemm_job *j, int id, int n_threads);
 
 #endif

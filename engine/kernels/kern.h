@@ -50,13 +50,13 @@ enum kern_op {
 };
 const char *kern_op_name(enum kern_op op); /* "gemm_bf16" */
 
-/* How a GEMM variant wants its activations: blocks of mr rows, K-major, so that a kernel
+/* The format of activations that a GEMM variant reads: blocks of mr rows, K-major, so that a kernel
  * reads them with one pointer (mr = the rows of this block):
  *     KERN_A_F32        [k][mr] f32
  *     KERN_A_BF16_PAIR  [k/2][mr][2] bf16   (two along K in one 32-bit word)
- *     KERN_A_F16_TWICE  [k][mr][2] f16, the same number twice (broadcasting 32 bits is
- *                       cheaper than 16), of rows scaled by powers of two; then [mr] f32,
- *                       what a row's sums are to be multiplied by */
+ *     KERN_A_F16_TWICE  [k][mr][2] f16, each number twice (broadcasting 32 bits is cheaper
+ *                       than 16), of rows scaled by powers of two; then [mr] f32, the
+ *                       factor of each row's sums */
 enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR, KERN_A_F16_TWICE };
 
 /* C[mr, 16 np] = A[mr, k] B[k, 16 np]   (+ C if `accumulate`).
@@ -64,8 +64,8 @@ enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR, KERN_A_F16_TWICE };
  * k_unit rows at b + b_unit_bytes, and so on until k rows are done (the last unit may be
  * short). For an unsplit matrix k_unit = k. k and k_unit are even for bf16 (the packing
  * pads).
- * All np panels are full: C has room for 16 np columns. Sums run along k in ascending
- * order per lane; how many partial sums a variant keeps is its own affair. */
+ * All np panels are full: C has 16 np columns. Sums run along k in ascending
+ * order per lane; a variant chooses how many partial sums it keeps. */
 struct kern_gemm_tile {
     const void *a;        /* packed block of exactly mr rows */
     const void *b;        /* panel 0, first row */
@@ -90,7 +90,7 @@ typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
  *   lse   NULL, or [n_tok][g]: log-sum-exp of the scaled scores, to merge partial ranges;
  *         -INFINITY (and out = 0) where the range is empty
  *   scratch  KERN_ATTN_SCRATCH_BYTES(head_dim), 64-byte aligned, this thread's own
- * A NaN score makes its row NaN: it is never hidden.
+ * A NaN score makes its row NaN.
  * n_tok * g <= KERN_ATTN_ROWS_MAX: the caller cuts longer chunks. head_dim is even, <=
  * 256. */
 struct kern_attn_args {
@@ -108,7 +108,7 @@ struct kern_attn_args {
 typedef void (*kern_attn_fn)(const struct kern_attn_args *a);
 #define KERN_ATTN_ROWS_MAX 128
 #define KERN_HEAD_DIM_MAX  256
-/* Room for Q packed, a transposed block of keys, widened values, scores and sums. */
+/* Bytes for packed Q, a transposed block of keys, widened values, scores and sums. */
 #define KERN_ATTN_SCRATCH_BYTES(head_dim)                                                \
     (4 * ((size_t)(head_dim) * (KERN_ATTN_ROWS_MAX * 2 + 2 * 128) +                      \
           KERN_ATTN_ROWS_MAX * (128 + 8)) +                                              \
@@ -147,32 +147,32 @@ struct kern_variant {
         kern_from_16_fn from_bf16, from_f16;
         kern_argmax_fn argmax;
     } fn;
-    /* GEMM only: the micro-kernels, every one that fits the register file: at np panels
-     * up to rows[np - 1] rows; 0: none. */
+    /* GEMM only: the micro-kernels. Those of np panels have 1 to rows[np - 1] rows, every
+     * number that fits the register file; 0: none. */
     uint8_t rows[KERN_NP_MAX];
     int vec_cols; /* GEMM only: columns of B in a vector register */
-    /* GEMM: every element of C is one chain of multiply-adds along k, which a slice goes on
-     * with where the one before ended, so that its bits depend on its row and its column
-     * only: not on mr, np or how k is cut. Attention: a row's bits do not depend on the
-     * other rows of the call. */
+    /* GEMM: every element of C is one chain of multiply-adds along k, which each slice
+     * continues where the previous one ended. Its bits then depend on its row and column
+     * only, not on mr, np or the division of k. Attention: a row's bits do not depend on
+     * the other rows of the call. */
     bool batch_invariant;
     enum kern_a_format a_format; /* GEMM only */
-    /* GEMM only: the most that the root mean square of the error of C against exact
-     * arithmetic is, for K <= 16384, in units of that of sqrt(C^2 + sum of (a b)^2), and
-     * values that neither overflow nor underflow in the type. Rounding the activations to
-     * bf16 and nothing else makes at most 2^-9 of it. */
+    /* GEMM only: upper bound of the root mean square error of C against exact arithmetic,
+     * in units of the root mean square of sqrt(C^2 + sum of (a b)^2), for K <= 16384 and
+     * values that neither overflow nor underflow in the type. Rounding only the
+     * activations to bf16 gives at most 2^-9. */
     double error;
-    /* GEMM only, where a_format is not KERN_A_F32: n floats of a row, times `scale`, as
-     * words of the format (n is even for pairs). */
+    /* GEMM only, where a_format is not KERN_A_F32: convert n floats of a row, times
+     * `scale`, to words of the format (n is even for pairs). */
     void (*a_words)(uint32_t *out, const float *x, int64_t n, float scale);
     /* KERN_A_F16_TWICE only: the power of two that a row of n floats is multiplied by. */
     float (*a_scale)(const float *x, int64_t n);
-    /* NULL, or: bring t->k rows of t->np panels at t->b into the form that fn.gemm reads
+    /* NULL, or: convert t->k rows of t->np panels at t->b to the form that fn.gemm reads
      * (KERN_CONVERTED_BYTES(k, np) at `to`, 64-byte aligned), with a factor for each
      * column. Done once for all blocks of rows in a slice. */
     void (*convert)(const struct kern_gemm_tile *t, void *to, float *col_factor);
 };
-/* `error` of f32 activations and f32 sums in any order. */
+/* The `error` of f32 activations and f32 sums in any order. */
 #define KERN_ERROR_F32              5e-6
 #define KERN_CONVERTED_BYTES(k, np) ((size_t)(k) * (((size_t)(np) + 1) / 2 * 2) * 32)
 
@@ -197,8 +197,8 @@ struct kern_table {
  * fail. */
 void kern_table_choose(struct kern_table *t, uint64_t isa_mask,
                        enum kern_precision precision);
-/* Replace products and attention by the best variants that are exact and batch invariant, of which
- * each operator has one in plain C. */
+/* Replace products and attention by the best variants that are exact and batch-invariant.
+ * Every operator has one in plain C. */
 void kern_table_batch_invariant(struct kern_table *t, uint64_t isa_mask);
 /* "gemm_bf16=avx512 attn_f32=avx512 ..." */
 void kern_table_print(const struct kern_table *t, char *out, size_t n);

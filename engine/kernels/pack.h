@@ -24,7 +24,7 @@ struct kern_mat {
     int64_t n_units;    /* 1 when not split */
     size_t panel_bytes; /* k_unit * 16 * sizeof(type) */
     size_t unit_bytes;  /* from a unit to the next; 0 when not split */
-    size_t bytes;       /* of data, all in */
+    size_t bytes;       /* of data, in total */
     void *data;         /* 64-byte aligned, not owned */
 };
 
@@ -55,7 +55,7 @@ void kern_mat_get_row(const struct kern_mat *m, int64_t n, float *out);
 
 /* ---- activations ---- */
 
-/* How M rows are cut into blocks of at most mr_max rows of nearly equal height. */
+/* The number of blocks of nearly equal height, at most mr_max rows, for M rows. */
 static inline int64_t kern_a_blocks(int64_t m, int mr_max)
 {
     return (m + mr_max - 1) / mr_max;

@@ -2,9 +2,9 @@
  *
  *     micro-kernel          mr rows x np panels whose sums stay in registers
  *     computation slice     bm rows x bn panels x bk rows of K, which the caches hold
- *     polymerization        the threads dealt out along M, N and K (pm x pn x pk);
+ *     polymerization        the threads divided along M, N and K (pm x pn x pk);
  *                           pk > 1 splits K and ends in a reduction
- *     order                 which slice comes next
+ *     order                 the order of the slices
  * Any schedule that kern_schedule_check() passes computes the same product; they differ
  * in time only (and in the order of sums where pk or bk differ).
  * Paper: Sandwich 6. */
@@ -13,8 +13,8 @@
 
 #include "kernels/pack.h"
 
-/* Loops over slices, outermost first. NMK keeps C's slice, MNK A's rows; KNM reads a
- * matrix that is split along K in the order of memory. */
+/* Loops over slices, outermost first. NMK keeps the slice of C in the caches, MNK the rows
+ * of A. KNM reads a matrix that is split along K in the order of memory. */
 enum kern_order { KERN_ORDER_NMK, KERN_ORDER_MNK, KERN_ORDER_KNM, KERN_N_ORDERS };
 const char *kern_order_name(enum kern_order o); /* "nmk" */
 MUST int kern_order_parse(const char *word, enum kern_order *out);
@@ -29,11 +29,11 @@ struct kern_schedule {
 };
 #define KERN_ALL ((int64_t)1 << 40) /* as bm, bn, bk: all there is */
 
-/* Can `v` compute m rows of `w` under `s` with n_threads threads? ERR_ARG says which
- * member is wrong, and the limit. */
+/* Can `v` compute m rows of `w` under `s` with n_threads threads? ERR_ARG names the
+ * wrong member and its limit. */
 MUST int kern_schedule_check(const struct kern_schedule *s, const struct kern_variant *v,
                              const struct kern_mat *w, int64_t m, int n_threads);
-/* What an untuned engine uses: chosen by a cost model from the shape and the caches. */
+/* The schedule without tuning, chosen by a cost model from the shape and the caches. */
 void kern_schedule_default(struct kern_schedule *s, const struct kern_variant *v,
                            const struct kern_mat *w, int64_t m, int n_threads);
 /* "14x2 112x8x512 1x2x1 nmk": mr x np, bm x bn x bk ("all"), pm x pn x pk, order. */

@@ -1,11 +1,11 @@
-/* kernels/tile_set.h - every micro-kernel of a family, from one template.
+/* kernels/tile_set.h - generates every micro-kernel of a family from one template.
  *
  * An including template defines
  *     TILE_SET(X)          X(mr, np) for every shape whose sums, columns of B and broadcast
  *                          fit the register file: TILE_UP_n(X, np) is 1 .. n rows
  *     TILE_ROWS            {rows at 1 panel, at 2 panels, ...}, for struct kern_variant
  *     tile_run(t, mr, np)  the kernel, always inlined, mr and np constants
- * and gets tile_dispatch(). One function a shape, so that every one has its sums in
+ * and gets tile_dispatch(). Each shape is a function of its own that keeps its sums in
  * registers; none spills (tests/kernels/test_spill.sh).   Paper: Sandwich 6. */
 #ifndef KERNELS_TILE_SET_H
 #define KERNELS_TILE_SET_H

@@ -1,4 +1,4 @@
-/* tokenizer/tok.h - what the files of the tokenizer share; nobody else includes it.
+/* tokenizer/tok.h - shared by the files of the tokenizer only.
  *
  * A vocabulary is held as the bytes that appear in running text: byte-level BPE's
  * printable stand-ins ("Ġ") and SentencePiece's "▁" are undone on loading, so that
@@ -43,7 +43,7 @@ struct tok_merge {
     uint32_t rank;
 };
 
-/* What decides which two neighbours merge first, and how the result is found. */
+/* The rule by which the next pair of neighbours to merge is chosen. */
 enum tok_by {
     TOK_BY_SCORE, /* highest score of the joined text (SentencePiece) */
     TOK_BY_ID,    /* lowest id of the joined text (rank files: the id is the rank) */
@@ -89,23 +89,23 @@ MUST int tok_vocab_init(struct tok *t, int n_vocab, bool scores);
 /* Give `id` its text. ERR_FORMAT if it has one already. */
 MUST int tok_vocab_set(struct tok *t, int32_t id, const char *text, size_t n,
                        enum tok_type type);
-/* After the last tok_vocab_set(): the indices and, if t->bos or t->eos is -1, a guess by
- * the usual names. ERR_FORMAT when some byte could not be encoded at all. */
+/* Call it after the last tok_vocab_set(). Builds the indices; if t->bos or t->eos is -1, it
+ * looks for the usual names. ERR_FORMAT when some byte could not be encoded at all. */
 MUST int tok_vocab_finish(struct tok *t);
 /* The token with exactly these bytes among those that text may become; -1: none. */
 int32_t tok_vocab_find(const struct tok *t, const char *s, size_t n);
-/* The same among all tokens, specials first. For BOS and EOS by name. */
+/* The same among all tokens, special ones first, to find BOS and EOS by name. */
 int32_t tok_vocab_named(const struct tok *t, const char *s, size_t n);
 /* "<0x0A>" gives 10, anything else -1. */
 int tok_byte_text(const char *s, size_t n);
-/* Undo the printable alphabet of byte-level BPE; *n_out <= n. False (and nothing meant by
- * out) if a character is outside the alphabet. */
+/* Undo the printable alphabet of byte-level BPE; *n_out <= n. Returns false, with `out`
+ * undefined, if a character is outside the alphabet. */
 bool tok_unprint(const char *s, size_t n, char *out, size_t *n_out);
 /* "▁" to space; returns the new length, <= n. out may be s. */
 size_t tok_unmark(const char *s, size_t n, char *out);
 
-/* Room for n merges, then each by the ids of its parts; the joined text must be a token.
- */
+/* Allocate n merges, then add each by the ids of its parts. The joined text must be a
+ * token. */
 MUST int tok_merges_init(struct tok *t, size_t n);
 MUST int tok_merges_add(struct tok *t, int32_t left, int32_t right, uint32_t rank);
 const struct tok_merge *tok_merges_find(const struct tok *t, int32_t left, int32_t right);
@@ -114,12 +114,12 @@ const struct tok_merge *tok_merges_find(const struct tok *t, int32_t left, int32
 /* Use the expression of a known pre-tokenizer, by its name or by a GGUF name for it.
  * ERR_UNSUPPORTED names the known ones. Sets t->kind and t->whole_word. */
 MUST int tok_pre_named(struct tok *t, const char *name, size_t n);
-/* Add an expression; equal to a known one, it also gives the name. */
+/* Add an expression. If it is a known one, t->kind gets its name. */
 MUST int tok_pre_regex(struct tok *t, const char *regex, size_t n);
 const char *
 tok_pre_text(const char *name); /* of a known one: "gpt-2", "llama-3", "qwen2" */
 
-/* --- the work of one tok_encode() call: buffers that are reused from word to word */
+/* --- buffers of one tok_encode() call, reused from word to word */
 struct tok_ids {
     int32_t *id;
     size_t n, cap;
@@ -149,17 +149,17 @@ void tok_pre_fini(struct tok *t);
 
 /* --- utf8.c */
 /* Length of the valid sequence at s (n >= 1 bytes are there); 0 when the n bytes are the
- * beginning of one; negative when they are not: minus the bytes to skip as one fault. */
+ * beginning of one; negative when they are not: minus the number of bytes to skip as one error. */
 int tok_utf8(const char *s, size_t n);
 /* The code point of a sequence that tok_utf8() found valid. */
 int32_t tok_utf8_code(const char *s, int len);
 int tok_utf8_put(int32_t code, char out[4]);
 
 /* nfc.c: normal form C of valid UTF-8, linear in n. *out is mem_free()d by the caller;
- * NULL when the text is in that form already for certain. */
+ * NULL when the text is certainly in that form already. */
 MUST int tok_nfc(const char *s, size_t n, char **out, size_t *n_out);
 
-/* --- from_*.c: one source each; t is zeroed but for the ids, which are -1. */
+/* --- from_*.c: one source format each. t is zeroed except for the ids, which are -1. */
 MUST int tok_from_gguf(struct tok *t, const char *path, const struct tok_opts *o);
 MUST int tok_from_hf(struct tok *t, const char *path, const struct tok_opts *o);
 MUST int tok_from_llama2c(struct tok *t, const char *path, const char *data, size_t n);

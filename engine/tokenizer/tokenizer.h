@@ -1,13 +1,13 @@
 /* tokenizer/tokenizer.h - text to token ids and back.
  *
  * Two algorithms: SentencePiece BPE (merge by score, byte fallback) and byte-level BPE
- * (merge by rank after a pre-tokenizer's regular expression: gpt-2, llama-3, qwen2). From
+ * (merge by rank after a pre-tokenizer's regular expression: gpt-2, llama-3, qwen2). Sources are
  * a GGUF file's metadata, a Hugging Face tokenizer.json (or a directory holding one), a
  * llama2.c tokenizer.bin, or a tiktoken rank file (base64 token, rank) given its
  * pre-tokenizer.
- * Encoding is O(n log n) in the text's length and uses constant stack; its memory is 52
- * bytes to a byte of the longest word (of the whole text, where SentencePiece cannot be
- * cut).
+ * Encoding is O(n log n) in the text's length and uses constant stack; it needs 52
+ * bytes of memory per byte of the longest word (of the whole text, where SentencePiece does
+ * not split at spaces).
  * Threads: a tokenizer is immutable; any thread may encode and decode. */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
@@ -21,7 +21,7 @@
 struct tok;
 
 struct tok_opts {
-    /* "gpt-2", "llama-3", "qwen2": overrides what the file says; needed for rank files.
+    /* "gpt-2", "llama-3", "qwen2": overrides the one in the file; needed for rank files.
      * NULL: the file's own. */
     const char *pre;
     /* Rank files only: the texts of the special tokens, whose ids follow the last

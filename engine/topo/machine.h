@@ -16,7 +16,7 @@ struct topo_pu {
     int os_index; /* the operating system's CPU number */
     int core;     /* logical index of its physical core */
     int l2, l3;   /* logical index of the caches it shares */
-    int cluster;  /* of cores, where the kernel reports more than one to a cluster */
+    int cluster;  /* of cores, where the kernel reports clusters of several */
     int node;     /* index into nodes[] of its nearest memory node */
     int package;
     int kind; /* hybrid machines: efficiency rank, 0 = least powerful; -1 unknown. Cores of
@@ -55,7 +55,7 @@ int topo_node_of_cpu(const struct topo_machine *m, int cpu);
 
 /* Where the pages of [p, p + bytes) are: counts[i] = pages resident on nodes[i],
  * counts[n_nodes] = pages not resident or unknown.
- * ERR_UNSUPPORTED where the kernel does not tell. */
+ * ERR_UNSUPPORTED where the kernel does not report it. */
 MUST int topo_pages_on(const struct topo_machine *m, const void *p, size_t bytes,
                        int64_t *counts);
 

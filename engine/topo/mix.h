@@ -1,5 +1,5 @@
-/* topo/mix.h - words into 64-bit hashes, inside this module only. Equal on every machine, so
- * that hashes may be written down.   Threads: any. */
+/* topo/mix.h - 64-bit hashes of words, for this module only. They are equal on every machine,
+ * so they may be stored.   Threads: any. */
 #ifndef TOPO_MIX_H
 #define TOPO_MIX_H
 
@@ -15,7 +15,7 @@ static inline uint64_t topo_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* One more word of a sequence; the order of words matters. */
+/* Add a word to the hash of a sequence. The order of words matters. */
 static inline uint64_t topo_mix_in(uint64_t h, uint64_t word)
 {
     return topo_mix(h * TOPO_MIX_STEP + topo_mix(word + 1));

@@ -11,7 +11,7 @@
 
 enum topo_phase { TOPO_PREFILL, TOPO_DECODE };
 
-/* What splitting a model over ranks must respect. All 0: nothing. */
+/* Limits on dividing a model among ranks. All 0: none. */
 struct topo_limits {
     int max_ranks; /* 0: any number */
     int n_heads, n_kv_heads;
@@ -41,8 +41,8 @@ struct topo_config {
 MUST int topo_config_cut(struct topo_config *out, const struct topo_tree *t, int level,
                          const struct topo_limits *limits);
 
-/* Of the ranks, their sorted sets of PUs and so their memory nodes: two configurations
- * with equal keys do the same, up to which rank takes which of the equal parts. */
+/* A hash of the ranks as sorted sets of PUs. Two configurations with equal keys are the same
+ * up to the numbering of equal ranks. */
 uint64_t topo_config_key(const struct topo_config *c);
 
 /* The memory nodes (indices into machine->nodes, ascending) of rank r's PUs; returns

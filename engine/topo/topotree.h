@@ -1,8 +1,7 @@
-/* topo/topotree.h - the TopoTree: which CPUs may compute together, as a tree that two
- * transformations change.
+/* topo/topotree.h - the TopoTree: the CPUs of a machine as a tree, with two transformations.
  *
  * Leaves are processing units (PUs: logical CPUs), the nodes above them share something:
- * a core, a cache, a memory node, a package, or, where group() put a level in, something
+ * a core, a cache, a memory node, a package, or, in a level that group() inserted, something
  * that the machine does not report. Programs that share work evenly want equal subtrees,
  * so a tree here is always symmetric: all nodes of a level have the same number of
  * children. That makes it two short lists: the arity of each level, and the PUs in tree
@@ -20,8 +19,8 @@
 
 #define TOPO_LEVELS_MAX 24
 
-/* What the nodes of a level are; a level can be several things at once (a package that is
- * one memory node and has one L3). Bits. */
+/* What the nodes of a level are, as bits. A level can be several things at once (a package
+ * that is one memory node and has one L3). */
 enum topo_kind {
     TOPO_MACHINE = 1,
     TOPO_PACKAGE = 2,
@@ -72,12 +71,12 @@ MUST int topo_tree_open(struct topo_tree **out, const struct topo_machine *m,
 /* *out is owned by the caller, mem_free(). */
 MUST int topo_tree_copy(struct topo_tree **out, const struct topo_tree *t);
 
-/* PUs below each node of a level, and the number of its nodes. */
+/* The number of PUs below each node of a level, and the number of nodes of a level. */
 int topo_tree_span(const struct topo_tree *t, int level);
 int topo_tree_n_nodes(const struct topo_tree *t, int level);
 
-/* group(n, t, d): under every parent at depth d - 1 put a new level in, whose nodes take
- * n of the children at depth d each, at a stride of t. Legal, else ERR_ARG: 1 <= d <
+/* group(n, t, d): insert a level below every parent at depth d - 1. Each of its nodes takes
+ * n of the children at depth d, at a stride of t. Legal, else ERR_ARG: 1 <= d <
  * n_levels, n >= 2, t >= 1, and n * t divides the parents' arity (progressions of n at
  * stride t tile c children if and only if n * t | c). *out owned by the caller,
  * mem_free(). ERR_LIMIT: more than TOPO_LEVELS_MAX levels. */
@@ -89,28 +88,28 @@ MUST int topo_tree_group(struct topo_tree **out, const struct topo_tree *t, int 
 MUST int topo_tree_remove(struct topo_tree **out, const struct topo_tree *t, int n,
                           int depth);
 
-/* The header hash of the root. Equal for trees with the same levels over the same PUs
- * however they were reached; different (but for the chance of 64 bits) where a PU, a
+/* The header hash of the root. Equal for trees with the same levels over the same PUs,
+ * whatever transformations made them; different (but for the chance of 64 bits) where a PU, a
  * level's kind or a level's partition differs. Merkle style: of a node over its kind, its
  * number of children and their hashes. */
 uint64_t topo_tree_hash(const struct topo_tree *t);
 
-/* Every tree that group() makes of `t`, `t` itself first, each once: chains of groups,
- * level by level from the PUs up. A group of all children of a parent is left out: it
+/* Call fn with every tree that group() makes of `t`, `t` itself first, each once: chains of
+ * groups, level by level from the PUs up. A group of all children of a parent is left out: it
  * shares what the parent shares. A chain of a level of arity c gives S(c) trees: S(4) = 3,
  * S(8) = 12, S(24) = 286, S(64) = 2520; a tree gives the product over its levels.
  * `fn` gets a tree for the call only; a value other than OK ends it with that value. */
 MUST int topo_tree_closure(const struct topo_tree *t,
                            int (*fn)(void *arg, const struct topo_tree *t), void *arg);
-/* How many those are, without making them. */
+/* The number of those trees, without making them. */
 int64_t topo_tree_closure_count(const struct topo_tree *t);
-/* How many trees remove() makes of `t`, itself included, all different: the product of
+/* The number of different trees that remove() makes of `t`, itself included: the product of
  * the arities. */
 int64_t topo_tree_remove_count(const struct topo_tree *t);
 
 /* "L3", "package+node", "group", ...  n >= 64. */
 void topo_kinds_print(int kinds, char *out, size_t n);
-/* The tree for people, one line a level and the CPUs of the first nodes. *text is owned by
+/* The tree as text: one line per level with the CPUs of its first nodes. *text is owned by
  * the caller, mem_free(). */
 MUST int topo_tree_text(const struct topo_tree *t, char **text);
 

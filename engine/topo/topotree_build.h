@@ -1,4 +1,4 @@
-/* topo/topotree_build.h - how a fundamental tree is made, inside topotree_*.c only.
+/* topo/topotree_build.h - building a fundamental tree, for topotree_*.c only.
  *
  * By partition refinement: each kind of thing that CPUs share divides them into blocks;
  * the partitions that nest, in order of size, are the levels. Positions 0 ... n - 1 stand
@@ -34,7 +34,7 @@ struct topo_build {
 void topo_build_note(struct topo_build *b, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Of levels that are not symmetric: reduce pu[] to the largest symmetric subset and say so
+/* Of levels that are not symmetric: reduce pu[] to the largest symmetric subset and state it
  * in the note. The levels must then be rebuilt. */
 void topo_build_reduce(struct topo_build *b);
 

@@ -1,16 +1,16 @@
 /* tune/cache_impl.h - the inside of a schedule cache, for the files of this module and their
- * tests: cache_file.c reads and writes, cache_key.c says where we are, schedule_cache.c
- * answers. */
+ * tests: cache_file.c reads and writes the file, cache_key.c identifies this machine and
+ * build, schedule_cache.c answers look-ups. */
 #ifndef TUNE_CACHE_IMPL_H
 #define TUNE_CACHE_IMPL_H
 
 #include "cpu/cpu.h"
 #include "tune/schedule_cache.h"
 
-/* Where and with what code a measurement was made. */
+/* The machine and the code of a measurement. */
 struct tune_key {
     char cpu[64], microcode[24];
-    char commit[64]; /* the newest that changed what is measured: engine/kernels, par */
+    char commit[64]; /* the newest commit that changed engine/kernels or engine/par */
 };
 void tune_key_here(struct tune_key *out);
 
@@ -33,7 +33,7 @@ struct tune_group {
 
 struct tune_cache {
     char *path;
-    struct tune_key key; /* of here and now */
+    struct tune_key key; /* of this machine and build */
     int cpus[CPU_MAX], n_threads;
     struct tune_group *groups;
     int n_groups, room;

@@ -1,9 +1,9 @@
-/* tune/policy.h - how schedules are searched for: plug-ins over the same micro-kernels.
+/* tune/policy.h - search policies: plug-ins that search schedules for the same micro-kernels.
  *
  * A policy is one file in tune/policy/ ending in one `const struct tune_policy
  * tune_policy_<stem>`. All return schedules for the same micro-kernels, packing, threads
- * and barrier, and all measure through tune/measure.h, where they are charged for it; a
- * policy that profiles offline does it inside run(), and is charged too.
+ * and barrier, and all measure through tune/measure.h, which counts every measurement as cost. A
+ * policy that profiles offline does it inside run(), where it is counted, too.
  * Threads: one; the bench's team runs the trials. */
 #ifndef TUNE_POLICY_H
 #define TUNE_POLICY_H
@@ -22,7 +22,7 @@ struct tune_opts {
     bool literal_limit; /* the slice leaves n tiles along every dimension (the paper's
                            text), not n in the product */
     int64_t trials;     /* measurements per shape for policies that sample */
-    double budget_s;    /* stop after so much measuring; the rest gets the default; 0: no
+    double budget_s; /* stop measuring after this time; the rest gets the default; 0: no
                            limit */
     int64_t seed;
 };
@@ -35,17 +35,16 @@ struct tune_ctx {
     /* Shapes of one matrix, ascending in m. */
     const struct tune_shape *shapes;
     int n_shapes;
-    /* [n_shapes], or NULL: what an earlier search found, mr = 0 where nothing. Such a
+    /* [n_shapes], or NULL: schedules that an earlier search found; mr = 0: none. A known
      * shape is not searched; a policy that learns from shape to shape learns from it. */
     const struct kern_schedule *known;
-    /* Called when the search gave shape i its schedule (not where the budget leaves it
-     * the default); a value other than OK ends the search with it (an interrupt). May be
-     * NULL. */
+    /* Called when the search has found the schedule of shape i (not where the budget left
+     * it the default). A value other than OK ends the search with it. May be NULL. */
     int (*done)(void *arg, int i, const struct kern_schedule *s,
                 const struct measure_report *t); /* t: NULL where nothing was measured */
     void *arg;
-    /* Another than 0, set by a signal's handler, ends the search with ERR_CANCELED after
-     * the present measurement. May be NULL. */
+    /* A value other than 0, set by a signal handler, ends the search with ERR_CANCELED
+     * after the present measurement. May be NULL. */
     const volatile sig_atomic_t *stop;
 };
 

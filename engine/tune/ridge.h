@@ -1,8 +1,8 @@
-/* tune/ridge.h - a cost model that learns while a search goes on: ridge regression of
+/* tune/ridge.h - a cost model that learns during a search: ridge regression of
  * log(seconds) on features of a schedule.
  *
- * Small on purpose: adding a measurement and fitting cost microseconds, so that what a
- * policy is charged for is measuring.   Threads: one owner. */
+ * It is small on purpose: adding a measurement and fitting take microseconds, so that the
+ * cost of a policy is its measurements.   Threads: one owner. */
 #ifndef TUNE_RIDGE_H
 #define TUNE_RIDGE_H
 

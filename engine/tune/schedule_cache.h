@@ -1,12 +1,13 @@
-/* tune/schedule_cache.h - tuned schedules on disk, and the schedule for any M.
+/* tune/schedule_cache.h - the file of tuned schedules, and the schedule for any M.
  *
  * A JSON file keyed by what a measurement depends on: CPU, microcode, variant, threads,
  * commit, weight type. An entry of another key is kept in the file but never used.
  * Between tuned M the slice and scheme of the largest tuned M below are used and the
  * remainder gets a smaller micro-kernel (the driver cuts the rows into blocks of nearly
- * equal height); where nothing near is tuned, the default of kern_schedule_default().   Paper: Sandwich 6 (dispatch).
- * A truncated or damaged file is refused with one line, or set aside by the tuner; it is
- * written by way of a temporary file and rename. Threads: reading is free for all once
+ * equal height); where nothing near is tuned, kern_schedule_default() gives the schedule.
+ * Paper: Sandwich 6 (dispatch).
+ * A truncated or damaged file is refused with one line; the tuner renames it. It is written
+ * through a temporary file and rename. Threads: reading is free for all once
  * open; put and save from one. */
 #ifndef TUNE_SCHEDULE_CACHE_H
 #define TUNE_SCHEDULE_CACHE_H
@@ -20,10 +21,10 @@ MUST int tune_cache_open(struct tune_cache **out, const char *path, const int *c
 void tune_cache_close(struct tune_cache **c);
 MUST int tune_cache_save(const struct tune_cache *c);
 
-/* Take s for this shape; *t (may be NULL) is what was measured. */
+/* Keep s for this shape; *t (may be NULL) is its measurement. */
 MUST int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
                         const struct kern_schedule *s, const struct measure_report *t);
-/* Is this very M tuned? */
+/* Is exactly this M tuned? */
 bool tune_cache_has(const struct tune_cache *c, const struct tune_shape *shape,
                     struct kern_schedule *out);
 
@@ -31,9 +32,9 @@ bool tune_cache_has(const struct tune_cache *c, const struct tune_shape *shape,
  * is used below twice its M. */
 #define TUNE_STABLE_ROWS 128
 
-/* A row of schedules of one matrix for every m in 1 .. m_max, resolved once, so that a
- * step only indexes it: out[m - 1]. c may be NULL (defaults). *n_tuned (may be NULL): how
- * many m an entry serves. */
+/* The schedules of one matrix for every m in 1 .. m_max, resolved once, so that a step only
+ * indexes them: out[m - 1]. c may be NULL (defaults). *n_tuned (may be NULL): the
+ * number of m that a tuned entry serves. */
 MUST int tune_table(const struct tune_cache *c, const struct kern_variant *v,
                     const struct kern_mat *w, int64_t m_max, int n_threads,
                     struct kern_schedule *out, int64_t *n_tuned);

@@ -1,10 +1,9 @@
-/* tune/search.h - what the policies share: one shape being searched, everything measured
- * for it so far, and the best of that.
+/* tune/search.h - shared by policies: the shape being searched, its measurements so far, and
+ * the best of them.
  *
- * Schedules are compared by their fastest runs: what disturbs a run only ever adds time.
- * A schedule tried twice is measured once. Past the budget nothing is measured any more
- * and every new schedule counts as infinitely slow, so that a search comes to its end by
- * itself.   Threads: the policy's one. */
+ * Schedules are compared by their fastest runs, since disturbances only add time.
+ * A schedule tried twice is measured once. When the budget is spent, nothing is measured and
+ * every new schedule counts as infinitely slow, so that every search ends.   Threads: the policy's one. */
 #ifndef TUNE_SEARCH_H
 #define TUNE_SEARCH_H
 
@@ -29,32 +28,32 @@ struct tune_search {
     double spent0_s; /* the bench's cost when the search began */
 };
 
-/* Put a shape on the bench and forget what was seen. */
+/* Prepare the bench for a shape and discard earlier measurements. */
 MUST int tune_search_shape(struct tune_search *q, const struct tune_shape *s);
 /* Clamp and time s. *seconds is infinite where the schedule is not legal or the budget is
  * spent. ERR_CANCELED: the search was asked to stop. */
 MUST int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_threads,
                          double *seconds);
-/* Can the shape on the bench be computed so? Sets no error. */
+/* Is the schedule legal for the shape on the bench? Sets no error. */
 bool tune_search_legal(const struct tune_search *q, const struct kern_schedule *s,
                        int n_threads);
 bool tune_search_over(const struct tune_search *q);
 /* The schedule of kern_schedule_default() for the shape on the bench, clamped. */
 void tune_search_default(const struct tune_search *q, struct kern_schedule *s);
 
-/* A policy's way to do one shape: leave the answer in *s, and set *t where it was
- * measured for this shape (zero before). The shape is on the bench. */
+/* A policy's search of one shape, which is on the bench: sets *s to the schedule, and *t
+ * (zero before) where it was measured for this shape. */
 typedef int (*tune_one_fn)(void *arg, struct tune_search *q, int i,
                            struct kern_schedule *s, struct measure_report *t);
 struct tune_steps {
-    tune_one_fn one; /* each shape that is not known */
-    /* What works offline, first; NULL: nothing. */
+    tune_one_fn one; /* called for each shape that is not known */
+    /* Offline work, done first; NULL: none. */
     int (*before)(void *arg, struct tune_search *q);
     /* Shape i was known to take s; may be NULL. */
     void (*known)(void *arg, const struct tune_ctx *c, const struct kern_schedule *s);
 };
-/* Do the steps over all shapes of c in their order, with the budget, the interrupt,
- * c->known, c->done and legality seen to. */
+/* Run the steps over all shapes of c in their order. Handles the budget, interrupts,
+ * c->known, c->done and the legality of schedules. */
 MUST int tune_search_run(struct tune_ctx *c, struct kern_schedule *out,
                          const struct tune_steps *steps, void *arg);
 

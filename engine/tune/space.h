@@ -1,8 +1,7 @@
-/* tune/space.h - which schedules there are: what every policy chooses from.
+/* tune/space.h - the space of schedules that every policy chooses from.
  *
- * Extents are kept as numbers, clamped to what a thread's part has, so that two schedules
- * that make the driver do the same are equal, and a slice keeps its meaning for a larger
- * M (where KERN_ALL would grow with it).   Paper: Sandwich 6.   Threads: any; no state. */
+ * Extents are numbers clamped to a thread's part, so that two schedules with the same effect
+ * are equal, and a slice stays the same for a larger M (where KERN_ALL would grow).   Paper: Sandwich 6.   Threads: any; no state. */
 #ifndef TUNE_SPACE_H
 #define TUNE_SPACE_H
 
@@ -19,9 +18,9 @@ struct tune_mk {
 #define TUNE_MKS_MAX (KERN_NP_MAX * 64)
 
 /* The distinct micro-kernels for m rows. The driver cuts A into blocks of nearly equal
- * height, so all mr that give the same number of blocks are one program; the tallest
- * stands for them, because it says most about a larger m. Most sums in registers first.
- * Returns how many, at most TUNE_MKS_MAX. */
+ * height, so all mr that give the same number of blocks are equivalent. The tallest
+ * represents them, because it tells most about a larger m. Ordered by sums in registers,
+ * most first. Returns their number, at most TUNE_MKS_MAX. */
 int tune_mks(const struct kern_variant *v, int64_t m, struct tune_mk *out);
 
 struct tune_scheme {
@@ -54,15 +53,15 @@ void tune_slice_limit(const int64_t dim[TUNE_N_DIMS], int n_threads,
 bool tune_slice_parallel(const int64_t dim[TUNE_N_DIMS], const int64_t b[TUNE_N_DIMS],
                          int n_threads, bool literal, bool split_k);
 
-/* A schedule drawn from the whole space, and one that differs from s in one choice. Both
- * are clamped; they may still be refused by kern_schedule_check(). */
+/* Draw a schedule from the whole space, or change one choice of s. The result is clamped;
+ * kern_schedule_check() may still refuse it. */
 void tune_random(struct kern_schedule *s, const struct tune_shape *shape,
                  const struct kern_mat *w, int n_threads, bool split_k, struct rng *r);
 void tune_mutate(struct kern_schedule *s, const struct tune_shape *shape,
                  const struct kern_mat *w, int n_threads, bool split_k, struct rng *r);
 
 /* Bytes of the data caches one thread has: its own two levels and its share of the last
- * (common sizes where the CPU does not say). */
+ * (common sizes where the CPU does not report them). */
 void tune_caches(int n_threads, double bytes[3]);
 double tune_flop(const struct tune_shape *s);
 /* Bytes of an element of packed A, and of the weights. */

@@ -182,7 +182,7 @@ static void bad_overrides_are_refused(void **state)
     (void)state;
     assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "key=value");
     o.sets = no_section;
-    assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "no section");
+    assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "not a section");
     o.sets = unknown;
     assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "n_requests");
     o = (struct job_read_opts){.smoke = true};
@@ -230,7 +230,7 @@ static void headlines_pick_one_setting(void **state)
     snprintf(text, sizeof(text),
              "%s{\"name\": \"a\", \"metric\": \"p50_ttft_ms\", \"where\": {\"rat\": 1}}]",
              axes);
-    refuse(text, "no axis");
+    refuse(text, "neither an axis");
     snprintf(text, sizeof(text), "%s{\"metric\": \"p50_ttft_ms\"}]", axes);
     refuse(text, "needs \"name\"");
 }

@@ -50,7 +50,7 @@ done
 kill -INT $pid
 wait $pid
 check "an interrupt: status 130" [ $? = 130 ]
-check "an interrupt says how to go on" grep -q 'the same command goes on' "$dir/err"
+check "an interrupt says how to go on" grep -q 'the same command continues' "$dir/err"
 found=$(row all | awk '{ print $2 }')
 check "an interrupt leaves what was found" sh -c "[ '$found' -gt 0 ] && [ '$found' -lt 1024 ]"
 check "and it goes on there" sh -c "$tune --shapes 512x512,1024x512 --every --m-max 512 \
