@@ -22,12 +22,12 @@
 #define MAX_SET    8   /* variables that we set */
 #define LAST_WORDS 160 /* of its log, in an error */
 
-/* How often an idle OpenMP thread looks before it sleeps: some 2 ms on today's CPUs, so
- * that nobody falls asleep between two steps of one product, and all do after it. */
+/* How long an idle OpenMP thread polls before it sleeps: about 2 ms on today's CPUs, so that
+ * no thread sleeps between two steps of a product and all sleep after it. */
 #define SPIN_COUNT "GOMP_SPINCOUNT=50000"
 #define SPIN_MS    "KMP_BLOCKTIME=2"
 
-/* Whatever the user has set of these was not meant for the child. */
+/* The user's values of these variables do not apply to the child. */
 static const char *const foreign[] = {
     "OMP_",  "GOMP_", "KMP_",  "OPENBLAS_", "GOTO_",       "BLIS_",  "ONEDNN_",
     "DNNL_", "MKL_",  "BLAS_", "LIBXSMM_",  "LD_PRELOAD=", "MALLOC_"};
@@ -269,7 +269,7 @@ static int died(struct gemm_process *p)
         return err_set(ERR_IO, "%s: closed its answers and lives on%s", p->name, words);
     p->pid = 0;
     if (got < 0)
-        return err_set(ERR_IO, "%s: died, nobody knows how%s", p->name, words);
+        return err_set(ERR_IO, "%s: ended in an unknown way%s", p->name, words);
     if (WIFSIGNALED(status))
         return err_set(ERR_IO, "%s: died of signal %d (%s)%s", p->name, WTERMSIG(status),
                        strsignal(WTERMSIG(status)), words);

@@ -1,11 +1,11 @@
-/* baselines/gemm_process.h - a program asked by lines: one line in, one line out.
+/* baselines/gemm_process.h - a child process that answers one line for each line it reads.
  *
- * The process is born on the CPUs given, with an environment cleaned of every setting of
- * BLAS and OpenMP that the user has for other purposes, and holds none of our files but
- * one socket and its log. It may die, hang or talk nonsense: each is an error that says
- * which, with the signal and the last words on its standard error.
- * Threads: one caller, who lives as long as the process: the child asks to be killed with
- * its parent's thread. */
+ * The process starts on the given CPUs, without the user's environment variables for BLAS
+ * and OpenMP, and inherits no file but one socket and its log. If it crashes, hangs or
+ * answers nonsense, the error names the signal and the last line it wrote to standard
+ * error.
+ * Threads: one caller, which must live as long as the process: the child is killed when
+ * its parent's thread ends. */
 #ifndef GEMM_PROCESS_H
 #define GEMM_PROCESS_H
 

@@ -16,8 +16,8 @@
 typedef void (*probe_body)(void *arg, int id, int n_threads);
 
 /* One trial: from the first thread's start to the last one's end; all start at a barrier.
- * It is disturbed if a thread was kept from its CPU meanwhile: that measures others'
- * work. */
+ * It is disturbed if a thread lost its CPU meanwhile, since the time then includes other
+ * programs' work. */
 struct measure_trial probe_time(struct par_team *team, int n_threads, probe_body body,
                                 void *arg);
 
@@ -38,7 +38,7 @@ MUST int probe_report_ns(struct probe_ctx *c, const char *name, int n_threads,
  * reason. */
 MUST int probe_report(struct probe_ctx *c, const char *name, const char *unit,
                       int n_threads, const struct measure_report *r);
-/* Append "not available, because". */
+/* Append a value that is not available, with the reason. */
 MUST int probe_report_none(struct probe_ctx *c, const char *name, const char *unit,
                            int n_threads, const char *why);
 

@@ -53,7 +53,7 @@ MUST int dataset_open(struct dataset **out, const struct dataset_opts *o);
 void dataset_close(struct dataset **d);
 
 /* Cut an item's known lengths to the bounds. dataset_open() has done so for lengths from
- * a file; whoever tokenises `text` and `reply` sets the two lengths and calls it again. A
+ * a file; the caller that tokenises `text` and `reply` sets the two lengths and calls it again. A
  * text is never made longer. */
 void dataset_cut(const struct dataset_opts *o, struct dataset_item *item);
 

@@ -1,11 +1,11 @@
-/* characterize/counters/counters.h - what the hardware, the kernel and the engine count
- * while a piece of work runs, and honestly what could not be counted.
+/* characterize/counters/counters.h - counts of the hardware, the kernel and the engine during
+ * a piece of work, and the reasons for what could not be counted.
  *
  * A provider is one file in counters/provider/ ending in one `const struct
  * counters_provider counters_<stem>`. It counts named events for the thread that opened
  * them. Events that do not fit into the processor's registers at once go into further
- * passes: the caller runs the same deterministic work once a pass, and nothing is
- * multiplexed in silence. A value that was not counted is NaN with errno and remedy,
+ * passes: the caller runs the same deterministic work once per pass, so that nothing
+ * is multiplexed. A value that was not counted is NaN with errno and remedy,
  * never 0.   Paper: Sandwich 3.1.
  * Threads: a set belongs to the thread that opened it; others may only read its values. */
 #ifndef COUNTERS_COUNTERS_H
@@ -30,7 +30,7 @@ struct counters_value {
      * none. */
     uint64_t enabled_ns, running_ns;
     int error;     /* errno when there was one, else 0 */
-    char why[192]; /* "" or why there is no value, and what would help */
+    char why[192]; /* "", or why there is no value and what to change */
 };
 
 struct counters_provider {
@@ -53,14 +53,14 @@ MUST int counters_provider_find(const char *name, const struct counters_provider
 
 struct counters;
 
-/* Events of one provider for the calling thread. An event that cannot be counted is not ant ant an
+/* Events of one provider for the calling thread. An event that cannot be counted is not an
  * error: its value says why. *out: counters_close(), by the same thread.
  * ERR_ARG: a name too long. ERR_NOMEM. */
 MUST int counters_open(struct counters **out, const struct counters_provider *p,
                        const char *const *events, int n);
 void counters_close(struct counters **c);
 
-/* How often the work must run; 0 if none of the events can be counted. */
+/* The number of times the work must run; 0 if none of the events can be counted. */
 int counters_passes(const struct counters *c);
 /* Whether the i-th event has a place in some pass. */
 int counters_countable(const struct counters *c, int i);

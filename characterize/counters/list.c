@@ -228,7 +228,7 @@ static int read_root(struct counters_list *l, const json_t *root, const char *pa
     if (rc == OK && json_array_size(source) < 1)
         rc = err_set(ERR_FORMAT, "%s: source: expected a manual or list of events", path);
     if (rc == OK)
-        rc = json_get_str(root, "note", &note, path); /* for whoever reads the file */
+        rc = json_get_str(root, "note", &note, path); /* for readers of the file */
     if (rc == OK)
         rc = read_match(l, root, path);
     if (rc == OK)

@@ -1,6 +1,6 @@
 /* characterize/counters/perf_sys.h - the kernel as the perf_event provider sees it, and the
  * names of its events. Private to characterize/counters/; tests put a kernel of their own
- * in its place. Threads: the kernel is replaced only while nobody counts. */
+ * in its place. Threads: the kernel is replaced only while no thread counts. */
 #ifndef COUNTERS_PERF_SYS_H
 #define COUNTERS_PERF_SYS_H
 

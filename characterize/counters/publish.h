@@ -1,7 +1,7 @@
 /* characterize/counters/publish.h - numbers of this program as events that PAPI counts
  * (software defined events). The provider `sde` reads them back, and so can any tool that
  * knows PAPI; a machine without a PMU still has the whole way through PAPI.
- * Threads: publish and withdraw from one thread while nobody counts; the numbers may be
+ * Threads: publish and withdraw from one thread while no thread counts; the numbers may be
  * written by any one thread, which stops writing while a set starts or stops. */
 #ifndef COUNTERS_PUBLISH_H
 #define COUNTERS_PUBLISH_H

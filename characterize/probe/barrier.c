@@ -51,7 +51,7 @@ static int run(struct probe_ctx *c)
 
     if (c->n_threads_max < 2)
         return probe_report_none(c, "barrier_ns", "ns", 1,
-                                 "one CPU only: nobody to wait for");
+                                 "one CPU only: there is no other thread to wait for");
     n = probe_thread_counts(c->n_threads_max, counts);
     for (int i = 1; i < n && rc == OK; i++)
         rc = measure(c, counts[i], c->budget_s / n);

@@ -20,7 +20,7 @@ struct job {
     int n_threads; /* that take part */
     char *p;
     size_t part_bytes;
-    int cpu_node;      /* os_index: who reads */
+    int cpu_node;      /* os_index of the reading CPUs */
     int part[CPU_MAX]; /* of each thread; -1: it does not read */
     int n_readers, slice, touching;
     atomic_ullong sum;

@@ -18,7 +18,7 @@ struct loop {
     const struct probe_isa *isa;
     const struct probe_arith *arith;
     int64_t n_rounds;
-    volatile double sink; /* somebody must want the sum */
+    volatile double sink; /* uses the sum, so that the compiler keeps the loop */
 };
 
 static void run_loop(void *arg, int id, int n_threads)

@@ -17,7 +17,7 @@ struct job {
     int slice;
     struct par_team *team;
     int n_threads;
-    atomic_ullong sum; /* somebody must want what was read */
+    atomic_ullong sum; /* uses what was read, so that the compiler keeps the loop */
 };
 
 static void read_part(void *arg, int id, int n_threads)

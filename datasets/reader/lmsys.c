@@ -2,7 +2,7 @@
 #include "datasets/input.h"
 
 /* LMSYS-Chat-1M as JSONL: {conversation_id, model, conversation: [{content, role}], ...}.
- * A line ends at LF only: U+2028 and its like occur inside strings. */
+ * A line ends at LF only: U+2028 and similar characters occur inside strings. */
 static const struct dataset_chat_form form = {
     .turns = "conversation",
     .role = "role",

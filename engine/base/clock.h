@@ -9,8 +9,8 @@
 uint64_t clock_ns(void);
 
 /* Ticks of the processor's counter of constant rate: the time stamp counter of x86, cntvct of
- * Arm; 0 where there is none. What a tick lasts is measured with clock_ns(). Not ordered
- * with the instructions around it: for microseconds and more. */
+ * Arm; 0 where there is none. The length of a tick is measured with clock_ns(). Not ordered
+ * with the instructions around it, so use it for microseconds and more. */
 uint64_t clock_ticks(void);
 
 /* Return no earlier than `t_ns`; sleeps, then spins the last `spin_ns` for precision. */

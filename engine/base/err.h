@@ -1,7 +1,7 @@
 /* base/err.h - one error convention for the whole project.
  *
- * A function that can fail returns OK or one negative `enum err`. The place where it
- * happened says, once, what is wrong with the values that show it; every caller above
+ * A function that can fail returns OK or one negative `enum err`. The function where the
+ * error happened sets the message, once, with the values that explain it. Every caller
  * passes the code up unchanged. The user sees that one line.
  * Threads: the message belongs to the calling thread. */
 #ifndef BASE_ERR_H
@@ -11,7 +11,7 @@
 
 enum err {
     OK = 0,
-    ERR_ARG = -1,         /* the caller asked for something that makes no sense */
+    ERR_ARG = -1,         /* an argument is wrong */
     ERR_NOMEM = -2,       /* memory, or a fixed pool, is exhausted */
     ERR_IO = -3,          /* the operating system refused a read, write, open, map */
     ERR_FORMAT = -4,      /* input bytes break a rule of their format */

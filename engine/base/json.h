@@ -24,8 +24,8 @@ MUST int json_read_text(json_t **out, const char *text, size_t n, const char *wh
 MUST int json_read_own(json_t **out, const char *text, size_t n, const char *where);
 
 /* `j` as text with jansson's `flags` (JSON_COMPACT, JSON_SORT_KEYS ...). Owned by the
- * caller, mem_free(); NULL with ERR_NOMEM set. Unlike json_dumps() it is never a text
- * with a hole. */
+ * caller, mem_free(); NULL with ERR_NOMEM set. Unlike json_dumps() it never
+ * returns an incomplete text. */
 MUST char *json_text(const json_t *j, size_t flags);
 
 /* Write `j` with sorted keys and two-space indentation, ending in a newline. */

@@ -1,6 +1,6 @@
-/* base/map.h - from 64-bit hashes to numbers.
+/* base/map.h - a map from 64-bit hashes to integers.
  *
- * An open-addressing table that grows. Its keys are hashes: spread over all their bits.
+ * An open-addressing table that grows. Its keys must be hashes, random in all bits.
  * A map of all zeros is empty and owns nothing.   Threads: one per map. */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
@@ -12,7 +12,7 @@
 #include "base/err.h"
 
 struct map {
-    uint64_t *keys; /* 0: a free place */
+    uint64_t *keys; /* 0: a free slot */
     int64_t *values;
     size_t n, size; /* size: 0 or a power of two */
 };

@@ -48,19 +48,20 @@ void mem_free(void *p); /* NULL is fine */
  * on failure. */
 MUST void *mem_map(enum mem_tag tag, size_t bytes, int node);
 /* The same as an unnamed file that processes made by fork() afterwards share, at this
- * address: what one of them writes the others see. First touch decides where it is.
+ * address, so that all see what one of them writes. First touch decides its memory node.
  * Whether it gets huge pages is the system's choice for shared memory. */
 MUST void *mem_map_shared(enum mem_tag tag, size_t bytes);
 void mem_unmap(enum mem_tag tag, void *p, size_t bytes);
 
 const char *mem_tag_name(enum mem_tag tag);
 size_t mem_used_bytes(enum mem_tag tag);
-size_t mem_peak_bytes(enum mem_tag tag); /* the highest mem_used_bytes() ever was */
+size_t
+mem_peak_bytes(enum mem_tag tag); /* the highest value of mem_used_bytes() so far */
 
 /* Resident set of this process in bytes: now, and its peak (VmHWM). 0 if unreadable. */
 size_t mem_rss_bytes(void);
 size_t mem_rss_peak_bytes(void);
-/* Forget the peak so that the next one is of the phase that follows; ERR_UNSUPPORTED
+/* Reset the peak so that the next one is that of the following phase; ERR_UNSUPPORTED
  * where the kernel does not allow it. */
 MUST int mem_rss_peak_reset(void);
 
@@ -68,8 +69,8 @@ MUST int mem_rss_peak_reset(void);
  * off. */
 void mem_fail_after(long n, int once);
 long mem_n_allocs(void); /* allocations of any kind made so far */
-/* For an allocator that a library calls (jansson): counts one allocation and says whether
- * the hook wants it to fail. */
+/* For an allocator that a library calls (jansson): counts one allocation; nonzero if
+ * the hook makes it fail. */
 int mem_alloc_refused(void);
 
 #endif

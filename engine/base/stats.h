@@ -21,7 +21,7 @@ double stats_median(const double *x, size_t n);
  * median. */
 double stats_mad(const double *x, size_t n);
 
-/* The fewest samples for which percentile q is worth printing (the sample floor:
+/* The fewest samples for which percentile q is meaningful (the sample floor:
  * p95 72, p99 368, p99.9 3688; 1 up to p90). */
 size_t stats_percentile_floor(double q);
 

@@ -1,7 +1,7 @@
-/* base/text.h - bytes that grow: file heads and reports are put together here.
+/* base/text.h - a growing byte buffer, in which file heads and reports are assembled.
  *
- * The first failure sticks in rc, and what is put after it is dropped, so that a run of
- * puts is checked once, at its end.   Threads: one owner. */
+ * The first failure is kept in rc and later puts do nothing, so that a sequence of puts is
+ * checked once, at its end.   Threads: one owner. */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 

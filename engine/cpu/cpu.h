@@ -1,4 +1,4 @@
-/* cpu/cpu.h - what this processor can execute, and how much of it is ours.
+/* cpu/cpu.h - the instruction sets of this processor, and the CPUs this process may use.
  *
  * Two questions that other programs answer wrong without a word: which instruction sets may be used (CPUID
  * *and* the operating system's state), and how many CPUs this process really has
@@ -44,8 +44,8 @@ const char *cpu_isa_word(int bit);
 /* "avx2 avx512 avx512bf16" for a mask, "ref" for 0. `n` >= 128. */
 void cpu_isa_words(uint64_t mask, char *out, int n);
 
-/* Bytes of one cache of level 1 (data), 2 or 3; where the system does not say, what such
- * caches usually hold at least. Found out once. */
+/* Bytes of one cache of level 1 (data), 2 or 3; where the system does not report
+ * it, a common minimum. Found out once. */
 size_t cpu_cache_bytes(int level);
 
 #define CPU_MAX 1024

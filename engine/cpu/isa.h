@@ -1,6 +1,5 @@
-/* cpu/isa.h - from CPUID registers to instruction sets, apart from where the registers
- * come from, so that tests can present processors and operating systems that are not
- * here. Private to the module. Threads: any. */
+/* cpu/isa.h - maps CPUID registers to instruction sets. Reading the registers is separate,
+ * so that tests can present other processors and operating systems. Private to the module. Threads: any. */
 #ifndef CPU_ISA_H
 #define CPU_ISA_H
 

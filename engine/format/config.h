@@ -1,4 +1,4 @@
-/* format/config.h - the numbers that shape a Llama-family model. */
+/* format/config.h - the configuration of a Llama-family model. */
 #ifndef FORMAT_CONFIG_H
 #define FORMAT_CONFIG_H
 
@@ -19,7 +19,7 @@
 
 struct model_config {
     char arch[32]; /* "llama", "qwen2": the word in the file */
-    char name[96]; /* what the file calls itself, or the file's stem */
+    char name[96]; /* the name in the file, or the stem of its path */
     int dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab;
     int max_tok; /* the longest context the model is made for */
     float norm_eps;
@@ -33,9 +33,9 @@ struct model_config {
     int bos_id, eos_id;         /* -1: none */
 };
 
-/* Check that the numbers make sense together (heads divide, head_dim even and <= 256,
- * sizes positive and below documented limits). ERR_FORMAT / ERR_LIMIT say which and
- * `where`. */
+/* Check that the numbers are consistent (heads divide, head_dim even and <= 256,
+ * sizes positive and below documented limits). ERR_FORMAT and ERR_LIMIT name the
+ * number; `where` begins the message. */
 MUST int model_config_check(const struct model_config *c, const char *where);
 
 /* Fill rope_factor by Llama-3 frequency scaling from its four numbers. */

@@ -1,6 +1,6 @@
-/* format/fill.h - from named tensors in a container to roles in a model: what the
- * readers share. A reader supplies the look-up by name; names, presence, shapes and the
- * refusal of tensors that nobody asked for are handled here, once.   Threads: none of its
+/* format/fill.h - assigns the named tensors of a container to roles in a model, for all
+ * readers. A reader supplies the look-up by name; names, presence, shapes and the
+ * refusal of tensors without a role are handled here, once.   Threads: none of its
  * own. */
 #ifndef FORMAT_FILL_H
 #define FORMAT_FILL_H
@@ -23,7 +23,7 @@ void format_role_name(enum model_naming naming, enum format_role role, int layer
 /* [rows, cols] of a role by the configuration. */
 void format_role_shape(const struct model_config *c, enum format_role role, int64_t *rows,
                        int64_t *cols);
-/* Does this configuration have the role at all (head when untied, biases)? */
+/* Does this configuration have the role (head when untied, biases)? */
 bool format_role_needed(const struct model_config *c, enum format_role role);
 
 struct model_tensor_source {
@@ -39,8 +39,8 @@ struct model_tensor_source {
 
 /* f->layer for f->config.n_layers; the configuration must have been checked. */
 MUST int format_fill_layers(struct format_file *f);
-/* Allocate the layers, find every needed tensor and refuse the ones left over (a tensor
- * we do not know would be arithmetic left out). Sets weight_type: the matrices' common
+/* Allocate the layers, find every needed tensor and refuse the others (an unknown tensor
+ * means arithmetic that the engine would leave out). Sets weight_type: the matrices' common
  * type, or f32 where they differ. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: one is
  * unknown. */
 MUST int format_fill(struct format_file *f, const struct model_tensor_source *s);

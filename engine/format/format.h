@@ -1,7 +1,7 @@
 /* format/format.h - one view of a model on disk, whatever its format.
  *
  * A reader plug-in maps the file, refuses what breaks a rule (file, offset, rule, found)
- * and fills this struct; nothing above it knows formats. Tensor bytes stay in the
+ * and fills this struct; callers do not depend on the format. Tensor bytes stay in the
  * mapping: the weights are packed from there, and the mapping can be dropped piece by
  * piece as it is read.
  * Hostile input must not crash, hang or take memory out of proportion to the file.
@@ -18,7 +18,7 @@ enum format_role {
     FORMAT_EMBED, /* [vocab, dim] */
     FORMAT_HEAD,  /* [vocab, dim]; absent when tied */
     FORMAT_OUT_NORM,
-    FORMAT_ATTN_NORM, /* from here on: one a layer */
+    FORMAT_ATTN_NORM, /* from here on: one per layer */
     FORMAT_Q,         /* [n_heads*head_dim, dim] */
     FORMAT_K,
     FORMAT_V,
@@ -65,21 +65,20 @@ format_layer_tensor(const struct format_file *f, int layer, enum format_role rol
 MUST int format_open(struct format_file **out, const char *path);
 void format_close(struct format_file **f);
 
-/* The tensor's bytes were read and will not be needed again: drop the pages from memory
- * (they come back from disk if touched). Keeps peak resident memory near one copy of the
- * weights. */
+/* Drop the pages of a tensor whose bytes are no longer needed (they are read from disk again
+ * if touched). This keeps peak resident memory near one copy of the weights. */
 void format_drop(const struct format_tensor *t);
 
 struct format_reader {
     const char *name;
-    /* Does the path look like ours (magic, directory content)? Never sets an error. */
+    /* Does the path look like this format (magic, directory content)? Sets no error. */
     int (*probe)(const char *path);
     int (*open)(struct format_file *f, const char *path);
     void (*close)(struct format_file *f);
 };
 extern const struct format_reader *const format_readers[]; /* written by make */
 
-/* The names and shapes every reader checks against, from the configuration. */
+/* Check names and shapes of all tensors against the configuration. */
 MUST int format_check_tensors(const struct format_file *f);
 
 #endif

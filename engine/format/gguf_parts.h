@@ -1,13 +1,13 @@
-/* format/gguf_parts.h - what gguf.c (parsing) and gguf_get.c (look-up) share. Private
- * to the GGUF container; everyone else includes format/gguf.h. */
+/* format/gguf_parts.h - shared by gguf.c (parsing) and gguf_get.c (look-up). Other files
+ * include format/gguf.h. */
 #ifndef FORMAT_GGUF_PARTS_H
 #define FORMAT_GGUF_PARTS_H
 
 #include "format/gguf.h"
 #include "format/map.h"
 
-/* Far above any model file (some 50 keys, a few thousand tensors); they bound what a
- * hostile header can make us allocate. A tensor name has at most 64 bytes by the format.
+/* Far above any model file (about 50 keys, a few thousand tensors). They bound the memory
+ * that a hostile header can make the parser take. A tensor name has at most 64 bytes by the format.
  */
 #define GGUF_MAX_KEYS    65536
 #define GGUF_MAX_TENSORS 65536
@@ -19,7 +19,7 @@ struct gguf_array {
     enum gguf_type type;
     uint64_t n;
     const uint8_t *data; /* first element */
-    uint64_t *at; /* strings: where the i-th one's length stands, from data; owned */
+    uint64_t *at;        /* strings: offset of the i-th one's length from data; owned */
 };
 
 struct gguf_kv {
@@ -51,7 +51,7 @@ struct gguf {
 /* Bytes of a scalar of this type; 0 for strings, arrays and numbers that are not a type. */
 uint64_t gguf_type_bytes(uint32_t type);
 const char *gguf_type_name(uint32_t type);
-/* Bytes of n elements; false if the type is unknown, n no multiple of its block, or the
+/* Bytes of n elements; false if the type is unknown, n is not a multiple of its block, or the
  * product too large. */
 bool gguf_ggml_bytes(uint32_t ggml_type, uint64_t n, uint64_t row, uint64_t *bytes);
 bool gguf_ggml_known(uint32_t ggml_type);

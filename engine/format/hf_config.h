@@ -1,7 +1,7 @@
-/* format/hf_config.h - a Hugging Face config.json as a model_config. What the file
- * asks for and this engine does not do (other architectures, rotary scalings,
- * activations, biases, sliding windows, quantisation) is refused by key: leaving it out
- * would give wrong text. */
+/* format/hf_config.h - reads a Hugging Face config.json into a model_config. Features that
+ * the engine does not have (other architectures, rotary scalings,
+ * activations, biases, sliding windows, quantisation) are refused by key, since
+ * ignoring them would give wrong text. */
 #ifndef FORMAT_HF_CONFIG_H
 #define FORMAT_HF_CONFIG_H
 

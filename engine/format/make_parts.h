@@ -1,6 +1,6 @@
-/* format/make_parts.h - what the files of `model make` share: the named shapes, the
- * generator, the generated vocabulary, and a file as a head of bytes followed by tensors.
- * Private to make*.c; everyone else includes format/make.h. */
+/* format/make_parts.h - shared by the files of `model make`: the named shapes, the generator
+ * of values, the generated vocabulary, and a file as a head of bytes followed by tensors.
+ * Private to make*.c. Other files include format/make.h. */
 #ifndef FORMAT_MAKE_PARTS_H
 #define FORMAT_MAKE_PARTS_H
 

@@ -1,9 +1,9 @@
 /* measure/card.h - reading the machine card: what this machine can do at most.
  *
- * characterize/ measures the card and keeps it as results/machine/<host>.json. Everybody
- * who states a share of bandwidth or of peak reads it here, so that all divide by the same
- * number. A card is a file that anybody may have edited: whatever stands in it, there is an
- * answer, NaN where it has none.   Threads: any. */
+ * characterize/ measures the card and keeps it as results/machine/<host>.json. Every
+ * program that states a share of bandwidth or of peak reads it through this module, so that
+ * all divide by the same number. A card may have been edited by hand: any content is
+ * accepted, and what is missing or unreadable is NaN.   Threads: any. */
 #ifndef MEASURE_CARD_H
 #define MEASURE_CARD_H
 

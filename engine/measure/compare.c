@@ -238,7 +238,7 @@ static uint64_t now_ns(const struct run *r)
     return r->o.clock ? r->o.clock->now_ns(r->o.clock->arg) : clock_ns();
 }
 
-/* How often a thread of this process had to leave its CPU to somebody else. */
+/* The number of involuntary context switches of this process. */
 static long switches(const struct run *r)
 {
     struct rusage u;

@@ -95,8 +95,8 @@ int measure_fastest(const struct measure *m, int keep);
 /* The time of each round, NaN where i did not run; lent until the next comparison. */
 const double *measure_times(const struct measure *m, int i, int *n_rounds);
 
-/* Test hook: from now on every trial of this process is fn's, whoever compares, and the
- * machine is not watched. NULL switches it off. */
+/* Test hook: from now on fn runs every trial of this process in place of the caller's
+ * function, and disturbances are not detected. NULL switches it off. */
 void measure_script(measure_fn fn, void *arg);
 
 #endif

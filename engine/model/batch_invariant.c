@@ -1,10 +1,10 @@
 /* Sums over ranks whose bits do not depend on how many there are.
  *
- * K is split at the boundaries of every allowed degree. Each rank computes the product of every part
- * that is its own and leaves it where all ranks see it; then each rank adds all parts, in
- * the order of K. A slab of columns at a time, so that the parts stay in a cache; two
- * halves of memory take turns, so that one meeting of all threads is enough: who writes a
- * half again has met everybody after they read it.   Promise: P7. */
+ * K is split at the boundaries of every allowed degree. Each rank computes the products of its own
+ * parts in memory that all ranks see. Then each rank adds all parts in the order of K. This
+ * is done for a slab of columns at a time, so that the parts stay in a cache. Two halves of
+ * the memory alternate, so that one barrier of all threads per slab is enough: before a half
+ * is written again, all threads have passed a barrier after reading it.   Promise: P7. */
 #include <string.h>
 
 #include "model/step.h"

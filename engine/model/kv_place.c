@@ -1,9 +1,9 @@
-/* Keys and values near who reads them when a token is decoded: a head's are one run of
- * bytes in each layer of a sequence's region. */
+/* Binds keys and values to the memory nodes of the threads that read them in decode. Those
+ * of a head are one run of bytes in each layer of a sequence's slot. */
 #include "base/log.h"
 #include "model/placement.h"
 
-/* The domain that reads a KV head; -1: several do. */
+/* The domain that reads a KV head; -1: several domains. */
 static int domain_of_head(const struct model *m, int head)
 {
     const struct model_placement *pl = m->placement;
@@ -72,7 +72,9 @@ int model_kv_bind(const struct model *m, struct kv_pool *pool)
     if (rc != OK && rc != ERR_NOMEM) {
         log_warning("kv_not_bound", (double)bound,
                     (double)(map.n_pages * MODEL_LARGE_PAGE),
-                    "who touches a page first decides its memory node: %s", err_msg());
+                    "keys and values were not bound to memory nodes, so the first touch "
+                    "decides: %s",
+                    err_msg());
         err_clear();
         rc = OK;
     }

@@ -20,7 +20,8 @@ void model_sync_all(struct model_thread_ctx *w, enum model_op_class before)
         par_barrier(w->self);
     } else {
         par_group_barrier(&w->rank->group, w->self);
-        if (w->phase->n_ranks > 1) /* each thread with its like, who met the others */
+        if (w->phase->n_ranks >
+            1) /* thread i of every rank; each has passed its rank's barrier */
             model_fail(w, par_rank_barrier(&w->rank->endpoints[w->id]));
     }
     model_lap(w, MODEL_T_WAIT);

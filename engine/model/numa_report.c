@@ -1,4 +1,4 @@
-/* Where the pages of the packed weights are, compared with who owns what is in them. */
+/* Compares the memory nodes of the pages of packed weights with those of their owners. */
 #include <string.h>
 
 #include "base/pages.h"

@@ -53,7 +53,7 @@ bool model_page_mixed(const struct model_page_map *m, size_t page)
     return n > 1;
 }
 
-/* -1: nobody's. */
+/* -1: the page has no owner. */
 static int choose(const struct model_page_map *m, size_t page, const size_t *got)
 {
     const uint32_t *of = m->bytes + page * (size_t)m->n_nodes;

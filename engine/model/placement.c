@@ -1,5 +1,5 @@
-/* Who owns what of the packed weights, and the binding of pages to where their owners
- * are. */
+/* Computes which thread owns which packed weights, and binds pages to the memory nodes of
+ * their owners. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -40,9 +40,9 @@ static int take_arrays(struct model_placement *p, int n_team)
     return p->shards && p->domain && p->node && p->helpers ? OK : ERR_NOMEM;
 }
 
-/* Each owner's domain, then that of every thread of the team. */
-static int settle(struct model_placement *p, const struct model_numa_owners *o,
-                  int n_team)
+/* Set the domain of each owner, then that of every thread of the team. */
+static int set_domains(struct model_placement *p, const struct model_numa_owners *o,
+                       int n_team)
 {
     struct model_thread_slot *slots =
         mem_new(MEM_WEIGHTS, (size_t)p->n_owners, sizeof(*slots));
@@ -78,7 +78,7 @@ int model_placement_open(struct model *m, const struct model_numa_owners *o)
     for (int r = 0; r < p->n_ranks && rc == OK; r++)
         model_tp_shard_of(m, r, p->n_ranks, &p->shards[r]);
     if (rc == OK)
-        rc = settle(p, o, n_team);
+        rc = set_domains(p, o, n_team);
     return rc == OK ? OK : err_prefix(rc, "owners");
 }
 
@@ -273,7 +273,7 @@ static int bind_pages(const struct model *m)
     return rc;
 }
 
-/* Threads on a node without owners go round the domains, if it does not matter who touches
+/* Assign threads on a node without owners to the domains in turn, where any thread may touch
  * a page first. */
 static void deal_threads(struct model_placement *p, int n_team, bool any_may_touch)
 {
@@ -300,8 +300,10 @@ int model_placement_bind(struct model *m)
     if (rc == ERR_NOMEM)
         return rc;
     if (rc != OK) {
-        log_warning("weights_not_bound", (double)p->bound_bytes, (double)m->weights_bytes,
-                    "who touches a page first decides its memory node: %s", err_msg());
+        log_warning(
+            "weights_not_bound", (double)p->bound_bytes, (double)m->weights_bytes,
+            "weights were not bound to memory nodes, so the first touch decides: %s",
+            err_msg());
         snprintf(p->note, sizeof(p->note), "first touch by the owners' nodes: %s",
                  err_msg());
         err_clear();

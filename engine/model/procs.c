@@ -1,5 +1,5 @@
-/* The ranks of a model as processes: what they share, what each of them does, and how a
- * step goes round. */
+/* The ranks of a model as processes: what they share, what each runs, and how a step is
+ * published and completed. */
 #include "model/procs.h"
 
 #include <stdatomic.h>
@@ -12,9 +12,10 @@
 #include "model/step.h"
 #include "par/rank.h"
 
-#define READY 1 /* the first number a rank reports; steps are those after it */
+#define READY 1 /* the first value of `done`; steps count on from it */
 
-/* What a rank says, on lines of its own; all but `done` is for who has waited for it. */
+/* What a rank reports, on cache lines of its own. Read the other members only after waiting
+ * for `done`. */
 struct report {
     struct par_flag done; /* the last step it has finished */
     int rc;
@@ -24,7 +25,8 @@ struct report {
 
 /* In shared memory. */
 struct control {
-    struct par_flag go[PAR_RANKS_MAX]; /* the step a rank is to run; by rank 0 */
+    struct par_flag
+        go[PAR_RANKS_MAX]; /* the step that a rank is to run; written by rank 0 */
     atomic_bool closing;
     struct model_step step; /* written before `go`, and not again until all are done */
 };
@@ -112,8 +114,8 @@ static void fill_slots(struct model_procs *p, int f)
     }
 }
 
-/* What every rank does first in its process. */
-static int settle(struct model_procs *p, int rank)
+/* Prepare a rank in its process. */
+static int prepare_rank(struct model_procs *p, int rank)
 {
     int rc;
 
@@ -183,7 +185,7 @@ static int rank_main(void *arg, int rank)
 
     close_range(3, ~0u,
                 0); /* files and sockets of the caller's do not belong to this process */
-    rc = settle(p, rank);
+    rc = prepare_rank(p, rank);
     if (rc == OK) {
         find_pages(p);
         report(p, OK, READY);
@@ -238,7 +240,7 @@ static void share_step(struct model_procs *p, const struct model_step *s)
     p->control->step.logits = p->logits;
 }
 
-/* What the watcher knows, where it knows something: it names who failed. */
+/* The error of the watcher, which names the failed rank, or else `rc`. */
 static int why(const struct model_procs *p, int rc)
 {
     int named = par_ranks_check(p->children);
@@ -323,7 +325,7 @@ static int open_shared(struct model_procs *p)
     return par_comm_init(p->comm, p->n, 1);
 }
 
-/* Nobody writes to the weights any more: pages that fork() shares stay shared. */
+/* Make the weights read-only, so that pages shared by fork() stay shared. */
 static int protect_weights(const struct model *m)
 {
     if (mprotect(m->weights, m->weights_bytes, PROT_READ) != 0)
@@ -346,7 +348,7 @@ static int start(struct model_procs *p)
     if (rc == OK)
         rc = par_ranks_open(&p->children, &o);
     if (rc == OK)
-        rc = settle(p, 0);
+        rc = prepare_rank(p, 0);
     p->n_published = READY;
     return rc == OK ? wait_for(p, READY, p->n) : rc;
 }
@@ -365,7 +367,7 @@ int model_procs_open(struct model *m, const struct model_procs_opts *o)
     p->o = *o;
     p->n = 1;
     m->procs = p;
-    m->team = NULL; /* was closed by who lent it */
+    m->team = NULL; /* its owner has closed it */
     for (int f = 0; f < o->n_phases; f++) {
         p->phases[f] = o->phases[f];
         p->n = o->phases[f]->n_ranks > p->n ? o->phases[f]->n_ranks : p->n;

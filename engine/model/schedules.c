@@ -33,7 +33,7 @@ const struct kern_mat *model_mat(const struct model *m, enum model_mat which)
     }
 }
 
-/* A rank's part of the first layer's; the head is everybody's. */
+/* A rank's part of this matrix in the first layer; all of the head. */
 static const struct kern_mat *mat_of(const struct model_phase *p, int rank,
                                      enum model_mat which)
 {
@@ -69,7 +69,7 @@ static int first_like(const struct model_phase *p, int rank, enum model_mat whic
     return r;
 }
 
-/* Does the phase have what the schedule needs besides the product itself? */
+/* Does the phase have the memory that the schedule needs? */
 static bool fits(const struct model_phase *p, const struct kern_schedule *s,
                  enum model_mat which, const struct kern_mat *w, int64_t rows)
 {

@@ -18,15 +18,16 @@
 #include "par/shm.h"
 
 #define TICK_NS 20000000
-/* Who stops and goes on (a terminal's Ctrl-Z and fg) is not lost; well below a second. */
+/* A rank that is stopped and continued within this time (Ctrl-Z and fg in a terminal) has
+ * not failed. */
 #define STOP_GRACE_NS  UINT64_C(100000000)
 #define CLOSE_GRACE_NS UINT64_C(2000000000)
 #define MESSAGE_BYTES  512
 
 /* One child, guarded by the lock. */
 struct child {
-    pid_t pid;           /* 0: has ended, or never was */
-    uint64_t stopped_ns; /* since when; 0: runs */
+    pid_t pid;           /* 0: has ended, or was never started */
+    uint64_t stopped_ns; /* when it was stopped; 0: it runs */
     int stop_signal;
 };
 
@@ -50,7 +51,7 @@ static char *words_of(const struct par_ranks *p, int rank)
 
 /* --- in the child */
 
-static int settle(const struct par_ranks *p, int rank, pid_t parent)
+static int prepare_child(const struct par_ranks *p, int rank, pid_t parent)
 {
     cpu_set_t set;
 
@@ -70,7 +71,7 @@ static int settle(const struct par_ranks *p, int rank, pid_t parent)
 
 static int child_main(const struct par_ranks *p, int rank, pid_t parent)
 {
-    int rc = settle(p, rank, parent);
+    int rc = prepare_child(p, rank, parent);
 
     if (rc == OK)
         rc = p->o.fn(p->o.arg, rank);
@@ -136,11 +137,11 @@ static void check_rank(struct par_ranks *p, int rank, uint64_t now)
         info.si_pid = 0;
     }
     if (rc != 0 && errno == ECHILD) {
-        fail(p, rank, "is gone, and somebody else waited for it");
+        fail(p, rank, "has ended, but another waitpid() took its status");
         c->pid = 0;
     }
     if (c->pid && c->stopped_ns && now - c->stopped_ns >= STOP_GRACE_NS) {
-        c->stopped_ns = now; /* says it once more, should nobody end it */
+        c->stopped_ns = now; /* report it again later if it stays stopped */
         fail_signal(p, rank, "stopped", c->stop_signal);
     }
 }
@@ -301,7 +302,7 @@ static int n_able(const struct par_ranks *p)
     return n;
 }
 
-/* After the watcher: nobody else looks. */
+/* The watcher has ended, so no lock is needed. */
 static void end_children(struct par_ranks *p)
 {
     static const struct timespec moment = {.tv_nsec = 1000000};

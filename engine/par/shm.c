@@ -29,7 +29,7 @@ int par_shm_open(struct par_shm *out, size_t bytes)
         return err_set(ERR_NOMEM, "cannot make shared memory: %m");
     if (ftruncate(fd, (off_t)bytes) != 0)
         rc = err_set(ERR_NOMEM, "shared memory of %zu bytes: %m", bytes);
-    else /* a mapping cannot be pulled from under those who read it */
+    else /* sealed, so that no process can shrink a mapping that others read */
         rc = fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0
                  ? map(out, fd, bytes)
                  : err_set(ERR_IO, "cannot seal shared memory: %m");

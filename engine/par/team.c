@@ -51,19 +51,19 @@ struct par_team {
     cpu_set_t old_affinity;
     uint64_t spin_ns;
 
-    /* Written by the opener only, read by the threads the job wants: those it waits for
+    /* Written by the opener only and read by the threads of the job, for which it waits
      * before it writes again. */
     _Alignas(LINE) par_fn fn;
     void *arg;
-    /* The same line on purpose: who sees the word has fetched the job with it. */
+    /* On the same cache line on purpose: reading the word fetches the job, too. */
     atomic_ullong job;
 
     _Alignas(LINE) atomic_uint n_left; /* workers that have not finished the job */
     atomic_uint opener_parked;
 
-    struct par_group all; /* the barrier of those who take part in the job */
+    struct par_group all; /* the barrier of the threads of the job */
 
-    _Alignas(LINE) atomic_uint n_exited; /* workers that will not touch the team again */
+    _Alignas(LINE) atomic_uint n_exited; /* workers that no longer access the team */
     struct worker workers[];
 };
 
@@ -136,7 +136,7 @@ static void worker_main(struct par_team *t, struct worker *w)
 {
     w->tid = gettid();
     w->pin_failed = t->pin && cpu_pin_self(w->cpu_wanted) != OK;
-    finish_job(t); /* reports in: par_team_open() waits for everybody */
+    finish_job(t); /* par_team_open() waits for this report of every thread */
     for (;;) {
         w->last_job = wait_for_job(t, w);
         if (!t->fn)
@@ -354,8 +354,8 @@ int par_team_open(struct par_team **out, const int *cpus, int n, int pin)
     return rc;
 }
 
-/* libgomp lets go of its threads without waiting for them. Who forks next wants them gone:
- * one that is just leaving may hold a lock of the C library or of a sanitizer. */
+/* libgomp does not wait for its threads to end. A later fork() must not happen before, since
+ * an ending thread may hold a lock of the C library or of a sanitizer. */
 static void wait_until_gone(const struct par_team *t)
 {
     for (int i = 1; i < t->n; i++)

@@ -1,4 +1,4 @@
-/* plan/evaluator.h - who says how long a configuration takes: a plug-in.
+/* plan/evaluator.h - plug-ins that tell how long a configuration takes.
  *
  * One file in plan/evaluator/ ends in one `const struct plan_evaluator
  * plan_evaluator_<stem>`: `contention` asks the simulator, `measured` runs the engine on
@@ -13,11 +13,11 @@
 
 #define PLAN_STEP_ROWS_MAX 512 /* the engine's own --max-step-tok */
 
-/* A step of a plan that is there to be timed: a piece of a prompt. */
+/* A step to be timed: a piece of a prompt. */
 struct plan_step {
-    enum topo_phase phase; /* under whose configuration */
+    enum topo_phase phase; /* the phase whose configuration it uses */
     int64_t n_rows;
-    const struct simulate_workload *works; /* the same, for those who simulate */
+    const struct simulate_workload *works; /* the same, for the simulator */
 };
 
 struct plan_evaluator_opts {
@@ -26,9 +26,9 @@ struct plan_evaluator_opts {
     const char *model_path;                 /* measured: a model file */
     const char *precision;                  /* measured: "exact", "relaxed" */
     int64_t n_prompt_tok, n_ctx_tok, batch; /* measured: what it runs */
-    const struct simulate_workload *works;  /* contention: what it prices */
-    const struct topo_config *placement;    /* contention: who placed the weights; NULL:
-                                              each configuration its own */
+    const struct simulate_workload *works;  /* contention: the work to price */
+    const struct topo_config *placement; /* contention: the configuration that placed the
+                                              weights; NULL: each its own */
     enum topo_phase phase;
     uint64_t seed;
 };

@@ -1,5 +1,5 @@
-/* Where threads run and memory is: what the model is told of the machine before it packs
- * its weights, and what came of it, for the record. */
+/* The placement of threads and memory: the owners given to the model before it packs its
+ * weights, and the placement that resulted, for the record. */
 #include <stdio.h>
 
 #include "base/log.h"
@@ -8,7 +8,8 @@
 #include "model/procs.h"
 #include "serve/impl.h"
 
-/* Of the weights on another node than who decodes with them: more is a warning. */
+/* The largest fraction of weights on another node than the threads that decode with them;
+ * more gives a warning. */
 #define ELSEWHERE_FRAC_MAX 0.01
 
 /* ---- before ---- */
@@ -65,8 +66,9 @@ static bool warn_elsewhere(const char *code, const char *what,
     if (elsewhere - must <= ELSEWHERE_FRAC_MAX * all)
         return false;
     log_warning(code, (elsewhere - must) / all, ELSEWHERE_FRAC_MAX,
-                "%.1f %% of the %s are on another memory node than who reads them in "
-                "decode, and %.1f %% more in pages that several nodes' threads share",
+                "%.1f %% of the %s are on another memory node than the threads that "
+                "read them in decode, and %.1f %% more in pages that several nodes' "
+                "threads share",
                 100 * (elsewhere - must) / all, what, 100 * must / all);
     return true;
 }

@@ -228,7 +228,7 @@ static void pace_of(const struct simulate_machine *s, const struct topo_config *
 }
 
 /* Rank-shifted: a rank writes its message once and reads it twice, of which one pass is
- * with the writing, in as many hand-offs as ranks; symmetric: one hand-off, then everybody
+ * with the writing, in as many hand-offs as ranks. Symmetric: one hand-off, then every rank
  * reads all. The engine takes the faster one. */
 static double allreduce_s(const struct pace *p, int n_ranks, double bytes)
 {

@@ -1,8 +1,8 @@
-/* simulate/contention_parts.h - inside of the contention simulator: what its files share.
+/* simulate/contention_parts.h - shared by the files of the contention simulator only.
  *
  * A call has two halves. contention_rates.c finds how fast the slowest thread of a layout
  * can read, gather and compute, which no work changes; contention.c prices works with it.
- *   Threads: any; all of it is plain data that nobody changes. */
+ *   Threads: any; all of it is plain data that is not changed. */
 #ifndef SIMULATE_CONTENTION_PARTS_H
 #define SIMULATE_CONTENTION_PARTS_H
 
@@ -22,7 +22,7 @@ struct simulate_machine {
     int domain_of[SIMULATE_DOMAINS_MAX][SIMULATE_PUS_MAX];
 };
 
-/* Which PUs compute, as ranks of equally many, and who placed what they read. */
+/* The PUs that compute, as ranks of equal size, and the layout that placed the data. */
 struct simulate_layout {
     const int *pus; /* [n_ranks * n_threads] indices into machine->pus */
     int n_ranks, n_threads;

@@ -164,8 +164,8 @@ static int by_os_index(const void *a, const void *b)
     return (x->os_index > y->os_index) - (x->os_index < y->os_index);
 }
 
-/* Nodes that are nobody's nearest: high-bandwidth or far memory, often not labelled so.
- */
+/* Nodes that are not the nearest of any CPU: high-bandwidth or far memory, often without a
+ * label. */
 static void note_extra_nodes(struct machine *m)
 {
     struct topo_machine *p = &m->pub;

@@ -1,27 +1,28 @@
-/* tune/grow.h - growing a computation slice by measurement: fast start and finetune.
+/* tune/grow.h - grows a computation slice by measurement: fast start and finetune.
  *
  * Fast start grows like TCP: a step along a dimension doubles with every success, and the
  * first step that does not help is rolled back and ends that dimension. It also ends
- * where a larger slice would leave too few tiles for all threads. Finetune goes on by
- * single tiles along whichever dimension helps most.   Paper: Sandwich 3.2, 6. */
+ * where a larger slice would leave too few tiles for all threads. Finetune continues with
+ * single tiles along the dimension that helps most.   Paper: Sandwich 3.2, 6. */
 #ifndef TUNE_GROW_H
 #define TUNE_GROW_H
 
 #include "tune/search.h"
 
-/* A change counts as a gain when it saves more than this: what repeated measurements of
- * one schedule differ by (half of what measure/compare.h calls precise). */
+/* A change counts as a gain when it saves more than this fraction, which is the difference
+ * between repeated measurements of one schedule (half of the precision that
+ * measure/compare.h aims at). */
 #define TUNE_GAIN 0.01
 
-/* What keeps a slice small enough for all threads; see tune_slice_parallel(). */
+/* The limit that leaves work for all threads; see tune_slice_parallel(). */
 struct tune_bound {
     int64_t dim[TUNE_N_DIMS]; /* rows, panels, rows of K of the whole product */
     int n_threads;
     bool literal, split_k;
 };
 
-/* A shape like s but with no more columns than a trial on one thread of some ten
- * milliseconds needs, and always enough to grow a slice in. */
+/* A shape like s with only as many columns as a trial of about ten milliseconds on one thread
+ * needs, and always enough to grow a slice. */
 void tune_trial_shape(const struct tune_shape *s, const struct kern_mat *w,
                       struct tune_shape *out);
 /* A slice of one tile of the micro-kernel, on one thread. */

@@ -1,7 +1,7 @@
-/* tune/measure.h - what measure/compare.h needs to time a schedule: operands and a run.
+/* tune/measure.h - times schedules with measure/compare.h: prepares operands, runs GEMMs.
  *
- * Every policy, the tuner and the experiments measure here, so that all are charged alike:
- * calls and time are counted. Weights are rotated through copies larger together than the
+ * Every policy, the tuner and the experiments measure here, so that the cost of all (calls
+ * and time) is counted in the same way. Weights are rotated through copies larger together than the
  * last-level cache (cold), or not (warm).
  * Threads: the team's; the caller is its thread 0 and nothing else may run. */
 #ifndef TUNE_MEASURE_H
@@ -30,22 +30,22 @@ struct tune_bench_opts {
 struct tune_cost {
     int64_t n_measurements; /* calls of tune_measure(), and schedules of tune_compare() */
     int64_t n_runs;         /* GEMMs computed */
-    double seconds;         /* in those calls, warm-up included; making operands ready is
-                               the same for all and is not in it */
+    double seconds;         /* in those calls, warm-up included; preparing operands is
+                               the same for all and not included */
 };
 
 struct tune_bench;
 /* The team is lent. *out: tune_bench_close(). */
 MUST int tune_bench_open(struct tune_bench **out, struct par_team *team,
                          const struct tune_bench_opts *o);
-/* A bench that computes nothing: a run takes as long as fn says, exactly. For tests of
- * policies, and for studies over a modelled or recorded machine. */
+/* A bench that computes nothing: the time of a run is the one that fn returns. For tests of
+ * policies, and for studies of a modelled or recorded machine. */
 typedef double (*tune_model_fn)(void *arg, const struct tune_shape *shape,
                                 const struct kern_schedule *s, int n_threads);
 MUST int tune_bench_open_model(struct tune_bench **out, tune_model_fn fn, void *arg);
 void tune_bench_close(struct tune_bench **b);
 
-/* Make ready for a shape: weights (seeded random), activations, room for results. Kept
+/* Prepare a shape: weights (seeded random), activations, memory for results. They are kept
  * when only m differs and is not larger. */
 MUST int tune_bench_shape(struct tune_bench *b, const struct tune_shape *s);
 /* The matrix; after a run, the copy that it read. No data in a bench with a model. */
@@ -56,7 +56,7 @@ const float *tune_bench_c(const struct tune_bench *b, int64_t *ldc);
 /* Time s on n_threads threads (s->pm * pn * pk). The packing of A is inside the time. */
 MUST int tune_measure(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
                       struct measure_report *out);
-/* n schedules in turn, round after round; out[n]. */
+/* Time n schedules in turn for several rounds; out[n]. */
 MUST int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
                       int n_threads, int rounds, struct measure_report *out);
 /* One run of the current shape, for callers that interleave with something else. */

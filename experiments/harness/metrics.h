@@ -20,7 +20,7 @@
 enum metrics_status {
     METRICS_OK,       /* exactly the tokens asked for */
     METRICS_FAILED,   /* the system said so, or ended with another number of tokens */
-    METRICS_TIMEOUT,  /* given up by us */
+    METRICS_TIMEOUT,  /* canceled by the harness */
     METRICS_REJECTED, /* not sent: too many outstanding */
 };
 const char *metrics_status_name(enum metrics_status s);

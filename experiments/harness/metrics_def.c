@@ -469,7 +469,7 @@ const struct metrics_def metrics_defs[] = {
      n_completed, 0},
     {"n_failed", "", "lower", "requests the system ended badly or with another length",
      n_failed, 0},
-    {"n_timeout", "", "lower", "requests given up after load.timeout_s", n_timeout, 0},
+    {"n_timeout", "", "lower", "requests canceled after load.timeout_s", n_timeout, 0},
     {"n_rejected", "", "lower", "requests not sent: too many outstanding", n_rejected, 0},
     {"error_frac", "", "lower", "share of requests that did not complete", error_frac, 0},
     {"input_tok", "tok", "", "prompt tokens of the completed requests", input_tok, 0},

@@ -13,7 +13,7 @@
 #define SPIN_NS 50000
 /* The first arrival, after the start: the generator is then waiting, not starting. */
 #define LEAD_NS 2000000
-/* How long a system may take to end requests that were given up. */
+/* How long a system may take to end canceled requests. */
 #define DRAIN_S 10
 #define TICK_NS 200000000
 
@@ -117,7 +117,7 @@ static uint64_t expire(struct generator *g, uint64_t now)
         if (now < deadline)
             return deadline;
         run_flight_close(f, g->oldest, METRICS_TIMEOUT, (int64_t)(now - f->start_ns),
-                         "given up after load.timeout_s");
+                         "canceled after load.timeout_s");
         pthread_mutex_unlock(&g->s->lock);
         g->s->adapter->cancel(g->s->sut, f->first_request + (int64_t)g->oldest);
         pthread_mutex_lock(&g->s->lock);

@@ -183,7 +183,7 @@ static double value(const struct cell *c, const char *name)
 /* 1 us: below it are roundings of a double, above it times that contradict each other. */
 #define MAX_IDENTITY_MS 1e-3
 
-/* A record of failures keeps them all; who looks at the numbers must not miss them. */
+/* All failures are recorded; readers of the numbers must not miss them. */
 static void warn_failed(const struct cell *c)
 {
     const char *first = "";

@@ -93,7 +93,7 @@ static int blas_run(int copy)
     {
         int64_t t = omp_get_thread_num(), all = omp_get_num_threads();
         int64_t lines =
-            (n + 15) / 16; /* of 16 columns: nobody shares a cache line of C */
+            (n + 15) / 16; /* of 16 columns: no two threads share a cache line of C */
         int from = (int)(lines * t / all * 16), to = (int)(lines * (t + 1) / all * 16);
         to = to < n ? to : n;
         if (to > from)

@@ -71,8 +71,9 @@ static bool others_run(void)
     return busy;
 }
 
-/* Whoever computes next must find the CPUs idle: answer only when our threads sleep. */
-static void settle(void)
+/* Wait until all threads of this process sleep, so that the next one to compute finds the
+ * CPUs idle. */
+static void wait_for_idle_threads(void)
 {
     uint64_t end = clock_ns() + SETTLE_MAX_NS;
 
@@ -193,7 +194,7 @@ static int run_once(double *seconds)
     uint64_t end = clock_ns();
     *seconds = (double)(end - start) * 1e-9;
     next_copy = (next_copy + 1) % shape.n_copies;
-    settle();
+    wait_for_idle_threads();
     return rc;
 }
 
@@ -205,7 +206,7 @@ static void answer(FILE *out, const char *line, const struct gemm_setting *setti
 
     if (strncmp(line, "shape ", 6) == 0) {
         rc = shape_open(line + 6, setting);
-        settle();
+        wait_for_idle_threads();
         if (rc == OK)
             fprintf(out, "ready\n");
     } else if (strcmp(line, "run") == 0) {

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 #include "characterize/counters/perf_sys.h"
 
-/* Counting less than this share of the time means that somebody else's events took turns
- * with ours. Below 1 because the kernel enables a group's members one after another. */
+/* Counting less than this share of the time means that events of other
+ * programs were multiplexed with these. Below 1 because the kernel enables a group's members one after another. */
 #define RUNNING_MIN 0.99
 #define EVENTS_MAX  32
 /* Events of one unit outside the core at once: the fewest registers such units have

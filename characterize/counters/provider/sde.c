@@ -4,13 +4,13 @@
 #include "characterize/counters/papi_group.h"
 #include "characterize/counters/publish.h"
 
-/* PAPI takes any name here and counts 0 for one that nobody publishes: so ask first. */
+/* PAPI accepts any name here and counts 0 for an unpublished one, so check first. */
 static int add(void *group, const char *event, struct counters_value *v)
 {
     char name[COUNTERS_NAME_MAX + sizeof("sde:::sandwich::")];
 
     if (!counters_published(event)) {
-        counters_none(v, 0, "%s: nobody publishes it", event);
+        counters_none(v, 0, "%s: this program does not publish this event", event);
         return ERR_NOTFOUND;
     }
     snprintf(name, sizeof(name), "sde:::sandwich::%s", event);

@@ -1,11 +1,11 @@
 /* The baseline that the paper describes: rank 0 copies its message first, the others add
- * theirs one after the other, block by block, and nobody begins the next block before all have read
- * the result. Everyone waits for the master.   Paper: Sandwich 7.2. */
+ * theirs one after the other, block by block, and no rank begins the next message before all
+ * have read the result. All ranks wait for the master.   Paper: Sandwich 7.2. */
 #include <string.h>
 
 #include "par/coll.h"
 
-#define BLOCK_FLOATS 4096 /* 16 KiB: ranks are at work on as many blocks as there are */
+#define BLOCK_FLOATS 4096 /* 16 KiB: each rank works on another block */
 
 static size_t n_blocks(size_t n)
 {

@@ -1,15 +1,15 @@
-/* Rank-shifted all-reduce: a message is cut into pieces, a piece into a block a rank;
- * rank r begins with block r and goes on to the next ones, so that all write at once,
- * each to another block, and wait only for the right neighbour, who added to it just
- * before. Then it collects the other blocks in the same order, each from the rank that
- * finished it. No rank is the master, and no word is one rank's alone.
+/* Rank-shifted all-reduce. A message is divided into pieces and a piece into one block per
+ * rank. Rank r begins with block r and continues with the next ones, so that all ranks write
+ * at the same time, each to another block. A rank waits only for its right neighbour, which
+ * added to the block just before. Then it collects the other blocks in the same order, each
+ * from the rank that finished it. There is no master.
  *
  * Pieces overlap, so that a rank seldom waits: it begins piece p + 1 before it adds to
- * p, and adds to p before it collects p - 1. They go through the slots in turn, over
- * all messages, and nobody counts readers: a rank begins p when it has collected p -
- * 3; so all have added to p - 3, and before that collected p - 5, whose slot is free.
- * One block that is not empty is enough for that, so a piece of fewer lines than ranks
- * costs a hand-off a line, not a rank. The slots stay in the ranks' caches however
+ * p, and adds to p before it collects p - 1. Pieces use
+ * the slots in turn, over all messages, and readers need not be counted: a rank begins p
+ * when it has collected p - 3; so all have added to p - 3, and before that collected p - 5,
+ * whose slot is free. One non-empty block is enough for that, so a piece of fewer lines than
+ * ranks needs one hand-off per line, not one per rank. The slots stay in the ranks' caches however
  * long the message is. Paper: Sandwich 7.2. */
 #include <stdbool.h>
 #include <string.h>
