@@ -2,10 +2,61 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "experiments/harness/record.h"
 #include "experiments/harness/study.h"
 
 #define NEVER " (-2^63: never)"
+
+const char *const record_evidence[] = {"measured", "measured_small", "model", "simulated",
+                                       "emulated", "unavailable",    NULL};
+
+static const char *const states[] = {"done", "failed", "skipped"};
+
+const char *record_state_name(enum record_state s)
+{
+    return states[s];
+}
+
+bool record_state_find(const char *name, enum record_state *out)
+{
+    for (int i = RECORD_DONE; i <= RECORD_SKIPPED; i++)
+        if (name && strcmp(name, states[i]) == 0) {
+            *out = (enum record_state)i;
+            return true;
+        }
+    return false;
+}
+
+/* Bytes of s without a character that was cut off at its end. */
+static size_t whole_characters(const char *s)
+{
+    /* A first byte that needs more than 0, 1, 2, 3 behind it is at least this. */
+    static const int needs_more[] = {0xc0, 0xe0, 0xf0, 0x100};
+    size_t n = strlen(s), tail = 0;
+    int lead;
+
+    while (tail < 3 && tail < n && (s[n - 1 - tail] & 0xc0) == 0x80)
+        tail++;
+    lead = tail < n ? (unsigned char)s[n - 1 - tail] : 0;
+    return lead >= needs_more[tail] ? n - 1 - tail : n;
+}
+
+json_t *record_text_json(const char *s)
+{
+    json_t *v = json_stringn(s, whole_characters(s));
+    char *copy;
+
+    if (v)
+        return v;
+    copy = mem_strdup(MEM_HARNESS, s);
+    for (char *p = copy; p && *p; p++)
+        if ((unsigned char)*p > 127)
+            *p = '?';
+    v = copy ? json_string(copy) : NULL;
+    mem_free(copy);
+    return v;
+}
 
 #define AT(member) offsetof(struct metrics_row, member)
 /* clang-format off */
@@ -36,8 +87,8 @@ static const struct field {
 } fields[] = {
     {"/@schema_version", "i64", "", "version of this table"},
     {"/@experiment", "text", "", "name of the experiment"},
-    {"/@truth", "text", "",
-     "measured, measured_small, model, simulated, emulated or unavailable"},
+    {"/@evidence", "text", "",
+     "measured, measured_small, model, simulated, emulated or unavailable; before: /@truth"},
     {"/@utc", "text", "", "when the run began"},
     {"/@host", "text", "", "name of the machine"},
     {"/@claim", "text", "", "what the paper says"},
