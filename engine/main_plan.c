@@ -17,12 +17,14 @@ static const struct opt_row own_rows[] = {
      .type = OPT_STR,
      .offset = AT(machine),
      .def = "host",
-     .help = "host; a machine of engine/topo/machines; FILE.json; FILE.xml; "
+     .help = "host; a machine of engine/simulate/machines; FILE.json; FILE.xml; "
              "synthetic:SPEC; fsroot:DIR"},
-    {.name = "truth",
+    {.name = "machine_params",
      .type = OPT_STR,
-     .offset = AT(truth),
-     .help = "rates of a machine that is simulated; without it the named machine's"},
+     .offset = AT(machine_params),
+     .help = "a JSON file with the rates of the machine to simulate, such as "
+             "engine/simulate/machines/params/kunpeng920x4.json; default: those of the "
+             "named machine"},
     {.name = "model",
      .type = OPT_STR,
      .offset = AT(model),
@@ -109,7 +111,7 @@ static const struct opt_row *table(void)
 {
     static struct opt_row rows[ROWS_MAX];
 
-    return main_join(rows, ROWS_MAX, topo_search_opt_table, own_rows, N_OWN);
+    return main_join(rows, ROWS_MAX, plan_tree_search_opt_table, own_rows, N_OWN);
 }
 
 /* ---- plans ---- */
@@ -167,7 +169,7 @@ static int given(const struct main_plan_flags *f)
     return rc == OK ? put_plan(f, &p) : rc;
 }
 
-static void explain(FILE *to, const char *phase, const struct topo_found *found)
+static void explain(FILE *to, const char *phase, const struct plan_tree_found *found)
 {
     size_t n = strlen(found->explain);
 

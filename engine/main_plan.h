@@ -7,8 +7,8 @@
 enum main_plan_type { MAIN_PLAN_FILE, MAIN_PLAN_F32, MAIN_PLAN_F16, MAIN_PLAN_BF16 };
 
 struct main_plan_flags {
-    struct topo_search_opts search; /* first: its table's offsets hold here */
-    char *machine, *truth, *model, *lengths, *out, *show;
+    struct plan_tree_search_opts search; /* first: its table's offsets hold here */
+    char *machine, *machine_params, *model, *lengths, *out, *show;
     int precision, type, hide;
     int64_t batch, max_ranks, threads, decode_threads;
     bool strict_tp, one_team, explain, render, help;

@@ -11,9 +11,9 @@
 #include "model/file/file.h"
 #include "model/make.h"
 #include "plan/lengths.h"
-#include "topo/contention.h"
+#include "simulate/contention.h"
 
-#define MACHINES_DIR "engine/topo/machines"
+#define MACHINES_DIR "engine/simulate/machines"
 
 /* Without --lengths: the 10th, 25th, 50th, 75th and 90th percentile of the lengths of
  * ShareGPT's first turns (datasets/fits/sharegpt.json), prompts and outputs each. */
@@ -24,7 +24,7 @@ static const int64_t usual_output[] = {38, 143, 285, 459, 671};
 struct main_plan_job {
     const struct main_plan_flags *f; /* lent */
     struct topo_machine *machine;
-    char truth[1024];
+    char params_path[1024];
     struct cpu_budget budget;
     struct model_config config;
     bool model_is_file;
@@ -55,15 +55,15 @@ static int open_machine(struct main_plan_job *j)
     if (is_topology(f->machine))
         rc = topo_machine_open(&j->machine, f->machine);
     else
-        rc = topo_named_machine_open(&j->machine, f->machine, MACHINES_DIR, j->truth,
-                                     sizeof(j->truth));
-    if (rc == OK && f->truth)
-        snprintf(j->truth, sizeof(j->truth), "%s", f->truth);
-    if (rc != OK || *j->truth || main_plan_is_host(f))
+        rc = simulate_named_machine_open(&j->machine, f->machine, MACHINES_DIR,
+                                         j->params_path, sizeof(j->params_path));
+    if (rc == OK && f->machine_params)
+        snprintf(j->params_path, sizeof(j->params_path), "%s", f->machine_params);
+    if (rc != OK || *j->params_path || main_plan_is_host(f))
         return rc;
     return err_set(ERR_ARG,
                    "--machine %s: a topology without rates, which nothing is known of: "
-                   "--truth FILE gives them (%s/truth/ holds some)",
+                   "--machine-params FILE gives them (%s/params/ holds some)",
                    f->machine, MACHINES_DIR);
 }
 
@@ -109,8 +109,8 @@ static int check_host(const struct main_plan_job *j)
                        "--type: on this host the model is measured as its file stores "
                        "it, %s",
                        kern_type_name(j->config.weight_type));
-    if (j->f->truth)
-        return err_set(ERR_ARG, "--truth: this host is measured, not simulated");
+    if (j->f->machine_params)
+        return err_set(ERR_ARG, "--machine-params: this host is measured, not simulated");
     return OK;
 }
 
@@ -184,7 +184,7 @@ int main_plan_search(struct main_plan_job *j, struct plan_found *out)
     o.tree.hide = f->hide ? TOPO_CLUSTER : 0;
     o.e = (struct plan_evaluator_opts){
         .machine = j->machine,
-        .truth_path = j->truth,
+        .machine_params_path = j->params_path,
         .model_path = f->model,
         .precision = f->precision == KERN_RELAXED ? "relaxed" : "exact",
         .n_prompt_tok = length_of(j, plan_mean_prompt(&o.lengths)),

@@ -2,14 +2,14 @@
  *
  * One file in plan/evaluator/ ends in one `const struct plan_evaluator
  * plan_evaluator_<stem>`: `contention` asks the simulator, `measured` runs the engine on
- * this host. The search sees only the struct topo_evaluator that open() fills.
+ * this host. The search sees only the struct plan_evaluation that open() fills.
  * Paper: Sandwich 5.3 (latency simulation over traces).   Threads: one. */
 #ifndef PLAN_EVALUATOR_H
 #define PLAN_EVALUATOR_H
 
 #include <stdint.h>
 
-#include "topo/search.h"
+#include "plan/tree_search.h"
 
 #define PLAN_STEP_ROWS_MAX 512 /* the engine's own --max-step-tok */
 
@@ -17,16 +17,16 @@
 struct plan_step {
     enum topo_phase phase; /* under whose configuration */
     int64_t n_rows;
-    const struct topo_works *works; /* the same, for those who simulate */
+    const struct simulate_workload *works; /* the same, for those who simulate */
 };
 
 struct plan_evaluator_opts {
     const struct topo_machine *machine;
-    const char *truth_path;                 /* contention: of the simulated machine */
+    const char *machine_params_path;        /* contention: of the simulated machine */
     const char *model_path;                 /* measured: a model file */
     const char *precision;                  /* measured: "exact", "relaxed" */
     int64_t n_prompt_tok, n_ctx_tok, batch; /* measured: what it runs */
-    const struct topo_works *works;         /* contention: what it prices */
+    const struct simulate_workload *works;  /* contention: what it prices */
     const struct topo_config *placement;    /* contention: who placed the weights; NULL:
                                               each configuration its own */
     enum topo_phase phase;
@@ -37,15 +37,15 @@ struct plan_evaluator {
     const char *name, *help;
     const char *truth; /* of a plan's figures: "simulated", "measured" */
     /* Fill *out; it lives until close(out). */
-    int (*open)(struct topo_evaluator *out, const struct plan_evaluator_opts *o);
-    void (*close)(struct topo_evaluator *e);
+    int (*open)(struct plan_evaluation *out, const struct plan_evaluator_opts *o);
+    void (*close)(struct plan_evaluation *e);
     /* Of an evaluator that prefill was searched with: from now on step() is asked, not
      * measure(). Both configurations are lent until close(). *n_rows_max: the most rows
      * of a step. ERR_UNSUPPORTED: no team of this host runs both. */
-    int (*pair)(struct topo_evaluator *e, const struct topo_config *prefill,
+    int (*pair)(struct plan_evaluation *e, const struct topo_config *prefill,
                 const struct topo_config *decode, int64_t *n_rows_max);
     /* Seconds of one step after the mean context of the trace, phases in any order. */
-    int (*step)(struct topo_evaluator *e, const struct plan_step *s, int repeat,
+    int (*step)(struct plan_evaluation *e, const struct plan_step *s, int repeat,
                 double *seconds);
 };
 extern const struct plan_evaluator *const plan_evaluators[];

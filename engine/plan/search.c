@@ -32,12 +32,12 @@ int plan_phase_set(struct plan_phase *out, const struct topo_config *c)
     return OK;
 }
 
-static const struct topo_choice *chosen(const struct topo_found *f)
+static const struct plan_choice *chosen(const struct plan_tree_found *f)
 {
     return &f->top[f->best];
 }
 
-static int count_ties(const struct topo_found *f)
+static int count_ties(const struct plan_tree_found *f)
 {
     int n = 0;
 
@@ -46,7 +46,7 @@ static int count_ties(const struct topo_found *f)
     return n;
 }
 
-static void say_ties(const struct topo_found *f, char *out, size_t n)
+static void say_ties(const struct plan_tree_found *f, char *out, size_t n)
 {
     int ties = count_ties(f);
 
@@ -58,10 +58,11 @@ static void say_ties(const struct topo_found *f, char *out, size_t n)
         snprintf(out, n, "%d others are", ties);
 }
 
-static int phase_of(struct plan_phase *out, const struct topo_found *f, double noise_frac)
+static int phase_of(struct plan_phase *out, const struct plan_tree_found *f,
+                    double noise_frac)
 {
-    const struct topo_choice *best = chosen(f);
-    const struct topo_search_counts *n = &f->counts;
+    const struct plan_choice *best = chosen(f);
+    const struct plan_tree_search_counts *n = &f->counts;
     char config[128], ties[32];
     int rc = plan_phase_set(out, &best->config);
 
@@ -84,7 +85,7 @@ static int phase_of(struct plan_phase *out, const struct topo_found *f, double n
 /* One team runs both phases, decode on a part of prefill's CPUs: what lacks one of them
  * cannot be run beside the decode that was chosen. */
 struct over_decode {
-    const struct topo_evaluator *inner;
+    const struct plan_evaluation *inner;
     const struct topo_config *decode;
 };
 
@@ -113,16 +114,16 @@ static int over_decode_measure(void *ctx, const struct topo_config *c, int repea
 /* ---- the searches ---- */
 
 /* decode: what decode was given, NULL while that is searched. */
-static int search_phase(struct topo_found *out, struct plan *p,
+static int search_phase(struct plan_tree_found *out, struct plan *p,
                         const struct plan_search_opts *o, const struct topo_tree *tree,
                         const struct topo_config *decode)
 {
     struct plan_evaluator_opts eo = o->e;
-    struct topo_search_opts so = o->search;
-    struct topo_evaluator e = {0}, over;
+    struct plan_tree_search_opts so = o->search;
+    struct plan_evaluation e = {0}, over;
     struct over_decode both = {.inner = &e, .decode = decode};
     struct topo_limits limits;
-    struct topo_works works;
+    struct simulate_workload works;
     int rc;
 
     eo.phase = decode ? TOPO_PREFILL : TOPO_DECODE;
@@ -137,8 +138,8 @@ static int search_phase(struct topo_found *out, struct plan *p,
     rc = o->evaluator->open(&e, &eo);
     if (rc != OK)
         return rc;
-    over = (struct topo_evaluator){over_decode_measure, &both, e.noise_frac};
-    rc = topo_search(out, tree, &limits, decode && o->one_team ? &over : &e, &so);
+    over = (struct plan_evaluation){over_decode_measure, &both, e.noise_frac};
+    rc = plan_tree_search(out, tree, &limits, decode && o->one_team ? &over : &e, &so);
     if (rc == OK)
         rc = phase_of(decode ? &p->prefill : &p->decode, out, e.noise_frac);
     if (rc == OK && decode)
@@ -182,8 +183,8 @@ int plan_search(struct plan_found *out, const struct plan_search_opts *o)
 
 void plan_found_free(struct plan_found *f)
 {
-    topo_found_free(&f->prefill);
-    topo_found_free(&f->decode);
+    plan_tree_found_free(&f->prefill);
+    plan_tree_found_free(&f->decode);
     mem_free(f->fundamental);
     f->fundamental = NULL;
 }

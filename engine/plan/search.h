@@ -20,13 +20,13 @@ struct plan_search_opts {
     int max_ranks; /* 0: any */
     bool one_team; /* prefill on decode's CPUs and more: what this engine runs */
     struct topo_tree_opts tree;
-    struct topo_search_opts search;
+    struct plan_tree_search_opts search;
 };
 
 struct plan_found {
     struct plan plan;
     struct topo_tree *fundamental; /* the searches' trees borrow from it */
-    struct topo_found prefill, decode;
+    struct plan_tree_found prefill, decode;
     char note[200]; /* what of the machine was left out and why, "" if nothing */
 };
 
@@ -41,7 +41,7 @@ void plan_found_free(struct plan_found *f); /* twice is fine */
  * tables: by `e`, that prefill was searched with, the phases in turn, the median of a few
  * trials. The plan stays without where both phases are one, or cannot be timed together. */
 MUST int plan_search_costs(struct plan *p, const struct plan_search_opts *o,
-                           struct topo_evaluator *e, const struct topo_config *prefill,
+                           struct plan_evaluation *e, const struct topo_config *prefill,
                            const struct topo_config *decode);
 
 /* The plan's phase from a choice. */

@@ -22,9 +22,9 @@ static void set_sizes(struct table *t, int64_t n_rows_max)
 }
 
 static int time_size(struct table *t, const struct plan_search_opts *o,
-                     struct topo_evaluator *e, int size, int round)
+                     struct plan_evaluation *e, int size, int round)
 {
-    struct topo_works works;
+    struct simulate_workload works;
     int rc = OK;
 
     plan_piece_work(&works, o->model, o->type, t->rows[size], o->e.n_ctx_tok);
@@ -40,7 +40,7 @@ static int time_size(struct table *t, const struct plan_search_opts *o,
 }
 
 static int round_of(struct table *t, const struct plan_search_opts *o,
-                    struct topo_evaluator *e, int round)
+                    struct plan_evaluation *e, int round)
 {
     int rc = OK;
 
@@ -63,7 +63,7 @@ static void fill(struct plan_costs *c, struct table *t, enum topo_phase phase, i
 }
 
 int plan_search_costs(struct plan *p, const struct plan_search_opts *o,
-                      struct topo_evaluator *e, const struct topo_config *prefill,
+                      struct plan_evaluation *e, const struct topo_config *prefill,
                       const struct topo_config *decode)
 {
     struct table t = {.n = 0};

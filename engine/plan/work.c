@@ -54,14 +54,14 @@ static double prefill_barriers(const struct model_config *c)
 /* ---- steps ---- */
 
 /* n_tok tokens of a prompt after ctx_tok others. */
-static void prefill_work(struct topo_work *w, const struct model_config *c,
+static void prefill_work(struct simulate_step *w, const struct model_config *c,
                          enum kern_type type, int64_t n_tok, int64_t ctx_tok)
 {
     double n = (double)n_tok, before = attention_flop(c) * n * (double)ctx_tok;
     double attention = 2 * n * c->n_layers * attention_elements(c) +
                        attention_flop(c) * n * (n + 1) / 2 + before;
 
-    *w = (struct topo_work){
+    *w = (struct simulate_step){
         .weight = 1,
         .flop = model_prefill_flop(c, n_tok) + before,
         .weight_bytes = (double)model_token_weight_bytes(c, type),
@@ -75,14 +75,14 @@ static void prefill_work(struct topo_work *w, const struct model_config *c,
     w->attention_frac = attention / w->flop; /* operations are what bounds it */
 }
 
-static void decode_work(struct topo_work *w, const struct model_config *c,
+static void decode_work(struct simulate_step *w, const struct model_config *c,
                         enum kern_type type, double ctx_tok, int batch)
 {
     double all = (double)model_token_weight_bytes(c, type);
     double attention =
         c->n_layers * attention_elements(c) * (double)kern_type_bytes(type);
 
-    *w = (struct topo_work){
+    *w = (struct simulate_step){
         .weight = 1,
         .flop = batch * (model_prefill_flop(c, 1) + attention_flop(c) * (ctx_tok - 1)),
         .weight_bytes = all,
@@ -119,10 +119,10 @@ static int ascending(const void *a, const void *b)
 
 /* The middles of as many equal parts of the sorted lengths; equal ones are one step that
  * happens more often. */
-static int prefill_works(struct topo_works *out, const struct model_config *c,
+static int prefill_works(struct simulate_workload *out, const struct model_config *c,
                          enum kern_type type, const struct plan_lengths *l)
 {
-    int64_t parts = l->n < TOPO_WORKS_MAX ? l->n : TOPO_WORKS_MAX, last = 0;
+    int64_t parts = l->n < SIMULATE_STEPS_MAX ? l->n : SIMULATE_STEPS_MAX, last = 0;
     int64_t *sorted = mem_new(MEM_OTHER, (size_t)l->n, sizeof(*sorted));
 
     if (!sorted)
@@ -164,12 +164,13 @@ double plan_mean_context(const struct plan_lengths *l)
     return sum / n;
 }
 
-int plan_works(struct topo_works *out, const struct model_config *c, enum kern_type type,
-               enum topo_phase phase, const struct plan_lengths *l, int batch)
+int plan_works(struct simulate_workload *out, const struct model_config *c,
+               enum kern_type type, enum topo_phase phase, const struct plan_lengths *l,
+               int batch)
 {
     int rc = check_lengths(l);
 
-    *out = (struct topo_works){.phase = phase};
+    *out = (struct simulate_workload){.phase = phase};
     if (rc == OK && batch < 1)
         rc = err_set(ERR_ARG, "batch: expected 1 sequence or more, found %d", batch);
     if (rc != OK)
@@ -181,10 +182,10 @@ int plan_works(struct topo_works *out, const struct model_config *c, enum kern_t
     return OK;
 }
 
-void plan_piece_work(struct topo_works *out, const struct model_config *c,
+void plan_piece_work(struct simulate_workload *out, const struct model_config *c,
                      enum kern_type type, int64_t n_tok, int64_t ctx_tok)
 {
-    *out = (struct topo_works){.phase = TOPO_PREFILL, .n = 1};
+    *out = (struct simulate_workload){.phase = TOPO_PREFILL, .n = 1};
     prefill_work(&out->v[0], c, type, n_tok, ctx_tok);
 }
 

@@ -5,7 +5,7 @@
 
 #include "model/config.h"
 #include "topo/service_config.h"
-#include "topo/work.h"
+#include "simulate/workload.h"
 
 /* The lengths of requests, tokens. */
 struct plan_lengths {
@@ -18,16 +18,16 @@ struct plan_lengths {
 double plan_mean_prompt(const struct plan_lengths *l);
 double plan_mean_context(const struct plan_lengths *l);
 
-/* Prefill: steps of a whole prompt each, at TOPO_WORKS_MAX quantiles of the prompts'
+/* Prefill: steps of a whole prompt each, at SIMULATE_STEPS_MAX quantiles of the prompts'
  * lengths. Decode: one step of `batch` sequences at the mean context of all output
  * tokens, which is exact, for its time is linear in the context. `type`: of the weights in
  * memory. ERR_ARG: no lengths, or one below 1. */
-MUST int plan_works(struct topo_works *out, const struct model_config *c,
+MUST int plan_works(struct simulate_workload *out, const struct model_config *c,
                     enum kern_type type, enum topo_phase phase,
                     const struct plan_lengths *l, int batch);
 
 /* One step: a piece of n_tok tokens of a prompt, after ctx_tok others. */
-void plan_piece_work(struct topo_works *out, const struct model_config *c,
+void plan_piece_work(struct simulate_workload *out, const struct model_config *c,
                      enum kern_type type, int64_t n_tok, int64_t ctx_tok);
 
 /* What the operators allow: heads, KV heads and feed-forward units. */

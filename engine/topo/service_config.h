@@ -9,6 +9,8 @@
 
 #include "topo/topotree.h"
 
+enum topo_phase { TOPO_PREFILL, TOPO_DECODE };
+
 /* What splitting a model over ranks must respect. All 0: nothing. */
 struct topo_limits {
     int max_ranks; /* 0: any number */

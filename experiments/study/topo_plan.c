@@ -109,7 +109,7 @@ static int stream(const struct study_topo *t, const struct topo_tree *tree, doub
     for (int i = 0; i < tree->n_pus; i++)
         if (t->machine->pus[tree->pus[i]].node == node)
             pus[n++] = tree->pus[i];
-    rc = topo_sim_stream_gbps(t->sim, pus, n, gbps);
+    rc = simulate_stream_gbps(t->sim, pus, n, gbps);
     mem_free(pus);
     return rc;
 }

@@ -66,8 +66,8 @@ static struct {
 static int best_of_all(const struct study_topo *t, const struct opts *o, double *seconds)
 {
     struct study_topo_asked asked = {.t = t, .phase = (enum topo_phase)o->phase};
-    struct topo_evaluator e;
-    struct topo_choice best;
+    struct plan_evaluation e;
+    struct simulate_best best;
     char key[256];
     int rc;
 
@@ -79,7 +79,7 @@ static int best_of_all(const struct study_topo *t, const struct opts *o, double 
              (long long)o->n_requests, (long long)o->batch, (long long)o->seed);
     if (strcmp(key, known.key) != 0) {
         study_topo_evaluator(&e, &asked);
-        rc = topo_search_exhaustive(&best, NULL, t->tree, &t->limits, &e, true);
+        rc = simulate_exhaustive(&best, t->tree, &t->limits, e.measure, e.ctx, true);
         mem_free(best.tree);
         if (rc != OK)
             return rc;
@@ -90,9 +90,9 @@ static int best_of_all(const struct study_topo *t, const struct opts *o, double 
     return OK;
 }
 
-static int search_opts(struct topo_search_opts *s, const struct opts *o)
+static int search_opts(struct plan_tree_search_opts *s, const struct opts *o)
 {
-    int rc = opt_init(topo_search_opt_table, s);
+    int rc = opt_init(plan_tree_search_opt_table, s);
 
     s->k = o->k;
     s->max_measurements = o->max_measurements;
@@ -108,24 +108,24 @@ static int search_opts(struct topo_search_opts *s, const struct opts *o)
 
 /* A random search may measure as often as the whole one needs. */
 static int budget_of_whole(const struct study_topo *t, const struct opts *o,
-                           struct topo_search_opts *s)
+                           struct plan_tree_search_opts *s)
 {
     struct study_topo_asked asked = {.t = t,
                                      .phase = (enum topo_phase)o->phase,
                                      .seed = (uint64_t)o->seed,
                                      .noise = true};
-    struct topo_found f = {0};
-    struct topo_evaluator e;
+    struct plan_tree_found f = {0};
+    struct plan_evaluation e;
     int rc;
 
     if (o->method != RANDOM || s->max_measurements > 0)
         return OK;
     study_topo_evaluator(&e, &asked);
     s->random = false;
-    rc = topo_search(&f, t->tree, &t->limits, &e, s);
+    rc = plan_tree_search(&f, t->tree, &t->limits, &e, s);
     s->random = true;
     s->max_measurements = f.counts.n_measurements;
-    topo_found_free(&f);
+    plan_tree_found_free(&f);
     return rc;
 }
 
@@ -140,7 +140,7 @@ static int fixed(const struct study_topo *t, const struct opts *o, int level,
 }
 
 struct outcome {
-    struct topo_found found; /* empty where nothing was searched */
+    struct plan_tree_found found; /* empty where nothing was searched */
     struct topo_config chosen;
     double measuring_s, step_s, all_cores_s, even_s, best_s;
 };
@@ -151,15 +151,15 @@ static int search(const struct study_topo *t, const struct opts *o, struct outco
                                      .phase = (enum topo_phase)o->phase,
                                      .seed = (uint64_t)o->seed,
                                      .noise = true};
-    struct topo_search_opts s;
-    struct topo_evaluator e;
+    struct plan_tree_search_opts s;
+    struct plan_evaluation e;
     int rc = search_opts(&s, o);
 
     if (rc == OK)
         rc = budget_of_whole(t, o, &s);
     study_topo_evaluator(&e, &asked);
     if (rc == OK)
-        rc = topo_search(&out->found, t->tree, &t->limits, &e, &s);
+        rc = plan_tree_search(&out->found, t->tree, &t->limits, &e, &s);
     if (rc == OK)
         out->chosen = out->found.top[out->found.best].config;
     out->measuring_s = asked.sum_s;
@@ -187,7 +187,7 @@ static int find(const struct study_topo *t, const struct opts *o, struct outcome
 static int say_numbers(const struct study_topo *t, const struct opts *o,
                        const struct outcome *f, struct study_cell *out)
 {
-    const struct topo_search_counts *n = &f->found.counts;
+    const struct plan_tree_search_counts *n = &f->found.counts;
     double tokens = o->phase == TOPO_PREFILL ? t->prompt_tok : (double)o->batch;
     int n_used = f->chosen.n_ranks * f->chosen.n_threads, n_ties = 0;
 
@@ -251,7 +251,7 @@ static int run(const void *opts, struct study_cell *out)
         rc = say_numbers(&t, o, &f, out);
     if (rc == OK)
         rc = say_words(&t, &f, out);
-    topo_found_free(&f.found);
+    plan_tree_found_free(&f.found);
     study_topo_close(&t);
     return rc;
 }

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "experiments/study/support/topo.h"
-#include "topo/random_truth.h"
+#include "simulate/random_machine.h"
 
 #define WITHIN 0.02
 
@@ -45,8 +45,7 @@ static const struct study_metric metrics[] = {
 /* --- what there is to find */
 
 struct best {
-    struct topo_choice all, ungrouped;
-    int64_t n_configs;
+    struct simulate_best all, ungrouped;
 };
 
 static void best_free(struct best *b)
@@ -59,15 +58,13 @@ static void best_free(struct best *b)
 static int find_best(const struct study_topo *t, struct best *b)
 {
     struct study_topo_asked asked = {.t = t, .phase = TOPO_DECODE};
-    struct topo_search_counts n;
-    struct topo_evaluator e;
+    struct plan_evaluation e;
     int rc;
 
     study_topo_evaluator(&e, &asked);
-    rc = topo_search_exhaustive(&b->all, &n, t->tree, &t->limits, &e, true);
-    b->n_configs = n.n_configs;
-    return rc == OK ? topo_search_exhaustive(&b->ungrouped, NULL, t->tree, &t->limits, &e,
-                                             false)
+    rc = simulate_exhaustive(&b->all, t->tree, &t->limits, e.measure, e.ctx, true);
+    return rc == OK ? simulate_exhaustive(&b->ungrouped, t->tree, &t->limits, e.measure,
+                                          e.ctx, false)
                     : rc;
 }
 
@@ -78,19 +75,19 @@ struct kept {
 };
 
 /* The hidden cluster of the i-th core of a memory node. */
-static int cluster_of(const struct topo_cap *cap, int i)
+static int cluster_of(const struct simulate_bandwidth_domain *domain, int i)
 {
-    int tile = cap->of * cap->stride;
+    int tile = domain->of * domain->stride;
 
-    return i / tile * cap->stride + i % cap->stride;
+    return i / tile * domain->stride + i % domain->stride;
 }
 
 static int count_kept(const struct study_topo *t, const struct topo_config *c,
                       struct kept *out)
 {
     const struct topo_machine *m = t->machine;
-    const struct topo_truth *truth = topo_sim_truth(t->sim);
-    const struct topo_cap *cap = &truth->caps[0];
+    const struct simulate_machine_params *truth = simulate_params(t->sim);
+    const struct simulate_bandwidth_domain *domain = &truth->domains[0];
     int n_cells = m->n_nodes * m->n_pus, n = 0, n_kept = 0, used = 0;
     /* [n_nodes][clusters]: cores kept; by core: its ordinal in its node; by node: cores */
     int *of = mem_new(MEM_OTHER, (size_t)n_cells, sizeof(*of));
@@ -100,7 +97,7 @@ static int count_kept(const struct study_topo *t, const struct topo_config *c,
     int rc = of && ordinal && n_cores && taken ? OK : ERR_NOMEM;
 
     *out = (struct kept){NAN, NAN, NAN};
-    if (rc != OK || truth->n_caps == 0)
+    if (rc != OK || truth->n_domains == 0)
         goto out;
     for (int i = 0; i < m->n_pus; i++) /* 1 + the ordinal; 0: not seen yet */
         if (!ordinal[m->pus[i].core])
@@ -110,18 +107,18 @@ static int count_kept(const struct study_topo *t, const struct topo_config *c,
 
         if (!taken[pu->core]) {
             taken[pu->core] = true;
-            of[pu->node * m->n_pus + cluster_of(cap, ordinal[pu->core] - 1)]++;
+            of[pu->node * m->n_pus + cluster_of(domain, ordinal[pu->core] - 1)]++;
         }
     }
     *out = (struct kept){0, INFINITY, 0};
     for (int node = 0; node < m->n_nodes; node++)
-        for (int k = 0; k < n_cores[node] / cap->of; k++) {
-            double frac = (double)of[node * m->n_pus + k] / cap->of;
+        for (int k = 0; k < n_cores[node] / domain->of; k++) {
+            double frac = (double)of[node * m->n_pus + k] / domain->of;
 
             out->least = fmin(out->least, frac);
             out->most = fmax(out->most, frac);
             n_kept += of[node * m->n_pus + k];
-            used += cap->of;
+            used += domain->of;
             n++;
         }
     out->mean = n ? (double)n_kept / used : NAN;
@@ -137,18 +134,18 @@ out:
 
 static int open_random(struct study_topo *t, const struct opts *o, double strength)
 {
-    struct topo_random_opts r = {.strength = strength, .seed = (uint64_t)o->seed};
-    struct topo_truth truth;
+    struct simulate_random_opts r = {.strength = strength, .seed = (uint64_t)o->seed};
+    struct simulate_machine_params truth;
     int rc;
 
     memset(t, 0, sizeof(*t));
-    rc = topo_random_machine(&t->machine, &truth, &r);
+    rc = simulate_random_machine(&t->machine, &truth, &r);
     if (rc == OK)
-        rc = topo_sim_new(&t->sim, t->machine, &truth);
+        rc = simulate_machine_new(&t->sim, t->machine, &truth);
     if (rc == OK)
         rc = topo_tree_open(&t->tree, t->machine, NULL, t->note, sizeof(t->note));
     if (rc == OK)
-        topo_random_works(&t->decode, (uint64_t)o->seed);
+        simulate_random_workload(&t->decode, (uint64_t)o->seed);
     return rc;
 }
 
@@ -210,24 +207,24 @@ static int recall(const struct opts *o)
 
 /* --- what was found */
 
-static int search(const struct study_topo *t, int64_t seed, struct topo_found *out)
+static int search(const struct study_topo *t, int64_t seed, struct plan_tree_found *out)
 {
     struct study_topo_asked asked = {
         .t = t, .phase = TOPO_DECODE, .seed = (uint64_t)seed, .noise = true};
-    struct topo_search_opts s;
-    struct topo_evaluator e;
-    int rc = opt_init(topo_search_opt_table, &s);
+    struct plan_tree_search_opts s;
+    struct plan_evaluation e;
+    int rc = opt_init(plan_tree_search_opt_table, &s);
 
     s.seed = seed;
     study_topo_evaluator(&e, &asked);
-    return rc == OK ? topo_search(out, t->tree, &t->limits, &e, &s) : rc;
+    return rc == OK ? plan_tree_search(out, t->tree, &t->limits, &e, &s) : rc;
 }
 
 static int say(const struct study_topo *t, const struct best *b,
-               const struct topo_found *f, struct study_cell *out)
+               const struct plan_tree_found *f, struct study_cell *out)
 {
     const struct topo_config *c = &f->top[f->best].config;
-    bool nothing = topo_sim_truth(t->sim)->n_caps == 0;
+    bool nothing = simulate_params(t->sim)->n_domains == 0;
     struct kept kept, best;
     double step_s, gap;
     int rc = study_topo_step_s(t, c, TOPO_DECODE, &step_s);
@@ -250,7 +247,7 @@ static int say(const struct study_topo *t, const struct best *b,
         {"best_kept_frac", best.mean},
         {"gain_of_groups", b->ungrouped.seconds / b->all.seconds - 1.0},
         {"n_measurements", (double)f->counts.n_measurements},
-        {"n_exhaustive", (double)b->n_configs},
+        {"n_exhaustive", (double)b->all.n_configs},
         {"search_s", f->counts.wall_s},
         {"n_pus", t->machine->n_pus}};
 
@@ -258,9 +255,9 @@ static int say(const struct study_topo *t, const struct best *b,
 }
 
 static int note_plans(const struct study_topo *t, const struct best *b,
-                      const struct topo_found *f, struct study_cell *out)
+                      const struct plan_tree_found *f, struct study_cell *out)
 {
-    const struct topo_truth *truth = topo_sim_truth(t->sim);
+    const struct simulate_machine_params *truth = simulate_params(t->sim);
     char found[96], best[96];
     json_t *both;
 
@@ -269,18 +266,18 @@ static int note_plans(const struct study_topo *t, const struct best *b,
     both = json_pack("{s:s, s:s, s:s, s:s}", "found", found, "found_steps",
                      f->top[f->best].tree->steps, "best", best, "best_steps",
                      b->all.tree->steps);
-    if (both && truth->n_caps > 0)
+    if (both && truth->n_domains > 0)
         json_object_set_new(both, "hidden",
-                            json_pack("{s:i, s:i, s:f}", "cores", truth->caps[0].of,
-                                      "stride", truth->caps[0].stride, "gbps",
-                                      truth->caps[0].gbps));
+                            json_pack("{s:i, s:i, s:f}", "cores", truth->domains[0].of,
+                                      "stride", truth->domains[0].stride, "gbps",
+                                      truth->domains[0].gbps));
     return study_note(out, "plans", both);
 }
 
 static int run(const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct topo_found f = {0};
+    struct plan_tree_found f = {0};
     int rc = recall(o);
 
     if (rc == OK)
@@ -291,7 +288,7 @@ static int run(const void *opts, struct study_cell *out)
         rc = note_plans(&kept_best.t, &kept_best.best, &f, out);
     if (rc == OK)
         rc = study_note(out, "explain", json_string(f.explain));
-    topo_found_free(&f);
+    plan_tree_found_free(&f);
     return rc;
 }
 

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Fuzz one parser with clang's libFuzzer, address and undefined-behaviour sanitizers:
-#     sh tests/fuzz/fuzz.sh gguf [seconds]      (gguf safetensors llama2c config tok plan truth)
+#     sh tests/fuzz/fuzz.sh gguf [seconds]      (gguf safetensors llama2c config tok plan machine_params)
 # The parsers and base are compiled for it, the rest comes from the library. New inputs and
 # crashes are kept under build/fuzz; copy what is worth keeping to tests/fuzz/corpus/<parser>,
 # where `make test` replays it.
 set -eu
-target=${1:?usage: fuzz.sh gguf|safetensors|llama2c|config|tok|plan|truth [seconds]}
+target=${1:?usage: fuzz.sh gguf|safetensors|llama2c|config|tok|plan|machine_params [seconds]}
 seconds=${2:-60}
 build=${BUILD:-build}
 command -v clang >/dev/null || { echo "fuzz.sh: clang is not installed" >&2; exit 2; }
@@ -16,7 +16,7 @@ clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
     -fno-sanitize-recover=undefined -I. -Iengine \
     "tests/fuzz/fuzz_$target.c" engine/base/*.c engine/model/config.c engine/model/file/*.c \
     engine/model/file/reader/*.c engine/model/tok/*.c engine/plan/plan*.c \
-    engine/topo/contention*.c "$build/libsandwich.a" \
+    engine/simulate/*.c "$build/libsandwich.a" \
     -ljansson -lhwloc -lpcre2-8 -lutf8proc -l:libgomp.so.1 -lm -o "$out/fuzz_$target"
 "$out/fuzz_$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 \
     -artifact_prefix="$out/$target-" -print_final_stats=1 "$out/$target" \

@@ -18,7 +18,7 @@
 #include "model/file/safet.h"
 #include "model/tokenizer.h"
 #include "plan/plan.h"
-#include "topo/contention.h"
+#include "simulate/contention.h"
 
 /* The bytes as a file without a name on disk; path is /proc/self/fd/N. Returns the fd. */
 static inline int fuzz_file(const uint8_t *data, size_t n, char path[64])
@@ -125,11 +125,11 @@ static inline int fuzz_config(const uint8_t *data, size_t n)
 }
 
 /* What is read prices a stream of three cores in finite time. */
-static inline int fuzz_truth(const uint8_t *data, size_t n)
+static inline int fuzz_machine_params(const uint8_t *data, size_t n)
 {
     static struct topo_machine *m; /* one for all inputs, as a program has it */
     static const int pus[] = {0, 3, 9};
-    struct topo_sim *s;
+    struct simulate_machine *s;
     char path[64];
     double gbps;
     int fd = fuzz_file(data, n, path);
@@ -138,11 +138,11 @@ static inline int fuzz_truth(const uint8_t *data, size_t n)
         abort();
     if (lseek(fd, 0, SEEK_SET) != 0)
         abort();
-    if (topo_sim_open(&s, m, path) != OK)
+    if (simulate_machine_open(&s, m, path) != OK)
         fuzz_check_refusal(path);
-    else if (topo_sim_stream_gbps(s, pus, 3, &gbps) != OK || !(gbps > 0 && gbps < 1e12))
+    else if (simulate_stream_gbps(s, pus, 3, &gbps) != OK || !(gbps > 0 && gbps < 1e12))
         abort();
-    topo_sim_close(&s);
+    simulate_machine_close(&s);
     close(fd);
     return 0;
 }

@@ -67,19 +67,22 @@ static void plan(void **state)
     replay("plan", fuzz_plan);
 }
 
-static void truth(void **state)
+static void machine_params(void **state)
 {
     (void)state;
-    replay("truth", fuzz_truth);
+    replay("machine_params", fuzz_machine_params);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf),    cmocka_unit_test(safetensors),
-        cmocka_unit_test(llama2c), cmocka_unit_test(config),
-        cmocka_unit_test(tok),     cmocka_unit_test(plan),
-        cmocka_unit_test(truth),
+        cmocka_unit_test(gguf),
+        cmocka_unit_test(safetensors),
+        cmocka_unit_test(llama2c),
+        cmocka_unit_test(config),
+        cmocka_unit_test(tok),
+        cmocka_unit_test(plan),
+        cmocka_unit_test(machine_params),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -436,7 +436,7 @@ static json_t *exported(const char *path)
     FILE *f = open_memstream(&text, &n);
     json_t *all;
 
-    assert_ok(export_file(path, EXPORT_JSON, f));
+    assert_ok(export_print(path, EXPORT_JSON, f));
     fclose(f);
     assert_ok(json_read_text(&all, text, n, "export"));
     free(text);

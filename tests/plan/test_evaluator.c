@@ -7,9 +7,9 @@
 #include "cpu/cpu.h"
 #include "model/make.h"
 #include "plan/evaluator.h"
-#include "topo/contention.h"
+#include "simulate/contention.h"
 
-#define MACHINES "engine/topo/machines"
+#define MACHINES "engine/simulate/machines"
 
 static const struct plan_evaluator *find(const char *name)
 {
@@ -34,7 +34,7 @@ static void test_find(void **state)
 
 /* ---- contention ---- */
 
-static const struct topo_works works = {
+static const struct simulate_workload works = {
     .phase = TOPO_DECODE,
     .n = 1,
     .v = {{.weight = 1,
@@ -54,17 +54,17 @@ static void test_contention(void **state)
     struct plan_evaluator_opts o = {.works = &works, .phase = TOPO_DECODE, .seed = 7};
     struct topo_machine *m = NULL;
     struct topo_tree *t = NULL;
-    struct topo_evaluator e;
+    struct plan_evaluation e;
     struct topo_config one, c;
-    struct topo_sim *sim = NULL;
-    char truth[512];
+    struct simulate_machine *sim = NULL;
+    char params[512];
     double s[2], again, exact;
 
     (void)state;
-    assert_ok(
-        topo_named_machine_open(&m, "kunpeng920x4", MACHINES, truth, sizeof(truth)));
+    assert_ok(simulate_named_machine_open(&m, "kunpeng920x4", MACHINES, params,
+                                          sizeof(params)));
     o.machine = m;
-    o.truth_path = truth;
+    o.machine_params_path = params;
     assert_ok(topo_tree_open(&t, m, NULL, NULL, 0));
     assert_ok(topo_config_cut(&one, t, 0, &any));
     assert_ok(topo_config_cut(&c, t, 1, &any));
@@ -75,8 +75,8 @@ static void test_contention(void **state)
     assert_true(s[0] > 0 && s[0] != s[1]); /* noise */
     assert_ok(e.measure(e.ctx, &c, 0, &again));
     assert_true(again == s[0]); /* that follows from the repeat */
-    assert_ok(topo_sim_open(&sim, m, truth));
-    assert_ok(topo_sim_seconds(sim, &c, NULL, &works, &exact));
+    assert_ok(simulate_machine_open(&sim, m, params));
+    assert_ok(simulate_seconds(sim, &c, NULL, &works, &exact));
     assert_true(fabs(s[0] / exact - 1) < 0.5);
     x->close(&e);
     assert_null(e.ctx);
@@ -85,9 +85,9 @@ static void test_contention(void **state)
     assert_ok(e.measure(e.ctx, &c, 0, &again));
     assert_true(again != s[0]);
     x->close(&e);
-    o.truth_path = "/nonexistent/truth.json";
-    assert_err(x->open(&e, &o), ERR_NOTFOUND, "/nonexistent/truth.json");
-    topo_sim_close(&sim);
+    o.machine_params_path = "/nonexistent/params.json";
+    assert_err(x->open(&e, &o), ERR_NOTFOUND, "/nonexistent/params.json");
+    simulate_machine_close(&sim);
     mem_free(t);
     topo_machine_close(&m);
 }
@@ -99,26 +99,26 @@ static void test_contention_pair(void **state)
     const struct plan_evaluator *x = find("contention");
     const struct topo_limits any = {0};
     struct plan_evaluator_opts o = {.works = &works, .phase = TOPO_PREFILL, .seed = 7};
-    struct topo_works few = works, many = works;
+    struct simulate_workload few = works, many = works;
     struct plan_step step = {.phase = TOPO_PREFILL, .n_rows = 1, .works = &few};
     struct topo_machine *m = NULL;
     struct topo_tree *t = NULL;
     struct topo_config prefill, decode;
-    struct topo_sim *sim = NULL;
-    struct topo_evaluator e;
-    char truth[512];
+    struct simulate_machine *sim = NULL;
+    struct plan_evaluation e;
+    char params[512];
     int64_t n_rows_max = 0;
     double s, again, want;
 
     (void)state;
-    assert_ok(
-        topo_named_machine_open(&m, "kunpeng920x4", MACHINES, truth, sizeof(truth)));
-    assert_ok(topo_sim_open(&sim, m, truth));
+    assert_ok(simulate_named_machine_open(&m, "kunpeng920x4", MACHINES, params,
+                                          sizeof(params)));
+    assert_ok(simulate_machine_open(&sim, m, params));
     assert_ok(topo_tree_open(&t, m, NULL, NULL, 0));
     assert_ok(topo_config_cut(&prefill, t, 0, &any));
     assert_ok(topo_config_cut(&decode, t, 1, &any));
     o.machine = m;
-    o.truth_path = truth;
+    o.machine_params_path = params;
     o.placement = &decode;
     assert_ok(x->open(&e, &o));
     assert_ok(x->pair(&e, &prefill, &decode, &n_rows_max));
@@ -130,7 +130,7 @@ static void test_contention_pair(void **state)
         step.phase = (enum topo_phase)phase;
         step.works = &few;
         assert_ok(x->step(&e, &step, 3, &s));
-        assert_ok(topo_sim_measure(sim, c, &decode, &few, 7, 3, &want));
+        assert_ok(simulate_measure(sim, c, &decode, &few, 7, 3, &want));
         assert_true(s == want);
         assert_ok(x->step(&e, &step, 4, &again));
         assert_true(again != s);
@@ -139,7 +139,7 @@ static void test_contention_pair(void **state)
         assert_true(again > 2 * s); /* far more than noise */
     }
     x->close(&e);
-    topo_sim_close(&sim);
+    simulate_machine_close(&sim);
     mem_free(t);
     topo_machine_close(&m);
 }
@@ -148,7 +148,7 @@ static void test_contention_pair(void **state)
 static void open_short(const struct plan_evaluator *x,
                        const struct plan_evaluator_opts *o, long least)
 {
-    struct topo_evaluator e;
+    struct plan_evaluation e;
     int rc = ERR_NOMEM;
     long n;
 
@@ -168,13 +168,13 @@ static void test_contention_memory_short(void **state)
 {
     struct plan_evaluator_opts o = {.works = &works};
     struct topo_machine *m = NULL;
-    char truth[512];
+    char params[512];
 
     (void)state;
-    assert_ok(
-        topo_named_machine_open(&m, "kunpeng920x4", MACHINES, truth, sizeof(truth)));
+    assert_ok(simulate_named_machine_open(&m, "kunpeng920x4", MACHINES, params,
+                                          sizeof(params)));
     o.machine = m;
-    o.truth_path = truth;
+    o.machine_params_path = params;
     open_short(find("contention"), &o, 3);
     topo_machine_close(&m);
 }
@@ -223,7 +223,7 @@ static void measure_phase(const struct host *h, enum topo_phase phase)
                                           .phase = phase,
                                           .seed = 1};
     struct topo_tree *less = NULL;
-    struct topo_evaluator e;
+    struct plan_evaluation e;
     struct topo_config c;
     double s;
 
@@ -266,7 +266,7 @@ static void test_measured(void **state)
     host_close(&h);
 }
 
-static void step_all(const struct plan_evaluator *x, struct topo_evaluator *e,
+static void step_all(const struct plan_evaluator *x, struct plan_evaluation *e,
                      int64_t n_rows_max)
 {
     for (int64_t rows = 1; rows <= n_rows_max; rows = 2 * rows + 1)
@@ -292,7 +292,7 @@ static void test_measured_pair(void **state)
                                     .seed = 1};
     struct topo_tree *last = NULL;
     struct topo_config all, one;
-    struct topo_evaluator e;
+    struct plan_evaluation e;
     int64_t n_rows_max = 0;
     struct host h;
     int cpu;
@@ -332,7 +332,7 @@ static void test_measured_other_cpus(void **state)
     struct plan_evaluator_opts o = {.n_prompt_tok = 8, .n_ctx_tok = 8, .batch = 1};
     struct topo_machine *big = NULL;
     struct topo_tree *t = NULL, *few = NULL;
-    struct topo_evaluator e;
+    struct plan_evaluation e;
     struct topo_config c;
     struct host h;
     double s;
@@ -376,7 +376,7 @@ static void test_measured_refusals(void **state)
     const struct plan_evaluator *x = find("measured");
     struct plan_evaluator_opts o = {.n_prompt_tok = 8, .n_ctx_tok = 8, .batch = 1};
     struct topo_machine *other = NULL;
-    struct topo_evaluator e;
+    struct plan_evaluation e;
     struct host h;
 
     (void)state;

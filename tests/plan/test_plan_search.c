@@ -29,24 +29,24 @@ static int wish_measure(void *ctx, const struct topo_config *c, int repeat,
     return OK;
 }
 
-static int wish_open(struct topo_evaluator *out, const struct plan_evaluator_opts *o)
+static int wish_open(struct plan_evaluation *out, const struct plan_evaluator_opts *o)
 {
     if (o->works->phase != o->phase || o->works->n < 1)
         return err_set(ERR_ARG, "works of another phase");
     wish.phase = o->phase;
     wish.n_open++;
     wish.n_placed += o->placement != NULL;
-    *out = (struct topo_evaluator){.measure = wish_measure, .ctx = &wish};
+    *out = (struct plan_evaluation){.measure = wish_measure, .ctx = &wish};
     return OK;
 }
 
-static void wish_close(struct topo_evaluator *e)
+static void wish_close(struct plan_evaluation *e)
 {
     wish.n_open--;
     e->ctx = NULL;
 }
 
-static int wish_pair(struct topo_evaluator *e, const struct topo_config *prefill,
+static int wish_pair(struct plan_evaluation *e, const struct topo_config *prefill,
                      const struct topo_config *decode, int64_t *n_rows_max)
 {
     struct wish *w = e->ctx;
@@ -58,7 +58,7 @@ static int wish_pair(struct topo_evaluator *e, const struct topo_config *prefill
 }
 
 /* Decode: 1 and 0.1 a row; prefill: 2, of slow_s; a trial in three is far off. */
-static int wish_step(struct topo_evaluator *e, const struct plan_step *s, int repeat,
+static int wish_step(struct plan_evaluation *e, const struct plan_step *s, int repeat,
                      double *seconds)
 {
     struct wish *w = e->ctx;
@@ -93,7 +93,7 @@ static void opts(struct plan_search_opts *o, struct topo_machine **m,
                                    .type = KERN_BF16,
                                    .lengths = {prompt, output, 1},
                                    .batch = 1};
-    assert_ok(opt_init(topo_search_opt_table, &o->search));
+    assert_ok(opt_init(plan_tree_search_opt_table, &o->search));
 }
 
 static void test_both_phases(void **state)
@@ -214,7 +214,7 @@ static void test_one_team(void **state)
 }
 
 /* The model's heads limit the ranks; an evaluator that cannot open ends the search. */
-static int refuse_open(struct topo_evaluator *out, const struct plan_evaluator_opts *o)
+static int refuse_open(struct plan_evaluation *out, const struct plan_evaluator_opts *o)
 {
     (void)out, (void)o;
     return err_set(ERR_IO, "no such machine today");

@@ -27,7 +27,7 @@ static void test_decode(void **state)
     const int64_t prompt[] = {100}, output[] = {3}; /* contexts 101, 102, 103 */
     const struct plan_lengths l = {prompt, output, 1};
     struct model_config c;
-    struct topo_works w;
+    struct simulate_workload w;
 
     (void)state;
     config(&c, "llama-160m");
@@ -60,7 +60,7 @@ static void test_mean_context(void **state)
     const int64_t prompt[] = {10, 20}, output[] = {1, 3};
     const struct plan_lengths l = {prompt, output, 2};
     struct model_config c;
-    struct topo_works w;
+    struct simulate_workload w;
 
     (void)state;
     config(&c, "llama-160m");
@@ -73,7 +73,7 @@ static void test_prefill(void **state)
     const int64_t prompt[] = {100}, output[] = {3};
     const struct plan_lengths l = {prompt, output, 1};
     struct model_config c;
-    struct topo_works w;
+    struct simulate_workload w;
 
     (void)state;
     config(&c, "llama-160m");
@@ -95,7 +95,7 @@ static void test_quantiles(void **state)
     int64_t prompt[16], output[16];
     const struct plan_lengths l = {prompt, output, 16}, three = {prompt, output, 3};
     struct model_config c;
-    struct topo_works w;
+    struct simulate_workload w;
 
     (void)state;
     config(&c, "llama-160m");
@@ -104,7 +104,7 @@ static void test_quantiles(void **state)
         output[i] = 1;
     }
     assert_ok(plan_works(&w, &c, KERN_F32, TOPO_PREFILL, &l, 1));
-    assert_int_equal(w.n, TOPO_WORKS_MAX);
+    assert_int_equal(w.n, SIMULATE_STEPS_MAX);
     for (int i = 0; i < w.n; i++) {
         near(w.v[i].kv_bytes, (2 * i + 2) * 73728.0);
         near(w.v[i].weight, 1);
@@ -124,7 +124,7 @@ static void test_refusals(void **state)
     const int64_t prompt[] = {10, 0}, output[] = {1, 3};
     struct plan_lengths l = {prompt, output, 0};
     struct model_config c;
-    struct topo_works w;
+    struct simulate_workload w;
 
     (void)state;
     config(&c, "llama-160m");
@@ -165,7 +165,7 @@ static void test_piece(void **state)
     const int64_t prompt[] = {99}, output[] = {1};
     const struct plan_lengths l = {prompt, output, 1};
     struct model_config c;
-    struct topo_works w, d;
+    struct simulate_workload w, d;
 
     (void)state;
     config(&c, "llama-160m");

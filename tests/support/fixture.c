@@ -133,7 +133,7 @@ json_t *fixture_header(const char *utc)
 {
     json_t *h = json_pack(
         "{s:s s:s s:s s:s s:{s:i s:s} s:{s:s s:b s:s} s:{s:s} s:s s:s}", "experiment",
-        "toy", "truth", "measured", "utc", utc, "host", "here", "job", "n", 3, "adapter",
+        "toy", "evidence", "measured", "utc", utc, "host", "here", "job", "n", 3, "adapter",
         "null", "provenance", "commit", "0123456789abcdef", "dirty", 0, "flags", "-O2",
         "environment", "kernel", "6.1", "hwloc_xml", "<topology/>", "claim", "none");
 

@@ -3,14 +3,14 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "topo/contention.h"
+#include "simulate/contention.h"
 
 /* How often one configuration is measured to know the noise. */
 #define NOISE_MEASUREMENTS 256
 
 struct contention {
-    struct topo_sim *sim;
-    struct topo_works works;
+    struct simulate_machine *sim;
+    struct simulate_workload works;
     const struct topo_config *placement; /* lent */
     const struct topo_config *pair[2];   /* of enum topo_phase; lent */
     uint64_t seed;
@@ -21,10 +21,10 @@ static int contention_measure(void *ctx, const struct topo_config *c, int repeat
 {
     const struct contention *x = ctx;
 
-    return topo_sim_measure(x->sim, c, x->placement, &x->works, x->seed, repeat, seconds);
+    return simulate_measure(x->sim, c, x->placement, &x->works, x->seed, repeat, seconds);
 }
 
-static int contention_pair(struct topo_evaluator *e, const struct topo_config *prefill,
+static int contention_pair(struct plan_evaluation *e, const struct topo_config *prefill,
                            const struct topo_config *decode, int64_t *n_rows_max)
 {
     struct contention *x = e->ctx;
@@ -35,12 +35,12 @@ static int contention_pair(struct topo_evaluator *e, const struct topo_config *p
     return OK;
 }
 
-static int contention_step(struct topo_evaluator *e, const struct plan_step *s,
+static int contention_step(struct plan_evaluation *e, const struct plan_step *s,
                            int repeat, double *seconds)
 {
     const struct contention *x = e->ctx;
 
-    return topo_sim_measure(x->sim, x->pair[s->phase], x->placement, s->works, x->seed,
+    return simulate_measure(x->sim, x->pair[s->phase], x->placement, s->works, x->seed,
                             repeat, seconds);
 }
 
@@ -57,7 +57,7 @@ static int measure_noise(struct contention *x, const struct topo_machine *m, dou
     if (rc == OK)
         rc = topo_config_cut(&c, t, 0, &any);
     for (int i = 0; i < NOISE_MEASUREMENTS && rc == OK; i++)
-        rc = topo_sim_measure(x->sim, &c, NULL, &x->works, x->seed, i, &s[i]);
+        rc = simulate_measure(x->sim, &c, NULL, &x->works, x->seed, i, &s[i]);
     if (rc == OK)
         *frac = 1.4826 * stats_mad(s, NOISE_MEASUREMENTS) /
                 stats_median(s, NOISE_MEASUREMENTS);
@@ -65,29 +65,29 @@ static int measure_noise(struct contention *x, const struct topo_machine *m, dou
     return rc;
 }
 
-static void contention_close(struct topo_evaluator *e)
+static void contention_close(struct plan_evaluation *e)
 {
     struct contention *x = e->ctx;
 
     if (x)
-        topo_sim_close(&x->sim);
+        simulate_machine_close(&x->sim);
     mem_free(x);
-    *e = (struct topo_evaluator){0};
+    *e = (struct plan_evaluation){0};
 }
 
-static int contention_open(struct topo_evaluator *out,
+static int contention_open(struct plan_evaluation *out,
                            const struct plan_evaluator_opts *o)
 {
     struct contention *x = mem_new(MEM_OTHER, 1, sizeof(*x));
     int rc;
 
-    *out = (struct topo_evaluator){.measure = contention_measure, .ctx = x};
+    *out = (struct plan_evaluation){.measure = contention_measure, .ctx = x};
     if (!x)
         return ERR_NOMEM;
     x->works = *o->works;
     x->placement = o->placement;
     x->seed = o->seed;
-    rc = topo_sim_open(&x->sim, o->machine, o->truth_path);
+    rc = simulate_machine_open(&x->sim, o->machine, o->machine_params_path);
     if (rc == OK)
         rc = measure_noise(x, o->machine, &out->noise_frac);
     if (rc != OK)

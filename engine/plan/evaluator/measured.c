@@ -221,7 +221,7 @@ static int open_paired(struct measured *x, enum topo_phase phase,
     return model_phase_open(&x->run_pair[phase], x->model, &o);
 }
 
-static int measured_pair(struct topo_evaluator *e, const struct topo_config *prefill,
+static int measured_pair(struct plan_evaluation *e, const struct topo_config *prefill,
                          const struct topo_config *decode, int64_t *n_rows_max)
 {
     struct measured *x = e->ctx;
@@ -240,7 +240,7 @@ static int measured_pair(struct topo_evaluator *e, const struct topo_config *pre
 }
 
 /* The first step changes the phase and warms caches: it counts only where it is long. */
-static int measured_step(struct topo_evaluator *e, const struct plan_step *s, int repeat,
+static int measured_step(struct plan_evaluation *e, const struct plan_step *s, int repeat,
                          double *seconds)
 {
     struct measured *x = e->ctx;
@@ -337,7 +337,7 @@ static int measure_noise(struct measured *x, double *frac)
     return OK;
 }
 
-static void measured_close(struct topo_evaluator *e)
+static void measured_close(struct plan_evaluation *e)
 {
     struct measured *x = e->ctx;
 
@@ -350,15 +350,15 @@ static void measured_close(struct topo_evaluator *e)
         par_team_close(&x->team);
         mem_free(x);
     }
-    *e = (struct topo_evaluator){0};
+    *e = (struct plan_evaluation){0};
 }
 
-static int measured_open(struct topo_evaluator *out, const struct plan_evaluator_opts *o)
+static int measured_open(struct plan_evaluation *out, const struct plan_evaluator_opts *o)
 {
     struct measured *x = NULL;
     int rc = check_opts(o);
 
-    *out = (struct topo_evaluator){.measure = measured_measure};
+    *out = (struct plan_evaluation){.measure = measured_measure};
     if (rc != OK)
         return rc;
     x = mem_new(MEM_OTHER, 1, sizeof(*x));

@@ -13,7 +13,7 @@
 #include "model/make.h"
 #include "plan/work.h"
 
-#define MACHINES "engine/topo/machines"
+#define MACHINES "engine/simulate/machines"
 
 /* What stands in where nothing is known of a machine's rates: a server of about 2020 with
  * eight channels of DDR4 a package. Only the tree of such a machine is a result. */
@@ -51,20 +51,20 @@ static int open_assumed(struct study_topo *t)
 {
     const struct topo_machine *m = t->machine;
     int n_packages = m->n_packages > 0 ? m->n_packages : 1;
-    struct topo_truth truth;
-    int rc = topo_truth_calibrate(&truth, m, ASSUMED_CORE_GBPS,
-                                  ASSUMED_PACKAGE_GBPS * n_packages,
-                                  ASSUMED_CORE_GFLOPS * m->n_pus);
+    struct simulate_machine_params truth;
+    int rc = simulate_machine_params_calibrate(&truth, m, ASSUMED_CORE_GBPS,
+                                               ASSUMED_PACKAGE_GBPS * n_packages,
+                                               ASSUMED_CORE_GFLOPS * m->n_pus);
 
     t->rates = "assumed";
     truth.noise_frac = ASSUMED_NOISE;
-    return rc == OK ? topo_sim_new(&t->sim, m, &truth) : rc;
+    return rc == OK ? simulate_machine_new(&t->sim, m, &truth) : rc;
 }
 
 /* One real point: what one thread and what all read here, and the peak. */
 static int open_host(struct study_topo *t, const json_t *card)
 {
-    struct topo_truth truth;
+    struct simulate_machine_params truth;
     struct cpu_budget budget;
     int rc = cpu_budget_get(&budget);
 
@@ -73,7 +73,7 @@ static int open_host(struct study_topo *t, const json_t *card)
     if (rc == OK)
         rc = topo_machine_open(&t->machine, "host");
     if (rc == OK)
-        rc = topo_truth_calibrate(
+        rc = simulate_machine_params_calibrate(
             &truth, t->machine, machine_card_read_gbps(card, 1),
             machine_card_read_gbps(card, budget.n),
             machine_card_peak_gflops(card, "f32", "exact", budget.n));
@@ -81,7 +81,7 @@ static int open_host(struct study_topo *t, const json_t *card)
         return rc;
     t->rates = "calibrated";
     truth.noise_frac = ASSUMED_NOISE;
-    return topo_sim_new(&t->sim, t->machine, &truth);
+    return simulate_machine_new(&t->sim, t->machine, &truth);
 }
 
 static int open_machine(struct study_topo *t, const char *name, const json_t *card)
@@ -96,11 +96,12 @@ static int open_machine(struct study_topo *t, const char *name, const json_t *ca
     else if (ends_in(name, ".xml"))
         rc = open_xml(&t->machine, name);
     else
-        rc = topo_named_machine_open(&t->machine, name, MACHINES, truth, sizeof(truth));
+        rc = simulate_named_machine_open(&t->machine, name, MACHINES, truth,
+                                         sizeof(truth));
     if (rc != OK)
         return rc;
     t->rates = "of the machine";
-    return truth[0] ? topo_sim_open(&t->sim, t->machine, truth) : open_assumed(t);
+    return truth[0] ? simulate_machine_open(&t->sim, t->machine, truth) : open_assumed(t);
 }
 
 /* --- the work */
@@ -183,7 +184,7 @@ void study_topo_close(struct study_topo *t)
 {
     mem_free(t->tree);
     t->tree = NULL;
-    topo_sim_close(&t->sim);
+    simulate_machine_close(&t->sim);
     topo_machine_close(&t->machine);
 }
 
@@ -192,7 +193,7 @@ void study_topo_close(struct study_topo *t)
 int study_topo_step_s(const struct study_topo *t, const struct topo_config *c,
                       enum topo_phase phase, double *seconds)
 {
-    return topo_sim_seconds(t->sim, c, NULL,
+    return simulate_seconds(t->sim, c, NULL,
                             phase == TOPO_PREFILL ? &t->prefill : &t->decode, seconds);
 }
 
@@ -200,10 +201,10 @@ int study_topo_request_s(const struct study_topo *t, const struct topo_config *p
                          const struct topo_config *decode, double *seconds)
 {
     double prompt_s = NAN, token_s = NAN;
-    int rc = topo_sim_seconds(t->sim, prefill, decode, &t->prefill, &prompt_s);
+    int rc = simulate_seconds(t->sim, prefill, decode, &t->prefill, &prompt_s);
 
     if (rc == OK)
-        rc = topo_sim_seconds(t->sim, decode, NULL, &t->decode, &token_s);
+        rc = simulate_seconds(t->sim, decode, NULL, &t->decode, &token_s);
     *seconds = prompt_s + (t->output_tok - 1.0) * token_s;
     return rc;
 }
@@ -211,23 +212,23 @@ int study_topo_request_s(const struct study_topo *t, const struct topo_config *p
 static int measure(void *ctx, const struct topo_config *c, int repeat, double *seconds)
 {
     struct study_topo_asked *a = ctx;
-    const struct topo_works *w =
+    const struct simulate_workload *w =
         a->phase == TOPO_PREFILL ? &a->t->prefill : &a->t->decode;
-    int rc = a->noise ? topo_sim_measure(a->t->sim, c, a->placement, w, a->seed, repeat,
+    int rc = a->noise ? simulate_measure(a->t->sim, c, a->placement, w, a->seed, repeat,
                                          seconds)
-                      : topo_sim_seconds(a->t->sim, c, a->placement, w, seconds);
+                      : simulate_seconds(a->t->sim, c, a->placement, w, seconds);
 
     if (rc == OK)
         a->sum_s += *seconds;
     return rc;
 }
 
-void study_topo_evaluator(struct topo_evaluator *out, struct study_topo_asked *asked)
+void study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *asked)
 {
-    *out = (struct topo_evaluator){
+    *out = (struct plan_evaluation){
         .measure = measure,
         .ctx = asked,
-        .noise_frac = asked->noise ? topo_sim_truth(asked->t->sim)->noise_frac : 0.0};
+        .noise_frac = asked->noise ? simulate_params(asked->t->sim)->noise_frac : 0.0};
 }
 
 /* --- trees */

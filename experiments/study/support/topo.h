@@ -8,8 +8,9 @@
 #include "experiments/harness/study.h"
 #include "experiments/study/support/rows.h"
 #include "model/config.h"
-#include "topo/contention.h"
-#include "topo/search.h"
+#include "simulate/contention.h"
+#include "plan/tree_search.h"
+#include "simulate/exhaustive.h"
 
 /* Options that these studies share. A study's struct opts begins with
  * STUDY_TOPO_MEMBERS, so that the rows find them by their names, in a union with a
@@ -46,7 +47,7 @@ struct study_topo_opts {
 /* All of a cell. Zero before open. */
 struct study_topo {
     struct topo_machine *machine;
-    struct topo_sim *sim;
+    struct simulate_machine *sim;
     const char
         *rates; /* where they come from: "of the machine"; "calibrated": this host's
                           card, one thread and all; "assumed": nothing is known, round
@@ -55,7 +56,7 @@ struct study_topo {
     char note[256];         /* what the tree leaves out, "" */
     struct model_config model;
     struct topo_limits limits;
-    struct topo_works prefill, decode;
+    struct simulate_workload prefill, decode;
     double prompt_tok, output_tok; /* means of the trace */
 };
 /* `card`: the machine card (study_machine()), for "host". ERR_NOTFOUND: the machine's file
@@ -82,7 +83,7 @@ struct study_topo_asked {
     bool noise;
     double sum_s;
 };
-void study_topo_evaluator(struct topo_evaluator *out, struct study_topo_asked *asked);
+void study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *asked);
 
 /* Apply "group(4,1,3) remove(1,4)" to `t`; *out is owned by the caller, mem_free().
  * ERR_ARG: a step that is no step, or is not legal there. */

@@ -1,0 +1,63 @@
+/* simulate/contention_parts.h - inside of the contention simulator: what its files share.
+ *
+ * A call has two halves. contention_rates.c finds how fast the slowest thread of a layout
+ * can read, gather and compute, which no work changes; contention.c prices works with it.
+ *   Threads: any; all of it is plain data that nobody changes. */
+#ifndef SIMULATE_CONTENTION_PARTS_H
+#define SIMULATE_CONTENTION_PARTS_H
+
+#include "base/json.h"
+
+#include "simulate/contention.h"
+
+struct simulate_machine {
+    const struct topo_machine *machine; /* lent */
+    struct simulate_machine_params params;
+    int n_cores, n_packages;
+    int core[SIMULATE_PUS_MAX];             /* of each of machine->pus */
+    int core_node[SIMULATE_PUS_MAX];        /* of each core */
+    int node_package[SIMULATE_NODES_MAX];   /* -1: no CPU is nearest to it */
+    int domain_count[SIMULATE_DOMAINS_MAX]; /* of each kind, on the whole machine */
+    /* The domain above: of cores in [0], of the domains of kind l - 1 in [l]. */
+    int domain_of[SIMULATE_DOMAINS_MAX][SIMULATE_PUS_MAX];
+};
+
+/* Which PUs compute, as ranks of equally many, and who placed what they read. */
+struct simulate_layout {
+    const int *pus; /* [n_ranks * n_threads] indices into machine->pus */
+    int n_ranks, n_threads;
+    const struct simulate_layout
+        *placement; /* NULL: this one; of a placement always NULL */
+};
+
+/* Of the slowest thread, while all others work too. */
+struct simulate_rates {
+    double read_gbps;   /* a stream */
+    double gather_gbps; /* pieces of a cache line, bounded by latency */
+    double gflops;
+};
+
+/* (a^-s + b^-s)^(-1/s): about the smaller one, less where the two are close. */
+double simulate_smin(double a, double b, double s);
+
+void simulate_rates(const struct simulate_machine *s, const struct simulate_layout *l,
+                    struct simulate_rates *out);
+
+/* Of the slowest rank: one barrier of its threads, ns. */
+double simulate_barrier_ns(const struct simulate_machine *s,
+                           const struct simulate_layout *l);
+/* Of the farthest two neighbours of the ring of ranks: a hand-off, ns, and lambda. */
+void simulate_neighbours(const struct simulate_machine *s,
+                         const struct simulate_layout *l, double *hand_off_ns,
+                         double *lambda);
+/* Speed of a read by a core of one node from another, relative to a local one. */
+double simulate_lambda(const struct simulate_machine *s, int node, int from);
+
+/* machine_params.c: is every number in its range? `where` begins the error line. */
+MUST int simulate_machine_params_check(const struct simulate_machine_params *t,
+                                       const struct topo_machine *m, int code,
+                                       const char *where);
+MUST int simulate_machine_params_read(struct simulate_machine_params *out,
+                                      const struct topo_machine *m, const char *path);
+
+#endif

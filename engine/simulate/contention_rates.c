@@ -1,0 +1,399 @@
+#include "simulate/contention_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Every thread goes round its cycle: so many bytes from each memory node its rank's
+ * weights lie on. Alone, a cycle takes the sum over the nodes of bytes / (b1 * lambda),
+ * which gives the demand it puts on every domain, link and node it passes. A shared thing
+ * that is asked for more than it has slows all its users by the same factor, so demand is
+ * shared in proportion. On its way out of the core a thread passes all its domains and pays
+ * their factors one after the other; links and nodes lie side by side, and a thread runs
+ * at the pace of the tightest one it visits, since it queues there and nowhere else.
+ * With all bytes local this is the textbook hierarchy of smin(). */
+
+#define LINE_BYTES 64.0
+
+/* Readers beyond the fit's range lose no more than this. */
+#define CROWD_FLOOR 0.1
+
+/* Threads of one rank on one node; they differ only by the domains they pass. */
+struct part {
+    int rank, node;
+    double cycle;   /* time of one alone, 1 if all bytes were local */
+    double rate;    /* of all its threads behind their domains, GB/s */
+    double slowest; /* ... of the slowest one */
+    double cores;   /* occupied; siblings count as parts of one */
+    double gather;  /* of all its threads, local and unloaded, GB/s */
+    double gather_slowest;
+    double pace; /* factor of links, then also of nodes */
+};
+
+struct scratch {
+    int n_on_core[SIMULATE_PUS_MAX];
+    double demand[SIMULATE_DOMAINS_MAX][SIMULATE_PUS_MAX];
+    double domain_factor[SIMULATE_DOMAINS_MAX][SIMULATE_PUS_MAX];
+    int n_in_domain[SIMULATE_PUS_MAX]; /* cores of each domain of the first kind */
+    uint64_t placed[SIMULATE_PUS_MAX]; /* memory nodes of each rank of the placement */
+    struct part parts[SIMULATE_PUS_MAX];
+    int n_parts;
+    double link[SIMULATE_NODES_MAX]
+               [SIMULATE_NODES_MAX]; /* demand, to a package from another */
+    double node[SIMULATE_NODES_MAX], readers[SIMULATE_NODES_MAX],
+        pace[SIMULATE_NODES_MAX];
+    double queue[SIMULATE_NODES_MAX];
+};
+
+/* What of a rank's bytes lies where. */
+struct spread {
+    int rank, n;
+    int node[SIMULATE_NODES_MAX];
+    double frac[SIMULATE_NODES_MAX];
+};
+
+double simulate_smin(double a, double b, double s)
+{
+    double lo = fmin(a, b), hi = fmax(a, b);
+
+    if (lo <= 0 || isinf(hi))
+        return fmax(lo, 0);
+    return lo * pow(1 + pow(lo / hi, s), -1 / s);
+}
+
+double simulate_loaded_latency(double load_frac)
+{
+    return 1 + 0.49 * load_frac + 0.41 * pow(load_frac, 8);
+}
+
+double simulate_lambda(const struct simulate_machine *s, int node, int from)
+{
+    if (node == from)
+        return 1;
+    return s->node_package[node] == s->node_package[from] ? s->params.die_factor
+                                                          : s->params.socket_factor;
+}
+
+/* ---- where bytes lie ---- */
+
+static void find_placed(const struct simulate_machine *s, const struct simulate_layout *l,
+                        uint64_t *placed)
+{
+    const int *pu = l->pus;
+
+    for (int r = 0; r < l->n_ranks; r++) {
+        placed[r] = 0;
+        for (int i = 0; i < l->n_threads; i++)
+            placed[r] |= UINT64_C(1) << s->machine->pus[*pu++].node;
+    }
+}
+
+/* Rank r of R owns the units [r/R, (r+1)/R); where those of the placement's ranks overlap
+ * them, they lie on that rank's nodes, evenly. */
+static void spread_of(const struct scratch *k, int rank, int n_ranks, int n_placed,
+                      struct spread *out)
+{
+    double at[SIMULATE_NODES_MAX] = {0};
+    int64_t begin = (int64_t)rank * n_placed, end = begin + n_placed; /* of R * R' */
+    uint64_t all = 0;
+
+    out->rank = rank;
+    out->n = 0;
+    for (int64_t p = begin / n_ranks; p * n_ranks < end; p++) {
+        int64_t lo = p * n_ranks > begin ? p * n_ranks : begin;
+        int64_t hi = (p + 1) * n_ranks < end ? (p + 1) * n_ranks : end;
+        uint64_t nodes = k->placed[p];
+        double each = (double)(hi - lo) / n_placed / __builtin_popcountll(nodes);
+
+        all |= nodes;
+        for (; nodes; nodes &= nodes - 1)
+            at[__builtin_ctzll(nodes)] += each;
+    }
+    for (; all; all &= all - 1) {
+        out->node[out->n] = __builtin_ctzll(all);
+        out->frac[out->n] = at[out->node[out->n]];
+        out->n++;
+    }
+}
+
+/* ---- threads to parts ---- */
+
+static void count_cores(const struct simulate_machine *s, const struct simulate_layout *l,
+                        struct scratch *k)
+{
+    int n = l->n_ranks * l->n_threads;
+
+    memset(k->n_on_core, 0, (size_t)s->n_cores * sizeof(int));
+    if (s->params.n_domains)
+        memset(k->n_in_domain, 0, (size_t)s->domain_count[0] * sizeof(int));
+    for (int i = 0; i < n; i++) {
+        int core = s->core[l->pus[i]];
+
+        if (k->n_on_core[core]++ == 0 && s->params.n_domains)
+            k->n_in_domain[s->domain_of[0][core]]++;
+    }
+}
+
+static double cycle_of(const struct simulate_machine *s, const struct spread *spread,
+                       int node)
+{
+    double cycle = 0;
+
+    for (int i = 0; i < spread->n; i++)
+        cycle += spread->frac[i] / simulate_lambda(s, node, spread->node[i]);
+    return cycle;
+}
+
+/* Runs of threads of one rank on one node, and what each asks of its domain. */
+static void make_parts(const struct simulate_machine *s, const struct simulate_layout *l,
+                       int n_placed, struct scratch *k)
+{
+    const int *pu = l->pus;
+    struct spread spread;
+
+    k->n_parts = 0;
+    if (s->params.n_domains)
+        memset(k->demand[0], 0, (size_t)s->domain_count[0] * sizeof(double));
+    for (int r = 0; r < l->n_ranks; r++) {
+        struct part *part = NULL;
+
+        spread_of(k, r, l->n_ranks, n_placed, &spread);
+        for (int i = 0; i < l->n_threads; i++, pu++) {
+            int core = s->core[*pu], node = s->core_node[core];
+
+            if (!part || part->node != node) {
+                part = &k->parts[k->n_parts++];
+                *part = (struct part){.rank = r, .node = node, .pace = 1};
+                part->cycle = cycle_of(s, &spread, node);
+            }
+            if (s->params.n_domains)
+                k->demand[0][s->domain_of[0][core]] +=
+                    s->params.core_gbps / part->cycle / k->n_on_core[core];
+        }
+    }
+}
+
+/* ---- bandwidth domains ---- */
+
+/* From the cores up: what each domain lets through of what is asked of it; then back down,
+ * so that every domain knows the factors of those above it too. */
+static void pass_domains(const struct simulate_machine *s, struct scratch *k)
+{
+    const struct simulate_machine_params *t = &s->params;
+    double last_in = -1, last = 1;
+
+    for (int c = 0; c < t->n_domains; c++) {
+        if (c + 1 < t->n_domains)
+            memset(k->demand[c + 1], 0, (size_t)s->domain_count[c + 1] * sizeof(double));
+        for (int p = 0; p < s->domain_count[c]; p++) {
+            double in = k->demand[c][p];
+
+            if (in != last_in) { /* mostly equal: symmetric layouts */
+                last =
+                    in > 0 ? simulate_smin(in, t->domains[c].gbps, t->sharpness) / in : 1;
+                last_in = in;
+            }
+            k->domain_factor[c][p] = last;
+            if (c + 1 < t->n_domains)
+                k->demand[c + 1][s->domain_of[c + 1][p]] += in * last;
+        }
+        last_in = -1;
+    }
+    for (int c = t->n_domains - 2; c >= 0; c--)
+        for (int p = 0; p < s->domain_count[c]; p++)
+            k->domain_factor[c][p] *= k->domain_factor[c + 1][s->domain_of[c + 1][p]];
+}
+
+static void sum_parts(const struct simulate_machine *s, const struct simulate_layout *l,
+                      struct scratch *k)
+{
+    const struct simulate_machine_params *t = &s->params;
+    double gather = t->mlp * LINE_BYTES / t->latency_ns;
+    const int *pu = l->pus;
+    struct part *part = NULL;
+    int rank = -1, n_parts = 0;
+
+    for (int i = 0; i < l->n_ranks * l->n_threads; i++, pu++) {
+        int core = s->core[*pu], domain = t->n_domains ? s->domain_of[0][core] : 0;
+        double share = 1.0 / k->n_on_core[core], x, g;
+
+        if (!part || i / l->n_threads != rank || part->node != s->core_node[core]) {
+            rank = i / l->n_threads;
+            part = &k->parts[n_parts++]; /* as make_parts() began them */
+            part->slowest = part->gather_slowest = INFINITY;
+        }
+        x = t->core_gbps / part->cycle * share *
+            (t->n_domains ? k->domain_factor[0][domain] : 1);
+        g = gather * share /
+            (1 + t->kappa * (t->n_domains ? k->n_in_domain[domain] - 1 : 0));
+        part->rate += x;
+        part->slowest = fmin(part->slowest, x);
+        part->cores += share;
+        part->gather += g;
+        part->gather_slowest = fmin(part->gather_slowest, g);
+    }
+}
+
+/* ---- links and nodes ---- */
+
+typedef void (*part_fn)(const struct simulate_machine *s, struct scratch *k,
+                        struct part *part, const struct spread *spread);
+
+static void each_part(const struct simulate_machine *s, const struct simulate_layout *l,
+                      int n_placed, struct scratch *k, part_fn fn)
+{
+    struct spread spread = {.rank = -1};
+
+    for (int i = 0; i < k->n_parts; i++) {
+        if (k->parts[i].rank != spread.rank)
+            spread_of(k, k->parts[i].rank, l->n_ranks, n_placed, &spread);
+        fn(s, k, &k->parts[i], &spread);
+    }
+}
+
+static double *link_between(const struct simulate_machine *s, struct scratch *k, int to,
+                            int from)
+{
+    return &k->link[s->node_package[to]][s->node_package[from]];
+}
+
+static void load_links(const struct simulate_machine *s, struct scratch *k,
+                       struct part *part, const struct spread *spread)
+{
+    for (int i = 0; i < spread->n; i++)
+        *link_between(s, k, part->node, spread->node[i]) += part->rate * spread->frac[i];
+}
+
+static void pace_of_links(const struct simulate_machine *s, struct scratch *k,
+                          struct part *part, const struct spread *spread)
+{
+    for (int i = 0; i < spread->n; i++) {
+        double asked = *link_between(s, k, part->node, spread->node[i]);
+
+        if (s->node_package[part->node] != s->node_package[spread->node[i]] &&
+            asked * part->pace > s->params.link_gbps)
+            part->pace = s->params.link_gbps / asked;
+    }
+}
+
+static void load_nodes(const struct simulate_machine *s, struct scratch *k,
+                       struct part *part, const struct spread *spread)
+{
+    for (int i = 0; i < spread->n; i++) {
+        int from = spread->node[i];
+        double lambda = simulate_lambda(s, part->node, from);
+
+        k->node[from] += part->rate * part->pace * spread->frac[i];
+        k->readers[from] += part->cores * spread->frac[i] / lambda / part->cycle;
+    }
+}
+
+static double node_gbps(const struct simulate_machine *s, int node)
+{
+    return s->params.node_gbps * s->params.node_factor[node];
+}
+
+static void find_paces(const struct simulate_machine *s, struct scratch *k)
+{
+    const struct simulate_machine_params *t = &s->params;
+
+    for (int i = 0; i < s->machine->n_nodes; i++) {
+        double asked = k->node[i];
+        double crowd = fmax(0, k->readers[i] - t->crowd_from) * t->crowd_per_core;
+
+        k->pace[i] = asked > 0 ? simulate_smin(asked, node_gbps(s, i), t->sharpness) /
+                                     asked * fmax(CROWD_FLOOR, 1 - crowd)
+                               : 1;
+    }
+}
+
+static void pace_of_nodes(const struct simulate_machine *s, struct scratch *k,
+                          struct part *part, const struct spread *spread)
+{
+    double pace = 1;
+
+    (void)s;
+    for (int i = 0; i < spread->n; i++)
+        pace = fmin(pace, k->pace[spread->node[i]]);
+    part->pace *= pace;
+}
+
+/* ---- gathered reads ---- */
+
+/* Utilisation that the gathering threads themselves make, before they wait. */
+static void load_gather(const struct simulate_machine *s, struct scratch *k,
+                        struct part *part, const struct spread *spread)
+{
+    for (int i = 0; i < spread->n; i++)
+        k->queue[spread->node[i]] +=
+            part->gather / part->cycle * spread->frac[i] / node_gbps(s, spread->node[i]);
+}
+
+static void slow_gather(const struct simulate_machine *s, struct scratch *k,
+                        struct part *part, const struct spread *spread)
+{
+    double wait = 0; /* relative to a local, unloaded read */
+
+    for (int i = 0; i < spread->n; i++) {
+        int from = spread->node[i];
+
+        wait += spread->frac[i] * simulate_loaded_latency(fmin(1, k->queue[from])) /
+                simulate_lambda(s, part->node, from);
+    }
+    part->gather_slowest /= wait;
+}
+
+/* ---- all together ---- */
+
+static void pass_memory(const struct simulate_machine *s, const struct simulate_layout *l,
+                        int n_placed, struct scratch *k)
+{
+    size_t nodes = (size_t)s->machine->n_nodes * sizeof(double);
+
+    for (int i = 0; i < s->n_packages; i++)
+        memset(k->link[i], 0, (size_t)s->n_packages * sizeof(double));
+    memset(k->node, 0, nodes);
+    memset(k->readers, 0, nodes);
+    memset(k->queue, 0, nodes);
+    if (s->n_packages > 1) {
+        each_part(s, l, n_placed, k, load_links);
+        each_part(s, l, n_placed, k, pace_of_links);
+    }
+    each_part(s, l, n_placed, k, load_nodes);
+    find_paces(s, k);
+    each_part(s, l, n_placed, k, pace_of_nodes);
+    each_part(s, l, n_placed, k, load_gather);
+    each_part(s, l, n_placed, k, slow_gather);
+}
+
+/* `smt_factor` is of two siblings; of more, the core gives no more than of two. */
+static double slowest_compute(const struct simulate_machine *s, const struct scratch *k)
+{
+    int most = 1;
+
+    for (int i = 0; i < s->n_cores; i++)
+        most = k->n_on_core[i] > most ? k->n_on_core[i] : most;
+    return s->params.core_gflops * (most > 1 ? s->params.smt_factor * 2 / most : 1);
+}
+
+void simulate_rates(const struct simulate_machine *s, const struct simulate_layout *l,
+                    struct simulate_rates *out)
+{
+    const struct simulate_layout *placement = l->placement ? l->placement : l;
+    struct scratch k;
+
+    find_placed(s, placement, k.placed);
+    count_cores(s, l, &k);
+    make_parts(s, l, placement->n_ranks, &k);
+    pass_domains(s, &k);
+    sum_parts(s, l, &k);
+    pass_memory(s, l, placement->n_ranks, &k);
+
+    out->read_gbps = out->gather_gbps = INFINITY;
+    for (int i = 0; i < k.n_parts; i++) {
+        double x = k.parts[i].slowest * k.parts[i].pace;
+
+        out->read_gbps = fmin(out->read_gbps, x);
+        out->gather_gbps = fmin(out->gather_gbps, fmin(x, k.parts[i].gather_slowest));
+    }
+    out->gflops = slowest_compute(s, &k);
+}

@@ -1,0 +1,550 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "plan/tree_search.h"
+#include "simulate/exhaustive.h"
+
+/* A machine of one's own making: cores share ports in clusters, and too many readers
+ * disturb each other. Noise follows from the configuration and the repeat alone. */
+struct fake {
+    int n_cores;    /* of a memory node, consecutive */
+    int of, stride; /* the hidden cluster; of 1: none */
+    double port;    /* what a port carries, in cores' worth */
+    int crowd_from; /* readers of a node from which on each costs `crowd` */
+    double crowd, noise;
+    double rank_cost; /* of each rank after the first */
+    int fail_after, refuse_ranks, n_calls;
+    int fail_with;
+};
+
+static int cluster_of(const struct fake *f, int core)
+{
+    int c = core % f->n_cores, block = f->of * f->stride;
+
+    return c / block * f->stride + c % f->stride;
+}
+
+static double fake_seconds(const struct fake *f, const struct topo_config *c)
+{
+    const struct topo_machine *m = c->tree->machine;
+    int active[8][64] = {{0}}, readers[8] = {0};
+    double slowest = INFINITY;
+
+    for (int i = 0; i < c->tree->n_pus; i++) {
+        const struct topo_pu *p = &m->pus[c->tree->pus[i]];
+
+        active[p->node][cluster_of(f, p->core)]++;
+        readers[p->node]++;
+    }
+    for (int i = 0; i < c->tree->n_pus; i++) {
+        const struct topo_pu *p = &m->pus[c->tree->pus[i]];
+        int k = active[p->node][cluster_of(f, p->core)];
+        int crowd = readers[p->node] - f->crowd_from;
+        double rate = f->of > 1 && k > f->port ? f->port / k : 1;
+
+        slowest = fmin(slowest, rate / (1 + f->crowd * (crowd > 0 ? crowd : 0)));
+    }
+    return (1 + f->rank_cost * (c->n_ranks - 1)) / (slowest * c->tree->n_pus);
+}
+
+static int fake_measure(void *ctx, const struct topo_config *c, int repeat, double *s)
+{
+    struct fake *f = ctx;
+    struct rng r;
+
+    if (f->fail_with && f->n_calls == f->fail_after)
+        return err_set(f->fail_with, "the machine is gone");
+    f->n_calls++;
+    if (f->refuse_ranks && c->n_ranks >= f->refuse_ranks)
+        return err_set(ERR_UNSUPPORTED, "too many ranks");
+    rng_init(&r, topo_config_key(c) + (uint64_t)repeat * 7919, "fake");
+    *s = fake_seconds(f, c) * exp(f->noise * rng_normal(&r));
+    return OK;
+}
+
+struct bed {
+    struct topo_machine *m;
+    struct topo_tree *t;
+    struct fake f;
+    struct plan_evaluation e;
+    struct plan_tree_search_opts o;
+};
+
+static void bed_open(struct bed *b, const char *spec, const struct fake *f)
+{
+    *b = (struct bed){.f = *f};
+    assert_ok(topo_machine_open(&b->m, spec));
+    assert_ok(topo_tree_open(&b->t, b->m, NULL, NULL, 0));
+    assert_ok(opt_init(plan_tree_search_opt_table, &b->o));
+    b->e = (struct plan_evaluation){fake_measure, &b->f, f->noise};
+}
+
+static void bed_close(struct bed *b)
+{
+    opt_free(plan_tree_search_opt_table, &b->o);
+    mem_free(b->t);
+    topo_machine_close(&b->m);
+}
+
+/* Two nodes of twelve cores; every fourth core shares a port that feeds two of three;
+ * more than six readers are a crowd. */
+static const struct fake hidden = {.n_cores = 12,
+                                   .of = 3,
+                                   .stride = 4,
+                                   .port = 2,
+                                   .crowd_from = 6,
+                                   .crowd = 0.02,
+                                   .noise = 0.01,
+                                   .rank_cost = 0.01};
+static const char two_nodes[] = "synthetic:package:2 numa:1 core:12 pu:1";
+
+static int groups_of(const struct topo_tree *t)
+{
+    int n = 0;
+
+    for (int l = 0; l < t->n_levels; l++)
+        n += (t->levels[l].kinds & TOPO_GROUP) != 0;
+    return n;
+}
+
+static double true_seconds(const struct bed *b, const struct plan_tree_found *f)
+{
+    return fake_seconds(&b->f, &f->top[f->best].config);
+}
+
+static void check_found(const struct bed *b, const struct plan_tree_found *f)
+{
+    assert_in_range(f->n_top, 1, b->o.k);
+    assert_in_range(f->best, 0, f->n_top - 1);
+    assert_true(f->top[f->best].ties);
+    assert_non_null(f->explain);
+    for (int i = 0; i < f->n_top; i++) {
+        assert_ptr_equal(f->top[i].config.tree, f->top[i].tree);
+        assert_true(i == 0 || f->top[i - 1].seconds <= f->top[i].seconds);
+    }
+    assert_int_equal(b->f.n_calls, f->counts.n_measurements);
+}
+
+static double exhaustive(const struct bed *b, bool group, struct simulate_best *c)
+{
+    struct fake quiet = b->f;
+    struct plan_evaluation e = {fake_measure, &quiet, 0};
+
+    quiet.noise = 0;
+    assert_ok(simulate_exhaustive(c, b->t, NULL, e.measure, e.ctx, group));
+    assert_true(fabs(c->seconds - fake_seconds(&quiet, &c->config)) < 1e-12);
+    return c->seconds;
+}
+
+static void finds_hidden_clusters(void **state)
+{
+    struct simulate_best best, plain;
+    struct plan_tree_found f;
+    struct bed b;
+    int per_cluster[2][4] = {{0}};
+    (void)state;
+
+    bed_open(&b, two_nodes, &hidden);
+    assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+    check_found(&b, &f);
+    exhaustive(&b, true, &best);
+    exhaustive(&b, false, &plain);
+    /* 24 cores in four clusters of three: without groups a remove takes 8 of 12 at once
+     * and never one of each cluster alone. */
+    assert_true(true_seconds(&b, &f) <= 1.02 * best.seconds);
+    for (int i = 0; i < f.top[f.best].tree->n_pus; i++) {
+        const struct topo_pu *p = &b.m->pus[f.top[f.best].tree->pus[i]];
+        per_cluster[p->node][cluster_of(&b.f, p->core)]++;
+    }
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(per_cluster[i / 4][i % 4], 2);
+    assert_true(f.counts.complete);
+    plan_tree_found_free(&f);
+    plan_tree_found_free(&f);
+    mem_free(best.tree);
+    mem_free(plain.tree);
+    bed_close(&b);
+}
+
+static void contiguous_clusters_are_latent(void **state)
+{
+    struct simulate_best best, plain;
+    struct plan_tree_found f;
+    struct fake fake = hidden;
+    struct bed b;
+    (void)state;
+
+    fake.stride = 1; /* removes alone keep the left-most cores: whole clusters */
+    bed_open(&b, two_nodes, &fake);
+    assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+    check_found(&b, &f);
+    assert_true(exhaustive(&b, false, &plain) > 1.05 * exhaustive(&b, true, &best));
+    assert_true(true_seconds(&b, &f) <= 1.02 * best.seconds);
+    assert_true(f.latent);
+    assert_true(groups_of(f.top[f.best].tree) == 1);
+    assert_non_null(strstr(f.explain, "does not report pays"));
+    assert_non_null(strstr(f.explain, "keeps 2 of the 3 core+PUs of each group"));
+    assert_non_null(strstr(f.explain, "at stride 1"));
+    plan_tree_found_free(&f);
+    mem_free(best.tree);
+    mem_free(plain.tree);
+    bed_close(&b);
+}
+
+static void finds_nothing_where_nothing_is(void **state)
+{
+    struct fake fake = hidden;
+    (void)state;
+
+    fake.of = 1;
+    for (int seed = 1; seed <= 12; seed++) {
+        struct simulate_best best;
+        struct plan_tree_found f;
+        struct bed b;
+
+        fake.crowd = 0.01 * (seed % 4);
+        fake.noise = 0.005 * (seed % 5);
+        bed_open(&b, two_nodes, &fake);
+        b.o.seed = seed;
+        assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+        check_found(&b, &f);
+        assert_false(f.latent);
+        assert_int_equal(groups_of(f.top[f.best].tree), 0);
+        assert_true(true_seconds(&b, &f) <= 1.02 * exhaustive(&b, true, &best));
+        plan_tree_found_free(&f);
+        mem_free(best.tree);
+        bed_close(&b);
+    }
+}
+
+static int constant(void *ctx, const struct topo_config *c, int repeat, double *s)
+{
+    (void)c, (void)repeat;
+    (*(int *)ctx)++;
+    *s = 1;
+    return OK;
+}
+
+/* Where all is equal the machine as it is wins, and pruning leaves the first removes. */
+static void equal_means_simplest(void **state)
+{
+    struct plan_tree_found f;
+    struct bed b;
+    int n_calls = 0;
+    (void)state;
+
+    bed_open(&b, two_nodes, &hidden);
+    b.e = (struct plan_evaluation){constant, &n_calls, 0.01};
+    assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+    assert_string_equal(f.top[f.best].tree->steps, "");
+    for (int i = 0; i < f.n_top; i++)
+        assert_true(f.top[i].ties);
+    assert_int_equal(f.counts.n_measurements, n_calls);
+    assert_int_equal(f.counts.n_grouped, 34);
+    assert_false(f.latent);
+    plan_tree_found_free(&f);
+    bed_close(&b);
+}
+
+/* Trees of the removes of 2 x 3 x 2: 12 different ones on 46 paths. */
+static void counts_are_exact(void **state)
+{
+    struct plan_tree_found f;
+    struct bed b;
+    (void)state;
+
+    bed_open(&b, "synthetic:package:2 numa:1 core:3 pu:2", &hidden);
+    b.o.group = b.o.prune = false;
+    assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+    assert_int_equal(f.counts.n_trees, 12);
+    assert_int_equal(f.counts.n_grouped, 1);
+    assert_int_equal(f.counts.n_pruned, 0);
+    assert_int_equal(f.counts.n_trees + f.counts.n_merged, /* edges and the root */
+                     1 + 2 * 3 * 2 * (1 + 2 + 1) / 2);
+    plan_tree_found_free(&f);
+    b.f.n_calls = 0;
+    b.o.hash = false;
+    assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+    assert_int_equal(f.counts.n_trees, 46);
+    assert_int_equal(f.counts.n_merged, 0);
+    check_found(&b, &f);
+    plan_tree_found_free(&f);
+    bed_close(&b);
+}
+
+/* Each ablation leaves its part out; none of them beats exhaustion. */
+static void ablations(void **state)
+{
+    struct simulate_best best;
+    struct bed b;
+    double least;
+    (void)state;
+
+    bed_open(&b, two_nodes, &hidden);
+    least = exhaustive(&b, true, &best);
+    for (int i = 0; i < 6; i++) {
+        struct plan_tree_found f;
+
+        b.f.n_calls = 0;
+        assert_ok(opt_init(plan_tree_search_opt_table, &b.o));
+        b.o.group = i != 0;
+        b.o.remove = i != 1;
+        b.o.prune = i != 2;
+        b.o.hash = i != 3;
+        b.o.random = i == 4;
+        b.o.all_cores = i == 5;
+        b.o.max_measurements = 20000;
+        assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+        check_found(&b, &f);
+        assert_true(f.counts.n_measurements <= 20000);
+        assert_true(true_seconds(&b, &f) >= least * (1 - 1e-9));
+        if (i == 0)
+            assert_int_equal(f.counts.n_grouped, 1);
+        for (int j = 0; j < f.n_top; j++) {
+            if (i == 0)
+                assert_int_equal(groups_of(f.top[j].tree), 0);
+            if (i == 1 || i == 5)
+                assert_int_equal(f.top[j].tree->n_pus, 24);
+        }
+        if (i == 2)
+            assert_int_equal(f.counts.n_pruned, 0);
+        if (i == 3)
+            assert_int_equal(f.counts.n_merged, 0);
+        plan_tree_found_free(&f);
+    }
+    mem_free(best.tree);
+    bed_close(&b);
+}
+
+static void same_seed_same_answer(void **state)
+{
+    struct bed b;
+    (void)state;
+
+    bed_open(&b, two_nodes, &hidden);
+    for (int random = 0; random < 2; random++) {
+        struct plan_tree_found f[2];
+
+        b.o.random = random;
+        b.o.max_measurements = 2000;
+        for (int i = 0; i < 2; i++)
+            assert_ok(plan_tree_search(&f[i], b.t, NULL, &b.e, &b.o));
+        assert_int_equal(f[0].n_top, f[1].n_top);
+        assert_int_equal(f[0].best, f[1].best);
+        assert_int_equal(f[0].counts.n_measurements, f[1].counts.n_measurements);
+        for (int i = 0; i < f[0].n_top; i++) {
+            assert_string_equal(f[0].top[i].tree->steps, f[1].top[i].tree->steps);
+            assert_true(f[0].top[i].seconds == f[1].top[i].seconds);
+        }
+        plan_tree_found_free(&f[0]);
+        plan_tree_found_free(&f[1]);
+    }
+    bed_close(&b);
+}
+
+static void budget_is_kept(void **state)
+{
+    static const int budgets[] = {1, 2, 3, 10, 50, 100, 333, 1000, 5000};
+    struct bed b;
+    (void)state;
+
+    bed_open(&b, two_nodes, &hidden);
+    for (int random = 0; random < 2; random++)
+        for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++) {
+            struct plan_tree_found f;
+
+            b.f.n_calls = 0;
+            b.o.random = random;
+            b.o.max_measurements = budgets[i];
+            assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+            check_found(&b, &f);
+            assert_in_range(f.counts.n_measurements, 1, budgets[i]);
+            if (budgets[i] <= 333)
+                assert_false(f.counts.complete);
+            plan_tree_found_free(&f);
+        }
+    bed_close(&b);
+}
+
+static void time_ends_it(void **state)
+{
+    struct plan_tree_found f;
+    struct bed b;
+    (void)state;
+
+    bed_open(&b, two_nodes, &hidden);
+    b.o.max_s = 1e-9;
+    assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_UNSUPPORTED, "budget");
+    assert_null(f.top);
+    bed_close(&b);
+}
+
+static void patience_drops(void **state)
+{
+    struct fake fake = hidden;
+    struct plan_tree_found f[2];
+    struct bed b;
+    (void)state;
+
+    fake.crowd = 0; /* fewer cores are slower: runs of removes get ever worse */
+    bed_open(&b, two_nodes, &fake);
+    for (int i = 0; i < 2; i++) {
+        b.o.patience = i;
+        b.f.n_calls = 0;
+        assert_ok(plan_tree_search(&f[i], b.t, NULL, &b.e, &b.o));
+        check_found(&b, &f[i]);
+    }
+    assert_int_equal(f[0].counts.n_dropped, 0);
+    assert_true(f[1].counts.n_dropped > 0);
+    assert_true(f[1].counts.n_measurements < f[0].counts.n_measurements);
+    for (int i = 0; i < 2; i++)
+        plan_tree_found_free(&f[i]);
+    bed_close(&b);
+}
+
+static void refusals_and_errors(void **state)
+{
+    struct topo_limits limits = {.max_ranks = 2};
+    struct plan_tree_found f;
+    struct bed b;
+    (void)state;
+
+    bed_open(&b, two_nodes, &hidden);
+    assert_ok(plan_tree_search(&f, b.t, &limits, &b.e, &b.o));
+    check_found(&b, &f);
+    for (int i = 0; i < f.n_top; i++)
+        assert_in_range(f.top[i].config.n_ranks, 1, 2);
+    assert_true(f.counts.n_refused > 0);
+    plan_tree_found_free(&f);
+
+    b.f.refuse_ranks = 3; /* one call each: refused ones are not asked again */
+    assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+    for (int i = 0; i < f.n_top; i++)
+        assert_in_range(f.top[i].config.n_ranks, 1, 2);
+    plan_tree_found_free(&f);
+
+    b.f.refuse_ranks = 1;
+    assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_UNSUPPORTED,
+               "can be run");
+    b.f.refuse_ranks = 0;
+    b.f.fail_with = ERR_IO;
+    for (int at = 0; at < 700; at = 2 * at + 1) {
+        b.f.fail_after = at;
+        b.f.n_calls = 0;
+        assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_IO, "is gone");
+        assert_null(f.top);
+        assert_null(f.explain);
+    }
+    bed_close(&b);
+}
+
+static int zero(void *ctx, const struct topo_config *c, int repeat, double *s)
+{
+    (void)c, (void)repeat;
+    *s = *(double *)ctx;
+    return OK;
+}
+
+static void bad_options(void **state)
+{
+    static double bad[] = {0, -1, NAN, INFINITY};
+    struct plan_tree_found f;
+    struct bed b;
+    (void)state;
+
+    bed_open(&b, two_nodes, &hidden);
+    b.o.k = 0;
+    assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_ARG, "k");
+    b.o.k = 10;
+    b.e.noise_frac = NAN;
+    assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_ARG, "noise");
+    for (int i = 0; i < 4; i++) {
+        b.e = (struct plan_evaluation){zero, &bad[i], 0};
+        assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_ARG, "above 0");
+    }
+    bed_close(&b);
+}
+
+static void memory_runs_out(void **state)
+{
+    struct fake fake = hidden;
+    struct bed b;
+    long n;
+    (void)state;
+
+    fake.n_cores = 4, fake.of = 2, fake.stride = 1, fake.port = 1, fake.crowd_from = 2;
+    bed_open(&b, "synthetic:package:1 numa:1 core:4 pu:2", &fake);
+    b.o.max_s = 0;
+    for (int random = 0; random < 2; random++) {
+        b.o.random = random;
+        b.o.max_measurements = random ? 20 : 0; /* or it draws until dry */
+        for (n = 0;; n++) {
+            struct plan_tree_found f;
+            int rc;
+
+            mem_fail_after(n, 1);
+            rc = plan_tree_search(&f, b.t, NULL, &b.e, &b.o);
+            mem_fail_after(-1, 1);
+            if (rc == OK) {
+                plan_tree_found_free(&f);
+                break;
+            }
+            assert_int_equal(rc, ERR_NOMEM);
+            assert_null(f.top);
+            assert_null(f.explain);
+        }
+        assert_true(n > 100);
+    }
+    bed_close(&b);
+}
+
+static void exhaustive_out_of_memory(void **state)
+{
+    struct simulate_best c;
+    struct bed b;
+    long n;
+    (void)state;
+
+    bed_open(&b, "synthetic:package:1 numa:1 core:4 pu:2", &hidden);
+    b.f.n_cores = 4;
+    for (n = 0;; n++) {
+        int rc;
+
+        mem_fail_after(n, 1);
+        rc = simulate_exhaustive(&c, b.t, NULL, b.e.measure, b.e.ctx, true);
+        mem_fail_after(-1, 1);
+        if (rc == OK)
+            break;
+        assert_int_equal(rc, ERR_NOMEM);
+        assert_null(c.tree);
+    }
+    assert_true(n > 10);
+    mem_free(c.tree);
+    b.f.refuse_ranks = 1;
+    assert_err(simulate_exhaustive(&c, b.t, NULL, b.e.measure, b.e.ctx, true),
+               ERR_UNSUPPORTED, "can be run");
+    bed_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_hidden_clusters),
+        cmocka_unit_test(contiguous_clusters_are_latent),
+        cmocka_unit_test(finds_nothing_where_nothing_is),
+        cmocka_unit_test(equal_means_simplest),
+        cmocka_unit_test(counts_are_exact),
+        cmocka_unit_test(ablations),
+        cmocka_unit_test(same_seed_same_answer),
+        cmocka_unit_test(budget_is_kept),
+        cmocka_unit_test(time_ends_it),
+        cmocka_unit_test(patience_drops),
+        cmocka_unit_test(refusals_and_errors),
+        cmocka_unit_test(bad_options),
+        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(exhaustive_out_of_memory),
+    };
+
+    return cmocka_run_group_tests_name("plan/tree_search", tests, NULL, NULL);
+}
