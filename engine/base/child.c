@@ -17,6 +17,7 @@
 #define TEXT_BYTES      ((size_t)64 << 20)
 #define BYTES_PER_BYTE  64
 #define CPU_S           4
+#define SHORT_TEXT      4096
 #define WALL_S          60 /* it may wait for a pipe that a damaged file names */
 #define BYTES_PER_CPU_S ((size_t)1 << 20)
 
@@ -82,21 +83,21 @@ static _Noreturn void be_child(const struct child *c, pid_t parent, int fd)
     child_exit(c->fn(c->ctx, to_parent));
 }
 
-/* All that comes, and a NUL behind it. */
+/* All that comes, and a NUL behind it; *text has SHORT_TEXT bytes and grows. */
 static int receive(const struct child *c, int fd, char **text, size_t *n)
 {
-    size_t most = TEXT_BYTES + BYTES_PER_BYTE * c->foreign_bytes, cap = 0;
+    size_t most = TEXT_BYTES + BYTES_PER_BYTE * c->foreign_bytes, cap = SHORT_TEXT;
 
     for (;;) {
         ssize_t got;
 
         if (*n + 1 >= cap) {
-            char *grown = mem_resize(MEM_OTHER, *text, cap ? 2 * cap : 4096, 1);
+            char *grown = mem_resize(MEM_OTHER, *text, 2 * cap, 1);
 
             if (!grown)
                 return ERR_NOMEM;
             *text = grown;
-            cap = cap ? 2 * cap : 4096;
+            cap *= 2;
         }
         got = read(fd, *text + *n, cap - *n - 1);
         if (got < 0 && errno == EINTR)
@@ -115,7 +116,7 @@ static int receive(const struct child *c, int fd, char **text, size_t *n)
 /* How the child ended: its own error, or a crash. */
 static int judge(const struct child *c, int status, const char *text, size_t n)
 {
-    const char *mark = n ? memrchr(text, 0, n) : NULL;
+    const char *mark = memrchr(text, 0, n);
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 
     if (WIFEXITED(status) && code == 0)
@@ -133,26 +134,29 @@ int child_run(const struct child *c, char **text, size_t *n)
 {
     pid_t self = getpid(), pid;
     int ends[2], status = 0, rc;
-    char *all = NULL;
+    char *all;
 
     *text = NULL;
     *n = 0;
-    if (pipe2(ends, O_CLOEXEC) != 0)
+    /* Taken before it starts: work whose answer is short never ends half-way for it. */
+    all = mem_new(MEM_OTHER, SHORT_TEXT, 1);
+    if (!all)
+        return ERR_NOMEM;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        mem_free(all);
         return err_set(ERR_IO, "%s: cannot make a pipe: %m", c->where);
+    }
     pid = fork();
     if (pid == 0)
         be_child(c, self, ends[1]);
+    rc = pid < 0 ? err_set(ERR_IO, "%s: cannot start a process: %m", c->where) : OK;
     close(ends[1]);
-    if (pid < 0) {
-        rc = err_set(ERR_IO, "%s: cannot start a process: %m", c->where);
-        close(ends[0]);
-        return rc;
-    }
-    rc = receive(c, ends[0], &all, n);
+    if (rc == OK)
+        rc = receive(c, ends[0], &all, n);
     close(ends[0]);
-    if (rc != OK)
+    if (rc != OK && pid > 0)
         kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (rc == OK)
         rc = judge(c, status, all, *n);

@@ -189,12 +189,12 @@ static int read_line(void *ctx, const char *kind, const json_t *value)
                    ? OK
                    : err_set(ERR_FORMAT, "journal: its first line is not a header");
     }
-    if (strcmp(kind, "resume") == 0)
-        return json_array_append(r->resumes, (json_t *)value) == 0 ? OK : out_of_memory();
-    if (strcmp(kind, "begin") == 0) {
+    if (strcmp(kind, "cell") != 0) {
         r->n_interrupted += r->begun;
-        r->begun = true;
-        return OK;
+        r->begun = strcmp(kind, "begin") == 0;
+        return r->begun || json_array_append(r->resumes, (json_t *)value) == 0
+                   ? OK
+                   : out_of_memory();
     }
     r->begun = false;
     if (!r->fn)

@@ -182,22 +182,19 @@ static json_t *headline_json(const struct record_headline *v, size_t n)
     return all;
 }
 
-static int write_latest(const struct build *b, const char *h5_path, const json_t *header)
+static json_t *latest_json(const struct build *b, const char *h5_path,
+                           const json_t *header)
 {
-    const char *slash = strrchr(h5_path, '/');
-    size_t n = (size_t)(slash - h5_path) + sizeof("/latest.json");
     json_t *provenance = json_object_get(header, "provenance");
-    json_t *doc = json_pack("{s:s s:O s:O? s:O s:o}", "file", slash + 1, "utc",
-                            json_object_get(header, "utc"), "commit",
+    json_t *doc = json_pack("{s:s s:O s:O? s:O s:o}", "file", strrchr(h5_path, '/') + 1,
+                            "utc", json_object_get(header, "utc"), "commit",
                             json_object_get(provenance, "commit"), "evidence",
                             json_object_get(header, "evidence"), "headline",
                             headline_json(b->headline, b->n_headline));
-    char *path = mem_new(MEM_HARNESS, n, 1);
 
-    if (!path || !doc)
-        return err_set(ERR_NOMEM, "%s: out of memory writing latest.json", h5_path);
-    snprintf(path, n, "%.*s/latest.json", (int)(slash - h5_path), h5_path);
-    return json_write_file(doc, path);
+    if (!doc)
+        child_exit(err_set(ERR_NOMEM, "latest.json: out of memory"));
+    return doc;
 }
 
 /* --- all of it */
@@ -206,21 +203,24 @@ static int write_latest(const struct build *b, const char *h5_path, const json_t
 static int make_record(void *ctx, FILE *out)
 {
     struct build *b = ctx;
-    json_t *header;
+    json_t *header, *latest;
+    int n_dir = (int)(strrchr(b->tmp, '/') - b->tmp), rc;
     size_t n = strlen(b->tmp) + 64;
-    char *path = mem_new(MEM_HARNESS, n, 1);
+    char *path = mem_new(MEM_HARNESS, 2, n), *latest_path = path + n;
     bool there = false;
-    int rc = path ? write_h5(b, &header) : ERR_NOMEM;
 
+    rc = path ? write_h5(b, &header) : ERR_NOMEM;
     if (rc != OK)
         return rc;
     name_result(b, header, path, n, &there);
+    snprintf(latest_path, n, "%.*s/latest.json", n_dir, b->tmp);
+    latest = latest_json(b, path, header);
     if (there)
         unlink(b->tmp);
     else
         rc = file_publish(b->tmp, path);
     if (rc == OK)
-        rc = write_latest(b, path, header);
+        rc = json_write_file(latest, latest_path);
     if (rc != OK && !there)
         unlink(path);
     fputs(path, out);
