@@ -58,6 +58,8 @@ int file_check_target(const char *path)
 {
     struct stat st;
 
+    if (!path[0])
+        return err_set(ERR_ARG, "a file to write needs a name");
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return err_set(ERR_ARG, "%s: cannot be replaced: it is not a regular file", path);
     return OK;

@@ -20,7 +20,8 @@ MUST int file_write(const char *path, const void *bytes, size_t n);
  * `tmp` stays, unless syncing the folder failed. */
 MUST int file_publish(const char *tmp, const char *path);
 
-/* OK: `path` is absent or a regular file. ERR_ARG: it is a folder, device, pipe ... */
+/* OK: `path` is absent or a regular file. ERR_ARG: it is a folder, device, pipe ..., or
+ * empty. */
 MUST int file_check_target(const char *path);
 
 /* Make the folder and its parents; one that exists is fine. */
