@@ -38,7 +38,7 @@ void gemm_rival_close(struct gemm_rival **r);
 const char *gemm_rival_version(const struct gemm_rival *r); /* "oneDNN 2.6.3" */
 
 /* Make ready for C[m, n] = A[m, k] W[k, n] with weights of `type` ("f32", "bf16";
- * activations and result f32 at the door, rounding them is inside the time), try every
+ * activations and result f32 at the interface, rounding them is inside the time), try every
  * setting for at most budget_s seconds in all, keep the best.
  * ERR_NOTFOUND: the rival has no such type.  ERR_STATE: no setting computed it right. */
 MUST int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t n,

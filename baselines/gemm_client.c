@@ -128,7 +128,9 @@ static int read_list(struct gemm_rival *r)
     }
     gemm_process_stop(&p);
     if (rc == OK && r->n_settings == 0)
-        rc = err_set(ERR_FORMAT, "%s: lists no setting", r->name);
+        rc = err_set(ERR_NOTFOUND,
+                     "%s has no setting for the instruction sets of this machine",
+                     r->version);
     return rc;
 }
 

@@ -293,7 +293,7 @@ static int hangs(const struct gemm_process *p, double limit_s)
 
 /* --- talk */
 
-static int say(struct gemm_process *p, const char *line)
+static int report(struct gemm_process *p, const char *line)
 {
     char text[GEMM_LINE_MAX];
     int n = snprintf(text, sizeof text, "%s\n", line);
@@ -387,7 +387,7 @@ int gemm_process_ask(struct gemm_process *p, const char *line, char *answer, siz
     if (line)
         rc = expect_silence(p);
     if (line && rc == OK)
-        rc = say(p, line);
+        rc = report(p, line);
     while (rc == OK) {
         rc = take_line(p, answer, n);
         if (rc != 0)

@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "characterize/card.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
+#include "measure/card.h"
 #include "par/team.h"
 
 /* Raised when a value changes its meaning: older cards are then measured again. */
@@ -50,22 +50,6 @@ json_t *machine_card_identity(void)
     struct cpu_budget b;
 
     return cpu_budget_get(&b) == OK ? identity_of(&b) : NULL;
-}
-
-/* <dir>/<host><suffix>.json; of the host's name only what is safe in a file name. */
-MUST static int card_path(char *out, size_t n, const char *dir, const char *suffix)
-{
-    char host[65] = "";
-
-    if (gethostname(host, sizeof(host) - 1) != 0 || !host[0])
-        snprintf(host, sizeof(host), "host");
-    for (char *s = host; *s; s++) {
-        if (!isalnum((unsigned char)*s) && *s != '-' && (*s != '.' || s == host))
-            *s = '_';
-    }
-    if ((size_t)snprintf(out, n, "%s/%s%s.json", dir, host, suffix) >= n)
-        return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
-    return OK;
 }
 
 /* mkdir -p */
@@ -215,7 +199,7 @@ static int card_get(json_t **out, const char *dir, bool full, int force, double 
     int rc;
 
     *out = NULL;
-    rc = card_path(path, sizeof(path), dir, full ? "-full" : "");
+    rc = measure_card_path(path, sizeof(path), dir, full ? "-full" : "");
     if (rc == OK)
         rc = cpu_budget_get(&b);
     if (rc != OK)

@@ -3,10 +3,10 @@
  *
  * A probe is one file in characterize/probe/ ending in one `const struct probe
  * probe_<stem>`. It measures with the same team, clock and memory as the engine, repeats,
- * and reports median and spread. The card (results/machine/<host>.json) holds every
- * probe's values with the CPU's identity, and is the bound beside every number; a card of
- * another CPU, microcode or thread set is measured again, never believed. Threads: the
- * caller's; no other work may run meanwhile. */
+ * and reports median and spread. The card (results/machine/<host>.json, and another under
+ * a mask of instruction sets) holds every probe's values with the CPU's identity, and is
+ * the bound beside every number; a card of another CPU, microcode or thread set is
+ * measured again, never believed. Threads: the caller's; no other work may run meanwhile. */
 #ifndef CHARACTERIZE_PROBE_H
 #define CHARACTERIZE_PROBE_H
 
@@ -57,23 +57,5 @@ MUST int machine_card_get(json_t **out, const char *dir, int force, double budge
 /* The same with every probe, for a person's first look at a machine: about a minute. Kept
  * beside the quick card, which it does not replace, as <host>-full.json. */
 MUST int machine_card_full_get(json_t **out, const char *dir, int force, double budget_s);
-
-/* Numbers of a card; NaN when it lacks them. Between two measured thread counts the
- * answer is on the line through both; beyond the largest it is that one's (they share the
- * CPUs). */
-double machine_card_read_gbps(const json_t *card, int n_threads);
-/* Peak of computing with weights of `type` ("f32", "f16", "bf16") at `precision`
- * ("exact", "relaxed") by the fastest instruction family this machine has; GFLOP/s. */
-double machine_card_peak_gflops(const json_t *card, const char *type,
-                                const char *precision, int n_threads);
-
-/* The median of the value with exactly this name and thread count; NaN when there is none,
- * and then *why, if not NULL, says why: lent by the card, or constant. */
-double machine_card_value(const json_t *card, const char *name, int n_threads,
-                          const char **why);
-
-/* The card as one table for people, a line a value. *text is owned by the caller,
- * mem_free(). */
-MUST int machine_card_text(const json_t *card, char **text);
 
 #endif

@@ -1,4 +1,4 @@
-/* Our own engine, behind the same door as its rivals: one thread opens it, steps it and
+/* Our own engine, behind the same interface as the baselines: one thread opens it, steps it and
  * closes it. That thread becomes thread 0 of the engine's team, so the harness's threads
  * never compute. */
 #include "baselines/sut.h"

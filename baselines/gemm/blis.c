@@ -6,19 +6,20 @@
 #include <blis.h>
 
 #include "baselines/gemm/support/blas.h"
+#include "cpu/cpu.h"
 
 #define BY_ITSELF (-1)
 
 static const struct rival_setting settings[] = {
-    BLAS_SETTINGS("core=skx", NULL, BLIS_ARCH_SKX),
-    BLAS_SETTINGS_SPLIT("core=skx", NULL, BLIS_ARCH_SKX),
-    BLAS_SETTINGS("core=zen3", NULL, BLIS_ARCH_ZEN3),
-    BLAS_SETTINGS_SPLIT("core=zen3", NULL, BLIS_ARCH_ZEN3),
-    BLAS_SETTINGS("core=haswell", NULL, BLIS_ARCH_HASWELL),
-    BLAS_SETTINGS_SPLIT("core=haswell", NULL, BLIS_ARCH_HASWELL),
-    BLAS_SETTINGS("core=zen2", NULL, BLIS_ARCH_ZEN2),
-    BLAS_SETTINGS("core=auto", NULL, BY_ITSELF),
-    BLAS_SETTINGS_SPLIT("core=auto", NULL, BY_ITSELF),
+    BLAS_SETTINGS("core=skx", NULL, CPU_MASK(AVX512), BLIS_ARCH_SKX),
+    BLAS_SETTINGS_SPLIT("core=skx", NULL, CPU_MASK(AVX512), BLIS_ARCH_SKX),
+    BLAS_SETTINGS("core=zen3", NULL, CPU_MASK(AVX2), BLIS_ARCH_ZEN3),
+    BLAS_SETTINGS_SPLIT("core=zen3", NULL, CPU_MASK(AVX2), BLIS_ARCH_ZEN3),
+    BLAS_SETTINGS("core=haswell", NULL, CPU_MASK(AVX2), BLIS_ARCH_HASWELL),
+    BLAS_SETTINGS_SPLIT("core=haswell", NULL, CPU_MASK(AVX2), BLIS_ARCH_HASWELL),
+    BLAS_SETTINGS("core=zen2", NULL, CPU_MASK(AVX2), BLIS_ARCH_ZEN2),
+    BLAS_SETTINGS("core=auto", NULL, 0, BY_ITSELF),
+    BLAS_SETTINGS_SPLIT("core=auto", NULL, 0, BY_ITSELF),
     {0},
 };
 

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "baselines/gemm/support/child.h"
 #include "baselines/gemm/support/data.h"
+#include "cpu/cpu.h"
 
 #define M_BLOCK 64 /* rows of A that share one read of a block of W from the cache */
 
@@ -23,16 +24,17 @@
 
 /* `how` is the block along n, `size` along k. */
 #define BOTH "f32 bf16"
-#define SETTINGS(core, env, types)                                                       \
-    {core " block=48x256", env, types, 0, 48, 256},                                      \
-        {core " block=64x64", env, types, 0, 64, 64},                                    \
+#define SETTINGS(core, env, isa, types)                                                  \
+    {core " block=48x256", env, types, 0, isa, 48, 256},                                 \
+        {core " block=64x64", env, types, 0, isa, 64, 64},                               \
     {                                                                                    \
-        core " block=32x64", env, types, 0, 32, 64                                       \
+        core " block=32x64", env, types, 0, isa, 32, 64                                  \
     }
 static const struct rival_setting settings[] = {
-    SETTINGS("core=auto", NULL, BOTH),
-    SETTINGS("core=skx", "LIBXSMM_TARGET=skx", BOTH),
-    SETTINGS("core=hsw", "LIBXSMM_TARGET=hsw", "f32"),
+    SETTINGS("core=auto", NULL, 0, BOTH),
+    SETTINGS("core=cpx", "LIBXSMM_TARGET=cpx", CPU_MASK(AVX512BF16), "bf16"),
+    SETTINGS("core=skx", "LIBXSMM_TARGET=skx", CPU_MASK(AVX512), BOTH),
+    SETTINGS("core=hsw", "LIBXSMM_TARGET=hsw", CPU_MASK(AVX2), "f32"),
     {0},
 };
 

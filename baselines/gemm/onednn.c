@@ -7,24 +7,36 @@
 
 #include "base/mem.h"
 #include "baselines/gemm/support/child.h"
+#include "cpu/cpu.h"
 
 enum how { MATMUL_PACKED, MATMUL_KN, MATMUL_NK, INNER_PACKED };
 
 #define BOTH "f32 bf16"
+#define SETTING(isa, op, env, mask, types, how)                                          \
+    {                                                                                    \
+        "isa=" isa " " op, env, types, 0, mask, how, 0                                   \
+    }
+#define AVX2(op, how)                                                                    \
+    SETTING("avx2", op, "ONEDNN_MAX_CPU_ISA=AVX2", CPU_MASK(AVX2), "f32", how)
+#define AVX512(op, how)                                                                  \
+    SETTING("avx512_core", op, "ONEDNN_MAX_CPU_ISA=AVX512_CORE", CPU_MASK(AVX512), BOTH, \
+            how)
+#define AVX512BF16(op, how)                                                              \
+    SETTING("avx512_core_bf16", op, "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16",               \
+            CPU_MASK(AVX512BF16), "bf16", how)
 static const struct rival_setting settings[] = {
-    {"isa=auto op=matmul layout=packed", NULL, BOTH, 0, MATMUL_PACKED, 0},
-    {"isa=auto op=inner layout=packed", NULL, BOTH, 0, INNER_PACKED, 0},
-    {"isa=auto op=matmul layout=KN", NULL, BOTH, 0, MATMUL_KN, 0},
-    {"isa=auto op=matmul layout=NK", NULL, BOTH, 0, MATMUL_NK, 0},
-    {"isa=avx512_core op=matmul layout=packed", "ONEDNN_MAX_CPU_ISA=AVX512_CORE", BOTH, 0,
-     MATMUL_PACKED, 0},
-    {"isa=avx512_core op=inner layout=packed", "ONEDNN_MAX_CPU_ISA=AVX512_CORE", BOTH, 0,
-     INNER_PACKED, 0},
-    {"isa=avx2 op=matmul layout=packed", "ONEDNN_MAX_CPU_ISA=AVX2", "f32", 0,
-     MATMUL_PACKED, 0},
-    {"isa=avx2 op=inner layout=packed", "ONEDNN_MAX_CPU_ISA=AVX2", "f32", 0, INNER_PACKED,
-     0},
-    {"isa=avx2 op=matmul layout=KN", "ONEDNN_MAX_CPU_ISA=AVX2", "f32", 0, MATMUL_KN, 0},
+    SETTING("auto", "op=matmul layout=packed", NULL, 0, BOTH, MATMUL_PACKED),
+    SETTING("auto", "op=inner layout=packed", NULL, 0, BOTH, INNER_PACKED),
+    SETTING("auto", "op=matmul layout=KN", NULL, 0, BOTH, MATMUL_KN),
+    SETTING("auto", "op=matmul layout=NK", NULL, 0, BOTH, MATMUL_NK),
+    AVX512BF16("op=matmul layout=packed", MATMUL_PACKED),
+    AVX512BF16("op=inner layout=packed", INNER_PACKED),
+    AVX512("op=matmul layout=packed", MATMUL_PACKED),
+    AVX512("op=inner layout=packed", INNER_PACKED),
+    AVX2("op=matmul layout=packed", MATMUL_PACKED),
+    AVX2("op=inner layout=packed", INNER_PACKED),
+    AVX2("op=matmul layout=KN", MATMUL_KN),
+    AVX2("op=matmul layout=NK", MATMUL_NK),
     {0},
 };
 

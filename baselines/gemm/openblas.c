@@ -4,17 +4,19 @@
 #include <string.h>
 
 #include "baselines/gemm/support/blas.h"
+#include "cpu/cpu.h"
 
 /* Of the core types in Debian's build only these differ in sgemm for a CPU with AVX2 or
  * AVX-512: Cooperlake's is SkylakeX's. Within a parallel region OpenBLAS computes alone. */
 static const struct rival_setting settings[] = {
-    BLAS_SETTINGS("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", 0),
-    BLAS_SETTINGS_SPLIT("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", 0),
-    BLAS_SETTINGS("core=Haswell", "OPENBLAS_CORETYPE=Haswell", 0),
-    BLAS_SETTINGS_SPLIT("core=Haswell", "OPENBLAS_CORETYPE=Haswell", 0),
-    BLAS_SETTINGS("core=Zen", "OPENBLAS_CORETYPE=Zen", 0),
-    BLAS_SETTINGS("core=auto", NULL, 0),
-    BLAS_SETTINGS_SPLIT("core=auto", NULL, 0),
+    BLAS_SETTINGS("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", CPU_MASK(AVX512), 0),
+    BLAS_SETTINGS_SPLIT("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", CPU_MASK(AVX512),
+                        0),
+    BLAS_SETTINGS("core=Haswell", "OPENBLAS_CORETYPE=Haswell", CPU_MASK(AVX2), 0),
+    BLAS_SETTINGS_SPLIT("core=Haswell", "OPENBLAS_CORETYPE=Haswell", CPU_MASK(AVX2), 0),
+    BLAS_SETTINGS("core=Zen", "OPENBLAS_CORETYPE=Zen", CPU_MASK(AVX2), 0),
+    BLAS_SETTINGS("core=auto", NULL, 0, 0),
+    BLAS_SETTINGS_SPLIT("core=auto", NULL, 0, 0),
     {0},
 };
 

@@ -265,7 +265,7 @@ const char *mem_tag_name(enum mem_tag tag)
         [MEM_KV] = "kv",
         [MEM_ACTIVATIONS] = "activations",
         [MEM_TOKENIZER] = "tokenizer",
-        [MEM_MODEL_FILE] = "model_file",
+        [MEM_MODEL_FILE] = "format_file",
         [MEM_TEAM] = "team",
         [MEM_DATASET] = "dataset",
         [MEM_HARNESS] = "harness",

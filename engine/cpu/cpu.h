@@ -28,6 +28,8 @@ enum cpu_isa_bit {
 
 /* The sets this machine executes and CPU_ISA_ENV leaves, before any limit. */
 uint64_t cpu_isa_detected(void);
+/* The sets that this machine executes and CPU_ISA_ENV hides; 0: nothing is hidden. */
+uint64_t cpu_isa_hidden(void);
 /* ERR_ARG where CPU_ISA_ENV names no level. Every main() calls it first. */
 MUST int cpu_isa_check_env(void);
 /* The sets the engine may use: detected, lowered by cpu_isa_limit(). */

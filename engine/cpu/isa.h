@@ -1,6 +1,6 @@
 /* cpu/isa.h - from CPUID registers to instruction sets, apart from where the registers
  * come from, so that tests can present processors and operating systems that are not
- * here. Private to the room. Threads: any. */
+ * here. Private to the module. Threads: any. */
 #ifndef CPU_ISA_H
 #define CPU_ISA_H
 

@@ -1,5 +1,5 @@
 /* cpu/sysfile.h - the small text files of /proc and /sys, below any root, so that tests
- * can show this room machines that do not exist. Private to the room. Threads: any. */
+ * can show this module machines that do not exist. Private to the module. Threads: any. */
 #ifndef CPU_SYSFILE_H
 #define CPU_SYSFILE_H
 

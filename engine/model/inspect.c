@@ -1,88 +1,76 @@
 /* What a model file holds, for people and as JSON. Both come from one summary. */
-#include "model/make.h"
+#include "model/inspect.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "model/file/fill.h"
-#include "model/text.h"
+#include "base/text.h"
+#include "format/fill.h"
+#include "model/cost.h"
 
-/* The contexts for which the bytes of a decoded token are given: the weights alone, a
- * short chat, a long one. */
-static const int64_t ctx_tok[] = {0, 128, 2048};
-#define N_CTX ((int)(sizeof(ctx_tok) / sizeof(ctx_tok[0])))
+/* What is priced: a token decoded at these contexts (the weights alone, a short chat, a
+ * long one), and prompts of these lengths. Keys and values as the engine keeps them by
+ * default. */
+static const int64_t ctx_tok[] = {0, 128, 2048}, prompt_tok[] = {128, 512, 2048};
+#define N_STEPS 3
+#define KV_TYPE KERN_F32
 
-/* Keys and values are kept as bf16 unless asked otherwise. */
-#define KV_ELEM_BYTES 2
-
-static int64_t tensor_bytes(const struct model_tensor *t)
+static int64_t tensor_bytes(const struct format_tensor *t)
 {
     return t->data ? t->rows * t->cols * (int64_t)kern_type_bytes(t->type) : 0;
 }
 
-static int64_t all_bytes(const struct model_file *f)
+static int64_t all_bytes(const struct format_file *f)
 {
     int64_t sum = 0;
     int layer, role;
 
-    for (role = 0; role < MODEL_ATTN_NORM; role++)
+    for (role = 0; role < FORMAT_ATTN_NORM; role++)
         sum += tensor_bytes(&f->global[role]);
     for (layer = 0; layer < f->config.n_layers; layer++)
-        for (role = MODEL_ATTN_NORM; role < MODEL_N_ROLES; role++)
-            sum += tensor_bytes(model_layer_tensor(f, layer, role));
+        for (role = FORMAT_ATTN_NORM; role < FORMAT_N_ROLES; role++)
+            sum += tensor_bytes(format_layer_tensor(f, layer, role));
     return sum;
 }
 
-/* What one decoded token reads of the weights as they are stored. */
-static int64_t stored_token_bytes(const struct model_file *f)
-{
-    const struct model_tensor *embed = &f->global[MODEL_EMBED];
-    int64_t bytes = all_bytes(f);
-
-    if (!f->config
-             .tied) /* one row of the embedding; tied, all of it is read as the head */
-        bytes -= tensor_bytes(embed) / embed->rows * (embed->rows - 1);
-    return bytes;
-}
-
-static json_t *shape_json(const struct model_tensor *t)
+static json_t *shape_json(const struct format_tensor *t)
 {
     return t->rows > 1 ? json_pack("[I, I]", (json_int_t)t->rows, (json_int_t)t->cols)
                        : json_pack("[I]", (json_int_t)t->cols);
 }
 
 /* One entry a role: layers have the same shapes, and mostly the same types. */
-static json_t *tensor_json(const struct model_file *f, enum model_role role)
+static json_t *tensor_json(const struct format_file *f, enum format_role role)
 {
-    const struct model_tensor *t;
+    const struct format_tensor *t;
     char name[MODEL_NAME_BYTES];
     int64_t bytes = 0;
-    int layer, n = role < MODEL_ATTN_NORM ? 1 : f->config.n_layers;
+    int layer, n = role < FORMAT_ATTN_NORM ? 1 : f->config.n_layers;
     const char *type = NULL;
 
     for (layer = 0; layer < n; layer++) {
-        t = role < MODEL_ATTN_NORM ? &f->global[role]
-                                   : model_layer_tensor(f, layer, role);
+        t = role < FORMAT_ATTN_NORM ? &f->global[role]
+                                    : format_layer_tensor(f, layer, role);
         bytes += tensor_bytes(t);
         type = layer && strcmp(type, kern_type_name(t->type)) ? "mixed"
                                                               : kern_type_name(t->type);
     }
-    model_role_name(strcmp(f->format, "safetensors") ? MODEL_NAMES_GGUF : MODEL_NAMES_HF,
-                    role, 0, name);
-    t = role < MODEL_ATTN_NORM ? &f->global[role] : model_layer_tensor(f, 0, role);
+    format_role_name(strcmp(f->format, "safetensors") ? MODEL_NAMES_GGUF : MODEL_NAMES_HF,
+                     role, 0, name);
+    t = role < FORMAT_ATTN_NORM ? &f->global[role] : format_layer_tensor(f, 0, role);
     return json_pack("{s:s, s:i, s:o, s:s, s:I}", "name", name, "count", n, "shape",
                      shape_json(t), "type", type, "bytes", (json_int_t)bytes);
 }
 
-static json_t *tensors_json(const struct model_file *f)
+static json_t *tensors_json(const struct format_file *f)
 {
     json_t *list = json_array();
     int role, rc = list ? 0 : -1;
 
-    for (role = 0; rc == 0 && role < MODEL_N_ROLES; role++)
-        if (model_role_needed(&f->config, role))
+    for (role = 0; rc == 0 && role < FORMAT_N_ROLES; role++)
+        if (format_role_needed(&f->config, role))
             rc = json_array_append_new(list, tensor_json(f, role));
     if (rc == 0)
         return list;
@@ -90,18 +78,29 @@ static json_t *tensors_json(const struct model_file *f)
     return NULL;
 }
 
-static json_t *token_json(const struct model_file *f)
+static struct model_cost cost_of(const struct model_config *c, bool decode, int64_t n_tok)
+{
+    const struct model_cost_types t = {.weight = c->weight_type, .kv = KV_TYPE};
+
+    return decode ? model_cost_decode(c, t, (double)n_tok, 1)
+                  : model_cost_prefill(c, t, n_tok, 0);
+}
+
+static json_t *cost_json(const struct model_config *c, bool decode)
 {
     json_t *list = json_array();
-    int64_t weights = stored_token_bytes(f), kv;
     int i, rc = list ? 0 : -1;
 
-    for (i = 0; rc == 0 && i < N_CTX; i++) {
-        kv = model_token_kv_bytes(&f->config, ctx_tok[i], KV_ELEM_BYTES);
+    for (i = 0; rc == 0 && i < N_STEPS; i++) {
+        int64_t n_tok = decode ? ctx_tok[i] : prompt_tok[i];
+        struct model_cost x = cost_of(c, decode, n_tok);
+
         rc = json_array_append_new(
-            list, json_pack("{s:I, s:I, s:I, s:I}", "ctx_tok", (json_int_t)ctx_tok[i],
-                            "weight_bytes", (json_int_t)weights, "kv_bytes",
-                            (json_int_t)kv, "bytes", (json_int_t)(weights + kv)));
+            list,
+            json_pack("{s:I, s:I, s:I, s:I, s:I}", decode ? "ctx_tok" : "n_tok",
+                      (json_int_t)n_tok, "flop", (json_int_t)x.flop, "weight_bytes",
+                      (json_int_t)x.weight_bytes, "kv_bytes", (json_int_t)x.kv_read_bytes,
+                      "bytes", (json_int_t)x.read_bytes));
     }
     if (rc == 0)
         return list;
@@ -109,14 +108,14 @@ static json_t *token_json(const struct model_file *f)
     return NULL;
 }
 
-int model_inspect_json(const struct model_file *f, struct json_t **out)
+int model_inspect_json(const struct format_file *f, struct json_t **out)
 {
     const struct model_config *c = &f->config;
 
     *out = json_pack(
         "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, "
         "s:b, s:b, "
-        "s:i, s:i, s:s, s:I, s:I, s:I, s:o, s:i, s:o}",
+        "s:i, s:i, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:o}",
         "path", f->path, "format", f->format, "name", c->name, "arch", c->arch, "dim",
         c->dim, "hidden", c->hidden, "n_layers", c->n_layers, "n_heads", c->n_heads,
         "n_kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "vocab", c->vocab,
@@ -125,8 +124,9 @@ int model_inspect_json(const struct model_file *f, struct json_t **out)
         c->rope_factor[c->head_dim / 2 - 1] != 1, "bos_id", c->bos_id, "eos_id",
         c->eos_id, "weight_type", kern_type_name(c->weight_type), "n_params",
         (json_int_t)model_n_params(c), "tensor_bytes", (json_int_t)all_bytes(f),
-        "file_bytes", (json_int_t)f->file_bytes, "tensors", tensors_json(f),
-        "kv_elem_bytes", KV_ELEM_BYTES, "decoded_token", token_json(f));
+        "file_bytes", (json_int_t)f->file_bytes, "tensors", tensors_json(f), "kv_type",
+        kern_type_name(KV_TYPE), "decoded_token", cost_json(c, true), "prompt",
+        cost_json(c, false));
     return *out ? OK
                 : err_set(ERR_NOMEM, "%s: not enough memory to describe it", f->path);
 }
@@ -141,31 +141,39 @@ static const char *get_str(const json_t *j, const char *key)
     return json_string_value(json_object_get(j, key));
 }
 
-static void put_head(struct model_text *b, const json_t *j)
+static bool is(const json_t *j, const char *key)
 {
-    double params = (double)get(j, "n_params");
-
-    model_text_printf(b, "%s: %s, format %s, architecture %s\n", get_str(j, "path"),
-                      get_str(j, "name"), get_str(j, "format"), get_str(j, "arch"));
-    model_text_printf(
-        b, "  layers %lld, dim %lld, hidden %lld, vocabulary %lld%s\n",
-        get(j, "n_layers"), get(j, "dim"), get(j, "hidden"), get(j, "vocab"),
-        json_is_true(json_object_get(j, "tied")) ? ", head tied to embedding" : "");
-    model_text_printf(b, "  heads %lld of %lld, KV heads %lld%s\n", get(j, "n_heads"),
-                      get(j, "head_dim"), get(j, "n_kv_heads"),
-                      json_is_true(json_object_get(j, "qkv_bias")) ? ", QKV bias" : "");
-    model_text_printf(b, "  context %lld, rope theta %.0f%s, norm eps %g\n",
-                      get(j, "max_tok"),
-                      json_real_value(json_object_get(j, "rope_theta")),
-                      json_is_true(json_object_get(j, "rope_scaled")) ? " (scaled)" : "",
-                      json_real_value(json_object_get(j, "norm_eps")));
-    model_text_printf(
-        b, "  parameters %lld (%.3f G), weights %s, tensors %.3f GB, file %.3f GB\n",
-        get(j, "n_params"), params * 1e-9, get_str(j, "weight_type"),
-        (double)get(j, "tensor_bytes") * 1e-9, (double)get(j, "file_bytes") * 1e-9);
+    return json_is_true(json_object_get(j, key));
 }
 
-static void put_tensor(struct model_text *b, const json_t *t)
+static void put_shape(struct text *b, const json_t *j)
+{
+    text_printf(b, "%s: %s\n", get_str(j, "path"), get_str(j, "name"));
+    text_printf(b, "  format             %s, architecture %s\n", get_str(j, "format"),
+                get_str(j, "arch"));
+    text_printf(b, "  layers             %lld\n", get(j, "n_layers"));
+    text_printf(b, "  hidden size        %lld\n", get(j, "dim"));
+    text_printf(b, "  feed-forward size  %lld\n", get(j, "hidden"));
+    text_printf(b, "  attention heads    %lld of size %lld; KV heads %lld%s\n",
+                get(j, "n_heads"), get(j, "head_dim"), get(j, "n_kv_heads"),
+                is(j, "qkv_bias") ? "; Q, K and V have a bias" : "");
+    text_printf(b, "  vocabulary         %lld tokens; the output head %s\n",
+                get(j, "vocab"),
+                is(j, "tied") ? "is the embedding matrix" : "has its own matrix");
+    text_printf(b, "  context length     %lld tokens\n", get(j, "max_tok"));
+    text_printf(b, "  RoPE base          %.0f%s\n",
+                json_real_value(json_object_get(j, "rope_theta")),
+                is(j, "rope_scaled") ? ", scaled frequencies" : "");
+    text_printf(b, "  RMSNorm epsilon    %g\n",
+                json_real_value(json_object_get(j, "norm_eps")));
+    text_printf(b, "  parameters         %lld (%.1f million)\n", get(j, "n_params"),
+                (double)get(j, "n_params") * 1e-6);
+    text_printf(b, "  weights            %s, %.1f MB; file %.1f MB\n",
+                get_str(j, "weight_type"), (double)get(j, "tensor_bytes") * 1e-6,
+                (double)get(j, "file_bytes") * 1e-6);
+}
+
+static void put_tensor(struct text *b, const json_t *t)
 {
     const json_t *shape = json_object_get(t, "shape");
     char dims[48];
@@ -177,13 +185,28 @@ static void put_tensor(struct model_text *b, const json_t *t)
     else
         snprintf(dims, sizeof(dims), "[%lld]",
                  (long long)json_integer_value(json_array_get(shape, 0)));
-    model_text_printf(b, "  %-48s %4lld x %-18s %-5s %14lld bytes\n", get_str(t, "name"),
-                      get(t, "count"), dims, get_str(t, "type"), get(t, "bytes"));
+    text_printf(b, "  %-48s %4lld x %-18s %-5s %14lld bytes\n", get_str(t, "name"),
+                get(t, "count"), dims, get_str(t, "type"), get(t, "bytes"));
 }
 
-int model_inspect_text(const struct model_file *f, char **text)
+/* A row for each step of a list of cost_json(). */
+static void put_costs(struct text *b, const json_t *list, const char *n_tok)
 {
-    struct model_text b = {0};
+    const json_t *x;
+    size_t i;
+
+    text_printf(b, "  %-10s %12s %14s %14s %14s\n", n_tok, "GFLOP", "MB read",
+                "MB weights", "MB KV cache");
+    json_array_foreach(list, i, x) text_printf(
+        b, "  %10lld %12.3f %14.3f %14.3f %14.3f\n",
+        get(x, json_object_get(x, "n_tok") ? "n_tok" : "ctx_tok"),
+        (double)get(x, "flop") * 1e-9, (double)get(x, "bytes") * 1e-6,
+        (double)get(x, "weight_bytes") * 1e-6, (double)get(x, "kv_bytes") * 1e-6);
+}
+
+int model_inspect_text(const struct format_file *f, char **text)
+{
+    struct text b = {0};
     json_t *j = NULL, *t;
     size_t i;
     int rc = model_inspect_json(f, &j);
@@ -191,21 +214,23 @@ int model_inspect_text(const struct model_file *f, char **text)
     *text = NULL;
     if (rc != OK)
         return rc;
-    put_head(&b, j);
-    model_text_printf(&b,
-                      "tensors (name in layer 0, layers x shape, type, bytes of all)\n");
+    put_shape(&b, j);
+    text_printf(&b, "\nTensors: the name in the first layer, how many layers have "
+                    "it, its shape [rows, columns],\nits type, and the bytes of "
+                    "all of them.\n");
     json_array_foreach(json_object_get(j, "tensors"), i, t) put_tensor(&b, t);
-    model_text_printf(&b,
-                      "bytes read per decoded token (keys and values of %lld bytes)\n",
-                      get(j, "kv_elem_bytes"));
-    json_array_foreach(json_object_get(j, "decoded_token"), i, t) model_text_printf(
-        &b, "  at context %6lld %14lld  (weights %lld, KV %lld)\n", get(t, "ctx_tok"),
-        get(t, "bytes"), get(t, "weight_bytes"), get(t, "kv_bytes"));
+    text_printf(&b,
+                "\nCost of decoding one token, by the tokens it attends to "
+                "(weights %s, KV cache %s).\n",
+                get_str(j, "weight_type"), get_str(j, "kv_type"));
+    put_costs(&b, json_object_get(j, "decoded_token"), "context");
+    text_printf(&b, "\nCost of processing a prompt in one step.\n");
+    put_costs(&b, json_object_get(j, "prompt"), "tokens");
     json_decref(j);
-    model_text_put(&b, "", 1);
+    text_put(&b, "", 1);
     rc = b.rc;
     if (rc == OK)
         *text = b.p, b.p = NULL;
-    model_text_fini(&b);
+    text_fini(&b);
     return rc;
 }

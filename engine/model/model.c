@@ -38,7 +38,7 @@ static int check_opts(const struct model *m, const struct model_opts *o)
     return OK;
 }
 
-int model_open(struct model **out, const struct model_file *f, struct par_team *team,
+int model_open(struct model **out, const struct format_file *f, struct par_team *team,
                const struct model_opts *o)
 {
     struct model *m;
@@ -67,8 +67,8 @@ int model_open(struct model **out, const struct model_file *f, struct par_team *
     kern_table_choose(&m->kern, cpu_isa_usable(), o->precision);
     m->deterministic = o->deterministic;
     if (o->deterministic) {
-        kern_table_steady(&m->kern, cpu_isa_usable());
-        model_cut(m);
+        kern_table_batch_invariant(&m->kern, cpu_isa_usable());
+        model_boundaries_set(m);
     }
     rc = model_weights_pack(m, f, o);
     if (rc == OK)
@@ -114,9 +114,14 @@ enum kern_type model_weight_type(const struct model *m)
     return m->layers[0].qkv.type;
 }
 
+struct model_cost_types model_cost_types_of(const struct model *m)
+{
+    return (struct model_cost_types){.weight = model_weight_type(m), .kv = m->kv_type};
+}
+
 const char *model_kern_note(const struct model *m)
 {
-    return m->kern_note;
+    return m->variants.note;
 }
 
 const struct model_load_stat *model_load_stat_of(const struct model *m)

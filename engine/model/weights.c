@@ -22,7 +22,7 @@ static void *take(struct arena *a, size_t bytes)
 
 /* The type to keep a matrix in that is built from n tensors. */
 static int kept_type(enum kern_type *out, enum kern_type want,
-                     const struct model_tensor *const *t, int n, const char *what)
+                     const struct format_tensor *const *t, int n, const char *what)
 {
     bool same = true;
 
@@ -46,19 +46,19 @@ static void layout(struct kern_mat *mat, enum kern_type type, const struct model
     kern_mat_layout(mat, type, x->n, x->k, x->k_unit);
 }
 
-static int layout_layer(struct model *m, const struct model_file *f, enum kern_type want,
+static int layout_layer(struct model *m, const struct format_file *f, enum kern_type want,
                         int i)
 {
-    const struct model_tensor *t = f->layer[i];
+    const struct format_tensor *t = f->layer[i];
     struct model_layer *l = &m->layers[i];
     struct model_shape x[MODEL_N_MATS];
     enum kern_type type;
     int rc;
-#define T(role) (&t[(role)-MODEL_ATTN_NORM])
-    const struct model_tensor *const qkv[] = {T(MODEL_Q), T(MODEL_K), T(MODEL_V)};
-    const struct model_tensor *const o[] = {T(MODEL_O)};
-    const struct model_tensor *const gate_up[] = {T(MODEL_GATE), T(MODEL_UP)};
-    const struct model_tensor *const down[] = {T(MODEL_DOWN)};
+#define T(role) (&t[(role)-FORMAT_ATTN_NORM])
+    const struct format_tensor *const qkv[] = {T(FORMAT_Q), T(FORMAT_K), T(FORMAT_V)};
+    const struct format_tensor *const o[] = {T(FORMAT_O)};
+    const struct format_tensor *const gate_up[] = {T(FORMAT_GATE), T(FORMAT_UP)};
+    const struct format_tensor *const down[] = {T(FORMAT_DOWN)};
 #undef T
 
     model_shapes(&m->c, x);
@@ -81,10 +81,10 @@ static int layout_layer(struct model *m, const struct model_file *f, enum kern_t
     return OK;
 }
 
-static int layout_all(struct model *m, const struct model_file *f, enum kern_type want)
+static int layout_all(struct model *m, const struct format_file *f, enum kern_type want)
 {
-    const struct model_tensor *head[] = {
-        &f->global[m->c.tied ? MODEL_EMBED : MODEL_HEAD]};
+    const struct format_tensor *head[] = {
+        &f->global[m->c.tied ? FORMAT_EMBED : FORMAT_HEAD]};
     struct model_shape x[MODEL_N_MATS];
     enum kern_type type;
     int rc = OK;
@@ -97,7 +97,7 @@ static int layout_all(struct model *m, const struct model_file *f, enum kern_typ
         return rc;
     model_shapes(&m->c, x);
     layout(&m->head, type, &x[MODEL_MAT_HEAD]);
-    m->embed_type = f->global[MODEL_EMBED].type;
+    m->embed_type = f->global[FORMAT_EMBED].type;
     return OK;
 }
 
@@ -159,10 +159,10 @@ static int64_t mat_tensor_bytes(const struct model *m)
     return n + (int64_t)c->dim * (int64_t)sizeof(float);
 }
 
-int model_weights_pack(struct model *m, const struct model_file *f,
+int model_weights_pack(struct model *m, const struct format_file *f,
                        const struct model_opts *o)
 {
-    struct model_filling k = {.m = m, .f = f, .o = o};
+    struct format_filling k = {.m = m, .f = f, .o = o};
     struct arena a = {0};
     uint64_t t0 = clock_ns();
     int rc;

@@ -8,13 +8,13 @@
 /* File pages kept at most per thread while copying. */
 #define STEP_BYTES (4 << 20)
 
-static size_t row_bytes(const struct model_tensor *t)
+static size_t row_bytes(const struct format_tensor *t)
 {
     return (size_t)t->cols * kern_type_bytes(t->type);
 }
 
 /* One row of a vector tensor as f32. */
-static void vector_f32(float *out, const struct model_tensor *t)
+static void vector_f32(float *out, const struct format_tensor *t)
 {
     const char *p = t->data;
 
@@ -34,12 +34,12 @@ static void vector_f32(float *out, const struct model_tensor *t)
 
 struct source {
     const struct model *m;
-    const struct model_tensor *t[3];
+    const struct format_tensor *t[3];
     bool interleaved;
     const void *(*row)(const struct source *s, int64_t col, enum kern_type *type);
 };
 
-static const void *tensor_row(const struct model_tensor *t, int64_t row,
+static const void *tensor_row(const struct format_tensor *t, int64_t row,
                               enum kern_type *type)
 {
     *type = t->type;
@@ -54,7 +54,7 @@ static const void *plain_row(const struct source *s, int64_t col, enum kern_type
 /* Panels alternate: 16 columns of gate, the same 16 of up. */
 static const void *gate_up_row(const struct source *s, int64_t col, enum kern_type *type)
 {
-    const struct model_tensor *t = s->t[col / KERN_PANEL & 1];
+    const struct format_tensor *t = s->t[col / KERN_PANEL & 1];
     int64_t row = col / (2 * KERN_PANEL) * KERN_PANEL + col % KERN_PANEL;
 
     return row < t->rows ? tensor_row(t, row, type) : NULL;
@@ -127,9 +127,9 @@ static void pack_panel(struct model_piece *x, const struct source *s, int64_t p)
 }
 
 /* The rows [lo, hi) of a tensor are packed. */
-static void drop_rows(const struct model_tensor *t, int64_t lo, int64_t hi)
+static void drop_rows(const struct format_tensor *t, int64_t lo, int64_t hi)
 {
-    struct model_tensor part = *t;
+    struct format_tensor part = *t;
 
     if (hi > t->rows)
         hi = t->rows;
@@ -137,7 +137,7 @@ static void drop_rows(const struct model_tensor *t, int64_t lo, int64_t hi)
         return;
     part.data = (const char *)t->data + (size_t)lo * row_bytes(t);
     part.rows = hi - lo;
-    model_file_drop(&part);
+    format_drop(&part);
 }
 
 /* A thread's share [lo, hi) of the things of its domain, which come piece by piece. */
@@ -187,7 +187,7 @@ static void pack_panels(struct model_piece *x, const struct source *s, int64_t l
     }
 }
 
-static void pack_mat(struct model_filling *k, struct par_self *self, int layer,
+static void pack_mat(struct format_filling *k, struct par_self *self, int layer,
                      enum model_mat which, const struct source *s)
 {
     const struct model *m = k->m;
@@ -213,25 +213,25 @@ static void pack_mat(struct model_filling *k, struct par_self *self, int layer,
 }
 
 /* All threads have packed the matrix. */
-static void packed(struct model_filling *k, struct par_self *self,
+static void packed(struct format_filling *k, struct par_self *self,
                    const struct kern_mat *w, const struct source *s)
 {
     par_barrier(self);
     if (self->id != 0)
         return;
     for (int i = 0; i < 3 && s->t[i]; i++)
-        model_file_drop(s->t[i]);
+        format_drop(s->t[i]);
     k->done_bytes += (int64_t)w->bytes;
     if (k->o->progress)
         k->o->progress(k->o->progress_ctx, k->done_bytes, k->all_bytes);
 }
 
 static void pack_qkv_bias(struct model_layer *l, const struct source *s,
-                          const struct model_tensor *const bias[3])
+                          const struct format_tensor *const bias[3])
 {
     /* The source rows of biases follow those of the weights: one column at a time. */
     for (int64_t col = 0; col < l->qkv.n_panels * KERN_PANEL; col++) {
-        struct model_tensor one;
+        struct format_tensor one;
         int64_t row;
         int which;
 
@@ -245,27 +245,27 @@ static void pack_qkv_bias(struct model_layer *l, const struct source *s,
     }
 }
 
-static void pack_layer(struct model_filling *k, struct par_self *self, int i)
+static void pack_layer(struct format_filling *k, struct par_self *self, int i)
 {
     struct model *m = k->m;
     struct model_layer *l = &m->layers[i];
-    const struct model_tensor *t = k->f->layer[i];
-#define T(role) (&t[(role)-MODEL_ATTN_NORM])
+    const struct format_tensor *t = k->f->layer[i];
+#define T(role) (&t[(role)-FORMAT_ATTN_NORM])
     const struct source qkv = {.m = m,
-                               .t = {T(MODEL_Q), T(MODEL_K), T(MODEL_V)},
+                               .t = {T(FORMAT_Q), T(FORMAT_K), T(FORMAT_V)},
                                .interleaved = k->f->rope_interleaved,
                                .row = qkv_row};
     const struct source gate_up = {
-        .m = m, .t = {T(MODEL_GATE), T(MODEL_UP)}, .row = gate_up_row};
-    const struct source o = {.m = m, .t = {T(MODEL_O)}, .row = plain_row};
-    const struct source down = {.m = m, .t = {T(MODEL_DOWN)}, .row = plain_row};
+        .m = m, .t = {T(FORMAT_GATE), T(FORMAT_UP)}, .row = gate_up_row};
+    const struct source o = {.m = m, .t = {T(FORMAT_O)}, .row = plain_row};
+    const struct source down = {.m = m, .t = {T(FORMAT_DOWN)}, .row = plain_row};
 
     if (self->id == 0) {
-        const struct model_tensor *const bias[3] = {T(MODEL_Q_BIAS), T(MODEL_K_BIAS),
-                                                    T(MODEL_V_BIAS)};
+        const struct format_tensor *const bias[3] = {T(FORMAT_Q_BIAS), T(FORMAT_K_BIAS),
+                                                     T(FORMAT_V_BIAS)};
 
-        vector_f32(l->attn_norm, T(MODEL_ATTN_NORM));
-        vector_f32(l->ffn_norm, T(MODEL_FFN_NORM));
+        vector_f32(l->attn_norm, T(FORMAT_ATTN_NORM));
+        vector_f32(l->ffn_norm, T(FORMAT_FFN_NORM));
         if (l->qkv_bias)
             pack_qkv_bias(l, &qkv, bias);
     }
@@ -280,7 +280,7 @@ static void pack_layer(struct model_filling *k, struct par_self *self, int i)
     packed(k, self, &l->down, &down);
 }
 
-static void copy_rows(struct model_filling *k, const struct model_tensor *t, int64_t lo,
+static void copy_rows(struct format_filling *k, const struct format_tensor *t, int64_t lo,
                       int64_t hi)
 {
     int64_t step = STEP_BYTES / (int64_t)row_bytes(t) + 1;
@@ -295,7 +295,7 @@ static void copy_rows(struct model_filling *k, const struct model_tensor *t, int
     }
 }
 
-static void copy_embed(struct model_filling *k, struct par_self *self)
+static void copy_embed(struct format_filling *k, struct par_self *self)
 {
     const struct model *m = k->m;
     int n = model_n_pieces(m->placement), domain = m->placement->helpers[self->id].domain;
@@ -310,7 +310,7 @@ static void copy_embed(struct model_filling *k, struct par_self *self)
         if (model_embed_piece(m, i, &lo, &hi) != domain)
             continue;
         share_next(&mine, hi - lo, &from, &to);
-        copy_rows(k, &k->f->global[MODEL_EMBED], lo + from, lo + to);
+        copy_rows(k, &k->f->global[FORMAT_EMBED], lo + from, lo + to);
     }
     if (self->id == 0)
         k->done_bytes +=
@@ -319,15 +319,15 @@ static void copy_embed(struct model_filling *k, struct par_self *self)
 
 void model_weights_fill(void *arg, struct par_self *self)
 {
-    struct model_filling *k = arg;
+    struct format_filling *k = arg;
     struct model *m = k->m;
     const struct source head = {
         .m = m,
-        .t = {&k->f->global[m->c.tied ? MODEL_EMBED : MODEL_HEAD]},
+        .t = {&k->f->global[m->c.tied ? FORMAT_EMBED : FORMAT_HEAD]},
         .row = plain_row};
 
     if (self->id == 0)
-        vector_f32(m->out_norm, &k->f->global[MODEL_OUT_NORM]);
+        vector_f32(m->out_norm, &k->f->global[FORMAT_OUT_NORM]);
     if (m->embed)
         copy_embed(k, self);
     for (int i = 0; i < m->c.n_layers; i++)

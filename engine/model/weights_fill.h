@@ -4,9 +4,9 @@
 
 #include "model/impl.h"
 
-struct model_filling {
+struct format_filling {
     struct model *m; /* laid out, its pages bound */
-    const struct model_file *f;
+    const struct format_file *f;
     const struct model_opts *o;
     int64_t done_bytes, all_bytes; /* thread 0 writes */
 };

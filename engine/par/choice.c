@@ -119,9 +119,9 @@ static int publish(struct par_rank *r, const struct par_choice *mine)
     r->n_measured++;
     if (r->rank == 0) {
         c->choice = *mine;
-        par_word_set(r, &c->chosen, r->n_measured);
+        par_flag_set(r, &c->chosen, r->n_measured);
     } else {
-        rc = par_word_wait(r, &c->chosen, r->n_measured);
+        rc = par_flag_wait(r, &c->chosen, r->n_measured);
     }
     if (rc == OK)
         r->choice = c->choice;

@@ -5,23 +5,10 @@
 
 #include "base/mem.h"
 
-#define KV_ELEM_BYTES                                                                    \
-    4 /* the engine keeps keys and values as f32 unless told otherwise */
-
-/* ---- shares ---- */
-
-/* Elements of the matrices that are split by KV heads (QKV and output), of a layer. */
-static double attention_elements(const struct model_config *c)
+/* Keys and values are f32 unless the engine is told otherwise. */
+static struct model_cost_types types(enum kern_type weight)
 {
-    double q = (double)c->n_heads * c->head_dim, kv = (double)c->n_kv_heads * c->head_dim;
-
-    return c->dim * (q + 2 * kv) + q * c->dim;
-}
-
-/* Operations of one token's attention for each token that it attends to. */
-static double attention_flop(const struct model_config *c)
-{
-    return 4.0 * c->n_layers * c->n_heads * c->head_dim;
+    return (struct model_cost_types){.weight = weight, .kv = KERN_F32};
 }
 
 /* ---- barriers ---- */
@@ -53,45 +40,45 @@ static double prefill_barriers(const struct model_config *c)
 
 /* ---- steps ---- */
 
-/* n_tok tokens of a prompt after ctx_tok others. */
+/* What both phases have in common. A layer sums its rows over the ranks twice: n_rows of
+ * them, in the last layer n_last. */
+static void set_work(struct simulate_step *w, const struct model_config *c,
+                     const struct model_cost *cost, double n_rows, double n_last)
+{
+    double mean_rows = ((c->n_layers - 1) * n_rows + n_last) / c->n_layers;
+
+    *w = (struct simulate_step){
+        .weight = 1,
+        .flop = cost->flop,
+        .weight_bytes = cost->weight_bytes,
+        /* Once from memory: a block of queries finds in cache what the one before read. */
+        .kv_bytes = cost->kv_read_bytes,
+        .n_allreduces = 2.0 * c->n_layers,
+        .allreduce_bytes = mean_rows * c->dim * (double)sizeof(float),
+    };
+}
+
+/* n_tok tokens of a prompt after ctx_tok others. Operations are what bounds it, so they
+ * decide which part of it attention is. */
 static void prefill_work(struct simulate_step *w, const struct model_config *c,
                          enum kern_type type, int64_t n_tok, int64_t ctx_tok)
 {
-    double n = (double)n_tok, before = attention_flop(c) * n * (double)ctx_tok;
-    double attention = 2 * n * c->n_layers * attention_elements(c) +
-                       attention_flop(c) * n * (n + 1) / 2 + before;
+    struct model_cost cost = model_cost_prefill(c, types(type), n_tok, ctx_tok);
 
-    *w = (struct simulate_step){
-        .weight = 1,
-        .flop = model_prefill_flop(c, n_tok) + before,
-        .weight_bytes = (double)model_token_weight_bytes(c, type),
-        /* Once from memory: a block of queries finds in cache what the one before read. */
-        .kv_bytes =
-            (double)(ctx_tok + n_tok) * (double)model_token_kv_bytes(c, 1, KV_ELEM_BYTES),
-        .n_barriers = n_tok > BLOCK_ROWS ? prefill_barriers(c) : decode_barriers(c),
-        .n_allreduces = 2.0 * c->n_layers,
-        .allreduce_bytes = n * c->dim * (double)sizeof(float),
-    };
-    w->attention_frac = attention / w->flop; /* operations are what bounds it */
+    set_work(w, c, &cost, (double)n_tok, 1);
+    w->attention_frac = (cost.qkv.flop + cost.attn.flop + cost.o.flop) / cost.flop;
+    w->n_barriers = n_tok > BLOCK_ROWS ? prefill_barriers(c) : decode_barriers(c);
 }
 
+/* ... and here the bytes of weights. */
 static void decode_work(struct simulate_step *w, const struct model_config *c,
                         enum kern_type type, double ctx_tok, int batch)
 {
-    double all = (double)model_token_weight_bytes(c, type);
-    double attention =
-        c->n_layers * attention_elements(c) * (double)kern_type_bytes(type);
+    struct model_cost cost = model_cost_decode(c, types(type), ctx_tok, batch);
 
-    *w = (struct simulate_step){
-        .weight = 1,
-        .flop = batch * (model_prefill_flop(c, 1) + attention_flop(c) * (ctx_tok - 1)),
-        .weight_bytes = all,
-        .kv_bytes = batch * ctx_tok * (double)model_token_kv_bytes(c, 1, KV_ELEM_BYTES),
-        .attention_frac = attention / all, /* bytes are what bounds it */
-        .n_barriers = decode_barriers(c),
-        .n_allreduces = 2.0 * c->n_layers,
-        .allreduce_bytes = (double)batch * c->dim * (double)sizeof(float),
-    };
+    set_work(w, c, &cost, batch, batch);
+    w->attention_frac = (cost.qkv.weight_bytes + cost.o.weight_bytes) / cost.weight_bytes;
+    w->n_barriers = decode_barriers(c);
 }
 
 /* ---- traces ---- */

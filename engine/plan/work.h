@@ -3,7 +3,7 @@
 #ifndef PLAN_WORK_H
 #define PLAN_WORK_H
 
-#include "model/config.h"
+#include "model/cost.h"
 #include "topo/service_config.h"
 #include "simulate/workload.h"
 

@@ -52,24 +52,14 @@ int serve_encode(struct serve *s, const char *text, size_t n, bool bos, int32_t 
 
 int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok)
 {
-    struct kv_shape shape;
-
-    model_kv_shape(s->model, &shape);
-    return model_token_weight_bytes(config(s), model_weight_type(s->model)) +
-           model_token_kv_bytes(config(s), ctx_tok, shape.elem_bytes);
+    return (int64_t)model_cost_decode(config(s), model_cost_types_of(s->model),
+                                      (double)ctx_tok, 1)
+        .read_bytes;
 }
 
 double serve_prefill_flop(const struct serve *s, int64_t n_tok)
 {
-    const struct model_config *c = config(s);
-    double n = (double)n_tok, dim = c->dim, layers = c->n_layers;
-    double q = (double)c->n_heads * c->head_dim;
-    double kv = 2.0 * c->n_kv_heads * c->head_dim;
-    double qkv = 2 * dim * (q + kv), rest = 2 * (q * dim + 3 * dim * c->hidden);
-    double attn_all = 2 * q * n * (n + 1), attn_last = 4 * q * n;
-
-    return layers * n * qkv + ((layers - 1) * n + 1) * rest + (layers - 1) * attn_all +
-           attn_last + 2 * dim * c->vocab;
+    return model_cost_prefill(config(s), model_cost_types_of(s->model), n_tok, 0).flop;
 }
 
 /* ---- the description ---- */
@@ -87,19 +77,18 @@ static json_t *describe_model(const struct serve *s)
     const struct model_config *c = config(s);
     const struct model_load_stat *l = model_load_stat_of(s->model);
 
-    return json_pack("{s:o, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, "
-                     "s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
-                     "path", text(s->o.model), "format", s->model_format, "arch", c->arch,
-                     "name", text(c->name), "dim", c->dim, "n_layers", c->n_layers,
-                     "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim",
-                     c->head_dim, "hidden", c->hidden, "vocab", c->vocab, "tied", c->tied,
-                     "qkv_bias", c->qkv_bias, "weight_type",
-                     kern_type_name(model_weight_type(s->model)), "token_weight_bytes",
-                     (json_int_t)model_token_weight_bytes(c, model_weight_type(s->model)),
-                     "tensor_bytes", (json_int_t)l->tensor_bytes, "packed_bytes",
-                     (json_int_t)l->packed_bytes, "file_bytes", (json_int_t)l->file_bytes,
-                     "load_s", l->load_s, "load_gbps", l->load_gbps,
-                     "load_rss_peak_bytes", (json_int_t)l->rss_peak_bytes);
+    return json_pack(
+        "{s:o, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, "
+        "s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
+        "path", text(s->o.model), "format", s->model_format, "arch", c->arch, "name",
+        text(c->name), "dim", c->dim, "n_layers", c->n_layers, "n_heads", c->n_heads,
+        "n_kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "hidden", c->hidden,
+        "vocab", c->vocab, "tied", c->tied, "qkv_bias", c->qkv_bias, "weight_type",
+        kern_type_name(model_weight_type(s->model)), "token_weight_bytes",
+        (json_int_t)serve_token_bytes(s, 0), "tensor_bytes", (json_int_t)l->tensor_bytes,
+        "packed_bytes", (json_int_t)l->packed_bytes, "file_bytes",
+        (json_int_t)l->file_bytes, "load_s", l->load_s, "load_gbps", l->load_gbps,
+        "load_rss_peak_bytes", (json_int_t)l->rss_peak_bytes);
 }
 
 static const char *precision_name(const struct serve *s)

@@ -1,4 +1,4 @@
-/* serve/serve.h - THE door: everything main.c and the adapters may do with the engine.
+/* serve/serve.h - the public API: everything cli/ and the adapters may do with the engine.
  *
  * Open it with options, submit requests, call serve_step() until there is nothing to do.
  * Each step computes one batch and reports new tokens through the request's callback, in
@@ -119,12 +119,12 @@ int serve_vocab(const struct serve *s);
 int serve_bos(const struct serve *s); /* -1: none */
 int serve_eos(const struct serve *s); /* -1: none */
 int64_t serve_max_tok(const struct serve *s);
-/* Bytes one decoded token must read at this context length (weights + keys and
- * values). */
+/* Bytes that a decoded token must read: weights, and keys and values of the ctx_tok tokens
+ * that it attends to, itself included (model/cost.h). */
 int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
 /* What the engine has done since it was opened, by phase (a step with a piece of a prompt
- * in it is of prefill), as arithmetic says it: every weight that a step needs is read
- * once, keys and values once for each sequence of the step. Written by steps only; lent,
+ * in it is of prefill): tokens, time, and what the steps cost by model/cost.h, where
+ * kv_bytes are keys and values read. Written by steps only; lent,
  * valid until serve_close(), so that whoever counts may watch its members. */
 enum serve_phase { SERVE_PREFILL, SERVE_DECODE, SERVE_N_PHASES };
 struct serve_totals {
@@ -136,9 +136,7 @@ const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_pha
 /* Call fn once on each thread of the team, id 0 on this one, where ranks are processes of
  * rank 0's: for what must happen there, such as opening counters. By the stepping thread, between steps. */
 void serve_each_thread(struct serve *s, void (*fn)(void *ctx, int id, int n), void *ctx);
-/* Arithmetic of a prompt of n tokens: what the engine computes for it, which is the
- * output projection and feed-forward of the last layer, and the head, for the last token
- * only. */
+/* Operations that the engine executes for a prompt of n_tok tokens (model/cost.h). */
 double serve_prefill_flop(const struct serve *s, int64_t n_tok);
 
 #endif

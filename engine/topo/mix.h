@@ -1,4 +1,4 @@
-/* topo/mix.h - words into 64-bit hashes, inside this room only. Equal on every machine, so
+/* topo/mix.h - words into 64-bit hashes, inside this module only. Equal on every machine, so
  * that hashes may be written down.   Threads: any. */
 #ifndef TOPO_MIX_H
 #define TOPO_MIX_H

@@ -1,4 +1,4 @@
-/* tune/cache_impl.h - the inside of a schedule cache, for the files of this room and their
+/* tune/cache_impl.h - the inside of a schedule cache, for the files of this module and their
  * tests: cache_file.c reads and writes, cache_key.c says where we are, schedule_cache.c
  * answers. */
 #ifndef TUNE_CACHE_IMPL_H
@@ -17,7 +17,7 @@ void tune_key_here(struct tune_key *out);
 struct tune_entry {
     int64_t m;
     struct kern_schedule s;
-    struct tune_time t; /* n_runs = 0: not measured */
+    struct measure_report t; /* n = 0: not measured; best and n_disturbed are not kept */
 };
 
 /* The schedules of one matrix on one thread set. */

@@ -20,13 +20,13 @@
 #include "experiments/harness/metrics.h"
 #include "experiments/harness/run_experiment.h"
 #include "experiments/harness/study.h"
+#include "measure/card.h"
 #include "plan/plan.h"
 
 extern char **environ;
 
 enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 
-#define MACHINE_DIR      "results/machine"
 #define MACHINE_BUDGET_S 60
 #define FULL_CARD        "characterize"
 #define FIGURE_PYTHON    "/usr/bin/python3"
@@ -110,7 +110,7 @@ static int run_job(const struct job *j, const struct flags *f, char **path)
 {
     struct run_outcome outcome;
     struct run_options o = {.out_dir = f->out,
-                            .machine_dir = MACHINE_DIR,
+                            .machine_dir = MEASURE_CARD_DIR,
                             .fresh = f->fresh,
                             .progress = f->quiet                ? PROGRESS_QUIET
                                         : isatty(STDERR_FILENO) ? PROGRESS_LIVE
@@ -239,7 +239,7 @@ static int print_card(int rc, json_t *card)
     char *text = NULL;
 
     if (rc == OK)
-        rc = machine_card_text(card, &text);
+        rc = measure_card_text(card, &text);
     if (rc == OK)
         printf("%s", text);
     mem_free(text);
@@ -301,7 +301,7 @@ static int verb_machine(const struct words *w)
 
     if (w->flags.full)
         return full_machine(w);
-    rc = machine_card_get(&card, MACHINE_DIR, w->flags.force, MACHINE_BUDGET_S);
+    rc = machine_card_get(&card, MEASURE_CARD_DIR, w->flags.force, MACHINE_BUDGET_S);
     return print_card(rc, card);
 }
 

@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "characterize/probe.h"
 #include "experiments/harness/provenance.h"
 #include "experiments/harness/study.h"
+#include "measure/card.h"
 
 /* A cell's own objects; all freed by cell_fini(). */
 struct cell {
@@ -163,11 +163,11 @@ static void find_bounds(struct run_session *s, struct cell *c)
         set_bound_why(c, "the system does not say its threads and weight type");
         return;
     }
-    c->read_gbps = run_trusted_bound(machine_card_read_gbps(s->card, decode),
-                                     machine_card_read_gbps(s->card, 1), c->read_why);
+    c->read_gbps = run_trusted_bound(measure_card_read_gbps(s->card, decode),
+                                     measure_card_read_gbps(s->card, 1), c->read_why);
     c->peak_gflops = run_trusted_bound(
-        machine_card_peak_gflops(s->card, type, precision, prefill),
-        machine_card_peak_gflops(s->card, type, precision, 1), c->peak_why);
+        measure_card_peak_gflops(s->card, type, precision, prefill),
+        measure_card_peak_gflops(s->card, type, precision, 1), c->peak_why);
     warn_no_bound(s, c);
 }
 

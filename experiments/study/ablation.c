@@ -10,7 +10,7 @@
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
-#include "tune/against.h"
+#include "tune/validate.h"
 
 struct opts {
     char *model;
@@ -81,7 +81,7 @@ static int prefill_all(struct found *f, struct model_phase *p, double *seconds)
 
     *seconds = 0;
     for (int64_t i = 0; i < f->o->batch && rc == OK; i++) {
-        rc = model_timed_prefill(&f->engine.steps, p, f->o->n_prompt_tok, &one);
+        rc = model_bench_steps_prefill(&f->engine.steps, p, f->o->n_prompt_tok, &one);
         *seconds += one;
     }
     return rc;
@@ -115,10 +115,10 @@ static int choose(struct found *f, bool decode, struct shape *best)
 
             rc = study_engine_phase(&f->engine, &p, all[i].ranks, all[i].threads, NULL);
             for (int k = 0; k < 2 && rc == OK; k++)
-                rc = decode ? model_timed_decode(&f->engine.steps, p, f->o->n_prompt_tok,
-                                                 &one)
-                            : model_timed_prefill(&f->engine.steps, p, f->o->n_prompt_tok,
-                                                  &one);
+                rc = decode ? model_bench_steps_decode(&f->engine.steps, p,
+                                                       f->o->n_prompt_tok, &one)
+                            : model_bench_steps_prefill(&f->engine.steps, p,
+                                                        f->o->n_prompt_tok, &one);
             s[i][t < 0 ? 0 : t] = one;
             model_phase_close(&p);
         }
@@ -173,11 +173,11 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
                                         .k_unit = w->n_units > 1 ? w->k_unit : 0};
     rc = study_tune_on(f->bench, "sandwich", &o, n_threads, shapes, n, best);
     for (int i = 0; i < n && rc == OK; i++) {
-        struct tune_time t[2];
+        struct measure_report t[2];
         bool lost;
 
-        rc = tune_against_default(f->bench, &shapes[i], n_threads, COMPARE_ROUNDS,
-                                  &best[i], t, &lost);
+        rc = tune_validate(f->bench, &shapes[i], n_threads, COMPARE_ROUNDS, &best[i], t,
+                           &lost);
         out[rows[i] - 1] = best[i];
     }
     tune_cost_take(f->bench, &cost);
@@ -191,9 +191,10 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
 /* A step of the phase: p 0 prefill's, 1 decode's. */
 static int one_step(struct found *f, struct model_phase *phase, int p, double *seconds)
 {
-    return p == 0
-               ? model_timed_prefill(&f->engine.steps, phase, f->o->n_prompt_tok, seconds)
-               : model_timed_decode(&f->engine.steps, phase, f->o->n_prompt_tok, seconds);
+    return p == 0 ? model_bench_steps_prefill(&f->engine.steps, phase, f->o->n_prompt_tok,
+                                              seconds)
+                  : model_bench_steps_decode(&f->engine.steps, phase, f->o->n_prompt_tok,
+                                             seconds);
 }
 
 /* A product alone is not a step of the engine, where ranks compete for memory and
@@ -245,8 +246,8 @@ static int request(struct found *f, int step, double *tok_s)
     int rc = prefill_all(f, f->phase[step][0], &sum);
 
     for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
-        rc = model_timed_decode(&f->engine.steps, f->phase[step][1],
-                                o->n_prompt_tok + i - 1, &one);
+        rc = model_bench_steps_decode(&f->engine.steps, f->phase[step][1],
+                                      o->n_prompt_tok + i - 1, &one);
         sum += one;
     }
     *tok_s = (double)(o->batch * o->n_output_tok) / sum;
@@ -268,16 +269,16 @@ static int measure(struct found *f, struct study_cell *out)
     return rc;
 }
 
-static int say(const struct found *f, struct study_cell *out)
+static int report(const struct found *f, struct study_cell *out)
 {
     static const char *const names[] = {
 #define NAME(step, text) "tok_s_" #step,
         STEPS(NAME)};
-    const struct model_config *c = model_config_of(f->engine.model);
+    const struct model *m = f->engine.model;
     size_t n = (size_t)f->o->rounds;
-    double bytes =
-        (double)(model_token_weight_bytes(c, model_weight_type(f->engine.model)) +
-                 f->o->batch * model_token_kv_bytes(c, f->o->n_prompt_tok, 4));
+    double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
+                                     (double)f->o->n_prompt_tok + 1, f->o->batch)
+                       .read_bytes;
     const struct study_number more[] = {
         {"speedup_all", stats_median(f->tok_s[STEP_split_k], n) /
                             stats_median(f->tok_s[STEP_one_plan], n)},
@@ -295,7 +296,7 @@ static int say(const struct found *f, struct study_cell *out)
         if (rc == OK)
             rc = study_series(out, names[s], "tok/s", f->tok_s[s], n);
     }
-    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+    return rc == OK ? study_engine_report(out, &f->engine) : rc;
 }
 
 static void found_close(struct found *f)
@@ -331,7 +332,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = measure(f, out);
     if (rc == OK)
-        rc = say(f, out);
+        rc = report(f, out);
     found_close(f);
     return rc;
 }

@@ -228,7 +228,7 @@ static int run_threads(struct bench *b)
     par_team_run(team, n, thread_main, b);
     for (int i = 0; i < n && rc == OK; i++)
         if (b->rc[i] != OK)
-            rc = err_set(b->rc[i], "%s", *b->why ? b->why : "a rank gave up");
+            rc = err_set(b->rc[i], "%s", *b->why ? b->why : "a rank aborted");
     par_team_close(&team);
     return rc;
 }
@@ -242,7 +242,7 @@ static int run_processes(struct bench *b)
                                .arg = b,
                                .cpus = cpus,
                                .n_cpus = n_cpus,
-                               .give_up = par_comm_abort,
+                               .abort = par_comm_abort,
                                .mem = b->comm};
     struct par_ranks *p;
 
@@ -279,7 +279,7 @@ static int bench_open(struct bench *b)
 
 /* --- what was found */
 
-static int say_side(const struct bench *b, struct study_cell *out, int side)
+static int report_side(const struct bench *b, struct study_cell *out, int side)
 {
     static const struct {
         const char *prefix;
@@ -308,7 +308,7 @@ static void ratio(const struct bench *b, int slow, int fast, double *out)
         out[i] = b->times->us[slow][i] / b->times->us[fast][i];
 }
 
-static int say_ratios(const struct bench *b, struct study_cell *out)
+static int report_ratios(const struct bench *b, struct study_cell *out)
 {
     int shifted = 0, master = 0, best = 0, by_size = b->n_sides - 1, rc;
     size_t n = (size_t)b->o->rounds;
@@ -334,13 +334,13 @@ static int say_ratios(const struct bench *b, struct study_cell *out)
     return rc;
 }
 
-static int say(const struct bench *b, struct study_cell *out)
+static int report(const struct bench *b, struct study_cell *out)
 {
     const double *us = b->times->us[b->n_sides - 1];
-    int rc = say_ratios(b, out);
+    int rc = report_ratios(b, out);
 
     for (int side = 0; side < b->n_sides && rc == OK; side++)
-        rc = say_side(b, out, side);
+        rc = report_side(b, out, side);
     if (rc == OK)
         rc = study_value(out, "gbps_by_size",
                          (double)(b->n * sizeof(float)) / 1e3 /
@@ -379,7 +379,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = b.o->mode == MODE_THREADS ? run_threads(&b) : run_processes(&b);
     if (rc == OK)
-        rc = say(&b, out);
+        rc = report(&b, out);
     par_shm_close(&b.shm);
     return rc;
 }

@@ -73,7 +73,7 @@ static int measure(const struct opts *o, struct found *f)
                                   .pn = f->threads.n,
                                   .pk = 1,
                                   .order = KERN_ORDER_NMK};
-        struct tune_time t;
+        struct measure_report t;
 
         if (side % tile) /* the driver would round it up to the next one measured */
             continue;
@@ -81,12 +81,12 @@ static int measure(const struct opts *o, struct found *f)
             return err_set(ERR_LIMIT, "max: more than %d steps", MAX_STEPS);
         rc = tune_measure(f->bench, &s, f->threads.n, &t);
         f->side[f->n] = (double)side;
-        f->gflops[f->n++] = study_gflops(&f->shape, t.median_s);
+        f->gflops[f->n++] = study_gflops(&f->shape, t.estimate);
     }
     return rc;
 }
 
-static int say(const struct opts *o, const struct found *f, struct study_cell *out)
+static int report(const struct opts *o, const struct found *f, struct study_cell *out)
 {
     double best = stats_max(f->gflops, f->n), knee = NAN, best_side = NAN;
     int rc;
@@ -115,9 +115,9 @@ static int say(const struct opts *o, const struct found *f, struct study_cell *o
 static int run(const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct tune_bench_opts bench = {.seed = o->seed, .max_s = 0.05};
+    struct tune_bench_opts bench = {.seed = o->seed, .measure = {.budget_s = 0.05}};
     struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
-    struct study_variants v;
+    struct model_variants v;
     struct study_matrix w;
     int rc = f ? OK : ERR_NOMEM;
 
@@ -133,9 +133,9 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = tune_bench_open(&f->bench, f->threads.team, &bench);
     if (rc == OK)
-        rc = study_variants_choose(&v, f->bench, o->mode, f->threads.n, &f->shape);
+        rc = study_variants_choose(&v, o->mode, &f->shape);
     if (rc == OK) {
-        f->shape.v = study_variant_at(&v, f->shape.m);
+        f->shape.v = model_variants_at(&v, f->shape.m);
         rc = tune_bench_shape(f->bench, &f->shape);
     }
     if (rc == OK)
@@ -144,7 +144,7 @@ static int run(const void *opts, struct study_cell *out)
         rc = err_set(ERR_ARG, "step: no multiple of it up to %lld is whole micro-kernels",
                      (long long)o->max);
     if (rc == OK)
-        rc = say(o, f, out);
+        rc = report(o, f, out);
     tune_bench_close(&f->bench);
     study_threads_close(&f->threads);
 out:

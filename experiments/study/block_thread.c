@@ -199,8 +199,8 @@ static int64_t n_slices(const struct work *w, const struct slice *s)
     return ceil_div(w->shape.m, s->bm) * ceil_div(w->shape.n, s->bn);
 }
 
-static int say_slice(const struct work *w, const struct slice *s, const char *of,
-                     struct study_cell *out)
+static int report_slice(const struct work *w, const struct slice *s, const char *of,
+                        struct study_cell *out)
 {
     const struct {
         const char *prefix;
@@ -218,7 +218,7 @@ static int say_slice(const struct work *w, const struct slice *s, const char *of
 }
 
 /* Both winners once more, in turn: a maximum over many slices flatters itself. */
-static int say_loss(struct work *w, struct study_cell *out)
+static int report_loss(struct work *w, struct study_cell *out)
 {
     int one = best_of(w, 0), all = best_of(w, 1), rc;
     double s[2][MAX_RUNS], ratio[MAX_RUNS];
@@ -239,11 +239,11 @@ static int say_loss(struct work *w, struct study_cell *out)
         rc = study_value(out, "gflops_n_of_1",
                          study_gflops(&w->shape, stats_median(s[0], n)), NULL);
     if (rc == OK)
-        rc = say_slice(w, &w->slices[one], "1", out);
-    return rc == OK ? say_slice(w, &w->slices[all], "n", out) : rc;
+        rc = report_slice(w, &w->slices[one], "1", out);
+    return rc == OK ? report_slice(w, &w->slices[all], "n", out) : rc;
 }
 
-static int say_sweep(const struct work *w, struct study_cell *out)
+static int report_sweep(const struct work *w, struct study_cell *out)
 {
     double side[3][MAX_SLICES];
     size_t n = (size_t)w->n;
@@ -335,7 +335,7 @@ static int make_job(struct work *w)
 static int prepare(struct work *w)
 {
     struct tune_bench_opts bench = {.seed = w->o->seed, .warm = true};
-    struct study_variants v;
+    struct model_variants v;
     struct study_matrix m;
     int rc = w->o->matrix ? study_matrix_parse(w->o->matrix, &m)
                           : err_set(ERR_ARG, "study.matrix: expected one, found none");
@@ -349,8 +349,8 @@ static int prepare(struct work *w)
     if (rc != OK)
         return rc;
     w->shape = (struct tune_shape){.m = w->o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};
-    rc = study_variants_choose(&v, w->bench, w->o->mode, w->threads.n, &w->shape);
-    w->shape.v = study_variant_at(&v, w->shape.m);
+    rc = study_variants_choose(&v, w->o->mode, &w->shape);
+    w->shape.v = model_variants_at(&v, w->shape.m);
     if (rc == OK)
         rc = tune_bench_shape(w->bench, &w->shape);
     return rc == OK ? make_job(w) : rc;
@@ -367,10 +367,10 @@ static int run(const void *opts, struct study_cell *out)
     rc = prepare(w);
     if (rc == OK) {
         sweep(w, out);
-        rc = say_loss(w, out);
+        rc = report_loss(w, out);
     }
     if (rc == OK)
-        rc = say_sweep(w, out);
+        rc = report_sweep(w, out);
     tune_bench_close(&w->bench);
     study_threads_close(&w->threads);
     mem_free(w->a);

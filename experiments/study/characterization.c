@@ -71,13 +71,13 @@ static const struct study_metric metrics[] = {
 
 /* --- what is said */
 
-static int say(struct study_cell *out, const char *name, const struct counters_value *v,
-               double unit)
+static int report(struct study_cell *out, const char *name,
+                  const struct counters_value *v, double unit)
 {
     return study_value(out, name, v->value * unit, v->why[0] ? v->why : NULL);
 }
 
-static int say_hardware(const struct study_counted *w, struct study_cell *out)
+static int report_hardware(const struct study_counted *w, struct study_cell *out)
 {
     static const struct {
         const char *name;
@@ -87,14 +87,14 @@ static int say_hardware(const struct study_counted *w, struct study_cell *out)
     int rc = OK;
 
     for (int i = 0; i < COUNTERS_N_METRICS && rc == OK; i++)
-        rc = say(out, metrics[i].name, &w->metrics[i], 1);
+        rc = report(out, metrics[i].name, &w->metrics[i], 1);
     for (int i = 0; i < STUDY_N_SOFT && rc == OK; i++)
-        rc = say(out, soft[i].name, &w->soft[i], soft[i].unit);
+        rc = report(out, soft[i].name, &w->soft[i], soft[i].unit);
     return rc;
 }
 
 /* The events behind the seven metrics, and for how long of the time each really counted. */
-static int say_raw(const struct study_counted *w, struct study_cell *out)
+static int report_raw(const struct study_counted *w, struct study_cell *out)
 {
     double count[COUNTERS_EVENTS_MAX], enabled[COUNTERS_EVENTS_MAX];
     double running[COUNTERS_EVENTS_MAX];
@@ -119,7 +119,7 @@ static int say_raw(const struct study_counted *w, struct study_cell *out)
     return rc == OK ? study_series(out, "raw_running_ns", "ns", running, n) : rc;
 }
 
-static int say_sde(const struct study_counted *w, struct study_cell *out)
+static int report_sde(const struct study_counted *w, struct study_cell *out)
 {
     static const struct {
         const char *name;
@@ -134,12 +134,12 @@ static int say_sde(const struct study_counted *w, struct study_cell *out)
         const char *own = (const char *)&w->own + study_totals[i].offset;
 
         equal &= w->totals[i].value == (double)*(const int64_t *)own;
-        rc = say(out, said[i].name, &w->totals[i], said[i].unit);
+        rc = report(out, said[i].name, &w->totals[i], said[i].unit);
     }
     return rc == OK ? study_value(out, "sde_equal", equal, NULL) : rc;
 }
 
-static int say_estimates(const struct study_counted *w, struct study_cell *out)
+static int report_estimates(const struct study_counted *w, struct study_cell *out)
 {
     const struct serve_totals *t = &w->own;
     double bytes = (double)(t->weight_bytes + t->kv_bytes), tok = (double)t->n_tok;
@@ -154,16 +154,16 @@ static int say_estimates(const struct study_counted *w, struct study_cell *out)
     return STUDY_VALUES(out, all, "this processor has no constant clock to read");
 }
 
-static int say_counted(const struct study_counted *w, struct study_cell *out)
+static int report_counted(const struct study_counted *w, struct study_cell *out)
 {
-    int rc = say_hardware(w, out);
+    int rc = report_hardware(w, out);
 
     if (rc == OK)
-        rc = say_raw(w, out);
+        rc = report_raw(w, out);
     if (rc == OK)
-        rc = say_sde(w, out);
+        rc = report_sde(w, out);
     if (rc == OK)
-        rc = say_estimates(w, out);
+        rc = report_estimates(w, out);
     if (rc == OK)
         rc = study_note(out, "events", json_string(w->list.about));
     if (rc == OK)
@@ -171,7 +171,7 @@ static int say_counted(const struct study_counted *w, struct study_cell *out)
     return rc == OK ? study_note(out, "n_passes", json_integer(w->n_passes)) : rc;
 }
 
-static int say_simulated(const struct opts *o, struct study_cell *out)
+static int report_simulated(const struct opts *o, struct study_cell *out)
 {
     struct study_simulated s = {NAN, NAN, NAN, NAN};
     char why[256] = "";
@@ -215,9 +215,9 @@ static int run(const void *opts, struct study_cell *out)
         return ERR_NOMEM;
     rc = study_counted_run(w, &co, out);
     if (rc == OK)
-        rc = say_counted(w, out);
+        rc = report_counted(w, out);
     if (rc == OK)
-        rc = say_simulated(o, out);
+        rc = report_simulated(o, out);
     mem_free(w);
     return rc;
 }

@@ -15,6 +15,7 @@
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/topo.h"
+#include "measure/card.h"
 
 struct opts {
     char *model, *dir;
@@ -108,36 +109,19 @@ static const struct taken {
     {"steal_ns_per_s", "noise_steal_ns_per_s", false},
 };
 
-static int say_taken(struct study_cell *c, const struct found *f)
+static int report_taken(struct study_cell *c, const struct found *f)
 {
     const char *why;
     int rc = OK;
 
     for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]) && rc == OK; i++) {
-        double v = study_card_best(f->card, taken[i].prefix,
-                                   taken[i].one_thread ? 1 : f->budget.n, &why);
+        double v = measure_card_range(f->card, taken[i].prefix,
+                                      taken[i].one_thread ? 1 : f->budget.n, &why)
+                       .most;
 
         rc = study_value(c, taken[i].metric, v, why);
     }
     return rc;
-}
-
-/* The least and the most among all values called prefix... */
-static void extremes(const json_t *card, const char *prefix, double *least, double *most)
-{
-    const json_t *values = json_object_get(card, "values");
-
-    *least = *most = NAN;
-    for (size_t i = 0; i < json_array_size(values); i++) {
-        const json_t *row = json_array_get(values, i),
-                     *v = json_object_get(row, "median");
-        const char *name = json_string_value(json_object_get(row, "name"));
-
-        if (!name || strncmp(name, prefix, strlen(prefix)) != 0 || !json_is_number(v))
-            continue;
-        *least = fmin(*least, json_number_value(v)); /* of NaN and a number: the number */
-        *most = fmax(*most, json_number_value(v));
-    }
 }
 
 /* Latency of the largest working set that was measured. */
@@ -150,7 +134,7 @@ static double last_latency(const json_t *card, const char *pages)
         double v;
 
         snprintf(name, sizeof(name), "latency_ns_%s_%zuKiB", pages, kib);
-        v = machine_card_value(card, name, 1, NULL);
+        v = measure_card_value(card, name, 1, NULL);
         last = isnan(v) ? last : v;
     }
     return last;
@@ -162,8 +146,8 @@ static double random_frac(const struct found *f, const char *pages)
 
     snprintf(random, sizeof(random), "random_gbps_%s_4096B", pages);
     snprintf(sequential, sizeof(sequential), "sequential_gbps_%s", pages);
-    return machine_card_value(f->card, random, f->budget.n, NULL) /
-           machine_card_value(f->card, sequential, f->budget.n, NULL);
+    return measure_card_value(f->card, random, f->budget.n, NULL) /
+           measure_card_value(f->card, sequential, f->budget.n, NULL);
 }
 
 static double fastest_allreduce(const struct found *f)
@@ -174,23 +158,22 @@ static double fastest_allreduce(const struct found *f)
         char name[48];
 
         snprintf(name, sizeof(name), "allreduce_ns_%s_4096B", par_colls[k]->name);
-        best = fmin(best, study_card_best(f->card, name, 0, NULL));
+        best = fmin(best, measure_card_range(f->card, name, 0, NULL).most);
     }
     return best;
 }
 
-static int say_card(struct study_cell *c, const struct found *f)
+static int report_card(struct study_cell *c, const struct found *f)
 {
     int n = f->budget.n, rc;
-    double handoff[2], share[2];
-
-    extremes(f->card, "handoff_ns", &handoff[0], &handoff[1]);
-    extremes(f->card, "share_speed", &share[0], &share[1]);
+    struct measure_card_range handoff =
+        measure_card_range(f->card, "handoff_ns", 0, NULL);
+    struct measure_card_range share = measure_card_range(f->card, "share_speed", 0, NULL);
     const struct study_number roof[] = {
-        {"read_gbps_1t", machine_card_read_gbps(f->card, 1)},
-        {"read_gbps_all", machine_card_read_gbps(f->card, n)},
-        {"peak_gflops_f32", machine_card_peak_gflops(f->card, "f32", "exact", n)},
-        {"peak_gflops_bf16", machine_card_peak_gflops(f->card, "bf16", "exact", n)},
+        {"read_gbps_1t", measure_card_read_gbps(f->card, 1)},
+        {"read_gbps_all", measure_card_read_gbps(f->card, n)},
+        {"peak_gflops_f32", measure_card_peak_gflops(f->card, "f32", "exact", n)},
+        {"peak_gflops_bf16", measure_card_peak_gflops(f->card, "bf16", "exact", n)},
         {"card_s", json_number_value(json_object_get(f->card, "duration_s"))},
     };
     const struct study_number pages[] = {
@@ -200,9 +183,9 @@ static int say_card(struct study_cell *c, const struct found *f)
         {"random_frac_4k", random_frac(f, "small")},
     };
     const struct study_number pairs[] = {
-        {"handoff_ns_min", handoff[0]},
-        {"handoff_ns_max", handoff[1]},
-        {"share_speed_min", share[0]},
+        {"handoff_ns_min", handoff.least},
+        {"handoff_ns_max", handoff.most},
+        {"share_speed_min", share.least},
         {"allreduce_ns_4k", fastest_allreduce(f)},
     };
 
@@ -211,7 +194,7 @@ static int say_card(struct study_cell *c, const struct found *f)
         rc = STUDY_VALUES(c, pages, "the card says why: no such pages, or no memory");
     if (rc == OK)
         rc = STUDY_VALUES(c, pairs, "one CPU only, or no memory");
-    return rc == OK ? say_taken(c, f) : rc;
+    return rc == OK ? report_taken(c, f) : rc;
 }
 
 /* --- the engine below the roof */
@@ -234,12 +217,12 @@ static int decode_some(struct found *f, const struct opts *o, double *seconds)
 {
     double calm[TOKENS], all[TOKENS_MAX];
     size_t n_calm = 0, n = 0;
-    int rc = model_timed_decode(&f->engine.steps, f->phase, o->n_ctx_tok, seconds);
+    int rc = model_bench_steps_decode(&f->engine.steps, f->phase, o->n_ctx_tok, seconds);
 
     while (rc == OK && n_calm < TOKENS && n < TOKENS_MAX) {
         long before = n_preempted();
 
-        rc = model_timed_decode(&f->engine.steps, f->phase, o->n_ctx_tok, &all[n]);
+        rc = model_bench_steps_decode(&f->engine.steps, f->phase, o->n_ctx_tok, &all[n]);
         if (n_preempted() == before)
             calm[n_calm++] = all[n];
         n++;
@@ -254,18 +237,19 @@ static int decode_some(struct found *f, const struct opts *o, double *seconds)
 static int one_round(struct found *f, const struct opts *o, double *v)
 {
     const struct model *m = f->engine.model;
-    const struct model_config *c = model_config_of(m);
     struct study_threads t = {
         .budget = f->budget, .team = f->engine.team, .n = f->budget.n};
     size_t read_bytes = (size_t)o->read_mb << 20;
-    double bytes = (double)(model_token_weight_bytes(c, model_weight_type(m)) +
-                            model_token_kv_bytes(c, o->n_ctx_tok + 1, 4));
+    double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
+                                     (double)o->n_ctx_tok + 1, 1)
+                       .read_bytes;
     double read = study_read_gbps(&t, read_bytes, o->read_s / 2);
     int rc = decode_some(f, o, &v[0]);
 
     read = (read + study_read_gbps(&t, read_bytes, o->read_s / 2)) / 2;
     if (rc == OK)
-        rc = model_timed_prefill(&f->engine.steps, f->phase, o->n_prompt_tok, &v[1]);
+        rc =
+            model_bench_steps_prefill(&f->engine.steps, f->phase, o->n_prompt_tok, &v[1]);
     v[2] = read;
     v[3] = bytes / v[0] * 1e-9 / read;
     return rc;
@@ -302,39 +286,35 @@ static int run_engine(struct found *f, const struct opts *o, struct study_cell *
     return rc;
 }
 
-static int say_engine(struct study_cell *out, const struct found *f, const struct opts *o)
+static int report_engine(struct study_cell *out, const struct found *f,
+                         const struct opts *o)
 {
     const struct model *m = f->engine.model;
     const struct model_config *c = model_config_of(m);
-    enum kern_type type = model_weight_type(m);
-    double peak = machine_card_peak_gflops(
-        f->card, kern_type_name(type), o->precision == KERN_RELAXED ? "relaxed" : "exact",
-        f->budget.n);
-    double weights = (double)model_token_weight_bytes(c, type);
-    double bytes = weights + (double)model_token_kv_bytes(c, o->n_ctx_tok + 1, 4);
-    /* every weight is multiplied and added once; every key and value too */
-    double flop =
-        2 * weights / (double)kern_type_bytes(type) +
-        4.0 * c->n_layers * c->n_heads * c->head_dim * (double)(o->n_ctx_tok + 1);
-    double prompt = model_prefill_flop(c, o->n_prompt_tok);
+    struct model_cost_types types = model_cost_types_of(m);
+    double peak = measure_card_peak_gflops(
+        f->card, kern_type_name(types.weight),
+        o->precision == KERN_RELAXED ? "relaxed" : "exact", f->budget.n);
+    struct model_cost token = model_cost_decode(c, types, (double)o->n_ctx_tok + 1, 1);
+    struct model_cost prompt = model_cost_prefill(c, types, o->n_prompt_tok, 0);
     const struct study_number all[] = {
         {"decode_bandwidth_frac", f->frac},
-        {"decode_gbps", bytes / f->decode_s * 1e-9},
-        {"decode_gflops", flop / f->decode_s * 1e-9},
-        {"decode_flop_per_byte", flop / bytes},
+        {"decode_gbps", token.read_bytes / f->decode_s * 1e-9},
+        {"decode_gflops", token.flop / f->decode_s * 1e-9},
+        {"decode_flop_per_byte", token.flop / token.read_bytes},
         {"decode_read_gbps", f->read_gbps},
-        {"prefill_gflops", prompt / f->prefill_s * 1e-9},
-        {"prefill_peak_frac", prompt / f->prefill_s * 1e-9 / peak},
-        {"prefill_flop_per_byte", prompt / weights},
+        {"prefill_gflops", prompt.flop / f->prefill_s * 1e-9},
+        {"prefill_peak_frac", prompt.flop / f->prefill_s * 1e-9 / peak},
+        {"prefill_flop_per_byte", prompt.flop / prompt.weight_bytes},
     };
     int rc = STUDY_VALUES(out, all, "the card has no bound for it");
 
-    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+    return rc == OK ? study_engine_report(out, &f->engine) : rc;
 }
 
 /* --- the cell */
 
-static int say_machine(struct study_cell *c, const struct found *f)
+static int report_machine(struct study_cell *c, const struct found *f)
 {
     const struct topo_tree_opts keep = {.cpus = f->budget.cpus, .n_cpus = f->budget.n};
     struct topo_machine *m = NULL;
@@ -345,7 +325,7 @@ static int say_machine(struct study_cell *c, const struct found *f)
     if (rc == OK)
         rc = topo_tree_open(&tree, m, &keep, note, sizeof(note));
     if (rc == OK)
-        rc = study_topo_say_tree(c, tree);
+        rc = study_topo_report_tree(c, tree);
     if (rc == OK)
         rc = study_note(c, "left_out", json_string(note));
     study_card_root(root, sizeof(root));
@@ -358,7 +338,7 @@ static int say_machine(struct study_cell *c, const struct found *f)
 
 /* "provider event|ratio|verdict" lines: short enough for an attribute, as figures read it;
  * the whole table with its reasons stands beside it. */
-static int say_event_lines(struct study_cell *c, const struct counters_trust *t, int n)
+static int report_event_lines(struct study_cell *c, const struct counters_trust *t, int n)
 {
     static const char *const verdicts[] = {"trusted", "off", "unavailable"};
     char lines[COUNTERS_TRUST_MAX * 96] = "";
@@ -372,7 +352,7 @@ static int say_event_lines(struct study_cell *c, const struct counters_trust *t,
 }
 
 /* Which hardware events count known work right, and why the others do not. */
-static int say_events(struct study_cell *c)
+static int report_events(struct study_cell *c)
 {
     struct counters_trust *t = mem_new(MEM_OTHER, COUNTERS_TRUST_MAX, sizeof(*t));
     json_t *events = NULL;
@@ -396,7 +376,7 @@ static int say_events(struct study_cell *c)
     if (rc == OK)
         rc = study_note(c, "trust", json_string(text));
     if (rc == OK)
-        rc = say_event_lines(c, t, n);
+        rc = report_event_lines(c, t, n);
     for (int i = 0; rc == OK && i < n; i++) {
         if (t[i].verdict == COUNTERS_UNAVAILABLE) {
             rc = study_note(c, "trust_why", json_string(t[i].why)); /* of the first */
@@ -422,17 +402,17 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = machine_card_full_get(&f->card, o->dir, 1, o->card_s);
     if (rc == OK)
-        rc = say_card(out, f);
+        rc = report_card(out, f);
     if (rc == OK)
         rc = study_card_curves(out, f->card, &f->budget);
     if (rc == OK)
-        rc = say_machine(out, f);
+        rc = report_machine(out, f);
     if (rc == OK)
-        rc = say_events(out);
+        rc = report_events(out);
     if (rc == OK)
         rc = run_engine(f, o, out);
     if (rc == OK)
-        rc = say_engine(out, f, o);
+        rc = report_engine(out, f, o);
     model_phase_close(&f->phase);
     study_engine_close(&f->engine);
     json_decref(f->card);

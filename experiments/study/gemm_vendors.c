@@ -219,7 +219,7 @@ static int enter_ours(struct cell *c, const struct tune_shape *shape)
         s->shape = *shape;
         s->bench = kept.bench[i];
         rc = study_choices_apply(&kept.choices, s->bench, s->mode, c->o->matrix,
-                                 kept.threads.n, &s->shape);
+                                 &s->shape);
         if (rc == OK)
             rc = add_sides(c, i);
     }
@@ -300,8 +300,8 @@ static int begin(struct cell *c, struct tune_shape *shape)
 
 /* --- what is said */
 
-static int say(const struct cell *c, const char *name, const char *suffix, double value,
-               const char *why)
+static int report(const struct cell *c, const char *name, const char *suffix,
+                  double value, const char *why)
 {
     char metric[64];
 
@@ -309,27 +309,27 @@ static int say(const struct cell *c, const char *name, const char *suffix, doubl
     return study_value(c->out, metric, value, why);
 }
 
-static int say_ours(const struct cell *c, const struct series *s, const char *suffix)
+static int report_ours(const struct cell *c, const struct series *s, const char *suffix)
 {
     const struct study_side *sides = c->contest.sides;
     double tuned = NAN;
     int best = study_contest_best_rival(&c->contest);
-    int rc =
-        say(c, "gflops", suffix, study_gflops(&s->shape, sides[ours(s)].median_s), NULL);
+    int rc = report(c, "gflops", suffix, study_gflops(&s->shape, sides[ours(s)].median_s),
+                    NULL);
 
     if (s->tuned_side >= 0)
         tuned = study_gflops(&s->shape, sides[s->tuned_side].median_s);
     if (rc == OK)
-        rc = say(c, "gflops_default", suffix,
-                 study_gflops(&s->shape, sides[s->side].median_s), NULL);
+        rc = report(c, "gflops_default", suffix,
+                    study_gflops(&s->shape, sides[s->side].median_s), NULL);
     if (rc == OK)
-        rc = say(c, "gflops_tuned", suffix, tuned, s->untuned);
+        rc = report(c, "gflops_tuned", suffix, tuned, s->untuned);
     if (rc == OK)
-        rc = say(c, "ratio_vs_best", suffix,
-                 best < 0 ? NAN : study_contest_ratio(&c->contest, ours(s), best),
-                 "no rival computed this shape");
+        rc = report(c, "ratio_vs_best", suffix,
+                    best < 0 ? NAN : study_contest_ratio(&c->contest, ours(s), best),
+                    "no rival computed this shape");
     if (rc == OK)
-        rc = say(c, "error", suffix, s->error, "the result is no number");
+        rc = report(c, "error", suffix, s->error, "the result is no number");
     if (rc == OK) {
         char name[32];
 
@@ -340,7 +340,7 @@ static int say_ours(const struct cell *c, const struct series *s, const char *su
     return rc;
 }
 
-static int say_bounds(const struct cell *c, const struct series *s, const char *suffix)
+static int report_bounds(const struct cell *c, const struct series *s, const char *suffix)
 {
     const char *no_read = c->o->weights == WARM
                               ? "cached weights are not read from memory"
@@ -352,14 +352,14 @@ static int say_bounds(const struct cell *c, const struct series *s, const char *
         study_roof_gflops(peak, study_memory_roof_gflops(s->mode, s->shape.m, read));
     double rate = study_gflops(&s->shape, c->contest.sides[ours(s)].median_s);
     const char *no_roof = isnan(read) ? no_read : no_peak;
-    int rc = say(c, "peak_gflops", suffix, peak, no_peak);
+    int rc = report(c, "peak_gflops", suffix, peak, no_peak);
 
     if (rc == OK)
-        rc = say(c, "peak_frac", suffix, rate / peak, no_peak);
+        rc = report(c, "peak_frac", suffix, rate / peak, no_peak);
     if (rc == OK)
-        rc = say(c, "roof_gflops", suffix, roof, no_roof);
+        rc = report(c, "roof_gflops", suffix, roof, no_roof);
     if (rc == OK)
-        rc = say(c, "roof_frac", suffix, rate / roof, no_roof);
+        rc = report(c, "roof_frac", suffix, rate / roof, no_roof);
     if (rc != OK || s != &c->series[0])
         return rc;
     rc = study_value(c->out, "read_gbps", read, no_read);
@@ -369,7 +369,7 @@ static int say_bounds(const struct cell *c, const struct series *s, const char *
 }
 
 /* Those that took part to the end; of the others the reason. */
-static int say_rivals(const struct cell *c)
+static int report_rivals(const struct cell *c)
 {
     const struct study_contest *all = &c->contest;
     char name[64];
@@ -381,9 +381,9 @@ static int say_rivals(const struct cell *c)
         for (int k = all->n_ours; k < all->n; k++)
             if (all->sides[k].rival == i && !all->sides[k].lost)
                 s = &all->sides[k];
-        rc = say(c, "gflops_", gemm_rival_names[i],
-                 s ? study_gflops(&c->series[0].shape, s->median_s) : NAN,
-                 kept.rivals.why[i]);
+        rc = report(c, "gflops_", gemm_rival_names[i],
+                    s ? study_gflops(&c->series[0].shape, s->median_s) : NAN,
+                    kept.rivals.why[i]);
         snprintf(name, sizeof(name), "s_%s", gemm_rival_names[i]);
         if (rc == OK && s)
             rc = study_series(c->out, name, "s", s->s, (size_t)all->n_rounds);
@@ -391,7 +391,7 @@ static int say_rivals(const struct cell *c)
     return rc == OK ? study_value(c->out, "n_rounds", all->n_rounds, NULL) : rc;
 }
 
-static int say_best_rival(const struct cell *c)
+static int report_best_rival(const struct cell *c)
 {
     static const char none[] = "no rival computed this shape";
     int best = study_contest_best_rival(&c->contest), rc;
@@ -441,19 +441,19 @@ static int note_rivals(const struct cell *c)
     return study_note(c->out, "rivals", all);
 }
 
-static int say_all(const struct cell *c)
+static int report_all(const struct cell *c)
 {
     int rc = OK;
 
     for (int i = 0; i < c->n_series && rc == OK; i++) {
-        rc = say_ours(c, &c->series[i], suffixes[i]);
+        rc = report_ours(c, &c->series[i], suffixes[i]);
         if (rc == OK)
-            rc = say_bounds(c, &c->series[i], suffixes[i]);
+            rc = report_bounds(c, &c->series[i], suffixes[i]);
     }
     if (rc == OK)
-        rc = say_rivals(c);
+        rc = report_rivals(c);
     if (rc == OK)
-        rc = say_best_rival(c);
+        rc = report_best_rival(c);
     if (rc == OK)
         rc = note_ours(c);
     if (rc == OK)
@@ -482,7 +482,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = measure(c);
     if (rc == OK)
-        rc = say_all(c);
+        rc = report_all(c);
     mem_free(c);
     return rc;
 }

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "experiments/harness/study.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/roofline.h"
+#include "measure/card.h"
 
 enum { PAPER, HOST };
 enum { W4A8, BF16 };
@@ -110,16 +110,16 @@ static struct study_roofline_machine machine_of(const struct opts *o, const json
     m = (struct study_roofline_machine){NAN, NAN, NAN};
     if (!card || cpu_budget_get(&b) != OK)
         return m;
-    m.gbps = machine_card_read_gbps(card, b.n);
-    m.attention_rate = machine_card_peak_gflops(card, "f32", "exact", b.n);
+    m.gbps = measure_card_read_gbps(card, b.n);
+    m.attention_rate = measure_card_peak_gflops(card, "f32", "exact", b.n);
     m.linear_rate = o->weights == BF16
-                        ? machine_card_peak_gflops(card, "bf16", "exact", b.n)
-                        : study_card_best(card, "peak_i8_dot_", b.n, why);
+                        ? measure_card_peak_gflops(card, "bf16", "exact", b.n)
+                        : measure_card_range(card, "peak_i8_dot_", b.n, why).most;
     return m;
 }
 
-static int say_counts(struct study_cell *c, const struct study_roofline_work *p,
-                      const struct study_roofline_work *d)
+static int report_counts(struct study_cell *c, const struct study_roofline_work *p,
+                         const struct study_roofline_work *d)
 {
     const double g = ROOFLINE_G;
     const struct study_number all[] = {
@@ -140,9 +140,9 @@ static int say_counts(struct study_cell *c, const struct study_roofline_work *p,
     return STUDY_VALUES(c, all, "arithmetic");
 }
 
-static int say_bounds(struct study_cell *c, const struct opts *o,
-                      const struct study_roofline_work *p,
-                      const struct study_roofline_work *d)
+static int report_bounds(struct study_cell *c, const struct opts *o,
+                         const struct study_roofline_work *p,
+                         const struct study_roofline_work *d)
 {
     const char *why;
     struct study_roofline_machine m = machine_of(o, study_machine(c), &why);
@@ -179,10 +179,10 @@ static double to_digits(double x, int n)
 
 /* The formulas to the digits that the paper prints, and what they give without each of
  * its slips that changes a number. */
-static int say_paper(struct study_cell *c, const struct opts *o,
-                     const struct study_roofline_model *m,
-                     const struct study_roofline_work *p,
-                     const struct study_roofline_work *d)
+static int report_paper(struct study_cell *c, const struct opts *o,
+                        const struct study_roofline_model *m,
+                        const struct study_roofline_work *p,
+                        const struct study_roofline_work *d)
 {
     const struct study_roofline_opts fixed = {.head_rows = 1, .other_factor = 200};
     double n = (double)o->n_prompt_tok, g = ROOFLINE_G;
@@ -212,7 +212,7 @@ static int say_paper(struct study_cell *c, const struct opts *o,
                         "as printed");
 }
 
-static int say_slips(struct study_cell *c)
+static int report_slips(struct study_cell *c)
 {
     json_t *list = json_array();
     char *text;
@@ -244,12 +244,12 @@ static int run(const void *opts, struct study_cell *c)
     m.weight_bytes = o->weights == BF16 ? 2 : m.weight_bytes;
     study_roofline_prefill(&prefill, &m, (double)o->n_prompt_tok, &count);
     study_roofline_decode(&decode, &m, (double)o->n_ctx_tok, &count);
-    rc = say_counts(c, &prefill, &decode);
+    rc = report_counts(c, &prefill, &decode);
     if (rc == OK)
-        rc = say_bounds(c, o, &prefill, &decode);
+        rc = report_bounds(c, o, &prefill, &decode);
     if (rc == OK)
-        rc = say_paper(c, o, &m, &prefill, &decode);
-    return rc == OK ? say_slips(c) : rc;
+        rc = report_paper(c, o, &m, &prefill, &decode);
+    return rc == OK ? report_slips(c) : rc;
 }
 
 const struct study study_mnn_roofline = {

@@ -5,9 +5,9 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "characterize/probe.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
+#include "measure/card.h"
 
 enum { PREFILL, DECODE };
 
@@ -57,8 +57,8 @@ struct found {
 static int step(struct found *f, const struct opts *o, double *seconds)
 {
     return o->phase == PREFILL
-               ? model_timed_prefill(&f->engine.steps, f->phase, o->n_tok, seconds)
-               : model_timed_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
+               ? model_bench_steps_prefill(&f->engine.steps, f->phase, o->n_tok, seconds)
+               : model_bench_steps_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
 }
 
 /* By the clock of thread 0, which has an equal part of every operator; where it waits,
@@ -87,21 +87,20 @@ static double bound_tok_s(const struct found *f, const struct opts *o, const jso
 {
     const struct model *m = f->engine.model;
     const struct model_config *c = model_config_of(m);
-    enum kern_type type = model_weight_type(m);
+    struct model_cost_types types = model_cost_types_of(m);
     const char *precision = o->precision == KERN_RELAXED ? "relaxed" : "exact";
     int n = f->engine.budget.n;
 
     if (!card)
         return NAN;
     if (o->phase == DECODE)
-        return machine_card_read_gbps(card, n) * 1e9 /
-               (double)(model_token_weight_bytes(c, type) +
-                        model_token_kv_bytes(c, o->n_tok + 1, 4));
-    return machine_card_peak_gflops(card, kern_type_name(type), precision, n) * 1e9 *
-           (double)o->n_tok / model_prefill_flop(c, o->n_tok);
+        return measure_card_read_gbps(card, n) * 1e9 /
+               model_cost_decode(c, types, (double)o->n_tok + 1, 1).read_bytes;
+    return measure_card_peak_gflops(card, kern_type_name(types.weight), precision, n) *
+           1e9 * (double)o->n_tok / model_cost_prefill(c, types, o->n_tok, 0).flop;
 }
 
-static int say(const struct found *f, const struct opts *o, struct study_cell *c)
+static int report(const struct found *f, const struct opts *o, struct study_cell *c)
 {
     size_t n = (size_t)o->rounds;
     double s = stats_median(f->step_s, n);
@@ -120,7 +119,7 @@ static int say(const struct found *f, const struct opts *o, struct study_cell *c
 
     if (rc == OK)
         rc = study_series(c, "step_s_each", "s", f->step_s, n);
-    return rc == OK ? study_engine_say(c, &f->engine) : rc;
+    return rc == OK ? study_engine_report(c, &f->engine) : rc;
 }
 
 static int run(const void *opts, struct study_cell *c)
@@ -142,7 +141,7 @@ static int run(const void *opts, struct study_cell *c)
         study_progress(c, (double)(r + 1) / (double)o->rounds, "steps");
     }
     if (rc == OK)
-        rc = say(f, o, c);
+        rc = report(f, o, c);
     model_phase_close(&f->phase);
     study_engine_close(&f->engine);
     mem_free(f);

@@ -149,7 +149,8 @@ static const struct entrant *oracle_of(const struct found *f)
     return NULL;
 }
 
-static int say_one(const struct found *f, const struct entrant *e, struct study_cell *out)
+static int report_one(const struct found *f, const struct entrant *e,
+                      struct study_cell *out)
 {
     const struct entrant *oracle = oracle_of(f);
     double ratio[STUDY_SHAPES_MAX], gflops[STUDY_SHAPES_MAX];
@@ -197,14 +198,14 @@ static int note(const struct found *f, const struct study_threads *t,
     return rc == OK ? study_note_setting(out, t, f->shapes.mode, f->shapes.v[0].v) : rc;
 }
 
-static int say(const struct found *f, const struct study_threads *t,
-               struct study_cell *out)
+static int report(const struct found *f, const struct study_threads *t,
+                  struct study_cell *out)
 {
     double m[STUDY_SHAPES_MAX];
     int rc = OK;
 
     for (int k = 0; k < f->n && rc == OK; k++)
-        rc = say_one(f, &f->entrants[k], out);
+        rc = report_one(f, &f->entrants[k], out);
     for (int i = 0; i < f->shapes.n; i++)
         m[i] = (double)f->shapes.v[i].m;
     if (rc == OK)
@@ -224,7 +225,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = study_threads_open(&t, o->threads, o->cache_mb);
     if (rc == OK)
-        rc = study_shapes_make(&f->shapes, &t, o->matrix, o->mode, o->ms, o->n_shapes,
+        rc = study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes,
                                o->m_max, o->seed);
     if (rc == OK)
         rc = search(o, &t, f, out);
@@ -232,7 +233,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = again(o, &t, f);
     if (rc == OK)
-        rc = say(f, &t, out);
+        rc = report(f, &t, out);
     study_threads_close(&t);
     mem_free(f);
     return rc;

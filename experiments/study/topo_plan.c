@@ -165,7 +165,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = price(&t, o, &tree, out);
     if (rc == OK)
-        rc = study_topo_say(out, &t);
+        rc = study_topo_report(out, &t);
     mem_free(tree);
     study_topo_close(&t);
     return rc;

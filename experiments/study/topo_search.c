@@ -184,8 +184,8 @@ static int find(const struct study_topo *t, const struct opts *o, struct outcome
     return rc == OK ? best_of_all(t, o, &out->best_s) : rc;
 }
 
-static int say_numbers(const struct study_topo *t, const struct opts *o,
-                       const struct outcome *f, struct study_cell *out)
+static int report_numbers(const struct study_topo *t, const struct opts *o,
+                          const struct outcome *f, struct study_cell *out)
 {
     const struct plan_tree_search_counts *n = &f->found.counts;
     double tokens = o->phase == TOPO_PREFILL ? t->prompt_tok : (double)o->batch;
@@ -220,11 +220,11 @@ static int say_numbers(const struct study_topo *t, const struct opts *o,
     return STUDY_VALUES(out, all, "not every one was looked at");
 }
 
-static int say_words(const struct study_topo *t, const struct outcome *f,
-                     struct study_cell *out)
+static int report_words(const struct study_topo *t, const struct outcome *f,
+                        struct study_cell *out)
 {
     char text[96];
-    int rc = study_topo_say(out, t);
+    int rc = study_topo_report(out, t);
 
     topo_config_print(&f->chosen, text, sizeof(text));
     if (rc == OK)
@@ -248,9 +248,9 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = find(&t, o, &f);
     if (rc == OK)
-        rc = say_numbers(&t, o, &f, out);
+        rc = report_numbers(&t, o, &f, out);
     if (rc == OK)
-        rc = say_words(&t, &f, out);
+        rc = report_words(&t, &f, out);
     plan_tree_found_free(&f.found);
     study_topo_close(&t);
     return rc;

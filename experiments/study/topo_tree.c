@@ -53,8 +53,8 @@ static void cut_all(struct sections *s, const struct study_topo *t,
     }
 }
 
-static int say_series(const struct sections *s, const struct topo_tree *tree,
-                      struct study_cell *out)
+static int report_series(const struct sections *s, const struct topo_tree *tree,
+                         struct study_cell *out)
 {
     const struct {
         const char *name;
@@ -64,15 +64,15 @@ static int say_series(const struct sections *s, const struct topo_tree *tree,
                {"attention_imbalance", s->attention},
                {"ffn_imbalance", s->ffn},
                {"allowed_strictly", s->strict}};
-    int rc = study_topo_say_tree(out, tree);
+    int rc = study_topo_report_tree(out, tree);
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
         rc = study_series(out, all[i].name, "", all[i].v, (size_t)tree->n_levels);
     return rc;
 }
 
-static int say(const struct study_topo *t, const struct topo_tree *tree,
-               struct study_cell *out)
+static int report(const struct study_topo *t, const struct topo_tree *tree,
+                  struct study_cell *out)
 {
     struct sections s = {.n_allowed = 0};
     char *text = NULL;
@@ -87,7 +87,7 @@ static int say(const struct study_topo *t, const struct topo_tree *tree,
         {"n_configs", s.n_allowed},
         {"n_configs_strict", s.n_strict}};
 
-    rc = say_series(&s, tree, out);
+    rc = report_series(&s, tree, out);
     if (rc == OK)
         rc = STUDY_VALUES(out, all, "no number");
     if (rc == OK)
@@ -108,9 +108,9 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = study_topo_steps(&tree, t.tree, o->steps);
     if (rc == OK)
-        rc = say(&t, tree, out);
+        rc = report(&t, tree, out);
     if (rc == OK)
-        rc = study_topo_say(out, &t);
+        rc = study_topo_report(out, &t);
     mem_free(tree);
     study_topo_close(&t);
     return rc;

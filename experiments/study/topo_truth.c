@@ -220,8 +220,8 @@ static int search(const struct study_topo *t, int64_t seed, struct plan_tree_fou
     return rc == OK ? plan_tree_search(out, t->tree, &t->limits, &e, &s) : rc;
 }
 
-static int say(const struct study_topo *t, const struct best *b,
-               const struct plan_tree_found *f, struct study_cell *out)
+static int report(const struct study_topo *t, const struct best *b,
+                  const struct plan_tree_found *f, struct study_cell *out)
 {
     const struct topo_config *c = &f->top[f->best].config;
     bool nothing = simulate_params(t->sim)->n_domains == 0;
@@ -283,7 +283,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = search(&kept_best.t, o->seed, &f);
     if (rc == OK)
-        rc = say(&kept_best.t, &kept_best.best, &f, out);
+        rc = report(&kept_best.t, &kept_best.best, &f, out);
     if (rc == OK)
         rc = note_plans(&kept_best.t, &kept_best.best, &f, out);
     if (rc == OK)

@@ -78,7 +78,7 @@ static int again(const struct opts *o, struct study_threads *t, struct found *f)
     return rc;
 }
 
-static int say(const struct found *f, struct study_cell *out)
+static int report(const struct found *f, struct study_cell *out)
 {
     size_t n = (size_t)f->shapes.n;
     const struct study_number all[] = {
@@ -126,7 +126,7 @@ static int run(const void *opts, struct study_cell *out)
     int rc = f ? study_threads_open(&t, o->threads, o->cache_mb) : ERR_NOMEM;
 
     if (rc == OK)
-        rc = study_shapes_make(&f->shapes, &t, o->matrix, o->mode, o->ms, o->n_shapes,
+        rc = study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes,
                                o->m_max, o->seed);
     study_progress(out, 0.05, "tune");
     if (rc == OK)
@@ -135,7 +135,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = again(o, &t, f);
     if (rc == OK)
-        rc = say(f, out);
+        rc = report(f, out);
     if (rc == OK)
         rc = note(f, &t, out);
     study_threads_close(&t);

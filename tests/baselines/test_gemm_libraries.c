@@ -20,11 +20,20 @@
 #define BUDGET_S   1e6 /* every setting */
 
 static char last_warning[600];
-static int n_warnings;
+static int n_lines, n_warnings;
+
+/* Words of what libraries call themselves where they compute with more than AVX2. */
+static const char *const beyond_avx2[] = {
+    "512", "skx", "SkylakeX", "Cooperlake", "SapphireRapids", "cpx", "clx", "zen4"};
+static bool only_avx2; /* settings are watched for those */
 
 static void on_log(void *ctx, enum log_level level, const char *line)
 {
     (void)ctx;
+    n_lines++;
+    for (size_t i = 0; only_avx2 && i < sizeof beyond_avx2 / sizeof *beyond_avx2; i++)
+        if (strstr(line, beyond_avx2[i]))
+            level = LOG_WARN;
     if (level > LOG_WARN)
         return;
     n_warnings++;
@@ -43,34 +52,50 @@ static struct gemm_rival_opts opts(int n_threads)
         .seed = (int64_t)test_seed()};
 }
 
+static char mask[32];             /* CPU_ISA_ENV as this program was started */
+static struct gemm_rival *opened; /* by the running test; close_rival() is its teardown */
+
 static struct gemm_rival *open_rival(const char *name, int n_threads)
 {
     struct gemm_rival_opts o = opts(n_threads);
-    struct gemm_rival *r = NULL;
-    int rc = gemm_rival_open(&r, name, &o);
+    int rc = gemm_rival_open(&opened, name, &o);
 
     if (rc == ERR_NOTFOUND)
         test_skip("%s", err_msg());
     assert_ok(rc);
-    assert_true(strlen(gemm_rival_version(r)) > 0);
-    return r;
+    assert_true(strlen(gemm_rival_version(opened)) > 0);
+    return opened;
 }
 
-/* Skips, with the rival closed, where it has no such type. */
+/* A test may have failed anywhere: the next one finds no child, and no mask but ours. */
+static int close_rival(void **state)
+{
+    (void)state;
+    log_set_sink(NULL, NULL);
+    log_set_level(LOG_INFO);
+    only_avx2 = false;
+    if (mask[0])
+        setenv(CPU_ISA_ENV, mask, 1);
+    else
+        unsetenv(CPU_ISA_ENV);
+    gemm_rival_close(&opened);
+    left_no_child();
+    return 0;
+}
+
+/* Skips where the library has no such type. */
 static void check_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t n,
                         int64_t k, bool warm)
 {
     const bool bf16 = strcmp(type, "bf16") == 0;
     double seconds, error;
 
-    n_warnings = 0;
+    n_lines = n_warnings = 0;
     log_set_sink(on_log, NULL);
     int rc = gemm_rival_shape(r, type, m, n, k, warm, BUDGET_S);
     log_set_sink(NULL, NULL);
-    if (rc == ERR_NOTFOUND && bf16) {
-        gemm_rival_close(&r);
+    if (rc == ERR_NOTFOUND && bf16)
         test_skip("%s", err_msg());
-    }
     assert_ok(rc);
     if (n_warnings) /* a setting crashed, hung or computed wrong */
         fail_msg("seed %d: %d warnings, the last: %s", (int)test_seed(), n_warnings,
@@ -94,7 +119,6 @@ static void shapes(const char *name, const char *type)
     check_shape(r, type, 1, 333, 129, false);
     check_shape(r, type, 70, 161, 300, false); /* more than a block of each */
     check_shape(r, type, 3, 70, 4501, true);   /* ... than a level 2 cache likes */
-    gemm_rival_close(&r);
 }
 
 static void test_f32(void **state)
@@ -112,7 +136,6 @@ static void test_one_thread(void **state)
     struct gemm_rival *r = open_rival(*state, 1);
 
     check_shape(r, "f32", 13, 97, 65, true);
-    gemm_rival_close(&r);
 }
 
 /* The only child of this thread; 0: none. */
@@ -186,7 +209,6 @@ static void test_sleeps_between_runs(void **state)
         assert_ok(gemm_rival_run(r, &seconds));
         assert_int_equal(count_running(child_of_ours()), 0);
     }
-    gemm_rival_close(&r);
 }
 
 /* The CPU that this thread alone may use; -1: several. */
@@ -227,7 +249,6 @@ static void test_threads_are_pinned(void **state)
     closedir(d);
     for (int i = 0; i < o.n_threads; i++)
         assert_true(seen[i]);
-    gemm_rival_close(&r);
 }
 
 static void test_killed(void **state)
@@ -241,8 +262,6 @@ static void test_killed(void **state)
     assert_err(gemm_rival_run(r, &seconds), ERR_STATE, "no shape");
     assert_ok(gemm_rival_shape(r, "f32", 3, 40, 50, true, 0.0)); /* it goes on */
     assert_ok(gemm_rival_run(r, &seconds));
-    gemm_rival_close(&r);
-    left_no_child();
 }
 
 /* In a process of its own: a rival whose child is stopped, so that it cannot see the end
@@ -265,11 +284,11 @@ static void parent(const char *name, int tell)
 
 static void test_dies_with_its_parent(void **state)
 {
-    struct gemm_rival *r = open_rival(*state, 2); /* or skip */
     int ends[2], status, waits = 0;
     pid_t child, middle;
 
-    gemm_rival_close(&r);
+    open_rival(*state, 2); /* or skip */
+    gemm_rival_close(&opened);
     assert_int_equal(pipe(ends), 0);
     fflush(stdout);
     middle = fork();
@@ -287,6 +306,32 @@ static void test_dies_with_its_parent(void **state)
     close(ends[1]);
 }
 
+/* Under a mask a library computes with no more than we do: every setting that is tried says
+ * what the library runs as. */
+static void test_mask(void **state)
+{
+    struct gemm_rival *r;
+
+    test_needs_isa("avx2");
+    setenv(CPU_ISA_ENV, "avx2", 1); /* for the children: ours is found out already */
+    r = open_rival(*state, 1);
+    only_avx2 = true;
+    log_set_level(LOG_DEBUG);
+    check_shape(r, "f32", 13, 97, 65, true);
+    assert_true(n_lines > 1);
+}
+
+/* No library computes in plain C: none takes part. */
+static void test_no_isa(void **state)
+{
+    struct gemm_rival_opts o = opts(1);
+
+    open_rival(*state, 1);
+    gemm_rival_close(&opened);
+    setenv(CPU_ISA_ENV, "ref", 1);
+    assert_err(gemm_rival_open(&opened, *state, &o), ERR_NOTFOUND, "no setting for");
+}
+
 int main(void)
 {
     static const struct {
@@ -300,18 +345,23 @@ int main(void)
         {"threads_are_pinned", test_threads_are_pinned},
         {"killed", test_killed},
         {"dies_with_its_parent", test_dies_with_its_parent},
+        {"mask", test_mask},
+        {"no_isa", test_no_isa},
     };
     enum { N = sizeof all / sizeof all[0] };
     static char names[MAX_RIVALS * N][64];
     struct CMUnitTest tests[MAX_RIVALS * N];
     size_t n = 0;
 
+    if (getenv(CPU_ISA_ENV))
+        snprintf(mask, sizeof mask, "%s", getenv(CPU_ISA_ENV));
     for (int r = 0; gemm_rival_names[r] && r < MAX_RIVALS; r++)
         for (size_t i = 0; i < N; i++, n++) {
             snprintf(names[n], sizeof names[n], "%s_%s", gemm_rival_names[r],
                      all[i].word);
             tests[n] = (struct CMUnitTest){.name = names[n],
                                            .test_func = all[i].run,
+                                           .teardown_func = close_rival,
                                            .initial_state = (void *)gemm_rival_names[r]};
         }
     return _cmocka_run_group_tests("gemm_libraries", tests, n, NULL, NULL);

@@ -173,7 +173,7 @@ static void test_bad_lists(void **state)
         {"printf 'rival \\001\\n'", "byte 0x01", ERR_FORMAT},
         {"printf 'rival x'", "ended", ERR_IO}, /* half a line */
         {"head -c 2000 /dev/zero | tr '\\000' x", "longer than", ERR_FORMAT},
-        {"echo rival x; echo end", "no setting", ERR_FORMAT},
+        {"echo rival x; echo end", "x has no setting", ERR_NOTFOUND},
         {"echo rival x; echo 'setting|a|f32'", "expected setting|", ERR_FORMAT},
         {"echo rival x; echo 'setting|a|f32|-1|'", "expected setting|", ERR_FORMAT},
         {"echo rival x; yes 'setting|a|f32|0|'", "more than 128", ERR_LIMIT},

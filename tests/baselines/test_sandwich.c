@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "baselines/sut.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "tests/support/test.h"
 
 #define MAX_REQUESTS 16
@@ -26,16 +26,16 @@ static char model[600];
 
 static int make_tiny(void **state)
 {
-    struct model_make_opts o = {.arch = "tiny",
-                                .type = KERN_BF16,
-                                .seed = 1,
-                                .format = "gguf",
-                                .out = model,
-                                .n_threads = 1};
+    struct format_make_opts o = {.arch = "tiny",
+                                 .type = KERN_BF16,
+                                 .seed = 1,
+                                 .format = "gguf",
+                                 .out = model,
+                                 .n_threads = 1};
 
     (void)state;
     snprintf(model, sizeof(model), "%s/tiny.gguf", test_dir());
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     assert_ok(sut_adapter_find("sandwich", &adapter));
     return 0;
 }

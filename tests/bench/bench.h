@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/opt.h"
+#include "model/model.h"
 #include "par/team.h"
 
 struct bench_opts {
@@ -57,6 +58,11 @@ void bench_make_dirs(const char *path);
         16, 64, 128, 512                                                                 \
     }
 #define BENCH_ROUNDS_MAX 1000
+
+/* What a token decoded after ctx_tok others must read, and what a prompt of n_tok tokens
+ * executes (model/cost.h). */
+double bench_decode_bytes(const struct model *m, int64_t ctx_tok);
+double bench_prefill_flop(const struct model *m, int64_t n_tok);
 
 MUST int bench_ops(struct bench *b);
 MUST int bench_models(struct bench *b);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
+#include "measure/card.h"
 #include "tests/bench/bench.h"
 
 #define O(member) offsetof(struct bench_opts, member)
@@ -59,7 +60,7 @@ double bench_read_gbps(struct bench *b)
 
 double bench_peak_gflops(const struct bench *b, const char *type, const char *precision)
 {
-    return machine_card_peak_gflops(b->card, type, precision, b->n_threads);
+    return measure_card_peak_gflops(b->card, type, precision, b->n_threads);
 }
 
 int bench_headline(struct bench *b, const char *name, double value, const char *unit,
@@ -100,7 +101,7 @@ static int save(struct bench *b)
     int rc;
 
     clock_utc(utc, sizeof(utc));
-    all = json_pack("{s:s, s:s, s:i, s:O, s:O, s:O}", "utc", utc, "truth", "measured",
+    all = json_pack("{s:s, s:s, s:i, s:O, s:O, s:O}", "utc", utc, "evidence", "measured",
                     "n_threads", b->n_threads, "headline", b->headline, "rows", b->rows,
                     "machine_card", b->card);
     if (!all)
@@ -119,7 +120,7 @@ static int run(struct bench *b)
     if (rc != OK)
         return rc;
     printf("CPUs: %s\n", budget.reason);
-    rc = machine_card_get(&b->card, "results/machine", 0, 12);
+    rc = machine_card_get(&b->card, MEASURE_CARD_DIR, 0, 12);
     if (rc != OK)
         return rc;
     b->n_threads = budget.n;

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "kv/kv.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "model/model.h"
 #include "tests/bench/bench.h"
 #include "tune/schedule_cache.h"
@@ -24,7 +24,7 @@ struct subject {
     struct model *model;
     struct model_phase *phase; /* one rank of all threads */
     struct kv_pool *pool;
-    struct kv_region kv;
+    struct kv_slot kv;
     float *logits;
     int32_t ids[512];
     double decode_s[BENCH_ROUNDS_MAX], decode_frac[BENCH_ROUNDS_MAX],
@@ -47,7 +47,7 @@ static double step_s(struct subject *s, int64_t pos0, int64_t n)
 
 static int make_file(const char *arch, const char *type, char *path, size_t n)
 {
-    struct model_make_opts o = {
+    struct format_make_opts o = {
         .arch = arch, .seed = 1, .format = "gguf", .out = path, .n_threads = 2};
     int rc = kern_type_parse(type, &o.type);
 
@@ -56,13 +56,13 @@ static int make_file(const char *arch, const char *type, char *path, size_t n)
         return rc;
     bench_make_dirs(path);
     printf("making %s\n", path);
-    return model_make(&o);
+    return format_make(&o);
 }
 
 static int subject_open(struct bench *b, struct subject *s, const char *path,
                         enum kern_precision precision)
 {
-    struct model_file *f = NULL;
+    struct format_file *f = NULL;
     struct model_opts o = {.weight_type = KERN_N_TYPES,
                            .kv_type = KERN_F32,
                            .precision = precision,
@@ -71,11 +71,11 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
                            .max_tok = 1024};
     const struct model_phase_opts p = {.n_ranks = 1, .n_threads = b->n_threads};
     struct kv_shape shape;
-    int rc = model_file_open(&f, path);
+    int rc = format_open(&f, path);
 
     if (rc == OK)
         rc = model_open(&s->model, f, b->team, &o);
-    model_file_close(&f);
+    format_close(&f);
     if (rc == OK)
         rc = model_phase_open(&s->phase, s->model, &p);
     if (rc != OK)
@@ -120,15 +120,6 @@ static void subject_close(struct subject *s)
     s->logits = NULL;
 }
 
-/* What a token decoded at CONTEXT has to read. */
-static double decode_bytes(const struct model *m)
-{
-    const struct model_config *c = model_config_of(m);
-
-    return (double)(model_token_weight_bytes(c, c->weight_type) +
-                    model_token_kv_bytes(c, CONTEXT + 1, 4));
-}
-
 /* Where memory is shared its bandwidth changes from one second to the next (here between
  * 50 and 85 GB/s), so every round measures it before and after its tokens, and it is the
  * rounds' fractions whose median is reported. */
@@ -150,8 +141,8 @@ static void rounds(struct bench *b, struct subject *s)
             s->decode_ns[i] += ns[i];
         s->decode_s[r] = stats_median(one, DECODE_TOKENS);
         s->read_gbps[r] = (read_gbps + bench_read_gbps(b)) / 2;
-        s->decode_frac[r] =
-            decode_bytes(s->model) / s->decode_s[r] * 1e-9 / s->read_gbps[r];
+        s->decode_frac[r] = bench_decode_bytes(s->model, CONTEXT) / s->decode_s[r] *
+                            1e-9 / s->read_gbps[r];
         for (int p = 0; p < N_PREFILL; p++)
             s->prefill_s[p][r] = step_s(s, 0, prefill_sizes[p]);
         set_schedules(s, s->tuned);
@@ -183,7 +174,7 @@ static int report_decode(struct bench *b, const struct subject *s, const char *a
     double read = stats_median(s->read_gbps, (size_t)b->o.rounds);
     double frac = stats_median(s->decode_frac, (size_t)b->o.rounds);
     double frac_mad = stats_mad(s->decode_frac, (size_t)b->o.rounds);
-    double bytes = decode_bytes(s->model);
+    double bytes = bench_decode_bytes(s->model, CONTEXT);
     char name[160];
     int rc;
 
@@ -215,7 +206,7 @@ static int report_prefill(struct bench *b, const struct subject *s, const char *
     size_t n = (size_t)b->o.rounds;
     const double *seconds = *which ? s->tuned_s[p] : s->prefill_s[p];
     double t = stats_median(seconds, n), mad = stats_mad(seconds, n);
-    double flop = model_prefill_flop(model_config_of(s->model), prefill_sizes[p]);
+    double flop = bench_prefill_flop(s->model, prefill_sizes[p]);
     double peak = bench_peak_gflops(b, type, precision);
     double gflops = flop / t * 1e-9;
     char name[160];

@@ -25,7 +25,7 @@ struct packing {
     struct model *model;
     struct par_team *team; /* NULL: lent */
     struct kv_pool *pool;
-    struct kv_region kv;
+    struct kv_slot kv;
 };
 
 struct contest {
@@ -42,13 +42,13 @@ struct contest {
 static int packing_open(struct packing *p, const char *path, struct par_team *team,
                         const struct model_opts *o)
 {
-    struct model_file *f = NULL;
+    struct format_file *f = NULL;
     struct kv_shape shape;
-    int rc = model_file_open(&f, path);
+    int rc = format_open(&f, path);
 
     if (rc == OK)
         rc = model_open(&p->model, f, team, o);
-    model_file_close(&f);
+    format_close(&f);
     if (rc != OK)
         return rc;
     model_kv_shape(p->model, &shape);

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "characterize/counters/program.h"
-#include "model/file/file.h"
-#include "model/make.h"
+#include "format/format.h"
+#include "format/make.h"
 #include "model/model.h"
 #include "tests/support/test.h"
 
@@ -62,13 +62,12 @@ static const char *sandwich(void)
 
 static void decode_misses_its_weights(void **state)
 {
-    const char *const argv[] = {sandwich(), "run",          "--model",     path,
-                                "--isa",    "avx2",         "--threads",   "1",
-                                "--no-pin", "--prompt-ids", "1,2,3,4,5,6", "-n",
-                                "4",        "--ids",        NULL};
+    const char *const argv[] = {
+        sandwich(),     "run",         "--model", path, "--threads", "1", "--no-pin",
+        "--prompt-ids", "1,2,3,4,5,6", "-n",      "4",  "--ids",     NULL};
     const struct counters_program p = program(argv);
     struct counters_call *calls[2];
-    struct model_file *f;
+    struct format_file *f;
     int n[2] = {0}, rc = OK;
     double lines;
 
@@ -82,9 +81,12 @@ static void decode_misses_its_weights(void **state)
         assert_ok(rc);
         assert_int_equal(n[i], 4); /* the prompt, and three tokens */
     }
-    assert_ok(model_file_open(&f, path));
-    lines = (double)model_token_weight_bytes(&f->config, KERN_F32) / LINE;
-    model_file_close(&f);
+    assert_ok(format_open(&f, path));
+    lines =
+        model_cost_decode(&f->config, (struct model_cost_types){KERN_F32, KERN_F32}, 0, 1)
+            .weight_bytes /
+        LINE;
+    format_close(&f);
     for (int i = 1; i < 4; i++) {
         double misses = (double)calls[0][i].ll_read_misses;
 

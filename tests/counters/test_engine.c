@@ -3,7 +3,7 @@
 
 #include "characterize/counters/counters.h"
 #include "characterize/counters/publish.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "model/model.h"
 #include "serve/serve.h"
 #include "tests/support/test.h"
@@ -18,16 +18,16 @@ static char path[700];
 
 static int make_tiny(void **state)
 {
-    const struct model_make_opts o = {.arch = "tiny",
-                                      .type = KERN_BF16,
-                                      .seed = 1,
-                                      .format = "gguf",
-                                      .out = path,
-                                      .n_threads = 1};
+    const struct format_make_opts o = {.arch = "tiny",
+                                       .type = KERN_BF16,
+                                       .seed = 1,
+                                       .format = "gguf",
+                                       .out = path,
+                                       .n_threads = 1};
 
     (void)state;
     snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
-    return model_make(&o) == OK ? 0 : -1;
+    return format_make(&o) == OK ? 0 : -1;
 }
 
 static struct serve *open_tiny(int64_t threads, int64_t max_step_tok)
@@ -83,14 +83,19 @@ static void totals_by_hand(void **state)
     /* matrices of 2 bytes with the head and a row of the embedding; norms of 4 */
     const int64_t qkv = D * (Q + KV), rest = Q * D + 3 * D * H;
     const int64_t weights = 2 * (L * (qkv + rest) + V * D + D) + 4 * (2 * L + 1) * D;
-    const int64_t kv = L * KV * 4; /* a token's */
+    const int64_t more_rows = 2 * (PROMPT - 1) * D; /* of the embedding */
+    const int64_t kv = L * KV * 4;                  /* a token's */
 
     (void)state;
     generate(s);
     assert_int_equal(p->n_steps, 1);
     assert_int_equal(p->n_tok, PROMPT);
-    assert_int_equal(p->weight_bytes, weights);
+    assert_int_equal(p->weight_bytes, weights + more_rows);
     assert_int_equal(p->kv_bytes, PROMPT * kv);
+    /* the last layer behind QKV, and the head, for one row */
+    assert_int_equal(p->flop,
+                     2 * (L * qkv * PROMPT + rest * ((L - 1) * PROMPT + 1) + V * D) +
+                         4 * Q * ((L - 1) * 55 + PROMPT));
     assert_true((double)p->flop == serve_prefill_flop(s, PROMPT));
     assert_int_equal(d->n_steps, NEW - 1);
     assert_int_equal(d->n_tok, NEW - 1);
@@ -102,7 +107,8 @@ static void totals_by_hand(void **state)
     serve_close(&s);
 }
 
-/* A prompt in pieces costs the same arithmetic; pieces without logits read no head. */
+/* A prompt in pieces costs the same operations; pieces without logits read neither the
+ * head, nor the last layer behind its keys and values. */
 static void pieces(void **state)
 {
     struct serve *s = open_tiny(1, 4);
@@ -115,7 +121,9 @@ static void pieces(void **state)
     assert_int_equal(p->n_steps, 3); /* 4 + 4 + 2 */
     assert_int_equal(p->n_tok, PROMPT);
     assert_true((double)p->flop == serve_prefill_flop(s, PROMPT));
-    assert_int_equal(p->weight_bytes, 3 * whole - 2 * 2 * (rest + V * D));
+    assert_int_equal(p->weight_bytes, 3 * whole + 2 * (PROMPT - 3) * D -
+                                          2 * (2 * (rest + V * D) + 4 * 2 * D));
+    assert_int_equal(p->kv_bytes, KV * 4 * ((L - 1) * (4 + 8 + 10) + 10));
     serve_close(&s);
 }
 

@@ -1,4 +1,4 @@
-/* tests/datasets/data.h - what the tests of this room share: a file with given content,
+/* tests/datasets/data.h - what the tests of this module share: a file with given content,
  * and options with their defaults. */
 #ifndef TESTS_DATASETS_DATA_H
 #define TESTS_DATASETS_DATA_H

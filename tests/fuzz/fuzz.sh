@@ -14,8 +14,8 @@ mkdir -p "$out/$target"
 make -s BUILD="$build" "$build/libsandwich.a"
 clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
     -fno-sanitize-recover=undefined -I. -Iengine \
-    "tests/fuzz/fuzz_$target.c" engine/base/*.c engine/model/config.c engine/model/file/*.c \
-    engine/model/file/reader/*.c engine/model/tok/*.c engine/plan/plan*.c \
+    "tests/fuzz/fuzz_$target.c" engine/base/*.c engine/format/config.c engine/format/*.c \
+    engine/format/reader/*.c engine/tokenizer/*.c engine/plan/plan*.c \
     engine/simulate/*.c "$build/libsandwich.a" \
     -ljansson -lhwloc -lpcre2-8 -lutf8proc -l:libgomp.so.1 -lm -o "$out/fuzz_$target"
 "$out/fuzz_$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 \

@@ -13,10 +13,10 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "model/file/file.h"
-#include "model/file/hf_config.h"
-#include "model/file/safet.h"
-#include "model/tokenizer.h"
+#include "format/format.h"
+#include "format/hf_config.h"
+#include "format/safet.h"
+#include "tokenizer/tokenizer.h"
 #include "plan/plan.h"
 #include "simulate/contention.h"
 
@@ -40,7 +40,7 @@ static inline void fuzz_check_refusal(const char *path)
 
 static volatile unsigned fuzz_sink; /* so that reading a tensor is not optimised away */
 
-static inline void fuzz_touch(const struct model_tensor *t)
+static inline void fuzz_touch(const struct format_tensor *t)
 {
     const uint8_t *p = t->data;
 
@@ -51,26 +51,25 @@ static inline void fuzz_touch(const struct model_tensor *t)
 /* Open by the reader of this name, whatever the bytes look like. */
 static inline int fuzz_reader(const char *name, const uint8_t *data, size_t n)
 {
-    struct model_file f = {.config = {.bos_id = -1, .eos_id = -1}};
+    struct format_file f = {.config = {.bos_id = -1, .eos_id = -1}};
     char path[64];
     int i, role, fd = fuzz_file(data, n, path);
 
-    for (i = 0; strcmp(model_readers[i]->name, name) != 0; i++)
+    for (i = 0; strcmp(format_readers[i]->name, name) != 0; i++)
         ;
     snprintf(f.path, sizeof(f.path), "%s", path);
     snprintf(f.format, sizeof(f.format), "%s", name);
-    if (model_readers[i]->open(&f, path) != OK) {
+    if (format_readers[i]->open(&f, path) != OK) {
         fuzz_check_refusal(path);
     } else {
-        if (model_config_check(&f.config, path) != OK ||
-            model_file_check_tensors(&f) != OK)
+        if (model_config_check(&f.config, path) != OK || format_check_tensors(&f) != OK)
             abort();
-        for (role = 0; role < MODEL_N_ROLES; role++)
-            fuzz_touch(role < MODEL_ATTN_NORM
+        for (role = 0; role < FORMAT_N_ROLES; role++)
+            fuzz_touch(role < FORMAT_ATTN_NORM
                            ? &f.global[role]
-                           : model_layer_tensor(&f, f.config.n_layers - 1, role));
+                           : format_layer_tensor(&f, f.config.n_layers - 1, role));
     }
-    model_readers[i]->close(&f);
+    format_readers[i]->close(&f);
     mem_free(f.layer);
     close(fd);
     return 0;
@@ -88,22 +87,22 @@ static inline int fuzz_llama2c(const uint8_t *data, size_t n)
 
 static inline int fuzz_safetensors(const uint8_t *data, size_t n)
 {
-    const struct model_safet_tensor *t;
-    struct model_safet *s;
+    const struct format_safet_tensor *t;
+    struct format_safet *s;
     char path[64];
     uint64_t i;
     int fd = fuzz_file(data, n, path);
 
-    if (model_safet_open(&s, path) != OK)
+    if (format_safet_open(&s, path) != OK)
         fuzz_check_refusal(path);
-    for (i = 0; s && i < model_safet_n(s); i++) {
-        t = model_safet_at(s, i);
+    for (i = 0; s && i < format_safet_n(s); i++) {
+        t = format_safet_at(s, i);
         if (t->end > t->begin)
             fuzz_sink += ((const uint8_t *)t->data)[t->end - t->begin - 1];
-        if (model_safet_find(s, t->name) != t)
+        if (format_safet_find(s, t->name) != t)
             abort();
     }
-    model_safet_close(&s);
+    format_safet_close(&s);
     close(fd);
     return 0;
 }
@@ -116,7 +115,7 @@ static inline int fuzz_config(const uint8_t *data, size_t n)
 
     if (lseek(fd, 0, SEEK_SET) != 0)
         abort();
-    if (model_hf_config(&c, path) != OK)
+    if (format_hf_config(&c, path) != OK)
         fuzz_check_refusal(path);
     else if (model_config_check(&c, path) != OK)
         abort();

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Check the tree (by default this one) against the rules of the house. Each fault is one line
+# Check the tree (by default this one) against the rules that lint checks. Each fault is one line
 # "file:line: rule: what", and any fault makes the exit status 1.
 #   sh tests/lint/lint.sh [TREE]      BUILD: folder of the objects, below TREE
+#                                     MODULES: another list than tests/lint/modules.txt
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-.}" || exit 2
 BUILD=${BUILD:-build}
 CC=${CC:-gcc}
-rooms=$here/rooms.txt
+modules=${MODULES:-$here/modules.txt}
 tmp=$(mktemp -d) || exit 2
 trap 'rm -rf "$tmp"' EXIT
 
@@ -19,13 +20,33 @@ else
 fi | sort >"$tmp/files"
 grep '\.[ch]$' "$tmp/files" >"$tmp/c"
 
-room_of() { # path -> the longest entry of rooms.txt that it begins with
-    awk -F ' *[|] *' -v path="$1" '$1 == "room" && index(path, $2) == 1 && \
-        length($2) > length(best) { best = $2; what = $3 } END { print what }' "$rooms"
+module_of() { # path -> the longest entry of modules.txt that it begins with
+    awk -F ' *[|] *' -v path="$1" '$1 == "module" && index(path, $2) == 1 && \
+        length($2) > length(best) { best = $2; what = $3 } END { print what }' "$modules"
 }
 
 check_source() { # include, size, condition, print
-    [ -s "$tmp/c" ] && xargs awk -v ROOMS="$rooms" -f "$here/source.awk" "$rooms" <"$tmp/c"
+    [ -s "$tmp/c" ] && xargs awk -v MODULES="$modules" -f "$here/source.awk" "$modules" <"$tmp/c"
+}
+
+# modules.txt lists the engine's modules from the lowest up, and each may include only modules
+# above its own line: so the arrows of the include graph run down and cannot form a cycle. An
+# entry for a part of a module obeys the order of the module's own line.
+check_order() {
+    awk -F ' *[|] *' -v name="tests/lint/modules.txt" '
+        $1 != "module" || $2 !~ /^engine\// || $4 == "*" { next }
+        {
+            split($2, path, "/")
+            self = path[2]
+            known[self] = 1
+            n = split($4, may, " ")
+            for (i = 1; i <= n; i++) {
+                sub(/\/.*/, "", may[i])
+                if (may[i] != "-" && !(may[i] in known))
+                    print name ":" FNR ": order: " self " may include " may[i] \
+                        ", which is not a module listed before it"
+            }
+        }' "$modules"
 }
 
 check_long_scripts() {
@@ -62,11 +83,11 @@ check_format() {
 }
 
 # A header is read first and alone, by the compiler of its processor. Templates, which need
-# their includer's macros, are listed in rooms.txt.
+# their includer's macros, are listed in modules.txt.
 check_headers() {
     flags="-std=gnu11 -D_GNU_SOURCE -fopenmp -Wall -Wextra -I. -Iengine -fsyntax-only
         $(pkg-config --cflags hwloc jansson hdf5-serial libpcre2-8 libutf8proc cmocka 2>/dev/null)"
-    sed -n 's/^template *| *//p' "$rooms" >"$tmp/templates"
+    sed -n 's/^template *| *//p' "$modules" >"$tmp/templates"
     grep '\.h$' "$tmp/c" | grep -v -x -F -f "$tmp/templates" | while read -r f; do
         cc=$CC isa=
         case $f in
@@ -88,7 +109,7 @@ check_headers() {
     done
 }
 
-# What the linker can see of a room begins with the room's words.
+# What the linker can see of a module begins with the module's words.
 check_symbols() {
     find "$BUILD/obj" -name '*.o' 2>/dev/null | sort >"$tmp/objects"
     if [ ! -s "$tmp/objects" ]; then
@@ -103,23 +124,23 @@ check_symbols() {
         gen/*) ;;
         *) [ -f "$source" ] || continue ;; # left over from a file that went away
         esac
-        room=$(room_of "$source")
+        module=$(module_of "$source")
         nm -g --defined-only "$o" | awk 'NF == 3 && $3 !~ /^(__|_Z)/ { print $3 }' |
             while read -r name; do
-                for p in $room; do
+                for p in $module; do
                     case $name in "$p"*) continue 2 ;; esac
                 done
                 line=$(grep -n -w -m 1 "$name" "$source" 2>/dev/null | cut -d: -f1)
-                echo "$source:${line:-1}: symbol: $name, expected a name beginning with ${room:-nothing}"
+                echo "$source:${line:-1}: symbol: $name, expected a name beginning with ${module:-nothing}"
             done
     done <"$tmp/objects"
 }
 
-# A room of the engine explains itself on one page.
+# A module of the engine explains itself on one page.
 check_readmes() {
     sed -n 's,^\([a-z/-]*\)/[^/]*\.[ch]$,\1,p' "$tmp/c" | sed -n 's,^\(engine/[a-z]*\).*,\1,p' |
         sort -u | while read -r d; do
-        [ -f "$d/README.md" ] || echo "$d:1: readme: the room has no README.md"
+        [ -f "$d/README.md" ] || echo "$d:1: readme: the module has no README.md"
     done
     grep -E '^(engine/[a-z]+|characterize|baselines|datasets)/README.md$' "$tmp/files" |
         while read -r f; do
@@ -128,14 +149,31 @@ check_readmes() {
         done
 }
 
+# A test that names an instruction set asks first whether this machine has it, so that the suite
+# passes on every machine. Tests of machines that are made up are listed in modules.txt.
+check_isa_words() {
+    sed -n 's/^isa *| *//p' "$modules" >"$tmp/isa"
+    grep -E '^tests/.*\.(c|h|sh|py)$' "$tmp/files" | grep -v '^tests/lint/' |
+        grep -v -x -F -f "$tmp/isa" | while read -r f; do
+        sed -n 's/^CPU_ISA(\([A-Z0-9]*\), "\([a-z0-9]*\)").*/\1 \2/p' \
+            "$here/../../engine/cpu/isa.def" | while read -r bit word; do
+            grep -q "test_needs_isa(\"$word\")" "$f" ||
+                grep -n -w -e "$word" -e "CPU_MASK($bit)" "$f" |
+                sed "s,^\([0-9]*\):.*,$f:\1: isa: $word is not asked for with test_needs_isa(),"
+        done
+    done
+}
+
 {
     check_source
+    check_order
     check_long_scripts
     check_marks
     check_format
     check_headers
     check_symbols
     check_readmes
+    check_isa_words
 } >"$tmp/faults"
 cat "$tmp/faults"
 n=$(wc -l <"$tmp/faults")

@@ -1,15 +1,15 @@
-# The rules that one line, or one file of C, shows. Arguments: rooms.txt, then the sources.
+# The rules that one line, or one file of C, shows. Arguments: modules.txt, then the sources.
 # Prints "file:line: rule: what".
 function fail(rule, what) { print FILENAME ":" FNR ": " rule ": " what }
 function starts(s, prefix) { return substr(s, 1, length(prefix)) == prefix }
 # Is `path` the entry itself, below it, or (main -> main_run.c) a file named after it?
 function within(path, entry) { return starts(path, entry) }
 
-FILENAME == ROOMS {
+FILENAME == MODULES {
     if ($0 ~ /^#/ || NF == 0)
         next
     n = split($0, part, /[ \t]*\|[ \t]*/)
-    if (part[1] == "room")
+    if (part[1] == "module")
         may[part[2]] = part[4]
     else if (part[1] == "system")
         places[part[2]] = part[3]
@@ -17,21 +17,21 @@ FILENAME == ROOMS {
         printer[part[2]] = 1
     else if (part[1] == "condition")
         chooser[part[2]] = 1
-    else if (part[1] != "template")
-        fail("rooms", "unknown kind of line \"" part[1] "\"")
+    else if (part[1] != "template" && part[1] != "isa")
+        fail("modules", "unknown kind of line \"" part[1] "\"")
     next
 }
 
 FNR == 1 {
     end_file()
     path = FILENAME
-    room = ""
+    module = ""
     for (r in may)
-        if (within(path, r) && length(r) > length(room))
-            room = r
-    if (room == "")
-        fail("room", "the file is in no room of rooms.txt")
-    self = room
+        if (within(path, r) && length(r) > length(module))
+            module = r
+    if (module == "")
+        fail("module", "the file is in no module of modules.txt")
+    self = module
     sub(/^engine\//, "", self)
     test = starts(path, "tests/")
     may_print = test
@@ -87,20 +87,20 @@ function one_of(file, list,    i, n, w) {
 }
 function check_include(inc,    i, n, w) {
     if (inc !~ /\//) {
-        fail("include", "\"" inc "\", expected \"room/file.h\"")
+        fail("include", "\"" inc "\", expected \"module/file.h\"")
         return
     }
     if (starts(inc, "tests/") && !test) {
         fail("include", "\"" inc "\": nobody includes tests")
         return
     }
-    if (starts(inc, self "/") || may[room] == "*")
+    if (starts(inc, self "/") || may[module] == "*")
         return
-    n = split(may[room], w, " ")
+    n = split(may[module], w, " ")
     for (i = 1; i <= n; i++)
         if (inc == w[i] || starts(inc, w[i] "/"))
             return
-    fail("include", "\"" inc "\" from " room ", which may include " may[room])
+    fail("include", "\"" inc "\" from " module ", which may include " may[module])
 }
 
 # --- conditions: one guard a header, the rest only where machines are told apart
@@ -111,7 +111,7 @@ function check_include(inc,    i, n, w) {
     if (path ~ /\.h$/ && n_directives == 1 && $0 ~ /ifndef/ && name ~ /_H$/)
         guard = name
     else
-        fail("condition", "machines are told apart elsewhere (rooms.txt)")
+        fail("condition", "machines are told apart elsewhere (modules.txt)")
 }
 
 # --- only main may print or exit

@@ -9,7 +9,7 @@ tree=$(cd "$tree" && pwd)
 unset BUILD
 n=0
 
-clean() { # a tree without fault: two rooms, a header, a test, the objects
+clean() { # a tree without fault: two modules, a header, a test, the objects
     rm -rf "${tree:?}"/*
     mkdir -p "$tree/engine/base" "$tree/engine/kv" "$tree/tests/kv" "$tree/build/obj/engine/kv"
     cp "$top/.clang-format" "$tree/"
@@ -60,27 +60,27 @@ lines() { # how many, of what
     yes "$2" | head -n "$1"
 }
 
-echo "1..27"
+echo "1..32"
 clean
 check "a clean tree" ""
 add engine/base/mem.c '#include "kv/kv.h"'
 check "a wall" 'engine/base/mem.c:1: include: "kv/kv.h"'
 add engine/kv/kv.c '#include "kv.h"'
 sed -i 's/^#include "kv.h"$/#include "stdio.h"/' "$tree/engine/kv/kv.c"
-check "an include without its room" 'engine/kv/kv.c:8: include: "stdio.h", expected'
+check "an include without its module" 'engine/kv/kv.c:8: include: "stdio.h", expected'
 mkdir -p "$tree/tests/support"
 printf '#ifndef A_H\n#define A_H\n\n#endif\n' >"$tree/tests/support/test.h"
 add engine/kv/kv.c '#include "tests/support/test.h"'
 check "tests included from outside" 'nobody includes tests'
 add engine/base/topo.c '#include <hwloc.h>'
-check "a system header in the wrong room" 'engine/base/topo.c:1: include: <hwloc.h>'
+check "a system header in the wrong module" 'engine/base/topo.c:1: include: <hwloc.h>'
 mkdir -p "$tree/engine/sched"
 echo "# sched" >"$tree/engine/sched/README.md"
 add engine/base/clock.h '#define CLOCK 1'
 add engine/sched/policy.c '#include "base/clock.h"'
-check "a header of an allowed room that is not allowed" 'engine/sched/policy.c:1: include: "base/clock.h"'
+check "a header of an allowed module that is not allowed" 'engine/sched/policy.c:1: include: "base/clock.h"'
 add elsewhere/x.c 'int x;'
-check "a file in no room" 'elsewhere/x.c:1: room:'
+check "a file in no module" 'elsewhere/x.c:1: module:'
 lines 601 '/* */' >"$tree/engine/base/long.c"
 check "a long file" 'engine/base/long.c:601: size: file of 601 lines'
 lines 600 '/* */' >"$tree/engine/base/long.c"
@@ -97,9 +97,9 @@ echo "# kernels" >"$tree/engine/kernels/README.md"
 check "a long kernel" 'engine/kernels/f.c:3: size: function of 151 lines, at most 150'
 add engine/kv/g.c 'int count(void);'
 printf 'int count(void)\n{\n    return 0;\n}\n' >>"$tree/engine/kv/g.c"
-check "a symbol without the room's prefix" 'engine/kv/g.c:1: symbol: count, expected'
+check "a symbol without the module's prefix" 'engine/kv/g.c:1: symbol: count, expected'
 add engine/kv/g.c 'int stray;'
-check "a variable without the room's prefix" 'engine/kv/g.c:1: symbol: stray, expected'
+check "a variable without the module's prefix" 'engine/kv/g.c:1: symbol: stray, expected'
 add engine/kv/g.c 'static  int  kept;'
 check "bad format" 'engine/kv/g.c:1: format:'
 printf '#ifndef KV_BAD_H\n#define KV_BAD_H\n\nsize_t kv_size(void);\n\n#endif\n' >"$tree/engine/kv/bad.h"
@@ -118,5 +118,18 @@ printf '#ifdef __AVX2__\n#define MEM_G 1\n#endif\n' >"$tree/engine/base/g.h"
 check "a condition in base" ""
 printf '#include <stdio.h>\n\nvoid kv_say(void);\nvoid kv_say(void)\n{\n    printf("x");\n}\n' >"$tree/engine/kv/g.c"
 check "printing from the library" 'engine/kv/g.c:6: print:'
+add tests/kv/test_kv.c 'static const char isa[] = "avx512";'
+check "an instruction set without asking" 'tests/kv/test_kv.c:3: isa: avx512 is not asked for'
+add tests/kv/test_kv.c 'static long isa = CPU_MASK(AVX2);'
+check "its bit without asking" 'tests/kv/test_kv.c:3: isa: avx2 is not asked for'
+add tests/kv/test_run.sh 'run --isa avx2'
+check "an instruction set in a script" 'tests/kv/test_run.sh:1: isa: avx2'
+add tests/kv/test_kv.c 'static int f(void)'
+printf '{\n    test_needs_isa("avx2");\n    return run("avx2");\n}\n' >>"$tree/tests/kv/test_kv.c"
+check "an instruction set that was asked for" ""
 rm "$tree/engine/kv/README.md"
-check "a room without a page" 'engine/kv:1: readme:'
+check "a module without a page" 'engine/kv:1: readme:'
+sed 's/^\(module | engine\/base .*|\) -$/\1 kv/' "$top/tests/lint/modules.txt" >"$tree.modules"
+export MODULES="$tree.modules"
+check "an arrow that runs up" 'order: base may include kv, which is not a module listed before it'
+rm "$tree.modules"

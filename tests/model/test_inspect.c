@@ -1,14 +1,16 @@
 #include "tests/support/test.h"
 
 #include "base/json.h"
-#include "model/file/file.h"
-#include "model/make.h"
+#include "format/format.h"
+#include "format/make.h"
+#include "model/cost.h"
+#include "model/inspect.h"
 
 static char gguf[300], st[300];
 
 static int make_models(void **state)
 {
-    struct model_make_opts o = {
+    struct format_make_opts o = {
         .arch = "tiny", .type = KERN_BF16, .seed = 1, .n_threads = 1};
 
     (void)state;
@@ -16,10 +18,10 @@ static int make_models(void **state)
     snprintf(st, sizeof(st), "%s/i", test_dir());
     o.format = "gguf";
     o.out = gguf;
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     o.format = "safetensors";
     o.out = st;
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     return 0;
 }
 
@@ -31,13 +33,13 @@ static int64_t get(const json_t *j, const char *key)
 
 static void json_adds_up(void **state)
 {
-    struct model_file *f;
+    struct format_file *f;
     json_t *j, *t, *tensors;
-    int64_t sum = 0, kv;
+    int64_t sum = 0;
     size_t i;
 
     (void)state;
-    assert_ok(model_file_open(&f, gguf));
+    assert_ok(format_open(&f, gguf));
     assert_ok(model_inspect_json(f, &j));
     assert_int_equal(get(j, "dim"), 84);
     assert_int_equal(get(j, "n_params"), 378252);
@@ -47,6 +49,7 @@ static void json_adds_up(void **state)
     assert_int_equal(sum, get(j, "tensor_bytes"));
     assert_int_equal(sum, 2 * (378252 - 7 * 84) + 4 * 7 * 84); /* norms are f32 */
     assert_true(get(j, "file_bytes") > sum);
+    assert_string_equal(json_string_value(json_object_get(j, "kv_type")), "f32");
     t = json_array_get(tensors, 0);
     assert_string_equal(json_string_value(json_object_get(t, "name")),
                         "token_embd.weight");
@@ -57,43 +60,59 @@ static void json_adds_up(void **state)
         json_string_value(json_object_get(json_array_get(tensors, 2), "type")), "f32");
     json_array_foreach(json_object_get(j, "decoded_token"), i, t)
     {
-        kv = model_token_kv_bytes(&f->config, get(t, "ctx_tok"), 2);
-        assert_int_equal(get(t, "kv_bytes"), kv);
-        assert_int_equal(get(t, "weight_bytes"),
-                         model_token_weight_bytes(&f->config, KERN_BF16));
-        assert_int_equal(get(t, "bytes"), get(t, "weight_bytes") + kv);
+        /* QKV, output, gate, up, down and the head of bf16, norms and KV of f32 */
+        const int64_t weights =
+            2 * (3 * 84 * (140 + 84 + 606) + 84 * 1003 + 84) + 4 * 7 * 84;
+
+        assert_int_equal(get(t, "weight_bytes"), weights);
+        assert_int_equal(get(t, "kv_bytes"), get(t, "ctx_tok") * 3 * 56 * 4);
+        assert_int_equal(get(t, "bytes"), weights + get(t, "kv_bytes"));
+        assert_int_equal(get(t, "flop"), 2 * (3 * 84 * (140 + 84 + 606) + 84 * 1003) +
+                                             4 * 3 * 84 * get(t, "ctx_tok"));
+    }
+    assert_int_equal(i, 3);
+    json_array_foreach(json_object_get(j, "prompt"), i, t)
+    {
+        struct model_cost x =
+            model_cost_prefill(&f->config, (struct model_cost_types){KERN_BF16, KERN_F32},
+                               get(t, "n_tok"), 0);
+
+        assert_true((double)get(t, "flop") == x.flop);
+        assert_true((double)get(t, "bytes") == x.read_bytes);
     }
     assert_int_equal(i, 3);
     json_decref(j);
-    model_file_close(&f);
+    format_close(&f);
 }
 
 static void text_says_the_same(void **state)
 {
-    struct model_file *f;
+    struct format_file *f;
     char *text;
 
     (void)state;
-    assert_ok(model_file_open(&f, st));
+    assert_ok(format_open(&f, st));
     assert_ok(model_inspect_text(f, &text));
-    assert_non_null(strstr(text, "layers 3, dim 84, hidden 202, vocabulary 1003\n"));
-    assert_non_null(strstr(text, "heads 6 of 14, KV heads 2\n"));
-    assert_non_null(strstr(text, "parameters 378252"));
+    assert_non_null(strstr(text, "hidden size        84\n"));
+    assert_non_null(strstr(text, "attention heads    6 of size 14; KV heads 2\n"));
+    assert_non_null(strstr(text, "parameters         378252 (0.4 million)\n"));
+    /* 84 * (140 * 384 + 690 * 257 + 1003) * 2 + 4 * 84 * (2 * 128 * 129 / 2 + 128) */
+    assert_non_null(strstr(text, "       128        0.045 "));
     assert_non_null(strstr(text, "model.layers.0.self_attn.q_proj.weight"));
     assert_non_null(strstr(text, "3 x [84, 202]"));
     mem_free(text);
-    model_file_close(&f);
+    format_close(&f);
 }
 
 static void every_allocation_may_fail(void **state)
 {
-    struct model_file *f;
+    struct format_file *f;
     char *text;
     long n;
     int rc = ERR_NOMEM;
 
     (void)state;
-    assert_ok(model_file_open(&f, gguf));
+    assert_ok(format_open(&f, gguf));
     for (n = 0; rc == ERR_NOMEM && n < 3000; n++) {
         mem_fail_after(n, 1);
         rc = model_inspect_text(f, &text);
@@ -102,7 +121,7 @@ static void every_allocation_may_fail(void **state)
     assert_ok(rc);
     assert_true(n > 20);
     mem_free(text);
-    model_file_close(&f);
+    format_close(&f);
 }
 
 int main(void)

@@ -1,11 +1,11 @@
-/* Both evaluators through the same door. Times are never compared with anything but
+/* Both evaluators through the same interface. Times are never compared with anything but
  * themselves. */
 #include "tests/support/test.h"
 
 #include <math.h>
 
 #include "cpu/cpu.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "plan/evaluator.h"
 #include "simulate/contention.h"
 
@@ -190,13 +190,13 @@ struct host {
 
 static void host_open(struct host *h)
 {
-    struct model_make_opts make = {
+    struct format_make_opts make = {
         .arch = "tiny", .type = KERN_F32, .seed = 1, .format = "gguf", .n_threads = 1};
     struct topo_tree_opts to = {0};
 
     snprintf(h->model, sizeof(h->model), "%s/tiny.gguf", test_dir());
     make.out = h->model;
-    assert_ok(model_make(&make));
+    assert_ok(format_make(&make));
     assert_ok(cpu_budget_get(&h->budget));
     assert_ok(topo_machine_open(&h->machine, NULL));
     to.cpus = h->budget.cpus;

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "model/make.h"
+#include "format/make.h"
 #include "plan/search.h"
 
 /* An evaluator whose best configuration is known: so many threads a rank, so many ranks. */
@@ -86,7 +86,7 @@ static void opts(struct plan_search_opts *o, struct topo_machine **m,
                  struct model_config *c)
 {
     assert_ok(topo_machine_open(m, "synthetic:numa:2 core:4 pu:1"));
-    assert_ok(model_make_config("llama-160m", c));
+    assert_ok(format_make_config("llama-160m", c));
     *o = (struct plan_search_opts){.evaluator = &wishes,
                                    .e = {.machine = *m},
                                    .model = c,

@@ -1,4 +1,4 @@
-/* Ranks as processes behind the door: the tokens of ranks that are threads, with a plan
+/* Ranks as processes behind the public API: the tokens of ranks that are threads, with a plan
  * whose phases differ; described; and when one of them dies, at work or while nothing is
  * to be done, the engine says which and closes. */
 #include <signal.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cpu/cpu.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "plan/plan.h"
 #include "serve/serve.h"
 #include "tests/support/leftovers.h"
@@ -21,16 +21,16 @@ static char model_path[600], plan_path[600];
 
 static int make_model(void **state)
 {
-    const struct model_make_opts o = {.arch = "tiny",
-                                      .type = KERN_F32,
-                                      .seed = 1,
-                                      .format = "gguf",
-                                      .out = model_path,
-                                      .n_threads = 1};
+    const struct format_make_opts o = {.arch = "tiny",
+                                       .type = KERN_F32,
+                                       .seed = 1,
+                                       .format = "gguf",
+                                       .out = model_path,
+                                       .n_threads = 1};
 
     (void)state;
     snprintf(model_path, sizeof(model_path), "%s/tiny.gguf", test_dir());
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     return 0;
 }
 

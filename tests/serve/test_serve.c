@@ -1,4 +1,4 @@
-/* The door: what goes in comes out whole, in order, the same in any company; and every
+/* The public API: what goes in comes out whole, in order, the same in any company; and every
  * way a request can end. The model is a small random llama2c file, made here. */
 #include <pthread.h>
 
@@ -152,7 +152,7 @@ static void test_open_refusals(void **state)
     static const struct {
         const char *key, *value, *part;
     } rows[] = {
-        {"isa", "avx513", "avx512"},
+        {"isa", "atuo", "\"auto\""},
         {"policy", "fcsf", "fcfs"},
         {"weight_type", "bf17", "bf16"},
         {"weight_type", "bf16", "losing precision"},

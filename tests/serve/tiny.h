@@ -1,5 +1,5 @@
 /* tests/serve/tiny.h - a small random llama2c file, an engine on it, requests and what
- * they got, for the tests of the door. */
+ * they got, for the tests of the public API. */
 #ifndef TESTS_SERVE_TINY_H
 #define TESTS_SERVE_TINY_H
 

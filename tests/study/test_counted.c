@@ -8,7 +8,7 @@
 
 #include "cpu/cpu.h"
 #include "experiments/study/counted/counted.h"
-#include "model/make.h"
+#include "format/make.h"
 #include "tests/counters/fake_kernel.h"
 
 void study_progress(struct study_cell *c, double fraction, const char *what)
@@ -84,7 +84,7 @@ static char model[700], lists[700];
 /* A folder with the generic list alone: the same events on every processor. */
 static int prepare(void **state)
 {
-    struct model_make_opts o = {
+    struct format_make_opts o = {
         .arch = "tiny", .type = KERN_F32, .seed = 1, .format = "gguf", .n_threads = 1};
     size_t n;
     char *text = test_read(COUNTERS_EVENTS_DIR "/generic.json", &n);
@@ -93,7 +93,7 @@ static int prepare(void **state)
     snprintf(model, sizeof(model), "%s/tiny.gguf", test_dir());
     snprintf(lists, sizeof(lists), "%s/lists", test_dir());
     o.out = model;
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     assert_int_equal(mkdir(lists, 0777), 0);
     fake_file(lists, "generic.json", text);
     mem_free(text);

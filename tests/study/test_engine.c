@@ -1,5 +1,5 @@
 /* The studies that run the engine, on a tiny model: what they say agrees with itself. */
-#include "model/make.h"
+#include "format/make.h"
 #include "tests/study/capture.h"
 
 extern const struct study study_phase_switch, study_ablation;
@@ -10,16 +10,16 @@ static char options[600];
 static const char *with_model(const char *rest)
 {
     static char path[300];
-    struct model_make_opts o = {.arch = "tiny",
-                                .type = KERN_BF16,
-                                .seed = 1,
-                                .format = "gguf",
-                                .out = path,
-                                .n_threads = 1};
+    struct format_make_opts o = {.arch = "tiny",
+                                 .type = KERN_BF16,
+                                 .seed = 1,
+                                 .format = "gguf",
+                                 .out = path,
+                                 .n_threads = 1};
 
     if (!path[0]) {
         snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
-        assert_ok(model_make(&o));
+        assert_ok(format_make(&o));
     }
     snprintf(options, sizeof(options), "{\"model\": \"%s\", \"rounds\": 3, %s}", path,
              rest);

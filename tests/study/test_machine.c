@@ -4,7 +4,8 @@
 
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/roofline.h"
-#include "model/make.h"
+#include "format/make.h"
+#include "model/cost.h"
 #include "tests/study/capture.h"
 
 extern const struct study study_characterize, study_mnn_roofline, study_mnn_time_share;
@@ -95,6 +96,22 @@ static void one_unit(void **state)
     digits(560 / study_roofline_seconds(&p, &m, ROOFLINE_G), 2, "667.95");
 }
 
+/* What a decoded token's matrices take is not the paper's own: ours are the same. */
+static void a_decoded_token_is_not_disputed(void **state)
+{
+    const struct model_cost_types types = {.weight = KERN_BF16, .kv = KERN_F32};
+    const struct study_roofline_opts o = {1, 200};
+    struct study_roofline_work d;
+    struct model_config c;
+    struct model_cost x;
+
+    (void)state;
+    assert_ok(format_make_config("qwen-1.8b", &c));
+    study_roofline_decode(&d, &study_roofline_qwen_1_8b, 585, &o);
+    x = model_cost_decode(&c, types, 585, 1);
+    assert_true(x.flop - x.attn.flop == d.linear_flop);
+}
+
 /* Of a small model by hand: h 2, i 3, v 5, one block, weights and activations of 1 byte. */
 static void worked_by_hand(void **state)
 {
@@ -151,34 +168,15 @@ static void this_host_needs_its_card(void **state)
     capture.card = NULL;
 }
 
-static void best_of_a_card(void **state)
-{
-    json_t *card = made_card("{\"name\": \"p_a\", \"n_threads\": 2, \"median\": 3},"
-                             "{\"name\": \"p_b\", \"n_threads\": 2, \"median\": 5},"
-                             "{\"name\": \"p_c\", \"n_threads\": 4, \"median\": 9},"
-                             "{\"name\": \"q\", \"n_threads\": 2, \"median\": null, "
-                             "\"why\": \"no q\"}, 7, {}");
-    const char *why;
-
-    (void)state;
-    assert_true(study_card_best(card, "p_", 2, NULL) == 5);
-    assert_true(study_card_best(card, "p_", 0, NULL) == 9);
-    assert_true(isnan(study_card_best(card, "q", 2, &why)));
-    assert_string_equal(why, "no q");
-    assert_true(isnan(study_card_best(card, "r", 2, &why)));
-    assert_true(why[0] != '\0');
-    json_decref(card);
-}
-
 static const char *tiny_model(void)
 {
     static char path[600];
-    struct model_make_opts o = {
+    struct format_make_opts o = {
         .arch = "tiny", .type = KERN_BF16, .seed = 1, .format = "gguf", .n_threads = 2};
 
     snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
     o.out = path;
-    assert_ok(model_make(&o));
+    assert_ok(format_make(&o));
     return path;
 }
 
@@ -222,11 +220,15 @@ static int characterize_here(const char *dir)
  * otherwise), the card lies beside as JSON, and the tree has this host's CPUs. */
 static void a_new_cpu(void **state)
 {
+    const struct model_cost_types types = {.weight = KERN_BF16, .kv = KERN_F32};
+    struct model_cost token, prompt;
+    struct model_config c;
     struct cpu_budget b;
     char dir[600];
 
     (void)state;
     assert_ok(cpu_budget_get(&b));
+    assert_ok(format_make_config("tiny", &c));
     snprintf(dir, sizeof(dir), "%s/cards", test_dir());
     assert_ok(characterize_here(dir));
     for (const struct study_metric *m = study_characterize.metrics; m->name; m++)
@@ -234,6 +236,10 @@ static void a_new_cpu(void **state)
     assert_true(value_of("read_gbps_1t") > 0 && value_of("peak_gflops_f32") > 0);
     assert_true(value_of("decode_bandwidth_frac") > 0);
     assert_true(value_of("prefill_peak_frac") > 0);
+    token = model_cost_decode(&c, types, 9, 1); /* after 8 others */
+    prompt = model_cost_prefill(&c, types, 32, 0);
+    assert_true(value_of("decode_flop_per_byte") == token.flop / token.read_bytes);
+    assert_true(value_of("prefill_flop_per_byte") == prompt.flop / prompt.weight_bytes);
     assert_true(isnan(value_of("events_trusted")) || value_of("events_trusted") >= 0);
     assert_true(length_of("latency_bytes") > 3 && length_of("block_bytes") > 3);
     assert_int_equal(length_of("cpus"), b.n);
@@ -262,11 +268,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(printed_digits),
+        cmocka_unit_test(a_decoded_token_is_not_disputed),
         cmocka_unit_test(slips_are_stated),
         cmocka_unit_test(one_unit),
         cmocka_unit_test(worked_by_hand),
         cmocka_unit_test(this_host_needs_its_card),
-        cmocka_unit_test(best_of_a_card),
         cmocka_unit_test(shares_are_shares),
         cmocka_unit_test(a_new_cpu),
         cmocka_unit_test(no_huge_pages),

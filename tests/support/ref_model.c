@@ -34,7 +34,7 @@ struct maker {
     int n_made;
 };
 
-static void make_tensor(struct maker *k, struct model_tensor *t, double **values,
+static void make_tensor(struct maker *k, struct format_tensor *t, double **values,
                         int64_t rows, int64_t cols, double mean)
 {
     bool vector = rows == 1;
@@ -60,28 +60,28 @@ static void make_tensor(struct maker *k, struct model_tensor *t, double **values
 static void make_layer(struct maker *k, int i)
 {
     const struct model_config *c = &k->r->f.config;
-    struct model_tensor *t = k->r->f.layer[i];
+    struct format_tensor *t = k->r->f.layer[i];
     double **v = k->r->layer[i];
     int64_t q = (int64_t)c->n_heads * c->head_dim,
             kv = (int64_t)c->n_kv_heads * c->head_dim;
 #define MAKE(role, rows, cols, mean)                                                     \
-    make_tensor(k, &t[(role)-MODEL_ATTN_NORM], &v[(role)-MODEL_ATTN_NORM], rows, cols,   \
+    make_tensor(k, &t[(role)-FORMAT_ATTN_NORM], &v[(role)-FORMAT_ATTN_NORM], rows, cols, \
                 mean)
 
-    MAKE(MODEL_ATTN_NORM, 1, c->dim, 1);
-    MAKE(MODEL_Q, q, c->dim, 0);
-    MAKE(MODEL_K, kv, c->dim, 0);
-    MAKE(MODEL_V, kv, c->dim, 0);
-    MAKE(MODEL_O, c->dim, q, 0);
+    MAKE(FORMAT_ATTN_NORM, 1, c->dim, 1);
+    MAKE(FORMAT_Q, q, c->dim, 0);
+    MAKE(FORMAT_K, kv, c->dim, 0);
+    MAKE(FORMAT_V, kv, c->dim, 0);
+    MAKE(FORMAT_O, c->dim, q, 0);
     if (c->qkv_bias) {
-        MAKE(MODEL_Q_BIAS, 1, q, 0);
-        MAKE(MODEL_K_BIAS, 1, kv, 0);
-        MAKE(MODEL_V_BIAS, 1, kv, 0);
+        MAKE(FORMAT_Q_BIAS, 1, q, 0);
+        MAKE(FORMAT_K_BIAS, 1, kv, 0);
+        MAKE(FORMAT_V_BIAS, 1, kv, 0);
     }
-    MAKE(MODEL_FFN_NORM, 1, c->dim, 1);
-    MAKE(MODEL_GATE, c->hidden, c->dim, 0);
-    MAKE(MODEL_UP, c->hidden, c->dim, 0);
-    MAKE(MODEL_DOWN, c->dim, c->hidden, 0);
+    MAKE(FORMAT_FFN_NORM, 1, c->dim, 1);
+    MAKE(FORMAT_GATE, c->hidden, c->dim, 0);
+    MAKE(FORMAT_UP, c->hidden, c->dim, 0);
+    MAKE(FORMAT_DOWN, c->dim, c->hidden, 0);
 #undef MAKE
 }
 
@@ -101,12 +101,12 @@ void ref_model_init(struct ref_model *r, const struct model_config *c, bool inte
     r->layer = mem_new(MEM_TEST, (size_t)c->n_layers, sizeof(r->layer[0]));
     if (!r->map || !r->f.layer || !r->layer)
         fail_msg("%s", err_msg());
-    make_tensor(&k, &r->f.global[MODEL_EMBED], &r->global[MODEL_EMBED], c->vocab, c->dim,
-                0);
+    make_tensor(&k, &r->f.global[FORMAT_EMBED], &r->global[FORMAT_EMBED], c->vocab,
+                c->dim, 0);
     if (!c->tied)
-        make_tensor(&k, &r->f.global[MODEL_HEAD], &r->global[MODEL_HEAD], c->vocab,
+        make_tensor(&k, &r->f.global[FORMAT_HEAD], &r->global[FORMAT_HEAD], c->vocab,
                     c->dim, 0);
-    make_tensor(&k, &r->f.global[MODEL_OUT_NORM], &r->global[MODEL_OUT_NORM], 1, c->dim,
+    make_tensor(&k, &r->f.global[FORMAT_OUT_NORM], &r->global[FORMAT_OUT_NORM], 1, c->dim,
                 1);
     for (int i = 0; i < c->n_layers; i++)
         make_layer(&k, i);
@@ -114,10 +114,10 @@ void ref_model_init(struct ref_model *r, const struct model_config *c, bool inte
 
 void ref_model_fini(struct ref_model *r)
 {
-    for (int i = 0; i < MODEL_ATTN_NORM; i++)
+    for (int i = 0; i < FORMAT_ATTN_NORM; i++)
         mem_free(r->global[i]);
     for (int i = 0; i < r->f.config.n_layers; i++)
-        for (int role = 0; role < MODEL_N_ROLES - MODEL_ATTN_NORM; role++)
+        for (int role = 0; role < FORMAT_N_ROLES - FORMAT_ATTN_NORM; role++)
             mem_free(r->layer[i][role]);
     mem_free(r->layer);
     mem_free(r->f.layer);
@@ -216,24 +216,24 @@ static void layer_forward(const struct ref_model *r, int layer, double *x, doubl
             nkv = (int64_t)c->n_kv_heads * c->head_dim;
     double *n = new_f64(c->dim), *q = new_f64(nq), *a = new_f64(nq), *d = new_f64(c->dim);
     double *g = new_f64(c->hidden), *u = new_f64(c->hidden);
-#define W(role) w[(role)-MODEL_ATTN_NORM]
+#define W(role) w[(role)-FORMAT_ATTN_NORM]
 
-    rmsnorm(n, x, W(MODEL_ATTN_NORM), c->dim, (double)c->norm_eps);
-    matvec(q, W(MODEL_Q), n, nq, c->dim, W(MODEL_Q_BIAS));
-    matvec(keys + pos * nkv, W(MODEL_K), n, nkv, c->dim, W(MODEL_K_BIAS));
-    matvec(values + pos * nkv, W(MODEL_V), n, nkv, c->dim, W(MODEL_V_BIAS));
+    rmsnorm(n, x, W(FORMAT_ATTN_NORM), c->dim, (double)c->norm_eps);
+    matvec(q, W(FORMAT_Q), n, nq, c->dim, W(FORMAT_Q_BIAS));
+    matvec(keys + pos * nkv, W(FORMAT_K), n, nkv, c->dim, W(FORMAT_K_BIAS));
+    matvec(values + pos * nkv, W(FORMAT_V), n, nkv, c->dim, W(FORMAT_V_BIAS));
     rotate(r, q, c->n_heads, pos);
     rotate(r, keys + pos * nkv, c->n_kv_heads, pos);
     attend(r, a, q, keys, values, pos);
-    matvec(d, W(MODEL_O), a, c->dim, nq, NULL);
+    matvec(d, W(FORMAT_O), a, c->dim, nq, NULL);
     for (int i = 0; i < c->dim; i++)
         x[i] += d[i];
-    rmsnorm(n, x, W(MODEL_FFN_NORM), c->dim, (double)c->norm_eps);
-    matvec(g, W(MODEL_GATE), n, c->hidden, c->dim, NULL);
-    matvec(u, W(MODEL_UP), n, c->hidden, c->dim, NULL);
+    rmsnorm(n, x, W(FORMAT_FFN_NORM), c->dim, (double)c->norm_eps);
+    matvec(g, W(FORMAT_GATE), n, c->hidden, c->dim, NULL);
+    matvec(u, W(FORMAT_UP), n, c->hidden, c->dim, NULL);
     for (int i = 0; i < c->hidden; i++)
         g[i] = g[i] / (1 + exp(-g[i])) * u[i];
-    matvec(d, W(MODEL_DOWN), g, c->dim, c->hidden, NULL);
+    matvec(d, W(FORMAT_DOWN), g, c->dim, c->hidden, NULL);
     for (int i = 0; i < c->dim; i++)
         x[i] += d[i];
 #undef W
@@ -245,16 +245,16 @@ void ref_model_forward(const struct ref_model *r, const int32_t *ids, int n,
 {
     const struct model_config *c = &r->f.config;
     int64_t nkv = (int64_t)c->n_kv_heads * c->head_dim;
-    const double *head = r->global[c->tied ? MODEL_EMBED : MODEL_HEAD];
+    const double *head = r->global[c->tied ? FORMAT_EMBED : FORMAT_HEAD];
     double *x = new_f64(c->dim), *keys = new_f64(c->n_layers * n * nkv);
     double *values = new_f64(c->n_layers * n * nkv);
 
     for (int pos = 0; pos < n; pos++) {
-        memcpy(x, r->global[MODEL_EMBED] + (int64_t)ids[pos] * c->dim,
+        memcpy(x, r->global[FORMAT_EMBED] + (int64_t)ids[pos] * c->dim,
                (size_t)c->dim * sizeof(double));
         for (int l = 0; l < c->n_layers; l++)
             layer_forward(r, l, x, keys + l * n * nkv, values + l * n * nkv, pos);
-        rmsnorm(x, x, r->global[MODEL_OUT_NORM], c->dim, (double)c->norm_eps);
+        rmsnorm(x, x, r->global[FORMAT_OUT_NORM], c->dim, (double)c->norm_eps);
         matvec(logits + (int64_t)pos * c->vocab, head, x, c->vocab, c->dim, NULL);
     }
     mem_free(x), mem_free(keys), mem_free(values);

@@ -4,14 +4,14 @@
 #ifndef TESTS_SUPPORT_REF_MODEL_H
 #define TESTS_SUPPORT_REF_MODEL_H
 
-#include "model/file/file.h"
+#include "format/format.h"
 
 struct ref_model {
-    struct model_file f; /* for model_open() */
-    void *map;           /* the tensors' bytes; packing may drop them */
+    struct format_file f; /* for model_open() */
+    void *map;            /* the tensors' bytes; packing may drop them */
     size_t map_bytes;
-    double *global[MODEL_ATTN_NORM]; /* the same values, ours */
-    double *(*layer)[MODEL_N_ROLES - MODEL_ATTN_NORM];
+    double *global[FORMAT_ATTN_NORM]; /* the same values, ours */
+    double *(*layer)[FORMAT_N_ROLES - FORMAT_ATTN_NORM];
 };
 
 /* Random weights of this configuration (c->weight_type; `mixed`: types differ from tensor

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run every test program and script (ROOM=name: only tests/name), each printing TAP, and close
+# Run every test program and script (MODULE=name: only tests/name), each printing TAP, and close
 # with one line of counts. A program that dies before its plan is done counts as one failure.
 set -u
 BUILD=${BUILD:-build}
@@ -30,12 +30,12 @@ one() {
         }'
 }
 : >"$BUILD/test.counts"
-for t in $(find tests/${ROOM:-} -name 'test_*.c' | sort); do
+for t in $(find tests/${MODULE:-} -name 'test_*.c' | sort); do
     b=$BUILD/tests/${t#tests/}
     b=${b%.c}
     one "${t#tests/}" "$b"
 done
-for t in $(find tests/${ROOM:-} -name 'test_*.sh' | sort); do
+for t in $(find tests/${MODULE:-} -name 'test_*.sh' | sort); do
     one "${t#tests/}" sh "$t"
 done
 awk '{p += $1; f += $2; s += $3} END {

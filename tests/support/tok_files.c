@@ -2,7 +2,7 @@
 #include "tests/support/test.h"
 
 #include "base/json.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 const struct tok_files_merge tok_files_merges[] = {
     {" ", "t"},   {"h", "e"},        {" t", "he"},     {"i", "n"}, {"in", "g"},

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "baselines/gemm/support/data.h"
+#include "cpu/cpu.h"
 
 /* How long to wait for the library's idle threads to sleep. GOMP_SPINCOUNT bounds their
  * spinning to some milliseconds; a library that never sleeps is timed all the same. */
@@ -27,6 +28,20 @@ static struct rival_shape shape;
 static float *activations;
 static bool ready; /* the shape's open() succeeded */
 static int next_copy;
+
+/* Only settings that this CPU, lowered by CPU_ISA_ENV, can execute are offered: several
+ * libraries run what they are told to and end by an illegal instruction. A library that
+ * decides by itself sees the whole CPU. */
+static const struct rival_setting *offered(long i)
+{
+    for (const struct rival_setting *s = rival_impl.settings; s->label; s++) {
+        bool fits = s->isa ? !(s->isa & ~cpu_isa_detected()) : !cpu_isa_hidden();
+
+        if (fits && i-- == 0)
+            return s;
+    }
+    return NULL;
+}
 
 /* --- the threads */
 
@@ -212,11 +227,12 @@ static void answer(FILE *out, const char *line, const struct rival_setting *sett
 
 static void list(FILE *out)
 {
+    const struct rival_setting *s;
     char version[RIVAL_LABEL_MAX];
 
     rival_impl.version(version, sizeof version);
     fprintf(out, "rival %s\n", version);
-    for (const struct rival_setting *s = rival_impl.settings; s->label; s++)
+    for (long i = 0; (s = offered(i)); i++)
         fprintf(out, "setting|%s|%s|%" PRId64 "|%s\n", s->label, s->types, s->m_max,
                 s->env ? s->env : "");
     fprintf(out, "end\n");
@@ -253,12 +269,11 @@ int main(int argc, char **argv)
 {
     /* The library may print on the standard output; the answers keep their own way. */
     FILE *out = fdopen(dup(STDOUT_FILENO), "w");
+    const struct rival_setting *setting = NULL;
     char *end = NULL;
-    long i = -1, n_settings = 0;
+    long i;
 
     bind_to_parent(argc == 3 ? argv[2] : NULL);
-    while (rival_impl.settings[n_settings].label)
-        n_settings++;
     if (out && (argc == 2 || argc == 3) && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0) {
         if (strcmp(argv[1], "list") == 0) {
             list(out);
@@ -266,12 +281,13 @@ int main(int argc, char **argv)
             _exit(0);
         }
         i = strtol(argv[1], &end, 10);
+        if (!*end && i >= 0)
+            setting = offered(i);
     }
-    if (!end || *end || i < 0 || i >= n_settings) {
-        fprintf(stderr, "usage: %s list | 0..%ld [PARENT-PROCESS]\n", argv[0],
-                n_settings - 1);
+    if (!setting) {
+        fprintf(stderr, "usage: %s list | SETTING [PARENT-PROCESS]\n", argv[0]);
         return 2;
     }
-    serve(out, &rival_impl.settings[i]);
+    serve(out, setting);
     _exit(0); /* gigabytes need no tidying, and libraries have crashed at their end */
 }

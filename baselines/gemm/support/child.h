@@ -2,7 +2,9 @@
  *
  * baselines/gemm/<name>.c ends in one `const struct rival rival_impl`; linked with
  * child.c, which holds main(), and its library it is the program <build>/rival/<name>.
- *   <name> list   prints what there is to try
+ *   <name> list   prints what there is to try: the settings that this CPU, lowered by
+ *                 CPU_ISA_ENV, can execute; one that leaves the choice to the library
+ *                 only where nothing is hidden from it
  *   <name> I      is setting I: reads commands from its standard input, one a line,
  *                 answers each by one line, ends at the end of input
  *     shape TYPE M N K COPIES SEED  ->  ready | no WHY
@@ -38,6 +40,7 @@ struct rival_setting {
     const char *env;   /* "NAME=VALUE" for the child, or NULL */
     const char *types; /* "f32", "bf16" or "f32 bf16" */
     int64_t m_max;     /* 0: any m */
+    uint64_t isa;      /* CPU_MASK() bits that it executes; 0: the library decides */
     int how, size;     /* the file's own meaning */
 };
 

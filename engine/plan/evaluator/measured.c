@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "cpu/cpu.h"
-#include "model/timed.h"
+#include "model/bench_steps.h"
 #include "par/team.h"
 
 /* A run is as many steps as take this long: clocks and wake-ups are then below a percent
@@ -38,7 +38,7 @@ struct measured {
     struct par_team *team;
     struct model *model;
     struct model_phase *run; /* NULL: no configuration in place */
-    struct model_timed steps;
+    struct model_bench_steps steps;
     int64_t max_tok, step_tok;       /* of a sequence; of a step */
     struct model_phase *run_pair[2]; /* of enum topo_phase: what pair() put in place */
     /* The configuration in place. */
@@ -51,8 +51,8 @@ struct measured {
 static int step(struct measured *x, double *seconds)
 {
     return x->phase == TOPO_PREFILL
-               ? model_timed_prefill(&x->steps, x->run, x->n_prompt_tok, seconds)
-               : model_timed_decode(&x->steps, x->run, x->n_ctx_tok, seconds);
+               ? model_bench_steps_prefill(&x->steps, x->run, x->n_prompt_tok, seconds)
+               : model_bench_steps_decode(&x->steps, x->run, x->n_ctx_tok, seconds);
 }
 
 /* n steps; the mean seconds of one. */
@@ -250,13 +250,14 @@ static int measured_step(struct plan_evaluation *e, const struct plan_step *s, i
     int n = 0, rc;
 
     (void)repeat;
-    rc = model_timed_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok, &one);
+    rc = model_bench_steps_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok,
+                                 &one);
     *seconds = one;
     if (one > WARM_S)
         return rc;
     for (; rc == OK && sum < RUN_S && n < RUN_STEPS_MAX; n++, sum += one)
-        rc =
-            model_timed_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok, &one);
+        rc = model_bench_steps_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok,
+                                     &one);
     *seconds = sum / n;
     return rc;
 }
@@ -301,8 +302,8 @@ static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
     struct model_opts mo = {.weight_type = KERN_N_TYPES,
                             .kv_type = KERN_F32,
                             .precision = relaxed ? KERN_RELAXED : KERN_EXACT};
-    struct model_file *f = NULL;
-    int rc = model_file_open(&f, o->model_path);
+    struct format_file *f = NULL;
+    int rc = format_open(&f, o->model_path);
 
     if (rc != OK)
         return rc;
@@ -310,7 +311,7 @@ static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
     mo.max_tok = x->max_tok;
     mo.max_step_tok = x->step_tok;
     rc = model_open(&x->model, f, x->team, &mo);
-    model_file_close(&f);
+    format_close(&f);
     return rc;
 }
 
@@ -342,7 +343,7 @@ static void measured_close(struct plan_evaluation *e)
     struct measured *x = e->ctx;
 
     if (x) {
-        model_timed_close(&x->steps);
+        model_bench_steps_close(&x->steps);
         model_phase_close(&x->run);
         model_phase_close(&x->run_pair[TOPO_PREFILL]);
         model_phase_close(&x->run_pair[TOPO_DECODE]);
@@ -375,8 +376,8 @@ static int measured_open(struct plan_evaluation *out, const struct plan_evaluato
     if (rc == OK)
         rc = open_model(x, o);
     if (rc == OK)
-        rc = model_timed_open(&x->steps, x->model, x->team, x->n_seqs, x->max_tok,
-                              PLAN_STEP_ROWS_MAX, o->seed);
+        rc = model_bench_steps_open(&x->steps, x->model, x->team, x->n_seqs, x->max_tok,
+                                    PLAN_STEP_ROWS_MAX, o->seed);
     if (rc == OK)
         rc = measure_noise(x, &out->noise_frac);
     if (rc != OK)

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "characterize/probe.h"
+#include "measure/card.h"
 #include "par/coll.h"
 #include "topo/machine.h"
 
@@ -21,8 +21,8 @@ struct curve {
     int n;
 };
 
-static int say_curve(struct study_cell *c, const struct curve *v, const char *x,
-                     const char *x_unit, const char *const *names, const char *unit)
+static int report_curve(struct study_cell *c, const struct curve *v, const char *x,
+                        const char *x_unit, const char *const *names, const char *unit)
 {
     int rc = study_series(c, x, x_unit, v->x, (size_t)v->n);
 
@@ -56,10 +56,10 @@ static int bandwidths(struct study_cell *c, const json_t *card,
         double y[3];
 
         for (int i = 0; i < 3; i++)
-            y[i] = machine_card_value(card, names[i], n, NULL);
+            y[i] = measure_card_value(card, names[i], n, NULL);
         add_point(&v, n, y, 3);
     }
-    return say_curve(c, &v, "threads", "", names, "GB/s");
+    return report_curve(c, &v, "threads", "", names, "GB/s");
 }
 
 static int latencies(struct study_cell *c, const json_t *card)
@@ -76,11 +76,11 @@ static int latencies(struct study_cell *c, const json_t *card)
             char name[48];
 
             snprintf(name, sizeof(name), "latency_ns_%s_%zuKiB", pages[i], bytes >> 10);
-            y[i] = machine_card_value(card, name, 1, NULL);
+            y[i] = measure_card_value(card, name, 1, NULL);
         }
         add_point(&v, (double)bytes, y, 2);
     }
-    return say_curve(c, &v, "latency_bytes", "B", names, "ns");
+    return report_curve(c, &v, "latency_bytes", "B", names, "ns");
 }
 
 static int blocks(struct study_cell *c, const json_t *card, const struct cpu_budget *b)
@@ -91,20 +91,20 @@ static int blocks(struct study_cell *c, const json_t *card, const struct cpu_bud
     struct curve v = {.n = 0};
     double y[4];
 
-    y[2] = machine_card_value(card, "sequential_gbps_huge", b->n, NULL);
-    y[3] = machine_card_value(card, "sequential_gbps_small", b->n, NULL);
+    y[2] = measure_card_value(card, "sequential_gbps_huge", b->n, NULL);
+    y[3] = measure_card_value(card, "sequential_gbps_small", b->n, NULL);
     for (int bytes = 64; bytes <= 1 << 20; bytes *= 2) {
         char name[48];
 
         for (int i = 0; i < 2; i++) {
             snprintf(name, sizeof(name), "random_gbps_%s_%dB", i ? "small" : "huge",
                      bytes);
-            y[i] = machine_card_value(card, name, b->n, NULL);
+            y[i] = measure_card_value(card, name, b->n, NULL);
         }
         if (!isnan(y[0]) || !isnan(y[1])) /* the sequence alone is no point */
             add_point(&v, bytes, y, 4);
     }
-    return say_curve(c, &v, "block_bytes", "B", names, "GB/s");
+    return report_curve(c, &v, "block_bytes", "B", names, "GB/s");
 }
 
 static int collectives(struct study_cell *c, const json_t *card,
@@ -123,12 +123,12 @@ static int collectives(struct study_cell *c, const json_t *card,
 
             snprintf(name, sizeof(name), "allreduce_ns_%s_%dB", par_colls[k]->name,
                      bytes);
-            y = machine_card_value(card, name, n_ranks, NULL);
+            y = measure_card_value(card, name, n_ranks, NULL);
             add_point(&v, bytes, &y, 1);
         }
         snprintf(x, sizeof(x), "allreduce_bytes_%s", par_colls[k]->name);
         snprintf(series, sizeof(series), "allreduce_ns_%s", par_colls[k]->name);
-        rc = say_curve(c, &v, x, "B", names, "ns");
+        rc = report_curve(c, &v, x, "B", names, "ns");
     }
     return rc;
 }
@@ -150,8 +150,8 @@ static void add_triple(struct triples *t, double a, double b, double x, double y
     t->v[3 * t->max + t->n++] = y;
 }
 
-static int say_triples(struct study_cell *c, struct triples *t,
-                       const char *const names[4], const char *const units[4])
+static int report_triples(struct study_cell *c, struct triples *t,
+                          const char *const names[4], const char *const units[4])
 {
     int rc = OK;
 
@@ -186,11 +186,11 @@ static int cpu_pairs(struct study_cell *c, const json_t *card, const struct cpu_
             snprintf(share, sizeof(share), "share_speed_cpu%d_cpu%d", b->cpus[i],
                      b->cpus[k]);
             add_triple(&t, b->cpus[i], b->cpus[k],
-                       machine_card_value(card, handoff, 2, NULL),
-                       machine_card_value(card, share, 2, NULL));
+                       measure_card_value(card, handoff, 2, NULL),
+                       measure_card_value(card, share, 2, NULL));
         }
     }
-    return rc == OK ? say_triples(c, &t, names, units) : rc;
+    return rc == OK ? report_triples(c, &t, names, units) : rc;
 }
 
 static int node_pairs(struct study_cell *c, const json_t *card)
@@ -210,11 +210,11 @@ static int node_pairs(struct study_cell *c, const json_t *card)
             char name[48];
 
             snprintf(name, sizeof(name), "node_read_gbps_cpu%d_mem%d", a, b);
-            add_triple(&t, a, b, study_card_best(card, name, 0, NULL), NAN);
+            add_triple(&t, a, b, measure_card_range(card, name, 0, NULL).most, NAN);
         }
     }
     if (rc == OK)
-        rc = say_triples(c, &t, names, units);
+        rc = report_triples(c, &t, names, units);
     topo_machine_close(&m);
     return rc;
 }
@@ -235,33 +235,7 @@ int study_card_curves(struct study_cell *c, const json_t *card,
     return rc == OK ? node_pairs(c, card) : rc;
 }
 
-/* --- single values */
-
-double study_card_best(const json_t *card, const char *prefix, int n_threads,
-                       const char **why)
-{
-    const json_t *values = json_object_get(card, "values");
-    double best = NAN;
-
-    if (why)
-        *why = "no probe of this program measures it here";
-    for (size_t i = 0; i < json_array_size(values); i++) {
-        const json_t *row = json_array_get(values, i);
-        const json_t *n = json_object_get(row, "n_threads");
-        const char *name = json_string_value(json_object_get(row, "name"));
-        const char *reason = json_string_value(json_object_get(row, "why"));
-        const json_t *v = json_object_get(row, "median");
-
-        if (!name || strncmp(name, prefix, strlen(prefix)) != 0 ||
-            (n_threads && json_integer_value(n) != n_threads))
-            continue;
-        if (json_is_number(v) && !(best >= json_number_value(v)))
-            best = json_number_value(v);
-        else if (why && reason && reason[0])
-            *why = reason;
-    }
-    return best;
-}
+/* --- what only root sees */
 
 static int first_line(const char *path, char *out, size_t n)
 {

@@ -11,11 +11,6 @@
 MUST int study_card_curves(struct study_cell *c, const json_t *card,
                            const struct cpu_budget *b);
 
-/* The highest median among values called prefix..., at this many threads; NaN: none, and
- * then *why (if not NULL) is the reason of one of them. */
-double study_card_best(const json_t *card, const char *prefix, int n_threads,
-                       const char **why);
-
 /* "hardware counters (kernel.perf_event_paranoid is 3); ..." of this machine now. */
 void study_card_root(char *out, size_t n);
 

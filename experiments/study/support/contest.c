@@ -9,7 +9,7 @@
 
 /* --- rivals */
 
-static void say_why(struct study_rivals *r, int i)
+static void report_why(struct study_rivals *r, int i)
 {
     snprintf(r->why[i], sizeof(r->why[i]), "%s", err_msg());
 }
@@ -18,7 +18,7 @@ void study_rivals_open(struct study_rivals *r, const struct gemm_rival_opts *o)
 {
     for (int i = 0; gemm_rival_names[i] && i < STUDY_RIVALS_MAX; i++)
         if (!r->r[i] && gemm_rival_open(&r->r[i], gemm_rival_names[i], o) != OK)
-            say_why(r, i);
+            report_why(r, i);
 }
 
 void study_rivals_close(struct study_rivals *r)
@@ -45,7 +45,7 @@ bool study_contest_add_rival(struct study_contest *c, int i, const char *type,
     if (!r) /* its reason stands from when it was opened */
         return false;
     if (gemm_rival_shape(r, type, shape->m, shape->n, shape->k, warm, budget_s) != OK) {
-        say_why(c->rivals, i);
+        report_why(c->rivals, i);
         return false;
     }
     c->sides[c->n++] = (struct study_side){.name = gemm_rival_names[i], .rival = i};
@@ -75,7 +75,7 @@ static int run_side(struct study_contest *c, struct study_side *s, double *secon
     rc = gemm_rival_run(c->rivals->r[s->rival], seconds);
     if (rc == OK)
         return OK;
-    say_why(c->rivals, s->rival);
+    report_why(c->rivals, s->rival);
     gemm_rival_close(&c->rivals->r[s->rival]);
     s->lost = true;
     return OK; /* the others go on */

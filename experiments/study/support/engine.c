@@ -12,7 +12,7 @@ int study_engine_open(struct study_engine *out, const char *path, int precision,
                            .precision = (enum kern_precision)precision,
                            .max_step_tok = max_tok < STEP_TOK ? max_tok : STEP_TOK,
                            .max_tok = max_tok};
-    struct model_file *f = NULL;
+    struct format_file *f = NULL;
     int rc;
 
     memset(out, 0, sizeof(*out));
@@ -24,13 +24,13 @@ int study_engine_open(struct study_engine *out, const char *path, int precision,
     if (rc == OK)
         rc = par_team_open(&out->team, out->budget.cpus, out->budget.n, 1);
     if (rc == OK)
-        rc = model_file_open(&f, path);
+        rc = format_open(&f, path);
     if (rc == OK)
         rc = model_open(&out->model, f, out->team, &o);
-    model_file_close(&f);
+    format_close(&f);
     if (rc == OK)
-        rc = model_timed_open(&out->steps, out->model, out->team, n_seqs, max_tok,
-                              STEP_TOK, (uint64_t)seed);
+        rc = model_bench_steps_open(&out->steps, out->model, out->team, n_seqs, max_tok,
+                                    STEP_TOK, (uint64_t)seed);
     if (rc != OK)
         study_engine_close(out);
     return rc;
@@ -38,7 +38,7 @@ int study_engine_open(struct study_engine *out, const char *path, int precision,
 
 void study_engine_close(struct study_engine *e)
 {
-    model_timed_close(&e->steps);
+    model_bench_steps_close(&e->steps);
     model_close(&e->model);
     par_team_close(&e->team);
 }
@@ -52,7 +52,7 @@ int study_engine_phase(struct study_engine *e, struct model_phase **out, int n_r
     return model_phase_open(out, e->model, &o);
 }
 
-int study_engine_say(struct study_cell *c, const struct study_engine *e)
+int study_engine_report(struct study_cell *c, const struct study_engine *e)
 {
     char table[512];
     struct cpu_info info;

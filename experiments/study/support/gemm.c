@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "characterize/probe.h"
+#include "measure/card.h"
 
 /* --- what a job says */
 
@@ -116,8 +117,8 @@ double study_peak_gflops(const json_t *card, int mode, int n_threads)
     double peak = NAN;
 
     if (card)
-        peak = machine_card_peak_gflops(card, type, precision, n_threads);
-    return card && peak < machine_card_peak_gflops(card, type, precision, 1) ? NAN : peak;
+        peak = measure_card_peak_gflops(card, type, precision, n_threads);
+    return card && peak < measure_card_peak_gflops(card, type, precision, 1) ? NAN : peak;
 }
 
 double study_memory_roof_gflops(int mode, int64_t m, double read_gbps)

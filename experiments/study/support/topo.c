@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "characterize/probe.h"
 #include "cpu/cpu.h"
-#include "model/make.h"
+#include "format/make.h"
+#include "measure/card.h"
 #include "plan/work.h"
 
 #define MACHINES "engine/simulate/machines"
@@ -74,9 +74,9 @@ static int open_host(struct study_topo *t, const json_t *card)
         rc = topo_machine_open(&t->machine, "host");
     if (rc == OK)
         rc = simulate_machine_params_calibrate(
-            &truth, t->machine, machine_card_read_gbps(card, 1),
-            machine_card_read_gbps(card, budget.n),
-            machine_card_peak_gflops(card, "f32", "exact", budget.n));
+            &truth, t->machine, measure_card_read_gbps(card, 1),
+            measure_card_read_gbps(card, budget.n),
+            measure_card_peak_gflops(card, "f32", "exact", budget.n));
     if (rc != OK)
         return rc;
     t->rates = "calibrated";
@@ -170,7 +170,7 @@ int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
         rc =
             topo_tree_open(&out->tree, out->machine, &tree, out->note, sizeof(out->note));
     if (rc == OK)
-        rc = model_make_config(o->model, &out->model);
+        rc = format_make_config(o->model, &out->model);
     if (rc == OK) {
         plan_limits(&out->limits, &out->model, o->strict_tp);
         rc = make_work(out, o);
@@ -312,7 +312,7 @@ static void print_shape(const struct topo_tree *t, char *out, size_t n)
     }
 }
 
-static int say_levels(struct study_cell *c, const struct topo_tree *tree)
+static int report_levels(struct study_cell *c, const struct topo_tree *tree)
 {
     char kinds[TOPO_LEVELS_MAX * 66] = "";
 
@@ -326,7 +326,7 @@ static int say_levels(struct study_cell *c, const struct topo_tree *tree)
     return study_note(c, "levels", json_string(kinds));
 }
 
-int study_topo_say_tree(struct study_cell *c, const struct topo_tree *tree)
+int study_topo_report_tree(struct study_cell *c, const struct topo_tree *tree)
 {
     double arity[TOPO_LEVELS_MAX], original[TOPO_LEVELS_MAX], kinds[TOPO_LEVELS_MAX];
     double *cpus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*cpus));
@@ -349,10 +349,10 @@ int study_topo_say_tree(struct study_cell *c, const struct topo_tree *tree)
     if (rc == OK)
         rc = study_series(c, "cpus", "", cpus, (size_t)tree->n_pus);
     mem_free(cpus);
-    return rc == OK ? say_levels(c, tree) : rc;
+    return rc == OK ? report_levels(c, tree) : rc;
 }
 
-int study_topo_say(struct study_cell *c, const struct study_topo *t)
+int study_topo_report(struct study_cell *c, const struct study_topo *t)
 {
     char *text = NULL, shape[512];
     int rc = topo_tree_text(t->tree, &text);

@@ -1,0 +1,26 @@
+/* base/text.h - bytes that grow: file heads and reports are put together here.
+ *
+ * The first failure sticks in rc, and what is put after it is dropped, so that a run of
+ * puts is checked once, at its end.   Threads: one owner. */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct text { /* all zero: empty */
+    char *p;  /* mem_free */
+    size_t n, room;
+    int rc;
+};
+
+void text_put(struct text *b, const void *p, size_t n);
+void text_puts(struct text *b, const char *s);
+/* A line of at most 1023 bytes; longer is ERR_LIMIT. */
+void text_printf(struct text *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void text_pad(struct text *b, size_t align, char with);
+void text_fini(struct text *b);
+
+#endif

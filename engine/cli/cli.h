@@ -1,0 +1,79 @@
+/* cli/cli.h - the verbs of the program `sandwich`, and what they share.
+ * Each verb gets the words behind its name and returns the exit status. */
+#ifndef ENGINE_MAIN_H
+#define ENGINE_MAIN_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "base/opt.h"
+
+#define EXIT_USAGE       2
+#define EXIT_INTERRUPTED 130 /* what a shell reports for SIGINT */
+
+/* From cli_catch_interrupts() on: the number of the SIGINT or SIGTERM that came, for work
+ * to end in order; the second one ends the program at once. */
+extern volatile sig_atomic_t cli_interrupted;
+void cli_catch_interrupts(void);
+
+int cli_run(int argc, char **argv);
+int cli_model(int argc, char **argv);
+int cli_plan(int argc, char **argv);
+int cli_tune(int argc, char **argv);
+
+/* Print the error as one line; returns the exit status for `rc` (0 for OK). */
+int cli_fail(const char *verb, int rc);
+/* `first` and then `own`, which ends without a row of NULL, as one table in rows[max]. */
+const struct opt_row *cli_join(struct opt_row *rows, int max, const struct opt_row *first,
+                               const struct opt_row *own, int n_own);
+/* Read flags into s; what is left must be exactly n_words words, moved to argv[0..).
+ * Returns -1 to go on, otherwise the exit status (--help was given, or an error said).
+ * The table has a switch "help", whose value is `*help`. */
+int cli_flags(const char *usage, const struct opt_row *table, void *s, const bool *help,
+              int argc, char **argv, int n_words);
+
+/* A bar on the terminal, nothing elsewhere. ctx: what is being done ("loading"). */
+void cli_progress(void *ctx, int64_t done_bytes, int64_t all_bytes);
+
+/* ---- cli_report.c: what a run of `sandwich run` came to ---- */
+
+struct cli_timing {
+    int64_t n_prompt, n_new;
+    double ttft_s, decode_s; /* decode_s: first to last token */
+    double decode_bytes;     /* that the decoded tokens had to read */
+    double prefill_flop;
+};
+/* The numbers as JSON, with shares of the machine's bounds where its card is at hand. */
+json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
+                        const char *card_path);
+/* The same for people, on standard error. */
+void cli_report_print(const json_t *report, const json_t *describe);
+
+/* ---- cli_tune_show.c: how far `sandwich tune` is, and what it came to ---- */
+
+struct cli_tuning {
+    char matrix[80];            /* the one in hand */
+    int64_t m;                  /* the rows just done */
+    double done_work, all_work; /* in FLOP, with what few rows cost beside it */
+    int64_t n_measurements;
+    double measured_s, budget_s;     /* budget_s: 0: none */
+    uint64_t t_start_ns, t_shown_ns; /* t_shown_ns: cli_tune_progress()'s own */
+};
+/* A line on the terminal, one a minute elsewhere. */
+void cli_tune_progress(struct cli_tuning *t);
+void cli_tune_progress_end(void);
+
+struct cli_tuned {
+    char matrix[80];
+    int64_t n_shapes, n_found, n_known; /* asked for; found now; found before */
+    int64_t n_measurements;
+    double seconds;
+    int64_t n_compared, n_taken_back;
+    double log_speedup; /* sum over the compared of log(default / tuned) */
+};
+/* The closing table: a row a matrix, and all together. */
+void cli_tune_report(const struct cli_tuned *rows, int n);
+
+#endif

@@ -1,0 +1,136 @@
+/* sandwich: run models on CPUs. */
+#include "cli/cli.h"
+
+#include <stdbool.h>
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cpu/cpu.h"
+
+static const struct {
+    const char *name, *help;
+    int (*main)(int argc, char **argv);
+} verbs[] = {
+    {"run", "generate text from a prompt", cli_run},
+    {"model", "make a model of a named shape, or inspect one", cli_model},
+    {"plan", "search which CPUs each phase should use", cli_plan},
+    {"tune", "search schedules for a model's matrix products", cli_tune},
+};
+#define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
+
+volatile sig_atomic_t cli_interrupted;
+
+static void on_interrupt(int sig)
+{
+    cli_interrupted = sig;
+}
+
+void cli_catch_interrupts(void)
+{
+    const struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
+
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+}
+
+int cli_fail(const char *verb, int rc)
+{
+    if (rc == OK)
+        return 0;
+    fprintf(stderr, "sandwich %s: %s\n", verb, err_msg());
+    return rc == ERR_ARG ? EXIT_USAGE : 1;
+}
+
+const struct opt_row *cli_join(struct opt_row *rows, int max, const struct opt_row *first,
+                               const struct opt_row *own, int n_own)
+{
+    int n = 0;
+
+    while (first[n].name)
+        n++;
+    assert(n + n_own < max);
+    memcpy(rows, first, (size_t)n * sizeof(*rows));
+    memcpy(rows + n, own, (size_t)n_own * sizeof(*rows));
+    rows[n + n_own] = (struct opt_row){0};
+    return rows;
+}
+
+int cli_flags(const char *usage, const struct opt_row *table, void *s, const bool *help,
+              int argc, char **argv, int n_words)
+{
+    int n = 0;
+    int rc = opt_from_argv(table, s, argc, argv, &n);
+
+    if (rc == OK && *help) {
+        printf("usage: sandwich %s\n\n", usage);
+        opt_help(table, stdout);
+        return 0;
+    }
+    if (rc == OK && n != n_words)
+        rc = err_set(ERR_ARG, "%s%s (usage: sandwich %s)",
+                     n > n_words ? "unexpected word " : "a word is missing",
+                     n > n_words ? argv[n_words] : "", usage);
+    if (rc == OK)
+        return -1;
+    fprintf(stderr, "sandwich: %s\n", err_msg());
+    return EXIT_USAGE;
+}
+
+void cli_progress(void *ctx, int64_t done_bytes, int64_t all_bytes)
+{
+    static uint64_t last_ns;
+    uint64_t now = clock_ns();
+    double frac = all_bytes > 0 ? (double)done_bytes / (double)all_bytes : 1;
+    int n = (int)(frac * 30);
+
+    if (!isatty(STDERR_FILENO) || (now - last_ns < 100000000 && done_bytes < all_bytes))
+        return;
+    last_ns = now;
+    fprintf(stderr, "\r%s [%.*s%*s] %3.0f %% of %.2f GB", (const char *)ctx, n,
+            "##############################", 30 - n, "", 100 * frac,
+            (double)all_bytes * 1e-9);
+    if (done_bytes >= all_bytes)
+        fprintf(stderr, "\r\033[K");
+    fflush(stderr);
+}
+
+static void usage(FILE *f)
+{
+    fprintf(f, "usage: sandwich VERB [options]\n\n");
+    for (int i = 0; i < N_VERBS; i++)
+        fprintf(f, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+    fprintf(f, "\n`sandwich VERB --help` lists a verb's options.\n");
+}
+
+int main(int argc, char **argv)
+{
+    const char *words[N_VERBS + 1] = {0};
+    const char *near;
+
+    if (cpu_isa_check_env() != OK) {
+        fprintf(stderr, "sandwich: %s\n", err_msg());
+        return EXIT_USAGE;
+    }
+    if (argc < 2) {
+        usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
+        !strcmp(argv[1], "help")) {
+        usage(stdout);
+        return 0;
+    }
+    for (int i = 0; i < N_VERBS; i++) {
+        words[i] = verbs[i].name;
+        if (!strcmp(argv[1], verbs[i].name))
+            return verbs[i].main(argc - 2, argv + 2);
+    }
+    near = opt_nearest(argv[1], words);
+    fprintf(stderr, "sandwich: unknown verb \"%s\"%s%s%s\n", argv[1],
+            near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return EXIT_USAGE;
+}

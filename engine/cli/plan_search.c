@@ -1,0 +1,195 @@
+/* From the words of `sandwich plan` to a search: the machine, the model, the trace. */
+#include "cli/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cpu/cpu.h"
+#include "format/format.h"
+#include "format/make.h"
+#include "plan/lengths.h"
+#include "simulate/contention.h"
+
+#define MACHINES_DIR "engine/simulate/machines"
+
+/* Without --lengths: the 10th, 25th, 50th, 75th and 90th percentile of the lengths of
+ * ShareGPT's first turns (datasets/fits/sharegpt.json), prompts and outputs each. */
+static const int64_t usual_prompt[] = {8, 15, 33, 175, 819};
+static const int64_t usual_output[] = {38, 143, 285, 459, 671};
+#define N_USUAL ((int64_t)(sizeof(usual_prompt) / sizeof(usual_prompt[0])))
+
+struct cli_plan_job {
+    const struct cli_plan_flags *f; /* lent */
+    struct topo_machine *machine;
+    char params_path[1024];
+    struct cpu_budget budget;
+    struct model_config config;
+    bool model_is_file;
+    enum kern_type type;
+    struct plan_lengths lengths; /* n = 0: the usual */
+};
+
+bool cli_plan_is_host(const struct cli_plan_flags *f)
+{
+    return strcmp(f->machine, "host") == 0;
+}
+
+/* ---- the machine ---- */
+
+static bool is_topology(const char *spec)
+{
+    const char *dot = strrchr(spec, '.');
+
+    return !strcmp(spec, "host") || !strncmp(spec, "synthetic:", 10) ||
+           !strncmp(spec, "fsroot:", 7) || (dot && !strcmp(dot, ".xml"));
+}
+
+static int open_machine(struct cli_plan_job *j)
+{
+    const struct cli_plan_flags *f = j->f;
+    int rc;
+
+    if (is_topology(f->machine))
+        rc = topo_machine_open(&j->machine, f->machine);
+    else
+        rc = simulate_named_machine_open(&j->machine, f->machine, MACHINES_DIR,
+                                         j->params_path, sizeof(j->params_path));
+    if (rc == OK && f->machine_params)
+        snprintf(j->params_path, sizeof(j->params_path), "%s", f->machine_params);
+    if (rc != OK || *j->params_path || cli_plan_is_host(f))
+        return rc;
+    return err_set(ERR_ARG,
+                   "--machine %s: a topology without rates, which nothing is known of: "
+                   "--machine-params FILE gives them (%s/params/ holds some)",
+                   f->machine, MACHINES_DIR);
+}
+
+/* ---- the model ---- */
+
+static int open_model(struct cli_plan_job *j)
+{
+    const struct cli_plan_flags *f = j->f;
+    struct format_file *file = NULL;
+    int rc;
+
+    if (!f->model)
+        return err_set(ERR_ARG, "--model is needed to search for %s", f->machine);
+    /* No architecture has a slash in its name: a file that is not there is said to be. */
+    j->model_is_file = strchr(f->model, '/') || access(f->model, F_OK) == 0;
+    if (j->model_is_file) {
+        rc = format_open(&file, f->model);
+        if (rc == OK)
+            j->config = file->config;
+        format_close(&file);
+    } else {
+        rc = format_make_config(f->model, &j->config);
+        j->config.weight_type = KERN_BF16; /* as `sandwich model make` would */
+    }
+    if (rc != OK)
+        return rc;
+    j->type = j->config.weight_type;
+    if (f->type != CLI_PLAN_FILE)
+        j->type = (enum kern_type)(KERN_F32 + f->type - CLI_PLAN_F32);
+    return OK;
+}
+
+/* Only the engine can tell of this host, and it needs weights, kept as they are. */
+static int check_host(const struct cli_plan_job *j)
+{
+    if (!j->model_is_file)
+        return err_set(ERR_ARG,
+                       "--model %s: to measure on this host a model's file is needed "
+                       "(`sandwich model make --arch %s --out FILE` makes one)",
+                       j->f->model, j->f->model);
+    if (j->type != j->config.weight_type)
+        return err_set(ERR_ARG,
+                       "--type: on this host the model is measured as its file stores "
+                       "it, %s",
+                       kern_type_name(j->config.weight_type));
+    if (j->f->machine_params)
+        return err_set(ERR_ARG, "--machine-params: this host is measured, not simulated");
+    return OK;
+}
+
+/* ---- all of it ---- */
+
+int cli_plan_open(struct cli_plan_job **out, const struct cli_plan_flags *f)
+{
+    struct cli_plan_job *j = mem_new(MEM_OTHER, 1, sizeof(*j));
+    int rc;
+
+    *out = NULL;
+    if (!j)
+        return ERR_NOMEM;
+    j->f = f;
+    rc = open_machine(j);
+    if (rc == OK)
+        rc = open_model(j);
+    if (rc == OK && cli_plan_is_host(f))
+        rc = check_host(j);
+    if (rc == OK)
+        rc = cpu_budget_get(&j->budget);
+    if (rc == OK && f->lengths)
+        rc = plan_lengths_read(&j->lengths, f->lengths);
+    if (rc == OK)
+        *out = j, j = NULL; /* the caller's now */
+    cli_plan_close(&j);
+    return rc;
+}
+
+void cli_plan_close(struct cli_plan_job **jp)
+{
+    struct cli_plan_job *j = *jp;
+
+    if (!j)
+        return;
+    plan_lengths_free(&j->lengths);
+    topo_machine_close(&j->machine);
+    mem_free(j);
+    *jp = NULL;
+}
+
+/* A request longer than the model's context is not served either. */
+static int64_t length_of(const struct cli_plan_job *j, double mean)
+{
+    int64_t most = j->config.max_tok - 1, n = (int64_t)(mean + 0.5);
+
+    return n < most ? n : most > 1 ? most : 1;
+}
+
+int cli_plan_search(struct cli_plan_job *j, struct plan_found *out)
+{
+    const struct plan_lengths usual = {usual_prompt, usual_output, N_USUAL};
+    const struct cli_plan_flags *f = j->f;
+    bool host = cli_plan_is_host(f);
+    struct plan_search_opts o = {.model = &j->config,
+                                 .type = j->type,
+                                 .lengths = j->lengths.n > 0 ? j->lengths : usual,
+                                 .batch = (int)f->batch,
+                                 .strict_tp = f->strict_tp,
+                                 .max_ranks = (int)f->max_ranks,
+                                 .one_team = host || f->one_team,
+                                 .search = f->search};
+    int rc = plan_evaluator_find(host ? "measured" : "contention", &o.evaluator);
+
+    if (rc != OK)
+        return rc;
+    if (host) {
+        o.tree.cpus = j->budget.cpus;
+        o.tree.n_cpus = j->budget.n;
+    }
+    o.tree.hide = f->hide ? TOPO_CLUSTER : 0;
+    o.e = (struct plan_evaluator_opts){
+        .machine = j->machine,
+        .machine_params_path = j->params_path,
+        .model_path = f->model,
+        .precision = f->precision == KERN_RELAXED ? "relaxed" : "exact",
+        .n_prompt_tok = length_of(j, plan_mean_prompt(&o.lengths)),
+        .n_ctx_tok = length_of(j, plan_mean_context(&o.lengths)),
+        .batch = f->batch,
+        .seed = (uint64_t)f->search.seed};
+    return plan_search(out, &o);
+}

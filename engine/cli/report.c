@@ -1,0 +1,113 @@
+/* What a run came to, beside what the machine can do. */
+#include "cli/cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "measure/card.h"
+
+/* A number, or null where it is undefined: never 0. */
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static int threads(const json_t *describe, const char *phase)
+{
+    return (int)json_integer_value(json_object_get(describe, phase));
+}
+
+static const char *text(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+
+    return s ? s : "";
+}
+
+json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
+                        const char *card_path)
+{
+    json_t *card = NULL;
+    int known = measure_card_read(&card, card_path);
+    double n_gaps = (double)(t->n_new - 1);
+    double tpot = n_gaps > 0 ? t->decode_s / n_gaps : NAN;
+    double read = n_gaps > 0 ? t->decode_bytes / t->decode_s * 1e-9 : NAN;
+    double can = measure_card_read_gbps(card, threads(describe, "decode_threads"));
+    double gflops = t->prefill_flop / t->ttft_s * 1e-9;
+    double peak = measure_card_peak_gflops(card, text(describe, "weight_type"),
+                                           text(describe, "precision"),
+                                           threads(describe, "prefill_threads"));
+    json_t *j = json_object();
+
+    if (known != OK)
+        err_clear(); /* the report says that the bounds are unknown */
+
+    json_object_set_new(j, "n_prompt_tok", json_integer(t->n_prompt));
+    json_object_set_new(j, "n_new_tok", json_integer(t->n_new));
+    json_object_set_new(j, "ttft_s", number(t->ttft_s));
+    json_object_set_new(j, "tpot_s", number(tpot));
+    json_object_set_new(j, "decode_tokens_per_s", number(1 / tpot));
+    json_object_set_new(j, "prefill_tokens_per_s",
+                        number((double)t->n_prompt / t->ttft_s));
+    json_object_set_new(j, "token_bytes",
+                        number(n_gaps > 0 ? t->decode_bytes / n_gaps : NAN));
+    json_object_set_new(j, "read_gbps", number(read));
+    json_object_set_new(j, "machine_read_gbps", number(can));
+    json_object_set_new(j, "read_frac", number(read / can));
+    json_object_set_new(j, "prefill_gflops", number(gflops));
+    json_object_set_new(j, "machine_peak_gflops", number(peak));
+    json_object_set_new(j, "prefill_peak_frac", number(gflops / peak));
+    json_decref(card);
+    return j;
+}
+
+static double get(const json_t *j, const char *key)
+{
+    const json_t *v = json_object_get(j, key);
+
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static void print_kernels(const json_t *describe)
+{
+    json_t *chosen = json_object_get(json_object_get(describe, "kernels"), "chosen");
+    const char *op, *note = text(json_object_get(describe, "kernels"), "measured");
+    json_t *v;
+
+    fprintf(stderr, "kernels:");
+    json_object_foreach(chosen, op, v)
+        fprintf(stderr, " %s=%s", op, json_string_value(v));
+    fprintf(stderr, "%s%s\n", *note ? "; " : "", note);
+}
+
+void cli_report_print(const json_t *j, const json_t *describe)
+{
+    double share = get(j, "read_frac");
+
+    print_kernels(describe);
+    fprintf(stderr, "cpus: %s; plan: prefill %d, decode %d threads (%s)\n",
+            text(json_object_get(describe, "cpu_budget"), "reason"),
+            threads(describe, "prefill_threads"), threads(describe, "decode_threads"),
+            text(json_object_get(describe, "plan"), "source"));
+    fprintf(stderr, "prompt %.0f tok, TTFT %.1f ms, %.1f tok/s, %.1f GFLOP/s",
+            get(j, "n_prompt_tok"), 1e3 * get(j, "ttft_s"),
+            get(j, "prefill_tokens_per_s"), get(j, "prefill_gflops"));
+    if (!isnan(get(j, "prefill_peak_frac")))
+        fprintf(stderr, " = %.1f %% of measured %.0f", 100 * get(j, "prefill_peak_frac"),
+                get(j, "machine_peak_gflops"));
+    fputc('\n', stderr);
+    fprintf(stderr, "output %.0f tok", get(j, "n_new_tok"));
+    if (isnan(get(j, "tpot_s"))) {
+        fprintf(stderr, ", TPOT undefined for one token\n");
+        return;
+    }
+    fprintf(stderr, ", TPOT %.2f ms, %.1f tok/s, %.1f MB a token, %.2f GB/s",
+            1e3 * get(j, "tpot_s"), get(j, "decode_tokens_per_s"),
+            1e-6 * get(j, "token_bytes"), get(j, "read_gbps"));
+    if (isnan(share))
+        fprintf(stderr, ", bandwidth unknown: run testbed machine\n");
+    else
+        fprintf(stderr, " = %.1f %% of measured %.1f GB/s\n", 100 * share,
+                get(j, "machine_read_gbps"));
+}

@@ -1,0 +1,355 @@
+/* sandwich run: one prompt in, text or ids out, and what it cost. */
+#include "cli/cli.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "tokenizer/tokenizer.h"
+#include "serve/serve.h"
+
+struct run_flags {
+    struct serve_opts serve; /* first: its table's offsets hold here */
+    struct serve_sampling sampling;
+    char *prompt, *prompt_ids, *machine_card;
+    int64_t n_new;
+    bool ids, json, ignore_eos, help;
+};
+#define AT(member) offsetof(struct run_flags, member)
+
+static const struct opt_row own_rows[] = {
+    {.name = "prompt",
+     .type = OPT_STR,
+     .offset = AT(prompt),
+     .letter = 'p',
+     .help = "text"},
+    {.name = "prompt_ids",
+     .type = OPT_STR,
+     .offset = AT(prompt_ids),
+     .help = "the prompt as ids: 1,15043,3186"},
+    {.name = "n_new",
+     .type = OPT_INT,
+     .offset = AT(n_new),
+     .unit = "tok",
+     .min = 1,
+     .max = 1 << 24,
+     .def = "128",
+     .letter = 'n',
+     .help = "most tokens to generate"},
+    {.name = "ids",
+     .type = OPT_BOOL,
+     .offset = AT(ids),
+     .help = "print ids, on one line"},
+    {.name = "json",
+     .type = OPT_BOOL,
+     .offset = AT(json),
+     .help = "print one JSON object"},
+    {.name = "ignore_eos",
+     .type = OPT_BOOL,
+     .offset = AT(ignore_eos),
+     .help = "go on after the end-of-sequence token"},
+    {.name = "temperature",
+     .type = OPT_F64,
+     .offset = AT(sampling.temperature),
+     .min = 0,
+     .max = 100,
+     .help = "0: greedy"},
+    {.name = "top_k",
+     .type = OPT_INT,
+     .offset = AT(sampling.top_k),
+     .min = 0,
+     .max = 1 << 24,
+     .help = "keep the k most likely; 0: all"},
+    {.name = "top_p",
+     .type = OPT_F64,
+     .offset = AT(sampling.top_p),
+     .min = 0,
+     .max = 1,
+     .def = "1",
+     .help = "keep the most likely that make up this share"},
+    {.name = "min_p",
+     .type = OPT_F64,
+     .offset = AT(sampling.min_p),
+     .min = 0,
+     .max = 1,
+     .help = "drop those less likely than this share of the most likely"},
+    {.name = "seed",
+     .type = OPT_INT,
+     .offset = AT(sampling.seed),
+     .help = "of the sampler"},
+    {.name = "machine_card",
+     .type = OPT_STR,
+     .offset = AT(machine_card),
+     .help = "measured bounds of this machine; without it results/machine/HOST.json"},
+    {.name = "help", .type = OPT_BOOL, .offset = AT(help), .letter = 'h', .help = "this"},
+};
+#undef AT
+#define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
+#define ROWS_MAX 64
+
+/* The engine's options and ours as one table. */
+static const struct opt_row *table(void)
+{
+    static struct opt_row rows[ROWS_MAX];
+
+    return cli_join(rows, ROWS_MAX, serve_opt_table, own_rows, N_OWN);
+}
+
+struct run {
+    const struct run_flags *f;
+    struct serve *serve;
+    int32_t *prompt;
+    size_t n_prompt;
+    struct tok_stream stream;
+    char *piece; /* room for what one token decodes to */
+    size_t room;
+    json_t *ids;
+    FILE *text; /* what was decoded, for --json */
+    char *text_buf;
+    size_t text_n;
+    uint64_t t_submit_ns, t_first_ns, t_last_ns;
+    struct cli_timing timing;
+    enum serve_finish finish;
+    char why[256];
+};
+
+/* ---- output ---- */
+
+static void put_text(struct run *r, const char *s, size_t n)
+{
+    if (r->f->json) {
+        fwrite(s, 1, n, r->text);
+    } else {
+        fwrite(s, 1, n, stdout);
+        fflush(stdout);
+    }
+}
+
+static void put_token(struct run *r, int32_t id)
+{
+    size_t n = 0;
+
+    if (r->f->json)
+        json_array_append_new(r->ids, json_integer(id));
+    if (r->f->ids && !r->f->json) {
+        printf("%s%d", r->timing.n_new > 1 ? " " : "", id);
+        fflush(stdout);
+    } else if (r->piece && id != serve_eos(r->serve)) {
+        if (tok_stream_put(&r->stream, id, r->piece, r->room, &n) == OK)
+            put_text(r, r->piece, n);
+    }
+}
+
+static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                     enum serve_finish finish)
+{
+    struct run *r = ctx;
+    uint64_t now = clock_ns();
+
+    (void)request, (void)logits;
+    r->finish = finish;
+    if (finish == SERVE_ERROR)
+        snprintf(r->why, sizeof(r->why), "%s", err_msg());
+    if (id < 0)
+        return;
+    if (r->timing.n_new == 0)
+        r->t_first_ns = now;
+    else /* it read the keys and values of all tokens before it */
+        r->timing.decode_bytes +=
+            (double)serve_token_bytes(r->serve, (int64_t)r->n_prompt + r->timing.n_new);
+    r->t_last_ns = now;
+    r->timing.n_new++;
+    put_token(r, id);
+}
+
+/* ---- input ---- */
+
+static int parse_ids(struct run *r, const char *text)
+{
+    const char *p = text;
+    size_t n = 1;
+
+    for (const char *q = text; *q; q++)
+        n += *q == ',';
+    r->prompt = mem_new(MEM_OTHER, n, sizeof(r->prompt[0]));
+    if (!r->prompt)
+        return ERR_NOMEM;
+    for (r->n_prompt = 0; r->n_prompt < n; p++) {
+        char *end;
+        long id = strtol(p, &end, 10);
+
+        if (end == p || (*end && *end != ',') || id < 0 || id > INT32_MAX)
+            return err_set(ERR_ARG,
+                           "--prompt-ids: offset %d: expected an id, found \"%.16s\"",
+                           (int)(p - text), p);
+        r->prompt[r->n_prompt++] = (int32_t)id;
+        p = end;
+    }
+    return OK;
+}
+
+static int read_prompt(struct run *r)
+{
+    const char *text = r->f->prompt;
+    int bos = serve_bos(r->serve);
+    int rc;
+
+    if (r->f->prompt_ids)
+        return parse_ids(r, r->f->prompt_ids);
+    if (serve_tok(r->serve) || *text) {
+        rc = serve_encode(r->serve, text, strlen(text), true, &r->prompt, &r->n_prompt);
+        if (rc != OK || r->n_prompt > 0)
+            return rc;
+        mem_free(r->prompt);
+    }
+    if (bos < 0)
+        return err_set(ERR_ARG,
+                       "--prompt: empty, and the model has no BOS to begin with");
+    r->prompt = mem_new(MEM_OTHER, 1, sizeof(r->prompt[0]));
+    if (!r->prompt)
+        return ERR_NOMEM;
+    r->prompt[0] = bos;
+    r->n_prompt = 1;
+    return OK;
+}
+
+static int prepare_output(struct run *r)
+{
+    const struct tok *tok = serve_tok(r->serve);
+
+    r->ids = json_array();
+    r->text = open_memstream(&r->text_buf, &r->text_n);
+    if (!r->ids || !r->text)
+        return err_set(ERR_NOMEM, "no memory for the output");
+    if (!tok)
+        return r->f->ids || r->f->json
+                   ? OK
+                   : err_set(ERR_ARG,
+                             "%s has no tokenizer: give --tokenizer, or print --ids",
+                             r->f->serve.model);
+    r->room = 8 + 3 * tok_longest(tok);
+    r->piece = mem_new(MEM_OTHER, r->room, 1);
+    tok_stream_init(&r->stream, tok);
+    return r->piece ? OK : ERR_NOMEM;
+}
+
+/* ---- the run ---- */
+
+static int generate(struct run *r)
+{
+    const struct serve_request q = {.prompt = r->prompt,
+                                    .n_prompt = (int64_t)r->n_prompt,
+                                    .max_new = r->f->n_new,
+                                    .ignore_eos = r->f->ignore_eos,
+                                    .sampling = r->f->sampling,
+                                    .on_token = on_token,
+                                    .ctx = r};
+    bool busy = true;
+    int64_t id;
+    int rc;
+
+    r->stream.at_start =
+        r->n_prompt <= 1; /* the space after a prompt is part of the text */
+    r->t_submit_ns = clock_ns();
+    rc = serve_submit(r->serve, &q, &id);
+    cli_catch_interrupts();
+    while (rc == OK && busy) {
+        if (cli_interrupted)
+            serve_cancel(r->serve, id);
+        rc = serve_step(r->serve, &busy);
+    }
+    if (rc == OK && r->finish == SERVE_ERROR)
+        rc = err_set(ERR_STATE, "%s", r->why);
+    if (rc != OK)
+        return rc;
+    if (r->piece && !(r->f->ids && !r->f->json))
+        put_text(r, r->piece, tok_stream_flush(&r->stream, r->piece, r->room));
+    if (!r->f->json)
+        putchar('\n');
+    fflush(stdout);
+    r->timing.n_prompt = (int64_t)r->n_prompt;
+    r->timing.ttft_s = (double)(r->t_first_ns - r->t_submit_ns) * 1e-9;
+    r->timing.decode_s = (double)(r->t_last_ns - r->t_first_ns) * 1e-9;
+    r->timing.prefill_flop = serve_prefill_flop(r->serve, r->timing.n_prompt);
+    return OK;
+}
+
+static int report(struct run *r)
+{
+    json_t *describe = NULL, *j = NULL, *text;
+    int rc = serve_describe(r->serve, &describe);
+
+    if (rc != OK)
+        return rc;
+    j = cli_report_json(&r->timing, describe, r->f->machine_card);
+    if (!j) {
+        rc = err_set(ERR_NOMEM, "no memory for the report");
+        goto out;
+    }
+    cli_report_print(j, describe);
+    if (!r->f->json)
+        goto out;
+    fflush(r->text);
+    text = json_stringn(r->text_buf, r->text_n);
+    json_object_set(j, "ids", r->ids);
+    json_object_set_new(j, "text", r->piece && text ? text : json_null());
+    json_object_set_new(j, "finish",
+                        json_string(r->finish == SERVE_EOS ? "eos" : "length"));
+    json_object_set(j, "engine", describe);
+    if (json_dumpf(j, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF)
+        rc = err_set(ERR_IO, "cannot write the report");
+out:
+    json_decref(j);
+    json_decref(describe);
+    return rc;
+}
+
+static int run(const struct run_flags *f)
+{
+    static char doing[] = "loading";
+    struct run r = {.f = f};
+    int rc;
+
+    if (!f->serve.model)
+        return err_set(ERR_ARG, "--model is needed");
+    if (!f->prompt == !f->prompt_ids)
+        return err_set(ERR_ARG, "give one of --prompt and --prompt-ids");
+    rc = serve_open_shown(&r.serve, &f->serve, cli_progress, doing);
+    if (rc == OK)
+        rc = prepare_output(&r);
+    if (rc == OK)
+        rc = read_prompt(&r);
+    if (rc == OK)
+        rc = generate(&r);
+    if (rc == OK && !cli_interrupted)
+        rc = report(&r);
+    if (r.text)
+        fclose(r.text);
+    free(r.text_buf); /* open_memstream's own */
+    json_decref(r.ids);
+    mem_free(r.piece);
+    mem_free(r.prompt);
+    serve_close(&r.serve);
+    return rc;
+}
+
+int cli_run(int argc, char **argv)
+{
+    struct run_flags f;
+    int status = cli_fail("run", opt_init(table(), &f));
+
+    if (status == 0)
+        status = cli_flags("run --model M --prompt TEXT [options]", table(), &f, &f.help,
+                           argc, argv, 0);
+    if (status == -1)
+        status = cli_fail("run", run(&f));
+    if (status == 0 && cli_interrupted)
+        status = EXIT_INTERRUPTED;
+    opt_free(table(), &f);
+    return status;
+}

@@ -1,0 +1,120 @@
+#include "format/config.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* Far above any published model of the family; they keep every product of two of them,
+ * and every sum over a model, inside 63 bits. */
+#define MAX_DIM    (1 << 17)
+#define MAX_HIDDEN (1 << 20)
+#define MAX_VOCAB  (1 << 22)
+#define MAX_HEADS  (1 << 12)
+#define MAX_TOK    (1 << 28)
+
+static int check_size(const char *where, const char *key, int64_t v, int64_t max)
+{
+    if (v < 1)
+        return err_set(ERR_FORMAT, "%s: %s: expected at least 1, found %" PRId64, where,
+                       key, v);
+    if (v > max)
+        return err_set(ERR_LIMIT, "%s: %s: expected at most %" PRId64 ", found %" PRId64,
+                       where, key, max, v);
+    return OK;
+}
+
+static int check_sizes(const struct model_config *c, const char *where)
+{
+    const struct {
+        const char *key;
+        int64_t value, max;
+    } sizes[] = {
+        {"dim", c->dim, MAX_DIM},
+        {"n_layers", c->n_layers, MODEL_MAX_LAYERS},
+        {"n_heads", c->n_heads, MAX_HEADS},
+        {"n_kv_heads", c->n_kv_heads, MAX_HEADS},
+        {"head_dim", c->head_dim, MODEL_HEAD_DIM_MAX},
+        {"hidden", c->hidden, MAX_HIDDEN},
+        {"vocab", c->vocab, MAX_VOCAB},
+        {"max_tok", c->max_tok, MAX_TOK},
+    };
+    size_t i;
+    int rc = OK;
+
+    for (i = 0; rc == OK && i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        rc = check_size(where, sizes[i].key, sizes[i].value, sizes[i].max);
+    return rc;
+}
+
+static int check_real(const char *where, const char *key, double v)
+{
+    return isfinite(v) && v > 0
+               ? OK
+               : err_set(ERR_FORMAT, "%s: %s: expected a finite number above 0, found %g",
+                         where, key, v);
+}
+
+static int check_id(const char *where, const char *key, int id, int vocab)
+{
+    return id >= -1 && id < vocab
+               ? OK
+               : err_set(ERR_FORMAT, "%s: %s: expected -1 to %d, found %d", where, key,
+                         vocab - 1, id);
+}
+
+int model_config_check(const struct model_config *c, const char *where)
+{
+    int i, rc = check_sizes(c, where);
+
+    if (rc != OK)
+        return rc;
+    if (c->n_heads % c->n_kv_heads != 0)
+        return err_set(ERR_FORMAT,
+                       "%s: n_kv_heads: expected a divisor of %d heads, found %d", where,
+                       c->n_heads, c->n_kv_heads);
+    if (c->n_heads / c->n_kv_heads > KERN_ATTN_ROWS_MAX)
+        return err_set(ERR_LIMIT,
+                       "%s: n_kv_heads: expected at most %d heads to share one, "
+                       "found %d",
+                       where, KERN_ATTN_ROWS_MAX, c->n_heads / c->n_kv_heads);
+    if (c->head_dim % 2 != 0)
+        return err_set(ERR_FORMAT, "%s: head_dim: expected an even number, found %d",
+                       where, c->head_dim);
+    if ((rc = check_real(where, "norm_eps", (double)c->norm_eps)) != OK ||
+        (rc = check_real(where, "rope_theta", (double)c->rope_theta)) != OK ||
+        (rc = check_id(where, "bos_id", c->bos_id, c->vocab)) != OK ||
+        (rc = check_id(where, "eos_id", c->eos_id, c->vocab)) != OK)
+        return rc;
+    for (i = 0; rc == OK && i < c->head_dim / 2; i++)
+        rc = check_real(where, "rope_factor", (double)c->rope_factor[i]);
+    return rc;
+}
+
+/* Wavelengths above original / low are slowed down by `factor`, those below original /
+ * high are kept, and in between the two frequencies are mixed linearly. */
+void model_config_rope_llama3(struct model_config *c, double factor,
+                              double low_freq_factor, double high_freq_factor,
+                              double original_max_tok)
+{
+    double turns, mix;
+    int i;
+
+    for (i = 0; i < c->head_dim / 2; i++) {
+        /* how often the slowest original context turns this pair */
+        turns = original_max_tok * pow((double)c->rope_theta, -2.0 * i / c->head_dim) /
+                (2 * M_PI);
+        mix = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor);
+        mix = fmin(fmax(mix, 0), 1);
+        c->rope_factor[i] = (float)(1 / ((1 - mix) / factor + mix));
+    }
+}
+
+int64_t model_n_params(const struct model_config *c)
+{
+    int64_t dim = c->dim, q = (int64_t)c->n_heads * c->head_dim;
+    int64_t qkv = q + 2 * (int64_t)c->n_kv_heads * c->head_dim;
+    int64_t layer =
+        dim * qkv + q * dim + 3 * dim * c->hidden + 2 * dim + (c->qkv_bias ? qkv : 0);
+
+    return (c->tied ? 1 : 2) * c->vocab * dim + c->n_layers * layer + dim;
+}

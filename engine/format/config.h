@@ -1,0 +1,49 @@
+/* format/config.h - the numbers that shape a Llama-family model. */
+#ifndef FORMAT_CONFIG_H
+#define FORMAT_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "kernels/kern.h"
+
+#define MODEL_MAX_LAYERS   256
+#define MODEL_HEAD_DIM_MAX KERN_HEAD_DIM_MAX
+
+/* Rows of down (columns of gate and up) in one unit: the finest tensor-parallel cut. Four
+ * panels; a multiple of the bf16 pair; 5504 = 86 units splits over 8 ranks within 3 %.
+ * Half as large would cost bf16 decode a tenth of its bandwidth in `down` (shorter runs
+ * of bytes). */
+#define MODEL_FFN_UNIT 64
+
+struct model_config {
+    char arch[32]; /* "llama", "qwen2": the word in the file */
+    char name[96]; /* what the file calls itself, or the file's stem */
+    int dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab;
+    int max_tok; /* the longest context the model is made for */
+    float norm_eps;
+    float rope_theta;
+    bool tied;     /* the output head is the embedding matrix */
+    bool qkv_bias; /* Qwen2 */
+    /* Each rotary frequency is divided by rope_factor[i], i < head_dim/2 (1 = unscaled).
+     * Llama-3 scaling is resolved into these by the reader. */
+    float rope_factor[MODEL_HEAD_DIM_MAX / 2];
+    enum kern_type weight_type; /* of the matrices as stored */
+    int bos_id, eos_id;         /* -1: none */
+};
+
+/* Check that the numbers make sense together (heads divide, head_dim even and <= 256,
+ * sizes positive and below documented limits). ERR_FORMAT / ERR_LIMIT say which and
+ * `where`. */
+MUST int model_config_check(const struct model_config *c, const char *where);
+
+/* Fill rope_factor by Llama-3 frequency scaling from its four numbers. */
+void model_config_rope_llama3(struct model_config *c, double factor,
+                              double low_freq_factor, double high_freq_factor,
+                              double original_max_tok);
+
+/* Parameters in all matrices and vectors. What a step costs is in model/cost.h. */
+int64_t model_n_params(const struct model_config *c);
+
+#endif

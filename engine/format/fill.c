@@ -1,0 +1,246 @@
+#include "format/fill.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static const struct {
+    const char *gguf, *hf;
+} names[FORMAT_N_ROLES] = {
+    [FORMAT_EMBED] = {"token_embd.weight", "model.embed_tokens.weight"},
+    [FORMAT_HEAD] = {"output.weight", "lm_head.weight"},
+    [FORMAT_OUT_NORM] = {"output_norm.weight", "model.norm.weight"},
+    [FORMAT_ATTN_NORM] = {"attn_norm.weight", "input_layernorm.weight"},
+    [FORMAT_Q] = {"attn_q.weight", "self_attn.q_proj.weight"},
+    [FORMAT_K] = {"attn_k.weight", "self_attn.k_proj.weight"},
+    [FORMAT_V] = {"attn_v.weight", "self_attn.v_proj.weight"},
+    [FORMAT_O] = {"attn_output.weight", "self_attn.o_proj.weight"},
+    [FORMAT_Q_BIAS] = {"attn_q.bias", "self_attn.q_proj.bias"},
+    [FORMAT_K_BIAS] = {"attn_k.bias", "self_attn.k_proj.bias"},
+    [FORMAT_V_BIAS] = {"attn_v.bias", "self_attn.v_proj.bias"},
+    [FORMAT_FFN_NORM] = {"ffn_norm.weight", "post_attention_layernorm.weight"},
+    [FORMAT_GATE] = {"ffn_gate.weight", "mlp.gate_proj.weight"},
+    [FORMAT_UP] = {"ffn_up.weight", "mlp.up_proj.weight"},
+    [FORMAT_DOWN] = {"ffn_down.weight", "mlp.down_proj.weight"},
+};
+
+void format_role_name(enum model_naming naming, enum format_role role, int layer,
+                      char out[MODEL_NAME_BYTES])
+{
+    const char *stem = naming == MODEL_NAMES_HF ? names[role].hf : names[role].gguf;
+
+    if (role < FORMAT_ATTN_NORM)
+        snprintf(out, MODEL_NAME_BYTES, "%s", stem);
+    else
+        snprintf(out, MODEL_NAME_BYTES, "%s.%d.%s",
+                 naming == MODEL_NAMES_HF ? "model.layers" : "blk", layer, stem);
+}
+
+void format_role_shape(const struct model_config *c, enum format_role role, int64_t *rows,
+                       int64_t *cols)
+{
+    int64_t q = (int64_t)c->n_heads * c->head_dim,
+            kv = (int64_t)c->n_kv_heads * c->head_dim;
+
+    *rows = 1;
+    *cols = c->dim;
+    switch (role) {
+    case FORMAT_EMBED:
+    case FORMAT_HEAD:
+        *rows = c->vocab;
+        break;
+    case FORMAT_Q:
+        *rows = q;
+        break;
+    case FORMAT_K:
+    case FORMAT_V:
+        *rows = kv;
+        break;
+    case FORMAT_O:
+        *rows = c->dim;
+        *cols = q;
+        break;
+    case FORMAT_Q_BIAS:
+        *cols = q;
+        break;
+    case FORMAT_K_BIAS:
+    case FORMAT_V_BIAS:
+        *cols = kv;
+        break;
+    case FORMAT_GATE:
+    case FORMAT_UP:
+        *rows = c->hidden;
+        break;
+    case FORMAT_DOWN:
+        *rows = c->dim;
+        *cols = c->hidden;
+        break;
+    default: /* norms: one row of dim */
+        break;
+    }
+}
+
+bool format_role_needed(const struct model_config *c, enum format_role role)
+{
+    if (role == FORMAT_HEAD)
+        return !c->tied;
+    if (role == FORMAT_Q_BIAS || role == FORMAT_K_BIAS || role == FORMAT_V_BIAS)
+        return c->qkv_bias;
+    return true;
+}
+
+static struct format_tensor *slot(const struct format_file *f, enum format_role role,
+                                  int layer)
+{
+    return role < FORMAT_ATTN_NORM ? (struct format_tensor *)&f->global[role]
+                                   : &f->layer[layer][role - FORMAT_ATTN_NORM];
+}
+
+/* The i-th (role, layer) of a model, globals first; false after the last. */
+static bool role_at(const struct model_config *c, int64_t i, enum format_role *role,
+                    int *layer)
+{
+    const int per_layer = FORMAT_N_ROLES - FORMAT_ATTN_NORM;
+
+    *layer = 0;
+    *role = (enum format_role)i;
+    if (i < FORMAT_ATTN_NORM)
+        return true;
+    i -= FORMAT_ATTN_NORM;
+    *layer = (int)(i / per_layer);
+    *role = FORMAT_ATTN_NORM + (enum format_role)(i % per_layer);
+    return *layer < c->n_layers;
+}
+
+int format_fill_layers(struct format_file *f)
+{
+    f->layer = mem_new(MEM_MODEL_FILE, (size_t)f->config.n_layers, sizeof(f->layer[0]));
+    return f->layer ? OK : ERR_NOMEM;
+}
+
+static int check_one(const struct format_file *f, enum model_naming naming,
+                     enum format_role role, int layer)
+{
+    const struct format_tensor *t = slot(f, role, layer);
+    char name[MODEL_NAME_BYTES];
+    int64_t rows, cols;
+
+    format_role_name(naming, role, layer, name);
+    format_role_shape(&f->config, role, &rows, &cols);
+    if (!t->data)
+        return err_set(ERR_FORMAT,
+                       "%s: tensor %s: expected shape [%" PRId64 ", %" PRId64
+                       "], found no such "
+                       "tensor",
+                       f->path, name, rows, cols);
+    if (t->rows != rows || t->cols != cols)
+        return err_set(ERR_FORMAT,
+                       "%s: tensor %s: expected shape [%" PRId64 ", %" PRId64
+                       "], found [%" PRId64 ", %" PRId64 "]",
+                       f->path, name, rows, cols, t->rows, t->cols);
+    return OK;
+}
+
+int format_check_tensors(const struct format_file *f)
+{
+    enum model_naming naming =
+        strcmp(f->format, "safetensors") == 0 ? MODEL_NAMES_HF : MODEL_NAMES_GGUF;
+    enum format_role role;
+    int64_t i;
+    int layer, rc;
+
+    for (i = 0; role_at(&f->config, i, &role, &layer); i++)
+        if (format_role_needed(&f->config, role) &&
+            (rc = check_one(f, naming, role, layer)) != OK)
+            return rc;
+    return OK;
+}
+
+/* Is `name` the name of a tensor that was filled? */
+static bool is_used(const struct format_file *f, enum model_naming naming,
+                    const char *name)
+{
+    char want[MODEL_NAME_BYTES];
+    const char *prefix = naming == MODEL_NAMES_HF ? "model.layers." : "blk.";
+    int role, layer = 0, first = 0, last = FORMAT_ATTN_NORM;
+
+    if (strncmp(name, prefix, strlen(prefix)) == 0) {
+        if (sscanf(name + strlen(prefix), "%9d", &layer) != 1 || layer < 0 ||
+            layer >= f->config.n_layers)
+            return false;
+        first = FORMAT_ATTN_NORM;
+        last = FORMAT_N_ROLES;
+    }
+    for (role = first; role < last; role++) {
+        format_role_name(naming, role, layer, want);
+        if (strcmp(want, name) == 0)
+            return slot(f, role, layer)->data != NULL;
+    }
+    return false;
+}
+
+static enum kern_type common_type(const struct format_file *f)
+{
+    enum kern_type type = f->global[FORMAT_EMBED].type;
+    enum format_role role;
+    int64_t i, rows, cols;
+    int layer;
+
+    for (i = 0; role_at(&f->config, i, &role, &layer); i++) {
+        format_role_shape(&f->config, role, &rows, &cols);
+        if (rows > 1 && slot(f, role, layer)->data && slot(f, role, layer)->type != type)
+            return KERN_F32;
+    }
+    return type;
+}
+
+int format_fill(struct format_file *f, const struct model_tensor_source *s)
+{
+    char name[MODEL_NAME_BYTES];
+    const char *extra;
+    enum format_role role;
+    int64_t i;
+    int layer, rc = format_fill_layers(f);
+
+    if (rc != OK)
+        return rc;
+    for (i = 0; role_at(&f->config, i, &role, &layer); i++) {
+        if (!format_role_needed(&f->config, role))
+            continue;
+        format_role_name(s->naming, role, layer, name);
+        rc = s->find(s->ctx, name, slot(f, role, layer));
+        if (rc != OK && rc != ERR_NOTFOUND)
+            return rc;
+        if ((rc = check_one(f, s->naming, role, layer)) != OK)
+            return rc;
+    }
+    for (i = 0; (extra = s->name_at(s->ctx, (uint64_t)i)) != NULL; i++)
+        if (!is_used(f, s->naming, extra) && !s->ignored(s->ctx, extra))
+            return err_set(
+                ERR_UNSUPPORTED,
+                "%s: tensor %.100s: expected only tensors of a %s model, found this",
+                f->path, extra, f->config.arch);
+    f->config.weight_type = common_type(f);
+    return OK;
+}
+
+void format_name_from_path(struct model_config *c, const char *path)
+{
+    size_t n = strlen(path);
+    const char *slash;
+
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    slash = memrchr(path, '/', n);
+    if (slash) {
+        n -= (size_t)(slash + 1 - path);
+        path = slash + 1;
+    }
+    if (n > 5 && memcmp(path + n - 5, ".gguf", 5) == 0)
+        n -= 5;
+    else if (n > 4 && memcmp(path + n - 4, ".bin", 4) == 0)
+        n -= 4;
+    snprintf(c->name, sizeof(c->name), "%.*s", (int)(n > 90 ? 90 : n), path);
+}

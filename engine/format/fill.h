@@ -1,0 +1,51 @@
+/* format/fill.h - from named tensors in a container to roles in a model: what the
+ * readers share. A reader supplies the look-up by name; names, presence, shapes and the
+ * refusal of tensors that nobody asked for are handled here, once.   Threads: none of its
+ * own. */
+#ifndef FORMAT_FILL_H
+#define FORMAT_FILL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "format/format.h"
+
+#define MODEL_NAME_BYTES 96
+
+enum model_naming {
+    MODEL_NAMES_GGUF, /* blk.3.attn_q.weight */
+    MODEL_NAMES_HF    /* model.layers.3.self_attn.q_proj.weight */
+};
+
+/* The name of a role's tensor; `layer` is ignored for the global roles. */
+void format_role_name(enum model_naming naming, enum format_role role, int layer,
+                      char out[MODEL_NAME_BYTES]);
+/* [rows, cols] of a role by the configuration. */
+void format_role_shape(const struct model_config *c, enum format_role role, int64_t *rows,
+                       int64_t *cols);
+/* Does this configuration have the role at all (head when untied, biases)? */
+bool format_role_needed(const struct model_config *c, enum format_role role);
+
+struct model_tensor_source {
+    enum model_naming naming;
+    void *ctx;
+    /* ERR_NOTFOUND without a message: no such tensor. */
+    int (*find)(void *ctx, const char *name, struct format_tensor *out);
+    /* Names one by one, NULL after the last. */
+    const char *(*name_at)(void *ctx, uint64_t i);
+    /* Names that may stand in a file although no role uses them. */
+    bool (*ignored)(void *ctx, const char *name);
+};
+
+/* f->layer for f->config.n_layers; the configuration must have been checked. */
+MUST int format_fill_layers(struct format_file *f);
+/* Allocate the layers, find every needed tensor and refuse the ones left over (a tensor
+ * we do not know would be arithmetic left out). Sets weight_type: the matrices' common
+ * type, or f32 where they differ. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: one is
+ * unknown. */
+MUST int format_fill(struct format_file *f, const struct model_tensor_source *s);
+
+/* config.name from the path's last part without .gguf or .bin. */
+void format_name_from_path(struct model_config *c, const char *path);
+
+#endif

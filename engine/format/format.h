@@ -1,0 +1,85 @@
+/* format/format.h - one view of a model on disk, whatever its format.
+ *
+ * A reader plug-in maps the file, refuses what breaks a rule (file, offset, rule, found)
+ * and fills this struct; nothing above it knows formats. Tensor bytes stay in the
+ * mapping: the weights are packed from there, and the mapping can be dropped piece by
+ * piece as it is read.
+ * Hostile input must not crash, hang or take memory out of proportion to the file.
+ * Threads: immutable once open. */
+#ifndef FORMAT_H
+#define FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format/config.h"
+
+enum format_role {
+    FORMAT_EMBED, /* [vocab, dim] */
+    FORMAT_HEAD,  /* [vocab, dim]; absent when tied */
+    FORMAT_OUT_NORM,
+    FORMAT_ATTN_NORM, /* from here on: one a layer */
+    FORMAT_Q,         /* [n_heads*head_dim, dim] */
+    FORMAT_K,
+    FORMAT_V,
+    FORMAT_O, /* [dim, n_heads*head_dim] */
+    FORMAT_Q_BIAS,
+    FORMAT_K_BIAS,
+    FORMAT_V_BIAS,
+    FORMAT_FFN_NORM,
+    FORMAT_GATE, /* [hidden, dim] */
+    FORMAT_UP,
+    FORMAT_DOWN, /* [dim, hidden] */
+    FORMAT_N_ROLES
+};
+
+/* Row-major [rows, cols], cols = input features; vectors have rows = 1. */
+struct format_tensor {
+    const void *data; /* NULL: absent. Not aligned: read through memcpy or packing. */
+    enum kern_type type;
+    int64_t rows, cols;
+};
+
+struct format_file {
+    struct model_config config;
+    char format[16]; /* "gguf", "safetensors", "llama2c" */
+    char path[512];
+    /* Q and K rows in a head come as interleaved pairs (2i, 2i+1) rather than halves. */
+    bool rope_interleaved;
+    int64_t file_bytes;
+    struct format_tensor global[FORMAT_ATTN_NORM];                    /* by role */
+    struct format_tensor (*layer)[FORMAT_N_ROLES - FORMAT_ATTN_NORM]; /* [n_layers] */
+    void *state;                                                      /* the reader's */
+    const struct format_reader *reader;
+};
+
+static inline const struct format_tensor *
+format_layer_tensor(const struct format_file *f, int layer, enum format_role role)
+{
+    return &f->layer[layer][role - FORMAT_ATTN_NORM];
+}
+
+/* Open a .gguf file, a directory with config.json, or a llama2.c .bin. Every tensor that
+ * the configuration needs is present with the right shape, or the open fails.
+ * *out is owned by the caller. */
+MUST int format_open(struct format_file **out, const char *path);
+void format_close(struct format_file **f);
+
+/* The tensor's bytes were read and will not be needed again: drop the pages from memory
+ * (they come back from disk if touched). Keeps peak resident memory near one copy of the
+ * weights. */
+void format_drop(const struct format_tensor *t);
+
+struct format_reader {
+    const char *name;
+    /* Does the path look like ours (magic, directory content)? Never sets an error. */
+    int (*probe)(const char *path);
+    int (*open)(struct format_file *f, const char *path);
+    void (*close)(struct format_file *f);
+};
+extern const struct format_reader *const format_readers[]; /* written by make */
+
+/* The names and shapes every reader checks against, from the configuration. */
+MUST int format_check_tensors(const struct format_file *f);
+
+#endif

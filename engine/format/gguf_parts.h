@@ -1,0 +1,61 @@
+/* format/gguf_parts.h - what gguf.c (parsing) and gguf_get.c (look-up) share. Private
+ * to the GGUF container; everyone else includes format/gguf.h. */
+#ifndef FORMAT_GGUF_PARTS_H
+#define FORMAT_GGUF_PARTS_H
+
+#include "format/gguf.h"
+#include "format/map.h"
+
+/* Far above any model file (some 50 keys, a few thousand tensors); they bound what a
+ * hostile header can make us allocate. A tensor name has at most 64 bytes by the format.
+ */
+#define GGUF_MAX_KEYS    65536
+#define GGUF_MAX_TENSORS 65536
+#define GGUF_MAX_NAME    64
+#define GGUF_MAX_KEY     65535
+#define GGUF_MAX_ALIGN   (1u << 20)
+
+struct gguf_array {
+    enum gguf_type type;
+    uint64_t n;
+    const uint8_t *data; /* first element */
+    uint64_t *at; /* strings: where the i-th one's length stands, from data; owned */
+};
+
+struct gguf_kv {
+    const char *key; /* in the mapping */
+    uint64_t key_n;
+    enum gguf_type type;
+    const uint8_t *value; /* scalars: the bytes; strings: after the length */
+    uint64_t str_n;       /* strings */
+    struct gguf_array array;
+    const uint8_t *raw; /* the whole record, from the key's length on */
+    uint64_t raw_n;
+};
+
+struct gguf_entry {
+    struct gguf_tensor t;
+    uint64_t offset; /* from the start of the data */
+    char name[GGUF_MAX_NAME + 1];
+};
+
+struct gguf {
+    struct format_map map;
+    char path[512];
+    uint64_t n_kv, n_tensors, align;
+    struct gguf_kv *kv;       /* by key */
+    struct gguf_entry *entry; /* as in the file */
+    struct gguf_entry **by_name;
+};
+
+/* Bytes of a scalar of this type; 0 for strings, arrays and numbers that are no type. */
+uint64_t gguf_type_bytes(uint32_t type);
+const char *gguf_type_name(uint32_t type);
+/* Bytes of n elements; false if the type is unknown, n no multiple of its block, or the
+ * product too large. */
+bool gguf_ggml_bytes(uint32_t ggml_type, uint64_t n, uint64_t row, uint64_t *bytes);
+bool gguf_ggml_known(uint32_t ggml_type);
+
+const struct gguf_kv *gguf_kv_find(const struct gguf *g, const char *key);
+
+#endif

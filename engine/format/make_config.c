@@ -1,0 +1,108 @@
+/* The shapes that have names: each as in the published configuration of that model. */
+#include "format/make_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/opt.h"
+
+#define LLAMA2(vocab)                                                                    \
+    .family = MAKE_LLAMA2, .rope_theta = 1e4, .bos_id = 1, .eos_id = 2,                  \
+    .adds_bos = true, .special_at = (vocab)
+#define LLAMA3                                                                           \
+    .family = MAKE_LLAMA3, .vocab = 128256, .rope_theta = 5e5, .norm_eps = 1e-5,         \
+    .bos_id = 128000, .eos_id = 128001, .adds_bos = true, .special_at = 128000
+#define LLAMA32_SCALE .scale = {32, 1, 4, 8192}
+
+/* clang-format off */
+static const struct make_shape shapes[] = {
+    {"llama-160m", LLAMA2(32000), .dim = 768, .hidden = 3072, .n_layers = 12, .n_heads = 12,
+     .n_kv_heads = 12, .head_dim = 64, .vocab = 32000, .max_tok = 2048, .norm_eps = 1e-6},
+    {"sheared-llama-1.3b", LLAMA2(32000), .dim = 2048, .hidden = 5504, .n_layers = 24,
+     .n_heads = 16, .n_kv_heads = 16, .head_dim = 128, .vocab = 32000, .max_tok = 4096,
+     .norm_eps = 1e-5},
+    {"llama-3.2-1b", LLAMA3, .dim = 2048, .hidden = 8192, .n_layers = 16, .n_heads = 32,
+     .n_kv_heads = 8, .head_dim = 64, .max_tok = 131072, .tied = true, LLAMA32_SCALE},
+    {"llama-3.2-3b", LLAMA3, .dim = 3072, .hidden = 8192, .n_layers = 28, .n_heads = 24,
+     .n_kv_heads = 8, .head_dim = 128, .max_tok = 131072, .tied = true, LLAMA32_SCALE},
+    {"llama-3-8b", LLAMA3, .dim = 4096, .hidden = 14336, .n_layers = 32, .n_heads = 32,
+     .n_kv_heads = 8, .head_dim = 128, .max_tok = 8192},
+    {"qwen-1.8b", MAKE_QWEN2, .dim = 2048, .hidden = 5504, .n_layers = 24, .n_heads = 16,
+     .n_kv_heads = 16, .head_dim = 128, .vocab = 151936, .max_tok = 32768, .rope_theta = 1e6,
+     .norm_eps = 1e-6, .bos_id = 151643, .eos_id = 151643, .special_at = 151643},
+    {"deepseek-r1-distill-qwen-7b", MAKE_QWEN2, .dim = 3584, .hidden = 18944, .n_layers = 28,
+     .n_heads = 28, .n_kv_heads = 4, .head_dim = 128, .vocab = 152064, .max_tok = 131072,
+     .rope_theta = 1e4, .norm_eps = 1e-6, .bos_id = 151646, .eos_id = 151643,
+     .adds_bos = true, .special_at = 151643},
+    /* For tests: grouped heads, and no size a multiple of a vector. */
+    {"tiny", LLAMA2(1003), .dim = 84, .hidden = 202, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 14, .vocab = 1003, .max_tok = 256, .norm_eps = 1e-5},
+};
+/* clang-format on */
+#define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+const char *const *format_make_names(void)
+{
+    static const char *const names[] = {"llama-160m",
+                                        "sheared-llama-1.3b",
+                                        "llama-3.2-1b",
+                                        "llama-3.2-3b",
+                                        "llama-3-8b",
+                                        "qwen-1.8b",
+                                        "deepseek-r1-distill-qwen-7b",
+                                        "tiny",
+                                        NULL};
+
+    _Static_assert(sizeof(names) / sizeof(names[0]) == N_SHAPES + 1, "one name a shape");
+    return names;
+}
+
+int format_make_shape(const char *name, const struct make_shape **out)
+{
+    const char *nearest;
+    size_t i;
+
+    *out = NULL;
+    for (i = 0; i < N_SHAPES; i++)
+        if (strcmp(shapes[i].name, name) == 0) {
+            *out = &shapes[i];
+            return OK;
+        }
+    nearest = opt_nearest(name, format_make_names());
+    return err_set(ERR_NOTFOUND, "model make: no shape is named \"%.60s\"%s%s%s", name,
+                   nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+                   nearest ? "\"?" : "");
+}
+
+int format_make_config(const char *arch, struct model_config *out)
+{
+    const struct make_shape *s;
+    int i, rc = format_make_shape(arch, &s);
+
+    if (rc != OK)
+        return rc;
+    *out = (struct model_config){
+        .dim = s->dim,
+        .n_layers = s->n_layers,
+        .n_heads = s->n_heads,
+        .n_kv_heads = s->n_kv_heads,
+        .head_dim = s->head_dim,
+        .hidden = s->hidden,
+        .vocab = s->vocab,
+        .max_tok = s->max_tok,
+        .norm_eps = (float)s->norm_eps,
+        .rope_theta = (float)s->rope_theta,
+        .tied = s->tied,
+        .qkv_bias = s->family == MAKE_QWEN2,
+        .bos_id = s->bos_id,
+        .eos_id = s->eos_id,
+    };
+    snprintf(out->arch, sizeof(out->arch), "%s", out->qkv_bias ? "qwen2" : "llama");
+    snprintf(out->name, sizeof(out->name), "%s", s->name);
+    for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
+        out->rope_factor[i] = 1;
+    if (s->scale.factor > 0)
+        model_config_rope_llama3(out, s->scale.factor, s->scale.low, s->scale.high,
+                                 s->scale.original_tok);
+    return model_config_check(out, s->name);
+}

@@ -1,0 +1,298 @@
+/* Llama-family models in GGUF files, of architecture llama or qwen2. */
+#include "format/format.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "format/fill.h"
+#include "format/gguf.h"
+#include "format/map.h"
+
+#define MAGIC      "GGUF"
+#define ROPE_FREQS "rope_freqs.weight"
+
+static int gguf_probe(const char *path)
+{
+    char magic[4];
+
+    return format_map_peek(path, magic, sizeof(magic)) &&
+           memcmp(magic, MAGIC, sizeof(magic)) == 0;
+}
+
+/* "<arch>.<key>" of the file, as an int within the configuration's reach. */
+static int arch_int(const struct format_file *f, const char *key, bool needed, int *out)
+{
+    const struct gguf *g = f->state;
+    char full[96];
+    int64_t v = *out;
+    int rc;
+
+    snprintf(full, sizeof(full), "%s.%s", f->config.arch, key);
+    rc = needed ? gguf_get_int(g, full, &v) : gguf_opt_int(g, full, &v);
+    if (rc != OK)
+        return rc;
+    if (v < INT32_MIN || v > INT32_MAX)
+        return err_set(ERR_LIMIT, "%s: %s: expected a number below 2^31, found %" PRId64,
+                       f->path, full, v);
+    *out = (int)v;
+    return OK;
+}
+
+static int arch_float(const struct format_file *f, const char *key, bool needed,
+                      float *out)
+{
+    const struct gguf *g = f->state;
+    char full[96];
+    double v = (double)*out;
+    int rc;
+
+    snprintf(full, sizeof(full), "%s.%s", f->config.arch, key);
+    rc = needed ? gguf_get_f64(g, full, &v) : gguf_opt_f64(g, full, &v);
+    *out = (float)v;
+    return rc;
+}
+
+static int read_arch(struct format_file *f)
+{
+    const char *s;
+    size_t n;
+    int rc = gguf_get_str(f->state, "general.architecture", &s, &n);
+
+    if (rc != OK)
+        return rc;
+    if (!(n == 5 && memcmp(s, "llama", n) == 0) &&
+        !(n == 5 && memcmp(s, "qwen2", n) == 0))
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: general.architecture: expected llama or qwen2, found %.*s",
+                       f->path, (int)(n > 40 ? 40 : n), s);
+    snprintf(f->config.arch, sizeof(f->config.arch), "%.*s", (int)n, s);
+    f->config.qkv_bias = strcmp(f->config.arch, "qwen2") == 0;
+    f->rope_interleaved = strcmp(f->config.arch, "llama") == 0;
+    return OK;
+}
+
+static int read_name(struct format_file *f)
+{
+    const char *s = NULL;
+    size_t n = 0;
+    int rc = gguf_opt_str(f->state, "general.name", &s, &n);
+
+    if (n > 0)
+        snprintf(f->config.name, sizeof(f->config.name), "%.*s",
+                 (int)(n < sizeof(f->config.name) ? n : sizeof(f->config.name) - 1), s);
+    else
+        format_name_from_path(&f->config, f->path);
+    return rc;
+}
+
+/* The vocabulary's size stands in one key, or is the length of the list of tokens, or is
+ * what the embedding has. */
+static int read_vocab(struct format_file *f)
+{
+    const struct gguf *g = f->state;
+    const struct gguf_tensor *embed = gguf_tensor_find(g, "token_embd.weight");
+    enum gguf_type type;
+    const void *handle;
+    uint64_t n = 0;
+    int rc;
+
+    f->config.vocab = -1;
+    if ((rc = arch_int(f, "vocab_size", false, &f->config.vocab)) != OK ||
+        f->config.vocab != -1)
+        return rc;
+    if (gguf_has(g, "tokenizer.ggml.tokens")) {
+        if ((rc = gguf_get_array(g, "tokenizer.ggml.tokens", &type, &n, &handle)) != OK)
+            return rc;
+    } else if (embed) {
+        n = embed->dims[1];
+    }
+    f->config.vocab = n < INT32_MAX ? (int)n : INT32_MAX;
+    return OK;
+}
+
+static int read_head_dim(struct format_file *f)
+{
+    struct model_config *c = &f->config;
+    int value_dim, rope_dim, rc;
+
+    if (c->n_heads > 0)
+        c->head_dim = c->dim / c->n_heads;
+    if ((rc = arch_int(f, "attention.key_length", false, &c->head_dim)) != OK)
+        return rc;
+    value_dim = rope_dim = c->head_dim;
+    if ((rc = arch_int(f, "attention.value_length", false, &value_dim)) != OK ||
+        (rc = arch_int(f, "rope.dimension_count", false, &rope_dim)) != OK)
+        return rc;
+    if (value_dim != c->head_dim || rope_dim != c->head_dim)
+        return err_set(
+            ERR_UNSUPPORTED,
+            "%s: %s: expected key, value and rotary sizes of a head to be equal, "
+            "found %d, %d and %d",
+            f->path, c->arch, c->head_dim, value_dim, rope_dim);
+    return OK;
+}
+
+static int read_sizes(struct format_file *f)
+{
+    struct model_config *c = &f->config;
+    int n_experts = 0, rc;
+
+    if ((rc = arch_int(f, "context_length", true, &c->max_tok)) != OK ||
+        (rc = arch_int(f, "embedding_length", true, &c->dim)) != OK ||
+        (rc = arch_int(f, "block_count", true, &c->n_layers)) != OK ||
+        (rc = arch_int(f, "feed_forward_length", true, &c->hidden)) != OK ||
+        (rc = arch_int(f, "attention.head_count", true, &c->n_heads)) != OK)
+        return rc;
+    c->n_kv_heads = c->n_heads;
+    c->rope_theta = 10000;
+    if ((rc = arch_int(f, "attention.head_count_kv", false, &c->n_kv_heads)) != OK ||
+        (rc = arch_float(f, "attention.layer_norm_rms_epsilon", true, &c->norm_eps)) !=
+            OK ||
+        (rc = arch_float(f, "rope.freq_base", false, &c->rope_theta)) != OK ||
+        (rc = read_head_dim(f)) != OK || (rc = read_vocab(f)) != OK ||
+        (rc = arch_int(f, "expert_count", false, &n_experts)) != OK)
+        return rc;
+    if (n_experts != 0)
+        return err_set(ERR_UNSUPPORTED, "%s: %s.expert_count: expected 0, found %d",
+                       f->path, c->arch, n_experts);
+    return OK;
+}
+
+/* A token id of the tokenizer; one outside the vocabulary means none. */
+static int read_id(const struct format_file *f, const char *key, int *out)
+{
+    int64_t id = -1;
+    int rc = gguf_opt_int(f->state, key, &id);
+
+    *out = id >= 0 && id < f->config.vocab ? (int)id : -1;
+    return rc;
+}
+
+static int read_tensor(const struct format_file *f, const struct gguf_tensor *g,
+                       struct format_tensor *out)
+{
+    switch (g->ggml_type) {
+    case 0:
+        out->type = KERN_F32;
+        break;
+    case 1:
+        out->type = KERN_F16;
+        break;
+    case 30:
+        out->type = KERN_BF16;
+        break;
+    default:
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: tensor %s: expected type F32, F16 or BF16, found %s", f->path,
+                       g->name, gguf_ggml_type_name(g->ggml_type));
+    }
+    if (g->dims[2] != 1 || g->dims[3] != 1)
+        return err_set(ERR_FORMAT,
+                       "%s: tensor %s: expected at most 2 dimensions, found [%" PRIu64
+                       ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
+                       f->path, g->name, g->dims[0], g->dims[1], g->dims[2], g->dims[3]);
+    out->data = g->data;
+    out->cols = (int64_t)g->dims[0];
+    out->rows = (int64_t)g->dims[1];
+    return OK;
+}
+
+/* Rotary scaling stands in a tensor of divisors (Llama-3), in a linear factor, or
+ * nowhere. */
+static int read_rope(struct format_file *f)
+{
+    struct model_config *c = &f->config;
+    const struct gguf_tensor *t = gguf_tensor_find(f->state, ROPE_FREQS);
+    const char *type = "none";
+    char key[96];
+    size_t n = 4;
+    float factor = 1;
+    int i, rc;
+
+    snprintf(key, sizeof(key), "%s.rope.scaling.type", c->arch);
+    if ((rc = gguf_opt_str(f->state, key, &type, &n)) != OK)
+        return rc;
+    if (n == 6 && memcmp(type, "linear", n) == 0) {
+        if ((rc = arch_float(f, "rope.scaling.factor", true, &factor)) != OK)
+            return rc;
+    } else if (n != 4 || memcmp(type, "none", n) != 0) {
+        return err_set(ERR_UNSUPPORTED, "%s: %s: expected none or linear, found %.*s",
+                       f->path, key, (int)(n > 40 ? 40 : n), type);
+    }
+    for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
+        c->rope_factor[i] = factor;
+    if (!t)
+        return OK;
+    if (t->ggml_type != 0 || t->bytes / sizeof(float) != (uint64_t)c->head_dim / 2)
+        return err_set(ERR_FORMAT,
+                       "%s: tensor " ROPE_FREQS ": expected %d of F32, found %" PRIu64
+                       " bytes of %s",
+                       f->path, c->head_dim / 2, t->bytes,
+                       gguf_ggml_type_name(t->ggml_type));
+    memcpy(c->rope_factor, t->data, (size_t)t->bytes);
+    return OK;
+}
+
+static int find_tensor(void *ctx, const char *name, struct format_tensor *out)
+{
+    const struct format_file *f = ctx;
+    const struct gguf_tensor *t = gguf_tensor_find(f->state, name);
+
+    return t ? read_tensor(f, t, out) : ERR_NOTFOUND;
+}
+
+static const char *name_at(void *ctx, uint64_t i)
+{
+    const struct gguf_tensor *t = gguf_tensor_at(((struct format_file *)ctx)->state, i);
+
+    return t ? t->name : NULL;
+}
+
+static bool is_ignored(void *ctx, const char *name)
+{
+    (void)ctx;
+    return strcmp(name, ROPE_FREQS) == 0; /* already in rope_factor */
+}
+
+static int gguf_reader_open(struct format_file *f, const char *path)
+{
+    struct model_tensor_source source = {MODEL_NAMES_GGUF, f, find_tensor, name_at,
+                                         is_ignored};
+    struct gguf *g;
+    int rc = gguf_open(&g, path);
+
+    if (rc != OK)
+        return rc;
+    f->state = g;
+    f->file_bytes = gguf_file_bytes(g);
+    f->config.tied = !gguf_tensor_find(g, "output.weight");
+    if ((rc = read_arch(f)) != OK || (rc = read_name(f)) != OK ||
+        (rc = read_sizes(f)) != OK ||
+        (rc = read_id(f, "tokenizer.ggml.bos_token_id", &f->config.bos_id)) != OK ||
+        (rc = read_id(f, "tokenizer.ggml.eos_token_id", &f->config.eos_id)) != OK)
+        return rc;
+    /* head_dim bounds rope_factor, so it is checked before the factors are read into it
+     */
+    if (f->config.head_dim < 2 || f->config.head_dim > MODEL_HEAD_DIM_MAX)
+        return err_set(ERR_LIMIT, "%s: head_dim: expected 2 to %d, found %d", path,
+                       MODEL_HEAD_DIM_MAX, f->config.head_dim);
+    if ((rc = read_rope(f)) != OK || (rc = model_config_check(&f->config, path)) != OK)
+        return rc;
+    return format_fill(f, &source);
+}
+
+static void gguf_reader_close(struct format_file *f)
+{
+    struct gguf *g = f->state;
+
+    gguf_close(&g);
+    f->state = NULL;
+}
+
+const struct format_reader format_reader_gguf = {
+    .name = "gguf",
+    .probe = gguf_probe,
+    .open = gguf_reader_open,
+    .close = gguf_reader_close,
+};

@@ -1,0 +1,50 @@
+/* measure/card.h - reading the machine card: what this machine can do at most.
+ *
+ * characterize/ measures the card and keeps it as results/machine/<host>.json. Everybody
+ * who states a share of bandwidth or of peak reads it here, so that all divide by the same
+ * number. A card is a file that anybody may have edited: whatever stands in it, there is an
+ * answer, NaN where it has none.   Threads: any. */
+#ifndef MEASURE_CARD_H
+#define MEASURE_CARD_H
+
+#include <stddef.h>
+#include <jansson.h>
+
+#include "base/err.h"
+
+#define MEASURE_CARD_DIR "results/machine"
+
+/* <dir>/<host><suffix>.json, and <host>-avx2<suffix>.json where CPU_ISA_ENV hides what this
+ * processor has beyond AVX2, so that neither card replaces the other. The host's name keeps
+ * only those characters that are safe in a file name. ERR_ARG: it does not fit into n. */
+MUST int measure_card_path(char *out, size_t n, const char *dir, const char *suffix);
+/* The card in a file; NULL: this host's in MEASURE_CARD_DIR. *out is a new reference, NULL
+ * on error. Whether it is of this machine is not checked, but its instruction sets are:
+ * ERR_STATE where they are not those of this run. Else as json_read_file(). */
+MUST int measure_card_read(json_t **out, const char *path);
+
+/* Between two measured thread counts the answer is on the line through both; beyond the
+ * largest it is that one's (they share the CPUs). */
+double measure_card_read_gbps(const json_t *card, int n_threads);
+/* Peak of computing with weights of `type` ("f32", "f16", "bf16") at `precision`
+ * ("exact", "relaxed") by the fastest instruction family this machine has; GFLOP/s. */
+double measure_card_peak_gflops(const json_t *card, const char *type,
+                                const char *precision, int n_threads);
+
+/* The median of the value with exactly this name and thread count; NaN when there is none,
+ * and then *why, if not NULL, says why: lent by the card, or constant. */
+double measure_card_value(const json_t *card, const char *name, int n_threads,
+                          const char **why);
+/* The smallest and the largest of all values whose names begin with `prefix`; n_threads 0:
+ * of any number of threads. NaN when there is none, and then *why as above. */
+struct measure_card_range {
+    double least, most;
+};
+struct measure_card_range measure_card_range(const json_t *card, const char *prefix,
+                                             int n_threads, const char **why);
+
+/* The card as one table for people, a line a value. *text is owned by the caller,
+ * mem_free(). */
+MUST int measure_card_text(const json_t *card, char **text);
+
+#endif

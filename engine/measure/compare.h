@@ -1,0 +1,102 @@
+/* measure/compare.h - the one way to time alternatives and to say which is faster.
+ *
+ * Kernel variants, schedules, collectives, plans and baselines are all compared here, so
+ * that the same question gets the same answer wherever it is asked. A round runs every
+ * alternative once, in an order drawn anew: a drift of the machine meets all alike, and
+ * none always follows the same other one. Rounds go on until the intervals are narrow or
+ * the budget is spent; an alternative that is surely slower takes no part in later rounds.
+ *
+ * The estimator is the lowest decile of the trials: the smallest of up to ten. Work of 0.1,
+ * 1 and 10 ms, computing and reading, by one and two threads, was timed in rounds on a
+ * virtual machine of two CPUs together with the same work enlarged by 2 %. How often the
+ * larger was taken for the faster, on the quiet machine and beside compilers, in %:
+ *
+ *     rounds   lowest decile   smallest    median     mean     median of differences
+ *          3     5.5   16      5.5   16    11   26    19   33     11    23
+ *         15     1.8    7.2    1.0    6.1   2.5 18    17   43      1.0  13
+ *         31     0.2    6.5    0.4    6.0   0.6 17    13   46      0.1  10
+ *
+ * The smallest is as good there, but of many trials a single lucky one decides it. Whether
+ * two differ at all is told by the rounds' ratios, which no drift touches: measure_ratio().
+ * A trial in which a thread lost its CPU is set apart where it took longer than every other.
+ *   Threads: one caller for each `struct measure`. */
+#ifndef MEASURE_COMPARE_H
+#define MEASURE_COMPARE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* What a callback says of one trial. */
+struct measure_trial {
+    double seconds; /* -1 on entry: left so, the time of the call counts. NaN: this
+                       alternative cannot run any more and leaves; the others go on */
+    bool disturbed; /* false on entry; true: the machine did something else meanwhile */
+};
+/* Run one trial of an alternative. An error ends the comparison and is its result. */
+typedef int (*measure_fn)(void *arg, int alternative, struct measure_trial *t);
+
+/* Time as a test writes it; with such a clock the machine is not watched, either. */
+struct measure_clock {
+    uint64_t (*now_ns)(void *arg);
+    void *arg;
+};
+
+/* 0 in any member: its default. */
+struct measure_opts {
+    int min_rounds;      /* 6; no decision is made on fewer */
+    int max_rounds;      /* 25, at most what measure_open() was told */
+    int n_warm_up;       /* rounds before these, which do not count; 1. -1: none */
+    double budget_s;     /* no round begins later, once min_rounds are done; 0.25 */
+    double min_s;        /* each alternative runs for at least so long, so that a
+                            disturbance cannot last for all of its trials; 0.003 */
+    double precise_frac; /* hi - lo over the estimate that is narrow enough; 0.02 */
+    bool keep_all;       /* one that is surely slower goes on, too: each is reported */
+    uint64_t seed;       /* of the order in a round */
+    const struct measure_clock *clock; /* NULL: the machine's */
+};
+
+/* Exactly so many rounds of all alternatives in an order that depends on nothing but the
+ * seed: for threads that must all run the same trials, and for records of rounds. */
+#define MEASURE_EXACTLY(rounds)                                                          \
+    .min_rounds = (rounds), .max_rounds = (rounds), .keep_all = true
+
+struct measure_report {
+    double estimate; /* NaN: no trial was made, or it left */
+    double lo, hi;   /* its 95 % interval; less sure below 6 trials */
+    double best;     /* the smallest */
+    int n;           /* trials that count: not those that were disturbed and slower than
+                           all undisturbed ones, where 3 of these exist */
+    int n_disturbed; /* trials that were disturbed, counted or not */
+};
+
+struct measure;
+
+/* Room for comparisons of up to n_max alternatives in up to rounds_max rounds: nothing
+ * else is ever allocated. *out: measure_close(), NULL on error. ERR_ARG, ERR_NOMEM. */
+MUST int measure_open(struct measure **out, int n_max, int rounds_max);
+void measure_close(struct measure **m); /* twice is fine */
+
+/* Time alternatives 0 .. n - 1; what was measured before is forgotten. o may be NULL.
+ * ERR_ARG: n or the rounds do not fit; else what fn returns. */
+MUST int measure_compare(struct measure *m, int n, const struct measure_opts *o,
+                         measure_fn fn, void *arg);
+
+/* Seconds of alternative i. */
+void measure_report(const struct measure *m, int i, struct measure_report *out);
+/* Time of a over time of b, by the rounds that both ran in. a is surely faster than b
+ * where hi < 1 and n is 6 or more. */
+void measure_ratio(const struct measure *m, int a, int b, struct measure_report *out);
+/* The alternative of the lowest estimate; -1: none has one. `keep` (-1: none) stays where
+ * it has one and the other is not surely faster by 2 %: what is used now is left for
+ * something better only, and near ties have the same answer every time. */
+int measure_fastest(const struct measure *m, int keep);
+/* The time of each round, NaN where i did not run; lent until the next comparison. */
+const double *measure_times(const struct measure *m, int i, int *n_rounds);
+
+/* Test hook: from now on every trial of this process is fn's, whoever compares, and the
+ * machine is not watched. NULL switches it off. */
+void measure_script(measure_fn fn, void *arg);
+
+#endif

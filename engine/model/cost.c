@@ -1,0 +1,89 @@
+#include "model/cost.h"
+
+/* What the formulas need to know of a step: sums over its chunks. */
+struct sums {
+    double rows, logits; /* tokens; those that want logits */
+    /* Pairs of a row and a token that it attends to: of all rows, of those with logits. */
+    double pairs, logit_pairs;
+    /* Tokens whose keys and values are read: in a layer; in the last layer. */
+    double kv_tok, last_kv_tok;
+};
+
+/* Products with matrices of `in` rows and `out` columns: n_rows of them over all layers,
+ * with n_matrices matrices. */
+static struct model_cost_part product(double in, double out, double n_rows,
+                                      double n_matrices, double elem_bytes)
+{
+    return (struct model_cost_part){.flop = 2 * in * out * n_rows,
+                                    .weight_bytes = in * out * n_matrices * elem_bytes};
+}
+
+static struct model_cost cost(const struct model_config *c, struct model_cost_types t,
+                              const struct sums *s)
+{
+    double dim = c->dim, q = (double)c->n_heads * c->head_dim;
+    double kv = 2.0 * c->n_kv_heads * c->head_dim; /* a token's key and value, a layer */
+    double elem = (double)kern_type_bytes(t.weight);
+    double kv_bytes = kv * (double)kern_type_bytes(t.kv);
+    /* The last layer behind its QKV projection, and the head: run at all? */
+    double all = c->n_layers, before = all - 1, last = s->logits > 0;
+    double rows = before * s->rows + s->logits, layers = before + last;
+    double norms = dim * (all + layers + last), bias = c->qkv_bias ? all * (q + kv) : 0;
+    bool in_head = c->tied && last > 0;
+    struct model_cost out = {
+        .qkv = product(dim, q + kv, all * s->rows, all, elem),
+        .attn.flop = 4 * q * (before * s->pairs + s->logit_pairs),
+        .o = product(q, dim, rows, layers, elem),
+        .ffn = product(dim, 3.0 * c->hidden, rows, layers, elem),
+        .head = product(dim, c->vocab, s->logits, last, elem),
+        .other.weight_bytes =
+            (in_head ? 0 : s->rows * dim * elem) + (norms + bias) * (double)sizeof(float),
+        .kv_read_bytes = kv_bytes * (before * s->kv_tok + s->last_kv_tok),
+        .kv_write_bytes = kv_bytes * all * s->rows,
+    };
+
+    out.flop = out.qkv.flop + out.attn.flop + out.o.flop + out.ffn.flop + out.head.flop;
+    out.weight_bytes = out.qkv.weight_bytes + out.o.weight_bytes + out.ffn.weight_bytes +
+                       out.head.weight_bytes + out.other.weight_bytes;
+    out.read_bytes = out.weight_bytes + out.kv_read_bytes;
+    return out;
+}
+
+struct model_cost model_cost_step(const struct model_config *c, struct model_cost_types t,
+                                  const struct model_chunk *chunks, int n_chunks)
+{
+    struct sums s = {0};
+
+    for (int i = 0; i < n_chunks; i++) {
+        double n = (double)chunks[i].n_tok, end = (double)chunks[i].pos0 + n;
+
+        s.rows += n;
+        s.pairs += n * (double)chunks[i].pos0 + n * (n + 1) / 2;
+        s.kv_tok += end;
+        if (!chunks[i].want_logits)
+            continue;
+        s.logits++;
+        s.logit_pairs += end;
+        s.last_kv_tok += end;
+    }
+    return cost(c, t, &s);
+}
+
+struct model_cost model_cost_prefill(const struct model_config *c,
+                                     struct model_cost_types t, int64_t n_tok,
+                                     int64_t ctx_tok)
+{
+    const struct model_chunk k = {.n_tok = n_tok, .pos0 = ctx_tok, .want_logits = true};
+
+    return model_cost_step(c, t, &k, 1);
+}
+
+struct model_cost model_cost_decode(const struct model_config *c,
+                                    struct model_cost_types t, double ctx_tok,
+                                    int64_t n_seqs)
+{
+    double n = (double)n_seqs, pairs = n * ctx_tok;
+    const struct sums s = {n, n, pairs, pairs, pairs, pairs};
+
+    return cost(c, t, &s);
+}

@@ -1,0 +1,432 @@
+/* Hugging Face tokenizer.json: byte-level BPE, and SentencePiece vocabularies written as
+ * BPE with byte fallback. Whatever would change the ids and is not known here is refused
+ * by its name. Roles of tokens come from the post-processor, then tokenizer_config.json
+ * beside it. */
+#include "tokenizer/tok.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/log.h"
+
+#define JSON_MAX_BYTES ((size_t)256 << 20) /* the largest published is about 35 MB */
+
+/* A token as the file writes it; lent by the JSON tree. */
+struct entry {
+    const char *s;
+    size_t n;
+    int type; /* TOK_HOLE: none */
+};
+
+struct hf {
+    struct tok *t;
+    const json_t *root, *model, *vocab;
+    struct entry *entry;
+    int32_t n_entry;
+    bool byte_level, marks_spaces;
+};
+
+static bool is_type(const json_t *j, const char *type)
+{
+    const char *s = json_string_value(json_object_get(j, "type"));
+
+    return s && strcmp(s, type) == 0;
+}
+
+static int unknown_part(const json_t *j, const char *what)
+{
+    const char *s = json_string_value(json_object_get(j, "type"));
+
+    return err_set(ERR_UNSUPPORTED, "%s: type \"%.64s\" is not supported here", what,
+                   s ? s : "?");
+}
+
+static bool string_is(const json_t *j, const char *key, const char *value)
+{
+    const char *s = json_string_value(json_object_get(j, key));
+
+    return s && strcmp(s, value) == 0;
+}
+
+/* --- normalizer */
+
+static int normalizer(struct hf *h, const json_t *j)
+{
+    const json_t *pattern = json_object_get(j, "pattern");
+
+    if (!j || json_is_null(j))
+        return OK;
+    if (is_type(j, "NFC")) {
+        h->t->nfc = true;
+        return OK;
+    }
+    if (is_type(j, "Prepend") && string_is(j, "prepend", "\xE2\x96\x81")) {
+        h->t->space_prefix = true;
+        return OK;
+    }
+    if (is_type(j, "Replace") && string_is(pattern, "String", " ") &&
+        string_is(j, "content", "\xE2\x96\x81")) {
+        h->marks_spaces = true;
+        return OK;
+    }
+    return unknown_part(j, "normalizer");
+}
+
+/* --- pre_tokenizer */
+
+static int split(struct hf *h, const json_t *j)
+{
+    const char *regex =
+        json_string_value(json_object_get(json_object_get(j, "pattern"), "Regex"));
+    bool invert = json_is_true(json_object_get(j, "invert"));
+
+    /* Our words are the matches and what is between them. "Removed" drops what is
+     * between, which is nothing for an expression that matches everywhere. */
+    if (!regex || !(string_is(j, "behavior", "Isolated") ||
+                    (string_is(j, "behavior", "Removed") && invert)))
+        return err_set(ERR_UNSUPPORTED,
+                       "pre_tokenizer: expected a Split by Regex with behavior Isolated");
+    return tok_pre_regex(h->t, regex, strlen(regex));
+}
+
+static int byte_level(struct hf *h, const json_t *j)
+{
+    const char *gpt2 = tok_pre_text("gpt-2");
+
+    h->byte_level = true;
+    if (json_is_true(json_object_get(j, "add_prefix_space")))
+        return err_set(ERR_UNSUPPORTED, "pre_tokenizer: ByteLevel with add_prefix_space");
+    if (json_is_false(json_object_get(j, "use_regex")))
+        return OK;
+    return tok_pre_regex(h->t, gpt2, strlen(gpt2));
+}
+
+static int metaspace(struct hf *h, const json_t *j)
+{
+    h->marks_spaces = true;
+    if (!string_is(j, "replacement", "\xE2\x96\x81") ||
+        !json_is_false(json_object_get(j, "split")))
+        return err_set(ERR_UNSUPPORTED,
+                       "pre_tokenizer: expected Metaspace with U+2581 and split false");
+    h->t->space_prefix = json_object_get(j, "prepend_scheme")
+                             ? !string_is(j, "prepend_scheme", "never")
+                             : !json_is_false(json_object_get(j, "add_prefix_space"));
+    return OK;
+}
+
+static int pre_tokenizer(struct hf *h, const json_t *j)
+{
+    if (!j || json_is_null(j))
+        return OK;
+    if (is_type(j, "Split"))
+        return split(h, j);
+    if (is_type(j, "ByteLevel"))
+        return byte_level(h, j);
+    if (is_type(j, "Metaspace"))
+        return metaspace(h, j);
+    if (is_type(j, "Digits")) {
+        bool one = json_is_true(json_object_get(j, "individual_digits"));
+
+        return one ? tok_pre_regex(h->t, "\\p{N}", 5) : tok_pre_regex(h->t, "\\p{N}+", 6);
+    }
+    return unknown_part(j, "pre_tokenizer");
+}
+
+/* Apply `one` to j, or in turn to the parts of a Sequence. */
+static int each(struct hf *h, const json_t *j, const char *list,
+                int (*one)(struct hf *, const json_t *))
+{
+    const json_t *part;
+    size_t i;
+    int rc = OK;
+
+    if (!is_type(j, "Sequence"))
+        return one(h, j);
+    json_array_foreach(json_object_get(j, list), i, part)
+    {
+        rc = one(h, part);
+        if (rc != OK)
+            break;
+    }
+    return rc;
+}
+
+/* --- the tokens */
+
+static int highest_id(struct hf *h, const json_t *added)
+{
+    const json_t *v;
+    const char *key;
+    json_int_t top = -1, n = 0;
+    size_t i;
+
+    json_object_foreach((json_t *)h->vocab, key, v)
+    {
+        if (!json_is_integer(v) || json_integer_value(v) < 0)
+            return err_set(ERR_FORMAT, "model.vocab: \"%.64s\": expected an id", key);
+        top = json_integer_value(v) > top ? json_integer_value(v) : top;
+        n++;
+    }
+    json_array_foreach(added, i, v)
+    {
+        const json_t *id = json_object_get(v, "id");
+
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            !json_is_string(json_object_get(v, "content")))
+            return err_set(ERR_FORMAT, "added_tokens[%zu]: expected id and content", i);
+        top = json_integer_value(id) > top ? json_integer_value(id) : top;
+        n++;
+    }
+    if (n == 0 || top >= TOK_VOCAB_MAX || top > 4 * n + 65536)
+        return err_set(ERR_LIMIT, "highest id %lld among %lld tokens", (long long)top,
+                       (long long)n);
+    h->n_entry = (int32_t)top + 1;
+    return OK;
+}
+
+static int take_entries(struct hf *h)
+{
+    const json_t *added = json_object_get(h->root, "added_tokens"), *v;
+    const char *key;
+    size_t i;
+    int rc = highest_id(h, added);
+
+    if (rc != OK)
+        return rc;
+    h->entry = mem_new(MEM_TOKENIZER, (size_t)h->n_entry, sizeof(*h->entry));
+    if (!h->entry)
+        return ERR_NOMEM;
+    json_object_foreach((json_t *)h->vocab, key, v)
+    {
+        struct entry *e = &h->entry[json_integer_value(v)];
+
+        if (e->type != TOK_HOLE)
+            return err_set(ERR_FORMAT, "model.vocab: id %lld is given twice",
+                           (long long)json_integer_value(v));
+        *e = (struct entry){key, strlen(key), TOK_NORMAL};
+    }
+    json_array_foreach(added, i, v)
+    {
+        const json_t *text = json_object_get(v, "content");
+        bool special = json_is_true(json_object_get(v, "special"));
+
+        if (json_is_true(json_object_get(v, "lstrip")) ||
+            json_is_true(json_object_get(v, "rstrip")) ||
+            json_is_true(json_object_get(v, "single_word")))
+            log_debug("added_tokens[%zu]: stripping of spaces is not done here", i);
+        h->entry[json_integer_value(json_object_get(v, "id"))] =
+            (struct entry){json_string_value(text), json_string_length(text),
+                           special ? TOK_CONTROL : TOK_USER};
+    }
+    return OK;
+}
+
+static int set_entry(struct tok *t, int32_t id, const struct entry *e)
+{
+    int byte = t->chars ? tok_byte_text(e->s, e->n) : -1;
+    char c = (char)byte, *text;
+    size_t m;
+    int rc;
+
+    if (e->type != TOK_NORMAL)
+        return tok_vocab_set(t, id, e->s, e->n, (enum tok_type)e->type);
+    if (byte >= 0)
+        return tok_vocab_set(t, id, &c, 1, TOK_BYTE);
+    text = mem_new(MEM_TOKENIZER, e->n, 1);
+    if (!text)
+        return ERR_NOMEM;
+    if (t->chars)
+        m = tok_unmark(e->s, e->n, text);
+    else if (!tok_unprint(e->s, e->n, text, &m)) /* it means itself */
+        memcpy(text, e->s, m = e->n);
+    rc = tok_vocab_set(t, id, text, m, TOK_NORMAL);
+    mem_free(text);
+    return rc;
+}
+
+static int set_tokens(struct hf *h)
+{
+    int rc = take_entries(h);
+
+    if (rc == OK)
+        rc = tok_vocab_init(h->t, h->n_entry, false);
+    for (int32_t id = 0; rc == OK && id < h->n_entry; id++)
+        if (h->entry[id].type != TOK_HOLE)
+            rc = set_entry(h->t, id, &h->entry[id]);
+    return rc;
+}
+
+/* --- merges: "left right", or in newer files ["left", "right"] */
+
+static int32_t part(const struct hf *h, const char *s, size_t n)
+{
+    const json_t *id = json_object_getn(h->vocab, s, n);
+
+    return id ? (int32_t)json_integer_value(id) : -1;
+}
+
+static int set_merges(struct hf *h)
+{
+    const json_t *merges = json_object_get(h->model, "merges"), *v;
+    size_t i;
+    int rc = tok_merges_init(h->t, json_array_size(merges));
+
+    if (rc != OK)
+        return rc;
+    json_array_foreach(merges, i, v)
+    {
+        const char *s = json_string_value(v), *space = s ? strchr(s, ' ') : NULL;
+        const json_t *a = json_array_get(v, 0), *b = json_array_get(v, 1);
+        int32_t l = -1, r = -1;
+
+        if (space) {
+            l = part(h, s, (size_t)(space - s));
+            r = part(h, space + 1, strlen(space + 1));
+        } else if (json_is_string(a) && json_is_string(b)) {
+            l = part(h, json_string_value(a), json_string_length(a));
+            r = part(h, json_string_value(b), json_string_length(b));
+        }
+        if (l < 0 || r < 0)
+            return err_set(ERR_FORMAT, "model.merges[%zu]: expected two tokens", i);
+        rc = tok_merges_add(h->t, l, r, (uint32_t)i);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}
+
+/* --- BOS and EOS */
+
+/* TemplateProcessing whose first part is a special token puts that one before a text. */
+static int post_processor(struct hf *h, const json_t *j)
+{
+    const json_t *first = json_array_get(json_object_get(j, "single"), 0);
+    const char *name =
+        json_string_value(json_object_get(json_object_get(first, "SpecialToken"), "id"));
+
+    if (!is_type(j, "TemplateProcessing") || !name)
+        return OK;
+    h->t->bos = tok_vocab_named(h->t, name, strlen(name));
+    h->t->adds_bos = h->t->bos >= 0;
+    return OK;
+}
+
+/* A token of tokenizer_config.json: its text, or an object with `content`; -1: not there.
+ */
+static int named_in(const struct tok *t, const json_t *config, const char *key)
+{
+    const json_t *v = json_object_get(config, key);
+    const char *s =
+        json_string_value(json_is_object(v) ? json_object_get(v, "content") : v);
+
+    return s ? tok_vocab_named(t, s, strlen(s)) : -1;
+}
+
+/* The file beside tokenizer.json is optional; one that is broken is refused. */
+static int read_config(struct tok *t, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char beside[4096];
+    json_t *config = NULL;
+    int rc, n;
+
+    n = snprintf(beside, sizeof(beside), "%.*stokenizer_config.json",
+                 slash ? (int)(slash + 1 - path) : 0, path);
+    if (n < 0 || (size_t)n >= sizeof(beside))
+        return err_set(ERR_ARG, "path of %zu bytes is too long", strlen(path));
+    rc = json_read_file(&config, beside, JSON_MAX_BYTES);
+    if (rc == ERR_NOTFOUND)
+        return OK;
+    if (rc != OK)
+        return rc;
+    if (t->bos < 0)
+        t->bos = named_in(t, config, "bos_token");
+    t->eos = named_in(t, config, "eos_token");
+    t->adds_bos = t->adds_bos || json_is_true(json_object_get(config, "add_bos_token"));
+    json_decref(config);
+    return OK;
+}
+
+static int check_model(struct hf *h)
+{
+    static const char *const affixes[] = {"continuing_subword_prefix",
+                                          "end_of_word_suffix"};
+    const char *unk = json_string_value(json_object_get(h->model, "unk_token"));
+
+    if (!json_is_object(h->model) || !is_type(h->model, "BPE"))
+        return unknown_part(h->model, "model");
+    if (!json_is_object(h->vocab) || !json_is_array(json_object_get(h->model, "merges")))
+        return err_set(ERR_FORMAT, "model: expected vocab and merges");
+    for (int i = 0; i < 2; i++) {
+        const char *s = json_string_value(json_object_get(h->model, affixes[i]));
+
+        if (s && *s)
+            return err_set(ERR_UNSUPPORTED, "model.%s: not supported here", affixes[i]);
+    }
+    if (unk)
+        h->t->unk = part(h, unk, strlen(unk));
+    return OK;
+}
+
+static int load_json(struct hf *h, const struct tok_opts *o)
+{
+    struct tok *t = h->t;
+    const json_t *whole;
+    int rc = check_model(h);
+
+    if (rc == OK)
+        rc = each(h, json_object_get(h->root, "normalizer"), "normalizers", normalizer);
+    if (rc == OK)
+        rc = each(h, json_object_get(h->root, "pre_tokenizer"), "pretokenizers",
+                  pre_tokenizer);
+    if (rc != OK)
+        return rc;
+    t->chars = !h->byte_level;
+    if (t->chars && !h->marks_spaces)
+        return err_set(ERR_UNSUPPORTED,
+                       "expected a ByteLevel pre_tokenizer or spaces written as U+2581");
+    if (t->chars && (t->n_expr || t->nfc))
+        return err_set(ERR_UNSUPPORTED, "spaces as U+2581 together with NFC or Split");
+    if (t->chars)
+        snprintf(t->kind, sizeof(t->kind), "spm/merges");
+    else if (t->n_expr == 0)
+        snprintf(t->kind, sizeof(t->kind), "bpe/none");
+    if (o->pre) {
+        tok_pre_fini(t);
+        rc = tok_pre_named(t, o->pre, strlen(o->pre));
+    }
+    whole = json_object_get(h->model, "ignore_merges");
+    if (json_is_boolean(whole))
+        t->whole_word = json_is_true(whole);
+    return rc;
+}
+
+int tok_from_hf(struct tok *t, const char *path, const struct tok_opts *o)
+{
+    json_t *root = NULL;
+    struct hf h = {.t = t};
+    int rc = json_read_file(&root, path, JSON_MAX_BYTES);
+
+    if (rc != OK)
+        return rc;
+    h.root = root;
+    h.model = json_object_get(root, "model");
+    h.vocab = json_object_get(h.model, "vocab");
+    t->by = TOK_BY_PAIR;
+    rc = load_json(&h, o);
+    if (rc == OK)
+        rc = set_tokens(&h);
+    if (rc == OK)
+        rc = each(&h, json_object_get(root, "post_processor"), "processors",
+                  post_processor);
+    if (rc == OK)
+        rc = read_config(t, path);
+    if (rc == OK)
+        rc = tok_vocab_finish(t);
+    if (rc == OK)
+        rc = set_merges(&h);
+    mem_free(h.entry);
+    json_decref(root);
+    return rc == OK ? OK : err_prefix(rc, "%s", path);
+}

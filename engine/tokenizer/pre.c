@@ -1,0 +1,242 @@
+/* Pre-tokenizers: regular expressions that cut a text into words before merging.
+ *
+ * The known expressions are part of the models they belong to: one character more or less
+ * gives other tokens than the model was trained on. Text between two matches is a word
+ * too, and so is every run of invalid UTF-8, so that nothing is ever lost. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "tokenizer/tok.h"
+
+#include <pcre2.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Enough for every published expression; a hostile one gets an error instead of our
+ * memory. */
+#define REGEX_MAX_BYTES 4096
+#define PARENS_MAX      50
+#define STEPS           10000000u
+#define HEAP_LIMIT_KIB  20000
+#define JIT_STACK_BYTES (512 << 10)
+
+static const struct pre {
+    const char *name;
+    const char *regex;
+    bool whole_word;
+} pres[] = {
+    {"gpt-2",
+     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+     false},
+    {"llama-3",
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     true},
+    {"qwen2",
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     false},
+};
+#define N_PRES ((int)(sizeof(pres) / sizeof(pres[0])))
+
+/* The words that files use. */
+static const struct {
+    const char *word, *name;
+} aliases[] = {
+    {"gpt-2", "gpt-2"},       {"gpt2", "gpt-2"},
+    {"default", "gpt-2"},     {"llama-3", "llama-3"},
+    {"llama3", "llama-3"},    {"llama-v3", "llama-3"},
+    {"llama-bpe", "llama-3"}, {"smaug-bpe", "llama-3"},
+    {"qwen2", "qwen2"},       {"deepseek-r1-qwen", "qwen2"},
+};
+
+static void *pcre_alloc(size_t n, void *ctx)
+{
+    (void)ctx;
+    return mem_new(MEM_TOKENIZER, n, 1);
+}
+
+static void pcre_free(void *p, void *ctx)
+{
+    (void)ctx;
+    mem_free(p);
+}
+
+static int compile(struct tok *t, const char *regex, size_t n)
+{
+    pcre2_general_context *gc = NULL;
+    pcre2_compile_context *cc = NULL;
+    pcre2_code *code = NULL;
+    PCRE2_UCHAR text[128];
+    PCRE2_SIZE at = 0;
+    int e = 0, rc = ERR_NOMEM;
+
+    if (t->n_expr == TOK_EXPR_MAX)
+        return err_set(ERR_LIMIT, "more than %d pre-tokenizer expressions", TOK_EXPR_MAX);
+    gc = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
+    cc = gc ? pcre2_compile_context_create(gc) : NULL;
+    if (!cc)
+        goto out;
+    pcre2_set_max_pattern_length(cc, REGEX_MAX_BYTES);
+    pcre2_set_parens_nest_limit(cc, PARENS_MAX);
+    code = pcre2_compile((PCRE2_SPTR)regex, n,
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C |
+                             PCRE2_DOLLAR_ENDONLY,
+                         &e, &at, cc);
+    if (!code && e == PCRE2_ERROR_HEAP_FAILED)
+        goto out;
+    if (!code) {
+        pcre2_get_error_message(e, text, sizeof(text));
+        rc = err_set(ERR_FORMAT, "pre-tokenizer expression, offset %zu: %s", at,
+                     (const char *)text);
+        goto out;
+    }
+    /* Where the system forbids generated code the interpreter does the same, slower. */
+    (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+    t->expr[t->n_expr++] = code;
+    rc = OK;
+out:
+    pcre2_compile_context_free(cc);
+    pcre2_general_context_free(gc);
+    return rc;
+}
+
+static int use(struct tok *t, const struct pre *p)
+{
+    snprintf(t->kind, sizeof(t->kind), "bpe/%s", p->name);
+    t->whole_word = t->whole_word || p->whole_word;
+    return compile(t, p->regex, strlen(p->regex));
+}
+
+int tok_pre_named(struct tok *t, const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++) {
+        if (strlen(aliases[i].word) != n || memcmp(aliases[i].word, name, n) != 0)
+            continue;
+        for (int k = 0; k < N_PRES; k++)
+            if (strcmp(pres[k].name, aliases[i].name) == 0)
+                return use(t, &pres[k]);
+    }
+    return err_set(ERR_UNSUPPORTED,
+                   "pre-tokenizer \"%.*s\", expected gpt-2, llama-3 or qwen2",
+                   (int)(n < 64 ? n : 64), name);
+}
+
+int tok_pre_regex(struct tok *t, const char *regex, size_t n)
+{
+    for (int k = 0; k < N_PRES && t->n_expr == 0; k++)
+        if (strlen(pres[k].regex) == n && memcmp(pres[k].regex, regex, n) == 0)
+            return use(t, &pres[k]);
+    snprintf(t->kind, sizeof(t->kind), "bpe/custom");
+    return compile(t, regex, n);
+}
+
+const char *tok_pre_text(const char *name)
+{
+    int k = 0;
+
+    while (strcmp(pres[k].name, name) != 0)
+        k++;
+    return pres[k].regex;
+}
+
+void tok_pre_fini(struct tok *t)
+{
+    for (int i = 0; i < t->n_expr; i++)
+        pcre2_code_free(t->expr[i]);
+    t->n_expr = 0;
+}
+
+/* --- matching */
+
+/* `\s*[\r\n]+` looks back over a run of spaces once: steps in proportion to the text. */
+static uint32_t step_limit(size_t n)
+{
+    return n < (UINT32_MAX - STEPS) / 8 ? (uint32_t)(STEPS + 8 * n) : UINT32_MAX;
+}
+
+static int work_init(struct tok_work *w)
+{
+    pcre2_general_context *gc = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
+    bool whole = gc != NULL;
+
+    if (gc) {
+        w->match_ctx = pcre2_match_context_create(gc);
+        w->jit_stack = pcre2_jit_stack_create(32 << 10, JIT_STACK_BYTES, gc);
+        for (int i = 0; i < w->t->n_expr; i++) {
+            w->match[i] = pcre2_match_data_create(1, gc);
+            whole = whole && w->match[i];
+        }
+    }
+    pcre2_general_context_free(gc);
+    if (!whole || !w->match_ctx)
+        return ERR_NOMEM;
+    pcre2_set_heap_limit(w->match_ctx, HEAP_LIMIT_KIB);
+    pcre2_jit_stack_assign(w->match_ctx, NULL,
+                           w->jit_stack); /* NULL: the machine's 32 K */
+    return OK;
+}
+
+void tok_pre_work_fini(struct tok_work *w)
+{
+    for (int i = 0; i < TOK_EXPR_MAX; i++)
+        pcre2_match_data_free(w->match[i]);
+    pcre2_jit_stack_free(w->jit_stack);
+    pcre2_match_context_free(w->match_ctx);
+}
+
+/* Cut valid UTF-8 by the expressions from `k` on; the depth is at most TOK_EXPR_MAX. */
+static int cut(struct tok_work *w, int k, const char *s, size_t n)
+{
+    size_t at = 0, done = 0; /* text before `done` has become words */
+    int rc = OK;
+
+    if (k == w->t->n_expr)
+        return tok_word(w, s, n);
+    while (at < n && rc == OK) {
+        PCRE2_SIZE *v = pcre2_get_ovector_pointer(w->match[k]);
+        int m = pcre2_match(w->t->expr[k], (PCRE2_SPTR)s, n, at, PCRE2_NO_UTF_CHECK,
+                            w->match[k], w->match_ctx);
+
+        if (m == PCRE2_ERROR_NOMATCH)
+            break;
+        if (m < 0)
+            return err_set(m == PCRE2_ERROR_NOMEMORY ? ERR_NOMEM : ERR_LIMIT,
+                           "pre-tokenizer: matching at byte %zu exceeds a limit (%d)", at,
+                           m);
+        if (v[1] <= v[0] || v[0] < done) { /* an empty match cuts nothing */
+            at = v[1] > at ? v[1] : at;
+            at += at < n ? (size_t)tok_utf8(s + at, n - at) : 0;
+            continue;
+        }
+        at = v[1];
+        if (v[0] > done)
+            rc = cut(w, k + 1, s + done, v[0] - done);
+        if (rc == OK)
+            rc = cut(w, k + 1, s + v[0], at - v[0]);
+        done = at;
+    }
+    if (rc == OK && done < n)
+        rc = cut(w, k + 1, s + done, n - done);
+    return rc;
+}
+
+int tok_pre_words(struct tok_work *w, const char *s, size_t n)
+{
+    int rc = OK;
+
+    if (!w->match_ctx)
+        rc = work_init(w);
+    for (size_t i = 0, from = 0; i < n && rc == OK; from = i) {
+        int len = tok_utf8(s + i, n - i);
+        bool valid = len > 0;
+
+        /* The longest run that is all valid or all invalid. */
+        while (i < n && (len > 0) == valid) {
+            i += len > 0 ? (size_t)len : len < 0 ? (size_t)-len : n - i;
+            if (i < n)
+                len = tok_utf8(s + i, n - i);
+        }
+        pcre2_set_match_limit(w->match_ctx, step_limit(i - from));
+        rc = valid ? cut(w, 0, s + from, i - from) : tok_word(w, s + from, i - from);
+    }
+    return rc;
+}

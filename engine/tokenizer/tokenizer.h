@@ -1,0 +1,74 @@
+/* tokenizer/tokenizer.h - text to token ids and back.
+ *
+ * Two algorithms: SentencePiece BPE (merge by score, byte fallback) and byte-level BPE
+ * (merge by rank after a pre-tokenizer's regular expression: gpt-2, llama-3, qwen2). From
+ * a GGUF file's metadata, a Hugging Face tokenizer.json (or a directory holding one), a
+ * llama2.c tokenizer.bin, or a tiktoken rank file (base64 token, rank) given its
+ * pre-tokenizer.
+ * Encoding is O(n log n) in the text's length and uses constant stack; its memory is 52
+ * bytes to a byte of the longest word (of the whole text, where SentencePiece cannot be
+ * cut).
+ * Threads: a tokenizer is immutable; any thread may encode and decode. */
+#ifndef TOKENIZER_H
+#define TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct tok;
+
+struct tok_opts {
+    /* "gpt-2", "llama-3", "qwen2": overrides what the file says; needed for rank files.
+     * NULL: the file's own. */
+    const char *pre;
+    /* Rank files only: the texts of the special tokens, whose ids follow the last
+     * rank. */
+    const char *const *specials;
+    int n_specials;
+};
+
+/* `path`: any of the files above, told apart by content. opts may be NULL. */
+MUST int tok_open(struct tok **out, const char *path, const struct tok_opts *opts);
+void tok_close(struct tok **t);
+
+int tok_vocab(const struct tok *t);
+int tok_bos(const struct tok *t); /* -1: none */
+int tok_eos(const struct tok *t);
+bool tok_adds_bos(const struct tok *t);    /* the file asks for BOS before a prompt */
+const char *tok_kind(const struct tok *t); /* "spm", "bpe/llama-3", ... for the record */
+
+enum tok_flag {
+    TOK_BOS = 1,     /* put BOS first, if the tokenizer has one */
+    TOK_SPECIAL = 2, /* recognise special tokens ("<|eot_id|>") in the text */
+};
+
+/* Encode n bytes (any bytes: invalid UTF-8 falls back to bytes). *ids is owned by the
+ * caller (mem_free). ERR_LIMIT above 1 GiB of text. */
+MUST int tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags,
+                    int32_t **ids, size_t *n_ids);
+
+/* The bytes of one token as they appear in running text; special tokens give their text
+ * only when `special`. Lent. ERR_ARG outside the vocabulary. */
+MUST int tok_piece(const struct tok *t, int32_t id, bool special, const char **s,
+                   size_t *n);
+
+/* A stream decoder: put tokens in, take out only whole UTF-8 sequences. Invalid bytes
+ * come out as U+FFFD once it is certain that they stay invalid. */
+struct tok_stream {
+    const struct tok *t;
+    unsigned char held[8];
+    int n_held;
+    bool at_start; /* SentencePiece: the first space is dropped */
+};
+void tok_stream_init(struct tok_stream *s, const struct tok *t);
+/* Writes at most `room` bytes (room >= 8 + 3 * the longest token) and returns how
+ * many. */
+MUST int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t room,
+                        size_t *n_out);
+size_t tok_stream_flush(struct tok_stream *s, char *out, size_t room);
+size_t tok_longest(const struct tok *t); /* bytes of the longest token */
+
+#endif

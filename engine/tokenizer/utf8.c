@@ -1,0 +1,53 @@
+#include "tokenizer/tok.h"
+
+/* The first byte decides the length and the range of the second; the rest are 80..BF.
+ * (Unicode, table 3-7: neither overlong forms, nor surrogates, nor beyond 10FFFF.) */
+int tok_utf8(const char *text, size_t n)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    unsigned lo = 0x80, hi = 0xBF;
+    int len;
+
+    if (s[0] < 0x80)
+        return 1;
+    if (s[0] < 0xC2 || s[0] > 0xF4)
+        return -1;
+    len = s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
+    if (s[0] == 0xE0)
+        lo = 0xA0;
+    else if (s[0] == 0xED)
+        hi = 0x9F;
+    else if (s[0] == 0xF0)
+        lo = 0x90;
+    else if (s[0] == 0xF4)
+        hi = 0x8F;
+    for (int i = 1; i < len; i++, lo = 0x80, hi = 0xBF) {
+        if ((size_t)i >= n)
+            return 0;
+        if (s[i] < lo || s[i] > hi)
+            return -i;
+    }
+    return len;
+}
+
+int32_t tok_utf8_code(const char *text, int len)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    static const unsigned char first_bits[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+    int32_t code = s[0] & first_bits[len];
+
+    for (int i = 1; i < len; i++)
+        code = code << 6 | (s[i] & 0x3F);
+    return code;
+}
+
+int tok_utf8_put(int32_t code, char out[4])
+{
+    int len = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const unsigned char first_mark[5] = {0, 0, 0xC0, 0xE0, 0xF0};
+
+    for (int i = len - 1; i > 0; i--, code >>= 6)
+        out[i] = (char)(0x80 | (code & 0x3F));
+    out[0] = (char)(first_mark[len] | code);
+    return len;
+}

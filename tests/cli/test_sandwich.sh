@@ -1,0 +1,101 @@
+#!/bin/sh
+# The program `sandwich` as a user meets it: make, inspect, run, plan, and what it says when the
+# words are wrong.
+set -u
+. tests/support/tap.sh
+data=${SANDWICH_DATA:-../shared/data}/models
+same_output() { # expected file, command...
+    want=$1
+    shift
+    "$@" >"$dir/out" 2>"$dir/err" || { cat "$dir/err"; return 1; }
+    diff "$want" "$dir/out"
+}
+
+check "help names the verbs" sh -c "$sandwich --help | grep -q ' model '"
+check "a verb's help lists its options" sh -c "$sandwich run --help | grep -q -- --prompt-ids"
+check "unknown verb" refuses 2 '"run"' "$sandwich" rnu
+check "unknown option names the nearest" refuses 2 '--model' "$sandwich" run --modle x
+check "no model" refuses 2 '--model is needed' "$sandwich" run --prompt x
+check "no prompt" refuses 2 'prompt' "$sandwich" run --model x
+check "no such file" refuses 1 'none.gguf' "$sandwich" run --model "$dir/none.gguf" --prompt x
+check "unknown isa" refuses 2 '"auto"' "$sandwich" run --model x --prompt x --isa atuo
+check "unknown architecture" refuses 1 'llama-160m' \
+    "$sandwich" model make --arch llama-161m --out "$dir/x"
+
+check "make" "$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf"
+check "make safetensors" "$sandwich" model make --arch tiny --type f32 --format safetensors \
+    --out "$dir/tiny"
+check "inspect" sh -c "$sandwich model inspect $dir/tiny.gguf | grep -q layers"
+check "help of model" sh -c "$sandwich model --help | grep -q 'model inspect MODEL'"
+check "model alone is wrong usage" refuses 2 'expected make or inspect' "$sandwich" model
+check "inspect as JSON" sh -c "$sandwich model inspect --json $dir/tiny | python3 -m json.tool"
+run="$sandwich run --no-pin --model $dir/tiny.gguf -n 12 --ignore-eos"
+$run --prompt-ids 1,2,3 --ids >"$dir/ids" 2>"$dir/err"
+check "one line of 12 ids" sh -c "[ \$(wc -l <$dir/ids) = 1 ] && [ \$(wc -w <$dir/ids) = 12 ]"
+check "the same ids from safetensors" same_output "$dir/ids" \
+    "$sandwich" run --no-pin --model "$dir/tiny" -n 12 --ignore-eos --prompt-ids 1,2,3 --ids
+check "the same ids in plain C" same_output "$dir/ids" $run --prompt-ids 1,2,3 --ids --isa ref
+check "the same ids with one thread" same_output "$dir/ids" \
+    $run --prompt-ids 1,2,3 --ids --threads 1
+check "plan" "$sandwich" plan --out "$dir/plan.json" --decode-threads 1
+check "the same ids by a plan" same_output "$dir/ids" \
+    $run --prompt-ids 1,2,3 --ids --plan "$dir/plan.json"
+check "plan: printed" sh -c "$sandwich plan --show $dir/plan.json | grep -q '^decode: 1 rank of 1 thread'"
+search="--max-s 4 --repeats 1 --final-repeats 2 --k 2"
+check "plan measured on this host" sh -c "$sandwich plan --model $dir/tiny.gguf $search --explain \
+    --out $dir/found.json >$dir/explained && grep -q '(measured)' $dir/explained &&
+    grep -q '^Chosen' $dir/explained"
+check "the same ids by a plan that was measured" same_output "$dir/ids" \
+    "$sandwich" run --model "$dir/tiny.gguf" -n 12 --ignore-eos --prompt-ids 1,2,3 --ids \
+    --plan "$dir/found.json"
+check "without a model nothing is measured" sh -c "$sandwich plan 2>&1 | grep -q 'nothing is measured'"
+check "plan for a simulated machine" sh -c "$sandwich plan --machine kunpeng920x4 \
+    --model llama-160m --out $dir/far.json | grep -q '(simulated)'"
+check "its CPUs are refused" refuses 2 'CPU 2 is not one of this process' \
+    $run --prompt-ids 1 --plan "$dir/far.json"
+check "a shell reads its CPUs" sh -c "eval \"\$($sandwich plan --show $dir/far.json --render)\" &&
+    [ \"\$(echo \$DECODE_CPUS | tr '|' '\\n' | wc -l)\" = \$DECODE_RANKS ]"
+check "testbed describes it" sh -c "$build/testbed describe $dir/far.json | grep -q kunpeng920x4"
+printf 'prompt,output\n100,10\n20,x\n' >"$dir/lengths.csv"
+check "bad lengths" refuses 1 'lengths.csv: line 3' "$sandwich" plan --machine kunpeng920x4 \
+    --model llama-160m --lengths "$dir/lengths.csv"
+check "a topology without rates" refuses 2 'machine-params FILE gives them' \
+    "$sandwich" plan --machine 'synthetic:core:4 pu:1' --model llama-160m
+check "no such machine" refuses 1 'kunpeng920x4' "$sandwich" plan --machine kunpeng920x5 --model tiny
+check "measuring needs a file" refuses 2 'model make --arch tiny' "$sandwich" plan --model tiny
+check "an old plan" refuses 1 'make a new one' $run --prompt-ids 1 \
+    --plan tests/fuzz/corpus/plan/version1
+check "bad ids" refuses 2 'offset 2' $run --prompt-ids 1,x
+check "id outside the vocabulary" refuses 2 'outside' $run --prompt-ids 1,99999999
+$run --prompt hello --json >"$dir/json" 2>"$dir/err"
+check "JSON" python3 -c "
+import json, sys
+d = json.load(open('$dir/json'))
+assert len(d['ids']) == 12 and d['ttft_s'] > 0 and d['tpot_s'] > 0 and d['read_gbps'] > 0
+assert d['engine']['kernels']['chosen'] and d['engine']['cpu_budget']['reason']"
+printf '{"values":[{"name":"read_gbps","n_threads":1,"median":10.0},
+ {"name":"peak_f32_fma_ref","n_threads":1,"median":100.0}]}' >"$dir/card.json"
+$run --prompt hello --threads 1 --machine-card "$dir/card.json" >"$dir/out" 2>"$dir/err"
+check "share of the machine's bounds" grep -q '% of measured 10.0 GB/s' "$dir/err"
+check "share of the machine's peak" grep -q '% of measured 100' "$dir/err"
+$run --prompt hello --machine-card "$dir/none.json" >"$dir/out" 2>"$dir/err"
+check "unknown bounds are said to be" grep -q 'bandwidth unknown: run testbed machine' "$dir/err"
+
+if [ -r "$data/stories260K.bin" ] && [ -r "$data/stories260K.greedy.json" ]; then
+    python3 -c "
+import json
+d = json.load(open('$data/stories260K.greedy.json'))
+print(*d['greedy_tokens'][1:])" >"$dir/want"
+    check "stories260K: the ids" same_output "$dir/want" "$sandwich" run --no-pin \
+        --model "$data/stories260K.bin" --prompt '' --ids -n 200
+    "$sandwich" run --no-pin --model "$data/stories260K.bin" --tokenizer "$data/tok512.bin" \
+        --prompt '' -n 200 >"$dir/story" 2>"$dir/err"
+    check "stories260K: the text" python3 -c "
+import json
+want = json.load(open('$data/stories260K.greedy.json'))['text'].strip()
+got = open('$dir/story').read().strip()
+assert got == want, got"
+else
+    skip "stories260K" "models/stories260K.bin is not there (SANDWICH_DATA)"
+fi
+finish

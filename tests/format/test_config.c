@@ -1,0 +1,141 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "format/config.h"
+#include "format/make.h"
+
+static struct model_config sound(void)
+{
+    struct model_config c;
+
+    assert_ok(format_make_config("tiny", &c));
+    return c;
+}
+
+static void sound_config_passes(void **state)
+{
+    struct model_config c = sound();
+
+    (void)state;
+    assert_ok(model_config_check(&c, "x"));
+}
+
+static void unsound_numbers_are_refused(void **state)
+{
+    struct model_config c;
+
+    (void)state;
+#define REFUSED(field, value, code, part)                                                \
+    c = sound();                                                                         \
+    c.field = (value);                                                                   \
+    assert_err(model_config_check(&c, "file.x"), code, part);                            \
+    assert_non_null(strstr(err_msg(), "file.x"))
+    REFUSED(dim, 0, ERR_FORMAT, "dim: expected at least 1, found 0");
+    REFUSED(dim, -5, ERR_FORMAT, "dim");
+    REFUSED(dim, 1 << 30, ERR_LIMIT, "dim");
+    REFUSED(hidden, 0, ERR_FORMAT, "hidden");
+    REFUSED(vocab, 0, ERR_FORMAT, "vocab");
+    REFUSED(vocab, INT32_MAX, ERR_LIMIT, "vocab");
+    REFUSED(max_tok, 0, ERR_FORMAT, "max_tok");
+    REFUSED(n_layers, MODEL_MAX_LAYERS + 1, ERR_LIMIT, "n_layers");
+    REFUSED(n_heads, 5, ERR_FORMAT, "n_kv_heads"); /* 2 KV heads do not divide 5 */
+    REFUSED(n_kv_heads, 0, ERR_FORMAT, "n_kv_heads");
+    REFUSED(head_dim, 13, ERR_FORMAT, "even");
+    REFUSED(head_dim, MODEL_HEAD_DIM_MAX + 2, ERR_LIMIT, "head_dim");
+    REFUSED(norm_eps, 0.0f, ERR_FORMAT, "norm_eps");
+    REFUSED(norm_eps, NAN, ERR_FORMAT, "norm_eps");
+    REFUSED(rope_theta, INFINITY, ERR_FORMAT, "rope_theta");
+    REFUSED(rope_factor[6], 0.0f, ERR_FORMAT, "rope_factor");
+    REFUSED(bos_id, 1003, ERR_FORMAT, "bos_id");
+    REFUSED(eos_id, -2, ERR_FORMAT, "eos_id");
+    c = sound();
+    c.n_heads = 258;
+    assert_err(model_config_check(&c, "x"), ERR_LIMIT,
+               "found 129"); /* rows of one KV head */
+}
+
+/* The published description, branch by branch, on wavelengths. */
+static double llama3_factor(int i, int head_dim, double theta, double factor, double low,
+                            double high, double original)
+{
+    double inv_freq = 1 / pow(theta, 2.0 * i / head_dim), wavelen = 2 * M_PI / inv_freq,
+           smooth;
+
+    if (wavelen < original / high)
+        return 1;
+    if (wavelen > original / low)
+        return factor;
+    smooth = (original / wavelen - low) / (high - low);
+    return inv_freq / ((1 - smooth) * inv_freq / factor + smooth * inv_freq);
+}
+
+static void llama3_scaling_follows_the_wavelengths(void **state)
+{
+    struct model_config c;
+    int i, n_kept = 0, n_full = 0;
+    double want;
+
+    (void)state;
+    assert_ok(format_make_config("llama-3.2-1b", &c));
+    for (i = 0; i < c.head_dim / 2; i++) {
+        want = llama3_factor(i, c.head_dim, 5e5, 32, 1, 4, 8192);
+        assert_true(fabs((double)c.rope_factor[i] / want - 1) < 1e-6);
+        n_kept += c.rope_factor[i] == 1;
+        n_full += c.rope_factor[i] == 32;
+    }
+    /* all three branches were walked */
+    assert_true(n_kept > 0 && n_full > 0 && n_kept + n_full < c.head_dim / 2);
+}
+
+static void parameters_of_published_models(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t n_params; /* as their publishers count them */
+    } known[] = {
+        {"llama-160m", 162417408},
+        {"sheared-llama-1.3b", 1345423360},
+        {"llama-3.2-1b", 1235814400},
+        {"llama-3.2-3b", 3212749824},
+        {"llama-3-8b", 8030261248},
+        {"qwen-1.8b", 1836828672},
+        {"deepseek-r1-distill-qwen-7b", 7615616512},
+    };
+    struct model_config c;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        assert_ok(format_make_config(known[i].name, &c));
+        if (model_n_params(&c) != known[i].n_params)
+            fail_msg("%s: %lld parameters, published %lld", known[i].name,
+                     (long long)model_n_params(&c), (long long)known[i].n_params);
+    }
+}
+
+static void parameters_by_hand(void **state)
+{
+    struct model_config c = sound(); /* 84 x 1003, untied; 3 layers */
+    int64_t layer = 84 * 84 * 2 + 84 * 28 * 2 + 3 * 84 * 202, vectors = 7 * 84;
+
+    (void)state;
+    assert_int_equal(model_n_params(&c), 2 * 1003 * 84 + 3 * layer + vectors);
+    c.tied = true;
+    c.qkv_bias = true;
+    assert_int_equal(model_n_params(&c),
+                     1003 * 84 + 3 * layer + vectors + 3 * (84 + 28 + 28));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sound_config_passes),
+        cmocka_unit_test(unsound_numbers_are_refused),
+        cmocka_unit_test(llama3_scaling_follows_the_wavelengths),
+        cmocka_unit_test(parameters_of_published_models),
+        cmocka_unit_test(parameters_by_hand),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,143 @@
+#include "tests/format/small.h"
+
+static const char *in_dir(const char *name)
+{
+    static char path[400];
+
+    snprintf(path, sizeof(path), "%s/%s", test_dir(), name);
+    return path;
+}
+
+static float first(const struct format_tensor *t)
+{
+    float v;
+
+    memcpy(&v, t->data, sizeof(v));
+    return v * 256; /* the index of the value in the file */
+}
+
+static void tensors_lie_in_order(void **state)
+{
+    struct format_file *f;
+    struct small s;
+
+    (void)state;
+    small_llama2c(&s, -S_VOCAB);
+    test_write(in_dir("s.bin"), s.b, s.n);
+    assert_ok(format_open(&f, in_dir("s.bin")));
+    assert_string_equal(f->format, "llama2c");
+    assert_string_equal(f->config.name, "s");
+    assert_false(f->config.tied);
+    assert_true(f->rope_interleaved);
+    assert_int_equal(f->config.max_tok, S_CTX);
+    assert_int_equal(f->config.bos_id, 1);
+    assert_int_equal(f->config.eos_id, 2);
+    assert_true(first(&f->global[FORMAT_EMBED]) == 0);
+    assert_true(first(format_layer_tensor(f, 0, FORMAT_ATTN_NORM)) == 40);
+    assert_true(first(format_layer_tensor(f, 0, FORMAT_Q)) == 48);
+    assert_true(first(format_layer_tensor(f, 0, FORMAT_K)) == 112);
+    assert_true(first(format_layer_tensor(f, 0, FORMAT_V)) == 144);
+    assert_true(first(format_layer_tensor(f, 0, FORMAT_O)) == 176);
+    assert_true(first(format_layer_tensor(f, 0, FORMAT_FFN_NORM)) == 240);
+    assert_true(first(format_layer_tensor(f, 0, FORMAT_GATE)) == 248);
+    assert_true(first(format_layer_tensor(f, 0, FORMAT_DOWN)) == 296);
+    assert_true(first(format_layer_tensor(f, 0, FORMAT_UP)) == 344);
+    assert_true(first(&f->global[FORMAT_OUT_NORM]) == 392);
+    /* 16 x 4 / 2 cosines and as many sines lie between */
+    assert_true(first(&f->global[FORMAT_HEAD]) == 464);
+    (void)small_touch(f);
+    format_close(&f);
+
+    small_llama2c(&s, S_VOCAB);
+    test_write(in_dir("s.bin"), s.b, s.n);
+    assert_ok(format_open(&f, in_dir("s.bin")));
+    assert_true(f->config.tied);
+    assert_null(f->global[FORMAT_HEAD].data);
+    format_close(&f);
+}
+
+static void headers_are_checked(void **state)
+{
+    static const struct {
+        size_t field;
+        int32_t value;
+        int code;
+        const char *part;
+    } cases[] = {
+        {0, 0, ERR_FORMAT, "offset 0: dim: expected at least 1, found 0"},
+        {1, -1, ERR_FORMAT, "offset 4: hidden"},
+        {2, 1 << 20, ERR_LIMIT, "n_layers"},
+        {3, 3, ERR_FORMAT, "offset 12: n_heads: expected a divisor of dim 8, found 3"},
+        {4, 0, ERR_FORMAT, "n_kv_heads"},
+        {5, INT32_MIN, ERR_FORMAT, "offset 20: vocab"},
+        {5, 6, ERR_FORMAT, "bytes by its header"},
+        {6, 17, ERR_FORMAT, "bytes by its header"},
+        {0, 0x616b3432, ERR_UNSUPPORTED, "later version"},
+    };
+    struct format_file *f;
+    struct small s;
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        small_llama2c(&s, S_VOCAB);
+        memcpy(s.b + 4 * cases[i].field, &cases[i].value, 4);
+        test_write(in_dir("s.bin"), s.b, s.n);
+        assert_err(format_open(&f, in_dir("s.bin")), cases[i].code, cases[i].part);
+    }
+    small_llama2c(&s, S_VOCAB);
+    test_write(in_dir("s.bin"), s.b, s.n + 1); /* one byte more is wrong too */
+    assert_err(format_open(&f, in_dir("s.bin")), ERR_FORMAT, "bytes by its header");
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    struct format_file *f;
+    struct small s;
+    long n;
+    int rc = ERR_NOMEM;
+
+    (void)state;
+    small_llama2c(&s, S_VOCAB);
+    test_write(in_dir("s.bin"), s.b, s.n);
+    for (n = 0; rc == ERR_NOMEM && n < 100; n++) {
+        mem_fail_after(n, 1);
+        rc = format_open(&f, in_dir("s.bin"));
+        mem_fail_after(-1, 0);
+    }
+    assert_ok(rc);
+    assert_true(n > 2);
+    format_close(&f);
+}
+
+static void stories_260k(void **state)
+{
+    const char *path = test_data("models/stories260K.bin");
+    struct format_file *f;
+
+    (void)state;
+    if (!path)
+        test_skip("no models/stories260K.bin in the test data");
+    assert_ok(format_open(&f, path));
+    assert_int_equal(f->config.dim, 64);
+    assert_int_equal(f->config.hidden, 172);
+    assert_int_equal(f->config.n_layers, 5);
+    assert_int_equal(f->config.n_heads, 8);
+    assert_int_equal(f->config.n_kv_heads, 4);
+    assert_int_equal(f->config.vocab, 512);
+    assert_int_equal(f->config.max_tok, 512);
+    (void)small_touch(f);
+    format_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_lie_in_order),
+        cmocka_unit_test(headers_are_checked),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(stories_260k),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
