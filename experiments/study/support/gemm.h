@@ -11,6 +11,7 @@
 #include "cpu/cpu.h"
 #include "experiments/harness/study.h"
 #include "tune/measure.h"
+#include "tune/space.h"
 
 /* A weight matrix W[n, k] as the engine packs it. */
 struct study_matrix {
@@ -70,7 +71,7 @@ MUST int study_note_setting(struct study_cell *c, const struct study_threads *t,
 
 static inline double study_gflops(const struct tune_shape *s, double seconds)
 {
-    return 2e-9 * (double)s->m * (double)s->n * (double)s->k / seconds;
+    return 1e-9 * tune_flop(s) / seconds;
 }
 
 #endif
