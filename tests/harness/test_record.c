@@ -13,7 +13,6 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "experiments/harness/export.h"
 #include "experiments/harness/record_fields.h"
 
 #define UTC  "2026-01-31T23:59:59Z"
@@ -242,24 +241,9 @@ static void check_cell(const json_t *cell, const struct fixture_cell *f, int ind
     assert_string_equal(json_string_value(json_object_get(m, "better")), "lower");
 }
 
-/* The record as the JSON of its export, which names and describes everything. */
-static json_t *exported(const char *path)
-{
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    json_t *all;
-
-    assert_ok(export_print(path, EXPORT_JSON, f));
-    fclose(f);
-    assert_ok(json_read_text(&all, text, n, path));
-    free(text);
-    return all;
-}
-
 static void check_cells(const char *path, int n)
 {
-    json_t *all = exported(path), *cells = json_object_get(all, "cells"), *v;
+    json_t *all = fixture_exported(path), *cells = json_object_get(all, "cells"), *v;
     json_t *root = json_object_get(all, "run"), *head = json_object_get(all, "headline");
     hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
 
@@ -521,7 +505,7 @@ static void odd_cells(void **state)
     assert_ok(journal_cell(j, &c));
     assert_err(record_finish(&j, &bad, 1, NULL), ERR_ARG, "a/b");
     assert_ok(record_finish(&j, NULL, 0, &path));
-    all = exported(path);
+    all = fixture_exported(path);
     cells = json_object_get(all, "cells");
     assert_int_equal(json_array_size(cells), 2);
     assert_int_equal(
