@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "experiments/harness/record_fields.h"
 
-/* --- to JSON. A member that could not be made is NULL, which json_object_set_new() and
- * json_array_append_new() refuse. */
+/* --- to JSON. A member that could not be made is NULL, which json_pack(),
+ * json_object_set_new() and json_array_append_new() refuse. */
 
 static json_t *number(double x)
 {
@@ -20,22 +20,6 @@ static json_t *time_or_null(int64_t ns)
 {
     return ns == METRICS_NEVER ? json_null() : json_integer(ns);
 }
-
-/* Each member is stolen; NULL unless all of them are there. */
-static json_t *object(size_t n, const char *const *keys, json_t *const *members)
-{
-    json_t *o = json_object();
-    bool failed = !o;
-
-    for (size_t i = 0; i < n; i++)
-        failed |= json_object_set_new(o, keys[i], members[i]) != 0;
-    if (!failed)
-        return o;
-    json_decref(o);
-    return NULL;
-}
-#define OBJECT(keys, ...)                                                                \
-    object(sizeof(keys) / sizeof((keys)[0]), keys, (json_t *const[]){__VA_ARGS__})
 
 /* Steals v. An array that failed is NULL from then on. */
 static void append(json_t **list, json_t *v)
@@ -88,11 +72,6 @@ static json_t *requests_json(const struct record_cell *cell)
     return NULL;
 }
 
-static const char *const value_keys[] = {"name", "unit", "value", "why"};
-static const char *const series_keys[] = {"name", "unit", "v"};
-static const char *const cell_keys[] = {"key",    "state",  "attributes",
-                                        "values", "series", "requests"};
-
 json_t *journal_cell_json(const struct record_cell *c)
 {
     json_t *values = json_array(), *series = json_array(), *o;
@@ -100,9 +79,9 @@ json_t *journal_cell_json(const struct record_cell *c)
     for (size_t i = 0; i < c->n_values; i++) {
         const struct metrics_value *v = &c->values[i];
 
-        append(&values,
-               OBJECT(value_keys, record_text_json(v->name), record_text_json(v->unit),
-                      number(v->value), record_text_json(v->why)));
+        append(&values, json_pack("{s:o s:o s:o s:o}", "name", record_text_json(v->name),
+                                  "unit", record_text_json(v->unit), "value",
+                                  number(v->value), "why", record_text_json(v->why)));
     }
     for (size_t i = 0; i < c->n_series; i++) {
         const struct metrics_series *s = &c->series[i];
@@ -110,12 +89,13 @@ json_t *journal_cell_json(const struct record_cell *c)
 
         for (size_t k = 0; k < s->n; k++)
             append(&list, number(s->v[k]));
-        append(&series, OBJECT(series_keys, record_text_json(s->name),
-                               record_text_json(s->unit), list));
+        append(&series, json_pack("{s:o s:o s:o}", "name", record_text_json(s->name),
+                                  "unit", record_text_json(s->unit), "v", list));
     }
-    o = OBJECT(cell_keys, json_string(c->key), json_string(record_state_name(c->state)),
-               json_incref((json_t *)c->attributes), values, series,
-               c->n_rows ? requests_json(c) : json_null());
+    o = json_pack("{s:s s:s s:O s:o s:o s:o}", "key", c->key, "state",
+                  record_state_name(c->state), "attributes", c->attributes, "values",
+                  values, "series", series, "requests",
+                  c->n_rows ? requests_json(c) : json_null());
     if (!o)
         err_set(ERR_NOMEM, "journal: cell %s: out of memory", c->key);
     return o;
@@ -133,10 +113,8 @@ static bool take_number(const json_t *v, double *out)
     return json_is_null(v) || text || json_is_number(v);
 }
 
-static bool take_text(const json_t *v, char *out, size_t n)
+static bool take_text(const char *text, char *out, size_t n)
 {
-    const char *text = json_string_value(v);
-
     return text && (size_t)snprintf(out, n, "%s", text) < n;
 }
 
@@ -159,7 +137,7 @@ static bool take_member(const struct record_column *c, const json_t *v,
         *(enum metrics_status *)p = (enum metrics_status)i;
         return json_is_integer(v) && i >= METRICS_OK && i <= METRICS_REJECTED;
     default:
-        return take_text(v, p, sizeof(row->error));
+        return take_text(json_string_value(v), p, sizeof(row->error));
     }
 }
 
@@ -221,11 +199,14 @@ static int take_values(struct journal_parsed *p, const json_t *list)
     json_array_foreach((json_t *)list, i, o)
     {
         struct metrics_value *v = &p->values[p->cell.n_values++];
+        const char *name, *unit, *why;
+        json_t *x;
 
-        if (!take_text(json_object_get(o, "name"), v->name, sizeof(v->name)) ||
-            !take_text(json_object_get(o, "unit"), v->unit, sizeof(v->unit)) ||
-            !take_text(json_object_get(o, "why"), v->why, sizeof(v->why)) ||
-            !take_number(json_object_get(o, "value"), &v->value))
+        if (json_unpack(o, "{s:s s:s s:o s:s}", "name", &name, "unit", &unit, "value", &x,
+                        "why", &why) != 0 ||
+            !take_text(name, v->name, sizeof(v->name)) ||
+            !take_text(unit, v->unit, sizeof(v->unit)) ||
+            !take_text(why, v->why, sizeof(v->why)) || !take_number(x, &v->value))
             return bad(p, "values");
     }
     return OK;
@@ -242,16 +223,18 @@ static int take_series(struct journal_parsed *p, const json_t *list)
     p->cell.series = p->series;
     json_array_foreach((json_t *)list, i, o)
     {
-        const json_t *v = json_object_get(o, "v");
         struct metrics_series *s = &p->series[p->cell.n_series++];
+        const char *name, *unit;
+        json_t *v;
 
+        if (json_unpack(o, "{s:s s:s s:o}", "name", &name, "unit", &unit, "v", &v) != 0 ||
+            !take_text(name, s->name, sizeof(s->name)) ||
+            !take_text(unit, s->unit, sizeof(s->unit)))
+            return bad(p, "series");
         s->n = json_array_size(v);
         s->v = mem_new(MEM_HARNESS, s->n, sizeof(*s->v));
         if (!s->v)
             return ERR_NOMEM;
-        if (!take_text(json_object_get(o, "name"), s->name, sizeof(s->name)) ||
-            !take_text(json_object_get(o, "unit"), s->unit, sizeof(s->unit)))
-            return bad(p, "series");
         json_array_foreach((json_t *)v, k,
                            x) if (!take_number(x, &s->v[k])) return bad(p, s->name);
     }

@@ -55,8 +55,8 @@ static void put_header(struct record_h5 *h, const json_t *header)
             snprintf(path, sizeof(path), "/%s_json", key);
             record_json(h, h->file, path + 1, v, record_field_meaning(path));
         } else if (strcmp(key, "hwloc_xml") == 0 && json_is_string(v)) {
-            record_h5_text(h, h->file, key, json_string_value(v),
-                           record_field_meaning("/hwloc_xml"));
+            record_text(h, h->file, key, json_string_value(v),
+                        record_field_meaning("/hwloc_xml"));
         } else {
             record_h5_attr(h, h->file, key, v);
         }

@@ -52,6 +52,20 @@ void record_attributes(struct record_h5 *h, hid_t loc, const char *prefix,
     }
 }
 
+void record_text(struct record_h5 *h, hid_t loc, const char *name, const char *text,
+                 const char *meaning)
+{
+    record_h5_dataset(h, loc,
+                      &(struct record_h5_data){.name = name,
+                                               .type = -1,
+                                               .text_bytes = strlen(text),
+                                               .data = text,
+                                               .n = 1,
+                                               .scalar = 1,
+                                               .unit = "",
+                                               .meaning = meaning});
+}
+
 void record_json(struct record_h5 *h, hid_t loc, const char *name, const json_t *v,
                  const char *meaning)
 {
@@ -59,7 +73,7 @@ void record_json(struct record_h5 *h, hid_t loc, const char *name, const json_t 
 
     if (!text)
         child_exit(ERR_NOMEM);
-    record_h5_text(h, loc, name, text, meaning);
+    record_text(h, loc, name, text, meaning);
     mem_free(text);
 }
 
@@ -68,25 +82,21 @@ void record_json(struct record_h5 *h, hid_t loc, const char *name, const json_t 
 static void put_column(struct record_h5 *h, hid_t group, const struct record_column *c,
                        const struct record_cell *cell)
 {
-    static const struct {
-        enum record_h5_type type;
-        size_t width;
-    } kinds[] = {
-        [RECORD_COLUMN_I64] = {RECORD_H5_I64, 8},
-        [RECORD_COLUMN_F64] = {RECORD_H5_F64, 8},
-        [RECORD_COLUMN_BOOL] = {RECORD_H5_I8, 1},
-        [RECORD_COLUMN_STATUS] = {RECORD_H5_I8, 1}, /* the low byte of the enum */
-        [RECORD_COLUMN_ERROR] = {RECORD_H5_TEXT, RECORD_ERROR_BYTES},
-    };
-    size_t width = kinds[c->kind].width;
-    char *data = need_new(cell->n_rows, width);
+    hid_t type = -1;
+    size_t width = RECORD_ERROR_BYTES;
+    char *data;
 
+    if (c->kind == RECORD_COLUMN_I64 || c->kind == RECORD_COLUMN_F64)
+        type = c->kind == RECORD_COLUMN_I64 ? H5T_STD_I64LE : H5T_IEEE_F64LE, width = 8;
+    else if (c->kind != RECORD_COLUMN_ERROR)
+        type = H5T_STD_I8LE, width = 1; /* of an enum its low byte */
+    data = need_new(cell->n_rows, width);
     for (size_t i = 0; i < cell->n_rows; i++)
         memcpy(data + i * width, (const char *)&cell->rows[i] + c->offset, width);
     record_h5_dataset(h, group,
                       &(struct record_h5_data){.name = c->name,
-                                               .type = kinds[c->kind].type,
-                                               .width = width,
+                                               .type = type,
+                                               .text_bytes = width,
                                                .data = data,
                                                .n = cell->n_rows,
                                                .unit = c->unit,
@@ -107,7 +117,7 @@ static void put_tokens(struct record_h5 *h, hid_t group, const struct record_cel
 {
     hid_t g = record_h5_group(h, group, "tokens");
     int64_t *offset = need_new(cell->n_rows + 1, sizeof(*offset)), *time_ns;
-    struct record_h5_data d = {.type = RECORD_H5_I64};
+    struct record_h5_data d = {.type = H5T_STD_I64LE};
 
     for (size_t i = 0; i < cell->n_rows; i++)
         offset[i + 1] = offset[i] + cell->rows[i].n_tok;
@@ -145,7 +155,7 @@ void record_scalar(struct record_h5 *h, hid_t group, const struct record_headlin
     record_h5_dataset(
         h, group,
         &(struct record_h5_data){.name = v->name,
-                                 .type = RECORD_H5_F64,
+                                 .type = H5T_IEEE_F64LE,
                                  .data = &value,
                                  .n = 1,
                                  .scalar = 1,
@@ -197,7 +207,7 @@ static void put_series(struct record_h5 *h, hid_t group, const struct record_cel
             h, g,
             &(struct record_h5_data){
                 .name = s->name,
-                .type = RECORD_H5_F64,
+                .type = H5T_IEEE_F64LE,
                 .data = s->v,
                 .n = s->n,
                 .unit = s->unit,

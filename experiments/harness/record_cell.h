@@ -13,7 +13,9 @@ void record_cell_put(struct record_h5 *h, hid_t cells, size_t index, int64_t att
 /* Every scalar below `obj` as an attribute of `loc`, unless one of that name is there. */
 void record_attributes(struct record_h5 *h, hid_t loc, const char *prefix,
                        const json_t *obj);
-/* A document as text. */
+/* A scalar text of any length; a document as such a text. */
+void record_text(struct record_h5 *h, hid_t loc, const char *name, const char *text,
+                 const char *meaning);
 void record_json(struct record_h5 *h, hid_t loc, const char *name, const json_t *v,
                  const char *meaning);
 /* A number with unit, meaning, `better` and, if it is NaN, `why`. */

@@ -28,23 +28,9 @@ bool record_state_find(const char *name, enum record_state *out)
     return false;
 }
 
-/* Bytes of s without a character that was cut off at its end. */
-static size_t whole_characters(const char *s)
-{
-    /* A first byte that needs more than 0, 1, 2, 3 behind it is at least this. */
-    static const int needs_more[] = {0xc0, 0xe0, 0xf0, 0x100};
-    size_t n = strlen(s), tail = 0;
-    int lead;
-
-    while (tail < 3 && tail < n && (s[n - 1 - tail] & 0xc0) == 0x80)
-        tail++;
-    lead = tail < n ? (unsigned char)s[n - 1 - tail] : 0;
-    return lead >= needs_more[tail] ? n - 1 - tail : n;
-}
-
 json_t *record_text_json(const char *s)
 {
-    json_t *v = json_stringn(s, whole_characters(s));
+    json_t *v = json_string(s);
     char *copy;
 
     if (v)

@@ -70,42 +70,35 @@ hid_t record_h5_group(struct record_h5 *h, hid_t parent, const char *name)
     return need(h, H5Gcreate2(parent, name, H5P_DEFAULT, h->groups, H5P_DEFAULT), name);
 }
 
-/* A type of its own, so that every one is closed alike. */
-static hid_t type_of(const struct record_h5 *h, enum record_h5_type type, size_t width)
+static hid_t text_type(const struct record_h5 *h, size_t bytes)
 {
-    hid_t t;
+    hid_t t = need(h, H5Tcopy(H5T_C_S1), "a text");
 
-    if (type == RECORD_H5_TEXT) {
-        t = need(h, H5Tcopy(H5T_C_S1), "a text");
-        need(h, H5Tset_size(t, width ? width : 1), "a text");
-        need(h, H5Tset_strpad(t, H5T_STR_NULLPAD), "a text");
-        need(h, H5Tset_cset(t, H5T_CSET_UTF8), "a text");
-        return t;
-    }
-    return need(h,
-                H5Tcopy(type == RECORD_H5_I64   ? H5T_STD_I64LE
-                        : type == RECORD_H5_F64 ? H5T_IEEE_F64LE
-                                                : H5T_STD_I8LE),
-                "a type");
+    need(h, H5Tset_size(t, bytes ? bytes : 1), "a text");
+    need(h, H5Tset_strpad(t, H5T_STR_NULLPAD), "a text");
+    need(h, H5Tset_cset(t, H5T_CSET_UTF8), "a text");
+    return t;
 }
 
 /* --- attributes */
 
-static void attr(struct record_h5 *h, hid_t loc, const char *name,
-                 enum record_h5_type type, size_t width, const void *data)
+static void attr(struct record_h5 *h, hid_t loc, const char *name, hid_t type,
+                 const void *data)
 {
-    hid_t t = type_of(h, type, width), space = need(h, H5Screate(H5S_SCALAR), name);
-    hid_t a = need(h, H5Acreate2(loc, name, t, space, H5P_DEFAULT, H5P_DEFAULT), name);
+    hid_t space = need(h, H5Screate(H5S_SCALAR), name);
+    hid_t a = need(h, H5Acreate2(loc, name, type, space, H5P_DEFAULT, H5P_DEFAULT), name);
 
-    need(h, H5Awrite(a, t, data), name);
+    need(h, H5Awrite(a, type, data), name);
     H5Aclose(a);
     H5Sclose(space);
-    H5Tclose(t);
 }
 
 static void attr_text(struct record_h5 *h, hid_t loc, const char *name, const char *text)
 {
-    attr(h, loc, name, RECORD_H5_TEXT, strlen(text), text);
+    hid_t type = text_type(h, strlen(text));
+
+    attr(h, loc, name, type, text);
+    H5Tclose(type);
 }
 
 void record_h5_attr(struct record_h5 *h, hid_t loc, const char *name, const json_t *v)
@@ -117,11 +110,11 @@ void record_h5_attr(struct record_h5 *h, hid_t loc, const char *name, const json
     if (json_is_string(v))
         attr_text(h, loc, name, json_string_value(v));
     else if (json_is_integer(v))
-        attr(h, loc, name, RECORD_H5_I64, 0, &i);
+        attr(h, loc, name, H5T_STD_I64LE, &i);
     else if (json_is_real(v))
-        attr(h, loc, name, RECORD_H5_F64, 0, &d);
+        attr(h, loc, name, H5T_IEEE_F64LE, &d);
     else
-        attr(h, loc, name, RECORD_H5_I8, 0, &b);
+        attr(h, loc, name, H5T_STD_I8LE, &b);
 }
 
 /* --- datasets */
@@ -138,7 +131,8 @@ static void compress(struct record_h5 *h, hid_t properties, const char *name)
 void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5_data *d)
 {
     hsize_t n = d->n;
-    hid_t type = type_of(h, d->type, d->width);
+    hid_t type =
+        d->type < 0 ? text_type(h, d->text_bytes) : need(h, H5Tcopy(d->type), d->name);
     hid_t space = need(
         h, d->scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &n, NULL), d->name);
     hid_t properties = need(h, H5Pcopy(h->datasets), d->name), set;
@@ -157,24 +151,9 @@ void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5
     if (d->why)
         attr_text(h, set, "why", d->why);
     if (d->n_left_out)
-        attr(h, set, "n_left_out", RECORD_H5_I64, 0, &d->n_left_out);
+        attr(h, set, "n_left_out", H5T_STD_I64LE, &d->n_left_out);
     need(h, H5Dclose(set), d->name);
     H5Pclose(properties);
     H5Sclose(space);
     H5Tclose(type);
-}
-
-void record_h5_text(struct record_h5 *h, hid_t parent, const char *name, const char *text,
-                    const char *meaning)
-{
-    const struct record_h5_data d = {.name = name,
-                                     .type = RECORD_H5_TEXT,
-                                     .width = strlen(text),
-                                     .data = text,
-                                     .n = 1,
-                                     .scalar = 1,
-                                     .unit = "",
-                                     .meaning = meaning};
-
-    record_h5_dataset(h, parent, &d);
 }

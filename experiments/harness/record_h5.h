@@ -28,16 +28,10 @@ hid_t record_h5_group(struct record_h5 *h, hid_t parent,
 /* A JSON string, number or boolean as an attribute of `loc`. */
 void record_h5_attr(struct record_h5 *h, hid_t loc, const char *name, const json_t *v);
 
-enum record_h5_type {
-    RECORD_H5_I64,
-    RECORD_H5_F64,
-    RECORD_H5_I8,
-    RECORD_H5_TEXT, /* fixed length, NUL-padded UTF-8: `width` bytes an element */
-};
 struct record_h5_data {
     const char *name;
-    enum record_h5_type type;
-    size_t width; /* of a text */
+    hid_t type;        /* H5T_IEEE_F64LE or the like; -1: texts, as UTF-8 padded by NUL */
+    size_t text_bytes; /* of one such text */
     const void *data;
     size_t n;
     int scalar; /* one element without a dimension */
@@ -46,9 +40,6 @@ struct record_h5_data {
     int64_t n_left_out;       /* another one, 0: none */
 };
 void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5_data *d);
-/* A scalar text of any length. */
-void record_h5_text(struct record_h5 *h, hid_t parent, const char *name, const char *text,
-                    const char *meaning);
 
 /* The innermost cause of HDF5's last error, on one line; lent until the next call. */
 const char *record_h5_cause(void);
