@@ -86,30 +86,22 @@ static int measure(const struct opts *o, struct found *f)
     return rc;
 }
 
-static int report(const struct opts *o, const struct found *f, struct study_cell *out)
+static void report(const struct opts *o, const struct found *f, struct study_cell *out)
 {
     double best = stats_max(f->gflops, f->n), knee = NAN, best_side = NAN;
-    int rc;
 
     for (size_t i = f->n; i-- > 0;) {
         knee = f->gflops[i] >= KNEE_FRAC * best ? f->side[i] : knee;
         best_side = f->gflops[i] == best ? f->side[i] : best_side;
     }
-    rc = study_value(out, "gflops_first", f->gflops[0], NULL);
-    if (rc == OK)
-        rc = study_value(out, "gflops_best", best, NULL);
-    if (rc == OK)
-        rc = study_value(out, "growth", best / f->gflops[0], NULL);
-    if (rc == OK)
-        rc = study_value(out, "knee", knee, NULL);
-    if (rc == OK)
-        rc = study_value(out, "best_side", best_side, NULL);
-    if (rc == OK)
-        rc = study_series(out, "side", o->along == ALONG_M ? "rows" : "columns", f->side,
-                          f->n);
-    if (rc == OK)
-        rc = study_series(out, "gflops", "GFLOP/s", f->gflops, f->n);
-    return rc == OK ? study_note_setting(out, &f->threads, o->mode, f->shape.v) : rc;
+    study_value(out, "gflops_first", f->gflops[0], NULL);
+    study_value(out, "gflops_best", best, NULL);
+    study_value(out, "growth", best / f->gflops[0], NULL);
+    study_value(out, "knee", knee, NULL);
+    study_value(out, "best_side", best_side, NULL);
+    study_series(out, "side", o->along == ALONG_M ? "rows" : "columns", f->side, f->n);
+    study_series(out, "gflops", "GFLOP/s", f->gflops, f->n);
+    study_note_setting(out, &f->threads, o->mode, f->shape.v);
 }
 
 static int run(const void *opts, struct study_cell *out)
@@ -144,7 +136,7 @@ static int run(const void *opts, struct study_cell *out)
         rc = err_set(ERR_ARG, "step: no multiple of it up to %lld is whole micro-kernels",
                      (long long)o->max);
     if (rc == OK)
-        rc = report(o, f, out);
+        report(o, f, out);
     tune_bench_close(&f->bench);
     study_threads_close(&f->threads);
 out:

@@ -90,75 +90,78 @@ struct series {
 struct cell {
     const struct opts *o;
     struct study_cell *out;
+    struct kept *kept;
     struct series series[N_SERIES];
     int n_series;
     struct study_contest contest;
     double read_before, read_after;
 };
 
-/* Kept from cell to cell: threads, weights and children are dear. */
-static struct {
+/* Kept from cell to cell: threads, weights and children take long to make. */
+struct kept {
     bool open, warm;
     struct study_threads threads;
     int64_t n_threads, cache_mb;        /* as asked */
     struct tune_bench *bench[N_SERIES]; /* two, so that each rotates its own copies */
     struct study_choices choices;
     struct study_rivals rivals;
-} kept;
+};
 
-static void close_kept(void)
+static void close_kept(void *arg)
 {
-    study_rivals_close(&kept.rivals);
+    struct kept *kept = arg;
+
+    study_rivals_close(&kept->rivals);
     for (int i = 0; i < N_SERIES; i++)
-        tune_bench_close(&kept.bench[i]);
-    study_threads_close(&kept.threads);
-    memset(&kept, 0, sizeof(kept));
+        tune_bench_close(&kept->bench[i]);
+    study_threads_close(&kept->threads);
+    memset(kept, 0, sizeof(*kept));
 }
 
-static int open_kept(const struct opts *o)
+static int open_kept(struct kept *kept, const struct opts *o)
 {
     struct tune_bench_opts b = {.warm = o->weights == WARM, .seed = o->seed};
     struct gemm_rival_opts g = {.seed = o->seed};
     int rc = OK;
 
-    if (kept.open && (kept.n_threads != o->threads || kept.cache_mb != o->cache_mb))
-        close_kept();
-    for (int i = 0; i < N_SERIES && kept.warm != b.warm; i++)
-        tune_bench_close(&kept.bench[i]);
-    kept.warm = b.warm;
-    if (!kept.open) {
-        rc = study_threads_open(&kept.threads, o->threads, o->cache_mb);
+    if (kept->open && (kept->n_threads != o->threads || kept->cache_mb != o->cache_mb))
+        close_kept(kept);
+    for (int i = 0; i < N_SERIES && kept->warm != b.warm; i++)
+        tune_bench_close(&kept->bench[i]);
+    kept->warm = b.warm;
+    if (!kept->open) {
+        rc = study_threads_open(&kept->threads, o->threads, o->cache_mb);
         if (rc != OK)
             return rc;
-        kept.open = true;
-        kept.n_threads = o->threads;
-        kept.cache_mb = o->cache_mb;
+        kept->open = true;
+        kept->n_threads = o->threads;
+        kept->cache_mb = o->cache_mb;
     }
-    g.cpus = kept.threads.budget.cpus;
-    g.n_threads = kept.threads.n;
-    g.cache_bytes = b.cache_bytes = kept.threads.cache_bytes;
-    study_rivals_open(&kept.rivals, &g);
+    g.cpus = kept->threads.budget.cpus;
+    g.n_threads = kept->threads.n;
+    g.cache_bytes = b.cache_bytes = kept->threads.cache_bytes;
+    study_rivals_open(&kept->rivals, &g);
     for (int i = 0; i < N_SERIES && rc == OK; i++)
-        if (!kept.bench[i])
-            rc = tune_bench_open(&kept.bench[i], kept.threads.team, &b);
+        if (!kept->bench[i])
+            rc = tune_bench_open(&kept->bench[i], kept->threads.team, &b);
     return rc;
 }
 
 /* --- ours */
 
-static int from_cache(const struct opts *o, const struct series *s,
+static int from_cache(const struct cell *c, const struct series *s,
                       struct kern_schedule *out)
 {
     size_t m = (size_t)s->shape.m;
     struct kern_schedule *all = mem_new(MEM_OTHER, m, sizeof(*all));
     struct tune_cache *cache = NULL;
-    int rc =
-        all ? tune_cache_open(&cache, o->cache, kept.threads.budget.cpus, kept.threads.n)
-            : ERR_NOMEM;
+    int rc = all ? tune_cache_open(&cache, c->o->cache, c->kept->threads.budget.cpus,
+                                   c->kept->threads.n)
+                 : ERR_NOMEM;
 
     if (rc == OK)
         rc = tune_table(cache, s->shape.v, tune_bench_mat(s->bench), s->shape.m,
-                        kept.threads.n, all, NULL);
+                        c->kept->threads.n, all, NULL);
     if (rc == OK)
         *out = all[m - 1];
     tune_cache_close(&cache);
@@ -166,7 +169,7 @@ static int from_cache(const struct opts *o, const struct series *s,
     return rc;
 }
 
-static int by_search(const struct opts *o, const struct series *s,
+static int by_search(const struct cell *c, const struct series *s,
                      struct kern_schedule *out)
 {
     struct tune_opts tune;
@@ -174,9 +177,10 @@ static int by_search(const struct opts *o, const struct series *s,
 
     if (rc != OK)
         return rc;
-    tune.budget_s = o->tune_s;
-    tune.seed = o->seed;
-    rc = study_tune_on(s->bench, tune.policy, &tune, kept.threads.n, &s->shape, 1, out);
+    tune.budget_s = c->o->tune_s;
+    tune.seed = c->o->seed;
+    rc = study_tune_on(s->bench, tune.policy, &tune, c->kept->threads.n, &s->shape, 1,
+                       out);
     opt_free(tune_opt_table, &tune);
     return rc == OK ? tune_bench_shape(s->bench, &s->shape) : rc;
 }
@@ -189,12 +193,12 @@ static int add_sides(struct cell *c, int i)
     int rc = OK;
 
     kern_schedule_default(&plain, s->shape.v, tune_bench_mat(s->bench), s->shape.m,
-                          kept.threads.n);
+                          c->kept->threads.n);
     tuned = plain;
     if (c->o->cache)
-        rc = from_cache(c->o, s, &tuned);
+        rc = from_cache(c, s, &tuned);
     else if (c->o->tune_s > 0)
-        rc = by_search(c->o, s, &tuned);
+        rc = by_search(c, s, &tuned);
     if (rc != OK)
         return rc;
     s->side = study_contest_add(&c->contest, "default", s->bench, &plain);
@@ -217,8 +221,8 @@ static int enter_ours(struct cell *c, const struct tune_shape *shape)
 
         s->mode = i == EXACT ? c->o->type : STUDY_BF16_RELAXED;
         s->shape = *shape;
-        s->bench = kept.bench[i];
-        rc = study_choices_apply(&kept.choices, s->bench, s->mode, c->o->matrix,
+        s->bench = c->kept->bench[i];
+        rc = study_choices_apply(&c->kept->choices, s->bench, s->mode, c->o->matrix,
                                  &s->shape);
         if (rc == OK)
             rc = add_sides(c, i);
@@ -249,8 +253,8 @@ static void enter_rivals(struct cell *c)
 static int find_error(struct series *s, const struct cell *c)
 {
     double seconds;
-    int rc = tune_run_once(s->bench, &c->contest.sides[ours(s)].schedule, kept.threads.n,
-                           &seconds);
+    int rc = tune_run_once(s->bench, &c->contest.sides[ours(s)].schedule,
+                           c->kept->threads.n, &seconds);
 
     return rc == OK ? study_gemm_error(s->bench, &s->shape, c->o->seed, &s->error) : rc;
 }
@@ -262,12 +266,14 @@ static int measure(struct cell *c)
     bool cold = c->o->weights == COLD;
     int rc;
 
-    c->read_before =
-        cold ? study_read_gbps(&kept.threads, 4 * kept.threads.cache_bytes, READ_S) : NAN;
+    c->read_before = cold ? study_read_gbps(&c->kept->threads,
+                                            4 * c->kept->threads.cache_bytes, READ_S)
+                          : NAN;
     study_progress(c->out, 0.6, "in turn");
     rc = study_contest_run(&c->contest, (int)c->o->rounds, c->o->cell_s);
-    c->read_after =
-        cold ? study_read_gbps(&kept.threads, 4 * kept.threads.cache_bytes, READ_S) : NAN;
+    c->read_after = cold ? study_read_gbps(&c->kept->threads,
+                                           4 * c->kept->threads.cache_bytes, READ_S)
+                         : NAN;
     for (int i = 0; i < c->n_series && rc == OK; i++)
         rc = find_error(&c->series[i], c);
     return rc;
@@ -287,10 +293,10 @@ static int begin(struct cell *c, struct tune_shape *shape)
     if (gflop > c->o->max_gflop)
         return err_set(ERR_NOTFOUND, "%.0f GFLOP a product, max_gflop is %g", gflop,
                        c->o->max_gflop);
-    rc = open_kept(c->o);
+    rc = open_kept(c->kept, c->o);
     if (rc != OK || c->o->weights == COLD)
         return rc;
-    cache = (double)kept.threads.cache_bytes;
+    cache = (double)c->kept->threads.cache_bytes;
     bytes = (double)w.n * (double)w.k * (c->o->type == STUDY_F32 ? 4 : 2);
     if (bytes <= cache * 3 / 4) /* a quarter is for activations and results */
         return OK;
@@ -300,113 +306,98 @@ static int begin(struct cell *c, struct tune_shape *shape)
 
 /* --- what is said */
 
-static int report(const struct cell *c, const char *name, const char *suffix,
-                  double value, const char *why)
+static void report(const struct cell *c, const char *name, const char *suffix,
+                   double value, const char *why)
 {
     char metric[64];
 
     snprintf(metric, sizeof(metric), "%s%s", name, suffix);
-    return study_value(c->out, metric, value, why);
+    study_value(c->out, metric, value, why);
 }
 
-static int report_ours(const struct cell *c, const struct series *s, const char *suffix)
+static void report_ours(const struct cell *c, const struct series *s, const char *suffix)
 {
     const struct study_side *sides = c->contest.sides;
     double tuned = NAN;
     int best = study_contest_best_rival(&c->contest);
-    int rc = report(c, "gflops", suffix, study_gflops(&s->shape, sides[ours(s)].median_s),
-                    NULL);
+    char name[32];
 
+    report(c, "gflops", suffix, study_gflops(&s->shape, sides[ours(s)].median_s), NULL);
     if (s->tuned_side >= 0)
         tuned = study_gflops(&s->shape, sides[s->tuned_side].median_s);
-    if (rc == OK)
-        rc = report(c, "gflops_default", suffix,
-                    study_gflops(&s->shape, sides[s->side].median_s), NULL);
-    if (rc == OK)
-        rc = report(c, "gflops_tuned", suffix, tuned, s->untuned);
-    if (rc == OK)
-        rc = report(c, "ratio_vs_best", suffix,
-                    best < 0 ? NAN : study_contest_ratio(&c->contest, ours(s), best),
-                    "no rival computed this shape");
-    if (rc == OK)
-        rc = report(c, "error", suffix, s->error, "the result is no number");
-    if (rc == OK) {
-        char name[32];
-
-        snprintf(name, sizeof(name), "s_ours%s", suffix);
-        rc = study_series(c->out, name, "s", sides[ours(s)].s,
-                          (size_t)c->contest.n_rounds);
-    }
-    return rc;
+    report(c, "gflops_default", suffix, study_gflops(&s->shape, sides[s->side].median_s),
+           NULL);
+    report(c, "gflops_tuned", suffix, tuned, s->untuned);
+    report(c, "ratio_vs_best", suffix,
+           best < 0 ? NAN : study_contest_ratio(&c->contest, ours(s), best),
+           "no rival computed this shape");
+    report(c, "error", suffix, s->error, "the result is no number");
+    snprintf(name, sizeof(name), "s_ours%s", suffix);
+    study_series(c->out, name, "s", sides[ours(s)].s, (size_t)c->contest.n_rounds);
 }
 
-static int report_bounds(const struct cell *c, const struct series *s, const char *suffix)
+static void report_bounds(const struct cell *c, const struct series *s,
+                          const char *suffix)
 {
     const char *no_read = c->o->weights == WARM
                               ? "cached weights are not read from memory"
                               : "read bandwidth was not measured";
     const char *no_peak = "no trusted peak in the machine card";
-    double peak = study_peak_gflops(study_machine(c->out), s->mode, kept.threads.n);
+    double peak = study_peak_gflops(study_machine(c->out), s->mode, c->kept->threads.n);
     double read = fmax(c->read_before, c->read_after);
     double roof =
         study_roof_gflops(peak, study_memory_roof_gflops(s->mode, s->shape.m, read));
     double rate = study_gflops(&s->shape, c->contest.sides[ours(s)].median_s);
     const char *no_roof = isnan(read) ? no_read : no_peak;
-    int rc = report(c, "peak_gflops", suffix, peak, no_peak);
 
-    if (rc == OK)
-        rc = report(c, "peak_frac", suffix, rate / peak, no_peak);
-    if (rc == OK)
-        rc = report(c, "roof_gflops", suffix, roof, no_roof);
-    if (rc == OK)
-        rc = report(c, "roof_frac", suffix, rate / roof, no_roof);
-    if (rc != OK || s != &c->series[0])
-        return rc;
-    rc = study_value(c->out, "read_gbps", read, no_read);
-    return rc == OK ? study_value(c->out, "read_again_frac",
-                                  c->read_after / c->read_before, no_read)
-                    : rc;
+    report(c, "peak_gflops", suffix, peak, no_peak);
+    report(c, "peak_frac", suffix, rate / peak, no_peak);
+    report(c, "roof_gflops", suffix, roof, no_roof);
+    report(c, "roof_frac", suffix, rate / roof, no_roof);
+    if (s != &c->series[0])
+        return;
+    study_value(c->out, "read_gbps", read, no_read);
+    study_value(c->out, "read_again_frac", c->read_after / c->read_before, no_read);
 }
 
 /* Those that took part to the end; of the others the reason. */
-static int report_rivals(const struct cell *c)
+static void report_rivals(const struct cell *c)
 {
     const struct study_contest *all = &c->contest;
     char name[64];
-    int rc = OK;
 
-    for (int i = 0; gemm_rival_names[i] && i < STUDY_RIVALS_MAX && rc == OK; i++) {
+    for (int i = 0; gemm_rival_names[i] && i < STUDY_RIVALS_MAX; i++) {
         const struct study_side *s = NULL;
 
         for (int k = all->n_ours; k < all->n; k++)
             if (all->sides[k].rival == i && !all->sides[k].lost)
                 s = &all->sides[k];
-        rc = report(c, "gflops_", gemm_rival_names[i],
-                    s ? study_gflops(&c->series[0].shape, s->median_s) : NAN,
-                    kept.rivals.why[i]);
+        report(c, "gflops_", gemm_rival_names[i],
+               s ? study_gflops(&c->series[0].shape, s->median_s) : NAN,
+               c->kept->rivals.why[i]);
         snprintf(name, sizeof(name), "s_%s", gemm_rival_names[i]);
-        if (rc == OK && s)
-            rc = study_series(c->out, name, "s", s->s, (size_t)all->n_rounds);
+        if (s)
+            study_series(c->out, name, "s", s->s, (size_t)all->n_rounds);
     }
-    return rc == OK ? study_value(c->out, "n_rounds", all->n_rounds, NULL) : rc;
+    study_value(c->out, "n_rounds", all->n_rounds, NULL);
 }
 
-static int report_best_rival(const struct cell *c)
+static void report_best_rival(const struct cell *c)
 {
     static const char none[] = "no rival computed this shape";
-    int best = study_contest_best_rival(&c->contest), rc;
+    int best = study_contest_best_rival(&c->contest);
     const struct study_side *s = best < 0 ? NULL : &c->contest.sides[best];
 
-    rc = study_value(c->out, "gflops_best_rival",
-                     s ? study_gflops(&c->series[0].shape, s->median_s) : NAN, none);
-    if (rc == OK)
-        rc = study_value(c->out, "error_best_rival",
-                         s ? gemm_rival_error(kept.rivals.r[s->rival]) : NAN,
-                         s ? "the rival states none" : none);
-    return rc == OK && s ? study_note(c->out, "best_rival", json_string(s->name)) : rc;
+    study_value(c->out, "gflops_best_rival",
+                s ? study_gflops(&c->series[0].shape, s->median_s) : NAN, none);
+    study_value(c->out, "error_best_rival",
+                s ? gemm_rival_error(c->kept->rivals.r[s->rival]) : NAN,
+                s ? "the rival states none" : none);
+    if (s)
+        study_note_text(c->out, "best_rival", s->name);
 }
 
-static int note_ours(const struct cell *c)
+static void note_ours(const struct cell *c)
 {
     json_t *list = json_array();
     char schedule[128];
@@ -421,16 +412,16 @@ static int note_ours(const struct cell *c)
                                               s->shape.v->name, "schedule", schedule,
                                               "of", side->name));
     }
-    return study_note(c->out, "ours", list);
+    study_note(c->out, "ours", list);
 }
 
-static int note_rivals(const struct cell *c)
+static void note_rivals(const struct cell *c)
 {
     json_t *all = json_object();
 
     for (int i = c->contest.n_ours; all && i < c->contest.n; i++) {
         const struct study_side *s = &c->contest.sides[i];
-        const struct gemm_rival *r = kept.rivals.r[s->rival];
+        const struct gemm_rival *r = c->kept->rivals.r[s->rival];
 
         if (!s->lost)
             json_object_set_new(
@@ -438,27 +429,20 @@ static int note_rivals(const struct cell *c)
                 json_pack("{s:s, s:s, s:f}", "version", gemm_rival_version(r), "setting",
                           gemm_rival_setting(r), "error", gemm_rival_error(r)));
     }
-    return study_note(c->out, "rivals", all);
+    study_note(c->out, "rivals", all);
 }
 
-static int report_all(const struct cell *c)
+static void report_all(const struct cell *c)
 {
-    int rc = OK;
-
-    for (int i = 0; i < c->n_series && rc == OK; i++) {
-        rc = report_ours(c, &c->series[i], suffixes[i]);
-        if (rc == OK)
-            rc = report_bounds(c, &c->series[i], suffixes[i]);
+    for (int i = 0; i < c->n_series; i++) {
+        report_ours(c, &c->series[i], suffixes[i]);
+        report_bounds(c, &c->series[i], suffixes[i]);
     }
-    if (rc == OK)
-        rc = report_rivals(c);
-    if (rc == OK)
-        rc = report_best_rival(c);
-    if (rc == OK)
-        rc = note_ours(c);
-    if (rc == OK)
-        rc = note_rivals(c);
-    return rc == OK ? study_note_machine(c->out, &kept.threads) : rc;
+    report_rivals(c);
+    report_best_rival(c);
+    note_ours(c);
+    note_rivals(c);
+    study_note_machine(c->out, &c->kept->threads);
 }
 
 static int run(const void *opts, struct study_cell *out)
@@ -471,10 +455,11 @@ static int run(const void *opts, struct study_cell *out)
         return ERR_NOMEM;
     c->o = opts;
     c->out = out;
+    c->kept = study_kept(out);
     rc = begin(c, &shape);
-    c->contest.rivals = &kept.rivals;
-    c->contest.team = kept.threads.team;
-    c->contest.n_threads = kept.threads.n;
+    c->contest.rivals = &c->kept->rivals;
+    c->contest.team = c->kept->threads.team;
+    c->contest.n_threads = c->kept->threads.n;
     if (rc == OK)
         rc = enter_ours(c, &shape);
     if (rc == OK)
@@ -482,7 +467,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = measure(c);
     if (rc == OK)
-        rc = report_all(c);
+        report_all(c);
     mem_free(c);
     return rc;
 }
@@ -492,6 +477,7 @@ const struct study study_gemm_vendors = {
     .help = "our GEMM beside every library's, in turn in one run",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .kept_bytes = sizeof(struct kept),
     .metrics = metrics,
     .wants_machine = true,
     .run = run,

@@ -79,7 +79,7 @@ static void the_roof_is_said_with_what_it_was_made_of(void **state)
 {
     (void)state;
     capture.card = json_pack("{s:[{s:s, s:i, s:f}]}", "values", "name",
-                             "peak_f32_fma_any", "n_threads", 1, "median", 123.0);
+                             "peak_f32_fma_any", "n_threads", 1, "estimate", 123.0);
     run("");
     assert_true(value_of("peak_gflops") == 123);
     assert_true(
@@ -107,7 +107,7 @@ static void without_any_rival_there_is_no_ratio(void **state)
     memcpy(kept, scripts, sizeof(kept));
     for (int i = 0; i < 4; i++)
         scripts[i].absent = true;
-    study_gemm_vendors.close();
+    capture_close();
     run("");
     assert_true(value_of("gflops") > 0);
     assert_true(isnan(value_of("ratio_vs_best")));
@@ -166,9 +166,9 @@ static void a_cache_of_schedules_is_read(void **state)
 static void nothing_stays_open(void **state)
 {
     (void)state;
-    study_gemm_vendors.close();
+    capture_close();
     assert_int_equal(rivals_open, 0);
-    study_gemm_vendors.close();
+    capture_close();
     assert_true(shapes_made > 0);
 }
 

@@ -24,6 +24,6 @@ MUST int study_engine_phase(struct study_engine *e, struct model_phase **out, in
                             int n_threads, const struct par_coll *coll);
 
 /* CPUs, weights, variants and threads, as the cell's attributes. */
-MUST int study_engine_report(struct study_cell *c, const struct study_engine *e);
+void study_engine_report(struct study_cell *c, const struct study_engine *e);
 
 #endif
