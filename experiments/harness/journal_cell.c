@@ -113,8 +113,10 @@ static bool take_number(const json_t *v, double *out)
     return json_is_null(v) || text || json_is_number(v);
 }
 
-static bool take_text(const char *text, char *out, size_t n)
+static bool take_text(const json_t *v, char *out, size_t n)
 {
+    const char *text = json_string_value(v);
+
     return text && (size_t)snprintf(out, n, "%s", text) < n;
 }
 
@@ -137,7 +139,7 @@ static bool take_member(const struct record_column *c, const json_t *v,
         *(enum metrics_status *)p = (enum metrics_status)i;
         return json_is_integer(v) && i >= METRICS_OK && i <= METRICS_REJECTED;
     default:
-        return take_text(json_string_value(v), p, sizeof(row->error));
+        return take_text(v, p, sizeof(row->error));
     }
 }
 
@@ -199,14 +201,11 @@ static int take_values(struct journal_parsed *p, const json_t *list)
     json_array_foreach((json_t *)list, i, o)
     {
         struct metrics_value *v = &p->values[p->cell.n_values++];
-        const char *name, *unit, *why;
-        json_t *x;
 
-        if (json_unpack(o, "{s:s s:s s:o s:s}", "name", &name, "unit", &unit, "value", &x,
-                        "why", &why) != 0 ||
-            !take_text(name, v->name, sizeof(v->name)) ||
-            !take_text(unit, v->unit, sizeof(v->unit)) ||
-            !take_text(why, v->why, sizeof(v->why)) || !take_number(x, &v->value))
+        if (!take_text(json_object_get(o, "name"), v->name, sizeof(v->name)) ||
+            !take_text(json_object_get(o, "unit"), v->unit, sizeof(v->unit)) ||
+            !take_text(json_object_get(o, "why"), v->why, sizeof(v->why)) ||
+            !take_number(json_object_get(o, "value"), &v->value))
             return bad(p, "values");
     }
     return OK;
@@ -224,12 +223,10 @@ static int take_series(struct journal_parsed *p, const json_t *list)
     json_array_foreach((json_t *)list, i, o)
     {
         struct metrics_series *s = &p->series[p->cell.n_series++];
-        const char *name, *unit;
-        json_t *v;
+        const json_t *v = json_object_get(o, "v");
 
-        if (json_unpack(o, "{s:s s:s s:o}", "name", &name, "unit", &unit, "v", &v) != 0 ||
-            !take_text(name, s->name, sizeof(s->name)) ||
-            !take_text(unit, s->unit, sizeof(s->unit)))
+        if (!take_text(json_object_get(o, "name"), s->name, sizeof(s->name)) ||
+            !take_text(json_object_get(o, "unit"), s->unit, sizeof(s->unit)))
             return bad(p, "series");
         s->n = json_array_size(v);
         s->v = mem_new(MEM_HARNESS, s->n, sizeof(*s->v));
