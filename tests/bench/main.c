@@ -110,7 +110,7 @@ static int save(struct bench *b)
     int rc;
 
     clock_utc(utc, sizeof(utc));
-    all = json_pack("{s:s, s:s, s:i, s:O, s:O, s:O}", "utc", utc, "truth", "measured",
+    all = json_pack("{s:s, s:s, s:i, s:O, s:O, s:O}", "utc", utc, "evidence", "measured",
                     "n_threads", b->n_threads, "headline", b->headline, "rows", b->rows,
                     "machine_card", b->card);
     if (!all)
