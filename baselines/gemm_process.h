@@ -1,9 +1,9 @@
 /* baselines/gemm_process.h - a child process that answers one line for each line it reads.
  *
- * The process starts on the given CPUs, without the user's environment variables for BLAS
- * and OpenMP, and inherits no file but one socket and its log. If it crashes, hangs or
- * answers nonsense, the error names the signal and the last line it wrote to standard
- * error.
+ * The process is born on the CPUs given, with an environment cleaned of every setting of
+ * BLAS and OpenMP that the user has for other purposes, and holds none of our files but
+ * one socket and its log. It may crash, hang or answer nonsense: each is an error that
+ * names it, with the signal and the last line of its standard error.
  * Threads: one caller, which must live as long as the process: the child is killed when
  * its parent's thread ends. */
 #ifndef GEMM_PROCESS_H
@@ -31,7 +31,7 @@ MUST int gemm_process_start(struct gemm_process **out, const struct gemm_process
 void gemm_process_stop(struct gemm_process **p);
 
 /* Say `line` (NULL: nothing) and read one line, without its end, into answer[n].
- * ERR_LIMIT: no answer within limit_s seconds.  ERR_IO: it died.  ERR_FORMAT: more than a
+ * ERR_LIMIT: no answer within limit_s seconds.  ERR_IO: it ended.  ERR_FORMAT: more than a
  * line, a longer one than GEMM_LINE_MAX, or bytes that are not text.  After an error the
  * process is of no more use. */
 MUST int gemm_process_ask(struct gemm_process *p, const char *line, char *answer,

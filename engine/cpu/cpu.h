@@ -1,7 +1,7 @@
 /* cpu/cpu.h - the instruction sets of this processor, and the CPUs this process may use.
  *
- * Two questions that other programs answer wrong without a word: which instruction sets may be used (CPUID
- * *and* the operating system's state), and how many CPUs this process really has
+ * Two questions that many programs answer wrongly: which instruction sets may be used (CPUID
+ * *and* the state that the operating system saves), and how many CPUs this process has
  * (affinity, cpuset, cgroup quota, SMT). Each answer carries its reason in words.
  * Threads: any; nothing here keeps state but the mask set by cpu_isa_limit() and what is
  * found out once. */

@@ -17,17 +17,17 @@
 struct plan_step {
     enum topo_phase phase; /* the phase whose configuration it uses */
     int64_t n_rows;
-    const struct simulate_workload *works; /* the same, for the simulator */
+    const struct simulate_workload *workload; /* the same, for the simulator */
 };
 
 struct plan_evaluator_opts {
     const struct topo_machine *machine;
-    const char *machine_params_path;        /* contention: of the simulated machine */
-    const char *model_path;                 /* measured: a model file */
-    const char *precision;                  /* measured: "exact", "relaxed" */
-    int64_t n_prompt_tok, n_ctx_tok, batch; /* measured: what it runs */
-    const struct simulate_workload *works;  /* contention: the work to price */
-    const struct topo_config *placement; /* contention: the configuration that placed the
+    const char *machine_params_path;          /* contention: of the simulated machine */
+    const char *model_path;                   /* measured: a model file */
+    const char *precision;                    /* measured: "exact", "relaxed" */
+    int64_t n_prompt_tok, n_ctx_tok, batch;   /* measured: what it runs */
+    const struct simulate_workload *workload; /* contention: the work to price */
+    const struct topo_config *placement;      /* contention: the configuration that placed the
                                               weights; NULL: each its own */
     enum topo_phase phase;
     uint64_t seed;

@@ -19,9 +19,9 @@
 const struct opt_row job_head_opt_table[] = {
     TEXT(job_head, about, "What the experiment shows, in one line."),
     TEXT(job_head, expect, "What a correct run looks like."),
-    {.name = "truth",
+    {.name = "evidence",
      .type = OPT_ENUM,
-     .offset = offsetof(struct job_head, truth),
+     .offset = offsetof(struct job_head, evidence),
      .def = "measured",
      .values = "measured|measured_small|model|simulated|emulated",
      .help = "Kind of evidence: measured, measured at reduced scale, computed, simulated "
