@@ -27,7 +27,7 @@ struct plan_evaluator_opts {
     const char *precision;                    /* measured: "exact", "relaxed" */
     int64_t n_prompt_tok, n_ctx_tok, batch;   /* measured: what it runs */
     const struct simulate_workload *workload; /* contention: the work to price */
-    const struct topo_config *placement;      /* contention: the configuration that placed the
+    const struct topo_config *placement; /* contention: the configuration that placed the
                                               weights; NULL: each its own */
     enum topo_phase phase;
     uint64_t seed;

@@ -20,14 +20,14 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
-    ROW_INT(batch, 1, 64, "1", "sequences that decode together"),
-    ROW_INT(n_prompt_tok, 1, 65536, "128", "of each of them"),
-    ROW_INT(n_output_tok, 2, 65536, "32", "of each of them"),
-    ROW_INT(rounds, 3, 99, "9", "of all steps in turn"),
-    ROW_F64(tune_s, "s", 0, 3600, "2", "of tuning for each shape of matrix"),
-    ROW_INT(seed, 0, 0, "1", "of ids and the tuner"),
+    ROW_STR(model, NULL, "Model file."),
+    ROW_ENUM(precision, "exact|relaxed", "exact", "Precision of the matrix products."),
+    ROW_INT(batch, 1, 64, "1", "Number of sequences that decode together."),
+    ROW_INT(n_prompt_tok, 1, 65536, "128", "Prompt tokens of each sequence."),
+    ROW_INT(n_output_tok, 2, 65536, "32", "Output tokens of each sequence."),
+    ROW_INT(rounds, 3, 99, "9", "Rounds of all steps, interleaved."),
+    ROW_F64(tune_s, "s", 0, 3600, "2", "Time to tune each shape of matrix."),
+    ROW_INT(seed, 0, 0, "1", "Seed of token ids and of the tuner."),
     {0},
 };
 

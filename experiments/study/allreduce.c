@@ -33,12 +33,14 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_INT(ranks, 2, PAR_RANKS_MAX, "2", "one CPU each"),
-    ROW_ENUM(mode, "threads|processes", "threads", "what a rank is"),
-    ROW_INT(bytes, 4, 1 << 30, "4096", "of the message, in whole floats"),
-    ROW_INT(rounds, 3, ROUNDS_MAX, "41", "each algorithm once a round, in turn"),
-    ROW_F64(block_us, "us", 1, 1e6, "400", "of messages in a row make one time"),
-    ROW_BOOL(oversubscribe, "false", "more ranks than CPUs too"),
+    ROW_INT(ranks, 2, PAR_RANKS_MAX, "2", "Number of ranks, on one CPU each."),
+    ROW_ENUM(mode, "threads|processes", "threads",
+             "Whether a rank is a thread or a process."),
+    ROW_INT(bytes, 4, 1 << 30, "4096", "Bytes of the message, a multiple of 4."),
+    ROW_INT(rounds, 3, ROUNDS_MAX, "41", "Rounds; each algorithm runs once per round."),
+    ROW_F64(block_us, "us", 1, 1e6, "400",
+            "Duration of the sequence of messages that one time is taken over."),
+    ROW_BOOL(oversubscribe, "false", "Run with more ranks than CPUs as well."),
     {0},
 };
 

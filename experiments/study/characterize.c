@@ -24,17 +24,20 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file, larger than the last cache"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the engine's products"),
-    ROW_INT(n_prompt_tok, 1, 65536, "512", "of the prompt"),
-    ROW_INT(n_ctx_tok, 1, 65536, "128", "before a decoded token"),
-    ROW_INT(rounds, 3, 999, "7", "of read bandwidth, decode and prefill in turn"),
-    ROW_F64(card_s, "s", 0, 600, "50", "for all probes together"),
-    ROW_F64(read_s, "s", 0.01, 60, "0.3", "for a measurement of the bandwidth"),
-    {ROW_(read_mb, OPT_INT, "0", "read for it; 0: as much as for the card"),
+    ROW_STR(model, NULL, "Model file, larger than the last-level cache."),
+    ROW_ENUM(precision, "exact|relaxed", "exact", "Precision of the matrix products."),
+    ROW_INT(n_prompt_tok, 1, 65536, "512", "Tokens of the prompt."),
+    ROW_INT(n_ctx_tok, 1, 65536, "128", "Tokens before the decoded one."),
+    ROW_INT(rounds, 3, 999, "7",
+            "Rounds of read bandwidth, decode and prefill, interleaved."),
+    ROW_F64(card_s, "s", 0, 600, "50", "Time for all probes together."),
+    ROW_F64(read_s, "s", 0.01, 60, "0.3", "Time of one measurement of the bandwidth."),
+    {ROW_(read_mb, OPT_INT, "0",
+          "Size of the buffer to read. 0: as for the machine card."),
      .unit = "MiB", .min = 0, .max = 1 << 20},
-    ROW_STR(dir, "results/machine", "folder of the card as JSON, <host>-full.json"),
-    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    ROW_STR(dir, "results/machine",
+            "Folder of the card, which is written as HOST-full.json."),
+    ROW_INT(seed, 0, 0, "1", "Seed of the token ids."),
     {0},
 };
 

@@ -22,14 +22,16 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_ENUM(machine, "paper|host", "paper", "whose peaks and bandwidth"),
+    ROW_ENUM(machine, "paper|host", "paper",
+             "Machine whose peaks and bandwidth are used."),
     ROW_ENUM(weights, "w4a8|bf16", "w4a8",
-             "4-bit weights by int8 products, or bf16 weights by the exact way"),
+             "Weights: 4 bits with int8 products, or bf16 computed exactly."),
     ROW_ENUM(counts, "as_printed|corrected", "as_printed",
-             "corrected: one row through the output projection, rates and counts both in "
-             "10^9, 200 l h of other bytes as the text says"),
-    ROW_INT(n_prompt_tok, 1, 1 << 20, "560", "of the prompt"),
-    ROW_INT(n_ctx_tok, 1, 1 << 20, "585", "before a decoded token"),
+             "as_printed: as the paper counts. corrected: one row through the output "
+             "projection, "
+             "rates and counts both in 10^9, 200 l h of other bytes as in the text."),
+    ROW_INT(n_prompt_tok, 1, 1 << 20, "560", "Tokens of the prompt."),
+    ROW_INT(n_ctx_tok, 1, 1 << 20, "585", "Tokens before the decoded one."),
     {0},
 };
 

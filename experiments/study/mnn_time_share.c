@@ -18,12 +18,12 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
-    ROW_ENUM(phase, "prefill|decode", "decode", "a prompt, or one token more"),
-    ROW_INT(n_tok, 1, 65536, "128", "of the prompt, or before the token"),
-    ROW_INT(rounds, 3, 999, "9", "steps measured, each alone"),
-    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    ROW_STR(model, NULL, "Model file."),
+    ROW_ENUM(precision, "exact|relaxed", "exact", "Precision of the matrix products."),
+    ROW_ENUM(phase, "prefill|decode", "decode", "A prompt, or one further token."),
+    ROW_INT(n_tok, 1, 65536, "128", "Tokens of the prompt, or before the decoded token."),
+    ROW_INT(rounds, 3, 999, "9", "Number of steps to measure."),
+    ROW_INT(seed, 0, 0, "1", "Seed of the token ids."),
     {0},
 };
 

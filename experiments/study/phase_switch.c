@@ -19,16 +19,18 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
-    ROW_INT(prefill_ranks, 1, 64, "1", "of prefill"),
-    ROW_INT(prefill_threads, 0, CPU_MAX, "0", "of each of them; 0: the budget's share"),
-    ROW_INT(decode_ranks, 1, 64, "2", "of decode"),
-    ROW_INT(decode_threads, 0, CPU_MAX, "0", "of each of them; 0: the budget's share"),
-    ROW_INT(n_prompt_tok, 1, 65536, "128", "of a request"),
-    ROW_INT(n_output_tok, 2, 65536, "16", "of a request"),
-    ROW_INT(rounds, 3, 999, "25", "of all ways, in turn"),
-    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    ROW_STR(model, NULL, "Model file."),
+    ROW_ENUM(precision, "exact|relaxed", "exact", "Precision of the matrix products."),
+    ROW_INT(prefill_ranks, 1, 64, "1", "Ranks of prefill."),
+    ROW_INT(prefill_threads, 0, CPU_MAX, "0",
+            "Threads of each rank. 0: an equal share of the available CPU cores."),
+    ROW_INT(decode_ranks, 1, 64, "2", "Ranks of decode."),
+    ROW_INT(decode_threads, 0, CPU_MAX, "0",
+            "Threads of each rank. 0: an equal share of the available CPU cores."),
+    ROW_INT(n_prompt_tok, 1, 65536, "128", "Prompt tokens of a request."),
+    ROW_INT(n_output_tok, 2, 65536, "16", "Output tokens of a request."),
+    ROW_INT(rounds, 3, 999, "25", "Rounds of all alternatives, interleaved."),
+    ROW_INT(seed, 0, 0, "1", "Seed of the token ids."),
     {0},
 };
 

@@ -20,7 +20,8 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_SHAPES("4"),
-    ROW_STR(policies, NULL, "as \"sandwich roller oracle\"; default: all there are"),
+    ROW_STR(policies, NULL,
+            "Policies to compare. Default: all. Example: \"sandwich roller oracle\""),
     ROWS_TUNING("15"),
     {0},
 };

@@ -17,10 +17,9 @@ struct opts {
 static const struct opt_row table[] = {
     ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
     ROW_STR(plan, "all",
-            "NAME, or NAME@NODES for some memory nodes (as \"fast@0,2,4,6\"), then steps "
-            "from "
-            "their fundamental tree, as \"group(4,1,3) remove(1,4)\""),
-    ROW_INT(ranks, 0, 100000, "0", "0: one a memory node"),
+            "NAME, or NAME@NODES for some memory nodes, then transformations of their "
+            "fundamental tree. Example: \"fast@0,2,4,6 group(4,1,3) remove(1,4)\""),
+    ROW_INT(ranks, 0, 100000, "0", "Number of ranks. 0: one per memory node."),
     {0},
 };
 

@@ -18,16 +18,21 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
-    ROW_ENUM(phase, "prefill|decode", "decode", "whose cores are searched"),
-    ROW_ENUM(
-        method, "whole|no_group|no_remove|no_prune|no_hash|random|all_cores|even_split",
-        "whole",
-        "the search, or without a part of it; random: the whole one's number of "
-        "measurements; all_cores: one rank of all; even_split: a rank a memory node"),
-    ROW_INT(k, 1, 1000, "10", "configurations that are measured again at the end"),
-    ROW_INT(max_measurements, 0, 0, "0", "0: no limit"),
-    ROW_F64(max_s, "s", 0, 3600, "60", "of the search itself"),
-    ROW_BOOL(exhaustive, "false", "look at every configuration for gap_frac, too"),
+    ROW_ENUM(phase, "prefill|decode", "decode", "Phase whose cores are searched."),
+    ROW_ENUM(method,
+             "whole|no_group|no_remove|no_prune|no_hash|random|all_cores|even_split",
+             "whole",
+             "The whole search, or without one of its parts. random: random "
+             "configurations, as many "
+             "measurements as the whole search. all_cores: one rank of all cores. "
+             "even_split: one "
+             "rank per memory node."),
+    ROW_INT(k, 1, 1000, "10",
+            "Number of best configurations that are measured again at the end."),
+    ROW_INT(max_measurements, 0, 0, "0", "Largest number of measurements. 0: no limit."),
+    ROW_F64(max_s, "s", 0, 3600, "60", "Time limit of the search."),
+    ROW_BOOL(exhaustive, "false",
+             "Evaluate every configuration as well, to compute gap_frac."),
     {0},
 };
 

@@ -13,7 +13,9 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
-    ROW_STR(steps, "", "of the fundamental tree, as \"group(4,1,3) remove(1,4)\""),
+    ROW_STR(
+        steps, "",
+        "Transformations of the fundamental tree. Example: \"group(4,1,3) remove(1,4)\""),
     {0},
 };
 

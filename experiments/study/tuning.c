@@ -18,9 +18,9 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_SHAPES("8"),
-    ROW_STR(policy, "sandwich", "how schedules are searched for"),
+    ROW_STR(policy, "sandwich", "Tuning policy."),
     ROW_INT(sigma, 0, 1000, "0",
-            "the sliding window, in shapes; 0: the policy's default"),
+            "Length of the sliding window in shapes. 0: the policy's default."),
     ROWS_TUNING("7"),
     {0},
 };

@@ -37,36 +37,39 @@
     }
 
 /* What studies of GEMMs have in common (gemm.h, tuning.h). */
-#define ROW_MATRIX ROW_STR(matrix, NULL, "\"NAME NxK\"")
+#define ROW_MATRIX ROW_STR(matrix, NULL, "Matrix as \"NAME NxK\".")
 #define ROW_MATRIX_SPLIT                                                                 \
-    ROW_STR(matrix, NULL, "\"NAME NxK\", \"NAME NxK/UNIT\" where it is split along K")
+    ROW_STR(matrix, NULL,                                                                \
+            "Matrix as \"NAME NxK\", or \"NAME NxK/UNIT\" where it is split along K.")
 #define ROW_MODE                                                                         \
     ROW_ENUM(mode, "f32|bf16|bf16_relaxed", "f32",                                       \
-             "type of the weights; relaxed: as exact as bf16 activations would be")
+             "Type of the weights. relaxed: with an error as of bf16 activations.")
 #define ROW_THREADS(default_, text) ROW_INT(threads, 0, CPU_MAX, default_, text)
 #define ROW_CACHE_MB                                                                     \
     {                                                                                    \
         ROW_(cache_mb, OPT_INT, "0",                                                     \
-             "cold weights are rotated beyond; 0: the last-level cache"),                \
+             "Cache size beyond which cold weights rotate. 0: the last-level cache."),   \
             .unit = "MiB", .min = 0, .max = 1 << 20                                      \
     }
 #define ROWS_SHAPES(n_default)                                                           \
     ROW_MATRIX_SPLIT, ROW_MODE,                                                          \
         ROW_STR(ms, NULL,                                                                \
-                "numbers of rows, ascending, as \"1 2 4\"; instead of drawing "          \
-                "n_shapes"),                                                             \
+                "Values of M, ascending, in place of n_shapes random ones. "             \
+                "Example: \"1 2 4\""),                                                   \
         ROW_INT(n_shapes, 1, STUDY_SHAPES_MAX, n_default,                                \
-                "number of random M, each octave equally likely"),                       \
-        ROW_INT(m_max, 1, 65536, "512", "the largest")
+                "Number of random M, each octave equally likely."),                      \
+        ROW_INT(m_max, 1, 65536, "512", "Largest M.")
 #define ROWS_TUNING(rounds_default)                                                      \
-    ROW_THREADS("0", "0: all CPUs of the budget"),                                       \
+    ROW_THREADS("0", "Number of threads. 0: one per available CPU core."),               \
         ROW_INT(trials, 0, 100000, "0",                                                  \
-                "measurements a shape of policies that sample; 0: their default"),       \
+                "Measurements per shape of policies that sample. 0: their default."),    \
         ROW_F64(budget_s, "s", 0, 1e6, "0",                                              \
-                "of measuring for a policy; shapes it does not reach get the cost "      \
-                "model's schedule; 0: no limit"),                                        \
-        ROW_INT(rounds, 1, 99, rounds_default, "of measuring what was chosen again"),    \
+                "Measuring time of a policy. Shapes that it does not reach get the "     \
+                "schedule of the cost model. 0: no limit."),                             \
+        ROW_INT(rounds, 1, 99, rounds_default,                                           \
+                "Rounds in which the chosen schedules are measured again."),             \
         ROW_CACHE_MB,                                                                    \
-        ROW_INT(seed, 0, 0, "1", "of shapes, weights and the policies' own draws")
+        ROW_INT(seed, 0, 0, "1",                                                         \
+                "Seed of shapes, weights and the policies' random choices.")
 
 #endif

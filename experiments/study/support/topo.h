@@ -32,17 +32,17 @@ struct study_topo_opts {
     };
 #define ROWS_TOPO(default_machine, default_model)                                        \
     ROW_STR(machine, default_machine,                                                    \
-            "host, a shipped machine, FILE.xml or synthetic:LEVELS; a file not there "   \
-            "is looked for in the folder hwloc of $SANDWICH_DATA"),                      \
-        ROW_STR(model, default_model, "a named architecture"),                           \
-        ROW_ENUM(type, "f32|bf16", "f32", "of the weights"),                             \
-        ROW_STR(fit, "sharegpt", "trace whose lengths are drawn, by its fit"),           \
-        ROW_INT(n_requests, 1, 100000, "400", "drawn from it"),                          \
-        ROW_INT(batch, 1, 4096, "1", "sequences of a decode step"),                      \
-        ROW_BOOL(strict_tp, "false", "the ranks must divide the heads (the paper)"),     \
+            "host, a shipped machine, FILE.xml or synthetic:LEVELS. Files are also "     \
+            "searched in the folder hwloc of $SANDWICH_DATA."),                          \
+        ROW_STR(model, default_model, "Name of an architecture."),                       \
+        ROW_ENUM(type, "f32|bf16", "f32", "Type of the weights."),                       \
+        ROW_STR(fit, "sharegpt", "Fit of the trace from which lengths are drawn."),      \
+        ROW_INT(n_requests, 1, 100000, "400", "Number of requests to draw."),            \
+        ROW_INT(batch, 1, 4096, "1", "Sequences of a decode step."),                     \
+        ROW_BOOL(strict_tp, "false", "Ranks must divide the heads, as in the paper."),   \
         ROW_ENUM(hide, "nothing|cluster", "nothing",                                     \
-                 "what the machine reports and the tree ignores"),                       \
-        ROW_INT(seed, 0, 0, "1", "of lengths, noise and the search")
+                 "Part of the reported topology to ignore."),                            \
+        ROW_INT(seed, 0, 0, "1", "Seed of lengths, noise and the search.")
 
 /* All of a cell. Zero before open. */
 struct study_topo {
