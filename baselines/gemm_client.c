@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "base/stats.h"
 #include "baselines/gemm_trial.h"
 
@@ -136,14 +136,10 @@ static int read_list(struct gemm_rival *r)
 
 static int check_name(const char *name)
 {
-    const char *near;
-
-    for (int i = 0; gemm_rival_names[i]; i++)
-        if (strcmp(gemm_rival_names[i], name) == 0)
-            return OK;
-    near = opt_nearest(name, gemm_rival_names);
-    return err_set(ERR_NOTFOUND, "no kernel rival \"%s\"%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    if (name_index(gemm_rival_names, name) >= 0)
+        return OK;
+    return name_unknown(ERR_NOTFOUND, name, gemm_rival_names, "no kernel rival \"%s\"",
+                        name);
 }
 
 static int check_opts(const struct gemm_rival_opts *o)

@@ -65,8 +65,4 @@ void opt_help(const struct opt_row *table, FILE *f);
 /* The same as rows of a Markdown table, for the docs. */
 void opt_help_markdown(const struct opt_row *table, FILE *f);
 
-/* The word of `words` (NULL-terminated) closest to `s` by edit distance, NULL if none is
- * close. For every "unknown X" message in the project. */
-const char *opt_nearest(const char *s, const char *const *words);
-
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/opt.h"
+#include "base/name.h"
 #include "experiments/harness/export_forms.h"
 
 static const char *const words[] = {
@@ -15,17 +15,14 @@ static const char *const words[] = {
 
 int export_format_find(const char *name, enum export_format *out)
 {
-    const char *near;
+    int i = name_index(words, name);
 
-    for (int i = 0; words[i]; i++)
-        if (strcmp(words[i], name) == 0) {
-            *out = (enum export_format)i;
-            return OK;
-        }
-    near = opt_nearest(name, words);
-    return err_set(ERR_NOTFOUND,
-                   "format \"%s\": expected csv, csv-cells, json or markdown%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    if (i < 0)
+        return name_unknown(ERR_NOTFOUND, name, words,
+                            "format \"%s\": expected csv, csv-cells, json or markdown",
+                            name);
+    *out = (enum export_format)i;
+    return OK;
 }
 
 int export_cells(const struct export_result *r, json_t **out)

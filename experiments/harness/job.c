@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/name.h"
 #include "experiments/harness/study.h"
 
 #define MAX_JOB_BYTES (1 << 20)
@@ -107,7 +108,6 @@ static const char *const list_keys[] = {"needs", "prepare", "headline", NULL};
 static int unknown_key(const char *key, const char *where)
 {
     const char *words[64];
-    const char *near;
     int n = 0;
 
     for (const struct opt_row *r = job_head_opt_table; r->name; r++)
@@ -122,9 +122,7 @@ static int unknown_key(const char *key, const char *where)
         words[n++] = list_keys[i];
     words[n++] = "smoke";
     words[n] = NULL;
-    near = opt_nearest(key, words);
-    return err_set(ERR_ARG, "%s: unknown key \"%s\"%s%s%s", where, key,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return name_unknown(ERR_ARG, key, words, "%s: unknown key \"%s\"", where, key);
 }
 
 static bool is_object_key(const char *key)
@@ -249,12 +247,9 @@ static int check_prepare(const json_t *list, const char *where)
                            where, i);
         json_object_foreach((json_t *)p, key, v)
         {
-            const char *near = opt_nearest(key, words);
-
-            if (strcmp(key, "run") != 0 && strcmp(key, "creates") != 0)
-                return err_set(ERR_ARG, "%s: prepare %zu: unknown key \"%s\"%s%s%s",
-                               where, i, key, near ? "; did you mean \"" : "",
-                               near ? near : "", near ? "\"?" : "");
+            if (name_index(words, key) < 0)
+                return name_unknown(ERR_ARG, key, words,
+                                    "%s: prepare %zu: unknown key \"%s\"", where, i, key);
         }
     }
     return OK;

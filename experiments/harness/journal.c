@@ -14,7 +14,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
+#include "base/utf8.h"
 #include "experiments/harness/journal_cell.h"
 
 #define VERSION 1 /* of the frames' payloads; another one is never resumed */
@@ -112,7 +113,7 @@ static const char *const truths[] = {"measured", "measured_small", "model", "sim
 
 static int check_header(const json_t *header, const char *where)
 {
-    const char *text, *near;
+    const char *text;
     const json_t *object;
     int rc;
 
@@ -122,12 +123,10 @@ static int check_header(const json_t *header, const char *where)
         (rc = json_get_obj(header, "provenance", &object, where)) != OK ||
         (rc = json_get_str(header, "truth", &text, where)) != OK)
         return ERR_ARG;
-    for (int i = 0; truths[i]; i++)
-        if (strcmp(text, truths[i]) == 0)
-            return OK;
-    near = opt_nearest(text, truths);
-    return err_set(ERR_ARG, "%s: truth: \"%s\" is no kind of truth; did you mean \"%s\"?",
-                   where, text, near ? near : "measured");
+    if (name_index(truths, text) >= 0)
+        return OK;
+    return name_unknown(ERR_ARG, text, truths, "%s: truth: \"%s\" is no kind of truth",
+                        where, text);
 }
 
 /* Runs that may share a journal: same experiment, same job, same code, same host. */
@@ -453,22 +452,6 @@ const char *journal_path(const struct journal *j)
 
 /* --- cells */
 
-/* Bytes of the UTF-8 character at s; 0: none. */
-static int utf8_bytes(const unsigned char *s)
-{
-    /* Lowest second byte of E0, F0 and highest of ED, F4: no overlong form, no surrogate.
-     */
-    int n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-
-    if (s[0] > 0xf4 || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return n;
-}
-
 /* It is compared, stored as JSON and as an attribute: found out here, not after the run.
  */
 static bool is_key(const char *s)
@@ -476,7 +459,7 @@ static bool is_key(const char *s)
     const unsigned char *p = (const unsigned char *)s;
     int n = 1;
 
-    while (*p >= ' ' && (n = utf8_bytes(p)) > 0)
+    while (*p >= ' ' && (n = utf8_len((const char *)p, strnlen((const char *)p, 4))) > 0)
         p += n;
     return p > (const unsigned char *)s && !*p;
 }
