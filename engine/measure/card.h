@@ -31,7 +31,7 @@ double measure_card_read_gbps(const json_t *card, int n_threads);
 double measure_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads);
 
-/* The median of the value with exactly this name and thread count; NaN when there is none,
+/* The value with exactly this name and thread count; NaN when there is none,
  * and then *why, if not NULL, says why: lent by the card, or constant. */
 double measure_card_value(const json_t *card, const char *name, int n_threads,
                           const char **why);

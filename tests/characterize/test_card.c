@@ -43,11 +43,11 @@ static void check_measured(const json_t *card)
 
     json_array_foreach((json_t *)values, i, row)
     {
-        const json_t *median = json_object_get(row, "median");
+        const json_t *estimate = json_object_get(row, "estimate");
         const char *why = json_string_value(json_object_get(row, "why"));
 
         assert_non_null(why);
-        if (json_is_null(median)) {
+        if (json_is_null(estimate)) {
             assert_true(why[0] != '\0');
             continue;
         }
@@ -56,7 +56,7 @@ static void check_measured(const json_t *card)
         /* of noise there may be none */
         if (strncmp(json_string_value(json_object_get(row, "name")), "noise_", 6) == 0)
             continue;
-        assert_true(json_number_value(median) > 0);
+        assert_true(json_number_value(estimate) > 0);
         assert_true(json_integer_value(json_object_get(row, "n_trials")) >= 3);
     }
     assert_true(n_available >= 4); /* read, copy, triad, plain C */
@@ -167,7 +167,7 @@ static void only_this_machines_card(void **state)
     dumped = json_dumps(id, 0);
     snprintf(text, sizeof(text), "%s", dumped);
     free(dumped);
-    snprintf(whole, sizeof(whole), "{\"version\": 1, \"identity\": %s, \"values\": []}",
+    snprintf(whole, sizeof(whole), "{\"version\": 2, \"identity\": %s, \"values\": []}",
              text);
     assert_true(accepted(whole, id));
     for (size_t cut = 0; cut < strlen(whole); cut += 7) {
@@ -176,16 +176,16 @@ static void only_this_machines_card(void **state)
         snprintf(part, sizeof(part), "%.*s", (int)cut, whole);
         assert_false(accepted(part, id));
     }
-    assert_false(accepted("{\"version\": 1, \"values\": []}", id));
+    assert_false(accepted("{\"version\": 2, \"values\": []}", id));
     snprintf(whole, sizeof(whole), "{\"version\": 99, \"identity\": %s, \"values\": []}",
              text);
     assert_false(accepted(whole, id));
-    snprintf(whole, sizeof(whole), "{\"version\": 1, \"identity\": %s, \"values\": 3}",
+    snprintf(whole, sizeof(whole), "{\"version\": 2, \"identity\": %s, \"values\": 3}",
              text);
     assert_false(accepted(whole, id));
 
     /* any member of the identity differs */
-    snprintf(whole, sizeof(whole), "{\"version\": 1, \"identity\": %s, \"values\": []}",
+    snprintf(whole, sizeof(whole), "{\"version\": 2, \"identity\": %s, \"values\": []}",
              text);
     json_object_foreach(id, key, value)
     {

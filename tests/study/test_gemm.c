@@ -83,8 +83,8 @@ static json_t *card_of(double one, double two)
     const char *name = "peak_f32_fma_any";
 
     return json_pack("{s:[{s:s, s:i, s:f}, {s:s, s:i, s:f}]}", "values", "name", name,
-                     "n_threads", 1, "median", one, "name", name, "n_threads", 2,
-                     "median", two);
+                     "n_threads", 1, "estimate", one, "name", name, "n_threads", 2,
+                     "estimate", two);
 }
 
 static void a_peak_that_falls_with_threads_is_not_believed(void **state)

@@ -79,7 +79,7 @@ static void the_roof_is_said_with_what_it_was_made_of(void **state)
 {
     (void)state;
     capture.card = json_pack("{s:[{s:s, s:i, s:f}]}", "values", "name",
-                             "peak_f32_fma_any", "n_threads", 1, "median", 123.0);
+                             "peak_f32_fma_any", "n_threads", 1, "estimate", 123.0);
     run("");
     assert_true(value_of("peak_gflops") == 123);
     assert_true(

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "cpu/cpu.h"
+#include "measure/compare.h"
 #include "model/bench_steps.h"
 #include "par/team.h"
 
@@ -39,6 +40,7 @@ struct measured {
     struct model *model;
     struct model_phase *run; /* NULL: no configuration in place */
     struct model_bench_steps steps;
+    struct measure *measure;
     int64_t max_tok, step_tok;       /* of a sequence; of a step */
     struct model_phase *run_pair[2]; /* of enum topo_phase: what pair() put in place */
     /* The configuration in place. */
@@ -68,21 +70,31 @@ static int run(struct measured *x, int n, double *seconds)
     return rc;
 }
 
-/* The median of a few runs. */
+struct runs {
+    struct measured *x;
+    int n_steps; /* of each */
+};
+
+static int one_run(void *arg, int alternative, struct measure_trial *t)
+{
+    const struct runs *r = arg;
+
+    (void)alternative; /* the search compares configurations, this is one of them */
+    return run(r->x, r->n_steps, &t->seconds);
+}
+
 static int measure_here(struct measured *x, double *seconds)
 {
-    int n_steps =
-        x->step_s * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / x->step_s) : RUN_STEPS_MAX;
-    uint64_t t0 = clock_ns();
-    double s[RUNS_MAX];
-    size_t n = 0;
-    int rc;
+    const struct measure_opts o = {
+        .min_rounds = 1, .max_rounds = RUNS_MAX, .n_warm_up = -1, .budget_s = RUNS_S};
+    struct runs r = {x, x->step_s * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / x->step_s)
+                                                          : RUN_STEPS_MAX};
+    struct measure_report report;
+    int rc = measure_compare(x->measure, 1, &o, one_run, &r);
 
-    do
-        rc = run(x, n_steps, &s[n++]);
-    while (rc == OK && n < RUNS_MAX && (double)(clock_ns() - t0) * 1e-9 < RUNS_S);
+    measure_report(x->measure, 0, &report);
     if (rc == OK)
-        *seconds = x->step_s = stats_median(s, n);
+        *seconds = x->step_s = report.estimate;
     return rc;
 }
 
@@ -343,6 +355,7 @@ static void measured_close(struct plan_evaluation *e)
     struct measured *x = e->ctx;
 
     if (x) {
+        measure_close(&x->measure);
         model_bench_steps_close(&x->steps);
         model_phase_close(&x->run);
         model_phase_close(&x->run_pair[TOPO_PREFILL]);
@@ -378,6 +391,8 @@ static int measured_open(struct plan_evaluation *out, const struct plan_evaluato
     if (rc == OK)
         rc = model_bench_steps_open(&x->steps, x->model, x->team, x->n_seqs, x->max_tok,
                                     PLAN_STEP_ROWS_MAX, o->seed);
+    if (rc == OK)
+        rc = measure_open(&x->measure, 1, RUNS_MAX);
     if (rc == OK)
         rc = measure_noise(x, &out->noise_frac);
     if (rc != OK)

@@ -107,7 +107,7 @@ double study_read_gbps(const struct study_threads *t, size_t buffer_bytes,
             return NAN;
     for (int i = 0; i < c.n_values; i++)
         if (values[i].n_threads == t->n)
-            return values[i].median;
+            return values[i].estimate;
     return NAN;
 }
 

@@ -257,13 +257,8 @@ static int one_step(struct topo_tree **t, const char *step, int n_chars)
 
 int study_topo_steps(struct topo_tree **out, const struct topo_tree *t, const char *steps)
 {
-    size_t bytes = sizeof(*t) + (size_t)t->n_pus * sizeof(t->pus[0]);
-    int rc = OK;
+    int rc = topo_tree_copy(out, t);
 
-    *out = mem_new(MEM_OTHER, 1, bytes);
-    if (!*out)
-        return ERR_NOMEM;
-    memcpy(*out, t, bytes);
     while (rc == OK && *steps) {
         int n = (int)strcspn(steps, " ");
 
