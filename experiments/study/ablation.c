@@ -63,7 +63,7 @@ struct shape {
 #define COMPARE_STEPS  9 /* of the engine with tuned ones and with the default */
 
 struct found {
-    struct study_engine engine;
+    struct model_bench engine;
     struct tune_bench *bench;
     const struct opts *o;
     struct model_phase *phase[N_STEPS][2]; /* prefill's, decode's */
@@ -115,10 +115,8 @@ static int choose(struct found *f, bool decode, struct shape *best)
 
             rc = study_engine_phase(&f->engine, &p, all[i].ranks, all[i].threads, NULL);
             for (int k = 0; k < 2 && rc == OK; k++)
-                rc = decode ? model_bench_steps_decode(&f->engine.steps, p,
-                                                       f->o->n_prompt_tok, &one)
-                            : model_bench_steps_prefill(&f->engine.steps, p,
-                                                        f->o->n_prompt_tok, &one);
+                rc = model_bench_steps_of(&f->engine.steps, p, decode, f->o->n_prompt_tok,
+                                          &one);
             s[i][t < 0 ? 0 : t] = one;
             model_phase_close(&p);
         }
@@ -188,15 +186,6 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
 
 /* --- the steps */
 
-/* A step of the phase: p 0 prefill's, 1 decode's. */
-static int one_step(struct found *f, struct model_phase *phase, int p, double *seconds)
-{
-    return p == 0 ? model_bench_steps_prefill(&f->engine.steps, phase, f->o->n_prompt_tok,
-                                              seconds)
-                  : model_bench_steps_decode(&f->engine.steps, phase, f->o->n_prompt_tok,
-                                             seconds);
-}
-
 /* A product alone is not a step of the engine, where ranks compete for memory and
  * products are fused with what follows: *tuned stays if it is faster there, in turn with
  * the default schedules, which take its place if not. */
@@ -209,7 +198,8 @@ static int keep_faster(struct found *f, struct model_phase **tuned, int p,
 
     for (int i = -1; i < COMPARE_STEPS && rc == OK; i++)
         for (int k = 0; k < 2 && rc == OK; k++)
-            rc = one_step(f, both[k], p, &t[k][i < 0 ? 0 : i]);
+            rc = model_bench_steps_of(&f->engine.steps, both[k], p == 1,
+                                      f->o->n_prompt_tok, &t[k][i < 0 ? 0 : i]);
     lost =
         rc != OK || stats_median(t[1], COMPARE_STEPS) > stats_median(t[0], COMPARE_STEPS);
     f->n_tuned_kept += !lost;
@@ -271,9 +261,6 @@ static int measure(struct found *f, struct study_cell *out)
 
 static void report(const struct found *f, struct study_cell *out)
 {
-    static const char *const names[] = {
-#define NAME(step, text) "tok_s_" #step,
-        STEPS(NAME)};
     const struct model *m = f->engine.model;
     size_t n = (size_t)f->o->rounds;
     double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
@@ -291,8 +278,9 @@ static void report(const struct found *f, struct study_cell *out)
 
     STUDY_VALUES(out, more, "a time was no number");
     for (int s = 0; s < N_STEPS; s++) {
-        study_value(out, names[s], stats_median(f->tok_s[s], n), "a time was no number");
-        study_series(out, names[s], "tok/s", f->tok_s[s], n);
+        study_value(out, metrics[s].name, stats_median(f->tok_s[s], n),
+                    "a time was no number");
+        study_series(out, metrics[s].name, "tok/s", f->tok_s[s], n);
     }
     study_engine_report(out, &f->engine);
 }
@@ -303,7 +291,7 @@ static void found_close(struct found *f)
         for (int p = 0; p < 2; p++)
             model_phase_close(&f->phase[s][p]);
     tune_bench_close(&f->bench);
-    study_engine_close(&f->engine);
+    model_bench_close(&f->engine);
     mem_free(f);
 }
 

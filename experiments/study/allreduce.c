@@ -19,9 +19,8 @@
 #define REPS_MAX   4096
 #define SIDES_MAX  (PAR_COLLS_MAX + 1) /* the algorithms, and the choice by size */
 /* As long as a pinned team's threads do. */
-#define SPIN_NS  60000
-#define GIVE_UP  600000 /* ms: a cell never takes so long */
-#define N_COLUMN 3
+#define SPIN_NS 60000
+#define GIVE_UP 600000 /* ms: a cell never takes so long */
 
 enum { MODE_THREADS, MODE_PROCESSES };
 
@@ -42,32 +41,18 @@ static const struct opt_row table[] = {
     {0},
 };
 
-#define TYPICAL(name)                                                                    \
-    {                                                                                    \
-        "us_" name, "us", "lower", "a message of " name ", median of the rounds"         \
-    }
-#define LOW(name)                                                                        \
-    {                                                                                    \
-        "us_p25_" name, "us", "", "the lower quarter of it"                              \
-    }
-#define HIGH(name)                                                                       \
+#define TIMES(name)                                                                      \
+    {"us_" name, "us", "lower", "a message of " name ", median of the rounds"},          \
+        {"us_p25_" name, "us", "", "the lower quarter of it"},                           \
     {                                                                                    \
         "us_p75_" name, "us", "", "the upper quarter"                                    \
     }
 
 static const struct study_metric metrics[] = {
-    TYPICAL("master_copy"),
-    LOW("master_copy"),
-    HIGH("master_copy"),
-    TYPICAL("rank_shifted"),
-    LOW("rank_shifted"),
-    HIGH("rank_shifted"),
-    TYPICAL("symmetric"),
-    LOW("symmetric"),
-    HIGH("symmetric"),
-    TYPICAL("by_size"),
-    LOW("by_size"),
-    HIGH("by_size"),
+    TIMES("master_copy"),
+    TIMES("rank_shifted"),
+    TIMES("symmetric"),
+    TIMES("by_size"),
     {"rank_shifted_over_master_copy", "x", "higher",
      "time of master_copy / time of rank_shifted, median of the rounds"},
     {"ratio_p25", "x", "", "the lower quarter of it"},
@@ -281,23 +266,18 @@ static int bench_open(struct bench *b)
 
 static void report_side(const struct bench *b, struct study_cell *out, int side)
 {
-    static const struct {
-        const char *prefix;
-        double q;
-    } what[N_COLUMN] = {{"us_", 0}, {"us_p25_", 0.25}, {"us_p75_", 0.75}};
     const double *us = b->times->us[side];
     size_t n = (size_t)b->o->rounds;
-    char name[64];
+    char us_[64], p25[64], p75[64];
+    const struct study_number all[] = {{us_, stats_median(us, n)},
+                                       {p25, stats_percentile(us, n, 0.25)},
+                                       {p75, stats_percentile(us, n, 0.75)}};
 
-    for (int i = 0; i < N_COLUMN; i++) {
-        snprintf(name, sizeof(name), "%s%s", what[i].prefix, name_of(b, side));
-        study_value(out, name,
-                    what[i].q > 0 ? stats_percentile(us, n, what[i].q)
-                                  : stats_median(us, n),
-                    NULL);
-    }
-    snprintf(name, sizeof(name), "us_%s", name_of(b, side));
-    study_series(out, name, "us", us, n);
+    snprintf(us_, sizeof(us_), "us_%s", name_of(b, side));
+    snprintf(p25, sizeof(p25), "us_p25_%s", name_of(b, side));
+    snprintf(p75, sizeof(p75), "us_p75_%s", name_of(b, side));
+    STUDY_VALUES(out, all, NULL);
+    study_series(out, us_, "us", us, n);
 }
 
 /* Round by round, so that what slows down both sides of one cancels. */

@@ -87,7 +87,7 @@ static const struct study_metric metrics[] = {
 struct found {
     json_t *card;
     struct cpu_budget budget;
-    struct study_engine engine;
+    struct model_bench engine;
     struct model_phase *phase;
     int n_rounds;
     double decode_s, prefill_s, read_gbps, frac; /* medians */
@@ -405,7 +405,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         report_engine(out, f, o);
     model_phase_close(&f->phase);
-    study_engine_close(&f->engine);
+    model_bench_close(&f->engine);
     json_decref(f->card);
     mem_free(f);
     return rc;

@@ -47,7 +47,7 @@ static const struct study_metric metrics[] = {
 #define ROUNDS_MAX 999
 
 struct found {
-    struct study_engine engine;
+    struct model_bench engine;
     struct model_phase *phase;
     double step_s[ROUNDS_MAX], timed[ROUNDS_MAX];
     double linear[ROUNDS_MAX], attention[ROUNDS_MAX], memory[ROUNDS_MAX],
@@ -56,9 +56,8 @@ struct found {
 
 static int step(struct found *f, const struct opts *o, double *seconds)
 {
-    return o->phase == PREFILL
-               ? model_bench_steps_prefill(&f->engine.steps, f->phase, o->n_tok, seconds)
-               : model_bench_steps_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
+    return model_bench_steps_of(&f->engine.steps, f->phase, o->phase == DECODE, o->n_tok,
+                                seconds);
 }
 
 /* By the clock of thread 0, which has an equal part of every operator; where it waits,
@@ -142,7 +141,7 @@ static int run(const void *opts, struct study_cell *c)
     if (rc == OK)
         report(f, o, c);
     model_phase_close(&f->phase);
-    study_engine_close(&f->engine);
+    model_bench_close(&f->engine);
     mem_free(f);
     return rc;
 }

@@ -52,7 +52,7 @@ static const struct study_metric metrics[] = {
 enum { SWITCH, PREFILL_PLAN, DECODE_PLAN, N_WAYS };
 
 struct found {
-    struct study_engine engine;
+    struct model_bench engine;
     struct model_phase *phase[2]; /* prefill's, decode's */
     double request_s[N_WAYS][ROUNDS_MAX], first_s[N_WAYS][ROUNDS_MAX];
     double later_s[N_WAYS][ROUNDS_MAX], switch_us[ROUNDS_MAX], speedup[ROUNDS_MAX];
@@ -138,7 +138,7 @@ static int run(const void *opts, struct study_cell *out)
     if (!f)
         return ERR_NOMEM;
     for (int i = 0; i < 2 && rc == OK; i++) { /* the second time the file is in memory */
-        study_engine_close(&f->engine);
+        model_bench_close(&f->engine);
         rc = study_engine_open(&f->engine, o->model, o->precision, 1,
                                o->n_prompt_tok + o->n_output_tok, o->seed);
     }
@@ -154,7 +154,7 @@ static int run(const void *opts, struct study_cell *out)
         report(f, o, out);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);
-    study_engine_close(&f->engine);
+    model_bench_close(&f->engine);
     mem_free(f);
     return rc;
 }
