@@ -37,6 +37,16 @@ struct opt_row {
     char letter; /* one-letter flag, 0 for none */
 };
 
+/* A row whose name is its member's. The file that holds the table names the struct first;
+ * what else there is to say of the row follows by name:
+ *   #define OPT_OF struct serve_opts
+ *   OPT_ROW(INT, threads, "0", "Threads. 0: one per CPU.", .min = 0, .max = 1024), */
+#define OPT_ROW(kind, member, default_, text, ...)                                       \
+    {                                                                                    \
+        .name = #member, .type = OPT_##kind, .offset = offsetof(OPT_OF, member),         \
+        .def = (default_), .help = (text), ##__VA_ARGS__                                 \
+    }
+
 /* Set every member to its default. The struct need not be initialised before.
  * ERR_NOMEM, or ERR_ARG when the table itself is wrong. */
 MUST int opt_init(const struct opt_row *table, void *s);

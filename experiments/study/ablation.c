@@ -20,14 +20,15 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
-    ROW_INT(batch, 1, 64, "1", "sequences that decode together"),
-    ROW_INT(n_prompt_tok, 1, 65536, "128", "of each of them"),
-    ROW_INT(n_output_tok, 2, 65536, "32", "of each of them"),
-    ROW_INT(rounds, 3, 99, "9", "of all steps in turn"),
-    ROW_F64(tune_s, "s", 0, 3600, "2", "of tuning for each shape of matrix"),
-    ROW_INT(seed, 0, 0, "1", "of ids and the tuner"),
+    OPT_ROW(STR, model, NULL, "a model's file"),
+    OPT_ROW(ENUM, precision, "exact", "of the products", .values = "exact|relaxed"),
+    OPT_ROW(INT, batch, "1", "sequences that decode together", .min = 1, .max = 64),
+    OPT_ROW(INT, n_prompt_tok, "128", "of each of them", .min = 1, .max = 65536),
+    OPT_ROW(INT, n_output_tok, "32", "of each of them", .min = 2, .max = 65536),
+    OPT_ROW(INT, rounds, "9", "of all steps in turn", .min = 3, .max = 99),
+    OPT_ROW(F64, tune_s, "2", "of tuning for each shape of matrix", .unit = "s", .min = 0,
+            .max = 3600),
+    OPT_ROW(INT, seed, "1", "of ids and the tuner"),
     {0},
 };
 

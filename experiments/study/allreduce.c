@@ -32,12 +32,15 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_INT(ranks, 2, PAR_RANKS_MAX, "2", "one CPU each"),
-    ROW_ENUM(mode, "threads|processes", "threads", "what a rank is"),
-    ROW_INT(bytes, 4, 1 << 30, "4096", "of the message, in whole floats"),
-    ROW_INT(rounds, 3, ROUNDS_MAX, "41", "each algorithm once a round, in turn"),
-    ROW_F64(block_us, "us", 1, 1e6, "400", "of messages in a row make one time"),
-    ROW_BOOL(oversubscribe, "false", "more ranks than CPUs too"),
+    OPT_ROW(INT, ranks, "2", "one CPU each", .min = 2, .max = PAR_RANKS_MAX),
+    OPT_ROW(ENUM, mode, "threads", "what a rank is", .values = "threads|processes"),
+    OPT_ROW(INT, bytes, "4096", "of the message, in whole floats", .min = 4,
+            .max = 1 << 30),
+    OPT_ROW(INT, rounds, "41", "each algorithm once a round, in turn", .min = 3,
+            .max = ROUNDS_MAX),
+    OPT_ROW(F64, block_us, "400", "of messages in a row make one time", .unit = "us",
+            .min = 1, .max = 1e6),
+    OPT_ROW(BOOL, oversubscribe, "false", "more ranks than CPUs too"),
     {0},
 };
 

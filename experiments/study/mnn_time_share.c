@@ -18,12 +18,14 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
-    ROW_ENUM(phase, "prefill|decode", "decode", "a prompt, or one token more"),
-    ROW_INT(n_tok, 1, 65536, "128", "of the prompt, or before the token"),
-    ROW_INT(rounds, 3, 999, "9", "steps measured, each alone"),
-    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    OPT_ROW(STR, model, NULL, "a model's file"),
+    OPT_ROW(ENUM, precision, "exact", "of the products", .values = "exact|relaxed"),
+    OPT_ROW(ENUM, phase, "decode", "a prompt, or one token more",
+            .values = "prefill|decode"),
+    OPT_ROW(INT, n_tok, "128", "of the prompt, or before the token", .min = 1,
+            .max = 65536),
+    OPT_ROW(INT, rounds, "9", "steps measured, each alone", .min = 3, .max = 999),
+    OPT_ROW(INT, seed, "1", "of the ids"),
     {0},
 };
 

@@ -20,7 +20,7 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_SHAPES("4"),
-    ROW_STR(policies, NULL, "as \"sandwich roller oracle\"; default: all there are"),
+    OPT_ROW(STR, policies, NULL, "as \"sandwich roller oracle\"; default: all there are"),
     ROWS_TUNING("15"),
     {0},
 };
