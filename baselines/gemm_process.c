@@ -186,7 +186,7 @@ int gemm_process_start(struct gemm_process **out, const struct gemm_process_opts
         return ERR_NOMEM;
     snprintf(p->name, sizeof p->name, "%s", slash ? slash + 1 : o->path);
     p->socket = -1;
-    p->log = memfd_create("rival-log", MFD_CLOEXEC);
+    p->log = memfd_create("baseline-log", MFD_CLOEXEC);
     if (p->log < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         rc = err_set(ERR_IO, "%s: cannot start: %m", p->name);
         goto out;

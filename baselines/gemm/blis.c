@@ -10,7 +10,7 @@
 
 #define BY_ITSELF (-1)
 
-static const struct rival_setting settings[] = {
+static const struct gemm_setting settings[] = {
     BLAS_SETTINGS("core=skx", NULL, CPU_MASK(AVX512), BLIS_ARCH_SKX),
     BLAS_SETTINGS_SPLIT("core=skx", NULL, CPU_MASK(AVX512), BLIS_ARCH_SKX),
     BLAS_SETTINGS("core=zen3", NULL, CPU_MASK(AVX2), BLIS_ARCH_ZEN3),
@@ -31,7 +31,7 @@ static void version(char *out, size_t n)
 /* The core type's variable holds a number that changes with the version, so it is written
  * here, from the header, and read when BLIS starts; one that is not built in ends the
  * process. */
-static int took(const struct rival_setting *s, char *label, size_t n)
+static int took(const struct gemm_setting *s, char *label, size_t n)
 {
     char number[16];
 
@@ -44,7 +44,7 @@ static int took(const struct rival_setting *s, char *label, size_t n)
     return blas_took(s, bli_arch_string(bli_arch_query_id()), label, n);
 }
 
-const struct rival rival_impl = {
+const struct gemm_library gemm_library = {
     .settings = settings,
     .version = version,
     .took = took,

@@ -8,7 +8,7 @@
 
 /* Of the core types in Debian's build only these differ in sgemm for a CPU with AVX2 or
  * AVX-512: Cooperlake's is SkylakeX's. Within a parallel region OpenBLAS computes alone. */
-static const struct rival_setting settings[] = {
+static const struct gemm_setting settings[] = {
     BLAS_SETTINGS("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", CPU_MASK(AVX512), 0),
     BLAS_SETTINGS_SPLIT("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", CPU_MASK(AVX512),
                         0),
@@ -28,12 +28,12 @@ static void version(char *out, size_t n)
     snprintf(out, n, "OpenBLAS %s", number);
 }
 
-static int took(const struct rival_setting *s, char *label, size_t n)
+static int took(const struct gemm_setting *s, char *label, size_t n)
 {
     return blas_took(s, openblas_get_corename(), label, n);
 }
 
-const struct rival rival_impl = {
+const struct gemm_library gemm_library = {
     .settings = settings,
     .version = version,
     .took = took,

@@ -1,6 +1,6 @@
 /* cpu/cpu.h - what this processor can execute, and how much of it is ours.
  *
- * Two questions that rivals get wrong silently: which instruction sets may be used (CPUID
+ * Two questions that other programs answer wrong without a word: which instruction sets may be used (CPUID
  * *and* the operating system's state), and how many CPUs this process really has
  * (affinity, cpuset, cgroup quota, SMT). Each answer carries its reason in words.
  * Threads: any; nothing here keeps state but the mask set by cpu_isa_limit() and what is

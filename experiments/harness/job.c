@@ -127,18 +127,7 @@ static int unknown_key(const char *key, const char *where)
 
 static bool is_object_key(const char *key)
 {
-    for (int i = 0; object_keys[i]; i++)
-        if (strcmp(object_keys[i], key) == 0)
-            return true;
-    return job_section_find(key) != NULL;
-}
-
-static bool is_list_key(const char *key)
-{
-    for (int i = 0; list_keys[i]; i++)
-        if (strcmp(list_keys[i], key) == 0)
-            return true;
-    return false;
+    return name_index(object_keys, key) >= 0 || job_section_find(key) != NULL;
 }
 
 static int check_keys(const json_t *root, const char *where)
@@ -151,7 +140,7 @@ static int check_keys(const json_t *root, const char *where)
         if (is_object_key(key)) {
             if (!json_is_object(v))
                 return err_set(ERR_ARG, "%s: %s: expected an object", where, key);
-        } else if (is_list_key(key)) {
+        } else if (name_index(list_keys, key) >= 0) {
             if (!json_is_array(v))
                 return err_set(ERR_ARG, "%s: %s: expected a list", where, key);
         } else if (!is_row(job_head_opt_table, key)) {

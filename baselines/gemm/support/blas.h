@@ -41,12 +41,12 @@ enum blas_how { BLAS_GEMV = 1, BLAS_NK = 2, BLAS_SPLIT = 4 }; /* bits */
                  BLAS_SPLIT | BLAS_GEMV | BLAS_NK, size)
 
 static struct {
-    struct rival_shape shape;
+    struct gemm_shape shape;
     int how;
     void **w;
 } blas;
 
-static int blas_open(const struct rival_shape *shape, const struct rival_setting *s)
+static int blas_open(const struct gemm_shape *shape, const struct gemm_setting *s)
 {
     size_t bytes = (size_t)(shape->n * shape->k) * sizeof(float);
     int rc;
@@ -55,11 +55,11 @@ static int blas_open(const struct rival_shape *shape, const struct rival_setting
         return err_set(ERR_LIMIT, "a dimension is larger than %d", INT_MAX);
     blas.shape = *shape;
     blas.how = s->how;
-    rc = rival_copies(&blas.w, shape->n_copies, bytes);
+    rc = gemm_copies(&blas.w, shape->n_copies, bytes);
     if (rc != OK)
         return rc;
-    rival_fill(blas.w[0], shape, (blas.how & BLAS_NK) != 0);
-    rival_spread(blas.w, shape->n_copies, bytes);
+    gemm_fill(blas.w[0], shape, (blas.how & BLAS_NK) != 0);
+    gemm_spread(blas.w, shape->n_copies, bytes);
     return OK;
 }
 
@@ -104,7 +104,7 @@ static int blas_run(int copy)
 
 /* The label with `core` as what the library says it runs as. ERR_UNSUPPORTED when the
  * setting asked for another. */
-static int blas_took(const struct rival_setting *s, const char *core, char *label,
+static int blas_took(const struct gemm_setting *s, const char *core, char *label,
                      size_t n)
 {
     char wanted[32] = "";
