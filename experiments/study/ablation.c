@@ -316,8 +316,8 @@ static void report(const struct found *f, struct study_cell *out)
 
     STUDY_VALUES(out, more, "a time was no number");
     for (int s = 0; s < N_STEPS; s++) {
-        study_value(out, names[s], tok_s[s], "a time was no number");
-        study_series(out, names[s], "tok/s", rounds[s], (size_t)f->o->rounds);
+        study_value(out, metrics[s].name, tok_s[s], "a time was no number");
+        study_series(out, metrics[s].name, "tok/s", rounds[s], (size_t)f->o->rounds);
     }
     study_engine_report(out, &f->engine);
 }
