@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/name.h"
 #include "base/opt.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
@@ -432,16 +433,11 @@ static int version(void)
 static int unknown_verb(const char *name)
 {
     const char *words[N_VERBS + 1] = {0};
-    const char *near;
 
     for (size_t i = 0; i < N_VERBS; i++)
         words[i] = verbs[i].name;
-    near = opt_nearest(name, words);
-    fprintf(stderr, "testbed: unknown verb \"%s\"", name);
-    if (near)
-        fprintf(stderr, "; did you mean \"%s\"?\n", near);
-    else
-        fprintf(stderr, "; `testbed --help` lists the verbs\n");
+    (void)name_unknown(ERR_ARG, name, words, "unknown verb \"%s\"", name);
+    fprintf(stderr, "testbed: %s\n", err_msg());
     return EXIT_USAGE;
 }
 

@@ -22,16 +22,19 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_ENUM(machine, "paper|host", "paper",
-             "Machine whose peaks and bandwidth are used."),
-    ROW_ENUM(weights, "w4a8|bf16", "w4a8",
-             "Weights: 4 bits with int8 products, or bf16 computed exactly."),
-    ROW_ENUM(counts, "as_printed|corrected", "as_printed",
-             "as_printed: as the paper counts. corrected: one row through the output "
-             "projection, "
-             "rates and counts both in 10^9, 200 l h of other bytes as in the text."),
-    ROW_INT(n_prompt_tok, 1, 1 << 20, "560", "Tokens of the prompt."),
-    ROW_INT(n_ctx_tok, 1, 1 << 20, "585", "Tokens before the decoded one."),
+    OPT_ROW(ENUM, machine, "paper", "Machine whose peaks and bandwidth are used.",
+            .values = "paper|host"),
+    OPT_ROW(ENUM, weights, "w4a8",
+            "Weights: 4 bits with int8 products, or bf16 computed exactly.",
+            .values = "w4a8|bf16"),
+    OPT_ROW(ENUM, counts, "as_printed",
+            "as_printed: as the paper counts. corrected: one row through the output "
+            "projection, rates and counts both in 10^9, 200 l h of other bytes as in the "
+            "text.",
+            .values = "as_printed|corrected"),
+    OPT_ROW(INT, n_prompt_tok, "560", "Tokens of the prompt.", .min = 1, .max = 1 << 20),
+    OPT_ROW(INT, n_ctx_tok, "585", "Tokens before the decoded one.", .min = 1,
+            .max = 1 << 20),
     {0},
 };
 

@@ -19,18 +19,24 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "Model file."),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "Precision of the matrix products."),
-    ROW_INT(prefill_ranks, 1, 64, "1", "Ranks of prefill."),
-    ROW_INT(prefill_threads, 0, CPU_MAX, "0",
-            "Threads of each rank. 0: an equal share of the available CPU cores."),
-    ROW_INT(decode_ranks, 1, 64, "2", "Ranks of decode."),
-    ROW_INT(decode_threads, 0, CPU_MAX, "0",
-            "Threads of each rank. 0: an equal share of the available CPU cores."),
-    ROW_INT(n_prompt_tok, 1, 65536, "128", "Prompt tokens of a request."),
-    ROW_INT(n_output_tok, 2, 65536, "16", "Output tokens of a request."),
-    ROW_INT(rounds, 3, 999, "25", "Rounds of all alternatives, interleaved."),
-    ROW_INT(seed, 0, 0, "1", "Seed of the token ids."),
+    OPT_ROW(STR, model, NULL, "Model file."),
+    OPT_ROW(ENUM, precision, "exact", "Precision of the matrix products.",
+            .values = "exact|relaxed"),
+    OPT_ROW(INT, prefill_ranks, "1", "Ranks of prefill.", .min = 1, .max = 64),
+    OPT_ROW(INT, prefill_threads, "0",
+            "Threads of each rank. 0: an equal share of the available CPU cores.",
+            .min = 0, .max = CPU_MAX),
+    OPT_ROW(INT, decode_ranks, "2", "Ranks of decode.", .min = 1, .max = 64),
+    OPT_ROW(INT, decode_threads, "0",
+            "Threads of each rank. 0: an equal share of the available CPU cores.",
+            .min = 0, .max = CPU_MAX),
+    OPT_ROW(INT, n_prompt_tok, "128", "Prompt tokens of a request.", .min = 1,
+            .max = 65536),
+    OPT_ROW(INT, n_output_tok, "16", "Output tokens of a request.", .min = 2,
+            .max = 65536),
+    OPT_ROW(INT, rounds, "25", "Rounds of all alternatives, interleaved.", .min = 3,
+            .max = 999),
+    OPT_ROW(INT, seed, "1", "Seed of the token ids."),
     {0},
 };
 
@@ -55,7 +61,7 @@ static const struct study_metric metrics[] = {
 enum { SWITCH, PREFILL_PLAN, DECODE_PLAN, N_WAYS };
 
 struct found {
-    struct study_engine engine;
+    struct model_bench engine;
     struct model_phase *phase[2]; /* prefill's, decode's */
     const struct opts *o;
     struct study_cell *out;
@@ -152,7 +158,7 @@ static int run(const void *opts, struct study_cell *out)
     f->o = o;
     f->out = out;
     for (int i = 0; i < 2 && rc == OK; i++) { /* the second time the file is in memory */
-        study_engine_close(&f->engine);
+        model_bench_close(&f->engine);
         rc = study_engine_open(&f->engine, o->model, o->precision, 1,
                                o->n_prompt_tok + o->n_output_tok, o->seed);
     }
@@ -169,7 +175,7 @@ static int run(const void *opts, struct study_cell *out)
     measure_close(&f->measure);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);
-    study_engine_close(&f->engine);
+    model_bench_close(&f->engine);
     mem_free(f);
     return rc;
 }

@@ -18,21 +18,22 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
-    ROW_ENUM(phase, "prefill|decode", "decode", "Phase whose cores are searched."),
-    ROW_ENUM(method,
-             "whole|no_group|no_remove|no_prune|no_hash|random|all_cores|even_split",
-             "whole",
-             "The whole search, or without one of its parts. random: random "
-             "configurations, as many "
-             "measurements as the whole search. all_cores: one rank of all cores. "
-             "even_split: one "
-             "rank per memory node."),
-    ROW_INT(k, 1, 1000, "10",
-            "Number of best configurations that are measured again at the end."),
-    ROW_INT(max_measurements, 0, 0, "0", "Largest number of measurements. 0: no limit."),
-    ROW_F64(max_s, "s", 0, 3600, "60", "Time limit of the search."),
-    ROW_BOOL(exhaustive, "false",
-             "Evaluate every configuration as well, to compute gap_frac."),
+    OPT_ROW(ENUM, phase, "decode", "Phase whose cores are searched.",
+            .values = "prefill|decode"),
+    OPT_ROW(ENUM, method, "whole",
+            "The whole search, or without one of its parts. random: random "
+            "configurations, as many measurements as the whole search. all_cores: one "
+            "rank of all cores. even_split: one rank per memory node.",
+            .values =
+                "whole|no_group|no_remove|no_prune|no_hash|random|all_cores|even_split"),
+    OPT_ROW(INT, k, "10",
+            "Number of best configurations that are measured again at the end.", .min = 1,
+            .max = 1000),
+    OPT_ROW(INT, max_measurements, "0", "Largest number of measurements. 0: no limit."),
+    OPT_ROW(F64, max_s, "60", "Time limit of the search.", .unit = "s", .min = 0,
+            .max = 3600),
+    OPT_ROW(BOOL, exhaustive, "false",
+            "Evaluate every configuration as well, to compute gap_frac."),
     {0},
 };
 

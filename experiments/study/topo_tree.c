@@ -13,8 +13,8 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
-    ROW_STR(
-        steps, "",
+    OPT_ROW(
+        STR, steps, "",
         "Transformations of the fundamental tree. Example: \"group(4,1,3) remove(1,4)\""),
     {0},
 };

@@ -142,7 +142,7 @@ static void help_is_complete(void **state)
     EXPECT(0, "testbed, commit ", "--version");
     EXPECT(0, "instruction sets: ", "--version");
     EXPECT(2, "expected 1 argument, found 0", "run");
-    EXPECT(2, "testbed --help", "qqqq");
+    EXPECT(2, "unknown verb \"qqqq\"", "qqqq");
 }
 
 static const char small[] =

@@ -31,18 +31,20 @@ struct study_topo_opts {
         };                                                                               \
     };
 #define ROWS_TOPO(default_machine, default_model)                                        \
-    ROW_STR(machine, default_machine,                                                    \
+    OPT_ROW(STR, machine, default_machine,                                               \
             "host, a shipped machine, FILE.xml or synthetic:LEVELS. Files are also "     \
             "searched in the folder hwloc of $SANDWICH_DATA."),                          \
-        ROW_STR(model, default_model, "Name of an architecture."),                       \
-        ROW_ENUM(type, "f32|bf16", "f32", "Type of the weights."),                       \
-        ROW_STR(fit, "sharegpt", "Fit of the trace from which lengths are drawn."),      \
-        ROW_INT(n_requests, 1, 100000, "400", "Number of requests to draw."),            \
-        ROW_INT(batch, 1, 4096, "1", "Sequences of a decode step."),                     \
-        ROW_BOOL(strict_tp, "false", "Ranks must divide the heads, as in the paper."),   \
-        ROW_ENUM(hide, "nothing|cluster", "nothing",                                     \
-                 "Part of the reported topology to ignore."),                            \
-        ROW_INT(seed, 0, 0, "1", "Seed of lengths, noise and the search.")
+        OPT_ROW(STR, model, default_model, "Name of an architecture."),                  \
+        OPT_ROW(ENUM, type, "f32", "Type of the weights.", .values = "f32|bf16"),        \
+        OPT_ROW(STR, fit, "sharegpt", "Fit of the trace from which lengths are drawn."), \
+        OPT_ROW(INT, n_requests, "400", "Number of requests to draw.", .min = 1,         \
+                .max = 100000),                                                          \
+        OPT_ROW(INT, batch, "1", "Sequences of a decode step.", .min = 1, .max = 4096),  \
+        OPT_ROW(BOOL, strict_tp, "false",                                                \
+                "Ranks must divide the heads, as in the paper."),                        \
+        OPT_ROW(ENUM, hide, "nothing", "Part of the reported topology to ignore.",       \
+                .values = "nothing|cluster"),                                            \
+        OPT_ROW(INT, seed, "1", "Seed of lengths, noise and the search.")
 
 /* All of a cell. Zero before open. */
 struct study_topo {
