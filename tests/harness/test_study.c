@@ -151,7 +151,7 @@ static void a_bad_job_is_refused_by_name(void **state)
     refuse("\"study\": {\"name\": \"script\"}, \"seeds\": {}", "and \"seeds\" exclude");
     refuse("\"studi\": {\"name\": \"script\"}", "did you mean \"study\"");
     refuse(HEADLINE("\"metric\": \"sped\", \"over\": \"max\""), "did you mean \"speed\"");
-    refuse(HEADLINE("\"metric\": \"p50_ttft_ms\", \"over\": \"max\""), "does not exist");
+    refuse(HEADLINE("\"metric\": \"p50_ttft_ms\", \"over\": \"max\""), "no metric");
     refuse(HEADLINE("\"metric\": \"speed\", \"over\": \"geomen\""),
            "did you mean \"geomean\"");
     refuse(HEADLINE("\"metric\": \"speed\""), "which study.k?");
