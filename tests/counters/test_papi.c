@@ -71,7 +71,8 @@ static void unpublished_is_nan(void **state)
     counters_read(c, v);
     assert_true(v[0].value == 0); /* counted, and nothing happened */
     assert_true(isnan(v[1].value));
-    assert_non_null(strstr(v[1].why, "decode.token: nobody publishes it"));
+    assert_non_null(
+        strstr(v[1].why, "decode.token: this program does not publish this event"));
     counters_close(&c);
 }
 
