@@ -54,27 +54,27 @@ TEST_SRC := $(shell find tests -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
 
-# Kernel rivals: one program a library, of baselines/gemm/<name>.c, left out where the library
-# is not found (RIVAL_LIB_<name>= and RIVAL_INC_<name>= on the command line name one that lies
-# elsewhere, or none), and under ThreadSanitizer, which cannot follow OpenMP inside of them.
+# GEMM libraries: one program each, from baselines/gemm/<name>.c, left out where the library is
+# not found and under ThreadSanitizer, which cannot follow OpenMP inside of them.
+# BASELINE_LIB_<name>= and BASELINE_INC_<name>= name one that lies elsewhere, or none.
 MULTIARCH := $(shell $(CC) -dumpmachine)
-RIVAL_NAMES := $(basename $(notdir $(wildcard baselines/gemm/*.c)))
-RIVAL_LIB_onednn   := /usr/lib/$(MULTIARCH)/libdnnl.so
-RIVAL_LIB_openblas := /usr/lib/$(MULTIARCH)/openblas-openmp/libopenblas.so
-RIVAL_INC_openblas := -isystem /usr/include/$(MULTIARCH)/openblas-openmp
-RIVAL_LIB_blis     := /usr/lib/$(MULTIARCH)/blis-openmp/libblis.so
-RIVAL_INC_blis     := -isystem /usr/include/$(MULTIARCH)/blis-openmp
-RIVAL_LIB_libxsmm  := /usr/lib/libxsmm.a
-RIVAL_MORE_libxsmm := /usr/lib/libxsmmnoblas.a -ldl
-RIVAL_FOUND := $(foreach r,$(RIVAL_NAMES),$(if $(wildcard $(RIVAL_LIB_$(r))),$(r)))
-RIVALS := $(if $(findstring thread,$(SAN)),,$(RIVAL_FOUND:%=$(BUILD)/rival/%))
-RIVAL_SUPPORT := $(wildcard baselines/gemm/support/*.c)
+BASELINE_NAMES := $(basename $(notdir $(wildcard baselines/gemm/*.c)))
+BASELINE_LIB_onednn   := /usr/lib/$(MULTIARCH)/libdnnl.so
+BASELINE_LIB_openblas := /usr/lib/$(MULTIARCH)/openblas-openmp/libopenblas.so
+BASELINE_INC_openblas := -isystem /usr/include/$(MULTIARCH)/openblas-openmp
+BASELINE_LIB_blis     := /usr/lib/$(MULTIARCH)/blis-openmp/libblis.so
+BASELINE_INC_blis     := -isystem /usr/include/$(MULTIARCH)/blis-openmp
+BASELINE_LIB_libxsmm  := /usr/lib/libxsmm.a
+BASELINE_MORE_libxsmm := /usr/lib/libxsmmnoblas.a -ldl
+BASELINE_FOUND := $(foreach r,$(BASELINE_NAMES),$(if $(wildcard $(BASELINE_LIB_$(r))),$(r)))
+BASELINES := $(if $(findstring thread,$(SAN)),,$(BASELINE_FOUND:%=$(BUILD)/baseline/%))
+BASELINE_SUPPORT := $(wildcard baselines/gemm/support/*.c)
 
 obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 
 ifeq ($(HAVE),yes)
-all: $(BUILD)/sandwich $(BUILD)/testbed $(RIVALS)
+all: $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES)
 
 # --- registries: a plug-in is one file in a folder; these lists are the only thing made of it,
 # each time, and kept when they are as before: times of folders do not tell all that happens
@@ -108,11 +108,11 @@ $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_ada
 $(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
 $(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
 $(call reg,study,$(wildcard experiments/study/*.c),experiments/harness/study.h,study,studies,study)
-BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_rivals.c
-$(BUILD)/gen/gemm_rivals.c: FORCE
+BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_baselines.c
+$(BUILD)/gen/gemm_baselines.c: FORCE
 	@mkdir -p $(@D)
-	$(Q){ echo '#include "baselines/gemm.h"'; echo 'const char *const gemm_rival_names[] = {'; \
-	 for r in $(RIVAL_NAMES); do echo "    \"$$r\","; done; echo '    0};'; } > $@.new; \
+	$(Q){ echo '#include "baselines/gemm.h"'; echo 'const char *const gemm_baseline_names[] = {'; \
+	 for r in $(BASELINE_NAMES); do echo "    \"$$r\","; done; echo '    0};'; } > $@.new; \
 	 cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 genobj = $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(1))
@@ -126,7 +126,7 @@ $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC $<"
 	$(Q)$(CC) $(CFLAGS) $(if $(filter engine/kernels/% characterize/peak/%,$<),$(call isa_of,$<)) \
-	$(if $(filter baselines/gemm/%,$<),$(RIVAL_INC_$(notdir $*))) -c $< -o $@
+	$(if $(filter baselines/gemm/%,$<),$(BASELINE_INC_$(notdir $*))) -c $< -o $@
 $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BUILD)/libtestbed.a: $(BED_OBJ)
@@ -142,9 +142,9 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/lib
 $(BUILD)/tests/model/test_cost: LDFLAGS += -Wl,--wrap=kern_gemm_run
 $(BUILD)/tests/study/test_cost: $(BUILD)/obj/tests/bench/cost.o
 # Each library by its own path, at build and at run time: not by what libblas.so happens to be.
-$(BUILD)/rival/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(RIVAL_SUPPORT)) $(BUILD)/libsandwich.a
+$(BUILD)/baseline/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(BASELINE_SUPPORT)) $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(RIVAL_LIB_$*) $(RIVAL_MORE_$*) -Wl,-rpath,$(dir $(RIVAL_LIB_$*)) -lm -lpthread
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BASELINE_LIB_$*) $(BASELINE_MORE_$*) -Wl,-rpath,$(dir $(BASELINE_LIB_$*)) -lm -lpthread
 $(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_ENGINE)
 
@@ -165,7 +165,7 @@ $(BUILD)/gen/kernels: FORCE
 FORCE:
 
 # --- verbs
-test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(RIVALS)
+test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(or $(MODULE),$(ROOM)) sh tests/support/run.sh
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh

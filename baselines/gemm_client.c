@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/opt.h"
-#include "base/stats.h"
-#include "baselines/gemm_trial.h"
+#include "baselines/gemm_child.h"
+#include "measure/compare.h"
 
 #define MAX_SETTINGS 128
 #define LABEL_MAX    96
@@ -19,16 +19,20 @@
 #define COPY_ALIGN   4096 /* as there, too */
 #define LIMIT_S      30.0 /* to answer, unless the caller says another */
 
-/* A setting is measured in three runs after the first, or up to seven within a quarter of
- * a second; one that is far from the best so far leaves early, one that comes near it is
- * compared with it, run by run in turn. */
-#define MIN_RUNS   3
-#define RUNS_S     0.25
-#define FAR        1.3
+/* A setting is timed alone; one that comes near the best so far is then timed in turn with
+ * it. */
+#define RUNS_MAX 7
+#define ALONE                                                                            \
+    {                                                                                    \
+        .min_rounds = 3, .max_rounds = RUNS_MAX                                          \
+    }
+#define IN_TURN                                                                          \
+    {                                                                                    \
+        MEASURE_EXACTLY(5), .n_warm_up = -1                                              \
+    }
 #define NEAR       1.12
-#define DUEL_RUNS  5
-#define HOPELESS   4.0 /* times the best: not waited for */
-#define HOPELESS_S 0.1 /* ... and so much for what the first run prepares */
+#define HOPELESS   4.0 /* a run is waited for so many times the best run ... */
+#define HOPELESS_S 0.1 /* ... and so much longer, for what the first run prepares */
 
 struct setting {
     char label[LABEL_MAX], env[LABEL_MAX], types[24];
@@ -40,21 +44,23 @@ struct setting {
     double order[2]; /* [bf16]: smaller is tried earlier */
 };
 
-struct gemm_rival {
+struct gemm_baseline {
     char name[32], path[4096], version[LABEL_MAX];
-    struct gemm_rival_opts o;
+    struct gemm_baseline_opts o;
     struct setting settings[MAX_SETTINGS];
     int n_settings;
     struct gemm_case shape;
-    struct gemm_trial best;
+    struct measure *measure;
+    struct gemm_child best;
+    double best_s;
     char chosen[LABEL_MAX + 48];
 };
 
 /* --- finding and opening */
 
-/* The folder rival/ beside the running program, or beside a folder it lies in (a test's
+/* The folder baseline/ beside the running program, or beside a folder it lies in (a test's
  * lies deeper than the program's). */
-static int find_program(struct gemm_rival *r)
+static int find_program(struct gemm_baseline *r)
 {
     char dir[3900];
     ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
@@ -68,16 +74,16 @@ static int find_program(struct gemm_rival *r)
     dir[n > 0 ? n : 0] = '\0';
     for (int up = 0; up < 3 && strrchr(dir, '/'); up++) {
         *strrchr(dir, '/') = '\0';
-        snprintf(r->path, sizeof r->path, "%s/rival/%s", dir, r->name);
+        snprintf(r->path, sizeof r->path, "%s/baseline/%s", dir, r->name);
         if (access(r->path, X_OK) == 0)
             return OK;
     }
     return err_set(ERR_NOTFOUND,
-                   "kernel rival %s is not built: its library is missing, or SAN=thread",
+                   "GEMM library %s is not built: its library is missing, or SAN=thread",
                    r->name);
 }
 
-static int start(struct gemm_rival *r, const char *arg, const char *env,
+static int start(struct gemm_baseline *r, const char *arg, const char *env,
                  struct gemm_process **out)
 {
     struct gemm_process_opts o = {.path = r->path,
@@ -90,7 +96,7 @@ static int start(struct gemm_rival *r, const char *arg, const char *env,
 }
 
 /* "setting|LABEL|TYPES|M-MAX|ENV", the last may be empty. */
-static int parse_setting(struct gemm_rival *r, const char *line)
+static int parse_setting(struct gemm_baseline *r, const char *line)
 {
     struct setting *s = &r->settings[r->n_settings];
     int end = 0;
@@ -101,14 +107,14 @@ static int parse_setting(struct gemm_rival *r, const char *line)
                &s->m_max, &end) != 3 ||
         end == 0 || s->m_max < 0 || strlen(line + end) >= sizeof s->env)
         return err_set(ERR_FORMAT,
-                       "%s: list said \"%.100s\", expected setting|LABEL|TYPES|M|ENV",
+                       "%s: answered \"%.100s\", expected setting|LABEL|TYPES|M|ENV",
                        r->name, line);
     strcpy(s->env, line + end);
     r->n_settings++;
     return OK;
 }
 
-static int read_list(struct gemm_rival *r)
+static int read_list(struct gemm_baseline *r)
 {
     char line[GEMM_LINE_MAX];
     struct gemm_process *p = NULL;
@@ -116,9 +122,9 @@ static int read_list(struct gemm_rival *r)
 
     if (rc == OK)
         rc = gemm_process_ask(p, NULL, line, sizeof line, r->o.limit_s);
-    if (rc == OK && sscanf(line, "rival %95[^\n]", r->version) != 1)
-        rc = err_set(ERR_FORMAT, "%s: said \"%.100s\", expected rival VERSION", r->name,
-                     line);
+    if (rc == OK && sscanf(line, "baseline %95[^\n]", r->version) != 1)
+        rc = err_set(ERR_FORMAT, "%s: answered \"%.100s\", expected baseline VERSION",
+                     r->name, line);
     while (rc == OK) {
         rc = gemm_process_ask(p, NULL, line, sizeof line, r->o.limit_s);
         if (rc == OK && strcmp(line, "end") == 0)
@@ -128,7 +134,9 @@ static int read_list(struct gemm_rival *r)
     }
     gemm_process_stop(&p);
     if (rc == OK && r->n_settings == 0)
-        rc = err_set(ERR_FORMAT, "%s: lists no setting", r->name);
+        rc = err_set(ERR_NOTFOUND,
+                     "%s has no setting for the instruction sets of this machine",
+                     r->version);
     return rc;
 }
 
@@ -136,28 +144,28 @@ static int check_name(const char *name)
 {
     const char *near;
 
-    for (int i = 0; gemm_rival_names[i]; i++)
-        if (strcmp(gemm_rival_names[i], name) == 0)
+    for (int i = 0; gemm_baseline_names[i]; i++)
+        if (strcmp(gemm_baseline_names[i], name) == 0)
             return OK;
-    near = opt_nearest(name, gemm_rival_names);
-    return err_set(ERR_NOTFOUND, "no kernel rival \"%s\"%s%s%s", name,
+    near = opt_nearest(name, gemm_baseline_names);
+    return err_set(ERR_NOTFOUND, "no GEMM library \"%s\"%s%s%s", name,
                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-static int check_opts(const struct gemm_rival_opts *o)
+static int check_opts(const struct gemm_baseline_opts *o)
 {
     if (o->n_threads < 1 || !o->cpus)
-        return err_set(ERR_ARG, "a kernel rival on %d threads, expected 1 or more",
+        return err_set(ERR_ARG, "a GEMM library on %d threads, expected 1 or more",
                        o->n_threads);
     if (!(o->limit_s >= 0.0))
         return err_set(ERR_ARG, "limit_s = %g, expected 0 or more", o->limit_s);
     return OK;
 }
 
-int gemm_rival_open(struct gemm_rival **out, const char *name,
-                    const struct gemm_rival_opts *o)
+int gemm_baseline_open(struct gemm_baseline **out, const char *name,
+                       const struct gemm_baseline_opts *o)
 {
-    struct gemm_rival *r = NULL;
+    struct gemm_baseline *r = NULL;
     int *cpus = NULL, rc;
 
     *out = NULL;
@@ -179,7 +187,9 @@ int gemm_rival_open(struct gemm_rival **out, const char *name,
     if (r->o.limit_s == 0.0)
         r->o.limit_s = LIMIT_S;
     r->best.error = NAN;
-    rc = find_program(r);
+    rc = measure_open(&r->measure, 2, RUNS_MAX);
+    if (rc == OK)
+        rc = find_program(r);
     if (rc == OK)
         rc = read_list(r);
     r->o.dir = NULL; /* the caller's string; path has it now */
@@ -188,65 +198,47 @@ int gemm_rival_open(struct gemm_rival **out, const char *name,
     *out = r, r = NULL;
 out:
     mem_free(cpus);
-    gemm_rival_close(&r);
+    gemm_baseline_close(&r);
     return rc;
 }
 
-static void forget(struct gemm_rival *r)
+static void forget(struct gemm_baseline *r)
 {
     gemm_process_stop(&r->best.process);
-    r->best = (struct gemm_trial){.error = NAN};
+    r->best = (struct gemm_child){.error = NAN};
     r->chosen[0] = '\0';
 }
 
-void gemm_rival_close(struct gemm_rival **r)
+void gemm_baseline_close(struct gemm_baseline **r)
 {
     if (!*r)
         return;
     forget(*r);
+    measure_close(&(*r)->measure);
     mem_free((void *)(*r)->o.cpus);
     mem_free(*r);
     *r = NULL;
 }
 
-const char *gemm_rival_version(const struct gemm_rival *r)
+const char *gemm_baseline_version(const struct gemm_baseline *r)
 {
     return r->version;
 }
 
-const char *gemm_rival_setting(const struct gemm_rival *r)
+const char *gemm_baseline_setting(const struct gemm_baseline *r)
 {
     return r->chosen;
 }
 
-double gemm_rival_error(const struct gemm_rival *r)
+double gemm_baseline_error(const struct gemm_baseline *r)
 {
     return r->best.error;
 }
 
 /* --- one setting */
 
-static double median(const struct gemm_trial *t)
-{
-    return stats_median(t->seconds, (size_t)t->n_runs);
-}
-
-/* The shortest; infinite when there is none. */
-static double shortest(const struct gemm_trial *t)
-{
-    return t->process ? stats_min(t->seconds, (size_t)t->n_runs) : INFINITY;
-}
-
-/* How long a run of a newcomer is waited for. */
-static double patience(const struct gemm_rival *r)
-{
-    if (!r->best.process)
-        return r->o.limit_s;
-    return fmin(r->o.limit_s, HOPELESS * median(&r->best) + HOPELESS_S);
-}
-
 /* Start the setting's process. ERR_UNSUPPORTED: the library does not take it. */
-static int start_setting(struct gemm_rival *r, struct gemm_trial *t)
+static int start_setting(struct gemm_baseline *r, struct gemm_child *t)
 {
     struct setting *s = &r->settings[t->at];
     char number[16], answer[GEMM_LINE_MAX];
@@ -262,62 +254,19 @@ static int start_setting(struct gemm_rival *r, struct gemm_trial *t)
         s->dead = true;
         return err_set(ERR_UNSUPPORTED, "%s", answer + 3);
     }
-    if (sscanf(answer, "rival %95[^\n]", s->taken) != 1)
-        return err_set(ERR_FORMAT, "said \"%.100s\", expected rival SETTING", answer);
+    if (sscanf(answer, "baseline %95[^\n]", s->taken) != 1)
+        return err_set(ERR_FORMAT, "answered \"%.100s\", expected baseline SETTING",
+                       answer);
     return OK;
 }
 
-/* The first run warms up. ERR_LIMIT: so slow that its end was not waited for. */
-static int measure(struct gemm_rival *r, struct gemm_trial *t)
+static void warn(const struct gemm_baseline *r, int at)
 {
-    double first, sum = 0.0;
-    int rc = gemm_trial_run(t, patience(r), &first);
-
-    while (rc == OK && t->n_runs < GEMM_TRIAL_RUNS &&
-           (t->n_runs < MIN_RUNS || sum < RUNS_S)) {
-        rc = gemm_trial_run(t, patience(r), &t->seconds[t->n_runs]);
-        if (rc != OK)
-            break;
-        sum += t->seconds[t->n_runs++];
-        if (t->n_runs > 1 && shortest(t) > FAR * shortest(&r->best))
-            break;
-    }
-    if (rc == OK)
-        rc = gemm_trial_check(t, &r->shape, r->o.limit_s);
-    return rc;
-}
-
-static void warn(const struct gemm_rival *r, int at)
-{
-    log_warn("kernel rival %s: %s: %s", r->name, r->settings[at].label, err_msg());
-}
-
-/* In turn, so that what else happens on the machine hits both alike. */
-static int duel(struct gemm_rival *r, struct gemm_trial *t, bool *won)
-{
-    struct gemm_trial *b = &r->best;
-    int rc = OK;
-
-    for (int i = 0; i < DUEL_RUNS && rc == OK; i++) {
-        rc = gemm_trial_run(b, r->o.limit_s, &b->seconds[i]);
-        if (rc != OK) { /* the best is lost, the newcomer stays */
-            warn(r, b->at);
-            gemm_process_stop(&b->process);
-            *won = true;
-            return OK;
-        }
-        rc = gemm_trial_run(t, r->o.limit_s, &t->seconds[i]);
-    }
-    b->n_runs = DUEL_RUNS;
-    if (rc != OK)
-        return rc;
-    t->n_runs = DUEL_RUNS;
-    *won = median(t) < median(b);
-    return OK;
+    log_warn("GEMM library %s: %s: %s", r->name, r->settings[at].label, err_msg());
 }
 
 /* Has a setting been tried that the library takes as the same? */
-static bool is_double(const struct gemm_rival *r, int at)
+static bool is_double(const struct gemm_baseline *r, int at)
 {
     const char *taken = r->settings[at].taken;
 
@@ -327,36 +276,81 @@ static bool is_double(const struct gemm_rival *r, int at)
     return false;
 }
 
+/* A setting that is tried, and the best one so far. */
+struct pair {
+    struct gemm_baseline *r;
+    struct gemm_child child;
+};
+
+static int run_one(void *arg, int alternative, struct measure_trial *t)
+{
+    struct pair *p = arg;
+    struct gemm_baseline *r = p->r;
+    double limit_s = r->o.limit_s;
+    int rc;
+
+    if (alternative == 0) {
+        if (r->best.process)
+            limit_s = fmin(limit_s, HOPELESS * r->best_s + HOPELESS_S);
+        return gemm_child_run(&p->child, limit_s, &t->seconds);
+    }
+    rc = gemm_child_run(&r->best, limit_s, &t->seconds);
+    if (rc == OK)
+        return OK;
+    warn(r, r->best.at); /* the best so far is lost, the other one stays */
+    gemm_process_stop(&r->best.process);
+    t->seconds = NAN;
+    return OK;
+}
+
+/* Whether the child takes the best one's place. ERR_LIMIT: it is too slow. */
+static int time_child(struct pair *p, bool *won)
+{
+    static const struct measure_opts alone = ALONE, in_turn = IN_TURN;
+    struct gemm_baseline *r = p->r;
+    struct measure_report report;
+    int rc = measure_compare(r->measure, 1, &alone, run_one, p);
+
+    if (rc == OK)
+        rc = gemm_child_check(&p->child, &r->shape, r->o.limit_s);
+    if (rc != OK)
+        return rc;
+    measure_report(r->measure, 0, &report);
+    r->settings[p->child.at].seconds = report.estimate;
+    *won = !r->best.process || report.estimate * NEAR < r->best_s;
+    if (!*won && report.estimate < r->best_s * NEAR) {
+        rc = measure_compare(r->measure, 2, &in_turn, run_one, p);
+        *won = measure_fastest(r->measure, -1) == 0;
+    }
+    if (*won)
+        r->best_s = report.estimate;
+    return rc;
+}
+
 /* The better one of the setting and the best so far stays. ERR_UNSUPPORTED: not for this
  * shape or machine.  ERR_LIMIT: too slow.  Others: it failed. */
-static int try_setting(struct gemm_rival *r, int at)
+static int try_setting(struct gemm_baseline *r, int at)
 {
-    struct gemm_trial t = {.at = at, .error = NAN};
-    struct setting *s = &r->settings[at];
-    bool won;
-    int rc = start_setting(r, &t);
+    struct pair p = {.r = r, .child = {.at = at, .error = NAN}};
+    const struct gemm_case *c = &r->shape;
+    bool won = false;
+    int rc = start_setting(r, &p.child);
 
-    if (rc != OK || is_double(r, at))
-        goto out;
-    rc = gemm_trial_shape(&t, &r->shape, r->o.limit_s);
-    if (rc == OK)
-        rc = measure(r, &t);
-    if (rc != OK)
-        goto out;
-    s->seconds = shortest(&t);
-    log_debug("kernel rival %s: %s %" PRId64 " x %" PRId64 " x %" PRId64
-              ": %s: %.4g ms, error %.2g",
-              r->name, r->shape.type, r->shape.m, r->shape.n, r->shape.k, s->taken,
-              1e3 * shortest(&t), t.error);
-    won = shortest(&t) * NEAR < shortest(&r->best);
-    if (!won && shortest(&t) < shortest(&r->best) * NEAR)
-        rc = duel(r, &t, &won);
+    if (rc == OK && !is_double(r, at)) {
+        rc = gemm_child_shape(&p.child, c, r->o.limit_s);
+        if (rc == OK)
+            rc = time_child(&p, &won);
+        if (rc == OK)
+            log_debug("GEMM library %s: %s %" PRId64 " x %" PRId64 " x %" PRId64
+                      ": %s: %.4g ms, error %.2g",
+                      r->name, c->type, c->m, c->n, c->k, r->settings[at].taken,
+                      1e3 * r->settings[at].seconds, p.child.error);
+    }
     if (rc == OK && won) {
         gemm_process_stop(&r->best.process);
-        r->best = t, t.process = NULL;
+        r->best = p.child, p.child.process = NULL;
     }
-out:
-    gemm_process_stop(&t.process);
+    gemm_process_stop(&p.child.process);
     return rc;
 }
 
@@ -364,7 +358,7 @@ out:
 
 /* The setting to try next, -1: none is left. The last shape's best goes first, then those
  * never tried in the order of the table, then by how far they were from the best. */
-static int next_setting(const struct gemm_rival *r)
+static int next_setting(const struct gemm_baseline *r)
 {
     const int type = r->shape.bf16;
     int next = -1;
@@ -380,7 +374,7 @@ static int next_setting(const struct gemm_rival *r)
     return next;
 }
 
-static void keep(struct gemm_rival *r, int n_tried, int n_left)
+static void keep(struct gemm_baseline *r, int n_tried, int n_left)
 {
     const int type = r->shape.bf16;
     struct setting *s = &r->settings[r->best.at];
@@ -400,7 +394,7 @@ static void keep(struct gemm_rival *r, int n_tried, int n_left)
         snprintf(r->chosen, sizeof r->chosen, "%s", s->taken);
 }
 
-static int none_computes(const struct gemm_rival *r, int n_tried, bool refused)
+static int none_computes(const struct gemm_baseline *r, int n_tried, bool refused)
 {
     const struct gemm_case *c = &r->shape;
 
@@ -412,7 +406,7 @@ static int none_computes(const struct gemm_rival *r, int n_tried, bool refused)
                       r->version, n_tried, c->type, c->m, c->n, c->k);
 }
 
-static int try_all(struct gemm_rival *r, double budget_s)
+static int try_all(struct gemm_baseline *r, double budget_s)
 {
     const uint64_t start_ns = clock_ns();
     int n_tried = 0, n_left = 0, at;
@@ -440,15 +434,15 @@ static int try_all(struct gemm_rival *r, double budget_s)
     return OK;
 }
 
-int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t n,
-                     int64_t k, bool warm, double budget_s)
+int gemm_baseline_shape(struct gemm_baseline *r, const char *type, int64_t m, int64_t n,
+                        int64_t k, bool warm, double budget_s)
 {
     struct gemm_case *c = &r->shape;
     double bytes, over = ROTATE_OVER * (double)r->o.cache_bytes;
 
     forget(r);
     if (strcmp(type, "f32") != 0 && strcmp(type, "bf16") != 0)
-        return err_set(ERR_NOTFOUND, "kernel rivals have f32 and bf16, no \"%s\"", type);
+        return err_set(ERR_NOTFOUND, "GEMM libraries have f32 and bf16, no \"%s\"", type);
     if (m < 1 || n < 1 || k < 1 || m > INT32_MAX || n > INT32_MAX || k > INT32_MAX)
         return err_set(ERR_ARG,
                        "shape %" PRId64 " x %" PRId64 " x %" PRId64
@@ -468,19 +462,19 @@ int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t 
     return try_all(r, budget_s);
 }
 
-int gemm_rival_run(struct gemm_rival *r, double *seconds)
+int gemm_baseline_run(struct gemm_baseline *r, double *seconds)
 {
     char label[LABEL_MAX];
     int rc;
 
     *seconds = NAN;
     if (!r->best.process)
-        return err_set(ERR_STATE, "kernel rival %s: no shape is ready", r->name);
-    rc = gemm_trial_run(&r->best, r->o.limit_s, seconds);
+        return err_set(ERR_STATE, "GEMM library %s: no shape is ready", r->name);
+    rc = gemm_child_run(&r->best, r->o.limit_s, seconds);
     if (rc == OK)
         return OK;
     snprintf(label, sizeof label, "%s", r->settings[r->best.at].taken);
     *seconds = NAN;
     forget(r);
-    return err_prefix(rc, "kernel rival %s (%s)", r->name, label);
+    return err_prefix(rc, "GEMM library %s (%s)", r->name, label);
 }

@@ -186,7 +186,7 @@ int gemm_process_start(struct gemm_process **out, const struct gemm_process_opts
         return ERR_NOMEM;
     snprintf(p->name, sizeof p->name, "%s", slash ? slash + 1 : o->path);
     p->socket = -1;
-    p->log = memfd_create("rival-log", MFD_CLOEXEC);
+    p->log = memfd_create("baseline-log", MFD_CLOEXEC);
     if (p->log < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         rc = err_set(ERR_IO, "%s: cannot start: %m", p->name);
         goto out;
@@ -293,7 +293,7 @@ static int hangs(const struct gemm_process *p, double limit_s)
 
 /* --- talk */
 
-static int say(struct gemm_process *p, const char *line)
+static int report(struct gemm_process *p, const char *line)
 {
     char text[GEMM_LINE_MAX];
     int n = snprintf(text, sizeof text, "%s\n", line);
@@ -387,7 +387,7 @@ int gemm_process_ask(struct gemm_process *p, const char *line, char *answer, siz
     if (line)
         rc = expect_silence(p);
     if (line && rc == OK)
-        rc = say(p, line);
+        rc = report(p, line);
     while (rc == OK) {
         rc = take_line(p, answer, n);
         if (rc != 0)

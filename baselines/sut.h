@@ -66,8 +66,9 @@ struct sut_adapter {
      * "weight_type" ("bf16"), "precision" ("exact"), "prefill_threads",
      * "decode_threads". */
     int (*describe)(struct sut *s, json_t **out);
-    /* Physical lower bound: bytes a decoded token must read at a context, and the
-     * arithmetic of a prompt; NULL members, or an answer of 0, where unknown. */
+    /* The physical bounds: the bytes that a decoded token must read when it attends to
+     * ctx_tok tokens, itself included, and the FLOP that are executed for a prompt. NULL
+     * members, or an answer of 0, where unknown. */
     int64_t (*token_bytes)(struct sut *s, int64_t ctx_tok);
     double (*prefill_flop)(struct sut *s, int64_t n_tok);
 };

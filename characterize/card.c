@@ -17,7 +17,7 @@
 #include "par/team.h"
 
 /* Raised when a value changes its meaning: older cards are then measured again. */
-#define CARD_VERSION   1
+#define CARD_VERSION   2
 #define CARD_BYTES_MAX (1 << 20)
 #define BUDGET_S       12.0 /* what a first run may cost without being asked */
 #define FULL_BUDGET_S  50.0 /* the whole of it stays under a minute */
@@ -75,17 +75,22 @@ MUST static int make_dirs(const char *dir)
 
 /* ---- measuring ---- */
 
+/* A number, or null where it is unavailable. */
+static json_t *number(double v)
+{
+    return isnan(v) ? json_null() : json_real(v);
+}
+
 static json_t *values_json(const struct probe_ctx *c)
 {
     json_t *list = json_array();
 
     for (int i = 0; list && i < c->n_values; i++) {
         const struct probe_value *v = &c->values[i];
-        json_t *row = json_pack("{s:s s:s s:i s:o s:o s:i s:s}", "name", v->name, "unit",
-                                v->unit, "n_threads", v->n_threads, "median",
-                                isnan(v->median) ? json_null() : json_real(v->median),
-                                "mad", isnan(v->mad) ? json_null() : json_real(v->mad),
-                                "n_trials", v->n_trials, "why", v->why);
+        json_t *row = json_pack("{s:s s:s s:i s:o s:o s:o s:i s:s}", "name", v->name,
+                                "unit", v->unit, "n_threads", v->n_threads, "estimate",
+                                number(v->estimate), "lo", number(v->lo), "hi",
+                                number(v->hi), "n_trials", v->n_trials, "why", v->why);
 
         if (json_array_append_new(list, row) != 0) { /* also when row is NULL */
             json_decref(list);

@@ -2,11 +2,11 @@
  * them.
  *
  * A probe is one file in characterize/probe/ ending in one `const struct probe
- * probe_<stem>`. It measures with the same team, clock and memory as the engine, repeats,
- * and reports median and spread. The card (results/machine/<host>.json) holds every
- * probe's values with the CPU's identity, and is the bound beside every number; a card of
- * another CPU, microcode or thread set is measured again, never believed. Threads: the
- * caller's; no other work may run meanwhile. */
+ * probe_<stem>`. It measures with the same team, clock and memory as the engine, compares as the
+ * engine does (measure/compare.h), and reports estimate and interval. The card (results/machine/<host>.json, and another under
+ * a mask of instruction sets) holds every probe's values with the CPU's identity, and is
+ * the bound beside every number; a card of another CPU, microcode or thread set is
+ * measured again, never believed. Threads: the caller's; no other work may run meanwhile. */
 #ifndef CHARACTERIZE_PROBE_H
 #define CHARACTERIZE_PROBE_H
 
@@ -23,7 +23,7 @@ struct probe_value {
     char name[48]; /* "read_gbps" */
     char unit[16]; /* "GB/s" */
     int n_threads;
-    double median, mad; /* NaN: unavailable */
+    double estimate, lo, hi; /* see measure/compare.h; NaN: unavailable */
     int n_trials;
     char why[96]; /* reason when unavailable, else "" */
 };

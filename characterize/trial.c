@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/stats.h"
 #include "characterize/peak/peak.h"
 #include "cpu/cpu.h"
 
@@ -67,31 +66,13 @@ static void timed_run(void *arg, struct par_self *self)
         ;
 }
 
-struct probe_time probe_time(struct par_team *team, int n_threads, probe_body body,
-                             void *arg)
+struct measure_trial probe_time(struct par_team *team, int n_threads, probe_body body,
+                                void *arg)
 {
     struct timed t = {.body = body, .arg = arg, .first_ns = UINT64_MAX};
 
     par_team_run(team, n_threads, timed_run, &t);
-    return (struct probe_time){(double)(t.last_ns - t.first_ns) * 1e-9, t.disturbed};
-}
-
-static void add(struct probe_series *s, double v, const struct probe_time *t)
-{
-    if (t->disturbed && s->n_disturbed < PROBE_TRIALS_MAX)
-        s->disturbed[s->n_disturbed++] = v;
-    else if (!t->disturbed && s->n < PROBE_TRIALS_MAX)
-        s->x[s->n++] = v;
-}
-
-void probe_series_add(struct probe_series *s, double amount, const struct probe_time *t)
-{
-    add(s, amount / t->seconds * 1e-9, t);
-}
-
-void probe_series_add_ns(struct probe_series *s, double n_ops, const struct probe_time *t)
-{
-    add(s, t->seconds * 1e9 / n_ops, t);
+    return (struct measure_trial){(double)(t.last_ns - t.first_ns) * 1e-9, t.disturbed};
 }
 
 int probe_cpu(const struct probe_ctx *c, int id)
@@ -102,77 +83,79 @@ int probe_cpu(const struct probe_ctx *c, int id)
     return stat.cpu_wanted >= 0 ? stat.cpu_wanted : id;
 }
 
-uint64_t probe_deadline_ns(double budget_s)
-{
-    return clock_ns() + (uint64_t)(budget_s * 1e9);
-}
-
-int probe_more(const struct probe_series *s, int n_series, uint64_t end_ns)
-{
-    int fewest = PROBE_TRIALS_MAX, fewest_all = PROBE_TRIALS_MAX;
-
-    for (int i = 0; i < n_series; i++) {
-        int all = s[i].n + s[i].n_disturbed;
-
-        if (!all)
-            continue; /* not measured at all, or nothing is yet */
-        fewest = s[i].n < fewest ? s[i].n : fewest;
-        fewest_all = all < fewest_all ? all : fewest_all;
-    }
-    if (clock_ns() >= end_ns)
-        return fewest_all < PROBE_TRIALS_MIN;
-    return fewest < PROBE_TRIALS_MAX;
-}
-
-/* Median and spread of a series; the disturbed trials stand in where there is too little.
- */
-static void summarise(const struct probe_series *s, struct probe_value *v)
-{
-    double x[2 * PROBE_TRIALS_MAX];
-    size_t n = (size_t)s->n;
-
-    memcpy(x, s->x, n * sizeof(*x));
-    if (s->n < PROBE_TRIALS_MIN) {
-        memcpy(x + n, s->disturbed, (size_t)s->n_disturbed * sizeof(*x));
-        n += (size_t)s->n_disturbed;
-    }
-    v->median = stats_median(x, n);
-    v->mad = stats_mad(x, n);
-    v->n_trials = (int)n;
-}
-
 static struct probe_value value_of(const char *name, const char *unit, int n_threads)
 {
-    struct probe_value v = {.n_threads = n_threads, .median = NAN, .mad = NAN};
+    struct probe_value v = {
+        .n_threads = n_threads, .estimate = NAN, .lo = NAN, .hi = NAN};
 
     snprintf(v.name, sizeof(v.name), "%s", name);
     snprintf(v.unit, sizeof(v.unit), "%s", unit);
     return v;
 }
 
-void probe_value_finish(struct probe_value *v)
+int probe_measure(struct measure **out, int n, double budget_s, measure_fn fn, void *arg)
 {
-    if (!isnan(v->median) && !isnan(v->mad))
-        return;
-    snprintf(v->why, sizeof(v->why), "%s",
-             v->n_trials ? "no memory to sort the trials" : "no trial was made");
-    v->median = v->mad = NAN;
+    /* the whole budget: a bound is worth it */
+    const struct measure_opts o = {.min_rounds = PROBE_TRIALS_MIN,
+                                   .max_rounds = PROBE_TRIALS_MAX,
+                                   .budget_s = budget_s,
+                                   .precise_frac = 1e-9,
+                                   .keep_all = true};
+    int rc = measure_open(out, n, PROBE_TRIALS_MAX);
+
+    if (rc == OK)
+        rc = measure_compare(*out, n, &o, fn, arg);
+    if (rc != OK)
+        measure_close(out);
+    return rc;
 }
 
-int probe_report_best(struct probe_ctx *c, const char *name, const char *unit,
-                      int n_threads, const struct probe_series *s, int n_series)
+int probe_report(struct probe_ctx *c, const char *name, const char *unit, int n_threads,
+                 const struct measure_report *r)
 {
-    struct probe_value best = value_of(name, unit, n_threads);
+    struct probe_value v = value_of(name, unit, n_threads);
 
-    for (int i = 0; i < n_series; i++) {
-        struct probe_value v = best;
-
-        summarise(&s[i], &v);
-        if (isnan(best.median) || v.median > best.median)
-            best = v;
+    v.estimate = r->estimate;
+    v.lo = r->lo;
+    v.hi = r->hi;
+    v.n_trials = r->n;
+    if (isnan(v.estimate) || isnan(v.lo) || isnan(v.hi)) {
+        snprintf(v.why, sizeof(v.why), "%s",
+                 r->n ? "no memory to sort the trials" : "no trial was made");
+        v.estimate = v.lo = v.hi = NAN;
     }
-    probe_value_finish(&best);
-    return probe_add(c, &best);
+    return probe_add(c, &v);
+}
+
+int probe_report_rate(struct probe_ctx *c, const char *name, const char *unit,
+                      int n_threads, const struct measure *m, int first, int n,
+                      double amount)
+{
+    struct measure_report best, r;
+
+    measure_report(m, first, &best);
+    for (int i = first + 1; i < first + n; i++) {
+        measure_report(m, i, &r);
+        if (!(r.estimate >= best.estimate) && !isnan(r.estimate))
+            best = r;
+    }
+    r = best;
+    r.estimate = 1e-9 * amount / best.estimate;
+    r.lo = 1e-9 * amount / best.hi;
+    r.hi = 1e-9 * amount / best.lo;
+    return probe_report(c, name, unit, n_threads, &r);
+}
+
+int probe_report_ns(struct probe_ctx *c, const char *name, int n_threads,
+                    const struct measure *m, int i, double n_ops)
+{
+    struct measure_report r;
+
+    measure_report(m, i, &r);
+    r.estimate *= 1e9 / n_ops;
+    r.lo *= 1e9 / n_ops;
+    r.hi *= 1e9 / n_ops;
+    return probe_report(c, name, "ns", n_threads, &r);
 }
 
 int probe_report_none(struct probe_ctx *c, const char *name, const char *unit,

@@ -1,14 +1,15 @@
 /* characterize/trial.h - what every probe does alike: time a body on the team, repeat
- * alternatives in turn so that a disturbance hits all of them, report median and spread.
+ * alternatives by measure/compare.h, report them with their intervals.
  * Private to characterize/. Threads: those of probe.h. */
 #ifndef CHARACTERIZE_TRIAL_H
 #define CHARACTERIZE_TRIAL_H
 
 #include "characterize/probe.h"
+#include "measure/compare.h"
 #include "par/team.h"
 
-/* The time budget decides between these two. Three make a median that one outlier cannot
- * move; thirty-one leave a spread worth printing. */
+/* The time budget decides between these two: thirty-one leave an interval worth
+ * printing. */
 #define PROBE_TRIALS_MIN 3
 #define PROBE_TRIALS_MAX 31
 
@@ -17,36 +18,26 @@ typedef void (*probe_body)(void *arg, int id, int n_threads);
 /* One trial: from the first thread's start to the last one's end; all start at a barrier.
  * It is disturbed if a thread was kept from its CPU meanwhile: that measures others'
  * work. */
-struct probe_time {
-    double seconds;
-    int disturbed;
-};
-struct probe_time probe_time(struct par_team *team, int n_threads, probe_body body,
-                             void *arg);
+struct measure_trial probe_time(struct par_team *team, int n_threads, probe_body body,
+                                void *arg);
 
-/* One of several alternatives measured in turn. */
-struct probe_series {
-    double x[PROBE_TRIALS_MAX], disturbed[PROBE_TRIALS_MAX];
-    int n, n_disturbed;
-};
-/* Add `amount` per second (in units of 1e9) of a trial, while there is room. */
-void probe_series_add(struct probe_series *s, double amount, const struct probe_time *t);
+/* Time n alternatives in turn for budget_s. *out: measure_close(), NULL on error. As
+ * measure_compare(). */
+MUST int probe_measure(struct measure **out, int n, double budget_s, measure_fn fn,
+                       void *arg);
 
-/* The same for what takes time: nanoseconds an operation of a trial of n of them. */
-void probe_series_add_ns(struct probe_series *s, double n_ops,
-                         const struct probe_time *t);
-
-/* May another round of trials begin? The time ends at `end_ns`. */
-int probe_more(const struct probe_series *s, int n_series, uint64_t end_ns);
-uint64_t probe_deadline_ns(double budget_s);
-
-/* Append median and spread of the best series: the one of the largest median, so several
- * only of what is the better the more it is.
- * Disturbed trials count only where fewer than PROBE_TRIALS_MIN others exist. */
-MUST int probe_report_best(struct probe_ctx *c, const char *name, const char *unit,
-                           int n_threads, const struct probe_series *s, int n_series);
-/* Where median or spread could not be computed: unavailable, with the reason. */
-void probe_value_finish(struct probe_value *v);
+/* Append the fastest of n alternatives, the first being `first`: `amount` per second, in
+ * units of 1e9. */
+MUST int probe_report_rate(struct probe_ctx *c, const char *name, const char *unit,
+                           int n_threads, const struct measure *m, int first, int n,
+                           double amount);
+/* Append alternative i: nanoseconds an operation of a trial of n_ops. */
+MUST int probe_report_ns(struct probe_ctx *c, const char *name, int n_threads,
+                         const struct measure *m, int i, double n_ops);
+/* Append one with its interval; where estimate or interval is NaN: unavailable, with the
+ * reason. */
+MUST int probe_report(struct probe_ctx *c, const char *name, const char *unit,
+                      int n_threads, const struct measure_report *r);
 /* Append "not available, because". */
 MUST int probe_report_none(struct probe_ctx *c, const char *name, const char *unit,
                            int n_threads, const char *why);

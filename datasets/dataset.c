@@ -64,7 +64,7 @@ void dataset_skip(struct dataset *d, const char *why)
     k->skipped[i].n++;
 }
 
-static void say_skipped(struct dataset *d, const struct keep *k)
+static void report_skipped(struct dataset *d, const struct keep *k)
 {
     size_t at = 0;
 
@@ -290,7 +290,7 @@ int dataset_open(struct dataset **out, const struct dataset_opts *o)
         shuffle(d, o->seed);
     for (int64_t i = 0; i < d->n_items; i++)
         dataset_cut(o, &d->items[i]);
-    say_skipped(d, k);
+    report_skipped(d, k);
     k->o = NULL;
     *out = d, d = NULL;
 out:

@@ -6,7 +6,7 @@ from lib import read, study, style
 
 STEM = "fig07_gemm_vs_vendors"
 SERIES = [("f32", "", "f32"), ("bf16", "", "bf16 exact"), ("bf16", "_relaxed", "bf16 relaxed")]
-RIVALS = ["onednn", "openblas", "blis", "libxsmm"]
+LIBRARIES = ["onednn", "openblas", "blis", "libxsmm"]
 
 
 def by_m(cells, metric):
@@ -47,7 +47,7 @@ def rates(ax, cells, kind, title):
              ("gflops_relaxed", "ours, relaxed", style.COLORS[1], "-"),
              ("roof_gflops", "bound", style.GREY, ":"),
              ("roof_gflops_relaxed", "bound, relaxed", style.GREY, "-.")]
-    lines += [("gflops_" + r, r, style.COLORS[2 + i % 4], "--") for i, r in enumerate(RIVALS)]
+    lines += [("gflops_" + r, r, style.COLORS[2 + i % 4], "--") for i, r in enumerate(LIBRARIES)]
     for metric, label, color, dashes in lines:
         ms, line, _ = by_m(cells, metric)
         if study.finite(line):
@@ -66,7 +66,8 @@ def table_rows(cells):
             means = [study.geomean([c.value(k + suffix) for c in of])
                      for k in ("gflops", "ratio_vs_best", "roof_frac", "error")]
             worst = study.finite([c.value("ratio_vs_best" + suffix) for c in of])
-            theirs = study.geomean([c.value("error_best_rival") for c in of])
+            theirs = study.geomean([c.value("error_best_baseline", older="error_best_rival")
+                                    for c in of])
             out.append([label, m, style.short(means[0]), style.number(means[1], "%.2f"),
                         style.number(min(worst, default=math.nan), "%.2f"),
                         style.percent(means[2]), style.number(means[3], "%.1e"),

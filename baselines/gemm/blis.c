@@ -6,19 +6,20 @@
 #include <blis.h>
 
 #include "baselines/gemm/support/blas.h"
+#include "cpu/cpu.h"
 
 #define BY_ITSELF (-1)
 
-static const struct rival_setting settings[] = {
-    BLAS_SETTINGS("core=skx", NULL, BLIS_ARCH_SKX),
-    BLAS_SETTINGS_SPLIT("core=skx", NULL, BLIS_ARCH_SKX),
-    BLAS_SETTINGS("core=zen3", NULL, BLIS_ARCH_ZEN3),
-    BLAS_SETTINGS_SPLIT("core=zen3", NULL, BLIS_ARCH_ZEN3),
-    BLAS_SETTINGS("core=haswell", NULL, BLIS_ARCH_HASWELL),
-    BLAS_SETTINGS_SPLIT("core=haswell", NULL, BLIS_ARCH_HASWELL),
-    BLAS_SETTINGS("core=zen2", NULL, BLIS_ARCH_ZEN2),
-    BLAS_SETTINGS("core=auto", NULL, BY_ITSELF),
-    BLAS_SETTINGS_SPLIT("core=auto", NULL, BY_ITSELF),
+static const struct gemm_setting settings[] = {
+    BLAS_SETTINGS("core=skx", NULL, CPU_MASK(AVX512), BLIS_ARCH_SKX),
+    BLAS_SETTINGS_SPLIT("core=skx", NULL, CPU_MASK(AVX512), BLIS_ARCH_SKX),
+    BLAS_SETTINGS("core=zen3", NULL, CPU_MASK(AVX2), BLIS_ARCH_ZEN3),
+    BLAS_SETTINGS_SPLIT("core=zen3", NULL, CPU_MASK(AVX2), BLIS_ARCH_ZEN3),
+    BLAS_SETTINGS("core=haswell", NULL, CPU_MASK(AVX2), BLIS_ARCH_HASWELL),
+    BLAS_SETTINGS_SPLIT("core=haswell", NULL, CPU_MASK(AVX2), BLIS_ARCH_HASWELL),
+    BLAS_SETTINGS("core=zen2", NULL, CPU_MASK(AVX2), BLIS_ARCH_ZEN2),
+    BLAS_SETTINGS("core=auto", NULL, 0, BY_ITSELF),
+    BLAS_SETTINGS_SPLIT("core=auto", NULL, 0, BY_ITSELF),
     {0},
 };
 
@@ -30,7 +31,7 @@ static void version(char *out, size_t n)
 /* The core type's variable holds a number that changes with the version, so it is written
  * here, from the header, and read when BLIS starts; one that is not built in ends the
  * process. */
-static int took(const struct rival_setting *s, char *label, size_t n)
+static int took(const struct gemm_setting *s, char *label, size_t n)
 {
     char number[16];
 
@@ -43,7 +44,7 @@ static int took(const struct rival_setting *s, char *label, size_t n)
     return blas_took(s, bli_arch_string(bli_arch_query_id()), label, n);
 }
 
-const struct rival rival_impl = {
+const struct gemm_library gemm_library = {
     .settings = settings,
     .version = version,
     .took = took,

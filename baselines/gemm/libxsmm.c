@@ -4,7 +4,7 @@
  *
  * In its column-major words: C'[n, m] = W'[n, k] A'[k, m], where W' is a block of our
  * weights as [k, n], A' and C' our row-major matrices as they are. With bf16, two rows of
- * W lie side by side (VNNI), and the activations are rounded inside the time. */
+ * W lie entry by entry (VNNI), and the activations are rounded inside the time. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "baselines/gemm/support/child.h"
 #include "baselines/gemm/support/data.h"
+#include "cpu/cpu.h"
 
 #define M_BLOCK 64 /* rows of A that share one read of a block of W from the cache */
 
@@ -23,16 +24,17 @@
 
 /* `how` is the block along n, `size` along k. */
 #define BOTH "f32 bf16"
-#define SETTINGS(core, env, types)                                                       \
-    {core " block=48x256", env, types, 0, 48, 256},                                      \
-        {core " block=64x64", env, types, 0, 64, 64},                                    \
+#define SETTINGS(core, env, isa, types)                                                  \
+    {core " block=48x256", env, types, 0, isa, 48, 256},                                 \
+        {core " block=64x64", env, types, 0, isa, 64, 64},                               \
     {                                                                                    \
-        core " block=32x64", env, types, 0, 32, 64                                       \
+        core " block=32x64", env, types, 0, isa, 32, 64                                  \
     }
-static const struct rival_setting settings[] = {
-    SETTINGS("core=auto", NULL, BOTH),
-    SETTINGS("core=skx", "LIBXSMM_TARGET=skx", BOTH),
-    SETTINGS("core=hsw", "LIBXSMM_TARGET=hsw", "f32"),
+static const struct gemm_setting settings[] = {
+    SETTINGS("core=auto", NULL, 0, BOTH),
+    SETTINGS("core=cpx", "LIBXSMM_TARGET=cpx", CPU_MASK(AVX512BF16), "bf16"),
+    SETTINGS("core=skx", "LIBXSMM_TARGET=skx", CPU_MASK(AVX512), BOTH),
+    SETTINGS("core=hsw", "LIBXSMM_TARGET=hsw", CPU_MASK(AVX2), "f32"),
     {0},
 };
 
@@ -47,7 +49,7 @@ union kernel {
 };
 
 static struct {
-    struct rival_shape shape;
+    struct gemm_shape shape;
     int64_t n_block, k_block, m_block;
     int64_t k_padded;             /* even for bf16 */
     int64_t k_whole;              /* the part of k_padded in whole blocks */
@@ -63,7 +65,7 @@ static void version(char *out, size_t n)
     snprintf(out, n, "libxsmm %s", LIBXSMM_VERSION);
 }
 
-static int took(const struct rival_setting *s, char *label, size_t n)
+static int took(const struct gemm_setting *s, char *label, size_t n)
 {
     const char *core, *rest = strchr(s->label, ' ');
     char wanted[32] = "";
@@ -110,7 +112,7 @@ static int64_t last_of(int64_t n, int64_t block)
 
 static int make_kernels(void)
 {
-    const struct rival_shape *s = &x.shape;
+    const struct gemm_shape *s = &x.shape;
 
     for (int lm = 0; lm < 2; lm++)
         for (int ln = 0; ln < 2; ln++) {
@@ -134,7 +136,7 @@ static int make_kernels(void)
 
 static void pack_column(void *dst, int64_t first, int64_t width)
 {
-    const struct rival_shape *s = &x.shape;
+    const struct gemm_shape *s = &x.shape;
 
     for (int64_t k = 0; k < x.k_padded; k++)
         for (int64_t j = 0; j < width; j++) {
@@ -148,9 +150,9 @@ static void pack_column(void *dst, int64_t first, int64_t width)
 
 static int make_weights(void)
 {
-    const struct rival_shape *s = &x.shape;
+    const struct gemm_shape *s = &x.shape;
     size_t bytes = (size_t)(s->n * x.k_padded) * x.element;
-    int rc = rival_copies(&x.w, s->n_copies, bytes);
+    int rc = gemm_copies(&x.w, s->n_copies, bytes);
 
     if (rc != OK)
         return rc;
@@ -158,12 +160,11 @@ static int make_weights(void)
     for (int64_t j = 0; j < s->n; j += x.n_block)
         pack_column((char *)x.w[0] + (size_t)(j * x.k_padded) * x.element, j,
                     s->n - j < x.n_block ? s->n - j : x.n_block);
-    rival_spread(x.w, s->n_copies, bytes);
+    gemm_spread(x.w, s->n_copies, bytes);
     return OK;
 }
 
-static int open_shape(const struct rival_shape *shape,
-                      const struct rival_setting *setting)
+static int open_shape(const struct gemm_shape *shape, const struct gemm_setting *setting)
 {
     int64_t m_blocks = (shape->m + M_BLOCK - 1) / M_BLOCK;
     int rc;
@@ -195,7 +196,7 @@ static int open_shape(const struct rival_shape *shape,
 static void tile(const char *w_column, int64_t i, int64_t j, int64_t k, enum part part,
                  int64_t n_blocks)
 {
-    const struct rival_shape *s = &x.shape;
+    const struct gemm_shape *s = &x.shape;
     const int last_m = i + x.m_block > s->m, last_n = j + x.n_block > s->n;
     const union kernel *kernel = &x.kernel[last_m][last_n][part];
     const int64_t width = last_n ? s->n - j : x.n_block;
@@ -226,12 +227,12 @@ static void column(const char *w_column, int64_t j)
 /* Each thread owns a range of columns and reads its weights once from memory. */
 static int run(int copy)
 {
-    const struct rival_shape *s = &x.shape;
+    const struct gemm_shape *s = &x.shape;
     const char *w = x.w[copy];
     int64_t n_columns = (s->n + x.n_block - 1) / x.n_block;
 
     if (s->bf16)
-        rival_round_activations(x.a_rounded, s, x.k_padded);
+        gemm_round_activations(x.a_rounded, s, x.k_padded);
 #pragma omp parallel
     {
         int64_t t = omp_get_thread_num(), n = omp_get_num_threads();
@@ -243,7 +244,7 @@ static int run(int copy)
     return OK;
 }
 
-const struct rival rival_impl = {
+const struct gemm_library gemm_library = {
     .settings = settings,
     .version = version,
     .took = took,

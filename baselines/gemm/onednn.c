@@ -7,29 +7,41 @@
 
 #include "base/mem.h"
 #include "baselines/gemm/support/child.h"
+#include "cpu/cpu.h"
 
 enum how { MATMUL_PACKED, MATMUL_KN, MATMUL_NK, INNER_PACKED };
 
 #define BOTH "f32 bf16"
-static const struct rival_setting settings[] = {
-    {"isa=auto op=matmul layout=packed", NULL, BOTH, 0, MATMUL_PACKED, 0},
-    {"isa=auto op=inner layout=packed", NULL, BOTH, 0, INNER_PACKED, 0},
-    {"isa=auto op=matmul layout=KN", NULL, BOTH, 0, MATMUL_KN, 0},
-    {"isa=auto op=matmul layout=NK", NULL, BOTH, 0, MATMUL_NK, 0},
-    {"isa=avx512_core op=matmul layout=packed", "ONEDNN_MAX_CPU_ISA=AVX512_CORE", BOTH, 0,
-     MATMUL_PACKED, 0},
-    {"isa=avx512_core op=inner layout=packed", "ONEDNN_MAX_CPU_ISA=AVX512_CORE", BOTH, 0,
-     INNER_PACKED, 0},
-    {"isa=avx2 op=matmul layout=packed", "ONEDNN_MAX_CPU_ISA=AVX2", "f32", 0,
-     MATMUL_PACKED, 0},
-    {"isa=avx2 op=inner layout=packed", "ONEDNN_MAX_CPU_ISA=AVX2", "f32", 0, INNER_PACKED,
-     0},
-    {"isa=avx2 op=matmul layout=KN", "ONEDNN_MAX_CPU_ISA=AVX2", "f32", 0, MATMUL_KN, 0},
+#define SETTING(isa, op, env, mask, types, how)                                          \
+    {                                                                                    \
+        "isa=" isa " " op, env, types, 0, mask, how, 0                                   \
+    }
+#define AVX2(op, how)                                                                    \
+    SETTING("avx2", op, "ONEDNN_MAX_CPU_ISA=AVX2", CPU_MASK(AVX2), "f32", how)
+#define AVX512(op, how)                                                                  \
+    SETTING("avx512_core", op, "ONEDNN_MAX_CPU_ISA=AVX512_CORE", CPU_MASK(AVX512), BOTH, \
+            how)
+#define AVX512BF16(op, how)                                                              \
+    SETTING("avx512_core_bf16", op, "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16",               \
+            CPU_MASK(AVX512BF16), "bf16", how)
+static const struct gemm_setting settings[] = {
+    SETTING("auto", "op=matmul layout=packed", NULL, 0, BOTH, MATMUL_PACKED),
+    SETTING("auto", "op=inner layout=packed", NULL, 0, BOTH, INNER_PACKED),
+    SETTING("auto", "op=matmul layout=KN", NULL, 0, BOTH, MATMUL_KN),
+    SETTING("auto", "op=matmul layout=NK", NULL, 0, BOTH, MATMUL_NK),
+    AVX512BF16("op=matmul layout=packed", MATMUL_PACKED),
+    AVX512BF16("op=inner layout=packed", INNER_PACKED),
+    AVX512("op=matmul layout=packed", MATMUL_PACKED),
+    AVX512("op=inner layout=packed", INNER_PACKED),
+    AVX2("op=matmul layout=packed", MATMUL_PACKED),
+    AVX2("op=inner layout=packed", INNER_PACKED),
+    AVX2("op=matmul layout=KN", MATMUL_KN),
+    AVX2("op=matmul layout=NK", MATMUL_NK),
     {0},
 };
 
 static struct {
-    struct rival_shape shape;
+    struct gemm_shape shape;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_t compute, round; /* round: NULL for f32 */
@@ -74,7 +86,7 @@ static const char *isa_word(dnnl_cpu_isa_t isa)
     return "other";
 }
 
-static int took(const struct rival_setting *s, char *label, size_t n)
+static int took(const struct gemm_setting *s, char *label, size_t n)
 {
     const char *isa = isa_word(dnnl_get_effective_cpu_isa());
     const char *rest = strchr(s->label, ' ');
@@ -101,7 +113,7 @@ static int describe(dnnl_memory_desc_t *md, int64_t rows, int64_t cols,
 static int make_compute(enum how how, const dnnl_memory_desc_t *a,
                         const dnnl_memory_desc_t *c, dnnl_memory_desc_t *w_md)
 {
-    const struct rival_shape *s = &one.shape;
+    const struct gemm_shape *s = &one.shape;
     dnnl_data_type_t type = s->bf16 ? dnnl_bf16 : dnnl_f32;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_memory_desc_t w;
@@ -174,7 +186,7 @@ static int wrap(dnnl_memory_t *out, const dnnl_memory_desc_t *md, void *data)
 /* Copy 0 is packed from the plain weights, the others from it. */
 static int make_weights(enum how how, const dnnl_memory_desc_t *md)
 {
-    const struct rival_shape *s = &one.shape;
+    const struct gemm_shape *s = &one.shape;
     size_t plain_bytes = (size_t)(s->n * s->k) * (s->bf16 ? 2 : 4);
     size_t bytes = dnnl_memory_desc_get_size(md);
     dnnl_memory_desc_t plain_md;
@@ -185,19 +197,19 @@ static int make_weights(enum how how, const dnnl_memory_desc_t *md)
     one.w = mem_new(MEM_WEIGHTS, (size_t)s->n_copies, sizeof *one.w);
     if (!one.w)
         return ERR_NOMEM;
-    rc = rival_copies(&copies, s->n_copies, bytes);
+    rc = gemm_copies(&copies, s->n_copies, bytes);
     for (int i = 0; rc == OK && i < s->n_copies; i++)
         rc = wrap(&one.w[i], md, copies[i]);
     if (rc != OK)
         return rc;
     if (how == MATMUL_KN || how == MATMUL_NK) {
-        rival_fill(copies[0], s, how == MATMUL_NK);
+        gemm_fill(copies[0], s, how == MATMUL_NK);
     } else {
         bool nk = how == INNER_PACKED; /* its weights are [n, k] by definition */
         data = mem_map(MEM_WEIGHTS, plain_bytes, MEM_NODE_ANY);
         if (!data)
             return ERR_NOMEM;
-        rival_fill(data, s, nk);
+        gemm_fill(data, s, nk);
         rc = describe(&plain_md, nk ? s->n : s->k, nk ? s->k : s->n,
                       s->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_ab);
         if (rc == OK)
@@ -207,12 +219,11 @@ static int make_weights(enum how how, const dnnl_memory_desc_t *md)
         mem_unmap(MEM_WEIGHTS, data, plain_bytes);
     }
     if (rc == OK)
-        rival_spread(copies, s->n_copies, bytes);
+        gemm_spread(copies, s->n_copies, bytes);
     return rc;
 }
 
-static int open_shape(const struct rival_shape *shape,
-                      const struct rival_setting *setting)
+static int open_shape(const struct gemm_shape *shape, const struct gemm_setting *setting)
 {
     enum how how = (enum how)setting->how;
     dnnl_memory_desc_t a, a_rounded, c, w;
@@ -261,7 +272,7 @@ static int run(int copy)
     return rc;
 }
 
-const struct rival rival_impl = {
+const struct gemm_library gemm_library = {
     .settings = settings,
     .version = version,
     .took = took,

@@ -4,17 +4,19 @@
 #include <string.h>
 
 #include "baselines/gemm/support/blas.h"
+#include "cpu/cpu.h"
 
 /* Of the core types in Debian's build only these differ in sgemm for a CPU with AVX2 or
  * AVX-512: Cooperlake's is SkylakeX's. Within a parallel region OpenBLAS computes alone. */
-static const struct rival_setting settings[] = {
-    BLAS_SETTINGS("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", 0),
-    BLAS_SETTINGS_SPLIT("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", 0),
-    BLAS_SETTINGS("core=Haswell", "OPENBLAS_CORETYPE=Haswell", 0),
-    BLAS_SETTINGS_SPLIT("core=Haswell", "OPENBLAS_CORETYPE=Haswell", 0),
-    BLAS_SETTINGS("core=Zen", "OPENBLAS_CORETYPE=Zen", 0),
-    BLAS_SETTINGS("core=auto", NULL, 0),
-    BLAS_SETTINGS_SPLIT("core=auto", NULL, 0),
+static const struct gemm_setting settings[] = {
+    BLAS_SETTINGS("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", CPU_MASK(AVX512), 0),
+    BLAS_SETTINGS_SPLIT("core=SkylakeX", "OPENBLAS_CORETYPE=SkylakeX", CPU_MASK(AVX512),
+                        0),
+    BLAS_SETTINGS("core=Haswell", "OPENBLAS_CORETYPE=Haswell", CPU_MASK(AVX2), 0),
+    BLAS_SETTINGS_SPLIT("core=Haswell", "OPENBLAS_CORETYPE=Haswell", CPU_MASK(AVX2), 0),
+    BLAS_SETTINGS("core=Zen", "OPENBLAS_CORETYPE=Zen", CPU_MASK(AVX2), 0),
+    BLAS_SETTINGS("core=auto", NULL, 0, 0),
+    BLAS_SETTINGS_SPLIT("core=auto", NULL, 0, 0),
     {0},
 };
 
@@ -26,12 +28,12 @@ static void version(char *out, size_t n)
     snprintf(out, n, "OpenBLAS %s", number);
 }
 
-static int took(const struct rival_setting *s, char *label, size_t n)
+static int took(const struct gemm_setting *s, char *label, size_t n)
 {
     return blas_took(s, openblas_get_corename(), label, n);
 }
 
-const struct rival rival_impl = {
+const struct gemm_library gemm_library = {
     .settings = settings,
     .version = version,
     .took = took,

@@ -24,7 +24,8 @@ struct job {
     float *x; /* [rank, MAX_FLOATS], zero: sums stay finite however often they are made */
     size_t n_floats;
     int n_ranks, n_calls, rc;
-    struct probe_time time;
+    double seconds;
+    struct par_team *team;
 };
 
 static void reduce(void *arg, struct par_self *self)
@@ -39,7 +40,7 @@ static void reduce(void *arg, struct par_self *self)
     for (int i = 0; i < j->n_calls && rc == OK; i++)
         rc = par_allreduce(&j->ranks[self->id], j->coll, x, j->n_floats);
     if (self->id == 0) {
-        j->time.seconds = (double)(clock_ns() - start_ns) * 1e-9;
+        j->seconds = (double)(clock_ns() - start_ns) * 1e-9;
         j->rc = rc;
     }
 }
@@ -49,22 +50,30 @@ static void name_of(char *name, size_t n, const struct job *j)
     snprintf(name, n, "allreduce_ns_%s_%zuB", j->coll->name, j->n_floats * 4);
 }
 
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct job *j = arg;
+
+    (void)i;
+    par_team_run(j->team, j->n_ranks, reduce, j);
+    t->seconds = j->seconds;
+    return j->rc;
+}
+
 MUST static int measure(struct probe_ctx *c, struct job *j, double budget_s)
 {
-    uint64_t end_ns = probe_deadline_ns(budget_s);
-    struct probe_series s = {0};
+    struct measure *m = NULL;
     char name[48];
+    int rc;
 
     j->n_calls = (int)(TRIAL_BYTES / (j->n_floats * 4));
     j->n_calls = j->n_calls > CALLS_MAX ? CALLS_MAX : j->n_calls;
-    do {
-        par_team_run(c->team, j->n_ranks, reduce, j);
-        if (j->rc != OK)
-            return j->rc;
-        probe_series_add_ns(&s, j->n_calls, &j->time);
-    } while (probe_more(&s, 1, end_ns));
     name_of(name, sizeof(name), j);
-    return probe_report_best(c, name, "ns", j->n_ranks, &s, 1);
+    rc = probe_measure(&m, 1, budget_s, trial, j);
+    if (rc == OK)
+        rc = probe_report_ns(c, name, j->n_ranks, m, 0, j->n_calls);
+    measure_close(&m);
+    return rc;
 }
 
 MUST static int open(struct job *j)
@@ -85,7 +94,7 @@ MUST static int open(struct job *j)
 
 static int run(struct probe_ctx *c)
 {
-    struct job j = {.n_ranks = c->n_threads_max};
+    struct job j = {.n_ranks = c->n_threads_max, .team = c->team};
     int n = 0, rc;
 
     if (j.n_ranks < 2)

@@ -4,9 +4,15 @@
 
 #define N_BARRIERS 1000 /* a trial: 1 ms at 1 us */
 
+struct job {
+    struct par_team *team;
+    int n_threads;
+    double seconds;
+};
+
 static void barriers(void *arg, struct par_self *self)
 {
-    struct probe_time *t = arg;
+    struct job *j = arg;
     uint64_t start_ns;
 
     par_barrier(self);
@@ -14,20 +20,29 @@ static void barriers(void *arg, struct par_self *self)
     for (int i = 0; i < N_BARRIERS; i++)
         par_barrier(self);
     if (self->id == 0)
-        t->seconds = (double)(clock_ns() - start_ns) * 1e-9;
+        j->seconds = (double)(clock_ns() - start_ns) * 1e-9;
+}
+
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct job *j = arg;
+
+    (void)i;
+    par_team_run(j->team, j->n_threads, barriers, j);
+    t->seconds = j->seconds;
+    return OK;
 }
 
 MUST static int measure(struct probe_ctx *c, int n_threads, double budget_s)
 {
-    uint64_t end_ns = probe_deadline_ns(budget_s);
-    struct probe_series s = {0};
-    struct probe_time t = {0};
+    struct job j = {c->team, n_threads, 0};
+    struct measure *m = NULL;
+    int rc = probe_measure(&m, 1, budget_s, trial, &j);
 
-    do {
-        par_team_run(c->team, n_threads, barriers, &t);
-        probe_series_add_ns(&s, N_BARRIERS, &t);
-    } while (probe_more(&s, 1, end_ns));
-    return probe_report_best(c, "barrier_ns", "ns", n_threads, &s, 1);
+    if (rc == OK)
+        rc = probe_report_ns(c, "barrier_ns", n_threads, m, 0, N_BARRIERS);
+    measure_close(&m);
+    return rc;
 }
 
 static int run(struct probe_ctx *c)

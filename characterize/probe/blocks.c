@@ -26,6 +26,8 @@ struct job {
     size_t part_bytes; /* a power of two */
     size_t block_bytes, trial_bytes;
     int random;
+    struct par_team *team;
+    int n_threads;
     uint64_t first; /* where this trial begins, in blocks */
     atomic_ullong sum;
 };
@@ -70,37 +72,34 @@ static void touch(void *arg, int id, int n_threads)
     probe_pages_touch(&part);
 }
 
-static void trial(struct probe_ctx *c, struct job *j, int n_threads,
-                  struct probe_series *s)
+/* The i-th size, at random; the last alternative: in sequence. */
+static int trial(void *arg, int i, struct measure_trial *t)
 {
-    struct probe_time t = probe_time(c->team, n_threads, read_blocks, j);
+    struct job *j = arg;
 
-    probe_series_add(s, (double)j->trial_bytes * n_threads, &t);
+    j->random = i < N_SIZES;
+    j->block_bytes = sizes[i < N_SIZES ? i : N_SIZES - 1];
+    *t = probe_time(j->team, j->n_threads, read_blocks, j);
     j->first += 7919 + j->trial_bytes / j->block_bytes; /* elsewhere than the last one */
+    return OK;
 }
 
-MUST static int measure(struct probe_ctx *c, struct job *j, int n_threads, int huge,
-                        double budget_s)
+MUST static int measure(struct probe_ctx *c, struct job *j, int huge, double budget_s)
 {
     const char *pages = huge ? "huge" : "small";
-    struct probe_series s[N_SIZES + 1] = {0}; /* the last: in sequence */
-    uint64_t end_ns = probe_deadline_ns(budget_s);
+    double bytes = (double)j->trial_bytes * j->n_threads;
+    struct measure *m = NULL;
     char name[48];
-    int rc;
+    int rc = probe_measure(&m, N_SIZES + 1, budget_s, trial, j);
 
-    do {
-        for (int i = 0; i <= N_SIZES; i++) {
-            j->random = i < N_SIZES;
-            j->block_bytes = sizes[i < N_SIZES ? i : N_SIZES - 1];
-            trial(c, j, n_threads, &s[i]);
-        }
-    } while (probe_more(s, N_SIZES + 1, end_ns));
     snprintf(name, sizeof(name), "sequential_gbps_%s", pages);
-    rc = probe_report_best(c, name, "GB/s", n_threads, &s[N_SIZES], 1);
+    if (rc == OK)
+        rc = probe_report_rate(c, name, "GB/s", j->n_threads, m, N_SIZES, 1, bytes);
     for (int i = 0; i < N_SIZES && rc == OK; i++) {
         snprintf(name, sizeof(name), "random_gbps_%s_%zuB", pages, sizes[i]);
-        rc = probe_report_best(c, name, "GB/s", n_threads, &s[i], 1);
+        rc = probe_report_rate(c, name, "GB/s", j->n_threads, m, i, 1, bytes);
     }
+    measure_close(&m);
     return rc;
 }
 
@@ -119,7 +118,8 @@ static size_t part_of(const struct probe_ctx *c, int n_threads)
 MUST static int one_kind(struct probe_ctx *c, int huge, double budget_s)
 {
     int n_threads = c->n_threads_max, rc;
-    struct job j = {.part_bytes = part_of(c, n_threads)};
+    struct job j = {
+        .part_bytes = part_of(c, n_threads), .team = c->team, .n_threads = n_threads};
     char name[48];
 
     j.trial_bytes = j.part_bytes < TRIAL_BYTES ? j.part_bytes : TRIAL_BYTES;
@@ -129,7 +129,7 @@ MUST static int one_kind(struct probe_ctx *c, int huge, double budget_s)
         rc = huge ? probe_pages_check_huge(&j.pages) : OK;
     }
     if (rc == OK) {
-        rc = measure(c, &j, n_threads, huge, budget_s);
+        rc = measure(c, &j, huge, budget_s);
     } else {
         snprintf(name, sizeof(name), "random_gbps_%s", huge ? "huge" : "small");
         rc = probe_report_none(c, name, "GB/s", n_threads, err_msg());

@@ -13,6 +13,8 @@
 struct job {
     struct probe_pages pages;
     size_t part_bytes;
+    struct par_team *team;
+    int n_threads;
 };
 
 static void touch(void *arg, int id, int n_threads)
@@ -24,11 +26,15 @@ static void touch(void *arg, int id, int n_threads)
     probe_pages_touch(&part);
 }
 
-MUST static int touch_all(struct probe_ctx *c, struct job *j, int n_threads, int huge,
-                          struct probe_time *t)
+static int trial(void *arg, int i, struct measure_trial *t)
 {
-    *t = probe_time(c->team, n_threads, touch, j);
-    return huge ? probe_pages_check_huge(&j->pages) : OK;
+    struct job *j = arg;
+
+    (void)i;
+    if (madvise(j->pages.p, j->pages.bytes, MADV_DONTNEED) != 0)
+        return err_set(ERR_UNSUPPORTED, "the kernel does not take pages back");
+    *t = probe_time(j->team, j->n_threads, touch, j);
+    return OK;
 }
 
 /* Of each thread, in whole pages, one at least. */
@@ -44,29 +50,22 @@ MUST static int measure(struct probe_ctx *c, int n_threads, int huge, double bud
 {
     const char *name = huge ? "fault_huge_ns" : "fault_small_ns";
     size_t page = huge ? PROBE_HUGE_BYTES : (size_t)sysconf(_SC_PAGESIZE);
-    uint64_t end_ns = probe_deadline_ns(budget_s);
-    struct probe_series s = {0};
-    struct job j = {.part_bytes = part_of(n_threads, huge)};
-    struct probe_time t;
+    struct job j = {
+        .part_bytes = part_of(n_threads, huge), .team = c->team, .n_threads = n_threads};
+    struct measure *m = NULL;
     int rc = probe_pages_open(&j.pages, j.part_bytes * (size_t)n_threads, huge);
 
     if (rc == OK)
-        rc = touch_all(c, &j, n_threads, huge, &t);
-    if (rc != OK) {
+        probe_time(c->team, n_threads, touch, &j);
+    if (rc == OK && huge)
+        rc = probe_pages_check_huge(&j.pages);
+    if (rc == OK)
+        rc = probe_measure(&m, 1, budget_s, trial, &j);
+    if (rc == OK)
+        rc = probe_report_ns(c, name, n_threads, m, 0, (double)(j.part_bytes / page));
+    else
         rc = probe_report_none(c, name, "ns", n_threads, err_msg());
-        goto out;
-    }
-    do {
-        if (madvise(j.pages.p, j.pages.bytes, MADV_DONTNEED) != 0) {
-            rc = probe_report_none(c, name, "ns", n_threads,
-                                   "the kernel does not take pages back");
-            goto out;
-        }
-        t = probe_time(c->team, n_threads, touch, &j);
-        probe_series_add_ns(&s, (double)(j.part_bytes / page), &t);
-    } while (probe_more(&s, 1, end_ns));
-    rc = probe_report_best(c, name, "ns", n_threads, &s, 1);
-out:
+    measure_close(&m);
     probe_pages_close(&j.pages);
     return rc;
 }

@@ -14,6 +14,7 @@
 #define SPINS         4096 /* then let another program run: it may hold our partner up */
 
 struct job {
+    struct par_team *team;
     int a, b;                      /* threads */
     _Alignas(128) atomic_int turn; /* 128: lines that are fetched in pairs */
     char gap[124];
@@ -44,21 +45,28 @@ static void ping_pong(void *arg, int id, int n_threads)
     }
 }
 
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct job *j = arg;
+
+    (void)i;
+    *t = probe_time(j->team, j->b + 1, ping_pong, j);
+    return OK;
+}
+
 MUST static int measure(struct probe_ctx *c, int a, int b, double budget_s)
 {
-    uint64_t end_ns = probe_deadline_ns(budget_s);
-    struct job j = {.a = a, .b = b};
-    struct probe_series s = {0};
-    struct probe_time t;
+    struct job j = {.team = c->team, .a = a, .b = b};
+    struct measure *m = NULL;
     char name[48];
+    int rc = probe_measure(&m, 1, budget_s, trial, &j);
 
-    do {
-        t = probe_time(c->team, b + 1, ping_pong, &j);
-        probe_series_add_ns(&s, 2.0 * N_ROUNDS, &t);
-    } while (probe_more(&s, 1, end_ns));
     snprintf(name, sizeof(name), "handoff_ns_cpu%d_cpu%d", probe_cpu(c, a),
              probe_cpu(c, b));
-    return probe_report_best(c, name, "ns", 2, &s, 1);
+    if (rc == OK)
+        rc = probe_report_ns(c, name, 2, m, 0, 2.0 * N_ROUNDS);
+    measure_close(&m);
+    return rc;
 }
 
 static int wanted(const struct probe_ctx *c, int a, int b)

@@ -20,6 +20,7 @@
 #define N_STEPS        20000 /* a trial: 2 ms at 100 ns */
 
 struct job {
+    struct par_team *team;
     struct probe_pages pages;
     size_t n_lines;
     uint32_t at; /* goes on where the last trial stopped */
@@ -69,21 +70,29 @@ static void name_of(char *name, size_t n, int huge, size_t bytes)
     snprintf(name, n, "latency_ns_%s_%zuKiB", huge ? "huge" : "small", bytes >> 10);
 }
 
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct job *j = arg;
+
+    (void)i;
+    *t = probe_time(j->team, 1, chase, j);
+    return OK;
+}
+
 MUST static int measure(struct probe_ctx *c, struct job *j, int huge, double budget_s)
 {
-    uint64_t end_ns = probe_deadline_ns(budget_s);
-    struct probe_series s = {0};
-    struct probe_time t;
+    struct measure *m = NULL;
     char name[48];
+    int rc;
 
     probe_time(c->team, 1, make_cycle, j);
-    probe_time(c->team, 1, chase, j); /* what fits into a cache is there from now on */
-    do {
-        t = probe_time(c->team, 1, chase, j);
-        probe_series_add_ns(&s, N_STEPS, &t);
-    } while (probe_more(&s, 1, end_ns));
+    /* the warm-up round brings into a cache what fits */
+    rc = probe_measure(&m, 1, budget_s, trial, j);
     name_of(name, sizeof(name), huge, j->n_lines * LINE_BYTES);
-    return probe_report_best(c, name, "ns", 1, &s, 1);
+    if (rc == OK)
+        rc = probe_report_ns(c, name, 1, m, 0, N_STEPS);
+    measure_close(&m);
+    return rc;
 }
 
 static size_t last_bytes(const struct probe_ctx *c)
@@ -111,7 +120,7 @@ static void touch(void *arg, int id, int n_threads)
 MUST static int one_kind(struct probe_ctx *c, int huge, double budget_s)
 {
     size_t last = last_bytes(c);
-    struct job j = {.at = 0};
+    struct job j = {.team = c->team};
     int n = 0, rc;
     char name[48];
 

@@ -16,6 +16,8 @@
 
 struct job {
     const struct probe_isa *isa;
+    struct par_team *team;
+    int n_threads; /* that take part */
     char *p;
     size_t part_bytes;
     int cpu_node;      /* os_index: who reads */
@@ -42,12 +44,20 @@ static void body(void *arg, int id, int n_threads)
                                   memory_order_relaxed);
 }
 
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct job *j = arg;
+
+    (void)i;
+    *t = probe_time(j->team, j->n_threads, body, j);
+    j->slice = (j->slice + 1) % N_SLICES;
+    return OK;
+}
+
 MUST static int measure(struct probe_ctx *c, struct job *j, int mem_node, double budget_s)
 {
-    uint64_t end_ns = probe_deadline_ns(budget_s);
     size_t bytes = j->part_bytes * (size_t)j->n_readers;
-    struct probe_series s = {0};
-    struct probe_time t;
+    struct measure *m = NULL;
     char name[48];
     int rc;
 
@@ -59,12 +69,11 @@ MUST static int measure(struct probe_ctx *c, struct job *j, int mem_node, double
     j->touching = 1;
     probe_time(c->team, c->n_threads_max, body, j);
     j->touching = 0;
-    do {
-        t = probe_time(c->team, c->n_threads_max, body, j);
-        probe_series_add(&s, (double)bytes / N_SLICES, &t);
-        j->slice = (j->slice + 1) % N_SLICES;
-    } while (probe_more(&s, 1, end_ns));
-    rc = probe_report_best(c, name, "GB/s", j->n_readers, &s, 1);
+    rc = probe_measure(&m, 1, budget_s, trial, j);
+    if (rc == OK)
+        rc = probe_report_rate(c, name, "GB/s", j->n_readers, m, 0, 1,
+                               (double)bytes / N_SLICES);
+    measure_close(&m);
     mem_unmap(MEM_HARNESS, j->p, bytes);
     return rc;
 }
@@ -98,7 +107,10 @@ static size_t part_of(const struct probe_ctx *c)
 
 static int run(struct probe_ctx *c)
 {
-    struct job j = {.isa = probe_widest(), .part_bytes = part_of(c)};
+    struct job j = {.isa = probe_widest(),
+                    .team = c->team,
+                    .n_threads = c->n_threads_max,
+                    .part_bytes = part_of(c)};
     struct topo_machine *m = NULL;
     int rc = topo_machine_open(&m, NULL), before = c->n_values;
 

@@ -48,7 +48,7 @@ static void read_slice(void *arg, int id, int n_threads)
 
 static void calibrate(struct probe_ctx *c, struct job *j)
 {
-    struct probe_time t;
+    struct measure_trial t;
 
     j->n_rounds = 1000;
     do {
@@ -73,37 +73,35 @@ static double deviation(struct probe_ctx *c, struct job *j, probe_body body)
 MUST static int measure(struct probe_ctx *c, struct job *j, const char *name,
                         probe_body body, double budget_s)
 {
-    uint64_t end_ns = probe_deadline_ns(budget_s);
-    double x[PROBE_TRIALS_MAX];
-    struct probe_value v = {.n_threads = c->n_threads_max, .unit = "1"};
+    uint64_t end_ns = clock_ns() + (uint64_t)(budget_s * 1e9);
+    struct measure_report r;
+    double x[PROBE_TRIALS_MAX], mad;
     int n = 0;
 
-    snprintf(v.name, sizeof(v.name), "%s", name);
     do {
         x[n++] = deviation(c, j, body);
     } while (n < PROBE_TRIALS_MIN || (n < PROBE_TRIALS_MAX && clock_ns() < end_ns));
-    v.median = stats_median(x, (size_t)n);
-    v.mad = stats_mad(x, (size_t)n);
-    v.n_trials = n;
-    probe_value_finish(&v);
-    return probe_add(c, &v);
+    mad = stats_mad(x, (size_t)n);
+    r.estimate = stats_median(x, (size_t)n); /* of deviations, which are no trials */
+    r.lo = r.estimate - mad;
+    r.hi = r.estimate + mad;
+    r.n = n;
+    return probe_report(c, name, "1", c->n_threads_max, &r);
 }
 
 /* Of all CPUs of the machine together, as the kernel counts it. */
 MUST static int report_steal(struct probe_ctx *c, int64_t before_ns, uint64_t start_ns)
 {
     int64_t now_ns = cpu_steal_ns();
-    struct probe_value v = {.name = "noise_steal_ns_per_s",
-                            .unit = "ns/s",
-                            .n_threads = c->n_threads_max,
-                            .mad = 0,
-                            .n_trials = 1};
+    const char *name = "noise_steal_ns_per_s", *unit = "ns/s";
+    struct measure_report r = {.n = 1};
 
     if (before_ns < 0 || now_ns < 0)
-        return probe_report_none(c, v.name, v.unit, v.n_threads,
+        return probe_report_none(c, name, unit, c->n_threads_max,
                                  "the kernel counts no steal time");
-    v.median = (double)(now_ns - before_ns) / ((double)(clock_ns() - start_ns) * 1e-9);
-    return probe_add(c, &v);
+    r.estimate = (double)(now_ns - before_ns) / ((double)(clock_ns() - start_ns) * 1e-9);
+    r.lo = r.hi = r.estimate;
+    return probe_report(c, name, unit, c->n_threads_max, &r);
 }
 
 static int run(struct probe_ctx *c)

@@ -1,5 +1,6 @@
 /* The most operations a second of every kind of arithmetic this program knows, by
  * instruction set, for 1 and n threads. What the processor lacks is reported as such. */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -17,8 +18,7 @@ struct loop {
     const struct probe_isa *isa;
     const struct probe_arith *arith;
     int64_t n_rounds;
-    struct probe_series series[2]; /* 1 thread, all threads */
-    volatile double sink;          /* somebody must want the sum */
+    volatile double sink; /* somebody must want the sum */
 };
 
 static void run_loop(void *arg, int id, int n_threads)
@@ -33,7 +33,7 @@ static void run_loop(void *arg, int id, int n_threads)
 
 static void calibrate(struct probe_ctx *c, struct loop *l)
 {
-    struct probe_time t;
+    struct measure_trial t;
 
     l->n_rounds = 1000;
     do {
@@ -43,79 +43,74 @@ static void calibrate(struct probe_ctx *c, struct loop *l)
     l->n_rounds = (int64_t)((double)l->n_rounds * TRIAL_S / t.seconds) + 1;
 }
 
-static void trial(struct probe_ctx *c, struct loop *l, int n_threads,
-                  struct probe_series *s)
-{
-    struct probe_time t = probe_time(c->team, n_threads, run_loop, l);
+/* Each loop on one thread, and on all. */
+struct loops {
+    struct loop v[LOOPS_MAX];
+    struct par_team *team;
+    int n, n_counts, counts[2];
+};
 
-    probe_series_add(s, l->arith->ops * (double)l->n_rounds * n_threads, &t);
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct loops *l = arg;
+    struct loop *loop = &l->v[i / l->n_counts];
+
+    t->seconds = NAN;
+    if (loop->n_rounds)
+        *t = probe_time(l->team, l->counts[i % l->n_counts], run_loop, loop);
+    return OK;
 }
 
-MUST static int report(struct probe_ctx *c, const struct loop *l, int i_count,
-                       int n_threads)
+MUST static int report(struct probe_ctx *c, const struct loops *all,
+                       const struct measure *m, int i)
 {
+    const struct loop *l = &all->v[i / all->n_counts];
+    int n_threads = all->counts[i % all->n_counts];
     char name[48], why[96];
     uint64_t lacking = l->isa->isa & ~cpu_isa_detected();
 
     snprintf(name, sizeof(name), "peak_%s_%s", l->arith->family, l->isa->name);
     if (!lacking)
-        return probe_report_best(c, name, l->arith->unit, n_threads, &l->series[i_count],
-                                 1);
+        return probe_report_rate(c, name, l->arith->unit, n_threads, m, i, 1,
+                                 l->arith->ops * (double)l->n_rounds * n_threads);
     snprintf(why, sizeof(why), "this processor has no %s", l->isa->name);
     return probe_report_none(c, name, l->arith->unit, n_threads, why);
 }
 
-MUST static int list_loops(struct loop *loops, int *n)
+MUST static int list_loops(struct loops *l)
 {
-    *n = 0;
     for (int i = 0; probe_isas[i]; i++) {
         for (int k = 0; k < PROBE_ARITH_MAX && probe_isas[i]->arith[k].run; k++) {
-            if (*n == LOOPS_MAX)
+            if (l->n == LOOPS_MAX)
                 return err_set(ERR_LIMIT, "peak: more than %d loops", LOOPS_MAX);
-            loops[*n].isa = probe_isas[i];
-            loops[(*n)++].arith = &probe_isas[i]->arith[k];
+            l->v[l->n].isa = probe_isas[i];
+            l->v[l->n++].arith = &probe_isas[i]->arith[k];
         }
     }
     return OK;
 }
 
-static void measure(struct probe_ctx *c, struct loop *loops, int n, const int *counts,
-                    int n_counts)
-{
-    uint64_t end_ns = probe_deadline_ns(c->budget_s);
-    int more;
-
-    for (int i = 0; i < n; i++) {
-        if ((loops[i].isa->isa & ~cpu_isa_detected()) == 0)
-            calibrate(c, &loops[i]);
-    }
-    do {
-        more = 0;
-        for (int i = 0; i < n; i++) {
-            for (int k = 0; loops[i].n_rounds && k < n_counts; k++)
-                trial(c, &loops[i], counts[k], &loops[i].series[k]);
-            more |= loops[i].n_rounds && probe_more(loops[i].series, n_counts, end_ns);
-        }
-    } while (more);
-}
-
 static int run(struct probe_ctx *c)
 {
-    int counts[2] = {1, c->n_threads_max}, n_counts = c->n_threads_max > 1 ? 2 : 1, n, rc;
-    struct loop *loops = mem_new(MEM_HARNESS, LOOPS_MAX, sizeof(*loops));
+    struct loops *l = mem_new(MEM_HARNESS, 1, sizeof(*l));
+    struct measure *m = NULL;
+    int rc;
 
-    if (!loops)
+    if (!l)
         return ERR_NOMEM;
-    rc = list_loops(loops, &n);
-    if (rc != OK)
-        goto out;
-    measure(c, loops, n, counts, n_counts);
-    for (int i = 0; i < n; i++) {
-        for (int k = 0; rc == OK && k < n_counts; k++)
-            rc = report(c, &loops[i], k, counts[k]);
-    }
-out:
-    mem_free(loops);
+    l->team = c->team;
+    l->counts[0] = 1, l->counts[1] = c->n_threads_max;
+    l->n_counts = c->n_threads_max > 1 ? 2 : 1;
+    rc = list_loops(l);
+    for (int i = 0; i < l->n && rc == OK; i++)
+        if ((l->v[i].isa->isa & ~cpu_isa_detected()) == 0)
+            calibrate(c, &l->v[i]);
+    if (rc == OK)
+        rc = probe_measure(&m, l->n * l->n_counts, c->budget_s, trial, l);
+    for (int i = 0; i < l->n * l->n_counts && rc == OK; i++)
+        rc = report(c, l, m, i);
+    measure_close(&m);
+    mem_free(l);
     return rc;
 }
 

@@ -1,5 +1,6 @@
 /* Read bandwidth for 1 .. n threads: the bound of every decoded token. Six orders of
  * reading are tried; the fastest is the machine's, the others are this program's. */
+#include <math.h>
 #include <stdatomic.h>
 
 #include "base/mem.h"
@@ -14,6 +15,8 @@ struct job {
     uint64_t (*read)(const void *p, size_t bytes);
     struct probe_buffer buffer;
     int slice;
+    struct par_team *team;
+    int n_threads;
     atomic_ullong sum; /* somebody must want what was read */
 };
 
@@ -27,30 +30,33 @@ static void read_part(void *arg, int id, int n_threads)
     atomic_fetch_xor_explicit(&j->sum, j->read(p, slice), memory_order_relaxed);
 }
 
+/* The i-th order of reading. */
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct job *j = arg;
+
+    j->read = probe_widest()->read[i];
+    t->seconds = NAN;
+    if (j->read)
+        *t = probe_time(j->team, j->n_threads, read_part, j);
+    j->slice = (j->slice + 1) % N_SLICES;
+    return OK;
+}
+
 MUST static int measure(struct probe_ctx *c, int n_threads, double budget_s)
 {
-    const struct probe_isa *isa = probe_widest();
-    struct probe_series s[PROBE_READ_MAX] = {0};
-    uint64_t end_ns = probe_deadline_ns(budget_s);
-    struct job j = {0};
+    struct job j = {.team = c->team, .n_threads = n_threads};
+    struct measure *m = NULL;
     int rc;
 
     rc = probe_buffer_open(&j.buffer, c, n_threads, N_SLICES * PROBE_CHUNK);
     if (rc == ERR_NOMEM)
         return probe_report_none(c, "read_gbps", "GB/s", n_threads, err_msg());
-    do {
-        for (int i = 0; i < PROBE_READ_MAX; i++) {
-            struct probe_time t;
-
-            j.read = isa->read[i];
-            if (!j.read)
-                continue;
-            t = probe_time(c->team, n_threads, read_part, &j);
-            probe_series_add(&s[i], (double)j.buffer.bytes / N_SLICES, &t);
-            j.slice = (j.slice + 1) % N_SLICES;
-        }
-    } while (probe_more(s, PROBE_READ_MAX, end_ns));
-    rc = probe_report_best(c, "read_gbps", "GB/s", n_threads, s, PROBE_READ_MAX);
+    rc = probe_measure(&m, PROBE_READ_MAX, budget_s, trial, &j);
+    if (rc == OK)
+        rc = probe_report_rate(c, "read_gbps", "GB/s", n_threads, m, 0, PROBE_READ_MAX,
+                               (double)j.buffer.bytes / N_SLICES);
+    measure_close(&m);
     probe_buffer_close(&j.buffer);
     return rc;
 }

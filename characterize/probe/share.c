@@ -18,7 +18,9 @@
 struct job {
     const struct probe_arith *arith;
     int64_t n_rounds;
+    struct par_team *team;
     int partner; /* thread; 0: alone */
+    int with;    /* the partner when not alone */
     double seconds;
     volatile double sink[2];
     atomic_int partner_works, done;
@@ -44,58 +46,68 @@ static void compute(void *arg, int id, int n_threads)
     }
 }
 
-static struct probe_time trial(struct probe_ctx *c, struct job *j, int partner)
+static struct measure_trial run_beside(struct job *j, int partner)
 {
-    struct probe_time t;
+    struct measure_trial t;
 
     j->partner = partner;
     j->partner_works = j->done = 0;
-    t = probe_time(c->team, partner + 1, compute, j);
+    t = probe_time(j->team, partner + 1, compute, j);
     t.seconds = j->seconds;
     return t;
 }
 
-static void calibrate(struct probe_ctx *c, struct job *j)
+static void calibrate(struct job *j)
 {
-    struct probe_time t;
+    struct measure_trial t;
 
     j->n_rounds = 1000;
     do {
         j->n_rounds *= 4;
-        t = trial(c, j, 0);
+        t = run_beside(j, 0);
     } while (t.seconds < TRIAL_S / 8);
     j->n_rounds = (int64_t)((double)j->n_rounds * TRIAL_S / t.seconds) + 1;
 }
 
-/* The speed of the first over its speed alone, a pair of trials at a time, so that a change
- * of the clock's frequency hits both. */
+/* Alone, then beside the partner. */
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct job *j = arg;
+
+    *t = run_beside(j, i == 0 ? 0 : j->with);
+    return OK;
+}
+
+/* The speed of the first over its speed alone: the time alone over that beside the other,
+ * round by round, so that a change of the clock's frequency hits both. */
 MUST static int measure(struct probe_ctx *c, struct job *j, int partner, double budget_s)
 {
-    uint64_t end_ns = probe_deadline_ns(budget_s);
-    struct probe_series s = {0};
+    struct measure *m = NULL;
+    struct measure_report r;
     char name[48];
+    int rc;
 
-    do {
-        struct probe_time alone = trial(c, j, 0), both = trial(c, j, partner);
-
-        both.disturbed |= alone.disturbed;
-        probe_series_add(&s, alone.seconds * 1e9, &both);
-    } while (probe_more(&s, 1, end_ns));
+    j->with = partner;
     snprintf(name, sizeof(name), "share_speed_cpu%d_cpu%d", probe_cpu(c, 0),
              probe_cpu(c, partner));
-    return probe_report_best(c, name, "1", 2, &s, 1);
+    rc = probe_measure(&m, 2, budget_s, trial, j);
+    if (rc != OK)
+        return rc;
+    measure_ratio(m, 0, 1, &r);
+    measure_close(&m);
+    return probe_report(c, name, "1", 2, &r);
 }
 
 static int run(struct probe_ctx *c)
 {
-    struct job j = {.arith = &probe_widest()->arith[0]};
+    struct job j = {.arith = &probe_widest()->arith[0], .team = c->team};
     int n = c->n_threads_max - 1, rc = OK;
 
     if (n < 1)
         return probe_report_none(c, "share_speed", "1", 1,
                                  "one CPU only: no other to share a core with");
     n = n > PARTNERS_MAX ? PARTNERS_MAX : n;
-    calibrate(c, &j);
+    calibrate(&j);
     for (int i = 1; i <= n && rc == OK; i++) /* spread over all, the last one included */
         rc = measure(c, &j, (int)((int64_t)i * (c->n_threads_max - 1) / n),
                      c->budget_s / n);

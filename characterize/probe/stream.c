@@ -2,6 +2,8 @@
  * cache fetches in order to overwrite them. Stores through and past the cache are both
  * tried. */
 #include "base/mem.h"
+#include <math.h>
+
 #include "characterize/peak/peak.h"
 #include "characterize/trial.h"
 
@@ -13,6 +15,8 @@ struct job {
     int kind; /* 0 copy, 1 triad */
     int variant;
     const struct probe_isa *isa;
+    struct par_team *team;
+    int n_threads;
     struct probe_buffer buffer;
     int slice;
 };
@@ -43,18 +47,18 @@ static void move_part(void *arg, int id, int n_threads)
                                   (float *)(a + 2 * bytes), bytes / sizeof(float));
 }
 
-static void trial(struct probe_ctx *c, struct job *j, int n_threads,
-                  struct probe_series *s)
+/* Every variant of copy, then every one of triad. */
+static int trial(void *arg, int i, struct measure_trial *t)
 {
-    double bytes =
-        (double)j->buffer.bytes / N_SLICES / N_ARRAYS * kinds[j->kind].n_arrays;
-    struct probe_time t;
+    struct job *j = arg;
 
-    if (!has(j))
-        return;
-    t = probe_time(c->team, n_threads, move_part, j);
-    probe_series_add(s, bytes, &t);
+    j->kind = i / PROBE_WRITE_MAX;
+    j->variant = i % PROBE_WRITE_MAX;
+    t->seconds = NAN;
+    if (has(j))
+        *t = probe_time(j->team, j->n_threads, move_part, j);
     j->slice = (j->slice + 1) % N_SLICES;
+    return OK;
 }
 
 MUST static int report_none(struct probe_ctx *c, int n_threads)
@@ -68,23 +72,19 @@ MUST static int report_none(struct probe_ctx *c, int n_threads)
 
 MUST static int measure(struct probe_ctx *c, int n_threads, double budget_s)
 {
-    struct probe_series s[N_KINDS][PROBE_WRITE_MAX] = {0};
-    uint64_t end_ns = probe_deadline_ns(budget_s);
-    struct job j = {.isa = probe_widest()};
+    struct job j = {.isa = probe_widest(), .team = c->team, .n_threads = n_threads};
+    struct measure *m = NULL;
     int rc;
 
     rc = probe_buffer_open(&j.buffer, c, n_threads, N_SLICES * N_ARRAYS * PROBE_CHUNK);
     if (rc == ERR_NOMEM)
         return report_none(c, n_threads);
-    do {
-        for (j.kind = 0; j.kind < N_KINDS; j.kind++) {
-            for (j.variant = 0; j.variant < PROBE_WRITE_MAX; j.variant++)
-                trial(c, &j, n_threads, &s[j.kind][j.variant]);
-        }
-    } while (probe_more(s[0], N_KINDS * PROBE_WRITE_MAX, end_ns));
+    rc = probe_measure(&m, N_KINDS * PROBE_WRITE_MAX, budget_s, trial, &j);
     for (int k = 0; k < N_KINDS && rc == OK; k++)
-        rc =
-            probe_report_best(c, kinds[k].name, "GB/s", n_threads, s[k], PROBE_WRITE_MAX);
+        rc = probe_report_rate(
+            c, kinds[k].name, "GB/s", n_threads, m, k * PROBE_WRITE_MAX, PROBE_WRITE_MAX,
+            (double)j.buffer.bytes / N_SLICES / N_ARRAYS * kinds[k].n_arrays);
+    measure_close(&m);
     probe_buffer_close(&j.buffer);
     return rc;
 }

@@ -23,40 +23,45 @@ static const struct opt_row make_table[] = {
     {.name = "arch",
      .type = OPT_STR,
      .offset = AT(arch),
-     .help =
-         "architecture: tiny, llama-160m, sheared-llama-1.3b, ... (a wrong name lists "
-         "the nearest)"},
+     .help = "the architecture whose shape the model gets: llama-160m, "
+             "sheared-llama-1.3b, llama-3.2-1b, llama-3.2-3b, llama-3-8b, qwen-1.8b, "
+             "deepseek-r1-distill-qwen-7b, or tiny"},
     {.name = "type",
      .type = OPT_ENUM,
      .offset = AT(type),
      .def = "bf16",
      .values = "f32|f16|bf16", /* in the order of enum kern_type */
-     .help = "type of the matrices"},
+     .help = "the type of the matrices; norms and biases are always f32"},
     {.name = "out",
      .type = OPT_STR,
      .offset = AT(out),
      .letter = 'o',
-     .help = "where to"},
+     .help = "the file (gguf) or directory (safetensors) to write"},
     {.name = "format",
      .type = OPT_STR,
      .offset = AT(format),
      .def = "gguf",
-     .help = "gguf (a file) or safetensors (a directory)"},
+     .help = "gguf writes one file, safetensors a directory"},
     {.name = "seed",
      .type = OPT_INT,
      .offset = AT(seed),
      .def = "1",
-     .help = "of the weights"},
+     .help = "the seed of the random weights; the same seed gives the same bytes"},
     {.name = "tokenizer",
      .type = OPT_STR,
      .offset = AT(tokenizer),
-     .help = "a .gguf or tokenizer.json to copy the vocabulary from"},
+     .help = "a .gguf file or tokenizer.json whose vocabulary is copied; without it a "
+             "byte-level vocabulary is generated"},
     {.name = "threads",
      .type = OPT_INT,
      .offset = AT(threads),
      .max = 1024,
-     .help = "0: every CPU of the budget"},
-    {.name = "help", .type = OPT_BOOL, .offset = AT(help), .letter = 'h', .help = "this"},
+     .help = "threads that write; 0 uses every CPU that this process may use"},
+    {.name = "help",
+     .type = OPT_BOOL,
+     .offset = AT(help),
+     .letter = 'h',
+     .help = "print this help"},
     {0},
 };
 #undef AT
@@ -108,12 +113,12 @@ static const struct opt_row inspect_table[] = {
     {.name = "json",
      .type = OPT_BOOL,
      .offset = offsetof(struct inspect_flags, json),
-     .help = "as JSON"},
+     .help = "print JSON: bytes and FLOP as whole numbers"},
     {.name = "help",
      .type = OPT_BOOL,
      .offset = offsetof(struct inspect_flags, help),
      .letter = 'h',
-     .help = "this"},
+     .help = "print this help"},
     {0},
 };
 
@@ -152,12 +157,29 @@ static int cli_inspect(int argc, char **argv)
     return status == -1 ? cli_fail("model inspect", inspect(argv[0], f.json)) : status;
 }
 
+static const char usage[] =
+    "usage: sandwich model make --arch A --out F [options]\n"
+    "       sandwich model inspect MODEL [--json]\n\n"
+    "make writes a model of a published architecture's exact shape with random weights:\n"
+    "speed does not depend on their values.\n"
+    "inspect prints a model's shape and tensors, and what its steps cost: the bytes "
+    "that\n"
+    "decoding a token must read, and the FLOP of processing a prompt.\n\n"
+    "--help after make or inspect lists the options.\n";
+
 int cli_model(int argc, char **argv)
 {
     if (argc > 0 && !strcmp(argv[0], "make"))
         return cli_make(argc - 1, argv + 1);
     if (argc > 0 && !strcmp(argv[0], "inspect"))
         return cli_inspect(argc - 1, argv + 1);
-    fprintf(stderr, "usage: sandwich model make|inspect (--help for the options)\n");
+    if (argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"))) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    fprintf(stderr,
+            "sandwich: model: expected make or inspect, found %s (see sandwich "
+            "model --help)\n",
+            argc > 0 ? argv[0] : "nothing");
     return EXIT_USAGE;
 }

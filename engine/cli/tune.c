@@ -13,7 +13,7 @@
 #include "cpu/cpu.h"
 #include "cli/cli.h"
 #include "plan/plan.h"
-#include "tune/against.h"
+#include "tune/validate.h"
 #include "tune/policy.h"
 #include "tune/schedule_cache.h"
 #include "tune/space.h"
@@ -173,7 +173,7 @@ static double work_of(const struct tune_shape *s)
 
 /* A policy found a schedule. */
 static int on_found(void *arg, int i, const struct kern_schedule *s,
-                    const struct tune_time *t)
+                    const struct measure_report *t)
 {
     struct run *r = arg;
     struct tune_cost cost;
@@ -199,18 +199,18 @@ static int compare(struct run *r)
     for (int i = 0; i < n && rc == OK && !cli_interrupted; i += step) {
         const struct tune_shape *s = &r->job->shapes[i];
         struct kern_schedule found;
-        struct tune_time t[2];
+        struct measure_report t[2];
         bool lost;
 
         if (!tune_cache_has(r->cache, s, &found))
             continue;
-        rc = tune_against_default(r->bench, s, r->plan.n_cpus, (int)r->f->rounds, &found,
-                                  t, &lost);
+        rc = tune_validate(r->bench, s, r->plan.n_cpus, (int)r->f->rounds, &found, t,
+                           &lost);
         if (rc != OK)
             break;
         r->now->n_compared++;
-        if (t[0].n_runs > 0) /* else the same, by a factor of 1 */
-            r->now->log_speedup += log(t[0].min_s / t[1].min_s);
+        if (t[0].n > 0) /* else the same, by a factor of 1 */
+            r->now->log_speedup += log(t[0].estimate / t[1].estimate);
         if (lost) {
             r->now->n_taken_back++;
             rc = tune_cache_put(r->cache, s, &found, &t[0]);
@@ -319,7 +319,7 @@ static int open_all(struct run *r)
     if (rc == OK)
         rc = tune_bench_open(&r->bench, r->team, &bench);
     if (rc == OK)
-        rc = cli_tune_jobs(&r->jobs, &ask, r->bench);
+        rc = cli_tune_jobs(&r->jobs, &ask);
     if (rc == OK)
         rc = open_cache(r);
     return rc;

@@ -29,10 +29,9 @@ struct cli_tune_jobs {
     struct cli_tune_job v[CLI_TUNE_JOBS_MAX];
     int n;
 };
-/* Chooses variants as the engine does, which measures where several qualify: on b, which
- * has a team. out: cli_tune_jobs_free(), also after an error. */
-MUST int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask,
-                       struct tune_bench *b);
+/* With the variants that the engine chooses, see model/choose.h. out:
+ * cli_tune_jobs_free(), also after an error. */
+MUST int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask);
 void cli_tune_jobs_free(struct cli_tune_jobs *jobs);
 
 #endif

@@ -1,14 +1,13 @@
 /* From the words of `sandwich tune` to shapes: matrices, numbers of rows, variants. */
 #include "cli/tune.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "cpu/cpu.h"
 #include "format/format.h"
+#include "model/choose.h"
 
 #define MATRICES_MAX  32
 #define EXTENT_MAX    (1 << 24)
@@ -16,18 +15,12 @@
 #define HEAD_ROWS_MAX 32 /* the head has a row a sequence */
 #define GRID_ALL_TO   16 /* every number of rows, then steps of an eighth */
 
-/* Numbers of rows at which the engine times variants, one thread. */
-static const int trial_rows[] = {4, 16, 64};
-#define N_TRIALS ((int)(sizeof(trial_rows) / sizeof(trial_rows[0])))
-
 struct pick {
     const struct cli_tune_ask *ask;
     struct model_shape matrices[MATRICES_MAX];
     int n_matrices;
     enum kern_type type;
-    /* Fewer rows than few_rows are computed by `few`. */
-    const struct kern_variant *few, *many;
-    int64_t few_rows;
+    struct model_variants variants;
 };
 
 /* ---- matrices ---- */
@@ -79,61 +72,6 @@ static int matrices_of_model(struct pick *p)
     p->n_matrices = MODEL_N_MATS;
     p->type = f->config.weight_type;
     format_close(&f);
-    return OK;
-}
-
-/* ---- variants ---- */
-
-static int fastest(const struct pick *p, struct tune_bench *b, int rows,
-                   const struct kern_variant **out)
-{
-    enum kern_op op = KERN_GEMM_F32 + p->type;
-    struct tune_shape s = {.m = rows,
-                           .n = p->matrices[0].n,
-                           .k = p->matrices[0].k,
-                           .k_unit = p->matrices[0].k_unit};
-    double best = INFINITY;
-    int rc = OK;
-
-    for (int i = 0; kern_variants[i] && rc == OK; i++) {
-        struct kern_schedule d;
-        struct tune_time t = {.min_s = INFINITY};
-
-        s.v = kern_variants[i];
-        if (s.v->op != op || s.v->isa == 0 || (s.v->isa & ~cpu_isa_usable()))
-            continue;
-        rc = tune_bench_shape(b, &s);
-        if (rc == OK) {
-            kern_schedule_default(&d, s.v, tune_bench_mat(b), s.m, 1);
-            rc = tune_measure(b, &d, 1, &t);
-        }
-        if (t.min_s < best) {
-            best = t.min_s;
-            *out = s.v;
-        }
-    }
-    return rc;
-}
-
-static int choose_variants(struct pick *p, struct tune_bench *b)
-{
-    const struct kern_variant *best[N_TRIALS];
-    struct kern_table t;
-    int rc = OK;
-
-    kern_table_choose(&t, cpu_isa_usable(), p->ask->precision);
-    p->few = p->many = t.v[KERN_GEMM_F32 + p->type];
-    p->few_rows = 1;
-    if (p->ask->precision == KERN_EXACT || p->many->isa == 0)
-        return OK;
-    for (int i = 0; i < N_TRIALS && rc == OK; i++)
-        rc = fastest(p, b, trial_rows[i], &best[i]);
-    if (rc != OK)
-        return rc;
-    p->few = best[0];
-    p->many = best[N_TRIALS - 1];
-    if (p->few != p->many)
-        p->few_rows = best[1] == p->many ? trial_rows[1] / 2 : trial_rows[1] * 2;
     return OK;
 }
 
@@ -205,8 +143,7 @@ static int add_job(struct cli_tune_jobs *out, const struct pick *p,
     return OK;
 }
 
-int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask,
-                  struct tune_bench *b)
+int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask)
 {
     struct pick p = {.ask = ask};
     int rc;
@@ -218,11 +155,14 @@ int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask,
     if (rc == OK && strcmp(ask->weight_type, "file") != 0)
         rc = kern_type_parse(ask->weight_type, &p.type);
     if (rc == OK)
-        rc = choose_variants(&p, b);
+        rc = model_variants_choose(&p.variants, p.type, ask->precision, p.matrices[0].n,
+                                   p.matrices[0].k);
     for (int i = 0; i < p.n_matrices && rc == OK; i++) {
-        rc = add_job(out, &p, &p.matrices[i], p.few, 1, p.few_rows);
+        rc = add_job(out, &p, &p.matrices[i], p.variants.small_m, 1,
+                     p.variants.small_m_rows);
         if (rc == OK)
-            rc = add_job(out, &p, &p.matrices[i], p.many, p.few_rows, INT64_MAX);
+            rc = add_job(out, &p, &p.matrices[i], p.variants.large_m,
+                         p.variants.small_m_rows, INT64_MAX);
     }
     return rc;
 }

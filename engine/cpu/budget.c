@@ -100,7 +100,7 @@ static int count_online(const char *root, int fallback)
     return n;
 }
 
-static void say_why(struct cpu_budget *b, const struct quota *q, bool siblings_known)
+static void report_why(struct cpu_budget *b, const struct quota *q, bool siblings_known)
 {
     char quota[64];
 
@@ -150,7 +150,7 @@ int cpu_budget_get_at(struct cpu_budget *out, const char *root, const int *allow
     out->n = out->n_cores;
     if (q.cpus < out->n) /* false for NaN */
         out->n = q.cpus < 1 ? 1 : (int)q.cpus;
-    say_why(out, &q, siblings_known);
+    report_why(out, &q, siblings_known);
     return OK;
 }
 

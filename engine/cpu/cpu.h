@@ -1,6 +1,6 @@
 /* cpu/cpu.h - what this processor can execute, and how much of it is ours.
  *
- * Two questions that rivals get wrong silently: which instruction sets may be used (CPUID
+ * Two questions that other programs answer wrong without a word: which instruction sets may be used (CPUID
  * *and* the operating system's state), and how many CPUs this process really has
  * (affinity, cpuset, cgroup quota, SMT). Each answer carries its reason in words.
  * Threads: any; nothing here keeps state but the mask set by cpu_isa_limit() and what is
@@ -28,6 +28,8 @@ enum cpu_isa_bit {
 
 /* The sets this machine executes and CPU_ISA_ENV leaves, before any limit. */
 uint64_t cpu_isa_detected(void);
+/* The sets that this machine executes and CPU_ISA_ENV hides; 0: nothing is hidden. */
+uint64_t cpu_isa_hidden(void);
 /* ERR_ARG where CPU_ISA_ENV names no level. Every main() calls it first. */
 MUST int cpu_isa_check_env(void);
 /* The sets the engine may use: detected, lowered by cpu_isa_limit(). */

@@ -160,6 +160,11 @@ uint64_t cpu_isa_detected(void)
     return v & ~(UINT64_C(1) << 63);
 }
 
+uint64_t cpu_isa_hidden(void)
+{
+    return detect() & ~env_mask();
+}
+
 uint64_t cpu_isa_usable(void)
 {
     return cpu_isa_detected() & ~atomic_load_explicit(&removed, memory_order_relaxed);

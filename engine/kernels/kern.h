@@ -160,7 +160,7 @@ struct kern_variant {
      * with where the one before ended, so that its bits depend on its row and its column
      * only: not on mr, np or how k is cut. Attention: a row's bits do not depend on the
      * other rows of the call. */
-    bool steady;
+    bool batch_invariant;
     enum kern_a_format a_format; /* GEMM only */
     /* GEMM only: fn.gemm prefetches kern_gemm_tile.next; others look ahead on their own. */
     bool prefetches_next;
@@ -204,9 +204,9 @@ struct kern_table {
  * fail. */
 void kern_table_choose(struct kern_table *t, uint64_t isa_mask,
                        enum kern_precision precision);
-/* Replace products and attention by the best variants that are exact and steady, of which
+/* Replace products and attention by the best variants that are exact and batch invariant, of which
  * each operator has one in plain C. */
-void kern_table_steady(struct kern_table *t, uint64_t isa_mask);
+void kern_table_batch_invariant(struct kern_table *t, uint64_t isa_mask);
 /* "gemm_bf16=avx512 attn_f32=avx512 ..." */
 void kern_table_print(const struct kern_table *t, char *out, size_t n);
 

@@ -91,14 +91,14 @@ void kern_table_choose(struct kern_table *t, uint64_t isa_mask,
         assert(t->v[op]);
 }
 
-void kern_table_steady(struct kern_table *t, uint64_t isa_mask)
+void kern_table_batch_invariant(struct kern_table *t, uint64_t isa_mask)
 {
     for (int op = KERN_GEMM_F32; op <= KERN_ATTN_BF16; op++)
         t->v[op] = NULL;
     for (const struct kern_variant *const *p = kern_variants; *p; p++) {
         const struct kern_variant *v = *p;
 
-        if (v->op <= KERN_ATTN_BF16 && v->steady && v->precision == KERN_EXACT &&
+        if (v->op <= KERN_ATTN_BF16 && v->batch_invariant && v->precision == KERN_EXACT &&
             (v->isa & ~isa_mask) == 0 && is_better(v, t->v[v->op]))
             t->v[v->op] = v;
     }

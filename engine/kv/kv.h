@@ -1,12 +1,12 @@
 /* kv/kv.h - the keys and values of live sequences.
  *
  * A pool has a fixed size and never grows after kv_pool_open(), so running out is an
- * answer to the scheduler (ERR_NOMEM), not an accident. A live sequence owns one region
+ * answer to the scheduler (ERR_NOMEM), not an accident. A live sequence owns one slot
  * laid out
  *     [layer][kv_head][K|V][token][head_dim]
  * so that who computes a head is a matter of ranges only and a change of plan moves
  * nothing.
- * How regions are chosen is a plug-in: one file in kv/alloc/.   Paper: ODMA 3.5.
+ * How slots are chosen is a plug-in: one file in kv/alloc/.   Paper: ODMA 3.5.
  * Threads: one owner per pool; stat from any thread. */
 #ifndef KV_KV_H
 #define KV_KV_H
@@ -22,7 +22,7 @@ struct kv_shape {
 };
 
 /* One sequence's memory; plain data, lent by the pool until kv_release(). */
-struct kv_region {
+struct kv_slot {
     void *base;
     int64_t cap_tok;   /* tokens it can hold */
     size_t head_bytes; /* of one [K or V][token][head_dim] run = cap_tok*head_dim*elem */
@@ -31,7 +31,7 @@ struct kv_region {
 };
 
 /* First byte of the keys (v = 0) or values (v = 1) of a head in a layer. */
-static inline void *kv_at(const struct kv_region *r, int layer, int kv_head, int v)
+static inline void *kv_at(const struct kv_slot *r, int layer, int kv_head, int v)
 {
     size_t i = ((size_t)layer * r->n_kv_heads + kv_head) * 2 + (size_t)v;
     return (char *)r->base + i * r->head_bytes;
@@ -54,10 +54,10 @@ MUST int kv_pool_open_shared(struct kv_pool **out, const char *alloc,
                              int64_t max_tok);
 void kv_pool_close(struct kv_pool **p);
 
-/* Reserve a region for a sequence that may reach `n_tok` tokens.
+/* Reserve a slot for a sequence that may reach `n_tok` tokens.
  * ERR_NOMEM: none free now (try again after a release); ERR_LIMIT: n_tok > max_tok. */
-MUST int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out);
-void kv_release(struct kv_pool *p, struct kv_region *r); /* zeroes *r */
+MUST int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out);
+void kv_release(struct kv_pool *p, struct kv_slot *r); /* zeroes *r */
 
 /* Touch part `i` of `n` of the pool's pages. Called once by each thread of a team, at
  * open: otherwise the first requests pay for zeroing them, and a machine that is short of
@@ -66,9 +66,9 @@ void kv_pool_touch(struct kv_pool *p, int i, int n);
 
 /* The mapping that holds it, to ask where its pages are, or should come from. */
 void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes);
-/* Call fn with every region that sequences of max_tok tokens can have at once; nothing is
+/* Call fn with every slot that sequences of max_tok tokens can have at once; nothing is
  * counted. ERR_STATE: some sequences have theirs. ERR_NOMEM. */
-MUST int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_region *r),
+MUST int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
                       void *ctx);
 
 /* Bytes one token needs over all layers and heads. */

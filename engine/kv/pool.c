@@ -139,7 +139,7 @@ void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes)
     *bytes = p->bytes;
 }
 
-static int choose(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
+static int choose(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
 {
     size_t offset = 0;
     int rc = p->alloc->reserve(p->state, n_tok, &offset, &out->cap_tok, &out->slot);
@@ -152,7 +152,7 @@ static int choose(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
     return OK;
 }
 
-int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
+int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
 {
     int rc;
 
@@ -175,11 +175,11 @@ int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_region *out)
 
 /* Takes all there are, then gives them back, the last one first: the allocator is as it
  * was. */
-int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_region *r),
+int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
                  void *ctx)
 {
     size_t n_max = p->bytes / (p->token_bytes * (size_t)p->max_tok), n = 0;
-    struct kv_region r;
+    struct kv_slot r;
     int64_t *slots;
 
     if (p->n_live > 0)
@@ -199,7 +199,7 @@ int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_region
     return OK;
 }
 
-void kv_release(struct kv_pool *p, struct kv_region *r)
+void kv_release(struct kv_pool *p, struct kv_slot *r)
 {
     if (!r->base)
         return;

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "cpu/cpu.h"
 
 #define CARD_BYTES_MAX (1 << 20)
 
@@ -16,6 +17,7 @@
 
 int measure_card_path(char *out, size_t n, const char *dir, const char *suffix)
 {
+    const char *level = cpu_isa_hidden() ? getenv(CPU_ISA_ENV) : NULL;
     char host[65] = "";
 
     if (gethostname(host, sizeof(host) - 1) != 0 || !host[0])
@@ -24,9 +26,26 @@ int measure_card_path(char *out, size_t n, const char *dir, const char *suffix)
         if (!isalnum((unsigned char)*s) && *s != '-' && (*s != '.' || s == host))
             *s = '_';
     }
-    if ((size_t)snprintf(out, n, "%s/%s%s.json", dir, host, suffix) >= n)
+    if ((size_t)snprintf(out, n, "%s/%s%s%s%s.json", dir, host, level ? "-" : "",
+                         level ? level : "", suffix) >= n)
         return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
     return OK;
+}
+
+/* The peak of instruction sets that are not used here would be no bound of ours. */
+static int check_isa(const json_t *card, const char *path)
+{
+    const char *isa =
+        json_string_value(json_object_get(json_object_get(card, "identity"), "isa"));
+    char ours[128];
+
+    cpu_isa_words(cpu_isa_detected(), ours, sizeof(ours));
+    if (!isa || strcmp(isa, ours) == 0)
+        return OK;
+    return err_set(
+        ERR_STATE,
+        "%s: measured with the instruction sets \"%.100s\", this run has \"%s\"", path,
+        isa, ours);
 }
 
 int measure_card_read(json_t **out, const char *path)
@@ -37,7 +56,15 @@ int measure_card_read(json_t **out, const char *path)
     *out = NULL;
     if (!path)
         rc = measure_card_path(standard, sizeof(standard), MEASURE_CARD_DIR, "");
-    return rc == OK ? json_read_file(out, path ? path : standard, CARD_BYTES_MAX) : rc;
+    path = path ? path : standard;
+    rc = rc == OK ? json_read_file(out, path, CARD_BYTES_MAX) : rc;
+    if (rc == OK)
+        rc = check_isa(*out, path);
+    if (rc != OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 /* ---- values ---- */
@@ -71,7 +98,7 @@ double measure_card_value(const json_t *card, const char *name, int n_threads,
             continue;
         if (why && row_text(row, "why")[0])
             *why = row_text(row, "why");
-        return row_number(row, "median");
+        return row_number(row, "estimate");
     }
     return NAN;
 }
@@ -86,7 +113,7 @@ struct measure_card_range measure_card_range(const json_t *card, const char *pre
         *why = "no probe of this program measures it here";
     for (size_t i = 0; i < json_array_size(values); i++) {
         const json_t *row = json_array_get(values, i);
-        double v = row_number(row, "median");
+        double v = row_number(row, "estimate");
 
         if (strncmp(row_text(row, "name"), prefix, strlen(prefix)) != 0 ||
             (n_threads && row_number(row, "n_threads") != n_threads))
@@ -110,7 +137,7 @@ static void neighbours(const json_t *card, const char *prefix, double n, double 
         const json_t *row = json_array_get(values, i);
         double k = row_number(row, "n_threads");
 
-        if (isnan(row_number(row, "median")) ||
+        if (isnan(row_number(row, "estimate")) ||
             strncmp(row_text(row, "name"), prefix, strlen(prefix)) != 0)
             continue;
         if (k <= n && !(*below >= k))
@@ -171,15 +198,16 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
 
 static void print_row(FILE *f, const json_t *row)
 {
-    double median = row_number(row, "median"), mad = row_number(row, "mad");
+    double v = row_number(row, "estimate");
+    double lo = row_number(row, "lo"), hi = row_number(row, "hi");
 
     fprintf(f, "%-28.40s %7.0f  ", row_text(row, "name"), row_number(row, "n_threads"));
-    if (isnan(median))
+    if (isnan(v))
         fprintf(f, "%10s %-8.15s  unavailable: %.95s\n", "-", row_text(row, "unit"),
                 row_text(row, "why"));
     else
-        fprintf(f, "%10.1f %-8.15s  +- %.1f (%.0f trials)\n", median,
-                row_text(row, "unit"), mad, row_number(row, "n_trials"));
+        fprintf(f, "%10.1f %-8.15s  %.1f .. %.1f (%.0f trials)\n", v,
+                row_text(row, "unit"), lo, hi, row_number(row, "n_trials"));
 }
 
 int measure_card_text(const json_t *card, char **text)
@@ -198,7 +226,7 @@ int measure_card_text(const json_t *card, char **text)
             row_text(card, "measured_utc"));
     fprintf(f, "%.255s\n", row_text(card, "budget"));
     fprintf(f, "instruction sets: %.127s\n\n", row_text(id, "isa"));
-    fprintf(f, "%-36s %7s  %10s\n", "value", "threads", "median");
+    fprintf(f, "%-36s %7s  %10s\n", "value", "threads", "estimate");
     for (size_t i = 0; i < json_array_size(values); i++)
         print_row(f, json_array_get(values, i));
     if (fclose(f) == 0)

@@ -14,11 +14,13 @@
 
 #define MEASURE_CARD_DIR "results/machine"
 
-/* <dir>/<host><suffix>.json, with only those characters of the host's name that are safe
- * in a file name. ERR_ARG: it does not fit into n. */
+/* <dir>/<host><suffix>.json, and <host>-avx2<suffix>.json where CPU_ISA_ENV hides what this
+ * processor has beyond AVX2, so that neither card replaces the other. The host's name keeps
+ * only those characters that are safe in a file name. ERR_ARG: it does not fit into n. */
 MUST int measure_card_path(char *out, size_t n, const char *dir, const char *suffix);
 /* The card in a file; NULL: this host's in MEASURE_CARD_DIR. *out is a new reference, NULL
- * on error. Whether it is of this machine is not checked. As json_read_file(). */
+ * on error. Whether it is of this machine is not checked, but its instruction sets are:
+ * ERR_STATE where they are not those of this run. Else as json_read_file(). */
 MUST int measure_card_read(json_t **out, const char *path);
 
 /* Between two measured thread counts the answer is on the line through both; beyond the
@@ -29,7 +31,7 @@ double measure_card_read_gbps(const json_t *card, int n_threads);
 double measure_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads);
 
-/* The median of the value with exactly this name and thread count; NaN when there is none,
+/* The value with exactly this name and thread count; NaN when there is none,
  * and then *why, if not NULL, says why: lent by the card, or constant. */
 double measure_card_value(const json_t *card, const char *name, int n_threads,
                           const char **why);

@@ -14,21 +14,21 @@ struct block {
     int q, g; /* query heads [q, q + g) */
 };
 
-static float *q_at(const struct model_lane *w, const struct block *b, int64_t i)
+static float *q_at(const struct model_thread_ctx *w, const struct block *b, int64_t i)
 {
     const struct model_rank *r = w->rank;
 
     return r->qkv + (b->row0 + i) * r->ld_qkv + model_q_column(w->m, b->q) -
-           r->part.col_lo;
+           r->shard.col_lo;
 }
 
 /* Rotate the queries; and the key of the group, which follows its last query, and keep
  * key and value, where they are this rank's. */
-static void rotate_and_store(struct model_lane *w, const struct block *b)
+static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
     int hd = m->c.head_dim, half = hd / 2, elem = (int)kern_type_bytes(m->kv_type);
-    bool kv = w->rank->part.kv;
+    bool kv = w->rank->shard.kv;
     char *k = kv_at(b->chunk->kv, b->layer, b->kv_head, 0);
     char *v = kv_at(b->chunk->kv, b->layer, b->kv_head, 1);
 
@@ -54,24 +54,24 @@ static void rotate_and_store(struct model_lane *w, const struct block *b)
 
 /* Where the results of a block go: the input of the output projection, or, of a share of
  * the keys, what merge() puts together. */
-static void results_at(const struct model_lane *w, const struct block *b,
+static void results_at(const struct model_thread_ctx *w, const struct block *b,
                        struct kern_attn_args *a)
 {
     const struct model_rank *r = w->rank;
     int64_t row = b->row0 + b->i, n_keys = a->kv_hi, hd = w->m->c.head_dim;
 
-    if (r->part.seq_n == 1) {
-        a->out = r->attn + row * r->ld_attn + (b->q - r->part.q_lo) * hd;
+    if (r->shard.seq_n == 1) {
+        a->out = r->attn + row * r->ld_attn + (b->q - r->shard.q_lo) * hd;
         a->out_stride = r->ld_attn;
         return;
     }
     a->out = r->share + row * hd;
     a->out_stride = hd;
     a->lse = r->lse + row;
-    par_share(n_keys, r->part.seq_i, r->part.seq_n, &a->kv_lo, &a->kv_hi);
+    par_share(n_keys, r->shard.seq_i, r->shard.seq_n, &a->kv_lo, &a->kv_hi);
 }
 
-static void attend(struct model_lane *w, const struct block *b)
+static void attend(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
     enum kern_op op = m->kv_type == KERN_BF16 ? KERN_ATTN_BF16 : KERN_ATTN_F32;
@@ -96,11 +96,12 @@ static void attend(struct model_lane *w, const struct block *b)
 
 /* Call fn for this thread's blocks. Where the KV groups divide evenly a thread has the
  * groups whose projections it computed; otherwise blocks are dealt out in turn. */
-static void each_block(struct model_lane *w, int layer, bool wanted_only, bool own_heads,
-                       void (*fn)(struct model_lane *w, const struct block *b))
+static void each_block(struct model_thread_ctx *w, int layer, bool wanted_only,
+                       bool own_heads,
+                       void (*fn)(struct model_thread_ctx *w, const struct block *b))
 {
     const struct model_step *s = w->step;
-    const struct model_part *p = &w->rank->part;
+    const struct model_tp_shard *p = &w->rank->shard;
     int all = w->m->group, first = p->q_lo / all, n_kv = (p->q_hi - 1) / all - first + 1;
     int64_t row0 = 0, turn = 0;
 
@@ -135,16 +136,16 @@ static void each_block(struct model_lane *w, int layer, bool wanted_only, bool o
 
 /* A row of the rank's share of its head's columns, out of all shares of the keys: each is
  * a mean weighted by exp(score), and exp(lse) is the sum of those weights. */
-static void merge_row(const struct model_lane *w, int64_t row)
+static void merge_row(const struct model_thread_ctx *w, int64_t row)
 {
-    const struct model_rank *r = w->rank, *one = r - r->part.seq_i;
-    int64_t hd = w->m->c.head_dim, col = r->part.attn_lo - r->part.q_lo * hd;
+    const struct model_rank *r = w->rank, *one = r - r->shard.seq_i;
+    int64_t hd = w->m->c.head_dim, col = r->shard.attn_lo - r->shard.q_lo * hd;
     float most = -INFINITY, sum = 0, *out = r->attn + row * r->ld_attn;
 
-    for (int i = 0; i < r->part.seq_n; i++)
+    for (int i = 0; i < r->shard.seq_n; i++)
         most = fmaxf(most, one[i].lse[row]);
     memset(out, 0, (size_t)r->ld_attn * sizeof(float));
-    for (int i = 0; i < r->part.seq_n; i++) {
+    for (int i = 0; i < r->shard.seq_n; i++) {
         const float *x = one[i].share + row * hd + col;
         float weight = expf(one[i].lse[row] - most);
 
@@ -156,19 +157,19 @@ static void merge_row(const struct model_lane *w, int64_t row)
         out[c] /= sum;
 }
 
-static void merge(struct model_lane *w)
+static void merge(struct model_thread_ctx *w)
 {
     const struct model_step *s = w->step;
     int64_t lo, hi;
 
-    if (w->rank->part.seq_n == 1)
+    if (w->rank->shard.seq_n == 1)
         return;
     par_share(w->last ? s->n_logits : s->n_tok, w->id, w->n, &lo, &hi);
     for (int64_t i = lo; i < hi; i++)
         merge_row(w, w->last ? w->m->rows[i] : i);
 }
 
-void model_attend(struct model_lane *w, int layer, bool own_heads)
+void model_attend(struct model_thread_ctx *w, int layer, bool own_heads)
 {
     if (!own_heads)
         model_sync(w, MODEL_T_LINEAR);

@@ -1,6 +1,5 @@
-/* Under KERN_RELAXED several GEMM variants may qualify and none is always the faster: the
- * BF16 dot product runs at full rate on one processor and at half the f32 rate on
- * another. So they are timed on the model's own weights, once, and the faster is kept. */
+#include "model/choose.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -8,33 +7,48 @@
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "kernels/gemm.h"
+#include "measure/compare.h"
 #include "model/impl.h"
 
-/* Decode, where few rows are to pay for whatever a variant does once for all rows, and
- * prefill, bound by arithmetic; and between, to see from where on prefill's wins. */
+/* Decode, prefill, which is bound by arithmetic, and between, to see from where on
+ * prefill's wins. */
 static const int trial_rows[] = {4, 16, 64};
 #define N_TRIALS       3
 #define TRIAL_ROWS_MAX 64
 /* Elements of the matrix: about a millisecond of arithmetic a trial. */
-#define TRIAL_ELEMS   1000000
-#define TRIAL_REPEATS 3
+#define TRIAL_ELEMS  1000000
+#define BUDGET_S     0.1 /* for each number of rows: a model opens with it */
+#define ROUNDS_MAX   25
+#define VARIANTS_MAX 16
 
 struct trial {
+    const struct kern_variant *variants[VARIANTS_MAX]; /* the table's choice first */
+    int n_variants;
+    struct kern_mat w;
     struct kern_gemm_job job;
+    struct measure *measure;
     float *x, *c;
-    int64_t panels; /* of the matrix that take part */
-    void *a, *scratch;
+    void *weights, *a, *scratch;
 };
 
-static uint64_t time_variant(struct trial *t, const struct kern_variant *v, int rows)
+static void find_variants(struct trial *t, const struct kern_variant *first)
 {
-    const struct kern_mat *w = t->job.w;
-    uint64_t best = UINT64_MAX;
-    int64_t n_blocks;
+    uint64_t usable = cpu_isa_usable();
 
-    t->job.m = rows;
-    kern_schedule_default(&t->job.s, v, w, rows, 1);
-    n_blocks = kern_a_blocks(rows, t->job.s.mr);
+    t->variants[t->n_variants++] = first;
+    for (int i = 0; kern_variants[i] && t->n_variants < VARIANTS_MAX; i++) {
+        const struct kern_variant *v = kern_variants[i];
+
+        if (v->op == first->op && v != first && v->isa && !(v->isa & ~usable))
+            t->variants[t->n_variants++] = v;
+    }
+}
+
+static void pack(struct trial *t, const struct kern_variant *v)
+{
+    const struct kern_mat *w = &t->w;
+    int64_t rows = t->job.m, n_blocks = kern_a_blocks(rows, t->job.s.mr);
+
     for (int64_t b = 0; b < n_blocks; b++) {
         int64_t r0 = kern_a_row(rows, n_blocks, b);
         int64_t r1 = kern_a_row(rows, n_blocks, b + 1);
@@ -42,100 +56,115 @@ static uint64_t time_variant(struct trial *t, const struct kern_variant *v, int 
         kern_a_pack(v, (char *)t->a + kern_a_bytes(v->a_format, r0, w->k_pad),
                     t->x + r0 * w->k, w->k, r1 - r0, w->k, w->k_pad);
     }
-    t->job.v = v;
-    kern_gemm_part(&t->job, 1, 0);
-    t->job.p_hi = t->panels;
-    for (int i = 0; i < TRIAL_REPEATS; i++) {
-        uint64_t t0 = clock_ns(), dt;
+}
 
-        kern_gemm_run(&t->job);
-        dt = clock_ns() - t0 + 1; /* never 0: it is divided by */
-        best = dt < best ? dt : best;
-    }
-    return best;
+static int run(void *arg, int i, struct measure_trial *out)
+{
+    struct trial *t = arg;
+    uint64_t t0;
+
+    t->job.v = t->variants[i];
+    kern_schedule_default(&t->job.s, t->job.v, &t->w, t->job.m, 1);
+    pack(t, t->job.v);
+    kern_gemm_part(&t->job, 1, 0);
+    t0 = clock_ns();
+    kern_gemm_run(&t->job);
+    out->seconds = (double)(clock_ns() - t0) * 1e-9;
+    return OK;
+}
+
+static int fastest(const struct trial *t)
+{
+    int at = measure_fastest(t->measure, 0);
+
+    return at < 0 ? 0 : at;
 }
 
 static void trial_close(struct trial *t)
 {
+    measure_close(&t->measure);
+    mem_free(t->weights);
     mem_free(t->x);
     mem_free(t->c);
     mem_free(t->a);
     mem_free(t->scratch);
 }
 
-static int trial_open(struct trial *t, const struct kern_mat *w)
+static int trial_open(struct trial *t, enum kern_type type, int64_t n, int64_t k)
 {
-    int64_t panels = TRIAL_ELEMS / (w->k_pad * KERN_PANEL) + 1;
+    int64_t most = (TRIAL_ELEMS / k / KERN_PANEL + 1) * KERN_PANEL;
+    int rc;
 
-    memset(t, 0, sizeof(*t));
-    t->panels = panels = panels < w->n_panels ? panels : w->n_panels;
-    t->x = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS_MAX * w->k), sizeof(float));
-    t->c = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS_MAX * panels * KERN_PANEL),
+    kern_mat_layout(&t->w, type, n < most ? n : most, k, 0);
+    t->weights = mem_new(MEM_OTHER, t->w.bytes, 1);
+    t->x = mem_new(MEM_OTHER, (size_t)(TRIAL_ROWS_MAX * k), sizeof(float));
+    t->c = mem_new(MEM_OTHER, (size_t)(TRIAL_ROWS_MAX * t->w.n_panels * KERN_PANEL),
                    sizeof(float));
-    t->a = mem_new(MEM_ACTIVATIONS, (size_t)(TRIAL_ROWS_MAX * (w->k_pad + 1)),
-                   sizeof(float));
-    t->scratch = mem_new(MEM_ACTIVATIONS, KERN_GEMM_SCRATCH_BYTES, 1);
-    if (!t->x || !t->c || !t->a || !t->scratch)
+    t->a = mem_new(MEM_OTHER, (size_t)(TRIAL_ROWS_MAX * (t->w.k_pad + 1)), sizeof(float));
+    t->scratch = mem_new(MEM_OTHER, KERN_GEMM_SCRATCH_BYTES, 1);
+    if (!t->weights || !t->x || !t->c || !t->a || !t->scratch)
         return ERR_NOMEM;
-    for (int64_t i = 0; i < TRIAL_ROWS_MAX * w->k; i++)
+    rc = measure_open(&t->measure, t->n_variants, ROUNDS_MAX);
+    memset(t->weights, 0x3c, t->w.bytes); /* small numbers of any type */
+    for (int64_t i = 0; i < TRIAL_ROWS_MAX * k; i++)
         t->x[i] = (float)(i % 17 - 8) / 8;
-    t->job = (struct kern_gemm_job){.w = w,
+    t->w.data = t->weights;
+    t->job = (struct kern_gemm_job){.w = &t->w,
                                     .a_packed = t->a,
                                     .c = t->c,
-                                    .ldc = panels * KERN_PANEL,
+                                    .ldc = t->w.n_panels * KERN_PANEL,
                                     .epilogue = KERN_STORE,
                                     .scratch = t->scratch};
-    return OK;
+    return rc;
 }
 
-/* The fastest of the qualified variants at each number of rows, and its time. */
-static void time_all(struct trial *t, enum kern_op op, const struct kern_variant **best,
-                     uint64_t *best_ns)
+int model_variants_choose(struct model_variants *out, enum kern_type type,
+                          enum kern_precision precision, int64_t n, int64_t k)
 {
-    uint64_t usable = cpu_isa_usable();
+    const struct measure_opts o = {.budget_s = BUDGET_S};
+    const struct kern_variant *best[N_TRIALS];
+    struct kern_table table;
+    struct trial t = {0};
+    int rc;
 
-    for (int i = 0; kern_variants[i]; i++) {
-        const struct kern_variant *v = kern_variants[i];
-
-        if (v->op != op || v->isa == 0 || (v->isa & ~usable))
-            continue;
-        for (int n = 0; n < N_TRIALS; n++) {
-            uint64_t ns = time_variant(t, v, trial_rows[n]);
-
-            if (!best[n] || ns < best_ns[n]) {
-                best[n] = v;
-                best_ns[n] = ns;
-            }
-        }
+    kern_table_choose(&table, cpu_isa_usable(), precision);
+    *out = (struct model_variants){.small_m = table.v[KERN_GEMM_F32 + type],
+                                   .large_m = table.v[KERN_GEMM_F32 + type]};
+    if (precision != KERN_RELAXED || out->large_m->isa == 0)
+        return OK;
+    find_variants(&t, out->large_m);
+    rc = trial_open(&t, type, n, k);
+    for (int i = 0; i < N_TRIALS && rc == OK; i++) {
+        t.job.m = trial_rows[i];
+        rc = measure_compare(t.measure, t.n_variants, &o, run, &t);
+        best[i] = t.variants[fastest(&t)];
     }
+    trial_close(&t);
+    if (rc != OK)
+        return rc;
+    out->small_m = best[0];
+    out->large_m = best[N_TRIALS - 1];
+    if (out->small_m != out->large_m)
+        out->small_m_rows =
+            best[1] == out->large_m ? trial_rows[1] / 2 : trial_rows[1] * 2;
+    snprintf(out->note, sizeof(out->note),
+             "%s: fastest at %d, %d, %d rows: %s, %s, %s (measured, one thread)",
+             kern_op_name(table.v[KERN_GEMM_F32 + type]->op), trial_rows[0],
+             trial_rows[1], trial_rows[2], best[0]->name, best[1]->name, best[2]->name);
+    return OK;
 }
 
 int model_choose_gemm(struct model *m, enum kern_precision precision)
 {
-    const struct kern_mat *w = &m->layers[0].qkv;
-    enum kern_op op = KERN_GEMM_F32 + w->type;
-    const struct kern_variant *best[N_TRIALS] = {0};
-    uint64_t best_ns[N_TRIALS] = {0};
-    struct trial t = {0};
-    int rc = OK;
+    enum kern_type type = m->layers[0].qkv.type;
+    struct model_shape shapes[MODEL_N_MATS];
+    int rc;
 
-    m->kern_note[0] = 0;
-    if (precision != KERN_RELAXED || m->kern.v[op]->isa == 0)
+    if (precision != KERN_RELAXED) /* the table's, or the batch-invariant one */
         return OK;
-    rc = trial_open(&t, w);
-    if (rc != OK)
-        goto out;
-    time_all(&t, op, best, best_ns);
-    m->kern.v[op] = best[N_TRIALS - 1];
-    if (best[0] != m->kern.v[op]) {
-        m->few = best[0];
-        m->few_rows = best[1] == m->kern.v[op] ? trial_rows[1] / 2 : trial_rows[1] * 2;
-    }
-    snprintf(m->kern_note, sizeof(m->kern_note),
-             "%s: fastest at %d, %d, %d rows: %s, %s, %s (measured, one thread)",
-             kern_op_name(op), trial_rows[0], trial_rows[1], trial_rows[2], best[0]->name,
-             best[1]->name, best[2]->name);
-out:
-    trial_close(&t);
+    model_shapes(&m->c, shapes);
+    rc = model_variants_choose(&m->variants, type, precision, shapes[MODEL_MAT_QKV].n,
+                               shapes[MODEL_MAT_QKV].k);
+    m->kern.v[KERN_GEMM_F32 + type] = m->variants.large_m;
     return rc;
 }

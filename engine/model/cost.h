@@ -21,12 +21,12 @@
 
 #include "format/config.h"
 
-struct kv_region;
+struct kv_slot;
 
 /* A run of consecutive tokens of one sequence: a prompt, a piece of one, or one new
  * token. A step computes one or more of them. */
 struct model_chunk {
-    const struct kv_region *kv; /* holds the pos0 tokens before; gets these appended */
+    const struct kv_slot *kv; /* holds the pos0 tokens before; gets these appended */
     const int32_t *ids;
     int64_t n_tok, pos0;
     bool want_logits; /* of the chunk's last token */

@@ -13,7 +13,7 @@
 
 /* ---- what follows what ---- */
 
-static void embed(struct model_lane *w)
+static void embed(struct model_thread_ctx *w)
 {
     const struct model_step *s = w->step;
     struct model *m = w->m;
@@ -42,10 +42,10 @@ static void embed(struct model_lane *w)
     model_sync(w, MODEL_T_NORM_ROPE);
 }
 
-static void attention(struct model_lane *w, int layer)
+static void attention(struct model_thread_ctx *w, int layer)
 {
     const struct model_layer *l = &w->m->layers[layer];
-    const struct model_part *part = &w->rank->part;
+    const struct model_tp_shard *part = &w->rank->shard;
     const struct model_rows in = {.x = w->x,
                                   .ld = w->m->ld_x,
                                   .k = w->m->c.dim,
@@ -63,7 +63,7 @@ static void attention(struct model_lane *w, int layer)
 }
 
 /* From here on only the rows that want logits matter. */
-static void keep_wanted(struct model_lane *w)
+static void keep_wanted(struct model_thread_ctx *w)
 {
     const struct model *m = w->m;
     int64_t lo, hi;
@@ -77,7 +77,7 @@ static void keep_wanted(struct model_lane *w)
     w->rows = m->rows;
 }
 
-static void attention_output(struct model_lane *w, int layer)
+static void attention_output(struct model_thread_ctx *w, int layer)
 {
     const struct kern_mat *o = &w->rank->layers[layer].o;
     const struct model_rows in = {.x = w->rank->attn,
@@ -87,13 +87,13 @@ static void attention_output(struct model_lane *w, int layer)
                                   .rows = w->rows};
 
     if (w->m->deterministic)
-        model_linear_steady(w, MODEL_MAT_O, o, &in, &w->m->attn_cuts,
-                            w->rank->part.attn_lo);
+        model_linear_batch_invariant(w, MODEL_MAT_O, o, &in, &w->m->attn_boundaries,
+                                     w->rank->shard.attn_lo);
     else
         model_linear_residual(w, MODEL_MAT_O, o, &in);
 }
 
-static void ffn(struct model_lane *w, int layer)
+static void ffn(struct model_thread_ctx *w, int layer)
 {
     const struct model_view *v = &w->rank->layers[layer];
     const struct model_rows in = {.x = w->x,
@@ -115,21 +115,21 @@ static void ffn(struct model_lane *w, int layer)
         model_sync(w, MODEL_T_LINEAR);
     }
     if (w->m->deterministic)
-        model_linear_steady(w, MODEL_MAT_DOWN, &v->down, &hidden, &w->m->ffn_cuts,
-                            w->rank->part.ffn_lo);
+        model_linear_batch_invariant(w, MODEL_MAT_DOWN, &v->down, &hidden,
+                                     &w->m->ffn_boundaries, w->rank->shard.ffn_lo);
     else
         model_linear_residual(w, MODEL_MAT_DOWN, &v->down, &hidden);
 }
 
 /* Panels straight into the caller's rows; a ragged last panel by way of scratch, which is
  * why this product is never split along K. */
-static void head(struct model_lane *w)
+static void head(struct model_thread_ctx *w)
 {
     const struct model *m = w->m;
     const struct model_rows in = {
         .x = w->x, .ld = m->ld_x, .k = m->c.dim, .n = w->n_rows, .norm_w = m->out_norm};
     struct kern_gemm_job j = model_job(w, MODEL_MAT_HEAD, &m->head);
-    struct model_seat at = w->phase->seats[w->self->id];
+    struct model_thread_slot at = w->phase->thread_slots[w->self->id];
     bool tail = m->head_tail.n != KERN_PANEL;
 
     j.a_packed = model_pack(w, &j, &in);
@@ -160,21 +160,21 @@ static void step_run(void *arg, struct par_self *self)
 {
     struct model_step *s = arg;
     struct model_phase *p = s->phase;
-    struct model_seat at = p->seats[self->id];
-    struct model_lane w = {.step = s,
-                           .m = p->m,
-                           .phase = p,
-                           .self = self,
-                           .id = at.id,
-                           .n = p->n_threads,
-                           .n_rows = s->n_tok,
-                           .t_ns = self->id == 0 ? clock_ns() : 0};
+    struct model_thread_slot at = p->thread_slots[self->id];
+    struct model_thread_ctx w = {.step = s,
+                                 .m = p->m,
+                                 .phase = p,
+                                 .self = self,
+                                 .id = at.id,
+                                 .n = p->n_threads,
+                                 .n_rows = s->n_tok,
+                                 .t_ns = self->id == 0 ? clock_ns() : 0};
 
     if (at.rank < 0)
         return;
     w.rank = &p->ranks[at.rank];
     w.x = w.rank->x;
-    w.own = &p->m->scratch[p->apart ? at.rank * p->n_threads + at.id : self->id];
+    w.own = &p->m->scratch[p->multiprocess ? at.rank * p->n_threads + at.id : self->id];
     embed(&w);
     for (int layer = 0; layer < p->m->c.n_layers; layer++) {
         if (atomic_load_explicit(&w.rank->rc, memory_order_relaxed) != OK)
@@ -204,5 +204,5 @@ int model_step_run(struct model *m, struct model_step *s)
     par_team_run(m->team, p->n_team, step_run, s);
     for (int r = 0; r < p->n_ranks && rc == OK; r++)
         rc = atomic_load_explicit(&p->ranks[r].rc, memory_order_relaxed);
-    return rc == OK ? OK : err_set(rc, "a rank gave up: the step has no result");
+    return rc == OK ? OK : err_set(rc, "a rank aborted: the step has no result");
 }

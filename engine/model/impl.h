@@ -6,6 +6,7 @@
 #define MODEL_IMPL_H
 
 #include "kernels/gemm.h"
+#include "model/choose.h"
 #include "model/model.h"
 #include "par/coll.h"
 
@@ -20,26 +21,22 @@ struct model_scratch {
 
 /* Where any of the degrees that a deterministic model allows cuts the rows of a matrix
  * that is split along K: row at[i] to at[i + 1] is a part of every sum, in this order. */
-#define MODEL_CUTS_MAX 32
-struct model_cuts {
+#define MODEL_BOUNDARIES_MAX 32
+struct model_reduction_boundaries {
     int n; /* parts */
-    int64_t at[MODEL_CUTS_MAX + 1];
+    int64_t at[MODEL_BOUNDARIES_MAX + 1];
 };
 
 struct model {
     struct model_config c;
     struct kern_table kern;
-    char kern_note[160]; /* how a GEMM variant was chosen by measurement; "" if it was not
-                          */
-    /* The GEMM of kern.v for the weights' type is for at least few_rows rows; fewer are
-     * multiplied with `few`. 0: no such distinction. */
-    const struct kern_variant *few;
-    int64_t few_rows;
-    struct par_team *team; /* lent; with procs, theirs */
-    int n_threads;         /* of the team that opened it: scratches, seats */
+    struct model_variants variants; /* kern.v holds large_m; all 0 where not relaxed */
+    struct par_team *team;          /* lent; with procs, theirs */
+    int n_threads; /* of the team that opened it: scratches, thread slots */
     bool deterministic, shared;
     struct model_procs *procs; /* the ranks as processes, this one of them; or NULL */
-    struct model_cuts attn_cuts, ffn_cuts; /* where deterministic */
+    struct model_reduction_boundaries attn_boundaries,
+        ffn_boundaries; /* where deterministic */
     struct model_load_stat load;
     enum kern_type kv_type;
 
@@ -73,8 +70,8 @@ struct model {
     uint64_t times_ns[MODEL_T_N]; /* thread 0 writes */
 };
 
-/* What a rank of a phase computes, in units: see model_part_of(). Ranges are [lo, hi). */
-struct model_part {
+/* What a rank of a phase computes, in units: see model_tp_shard_of(). Ranges are [lo, hi). */
+struct model_tp_shard {
     int q_lo, q_hi;           /* query heads whose projection and attention are its */
     bool kv;                  /* and the keys and values of their KV groups */
     int seq_i, seq_n;         /* which share of the keys its queries meet, of how many */
@@ -87,34 +84,35 @@ struct model_part {
  * them has the key and the value. More than query heads: a head has several ranks, each
  * of which meets its share of the keys, merges the results for its share of the head's
  * columns, and goes on with those. */
-void model_part_of(const struct model *m, int rank, int n_ranks, struct model_part *out);
-/* Can m's team seat so many? ERR_ARG, ERR_LIMIT. */
-MUST int model_seats_check(const struct model *m, int n_ranks, int n_threads);
-/* Who sits where, each thread of the team in one place: out[n_ranks * n_threads] by the
+void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
+                       struct model_tp_shard *out);
+/* Does m's team have enough threads? ERR_ARG, ERR_LIMIT. */
+MUST int model_thread_slots_check(const struct model *m, int n_ranks, int n_threads);
+/* The rank and number of each thread of the team: out[n_ranks * n_threads] by the
  * team's thread; see struct model_phase_opts. ERR_ARG. */
-struct model_seat {
+struct model_thread_slot {
     int rank, id;
 };
-MUST int model_seat(struct model_seat *out, int n_ranks, int n_threads,
-                    const int *threads);
+MUST int model_thread_slots(struct model_thread_slot *out, int n_ranks, int n_threads,
+                            const int *threads);
 /* Does each of a rank's n_threads have whole KV groups? */
-static inline bool model_groups_whole(const struct model *m, const struct model_part *p,
-                                      int n_threads)
+static inline bool model_groups_whole(const struct model *m,
+                                      const struct model_tp_shard *p, int n_threads)
 {
     return p->kv && p->q_lo % m->group == 0 &&
            (p->q_hi - p->q_lo) / m->group % n_threads == 0;
 }
-/* Set m's cuts. */
-void model_cut(struct model *m);
+/* Set m's reduction boundaries. */
+void model_boundaries_set(struct model *m);
 /* Is this a degree of a deterministic model? ERR_UNSUPPORTED. */
-MUST int model_cut_check(const struct model *m, int n_ranks);
+MUST int model_boundaries_check(const struct model *m, int n_ranks);
 
 /* A rank's part of a layer's matrices: views of the same packed bytes. Empty ones have no
  * panels or no rows. */
 struct model_view {
     struct kern_mat qkv, o, gate_up, down;
 };
-void model_view_of(const struct model_layer *l, const struct model_part *p,
+void model_view_of(const struct model_layer *l, const struct model_tp_shard *p,
                    struct model_view *out);
 static inline bool model_view_empty(const struct kern_mat *w)
 {
@@ -125,7 +123,7 @@ static inline bool model_view_empty(const struct kern_mat *w)
  * shared keys and values where they split a KV group. */
 struct model_rank {
     struct par_group group; /* its threads */
-    struct model_part part;
+    struct model_tp_shard shard;
     struct model_view *layers; /* [n_layers] */
     /* [max_step_tok] each, of the first layer's types; all ranks have the same for the
      * head, which all threads of the phase compute together. */
@@ -139,7 +137,7 @@ struct model_rank {
     /* Of the running step: of a rank that cannot meet the others any more. Written by its
      * threads between two of its barriers, read after the second. */
     atomic_int rc;
-    struct par_rank *lanes; /* [n_threads]: thread i reduces with threads i */
+    struct par_rank *endpoints; /* [n_threads]: thread i reduces with threads i */
 };
 
 struct model_step;
@@ -150,12 +148,12 @@ struct model_phase {
     const struct par_coll *coll; /* NULL: by size */
     bool shares_kv;              /* a KV group has several ranks */
     bool shares_seq;             /* a query head has several ranks */
-    bool apart;                  /* each rank is in another process */
+    bool multiprocess;           /* each rank is in another process */
     struct model_rank *ranks;
-    struct model_seat *seats; /* [m->n_threads], by the team's thread */
-    int n_team;               /* how many of the team's threads a step needs, from 0 on */
+    struct model_thread_slot *thread_slots; /* [m->n_threads], by the team's thread */
+    int n_team; /* how many of the team's threads a step needs, from 0 on */
     struct model_view *views;
-    struct par_rank *lanes;
+    struct par_rank *endpoints;
     struct kern_schedule *schedules; /* the tables that ranks point into */
     /* Of a deterministic model: the parts of sums, [2][parts][rows][columns], which all
      * ranks write and read; sums_floats each half. */
@@ -210,8 +208,9 @@ static inline int64_t model_q_column(const struct model *m, int q)
 static inline const struct kern_variant *
 model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 {
-    if (rows < m->few_rows && w->type == m->few->op - KERN_GEMM_F32)
-        return m->few;
+    if (rows < m->variants.small_m_rows &&
+        w->type == m->variants.small_m->op - KERN_GEMM_F32)
+        return m->variants.small_m;
     return m->kern.v[KERN_GEMM_F32 + w->type];
 }
 

@@ -10,7 +10,7 @@ static int domain_of_head(const struct model *m, int head)
     int found = -2;
 
     for (int r = 0; r < pl->n_ranks; r++) {
-        const struct model_part *p = &pl->parts[r];
+        const struct model_tp_shard *p = &pl->shards[r];
         int first = p->q_lo / m->group, n = (p->q_hi - 1) / m->group - first + 1;
         bool whole = model_groups_whole(m, p, pl->n_threads);
 
@@ -35,7 +35,7 @@ struct walk {
     void *ctx;
 };
 
-static void runs_of_region(void *ctx, const struct kv_region *r)
+static void runs_of_region(void *ctx, const struct kv_slot *r)
 {
     const struct walk *w = ctx;
 
@@ -63,7 +63,7 @@ int model_kv_bind(const struct model *m, struct kv_pool *pool)
     size_t bound = 0;
     int rc;
 
-    if (!m->placement->apart)
+    if (!m->placement->multi_node)
         return OK;
     rc = map_of(m, pool, &map);
     if (rc != OK)
@@ -81,15 +81,15 @@ out:
     return rc;
 }
 
-int model_kv_place_of(const struct model *m, struct kv_pool *pool,
-                      struct model_place_row *out)
+int model_kv_numa_row(const struct model *m, struct kv_pool *pool,
+                      struct model_numa_row *out)
 {
     struct model_page_map map = {0};
-    struct model_look look = {.node = m->placement->node, .row = out};
-    struct walk w = {.m = m, .fn = model_look_at, .ctx = &look};
+    struct model_numa_query look = {.node = m->placement->node, .row = out};
+    struct walk w = {.m = m, .fn = model_numa_row_add, .ctx = &look};
     int rc = OK;
 
-    *out = (struct model_place_row){.name = "kv"};
+    *out = (struct model_numa_row){.name = "kv"};
     if (m->placement->n_domains > 1) {
         rc = map_of(m, pool, &map);
         look.map = &map;

@@ -3,25 +3,25 @@
 
 #include "model/step.h"
 
-void model_sync(struct model_lane *w, enum model_op_class before)
+void model_sync(struct model_thread_ctx *w, enum model_op_class before)
 {
     model_lap(w, before);
-    if (w->phase->n_ranks == 1 && !w->phase->apart)
+    if (w->phase->n_ranks == 1 && !w->phase->multiprocess)
         par_barrier(w->self);
     else
         par_group_barrier(&w->rank->group, w->self);
     model_lap(w, MODEL_T_WAIT);
 }
 
-void model_sync_all(struct model_lane *w, enum model_op_class before)
+void model_sync_all(struct model_thread_ctx *w, enum model_op_class before)
 {
     model_lap(w, before);
-    if (!w->phase->apart) {
+    if (!w->phase->multiprocess) {
         par_barrier(w->self);
     } else {
         par_group_barrier(&w->rank->group, w->self);
         if (w->phase->n_ranks > 1) /* each thread with its like, who met the others */
-            model_fail(w, par_meet(&w->rank->lanes[w->id]));
+            model_fail(w, par_rank_barrier(&w->rank->endpoints[w->id]));
     }
     model_lap(w, MODEL_T_WAIT);
 }
@@ -33,8 +33,8 @@ static const float *row_in(const struct model_rows *in, int64_t i)
     return in->x + (in->rows ? in->rows[i] : i) * in->ld;
 }
 
-static void pack_block(struct model_lane *w, const struct kern_gemm_job *j, void *dst,
-                       const struct model_rows *in, int64_t r0, int64_t r1)
+static void pack_block(struct model_thread_ctx *w, const struct kern_gemm_job *j,
+                       void *dst, const struct model_rows *in, int64_t r0, int64_t r1)
 {
     const struct model *m = w->m;
     const float *x = row_in(in, r0);
@@ -59,7 +59,7 @@ static void pack_block(struct model_lane *w, const struct kern_gemm_job *j, void
 /* The activations packed for `mat`'s kernel. One block: each thread makes its own copy,
  * which is cheaper than waiting for another's. More: the threads share them out, and
  * wait. */
-const void *model_pack(struct model_lane *w, const struct kern_gemm_job *j,
+const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j,
                        const struct model_rows *in)
 {
     const struct kern_variant *v = j->v;
@@ -88,7 +88,7 @@ const void *model_pack(struct model_lane *w, const struct kern_gemm_job *j,
 }
 
 /* This thread's part of c = a * mat; panels are dealt out in groups of `together`. */
-void model_linear(struct model_lane *w, struct kern_gemm_job *j, int64_t together)
+void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t together)
 {
     j->silu_mul = w->m->kern.v[KERN_SILU_MUL];
     j->scratch = w->own->gemm;
@@ -104,7 +104,7 @@ void model_linear(struct model_lane *w, struct kern_gemm_job *j, int64_t togethe
 
 /* Schedules are for the first layer's type; a layer of another has micro-kernels of its
  * own. */
-struct kern_gemm_job model_job(const struct model_lane *w, enum model_mat which,
+struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat which,
                                const struct kern_mat *mat)
 {
     struct kern_gemm_job j = {.v = model_gemm(w->m, mat, w->n_rows),
@@ -120,7 +120,7 @@ struct kern_gemm_job model_job(const struct model_lane *w, enum model_mat which,
 /* ---- the sum over the ranks ---- */
 
 /* This thread's slice of the rank's y, which all of its threads wrote. */
-static void slice(const struct model_lane *w, size_t *lo, size_t *hi)
+static void slice(const struct model_thread_ctx *w, size_t *lo, size_t *hi)
 {
     int64_t lines = w->n_rows * w->m->ld_x / KERN_PANEL, a, b;
 
@@ -130,7 +130,7 @@ static void slice(const struct model_lane *w, size_t *lo, size_t *hi)
 }
 
 /* x += the sum of all ranks' y, this thread's slice: each rank has the same bits. */
-static void add_all(struct model_lane *w)
+static void add_all(struct model_thread_ctx *w)
 {
     float *y = w->rank->y;
     size_t at, hi;
@@ -139,13 +139,14 @@ static void add_all(struct model_lane *w)
     while (at < hi) {
         size_t n = hi - at < MODEL_MESSAGE_FLOATS ? hi - at : MODEL_MESSAGE_FLOATS;
 
-        model_fail(w, par_allreduce(&w->rank->lanes[w->id], w->phase->coll, y + at, n));
+        model_fail(w,
+                   par_allreduce(&w->rank->endpoints[w->id], w->phase->coll, y + at, n));
         w->m->kern.v[KERN_ADD]->fn.add(w->x + at, y + at, (int64_t)n);
         at += n;
     }
 }
 
-void model_linear_residual(struct model_lane *w, enum model_mat which,
+void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
                            const struct kern_mat *mat, const struct model_rows *in)
 {
     bool alone = w->phase->n_ranks == 1;

@@ -67,8 +67,8 @@ int model_open(struct model **out, const struct format_file *f, struct par_team 
     kern_table_choose(&m->kern, cpu_isa_usable(), o->precision);
     m->deterministic = o->deterministic;
     if (o->deterministic) {
-        kern_table_steady(&m->kern, cpu_isa_usable());
-        model_cut(m);
+        kern_table_batch_invariant(&m->kern, cpu_isa_usable());
+        model_boundaries_set(m);
     }
     rc = model_weights_pack(m, f, o);
     if (rc == OK)
@@ -121,7 +121,7 @@ struct model_cost_types model_cost_types_of(const struct model *m)
 
 const char *model_kern_note(const struct model *m)
 {
-    return m->kern_note;
+    return m->variants.note;
 }
 
 const struct model_load_stat *model_load_stat_of(const struct model *m)

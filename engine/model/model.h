@@ -48,7 +48,7 @@ void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_M
 
 /* Who reads the weights most: whoever decodes reads all of them for every token. Ranks and
  * threads as in struct model_phase_opts; n_ranks 0: one rank of the whole team. */
-struct model_owners {
+struct model_numa_owners {
     int n_ranks, n_threads;
     const int *threads;
     /* [team] the memory node of each thread of the team by the system's number, -1 where
@@ -62,7 +62,7 @@ struct model_opts {
     enum kern_precision precision;
     /* The same bits for a sequence whatever its company in a batch, the cutting of its
      * prompt, threads, ranks of each phase (1, 2, 3, 4, 6 or 8, no more than query heads)
-     * and changes of phase. For KERN_EXACT. Costs time: steady kernels, and sums over
+     * and changes of phase. For KERN_EXACT. Costs time: batch-invariant kernels, and sums over
      * ranks that are made of the same parts in the same order for all of them. */
     bool deterministic;
     /* Ranks will be processes: activations lie in memory that fork() shares, as the keys
@@ -70,7 +70,7 @@ struct model_opts {
     bool shared;
     int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
-    struct model_owners owners;
+    struct model_numa_owners owners;
     void (*progress)(void *ctx, int64_t done_bytes, int64_t all_bytes); /* may be NULL */
     void *progress_ctx;
 };
@@ -110,7 +110,7 @@ enum model_place { /* the matrices by enum model_mat, and */
                    MODEL_PLACE_NORMS, /* and biases */
                    MODEL_N_PLACES
 };
-struct model_place_row {
+struct model_numa_row {
     const char *name;        /* "qkv", ..., "embedding", "norms" */
     int64_t local_bytes;     /* in pages on the owner's node */
     int64_t elsewhere_bytes; /* on another */
@@ -120,22 +120,22 @@ struct model_place_row {
      * another node than the owner's: on one of them the page must be. */
     int64_t mixed_bytes, mixed_elsewhere_bytes;
 };
-struct model_places {
-    struct model_place_row rows[MODEL_N_PLACES];
+struct model_numa_report {
+    struct model_numa_row rows[MODEL_N_PLACES];
     int n_nodes;         /* the owners are on */
     int64_t bound_bytes; /* of pages that were asked for on a node */
     const char *how;     /* in words; lent */
 };
 /* Asks for every page: a second for some 20 GB in small pages. ERR_UNSUPPORTED: the kernel
  * does not tell; the bytes are then all shared. */
-MUST int model_places_of(const struct model *m, struct model_places *out);
+MUST int model_numa_report_get(const struct model *m, struct model_numa_report *out);
 /* The pool's pages that hold keys and values of heads, to come from the memory nodes of the
  * owners that read them; before they are touched, the pool empty. A kernel that refuses is
  * a warning. ERR_STATE: the pool is in use. ERR_NOMEM. */
 MUST int model_kv_bind(const struct model *m, struct kv_pool *pool);
-/* Where they lie, as in a row of model_places_of(). */
-MUST int model_kv_place_of(const struct model *m, struct kv_pool *pool,
-                           struct model_place_row *out);
+/* Where they lie, as in a row of model_numa_report_get(). */
+MUST int model_kv_numa_row(const struct model *m, struct kv_pool *pool,
+                           struct model_numa_row *out);
 /* The mapping that holds all packed weights, to ask where its pages are. */
 void model_weights_region(const struct model *m, const void **p, size_t *bytes);
 /* And the threads' own memory; see model_phase_region() for that of ranks. */

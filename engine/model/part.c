@@ -14,7 +14,8 @@ static int share_lo(int64_t n, int i, int parts)
 }
 
 /* Rank i of `parts` that have one KV group; its query heads are [0, g). */
-static void split_group(const struct model *m, int i, int parts, struct model_part *out)
+static void split_group(const struct model *m, int i, int parts,
+                        struct model_tp_shard *out)
 {
     int g = m->group, hd = m->c.head_dim, head, first, last;
 
@@ -39,7 +40,7 @@ static void split_group(const struct model *m, int i, int parts, struct model_pa
 
 /* Query heads, and the columns of QKV and rows of the output's matrix that follow. */
 static void part_of_heads(const struct model *m, int rank, int n_ranks,
-                          struct model_part *p)
+                          struct model_tp_shard *p)
 {
     int n_kv = m->c.n_kv_heads, g = m->group, hd = m->c.head_dim, group = 0, first, last;
 
@@ -70,12 +71,13 @@ static void part_of_heads(const struct model *m, int rank, int n_ranks,
         p->col_hi = model_pad16(model_q_column(m, p->q_hi - 1) + hd);
 }
 
-void model_part_of(const struct model *m, int rank, int n_ranks, struct model_part *out)
+void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
+                       struct model_tp_shard *out)
 {
     int64_t hidden = m->c.hidden, units = (hidden + MODEL_FFN_UNIT - 1) / MODEL_FFN_UNIT;
 
     assert(rank >= 0 && rank < n_ranks);
-    *out = (struct model_part){.seq_n = 1};
+    *out = (struct model_tp_shard){.seq_n = 1};
     part_of_heads(m, rank, n_ranks, out);
     out->ffn_lo = share_lo(units, rank, n_ranks) * (int64_t)MODEL_FFN_UNIT;
     out->ffn_hi = share_lo(units, rank + 1, n_ranks) * (int64_t)MODEL_FFN_UNIT;
@@ -83,9 +85,9 @@ void model_part_of(const struct model *m, int rank, int n_ranks, struct model_pa
     out->ffn_hi = min64(out->ffn_hi, hidden);
 }
 
-/* ---- seats ---- */
+/* ---- slots ---- */
 
-int model_seats_check(const struct model *m, int n_ranks, int n_threads)
+int model_thread_slots_check(const struct model *m, int n_ranks, int n_threads)
 {
     int size = m->n_threads;
 
@@ -101,7 +103,8 @@ int model_seats_check(const struct model *m, int n_ranks, int n_threads)
     return OK;
 }
 
-int model_seat(struct model_seat *out, int n_ranks, int n_threads, const int *threads)
+int model_thread_slots(struct model_thread_slot *out, int n_ranks, int n_threads,
+                       const int *threads)
 {
     int n = n_ranks * n_threads;
 
@@ -115,7 +118,7 @@ int model_seat(struct model_seat *out, int n_ranks, int n_threads, const int *th
                            "threads of a phase: expected each number below %d once, "
                            "found %d at %d",
                            n, t, i);
-        out[t] = (struct model_seat){i / n_threads, i % n_threads};
+        out[t] = (struct model_thread_slot){i / n_threads, i % n_threads};
     }
     return OK;
 }
@@ -126,7 +129,7 @@ static const int degrees[] = {1, 2, 3, 4, 6, 8};
 #define N_DEGREES ((int)(sizeof(degrees) / sizeof(degrees[0])))
 
 /* Keep the cuts in order, each once. */
-static void add_cut(struct model_cuts *c, int64_t at)
+static void add_cut(struct model_reduction_boundaries *c, int64_t at)
 {
     int i = 0;
 
@@ -134,21 +137,22 @@ static void add_cut(struct model_cuts *c, int64_t at)
         i++;
     if (i < c->n && c->at[i] == at)
         return;
-    assert(c->n <= MODEL_CUTS_MAX);
+    assert(c->n <= MODEL_BOUNDARIES_MAX);
     for (int k = c->n++; k > i; k--)
         c->at[k] = c->at[k - 1];
     c->at[i] = at;
 }
 
-void model_cut(struct model *m)
+void model_boundaries_set(struct model *m)
 {
-    struct model_cuts *attn = &m->attn_cuts, *ffn = &m->ffn_cuts;
+    struct model_reduction_boundaries *attn = &m->attn_boundaries,
+                                      *ffn = &m->ffn_boundaries;
 
     for (int i = 0; i < N_DEGREES && degrees[i] <= m->c.n_heads; i++) {
         for (int r = 0; r < degrees[i]; r++) {
-            struct model_part p;
+            struct model_tp_shard p;
 
-            model_part_of(m, r, degrees[i], &p);
+            model_tp_shard_of(m, r, degrees[i], &p);
             add_cut(attn, p.attn_lo);
             add_cut(attn, p.attn_hi);
             add_cut(ffn, p.ffn_lo);
@@ -159,13 +163,13 @@ void model_cut(struct model *m)
     ffn->n--;
 }
 
-int model_cut_check(const struct model *m, int n_ranks)
+int model_boundaries_check(const struct model *m, int n_ranks)
 {
     for (int i = 0; i < N_DEGREES; i++) {
-        struct model_part p = {.seq_n = 1};
+        struct model_tp_shard p = {.seq_n = 1};
 
         for (int r = 0; degrees[i] == n_ranks && r < n_ranks && p.seq_n == 1; r++)
-            model_part_of(m, r, n_ranks, &p);
+            model_tp_shard_of(m, r, n_ranks, &p);
         if (degrees[i] == n_ranks && p.seq_n == 1)
             return OK;
     }
@@ -214,7 +218,7 @@ static void rows_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
     out->k_unit = out->k_pad;
 }
 
-void model_view_of(const struct model_layer *l, const struct model_part *p,
+void model_view_of(const struct model_layer *l, const struct model_tp_shard *p,
                    struct model_view *out)
 {
     int64_t all = l->gate_up.n_panels;

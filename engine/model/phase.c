@@ -7,13 +7,13 @@
 
 static int check_opts(const struct model *m, const struct model_phase_opts *o)
 {
-    int rc = model_seats_check(m, o->n_ranks, o->n_threads);
+    int rc = model_thread_slots_check(m, o->n_ranks, o->n_threads);
 
     if (m->procs)
         return err_set(ERR_STATE, "a phase that the ranks' processes do not know");
     if (rc != OK)
         return rc;
-    if (m->deterministic && model_cut_check(m, o->n_ranks) != OK)
+    if (m->deterministic && model_boundaries_check(m, o->n_ranks) != OK)
         return ERR_UNSUPPORTED;
     if (o->max_step_tok < 0 || o->max_step_tok > m->max_step_tok)
         return err_set(ERR_ARG, "a phase of steps of %lld tokens, the model's have %lld",
@@ -27,17 +27,17 @@ static void view(struct model_phase *p)
 
     for (int r = 0; r < p->n_ranks; r++) {
         struct model_rank *k = &p->ranks[r];
-        const struct model_part *part = &k->part;
+        const struct model_tp_shard *part = &k->shard;
 
         par_group_init(&k->group, 0, p->n_threads);
-        model_part_of(m, r, p->n_ranks, &k->part);
+        model_tp_shard_of(m, r, p->n_ranks, &k->shard);
         k->layers = p->views + (int64_t)r * m->c.n_layers;
         for (int i = 0; i < m->c.n_layers; i++)
             model_view_of(&m->layers[i], part, &k->layers[i]);
         k->ld_qkv = part->col_hi - part->col_lo;
         k->ld_attn = part->attn_hi - part->attn_lo;
         k->ld_h = k->layers[0].gate_up.n_panels / 2 * KERN_PANEL;
-        k->lanes = p->lanes + r * p->n_threads;
+        k->endpoints = p->endpoints + r * p->n_threads;
         p->shares_kv |= !part->kv;
         p->shares_seq |= part->seq_n > 1;
     }
@@ -62,8 +62,9 @@ static void place_rank(struct model_phase *p, struct model_rank *k, struct model
     k->qkv = model_take(a, rows * k->ld_qkv, sizeof(float));
     k->attn = model_take(a, rows * k->ld_attn, sizeof(float));
     k->h = model_take(a, rows * k->ld_h, sizeof(float));
-    k->share = model_take(a, k->part.seq_n > 1 ? rows * m->c.head_dim : 0, sizeof(float));
-    k->lse = model_take(a, k->part.seq_n > 1 ? rows : 0, sizeof(float));
+    k->share =
+        model_take(a, k->shard.seq_n > 1 ? rows * m->c.head_dim : 0, sizeof(float));
+    k->lse = model_take(a, k->shard.seq_n > 1 ? rows : 0, sizeof(float));
     /* A row of A takes at most a float a number, and one factor. */
     k->a_packed =
         model_take(a, rows * (max3(m->ld_x, k->ld_attn, k->ld_h) + 1), sizeof(float));
@@ -81,7 +82,7 @@ static void place(struct model_phase *p, struct model_arena *a)
 static void touch(void *arg, struct par_self *self)
 {
     struct model_phase *p = arg;
-    struct model_seat at = p->seats[self->id];
+    struct model_thread_slot at = p->thread_slots[self->id];
     char *lo = (char *)p->ranks[at.rank].x, *hi = (char *)p->act + p->act_bytes;
     size_t own;
 
@@ -110,7 +111,8 @@ static size_t partial_bytes(const struct model_phase *p)
 static size_t sums_floats(const struct model_phase *p)
 {
     const struct model *m = p->m;
-    int n = m->attn_cuts.n > m->ffn_cuts.n ? m->attn_cuts.n : m->ffn_cuts.n;
+    int n = m->attn_boundaries.n > m->ffn_boundaries.n ? m->attn_boundaries.n
+                                                       : m->ffn_boundaries.n;
     size_t panel = (size_t)n * (size_t)p->max_step_tok * KERN_PANEL;
     size_t panels = panel ? SUMS_BYTES / sizeof(float) / panel : 0;
     size_t all = (size_t)m->ld_x / KERN_PANEL;
@@ -139,7 +141,7 @@ static int open_act(struct model_phase *p)
 
 /* A communicator for each thread of a rank: those with equal numbers reduce their slice of
  * every message, without waiting for the others. */
-static int open_lanes(struct model_phase *p)
+static int open_endpoints(struct model_phase *p)
 {
     size_t one = par_comm_bytes(p->n_ranks, MODEL_MESSAGE_FLOATS);
     int rc = OK;
@@ -155,7 +157,7 @@ static int open_lanes(struct model_phase *p)
 
         rc = par_comm_init(comm, p->n_ranks, MODEL_MESSAGE_FLOATS);
         for (int r = 0; r < p->n_ranks && rc == OK; r++)
-            rc = par_comm_join(&p->ranks[r].lanes[t], comm, r,
+            rc = par_comm_join(&p->ranks[r].endpoints[t], comm, r,
                                par_team_spin_ns(p->m->team));
     }
     return rc;
@@ -168,10 +170,11 @@ static int take_arrays(struct model_phase *p)
     size_t ranks = (size_t)p->n_ranks, threads = ranks * (size_t)p->n_threads;
 
     p->ranks = mem_new(MEM_OTHER, ranks, sizeof(*p->ranks));
-    p->seats = mem_new(MEM_OTHER, (size_t)p->m->n_threads, sizeof(*p->seats));
-    p->lanes = mem_new(MEM_OTHER, threads, sizeof(*p->lanes));
+    p->thread_slots =
+        mem_new(MEM_OTHER, (size_t)p->m->n_threads, sizeof(*p->thread_slots));
+    p->endpoints = mem_new(MEM_OTHER, threads, sizeof(*p->endpoints));
     p->views = mem_new(MEM_OTHER, ranks * (size_t)p->m->c.n_layers, sizeof(*p->views));
-    return p->ranks && p->seats && p->lanes && p->views ? OK : ERR_NOMEM;
+    return p->ranks && p->thread_slots && p->endpoints && p->views ? OK : ERR_NOMEM;
 }
 
 int model_phase_open(struct model_phase **out, struct model *m,
@@ -195,13 +198,13 @@ int model_phase_open(struct model_phase **out, struct model *m,
     p->max_step_tok = o->max_step_tok > 0 ? o->max_step_tok : m->max_step_tok;
     rc = take_arrays(p);
     if (rc == OK)
-        rc = model_seat(p->seats, p->n_ranks, p->n_threads, o->threads);
+        rc = model_thread_slots(p->thread_slots, p->n_ranks, p->n_threads, o->threads);
     if (rc != OK)
         goto out;
     view(p);
     rc = open_act(p);
     if (rc == OK)
-        rc = open_lanes(p);
+        rc = open_endpoints(p);
     if (rc == OK)
         rc = model_phase_schedules(p, NULL, NULL);
     if (rc == OK)
@@ -223,8 +226,8 @@ void model_phase_close(struct model_phase **pp)
         mem_unmap(MEM_ACTIVATIONS, p->comms, p->comms_bytes);
     mem_free(p->schedules);
     mem_free(p->views);
-    mem_free(p->lanes);
-    mem_free(p->seats);
+    mem_free(p->endpoints);
+    mem_free(p->thread_slots);
     mem_free(p->ranks);
     mem_free(p);
     *pp = NULL;

@@ -14,7 +14,7 @@ static int64_t max64(int64_t a, int64_t b)
 
 /* ---- owners and domains ---- */
 
-static int node_of(const struct model_owners *o, int thread)
+static int node_of(const struct model_numa_owners *o, int thread)
 {
     return o->nodes ? o->nodes[thread] : -1;
 }
@@ -33,31 +33,34 @@ static int domain_of(struct model_placement *p, int node, bool add)
 
 static int take_arrays(struct model_placement *p, int n_team)
 {
-    p->parts = mem_new(MEM_WEIGHTS, (size_t)p->n_ranks, sizeof(*p->parts));
+    p->shards = mem_new(MEM_WEIGHTS, (size_t)p->n_ranks, sizeof(*p->shards));
     p->domain = mem_new(MEM_WEIGHTS, (size_t)p->n_owners, sizeof(*p->domain));
     p->node = mem_new(MEM_WEIGHTS, (size_t)p->n_owners, sizeof(*p->node));
     p->helpers = mem_new(MEM_WEIGHTS, (size_t)n_team, sizeof(*p->helpers));
-    return p->parts && p->domain && p->node && p->helpers ? OK : ERR_NOMEM;
+    return p->shards && p->domain && p->node && p->helpers ? OK : ERR_NOMEM;
 }
 
 /* Each owner's domain, then that of every thread of the team. */
-static int settle(struct model_placement *p, const struct model_owners *o, int n_team)
+static int settle(struct model_placement *p, const struct model_numa_owners *o,
+                  int n_team)
 {
-    struct model_seat *seats = mem_new(MEM_WEIGHTS, (size_t)p->n_owners, sizeof(*seats));
-    int rc = seats ? model_seat(seats, p->n_ranks, p->n_threads, o->threads) : ERR_NOMEM;
+    struct model_thread_slot *slots =
+        mem_new(MEM_WEIGHTS, (size_t)p->n_owners, sizeof(*slots));
+    int rc = slots ? model_thread_slots(slots, p->n_ranks, p->n_threads, o->threads)
+                   : ERR_NOMEM;
 
     for (int t = 0; t < p->n_owners && rc == OK; t++)
-        p->domain[seats[t].rank * p->n_threads + seats[t].id] =
+        p->domain[slots[t].rank * p->n_threads + slots[t].id] =
             domain_of(p, node_of(o, t), true);
     for (int t = 0; t < n_team && rc == OK; t++) {
         p->helpers[t].domain = domain_of(p, node_of(o, t), false);
-        p->apart |= node_of(o, t) != node_of(o, 0);
+        p->multi_node |= node_of(o, t) != node_of(o, 0);
     }
-    mem_free(seats);
+    mem_free(slots);
     return rc;
 }
 
-int model_placement_open(struct model *m, const struct model_owners *o)
+int model_placement_open(struct model *m, const struct model_numa_owners *o)
 {
     int n_team = m->n_threads, rc;
     struct model_placement *p;
@@ -67,13 +70,13 @@ int model_placement_open(struct model *m, const struct model_owners *o)
         return ERR_NOMEM;
     p->n_ranks = o->n_ranks > 0 ? o->n_ranks : 1;
     p->n_threads = o->n_ranks > 0 ? o->n_threads : n_team;
-    rc = model_seats_check(m, p->n_ranks, p->n_threads);
+    rc = model_thread_slots_check(m, p->n_ranks, p->n_threads);
     if (rc != OK)
         return err_prefix(rc, "owners");
     p->n_owners = p->n_ranks * p->n_threads;
     rc = take_arrays(p, n_team);
     for (int r = 0; r < p->n_ranks && rc == OK; r++)
-        model_part_of(m, r, p->n_ranks, &p->parts[r]);
+        model_tp_shard_of(m, r, p->n_ranks, &p->shards[r]);
     if (rc == OK)
         rc = settle(p, o, n_team);
     return rc == OK ? OK : err_prefix(rc, "owners");
@@ -85,7 +88,7 @@ void model_placement_close(struct model_placement **pp)
 
     if (!p)
         return;
-    mem_free(p->parts);
+    mem_free(p->shards);
     mem_free(p->domain);
     mem_free(p->node);
     mem_free(p->helpers);
@@ -118,7 +121,7 @@ static int64_t view_of(const struct model *m, int layer, enum model_mat which, i
                        struct model_piece *out)
 {
     const struct model_placement *pl = m->placement;
-    const struct model_part *part = &pl->parts[rank];
+    const struct model_tp_shard *part = &pl->shards[rank];
     struct model_view v;
 
     model_view_of(&m->layers[layer], part, &v);
@@ -171,7 +174,7 @@ void model_piece_of(const struct model *m, int layer, enum model_mat which, int 
     out->p_hi = j.p_hi;
     /* Ranks that share a KV group may read the same panels. */
     if (which == MODEL_MAT_QKV && rank > 0)
-        out->p_lo = max64(j.p_lo, pl->parts[rank - 1].col_hi / KERN_PANEL - out->p0);
+        out->p_lo = max64(j.p_lo, pl->shards[rank - 1].col_hi / KERN_PANEL - out->p0);
     out->p_hi = max64(out->p_lo, out->p_hi);
 }
 
@@ -292,7 +295,7 @@ static void deal_threads(struct model_placement *p, int n_team, bool any_may_tou
 int model_placement_bind(struct model *m)
 {
     struct model_placement *p = m->placement;
-    int rc = p->apart ? bind_pages(m) : OK;
+    int rc = p->multi_node ? bind_pages(m) : OK;
 
     if (rc == ERR_NOMEM)
         return rc;
@@ -302,7 +305,7 @@ int model_placement_bind(struct model *m)
         snprintf(p->note, sizeof(p->note), "first touch by the owners' nodes: %s",
                  err_msg());
         err_clear();
-    } else if (!p->apart) {
+    } else if (!p->multi_node) {
         snprintf(p->note, sizeof(p->note), "first touch: all threads are on one node");
     } else if (p->bound_bytes == 0) {
         snprintf(p->note, sizeof(p->note),

@@ -1,7 +1,7 @@
 /* model/placement.h - which bytes of the packed weights are whose, and on which memory
  * node their pages lie.
  *
- * Owners are the threads that decode (struct model_owners): thread t of rank r is owner
+ * Owners are the threads that decode (struct model_numa_owners): thread t of rank r is owner
  * r * n_threads + t. An owner's piece of a matrix is what its kernel reads of it when it
  * multiplies one row; a byte that several ranks read (more ranks than KV groups) is the
  * first one's. Owners on one node are a domain: memory knows no more than that, so where
@@ -17,20 +17,20 @@
 
 struct model_placement {
     int n_ranks, n_threads, n_owners, n_domains;
-    struct model_part *parts; /* [n_ranks] */
-    int *domain;              /* [n_owners] */
-    int *node;                /* [n_domains] -1: not known */
+    struct model_tp_shard *shards; /* [n_ranks] */
+    int *domain;                   /* [n_owners] */
+    int *node;                     /* [n_domains] -1: not known */
     /* What a thread of the team packs: share i of n of its domain's; n = 0: nothing. */
     struct model_helper {
         int domain, i, n;
-    } * helpers; /* [threads of the team] */
-    bool apart;  /* the team is on several nodes: which one has a page matters */
+    } * helpers;     /* [threads of the team] */
+    bool multi_node; /* the team is on several nodes: which one has a page matters */
     size_t bound_bytes;
     char note[256]; /* how pages got their nodes */
 };
 
 /* ERR_ARG, ERR_LIMIT: the team has no such owners. */
-MUST int model_placement_open(struct model *m, const struct model_owners *o);
+MUST int model_placement_open(struct model *m, const struct model_numa_owners *o);
 void model_placement_close(struct model_placement **p);
 /* Bind the pages of the weights, which have their places and were not touched, and decide
  * who packs them. A kernel that refuses is a warning. ERR_NOMEM. */
@@ -103,13 +103,13 @@ MUST int model_page_map_bind(const struct model_page_map *m, const int *node,
 /* ---- afterwards ---- */
 
 /* Where the pages of runs are, added up in a row. */
-struct model_look {
+struct model_numa_query {
     const int *node;                  /* of each domain */
     const struct model_page_map *map; /* NULL: one domain, nothing is mixed */
-    struct model_place_row *row;
+    struct model_numa_row *row;
     int rc; /* of the first that could not be told */
 };
 /* A model_run_fn. ctx: the struct. */
-void model_look_at(void *look, const void *p, size_t bytes, int domain);
+void model_numa_row_add(void *look, const void *p, size_t bytes, int domain);
 
 #endif

@@ -16,7 +16,7 @@
 
 /* What a rank says, on lines of its own; all but `done` is for who has waited for it. */
 struct report {
-    struct par_word done; /* the last step it has finished */
+    struct par_flag done; /* the last step it has finished */
     int rc;
     int n_threads;
     struct par_thread_stat threads[CPU_MAX];
@@ -24,7 +24,7 @@ struct report {
 
 /* In shared memory. */
 struct control {
-    struct par_word go[PAR_RANKS_MAX]; /* the step a rank is to run; by rank 0 */
+    struct par_flag go[PAR_RANKS_MAX]; /* the step a rank is to run; by rank 0 */
     atomic_bool closing;
     struct model_step step; /* written before `go`, and not again until all are done */
 };
@@ -40,7 +40,7 @@ struct model_procs {
     struct control *control;
     struct report *reports; /* [n] */
     struct model_chunk *chunks;
-    struct kv_region *regions;
+    struct kv_slot *slots;
     int32_t *ids;
     float *logits; /* [max_chunks, vocab] */
     void *comm;    /* what every wait but those of the sums can be ended by */
@@ -56,7 +56,7 @@ struct model_procs {
     struct model_phase *phases[]; /* [o.n_phases] */
 };
 
-/* ---- who sits where ---- */
+/* ---- ranks of threads ---- */
 
 /* Thread i of the phase's rank: a label, where nothing is pinned. */
 static int cpu_of(const struct model_procs *p, int f, int rank, int i)
@@ -96,18 +96,18 @@ static int number_threads(struct model_procs *p)
     return OK;
 }
 
-/* The seats of this process's team. */
-static void sit(struct model_procs *p, int f)
+/* The thread slots of this process's team. */
+static void fill_slots(struct model_procs *p, int f)
 {
     struct model_phase *ph = p->phases[f];
 
     ph->n_team = 0;
     for (int t = 0; t < p->n_cpus; t++)
-        ph->seats[t].rank = -1;
+        ph->thread_slots[t].rank = -1;
     for (int i = 0; i < ph->n_threads && p->rank < ph->n_ranks; i++) {
         int t = thread_on(p, cpu_of(p, f, p->rank, i));
 
-        ph->seats[t] = (struct model_seat){p->rank, i};
+        ph->thread_slots[t] = (struct model_thread_slot){p->rank, i};
         ph->n_team = t + 1 > ph->n_team ? t + 1 : ph->n_team;
     }
 }
@@ -125,7 +125,7 @@ static int settle(struct model_procs *p, int rank)
         return rc;
     p->m->team = p->team;
     for (int f = 0; f < p->o.n_phases; f++)
-        sit(p, f);
+        fill_slots(p, f);
     return par_comm_join(&p->self, p->comm, rank, par_team_spin_ns(p->team));
 }
 
@@ -139,21 +139,21 @@ static void report(struct model_procs *p, int rc, uint64_t step)
     r->n_threads = p->n_cpus;
     for (int i = 0; i < p->n_cpus; i++)
         par_team_stat(p->team, i, &r->threads[i]);
-    par_word_set(&p->self, &r->done, step);
+    par_flag_set(&p->self, &r->done, step);
 }
 
 /* Until it is told to end, or another rank has failed. */
 static int serve_steps(struct model_procs *p)
 {
-    struct par_word *go = &p->control->go[p->rank];
+    struct par_flag *go = &p->control->go[p->rank];
     uint64_t step = READY;
 
-    while (par_word_wait(&p->self, go, step + 1) == OK) {
+    while (par_flag_wait(&p->self, go, step + 1) == OK) {
         step = atomic_load_explicit(&go->v, memory_order_acquire);
         report(p, model_step_run(p->m, &p->control->step), step);
     }
     return atomic_load(&p->control->closing) ? OK
-                                             : err_set(ERR_STATE, "another rank gave up");
+                                             : err_set(ERR_STATE, "another rank aborted");
 }
 
 /* fork() leaves shared memory to be found page by page: not in a request's first step. */
@@ -201,12 +201,12 @@ static void abort_all(struct model_procs *p)
         struct model_phase *ph = p->phases[f];
 
         for (int t = 0; t < ph->n_threads && ph->n_ranks > 1; t++)
-            par_comm_abort(ph->ranks[0].lanes[t].comm);
+            par_comm_abort(ph->ranks[0].endpoints[t].comm);
     }
 }
 
 /* By the thread that watches the children, again and again. */
-static void give_up(void *mem)
+static void abort_comms(void *mem)
 {
     struct model_procs *p = mem;
 
@@ -225,10 +225,10 @@ static void share_step(struct model_procs *p, const struct model_step *s)
     for (int i = 0; i < s->n_chunks; i++) {
         const struct model_chunk *c = &s->chunks[i];
 
-        p->regions[i] = *c->kv;
+        p->slots[i] = *c->kv;
         memcpy(ids, c->ids, (size_t)c->n_tok * sizeof(*ids));
         p->chunks[i] = *c;
-        p->chunks[i].kv = &p->regions[i];
+        p->chunks[i].kv = &p->slots[i];
         p->chunks[i].ids = ids;
         ids += c->n_tok;
     }
@@ -248,12 +248,12 @@ static int why(const struct model_procs *p, int rc)
 static int wait_for(struct model_procs *p, uint64_t step, int n_ranks)
 {
     for (int r = 1; r < n_ranks; r++) {
-        int rc = par_word_wait(&p->self, &p->reports[r].done, step);
+        int rc = par_flag_wait(&p->self, &p->reports[r].done, step);
 
         if (rc == OK)
             rc = p->reports[r].rc;
         if (rc != OK)
-            return why(p, err_set(rc, "rank %d of %d gave up", r, n_ranks));
+            return why(p, err_set(rc, "rank %d of %d aborted", r, n_ranks));
     }
     return OK;
 }
@@ -270,7 +270,7 @@ int model_procs_step(struct model_procs *p, const struct model_step *s)
     share_step(p, s);
     p->n_published++;
     for (int r = 1; r < n; r++)
-        par_word_set(&p->self, &p->control->go[r], p->n_published);
+        par_flag_set(&p->self, &p->control->go[r], p->n_published);
     rc = model_step_run(p->m, &p->control->step);
     report(p, rc, p->n_published);
     rc = rc == OK ? wait_for(p, p->n_published, n) : why(p, rc);
@@ -302,7 +302,7 @@ static void place(struct model_procs *p, struct model_arena *a)
     p->control = model_take(a, 1, sizeof(*p->control));
     p->reports = model_take(a, p->n, sizeof(*p->reports));
     p->chunks = model_take(a, most, sizeof(*p->chunks));
-    p->regions = model_take(a, most, sizeof(*p->regions));
+    p->slots = model_take(a, most, sizeof(*p->slots));
     p->ids = model_take(a, m->max_step_tok, sizeof(*p->ids));
     p->logits = model_take(a, most * m->c.vocab, sizeof(*p->logits));
     p->comm = model_take(a, 1, par_comm_bytes(p->n, 1));
@@ -336,7 +336,7 @@ static int start(struct model_procs *p)
                                      .first = 1,
                                      .fn = rank_main,
                                      .arg = p,
-                                     .give_up = give_up,
+                                     .abort = abort_comms,
                                      .mem = p};
     int rc = open_shared(p);
 
@@ -368,7 +368,7 @@ int model_procs_open(struct model *m, const struct model_procs_opts *o)
     for (int f = 0; f < o->n_phases; f++) {
         p->phases[f] = o->phases[f];
         p->n = o->phases[f]->n_ranks > p->n ? o->phases[f]->n_ranks : p->n;
-        o->phases[f]->apart = true;
+        o->phases[f]->multiprocess = true;
     }
     rc = start(p);
     if (rc != OK)

@@ -183,7 +183,7 @@ static int32_t draw(struct sampler *s, const struct item *item, int n, float hig
     return id; /* rounding may leave `at` at 0: then the last one that has weight */
 }
 
-int32_t sampler_pick(struct sampler *s, const float *logits)
+int32_t sampler_sample(struct sampler *s, const float *logits)
 {
     struct item *item = s->item;
     float highest;

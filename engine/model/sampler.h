@@ -23,6 +23,6 @@ struct sampler;
 MUST int sampler_open(struct sampler **out, const struct sampler_opts *o, int vocab,
                       const struct kern_table *kern);
 void sampler_close(struct sampler **s);
-int32_t sampler_pick(struct sampler *s, const float *logits); /* [vocab] */
+int32_t sampler_sample(struct sampler *s, const float *logits); /* [vocab] */
 
 #endif

@@ -83,11 +83,13 @@ static int ask(const struct model_phase *p, const struct kern_mat *w, int n_thre
                model_schedule_fn fn, void *ctx, struct kern_schedule *row)
 {
     const struct model *m = p->m;
-    int64_t few = m->few_rows - 1 < p->max_step_tok ? m->few_rows - 1 : p->max_step_tok;
+    int64_t small_m = m->variants.small_m_rows - 1 < p->max_step_tok
+                          ? m->variants.small_m_rows - 1
+                          : p->max_step_tok;
     int rc = fn(ctx, model_gemm(m, w, INT64_MAX), w, p->max_step_tok, n_threads, row);
 
-    if (rc == OK && few > 0)
-        rc = fn(ctx, model_gemm(m, w, 1), w, few, n_threads, row);
+    if (rc == OK && small_m > 0)
+        rc = fn(ctx, model_gemm(m, w, 1), w, small_m, n_threads, row);
     return rc;
 }
 
@@ -161,7 +163,7 @@ int model_block_rows(const struct model *m)
 
     for (int t = 0; t <= KERN_N_TYPES; t++) {
         const struct kern_variant *v =
-            t < KERN_N_TYPES ? m->kern.v[KERN_GEMM_F32 + t] : m->few;
+            t < KERN_N_TYPES ? m->kern.v[KERN_GEMM_F32 + t] : m->variants.small_m;
 
         for (int np = 1; v && np <= KERN_NP_MAX; np++)
             rows = kern_gemm_rows(v, np) > rows ? kern_gemm_rows(v, np) : rows;

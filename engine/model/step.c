@@ -8,9 +8,9 @@ static int check_chunk(const struct model *m, const struct model_chunk *c, int i
         return err_set(ERR_ARG, "chunk %d: %lld tokens at %lld", i, (long long)c->n_tok,
                        (long long)c->pos0);
     if (c->n_tok > c->kv->cap_tok - c->pos0)
-        return err_set(
-            ERR_ARG, "chunk %d: %lld tokens at %lld are past its region of %lld", i,
-            (long long)c->n_tok, (long long)c->pos0, (long long)c->kv->cap_tok);
+        return err_set(ERR_ARG, "chunk %d: %lld tokens at %lld are past its slot of %lld",
+                       i, (long long)c->n_tok, (long long)c->pos0,
+                       (long long)c->kv->cap_tok);
     if (c->n_tok > m->max_tok - c->pos0)
         return err_set(ERR_ARG,
                        "chunk %d: %lld tokens at %lld, the longest sequence is %lld", i,
@@ -44,7 +44,7 @@ int model_forward(struct model_phase *p, const struct model_chunk *chunks, int n
         if (chunks[i].want_logits)
             m->rows[s.n_logits++] = s.n_tok - 1;
     }
-    if (p->apart)
+    if (p->multiprocess)
         return model_procs_step(m->procs, &s);
     return model_step_run(m, &s);
 }

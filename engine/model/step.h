@@ -1,7 +1,7 @@
 /* model/step.h - a running step, as the files that compute it share it: forward.c is the
  * order of things, linear.c multiplies, attention.c attends.
  *
- * Threads: a step is shared; each thread has its own lane. */
+ * Threads: a step is shared; each thread has its own context. */
 #ifndef MODEL_STEP_H
 #define MODEL_STEP_H
 
@@ -17,7 +17,7 @@ struct model_step {
 };
 
 /* One thread's view of the running step. */
-struct model_lane {
+struct model_thread_ctx {
     struct model_step *step;
     struct model *m;
     struct model_phase *phase;
@@ -34,7 +34,7 @@ struct model_lane {
 };
 
 /* The time since the last lap was spent on `what`. */
-static inline void model_lap(struct model_lane *w, enum model_op_class what)
+static inline void model_lap(struct model_thread_ctx *w, enum model_op_class what)
 {
     uint64_t now;
 
@@ -45,17 +45,17 @@ static inline void model_lap(struct model_lane *w, enum model_op_class what)
     w->t_ns = now;
 }
 
-/* The rank cannot go on: it met others that gave up. */
-static inline void model_fail(struct model_lane *w, int rc)
+/* The rank cannot go on: it met others that aborted. */
+static inline void model_fail(struct model_thread_ctx *w, int rc)
 {
     if (rc != OK)
         atomic_store_explicit(&w->rank->rc, rc, memory_order_relaxed);
 }
 
 /* The rank's threads wait for each other. */
-void model_sync(struct model_lane *w, enum model_op_class before);
+void model_sync(struct model_thread_ctx *w, enum model_op_class before);
 /* The threads of all ranks do. */
-void model_sync_all(struct model_lane *w, enum model_op_class before);
+void model_sync_all(struct model_thread_ctx *w, enum model_op_class before);
 
 /* Rows of a matrix of activations, normalised on the way when norm_w is given. */
 struct model_rows {
@@ -67,27 +67,28 @@ struct model_rows {
 
 /* A product of the step's rows with the rank's part of a matrix, but for activations and
  * result. */
-struct kern_gemm_job model_job(const struct model_lane *w, enum model_mat which,
+struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat which,
                                const struct kern_mat *mat);
 /* The activations packed for the job's kernel. */
-const void *model_pack(struct model_lane *w, const struct kern_gemm_job *j,
+const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j,
                        const struct model_rows *in);
 /* This thread's part of the product; panels are dealt out in groups of `together`. */
-void model_linear(struct model_lane *w, struct kern_gemm_job *j, int64_t together);
+void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t together);
 /* x += in * mat, summed over the ranks, of which each has its rows of mat; ends in step
  * with the rank's other threads. */
-void model_linear_residual(struct model_lane *w, enum model_mat which,
+void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
                            const struct kern_mat *mat, const struct model_rows *in);
 
-/* The same for a deterministic model: every sum over `cuts`, in their order, whoever
+/* The same for a deterministic model: every sum over `boundaries`, in their order, whoever
  * computes which of them. The rank's rows begin at row `lo` of all. */
-void model_linear_steady(struct model_lane *w, enum model_mat which,
-                         const struct kern_mat *mat, const struct model_rows *in,
-                         const struct model_cuts *cuts, int64_t lo);
+void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat which,
+                                  const struct kern_mat *mat, const struct model_rows *in,
+                                  const struct model_reduction_boundaries *boundaries,
+                                  int64_t lo);
 
 /* Rotate queries and keys, store keys and values, attend: from rank->qkv, and from the
  * keys and values of the tokens before, to rank->attn. own_heads: this thread computed the
  * projections of whole KV groups, and needs nobody else's. */
-void model_attend(struct model_lane *w, int layer, bool own_heads);
+void model_attend(struct model_thread_ctx *w, int layer, bool own_heads);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "measure/compare.h"
 #include "par/comm.h"
 
 /* A message no longer than this is passed on whole when nothing was measured: the
@@ -14,8 +15,6 @@
 
 #define SMALLEST_BYTES 256
 #define N_ROUNDS       7
-/* A longer table is worth it only where the gain is beyond the noise of a few rounds. */
-#define GAIN 1.05
 
 static int number_of(const char *name)
 {
@@ -52,60 +51,45 @@ static int repetitions(size_t bytes)
     return n < 2 ? 2 : (int)n;
 }
 
-static int time_one(struct par_rank *r, int coll, float *x, size_t n, double *ns)
-{
-    int reps = repetitions(n * sizeof(*x)), rc;
-    uint64_t start;
+struct trial {
+    struct par_rank *r;
+    float *x;
+    size_t n;
+};
 
-    rc = par_allreduce(r, par_colls[coll], x, 1); /* all here, its lines fetched */
-    start = clock_ns();
+static int time_one(void *arg, int coll, struct measure_trial *out)
+{
+    struct trial *t = arg;
+    int reps = repetitions(t->n * sizeof(*t->x));
+    int rc = par_allreduce(t->r, par_colls[coll], t->x, 1); /* all here, lines fetched */
+    uint64_t start = clock_ns();
+
     for (int i = 0; i < reps && rc == OK; i++)
-        rc = par_allreduce(r, par_colls[coll], x, n);
-    *ns = (double)(clock_ns() - start) / reps;
+        rc = par_allreduce(t->r, par_colls[coll], t->x, t->n);
+    out->seconds = (double)(clock_ns() - start) * 1e-9 / reps;
     return rc;
 }
 
-/* The fastest for n floats by this rank's clock; the one before is kept unless the
- * gain is clear. Rounds begin with another algorithm each, and the best one counts:
- * what else runs here only adds. */
-static int fastest(struct par_rank *r, float *x, size_t n, int before, int *out)
+/* By this rank's clock. All ranks must run the same trials, so their number and order
+ * depend on nothing that is measured. */
+static int measure_all(struct trial *t, struct measure *m, int n_colls,
+                       struct par_choice *out)
 {
-    double ns[PAR_COLLS_MAX], t;
-    int n_colls = 0, best = 0, rc = OK;
-
-    while (par_colls[n_colls])
-        n_colls++;
-    for (int round = 0; round < N_ROUNDS; round++)
-        for (int k = 0; k < n_colls && rc == OK; k++) {
-            int i = (k + round) % n_colls;
-
-            rc = time_one(r, i, x, n, &t);
-            if (round == 0 || t < ns[i])
-                ns[i] = t;
-        }
-    if (rc != OK)
-        return rc;
-    for (int i = 0; i < n_colls; i++)
-        best = ns[i] < ns[best] ? i : best;
-    if (before >= 0 && ns[before] < GAIN * ns[best])
-        best = before;
-    *out = best;
-    return OK;
-}
-
-static int measure_all(struct par_rank *r, float *x, struct par_choice *out)
-{
-    size_t n = SMALLEST_BYTES / sizeof(*x);
-    int before = -1, rc = OK;
+    const struct measure_opts o = {MEASURE_EXACTLY(N_ROUNDS)};
+    size_t n = SMALLEST_BYTES / sizeof(*t->x), most = t->r->max_floats;
+    int best = -1, rc = OK;
     bool last = false;
 
     while (!last && rc == OK) {
-        last = n >= r->max_floats || out->n == PAR_CHOICE_MAX - 1;
-        n = last ? r->max_floats : n;
-        rc = fastest(r, x, n, before, &before);
-        if (out->n == 0 || out->row[out->n - 1].coll != before)
+        last = n >= most || out->n == PAR_CHOICE_MAX - 1;
+        t->n = n = last ? most : n;
+        rc = measure_compare(m, n_colls, &o, time_one, t);
+        if (rc != OK)
+            break;
+        best = measure_fastest(m, best);
+        if (out->n == 0 || out->row[out->n - 1].coll != best)
             out->n++;
-        out->row[out->n - 1] = (struct par_choice_row){n * sizeof(*x), before};
+        out->row[out->n - 1] = (struct par_choice_row){n * sizeof(*t->x), best};
         n *= 4;
     }
     return rc;
@@ -119,9 +103,9 @@ static int publish(struct par_rank *r, const struct par_choice *mine)
     r->n_measured++;
     if (r->rank == 0) {
         c->choice = *mine;
-        par_word_set(r, &c->chosen, r->n_measured);
+        par_flag_set(r, &c->chosen, r->n_measured);
     } else {
-        rc = par_word_wait(r, &c->chosen, r->n_measured);
+        rc = par_flag_wait(r, &c->chosen, r->n_measured);
     }
     if (rc == OK)
         r->choice = c->choice;
@@ -131,17 +115,23 @@ static int publish(struct par_rank *r, const struct par_choice *mine)
 int par_comm_measure(struct par_rank *r)
 {
     struct par_choice mine = {.n = 0};
-    float *x;
-    int rc;
+    struct trial t = {.r = r};
+    struct measure *m = NULL;
+    int n_colls = 0, rc;
 
     if (r->n_ranks == 1)
         return OK;
-    x = mem_new(MEM_TEAM, r->max_floats, sizeof(*x));
-    rc = x ? measure_all(r, x, &mine) : ERR_NOMEM;
+    while (par_colls[n_colls])
+        n_colls++;
+    t.x = mem_new(MEM_TEAM, r->max_floats, sizeof(*t.x));
+    rc = t.x ? measure_open(&m, n_colls, N_ROUNDS) : ERR_NOMEM;
+    if (rc == OK)
+        rc = measure_all(&t, m, n_colls, &mine);
     if (rc == OK)
         rc = publish(r, &mine);
     else
         par_comm_abort(r->comm); /* the others are waiting for this rank */
-    mem_free(x);
+    measure_close(&m);
+    mem_free(t.x);
     return rc;
 }

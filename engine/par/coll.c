@@ -33,7 +33,7 @@ static bool possible(int n_ranks, size_t max_floats)
 
 size_t par_comm_bytes(int n_ranks, size_t max_floats)
 {
-    size_t bytes = header_bytes() + (size_t)n_ranks * sizeof(struct par_word);
+    size_t bytes = header_bytes() + (size_t)n_ranks * sizeof(struct par_flag);
 
     if (!possible(n_ranks, max_floats))
         return 0;
@@ -54,7 +54,7 @@ int par_comm_init(void *mem, int n_ranks, size_t max_floats)
         return err_set(ERR_ARG, "a communicator at %p, expected a multiple of %d", mem,
                        PAR_LINE);
     *c = (struct par_comm){.n_ranks = n_ranks, .max_floats = max_floats, .met = at};
-    at += (size_t)n_ranks * sizeof(struct par_word);
+    at += (size_t)n_ranks * sizeof(struct par_flag);
     for (int i = 0; par_colls[i]; i++) {
         if (i == PAR_COLLS_MAX)
             return err_set(ERR_LIMIT, "more than %d collectives", PAR_COLLS_MAX);
@@ -123,7 +123,7 @@ int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t
 
 /* --- words */
 
-void par_word_set(struct par_rank *r, struct par_word *w, uint64_t v)
+void par_flag_set(struct par_rank *r, struct par_flag *w, uint64_t v)
 {
     if (r->trace)
         r->trace(r->trace_arg, w, v, true);
@@ -137,7 +137,7 @@ void par_word_set(struct par_rank *r, struct par_word *w, uint64_t v)
 
 /* `wakes` before `sleepers` before `v`: a wake-up after our look at `v` changes `wakes`,
  * and one that saw no sleeper came after a `v` that we see. */
-static void nap(struct par_word *w, uint64_t v)
+static void nap(struct par_flag *w, uint64_t v)
 {
     static const struct timespec look_again = {.tv_nsec = SLEEP_NS};
     unsigned seen = atomic_load(&w->wakes);
@@ -148,7 +148,7 @@ static void nap(struct par_word *w, uint64_t v)
     atomic_fetch_sub(&w->sleepers, 1);
 }
 
-int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v)
+int par_flag_wait(struct par_rank *r, struct par_flag *w, uint64_t v)
 {
     struct spin s = {0};
 
@@ -159,7 +159,7 @@ int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v)
     r->n_waits++;
     for (;;) {
         if (atomic_load_explicit(&r->comm->aborted, memory_order_relaxed))
-            return err_set(ERR_STATE, "another rank gave up");
+            return err_set(ERR_STATE, "another rank aborted");
         if (!spin_on(&s, r->spin_ns)) {
             r->n_sleeps++;
             nap(w, v);
@@ -169,16 +169,16 @@ int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v)
     }
 }
 
-int par_meet(struct par_rank *r)
+int par_rank_barrier(struct par_rank *r)
 {
-    struct par_word *met = (struct par_word *)((char *)r->comm + r->comm->met);
+    struct par_flag *met = (struct par_flag *)((char *)r->comm + r->comm->met);
     int rc = OK;
 
     r->n_met++;
-    par_word_set(r, &met[r->rank], r->n_met);
+    par_flag_set(r, &met[r->rank], r->n_met);
     for (int k = 0; k < r->n_ranks && rc == OK; k++)
         if (k != r->rank)
-            rc = par_word_wait(r, &met[k], r->n_met);
+            rc = par_flag_wait(r, &met[k], r->n_met);
     return rc;
 }
 

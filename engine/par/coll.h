@@ -29,7 +29,7 @@
 /* A number that only grows, written by one rank at a time: who writes next has seen what
  * the one before it wrote. Those who wait for it sleep on a line of their own, so that
  * they do not disturb the others who look at it. */
-struct par_word {
+struct par_flag {
     _Alignas(PAR_LINE) _Atomic uint64_t v;
     _Alignas(PAR_LINE) atomic_uint sleepers; /* counted by those who wait */
     atomic_uint wakes;                       /* by who wakes them; the futex */
@@ -41,7 +41,7 @@ struct par_comm; /* the shared part */
 
 /* For tests: called before a rank looks at a word to wait for `v`, and before it sets
  * it. */
-typedef void (*par_trace_fn)(void *arg, const struct par_word *w, uint64_t v, bool set);
+typedef void (*par_trace_fn)(void *arg, const struct par_flag *w, uint64_t v, bool set);
 
 /* Up to how many bytes which of par_colls[]; the last row also holds beyond its size. */
 #define PAR_CHOICE_MAX 16
@@ -106,7 +106,7 @@ MUST int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, s
 
 /* All ranks wait for each other: what any of them wrote before, all of them see after.
  * ERR_STATE: aborted. */
-MUST int par_meet(struct par_rank *r);
+MUST int par_rank_barrier(struct par_rank *r);
 
 /* --- which one for which size */
 
@@ -127,9 +127,9 @@ void par_choice_default(struct par_choice *c);
 
 /* Publish `v`, which is larger than what stands there, with all that was written
  * before. */
-void par_word_set(struct par_rank *r, struct par_word *w, uint64_t v);
+void par_flag_set(struct par_rank *r, struct par_flag *w, uint64_t v);
 /* Until the word is at least `v`. ERR_STATE: aborted. */
-MUST int par_word_wait(struct par_rank *r, struct par_word *w, uint64_t v);
+MUST int par_flag_wait(struct par_rank *r, struct par_flag *w, uint64_t v);
 
 /* Block b of a message cut into n_blocks on boundaries of PAR_LINE: [*lo, *hi);
  * the first ones are a line longer where they cannot be equal, and of a message that has

@@ -16,7 +16,7 @@ struct par_comm {
     /* Written by rank 0 in par_comm_measure(); the others copy it once `chosen` says
      * so. */
     _Alignas(PAR_LINE) struct par_choice choice;
-    struct par_word chosen; /* times measured; rank 0 */
+    struct par_flag chosen; /* times measured; rank 0 */
     /* Written once, by whoever aborts. */
     _Alignas(PAR_LINE) atomic_int aborted;
 };

@@ -87,8 +87,8 @@ static void fail(struct par_ranks *p, int rank, const char *how)
         snprintf(p->why, sizeof(p->why), "rank %d of %d (process %d) %.400s", rank,
                  p->o.n_ranks, (int)p->children[rank].pid, how);
     p->failed = true;
-    if (p->o.give_up)
-        p->o.give_up(p->o.mem);
+    if (p->o.abort)
+        p->o.abort(p->o.mem);
 }
 
 static void fail_signal(struct par_ranks *p, int rank, const char *what, int sig)
@@ -307,9 +307,9 @@ static void end_children(struct par_ranks *p)
     static const struct timespec moment = {.tv_nsec = 1000000};
     uint64_t end = clock_ns() + CLOSE_GRACE_NS;
 
-    if (n_running(p) > 0 && p->o.give_up)
-        p->o.give_up(p->o.mem);
-    while (p->o.give_up && n_able(p) > 0 && clock_ns() < end) {
+    if (n_running(p) > 0 && p->o.abort)
+        p->o.abort(p->o.mem);
+    while (p->o.abort && n_able(p) > 0 && clock_ns() < end) {
         nanosleep(&moment, NULL);
         look_at_all(p);
     }

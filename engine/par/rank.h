@@ -37,7 +37,7 @@ struct par_ranks_opts {
     const int *n_cpus;
     /* Makes the ranks give up, such as par_comm_abort(); from another thread, more than
      * once. NULL: they are only killed when closed. */
-    void (*give_up)(void *mem);
+    void (*abort)(void *mem);
     void *mem;
 };
 

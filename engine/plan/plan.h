@@ -1,6 +1,6 @@
 /* plan/plan.h - the phase plan: which cores prefill uses, which decode uses, and why.
  *
- * A JSON file, written by `sandwich plan`, read by the engine, rendered for rivals. Until
+ * A JSON file, written by `sandwich plan`, read by the engine, rendered for baselines. Until
  * a plan is searched the default uses every CPU of the budget for both phases, as one
  * rank.   Paper: Sandwich 5. */
 #ifndef PLAN_PLAN_H
@@ -52,7 +52,7 @@ MUST int plan_runnable(const struct plan *p, const struct cpu_budget *b);
 
 /* For people: a few lines a phase. *text owned by the caller, mem_free(). */
 MUST int plan_text(const struct plan *p, char **text);
-/* For rivals and shells: PREFILL_RANKS=, PREFILL_THREADS=, PREFILL_CPUS= (a list a rank,
+/* For baselines and shells: PREFILL_RANKS=, PREFILL_THREADS=, PREFILL_CPUS= (a list a rank,
  * joined by '|'), PREFILL_NODES=, where there is a table PREFILL_STEP_S= (rows:seconds,
  * joined by '|'), and the same for DECODE. */
 MUST int plan_render(const struct plan *p, char **text);

@@ -46,7 +46,7 @@ static int count_ties(const struct plan_tree_found *f)
     return n;
 }
 
-static void say_ties(const struct plan_tree_found *f, char *out, size_t n)
+static void report_ties(const struct plan_tree_found *f, char *out, size_t n)
 {
     int ties = count_ties(f);
 
@@ -70,7 +70,7 @@ static int phase_of(struct plan_phase *out, const struct plan_tree_found *f,
         return rc;
     out->expected_s = best->seconds;
     topo_config_print(&best->config, config, sizeof(config));
-    say_ties(f, ties, sizeof(ties));
+    report_ties(f, ties, sizeof(ties));
     snprintf(out->why, sizeof(out->why),
              "%s%s%s: the best of %lld configurations on %lld trees in %lld measurements "
              "with %.2g %% of noise each%s; %s within the noise",

@@ -8,17 +8,16 @@
 #include "base/mem.h"
 #include "plan/tree_search_parts.h"
 
-/* Defaults chosen on 400 machines of random_truth.h (seeds 401 to 800, structures of 0 to
- * 40 %; "lost": the plan found is over 2 % slower than the best of all):
- *   repeats 1, 2, 4: none lost, in 1,850, 2,810 and 4,780 measurements. One does, since
- *     what looks good is measured again; where noise is 4 %, 1 and 2 both lose 18.
- *   final_repeats 8, 16, 32: 3, 2, 0 lost, and 81, 44, 18 where noise is 4 %.
- *   margin 1, 1.5, 2: none lost, but 10, 2, 0 of 400 machines without any structure are
- *     said to have one. 3 gives up structures that gain 1 %.
- *   patience 0, 1, 3: the same plans in 1,870, 1,800 and 1,850 measurements: it ends long
- *     runs of removes early, and few are long.
- *   k: the paper's; 5 and 20 find the same.
- *   max_measurements and max_s end searches of flat machines of a thousand CPUs. */
+/* Defaults chosen on 200 random machines (random_machine.h, seeds 401 to 440, structures of
+ * 0 to 40 %); "lost": the plan found is over 2 % slower than the best of all:
+ *   final_repeats 32, 64, 96: 1, 0, 0 lost; 0.23, 0.12, 0.09 % slower on average, in 1,000,
+ *     1,290 and 1,560 measurements.
+ *   k 5, 10, 20: none lost, but with 5 one machine without any structure is said to have
+ *     one.   margin 1, 2, 3: the same plans in 1,340, 1,290 and 1,250 measurements.
+ *   max_measurements and max_s end searches of flat machines of a thousand CPUs.
+ * Tried and left out, since nothing got worse without: patience with configurations of the
+ * same ranks and nodes, more than one first measurement of each, halving fields of the best
+ * before they are compared. */
 #define AT(m) offsetof(struct plan_tree_search_opts, m)
 const struct opt_row plan_tree_search_opt_table[] = {
     {"group", OPT_BOOL, AT(group), NULL, 0, 0, "true", NULL,
@@ -26,22 +25,19 @@ const struct opt_row plan_tree_search_opt_table[] = {
     {"remove", OPT_BOOL, AT(remove), NULL, 0, 0, "true", NULL,
      "leave CPUs out, as many of each node", 0},
     {"prune", OPT_BOOL, AT(prune), NULL, 0, 0, "true", NULL,
-     "do not follow a tree that is no better than its best parent", 0},
+     "do not follow a tree that is no better than its parent", 0},
     {"hash", OPT_BOOL, AT(hash), NULL, 0, 0, "true", NULL,
      "recognise trees and configurations that were seen before", 0},
     {"random", OPT_BOOL, AT(random), NULL, 0, 0, "false", NULL,
-     "draw trees and cross-sections at random instead", 0},
+     "draw trees at random instead of following the best", 0},
     {"all_cores", OPT_BOOL, AT(all_cores), NULL, 0, 0, "false", NULL,
      "keep all CPUs: no remove", 0},
-    {"k", OPT_INT, AT(k), "configs", 1, 1000, "10", NULL, "keep the best so many", 0},
-    {"patience", OPT_INT, AT(patience), "configs", 0, 1e6, "3", NULL,
-     "clearly worse ones in a row before their kind is dropped; 0: never", 0},
-    {"repeats", OPT_INT, AT(repeats), NULL, 1, 1e4, "1", NULL,
-     "measurements of a configuration at first", 0},
-    {"final_repeats", OPT_INT, AT(final_repeats), NULL, 1, 1e5, "32", NULL,
-     "measurements of each of the best, in turn, at the end", 0},
+    {"k", OPT_INT, AT(k), "configs", 1, 1000, "10", NULL,
+     "how many of the best configurations are measured again and reported", 0},
+    {"final_repeats", OPT_INT, AT(final_repeats), NULL, 1, 1e5, "64", NULL,
+     "rounds in which the best are measured again, one after the other", 0},
     {"margin", OPT_F64, AT(margin), "x noise", 0, 100, "2", NULL,
-     "a difference below this is none", 0},
+     "a tree is followed if it beats its parent by so many times the noise", 0},
     {"max_measurements", OPT_INT, AT(max_measurements), NULL, 0, 1e12, "200000", NULL,
      "end the search after so many; 0: no limit", 0},
     {"max_s", OPT_F64, AT(max_s), "s", 0, 1e9, "25", NULL,
@@ -50,63 +46,254 @@ const struct opt_row plan_tree_search_opt_table[] = {
     {0}};
 #undef AT
 
+/* ---- budget ---- */
+
+static double wall_s(const struct plan_search *s)
+{
+    return (double)(clock_ns() - s->start_ns) * 1e-9;
+}
+
+void plan_search_stage(struct plan_search *s, double share)
+{
+    const struct plan_tree_search_opts *o = s->o;
+    int64_t used = s->counts->n_measurements;
+
+    s->stop_at = o->max_measurements
+                     ? used + (int64_t)ceil(share * (double)(o->max_measurements - used))
+                     : 0;
+    s->stop_s = o->max_s > 0 ? wall_s(s) + share * (o->max_s - wall_s(s)) : 0;
+    s->spent = false;
+}
+
+bool plan_search_spent(struct plan_search *s)
+{
+    if (s->stop_at && s->counts->n_measurements >= s->stop_at)
+        s->spent = true;
+    if (!s->spent && s->o->max_s > 0 && wall_s(s) >= s->stop_s)
+        s->spent = true;
+    return s->spent;
+}
+
+/* ---- trees ---- */
+
+/* A closure beyond this is cut off: 60,000 trees of a few hundred CPUs are 120 MB. The
+ * largest of the real machines tried has a quarter of it. */
+#define GROUPED_MAX 60000
+
+/* Room for one more element of *array. */
+static int widen(void **array, int n, int *size, size_t bytes)
+{
+    int wider = *size ? 2 * *size : 64;
+    void *p;
+
+    if (n < *size)
+        return OK;
+    p = mem_resize(MEM_OTHER, *array, (size_t)wider, bytes);
+    if (!p)
+        return ERR_NOMEM;
+    *array = p;
+    *size = wider;
+    return OK;
+}
+
+static int keep_grouped(void *arg, const struct topo_tree *t)
+{
+    struct plan_search *s = arg;
+    int rc = widen((void **)&s->grouped, s->n_grouped, &s->grouped_size,
+                   sizeof(s->grouped[0]));
+
+    if (rc != OK)
+        return rc;
+    if (s->n_grouped == GROUPED_MAX || (s->n_grouped && plan_search_spent(s))) {
+        s->counts->complete = false;
+        return ERR_CANCELED;
+    }
+    rc = topo_tree_copy(&s->grouped[s->n_grouped], t);
+    s->n_grouped += rc == OK;
+    return rc;
+}
+
+int plan_tree_groups(const struct topo_tree *t)
+{
+    int n = 0;
+
+    for (int l = 0; l < t->n_levels; l++)
+        n += (t->levels[l].kinds & TOPO_GROUP) != 0;
+    return n;
+}
+
+static int by_groups(const void *a, const void *b)
+{
+    const struct topo_tree *x = *(struct topo_tree *const *)a;
+    const struct topo_tree *y = *(struct topo_tree *const *)b;
+    int dx = plan_tree_groups(x), dy = plan_tree_groups(y);
+
+    if (dx != dy)
+        return dx - dy;
+    return strcmp(x->steps, y->steps);
+}
+
+static int open_closure(struct plan_search *s, const struct topo_tree *fundamental)
+{
+    int rc;
+
+    if (fundamental->n_pus > UINT16_MAX)
+        return err_set(ERR_LIMIT, "a machine of %d CPUs: a search takes at most %d",
+                       fundamental->n_pus, UINT16_MAX);
+    rc = s->o->group ? topo_tree_closure(fundamental, keep_grouped, s)
+                     : keep_grouped(s, fundamental);
+    if (rc == ERR_CANCELED && s->n_grouped)
+        rc = OK;
+    if (rc == OK)
+        qsort(s->grouped, (size_t)s->n_grouped, sizeof(*s->grouped), by_groups);
+    s->counts->n_grouped = s->n_grouped;
+    return rc;
+}
+
+struct plan_tree_id plan_tree_id_whole(const struct plan_search *s, int grouped)
+{
+    struct plan_tree_id id = {.grouped = grouped};
+
+    for (int l = 0; l < s->grouped[grouped]->n_levels; l++)
+        id.kept[l] = (uint16_t)s->grouped[grouped]->levels[l].arity;
+    return id;
+}
+
+int plan_tree_id_open(struct topo_tree **out, const struct plan_search *s,
+                      const struct plan_tree_id *id)
+{
+    struct topo_tree *t, *less;
+    int rc = topo_tree_copy(&t, s->grouped[id->grouped]);
+
+    for (int l = 0; rc == OK && l + 1 < t->n_levels; l++) {
+        if (id->kept[l] == t->levels[l].arity)
+            continue;
+        rc = topo_tree_remove(&less, t, t->levels[l].arity - id->kept[l], l + 1);
+        mem_free(t);
+        t = less;
+    }
+    *out = t;
+    return rc;
+}
+
+/* ---- trials ---- */
+
+int plan_trial_groups(const struct plan_search *s, const struct plan_trial *t)
+{
+    return plan_tree_groups(s->grouped[t->id.grouped]) - plan_tree_groups(s->grouped[0]);
+}
+
+int plan_trial_removes(const struct plan_search *s, const struct plan_trial *t)
+{
+    const struct topo_tree *whole = s->grouped[t->id.grouped];
+    int n = 0;
+
+    for (int l = 0; l + 1 < whole->n_levels; l++)
+        n += t->id.kept[l] < whole->levels[l].arity;
+    return n;
+}
+
+int plan_trial_simpler(const struct plan_search *s, const struct plan_trial *a,
+                       const struct plan_trial *b)
+{
+    int groups = plan_trial_groups(s, a) - plan_trial_groups(s, b);
+    int removes = plan_trial_removes(s, a) - plan_trial_removes(s, b);
+
+    return groups ? groups : removes ? removes : a->n_threads - b->n_threads;
+}
+
+int plan_trial_find(struct plan_search *s, const struct topo_config *c,
+                    const struct plan_tree_id *id, int *trial)
+{
+    uint64_t key = topo_config_key(c);
+    int64_t found;
+    int rc;
+
+    if (map_find(&s->configs, key, &found)) {
+        *trial = (int)found;
+        return OK;
+    }
+    rc = widen((void **)&s->trials, s->n_trials, &s->trials_size, sizeof(s->trials[0]));
+    if (rc == OK)
+        rc = map_put(&s->configs, key, s->n_trials);
+    if (rc != OK)
+        return rc;
+    *trial = s->n_trials++;
+    s->trials[*trial] = (struct plan_trial){
+        .id = *id, .level = c->level, .n_threads = c->tree->n_pus, .seconds = INFINITY};
+    return OK;
+}
+
+int plan_trial_measure(struct plan_search *s, int trial, const struct topo_config *c,
+                       double *seconds)
+{
+    struct plan_trial *t = &s->trials[trial];
+    int rc;
+
+    *seconds = NAN;
+    if (t->refused || plan_search_spent(s))
+        return OK;
+    rc = s->e->measure(s->e->ctx, c, t->n, seconds);
+    if (rc == ERR_UNSUPPORTED) {
+        *seconds = NAN;
+        t->refused = true;
+        s->counts->n_refused++;
+        return OK;
+    }
+    if (rc != OK)
+        return rc;
+    if (!isfinite(*seconds) || *seconds <= 0)
+        return err_set(ERR_ARG,
+                       "a measurement of %d x %d threads: expected seconds above 0, "
+                       "found %g",
+                       c->n_ranks, c->n_threads, *seconds);
+    s->counts->n_measurements++;
+    s->counts->n_configs += t->n == 0;
+    if (t->n++ == 0)
+        t->seconds = *seconds;
+    return OK;
+}
+
+/* ---- the search ---- */
+
 static int check(const struct topo_tree *t, const struct plan_evaluation *e,
                  const struct plan_tree_search_opts *o)
 {
     if (!t || t->n_pus < 1 || !e || !e->measure)
         return err_set(ERR_ARG, "a search needs a tree and an evaluator");
-    if (o->k < 1 || o->repeats < 1 || o->final_repeats < 1 || o->patience < 0 ||
-        o->margin < 0 || o->max_measurements < 0 || o->max_s < 0)
-        return err_set(ERR_ARG,
-                       "search: expected k, repeats and final_repeats of at least 1 and "
-                       "no negative limit");
+    if (o->k < 1 || o->final_repeats < 1 || o->margin < 0 || o->max_measurements < 0 ||
+        o->max_s < 0)
+        return err_set(ERR_ARG, "search: expected k and final_repeats of at least 1 and "
+                                "no negative limit");
     if (!(e->noise_frac >= 0))
         return err_set(ERR_ARG, "search: a noise of %g", e->noise_frac);
     return OK;
 }
 
-/* What the last stage needs of the budget: a quarter where that is plenty, else what the
- * finalists and a duel take, but never more than half. */
-static void set_stage(struct plan_trials *b)
-{
-    const struct plan_tree_search_opts *o = b->o;
-    int64_t finals = (o->k + o->k / 2 + 18) * o->final_repeats;
-    int64_t keep =
-        finals + 4096 < o->max_measurements / 4 ? finals + 4096 : o->max_measurements / 4;
-
-    if (keep < finals)
-        keep = finals < o->max_measurements / 2 ? finals : o->max_measurements / 2;
-    b->stop_at = o->max_measurements ? o->max_measurements - keep : 0;
-    if (o->max_measurements && !b->stop_at)
-        b->stop_at = 1;
-    b->stop_s = 0.8 * o->max_s;
-}
-
 /* The k fastest; the chosen one takes the last place where it is not among them. */
-static int take(struct plan_tree_found *out, struct plan_final *f,
-                const struct plan_trials *b)
+static int report(struct plan_tree_found *out, struct plan_decision *d,
+                  const struct plan_search *s)
 {
-    int n = f->n < b->o->k ? f->n : (int)b->o->k;
+    int n = d->n < s->o->k ? d->n : (int)s->o->k;
 
     out->top = mem_new(MEM_OTHER, (size_t)n, sizeof(*out->top));
     if (!out->top)
         return ERR_NOMEM;
     for (int i = 0; i < n; i++) {
-        int from = i == n - 1 && f->chosen >= n ? f->chosen : i;
-        struct plan_candidate *v = &f->v[from];
+        int from = i == n - 1 && d->chosen >= n ? d->chosen : i;
+        struct plan_candidate *v = &d->v[from];
 
         out->top[i] = (struct plan_choice){.tree = v->tree,
                                            .config = v->config,
-                                           .seconds = v->mean,
-                                           .sd = v->sd,
+                                           .seconds = v->seconds,
                                            .n_measurements = v->n,
                                            .ties = v->ties};
         v->tree = NULL;
         out->n_top = i + 1;
-        if (from == f->chosen)
+        if (from == d->chosen)
             out->best = i;
     }
-    out->latent = f->latent;
+    out->latent = d->latent;
     return OK;
 }
 
@@ -115,36 +302,36 @@ int plan_tree_search(struct plan_tree_found *out, const struct topo_tree *fundam
                      const struct plan_tree_search_opts *o)
 {
     static const struct topo_limits none;
-    struct plan_trials b = {.e = e, .limits = limits ? limits : &none, .o = o};
-    struct plan_final final = {0};
+    struct plan_search s = {.e = e,
+                            .limits = limits ? limits : &none,
+                            .o = o,
+                            .counts = &out->counts,
+                            .start_ns = clock_ns()};
+    struct plan_decision d = {0};
     int rc;
 
     *out = (struct plan_tree_found){.counts.complete = true};
-    b.counts = &out->counts;
-    b.start_ns = clock_ns();
     rc = check(fundamental, e, o);
-    if (rc != OK)
-        goto out;
-    set_stage(&b);
-    rc = plan_trials_open(&b, fundamental, o->group);
+    if (rc == OK) {
+        plan_search_stage(&s, 0.5);
+        rc = open_closure(&s, fundamental);
+    }
     if (rc == OK)
-        rc = o->random ? plan_tree_search_sample(&b) : plan_tree_search_walk(&b);
-    if (rc != OK)
-        goto out;
-    b.stop_at = o->max_measurements;
-    b.stop_s = o->max_s;
-    b.spent = false;
-    rc = plan_tree_search_final(&final, &b);
-    if (rc != OK)
-        goto out;
-    out->counts.complete = out->counts.complete && !b.spent;
-    out->counts.wall_s = (double)(clock_ns() - b.start_ns) * 1e-9;
-    rc = plan_tree_search_explain(&out->explain, &b, &final);
+        rc = plan_search_explore(&s);
     if (rc == OK)
-        rc = take(out, &final, &b);
-out:
-    plan_final_free(&final);
-    plan_trials_close(&b);
+        rc = plan_search_choose(&d, &s);
+    out->counts.complete = out->counts.complete && !s.spent;
+    out->counts.wall_s = wall_s(&s);
+    if (rc == OK)
+        rc = plan_search_explain(&out->explain, &s, &d);
+    if (rc == OK)
+        rc = report(out, &d, &s);
+    plan_decision_free(&d);
+    for (int i = 0; i < s.n_grouped; i++)
+        mem_free(s.grouped[i]);
+    mem_free(s.grouped);
+    mem_free(s.trials);
+    map_fini(&s.configs);
     if (rc != OK)
         plan_tree_found_free(out);
     return rc;

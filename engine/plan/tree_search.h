@@ -25,9 +25,6 @@ struct plan_tree_search_opts {
     bool random;           /* sample trees and cross-sections at random, same budget */
     bool all_cores;        /* prefill in the paper: no remove */
     int64_t k;             /* keep so many configurations */
-    int64_t patience;      /* configurations of the same ranks and memory nodes without
-                             gain before the rest of them is dropped; 0: never */
-    int64_t repeats;       /* measurements of a configuration, at first */
     int64_t final_repeats; /* ... of each of the k at the end, in turn */
     double margin;         /* times the noise: what is no gain (eps = margin * noise) */
     int64_t max_measurements; /* 0: no limit */
@@ -39,7 +36,7 @@ extern const struct opt_row plan_tree_search_opt_table[]; /* defaults: the whole
 struct plan_choice {
     struct topo_tree *tree; /* owned */
     struct topo_config config;
-    double seconds, sd; /* mean and standard deviation of one measurement */
+    double seconds; /* the estimate of measure/compare.h */
     int n_measurements;
     bool ties; /* with the best, within the margin */
 };
@@ -51,7 +48,6 @@ struct plan_tree_search_counts {
     int64_t n_pruned;  /* no better than their best parent: not followed */
     int64_t n_configs; /* different configurations measured */
     int64_t n_refused; /* cross-sections that the operators do not allow */
-    int64_t n_dropped; /* configurations that patience gave up */
     int64_t n_measurements;
     bool complete; /* false: the budget ended it */
     double wall_s;

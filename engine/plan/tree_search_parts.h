@@ -1,104 +1,102 @@
-/* plan/tree_search_parts.h - what the files of the search share; not for other modules.
+/* plan/tree_search_parts.h - what the files of the tree search share; not for others.
  *
- * search.c walks the trees, search_random.c samples them instead, search_measure.c holds
- * what was measured and the budget, search_final.c chooses on fresh measurements and
- * search_explain.c says why.   Paper: Sandwich 5.2, 5.3.   Threads: one. */
+ * tree_search.c keeps the budget and the trials, tree_search_explore.c visits trees,
+ * tree_search_choose.c decides on fresh measurements, tree_search_explain.c says why.
+ * Paper: Sandwich 5.2, 5.3.   Threads: one. */
 #ifndef PLAN_TREE_SEARCH_PARTS_H
 #define PLAN_TREE_SEARCH_PARTS_H
 
 #include "base/map.h"
 #include "plan/tree_search.h"
 
-/* A tree in few bytes: trees of two kilobytes each would not fit for all that are seen. */
+/* A tree in few bytes: which tree of the group closure, and what remove() left of it. */
 struct plan_tree_id {
-    int grouped;                    /* index of the tree that group() made */
-    uint16_t kept[TOPO_LEVELS_MAX]; /* what remove() left: the arity of each level */
+    int grouped;                    /* index into plan_search.grouped */
+    uint16_t kept[TOPO_LEVELS_MAX]; /* the arity of each level */
 };
 
-/* A configuration and what was measured of it, whichever trees it is a cut of. */
+/* A configuration and what is known of its time, whichever trees it is a cut of. */
 struct plan_trial {
-    uint64_t key;
-    struct plan_tree_id from; /* the tree of the fewest transformations that gives it */
-    int level;
-    int n_groups, n_removes, n_threads; /* n_removes: levels that lost children */
-    bool refused;                       /* by the evaluator */
-    int n;                              /* measurements */
-    double sum;                         /* of their seconds */
+    struct plan_tree_id id; /* a tree of the fewest groups that gives it */
+    int level;              /* of the cross-section */
+    int n_threads;          /* of all ranks together */
+    bool refused;           /* by the evaluator */
+    int n;                  /* measurements */
+    double seconds;         /* the first of them; INFINITY before */
 };
 
-struct plan_trials {
+struct plan_search {
     const struct plan_evaluation *e;
     const struct topo_limits *limits;
     const struct plan_tree_search_opts *o;
     struct plan_tree_search_counts *counts;
     struct topo_tree **grouped; /* [n_grouped] the group closure, fewest groups first */
     int n_grouped, grouped_size;
-    struct plan_trial *entries;
-    int n_entries, entries_size;
-    struct map configs; /* topo_config_key to the index of an entry */
+    struct plan_trial *trials; /* [n_trials] */
+    int n_trials, trials_size;
+    struct map configs; /* topo_config_key() to the index of a trial */
     uint64_t start_ns;
-    int64_t stop_at; /* measurements at which the present stage ends; 0: open */
+    int64_t stop_at; /* measurements at which the present stage ends; 0: never */
     double stop_s;   /* ... and seconds of wall time */
-    bool spent;      /* the present stage ended so */
+    bool spent;      /* the present stage has used its budget */
 };
 
-/* Fills the closure, or the fundamental tree alone. */
-MUST int plan_trials_open(struct plan_trials *b, const struct topo_tree *fundamental,
-                          bool group);
-void plan_trials_close(struct plan_trials *b);
-/* Whether the stage's budget is used up. */
-bool plan_trials_spent(struct plan_trials *b);
+/* Let the present stage use this share of what is left of the budget. */
+void plan_search_stage(struct plan_search *s, double share);
+/* Whether it is used up. */
+bool plan_search_spent(struct plan_search *s);
 
-/* The tree of a recipe; *out owned by the caller. */
-MUST int plan_tree_id_tree(struct topo_tree **out, const struct plan_trials *b,
-                           const struct plan_tree_id *r);
-/* Nothing removed. */
-struct plan_tree_id plan_tree_id_whole(const struct plan_trials *b, int grouped);
-int plan_tree_groups(const struct topo_tree *t); /* levels of kind TOPO_GROUP */
+int plan_tree_groups(const struct topo_tree *t); /* levels made by group() */
+/* The groups that the tree of a trial has and the fundamental one has not. */
+int plan_trial_groups(const struct plan_search *s, const struct plan_trial *t);
+/* Levels of it that lost children. */
+int plan_trial_removes(const struct plan_search *s, const struct plan_trial *t);
+/* < 0: `a` is the simpler one: fewer groups, then fewer removes, then fewer threads. */
+int plan_trial_simpler(const struct plan_search *s, const struct plan_trial *a,
+                       const struct plan_trial *b);
 
-/* The entry of a configuration, made where there is none; a recipe of fewer
- * transformations replaces the one known. `c` is a cut of r's tree. */
-MUST int plan_trials_entry(struct plan_trials *b, const struct topo_config *c,
-                           const struct plan_tree_id *r, int *entry, bool *is_new);
-/* n more measurements of an entry, fewer when the budget or the evaluator says so; their
- * seconds are also written to x[0 ... *n_x) unless x is NULL. */
-MUST int plan_trials_measure(struct plan_trials *b, int entry,
-                             const struct topo_config *c, int n, double *x, int *n_x);
-/* Mean seconds; INFINITY where nothing was measured. */
-double plan_trial_mean(const struct plan_trial *e);
-/* Fewer groups first, then fewer levels with removes, then fewer threads. */
-int plan_trial_simpler(const struct plan_trial *a, const struct plan_trial *b);
+/* A tree of the closure with nothing removed. */
+struct plan_tree_id plan_tree_id_whole(const struct plan_search *s, int grouped);
+/* The tree itself; *out is owned by the caller, mem_free(). */
+MUST int plan_tree_id_open(struct topo_tree **out, const struct plan_search *s,
+                           const struct plan_tree_id *id);
 
-/* Exploration: measures entries until nothing is left to try or the stage is spent. */
-MUST int plan_tree_search_walk(struct plan_trials *b);
-MUST int plan_tree_search_sample(struct plan_trials *b);
+/* The trial of a configuration, which is a cut of id's tree; made where there is none.
+ * *trial is its index. */
+MUST int plan_trial_find(struct plan_search *s, const struct topo_config *c,
+                         const struct plan_tree_id *id, int *trial);
+/* Measure it once more. *seconds is NAN where the budget or the evaluator refuses. */
+MUST int plan_trial_measure(struct plan_search *s, int trial, const struct topo_config *c,
+                            double *seconds);
 
-/* A candidate of the last stage, measured anew there. */
+/* Measure trees until there is nothing left to try or the stage has ended. */
+MUST int plan_search_explore(struct plan_search *s);
+
+/* One of the best, as fresh measurements have it. */
 struct plan_candidate {
-    int entry;
+    int trial;
     struct topo_tree *tree; /* owned */
     struct topo_config config;
-    double *x; /* [n] seconds, fresh; owned */
+    double seconds, lo, hi; /* estimate and 95 % interval of n fresh measurements; where
+                               the budget allowed none, of the trial, without interval */
     int n;
-    double mean, sd;
-    bool ties;
+    bool ties; /* the fastest is not surely faster */
 };
 
-struct plan_final {
+struct plan_decision {
     struct plan_candidate *v; /* [n] fastest first; owned */
     int n, chosen;
-    int plain;         /* the best without groups; -1: none */
-    int whole;         /* ... with all PUs and without groups; -1: none */
-    double noise_frac; /* declared, or as seen if that is more */
-    bool duelled;      /* a grouped winner had to beat v[plain] once more ... */
-    bool latent;       /* ... and did */
-    double gain;       /* ... by this fraction; NAN: no budget for it */
+    int plain;     /* the fastest without groups; -1: none */
+    int whole;     /* ... and with all PUs; -1: none */
+    bool retested; /* the winner had groups and was compared once more ... */
+    double gain;   /* ... with those without: surely faster by this fraction; else 0 */
+    bool latent;   /* and that is so much that a level must be there */
 };
-MUST int plan_tree_search_final(struct plan_final *out, struct plan_trials *b);
-void plan_final_free(struct plan_final *f);
+MUST int plan_search_choose(struct plan_decision *out, struct plan_search *s);
+void plan_decision_free(struct plan_decision *d);
 
-/* The reasoned answer; *text owned by the caller. */
-MUST int plan_tree_search_explain(char **text, const struct plan_trials *b,
-                                  const struct plan_final *f);
+/* The reasoned answer; *text is owned by the caller, mem_free(). */
+MUST int plan_search_explain(char **text, const struct plan_search *s,
+                             const struct plan_decision *d);
 
 #endif

@@ -40,10 +40,13 @@ static double prefill_barriers(const struct model_config *c)
 
 /* ---- steps ---- */
 
-/* What both phases have in common, for n_rows rows. */
+/* What both phases have in common. A layer sums its rows over the ranks twice: n_rows of
+ * them, in the last layer n_last. */
 static void set_work(struct simulate_step *w, const struct model_config *c,
-                     const struct model_cost *cost, double n_rows)
+                     const struct model_cost *cost, double n_rows, double n_last)
 {
+    double mean_rows = ((c->n_layers - 1) * n_rows + n_last) / c->n_layers;
+
     *w = (struct simulate_step){
         .weight = 1,
         .flop = cost->flop,
@@ -51,7 +54,7 @@ static void set_work(struct simulate_step *w, const struct model_config *c,
         /* Once from memory: a block of queries finds in cache what the one before read. */
         .kv_bytes = cost->kv_read_bytes,
         .n_allreduces = 2.0 * c->n_layers,
-        .allreduce_bytes = n_rows * c->dim * (double)sizeof(float),
+        .allreduce_bytes = mean_rows * c->dim * (double)sizeof(float),
     };
 }
 
@@ -62,7 +65,7 @@ static void prefill_work(struct simulate_step *w, const struct model_config *c,
 {
     struct model_cost cost = model_cost_prefill(c, types(type), n_tok, ctx_tok);
 
-    set_work(w, c, &cost, (double)n_tok);
+    set_work(w, c, &cost, (double)n_tok, 1);
     w->attention_frac = (cost.qkv.flop + cost.attn.flop + cost.o.flop) / cost.flop;
     w->n_barriers = n_tok > BLOCK_ROWS ? prefill_barriers(c) : decode_barriers(c);
 }
@@ -73,7 +76,7 @@ static void decode_work(struct simulate_step *w, const struct model_config *c,
 {
     struct model_cost cost = model_cost_decode(c, types(type), ctx_tok, batch);
 
-    set_work(w, c, &cost, batch);
+    set_work(w, c, &cost, batch, batch);
     w->attention_frac = (cost.qkv.weight_bytes + cost.o.weight_bytes) / cost.weight_bytes;
     w->n_barriers = decode_barriers(c);
 }

@@ -31,10 +31,10 @@ struct sched_view {
     const struct sched_seq *seqs; /* ascending arrival */
     int n_seqs;
     int64_t max_step_tok; /* tokens one step may hold */
-    int64_t free_regions; /* sequences that could still be given memory */
+    int64_t n_free_slots; /* sequences that could still be given memory */
 };
 
-struct sched_pick {
+struct sched_batch_entry {
     int seq;       /* index into view.seqs */
     int64_t n_tok; /* prompt tokens to do now; 1 for decode */
     int admit;     /* 1: reserve memory first */
@@ -42,8 +42,8 @@ struct sched_pick {
 
 struct sched_policy {
     const char *name;
-    /* Fill picks[0..max); returns how many (0: nothing to do). */
-    int (*step)(const struct sched_view *v, struct sched_pick *picks, int max);
+    /* Fill entries[0..max); returns how many (0: nothing to do). */
+    int (*step)(const struct sched_view *v, struct sched_batch_entry *entries, int max);
 };
 extern const struct sched_policy *const sched_policies[];
 MUST int sched_policy_find(const char *name, const struct sched_policy **out);

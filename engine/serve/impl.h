@@ -32,7 +32,7 @@ struct serve_seq {
     bool ignore_eos;
     atomic_bool canceled; /* set by any thread */
     bool ended;
-    struct kv_region kv;
+    struct kv_slot kv;
     struct sampler *sampler;
     serve_token_fn on_token;
     void *ctx;
@@ -67,22 +67,22 @@ struct serve {
     int n_live;
 
     /* The stepping thread's. */
-    int64_t n_regions;           /* sequences that hold memory */
-    struct sched_seq *view;      /* [SERVE_VIEW_MAX] */
-    struct sched_pick *picks;    /* [max_seqs] */
-    struct model_chunk *chunks;  /* [max_seqs] */
-    struct serve_seq **stepping; /* [max_seqs] whose chunk it is */
-    float *logits;               /* [max_seqs, vocab] */
+    int64_t n_slots;                   /* sequences that hold memory */
+    struct sched_seq *view;            /* [SERVE_VIEW_MAX] */
+    struct sched_batch_entry *entries; /* [max_seqs] */
+    struct model_chunk *chunks;        /* [max_seqs] */
+    struct serve_seq **stepping;       /* [max_seqs] whose chunk it is */
+    float *logits;                     /* [max_seqs, vocab] */
     int64_t n_steps, n_tok;
     struct serve_choice choice;
     const struct model_phase *last; /* of the step before */
     int64_t n_switches;             /* steps of another phase than that */
     double busy_s, op_s[MODEL_T_N];
     struct serve_totals totals[SERVE_N_PHASES];
-    struct topo_machine *machine;    /* NULL: not known */
-    char no_machine[160];            /* why */
-    struct model_place_row kv_place; /* when it was touched */
-    char kv_place_unknown[160];      /* why */
+    struct topo_machine *machine;   /* NULL: not known */
+    char no_machine[160];           /* why */
+    struct model_numa_row kv_place; /* when it was touched */
+    char kv_place_unknown[160];     /* why */
     bool warned, warned_elsewhere;
 };
 
@@ -90,13 +90,13 @@ struct serve {
 void serve_number_threads(const struct plan *p, const struct plan_phase *f, int *threads);
 /* Who decodes by the plan, and on which memory nodes, for model_open(). Opens
  * s->machine, where that can be known. ERR_NOMEM. */
-struct serve_owners {
-    struct model_owners of; /* points into the others */
+struct serve_numa_owners {
+    struct model_numa_owners of; /* points into the others */
     int threads[CPU_MAX], nodes[CPU_MAX];
 };
-MUST int serve_owners(struct serve *s, struct serve_owners *out);
+MUST int serve_numa_owners(struct serve *s, struct serve_numa_owners *out);
 /* Where the pool's pages went, once they are touched. ERR_NOMEM. */
-MUST int serve_look_at_pool(struct serve *s);
+MUST int serve_kv_numa_report(struct serve *s);
 /* CPUs of the threads, nodes of the pages; what is not where it should be is a warning,
  * once. New reference. */
 json_t *serve_describe_placement(struct serve *s);

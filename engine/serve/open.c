@@ -90,12 +90,12 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
                             .progress = progress,
                             .progress_ctx = ctx};
     struct format_file *f = NULL;
-    struct serve_owners owners;
+    struct serve_numa_owners owners;
     int rc;
 
     rc = parse_types(&s->o, &mo);
     if (rc == OK)
-        rc = serve_owners(s, &owners);
+        rc = serve_numa_owners(s, &owners);
     if (rc != OK)
         return rc;
     mo.owners = owners.of;
@@ -214,7 +214,7 @@ static int open_pool(struct serve *s)
     if (rc != OK)
         return rc;
     par_team_run(s->team, par_team_size(s->team), touch_pool, s->pool);
-    return serve_look_at_pool(s);
+    return serve_kv_numa_report(s);
 }
 
 /* The one asked for must open. The model's own may be missing: ids still work. */
@@ -246,11 +246,11 @@ static int take_arrays(struct serve *s)
 
     s->live = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->live));
     s->view = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->view));
-    s->picks = mem_new(MEM_OTHER, n, sizeof(*s->picks));
+    s->entries = mem_new(MEM_OTHER, n, sizeof(*s->entries));
     s->chunks = mem_new(MEM_OTHER, n, sizeof(*s->chunks));
     s->stepping = mem_new(MEM_OTHER, n, sizeof(*s->stepping));
     s->logits = mem_new(MEM_ACTIVATIONS, n * (size_t)serve_vocab(s), sizeof(*s->logits));
-    if (!s->live || !s->view || !s->picks || !s->chunks || !s->stepping || !s->logits)
+    if (!s->live || !s->view || !s->entries || !s->chunks || !s->stepping || !s->logits)
         return ERR_NOMEM;
     return OK;
 }
@@ -358,7 +358,7 @@ void serve_close(struct serve **sp)
     model_procs_close(s->model);
     mem_free(s->live);
     mem_free(s->view);
-    mem_free(s->picks);
+    mem_free(s->entries);
     mem_free(s->chunks);
     mem_free(s->stepping);
     mem_free(s->logits);

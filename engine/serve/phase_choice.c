@@ -47,15 +47,15 @@ static enum serve_phase by_table(struct serve_choice *c, int64_t n_rows, bool ha
     double cost_s = plan_costs_at(c->costs[now], n_rows);
 
     if (n_rows > c->decode_rows_max) {
-        c->owed_s = 0;
+        c->accumulated_regret_s = 0;
         return SERVE_PREFILL;
     }
-    c->owed_s += cost_s - plan_costs_at(c->costs[other], n_rows);
-    if (c->owed_s < 0)
-        c->owed_s = 0;
-    if (c->owed_s <= SERVE_CHOICE_MARGIN_FRAC * cost_s + SERVE_SWITCH_S)
+    c->accumulated_regret_s += cost_s - plan_costs_at(c->costs[other], n_rows);
+    if (c->accumulated_regret_s < 0)
+        c->accumulated_regret_s = 0;
+    if (c->accumulated_regret_s <= SERVE_CHOICE_MARGIN_FRAC * cost_s + SERVE_SWITCH_S)
         return now;
-    c->owed_s = 0;
+    c->accumulated_regret_s = 0;
     return other;
 }
 

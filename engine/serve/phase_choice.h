@@ -37,7 +37,7 @@ struct serve_choice {
     int64_t decode_rows_max; /* decode's phase has room for so many */
     bool begun;
     enum serve_phase now;
-    double owed_s;                   /* what staying has cost */
+    double accumulated_regret_s;     /* what staying has cost */
     int64_t n_steps[SERVE_N_PHASES]; /* that ran under it */
 };
 

@@ -23,7 +23,7 @@ static int node_of_cpu(const struct serve *s, int cpu)
     return topo_node_of_cpu(s->machine, cpu);
 }
 
-int serve_owners(struct serve *s, struct serve_owners *out)
+int serve_numa_owners(struct serve *s, struct serve_numa_owners *out)
 {
     const struct plan_phase *f = &s->plan.decode;
     int rc = topo_machine_open(&s->machine, NULL);
@@ -37,23 +37,23 @@ int serve_owners(struct serve *s, struct serve_owners *out)
     serve_number_threads(&s->plan, f, out->threads);
     for (int i = 0; i < s->plan.n_cpus; i++)
         out->nodes[i] = node_of_cpu(s, s->plan.cpus[i]);
-    out->of = (struct model_owners){.n_ranks = f->n_ranks,
-                                    .n_threads = f->n_threads,
-                                    .threads = out->threads,
-                                    .nodes = out->nodes};
+    out->of = (struct model_numa_owners){.n_ranks = f->n_ranks,
+                                         .n_threads = f->n_threads,
+                                         .threads = out->threads,
+                                         .nodes = out->nodes};
     return OK;
 }
 
 /* ---- after ---- */
 
-static int64_t bytes_of(const struct model_place_row *r)
+static int64_t bytes_of(const struct model_numa_row *r)
 {
     return r->local_bytes + r->elsewhere_bytes + r->absent_bytes + r->shared_bytes;
 }
 
 /* n rows of one purpose; too much elsewhere is a warning, but for what must be. */
 static bool warn_elsewhere(const char *code, const char *what,
-                           const struct model_place_row *rows, int n)
+                           const struct model_numa_row *rows, int n)
 {
     double all = 0, elsewhere = 0, must = 0;
 
@@ -71,9 +71,9 @@ static bool warn_elsewhere(const char *code, const char *what,
     return true;
 }
 
-int serve_look_at_pool(struct serve *s)
+int serve_kv_numa_report(struct serve *s)
 {
-    int rc = model_kv_place_of(s->model, s->pool, &s->kv_place);
+    int rc = model_kv_numa_row(s->model, s->pool, &s->kv_place);
 
     if (rc == ERR_NOMEM)
         return rc;
@@ -223,7 +223,7 @@ static struct region activations_of(const struct serve *s)
     return r;
 }
 
-static json_t *describe_row(const struct model_place_row *r)
+static json_t *describe_row(const struct model_numa_row *r)
 {
     return json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "group", r->name, "bytes",
@@ -237,10 +237,10 @@ static json_t *describe_row(const struct model_place_row *r)
 static json_t *describe_weights(struct serve *s)
 {
     const struct region r = weights_of(s);
-    struct model_places p;
+    struct model_numa_report p;
     json_t *rows = json_array();
 
-    if (model_places_of(s->model, &p) == OK) {
+    if (model_numa_report_get(s->model, &p) == OK) {
         for (int i = 0; i < MODEL_N_PLACES; i++)
             if (bytes_of(&p.rows[i]) > 0)
                 json_array_append_new(rows, describe_row(&p.rows[i]));

@@ -127,7 +127,7 @@ void serve_drop_ended(struct serve *s)
             s->live[n++] = q;
             continue;
         }
-        s->n_regions -= q->kv.base != NULL;
+        s->n_slots -= q->kv.base != NULL;
         kv_release(s->pool, &q->kv);
         serve_seq_free(q);
     }

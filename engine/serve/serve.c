@@ -32,7 +32,7 @@ static int ask_policy(struct serve *s)
     struct sched_view v = {.seqs = s->view,
                            .n_seqs = s->n_live,
                            .max_step_tok = s->o.max_step_tok,
-                           .free_regions = s->o.max_seqs - s->n_regions};
+                           .n_free_slots = s->o.max_seqs - s->n_slots};
 
     for (int i = 0; i < s->n_live; i++) {
         const struct serve_seq *q = s->live[i];
@@ -45,7 +45,7 @@ static int ask_policy(struct serve *s)
             .n_max = q->n_prompt + q->max_new,
             .arrival = q->id};
     }
-    return s->policy->step(&v, s->picks, (int)s->o.max_seqs);
+    return s->policy->step(&v, s->entries, (int)s->o.max_seqs);
 }
 
 /* Reserve memory for an admitted request. false: it does not take part in this step. */
@@ -54,25 +54,25 @@ static bool admit(struct serve *s, struct serve_seq *q)
     int rc = kv_reserve(s->pool, q->n_prompt + q->max_new, &q->kv);
 
     if (rc == OK) {
-        s->n_regions++;
+        s->n_slots++;
         q->state = SCHED_PREFILL;
         return true;
     }
     /* Short of memory it waits for a release; alone with the pool it would wait for ever.
      */
-    if (rc != ERR_NOMEM || s->n_regions == 0)
+    if (rc != ERR_NOMEM || s->n_slots == 0)
         end(q, -1, NULL, SERVE_ERROR);
     return false;
 }
 
-/* Turn picks into chunks; returns how many. *prefill: whether one of them is a prompt. */
-static int make_chunks(struct serve *s, int n_picks, bool *prefill)
+/* Turn batch entries into chunks; returns how many. *prefill: whether one of them is a prompt. */
+static int make_chunks(struct serve *s, int n_entries, bool *prefill)
 {
     int n = 0;
 
     *prefill = false;
-    for (int i = 0; i < n_picks; i++) {
-        const struct sched_pick *p = &s->picks[i];
+    for (int i = 0; i < n_entries; i++) {
+        const struct sched_batch_entry *p = &s->entries[i];
         struct serve_seq *q = s->live[p->seq];
         bool decode = q->state == SCHED_DECODE;
 
@@ -92,7 +92,7 @@ static int make_chunks(struct serve *s, int n_picks, bool *prefill)
 
 static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
 {
-    int32_t id = sampler_pick(q->sampler, logits);
+    int32_t id = sampler_sample(q->sampler, logits);
     enum serve_finish finish = SERVE_RUNNING;
 
     q->state = SCHED_DECODE;

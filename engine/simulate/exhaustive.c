@@ -1,7 +1,5 @@
 #include "simulate/exhaustive.h"
 
-#include <string.h>
-
 #include "base/map.h"
 #include "base/mem.h"
 
@@ -13,17 +11,6 @@ struct all {
     struct simulate_best best;
 };
 
-static int copy_tree(struct topo_tree **out, const struct topo_tree *t)
-{
-    size_t bytes = sizeof(*t) + (size_t)t->n_pus * sizeof(t->pus[0]);
-
-    *out = mem_new(MEM_OTHER, 1, bytes);
-    if (!*out)
-        return ERR_NOMEM;
-    memcpy(*out, t, bytes);
-    return OK;
-}
-
 static int keep_best(struct all *a, const struct topo_config *c, double seconds)
 {
     struct topo_tree *t;
@@ -31,7 +18,7 @@ static int keep_best(struct all *a, const struct topo_config *c, double seconds)
 
     if (a->best.tree && seconds >= a->best.seconds)
         return OK;
-    rc = copy_tree(&t, c->tree);
+    rc = topo_tree_copy(&t, c->tree);
     if (rc != OK)
         return rc;
     mem_free(a->best.tree);

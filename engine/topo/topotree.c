@@ -24,6 +24,17 @@ int topo_tree_n_nodes(const struct topo_tree *t, int level)
     return n;
 }
 
+int topo_tree_copy(struct topo_tree **out, const struct topo_tree *t)
+{
+    size_t bytes = sizeof(*t) + (size_t)t->n_pus * sizeof(t->pus[0]);
+
+    *out = mem_new(MEM_OTHER, 1, bytes);
+    if (!*out)
+        return ERR_NOMEM;
+    memcpy(*out, t, bytes);
+    return OK;
+}
+
 /* ---- transformations ---- */
 
 /* A copy of `t` with room for n_pus, its PUs not filled in, and one more step. */

@@ -69,6 +69,9 @@ struct topo_tree_opts {
 MUST int topo_tree_open(struct topo_tree **out, const struct topo_machine *m,
                         const struct topo_tree_opts *o, char *note, size_t note_bytes);
 
+/* *out is owned by the caller, mem_free(). */
+MUST int topo_tree_copy(struct topo_tree **out, const struct topo_tree *t);
+
 /* PUs below each node of a level, and the number of its nodes. */
 int topo_tree_span(const struct topo_tree *t, int level);
 int topo_tree_n_nodes(const struct topo_tree *t, int level);

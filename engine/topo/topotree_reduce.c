@@ -100,7 +100,7 @@ static void select_left_most(struct reduction *r)
 }
 
 /* Why: of the levels with unequal numbers of children the one nearest to the PUs. */
-static void say_why(struct reduction *r, int n_kept)
+static void report_why(struct reduction *r, int n_kept)
 {
     struct topo_build *b = (struct topo_build *)r->b;
     int last = b->n_levels - 1, fewest = 0, most = 0;
@@ -146,6 +146,6 @@ void topo_build_reduce(struct topo_build *b)
     for (int i = 0, to = 0; i < b->n; i++)
         if (r.stays[last][i])
             b->pu[to++] = b->pu[i];
-    say_why(&r, n);
+    report_why(&r, n);
     b->n = n;
 }

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "tune/cache_impl.h"
 
-#define VERSION    1
+#define VERSION    2
 #define MAX_BYTES  (64 << 20)
 #define M_MAX      (1 << 24)
 #define EXTENT_MAX ((int64_t)1 << 40)
@@ -86,14 +86,14 @@ static int read_entry(struct tune_group *g, const json_t *o, const char *where)
     if (rc == OK)
         rc = json_get_int(o, "n_runs", 0, INT32_MAX, &n_runs, where);
     if (rc == OK)
-        rc = json_get_f64(o, "median_s", &e.t.median_s, where);
+        rc = json_get_f64(o, "estimate_s", &e.t.estimate, where);
     if (rc == OK)
-        rc = json_get_f64(o, "mad_s", &e.t.mad_s, where);
+        rc = json_get_f64(o, "lo_s", &e.t.lo, where);
     if (rc == OK)
-        rc = json_get_f64(o, "min_s", &e.t.min_s, where);
+        rc = json_get_f64(o, "hi_s", &e.t.hi, where);
     if (rc != OK)
         return rc;
-    e.t.n_runs = (int)n_runs;
+    e.t.n = (int)n_runs;
     to = tune_group_entry(g, e.m);
     if (!to)
         return ERR_NOMEM;
@@ -201,8 +201,8 @@ static json_t *entry_json(const struct tune_entry *e)
                      "m", (json_int_t)e->m, "mr", s->mr, "np", s->np, "bm",
                      (json_int_t)s->bm, "bn", (json_int_t)s->bn, "bk", (json_int_t)s->bk,
                      "pm", s->pm, "pn", s->pn, "pk", s->pk, "order",
-                     kern_order_name(s->order), "median_s", e->t.median_s, "mad_s",
-                     e->t.mad_s, "min_s", e->t.min_s, "n_runs", e->t.n_runs);
+                     kern_order_name(s->order), "estimate_s", e->t.estimate, "lo_s",
+                     e->t.lo, "hi_s", e->t.hi, "n_runs", e->t.n);
 }
 
 static json_t *group_json(const struct tune_group *g)

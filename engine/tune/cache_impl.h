@@ -17,7 +17,7 @@ void tune_key_here(struct tune_key *out);
 struct tune_entry {
     int64_t m;
     struct kern_schedule s;
-    struct tune_time t; /* n_runs = 0: not measured */
+    struct measure_report t; /* n = 0: not measured; best and n_disturbed are not kept */
 };
 
 /* The schedules of one matrix on one thread set. */

@@ -10,7 +10,7 @@
 #include "tune/search.h"
 
 /* A change counts as a gain when it saves more than this: what repeated measurements of
- * one schedule differ by (tune_bench_opts.rel_mad). */
+ * one schedule differ by (half of what measure/compare.h calls precise). */
 #define TUNE_GAIN 0.01
 
 /* What keeps a slice small enough for all threads; see tune_slice_parallel(). */

@@ -8,11 +8,9 @@
 #include "base/rng.h"
 #include "cpu/cpu.h"
 
-#define RUNS_MIN    3
-#define RUNS_MAX    25
-#define MIN_S       0.003
-#define REL_MAD     0.02
-#define MAX_S       0.25
+/* A search measures many schedules once; those that matter are compared in rounds. */
+#define ROUNDS_MIN  3
+#define ROUNDS_MAX  25
 #define ROTATE_OVER 4 /* copies of the weights are together so many last-level caches */
 #define FILL_BYTES  65536 /* random numbers of one stream */
 #define COPY_ALIGN  4096
@@ -33,8 +31,8 @@ struct tune_bench {
     void *a;
     size_t x_bytes, c_bytes, a_bytes, partial_bytes;
     char *scratch;
-    double *samples; /* one measurement's times, and room to sort them */
-    size_t n_samples;
+    struct measure *measure; /* room for n_max schedules in rounds_max rounds */
+    int n_max, rounds_max;
     struct tune_cost cost;
 };
 
@@ -278,133 +276,85 @@ int tune_run_once(struct tune_bench *b, const struct kern_schedule *s, int n_thr
     return rc;
 }
 
-/* ---- statistics, in memory taken before: nothing allocates between two runs ---- */
+/* ---- measurements ---- */
 
-static double sort_and_median(double *x, int n)
+/* Room that grows before the first run: nothing allocates between two. */
+static int measure_room(struct tune_bench *b, int n, int rounds)
 {
-    for (int i = 1; i < n; i++) {
-        double v = x[i];
-        int j = i;
-
-        for (; j > 0 && x[j - 1] > v; j--)
-            x[j] = x[j - 1];
-        x[j] = v;
-    }
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
-static void summarise(const double *samples, double *sorted, int n, struct tune_time *out)
-{
-    memcpy(sorted, samples, (size_t)n * sizeof(*sorted));
-    out->n_runs = n;
-    out->median_s = sort_and_median(sorted, n);
-    out->min_s = sorted[0];
-    for (int i = 0; i < n; i++)
-        sorted[i] = fabs(samples[i] - out->median_s);
-    out->mad_s = sort_and_median(sorted, n);
-}
-
-static int sample_room(struct tune_bench *b, size_t n)
-{
-    double *grown;
-
-    if (b->n_samples >= n)
+    if (b->measure && n <= b->n_max && rounds <= b->rounds_max)
         return OK;
-    grown = mem_resize(MEM_OTHER, b->samples, n, sizeof(*grown));
-    if (!grown)
-        return ERR_NOMEM;
-    b->samples = grown;
-    b->n_samples = n;
+    measure_close(&b->measure);
+    b->n_max = n > b->n_max ? n : b->n_max;
+    b->rounds_max = rounds > b->rounds_max ? rounds : b->rounds_max;
+    return measure_open(&b->measure, b->n_max, b->rounds_max);
+}
+
+struct job {
+    struct tune_bench *b;
+    const struct kern_schedule *s;
+    int n_threads;
+    double seconds; /* of all runs */
+};
+
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct job *j = arg;
+
+    t->seconds = run(j->b, &j->s[i], j->n_threads);
+    j->seconds += t->seconds;
     return OK;
 }
 
-/* ---- measurements ---- */
-
-static void charge(struct tune_bench *b, uint64_t t0, int64_t n_measurements,
-                   double model_s)
+/* The clock of a model, which takes the time it says and needs no warming up. */
+static uint64_t no_time(void *arg)
 {
-    b->cost.n_measurements += n_measurements;
-    b->cost.seconds += b->model ? model_s : (double)(clock_ns() - t0) * 1e-9;
+    (void)arg;
+    return 0;
+}
+static const struct measure_clock model_clock = {no_time, NULL};
+
+static int compare(struct tune_bench *b, const struct kern_schedule *s, int n,
+                   int n_threads, struct measure_opts o, struct measure_report *out)
+{
+    struct job j = {b, s, n_threads, 0};
+    uint64_t t0 = clock_ns();
+    int rc = measure_room(b, n, o.max_rounds);
+
+    for (int i = 0; i < n && rc == OK; i++)
+        rc = prepare(b, &s[i], n_threads);
+    if (b->model) {
+        o.clock = &model_clock;
+        o.n_warm_up = -1;
+    }
+    if (rc == OK)
+        rc = measure_compare(b->measure, n, &o, trial, &j);
+    for (int i = 0; i < n && rc == OK; i++)
+        measure_report(b->measure, i, &out[i]);
+    b->cost.n_measurements += rc == OK ? n : 0;
+    b->cost.seconds += b->model ? j.seconds : (double)(clock_ns() - t0) * 1e-9;
+    return rc;
 }
 
 int tune_measure(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
-                 struct tune_time *out)
+                 struct measure_report *out)
 {
-    uint64_t t0 = clock_ns();
-    double total = 0;
-    int n = 0, rc;
+    struct measure_opts o = b->o.measure;
 
     memset(out, 0, sizeof(*out));
-    rc = sample_room(b, 2 * (size_t)b->o.max_runs);
-    if (rc == OK)
-        rc = prepare(b, s, n_threads);
-    if (rc != OK)
-        return rc;
-    if (!b->model)
-        run(b, s, n_threads);
-    do {
-        b->samples[n] = run(b, s, n_threads);
-        total += b->samples[n++];
-        summarise(b->samples, b->samples + b->o.max_runs, n, out);
-    } while (!b->model && n < b->o.max_runs &&
-             (n < b->o.min_runs || total < b->o.min_s ||
-              (out->mad_s > b->o.rel_mad * out->median_s && total < b->o.max_s)));
-    charge(b, t0, 1, total);
-    return OK;
-}
-
-/* How many copies to pass over after n runs, so that each of the n schedules reads every
- * copy in its turn: copies differ (in their pages), and none may be one schedule's own. */
-static int64_t copies_to_skip(const struct tune_bench *b, int n)
-{
-    int64_t skip = 0;
-
-    for (;; skip++) {
-        int64_t x = n + skip, y = b->n_copies;
-
-        while (y > 0) { /* until they have no factor in common */
-            int64_t rest = x % y;
-
-            x = y;
-            y = rest;
-        }
-        if (x == 1)
-            return skip;
-    }
+    if (b->model)
+        o = (struct measure_opts){MEASURE_EXACTLY(1)};
+    return compare(b, s, 1, n_threads, o, out);
 }
 
 int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
-                 int n_threads, int rounds, struct tune_time *out)
+                 int n_threads, int rounds, struct measure_report *out)
 {
-    uint64_t t0 = clock_ns();
-    double total = 0, *sorted;
-    int64_t skip;
-    int rc;
-
     if (n < 1 || rounds < 1)
         return err_set(ERR_ARG, "%d schedules in %d rounds, expected one or more", n,
                        rounds);
-    rc = sample_room(b, (size_t)rounds * (size_t)(n + 1));
-    for (int i = 0; i < n && rc == OK; i++)
-        rc = prepare(b, &s[i], n_threads);
-    if (rc != OK)
-        return rc;
-    sorted = b->samples + (size_t)rounds * (size_t)n;
-    skip = b->model ? 0 : copies_to_skip(b, n);
-    for (int i = 0; i < n && !b->model; i++)
-        run(b, &s[i], n_threads);
-    for (int r = 0; r < rounds; r++) {
-        for (int i = 0; i < n; i++) {
-            b->samples[i * rounds + r] = run(b, &s[i], n_threads);
-            total += b->samples[i * rounds + r];
-        }
-        if (!b->model)
-            b->next_copy = (b->next_copy + skip) % b->n_copies;
-    }
-    for (int i = 0; i < n; i++)
-        summarise(b->samples + i * rounds, sorted, rounds, &out[i]);
-    charge(b, t0, n, total);
-    return OK;
+    return compare(b, s, n, n_threads,
+                   (struct measure_opts){MEASURE_EXACTLY(rounds), .seed = b->o.seed},
+                   out);
 }
 
 void tune_cost_of(const struct tune_bench *b, struct tune_cost *out)
@@ -422,12 +372,10 @@ void tune_cost_take(struct tune_bench *b, struct tune_cost *out)
 
 static void set_defaults(struct tune_bench_opts *o)
 {
-    o->min_runs = o->min_runs > 0 ? o->min_runs : RUNS_MIN;
-    o->max_runs = o->max_runs > 0 ? o->max_runs : RUNS_MAX;
-    o->max_runs = o->max_runs > o->min_runs ? o->max_runs : o->min_runs;
-    o->rel_mad = o->rel_mad > 0 ? o->rel_mad : REL_MAD;
-    o->max_s = o->max_s > 0 ? o->max_s : MAX_S;
-    o->min_s = o->min_s > 0 ? o->min_s : MIN_S;
+    struct measure_opts *m = &o->measure;
+
+    m->min_rounds = m->min_rounds > 0 ? m->min_rounds : ROUNDS_MIN;
+    m->max_rounds = m->max_rounds > 0 ? m->max_rounds : ROUNDS_MAX;
     o->cache_bytes = o->cache_bytes > 0 ? o->cache_bytes : cpu_cache_bytes(3);
 }
 
@@ -481,7 +429,7 @@ void tune_bench_close(struct tune_bench **b)
     mem_free(old->c);
     mem_free(old->partial);
     mem_free(old->scratch);
-    mem_free(old->samples);
+    measure_close(&old->measure);
     mem_free(old);
     *b = NULL;
 }

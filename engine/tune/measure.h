@@ -1,9 +1,8 @@
-/* tune/measure.h - the one way a schedule is timed.
+/* tune/measure.h - what measure/compare.h needs to time a schedule: operands and a run.
  *
  * Every policy, the tuner and the experiments measure here, so that all are charged alike:
- * calls and time are counted, the first run warms up, runs repeat until the interval is
- * small or the limit is reached, and several schedules can be interleaved. Weights are
- * rotated through copies larger together than the last-level cache (cold), or not (warm).
+ * calls and time are counted. Weights are rotated through copies larger together than the
+ * last-level cache (cold), or not (warm).
  * Threads: the team's; the caller is its thread 0 and nothing else may run. */
 #ifndef TUNE_MEASURE_H
 #define TUNE_MEASURE_H
@@ -11,6 +10,7 @@
 #include <stdbool.h>
 
 #include "kernels/gemm.h"
+#include "measure/compare.h"
 #include "par/team.h"
 
 /* C[m, n] = A[m, k] W as `v` computes it. */
@@ -21,20 +21,10 @@ struct tune_shape {
 };
 
 struct tune_bench_opts {
-    bool warm;      /* leave the weights in the caches */
-    int min_runs;   /* 0: 3 */
-    int max_runs;   /* 0: 25 */
-    double min_s;   /* short runs repeat for so long, longer than most disturbances;
-                       0: 0.003 */
-    double rel_mad; /* enough when mad / median is below; 0: 0.02 */
-    double max_s;   /* a measurement takes no longer, once min_runs are done; 0: 0.25 */
-    size_t cache_bytes; /* the last-level cache; 0: what the CPU states */
+    bool warm;                   /* leave the weights in the caches */
+    struct measure_opts measure; /* of tune_measure(); min_rounds 0: 3 */
+    size_t cache_bytes;          /* the last-level cache; 0: what the CPU states */
     int64_t seed;
-};
-
-struct tune_time {
-    double median_s, mad_s, min_s;
-    int n_runs;
 };
 
 struct tune_cost {
@@ -65,10 +55,10 @@ const float *tune_bench_a(const struct tune_bench *b);
 const float *tune_bench_c(const struct tune_bench *b, int64_t *ldc);
 /* Time s on n_threads threads (s->pm * pn * pk). The packing of A is inside the time. */
 MUST int tune_measure(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
-                      struct tune_time *out);
+                      struct measure_report *out);
 /* n schedules in turn, round after round; out[n]. */
 MUST int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
-                      int n_threads, int rounds, struct tune_time *out);
+                      int n_threads, int rounds, struct measure_report *out);
 /* One run of the current shape, for callers that interleave with something else. */
 MUST int tune_run_once(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
                        double *seconds);

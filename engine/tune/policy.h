@@ -42,7 +42,7 @@ struct tune_ctx {
      * the default); a value other than OK ends the search with it (an interrupt). May be
      * NULL. */
     int (*done)(void *arg, int i, const struct kern_schedule *s,
-                const struct tune_time *t); /* t: NULL where nothing was measured */
+                const struct measure_report *t); /* t: NULL where nothing was measured */
     void *arg;
     /* Another than 0, set by a signal's handler, ends the search with ERR_CANCELED after
      * the present measurement. May be NULL. */

@@ -134,7 +134,7 @@ static struct tune_group *find(const struct tune_cache *c, const struct tune_gro
 }
 
 int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
-                   const struct kern_schedule *s, const struct tune_time *t)
+                   const struct kern_schedule *s, const struct measure_report *t)
 {
     struct tune_group x, *g;
     struct tune_entry *e;
@@ -153,7 +153,7 @@ int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
     if (!e)
         return ERR_NOMEM;
     e->s = *s;
-    e->t = t ? *t : (struct tune_time){0};
+    e->t = t ? *t : (struct measure_report){0};
     return OK;
 }
 

@@ -22,7 +22,7 @@ MUST int tune_cache_save(const struct tune_cache *c);
 
 /* Take s for this shape; *t (may be NULL) is what was measured. */
 MUST int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
-                        const struct kern_schedule *s, const struct tune_time *t);
+                        const struct kern_schedule *s, const struct measure_report *t);
 /* Is this very M tuned? */
 bool tune_cache_has(const struct tune_cache *c, const struct tune_shape *shape,
                     struct kern_schedule *out);

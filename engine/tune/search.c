@@ -15,7 +15,7 @@ int tune_search_shape(struct tune_search *q, const struct tune_shape *s)
     q->w = tune_bench_mat(q->c->bench);
     q->n_seen = 0;
     memset(&q->best_t, 0, sizeof(q->best_t));
-    q->best_t.min_s = INFINITY;
+    q->best_t.estimate = INFINITY;
     return OK;
 }
 
@@ -70,14 +70,14 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
                     double *seconds)
 {
     const struct tune_seen *known;
-    struct tune_time t;
+    struct measure_report t;
     int rc;
 
     *seconds = INFINITY;
     tune_clamp(s, q->w, q->shape.m);
     known = find(q, s, n_threads);
     if (known) {
-        *seconds = known->t.min_s;
+        *seconds = known->t.estimate;
         return OK;
     }
     if (stopped(q))
@@ -90,8 +90,8 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
     if (rc != OK)
         return rc;
     q->seen[q->n_seen++] = (struct tune_seen){*s, n_threads, t};
-    *seconds = t.min_s;
-    if (n_threads == q->c->n_threads && t.min_s < q->best_t.min_s) {
+    *seconds = t.estimate;
+    if (n_threads == q->c->n_threads && t.estimate < q->best_t.estimate) {
         q->best = *s;
         q->best_t = t;
     }
@@ -122,7 +122,7 @@ static int one_shape(struct tune_search *q, int i, const struct tune_steps *step
                      void *arg, struct kern_schedule *out)
 {
     struct kern_schedule s = *out;
-    struct tune_time t = {0};
+    struct measure_report t = {0};
     int rc;
 
     if (stopped(q))
@@ -135,8 +135,8 @@ static int one_shape(struct tune_search *q, int i, const struct tune_steps *step
     if (rc == OK && tune_search_legal(q, &s, q->c->n_threads))
         *out = s;
     /* a search that the budget cut short before it measured anything found nothing */
-    if (rc == OK && q->c->done && (t.n_runs > 0 || !tune_search_over(q)))
-        rc = q->c->done(q->c->arg, i, out, t.n_runs > 0 ? &t : NULL);
+    if (rc == OK && q->c->done && (t.n > 0 || !tune_search_over(q)))
+        rc = q->c->done(q->c->arg, i, out, t.n > 0 ? &t : NULL);
     return rc;
 }
 

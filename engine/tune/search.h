@@ -14,7 +14,7 @@
 struct tune_seen {
     struct kern_schedule s;
     int n_threads;
-    struct tune_time t;
+    struct measure_report t;
 };
 
 struct tune_search {
@@ -23,9 +23,9 @@ struct tune_search {
     const struct kern_mat *w;
     struct tune_seen *seen; /* of this shape */
     int n_seen, cap;
-    /* The fastest on all c->n_threads; best_t.min_s is infinite before the first. */
+    /* The fastest on all c->n_threads; best_t.estimate is infinite before the first. */
     struct kern_schedule best;
-    struct tune_time best_t;
+    struct measure_report best_t;
     double spent0_s; /* the bench's cost when the search began */
 };
 
@@ -45,7 +45,7 @@ void tune_search_default(const struct tune_search *q, struct kern_schedule *s);
 /* A policy's way to do one shape: leave the answer in *s, and set *t where it was
  * measured for this shape (zero before). The shape is on the bench. */
 typedef int (*tune_one_fn)(void *arg, struct tune_search *q, int i,
-                           struct kern_schedule *s, struct tune_time *t);
+                           struct kern_schedule *s, struct measure_report *t);
 struct tune_steps {
     tune_one_fn one; /* each shape that is not known */
     /* What works offline, first; NULL: nothing. */

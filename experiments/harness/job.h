@@ -105,7 +105,7 @@ const char *job_metric_unit(const struct job *j, const char *metric);
 int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen);
 
 /* Make the files that `prepare` names and that are absent. Commands run without a shell,
- * their output goes to standard error. say() gets one line before each. */
+ * their output goes to standard error. report() gets one line before each. */
 MUST int job_prepare(const struct job *j, void (*say)(void *ctx, const char *line),
                      void *ctx);
 /* Number of commands job_prepare() would run. */

@@ -75,7 +75,8 @@ static int spawn(char *const *argv)
     return OK;
 }
 
-static int run_one(const json_t *p, void (*say)(void *ctx, const char *line), void *ctx)
+static int run_one(const json_t *p, void (*report)(void *ctx, const char *line),
+                   void *ctx)
 {
     const json_t *run = json_object_get(p, "run");
     size_t n = json_array_size(run), len = 0;
@@ -90,7 +91,7 @@ static int run_one(const json_t *p, void (*say)(void *ctx, const char *line), vo
                                     argv[i]);
     }
     if (rc == OK) {
-        say(ctx, line);
+        report(ctx, line);
         rc = spawn(argv);
     }
     if (rc == OK && !is_there(creates(p)))
@@ -99,7 +100,8 @@ static int run_one(const json_t *p, void (*say)(void *ctx, const char *line), vo
     return rc;
 }
 
-int job_prepare(const struct job *j, void (*say)(void *ctx, const char *line), void *ctx)
+int job_prepare(const struct job *j, void (*report)(void *ctx, const char *line),
+                void *ctx)
 {
     int rc = OK;
 
@@ -107,7 +109,7 @@ int job_prepare(const struct job *j, void (*say)(void *ctx, const char *line), v
         const json_t *p = json_array_get(j->prepare, i);
 
         if (!is_there(creates(p)))
-            rc = run_one(p, say, ctx);
+            rc = run_one(p, report, ctx);
     }
     return rc;
 }

@@ -237,7 +237,7 @@ static int finish(struct run_session *s)
     return rc;
 }
 
-static void say(void *ctx, const char *line)
+static void report(void *ctx, const char *line)
 {
     (void)ctx;
     log_info("prepare: %s", line);
@@ -253,7 +253,7 @@ int run_experiment(struct run_outcome *out, const struct job *j,
     *out = (struct run_outcome){0};
     while (log_warnings_take(&stale, 1) > 0)
         ; /* from before this run: no cell's */
-    rc = job_prepare(j, say, NULL);
+    rc = job_prepare(j, report, NULL);
     if (rc == OK)
         rc = open_session(&s);
     for (int i = 0; i < j->n_cells && rc == OK; i++)

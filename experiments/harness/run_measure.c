@@ -76,8 +76,10 @@ static int need_dataset(struct run_session *s, const struct job_cell *c)
 
 void run_measure_fini(struct run_session *s)
 {
-    if (s->job->study && s->job->study->close)
-        s->job->study->close();
+    if (s->study_kept && s->job->study->close)
+        s->job->study->close(s->study_kept);
+    mem_free(s->study_kept);
+    s->study_kept = NULL;
     run_system_close(&s->system);
     drop_dataset(s);
 }

@@ -22,6 +22,7 @@ struct run_session {
     struct dataset *dataset;
     json_t *dataset_config;
     struct dataset_opts dataset_opts;
+    void *study_kept; /* NULL: the study keeps nothing, or has had no cell */
 };
 
 /* Measure one cell and append it to the journal. An error of the system or the dataset is

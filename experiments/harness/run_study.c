@@ -18,14 +18,26 @@ struct study_cell {
     struct metrics_series *series;
     size_t n_values, n_series;
     json_t *notes;
+    void *kept;
+    int rc; /* of the first report that failed, and its message */
+    char error[512];
 };
+
+static void fail(struct study_cell *c, int rc)
+{
+    if (c->rc != OK)
+        return;
+    c->rc = rc;
+    snprintf(c->error, sizeof(c->error), "%s", err_msg());
+}
 
 static bool is_given(const struct metrics_value *v)
 {
     return isfinite(v->value) || v->why[0];
 }
 
-int study_value(struct study_cell *c, const char *name, double value, const char *why)
+static int add_value(struct study_cell *c, const char *name, double value,
+                     const char *why)
 {
     const struct study_metric *m = study_metric_find(c->study, name);
     struct metrics_value *v;
@@ -43,8 +55,23 @@ int study_value(struct study_cell *c, const char *name, double value, const char
     return OK;
 }
 
-int study_series(struct study_cell *c, const char *name, const char *unit,
-                 const double *v, size_t n)
+void study_value(struct study_cell *c, const char *name, double value, const char *why)
+{
+    int rc = add_value(c, name, value, why);
+
+    if (rc != OK)
+        fail(c, rc);
+}
+
+void study_values(struct study_cell *c, const struct study_number *v, size_t n,
+                  const char *why)
+{
+    for (size_t i = 0; i < n; i++)
+        study_value(c, v[i].name, v[i].value, why);
+}
+
+void study_series(struct study_cell *c, const char *name, const char *unit,
+                  const double *v, size_t n)
 {
     struct metrics_series *s =
         mem_resize(MEM_HARNESS, c->series, c->n_series + 1, sizeof(*s));
@@ -52,9 +79,10 @@ int study_series(struct study_cell *c, const char *name, const char *unit,
 
     if (s)
         c->series = s;
-    if (!s || !copy) {
+    if (!s || !copy || (n && !v)) {
         mem_free(copy);
-        return ERR_NOMEM;
+        fail(c, err_set(ERR_NOMEM, "study_series: %s: out of memory", name));
+        return;
     }
     s += c->n_series++;
     *s = (struct metrics_series){.v = copy, .n = n};
@@ -62,14 +90,17 @@ int study_series(struct study_cell *c, const char *name, const char *unit,
     snprintf(s->unit, sizeof(s->unit), "%s", unit);
     if (n)
         memcpy(copy, v, n * sizeof(*copy));
-    return OK;
 }
 
-int study_note(struct study_cell *c, const char *key, json_t *value)
+void study_note(struct study_cell *c, const char *key, json_t *value)
 {
     if (!value || json_object_set_new(c->notes, key, value) != 0)
-        return err_set(ERR_NOMEM, "study_note: %s: out of memory", key);
-    return OK;
+        fail(c, err_set(ERR_NOMEM, "study_note: %s: out of memory", key));
+}
+
+void study_note_text(struct study_cell *c, const char *key, const char *text)
+{
+    study_note(c, key, json_string(text));
 }
 
 void study_progress(struct study_cell *c, double fraction, const char *what)
@@ -82,9 +113,14 @@ const json_t *study_machine(const struct study_cell *c)
     return c->card;
 }
 
+void *study_kept(struct study_cell *c)
+{
+    return c->kept;
+}
+
 /* --- a cell */
 
-static int begin(struct study_cell *c, const struct run_session *s)
+static int begin(struct study_cell *c, struct run_session *s)
 {
     const struct study_metric *m;
 
@@ -94,8 +130,11 @@ static int begin(struct study_cell *c, const struct run_session *s)
                              .notes = json_object()};
     for (m = c->study->metrics; m->name; m++)
         c->n_values++;
+    if (!s->study_kept && c->study->kept_bytes)
+        s->study_kept = mem_new(MEM_HARNESS, 1, c->study->kept_bytes);
+    c->kept = s->study_kept;
     c->values = mem_new(MEM_HARNESS, c->n_values, sizeof(*c->values));
-    if (!c->values || !c->notes)
+    if (!c->values || !c->notes || (!c->kept && c->study->kept_bytes))
         return err_set(ERR_NOMEM, "study: out of memory");
     for (size_t i = 0; i < c->n_values; i++) {
         struct metrics_value *v = &c->values[i];
@@ -135,6 +174,8 @@ static int run_it(struct study_cell *c, const struct job_cell *job_cell)
     rc = opt_from_json(study->opts, opts, given, "study");
     if (rc == OK)
         rc = study->run(opts, c);
+    if (rc == OK && c->rc != OK)
+        rc = err_set(c->rc, "%s", c->error);
     opt_free(study->opts, opts);
 out:
     json_decref(given);

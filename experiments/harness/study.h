@@ -18,36 +18,35 @@
 
 struct study_cell; /* where a run leaves what it found */
 
-/* Add a number; NaN needs `why`. The name must be in the study's metrics. ERR_ARG if it
- * is not; ERR_NOMEM. */
-MUST int study_value(struct study_cell *c, const char *name, double value,
-                     const char *why);
+/* What a run reports, in any order. A report that cannot be kept (a name that is not in
+ * the study's metrics, one that is given twice, no memory) fails the cell: its first error
+ * is kept and the harness looks at it once, after run(). No caller has to.
+ *
+ * A number; one that is not finite needs `why`, the reason why it is missing. */
+void study_value(struct study_cell *c, const char *name, double value, const char *why);
 /* Several, with the reason of those that are missing. */
 struct study_number {
     const char *name;
     double value;
 };
-MUST static inline int study_values(struct study_cell *c, const struct study_number *v,
-                                    size_t n, const char *why)
-{
-    int rc = OK;
-
-    for (size_t i = 0; i < n && rc == OK; i++)
-        rc = study_value(c, v[i].name, v[i].value, why);
-    return rc;
-}
+void study_values(struct study_cell *c, const struct study_number *v, size_t n,
+                  const char *why);
 #define STUDY_VALUES(c, array, why)                                                      \
     study_values(c, array, sizeof(array) / sizeof((array)[0]), why)
-/* Add a list (copied), with its unit. */
-MUST int study_series(struct study_cell *c, const char *name, const char *unit,
-                      const double *v, size_t n);
-/* Say something of the cell: stands in its attributes. Steals `value`. */
-MUST int study_note(struct study_cell *c, const char *key, json_t *value);
+/* A list (copied), with its unit. NULL is taken for ERR_NOMEM. */
+void study_series(struct study_cell *c, const char *name, const char *unit,
+                  const double *v, size_t n);
+/* An attribute of the cell. Steals `value`; NULL is taken for ERR_NOMEM. */
+void study_note(struct study_cell *c, const char *key, json_t *value);
+void study_note_text(struct study_cell *c, const char *key, const char *text);
+
 /* A line on the terminal's progress display. */
 void study_progress(struct study_cell *c, double fraction, const char *what);
 /* The machine card of this run (read bandwidth, peaks); lent. NULL: there is none, or the
  * study does not say that it wants one. */
 const json_t *study_machine(const struct study_cell *c);
+/* What stays from cell to cell: struct study's kept_bytes, all zero in the first one. */
+void *study_kept(struct study_cell *c);
 
 struct study_metric {
     const char *name, *unit, *better; /* better: "higher", "lower" or "" */
@@ -58,12 +57,14 @@ struct study {
     const char *name, *help;
     const struct opt_row *opts;
     size_t opts_bytes; /* the struct opts fills */
+    size_t kept_bytes; /* what study_kept() lends; 0: nothing */
     const struct study_metric *metrics;
     bool wants_machine; /* have the machine card before the first cell */
     /* One cell. `opts`: the struct, all defaults in. ERR_NOTFOUND: not possible here
      * (skipped, with the message as the reason); another error: the cell failed. */
     int (*run)(const void *opts, struct study_cell *c);
-    void (*close)(void); /* NULL, or: give back what run() kept between cells */
+    void (*close)(
+        void *kept); /* NULL, or: give back what run() kept; after the last cell */
 };
 extern const struct study *const studies[];
 

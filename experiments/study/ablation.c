@@ -10,7 +10,7 @@
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
-#include "tune/against.h"
+#include "tune/validate.h"
 
 struct opts {
     char *model;
@@ -81,7 +81,7 @@ static int prefill_all(struct found *f, struct model_phase *p, double *seconds)
 
     *seconds = 0;
     for (int64_t i = 0; i < f->o->batch && rc == OK; i++) {
-        rc = model_timed_prefill(&f->engine.steps, p, f->o->n_prompt_tok, &one);
+        rc = model_bench_steps_prefill(&f->engine.steps, p, f->o->n_prompt_tok, &one);
         *seconds += one;
     }
     return rc;
@@ -115,10 +115,10 @@ static int choose(struct found *f, bool decode, struct shape *best)
 
             rc = study_engine_phase(&f->engine, &p, all[i].ranks, all[i].threads, NULL);
             for (int k = 0; k < 2 && rc == OK; k++)
-                rc = decode ? model_timed_decode(&f->engine.steps, p, f->o->n_prompt_tok,
-                                                 &one)
-                            : model_timed_prefill(&f->engine.steps, p, f->o->n_prompt_tok,
-                                                  &one);
+                rc = decode ? model_bench_steps_decode(&f->engine.steps, p,
+                                                       f->o->n_prompt_tok, &one)
+                            : model_bench_steps_prefill(&f->engine.steps, p,
+                                                        f->o->n_prompt_tok, &one);
             s[i][t < 0 ? 0 : t] = one;
             model_phase_close(&p);
         }
@@ -173,11 +173,11 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
                                         .k_unit = w->n_units > 1 ? w->k_unit : 0};
     rc = study_tune_on(f->bench, "sandwich", &o, n_threads, shapes, n, best);
     for (int i = 0; i < n && rc == OK; i++) {
-        struct tune_time t[2];
+        struct measure_report t[2];
         bool lost;
 
-        rc = tune_against_default(f->bench, &shapes[i], n_threads, COMPARE_ROUNDS,
-                                  &best[i], t, &lost);
+        rc = tune_validate(f->bench, &shapes[i], n_threads, COMPARE_ROUNDS, &best[i], t,
+                           &lost);
         out[rows[i] - 1] = best[i];
     }
     tune_cost_take(f->bench, &cost);
@@ -191,9 +191,10 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
 /* A step of the phase: p 0 prefill's, 1 decode's. */
 static int one_step(struct found *f, struct model_phase *phase, int p, double *seconds)
 {
-    return p == 0
-               ? model_timed_prefill(&f->engine.steps, phase, f->o->n_prompt_tok, seconds)
-               : model_timed_decode(&f->engine.steps, phase, f->o->n_prompt_tok, seconds);
+    return p == 0 ? model_bench_steps_prefill(&f->engine.steps, phase, f->o->n_prompt_tok,
+                                              seconds)
+                  : model_bench_steps_decode(&f->engine.steps, phase, f->o->n_prompt_tok,
+                                             seconds);
 }
 
 /* A product alone is not a step of the engine, where ranks compete for memory and
@@ -245,8 +246,8 @@ static int request(struct found *f, int step, double *tok_s)
     int rc = prefill_all(f, f->phase[step][0], &sum);
 
     for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
-        rc = model_timed_decode(&f->engine.steps, f->phase[step][1],
-                                o->n_prompt_tok + i - 1, &one);
+        rc = model_bench_steps_decode(&f->engine.steps, f->phase[step][1],
+                                      o->n_prompt_tok + i - 1, &one);
         sum += one;
     }
     *tok_s = (double)(o->batch * o->n_output_tok) / sum;
@@ -268,7 +269,7 @@ static int measure(struct found *f, struct study_cell *out)
     return rc;
 }
 
-static int say(const struct found *f, struct study_cell *out)
+static void report(const struct found *f, struct study_cell *out)
 {
     static const char *const names[] = {
 #define NAME(step, text) "tok_s_" #step,
@@ -287,15 +288,13 @@ static int say(const struct found *f, struct study_cell *out)
         {"tuning_s", f->tuning_s},
         {"n_tuned_kept", f->n_tuned_kept},
         {"token_bytes", bytes}};
-    int rc = STUDY_VALUES(out, more, "a time was no number");
 
-    for (int s = 0; s < N_STEPS && rc == OK; s++) {
-        rc = study_value(out, names[s], stats_median(f->tok_s[s], n),
-                         "a time was no number");
-        if (rc == OK)
-            rc = study_series(out, names[s], "tok/s", f->tok_s[s], n);
+    STUDY_VALUES(out, more, "a time was no number");
+    for (int s = 0; s < N_STEPS; s++) {
+        study_value(out, names[s], stats_median(f->tok_s[s], n), "a time was no number");
+        study_series(out, names[s], "tok/s", f->tok_s[s], n);
     }
-    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+    study_engine_report(out, &f->engine);
 }
 
 static void found_close(struct found *f)
@@ -331,7 +330,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = measure(f, out);
     if (rc == OK)
-        rc = say(f, out);
+        report(f, out);
     found_close(f);
     return rc;
 }

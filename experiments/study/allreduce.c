@@ -228,7 +228,7 @@ static int run_threads(struct bench *b)
     par_team_run(team, n, thread_main, b);
     for (int i = 0; i < n && rc == OK; i++)
         if (b->rc[i] != OK)
-            rc = err_set(b->rc[i], "%s", *b->why ? b->why : "a rank gave up");
+            rc = err_set(b->rc[i], "%s", *b->why ? b->why : "a rank aborted");
     par_team_close(&team);
     return rc;
 }
@@ -242,7 +242,7 @@ static int run_processes(struct bench *b)
                                .arg = b,
                                .cpus = cpus,
                                .n_cpus = n_cpus,
-                               .give_up = par_comm_abort,
+                               .abort = par_comm_abort,
                                .mem = b->comm};
     struct par_ranks *p;
 
@@ -279,7 +279,7 @@ static int bench_open(struct bench *b)
 
 /* --- what was found */
 
-static int say_side(const struct bench *b, struct study_cell *out, int side)
+static void report_side(const struct bench *b, struct study_cell *out, int side)
 {
     static const struct {
         const char *prefix;
@@ -288,17 +288,16 @@ static int say_side(const struct bench *b, struct study_cell *out, int side)
     const double *us = b->times->us[side];
     size_t n = (size_t)b->o->rounds;
     char name[64];
-    int rc = OK;
 
-    for (int i = 0; i < N_COLUMN && rc == OK; i++) {
+    for (int i = 0; i < N_COLUMN; i++) {
         snprintf(name, sizeof(name), "%s%s", what[i].prefix, name_of(b, side));
-        rc = study_value(out, name,
-                         what[i].q > 0 ? stats_percentile(us, n, what[i].q)
-                                       : stats_median(us, n),
-                         NULL);
+        study_value(out, name,
+                    what[i].q > 0 ? stats_percentile(us, n, what[i].q)
+                                  : stats_median(us, n),
+                    NULL);
     }
     snprintf(name, sizeof(name), "us_%s", name_of(b, side));
-    return rc == OK ? study_series(out, name, "us", us, n) : rc;
+    study_series(out, name, "us", us, n);
 }
 
 /* Round by round, so that what slows down both sides of one cancels. */
@@ -308,9 +307,9 @@ static void ratio(const struct bench *b, int slow, int fast, double *out)
         out[i] = b->times->us[slow][i] / b->times->us[fast][i];
 }
 
-static int say_ratios(const struct bench *b, struct study_cell *out)
+static void report_ratios(const struct bench *b, struct study_cell *out)
 {
-    int shifted = 0, master = 0, best = 0, by_size = b->n_sides - 1, rc;
+    int shifted = 0, master = 0, best = 0, by_size = b->n_sides - 1;
     size_t n = (size_t)b->o->rounds;
     double r[ROUNDS_MAX];
 
@@ -321,36 +320,28 @@ static int say_ratios(const struct bench *b, struct study_cell *out)
             best = i;
     }
     ratio(b, master, shifted, r);
-    rc = study_value(out, "rank_shifted_over_master_copy", stats_median(r, n), NULL);
-    if (rc == OK)
-        rc = study_value(out, "ratio_p25", stats_percentile(r, n, 0.25), NULL);
-    if (rc == OK)
-        rc = study_value(out, "ratio_p75", stats_percentile(r, n, 0.75), NULL);
+    study_value(out, "rank_shifted_over_master_copy", stats_median(r, n), NULL);
+    study_value(out, "ratio_p25", stats_percentile(r, n, 0.25), NULL);
+    study_value(out, "ratio_p75", stats_percentile(r, n, 0.75), NULL);
     ratio(b, best, by_size, r);
-    if (rc == OK)
-        rc = study_value(out, "by_size_over_best", stats_median(r, n), NULL);
-    if (rc == OK)
-        rc = study_note(out, "best", json_string(name_of(b, best)));
-    return rc;
+    study_value(out, "by_size_over_best", stats_median(r, n), NULL);
+    study_note_text(out, "best", name_of(b, best));
 }
 
-static int say(const struct bench *b, struct study_cell *out)
+static void report(const struct bench *b, struct study_cell *out)
 {
     const double *us = b->times->us[b->n_sides - 1];
-    int rc = say_ratios(b, out);
 
-    for (int side = 0; side < b->n_sides && rc == OK; side++)
-        rc = say_side(b, out, side);
-    if (rc == OK)
-        rc = study_value(out, "gbps_by_size",
-                         (double)(b->n * sizeof(float)) / 1e3 /
-                             stats_median(us, (size_t)b->o->rounds),
-                         NULL);
-    if (rc == OK)
-        rc = study_value(out, "slept_frac", b->times->slept_frac, NULL);
-    if (rc == OK)
-        rc = study_note(out, "by_size", json_string(par_colls[b->times->choice]->name));
-    return rc == OK ? study_note(out, "reps", json_real(b->times->reps)) : rc;
+    report_ratios(b, out);
+    for (int side = 0; side < b->n_sides; side++)
+        report_side(b, out, side);
+    study_value(out, "gbps_by_size",
+                (double)(b->n * sizeof(float)) / 1e3 /
+                    stats_median(us, (size_t)b->o->rounds),
+                NULL);
+    study_value(out, "slept_frac", b->times->slept_frac, NULL);
+    study_note_text(out, "by_size", par_colls[b->times->choice]->name);
+    study_note(out, "reps", json_real(b->times->reps));
 }
 
 static int choose_cpus(const struct opts *o, int *cpus)
@@ -379,7 +370,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = b.o->mode == MODE_THREADS ? run_threads(&b) : run_processes(&b);
     if (rc == OK)
-        rc = say(&b, out);
+        report(&b, out);
     par_shm_close(&b.shm);
     return rc;
 }

@@ -73,7 +73,7 @@ static int measure(const struct opts *o, struct found *f)
                                   .pn = f->threads.n,
                                   .pk = 1,
                                   .order = KERN_ORDER_NMK};
-        struct tune_time t;
+        struct measure_report t;
 
         if (side % tile) /* the driver would round it up to the next one measured */
             continue;
@@ -81,43 +81,35 @@ static int measure(const struct opts *o, struct found *f)
             return err_set(ERR_LIMIT, "max: more than %d steps", MAX_STEPS);
         rc = tune_measure(f->bench, &s, f->threads.n, &t);
         f->side[f->n] = (double)side;
-        f->gflops[f->n++] = study_gflops(&f->shape, t.median_s);
+        f->gflops[f->n++] = study_gflops(&f->shape, t.estimate);
     }
     return rc;
 }
 
-static int say(const struct opts *o, const struct found *f, struct study_cell *out)
+static void report(const struct opts *o, const struct found *f, struct study_cell *out)
 {
     double best = stats_max(f->gflops, f->n), knee = NAN, best_side = NAN;
-    int rc;
 
     for (size_t i = f->n; i-- > 0;) {
         knee = f->gflops[i] >= KNEE_FRAC * best ? f->side[i] : knee;
         best_side = f->gflops[i] == best ? f->side[i] : best_side;
     }
-    rc = study_value(out, "gflops_first", f->gflops[0], NULL);
-    if (rc == OK)
-        rc = study_value(out, "gflops_best", best, NULL);
-    if (rc == OK)
-        rc = study_value(out, "growth", best / f->gflops[0], NULL);
-    if (rc == OK)
-        rc = study_value(out, "knee", knee, NULL);
-    if (rc == OK)
-        rc = study_value(out, "best_side", best_side, NULL);
-    if (rc == OK)
-        rc = study_series(out, "side", o->along == ALONG_M ? "rows" : "columns", f->side,
-                          f->n);
-    if (rc == OK)
-        rc = study_series(out, "gflops", "GFLOP/s", f->gflops, f->n);
-    return rc == OK ? study_note_setting(out, &f->threads, o->mode, f->shape.v) : rc;
+    study_value(out, "gflops_first", f->gflops[0], NULL);
+    study_value(out, "gflops_best", best, NULL);
+    study_value(out, "growth", best / f->gflops[0], NULL);
+    study_value(out, "knee", knee, NULL);
+    study_value(out, "best_side", best_side, NULL);
+    study_series(out, "side", o->along == ALONG_M ? "rows" : "columns", f->side, f->n);
+    study_series(out, "gflops", "GFLOP/s", f->gflops, f->n);
+    study_note_setting(out, &f->threads, o->mode, f->shape.v);
 }
 
 static int run(const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct tune_bench_opts bench = {.seed = o->seed, .max_s = 0.05};
+    struct tune_bench_opts bench = {.seed = o->seed, .measure = {.budget_s = 0.05}};
     struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
-    struct study_variants v;
+    struct model_variants v;
     struct study_matrix w;
     int rc = f ? OK : ERR_NOMEM;
 
@@ -133,9 +125,9 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = tune_bench_open(&f->bench, f->threads.team, &bench);
     if (rc == OK)
-        rc = study_variants_choose(&v, f->bench, o->mode, f->threads.n, &f->shape);
+        rc = study_variants_choose(&v, o->mode, &f->shape);
     if (rc == OK) {
-        f->shape.v = study_variant_at(&v, f->shape.m);
+        f->shape.v = model_variants_at(&v, f->shape.m);
         rc = tune_bench_shape(f->bench, &f->shape);
     }
     if (rc == OK)
@@ -144,7 +136,7 @@ static int run(const void *opts, struct study_cell *out)
         rc = err_set(ERR_ARG, "step: no multiple of it up to %lld is whole micro-kernels",
                      (long long)o->max);
     if (rc == OK)
-        rc = say(o, f, out);
+        report(o, f, out);
     tune_bench_close(&f->bench);
     study_threads_close(&f->threads);
 out:

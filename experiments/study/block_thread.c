@@ -199,8 +199,8 @@ static int64_t n_slices(const struct work *w, const struct slice *s)
     return ceil_div(w->shape.m, s->bm) * ceil_div(w->shape.n, s->bn);
 }
 
-static int say_slice(const struct work *w, const struct slice *s, const char *of,
-                     struct study_cell *out)
+static void report_slice(const struct work *w, const struct slice *s, const char *of,
+                         struct study_cell *out)
 {
     const struct {
         const char *prefix;
@@ -208,19 +208,17 @@ static int say_slice(const struct work *w, const struct slice *s, const char *of
     } all[] = {
         {"bm_", s->bm}, {"bn_", s->bn}, {"bk_", s->bk}, {"n_slices_", n_slices(w, s)}};
     char name[32];
-    int rc = OK;
 
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         snprintf(name, sizeof(name), "%s%s", all[i].prefix, of);
-        rc = study_value(out, name, (double)all[i].value, NULL);
+        study_value(out, name, (double)all[i].value, NULL);
     }
-    return rc;
 }
 
 /* Both winners once more, in turn: a maximum over many slices flatters itself. */
-static int say_loss(struct work *w, struct study_cell *out)
+static void report_loss(struct work *w, struct study_cell *out)
 {
-    int one = best_of(w, 0), all = best_of(w, 1), rc;
+    int one = best_of(w, 0), all = best_of(w, 1);
     double s[2][MAX_RUNS], ratio[MAX_RUNS];
     size_t n = (size_t)w->o->rounds;
 
@@ -229,41 +227,31 @@ static int say_loss(struct work *w, struct study_cell *out)
         s[1][r] = time_one(w, &w->slices[all], w->threads.n);
         ratio[r] = s[1][r] / s[0][r];
     }
-    rc = study_value(out, "loss_frac", one == all ? 0 : 1 - stats_median(ratio, n), NULL);
-    if (rc == OK)
-        rc = study_value(out, "gflops_1", w->gflops[0][one], NULL);
-    if (rc == OK)
-        rc = study_value(out, "gflops_n", study_gflops(&w->shape, stats_median(s[1], n)),
-                         NULL);
-    if (rc == OK)
-        rc = study_value(out, "gflops_n_of_1",
-                         study_gflops(&w->shape, stats_median(s[0], n)), NULL);
-    if (rc == OK)
-        rc = say_slice(w, &w->slices[one], "1", out);
-    return rc == OK ? say_slice(w, &w->slices[all], "n", out) : rc;
+    study_value(out, "loss_frac", one == all ? 0 : 1 - stats_median(ratio, n), NULL);
+    study_value(out, "gflops_1", w->gflops[0][one], NULL);
+    study_value(out, "gflops_n", study_gflops(&w->shape, stats_median(s[1], n)), NULL);
+    study_value(out, "gflops_n_of_1", study_gflops(&w->shape, stats_median(s[0], n)),
+                NULL);
+    report_slice(w, &w->slices[one], "1", out);
+    report_slice(w, &w->slices[all], "n", out);
 }
 
-static int say_sweep(const struct work *w, struct study_cell *out)
+static void report_sweep(const struct work *w, struct study_cell *out)
 {
     double side[3][MAX_SLICES];
     size_t n = (size_t)w->n;
-    int rc;
 
     for (int i = 0; i < w->n; i++) {
         side[0][i] = (double)w->slices[i].bm;
         side[1][i] = (double)w->slices[i].bn;
         side[2][i] = (double)w->slices[i].bk;
     }
-    rc = study_series(out, "bm", "rows", side[0], n);
-    if (rc == OK)
-        rc = study_series(out, "bn", "columns", side[1], n);
-    if (rc == OK)
-        rc = study_series(out, "bk", "rows", side[2], n);
-    if (rc == OK)
-        rc = study_series(out, "sweep_gflops_1", "GFLOP/s", w->gflops[0], n);
-    if (rc == OK)
-        rc = study_series(out, "sweep_gflops_n", "GFLOP/s", w->gflops[1], n);
-    return rc == OK ? study_note_setting(out, &w->threads, w->o->mode, w->shape.v) : rc;
+    study_series(out, "bm", "rows", side[0], n);
+    study_series(out, "bn", "columns", side[1], n);
+    study_series(out, "bk", "rows", side[2], n);
+    study_series(out, "sweep_gflops_1", "GFLOP/s", w->gflops[0], n);
+    study_series(out, "sweep_gflops_n", "GFLOP/s", w->gflops[1], n);
+    study_note_setting(out, &w->threads, w->o->mode, w->shape.v);
 }
 
 /* --- a cell */
@@ -335,7 +323,7 @@ static int make_job(struct work *w)
 static int prepare(struct work *w)
 {
     struct tune_bench_opts bench = {.seed = w->o->seed, .warm = true};
-    struct study_variants v;
+    struct model_variants v;
     struct study_matrix m;
     int rc = w->o->matrix ? study_matrix_parse(w->o->matrix, &m)
                           : err_set(ERR_ARG, "study.matrix: expected one, found none");
@@ -349,8 +337,8 @@ static int prepare(struct work *w)
     if (rc != OK)
         return rc;
     w->shape = (struct tune_shape){.m = w->o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};
-    rc = study_variants_choose(&v, w->bench, w->o->mode, w->threads.n, &w->shape);
-    w->shape.v = study_variant_at(&v, w->shape.m);
+    rc = study_variants_choose(&v, w->o->mode, &w->shape);
+    w->shape.v = model_variants_at(&v, w->shape.m);
     if (rc == OK)
         rc = tune_bench_shape(w->bench, &w->shape);
     return rc == OK ? make_job(w) : rc;
@@ -367,10 +355,9 @@ static int run(const void *opts, struct study_cell *out)
     rc = prepare(w);
     if (rc == OK) {
         sweep(w, out);
-        rc = say_loss(w, out);
+        report_loss(w, out);
+        report_sweep(w, out);
     }
-    if (rc == OK)
-        rc = say_sweep(w, out);
     tune_bench_close(&w->bench);
     study_threads_close(&w->threads);
     mem_free(w->a);

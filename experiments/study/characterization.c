@@ -71,36 +71,33 @@ static const struct study_metric metrics[] = {
 
 /* --- what is said */
 
-static int say(struct study_cell *out, const char *name, const struct counters_value *v,
-               double unit)
+static void report(struct study_cell *out, const char *name,
+                   const struct counters_value *v, double unit)
 {
-    return study_value(out, name, v->value * unit, v->why[0] ? v->why : NULL);
+    study_value(out, name, v->value * unit, v->why[0] ? v->why : NULL);
 }
 
-static int say_hardware(const struct study_counted *w, struct study_cell *out)
+static void report_hardware(const struct study_counted *w, struct study_cell *out)
 {
     static const struct {
         const char *name;
         double unit;
     } soft[STUDY_N_SOFT] = {
         {"page_faults", 1}, {"context_switches", 1}, {"task_clock_s", 1e-9}};
-    int rc = OK;
 
-    for (int i = 0; i < COUNTERS_N_METRICS && rc == OK; i++)
-        rc = say(out, metrics[i].name, &w->metrics[i], 1);
-    for (int i = 0; i < STUDY_N_SOFT && rc == OK; i++)
-        rc = say(out, soft[i].name, &w->soft[i], soft[i].unit);
-    return rc;
+    for (int i = 0; i < COUNTERS_N_METRICS; i++)
+        report(out, metrics[i].name, &w->metrics[i], 1);
+    for (int i = 0; i < STUDY_N_SOFT; i++)
+        report(out, soft[i].name, &w->soft[i], soft[i].unit);
 }
 
 /* The events behind the seven metrics, and for how long of the time each really counted. */
-static int say_raw(const struct study_counted *w, struct study_cell *out)
+static void report_raw(const struct study_counted *w, struct study_cell *out)
 {
     double count[COUNTERS_EVENTS_MAX], enabled[COUNTERS_EVENTS_MAX];
     double running[COUNTERS_EVENTS_MAX];
     char names[COUNTERS_EVENTS_MAX * 33] = "";
     size_t n = (size_t)w->list.n_events, at = 0;
-    int rc;
 
     for (size_t i = 0; i < n; i++) {
         const struct counters_value *v = &w->raw[i];
@@ -111,15 +108,13 @@ static int say_raw(const struct study_counted *w, struct study_cell *out)
         at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", i ? "|" : "",
                                w->list.events[i].name);
     }
-    rc = study_note(out, "raw_events", json_string(names));
-    if (rc == OK)
-        rc = study_series(out, "raw_count", "", count, n);
-    if (rc == OK)
-        rc = study_series(out, "raw_enabled_ns", "ns", enabled, n);
-    return rc == OK ? study_series(out, "raw_running_ns", "ns", running, n) : rc;
+    study_note_text(out, "raw_events", names);
+    study_series(out, "raw_count", "", count, n);
+    study_series(out, "raw_enabled_ns", "ns", enabled, n);
+    study_series(out, "raw_running_ns", "ns", running, n);
 }
 
-static int say_sde(const struct study_counted *w, struct study_cell *out)
+static void report_sde(const struct study_counted *w, struct study_cell *out)
 {
     static const struct {
         const char *name;
@@ -128,18 +123,17 @@ static int say_sde(const struct study_counted *w, struct study_cell *out)
                               {"sde_weight_bytes", 1}, {"sde_kv_bytes", 1},
                               {"sde_flop", 1},         {"sde_wait_s", 1e-9}};
     bool equal = true;
-    int rc = OK;
 
-    for (int i = 0; i < STUDY_N_TOTALS && rc == OK; i++) {
+    for (int i = 0; i < STUDY_N_TOTALS; i++) {
         const char *own = (const char *)&w->own + study_totals[i].offset;
 
         equal &= w->totals[i].value == (double)*(const int64_t *)own;
-        rc = say(out, said[i].name, &w->totals[i], said[i].unit);
+        report(out, said[i].name, &w->totals[i], said[i].unit);
     }
-    return rc == OK ? study_value(out, "sde_equal", equal, NULL) : rc;
+    study_value(out, "sde_equal", equal, NULL);
 }
 
-static int say_estimates(const struct study_counted *w, struct study_cell *out)
+static void report_estimates(const struct study_counted *w, struct study_cell *out)
 {
     const struct serve_totals *t = &w->own;
     double bytes = (double)(t->weight_bytes + t->kv_bytes), tok = (double)t->n_tok;
@@ -151,27 +145,21 @@ static int say_estimates(const struct study_counted *w, struct study_cell *out)
                                        {"estimated_cycles_per_tok", w->ticks / tok},
                                        {"estimated_tick_ghz", w->tick_ghz}};
 
-    return STUDY_VALUES(out, all, "this processor has no constant clock to read");
+    STUDY_VALUES(out, all, "this processor has no constant clock to read");
 }
 
-static int say_counted(const struct study_counted *w, struct study_cell *out)
+static void report_counted(const struct study_counted *w, struct study_cell *out)
 {
-    int rc = say_hardware(w, out);
-
-    if (rc == OK)
-        rc = say_raw(w, out);
-    if (rc == OK)
-        rc = say_sde(w, out);
-    if (rc == OK)
-        rc = say_estimates(w, out);
-    if (rc == OK)
-        rc = study_note(out, "events", json_string(w->list.about));
-    if (rc == OK)
-        rc = study_note(out, "n_threads", json_integer(w->n_threads));
-    return rc == OK ? study_note(out, "n_passes", json_integer(w->n_passes)) : rc;
+    report_hardware(w, out);
+    report_raw(w, out);
+    report_sde(w, out);
+    report_estimates(w, out);
+    study_note_text(out, "events", w->list.about);
+    study_note(out, "n_threads", json_integer(w->n_threads));
+    study_note(out, "n_passes", json_integer(w->n_passes));
 }
 
-static int say_simulated(const struct opts *o, struct study_cell *out)
+static void report_simulated(const struct opts *o, struct study_cell *out)
 {
     struct study_simulated s = {NAN, NAN, NAN, NAN};
     char why[256] = "";
@@ -191,7 +179,7 @@ static int say_simulated(const struct opts *o, struct study_cell *out)
         {"callgrind_instructions_per_tok", s.instructions_per_tok},
         {"callgrind_ll_mpki", s.ll_mpki}};
 
-    return STUDY_VALUES(out, all, why);
+    STUDY_VALUES(out, all, why);
 }
 
 /* --- a cell */
@@ -214,10 +202,10 @@ static int run(const void *opts, struct study_cell *out)
     if (!w)
         return ERR_NOMEM;
     rc = study_counted_run(w, &co, out);
-    if (rc == OK)
-        rc = say_counted(w, out);
-    if (rc == OK)
-        rc = say_simulated(o, out);
+    if (rc == OK) {
+        report_counted(w, out);
+        report_simulated(o, out);
+    }
     mem_free(w);
     return rc;
 }

@@ -109,19 +109,17 @@ static const struct taken {
     {"steal_ns_per_s", "noise_steal_ns_per_s", false},
 };
 
-static int say_taken(struct study_cell *c, const struct found *f)
+static void report_taken(struct study_cell *c, const struct found *f)
 {
     const char *why;
-    int rc = OK;
 
-    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]) && rc == OK; i++) {
+    for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++) {
         double v = measure_card_range(f->card, taken[i].prefix,
                                       taken[i].one_thread ? 1 : f->budget.n, &why)
                        .most;
 
-        rc = study_value(c, taken[i].metric, v, why);
+        study_value(c, taken[i].metric, v, why);
     }
-    return rc;
 }
 
 /* Latency of the largest working set that was measured. */
@@ -163,9 +161,9 @@ static double fastest_allreduce(const struct found *f)
     return best;
 }
 
-static int say_card(struct study_cell *c, const struct found *f)
+static void report_card(struct study_cell *c, const struct found *f)
 {
-    int n = f->budget.n, rc;
+    int n = f->budget.n;
     struct measure_card_range handoff =
         measure_card_range(f->card, "handoff_ns", 0, NULL);
     struct measure_card_range share = measure_card_range(f->card, "share_speed", 0, NULL);
@@ -189,12 +187,10 @@ static int say_card(struct study_cell *c, const struct found *f)
         {"allreduce_ns_4k", fastest_allreduce(f)},
     };
 
-    rc = STUDY_VALUES(c, roof, "the probe found no memory, or no time");
-    if (rc == OK)
-        rc = STUDY_VALUES(c, pages, "the card says why: no such pages, or no memory");
-    if (rc == OK)
-        rc = STUDY_VALUES(c, pairs, "one CPU only, or no memory");
-    return rc == OK ? say_taken(c, f) : rc;
+    STUDY_VALUES(c, roof, "the probe found no memory, or no time");
+    STUDY_VALUES(c, pages, "the card says why: no such pages, or no memory");
+    STUDY_VALUES(c, pairs, "one CPU only, or no memory");
+    report_taken(c, f);
 }
 
 /* --- the engine below the roof */
@@ -217,12 +213,12 @@ static int decode_some(struct found *f, const struct opts *o, double *seconds)
 {
     double calm[TOKENS], all[TOKENS_MAX];
     size_t n_calm = 0, n = 0;
-    int rc = model_timed_decode(&f->engine.steps, f->phase, o->n_ctx_tok, seconds);
+    int rc = model_bench_steps_decode(&f->engine.steps, f->phase, o->n_ctx_tok, seconds);
 
     while (rc == OK && n_calm < TOKENS && n < TOKENS_MAX) {
         long before = n_preempted();
 
-        rc = model_timed_decode(&f->engine.steps, f->phase, o->n_ctx_tok, &all[n]);
+        rc = model_bench_steps_decode(&f->engine.steps, f->phase, o->n_ctx_tok, &all[n]);
         if (n_preempted() == before)
             calm[n_calm++] = all[n];
         n++;
@@ -248,7 +244,8 @@ static int one_round(struct found *f, const struct opts *o, double *v)
 
     read = (read + study_read_gbps(&t, read_bytes, o->read_s / 2)) / 2;
     if (rc == OK)
-        rc = model_timed_prefill(&f->engine.steps, f->phase, o->n_prompt_tok, &v[1]);
+        rc =
+            model_bench_steps_prefill(&f->engine.steps, f->phase, o->n_prompt_tok, &v[1]);
     v[2] = read;
     v[3] = bytes / v[0] * 1e-9 / read;
     return rc;
@@ -285,7 +282,8 @@ static int run_engine(struct found *f, const struct opts *o, struct study_cell *
     return rc;
 }
 
-static int say_engine(struct study_cell *out, const struct found *f, const struct opts *o)
+static void report_engine(struct study_cell *out, const struct found *f,
+                          const struct opts *o)
 {
     const struct model *m = f->engine.model;
     const struct model_config *c = model_config_of(m);
@@ -305,14 +303,14 @@ static int say_engine(struct study_cell *out, const struct found *f, const struc
         {"prefill_peak_frac", prompt.flop / f->prefill_s * 1e-9 / peak},
         {"prefill_flop_per_byte", prompt.flop / prompt.weight_bytes},
     };
-    int rc = STUDY_VALUES(out, all, "the card has no bound for it");
 
-    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+    STUDY_VALUES(out, all, "the card has no bound for it");
+    study_engine_report(out, &f->engine);
 }
 
 /* --- the cell */
 
-static int say_machine(struct study_cell *c, const struct found *f)
+static int report_machine(struct study_cell *c, const struct found *f)
 {
     const struct topo_tree_opts keep = {.cpus = f->budget.cpus, .n_cpus = f->budget.n};
     struct topo_machine *m = NULL;
@@ -322,13 +320,12 @@ static int say_machine(struct study_cell *c, const struct found *f)
 
     if (rc == OK)
         rc = topo_tree_open(&tree, m, &keep, note, sizeof(note));
-    if (rc == OK)
-        rc = study_topo_say_tree(c, tree);
-    if (rc == OK)
-        rc = study_note(c, "left_out", json_string(note));
-    study_card_root(root, sizeof(root));
-    if (rc == OK)
-        rc = study_note(c, "root", json_string(root));
+    if (rc == OK) {
+        study_topo_report_tree(c, tree);
+        study_note_text(c, "left_out", note);
+        study_card_root(root, sizeof(root));
+        study_note_text(c, "root", root);
+    }
     mem_free(tree);
     topo_machine_close(&m);
     return rc;
@@ -336,7 +333,8 @@ static int say_machine(struct study_cell *c, const struct found *f)
 
 /* "provider event|ratio|verdict" lines: short enough for an attribute, as figures read it;
  * the whole table with its reasons stands beside it. */
-static int say_event_lines(struct study_cell *c, const struct counters_trust *t, int n)
+static void report_event_lines(struct study_cell *c, const struct counters_trust *t,
+                               int n)
 {
     static const char *const verdicts[] = {"trusted", "off", "unavailable"};
     char lines[COUNTERS_TRUST_MAX * 96] = "";
@@ -346,42 +344,37 @@ static int say_event_lines(struct study_cell *c, const struct counters_trust *t,
         at += (size_t)snprintf(lines + at, sizeof(lines) - at, "%s%s %.40s|%.4g|%s",
                                i ? "\n" : "", t[i].provider, t[i].event, t[i].ratio,
                                verdicts[t[i].verdict]);
-    return study_note(c, "trust_lines", json_string(lines));
+    study_note_text(c, "trust_lines", lines);
 }
 
 /* Which hardware events count known work right, and why the others do not. */
-static int say_events(struct study_cell *c)
+static int report_events(struct study_cell *c)
 {
     struct counters_trust *t = mem_new(MEM_OTHER, COUNTERS_TRUST_MAX, sizeof(*t));
     json_t *events = NULL;
-    char *text = NULL;
+    const char *why = NULL;
+    char *text;
     int n = 0, n_of[3] = {0}, rc = t ? counters_trust_run(t, &n) : ERR_NOMEM;
 
     if (rc == OK)
         rc = counters_trust_json(t, n, &events);
-    for (int i = 0; i < n; i++)
+    if (rc != OK)
+        goto out;
+    for (int i = n - 1; i >= 0; i--) {
         n_of[t[i].verdict]++;
-    const struct study_number all[] = {
-        {"events_trusted", rc == OK ? n_of[COUNTERS_TRUSTED] : NAN},
-        {"events_off", rc == OK ? n_of[COUNTERS_OFF] : NAN},
-        {"events_unavailable", rc == OK ? n_of[COUNTERS_UNAVAILABLE] : NAN},
-    };
-
-    if (rc == OK && !(text = json_dumps(events, JSON_COMPACT)))
-        rc = ERR_NOMEM;
-    if (rc == OK)
-        rc = STUDY_VALUES(c, all, "no memory for the check");
-    if (rc == OK)
-        rc = study_note(c, "trust", json_string(text));
-    if (rc == OK)
-        rc = say_event_lines(c, t, n);
-    for (int i = 0; rc == OK && i < n; i++) {
-        if (t[i].verdict == COUNTERS_UNAVAILABLE) {
-            rc = study_note(c, "trust_why", json_string(t[i].why)); /* of the first */
-            break;
-        }
+        if (t[i].verdict == COUNTERS_UNAVAILABLE)
+            why = t[i].why; /* of the first */
     }
+    study_value(c, "events_trusted", n_of[COUNTERS_TRUSTED], NULL);
+    study_value(c, "events_off", n_of[COUNTERS_OFF], NULL);
+    study_value(c, "events_unavailable", n_of[COUNTERS_UNAVAILABLE], NULL);
+    text = json_dumps(events, JSON_COMPACT);
+    study_note_text(c, "trust", text);
     free(text);
+    report_event_lines(c, t, n);
+    if (why)
+        study_note_text(c, "trust_why", why);
+out:
     json_decref(events);
     mem_free(t);
     return rc;
@@ -400,17 +393,17 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = machine_card_full_get(&f->card, o->dir, 1, o->card_s);
     if (rc == OK)
-        rc = say_card(out, f);
+        report_card(out, f);
     if (rc == OK)
         rc = study_card_curves(out, f->card, &f->budget);
     if (rc == OK)
-        rc = say_machine(out, f);
+        rc = report_machine(out, f);
     if (rc == OK)
-        rc = say_events(out);
+        rc = report_events(out);
     if (rc == OK)
         rc = run_engine(f, o, out);
     if (rc == OK)
-        rc = say_engine(out, f, o);
+        report_engine(out, f, o);
     model_phase_close(&f->phase);
     study_engine_close(&f->engine);
     json_decref(f->card);

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "experiments/harness/study.h"
-#include "experiments/study/support/contest.h"
+#include "experiments/study/support/comparison.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
 #include "experiments/study/support/variant.h"
@@ -16,7 +16,7 @@ struct opts {
     char *matrix, *cache;
     int64_t m, threads, cache_mb, rounds, seed;
     int type, weights; /* type: STUDY_F32 or STUDY_BF16 */
-    double cell_s, rival_s, tune_s, max_gflop;
+    double cell_s, baseline_s, tune_s, max_gflop;
 };
 
 enum { COLD, WARM };
@@ -28,14 +28,14 @@ static const struct opt_row table[] = {
     ROW_ENUM(weights, "cold|warm", "cold",
              "cold: rotated through copies beyond the last-level cache"),
     ROW_INT(m, 1, 65536, "1", "rows of activations"),
-    ROW_THREADS("0", "of both sides; 0: all CPUs of the budget"),
+    ROW_THREADS("0", "for ours and for the libraries; 0: all CPUs of the budget"),
     ROW_STR(cache, NULL, "tuned schedules (sandwich tune); ours is then the tuned one"),
     ROW_F64(tune_s, "s", 0, 3600, "0",
             "of tuning ours before, for each precision; 0: the cost model"),
     ROW_CACHE_MB,
     ROW_INT(rounds, 3, STUDY_ROUNDS_MAX, "15", "in turn, at most; three at least"),
     ROW_F64(cell_s, "s", 0, 3600, "1", "no further round after"),
-    ROW_F64(rival_s, "s", 0, 3600, "0.4", "for each rival to find its best setting"),
+    ROW_F64(baseline_s, "s", 0, 3600, "0.4", "for each library to find its best setting"),
     ROW_F64(max_gflop, "GFLOP", 0, 1e9, "1e9", "a product of more is left out"),
     ROW_INT(seed, 0, 0, "1", "of weights, activations and sampled elements"),
     {0},
@@ -45,7 +45,7 @@ static const struct opt_row table[] = {
 #define OURS(suffix, how)                                                                \
     {"gflops" suffix, "GFLOP/s", "higher", "ours" how ": tuned where it was tuned"},     \
         {"ratio_vs_best" suffix, "x", "higher",                                          \
-         "median over the rounds of (time of the best rival / ours" how ")"},            \
+         "time of the best baseline / ours" how ", median over the rounds"},             \
         {"roof_frac" suffix, "", "higher", "gflops" suffix " / roof_gflops" suffix},     \
         {"peak_frac" suffix, "", "higher", "gflops" suffix " / peak_gflops" suffix},     \
         {"error" suffix, "", "lower", "RMS error against float64, relative, ours" how},  \
@@ -55,19 +55,19 @@ static const struct opt_row table[] = {
     {                                                                                    \
         "roof_gflops" suffix, "GFLOP/s", "", "min(peak, read bandwidth x intensity)" how \
     }
-#define RIVAL(name)                                                                      \
+#define BASELINE(name)                                                                   \
     {                                                                                    \
-        "gflops_" name, "GFLOP/s", "", "median rate of " name " with its best setting"   \
+        "gflops_" name, "GFLOP/s", "", "rate of " name " with its best setting"          \
     }
 static const struct study_metric metrics[] = {
     OURS("", ", exact"),
     OURS("_relaxed", ", relaxed"),
-    {"gflops_best_rival", "GFLOP/s", "", "the rival with the lowest median time"},
-    {"error_best_rival", "", "", "its RMS error against float64, relative"},
-    RIVAL("onednn"),
-    RIVAL("openblas"),
-    RIVAL("blis"),
-    RIVAL("libxsmm"),
+    {"gflops_best_baseline", "GFLOP/s", "", "the baseline with the lowest time"},
+    {"error_best_baseline", "", "", "its RMS error against float64, relative"},
+    BASELINE("onednn"),
+    BASELINE("openblas"),
+    BASELINE("blis"),
+    BASELINE("libxsmm"),
     {"read_gbps", "GB/s", "", "read bandwidth, the better of before and after the cell"},
     {"read_again_frac", "", "", "read bandwidth after the cell / before it"},
     {"n_rounds", "", "", "measured rounds"},
@@ -82,83 +82,86 @@ struct series {
     int mode;
     struct tune_shape shape; /* with its variant */
     struct tune_bench *bench;
-    int side, tuned_side; /* in the contest; -1: none */
+    int entry, tuned_entry; /* in the comparison; -1: none */
     double error;
-    char untuned[STUDY_WHY_MAX]; /* why there is no tuned side */
+    char untuned[STUDY_WHY_MAX]; /* why there is no tuned entry */
 };
 
 struct cell {
     const struct opts *o;
     struct study_cell *out;
+    struct kept *kept;
     struct series series[N_SERIES];
     int n_series;
-    struct study_contest contest;
+    struct study_comparison comparison;
     double read_before, read_after;
 };
 
-/* Kept from cell to cell: threads, weights and children are dear. */
-static struct {
+/* Kept from cell to cell: threads, weights and children take long to make. */
+struct kept {
     bool open, warm;
     struct study_threads threads;
     int64_t n_threads, cache_mb;        /* as asked */
     struct tune_bench *bench[N_SERIES]; /* two, so that each rotates its own copies */
     struct study_choices choices;
-    struct study_rivals rivals;
-} kept;
+    struct study_baselines baselines;
+};
 
-static void close_kept(void)
+static void close_kept(void *arg)
 {
-    study_rivals_close(&kept.rivals);
+    struct kept *kept = arg;
+
+    study_baselines_close(&kept->baselines);
     for (int i = 0; i < N_SERIES; i++)
-        tune_bench_close(&kept.bench[i]);
-    study_threads_close(&kept.threads);
-    memset(&kept, 0, sizeof(kept));
+        tune_bench_close(&kept->bench[i]);
+    study_threads_close(&kept->threads);
+    memset(kept, 0, sizeof(*kept));
 }
 
-static int open_kept(const struct opts *o)
+static int open_kept(struct kept *kept, const struct opts *o)
 {
     struct tune_bench_opts b = {.warm = o->weights == WARM, .seed = o->seed};
-    struct gemm_rival_opts g = {.seed = o->seed};
+    struct gemm_baseline_opts g = {.seed = o->seed};
     int rc = OK;
 
-    if (kept.open && (kept.n_threads != o->threads || kept.cache_mb != o->cache_mb))
-        close_kept();
-    for (int i = 0; i < N_SERIES && kept.warm != b.warm; i++)
-        tune_bench_close(&kept.bench[i]);
-    kept.warm = b.warm;
-    if (!kept.open) {
-        rc = study_threads_open(&kept.threads, o->threads, o->cache_mb);
+    if (kept->open && (kept->n_threads != o->threads || kept->cache_mb != o->cache_mb))
+        close_kept(kept);
+    for (int i = 0; i < N_SERIES && kept->warm != b.warm; i++)
+        tune_bench_close(&kept->bench[i]);
+    kept->warm = b.warm;
+    if (!kept->open) {
+        rc = study_threads_open(&kept->threads, o->threads, o->cache_mb);
         if (rc != OK)
             return rc;
-        kept.open = true;
-        kept.n_threads = o->threads;
-        kept.cache_mb = o->cache_mb;
+        kept->open = true;
+        kept->n_threads = o->threads;
+        kept->cache_mb = o->cache_mb;
     }
-    g.cpus = kept.threads.budget.cpus;
-    g.n_threads = kept.threads.n;
-    g.cache_bytes = b.cache_bytes = kept.threads.cache_bytes;
-    study_rivals_open(&kept.rivals, &g);
+    g.cpus = kept->threads.budget.cpus;
+    g.n_threads = kept->threads.n;
+    g.cache_bytes = b.cache_bytes = kept->threads.cache_bytes;
+    study_baselines_open(&kept->baselines, &g);
     for (int i = 0; i < N_SERIES && rc == OK; i++)
-        if (!kept.bench[i])
-            rc = tune_bench_open(&kept.bench[i], kept.threads.team, &b);
+        if (!kept->bench[i])
+            rc = tune_bench_open(&kept->bench[i], kept->threads.team, &b);
     return rc;
 }
 
 /* --- ours */
 
-static int from_cache(const struct opts *o, const struct series *s,
+static int from_cache(const struct cell *c, const struct series *s,
                       struct kern_schedule *out)
 {
     size_t m = (size_t)s->shape.m;
     struct kern_schedule *all = mem_new(MEM_OTHER, m, sizeof(*all));
     struct tune_cache *cache = NULL;
-    int rc =
-        all ? tune_cache_open(&cache, o->cache, kept.threads.budget.cpus, kept.threads.n)
-            : ERR_NOMEM;
+    int rc = all ? tune_cache_open(&cache, c->o->cache, c->kept->threads.budget.cpus,
+                                   c->kept->threads.n)
+                 : ERR_NOMEM;
 
     if (rc == OK)
         rc = tune_table(cache, s->shape.v, tune_bench_mat(s->bench), s->shape.m,
-                        kept.threads.n, all, NULL);
+                        c->kept->threads.n, all, NULL);
     if (rc == OK)
         *out = all[m - 1];
     tune_cache_close(&cache);
@@ -166,7 +169,7 @@ static int from_cache(const struct opts *o, const struct series *s,
     return rc;
 }
 
-static int by_search(const struct opts *o, const struct series *s,
+static int by_search(const struct cell *c, const struct series *s,
                      struct kern_schedule *out)
 {
     struct tune_opts tune;
@@ -174,33 +177,34 @@ static int by_search(const struct opts *o, const struct series *s,
 
     if (rc != OK)
         return rc;
-    tune.budget_s = o->tune_s;
-    tune.seed = o->seed;
-    rc = study_tune_on(s->bench, tune.policy, &tune, kept.threads.n, &s->shape, 1, out);
+    tune.budget_s = c->o->tune_s;
+    tune.seed = c->o->seed;
+    rc = study_tune_on(s->bench, tune.policy, &tune, c->kept->threads.n, &s->shape, 1,
+                       out);
     opt_free(tune_opt_table, &tune);
     return rc == OK ? tune_bench_shape(s->bench, &s->shape) : rc;
 }
 
-/* The default's side, and the tuned schedule's where it is another. */
-static int add_sides(struct cell *c, int i)
+/* The default's entry, and the tuned schedule's where it is another. */
+static int add_entries(struct cell *c, int i)
 {
     struct series *s = &c->series[i];
     struct kern_schedule plain, tuned;
     int rc = OK;
 
     kern_schedule_default(&plain, s->shape.v, tune_bench_mat(s->bench), s->shape.m,
-                          kept.threads.n);
+                          c->kept->threads.n);
     tuned = plain;
     if (c->o->cache)
-        rc = from_cache(c->o, s, &tuned);
+        rc = from_cache(c, s, &tuned);
     else if (c->o->tune_s > 0)
-        rc = by_search(c->o, s, &tuned);
+        rc = by_search(c, s, &tuned);
     if (rc != OK)
         return rc;
-    s->side = study_contest_add(&c->contest, "default", s->bench, &plain);
-    s->tuned_side = -1;
+    s->entry = study_comparison_add(&c->comparison, "default", s->bench, &plain);
+    s->tuned_entry = -1;
     if (memcmp(&tuned, &plain, sizeof(tuned)) != 0)
-        s->tuned_side = study_contest_add(&c->contest, "tuned", s->bench, &tuned);
+        s->tuned_entry = study_comparison_add(&c->comparison, "tuned", s->bench, &tuned);
     snprintf(s->untuned, sizeof(s->untuned), "%s",
              c->o->cache || c->o->tune_s > 0 ? "the tuned schedule is the default one"
                                              : "neither a cache nor time for tuning");
@@ -217,31 +221,31 @@ static int enter_ours(struct cell *c, const struct tune_shape *shape)
 
         s->mode = i == EXACT ? c->o->type : STUDY_BF16_RELAXED;
         s->shape = *shape;
-        s->bench = kept.bench[i];
-        rc = study_choices_apply(&kept.choices, s->bench, s->mode, c->o->matrix,
-                                 kept.threads.n, &s->shape);
+        s->bench = c->kept->bench[i];
+        rc = study_choices_apply(&c->kept->choices, s->bench, s->mode, c->o->matrix,
+                                 &s->shape);
         if (rc == OK)
-            rc = add_sides(c, i);
+            rc = add_entries(c, i);
     }
     return rc;
 }
 
-/* The side that stands for ours. */
+/* The entry that stands for ours. */
 static int ours(const struct series *s)
 {
-    return s->tuned_side >= 0 ? s->tuned_side : s->side;
+    return s->tuned_entry >= 0 ? s->tuned_entry : s->entry;
 }
 
 /* --- the cell */
 
-static void enter_rivals(struct cell *c)
+static void enter_baselines(struct cell *c)
 {
     const char *type = study_mode_type(c->o->type);
 
-    for (int i = 0; gemm_rival_names[i] && i < STUDY_RIVALS_MAX; i++) {
-        study_progress(c->out, 0.15 * i, gemm_rival_names[i]);
-        study_contest_add_rival(&c->contest, i, type, &c->series[0].shape,
-                                c->o->weights == WARM, c->o->rival_s);
+    for (int i = 0; gemm_baseline_names[i] && i < STUDY_BASELINES_MAX; i++) {
+        study_progress(c->out, 0.15 * i, gemm_baseline_names[i]);
+        study_comparison_add_baseline(&c->comparison, i, type, &c->series[0].shape,
+                                      c->o->weights == WARM, c->o->baseline_s);
     }
 }
 
@@ -249,8 +253,8 @@ static void enter_rivals(struct cell *c)
 static int find_error(struct series *s, const struct cell *c)
 {
     double seconds;
-    int rc = tune_run_once(s->bench, &c->contest.sides[ours(s)].schedule, kept.threads.n,
-                           &seconds);
+    int rc = tune_run_once(s->bench, &c->comparison.entries[ours(s)].schedule,
+                           c->kept->threads.n, &seconds);
 
     return rc == OK ? study_gemm_error(s->bench, &s->shape, c->o->seed, &s->error) : rc;
 }
@@ -262,12 +266,14 @@ static int measure(struct cell *c)
     bool cold = c->o->weights == COLD;
     int rc;
 
-    c->read_before =
-        cold ? study_read_gbps(&kept.threads, 4 * kept.threads.cache_bytes, READ_S) : NAN;
+    c->read_before = cold ? study_read_gbps(&c->kept->threads,
+                                            4 * c->kept->threads.cache_bytes, READ_S)
+                          : NAN;
     study_progress(c->out, 0.6, "in turn");
-    rc = study_contest_run(&c->contest, (int)c->o->rounds, c->o->cell_s);
-    c->read_after =
-        cold ? study_read_gbps(&kept.threads, 4 * kept.threads.cache_bytes, READ_S) : NAN;
+    rc = study_comparison_run(&c->comparison, (int)c->o->rounds, c->o->cell_s);
+    c->read_after = cold ? study_read_gbps(&c->kept->threads,
+                                           4 * c->kept->threads.cache_bytes, READ_S)
+                         : NAN;
     for (int i = 0; i < c->n_series && rc == OK; i++)
         rc = find_error(&c->series[i], c);
     return rc;
@@ -287,10 +293,10 @@ static int begin(struct cell *c, struct tune_shape *shape)
     if (gflop > c->o->max_gflop)
         return err_set(ERR_NOTFOUND, "%.0f GFLOP a product, max_gflop is %g", gflop,
                        c->o->max_gflop);
-    rc = open_kept(c->o);
+    rc = open_kept(c->kept, c->o);
     if (rc != OK || c->o->weights == COLD)
         return rc;
-    cache = (double)kept.threads.cache_bytes;
+    cache = (double)c->kept->threads.cache_bytes;
     bytes = (double)w.n * (double)w.k * (c->o->type == STUDY_F32 ? 4 : 2);
     if (bytes <= cache * 3 / 4) /* a quarter is for activations and results */
         return OK;
@@ -300,165 +306,148 @@ static int begin(struct cell *c, struct tune_shape *shape)
 
 /* --- what is said */
 
-static int say(const struct cell *c, const char *name, const char *suffix, double value,
-               const char *why)
+static void report(const struct cell *c, const char *name, const char *suffix,
+                   double value, const char *why)
 {
     char metric[64];
 
     snprintf(metric, sizeof(metric), "%s%s", name, suffix);
-    return study_value(c->out, metric, value, why);
+    study_value(c->out, metric, value, why);
 }
 
-static int say_ours(const struct cell *c, const struct series *s, const char *suffix)
+static void report_ours(const struct cell *c, const struct series *s, const char *suffix)
 {
-    const struct study_side *sides = c->contest.sides;
+    const struct study_entry *entries = c->comparison.entries;
     double tuned = NAN;
-    int best = study_contest_best_rival(&c->contest);
-    int rc =
-        say(c, "gflops", suffix, study_gflops(&s->shape, sides[ours(s)].median_s), NULL);
+    int best = study_comparison_best_baseline(&c->comparison);
+    char name[32];
 
-    if (s->tuned_side >= 0)
-        tuned = study_gflops(&s->shape, sides[s->tuned_side].median_s);
-    if (rc == OK)
-        rc = say(c, "gflops_default", suffix,
-                 study_gflops(&s->shape, sides[s->side].median_s), NULL);
-    if (rc == OK)
-        rc = say(c, "gflops_tuned", suffix, tuned, s->untuned);
-    if (rc == OK)
-        rc = say(c, "ratio_vs_best", suffix,
-                 best < 0 ? NAN : study_contest_ratio(&c->contest, ours(s), best),
-                 "no rival computed this shape");
-    if (rc == OK)
-        rc = say(c, "error", suffix, s->error, "the result is no number");
-    if (rc == OK) {
-        char name[32];
-
-        snprintf(name, sizeof(name), "s_ours%s", suffix);
-        rc = study_series(c->out, name, "s", sides[ours(s)].s,
-                          (size_t)c->contest.n_rounds);
-    }
-    return rc;
+    report(c, "gflops", suffix, study_gflops(&s->shape, entries[ours(s)].time.estimate),
+           NULL);
+    if (s->tuned_entry >= 0)
+        tuned = study_gflops(&s->shape, entries[s->tuned_entry].time.estimate);
+    report(c, "gflops_default", suffix,
+           study_gflops(&s->shape, entries[s->entry].time.estimate), NULL);
+    report(c, "gflops_tuned", suffix, tuned, s->untuned);
+    report(c, "ratio_vs_best", suffix,
+           best < 0 ? NAN : study_comparison_ratio(&c->comparison, ours(s), best),
+           "no baseline computed this shape");
+    report(c, "error", suffix, s->error, "the result is no number");
+    snprintf(name, sizeof(name), "s_ours%s", suffix);
+    study_series(c->out, name, "s", study_comparison_times(&c->comparison, ours(s)),
+                 (size_t)c->comparison.n_rounds);
 }
 
-static int say_bounds(const struct cell *c, const struct series *s, const char *suffix)
+static void report_bounds(const struct cell *c, const struct series *s,
+                          const char *suffix)
 {
     const char *no_read = c->o->weights == WARM
                               ? "cached weights are not read from memory"
                               : "read bandwidth was not measured";
     const char *no_peak = "no trusted peak in the machine card";
-    double peak = study_peak_gflops(study_machine(c->out), s->mode, kept.threads.n);
+    double peak = study_peak_gflops(study_machine(c->out), s->mode, c->kept->threads.n);
     double read = fmax(c->read_before, c->read_after);
     double roof =
         study_roof_gflops(peak, study_memory_roof_gflops(s->mode, s->shape.m, read));
-    double rate = study_gflops(&s->shape, c->contest.sides[ours(s)].median_s);
+    double rate = study_gflops(&s->shape, c->comparison.entries[ours(s)].time.estimate);
     const char *no_roof = isnan(read) ? no_read : no_peak;
-    int rc = say(c, "peak_gflops", suffix, peak, no_peak);
 
-    if (rc == OK)
-        rc = say(c, "peak_frac", suffix, rate / peak, no_peak);
-    if (rc == OK)
-        rc = say(c, "roof_gflops", suffix, roof, no_roof);
-    if (rc == OK)
-        rc = say(c, "roof_frac", suffix, rate / roof, no_roof);
-    if (rc != OK || s != &c->series[0])
-        return rc;
-    rc = study_value(c->out, "read_gbps", read, no_read);
-    return rc == OK ? study_value(c->out, "read_again_frac",
-                                  c->read_after / c->read_before, no_read)
-                    : rc;
+    report(c, "peak_gflops", suffix, peak, no_peak);
+    report(c, "peak_frac", suffix, rate / peak, no_peak);
+    report(c, "roof_gflops", suffix, roof, no_roof);
+    report(c, "roof_frac", suffix, rate / roof, no_roof);
+    if (s != &c->series[0])
+        return;
+    study_value(c->out, "read_gbps", read, no_read);
+    study_value(c->out, "read_again_frac", c->read_after / c->read_before, no_read);
 }
 
 /* Those that took part to the end; of the others the reason. */
-static int say_rivals(const struct cell *c)
+static void report_baselines(const struct cell *c)
 {
-    const struct study_contest *all = &c->contest;
+    const struct study_comparison *all = &c->comparison;
     char name[64];
-    int rc = OK;
 
-    for (int i = 0; gemm_rival_names[i] && i < STUDY_RIVALS_MAX && rc == OK; i++) {
-        const struct study_side *s = NULL;
+    for (int i = 0; gemm_baseline_names[i] && i < STUDY_BASELINES_MAX; i++) {
+        const struct study_entry *s = NULL;
 
         for (int k = all->n_ours; k < all->n; k++)
-            if (all->sides[k].rival == i && !all->sides[k].lost)
-                s = &all->sides[k];
-        rc = say(c, "gflops_", gemm_rival_names[i],
-                 s ? study_gflops(&c->series[0].shape, s->median_s) : NAN,
-                 kept.rivals.why[i]);
-        snprintf(name, sizeof(name), "s_%s", gemm_rival_names[i]);
-        if (rc == OK && s)
-            rc = study_series(c->out, name, "s", s->s, (size_t)all->n_rounds);
+            if (all->entries[k].baseline == i && !isnan(all->entries[k].time.estimate))
+                s = &all->entries[k];
+        report(c, "gflops_", gemm_baseline_names[i],
+               s ? study_gflops(&c->series[0].shape, s->time.estimate) : NAN,
+               c->kept->baselines.why[i]);
+        snprintf(name, sizeof(name), "s_%s", gemm_baseline_names[i]);
+        if (s)
+            study_series(c->out, name, "s",
+                         study_comparison_times(all, (int)(s - all->entries)),
+                         (size_t)all->n_rounds);
     }
-    return rc == OK ? study_value(c->out, "n_rounds", all->n_rounds, NULL) : rc;
+    study_value(c->out, "n_rounds", all->n_rounds, NULL);
 }
 
-static int say_best_rival(const struct cell *c)
+static void report_best_baseline(const struct cell *c)
 {
-    static const char none[] = "no rival computed this shape";
-    int best = study_contest_best_rival(&c->contest), rc;
-    const struct study_side *s = best < 0 ? NULL : &c->contest.sides[best];
+    static const char none[] = "no baseline computed this shape";
+    int best = study_comparison_best_baseline(&c->comparison);
+    const struct study_entry *s = best < 0 ? NULL : &c->comparison.entries[best];
 
-    rc = study_value(c->out, "gflops_best_rival",
-                     s ? study_gflops(&c->series[0].shape, s->median_s) : NAN, none);
-    if (rc == OK)
-        rc = study_value(c->out, "error_best_rival",
-                         s ? gemm_rival_error(kept.rivals.r[s->rival]) : NAN,
-                         s ? "the rival states none" : none);
-    return rc == OK && s ? study_note(c->out, "best_rival", json_string(s->name)) : rc;
+    study_value(c->out, "gflops_best_baseline",
+                s ? study_gflops(&c->series[0].shape, s->time.estimate) : NAN, none);
+    study_value(c->out, "error_best_baseline",
+                s ? gemm_baseline_error(c->kept->baselines.b[s->baseline]) : NAN,
+                s ? "the baseline states none" : none);
+    if (s)
+        study_note_text(c->out, "best_baseline", s->name);
 }
 
-static int note_ours(const struct cell *c)
+static void note_ours(const struct cell *c)
 {
     json_t *list = json_array();
     char schedule[128];
 
     for (int i = 0; list && i < c->n_series; i++) {
         const struct series *s = &c->series[i];
-        const struct study_side *side = &c->contest.sides[ours(s)];
+        const struct study_entry *entry = &c->comparison.entries[ours(s)];
 
-        kern_schedule_print(&side->schedule, schedule, sizeof(schedule));
+        kern_schedule_print(&entry->schedule, schedule, sizeof(schedule));
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "precision",
                                               study_mode_precision(s->mode), "variant",
                                               s->shape.v->name, "schedule", schedule,
-                                              "of", side->name));
+                                              "of", entry->name));
     }
-    return study_note(c->out, "ours", list);
+    study_note(c->out, "ours", list);
 }
 
-static int note_rivals(const struct cell *c)
+static void note_baselines(const struct cell *c)
 {
     json_t *all = json_object();
 
-    for (int i = c->contest.n_ours; all && i < c->contest.n; i++) {
-        const struct study_side *s = &c->contest.sides[i];
-        const struct gemm_rival *r = kept.rivals.r[s->rival];
+    for (int i = c->comparison.n_ours; all && i < c->comparison.n; i++) {
+        const struct study_entry *s = &c->comparison.entries[i];
+        const struct gemm_baseline *r = c->kept->baselines.b[s->baseline];
 
-        if (!s->lost)
-            json_object_set_new(
-                all, s->name,
-                json_pack("{s:s, s:s, s:f}", "version", gemm_rival_version(r), "setting",
-                          gemm_rival_setting(r), "error", gemm_rival_error(r)));
+        if (!isnan(s->time.estimate))
+            json_object_set_new(all, s->name,
+                                json_pack("{s:s, s:s, s:f}", "version",
+                                          gemm_baseline_version(r), "setting",
+                                          gemm_baseline_setting(r), "error",
+                                          gemm_baseline_error(r)));
     }
-    return study_note(c->out, "rivals", all);
+    study_note(c->out, "baselines", all);
 }
 
-static int say_all(const struct cell *c)
+static void report_all(const struct cell *c)
 {
-    int rc = OK;
-
-    for (int i = 0; i < c->n_series && rc == OK; i++) {
-        rc = say_ours(c, &c->series[i], suffixes[i]);
-        if (rc == OK)
-            rc = say_bounds(c, &c->series[i], suffixes[i]);
+    for (int i = 0; i < c->n_series; i++) {
+        report_ours(c, &c->series[i], suffixes[i]);
+        report_bounds(c, &c->series[i], suffixes[i]);
     }
-    if (rc == OK)
-        rc = say_rivals(c);
-    if (rc == OK)
-        rc = say_best_rival(c);
-    if (rc == OK)
-        rc = note_ours(c);
-    if (rc == OK)
-        rc = note_rivals(c);
-    return rc == OK ? study_note_machine(c->out, &kept.threads) : rc;
+    report_baselines(c);
+    report_best_baseline(c);
+    note_ours(c);
+    note_baselines(c);
+    study_note_machine(c->out, &c->kept->threads);
 }
 
 static int run(const void *opts, struct study_cell *out)
@@ -471,18 +460,20 @@ static int run(const void *opts, struct study_cell *out)
         return ERR_NOMEM;
     c->o = opts;
     c->out = out;
+    c->kept = study_kept(out);
     rc = begin(c, &shape);
-    c->contest.rivals = &kept.rivals;
-    c->contest.team = kept.threads.team;
-    c->contest.n_threads = kept.threads.n;
+    c->comparison.baselines = &c->kept->baselines;
+    c->comparison.team = c->kept->threads.team;
+    c->comparison.n_threads = c->kept->threads.n;
     if (rc == OK)
         rc = enter_ours(c, &shape);
     if (rc == OK)
-        enter_rivals(c);
+        enter_baselines(c);
     if (rc == OK)
         rc = measure(c);
     if (rc == OK)
-        rc = say_all(c);
+        report_all(c);
+    study_comparison_close(&c->comparison);
     mem_free(c);
     return rc;
 }
@@ -492,6 +483,7 @@ const struct study study_gemm_vendors = {
     .help = "our GEMM beside every library's, in turn in one run",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .kept_bytes = sizeof(struct kept),
     .metrics = metrics,
     .wants_machine = true,
     .run = run,

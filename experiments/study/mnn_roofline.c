@@ -118,8 +118,8 @@ static struct study_roofline_machine machine_of(const struct opts *o, const json
     return m;
 }
 
-static int say_counts(struct study_cell *c, const struct study_roofline_work *p,
-                      const struct study_roofline_work *d)
+static void report_counts(struct study_cell *c, const struct study_roofline_work *p,
+                          const struct study_roofline_work *d)
 {
     const double g = ROOFLINE_G;
     const struct study_number all[] = {
@@ -137,12 +137,12 @@ static int say_counts(struct study_cell *c, const struct study_roofline_work *p,
         {"decode_flop_per_byte", d->linear_flop / d->linear_bytes},
     };
 
-    return STUDY_VALUES(c, all, "arithmetic");
+    STUDY_VALUES(c, all, "arithmetic");
 }
 
-static int say_bounds(struct study_cell *c, const struct opts *o,
-                      const struct study_roofline_work *p,
-                      const struct study_roofline_work *d)
+static void report_bounds(struct study_cell *c, const struct opts *o,
+                          const struct study_roofline_work *p,
+                          const struct study_roofline_work *d)
 {
     const char *why;
     struct study_roofline_machine m = machine_of(o, study_machine(c), &why);
@@ -164,10 +164,9 @@ static int say_bounds(struct study_cell *c, const struct opts *o,
         {"reached_prefill_frac", printed ? PAPER_PREFILL_REACHED / prefill : NAN},
         {"reached_decode_frac", printed ? PAPER_DECODE_REACHED / decode : NAN},
     };
-    int rc = STUDY_VALUES(c, bounds, why);
 
-    return rc == OK ? STUDY_VALUES(c, papers, "the paper prints it for its own case only")
-                    : rc;
+    STUDY_VALUES(c, bounds, why);
+    STUDY_VALUES(c, papers, "the paper prints it for its own case only");
 }
 
 static double to_digits(double x, int n)
@@ -179,18 +178,18 @@ static double to_digits(double x, int n)
 
 /* The formulas to the digits that the paper prints, and what they give without each of
  * its slips that changes a number. */
-static int say_paper(struct study_cell *c, const struct opts *o,
-                     const struct study_roofline_model *m,
-                     const struct study_roofline_work *p,
-                     const struct study_roofline_work *d)
+static void report_paper(struct study_cell *c, const struct opts *o,
+                         const struct study_roofline_model *m,
+                         const struct study_roofline_work *p,
+                         const struct study_roofline_work *d)
 {
     const struct study_roofline_opts fixed = {.head_rows = 1, .other_factor = 200};
     double n = (double)o->n_prompt_tok, g = ROOFLINE_G;
-    bool own = o->machine == PAPER && o->counts == AS_PRINTED;
+    bool own = o->machine == PAPER && o->counts == AS_PRINTED && o->weights == W4A8;
     struct study_roofline_work f;
 
     study_roofline_prefill(&f, m, n, &fixed);
-    const struct study_number all[] = {
+    struct study_number all[] = {
         {"digits_linear_prefill_gflop", to_digits(p->linear_flop / g, 2)},
         {"digits_linear_decode_gflop", to_digits(d->linear_flop / g, 2)},
         {"digits_prefill_tok_s", round(n / study_roofline_seconds(p, &paper, g))},
@@ -201,33 +200,26 @@ static int say_paper(struct study_cell *c, const struct opts *o,
         {"slip_one_unit_prefill_tok_s", n / study_roofline_seconds(p, &paper, 1e9)},
         {"slip_one_unit_decode_tok_s", 1 / study_roofline_seconds(d, &paper, 1e9)},
     };
-    struct study_number said[sizeof(all) / sizeof(all[0])];
 
-    memcpy(said, all, sizeof(all));
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !(own && o->weights == W4A8);
-         i++)
-        said[i].value = NAN;
-    return STUDY_VALUES(c, said,
-                        "of the paper's own case only: its machine, w4a8, counts "
-                        "as printed");
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && !own; i++)
+        all[i].value = NAN;
+    STUDY_VALUES(c, all,
+                 "of the paper's own case only: its machine, w4a8, counts "
+                 "as printed");
 }
 
-static int say_slips(struct study_cell *c)
+static void report_slips(struct study_cell *c)
 {
     json_t *list = json_array();
+    bool whole = true;
     char *text;
-    int rc;
 
     for (size_t i = 0; i < sizeof(slips) / sizeof(slips[0]); i++)
-        if (json_array_append_new(list, json_string(slips[i])) != 0)
-            break;
-    text = json_array_size(list) == sizeof(slips) / sizeof(slips[0])
-               ? json_dumps(list, JSON_COMPACT)
-               : NULL;
-    rc = text ? study_note(c, "slips", json_string(text)) : ERR_NOMEM;
+        whole &= json_array_append_new(list, json_string(slips[i])) == 0;
+    text = whole ? json_dumps(list, JSON_COMPACT) : NULL;
+    study_note_text(c, "slips", text);
     free(text);
     json_decref(list);
-    return rc;
 }
 
 static int run(const void *opts, struct study_cell *c)
@@ -239,17 +231,15 @@ static int run(const void *opts, struct study_cell *c)
                                             printed ? (double)o->n_prompt_tok : 1,
                                         .other_factor = printed ? 400 : 200};
     struct study_roofline_work prefill, decode;
-    int rc;
 
     m.weight_bytes = o->weights == BF16 ? 2 : m.weight_bytes;
     study_roofline_prefill(&prefill, &m, (double)o->n_prompt_tok, &count);
     study_roofline_decode(&decode, &m, (double)o->n_ctx_tok, &count);
-    rc = say_counts(c, &prefill, &decode);
-    if (rc == OK)
-        rc = say_bounds(c, o, &prefill, &decode);
-    if (rc == OK)
-        rc = say_paper(c, o, &m, &prefill, &decode);
-    return rc == OK ? say_slips(c) : rc;
+    report_counts(c, &prefill, &decode);
+    report_bounds(c, o, &prefill, &decode);
+    report_paper(c, o, &m, &prefill, &decode);
+    report_slips(c);
+    return OK;
 }
 
 const struct study study_mnn_roofline = {

@@ -57,8 +57,8 @@ struct found {
 static int step(struct found *f, const struct opts *o, double *seconds)
 {
     return o->phase == PREFILL
-               ? model_timed_prefill(&f->engine.steps, f->phase, o->n_tok, seconds)
-               : model_timed_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
+               ? model_bench_steps_prefill(&f->engine.steps, f->phase, o->n_tok, seconds)
+               : model_bench_steps_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
 }
 
 /* By the clock of thread 0, which has an equal part of every operator; where it waits,
@@ -100,7 +100,7 @@ static double bound_tok_s(const struct found *f, const struct opts *o, const jso
            1e9 * (double)o->n_tok / model_cost_prefill(c, types, o->n_tok, 0).flop;
 }
 
-static int say(const struct found *f, const struct opts *o, struct study_cell *c)
+static void report(const struct found *f, const struct opts *o, struct study_cell *c)
 {
     size_t n = (size_t)o->rounds;
     double s = stats_median(f->step_s, n);
@@ -115,11 +115,10 @@ static int say(const struct found *f, const struct opts *o, struct study_cell *c
         {"tok_s", (o->phase == PREFILL ? (double)o->n_tok : 1) / s},
         {"bound_tok_s", bound_tok_s(f, o, study_machine(c))},
     };
-    int rc = STUDY_VALUES(c, all, "no machine card with that bound");
 
-    if (rc == OK)
-        rc = study_series(c, "step_s_each", "s", f->step_s, n);
-    return rc == OK ? study_engine_say(c, &f->engine) : rc;
+    STUDY_VALUES(c, all, "no machine card with that bound");
+    study_series(c, "step_s_each", "s", f->step_s, n);
+    study_engine_report(c, &f->engine);
 }
 
 static int run(const void *opts, struct study_cell *c)
@@ -141,7 +140,7 @@ static int run(const void *opts, struct study_cell *c)
         study_progress(c, (double)(r + 1) / (double)o->rounds, "steps");
     }
     if (rc == OK)
-        rc = say(f, o, c);
+        report(f, o, c);
     model_phase_close(&f->phase);
     study_engine_close(&f->engine);
     mem_free(f);

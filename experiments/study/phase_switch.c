@@ -64,10 +64,10 @@ static int request(struct found *f, const struct opts *o, int way, int round)
     struct model_phase *p = f->phase[way == DECODE_PLAN];
     struct model_phase *d = f->phase[way != PREFILL_PLAN];
     double sum, one = NAN, later = INFINITY;
-    int rc = model_timed_prefill(&f->engine.steps, p, o->n_prompt_tok, &sum);
+    int rc = model_bench_steps_prefill(&f->engine.steps, p, o->n_prompt_tok, &sum);
 
     for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
-        rc = model_timed_decode(&f->engine.steps, d, o->n_prompt_tok + i - 1, &one);
+        rc = model_bench_steps_decode(&f->engine.steps, d, o->n_prompt_tok + i - 1, &one);
         sum += one;
         if (i == 1)
             f->first_s[way][round] = one;
@@ -97,7 +97,7 @@ static int measure(struct found *f, const struct opts *o, struct study_cell *out
     return rc;
 }
 
-static int say(const struct found *f, const struct opts *o, struct study_cell *out)
+static void report(const struct found *f, const struct opts *o, struct study_cell *out)
 {
     const struct model *m = f->engine.model;
     size_t n = (size_t)o->rounds;
@@ -116,11 +116,10 @@ static int say(const struct found *f, const struct opts *o, struct study_cell *o
         {"speedup_vs_best_one_plan", stats_median(f->speedup, n)},
         {"token_bytes", bytes},
         {"decode_gbps", 1e-9 * bytes / stats_median(f->later_s[DECODE_PLAN], n)}};
-    int rc = STUDY_VALUES(out, all, "a time was no number");
 
-    if (rc == OK)
-        rc = study_series(out, "switch_us", "us", f->switch_us, n);
-    return rc == OK ? study_engine_say(out, &f->engine) : rc;
+    STUDY_VALUES(out, all, "a time was no number");
+    study_series(out, "switch_us", "us", f->switch_us, n);
+    study_engine_report(out, &f->engine);
 }
 
 static int share(int64_t asked, const struct found *f, int64_t n_ranks)
@@ -152,7 +151,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = measure(f, o, out);
     if (rc == OK)
-        rc = say(f, o, out);
+        report(f, o, out);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);
     study_engine_close(&f->engine);

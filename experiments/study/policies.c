@@ -149,7 +149,8 @@ static const struct entrant *oracle_of(const struct found *f)
     return NULL;
 }
 
-static int say_one(const struct found *f, const struct entrant *e, struct study_cell *out)
+static void report_one(const struct found *f, const struct entrant *e,
+                       struct study_cell *out)
 {
     const struct entrant *oracle = oracle_of(f);
     double ratio[STUDY_SHAPES_MAX], gflops[STUDY_SHAPES_MAX];
@@ -158,7 +159,6 @@ static int say_one(const struct found *f, const struct entrant *e, struct study_
                                     "tuning_wall_s_", "gflops_"};
     double values[5];
     char name[64];
-    int rc = OK;
 
     for (size_t i = 0; i < n; i++) {
         ratio[i] = oracle ? e->s[i] / oracle->s[i] : NAN;
@@ -169,20 +169,19 @@ static int say_one(const struct found *f, const struct entrant *e, struct study_
     values[2] = e->tuned.cost.seconds;
     values[3] = e->tuned.wall_s;
     values[4] = stats_geomean(gflops, n);
-    for (int i = 0; i < 5 && rc == OK; i++) {
+    for (int i = 0; i < 5; i++) {
         snprintf(name, sizeof(name), "%s%s", prefixes[i], e->name);
-        rc = study_value(out, name, values[i], "the oracle was not asked");
+        study_value(out, name, values[i], "the oracle was not asked");
     }
     snprintf(name, sizeof(name), "s_%s", e->name);
-    return rc == OK ? study_series(out, name, "s", e->s, n) : rc;
+    study_series(out, name, "s", e->s, n);
 }
 
-static int note(const struct found *f, const struct study_threads *t,
-                struct study_cell *out)
+static void note(const struct found *f, const struct study_threads *t,
+                 struct study_cell *out)
 {
     json_t *all = json_object();
     char text[128];
-    int rc;
 
     for (int k = 0; all && k < f->n; k++) {
         json_t *list = json_array();
@@ -193,25 +192,22 @@ static int note(const struct found *f, const struct study_threads *t,
         }
         json_object_set_new(all, f->entrants[k].name, list);
     }
-    rc = study_note(out, "schedules", all);
-    return rc == OK ? study_note_setting(out, t, f->shapes.mode, f->shapes.v[0].v) : rc;
+    study_note(out, "schedules", all);
+    study_note_setting(out, t, f->shapes.mode, f->shapes.v[0].v);
 }
 
-static int say(const struct found *f, const struct study_threads *t,
-               struct study_cell *out)
+static void report(const struct found *f, const struct study_threads *t,
+                   struct study_cell *out)
 {
     double m[STUDY_SHAPES_MAX];
-    int rc = OK;
 
-    for (int k = 0; k < f->n && rc == OK; k++)
-        rc = say_one(f, &f->entrants[k], out);
+    for (int k = 0; k < f->n; k++)
+        report_one(f, &f->entrants[k], out);
     for (int i = 0; i < f->shapes.n; i++)
         m[i] = (double)f->shapes.v[i].m;
-    if (rc == OK)
-        rc = study_series(out, "m", "", m, (size_t)f->shapes.n);
-    if (rc == OK)
-        rc = study_value(out, "n_shapes", f->shapes.n, NULL);
-    return rc == OK ? note(f, t, out) : rc;
+    study_series(out, "m", "", m, (size_t)f->shapes.n);
+    study_value(out, "n_shapes", f->shapes.n, NULL);
+    note(f, t, out);
 }
 
 static int run(const void *opts, struct study_cell *out)
@@ -224,7 +220,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = study_threads_open(&t, o->threads, o->cache_mb);
     if (rc == OK)
-        rc = study_shapes_make(&f->shapes, &t, o->matrix, o->mode, o->ms, o->n_shapes,
+        rc = study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes,
                                o->m_max, o->seed);
     if (rc == OK)
         rc = search(o, &t, f, out);
@@ -232,7 +228,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = again(o, &t, f);
     if (rc == OK)
-        rc = say(f, &t, out);
+        report(f, &t, out);
     study_threads_close(&t);
     mem_free(f);
     return rc;

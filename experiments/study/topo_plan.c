@@ -149,8 +149,9 @@ static int price(const struct study_topo *t, const struct opts *o,
         {"n_threads", c.n_threads},
         {"kept_frac", (double)(*tree)->n_pus / t->machine->n_pus}};
 
-    rc = STUDY_VALUES(out, all, "no number");
-    return rc == OK ? study_note(out, "configuration", json_string(text)) : rc;
+    STUDY_VALUES(out, all, "no number");
+    study_note_text(out, "configuration", text);
+    return OK;
 }
 
 static int run(const void *opts, struct study_cell *out)
@@ -165,7 +166,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         rc = price(&t, o, &tree, out);
     if (rc == OK)
-        rc = study_topo_say(out, &t);
+        study_topo_report(out, &t);
     mem_free(tree);
     study_topo_close(&t);
     return rc;

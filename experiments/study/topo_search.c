@@ -58,12 +58,13 @@ static const struct study_metric metrics[] = {
 };
 
 /* The best step of all configurations, found once for the cells that share it. */
-static struct {
+struct known {
     char key[256];
     double seconds;
-} known;
+};
 
-static int best_of_all(const struct study_topo *t, const struct opts *o, double *seconds)
+static int best_of_all(const struct study_topo *t, const struct opts *o,
+                       struct known *known, double *seconds)
 {
     struct study_topo_asked asked = {.t = t, .phase = (enum topo_phase)o->phase};
     struct plan_evaluation e;
@@ -77,16 +78,16 @@ static int best_of_all(const struct study_topo *t, const struct opts *o, double 
     snprintf(key, sizeof(key), "%s|%s|%s|%d|%d|%d|%d|%lld|%lld|%lld", o->machine,
              o->model, o->fit, o->type, o->hide, o->phase, o->strict_tp,
              (long long)o->n_requests, (long long)o->batch, (long long)o->seed);
-    if (strcmp(key, known.key) != 0) {
+    if (strcmp(key, known->key) != 0) {
         study_topo_evaluator(&e, &asked);
         rc = simulate_exhaustive(&best, t->tree, &t->limits, e.measure, e.ctx, true);
         mem_free(best.tree);
         if (rc != OK)
             return rc;
-        known.seconds = best.seconds;
-        memcpy(known.key, key, sizeof(key));
+        known->seconds = best.seconds;
+        memcpy(known->key, key, sizeof(key));
     }
-    *seconds = known.seconds;
+    *seconds = known->seconds;
     return OK;
 }
 
@@ -166,7 +167,8 @@ static int search(const struct study_topo *t, const struct opts *o, struct outco
     return rc;
 }
 
-static int find(const struct study_topo *t, const struct opts *o, struct outcome *out)
+static int find(const struct study_topo *t, const struct opts *o, struct known *known,
+                struct outcome *out)
 {
     struct topo_config all, even;
     int rc = fixed(t, o, 0, &all, &out->all_cores_s);
@@ -181,11 +183,11 @@ static int find(const struct study_topo *t, const struct opts *o, struct outcome
         rc = search(t, o, out);
     if (rc == OK)
         rc = study_topo_step_s(t, &out->chosen, (enum topo_phase)o->phase, &out->step_s);
-    return rc == OK ? best_of_all(t, o, &out->best_s) : rc;
+    return rc == OK ? best_of_all(t, o, known, &out->best_s) : rc;
 }
 
-static int say_numbers(const struct study_topo *t, const struct opts *o,
-                       const struct outcome *f, struct study_cell *out)
+static void report_numbers(const struct study_topo *t, const struct opts *o,
+                           const struct outcome *f, struct study_cell *out)
 {
     const struct plan_tree_search_counts *n = &f->found.counts;
     double tokens = o->phase == TOPO_PREFILL ? t->prompt_tok : (double)o->batch;
@@ -217,23 +219,20 @@ static int say_numbers(const struct study_topo *t, const struct opts *o,
         {"n_ties", n_ties},
         {"peak_rss_mb", (double)mem_rss_peak_bytes() / (1 << 20)}};
 
-    return STUDY_VALUES(out, all, "not every one was looked at");
+    STUDY_VALUES(out, all, "not every one was looked at");
 }
 
-static int say_words(const struct study_topo *t, const struct outcome *f,
-                     struct study_cell *out)
+static void report_words(const struct study_topo *t, const struct outcome *f,
+                         struct study_cell *out)
 {
     char text[96];
-    int rc = study_topo_say(out, t);
 
+    study_topo_report(out, t);
     topo_config_print(&f->chosen, text, sizeof(text));
-    if (rc == OK)
-        rc = study_note(out, "chosen", json_string(text));
-    if (rc == OK)
-        rc = study_note(out, "steps", json_string(f->chosen.tree->steps));
-    if (rc == OK && f->found.explain)
-        rc = study_note(out, "explain", json_string(f->found.explain));
-    return rc;
+    study_note_text(out, "chosen", text);
+    study_note_text(out, "steps", f->chosen.tree->steps);
+    if (f->found.explain)
+        study_note_text(out, "explain", f->found.explain);
 }
 
 static int run(const void *opts, struct study_cell *out)
@@ -246,11 +245,11 @@ static int run(const void *opts, struct study_cell *out)
     memset(&f, 0, sizeof(f));
     rc = study_topo_open(&t, &o->topo, study_machine(out));
     if (rc == OK)
-        rc = find(&t, o, &f);
-    if (rc == OK)
-        rc = say_numbers(&t, o, &f, out);
-    if (rc == OK)
-        rc = say_words(&t, &f, out);
+        rc = find(&t, o, study_kept(out), &f);
+    if (rc == OK) {
+        report_numbers(&t, o, &f, out);
+        report_words(&t, &f, out);
+    }
     plan_tree_found_free(&f.found);
     study_topo_close(&t);
     return rc;
@@ -261,6 +260,7 @@ const struct study study_topo_search = {
     .help = "the search for a phase's cores on a simulated machine",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .kept_bytes = sizeof(struct known),
     .metrics = metrics,
     .wants_machine = true,
     .run = run,

@@ -53,8 +53,8 @@ static void cut_all(struct sections *s, const struct study_topo *t,
     }
 }
 
-static int say_series(const struct sections *s, const struct topo_tree *tree,
-                      struct study_cell *out)
+static void report_series(const struct sections *s, const struct topo_tree *tree,
+                          struct study_cell *out)
 {
     const struct {
         const char *name;
@@ -64,19 +64,17 @@ static int say_series(const struct sections *s, const struct topo_tree *tree,
                {"attention_imbalance", s->attention},
                {"ffn_imbalance", s->ffn},
                {"allowed_strictly", s->strict}};
-    int rc = study_topo_say_tree(out, tree);
 
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && rc == OK; i++)
-        rc = study_series(out, all[i].name, "", all[i].v, (size_t)tree->n_levels);
-    return rc;
+    study_topo_report_tree(out, tree);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        study_series(out, all[i].name, "", all[i].v, (size_t)tree->n_levels);
 }
 
-static int say(const struct study_topo *t, const struct topo_tree *tree,
-               struct study_cell *out)
+static void report(const struct study_topo *t, const struct topo_tree *tree,
+                   struct study_cell *out)
 {
     struct sections s = {.n_allowed = 0};
     char *text = NULL;
-    int rc;
 
     cut_all(&s, t, tree);
     const struct study_number all[] = {
@@ -87,15 +85,10 @@ static int say(const struct study_topo *t, const struct topo_tree *tree,
         {"n_configs", s.n_allowed},
         {"n_configs_strict", s.n_strict}};
 
-    rc = say_series(&s, tree, out);
-    if (rc == OK)
-        rc = STUDY_VALUES(out, all, "no number");
-    if (rc == OK)
-        rc = topo_tree_text(tree, &text);
-    if (rc == OK)
-        rc = study_note(out, "after", json_string(text));
+    report_series(&s, tree, out);
+    STUDY_VALUES(out, all, "no number");
+    study_note_text(out, "after", topo_tree_text(tree, &text) == OK ? text : NULL);
     mem_free(text);
-    return rc;
 }
 
 static int run(const void *opts, struct study_cell *out)
@@ -107,10 +100,10 @@ static int run(const void *opts, struct study_cell *out)
 
     if (rc == OK)
         rc = study_topo_steps(&tree, t.tree, o->steps);
-    if (rc == OK)
-        rc = say(&t, tree, out);
-    if (rc == OK)
-        rc = study_topo_say(out, &t);
+    if (rc == OK) {
+        report(&t, tree, out);
+        study_topo_report(out, &t);
+    }
     mem_free(tree);
     study_topo_close(&t);
     return rc;

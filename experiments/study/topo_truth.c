@@ -170,38 +170,40 @@ static int open_truth(struct study_topo *t, const struct opts *o)
 }
 
 /* What a shipped machine's best is does not depend on the seed of the noise. */
-static struct {
+struct kept_best {
     char key[128];
     struct best best;
     struct study_topo t;
-} kept_best;
+};
 
-static void forget(void)
+static void forget(void *kept)
 {
-    best_free(&kept_best.best);
-    study_topo_close(&kept_best.t);
-    kept_best.key[0] = '\0';
+    struct kept_best *k = kept;
+
+    best_free(&k->best);
+    study_topo_close(&k->t);
+    k->key[0] = '\0';
 }
 
 /* The machine and its best; both stay until another is asked for. */
-static int recall(const struct opts *o)
+static int recall(struct kept_best *k, const struct opts *o)
 {
-    char key[sizeof(kept_best.key)];
+    char key[sizeof(k->key)];
     double strength;
     int rc;
 
     snprintf(key, sizeof(key), "%s|%s|%lld", o->truth, o->model,
              strength_of(o->truth, &strength) ? (long long)o->seed : 0LL);
-    if (strcmp(key, kept_best.key) == 0)
+    if (strcmp(key, k->key) == 0)
         return OK;
-    forget();
-    rc = open_truth(&kept_best.t, o);
+    forget(k);
+    rc = open_truth(&k->t, o);
     if (rc == OK)
-        rc = find_best(&kept_best.t, &kept_best.best);
+        rc = find_best(&k->t, &k->best);
     if (rc == OK)
-        memcpy(kept_best.key, key, sizeof(key));
+        memcpy(k->key, key, sizeof(key));
     else
-        forget();
+        forget(k);
     return rc;
 }
 
@@ -220,8 +222,8 @@ static int search(const struct study_topo *t, int64_t seed, struct plan_tree_fou
     return rc == OK ? plan_tree_search(out, t->tree, &t->limits, &e, &s) : rc;
 }
 
-static int say(const struct study_topo *t, const struct best *b,
-               const struct plan_tree_found *f, struct study_cell *out)
+static int report(const struct study_topo *t, const struct best *b,
+                  const struct plan_tree_found *f, struct study_cell *out)
 {
     const struct topo_config *c = &f->top[f->best].config;
     bool nothing = simulate_params(t->sim)->n_domains == 0;
@@ -251,11 +253,12 @@ static int say(const struct study_topo *t, const struct best *b,
         {"search_s", f->counts.wall_s},
         {"n_pus", t->machine->n_pus}};
 
-    return STUDY_VALUES(out, all, nothing ? "nothing is hidden" : "something is hidden");
+    STUDY_VALUES(out, all, nothing ? "nothing is hidden" : "something is hidden");
+    return OK;
 }
 
-static int note_plans(const struct study_topo *t, const struct best *b,
-                      const struct plan_tree_found *f, struct study_cell *out)
+static void note_plans(const struct study_topo *t, const struct best *b,
+                       const struct plan_tree_found *f, struct study_cell *out)
 {
     const struct simulate_machine_params *truth = simulate_params(t->sim);
     char found[96], best[96];
@@ -271,23 +274,24 @@ static int note_plans(const struct study_topo *t, const struct best *b,
                             json_pack("{s:i, s:i, s:f}", "cores", truth->domains[0].of,
                                       "stride", truth->domains[0].stride, "gbps",
                                       truth->domains[0].gbps));
-    return study_note(out, "plans", both);
+    study_note(out, "plans", both);
 }
 
 static int run(const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
+    struct kept_best *k = study_kept(out);
     struct plan_tree_found f = {0};
-    int rc = recall(o);
+    int rc = recall(k, o);
 
     if (rc == OK)
-        rc = search(&kept_best.t, o->seed, &f);
+        rc = search(&k->t, o->seed, &f);
     if (rc == OK)
-        rc = say(&kept_best.t, &kept_best.best, &f, out);
-    if (rc == OK)
-        rc = note_plans(&kept_best.t, &kept_best.best, &f, out);
-    if (rc == OK)
-        rc = study_note(out, "explain", json_string(f.explain));
+        rc = report(&k->t, &k->best, &f, out);
+    if (rc == OK) {
+        note_plans(&k->t, &k->best, &f, out);
+        study_note_text(out, "explain", f.explain);
+    }
     plan_tree_found_free(&f);
     return rc;
 }
@@ -297,6 +301,7 @@ const struct study study_topo_truth = {
     .help = "does the search for cores find what is hidden, and only that",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .kept_bytes = sizeof(struct kept_best),
     .metrics = metrics,
     .run = run,
     .close = forget,

@@ -78,7 +78,7 @@ static int again(const struct opts *o, struct study_threads *t, struct found *f)
     return rc;
 }
 
-static int say(const struct found *f, struct study_cell *out)
+static void report(const struct found *f, struct study_cell *out)
 {
     size_t n = (size_t)f->shapes.n;
     const struct study_number all[] = {
@@ -90,23 +90,18 @@ static int say(const struct found *f, struct study_cell *out)
         {"gflops_default", stats_geomean(f->gflops_default, n)},
         {"speedup", stats_geomean(f->speedup, n)},
         {"n_shapes", (double)n}};
-    int rc = STUDY_VALUES(out, all, "a time was no number");
 
-    if (rc == OK)
-        rc = study_series(out, "m", "", f->m, n);
-    if (rc == OK)
-        rc = study_series(out, "gflops_of_m", "GFLOP/s", f->gflops, n);
-    return rc == OK
-               ? study_series(out, "gflops_default_of_m", "GFLOP/s", f->gflops_default, n)
-               : rc;
+    STUDY_VALUES(out, all, "a time was no number");
+    study_series(out, "m", "", f->m, n);
+    study_series(out, "gflops_of_m", "GFLOP/s", f->gflops, n);
+    study_series(out, "gflops_default_of_m", "GFLOP/s", f->gflops_default, n);
 }
 
-static int note(const struct found *f, const struct study_threads *t,
-                struct study_cell *out)
+static void note(const struct found *f, const struct study_threads *t,
+                 struct study_cell *out)
 {
     json_t *list = json_array();
     char text[128];
-    int rc;
 
     for (int i = 0; list && i < f->shapes.n; i++) {
         kern_schedule_print(&f->tuned.schedule[i], text, sizeof(text));
@@ -114,8 +109,8 @@ static int note(const struct found *f, const struct study_threads *t,
             list,
             json_pack("{s:I, s:s}", "m", (json_int_t)f->shapes.v[i].m, "schedule", text));
     }
-    rc = study_note(out, "schedules", list);
-    return rc == OK ? study_note_setting(out, t, f->shapes.mode, f->shapes.v[0].v) : rc;
+    study_note(out, "schedules", list);
+    study_note_setting(out, t, f->shapes.mode, f->shapes.v[0].v);
 }
 
 static int run(const void *opts, struct study_cell *out)
@@ -126,7 +121,7 @@ static int run(const void *opts, struct study_cell *out)
     int rc = f ? study_threads_open(&t, o->threads, o->cache_mb) : ERR_NOMEM;
 
     if (rc == OK)
-        rc = study_shapes_make(&f->shapes, &t, o->matrix, o->mode, o->ms, o->n_shapes,
+        rc = study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes,
                                o->m_max, o->seed);
     study_progress(out, 0.05, "tune");
     if (rc == OK)
@@ -134,10 +129,10 @@ static int run(const void *opts, struct study_cell *out)
     study_progress(out, 0.9, "measure again");
     if (rc == OK)
         rc = again(o, &t, f);
-    if (rc == OK)
-        rc = say(f, out);
-    if (rc == OK)
-        rc = note(f, &t, out);
+    if (rc == OK) {
+        report(f, out);
+        note(f, &t, out);
+    }
     study_threads_close(&t);
     mem_free(f);
     return rc;

@@ -67,9 +67,10 @@ class Cell:
         """The machine's measured peak for this weight type, likewise."""
         return float(self.setting("bound.peak_gflops", "nan"))
 
-    def value(self, name):
-        """A number of the summary, NaN where it is missing."""
-        return self.summary.get(name, float("nan"))
+    def value(self, name, older=None):
+        """A number of the summary, NaN where it is missing; `older`: its name in records made
+        before it had this one."""
+        return self.summary.get(name, self.summary.get(older, float("nan")))
 
     def measured(self, name):
         """A column of the requests that were measured and answered in full; besides those of

@@ -53,7 +53,7 @@ double bench_read_gbps(struct bench *b)
     for (int i = 0; i < c.n_values; i++) {
         if (strcmp(values[i].name, "read_gbps") == 0 &&
             values[i].n_threads == b->n_threads)
-            best = values[i].median;
+            best = values[i].estimate;
     }
     return best;
 }

@@ -24,7 +24,7 @@ struct subject {
     struct model *model;
     struct model_phase *phase; /* one rank of all threads */
     struct kv_pool *pool;
-    struct kv_region kv;
+    struct kv_slot kv;
     float *logits;
     int32_t ids[512];
     double decode_s[BENCH_ROUNDS_MAX], decode_frac[BENCH_ROUNDS_MAX],

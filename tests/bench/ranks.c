@@ -25,7 +25,7 @@ struct packing {
     struct model *model;
     struct par_team *team; /* NULL: lent */
     struct kv_pool *pool;
-    struct kv_region kv;
+    struct kv_slot kv;
 };
 
 struct contest {

@@ -37,11 +37,12 @@ static void check_value(const struct probe_value *v, int n_threads_max)
 
     assert_true(v->name[0] && v->unit[0]);
     assert_in_range(v->n_threads, 1, n_threads_max);
-    assert_int_equal(isnan(v->median), v->why[0] != '\0');
-    if (isnan(v->median))
+    assert_int_equal(isnan(v->estimate), v->why[0] != '\0');
+    if (isnan(v->estimate))
         return;
-    if (!(counted ? v->median >= 0 : v->median > 0) || !(v->mad >= 0))
-        fail_msg("%s: median %g, spread %g", v->name, v->median, v->mad);
+    if (!(counted ? v->estimate >= 0 : v->estimate > 0) ||
+        !(v->lo <= v->estimate && v->estimate <= v->hi))
+        fail_msg("%s: %g in %g to %g", v->name, v->estimate, v->lo, v->hi);
     assert_true(v->n_trials >= (counted ? 1 : 3));
 }
 
@@ -62,7 +63,7 @@ static int available(const struct probe_ctx *c, const char *prefix)
 
     for (int i = 0; i < c->n_values; i++)
         n += strncmp(c->values[i].name, prefix, strlen(prefix)) == 0 &&
-             !isnan(c->values[i].median);
+             !isnan(c->values[i].estimate);
     return n;
 }
 
@@ -228,7 +229,7 @@ static void no_memory_for_the_buffer(void **state)
                 assert_ok(probes[k]->run(&c));
         mem_fail_after(-1, 0);
         assert_true(c.n_values > 0);
-        assert_true(isnan(c.values[0].median) && c.values[0].why[0]);
+        assert_true(isnan(c.values[0].estimate) && c.values[0].why[0]);
         close_ctx(&c);
     }
 }
@@ -334,27 +335,34 @@ static void thread_counts(void **state)
     }
 }
 
-/* Disturbed trials are set aside while there are others. */
-static void disturbed_trials(void **state)
+/* Ten operations of a trial that takes 2, 1 or 4 seconds, or cannot be made. */
+static int made_up(void *arg, int i, struct measure_trial *t)
 {
-    struct probe_series s[2] = {0};
-    struct probe_ctx c = open_ctx(1, 4);
+    static const double seconds[] = {2, 1, 4, NAN};
+
+    (void)arg;
+    t->seconds = seconds[i];
+    return OK;
+}
+
+static void rates_and_times(void **state)
+{
+    struct probe_ctx c = open_ctx(1, 8);
+    struct measure *m = NULL;
 
     (void)state;
-    for (int i = 1; i <= 3; i++) {
-        probe_series_add(&s[0], 10e9, &(struct probe_time){1.0, 0});
-        probe_series_add(&s[0], 10e9, &(struct probe_time){5.0, 1});
-    }
-    probe_series_add(&s[1], 7e9, &(struct probe_time){1.0, 0});
-    probe_series_add(&s[1], 5e9, &(struct probe_time){1.0, 1});
-    probe_series_add(&s[1], 6e9, &(struct probe_time){1.0, 1});
-    assert_ok(probe_report_best(&c, "a", "u", 1, s, 2));
-    assert_true(c.values[0].median == 10 && c.values[0].n_trials == 3);
-    assert_ok(probe_report_best(&c, "b", "u", 1, s + 1, 1));
-    assert_true(c.values[1].median == 6 && c.values[1].n_trials == 3);
-    memset(s, 0, sizeof(s));
-    assert_ok(probe_report_best(&c, "c", "u", 1, s, 2));
-    assert_true(isnan(c.values[2].median) && c.values[2].why[0]);
+    assert_ok(probe_measure(&m, 4, 1e-9, made_up, NULL));
+    assert_ok(probe_report_rate(&c, "fastest", "u", 1, m, 0, 4, 10e9));
+    assert_ok(probe_report_rate(&c, "third", "u", 1, m, 2, 2, 10e9));
+    assert_ok(probe_report_ns(&c, "first", 1, m, 0, 10));
+    assert_ok(probe_report_rate(&c, "none", "u", 1, m, 3, 1, 10e9));
+    measure_close(&m);
+    assert_true(c.values[0].estimate == 10 && c.values[1].estimate == 2.5);
+    assert_true(fabs(c.values[2].estimate - 0.2e9) < 1);
+    assert_string_equal(c.values[2].unit, "ns");
+    for (int i = 0; i < 3; i++)
+        check_value(&c.values[i], 1);
+    assert_true(isnan(c.values[3].estimate) && c.values[3].why[0]);
     close_ctx(&c);
 }
 
@@ -373,7 +381,7 @@ int main(void)
         cmocka_unit_test(loops_write_everything),
         cmocka_unit_test(arithmetic_is_done),
         cmocka_unit_test(thread_counts),
-        cmocka_unit_test(disturbed_trials),
+        cmocka_unit_test(rates_and_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ check "unknown option names the nearest" refuses 2 '--model' "$sandwich" run --m
 check "no model" refuses 2 '--model is needed' "$sandwich" run --prompt x
 check "no prompt" refuses 2 'prompt' "$sandwich" run --model x
 check "no such file" refuses 1 'none.gguf' "$sandwich" run --model "$dir/none.gguf" --prompt x
-check "unknown isa" refuses 2 'avx512' "$sandwich" run --model x --prompt x --isa avx51
+check "unknown isa" refuses 2 '"auto"' "$sandwich" run --model x --prompt x --isa atuo
 check "unknown architecture" refuses 1 'llama-160m' \
     "$sandwich" model make --arch llama-161m --out "$dir/x"
 
@@ -26,6 +26,8 @@ check "make" "$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf
 check "make safetensors" "$sandwich" model make --arch tiny --type f32 --format safetensors \
     --out "$dir/tiny"
 check "inspect" sh -c "$sandwich model inspect $dir/tiny.gguf | grep -q layers"
+check "help of model" sh -c "$sandwich model --help | grep -q 'model inspect MODEL'"
+check "model alone is wrong usage" refuses 2 'expected make or inspect' "$sandwich" model
 check "inspect as JSON" sh -c "$sandwich model inspect --json $dir/tiny | python3 -m json.tool"
 run="$sandwich run --no-pin --model $dir/tiny.gguf -n 12 --ignore-eos"
 $run --prompt-ids 1,2,3 --ids >"$dir/ids" 2>"$dir/err"
@@ -71,8 +73,8 @@ import json, sys
 d = json.load(open('$dir/json'))
 assert len(d['ids']) == 12 and d['ttft_s'] > 0 and d['tpot_s'] > 0 and d['read_gbps'] > 0
 assert d['engine']['kernels']['chosen'] and d['engine']['cpu_budget']['reason']"
-printf '{"values":[{"name":"read_gbps","n_threads":1,"median":10.0},
- {"name":"peak_f32_fma_ref","n_threads":1,"median":100.0}]}' >"$dir/card.json"
+printf '{"values":[{"name":"read_gbps","n_threads":1,"estimate":10.0},
+ {"name":"peak_f32_fma_ref","n_threads":1,"estimate":100.0}]}' >"$dir/card.json"
 $run --prompt hello --threads 1 --machine-card "$dir/card.json" >"$dir/out" 2>"$dir/err"
 check "share of the machine's bounds" grep -q '% of measured 10.0 GB/s' "$dir/err"
 check "share of the machine's peak" grep -q '% of measured 100' "$dir/err"

@@ -62,10 +62,9 @@ static const char *sandwich(void)
 
 static void decode_misses_its_weights(void **state)
 {
-    const char *const argv[] = {sandwich(), "run",          "--model",     path,
-                                "--isa",    "avx2",         "--threads",   "1",
-                                "--no-pin", "--prompt-ids", "1,2,3,4,5,6", "-n",
-                                "4",        "--ids",        NULL};
+    const char *const argv[] = {
+        sandwich(),     "run",         "--model", path, "--threads", "1", "--no-pin",
+        "--prompt-ids", "1,2,3,4,5,6", "-n",      "4",  "--ids",     NULL};
     const struct counters_program p = program(argv);
     struct counters_call *calls[2];
     struct format_file *f;

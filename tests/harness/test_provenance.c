@@ -11,14 +11,14 @@
 
 static void provenance(void **state)
 {
-    static const char *const keys[] = {"commit", "compiler", "flags", "arch"};
+    static const char *const keys[] = {"commit", "compiler", "flags", "arch", "isa"};
     json_t *a, *b;
 
     (void)state;
     assert_ok(provenance_json(&a));
     assert_ok(provenance_json(&b));
     assert_true(json_equal(a, b));
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         assert_true(json_string_length(json_object_get(a, keys[i])) > 0);
     assert_true(json_is_boolean(json_object_get(a, "dirty")));
     json_decref(a);

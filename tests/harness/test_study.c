@@ -39,7 +39,7 @@ static const struct study_metric script_metrics[] = {
     {0},
 };
 
-static int n_runs, n_closed;
+static int n_runs, n_closed, n_kept_at_close;
 static bool dies_at_4; /* not an option: the job must be the same when it is resumed */
 
 static bool is(const char *a, const char *b)
@@ -47,13 +47,15 @@ static bool is(const char *a, const char *b)
     return a && strcmp(a, b) == 0;
 }
 
-static int misbehave(const char *how, struct study_cell *c)
+static void misbehave(const char *how, struct study_cell *c)
 {
     if (is(how, "unknown"))
-        return study_value(c, "sped", 1, NULL);
-    if (is(how, "no reason"))
-        return study_value(c, "speed", NAN, "");
-    return study_value(c, "speed", 1, NULL); /* the second time */
+        study_value(c, "sped", 1, NULL);
+    else if (is(how, "no reason"))
+        study_value(c, "error", NAN, "");
+    else
+        study_value(c, "speed", 1, NULL); /* the second time */
+    study_value(c, "pace", 1, NULL);      /* the first error stays */
 }
 
 static int script_run(const void *opts, struct study_cell *c)
@@ -61,9 +63,10 @@ static int script_run(const void *opts, struct study_cell *c)
     const struct script_opts *o = opts;
     double series[2] = {(double)o->m, o->k};
     double speed = is(o->missing, o->type) ? NAN : (double)o->m * o->k;
-    int rc;
+    int *n_kept = study_kept(c);
 
     n_runs++;
+    ++*n_kept;
     if (dies_at_4 && o->m == 4)
         _exit(9);
     if (is(o->fails, o->type))
@@ -72,19 +75,19 @@ static int script_run(const void *opts, struct study_cell *c)
         return err_set(ERR_NOTFOUND, "no such unit in this machine");
     study_progress(c, 0.5, "half-way");
     assert_null(study_machine(c));
-    rc = study_value(c, "speed", speed, "the script has none");
-    if (rc == OK)
-        rc = study_value(c, "m_seen", (double)o->m, NULL);
-    if (rc == OK)
-        rc = study_series(c, "both", "x", series, 2);
-    if (rc == OK)
-        rc = study_note(c, "rival", json_pack("{s:s}", "version", "script 1.0"));
-    return rc == OK && o->misbehaves ? misbehave(o->misbehaves, c) : rc;
+    study_value(c, "speed", speed, "the script has none");
+    study_value(c, "m_seen", (double)o->m, NULL);
+    study_series(c, "both", "x", series, 2);
+    study_note(c, "rival", json_pack("{s:s}", "version", "script 1.0"));
+    if (o->misbehaves)
+        misbehave(o->misbehaves, c);
+    return OK;
 }
 
-static void script_close(void)
+static void script_close(void *kept)
 {
     n_closed++;
+    n_kept_at_close = *(int *)kept;
 }
 
 static const struct study study_script = {
@@ -92,6 +95,7 @@ static const struct study study_script = {
     .help = "reports m times k",
     .opts = script_table,
     .opts_bytes = sizeof(struct script_opts),
+    .kept_bytes = sizeof(int),
     .metrics = script_metrics,
     .run = script_run,
     .close = script_close,
@@ -375,13 +379,14 @@ static void missing_values(void **state)
 static void a_failed_cell_is_not_the_run(void **state)
 {
     struct ran r;
-    int before = n_closed;
+    int before = n_closed, runs = n_runs;
 
     (void)state;
     run("fails", TYPES "\"fails\": \"bf16\"}", &r);
     assert_int_equal(r.outcome.n_done, 2);
     assert_int_equal(r.outcome.n_failed, 1);
     assert_int_equal(n_closed, before + 1);
+    assert_int_equal(n_kept_at_close, n_runs - runs); /* one block for all cells */
     ran_free(&r);
 }
 

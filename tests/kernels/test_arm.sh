@@ -5,6 +5,7 @@ CC=${ARM_CC:-aarch64-linux-gnu-gcc}
 RUN=${ARM_RUN:-qemu-aarch64-static}
 BUILD=${BUILD:-build}
 OUT=$BUILD/arm
+unset SANDWICH_ISA # a mask of this machine's instruction sets, not of the emulated one's
 PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_error test_pack test_table"
 
 for tool in "$CC" "$RUN"; do

@@ -306,10 +306,10 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
     nan_query(v, r, 20);
 }
 
-/* A steady variant's row has the same bits alone as among others. */
-static void test_steady(const struct kern_variant *v, struct rng *r)
+/* A batch-invariant variant's row has the same bits alone as among others. */
+static void test_batch_invariant(const struct kern_variant *v, struct rng *r)
 {
-    for (int n = 0; v->steady && n < 60; n++) {
+    for (int n = 0; v->batch_invariant && n < 60; n++) {
         struct shape s = any_shape(r);
         struct kern_attn_args all = make_args(v, r, &s), one;
         float out[KERN_HEAD_DIM_MAX];
@@ -333,8 +333,8 @@ static void test_steady(const struct kern_variant *v, struct rng *r)
 int main(void)
 {
     check_init();
-    check_variants(KERN_ATTN_F32, test_steady);
-    check_variants(KERN_ATTN_BF16, test_steady);
+    check_variants(KERN_ATTN_F32, test_batch_invariant);
+    check_variants(KERN_ATTN_BF16, test_batch_invariant);
     check_variants(KERN_ATTN_F32, test_attn);
     check_variants(KERN_ATTN_BF16, test_attn);
     return check_done();

@@ -223,13 +223,13 @@ static void draw_product(const struct kern_variant *v, struct rng *r,
     run_parts(&j, r, n_threads);
 }
 
-/* A steady variant's bits: the same by every schedule, and of a row alone. */
-static void test_steady(const struct kern_variant *v, struct rng *r)
+/* A batch-invariant variant's bits: the same by every schedule, and of a row alone. */
+static void test_batch_invariant(const struct kern_variant *v, struct rng *r)
 {
     static float first[CHECK_M_MAX * (CHECK_N_MAX + 64)];
     static float again[CHECK_M_MAX * (CHECK_N_MAX + 64)];
 
-    for (int n = 0; v->steady && n < 30; n++) {
+    for (int n = 0; v->batch_invariant && n < 30; n++) {
         struct shape s = {.m = rng_range(r, 1, 40), .n = rng_range(r, 1, 180)};
         int64_t row = rng_range(r, 0, s.m - 1);
         size_t row_bytes;
@@ -258,9 +258,9 @@ static void test_steady(const struct kern_variant *v, struct rng *r)
 int main(void)
 {
     check_init();
-    check_gemm_variants(KERN_GEMM_F32, test_steady);
-    check_gemm_variants(KERN_GEMM_F16, test_steady);
-    check_gemm_variants(KERN_GEMM_BF16, test_steady);
+    check_gemm_variants(KERN_GEMM_F32, test_batch_invariant);
+    check_gemm_variants(KERN_GEMM_F16, test_batch_invariant);
+    check_gemm_variants(KERN_GEMM_BF16, test_batch_invariant);
     check_gemm_variants(KERN_GEMM_F32, test_run);
     check_gemm_variants(KERN_GEMM_F16, test_run);
     check_gemm_variants(KERN_GEMM_BF16, test_run);

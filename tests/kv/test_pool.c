@@ -1,4 +1,4 @@
-/* Every allocator in the table: regions never overlap, a released one is used again,
+/* Every allocator in the table: slots never overlap, a released one is used again,
  * running out is ERR_NOMEM, totals add up, and no failed allocation leaks. */
 #include "tests/support/test.h"
 
@@ -17,7 +17,7 @@ static void test_token_bytes(void **state)
 static void test_layout(void **state)
 {
     struct kv_pool *p;
-    struct kv_region r;
+    struct kv_slot r;
 
     (void)state;
     assert_ok(kv_pool_open(&p, NULL, &shape, 1 << 20, MAX_TOK, -1));
@@ -37,11 +37,11 @@ static void test_layout(void **state)
     kv_pool_close(&p);
 }
 
-/* Reserve and release at random; each live region is filled with its own byte, which must
+/* Reserve and release at random; each live slot is filled with its own byte, which must
  * still be there when it is given back. */
 static void churn(const struct kv_alloc *alloc)
 {
-    struct kv_region live[64];
+    struct kv_slot live[64];
     struct kv_pool *p;
     struct kv_stat st;
     struct rng rng;
@@ -95,7 +95,7 @@ static void test_churn(void **state)
 static void test_refusals(void **state)
 {
     struct kv_shape bad = shape;
-    struct kv_region r;
+    struct kv_slot r;
     struct kv_pool *p;
 
     (void)state;
@@ -140,11 +140,11 @@ static void test_touch(void **state)
 }
 
 struct seen {
-    struct kv_region r[8];
+    struct kv_slot r[8];
     int n;
 };
 
-static void see(void *ctx, const struct kv_region *r)
+static void see(void *ctx, const struct kv_slot *r)
 {
     struct seen *s = ctx;
 
@@ -152,11 +152,11 @@ static void see(void *ctx, const struct kv_region *r)
     s->r[s->n++] = *r;
 }
 
-/* Every region there can be, each once, and the pool is as it was. */
+/* Every slot there can be, each once, and the pool is as it was. */
 static void test_each(void **state)
 {
     size_t slot = (kv_token_bytes(&shape) * MAX_TOK + 63) & ~(size_t)63, bytes;
-    struct kv_region r[3];
+    struct kv_slot r[3];
     struct seen s = {.n = 0};
     struct kv_pool *p;
     struct kv_stat st;

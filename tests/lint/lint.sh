@@ -2,12 +2,13 @@
 # Check the tree (by default this one) against the rules that lint checks. Each fault is one line
 # "file:line: rule: what", and any fault makes the exit status 1.
 #   sh tests/lint/lint.sh [TREE]      BUILD: folder of the objects, below TREE
+#                                     MODULES: another list than tests/lint/modules.txt
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-.}" || exit 2
 BUILD=${BUILD:-build}
 CC=${CC:-gcc}
-modules=$here/modules.txt
+modules=${MODULES:-$here/modules.txt}
 tmp=$(mktemp -d) || exit 2
 trap 'rm -rf "$tmp"' EXIT
 
@@ -26,6 +27,26 @@ module_of() { # path -> the longest entry of modules.txt that it begins with
 
 check_source() { # include, size, condition, print
     [ -s "$tmp/c" ] && xargs awk -v MODULES="$modules" -f "$here/source.awk" "$modules" <"$tmp/c"
+}
+
+# modules.txt lists the engine's modules from the lowest up, and each may include only modules
+# above its own line: so the arrows of the include graph run down and cannot form a cycle. An
+# entry for a part of a module obeys the order of the module's own line.
+check_order() {
+    awk -F ' *[|] *' -v name="tests/lint/modules.txt" '
+        $1 != "module" || $2 !~ /^engine\// || $4 == "*" { next }
+        {
+            split($2, path, "/")
+            self = path[2]
+            known[self] = 1
+            n = split($4, may, " ")
+            for (i = 1; i <= n; i++) {
+                sub(/\/.*/, "", may[i])
+                if (may[i] != "-" && !(may[i] in known))
+                    print name ":" FNR ": order: " self " may include " may[i] \
+                        ", which is not a module listed before it"
+            }
+        }' "$modules"
 }
 
 check_long_scripts() {
@@ -128,14 +149,31 @@ check_readmes() {
         done
 }
 
+# A test that names an instruction set asks first whether this machine has it, so that the suite
+# passes on every machine. Tests of machines that are made up are listed in modules.txt.
+check_isa_words() {
+    sed -n 's/^isa *| *//p' "$modules" >"$tmp/isa"
+    grep -E '^tests/.*\.(c|h|sh|py)$' "$tmp/files" | grep -v '^tests/lint/' |
+        grep -v -x -F -f "$tmp/isa" | while read -r f; do
+        sed -n 's/^CPU_ISA(\([A-Z0-9]*\), "\([a-z0-9]*\)").*/\1 \2/p' \
+            "$here/../../engine/cpu/isa.def" | while read -r bit word; do
+            grep -q "test_needs_isa(\"$word\")" "$f" ||
+                grep -n -w -e "$word" -e "CPU_MASK($bit)" "$f" |
+                sed "s,^\([0-9]*\):.*,$f:\1: isa: $word is not asked for with test_needs_isa(),"
+        done
+    done
+}
+
 {
     check_source
+    check_order
     check_long_scripts
     check_marks
     check_format
     check_headers
     check_symbols
     check_readmes
+    check_isa_words
 } >"$tmp/faults"
 cat "$tmp/faults"
 n=$(wc -l <"$tmp/faults")

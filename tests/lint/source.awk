@@ -17,7 +17,7 @@ FILENAME == MODULES {
         printer[part[2]] = 1
     else if (part[1] == "condition")
         chooser[part[2]] = 1
-    else if (part[1] != "template")
+    else if (part[1] != "template" && part[1] != "isa")
         fail("modules", "unknown kind of line \"" part[1] "\"")
     next
 }

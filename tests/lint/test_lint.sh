@@ -60,7 +60,7 @@ lines() { # how many, of what
     yes "$2" | head -n "$1"
 }
 
-echo "1..27"
+echo "1..32"
 clean
 check "a clean tree" ""
 add engine/base/mem.c '#include "kv/kv.h"'
@@ -118,5 +118,18 @@ printf '#ifdef __AVX2__\n#define MEM_G 1\n#endif\n' >"$tree/engine/base/g.h"
 check "a condition in base" ""
 printf '#include <stdio.h>\n\nvoid kv_say(void);\nvoid kv_say(void)\n{\n    printf("x");\n}\n' >"$tree/engine/kv/g.c"
 check "printing from the library" 'engine/kv/g.c:6: print:'
+add tests/kv/test_kv.c 'static const char isa[] = "avx512";'
+check "an instruction set without asking" 'tests/kv/test_kv.c:3: isa: avx512 is not asked for'
+add tests/kv/test_kv.c 'static long isa = CPU_MASK(AVX2);'
+check "its bit without asking" 'tests/kv/test_kv.c:3: isa: avx2 is not asked for'
+add tests/kv/test_run.sh 'run --isa avx2'
+check "an instruction set in a script" 'tests/kv/test_run.sh:1: isa: avx2'
+add tests/kv/test_kv.c 'static int f(void)'
+printf '{\n    test_needs_isa("avx2");\n    return run("avx2");\n}\n' >>"$tree/tests/kv/test_kv.c"
+check "an instruction set that was asked for" ""
 rm "$tree/engine/kv/README.md"
 check "a module without a page" 'engine/kv:1: readme:'
+sed 's/^\(module | engine\/base .*|\) -$/\1 kv/' "$top/tests/lint/modules.txt" >"$tree.modules"
+export MODULES="$tree.modules"
+check "an arrow that runs up" 'order: base may include kv, which is not a module listed before it'
+rm "$tree.modules"

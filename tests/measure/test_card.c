@@ -19,7 +19,7 @@ static json_t *card_of(const char *values)
 
 #define ROW(name, n, median)                                                             \
     "{\"name\": \"" name "\", \"unit\": \"u\", \"n_threads\": " #n                       \
-    ", \"median\": " #median ", \"mad\": 0.5, \"n_trials\": 7, \"why\": \"\"}"
+    ", \"estimate\": " #median ", \"lo\": 1, \"hi\": 2, \"n_trials\": 7, \"why\": \"\"}"
 
 static void near(double got, double wanted)
 {
@@ -74,9 +74,9 @@ static void strange_cards(void **state)
         "{}",
         "{\"values\": 3}",
         "{\"values\": [1, null, [], {}]}",
-        "{\"values\": [{\"name\": 7, \"n_threads\": \"x\", \"median\": {}}]}",
-        "{\"values\": [{\"name\": \"read_gbps\", \"n_threads\": 1, \"median\": null}]}",
-        "{\"values\": [{\"name\": \"read_gbps\", \"n_threads\": null, \"median\": 3}]}",
+        "{\"values\": [{\"name\": 7, \"n_threads\": \"x\", \"estimate\": {}}]}",
+        "{\"values\": [{\"name\": \"read_gbps\", \"n_threads\": 1, \"estimate\": null}]}",
+        "{\"values\": [{\"name\": \"read_gbps\", \"n_threads\": null, \"estimate\": 3}]}",
     };
 
     (void)state;
@@ -98,7 +98,7 @@ static void text_says_why(void **state)
 {
     json_t *card =
         card_of("{\"name\": \"peak_x\", \"unit\": \"GFLOP/s\", \"n_threads\": 2,"
-                " \"median\": null, \"mad\": null, \"n_trials\": 0,"
+                " \"estimate\": null, \"lo\": null, \"hi\": null, \"n_trials\": 0,"
                 " \"why\": \"this processor has no x\"}," ROW("read_gbps", 1, 10.25));
     char *text;
 
@@ -119,7 +119,7 @@ static void value_by_name(void **state)
 {
     const char *why = NULL;
     json_t *card = card_of(ROW("a_ns", 1, 3) "," ROW("a_ns_more", 1, 4) "," ROW(
-        "a_ns", 2, 5) ",{\"name\": \"b\", \"n_threads\": 1, \"median\": null,"
+        "a_ns", 2, 5) ",{\"name\": \"b\", \"n_threads\": 1, \"estimate\": null,"
                       " \"why\": \"no b here\"}");
 
     (void)state;
@@ -133,10 +133,10 @@ static void value_by_name(void **state)
 
 static void range_of_a_prefix(void **state)
 {
-    json_t *card = card_of("{\"name\": \"p_a\", \"n_threads\": 2, \"median\": 3},"
-                           "{\"name\": \"p_b\", \"n_threads\": 2, \"median\": 5},"
-                           "{\"name\": \"p_c\", \"n_threads\": 4, \"median\": 9},"
-                           "{\"name\": \"q\", \"n_threads\": 2, \"median\": null, "
+    json_t *card = card_of("{\"name\": \"p_a\", \"n_threads\": 2, \"estimate\": 3},"
+                           "{\"name\": \"p_b\", \"n_threads\": 2, \"estimate\": 5},"
+                           "{\"name\": \"p_c\", \"n_threads\": 4, \"estimate\": 9},"
+                           "{\"name\": \"q\", \"n_threads\": 2, \"estimate\": null, "
                            "\"why\": \"no q\"}, 7, {}");
     const char *why;
 
@@ -155,6 +155,8 @@ static void range_of_a_prefix(void **state)
 static void card_in_a_file(void **state)
 {
     static const char text[] = "{\"values\": [" ROW("read_gbps", 2, 30) "]}";
+    static const char other[] =
+        "{\"identity\": {\"isa\": \"none we have\"}, \"values\": []}";
     char path[600], small[8];
     json_t *card;
     int here;
@@ -174,6 +176,10 @@ static void card_in_a_file(void **state)
     assert_int_equal(measure_card_read(&card, path), ERR_FORMAT);
     assert_null(card);
     near(measure_card_read_gbps(card, 2), NAN); /* no card, no bound */
+    test_write(path, other, strlen(other));
+    assert_err(measure_card_read(&card, path), ERR_STATE,
+               "sets \"none we have\", this run");
+    assert_null(card);
     here = open(".", O_RDONLY | O_DIRECTORY);
     assert_int_equal(chdir(test_dir()), 0);
     assert_err(measure_card_read(&card, NULL), ERR_NOTFOUND, MEASURE_CARD_DIR);

@@ -101,10 +101,10 @@ static void estimator(void **state)
     }
 }
 
-/* 2 % apart in a machine that slows down by a third meanwhile: only rounds can tell. */
+/* 4 % apart in a machine that slows down by a third meanwhile: only rounds can tell. */
 static void drift(void **state)
 {
-    struct machine x = {.base = {1.02e-3, 1e-3}, .drift = 0.005};
+    struct machine x = {.base = {1.04e-3, 1e-3}, .drift = 0.005};
     struct measure *m =
         compare(&x, 2, (struct measure_opts){MEASURE_EXACTLY(32), .n_warm_up = 3});
     struct measure_report r;
@@ -195,6 +195,44 @@ static void ties(void **state)
     m = compare(&x, 2, (struct measure_opts){0});
     assert_int_equal(measure_fastest(m, -1), 0);
     assert_int_equal(measure_fastest(m, 1), 1);
+    measure_close(&m);
+}
+
+/* A gain that is sure and small is none to change for. */
+static void small_gain(void **state)
+{
+    struct machine x = {.base = {1.015e-3, 1e-3}};
+    struct measure *m = compare(&x, 2, (struct measure_opts){MEASURE_EXACTLY(20)});
+
+    (void)state;
+    assert_int_equal(measure_fastest(m, -1), 1);
+    assert_int_equal(measure_fastest(m, 0), 0);
+    measure_close(&m);
+}
+
+static int scripted(void *arg, int i, struct measure_trial *t)
+{
+    t->seconds = i == 1 ? 1 : 2 + i;
+    ++*(int *)arg;
+    return OK;
+}
+
+/* Whoever compares, a script runs the trials. */
+static void script(void **state)
+{
+    struct machine x = {.base = {1e-3, 1, 1}};
+    struct measure *m;
+    int n = 0;
+
+    (void)state;
+    measure_script(scripted, &n);
+    m = compare(&x, 3, (struct measure_opts){0});
+    measure_script(NULL, NULL);
+    assert_int_equal(measure_fastest(m, 0), 1);
+    assert_true(n == 3 * 7 && x.n_trials == 0);
+    measure_close(&m);
+    m = compare(&x, 3, (struct measure_opts){0});
+    assert_int_equal(measure_fastest(m, -1), 0);
     measure_close(&m);
 }
 
@@ -370,12 +408,13 @@ static void real(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(estimator), cmocka_unit_test(drift),
-        cmocka_unit_test(bursts),    cmocka_unit_test(all_disturbed),
-        cmocka_unit_test(harmless),  cmocka_unit_test(ties),
-        cmocka_unit_test(stops),     cmocka_unit_test(slower_leaves),
-        cmocka_unit_test(failing),   cmocka_unit_test(clock_and_order),
-        cmocka_unit_test(no_memory), cmocka_unit_test(real),
+        cmocka_unit_test(estimator),  cmocka_unit_test(drift),
+        cmocka_unit_test(bursts),     cmocka_unit_test(all_disturbed),
+        cmocka_unit_test(harmless),   cmocka_unit_test(ties),
+        cmocka_unit_test(small_gain), cmocka_unit_test(script),
+        cmocka_unit_test(stops),      cmocka_unit_test(slower_leaves),
+        cmocka_unit_test(failing),    cmocka_unit_test(clock_and_order),
+        cmocka_unit_test(no_memory),  cmocka_unit_test(real),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

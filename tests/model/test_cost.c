@@ -230,7 +230,7 @@ static void draw_config(struct rng *r, struct model_config *c)
 }
 
 /* Bytes of keys and values that no longer hold the pattern, which is NaN. */
-static double written(const struct kv_region *kv)
+static double written(const struct kv_slot *kv)
 {
     static const uint8_t pattern[4] = {0xff, 0xff, 0xff, 0xff};
     size_t elem = kern_type_bytes(run.m->kv_type);
@@ -287,7 +287,7 @@ static void check_step(const struct model_chunk *chunks, int n, int n_step, doub
 
 /* Random chunks of N_SEQS sequences, until all are full, by any of the phases. */
 static void drive(struct rng *r, struct model_phase *const *phases, int n_phases,
-                  struct kv_region *kv)
+                  struct kv_slot *kv)
 {
     int32_t ids[N_TOK] = {0};
     int64_t pos[N_SEQS] = {0}, all = 0;
@@ -358,7 +358,7 @@ static void one_model(struct rng *r)
                            .deterministic = rng_below(r, 3) == 0,
                            .max_step_tok = MAX_STEP};
     struct model_phase *phases[3] = {0};
-    struct kv_region kv[N_SEQS];
+    struct kv_slot kv[N_SEQS];
     struct kern_variant attn, norm;
     struct kv_pool *pool = NULL;
     struct par_team *team = NULL;

@@ -105,7 +105,7 @@ static void test_bits_differ_without(void **state)
     for (int s = 0; s < STEP_MODEL_SEQS; s++) {
         const struct model_chunk c = {.ids = x.ids[s], .n_tok = 9, .want_logits = true};
         struct model_chunk run = c;
-        struct kv_region kv;
+        struct kv_slot kv;
 
         assert_ok(kv_reserve(x.pool, STEP_MODEL_TOK, &kv));
         run.kv = &kv;

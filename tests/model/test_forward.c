@@ -117,7 +117,7 @@ static void test_small_steps(void **state)
 static void test_allocates_nothing(void **state)
 {
     const struct model_opts o = step_model_opts();
-    struct kv_region kv;
+    struct kv_slot kv;
     struct step_model x;
     float logits[64];
     long before;
@@ -158,7 +158,7 @@ static void test_refusals(void **state)
     struct model_opts o = step_model_opts();
     int32_t ids[STEP_MODEL_TOK + 1] = {0};
     struct model_chunk c = {.ids = ids, .n_tok = 1};
-    struct kv_region kv;
+    struct kv_slot kv;
     struct step_model x;
     struct model *m;
     float logits[64];
@@ -175,11 +175,9 @@ static void test_refusals(void **state)
     assert_err(model_forward(x.phases[0], &c, 1, logits), ERR_ARG, "id -1");
     ids[0] = 0;
     c.pos0 = STEP_MODEL_TOK;
-    assert_err(model_forward(x.phases[0], &c, 1, logits), ERR_ARG,
-               "past its region of 48");
+    assert_err(model_forward(x.phases[0], &c, 1, logits), ERR_ARG, "past its slot of 48");
     c.pos0 = INT64_MAX;
-    assert_err(model_forward(x.phases[0], &c, 1, logits), ERR_ARG,
-               "past its region of 48");
+    assert_err(model_forward(x.phases[0], &c, 1, logits), ERR_ARG, "past its slot of 48");
     c.pos0 = 0, c.n_tok = 0;
     assert_err(model_forward(x.phases[0], &c, 1, logits), ERR_ARG, "0 tokens");
     o.weight_type = KERN_BF16;

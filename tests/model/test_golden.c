@@ -75,7 +75,7 @@ static void read_stories(const char *path, struct answer *a)
 struct run {
     const char *path, *isa;
     int n_ranks, n_threads;
-    bool apart; /* ranks are processes */
+    bool multiprocess; /* ranks are processes */
     enum kern_precision precision;
     double tolerance;
 };
@@ -86,7 +86,7 @@ static void check_run(const struct run *r, const struct answer *a)
     struct model_opts o = {.weight_type = KERN_N_TYPES,
                            .kv_type = KERN_F32,
                            .precision = r->precision,
-                           .shared = r->apart,
+                           .shared = r->multiprocess,
                            .max_step_tok = 64};
     const struct kern_variant *argmax;
     struct format_file *f;
@@ -96,7 +96,7 @@ static void check_run(const struct run *r, const struct answer *a)
     struct model *m;
     struct kv_pool *pool;
     struct kv_shape shape;
-    struct kv_region kv;
+    struct kv_slot kv;
     struct model_chunk c = {.want_logits = true};
     struct model_procs_opts procs = {.phases = &phase, .n_phases = 1, .max_chunks = 1};
     float logits[1024];
@@ -109,7 +109,7 @@ static void check_run(const struct run *r, const struct answer *a)
     model_kv_shape(m, &shape);
     assert_ok(
         kv_pool_open_shared(&pool, NULL, &shape, kv_token_bytes(&shape) * 512 + 64, 512));
-    if (r->apart) {
+    if (r->multiprocess) {
         par_team_close(&team);
         assert_ok(model_procs_open(m, &procs));
     }
@@ -125,14 +125,15 @@ static void check_run(const struct run *r, const struct answer *a)
                 fail_msg("%s, isa %s, %d ranks of %d threads%s: logit %d: %.9g, "
                          "reference %.9g",
                          r->path, r->isa, r->n_ranks, r->n_threads,
-                         r->apart ? " apart" : "", k, (double)logits[k], a->logits[k]);
+                         r->multiprocess ? " multiprocess" : "", k, (double)logits[k],
+                         a->logits[k]);
         }
         id = (int32_t)argmax->fn.argmax(logits, a->n_logits);
         if (id != a->greedy[i] && r->precision == KERN_EXACT)
             fail_msg(
                 "%s, isa %s, %d ranks of %d threads%s: greedy id %d is %d, reference %d",
-                r->path, r->isa, r->n_ranks, r->n_threads, r->apart ? " apart" : "", i,
-                id, a->greedy[i]);
+                r->path, r->isa, r->n_ranks, r->n_threads,
+                r->multiprocess ? " multiprocess" : "", i, id, a->greedy[i]);
         c.pos0 += c.n_tok;
         c.ids = &a->greedy[i], c.n_tok = 1;
     }
@@ -150,7 +151,7 @@ static void check_ranks(const char *path, const struct answer *a)
     struct run r = {.path = path, .isa = "auto", .n_threads = 1, .tolerance = 1e-4};
 
     for (int mode = 0; mode < 2; mode++) {
-        r.apart = mode;
+        r.multiprocess = mode;
         r.n_threads = 1;
         for (r.n_ranks = 2; r.n_ranks <= 8; r.n_ranks += r.n_ranks < 4 ? 1 : 2)
             check_run(&r, a);

@@ -22,7 +22,7 @@ struct place {
 };
 
 /* Opened and bound; not touched. */
-static void open_place(struct place *p, const struct model_owners *owners,
+static void open_place(struct place *p, const struct model_numa_owners *owners,
                        int64_t max_tok)
 {
     struct model_opts o = step_model_opts();
@@ -58,8 +58,8 @@ static void close_place(struct place *p)
 static void test_heads_of_ranks(void **state)
 {
     static const int nodes[TEAM] = {2, 2, 9, 9, 2, 2, 2, 2};
-    const struct model_owners o = {2, 2, NULL, nodes};
-    struct model_place_row row;
+    const struct model_numa_owners o = {2, 2, NULL, nodes};
+    struct model_numa_row row;
     struct place p;
 
     (void)state;
@@ -69,12 +69,12 @@ static void test_heads_of_ranks(void **state)
     for (int64_t at = 0; at < POOL; at += (int64_t)MODEL_LARGE_PAGE)
         assert_int_equal(invented_nodes.node_of[at / (int64_t)MODEL_LARGE_PAGE],
                          at / HEAD % 4 < 2 ? 2 : 9);
-    assert_ok(model_kv_place_of(p.x.model, p.pool, &row));
+    assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
     assert_string_equal(row.name, "kv");
     assert_int_equal(row.local_bytes, POOL);
     assert_int_equal(row.elsewhere_bytes + row.absent_bytes + row.mixed_bytes, 0);
     invented_nodes.stray = 9;
-    assert_ok(model_kv_place_of(p.x.model, p.pool, &row));
+    assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
     assert_int_equal(row.local_bytes, POOL / 2);
     assert_int_equal(row.elsewhere_bytes, POOL / 2);
     close_place(&p);
@@ -84,7 +84,7 @@ static void test_heads_of_ranks(void **state)
 static void test_heads_of_threads(void **state)
 {
     static const int nodes[TEAM] = {0, 1, 2, 3, 0, 0, 0, 0};
-    const struct model_owners o = {1, 4, NULL, nodes};
+    const struct model_numa_owners o = {1, 4, NULL, nodes};
     struct place p;
 
     (void)state;
@@ -101,18 +101,19 @@ static void test_heads_of_threads(void **state)
 static void test_heads_of_several(void **state)
 {
     static const int nodes[TEAM] = {0, 1, 2, 3, 4, 5, 6, 7};
-    static const struct model_owners o[] = {{1, 3, NULL, nodes}, {8, 1, NULL, nodes}};
+    static const struct model_numa_owners o[] = {{1, 3, NULL, nodes},
+                                                 {8, 1, NULL, nodes}};
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct model_place_row row;
+        struct model_numa_row row;
         struct place p;
 
         invented_nodes_begin(0, SIZE_MAX);
         open_place(&p, &o[i], MAX_TOK);
         assert_int_equal(invented_nodes.n_binds, 0);
         invented_nodes.stray = 0;
-        assert_ok(model_kv_place_of(p.x.model, p.pool, &row));
+        assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
         assert_int_equal(row.shared_bytes, POOL);
         close_place(&p);
     }
@@ -122,14 +123,14 @@ static void test_heads_of_several(void **state)
 static void test_short_sequences(void **state)
 {
     static const int nodes[TEAM] = {0, 1, 2, 3, 0, 0, 0, 0};
-    const struct model_owners o = {4, 1, NULL, nodes};
-    struct model_place_row row;
+    const struct model_numa_owners o = {4, 1, NULL, nodes};
+    struct model_numa_row row;
     struct place p;
 
     (void)state;
     invented_nodes_begin(0, SIZE_MAX);
     open_place(&p, &o, 1000);
-    assert_ok(model_kv_place_of(p.x.model, p.pool, &row));
+    assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
     assert_int_equal(row.local_bytes + row.elsewhere_bytes, POOL / MAX_TOK * 1000);
     assert_true(row.mixed_bytes > 0 && row.elsewhere_bytes > 0);
     assert_true(row.elsewhere_bytes < row.mixed_bytes);
@@ -140,15 +141,15 @@ static void test_short_sequences(void **state)
 static void test_one_node(void **state)
 {
     static const int nodes[TEAM] = {0};
-    const struct model_owners o = {2, 1, NULL, nodes};
-    struct model_place_row row;
+    const struct model_numa_owners o = {2, 1, NULL, nodes};
+    struct model_numa_row row;
     struct place p;
 
     (void)state;
     invented_nodes_begin(0, SIZE_MAX);
     open_place(&p, &o, MAX_TOK);
     assert_int_equal(invented_nodes.n_binds, 0);
-    assert_ok(model_kv_place_of(p.x.model, p.pool, &row));
+    assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
     assert_int_equal(row.local_bytes, POOL);
     close_place(&p);
 }
@@ -156,9 +157,9 @@ static void test_one_node(void **state)
 static void test_refusals(void **state)
 {
     static const int nodes[TEAM] = {2, 2, 9, 9, 2, 2, 2, 2};
-    const struct model_owners o = {2, 2, NULL, nodes};
-    struct model_place_row row;
-    struct kv_region r;
+    const struct model_numa_owners o = {2, 2, NULL, nodes};
+    struct model_numa_row row;
+    struct kv_slot r;
     struct place p;
 
     (void)state;
@@ -166,7 +167,7 @@ static void test_refusals(void **state)
     open_place(&p, &o, MAX_TOK);
     assert_int_equal(invented_nodes_warnings("kv_not_bound"), 1);
     invented_nodes.mute = true;
-    assert_err(model_kv_place_of(p.x.model, p.pool, &row), ERR_UNSUPPORTED,
+    assert_err(model_kv_numa_row(p.x.model, p.pool, &row), ERR_UNSUPPORTED,
                "not permitted");
     assert_int_equal(row.shared_bytes, POOL);
     assert_ok(kv_reserve(p.pool, 1, &r));

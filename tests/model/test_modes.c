@@ -21,14 +21,14 @@ struct engine {
     struct kv_pool *pool;
 };
 
-static void engine_open(struct engine *e, const char *path, bool apart)
+static void engine_open(struct engine *e, const char *path, bool multiprocess)
 {
     static const int cpus[8];
     const struct model_opts o = {.weight_type = KERN_N_TYPES,
                                  .kv_type = KERN_F32,
                                  .precision = KERN_EXACT,
                                  .deterministic = true,
-                                 .shared = apart,
+                                 .shared = multiprocess,
                                  .max_step_tok = N_TOK,
                                  .max_tok = N_TOK};
     struct kv_shape shape;
@@ -46,7 +46,7 @@ static void engine_open(struct engine *e, const char *path, bool apart)
     model_kv_shape(e->model, &shape);
     assert_ok(kv_pool_open_shared(&e->pool, NULL, &shape,
                                   kv_token_bytes(&shape) * N_TOK + 64, N_TOK));
-    if (apart) {
+    if (multiprocess) {
         const struct model_procs_opts procs = {
             .phases = e->phases, .n_phases = e->n_phases, .max_chunks = 1};
 
@@ -74,7 +74,7 @@ static void run(struct engine *e, struct rng *switches, float *kept, const char 
     int64_t vocab = model_config_of(e->model)->vocab;
     float *row = mem_new(MEM_TEST, (size_t)vocab, sizeof(*row));
     int32_t ids[N_TOK];
-    struct kv_region kv;
+    struct kv_slot kv;
 
     assert_non_null(row);
     for (int i = 0; i < N_TOK; i++)
@@ -103,13 +103,13 @@ static void check_file(const char *name, const char *path)
 {
     float *kept = NULL;
 
-    for (int apart = 0; apart < 2; apart++) {
+    for (int multiprocess = 0; multiprocess < 2; multiprocess++) {
         struct engine e;
         char what[64];
 
         snprintf(what, sizeof(what), "%s, ranks as %s", name,
-                 apart ? "processes" : "teams");
-        engine_open(&e, path, apart);
+                 multiprocess ? "processes" : "teams");
+        engine_open(&e, path, multiprocess);
         assert_true(e.n_phases >= 4);
         if (!kept) {
             kept = mem_new(MEM_TEST, (size_t)(N_TOK * model_config_of(e.model)->vocab),

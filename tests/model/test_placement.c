@@ -63,7 +63,7 @@ static void bare_8b(struct model *m, struct model_layer *layers, struct par_team
 /* Threads on nodes as machines number them: an equal run of threads on each. */
 static void open_owners(struct model *m, int n_ranks, int n_nodes, int *nodes)
 {
-    const struct model_owners o = {
+    const struct model_numa_owners o = {
         .n_ranks = n_ranks, .n_threads = TEAM / n_ranks, .nodes = nodes};
 
     for (int t = 0; t < TEAM; t++)
@@ -72,7 +72,7 @@ static void open_owners(struct model *m, int n_ranks, int n_nodes, int *nodes)
 }
 
 static void on_nodes(struct par_team *team, struct model_layer *layers, int n_ranks,
-                     int n_nodes, struct model_places *places)
+                     int n_nodes, struct model_numa_report *places)
 {
     int nodes[TEAM];
     struct model m;
@@ -82,7 +82,7 @@ static void on_nodes(struct par_team *team, struct model_layer *layers, int n_ra
     open_owners(&m, n_ranks, n_nodes, nodes);
     assert_ok(model_placement_bind(&m));
     assert_int_equal(invented_nodes.n_binds > 0, n_nodes > 1);
-    assert_ok(model_places_of(&m, places));
+    assert_ok(model_numa_report_get(&m, places));
     assert_int_equal(places->n_nodes, n_nodes);
     assert_int_equal(places->bound_bytes > 0, n_nodes > 1);
     places->how = NULL; /* it ends here */
@@ -105,8 +105,8 @@ static void test_published_shape(void **state)
     assert_ok(par_team_open(&team, cpus, TEAM, 0));
     for (size_t i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
         int64_t ends = (4 * 32 + 2) * on[i][1];
-        struct model_places places;
-        struct model_place_row all;
+        struct model_numa_report places;
+        struct model_numa_row all;
 
         on_nodes(team, layers, on[i][0], on[i][1], &places);
         invented_nodes_sum(&places, &all);
@@ -134,14 +134,14 @@ static void test_one_rank_over_nodes(void **state)
 {
     struct model_layer *layers = mem_new(MEM_TEST, 32, sizeof(*layers));
     static const int cpus[TEAM];
-    struct model_places places;
+    struct model_numa_report places;
     struct par_team *team;
 
     (void)state;
     assert_ok(par_team_open(&team, cpus, TEAM, 0));
     on_nodes(team, layers, 1, 2, &places);
     for (int w = 0; w < MODEL_PLACE_NORMS; w++) {
-        const struct model_place_row *r = &places.rows[w];
+        const struct model_numa_row *r = &places.rows[w];
         double bytes = (double)(r->local_bytes + r->elsewhere_bytes);
         bool along_k = w == MODEL_MAT_O || w == MODEL_MAT_DOWN;
 
@@ -156,12 +156,12 @@ static void test_one_rank_over_nodes(void **state)
 
 /* ---- small models: the bytes themselves ---- */
 
-static const char *const isas[] = {"ref", "avx512"};
+static const char *const isas[] = {"ref", "auto"}; /* plain C, and all the machine has */
 #define N_ISAS ((int)(sizeof(isas) / sizeof(isas[0])))
 
 /* Owners, and nodes of the team, drawn at random. */
 struct drawn {
-    struct model_owners o;
+    struct model_numa_owners o;
     int threads[TEAM], nodes[TEAM];
     char what[120];
 };
@@ -181,7 +181,7 @@ static void draw(struct drawn *d, struct rng *rng, int n_ranks, const char *isa)
     }
     for (int t = 0; t < TEAM; t++) /* -1: not known */
         d->nodes[t] = (int)rng_below(rng, (uint64_t)n_nodes) - (rng_below(rng, 8) == 0);
-    d->o = (struct model_owners){n_ranks, n_threads, d->threads, d->nodes};
+    d->o = (struct model_numa_owners){n_ranks, n_threads, d->threads, d->nodes};
     snprintf(d->what, sizeof(d->what), "seed %llu, %s: %d x %d owners on %d nodes",
              (unsigned long long)test_seed(), isa, n_ranks, n_threads, n_nodes);
 }
@@ -308,12 +308,12 @@ static void test_refusals(void **state)
 
     (void)state;
     step_model_open(&x, &step_traits[0], &o, 4);
-    o.owners = (struct model_owners){.n_ranks = 2, .n_threads = 3};
+    o.owners = (struct model_numa_owners){.n_ranks = 2, .n_threads = 3};
     assert_err(model_open(&m, &x.ref.f, x.team, &o), ERR_ARG, "owners: ");
     assert_null(m);
-    o.owners = (struct model_owners){.n_ranks = 2, .n_threads = 2, .threads = twice};
+    o.owners = (struct model_numa_owners){.n_ranks = 2, .n_threads = 2, .threads = twice};
     assert_err(model_open(&m, &x.ref.f, x.team, &o), ERR_ARG, "found 1 at 2");
-    o.owners = (struct model_owners){.n_ranks = 2};
+    o.owners = (struct model_numa_owners){.n_ranks = 2};
     assert_err(model_open(&m, &x.ref.f, x.team, &o), ERR_ARG, "2 ranks of 0");
     step_model_close(&x);
 }
@@ -328,7 +328,7 @@ static void test_alloc_fail(void **state)
 
     (void)state;
     step_model_open(&x, &step_traits[0], &o, 4);
-    o.owners = (struct model_owners){.n_ranks = 3, .n_threads = 1, .nodes = nodes};
+    o.owners = (struct model_numa_owners){.n_ranks = 3, .n_threads = 1, .nodes = nodes};
     invented_nodes_begin(0, SIZE_MAX);
     for (;; n++) {
         size_t weights = mem_used_bytes(MEM_WEIGHTS), other = mem_used_bytes(MEM_OTHER);

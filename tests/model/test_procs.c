@@ -43,7 +43,7 @@ static void same_answers(void **state)
         step_model_open(&x, &step_traits[t], &o, TEAM);
         for (int i = 0; i < 2 * N_DEGREES; i++)
             step_model_phase(&x, degrees[i / 2], 1 + i % 2);
-        step_model_apart(&x);
+        step_model_multiprocess(&x);
         assert_int_equal(model_procs_n(x.model), 8);
         for (int i = 0; i < 3; i++)
             step_model_run(&x, 1 + 3 * i, o.max_step_tok, 1e-4, test_seed() + (uint64_t)i,
@@ -68,7 +68,7 @@ static void same_bits(void **state)
             if (degrees[i / 2] <= heads)
                 step_model_phase(&x, degrees[i / 2], 1 + i % 2);
         step_model_keep_bits(&x);
-        step_model_apart(&x);
+        step_model_multiprocess(&x);
         for (int i = 0; i < 3; i++)
             step_model_run(&x, 1 + 3 * i, o.max_step_tok, 1e-4, test_seed() + (uint64_t)i,
                            step_traits[t].name);
@@ -114,7 +114,7 @@ static void nobody_has_weights_of_his_own(void **state)
     step_model_open(&x, &step_traits[0], &o, 4);
     step_model_phase(&x, 1, 2);
     step_model_phase(&x, 3, 1);
-    step_model_apart(&x);
+    step_model_multiprocess(&x);
     step_model_run(&x, 4, o.max_step_tok, 1e-4, test_seed(), step_traits[0].name);
     model_weights_region(x.model, &weights, &bytes);
     if (private_kb(getpid(), weights) < 0)
@@ -160,7 +160,7 @@ static int step_until(struct step_model *x, enum moment moment)
 {
     int64_t n_tok = moment == PREFILL ? STEP_MODEL_TOK : 1;
     float *logits = mem_new(MEM_TEST, (size_t)x->vocab, sizeof(*logits));
-    struct kv_region kv;
+    struct kv_slot kv;
     int rc = OK;
 
     assert_non_null(logits);
@@ -199,7 +199,7 @@ static uint64_t hit_one(struct rng *g, int round)
     step_model_open(&x, &step_traits[0], &o, 2 * n_ranks);
     step_model_phase(&x, n_ranks, 1 + (int)rng_below(g, 2));
     was = signal(SIGSEGV, SIG_DFL); /* the ranks would inherit cmocka's */
-    step_model_apart(&x);
+    step_model_multiprocess(&x);
     signal(SIGSEGV, was);
     h.pid = model_procs_pid(x.model, victim);
     snprintf(says, sizeof(says), "rank %d of %d (process %d) %s", victim, n_ranks,
@@ -280,7 +280,7 @@ static void program_main(int fd)
 
     step_model_open(&x, &step_traits[0], &o, 3);
     step_model_phase(&x, 3, 1);
-    step_model_apart(&x);
+    step_model_multiprocess(&x);
     for (int r = 1; r < 3; r++) {
         pid_t pid = model_procs_pid(x.model, r);
 
@@ -352,7 +352,7 @@ static void parked_ranks_sleep(void **state)
     (void)state;
     step_model_open(&x, &step_traits[0], &o, 4);
     step_model_phase(&x, 4, 1);
-    step_model_apart(&x);
+    step_model_multiprocess(&x);
     step_model_run(&x, 4, o.max_step_tok, 1e-4, test_seed(), step_traits[0].name);
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* spins have ended */
     start = clock_ns();
@@ -378,7 +378,7 @@ static void the_order_is_kept(void **state)
     struct model_opts o = step_model_opts();
     struct model_chunk two[2];
     struct model_phase *more;
-    struct kv_region kv;
+    struct kv_slot kv;
     struct step_model x;
     float logits[2];
 

@@ -33,9 +33,9 @@ static void check_parts(const struct model *m, int n_ranks)
     int stored = 0, met = 0; /* whole query heads */
 
     for (int r = 0; r < n_ranks; r++) {
-        struct model_part p;
+        struct model_tp_shard p;
 
-        model_part_of(m, r, n_ranks, &p);
+        model_tp_shard_of(m, r, n_ranks, &p);
         assert_int_equal(p.attn_lo, attn);
         assert_int_equal(p.ffn_lo, ffn);
         assert_true(p.attn_hi >= p.attn_lo && p.attn_lo % 2 == 0);
@@ -86,10 +86,10 @@ static void test_parts_nest(void **state)
         for (int few = 1; few <= n_kv; few++) {
             for (int times = 2; few * times <= n_kv; times++) {
                 for (int r = 0; r < few; r++) {
-                    struct model_part a, b;
+                    struct model_tp_shard a, b;
 
-                    model_part_of(&m, r, few, &a);
-                    model_part_of(&m, r * times, few * times, &b);
+                    model_tp_shard_of(&m, r, few, &a);
+                    model_tp_shard_of(&m, r * times, few * times, &b);
                     assert_int_equal(a.attn_lo, b.attn_lo);
                     assert_int_equal(a.ffn_lo, b.ffn_lo);
                     assert_int_equal(a.col_lo, b.col_lo);
@@ -187,7 +187,7 @@ static void test_more_ranks_than_anything(void **state)
 }
 
 /* Threads of the team in any order. */
-static void test_seats(void **state)
+static void test_thread_slots(void **state)
 {
     static const int threads[] = {3, 0, 5, 1, 4, 2};
     const struct model_opts o = step_model_opts();
@@ -197,10 +197,10 @@ static void test_seats(void **state)
     (void)state;
     step_model_open(&x, &step_traits[0], &o, 6);
     assert_ok(model_phase_open(&x.phases[x.n_phases++], x.model, &po));
-    step_model_run(&x, 3, o.max_step_tok, 1e-4, test_seed(), "seats");
+    step_model_run(&x, 3, o.max_step_tok, 1e-4, test_seed(), "thread slots");
     for (int i = 0; i < 6; i++) {
-        assert_int_equal(x.phases[0]->seats[threads[i]].rank, i / 3);
-        assert_int_equal(x.phases[0]->seats[threads[i]].id, i % 3);
+        assert_int_equal(x.phases[0]->thread_slots[threads[i]].rank, i / 3);
+        assert_int_equal(x.phases[0]->thread_slots[threads[i]].id, i % 3);
     }
     step_model_close(&x);
 }
@@ -221,7 +221,7 @@ static void check_views(const struct model_phase *p)
 
             assert_ptr_equal(
                 v->qkv.data,
-                kern_mat_at(&w->qkv, 0, p->ranks[r].part.col_lo / KERN_PANEL));
+                kern_mat_at(&w->qkv, 0, p->ranks[r].shard.col_lo / KERN_PANEL));
             assert_ptr_equal(v->gate_up.data, kern_mat_at(&w->gate_up, 0, panels));
             assert_ptr_equal(v->down.data,
                              kern_mat_at(&w->down, rows / w->down.k_unit, 0));
@@ -290,7 +290,7 @@ static void test_refusals(void **state)
     struct model_phase_opts po = {.n_ranks = 2, .n_threads = 2};
     struct model_phase *p;
     struct step_model x;
-    struct kv_region kv;
+    struct kv_slot kv;
     const struct model_chunk c = {.kv = &kv, .ids = x.ids[0], .n_tok = 3};
     float logits[64];
 
@@ -362,7 +362,7 @@ int main(void)
         cmocka_unit_test(test_switching_relaxed),
         cmocka_unit_test(test_switching_ref),
         cmocka_unit_test(test_more_ranks_than_anything),
-        cmocka_unit_test(test_seats),
+        cmocka_unit_test(test_thread_slots),
         cmocka_unit_test(test_nothing_is_copied),
         cmocka_unit_test(test_a_copy_is_counted),
         cmocka_unit_test(test_refusals),

@@ -95,7 +95,7 @@ static void check_distribution(double temperature, int64_t top_k, double top_p,
     random_logits(&r, x, N);
     define(x, N, temperature, top_k, top_p, min_p, p);
     for (int i = 0; i < DRAWS; i++)
-        seen[sampler_pick(s, x)]++;
+        seen[sampler_sample(s, x)]++;
     for (int i = 0; i < N; i++) {
         if (p[i] == 0 && seen[i])
             fail_msg("T %g k %d p %g min %g: drew %d, whose probability is 0",
@@ -141,11 +141,11 @@ static void test_greedy(void **state)
         random_logits(&r, x, N);
         for (int i = 1; i < N; i++)
             best = x[i] > x[best] ? i : best;
-        assert_int_equal(sampler_pick(greedy, x), best);
-        assert_int_equal(sampler_pick(top1, x), best);
-        assert_int_equal(sampler_pick(cold, x), best);
-        assert_int_equal(sampler_pick(nucleus, x), best);
-        assert_int_equal(sampler_pick(strict, x), best);
+        assert_int_equal(sampler_sample(greedy, x), best);
+        assert_int_equal(sampler_sample(top1, x), best);
+        assert_int_equal(sampler_sample(cold, x), best);
+        assert_int_equal(sampler_sample(nucleus, x), best);
+        assert_int_equal(sampler_sample(strict, x), best);
     }
     sampler_close(&greedy);
     sampler_close(&top1);
@@ -166,7 +166,7 @@ static void test_ties(void **state)
     for (int i = 0; i < N; i++)
         x[i] = 0.5f;
     for (int k = 0; k < 300; k++)
-        seen[sampler_pick(s, x)] = true;
+        seen[sampler_sample(s, x)] = true;
     for (int i = 0; i < N; i++)
         assert_int_equal(seen[i], i < 3);
     sampler_close(&s);
@@ -193,14 +193,14 @@ static void test_not_numbers(void **state)
             open_with(1, cases[c].top_k, cases[c].top_p, cases[c].min_p, N);
 
         for (int k = 0; k < 500; k++) {
-            int id = sampler_pick(s, x);
+            int id = sampler_sample(s, x);
 
             assert_true(id >= 0 && id < N && id % 3 == 0 && id != 9);
         }
-        assert_in_range(sampler_pick(s, all_nan), 0, N - 1);
-        assert_in_range(sampler_pick(s, none), 0, N - 1);
+        assert_in_range(sampler_sample(s, all_nan), 0, N - 1);
+        assert_in_range(sampler_sample(s, none), 0, N - 1);
         x[30] = INFINITY;
-        assert_int_equal(sampler_pick(s, x), 30);
+        assert_int_equal(sampler_sample(s, x), 30);
         x[30] = 3;
         sampler_close(&s);
     }
@@ -225,9 +225,9 @@ static void test_seeds(void **state)
         int32_t id;
 
         random_logits(&r, x, N);
-        id = sampler_pick(a, x);
-        assert_int_equal(id, sampler_pick(b, x));
-        differ += id != sampler_pick(c, x);
+        id = sampler_sample(a, x);
+        assert_int_equal(id, sampler_sample(b, x));
+        differ += id != sampler_sample(c, x);
     }
     assert_true(differ > 0);
     sampler_close(&a);
@@ -280,7 +280,7 @@ static void test_allocation(void **state)
     }
     assert_true(n > 1);
     n = mem_n_allocs();
-    (void)sampler_pick(s, x);
+    (void)sampler_sample(s, x);
     assert_int_equal(mem_n_allocs(), n);
     sampler_close(&s);
 }

@@ -185,7 +185,7 @@ static void ranks_can_be_processes(void **state)
 #define LOG_MAX    1000
 
 struct entry {
-    const struct par_word *word;
+    const struct par_flag *word;
     uint64_t v;
     bool set;
 };
@@ -199,7 +199,7 @@ struct witness {
     struct entry log[LOG_MAX];
 };
 
-static void note(void *arg, const struct par_word *w, uint64_t v, bool set)
+static void note(void *arg, const struct par_flag *w, uint64_t v, bool set)
 {
     struct witness *m = arg;
 
@@ -239,7 +239,7 @@ static int who_ends(const struct witness *all, int n_ranks, const struct entry *
     return who;
 }
 
-static int n_writers(const struct witness *all, int n_ranks, const struct par_word *w)
+static int n_writers(const struct witness *all, int n_ranks, const struct par_flag *w)
 {
     int n = 0;
 
@@ -391,10 +391,10 @@ static void *meet(void *arg)
     m->bad = par_comm_join(&r, m->s->shm.base, m->rank, SPIN_NS) != OK;
     for (long e = 1; e <= N_MEETINGS && !m->bad; e++) {
         m->round[m->rank] = e;
-        m->bad = par_meet(&r) != OK;
+        m->bad = par_rank_barrier(&r) != OK;
         for (int k = 0; k < m->s->n_ranks; k++)
             m->bad |= m->round[k] != e;
-        m->bad |= par_meet(&r) != OK; /* all have looked */
+        m->bad |= par_rank_barrier(&r) != OK; /* all have looked */
     }
     return NULL;
 }

@@ -72,7 +72,7 @@ static int sum_on(void *arg, int rank)
         if (c->naps && rng_below(&g, 20) == 0)
             nanosleep(&nap, NULL);
     }
-    if (rc == ERR_STATE && strstr(err_msg(), "gave up"))
+    if (rc == ERR_STATE && strstr(err_msg(), "aborted"))
         atomic_store(&c->notes->left_cleanly[rank], 1);
     return rc;
 }
@@ -82,7 +82,7 @@ static struct par_ranks_opts opts_of(struct crowd *c)
     return (struct par_ranks_opts){.n_ranks = c->n_ranks,
                                    .fn = sum_on,
                                    .arg = c,
-                                   .give_up = par_comm_abort,
+                                   .abort = par_comm_abort,
                                    .mem = c->comm};
 }
 

@@ -8,26 +8,26 @@
 
 struct world {
     struct sched_seq seqs[N_SEQS]; /* live ones, ascending arrival */
-    int n, n_regions;
+    int n, n_slots;
     int64_t n_done_tok, max_step_tok;
 };
 
 static void finish(struct world *w, int i)
 {
-    w->n_regions++;
+    w->n_slots++;
     for (w->n--; i < w->n; i++)
         w->seqs[i] = w->seqs[i + 1];
 }
 
 /* Apply one pick; returns 1 when the sequence ended (and was removed). */
-static void apply(struct world *w, const struct sched_pick *p)
+static void apply(struct world *w, const struct sched_batch_entry *p)
 {
     struct sched_seq *s = &w->seqs[p->seq];
 
     if (p->admit) {
         assert_int_equal(s->state, SCHED_WAITING);
-        assert_true(w->n_regions > 0);
-        w->n_regions--;
+        assert_true(w->n_slots > 0);
+        w->n_slots--;
         s->state = SCHED_PREFILL;
     }
     assert_int_not_equal(s->state, SCHED_WAITING);
@@ -46,8 +46,8 @@ static void apply(struct world *w, const struct sched_pick *p)
 
 static void drive(const struct sched_policy *policy, uint64_t seed)
 {
-    struct world w = {.n = N_SEQS, .n_regions = 3, .max_step_tok = 16};
-    struct sched_pick picks[N_SEQS];
+    struct world w = {.n = N_SEQS, .n_slots = 3, .max_step_tok = 16};
+    struct sched_batch_entry entries[N_SEQS];
     struct rng rng;
     int64_t total = 0, steps = 0;
 
@@ -67,14 +67,14 @@ static void drive(const struct sched_policy *policy, uint64_t seed)
         struct sched_view v = {.seqs = w.seqs,
                                .n_seqs = w.n,
                                .max_step_tok = w.max_step_tok,
-                               .free_regions = w.n_regions};
-        int n = policy->step(&v, picks, N_SEQS);
+                               .n_free_slots = w.n_slots};
+        int n = policy->step(&v, entries, N_SEQS);
         int64_t tok = 0;
 
         assert_true(n >= 1 && n <= N_SEQS); /* with work left a policy never stalls */
         for (int i = 0; i < n; i++) {
-            tok += picks[i].n_tok;
-            apply(&w, &picks[i]);
+            tok += entries[i].n_tok;
+            apply(&w, &entries[i]);
         }
         assert_true(tok <= w.max_step_tok);
         for (int i = w.n - 1; i >= 0; i--)
@@ -83,7 +83,7 @@ static void drive(const struct sched_policy *policy, uint64_t seed)
         assert_true(++steps < 10000);
     }
     assert_int_equal(w.n_done_tok, total);
-    assert_int_equal(w.n_regions, 3);
+    assert_int_equal(w.n_slots, 3);
 }
 
 static void test_drive(void **state)
@@ -110,12 +110,12 @@ static void test_fcfs_waits_for_memory(void **state)
     const struct sched_seq s = {.state = SCHED_WAITING, .n_prompt_left = 4, .n_max = 5};
     struct sched_view v = {.seqs = &s, .n_seqs = 1, .max_step_tok = 8};
     const struct sched_policy *p;
-    struct sched_pick pick;
+    struct sched_batch_entry pick;
 
     (void)state;
     assert_ok(sched_policy_find("fcfs", &p));
     assert_int_equal(p->step(&v, &pick, 1), 0);
-    v.free_regions = 1;
+    v.n_free_slots = 1;
     assert_int_equal(p->step(&v, &pick, 1), 1);
     assert_int_equal(pick.admit, 1);
     assert_int_equal(pick.n_tok, 4);
@@ -133,26 +133,27 @@ static void test_continuous(void **state)
         {.id = 4, .state = SCHED_WAITING, .n_prompt_left = 1, .n_max = 20},
     };
     struct sched_view v = {
-        .seqs = seqs, .n_seqs = 4, .max_step_tok = 8, .free_regions = 1};
+        .seqs = seqs, .n_seqs = 4, .max_step_tok = 8, .n_free_slots = 1};
     const struct sched_policy *p;
-    struct sched_pick picks[4];
+    struct sched_batch_entry entries[4];
 
     (void)state;
     assert_ok(sched_policy_find("continuous", &p));
-    assert_int_equal(p->step(&v, picks, 4), 2);
-    assert_int_equal(picks[0].seq, 1);
-    assert_int_equal(picks[0].n_tok, 6);
-    assert_int_equal(picks[0].admit, 0);
-    assert_int_equal(picks[1].seq, 2);
-    assert_int_equal(picks[1].n_tok, 2); /* what is left of the step */
-    assert_int_equal(picks[1].admit, 1);
-    v.free_regions = 0;
-    assert_int_equal(p->step(&v, picks, 4), 1); /* the short one waits behind the long */
+    assert_int_equal(p->step(&v, entries, 4), 2);
+    assert_int_equal(entries[0].seq, 1);
+    assert_int_equal(entries[0].n_tok, 6);
+    assert_int_equal(entries[0].admit, 0);
+    assert_int_equal(entries[1].seq, 2);
+    assert_int_equal(entries[1].n_tok, 2); /* what is left of the step */
+    assert_int_equal(entries[1].admit, 1);
+    v.n_free_slots = 0;
+    assert_int_equal(p->step(&v, entries, 4),
+                     1); /* the short one waits behind the long */
     seqs[1].state = SCHED_DECODE;
-    assert_int_equal(p->step(&v, picks, 4), 2);
-    assert_int_equal(picks[0].seq, 0);
-    assert_int_equal(picks[1].seq, 1);
-    assert_int_equal(picks[1].n_tok, 1);
+    assert_int_equal(p->step(&v, entries, 4), 2);
+    assert_int_equal(entries[0].seq, 0);
+    assert_int_equal(entries[1].seq, 1);
+    assert_int_equal(entries[1].n_tok, 1);
 }
 
 /* ---- chunked ---- */
@@ -165,7 +166,7 @@ static void draw_view(struct sched_view *v, struct sched_seq *seqs, struct rng *
     v->seqs = seqs;
     v->n_seqs = (int)rng_below(r, VIEW_MAX + 1);
     v->max_step_tok = 1 + (int64_t)rng_below(r, 40);
-    v->free_regions = (int64_t)rng_below(r, 5);
+    v->n_free_slots = (int64_t)rng_below(r, 5);
     for (int i = 0; i < v->n_seqs; i++) {
         int64_t left = 1 + (int64_t)rng_below(r, 30), done = (int64_t)rng_below(r, 30);
 
@@ -177,15 +178,16 @@ static void draw_view(struct sched_view *v, struct sched_seq *seqs, struct rng *
     }
 }
 
-static const struct sched_pick *pick_of(const struct sched_pick *picks, int n, int seq)
+static const struct sched_batch_entry *pick_of(const struct sched_batch_entry *entries,
+                                               int n, int seq)
 {
-    const struct sched_pick *found = NULL;
+    const struct sched_batch_entry *found = NULL;
 
     for (int i = 0; i < n; i++) {
-        if (picks[i].seq != seq)
+        if (entries[i].seq != seq)
             continue;
         assert_null(found); /* once at most */
-        found = &picks[i];
+        found = &entries[i];
     }
     return found;
 }
@@ -193,18 +195,18 @@ static const struct sched_pick *pick_of(const struct sched_pick *picks, int n, i
 /* In order of arrival: whoever decodes has its token while the step has room; then each
  * prompt, as much as fits, who waits only where a region is left for it. Nothing that
  * could go on is left out, and nothing else is in. */
-static void check_chunked(const struct sched_view *v, const struct sched_pick *picks,
-                          int n, int max)
+static void check_chunked(const struct sched_view *v,
+                          const struct sched_batch_entry *entries, int n, int max)
 {
-    int64_t room = v->max_step_tok, regions = v->free_regions;
+    int64_t room = v->max_step_tok, slots = v->n_free_slots;
     int want = 0;
 
     for (int pass = 0; pass < 2; pass++) /* decode, then prompts */
         for (int i = 0; i < v->n_seqs; i++) {
             const struct sched_seq *s = &v->seqs[i];
-            const struct sched_pick *p = pick_of(picks, n, i);
+            const struct sched_batch_entry *p = pick_of(entries, n, i);
             bool waits = s->state == SCHED_WAITING;
-            bool in = want < max && room > 0 && (!waits || regions > 0);
+            bool in = want < max && room > 0 && (!waits || slots > 0);
             int64_t most = s->state == SCHED_DECODE ? 1 : s->n_prompt_left;
 
             if ((s->state == SCHED_DECODE) != (pass == 0))
@@ -212,21 +214,21 @@ static void check_chunked(const struct sched_view *v, const struct sched_pick *p
             assert_true((p != NULL) == in);
             if (!p)
                 continue;
-            assert_ptr_equal(p, &picks[want]);
+            assert_ptr_equal(p, &entries[want]);
             assert_int_equal(p->n_tok, most < room ? most : room);
             assert_int_equal(p->admit, waits);
             want++;
             room -= p->n_tok;
-            regions -= waits;
+            slots -= waits;
         }
     assert_int_equal(n, want);
-    assert_true(room >= 0 && regions >= 0);
+    assert_true(room >= 0 && slots >= 0);
 }
 
 static void test_chunked_views(void **state)
 {
     const struct sched_policy *p;
-    struct sched_pick picks[VIEW_MAX];
+    struct sched_batch_entry entries[VIEW_MAX];
     struct sched_seq seqs[VIEW_MAX];
     struct sched_view v;
     struct rng r;
@@ -240,8 +242,8 @@ static void test_chunked_views(void **state)
 
         draw_view(&v, seqs, &r);
         memcpy(before, seqs, sizeof(seqs));
-        n = p->step(&v, picks, max);
-        check_chunked(&v, picks, n, max);
+        n = p->step(&v, entries, max);
+        check_chunked(&v, entries, n, max);
         assert_memory_equal(before, seqs, (size_t)v.n_seqs * sizeof(seqs[0]));
     }
 }
@@ -251,8 +253,8 @@ static void test_chunked_views(void **state)
 static void test_chunked_starves_nobody(void **state)
 {
     const struct sched_policy *p;
-    struct world w = {.n = 0, .n_regions = 4, .max_step_tok = 8};
-    struct sched_pick picks[N_SEQS];
+    struct world w = {.n = 0, .n_slots = 4, .max_step_tok = 8};
+    struct sched_batch_entry entries[N_SEQS];
     int64_t came[200], next = 0, ended = 0;
     struct rng r;
 
@@ -272,12 +274,12 @@ static void test_chunked_starves_nobody(void **state)
                                    .arrival = next};
             next++;
         }
-        v = (struct sched_view){w.seqs, w.n, w.max_step_tok, w.n_regions};
-        n = p->step(&v, picks, N_SEQS);
+        v = (struct sched_view){w.seqs, w.n, w.max_step_tok, w.n_slots};
+        n = p->step(&v, entries, N_SEQS);
         for (int i = 0; i < w.n; i++)
-            assert_true(w.seqs[i].state != SCHED_DECODE || pick_of(picks, n, i));
+            assert_true(w.seqs[i].state != SCHED_DECODE || pick_of(entries, n, i));
         for (int i = 0; i < n; i++)
-            apply(&w, &picks[i]);
+            apply(&w, &entries[i]);
         for (int i = w.n - 1; i >= 0; i--) {
             if (w.seqs[i].n_ctx < w.seqs[i].n_max)
                 continue;

@@ -152,7 +152,7 @@ static void test_open_refusals(void **state)
     static const struct {
         const char *key, *value, *part;
     } rows[] = {
-        {"isa", "avx513", "avx512"},
+        {"isa", "atuo", "\"auto\""},
         {"policy", "fcsf", "fcfs"},
         {"weight_type", "bf17", "bf16"},
         {"weight_type", "bf16", "losing precision"},

@@ -23,10 +23,11 @@ static struct {
     struct captured values[CAPTURE_MAX], series[CAPTURE_MAX];
     int n_values, n_series;
     json_t *notes;
+    void *kept;
     json_t *card; /* what study_machine() lends */
 } capture;
 
-int study_value(struct study_cell *c, const char *name, double value, const char *why)
+void study_value(struct study_cell *c, const char *name, double value, const char *why)
 {
     struct captured *v = &capture.values[capture.n_values++];
 
@@ -42,11 +43,17 @@ int study_value(struct study_cell *c, const char *name, double value, const char
     snprintf(v->name, sizeof(v->name), "%s", name);
     v->value = value;
     snprintf(v->why, sizeof(v->why), "%s", isnan(value) ? why : "");
-    return OK;
 }
 
-int study_series(struct study_cell *c, const char *name, const char *unit,
-                 const double *v, size_t n)
+void study_values(struct study_cell *c, const struct study_number *v, size_t n,
+                  const char *why)
+{
+    for (size_t i = 0; i < n; i++)
+        study_value(c, v[i].name, v[i].value, why);
+}
+
+void study_series(struct study_cell *c, const char *name, const char *unit,
+                  const double *v, size_t n)
 {
     struct captured *s = &capture.series[capture.n_series++];
 
@@ -54,15 +61,18 @@ int study_series(struct study_cell *c, const char *name, const char *unit,
     assert_true(capture.n_series < CAPTURE_MAX);
     snprintf(s->name, sizeof(s->name), "%s", name);
     s->value = (double)n;
-    return OK;
 }
 
-int study_note(struct study_cell *c, const char *key, json_t *value)
+void study_note(struct study_cell *c, const char *key, json_t *value)
 {
     (void)c;
     assert_non_null(value);
     assert_int_equal(json_object_set_new(capture.notes, key, value), 0);
-    return OK;
+}
+
+void study_note_text(struct study_cell *c, const char *key, const char *text)
+{
+    study_note(c, key, json_string(text));
 }
 
 void study_progress(struct study_cell *c, double fraction, const char *what)
@@ -77,6 +87,21 @@ const json_t *study_machine(const struct study_cell *c)
     return capture.card;
 }
 
+void *study_kept(struct study_cell *c)
+{
+    (void)c;
+    return capture.kept;
+}
+
+/* What the study kept between its cells is given back. */
+static void capture_close(void)
+{
+    if (capture.kept && capture.study->close)
+        capture.study->close(capture.kept);
+    free(capture.kept);
+    capture.kept = NULL;
+}
+
 /* Run a cell of `s` with options as in a job's study section. */
 static int capture_run(const struct study *s, const char *options)
 {
@@ -87,7 +112,11 @@ static int capture_run(const struct study *s, const char *options)
 
     assert_non_null(given);
     assert_non_null(opts);
+    if (capture.study != s)
+        capture_close();
     capture.study = s;
+    if (!capture.kept && s->kept_bytes)
+        assert_non_null(capture.kept = calloc(1, s->kept_bytes));
     capture.n_values = capture.n_series = 0;
     json_decref(capture.notes);
     capture.notes = json_object();
@@ -133,8 +162,7 @@ static inline const char *note_of(const char *key)
 static int capture_end(void **state)
 {
     (void)state;
-    if (capture.study && capture.study->close)
-        capture.study->close();
+    capture_close();
     json_decref(capture.notes);
     return 0;
 }

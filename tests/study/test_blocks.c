@@ -1,5 +1,6 @@
 /* The studies of slices, by themselves on tiny products: what they say agrees with
  * itself. */
+#include "experiments/study/support/variant.h"
 #include "tests/study/capture.h"
 
 extern const struct study study_block_thread, study_block_growth;
@@ -50,6 +51,8 @@ static void bad_slices_are_refused(void **state)
 
 static void growth_goes_by_whole_tiles(void **state)
 {
+    char options[256];
+
     (void)state;
     assert_ok(capture_run(
         &study_block_growth,
@@ -59,10 +62,12 @@ static void growth_goes_by_whole_tiles(void **state)
     assert_int_equal(length_of("gflops"), 8);
     assert_true(value_of("growth") == value_of("gflops_best") / value_of("gflops_first"));
     assert_true(value_of("knee") <= value_of("best_side"));
-    assert_ok(capture_run(
-        &study_block_growth,
-        "{\"matrix\": \"x 96x64\", \"m\": 32, \"cache_mb\": 1, \"np\": 2, \"step\": 16, "
-        "\"max\": 96, \"along\": \"n\"}"));
+    snprintf(
+        options, sizeof(options),
+        "{\"matrix\": \"x 96x64\", \"m\": 32, \"cache_mb\": 1, \"mr\": %d, \"np\": 2, "
+        "\"step\": 16, \"max\": 96, \"along\": \"n\"}",
+        kern_gemm_rows(study_variant_exact(STUDY_F32), 2));
+    assert_ok(capture_run(&study_block_growth, options));
     assert_int_equal(length_of("side"), 3); /* 32, 64, 96 columns */
 }
 

@@ -203,8 +203,8 @@ static void study(const struct study *s, const char *rest)
 static json_t *unit_card(void)
 {
     json_t *card = json_pack("{s:[{s:s, s:i, s:f}, {s:s, s:i, s:f}]}", "values", "name",
-                             "read_gbps", "n_threads", 1, "median", 1.0, "name",
-                             "peak_f32_fma_unit", "n_threads", 1, "median", 1.0);
+                             "read_gbps", "n_threads", 1, "estimate", 1.0, "name",
+                             "peak_f32_fma_unit", "n_threads", 1, "estimate", 1.0);
 
     assert_non_null(card);
     return card;

@@ -5,6 +5,7 @@
 #include "experiments/study/support/tuning.h"
 #include "experiments/study/support/variant.h"
 #include "measure/card.h"
+#include "measure/compare.h"
 #include "tests/support/test.h"
 
 static void a_matrix_is_read(void **state)
@@ -82,8 +83,8 @@ static json_t *card_of(double one, double two)
     const char *name = "peak_f32_fma_any";
 
     return json_pack("{s:[{s:s, s:i, s:f}, {s:s, s:i, s:f}]}", "values", "name", name,
-                     "n_threads", 1, "median", one, "name", name, "n_threads", 2,
-                     "median", two);
+                     "n_threads", 1, "estimate", one, "name", name, "n_threads", 2,
+                     "estimate", two);
 }
 
 static void a_peak_that_falls_with_threads_is_not_believed(void **state)
@@ -103,14 +104,12 @@ static void a_peak_that_falls_with_threads_is_not_believed(void **state)
 
 static void drawn_shapes_differ_ascend_and_repeat(void **state)
 {
-    struct study_threads t;
     struct study_shapes *a = calloc(2, sizeof(*a)), *b = a + 1;
 
     (void)state;
     assert_non_null(a);
-    assert_ok(study_threads_open(&t, 1, 1));
-    assert_ok(study_shapes_make(a, &t, "x 64x32", STUDY_F32, NULL, 12, 16, 7));
-    assert_ok(study_shapes_make(b, &t, "x 64x32", STUDY_F32, NULL, 12, 16, 7));
+    assert_ok(study_shapes_make(a, "x 64x32", STUDY_F32, NULL, 12, 16, 7));
+    assert_ok(study_shapes_make(b, "x 64x32", STUDY_F32, NULL, 12, 16, 7));
     assert_int_equal(a->n, 12);
     for (int i = 0; i < 12; i++) {
         assert_true(a->v[i].m >= 1 && a->v[i].m <= 16);
@@ -118,16 +117,14 @@ static void drawn_shapes_differ_ascend_and_repeat(void **state)
         assert_int_equal(a->v[i].m, b->v[i].m);
         assert_ptr_equal(a->v[i].v, study_variant_exact(STUDY_F32));
     }
-    assert_ok(study_shapes_make(a, &t, "x 64x32/8", STUDY_BF16, "3 5", 12, 16, 7));
+    assert_ok(study_shapes_make(a, "x 64x32/8", STUDY_BF16, "3 5", 12, 16, 7));
     assert_int_equal(a->n, 2);
     assert_int_equal(a->v[1].m, 5);
     assert_int_equal(a->v[1].k_unit, 8);
-    assert_err(study_shapes_make(a, &t, "x 64x32", STUDY_F32, NULL, 17, 16, 7), ERR_LIMIT,
+    assert_err(study_shapes_make(a, "x 64x32", STUDY_F32, NULL, 17, 16, 7), ERR_LIMIT,
                "17 different numbers of rows up to 16");
-    assert_err(study_shapes_make(a, &t, NULL, STUDY_F32, NULL, 1, 16, 7), ERR_ARG,
+    assert_err(study_shapes_make(a, NULL, STUDY_F32, NULL, 1, 16, 7), ERR_ARG,
                "study.matrix");
-    study_threads_close(&t);
-    study_threads_close(&t);
     free(a);
 }
 
@@ -158,12 +155,12 @@ static void errors_are_those_of_the_precision(void **state)
     assert_ok(tune_bench_open(&b, t.team, &o));
     for (size_t i = 0; i < 3; i++) {
         struct tune_shape s = {.m = 9, .n = 200, .k = 300};
-        struct study_variants v;
+        struct model_variants v;
         struct kern_schedule plan;
         double seconds, error = NAN;
 
-        assert_ok(study_variants_choose(&v, b, all[i].mode, t.n, &s));
-        s.v = study_variant_at(&v, s.m);
+        assert_ok(study_variants_choose(&v, all[i].mode, &s));
+        s.v = model_variants_at(&v, s.m);
         assert_non_null(s.v);
         assert_ok(tune_bench_shape(b, &s));
         kern_schedule_default(&plan, s.v, tune_bench_mat(b), s.m, t.n);
@@ -180,20 +177,28 @@ static void errors_are_those_of_the_precision(void **state)
 static void the_variant_depends_on_the_rows(void **state)
 {
     const struct kern_variant *a = kern_variants[0], *b = kern_variants[1];
-    struct study_variants v = {.few = a, .many = b, .few_rows = 8};
+    struct model_variants v = {.small_m = a, .large_m = b, .small_m_rows = 8};
 
     (void)state;
-    assert_ptr_equal(study_variant_at(&v, 7), a);
-    assert_ptr_equal(study_variant_at(&v, 8), b);
-    v.few_rows = 0;
-    assert_ptr_equal(study_variant_at(&v, 1), b);
+    assert_ptr_equal(model_variants_at(&v, 7), a);
+    assert_ptr_equal(model_variants_at(&v, 8), b);
+    v.small_m_rows = 0;
+    assert_ptr_equal(model_variants_at(&v, 1), b);
 }
 
-static double one_second(void *arg, const struct tune_shape *shape,
-                         const struct kern_schedule *s, int n_threads)
+static int one_second(void *arg, int alternative, struct measure_trial *t)
 {
-    (void)shape, (void)s, (void)n_threads;
+    (void)alternative;
     ++*(int *)arg;
+    t->seconds = 1;
+    return OK;
+}
+
+static double no_run(void *arg, const struct tune_shape *shape,
+                     const struct kern_schedule *s, int n_threads)
+{
+    (void)arg, (void)shape, (void)s, (void)n_threads;
+    fail_msg("a choice of variants needs no bench");
     return 1;
 }
 
@@ -206,27 +211,29 @@ static void a_choice_is_made_once_a_matrix(void **state)
 
     (void)state;
     assert_non_null(c);
-    assert_ok(tune_bench_open_model(&b, one_second, &n_runs));
-    assert_ok(study_choices_apply(c, b, STUDY_BF16, "a", 1, &s));
+    assert_ok(tune_bench_open_model(&b, no_run, NULL));
+    measure_script(one_second, &n_runs);
+    assert_ok(study_choices_apply(c, b, STUDY_BF16, "a", &s));
     assert_int_equal(n_runs, 0); /* exact: nothing to choose among */
     assert_ptr_equal(s.v, study_variant_exact(STUDY_BF16));
-    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "a", 1, &s));
+    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "a", &s));
     n_first = n_runs;
     s.m = 100;
     s.v = NULL;
-    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "a", 1, &s));
+    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "a", &s));
     assert_int_equal(n_runs, n_first);
     assert_true(s.v && s.v->op == KERN_GEMM_BF16);
-    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "b", 1, &s));
+    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "b", &s));
     assert_int_equal(n_runs, 2 * n_first);
     for (int i = 0; i < 2 * STUDY_CHOICES_MAX; i++) { /* more than are kept */
         char name[16];
 
         snprintf(name, sizeof(name), "m%d", i);
-        assert_ok(study_choices_apply(c, b, STUDY_F32, name, 1, &s));
+        assert_ok(study_choices_apply(c, b, STUDY_F32, name, &s));
     }
-    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "a", 1, &s));
+    assert_ok(study_choices_apply(c, b, STUDY_BF16_RELAXED, "a", &s));
     assert_int_equal(n_runs, 3 * n_first);
+    measure_script(NULL, NULL);
     tune_bench_close(&b);
     free(c);
 }

@@ -1,7 +1,7 @@
-/* The study of our GEMMs beside the libraries', with scripted rivals and a made-up machine
+/* The study of our GEMMs beside the libraries', with scripted baselines and a made-up machine
  * card: what it says of each, and above all of those that are not there. */
 #include "tests/study/capture.h"
-#include "tests/study/scripted_rivals.h"
+#include "tests/study/scripted_baselines.h"
 
 extern const struct study study_gemm_vendors;
 
@@ -43,13 +43,13 @@ static void who_is_absent_or_dies_has_a_reason_and_no_number(void **state)
     assert_true(value_of("n_rounds") == 4);
 }
 
-static void the_best_rival_is_the_fastest_that_lasted(void **state)
+static void the_best_baseline_is_the_fastest_that_lasted(void **state)
 {
     (void)state;
     run("");
-    assert_true(near(value_of("gflops_best_rival"), rate(2e-3)));
-    assert_true(value_of("error_best_rival") == 2e-3);
-    assert_string_equal(note_of("best_rival"), "onednn");
+    assert_true(near(value_of("gflops_best_baseline"), rate(2e-3)));
+    assert_true(value_of("error_best_baseline") == 2e-3);
+    assert_string_equal(note_of("best_baseline"), "onednn");
     /* Its time is the same in all rounds, so the median of ratios is that of ours. */
     assert_true(value_of("ratio_vs_best") > 0);
     assert_true(value_of("gflops") > 0 &&
@@ -79,7 +79,7 @@ static void the_roof_is_said_with_what_it_was_made_of(void **state)
 {
     (void)state;
     capture.card = json_pack("{s:[{s:s, s:i, s:f}]}", "values", "name",
-                             "peak_f32_fma_any", "n_threads", 1, "median", 123.0);
+                             "peak_f32_fma_any", "n_threads", 1, "estimate", 123.0);
     run("");
     assert_true(value_of("peak_gflops") == 123);
     assert_true(
@@ -99,7 +99,7 @@ static void the_roof_is_said_with_what_it_was_made_of(void **state)
                         "no trusted peak in the machine card");
 }
 
-static void without_any_rival_there_is_no_ratio(void **state)
+static void without_any_baseline_there_is_no_ratio(void **state)
 {
     struct script kept[4];
 
@@ -107,12 +107,13 @@ static void without_any_rival_there_is_no_ratio(void **state)
     memcpy(kept, scripts, sizeof(kept));
     for (int i = 0; i < 4; i++)
         scripts[i].absent = true;
-    study_gemm_vendors.close();
+    capture_close();
     run("");
     assert_true(value_of("gflops") > 0);
     assert_true(isnan(value_of("ratio_vs_best")));
-    assert_true(isnan(value_of("gflops_best_rival")));
-    assert_string_equal(captured("ratio_vs_best")->why, "no rival computed this shape");
+    assert_true(isnan(value_of("gflops_best_baseline")));
+    assert_string_equal(captured("ratio_vs_best")->why,
+                        "no baseline computed this shape");
     memcpy(scripts, kept, sizeof(kept));
 }
 
@@ -166,9 +167,9 @@ static void a_cache_of_schedules_is_read(void **state)
 static void nothing_stays_open(void **state)
 {
     (void)state;
-    study_gemm_vendors.close();
-    assert_int_equal(rivals_open, 0);
-    study_gemm_vendors.close();
+    capture_close();
+    assert_int_equal(baselines_open, 0);
+    capture_close();
     assert_true(shapes_made > 0);
 }
 
@@ -176,10 +177,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_is_absent_or_dies_has_a_reason_and_no_number),
-        cmocka_unit_test(the_best_rival_is_the_fastest_that_lasted),
+        cmocka_unit_test(the_best_baseline_is_the_fastest_that_lasted),
         cmocka_unit_test(bf16_is_computed_at_both_precisions),
         cmocka_unit_test(the_roof_is_said_with_what_it_was_made_of),
-        cmocka_unit_test(without_any_rival_there_is_no_ratio),
+        cmocka_unit_test(without_any_baseline_there_is_no_ratio),
         cmocka_unit_test(what_is_not_possible_is_skipped_with_a_reason),
         cmocka_unit_test(tuning_makes_a_side_of_its_own_or_says_why_not),
         cmocka_unit_test(a_cache_of_schedules_is_read),

@@ -160,7 +160,7 @@ static void this_host_needs_its_card(void **state)
     assert_true(isnan(value_of("decode_tok_s")) && isnan(value_of("gbps")));
     digits(value_of("linear_prefill_gflop"), 2, "1591.13");
     capture.card = made_card(
-        "{\"name\": \"peak_i8_dot_x\", \"n_threads\": 99, \"median\": null, \"why\": "
+        "{\"name\": \"peak_i8_dot_x\", \"n_threads\": 99, \"estimate\": null, \"why\": "
         "\"this processor has no x\"}");
     assert_ok(capture_run(&study_mnn_roofline, "{\"machine\": \"host\"}"));
     assert_true(isnan(value_of("prefill_tok_s")));

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install what the project needs from Debian packages. Root or passwordless sudo installs;
 # otherwise the one line to run is printed and the exit status is 2.
-# The kernel rivals' libraries and valgrind are wanted, not needed: without them their tests and the
+# The GEMM libraries and valgrind are wanted, not needed: without them their tests and the
 # experiments' series are skipped, and the exit status stays 0.
 set -eu
 NEEDED="gcc make pkg-config git libhwloc-dev libjansson-dev libhdf5-dev hdf5-tools

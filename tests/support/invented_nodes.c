@@ -70,11 +70,12 @@ int invented_nodes_warnings(const char *code)
     return found;
 }
 
-void invented_nodes_sum(const struct model_places *places, struct model_place_row *all)
+void invented_nodes_sum(const struct model_numa_report *places,
+                        struct model_numa_row *all)
 {
     memset(all, 0, sizeof(*all));
     for (int w = 0; w < MODEL_N_PLACES; w++) {
-        const struct model_place_row *r = &places->rows[w];
+        const struct model_numa_row *r = &places->rows[w];
 
         assert_true(r->elsewhere_bytes + r->local_bytes >= r->mixed_bytes);
         all->local_bytes += r->local_bytes;

@@ -25,6 +25,7 @@ void invented_nodes_end(void);
 /* Take the kept warnings; how many have this code. */
 int invented_nodes_warnings(const char *code);
 /* All rows in one. */
-void invented_nodes_sum(const struct model_places *places, struct model_place_row *all);
+void invented_nodes_sum(const struct model_numa_report *places,
+                        struct model_numa_row *all);
 
 #endif

@@ -93,7 +93,7 @@ void step_model_open(struct step_model *x, const struct step_trait *t,
         assert_ok(kv_pool_open(&x->pool, NULL, &shape, pool_bytes, STEP_MODEL_TOK, -1));
 }
 
-void step_model_apart(struct step_model *x)
+void step_model_multiprocess(struct step_model *x)
 {
     const struct model_procs_opts o = {
         .phases = x->phases, .n_phases = x->n_phases, .max_chunks = STEP_MODEL_SEQS};
@@ -138,7 +138,7 @@ static void compare(const struct step_model *x, const float *got, int seq, int64
 void step_model_keep_bits(struct step_model *x)
 {
     for (int s = 0; s < STEP_MODEL_SEQS; s++) {
-        struct kv_region kv;
+        struct kv_slot kv;
 
         mem_free(x->bits[s]);
         x->bits[s] =
@@ -163,7 +163,7 @@ void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
 {
     float *logits =
         mem_new(MEM_TEST, (size_t)(STEP_MODEL_SEQS * x->vocab + 1), sizeof(float));
-    struct kv_region kv[STEP_MODEL_SEQS];
+    struct kv_slot kv[STEP_MODEL_SEQS];
     int64_t pos[STEP_MODEL_SEQS] = {0};
     int n_left = n_seqs, n_checked = 0;
     struct rng rng;

@@ -51,7 +51,7 @@ void step_model_close(struct step_model *x);
 void step_model_phase(struct step_model *x, int n_ranks, int n_threads);
 void step_model_close_phases(struct step_model *x);
 /* From now on each rank of the phases, of a shared model, is a process. */
-void step_model_apart(struct step_model *x);
+void step_model_multiprocess(struct step_model *x);
 
 /* Keep the logits of every sequence, one token at a time, alone, by phase 0. */
 void step_model_keep_bits(struct step_model *x);

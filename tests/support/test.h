@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "cpu/cpu.h"
 
 /* Skip the running test; prints "# skip: why". */
 #define test_skip(...)                                                                   \
@@ -27,6 +28,15 @@
         printf("\n");                                                                    \
         fflush(stdout);                                                                  \
         skip();                                                                          \
+    } while (0)
+
+/* Skip the running test where this machine, lowered by SANDWICH_ISA, lacks the instruction
+ * set: a test that names one asks for it first (lint has the rule). */
+#define test_needs_isa(word)                                                             \
+    do {                                                                                 \
+        uint64_t mask_;                                                                  \
+        if (cpu_isa_parse(word, &mask_) != OK)                                           \
+            test_skip("%s", err_msg());                                                  \
     } while (0)
 
 /* rc is OK, or the test fails with the error's message. */

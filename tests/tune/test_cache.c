@@ -44,8 +44,7 @@ static void put(struct tune_cache *c, int64_t m)
 {
     const struct tune_shape s = shape_of(m);
     const struct kern_schedule g = schedule_of(m, c->n_threads);
-    const struct tune_time t = {
-        .median_s = 1.0 / 3, .mad_s = 1e-9, .min_s = 0.1, .n_runs = 5};
+    const struct measure_report t = {.estimate = 1.0 / 3, .lo = 0.1, .hi = 0.5, .n = 5};
 
     assert_ok(tune_cache_put(c, &s, &g, m % 2 ? &t : NULL));
 }
@@ -90,9 +89,9 @@ static void what_was_put_comes_back(void **state)
         assert_ok(tune_cache_save(c));
         tune_cache_close(&c);
         c = open_as(path, &here, 2);
-        assert_true(c->groups[0].entries[0].t.median_s == 1.0 / 3);
-        assert_int_equal(c->groups[0].entries[0].t.n_runs, 5);
-        assert_int_equal(c->groups[0].entries[1].t.n_runs, 0);
+        assert_true(c->groups[0].entries[0].t.estimate == 1.0 / 3);
+        assert_int_equal(c->groups[0].entries[0].t.n, 5);
+        assert_int_equal(c->groups[0].entries[1].t.n, 0);
     }
     tune_cache_close(&c);
 }

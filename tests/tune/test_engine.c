@@ -75,7 +75,7 @@ static void generate(struct engine *e, int n_threads, float logits[N_NEW][VOCAB]
                      int32_t ids[N_NEW])
 {
     int32_t prompt[N_TOK];
-    struct kv_region kv;
+    struct kv_slot kv;
 
     for (int i = 0; i < N_TOK; i++)
         prompt[i] = (i * 31 + 7) % VOCAB;

@@ -3,7 +3,7 @@
 #include "tests/tune/bench_model.h"
 
 #include "cpu/cpu.h"
-#include "tune/against.h"
+#include "tune/validate.h"
 #include "tune/space.h"
 
 #define THREADS 3
@@ -17,7 +17,7 @@ static void real_open(struct real *x, bool warm)
 {
     static const int cpus[THREADS];
     const struct tune_bench_opts o = {
-        .warm = warm, .seed = 7, .cache_bytes = 1 << 18, .max_runs = 4};
+        .warm = warm, .seed = 7, .cache_bytes = 1 << 18, .measure = {.max_rounds = 4}};
 
     assert_ok(par_team_open(&x->team, cpus, THREADS, 0));
     assert_ok(tune_bench_open(&x->bench, x->team, &o));
@@ -105,7 +105,7 @@ static void runs_and_measurements_are_counted(void **state)
     const struct tune_shape s = {
         .v = bench_model_variant("ref"), .m = 5, .n = 64, .k = 64};
     struct kern_schedule g[3];
-    struct tune_time t[3];
+    struct measure_report t[3];
     struct tune_cost cost;
     struct real x;
 
@@ -119,17 +119,17 @@ static void runs_and_measurements_are_counted(void **state)
     assert_ok(tune_measure(x.bench, &g[0], 2, t));
     tune_cost_of(x.bench, &cost);
     assert_int_equal(cost.n_measurements, 1);
-    assert_in_range(t[0].n_runs, 3, 4);
-    assert_int_equal(cost.n_runs, 1 + t[0].n_runs); /* the first one warms up */
-    assert_true(t[0].min_s > 0 && t[0].min_s <= t[0].median_s && t[0].mad_s >= 0);
-    assert_true(cost.seconds >= t[0].min_s * t[0].n_runs);
+    assert_in_range(t[0].n, 3, 4);
+    assert_in_range(cost.n_runs, 1 + t[0].n, 1 + 4); /* the first one warms up */
+    assert_true(t[0].lo > 0 && t[0].lo <= t[0].estimate && t[0].estimate <= t[0].hi);
+    assert_true(cost.seconds >= t[0].estimate * t[0].n);
     tune_cost_take(x.bench, &cost);
     assert_ok(tune_compare(x.bench, g, 3, 2, 6, t));
     tune_cost_take(x.bench, &cost);
     assert_int_equal(cost.n_measurements, 3);
     assert_int_equal(cost.n_runs, 3 * (1 + 6));
     for (int i = 0; i < 3; i++)
-        assert_int_equal(t[i].n_runs, 6);
+        assert_in_range(t[i].n, 6 - t[i].n_disturbed, 6);
     tune_cost_of(x.bench, &cost);
     assert_int_equal(cost.n_runs, 0);
     real_close(&x);
@@ -170,7 +170,7 @@ static void what_makes_no_sense_is_refused(void **state)
     struct tune_shape s = {.v = bench_model_variant("ref"), .m = 4, .n = 64, .k = 64};
     struct kern_schedule g = {
         .mr = 4, .np = 1, .bm = 4, .bn = 1, .bk = 64, .pm = 1, .pn = 1, .pk = 1};
-    struct tune_time t;
+    struct measure_report t;
     struct real x;
 
     (void)state;
@@ -199,15 +199,15 @@ static void a_model_takes_the_time_it_says(void **state)
     double want = bench_model_s(&model, &s, &g, 2), seconds;
     struct tune_bench *b;
     struct tune_cost cost;
-    struct tune_time t;
+    struct measure_report t;
 
     (void)state;
     model.n_runs = 0;
     assert_ok(tune_bench_open_model(&b, bench_model_s, &model));
     assert_ok(tune_bench_shape(b, &s));
     assert_ok(tune_measure(b, &g, 2, &t));
-    assert_true(t.median_s == want && t.min_s == want && t.mad_s == 0);
-    assert_int_equal(t.n_runs, 1);
+    assert_true(t.estimate == want && t.lo == want && t.hi == want);
+    assert_int_equal(t.n, 1);
     assert_ok(tune_run_once(b, &g, 2, &seconds));
     assert_true(seconds == want);
     tune_cost_take(b, &cost);
@@ -239,7 +239,7 @@ static void what_loses_to_the_default_is_not_kept(void **state)
     struct kern_schedule usual, found;
     struct only machine = {.other = 2};
     struct tune_bench *b;
-    struct tune_time t[2];
+    struct measure_report t[2];
     bool lost;
 
     (void)state;
@@ -248,17 +248,17 @@ static void what_loses_to_the_default_is_not_kept(void **state)
     kern_schedule_default(&usual, s.v, tune_bench_mat(b), s.m, 2);
     tune_clamp(&usual, tune_bench_mat(b), s.m);
     found = machine.s = usual;
-    assert_ok(tune_against_default(b, &s, 2, 3, &found, t, &lost));
-    assert_true(!lost && t[0].n_runs == 0 && tune_same(&found, &usual));
+    assert_ok(tune_validate(b, &s, 2, 3, &found, t, &lost));
+    assert_true(!lost && t[0].n == 0 && tune_same(&found, &usual));
     found.mr = usual.mr > 1 ? 1 : 2;
-    assert_ok(tune_against_default(b, &s, 2, 3, &found, t, &lost));
+    assert_ok(tune_validate(b, &s, 2, 3, &found, t, &lost));
     assert_true(lost && tune_same(&found, &usual));
-    assert_true(t[1].min_s == 2 * t[0].min_s);
+    assert_true(t[1].estimate == 2 * t[0].estimate);
     found.mr = usual.mr > 1 ? 1 : 2;
     machine.s = found;
-    assert_ok(tune_against_default(b, &s, 2, 3, &found, t, &lost));
+    assert_ok(tune_validate(b, &s, 2, 3, &found, t, &lost));
     assert_true(!lost && tune_same(&found, &machine.s));
-    assert_true(t[0].min_s == 2 * t[1].min_s);
+    assert_true(t[0].estimate == 2 * t[1].estimate);
     tune_bench_close(&b);
 }
 
@@ -278,7 +278,7 @@ static void running_out_of_memory_is_an_error(void **state)
         struct kern_schedule g = {
             .mr = 2, .np = 1, .bm = 2, .bn = 4, .bk = 64, .pm = 1, .pn = 1, .pk = 1};
         struct tune_bench *b = NULL;
-        struct tune_time t;
+        struct measure_report t;
         int rc;
 
         assert_true(n < 100);

@@ -20,7 +20,7 @@ struct search {
 };
 
 static int on_done(void *arg, int i, const struct kern_schedule *s,
-                   const struct tune_time *t)
+                   const struct measure_report *t)
 {
     struct search *x = arg;
 

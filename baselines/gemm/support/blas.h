@@ -19,42 +19,34 @@
 
 enum blas_how { BLAS_GEMV = 1, BLAS_NK = 2, BLAS_SPLIT = 4 }; /* bits */
 
+#define BLAS_ONE(core, op, m_max, env, isa, how, size)                                   \
+    {                                                                                    \
+        core " op=" op, env, "f32", m_max, isa, how, size                                \
+    }
 /* Settings of one core type: both layouts, for one row also sgemv. */
-#define BLAS_SETTINGS(core, env, size)                                                   \
-    {core " op=gemm layout=KN", env, "f32", 0, 0, size},                                 \
-        {core " op=gemm layout=NK", env, "f32", 0, BLAS_NK, size},                       \
-        {core " op=gemv layout=KN", env, "f32", 1, BLAS_GEMV, size},                     \
-    {                                                                                    \
-        core " op=gemv layout=NK", env, "f32", 1, BLAS_GEMV | BLAS_NK, size              \
-    }
+#define BLAS_SETTINGS(core, env, isa, size)                                              \
+    BLAS_ONE(core, "gemm layout=KN", 0, env, isa, 0, size),                              \
+        BLAS_ONE(core, "gemm layout=NK", 0, env, isa, BLAS_NK, size),                    \
+        BLAS_ONE(core, "gemv layout=KN", 1, env, isa, BLAS_GEMV, size),                  \
+        BLAS_ONE(core, "gemv layout=NK", 1, env, isa, BLAS_GEMV | BLAS_NK, size)
 /* The same, the columns shared out by the caller to threads that each call the library,
- * which then computes alone: few rows profit. */
-#define BLAS_SETTINGS_SPLIT(core, env, size)                                             \
-    {core " op=gemm layout=KN threads=split", env, "f32", 0, BLAS_SPLIT, size},          \
-        {core " op=gemm layout=NK threads=split",                                        \
-         env,                                                                            \
-         "f32",                                                                          \
-         0,                                                                              \
-         BLAS_SPLIT | BLAS_NK,                                                           \
-         size},                                                                          \
-        {core " op=gemv layout=KN threads=split",                                        \
-         env,                                                                            \
-         "f32",                                                                          \
-         1,                                                                              \
-         BLAS_SPLIT | BLAS_GEMV,                                                         \
-         size},                                                                          \
-    {                                                                                    \
-        core " op=gemv layout=NK threads=split", env, "f32", 1,                          \
-            BLAS_SPLIT | BLAS_GEMV | BLAS_NK, size                                       \
-    }
+ * which then computes alone: a few rows profit. */
+#define BLAS_SETTINGS_SPLIT(core, env, isa, size)                                        \
+    BLAS_ONE(core, "gemm layout=KN threads=split", 0, env, isa, BLAS_SPLIT, size),       \
+        BLAS_ONE(core, "gemm layout=NK threads=split", 0, env, isa,                      \
+                 BLAS_SPLIT | BLAS_NK, size),                                            \
+        BLAS_ONE(core, "gemv layout=KN threads=split", 1, env, isa,                      \
+                 BLAS_SPLIT | BLAS_GEMV, size),                                          \
+        BLAS_ONE(core, "gemv layout=NK threads=split", 1, env, isa,                      \
+                 BLAS_SPLIT | BLAS_GEMV | BLAS_NK, size)
 
 static struct {
-    struct rival_shape shape;
+    struct gemm_shape shape;
     int how;
     void **w;
 } blas;
 
-static int blas_open(const struct rival_shape *shape, const struct rival_setting *s)
+static int blas_open(const struct gemm_shape *shape, const struct gemm_setting *s)
 {
     size_t bytes = (size_t)(shape->n * shape->k) * sizeof(float);
     int rc;
@@ -63,11 +55,11 @@ static int blas_open(const struct rival_shape *shape, const struct rival_setting
         return err_set(ERR_LIMIT, "a dimension is larger than %d", INT_MAX);
     blas.shape = *shape;
     blas.how = s->how;
-    rc = rival_copies(&blas.w, shape->n_copies, bytes);
+    rc = gemm_copies(&blas.w, shape->n_copies, bytes);
     if (rc != OK)
         return rc;
-    rival_fill(blas.w[0], shape, (blas.how & BLAS_NK) != 0);
-    rival_spread(blas.w, shape->n_copies, bytes);
+    gemm_fill(blas.w[0], shape, (blas.how & BLAS_NK) != 0);
+    gemm_spread(blas.w, shape->n_copies, bytes);
     return OK;
 }
 
@@ -112,7 +104,7 @@ static int blas_run(int copy)
 
 /* The label with `core` as what the library says it runs as. ERR_UNSUPPORTED when the
  * setting asked for another. */
-static int blas_took(const struct rival_setting *s, const char *core, char *label,
+static int blas_took(const struct gemm_setting *s, const char *core, char *label,
                      size_t n)
 {
     char wanted[32] = "";

@@ -1,4 +1,4 @@
-/* baselines/gemm/support/child.c - main() of every kernel rival's program. */
+/* baselines/gemm/support/child.c - main() of every GEMM library's program. */
 #include "baselines/gemm/support/child.h"
 
 #include <ctype.h>
@@ -17,16 +17,31 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "baselines/gemm/support/data.h"
+#include "cpu/cpu.h"
 
 /* How long to wait for the library's idle threads to sleep. GOMP_SPINCOUNT bounds their
  * spinning to some milliseconds; a library that never sleeps is timed all the same. */
 #define SETTLE_MAX_NS UINT64_C(200000000)
 #define COPY_ALIGN    4096
 
-static struct rival_shape shape;
+static struct gemm_shape shape;
 static float *activations;
 static bool ready; /* the shape's open() succeeded */
 static int next_copy;
+
+/* Only settings that this CPU, lowered by CPU_ISA_ENV, can execute are offered: several
+ * libraries run what they are told to and end by an illegal instruction. A library that
+ * decides by itself sees the whole CPU. */
+static const struct gemm_setting *offered(long i)
+{
+    for (const struct gemm_setting *s = gemm_library.settings; s->label; s++) {
+        bool fits = s->isa ? !(s->isa & ~cpu_isa_detected()) : !cpu_isa_hidden();
+
+        if (fits && i-- == 0)
+            return s;
+    }
+    return NULL;
+}
 
 /* --- the threads */
 
@@ -74,7 +89,7 @@ static void wake(void)
 
 /* --- data */
 
-int rival_copies(void ***out, int n_copies, size_t bytes)
+int gemm_copies(void ***out, int n_copies, size_t bytes)
 {
     size_t step = (bytes + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN;
     void **copies = mem_new(MEM_WEIGHTS, (size_t)n_copies, sizeof *copies);
@@ -90,7 +105,7 @@ int rival_copies(void ***out, int n_copies, size_t bytes)
     return OK;
 }
 
-void rival_fill(void *dst, const struct rival_shape *s, bool nk)
+void gemm_fill(void *dst, const struct gemm_shape *s, bool nk)
 {
     int64_t rows = nk ? s->n : s->k, cols = nk ? s->k : s->n;
     int64_t row_step = nk ? 1 : s->n, col_step = nk ? s->n : 1;
@@ -106,7 +121,7 @@ void rival_fill(void *dst, const struct rival_shape *s, bool nk)
         }
 }
 
-void rival_spread(void **copies, int n_copies, size_t bytes)
+void gemm_spread(void **copies, int n_copies, size_t bytes)
 {
     const size_t chunk = (size_t)1 << 20;
     int64_t n_chunks = (int64_t)((bytes + chunk - 1) / chunk);
@@ -120,7 +135,7 @@ void rival_spread(void **copies, int n_copies, size_t bytes)
     }
 }
 
-void rival_round_activations(uint16_t *dst, const struct rival_shape *s, int64_t stride)
+void gemm_round_activations(uint16_t *dst, const struct gemm_shape *s, int64_t stride)
 {
 #pragma omp parallel for schedule(static)
     for (int64_t r = 0; r < s->m; r++) {
@@ -136,7 +151,7 @@ void rival_round_activations(uint16_t *dst, const struct rival_shape *s, int64_t
 
 /* --- the commands */
 
-static int shape_open(const char *args, const struct rival_setting *setting)
+static int shape_open(const char *args, const struct gemm_setting *setting)
 {
     char type[8];
     int64_t n_copies;
@@ -163,7 +178,7 @@ static int shape_open(const char *args, const struct rival_setting *setting)
         activations[i] = gemm_value(shape.seed, GEMM_A, i);
     for (int64_t i = 0; i < shape.m * shape.n; i++)
         shape.c[i] = NAN; /* a result that was not written must not look right */
-    int rc = rival_impl.open(&shape, setting);
+    int rc = gemm_library.open(&shape, setting);
     ready = rc == OK;
     return rc;
 }
@@ -174,7 +189,7 @@ static int run_once(double *seconds)
         return err_set(ERR_STATE, "no shape yet");
     wake();
     uint64_t start = clock_ns();
-    int rc = rival_impl.run(next_copy);
+    int rc = gemm_library.run(next_copy);
     uint64_t end = clock_ns();
     *seconds = (double)(end - start) * 1e-9;
     next_copy = (next_copy + 1) % shape.n_copies;
@@ -182,7 +197,7 @@ static int run_once(double *seconds)
     return rc;
 }
 
-static void answer(FILE *out, const char *line, const struct rival_setting *setting)
+static void answer(FILE *out, const char *line, const struct gemm_setting *setting)
 {
     int64_t row, column;
     double seconds = NAN;
@@ -212,11 +227,12 @@ static void answer(FILE *out, const char *line, const struct rival_setting *sett
 
 static void list(FILE *out)
 {
-    char version[RIVAL_LABEL_MAX];
+    const struct gemm_setting *s;
+    char version[GEMM_LABEL_MAX];
 
-    rival_impl.version(version, sizeof version);
-    fprintf(out, "rival %s\n", version);
-    for (const struct rival_setting *s = rival_impl.settings; s->label; s++)
+    gemm_library.version(version, sizeof version);
+    fprintf(out, "baseline %s\n", version);
+    for (long i = 0; (s = offered(i)); i++)
         fprintf(out, "setting|%s|%s|%" PRId64 "|%s\n", s->label, s->types, s->m_max,
                 s->env ? s->env : "");
     fprintf(out, "end\n");
@@ -232,15 +248,15 @@ static void bind_to_parent(const char *parent)
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 }
 
-static void serve(FILE *out, const struct rival_setting *setting)
+static void serve(FILE *out, const struct gemm_setting *setting)
 {
-    char line[512], label[RIVAL_LABEL_MAX];
+    char line[512], label[GEMM_LABEL_MAX];
 
     snprintf(label, sizeof label, "%s", setting->label);
-    if (rival_impl.took && rival_impl.took(setting, label, sizeof label) != OK)
+    if (gemm_library.took && gemm_library.took(setting, label, sizeof label) != OK)
         fprintf(out, "no %s\n", err_msg());
     else
-        fprintf(out, "rival %s\n", label);
+        fprintf(out, "baseline %s\n", label);
     fflush(out);
     while (fgets(line, sizeof line, stdin)) {
         line[strcspn(line, "\n")] = '\0';
@@ -253,12 +269,11 @@ int main(int argc, char **argv)
 {
     /* The library may print on the standard output; the answers keep their own way. */
     FILE *out = fdopen(dup(STDOUT_FILENO), "w");
+    const struct gemm_setting *setting = NULL;
     char *end = NULL;
-    long i = -1, n_settings = 0;
+    long i;
 
     bind_to_parent(argc == 3 ? argv[2] : NULL);
-    while (rival_impl.settings[n_settings].label)
-        n_settings++;
     if (out && (argc == 2 || argc == 3) && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0) {
         if (strcmp(argv[1], "list") == 0) {
             list(out);
@@ -266,12 +281,13 @@ int main(int argc, char **argv)
             _exit(0);
         }
         i = strtol(argv[1], &end, 10);
+        if (!*end && i >= 0)
+            setting = offered(i);
     }
-    if (!end || *end || i < 0 || i >= n_settings) {
-        fprintf(stderr, "usage: %s list | 0..%ld [PARENT-PROCESS]\n", argv[0],
-                n_settings - 1);
+    if (!setting) {
+        fprintf(stderr, "usage: %s list | SETTING [PARENT-PROCESS]\n", argv[0]);
         return 2;
     }
-    serve(out, &rival_impl.settings[i]);
+    serve(out, setting);
     _exit(0); /* gigabytes need no tidying, and libraries have crashed at their end */
 }

@@ -1,18 +1,20 @@
 /* baselines/gemm/support/child.h - what one library's file fills in, and what it is given.
  *
- * baselines/gemm/<name>.c ends in one `const struct rival rival_impl`; linked with
- * child.c, which holds main(), and its library it is the program <build>/rival/<name>.
- *   <name> list   prints what there is to try
+ * baselines/gemm/<name>.c ends in one `const struct gemm_library gemm_library`; linked with
+ * child.c, which holds main(), and its library it is the program <build>/baseline/<name>.
+ *   <name> list   prints what there is to try: the settings that this CPU, lowered by
+ *                 CPU_ISA_ENV, can execute; one that leaves the choice to the library
+ *                 only where nothing is hidden from it
  *   <name> I      is setting I: reads commands from its standard input, one a line,
  *                 answers each by one line, ends at the end of input
  *     shape TYPE M N K COPIES SEED  ->  ready | no WHY
  *     run                           ->  time SECONDS
  *     at ROW COLUMN                 ->  value X     (of the last result)
- * On start it says "rival LABEL" (the setting as the library took it) or "no WHY".
+ * On start it says "baseline LABEL" (the setting as the library took it) or "no WHY".
  * A setting that crashes takes only its own process with it.
  * Threads: the child's main thread calls; OpenMP's threads are bound by the environment. */
-#ifndef GEMM_CHILD_H
-#define GEMM_CHILD_H
+#ifndef GEMM_LIBRARY_H
+#define GEMM_LIBRARY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,10 +22,10 @@
 
 #include "base/err.h"
 
-#define RIVAL_LABEL_MAX 96
+#define GEMM_LABEL_MAX 96
 
 /* C[m, n] f32 = A[m, k] f32 W[k, n]; all of it the child's and alive until it ends. */
-struct rival_shape {
+struct gemm_shape {
     bool bf16; /* type of the weights */
     int64_t m, n, k;
     int n_threads;
@@ -33,39 +35,40 @@ struct rival_shape {
     float *c;
 };
 
-struct rival_setting {
+struct gemm_setting {
     const char *label; /* "core=Haswell layout=KN"; NULL ends the table */
     const char *env;   /* "NAME=VALUE" for the child, or NULL */
     const char *types; /* "f32", "bf16" or "f32 bf16" */
     int64_t m_max;     /* 0: any m */
+    uint64_t isa;      /* CPU_MASK() bits that it executes; 0: the library decides */
     int how, size;     /* the file's own meaning */
 };
 
-struct rival {
-    const struct rival_setting *settings;
+struct gemm_library {
+    const struct gemm_setting *settings;
     void (*version)(char *out, size_t n);
     /* Write the label of what the library really runs as. ERR_UNSUPPORTED: it did not
      * take the setting, with the reason as the message. */
-    int (*took)(const struct rival_setting *s, char *label, size_t n);
+    int (*took)(const struct gemm_setting *s, char *label, size_t n);
     /* Make weights and whatever is prepared once; not timed. */
-    int (*open)(const struct rival_shape *shape, const struct rival_setting *s);
+    int (*open)(const struct gemm_shape *shape, const struct gemm_setting *s);
     /* Compute with copy `copy`; all of it is timed. */
     int (*run)(int copy);
 };
-extern const struct rival rival_impl;
+extern const struct gemm_library gemm_library;
 
 /* --- for the files: weights in plain layouts, filled by all threads. Pages lie where
  * their first writer runs. */
 
 /* n_copies regions of `bytes`; lent for the life of the process. */
-MUST int rival_copies(void ***out, int n_copies, size_t bytes);
+MUST int gemm_copies(void ***out, int n_copies, size_t bytes);
 /* Fill dst with W as [k, n], or as [n, k] when nk, in the type of the shape. */
-void rival_fill(void *dst, const struct rival_shape *shape, bool nk);
+void gemm_fill(void *dst, const struct gemm_shape *shape, bool nk);
 /* Copy copy 0 to the others. */
-void rival_spread(void **copies, int n_copies, size_t bytes);
+void gemm_spread(void **copies, int n_copies, size_t bytes);
 /* A as bf16 into dst, rows of `stride` elements (stride >= k, the rest is set to 0).
  * Call outside of a parallel region. */
-void rival_round_activations(uint16_t *dst, const struct rival_shape *shape,
-                             int64_t stride);
+void gemm_round_activations(uint16_t *dst, const struct gemm_shape *shape,
+                            int64_t stride);
 
 #endif

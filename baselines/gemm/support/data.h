@@ -1,4 +1,4 @@
-/* baselines/gemm/support/data.h - the numbers that every rival multiplies.
+/* baselines/gemm/support/data.h - the numbers that every baseline multiplies.
  *
  * Element i of a matrix depends on (seed, matrix, i) alone, so a child can fill any
  * layout in parallel and the client can recompute any element of the result in float64

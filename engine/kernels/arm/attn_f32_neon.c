@@ -133,6 +133,6 @@ const struct kern_variant kern_attn_f32_neon = {
     .op = KERN_ATTN_F32,
     .isa = CPU_MASK(NEON),
     .precision = KERN_EXACT,
-    .steady = true,
+    .batch_invariant = true,
     .fn.attn = attn_f32_neon,
 };

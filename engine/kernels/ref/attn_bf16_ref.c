@@ -6,6 +6,6 @@ const struct kern_variant kern_attn_bf16_ref = {
     .name = "ref",
     .op = KERN_ATTN_BF16,
     .precision = KERN_EXACT,
-    .steady = true,
+    .batch_invariant = true,
     .fn.attn = attn_ref,
 };

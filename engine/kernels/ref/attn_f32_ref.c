@@ -6,6 +6,6 @@ const struct kern_variant kern_attn_f32_ref = {
     .name = "ref",
     .op = KERN_ATTN_F32,
     .precision = KERN_EXACT,
-    .steady = true,
+    .batch_invariant = true,
     .fn.attn = attn_ref,
 };

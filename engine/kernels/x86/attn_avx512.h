@@ -2,10 +2,10 @@
  * values.
  *
  * An including file defines ATTN_ELEM (float or uint16_t) and ATTN_LOAD(mask, p): sixteen
- * elements as f32, those outside the mask zero and not read; and ATTN_STEADY. Two ways, by
+ * elements as f32, those outside the mask zero and not read; and ATTN_BATCH_INVARIANT. Two ways, by
  * how often a key is used: few query rows (decode): keys are read once, sixteen at a time;
  * their dot products are folded into one vector of scores by a shuffle-and-add tree. Memory
- * bounds it. A steady variant goes this way always, since a row is computed by itself. many
+ * bounds it. A batch-invariant variant goes this way always, since a row is computed by itself. many
  * rows (prefill): a block of keys is transposed and its values widened into
  * scratch, then both products run as register-blocked outer products, like a GEMM. Scores
  * carry log2(e), so that softmax needs only 2^x. The running maximum is FlashAttention's.
@@ -22,10 +22,10 @@
 #define ATTN_INLINE static inline __attribute__((always_inline))
 #define ATTN_KEYS                                                                        \
     64 /* keys in a block: scores and values stay in the first-level cache */
-#define ATTN_FEW_ROWS 8 /* up to here transposing the keys is not earned back */
-#define ATTN_MR       8 /* rows of a prefill tile; 8 x 2 vectors of sums leave room */
-#define ATTN_LOG2E    1.44269504088896340736f
-#define ATTN_LN2      0.69314718055994530942f
+#define ATTN_SMALL_M_ROWS 8 /* up to here transposing the keys is not earned back */
+#define ATTN_MR           8 /* rows of a prefill tile; 8 x 2 vectors of sums leave room */
+#define ATTN_LOG2E        1.44269504088896340736f
+#define ATTN_LN2          0.69314718055994530942f
 
 /* Lanes below n. */
 ATTN_INLINE __mmask16 attn_mask(int64_t n)
@@ -204,11 +204,12 @@ ATTN_INLINE void attn_weigh(float *acc, const float *s, const ATTN_ELEM *v, cons
     }
 }
 
-ATTN_INLINE void attn_few(const struct kern_attn_args *a, const int hd, const int vecs)
+ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
+                              const int vecs)
 {
     int rows = a->n_tok * a->g, ld = (hd + 15) / 16 * 16;
     float *q = a->scratch, *acc = q + rows * ld, *s = acc + rows * ld;
-    struct attn_row state[ATTN_STEADY ? KERN_ATTN_ROWS_MAX : ATTN_FEW_ROWS];
+    struct attn_row state[ATTN_BATCH_INVARIANT ? KERN_ATTN_ROWS_MAX : ATTN_SMALL_M_ROWS];
 
     attn_load_q(a, q, rows, ld);
     memset(acc, 0, sizeof(float) * (size_t)(rows * ld));
@@ -410,14 +411,14 @@ ATTN_INLINE void attn_many(const struct kern_attn_args *a, const int hd)
  */
 static void attn_run(const struct kern_attn_args *a)
 {
-    const bool few = ATTN_STEADY || a->n_tok * a->g <= ATTN_FEW_ROWS;
+    const bool few = ATTN_BATCH_INVARIANT || a->n_tok * a->g <= ATTN_SMALL_M_ROWS;
 
     if (a->head_dim == 64)
-        few ? attn_few(a, 64, 4) : attn_many(a, 64);
+        few ? attn_small_m(a, 64, 4) : attn_many(a, 64);
     else if (a->head_dim == 128)
-        few ? attn_few(a, 128, 8) : attn_many(a, 128);
+        few ? attn_small_m(a, 128, 8) : attn_many(a, 128);
     else
-        few ? attn_few(a, a->head_dim, 1) : attn_many(a, a->head_dim);
+        few ? attn_small_m(a, a->head_dim, 1) : attn_many(a, a->head_dim);
 }
 
 #endif

@@ -28,6 +28,6 @@ const struct kern_variant kern_attn_bf16_avx2 = {
     .op = KERN_ATTN_BF16,
     .isa = CPU_MASK(AVX2),
     .precision = KERN_EXACT,
-    .steady = true,
+    .batch_invariant = true,
     .fn.attn = attn_run,
 };

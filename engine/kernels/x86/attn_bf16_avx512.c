@@ -1,7 +1,7 @@
 /* Attention over bf16 keys and values. */
 #include "cpu/cpu.h"
 
-#define ATTN_STEADY 0
+#define ATTN_BATCH_INVARIANT 0
 #include "kernels/x86/attn_load_bf16_avx512.h"
 #include "kernels/x86/attn_avx512.h"
 

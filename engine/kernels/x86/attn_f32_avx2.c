@@ -11,6 +11,6 @@ const struct kern_variant kern_attn_f32_avx2 = {
     .op = KERN_ATTN_F32,
     .isa = CPU_MASK(AVX2),
     .precision = KERN_EXACT,
-    .steady = true,
+    .batch_invariant = true,
     .fn.attn = attn_run,
 };

@@ -7,7 +7,7 @@
  *   TILE_LOAD(b, j)  row j of a step as a vector;  TILE_FMA(c, x, b): c += x * b;
  *                    TILE_FMA_AT(c, a, b) with *a in every lane of x
  *   TILE_SUMS_MIN    8: two multiply-adds a cycle of four cycles' latency want this many sums;
- *                    0: one for each element, whatever its latency costs (steady)
+ *                    0: one for each element, whatever its latency costs (batch invariant)
  * The set is every mr x np with mr * np sums, np columns of B and one broadcast of A in
  * the 32 vector registers. Small shapes keep two sets of sums (steps alternate) to hide
  * the latency of the multiply-add. */

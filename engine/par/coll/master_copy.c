@@ -14,14 +14,14 @@ static size_t n_blocks(size_t n)
 
 /* First a word a rank, written by that rank: messages it has read. Then a word a block,
  * written by the ranks one after the other: contributions so far, of all messages. */
-static struct par_word *read_by(void *mem, int rank)
+static struct par_flag *read_by(void *mem, int rank)
 {
-    return (struct par_word *)mem + rank;
+    return (struct par_flag *)mem + rank;
 }
 
-static struct par_word *added(void *mem, int n_ranks, size_t block)
+static struct par_flag *added(void *mem, int n_ranks, size_t block)
 {
-    return (struct par_word *)mem + n_ranks + block;
+    return (struct par_flag *)mem + n_ranks + block;
 }
 
 static float *buffer_of(void *mem, int n_ranks, size_t max_floats)
@@ -31,7 +31,7 @@ static float *buffer_of(void *mem, int n_ranks, size_t max_floats)
 
 static size_t bytes(int n_ranks, size_t max_floats)
 {
-    return ((size_t)n_ranks + n_blocks(max_floats)) * sizeof(struct par_word) +
+    return ((size_t)n_ranks + n_blocks(max_floats)) * sizeof(struct par_flag) +
            par_padded(max_floats) * sizeof(float);
 }
 
@@ -40,7 +40,7 @@ static int wait_for_readers(struct par_rank *r, void *mem, uint64_t epoch)
     int rc = OK;
 
     for (int k = 0; k < r->n_ranks && rc == OK; k++)
-        rc = par_word_wait(r, read_by(mem, k), epoch);
+        rc = par_flag_wait(r, read_by(mem, k), epoch);
     return rc;
 }
 
@@ -60,12 +60,12 @@ static int add_mine(struct par_rank *r, void *mem, uint64_t epoch, const float *
         if (r->rank == 0) {
             memcpy(buffer + lo, x + lo, (hi - lo) * sizeof(*x));
         } else {
-            rc = par_word_wait(r, added(mem, r->n_ranks, b), mine);
+            rc = par_flag_wait(r, added(mem, r->n_ranks, b), mine);
             if (rc == OK)
                 par_add(buffer + lo, x + lo, hi - lo);
         }
         if (rc == OK)
-            par_word_set(r, added(mem, r->n_ranks, b), mine + 1);
+            par_flag_set(r, added(mem, r->n_ranks, b), mine + 1);
     }
     return rc;
 }
@@ -81,12 +81,12 @@ static int allreduce(struct par_rank *r, void *mem, uint64_t *count, float *x, s
         size_t lo = b * BLOCK_FLOATS;
         size_t hi = lo + BLOCK_FLOATS < n ? lo + BLOCK_FLOATS : n;
 
-        rc = par_word_wait(r, added(mem, r->n_ranks, b), all);
+        rc = par_flag_wait(r, added(mem, r->n_ranks, b), all);
         if (rc == OK)
             memcpy(x + lo, buffer + lo, (hi - lo) * sizeof(*x));
     }
     if (rc == OK)
-        par_word_set(r, read_by(mem, r->rank), epoch + 1);
+        par_flag_set(r, read_by(mem, r->rank), epoch + 1);
     return rc;
 }
 

@@ -12,7 +12,8 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "cpu/cpu.h"
-#include "model/timed.h"
+#include "measure/compare.h"
+#include "model/bench_steps.h"
 #include "par/team.h"
 
 /* A run is as many steps as take this long: clocks and wake-ups are then below a percent
@@ -38,7 +39,8 @@ struct measured {
     struct par_team *team;
     struct model *model;
     struct model_phase *run; /* NULL: no configuration in place */
-    struct model_timed steps;
+    struct model_bench_steps steps;
+    struct measure *measure;
     int64_t max_tok, step_tok;       /* of a sequence; of a step */
     struct model_phase *run_pair[2]; /* of enum topo_phase: what pair() put in place */
     /* The configuration in place. */
@@ -51,8 +53,8 @@ struct measured {
 static int step(struct measured *x, double *seconds)
 {
     return x->phase == TOPO_PREFILL
-               ? model_timed_prefill(&x->steps, x->run, x->n_prompt_tok, seconds)
-               : model_timed_decode(&x->steps, x->run, x->n_ctx_tok, seconds);
+               ? model_bench_steps_prefill(&x->steps, x->run, x->n_prompt_tok, seconds)
+               : model_bench_steps_decode(&x->steps, x->run, x->n_ctx_tok, seconds);
 }
 
 /* n steps; the mean seconds of one. */
@@ -68,21 +70,31 @@ static int run(struct measured *x, int n, double *seconds)
     return rc;
 }
 
-/* The median of a few runs. */
+struct runs {
+    struct measured *x;
+    int n_steps; /* of each */
+};
+
+static int one_run(void *arg, int alternative, struct measure_trial *t)
+{
+    const struct runs *r = arg;
+
+    (void)alternative; /* the search compares configurations, this is one of them */
+    return run(r->x, r->n_steps, &t->seconds);
+}
+
 static int measure_here(struct measured *x, double *seconds)
 {
-    int n_steps =
-        x->step_s * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / x->step_s) : RUN_STEPS_MAX;
-    uint64_t t0 = clock_ns();
-    double s[RUNS_MAX];
-    size_t n = 0;
-    int rc;
+    const struct measure_opts o = {
+        .min_rounds = 1, .max_rounds = RUNS_MAX, .n_warm_up = -1, .budget_s = RUNS_S};
+    struct runs r = {x, x->step_s * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / x->step_s)
+                                                          : RUN_STEPS_MAX};
+    struct measure_report report;
+    int rc = measure_compare(x->measure, 1, &o, one_run, &r);
 
-    do
-        rc = run(x, n_steps, &s[n++]);
-    while (rc == OK && n < RUNS_MAX && (double)(clock_ns() - t0) * 1e-9 < RUNS_S);
+    measure_report(x->measure, 0, &report);
     if (rc == OK)
-        *seconds = x->step_s = stats_median(s, n);
+        *seconds = x->step_s = report.estimate;
     return rc;
 }
 
@@ -250,13 +262,14 @@ static int measured_step(struct plan_evaluation *e, const struct plan_step *s, i
     int n = 0, rc;
 
     (void)repeat;
-    rc = model_timed_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok, &one);
+    rc = model_bench_steps_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok,
+                                 &one);
     *seconds = one;
     if (one > WARM_S)
         return rc;
     for (; rc == OK && sum < RUN_S && n < RUN_STEPS_MAX; n++, sum += one)
-        rc =
-            model_timed_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok, &one);
+        rc = model_bench_steps_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok,
+                                     &one);
     *seconds = sum / n;
     return rc;
 }
@@ -342,7 +355,8 @@ static void measured_close(struct plan_evaluation *e)
     struct measured *x = e->ctx;
 
     if (x) {
-        model_timed_close(&x->steps);
+        measure_close(&x->measure);
+        model_bench_steps_close(&x->steps);
         model_phase_close(&x->run);
         model_phase_close(&x->run_pair[TOPO_PREFILL]);
         model_phase_close(&x->run_pair[TOPO_DECODE]);
@@ -375,8 +389,10 @@ static int measured_open(struct plan_evaluation *out, const struct plan_evaluato
     if (rc == OK)
         rc = open_model(x, o);
     if (rc == OK)
-        rc = model_timed_open(&x->steps, x->model, x->team, x->n_seqs, x->max_tok,
-                              PLAN_STEP_ROWS_MAX, o->seed);
+        rc = model_bench_steps_open(&x->steps, x->model, x->team, x->n_seqs, x->max_tok,
+                                    PLAN_STEP_ROWS_MAX, o->seed);
+    if (rc == OK)
+        rc = measure_open(&x->measure, 1, RUNS_MAX);
     if (rc == OK)
         rc = measure_noise(x, &out->noise_frac);
     if (rc != OK)

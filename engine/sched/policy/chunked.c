@@ -1,14 +1,15 @@
 /* Chunked prefill: every step holds one token of each sequence that decodes, then pieces
  * of prompts in order of arrival until it is full. No decoding sequence ever waits for
  * another's prompt; a prompt takes as many steps as it must.   Paper: Sarathi-Serve. */
-#include "sched/pick.h"
+#include "sched/batch.h"
 
-static int chunked_step(const struct sched_view *v, struct sched_pick *picks, int max)
+static int chunked_step(const struct sched_view *v, struct sched_batch_entry *entries,
+                        int max)
 {
     int64_t room = v->max_step_tok;
-    int n = sched_pick_decodes(v, &room, picks, 0, max);
+    int n = sched_add_decodes(v, &room, entries, 0, max);
 
-    return sched_pick_prompts(v, &room, picks, n, max);
+    return sched_add_prompts(v, &room, entries, n, max);
 }
 
 const struct sched_policy sched_policy_chunked = {.name = "chunked",

@@ -1,14 +1,15 @@
 /* Continuous batching, prompts first: a step is either of prompts, as many in order of
  * arrival as a step and the memory hold, or of one token for every sequence that decodes.
  * A step is of one phase, so that each runs on its own service configuration. */
-#include "sched/pick.h"
+#include "sched/batch.h"
 
-static int continuous_step(const struct sched_view *v, struct sched_pick *picks, int max)
+static int continuous_step(const struct sched_view *v, struct sched_batch_entry *entries,
+                           int max)
 {
     int64_t room = v->max_step_tok;
-    int n = sched_pick_prompts(v, &room, picks, 0, max);
+    int n = sched_add_prompts(v, &room, entries, 0, max);
 
-    return n > 0 ? n : sched_pick_decodes(v, &room, picks, 0, max);
+    return n > 0 ? n : sched_add_decodes(v, &room, entries, 0, max);
 }
 
 const struct sched_policy sched_policy_continuous = {.name = "continuous",

@@ -2,21 +2,22 @@
  * step, then its tokens one by one. The single-sequence baseline of the papers. */
 #include "sched/sched.h"
 
-static int fcfs_step(const struct sched_view *v, struct sched_pick *picks, int max)
+static int fcfs_step(const struct sched_view *v, struct sched_batch_entry *entries,
+                     int max)
 {
     const struct sched_seq *s;
 
     if (v->n_seqs < 1 || max < 1)
         return 0;
     s = &v->seqs[0];
-    if (s->state == SCHED_WAITING && v->free_regions < 1)
+    if (s->state == SCHED_WAITING && v->n_free_slots < 1)
         return 0;
-    picks[0].seq = 0;
-    picks[0].admit = s->state == SCHED_WAITING;
+    entries[0].seq = 0;
+    entries[0].admit = s->state == SCHED_WAITING;
     if (s->state == SCHED_DECODE)
-        picks[0].n_tok = 1;
+        entries[0].n_tok = 1;
     else
-        picks[0].n_tok =
+        entries[0].n_tok =
             s->n_prompt_left < v->max_step_tok ? s->n_prompt_left : v->max_step_tok;
     return 1;
 }

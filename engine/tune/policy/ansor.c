@@ -80,7 +80,7 @@ static void evolve(struct state *st, const struct tune_search *q)
 
     /* begin with the best that was measured, then chance */
     for (int i = 0; i < q->n_seen && n < POPULATION / 4; i++)
-        if (q->seen[i].t.min_s <= 1.2 * q->best_t.min_s)
+        if (q->seen[i].t.estimate <= 1.2 * q->best_t.estimate)
             st->population[n++].s = q->seen[i].s;
     for (; n < POPULATION; n++)
         draw(st, q, &st->population[n].s);
@@ -137,7 +137,7 @@ static int batch(struct state *st, struct tune_search *q, int n, bool first)
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
-               struct tune_time *t)
+               struct measure_report *t)
 {
     int trials = (int)q->c->o->trials, n = trials < 4 * BATCH ? (trials + 3) / 4 : BATCH;
     struct state *st = arg;
@@ -151,12 +151,12 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
            q->n_seen - gained_at < STALE) {
         before = q->n_seen;
         rc = batch(st, q, n < trials - before ? n : trials - before, before == 0);
-        if (q->best_t.min_s < best * (1 - GAIN) || before == 0) {
-            best = q->best_t.min_s;
+        if (q->best_t.estimate < best * (1 - GAIN) || before == 0) {
+            best = q->best_t.estimate;
             gained_at = q->n_seen;
         }
     }
-    if (isfinite(q->best_t.min_s)) {
+    if (isfinite(q->best_t.estimate)) {
         *s = q->best;
         *t = q->best_t;
     }

@@ -2,7 +2,7 @@
 #include "tune/search.h"
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
-               struct tune_time *t)
+               struct measure_report *t)
 {
     (void)arg, (void)q, (void)i, (void)s, (void)t; /* *s is the default already */
     return OK;

@@ -215,7 +215,7 @@ static int search(void *arg, struct tune_search *q)
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
-               struct tune_time *t)
+               struct measure_report *t)
 {
     (void)i, (void)t; /* nothing is measured for the shape */
     (void)best_of_pool(arg, q, s);

@@ -115,7 +115,7 @@ static double predict(const struct state *st, const struct macro_tile *x,
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
-               struct tune_time *t)
+               struct measure_report *t)
 {
     const struct state *st = arg;
     struct tune_scheme schemes[TUNE_SCHEMES_MAX];

@@ -60,8 +60,8 @@ static int grid_of_slices(struct tune_search *q, const struct kern_schedule *bas
 
 static int by_min(const void *a, const void *b)
 {
-    double x = ((const struct tune_seen *)a)->t.min_s;
-    double y = ((const struct tune_seen *)b)->t.min_s;
+    double x = ((const struct tune_seen *)a)->t.estimate;
+    double y = ((const struct tune_seen *)b)->t.estimate;
 
     return (x > y) - (x < y);
 }
@@ -88,7 +88,7 @@ static int finish(struct tune_search *q)
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
-               struct tune_time *t)
+               struct measure_report *t)
 {
     struct tune_scheme schemes[TUNE_SCHEMES_MAX];
     struct tune_mk mks[TUNE_MKS_MAX];
@@ -105,7 +105,7 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     }
     if (rc == OK)
         rc = finish(q);
-    if (isfinite(q->best_t.min_s)) {
+    if (isfinite(q->best_t.estimate)) {
         *s = q->best;
         *t = q->best_t;
     }

@@ -36,7 +36,7 @@ static void scale_out(const struct tune_search *q, struct kern_schedule *s)
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
-               struct tune_time *t)
+               struct measure_report *t)
 {
     struct tune_shape whole = q->shape, trial;
     struct tune_mk mks[TUNE_MKS_MAX];
@@ -58,7 +58,7 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
         scale_out(q, &grown[x]);
         rc = tune_search_try(q, &grown[x], q->c->n_threads, &seconds);
     }
-    if (isfinite(q->best_t.min_s)) {
+    if (isfinite(q->best_t.estimate)) {
         *s = q->best;
         *t = q->best_t;
     }

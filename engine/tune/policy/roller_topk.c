@@ -138,7 +138,7 @@ static void scale_up(const struct tune_search *q, const struct state *st,
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
-               struct tune_time *t)
+               struct measure_report *t)
 {
     struct tune_scheme schemes[TUNE_SCHEMES_MAX];
     struct tune_mk mks[TUNE_MKS_MAX];
@@ -160,7 +160,7 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
 
         rc = tune_search_try(q, &top[x].s, q->c->n_threads, &seconds);
     }
-    if (isfinite(q->best_t.min_s)) {
+    if (isfinite(q->best_t.estimate)) {
         *s = q->best;
         *t = q->best_t;
     }

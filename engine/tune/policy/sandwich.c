@@ -132,7 +132,7 @@ static int other_orders(struct tune_search *q)
     double seconds;
     int rc = OK;
 
-    for (int o = 0; o < KERN_N_ORDERS && rc == OK && isfinite(q->best_t.min_s); o++) {
+    for (int o = 0; o < KERN_N_ORDERS && rc == OK && isfinite(q->best_t.estimate); o++) {
         s.order = (enum kern_order)o;
         rc = tune_search_try(q, &s, q->c->n_threads, &seconds);
     }
@@ -204,7 +204,7 @@ static int refine(struct tune_search *q, const struct state *st)
         if (newest)
             rc = tune_search_try(q, &s, n_threads, &seconds);
     }
-    if (rc != OK || isinf(q->best_t.min_s))
+    if (rc != OK || isinf(q->best_t.estimate))
         return rc;
     n_schemes = tune_schemes(n_threads, q->c->o->split_k, schemes);
     start = q->best;
@@ -225,8 +225,8 @@ static int refine(struct tune_search *q, const struct state *st)
 
 static int by_min(const void *a, const void *b)
 {
-    double x = ((const struct tune_seen *)a)->t.min_s;
-    double y = ((const struct tune_seen *)b)->t.min_s;
+    double x = ((const struct tune_seen *)a)->t.estimate;
+    double y = ((const struct tune_seen *)b)->t.estimate;
 
     return (x > y) - (x < y);
 }
@@ -250,7 +250,7 @@ static int finalists(struct tune_search *q, const struct state *st,
         for (int k = 0; k < n_first; k++)
             there |= tune_same(&x->s, &final[k]);
         if (x->n_threads == q->c->n_threads && !there &&
-            x->t.min_s <= FINAL_FRAC * q->best_t.min_s)
+            x->t.estimate <= FINAL_FRAC * q->best_t.estimate)
             final[n++] = x->s;
     }
     return n;
@@ -261,10 +261,10 @@ static int finalists(struct tune_search *q, const struct state *st,
  * chosen last comes first, then the default: so the schedule settles, and is left only
  * for something better. */
 static int settle(struct tune_search *q, const struct state *st, struct kern_schedule *s,
-                  struct tune_time *t)
+                  struct measure_report *t)
 {
     struct kern_schedule final[FINAL + 2];
-    struct tune_time time[FINAL + 2];
+    struct measure_report time[FINAL + 2];
     double fastest = INFINITY;
     int n, rounds, rc;
 
@@ -273,13 +273,13 @@ static int settle(struct tune_search *q, const struct state *st, struct kern_sch
     if (tune_search_over(q))
         return OK;
     n = finalists(q, st, final);
-    rounds = (int)fmin(FINAL_S / (n * q->best_t.min_s), ROUNDS_MAX);
+    rounds = (int)fmin(FINAL_S / (n * q->best_t.estimate), ROUNDS_MAX);
     rounds = rounds > FINAL_ROUNDS ? rounds : FINAL_ROUNDS;
     rc = tune_compare(q->c->bench, final, n, q->c->n_threads, rounds, time);
     for (int i = 0; i < n; i++)
-        fastest = fmin(fastest, time[i].min_s);
+        fastest = fmin(fastest, time[i].estimate);
     for (int i = n - 1; i >= 0 && rc == OK; i--) {
-        if (time[i].min_s <= fastest * (1 + TUNE_GAIN)) {
+        if (time[i].estimate <= fastest * (1 + TUNE_GAIN)) {
             *s = final[i];
             *t = time[i];
         }
@@ -318,7 +318,7 @@ static void remember(struct state *st, const struct tune_opts *o,
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
-               struct tune_time *t)
+               struct measure_report *t)
 {
     struct state *st = arg;
     int rc;
@@ -330,7 +330,7 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
         return OK;
     }
     rc = st->n < q->c->o->sigma ? explore(q) : refine(q, st);
-    if (rc != OK || isinf(q->best_t.min_s))
+    if (rc != OK || isinf(q->best_t.estimate))
         return rc;
     rc = settle(q, st, s, t);
     if (rc == OK)

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "characterize/counters/program.h"
 #include "experiments/study/counted/counted.h"
+#include "format/format.h"
+#include "model/cost.h"
 
 /* Short enough for a simulation some hundred times slower than the processor. */
 #define PROMPT     "3,4,5,6,7,8,9,10"
@@ -39,26 +41,21 @@ static int run(const char *program, const char *model, int64_t ll_bytes,
     return rc;
 }
 
-/* The weights that a token reads. */
-static int token_bytes(double *out, const char *model)
+/* Bytes of weights that the phase's step reads. */
+static int weight_bytes(double *out, const char *model, enum serve_phase phase)
 {
-    struct serve_opts so;
-    struct serve *s = NULL;
-    int rc = opt_init(serve_opt_table, &so);
+    struct format_file *f = NULL;
+    struct model_cost_types types = {.kv = KERN_F32};
+    int rc = format_open(&f, model);
 
     if (rc != OK)
         return rc;
-    so.model = (char *)model;
-    so.threads = 1;
-    so.max_tok = 64;
-    so.pin = false;
-    rc = serve_open(&s, &so);
-    if (rc == OK)
-        *out = (double)serve_token_bytes(s, 0);
-    serve_close(&s);
-    so.model = NULL;
-    opt_free(serve_opt_table, &so);
-    return rc;
+    types.weight = f->config.weight_type;
+    *out = phase == SERVE_PREFILL
+               ? model_cost_prefill(&f->config, types, PROMPT_TOK, 0).weight_bytes
+               : model_cost_decode(&f->config, types, PROMPT_TOK, 1).weight_bytes;
+    format_close(&f);
+    return OK;
 }
 
 int study_simulated_run(struct study_simulated *out, const char *program,
@@ -66,7 +63,7 @@ int study_simulated_run(struct study_simulated *out, const char *program,
 {
     struct counters_call *calls = NULL;
     double misses = 0, instructions = 0, tok = 0, bytes = 0;
-    int n = 0, rc = token_bytes(&bytes, model);
+    int n = 0, rc = weight_bytes(&bytes, model, phase);
 
     if (rc == OK)
         rc = run(program, model, ll_bytes, &calls, &n);

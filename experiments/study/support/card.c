@@ -21,14 +21,12 @@ struct curve {
     int n;
 };
 
-static int say_curve(struct study_cell *c, const struct curve *v, const char *x,
-                     const char *x_unit, const char *const *names, const char *unit)
+static void report_curve(struct study_cell *c, const struct curve *v, const char *x,
+                         const char *x_unit, const char *const *names, const char *unit)
 {
-    int rc = study_series(c, x, x_unit, v->x, (size_t)v->n);
-
-    for (int i = 0; names[i] && rc == OK; i++)
-        rc = study_series(c, names[i], unit, v->y[i], (size_t)v->n);
-    return rc;
+    study_series(c, x, x_unit, v->x, (size_t)v->n);
+    for (int i = 0; names[i]; i++)
+        study_series(c, names[i], unit, v->y[i], (size_t)v->n);
 }
 
 /* A point where at least one of the curves has a value. */
@@ -46,8 +44,8 @@ static void add_point(struct curve *v, double x, const double *y, int n)
     v->n++;
 }
 
-static int bandwidths(struct study_cell *c, const json_t *card,
-                      const struct cpu_budget *b)
+static void bandwidths(struct study_cell *c, const json_t *card,
+                       const struct cpu_budget *b)
 {
     static const char *const names[] = {"read_gbps", "copy_gbps", "triad_gbps", NULL};
     struct curve v = {.n = 0};
@@ -59,10 +57,10 @@ static int bandwidths(struct study_cell *c, const json_t *card,
             y[i] = measure_card_value(card, names[i], n, NULL);
         add_point(&v, n, y, 3);
     }
-    return say_curve(c, &v, "threads", "", names, "GB/s");
+    report_curve(c, &v, "threads", "", names, "GB/s");
 }
 
-static int latencies(struct study_cell *c, const json_t *card)
+static void latencies(struct study_cell *c, const json_t *card)
 {
     static const char *const names[] = {"latency_huge_ns", "latency_small_ns", NULL};
     static const char *const pages[] = {"huge", "small"};
@@ -80,10 +78,10 @@ static int latencies(struct study_cell *c, const json_t *card)
         }
         add_point(&v, (double)bytes, y, 2);
     }
-    return say_curve(c, &v, "latency_bytes", "B", names, "ns");
+    report_curve(c, &v, "latency_bytes", "B", names, "ns");
 }
 
-static int blocks(struct study_cell *c, const json_t *card, const struct cpu_budget *b)
+static void blocks(struct study_cell *c, const json_t *card, const struct cpu_budget *b)
 {
     static const char *const names[] = {"random_huge_gbps", "random_small_gbps",
                                         "sequential_huge_gbps", "sequential_small_gbps",
@@ -104,15 +102,15 @@ static int blocks(struct study_cell *c, const json_t *card, const struct cpu_bud
         if (!isnan(y[0]) || !isnan(y[1])) /* the sequence alone is no point */
             add_point(&v, bytes, y, 4);
     }
-    return say_curve(c, &v, "block_bytes", "B", names, "GB/s");
+    report_curve(c, &v, "block_bytes", "B", names, "GB/s");
 }
 
-static int collectives(struct study_cell *c, const json_t *card,
-                       const struct cpu_budget *b)
+static void collectives(struct study_cell *c, const json_t *card,
+                        const struct cpu_budget *b)
 {
-    int rc = OK, n_ranks = b->n < PAR_RANKS_MAX ? b->n : PAR_RANKS_MAX;
+    int n_ranks = b->n < PAR_RANKS_MAX ? b->n : PAR_RANKS_MAX;
 
-    for (int k = 0; par_colls[k] && rc == OK; k++) {
+    for (int k = 0; par_colls[k]; k++) {
         char x[64], series[64];
         const char *names[] = {series, NULL};
         struct curve v = {.n = 0};
@@ -128,9 +126,8 @@ static int collectives(struct study_cell *c, const json_t *card,
         }
         snprintf(x, sizeof(x), "allreduce_bytes_%s", par_colls[k]->name);
         snprintf(series, sizeof(series), "allreduce_ns_%s", par_colls[k]->name);
-        rc = say_curve(c, &v, x, "B", names, "ns");
+        report_curve(c, &v, x, "B", names, "ns");
     }
-    return rc;
 }
 
 /* --- matrices, as three lists */
@@ -150,15 +147,12 @@ static void add_triple(struct triples *t, double a, double b, double x, double y
     t->v[3 * t->max + t->n++] = y;
 }
 
-static int say_triples(struct study_cell *c, struct triples *t,
-                       const char *const names[4], const char *const units[4])
+static void report_triples(struct study_cell *c, struct triples *t,
+                           const char *const names[4], const char *const units[4])
 {
-    int rc = OK;
-
-    for (size_t i = 0; i < 4 && names[i] && rc == OK; i++)
-        rc = study_series(c, names[i], units[i], t->v + i * t->max, t->n);
+    for (size_t i = 0; i < 4 && names[i]; i++)
+        study_series(c, names[i], units[i], t->v + i * t->max, t->n);
     mem_free(t->v);
-    return rc;
 }
 
 MUST static int triples_open(struct triples *t, int n)
@@ -190,7 +184,9 @@ static int cpu_pairs(struct study_cell *c, const json_t *card, const struct cpu_
                        measure_card_value(card, share, 2, NULL));
         }
     }
-    return rc == OK ? say_triples(c, &t, names, units) : rc;
+    if (rc == OK)
+        report_triples(c, &t, names, units);
+    return rc;
 }
 
 static int node_pairs(struct study_cell *c, const json_t *card)
@@ -214,7 +210,7 @@ static int node_pairs(struct study_cell *c, const json_t *card)
         }
     }
     if (rc == OK)
-        rc = say_triples(c, &t, names, units);
+        report_triples(c, &t, names, units);
     topo_machine_close(&m);
     return rc;
 }
@@ -222,16 +218,13 @@ static int node_pairs(struct study_cell *c, const json_t *card)
 int study_card_curves(struct study_cell *c, const json_t *card,
                       const struct cpu_budget *b)
 {
-    int rc = bandwidths(c, card, b);
+    int rc;
 
-    if (rc == OK)
-        rc = latencies(c, card);
-    if (rc == OK)
-        rc = blocks(c, card, b);
-    if (rc == OK)
-        rc = collectives(c, card, b);
-    if (rc == OK)
-        rc = cpu_pairs(c, card, b);
+    bandwidths(c, card, b);
+    latencies(c, card);
+    blocks(c, card, b);
+    collectives(c, card, b);
+    rc = cpu_pairs(c, card, b);
     return rc == OK ? node_pairs(c, card) : rc;
 }
 

@@ -29,8 +29,8 @@ int study_engine_open(struct study_engine *out, const char *path, int precision,
         rc = model_open(&out->model, f, out->team, &o);
     format_close(&f);
     if (rc == OK)
-        rc = model_timed_open(&out->steps, out->model, out->team, n_seqs, max_tok,
-                              STEP_TOK, (uint64_t)seed);
+        rc = model_bench_steps_open(&out->steps, out->model, out->team, n_seqs, max_tok,
+                                    STEP_TOK, (uint64_t)seed);
     if (rc != OK)
         study_engine_close(out);
     return rc;
@@ -38,7 +38,7 @@ int study_engine_open(struct study_engine *out, const char *path, int precision,
 
 void study_engine_close(struct study_engine *e)
 {
-    model_timed_close(&e->steps);
+    model_bench_steps_close(&e->steps);
     model_close(&e->model);
     par_team_close(&e->team);
 }
@@ -52,20 +52,15 @@ int study_engine_phase(struct study_engine *e, struct model_phase **out, int n_r
     return model_phase_open(out, e->model, &o);
 }
 
-int study_engine_say(struct study_cell *c, const struct study_engine *e)
+void study_engine_report(struct study_cell *c, const struct study_engine *e)
 {
     char table[512];
     struct cpu_info info;
-    int rc;
 
     cpu_info_get(&info);
     kern_table_print(model_kern(e->model), table, sizeof(table));
-    rc = study_note(c, "cpu", json_string(info.model_name));
-    if (rc == OK)
-        rc = study_note(c, "cpus", json_string(e->budget.reason));
-    if (rc == OK)
-        rc = study_note(c, "kernels", json_string(table));
-    return rc == OK ? study_note(c, "weights",
-                                 json_string(kern_type_name(model_weight_type(e->model))))
-                    : rc;
+    study_note_text(c, "cpu", info.model_name);
+    study_note_text(c, "cpus", e->budget.reason);
+    study_note_text(c, "kernels", table);
+    study_note_text(c, "weights", kern_type_name(model_weight_type(e->model)));
 }

@@ -5,13 +5,13 @@
 
 #include "cpu/cpu.h"
 #include "experiments/harness/study.h"
-#include "model/timed.h"
+#include "model/bench_steps.h"
 
 struct study_engine {
     struct cpu_budget budget;
     struct par_team *team; /* over the whole budget */
     struct model *model;
-    struct model_timed steps;
+    struct model_bench_steps steps;
 };
 /* `path`: a model's file; precision: enum kern_precision. ERR_ARG: no path. On error *out
  * is closed. */
@@ -24,6 +24,6 @@ MUST int study_engine_phase(struct study_engine *e, struct model_phase **out, in
                             int n_threads, const struct par_coll *coll);
 
 /* CPUs, weights, variants and threads, as the cell's attributes. */
-MUST int study_engine_say(struct study_cell *c, const struct study_engine *e);
+void study_engine_report(struct study_cell *c, const struct study_engine *e);
 
 #endif

@@ -107,7 +107,7 @@ double study_read_gbps(const struct study_threads *t, size_t buffer_bytes,
             return NAN;
     for (int i = 0; i < c.n_values; i++)
         if (values[i].n_threads == t->n)
-            return values[i].median;
+            return values[i].estimate;
     return NAN;
 }
 
@@ -135,30 +135,24 @@ double study_roof_gflops(double peak, double memory_roof)
     return peak < memory_roof ? peak : memory_roof;
 }
 
-int study_note_machine(struct study_cell *c, const struct study_threads *t)
+void study_note_machine(struct study_cell *c, const struct study_threads *t)
 {
     struct cpu_info info;
-    int rc;
 
     cpu_info_get(&info);
-    rc = study_note(c, "cpu", json_string(info.model_name));
-    if (rc == OK)
-        rc = study_note(c, "microcode", json_string(info.microcode));
-    if (rc == OK)
-        rc = study_note(c, "cpus", json_string(t->budget.reason));
-    return rc == OK ? study_note(c, "n_threads", json_integer(t->n)) : rc;
+    study_note_text(c, "cpu", info.model_name);
+    study_note_text(c, "microcode", info.microcode);
+    study_note_text(c, "cpus", t->budget.reason);
+    study_note(c, "n_threads", json_integer(t->n));
 }
 
-int study_note_setting(struct study_cell *c, const struct study_threads *t, int mode,
-                       const struct kern_variant *v)
+void study_note_setting(struct study_cell *c, const struct study_threads *t, int mode,
+                        const struct kern_variant *v)
 {
-    int rc = study_note(c, "type", json_string(study_mode_type(mode)));
-
-    if (rc == OK)
-        rc = study_note(c, "precision", json_string(study_mode_precision(mode)));
-    if (rc == OK)
-        rc = study_note(c, "variant", json_string(v->name));
-    return rc == OK ? study_note_machine(c, t) : rc;
+    study_note_text(c, "type", study_mode_type(mode));
+    study_note_text(c, "precision", study_mode_precision(mode));
+    study_note_text(c, "variant", v->name);
+    study_note_machine(c, t);
 }
 
 /* --- error */

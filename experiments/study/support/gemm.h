@@ -11,6 +11,7 @@
 #include "cpu/cpu.h"
 #include "experiments/harness/study.h"
 #include "tune/measure.h"
+#include "tune/space.h"
 
 /* A weight matrix W[n, k] as the engine packs it. */
 struct study_matrix {
@@ -63,14 +64,14 @@ double study_memory_roof_gflops(int mode, int64_t m, double read_gbps);
 double study_roof_gflops(double peak, double memory_roof);
 
 /* Say of the cell which CPU, CPUs and threads. */
-MUST int study_note_machine(struct study_cell *c, const struct study_threads *t);
+void study_note_machine(struct study_cell *c, const struct study_threads *t);
 /* The same, and type, precision and variant of the kernel. */
-MUST int study_note_setting(struct study_cell *c, const struct study_threads *t, int mode,
-                            const struct kern_variant *v);
+void study_note_setting(struct study_cell *c, const struct study_threads *t, int mode,
+                        const struct kern_variant *v);
 
 static inline double study_gflops(const struct tune_shape *s, double seconds)
 {
-    return 2e-9 * (double)s->m * (double)s->n * (double)s->k / seconds;
+    return 1e-9 * tune_flop(s) / seconds;
 }
 
 #endif

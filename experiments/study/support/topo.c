@@ -257,13 +257,8 @@ static int one_step(struct topo_tree **t, const char *step, int n_chars)
 
 int study_topo_steps(struct topo_tree **out, const struct topo_tree *t, const char *steps)
 {
-    size_t bytes = sizeof(*t) + (size_t)t->n_pus * sizeof(t->pus[0]);
-    int rc = OK;
+    int rc = topo_tree_copy(out, t);
 
-    *out = mem_new(MEM_OTHER, 1, bytes);
-    if (!*out)
-        return ERR_NOMEM;
-    memcpy(*out, t, bytes);
     while (rc == OK && *steps) {
         int n = (int)strcspn(steps, " ");
 
@@ -312,7 +307,7 @@ static void print_shape(const struct topo_tree *t, char *out, size_t n)
     }
 }
 
-static int say_levels(struct study_cell *c, const struct topo_tree *tree)
+static void report_levels(struct study_cell *c, const struct topo_tree *tree)
 {
     char kinds[TOPO_LEVELS_MAX * 66] = "";
 
@@ -323,51 +318,39 @@ static int say_levels(struct study_cell *c, const struct topo_tree *tree)
         at = strlen(kinds);
         topo_kinds_print(tree->levels[l].kinds, kinds + at, 64);
     }
-    return study_note(c, "levels", json_string(kinds));
+    study_note_text(c, "levels", kinds);
 }
 
-int study_topo_say_tree(struct study_cell *c, const struct topo_tree *tree)
+void study_topo_report_tree(struct study_cell *c, const struct topo_tree *tree)
 {
     double arity[TOPO_LEVELS_MAX], original[TOPO_LEVELS_MAX], kinds[TOPO_LEVELS_MAX];
     double *cpus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*cpus));
     size_t n = (size_t)tree->n_levels;
-    int rc = cpus ? OK : ERR_NOMEM;
 
     for (int l = 0; l < tree->n_levels; l++) {
         arity[l] = tree->levels[l].arity;
         original[l] = tree->levels[l].original;
         kinds[l] = tree->levels[l].kinds;
     }
-    for (int i = 0; rc == OK && i < tree->n_pus; i++)
+    for (int i = 0; cpus && i < tree->n_pus; i++)
         cpus[i] = tree->machine->pus[tree->pus[i]].os_index;
-    if (rc == OK)
-        rc = study_series(c, "arity", "", arity, n);
-    if (rc == OK)
-        rc = study_series(c, "original_arity", "", original, n);
-    if (rc == OK)
-        rc = study_series(c, "kinds", "", kinds, n);
-    if (rc == OK)
-        rc = study_series(c, "cpus", "", cpus, (size_t)tree->n_pus);
+    study_series(c, "arity", "", arity, n);
+    study_series(c, "original_arity", "", original, n);
+    study_series(c, "kinds", "", kinds, n);
+    study_series(c, "cpus", "", cpus, (size_t)tree->n_pus);
     mem_free(cpus);
-    return rc == OK ? say_levels(c, tree) : rc;
+    report_levels(c, tree);
 }
 
-int study_topo_say(struct study_cell *c, const struct study_topo *t)
+void study_topo_report(struct study_cell *c, const struct study_topo *t)
 {
     char *text = NULL, shape[512];
-    int rc = topo_tree_text(t->tree, &text);
 
-    if (rc == OK)
-        rc = study_note(c, "tree", json_string(text));
+    study_note_text(c, "tree", topo_tree_text(t->tree, &text) == OK ? text : NULL);
     mem_free(text);
     print_shape(t->tree, shape, sizeof(shape));
-    if (rc == OK)
-        rc = study_note(c, "shape", json_string(shape));
-    if (rc == OK)
-        rc = study_note(c, "tree_note", json_string(t->note));
-    if (rc == OK)
-        rc = study_note(c, "machine_note", json_string(t->machine->note));
-    if (rc == OK)
-        rc = study_note(c, "rates", json_string(t->rates));
-    return rc;
+    study_note_text(c, "shape", shape);
+    study_note_text(c, "tree_note", t->note);
+    study_note_text(c, "machine_note", t->machine->note);
+    study_note_text(c, "rates", t->rates);
 }

@@ -96,8 +96,8 @@ int study_topo_node_level(const struct topo_tree *t);
 
 /* A tree as figures draw it: the list of its levels as an attribute, and as series the
  * levels' arities, kinds and the CPUs in tree order. */
-MUST int study_topo_say_tree(struct study_cell *c, const struct topo_tree *tree);
+void study_topo_report_tree(struct study_cell *c, const struct topo_tree *tree);
 /* Machine, model, tree and what is assumed, as the cell's attributes. */
-MUST int study_topo_say(struct study_cell *c, const struct study_topo *t);
+void study_topo_report(struct study_cell *c, const struct study_topo *t);
 
 #endif

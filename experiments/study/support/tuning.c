@@ -43,27 +43,11 @@ static int draw(int64_t *v, int64_t n, int64_t m_max, int64_t seed, const char *
     return OK;
 }
 
-/* One variant for all: that of the most rows. */
-static int choose(struct study_threads *t, int mode, int64_t seed, struct tune_shape *s)
-{
-    struct tune_bench_opts o = {.cache_bytes = t->cache_bytes, .seed = seed};
-    struct tune_bench *b = NULL;
-    struct study_variants v;
-    int rc = tune_bench_open(&b, t->team, &o);
-
-    if (rc == OK)
-        rc = study_variants_choose(&v, b, mode, t->n, s);
-    if (rc == OK)
-        s->v = study_variant_at(&v, s->m);
-    tune_bench_close(&b);
-    return rc;
-}
-
-int study_shapes_make(struct study_shapes *out, struct study_threads *t,
-                      const char *matrix, int mode, const char *ms, int64_t n,
-                      int64_t m_max, int64_t seed)
+int study_shapes_make(struct study_shapes *out, const char *matrix, int mode,
+                      const char *ms, int64_t n, int64_t m_max, int64_t seed)
 {
     struct study_matrix w;
+    struct model_variants variants;
     struct tune_shape shape;
     int64_t m[STUDY_SHAPES_MAX + 1];
     int rc = matrix ? study_matrix_parse(matrix, &w)
@@ -78,7 +62,8 @@ int study_shapes_make(struct study_shapes *out, struct study_threads *t,
         return rc;
     shape =
         (struct tune_shape){.m = m[out->n - 1], .n = w.n, .k = w.k, .k_unit = w.k_unit};
-    rc = choose(t, mode, seed, &shape);
+    rc = study_variants_choose(&variants, mode, &shape);
+    shape.v = model_variants_at(&variants, shape.m); /* one for all: of the most rows */
     for (int i = 0; i < out->n; i++) {
         out->v[i] = shape;
         out->v[i].m = m[i];
@@ -128,7 +113,7 @@ static int remeasure_one(struct tune_bench *b, const struct study_shapes *shapes
                          int n_threads, int rounds, double *seconds)
 {
     struct kern_schedule s[STUDY_CANDIDATES_MAX];
-    struct tune_time time[STUDY_CANDIDATES_MAX];
+    struct measure_report time[STUDY_CANDIDATES_MAX];
     int rc = tune_bench_shape(b, &shapes->v[i]);
 
     for (int k = 0; k < n; k++)
@@ -136,7 +121,7 @@ static int remeasure_one(struct tune_bench *b, const struct study_shapes *shapes
     if (rc == OK)
         rc = tune_compare(b, s, n, n_threads, rounds, time);
     for (int k = 0; k < n; k++)
-        seconds[i * n + k] = rc == OK ? time[k].median_s : NAN;
+        seconds[i * n + k] = rc == OK ? time[k].estimate : NAN;
     return rc;
 }
 

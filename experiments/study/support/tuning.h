@@ -18,9 +18,8 @@ struct study_shapes {
 /* matrix: text of study_matrix_parse(); ms: text of study_numbers_parse(), or NULL: n
  * different ones from 1 to m_max, as likely in each octave, drawn with `seed`. The variant is
  * that of the largest. */
-MUST int study_shapes_make(struct study_shapes *out, struct study_threads *t,
-                           const char *matrix, int mode, const char *ms, int64_t n,
-                           int64_t m_max, int64_t seed);
+MUST int study_shapes_make(struct study_shapes *out, const char *matrix, int mode,
+                           const char *ms, int64_t n, int64_t m_max, int64_t seed);
 
 /* What a policy came to. */
 struct study_tuned {

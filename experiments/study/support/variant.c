@@ -1,6 +1,5 @@
 #include "experiments/study/support/variant.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,75 +16,17 @@ const struct kern_variant *study_variant_exact(int mode)
     return table.v[op_of(mode)];
 }
 
-const struct kern_variant *study_variant_at(const struct study_variants *v, int64_t m)
+int study_variants_choose(struct model_variants *out, int mode,
+                          const struct tune_shape *s)
 {
-    return m < v->few_rows ? v->few : v->many;
-}
+    enum kern_type type = mode == STUDY_F32 ? KERN_F32 : KERN_BF16;
 
-static int time_variant(struct tune_bench *b, const struct tune_shape *s, int n_threads,
-                        double *seconds)
-{
-    struct kern_schedule plan;
-    struct tune_time t;
-    int rc = tune_bench_shape(b, s);
-
-    if (rc != OK)
-        return rc;
-    kern_schedule_default(&plan, s->v, tune_bench_mat(b), s->m, n_threads);
-    rc = tune_measure(b, &plan, n_threads, &t);
-    *seconds = t.median_s;
-    return rc;
-}
-
-/* The fastest of all that the mode allows: the exact one may be, too. */
-static int fastest(struct tune_bench *b, enum kern_op op, int n_threads,
-                   struct tune_shape s, const struct kern_variant **out)
-{
-    double best = INFINITY;
-    int rc = OK;
-
-    for (const struct kern_variant *const *v = kern_variants; *v && rc == OK; v++) {
-        double seconds = INFINITY;
-
-        if ((*v)->op != op || (*v)->isa == 0 || ((*v)->isa & ~cpu_isa_usable()))
-            continue;
-        s.v = *v;
-        rc = time_variant(b, &s, n_threads, &seconds);
-        if (seconds < best) {
-            best = seconds;
-            *out = *v;
-        }
-    }
-    return rc;
-}
-
-int study_variants_choose(struct study_variants *out, struct tune_bench *b, int mode,
-                          int n_threads, const struct tune_shape *s)
-{
-    static const int rows[] = {4, 16, 64};
-    const struct kern_variant *best[3], *exact = study_variant_exact(mode);
-    struct tune_shape trial = *s;
-    int rc = OK;
-
-    *out = (struct study_variants){exact, exact, 0};
-    if (mode != STUDY_BF16_RELAXED || exact->isa == 0)
-        return OK;
-    for (int i = 0; i < 3 && rc == OK; i++) {
-        best[i] = exact;
-        trial.m = rows[i];
-        rc = fastest(b, op_of(mode), n_threads, trial, &best[i]);
-    }
-    if (rc != OK)
-        return rc;
-    out->few = best[0];
-    out->many = best[2];
-    if (out->few != out->many)
-        out->few_rows = best[1] == out->many ? rows[1] / 2 : rows[1] * 2;
-    return OK;
+    return model_variants_choose(
+        out, type, mode == STUDY_BF16_RELAXED ? KERN_RELAXED : KERN_EXACT, s->n, s->k);
 }
 
 int study_choices_apply(struct study_choices *c, struct tune_bench *b, int mode,
-                        const char *matrix, int n_threads, struct tune_shape *s)
+                        const char *matrix, struct tune_shape *s)
 {
     struct study_choice *found = NULL;
     char key[sizeof(found->key)];
@@ -98,11 +39,11 @@ int study_choices_apply(struct study_choices *c, struct tune_bench *b, int mode,
     if (!found) {
         found = &c->all[c->next++ % STUDY_CHOICES_MAX];
         found->key[0] = 0; /* until it holds a whole choice again */
-        rc = study_variants_choose(&found->v, b, mode, n_threads, s);
+        rc = study_variants_choose(&found->v, mode, s);
         if (rc != OK)
             return rc;
         snprintf(found->key, sizeof(found->key), "%s", key);
     }
-    s->v = study_variant_at(&found->v, s->m);
+    s->v = model_variants_at(&found->v, s->m);
     return tune_bench_shape(b, s);
 }

@@ -1,6 +1,6 @@
 /* Sums over ranks whose bits do not depend on how many there are.
  *
- * K is cut where any allowed degree cuts it. Each rank computes the product of every part
+ * K is split at the boundaries of every allowed degree. Each rank computes the product of every part
  * that is its own and leaves it where all ranks see it; then each rank adds all parts, in
  * the order of K. A slab of columns at a time, so that the parts stay in a cache; two
  * halves of memory take turns, so that one meeting of all threads is enough: who writes a
@@ -12,7 +12,7 @@
 /* A product by slabs: panels [p_lo, p_hi) of it, whose parts lie at `half`. */
 struct slab {
     const struct kern_gemm_job *job;
-    const struct model_cuts *cuts;
+    const struct model_reduction_boundaries *boundaries;
     float *half;
     int64_t p_lo, p_hi;
 };
@@ -23,7 +23,7 @@ static float *part_at(const struct slab *s, int part)
 }
 
 /* Rows [k_lo, k_hi) of the rank's matrix are part `part`: this thread's panels of it. */
-static void compute_part(const struct model_lane *w, const struct slab *s, int part,
+static void compute_part(const struct model_thread_ctx *w, const struct slab *s, int part,
                          int64_t k_lo, int64_t k_hi)
 {
     struct kern_gemm_job j = *s->job;
@@ -42,7 +42,7 @@ static void compute_part(const struct model_lane *w, const struct slab *s, int p
 }
 
 /* x += parts, in their order; this thread's rows of the slab or, of few rows, columns. */
-static void add_parts(struct model_lane *w, const struct slab *s)
+static void add_parts(struct model_thread_ctx *w, const struct slab *s)
 {
     kern_add_fn add = w->m->kern.v[KERN_ADD]->fn.add;
     int64_t cols = (s->p_hi - s->p_lo) * KERN_PANEL, r_lo = 0, r_hi = s->job->m;
@@ -57,20 +57,22 @@ static void add_parts(struct model_lane *w, const struct slab *s)
 
         memcpy(sum, part_at(s, 0) + r * cols + c_lo,
                (size_t)(c_hi - c_lo) * sizeof(*sum));
-        for (int i = 1; i < s->cuts->n; i++)
+        for (int i = 1; i < s->boundaries->n; i++)
             add(sum, part_at(s, i) + r * cols + c_lo, c_hi - c_lo);
         add(w->x + r * w->m->ld_x + s->p_lo * KERN_PANEL + c_lo, sum, c_hi - c_lo);
     }
 }
 
-void model_linear_steady(struct model_lane *w, enum model_mat which,
-                         const struct kern_mat *mat, const struct model_rows *in,
-                         const struct model_cuts *cuts, int64_t lo)
+void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat which,
+                                  const struct kern_mat *mat, const struct model_rows *in,
+                                  const struct model_reduction_boundaries *boundaries,
+                                  int64_t lo)
 {
     struct kern_gemm_job j = {.m = w->n_rows};
-    struct slab s = {.job = &j, .cuts = cuts};
+    struct slab s = {.job = &j, .boundaries = boundaries};
     int64_t n_panels = w->m->ld_x / KERN_PANEL, hi = lo + mat->k;
-    int64_t most = (int64_t)w->phase->sums_floats / (cuts->n * w->n_rows * KERN_PANEL);
+    int64_t most =
+        (int64_t)w->phase->sums_floats / (boundaries->n * w->n_rows * KERN_PANEL);
 
     if (!model_view_empty(mat)) {
         j = model_job(w, which, mat);
@@ -79,9 +81,10 @@ void model_linear_steady(struct model_lane *w, enum model_mat which,
     for (s.p_lo = 0; s.p_lo < n_panels; s.p_lo = s.p_hi) {
         s.p_hi = n_panels - s.p_lo < most ? n_panels : s.p_lo + most;
         s.half = w->phase->sums + (w->n_halves++ & 1) * w->phase->sums_floats;
-        for (int i = 0; i < cuts->n; i++)
-            if (cuts->at[i] >= lo && cuts->at[i + 1] <= hi)
-                compute_part(w, &s, i, cuts->at[i] - lo, cuts->at[i + 1] - lo);
+        for (int i = 0; i < boundaries->n; i++)
+            if (boundaries->at[i] >= lo && boundaries->at[i + 1] <= hi)
+                compute_part(w, &s, i, boundaries->at[i] - lo,
+                             boundaries->at[i + 1] - lo);
         model_sync_all(w, MODEL_T_LINEAR);
         add_parts(w, &s);
         model_lap(w, MODEL_T_REDUCE);

@@ -1,4 +1,4 @@
-#include "baselines/gemm_trial.h"
+#include "baselines/gemm_child.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -78,7 +78,7 @@ static int ask_number(struct gemm_process *p, const char *command, const char *w
                    answer, command, word);
 }
 
-int gemm_trial_shape(struct gemm_trial *t, const struct gemm_case *c, double limit_s)
+int gemm_child_shape(struct gemm_child *t, const struct gemm_case *c, double limit_s)
 {
     double bytes = (double)c->n * (double)c->k * 4.0 * (double)(c->n_copies + 1);
     char command[160], answer[GEMM_LINE_MAX];
@@ -99,7 +99,7 @@ int gemm_trial_shape(struct gemm_trial *t, const struct gemm_case *c, double lim
     return OK;
 }
 
-int gemm_trial_run(struct gemm_trial *t, double limit_s, double *seconds)
+int gemm_child_run(struct gemm_child *t, double limit_s, double *seconds)
 {
     uint64_t start_ns = clock_ns();
     int rc = ask_number(t->process, "run", "time", limit_s, seconds);
@@ -110,7 +110,7 @@ int gemm_trial_run(struct gemm_trial *t, double limit_s, double *seconds)
     return rc;
 }
 
-int gemm_trial_check(struct gemm_trial *t, const struct gemm_case *c, double limit_s)
+int gemm_child_check(struct gemm_child *t, const struct gemm_case *c, double limit_s)
 {
     double sum = 0.0, got, error_max = c->bf16 ? ERROR_MAX_BF16 : ERROR_MAX_F32;
     char command[64];

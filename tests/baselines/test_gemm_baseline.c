@@ -1,4 +1,4 @@
-/* The client of the kernel rivals against programs made here, which die, hang, lie and
+/* The client of the GEMM libraries against programs made here, which die, hang, lie and
  * talk nonsense: each is one error that says so, and leaves no process and no file open.
  * What real libraries answer is in test_gemm_libraries.c. */
 #include <fcntl.h>
@@ -11,14 +11,14 @@
 #include "base/log.h"
 #include "baselines/gemm.h"
 #include "baselines/gemm/support/data.h"
-#include "baselines/gemm_trial.h"
+#include "baselines/gemm_child.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/test.h"
 
 #define LIMIT_S 20.0 /* far above what a shell needs, and below the patience of people */
 #define SEED    7
 
-/* Shell commands; NULL: what a sound rival with two settings would say. */
+/* Shell commands; NULL: what a sound baseline with two settings would say. */
 struct fake {
     const char *list, *hello, *shape, *run, *at;
 };
@@ -46,35 +46,34 @@ static void write_fake(const char *name, const struct fake *f)
     int n;
 
     snprintf(path, sizeof path, "%s/%s", test_dir(), name);
-    n = snprintf(
-        text, sizeof text,
-        "#!/bin/sh\n"
-        "right='value %.9g'\n"
-        "if [ \"$1\" = list ]; then %s; exit 0; fi\n"
-        "%s\n"
-        "while read -r word rest; do case $word in\n"
-        "shape) %s;;\nrun) %s;;\nat) %s;;\n*) echo no;;\nesac; done\n",
-        right_value(),
-        f->list
-            ? f->list
-            : "printf '%s\\n' 'rival Fake 1' 'setting|a|f32|0|' 'setting|b|f32|0|' end",
-        f->hello ? f->hello : "echo \"rival setting $1\"",
-        f->shape ? f->shape : "echo ready", f->run ? f->run : "echo time 1e-9",
-        f->at ? f->at : "echo $right");
+    n = snprintf(text, sizeof text,
+                 "#!/bin/sh\n"
+                 "right='value %.9g'\n"
+                 "if [ \"$1\" = list ]; then %s; exit 0; fi\n"
+                 "%s\n"
+                 "while read -r word rest; do case $word in\n"
+                 "shape) %s;;\nrun) %s;;\nat) %s;;\n*) echo no;;\nesac; done\n",
+                 right_value(),
+                 f->list ? f->list
+                         : "printf '%s\\n' 'baseline Fake 1' 'setting|a|f32|0|' "
+                           "'setting|b|f32|0|' end",
+                 f->hello ? f->hello : "echo \"baseline setting $1\"",
+                 f->shape ? f->shape : "echo ready", f->run ? f->run : "echo time 1e-9",
+                 f->at ? f->at : "echo $right");
     assert_in_range(n, 1, sizeof text - 1);
     test_write(path, text, (size_t)n);
     assert_int_equal(chmod(path, 0755), 0);
 }
 
-static struct gemm_rival_opts opts(void)
+static struct gemm_baseline_opts opts(void)
 {
     static int cpu;
-    struct gemm_rival_opts o = {.n_threads = 1,
-                                .cpus = &cpu,
-                                .cache_bytes = 1 << 20,
-                                .seed = SEED,
-                                .limit_s = LIMIT_S,
-                                .dir = test_dir()};
+    struct gemm_baseline_opts o = {.n_threads = 1,
+                                   .cpus = &cpu,
+                                   .cache_bytes = 1 << 20,
+                                   .seed = SEED,
+                                   .limit_s = LIMIT_S,
+                                   .dir = test_dir()};
     cpu = sched_getcpu();
     return o;
 }
@@ -107,13 +106,13 @@ static int after(void **state)
     return 0;
 }
 
-static struct gemm_rival *open_fake(const struct fake *f)
+static struct gemm_baseline *open_fake(const struct fake *f)
 {
-    struct gemm_rival_opts o = opts();
-    struct gemm_rival *r;
+    struct gemm_baseline_opts o = opts();
+    struct gemm_baseline *r;
 
     write_fake("fake", f);
-    assert_ok(gemm_rival_open(&r, "fake", &o));
+    assert_ok(gemm_baseline_open(&r, "fake", &o));
     return r;
 }
 
@@ -121,32 +120,32 @@ static struct gemm_rival *open_fake(const struct fake *f)
 
 static void test_absent(void **state)
 {
-    struct gemm_rival_opts o = opts();
-    struct gemm_rival *r;
+    struct gemm_baseline_opts o = opts();
+    struct gemm_baseline *r;
 
     (void)state;
-    assert_err(gemm_rival_open(&r, "nobody", &o), ERR_NOTFOUND, "nobody is not built");
+    assert_err(gemm_baseline_open(&r, "nobody", &o), ERR_NOTFOUND, "nobody is not built");
     assert_null(r);
     o.dir = NULL;
-    assert_err(gemm_rival_open(&r, "opnblas", &o), ERR_NOTFOUND, "openblas");
+    assert_err(gemm_baseline_open(&r, "opnblas", &o), ERR_NOTFOUND, "openblas");
     o.n_threads = 0;
-    assert_err(gemm_rival_open(&r, "openblas", &o), ERR_ARG, "0 threads");
+    assert_err(gemm_baseline_open(&r, "openblas", &o), ERR_ARG, "0 threads");
     o = opts();
     o.limit_s = NAN;
-    assert_err(gemm_rival_open(&r, "fake", &o), ERR_ARG, "limit_s");
+    assert_err(gemm_baseline_open(&r, "fake", &o), ERR_ARG, "limit_s");
     o = opts();
     o.cpus = (int[]){CPU_SETSIZE};
     write_fake("fake", &(struct fake){0});
-    assert_err(gemm_rival_open(&r, "fake", &o), ERR_ARG, "CPU 1024");
+    assert_err(gemm_baseline_open(&r, "fake", &o), ERR_ARG, "CPU 1024");
     o.cpus = (int[]){CPU_SETSIZE - 1};
-    assert_err(gemm_rival_open(&r, "fake", &o), ERR_IO, "CPUs");
+    assert_err(gemm_baseline_open(&r, "fake", &o), ERR_IO, "CPUs");
 }
 
 /* A program that the system cannot run, as one whose library went away after the build. */
 static void test_not_a_program(void **state)
 {
-    struct gemm_rival_opts o = opts();
-    struct gemm_rival *r;
+    struct gemm_baseline_opts o = opts();
+    struct gemm_baseline *r;
     char path[600];
 
     (void)state;
@@ -156,9 +155,10 @@ static void test_not_a_program(void **state)
                "ELF",
                4);
     assert_int_equal(chmod(path, 0755), 0);
-    assert_err(gemm_rival_open(&r, "broken", &o), ERR_IO, "cannot start");
+    assert_err(gemm_baseline_open(&r, "broken", &o), ERR_IO, "cannot start");
     write_fake("fake", &(struct fake){.list = "echo libx.so: missing >&2; exit 127"});
-    assert_err(gemm_rival_open(&r, "fake", &o), ERR_IO, "status 127: libx.so: missing");
+    assert_err(gemm_baseline_open(&r, "fake", &o), ERR_IO,
+               "status 127: libx.so: missing");
 }
 
 static void test_bad_lists(void **state)
@@ -169,34 +169,34 @@ static void test_bad_lists(void **state)
     } bad[] = {
         {":", "ended by itself with status 0", ERR_IO},
         {"kill -SEGV $$", "signal 11 (Segmentation fault)", ERR_IO},
-        {"echo hello", "expected rival VERSION", ERR_FORMAT},
-        {"printf 'rival \\001\\n'", "byte 0x01", ERR_FORMAT},
-        {"printf 'rival x'", "ended", ERR_IO}, /* half a line */
+        {"echo hello", "expected baseline VERSION", ERR_FORMAT},
+        {"printf 'baseline \\001\\n'", "byte 0x01", ERR_FORMAT},
+        {"printf 'baseline x'", "ended", ERR_IO}, /* half a line */
         {"head -c 2000 /dev/zero | tr '\\000' x", "longer than", ERR_FORMAT},
-        {"echo rival x; echo end", "no setting", ERR_FORMAT},
-        {"echo rival x; echo 'setting|a|f32'", "expected setting|", ERR_FORMAT},
-        {"echo rival x; echo 'setting|a|f32|-1|'", "expected setting|", ERR_FORMAT},
-        {"echo rival x; yes 'setting|a|f32|0|'", "more than 128", ERR_LIMIT},
+        {"echo baseline x; echo end", "x has no setting", ERR_NOTFOUND},
+        {"echo baseline x; echo 'setting|a|f32'", "expected setting|", ERR_FORMAT},
+        {"echo baseline x; echo 'setting|a|f32|-1|'", "expected setting|", ERR_FORMAT},
+        {"echo baseline x; yes 'setting|a|f32|0|'", "more than 128", ERR_LIMIT},
     };
-    struct gemm_rival_opts o = opts();
-    struct gemm_rival *r;
+    struct gemm_baseline_opts o = opts();
+    struct gemm_baseline *r;
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         write_fake("fake", &(struct fake){.list = bad[i].list});
-        assert_err(gemm_rival_open(&r, "fake", &o), bad[i].code, bad[i].said);
+        assert_err(gemm_baseline_open(&r, "fake", &o), bad[i].code, bad[i].said);
         assert_null(r);
     }
     o.limit_s = 0.2;
     write_fake("fake", &(struct fake){.list = "sleep 60"});
-    assert_err(gemm_rival_open(&r, "fake", &o), ERR_LIMIT, "no answer in 0.2 s");
+    assert_err(gemm_baseline_open(&r, "fake", &o), ERR_LIMIT, "no answer in 0.2 s");
 }
 
 /* The child has its own settings, not the user's, and none of our files. */
 static void test_environment(void **state)
 {
-    struct gemm_rival_opts o = opts();
-    struct gemm_rival *r;
+    struct gemm_baseline_opts o = opts();
+    struct gemm_baseline *r;
     char list[300], wanted[96];
     int file = open("/dev/null", O_RDONLY); /* left open for any child, on purpose */
 
@@ -204,18 +204,19 @@ static void test_environment(void **state)
     assert_true(file > 2);
     setenv("OMP_WAIT_POLICY", "active", 1);
     setenv("BLIS_ARCH_TYPE", "0", 1);
-    snprintf(list, sizeof list,
-             "[ -e /proc/$$/fd/%d ] && f=open; echo \"rival $OMP_NUM_THREADS $OMP_PLACES "
-             "${OMP_WAIT_POLICY-none} ${BLIS_ARCH_TYPE-none} ${f-shut} $2 "
-             "$(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)\"; "
-             "printf '%%s\\n' 'setting|a|f32|0|' end",
-             file);
+    snprintf(
+        list, sizeof list,
+        "[ -e /proc/$$/fd/%d ] && f=open; echo \"baseline $OMP_NUM_THREADS $OMP_PLACES "
+        "${OMP_WAIT_POLICY-none} ${BLIS_ARCH_TYPE-none} ${f-shut} $2 "
+        "$(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)\"; "
+        "printf '%%s\\n' 'setting|a|f32|0|' end",
+        file);
     write_fake("fake", &(struct fake){.list = list});
-    assert_ok(gemm_rival_open(&r, "fake", &o));
+    assert_ok(gemm_baseline_open(&r, "fake", &o));
     snprintf(wanted, sizeof wanted, "1 {%d} none none shut %d %d", o.cpus[0],
              (int)getpid(), o.cpus[0]);
-    assert_string_equal(gemm_rival_version(r), wanted);
-    gemm_rival_close(&r);
+    assert_string_equal(gemm_baseline_version(r), wanted);
+    gemm_baseline_close(&r);
     assert_null(r);
     unsetenv("OMP_WAIT_POLICY");
     unsetenv("BLIS_ARCH_TYPE");
@@ -226,48 +227,48 @@ static void test_environment(void **state)
 
 static void test_fastest_is_kept(void **state)
 {
-    struct gemm_rival *r = open_fake(&(struct fake){
+    struct gemm_baseline *r = open_fake(&(struct fake){
         .list =
-            "printf '%s\\n' 'rival Fake 1' 'setting|a|f32 bf16|0|' "
+            "printf '%s\\n' 'baseline Fake 1' 'setting|a|f32 bf16|0|' "
             "'setting|b|f32|0|T=1e-9' 'setting|c|f32|0|' 'setting|d|f32|1|T=5e-10' end",
         .run = "echo time ${T-2e-9}"});
     double seconds;
 
     (void)state;
-    assert_string_equal(gemm_rival_setting(r), "");
-    assert_err(gemm_rival_run(r, &seconds), ERR_STATE, "no shape");
+    assert_string_equal(gemm_baseline_setting(r), "");
+    assert_err(gemm_baseline_run(r, &seconds), ERR_STATE, "no shape");
     assert_true(isnan(seconds));
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
-    assert_string_equal(gemm_rival_setting(r), "setting 3");
-    assert_true(gemm_rival_error(r) < 1e-6);
-    assert_ok(gemm_rival_run(r, &seconds));
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
+    assert_string_equal(gemm_baseline_setting(r), "setting 3");
+    assert_true(gemm_baseline_error(r) < 1e-6);
+    assert_ok(gemm_baseline_run(r, &seconds));
     assert_true(seconds == 5e-10);
     /* Setting d knows one row only; the fake's result for two is wrong. */
-    assert_err(gemm_rival_shape(r, "f32", 2, 1, 1, true, LIMIT_S), ERR_STATE,
+    assert_err(gemm_baseline_shape(r, "f32", 2, 1, 1, true, LIMIT_S), ERR_STATE,
                "none of 3 settings computes f32 2 x 1 x 1");
-    assert_string_equal(gemm_rival_setting(r), "");
-    assert_true(isnan(gemm_rival_error(r)));
-    gemm_rival_close(&r);
+    assert_string_equal(gemm_baseline_setting(r), "");
+    assert_true(isnan(gemm_baseline_error(r)));
+    gemm_baseline_close(&r);
 }
 
 /* Without time one setting is tried, and the record says so: the best of the last shape. */
 static void test_budget(void **state)
 {
-    struct gemm_rival *r = open_fake(&(struct fake){
-        .list =
-            "printf '%s\\n' 'rival Fake 1' 'setting|a|f32|0|' 'setting|b|f32|0|T=1e-9' "
-            "'setting|c|f32|0|' end",
-        .run = "echo time ${T-2e-9}"});
+    struct gemm_baseline *r =
+        open_fake(&(struct fake){.list = "printf '%s\\n' 'baseline Fake 1' "
+                                         "'setting|a|f32|0|' 'setting|b|f32|0|T=1e-9' "
+                                         "'setting|c|f32|0|' end",
+                                 .run = "echo time ${T-2e-9}"});
 
     (void)state;
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, 0.0));
-    assert_string_equal(gemm_rival_setting(r), "setting 0 (1 of 3 settings tried)");
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
-    assert_string_equal(gemm_rival_setting(r), "setting 1");
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, 0.0));
-    assert_string_equal(gemm_rival_setting(r), "setting 1 (1 of 3 settings tried)");
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, 0.0));
+    assert_string_equal(gemm_baseline_setting(r), "setting 0 (1 of 3 settings tried)");
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
+    assert_string_equal(gemm_baseline_setting(r), "setting 1");
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, 0.0));
+    assert_string_equal(gemm_baseline_setting(r), "setting 1 (1 of 3 settings tried)");
     assert_int_equal(n_warnings, 0);
-    gemm_rival_close(&r);
+    gemm_baseline_close(&r);
 }
 
 /* Settings that fail in their own way are left out, said once, and another is kept. */
@@ -281,9 +282,10 @@ static void test_wrong_is_dropped(void **state)
         {{.at = "[ $1 = 0 ] && echo value nan || echo $right"}, "computes wrong"},
         {{.at = "[ $1 = 0 ] && echo value || echo $right"}, "expected value NUMBER"},
         {{.at = "[ $1 = 0 ] && echo no idea || echo $right"}, NULL},
-        {{.hello = "[ $1 = 0 ] && echo no such core || echo \"rival setting $1\""}, NULL},
-        {{.hello = "[ $1 = 0 ] && echo hello || echo \"rival setting $1\""},
-         "expected rival SETTING"},
+        {{.hello = "[ $1 = 0 ] && echo no such core || echo \"baseline setting $1\""},
+         NULL},
+        {{.hello = "[ $1 = 0 ] && echo hello || echo \"baseline setting $1\""},
+         "expected baseline SETTING"},
         {{.shape = "[ $1 = 0 ] && echo no way || echo ready"}, NULL},
         {{.shape = "[ $1 = 0 ] && echo maybe || echo ready"}, "expected ready"},
         {{.shape = "[ $1 = 0 ] && kill -ABRT $$; echo ready"}, "signal 6 (Aborted)"},
@@ -304,34 +306,35 @@ static void test_wrong_is_dropped(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct gemm_rival *r = open_fake(&bad[i].fake);
+        struct gemm_baseline *r = open_fake(&bad[i].fake);
         n_warnings = 0;
-        assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
-        assert_string_equal(gemm_rival_setting(r), "setting 1");
+        assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
+        assert_string_equal(gemm_baseline_setting(r), "setting 1");
         assert_int_equal(n_warnings, bad[i].said ? 1 : 0);
         if (bad[i].said && !strstr(last_warning, bad[i].said))
             fail_msg("row %zu: \"%s\", wanted \"%s\"", i, last_warning, bad[i].said);
-        gemm_rival_close(&r);
+        gemm_baseline_close(&r);
     }
 }
 
 static void test_no_setting(void **state)
 {
-    struct gemm_rival *r = open_fake(&(struct fake){.shape = "echo no such thing"});
+    struct gemm_baseline *r = open_fake(&(struct fake){.shape = "echo no such thing"});
     double seconds;
 
     (void)state;
-    assert_err(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
+    assert_err(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
                "none of 2 settings");
-    assert_err(gemm_rival_run(r, &seconds), ERR_STATE, "no shape");
-    assert_err(gemm_rival_shape(r, "bf16", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
+    assert_err(gemm_baseline_run(r, &seconds), ERR_STATE, "no shape");
+    assert_err(gemm_baseline_shape(r, "bf16", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
                "Fake 1 has no bf16");
-    assert_err(gemm_rival_shape(r, "f16", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
+    assert_err(gemm_baseline_shape(r, "f16", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
                "\"f16\"");
-    assert_err(gemm_rival_shape(r, "f32", 0, 1, 1, true, LIMIT_S), ERR_ARG, "0 x 1 x 1");
-    assert_err(gemm_rival_shape(r, "f32", 1, 1, INT64_MAX, true, LIMIT_S), ERR_ARG,
+    assert_err(gemm_baseline_shape(r, "f32", 0, 1, 1, true, LIMIT_S), ERR_ARG,
+               "0 x 1 x 1");
+    assert_err(gemm_baseline_shape(r, "f32", 1, 1, INT64_MAX, true, LIMIT_S), ERR_ARG,
                "expected 1 to 2147483647");
-    gemm_rival_close(&r);
+    gemm_baseline_close(&r);
 }
 
 /* Two settings that the library takes as the same are one. */
@@ -344,12 +347,12 @@ static void test_doubles(void **state)
     (void)state;
     snprintf(path, sizeof path, "%s/shapes", test_dir());
     unlink(path);
-    snprintf(hello, sizeof hello, "echo rival the same; log=%s", path);
-    struct gemm_rival *r =
+    snprintf(hello, sizeof hello, "echo baseline the same; log=%s", path);
+    struct gemm_baseline *r =
         open_fake(&(struct fake){.hello = hello, .shape = "echo x >>$log; echo ready"});
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
-    gemm_rival_close(&r);
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
+    gemm_baseline_close(&r);
     log = test_read(path, &n);
     assert_int_equal(n, 4); /* one line a shape */
     mem_free(log);
@@ -358,45 +361,46 @@ static void test_doubles(void **state)
 /* Weights larger together than four caches when cold, one copy when warm. */
 static void test_copies(void **state)
 {
-    struct gemm_rival *r = open_fake(&(struct fake){
+    struct gemm_baseline *r = open_fake(&(struct fake){
         .shape = "set -- $rest; [ \"$5\" = $((1048576 * 4 / 4096)) ] && echo ready || "
                  "echo no $5",
     });
 
     (void)state;
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, false, LIMIT_S));
-    assert_err(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, false, LIMIT_S));
+    assert_err(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S), ERR_NOTFOUND,
                "the last: 1");
-    gemm_rival_close(&r);
+    gemm_baseline_close(&r);
 }
 
 /* --- a child that is lost */
 
 static void test_killed_in_a_run(void **state)
 {
-    struct gemm_rival *r = open_fake(&(struct fake){
-        .list = "printf '%s\\n' 'rival Fake 1' 'setting|a|f32|0|' end",
-        .run = "n=$((n + 1)); [ $n -gt 9 ] && { echo oh dear >&2; kill -KILL $$; }; "
+    struct gemm_baseline *r = open_fake(&(struct fake){
+        .list = "printf '%s\\n' 'baseline Fake 1' 'setting|a|f32|0|' end",
+        .run = "n=$((n + 1)); [ $n -gt 9 ] && { echo no way on >&2; kill -KILL $$; }; "
                "echo time 1e-9"});
     double seconds;
     int rc = OK;
 
     (void)state;
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
     for (int i = 0; i < 10 && rc == OK; i++)
-        rc = gemm_rival_run(r, &seconds);
-    assert_err(rc, ERR_IO,
-               "rival fake (setting 0): fake: died of signal 9 (Killed): oh dear");
+        rc = gemm_baseline_run(r, &seconds);
+    assert_err(
+        rc, ERR_IO,
+        "GEMM library fake (setting 0): fake: died of signal 9 (Killed): no way on");
     assert_true(isnan(seconds));
-    assert_err(gemm_rival_run(r, &seconds), ERR_STATE, "no shape");
-    assert_string_equal(gemm_rival_setting(r), "");
-    gemm_rival_close(&r);
+    assert_err(gemm_baseline_run(r, &seconds), ERR_STATE, "no shape");
+    assert_string_equal(gemm_baseline_setting(r), "");
+    gemm_baseline_close(&r);
 }
 
 static void test_stopped(void **state)
 {
-    struct gemm_rival_opts o = opts();
-    struct gemm_rival *r;
+    struct gemm_baseline_opts o = opts();
+    struct gemm_baseline *r;
     double seconds;
     int rc = OK;
 
@@ -405,40 +409,40 @@ static void test_stopped(void **state)
     write_fake("fake",
                &(struct fake){.run = "n=$((n + 1)); [ $n -gt 9 ] && kill -STOP $$; "
                                      "echo time 1e-9"});
-    assert_ok(gemm_rival_open(&r, "fake", &o));
-    rc = gemm_rival_shape(r, "f32", 1, 1, 1, true, 0.0);
+    assert_ok(gemm_baseline_open(&r, "fake", &o));
+    rc = gemm_baseline_shape(r, "f32", 1, 1, 1, true, 0.0);
     for (int i = 0; i < 10 && rc == OK; i++)
-        rc = gemm_rival_run(r, &seconds);
+        rc = gemm_baseline_run(r, &seconds);
     assert_err(rc, ERR_LIMIT, "no answer in 1 s: stopped by signal 19");
-    gemm_rival_close(&r);
+    gemm_baseline_close(&r);
 }
 
 /* A newcomer that loses the best so far in their duel takes its place. */
 static void test_best_dies_in_duel(void **state)
 {
-    struct gemm_rival *r = open_fake(&(struct fake){
+    struct gemm_baseline *r = open_fake(&(struct fake){
         .run =
             "n=$((n + 1)); [ $1 = 0 ] && [ $n -gt 8 ] && kill -KILL $$; echo time 1e-9"});
 
     (void)state;
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
-    assert_string_equal(gemm_rival_setting(r), "setting 1");
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
+    assert_string_equal(gemm_baseline_setting(r), "setting 1");
     assert_int_equal(n_warnings, 1);
     assert_non_null(strstr(last_warning, "signal 9"));
-    gemm_rival_close(&r);
+    gemm_baseline_close(&r);
 }
 
 /* A slow newcomer is not waited for: that is no fault, and no warning. */
 static void test_slow_newcomer(void **state)
 {
-    struct gemm_rival *r =
+    struct gemm_baseline *r =
         open_fake(&(struct fake){.run = "[ $1 = 1 ] && sleep 60; echo time 1e-9"});
 
     (void)state;
-    assert_ok(gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
-    assert_string_equal(gemm_rival_setting(r), "setting 0");
+    assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
+    assert_string_equal(gemm_baseline_setting(r), "setting 0");
     assert_int_equal(n_warnings, 0);
-    gemm_rival_close(&r);
+    gemm_baseline_close(&r);
 }
 
 /* --- the rest */
@@ -469,19 +473,19 @@ static void test_samples(void **state)
 
 static void test_out_of_memory(void **state)
 {
-    struct gemm_rival_opts o = opts();
+    struct gemm_baseline_opts o = opts();
     bool done = false;
 
     (void)state;
     write_fake("fake", &(struct fake){0});
     for (long n = 0; !done; n++) {
-        struct gemm_rival *r = NULL;
+        struct gemm_baseline *r = NULL;
         mem_fail_after(n, 1);
-        int rc = gemm_rival_open(&r, "fake", &o);
+        int rc = gemm_baseline_open(&r, "fake", &o);
         if (rc == OK)
-            rc = gemm_rival_shape(r, "f32", 1, 1, 1, true, LIMIT_S);
+            rc = gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S);
         mem_fail_after(-1, 0);
-        gemm_rival_close(&r);
+        gemm_baseline_close(&r);
         assert_true(rc == OK || rc == ERR_NOMEM);
         done = rc == OK;
         assert_true(n < 200);
@@ -511,5 +515,5 @@ int main(void)
         TEST(test_out_of_memory),
     };
 
-    return cmocka_run_group_tests_name("gemm_rival", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("gemm_baseline", tests, NULL, NULL);
 }

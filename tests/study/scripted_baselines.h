@@ -1,7 +1,7 @@
-/* tests/study/scripted_rivals.h - rivals that do as they are told: these functions stand
+/* tests/study/scripted_baselines.h - baselines that do as they are told: these functions stand
  * in for the client of baselines/gemm.h, so that every time is known. Include it once. */
-#ifndef TESTS_STUDY_SCRIPTED_RIVALS_H
-#define TESTS_STUDY_SCRIPTED_RIVALS_H
+#ifndef TESTS_STUDY_SCRIPTED_BASELINES_H
+#define TESTS_STUDY_SCRIPTED_BASELINES_H
 
 #include <string.h>
 
@@ -14,7 +14,7 @@ struct script {
     int dies_at; /* the run that fails, from 1; 0: none */
     double s;    /* of a run */
 };
-struct gemm_rival {
+struct gemm_baseline {
     const struct script *script;
     int n_runs;
 };
@@ -24,11 +24,11 @@ static struct script scripts[] = {{.name = "onednn", .s = 2e-3},
                                   {.name = "openblas", .absent = true},
                                   {.name = "blis", .no_bf16 = true, .s = 3e-3},
                                   {.name = "libxsmm", .s = 1e-3, .dies_at = 3}};
-const char *const gemm_rival_names[] = {"onednn", "openblas", "blis", "libxsmm", NULL};
-static int rivals_open, shapes_made;
+const char *const gemm_baseline_names[] = {"onednn", "openblas", "blis", "libxsmm", NULL};
+static int baselines_open, shapes_made;
 
-int gemm_rival_open(struct gemm_rival **out, const char *name,
-                    const struct gemm_rival_opts *o)
+int gemm_baseline_open(struct gemm_baseline **out, const char *name,
+                       const struct gemm_baseline_opts *o)
 {
     *out = NULL;
     assert_true(o->n_threads > 0 && o->cpus && o->cache_bytes > 0);
@@ -40,26 +40,26 @@ int gemm_rival_open(struct gemm_rival **out, const char *name,
         *out = calloc(1, sizeof(**out));
         assert_non_null(*out);
         (*out)->script = &scripts[i];
-        rivals_open++;
+        baselines_open++;
         return OK;
     }
-    return err_set(ERR_NOTFOUND, "no rival %s", name);
+    return err_set(ERR_NOTFOUND, "no baseline %s", name);
 }
 
-void gemm_rival_close(struct gemm_rival **r)
+void gemm_baseline_close(struct gemm_baseline **r)
 {
-    rivals_open -= *r != NULL;
+    baselines_open -= *r != NULL;
     free(*r);
     *r = NULL;
 }
 
-const char *gemm_rival_version(const struct gemm_rival *r)
+const char *gemm_baseline_version(const struct gemm_baseline *r)
 {
     return r->script->name;
 }
 
-int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t n,
-                     int64_t k, bool warm, double budget_s)
+int gemm_baseline_shape(struct gemm_baseline *r, const char *type, int64_t m, int64_t n,
+                        int64_t k, bool warm, double budget_s)
 {
     (void)warm;
     assert_true(m > 0 && n > 0 && k > 0 && budget_s >= 0);
@@ -70,17 +70,17 @@ int gemm_rival_shape(struct gemm_rival *r, const char *type, int64_t m, int64_t 
     return OK;
 }
 
-const char *gemm_rival_setting(const struct gemm_rival *r)
+const char *gemm_baseline_setting(const struct gemm_baseline *r)
 {
     return r->script->name;
 }
 
-double gemm_rival_error(const struct gemm_rival *r)
+double gemm_baseline_error(const struct gemm_baseline *r)
 {
     return r->script->s;
 }
 
-int gemm_rival_run(struct gemm_rival *r, double *seconds)
+int gemm_baseline_run(struct gemm_baseline *r, double *seconds)
 {
     *seconds = r->script->s;
     if (++r->n_runs == r->script->dies_at)

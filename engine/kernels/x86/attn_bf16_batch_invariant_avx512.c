@@ -2,15 +2,15 @@
  * depend on its company. */
 #include "cpu/cpu.h"
 
-#define ATTN_STEADY 1
+#define ATTN_BATCH_INVARIANT 1
 #include "kernels/x86/attn_load_bf16_avx512.h"
 #include "kernels/x86/attn_avx512.h"
 
-const struct kern_variant kern_attn_bf16_steady_avx512 = {
-    .name = "avx512-steady",
+const struct kern_variant kern_attn_bf16_batch_invariant_avx512 = {
+    .name = "avx512-batch-invariant",
     .op = KERN_ATTN_BF16,
     .isa = CPU_MASK(AVX512),
     .precision = KERN_EXACT,
-    .steady = true,
+    .batch_invariant = true,
     .fn.attn = attn_run,
 };

@@ -6,7 +6,7 @@
 
 #define CHUNK 512 /* pages asked about at a time: the answers fit on the stack */
 
-static void count(struct model_place_row *row, size_t bytes, int wanted, int node,
+static void count(struct model_numa_row *row, size_t bytes, int wanted, int node,
                   bool mixed)
 {
     if (node < 0)
@@ -21,13 +21,13 @@ static void count(struct model_place_row *row, size_t bytes, int wanted, int nod
         row->mixed_elsewhere_bytes += (int64_t)bytes;
 }
 
-static bool is_mixed(const struct model_look *x, const char *p, int domain)
+static bool is_mixed(const struct model_numa_query *x, const char *p, int domain)
 {
     return x->map && domain >= 0 &&
            model_page_mixed(x->map, (size_t)(p - x->map->base) / MODEL_LARGE_PAGE);
 }
 
-static void count_mixed(const struct model_look *x, const char *p, size_t bytes)
+static void count_mixed(const struct model_numa_query *x, const char *p, size_t bytes)
 {
     size_t at = (size_t)(p - x->map->base), end = at + bytes;
 
@@ -41,9 +41,9 @@ static void count_mixed(const struct model_look *x, const char *p, size_t bytes)
     }
 }
 
-void model_look_at(void *look, const void *run, size_t bytes, int domain)
+void model_numa_row_add(void *look, const void *run, size_t bytes, int domain)
 {
-    struct model_look *x = look;
+    struct model_numa_query *x = look;
     int wanted = domain < 0 ? -1 : x->node[domain], node[CHUNK];
     size_t page = mem_page_bytes();
     const char *p = run, *end = p + bytes;
@@ -77,13 +77,13 @@ static const char *name_of(const struct model *m, int place)
                                         : shapes[place].name;
 }
 
-int model_places_of(const struct model *m, struct model_places *out)
+int model_numa_report_get(const struct model *m, struct model_numa_report *out)
 {
     const struct model_placement *p = m->placement;
     struct model_page_map map = {0};
-    struct model_look x = {.node = p->node};
+    struct model_numa_query x = {.node = p->node};
 
-    *out = (struct model_places){
+    *out = (struct model_numa_report){
         .n_nodes = p->n_domains, .bound_bytes = (int64_t)p->bound_bytes, .how = p->note};
     if (p->n_domains > 1) {
         int rc = model_page_map_of(m, &map);
@@ -96,7 +96,7 @@ int model_places_of(const struct model *m, struct model_places *out)
         x.row = &out->rows[w];
         x.row->name = name_of(m, w);
         for (int i = 0; i < model_place_layers(m, (enum model_place)w); i++)
-            model_each_run(m, (enum model_place)w, i, model_look_at, &x);
+            model_each_run(m, (enum model_place)w, i, model_numa_row_add, &x);
     }
     model_page_map_fini(&map);
     return x.rc;

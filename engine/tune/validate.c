@@ -1,4 +1,4 @@
-#include "tune/against.h"
+#include "tune/validate.h"
 
 #include <string.h>
 
@@ -15,9 +15,9 @@ static int rounds_for(const struct tune_shape *s, int rounds)
     return (int)(n > 1 ? n * rounds : rounds);
 }
 
-int tune_against_default(struct tune_bench *b, const struct tune_shape *s, int n_threads,
-                         int rounds, struct kern_schedule *found, struct tune_time t[2],
-                         bool *lost)
+int tune_validate(struct tune_bench *b, const struct tune_shape *s, int n_threads,
+                  int rounds, struct kern_schedule *found, struct measure_report t[2],
+                  bool *lost)
 {
     struct kern_schedule two[2] = {{0}, *found};
     int rc = tune_bench_shape(b, s);
@@ -31,7 +31,7 @@ int tune_against_default(struct tune_bench *b, const struct tune_shape *s, int n
     if (tune_same(&two[0], &two[1]))
         return OK;
     rc = tune_compare(b, two, 2, n_threads, rounds_for(s, rounds), t);
-    *lost = rc == OK && t[1].min_s > t[0].min_s;
+    *lost = rc == OK && t[1].estimate > t[0].estimate;
     if (*lost)
         *found = two[0];
     return rc;

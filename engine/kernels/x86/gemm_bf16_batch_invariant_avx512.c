@@ -1,17 +1,17 @@
-/* As gemm_f16_avx512.c, with one sum for every element of C: slower where rows are few and
+/* As gemm_bf16_avx512.c, with one sum for every element of C: slower where rows are few and
  * their sums wait for each other, the same bits however a product is cut. */
 #include "cpu/cpu.h"
 
 #define TILE_SUMS_MIN 0
-#include "kernels/x86/load_f16_avx512.h"
+#include "kernels/x86/load_bf16_avx512.h"
 #include "kernels/x86/gemm_tile_avx512.h"
 
-const struct kern_variant kern_gemm_f16_steady_avx512 = {
-    .name = "avx512-steady",
-    .op = KERN_GEMM_F16,
+const struct kern_variant kern_gemm_bf16_batch_invariant_avx512 = {
+    .name = "avx512-batch-invariant",
+    .op = KERN_GEMM_BF16,
     .isa = CPU_MASK(AVX512),
     .precision = KERN_EXACT,
-    .steady = true,
+    .batch_invariant = true,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
     .vec_cols = 16,

@@ -1,4 +1,4 @@
-#include "model/timed.h"
+#include "model/bench_steps.h"
 
 #include <string.h>
 
@@ -11,7 +11,7 @@ static void touch_pool(void *arg, struct par_self *self)
     kv_pool_touch(arg, self->id, self->n);
 }
 
-static int open_kv(struct model_timed *t, struct par_team *team)
+static int open_kv(struct model_bench_steps *t, struct par_team *team)
 {
     struct kv_shape shape;
     size_t bytes;
@@ -33,7 +33,7 @@ static int open_kv(struct model_timed *t, struct par_team *team)
     return rc;
 }
 
-static int open_batch(struct model_timed *t, uint64_t seed)
+static int open_batch(struct model_bench_steps *t, uint64_t seed)
 {
     int vocab = model_config_of(t->model)->vocab;
     size_t n_seqs = (size_t)t->n_seqs;
@@ -54,22 +54,23 @@ static int open_batch(struct model_timed *t, uint64_t seed)
     return OK;
 }
 
-int model_timed_open(struct model_timed *out, struct model *m, struct par_team *team,
-                     int n_seqs, int64_t max_tok, int64_t step_tok, uint64_t seed)
+int model_bench_steps_open(struct model_bench_steps *out, struct model *m,
+                           struct par_team *team, int n_seqs, int64_t max_tok,
+                           int64_t step_tok, uint64_t seed)
 {
     int rc;
 
-    *out = (struct model_timed){
+    *out = (struct model_bench_steps){
         .model = m, .n_seqs = n_seqs, .max_tok = max_tok, .step_tok = step_tok};
     rc = open_kv(out, team);
     if (rc == OK)
         rc = open_batch(out, seed);
     if (rc != OK)
-        model_timed_close(out);
+        model_bench_steps_close(out);
     return rc;
 }
 
-void model_timed_close(struct model_timed *t)
+void model_bench_steps_close(struct model_bench_steps *t)
 {
     mem_free(t->logits);
     mem_free(t->chunks);
@@ -84,8 +85,8 @@ static double since(uint64_t t0_ns)
     return (double)(clock_ns() - t0_ns) * 1e-9;
 }
 
-int model_timed_prefill(struct model_timed *t, struct model_phase *p, int64_t n_tok,
-                        double *seconds)
+int model_bench_steps_prefill(struct model_bench_steps *t, struct model_phase *p,
+                              int64_t n_tok, double *seconds)
 {
     uint64_t t0 = clock_ns();
     int rc = OK;
@@ -104,8 +105,8 @@ int model_timed_prefill(struct model_timed *t, struct model_phase *p, int64_t n_
     return rc;
 }
 
-int model_timed_piece(struct model_timed *t, struct model_phase *p, int64_t n_tok,
-                      int64_t ctx_tok, double *seconds)
+int model_bench_steps_piece(struct model_bench_steps *t, struct model_phase *p,
+                            int64_t n_tok, int64_t ctx_tok, double *seconds)
 {
     const struct model_chunk c = {.kv = &t->kv[0],
                                   .ids = t->ids,
@@ -119,8 +120,8 @@ int model_timed_piece(struct model_timed *t, struct model_phase *p, int64_t n_to
     return rc;
 }
 
-int model_timed_decode(struct model_timed *t, struct model_phase *p, int64_t ctx_tok,
-                       double *seconds)
+int model_bench_steps_decode(struct model_bench_steps *t, struct model_phase *p,
+                             int64_t ctx_tok, double *seconds)
 {
     uint64_t t0;
     int rc;

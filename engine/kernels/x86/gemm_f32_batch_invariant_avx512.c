@@ -6,12 +6,12 @@
 #include "kernels/x86/load_f32_avx512.h"
 #include "kernels/x86/gemm_tile_avx512.h"
 
-const struct kern_variant kern_gemm_f32_steady_avx512 = {
-    .name = "avx512-steady",
+const struct kern_variant kern_gemm_f32_batch_invariant_avx512 = {
+    .name = "avx512-batch-invariant",
     .op = KERN_GEMM_F32,
     .isa = CPU_MASK(AVX512),
     .precision = KERN_EXACT,
-    .steady = true,
+    .batch_invariant = true,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
     .vec_cols = 16,

@@ -12,7 +12,7 @@
 
 #define TEAM 16
 
-static void open_on(struct step_model *x, const struct model_owners *owners)
+static void open_on(struct step_model *x, const struct model_numa_owners *owners)
 {
     struct model_opts o = step_model_opts();
 
@@ -23,16 +23,16 @@ static void open_on(struct step_model *x, const struct model_owners *owners)
 static void test_one_node(void **state)
 {
     static const int nodes[TEAM] = {0};
-    const struct model_owners o = {.n_ranks = 2, .n_threads = 3, .nodes = nodes};
-    struct model_place_row all;
-    struct model_places places;
+    const struct model_numa_owners o = {.n_ranks = 2, .n_threads = 3, .nodes = nodes};
+    struct model_numa_row all;
+    struct model_numa_report places;
     struct step_model x;
     int64_t bytes;
     int rc;
 
     (void)state;
     open_on(&x, &o);
-    rc = model_places_of(x.model, &places); /* the kernel's own word */
+    rc = model_numa_report_get(x.model, &places); /* the kernel's own word */
     invented_nodes_sum(&places, &all);
     bytes = all.local_bytes + all.shared_bytes;
     assert_string_equal(places.how, "first touch: all threads are on one node");
@@ -50,15 +50,15 @@ static void test_one_node(void **state)
 
 static void test_unknown_nodes(void **state)
 {
-    const struct model_owners o = {0};
-    struct model_places places;
-    struct model_place_row all;
+    const struct model_numa_owners o = {0};
+    struct model_numa_report places;
+    struct model_numa_row all;
     struct step_model x;
 
     (void)state;
     invented_nodes_begin(0, 0);
     open_on(&x, &o);
-    assert_ok(model_places_of(x.model, &places));
+    assert_ok(model_numa_report_get(x.model, &places));
     invented_nodes_sum(&places, &all);
     assert_int_equal(all.local_bytes + all.elsewhere_bytes + all.absent_bytes, 0);
     assert_true(all.shared_bytes > 0);
@@ -75,9 +75,9 @@ static void two_and_one(int *nodes)
 
 static void test_strays_are_found(void **state)
 {
-    struct model_owners o = {.n_ranks = 2, .n_threads = 4};
-    struct model_place_row all;
-    struct model_places places;
+    struct model_numa_owners o = {.n_ranks = 2, .n_threads = 4};
+    struct model_numa_row all;
+    struct model_numa_report places;
     int nodes[TEAM];
     struct step_model x;
     int64_t owned;
@@ -87,23 +87,23 @@ static void test_strays_are_found(void **state)
     o.nodes = nodes;
     invented_nodes_begin(0, SIZE_MAX);
     open_on(&x, &o);
-    assert_ok(model_places_of(x.model, &places));
+    assert_ok(model_numa_report_get(x.model, &places));
     invented_nodes_sum(&places, &all);
     assert_int_equal(places.n_nodes, 2);
     assert_true(all.local_bytes > 0);
     assert_non_null(strstr(places.how, "bound to the owners' 2 nodes"));
     invented_nodes.stray = 3;
-    assert_ok(model_places_of(x.model, &places));
+    assert_ok(model_numa_report_get(x.model, &places));
     invented_nodes_sum(&places, &all);
     assert_int_equal(all.local_bytes, 0);
     assert_true(all.elsewhere_bytes > 0);
     invented_nodes.stray = 5;
-    assert_ok(model_places_of(x.model, &places));
+    assert_ok(model_numa_report_get(x.model, &places));
     invented_nodes_sum(&places, &all);
     assert_true(all.elsewhere_bytes > 0);
     owned = all.local_bytes;
     invented_nodes.stray = 0; /* what was local is elsewhere */
-    assert_ok(model_places_of(x.model, &places));
+    assert_ok(model_numa_report_get(x.model, &places));
     invented_nodes_sum(&places, &all);
     assert_int_equal(all.elsewhere_bytes, owned);
     invented_nodes_end();
@@ -113,7 +113,7 @@ static void test_strays_are_found(void **state)
 /* Who packs: the owners' nodes alone where first touch decides, else everybody. */
 static void test_helpers(void **state)
 {
-    struct model_owners o = {.n_ranks = 2, .n_threads = 4};
+    struct model_numa_owners o = {.n_ranks = 2, .n_threads = 4};
     int nodes[TEAM];
 
     (void)state;
@@ -143,16 +143,16 @@ static void test_helpers(void **state)
 
 static void test_a_kernel_that_does_not_tell(void **state)
 {
-    const struct model_owners o = {0};
-    struct model_places places;
-    struct model_place_row all;
+    const struct model_numa_owners o = {0};
+    struct model_numa_report places;
+    struct model_numa_row all;
     struct step_model x;
 
     (void)state;
     open_on(&x, &o);
     invented_nodes_begin(EPERM, 0);
     invented_nodes.mute = true;
-    assert_err(model_places_of(x.model, &places), ERR_UNSUPPORTED, "not permitted");
+    assert_err(model_numa_report_get(x.model, &places), ERR_UNSUPPORTED, "not permitted");
     invented_nodes_sum(&places, &all);
     assert_true(all.shared_bytes > 0);
     assert_int_equal(all.local_bytes + all.elsewhere_bytes + all.absent_bytes, 0);
@@ -160,12 +160,12 @@ static void test_a_kernel_that_does_not_tell(void **state)
     step_model_close(&x);
 }
 
-/* Threads of the team in any order own what their seats read. */
-static void test_seats_own(void **state)
+/* Threads of the team in any order own what their thread slots read. */
+static void test_slots_own(void **state)
 {
     static const int threads[] = {2, 0, 3, 1};
     static const int nodes[TEAM] = {10, 11, 12, 13};
-    const struct model_owners o = {2, 2, threads, nodes};
+    const struct model_numa_owners o = {2, 2, threads, nodes};
     const struct model_placement *p;
     struct step_model x;
 
@@ -188,7 +188,7 @@ int main(void)
         cmocka_unit_test(test_strays_are_found),
         cmocka_unit_test(test_helpers),
         cmocka_unit_test(test_a_kernel_that_does_not_tell),
-        cmocka_unit_test(test_seats_own),
+        cmocka_unit_test(test_slots_own),
     };
 
     return cmocka_run_group_tests_name("places", tests, NULL, NULL);

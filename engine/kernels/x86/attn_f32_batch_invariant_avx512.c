@@ -2,16 +2,16 @@
  * depend on its company. */
 #include "cpu/cpu.h"
 
-#define ATTN_ELEM       float
-#define ATTN_LOAD(m, p) _mm512_maskz_loadu_ps(m, p)
-#define ATTN_STEADY     1
+#define ATTN_ELEM            float
+#define ATTN_LOAD(m, p)      _mm512_maskz_loadu_ps(m, p)
+#define ATTN_BATCH_INVARIANT 1
 #include "kernels/x86/attn_avx512.h"
 
-const struct kern_variant kern_attn_f32_steady_avx512 = {
-    .name = "avx512-steady",
+const struct kern_variant kern_attn_f32_batch_invariant_avx512 = {
+    .name = "avx512-batch-invariant",
     .op = KERN_ATTN_F32,
     .isa = CPU_MASK(AVX512),
     .precision = KERN_EXACT,
-    .steady = true,
+    .batch_invariant = true,
     .fn.attn = attn_run,
 };

@@ -1,0 +1,34 @@
+#include "sched/batch.h"
+
+#include <stdbool.h>
+
+int sched_add_decodes(const struct sched_view *v, int64_t *room,
+                      struct sched_batch_entry *entries, int n, int max)
+{
+    for (int i = 0; i < v->n_seqs && n<max && * room> 0; i++) {
+        if (v->seqs[i].state != SCHED_DECODE)
+            continue;
+        entries[n++] = (struct sched_batch_entry){.seq = i, .n_tok = 1};
+        --*room;
+    }
+    return n;
+}
+
+int sched_add_prompts(const struct sched_view *v, int64_t *room,
+                      struct sched_batch_entry *entries, int n, int max)
+{
+    int64_t slots = v->n_free_slots;
+
+    for (int i = 0; i < v->n_seqs && n<max && * room> 0; i++) {
+        const struct sched_seq *s = &v->seqs[i];
+        int64_t n_tok = s->n_prompt_left < *room ? s->n_prompt_left : *room;
+        bool admit = s->state == SCHED_WAITING;
+
+        if (s->state == SCHED_DECODE || (admit && slots-- < 1))
+            continue;
+        entries[n++] =
+            (struct sched_batch_entry){.seq = i, .n_tok = n_tok, .admit = admit};
+        *room -= n_tok;
+    }
+    return n;
+}
