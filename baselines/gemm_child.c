@@ -106,7 +106,7 @@ int gemm_child_run(struct gemm_child *t, double limit_s, double *seconds)
     double wall_s = (double)(clock_ns() - start_ns) * 1e-9;
 
     if (rc == OK && !(*seconds > 0.0 && *seconds <= wall_s))
-        rc = err_set(ERR_FORMAT, "said that %g s passed within %g s", *seconds, wall_s);
+        rc = err_set(ERR_FORMAT, "reported %g s for a run within %g s", *seconds, wall_s);
     return rc;
 }
 

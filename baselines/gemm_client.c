@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/opt.h"
 #include "baselines/gemm_child.h"
 #include "measure/compare.h"
 
@@ -38,10 +37,11 @@ struct setting {
     char label[LABEL_MAX], env[LABEL_MAX], types[24];
     char taken[LABEL_MAX]; /* what the library made of it, "" until known */
     int64_t m_max;
-    bool dead;       /* the library never takes it here */
-    bool tried;      /* with this shape */
-    double seconds;  /* ... and took so long at best; 0: not measured */
-    double order[2]; /* [bf16]: smaller is tried earlier */
+    bool dead;      /* the library never takes it here */
+    bool tried;     /* with this shape */
+    double seconds; /* ... and took so long at best; 0: not measured */
+    double
+        order[2]; /* [bf16]: time over the best one's where it was last timed; 0: never */
 };
 
 struct gemm_baseline {
@@ -53,6 +53,7 @@ struct gemm_baseline {
     struct measure *measure;
     struct gemm_child best;
     double best_s;
+    int first[2]; /* [bf16]: the setting that was best for the last shape, + 1 */
     char chosen[LABEL_MAX + 48];
 };
 
@@ -140,18 +141,6 @@ static int read_list(struct gemm_baseline *r)
     return rc;
 }
 
-static int check_name(const char *name)
-{
-    const char *near;
-
-    for (int i = 0; gemm_baseline_names[i]; i++)
-        if (strcmp(gemm_baseline_names[i], name) == 0)
-            return OK;
-    near = opt_nearest(name, gemm_baseline_names);
-    return err_set(ERR_NOTFOUND, "no GEMM library \"%s\"%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
-}
-
 static int check_opts(const struct gemm_baseline_opts *o)
 {
     if (o->n_threads < 1 || !o->cpus)
@@ -170,8 +159,6 @@ int gemm_baseline_open(struct gemm_baseline **out, const char *name,
 
     *out = NULL;
     rc = check_opts(o);
-    if (rc == OK && !o->dir)
-        rc = check_name(name);
     if (rc != OK)
         return rc;
     r = mem_new(MEM_HARNESS, 1, sizeof *r);
@@ -368,6 +355,8 @@ static int next_setting(const struct gemm_baseline *r)
         if (s->tried || s->dead || !strstr(s->types, r->shape.type) ||
             (s->m_max && r->shape.m > s->m_max) || is_double(r, i))
             continue;
+        if (i + 1 == r->first[type])
+            return i;
         if (next < 0 || s->order[type] < r->settings[next].order[type])
             next = i;
     }
@@ -377,16 +366,12 @@ static int next_setting(const struct gemm_baseline *r)
 static void keep(struct gemm_baseline *r, int n_tried, int n_left)
 {
     const int type = r->shape.bf16;
-    struct setting *s = &r->settings[r->best.at];
+    const struct setting *s = &r->settings[r->best.at];
 
-    for (int i = 0; i < r->n_settings; i++) {
-        struct setting *other = &r->settings[i];
-        if (other->seconds > 0.0)
-            other->order[type] = other->seconds / s->seconds;
-        else
-            other->order[type] = fabs(other->order[type]); /* a first one of earlier */
-    }
-    s->order[type] = -1.0;
+    for (int i = 0; i < r->n_settings; i++)
+        if (r->settings[i].seconds > 0.0)
+            r->settings[i].order[type] = r->settings[i].seconds / s->seconds;
+    r->first[type] = r->best.at + 1;
     if (n_left > 0)
         snprintf(r->chosen, sizeof r->chosen, "%s (%d of %d settings tried)", s->taken,
                  n_tried, n_tried + n_left);

@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define MAX_SET    8   /* variables that we set */
-#define LAST_WORDS 160 /* of its log, in an error */
+#define MAX_SET   8   /* variables that we set */
+#define LAST_LINE 160 /* of its log, in an error */
 
 /* How often an idle OpenMP thread looks before it sleeps: some 2 ms on today's CPUs, so
  * that nobody falls asleep between two steps of one product, and all do after it. */
@@ -40,7 +40,7 @@ struct gemm_process {
     size_t n_read; /* bytes in buffer[] not yet taken */
 };
 
-/* --- birth */
+/* --- start */
 
 static bool is_foreign(const char *variable)
 {
@@ -227,20 +227,20 @@ int gemm_process_pid(const struct gemm_process *p)
     return (int)p->pid;
 }
 
-/* --- death */
+/* --- end */
 
-/* The last line of its standard error, ": " before it; "" when it said nothing. */
-static void last_words(const struct gemm_process *p, char *out, size_t n)
+/* The last line of its standard error, ": " before it; "" when there is none. */
+static void last_line(const struct gemm_process *p, char *out, size_t n)
 {
-    char text[LAST_WORDS + 1];
+    char text[LAST_LINE + 1];
     struct stat log;
     ssize_t got = 0;
     char *line;
 
     out[0] = '\0';
     if (fstat(p->log, &log) == 0)
-        got = pread(p->log, text, LAST_WORDS,
-                    log.st_size > LAST_WORDS ? log.st_size - LAST_WORDS : 0);
+        got = pread(p->log, text, LAST_LINE,
+                    log.st_size > LAST_LINE ? log.st_size - LAST_LINE : 0);
     while (got > 0 && (unsigned char)text[got - 1] <= ' ')
         got--;
     if (got <= 0)
@@ -254,35 +254,35 @@ static void last_words(const struct gemm_process *p, char *out, size_t n)
     snprintf(out, n, ": %s", line);
 }
 
-/* It closed its end: wait for its death, a second at most, and say how it died. */
-static int died(struct gemm_process *p)
+/* It closed its end of the socket: wait a second at most for it to exit, and report how. */
+static int ended(struct gemm_process *p)
 {
     uint64_t end = clock_ns() + UINT64_C(1000000000);
-    char words[LAST_WORDS + 4];
+    char words[LAST_LINE + 4];
     int status = 0;
     pid_t got;
 
     while ((got = waitpid(p->pid, &status, WNOHANG)) == 0 && clock_ns() < end)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    last_words(p, words, sizeof words);
+    last_line(p, words, sizeof words);
     if (got == 0)
-        return err_set(ERR_IO, "%s: closed its answers and lives on%s", p->name, words);
+        return err_set(ERR_IO, "%s: closed its output and still runs%s", p->name, words);
     p->pid = 0;
     if (got < 0)
-        return err_set(ERR_IO, "%s: died, nobody knows how%s", p->name, words);
+        return err_set(ERR_IO, "%s: ended, and its status is lost%s", p->name, words);
     if (WIFSIGNALED(status))
-        return err_set(ERR_IO, "%s: died of signal %d (%s)%s", p->name, WTERMSIG(status),
+        return err_set(ERR_IO, "%s: ended by signal %d (%s)%s", p->name, WTERMSIG(status),
                        strsignal(WTERMSIG(status)), words);
-    return err_set(ERR_IO, "%s: ended by itself with status %d%s", p->name,
-                   WEXITSTATUS(status), words);
+    return err_set(ERR_IO, "%s: exited with status %d%s", p->name, WEXITSTATUS(status),
+                   words);
 }
 
-static int hangs(const struct gemm_process *p, double limit_s)
+static int timed_out(const struct gemm_process *p, double limit_s)
 {
-    siginfo_t state = {0}; /* asked without taking it: died() may still want it */
-    char words[LAST_WORDS + 4];
+    siginfo_t state = {0}; /* asked without taking it: ended() may still want it */
+    char words[LAST_LINE + 4];
 
-    last_words(p, words, sizeof words);
+    last_line(p, words, sizeof words);
     if (waitid(P_PID, (id_t)p->pid, &state, WSTOPPED | WNOHANG | WNOWAIT) == 0 &&
         state.si_pid == p->pid)
         return err_set(ERR_LIMIT, "%s: no answer in %.3g s: stopped by signal %d (%s)%s",
@@ -291,9 +291,9 @@ static int hangs(const struct gemm_process *p, double limit_s)
     return err_set(ERR_LIMIT, "%s: no answer in %.3g s%s", p->name, limit_s, words);
 }
 
-/* --- talk */
+/* --- commands and answers */
 
-static int report(struct gemm_process *p, const char *line)
+static int send_line(struct gemm_process *p, const char *line)
 {
     char text[GEMM_LINE_MAX];
     int n = snprintf(text, sizeof text, "%s\n", line);
@@ -307,7 +307,7 @@ static int report(struct gemm_process *p, const char *line)
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
-            return died(p);
+            return ended(p);
         if (sent < 0)
             return err_set(ERR_IO, "%s: cannot be asked: %m", p->name);
         at += (int)sent;
@@ -346,7 +346,7 @@ static int read_some(struct gemm_process *p, uint64_t end, double limit_s)
     int n;
 
     if (now >= end)
-        return hangs(p, limit_s);
+        return timed_out(p, limit_s);
     n = poll(&ready, 1, (int)((end - now) / 1000000 + 1));
     if (n == 0 || (n < 0 && errno == EINTR))
         return OK;
@@ -355,7 +355,7 @@ static int read_some(struct gemm_process *p, uint64_t end, double limit_s)
     got = recv(p->socket, p->buffer + p->n_read, sizeof p->buffer - p->n_read,
                MSG_DONTWAIT);
     if (got == 0 || (got < 0 && errno == ECONNRESET))
-        return died(p);
+        return ended(p);
     if (got < 0 && errno != EAGAIN && errno != EINTR)
         return err_set(ERR_IO, "%s: cannot be read: %m", p->name);
     p->n_read += got > 0 ? (size_t)got : 0;
@@ -372,7 +372,7 @@ static int expect_silence(struct gemm_process *p)
         p->n_read = got > 0 ? (size_t)got : 0;
     }
     if (p->n_read > 0)
-        return err_set(ERR_FORMAT, "%s: said %zu bytes before it was asked", p->name,
+        return err_set(ERR_FORMAT, "%s: wrote %zu bytes before it was asked", p->name,
                        p->n_read);
     return OK;
 }
@@ -387,7 +387,7 @@ int gemm_process_ask(struct gemm_process *p, const char *line, char *answer, siz
     if (line)
         rc = expect_silence(p);
     if (line && rc == OK)
-        rc = report(p, line);
+        rc = send_line(p, line);
     while (rc == OK) {
         rc = take_line(p, answer, n);
         if (rc != 0)

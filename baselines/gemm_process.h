@@ -2,8 +2,8 @@
  *
  * The process is born on the CPUs given, with an environment cleaned of every setting of
  * BLAS and OpenMP that the user has for other purposes, and holds none of our files but
- * one socket and its log. It may die, hang or talk nonsense: each is an error that says
- * which, with the signal and the last words on its standard error.
+ * one socket and its log. It may crash, hang or answer nonsense: each is an error that
+ * names it, with the signal and the last line of its standard error.
  * Threads: one caller, who lives as long as the process: the child asks to be killed with
  * its parent's thread. */
 #ifndef GEMM_PROCESS_H
@@ -31,7 +31,7 @@ MUST int gemm_process_start(struct gemm_process **out, const struct gemm_process
 void gemm_process_stop(struct gemm_process **p);
 
 /* Say `line` (NULL: nothing) and read one line, without its end, into answer[n].
- * ERR_LIMIT: no answer within limit_s seconds.  ERR_IO: it died.  ERR_FORMAT: more than a
+ * ERR_LIMIT: no answer within limit_s seconds.  ERR_IO: it ended.  ERR_FORMAT: more than a
  * line, a longer one than GEMM_LINE_MAX, or bytes that are no text.  After an error the
  * process is of no more use. */
 MUST int gemm_process_ask(struct gemm_process *p, const char *line, char *answer,

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "base/opt.h"
 
@@ -153,61 +153,6 @@ int json_read_file(json_t **out, const char *path, size_t max_bytes)
 
 /* --- writing */
 
-static int write_all(int fd, const char *p, size_t n)
-{
-    while (n > 0) {
-        ssize_t put = write(fd, p, n);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return -1;
-        p += put;
-        n -= (size_t)put;
-    }
-    return 0;
-}
-
-/* After rename() the name itself must reach the disk, and that lives in the directory. */
-static int sync_parent(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir;
-    int fd, rc = OK;
-
-    dir = slash ? mem_strndup(MEM_OTHER, path, slash > path ? (size_t)(slash - path) : 1)
-                : mem_strdup(MEM_OTHER, ".");
-    if (!dir)
-        return ERR_NOMEM;
-    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 ||
-        (fsync(fd) != 0 && errno != EINVAL)) /* EINVAL: no sync on this system */
-        rc = err_set(ERR_IO, "%s: cannot sync the folder: %m", dir);
-    if (fd >= 0)
-        close(fd);
-    mem_free(dir);
-    return rc;
-}
-
-static int write_and_rename(const char *text, const char *tmp, const char *path)
-{
-    int fd, rc = OK;
-
-    fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_set(ERR_IO, "%s: cannot create: %m", tmp);
-    if (write_all(fd, text, strlen(text)) != 0 || write_all(fd, "\n", 1) != 0)
-        rc = err_set(ERR_IO, "%s: cannot write: %m", tmp);
-    if (rc == OK && fsync(fd) != 0)
-        rc = err_set(ERR_IO, "%s: cannot sync: %m", tmp);
-    if (close(fd) != 0 && rc == OK)
-        rc = err_set(ERR_IO, "%s: cannot close: %m", tmp);
-    if (rc == OK && rename(tmp, path) != 0)
-        rc = err_set(ERR_IO, "%s: cannot rename to %s: %m", tmp, path);
-    if (rc != OK)
-        unlink(tmp);
-    return rc;
-}
-
 char *json_text(const json_t *j, size_t flags)
 {
     char *text, *own = NULL;
@@ -224,23 +169,15 @@ char *json_text(const json_t *j, size_t flags)
 
 int json_write_file(const json_t *j, const char *path)
 {
-    static _Atomic unsigned serial; /* two threads may write the same path */
-    size_t n = strlen(path) + 40;
-    char *tmp, *text;
+    char *text = json_text(j, JSON_SORT_KEYS | JSON_INDENT(2));
+    size_t n;
     int rc;
 
-    text = json_text(j, JSON_SORT_KEYS | JSON_INDENT(2));
-    tmp = mem_new(MEM_OTHER, n, 1);
-    if (!text || !tmp) {
-        mem_free(text);
-        mem_free(tmp);
+    if (!text)
         return err_prefix(ERR_NOMEM, "%s", path);
-    }
-    snprintf(tmp, n, "%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&serial, 1));
-    rc = write_and_rename(text, tmp, path);
-    if (rc == OK)
-        rc = sync_parent(path);
-    mem_free(tmp);
+    n = strlen(text);
+    text[n] = '\n'; /* in place of the NUL: its length is known */
+    rc = file_write(path, text, n + 1);
     mem_free(text);
     return rc;
 }

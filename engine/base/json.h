@@ -28,7 +28,8 @@ MUST int json_read_own(json_t **out, const char *text, size_t n, const char *whe
  * with a hole. */
 MUST char *json_text(const json_t *j, size_t flags);
 
-/* Write `j` with sorted keys and two-space indentation, ending in a newline. */
+/* Write `j` with sorted keys and two-space indentation, ending in a newline, by
+ * file_write(). */
 MUST int json_write_file(const json_t *j, const char *path);
 
 /* Members of an object, checked. The *_opt forms leave *out alone when the key is absent.

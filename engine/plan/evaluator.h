@@ -35,7 +35,7 @@ struct plan_evaluator_opts {
 
 struct plan_evaluator {
     const char *name, *help;
-    const char *truth; /* of a plan's figures: "simulated", "measured" */
+    const char *evidence; /* of a plan's figures: "simulated", "measured" */
     /* Fill *out; it lives until close(out). */
     int (*open)(struct plan_evaluation *out, const struct plan_evaluator_opts *o);
     void (*close)(struct plan_evaluation *e);

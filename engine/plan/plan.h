@@ -29,7 +29,7 @@ struct plan {
     int cpus[CPU_MAX];
     struct plan_phase prefill, decode;
     char machine[128]; /* whose CPUs these are: "host", a file's stem; "" unknown */
-    char truth[24];    /* "measured", "simulated"; "" where nothing was searched */
+    char evidence[24]; /* "measured", "simulated"; "" where nothing was searched */
     char source[64];   /* "default", "--threads", a file's path */
 };
 

@@ -208,19 +208,21 @@ static int check_version(const json_t *root, const char *path)
     return rc;
 }
 
-static int check_truth(const struct plan *p, const char *path)
+static int check_evidence(const struct plan *p, const char *path)
 {
-    if (!*p->truth || !strcmp(p->truth, "measured") || !strcmp(p->truth, "simulated"))
+    if (!*p->evidence || !strcmp(p->evidence, "measured") ||
+        !strcmp(p->evidence, "simulated"))
         return OK;
     return err_set(ERR_FORMAT,
-                   "%s: truth: expected \"measured\", \"simulated\" or \"\", found "
+                   "%s: evidence: expected \"measured\", \"simulated\" or \"\", found "
                    "\"%s\"",
-                   path, p->truth);
+                   path, p->evidence);
 }
 
 static int read_plan(struct plan *p, const json_t *root, const char *path)
 {
-    static const char *const known[] = {"version", "machine", "truth",
+    static const char *const known[] = {"version", "machine", "evidence",
+                                        "truth", /* its former name */
                                         "prefill", "decode",  NULL};
     int rc;
 
@@ -232,9 +234,10 @@ static int read_plan(struct plan *p, const json_t *root, const char *path)
     if (rc == OK)
         rc = read_text(p->machine, sizeof(p->machine), root, "machine", path);
     if (rc == OK)
-        rc = read_text(p->truth, sizeof(p->truth), root, "truth", path);
+        rc = read_text(p->evidence, sizeof(p->evidence), root,
+                       json_object_get(root, "truth") ? "truth" : "evidence", path);
     if (rc == OK)
-        rc = check_truth(p, path);
+        rc = check_evidence(p, path);
     if (rc == OK)
         rc = read_phase(&p->prefill, root, "prefill", path);
     if (rc == OK)
@@ -351,8 +354,8 @@ int plan_write(const struct plan *p, const char *path)
 {
     json_t *root =
         json_pack("{s:i, s:o, s:o, s:o, s:o}", "version", PLAN_VERSION, "machine",
-                  json_string(p->machine), "truth", json_string(p->truth), "prefill",
-                  phase_json(&p->prefill), "decode", phase_json(&p->decode));
+                  json_string(p->machine), "evidence", json_string(p->evidence),
+                  "prefill", phase_json(&p->prefill), "decode", phase_json(&p->decode));
     int rc;
 
     if (!root)

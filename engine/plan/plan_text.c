@@ -123,7 +123,7 @@ int plan_text(const struct plan *p, char **text)
     if (rc == OK) {
         fprintf(w.f, "plan for %s (%s), from %s\n",
                 *p->machine ? p->machine : "an unknown machine",
-                *p->truth ? p->truth : "not searched", p->source);
+                *p->evidence ? p->evidence : "not searched", p->source);
         phase_text(&w, "prefill", &p->prefill);
         phase_text(&w, "decode", &p->decode);
         crossover_text(&w, p);

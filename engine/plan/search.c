@@ -138,7 +138,8 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
     rc = o->evaluator->open(&e, &eo);
     if (rc != OK)
         return rc;
-    over = (struct plan_evaluation){over_decode_measure, &both, e.noise_frac};
+    over =
+        (struct plan_evaluation){over_decode_measure, &both, e.noise_frac, e.simulated};
     rc = plan_tree_search(out, tree, &limits, decode && o->one_team ? &over : &e, &so);
     if (rc == OK)
         rc = phase_of(decode ? &p->prefill : &p->decode, out, e.noise_frac);
@@ -166,7 +167,7 @@ int plan_search(struct plan_found *out, const struct plan_search_opts *o)
 
     memset(out, 0, sizeof(*out));
     name_machine(p, m);
-    snprintf(p->truth, sizeof(p->truth), "%s", o->evaluator->truth);
+    snprintf(p->evidence, sizeof(p->evidence), "%s", o->evaluator->evidence);
     snprintf(p->source, sizeof(p->source), "search");
     rc = topo_tree_open(&out->fundamental, m, &o->tree, out->note, sizeof(out->note));
     if (rc == OK)

@@ -34,12 +34,11 @@ struct plan_found {
 MUST int plan_search(struct plan_found *out, const struct plan_search_opts *o);
 void plan_found_free(struct plan_found *f); /* twice is fine */
 
-/* No round of trials begins later. */
+/* About how long that takes on a host. */
 #define PLAN_COSTS_S 10.0
 
 /* What a step of 1, 2, 4 ... rows takes under each of the plan's phases, for the plan's
- * tables: by `e`, that prefill was searched with, the phases in turn, the median of a few
- * trials. The plan stays without where both phases are one, or cannot be timed together. */
+ * tables: by `e`, that prefill was searched with, the phases in turn. The plan stays without where both phases are one, or cannot be timed together. */
 MUST int plan_search_costs(struct plan *p, const struct plan_search_opts *o,
                            struct plan_evaluation *e, const struct topo_config *prefill,
                            const struct topo_config *decode);

@@ -18,6 +18,7 @@ struct plan_evaluation {
     int (*measure)(void *ctx, const struct topo_config *c, int repeat, double *seconds);
     void *ctx;
     double noise_frac; /* standard deviation of one measurement, relative */
+    bool simulated;    /* its seconds do not pass here */
 };
 
 struct plan_tree_search_opts {

@@ -45,8 +45,10 @@ static int add_candidate(struct plan_decision *d, const struct plan_search *s, i
     return rc == OK ? topo_config_cut(&v->config, v->tree, t->level, s->limits) : rc;
 }
 
-/* The best k of the trials, half as many more without groups, and the best that keeps
- * all CPUs without groups. */
+/* The best 2k of the trials, half as many without groups, and the best that keeps all CPUs
+ * without groups. Twice the k that are reported, for a first measurement misleads. */
+#define CANDIDATES_MAX(k) (2 * (k) + (k) + 2)
+
 static int add_candidates(struct plan_decision *d, const struct plan_search *s)
 {
     struct standing *v = mem_new(MEM_OTHER, (size_t)s->n_trials + 1, sizeof(*v));
@@ -62,7 +64,7 @@ static int add_candidates(struct plan_decision *d, const struct plan_search *s)
         bool plain = plan_trial_groups(s, t) == 0;
         bool whole = plain && plan_trial_removes(s, t) == 0;
 
-        if (i < k || (plain && n_plain < 1 + k / 2) || (whole && !n_whole))
+        if (i < 2 * k || (plain && n_plain < 1 + k) || (whole && !n_whole))
             rc = add_candidate(d, s, v[i].trial);
         n_plain += plain;
         n_whole += whole;
@@ -107,8 +109,8 @@ static uint64_t no_time(void *arg)
 static int compare(struct measure **m, struct plan_search *s,
                    const struct plan_candidate *v, const int *list, int n)
 {
-    static const struct measure_clock clock = {no_time, NULL};
     int rounds = (int)s->o->final_repeats;
+    static const struct measure_clock clock = {no_time, NULL};
     const struct measure_opts o = {.max_rounds = rounds,
                                    .n_warm_up = -1,       /* the evaluator's own */
                                    .precise_frac = 1e-12, /* all rounds */
@@ -203,22 +205,29 @@ static int retest(struct plan_decision *d, struct plan_search *s, int *list)
     d->gain = INFINITY;
     rc = compare(&m, s, d->v, list, n);
     for (int i = 1; rc == OK && i < n; i++) {
-        struct measure_report r;
+        struct measure_report own, other, r;
+        bool sure;
 
+        measure_report(m, 0, &own);
+        measure_report(m, i, &other);
         measure_ratio(m, i, 0, &r);
-        d->gain = fmin(d->gain, r.n >= SURE_ROUNDS && r.lo > 1 ? r.estimate - 1 : 0);
+        /* one that left early was surely slower */
+        sure = other.n < own.n || (r.n >= SURE_ROUNDS && r.lo > 1);
+        d->gain = fmin(d->gain, sure ? r.estimate - 1 : 0);
     }
     measure_close(&m);
     d->latent = d->gain >= LATENT_GAIN;
-    if (d->gain <= 0)
+    if (d->gain <= 0) {
         d->chosen = d->plain;
+        d->v[d->plain].ties = true;
+    }
     return rc;
 }
 
 int plan_search_choose(struct plan_decision *out, struct plan_search *s)
 {
-    int most = (int)s->o->k * 3 / 2 + 2, rc;
-    int *list = mem_new(MEM_OTHER, (size_t)most + 1, sizeof(*list));
+    int most = CANDIDATES_MAX((int)s->o->k), rc;
+    int *list = mem_new(MEM_OTHER, (size_t)most, sizeof(*list));
 
     *out = (struct plan_decision){.plain = -1, .whole = -1};
     out->v = mem_new(MEM_OTHER, (size_t)most, sizeof(*out->v));

@@ -201,13 +201,16 @@ int plan_search_explain(char **text, const struct plan_search *s,
                         const struct plan_decision *d)
 {
     struct text t = {0};
+    int rc;
 
     add_machine(&t, s->grouped[0]);
     add_counts(&t, s);
     add_table(&t, s, d);
     add_verdict(&t, s, d);
-    *text = t.rc == OK ? t.p : NULL;
-    if (t.rc != OK)
-        mem_free(t.p);
-    return t.rc;
+    text_put(&t, "", 1);
+    rc = t.rc;
+    *text = rc == OK ? t.p : NULL;
+    if (rc != OK)
+        text_fini(&t);
+    return rc;
 }

@@ -123,7 +123,7 @@ static json_t *describe_plan(const struct serve *s)
 
     cpu_list_print(p->cpus, p->n_cpus, cpus, sizeof(cpus));
     return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:s}", "source", text(p->source),
-                     "machine", p->machine, "truth", p->truth, "cpus", cpus, "prefill",
+                     "machine", p->machine, "truth", p->evidence, "cpus", cpus, "prefill",
                      describe_phase(&p->prefill), "decode", describe_phase(&p->decode),
                      "policy", s->policy->name);
 }

@@ -113,9 +113,5 @@ void topo_kinds_print(int kinds, char *out, size_t n);
 /* The tree for people, one line a level and the CPUs of the first nodes. *text is owned by
  * the caller, mem_free(). */
 MUST int topo_tree_text(const struct topo_tree *t, char **text);
-/* The same as an SVG drawing: levels from top to bottom, kept PUs filled, removed ones
- * hollow where they are known from `full` (the tree before remove(); NULL: not drawn). */
-MUST int topo_tree_svg(const struct topo_tree *t, const struct topo_tree *full,
-                       const char *title, char **svg);
 
 #endif

@@ -1,11 +1,12 @@
-#include "topo/topotree_draw.h"
+#include "topo/topotree.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "cpu/cpu.h"
-#include "topo/topotree.h"
 
 static const struct {
     int kind;
@@ -29,34 +30,13 @@ void topo_kinds_print(int kinds, char *out, size_t n)
         }
 }
 
-int topo_draw(char **text, void (*write)(FILE *f, void *what), void *what)
-{
-    char *buf = NULL;
-    size_t n;
-    FILE *f = open_memstream(&buf, &n);
-    int rc = OK;
-
-    *text = NULL;
-    if (!f)
-        return err_set(ERR_NOMEM, "no memory for a drawing");
-    write(f, what);
-    if (fclose(f) != 0)
-        rc = err_set(ERR_NOMEM, "no memory for a drawing");
-    if (rc == OK)
-        *text = mem_strndup(MEM_OTHER, buf, n);
-    if (rc == OK && !*text)
-        rc = ERR_NOMEM;
-    free(buf); /* open_memstream's own */
-    return rc;
-}
-
 /* ---- one line a level ---- */
 
 #define LINE_COLUMNS 100
 #define CPU_CHARS    6 /* "65535," */
 static const char more[] = " | ...";
 
-struct text {
+struct drawing {
     const struct topo_tree *t;
     int *cpus;  /* [n_pus] of one node */
     char *list; /* their list */
@@ -74,7 +54,7 @@ static int ascending(const void *a, const void *b)
 
 /* The CPUs of node `j` of a level with `span` PUs each, as a list; cut where it is longer
  * than a line. Returns its length. */
-static int node_list(struct text *d, int j, int span)
+static int node_list(struct drawing *d, int j, int span)
 {
     const struct topo_tree *t = d->t;
 
@@ -92,7 +72,7 @@ static int node_list(struct text *d, int j, int span)
     return (int)strlen(d->list);
 }
 
-static void write_level(FILE *f, struct text *d, int level)
+static void write_level(struct text *out, struct drawing *d, int level)
 {
     const struct topo_level *l = &d->t->levels[level];
     int n = topo_tree_n_nodes(d->t, level), span = topo_tree_span(d->t, level);
@@ -104,40 +84,27 @@ static void write_level(FILE *f, struct text *d, int level)
         snprintf(children, sizeof(children), "%d of %d", l->arity, l->original);
     else if (l->arity)
         snprintf(children, sizeof(children), "%d", l->arity);
-    fprintf(f, "%5d  %-*s  %-9s ", n, d->what_columns, what, children);
+    text_printf(out, "%5d  %-*s  %-9s ", n, d->what_columns, what, children);
     for (int j = 0; j < n; j++) {
         int length = node_list(d, j, span);
 
         if (j && used + 3 + length > d->lists_columns) {
-            fputs(more, f);
+            text_puts(out, more);
             break;
         }
-        fprintf(f, "%s%s", j ? " | " : " ", d->list);
+        text_printf(out, "%s%s", j ? " | " : " ", d->list);
         used += length + 3 * (j > 0);
     }
-    fputc('\n', f);
-}
-
-static void write_text(FILE *f, void *what)
-{
-    struct text *d = what;
-    const struct topo_tree *t = d->t;
-
-    fprintf(f, "%s: %d of %d CPUs%s%s\n", t->machine->name, t->n_pus, t->machine->n_pus,
-            *t->steps ? " after " : "", t->steps);
-    fprintf(f, "nodes  %-*s  children   CPUs of the first nodes\n", d->what_columns,
-            "of what");
-    for (int l = 0; l < t->n_levels; l++)
-        write_level(f, d, l);
+    text_puts(out, "\n");
 }
 
 int topo_tree_text(const struct topo_tree *t, char **text)
 {
-    struct text d = {.t = t, .list_bytes = t->n_pus * CPU_CHARS + 1};
-    int rc = ERR_NOMEM;
+    struct drawing d = {.t = t, .list_bytes = t->n_pus * CPU_CHARS + 1};
+    struct text out = {0};
     char what[64];
+    int rc;
 
-    *text = NULL;
     for (int l = 0; l < t->n_levels; l++) {
         topo_kinds_print(t->levels[l].kinds, what, sizeof(what));
         if ((int)strlen(what) > d.what_columns)
@@ -147,9 +114,19 @@ int topo_tree_text(const struct topo_tree *t, char **text)
                       d.what_columns - (int)strlen(more);
     d.cpus = mem_new(MEM_OTHER, (size_t)t->n_pus, sizeof(*d.cpus));
     d.list = mem_new(MEM_OTHER, (size_t)d.list_bytes, 1);
-    if (d.cpus && d.list)
-        rc = topo_draw(text, write_text, &d);
+    out.rc = d.cpus && d.list ? OK : ERR_NOMEM;
+    text_printf(&out, "%s: %d of %d CPUs%s%s\n", t->machine->name, t->n_pus,
+                t->machine->n_pus, *t->steps ? " after " : "", t->steps);
+    text_printf(&out, "nodes  %-*s  children   CPUs of the first nodes\n", d.what_columns,
+                "of what");
+    for (int l = 0; out.rc == OK && l < t->n_levels; l++)
+        write_level(&out, &d, l);
     mem_free(d.cpus);
     mem_free(d.list);
+    text_put(&out, "", 1);
+    rc = out.rc;
+    *text = rc == OK ? out.p : NULL;
+    if (rc != OK)
+        text_fini(&out);
     return rc;
 }

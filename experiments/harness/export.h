@@ -2,7 +2,9 @@
  *
  * Nothing is computed here: numbers come from the stored columns and the stored summary,
  * so that a figure, a CSV and the terminal can never disagree. A NaN is an empty CSV
- * field, a null in JSON and "n/a (why)" in Markdown. Threads: one. */
+ * field, a null in JSON and "n/a (why)" in Markdown. A file from elsewhere can crash
+ * HDF5, so it is read in a process of its own with limits (base/child.h), and everything
+ * is read before anything is written. Threads: one. */
 #ifndef HARNESS_EXPORT_H
 #define HARNESS_EXPORT_H
 
@@ -20,8 +22,12 @@ enum export_format {
 /* "csv", "csv-cells", "json", "markdown"; ERR_NOTFOUND names the nearest. */
 MUST int export_format_find(const char *name, enum export_format *out);
 
-/* Write the result `h5_path` to `f`.  ERR_NOTFOUND / ERR_FORMAT: no result, or no such
- * file; ERR_IO: `f` cannot be written. */
-MUST int export_file(const char *h5_path, enum export_format format, FILE *f);
+/* Write the result `h5_path` to `f`.  ERR_NOTFOUND / ERR_FORMAT: no such file, or not a
+ * result; ERR_IO: `f` cannot be written. */
+MUST int export_print(const char *h5_path, enum export_format format, FILE *f);
+
+/* Write it to the file `out`, which is replaced only by a whole export. ERR_ARG: `out` is
+ * the result itself or not a regular file. */
+MUST int export_save(const char *h5_path, enum export_format format, const char *out);
 
 #endif

@@ -2,43 +2,67 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/child.h"
 #include "base/mem.h"
-#include "experiments/harness/metrics.h"
 
 #define TEXT_MAX ((size_t)1 << 20)
+/* No deflated byte becomes more than 1032. */
+#define INFLATE_MAX 1100
 
-static int damaged(const struct export_result *r, const char *what, const char *name)
+struct shape { /* of a dataset */
+    H5T_class_t class;
+    size_t width;
+    int rank_max;
+    const char *what; /* after "expected" */
+};
+
+static _Noreturn void damaged(const struct export_result *r, const char *name,
+                              const char *expected)
 {
-    H5Eclear2(H5E_DEFAULT);
-    return err_set(ERR_FORMAT, "%s: %s: expected %s", r->path, name, what);
+    child_exit(err_set(ERR_FORMAT, "%s: %s: expected %s", r->path, name, expected));
 }
 
-static int out_of_memory(const struct export_result *r)
+static void *need(void *p, const struct export_result *r)
 {
-    return err_set(ERR_NOMEM, "%s: out of memory", r->path);
+    if (!p)
+        child_exit(err_set(ERR_NOMEM, "%s: out of memory", r->path));
+    return p;
+}
+
+/* Steals `value`. */
+static void set(const struct export_result *r, json_t *obj, const char *name,
+                json_t *value)
+{
+    need(value, r);
+    if (json_object_set_new(obj, name, value) == 0)
+        return;
+    if (!json_string(name))
+        damaged(r, "a name", "UTF-8");
+    need(NULL, r);
 }
 
 /* --- attributes as JSON */
 
-static json_t *text_value(hid_t attribute, hid_t type)
+static json_t *text_value(const struct export_result *r, hid_t attribute, hid_t type)
 {
     size_t n = H5Tget_size(type);
     json_t *v = NULL;
     char *text;
 
-    if (n > TEXT_MAX || H5Tis_variable_str(type) > 0)
+    if (n == 0 || n > TEXT_MAX || H5Tis_variable_str(type) != 0)
         return NULL;
-    text = mem_new(MEM_HARNESS, n + 1, 1);
-    if (text && H5Aread(attribute, type, text) >= 0)
-        v = json_stringn(text, strlen(text));
+    text = need(mem_new(MEM_HARNESS, n + 1, 1), r);
+    if (H5Aread(attribute, type, text) >= 0)
+        v = json_string(text);
     mem_free(text);
     return v;
 }
 
-static json_t *attribute_value(hid_t attribute)
+/* NULL: not a scalar text or number. */
+static json_t *attribute_value(const struct export_result *r, hid_t attribute)
 {
     hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
     json_t *v = NULL;
@@ -46,240 +70,229 @@ static json_t *attribute_value(hid_t attribute)
     double d = 0;
 
     if (type >= 0 && space >= 0 && H5Sget_simple_extent_npoints(space) == 1) {
-        if (H5Tget_class(type) == H5T_STRING)
-            v = text_value(attribute, type);
-        else if (H5Tget_class(type) == H5T_INTEGER &&
+        H5T_class_t class = H5Tget_class(type);
+        size_t n = H5Tget_size(type);
+
+        if (class == H5T_STRING)
+            v = text_value(r, attribute, type);
+        else if (class == H5T_INTEGER && n <= 8 &&
                  H5Aread(attribute, H5T_NATIVE_INT64, &i) >= 0)
-            v = H5Tget_size(type) == 1 ? json_boolean(i) : json_integer(i);
-        else if (H5Tget_class(type) == H5T_FLOAT &&
+            v = n == 1 ? json_boolean(i) : json_integer(i);
+        else if (class == H5T_FLOAT && n <= 8 &&
                  H5Aread(attribute, H5T_NATIVE_DOUBLE, &d) >= 0)
             v = isfinite(d) ? json_real(d) : json_null();
     }
-    H5Sclose(space);
-    H5Tclose(type);
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
     return v;
 }
 
+struct taken {
+    const struct export_result *r;
+    json_t *obj;
+};
+
 static herr_t take_attribute(hid_t loc, const char *name, const H5A_info_t *info,
-                             void *obj)
+                             void *ctx)
 {
+    struct taken *t = ctx;
     hid_t a = H5Aopen(loc, name, H5P_DEFAULT);
-    json_t *v = a >= 0 ? attribute_value(a) : NULL;
+    json_t *v = a >= 0 ? attribute_value(t->r, a) : NULL;
 
     (void)info;
-    if (a >= 0)
-        H5Aclose(a);
-    return v && json_object_set_new(obj, name, v) == 0 ? 0 : -1;
+    if (!v)
+        damaged(t->r, name, "one number, or one text in UTF-8");
+    H5Aclose(a);
+    set(t->r, t->obj, name, v);
+    return 0;
 }
 
 /* In the order of their names, whatever order they were written in. */
-static int attributes_json(const struct export_result *r, hid_t loc, json_t **out)
+static json_t *attributes_json(const struct export_result *r, hid_t loc)
 {
+    struct taken t = {r, need(json_object(), r)};
     hsize_t at = 0;
 
-    *out = json_object();
-    if (!*out)
-        return out_of_memory(r);
-    if (H5Aiterate2(loc, H5_INDEX_NAME, H5_ITER_INC, &at, take_attribute, *out) >= 0)
-        return OK;
-    json_decref(*out);
-    *out = NULL;
-    return damaged(r, "readable scalars", "attributes");
+    if (H5Aiterate2(loc, H5_INDEX_NAME, H5_ITER_INC, &at, take_attribute, &t) < 0)
+        damaged(r, "attributes", "readable attributes");
+    return t.obj;
+}
+
+/* --- datasets */
+
+/* Its bytes are in this file, as many as its extent needs. */
+static bool is_stored(const struct export_result *r, hid_t dataset, uint64_t n,
+                      size_t width)
+{
+    hid_t p = H5Dget_create_plist(dataset);
+    uint64_t stored = H5Dget_storage_size(dataset);
+    bool here =
+        p >= 0 && H5Pget_external_count(p) == 0 && H5Pget_layout(p) != H5D_VIRTUAL;
+
+    if (p >= 0)
+        H5Pclose(p);
+    return here && stored <= r->file_bytes && n <= stored * INFLATE_MAX / width;
+}
+
+static hid_t open_dataset(const struct export_result *r, hid_t group, const char *name,
+                          const struct shape *want, size_t *n)
+{
+    hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT);
+    hid_t type = dataset >= 0 ? H5Dget_type(dataset) : -1;
+    hid_t space = dataset >= 0 ? H5Dget_space(dataset) : -1;
+    hssize_t points = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
+
+    if (type < 0 || points < 0 || H5Tget_class(type) != want->class ||
+        H5Tget_size(type) != want->width || H5Tis_variable_str(type) > 0)
+        damaged(r, name, want->what);
+    if (H5Sget_simple_extent_ndims(space) > want->rank_max ||
+        (!want->rank_max && points != 1))
+        damaged(r, name, want->what);
+    if (!is_stored(r, dataset, (uint64_t)points, want->width))
+        damaged(r, name, "as many bytes in the file as its extent needs");
+    *n = (size_t)points;
+    H5Sclose(space);
+    H5Tclose(type);
+    return dataset;
 }
 
 /* --- groups of scalars with a unit: summary and headline */
 
 static herr_t take_scalar(hid_t group, const char *name, const H5L_info_t *info,
-                          void *obj)
+                          void *ctx)
 {
-    hid_t set = H5Dopen2(group, name, H5P_DEFAULT);
-    hsize_t at = 0;
-    json_t *v = json_object();
+    static const struct shape one = {H5T_FLOAT, sizeof(double), 0, "one number"};
+    struct taken *t = ctx;
+    size_t n;
+    hid_t dataset = open_dataset(t->r, group, name, &one, &n);
+    json_t *v = attributes_json(t->r, dataset);
     double x = NAN;
-    int bad =
-        !v || set < 0 ||
-        H5Dread(set, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &x) < 0 ||
-        H5Aiterate2(set, H5_INDEX_NAME, H5_ITER_INC, &at, take_attribute, v) < 0 ||
-        json_object_set_new(v, "value", isfinite(x) ? json_real(x) : json_null()) != 0;
 
     (void)info;
-    if (set >= 0)
-        H5Dclose(set);
-    if (bad) {
-        json_decref(v);
-        return -1;
-    }
-    return json_object_set_new(obj, name, v) == 0 ? 0 : -1;
+    if (H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &x) < 0)
+        damaged(t->r, name, one.what);
+    H5Dclose(dataset);
+    set(t->r, v, "value", isfinite(x) ? json_real(x) : json_null());
+    set(t->r, t->obj, name, v);
+    return 0;
 }
 
-static int scalars_json(const struct export_result *r, hid_t loc, const char *name,
-                        json_t **out)
+static json_t *scalars_json(const struct export_result *r, hid_t loc, const char *name)
 {
     hid_t group = H5Gopen2(loc, name, H5P_DEFAULT);
+    struct taken t = {r, need(json_object(), r)};
     hsize_t at = 0;
-    herr_t bad = -1;
 
-    *out = json_object();
-    if (!*out) {
-        H5Gclose(group);
-        return out_of_memory(r);
-    }
-    if (group >= 0) {
-        bad = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, take_scalar, *out);
-        H5Gclose(group);
-    }
-    if (bad >= 0)
-        return OK;
-    json_decref(*out);
-    *out = NULL;
-    return damaged(r, "a group of numbers", name);
+    if (group < 0 ||
+        H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, take_scalar, &t) < 0)
+        damaged(r, name, "a group of numbers");
+    H5Gclose(group);
+    return t.obj;
 }
 
 /* --- the file */
 
-int export_open(struct export_result *r, const char *path)
+void export_read(struct export_result *r, const char *path)
 {
     H5G_info_t info;
+    hid_t file;
 
-    *r = (struct export_result){.file = -1, .cells = -1, .path = path};
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* we say it in one line */
-    if (access(path, R_OK) != 0)
-        return err_set(ERR_NOTFOUND, "%s: cannot open: %m", path);
-    r->file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    if (r->file < 0)
-        return damaged(r, "an HDF5 file", "offset 0");
-    r->cells = H5Gopen2(r->file, "/cells", H5P_DEFAULT);
-    if (r->cells < 0 || H5Gget_info(r->cells, &info) < 0) {
-        export_close(r);
-        return damaged(r, "a group: this is no result of this program", "/cells");
-    }
+    *r = (struct export_result){.path = path};
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);       /* one line says it */
+    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1); /* not every file system has locks */
+    file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    if (file < 0 || H5Fget_filesize(file, &r->file_bytes) < 0)
+        damaged(r, "offset 0", "an HDF5 file");
+    r->cells = H5Gopen2(file, "/cells", H5P_DEFAULT);
+    if (r->cells < 0 || H5Gget_info(r->cells, &info) < 0)
+        damaged(r, "/cells", "a group, as in every result of this program");
     r->n_cells = (size_t)info.nlinks;
-    return OK;
+    r->root = attributes_json(r, file);
+    r->headline = scalars_json(r, file, "headline");
 }
 
-void export_close(struct export_result *r)
-{
-    if (r->cells >= 0)
-        H5Gclose(r->cells);
-    if (r->file >= 0)
-        H5Fclose(r->file);
-    r->cells = r->file = -1;
-}
-
-int export_root(const struct export_result *r, json_t **attributes, json_t **headline)
-{
-    int rc = attributes_json(r, r->file, attributes);
-
-    *headline = NULL;
-    if (rc != OK)
-        return rc;
-    rc = scalars_json(r, r->file, "headline", headline);
-    if (rc != OK) {
-        json_decref(*attributes);
-        *attributes = NULL;
-    }
-    return rc;
-}
-
-static int open_cell(const struct export_result *r, size_t index, hid_t *out)
+static hid_t open_cell(const struct export_result *r, size_t index)
 {
     char name[24];
+    hid_t cell;
 
     snprintf(name, sizeof(name), "%04zu", index);
-    *out = H5Gopen2(r->cells, name, H5P_DEFAULT);
-    return *out < 0 ? damaged(r, "a cell of this number", name) : OK;
+    cell = H5Gopen2(r->cells, name, H5P_DEFAULT);
+    if (cell < 0)
+        damaged(r, name, "a cell of this number");
+    return cell;
 }
 
-int export_cell(const struct export_result *r, size_t index, json_t **out)
+json_t *export_read_cell(const struct export_result *r, size_t index)
 {
-    json_t *attributes = NULL, *summary = NULL;
-    hid_t cell;
-    int rc = open_cell(r, index, &cell);
+    hid_t cell = open_cell(r, index);
+    json_t *out = need(json_object(), r);
 
-    *out = NULL;
-    if (rc != OK)
-        return rc;
-    rc = attributes_json(r, cell, &attributes);
-    if (rc == OK)
-        rc = scalars_json(r, cell, "summary", &summary);
-    if (rc == OK) {
-        *out = json_pack("{s:O s:O}", "attributes", attributes, "summary", summary);
-        rc = *out ? OK : out_of_memory(r);
-    }
-    json_decref(attributes);
-    json_decref(summary);
+    set(r, out, "attributes", attributes_json(r, cell));
+    set(r, out, "summary", scalars_json(r, cell, "summary"));
     H5Gclose(cell);
-    return rc;
+    return out;
+}
+
+json_t *export_read_cells(const struct export_result *r)
+{
+    json_t *list = need(json_array(), r);
+
+    for (size_t i = 0; i < r->n_cells; i++)
+        if (json_array_append_new(list, export_read_cell(r, i)) != 0)
+            need(NULL, r);
+    return list;
 }
 
 /* --- requests */
 
-static size_t width_of(enum record_column_kind kind)
+static void *read_column(const struct export_result *r, hid_t group,
+                         const struct record_column *c, size_t *n)
 {
-    return kind == RECORD_COLUMN_ERROR ? EXPORT_ERROR_WIDTH
-           : kind == RECORD_COLUMN_BOOL || kind == RECORD_COLUMN_STATUS ? 1
-                                                                        : 8;
-}
-
-static int read_column(const struct export_result *r, hid_t group,
-                       const struct record_column *c, size_t *n, void **out)
-{
-    hid_t set = H5Dopen2(group, c->name, H5P_DEFAULT);
-    hid_t space = set >= 0 ? H5Dget_space(set) : -1, text = H5Tcopy(H5T_C_S1);
-    hid_t types[] = {
-        [RECORD_COLUMN_I64] = H5T_NATIVE_INT64, [RECORD_COLUMN_F64] = H5T_NATIVE_DOUBLE,
-        [RECORD_COLUMN_BOOL] = H5T_NATIVE_INT8, [RECORD_COLUMN_STATUS] = H5T_NATIVE_INT8,
-        [RECORD_COLUMN_ERROR] = text,
+    static const struct shape shapes[] = {
+        [RECORD_COLUMN_I64] = {H5T_INTEGER, 8, 1, "a column of 64-bit integers"},
+        [RECORD_COLUMN_F64] = {H5T_FLOAT, 8, 1, "a column of doubles"},
+        [RECORD_COLUMN_BOOL] = {H5T_INTEGER, 1, 1, "a column of bytes"},
+        [RECORD_COLUMN_STATUS] = {H5T_INTEGER, 1, 1, "a column of bytes"},
+        [RECORD_COLUMN_ERROR] = {H5T_STRING, RECORD_ERROR_BYTES, 1, "a column of texts"},
     };
-    hssize_t got = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
-    int rc = OK;
+    const struct shape *shape = &shapes[c->kind];
+    hid_t dataset = open_dataset(r, group, c->name, shape, n);
+    hid_t type = shape->class == H5T_FLOAT    ? H5Tcopy(H5T_NATIVE_DOUBLE)
+                 : shape->class == H5T_STRING ? H5Dget_type(dataset)
+                 : shape->width == 8          ? H5Tcopy(H5T_NATIVE_INT64)
+                                              : H5Tcopy(H5T_NATIVE_INT8);
+    void *data = need(mem_new(MEM_HARNESS, *n, shape->width), r);
 
-    if (got < 0 || (*n != SIZE_MAX && *n != (size_t)got) ||
-        H5Tset_size(text, EXPORT_ERROR_WIDTH) < 0 ||
-        H5Tset_cset(text, H5T_CSET_UTF8) < 0) {
-        rc = damaged(r, "a column as long as the others", c->name);
-        goto out;
-    }
-    *n = (size_t)got;
-    *out = mem_new(MEM_HARNESS, *n, width_of(c->kind));
-    if (!*out)
-        rc = ERR_NOMEM;
-    else if (*n > 0 &&
-             H5Dread(set, types[c->kind], H5S_ALL, H5S_ALL, H5P_DEFAULT, *out) < 0)
-        rc = damaged(r, "a readable column", c->name);
-out:
-    H5Tclose(text);
-    if (space >= 0)
-        H5Sclose(space);
-    if (set >= 0)
-        H5Dclose(set);
-    return rc;
+    if (*n > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+        damaged(r, c->name, "a readable column");
+    H5Tclose(type);
+    H5Dclose(dataset);
+    return data;
 }
 
-int export_requests(const struct export_result *r, size_t index,
-                    struct export_requests *out)
+void export_read_requests(const struct export_result *r, size_t index,
+                          struct export_requests *out)
 {
-    hid_t cell, group;
-    int rc = open_cell(r, index, &cell), i = 0;
+    hid_t cell = open_cell(r, index), group;
+    size_t n;
 
     *out = (struct export_requests){0};
-    if (rc != OK)
-        return rc;
-    if (H5Lexists(cell, "requests", H5P_DEFAULT) <= 0) {
-        H5Gclose(cell);
-        return OK; /* it serves nothing */
-    }
-    group = H5Gopen2(cell, "requests", H5P_DEFAULT);
-    out->n = SIZE_MAX;
-    for (const struct record_column *c = record_columns; rc == OK && c->name; c++)
-        rc = group < 0 ? damaged(r, "a group", "requests")
-                       : read_column(r, group, c, &out->n, &out->column[i++]);
-    if (group >= 0)
+    if (H5Lexists(cell, "requests", H5P_DEFAULT) > 0) {
+        group = H5Gopen2(cell, "requests", H5P_DEFAULT);
+        if (group < 0)
+            damaged(r, "requests", "a group");
+        for (int i = 0; record_columns[i].name; i++) {
+            out->column[i] = read_column(r, group, &record_columns[i], &n);
+            if (i > 0 && n != out->n)
+                damaged(r, record_columns[i].name, "a column as long as the others");
+            out->n = n;
+        }
         H5Gclose(group);
+    }
     H5Gclose(cell);
-    if (rc != OK)
-        export_requests_free(out);
-    return rc;
 }
 
 void export_requests_free(struct export_requests *q)

@@ -1,5 +1,8 @@
-/* experiments/harness/export_read.h - a result file read back. Private to export*.c.
- * Threads: one. */
+/* experiments/harness/export_read.h - a result file as JSON and plain arrays.
+ *
+ * The file may come from anywhere: of everything read, type, rank and extent are checked
+ * before, and memory is taken only for what the file has bytes for. Only in a process of
+ * its own (base/child.h), which an error ends. Private to export*.c. Threads: one. */
 #ifndef HARNESS_EXPORT_READ_H
 #define HARNESS_EXPORT_READ_H
 
@@ -8,36 +11,33 @@
 #include <hdf5.h>
 #include <jansson.h>
 
-#include "base/err.h"
 #include "experiments/harness/record_fields.h"
 
 struct export_result {
-    hid_t file, cells;
     const char *path; /* lent: begins error lines */
+    hsize_t file_bytes;
+    hid_t cells;
     size_t n_cells;
+    json_t *root; /* scalar attributes */
+    /* {name: {"value" (null: NaN), "unit", "meaning", "better", "why"}} */
+    json_t *headline;
 };
-/* ERR_NOTFOUND: no such file; ERR_FORMAT: it is no result of ours. */
-MUST int export_open(struct export_result *r, const char *path);
-void export_close(struct export_result *r);
+void export_read(struct export_result *r, const char *path);
 
-/* {"attributes": {scalars}, "summary": {name: {"value" (null: NaN), "unit", "why"}}}.
- * *out: new reference. */
-MUST int export_cell(const struct export_result *r, size_t index, json_t **out);
-/* The scalars of the root, and {name: {"value", "unit", "better", "why"}} of /headline.
+/* {"attributes": {scalars}, "summary": like headline}. New reference. */
+json_t *export_read_cell(const struct export_result *r, size_t index);
+/* An array of all of them. New reference. */
+json_t *export_read_cells(const struct export_result *r);
+
+/* A cell's requests: column c of record_columns as stored; n = 0 where it serves nothing.
  */
-MUST int export_root(const struct export_result *r, json_t **attributes,
-                     json_t **headline);
-
-/* A cell's requests: column c of record_columns as read, NULL members where the cell
- * serves nothing. */
 #define EXPORT_COLUMNS_MAX 24
 struct export_requests {
     size_t n;
-    void *column[EXPORT_COLUMNS_MAX]; /* int64_t, double, int8_t or char[error width] */
+    void *column[EXPORT_COLUMNS_MAX]; /* int64_t, double, int8_t, char[error bytes] */
 };
-#define EXPORT_ERROR_WIDTH sizeof(((struct metrics_row *)0)->error)
-MUST int export_requests(const struct export_result *r, size_t index,
-                         struct export_requests *out);
+void export_read_requests(const struct export_result *r, size_t index,
+                          struct export_requests *out);
 void export_requests_free(struct export_requests *q);
 
 #endif

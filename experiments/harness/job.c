@@ -4,16 +4,14 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "experiments/harness/record.h"
 #include "experiments/harness/study.h"
 
 #define MAX_JOB_BYTES (1 << 20)
 
-static const char *const truths[] = {"measured", "measured_small", "model", "simulated",
-                                     "emulated"};
-
-const char *job_truth_name(const struct job *j)
+const char *job_evidence_name(const struct job *j)
 {
-    return truths[j->head.truth];
+    return record_evidence[j->head.evidence];
 }
 
 /* --- the parts laid over each other */

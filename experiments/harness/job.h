@@ -19,7 +19,7 @@
 
 struct job_head {
     char *about, *expect;
-    int truth; /* index into job_truth_name() */
+    int evidence; /* index into job_evidence_name() */
     int64_t repeats;
 };
 struct job_claim {
@@ -94,7 +94,7 @@ MUST int job_from_json(struct job **out, const json_t *root, const char *stem,
                        const char *where, const struct job_read_opts *o);
 void job_free(struct job **j);
 
-const char *job_truth_name(const struct job *j);
+const char *job_evidence_name(const struct job *j);
 /* Seconds that open-loop cells take by their own schedule; NaN when a cell is closed
  * loop. */
 double job_scheduled_s(const struct job *j);

@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <spawn.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 
 extern char **environ;
@@ -33,22 +33,16 @@ int job_n_to_prepare(const struct job *j)
 /* The folders above `path`, for commands that do not make them. */
 static int make_parents(const char *path)
 {
-    char *copy = mem_strdup(MEM_HARNESS, path);
+    const char *slash = strrchr(path, '/');
+    char *dir;
+    int rc;
 
-    if (!copy)
-        return ERR_NOMEM;
-    for (char *p = strchr(copy + 1, '/'); p; p = strchr(p + 1, '/')) {
-        *p = 0;
-        if (mkdir(copy, 0777) != 0 && errno != EEXIST) {
-            int rc = err_set(ERR_IO, "prepare: %s: cannot make the folder: %m", copy);
-
-            mem_free(copy);
-            return rc;
-        }
-        *p = '/';
-    }
-    mem_free(copy);
-    return OK;
+    if (!slash || slash == path)
+        return OK;
+    dir = mem_strndup(MEM_HARNESS, path, (size_t)(slash - path));
+    rc = dir ? file_make_dirs(dir) : ERR_NOMEM;
+    mem_free(dir);
+    return rc == OK ? OK : err_prefix(rc, "prepare");
 }
 
 static int spawn(char *const *argv)

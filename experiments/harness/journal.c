@@ -4,111 +4,232 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "experiments/harness/journal_cell.h"
 
-#define VERSION 1 /* of the frames' payloads; another one is never resumed */
+#define VERSION 2 /* of the lines; another one is never resumed */
+
+#define BEFORE_CRC "{\"crc\":\""
+#define CRC_FORMAT BEFORE_CRC "%08x\","
+#define N_CRC      (sizeof(BEFORE_CRC) - 1 + 8 + 2) /* bytes of it */
 
 struct journal {
     int fd;
     char *path;
-    int64_t size; /* bytes of whole frames: what a failed write is cut back to */
-    uint64_t sync_interval_ns, synced_ns;
-    bool dirty;  /* appended since the last sync */
-    bool broken; /* a write failed; nothing may follow */
-    struct journal_buf buf;
-    json_t *finished; /* key -> state */
-    size_t n_ends;    /* finished cells, each attempt counted */
-    char *key;        /* the cell begun, NULL outside */
-    size_t n_rows;    /* of that cell */
+    int64_t size;      /* bytes of whole lines: what a failed write is cut back to */
+    bool broken;       /* a write failed; nothing may follow */
+    json_t *resume;    /* what the first line of this process says; NULL: nothing */
+    json_t *finished;  /* key -> state */
+    size_t n_attempts; /* finished cells, each attempt counted */
 };
-
-/* --- appending */
 
 static int out_of_memory(void)
 {
     return err_set(ERR_NOMEM, "journal: out of memory");
 }
 
-static int sync_now(struct journal *j)
+/* Four bits at a time, 0.3 GB/s: far above what a run appends. */
+uint32_t journal_crc32(const void *p, size_t n)
 {
-    if (!j->dirty)
-        return OK;
-    if (fsync(j->fd) != 0) {
-        /* The kernel may have dropped the pages: what was appended cannot be trusted. */
-        j->broken = true;
-        return err_set(ERR_IO, "%s: cannot sync: %m", j->path);
+    static const uint32_t table[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac,
+                                       0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
+                                       0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
+                                       0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
+    const uint8_t *b = p;
+    uint32_t crc = ~0u;
+
+    for (size_t i = 0; i < n; i++) {
+        crc = table[(crc ^ b[i]) & 15] ^ (crc >> 4);
+        crc = table[(crc ^ (b[i] >> 4)) & 15] ^ (crc >> 4);
     }
-    j->dirty = false;
-    j->synced_ns = clock_ns();
-    return OK;
+    return ~crc;
 }
 
-static int write_frame(struct journal *j)
-{
-    size_t done = 0;
+/* --- appending */
 
-    while (done < j->buf.n) {
-        ssize_t put = write(j->fd, j->buf.p + done, j->buf.n - done);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0) {
-            int rc = err_set(ERR_IO, "%s: cannot append: %m", j->path);
-            j->broken = true;
-            /* Reopening would cut the torn frame too; this only does it sooner. */
-            if (ftruncate(j->fd, j->size) != 0)
-                log_error("%s: cannot cut back to %lld bytes", j->path,
-                          (long long)j->size);
-            return rc;
-        }
-        done += (size_t)put;
-    }
-    j->size += (int64_t)j->buf.n;
-    j->dirty = true;
-    return OK;
-}
-
-/* Close the frame begun in j->buf and append it; `sync`: now, not at the interval. */
-static int append(struct journal *j, uint32_t type, bool sync)
+static int write_line(struct journal *j, const char *line, size_t n, bool sync)
 {
-    int rc;
+    int rc = OK;
 
     if (j->broken)
         return err_set(ERR_STATE, "%s: not appended: an earlier write failed", j->path);
-    rc = journal_put_end(&j->buf, type);
+    if (file_write_all(j->fd, line, n) != 0) {
+        rc = err_set(ERR_IO, "%s: cannot append: %m", j->path);
+        /* Reopening would cut the torn line too; this only does it sooner. */
+        if (ftruncate(j->fd, j->size) != 0)
+            log_error("%s: cannot cut back to %lld bytes", j->path, (long long)j->size);
+    } else if (sync && fsync(j->fd) != 0) {
+        /* The kernel may have dropped the pages: what was appended cannot be trusted. */
+        rc = err_set(ERR_IO, "%s: cannot sync: %m", j->path);
+    }
+    j->broken = rc != OK;
     if (rc == OK)
-        rc = write_frame(j);
-    if (rc == OK && (sync || clock_ns() - j->synced_ns > j->sync_interval_ns))
-        rc = sync_now(j);
+        j->size += (int64_t)n;
     return rc;
 }
 
-static int append_json(struct journal *j, uint32_t type, const json_t *value)
+/* {"crc":...,"<kind>":value}; `value` is stolen, NULL is ERR_NOMEM. */
+static int append(struct journal *j, const char *kind, json_t *value, bool sync)
 {
-    char *text = json_text(value, JSON_COMPACT | JSON_SORT_KEYS);
+    json_t *o = json_object();
+    char *text = NULL, *line = NULL;
+    size_t n;
+    int rc = ERR_NOMEM;
 
-    if (!text)
-        return ERR_NOMEM;
-    journal_put_begin(&j->buf);
-    journal_put_bytes(&j->buf, text, strlen(text));
+    if (json_object_set_new(o, kind, value) != 0) {
+        out_of_memory();
+        goto out;
+    }
+    text = json_text(o, JSON_COMPACT | JSON_SORT_KEYS);
+    n = text ? strlen(text) - 1 : 0; /* the CRC's member replaces its brace */
+    line = text ? mem_new(MEM_HARNESS, N_CRC + n + 2, 1) : NULL;
+    if (!line)
+        goto out;
+    sprintf(line, CRC_FORMAT, journal_crc32(text + 1, n));
+    memcpy(line + N_CRC, text + 1, n);
+    line[N_CRC + n] = '\n';
+    rc = write_line(j, line, N_CRC + n + 1, sync);
+out:
+    mem_free(line);
     mem_free(text);
-    return append(j, type, true);
+    json_decref(o);
+    return rc;
+}
+
+/* --- reading */
+
+/* A line, and a newline behind it, whose CRC is right. */
+static bool is_whole(const char *line, size_t n)
+{
+    char want[N_CRC + 1];
+
+    if (n < N_CRC + 2 || line[n - 1] != '\n')
+        return false;
+    sprintf(want, CRC_FORMAT, journal_crc32(line + N_CRC, n - 1 - N_CRC));
+    return memcmp(line, want, N_CRC) == 0;
+}
+
+/* Where the whole lines end, and whether more than a line cut short follows. */
+struct extent {
+    int64_t end;
+    bool damaged;
+};
+typedef int (*line_fn)(void *ctx, const char *kind, const json_t *value);
+
+static int take_line(const char *path, const char *line, size_t n, line_fn fn, void *ctx)
+{
+    json_t *o, *v;
+    const char *kind;
+    int rc = json_read_own(&o, line, n, path);
+
+    if (rc != OK)
+        return rc;
+    json_object_foreach(o, kind, v) if (rc == OK && strcmp(kind, "crc") != 0) rc =
+        fn(ctx, kind, v);
+    json_decref(o);
+    return rc;
+}
+
+static int walk(const char *path, line_fn fn, void *ctx, struct extent *extent)
+{
+    size_t cap = 0, n_start = strlen(BEFORE_CRC);
+    FILE *f = fopen(path, "re");
+    char *line = NULL;
+    ssize_t n;
+    int rc = OK;
+
+    *extent = (struct extent){0};
+    if (!f)
+        return err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m",
+                       path);
+    while (rc == OK && (n = getline(&line, &cap, f)) > 0) {
+        if (!is_whole(line, (size_t)n)) {
+            size_t shown = (size_t)n < n_start ? (size_t)n : n_start;
+
+            extent->damaged = line[n - 1] == '\n' || memcmp(line, BEFORE_CRC, shown) != 0;
+            break;
+        }
+        rc = take_line(path, line, (size_t)n, fn, ctx);
+        extent->end += n;
+    }
+    if (rc == OK && (ferror(f) || (n < 0 && !feof(f))))
+        rc = err_set(ERR_IO, "%s: cannot read: %m", path);
+    free(line);
+    fclose(f);
+    return rc;
+}
+
+struct reader {
+    journal_cell_fn fn;
+    void *ctx;
+    json_t *header, *resumes;
+    size_t n_interrupted;
+    bool begun;
+};
+
+static int read_line(void *ctx, const char *kind, const json_t *value)
+{
+    struct reader *r = ctx;
+    struct journal_parsed p;
+    int rc;
+
+    if (!r->header) {
+        r->header = json_incref((json_t *)value);
+        return strcmp(kind, "header") == 0
+                   ? OK
+                   : err_set(ERR_FORMAT, "journal: its first line is not a header");
+    }
+    if (strcmp(kind, "cell") != 0) {
+        r->n_interrupted += r->begun;
+        r->begun = strcmp(kind, "begin") == 0;
+        return r->begun || json_array_append(r->resumes, (json_t *)value) == 0
+                   ? OK
+                   : out_of_memory();
+    }
+    r->begun = false;
+    if (!r->fn)
+        return OK;
+    rc = journal_cell_parse(&p, value);
+    if (rc == OK)
+        rc = r->fn(r->ctx, &p.cell);
+    journal_parsed_fini(&p);
+    return rc;
+}
+
+int journal_read(const char *path, journal_cell_fn fn, void *ctx, json_t **header,
+                 size_t *n_interrupted)
+{
+    struct reader r = {.fn = fn, .ctx = ctx, .resumes = json_array()};
+    struct extent extent;
+    int rc = r.resumes ? walk(path, read_line, &r, &extent) : out_of_memory();
+
+    if (header)
+        *header = NULL;
+    if (rc == OK && !r.header)
+        rc = err_set(ERR_FORMAT, "%s: offset 0: expected a journal's header", path);
+    if (rc == OK && json_array_size(r.resumes) > 0 &&
+        json_object_set(r.header, "resumes", r.resumes) != 0)
+        rc = out_of_memory();
+    if (rc == OK && n_interrupted)
+        *n_interrupted = r.n_interrupted + r.begun;
+    if (rc == OK && header)
+        *header = json_incref(r.header);
+    json_decref(r.resumes);
+    json_decref(r.header);
+    return rc;
 }
 
 /* --- the header */
-
-static const char *const truths[] = {"measured", "measured_small", "model", "simulated",
-                                     "emulated", "unavailable",    NULL};
 
 static int check_header(const json_t *header, const char *where)
 {
@@ -120,13 +241,14 @@ static int check_header(const json_t *header, const char *where)
         (rc = json_get_str(header, "utc", &text, where)) != OK ||
         (rc = json_get_obj(header, "job", &object, where)) != OK ||
         (rc = json_get_obj(header, "provenance", &object, where)) != OK ||
-        (rc = json_get_str(header, "truth", &text, where)) != OK)
+        (rc = json_get_str(header, "evidence", &text, where)) != OK)
         return ERR_ARG;
-    for (int i = 0; truths[i]; i++)
-        if (strcmp(text, truths[i]) == 0)
+    for (int i = 0; record_evidence[i]; i++)
+        if (strcmp(text, record_evidence[i]) == 0)
             return OK;
-    near = opt_nearest(text, truths);
-    return err_set(ERR_ARG, "%s: truth: \"%s\" is no kind of truth; did you mean \"%s\"?",
+    near = opt_nearest(text, record_evidence);
+    return err_set(ERR_ARG,
+                   "%s: evidence: \"%s\" is not a kind of evidence; did you mean \"%s\"?",
                    where, text, near ? near : "measured");
 }
 
@@ -146,82 +268,38 @@ static bool same_run(const json_t *a, const json_t *b)
 
 /* --- an existing file */
 
-enum found {
-    FOUND_NOTHING, /* empty, or killed while the header was written */
-    FOUND_SAME,
-    FOUND_OTHER
+struct scan {
+    struct journal *j;
+    const json_t *header;
+    json_t *old; /* the header found; NULL: none */
+    bool same;
 };
 
-/* Note the finished cells and where the whole frames end. */
-static int scan_frames(struct journal *j, const uint8_t *p, size_t n, size_t at)
+static int note_finished(struct journal *j, const char *key, enum record_state state)
 {
-    struct journal_frame f;
-    struct journal_end end;
-    char *key = NULL;
-    int rc = OK;
-
-    while (rc == OK && journal_frame_next(p, n, &at, &f)) {
-        if (f.type == JOURNAL_CELL) {
-            mem_free(key);
-            key = mem_strndup(MEM_HARNESS, (const char *)f.payload, f.n);
-            rc = key ? OK : ERR_NOMEM;
-        } else if (f.type == JOURNAL_END && key) {
-            rc = journal_decode_end(&f, &end, NULL);
-            if (rc == OK &&
-                json_object_set_new(j->finished, key, json_integer(end.state)) != 0)
-                rc = out_of_memory();
-            j->n_ends++;
-            mem_free(key);
-            key = NULL;
-        }
-    }
-    mem_free(key);
-    j->size = (int64_t)at;
-    return rc;
+    j->n_attempts++;
+    return json_object_set_new(j->finished, key, json_integer(state)) == 0
+               ? OK
+               : out_of_memory();
 }
 
-static int scan(struct journal *j, const json_t *header, const uint8_t *p, size_t n,
-                enum found *found, json_t **old)
+static int scan_line(void *ctx, const char *kind, const json_t *value)
 {
-    struct journal_frame f;
-    uint32_t length = 0, type = 0;
-    size_t at = 0;
+    struct scan *s = ctx;
+    enum record_state state;
 
-    if (journal_frame_next(p, n, &at, &f) && f.type == JOURNAL_HEAD) {
-        int rc = json_read_own(old, (const char *)f.payload, f.n, j->path);
-        if (rc == ERR_NOMEM)
-            return rc;
-        *found = rc == OK && same_run(header, *old) ? FOUND_SAME : FOUND_OTHER;
-        return *found == FOUND_SAME ? scan_frames(j, p, n, at) : OK;
+    if (!s->old) {
+        s->old = json_incref((json_t *)value);
+        s->same = strcmp(kind, "header") == 0 && same_run(s->header, value);
+    } else if (s->same && strcmp(kind, "cell") == 0) {
+        const char *key = json_string_value(json_object_get(value, "key"));
+
+        if (!key || !record_state_find(json_string_value(json_object_get(value, "state")),
+                                       &state))
+            return err_set(ERR_FORMAT, "%s: a cell without key or state", s->j->path);
+        return note_finished(s->j, key, state);
     }
-    if (n >= 8) {
-        memcpy(&length, p, 4);
-        memcpy(&type, p + 4, 4);
-    }
-    /* A header cut short holds nothing; anything else here is not ours to remove. */
-    *found = n < 8 || (type == JOURNAL_HEAD && JOURNAL_FRAME_HEAD + (uint64_t)length > n)
-                 ? FOUND_NOTHING
-                 : FOUND_OTHER;
     return OK;
-}
-
-static int look(struct journal *j, const json_t *header, enum found *found, json_t **old)
-{
-    struct stat st;
-    void *p;
-    int rc;
-
-    *found = FOUND_NOTHING;
-    if (fstat(j->fd, &st) != 0)
-        return err_set(ERR_IO, "%s: cannot stat: %m", j->path);
-    if (st.st_size == 0)
-        return OK;
-    p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, j->fd, 0);
-    if (p == MAP_FAILED)
-        return err_set(ERR_IO, "%s: cannot map: %m", j->path);
-    rc = scan(j, header, p, (size_t)st.st_size, found, old);
-    munmap(p, (size_t)st.st_size);
-    return rc;
 }
 
 /* Keep another run's journal under a name that says when that run began. */
@@ -252,36 +330,58 @@ static int set_aside(const struct journal *j, const json_t *old)
 
 /* --- opening */
 
-static int make_dirs(const char *dir)
+static int begin(struct journal *j, const json_t *header, const char *dir)
 {
-    char *path = mem_strdup(MEM_HARNESS, dir);
-    int rc = OK;
+    int rc;
 
-    if (!path)
-        return ERR_NOMEM;
-    for (char *p = path + 1;; p++) {
-        char c = *p;
-        if (c != '/' && c != 0)
-            continue;
-        *p = 0;
-        if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-            rc = err_set(ERR_IO, "%s: cannot make the folder: %m", path);
-            break;
-        }
-        *p = c;
-        if (!c)
-            break;
-    }
-    mem_free(path);
+    if (ftruncate(j->fd, 0) != 0)
+        return err_set(ERR_IO, "%s: cannot cut to 0 bytes: %m", j->path);
+    j->size = 0;
+    rc = append(j, "header", json_incref((json_t *)header), true);
+    return rc == OK ? file_sync_dir(dir) : rc;
+}
+
+static int resume(struct journal *j, const json_t *header, bool damaged)
+{
+    if (ftruncate(j->fd, j->size) != 0)
+        return err_set(ERR_IO, "%s: cannot cut to %lld bytes: %m", j->path,
+                       (long long)j->size);
+    if (damaged)
+        log_warning(
+            "journal_damaged", (double)j->size, 0,
+            "%s: damaged at byte %lld: cells recorded after it are measured again",
+            j->path, (long long)j->size);
+    j->resume = json_pack("{sO sO*}", "utc", json_object_get(header, "utc"),
+                          "environment", json_object_get(header, "environment"));
+    if (!j->resume)
+        return out_of_memory();
+    log_info("%s: resumed, %zu finished cells", j->path, journal_n_finished(j));
+    return OK;
+}
+
+/* Take up what the locked file holds. *again: it was renamed aside; open a new one. */
+static int take_up(struct journal *j, const json_t *header, const char *dir, bool *again)
+{
+    struct scan s = {.j = j, .header = header};
+    struct extent extent;
+    int rc = walk(j->path, scan_line, &s, &extent);
+
+    j->size = extent.end;
+    if (rc == OK && !s.old && !extent.damaged && extent.end == 0)
+        rc = begin(j, header, dir); /* empty, or killed while the header was written */
+    else if (rc == OK && s.same)
+        rc = resume(j, header, extent.damaged);
+    else if (rc == OK)
+        rc = set_aside(j, s.old), *again = true;
+    json_decref(s.old);
     return rc;
 }
 
-/* Open and lock. *again: the file was renamed or removed between the two. */
+/* *again: the file was renamed or removed before it was locked. */
 static int lock_file(struct journal *j, bool *again)
 {
     struct stat here, there;
 
-    *again = false;
     j->fd = open(j->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (j->fd < 0)
         return err_set(ERR_IO, "%s: cannot open: %m", j->path);
@@ -295,73 +395,24 @@ static int lock_file(struct journal *j, bool *again)
     return OK;
 }
 
-static int resume(struct journal *j, const json_t *header)
+static int adopt(struct journal *j, const json_t *header, const char *dir, bool fresh)
 {
-    json_t *note;
-    int rc;
-
-    if (ftruncate(j->fd, j->size) != 0)
-        return err_set(ERR_IO, "%s: cannot cut to %lld bytes: %m", j->path,
-                       (long long)j->size);
-    note = json_pack("{sO sO*}", "utc", json_object_get(header, "utc"), "environment",
-                     json_object_get(header, "environment"));
-    rc = note ? append_json(j, JOURNAL_RESUME, note) : out_of_memory();
-    json_decref(note);
-    if (rc == OK)
-        log_info("%s: resumed, %zu finished cells", j->path, journal_n_finished(j));
-    return rc;
-}
-
-static int begin(struct journal *j, const json_t *header, const char *dir)
-{
-    int rc = OK, fd;
-
-    if (ftruncate(j->fd, 0) != 0)
-        return err_set(ERR_IO, "%s: cannot cut to 0 bytes: %m", j->path);
-    j->size = 0;
-    rc = append_json(j, JOURNAL_HEAD, header);
-    if (rc != OK)
-        return rc;
-    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
-        rc = err_set(ERR_IO, "%s: cannot sync the folder: %m", dir);
-    if (fd >= 0)
-        close(fd);
-    return rc;
-}
-
-static int adopt(struct journal *j, const json_t *header, const char *dir)
-{
-    enum found found;
-    json_t *old = NULL;
     bool again;
     int rc;
 
-    for (;;) {
+    do {
+        if (j->fd >= 0)
+            close(j->fd);
+        again = false;
         rc = lock_file(j, &again);
-        if (rc != OK)
-            break;
-        if (!again) {
-            rc = look(j, header, &found, &old);
-            if (rc == OK && found == FOUND_SAME)
-                rc = resume(j, header);
-            else if (rc == OK && found == FOUND_NOTHING)
-                rc = begin(j, header, dir);
-            else if (rc == OK)
-                rc = set_aside(j, old), again = rc == OK;
-        }
-        json_decref(old);
-        old = NULL;
-        if (!again)
-            break;
-        close(j->fd);
-        j->fd = -1;
-    }
+        if (rc == OK && !again)
+            rc = fresh ? begin(j, header, dir) : take_up(j, header, dir, &again);
+    } while (rc == OK && again);
     return rc;
 }
 
 int journal_open(struct journal **out, const char *dir, const char *stem,
-                 const json_t *header, double sync_interval_s)
+                 const json_t *header, bool fresh)
 {
     size_t n = strlen(dir) + strlen(stem) + 16;
     struct journal *j = NULL;
@@ -370,17 +421,14 @@ int journal_open(struct journal **out, const char *dir, const char *stem,
 
     *out = NULL;
     rc = check_header(header, stem);
-    if (rc != OK)
-        return rc;
-    rc = make_dirs(dir);
+    if (rc == OK)
+        rc = file_make_dirs(dir);
     if (rc != OK)
         return rc;
     j = mem_new(MEM_HARNESS, 1, sizeof(*j));
     if (!j)
         return ERR_NOMEM;
     j->fd = -1;
-    j->sync_interval_ns = sync_interval_s > 0 ? (uint64_t)(sync_interval_s * 1e9) : 0;
-    j->synced_ns = clock_ns();
     j->path = mem_new(MEM_HARNESS, n, 1);
     j->finished = json_object();
     full = json_object(); /* json_copy() would drop members without a word */
@@ -391,7 +439,7 @@ int journal_open(struct journal **out, const char *dir, const char *stem,
         goto out;
     }
     snprintf(j->path, n, "%s/%s.journal", dir, stem);
-    rc = adopt(j, full, dir);
+    rc = adopt(j, full, dir, fresh);
     if (rc == OK)
         *out = j, j = NULL;
 out:
@@ -406,13 +454,10 @@ void journal_close(struct journal **jp)
 
     if (!j)
         return;
-    if (!j->broken && j->fd >= 0 && sync_now(j) != OK)
-        log_error("%s", err_msg());
     if (j->fd >= 0)
         close(j->fd); /* and with it the lock */
+    json_decref(j->resume);
     json_decref(j->finished);
-    mem_free(j->buf.p);
-    mem_free(j->key);
     mem_free(j->path);
     mem_free(j);
     *jp = NULL;
@@ -434,14 +479,13 @@ size_t journal_n_finished(const struct journal *j)
 
 size_t journal_n_attempts(const struct journal *j)
 {
-    return j->n_ends;
+    return j->n_attempts;
 }
 
 int journal_remove(struct journal **j)
 {
     if (unlink((*j)->path) != 0)
         return err_set(ERR_IO, "%s: cannot remove: %m", (*j)->path);
-    (*j)->dirty = false; /* nothing to sync any more */
     journal_close(j);
     return OK;
 }
@@ -453,136 +497,85 @@ const char *journal_path(const struct journal *j)
 
 /* --- cells */
 
-/* Bytes of the UTF-8 character at s; 0: none. */
-static int utf8_bytes(const unsigned char *s)
+/* Keys are compared, stored as JSON and as attributes: found out here, not after the run.
+ * json_string() refuses what is not UTF-8. */
+static int check_key(const struct journal *j, const char *key)
 {
-    /* Lowest second byte of E0, F0 and highest of ED, F4: no overlong form, no surrogate.
-     */
-    int n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    const char *p = key;
+    bool ascii = true;
+    json_t *text;
 
-    if (s[0] > 0xf4 || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return n;
+    for (; (unsigned char)*p >= ' '; p++)
+        ascii &= (unsigned char)*p < 0x80;
+    text = ascii ? NULL : json_string(key);
+    json_decref(text);
+    if (p > key && !*p && (ascii || text))
+        return OK;
+    return err_set(ERR_ARG, "%s: a cell needs a key of printable UTF-8", j->path);
 }
 
-/* It is compared, stored as JSON and as an attribute: found out here, not after the run.
- */
-static bool is_key(const char *s)
-{
-    const unsigned char *p = (const unsigned char *)s;
-    int n = 1;
-
-    while (*p >= ' ' && (n = utf8_bytes(p)) > 0)
-        p += n;
-    return p > (const unsigned char *)s && !*p;
-}
-
-int journal_cell_begin(struct journal *j, const char *key)
-{
-    char *copy;
-
-    if (!is_key(key))
-        return err_set(ERR_ARG, "%s: a cell needs a key of printable UTF-8", j->path);
-    copy = mem_strdup(MEM_HARNESS, key);
-    if (!copy)
-        return ERR_NOMEM;
-    mem_free(j->key);
-    j->key = copy;
-    j->n_rows = 0;
-    journal_put_begin(&j->buf);
-    journal_put_bytes(&j->buf, key, strlen(key));
-    return append(j, JOURNAL_CELL, false);
-}
-
-int journal_row(struct journal *j, const struct metrics_row *row)
-{
-    int rc;
-
-    if (!j->key)
-        return err_set(ERR_STATE, "%s: a row outside a cell", j->path);
-    if (row->n_tok < 0 || (row->n_tok > 0 && !row->token_ns))
-        return err_set(ERR_ARG, "%s: request %lld: %lld tokens without times", j->path,
-                       (long long)row->request, (long long)row->n_tok);
-    journal_put_begin(&j->buf);
-    journal_encode_row(&j->buf, row);
-    rc = append(j, JOURNAL_ROW, false);
-    j->n_rows += rc == OK;
-    return rc;
-}
-
-/* A name becomes the name of an HDF5 object: found out here, not after the run. */
-static int check_name(const struct journal *j, const char *what, const char *name)
+/* Names become names of HDF5 objects: likewise. */
+static int check_name(const struct journal *j, const char *key, const char *name)
 {
     if (name[0] && !strchr(name, '/') && strcmp(name, ".") != 0)
         return OK;
-    return err_set(ERR_ARG, "%s: cell %s: \"%s\" cannot name a %s", j->path, j->key, name,
-                   what);
+    return err_set(ERR_ARG, "%s: cell %s: \"%s\" cannot name a metric or a series",
+                   j->path, key, name);
 }
 
 static int check_cell(const struct journal *j, const struct record_cell *c)
 {
-    int rc = OK;
+    int rc = check_key(j, c->key);
 
-    if (!j->key || strcmp(j->key, c->key) != 0)
-        return err_set(ERR_STATE, "%s: the end of cell %s, expected of %s", j->path,
-                       c->key, j->key ? j->key : "none");
-    if (!json_is_object(c->attributes))
-        return err_set(ERR_ARG, "%s: cell %s: attributes must be an object", j->path,
-                       c->key);
+    if (rc == OK && !json_is_object(c->attributes))
+        rc = err_set(ERR_ARG, "%s: cell %s: attributes must be an object", j->path,
+                     c->key);
+    for (size_t i = 0; rc == OK && i < c->n_rows; i++)
+        if (c->rows[i].n_tok < 0 || (c->rows[i].n_tok > 0 && !c->rows[i].token_ns))
+            rc = err_set(ERR_ARG, "%s: cell %s: request %lld: %lld tokens without times",
+                         j->path, c->key, (long long)c->rows[i].request,
+                         (long long)c->rows[i].n_tok);
     for (size_t i = 0; rc == OK && i < c->n_values; i++)
-        rc = check_name(j, "metric", c->values[i].name);
+        rc = check_name(j, c->key, c->values[i].name);
     for (size_t i = 0; rc == OK && i < c->n_series; i++)
-        rc = check_name(j, "series", c->series[i].name);
+        rc = check_name(j, c->key, c->series[i].name);
     return rc;
 }
 
-static int append_parts(struct journal *j, const struct record_cell *c)
+/* Only a run that measures more was resumed: one that was killed after its record was
+ * renamed makes the same record again, byte for byte, and finds it there. */
+static int note_resume(struct journal *j)
 {
-    int rc = OK;
+    int rc = j->resume ? append(j, "resume", json_incref(j->resume), true) : OK;
 
-    for (size_t i = 0; rc == OK && i < c->n_rows; i++)
-        rc = journal_row(j, &c->rows[i]);
-    for (size_t i = 0; rc == OK && i < c->n_values; i++) {
-        journal_put_begin(&j->buf);
-        journal_encode_value(&j->buf, &c->values[i]);
-        rc = append(j, JOURNAL_VALUE, false);
+    if (rc == OK) {
+        json_decref(j->resume);
+        j->resume = NULL;
     }
-    for (size_t i = 0; rc == OK && i < c->n_series; i++) {
-        journal_put_begin(&j->buf);
-        journal_encode_series(&j->buf, &c->series[i]);
-        rc = append(j, JOURNAL_SERIES, false);
-    }
-    if (rc != OK)
-        return rc;
-    journal_put_begin(&j->buf);
-    journal_encode_end(&j->buf, c, j->n_rows);
-    return append(j, JOURNAL_END, true);
+    return rc;
 }
 
-int journal_cell_end(struct journal *j, const struct record_cell *c)
+int journal_begin(struct journal *j, const char *key)
 {
-    int rc = check_cell(j, c);
+    int rc = check_key(j, key);
 
-    if (rc != OK)
-        return rc;
-    rc = append_parts(j, c);
-    mem_free(j->key); /* after a failure the cell is an interrupted one */
-    j->key = NULL;
-    if (rc != OK)
-        return rc;
-    j->n_ends++;
-    if (json_object_set_new(j->finished, c->key, json_integer(c->state)) != 0)
-        return out_of_memory();
-    return OK;
+    if (rc == OK)
+        rc = note_resume(j);
+    return rc == OK ? append(j, "begin", json_string(key), false) : rc;
 }
 
 int journal_cell(struct journal *j, const struct record_cell *c)
 {
-    int rc = journal_cell_begin(j, c->key);
+    json_t *line;
+    int rc = check_cell(j, c);
 
-    return rc == OK ? journal_cell_end(j, c) : rc;
+    if (rc == OK)
+        rc = note_resume(j);
+    if (rc != OK)
+        return rc;
+    line = journal_cell_json(c);
+    if (!line)
+        return ERR_NOMEM;
+    rc = append(j, "cell", line, true);
+    return rc == OK ? note_finished(j, c->key, c->state) : rc;
 }

@@ -1,220 +1,271 @@
 #include "experiments/harness/journal_cell.h"
 
+#include <math.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/mem.h"
+#include "experiments/harness/record_fields.h"
 
-/* --- encoding */
+/* --- to JSON. A member that could not be made is NULL, which json_pack(),
+ * json_object_set_new() and json_array_append_new() refuse. */
 
-void journal_encode_row(struct journal_buf *b, const struct metrics_row *row)
+static json_t *number(double x)
 {
-    journal_put_i64(b, row->request);
-    journal_put_u32(b, row->warmup);
-    journal_put_i64(b, row->intended_ns);
-    journal_put_i64(b, row->dispatch_ns);
-    journal_put_i64(b, row->first_token_ns);
-    journal_put_i64(b, row->done_ns);
-    journal_put_i64(b, row->n_prompt_tok);
-    journal_put_i64(b, row->n_output_tok);
-    journal_put_i64(b, row->n_tok);
-    journal_put_u32(b, (uint32_t)row->status);
-    journal_put_f64(b, row->decode_bytes);
-    journal_put_f64(b, row->prefill_flop);
-    journal_put_text(b, row->error);
-    journal_put_bytes(b, row->token_ns, (size_t)row->n_tok * sizeof(*row->token_ns));
+    return isnan(x)   ? json_null()
+           : isinf(x) ? json_string(x < 0 ? "-inf" : "inf")
+                      : json_real(x);
 }
 
-void journal_encode_value(struct journal_buf *b, const struct metrics_value *v)
+static json_t *time_or_null(int64_t ns)
 {
-    journal_put_text(b, v->name);
-    journal_put_text(b, v->unit);
-    journal_put_f64(b, v->value);
-    journal_put_text(b, v->why);
+    return ns == METRICS_NEVER ? json_null() : json_integer(ns);
 }
 
-void journal_encode_series(struct journal_buf *b, const struct metrics_series *s)
+/* Steals v. An array that failed is NULL from then on. */
+static void append(json_t **list, json_t *v)
 {
-    journal_put_text(b, s->name);
-    journal_put_text(b, s->unit);
-    journal_put_i64(b, (int64_t)s->n);
-    journal_put_bytes(b, s->v, s->n * sizeof(*s->v));
+    if (json_array_append_new(*list, v) == 0)
+        return;
+    json_decref(*list);
+    *list = NULL;
 }
 
-void journal_encode_end(struct journal_buf *b, const struct record_cell *c, size_t n_rows)
+static json_t *member(const struct record_column *c, const struct metrics_row *row)
 {
-    char *text = json_text(c->attributes, JSON_COMPACT | JSON_SORT_KEYS);
+    const void *p = (const char *)row + c->offset;
 
-    if (!text && b->rc == OK)
-        b->rc = ERR_NOMEM;
-    journal_put_u32(b, (uint32_t)c->state);
-    journal_put_i64(b, (int64_t)n_rows);
-    journal_put_i64(b, (int64_t)c->n_values);
-    journal_put_i64(b, (int64_t)c->n_series);
-    journal_put_text(b, text ? text : "");
-    mem_free(text);
-}
-
-/* --- decoding. A frame's CRC was right: a bad payload is another version's or a bug. */
-
-static int bad(const char *what)
-{
-    return err_set(ERR_FORMAT, "journal: a %s frame that does not decode", what);
-}
-
-int journal_decode_end(const struct journal_frame *f, struct journal_end *out,
-                       json_t **attributes)
-{
-    struct journal_cursor c = {.p = f->payload, .n = f->n};
-    size_t n;
-    const char *text;
-    uint32_t state = journal_get_u32(&c);
-
-    out->n_rows = (size_t)journal_get_i64(&c);
-    out->n_values = (size_t)journal_get_i64(&c);
-    out->n_series = (size_t)journal_get_i64(&c);
-    n = journal_get_u32(&c);
-    text = journal_get_bytes(&c, n);
-    if (c.bad || state > RECORD_SKIPPED)
-        return bad("END");
-    out->state = (enum record_state)state;
-    return attributes ? json_read_own(attributes, text, n, "journal: attributes") : OK;
-}
-
-/* Room for one more element. */
-static int grow(void **array, size_t *cap, size_t n, size_t more, size_t size)
-{
-    size_t want = *cap ? *cap : 64;
-    void *p;
-
-    while (want - n < more)
-        want *= 2;
-    if (want == *cap)
-        return OK;
-    p = mem_resize(MEM_HARNESS, *array, want, size);
-    if (!p)
-        return ERR_NOMEM;
-    *array = p;
-    *cap = want;
-    return OK;
-}
-
-static int add_row(struct journal_parts *p, struct journal_cursor *c)
-{
-    struct metrics_row r = {.request = journal_get_i64(c)};
-    const void *token_ns;
-
-    r.warmup = journal_get_u32(c) != 0;
-    r.intended_ns = journal_get_i64(c);
-    r.dispatch_ns = journal_get_i64(c);
-    r.first_token_ns = journal_get_i64(c);
-    r.done_ns = journal_get_i64(c);
-    r.n_prompt_tok = journal_get_i64(c);
-    r.n_output_tok = journal_get_i64(c);
-    r.n_tok = journal_get_i64(c);
-    r.status = (enum metrics_status)journal_get_u32(c);
-    r.decode_bytes = journal_get_f64(c);
-    r.prefill_flop = journal_get_f64(c);
-    journal_get_text(c, r.error, sizeof(r.error));
-    if (c->bad || r.n_tok < 0 || (size_t)r.n_tok != c->n / sizeof(int64_t) ||
-        c->n % sizeof(int64_t) != 0 || (unsigned)r.status > METRICS_REJECTED)
-        return bad("ROW");
-    token_ns = journal_get_bytes(c, c->n);
-    if (grow((void **)&p->rows, &p->cap_rows, p->n_rows, 1, sizeof(r)) != OK ||
-        grow((void **)&p->token_ns, &p->cap_token, p->n_token, (size_t)r.n_tok + 1,
-             sizeof(int64_t)) != OK)
-        return ERR_NOMEM;
-    memcpy(p->token_ns + p->n_token, token_ns, (size_t)r.n_tok * sizeof(int64_t));
-    p->n_token += (size_t)r.n_tok;
-    p->rows[p->n_rows++] = r;
-    return OK;
-}
-
-static int add_value(struct journal_parts *p, struct journal_cursor *c)
-{
-    struct metrics_value v = {0};
-
-    journal_get_text(c, v.name, sizeof(v.name));
-    journal_get_text(c, v.unit, sizeof(v.unit));
-    v.value = journal_get_f64(c);
-    journal_get_text(c, v.why, sizeof(v.why));
-    if (c->bad || c->n)
-        return bad("VALUE");
-    if (grow((void **)&p->values, &p->cap_values, p->n_values, 1, sizeof(v)) != OK)
-        return ERR_NOMEM;
-    p->values[p->n_values++] = v;
-    return OK;
-}
-
-static int add_series(struct journal_parts *p, struct journal_cursor *c)
-{
-    struct metrics_series s = {0};
-    const void *v;
-
-    journal_get_text(c, s.name, sizeof(s.name));
-    journal_get_text(c, s.unit, sizeof(s.unit));
-    s.n = (size_t)journal_get_i64(c);
-    if (c->bad || s.n != c->n / sizeof(double) || c->n % sizeof(double) != 0)
-        return bad("SERIES");
-    v = journal_get_bytes(c, c->n);
-    if (grow((void **)&p->series, &p->cap_series, p->n_series, 1, sizeof(s)) != OK)
-        return ERR_NOMEM;
-    s.v = mem_new(MEM_HARNESS, s.n, sizeof(*s.v));
-    if (!s.v)
-        return ERR_NOMEM;
-    memcpy(s.v, v, s.n * sizeof(*s.v));
-    p->series[p->n_series++] = s;
-    return OK;
-}
-
-static void clear(struct journal_parts *p)
-{
-    for (size_t i = 0; i < p->n_series; i++)
-        mem_free(p->series[i].v);
-    p->n_rows = p->n_token = p->n_values = p->n_series = 0;
-    mem_free(p->key);
-    p->key = NULL;
-}
-
-int journal_parts_begin(struct journal_parts *p, const struct journal_frame *f)
-{
-    clear(p);
-    p->key = mem_strndup(MEM_HARNESS, (const char *)f->payload, f->n);
-    return p->key ? OK : ERR_NOMEM;
-}
-
-int journal_parts_add(struct journal_parts *p, const struct journal_frame *f)
-{
-    struct journal_cursor c = {.p = f->payload, .n = f->n};
-
-    switch (f->type) {
-    case JOURNAL_ROW:
-        return add_row(p, &c);
-    case JOURNAL_VALUE:
-        return add_value(p, &c);
-    case JOURNAL_SERIES:
-        return add_series(p, &c);
+    switch (c->kind) {
+    case RECORD_COLUMN_I64:
+        return time_or_null(*(const int64_t *)p);
+    case RECORD_COLUMN_F64:
+        return number(*(const double *)p);
+    case RECORD_COLUMN_BOOL:
+        return json_boolean(*(const bool *)p);
+    case RECORD_COLUMN_STATUS:
+        return json_integer(*(const enum metrics_status *)p);
     default:
-        return bad("unknown");
+        return record_text_json(p);
     }
 }
 
-void journal_parts_link(struct journal_parts *p)
+static json_t *requests_json(const struct record_cell *cell)
 {
-    size_t at = 0;
+    json_t *o = json_object(), *times = json_array(), *list;
+    bool failed = !o;
 
-    for (size_t i = 0; i < p->n_rows; i++) {
+    for (const struct record_column *c = record_columns; c->name; c++) {
+        list = json_array();
+        for (size_t i = 0; i < cell->n_rows; i++)
+            append(&list, member(c, &cell->rows[i]));
+        failed |= json_object_set_new(o, c->name, list) != 0;
+    }
+    for (size_t i = 0; i < cell->n_rows; i++) {
+        list = json_array();
+        for (int64_t k = 0; k < cell->rows[i].n_tok; k++)
+            append(&list, json_integer(cell->rows[i].token_ns[k]));
+        append(&times, list);
+    }
+    failed |= json_object_set_new(o, "token_ns", times) != 0;
+    if (!failed)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+json_t *journal_cell_json(const struct record_cell *c)
+{
+    json_t *values = json_array(), *series = json_array(), *o;
+
+    for (size_t i = 0; i < c->n_values; i++) {
+        const struct metrics_value *v = &c->values[i];
+
+        append(&values, json_pack("{s:o s:o s:o s:o}", "name", record_text_json(v->name),
+                                  "unit", record_text_json(v->unit), "value",
+                                  number(v->value), "why", record_text_json(v->why)));
+    }
+    for (size_t i = 0; i < c->n_series; i++) {
+        const struct metrics_series *s = &c->series[i];
+        json_t *list = json_array();
+
+        for (size_t k = 0; k < s->n; k++)
+            append(&list, number(s->v[k]));
+        append(&series, json_pack("{s:o s:o s:o}", "name", record_text_json(s->name),
+                                  "unit", record_text_json(s->unit), "v", list));
+    }
+    o = json_pack("{s:s s:s s:O s:o s:o s:o}", "key", c->key, "state",
+                  record_state_name(c->state), "attributes", c->attributes, "values",
+                  values, "series", series, "requests",
+                  c->n_rows ? requests_json(c) : json_null());
+    if (!o)
+        err_set(ERR_NOMEM, "journal: cell %s: out of memory", c->key);
+    return o;
+}
+
+/* --- from JSON. The line's CRC was right: what does not fit is another version's. */
+
+static bool take_number(const json_t *v, double *out)
+{
+    const char *text = json_string_value(v);
+
+    *out = json_is_null(v) ? (double)NAN
+           : text          ? strtod(text, NULL)
+                           : json_number_value(v);
+    return json_is_null(v) || text || json_is_number(v);
+}
+
+static bool take_text(const json_t *v, char *out, size_t n)
+{
+    const char *text = json_string_value(v);
+
+    return text && (size_t)snprintf(out, n, "%s", text) < n;
+}
+
+static bool take_member(const struct record_column *c, const json_t *v,
+                        struct metrics_row *row)
+{
+    void *p = (char *)row + c->offset;
+    json_int_t i = json_integer_value(v);
+
+    switch (c->kind) {
+    case RECORD_COLUMN_I64:
+        *(int64_t *)p = json_is_null(v) ? METRICS_NEVER : i;
+        return json_is_null(v) || json_is_integer(v);
+    case RECORD_COLUMN_F64:
+        return take_number(v, p);
+    case RECORD_COLUMN_BOOL:
+        *(bool *)p = json_is_true(v);
+        return json_is_boolean(v);
+    case RECORD_COLUMN_STATUS:
+        *(enum metrics_status *)p = (enum metrics_status)i;
+        return json_is_integer(v) && i >= METRICS_OK && i <= METRICS_REJECTED;
+    default:
+        return take_text(v, p, sizeof(row->error));
+    }
+}
+
+static bool take_times(struct journal_parsed *p, const json_t *times)
+{
+    size_t at = 0, i, k;
+    json_t *list, *v;
+
+    if (json_array_size(times) != p->cell.n_rows)
+        return false;
+    json_array_foreach(times, i, list)
+    {
+        if (!json_is_array(list) || (int64_t)json_array_size(list) != p->rows[i].n_tok)
+            return false;
         p->rows[i].token_ns = p->token_ns + at;
-        at += (size_t)p->rows[i].n_tok;
+        json_array_foreach(list, k, v) p->token_ns[at++] = json_integer_value(v);
     }
+    return true;
 }
 
-void journal_parts_fini(struct journal_parts *p)
+static int bad(const struct journal_parsed *p, const char *part)
 {
-    clear(p);
+    return err_set(ERR_FORMAT, "journal: cell %s: %s: not as this version writes it",
+                   p->cell.key ? p->cell.key : "?", part);
+}
+
+static int take_requests(struct journal_parsed *p, const json_t *o)
+{
+    const json_t *times = json_object_get(o, "token_ns");
+    size_t n = json_array_size(times), n_tok = 0, i;
+    json_t *list, *v;
+
+    json_array_foreach((json_t *)times, i, list) n_tok += json_array_size(list);
+    p->rows = mem_new(MEM_HARNESS, n, sizeof(*p->rows));
+    p->token_ns = mem_new(MEM_HARNESS, n_tok, sizeof(*p->token_ns));
+    if (!p->rows || !p->token_ns)
+        return ERR_NOMEM;
+    p->cell.rows = p->rows;
+    p->cell.n_rows = n;
+    for (const struct record_column *c = record_columns; c->name; c++) {
+        list = json_object_get(o, c->name);
+        if (json_array_size(list) != n)
+            return bad(p, c->name);
+        json_array_foreach(list, i,
+                           v) if (!take_member(c, v, &p->rows[i])) return bad(p, c->name);
+    }
+    return take_times(p, times) ? OK : bad(p, "token_ns");
+}
+
+static int take_values(struct journal_parsed *p, const json_t *list)
+{
+    size_t i;
+    json_t *o;
+
+    p->values = mem_new(MEM_HARNESS, json_array_size(list), sizeof(*p->values));
+    if (!p->values)
+        return ERR_NOMEM;
+    p->cell.values = p->values;
+    json_array_foreach((json_t *)list, i, o)
+    {
+        struct metrics_value *v = &p->values[p->cell.n_values++];
+
+        if (!take_text(json_object_get(o, "name"), v->name, sizeof(v->name)) ||
+            !take_text(json_object_get(o, "unit"), v->unit, sizeof(v->unit)) ||
+            !take_text(json_object_get(o, "why"), v->why, sizeof(v->why)) ||
+            !take_number(json_object_get(o, "value"), &v->value))
+            return bad(p, "values");
+    }
+    return OK;
+}
+
+static int take_series(struct journal_parsed *p, const json_t *list)
+{
+    size_t i, k;
+    json_t *o, *x;
+
+    p->series = mem_new(MEM_HARNESS, json_array_size(list), sizeof(*p->series));
+    if (!p->series)
+        return ERR_NOMEM;
+    p->cell.series = p->series;
+    json_array_foreach((json_t *)list, i, o)
+    {
+        struct metrics_series *s = &p->series[p->cell.n_series++];
+        const json_t *v = json_object_get(o, "v");
+
+        if (!take_text(json_object_get(o, "name"), s->name, sizeof(s->name)) ||
+            !take_text(json_object_get(o, "unit"), s->unit, sizeof(s->unit)))
+            return bad(p, "series");
+        s->n = json_array_size(v);
+        s->v = mem_new(MEM_HARNESS, s->n, sizeof(*s->v));
+        if (!s->v)
+            return ERR_NOMEM;
+        json_array_foreach((json_t *)v, k,
+                           x) if (!take_number(x, &s->v[k])) return bad(p, s->name);
+    }
+    return OK;
+}
+
+int journal_cell_parse(struct journal_parsed *out, const json_t *v)
+{
+    struct record_cell *c = &out->cell;
+    const char *state = json_string_value(json_object_get(v, "state"));
+    const json_t *requests = json_object_get(v, "requests");
+    int rc = OK;
+
+    *out = (struct journal_parsed){0};
+    c->key = json_string_value(json_object_get(v, "key"));
+    c->attributes = json_object_get(v, "attributes");
+    if (!c->key || !json_is_object(c->attributes) || !record_state_find(state, &c->state))
+        return bad(out, "state");
+    if (!json_is_null(requests))
+        rc = take_requests(out, requests);
+    if (rc == OK)
+        rc = take_values(out, json_object_get(v, "values"));
+    if (rc == OK)
+        rc = take_series(out, json_object_get(v, "series"));
+    return rc;
+}
+
+void journal_parsed_fini(struct journal_parsed *p)
+{
+    for (size_t i = 0; i < p->cell.n_series; i++)
+        mem_free(p->series[i].v);
     mem_free(p->rows);
     mem_free(p->token_ns);
     mem_free(p->values);
     mem_free(p->series);
-    *p = (struct journal_parts){0};
+    *p = (struct journal_parsed){0};
 }

@@ -78,7 +78,7 @@ static const struct opt_row export_flags[] = {
      .offset = AT(format),
      .def = "csv",
      .help = "csv (requests), csv-cells, json, markdown"},
-    OUT_ROW("file to write; default standard output"),
+    OUT_ROW("file to write, whole or not at all; default standard output"),
     {0},
 };
 
@@ -307,22 +307,16 @@ static int verb_machine(const struct words *w)
 
 static int verb_export(const struct words *w)
 {
+    const char *result = w->rest[0], *out = w->flags.out;
     enum export_format format;
-    FILE *f = stdout;
     int rc;
 
     if (export_format_find(w->flags.format, &format) != OK)
         return complain(EXIT_USAGE);
-    if (w->flags.out && !(f = fopen(w->flags.out, "w"))) {
-        fprintf(stderr, "testbed: %s: cannot write: %s\n", w->flags.out, strerror(errno));
-        return EXIT_USAGE;
-    }
-    rc = export_file(w->rest[0], format, f);
-    if (f != stdout && fclose(f) != 0 && rc == OK)
-        rc = err_set(ERR_IO, "%s: cannot write: %m", w->flags.out);
-    if (rc != OK && f != stdout)
-        unlink(w->flags.out); /* never a partial file */
-    return rc == OK ? EXIT_OK : complain(EXIT_INVALID);
+    rc = out ? export_save(result, format, out) : export_print(result, format, stdout);
+    return rc == OK        ? EXIT_OK
+           : rc == ERR_ARG ? complain(EXIT_USAGE)
+                           : complain(EXIT_INVALID);
 }
 
 /* --- the verbs */

@@ -1,13 +1,15 @@
 /* experiments/harness/record.h - one experiment's result as one HDF5 file.
  *
  * The file is made once, at the end, from the journal (journal.h), which is what survives
- * a crash. It is built in memory and reaches the disk as x.h5.tmp, fsync, rename: a file
- * named .h5 is whole. One table of fields gives every dataset its `unit` and `meaning`
- * attribute and is printed as results/schema.json. A missing number is NaN with a `why`,
- * never 0. Threads: one; nothing else may be measured meanwhile. */
+ * a crash. HDF5 writes it as <stem>.h5.tmp, then it is synced and renamed: a file named
+ * .h5 is whole. HDF5 runs in a process of its own (base/child.h), because after a failed
+ * write it crashes at exit. One table of fields gives every dataset its `unit` and
+ * `meaning` attribute and is printed as results/schema.json. A missing number is NaN with
+ * a `why`, never 0. Threads: one; nothing else may be measured meanwhile. */
 #ifndef HARNESS_RECORD_H
 #define HARNESS_RECORD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <jansson.h>
 
@@ -15,6 +17,10 @@
 #include "experiments/harness/metrics.h"
 
 struct journal;
+
+/* What a record's numbers rest on: "measured", "measured_small", "model", "simulated",
+ * "emulated", "unavailable", NULL. */
+extern const char *const record_evidence[];
 
 /* How a cell ended. All of them are kept; journal_finished() lets a resumed run decide.
  */
@@ -24,6 +30,7 @@ enum record_state {
     RECORD_SKIPPED, /* not possible here: attributes.error says why */
 };
 const char *record_state_name(enum record_state s); /* "done", "failed", "skipped" */
+bool record_state_find(const char *name, enum record_state *out); /* NULL is no name */
 
 /* One cell: a point of the axes and a repeat. Everything is lent by the caller. */
 struct record_cell {
@@ -53,14 +60,18 @@ struct record_headline {
 
 /* Turn the journal into results/<stem>/<utc>-<commit>.h5, then write latest.json, then
  * remove the journal and close it (*j = NULL). On error the journal stays, open and
- * whole, and no new .h5 exists. path   of the result, owned by the caller, mem_free();
- * may be NULL ERR_IO: disk.  ERR_NOMEM.  ERR_FORMAT: the journal was damaged meanwhile.
- */
+ * whole, and no new .h5 exists.
+ *   path  of the result, owned by the caller, mem_free(); may be NULL
+ * ERR_IO: disk.  ERR_NOMEM.  ERR_FORMAT: the journal was damaged meanwhile. */
 MUST int record_finish(struct journal **j, const struct record_headline *headline,
                        size_t n_headline, char **path);
 
 /* The table of fields as JSON (results/schema.json). New reference; NULL: ERR_NOMEM set.
  */
 MUST json_t *record_schema(void);
+
+/* A text as JSON, which must be UTF-8: in one that is not, as where it was cut within a
+ * character, a '?' stands for each byte above 127. New reference; NULL: out of memory. */
+json_t *record_text_json(const char *s);
 
 #endif

@@ -1,5 +1,5 @@
-/* experiments/harness/record_cell.h - a cell, and JSON, as HDF5 objects. Private to
- * record*.c. Threads: one. */
+/* experiments/harness/record_cell.h - a cell, and JSON, as HDF5 objects. Like
+ * record_h5.h only in a process of its own, which an error ends. Private to record*.c. */
 #ifndef HARNESS_RECORD_CELL_H
 #define HARNESS_RECORD_CELL_H
 
@@ -7,17 +7,19 @@
 #include "experiments/harness/record_h5.h"
 
 /* /cells/<index> with all it holds. */
-MUST int record_cell_put(struct record_h5 *h, hid_t cells, size_t index, int64_t attempt,
-                         const struct record_cell *cell);
+void record_cell_put(struct record_h5 *h, hid_t cells, size_t index, int64_t attempt,
+                     const struct record_cell *cell);
 
 /* Every scalar below `obj` as an attribute of `loc`, unless one of that name is there. */
-MUST int record_attributes(struct record_h5 *h, hid_t loc, const char *prefix,
-                           const json_t *obj);
-/* A document as text. */
-MUST int record_json(struct record_h5 *h, hid_t loc, const char *name, const json_t *v,
-                     const char *meaning);
+void record_attributes(struct record_h5 *h, hid_t loc, const char *prefix,
+                       const json_t *obj);
+/* A scalar text of any length; a document as such a text. */
+void record_text(struct record_h5 *h, hid_t loc, const char *name, const char *text,
+                 const char *meaning);
+void record_json(struct record_h5 *h, hid_t loc, const char *name, const json_t *v,
+                 const char *meaning);
 /* A number with unit, meaning, `better` and, if it is NaN, `why`. */
-MUST int record_scalar(struct record_h5 *h, hid_t group, const struct record_headline *v,
-                       const char *meaning);
+void record_scalar(struct record_h5 *h, hid_t group, const struct record_headline *v,
+                   const char *meaning);
 
 #endif

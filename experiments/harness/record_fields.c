@@ -2,10 +2,47 @@
 
 #include <string.h>
 
+#include "base/mem.h"
 #include "experiments/harness/record.h"
 #include "experiments/harness/study.h"
 
 #define NEVER " (-2^63: never)"
+
+const char *const record_evidence[] = {"measured", "measured_small", "model", "simulated",
+                                       "emulated", "unavailable",    NULL};
+
+static const char *const states[] = {"done", "failed", "skipped"};
+
+const char *record_state_name(enum record_state s)
+{
+    return states[s];
+}
+
+bool record_state_find(const char *name, enum record_state *out)
+{
+    for (int i = RECORD_DONE; i <= RECORD_SKIPPED; i++)
+        if (name && strcmp(name, states[i]) == 0) {
+            *out = (enum record_state)i;
+            return true;
+        }
+    return false;
+}
+
+json_t *record_text_json(const char *s)
+{
+    json_t *v = json_string(s);
+    char *copy;
+
+    if (v)
+        return v;
+    copy = mem_strdup(MEM_HARNESS, s);
+    for (char *p = copy; p && *p; p++)
+        if ((unsigned char)*p > 127)
+            *p = '?';
+    v = copy ? json_string(copy) : NULL;
+    mem_free(copy);
+    return v;
+}
 
 #define AT(member) offsetof(struct metrics_row, member)
 /* clang-format off */
@@ -36,8 +73,8 @@ static const struct field {
 } fields[] = {
     {"/@schema_version", "i64", "", "version of this table"},
     {"/@experiment", "text", "", "name of the experiment"},
-    {"/@truth", "text", "",
-     "measured, measured_small, model, simulated, emulated or unavailable"},
+    {"/@evidence", "text", "",
+     "measured, measured_small, model, simulated, emulated or unavailable; before: /@truth"},
     {"/@utc", "text", "", "when the run began"},
     {"/@host", "text", "", "name of the machine"},
     {"/@claim", "text", "", "what the paper says"},

@@ -1,14 +1,15 @@
 /* experiments/harness/record_fields.h - the table of what a result file holds: the
- * writer, the reader and results/schema.json come from it. Private to record*.c and
- * export*.c. */
+ * journal, the writer, the reader and results/schema.json come from it. Private to
+ * journal*.c, record*.c and export*.c. */
 #ifndef HARNESS_RECORD_FIELDS_H
 #define HARNESS_RECORD_FIELDS_H
 
 #include <stddef.h>
 
-#include "experiments/harness/record_h5.h"
+#include "experiments/harness/metrics.h"
 
 #define RECORD_SCHEMA_VERSION 1
+#define RECORD_ERROR_BYTES    sizeof(((struct metrics_row *)0)->error)
 
 /* A column of /cells/NNNN/requests: a member of struct metrics_row. */
 enum record_column_kind {
@@ -16,7 +17,7 @@ enum record_column_kind {
     RECORD_COLUMN_F64,
     RECORD_COLUMN_BOOL,
     RECORD_COLUMN_STATUS, /* enum metrics_status, stored as i8 */
-    RECORD_COLUMN_ERROR,  /* char[96] */
+    RECORD_COLUMN_ERROR,  /* char[RECORD_ERROR_BYTES] */
 };
 struct record_column {
     const char *name;

@@ -1,340 +1,159 @@
 #include "experiments/harness/record_h5.h"
 
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
+#include "base/child.h"
 
 /* Large arrays are chunked and compressed; small ones are not worth the index. */
-#define CHUNK_N      8192
-#define DEFLATE      1
-#define CORE_GROW_BY ((size_t)1 << 20)
-/* HDF5 tries to open what it creates, even without a file behind: name what cannot be
- * one. */
-#define IMAGE_NAME "/dev/null/record"
+#define CHUNK_N 8192
+#define DEFLATE 1
 
-static herr_t first_cause(unsigned n, const H5E_error2_t *e, void *ctx)
+static herr_t first_cause(unsigned n, const H5E_error2_t *e, void *out)
 {
-    const char **text = ctx;
+    const char *reason = strstr(e->desc, "error message = "); /* of a system call */
 
     (void)n;
-    *text = e->desc;
+    snprintf(out, 120, "%s", reason ? reason : e->desc);
     return 1; /* upward walk: the first is the innermost */
 }
 
-static int fail(const struct record_h5 *h, const char *what, const char *name)
+const char *record_h5_cause(void)
 {
-    const char *cause = "no reason given";
-    int rc;
+    static char text[120];
 
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_cause, &cause);
-    rc = err_set(h->out_of_memory ? ERR_NOMEM : ERR_IO, "%s: HDF5 cannot %s %s: %s",
-                 h->where, what, name, cause);
-    H5Eclear2(H5E_DEFAULT);
-    return rc;
+    snprintf(text, sizeof(text), "no reason given");
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, first_cause, text);
+    for (char *c = text; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = ' ';
+    return text;
 }
 
-/* --- the image. HDF5's own copy of it (H5Fget_file_image, 1.10) has a superblock whose
- * checksum is wrong with these bounds, so the driver's memory is ours and is kept at
- * close. */
-
-static void *image_realloc(void *p, size_t n, H5FD_file_image_op_t op, void *ctx)
+static hid_t need(const struct record_h5 *h, hid_t result, const char *name)
 {
-    struct record_h5 *h = ctx;
-    uint8_t *q;
-
-    (void)op;
-    if (n <= h->image_bytes)
-        return h->image;
-    q = mem_map(MEM_HARNESS, 2 * n, MEM_NODE_ANY);
-    if (!q) {
-        h->out_of_memory = 1;
-        return NULL;
-    }
-    if (p)
-        memcpy(q, p, h->image_bytes);
-    mem_unmap(MEM_HARNESS, h->image, h->image_bytes);
-    h->image = q;
-    h->image_bytes = 2 * n;
-    return q;
+    if (result < 0)
+        child_exit(err_set(ERR_IO, "%s: cannot write %s: HDF5: %s", h->path, name,
+                           record_h5_cause()));
+    return result;
 }
 
-static void *image_malloc(size_t n, H5FD_file_image_op_t op, void *ctx)
-{
-    return image_realloc(NULL, n, op, ctx);
-}
-
-static void *image_memcpy(void *to, const void *from, size_t n, H5FD_file_image_op_t op,
-                          void *h)
-{
-    (void)op;
-    (void)h;
-    return memcpy(to, from, n);
-}
-
-/* The memory outlives the file: it is the result. */
-static herr_t image_free(void *p, H5FD_file_image_op_t op, void *h)
-{
-    (void)p;
-    (void)op;
-    (void)h;
-    return 0;
-}
-
-static void *context_copy(void *h)
-{
-    return h;
-}
-
-static herr_t context_free(void *h)
-{
-    (void)h;
-    return 0;
-}
-
-static int open_image(struct record_h5 *h, hid_t access, hid_t creation)
-{
-    H5FD_file_image_callbacks_t calls = {image_malloc,
-                                         image_memcpy,
-                                         image_realloc,
-                                         image_free,
-                                         context_copy,
-                                         context_free,
-                                         h};
-
-    return H5Pset_fapl_core(access, CORE_GROW_BY, 0) < 0 ||
-           H5Pset_file_image_callbacks(access, &calls) < 0 ||
-           H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
-           H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110) < 0 ||
-           H5Pset_obj_track_times(creation, 0) < 0 ||
-           H5Pset_obj_track_times(h->groups, 0) < 0 ||
-           H5Pset_obj_track_times(h->datasets, 0) < 0 ||
-           (h->file = H5Fcreate(IMAGE_NAME, H5F_ACC_TRUNC, creation, access)) < 0;
-}
-
-int record_h5_create(struct record_h5 *h, const char *where, size_t expected_bytes)
+void record_h5_create(struct record_h5 *h, const char *path)
 {
     hid_t access, creation;
-    int rc = OK;
 
-    *h = (struct record_h5){.file = -1, .groups = -1, .datasets = -1, .where = where};
-    h->image_bytes = expected_bytes + CORE_GROW_BY; /* the driver rounds up */
-    h->image = mem_map(MEM_HARNESS, h->image_bytes, MEM_NODE_ANY);
-    if (!h->image)
-        return ERR_NOMEM;
-    H5Eset_auto2(H5E_DEFAULT, NULL,
-                 NULL); /* its stack goes to err_msg(), not to the screen */
-    access = H5Pcreate(H5P_FILE_ACCESS);
-    creation = H5Pcreate(H5P_FILE_CREATE);
-    h->groups = H5Pcreate(H5P_GROUP_CREATE);
-    h->datasets = H5Pcreate(H5P_DATASET_CREATE);
-    if (access < 0 || creation < 0 || h->groups < 0 || h->datasets < 0 ||
-        open_image(h, access, creation))
-        rc = fail(h, "create", "the file image");
-    H5Pclose(access);
-    H5Pclose(creation);
-    if (rc != OK)
-        record_h5_close(h);
-    return rc;
+    *h = (struct record_h5){.path = path};
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* its stack goes to err_msg() */
+    /* Our journal is locked; some file systems have no locks, which HDF5 needs not. */
+    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
+    access = need(h, H5Pcreate(H5P_FILE_ACCESS), "properties");
+    creation = need(h, H5Pcreate(H5P_FILE_CREATE), "properties");
+    h->groups = need(h, H5Pcreate(H5P_GROUP_CREATE), "properties");
+    h->datasets = need(h, H5Pcreate(H5P_DATASET_CREATE), "properties");
+    need(h, H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V110), "properties");
+    need(h, H5Pset_obj_track_times(creation, 0), "properties");
+    need(h, H5Pset_obj_track_times(h->groups, 0), "properties");
+    need(h, H5Pset_obj_track_times(h->datasets, 0), "properties");
+    h->file = need(h, H5Fcreate(path, H5F_ACC_TRUNC, creation, access), "the file");
 }
 
 void record_h5_close(struct record_h5 *h)
 {
-    if (h->groups >= 0)
-        H5Pclose(h->groups);
-    if (h->datasets >= 0)
-        H5Pclose(h->datasets);
-    if (h->file >= 0)
-        H5Fclose(h->file); /* nothing is written anywhere: it has no file behind it */
-    h->file = h->groups = h->datasets = -1;
-    mem_unmap(MEM_HARNESS, h->image, h->image_bytes);
-    h->image = NULL;
+    need(h, H5Fflush(h->file, H5F_SCOPE_GLOBAL), "the file");
+    need(h, H5Fclose(h->file), "the file");
 }
 
-/* The driver's memory grows by whole steps; where the file really ends stands in its
- * superblock (version 2 by the bounds: 8 bytes at 28, offsets of 8 bytes by byte 9). */
-static size_t image_end(const uint8_t *p, size_t n)
+hid_t record_h5_group(struct record_h5 *h, hid_t parent, const char *name)
 {
-    uint64_t end;
-
-    if (n < 48 || p[8] < 2 || p[9] != sizeof(end))
-        return n;
-    memcpy(&end, p + 28, sizeof(end));
-    return end >= 48 && end <= n ? (size_t)end : n;
+    return need(h, H5Gcreate2(parent, name, H5P_DEFAULT, h->groups, H5P_DEFAULT), name);
 }
 
-int record_h5_image(struct record_h5 *h, const uint8_t **bytes, size_t *n)
+static hid_t text_type(const struct record_h5 *h, size_t bytes)
 {
-    hsize_t size = 0;
-    hid_t file = h->file;
+    hid_t t = need(h, H5Tcopy(H5T_C_S1), "a text");
 
-    *bytes = NULL;
-    if (H5Fflush(file, H5F_SCOPE_GLOBAL) < 0 || H5Fget_filesize(file, &size) < 0)
-        return fail(h, "flush", "the file image");
-    h->file = -1;
-    if (H5Fclose(file) < 0)
-        return fail(h, "close", "the file image");
-    *bytes = h->image;
-    *n = image_end(h->image, (size_t)size);
-    return OK;
-}
-
-int record_h5_group(struct record_h5 *h, hid_t parent, const char *name, hid_t *out)
-{
-    *out = H5Gcreate2(parent, name, H5P_DEFAULT, h->groups, H5P_DEFAULT);
-    return *out < 0 ? fail(h, "create group", name) : OK;
-}
-
-/* --- types. H5Tcopy'd, so that every one is closed alike. */
-
-static hid_t type_text(size_t width)
-{
-    hid_t t = H5Tcopy(H5T_C_S1);
-
-    if (t >= 0 &&
-        (H5Tset_size(t, width ? width : 1) < 0 || H5Tset_strpad(t, H5T_STR_NULLPAD) < 0 ||
-         H5Tset_cset(t, H5T_CSET_UTF8) < 0)) {
-        H5Tclose(t);
-        return -1;
-    }
+    need(h, H5Tset_size(t, bytes ? bytes : 1), "a text");
+    need(h, H5Tset_strpad(t, H5T_STR_NULLPAD), "a text");
+    need(h, H5Tset_cset(t, H5T_CSET_UTF8), "a text");
     return t;
-}
-
-static hid_t type_of(enum record_h5_type type, size_t width)
-{
-    switch (type) {
-    case RECORD_H5_I64:
-        return H5Tcopy(H5T_STD_I64LE);
-    case RECORD_H5_F64:
-        return H5Tcopy(H5T_IEEE_F64LE);
-    case RECORD_H5_I8:
-        return H5Tcopy(H5T_STD_I8LE);
-    default:
-        return type_text(width);
-    }
 }
 
 /* --- attributes */
 
-static int attr(struct record_h5 *h, hid_t loc, const char *name, hid_t type,
-                const void *data)
+static void attr(struct record_h5 *h, hid_t loc, const char *name, hid_t type,
+                 const void *data)
 {
-    hid_t space = H5Screate(H5S_SCALAR), a = -1;
-    int rc = OK;
+    hid_t space = need(h, H5Screate(H5S_SCALAR), name);
+    hid_t a = need(h, H5Acreate2(loc, name, type, space, H5P_DEFAULT, H5P_DEFAULT), name);
 
-    if (type < 0 || space < 0 ||
-        (a = H5Acreate2(loc, name, type, space, H5P_DEFAULT, H5P_DEFAULT)) < 0 ||
-        H5Awrite(a, type, data) < 0)
-        rc = fail(h, "write attribute", name);
-    if (a >= 0)
-        H5Aclose(a);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    return rc;
+    need(h, H5Awrite(a, type, data), name);
+    H5Aclose(a);
+    H5Sclose(space);
 }
 
-int record_h5_attr_text(struct record_h5 *h, hid_t loc, const char *name,
-                        const char *text)
+static void attr_text(struct record_h5 *h, hid_t loc, const char *name, const char *text)
 {
-    return attr(h, loc, name, type_text(strlen(text)), text);
+    hid_t type = text_type(h, strlen(text));
+
+    attr(h, loc, name, type, text);
+    H5Tclose(type);
 }
 
-int record_h5_attr(struct record_h5 *h, hid_t loc, const char *name, const json_t *v)
+void record_h5_attr(struct record_h5 *h, hid_t loc, const char *name, const json_t *v)
 {
-    int64_t i;
-    double d;
-    int8_t b;
+    int64_t i = json_integer_value(v);
+    double d = json_real_value(v);
+    int8_t b = json_is_true(v);
 
-    switch (json_typeof(v)) {
-    case JSON_STRING:
-        return record_h5_attr_text(h, loc, name, json_string_value(v));
-    case JSON_INTEGER:
-        i = json_integer_value(v);
-        return attr(h, loc, name, type_of(RECORD_H5_I64, 0), &i);
-    case JSON_REAL:
-        d = json_real_value(v);
-        return attr(h, loc, name, type_of(RECORD_H5_F64, 0), &d);
-    default:
-        b = json_is_true(v);
-        return attr(h, loc, name, type_of(RECORD_H5_I8, 0), &b);
-    }
+    if (json_is_string(v))
+        attr_text(h, loc, name, json_string_value(v));
+    else if (json_is_integer(v))
+        attr(h, loc, name, H5T_STD_I64LE, &i);
+    else if (json_is_real(v))
+        attr(h, loc, name, H5T_IEEE_F64LE, &d);
+    else
+        attr(h, loc, name, H5T_STD_I8LE, &b);
 }
 
 /* --- datasets */
 
-static hid_t space_of(const struct record_h5_data *d)
+static void compress(struct record_h5 *h, hid_t properties, const char *name)
 {
-    hsize_t n = d->n;
-
-    return d->scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &n, NULL);
-}
-
-static hid_t properties_of(const struct record_h5 *h, const struct record_h5_data *d)
-{
-    hid_t p = H5Pcopy(h->datasets);
     hsize_t chunk = CHUNK_N;
 
-    if (p >= 0 && !d->scalar && d->n >= CHUNK_N &&
-        H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0 &&
-        (H5Pset_chunk(p, 1, &chunk) < 0 || H5Pset_shuffle(p) < 0 ||
-         H5Pset_deflate(p, DEFLATE) < 0)) {
-        H5Pclose(p);
-        return -1;
-    }
-    return p;
+    need(h, H5Pset_chunk(properties, 1, &chunk), name);
+    need(h, H5Pset_shuffle(properties), name);
+    need(h, H5Pset_deflate(properties, DEFLATE), name);
 }
 
-static int describe(struct record_h5 *h, hid_t set, const struct record_h5_data *d)
+void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5_data *d)
 {
-    int rc = record_h5_attr_text(h, set, "unit", d->unit);
+    hsize_t n = d->n;
+    hid_t type =
+        d->type < 0 ? text_type(h, d->text_bytes) : need(h, H5Tcopy(d->type), d->name);
+    hid_t space = need(
+        h, d->scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &n, NULL), d->name);
+    hid_t properties = need(h, H5Pcopy(h->datasets), d->name), set;
 
-    if (rc == OK)
-        rc = record_h5_attr_text(h, set, "meaning", d->meaning);
-    if (rc == OK && d->better)
-        rc = record_h5_attr_text(h, set, "better", d->better);
-    if (rc == OK && d->why)
-        rc = record_h5_attr_text(h, set, "why", d->why);
-    if (rc == OK && d->n_left_out)
-        rc = attr(h, set, "n_left_out", type_of(RECORD_H5_I64, 0), &d->n_left_out);
-    return rc;
-}
-
-int record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5_data *d)
-{
-    hid_t type = type_of(d->type, d->width), space = space_of(d);
-    hid_t properties = properties_of(h, d), set = -1;
-    int rc = OK;
-
-    if (type < 0 || space < 0 || properties < 0 ||
-        (set = H5Dcreate2(parent, d->name, type, space, H5P_DEFAULT, properties,
-                          H5P_DEFAULT)) < 0 ||
-        (d->n > 0 && H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, d->data) < 0))
-        rc = fail(h, "write dataset", d->name);
-    if (rc == OK)
-        rc = describe(h, set, d);
-    if (set >= 0)
-        H5Dclose(set);
-    if (properties >= 0)
-        H5Pclose(properties);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    return rc;
-}
-
-int record_h5_text(struct record_h5 *h, hid_t parent, const char *name, const char *text,
-                   const char *meaning)
-{
-    const struct record_h5_data d = {.name = name,
-                                     .type = RECORD_H5_TEXT,
-                                     .width = strlen(text),
-                                     .data = text,
-                                     .n = 1,
-                                     .scalar = 1,
-                                     .unit = "",
-                                     .meaning = meaning};
-
-    return record_h5_dataset(h, parent, &d);
+    if (!d->scalar && d->n >= CHUNK_N && H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0)
+        compress(h, properties, d->name);
+    set = need(
+        h, H5Dcreate2(parent, d->name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT),
+        d->name);
+    if (d->n > 0)
+        need(h, H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, d->data), d->name);
+    attr_text(h, set, "unit", d->unit);
+    attr_text(h, set, "meaning", d->meaning);
+    if (d->better)
+        attr_text(h, set, "better", d->better);
+    if (d->why)
+        attr_text(h, set, "why", d->why);
+    if (d->n_left_out)
+        attr(h, set, "n_left_out", H5T_STD_I64LE, &d->n_left_out);
+    need(h, H5Dclose(set), d->name);
+    H5Pclose(properties);
+    H5Sclose(space);
+    H5Tclose(type);
 }

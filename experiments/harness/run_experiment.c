@@ -1,6 +1,5 @@
 #include "experiments/harness/run_session.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -135,9 +134,9 @@ static int header_new(const struct run_session *s, json_t **out)
     clock_utc(utc, sizeof(utc));
     env_host(host, sizeof(host));
     h = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:O, s:O, s:O, s:O}", "experiment",
-                  j->stem, "truth", job_truth_name(j), "utc", utc, "host", host, "about",
-                  j->head.about, "smoke", j->smoke, "job", j->resolved, "provenance",
-                  provenance, "environment", env, "claim",
+                  j->stem, "evidence", job_evidence_name(j), "utc", utc, "host", host,
+                  "about", j->head.about, "smoke", j->smoke, "job", j->resolved,
+                  "provenance", provenance, "environment", env, "claim",
                   json_object_get(j->resolved, "claim"));
     if (!h || (j->head.expect &&
                json_object_set_new(h, "expect", json_string(j->head.expect)) != 0)) {
@@ -159,16 +158,6 @@ out:
 
 /* --- the run */
 
-static int forget(const struct run_session *s)
-{
-    char path[1024];
-
-    snprintf(path, sizeof(path), "%s/%s.journal", s->o->out_dir, s->job->stem);
-    if (unlink(path) != 0 && errno != ENOENT)
-        return err_set(ERR_IO, "%s: cannot remove: %m", path);
-    return OK;
-}
-
 static bool is_finished(const struct run_session *s, const struct job_cell *c)
 {
     enum record_state state;
@@ -185,11 +174,8 @@ static int open_session(struct run_session *s)
 
     if (rc == OK)
         rc = header_new(s, &header);
-    if (rc == OK && s->o->fresh)
-        rc = forget(s);
     if (rc == OK)
-        rc = journal_open(&s->journal, s->o->out_dir, s->job->stem, header,
-                          JOURNAL_SYNC_S);
+        rc = journal_open(&s->journal, s->o->out_dir, s->job->stem, header, s->o->fresh);
     json_decref(header);
     if (rc != OK)
         return rc;
@@ -256,9 +242,13 @@ int run_experiment(struct run_outcome *out, const struct job *j,
     rc = job_prepare(j, report, NULL);
     if (rc == OK)
         rc = open_session(&s);
-    for (int i = 0; i < j->n_cells && rc == OK; i++)
-        if (!is_finished(&s, &j->cells[i]))
+    for (int i = 0; i < j->n_cells && rc == OK; i++) {
+        if (is_finished(&s, &j->cells[i]))
+            continue;
+        rc = journal_begin(s.journal, j->cells[i].key);
+        if (rc == OK)
             rc = run_measure(&s, &j->cells[i]);
+    }
     run_measure_fini(&s);
     close_progress(&s);
     if (rc == OK)

@@ -270,10 +270,11 @@ static json_t *dataset_json(const struct run_session *s, const struct cell *c)
     const struct dataset *d = s->dataset;
 
     return json_pack(
-        "{s:o, s:o, s:I, s:I, s:o, s:I, s:I}", "name", run_json_text(d->name), "source",
-        run_json_text(d->source), "n_items", (json_int_t)d->n_items, "n_skipped",
-        (json_int_t)d->n_skipped, "skipped_why", run_json_text(d->skipped_why), "n_cut",
-        (json_int_t)c->requests.n_cut, "n_repeated", (json_int_t)c->requests.n_repeated);
+        "{s:o, s:o, s:I, s:I, s:o, s:I, s:I}", "name", record_text_json(d->name),
+        "source", record_text_json(d->source), "n_items", (json_int_t)d->n_items,
+        "n_skipped", (json_int_t)d->n_skipped, "skipped_why",
+        record_text_json(d->skipped_why), "n_cut", (json_int_t)c->requests.n_cut,
+        "n_repeated", (json_int_t)c->requests.n_repeated);
 }
 
 static void add_measured(json_t *a, const struct run_session *s, const struct cell *c)
@@ -290,7 +291,7 @@ static void add_measured(json_t *a, const struct run_session *s, const struct ce
     json_object_set_new(a, "rss_peak_bytes",
                         json_integer((json_int_t)mem_rss_peak_bytes()));
     json_object_set_new(a, "valid", json_boolean(!c->invalid[0]));
-    json_object_set_new(a, "invalid_why", run_json_text(c->invalid));
+    json_object_set_new(a, "invalid_why", record_text_json(c->invalid));
 }
 
 static int record(struct run_session *s, const struct cell *c, int rc, const char *error)

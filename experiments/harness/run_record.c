@@ -11,13 +11,6 @@ json_t *run_json_number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-json_t *run_json_text(const char *s)
-{
-    json_t *j = json_string(s);
-
-    return j ? j : json_string("(not UTF-8)");
-}
-
 static json_t *warnings_json(void)
 {
     struct log_warning w[64];
@@ -30,7 +23,7 @@ static json_t *warnings_json(void)
                                   json_pack("{s:s, s:o, s:o, s:o}", "code", w[i].code,
                                             "observed", run_json_number(w[i].observed),
                                             "threshold", run_json_number(w[i].threshold),
-                                            "text", run_json_text(w[i].text)));
+                                            "text", record_text_json(w[i].text)));
     return list;
 }
 
@@ -48,7 +41,7 @@ static json_t *attributes(const struct job_cell *c, const struct record_cell *r,
     if (r->state == RECORD_DONE)
         json_object_update(a, (json_t *)r->attributes);
     else
-        json_object_set_new(a, "error", run_json_text(error));
+        json_object_set_new(a, "error", record_text_json(error));
     return a;
 }
 

@@ -37,9 +37,7 @@ MUST int run_study(struct run_session *s, const struct job_cell *c);
  * `error`). */
 MUST int run_record(struct run_session *s, const struct job_cell *c,
                     struct record_cell *r, const char *error);
-/* For attributes: null where not finite; texts need not be UTF-8, which JSON must be. */
-json_t *run_json_number(double x);
-json_t *run_json_text(const char *s);
+json_t *run_json_number(double x); /* null where not finite */
 
 /* A bound of the machine card, or NaN and why. More threads never do less: a card that
  * says so was measured beside other work and is no bound. NaN at one thread: nothing to

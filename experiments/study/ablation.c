@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/stats.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
+#include "measure/compare.h"
 #include "tune/validate.h"
 
 struct opts {
@@ -59,8 +59,10 @@ struct shape {
 };
 #define SHAPES_MAX     32
 #define ROUNDS_MAX     99
-#define COMPARE_ROUNDS 7 /* of a tuned schedule with the default */
-#define COMPARE_STEPS  9 /* of the engine with tuned ones and with the default */
+#define CHOOSE_ROUNDS  25
+#define CHOOSE_S       2.0 /* for the configurations of a phase */
+#define COMPARE_ROUNDS 7   /* of a tuned schedule with the default */
+#define COMPARE_STEPS  9   /* of the engine with tuned ones and with the default */
 
 struct found {
     struct study_engine engine;
@@ -68,7 +70,9 @@ struct found {
     const struct opts *o;
     struct model_phase *phase[N_STEPS][2]; /* prefill's, decode's */
     struct shape chosen[2];
-    double tok_s[N_STEPS][ROUNDS_MAX];
+    struct measure *measure; /* of the steps */
+    struct study_cell *out;
+    int64_t n_requests;
     bool split_k; /* what the tuner may now do */
     double tuning_s;
     int n_tuned_kept;
@@ -100,36 +104,42 @@ static int shapes_of(const struct found *f, bool decode, struct shape *out)
     return k;
 }
 
-/* The fastest of a few, each timed `tries` times in turn. */
+struct choice {
+    struct found *f;
+    bool decode;
+    struct shape all[SHAPES_MAX];
+};
+
+/* A configuration opened anew; the second step counts. */
+static int try_shape(void *arg, int i, struct measure_trial *t)
+{
+    struct choice *c = arg;
+    struct model_bench_steps *steps = &c->f->engine.steps;
+    int64_t n_tok = c->f->o->n_prompt_tok;
+    struct model_phase *p = NULL;
+    int rc =
+        study_engine_phase(&c->f->engine, &p, c->all[i].ranks, c->all[i].threads, NULL);
+
+    for (int k = 0; k < 2 && rc == OK; k++)
+        rc = c->decode ? model_bench_steps_decode(steps, p, n_tok, &t->seconds)
+                       : model_bench_steps_prefill(steps, p, n_tok, &t->seconds);
+    model_phase_close(&p);
+    return rc;
+}
+
+/* The fastest of a few. */
 static int choose(struct found *f, bool decode, struct shape *best)
 {
-    enum { TRIES = 5 };
-    struct shape all[SHAPES_MAX];
-    double s[SHAPES_MAX][TRIES], fastest = INFINITY;
-    int n = shapes_of(f, decode, all), rc = OK;
+    const struct measure_opts o = {.budget_s = CHOOSE_S};
+    struct choice c = {.f = f, .decode = decode};
+    struct measure *m = NULL;
+    int n = shapes_of(f, decode, c.all), rc = measure_open(&m, n, CHOOSE_ROUNDS);
 
-    for (int t = -1; t < TRIES && rc == OK; t++) /* the first one warms up */
-        for (int i = 0; i < n && rc == OK; i++) {
-            struct model_phase *p = NULL;
-            double one = INFINITY;
-
-            rc = study_engine_phase(&f->engine, &p, all[i].ranks, all[i].threads, NULL);
-            for (int k = 0; k < 2 && rc == OK; k++)
-                rc = decode ? model_bench_steps_decode(&f->engine.steps, p,
-                                                       f->o->n_prompt_tok, &one)
-                            : model_bench_steps_prefill(&f->engine.steps, p,
-                                                        f->o->n_prompt_tok, &one);
-            s[i][t < 0 ? 0 : t] = one;
-            model_phase_close(&p);
-        }
-    for (int i = 0; i < n && rc == OK; i++) {
-        double median = stats_median(s[i], TRIES);
-
-        if (median < fastest) {
-            fastest = median;
-            *best = all[i];
-        }
-    }
+    if (rc == OK)
+        rc = measure_compare(m, n, &o, try_shape, &c);
+    if (rc == OK)
+        *best = c.all[measure_fastest(m, 0)];
+    measure_close(&m);
     return rc;
 }
 
@@ -188,13 +198,20 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
 
 /* --- the steps */
 
-/* A step of the phase: p 0 prefill's, 1 decode's. */
-static int one_step(struct found *f, struct model_phase *phase, int p, double *seconds)
+struct pair {
+    struct found *f;
+    struct model_phase *both[2]; /* with default schedules, with tuned ones */
+    int p;                       /* 0 prefill's, 1 decode's */
+};
+
+static int one_step(void *arg, int i, struct measure_trial *t)
 {
-    return p == 0 ? model_bench_steps_prefill(&f->engine.steps, phase, f->o->n_prompt_tok,
-                                              seconds)
-                  : model_bench_steps_decode(&f->engine.steps, phase, f->o->n_prompt_tok,
-                                             seconds);
+    struct pair *x = arg;
+    struct model_bench_steps *steps = &x->f->engine.steps;
+    int64_t n_tok = x->f->o->n_prompt_tok;
+
+    return x->p == 0 ? model_bench_steps_prefill(steps, x->both[i], n_tok, &t->seconds)
+                     : model_bench_steps_decode(steps, x->both[i], n_tok, &t->seconds);
 }
 
 /* A product alone is not a step of the engine, where ranks compete for memory and
@@ -203,18 +220,20 @@ static int one_step(struct found *f, struct model_phase *phase, int p, double *s
 static int keep_faster(struct found *f, struct model_phase **tuned, int p,
                        const struct shape *s)
 {
-    double t[2][COMPARE_STEPS];
-    struct model_phase *both[2] = {NULL, *tuned};
-    int rc = study_engine_phase(&f->engine, &both[0], s->ranks, s->threads, NULL), lost;
+    struct pair x = {.f = f, .both = {NULL, *tuned}, .p = p};
+    struct measure *m = NULL;
+    int rc = study_engine_phase(&f->engine, &x.both[0], s->ranks, s->threads, NULL), kept;
 
-    for (int i = -1; i < COMPARE_STEPS && rc == OK; i++)
-        for (int k = 0; k < 2 && rc == OK; k++)
-            rc = one_step(f, both[k], p, &t[k][i < 0 ? 0 : i]);
-    lost =
-        rc != OK || stats_median(t[1], COMPARE_STEPS) > stats_median(t[0], COMPARE_STEPS);
-    f->n_tuned_kept += !lost;
-    *tuned = both[!lost];
-    model_phase_close(&both[lost]);
+    if (rc == OK)
+        rc = measure_open(&m, 2, COMPARE_STEPS);
+    if (rc == OK)
+        rc = measure_compare(m, 2, &(struct measure_opts){MEASURE_EXACTLY(COMPARE_STEPS)},
+                             one_step, &x);
+    kept = rc == OK && measure_fastest(m, -1) == 1;
+    measure_close(&m);
+    f->n_tuned_kept += kept;
+    *tuned = x.both[kept];
+    model_phase_close(&x.both[!kept]);
     return rc;
 }
 
@@ -239,34 +258,43 @@ static int open_step(struct found *f, int step)
     return rc;
 }
 
-static int request(struct found *f, int step, double *tok_s)
+static int request(void *arg, int step, struct measure_trial *t)
 {
+    struct found *f = arg;
     const struct opts *o = f->o;
-    double sum, one;
-    int rc = prefill_all(f, f->phase[step][0], &sum);
+    double one;
+    int rc = prefill_all(f, f->phase[step][0], &t->seconds);
 
     for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
         rc = model_bench_steps_decode(&f->engine.steps, f->phase[step][1],
                                       o->n_prompt_tok + i - 1, &one);
-        sum += one;
+        t->seconds += one;
     }
-    *tok_s = (double)(o->batch * o->n_output_tok) / sum;
+    study_progress(f->out, (double)++f->n_requests / (double)(N_STEPS * (o->rounds + 1)),
+                   "all steps in turn");
     return rc;
 }
 
-static int measure(struct found *f, struct study_cell *out)
+static int measure(struct found *f)
 {
-    int rc = OK;
+    const struct measure_opts o = {MEASURE_EXACTLY((int)f->o->rounds)};
+    int rc = measure_open(&f->measure, N_STEPS, (int)f->o->rounds);
 
-    for (int64_t r = -1; r < f->o->rounds && rc == OK; r++) { /* -1: warms up */
-        for (int s = 0; s < N_STEPS && rc == OK; s++) {
-            int step = (int)(s + r + 1) % N_STEPS;
+    return rc == OK ? measure_compare(f->measure, N_STEPS, &o, request, f) : rc;
+}
 
-            rc = request(f, step, &f->tok_s[step][r < 0 ? 0 : r]);
-        }
-        study_progress(out, (double)(r + 1) / (double)f->o->rounds, "all steps in turn");
-    }
-    return rc;
+/* Output tokens a second of a step, and of each round of it. */
+static double tok_s_of(const struct found *f, int step, double *rounds)
+{
+    double n_tok = (double)(f->o->batch * f->o->n_output_tok);
+    struct measure_report r;
+    int n;
+    const double *seconds = measure_times(f->measure, step, &n);
+
+    for (int i = 0; i < n; i++)
+        rounds[i] = n_tok / seconds[i];
+    measure_report(f->measure, step, &r);
+    return n_tok / r.estimate;
 }
 
 static void report(const struct found *f, struct study_cell *out)
@@ -275,13 +303,16 @@ static void report(const struct found *f, struct study_cell *out)
 #define NAME(step, text) "tok_s_" #step,
         STEPS(NAME)};
     const struct model *m = f->engine.model;
-    size_t n = (size_t)f->o->rounds;
+    double tok_s[N_STEPS], rounds[N_STEPS][ROUNDS_MAX];
     double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
                                      (double)f->o->n_prompt_tok + 1, f->o->batch)
                        .read_bytes;
+
+    for (int s = 0; s < N_STEPS; s++)
+        tok_s[s] = tok_s_of(f, s, rounds[s]);
+
     const struct study_number more[] = {
-        {"speedup_all", stats_median(f->tok_s[STEP_split_k], n) /
-                            stats_median(f->tok_s[STEP_one_plan], n)},
+        {"speedup_all", tok_s[STEP_split_k] / tok_s[STEP_one_plan]},
         {"prefill_ranks", f->chosen[0].ranks},
         {"decode_ranks", f->chosen[1].ranks},
         {"decode_threads", f->chosen[1].threads},
@@ -291,8 +322,8 @@ static void report(const struct found *f, struct study_cell *out)
 
     STUDY_VALUES(out, more, "a time was no number");
     for (int s = 0; s < N_STEPS; s++) {
-        study_value(out, names[s], stats_median(f->tok_s[s], n), "a time was no number");
-        study_series(out, names[s], "tok/s", f->tok_s[s], n);
+        study_value(out, names[s], tok_s[s], "a time was no number");
+        study_series(out, names[s], "tok/s", rounds[s], (size_t)f->o->rounds);
     }
     study_engine_report(out, &f->engine);
 }
@@ -302,6 +333,7 @@ static void found_close(struct found *f)
     for (int s = 0; s < N_STEPS; s++)
         for (int p = 0; p < 2; p++)
             model_phase_close(&f->phase[s][p]);
+    measure_close(&f->measure);
     tune_bench_close(&f->bench);
     study_engine_close(&f->engine);
     mem_free(f);
@@ -316,6 +348,7 @@ static int run(const void *opts, struct study_cell *out)
     if (!f)
         return ERR_NOMEM;
     f->o = o;
+    f->out = out;
     rc = study_engine_open(&f->engine, o->model, o->precision, (int)o->batch,
                            o->n_prompt_tok + o->n_output_tok, o->seed);
     if (rc == OK)
@@ -328,7 +361,7 @@ static int run(const void *opts, struct study_cell *out)
         rc = open_step(f, s);
     }
     if (rc == OK)
-        rc = measure(f, out);
+        rc = measure(f);
     if (rc == OK)
         report(f, out);
     found_close(f);

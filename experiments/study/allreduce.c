@@ -10,6 +10,7 @@
 #include "cpu/cpu.h"
 #include "experiments/harness/study.h"
 #include "experiments/study/support/rows.h"
+#include "measure/compare.h"
 #include "par/coll.h"
 #include "par/rank.h"
 #include "par/shm.h"
@@ -19,9 +20,8 @@
 #define REPS_MAX   4096
 #define SIDES_MAX  (PAR_COLLS_MAX + 1) /* the algorithms, and the choice by size */
 /* As long as a pinned team's threads do. */
-#define SPIN_NS  60000
-#define GIVE_UP  600000 /* ms: a cell never takes so long */
-#define N_COLUMN 3
+#define SPIN_NS 60000
+#define GIVE_UP 600000 /* ms: a cell never takes so long */
 
 enum { MODE_THREADS, MODE_PROCESSES };
 
@@ -44,11 +44,12 @@ static const struct opt_row table[] = {
 
 #define TYPICAL(name)                                                                    \
     {                                                                                    \
-        "us_" name, "us", "lower", "a message of " name ", median of the rounds"         \
+        "us_" name, "us", "lower",                                                       \
+            "a message of " name ", as measure/compare.h estimates"                      \
     }
 #define LOW(name)                                                                        \
     {                                                                                    \
-        "us_p25_" name, "us", "", "the lower quarter of it"                              \
+        "us_p25_" name, "us", "", "the lower quartile of the rounds"                     \
     }
 #define HIGH(name)                                                                       \
     {                                                                                    \
@@ -84,6 +85,8 @@ struct times {
     _Alignas(PAR_LINE) double us[SIDES_MAX][ROUNDS_MAX];
     double reps, slept_frac;
     int choice; /* which of par_colls stands for this size */
+    struct measure_report side[SIDES_MAX], master_over_shifted, best_over_by_size;
+    int best; /* side, without the choice by size */
 };
 
 struct bench {
@@ -111,20 +114,34 @@ static const char *name_of(const struct bench *b, int side)
     return c ? c->name : "by_size";
 }
 
+static int side_called(const struct bench *b, const char *name)
+{
+    for (int i = 0; i < b->n_sides - 1; i++)
+        if (strcmp(name_of(b, i), name) == 0)
+            return i;
+    return 0;
+}
+
 /* --- what a rank does */
 
-static int one_time(const struct bench *b, struct par_rank *r, int side, int reps,
-                    float *x, double *us)
-{
-    const struct par_coll *c = coll_of(b, side);
-    float together = 0;
-    uint64_t start;
-    int rc = par_allreduce(r, par_colls[0], &together, 1);
+struct trial {
+    const struct bench *b;
+    struct par_rank *r;
+    float *x;
+    int reps;
+};
 
-    start = clock_ns();
-    for (int i = 0; i < reps && rc == OK; i++)
-        rc = par_allreduce(r, c, x, b->n);
-    *us = (double)(clock_ns() - start) / 1e3 / reps;
+static int one_time(void *arg, int side, struct measure_trial *out)
+{
+    const struct trial *t = arg;
+    const struct par_coll *c = coll_of(t->b, side);
+    float together = 0;
+    int rc = par_allreduce(t->r, par_colls[0], &together, 1);
+    uint64_t start = clock_ns();
+
+    for (int i = 0; i < t->reps && rc == OK; i++)
+        rc = par_allreduce(t->r, c, t->x, t->b->n);
+    out->seconds = (double)(clock_ns() - start) * 1e-9 / t->reps;
     return rc;
 }
 
@@ -148,36 +165,57 @@ static int check(const struct bench *b, struct par_rank *r, float *x)
 }
 
 /* How many messages make a time, from a short trial: rank 0 says it in a message. */
-static int agree_on_reps(const struct bench *b, struct par_rank *r, float *x, int *reps)
+static int agree_on_reps(struct trial *t)
 {
+    struct measure_trial first;
     float say = 0;
-    double us = 0;
-    int rc = one_time(b, r, b->n_sides - 1, 10, x, &us);
+    int rc;
 
-    if (rc == OK && r->rank == 0)
-        say = (float)floor(fmin(fmax(b->o->block_us / fmax(us, 0.01), 1), REPS_MAX));
+    t->reps = 10;
+    rc = one_time(t, t->b->n_sides - 1, &first);
+    if (rc == OK && t->r->rank == 0)
+        say = (float)floor(
+            fmin(fmax(t->b->o->block_us / fmax(first.seconds * 1e6, 0.01), 1), REPS_MAX));
     if (rc == OK)
-        rc = par_allreduce(r, par_colls[0], &say, 1);
-    *reps = (int)say;
+        rc = par_allreduce(t->r, par_colls[0], &say, 1);
+    t->reps = (int)say;
     return rc;
+}
+
+/* Rank 0's times, in memory that the process of the study reads. */
+static void keep(const struct bench *b, const struct measure *m, int reps)
+{
+    struct times *t = b->times;
+    int best = 0, n;
+
+    t->reps = reps;
+    for (int side = 0; side < b->n_sides; side++) {
+        measure_report(m, side, &t->side[side]);
+        for (int i = 0; i < b->o->rounds; i++)
+            t->us[side][i] = measure_times(m, side, &n)[i] * 1e6;
+        if (side < b->n_sides - 1 && t->side[side].estimate < t->side[best].estimate)
+            best = side;
+    }
+    t->best = best;
+    measure_ratio(m, side_called(b, "master_copy"), side_called(b, "rank_shifted"),
+                  &t->master_over_shifted);
+    measure_ratio(m, best, b->n_sides - 1, &t->best_over_by_size);
 }
 
 static int rounds(const struct bench *b, struct par_rank *r, float *x)
 {
-    struct times *t = b->times;
-    int reps = 1, rc = agree_on_reps(b, r, x, &reps);
+    const struct measure_opts o = {MEASURE_EXACTLY((int)b->o->rounds)};
+    struct trial t = {.b = b, .r = r, .x = x};
+    struct measure *m = NULL;
+    int rc = measure_open(&m, b->n_sides, (int)b->o->rounds);
 
-    for (int round = 0; round < b->o->rounds && rc == OK; round++)
-        for (int k = 0; k < b->n_sides && rc == OK; k++) {
-            int side = (k + round) % b->n_sides;
-            double us = 0;
-
-            rc = one_time(b, r, side, reps, x, &us);
-            if (r->rank == 0)
-                t->us[side][round] = us;
-        }
-    if (r->rank == 0)
-        t->reps = reps;
+    if (rc == OK)
+        rc = agree_on_reps(&t);
+    if (rc == OK)
+        rc = measure_compare(m, b->n_sides, &o, one_time, &t);
+    if (rc == OK && r->rank == 0)
+        keep(b, m, t.reps);
+    measure_close(&m);
     return rc;
 }
 
@@ -281,63 +319,45 @@ static int bench_open(struct bench *b)
 
 static void report_side(const struct bench *b, struct study_cell *out, int side)
 {
-    static const struct {
-        const char *prefix;
-        double q;
-    } what[N_COLUMN] = {{"us_", 0}, {"us_p25_", 0.25}, {"us_p75_", 0.75}};
     const double *us = b->times->us[side];
     size_t n = (size_t)b->o->rounds;
     char name[64];
 
-    for (int i = 0; i < N_COLUMN; i++) {
-        snprintf(name, sizeof(name), "%s%s", what[i].prefix, name_of(b, side));
-        study_value(out, name,
-                    what[i].q > 0 ? stats_percentile(us, n, what[i].q)
-                                  : stats_median(us, n),
-                    NULL);
-    }
+    snprintf(name, sizeof(name), "us_p25_%s", name_of(b, side));
+    study_value(out, name, stats_percentile(us, n, 0.25), NULL);
+    snprintf(name, sizeof(name), "us_p75_%s", name_of(b, side));
+    study_value(out, name, stats_percentile(us, n, 0.75), NULL);
     snprintf(name, sizeof(name), "us_%s", name_of(b, side));
+    study_value(out, name, 1e6 * b->times->side[side].estimate, NULL);
     study_series(out, name, "us", us, n);
 }
 
 /* Round by round, so that what slows down both sides of one cancels. */
-static void ratio(const struct bench *b, int slow, int fast, double *out)
-{
-    for (int i = 0; i < b->o->rounds; i++)
-        out[i] = b->times->us[slow][i] / b->times->us[fast][i];
-}
-
 static void report_ratios(const struct bench *b, struct study_cell *out)
 {
-    int shifted = 0, master = 0, best = 0, by_size = b->n_sides - 1;
+    const double *master = b->times->us[side_called(b, "master_copy")];
+    const double *shifted = b->times->us[side_called(b, "rank_shifted")];
     size_t n = (size_t)b->o->rounds;
     double r[ROUNDS_MAX];
 
-    for (int i = 0; i < by_size; i++) {
-        shifted = strcmp(name_of(b, i), "rank_shifted") ? shifted : i;
-        master = strcmp(name_of(b, i), "master_copy") ? master : i;
-        if (stats_median(b->times->us[i], n) < stats_median(b->times->us[best], n))
-            best = i;
-    }
-    ratio(b, master, shifted, r);
-    study_value(out, "rank_shifted_over_master_copy", stats_median(r, n), NULL);
+    for (size_t i = 0; i < n; i++)
+        r[i] = master[i] / shifted[i];
+    study_value(out, "rank_shifted_over_master_copy",
+                b->times->master_over_shifted.estimate, NULL);
     study_value(out, "ratio_p25", stats_percentile(r, n, 0.25), NULL);
     study_value(out, "ratio_p75", stats_percentile(r, n, 0.75), NULL);
-    ratio(b, best, by_size, r);
-    study_value(out, "by_size_over_best", stats_median(r, n), NULL);
-    study_note_text(out, "best", name_of(b, best));
+    study_value(out, "by_size_over_best", b->times->best_over_by_size.estimate, NULL);
+    study_note_text(out, "best", name_of(b, b->times->best));
 }
 
 static void report(const struct bench *b, struct study_cell *out)
 {
-    const double *us = b->times->us[b->n_sides - 1];
+    double by_size_s = b->times->side[b->n_sides - 1].estimate;
 
     report_ratios(b, out);
     for (int side = 0; side < b->n_sides; side++)
         report_side(b, out, side);
-    study_value(out, "gbps_by_size",
-                (double)(b->n * sizeof(float)) / 1e3 /
-                    stats_median(us, (size_t)b->o->rounds),
+    study_value(out, "gbps_by_size", 1e-9 * (double)(b->n * sizeof(float)) / by_size_s,
                 NULL);
     study_value(out, "slept_frac", b->times->slept_frac, NULL);
     study_note_text(out, "by_size", par_colls[b->times->choice]->name);

@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/stats.h"
 #include "experiments/harness/study.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/variant.h"
+#include "measure/compare.h"
 
 struct opts {
     char *matrix, *bms, *bns, *bks;
@@ -73,6 +73,8 @@ struct work {
     char *scratch;
     struct slice slices[MAX_SLICES];
     double gflops[2][MAX_SLICES]; /* one thread, all threads */
+    const struct slice *now, *best[2];
+    struct measure *measure;
     int n;
 };
 
@@ -162,24 +164,31 @@ static int list_slices(struct work *w)
     return rc;
 }
 
-static void sweep(struct work *w, struct study_cell *out)
+/* A slice on one thread, and on all. */
+static int try_slice(void *arg, int i, struct measure_trial *t)
 {
-    double s[2][MAX_RUNS];
-    int counts[2] = {1, w->threads.n};
+    struct work *w = arg;
 
-    for (int i = 0; i < w->n; i++) {
+    t->seconds = time_one(w, w->now, i == 0 ? 1 : w->threads.n);
+    return OK;
+}
+
+static int sweep(struct work *w, struct study_cell *out)
+{
+    const struct measure_opts o = {MEASURE_EXACTLY((int)w->o->runs)};
+    struct measure_report r;
+    int rc = OK;
+
+    for (int i = 0; i < w->n && rc == OK; i++) {
         study_progress(out, 0.9 * i / w->n, "sweep");
-        for (int64_t r = -1; r < w->o->runs; r++) /* -1 warms up */
-            for (int k = 0; k < 2; k++) {
-                double t = time_one(w, &w->slices[i], counts[k]);
-
-                if (r >= 0)
-                    s[k][r] = t;
-            }
-        for (int k = 0; k < 2; k++)
-            w->gflops[k][i] =
-                study_gflops(&w->shape, stats_median(s[k], (size_t)w->o->runs));
+        w->now = &w->slices[i];
+        rc = measure_compare(w->measure, 2, &o, try_slice, w);
+        for (int k = 0; k < 2 && rc == OK; k++) {
+            measure_report(w->measure, k, &r);
+            w->gflops[k][i] = study_gflops(&w->shape, r.estimate);
+        }
     }
+    return rc;
 }
 
 static int best_of(const struct work *w, int k)
@@ -215,25 +224,36 @@ static void report_slice(const struct work *w, const struct slice *s, const char
     }
 }
 
-/* Both winners once more, in turn: a maximum over many slices flatters itself. */
-static void report_loss(struct work *w, struct study_cell *out)
+static int try_best(void *arg, int i, struct measure_trial *t)
 {
-    int one = best_of(w, 0), all = best_of(w, 1);
-    double s[2][MAX_RUNS], ratio[MAX_RUNS];
-    size_t n = (size_t)w->o->rounds;
+    struct work *w = arg;
 
-    for (size_t r = 0; r < n; r++) {
-        s[0][r] = time_one(w, &w->slices[one], w->threads.n);
-        s[1][r] = time_one(w, &w->slices[all], w->threads.n);
-        ratio[r] = s[1][r] / s[0][r];
-    }
-    study_value(out, "loss_frac", one == all ? 0 : 1 - stats_median(ratio, n), NULL);
+    t->seconds = time_one(w, w->best[i], w->threads.n);
+    return OK;
+}
+
+/* Both winners once more, in turn: a maximum over many slices flatters itself. */
+static int report_loss(struct work *w, struct study_cell *out)
+{
+    const struct measure_opts o = {MEASURE_EXACTLY((int)w->o->rounds)};
+    struct measure_report of_1, of_n, ratio;
+    int one = best_of(w, 0), all = best_of(w, 1), rc;
+
+    w->best[0] = &w->slices[one];
+    w->best[1] = &w->slices[all];
+    rc = measure_compare(w->measure, 2, &o, try_best, w);
+    if (rc != OK)
+        return rc;
+    measure_report(w->measure, 0, &of_1);
+    measure_report(w->measure, 1, &of_n);
+    measure_ratio(w->measure, 1, 0, &ratio);
+    study_value(out, "loss_frac", one == all ? 0 : 1 - ratio.estimate, NULL);
     study_value(out, "gflops_1", w->gflops[0][one], NULL);
-    study_value(out, "gflops_n", study_gflops(&w->shape, stats_median(s[1], n)), NULL);
-    study_value(out, "gflops_n_of_1", study_gflops(&w->shape, stats_median(s[0], n)),
-                NULL);
+    study_value(out, "gflops_n", study_gflops(&w->shape, of_n.estimate), NULL);
+    study_value(out, "gflops_n_of_1", study_gflops(&w->shape, of_1.estimate), NULL);
     report_slice(w, &w->slices[one], "1", out);
     report_slice(w, &w->slices[all], "n", out);
+    return OK;
 }
 
 static void report_sweep(const struct work *w, struct study_cell *out)
@@ -353,11 +373,15 @@ static int run(const void *opts, struct study_cell *out)
         return ERR_NOMEM;
     w->o = opts;
     rc = prepare(w);
-    if (rc == OK) {
-        sweep(w, out);
-        report_loss(w, out);
+    if (rc == OK)
+        rc = measure_open(&w->measure, 2, MAX_RUNS);
+    if (rc == OK)
+        rc = sweep(w, out);
+    if (rc == OK)
+        rc = report_loss(w, out);
+    if (rc == OK)
         report_sweep(w, out);
-    }
+    measure_close(&w->measure);
     tune_bench_close(&w->bench);
     study_threads_close(&w->threads);
     mem_free(w->a);

@@ -9,6 +9,7 @@
 #include "base/stats.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
+#include "measure/compare.h"
 
 struct opts {
     char *model;
@@ -42,7 +43,7 @@ static const struct study_metric metrics[] = {
     {"request_s_prefill_plan", "s", "", "both by prefill's"},
     {"request_s_decode_plan", "s", "", "both by decode's"},
     {"speedup_vs_best_one_plan", "x", "higher",
-     "median over the rounds of (the faster of both / with a switch)"},
+     "median over the rounds of (the faster one of both / with a switch)"},
     {"token_bytes", "B", "", "that a decoded token must read"},
     {"decode_gbps", "GB/s", "", "token_bytes / a later token's time, decode's own"},
     {0},
@@ -54,71 +55,80 @@ enum { SWITCH, PREFILL_PLAN, DECODE_PLAN, N_WAYS };
 struct found {
     struct study_engine engine;
     struct model_phase *phase[2]; /* prefill's, decode's */
-    double request_s[N_WAYS][ROUNDS_MAX], first_s[N_WAYS][ROUNDS_MAX];
-    double later_s[N_WAYS][ROUNDS_MAX], switch_us[ROUNDS_MAX], speedup[ROUNDS_MAX];
+    const struct opts *o;
+    struct study_cell *out;
+    struct measure *measure; /* of the ways */
+    int n_requests[N_WAYS];
+    /* Of each request, the first ones, which warm up, included. */
+    double first_s[N_WAYS][ROUNDS_MAX + 1], later_s[N_WAYS][ROUNDS_MAX + 1];
 };
 
 /* One request: a prompt by `p`, output tokens by `d`. */
-static int request(struct found *f, const struct opts *o, int way, int round)
+static int request(void *arg, int way, struct measure_trial *t)
 {
+    struct found *f = arg;
+    const struct opts *o = f->o;
     struct model_phase *p = f->phase[way == DECODE_PLAN];
     struct model_phase *d = f->phase[way != PREFILL_PLAN];
-    double sum, one = NAN, later = INFINITY;
-    int rc = model_bench_steps_prefill(&f->engine.steps, p, o->n_prompt_tok, &sum);
+    double one = NAN, later = INFINITY;
+    int n = f->n_requests[way]++;
+    int rc = model_bench_steps_prefill(&f->engine.steps, p, o->n_prompt_tok, &t->seconds);
 
     for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
         rc = model_bench_steps_decode(&f->engine.steps, d, o->n_prompt_tok + i - 1, &one);
-        sum += one;
+        t->seconds += one;
         if (i == 1)
-            f->first_s[way][round] = one;
+            f->first_s[way][n] = one;
         else
             later = fmin(later, one);
     }
-    f->later_s[way][round] = later;
-    f->request_s[way][round] = sum;
+    f->later_s[way][n] = later;
+    study_progress(f->out, (double)(n + 1) / (double)(o->rounds + 1), "requests in turn");
     return rc;
 }
 
-static int measure(struct found *f, const struct opts *o, struct study_cell *out)
+static int measure(struct found *f)
 {
-    int rc = OK;
+    const struct measure_opts o = {MEASURE_EXACTLY((int)f->o->rounds)};
+    int rc = measure_open(&f->measure, N_WAYS, (int)f->o->rounds);
 
-    for (int way = 0; way < N_WAYS && rc == OK; way++)
-        rc = request(f, o, way, 0); /* warms up; written over */
-    for (int r = 0; r < o->rounds && rc == OK; r++) {
-        for (int way = 0; way < N_WAYS && rc == OK; way++)
-            rc = request(f, o, (way + r) % N_WAYS, r);
-        f->switch_us[r] = 1e6 * (f->first_s[SWITCH][r] - f->first_s[DECODE_PLAN][r]);
-        f->speedup[r] =
-            fmin(f->request_s[PREFILL_PLAN][r], f->request_s[DECODE_PLAN][r]) /
-            f->request_s[SWITCH][r];
-        study_progress(out, (double)(r + 1) / (double)o->rounds, "requests in turn");
-    }
-    return rc;
+    return rc == OK ? measure_compare(f->measure, N_WAYS, &o, request, f) : rc;
 }
 
 static void report(const struct found *f, const struct opts *o, struct study_cell *out)
 {
     const struct model *m = f->engine.model;
     size_t n = (size_t)o->rounds;
+    struct measure_report way[N_WAYS], speedup;
+    double switch_us[ROUNDS_MAX];
     double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
                                      (double)o->n_prompt_tok + 1, 1)
                        .read_bytes;
+
+    for (int w = 0; w < N_WAYS; w++)
+        measure_report(f->measure, w, &way[w]);
+    measure_ratio(f->measure,
+                  way[PREFILL_PLAN].estimate < way[DECODE_PLAN].estimate ? PREFILL_PLAN
+                                                                         : DECODE_PLAN,
+                  SWITCH, &speedup);
+    for (size_t r = 0; r < n; r++)
+        switch_us[r] = 1e6 * (f->first_s[SWITCH][r + 1] - f->first_s[DECODE_PLAN][r + 1]);
+
     const struct study_number all[] = {
         {"bytes_copied", (double)(model_phase_copied_bytes(f->phase[0]) +
                                   model_phase_copied_bytes(f->phase[1]))},
-        {"switch_us_p50", stats_median(f->switch_us, n)},
-        {"switch_us_mad", stats_mad(f->switch_us, n)},
+        {"switch_us_p50", stats_median(switch_us, n)},
+        {"switch_us_mad", stats_mad(switch_us, n)},
         {"repack_ms", 1e3 * model_load_stat_of(m)->load_s},
-        {"request_s", stats_median(f->request_s[SWITCH], n)},
-        {"request_s_prefill_plan", stats_median(f->request_s[PREFILL_PLAN], n)},
-        {"request_s_decode_plan", stats_median(f->request_s[DECODE_PLAN], n)},
-        {"speedup_vs_best_one_plan", stats_median(f->speedup, n)},
+        {"request_s", way[SWITCH].estimate},
+        {"request_s_prefill_plan", way[PREFILL_PLAN].estimate},
+        {"request_s_decode_plan", way[DECODE_PLAN].estimate},
+        {"speedup_vs_best_one_plan", speedup.estimate},
         {"token_bytes", bytes},
-        {"decode_gbps", 1e-9 * bytes / stats_median(f->later_s[DECODE_PLAN], n)}};
+        {"decode_gbps", 1e-9 * bytes / stats_median(f->later_s[DECODE_PLAN] + 1, n)}};
 
     STUDY_VALUES(out, all, "a time was no number");
-    study_series(out, "switch_us", "us", f->switch_us, n);
+    study_series(out, "switch_us", "us", switch_us, n);
     study_engine_report(out, &f->engine);
 }
 
@@ -137,6 +147,8 @@ static int run(const void *opts, struct study_cell *out)
 
     if (!f)
         return ERR_NOMEM;
+    f->o = o;
+    f->out = out;
     for (int i = 0; i < 2 && rc == OK; i++) { /* the second time the file is in memory */
         study_engine_close(&f->engine);
         rc = study_engine_open(&f->engine, o->model, o->precision, 1,
@@ -149,9 +161,10 @@ static int run(const void *opts, struct study_cell *out)
         rc = study_engine_phase(&f->engine, &f->phase[1], (int)o->decode_ranks,
                                 share(o->decode_threads, f, o->decode_ranks), NULL);
     if (rc == OK)
-        rc = measure(f, o, out);
+        rc = measure(f);
     if (rc == OK)
         report(f, o, out);
+    measure_close(&f->measure);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);
     study_engine_close(&f->engine);

@@ -44,7 +44,7 @@ static const struct study_metric metrics[] = {
     {"n_grouped", "", "", "trees that groups make of the fundamental one"},
     {"n_trees", "", "", "different trees looked at"},
     {"n_merged", "", "", "trees reached again and known by their hash"},
-    {"n_pruned", "", "", "trees no better than their best parent"},
+    {"n_pruned", "", "", "trees no better than their parent"},
     {"n_removes", "", "", "trees that removes make of the fundamental one"},
     {"complete", "", "", "1: the search ended by itself; 0: by its budget"},
     {"n_ranks", "", "", "of the chosen configuration"},
@@ -107,29 +107,6 @@ static int search_opts(struct plan_tree_search_opts *s, const struct opts *o)
     return rc;
 }
 
-/* A random search may measure as often as the whole one needs. */
-static int budget_of_whole(const struct study_topo *t, const struct opts *o,
-                           struct plan_tree_search_opts *s)
-{
-    struct study_topo_asked asked = {.t = t,
-                                     .phase = (enum topo_phase)o->phase,
-                                     .seed = (uint64_t)o->seed,
-                                     .noise = true};
-    struct plan_tree_found f = {0};
-    struct plan_evaluation e;
-    int rc;
-
-    if (o->method != RANDOM || s->max_measurements > 0)
-        return OK;
-    study_topo_evaluator(&e, &asked);
-    s->random = false;
-    rc = plan_tree_search(&f, t->tree, &t->limits, &e, s);
-    s->random = true;
-    s->max_measurements = f.counts.n_measurements;
-    plan_tree_found_free(&f);
-    return rc;
-}
-
 /* Plans that need no search: a cross-section of the fundamental tree. */
 static int fixed(const struct study_topo *t, const struct opts *o, int level,
                  struct topo_config *c, double *seconds)
@@ -146,24 +123,39 @@ struct outcome {
     double measuring_s, step_s, all_cores_s, even_s, best_s;
 };
 
-static int search(const struct study_topo *t, const struct opts *o, struct outcome *out)
+static int search_once(const struct study_topo *t, const struct opts *o,
+                       const struct plan_tree_search_opts *s, struct outcome *out)
 {
     struct study_topo_asked asked = {.t = t,
                                      .phase = (enum topo_phase)o->phase,
                                      .seed = (uint64_t)o->seed,
                                      .noise = true};
-    struct plan_tree_search_opts s;
     struct plan_evaluation e;
+    int rc;
+
+    study_topo_evaluator(&e, &asked);
+    rc = plan_tree_search(&out->found, t->tree, &t->limits, &e, s);
+    out->measuring_s = asked.sum_s;
+    return rc;
+}
+
+/* A random search may measure as often as the whole one needs. */
+static int search(const struct study_topo *t, const struct opts *o, struct outcome *out)
+{
+    struct plan_tree_search_opts s;
     int rc = search_opts(&s, o);
 
+    if (rc == OK && o->method == RANDOM && !s.max_measurements) {
+        s.random = false;
+        rc = search_once(t, o, &s, out);
+        s.random = true;
+        s.max_measurements = out->found.counts.n_measurements;
+        plan_tree_found_free(&out->found);
+    }
     if (rc == OK)
-        rc = budget_of_whole(t, o, &s);
-    study_topo_evaluator(&e, &asked);
-    if (rc == OK)
-        rc = plan_tree_search(&out->found, t->tree, &t->limits, &e, &s);
+        rc = search_once(t, o, &s, out);
     if (rc == OK)
         out->chosen = out->found.top[out->found.best].config;
-    out->measuring_s = asked.sum_s;
     return rc;
 }
 

@@ -1,5 +1,5 @@
 /* Does the search find what a machine hides, and nothing where nothing is hidden: random
- * machines with a known truth, and the shipped ones.   Paper: Sandwich 5.2. */
+ * machines whose structure is known, and the shipped ones.   Paper: Sandwich 5.2. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@ struct opts {
 static const struct opt_row table[] = {
     ROWS_TOPO(NULL, "sheared-llama-1.3b"),
     ROW_STR(truth, "0.2",
-            "by how much a hidden cluster's port carries less than its cores could draw, "
-            "on a random machine; or a shipped machine, whose truth is its own"),
+            "by how much a hidden cluster carries less than its cores could draw, on a "
+            "random machine; or the name of a shipped machine"),
     {0},
 };
 
@@ -86,47 +86,43 @@ static int count_kept(const struct study_topo *t, const struct topo_config *c,
                       struct kept *out)
 {
     const struct topo_machine *m = t->machine;
-    const struct simulate_machine_params *truth = simulate_params(t->sim);
-    const struct simulate_bandwidth_domain *domain = &truth->domains[0];
-    int n_cells = m->n_nodes * m->n_pus, n = 0, n_kept = 0, used = 0;
-    /* [n_nodes][clusters]: cores kept; by core: its ordinal in its node; by node: cores */
-    int *of = mem_new(MEM_OTHER, (size_t)n_cells, sizeof(*of));
-    int *ordinal = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(*ordinal));
+    const struct simulate_machine_params *params = simulate_params(t->sim);
+    const struct simulate_bandwidth_domain *domain = &params->domains[0];
+    struct core {
+        int ordinal; /* 1 + its place among the cores of its node; 0: not seen yet */
+        int kept;    /* of the k-th cluster of node n, in element n * n_pus + k */
+        bool taken;
+    } *core = mem_new(MEM_OTHER, (size_t)m->n_nodes * (size_t)m->n_pus, sizeof(*core));
     int *n_cores = mem_new(MEM_OTHER, (size_t)m->n_nodes, sizeof(*n_cores));
-    bool *taken = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(*taken));
-    int rc = of && ordinal && n_cores && taken ? OK : ERR_NOMEM;
+    int rc = core && n_cores ? OK : ERR_NOMEM, n = 0;
 
     *out = (struct kept){NAN, NAN, NAN};
-    if (rc != OK || truth->n_domains == 0)
+    if (rc != OK || params->n_domains == 0)
         goto out;
-    for (int i = 0; i < m->n_pus; i++) /* 1 + the ordinal; 0: not seen yet */
-        if (!ordinal[m->pus[i].core])
-            ordinal[m->pus[i].core] = ++n_cores[m->pus[i].node];
+    for (int i = 0; i < m->n_pus; i++)
+        if (!core[m->pus[i].core].ordinal)
+            core[m->pus[i].core].ordinal = ++n_cores[m->pus[i].node];
     for (int i = 0; i < c->n_ranks * c->n_threads; i++) {
         const struct topo_pu *pu = &m->pus[c->tree->pus[i]];
 
-        if (!taken[pu->core]) {
-            taken[pu->core] = true;
-            of[pu->node * m->n_pus + cluster_of(domain, ordinal[pu->core] - 1)]++;
-        }
+        if (!core[pu->core].taken)
+            core[pu->node * m->n_pus + cluster_of(domain, core[pu->core].ordinal - 1)]
+                .kept++;
+        core[pu->core].taken = true;
     }
     *out = (struct kept){0, INFINITY, 0};
     for (int node = 0; node < m->n_nodes; node++)
-        for (int k = 0; k < n_cores[node] / domain->of; k++) {
-            double frac = (double)of[node * m->n_pus + k] / domain->of;
+        for (int k = 0; k < n_cores[node] / domain->of; k++, n++) {
+            double frac = (double)core[node * m->n_pus + k].kept / domain->of;
 
             out->least = fmin(out->least, frac);
             out->most = fmax(out->most, frac);
-            n_kept += of[node * m->n_pus + k];
-            used += domain->of;
-            n++;
+            out->mean += frac;
         }
-    out->mean = n ? (double)n_kept / used : NAN;
+    out->mean /= n;
 out:
-    mem_free(of);
-    mem_free(ordinal);
+    mem_free(core);
     mem_free(n_cores);
-    mem_free(taken);
     return rc;
 }
 
@@ -135,13 +131,13 @@ out:
 static int open_random(struct study_topo *t, const struct opts *o, double strength)
 {
     struct simulate_random_opts r = {.strength = strength, .seed = (uint64_t)o->seed};
-    struct simulate_machine_params truth;
+    struct simulate_machine_params params;
     int rc;
 
     memset(t, 0, sizeof(*t));
-    rc = simulate_random_machine(&t->machine, &truth, &r);
+    rc = simulate_random_machine(&t->machine, &params, &r);
     if (rc == OK)
-        rc = simulate_machine_new(&t->sim, t->machine, &truth);
+        rc = simulate_machine_new(&t->sim, t->machine, &params);
     if (rc == OK)
         rc = topo_tree_open(&t->tree, t->machine, NULL, t->note, sizeof(t->note));
     if (rc == OK)
@@ -260,7 +256,7 @@ static int report(const struct study_topo *t, const struct best *b,
 static void note_plans(const struct study_topo *t, const struct best *b,
                        const struct plan_tree_found *f, struct study_cell *out)
 {
-    const struct simulate_machine_params *truth = simulate_params(t->sim);
+    const struct simulate_machine_params *params = simulate_params(t->sim);
     char found[96], best[96];
     json_t *both;
 
@@ -269,11 +265,11 @@ static void note_plans(const struct study_topo *t, const struct best *b,
     both = json_pack("{s:s, s:s, s:s, s:s}", "found", found, "found_steps",
                      f->top[f->best].tree->steps, "best", best, "best_steps",
                      b->all.tree->steps);
-    if (both && truth->n_domains > 0)
+    if (both && params->n_domains > 0)
         json_object_set_new(both, "hidden",
-                            json_pack("{s:i, s:i, s:f}", "cores", truth->domains[0].of,
-                                      "stride", truth->domains[0].stride, "gbps",
-                                      truth->domains[0].gbps));
+                            json_pack("{s:i, s:i, s:f}", "cores", params->domains[0].of,
+                                      "stride", params->domains[0].stride, "gbps",
+                                      params->domains[0].gbps));
     study_note(out, "plans", both);
 }
 

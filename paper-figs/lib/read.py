@@ -140,14 +140,15 @@ class Result:
         self.cells = [c for c in self.cells if c.attrs.get("state", "done") == "done"]
 
     def footer(self):
-        """Where it was measured and what kind of truth it is; stands on every figure."""
+        """Where it was measured and what its evidence is; stands on every figure."""
         commit = str(self.attrs.get("commit", "unknown"))[:10]
         dirty = " + local changes" if self.attrs.get("dirty") else ""
-        truth = str(self.attrs.get("truth", "truth unknown"))
+        # older records call it truth
+        evidence = str(self.attrs.get("evidence", self.attrs.get("truth", "evidence unknown")))
         if self.attrs.get("smoke"):
-            truth += " (smoke run)"
+            evidence += " (smoke run)"
         return "%s · %s · commit %s%s · %s" % (
-            truth, self.attrs.get("host", "host unknown"),
+            evidence, self.attrs.get("host", "host unknown"),
             commit, dirty, self.attrs.get("utc", "")[:10])
 
 

@@ -1,7 +1,7 @@
 /* tests/bench/bench.h - what `make bench` measures and how it keeps score.
  *
- * Every figure is a median over interleaved rounds (A, B, C, A, B, C, ...) with its
- * spread, beside the bound it cannot pass: measured read bandwidth or the measured peak
+ * Every figure is measured by measure/compare.h, all of a kind in turn, with its interval,
+ * beside the bound it cannot pass: measured read bandwidth or the measured peak
  * of the type. Nothing here is asserted: tests prove correctness, this measures. */
 #ifndef TESTS_BENCH_BENCH_H
 #define TESTS_BENCH_BENCH_H
@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/opt.h"
 #include "model/model.h"
+#include "measure/compare.h"
 #include "par/team.h"
 
 struct bench_opts {
@@ -70,5 +71,8 @@ MUST int bench_models(struct bench *b);
  * threads and as processes, beside one rank of all threads. */
 MUST int bench_ranks(struct bench *b, const char *path, const char *precision,
                      const char *arch, const char *tag);
+
+/* "(-0.1 .. +2.3 %)": the interval of a time, for a printf; one a statement. */
+const char *bench_interval(const struct measure_report *r);
 
 #endif

@@ -58,6 +58,15 @@ double bench_read_gbps(struct bench *b)
     return best;
 }
 
+const char *bench_interval(const struct measure_report *r)
+{
+    static char text[40];
+
+    snprintf(text, sizeof(text), "(%+.1f .. %+.1f %%)", 100 * (r->lo / r->estimate - 1),
+             100 * (r->hi / r->estimate - 1));
+    return text;
+}
+
 double bench_peak_gflops(const struct bench *b, const char *type, const char *precision)
 {
     return measure_card_peak_gflops(b->card, type, precision, b->n_threads);
@@ -101,7 +110,7 @@ static int save(struct bench *b)
     int rc;
 
     clock_utc(utc, sizeof(utc));
-    all = json_pack("{s:s, s:s, s:i, s:O, s:O, s:O}", "utc", utc, "truth", "measured",
+    all = json_pack("{s:s, s:s, s:i, s:O, s:O, s:O}", "utc", utc, "evidence", "measured",
                     "n_threads", b->n_threads, "headline", b->headline, "rows", b->rows,
                     "machine_card", b->card);
     if (!all)

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/stats.h"
 #include "kv/kv.h"
 #include "format/make.h"
 #include "model/model.h"
@@ -20,6 +19,16 @@
 static const int64_t prefill_sizes[] = BENCH_PREFILL_SIZES;
 #define N_PREFILL (int)(sizeof(prefill_sizes) / sizeof(prefill_sizes[0]))
 
+/* What is measured in turn. Bandwidth is, too: where memory is shared it changes from one
+ * second to the next, and a share of it is that of the same round. */
+enum what {
+    READ,
+    DECODE,
+    PREFILL,
+    TUNED = PREFILL + N_PREFILL,
+    N_WHAT = TUNED + N_PREFILL
+};
+
 struct subject {
     struct model *model;
     struct model_phase *phase; /* one rank of all threads */
@@ -27,9 +36,8 @@ struct subject {
     struct kv_slot kv;
     float *logits;
     int32_t ids[512];
-    double decode_s[BENCH_ROUNDS_MAX], decode_frac[BENCH_ROUNDS_MAX],
-        read_gbps[BENCH_ROUNDS_MAX];
-    double prefill_s[N_PREFILL][BENCH_ROUNDS_MAX], tuned_s[N_PREFILL][BENCH_ROUNDS_MAX];
+    struct measure *all, *tokens; /* see enum what; the tokens of one trial of decode */
+    struct bench *bench;
     struct tune_cache *tuned;      /* NULL: the default schedules only */
     uint64_t decode_ns[MODEL_T_N]; /* of thread 0 over all decode steps, by operation */
 };
@@ -110,6 +118,8 @@ static void set_schedules(struct subject *s, struct tune_cache *cache)
 
 static void subject_close(struct subject *s)
 {
+    measure_close(&s->all);
+    measure_close(&s->tokens);
     tune_cache_close(&s->tuned);
     if (s->pool)
         kv_release(s->pool, &s->kv);
@@ -120,36 +130,63 @@ static void subject_close(struct subject *s)
     s->logits = NULL;
 }
 
-/* Where memory is shared its bandwidth changes from one second to the next (here between
- * 50 and 85 GB/s), so every round measures it before and after its tokens, and it is the
- * rounds' fractions whose median is reported. */
-static void rounds(struct bench *b, struct subject *s)
+static int token(void *arg, int i, struct measure_trial *t)
 {
-    double one[DECODE_TOKENS], read_gbps;
+    (void)i;
+    t->seconds = step_s(arg, CONTEXT, 1);
+    return OK;
+}
+
+/* Tokens after one that wakes the team. */
+static double decode_s(struct subject *s)
+{
+    const struct measure_opts o = {MEASURE_EXACTLY(DECODE_TOKENS), .n_warm_up = -1};
+    struct measure_report r;
     uint64_t ns[MODEL_T_N];
 
-    set_schedules(s, NULL);
-    step_s(s, 0, 512); /* warm up; fills the context, too */
-    for (int r = 0; r < b->o.rounds; r++) {
-        read_gbps = bench_read_gbps(b);
-        step_s(s, CONTEXT, 1);
-        model_times_take(s->model, ns);
-        for (int i = 0; i < DECODE_TOKENS; i++)
-            one[i] = step_s(s, CONTEXT, 1);
-        model_times_take(s->model, ns);
-        for (int i = 0; i < MODEL_T_N; i++)
-            s->decode_ns[i] += ns[i];
-        s->decode_s[r] = stats_median(one, DECODE_TOKENS);
-        s->read_gbps[r] = (read_gbps + bench_read_gbps(b)) / 2;
-        s->decode_frac[r] = bench_decode_bytes(s->model, CONTEXT) / s->decode_s[r] *
-                            1e-9 / s->read_gbps[r];
-        for (int p = 0; p < N_PREFILL; p++)
-            s->prefill_s[p][r] = step_s(s, 0, prefill_sizes[p]);
+    step_s(s, CONTEXT, 1);
+    model_times_take(s->model, ns);
+    if (measure_compare(s->tokens, 1, &o, token, s) != OK)
+        return NAN;
+    model_times_take(s->model, ns);
+    for (int i = 0; i < MODEL_T_N; i++)
+        s->decode_ns[i] += ns[i];
+    measure_report(s->tokens, 0, &r);
+    return r.estimate;
+}
+
+static int trial(void *arg, int what, struct measure_trial *t)
+{
+    struct subject *s = arg;
+
+    if (what == READ) /* the time that decode's bytes take at least */
+        t->seconds =
+            bench_decode_bytes(s->model, CONTEXT) / bench_read_gbps(s->bench) * 1e-9;
+    else if (what == DECODE)
+        t->seconds = decode_s(s);
+    else if (what < TUNED)
+        t->seconds = step_s(s, 0, prefill_sizes[what - PREFILL]);
+    else {
         set_schedules(s, s->tuned);
-        for (int p = 0; p < N_PREFILL && s->tuned; p++)
-            s->tuned_s[p][r] = step_s(s, 0, prefill_sizes[p]);
+        t->seconds = step_s(s, 0, prefill_sizes[what - TUNED]);
         set_schedules(s, NULL);
     }
+    return OK;
+}
+
+static int rounds(struct bench *b, struct subject *s)
+{
+    const struct measure_opts o = {MEASURE_EXACTLY((int)b->o.rounds)};
+    int rc = measure_open(&s->all, N_WHAT, (int)b->o.rounds);
+
+    if (rc == OK)
+        rc = measure_open(&s->tokens, 1, DECODE_TOKENS);
+    if (rc != OK)
+        return rc;
+    s->bench = b;
+    set_schedules(s, NULL);
+    step_s(s, 0, 512); /* fills the context */
+    return measure_compare(s->all, s->tuned ? N_WHAT : TUNED, &o, trial, s);
 }
 
 static void print_shares(const struct subject *s)
@@ -169,33 +206,35 @@ static void print_shares(const struct subject *s)
 static int report_decode(struct bench *b, const struct subject *s, const char *arch,
                          const char *tag)
 {
-    double t = stats_median(s->decode_s, (size_t)b->o.rounds);
-    double mad = stats_mad(s->decode_s, (size_t)b->o.rounds);
-    double read = stats_median(s->read_gbps, (size_t)b->o.rounds);
-    double frac = stats_median(s->decode_frac, (size_t)b->o.rounds);
-    double frac_mad = stats_mad(s->decode_frac, (size_t)b->o.rounds);
+    struct measure_report t, read, frac;
     double bytes = bench_decode_bytes(s->model, CONTEXT);
     char name[160];
     int rc;
 
-    printf("%-20s %-12s decode  ctx %d: %8.2f tok/s +- %.1f %%  %6.1f GB/s = %5.1f %% "
-           "+- %.1f of %.1f GB/s\n",
-           arch, tag, CONTEXT, 1 / t, 100 * mad / t, bytes / t * 1e-9, 100 * frac,
-           100 * frac_mad, read);
+    measure_report(s->all, DECODE, &t);
+    measure_report(s->all, READ, &read);
+    measure_ratio(s->all, READ, DECODE, &frac);
+    printf("%-20s %-12s decode  ctx %d: %8.2f tok/s %s  %6.1f GB/s = %5.1f %% "
+           "(%.1f .. %.1f) of %.1f GB/s\n",
+           arch, tag, CONTEXT, 1 / t.estimate, bench_interval(&t),
+           bytes / t.estimate * 1e-9, 100 * frac.estimate, 100 * frac.lo, 100 * frac.hi,
+           bytes / read.estimate * 1e-9);
     print_shares(s);
     snprintf(name, sizeof(name), "decode_bandwidth_frac_%s_%s", arch, tag);
-    rc = bench_headline(b, name, frac, "1", true);
+    rc = bench_headline(b, name, frac.estimate, "1", true);
     if (rc != OK)
         return rc;
     snprintf(name, sizeof(name), "decode_tokens_per_s_%s_%s", arch, tag);
-    rc = bench_headline(b, name, 1 / t, "tok/s", true);
+    rc = bench_headline(b, name, 1 / t.estimate, "tok/s", true);
     if (rc != OK)
         return rc;
     return bench_row(
-        b, json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "model", arch,
-                     "type", tag, "what", "decode", "context_tok", CONTEXT, "median_s", t,
-                     "mad_s", mad, "read_gbps", read, "token_bytes", bytes,
-                     "bandwidth_frac", frac, "bandwidth_frac_mad", frac_mad));
+        b, json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
+                     "model", arch, "type", tag, "what", "decode", "context_tok", CONTEXT,
+                     "seconds", t.estimate, "seconds_lo", t.lo, "seconds_hi", t.hi,
+                     "read_gbps", bytes / read.estimate * 1e-9, "token_bytes", bytes,
+                     "bandwidth_frac", frac.estimate, "bandwidth_frac_lo", frac.lo,
+                     "bandwidth_frac_hi", frac.hi));
 }
 
 /* `which` is "" or "_tuned". */
@@ -203,20 +242,20 @@ static int report_prefill(struct bench *b, const struct subject *s, const char *
                           const char *type, const char *tag, const char *precision, int p,
                           const char *which)
 {
-    size_t n = (size_t)b->o.rounds;
-    const double *seconds = *which ? s->tuned_s[p] : s->prefill_s[p];
-    double t = stats_median(seconds, n), mad = stats_mad(seconds, n);
+    struct measure_report t;
     double flop = bench_prefill_flop(s->model, prefill_sizes[p]);
     double peak = bench_peak_gflops(b, type, precision);
-    double gflops = flop / t * 1e-9;
+    double gflops;
     char name[160];
     int rc;
 
-    printf(
-        "%-20s %-12s prefill %4lld: %9.1f tok/s +- %.1f %%  %6.0f GFLOP/s = %5.1f %% of "
-        "%.0f%s\n",
-        arch, tag, (long long)prefill_sizes[p], (double)prefill_sizes[p] / t,
-        100 * mad / t, gflops, 100 * gflops / peak, peak, *which ? ", tuned" : "");
+    measure_report(s->all, (*which ? TUNED : PREFILL) + p, &t);
+    gflops = flop / t.estimate * 1e-9;
+    printf("%-20s %-12s prefill %4lld: %9.1f tok/s %s  %6.0f GFLOP/s = %5.1f %% of "
+           "%.0f%s\n",
+           arch, tag, (long long)prefill_sizes[p], (double)prefill_sizes[p] / t.estimate,
+           bench_interval(&t), gflops, 100 * gflops / peak, peak,
+           *which ? ", tuned" : "");
     snprintf(name, sizeof(name), "prefill%lld_peak_frac_%s_%s%s",
              (long long)prefill_sizes[p], arch, tag, which);
     rc = bench_headline(b, name, gflops / peak, "1", true);
@@ -224,14 +263,14 @@ static int report_prefill(struct bench *b, const struct subject *s, const char *
         return rc;
     snprintf(name, sizeof(name), "prefill%lld_tokens_per_s_%s_%s%s",
              (long long)prefill_sizes[p], arch, tag, which);
-    rc = bench_headline(b, name, (double)prefill_sizes[p] / t, "tok/s", true);
+    rc = bench_headline(b, name, (double)prefill_sizes[p] / t.estimate, "tok/s", true);
     if (rc != OK)
         return rc;
-    return bench_row(b,
-                     json_pack("{s:s, s:s, s:s, s:b, s:I, s:f, s:f, s:f, s:f}", "model",
-                               arch, "type", tag, "what", "prefill", "tuned", *which != 0,
-                               "n_tok", (json_int_t)prefill_sizes[p], "median_s", t,
-                               "mad_s", mad, "flop", flop, "peak_gflops", peak));
+    return bench_row(b, json_pack("{s:s, s:s, s:s, s:b, s:I, s:f, s:f, s:f, s:f, s:f}",
+                                  "model", arch, "type", tag, "what", "prefill", "tuned",
+                                  *which != 0, "n_tok", (json_int_t)prefill_sizes[p],
+                                  "seconds", t.estimate, "seconds_lo", t.lo, "seconds_hi",
+                                  t.hi, "flop", flop, "peak_gflops", peak));
 }
 
 static int report_load(struct bench *b, const struct subject *s, const char *arch,
@@ -269,7 +308,9 @@ static int one(struct bench *b, const char *arch, const char *type, const char *
     if (rc == OK && b->o.schedules)
         rc = tune_cache_open(&s->tuned, b->o.schedules, b->cpus, b->n_threads);
     if (rc == OK) {
-        rounds(b, s);
+        rc = rounds(b, s);
+    }
+    if (rc == OK) {
         rc = report_load(b, s, arch, tag);
     }
     if (rc == OK)

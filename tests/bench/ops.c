@@ -6,50 +6,63 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/stats.h"
 #include "cpu/cpu.h"
 #include "kernels/gemm.h"
 #include "tests/bench/bench.h"
 
-#define GEMM_N       5504
-#define GEMM_K       2048
-#define MAX_VARIANT  16
-#define MAX_ROUNDS   1000
-#define ROTATE_BYTES ((size_t)256 << 20) /* several last-level caches of a share */
+#define GEMM_N         5504
+#define GEMM_K         2048
+#define MAX_VARIANT    16
+#define PLAIN_ROWS_MAX 32                  /* plain C would take minutes beyond */
+#define ROTATE_BYTES   ((size_t)256 << 20) /* several last-level caches of a share */
 
-struct trial {
-    const struct kern_variant *v;
-    double s[MAX_ROUNDS];
+struct variants {
+    const struct kern_variant *v[MAX_VARIANT];
+    int n;
+    struct measure *measure;
 };
 
-static int variants_of(enum kern_op op, struct trial *t)
+/* Those that this CPU can execute; without plain C where that would take minutes. */
+static int variants_open(struct variants *t, const struct bench *b, enum kern_op op,
+                         bool plain)
 {
     uint64_t usable = cpu_isa_usable();
-    int n = 0;
 
-    for (int i = 0; kern_variants[i] && n < MAX_VARIANT; i++) {
-        if (kern_variants[i]->op == op && !(kern_variants[i]->isa & ~usable))
-            t[n++].v = kern_variants[i];
+    *t = (struct variants){.n = 0};
+    for (int i = 0; kern_variants[i] && t->n < MAX_VARIANT; i++) {
+        const struct kern_variant *v = kern_variants[i];
+
+        if (v->op == op && !(v->isa & ~usable) && (plain || v->isa))
+            t->v[t->n++] = v;
     }
-    return n;
+    return t->n ? measure_open(&t->measure, t->n, (int)b->o.rounds) : OK;
 }
 
-static int report(struct bench *b, const struct trial *t, const char *shape, double work,
-                  const char *unit, double bound, const char *of)
+static int run_all(struct variants *t, const struct bench *b, measure_fn fn, void *arg)
 {
-    size_t n = (size_t)b->o.rounds;
-    double median = stats_median(t->s, n), mad = stats_mad(t->s, n);
-    double rate = work / median * 1e-9;
+    const struct measure_opts o = {MEASURE_EXACTLY((int)b->o.rounds)};
 
-    printf("%-10s %-12s %-22s %9.1f %-7s +- %4.1f %%", kern_op_name(t->v->op), t->v->name,
-           shape, rate, unit, 100 * mad / median);
+    return t->n ? measure_compare(t->measure, t->n, &o, fn, arg) : OK;
+}
+
+static int report(struct bench *b, const struct variants *t, int k, const char *shape,
+                  double work, const char *unit, double bound, const char *of)
+{
+    const struct kern_variant *v = t->v[k];
+    struct measure_report r;
+    double rate;
+
+    measure_report(t->measure, k, &r);
+    rate = work / r.estimate * 1e-9;
+    printf("%-10s %-12s %-22s %9.1f %-7s %s", kern_op_name(v->op), v->name, shape, rate,
+           unit, bench_interval(&r));
     if (bound > 0)
         printf("  %5.1f %% of %s %.0f", 100 * rate / bound, of, bound);
     printf("\n");
-    return bench_row(b, json_pack("{s:s, s:s, s:s, s:f, s:s, s:f}", "op",
-                                  kern_op_name(t->v->op), "variant", t->v->name, "shape",
-                                  shape, "rate", rate, "unit", unit, "mad_frac",
-                                  mad / median));
+    return bench_row(b, json_pack("{s:s, s:s, s:s, s:f, s:s, s:f, s:f}", "op",
+                                  kern_op_name(v->op), "variant", v->name, "shape", shape,
+                                  "rate", rate, "unit", unit, "rate_lo",
+                                  work / r.hi * 1e-9, "rate_hi", work / r.lo * 1e-9));
 }
 
 /* ---- GEMM ---- */
@@ -76,60 +89,69 @@ struct gemm_buffers {
     void *a;
     float *c;
     struct gemm_run run;
+    struct bench *bench;
+    struct variants variants;
+    int64_t m;
+    int turn;
 };
 
-static double gemm_once(struct bench *b, struct gemm_buffers *g,
-                        const struct kern_variant *v, int64_t m, int turn)
+static int gemm_trial(void *arg, int i, struct measure_trial *t)
 {
+    struct gemm_buffers *g = arg;
+    const struct kern_variant *v = g->variants.v[i];
+    int n_threads = g->bench->n_threads;
     uint64_t t0;
 
-    g->w.data = g->weights + (size_t)(turn % g->n_copies) * g->w.bytes;
+    g->w.data = g->weights + (size_t)(g->turn++ % g->n_copies) * g->w.bytes;
     g->run.job = (struct kern_gemm_job){.v = v,
                                         .w = &g->w,
                                         .a_packed = g->a,
-                                        .m = m,
+                                        .m = g->m,
                                         .c = g->c,
                                         .ldc = GEMM_N,
                                         .epilogue = KERN_STORE};
-    kern_schedule_default(&g->run.job.s, v, &g->w, m, b->n_threads);
+    kern_schedule_default(&g->run.job.s, v, &g->w, g->m, n_threads);
     t0 = clock_ns();
-    par_team_run(b->team, b->n_threads, gemm_share, &g->run);
-    return (double)(clock_ns() - t0) * 1e-9;
+    par_team_run(g->bench->team, n_threads, gemm_share, &g->run);
+    t->seconds = (double)(clock_ns() - t0) * 1e-9;
+    return OK;
+}
+
+static int gemm_rows(struct bench *b, struct gemm_buffers *g, enum kern_type type,
+                     double read_gbps)
+{
+    double flop = 2.0 * (double)g->m * GEMM_N * GEMM_K;
+    double roof = read_gbps * flop / (double)g->w.bytes;
+    struct variants *t = &g->variants;
+    char shape[64];
+    int rc = variants_open(t, b, KERN_GEMM_F32 + type, g->m <= PLAIN_ROWS_MAX);
+
+    if (rc == OK)
+        rc = run_all(t, b, gemm_trial, g);
+    snprintf(shape, sizeof(shape), "%lldx%dx%d", (long long)g->m, GEMM_N, GEMM_K);
+    for (int k = 0; rc == OK && k < t->n; k++) {
+        double peak =
+            bench_peak_gflops(b, kern_type_name(type),
+                              t->v[k]->precision == KERN_EXACT ? "exact" : "relaxed");
+
+        rc = report(b, t, k, shape, flop, "GFLOP/s", roof < peak ? roof : peak,
+                    roof < peak ? "bandwidth's" : "peak");
+    }
+    measure_close(&t->measure);
+    return rc;
 }
 
 static int gemm_type(struct bench *b, enum kern_type type, struct gemm_buffers *g)
 {
     static const int64_t sizes[] = {1, 8, 32, 128, 512};
-    struct trial *t = mem_new(MEM_TEST, MAX_VARIANT, sizeof(*t));
-    int n, turn = 0, rc = OK;
-    double read = bench_read_gbps(b);
+    double read_gbps = bench_read_gbps(b);
+    int rc = OK;
 
-    if (!t)
-        return ERR_NOMEM;
-    n = variants_of(KERN_GEMM_F32 + type, t);
+    g->bench = b;
     for (int i = 0; rc == OK && i < (int)(sizeof(sizes) / sizeof(sizes[0])); i++) {
-        int64_t m = sizes[i];
-        double flop = 2.0 * (double)m * GEMM_N * GEMM_K;
-        char shape[64];
-
-        for (int r = -1; r < b->o.rounds; r++) /* the first round warms up */
-            for (int k = 0; k < n; k++)
-                if (m <= 32 || t[k].v->isa) /* plain C would take minutes */
-                    t[k].s[r < 0 ? 0 : r] = gemm_once(b, g, t[k].v, m, turn++);
-        snprintf(shape, sizeof(shape), "%lldx%dx%d", (long long)m, GEMM_N, GEMM_K);
-        for (int k = 0; rc == OK && k < n; k++) {
-            double peak =
-                bench_peak_gflops(b, kern_type_name(type),
-                                  t[k].v->precision == KERN_EXACT ? "exact" : "relaxed");
-            double roof = read * flop / (double)g->w.bytes;
-
-            if (m > 32 && !t[k].v->isa)
-                continue;
-            rc = report(b, &t[k], shape, flop, "GFLOP/s", roof < peak ? roof : peak,
-                        roof < peak ? "bandwidth's" : "peak");
-        }
+        g->m = sizes[i];
+        rc = gemm_rows(b, g, type, read_gbps);
     }
-    mem_free(t);
     return rc;
 }
 
@@ -160,15 +182,33 @@ static int gemm(struct bench *b, enum kern_type type)
 
 /* ---- attention, one thread ---- */
 
+struct attn_run {
+    const struct variants *variants;
+    struct kern_attn_args a;
+};
+#define ATTN_REPEATS 20
+
+static int attn_trial(void *arg, int i, struct measure_trial *t)
+{
+    const struct attn_run *x = arg;
+    uint64_t t0 = clock_ns();
+
+    for (int k = 0; k < ATTN_REPEATS; k++)
+        x->variants->v[i]->fn.attn(&x->a);
+    t->seconds = (double)(clock_ns() - t0) * 1e-9 / ATTN_REPEATS;
+    return OK;
+}
+
 static int attn(struct bench *b, enum kern_op op, int n_tok, int g, int64_t ctx)
 {
-    enum { hd = 128, repeats = 20 };
-    int elem = op == KERN_ATTN_BF16 ? 2 : 4, n, rc = OK;
-    struct trial *t = mem_new(MEM_TEST, MAX_VARIANT, sizeof(*t));
+    enum { hd = 128 };
+    int elem = op == KERN_ATTN_BF16 ? 2 : 4, rc = OK;
+    struct variants v;
     float *q = mem_new(MEM_TEST, (size_t)(n_tok * g) * hd * 2, sizeof(float));
     char *kv = mem_new(MEM_TEST, (size_t)ctx * hd * 2, (size_t)elem);
     void *scratch = mem_new(MEM_TEST, KERN_ATTN_SCRATCH_BYTES(hd), 1);
-    struct kern_attn_args a = {.q = q,
+    struct attn_run x = {.variants = &v,
+                         .a = {.q = q,
                                .q_stride = g * hd,
                                .k = kv,
                                .v = kv + ctx * hd * elem,
@@ -180,7 +220,7 @@ static int attn(struct bench *b, enum kern_op op, int n_tok, int g, int64_t ctx)
                                .n_tok = n_tok,
                                .g = g,
                                .head_dim = hd,
-                               .scale = 0.1f};
+                               .scale = 0.1f}};
     /* keys each row sees, times two products of hd multiply-adds */
     double flop =
         4.0 * hd * g *
@@ -188,25 +228,18 @@ static int attn(struct bench *b, enum kern_op op, int n_tok, int g, int64_t ctx)
     double bytes = 2.0 * (double)ctx * hd * elem;
     char shape[64];
 
-    if (!t || !q || !kv || !scratch)
+    rc = variants_open(&v, b, op, true);
+    if (!q || !kv || !scratch)
         rc = ERR_NOMEM;
-    n = rc == OK ? variants_of(op, t) : 0;
-    for (int r = -1; n > 0 && r < b->o.rounds; r++) {
-        for (int k = 0; k < n; k++) {
-            uint64_t t0 = clock_ns();
-
-            for (int i = 0; i < repeats; i++)
-                t[k].v->fn.attn(&a);
-            t[k].s[r < 0 ? 0 : r] = (double)(clock_ns() - t0) * 1e-9 / repeats;
-        }
-    }
+    if (rc == OK)
+        rc = run_all(&v, b, attn_trial, &x);
     snprintf(shape, sizeof(shape), "%dx%d ctx %lld hd %d", n_tok, g, (long long)ctx, hd);
-    for (int k = 0; rc == OK && k < n; k++)
-        rc = n_tok > 1 ? report(b, &t[k], shape, flop, "GFLOP/s",
+    for (int k = 0; rc == OK && k < v.n; k++)
+        rc = n_tok > 1 ? report(b, &v, k, shape, flop, "GFLOP/s",
                                 bench_peak_gflops(b, "f32", "exact") / b->n_threads,
                                 "one thread's peak")
-                       : report(b, &t[k], shape, bytes, "GB/s", 0, "");
-    mem_free(t);
+                       : report(b, &v, k, shape, bytes, "GB/s", 0, "");
+    measure_close(&v.measure);
     mem_free(q);
     mem_free(kv);
     mem_free(scratch);
@@ -217,7 +250,10 @@ static int attn(struct bench *b, enum kern_op op, int n_tok, int g, int64_t ctx)
 
 struct row_bufs {
     float *x, *y, *w;
+    const struct variants *variants;
 };
+#define ROW         2048
+#define ROW_REPEATS 200
 
 static void row_call(const struct kern_variant *v, const struct row_bufs *f, int64_t n)
 {
@@ -246,34 +282,35 @@ static void row_call(const struct kern_variant *v, const struct row_bufs *f, int
     }
 }
 
+static int row_trial(void *arg, int i, struct measure_trial *t)
+{
+    const struct row_bufs *f = arg;
+    uint64_t t0 = clock_ns();
+
+    for (int k = 0; k < ROW_REPEATS; k++)
+        row_call(f->variants->v[i], f, ROW);
+    t->seconds = (double)(clock_ns() - t0) * 1e-9 / ROW_REPEATS;
+    return OK;
+}
+
 static int row_op(struct bench *b, enum kern_op op)
 {
-    enum { n = 2048, repeats = 200 };
-    struct trial *t = mem_new(MEM_TEST, MAX_VARIANT, sizeof(*t));
-    struct row_bufs f = {mem_new(MEM_TEST, n, 4), mem_new(MEM_TEST, n, 4),
-                         mem_new(MEM_TEST, n, 4)};
-    int rc = OK, n_v = 0;
+    struct variants v;
+    struct row_bufs f = {mem_new(MEM_TEST, ROW, 4), mem_new(MEM_TEST, ROW, 4),
+                         mem_new(MEM_TEST, ROW, 4), &v};
+    int rc = variants_open(&v, b, op, true);
     char shape[32];
 
-    if (!t || !f.x || !f.y || !f.w)
+    if (!f.x || !f.y || !f.w)
         rc = ERR_NOMEM;
-    if (rc == OK)
-        n_v = variants_of(op, t);
-    for (int i = 0; rc == OK && i < n; i++)
+    for (int i = 0; rc == OK && i < ROW; i++)
         f.x[i] = (float)(i % 29 - 14) / 16, f.w[i] = 0.5f;
-    for (int r = -1; n_v > 0 && r < b->o.rounds; r++) {
-        for (int k = 0; k < n_v; k++) {
-            uint64_t t0 = clock_ns();
-
-            for (int i = 0; i < repeats; i++)
-                row_call(t[k].v, &f, n);
-            t[k].s[r < 0 ? 0 : r] = (double)(clock_ns() - t0) * 1e-9 / repeats;
-        }
-    }
-    snprintf(shape, sizeof(shape), "%d, in cache", n);
-    for (int k = 0; rc == OK && k < n_v; k++)
-        rc = report(b, &t[k], shape, n, "Gelem/s", 0, "");
-    mem_free(t);
+    if (rc == OK)
+        rc = run_all(&v, b, row_trial, &f);
+    snprintf(shape, sizeof(shape), "%d, in cache", ROW);
+    for (int k = 0; rc == OK && k < v.n; k++)
+        rc = report(b, &v, k, shape, ROW, "Gelem/s", 0, "");
+    measure_close(&v.measure);
     mem_free(f.x);
     mem_free(f.y);
     mem_free(f.w);

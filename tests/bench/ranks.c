@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/stats.h"
 #include "kv/kv.h"
 #include "model/procs.h"
 #include "tests/bench/bench.h"
@@ -28,15 +27,14 @@ struct packing {
     struct kv_slot kv;
 };
 
-struct contest {
+struct comparison {
     struct packing own[N_MODES];
     struct model_phase *one;            /* of own[THREADS] */
     struct model_phase *ranks[N_MODES]; /* of own[the same] */
     float *logits;
     int32_t ids[512];
-    /* Time of ranks over that of the one rank, in the same round: [N_PREFILL] is
-     * decode's. */
-    double frac[N_MODES][N_PREFILL + 1][BENCH_ROUNDS_MAX];
+    struct measure *measure[N_PREFILL + 1]; /* [N_PREFILL] is decode's */
+    int p;                                  /* the one that is measured now */
 };
 
 static int packing_open(struct packing *p, const char *path, struct par_team *team,
@@ -65,7 +63,7 @@ static void packing_close(struct packing *p)
     kv_pool_close(&p->pool);
 }
 
-static int open_processes(struct bench *b, struct contest *c, const char *path,
+static int open_processes(struct bench *b, struct comparison *c, const char *path,
                           struct model_opts o)
 {
     struct packing *p = &c->own[PROCESSES];
@@ -84,8 +82,8 @@ static int open_processes(struct bench *b, struct contest *c, const char *path,
     return rc == OK ? model_procs_open(p->model, &procs) : rc;
 }
 
-static int contest_open(struct bench *b, struct contest *c, const char *path,
-                        const struct model_opts *o)
+static int comparison_open(struct bench *b, struct comparison *c, const char *path,
+                           const struct model_opts *o)
 {
     const struct model_phase_opts one = {.n_ranks = 1, .n_threads = b->n_threads};
     const struct model_phase_opts ranks = {.n_ranks = b->n_threads, .n_threads = 1};
@@ -107,7 +105,7 @@ static int contest_open(struct bench *b, struct contest *c, const char *path,
     return c->logits ? OK : ERR_NOMEM;
 }
 
-static void contest_close(struct contest *c)
+static void comparison_close(struct comparison *c)
 {
     for (int m = 0; m < N_MODES; m++)
         packing_close(&c->own[m]);
@@ -116,12 +114,14 @@ static void contest_close(struct contest *c)
     model_phase_close(&c->one);
     for (int m = 0; m < N_MODES; m++)
         model_close(&c->own[m].model);
+    for (int p = 0; p <= N_PREFILL; p++)
+        measure_close(&c->measure[p]);
     mem_free(c->logits);
     mem_free(c);
 }
 
-static double step_s(struct contest *c, struct model_phase *phase, int mode, int64_t pos0,
-                     int64_t n)
+static double step_s(struct comparison *c, struct model_phase *phase, int mode,
+                     int64_t pos0, int64_t n)
 {
     const struct model_chunk k = {.kv = &c->own[mode].kv,
                                   .ids = c->ids,
@@ -135,63 +135,53 @@ static double step_s(struct contest *c, struct model_phase *phase, int mode, int
     return (double)(clock_ns() - t0) * 1e-9;
 }
 
-/* What else runs on the machine weighs on both: the mean of the one rank's two steps. */
-static double frac_of(struct contest *c, int mode, int64_t pos0, int64_t n)
+/* By the ranks of one mode or, i == N_MODES, by the one rank of all threads. */
+static int trial(void *arg, int i, struct measure_trial *t)
 {
-    double before = step_s(c, c->one, THREADS, pos0, n);
-    double ranks = step_s(c, c->ranks[mode], mode, pos0, n);
+    struct comparison *c = arg;
+    bool decode = c->p == N_PREFILL;
+    int64_t pos0 = decode ? BENCH_CONTEXT : 0, n = decode ? 1 : prefill_sizes[c->p];
+    int mode = i == N_MODES ? THREADS : i, n_steps = decode ? N_STEPS : 1;
+    struct model_phase *phase = i == N_MODES ? c->one : c->ranks[i];
 
-    return 2 * ranks / (before + step_s(c, c->one, THREADS, pos0, n));
+    step_s(c, phase, mode, pos0, 1); /* awake */
+    t->seconds = 0;
+    for (int k = 0; k < n_steps; k++)
+        t->seconds += step_s(c, phase, mode, pos0, n) / n_steps;
+    return OK;
 }
 
-static void one_round(struct contest *c, int r)
-{
-    for (int p = 0; p <= N_PREFILL; p++) {
-        bool decode = p == N_PREFILL;
-        int64_t pos0 = decode ? BENCH_CONTEXT : 0, n = decode ? 1 : prefill_sizes[p];
-        int n_frac = decode ? N_STEPS : 1;
-
-        for (int m = 0; m < N_MODES; m++) {
-            double frac[N_STEPS];
-
-            step_s(c, c->ranks[m], m, pos0, 1); /* awake */
-            for (int i = 0; i < n_frac; i++)
-                frac[i] = frac_of(c, m, pos0, n);
-            c->frac[m][p][r] = stats_median(frac, (size_t)n_frac);
-        }
-    }
-}
-
-static int report(struct bench *b, const struct contest *c, int mode, int p,
+static int report(struct bench *b, const struct comparison *c, int mode, int p,
                   const char *arch, const char *tag)
 {
-    size_t n = (size_t)b->o.rounds;
-    double frac = stats_median(c->frac[mode][p], n), mad = stats_mad(c->frac[mode][p], n);
+    struct measure_report frac; /* time of ranks over that of the one */
     char what[32] = "decode", name[160];
     int rc;
 
+    measure_ratio(c->measure[p], mode, N_MODES, &frac);
     if (p < N_PREFILL)
         snprintf(what, sizeof(what), "prefill%lld", (long long)prefill_sizes[p]);
     printf(
         "%-20s %-12s %-10s %d ranks (%s) of 1 thread are %.3f times as fast as 1 of %d "
-        "(+- %.1f %%)\n",
-        arch, tag, what, b->n_threads, modes[mode], 1 / frac, b->n_threads,
-        100 * mad / frac);
+        "(%.3f .. %.3f)\n",
+        arch, tag, what, b->n_threads, modes[mode], 1 / frac.estimate, b->n_threads,
+        1 / frac.hi, 1 / frac.lo);
     snprintf(name, sizeof(name), "%s_ranks_%s_over_threads_%s_%s", what, modes[mode],
              arch, tag);
-    rc = bench_headline(b, name, 1 / frac, "1", true);
+    rc = bench_headline(b, name, 1 / frac.estimate, "1", true);
     if (rc != OK)
         return rc;
-    return bench_row(b, json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:f, s:f}", "model",
-                                  arch, "type", tag, "what", "ranks", "rank_mode",
-                                  modes[mode], "step", what, "n_ranks", b->n_threads,
-                                  "time_frac", frac, "time_frac_mad", mad));
+    return bench_row(b, json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:f, s:f, s:f}",
+                                  "model", arch, "type", tag, "what", "ranks",
+                                  "rank_mode", modes[mode], "step", what, "n_ranks",
+                                  b->n_threads, "time_frac", frac.estimate,
+                                  "time_frac_lo", frac.lo, "time_frac_hi", frac.hi));
 }
 
 int bench_ranks(struct bench *b, const char *path, const char *precision,
                 const char *arch, const char *tag)
 {
-    struct contest *c = mem_new(MEM_TEST, 1, sizeof(*c));
+    struct comparison *c = mem_new(MEM_TEST, 1, sizeof(*c));
     const struct model_opts o = {
         .weight_type = KERN_N_TYPES,
         .kv_type = KERN_F32,
@@ -199,18 +189,22 @@ int bench_ranks(struct bench *b, const char *path, const char *precision,
         .deterministic = b->o.deterministic,
         .max_step_tok = 512,
         .max_tok = MAX_TOK};
+    const struct measure_opts rounds = {MEASURE_EXACTLY((int)b->o.rounds)};
     int rc;
 
     if (!c)
         return ERR_NOMEM;
-    rc = contest_open(b, c, path, &o);
+    rc = comparison_open(b, c, path, &o);
     for (int m = 0; m < N_MODES && rc == OK; m++)
         step_s(c, c->ranks[m], m, 0, 512); /* warm up; fills the context, too */
-    for (int r = 0; r < b->o.rounds && rc == OK; r++)
-        one_round(c, r);
+    for (c->p = 0; c->p <= N_PREFILL && rc == OK; c->p++) {
+        rc = measure_open(&c->measure[c->p], N_MODES + 1, (int)b->o.rounds);
+        if (rc == OK)
+            rc = measure_compare(c->measure[c->p], N_MODES + 1, &rounds, trial, c);
+    }
     for (int m = 0; m < N_MODES && rc == OK; m++)
         for (int p = 0; p <= N_PREFILL && rc == OK; p++)
             rc = report(b, c, m, p, arch, tag);
-    contest_close(c);
+    comparison_close(c);
     return rc;
 }

@@ -41,7 +41,7 @@ check "plan" "$sandwich" plan --out "$dir/plan.json" --decode-threads 1
 check "the same ids by a plan" same_output "$dir/ids" \
     $run --prompt-ids 1,2,3 --ids --plan "$dir/plan.json"
 check "plan: printed" sh -c "$sandwich plan --show $dir/plan.json | grep -q '^decode: 1 rank of 1 thread'"
-search="--max-s 4 --repeats 1 --final-repeats 2 --k 2"
+search="--max-s 4 --final-repeats 2 --k 2"
 check "plan measured on this host" sh -c "$sandwich plan --model $dir/tiny.gguf $search --explain \
     --out $dir/found.json >$dir/explained && grep -q '(measured)' $dir/explained &&
     grep -q '^Chosen' $dir/explained"

@@ -56,7 +56,7 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
 def main(path, stem, missing):
     rng = np.random.default_rng(1)
     with h5py.File(path, "w") as f:
-        f.attrs.update(experiment=stem, truth="measured_small", host="host",
+        f.attrs.update(experiment=stem, evidence="measured_small", host="host",
                        utc="2026-01-31T00:00:00Z", commit="0123456789abcdef", dirty=0)
         if stem in made_up_studies.STUDIES:
             return made_up_studies.write(f, rng, stem, missing)

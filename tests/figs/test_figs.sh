@@ -68,6 +68,17 @@ for s in $stems; do
         ok "$s shows its numbers"
     fi
 done
+# Older records call their evidence truth: the figure is the same.
+"$python" -c "import h5py, shutil, sys
+shutil.copy(sys.argv[1], sys.argv[2])
+with h5py.File(sys.argv[2], 'a') as f: f.attrs['truth'] = f.attrs.pop('evidence')" \
+    "$dir/quickstart.h5" "$dir/older.h5" >"$dir/log" 2>&1
+if draw "$dir/older.h5" "$dir/older" quickstart && grep -q measured_small "$dir/a/quickstart.svg" &&
+    cmp "$dir/a/quickstart.svg" "$dir/older/quickstart.svg" >"$dir/log" 2>&1; then
+    ok "a record of before is drawn as it was"
+else
+    not_ok "a record of before is drawn as it was"
+fi
 # A record whose median is not that of its own times is refused, not drawn.
 "$python" tests/figs/make_result.py "$dir/wrong.h5" quickstart >"$dir/log" 2>&1
 "$python" -c "import h5py, sys

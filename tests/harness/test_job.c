@@ -63,7 +63,7 @@ static void least_job_has_all_defaults(void **state)
     assert_string_equal(json_string_value(setting(j, 0, "system", "adapter")),
                         "scripted");
     assert_int_equal(json_integer_value(setting(j, 0, "system", "vocab")), 32000);
-    assert_string_equal(job_truth_name(j), "measured");
+    assert_string_equal(job_evidence_name(j), "measured");
     job_free(&j);
     assert_null(j);
 }
@@ -96,7 +96,7 @@ static void wrong_types_are_refused(void **state)
     refuse("\"needs\": [1]", "needs: expected a list of texts");
     refuse("\"repeats\": 0", "repeats");
     refuse("\"repeats\": [1, 2]", "repeats");
-    refuse("\"truth\": \"guessed\"", "truth");
+    refuse("\"evidence\": \"guessed\"", "evidence");
     refuse("\"system\": {}", "system.adapter: expected the name");
     refuse("\"slo\": {\"scale\": 2}", "slo.scale: expected a list");
     refuse("\"slo\": {\"scale\": [1, 0]}", "element 1");

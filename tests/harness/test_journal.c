@@ -7,8 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
-#include "experiments/harness/journal_frame.h"
+
+/* What a sync costs is the disk's affair: thousands of them are not waited for here. */
+int fsync(int fd)
+{
+    (void)fd;
+    return 0;
+}
 
 #define UTC "2026-01-31T23:59:59Z"
 
@@ -17,9 +24,16 @@ static struct journal *open_toy(const char *dir)
     json_t *h = fixture_header(UTC);
     struct journal *j;
 
-    assert_ok(journal_open(&j, dir, "toy", h, JOURNAL_SYNC_S));
+    assert_ok(journal_open(&j, dir, "toy", h, false));
     json_decref(h);
     return j;
+}
+
+/* Not over the file that is there: cutting one to nothing can make a disk sync it. */
+static void put_file(const char *path, const void *data, size_t n)
+{
+    unlink(path);
+    test_write(path, data, n);
 }
 
 static int append_fixture(struct journal *j, int i)
@@ -61,10 +75,9 @@ static void crc_known(void **state)
     uint8_t zeros[32] = {0};
 
     (void)state;
-    assert_int_equal(journal_crc32c(0, "123456789", 9), 0xe3069283u);
-    assert_int_equal(journal_crc32c(0, zeros, 32), 0x8a9136aau); /* RFC 3720, B.4 */
-    assert_int_equal(journal_crc32c(journal_crc32c(0, "1234", 4), "56789", 5),
-                     0xe3069283u);
+    assert_int_equal(journal_crc32("123456789", 9), 0xcbf43926u); /* as every CRC-32 */
+    assert_int_equal(journal_crc32(zeros, 32), 0x190a55adu);
+    assert_int_equal(journal_crc32("", 0), 0);
 }
 
 static void round_trip_and_resume(void **state)
@@ -81,7 +94,7 @@ static void round_trip_and_resume(void **state)
         assert_ok(append_fixture(j, i));
     assert_int_equal(journal_n_finished(j), 10);
     assert_int_equal(read_checked(journal_path(j)), 10); /* while open */
-    assert_ok(journal_cell_begin(j, "rate=99/repeat=0"));
+    assert_ok(journal_begin(j, "rate=99/repeat=0"));
     journal_close(&j);
     assert_null(j);
 
@@ -105,28 +118,130 @@ static void round_trip_and_resume(void **state)
     assert_int_equal(access(dir, F_OK), 0);
 }
 
-static void in_pieces(void **state)
+/* Each line is one JSON object whose CRC anyone can check: jq reads it, and gzip's CRC of
+ * what follows the first member is that member. */
+static void lines_are_json(void **state)
 {
-    struct journal *j = open_toy(fixture_dir("pieces"));
-    struct fixture_cell f;
-    struct record_cell end;
+    const char *dir = fixture_dir("lines");
+    struct journal *j = open_toy(dir);
+    static const char *const kinds[] = {"header", "begin", "cell"};
+    size_t n, at = 0;
+    char *text;
 
     (void)state;
-    fixture_cell_make(&f, 4);
-    assert_err(journal_row(j, &f.rows[0]), ERR_STATE, "outside a cell");
-    assert_ok(journal_cell_begin(j, "abandoned"));
-    assert_ok(journal_row(j, &f.rows[0]));
-    assert_err(journal_cell_end(j, &f.cell), ERR_STATE, "expected of abandoned");
-    assert_ok(journal_cell_begin(j, f.key));
-    for (size_t i = 0; i < f.cell.n_rows; i++)
-        assert_ok(journal_row(j, &f.rows[i]));
-    end = f.cell;
-    end.rows = NULL;
-    end.n_rows = 0;
-    assert_ok(journal_cell_end(j, &end));
-    assert_int_equal(read_checked(journal_path(j)), 1);
+    assert_ok(journal_begin(j, "rate=4/repeat=0"));
+    assert_ok(append_fixture(j, 4));
+    text = test_read(journal_path(j), &n);
+    for (int i = 0; i < 3; i++) {
+        char *end = memchr(text + at, '\n', n - at);
+        unsigned crc;
+        json_t *line;
+
+        assert_non_null(end);
+        assert_ok(json_read_text(&line, text + at, (size_t)(end - text) - at, "line"));
+        assert_int_equal(json_object_size(line), 2);
+        assert_non_null(json_object_get(line, kinds[i]));
+        assert_int_equal(
+            sscanf(json_string_value(json_object_get(line, "crc")), "%x", &crc), 1);
+        assert_int_equal(crc,
+                         journal_crc32(text + at + 18, (size_t)(end - text) - at - 18));
+        if (i == 2)
+            assert_string_equal(json_string_value(json_object_get(
+                                    json_object_get(line, "cell"), "state")),
+                                "done");
+        json_decref(line);
+        at = (size_t)(end - text) + 1;
+    }
+    assert_int_equal(at, n);
+    mem_free(text);
+    journal_close(&j);
+}
+
+struct keep {
+    double values[8], series[8];
+    struct metrics_row row;
+    char why[96];
+};
+
+static int keep_cell(void *ctx, const struct record_cell *c)
+{
+    struct keep *k = ctx;
+
+    for (size_t i = 0; i < c->n_values; i++)
+        k->values[i] = c->values[i].value;
+    memcpy(k->series, c->series[0].v, c->series[0].n * sizeof(double));
+    memcpy(k->why, c->values[1].why, sizeof(k->why));
+    k->row = c->rows[0];
+    return OK;
+}
+
+/* Every double comes back as it was, a NaN with its reason, a time that never came, and
+ * the readable part of a text that is not UTF-8. */
+static void numbers_and_texts_survive(void **state)
+{
+    static const double odd[] = {0.1,       -0.0,     5e-324,    1.7976931348623157e308,
+                                 1.0 / 3.0, INFINITY, -INFINITY, 9007199254740993.0};
+    struct journal *j = open_toy(fixture_dir("odd"));
+    struct fixture_cell f;
+    struct metrics_value values[8];
+    struct keep got;
+
+    (void)state;
+    fixture_cell_make(&f, 1);
+    for (int i = 0; i < 8; i++) {
+        values[i] = (struct metrics_value){"v", "ms", odd[i], ""};
+        f.series_v[i] = odd[7 - i];
+    }
+    values[1] = (struct metrics_value){"nan", "ms", NAN, "caf\xc3\xa9 caf\xc3"};
+    values[2] = (struct metrics_value){"caf\xc3\xa9", "\xc2\xb5s", odd[2], ""};
+    snprintf(f.rows[0].error, sizeof(f.rows[0].error), "bad \xff byte, \xe2\x82\xac");
+    f.rows[0].done_ns = METRICS_NEVER;
+    f.rows[0].intended_ns = INT64_MAX;
+    f.cell.values = values;
+    f.cell.n_values = 8;
+    f.series[0].n = 8;
+    assert_ok(journal_cell(j, &f.cell));
+    assert_ok(journal_read(journal_path(j), keep_cell, &got, NULL, NULL));
+    for (int i = 0; i < 8; i++) {
+        if (i != 1)
+            assert_memory_equal(&got.values[i], &odd[i], sizeof(double));
+        assert_memory_equal(&got.series[i], &odd[7 - i], sizeof(double));
+    }
+    assert_true(isnan(got.values[1]));
+    assert_string_equal(got.why, "caf?? caf?");
+    assert_string_equal(got.row.error, "bad ? byte, ???");
+    assert_true(got.row.done_ns == METRICS_NEVER);
+    assert_true(got.row.intended_ns == INT64_MAX);
     fixture_cell_free(&f);
     journal_close(&j);
+}
+
+/* --fresh: what is there is forgotten, but never what another run is writing. */
+static void fresh_waits_for_the_lock(void **state)
+{
+    const char *dir = fixture_dir("fresh");
+    struct journal *j = open_toy(dir), *second;
+    json_t *h = fixture_header(UTC);
+
+    (void)state;
+    assert_ok(append_fixture(j, 1));
+    assert_err(journal_open(&second, dir, "toy", h, true), ERR_STATE, "another run");
+    assert_ok(append_fixture(j, 2));
+    assert_int_equal(read_checked(journal_path(j)), 2);
+    journal_close(&j);
+    assert_ok(journal_open(&j, dir, "toy", h, true));
+    assert_int_equal(journal_n_finished(j), 0);
+    assert_ok(append_fixture(j, 3));
+    assert_int_equal(read_checked(journal_path(j)), 1);
+    journal_close(&j);
+    json_decref(h);
+}
+
+static void ignore_line(void *ctx, enum log_level level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    (void)line;
 }
 
 static void refuses_bad_input(void **state)
@@ -141,21 +256,24 @@ static void refuses_bad_input(void **state)
     json_t *h = fixture_header(UTC);
 
     (void)state;
-    json_object_set_new(h, "truth", json_string("mesured"));
-    assert_err(journal_open(&j, dir, "toy", h, 1), ERR_ARG, "did you mean \"measured\"?");
-    json_object_del(h, "truth");
-    assert_err(journal_open(&j, dir, "toy", h, 1), ERR_ARG, "truth");
+    json_object_set_new(h, "evidence", json_string("mesured"));
+    assert_err(journal_open(&j, dir, "toy", h, false), ERR_ARG,
+               "did you mean \"measured\"?");
+    json_object_del(h, "evidence");
+    assert_err(journal_open(&j, dir, "toy", h, false), ERR_ARG, "evidence");
+
     json_decref(h);
 
     j = open_toy(dir);
     h = fixture_header(UTC);
-    assert_err(journal_open(&second, dir, "toy", h, 1), ERR_STATE, "another run");
+    assert_err(journal_open(&second, "", "toy", h, false), ERR_IO, "cannot make");
+    assert_err(journal_open(&second, dir, "toy", h, false), ERR_STATE, "another run");
     assert_null(second);
     json_decref(h);
-    assert_err(journal_cell_begin(j, ""), ERR_ARG, "key");
+    assert_err(journal_begin(j, ""), ERR_ARG, "key");
     for (size_t i = 0; i < sizeof(not_keys) / sizeof(not_keys[0]); i++)
-        assert_err(journal_cell_begin(j, not_keys[i]), ERR_ARG, "printable");
-    assert_ok(journal_cell_begin(j, "model=\u00fc \u20ac \U0001f600"));
+        assert_err(journal_begin(j, not_keys[i]), ERR_ARG, "printable");
+    assert_ok(journal_begin(j, "model=\u00fc \u20ac \U0001f600"));
     fixture_cell_make(&f, 1);
     snprintf(f.values[0].name, sizeof(f.values[0].name), "a/b");
     assert_err(journal_cell(j, &f.cell), ERR_ARG, "a/b");
@@ -166,13 +284,6 @@ static void refuses_bad_input(void **state)
     assert_int_equal(read_checked(journal_path(j)), 0);
     fixture_cell_free(&f);
     journal_close(&j);
-}
-
-static void ignore_line(void *ctx, enum log_level level, const char *line)
-{
-    (void)ctx;
-    (void)level;
-    (void)line;
 }
 
 static void other_job_is_set_aside(void **state)
@@ -191,7 +302,7 @@ static void other_job_is_set_aside(void **state)
     log_set_sink(ignore_line, NULL);
     json_object_set_new(json_object_get(h, "job"), "n", json_integer(4));
     for (int i = 0; i < 2; i++) {
-        assert_ok(journal_open(&j, dir, "toy", h, 1));
+        assert_ok(journal_open(&j, dir, "toy", h, false));
         assert_int_equal(journal_n_finished(j), 0);
         journal_close(&j);
         json_object_set_new(json_object_get(h, "job"), "n", json_integer(5 + i));
@@ -231,7 +342,7 @@ static void truncated_anywhere(void **state)
         step = 1;
         for (int i = 0; i < 3; i++)
             want += cut >= ends[i];
-        test_write(path, whole, cut);
+        put_file(path, whole, cut);
         j = open_toy(dir);
         if (journal_n_finished(j) != (size_t)want || read_checked(path) != want)
             fail_msg("cut at %zu: %zu finished, wanted %d", cut, journal_n_finished(j),
@@ -245,14 +356,15 @@ static void truncated_anywhere(void **state)
     mem_free(whole);
 }
 
-/* A flipped bit anywhere behind the header ends the journal before it, never within it.
- */
+/* A flipped bit anywhere behind the header ends the journal before it, never within it,
+ * and whoever goes on is told what it costs. */
 static void flipped_anywhere(void **state)
 {
     const char *dir = fixture_dir("flip");
     char path[600];
     struct journal *j = open_toy(dir);
     struct stat st;
+    struct log_warning w;
     size_t n, head;
     uint8_t *whole;
 
@@ -266,10 +378,23 @@ static void flipped_anywhere(void **state)
     whole = test_read(path, &n);
     for (size_t at = head; at < n; at++) {
         whole[at] ^= (uint8_t)(1 << (at % 8));
-        test_write(path, whole, n);
+        put_file(path, whole, n);
         assert_true(read_checked(path) < 2);
         whole[at] ^= (uint8_t)(1 << (at % 8));
     }
+    whole[head + 100] ^= 1; /* in the first of two cells */
+    test_write(path, whole, n);
+    while (log_warnings_take(&w, 1) > 0)
+        ;
+    log_set_sink(ignore_line, NULL);
+    j = open_toy(dir);
+    log_set_sink(NULL, NULL);
+    assert_int_equal(log_warnings_take(&w, 1), 1);
+    assert_string_equal(w.code, "journal_damaged");
+    assert_int_equal(journal_n_finished(j), 0);
+    assert_ok(append_fixture(j, 5));
+    assert_int_equal(read_checked(path), 1);
+    journal_close(&j);
     mem_free(whole);
 }
 
@@ -409,10 +534,10 @@ static void memory_fails(void **state)
             struct fixture_cell f;
             int rc, n = 0;
 
-            test_write(path, whole, n_whole);
+            put_file(path, whole, n_whole);
             fixture_cell_make(&f, 0);
             mem_fail_after(k, once);
-            rc = journal_open(&j, dir, "toy", h, 1);
+            rc = journal_open(&j, dir, "toy", h, false);
             if (rc == OK)
                 rc = journal_cell(j, &f.cell);
             if (rc == OK)
@@ -426,7 +551,7 @@ static void memory_fails(void **state)
             if (rc != ERR_NOMEM)
                 fail_msg("allocation %ld: %s: %s", k, err_name(rc), err_msg());
             assert_true(read_checked(path) >= 1);
-            assert_true(k < 1000);
+            assert_true(k < 20000);
         }
     log_set_level(LOG_INFO);
     assert_int_equal(read_checked(path), 2);
@@ -438,7 +563,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crc_known),
         cmocka_unit_test(round_trip_and_resume),
-        cmocka_unit_test(in_pieces),
+        cmocka_unit_test(lines_are_json),
+        cmocka_unit_test(numbers_and_texts_survive),
+        cmocka_unit_test(fresh_waits_for_the_lock),
         cmocka_unit_test(refuses_bad_input),
         cmocka_unit_test(other_job_is_set_aside),
         cmocka_unit_test(truncated_anywhere),

@@ -147,6 +147,20 @@ static double latest(const char *dir, const char *name)
     return v;
 }
 
+/* The path of the newest record. */
+static char *record_in(const char *dir, char path[600])
+{
+    const char *file;
+    json_t *j;
+
+    snprintf(path, 600, "%s/latest.json", dir);
+    assert_ok(json_read_file(&j, path, 1 << 20));
+    assert_ok(json_get_str(j, "file", &file, path));
+    snprintf(path, 600, "%s/%s", dir, file);
+    json_decref(j);
+    return path;
+}
+
 static void a_run_leaves_its_headline(void **state)
 {
     const char *path = write_job("small", small), *dir = out_dir("small");
@@ -330,6 +344,63 @@ static void fresh_forgets(void **state)
     mem_free((void *)text);
 }
 
+/* --fresh while another run of the job goes on: refused, and that run loses nothing. */
+static void fresh_leaves_a_running_run_alone(void **state)
+{
+    char dir[300], journal[400], log[400], record[600];
+    const char *path = write_job("beside", long_job);
+    char *argv[] = {(char *)testbed(), "run", (char *)path, "--out", dir, NULL};
+    struct timespec pause = {.tv_nsec = 2000000};
+    pid_t pid;
+
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s", out_dir("beside"));
+    snprintf(journal, sizeof(journal), "%s/beside.journal", dir);
+    snprintf(log, sizeof(log), "%s/first", test_dir());
+    pid = start(argv, log);
+    while (look(journal).n < 1)
+        nanosleep(&pause, NULL);
+    kill(pid, SIGSTOP); /* so that it cannot end meanwhile */
+    EXPECT(3, "another run is writing it", "run", path, "--out", dir, "--fresh");
+    kill(pid, SIGCONT);
+    assert_int_equal(wait_for(pid), 0);
+    assert_true(latest(dir, "t") >= 7);
+    EXPECT(0, "ms | lower", "export", record_in(dir, record), "--format", "markdown");
+}
+
+/* What stands at the target of --out stays until a whole export replaces it. */
+static void export_out_destroys_nothing(void **state)
+{
+    const char *path = write_job("small", small), *dir = out_dir("exported");
+    char record[600], out[600], older[] = "an older export";
+    void *before, *after;
+    size_t n_before, n_after;
+
+    (void)state;
+    EXPECT(0, "TTFT p50", "run", path, "--out", dir, "--quiet");
+    record_in(dir, record);
+    snprintf(out, sizeof(out), "%s/export.csv", test_dir());
+    before = test_read(record, &n_before);
+    EXPECT(2, "another file", "export", record, "--out", record);
+    after = test_read(record, &n_after);
+    assert_int_equal(n_before, n_after);
+    assert_memory_equal(before, after, n_before);
+    mem_free(after);
+
+    test_write(out, older, sizeof(older));
+    EXPECT(3, "HDF5 file", "export", path, "--out", out);
+    after = test_read(out, &n_after);
+    assert_int_equal(n_after, sizeof(older));
+    assert_memory_equal(after, older, sizeof(older));
+    mem_free(after);
+    mem_free(before);
+    EXPECT(0, "", "export", record, "--out", out);
+    EXPECT(2, "not a regular file", "export", record, "--out", test_dir());
+    before = test_read(out, &n_before);
+    assert_memory_equal(before, "cell,key,request,", 17);
+    mem_free(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +412,8 @@ int main(void)
         cmocka_unit_test(failed_requests_are_said),
         cmocka_unit_test(a_killed_run_resumes),
         cmocka_unit_test(fresh_forgets),
+        cmocka_unit_test(fresh_leaves_a_running_run_alone),
+        cmocka_unit_test(export_out_destroys_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

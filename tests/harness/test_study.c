@@ -1,13 +1,12 @@
 /* Jobs that study: a scripted study stands in for the built-in ones (this program's list
  * of studies replaces the library's), so that every value it reports is known. */
-#include "tests/support/test.h"
+#include "tests/support/fixture.h"
 
 #include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/json.h"
-#include "experiments/harness/export.h"
 #include "experiments/harness/job.h"
 #include "experiments/harness/run_experiment.h"
 #include "experiments/harness/study.h"
@@ -434,20 +433,6 @@ static void a_study_that_breaks_its_contract_fails_its_cell(void **state)
 
 /* --- the record */
 
-static json_t *exported(const char *path)
-{
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    json_t *all;
-
-    assert_ok(export_file(path, EXPORT_JSON, f));
-    fclose(f);
-    assert_ok(json_read_text(&all, text, n, "export"));
-    free(text);
-    return all;
-}
-
 static void the_record_says_what_the_study_said(void **state)
 {
     struct ran r;
@@ -455,7 +440,7 @@ static void the_record_says_what_the_study_said(void **state)
 
     (void)state;
     run("record", HEADLINE("\"metric\": \"speed\", \"over\": \"max\""), &r);
-    all = exported(r.outcome.path);
+    all = fixture_exported(r.outcome.path);
     cell = json_array_get(json_object_get(all, "cells"), 5);
     a = json_object_get(cell, "attributes");
     assert_int_equal(json_integer_value(json_object_get(a, "study.m")), 4);

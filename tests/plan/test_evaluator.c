@@ -26,8 +26,8 @@ static void test_find(void **state)
     const struct plan_evaluator *e;
 
     (void)state;
-    assert_string_equal(find("contention")->truth, "simulated");
-    assert_string_equal(find("measured")->truth, "measured");
+    assert_string_equal(find("contention")->evidence, "simulated");
+    assert_string_equal(find("measured")->evidence, "measured");
     assert_err(plan_evaluator_find("mesured", &e), ERR_NOTFOUND, "\"measured\"?");
     assert_null(e);
 }

@@ -31,7 +31,7 @@ static void make(struct plan *p)
     snprintf(p->prefill.why, sizeof(p->prefill.why), "every CPU pays");
     snprintf(p->decode.why, sizeof(p->decode.why), "the nodes are read at full speed");
     snprintf(p->machine, sizeof(p->machine), "a_machine");
-    snprintf(p->truth, sizeof(p->truth), "simulated");
+    snprintf(p->evidence, sizeof(p->evidence), "simulated");
     assert_ok(plan_number_cpus(p));
 }
 
@@ -66,7 +66,7 @@ static void round_trip(const struct plan *a)
     same_phase(&a->prefill, &b.prefill);
     same_phase(&a->decode, &b.decode);
     assert_string_equal(a->machine, b.machine);
-    assert_string_equal(a->truth, b.truth);
+    assert_string_equal(a->evidence, b.evidence);
     assert_string_equal(b.source, in_dir("plan.json"));
     assert_int_equal(a->n_cpus, b.n_cpus);
     assert_memory_equal(a->cpus, b.cpus, sizeof(a->cpus));
@@ -317,6 +317,7 @@ static void test_refusals(void **state)
         {"{\"version\":3," PHASES "}", "version: expected an integer in [1, 2], found 3"},
         {"{\"version\":2,\"machin\":\"\"," PHASES "}", "did you mean \"machine\"?"},
         {"{\"version\":2,\"machine\":7," PHASES "}", "machine: expected a string"},
+        {"{\"version\":2,\"evidence\":\"guessed\"," PHASES "}", "found \"guessed\""},
         {"{\"version\":2,\"truth\":\"guessed\"," PHASES "}", "found \"guessed\""},
         {"{\"version\":2,\"prefill\":{\"ranks\":[\"0\"]}}", "decode: expected an object"},
         {PREFILL(""), "prefill: ranks: expected an array"},

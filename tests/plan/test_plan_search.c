@@ -36,7 +36,8 @@ static int wish_open(struct plan_evaluation *out, const struct plan_evaluator_op
     wish.phase = o->phase;
     wish.n_open++;
     wish.n_placed += o->placement != NULL;
-    *out = (struct plan_evaluation){.measure = wish_measure, .ctx = &wish};
+    *out = (struct plan_evaluation){
+        .measure = wish_measure, .ctx = &wish, .simulated = true};
     return OK;
 }
 
@@ -73,7 +74,7 @@ static int wish_step(struct plan_evaluation *e, const struct plan_step *s, int r
 }
 
 static const struct plan_evaluator wishes = {.name = "wish",
-                                             .truth = "simulated",
+                                             .evidence = "simulated",
                                              .open = wish_open,
                                              .close = wish_close,
                                              .pair = wish_pair,
@@ -121,7 +122,7 @@ static void test_both_phases(void **state)
         assert_int_equal(f.plan.decode.nodes[i], i / 3);
     }
     assert_true(fabs(f.plan.decode.expected_s - 1) < 1e-9);
-    assert_string_equal(f.plan.truth, "simulated");
+    assert_string_equal(f.plan.evidence, "simulated");
     assert_non_null(strstr(f.plan.machine, "numa:2"));
     assert_non_null(strstr(f.plan.decode.why, "measurements"));
     assert_non_null(strstr(f.plan.decode.why, "remove("));
@@ -222,7 +223,7 @@ static int refuse_open(struct plan_evaluation *out, const struct plan_evaluator_
 
 static void test_limits_and_errors(void **state)
 {
-    static const struct plan_evaluator refuses = {.open = refuse_open, .truth = ""};
+    static const struct plan_evaluator refuses = {.open = refuse_open, .evidence = ""};
     struct plan_search_opts o;
     struct topo_machine *m;
     struct model_config c;

@@ -77,7 +77,7 @@ static void bed_open(struct bed *b, const char *spec, const struct fake *f)
     assert_ok(topo_machine_open(&b->m, spec));
     assert_ok(topo_tree_open(&b->t, b->m, NULL, NULL, 0));
     assert_ok(opt_init(plan_tree_search_opt_table, &b->o));
-    b->e = (struct plan_evaluation){fake_measure, &b->f, f->noise};
+    b->e = (struct plan_evaluation){fake_measure, &b->f, f->noise, true};
 }
 
 static void bed_close(struct bed *b)
@@ -129,7 +129,7 @@ static void check_found(const struct bed *b, const struct plan_tree_found *f)
 static double exhaustive(const struct bed *b, bool group, struct simulate_best *c)
 {
     struct fake quiet = b->f;
-    struct plan_evaluation e = {fake_measure, &quiet, 0};
+    struct plan_evaluation e = {fake_measure, &quiet, 0, true};
 
     quiet.noise = 0;
     assert_ok(simulate_exhaustive(c, b->t, NULL, e.measure, e.ctx, group));
@@ -235,7 +235,7 @@ static void equal_means_simplest(void **state)
     (void)state;
 
     bed_open(&b, two_nodes, &hidden);
-    b.e = (struct plan_evaluation){constant, &n_calls, 0.01};
+    b.e = (struct plan_evaluation){constant, &n_calls, 0.01, true};
     assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
     assert_string_equal(f.top[f.best].tree->steps, "");
     for (int i = 0; i < f.n_top; i++)
@@ -437,7 +437,7 @@ static void bad_options(void **state)
     b.e.noise_frac = NAN;
     assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_ARG, "noise");
     for (int i = 0; i < 4; i++) {
-        b.e = (struct plan_evaluation){zero, &bad[i], 0};
+        b.e = (struct plan_evaluation){zero, &bad[i], 0, true};
         assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_ARG, "above 0");
     }
     bed_close(&b);

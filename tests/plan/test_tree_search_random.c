@@ -81,7 +81,7 @@ static void close_sim(struct sim *s)
 
 static void search(struct plan_tree_found *f, struct sim *s)
 {
-    struct plan_evaluation e = {measured, s, simulate_params(s->s)->noise_frac};
+    struct plan_evaluation e = {measured, s, simulate_params(s->s)->noise_frac, true};
     struct plan_tree_search_opts o;
 
     assert_ok(opt_init(plan_tree_search_opt_table, &o));
@@ -101,7 +101,7 @@ static double exact_of(struct sim *s, const struct plan_tree_found *f)
 
 static double best_of(struct sim *s, bool group)
 {
-    struct plan_evaluation e = {exact, s, 0};
+    struct plan_evaluation e = {exact, s, 0, true};
     struct simulate_best best;
 
     assert_ok(simulate_exhaustive(&best, s->t, &limits, e.measure, e.ctx, group));

@@ -2,6 +2,9 @@
 
 #include <sys/stat.h>
 
+#include "base/json.h"
+#include "experiments/harness/export.h"
+
 int fixture_cell_number(const char *key)
 {
     int i = -1;
@@ -131,14 +134,29 @@ void fixture_cell_check(const struct record_cell *got, int i)
 
 json_t *fixture_header(const char *utc)
 {
-    json_t *h = json_pack(
-        "{s:s s:s s:s s:s s:{s:i s:s} s:{s:s s:b s:s} s:{s:s} s:s s:s}", "experiment",
-        "toy", "truth", "measured", "utc", utc, "host", "here", "job", "n", 3, "adapter",
-        "null", "provenance", "commit", "0123456789abcdef", "dirty", 0, "flags", "-O2",
-        "environment", "kernel", "6.1", "hwloc_xml", "<topology/>", "claim", "none");
+    json_t *h =
+        json_pack("{s:s s:s s:s s:s s:{s:i s:s} s:{s:s s:b s:s} s:{s:s} s:s s:s}",
+                  "experiment", "toy", "evidence", "measured", "utc", utc, "host", "here",
+                  "job", "n", 3, "adapter", "null", "provenance", "commit",
+                  "0123456789abcdef", "dirty", 0, "flags", "-O2", "environment", "kernel",
+                  "6.1", "hwloc_xml", "<topology/>", "claim", "none");
 
     assert_non_null(h);
     return h;
+}
+
+json_t *fixture_exported(const char *h5_path)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    json_t *all;
+
+    assert_ok(export_print(h5_path, EXPORT_JSON, f));
+    fclose(f);
+    assert_ok(json_read_text(&all, text, n, h5_path));
+    free(text);
+    return all;
 }
 
 const char *fixture_dir(const char *name)

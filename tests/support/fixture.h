@@ -35,6 +35,9 @@ int fixture_cell_number(const char *key);
 /* A header with all required members. */
 json_t *fixture_header(const char *utc);
 
+/* A record as the JSON of its export, which names and describes everything. */
+json_t *fixture_exported(const char *h5_path);
+
 /* The path of a folder below test_dir(), not yet made. Lent; the last 4 stay valid. */
 const char *fixture_dir(const char *name);
 

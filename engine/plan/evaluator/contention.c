@@ -81,7 +81,8 @@ static int contention_open(struct plan_evaluation *out,
     struct contention *x = mem_new(MEM_OTHER, 1, sizeof(*x));
     int rc;
 
-    *out = (struct plan_evaluation){.measure = contention_measure, .ctx = x};
+    *out = (struct plan_evaluation){
+        .measure = contention_measure, .ctx = x, .simulated = true};
     if (!x)
         return ERR_NOMEM;
     x->works = *o->works;
@@ -98,7 +99,7 @@ static int contention_open(struct plan_evaluation *out,
 const struct plan_evaluator plan_evaluator_contention = {
     .name = "contention",
     .help = "the simulator of a machine's caches, memory and links",
-    .truth = "simulated",
+    .evidence = "simulated",
     .open = contention_open,
     .close = contention_close,
     .pair = contention_pair,

@@ -403,7 +403,7 @@ static int measured_open(struct plan_evaluation *out, const struct plan_evaluato
 const struct plan_evaluator plan_evaluator_measured = {
     .name = "measured",
     .help = "the engine itself, on this host",
-    .truth = "measured",
+    .evidence = "measured",
     .open = measured_open,
     .close = measured_close,
     .pair = measured_pair,

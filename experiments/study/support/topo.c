@@ -228,6 +228,7 @@ void study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *
     *out = (struct plan_evaluation){
         .measure = measure,
         .ctx = asked,
+        .simulated = true,
         .noise_frac = asked->noise ? simulate_params(asked->t->sim)->noise_frac : 0.0};
 }
 

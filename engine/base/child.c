@@ -1,0 +1,168 @@
+#include "base/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+/* What foreign input may cost: so much, and so much a byte. Our own records need a tenth
+ * of it, even where columns of one repeated value compress well. */
+#define MEMORY_BYTES    ((size_t)512 << 20)
+#define TEXT_BYTES      ((size_t)64 << 20)
+#define BYTES_PER_BYTE  64
+#define CPU_S           4
+#define SHORT_TEXT      4096
+#define WALL_S          60 /* it may wait for a pipe that a damaged file names */
+#define BYTES_PER_CPU_S ((size_t)1 << 20)
+
+static FILE *to_parent; /* in the child; an error is a NUL and its message */
+
+void child_exit(int rc)
+{
+    if (rc != OK)
+        fprintf(to_parent, "%c%s", 0, err_msg());
+    if (fflush(to_parent) != 0)
+        _exit(127);
+    _exit(-rc);
+}
+
+static void limit(int resource, size_t n)
+{
+    struct rlimit r;
+
+    getrlimit((__rlimit_resource_t)resource, &r);
+    r.rlim_cur = n < r.rlim_max ? n : r.rlim_max;
+    if (setrlimit((__rlimit_resource_t)resource, &r) != 0)
+        child_exit(err_set(ERR_IO, "cannot limit a child process: %m"));
+}
+
+static size_t address_space(void)
+{
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f && fscanf(f, "%lu", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void confine(size_t foreign_bytes)
+{
+    size_t now = address_space();
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    if (null >= 0)
+        dup2(null, STDERR_FILENO); /* "free(): invalid pointer" and the like */
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_CPU, CPU_S + foreign_bytes / BYTES_PER_CPU_S);
+    alarm((unsigned)(WALL_S + foreign_bytes / BYTES_PER_CPU_S));
+    if (now)
+        limit(RLIMIT_AS, now + MEMORY_BYTES + BYTES_PER_BYTE * foreign_bytes);
+}
+
+static _Noreturn void be_child(const struct child *c, pid_t parent, int fd)
+{
+    /* No orphan goes on writing: a parent killed before this line is seen by the next. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(127);
+    signal(SIGPIPE, SIG_DFL);
+    to_parent = fdopen(fd, "w");
+    if (!to_parent)
+        _exit(127);
+    if (c->foreign_bytes)
+        confine(c->foreign_bytes);
+    child_exit(c->fn(c->ctx, to_parent));
+}
+
+/* All that comes, and a NUL behind it; *text has SHORT_TEXT bytes and grows. */
+static int receive(const struct child *c, int fd, char **text, size_t *n)
+{
+    size_t most = TEXT_BYTES + BYTES_PER_BYTE * c->foreign_bytes, cap = SHORT_TEXT;
+
+    for (;;) {
+        ssize_t got;
+
+        if (*n + 1 >= cap) {
+            char *grown = mem_resize(MEM_OTHER, *text, 2 * cap, 1);
+
+            if (!grown)
+                return ERR_NOMEM;
+            *text = grown;
+            cap *= 2;
+        }
+        got = read(fd, *text + *n, cap - *n - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_set(ERR_IO, "%s: cannot read from a child process: %m", c->where);
+        if (got == 0)
+            return OK;
+        *n += (size_t)got;
+        if (c->foreign_bytes && *n > most)
+            return err_set(ERR_FORMAT, "%s: more than %zu bytes came of it: %s", c->where,
+                           most, c->if_crash);
+    }
+}
+
+/* How the child ended: its own error, or a crash. */
+static int judge(const struct child *c, int status, const char *text, size_t n)
+{
+    const char *mark = memrchr(text, 0, n);
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+
+    if (WIFEXITED(status) && code == 0)
+        return OK;
+    if (code > 0 && code <= -ERR_CANCELED && mark)
+        return err_set(-code, "%s", mark + 1);
+    if (WIFSIGNALED(status))
+        return err_set(ERR_FORMAT, "%s: the process working on it ended with \"%s\": %s",
+                       c->where, strsignal(WTERMSIG(status)), c->if_crash);
+    return err_set(ERR_FORMAT, "%s: the process working on it ended with status %d: %s",
+                   c->where, code, c->if_crash);
+}
+
+int child_run(const struct child *c, char **text, size_t *n)
+{
+    pid_t self = getpid(), pid;
+    int ends[2], status = 0, rc;
+    char *all;
+
+    *text = NULL;
+    *n = 0;
+    /* Taken before it starts: work whose answer is short never ends half-way for it. */
+    all = mem_new(MEM_OTHER, SHORT_TEXT, 1);
+    if (!all)
+        return ERR_NOMEM;
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        mem_free(all);
+        return err_set(ERR_IO, "%s: cannot make a pipe: %m", c->where);
+    }
+    pid = fork();
+    if (pid == 0)
+        be_child(c, self, ends[1]);
+    rc = pid < 0 ? err_set(ERR_IO, "%s: cannot start a process: %m", c->where) : OK;
+    close(ends[1]);
+    if (rc == OK)
+        rc = receive(c, ends[0], &all, n);
+    close(ends[0]);
+    if (rc != OK && pid > 0)
+        kill(pid, SIGKILL);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (rc == OK)
+        rc = judge(c, status, all, *n);
+    if (rc == OK)
+        *text = all;
+    else
+        mem_free(all);
+    return rc;
+}

@@ -1,0 +1,133 @@
+#include "tests/support/test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+/* The k-th of these calls fails, or all from then on. */
+static int calls_left = -1;
+
+static int refused(void)
+{
+    if (calls_left < 0 || calls_left-- > 0)
+        return 0;
+    calls_left = 0;
+    errno = EIO;
+    return 1;
+}
+
+ssize_t write(int fd, const void *p, size_t n)
+{
+    if (fd > 2 && refused())
+        return n > 1 ? syscall(SYS_write, fd, p, n / 2) : -1;
+    return syscall(SYS_write, fd, p, n);
+}
+
+int fsync(int fd)
+{
+    return refused() ? -1 : (int)syscall(SYS_fsync, fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    return refused() ? -1 : (int)syscall(SYS_renameat2, -100, from, -100, to, 0);
+}
+
+static int n_entries(const char *dir)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2;
+}
+
+static bool holds(const char *path, const char *text)
+{
+    size_t n;
+    char *got = test_read(path, &n);
+    bool same = n == strlen(text) && memcmp(got, text, n) == 0;
+
+    mem_free(got);
+    return same;
+}
+
+/* Whatever fails, the old file stays until the new one is whole; nothing is left over. */
+static void whole_or_as_before(void **state)
+{
+    char dir[500], path[600];
+    int k, rc;
+
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s/a/b/c", test_dir());
+    snprintf(path, sizeof(path), "%s/file", dir);
+    assert_ok(file_make_dirs(dir));
+    assert_ok(file_make_dirs(dir));
+    for (k = 0;; k++) {
+        assert_ok(file_write(path, "the old one", 11));
+        calls_left = k;
+        rc = file_write(path, "another", 7);
+        calls_left = -1;
+        assert_int_equal(n_entries(dir), 1);
+        if (rc == OK)
+            break;
+        assert_int_equal(rc, ERR_IO);
+        assert_true(holds(path, k < 3 ? "the old one" : "another"));
+    }
+    assert_int_equal(k, 4); /* write, sync, rename, sync of the folder */
+    assert_true(holds(path, "another"));
+}
+
+/* Renaming over what is no file would destroy it. */
+static void only_files_are_replaced(void **state)
+{
+    char path[600];
+    struct stat before, after;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/node", test_dir());
+    assert_err(file_write("", "x", 1), ERR_ARG, "needs a name");
+    assert_err(file_write(test_dir(), "x", 1), ERR_ARG, "not a regular file");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_err(file_write(path, "x", 1), ERR_ARG, "not a regular file");
+    unlink(path);
+    if (mknod(path, S_IFCHR | 0600, makedev(1, 3)) != 0)
+        test_skip("no device can be made here: %s", strerror(errno));
+    assert_int_equal(stat(path, &before), 0);
+    assert_err(file_write(path, "x", 1), ERR_ARG, "not a regular file");
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+}
+
+static void bad_folders(void **state)
+{
+    char path[600];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/plain", test_dir());
+    assert_ok(file_write(path, "x", 1));
+    assert_err(file_make_dirs(""), ERR_IO, "cannot make");
+    snprintf(path, sizeof(path), "%s/plain/below", test_dir());
+    assert_err(file_make_dirs(path), ERR_IO, "cannot make");
+    assert_err(file_write(path, "x", 1), ERR_IO, "cannot create");
+    assert_err(file_sync_dir(path), ERR_IO, "cannot sync the folder");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_or_as_before),
+        cmocka_unit_test(only_files_are_replaced),
+        cmocka_unit_test(bad_folders),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

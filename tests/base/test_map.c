@@ -1,0 +1,80 @@
+#include "tests/support/test.h"
+
+#include "base/map.h"
+
+/* Against a plain list, with keys that collide in their low bits. */
+static void finds_what_was_put(void **state)
+{
+    enum { N = 3000 };
+    static uint64_t keys[N];
+    static int64_t values[N];
+    struct map m = {0};
+    struct rng rng;
+    int64_t found;
+    (void)state;
+
+    rng_init(&rng, test_seed(), "map");
+    assert_false(map_find(&m, 7, &found));
+    for (int i = 0; i < N; i++) {
+        keys[i] = i % 2 ? rng_u64(&rng) | 1 : (uint64_t)(i + 2) << 32;
+        values[i] = (int64_t)i - 5;
+        assert_ok(map_put(&m, keys[i], values[i]));
+    }
+    assert_int_equal(m.n, N);
+    for (int i = 0; i < N; i += 3) {
+        values[i] = -values[i];
+        assert_ok(map_put(&m, keys[i], values[i]));
+    }
+    assert_int_equal(m.n, N);
+    for (int i = 0; i < N; i++) {
+        assert_true(map_find(&m, keys[i], &found));
+        assert_int_equal(found, values[i]);
+    }
+    assert_false(map_find(&m, 3, &found));
+    map_fini(&m);
+    map_fini(&m);
+}
+
+static void key_zero_is_a_key(void **state)
+{
+    struct map m = {0};
+    int64_t found;
+    (void)state;
+
+    assert_ok(map_put(&m, 0, 9));
+    assert_true(map_find(&m, 0, &found));
+    assert_int_equal(found, 9);
+    map_fini(&m);
+}
+
+static void memory_runs_out(void **state)
+{
+    struct map m = {0};
+    int64_t found;
+    (void)state;
+
+    mem_fail_after(1, 1);
+    assert_int_equal(map_put(&m, 5, 1), ERR_NOMEM);
+    mem_fail_after(-1, 1);
+    assert_int_equal(m.n, 0);
+    assert_ok(map_put(&m, 5, 1));
+    for (uint64_t i = 0; i < 511; i++)
+        assert_ok(map_put(&m, 1000 + i, 2));
+    mem_fail_after(0, 1);
+    assert_int_equal(map_put(&m, 6, 1), ERR_NOMEM);
+    mem_fail_after(-1, 1);
+    assert_true(map_find(&m, 5, &found)); /* as it was */
+    assert_false(map_find(&m, 6, &found));
+    map_fini(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_what_was_put),
+        cmocka_unit_test(key_zero_is_a_key),
+        cmocka_unit_test(memory_runs_out),
+    };
+
+    return cmocka_run_group_tests_name("map", tests, NULL, NULL);
+}
