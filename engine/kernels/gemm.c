@@ -16,9 +16,9 @@ struct walk {
     const char *next;       /* where B goes on after this slice's panels of a tile */
 };
 
-/* A single block of so few rows of f32 (of half as many of bf16) is bound by reading and asks
- * for each line so long before its use; of several blocks, so many ask for what comes next.
- * Measured on Zen 4. */
+/* A single block of at most AHEAD_ROWS_F32 rows of f32 (half as many of bf16) is bound by
+ * reading and prefetches each line AHEAD_BYTES before its use. Of several blocks the first
+ * AHEAD_BLOCKS prefetch what comes next. Measured on Zen 4. */
 #define AHEAD_ROWS_F32 6
 #define AHEAD_BYTES    512
 #define AHEAD_BLOCKS   4
@@ -89,9 +89,9 @@ static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, int64_t
     }
 }
 
-/* What row block i asks for ahead of time: its share of what is multiplied next; or, where a
- * single block waits for B's bytes more than for its sums, what is just ahead. */
-static void ask_ahead(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
+/* What row block i prefetches: its share of what is multiplied next or, where a single block
+ * waits for B's bytes more than for its sums, what is just ahead. */
+static void prefetch(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
 {
     size_t type_bytes = kern_type_bytes(w->j->w->type);
     size_t bytes = (size_t)(min64(t->k, t->k_unit) * KERN_PANEL) * type_bytes;
@@ -120,7 +120,7 @@ static void tile(const struct walk *w, struct kern_gemm_tile *t, int64_t i, int6
     if (j->v->a_format == KERN_A_F16_TWICE)
         t->row_factor = (const float *)(a + (size_t)(k_pad * t->mr) * sizeof(float));
     t->c = w->c + (r0 - w->c_row0) * w->ldc + (p - w->c_panel0) * KERN_PANEL;
-    ask_ahead(w, t, i);
+    prefetch(w, t, i);
     j->v->fn.gemm(t);
 }
 

@@ -76,9 +76,9 @@ struct kern_gemm_tile {
     int64_t ldc;          /* floats from a row of C to the next */
     int mr, np;           /* 1 <= mr <= kern_gemm_rows(v, np) */
     bool accumulate;
-    /* A hint for prefetching: an address in what is read after b, arranged as b is, and by
-     * how many bytes a call advances there while it multiplies 64 bytes of a panel. Not
-     * NULL. */
+    /* A hint for prefetching, not NULL: an address in the columns that are read after b,
+     * which lie as b does, and the bytes by which a call advances there while it multiplies
+     * 64 bytes of a panel. */
     const char *next;
     int next_step;
     /* KERN_A_F16_TWICE only: factors of the rows [mr] and of the columns [16 np]. */

@@ -179,7 +179,7 @@ static int64_t equal_parts(int64_t whole, int64_t most)
     return (whole + parts - 1) / parts;
 }
 
-/* So many rows that `per_row` bytes of each fit `most`, in blocks of nearly equal height. */
+/* The number of rows whose `per_row` bytes each fit into `most`, in equal slices of m. */
 static int64_t rows_within(const struct kern_schedule *s, int64_t m, int64_t per_row,
                            size_t most)
 {
@@ -204,9 +204,10 @@ static void cut_split(struct kern_schedule *s, const struct kern_variant *v,
 }
 
 /* Of B, the columns that all row blocks of a slice share, over as much of K as half the
- * second level holds. Of A, which is read again for every such columns, no more than the
- * second level holds: the third is not ours alone, and products that read 8 MB of A again
- * and again ran at half speed at times beside a third level of 32 MB. */
+ * second level holds. Of A, which is read again for every such columns, no more than a
+ * small part of the third level, which is not ours alone: products that read 8 MB of A
+ * again and again ran at half speed at times beside a third level of 32 MB. Where B is
+ * prefetched it may be read more often, so no more of A than the second level holds. */
 static void cut(struct kern_schedule *s, const struct kern_variant *v,
                 const struct kern_mat *w, int64_t m)
 {
@@ -214,11 +215,12 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
     int64_t b_row = (int64_t)panel_row_bytes(w) * s->np;
     int64_t b_max = round_down((int64_t)cpu_cache_bytes(2) / 2 / b_row, unit);
     int64_t a_row = (int64_t)kern_a_bytes(v->a_format, 1, w->k_pad);
+    size_t a_max = v->prefetches_next ? cpu_cache_bytes(2) : cpu_cache_bytes(3) / 32 * 3;
 
     if (b_max < w->k_pad)
         s->bk = (equal_parts(w->k_pad, b_max) + unit - 1) / unit * unit;
-    if (m * a_row > (int64_t)cpu_cache_bytes(2)) {
-        s->bm = rows_within(s, m, a_row, cpu_cache_bytes(2));
+    if (m * a_row > (int64_t)a_max) {
+        s->bm = rows_within(s, m, a_row, a_max);
         s->order = KERN_ORDER_MNK;
     }
 }
