@@ -17,17 +17,17 @@
 struct plan_step {
     enum topo_phase phase; /* under whose configuration */
     int64_t n_rows;
-    const struct simulate_workload *works; /* the same, for those who simulate */
+    const struct simulate_workload *workload; /* the same, for those who simulate */
 };
 
 struct plan_evaluator_opts {
     const struct topo_machine *machine;
-    const char *machine_params_path;        /* contention: of the simulated machine */
-    const char *model_path;                 /* measured: a model file */
-    const char *precision;                  /* measured: "exact", "relaxed" */
-    int64_t n_prompt_tok, n_ctx_tok, batch; /* measured: what it runs */
-    const struct simulate_workload *works;  /* contention: what it prices */
-    const struct topo_config *placement;    /* contention: who placed the weights; NULL:
+    const char *machine_params_path;          /* contention: of the simulated machine */
+    const char *model_path;                   /* measured: a model file */
+    const char *precision;                    /* measured: "exact", "relaxed" */
+    int64_t n_prompt_tok, n_ctx_tok, batch;   /* measured: what it runs */
+    const struct simulate_workload *workload; /* contention: what it prices */
+    const struct topo_config *placement;      /* contention: who placed the weights; NULL:
                                               each configuration its own */
     enum topo_phase phase;
     uint64_t seed;

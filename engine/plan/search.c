@@ -123,16 +123,16 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
     struct plan_evaluation e = {0}, over;
     struct over_decode both = {.inner = &e, .decode = decode};
     struct topo_limits limits;
-    struct simulate_workload works;
+    struct simulate_workload workload;
     int rc;
 
     eo.phase = decode ? TOPO_PREFILL : TOPO_DECODE;
-    eo.works = &works;
+    eo.workload = &workload;
     eo.placement = decode;
     so.all_cores = so.all_cores && decode; /* the paper's prefill */
     plan_limits(&limits, o->model, o->strict_tp);
     limits.max_ranks = o->max_ranks;
-    rc = plan_works(&works, o->model, o->type, eo.phase, &o->lengths, o->batch);
+    rc = plan_workload(&workload, o->model, o->type, eo.phase, &o->lengths, o->batch);
     if (rc != OK)
         return rc;
     rc = o->evaluator->open(&e, &eo);

@@ -7,11 +7,11 @@
 
 #include "plan/evaluator.h"
 #include "plan/plan.h"
-#include "plan/work.h"
+#include "plan/workload.h"
 
 struct plan_search_opts {
     const struct plan_evaluator *evaluator;
-    struct plan_evaluator_opts e; /* works, placement, phase: set per phase here */
+    struct plan_evaluator_opts e; /* workload, placement, phase: set per phase here */
     const struct model_config *model;
     enum kern_type type;
     struct plan_lengths lengths;

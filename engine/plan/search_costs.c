@@ -44,9 +44,9 @@ static int add_row(struct plan_costs *costs[2], struct measure *m, struct pair *
     struct simulate_workload work;
     int rc;
 
-    plan_piece_work(&work, x->o->model, x->o->type, n_rows, x->o->e.n_ctx_tok);
+    plan_piece_workload(&work, x->o->model, x->o->type, n_rows, x->o->e.n_ctx_tok);
     x->step.n_rows = n_rows;
-    x->step.works = &work;
+    x->step.workload = &work;
     rc = measure_compare(m, 2, &o, one_step, x);
     for (int phase = 0; rc == OK && phase < 2; phase++) {
         struct plan_costs *c = costs[phase];

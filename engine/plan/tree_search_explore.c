@@ -14,8 +14,8 @@ struct explorer {
 
 /* The time of the best of a tree's cross-sections. Of a configuration that was measured
  * before the known time counts. */
-static int look_at(struct explorer *x, const struct topo_tree *t,
-                   const struct plan_tree_id *id, double *best)
+static int measure_tree(struct explorer *x, const struct topo_tree *t,
+                        const struct plan_tree_id *id, double *best)
 {
     struct plan_search *s = x->s;
     int rc = OK, i;
@@ -65,7 +65,7 @@ static int visit(struct explorer *x, const struct topo_tree *t,
 {
     const struct plan_tree_search_opts *o = x->s->o;
     double best;
-    int rc = look_at(x, t, id, &best);
+    int rc = measure_tree(x, t, id, &best);
 
     if (rc != OK || !o->remove || o->all_cores)
         return rc;
@@ -151,7 +151,7 @@ static int explore_random(struct plan_search *s)
             id.kept[l] = (uint16_t)(1 + rng_below(&r, id.kept[l]));
         rc = plan_tree_id_open(&t, s, &id);
         if (rc == OK)
-            rc = look_at(&x, t, &id, &best);
+            rc = measure_tree(&x, t, &id, &best);
         mem_free(t);
         if (s->n_trials > before)
             dry = 0;

@@ -177,7 +177,7 @@ const struct simulate_machine_params *simulate_params(const struct simulate_mach
     return &s->params;
 }
 
-/* ---- the time of works ---- */
+/* ---- the time of a workload ---- */
 
 MUST static int check_config(const struct simulate_machine *s,
                              const struct topo_config *c)
@@ -191,19 +191,20 @@ MUST static int check_config(const struct simulate_machine *s,
     return OK;
 }
 
-MUST static int check_works(const struct simulate_workload *w)
+MUST static int check_workload(const struct simulate_workload *w)
 {
     double total = 0;
 
     if (w->n < 1 || w->n > SIMULATE_STEPS_MAX)
-        return err_set(ERR_ARG, "%d works, expected 1 to %d", w->n, SIMULATE_STEPS_MAX);
+        return err_set(ERR_ARG, "%d steps in a workload, expected 1 to %d", w->n,
+                       SIMULATE_STEPS_MAX);
     for (int i = 0; i < w->n; i++) {
         if (!(w->v[i].weight >= 0))
             return err_set(ERR_ARG, "work %d: weight %g, expected 0 or more", i,
                            w->v[i].weight);
         total += w->v[i].weight;
     }
-    return total > 0 ? OK : err_set(ERR_ARG, "works without weight");
+    return total > 0 ? OK : err_set(ERR_ARG, "a workload without weight");
 }
 
 /* What every work of a configuration shares. */
@@ -255,7 +256,7 @@ static double work_s(const struct pace *p, const struct topo_config *c,
 
 int simulate_seconds(const struct simulate_machine *s, const struct topo_config *c,
                      const struct topo_config *placement,
-                     const struct simulate_workload *works, double *seconds)
+                     const struct simulate_workload *workload, double *seconds)
 {
     struct simulate_layout placed,
         layout = {c->tree->pus, c->n_ranks, c->n_threads, NULL};
@@ -268,7 +269,7 @@ int simulate_seconds(const struct simulate_machine *s, const struct topo_config 
     if (rc == OK && placement)
         rc = check_config(s, placement);
     if (rc == OK)
-        rc = check_works(works);
+        rc = check_workload(workload);
     if (rc != OK)
         return rc;
     if (placement) {
@@ -277,9 +278,9 @@ int simulate_seconds(const struct simulate_machine *s, const struct topo_config 
         layout.placement = &placed;
     }
     pace_of(s, c, &layout, &p);
-    for (int i = 0; i < works->n; i++) {
-        sum += works->v[i].weight * work_s(&p, c, &works->v[i]);
-        weight += works->v[i].weight;
+    for (int i = 0; i < workload->n; i++) {
+        sum += workload->v[i].weight * work_s(&p, c, &workload->v[i]);
+        weight += workload->v[i].weight;
     }
     *seconds = sum / weight;
     return OK;
@@ -287,13 +288,13 @@ int simulate_seconds(const struct simulate_machine *s, const struct topo_config 
 
 int simulate_measure(const struct simulate_machine *s, const struct topo_config *c,
                      const struct topo_config *placement,
-                     const struct simulate_workload *works, uint64_t seed, int repeat,
+                     const struct simulate_workload *workload, uint64_t seed, int repeat,
                      double *seconds)
 {
     const struct simulate_machine_params *t = &s->params;
     char stream[64];
     struct rng r;
-    int rc = simulate_seconds(s, c, placement, works, seconds);
+    int rc = simulate_seconds(s, c, placement, workload, seconds);
 
     if (rc != OK)
         return rc;

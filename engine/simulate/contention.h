@@ -82,16 +82,16 @@ double simulate_loaded_latency(double load_frac);
 /* The weighted mean time of the steps, without noise.
  * Where weights lie: rank r's are spread evenly over its memory nodes. `placement` is the
  * configuration that placed them (decode's); NULL: `c` itself. Every rank is given the
- * share of the largest. ERR_ARG: a configuration of another machine, or works without
+ * share of the largest. ERR_ARG: a configuration of another machine, or a workload without
  * weight. */
 MUST int simulate_seconds(const struct simulate_machine *s, const struct topo_config *c,
                           const struct topo_config *placement,
-                          const struct simulate_workload *works, double *seconds);
+                          const struct simulate_workload *workload, double *seconds);
 /* One measurement: the same with noise, which follows from `seed`, the configuration and
  * `repeat` alone. */
 MUST int simulate_measure(const struct simulate_machine *s, const struct topo_config *c,
                           const struct topo_config *placement,
-                          const struct simulate_workload *works, uint64_t seed,
+                          const struct simulate_workload *workload, uint64_t seed,
                           int repeat, double *seconds);
 
 /* Static work over a list of PUs (indices into machine->pus) that each read the same local

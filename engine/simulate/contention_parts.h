@@ -1,7 +1,7 @@
 /* simulate/contention_parts.h - inside of the contention simulator: what its files share.
  *
  * A call has two halves. contention_rates.c finds how fast the slowest thread of a layout
- * can read, gather and compute, which no work changes; contention.c prices works with it.
+ * can read, gather and compute, which no work changes; contention.c prices a workload with it.
  *   Threads: any; all of it is plain data that nobody changes. */
 #ifndef SIMULATE_CONTENTION_PARTS_H
 #define SIMULATE_CONTENTION_PARTS_H

@@ -29,7 +29,7 @@ static int keep_best(struct all *a, const struct topo_config *c, double seconds)
     return OK;
 }
 
-static int look_at(struct all *a, const struct topo_tree *t)
+static int price_tree(struct all *a, const struct topo_tree *t)
 {
     struct topo_config c;
     double seconds;
@@ -62,7 +62,7 @@ static int all_removes(struct all *a, const struct topo_tree *t, int level)
     int rc;
 
     if (level == t->n_levels - 1)
-        return look_at(a, t);
+        return price_tree(a, t);
     rc = all_removes(a, t, level + 1);
     for (int n = 1; rc == OK && n < t->levels[level].arity; n++) {
         rc = topo_tree_remove(&less, t, n, level + 1);

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/mem.h"
-#include "base/stats.h"
 #include "characterize/counters/trust.h"
 #include "characterize/probe.h"
 #include "experiments/study/support/card.h"
@@ -16,6 +14,7 @@
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/topo.h"
 #include "measure/card.h"
+#include "measure/compare.h"
 
 struct opts {
     char *model, *dir;
@@ -90,7 +89,7 @@ struct found {
     struct study_engine engine;
     struct model_phase *phase;
     int n_rounds;
-    double decode_s, prefill_s, read_gbps, frac; /* medians */
+    double decode_s, prefill_s, read_gbps, frac;
 };
 
 /* Values of the card under names of ours. */
@@ -195,90 +194,104 @@ static void report_card(struct study_cell *c, const struct found *f)
 
 /* --- the engine below the roof */
 
-/* How often threads of this process were put off their CPU for another's sake. */
-static long n_preempted(void)
-{
-    struct rusage u = {0};
+/* Bandwidth changes from one second to the next where memory is shared with others, so it
+ * is measured in the same rounds. */
+enum { READ, DECODE, PREFILL, N_MEASURED };
+#define TOKENS_MIN 9
+#define TOKENS_MAX 36
+#define TOKENS_S   1.0
 
-    getrusage(RUSAGE_SELF, &u);
-    return u.ru_nivcsw;
+struct rounds {
+    struct found *f;
+    const struct opts *o;
+    struct study_cell *out;
+    struct measure *all, *tokens;
+    double token_bytes;
+    int n_trials;
+};
+
+static int token(void *arg, int i, struct measure_trial *t)
+{
+    struct rounds *x = arg;
+
+    (void)i;
+    return model_bench_steps_decode(&x->f->engine.steps, x->f->phase, x->o->n_ctx_tok,
+                                    &t->seconds);
 }
 
-#define TOKENS     9  /* undisturbed ones of a round ... */
-#define TOKENS_MAX 36 /* ... sought among so many: then the disturbed stand in */
-
-/* The median time of a token after a first one, which wakes the team. As the probes do, one
- * during which a thread was kept from its CPU is set aside: it measures other programs. */
-static int decode_some(struct found *f, const struct opts *o, double *seconds)
+/* Tokens after a first one, which wakes the team. */
+static int decode_some(struct rounds *x, double *seconds)
 {
-    double calm[TOKENS], all[TOKENS_MAX];
-    size_t n_calm = 0, n = 0;
-    int rc = model_bench_steps_decode(&f->engine.steps, f->phase, o->n_ctx_tok, seconds);
+    const struct measure_opts o = {
+        .min_rounds = TOKENS_MIN, .max_rounds = TOKENS_MAX, .budget_s = TOKENS_S};
+    struct measure_report r;
+    int rc = measure_compare(x->tokens, 1, &o, token, x);
 
-    while (rc == OK && n_calm < TOKENS && n < TOKENS_MAX) {
-        long before = n_preempted();
-
-        rc = model_bench_steps_decode(&f->engine.steps, f->phase, o->n_ctx_tok, &all[n]);
-        if (n_preempted() == before)
-            calm[n_calm++] = all[n];
-        n++;
-    }
-    *seconds = n_calm >= 3 ? stats_median(calm, n_calm) : stats_median(all, n);
+    measure_report(x->tokens, 0, &r);
+    *seconds = r.estimate;
     return rc;
 }
 
-/* Each round measures the bandwidth before and after its tokens, as it changes from one
- * second to the next where memory is shared with others. A buffer of few caches would not
- * do: what of it is still in the cache then passes for memory's bandwidth. */
-static int one_round(struct found *f, const struct opts *o, double *v)
+static int trial(void *arg, int i, struct measure_trial *t)
 {
-    const struct model *m = f->engine.model;
-    struct study_threads t = {
-        .budget = f->budget, .team = f->engine.team, .n = f->budget.n};
-    size_t read_bytes = (size_t)o->read_mb << 20;
-    double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
-                                     (double)o->n_ctx_tok + 1, 1)
-                       .read_bytes;
-    double read = study_read_gbps(&t, read_bytes, o->read_s / 2);
-    int rc = decode_some(f, o, &v[0]);
+    struct rounds *x = arg;
+    struct study_threads threads = {
+        .budget = x->f->budget, .team = x->f->engine.team, .n = x->f->budget.n};
 
-    read = (read + study_read_gbps(&t, read_bytes, o->read_s / 2)) / 2;
-    if (rc == OK)
-        rc =
-            model_bench_steps_prefill(&f->engine.steps, f->phase, o->n_prompt_tok, &v[1]);
-    v[2] = read;
-    v[3] = bytes / v[0] * 1e-9 / read;
-    return rc;
+    study_progress(x->out,
+                   0.7 + 0.3 * ++x->n_trials / (N_MEASURED * (double)(x->o->rounds + 1)),
+                   "prefill, decode and bandwidth in turn");
+    if (i == DECODE)
+        return decode_some(x, &t->seconds);
+    if (i == PREFILL)
+        return model_bench_steps_prefill(&x->f->engine.steps, x->f->phase,
+                                         x->o->n_prompt_tok, &t->seconds);
+    /* What a token must read, at the bandwidth of now. A buffer of few caches would not do:
+     * what of it is still in the cache then passes for memory's bandwidth. */
+    t->seconds = 1e-9 * x->token_bytes /
+                 study_read_gbps(&threads, (size_t)x->o->read_mb << 20, x->o->read_s);
+    return OK;
+}
+
+static void take_reports(struct rounds *x)
+{
+    struct measure_report r[N_MEASURED], frac;
+
+    for (int i = 0; i < N_MEASURED; i++)
+        measure_report(x->all, i, &r[i]);
+    measure_ratio(x->all, READ, DECODE, &frac);
+    x->f->decode_s = r[DECODE].estimate;
+    x->f->prefill_s = r[PREFILL].estimate;
+    x->f->read_gbps = 1e-9 * x->token_bytes / r[READ].estimate;
+    x->f->frac = frac.estimate;
 }
 
 static int run_engine(struct found *f, const struct opts *o, struct study_cell *out)
 {
+    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
     int64_t max_tok = o->n_prompt_tok > o->n_ctx_tok ? o->n_prompt_tok : o->n_ctx_tok;
-    size_t n = (size_t)o->rounds;
-    double *x = NULL, v[4];
+    struct rounds x = {.f = f, .o = o, .out = out};
     int rc =
         study_engine_open(&f->engine, o->model, o->precision, 1, max_tok + 1, o->seed);
 
     if (rc == OK)
         rc = study_engine_phase(&f->engine, &f->phase, 1, f->budget.n, NULL);
-    if (rc != OK)
-        return rc;
-    x = mem_new(MEM_OTHER, 4 * n, sizeof(*x));
-    rc = x ? one_round(f, o, v) : ERR_NOMEM; /* warms up */
-    for (size_t r = 0; r < n && rc == OK; r++) {
-        rc = one_round(f, o, v);
-        for (size_t i = 0; i < 4; i++)
-            x[i * n + r] = v[i];
-        study_progress(out, 0.7 + 0.3 * (double)(r + 1) / (double)n,
-                       "prefill, decode and bandwidth in turn");
-    }
+    if (rc == OK)
+        rc = measure_open(&x.tokens, 1, TOKENS_MAX);
+    if (rc == OK)
+        rc = measure_open(&x.all, N_MEASURED, (int)o->rounds);
     if (rc == OK) {
-        f->decode_s = stats_median(x, n);
-        f->prefill_s = stats_median(x + n, n);
-        f->read_gbps = stats_median(x + 2 * n, n);
-        f->frac = stats_median(x + 3 * n, n);
+        const struct model *m = f->engine.model;
+
+        x.token_bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
+                                          (double)o->n_ctx_tok + 1, 1)
+                            .read_bytes;
+        rc = measure_compare(x.all, N_MEASURED, &rounds, trial, &x);
     }
-    mem_free(x);
+    if (rc == OK)
+        take_reports(&x);
+    measure_close(&x.all);
+    measure_close(&x.tokens);
     return rc;
 }
 

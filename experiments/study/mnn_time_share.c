@@ -8,6 +8,7 @@
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
 #include "measure/card.h"
+#include "measure/compare.h"
 
 enum { PREFILL, DECODE };
 
@@ -49,7 +50,11 @@ static const struct study_metric metrics[] = {
 struct found {
     struct study_engine engine;
     struct model_phase *phase;
-    double step_s[ROUNDS_MAX], timed[ROUNDS_MAX];
+    const struct opts *o;
+    struct study_cell *cell;
+    struct measure *measure; /* of the one kind of step */
+    int n_steps;
+    double timed[ROUNDS_MAX];
     double linear[ROUNDS_MAX], attention[ROUNDS_MAX], memory[ROUNDS_MAX],
         wait[ROUNDS_MAX];
 };
@@ -63,14 +68,16 @@ static int step(struct found *f, const struct opts *o, double *seconds)
 
 /* By the clock of thread 0, which has an equal part of every operator; where it waits,
  * another had more to do or was held up. */
-static int one_round(struct found *f, const struct opts *o, int64_t r)
+static int trial(void *arg, int i, struct measure_trial *t)
 {
+    struct found *f = arg;
     uint64_t ns[MODEL_T_N];
     double work, wait;
-    int rc;
+    int rc, r = f->n_steps++;
 
+    (void)i;
     model_times_take(f->engine.model, ns);
-    rc = step(f, o, &f->step_s[r]);
+    rc = step(f, f->o, &t->seconds);
     model_times_take(f->engine.model, ns);
     wait = (double)(ns[MODEL_T_WAIT] + ns[MODEL_T_REDUCE]);
     work = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD] + ns[MODEL_T_ATTN] +
@@ -78,8 +85,9 @@ static int one_round(struct found *f, const struct opts *o, int64_t r)
     f->linear[r] = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD]) / work;
     f->attention[r] = (double)ns[MODEL_T_ATTN] / work;
     f->memory[r] = (double)ns[MODEL_T_NORM_ROPE] / work;
-    f->wait[r] = wait * 1e-9 / f->step_s[r];
-    f->timed[r] = (work + wait) * 1e-9 / f->step_s[r];
+    f->wait[r] = wait * 1e-9 / t->seconds;
+    f->timed[r] = (work + wait) * 1e-9 / t->seconds;
+    study_progress(f->cell, (double)(r + 1) / (double)f->o->rounds, "steps");
     return rc;
 }
 
@@ -103,21 +111,26 @@ static double bound_tok_s(const struct found *f, const struct opts *o, const jso
 static void report(const struct found *f, const struct opts *o, struct study_cell *c)
 {
     size_t n = (size_t)o->rounds;
-    double s = stats_median(f->step_s, n);
+    struct measure_report s;
+    int n_rounds;
+    const double *each = measure_times(f->measure, 0, &n_rounds);
+
+    measure_report(f->measure, 0, &s);
+
     const struct study_number all[] = {
         {"share_linear", stats_median(f->linear, n)},
         {"share_attention", stats_median(f->attention, n)},
         {"share_memory", stats_median(f->memory, n)},
         {"wait_frac", stats_median(f->wait, n)},
         {"share_mad", stats_mad(f->linear, n)},
-        {"step_s", s},
+        {"step_s", s.estimate},
         {"timed_frac", stats_median(f->timed, n)},
-        {"tok_s", (o->phase == PREFILL ? (double)o->n_tok : 1) / s},
+        {"tok_s", (o->phase == PREFILL ? (double)o->n_tok : 1) / s.estimate},
         {"bound_tok_s", bound_tok_s(f, o, study_machine(c))},
     };
 
     STUDY_VALUES(c, all, "no machine card with that bound");
-    study_series(c, "step_s_each", "s", f->step_s, n);
+    study_series(c, "step_s_each", "s", each, n);
     study_engine_report(c, &f->engine);
 }
 
@@ -130,17 +143,23 @@ static int run(const void *opts, struct study_cell *c)
 
     if (!f)
         return ERR_NOMEM;
+    f->o = o;
+    f->cell = c;
     rc = study_engine_open(&f->engine, o->model, o->precision, 1, o->n_tok + 1, o->seed);
     if (rc == OK)
         rc = study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n, NULL);
     if (rc == OK)
         rc = step(f, o, &warm);
-    for (int64_t r = 0; r < o->rounds && rc == OK; r++) {
-        rc = one_round(f, o, r);
-        study_progress(c, (double)(r + 1) / (double)o->rounds, "steps");
-    }
+    if (rc == OK)
+        rc = measure_open(&f->measure, 1, ROUNDS_MAX);
+    if (rc == OK)
+        rc = measure_compare(
+            f->measure, 1,
+            &(struct measure_opts){MEASURE_EXACTLY((int)o->rounds), .n_warm_up = -1},
+            trial, f);
     if (rc == OK)
         report(f, o, c);
+    measure_close(&f->measure);
     model_phase_close(&f->phase);
     study_engine_close(&f->engine);
     mem_free(f);

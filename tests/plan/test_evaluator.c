@@ -34,7 +34,7 @@ static void test_find(void **state)
 
 /* ---- contention ---- */
 
-static const struct simulate_workload works = {
+static const struct simulate_workload workload = {
     .phase = TOPO_DECODE,
     .n = 1,
     .v = {{.weight = 1,
@@ -51,7 +51,8 @@ static void test_contention(void **state)
 {
     const struct plan_evaluator *x = find("contention");
     const struct topo_limits any = {0};
-    struct plan_evaluator_opts o = {.works = &works, .phase = TOPO_DECODE, .seed = 7};
+    struct plan_evaluator_opts o = {
+        .workload = &workload, .phase = TOPO_DECODE, .seed = 7};
     struct topo_machine *m = NULL;
     struct topo_tree *t = NULL;
     struct plan_evaluation e;
@@ -76,7 +77,7 @@ static void test_contention(void **state)
     assert_ok(e.measure(e.ctx, &c, 0, &again));
     assert_true(again == s[0]); /* that follows from the repeat */
     assert_ok(simulate_machine_open(&sim, m, params));
-    assert_ok(simulate_seconds(sim, &c, NULL, &works, &exact));
+    assert_ok(simulate_seconds(sim, &c, NULL, &workload, &exact));
     assert_true(fabs(s[0] / exact - 1) < 0.5);
     x->close(&e);
     assert_null(e.ctx);
@@ -98,9 +99,10 @@ static void test_contention_pair(void **state)
 {
     const struct plan_evaluator *x = find("contention");
     const struct topo_limits any = {0};
-    struct plan_evaluator_opts o = {.works = &works, .phase = TOPO_PREFILL, .seed = 7};
-    struct simulate_workload few = works, many = works;
-    struct plan_step step = {.phase = TOPO_PREFILL, .n_rows = 1, .works = &few};
+    struct plan_evaluator_opts o = {
+        .workload = &workload, .phase = TOPO_PREFILL, .seed = 7};
+    struct simulate_workload few = workload, many = workload;
+    struct plan_step step = {.phase = TOPO_PREFILL, .n_rows = 1, .workload = &few};
     struct topo_machine *m = NULL;
     struct topo_tree *t = NULL;
     struct topo_config prefill, decode;
@@ -128,13 +130,13 @@ static void test_contention_pair(void **state)
         const struct topo_config *c = phase == TOPO_PREFILL ? &prefill : &decode;
 
         step.phase = (enum topo_phase)phase;
-        step.works = &few;
+        step.workload = &few;
         assert_ok(x->step(&e, &step, 3, &s));
         assert_ok(simulate_measure(sim, c, &decode, &few, 7, 3, &want));
         assert_true(s == want);
         assert_ok(x->step(&e, &step, 4, &again));
         assert_true(again != s);
-        step.works = &many;
+        step.workload = &many;
         assert_ok(x->step(&e, &step, 3, &again));
         assert_true(again > 2 * s); /* far more than noise */
     }
@@ -166,7 +168,7 @@ static void open_short(const struct plan_evaluator *x,
 
 static void test_contention_memory_short(void **state)
 {
-    struct plan_evaluator_opts o = {.works = &works};
+    struct plan_evaluator_opts o = {.workload = &workload};
     struct topo_machine *m = NULL;
     char params[512];
 

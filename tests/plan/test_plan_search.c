@@ -31,8 +31,8 @@ static int wish_measure(void *ctx, const struct topo_config *c, int repeat,
 
 static int wish_open(struct plan_evaluation *out, const struct plan_evaluator_opts *o)
 {
-    if (o->works->phase != o->phase || o->works->n < 1)
-        return err_set(ERR_ARG, "works of another phase");
+    if (o->workload->phase != o->phase || o->workload->n < 1)
+        return err_set(ERR_ARG, "a workload of another phase");
     wish.phase = o->phase;
     wish.n_open++;
     wish.n_placed += o->placement != NULL;
@@ -65,8 +65,8 @@ static int wish_step(struct plan_evaluation *e, const struct plan_step *s, int r
     struct wish *w = e->ctx;
 
     (void)repeat;
-    assert_int_equal(s->works->n, 1);
-    assert_true(s->works->v[0].flop > 0);
+    assert_int_equal(s->workload->n, 1);
+    assert_true(s->workload->v[0].flop > 0);
     *seconds = w->slow_s * (s->phase == TOPO_DECODE ? 1 + 0.1 * (double)s->n_rows : 2);
     if (w->n_steps++ % 3 == 0 && w->n_steps > 0)
         *seconds *= 50;

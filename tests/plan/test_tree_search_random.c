@@ -14,7 +14,7 @@ struct sim {
     struct topo_machine *m;
     struct topo_tree *t;
     struct simulate_machine *s;
-    struct simulate_workload works;
+    struct simulate_workload workload;
     uint64_t seed;
 };
 
@@ -25,7 +25,7 @@ static int measured(void *ctx, const struct topo_config *c, int repeat, double *
 {
     struct sim *s = ctx;
 
-    return simulate_measure(s->s, c, NULL, &s->works, s->seed, repeat, seconds);
+    return simulate_measure(s->s, c, NULL, &s->workload, s->seed, repeat, seconds);
 }
 
 static int exact(void *ctx, const struct topo_config *c, int repeat, double *seconds)
@@ -33,7 +33,7 @@ static int exact(void *ctx, const struct topo_config *c, int repeat, double *sec
     struct sim *s = ctx;
 
     (void)repeat;
-    return simulate_seconds(s->s, c, NULL, &s->works, seconds);
+    return simulate_seconds(s->s, c, NULL, &s->workload, seconds);
 }
 
 static void open_random(struct sim *s, double strength, uint64_t seed)
@@ -45,15 +45,15 @@ static void open_random(struct sim *s, double strength, uint64_t seed)
     assert_ok(simulate_random_machine(&s->m, &params, &o));
     assert_ok(simulate_machine_new(&s->s, s->m, &params));
     assert_ok(topo_tree_open(&s->t, s->m, NULL, NULL, 0));
-    simulate_random_workload(&s->works, seed);
+    simulate_random_workload(&s->workload, seed);
 }
 
 static void open_named(struct sim *s, const char *name, enum topo_phase phase)
 {
-    struct simulate_step *w = &s->works.v[0];
+    struct simulate_step *w = &s->workload.v[0];
     char params[512];
 
-    *s = (struct sim){.seed = 1, .works = {.phase = phase, .n = 1}};
+    *s = (struct sim){.seed = 1, .workload = {.phase = phase, .n = 1}};
     assert_ok(simulate_named_machine_open(&s->m, name, MACHINES, params, sizeof(params)));
     assert_ok(simulate_machine_open(&s->s, s->m, params));
     assert_ok(topo_tree_open(&s->t, s->m, NULL, NULL, 0));

@@ -65,11 +65,12 @@ static struct topo_config cut(const struct topo_tree *t, int n_ranks)
 }
 
 static double seconds(const struct simulate_machine *s, const struct topo_config *c,
-                      const struct topo_config *placement, struct simulate_workload works)
+                      const struct topo_config *placement,
+                      struct simulate_workload workload)
 {
     double out;
 
-    assert_ok(simulate_seconds(s, c, placement, &works, &out));
+    assert_ok(simulate_seconds(s, c, placement, &workload, &out));
     return out;
 }
 
@@ -482,7 +483,7 @@ static void refusals(void **state)
     assert_err(simulate_seconds(s, &c, &c2, &w, &x), ERR_ARG, "core:6");
     assert_err(simulate_seconds(s, &c, NULL, &none, &x), ERR_ARG, "without weight");
     none.n = 9;
-    assert_err(simulate_seconds(s, &c, NULL, &none, &x), ERR_ARG, "9 works");
+    assert_err(simulate_seconds(s, &c, NULL, &none, &x), ERR_ARG, "9 steps");
     none.n = 1;
     none.v[0].weight = NAN;
     assert_err(simulate_seconds(s, &c, NULL, &none, &x), ERR_ARG, "weight");

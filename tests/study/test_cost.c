@@ -7,7 +7,7 @@
 #include "format/format.h"
 #include "format/make.h"
 #include "model/inspect.h"
-#include "plan/work.h"
+#include "plan/workload.h"
 #include "serve/serve.h"
 #include "tests/bench/bench.h"
 #include "tests/study/capture.h"
@@ -153,10 +153,10 @@ static void the_plan(void **state)
 
     (void)state;
     assert_ok(format_make_config("tiny", &c));
-    assert_ok(plan_works(&w, &c, KERN_BF16, TOPO_PREFILL, &p, 1));
+    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_PREFILL, &p, 1));
     assert_true(w.v[0].flop == prefill_flop);
     assert_true(w.v[0].weight_bytes + w.v[0].kv_bytes == prefill_bytes);
-    assert_ok(plan_works(&w, &c, KERN_BF16, TOPO_DECODE, &d, 1));
+    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_DECODE, &d, 1));
     assert_true(w.v[0].weight_bytes + w.v[0].kv_bytes == decode_bytes);
 }
 

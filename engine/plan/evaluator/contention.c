@@ -10,7 +10,7 @@
 
 struct contention {
     struct simulate_machine *sim;
-    struct simulate_workload works;
+    struct simulate_workload workload;
     const struct topo_config *placement; /* lent */
     const struct topo_config *pair[2];   /* of enum topo_phase; lent */
     uint64_t seed;
@@ -21,7 +21,8 @@ static int contention_measure(void *ctx, const struct topo_config *c, int repeat
 {
     const struct contention *x = ctx;
 
-    return simulate_measure(x->sim, c, x->placement, &x->works, x->seed, repeat, seconds);
+    return simulate_measure(x->sim, c, x->placement, &x->workload, x->seed, repeat,
+                            seconds);
 }
 
 static int contention_pair(struct plan_evaluation *e, const struct topo_config *prefill,
@@ -40,7 +41,7 @@ static int contention_step(struct plan_evaluation *e, const struct plan_step *s,
 {
     const struct contention *x = e->ctx;
 
-    return simulate_measure(x->sim, x->pair[s->phase], x->placement, s->works, x->seed,
+    return simulate_measure(x->sim, x->pair[s->phase], x->placement, s->workload, x->seed,
                             repeat, seconds);
 }
 
@@ -57,7 +58,7 @@ static int measure_noise(struct contention *x, const struct topo_machine *m, dou
     if (rc == OK)
         rc = topo_config_cut(&c, t, 0, &any);
     for (int i = 0; i < NOISE_MEASUREMENTS && rc == OK; i++)
-        rc = simulate_measure(x->sim, &c, NULL, &x->works, x->seed, i, &s[i]);
+        rc = simulate_measure(x->sim, &c, NULL, &x->workload, x->seed, i, &s[i]);
     if (rc == OK)
         *frac = 1.4826 * stats_mad(s, NOISE_MEASUREMENTS) /
                 stats_median(s, NOISE_MEASUREMENTS);
@@ -85,7 +86,7 @@ static int contention_open(struct plan_evaluation *out,
         .measure = contention_measure, .ctx = x, .simulated = true};
     if (!x)
         return ERR_NOMEM;
-    x->works = *o->works;
+    x->workload = *o->workload;
     x->placement = o->placement;
     x->seed = o->seed;
     rc = simulate_machine_open(&x->sim, o->machine, o->machine_params_path);

@@ -11,7 +11,7 @@
 #include "cpu/cpu.h"
 #include "format/make.h"
 #include "measure/card.h"
-#include "plan/work.h"
+#include "plan/workload.h"
 
 #define MACHINES "engine/simulate/machines"
 
@@ -148,9 +148,9 @@ static int make_work(struct study_topo *t, const struct study_topo_opts *o)
 
     l = (struct plan_lengths){.n_prompt = prompt, .n_output = output, .n = n};
     if (rc == OK)
-        rc = plan_works(&t->prefill, &t->model, type, TOPO_PREFILL, &l, 1);
+        rc = plan_workload(&t->prefill, &t->model, type, TOPO_PREFILL, &l, 1);
     if (rc == OK)
-        rc = plan_works(&t->decode, &t->model, type, TOPO_DECODE, &l, (int)o->batch);
+        rc = plan_workload(&t->decode, &t->model, type, TOPO_DECODE, &l, (int)o->batch);
     mem_free(prompt);
     mem_free(output);
     return rc;

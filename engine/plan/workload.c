@@ -1,4 +1,4 @@
-#include "plan/work.h"
+#include "plan/workload.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -151,9 +151,9 @@ double plan_mean_context(const struct plan_lengths *l)
     return sum / n;
 }
 
-int plan_works(struct simulate_workload *out, const struct model_config *c,
-               enum kern_type type, enum topo_phase phase, const struct plan_lengths *l,
-               int batch)
+int plan_workload(struct simulate_workload *out, const struct model_config *c,
+                  enum kern_type type, enum topo_phase phase,
+                  const struct plan_lengths *l, int batch)
 {
     int rc = check_lengths(l);
 
@@ -169,8 +169,8 @@ int plan_works(struct simulate_workload *out, const struct model_config *c,
     return OK;
 }
 
-void plan_piece_work(struct simulate_workload *out, const struct model_config *c,
-                     enum kern_type type, int64_t n_tok, int64_t ctx_tok)
+void plan_piece_workload(struct simulate_workload *out, const struct model_config *c,
+                         enum kern_type type, int64_t n_tok, int64_t ctx_tok)
 {
     *out = (struct simulate_workload){.phase = TOPO_PREFILL, .n = 1};
     prefill_work(&out->v[0], c, type, n_tok, ctx_tok);

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "format/make.h"
-#include "plan/work.h"
+#include "plan/workload.h"
 
 /* Numbers worked by hand. llama-160m: dim 768, 12 layers, 12 heads of 64, hidden 3072,
  * vocabulary 32000: a layer has 4 * 768^2 = 2359296 elements of attention and 3 * 768 *
@@ -31,7 +31,7 @@ static void test_decode(void **state)
 
     (void)state;
     config(&c, "llama-160m");
-    assert_ok(plan_works(&w, &c, KERN_BF16, TOPO_DECODE, &l, 4));
+    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_DECODE, &l, 4));
     assert_int_equal(w.phase, TOPO_DECODE);
     assert_int_equal(w.n, 1);
     /* 2 (113246208 + 24576000) + 4 * 12 * 768 * 102, of four sequences */
@@ -46,7 +46,7 @@ static void test_decode(void **state)
     near(w.v[0].allreduce_bytes, 4.0 * 768 * 4);
 
     config(&c, "sheared-llama-1.3b");
-    assert_ok(plan_works(&w, &c, KERN_F32, TOPO_DECODE, &l, 1));
+    assert_ok(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &l, 1));
     near(w.v[0].flop, 2 * (1214251008.0 + 65536000) + 4.0 * 24 * 2048 * 102);
     near(w.v[0].weight_bytes, 5119557632);
     near(w.v[0].kv_bytes, 102.0 * 393216);
@@ -64,7 +64,7 @@ static void test_mean_context(void **state)
 
     (void)state;
     config(&c, "llama-160m");
-    assert_ok(plan_works(&w, &c, KERN_BF16, TOPO_DECODE, &l, 1));
+    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_DECODE, &l, 1));
     near(w.v[0].kv_bytes, 77.0 / 4 * 73728);
 }
 
@@ -78,7 +78,7 @@ static void test_prefill(void **state)
     (void)state;
     config(&c, "llama-160m");
     assert_ok(
-        plan_works(&w, &c, KERN_BF16, TOPO_PREFILL, &l, 4)); /* whatever the batch */
+        plan_workload(&w, &c, KERN_BF16, TOPO_PREFILL, &l, 4)); /* whatever the batch */
     assert_int_equal(w.phase, TOPO_PREFILL);
     assert_int_equal(w.n, 1);
     /* QKV 12 * 1769472 * 200, the other matrices 7667712 * (11 * 200 + 2), attention
@@ -105,7 +105,7 @@ static void test_quantiles(void **state)
         prompt[i] = 1 + (i * 5 + 7) % 16; /* each of 1 .. 16 once */
         output[i] = 1;
     }
-    assert_ok(plan_works(&w, &c, KERN_F32, TOPO_PREFILL, &l, 1));
+    assert_ok(plan_workload(&w, &c, KERN_F32, TOPO_PREFILL, &l, 1));
     assert_int_equal(w.n, SIMULATE_STEPS_MAX);
     for (int i = 0; i < w.n; i++) {
         near(w.v[i].kv_bytes, (2 * i + 2) * 73728.0);
@@ -113,7 +113,7 @@ static void test_quantiles(void **state)
     }
     prompt[0] = prompt[2] = 5;
     prompt[1] = 9;
-    assert_ok(plan_works(&w, &c, KERN_F32, TOPO_PREFILL, &three, 1));
+    assert_ok(plan_workload(&w, &c, KERN_F32, TOPO_PREFILL, &three, 1));
     assert_int_equal(w.n, 2);
     near(w.v[0].kv_bytes, 5 * 73728.0);
     near(w.v[0].weight, 2);
@@ -130,11 +130,12 @@ static void test_refusals(void **state)
 
     (void)state;
     config(&c, "llama-160m");
-    assert_err(plan_works(&w, &c, KERN_F32, TOPO_DECODE, &l, 1), ERR_ARG, "found none");
+    assert_err(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &l, 1), ERR_ARG,
+               "found none");
     l.n = 2;
-    assert_err(plan_works(&w, &c, KERN_F32, TOPO_DECODE, &l, 1), ERR_ARG, "request 1");
+    assert_err(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &l, 1), ERR_ARG, "request 1");
     l.n = 1;
-    assert_err(plan_works(&w, &c, KERN_F32, TOPO_DECODE, &l, 0), ERR_ARG, "batch");
+    assert_err(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &l, 0), ERR_ARG, "batch");
 }
 
 static void test_limits(void **state)
@@ -171,7 +172,7 @@ static void test_piece(void **state)
 
     (void)state;
     config(&c, "llama-160m");
-    plan_piece_work(&w, &c, KERN_BF16, 10, 100);
+    plan_piece_workload(&w, &c, KERN_BF16, 10, 100);
     assert_int_equal(w.n, 1);
     /* attention: 10 rows against 100, and 1 + 2 + ... + 10; the last against 110 */
     near(w.v[0].flop, 2 * (12 * 1769472.0 * 10 + 7667712.0 * 111 + 24576000) +
@@ -180,10 +181,10 @@ static void test_piece(void **state)
     near(w.v[0].kv_bytes, 110.0 * 73728);
     near(w.v[0].n_barriers, 74); /* few rows pack for themselves */
     near(w.v[0].allreduce_bytes, (11 * 10.0 + 1) / 12 * 768 * 4);
-    plan_piece_work(&w, &c, KERN_BF16, 64, 0);
+    plan_piece_workload(&w, &c, KERN_BF16, 64, 0);
     near(w.v[0].n_barriers, 74 + 4 * 11 + 1);
-    plan_piece_work(&w, &c, KERN_BF16, 1, 99);
-    assert_ok(plan_works(&d, &c, KERN_BF16, TOPO_DECODE, &l, 1));
+    plan_piece_workload(&w, &c, KERN_BF16, 1, 99);
+    assert_ok(plan_workload(&d, &c, KERN_BF16, TOPO_DECODE, &l, 1));
     near(w.v[0].flop, d.v[0].flop);
     near(w.v[0].kv_bytes, d.v[0].kv_bytes);
     near(w.v[0].n_barriers, d.v[0].n_barriers);
