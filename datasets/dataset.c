@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/name.h"
 #include "base/rng.h"
 #include "datasets/build.h"
 
@@ -212,22 +213,8 @@ void dataset_cut(const struct dataset_opts *o, struct dataset_item *it)
 
 static int find_reader(const struct dataset_reader **out, const char *name)
 {
-    const char *names[32] = {NULL};
-    const char *near;
-    int n = 0;
-
-    for (; dataset_readers[n]; n++) {
-        if (name && strcmp(dataset_readers[n]->name, name) == 0) {
-            *out = dataset_readers[n];
-            return OK;
-        }
-        if (n < 31)
-            names[n] = dataset_readers[n]->name;
-    }
-    near = name ? opt_nearest(name, names) : NULL;
-    return err_set(ERR_NOTFOUND, "dataset.reader: no reader \"%s\"%s%s%s",
-                   name ? name : "", near ? "; did you mean \"" : "", near ? near : "",
-                   near ? "\"?" : "");
+    *out = name_find(dataset_readers, name ? name : "", "reader");
+    return *out ? OK : err_prefix(ERR_NOTFOUND, "dataset.reader");
 }
 
 static int check_opts(const struct dataset_opts *o, const struct dataset_reader *r)

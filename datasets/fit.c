@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "datasets/build.h"
 
 #define FIT_MAX_BYTES ((size_t)1 << 20)
@@ -128,7 +128,6 @@ MUST static int no_such_fit(const char *name)
 {
     char words[MAX_FITS][64];
     const char *list[MAX_FITS + 1] = {NULL};
-    const char *near;
     struct dirent *e;
     DIR *dir = opendir(DATASET_FITS_DIR);
     int n = 0;
@@ -150,10 +149,8 @@ MUST static int no_such_fit(const char *name)
         n++;
     }
     closedir(dir);
-    near = opt_nearest(name, list);
-    return err_set(ERR_NOTFOUND, "dataset.fit: no fit \"%s\" in %s%s%s%s", name,
-                   DATASET_FITS_DIR, near ? "; did you mean \"" : "", near ? near : "",
-                   near ? "\"?" : "");
+    return name_unknown(ERR_NOTFOUND, name, list, "dataset.fit: no fit \"%s\" in %s",
+                        name, DATASET_FITS_DIR);
 }
 
 int dataset_fit_open(struct dataset_fit **out, const char *name)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "characterize/counters/perf_sys.h"
 
 struct pass {
@@ -123,21 +123,8 @@ void counters_add(struct counters_value *v, const struct counters_value *more)
 
 int counters_provider_find(const char *name, const struct counters_provider **out)
 {
-    const char *names[16] = {NULL}, *nearest;
-
-    *out = NULL;
-    for (int i = 0; counters_providers[i]; i++) {
-        if (strcmp(counters_providers[i]->name, name) == 0) {
-            *out = counters_providers[i];
-            return OK;
-        }
-        if (i < 15)
-            names[i] = counters_providers[i]->name;
-    }
-    nearest = opt_nearest(name, names);
-    return err_set(ERR_NOTFOUND, "no provider of counters is named \"%s\"%s%s%s", name,
-                   nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-                   nearest ? "\"?" : "");
+    *out = name_find(counters_providers, name, "provider of counters");
+    return *out ? OK : ERR_NOTFOUND;
 }
 
 /* ---- sets ---- */

@@ -5,32 +5,12 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "characterize/counters/metrics.h"
 
 #define LIST_BYTES_MAX (1 << 20)
 
 /* ---- small checks ---- */
-
-static int unknown_key(const json_t *obj, const char *const *known, const char *where)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach((json_t *)obj, key, value)
-    {
-        const char *nearest = opt_nearest(key, known);
-        int found = 0;
-
-        for (int i = 0; known[i] && !found; i++)
-            found = strcmp(known[i], key) == 0;
-        if (!found)
-            return err_set(ERR_FORMAT, "%s: unknown key \"%s\"%s%s%s", where, key,
-                           nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-                           nearest ? "\"?" : "");
-    }
-    return OK;
-}
 
 static int put_text(char *out, size_t n, const char *text, const char *where)
 {
@@ -60,7 +40,7 @@ static int read_match(struct counters_list *l, const json_t *root, const char *w
     int rc = json_get_obj(root, "match", &o, where);
 
     if (rc == OK)
-        rc = unknown_key(o, keys, where);
+        rc = json_check_keys(o, keys, where);
     if (rc == OK)
         rc = get_text(o, "vendor", l->vendor, sizeof(l->vendor), where);
     if (rc == OK)
@@ -96,7 +76,7 @@ static int read_event(struct counters_event *e, const char *name, const json_t *
     if (rc == OK && !json_is_object(o))
         rc = err_set(ERR_FORMAT, "%s: expected an object", where);
     if (rc == OK)
-        rc = unknown_key(o, keys, where);
+        rc = json_check_keys(o, keys, where);
     if (rc == OK)
         rc = json_get_str(o, "text", &text, where);
     if (rc == OK)
@@ -144,15 +124,11 @@ static int read_terms(const struct counters_list *l, const json_t *o, const char
                      COUNTERS_TERMS_MAX, json_array_size(a));
     for (size_t i = 0; rc == OK && i < json_array_size(a); i++) {
         const char *s = json_string_value(json_array_get(a, i));
-        const char *nearest = opt_nearest(s ? s : "", names);
-        int k = 0;
+        int k = s ? name_index(names, s) : -1;
 
-        while (k < l->n_events && (!s || strcmp(names[k], s) != 0))
-            k++;
-        if (k == l->n_events)
-            rc = err_set(ERR_FORMAT, "%s: %s: unknown event \"%s\"%s%s%s", where, key,
-                         s ? s : "?", nearest ? "; did you mean \"" : "",
-                         nearest ? nearest : "", nearest ? "\"?" : "");
+        if (k < 0)
+            rc = name_unknown(ERR_FORMAT, s ? s : "", names,
+                              "%s: %s: unknown event \"%s\"", where, key, s ? s : "?");
         else
             out[(*n)++] = k;
     }
@@ -166,7 +142,7 @@ static int read_metric(struct counters_list *l, struct counters_metric *m,
                                         "text", "spread", NULL};
     static const char *const missing[] = {"unit", "why", NULL};
     bool none = json_object_get(o, "why") != NULL;
-    int rc = unknown_key(o, none ? missing : given, where);
+    int rc = json_check_keys(o, none ? missing : given, where);
 
     if (rc == OK)
         rc = get_text(o, "unit", m->unit, sizeof(m->unit), where);
@@ -198,7 +174,7 @@ static int read_metrics(struct counters_list *l, const json_t *root, const char 
     for (int i = 0; i < COUNTERS_N_METRICS; i++)
         names[i] = counters_metric_name(i);
     if (rc == OK)
-        rc = unknown_key(all, names, path);
+        rc = json_check_keys(all, names, path);
     for (int i = 0; i < COUNTERS_N_METRICS && rc == OK; i++) {
         char where[300];
         const json_t *o;
@@ -218,7 +194,7 @@ static int read_root(struct counters_list *l, const json_t *root, const char *pa
     const json_t *events, *source;
     const char *key, *note;
     json_t *value;
-    int rc = json_is_object(root) ? unknown_key(root, keys, path)
+    int rc = json_is_object(root) ? json_check_keys(root, keys, path)
                                   : err_set(ERR_FORMAT, "%s: expected an object", path);
 
     if (rc == OK)

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/opt.h"
+#include "base/name.h"
+
 #include "characterize/counters/perf_sys.h"
 #include "cpu/cpu.h"
 
@@ -250,7 +251,7 @@ static int parse_sysfs(const char *name, const char *slash,
 int counters_perf_parse(const char *name, struct counters_perf_event *out, int *n,
                         struct counters_value *v)
 {
-    const char *slash = strchr(name, '/'), *names[N_GENERICS + 1] = {NULL}, *nearest;
+    const char *slash = strchr(name, '/'), *names[N_GENERICS + 1] = {NULL};
     char *end;
 
     *n = 0;
@@ -271,9 +272,7 @@ int counters_perf_parse(const char *name, struct counters_perf_event *out, int *
             return OK;
         }
     }
-    nearest = opt_nearest(name, names);
-    counters_none(v, ENOENT, "%s: no such event%s%s%s", name,
-                  nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-                  nearest ? "\"?" : "");
+    name_unknown(ERR_NOTFOUND, name, names, "%s: no such event", name);
+    counters_none(v, ENOENT, "%s", err_msg());
     return ERR_NOTFOUND;
 }

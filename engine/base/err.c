@@ -2,8 +2,11 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/utf8.h"
 
 #define MSG_MAX                                                                          \
     512 /* texts are built 4 longer: a character across the end is left out  \
@@ -11,41 +14,22 @@
 
 static _Thread_local char message[MSG_MAX];
 
-/* Bytes of the UTF-8 character at s, 0 if there is none. */
-static int utf8_bytes(const unsigned char *s)
-{
-    int n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-
-    /* No overlong form, no surrogate, nothing above U+10FFFF. */
-    if (s[0] > 0xf4 || (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return n;
-}
-
 /* What a message quotes may come from a hostile file: it stays one line, no control
  * character reaches the terminal, and it is UTF-8, so that a record can hold it as JSON.
  */
 static void keep(const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
     size_t i = 0;
 
-    while (*s) {
-        int n = utf8_bytes(s);
+    for (const char *s = text; *s;) {
+        int n = utf8_len(s, strnlen(s, 4));
+        bool shown = n > 0 && (unsigned char)*s >= 0x20 && *s != 0x7f;
 
-        if (i + (size_t)(n ? n : 1) > MSG_MAX - 1)
+        n = n > 0 ? n : 1;
+        if (i + (size_t)n > MSG_MAX - 1)
             break;
-        if (n == 0 || *s < 0x20 || *s == 0x7f) {
-            message[i++] = '?';
-            s++;
-            continue;
-        }
-        memcpy(message + i, s, (size_t)n);
-        i += (size_t)n;
+        memcpy(message + i, shown ? s : "?", shown ? (size_t)n : 1);
+        i += shown ? (size_t)n : 1;
         s += n;
     }
     message[i] = 0;

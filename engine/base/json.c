@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
 
 /* jansson calls a failed allocation a syntax error on some of its paths, and on one,
  * growing the text of the token it reads, it goes on without and then asserts. So while
@@ -311,21 +311,14 @@ int json_get_obj(const json_t *obj, const char *key, const json_t **out,
 
 int json_check_keys(const json_t *obj, const char *const *known, const char *where)
 {
-    const char *key, *near;
+    const char *key;
     json_t *v;
 
     json_object_foreach((json_t *)obj, key, v)
     {
-        int i = 0;
-
-        while (known[i] && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i])
-            continue;
-        near = opt_nearest(key, known);
-        return err_set(ERR_FORMAT, "%s: unknown key \"%.64s\"%s%s%s", where, key,
-                       near ? "; did you mean \"" : "", near ? near : "",
-                       near ? "\"?" : "");
+        if (name_index(known, key) < 0)
+            return name_unknown(ERR_FORMAT, key, known, "%s: unknown key \"%.64s\"",
+                                where, key);
     }
     return OK;
 }

@@ -1,3 +1,4 @@
+#include "base/name.h"
 #include "base/opt.h"
 
 #include <assert.h>
@@ -27,17 +28,12 @@ static const struct opt_row *find(const struct opt_row *table, const char *name)
 static int unknown(const struct opt_row *table, const char *name, const char *where)
 {
     const char *words[ROWS_MAX + 1];
-    const char *near;
     int n = 0;
 
     for (const struct opt_row *r = table; r->name && n < ROWS_MAX; r++)
         words[n++] = r->name;
     words[n] = NULL;
-    near = opt_nearest(name, words);
-    if (near)
-        return err_set(ERR_ARG, "%s: unknown key \"%s\"; did you mean \"%s\"?", where,
-                       name, near);
-    return err_set(ERR_ARG, "%s: unknown key \"%s\"", where, name);
+    return name_unknown(ERR_ARG, name, words, "%s: unknown key \"%s\"", where, name);
 }
 
 static void *member(const struct opt_row *r, void *s)
@@ -176,7 +172,7 @@ static int set_enum(const struct opt_row *r, const char *value, int *out,
                     const char *where)
 {
     char text[16][WORD_MAX_BYTES];
-    const char *words[17] = {0}, *near;
+    const char *words[17] = {0};
     int i = enum_index(r->values, value);
 
     if (i >= 0) {
@@ -185,13 +181,8 @@ static int set_enum(const struct opt_row *r, const char *value, int *out,
     }
     for (i = 0; i < 16 && enum_word(r->values, i, text[i]); i++)
         words[i] = text[i];
-    near = opt_nearest(value, words);
-    if (near)
-        return err_set(ERR_ARG,
-                       "%s: expected one of %s, found \"%s\"; did you mean \"%s\"?",
-                       where, r->values, value, near);
-    return err_set(ERR_ARG, "%s: expected one of %s, found \"%s\"", where, r->values,
-                   value);
+    return name_unknown(ERR_ARG, value, words, "%s: expected one of %s, found \"%s\"",
+                        where, r->values, value);
 }
 
 static int set_number(const struct opt_row *r, void *m, const char *value,

@@ -37,6 +37,16 @@ struct opt_row {
     char letter; /* one-letter flag, 0 for none */
 };
 
+/* A row whose name is its member's. The file that holds the table names the struct first;
+ * what else there is to say of the row follows by name:
+ *   #define OPT_OF struct serve_opts
+ *   OPT_ROW(INT, threads, "0", "Threads. 0: one per CPU.", .min = 0, .max = 1024), */
+#define OPT_ROW(kind, member, default_, text, ...)                                       \
+    {                                                                                    \
+        .name = #member, .type = OPT_##kind, .offset = offsetof(OPT_OF, member),         \
+        .def = (default_), .help = (text), ##__VA_ARGS__                                 \
+    }
+
 /* Set every member to its default. The struct need not be initialised before.
  * ERR_NOMEM, or ERR_ARG when the table itself is wrong. */
 MUST int opt_init(const struct opt_row *table, void *s);
@@ -64,9 +74,5 @@ MUST json_t *opt_to_json(const struct opt_row *table, const void *s);
 void opt_help(const struct opt_row *table, FILE *f);
 /* The same as rows of a Markdown table, for the docs. */
 void opt_help_markdown(const struct opt_row *table, FILE *f);
-
-/* The word of `words` (NULL-terminated) closest to `s` by edit distance, NULL if none is
- * close. For every "unknown X" message in the project. */
-const char *opt_nearest(const char *s, const char *const *words);
 
 #endif

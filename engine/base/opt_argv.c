@@ -1,3 +1,4 @@
+#include "base/name.h"
 #include "base/opt.h"
 
 #include <stdbool.h>
@@ -24,7 +25,7 @@ static int unknown_flag(const struct opt_row *table, const char *flag, const cha
     for (const struct opt_row *r = table; r->name && n < ROWS_MAX; r++)
         words[n++] = r->name;
     words[n] = NULL;
-    near = opt_nearest(name, words);
+    near = name_nearest(name, words);
     if (!near)
         return err_set(ERR_ARG, "unknown option %s", flag);
     snprintf(text, sizeof(text), "%s", near);

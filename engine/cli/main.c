@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/name.h"
 #include "cpu/cpu.h"
 
 static const struct {
@@ -109,7 +110,6 @@ static void usage(FILE *f)
 int main(int argc, char **argv)
 {
     const char *words[N_VERBS + 1] = {0};
-    const char *near;
 
     if (cpu_isa_check_env() != OK) {
         fprintf(stderr, "sandwich: %s\n", err_msg());
@@ -129,8 +129,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], verbs[i].name))
             return verbs[i].main(argc - 2, argv + 2);
     }
-    near = opt_nearest(argv[1], words);
-    fprintf(stderr, "sandwich: unknown verb \"%s\"%s%s%s\n", argv[1],
-            near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    (void)name_unknown(ERR_ARG, argv[1], words, "unknown verb \"%s\"", argv[1]);
+    fprintf(stderr, "sandwich: %s\n", err_msg());
     return EXIT_USAGE;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/opt.h"
+#include "base/name.h"
 #include "cpu/cpu.h"
 
 #if defined(__x86_64__)
@@ -89,7 +89,6 @@ static uint64_t detect(void)
 static int unknown_level(const char *what, const char *level)
 {
     const char *known[CPU_N_ISA + 3];
-    const char *near;
     char have[128];
     int n = 0;
 
@@ -98,10 +97,9 @@ static int unknown_level(const char *what, const char *level)
     for (int i = 0; i < CPU_N_ISA; i++)
         known[n++] = words[i];
     known[n] = NULL;
-    near = opt_nearest(level, known);
-    if (near)
-        return err_set(ERR_ARG, "%s: unknown level \"%.40s\"; did you mean \"%s\"?", what,
-                       level, near);
+    if (name_nearest(level, known))
+        return name_unknown(ERR_ARG, level, known, "%s: unknown level \"%.40s\"", what,
+                            level);
     cpu_isa_words(cpu_isa_detected(), have, sizeof(have));
     return err_set(ERR_ARG,
                    "%s: unknown level \"%.40s\"; this machine knows: auto ref %s", what,

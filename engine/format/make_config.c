@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/opt.h"
+#include "base/name.h"
 
 #define LLAMA2(vocab)                                                                    \
     .family = MAKE_LLAMA2, .rope_theta = 1e4, .bos_id = 1, .eos_id = 2,                  \
@@ -59,19 +59,12 @@ const char *const *format_make_names(void)
 
 int format_make_shape(const char *name, const struct make_shape **out)
 {
-    const char *nearest;
-    size_t i;
+    int i = name_index(format_make_names(), name);
 
-    *out = NULL;
-    for (i = 0; i < N_SHAPES; i++)
-        if (strcmp(shapes[i].name, name) == 0) {
-            *out = &shapes[i];
-            return OK;
-        }
-    nearest = opt_nearest(name, format_make_names());
-    return err_set(ERR_NOTFOUND, "model make: no shape is named \"%.60s\"%s%s%s", name,
-                   nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-                   nearest ? "\"?" : "");
+    *out = i < 0 ? NULL : &shapes[i];
+    return *out ? OK
+                : name_unknown(ERR_NOTFOUND, name, format_make_names(),
+                               "model make: no shape is named \"%.60s\"", name);
 }
 
 int format_make_config(const char *arch, struct model_config *out)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "kv/alloc.h"
 
 /* One owner writes; the totals are atomic so that any thread may read them. */
@@ -26,21 +26,8 @@ size_t kv_token_bytes(const struct kv_shape *s)
 
 static int find_alloc(const char *name, const struct kv_alloc **out)
 {
-    const char *words[64];
-    const char *near;
-    int n = 0;
-
-    for (const struct kv_alloc *const *a = kv_allocs; *a && n < 63; a++) {
-        words[n++] = (*a)->name;
-        if (!strcmp((*a)->name, name)) {
-            *out = *a;
-            return OK;
-        }
-    }
-    words[n] = NULL;
-    near = opt_nearest(name, words);
-    return err_set(ERR_NOTFOUND, "kv allocator \"%s\" does not exist%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    *out = name_find(kv_allocs, name, "kv allocator");
+    return *out ? OK : ERR_NOTFOUND;
 }
 
 static int check_shape(const struct kv_shape *s, int64_t max_tok)

@@ -133,3 +133,44 @@ int model_bench_steps_decode(struct model_bench_steps *t, struct model_phase *p,
     *seconds = since(t0);
     return rc;
 }
+
+int model_bench_steps_of(struct model_bench_steps *t, struct model_phase *p, bool decode,
+                         int64_t n_tok, double *seconds)
+{
+    return decode ? model_bench_steps_decode(t, p, n_tok, seconds)
+                  : model_bench_steps_prefill(t, p, n_tok, seconds);
+}
+
+/* --- with a model and a team of its own */
+
+int model_bench_open(struct model_bench *out, const struct format_file *f,
+                     const struct model_bench_opts *o)
+{
+    struct model_opts mo = {.weight_type = KERN_N_TYPES,
+                            .kv_type = KERN_F32,
+                            .precision = o->precision,
+                            .max_step_tok =
+                                o->step_tok > o->n_seqs ? o->step_tok : o->n_seqs,
+                            .max_tok = o->max_tok};
+    int rc;
+
+    memset(out, 0, sizeof(*out));
+    rc = cpu_budget_get(&out->budget);
+    if (rc == OK)
+        rc = par_team_open(&out->team, out->budget.cpus, out->budget.n, 1);
+    if (rc == OK)
+        rc = model_open(&out->model, f, out->team, &mo);
+    if (rc == OK)
+        rc = model_bench_steps_open(&out->steps, out->model, out->team, o->n_seqs,
+                                    o->max_tok, mo.max_step_tok, o->seed);
+    if (rc != OK)
+        model_bench_close(out);
+    return rc;
+}
+
+void model_bench_close(struct model_bench *b)
+{
+    model_bench_steps_close(&b->steps);
+    model_close(&b->model);
+    par_team_close(&b->team);
+}

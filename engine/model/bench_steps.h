@@ -4,6 +4,9 @@
 #ifndef MODEL_BENCH_STEPS_H
 #define MODEL_BENCH_STEPS_H
 
+#include <stdbool.h>
+
+#include "cpu/cpu.h"
 #include "model/model.h"
 
 struct model_bench_steps {
@@ -36,5 +39,27 @@ MUST int model_bench_steps_piece(struct model_bench_steps *t, struct model_phase
 /* One token more for each sequence of ctx_tok. */
 MUST int model_bench_steps_decode(struct model_bench_steps *t, struct model_phase *p,
                                   int64_t ctx_tok, double *seconds);
+/* The last, or (not decode) the first of these. */
+MUST int model_bench_steps_of(struct model_bench_steps *t, struct model_phase *p,
+                              bool decode, int64_t n_tok, double *seconds);
+
+/* A model on all CPUs of this host's budget, opened to be timed. */
+struct model_bench {
+    struct cpu_budget budget;
+    struct par_team *team; /* over the whole budget */
+    struct model *model;
+    struct model_bench_steps steps;
+};
+struct model_bench_opts {
+    enum kern_precision precision;
+    int n_seqs;
+    int64_t max_tok;  /* of a sequence */
+    int64_t step_tok; /* of a step, which has n_seqs at least */
+    uint64_t seed;    /* of the ids */
+};
+/* `f` is lent for the call; weights keep their type. On error *out is closed. */
+MUST int model_bench_open(struct model_bench *out, const struct format_file *f,
+                          const struct model_bench_opts *o);
+void model_bench_close(struct model_bench *b); /* twice is fine */
 
 #endif

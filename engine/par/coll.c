@@ -5,7 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/opt.h"
+#include "base/name.h"
+
 #include "par/comm.h"
 #include "par/spin.h"
 
@@ -91,17 +92,8 @@ void par_comm_abort(void *mem)
 
 int par_coll_find(const char *name, const struct par_coll **out)
 {
-    const char *names[PAR_COLLS_MAX + 1] = {NULL}, *near;
-
-    for (int i = 0; par_colls[i]; i++) {
-        *out = par_colls[i];
-        names[i] = (*out)->name;
-        if (strcmp(names[i], name) == 0)
-            return OK;
-    }
-    near = opt_nearest(name, names);
-    return err_set(ERR_NOTFOUND, "no collective \"%s\"%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    *out = name_find(par_colls, name, "collective");
+    return *out ? OK : ERR_NOTFOUND;
 }
 
 int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t n)

@@ -2,10 +2,8 @@
 
 #include <linux/futex.h>
 #include <limits.h>
-#include <omp.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -37,7 +35,7 @@ struct worker {
     uint64_t last_job;
     int cpu_wanted;
     int pin_failed;
-    pid_t tid;
+    pthread_t thread;
     atomic_int cpu_seen;
     atomic_ullong n_runs, n_parks;
     _Alignas(LINE) atomic_uint parked;
@@ -46,8 +44,7 @@ struct worker {
 struct par_team {
     int n;
     bool pin;
-    bool has_host;
-    pthread_t host;
+    int n_started; /* of the n - 1 besides the opener */
     cpu_set_t old_affinity;
     uint64_t spin_ns;
 
@@ -62,8 +59,6 @@ struct par_team {
     atomic_uint opener_parked;
 
     struct par_group all; /* the barrier of those who take part in the job */
-
-    _Alignas(LINE) atomic_uint n_exited; /* workers that will not touch the team again */
     struct worker workers[];
 };
 
@@ -132,43 +127,20 @@ static void finish_job(struct par_team *t)
         futex_wake(&t->n_left, 1);
 }
 
-static void worker_main(struct par_team *t, struct worker *w)
+static void *worker_main(void *arg)
 {
-    w->tid = gettid();
+    struct worker *w = arg;
+    struct par_team *t = w->self.team;
+
     w->pin_failed = t->pin && cpu_pin_self(w->cpu_wanted) != OK;
     finish_job(t); /* reports in: par_team_open() waits for everybody */
     for (;;) {
         w->last_job = wait_for_job(t, w);
         if (!t->fn)
-            break;
+            return NULL;
         run_job(t, w, JOB_N(w->last_job));
         finish_job(t);
     }
-    atomic_fetch_add_explicit(&t->n_exited, 1, memory_order_release);
-}
-
-/* The one long-lived parallel region. libgomp may give fewer threads than asked for
- * (OMP_THREAD_LIMIT); the missing ones then report in as unusable. */
-static void *host_main(void *arg)
-{
-    struct par_team *t = arg;
-
-    omp_set_dynamic(0);
-#pragma omp parallel num_threads(t->n - 1) default(none) firstprivate(t)
-    {
-        int id = omp_get_thread_num() + 1;
-        int got = omp_get_num_threads();
-
-        if (id == 1) {
-            for (int i = got + 1; i < t->n; i++) {
-                t->workers[i].pin_failed = -1;
-                atomic_fetch_add_explicit(&t->n_exited, 1, memory_order_release);
-                finish_job(t);
-            }
-        }
-        worker_main(t, &t->workers[id]);
-    }
-    return NULL;
 }
 
 /* ---- the opener's side ---- */
@@ -297,27 +269,24 @@ static void init_workers(struct par_team *t, const int *cpus)
 
 static int start_workers(struct par_team *t)
 {
-    int rc;
+    int rc = 0;
 
-    if (t->n == 1)
-        return OK;
     atomic_store(&t->n_left, (unsigned)t->n - 1);
-    rc = pthread_create(&t->host, NULL, host_main, t);
-    if (rc != 0)
-        return err_set(ERR_IO, "team: cannot start a thread: %s", strerror(rc));
-    t->has_host = true;
-    wait_for_workers(t);
-    for (int i = 1; i < t->n; i++) {
-        const struct worker *w = &t->workers[i];
+    for (; t->n_started < t->n - 1 && rc == 0; t->n_started += rc == 0) {
+        struct worker *w = &t->workers[t->n_started + 1];
 
-        if (w->pin_failed > 0)
-            return err_set(ERR_IO, "team: thread %d cannot be pinned to CPU %d", i,
-                           w->cpu_wanted);
-        if (w->pin_failed < 0)
-            return err_set(ERR_UNSUPPORTED,
-                           "team: OpenMP gives %d of %d threads; raise OMP_THREAD_LIMIT",
-                           i, t->n);
+        rc = pthread_create(&w->thread, NULL, worker_main, w);
     }
+    if (rc != 0) /* those that there will not be */
+        atomic_fetch_sub(&t->n_left, (unsigned)(t->n - 1 - t->n_started));
+    wait_for_workers(t);
+    if (rc != 0)
+        return err_set(ERR_IO, "team: cannot start thread %d of %d: %s", t->n_started + 1,
+                       t->n, strerror(rc));
+    for (int i = 1; i < t->n; i++)
+        if (t->workers[i].pin_failed)
+            return err_set(ERR_IO, "team: thread %d cannot be pinned to CPU %d", i,
+                           t->workers[i].cpu_wanted);
     return OK;
 }
 
@@ -354,15 +323,6 @@ int par_team_open(struct par_team **out, const int *cpus, int n, int pin)
     return rc;
 }
 
-/* libgomp lets go of its threads without waiting for them. Who forks next wants them gone:
- * one that is just leaving may hold a lock of the C library or of a sanitizer. */
-static void wait_until_gone(const struct par_team *t)
-{
-    for (int i = 1; i < t->n; i++)
-        while (t->workers[i].tid && tgkill(getpid(), t->workers[i].tid, 0) == 0)
-            sched_yield();
-}
-
 void par_team_close(struct par_team **team)
 {
     struct par_team *t = *team;
@@ -370,16 +330,9 @@ void par_team_close(struct par_team **team)
     if (!t)
         return;
     *team = NULL;
-    if (t->has_host) {
-        publish(t, t->n, NULL, NULL);
-        pthread_join(t->host, NULL);
-        /* libgomp has joined its threads; this makes their last accesses ours in C11's
-         * terms */
-        while (atomic_load_explicit(&t->n_exited, memory_order_acquire) !=
-               (unsigned)t->n - 1)
-            cpu_relax();
-        wait_until_gone(t);
-    }
+    publish(t, t->n_started + 1, NULL, NULL);
+    for (int i = 1; i <= t->n_started; i++)
+        pthread_join(t->workers[i].thread, NULL);
     if (t->pin)
         sched_setaffinity(0, sizeof(t->old_affinity), &t->old_affinity);
     mem_free(t);

@@ -1,7 +1,6 @@
 /* par/team.h - a team of pinned threads that lives for the whole run.
  *
- * One OpenMP parallel region is opened once and never shrunk (a shrinking `omp parallel`
- * makes libgomp end threads and start them again); work is handed out inside it. The
+ * Its threads are started once and ended once; work is handed out to them in between. The
  * thread that opens the team is its thread 0 and works too, so handing out a step costs
  * no wake-up of another thread on the way back. A phase uses the first n threads; the
  * others spin briefly, then park on a futex: they must not steal power, SMT or turbo.
@@ -33,8 +32,10 @@ typedef void (*par_fn)(void *arg, struct par_self *self);
 /* Start n threads, thread i pinned to cpus[i] (decode's cores come first). n >= 1.
  * The calling thread becomes thread 0 and is pinned until par_team_close() puts its old
  * affinity back. pin == 0: no pinning (tests, oversubscription).
- * ERR_ARG: n < 1. ERR_IO: a CPU cannot be pinned to. */
+ * ERR_ARG: n < 1. ERR_IO: a thread cannot be started, or not pinned to its CPU. */
 MUST int par_team_open(struct par_team **out, const int *cpus, int n, int pin);
+/* Ends the threads: afterwards none of them is left that could hold a lock, so the caller
+ * may fork. NULLs *t. */
 void par_team_close(struct par_team **t);
 
 int par_team_size(const struct par_team *t);

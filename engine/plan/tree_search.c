@@ -74,6 +74,16 @@ bool plan_search_spent(struct plan_search *s)
     return s->spent;
 }
 
+int64_t plan_search_left(const struct plan_search *s)
+{
+    int64_t used = s->counts->n_measurements;
+    double n = s->stop_at ? (double)(s->stop_at - used) : INFINITY;
+
+    if (s->o->max_s > 0)
+        n = fmin(n, (s->stop_s - wall_s(s)) * (double)used / fmax(wall_s(s), 1e-9));
+    return n > 0 ? (int64_t)fmin(n, 1e15) : 0;
+}
+
 /* ---- trees ---- */
 
 /* A closure beyond this is cut off: 60,000 trees of a few hundred CPUs are 120 MB. The

@@ -9,8 +9,9 @@
 #include "measure/compare.h"
 
 /* Where nothing is hidden, more ranks or other neighbours may still gain a little. */
-#define LATENT_GAIN 0.01
-#define SURE_ROUNDS 6 /* of measure_ratio() */
+#define LATENT_GAIN   0.01
+#define SURE_ROUNDS   6 /* of measure_ratio() */
+#define ROUNDS_WANTED 24
 
 static bool is_plain(const struct plan_search *s, const struct plan_candidate *v)
 {
@@ -46,14 +47,18 @@ static int add_candidate(struct plan_decision *d, const struct plan_search *s, i
 }
 
 /* The best 2k of the trials, half as many without groups, and the best that keeps all CPUs
- * without groups. Twice the k that are reported, for a first measurement misleads. */
+ * without groups. Twice the k that are reported, for a first measurement misleads; fewer
+ * where the budget would allow less than two dozen rounds of them. */
 #define CANDIDATES_MAX(k) (2 * (k) + (k) + 2)
 
 static int add_candidates(struct plan_decision *d, const struct plan_search *s)
 {
     struct standing *v = mem_new(MEM_OTHER, (size_t)s->n_trials + 1, sizeof(*v));
     int k = (int)s->o->k, n = 0, n_plain = 0, n_whole = 0, rc = v ? OK : ERR_NOMEM;
+    int64_t affordable = plan_search_left(s) / (3 * ROUNDS_WANTED);
 
+    if (k > affordable)
+        k = affordable < 1 ? 1 : (int)affordable;
     for (int i = 0; rc == OK && i < s->n_trials; i++)
         if (s->trials[i].n && !s->trials[i].refused)
             v[n++] = (struct standing){i, s->trials[i].seconds};
@@ -231,10 +236,10 @@ int plan_search_choose(struct plan_decision *out, struct plan_search *s)
 
     *out = (struct plan_decision){.plain = -1, .whole = -1};
     out->v = mem_new(MEM_OTHER, (size_t)most, sizeof(*out->v));
+    plan_search_stage(s, 0.7);
     rc = list && out->v ? add_candidates(out, s) : ERR_NOMEM;
     for (int i = 0; rc == OK && i < out->n; i++)
         list[i] = i;
-    plan_search_stage(s, 0.7);
     if (rc == OK)
         rc = rank(out, s, list);
     if (rc == OK)

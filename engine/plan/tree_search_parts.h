@@ -45,6 +45,8 @@ struct plan_search {
 void plan_search_stage(struct plan_search *s, double share);
 /* Whether it is used up. */
 bool plan_search_spent(struct plan_search *s);
+/* About how many measurements it still allows. */
+int64_t plan_search_left(const struct plan_search *s);
 
 int plan_tree_groups(const struct topo_tree *t); /* levels made by group() */
 /* The groups that the tree of a trial has and the fundamental one has not. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "simulate/contention_parts.h"
 
 #define PARAMS_BYTES_MAX (1 << 20)
@@ -190,17 +190,11 @@ MUST static int check_assumed(const json_t *obj, const char *path)
     int rc = json_get_arr(obj, "assumed", &a, path);
 
     for (size_t i = 0; rc == OK && i < json_array_size(a); i++) {
-        const char *key = json_string_value(json_array_get(a, i)), *nearest;
-        int k = 0;
+        const char *key = json_string_value(json_array_get(a, i));
 
-        while (key && keys[k] && strcmp(keys[k], key) != 0)
-            k++;
-        if (key && keys[k])
-            continue;
-        nearest = key ? opt_nearest(key, keys) : NULL;
-        rc = err_set(ERR_FORMAT, "%s: assumed[%zu]: expected a key of this file%s%s%s",
-                     path, i, nearest ? ", perhaps \"" : "", nearest ? nearest : "",
-                     nearest ? "\"" : "");
+        if (!key || name_index(keys, key) < 0)
+            rc = name_unknown(ERR_FORMAT, key ? key : "", keys,
+                              "%s: assumed[%zu]: expected a key of this file", path, i);
     }
     return rc;
 }

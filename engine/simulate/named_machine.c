@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "simulate/contention_parts.h"
 
 #define MACHINE_BYTES_MAX (1 << 20)
@@ -60,15 +60,13 @@ int simulate_named_machines(const char *dir, const char *const **names)
 
 static int not_found(const char *name, const char *dir)
 {
-    const char *const *names, *nearest;
+    const char *const *names;
     int rc = simulate_named_machines(dir, &names);
 
     if (rc != OK)
         return rc;
-    nearest = opt_nearest(name, names);
-    return err_set(ERR_NOTFOUND, "no machine \"%.80s\" in %s%s%s%s", name, dir,
-                   nearest ? "; did you mean \"" : "", nearest ? nearest : "",
-                   nearest ? "\"?" : "");
+    return name_unknown(ERR_NOTFOUND, name, names, "no machine \"%.80s\" in %s", name,
+                        dir);
 }
 
 MUST static int find_file(char *path, size_t n, const char *name, const char *dir)

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
 struct tok_sym {
     uint32_t at, n; /* bytes of the word; n = 0: merged into its left neighbour */
     int32_t prev, next;
@@ -116,7 +118,7 @@ static int32_t split_chars(const struct tok *t, struct tok_sym *sym, const char 
     int32_t n_sym = 0;
 
     for (size_t i = 0; i < n;) {
-        int len = tok_utf8(s + i, n - i);
+        int len = utf8_len(s + i, n - i);
         int32_t id;
 
         if (len <= 0)

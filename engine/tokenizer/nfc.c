@@ -8,6 +8,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "base/utf8.h"
+
 /* Characters below U+0300 never change and never combine with what stands before them. */
 #define FIRST_COMBINING 0x300
 
@@ -76,8 +78,8 @@ static int decompose(struct codes *v, const char *s, size_t n)
     int rc = OK, boundary = 0;
 
     for (size_t i = 0; i < n && rc == OK;) {
-        int len = tok_utf8(s + i, n - i);
-        int32_t code = tok_utf8_code(s + i, len);
+        int len = utf8_len(s + i, n - i);
+        int32_t code = utf8_code(s + i, len);
         utf8proc_ssize_t m;
 
         rc = reserve(v, 8); /* the longest canonical decomposition has 4 */
@@ -101,7 +103,7 @@ static int to_utf8(const struct codes *v, char **out, size_t *n_out)
     if (!p)
         return ERR_NOMEM;
     for (size_t i = 0; i < v->n; i++)
-        n += (size_t)tok_utf8_put(v->c[i], p + n);
+        n += (size_t)utf8_put(v->c[i], p + n);
     *out = p;
     *n_out = n;
     return OK;
@@ -135,10 +137,10 @@ static size_t run(const char *s, size_t n, bool *plain)
 
     *plain = true;
     while (i < n) {
-        int len = tok_utf8(s + i, n - i);
+        int len = utf8_len(s + i, n - i);
         bool valid = len > 0;
 
-        if (valid && tok_utf8_code(s + i, len) >= FIRST_COMBINING)
+        if (valid && utf8_code(s + i, len) >= FIRST_COMBINING)
             break;
         last = valid ? i : i + (len < 0 ? (size_t)-len : n - i);
         i += valid ? (size_t)len : last - i;
@@ -147,16 +149,16 @@ static size_t run(const char *s, size_t n, bool *plain)
         return i == n ? n : last;
     *plain = false;
     for (i = 0; i < n;) {
-        int len = tok_utf8(s + i, n - i);
+        int len = utf8_len(s + i, n - i);
 
         /* A run ends before a plain character that no mark follows. */
         if (len <= 0)
             break;
-        if (i > 0 && tok_utf8_code(s + i, len) < FIRST_COMBINING) {
+        if (i > 0 && utf8_code(s + i, len) < FIRST_COMBINING) {
             size_t next = i + (size_t)len;
-            int more = next < n ? tok_utf8(s + next, n - next) : 0;
+            int more = next < n ? utf8_len(s + next, n - next) : 0;
 
-            if (more <= 0 || tok_utf8_code(s + next, more) < FIRST_COMBINING)
+            if (more <= 0 || utf8_code(s + next, more) < FIRST_COMBINING)
                 break;
         }
         i += (size_t)len;

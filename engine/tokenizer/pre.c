@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* Enough for every published expression; a hostile one gets an error instead of our
  * memory. */
 #define REGEX_MAX_BYTES 4096
@@ -204,7 +206,7 @@ static int cut(struct tok_work *w, int k, const char *s, size_t n)
                            m);
         if (v[1] <= v[0] || v[0] < done) { /* an empty match cuts nothing */
             at = v[1] > at ? v[1] : at;
-            at += at < n ? (size_t)tok_utf8(s + at, n - at) : 0;
+            at += at < n ? (size_t)utf8_len(s + at, n - at) : 0;
             continue;
         }
         at = v[1];
@@ -226,14 +228,14 @@ int tok_pre_words(struct tok_work *w, const char *s, size_t n)
     if (!w->match_ctx)
         rc = work_init(w);
     for (size_t i = 0, from = 0; i < n && rc == OK; from = i) {
-        int len = tok_utf8(s + i, n - i);
+        int len = utf8_len(s + i, n - i);
         bool valid = len > 0;
 
         /* The longest run that is all valid or all invalid. */
         while (i < n && (len > 0) == valid) {
             i += len > 0 ? (size_t)len : len < 0 ? (size_t)-len : n - i;
             if (i < n)
-                len = tok_utf8(s + i, n - i);
+                len = utf8_len(s + i, n - i);
         }
         pcre2_set_match_limit(w->match_ctx, step_limit(i - from));
         rc = valid ? cut(w, 0, s + from, i - from) : tok_word(w, s + from, i - from);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
 void tok_stream_init(struct tok_stream *s, const struct tok *t)
 {
     *s = (struct tok_stream){.t = t, .at_start = t->space_prefix};
@@ -20,7 +22,7 @@ static size_t settle(struct tok_stream *s, char *out)
     size_t n = 0;
 
     while (s->n_held > 0) {
-        int len = tok_utf8((const char *)s->held, (size_t)s->n_held);
+        int len = utf8_len((const char *)s->held, (size_t)s->n_held);
 
         if (len == 0)
             break;

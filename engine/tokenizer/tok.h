@@ -147,14 +147,6 @@ MUST int tok_pre_words(struct tok_work *w, const char *s, size_t n);
 void tok_pre_work_fini(struct tok_work *w);
 void tok_pre_fini(struct tok *t);
 
-/* --- utf8.c */
-/* Length of the valid sequence at s (n >= 1 bytes are there); 0 when the n bytes are the
- * beginning of one; negative when they are not: minus the bytes to skip as one fault. */
-int tok_utf8(const char *s, size_t n);
-/* The code point of a sequence that tok_utf8() found valid. */
-int32_t tok_utf8_code(const char *s, int len);
-int tok_utf8_put(int32_t code, char out[4]);
-
 /* nfc.c: normal form C of valid UTF-8, linear in n. *out is mem_free()d by the caller;
  * NULL when the text is in that form already for certain. */
 MUST int tok_nfc(const char *s, size_t n, char **out, size_t *n_out);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 int tok_vocab_init(struct tok *t, int n_vocab, bool scores)
 {
     if (n_vocab < 1 || n_vocab > TOK_VOCAB_MAX)
@@ -328,8 +330,8 @@ bool tok_unprint(const char *s, size_t n, char *out, size_t *n_out)
     size_t m = 0;
 
     for (size_t i = 0; i < n;) {
-        int len = tok_utf8(s + i, n - i);
-        int byte = len > 0 ? unprint_code(tok_utf8_code(s + i, len)) : -1;
+        int len = utf8_len(s + i, n - i);
+        int byte = len > 0 ? unprint_code(utf8_code(s + i, len)) : -1;
 
         if (byte < 0)
             return false;

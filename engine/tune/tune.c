@@ -1,10 +1,11 @@
 /* The options every policy shares, and finding one by its name. */
 #include <string.h>
 
+#include "base/name.h"
+
 #include "tune/policy.h"
 
-#define POLICIES_MAX 63
-#define AT(member)   offsetof(struct tune_opts, member)
+#define AT(member) offsetof(struct tune_opts, member)
 
 const struct opt_row tune_opt_table[] = {
     {.name = "policy",
@@ -61,21 +62,6 @@ const struct opt_row tune_opt_table[] = {
 
 int tune_policy_find(const char *name, const struct tune_policy **out)
 {
-    const char *words[POLICIES_MAX + 1];
-    const char *near;
-    int n = 0;
-
-    *out = NULL;
-    for (const struct tune_policy *const *p = tune_policies; *p && n < POLICIES_MAX;
-         p++) {
-        words[n++] = (*p)->name;
-        if (!strcmp((*p)->name, name)) {
-            *out = *p;
-            return OK;
-        }
-    }
-    words[n] = NULL;
-    near = opt_nearest(name, words);
-    return err_set(ERR_NOTFOUND, "tuning policy \"%s\" does not exist%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    *out = name_find(tune_policies, name, "tuning policy");
+    return *out ? OK : ERR_NOTFOUND;
 }

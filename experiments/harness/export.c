@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "experiments/harness/export_read.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
@@ -383,7 +383,7 @@ static const struct form {
 
 int export_format_find(const char *name, enum export_format *out)
 {
-    const char *words[N(forms) + 1] = {0}, *near;
+    const char *words[N(forms) + 1] = {0};
 
     for (size_t i = 0; i < N(forms); i++) {
         words[i] = forms[i].name;
@@ -392,10 +392,8 @@ int export_format_find(const char *name, enum export_format *out)
             return OK;
         }
     }
-    near = opt_nearest(name, words);
-    return err_set(ERR_NOTFOUND,
-                   "format \"%s\": expected csv, csv-cells, json or markdown%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return name_unknown(ERR_NOTFOUND, name, words,
+                        "format \"%s\": expected csv, csv-cells, json or markdown", name);
 }
 
 struct task {

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/name.h"
 #include "experiments/harness/record.h"
 #include "experiments/harness/study.h"
 
@@ -105,7 +106,6 @@ static const char *const list_keys[] = {"needs", "prepare", "headline", NULL};
 static int unknown_key(const char *key, const char *where)
 {
     const char *words[64];
-    const char *near;
     int n = 0;
 
     for (const struct opt_row *r = job_head_opt_table; r->name; r++)
@@ -120,25 +120,12 @@ static int unknown_key(const char *key, const char *where)
         words[n++] = list_keys[i];
     words[n++] = "smoke";
     words[n] = NULL;
-    near = opt_nearest(key, words);
-    return err_set(ERR_ARG, "%s: unknown key \"%s\"%s%s%s", where, key,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return name_unknown(ERR_ARG, key, words, "%s: unknown key \"%s\"", where, key);
 }
 
 static bool is_object_key(const char *key)
 {
-    for (int i = 0; object_keys[i]; i++)
-        if (strcmp(object_keys[i], key) == 0)
-            return true;
-    return job_section_find(key) != NULL;
-}
-
-static bool is_list_key(const char *key)
-{
-    for (int i = 0; list_keys[i]; i++)
-        if (strcmp(list_keys[i], key) == 0)
-            return true;
-    return false;
+    return name_index(object_keys, key) >= 0 || job_section_find(key) != NULL;
 }
 
 static int check_keys(const json_t *root, const char *where)
@@ -151,7 +138,7 @@ static int check_keys(const json_t *root, const char *where)
         if (is_object_key(key)) {
             if (!json_is_object(v))
                 return err_set(ERR_ARG, "%s: %s: expected an object", where, key);
-        } else if (is_list_key(key)) {
+        } else if (name_index(list_keys, key) >= 0) {
             if (!json_is_array(v))
                 return err_set(ERR_ARG, "%s: %s: expected a list", where, key);
         } else if (!is_row(job_head_opt_table, key)) {
@@ -247,12 +234,9 @@ static int check_prepare(const json_t *list, const char *where)
                            where, i);
         json_object_foreach((json_t *)p, key, v)
         {
-            const char *near = opt_nearest(key, words);
-
-            if (strcmp(key, "run") != 0 && strcmp(key, "creates") != 0)
-                return err_set(ERR_ARG, "%s: prepare %zu: unknown key \"%s\"%s%s%s",
-                               where, i, key, near ? "; did you mean \"" : "",
-                               near ? near : "", near ? "\"?" : "");
+            if (name_index(words, key) < 0)
+                return name_unknown(ERR_ARG, key, words,
+                                    "%s: prepare %zu: unknown key \"%s\"", where, i, key);
         }
     }
     return OK;

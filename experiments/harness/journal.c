@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "experiments/harness/journal_cell.h"
 
 #define VERSION 2 /* of the lines; another one is never resumed */
@@ -233,7 +233,7 @@ int journal_read(const char *path, journal_cell_fn fn, void *ctx, json_t **heade
 
 static int check_header(const json_t *header, const char *where)
 {
-    const char *text, *near;
+    const char *text;
     const json_t *object;
     int rc;
 
@@ -243,13 +243,10 @@ static int check_header(const json_t *header, const char *where)
         (rc = json_get_obj(header, "provenance", &object, where)) != OK ||
         (rc = json_get_str(header, "evidence", &text, where)) != OK)
         return ERR_ARG;
-    for (int i = 0; record_evidence[i]; i++)
-        if (strcmp(text, record_evidence[i]) == 0)
-            return OK;
-    near = opt_nearest(text, record_evidence);
-    return err_set(ERR_ARG,
-                   "%s: evidence: \"%s\" is not a kind of evidence; did you mean \"%s\"?",
-                   where, text, near ? near : "measured");
+    if (name_index(record_evidence, text) >= 0)
+        return OK;
+    return name_unknown(ERR_ARG, text, record_evidence,
+                        "%s: evidence: \"%s\" is not a kind of evidence", where, text);
 }
 
 /* Runs that may share a journal: same experiment, same job, same code, same host. */

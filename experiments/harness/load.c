@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/name.h"
+
 #define AT(member) offsetof(struct load_opts, member)
 
 const struct opt_row load_opt_table[] = {
@@ -74,22 +76,8 @@ const struct opt_row load_opt_table[] = {
 
 int load_process_find(const char *name, const struct load_process **out)
 {
-    const char *words[64];
-    const char *near;
-    int n = 0;
-
-    *out = NULL;
-    for (int i = 0; load_processes[i] && n < 63; i++) {
-        words[n++] = load_processes[i]->name;
-        if (strcmp(load_processes[i]->name, name) == 0) {
-            *out = load_processes[i];
-            return OK;
-        }
-    }
-    words[n] = NULL;
-    near = opt_nearest(name, words);
-    return err_set(ERR_NOTFOUND, "no load process \"%s\"%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    *out = name_find(load_processes, name, "load process");
+    return *out ? OK : ERR_NOTFOUND;
 }
 
 int load_check(const struct load_opts *o, const char *where)

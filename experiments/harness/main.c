@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/name.h"
 #include "base/opt.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
@@ -352,15 +353,11 @@ static void help(FILE *f)
 static int unknown_verb(const char *name)
 {
     const char *words[N_VERBS + 1] = {0};
-    const char *near;
 
     for (size_t i = 0; i < N_VERBS; i++)
         words[i] = verbs[i].name;
-    near = opt_nearest(name, words);
-    fprintf(stderr, "testbed: no verb \"%s\"", name);
-    if (near)
-        fprintf(stderr, "; did you mean \"%s\"?", near);
-    fprintf(stderr, "\n");
+    (void)name_unknown(ERR_ARG, name, words, "no verb \"%s\"", name);
+    fprintf(stderr, "testbed: %s\n", err_msg());
     return EXIT_USAGE;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/name.h"
 #include "base/stats.h"
 
 /* What a distribution is published as. q = 0: not a percentile. */
@@ -212,7 +212,6 @@ int metrics_known(const char *name)
 {
     static __thread char text[MAX_NAMES][48];
     const char *words[MAX_NAMES + 1];
-    const char *near;
     size_t n = 0;
 
     for (const struct metrics_def *d = metrics_defs; d->name; d++)
@@ -225,9 +224,7 @@ int metrics_known(const char *name)
                 return OK;
         }
     words[n] = NULL;
-    near = opt_nearest(name, words);
-    return err_set(ERR_NOTFOUND, "no metric \"%s\"%s%s%s", name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return name_unknown(ERR_NOTFOUND, name, words, "no metric \"%s\"", name);
 }
 
 const char *metrics_unit(const char *name)

@@ -2,43 +2,27 @@
 
 #include <string.h>
 
-#define MAX_WORDS 256
+#include "base/name.h"
 
-static int unknown(const char *what, const char *name, const char *const *words)
-{
-    const char *near = opt_nearest(name, words);
-
-    return err_set(ERR_NOTFOUND, "no %s \"%s\"%s%s%s", what, name,
-                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
-}
+#define METRICS_MAX 256
 
 int study_find(const char *name, const struct study **out)
 {
-    const char *words[MAX_WORDS + 1] = {0};
-
-    *out = NULL;
-    for (int i = 0; studies[i] && i < MAX_WORDS; i++) {
-        words[i] = studies[i]->name;
-        if (strcmp(words[i], name) != 0)
-            continue;
-        *out = studies[i];
-        return OK;
-    }
-    return unknown("study", name, words);
+    *out = name_find(studies, name, "study");
+    return *out ? OK : ERR_NOTFOUND;
 }
 
 const struct study_metric *study_metric_find(const struct study *s, const char *name)
 {
-    const char *words[MAX_WORDS + 1] = {0};
+    const char *words[METRICS_MAX + 1] = {0};
     int n = 0;
 
-    for (const struct study_metric *m = s->metrics; m->name && n < MAX_WORDS; m++) {
+    for (const struct study_metric *m = s->metrics; m->name && n < METRICS_MAX; m++) {
         words[n++] = m->name;
         if (strcmp(m->name, name) == 0)
             return m;
     }
-    if (unknown("metric", name, words) != OK)
-        err_prefix(ERR_NOTFOUND, "study %s", s->name);
+    name_unknown(ERR_NOTFOUND, name, words, "study %s: no metric \"%s\"", s->name, name);
     return NULL;
 }
 

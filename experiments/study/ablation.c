@@ -20,14 +20,15 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
-    ROW_INT(batch, 1, 64, "1", "sequences that decode together"),
-    ROW_INT(n_prompt_tok, 1, 65536, "128", "of each of them"),
-    ROW_INT(n_output_tok, 2, 65536, "32", "of each of them"),
-    ROW_INT(rounds, 3, 99, "9", "of all steps in turn"),
-    ROW_F64(tune_s, "s", 0, 3600, "2", "of tuning for each shape of matrix"),
-    ROW_INT(seed, 0, 0, "1", "of ids and the tuner"),
+    OPT_ROW(STR, model, NULL, "a model's file"),
+    OPT_ROW(ENUM, precision, "exact", "of the products", .values = "exact|relaxed"),
+    OPT_ROW(INT, batch, "1", "sequences that decode together", .min = 1, .max = 64),
+    OPT_ROW(INT, n_prompt_tok, "128", "of each of them", .min = 1, .max = 65536),
+    OPT_ROW(INT, n_output_tok, "32", "of each of them", .min = 2, .max = 65536),
+    OPT_ROW(INT, rounds, "9", "of all steps in turn", .min = 3, .max = 99),
+    OPT_ROW(F64, tune_s, "2", "of tuning for each shape of matrix", .unit = "s", .min = 0,
+            .max = 3600),
+    OPT_ROW(INT, seed, "1", "of ids and the tuner"),
     {0},
 };
 
@@ -65,7 +66,7 @@ struct shape {
 #define COMPARE_STEPS  9   /* of the engine with tuned ones and with the default */
 
 struct found {
-    struct study_engine engine;
+    struct model_bench engine;
     struct tune_bench *bench;
     const struct opts *o;
     struct model_phase *phase[N_STEPS][2]; /* prefill's, decode's */
@@ -114,15 +115,13 @@ struct choice {
 static int try_shape(void *arg, int i, struct measure_trial *t)
 {
     struct choice *c = arg;
-    struct model_bench_steps *steps = &c->f->engine.steps;
-    int64_t n_tok = c->f->o->n_prompt_tok;
     struct model_phase *p = NULL;
     int rc =
         study_engine_phase(&c->f->engine, &p, c->all[i].ranks, c->all[i].threads, NULL);
 
     for (int k = 0; k < 2 && rc == OK; k++)
-        rc = c->decode ? model_bench_steps_decode(steps, p, n_tok, &t->seconds)
-                       : model_bench_steps_prefill(steps, p, n_tok, &t->seconds);
+        rc = model_bench_steps_of(&c->f->engine.steps, p, c->decode,
+                                  c->f->o->n_prompt_tok, &t->seconds);
     model_phase_close(&p);
     return rc;
 }
@@ -207,11 +206,9 @@ struct pair {
 static int one_step(void *arg, int i, struct measure_trial *t)
 {
     struct pair *x = arg;
-    struct model_bench_steps *steps = &x->f->engine.steps;
-    int64_t n_tok = x->f->o->n_prompt_tok;
 
-    return x->p == 0 ? model_bench_steps_prefill(steps, x->both[i], n_tok, &t->seconds)
-                     : model_bench_steps_decode(steps, x->both[i], n_tok, &t->seconds);
+    return model_bench_steps_of(&x->f->engine.steps, x->both[i], x->p == 1,
+                                x->f->o->n_prompt_tok, &t->seconds);
 }
 
 /* A product alone is not a step of the engine, where ranks compete for memory and
@@ -299,9 +296,6 @@ static double tok_s_of(const struct found *f, int step, double *rounds)
 
 static void report(const struct found *f, struct study_cell *out)
 {
-    static const char *const names[] = {
-#define NAME(step, text) "tok_s_" #step,
-        STEPS(NAME)};
     const struct model *m = f->engine.model;
     double tok_s[N_STEPS], rounds[N_STEPS][ROUNDS_MAX];
     double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
@@ -322,8 +316,8 @@ static void report(const struct found *f, struct study_cell *out)
 
     STUDY_VALUES(out, more, "a time was no number");
     for (int s = 0; s < N_STEPS; s++) {
-        study_value(out, names[s], tok_s[s], "a time was no number");
-        study_series(out, names[s], "tok/s", rounds[s], (size_t)f->o->rounds);
+        study_value(out, metrics[s].name, tok_s[s], "a time was no number");
+        study_series(out, metrics[s].name, "tok/s", rounds[s], (size_t)f->o->rounds);
     }
     study_engine_report(out, &f->engine);
 }
@@ -335,7 +329,7 @@ static void found_close(struct found *f)
             model_phase_close(&f->phase[s][p]);
     measure_close(&f->measure);
     tune_bench_close(&f->bench);
-    study_engine_close(&f->engine);
+    model_bench_close(&f->engine);
     mem_free(f);
 }
 

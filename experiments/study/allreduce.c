@@ -33,42 +33,31 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_INT(ranks, 2, PAR_RANKS_MAX, "2", "one CPU each"),
-    ROW_ENUM(mode, "threads|processes", "threads", "what a rank is"),
-    ROW_INT(bytes, 4, 1 << 30, "4096", "of the message, in whole floats"),
-    ROW_INT(rounds, 3, ROUNDS_MAX, "41", "each algorithm once a round, in turn"),
-    ROW_F64(block_us, "us", 1, 1e6, "400", "of messages in a row make one time"),
-    ROW_BOOL(oversubscribe, "false", "more ranks than CPUs too"),
+    OPT_ROW(INT, ranks, "2", "one CPU each", .min = 2, .max = PAR_RANKS_MAX),
+    OPT_ROW(ENUM, mode, "threads", "what a rank is", .values = "threads|processes"),
+    OPT_ROW(INT, bytes, "4096", "of the message, in whole floats", .min = 4,
+            .max = 1 << 30),
+    OPT_ROW(INT, rounds, "41", "each algorithm once a round, in turn", .min = 3,
+            .max = ROUNDS_MAX),
+    OPT_ROW(F64, block_us, "400", "of messages in a row make one time", .unit = "us",
+            .min = 1, .max = 1e6),
+    OPT_ROW(BOOL, oversubscribe, "false", "more ranks than CPUs too"),
     {0},
 };
 
-#define TYPICAL(name)                                                                    \
-    {                                                                                    \
-        "us_" name, "us", "lower",                                                       \
-            "a message of " name ", as measure/compare.h estimates"                      \
-    }
-#define LOW(name)                                                                        \
-    {                                                                                    \
-        "us_p25_" name, "us", "", "the lower quartile of the rounds"                     \
-    }
-#define HIGH(name)                                                                       \
+#define TIMES(name)                                                                      \
+    {"us_" name, "us", "lower",                                                          \
+     "a message of " name ", as measure/compare.h estimates"},                           \
+        {"us_p25_" name, "us", "", "the lower quartile of the rounds"},                  \
     {                                                                                    \
         "us_p75_" name, "us", "", "the upper quarter"                                    \
     }
 
 static const struct study_metric metrics[] = {
-    TYPICAL("master_copy"),
-    LOW("master_copy"),
-    HIGH("master_copy"),
-    TYPICAL("rank_shifted"),
-    LOW("rank_shifted"),
-    HIGH("rank_shifted"),
-    TYPICAL("symmetric"),
-    LOW("symmetric"),
-    HIGH("symmetric"),
-    TYPICAL("by_size"),
-    LOW("by_size"),
-    HIGH("by_size"),
+    TIMES("master_copy"),
+    TIMES("rank_shifted"),
+    TIMES("symmetric"),
+    TIMES("by_size"),
     {"rank_shifted_over_master_copy", "x", "higher",
      "time of master_copy / time of rank_shifted, median of the rounds"},
     {"ratio_p25", "x", "", "the lower quarter of it"},
@@ -321,15 +310,16 @@ static void report_side(const struct bench *b, struct study_cell *out, int side)
 {
     const double *us = b->times->us[side];
     size_t n = (size_t)b->o->rounds;
-    char name[64];
+    char us_[64], p25[64], p75[64];
+    const struct study_number all[] = {{us_, 1e6 * b->times->side[side].estimate},
+                                       {p25, stats_percentile(us, n, 0.25)},
+                                       {p75, stats_percentile(us, n, 0.75)}};
 
-    snprintf(name, sizeof(name), "us_p25_%s", name_of(b, side));
-    study_value(out, name, stats_percentile(us, n, 0.25), NULL);
-    snprintf(name, sizeof(name), "us_p75_%s", name_of(b, side));
-    study_value(out, name, stats_percentile(us, n, 0.75), NULL);
-    snprintf(name, sizeof(name), "us_%s", name_of(b, side));
-    study_value(out, name, 1e6 * b->times->side[side].estimate, NULL);
-    study_series(out, name, "us", us, n);
+    snprintf(us_, sizeof(us_), "us_%s", name_of(b, side));
+    snprintf(p25, sizeof(p25), "us_p25_%s", name_of(b, side));
+    snprintf(p75, sizeof(p75), "us_p75_%s", name_of(b, side));
+    STUDY_VALUES(out, all, NULL);
+    study_series(out, us_, "us", us, n);
 }
 
 /* Round by round, so that what slows down both sides of one cancels. */

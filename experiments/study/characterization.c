@@ -18,19 +18,20 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "path"),
-    ROW_ENUM(phase, "prefill|decode", "prefill", "which steps are counted"),
-    ROW_INT(batch, 1, 64, "1", "sequences in a step"),
-    ROW_INT(prompt_tok, 1, 65536, "128", "of each sequence"),
-    ROW_INT(steps, 1, 4096, "8", "of decode that are counted"),
+    OPT_ROW(STR, model, NULL, "path"),
+    OPT_ROW(ENUM, phase, "prefill", "which steps are counted",
+            .values = "prefill|decode"),
+    OPT_ROW(INT, batch, "1", "sequences in a step", .min = 1, .max = 64),
+    OPT_ROW(INT, prompt_tok, "128", "of each sequence", .min = 1, .max = 65536),
+    OPT_ROW(INT, steps, "8", "of decode that are counted", .min = 1, .max = 4096),
     ROW_THREADS("0", "0: all CPUs of the budget"),
-    ROW_INT(seed, 0, 0, "1", "of the prompts' ids"),
-    ROW_STR(events, COUNTERS_EVENTS_DIR, "folder of the lists of events"),
-    ROW_STR(program, "build/sandwich", "the engine that runs under callgrind"),
-    ROW_STR(small_model, NULL, "for callgrind, at batch 1; without it no simulation"),
-    {ROW_(ll_kb, OPT_INT, "1024",
-          "simulated last level: a power of two, below the model"),
-     .unit = "KiB", .min = 16, .max = 1 << 20},
+    OPT_ROW(INT, seed, "1", "of the prompts' ids"),
+    OPT_ROW(STR, events, COUNTERS_EVENTS_DIR, "folder of the lists of events"),
+    OPT_ROW(STR, program, "build/sandwich", "the engine that runs under callgrind"),
+    OPT_ROW(STR, small_model, NULL,
+            "for callgrind, at batch 1; without it no simulation"),
+    OPT_ROW(INT, ll_kb, "1024", "simulated last level: a power of two, below the model",
+            .unit = "KiB", .min = 16, .max = 1 << 20),
     {0},
 };
 

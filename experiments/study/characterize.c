@@ -24,17 +24,21 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file, larger than the last cache"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the engine's products"),
-    ROW_INT(n_prompt_tok, 1, 65536, "512", "of the prompt"),
-    ROW_INT(n_ctx_tok, 1, 65536, "128", "before a decoded token"),
-    ROW_INT(rounds, 3, 999, "7", "of read bandwidth, decode and prefill in turn"),
-    ROW_F64(card_s, "s", 0, 600, "50", "for all probes together"),
-    ROW_F64(read_s, "s", 0.01, 60, "0.3", "for a measurement of the bandwidth"),
-    {ROW_(read_mb, OPT_INT, "0", "read for it; 0: as much as for the card"),
-     .unit = "MiB", .min = 0, .max = 1 << 20},
-    ROW_STR(dir, "results/machine", "folder of the card as JSON, <host>-full.json"),
-    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    OPT_ROW(STR, model, NULL, "a model's file, larger than the last cache"),
+    OPT_ROW(ENUM, precision, "exact", "of the engine's products",
+            .values = "exact|relaxed"),
+    OPT_ROW(INT, n_prompt_tok, "512", "of the prompt", .min = 1, .max = 65536),
+    OPT_ROW(INT, n_ctx_tok, "128", "before a decoded token", .min = 1, .max = 65536),
+    OPT_ROW(INT, rounds, "7", "of read bandwidth, decode and prefill in turn", .min = 3,
+            .max = 999),
+    OPT_ROW(F64, card_s, "50", "for all probes together", .unit = "s", .min = 0,
+            .max = 600),
+    OPT_ROW(F64, read_s, "0.3", "for a measurement of the bandwidth", .unit = "s",
+            .min = 0.01, .max = 60),
+    OPT_ROW(INT, read_mb, "0", "read for it; 0: as much as for the card", .unit = "MiB",
+            .min = 0, .max = 1 << 20),
+    OPT_ROW(STR, dir, "results/machine", "folder of the card as JSON, <host>-full.json"),
+    OPT_ROW(INT, seed, "1", "of the ids"),
     {0},
 };
 
@@ -86,7 +90,7 @@ static const struct study_metric metrics[] = {
 struct found {
     json_t *card;
     struct cpu_budget budget;
-    struct study_engine engine;
+    struct model_bench engine;
     struct model_phase *phase;
     int n_rounds;
     double decode_s, prefill_s, read_gbps, frac;
@@ -418,7 +422,7 @@ static int run(const void *opts, struct study_cell *out)
     if (rc == OK)
         report_engine(out, f, o);
     model_phase_close(&f->phase);
-    study_engine_close(&f->engine);
+    model_bench_close(&f->engine);
     json_decref(f->card);
     mem_free(f);
     return rc;

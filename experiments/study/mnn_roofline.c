@@ -22,14 +22,16 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_ENUM(machine, "paper|host", "paper", "whose peaks and bandwidth"),
-    ROW_ENUM(weights, "w4a8|bf16", "w4a8",
-             "4-bit weights by int8 products, or bf16 weights by the exact way"),
-    ROW_ENUM(counts, "as_printed|corrected", "as_printed",
-             "corrected: one row through the output projection, rates and counts both in "
-             "10^9, 200 l h of other bytes as the text says"),
-    ROW_INT(n_prompt_tok, 1, 1 << 20, "560", "of the prompt"),
-    ROW_INT(n_ctx_tok, 1, 1 << 20, "585", "before a decoded token"),
+    OPT_ROW(ENUM, machine, "paper", "whose peaks and bandwidth", .values = "paper|host"),
+    OPT_ROW(ENUM, weights, "w4a8",
+            "4-bit weights by int8 products, or bf16 weights by the exact way",
+            .values = "w4a8|bf16"),
+    OPT_ROW(ENUM, counts, "as_printed",
+            "corrected: one row through the output projection, rates and counts both in "
+            "10^9, 200 l h of other bytes as the text says",
+            .values = "as_printed|corrected"),
+    OPT_ROW(INT, n_prompt_tok, "560", "of the prompt", .min = 1, .max = 1 << 20),
+    OPT_ROW(INT, n_ctx_tok, "585", "before a decoded token", .min = 1, .max = 1 << 20),
     {0},
 };
 

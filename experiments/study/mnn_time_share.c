@@ -19,12 +19,14 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
-    ROW_ENUM(phase, "prefill|decode", "decode", "a prompt, or one token more"),
-    ROW_INT(n_tok, 1, 65536, "128", "of the prompt, or before the token"),
-    ROW_INT(rounds, 3, 999, "9", "steps measured, each alone"),
-    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    OPT_ROW(STR, model, NULL, "a model's file"),
+    OPT_ROW(ENUM, precision, "exact", "of the products", .values = "exact|relaxed"),
+    OPT_ROW(ENUM, phase, "decode", "a prompt, or one token more",
+            .values = "prefill|decode"),
+    OPT_ROW(INT, n_tok, "128", "of the prompt, or before the token", .min = 1,
+            .max = 65536),
+    OPT_ROW(INT, rounds, "9", "steps measured, each alone", .min = 3, .max = 999),
+    OPT_ROW(INT, seed, "1", "of the ids"),
     {0},
 };
 
@@ -48,7 +50,7 @@ static const struct study_metric metrics[] = {
 #define ROUNDS_MAX 999
 
 struct found {
-    struct study_engine engine;
+    struct model_bench engine;
     struct model_phase *phase;
     const struct opts *o;
     struct study_cell *cell;
@@ -61,9 +63,8 @@ struct found {
 
 static int step(struct found *f, const struct opts *o, double *seconds)
 {
-    return o->phase == PREFILL
-               ? model_bench_steps_prefill(&f->engine.steps, f->phase, o->n_tok, seconds)
-               : model_bench_steps_decode(&f->engine.steps, f->phase, o->n_tok, seconds);
+    return model_bench_steps_of(&f->engine.steps, f->phase, o->phase == DECODE, o->n_tok,
+                                seconds);
 }
 
 /* By the clock of thread 0, which has an equal part of every operator; where it waits,
@@ -161,7 +162,7 @@ static int run(const void *opts, struct study_cell *c)
         report(f, o, c);
     measure_close(&f->measure);
     model_phase_close(&f->phase);
-    study_engine_close(&f->engine);
+    model_bench_close(&f->engine);
     mem_free(f);
     return rc;
 }

@@ -19,16 +19,18 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROW_STR(model, NULL, "a model's file"),
-    ROW_ENUM(precision, "exact|relaxed", "exact", "of the products"),
-    ROW_INT(prefill_ranks, 1, 64, "1", "of prefill"),
-    ROW_INT(prefill_threads, 0, CPU_MAX, "0", "of each of them; 0: the budget's share"),
-    ROW_INT(decode_ranks, 1, 64, "2", "of decode"),
-    ROW_INT(decode_threads, 0, CPU_MAX, "0", "of each of them; 0: the budget's share"),
-    ROW_INT(n_prompt_tok, 1, 65536, "128", "of a request"),
-    ROW_INT(n_output_tok, 2, 65536, "16", "of a request"),
-    ROW_INT(rounds, 3, 999, "25", "of all ways, in turn"),
-    ROW_INT(seed, 0, 0, "1", "of the ids"),
+    OPT_ROW(STR, model, NULL, "a model's file"),
+    OPT_ROW(ENUM, precision, "exact", "of the products", .values = "exact|relaxed"),
+    OPT_ROW(INT, prefill_ranks, "1", "of prefill", .min = 1, .max = 64),
+    OPT_ROW(INT, prefill_threads, "0", "of each of them; 0: the budget's share", .min = 0,
+            .max = CPU_MAX),
+    OPT_ROW(INT, decode_ranks, "2", "of decode", .min = 1, .max = 64),
+    OPT_ROW(INT, decode_threads, "0", "of each of them; 0: the budget's share", .min = 0,
+            .max = CPU_MAX),
+    OPT_ROW(INT, n_prompt_tok, "128", "of a request", .min = 1, .max = 65536),
+    OPT_ROW(INT, n_output_tok, "16", "of a request", .min = 2, .max = 65536),
+    OPT_ROW(INT, rounds, "25", "of all ways, in turn", .min = 3, .max = 999),
+    OPT_ROW(INT, seed, "1", "of the ids"),
     {0},
 };
 
@@ -53,7 +55,7 @@ static const struct study_metric metrics[] = {
 enum { SWITCH, PREFILL_PLAN, DECODE_PLAN, N_WAYS };
 
 struct found {
-    struct study_engine engine;
+    struct model_bench engine;
     struct model_phase *phase[2]; /* prefill's, decode's */
     const struct opts *o;
     struct study_cell *out;
@@ -150,7 +152,7 @@ static int run(const void *opts, struct study_cell *out)
     f->o = o;
     f->out = out;
     for (int i = 0; i < 2 && rc == OK; i++) { /* the second time the file is in memory */
-        study_engine_close(&f->engine);
+        model_bench_close(&f->engine);
         rc = study_engine_open(&f->engine, o->model, o->precision, 1,
                                o->n_prompt_tok + o->n_output_tok, o->seed);
     }
@@ -167,7 +169,7 @@ static int run(const void *opts, struct study_cell *out)
     measure_close(&f->measure);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);
-    study_engine_close(&f->engine);
+    model_bench_close(&f->engine);
     mem_free(f);
     return rc;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/name.h"
 #include "base/stats.h"
 #include "experiments/harness/study.h"
 #include "experiments/study/support/rows.h"
@@ -20,7 +21,7 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_SHAPES("4"),
-    ROW_STR(policies, NULL, "as \"sandwich roller oracle\"; default: all there are"),
+    OPT_ROW(STR, policies, NULL, "as \"sandwich roller oracle\"; default: all there are"),
     ROWS_TUNING("15"),
     {0},
 };
@@ -69,14 +70,6 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-static bool exists(const char *name)
-{
-    for (int i = 0; tune_policies[i]; i++)
-        if (strcmp(tune_policies[i]->name, name) == 0)
-            return true;
-    return false;
-}
-
 /* Every word must be a policy that the record has columns for. */
 static int check_policies(const char *list)
 {
@@ -85,14 +78,10 @@ static int check_policies(const char *list)
     int n, rc;
 
     for (const char *at = list; at && sscanf(at, "%63s%n", word, &n) == 1; at += n) {
-        bool known = false;
-
         rc = tune_policy_find(word, &p);
         if (rc != OK)
             return err_prefix(rc, "study.policies");
-        for (int i = 0; names[i]; i++)
-            known |= strcmp(names[i], word) == 0;
-        if (!known)
+        if (name_index(names, word) < 0)
             return err_set(ERR_ARG, "study.policies: %s has no columns in this study",
                            word);
     }
@@ -102,6 +91,7 @@ static int check_policies(const char *list)
 static int search(const struct opts *o, struct study_threads *t, struct found *f,
                   struct study_cell *out)
 {
+    const struct tune_policy *p;
     struct tune_opts tune;
     int rc = opt_init(tune_opt_table, &tune);
 
@@ -113,7 +103,8 @@ static int search(const struct opts *o, struct study_threads *t, struct found *f
     for (int i = 0; names[i] && rc == OK; i++) {
         struct entrant *e = &f->entrants[f->n];
 
-        if (o->policies ? !has_word(o->policies, names[i]) : !exists(names[i]))
+        if (o->policies ? !has_word(o->policies, names[i])
+                        : tune_policy_find(names[i], &p) != OK)
             continue;
         study_progress(out, 0.05 + 0.12 * i, names[i]);
         e->name = names[i];

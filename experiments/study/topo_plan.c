@@ -16,11 +16,11 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
-    ROW_STR(plan, "all",
+    OPT_ROW(STR, plan, "all",
             "NAME, or NAME@NODES for some memory nodes (as \"fast@0,2,4,6\"), then steps "
             "from "
             "their fundamental tree, as \"group(4,1,3) remove(1,4)\""),
-    ROW_INT(ranks, 0, 100000, "0", "0: one a memory node"),
+    OPT_ROW(INT, ranks, "0", "0: one a memory node", .min = 0, .max = 100000),
     {0},
 };
 

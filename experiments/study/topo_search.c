@@ -18,16 +18,18 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
-    ROW_ENUM(phase, "prefill|decode", "decode", "whose cores are searched"),
-    ROW_ENUM(
-        method, "whole|no_group|no_remove|no_prune|no_hash|random|all_cores|even_split",
-        "whole",
-        "the search, or without a part of it; random: the whole one's number of "
-        "measurements; all_cores: one rank of all; even_split: a rank a memory node"),
-    ROW_INT(k, 1, 1000, "10", "configurations that are measured again at the end"),
-    ROW_INT(max_measurements, 0, 0, "0", "0: no limit"),
-    ROW_F64(max_s, "s", 0, 3600, "60", "of the search itself"),
-    ROW_BOOL(exhaustive, "false", "look at every configuration for gap_frac, too"),
+    OPT_ROW(ENUM, phase, "decode", "whose cores are searched",
+            .values = "prefill|decode"),
+    OPT_ROW(ENUM, method, "whole",
+            "the search, or without a part of it; random: the whole one's number of "
+            "measurements; all_cores: one rank of all; even_split: a rank a memory node",
+            .values =
+                "whole|no_group|no_remove|no_prune|no_hash|random|all_cores|even_split"),
+    OPT_ROW(INT, k, "10", "configurations that are measured again at the end", .min = 1,
+            .max = 1000),
+    OPT_ROW(INT, max_measurements, "0", "0: no limit"),
+    OPT_ROW(F64, max_s, "60", "of the search itself", .unit = "s", .min = 0, .max = 3600),
+    OPT_ROW(BOOL, exhaustive, "false", "look at every configuration for gap_frac, too"),
     {0},
 };
 

@@ -13,7 +13,7 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
-    ROW_STR(steps, "", "of the fundamental tree, as \"group(4,1,3) remove(1,4)\""),
+    OPT_ROW(STR, steps, "", "of the fundamental tree, as \"group(4,1,3) remove(1,4)\""),
     {0},
 };
 

@@ -18,7 +18,7 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_TOPO(NULL, "sheared-llama-1.3b"),
-    ROW_STR(truth, "0.2",
+    OPT_ROW(STR, truth, "0.2",
             "by how much a hidden cluster carries less than its cores could draw, on a "
             "random machine; or the name of a shipped machine"),
     {0},

@@ -18,9 +18,9 @@ struct opts {
 
 static const struct opt_row table[] = {
     ROWS_SHAPES("8"),
-    ROW_STR(policy, "sandwich", "how schedules are searched for"),
-    ROW_INT(sigma, 0, 1000, "0",
-            "the sliding window, in shapes; 0: the policy's default"),
+    OPT_ROW(STR, policy, "sandwich", "how schedules are searched for"),
+    OPT_ROW(INT, sigma, "0", "the sliding window, in shapes; 0: the policy's default",
+            .min = 0, .max = 1000),
     ROWS_TUNING("7"),
     {0},
 };

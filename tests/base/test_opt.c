@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/name.h"
 #include "base/opt.h"
 
 struct settings {
@@ -279,18 +280,18 @@ static void nearest(void **state)
     char longest[5000];
 
     (void)state;
-    assert_string_equal(opt_nearest("gredy", words), "greedy");
-    assert_string_equal(opt_nearest("grede", words), "greedy");
-    assert_string_equal(opt_nearest("tpo_k", words), "top_k");
-    assert_string_equal(opt_nearest("cont", words), "continuous");
-    assert_string_equal(opt_nearest("top_k", words), "top_k");
-    assert_null(opt_nearest("elephant", words));
-    assert_null(opt_nearest("", words));
-    assert_null(opt_nearest("x", words));
-    assert_null(opt_nearest("greedy", none));
+    assert_string_equal(name_nearest("gredy", words), "greedy");
+    assert_string_equal(name_nearest("grede", words), "greedy");
+    assert_string_equal(name_nearest("tpo_k", words), "top_k");
+    assert_string_equal(name_nearest("cont", words), "continuous");
+    assert_string_equal(name_nearest("top_k", words), "top_k");
+    assert_null(name_nearest("elephant", words));
+    assert_null(name_nearest("", words));
+    assert_null(name_nearest("x", words));
+    assert_null(name_nearest("greedy", none));
     memset(longest, 'g', sizeof(longest));
     longest[sizeof(longest) - 1] = 0;
-    assert_null(opt_nearest(longest, words));
+    assert_null(name_nearest(longest, words));
 }
 
 static char *printed(void (*print)(const struct opt_row *t, FILE *f))

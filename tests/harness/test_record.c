@@ -170,10 +170,12 @@ static void check_column(hid_t cell, const struct record_column *c,
     for (size_t i = 0; i < f->cell.n_rows; i++) {
         const char *want = (const char *)&f->rows[i] + c->offset;
 
-        i64[i] = c->kind == RECORD_COLUMN_BOOL     ? *(const bool *)want
-                 : c->kind == RECORD_COLUMN_STATUS ? *(const enum metrics_status *)want
-                                                   : *(const int64_t *)want;
+        memcpy(&i64[i], want, 8);
         memcpy(&f64[i], want, 8);
+        if (c->kind == RECORD_COLUMN_BOOL)
+            i64[i] = *(const bool *)want;
+        else if (c->kind == RECORD_COLUMN_STATUS)
+            i64[i] = *(const enum metrics_status *)want;
     }
     if (c->kind == RECORD_COLUMN_F64) {
         check_array(cell, name, H5T_NATIVE_DOUBLE, f64, f->cell.n_rows);

@@ -3,7 +3,7 @@
 CFLAGS := -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow -I. -Iengine -MMD -MP
 KERN   := $(wildcard engine/kernels/ref/*.c engine/kernels/arm/*.c)
 SRC    := $(wildcard engine/kernels/*.c) $(KERN) $(wildcard engine/cpu/*.c) \
-          $(addprefix engine/base/,err.c rng.c opt_nearest.c mem.c)
+          $(addprefix engine/base/,err.c utf8.c rng.c name.c mem.c)
 obj     = $(patsubst %.c,$(OUT)/%.o,$(1))
 stems   = $(basename $(notdir $(KERN)))
 

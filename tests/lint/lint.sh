@@ -72,6 +72,14 @@ check_marks() {
         sed 's/^\([^:]*:[0-9]*\):.*/\1: mark: a path of one machine/'
 }
 
+# One mechanism for one question: names are looked up, and UTF-8 is validated, in base only.
+check_once() {
+    grep -v -E '^(engine/base|tests)/' "$tmp/c" | tr '\n' '\0' |
+        xargs -0 grep -n -H -i -E 'did you mean|< 0xc2' /dev/null |
+        sed -e 's/^\([^:]*:[0-9]*\):.*did you.*/\1: once: base\/name.h looks up names/' \
+            -e 's/^\([^:]*:[0-9]*\):.*< 0x.*/\1: once: base\/utf8.h validates UTF-8/'
+}
+
 check_format() {
     if ! command -v clang-format >/dev/null; then
         echo "lint: clang-format is not here: format not checked" >&2
@@ -169,6 +177,7 @@ check_isa_words() {
     check_order
     check_long_scripts
     check_marks
+    check_once
     check_format
     check_headers
     check_symbols

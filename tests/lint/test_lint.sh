@@ -60,7 +60,7 @@ lines() { # how many, of what
     yes "$2" | head -n "$1"
 }
 
-echo "1..32"
+echo "1..33"
 clean
 check "a clean tree" ""
 add engine/base/mem.c '#include "kv/kv.h"'
@@ -110,6 +110,8 @@ for word in TODO FIXME XXX HACK; do
 done
 printf '#if 0\nint kv_x;\n#endif\n' >"$tree/engine/base/g.c"
 check "code switched off" 'engine/base/g.c:1: mark: code switched off'
+add engine/kv/g.c 'static const char kv_text[] = "; did you mean \"x\"?";'
+check "a second way to look up names" 'engine/kv/g.c:1: once: base/name.h'
 add engine/kv/README.md 'Data lie in /home/someone/data.'
 check "a path of one machine" 'engine/kv/README.md:2: mark: a path'
 printf '#define KV_G 1\n\n#ifdef __AVX2__\n#define KV_G2 2\n#endif\n' >"$tree/engine/kv/g.h"

@@ -455,7 +455,7 @@ static void memory_runs_out(void **state)
     b.o.max_s = 0;
     for (int random = 0; random < 2; random++) {
         b.o.random = random;
-        b.o.max_measurements = random ? 20 : 0; /* or it draws until dry */
+        b.o.max_measurements = random ? 2000 : 0; /* or it draws until dry */
         for (n = 0;; n++) {
             struct plan_tree_found f;
             int rc;

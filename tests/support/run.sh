@@ -6,7 +6,7 @@ BUILD=${BUILD:-build}
 export BUILD
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS="halt_on_error=1 suppressions=tests/support/tsan.supp"
+export TSAN_OPTIONS="halt_on_error=1"
 export ASAN_OPTIONS=detect_leaks=1
 log=$BUILD/test.log
 : >"$log"

@@ -35,11 +35,8 @@ struct measured {
     enum topo_phase phase;
     int64_t n_prompt_tok, n_ctx_tok;
     int n_seqs; /* in a step */
-    struct cpu_budget budget;
-    struct par_team *team;
-    struct model *model;
+    struct model_bench host;
     struct model_phase *run; /* NULL: no configuration in place */
-    struct model_bench_steps steps;
     struct measure *measure;
     int64_t max_tok, step_tok;       /* of a sequence; of a step */
     struct model_phase *run_pair[2]; /* of enum topo_phase: what pair() put in place */
@@ -53,8 +50,9 @@ struct measured {
 static int step(struct measured *x, double *seconds)
 {
     return x->phase == TOPO_PREFILL
-               ? model_bench_steps_prefill(&x->steps, x->run, x->n_prompt_tok, seconds)
-               : model_bench_steps_decode(&x->steps, x->run, x->n_ctx_tok, seconds);
+               ? model_bench_steps_prefill(&x->host.steps, x->run, x->n_prompt_tok,
+                                           seconds)
+               : model_bench_steps_decode(&x->host.steps, x->run, x->n_ctx_tok, seconds);
 }
 
 /* n steps; the mean seconds of one. */
@@ -128,7 +126,7 @@ static int move(struct measured *x, const int *cpus, int n)
 {
     struct move m = {.cpus = cpus};
 
-    par_team_run(x->team, n, move_thread, &m);
+    par_team_run(x->host.team, n, move_thread, &m);
     if (__atomic_load_n(&m.failed, __ATOMIC_RELAXED))
         return err_set(ERR_UNSUPPORTED, "cannot pin %d threads to their CPUs", n);
     return OK;
@@ -143,7 +141,7 @@ static int place(struct measured *x, const int *cpus, int n_ranks, int n_threads
     model_phase_close(&x->run);
     rc = move(x, cpus, n);
     if (rc == OK)
-        rc = model_phase_open(&x->run, x->model, &o);
+        rc = model_phase_open(&x->run, x->host.model, &o);
     if (rc == OK)
         rc = warm_up(x);
     if (rc != OK) {
@@ -165,8 +163,8 @@ static bool in_place(const struct measured *x, const int *cpus, int n_ranks,
 
 static bool in_budget(const struct measured *x, int cpu)
 {
-    for (int i = 0; i < x->budget.n; i++)
-        if (x->budget.cpus[i] == cpu)
+    for (int i = 0; i < x->host.budget.n; i++)
+        if (x->host.budget.cpus[i] == cpu)
             return true;
     return false;
 }
@@ -178,13 +176,13 @@ static int measured_measure(void *ctx, const struct topo_config *c, int repeat,
     int cpus[CPU_MAX], n = c->n_ranks * c->n_threads, rc = OK;
 
     (void)repeat;
-    if (n > x->budget.n)
+    if (n > x->host.budget.n)
         return err_set(ERR_UNSUPPORTED, "%d ranks of %d threads: %s", c->n_ranks,
-                       c->n_threads, x->budget.reason);
+                       c->n_threads, x->host.budget.reason);
     for (int i = 0; i < n; i++) {
         cpus[i] = c->tree->machine->pus[c->tree->pus[i]].os_index;
         if (!in_budget(x, cpus[i]))
-            return err_set(ERR_UNSUPPORTED, "CPU %d: %s", cpus[i], x->budget.reason);
+            return err_set(ERR_UNSUPPORTED, "CPU %d: %s", cpus[i], x->host.budget.reason);
     }
     if (!in_place(x, cpus, c->n_ranks, c->n_threads))
         rc = place(x, cpus, c->n_ranks, c->n_threads);
@@ -230,7 +228,7 @@ static int open_paired(struct measured *x, enum topo_phase phase,
 
     for (int i = 0; i < n; i++)
         threads[i] = find(cpus, n, cpu_of(c, i));
-    return model_phase_open(&x->run_pair[phase], x->model, &o);
+    return model_phase_open(&x->run_pair[phase], x->host.model, &o);
 }
 
 static int measured_pair(struct plan_evaluation *e, const struct topo_config *prefill,
@@ -239,7 +237,7 @@ static int measured_pair(struct plan_evaluation *e, const struct topo_config *pr
     struct measured *x = e->ctx;
     int cpus[CPU_MAX], n = number_cpus(prefill, decode, cpus), rc;
 
-    if (n > prefill->n_ranks * prefill->n_threads || n > x->budget.n)
+    if (n > prefill->n_ranks * prefill->n_threads || n > x->host.budget.n)
         return err_set(ERR_UNSUPPORTED, "decode's CPUs are not among prefill's");
     model_phase_close(&x->run);
     rc = move(x, cpus, n);
@@ -262,14 +260,14 @@ static int measured_step(struct plan_evaluation *e, const struct plan_step *s, i
     int n = 0, rc;
 
     (void)repeat;
-    rc = model_bench_steps_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok,
-                                 &one);
+    rc = model_bench_steps_piece(&x->host.steps, x->run_pair[s->phase], s->n_rows,
+                                 ctx_tok, &one);
     *seconds = one;
     if (one > WARM_S)
         return rc;
     for (; rc == OK && sum < RUN_S && n < RUN_STEPS_MAX; n++, sum += one)
-        rc = model_bench_steps_piece(&x->steps, x->run_pair[s->phase], s->n_rows, ctx_tok,
-                                     &one);
+        rc = model_bench_steps_piece(&x->host.steps, x->run_pair[s->phase], s->n_rows,
+                                     ctx_tok, &one);
     *seconds = sum / n;
     return rc;
 }
@@ -311,18 +309,18 @@ static void set_lengths(struct measured *x, const struct model_config *c)
 static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
 {
     bool relaxed = o->precision && !strcmp(o->precision, "relaxed");
-    struct model_opts mo = {.weight_type = KERN_N_TYPES,
-                            .kv_type = KERN_F32,
-                            .precision = relaxed ? KERN_RELAXED : KERN_EXACT};
+    struct model_bench_opts bo = {.precision = relaxed ? KERN_RELAXED : KERN_EXACT,
+                                  .n_seqs = x->n_seqs,
+                                  .seed = o->seed};
     struct format_file *f = NULL;
     int rc = format_open(&f, o->model_path);
 
     if (rc != OK)
         return rc;
     set_lengths(x, &f->config);
-    mo.max_tok = x->max_tok;
-    mo.max_step_tok = x->step_tok;
-    rc = model_open(&x->model, f, x->team, &mo);
+    bo.max_tok = x->max_tok;
+    bo.step_tok = x->step_tok;
+    rc = model_bench_open(&x->host, f, &bo);
     format_close(&f);
     return rc;
 }
@@ -333,7 +331,7 @@ static int measure_noise(struct measured *x, double *frac)
     double s[NOISE_MEASUREMENTS];
     uint64_t t0 = clock_ns();
     size_t n = 0;
-    int rc = place(x, x->budget.cpus, 1, x->budget.n);
+    int rc = place(x, x->host.budget.cpus, 1, x->host.budget.n);
 
     while (rc == OK && n < NOISE_MEASUREMENTS &&
            (n < 3 || (double)(clock_ns() - t0) * 1e-9 < NOISE_S))
@@ -356,12 +354,10 @@ static void measured_close(struct plan_evaluation *e)
 
     if (x) {
         measure_close(&x->measure);
-        model_bench_steps_close(&x->steps);
         model_phase_close(&x->run);
         model_phase_close(&x->run_pair[TOPO_PREFILL]);
         model_phase_close(&x->run_pair[TOPO_DECODE]);
-        model_close(&x->model);
-        par_team_close(&x->team);
+        model_bench_close(&x->host);
         mem_free(x);
     }
     *e = (struct plan_evaluation){0};
@@ -383,14 +379,7 @@ static int measured_open(struct plan_evaluation *out, const struct plan_evaluato
     x->n_prompt_tok = o->n_prompt_tok;
     x->n_ctx_tok = o->n_ctx_tok;
     x->n_seqs = o->phase == TOPO_PREFILL ? 1 : (int)o->batch;
-    rc = cpu_budget_get(&x->budget);
-    if (rc == OK)
-        rc = par_team_open(&x->team, x->budget.cpus, x->budget.n, 1);
-    if (rc == OK)
-        rc = open_model(x, o);
-    if (rc == OK)
-        rc = model_bench_steps_open(&x->steps, x->model, x->team, x->n_seqs, x->max_tok,
-                                    PLAN_STEP_ROWS_MAX, o->seed);
+    rc = open_model(x, o);
     if (rc == OK)
         rc = measure_open(&x->measure, 1, RUNS_MAX);
     if (rc == OK)

@@ -7,23 +7,16 @@
 #include "experiments/harness/study.h"
 #include "model/bench_steps.h"
 
-struct study_engine {
-    struct cpu_budget budget;
-    struct par_team *team; /* over the whole budget */
-    struct model *model;
-    struct model_bench_steps steps;
-};
 /* `path`: a model's file; precision: enum kern_precision. ERR_ARG: no path. On error *out
  * is closed. */
-MUST int study_engine_open(struct study_engine *out, const char *path, int precision,
+MUST int study_engine_open(struct model_bench *out, const char *path, int precision,
                            int n_seqs, int64_t max_tok, int64_t seed);
-void study_engine_close(struct study_engine *e); /* twice is fine */
 
 /* ranks x threads of the team's first threads. ERR_ARG: more than the budget. */
-MUST int study_engine_phase(struct study_engine *e, struct model_phase **out, int n_ranks,
+MUST int study_engine_phase(struct model_bench *e, struct model_phase **out, int n_ranks,
                             int n_threads, const struct par_coll *coll);
 
 /* CPUs, weights, variants and threads, as the cell's attributes. */
-void study_engine_report(struct study_cell *c, const struct study_engine *e);
+void study_engine_report(struct study_cell *c, const struct model_bench *e);
 
 #endif

@@ -1,72 +1,48 @@
-/* experiments/study/support/rows.h - rows of a study's option table, written once.
- *
- * A study's options are a `struct opts` whose members are called as their rows; the
- * macros find them there. */
+/* experiments/study/support/rows.h - rows that the option tables of several studies have in
+ * common. A study's options are a `struct opts` whose members are called as their rows. */
 #ifndef STUDY_ROWS_H
 #define STUDY_ROWS_H
 
-#include <stddef.h>
-
 #include "base/opt.h"
 
-#define ROW_(word, kind, default_, text)                                                 \
-    .name = #word, .type = (kind), .offset = offsetof(struct opts, word),                \
-    .def = (default_), .help = (text)
-
-#define ROW_STR(word, default_, text)                                                    \
-    {                                                                                    \
-        ROW_(word, OPT_STR, default_, text)                                              \
-    }
-/* low and high 0: any. */
-#define ROW_INT(word, low, high, default_, text)                                         \
-    {                                                                                    \
-        ROW_(word, OPT_INT, default_, text), .min = (low), .max = (high)                 \
-    }
-#define ROW_F64(word, unit_, low, high, default_, text)                                  \
-    {                                                                                    \
-        ROW_(word, OPT_F64, default_, text), .unit = (unit_), .min = (low),              \
-                                             .max = (high)                               \
-    }
-#define ROW_BOOL(word, default_, text)                                                   \
-    {                                                                                    \
-        ROW_(word, OPT_BOOL, default_, text)                                             \
-    }
-#define ROW_ENUM(word, words, default_, text)                                            \
-    {                                                                                    \
-        ROW_(word, OPT_ENUM, default_, text), .values = (words)                          \
-    }
+#define OPT_OF struct opts
 
 /* What studies of GEMMs have in common (gemm.h, tuning.h). */
-#define ROW_MATRIX ROW_STR(matrix, NULL, "\"NAME NxK\"")
+#define ROW_MATRIX OPT_ROW(STR, matrix, NULL, "\"NAME NxK\"")
 #define ROW_MATRIX_SPLIT                                                                 \
-    ROW_STR(matrix, NULL, "\"NAME NxK\", \"NAME NxK/UNIT\" where it is split along K")
+    OPT_ROW(STR, matrix, NULL,                                                           \
+            "\"NAME NxK\", \"NAME NxK/UNIT\" where it is split along K")
 #define ROW_MODE                                                                         \
-    ROW_ENUM(mode, "f32|bf16|bf16_relaxed", "f32",                                       \
-             "type of the weights; relaxed: as exact as bf16 activations would be")
-#define ROW_THREADS(default_, text) ROW_INT(threads, 0, CPU_MAX, default_, text)
+    OPT_ROW(ENUM, mode, "f32",                                                           \
+            "type of the weights; relaxed: as exact as bf16 activations would be",       \
+            .values = "f32|bf16|bf16_relaxed")
+#define ROW_THREADS(default_, text)                                                      \
+    OPT_ROW(INT, threads, default_, text, .min = 0, .max = CPU_MAX)
 #define ROW_CACHE_MB                                                                     \
-    {                                                                                    \
-        ROW_(cache_mb, OPT_INT, "0",                                                     \
-             "cold weights are rotated beyond; 0: the last-level cache"),                \
-            .unit = "MiB", .min = 0, .max = 1 << 20                                      \
-    }
+    OPT_ROW(INT, cache_mb, "0",                                                          \
+            "cold weights are rotated beyond; 0: the last-level cache", .unit = "MiB",   \
+            .min = 0, .max = 1 << 20)
 #define ROWS_SHAPES(n_default)                                                           \
     ROW_MATRIX_SPLIT, ROW_MODE,                                                          \
-        ROW_STR(ms, NULL,                                                                \
+        OPT_ROW(STR, ms, NULL,                                                           \
                 "numbers of rows, ascending, as \"1 2 4\"; instead of drawing "          \
                 "n_shapes"),                                                             \
-        ROW_INT(n_shapes, 1, STUDY_SHAPES_MAX, n_default,                                \
-                "so many numbers of rows, each octave as likely"),                       \
-        ROW_INT(m_max, 1, 65536, "512", "the largest")
+        OPT_ROW(INT, n_shapes, n_default,                                                \
+                "so many numbers of rows, each octave as likely", .min = 1,              \
+                .max = STUDY_SHAPES_MAX),                                                \
+        OPT_ROW(INT, m_max, "512", "the largest", .min = 1, .max = 65536)
 #define ROWS_TUNING(rounds_default)                                                      \
     ROW_THREADS("0", "0: all CPUs of the budget"),                                       \
-        ROW_INT(trials, 0, 100000, "0",                                                  \
-                "measurements a shape of policies that sample; 0: their default"),       \
-        ROW_F64(budget_s, "s", 0, 1e6, "0",                                              \
+        OPT_ROW(INT, trials, "0",                                                        \
+                "measurements a shape of policies that sample; 0: their default",        \
+                .min = 0, .max = 100000),                                                \
+        OPT_ROW(F64, budget_s, "0",                                                      \
                 "of measuring for a policy; shapes it does not reach get the cost "      \
-                "model's schedule; 0: no limit"),                                        \
-        ROW_INT(rounds, 1, 99, rounds_default, "of measuring what was chosen again"),    \
+                "model's schedule; 0: no limit",                                         \
+                .unit = "s", .min = 0, .max = 1e6),                                      \
+        OPT_ROW(INT, rounds, rounds_default, "of measuring what was chosen again",       \
+                .min = 1, .max = 99),                                                    \
         ROW_CACHE_MB,                                                                    \
-        ROW_INT(seed, 0, 0, "1", "of shapes, weights and the policies' own draws")
+        OPT_ROW(INT, seed, "1", "of shapes, weights and the policies' own draws")
 
 #endif

@@ -31,18 +31,20 @@ struct study_topo_opts {
         };                                                                               \
     };
 #define ROWS_TOPO(default_machine, default_model)                                        \
-    ROW_STR(machine, default_machine,                                                    \
+    OPT_ROW(STR, machine, default_machine,                                               \
             "host, a shipped machine, FILE.xml or synthetic:LEVELS; a file not there "   \
             "is looked for in the folder hwloc of $SANDWICH_DATA"),                      \
-        ROW_STR(model, default_model, "a named architecture"),                           \
-        ROW_ENUM(type, "f32|bf16", "f32", "of the weights"),                             \
-        ROW_STR(fit, "sharegpt", "trace whose lengths are drawn, by its fit"),           \
-        ROW_INT(n_requests, 1, 100000, "400", "drawn from it"),                          \
-        ROW_INT(batch, 1, 4096, "1", "sequences of a decode step"),                      \
-        ROW_BOOL(strict_tp, "false", "the ranks must divide the heads (the paper)"),     \
-        ROW_ENUM(hide, "nothing|cluster", "nothing",                                     \
-                 "what the machine reports and the tree does not believe"),              \
-        ROW_INT(seed, 0, 0, "1", "of lengths, noise and the search")
+        OPT_ROW(STR, model, default_model, "a named architecture"),                      \
+        OPT_ROW(ENUM, type, "f32", "of the weights", .values = "f32|bf16"),              \
+        OPT_ROW(STR, fit, "sharegpt", "trace whose lengths are drawn, by its fit"),      \
+        OPT_ROW(INT, n_requests, "400", "drawn from it", .min = 1, .max = 100000),       \
+        OPT_ROW(INT, batch, "1", "sequences of a decode step", .min = 1, .max = 4096),   \
+        OPT_ROW(BOOL, strict_tp, "false",                                                \
+                "the ranks must divide the heads (the paper)"),                          \
+        OPT_ROW(ENUM, hide, "nothing",                                                   \
+                "what the machine reports and the tree does not believe",                \
+                .values = "nothing|cluster"),                                            \
+        OPT_ROW(INT, seed, "1", "of lengths, noise and the search")
 
 /* All of a cell. Zero before open. */
 struct study_topo {

@@ -1,8 +1,8 @@
-#include "tokenizer/tok.h"
+#include "base/utf8.h"
 
 /* The first byte decides the length and the range of the second; the rest are 80..BF.
  * (Unicode, table 3-7: neither overlong forms, nor surrogates, nor beyond 10FFFF.) */
-int tok_utf8(const char *text, size_t n)
+int utf8_len(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
     unsigned lo = 0x80, hi = 0xBF;
@@ -30,7 +30,7 @@ int tok_utf8(const char *text, size_t n)
     return len;
 }
 
-int32_t tok_utf8_code(const char *text, int len)
+int32_t utf8_code(const char *text, int len)
 {
     const unsigned char *s = (const unsigned char *)text;
     static const unsigned char first_bits[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
@@ -41,7 +41,7 @@ int32_t tok_utf8_code(const char *text, int len)
     return code;
 }
 
-int tok_utf8_put(int32_t code, char out[4])
+int utf8_put(int32_t code, char out[4])
 {
     int len = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     static const unsigned char first_mark[5] = {0, 0, 0xC0, 0xE0, 0xF0};

@@ -1,8 +1,11 @@
-#include "base/opt.h"
+#include "base/name.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #define WORD_MAX_BYTES 64
+#define ENTRIES_MAX    128
 
 static int min3(int a, int b, int c)
 {
@@ -35,7 +38,7 @@ static int distance(const char *a, const char *b)
     return d[na % 3][nb];
 }
 
-const char *opt_nearest(const char *s, const char *const *words)
+const char *name_nearest(const char *s, const char *const *words)
 {
     const char *best = NULL;
     int n = (int)strnlen(s, WORD_MAX_BYTES + 1), best_d = n / 3 < 2 ? 2 : n / 3;
@@ -52,4 +55,40 @@ const char *opt_nearest(const char *s, const char *const *words)
         }
     }
     return best;
+}
+
+int name_index(const char *const *words, const char *name)
+{
+    for (int i = 0; words[i]; i++)
+        if (strcmp(words[i], name) == 0)
+            return i;
+    return -1;
+}
+
+int name_unknown(int code, const char *name, const char *const *words, const char *fmt,
+                 ...)
+{
+    const char *near = name_nearest(name, words);
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return near ? err_set(code, "%s; did you mean \"%s\"?", text, near)
+                : err_set(code, "%s", text);
+}
+
+const void *name_find(const void *registry, const char *name, const char *what)
+{
+    const void *const *entries = registry;
+    const char *words[ENTRIES_MAX + 1] = {NULL};
+
+    for (int i = 0; entries[i] && i < ENTRIES_MAX; i++) {
+        words[i] = *(const char *const *)entries[i]; /* the struct's first member */
+        if (strcmp(words[i], name) == 0)
+            return entries[i];
+    }
+    name_unknown(ERR_NOTFOUND, name, words, "no %s \"%.80s\"", what, name);
+    return NULL;
 }

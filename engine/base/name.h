@@ -1,0 +1,26 @@
+/* base/name.h - looking things up by name: plug-ins, keys, words of a list. Who does not find
+ * one says which was meant, and this is the only place that knows how.
+ * Threads: any. */
+#ifndef BASE_NAME_H
+#define BASE_NAME_H
+
+#include "base/err.h"
+
+/* The index of `name` in the NULL-terminated `words`, -1: it is not there. */
+int name_index(const char *const *words, const char *name);
+
+/* The entry of a registry (a NULL-terminated list of pointers to structs that begin with
+ * their name) that is called `name`. NULL, with ERR_NOTFOUND set: `no WHAT "NAME"`, and the
+ * nearest where one is near. */
+const void *name_find(const void *registry, const char *name, const char *what);
+
+/* err_set(code, ...), and behind the message `; did you mean "X"?` where one of the
+ * NULL-terminated `words` is near `name`. Returns `code`. */
+int name_unknown(int code, const char *name, const char *const *words, const char *fmt,
+                 ...) __attribute__((format(printf, 4, 5)));
+
+/* The word of `words` closest to `name` by edit distance, NULL if none is close. For
+ * messages that name_unknown() cannot write. */
+const char *name_nearest(const char *name, const char *const *words);
+
+#endif
