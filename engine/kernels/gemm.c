@@ -65,8 +65,8 @@ static const char *b_at(const struct kern_mat *b, int64_t p, int64_t k)
 }
 
 /* Columns of B that a thread multiplies all its row blocks with. */
-static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, int64_t p,
-                         int np, int64_t k_lo, int64_t k)
+static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, const char *at,
+                         int np, int64_t k)
 {
     const struct kern_gemm_job *j = w->j;
     const struct kern_mat *b = j->w;
@@ -74,7 +74,7 @@ static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, int64_t
     float *factor = (float *)(converted + KERN_GEMM_CONVERTED_BYTES);
 
     *t = (struct kern_gemm_tile){
-        .b = b_at(b, p, k_lo),
+        .b = at,
         .b_panel_bytes = b->panel_bytes,
         .b_unit_bytes = b->unit_bytes,
         .k = k,
@@ -94,17 +94,23 @@ static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, int64_t
 static void prefetch(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
 {
     size_t type_bytes = kern_type_bytes(w->j->w->type);
-    size_t bytes = (size_t)(min64(t->k, t->k_unit) * KERN_PANEL) * type_bytes;
     int64_t parts = min64(w->i_hi - w->i_lo, AHEAD_BLOCKS), part = i - w->i_lo;
 
-    t->next = w->next;
+    t->next = t->b;
     t->next_step = 0;
-    if (part < parts) {
-        t->next += (size_t)part * (bytes / (size_t)parts);
+    if (!w->j->v->prefetches_next || part >= parts)
+        return;
+    t->next_step = 64;
+    if (parts > 1) {
+        size_t bytes = (size_t)(min64(t->k, t->k_unit) * KERN_PANEL) * type_bytes;
+
+        t->next = w->next + (size_t)part * (bytes / (size_t)parts);
         t->next_step = (int)(64 / parts);
-    }
-    if (parts == 1 && t->mr * 4 <= AHEAD_ROWS_F32 * (int)type_bytes)
+    } else if (t->mr * 4 <= AHEAD_ROWS_F32 * (int)type_bytes) {
         t->next = (const char *)t->b + AHEAD_BYTES;
+    } else {
+        t->next = w->next;
+    }
 }
 
 /* Rows [k_lo, k_lo + t->k) of A's row block i times the columns from panel p. */
@@ -169,6 +175,8 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
     int64_t i_hi = min64(i + w->bm, j->i_hi), p_hi = min64(p + w->bn, j->p_hi);
     int64_t rows = min64(w->bk, j->k_hi - k);
     bool accumulate = k > j->k_lo || w->epilogue == KERN_RESIDUAL;
+    size_t tile_bytes = (size_t)j->s.np * j->w->panel_bytes;
+    const char *b = b_at(j->w, p, k);
 
     w->i_lo = i, w->i_hi = i_hi;
     if (w->epilogue == KERN_SWIGLU) {
@@ -176,14 +184,13 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
         w->c_row0 = kern_a_row(j->m, w->n_blocks, i);
         w->c_panel0 = p;
     }
-    for (int64_t at = p; at < p_hi; at += j->s.np) {
-        bool last = at + j->s.np >= p_hi;
+    for (int64_t at = p; at < p_hi; at += j->s.np, b += tile_bytes) {
         struct kern_gemm_tile t;
 
-        w->next = !last            ? b_at(j->w, at + j->s.np, k)
-                  : w->next_p >= 0 ? b_at(j->w, w->next_p, w->next_k)
-                                   : b_at(j->w, at, k);
-        tile_columns(w, &t, at, (int)min64(j->s.np, p_hi - at), k, rows);
+        w->next = b + tile_bytes;
+        if (at + j->s.np >= p_hi)
+            w->next = w->next_p >= 0 ? b_at(j->w, w->next_p, w->next_k) : b;
+        tile_columns(w, &t, b, (int)min64(j->s.np, p_hi - at), rows);
         t.ldc = w->ldc;
         t.accumulate = accumulate;
         for (int64_t block = i; block < i_hi; block++)
