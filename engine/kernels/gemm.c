@@ -20,7 +20,7 @@ struct walk {
  * reading and prefetches each line AHEAD_BYTES before its use. Of several blocks the first
  * AHEAD_BLOCKS prefetch what comes next. Measured on Zen 4. */
 #define AHEAD_ROWS_F32 6
-#define AHEAD_BYTES    512
+#define AHEAD_BYTES    256
 #define AHEAD_BLOCKS   4
 
 static int64_t min64(int64_t a, int64_t b)

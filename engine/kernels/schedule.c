@@ -95,10 +95,6 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
  * is read so whenever reading takes longer than multiplying; with two threads that is 1.2
  * to 1.4 times as fast. */
 #define STREAM_ROWS 4
-/* A micro-kernel that prefetches what comes next (struct kern_variant) goes on to the next
- * unit without a pause: measured with AVX2 on Zen 4, two units are read 3 to 20 % faster
- * than one, and all of them at half the speed. */
-#define STREAM_UNITS 2
 
 static double max2(double a, double b)
 {
@@ -234,7 +230,7 @@ static void stream(struct kern_schedule *s, const struct kern_variant *v,
     s->np = 1;
     if (w->n_units > 1) {
         s->bn = KERN_ALL;
-        s->bk = w->k_unit * (v->prefetches_next ? STREAM_UNITS : 1);
+        s->bk = w->k_unit;
         s->order = KERN_ORDER_KNM;
         return;
     }
