@@ -76,6 +76,11 @@ struct kern_gemm_tile {
     int64_t ldc;          /* floats from a row of C to the next */
     int mr, np;           /* 1 <= mr <= kern_gemm_rows(v, np) */
     bool accumulate;
+    /* A hint for prefetching, not NULL: an address in the columns that are read after b,
+     * which lie as b does, and the bytes by which a call advances there while it multiplies
+     * 64 bytes of a panel. */
+    const char *next;
+    int next_step;
     /* KERN_A_F16_TWICE only: factors of the rows [mr] and of the columns [16 np]. */
     const float *row_factor, *col_factor;
 };
@@ -157,6 +162,8 @@ struct kern_variant {
      * the other rows of the call. */
     bool batch_invariant;
     enum kern_a_format a_format; /* GEMM only */
+    /* GEMM only: fn.gemm prefetches kern_gemm_tile.next; others look ahead on their own. */
+    bool prefetches_next;
     /* GEMM only: upper bound of the root mean square error of C against exact arithmetic,
      * in units of the root mean square of sqrt(C^2 + sum of (a b)^2), for K <= 16384 and
      * values that neither overflow nor underflow in the type. Rounding only the

@@ -175,10 +175,35 @@ static int64_t equal_parts(int64_t whole, int64_t most)
     return (whole + parts - 1) / parts;
 }
 
+/* The number of rows whose `per_row` bytes each fit into `most`, in equal slices of m. */
+static int64_t rows_within(const struct kern_schedule *s, int64_t m, int64_t per_row,
+                           size_t most)
+{
+    int64_t blocks = round_down((int64_t)most / per_row, s->mr) / s->mr;
+
+    return s->mr * equal_parts(kern_a_blocks(m, s->mr), blocks);
+}
+
+/* Several row blocks read a matrix that is split along K in the order of memory, too, where
+ * what comes next is prefetched: of a panel as many units as the first level holds, then the
+ * next panel. Half the second level is for the rows of A. */
+static void cut_split(struct kern_schedule *s, const struct kern_variant *v,
+                      const struct kern_mat *w, int64_t m)
+{
+    int64_t b_row = (int64_t)panel_row_bytes(w) * s->np;
+
+    s->bk = round_down((int64_t)cpu_cache_bytes(1) / b_row, w->k_unit);
+    s->bm = rows_within(s, m, (int64_t)kern_a_bytes(v->a_format, 1, s->bk),
+                        cpu_cache_bytes(2) / 2);
+    s->bn = KERN_ALL;
+    s->order = KERN_ORDER_MNK;
+}
+
 /* Of B, the columns that all row blocks of a slice share, over as much of K as half the
  * second level holds. Of A, which is read again for every such columns, no more than a
  * small part of the third level, which is not ours alone: products that read 8 MB of A
- * again and again ran at half speed at times with a third-level cache of 32 MB. */
+ * again and again ran at half speed at times with a third-level cache of 32 MB. Where B is
+ * prefetched it may be read more often, so no more of A than the second level holds. */
 static void cut(struct kern_schedule *s, const struct kern_variant *v,
                 const struct kern_mat *w, int64_t m)
 {
@@ -186,15 +211,32 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
     int64_t b_row = (int64_t)panel_row_bytes(w) * s->np;
     int64_t b_max = round_down((int64_t)cpu_cache_bytes(2) / 2 / b_row, unit);
     int64_t a_row = (int64_t)kern_a_bytes(v->a_format, 1, w->k_pad);
-    int64_t a_max = (int64_t)cpu_cache_bytes(3) * 3 / 32;
-    int64_t blocks = kern_a_blocks(m, s->mr);
+    size_t a_max = v->prefetches_next ? cpu_cache_bytes(2) : cpu_cache_bytes(3) / 32 * 3;
 
     if (b_max < w->k_pad)
         s->bk = (equal_parts(w->k_pad, b_max) + unit - 1) / unit * unit;
-    if (m * a_row > a_max) {
-        s->bm = s->mr * equal_parts(blocks, round_down(a_max / a_row, s->mr) / s->mr);
+    if (m * a_row > (int64_t)a_max) {
+        s->bm = rows_within(s, m, a_row, a_max);
         s->order = KERN_ORDER_MNK;
     }
+}
+
+/* Few rows: B in the order of memory. Where it is not split, as many panels at once as give
+ * the multiply-adds of few sums something else to do. */
+static void stream(struct kern_schedule *s, const struct kern_variant *v,
+                   const struct kern_mat *w, int64_t m)
+{
+    s->mr = (int)m;
+    s->np = 1;
+    if (w->n_units > 1) {
+        s->bn = KERN_ALL;
+        s->bk = w->k_unit;
+        s->order = KERN_ORDER_KNM;
+        return;
+    }
+    for (int np = 2; v->prefetches_next && np <= KERN_NP_MAX; np++)
+        if (kern_gemm_rows(v, np) >= m)
+            s->np = np;
 }
 
 void kern_schedule_default(struct kern_schedule *s, const struct kern_variant *v,
@@ -208,16 +250,12 @@ void kern_schedule_default(struct kern_schedule *s, const struct kern_variant *v
                                 .pk = 1,
                                 .order = KERN_ORDER_NMK};
     if (streams(v, w, m, n_threads)) {
-        s->mr = (int)m;
-        s->np = 1;
-        if (w->n_units > 1) {
-            s->bn = KERN_ALL;
-            s->bk = w->k_unit;
-            s->order = KERN_ORDER_KNM;
-        }
+        stream(s, v, w, m);
         return;
     }
     choose_micro_kernel(s, v, w, m, n_threads);
-    if (kern_a_blocks(m, s->mr) > 1) /* else B is read once: nothing to keep in cache */
+    if (w->n_units > 1 && v->prefetches_next)
+        cut_split(s, v, w, m);
+    else if (kern_a_blocks(m, s->mr) > 1) /* else B is read once: nothing to keep */
         cut(s, v, w, m);
 }

@@ -48,6 +48,8 @@ static void prepare(struct kern_gemm_tile *t, const struct kern_variant *v,
         .mr = s->mr,
         .np = s->np,
         .accumulate = s->accumulate,
+        .next = w->data,
+        .next_step = 64,
     };
     check_convert(
         v, t, guard_get_aligned(SLOT_CONVERTED, KERN_CONVERTED_BYTES(w->k_pad, s->np)),

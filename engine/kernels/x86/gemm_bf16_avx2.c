@@ -9,15 +9,20 @@ static const uint32_t odd_row[8]
     __attribute__((aligned(32))) = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
                                     0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
 
+/* Each row loads the lanes for itself: a lane kept for both is a register too many. */
 static inline __attribute__((always_inline)) __m256 tile_widen(const char *b, const int j)
 {
-    __m256i row = _mm256_loadu_si256((const void *)b);
+    __m256 row;
 
     if (j == 0)
-        row = _mm256_slli_epi32(row, 16);
+        __asm__("vmovdqu %1, %0\n\tvpslld $16, %0, %0"
+                : "=x"(row)
+                : "m"(*(const __m256i_u *)b));
     else
-        __asm__("vpand %1, %0, %0" : "+x"(row) : "m"(odd_row));
-    return _mm256_castsi256_ps(row);
+        __asm__("vmovdqu %1, %0\n\tvpand %2, %0, %0"
+                : "=&x"(row)
+                : "m"(*(const __m256i_u *)b), "m"(odd_row));
+    return row;
 }
 
 #define TILE_STEP_ROWS     2
@@ -36,4 +41,5 @@ const struct kern_variant kern_gemm_bf16_avx2 = {
     .vec_cols = 8,
     .error = KERN_ERROR_F32,
     .a_format = KERN_A_F32,
+    .prefetches_next = true,
 };

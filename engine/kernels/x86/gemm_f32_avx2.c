@@ -17,4 +17,5 @@ const struct kern_variant kern_gemm_f32_avx2 = {
     .vec_cols = 8,
     .error = KERN_ERROR_F32,
     .a_format = KERN_A_F32,
+    .prefetches_next = true,
 };

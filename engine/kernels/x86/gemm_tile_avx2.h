@@ -1,5 +1,5 @@
 /* kernels/x86/gemm_tile_avx2.h - the AVX2 micro-kernel, written once: sixteen registers
- * hold mr x np x 2 half panels of sums, two halves of a row of B and a broadcast.
+ * hold mr x np x 2 half panels of sums, broadcasts of A and a half panel of B.
  *
  * An including file defines, as for gemm_tile_avx512.h, TILE_STEP_ROWS, TILE_STEP_BYTES
  * and TILE_LOAD(b, j, h): half h (8 columns) of row j of a step. */
@@ -13,61 +13,86 @@
 #define TILE_MR_MAX 6
 #define TILE_ROWS                                                                        \
     {                                                                                    \
-        6, 2, 1                                                                          \
+        6, 2, 2, 1, 1, 1                                                                 \
     }
-#define TILE_SET(X) TILE_UP_6(X, 1) TILE_UP_2(X, 2) TILE_UP_1(X, 3)
-/* As in the AVX-512 tile: 1 KiB on, or two units on in a split matrix. */
-#define TILE_AHEAD_BYTES 1024
-#define TILE_AHEAD_UNITS 2
+#define TILE_SET(X)                                                                      \
+    TILE_UP_6(X, 1)                                                                      \
+    TILE_UP_2(X, 2) TILE_UP_2(X, 3) TILE_UP_1(X, 4) TILE_UP_1(X, 5) TILE_UP_1(X, 6)
+#define TILE_HALVES 12 /* two to a panel */
 
 /* In place, for the reason given in gemm_tile_avx512.h: sixteen registers leave no spare. */
 #define TILE_FMA(c, x, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(x), "x"(b))
 
+/* One row of K. A single panel shares its two halves among the rows, which may be six;
+ * several panels share the broadcasts of their few rows. */
+TILE_INLINE void tile_row(__m256 sum[TILE_MR_MAX][TILE_HALVES], const float *a,
+                          const char *b, size_t b_panel_bytes, const int j, const int mr,
+                          const int np)
+{
+    __m256 x[TILE_MR_MAX];
+
+    (void)j; /* of a step of one row */
+
+    if (np == 1) {
+        __m256 b0 = TILE_LOAD(b, j, 0), b1 = TILE_LOAD(b, j, 1);
+
+#pragma GCC unroll 6
+        for (int i = 0; i < mr; i++) {
+            x[0] = _mm256_broadcast_ss(a + i);
+            TILE_FMA(sum[i][0], x[0], b0);
+            TILE_FMA(sum[i][1], x[0], b1);
+        }
+        return;
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < mr; i++)
+        x[i] = _mm256_broadcast_ss(a + i);
+#pragma GCC unroll 12
+    for (int h = 0; h < 2 * np; h++) {
+        __m256 col = TILE_LOAD(b + h / 2 * b_panel_bytes, j, h % 2);
+
+#pragma GCC unroll 2
+        for (int i = 0; i < mr; i++)
+            TILE_FMA(sum[i][h], x[i], col);
+    }
+}
+
 TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
 {
-    size_t ahead =
-        t->k > t->k_unit ? TILE_AHEAD_UNITS * t->b_unit_bytes : TILE_AHEAD_BYTES;
-    const char *unit = t->b;
+    const size_t next_step = (size_t)t->next_step * TILE_STEP_BYTES / 64;
+    const char *unit = t->b, *next_unit = t->next;
     const float *a = t->a;
-    __m256 sum[TILE_MR_MAX][6];
+    __m256 sum[TILE_MR_MAX][TILE_HALVES];
 
 #pragma GCC unroll 6
     for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 6
+#pragma GCC unroll 12
         for (int h = 0; h < 2 * np; h++)
             sum[i][h] = t->accumulate ? _mm256_loadu_ps(t->c + i * t->ldc + 8 * h)
                                       : _mm256_setzero_ps();
     }
-    for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
+    for (int64_t left = t->k; left > 0; left -= t->k_unit) {
         int64_t rows = left < t->k_unit ? left : t->k_unit;
-        const char *b = unit;
+        const char *b = unit, *next = next_unit;
 
         for (int64_t k = 0; k < rows; k += TILE_STEP_ROWS, b += TILE_STEP_BYTES) {
 #pragma GCC unroll 2
-            for (int j = 0; j < TILE_STEP_ROWS; j++) {
-#pragma GCC unroll 3
-                for (int p = 0; p < np; p++) {
-                    const char *row = b + p * t->b_panel_bytes;
-                    __m256 b0 = TILE_LOAD(row, j, 0), b1 = TILE_LOAD(row, j, 1);
-
+            for (int j = 0; j < TILE_STEP_ROWS; j++)
+                tile_row(sum, a + j * mr, b, t->b_panel_bytes, j, mr, np);
+                /* Into the second level: measured on Zen 4, one row from memory is read 10 to
+             * 20 % faster than with the first level as the target. */
 #pragma GCC unroll 6
-                    for (int i = 0; i < mr; i++) {
-                        __m256 x = _mm256_broadcast_ss(a + j * mr + i);
-
-                        TILE_FMA(sum[i][2 * p], x, b0);
-                        TILE_FMA(sum[i][2 * p + 1], x, b1);
-                    }
-                }
-            }
-#pragma GCC unroll 3
-            for (int p = 0; mr <= 3 && p < np; p++)
-                _mm_prefetch(b + p * t->b_panel_bytes + ahead, _MM_HINT_T0);
+            for (int p = 0; p < np; p++)
+                _mm_prefetch(next + p * t->b_panel_bytes, _MM_HINT_T1);
+            next += next_step;
             a += TILE_STEP_ROWS * mr;
         }
+        unit += t->b_unit_bytes;
+        next_unit += t->b_unit_bytes;
     }
 #pragma GCC unroll 6
     for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 6
+#pragma GCC unroll 12
         for (int h = 0; h < 2 * np; h++)
             _mm256_storeu_ps(t->c + i * t->ldc + 8 * h, sum[i][h]);
     }
