@@ -1,5 +1,4 @@
-# Sandwich Testbed. Verbs: all deps test lint bench experiment figures list clean
-# Variables: NAME=<experiment>  SAN=address,undefined|thread  ISA=<word>  V=1  BUILD=<dir>
+# Sandwich Testbed. `make help` lists the targets and variables.
 CC      := gcc
 AR      := ar
 PYTHON  := /usr/bin/python3
@@ -188,6 +187,23 @@ all test lint bench experiment figures list: deps
 endif
 deps:
 	$(Q)sh tests/support/deps.sh
+define HELP
+make                        Build build/sandwich and build/testbed.
+make deps                   Install the Debian packages that are missing.
+make test                   Run all tests. MODULE=kv: those of one folder of tests/.
+make lint                   Check the sources against the rules of tests/lint/.
+make bench                  Measure operators, prefill and decode. ARGS="--help" lists options.
+make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
+make figures                Draw all figures from the newest results. NAME=S: one of them.
+make list                   List the experiments with their cost.
+make clean                  Remove what was built; results stay.
+
+SAN=address,undefined       Build with these sanitizers, in a folder of its own (or SAN=thread).
+BUILD=DIR                   Build in another folder.  V=1: show the commands.
+endef
+export HELP
+help:
+	@echo "$$HELP"
 clean:
 	rm -rf build build-* paper-figs/out
 
@@ -195,6 +211,6 @@ clean:
 ifneq ($(HAVE),yes)
 .NOTPARALLEL:
 endif
-.PHONY: all deps test lint bench experiment figures list clean FORCE
+.PHONY: all help deps test lint bench experiment figures list clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -47,4 +47,6 @@ for part in '^sandwich, commit [0-9a-f]' '^compiler: ' '^instruction sets: '; do
 done
 check "--version is of the lowered set" sh -c \
     "SANDWICH_ISA=ref $sandwich --version | grep -q '^instruction sets: ref\$'"
+check "make help names every target" sh -c 'for t in deps test lint bench experiment figures list clean; do
+    make -s help | grep -q "^make $t " || exit 1; done'
 finish
