@@ -148,9 +148,9 @@ $(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandw
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_ENGINE)
 
 # The commit is an input of one file only, so that a commit does not rebuild everything.
-$(BUILD)/obj/experiments/harness/provenance.o: CFLAGS += -DBUILD_COMMIT='"$(COMMIT)"' \
+$(BUILD)/obj/engine/base/build.o: CFLAGS += -DBUILD_COMMIT='"$(COMMIT)"' \
     -DBUILD_DIRTY=$(DIRTY) -DBUILD_FLAGS='"$(OPT) -fopenmp"' -DBUILD_CC='"$(shell $(CC) --version | head -n1)"'
-$(BUILD)/obj/experiments/harness/provenance.o: $(BUILD)/gen/commit
+$(BUILD)/obj/engine/base/build.o: $(BUILD)/gen/commit
 $(BUILD)/gen/commit: FORCE
 	@mkdir -p $(@D); echo '$(COMMIT) $(DIRTY)' | cmp -s - $@ || echo '$(COMMIT) $(DIRTY)' > $@
 # Tuned schedules are keyed by the newest commit of what they were measured with.
@@ -165,7 +165,7 @@ FORCE:
 
 # --- verbs
 test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES)
-	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(or $(MODULE),$(ROOM)) sh tests/support/run.sh
+	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(MODULE) sh tests/support/run.sh
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
 bench: $(BUILD)/bench
