@@ -99,7 +99,7 @@ static void bad_files(void **state)
          "{}, {}, {}, {}, {}", "bandwidth_domains: 5, at most 4", ERR_LIMIT},
         {"{\"name\": \"C\", \"of\": 4, \"stride\": 1, \"gbps\": 30}", "4",
          "bandwidth_domains[0]: expected an object", ERR_FORMAT},
-        {"[\"kappa\"]", "[\"kapa\"]", "perhaps \"kappa\"", ERR_FORMAT},
+        {"[\"kappa\"]", "[\"kapa\"]", "did you mean \"kappa\"", ERR_FORMAT},
         {"[\"kappa\"]", "[7]", "assumed[0]", ERR_FORMAT},
         {"\"sources\": [\"made up\"]", "\"note\": \"\"", "sources", ERR_FORMAT},
     };
