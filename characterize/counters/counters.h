@@ -35,7 +35,6 @@ struct counters_value {
 
 struct counters_provider {
     const char *name, *help;
-    const char *truth; /* "measured", "accounted", "simulated" */
     /* A group counts all its events at once. `add` returns OK, ERR_LIMIT (the registers
      * are full: another group), or any other error: then *v says why, and the event has no
      * place in the group. `stop` fills one value for each event added, in order, since

@@ -123,9 +123,9 @@ static json_t *describe_plan(const struct serve *s)
 
     cpu_list_print(p->cpus, p->n_cpus, cpus, sizeof(cpus));
     return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:s}", "source", text(p->source),
-                     "machine", p->machine, "truth", p->evidence, "cpus", cpus, "prefill",
-                     describe_phase(&p->prefill), "decode", describe_phase(&p->decode),
-                     "policy", s->policy->name);
+                     "machine", p->machine, "evidence", p->evidence, "cpus", cpus,
+                     "prefill", describe_phase(&p->prefill), "decode",
+                     describe_phase(&p->decode), "policy", s->policy->name);
 }
 
 /* What decides under which phase a step runs, and how often it chose which. */

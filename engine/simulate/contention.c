@@ -208,15 +208,15 @@ MUST static int check_workload(const struct simulate_workload *w)
 }
 
 /* What every work of a configuration shares. */
-struct pace {
+struct step_rates {
     struct simulate_rates rates;
     double barrier_s;
     double hand_off_s, allreduce_gbps; /* of a rank's part of an all-reduce */
     double share;                      /* of a thread, were all even */
 };
 
-static void pace_of(const struct simulate_machine *s, const struct topo_config *c,
-                    const struct simulate_layout *l, struct pace *p)
+static void step_rates_of(const struct simulate_machine *s, const struct topo_config *c,
+                          const struct simulate_layout *l, struct step_rates *p)
 {
     double hand_off_ns, lambda;
 
@@ -231,7 +231,7 @@ static void pace_of(const struct simulate_machine *s, const struct topo_config *
 /* Rank-shifted: a rank writes its message once and reads it twice, of which one pass is
  * with the writing, in as many hand-offs as ranks. Symmetric: one hand-off, then every rank
  * reads all. The engine takes the faster one. */
-static double allreduce_s(const struct pace *p, int n_ranks, double bytes)
+static double allreduce_s(const struct step_rates *p, int n_ranks, double bytes)
 {
     double pass = bytes / (p->allreduce_gbps * 1e9);
 
@@ -240,7 +240,7 @@ static double allreduce_s(const struct pace *p, int n_ranks, double bytes)
                : fmin(2 * pass + n_ranks * p->hand_off_s, n_ranks * pass + p->hand_off_s);
 }
 
-static double work_s(const struct pace *p, const struct topo_config *c,
+static double work_s(const struct step_rates *p, const struct topo_config *c,
                      const struct simulate_step *w)
 {
     double a = c->attention_imbalance;
@@ -261,7 +261,7 @@ int simulate_seconds(const struct simulate_machine *s, const struct topo_config 
     struct simulate_layout placed,
         layout = {c->tree->pus, c->n_ranks, c->n_threads, NULL};
     double sum = 0, weight = 0;
-    struct pace p;
+    struct step_rates p;
     int rc;
 
     *seconds = NAN;
@@ -277,7 +277,7 @@ int simulate_seconds(const struct simulate_machine *s, const struct topo_config 
                                           placement->n_threads, NULL};
         layout.placement = &placed;
     }
-    pace_of(s, c, &layout, &p);
+    step_rates_of(s, c, &layout, &p);
     for (int i = 0; i < workload->n; i++) {
         sum += workload->v[i].weight * work_s(&p, c, &workload->v[i]);
         weight += workload->v[i].weight;

@@ -9,7 +9,7 @@
  * that is asked for more than it has slows all its users by the same factor, so demand is
  * shared in proportion. On its way out of the core a thread passes all its domains and pays
  * their factors one after the other; links and nodes lie side by side, and a thread runs
- * at the pace of the tightest one it visits, since it queues there and nowhere else.
+ * at the rate of the tightest one it visits, since it queues there and nowhere else.
  * With all bytes local this is the textbook hierarchy of smin(). */
 
 #define LINE_BYTES 64.0
@@ -26,7 +26,7 @@ struct part {
     double cores;   /* occupied; siblings count as parts of one */
     double gather;  /* of all its threads, local and unloaded, GB/s */
     double gather_slowest;
-    double pace; /* factor of links, then also of nodes */
+    double rate_scale; /* factor of links, then also of nodes */
 };
 
 struct scratch {
@@ -40,7 +40,7 @@ struct scratch {
     double link[SIMULATE_NODES_MAX]
                [SIMULATE_NODES_MAX]; /* demand, to a package from another */
     double node[SIMULATE_NODES_MAX], readers[SIMULATE_NODES_MAX],
-        pace[SIMULATE_NODES_MAX];
+        rate_scale[SIMULATE_NODES_MAX];
     double queue[SIMULATE_NODES_MAX];
 };
 
@@ -162,7 +162,7 @@ static void make_parts(const struct simulate_machine *s, const struct simulate_l
 
             if (!part || part->node != node) {
                 part = &k->parts[k->n_parts++];
-                *part = (struct part){.rank = r, .node = node, .pace = 1};
+                *part = (struct part){.rank = r, .node = node, .rate_scale = 1};
                 part->cycle = cycle_of(s, &spread, node);
             }
             if (s->params.n_domains)
@@ -270,8 +270,8 @@ static void pace_of_links(const struct simulate_machine *s, struct scratch *k,
         double asked = *link_between(s, k, part->node, spread->node[i]);
 
         if (s->node_package[part->node] != s->node_package[spread->node[i]] &&
-            asked * part->pace > s->params.link_gbps)
-            part->pace = s->params.link_gbps / asked;
+            asked * part->rate_scale > s->params.link_gbps)
+            part->rate_scale = s->params.link_gbps / asked;
     }
 }
 
@@ -282,7 +282,7 @@ static void load_nodes(const struct simulate_machine *s, struct scratch *k,
         int from = spread->node[i];
         double lambda = simulate_lambda(s, part->node, from);
 
-        k->node[from] += part->rate * part->pace * spread->frac[i];
+        k->node[from] += part->rate * part->rate_scale * spread->frac[i];
         k->readers[from] += part->cores * spread->frac[i] / lambda / part->cycle;
     }
 }
@@ -300,7 +300,8 @@ static void find_paces(const struct simulate_machine *s, struct scratch *k)
         double asked = k->node[i];
         double crowd = fmax(0, k->readers[i] - t->crowd_from) * t->crowd_per_core;
 
-        k->pace[i] = asked > 0 ? simulate_smin(asked, node_gbps(s, i), t->sharpness) /
+        k->rate_scale[i] = asked > 0
+                               ? simulate_smin(asked, node_gbps(s, i), t->sharpness) /
                                      asked * fmax(CROWD_FLOOR, 1 - crowd)
                                : 1;
     }
@@ -309,12 +310,12 @@ static void find_paces(const struct simulate_machine *s, struct scratch *k)
 static void pace_of_nodes(const struct simulate_machine *s, struct scratch *k,
                           struct part *part, const struct spread *spread)
 {
-    double pace = 1;
+    double rate_scale = 1;
 
     (void)s;
     for (int i = 0; i < spread->n; i++)
-        pace = fmin(pace, k->pace[spread->node[i]]);
-    part->pace *= pace;
+        rate_scale = fmin(rate_scale, k->rate_scale[spread->node[i]]);
+    part->rate_scale *= rate_scale;
 }
 
 /* ---- gathered reads ---- */
@@ -390,7 +391,7 @@ void simulate_rates(const struct simulate_machine *s, const struct simulate_layo
 
     out->read_gbps = out->gather_gbps = INFINITY;
     for (int i = 0; i < k.n_parts; i++) {
-        double x = k.parts[i].slowest * k.parts[i].pace;
+        double x = k.parts[i].slowest * k.parts[i].rate_scale;
 
         out->read_gbps = fmin(out->read_gbps, x);
         out->gather_gbps = fmin(out->gather_gbps, fmin(x, k.parts[i].gather_slowest));

@@ -220,5 +220,4 @@ int counters_program_run(const struct counters_program *p, struct counters_call 
 const struct counters_provider counters_callgrind = {
     .name = "callgrind",
     .help = "whole programs under valgrind: instructions, simulated L1 and LL misses",
-    .truth = "simulated",
 };

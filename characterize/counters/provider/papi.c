@@ -4,7 +4,6 @@
 const struct counters_provider counters_papi = {
     .name = "papi",
     .help = "PAPI's presets and native events: PAPI_TOT_INS, perf::INSTRUCTIONS",
-    .truth = "measured",
     .open = counters_papi_open,
     .add = counters_papi_add,
     .start = counters_papi_start,

@@ -215,7 +215,6 @@ static void group_close(void *group)
 const struct counters_provider counters_perf_event = {
     .name = "perf_event",
     .help = "the kernel's counters: cycles, page-faults, r01d1, cpu/event=0xd0/",
-    .truth = "measured",
     .open = group_open,
     .add = group_add,
     .start = group_start,

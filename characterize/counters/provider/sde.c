@@ -20,7 +20,6 @@ static int add(void *group, const char *event, struct counters_value *v)
 const struct counters_provider counters_sde = {
     .name = "sde",
     .help = "the engine's own totals through PAPI: decode.kv_bytes",
-    .truth = "accounted",
     .open = counters_papi_open,
     .add = add,
     .start = counters_papi_start,

@@ -231,8 +231,8 @@ static int by_min(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int finalists(struct tune_search *q, const struct state *st,
-                     struct kern_schedule final[FINAL + 2])
+static int candidates(struct tune_search *q, const struct state *st,
+                      struct kern_schedule final[FINAL + 2])
 {
     int n = 0, n_first;
 
@@ -272,7 +272,7 @@ static int settle(struct tune_search *q, const struct state *st, struct kern_sch
     *t = q->best_t;
     if (tune_search_over(q))
         return OK;
-    n = finalists(q, st, final);
+    n = candidates(q, st, final);
     rounds = (int)fmin(FINAL_S / (n * q->best_t.estimate), ROUNDS_MAX);
     rounds = rounds > FINAL_ROUNDS ? rounds : FINAL_ROUNDS;
     rc = tune_compare(q->c->bench, final, n, q->c->n_threads, rounds, time);

@@ -51,20 +51,20 @@ static int open_assumed(struct study_topo *t)
 {
     const struct topo_machine *m = t->machine;
     int n_packages = m->n_packages > 0 ? m->n_packages : 1;
-    struct simulate_machine_params truth;
-    int rc = simulate_machine_params_calibrate(&truth, m, ASSUMED_CORE_GBPS,
+    struct simulate_machine_params params;
+    int rc = simulate_machine_params_calibrate(&params, m, ASSUMED_CORE_GBPS,
                                                ASSUMED_PACKAGE_GBPS * n_packages,
                                                ASSUMED_CORE_GFLOPS * m->n_pus);
 
     t->rates = "assumed";
-    truth.noise_frac = ASSUMED_NOISE;
-    return rc == OK ? simulate_machine_new(&t->sim, m, &truth) : rc;
+    params.noise_frac = ASSUMED_NOISE;
+    return rc == OK ? simulate_machine_new(&t->sim, m, &params) : rc;
 }
 
 /* One real point: what one thread and what all read here, and the peak. */
 static int open_host(struct study_topo *t, const json_t *card)
 {
-    struct simulate_machine_params truth;
+    struct simulate_machine_params params;
     struct cpu_budget budget;
     int rc = cpu_budget_get(&budget);
 
@@ -74,19 +74,19 @@ static int open_host(struct study_topo *t, const json_t *card)
         rc = topo_machine_open(&t->machine, "host");
     if (rc == OK)
         rc = simulate_machine_params_calibrate(
-            &truth, t->machine, measure_card_read_gbps(card, 1),
+            &params, t->machine, measure_card_read_gbps(card, 1),
             measure_card_read_gbps(card, budget.n),
             measure_card_peak_gflops(card, "f32", "exact", budget.n));
     if (rc != OK)
         return rc;
     t->rates = "calibrated";
-    truth.noise_frac = ASSUMED_NOISE;
-    return simulate_machine_new(&t->sim, t->machine, &truth);
+    params.noise_frac = ASSUMED_NOISE;
+    return simulate_machine_new(&t->sim, t->machine, &params);
 }
 
 static int open_machine(struct study_topo *t, const char *name, const json_t *card)
 {
-    char truth[4096] = "";
+    char params_path[4096] = "";
     int rc;
 
     if (strcmp(name, "host") == 0)
@@ -96,12 +96,13 @@ static int open_machine(struct study_topo *t, const char *name, const json_t *ca
     else if (ends_in(name, ".xml"))
         rc = open_xml(&t->machine, name);
     else
-        rc = simulate_named_machine_open(&t->machine, name, MACHINES, truth,
-                                         sizeof(truth));
+        rc = simulate_named_machine_open(&t->machine, name, MACHINES, params_path,
+                                         sizeof(params_path));
     if (rc != OK)
         return rc;
     t->rates = "of the machine";
-    return truth[0] ? simulate_machine_open(&t->sim, t->machine, truth) : open_assumed(t);
+    return params_path[0] ? simulate_machine_open(&t->sim, t->machine, params_path)
+                          : open_assumed(t);
 }
 
 /* --- the work */
