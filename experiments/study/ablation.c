@@ -47,14 +47,14 @@ enum { STEPS(ID) N_STEPS };
 #define METRIC(step, text) {"tok_s_" #step, "tok/s", "higher", "output tokens: " text},
 static const struct study_metric metrics[] = {
     STEPS(METRIC){"speedup_all", "x", "higher", "tok_s_split_k / tok_s_one_plan"},
-    {"prefill_ranks", "", "", "of the chosen service configuration"},
-    {"decode_ranks", "", "", "of the chosen service configuration"},
-    {"decode_threads", "", "", "of each of them"},
-    {"tuning_s", "s", "", "spent in measurements of schedules"},
+    {"prefill_ranks", "", "", "ranks of prefill in the chosen service configuration"},
+    {"decode_ranks", "", "", "ranks of decode in the chosen service configuration"},
+    {"decode_threads", "", "", "threads of each decode rank"},
+    {"tuning_s", "s", "", "time spent measuring schedules"},
     {"n_tuned_kept", "", "",
-     "of 4: phases of the last two steps whose tuned schedules beat the default ones in "
-     "the engine; the others go on with those"},
-    {"token_bytes", "B", "", "that a step of decode must read"},
+     "of the 4 phases of the last two steps, those whose tuned schedules are faster than "
+     "the default ones in the engine; the others keep the default ones"},
+    {"token_bytes", "B", "", "bytes that a step of decode must read"},
     {0},
 };
 
