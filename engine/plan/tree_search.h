@@ -68,8 +68,9 @@ struct plan_tree_found {
      * structure which only noise suggests is not reported. */
     int best;
     struct plan_tree_search_counts counts;
-    bool latent; /* there is latent structure: the chosen tree has groups and is certainly
-                      faster, by 1 % or more, than the best without groups */
+    /* There is latent structure: the chosen tree has groups and is certainly faster, by 1 %
+     * or more, than the best configuration without groups. */
+    bool latent;
     char *explain; /* the result with its reasons, lines of text; owned */
 };
 
