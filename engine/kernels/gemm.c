@@ -3,22 +3,24 @@
 #include <assert.h>
 #include <string.h>
 
-/* A thread's part, cut into slices: what visit() needs besides the job. */
+/* The state of a thread's loop over the slices of its part. */
 struct walk {
     const struct kern_gemm_job *j;
     enum kern_epilogue epilogue; /* the job's, or KERN_STORE into a partial product */
     int64_t n_blocks;            /* row blocks of A in all */
-    int64_t bm, bn, bk;          /* a slice: row blocks, panels, rows of K */
-    float *c;                    /* where tiles go: C, a partial product, or scratch */
+    int64_t bm, bn, bk;          /* size of a slice: row blocks, panels, rows of K */
+    float *c;                    /* C, a partial product, or scratch: tiles go here */
+    /* Floats from a row of c to the next, and the row and panel that c begins with. */
     int64_t ldc, c_row0, c_panel0;
     int64_t i_lo, i_hi;     /* row blocks of this slice */
-    int64_t next_p, next_k; /* first panel and row of K of the one after it; -1: none */
-    const char *next;       /* where B goes on after this slice's panels of a tile */
+    int64_t next_p, next_k; /* the next slice begins here; next_p = -1: no next slice */
+    const char *next;       /* columns of B that are multiplied after this tile's */
 };
 
-/* A single block of at most AHEAD_ROWS_F32 rows of f32 (half as many of bf16) is bound by
- * reading and prefetches each line AHEAD_BYTES before its use. Of several blocks the first
- * AHEAD_BLOCKS prefetch what comes next. Measured on Zen 4. */
+/* A single row block of at most AHEAD_ROWS_F32 rows (half of that for bf16 weights) is
+ * bound by reading B, so it prefetches each line AHEAD_BYTES before its use. Where there
+ * are several row blocks, the first AHEAD_BLOCKS prefetch the columns of B that are
+ * multiplied next. Measured on Zen 4. */
 #define AHEAD_ROWS_F32 6
 #define AHEAD_BYTES    256
 #define AHEAD_BLOCKS   4
@@ -33,7 +35,8 @@ static int64_t round_down(int64_t x, int64_t step)
     return x < step ? step : x / step * step;
 }
 
-/* The share of `n` things in steps of `step` for part `i` of `parts`. */
+/* Set [*lo, *hi) to part `i` of `parts` of the range [0, n), cut at multiples of
+ * `step`. */
 static void share(int64_t n, int64_t step, int i, int parts, int64_t *lo, int64_t *hi)
 {
     int64_t steps = (n + step - 1) / step;
@@ -54,7 +57,7 @@ void kern_gemm_part(struct kern_gemm_job *j, int64_t together, int id)
     j->along_k = along_k;
 }
 
-/* Row k of panel p of B; inside its unit where B is split. */
+/* The address of row k of panel p of B. Where B is split, that is within row k's unit. */
 static const char *b_at(const struct kern_mat *b, int64_t p, int64_t k)
 {
     int64_t unit = b->n_units > 1 ? k / b->k_unit : 0;
@@ -64,7 +67,9 @@ static const char *b_at(const struct kern_mat *b, int64_t p, int64_t k)
            (size_t)(row * KERN_PANEL) * kern_type_bytes(b->type);
 }
 
-/* Columns of B that a thread multiplies all its row blocks with. */
+/* Set the members of `t` that describe B: np panels by k rows from `at` on, which all row
+ * blocks of the slice are multiplied with. Converts them to scratch if the variant needs
+ * that. */
 static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, const char *at,
                          int np, int64_t k)
 {
@@ -89,8 +94,9 @@ static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, const c
     }
 }
 
-/* What row block i prefetches: its share of what is multiplied next or, where a single block
- * waits for B's bytes more than for its sums, what is just ahead. */
+/* Set what row block i prefetches: its share of the columns of B that are multiplied
+ * next. A single block that is bound by reading B prefetches what it will read
+ * AHEAD_BYTES later. */
 static void prefetch(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
 {
     size_t type_bytes = kern_type_bytes(w->j->w->type);
@@ -113,7 +119,8 @@ static void prefetch(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
     }
 }
 
-/* Rows [k_lo, k_lo + t->k) of A's row block i times the columns from panel p. */
+/* Multiply row block i of A, K from k_lo to k_lo + t->k, with the columns of `t`, which
+ * begin at panel p. */
 static void tile(const struct walk *w, struct kern_gemm_tile *t, int64_t i, int64_t p,
                  int64_t k_lo)
 {
@@ -141,7 +148,8 @@ static void add_bias(const struct kern_gemm_job *j, int64_t r_lo, int64_t r_hi,
     }
 }
 
-/* Row r, panels [p_lo, p_hi): x holds (gate, up) pairs of panels from p_lo on. */
+/* Compute row r of C from panels [p_lo, p_hi) of W. x has the row's sums: (gate, up)
+ * pairs of panels from p_lo on. */
 static void swiglu_row(const struct kern_gemm_job *j, const float *x, int64_t r,
                        int64_t p_lo, int64_t p_hi)
 {
@@ -167,8 +175,9 @@ static void epilogue(const struct walk *w, int64_t i_lo, int64_t i_hi, int64_t p
         add_bias(j, r_lo, r_hi, p_lo, p_hi);
 }
 
-/* One (bM, bN, bK) slice, given by its first row block, panel and row of K. Panels
- * outside, row blocks inside: a tile's columns of B stay in the first-level cache. */
+/* Compute one (bM, bN, bK) slice, which begins at row block i, panel p and row k of K.
+ * The outer loop is over panels and the inner one over row blocks, so that a tile's
+ * columns of B stay in the first-level cache. */
 static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
 {
     const struct kern_gemm_job *j = w->j;
@@ -200,8 +209,9 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
         epilogue(w, i, i_hi, p, p_hi);
 }
 
-/* The slice in the driver's units. Gate and up are multiplied slice by slice out of
- * scratch, which must hold the slice's sums over all of K. */
+/* Set the size of a slice from the schedule: rows become row blocks, and every size
+ * becomes a multiple of its step. For KERN_SWIGLU the epilogue reads a slice's sums over
+ * all of K from scratch, so the slice must fit there. */
 static void cut(struct walk *w)
 {
     const struct kern_gemm_job *j = w->j;
@@ -222,7 +232,8 @@ static void cut(struct walk *w)
     }
 }
 
-/* The slice after `at`, the innermost loop first; false, and the first slice, at the end. */
+/* Move `at` to the next slice, innermost loop (order[2]) first. After the last slice it
+ * moves `at` to the first one and returns false. */
 static bool advance(int64_t at[3], const int64_t lo[3], const int64_t hi[3],
                     const int64_t step[3], const int order[3])
 {
@@ -240,7 +251,7 @@ static bool advance(int64_t at[3], const int64_t lo[3], const int64_t hi[3],
 void kern_gemm_run(const struct kern_gemm_job *j)
 {
     struct walk w = {.j = j, .epilogue = j->epilogue, .c = j->c, .ldc = j->ldc};
-    /* Slices along N, M, K; which loop is outside is the schedule's. */
+    /* Dimensions 0, 1, 2 are N, M, K. The schedule says which loop is outermost. */
     static const int order[KERN_N_ORDERS][3] = {[KERN_ORDER_NMK] = {0, 1, 2},
                                                 [KERN_ORDER_MNK] = {1, 0, 2},
                                                 [KERN_ORDER_KNM] = {2, 0, 1}};
@@ -287,7 +298,7 @@ void kern_gemm_reduce(const struct kern_gemm_job *j, int id, int n_threads)
         return;
     share(j->w->n_panels, together, id, n_threads, &lo, &hi);
     for (int64_t r = 0; r < j->m; r++) {
-        float *sum = j->partial + r * ld; /* the first partial product takes the rest */
+        float *sum = j->partial + r * ld; /* the first partial product becomes the sum */
 
         for (int part = 1; part < j->s.pk; part++) {
             const float *x = sum + part * j->m * ld;

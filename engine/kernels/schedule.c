@@ -70,30 +70,34 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
              s->pk, order_names[s->order]);
 }
 
-/* ---- the default: a cost model ----
+/* ---- the default schedule, by a cost model ----
  *
- * Of every micro-kernel it estimates the cycles that one row of K of one panel takes with
- * all m rows, and takes the cheapest. The first block of rows brings the panels in from
- * memory while it computes, so it takes the longer of the two; the others find them in
- * the second-level cache. So few rows want one block, however narrow, and many rows want
- * the block that multiplies most for each load. Measured on Zen 5 it is within a few per
- * cent of the best slice for every m; the tuner finds the rest. */
+ * For every micro-kernel the model estimates the cycles in which all m rows are
+ * multiplied with one row of K of one panel, and it chooses the micro-kernel with the
+ * fewest. The first block of rows reads the panels from memory while it computes, so it
+ * takes as long as the slower of the two. The other blocks find the panels in the
+ * second-level cache. Few rows therefore get a single block, however few panels it has,
+ * and many rows get the block with the most multiply-adds for each load. Measured on Zen
+ * 5, the schedule is within a few per cent of the best slice for every m; the tuner can
+ * find that one. */
 
-#define MEMORY_BYTES_PER_CYCLE 10.0 /* one core's, alone */
-#define SHARED_BYTES_PER_CYCLE 6.25 /* and while others read, too */
+#define MEMORY_BYTES_PER_CYCLE 10.0 /* of one core while no other reads */
+#define SHARED_BYTES_PER_CYCLE 6.25 /* of one core while others read, too */
 #define L2_BYTES_PER_CYCLE     32.0
 #define FMA_LATENCY            4.0
 #define FMA_PER_CYCLE          2.0
 #define LOADS_PER_CYCLE        2.0
 #define SLICE_N_PANELS         8
-/* Every further block starts its sums again and brings its own rows of A. */
+/* A factor for each block after the first, which starts new sums and loads its rows of
+ * A. */
 #define BLOCK_OVERHEAD 1.05
 
-/* So few rows are bound by reading B, so B is read strictly in the order of memory, panel
- * by panel, whatever that costs in loads of A and C: a split matrix then streams at 40
- * GB/s from one Zen 5 core, against 28 when tiles jump from unit to unit. A split matrix
- * is read so whenever reading takes longer than multiplying; with two threads that is 1.2
- * to 1.4 times as fast. */
+/* A product of at most this many rows is bound by reading B. B is then read strictly in
+ * the order of memory, panel by panel, whatever that costs in loads of A and C. One Zen 5
+ * core reads a matrix that is split along K at 40 GB/s in this order, and at 28 GB/s when
+ * tiles jump from unit to unit. With more rows a split matrix is still read in this order
+ * as long as reading takes longer than multiplying: with two threads that is 1.2 to 1.4
+ * times as fast. */
 #define STREAM_ROWS 4
 
 static double max2(double a, double b)
@@ -106,7 +110,8 @@ static int64_t round_down(int64_t x, int64_t step)
     return x < step ? step : x / step * step;
 }
 
-/* Cycles for one row of K of np panels with a block of h rows, operands at hand. */
+/* Cycles to multiply a block of h rows with one row of K of np panels, when the operands
+ * are in the first-level cache. */
 static double block_cycles(const struct kern_variant *v, double h, int np)
 {
     double vecs = ceil((double)np * KERN_PANEL / v->vec_cols), sums = h * vecs;
@@ -117,18 +122,20 @@ static double block_cycles(const struct kern_variant *v, double h, int np)
     return cycles / (v->a_format == KERN_A_BF16_PAIR ? 2 : 1);
 }
 
+/* Bytes of one row of K of one panel. */
 static double panel_row_bytes(const struct kern_mat *w)
 {
     return (double)KERN_PANEL * (double)kern_type_bytes(w->type);
 }
 
-/* Cycles for a core to read one row of K of np panels. */
+/* Cycles in which one core reads one row of K of np panels from memory. */
 static double read_cycles(const struct kern_mat *w, int np, int n_threads)
 {
     return np * panel_row_bytes(w) /
            (n_threads > 1 ? SHARED_BYTES_PER_CYCLE : MEMORY_BYTES_PER_CYCLE);
 }
 
+/* Cycles per panel to multiply all m rows with one row of K, in tiles of np panels. */
 static double cost(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
                    int n_threads, int mr, int np)
 {
@@ -150,7 +157,7 @@ static void choose_micro_kernel(struct kern_schedule *s, const struct kern_varia
         int mr = kern_gemm_rows(v, np);
         double c = mr ? cost(v, w, m, n_threads, mr, np) : INFINITY;
 
-        if (c < best * 0.999) { /* on a tie fewer panels: fewer streams to read */
+        if (c < best * 0.999) { /* a tie: fewer panels, so fewer streams to read */
             best = c;
             s->mr = mr;
             s->np = np;
@@ -158,6 +165,7 @@ static void choose_micro_kernel(struct kern_schedule *s, const struct kern_varia
     }
 }
 
+/* Is B read in the order of memory, as STREAM_ROWS explains? */
 static bool streams(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
                     int n_threads)
 {
@@ -167,7 +175,8 @@ static bool streams(const struct kern_variant *v, const struct kern_mat *w, int6
                                                       block_cycles(v, (double)m, 1));
 }
 
-/* `whole` cut into the fewest equal parts of at most `most`. */
+/* The size of a part when `whole` is cut into the fewest equal parts of at most
+ * `most`. */
 static int64_t equal_parts(int64_t whole, int64_t most)
 {
     int64_t parts = (whole + most - 1) / most;
@@ -175,7 +184,8 @@ static int64_t equal_parts(int64_t whole, int64_t most)
     return (whole + parts - 1) / parts;
 }
 
-/* The number of rows whose `per_row` bytes each fit into `most`, in equal slices of m. */
+/* The rows of a slice when m rows of `per_row` bytes are cut into equal slices of at most
+ * `most` bytes. */
 static int64_t rows_within(const struct kern_schedule *s, int64_t m, int64_t per_row,
                            size_t most)
 {
@@ -184,9 +194,10 @@ static int64_t rows_within(const struct kern_schedule *s, int64_t m, int64_t per
     return s->mr * equal_parts(kern_a_blocks(m, s->mr), blocks);
 }
 
-/* Several row blocks read a matrix that is split along K in the order of memory, too, where
- * what comes next is prefetched: of a panel as many units as the first level holds, then the
- * next panel. Half the second level is for the rows of A. */
+/* Set the slice for several row blocks and a matrix that is split along K, where the
+ * variant prefetches what is multiplied next. B is read in the order of memory: as many
+ * units of np panels as the first-level cache holds, then those of the next panels. The
+ * slice's rows of A take at most half of the second-level cache. */
 static void cut_split(struct kern_schedule *s, const struct kern_variant *v,
                       const struct kern_mat *w, int64_t m)
 {
@@ -199,11 +210,13 @@ static void cut_split(struct kern_schedule *s, const struct kern_variant *v,
     s->order = KERN_ORDER_MNK;
 }
 
-/* Of B, the columns that all row blocks of a slice share, over as much of K as half the
- * second level holds. Of A, which is read again for every such columns, no more than a
- * small part of the third level, which is not ours alone: products that read 8 MB of A
- * again and again ran at half speed at times with a third-level cache of 32 MB. Where B is
- * prefetched it may be read more often, so no more of A than the second level holds. */
+/* Set the slice for several row blocks in all other cases. All row blocks of a slice
+ * share np panels of B, so bk is as many rows of K of these as half the second-level
+ * cache holds. The slice's rows of A are read again for each np panels, so they must stay
+ * in a cache: at most 3/32 of the third-level cache, which other cores and programs use,
+ * too. (With 32 MB of it, products that read 8 MB of A again and again sometimes ran at
+ * half speed.) Where the variant prefetches B, B may be read more often, so A is limited
+ * to the second-level cache. */
 static void cut(struct kern_schedule *s, const struct kern_variant *v,
                 const struct kern_mat *w, int64_t m)
 {
@@ -221,8 +234,9 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
     }
 }
 
-/* Few rows: B in the order of memory. Where it is not split, as many panels at once as give
- * the multiply-adds of few sums something else to do. */
+/* Set the micro-kernel and slice that read B in the order of memory, for few rows. Where
+ * B is not split and the variant prefetches, a tile has as many panels as still fit m
+ * rows: one panel has too few sums to hide the latency of multiply-adds. */
 static void stream(struct kern_schedule *s, const struct kern_variant *v,
                    const struct kern_mat *w, int64_t m)
 {
@@ -256,6 +270,6 @@ void kern_schedule_default(struct kern_schedule *s, const struct kern_variant *v
     choose_micro_kernel(s, v, w, m, n_threads);
     if (w->n_units > 1 && v->prefetches_next)
         cut_split(s, v, w, m);
-    else if (kern_a_blocks(m, s->mr) > 1) /* else B is read once: nothing to keep */
+    else if (kern_a_blocks(m, s->mr) > 1) /* one block reads B once: no slice to fit */
         cut(s, v, w, m);
 }

@@ -1,17 +1,18 @@
-/* One step over a batch, from token ids to logits. Read step_run() first.
+/* Computes one step over a batch, from token ids to logits. Read step_run() first.
  *
- * All threads run it side by side. Each rank has its own residual stream and its own
- * units of every layer; the streams of all ranks are the same, because what the ranks add
- * to them is summed over all of them. In a rank each thread computes its own panels of
- * every matrix and its own heads of attention, and model_sync() separates what one writes
- * from what another reads. With one block of rows (decode) every thread packs the
- * activations for itself, so a layer of one rank needs four barriers: after attention, after
- * its output projection, after gate+up, after down. */
+ * All threads of the phase run step_run() at the same time. Each rank has its own copy of
+ * the residual stream and its own units of every layer. The copies are equal, because
+ * every rank adds the same sum over all ranks to its copy. Within a rank, each thread
+ * computes its own panels of every matrix and its own heads of attention. model_sync() is
+ * the barrier between a write by one thread and a read by another. A batch of one block
+ * of rows (decode) is packed by every thread for itself, so a layer on one rank needs
+ * four barriers: after attention, after its output projection, after gate+up and after
+ * down. */
 #include <string.h>
 
 #include "model/step.h"
 
-/* ---- what follows what ---- */
+/* ---- the operators, in the order of a step ---- */
 
 static void embed(struct model_thread_ctx *w)
 {
@@ -62,7 +63,9 @@ static void attention(struct model_thread_ctx *w, int layer)
     model_attend(w, layer, whole && qkv.s.pn == w->n);
 }
 
-/* From here on only the rows that want logits matter. */
+/* From here on the step computes only the rows whose logits are wanted. Copies their
+ * residual stream to x_last. w->rows tells where these rows are in the output of
+ * attention. */
 static void keep_wanted(struct model_thread_ctx *w)
 {
     const struct model *m = w->m;
@@ -121,8 +124,9 @@ static void ffn(struct model_thread_ctx *w, int layer)
         model_linear_residual(w, MODEL_MAT_DOWN, &v->down, &hidden);
 }
 
-/* Panels straight into the caller's rows; a ragged last panel by way of scratch, which is
- * why this product is never split along K. */
+/* Whole panels are stored directly in the caller's logits. A last panel of fewer than 16
+ * columns is computed in scratch and copied. kern_gemm_reduce() can store only whole
+ * panels, so this product is never split along K. */
 static void head(struct model_thread_ctx *w)
 {
     const struct model *m = w->m;
@@ -183,7 +187,7 @@ static void step_run(void *arg, struct par_self *self)
         attention(&w, layer);
         if (w.last) {
             if (s->n_logits == 0)
-                return; /* the keys and values are stored: that was all */
+                return; /* the step only had to store keys and values */
             keep_wanted(&w);
         }
         model_sync(&w, MODEL_T_ATTN);

@@ -1,7 +1,7 @@
 /* model/impl.h - the inside of an opened model, for the files of this module only:
  * weights.c packs, choose.c chooses kernels, act.c lays out a thread's memory, part.c
- * assigns units to ranks, phase.c and schedules.c prepare a phase, and forward.c, linear.c
- * and attention.c compute a step. */
+ * assigns units to ranks, phase.c and schedules.c prepare a phase, and forward.c,
+ * linear.c and attention.c compute a step. */
 #ifndef MODEL_IMPL_H
 #define MODEL_IMPL_H
 
@@ -10,18 +10,20 @@
 #include "model/model.h"
 #include "par/coll.h"
 
-/* What a thread owns while a step runs; each begins on its own page. */
+/* The buffers that one thread owns while a step runs. Each buffer begins on its own
+ * page. */
 struct model_scratch {
-    float *stage; /* [rows of a block, ld_stage], normalised or gathered */
+    float *stage; /* [rows of a block, ld_stage], normalised or gathered, to be packed */
     void *a;      /* a block of packed activations that only this thread reads */
     void *gemm;   /* KERN_GEMM_SCRATCH_BYTES */
     void *attn;   /* KERN_ATTN_SCRATCH_BYTES */
-    float *tail;  /* [max_step_tok, 16]: the head's last, ragged panel */
+    float *tail;  /* [max_step_tok, 16]: the head's last panel, not all columns used */
 };
 
-/* The union of the boundaries at which the degrees of a deterministic model divide the rows
- * of a matrix that is split along K. Rows at[i] to at[i + 1] are one part of every sum, and
- * the parts are added in this order. */
+/* Where a deterministic model cuts the rows of a matrix that is split along K. Each
+ * supported number of ranks divides the rows at some boundaries, and `at` is the union of
+ * these. Rows [at[i], at[i + 1]) are one part of every sum, and parts are added in
+ * ascending order of i. */
 #define MODEL_BOUNDARIES_MAX 32
 struct model_reduction_boundaries {
     int n; /* parts */
@@ -31,13 +33,13 @@ struct model_reduction_boundaries {
 struct model {
     struct model_config c;
     struct kern_table kern;
-    struct model_variants variants; /* kern.v holds large_m; all 0 where not relaxed */
-    struct par_team *team;          /* lent; with procs, that of the processes */
-    int n_threads; /* of the team that opened it: scratches, thread slots */
+    struct model_variants variants; /* all 0 without KERN_RELAXED; kern.v has large_m */
+    struct par_team *team;          /* lent; with procs: the team of this process */
+    int n_threads; /* of the team that opened it; sizes `scratch` and thread slots */
     bool deterministic, shared;
     struct model_procs *procs; /* the ranks as processes, including this one; or NULL */
-    struct model_reduction_boundaries attn_boundaries,
-        ffn_boundaries; /* where deterministic */
+    /* Set in a deterministic model only. */
+    struct model_reduction_boundaries attn_boundaries, ffn_boundaries;
     struct model_load_stat load;
     enum kern_type kv_type;
 
@@ -47,58 +49,59 @@ struct model {
     struct model_placement *placement;
     struct model_layer *layers;
     float *out_norm;
-    struct kern_mat head; /* also the embedding when c.tied */
-    struct kern_mat
-        head_tail; /* the last panel alone when the vocabulary does not fill it */
-    void *embed;   /* [vocab, dim] of embed_type; NULL when c.tied */
+    struct kern_mat head;      /* also the embedding when c.tied */
+    struct kern_mat head_tail; /* the last panel alone; n < 16 where it is not full */
+    void *embed;               /* [vocab, dim] of embed_type; NULL when c.tied */
     enum kern_type embed_type;
 
-    /* Shapes that follow from c. */
+    /* Shapes derived from c. */
     int group;        /* query heads per KV head */
-    int64_t qkv_unit; /* columns of one KV group in the packed QKV, whole panels */
+    int64_t qkv_unit; /* columns of one KV group in the packed QKV, a multiple of 16 */
     float attn_scale; /* 1 / sqrt(head_dim) */
     int64_t ld_x;     /* floats from a row of x to the next */
     int64_t k_max;    /* the longest row of activations */
 
-    /* All in one mapping. */
+    /* Buffers, all in one mapping `act`. */
     int64_t max_step_tok, max_tok;
     void *act;
     size_t act_bytes;
-    float *rope_cos, *rope_sin;    /* [max_tok, head_dim / 2] */
-    int64_t *rows;                 /* [max_step_tok] rows of the step that want logits */
+    float *rope_cos, *rope_sin; /* [max_tok, head_dim / 2] */
+    int64_t *rows; /* [max_step_tok] rows of the step whose logits are wanted */
     struct model_scratch *scratch; /* [threads of the team] */
 
-    uint64_t times_ns[MODEL_T_N]; /* thread 0 writes */
+    uint64_t times_ns[MODEL_T_N]; /* written by thread 0 */
 };
 
-/* What a rank of a phase computes, in units: see model_tp_shard_of(). Ranges are [lo, hi). */
+/* The shard of the model that a rank of a phase computes; see model_tp_shard_of(). Ranges
+ * are [lo, hi). */
 struct model_tp_shard {
-    int q_lo, q_hi;           /* query heads that it projects and attends with */
-    bool kv;                  /* it also computes the keys and values of their groups */
-    int seq_i, seq_n;         /* its queries attend to share seq_i of seq_n of the keys */
-    int64_t col_lo, col_hi;   /* columns of the packed QKV, whole panels */
+    int q_lo, q_hi;         /* query heads that it projects and attends with */
+    bool kv;                /* it also computes keys and values of these heads' groups */
+    int seq_i, seq_n;       /* its queries attend to part seq_i of seq_n of the keys */
+    int64_t col_lo, col_hi; /* columns of the packed QKV, whole panels */
     int64_t attn_lo, attn_hi; /* rows of the attention output's matrix */
     int64_t ffn_lo, ffn_hi;   /* rows of down, columns of gate and of up */
 };
 /* The shard of rank `rank` of n_ranks.
- *   n_ranks <= KV groups: whole groups, by floor partition.
- *   more:                 each group has several ranks, which divide its query heads; the
- *                         last of them computes keys and values.
- *   more than query heads: each head has several ranks. A rank attends to its share of the
- *                         keys, then merges the results for its share of the head's
- *                         columns and continues with those. */
+ *   n_ranks <= KV groups:  a rank has whole groups, by floor partition.
+ *   n_ranks > KV groups:   each group has several ranks, which divide its query heads.
+ *                          The last of them computes keys and values.
+ *   n_ranks > query heads: each head has several ranks. A rank attends to its share of
+ *                          the keys, merges the results of these ranks for its share of
+ *                          the head's columns, and continues with those columns. */
 void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
                        struct model_tp_shard *out);
 /* Does m's team have enough threads? ERR_ARG, ERR_LIMIT. */
 MUST int model_thread_slots_check(const struct model *m, int n_ranks, int n_threads);
-/* The rank of each thread of the team, and its number in the rank: out[n_ranks * n_threads],
- * indexed by the team's thread; see struct model_phase_opts. ERR_ARG. */
+/* Set out[n_ranks * n_threads], indexed by the team's thread, to the thread's rank and
+ * its number in that rank. `threads`: as in struct model_phase_opts. ERR_ARG: its thread
+ * numbers are wrong. */
 struct model_thread_slot {
     int rank, id;
 };
 MUST int model_thread_slots(struct model_thread_slot *out, int n_ranks, int n_threads,
                             const int *threads);
-/* Can the KV groups be divided evenly among a rank's n_threads? */
+/* Does the rank have whole KV groups that divide evenly among its n_threads threads? */
 static inline bool model_groups_whole(const struct model *m,
                                       const struct model_tp_shard *p, int n_threads)
 {
@@ -107,11 +110,11 @@ static inline bool model_groups_whole(const struct model *m,
 }
 /* Set m's reduction boundaries. */
 void model_boundaries_set(struct model *m);
-/* Is this a degree of a deterministic model? ERR_UNSUPPORTED. */
+/* Does a deterministic model support n_ranks ranks? ERR_UNSUPPORTED: it does not. */
 MUST int model_boundaries_check(const struct model *m, int n_ranks);
 
-/* A rank's part of a layer's matrices: views of the same packed bytes. Empty ones have no
- * panels or no rows. */
+/* A rank's part of a layer's matrices, as views of the model's packed bytes. An empty
+ * view has no panels or no rows. */
 struct model_view {
     struct kern_mat qkv, o, gate_up, down;
 };
@@ -122,26 +125,27 @@ static inline bool model_view_empty(const struct kern_mat *w)
     return w->n_panels == 0 || w->k == 0;
 }
 
-/* One rank of a phase. Ranks share no memory but the collectives, and keys and values where
- * they divide a KV group. */
+/* One rank of a phase. Ranks share only the memory of the collectives and, where several
+ * ranks divide a KV group, its keys and values. */
 struct model_rank {
     struct par_group group; /* its threads */
     struct model_tp_shard shard;
     struct model_view *layers; /* [n_layers] */
-    /* [max_step_tok] each, for the types of the first layer. All ranks have the same for
-     * the head, which all threads of the phase compute together. */
+    /* [max_step_tok] each: the schedule for m rows is [m - 1], made for the type of the
+     * first layer. All ranks have the same schedules of the head, which all threads of
+     * the phase compute together. */
     const struct kern_schedule *schedules[MODEL_N_MATS];
 
     int64_t ld_qkv, ld_attn, ld_h;          /* floats from a row to the next */
     float *x, *x_last, *y, *qkv, *attn, *h; /* [max_step_tok, ld] */
     float *share, *lse; /* [max_step_tok, head_dim], [max_step_tok]; where seq_n > 1 */
-    void *a_packed;     /* blocks shared by its threads */
-    float *partial;     /* phase->partial_bytes */
-    /* Error of the running step, set when a collective was aborted. Written by the rank's
-     * threads between two of its barriers and read after the second. */
+    void *a_packed;     /* packed activations that its threads share */
+    float *partial;     /* partial products, phase->partial_bytes */
+    /* The error of the running step: OK until a collective is aborted. The rank's threads
+     * write it between two barriers of the rank and read it after the second. */
     atomic_int rc;
-    struct par_rank
-        *endpoints; /* [n_threads]: thread i reduces with thread i of the others */
+    /* [n_threads]: thread i reduces with thread i of the other ranks. */
+    struct par_rank *endpoints;
 };
 
 struct model_step;
@@ -149,7 +153,7 @@ struct model_phase {
     struct model *m; /* lent */
     int n_ranks, n_threads;
     int64_t max_step_tok;
-    const struct par_coll *coll; /* NULL: by size */
+    const struct par_coll *coll; /* NULL: chosen by message size */
     bool shares_kv;              /* a KV group has several ranks */
     bool shares_seq;             /* a query head has several ranks */
     bool multiprocess;           /* each rank is in another process */
@@ -160,22 +164,22 @@ struct model_phase {
     struct par_rank *endpoints;
     struct kern_schedule *schedules; /* the tables that ranks point into */
     /* In a deterministic model: the parts of sums, [2][parts][rows][columns], which all
-     * ranks write and read. A half has sums_floats. */
+     * ranks write and read. Each of the two halves has sums_floats floats. */
     float *sums;
     size_t sums_floats;
     void *act, *comms;
     size_t act_bytes, comms_bytes, partial_bytes;
 };
 
-/* Messages are cut into pieces that stay in the second-level cache with the buffers they
- * pass through. */
+/* The most floats in one all-reduce. Longer messages are cut into pieces, so that a piece
+ * and the buffers of its collective stay in the second-level cache. */
 #define MODEL_MESSAGE_FLOATS ((size_t)32 << 10)
 
-/* This matrix of the first layer, or the head. */
+/* The matrix of this kind in the first layer, or the head. */
 const struct kern_mat *model_mat(const struct model *m, enum model_mat which);
 /* The most rows a block of packed activations can have, over the chosen variants. */
 int model_block_rows(const struct model *m);
-/* Memory for partial products, so that a schedule may split K. */
+/* The most memory of a rank for partial products, for schedules that split K. */
 #define MODEL_PARTIAL_BYTES ((size_t)16 << 20)
 
 /* Allocates from one mapping; with base == NULL it only counts bytes. */
@@ -183,7 +187,8 @@ struct model_arena {
     char *base;
     size_t used;
 };
-#define MODEL_PAGE 4096 /* what one thread writes never shares a page with another's */
+/* Each allocation begins on a page, so that no two threads write to the same page. */
+#define MODEL_PAGE 4096
 
 static inline void *model_take(struct model_arena *a, int64_t n, size_t size)
 {
@@ -192,10 +197,11 @@ static inline void *model_take(struct model_arena *a, int64_t n, size_t size)
     return a->base ? a->base + a->used - (size_t)n * size : NULL;
 }
 
-/* Memory for activations, shared with forked processes if the model is shared. Free it with
- * mem_unmap(). */
+/* Memory for activations, shared with forked processes if the model is shared. Free it
+ * with mem_unmap(). */
 MUST void *model_map(const struct model *m, size_t bytes);
-/* Touch every page, so that it is on this thread's node and no request pays for zeroing. */
+/* Touch every page, so that it is allocated on this thread's memory node and no request
+ * waits for the kernel to zero it. */
 void model_touch(void *p, size_t bytes);
 
 static inline int64_t model_pad16(int64_t n)
@@ -221,13 +227,15 @@ model_gemm(const struct model *m, const struct kern_mat *w, int64_t rows)
 /* Pack f's tensors into m (m->c, kern and team are set). */
 MUST int model_weights_pack(struct model *m, const struct format_file *f,
                             const struct model_opts *o);
-/* Compute this process's ranks of a step. ERR_STATE: a collective was aborted. */
+/* Compute the part of a step that belongs to this process's ranks. ERR_STATE: a
+ * collective was aborted. */
 MUST int model_step_run(struct model *m, struct model_step *s);
-/* Compute a step with every rank in its process. ERR_STATE names the one that failed. */
+/* Compute a step with each rank in its own process. ERR_STATE: a rank's process failed;
+ * the message names it. */
 MUST int model_procs_step(struct model_procs *p, const struct model_step *s);
-/* Time the GEMM variants that KERN_RELAXED allows and keep the faster. */
+/* With KERN_RELAXED: time the GEMM variants that it allows and keep the fastest. */
 MUST int model_choose_gemm(struct model *m, enum kern_precision precision);
-/* Lay out scratch and rotary tables. */
+/* Allocate the threads' scratch buffers and the rotary tables. */
 MUST int model_act_open(struct model *m);
 
 #endif

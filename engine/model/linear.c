@@ -1,4 +1,4 @@
-/* Products of activations with packed matrices, and their sum over the ranks. */
+/* Multiplies activations with packed matrices and sums the products over the ranks. */
 #include <string.h>
 
 #include "model/step.h"
@@ -20,14 +20,15 @@ void model_sync_all(struct model_thread_ctx *w, enum model_op_class before)
         par_barrier(w->self);
     } else {
         par_group_barrier(&w->rank->group, w->self);
-        if (w->phase->n_ranks >
-            1) /* thread i of every rank; each has passed its rank's barrier */
+        /* Thread i waits for thread i of each other rank. Each of these has passed its
+         * own rank's barrier, so all threads of all ranks have arrived. */
+        if (w->phase->n_ranks > 1)
             model_fail(w, par_rank_barrier(&w->rank->endpoints[w->id]));
     }
     model_lap(w, MODEL_T_WAIT);
 }
 
-/* ---- activations in the order a kernel wants them ---- */
+/* ---- packing activations into the format of a kernel ---- */
 
 static const float *row_in(const struct model_rows *in, int64_t i)
 {
@@ -57,9 +58,8 @@ static void pack_block(struct model_thread_ctx *w, const struct kern_gemm_job *j
     kern_a_pack(j->v, dst, x, ld, r1 - r0, in->k, j->w->k_pad);
 }
 
-/* The activations packed for `mat`'s kernel. One block: each thread makes its own copy,
- * which is cheaper than waiting for another's. More: the threads share them out, and
- * wait. */
+/* A single block is packed by each thread for itself, which is cheaper than a barrier.
+ * Several blocks are divided among the rank's threads, and a barrier follows. */
 const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j,
                        const struct model_rows *in)
 {
@@ -68,7 +68,7 @@ const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j
     int64_t n_blocks = kern_a_blocks(in->n, j->s.mr);
     int64_t lo, hi;
 
-    /* A single f32 row is its own packing; rows are padded with zeros to ld. */
+    /* The packed form of a single f32 row is the row itself, padded with zeros to ld. */
     if (in->n == 1 && v->a_format == KERN_A_F32 && !in->norm_w)
         return row_in(in, 0);
     if (n_blocks == 1) {
@@ -88,7 +88,7 @@ const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j
     return w->rank->a_packed;
 }
 
-/* This thread's part of c = a * mat; panels are dealt out in groups of `together`. */
+/* Where the schedule splits K, a barrier comes before the sum of the partial products. */
 void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t together)
 {
     j->silu_mul = w->m->kern.v[KERN_SILU_MUL];
@@ -103,8 +103,8 @@ void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t t
     model_lap(w, MODEL_T_LINEAR);
 }
 
-/* Schedules are for the first layer's type; a layer of another has micro-kernels of its
- * own. */
+/* The phase's schedules are for the types of the first layer. A matrix of another type
+ * has other micro-kernels and gets the default schedule for them. */
 struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat which,
                                const struct kern_mat *mat)
 {
@@ -120,7 +120,8 @@ struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat 
 
 /* ---- the sum over the ranks ---- */
 
-/* This thread's slice of the rank's y, which all of its threads wrote. */
+/* Set [*lo, *hi) to the floats of the rank's y that this thread reduces. Any thread of
+ * the rank may have written them. */
 static void slice(const struct model_thread_ctx *w, size_t *lo, size_t *hi)
 {
     int64_t lines = w->n_rows * w->m->ld_x / KERN_PANEL, a, b;
@@ -130,7 +131,8 @@ static void slice(const struct model_thread_ctx *w, size_t *lo, size_t *hi)
     *hi = (size_t)b * KERN_PANEL;
 }
 
-/* x += the sum of all ranks' y, this thread's slice: each rank has the same bits. */
+/* Adds the sum of all ranks' y to x, for this thread's slice. The sum has the same bits
+ * on every rank. */
 static void add_all(struct model_thread_ctx *w)
 {
     float *y = w->rank->y;

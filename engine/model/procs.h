@@ -1,19 +1,21 @@
-/* model/procs.h - the ranks of a model as processes.
+/* model/procs.h - runs each rank of a model in its own process.
  *
- * The caller is rank 0. The others are its children, which have every phase, every weight
- * and all memory of a shared model at the same addresses. Packed weights are read-only from
- * then on, so that no process gets a private copy of a page. Activations, keys and values
- * are in one shared mapping. A step is the same code as with ranks that are threads of one
- * process. The caller publishes a step and takes part in it; a process without a rank in the
- * phase keeps sleeping.
- * A rank that dies or stops is named with its signal within a second, also between steps,
- * and the running step ends with that error: the others are told to abort, and do so within
- * their current layer.
+ * The caller is rank 0. The other ranks are forked children, which see every phase, every
+ * weight and all memory of a shared model at the same addresses. model_procs_open() makes
+ * packed weights read-only, so that no process gets a private copy of a page.
+ * Activations, keys and values are in shared mappings. Processes compute a step with the
+ * same code as ranks that are threads of one process. The caller publishes a step and
+ * takes part in it. A process without a rank in the phase keeps sleeping.
+ * When a rank's process ends or stops, an error names the rank and its signal within a
+ * second, also between steps. A running step ends with that error: the other ranks are
+ * told to abort and do so within their current layer.
  *
- * Order: model_open() with `shared`, phases and their schedules, the pool of keys and
- * values, then close the team, then open the processes (no other thread of the caller
- * should hold a lock at that moment), steps, close, and last the phases and the model.
- * Paper: Sandwich 5.3, 7.2.   Threads: the one that opened them, except for _check(). */
+ * Order of calls: model_open() with `shared`, open the phases, set their schedules, open
+ * the pool of keys and values, close the team, model_procs_open(), steps,
+ * model_procs_close(), close the phases, close the model. No other thread of the caller
+ * should hold a lock during model_procs_open(), since it forks.
+ * Paper: Sandwich 5.3, 7.2.   Threads: only the one that opened the processes may call
+ * these functions, except for model_procs_check(). */
 #ifndef MODEL_PROCS_H
 #define MODEL_PROCS_H
 
@@ -22,42 +24,44 @@
 #include "model/model.h"
 
 struct model_procs_opts {
-    /* The phases of the steps, decode's first: its CPUs come first in each team. */
+    /* The phases that steps will use, decode's first, because its CPUs come first in the
+     * team of each process. */
     struct model_phase *const *phases;
     int n_phases;
     /* cpus[f][i]: the CPU of thread i % n_threads of rank i / n_threads in phase f. NULL:
      * threads run on the CPUs of the caller. */
     const int *const *cpus;
-    int64_t max_chunks; /* of a step */
-    /* The pool of keys and values, lent. Processes map its pages before they are ready, so
-     * that the first steps of a request do not. NULL: not in advance. */
+    int64_t max_chunks; /* most chunks in a step */
+    /* The pool of keys and values, lent. Each process maps its pages while it starts, so
+     * that the first steps of a request need not. NULL: steps map them. */
     const struct kv_pool *pool;
-    /* Called once by a thread of the caller when a rank has failed, which
-     * model_procs_check() names; may be NULL. */
+    /* Called once, on a thread of the caller's process, when a rank has failed.
+     * model_procs_check() then names the rank. May be NULL. */
     void (*on_fail)(void *ctx);
     void *ctx;
 };
 
-/* Fork a process for each rank but the first, as many as the largest phase has, and wait
- * until they are ready. Read during the call, `ctx` as long as they are open. ERR_STATE:
- * the model is not shared; a rank could not start, with its message. ERR_IO, ERR_NOMEM. */
+/* Fork one process for each rank of the phase with most ranks, except for rank 0, and
+ * wait until they are ready. `o` is read during the call only; `on_fail` and `ctx` are
+ * used until model_procs_close(). ERR_STATE: the model is not shared, or a rank could not
+ * start (the message is the rank's). ERR_IO, ERR_NOMEM. */
 MUST int model_procs_open(struct model *m, const struct model_procs_opts *o);
-/* End the processes and wait for them. The model can run no further steps. NULL is fine. */
+/* End the processes and wait for them. The model cannot run steps afterwards. `m` may be
+ * NULL. */
 void model_procs_close(struct model *m);
 
 /* OK, or ERR_STATE: "rank 1 of 2 (process 812) was killed by SIGSEGV". */
 MUST int model_procs_check(const struct model *m);
-int model_procs_n(
-    const struct model
-        *m); /* number of processes, including this one; 0: ranks are threads */
-/* The process of a rank (for rank 0 this one); 0 once it has ended. */
+/* The number of processes, including this one. 0: ranks are threads of this process. */
+int model_procs_n(const struct model *m);
+/* The process id of a rank (of rank 0: this process); 0 once the process has ended. */
 pid_t model_procs_pid(const struct model *m, int rank);
-/* The statistics of thread `thread` of a rank's team, as of its last step. Returns false if
- * there is no such thread. */
+/* The statistics of thread `thread` of a rank's team, as of its last step. Returns false
+ * if there is no such thread. */
 bool model_procs_thread(const struct model *m, int rank, int thread,
                         struct par_thread_stat *out);
 
-/* The team that steps run on: the one of this process's rank. */
+/* The team of this process's rank, on which its steps run. Lent. */
 struct par_team *model_team(const struct model *m);
 
 #endif

@@ -1,7 +1,7 @@
-/* model/step.h - the running step, shared by the files that compute it: forward.c has the
- * order of operators, linear.c the matrix products, attention.c the attention.
+/* model/step.h - the state of the running step, for the files that compute it: forward.c
+ * has the order of operators, linear.c the matrix products, attention.c the attention.
  *
- * Threads: a step is shared; each thread has its own context. */
+ * Threads: all threads of the phase share a step; each thread has its own context. */
 #ifndef MODEL_STEP_H
 #define MODEL_STEP_H
 
@@ -21,19 +21,19 @@ struct model_thread_ctx {
     struct model_step *step;
     struct model *m;
     struct model_phase *phase;
-    struct model_rank *rank; /* this thread's */
+    struct model_rank *rank; /* the rank that this thread belongs to */
     struct par_self *self;
     struct model_scratch *own;
-    int id, n;           /* among the rank's threads */
+    int id, n;           /* thread `id` of the rank's n threads */
     float *x;            /* the residual stream: rank->x, at the end rank->x_last */
-    int64_t n_rows;      /* of x */
-    const int64_t *rows; /* rows to read instead of 0 .. n_rows; NULL: those */
-    bool last;           /* the last layer: only rows that want logits go on */
-    int n_halves;        /* halves of phase->sums used so far; they alternate */
-    uint64_t t_ns;       /* when thread 0's present operation began */
+    int64_t n_rows;      /* rows of x */
+    const int64_t *rows; /* [n_rows] rows of rank->attn to read; NULL: the first n_rows */
+    bool last;           /* in the last layer, which continues with wanted rows only */
+    int n_halves;        /* how often a half of phase->sums was used; they alternate */
+    uint64_t t_ns;       /* time when thread 0's present operation began */
 };
 
-/* Account the time since the last lap to `what`. */
+/* Add the time since the last call to the total of `what`. Only thread 0 is timed. */
 static inline void model_lap(struct model_thread_ctx *w, enum model_op_class what)
 {
     uint64_t now;
@@ -52,30 +52,33 @@ static inline void model_fail(struct model_thread_ctx *w, int rc)
         atomic_store_explicit(&w->rank->rc, rc, memory_order_relaxed);
 }
 
-/* The rank's threads wait for each other. */
+/* Barrier of the rank's threads. `before`: the class of operators that the time up to the
+ * barrier is added to; the wait itself counts as MODEL_T_WAIT. */
 void model_sync(struct model_thread_ctx *w, enum model_op_class before);
-/* The threads of all ranks wait for each other. */
+/* The same for the threads of all ranks. */
 void model_sync_all(struct model_thread_ctx *w, enum model_op_class before);
 
-/* Rows of a matrix of activations, normalised on the way when norm_w is given. */
+/* n rows of a matrix of activations, the input of a product. */
 struct model_rows {
     const float *x;
-    int64_t ld, k, n;
-    const int64_t *rows; /* NULL: 0 .. n */
-    const float *norm_w;
+    int64_t ld, k, n;    /* floats from a row to the next, floats of a row, rows */
+    const int64_t *rows; /* [n] row numbers in x; NULL: 0 .. n - 1 */
+    const float *norm_w; /* [k] RMSNorm weights, applied while packing; NULL: none */
 };
 
-/* The job that multiplies the step's rows with the rank's part of a matrix. Activations and
- * result are still to be set. */
+/* The job that multiplies the step's rows with `mat`, the rank's part of a matrix. The
+ * caller sets the activations, the result and the epilogue. */
 struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat which,
                                const struct kern_mat *mat);
-/* The activations packed for the job's kernel. */
+/* Pack the activations for the job's kernel and return them: lent, valid until the
+ * rank's next call. All threads of the rank call it. */
 const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j,
                        const struct model_rows *in);
-/* Compute this thread's part of the product. Panels are assigned in groups of `together`. */
+/* Compute this thread's part of the product. Panels are assigned in groups of
+ * `together`. */
 void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t together);
-/* x += in * mat, summed over the ranks, each of which has some rows of mat. Ends with a
- * barrier of the rank's threads. */
+/* Add to x the sum over all ranks of in * mat, where `mat` has the rank's rows of the
+ * matrix. Ends with a barrier of the rank's threads. */
 void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
                            const struct kern_mat *mat, const struct model_rows *in);
 
@@ -86,9 +89,10 @@ void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat whi
                                   const struct model_reduction_boundaries *boundaries,
                                   int64_t lo);
 
-/* Rotate queries and keys, store keys and values, and attend: from rank->qkv and the keys
- * and values of earlier tokens to rank->attn. own_heads: this thread computed the
- * projections of whole KV groups itself, so that no barrier is needed. */
+/* Rotate queries and keys (RoPE), store keys and values, and compute attention. Reads
+ * rank->qkv and the keys and values of earlier tokens, and writes rank->attn. own_heads:
+ * this thread computed the QKV projections of whole KV groups itself, so it needs no
+ * barrier before it attends with them. */
 void model_attend(struct model_thread_ctx *w, int layer, bool own_heads);
 
 #endif

@@ -1,10 +1,11 @@
 /* par/team.h - a team of pinned threads that lives for the whole run.
  *
- * Its threads are started once and ended once; work is handed out to them in between. The
- * thread that opens the team is its thread 0 and computes, too, so that no thread must be
- * woken when a step is done. A phase uses the first n threads; the
- * others spin briefly, then sleep on a futex, so that they take no power, SMT sibling or
- * turbo frequency from the threads that compute.
+ * The threads are started and ended once and compute many phases in between. A phase is
+ * one call of par_team_run(), which uses the team's first n threads. The thread that
+ * opens the team is its thread 0 and computes, too, so no thread must be woken when a
+ * phase is done. Threads that a phase does not use spin briefly, then sleep on a futex,
+ * so that they take no power, SMT sibling or turbo frequency from the threads that
+ * compute.
  * Paper: Sandwich 5.3.
  *
  * Threads: only the opening thread may call par_team_ functions; par_self functions are
@@ -20,7 +21,7 @@
 
 struct par_team;
 
-/* What a thread of the team knows about itself. On a cache line of its own. */
+/* What a thread of the team knows about itself. Each is on a cache line of its own. */
 struct par_self {
     int id;  /* 0 .. n-1 */
     int n;   /* threads in this phase */
@@ -30,42 +31,47 @@ struct par_self {
 
 typedef void (*par_fn)(void *arg, struct par_self *self);
 
-/* Start n threads, thread i pinned to cpus[i] (decode's cores come first). n >= 1.
- * The calling thread becomes thread 0 and is pinned until par_team_close() puts its old
- * affinity back. pin == 0: no pinning (tests, oversubscription).
- * ERR_ARG: n < 1. ERR_IO: a thread cannot be started or pinned to its CPU. */
+/* Open a team of n >= 1 threads, thread i pinned to cpus[i] (decode's cores come first).
+ * The calling thread becomes thread 0 and is pinned until par_team_close() restores its
+ * old affinity. pin == 0: no thread is pinned (tests, oversubscription).
+ * *out: owned by the caller, closed with par_team_close(). ERR_ARG: n < 1. ERR_IO: a
+ * thread cannot be started or pinned to its CPU. */
 MUST int par_team_open(struct par_team **out, const int *cpus, int n, int pin);
-/* Ends the threads: afterwards none of them is left that could hold a lock, so the caller
- * may fork. NULLs *t. */
+/* End the threads and wait for them, so that none is left that could hold a lock and the
+ * caller may fork. Sets *t to NULL. */
 void par_team_close(struct par_team **t);
 
 int par_team_size(const struct par_team *t);
-/* Time that its threads spin before they sleep; short where they share CPUs. */
+/* The time that the team's threads spin before they sleep. It is short where threads
+ * share CPUs. */
 uint64_t par_team_spin_ns(const struct par_team *t);
 
-/* Run fn(arg, self) on threads 0 .. n_threads-1, the caller being 0; returns when all
- * have returned. 1 <= n_threads <= size. Allocates nothing, takes no lock. */
+/* Run one phase: fn(arg, self) on threads 0 .. n_threads-1, of which the caller is thread
+ * 0. Returns when fn has returned on all of them. 1 <= n_threads <= size. Allocates
+ * nothing, takes no lock. */
 void par_team_run(struct par_team *t, int n_threads, par_fn fn, void *arg);
 
-/* All threads of the running phase wait for each other. Spins, then parks. */
+/* Barrier of all threads of the running phase. A waiting thread spins, then parks (sleeps
+ * on a futex). */
 void par_barrier(struct par_self *self);
 
-/* The threads [first, first + n) of a team with a barrier of their own, such as one rank of
- * several. Allocated by mem_new() and initialised before the phase that uses it. All its
- * threads take part in that phase. */
+/* Threads [first, first + n) of a team, with a barrier of their own: for example one rank
+ * of several. The caller allocates it with mem_new() and initialises it before the phase
+ * that uses it. All threads of the group must take part in that phase. */
 struct par_group {
-    int first, n; /* fixed */
-    /* Arrived threads; the last one to arrive increments `generation`. */
+    int first, n; /* constant */
+    /* The number of threads that arrived at the barrier. The last one to arrive
+     * increments `generation`, which releases the others. */
     _Alignas(64) atomic_uint n_arrived;
     _Alignas(64) atomic_uint generation;
-    atomic_uint n_parked;
+    atomic_uint n_parked; /* threads that sleep on `generation` */
 };
 void par_group_init(struct par_group *g, int first, int n);
-/* A barrier among the group's threads only. */
+/* Barrier of the group's threads only. */
 void par_group_barrier(struct par_group *g, struct par_self *self);
 
-/* The share of `n` items for thread id of n_threads: [*lo, *hi), floor partition, so that
- * the boundaries for R threads are among those for any multiple of R. */
+/* Set [*lo, *hi) to the share of `n` items that thread id of n_threads has. This is the
+ * floor partition: the boundaries for R threads are among those for any multiple of R. */
 static inline void par_share(int64_t n, int id, int n_threads, int64_t *lo, int64_t *hi)
 {
     *lo = n * id / n_threads;
@@ -74,8 +80,8 @@ static inline void par_share(int64_t n, int id, int n_threads, int64_t *lo, int6
 
 /* Placement and activity of a thread, for records. */
 struct par_thread_stat {
-    int cpu_wanted, cpu_seen; /* seen: the CPU of its last phase; -1 if none */
-    uint64_t n_runs, n_parks; /* phases it ran; times it slept */
+    int cpu_wanted, cpu_seen; /* cpu_seen: the CPU it last ran a phase on; -1: none yet */
+    uint64_t n_runs, n_parks; /* phases that it ran, times that it slept */
 };
 void par_team_stat(const struct par_team *t, int thread, struct par_thread_stat *out);
 

@@ -8,16 +8,19 @@
 #include "base/mem.h"
 #include "plan/tree_search_parts.h"
 
-/* Defaults chosen on 200 random machines (random_machine.h, seeds 401 to 440, structures of
- * 0 to 40 %); "lost": the plan found is over 2 % slower than the best of all:
- *   final_repeats 32, 64, 96: 1, 0, 0 lost; 0.26, 0.14, 0.12 % slower on average, in 1,200,
- *     1,600 and 1,960 measurements.
- *   k 5, 10, 20 find the same in 1,290, 1,600 and 2,040: the paper's.
- *   margin 1, 2, 3: the same plans in 1,650, 1,600 and 1,560.
- *   max_measurements and max_s end searches of flat machines of a thousand CPUs.
- * Tried and left out, since nothing got worse without: patience with configurations of the
- * same ranks and nodes, more than one first measurement of each, halving fields of the best
- * before they are compared. */
+/* The defaults were chosen on 200 random machines (random_machine.h, seeds 401 to 440,
+ * structures of 0 to 40 %). A plan is "lost" if it is over 2 % slower than the best of
+ * all.
+ *   final_repeats 32, 64, 96: 1, 0 and 0 plans are lost; plans are 0.26, 0.14 and 0.12 %
+ *     slower than the best on average, after 1,200, 1,600 and 1,960 measurements.
+ *   k 5, 10, 20: the same plans after 1,290, 1,600 and 2,040 measurements. The default is
+ *     the paper's.
+ *   margin 1, 2, 3: the same plans after 1,650, 1,600 and 1,560 measurements.
+ *   max_measurements and max_s end searches of flat machines with a thousand CPUs.
+ * Three refinements were tried and left out, because results were no worse without them:
+ * patience (not pruning at once) with configurations of the same ranks and nodes, more
+ * than one first measurement of each configuration, and successive halving of the
+ * candidates before the final comparison. */
 #define AT(m) offsetof(struct plan_tree_search_opts, m)
 const struct opt_row plan_tree_search_opt_table[] = {
     {"group", OPT_BOOL, AT(group), NULL, 0, 0, "true", NULL,
@@ -86,11 +89,12 @@ int64_t plan_search_left(const struct plan_search *s)
 
 /* ---- trees ---- */
 
-/* A closure beyond this is cut off: 60,000 trees of a few hundred CPUs are 120 MB. The
- * largest of the real machines tried has a quarter of it. */
+/* The most trees of a group closure that are kept; the rest is not searched. 60,000 trees
+ * of a few hundred CPUs take 120 MB. The largest closure of the real machines that were
+ * tried has a quarter of that many. */
 #define GROUPED_MAX 60000
 
-/* Room for one more element of *array. */
+/* Ensure that *array, of `*size` elements of `bytes` each, has space for element n. */
 static int widen(void **array, int n, int *size, size_t bytes)
 {
     int wider = *size ? 2 * *size : 64;
@@ -280,7 +284,7 @@ static int check(const struct topo_tree *t, const struct plan_evaluation *e,
     return OK;
 }
 
-/* The k fastest; the chosen one takes the last place where it is not among them. */
+/* Report the k fastest. If the chosen one is not among them, it replaces the last. */
 static int report(struct plan_tree_found *out, struct plan_decision *d,
                   const struct plan_search *s)
 {

@@ -1,9 +1,11 @@
 /* plan/tree_search.h - which cores a phase should use: the search over TopoTrees.
  *
- * Groups first (latent structure), then removes (contention), each tree read by
- * sandwich-config; a transformation tree whose node is no better than its best parent is
- * not followed. What a configuration takes is asked of an evaluator: a simulator, or the
- * engine on this host; both through the same budget, repeats and counters.
+ * The search first applies group to the fundamental tree in every way, which adds levels
+ * that the machine may not report (latent structure). To each resulting tree it then
+ * applies remove, which leaves out cores (contention). The cross-sections of a tree are
+ * its service configurations, and all of them are measured. A tree that is not faster
+ * than the tree it was made from is not transformed further. An evaluator measures: a
+ * simulator, or the engine on this host. Both use the same budget, repeats and counters.
  * Paper: Sandwich 5.2, 5.3.   Threads: one. */
 #ifndef PLAN_TREE_SEARCH_H
 #define PLAN_TREE_SEARCH_H
@@ -11,69 +13,76 @@
 #include "base/opt.h"
 #include "topo/service_config.h"
 
-/* One measurement: seconds that a step of the phase takes, mean over its trace. `repeat`
- * counts the measurements of this configuration. ERR_UNSUPPORTED: it cannot be run (the
- * search goes on without it); another error ends the search. */
+/* An evaluator. measure() makes one measurement: *seconds is the time of a step of the
+ * phase, averaged over the phase's trace. `repeat` is the number of earlier measurements
+ * of this configuration. ERR_UNSUPPORTED: the configuration cannot be run, and the search
+ * continues without it. Any other error ends the search. */
 struct plan_evaluation {
     int (*measure)(void *ctx, const struct topo_config *c, int repeat, double *seconds);
     void *ctx;
-    double noise_frac; /* standard deviation of one measurement, relative */
-    bool simulated;    /* its seconds do not pass here */
+    double noise_frac; /* standard deviation of one measurement over its mean */
+    bool simulated;    /* *seconds is simulated time, not time that passes on this host */
 };
 
 struct plan_tree_search_opts {
-    bool group, remove, prune, hash; /* false: an ablation */
-    bool random;           /* sample trees and cross-sections at random, same budget */
-    bool all_cores;        /* prefill in the paper: no remove */
-    int64_t k;             /* number of configurations to keep */
-    int64_t final_repeats; /* ... of each of the k at the end, in turn */
-    double
-        margin; /* times the noise: smaller differences count as equal (eps = margin * noise) */
+    bool group, remove, prune, hash; /* parts of the method; false: an ablation */
+    bool random;           /* draw trees at random in place of the search, same budget */
+    bool all_cores;        /* never remove a core, as the paper does for prefill */
+    int64_t k;             /* number of best configurations to report */
+    int64_t final_repeats; /* rounds at the end; a round measures each candidate once */
+    /* A difference of times below margin * noise_frac counts as none. */
+    double margin;
     int64_t max_measurements; /* 0: no limit */
-    double max_s;             /* of wall time; 0: no limit */
+    double max_s;             /* wall time, s; 0: no limit */
     int64_t seed;
 };
-extern const struct opt_row plan_tree_search_opt_table[]; /* defaults: the whole method */
+/* The defaults are the whole method. */
+extern const struct opt_row plan_tree_search_opt_table[];
 
+/* One of the best configurations. */
 struct plan_choice {
-    struct topo_tree *tree; /* owned */
+    struct topo_tree *tree; /* the tree of `config`; owned */
     struct topo_config config;
-    double seconds; /* the estimate of measure/compare.h */
-    int n_measurements;
-    bool ties; /* with the best, within the margin */
+    double seconds;     /* time of a step, as estimated by measure/compare.h */
+    int n_measurements; /* that the estimate is made from */
+    bool ties;          /* the fastest one is not certainly faster than this one */
 };
 
 struct plan_tree_search_counts {
     int64_t n_grouped; /* trees of the group closure, the fundamental one included */
-    int64_t n_trees;   /* different trees looked at */
-    int64_t n_merged;  /* reached again and recognised by their hash */
-    int64_t n_pruned;  /* no better than their best parent: not followed */
+    int64_t n_trees;   /* trees whose cross-sections were evaluated */
+    int64_t n_merged;  /* trees that were reached again and recognised by their hash */
+    int64_t n_pruned;  /* trees not transformed further: not faster than their parent */
     int64_t n_configs; /* different configurations measured */
-    int64_t n_refused; /* cross-sections that the operators do not allow */
+    int64_t n_refused; /* cross-sections that operators or evaluator do not support */
     int64_t n_measurements;
-    bool complete; /* false: the budget ended it */
+    bool complete; /* false: the budget ended the search early */
     double wall_s;
 };
 
 struct plan_tree_found {
     struct plan_choice *top; /* [n_top], best first; owned */
     int n_top;
-    int best; /* of top[]: the chosen one. Where several tie with the fastest, the one of
-                 the fewest transformations, then of the fewest threads: structure that
-                 noise suggests is not "found" */
+    /* The index in top[] of the chosen configuration. Among those that tie with the
+     * fastest it is the one with the fewest groups, then removes, then threads, so that
+     * structure which only noise suggests is not reported. */
+    int best;
     struct plan_tree_search_counts counts;
-    bool latent;   /* the chosen tree has a group that pays: better than the best choice
-                     without groups by more than the margin */
-    char *explain; /* the reasoned answer, lines of text; owned */
+    /* There is latent structure: the chosen tree has groups and is certainly faster, by 1 %
+     * or more, than the best configuration without groups. */
+    bool latent;
+    char *explain; /* the result with its reasons, lines of text; owned */
 };
 
-/* From a fundamental tree (lent; its machine must outlive *out). ERR_UNSUPPORTED: the
- * operators or the evaluator allow no configuration at all. */
+/* Search from a fundamental tree, which is lent; its machine must outlive *out. `limits`:
+ * what the model's operators allow; NULL: no limits. The caller frees *out with
+ * plan_tree_found_free(); on error it is already freed. ERR_UNSUPPORTED: the operators or
+ * the evaluator do not support any configuration. */
 MUST int plan_tree_search(struct plan_tree_found *out,
                           const struct topo_tree *fundamental,
                           const struct topo_limits *limits,
                           const struct plan_evaluation *e,
                           const struct plan_tree_search_opts *o);
-void plan_tree_found_free(struct plan_tree_found *f); /* twice is fine */
+void plan_tree_found_free(struct plan_tree_found *f); /* may be called twice */
 
 #endif

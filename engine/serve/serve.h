@@ -1,10 +1,10 @@
-/* serve/serve.h - the public API: everything cli/ and the adapters may do with the engine.
+/* serve/serve.h - the public API: all that cli/ and the adapters may do with the engine.
  *
- * Open it with options, submit requests, call serve_step() until there is nothing to do.
- * Each step computes one batch and reports new tokens through the request's callback, in
- * order, on the stepping thread.
- * Threads: one thread opens, steps and closes (it becomes thread 0 of the team); submit
- * and cancel may come from any thread. */
+ * Open the engine with options, submit requests, and call serve_step() until no request
+ * remains. Each step computes one batch. It passes new tokens to the callback of their
+ * request, in order, on the stepping thread.
+ * Threads: one thread opens, steps and closes (it becomes thread 0 of the team). Any
+ * thread may call serve_submit(), serve_cancel() and serve_wake(). */
 #ifndef SERVE_SERVE_H
 #define SERVE_SERVE_H
 
@@ -18,30 +18,31 @@
 
 struct serve;
 
-/* The options of the engine. Their table gives the flags, JSON keys, help and records. */
+/* The options of the engine. Flags, JSON keys, help and records are made from their
+ * table. */
 struct serve_opts {
-    char *model;        /* path */
-    char *tokenizer;    /* NULL: from the model's file */
-    char *isa;          /* "auto", "ref", "avx2", ... */
-    int precision;      /* enum kern_precision */
-    bool deterministic; /* the same tokens for any batch, threads, ranks and plan */
-    char *weight_type;  /* "file", "f32", "bf16" */
-    char *kv_type;      /* "f32", "bf16" */
-    int64_t threads;    /* 0: the plan's, or the whole budget */
-    int64_t ranks;      /* tensor-parallel ranks of both phases; 0: the plan's, or 1 */
-    int rank_mode;      /* enum serve_rank_mode */
-    char *plan;         /* path of a plan, NULL: default */
-    char *schedules;    /* path of a cache of tuned schedules, NULL: none */
-    char *policy;       /* scheduling policy */
-    int64_t max_tok;    /* longest sequence; 0: the model's, at most 4096 */
-    int64_t max_seqs;   /* sequences that may be live at once */
-    int64_t max_step_tok;
-    bool pin;
+    char *model;          /* path */
+    char *tokenizer;      /* NULL: from the model's file */
+    char *isa;            /* "auto", "ref", "avx2", ... */
+    int precision;        /* enum kern_precision */
+    bool deterministic;   /* same tokens for any batch, threads, ranks and plan */
+    char *weight_type;    /* "file", "f32", "bf16" */
+    char *kv_type;        /* "f32", "bf16" */
+    int64_t threads;      /* 0: the plan's, or all CPUs of the budget */
+    int64_t ranks;        /* tensor-parallel ranks of both phases; 0: the plan's, or 1 */
+    int rank_mode;        /* enum serve_rank_mode */
+    char *plan;           /* path of a plan, NULL: default */
+    char *schedules;      /* path of a cache of tuned schedules, NULL: none */
+    char *policy;         /* scheduling policy */
+    int64_t max_tok;      /* longest sequence; 0: the model's, at most 4096 */
+    int64_t max_seqs;     /* most sequences that may be live at once */
+    int64_t max_step_tok; /* most tokens in one step */
+    bool pin;             /* pin each thread to its CPU */
 };
 extern const struct opt_row serve_opt_table[];
 
-/* What a rank is: threads of this process, or a process that shares all memory of the
- * model with this one, which is rank 0 (model/procs.h). */
+/* What a rank is: a group of threads of this process, or a process of its own. This
+ * process is then rank 0, and all ranks share the memory of the model (model/procs.h). */
 enum serve_rank_mode { SERVE_RANKS_THREADS, SERVE_RANKS_PROCESSES };
 
 struct serve_sampling {
@@ -57,10 +58,10 @@ enum serve_finish {
     SERVE_ERROR
 };
 
-/* A new token of a request. `logits` is [vocab], valid during the call only. `finish`
- * comes with the last token; with id == -1 (and logits NULL) the request ended without
- * another.
- * At SERVE_ERROR err_msg() gives the reason. The callback may submit and cancel. */
+/* Called for each new token `id` of a request, on the stepping thread. `logits` is
+ * [vocab] f32, valid during the call only. `finish` is SERVE_RUNNING until the last call
+ * of the request. id == -1 and logits == NULL: the request ended without another token.
+ * With SERVE_ERROR, err_msg() gives the reason. The callback may submit and cancel. */
 typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id,
                                const float *logits, enum serve_finish finish);
 
@@ -74,71 +75,81 @@ struct serve_request {
     void *ctx;
 };
 
-/* Called while the weights are packed. */
+/* Called while the weights are packed: done_bytes of all_bytes are packed. */
 typedef void (*serve_progress_fn)(void *ctx, int64_t done_bytes, int64_t all_bytes);
 
+/* Open the engine. *out: owned by the caller, closed with serve_close(). */
 MUST int serve_open(struct serve **out, const struct serve_opts *o);
-/* The same; `progress`, if not NULL, is called as loading proceeds. */
+/* The same. `progress`, if not NULL, is called while weights are packed. */
 MUST int serve_open_shown(struct serve **out, const struct serve_opts *o,
                           serve_progress_fn progress, void *ctx);
-/* Requests that have not ended end with SERVE_CANCELED. */
+/* Close the engine. Requests that have not ended end with SERVE_CANCELED. */
 void serve_close(struct serve **s);
 
-/* ERR_LIMIT: prompt + max_new exceed max_tok. ERR_ARG: an id outside the vocabulary, a
- * sampling option out of range. *id names the request from now on. */
+/* Submit a request. *id: its number, for serve_cancel() and the callback. ERR_LIMIT:
+ * n_prompt + max_new exceeds max_tok. ERR_ARG: an id is outside the vocabulary, or a
+ * sampling option is out of range. */
 MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id);
 void serve_cancel(struct serve *s, int64_t id);
 
-/* Compute one step. *busy: whether live or waiting requests remain. The error
- * returned is one of the engine (an error of a request ends that request with SERVE_ERROR). Takes no
- * memory. ERR_STATE names a rank's process that died or stopped, also since the step
- * before: the engine can only be closed then. */
+/* Compute one step. *busy: whether live or waiting requests remain. Allocates nothing.
+ * Only errors of the engine are returned; an error of a request ends that request with
+ * SERVE_ERROR. ERR_STATE: a rank's process ended or stopped, during this step or since
+ * the previous one. The message names the rank, and the engine can then only be
+ * closed. */
 MUST int serve_step(struct serve *s, bool *busy);
-/* Wait until something is submitted, a rank's process fails, or timeout_ns; for a thread
- * that only steps. */
+/* Wait until a request is submitted, a rank's process fails, serve_wake() is called or
+ * timeout_ns have passed. For a thread that does nothing but step. */
 void serve_wait(struct serve *s, uint64_t timeout_ns);
-/* Make the present or next serve_wait() return at once; from any thread. */
+/* Make the present or next serve_wait() return at once. May be called by any thread. */
 void serve_wake(struct serve *s);
 
-/* Text, by the model's tokenizer; ERR_STATE when it has none. bos: begin with BOS if the
- * tokenizer asks for it. *ids: mem_free. */
+/* Encode text[n] with the model's tokenizer. bos: begin with BOS if the tokenizer asks
+ * for it. *ids: [*n_ids], freed by the caller with mem_free(). ERR_STATE: there is no
+ * tokenizer. */
 MUST int serve_encode(struct serve *s, const char *text, size_t n, bool bos,
                       int32_t **ids, size_t *n_ids);
 struct tok;
-const struct tok *serve_tok(const struct serve *s); /* NULL: none */
+const struct tok *serve_tok(const struct serve *s); /* lent; NULL: no tokenizer */
 
-/* Describe the engine. The JSON object holds: model (shape, types, bytes per decoded token), kernels
- * chosen, plan with reasons, how the phase of a step is chosen and how often
- * each was, CPU budget with reason, placement (CPU of each thread wanted and seen;
- * on which memory nodes weights, keys and values and activations are, the weights by group
- * and who owns them; huge pages), memory per tag, load statistics, and on top
- * weight_type, precision, prefill_threads, decode_threads (of all ranks). New reference.
+/* Describe the engine. *out is a new reference, which the caller owns. The JSON object
+ * has:
+ *   - the model: shape, types, bytes per decoded token
+ *   - the chosen kernels, and the plan with its reasons
+ *   - how the phase of a step is chosen, and how often each phase was
+ *   - the CPU budget with its reason
+ *   - the placement: the CPU of each thread as wanted and as seen; the memory nodes that
+ *     weights, keys and values, and activations are on; owners of each group of weights;
+ *     huge pages
+ *   - memory per tag, and load statistics
+ *   - at the top level weight_type, precision, prefill_threads and decode_threads
+ *     (threads of all ranks together)
  * Called by the stepping thread. */
 MUST int serve_describe(struct serve *s, json_t **out);
 int serve_vocab(const struct serve *s);
-int serve_bos(const struct serve *s); /* -1: none */
-int serve_eos(const struct serve *s); /* -1: none */
+int serve_bos(const struct serve *s); /* token id; -1: none */
+int serve_eos(const struct serve *s); /* token id; -1: none */
 int64_t serve_max_tok(const struct serve *s);
-/* Bytes that a decoded token must read: weights, and keys and values of the ctx_tok tokens
- * that it attends to, itself included (model/cost.h). */
+/* Bytes that must be read to decode one token: all weights, and the keys and values of
+ * the ctx_tok tokens that it attends to, itself included (model/cost.h). */
 int64_t serve_token_bytes(const struct serve *s, int64_t ctx_tok);
-/* What the engine has done since it was opened, by phase (a step with a piece of a prompt
- * in it is of prefill): tokens, time, and what the steps cost by model/cost.h, where
- * kv_bytes are keys and values read. Only steps
- * write it. Lent, valid until serve_close(), so that counters may read its members at any
- * time. */
+/* What the engine has done in each phase since it was opened. A step that contains part
+ * of a prompt belongs to prefill. weight_bytes, kv_bytes (keys and values read) and flop
+ * are the costs of the steps by model/cost.h. Written by serve_step() only. Lent, valid
+ * until serve_close(), so that counters may read the members at any time. */
 enum serve_phase { SERVE_PREFILL, SERVE_DECODE, SERVE_N_PHASES };
 struct serve_totals {
-    int64_t n_steps, n_tok; /* tokens put through the model */
+    int64_t n_steps, n_tok; /* n_tok: tokens that steps computed */
     int64_t weight_bytes, kv_bytes, flop;
-    int64_t forward_ns, wait_ns; /* wait: thread 0 at barriers, part of forward */
+    int64_t forward_ns, wait_ns; /* wait_ns: thread 0 at barriers; part of forward_ns */
 };
 const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase);
-/* Call fn once on each thread of the team, with id 0 on the calling one; where ranks are
- * processes, on the team of rank 0. For per-thread work such as opening counters. Called by
- * the stepping thread, between steps. */
+/* Call fn once on each of the team's n threads, with its number `id`; the calling thread
+ * is 0. Where ranks are processes, this is the team of rank 0. For per-thread work such
+ * as opening hardware counters. Called by the stepping thread, between steps. */
 void serve_each_thread(struct serve *s, void (*fn)(void *ctx, int id, int n), void *ctx);
-/* Operations that the engine executes for a prompt of n_tok tokens (model/cost.h). */
+/* Floating-point operations that the engine executes for a prompt of n_tok tokens
+ * (model/cost.h). */
 double serve_prefill_flop(const struct serve *s, int64_t n_tok);
 
 #endif

@@ -1,13 +1,14 @@
-/* simulate/contention.h - machines we do not own, simulated: how long a step takes when cores
- * share clusters, memory controllers and links.
+/* simulate/contention.h - simulates machines that are not available: how long a step
+ * takes when cores share clusters, memory controllers and links.
  *
- * A machine is two files. machines/NAME.json is what its owner can see (a hwloc synthetic
- * string and where it was taken from) and becomes a struct topo_machine; machines/params/
- * NAME.json holds the rates and the structure that no tool reports, with its sources, and
- * which of its numbers are assumptions. Only this module reads the second: the search has
- * no way to it but asking for times.
- * Equations: Sandwich 3.1, Fig. 3.   Threads: any; a simulator is immutable. A call
- * allocates nothing and needs half a megabyte of stack. */
+ * A machine is two files. machines/NAME.json is what tools report on that machine (a
+ * hwloc synthetic string and its source). It becomes a struct topo_machine.
+ * machines/params/NAME.json has the rates and the structure that no tool reports, with
+ * their sources, and marks the numbers that are assumptions. Only this module reads the
+ * second file. The search can learn about it only through simulated times.
+ * Equations: Sandwich 3.1, Fig. 3.   Threads: any thread may use a simulator, which is
+ * immutable. A simulation or measurement allocates nothing and needs half a megabyte of
+ * stack. */
 #ifndef SIMULATE_CONTENTION_H
 #define SIMULATE_CONTENTION_H
 
@@ -18,96 +19,111 @@
 #define SIMULATE_NODES_MAX   64
 #define SIMULATE_PUS_MAX     2048
 
-/* Cores share bandwidth: `of` of the things below (cores, or the domains before) at
- * a stride of `stride` within their memory node. */
+/* Cores that share bandwidth. Each domain has `of` members, which are cores or, from the
+ * second level on, domains of the previous level. Members of a domain are `stride` apart
+ * in the numbering of their memory node. */
 struct simulate_bandwidth_domain {
     char name[16]; /* "CCL", "CCX", "CCD", "quadrant" */
     int of, stride;
-    double gbps; /* INFINITY: it limits nothing */
+    double gbps; /* that the members share; INFINITY: no limit */
 };
 
 struct simulate_machine_params {
     char name[64];
     int n_domains;
     struct simulate_bandwidth_domain
-        domains[SIMULATE_DOMAINS_MAX]; /* from the cores up */
-    double core_gbps;                  /* one thread alone, local memory */
+        domains[SIMULATE_DOMAINS_MAX]; /* cores' level first */
+    double core_gbps;                  /* read by one thread alone from local memory */
     double sharpness;                  /* s of smin(a, b; s) = (a^-s + b^-s)^(-1/s) */
-    double node_gbps;                  /* a memory node */
-    double node_factor[SIMULATE_NODES_MAX]; /* ... times this: slow nodes; 1 */
-    double crowd_from, crowd_per_core; /* n0, g: loss when more cores than n0 read it */
-    double die_factor, socket_factor;  /* lambda: remote speed of one thread, other node
-                                            of the package, other package */
-    double link_gbps;                  /* between two packages, all links together */
-    double latency_ns, mlp, kappa;     /* of gathered reads: local latency, misses in
-                                            flight, growth with the cluster's cores */
-    double core_gflops;                /* f32, sustained, one core */
-    double smt_factor;                 /* of a sibling's rate when both run */
-    double sync_ns[4]; /* a hand-off within a cluster, a node, a package, beyond */
-    double noise_frac, spike_frac, spike_chance; /* of one measurement */
+    double node_gbps; /* of a memory node; multiplied by the node's factor */
+    double node_factor[SIMULATE_NODES_MAX]; /* 1, or less for slow nodes */
+    /* n0, g: when n > n0 cores read a node, its bandwidth falls by the fraction
+     * g * (n - n0). */
+    double crowd_from, crowd_per_core;
+    /* lambda: speed of one thread that reads another node of its package (die_factor) or
+     * another package (socket_factor), relative to its local speed. */
+    double die_factor, socket_factor;
+    double link_gbps; /* between two packages, all links together */
+    /* Gathered reads: latency of local memory, cache misses in flight per core, and the
+     * fraction by which each other active core of the cluster slows them. */
+    double latency_ns, mlp, kappa;
+    double core_gflops; /* f32, sustained by one core */
+    double smt_factor;  /* speed of an SMT sibling when both run, relative to alone */
+    double sync_ns[4];  /* a hand-off within a cluster, a node, a package, and beyond */
+    /* One measurement: its noise, and the fraction by which a spike lengthens it with
+     * probability spike_chance. */
+    double noise_frac, spike_frac, spike_chance;
 };
 
 struct simulate_machine;
 
-/* From a file of machine parameters; `machine` (lent) is what is visible of it. ERR_FORMAT: the file and
- * key; ERR_ARG: domains that do not tile the machine's nodes; ERR_LIMIT: more than
- * SIMULATE_PUS_MAX CPUs, SIMULATE_NODES_MAX nodes or as many packages. */
+/* Open a simulator from a file of machine parameters. `machine` is what tools report of
+ * the machine; it is lent until simulate_machine_close(). ERR_FORMAT: the message names
+ * the file and the key. ERR_ARG: the domains do not tile the machine's nodes. ERR_LIMIT:
+ * more than SIMULATE_PUS_MAX CPUs, or more than SIMULATE_NODES_MAX nodes or packages. */
 MUST int simulate_machine_open(struct simulate_machine **out,
                                const struct topo_machine *machine,
                                const char *params_path);
-/* From numbers (copied), for random machines. ERR_ARG: one out of its range. */
+/* Open a simulator from `params`, which are copied, for random machines. ERR_ARG: a
+ * parameter is out of its range. Otherwise as simulate_machine_open(). */
 MUST int simulate_machine_new(struct simulate_machine **out,
                               const struct topo_machine *machine,
                               const struct simulate_machine_params *params);
 void simulate_machine_close(struct simulate_machine **s);
-/* For tests, figures and people, never for a search. */
+/* The parameters, lent. For tests, figures and reports only: a search must not read
+ * them. */
 const struct simulate_machine_params *simulate_params(const struct simulate_machine *s);
 
-/* The parameters of a machine we do have, from what it measures: one thread reading, all CPUs
- * reading (GB/s), and its f32 peak on all of them. The simulator then gives the same two
- * bandwidths. It claims no hidden structure and equal nodes; what the figures do not say
- * (remote speeds, latencies, hand-offs) is the usual of such machines, an assumption.
- * Where all CPUs together read more than as many single threads could, the figure of one
- * is raised to its share. ERR_ARG: a figure that is not positive, or all CPUs of a memory
- * node together slower than one. */
+/* Set the parameters of this host from three measurements: the bandwidths of one thread
+ * and of all CPUs reading (GB/s), and the f32 peak of all CPUs (GFLOP/s). The simulator
+ * then gives the same two bandwidths. The parameters have equal nodes and no bandwidth
+ * domains. All other parameters (remote speeds, latencies, hand-offs) are assumptions:
+ * usual values of such machines. If all_gbps exceeds one_gbps times the number of cores,
+ * the bandwidth of one core is raised to its share of all_gbps. ERR_ARG: a measurement is
+ * not positive, or one thread is faster than all CPUs of a memory node. ERR_LIMIT: more
+ * than SIMULATE_NODES_MAX nodes. */
 MUST int simulate_machine_params_calibrate(struct simulate_machine_params *out,
                                            const struct topo_machine *machine,
                                            double one_gbps, double all_gbps,
                                            double peak_gflops);
 
-/* How many times longer a read takes at this utilisation of its memory node, 0..1; fitted
- * to the loaded latencies of a Cascade Lake. */
+/* The latency of a read at this utilisation of its memory node (0..1), relative to an
+ * idle node. Fitted to the loaded latencies of a Cascade Lake. */
 double simulate_loaded_latency(double load_frac);
 
-/* The weighted mean time of the steps, without noise.
- * Where weights lie: rank r's are spread evenly over its memory nodes. `placement` is the
- * configuration that placed them (decode's); NULL: `c` itself. Every rank is given the
- * share of the largest. ERR_ARG: a configuration of another machine, or a workload without
- * weight. */
+/* Set *seconds to the weighted mean time of the workload's steps under configuration `c`,
+ * without noise. `placement` is the configuration that placed the weights (decode's);
+ * NULL: `c` itself. The weights of its rank r are spread evenly over that rank's memory
+ * nodes. Every rank is assumed to have as large a share of the work as the largest.
+ * ERR_ARG: a configuration is of another machine, or the steps' weights in the mean add
+ * up to 0. */
 MUST int simulate_seconds(const struct simulate_machine *s, const struct topo_config *c,
                           const struct topo_config *placement,
                           const struct simulate_workload *workload, double *seconds);
-/* One measurement: the same with noise, which follows from `seed`, the configuration and
- * `repeat` alone. */
+/* Simulate one measurement: the same time with noise. The noise depends only on `seed`,
+ * the configuration and `repeat`. */
 MUST int simulate_measure(const struct simulate_machine *s, const struct topo_config *c,
                           const struct topo_config *placement,
                           const struct simulate_workload *workload, uint64_t seed,
                           int repeat, double *seconds);
 
-/* Static work over a list of PUs (indices into machine->pus) that each read the same local
- * bytes: n * min(rate), the figure that STREAM prints, GB/s. ERR_ARG: none, one that the
- * machine lacks, or one twice. */
+/* Set *gbps to the bandwidth that STREAM would report on these PUs (indices into
+ * machine->pus), in GB/s. Each PU reads the same number of local bytes, so the slowest
+ * one decides: n_pus * min(rate). ERR_ARG: the list is empty, or has a PU that the
+ * machine lacks, or the same PU twice. */
 MUST int simulate_stream_gbps(const struct simulate_machine *s, const int *pus, int n_pus,
                               double *gbps);
 
-/* machines/NAME.json or any path to such a file (with a '/' or ending in .json): opens the
- * visible machine, named after the file, and the path of its parameters, params/NAME.json next to
- * it ("" when it has none). `dir`: where the shipped ones lie.
- * ERR_NOTFOUND names the nearest; ERR_FORMAT the file and key; ERR_LIMIT: a path of n
- * bytes or more. */
+/* Open a machine by name. `name` is NAME for the shipped file `dir`/NAME.json, or a path
+ * to such a file (it has a '/' or ends in .json). *out: what tools report of the machine,
+ * named after the file, owned by the caller. params_path[n]: the path of its parameters,
+ * params/NAME.json next to the file; "" if there are none. ERR_NOTFOUND: the message has
+ * the nearest name. ERR_FORMAT: the message names the file and the key. ERR_LIMIT: the
+ * path has n bytes or more. */
 MUST int simulate_named_machine_open(struct topo_machine **out, const char *name,
                                      const char *dir, char *params_path, size_t n);
-/* NULL-terminated, sorted; lent until the next call by this thread. */
+/* The names of the shipped machines in `dir`: sorted, NULL-terminated, lent until this
+ * thread's next call. */
 MUST int simulate_named_machines(const char *dir, const char *const **names);
 
 #endif

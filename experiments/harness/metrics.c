@@ -252,8 +252,8 @@ void metrics_docs(FILE *f)
         fprintf(f, "%s `%s`", i ? "," : "", statistics[i].prefix);
     fprintf(
         f,
-        " + name; percentiles by nearest rank ceil(q n), and only from a floor of\n"
-        "samples on (p95 %zu, p99 %zu, p99.9 %zu). Statistics are over the completed, "
+        " + name. Percentiles use the nearest rank ceil(q n) and need a minimum number\n"
+        "of samples (p95 %zu, p99 %zu, p99.9 %zu). Statistics are over the completed, "
         "measured requests;\nattainment and counts over all measured requests.\n",
         stats_percentile_floor(0.95), stats_percentile_floor(0.99),
         stats_percentile_floor(0.999));

@@ -37,24 +37,24 @@ static const struct opt_row table[] = {
 };
 
 #define STEPS(X)                                                                         \
-    X(one_plan, "a rank a CPU, rank 0 copies first")                                     \
-    X(communication, "... ranks sum as is fastest for the size")                         \
-    X(service_config, "... the fastest ranks x threads of each phase")                   \
-    X(kernel_tuning, "... schedules tuned, K never split")                               \
-    X(split_k, "... K may be split")
+    X(one_plan, "one plan, one rank per CPU, all-reduce by master_copy")                 \
+    X(communication, "as one_plan, with the fastest all-reduce for each size")           \
+    X(service_config, "and with the fastest ranks x threads for each phase")             \
+    X(kernel_tuning, "and with tuned schedules that do not split K")                     \
+    X(split_k, "and with tuned schedules that may split K")
 #define ID(step, text) STEP_##step,
 enum { STEPS(ID) N_STEPS };
-#define METRIC(step, text) {"tok_s_" #step, "tok/s", "higher", "output tokens: " text},
+#define METRIC(step, text) {"tok_s_" #step, "tok/s", "higher", "output rate: " text},
 static const struct study_metric metrics[] = {
     STEPS(METRIC){"speedup_all", "x", "higher", "tok_s_split_k / tok_s_one_plan"},
-    {"prefill_ranks", "", "", "of the chosen service configuration"},
-    {"decode_ranks", "", "", "of the chosen service configuration"},
-    {"decode_threads", "", "", "of each of them"},
-    {"tuning_s", "s", "", "spent in measurements of schedules"},
+    {"prefill_ranks", "", "", "ranks of prefill in the chosen service configuration"},
+    {"decode_ranks", "", "", "ranks of decode in the chosen service configuration"},
+    {"decode_threads", "", "", "threads of each decode rank"},
+    {"tuning_s", "s", "", "time spent measuring schedules"},
     {"n_tuned_kept", "", "",
-     "of 4: phases of the last two steps whose tuned schedules beat the default ones in "
-     "the engine; the others go on with those"},
-    {"token_bytes", "B", "", "that a step of decode must read"},
+     "of the 4 phases of the last two steps, those whose tuned schedules are faster than "
+     "the default ones in the engine; the others keep the default ones"},
+    {"token_bytes", "B", "", "bytes that a step of decode must read"},
     {0},
 };
 

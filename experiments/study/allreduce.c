@@ -42,18 +42,18 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, rounds, "41", "Rounds; each algorithm runs once per round.", .min = 3,
             .max = ROUNDS_MAX),
     OPT_ROW(F64, block_us, "400",
-            "Duration of the sequence of messages that one time is taken over.",
-            .unit = "us", .min = 1, .max = 1e6),
+            "Duration of the sequence of messages that is timed as one.", .unit = "us",
+            .min = 1, .max = 1e6),
     OPT_ROW(BOOL, oversubscribe, "false", "Run with more ranks than CPUs as well."),
     {0},
 };
 
 #define TIMES(name)                                                                      \
     {"us_" name, "us", "lower",                                                          \
-     "a message of " name ", as measure/compare.h estimates"},                           \
-        {"us_p25_" name, "us", "", "the lower quartile of the rounds"},                  \
+     "time of a message by " name ", estimated by measure/compare.h"},                   \
+        {"us_p25_" name, "us", "", "lower quartile of that time over the rounds"},       \
     {                                                                                    \
-        "us_p75_" name, "us", "", "the upper quarter"                                    \
+        "us_p75_" name, "us", "", "upper quartile of that time over the rounds"          \
     }
 
 static const struct study_metric metrics[] = {
@@ -63,12 +63,12 @@ static const struct study_metric metrics[] = {
     TIMES("by_size"),
     {"rank_shifted_over_master_copy", "x", "higher",
      "time of master_copy / time of rank_shifted, median of the rounds"},
-    {"ratio_p25", "x", "", "the lower quarter of it"},
-    {"ratio_p75", "x", "", "the upper quarter"},
+    {"ratio_p25", "x", "", "lower quartile of rank_shifted_over_master_copy"},
+    {"ratio_p75", "x", "", "upper quartile of rank_shifted_over_master_copy"},
     {"by_size_over_best", "x", "higher",
      "time of the best algorithm / time of the choice by size, median of the rounds"},
     {"gbps_by_size", "GB/s", "higher", "bytes of the message / us_by_size"},
-    {"slept_frac", "", "lower", "of rank 0's waits, those that ended asleep"},
+    {"slept_frac", "", "lower", "share of rank 0's waits that ended asleep"},
     {0},
 };
 

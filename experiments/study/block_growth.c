@@ -38,8 +38,8 @@ static const struct opt_row table[] = {
 };
 
 static const struct study_metric metrics[] = {
-    {"gflops_first", "GFLOP/s", "higher", "with the smallest slice"},
-    {"gflops_best", "GFLOP/s", "higher", "with the best one"},
+    {"gflops_first", "GFLOP/s", "higher", "rate with the smallest slice"},
+    {"gflops_best", "GFLOP/s", "higher", "rate with the best slice"},
     {"growth", "x", "higher", "gflops_best / gflops_first"},
     {"knee", "", "lower", "smallest side that reaches 95 % of the best rate"},
     {"best_side", "", "", "side of the best slice, in rows or columns"},

@@ -33,18 +33,21 @@ static const struct opt_row table[] = {
 
 static const struct study_metric metrics[] = {
     {"share_linear", "", "",
-     "time of matrices, the output projection included / of all operators"},
+     "time of the matrices, output projection included / time of all operators"},
     {"share_attention", "", "",
-     "... of attention: its products, its softmax, keys and values written"},
-    {"share_memory", "", "", "... of norms, rotation and copies"},
+     "time of attention (products, softmax, writing keys and values) / time of all "
+     "operators"},
+    {"share_memory", "", "",
+     "time of norms, rotary embedding and copies / time of all operators"},
     {"wait_frac", "", "lower",
-     "waiting for other threads / the step; more of it while other programs run"},
+     "time waiting for other threads / time of the step; other programs increase it"},
     {"share_mad", "", "", "median absolute deviation of share_linear"},
-    {"step_s", "s", "lower", "the step"},
-    {"timed_frac", "", "higher", "operators and waiting / the step"},
+    {"step_s", "s", "lower", "time of the step"},
+    {"timed_frac", "", "higher", "time of operators and waiting / time of the step"},
     {"tok_s", "tok/s", "higher", "tokens of the step / its time"},
     {"bound_tok_s", "tok/s", "",
-     "what the read bandwidth (decode) or the peak (prefill) of the card allows"},
+     "speed that the read bandwidth (decode) or peak (prefill) of the machine card "
+     "allows"},
     {0},
 };
 

@@ -41,19 +41,26 @@ static const struct opt_row table[] = {
 };
 
 static const struct study_metric metrics[] = {
-    {"bytes_copied", "B", "lower", "of weights and KV, by both phases"},
+    {"bytes_copied", "B", "lower",
+     "bytes of weights and of keys and values that both phases copied"},
     {"switch_us_p50", "us", "lower",
-     "the first decode step after the other phase's prefill, less the same step after "
-     "its own"},
-    {"switch_us_mad", "us", "", "median absolute deviation of that"},
-    {"repack_ms", "ms", "", "reading and packing the weights again, the file in memory"},
-    {"request_s", "s", "lower", "prompt by prefill's, output by decode's configuration"},
-    {"request_s_prefill_plan", "s", "", "both by prefill's"},
-    {"request_s_decode_plan", "s", "", "both by decode's"},
+     "time of the first decode step after prefill under the other configuration, minus "
+     "that of the same step after prefill under decode's own"},
+    {"switch_us_mad", "us", "", "median absolute deviation of that difference"},
+    {"repack_ms", "ms", "",
+     "time to read and pack the weights again, with the file in memory"},
+    {"request_s", "s", "lower",
+     "time of a request: prompt under prefill's configuration, output under decode's"},
+    {"request_s_prefill_plan", "s", "",
+     "time of a request, all of it under prefill's configuration"},
+    {"request_s_decode_plan", "s", "",
+     "time of a request, all of it under decode's configuration"},
     {"speedup_vs_best_one_plan", "x", "higher",
-     "median over the rounds of (the faster one of both / with a switch)"},
-    {"token_bytes", "B", "", "that a decoded token must read"},
-    {"decode_gbps", "GB/s", "", "token_bytes / a later token's time, decode's own"},
+     "median over the rounds of (time under the better single configuration / "
+     "request_s)"},
+    {"token_bytes", "B", "", "bytes that a decoded token must read"},
+    {"decode_gbps", "GB/s", "",
+     "token_bytes / time of a later token under decode's own configuration"},
     {0},
 };
 

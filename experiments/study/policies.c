@@ -34,13 +34,16 @@ static const struct opt_row table[] = {
     X(roller) X(roller_topk) X(mikpoly) X(dietcode) X(ansor) X(oracle) X(default)
 
 #define ROWS(p)                                                                          \
-    {"regret_" #p, "", "lower", "geometric mean of (time of " #p " / of oracle) - 1"},   \
+    {"regret_" #p, "", "lower",                                                          \
+     "geometric mean of (time of " #p " / time of oracle) - 1"},                         \
         {"measurements_" #p, "", "lower", "schedules that " #p " measured"},             \
         {"tuning_s_" #p, "s", "lower", "time " #p " spent measuring"},                   \
-        {"tuning_wall_s_" #p, "s", "", "time of " #p ", its own thinking included"},     \
-        {"gflops_" #p, "GFLOP/s", "", "geometric mean over the shapes, measured again"},
+        {"tuning_wall_s_" #p, "s", "",                                                   \
+         "wall time of " #p ", its own computation included"},                           \
+        {"gflops_" #p, "GFLOP/s", "",                                                    \
+         "rate, geometric mean over the shapes, measured again"},
 static const struct study_metric metrics[] = {
-    POLICIES(ROWS){"n_shapes", "", "", "shapes of this matrix"},
+    POLICIES(ROWS){"n_shapes", "", "", "number of shapes of this matrix"},
     {0},
 };
 

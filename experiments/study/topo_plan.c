@@ -25,13 +25,14 @@ static const struct opt_row table[] = {
 };
 
 static const struct study_metric metrics[] = {
-    {"request_s", "s", "lower", "a request of the trace: its prompt, then its output"},
-    {"prefill_s", "s", "lower", "mean of the trace's prompts"},
-    {"decode_s", "s", "lower", "a token at the trace's mean context"},
+    {"request_s", "s", "lower",
+     "time of a request of the trace: its prompt, then its output"},
+    {"prefill_s", "s", "lower", "mean prefill time of the trace's prompts"},
+    {"decode_s", "s", "lower", "time of a token at the trace's mean context"},
     {"stream_gbps", "GB/s", "higher",
-     "local bandwidth of the first memory node used, static shares: n x slowest thread"},
-    {"n_ranks", "", "", "of the plan"},
-    {"n_threads", "", "", "of each rank"},
+     "local bandwidth of the first memory node used, n x slowest thread (static shares)"},
+    {"n_ranks", "", "", "ranks of the plan"},
+    {"n_threads", "", "", "threads of each rank"},
     {"kept_frac", "", "", "PUs used / PUs of the machine"},
     {0},
 };

@@ -20,12 +20,12 @@ static const struct opt_row table[] = {
 };
 
 static const struct study_metric metrics[] = {
-    {"n_levels", "", "", "of the tree, machine and PUs included"},
-    {"n_pus", "", "", "kept"},
+    {"n_levels", "", "", "levels of the tree, machine and PUs included"},
+    {"n_pus", "", "", "PUs that the tree keeps"},
     {"n_grouped", "", "", "trees that groups make of this one, itself included"},
-    {"n_removes", "", "", "trees that removes make of it, itself included"},
+    {"n_removes", "", "", "trees that removes make of this one, itself included"},
     {"n_configs", "", "", "cross-sections that the model's operators allow"},
-    {"n_configs_strict", "", "", "... if the ranks must divide the heads"},
+    {"n_configs_strict", "", "", "those whose number of ranks divides the heads"},
     {0},
 };
 

@@ -28,13 +28,15 @@ static const struct opt_row table[] = {
 
 static const struct study_metric metrics[] = {
     {"tuning_s", "s", "lower", "time spent in measurements, warm-up included"},
-    {"tuning_wall_s", "s", "lower", "time of the policy, its own thinking included"},
-    {"n_measurements", "", "lower", "schedules measured"},
-    {"n_runs", "", "", "GEMMs computed for them"},
-    {"gflops", "GFLOP/s", "higher", "geometric mean over the shapes, measured again"},
-    {"gflops_default", "GFLOP/s", "", "the same with the schedules of the cost model"},
+    {"tuning_wall_s", "s", "lower",
+     "wall time of the policy, its own computation included"},
+    {"n_measurements", "", "lower", "number of schedules measured"},
+    {"n_runs", "", "", "number of GEMMs computed for these measurements"},
+    {"gflops", "GFLOP/s", "higher",
+     "rate, geometric mean over the shapes, measured again"},
+    {"gflops_default", "GFLOP/s", "", "that rate with the schedules of the cost model"},
     {"speedup", "x", "higher", "geometric mean of (default's time / tuned time)"},
-    {"n_shapes", "", "", "shapes tuned"},
+    {"n_shapes", "", "", "number of shapes tuned"},
     {0},
 };
 

@@ -14,7 +14,7 @@
             "Matrix as \"NAME NxK\", or \"NAME NxK/UNIT\" where it is split along K.")
 #define ROW_MODE                                                                         \
     OPT_ROW(ENUM, mode, "f32",                                                           \
-            "Type of the weights. relaxed: with an error as of bf16 activations.",       \
+            "Type of the weights. relaxed: may err as bf16 activations would.",          \
             .values = "f32|bf16|bf16_relaxed")
 #define ROW_THREADS(default_, text)                                                      \
     OPT_ROW(INT, threads, default_, text, .min = 0, .max = CPU_MAX)
