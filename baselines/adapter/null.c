@@ -11,23 +11,12 @@ struct sut {
     void *ctx;
 };
 
+#define OPT_OF struct sut
 static const struct opt_row null_opts[] = {
-    {.name = "vocab",
-     .type = OPT_INT,
-     .offset = offsetof(struct sut, vocab),
-     .unit = "tok",
-     .min = 4,
-     .max = 1e9,
-     .def = "32000",
-     .help = "Number of token ids."},
-    {.name = "max_tok",
-     .type = OPT_INT,
-     .offset = offsetof(struct sut, max_tok),
-     .unit = "tok",
-     .min = 2,
-     .max = 1e9,
-     .def = "1048576",
-     .help = "Longest sequence."},
+    OPT_ROW(INT, vocab, "32000", "Number of token ids.", .unit = "tok", .min = 4,
+            .max = 1e9),
+    OPT_ROW(INT, max_tok, "1048576", "Longest sequence.", .unit = "tok", .min = 2,
+            .max = 1e9),
     {0},
 };
 

@@ -66,6 +66,7 @@ struct sut {
         .max = 1e9, .def = def_, .help = text                                            \
     }
 
+#define OPT_OF struct scripted_opts
 static const struct opt_row scripted_opts[] = {
     DELAY(ttft_ms, "Time from the start of service to the first token."),
     DELAY(itl_ms, "Time from each token to the next."),
@@ -86,11 +87,9 @@ static const struct opt_row scripted_opts[] = {
     COUNT(max_requests, NULL, 1, "4096", "Largest number of requests."),
     COUNT(vocab, "tok", 4, "32000", "Number of token ids."),
     COUNT(max_tok, "tok", 2, "1048576", "Longest sequence."),
-    {.name = "log",
-     .type = OPT_STR,
-     .offset = AT(log),
-     .help = "CSV file to write at close, one line per reported event: "
-             "request,event,before_ns,after_ns."},
+    OPT_ROW(STR, log, NULL,
+            "CSV file to write at close, one line per reported event: "
+            "request,event,before_ns,after_ns."),
     {0},
 };
 

@@ -1,12 +1,12 @@
-/* base/name.h - looking things up by name: plug-ins, keys, words of a list. Who does not find
- * one says which was meant, and this is the only place that knows how.
+/* base/name.h - looking things up by name: plug-ins, keys, words of a list. An error about a
+ * name that is not there suggests the nearest one; no other module does that by itself.
  * Threads: any. */
 #ifndef BASE_NAME_H
 #define BASE_NAME_H
 
 #include "base/err.h"
 
-/* The index of `name` in the NULL-terminated `words`, -1: it is not there. */
+/* The index of `name` in the NULL-terminated `words`, or -1. */
 int name_index(const char *const *words, const char *name);
 
 /* The entry of a registry (a NULL-terminated list of pointers to structs that begin with
@@ -14,7 +14,7 @@ int name_index(const char *const *words, const char *name);
  * nearest where one is near. */
 const void *name_find(const void *registry, const char *name, const char *what);
 
-/* err_set(code, ...), and behind the message `; did you mean "X"?` where one of the
+/* err_set(code, ...), with `; did you mean "X"?` after the message where one of the
  * NULL-terminated `words` is near `name`. Returns `code`. */
 int name_unknown(int code, const char *name, const char *const *words, const char *fmt,
                  ...) __attribute__((format(printf, 4, 5)));

@@ -41,11 +41,16 @@ struct opt_row {
  * what else there is to say of the row follows by name:
  *   #define OPT_OF struct serve_opts
  *   OPT_ROW(INT, threads, "0", "Threads. 0: one per CPU.", .min = 0, .max = 1024), */
-#define OPT_ROW(kind, member, default_, text, ...)                                       \
+#define OPT_ROW(kind, member, ...) OPT_ROW_AS(#member, kind, member, __VA_ARGS__)
+/* The same under another name, such as that of a member of a member. */
+#define OPT_ROW_AS(word, kind, member, default_, text, ...)                              \
     {                                                                                    \
-        .name = #member, .type = OPT_##kind, .offset = offsetof(OPT_OF, member),         \
+        .name = word, .type = OPT_##kind, .offset = offsetof(OPT_OF, member),            \
         .def = (default_), .help = (text), ##__VA_ARGS__                                 \
     }
+
+/* The row of the switch --help, of a program's own member `help`. */
+#define OPT_HELP_ROW OPT_ROW(BOOL, help, NULL, "Print this text and exit.", .letter = 'h')
 
 /* Set every member to its default. The struct need not be initialised before.
  * ERR_NOMEM, or ERR_ARG when the table itself is wrong. */

@@ -34,12 +34,6 @@ const struct opt_row *cli_join(struct opt_row *rows, int max, const struct opt_r
     "  1    the work could not be done; the error line says why\n"                       \
     "  2    wrong usage\n"                                                               \
     "  130  interrupted\n"
-/* The row of the switch --help. */
-#define CLI_HELP_ROW(offset_)                                                            \
-    {                                                                                    \
-        .name = "help", .type = OPT_BOOL, .offset = offset_, .letter = 'h',              \
-        .help = "Print this text and exit."                                              \
-    }
 /* Read flags into s. Exactly n_words words must be left; they are moved to argv[0..).
  * Returns -1 to go on, otherwise the exit status: --help was given and `u` printed, or an
  * error was reported. The table has the switch "help", whose value is `*help`. */

@@ -17,54 +17,33 @@ struct make_flags {
     int64_t seed, threads;
     bool help;
 };
-#define AT(member) offsetof(struct make_flags, member)
-
+#define OPT_OF struct make_flags
 static const struct opt_row make_table[] = {
-    {.name = "arch",
-     .type = OPT_STR,
-     .unit = "NAME",
-     .offset = AT(arch),
-     .help = "Architecture whose shape the model gets: llama-160m, sheared-llama-1.3b, "
-             "llama-3.2-1b, llama-3.2-3b, llama-3-8b, qwen-1.8b, "
-             "deepseek-r1-distill-qwen-7b, or tiny."},
-    {.name = "type",
-     .type = OPT_ENUM,
-     .offset = AT(type),
-     .def = "bf16",
-     .values = "f32|f16|bf16", /* in the order of enum kern_type */
-     .help = "Type of the matrices. Norms and biases are always f32."},
-    {.name = "out",
-     .type = OPT_STR,
-     .unit = "FILE",
-     .offset = AT(out),
-     .letter = 'o',
-     .help = "File to write, or folder with --format safetensors."},
-    {.name = "format",
-     .type = OPT_STR,
-     .unit = "FORMAT",
-     .offset = AT(format),
-     .def = "gguf",
-     .help = "Format to write: gguf (one file) or safetensors (a folder)."},
-    {.name = "seed",
-     .type = OPT_INT,
-     .offset = AT(seed),
-     .def = "1",
-     .help = "Seed of the random weights. The same seed gives the same bytes."},
-    {.name = "tokenizer",
-     .type = OPT_STR,
-     .unit = "FILE",
-     .offset = AT(tokenizer),
-     .help = "Copy the vocabulary from this .gguf file or tokenizer.json. Without it a "
-             "byte-level vocabulary is generated."},
-    {.name = "threads",
-     .type = OPT_INT,
-     .offset = AT(threads),
-     .max = 1024,
-     .help = "Number of threads that generate weights. 0: one per available CPU core."},
-    CLI_HELP_ROW(AT(help)),
+    OPT_ROW(STR, arch, NULL,
+            "Architecture whose shape the model gets: llama-160m, sheared-llama-1.3b, "
+            "llama-3.2-1b, llama-3.2-3b, llama-3-8b, qwen-1.8b, "
+            "deepseek-r1-distill-qwen-7b, or tiny.",
+            .unit = "NAME"),
+    /* in the order of enum kern_type */
+    OPT_ROW(ENUM, type, "bf16", "Type of the matrices. Norms and biases are always f32.",
+            .values = "f32|f16|bf16"),
+    OPT_ROW(STR, out, NULL, "File to write, or folder with --format safetensors.",
+            .unit = "FILE", .letter = 'o'),
+    OPT_ROW(STR, format, "gguf",
+            "Format to write: gguf (one file) or safetensors (a folder).",
+            .unit = "FORMAT"),
+    OPT_ROW(INT, seed, "1",
+            "Seed of the random weights. The same seed gives the same bytes."),
+    OPT_ROW(STR, tokenizer, NULL,
+            "Copy the vocabulary from this .gguf file or tokenizer.json. Without it a "
+            "byte-level vocabulary is generated.",
+            .unit = "FILE"),
+    OPT_ROW(INT, threads, NULL,
+            "Number of threads that generate weights. 0: one per available CPU core.",
+            .max = 1024),
+    OPT_HELP_ROW,
     {0},
 };
-#undef AT
 
 static const struct opt_usage make_usage = {
     .line = "sandwich model make --arch NAME --out FILE [options]",
@@ -120,12 +99,11 @@ struct inspect_flags {
     bool json, help;
 };
 
+#undef OPT_OF
+#define OPT_OF struct inspect_flags
 static const struct opt_row inspect_table[] = {
-    {.name = "json",
-     .type = OPT_BOOL,
-     .offset = offsetof(struct inspect_flags, json),
-     .help = "Print JSON, with bytes and FLOP as whole numbers."},
-    CLI_HELP_ROW(offsetof(struct inspect_flags, help)),
+    OPT_ROW(BOOL, json, NULL, "Print JSON, with bytes and FLOP as whole numbers."),
+    OPT_HELP_ROW,
     {0},
 };
 

@@ -10,111 +10,64 @@
 #include "cpu/cpu.h"
 #include "cli/cli.h"
 
-#define AT(member) offsetof(struct cli_plan_flags, member)
-
+#define OPT_OF struct cli_plan_flags
 static const struct opt_row own_rows[] = {
-    {.name = "machine",
-     .type = OPT_STR,
-     .unit = "MACHINE",
-     .offset = AT(machine),
-     .def = "host",
-     .help = "Machine to plan for: host (measured by running the engine); a name of "
-             "engine/simulate/machines, FILE.json, FILE.xml (hwloc), synthetic:SPEC "
-             "(hwloc) or fsroot:DIR (simulated)."},
-    {.name = "machine_params",
-     .type = OPT_STR,
-     .unit = "FILE",
-     .offset = AT(machine_params),
-     .help = "JSON file with the rates of the machine to simulate, such as "
-             "engine/simulate/machines/params/kunpeng920x4.json. Default: the rates of "
-             "the named machine."},
-    {.name = "model",
-     .type = OPT_STR,
-     .unit = "FILE|NAME",
-     .offset = AT(model),
-     .help = "Model to plan for: a model file. For a simulated machine the name of an "
-             "architecture is enough."},
-    {.name = "type",
-     .type = OPT_ENUM,
-     .offset = AT(type),
-     .def = "file",
-     .values = "file|f32|f16|bf16", /* in the order of enum cli_plan_type */
-     .help = "Type of the weights in the simulation. file: as stored, bf16 for the name "
-             "of an architecture."},
-    {.name = "precision",
-     .type = OPT_ENUM,
-     .offset = AT(precision),
-     .def = "exact",
-     .values = "exact|relaxed",
-     .help = "Precision of the matrix products that are measured, as the engine will run "
-             "them."},
-    {.name = "lengths",
-     .type = OPT_STR,
-     .unit = "FILE",
-     .offset = AT(lengths),
-     .help = "CSV file with one request per line: prompt tokens, output tokens. Default: "
-             "quantiles of the ShareGPT trace."},
-    {.name = "batch",
-     .type = OPT_INT,
-     .offset = AT(batch),
-     .min = 1,
-     .max = 1024,
-     .def = "1",
-     .help = "Number of sequences in a decode step."},
-    {.name = "strict_tp",
-     .type = OPT_BOOL,
-     .offset = AT(strict_tp),
-     .help = "Allow only numbers of ranks that divide the number of attention heads."},
-    {.name = "max_ranks",
-     .type = OPT_INT,
-     .offset = AT(max_ranks),
-     .max = CPU_MAX,
-     .help = "Largest number of ranks. 0: no limit."},
-    {.name = "one_team",
-     .type = OPT_BOOL,
-     .offset = AT(one_team),
-     .help = "Let prefill use decode's CPUs and possibly more, which is what this engine "
-             "can run. Always on when planning for the host."},
-    {.name = "hide",
-     .type = OPT_ENUM,
-     .offset = AT(hide),
-     .def = "nothing",
-     .values = "nothing|cluster",
-     .help = "Part of the reported topology to ignore, to test whether the search finds "
-             "it again."},
-    {.name = "explain",
-     .type = OPT_BOOL,
-     .offset = AT(explain),
-     .help = "Print what was tried, what was rejected and why this plan was chosen."},
-    {.name = "render",
-     .type = OPT_BOOL,
-     .offset = AT(render),
-     .help = "Print the plan as shell variables: PREFILL_CPUS=... DECODE_CPUS=..."},
-    {.name = "show",
-     .type = OPT_STR,
-     .unit = "FILE",
-     .offset = AT(show),
-     .help = "Print this plan file and exit without a search."},
-    {.name = "threads",
-     .type = OPT_INT,
-     .offset = AT(threads),
-     .max = CPU_MAX,
-     .help = "Write a plan with N prefill threads without a search. 0: search."},
-    {.name = "decode_threads",
-     .type = OPT_INT,
-     .offset = AT(decode_threads),
-     .max = CPU_MAX,
-     .help = "Write a plan with N decode threads without a search. 0: as many as for "
-             "prefill."},
-    {.name = "out",
-     .type = OPT_STR,
-     .unit = "FILE",
-     .offset = AT(out),
-     .letter = 'o',
-     .help = "File to write the plan to."},
-    CLI_HELP_ROW(AT(help)),
+    OPT_ROW(STR, machine, "host",
+            "Machine to plan for: host (measured by running the engine); a name of "
+            "engine/simulate/machines, FILE.json, FILE.xml (hwloc), synthetic:SPEC "
+            "(hwloc) or fsroot:DIR (simulated).",
+            .unit = "MACHINE"),
+    OPT_ROW(STR, machine_params, NULL,
+            "JSON file with the rates of the machine to simulate, such as "
+            "engine/simulate/machines/params/kunpeng920x4.json. Default: the rates of "
+            "the named machine.",
+            .unit = "FILE"),
+    OPT_ROW(STR, model, NULL,
+            "Model to plan for: a model file. For a simulated machine the name of an "
+            "architecture is enough.",
+            .unit = "FILE|NAME"),
+    /* in the order of enum cli_plan_type */
+    OPT_ROW(ENUM, type, "file",
+            "Type of the weights in the simulation. file: as stored, bf16 for the name "
+            "of an architecture.",
+            .values = "file|f32|f16|bf16"),
+    OPT_ROW(ENUM, precision, "exact",
+            "Precision of the matrix products that are measured, as the engine will run "
+            "them.",
+            .values = "exact|relaxed"),
+    OPT_ROW(STR, lengths, NULL,
+            "CSV file with one request per line: prompt tokens, output tokens. Default: "
+            "quantiles of the ShareGPT trace.",
+            .unit = "FILE"),
+    OPT_ROW(INT, batch, "1", "Number of sequences in a decode step.", .min = 1,
+            .max = 1024),
+    OPT_ROW(BOOL, strict_tp, NULL,
+            "Allow only numbers of ranks that divide the number of attention heads."),
+    OPT_ROW(INT, max_ranks, NULL, "Largest number of ranks. 0: no limit.",
+            .max = CPU_MAX),
+    OPT_ROW(BOOL, one_team, NULL,
+            "Let prefill use decode's CPUs and possibly more, which is what this engine "
+            "can run. Always on when planning for the host."),
+    OPT_ROW(ENUM, hide, "nothing",
+            "Part of the reported topology to ignore, to test whether the search finds "
+            "it again.",
+            .values = "nothing|cluster"),
+    OPT_ROW(BOOL, explain, NULL,
+            "Print what was tried, what was rejected and why this plan was chosen."),
+    OPT_ROW(BOOL, render, NULL,
+            "Print the plan as shell variables: PREFILL_CPUS=... DECODE_CPUS=..."),
+    OPT_ROW(STR, show, NULL, "Print this plan file and exit without a search.",
+            .unit = "FILE"),
+    OPT_ROW(INT, threads, NULL,
+            "Write a plan with N prefill threads without a search. 0: search.",
+            .max = CPU_MAX),
+    OPT_ROW(INT, decode_threads, NULL,
+            "Write a plan with N decode threads without a search. 0: as many as for "
+            "prefill.",
+            .max = CPU_MAX),
+    OPT_ROW(STR, out, NULL, "File to write the plan to.", .unit = "FILE", .letter = 'o'),
+    OPT_HELP_ROW,
 };
-#undef AT
 #define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
 #define ROWS_MAX 64
 

@@ -20,82 +20,45 @@ struct run_flags {
     int64_t n_new;
     bool ids, json, ignore_eos, help;
 };
-#define AT(member) offsetof(struct run_flags, member)
-
+#define OPT_OF struct run_flags
 static const struct opt_row own_rows[] = {
-    {.name = "prompt",
-     .type = OPT_STR,
-     .offset = AT(prompt),
-     .letter = 'p',
-     .help = "Prompt to continue. Either this or --prompt-ids is needed."},
-    {.name = "prompt_ids",
-     .type = OPT_STR,
-     .unit = "IDS",
-     .offset = AT(prompt_ids),
-     .help =
-         "Prompt as token ids, separated by commas. Example: --prompt-ids 1,15043,3186"},
-    {.name = "n_new",
-     .type = OPT_INT,
-     .offset = AT(n_new),
-     .unit = "tok",
-     .min = 1,
-     .max = 1 << 24,
-     .def = "128",
-     .letter = 'n',
-     .help = "Generate at most N tokens."},
-    {.name = "ids",
-     .type = OPT_BOOL,
-     .offset = AT(ids),
-     .help = "Print the generated token ids on one line in place of the text."},
-    {.name = "json",
-     .type = OPT_BOOL,
-     .offset = AT(json),
-     .help =
-         "Print one JSON object with text, ids, times and the engine's configuration."},
-    {.name = "ignore_eos",
-     .type = OPT_BOOL,
-     .offset = AT(ignore_eos),
-     .help = "Continue after the end-of-sequence token."},
-    {.name = "temperature",
-     .type = OPT_F64,
-     .offset = AT(sampling.temperature),
-     .min = 0,
-     .max = 100,
-     .help = "Sampling temperature. 0 always takes the most likely token (greedy)."},
-    {.name = "top_k",
-     .type = OPT_INT,
-     .offset = AT(sampling.top_k),
-     .min = 0,
-     .max = 1 << 24,
-     .help = "Sample from the N most likely tokens only. 0: from all."},
-    {.name = "top_p",
-     .type = OPT_F64,
-     .offset = AT(sampling.top_p),
-     .min = 0,
-     .max = 1,
-     .def = "1",
-     .help = "Sample from the most likely tokens whose probabilities sum to X."},
-    {.name = "min_p",
-     .type = OPT_F64,
-     .offset = AT(sampling.min_p),
-     .min = 0,
-     .max = 1,
-     .help = "Drop tokens whose probability is less than X times that of the most likely "
-             "one."},
-    {.name = "seed",
-     .type = OPT_INT,
-     .offset = AT(sampling.seed),
-     .help = "Seed of the sampler. The same seed gives the same text."},
-    {.name = "machine_card",
-     .type = OPT_STR,
-     .unit = "FILE",
-     .offset = AT(machine_card),
-     .help = "Machine card with the measured bandwidth and peak of this machine, to "
-             "which the speed is compared. Default: results/machine/HOST.json, written "
-             "by `testbed machine`."},
-    CLI_HELP_ROW(AT(help)),
+    OPT_ROW(STR, prompt, NULL,
+            "Prompt to continue. Either this or --prompt-ids is needed.", .letter = 'p'),
+    OPT_ROW(
+        STR, prompt_ids, NULL,
+        "Prompt as token ids, separated by commas. Example: --prompt-ids 1,15043,3186",
+        .unit = "IDS"),
+    OPT_ROW(INT, n_new, "128", "Generate at most N tokens.", .unit = "tok", .min = 1,
+            .max = 1 << 24, .letter = 'n'),
+    OPT_ROW(BOOL, ids, NULL,
+            "Print the generated token ids on one line in place of the text."),
+    OPT_ROW(
+        BOOL, json, NULL,
+        "Print one JSON object with text, ids, times and the engine's configuration."),
+    OPT_ROW(BOOL, ignore_eos, NULL, "Continue after the end-of-sequence token."),
+    OPT_ROW_AS("temperature", F64, sampling.temperature, NULL,
+               "Sampling temperature. 0 always takes the most likely token (greedy).",
+               .min = 0, .max = 100),
+    OPT_ROW_AS("top_k", INT, sampling.top_k, NULL,
+               "Sample from the N most likely tokens only. 0: from all.", .min = 0,
+               .max = 1 << 24),
+    OPT_ROW_AS("top_p", F64, sampling.top_p, "1",
+               "Sample from the most likely tokens whose probabilities sum to X.",
+               .min = 0, .max = 1),
+    OPT_ROW_AS(
+        "min_p", F64, sampling.min_p, NULL,
+        "Drop tokens whose probability is less than X times that of the most likely "
+        "one.",
+        .min = 0, .max = 1),
+    OPT_ROW_AS("seed", INT, sampling.seed, NULL,
+               "Seed of the sampler. The same seed gives the same text."),
+    OPT_ROW(STR, machine_card, NULL,
+            "Machine card with the measured bandwidth and peak of this machine, to "
+            "which the speed is compared. Default: results/machine/HOST.json, written "
+            "by `testbed machine`.",
+            .unit = "FILE"),
+    OPT_HELP_ROW,
 };
-#undef AT
 #define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
 #define ROWS_MAX 64
 

@@ -30,88 +30,48 @@ struct tune_flags {
     int64_t threads, m_max, rounds;
     bool every, pin, help;
 };
-#define AT(member) offsetof(struct tune_flags, member)
-
+#define OPT_OF struct tune_flags
 static const struct opt_row own_rows[] = {
-    {.name = "model",
-     .type = OPT_STR,
-     .unit = "FILE",
-     .offset = AT(model),
-     .help = "Tune the matrix products of this model. Its weights are not read."},
-    {.name = "shapes",
-     .type = OPT_STR,
-     .unit = "SHAPES",
-     .offset = AT(shapes),
-     .help =
-         "Tune these matrices in place of a model's: outputs x inputs, with /ROWS where "
-         "a matrix is split along K in units of ROWS. Example: 5504x2048,2048x5504/64"},
-    {.name = "cache",
-     .type = OPT_STR,
-     .unit = "FILE",
-     .offset = AT(cache),
-     .def = "results/schedules.json",
-     .help = "File that keeps the schedules. Shapes that are already in it are not "
-             "searched again."},
-    {.name = "weight_type",
-     .type = OPT_STR,
-     .unit = "TYPE",
-     .offset = AT(weight_type),
-     .def = "file",
-     .help = "Type in which the engine will keep the weights: file (as stored; f32 with "
-             "--shapes), f32, f16 or bf16."},
-    {.name = "precision",
-     .type = OPT_ENUM,
-     .offset = AT(precision),
-     .def = "exact",
-     .values = "exact|relaxed",
-     .help = "Precision with which the engine will run."},
-    {.name = "isa",
-     .type = OPT_STR,
-     .unit = "ISA",
-     .offset = AT(isa),
-     .def = "auto",
-     .help = "Highest instruction set to use: auto, ref (plain C), avx2, avx512, "
-             "avx512bf16 and the other words of engine/cpu/isa.def."},
-    {.name = "threads",
-     .type = OPT_INT,
-     .offset = AT(threads),
-     .min = 0,
-     .max = CPU_MAX,
-     .help = "Number of threads of the phase to tune. 0: one per available CPU core."},
-    {.name = "m_max",
-     .type = OPT_INT,
-     .offset = AT(m_max),
-     .unit = "rows",
-     .min = 1,
-     .max = 65536,
-     .def = "512",
-     .help = "Tune for values of M up to N: the engine's --max-step-tok."},
-    {.name = "rows",
-     .type = OPT_STR,
-     .unit = "LIST",
-     .offset = AT(rows),
-     .help = "Values of M to tune for, ascending. Default: 1 to 16, then steps of one "
-             "eighth. Example: --rows 1,8,64"},
-    {.name = "every",
-     .type = OPT_BOOL,
-     .offset = AT(every),
-     .help = "Tune for every value of M from 1 to --m-max."},
-    {.name = "rounds",
-     .type = OPT_INT,
-     .offset = AT(rounds),
-     .min = 0,
-     .max = 1000,
-     .def = "7",
-     .help = "Rounds of the closing comparison with the default schedules. 0: no "
-             "comparison."},
-    {.name = "pin",
-     .type = OPT_BOOL,
-     .offset = AT(pin),
-     .def = "true",
-     .help = "Pin each thread to its CPU."},
-    CLI_HELP_ROW(AT(help)),
+    OPT_ROW(STR, model, NULL,
+            "Tune the matrix products of this model. Its weights are not read.",
+            .unit = "FILE"),
+    OPT_ROW(
+        STR, shapes, NULL,
+        "Tune these matrices in place of a model's: outputs x inputs, with /ROWS where "
+        "a matrix is split along K in units of ROWS. Example: 5504x2048,2048x5504/64",
+        .unit = "SHAPES"),
+    OPT_ROW(STR, cache, "results/schedules.json",
+            "File that keeps the schedules. Shapes that are already in it are not "
+            "searched again.",
+            .unit = "FILE"),
+    OPT_ROW(STR, weight_type, "file",
+            "Type in which the engine will keep the weights: file (as stored; f32 with "
+            "--shapes), f32, f16 or bf16.",
+            .unit = "TYPE"),
+    OPT_ROW(ENUM, precision, "exact", "Precision with which the engine will run.",
+            .values = "exact|relaxed"),
+    OPT_ROW(STR, isa, "auto",
+            "Highest instruction set to use: auto, ref (plain C), avx2, avx512, "
+            "avx512bf16 and the other words of engine/cpu/isa.def.",
+            .unit = "ISA"),
+    OPT_ROW(INT, threads, NULL,
+            "Number of threads of the phase to tune. 0: one per available CPU core.",
+            .min = 0, .max = CPU_MAX),
+    OPT_ROW(INT, m_max, "512",
+            "Tune for values of M up to N: the engine's --max-step-tok.", .unit = "rows",
+            .min = 1, .max = 65536),
+    OPT_ROW(STR, rows, NULL,
+            "Values of M to tune for, ascending. Default: 1 to 16, then steps of one "
+            "eighth. Example: --rows 1,8,64",
+            .unit = "LIST"),
+    OPT_ROW(BOOL, every, NULL, "Tune for every value of M from 1 to --m-max."),
+    OPT_ROW(INT, rounds, "7",
+            "Rounds of the closing comparison with the default schedules. 0: no "
+            "comparison.",
+            .min = 0, .max = 1000),
+    OPT_ROW(BOOL, pin, "true", "Pin each thread to its CPU."),
+    OPT_HELP_ROW,
 };
-#undef AT
 #define N_OWN    ((int)(sizeof(own_rows) / sizeof(own_rows[0])))
 #define ROWS_MAX 32
 

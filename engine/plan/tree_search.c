@@ -21,33 +21,36 @@
  * patience (not pruning at once) with configurations of the same ranks and nodes, more
  * than one first measurement of each configuration, and successive halving of the
  * candidates before the final comparison. */
-#define AT(m) offsetof(struct plan_tree_search_opts, m)
+#define OPT_OF struct plan_tree_search_opts
 const struct opt_row plan_tree_search_opt_table[] = {
-    {"group", OPT_BOOL, AT(group), NULL, 0, 0, "true", NULL,
-     "Try levels of the topology that the machine may not report (group).", 0},
-    {"remove", OPT_BOOL, AT(remove), NULL, 0, 0, "true", NULL,
-     "Try leaving CPUs out, equally many of each node (remove).", 0},
-    {"prune", OPT_BOOL, AT(prune), NULL, 0, 0, "true", NULL,
-     "Do not transform a tree further when it is not faster than its parent.", 0},
-    {"hash", OPT_BOOL, AT(hash), NULL, 0, 0, "true", NULL,
-     "Recognise equal trees and configurations by their hash and measure them once.", 0},
-    {"random", OPT_BOOL, AT(random), NULL, 0, 0, "false", NULL,
-     "Draw trees at random in place of the search.", 0},
-    {"all_cores", OPT_BOOL, AT(all_cores), NULL, 0, 0, "false", NULL,
-     "Use all CPUs: never leave any out.", 0},
-    {"k", OPT_INT, AT(k), "configs", 1, 1000, "10", NULL,
-     "Number of best configurations that are measured again at the end and reported.", 0},
-    {"final_repeats", OPT_INT, AT(final_repeats), NULL, 1, 1e5, "64", NULL,
-     "Rounds of measurements of the best configurations at the end, in turn.", 0},
-    {"margin", OPT_F64, AT(margin), "x noise", 0, 100, "2", NULL,
-     "Transform a tree further if it beats its parent by this multiple of the noise.", 0},
-    {"max_measurements", OPT_INT, AT(max_measurements), NULL, 0, 1e12, "200000", NULL,
-     "End the search after N measurements. 0: no limit.", 0},
-    {"max_s", OPT_F64, AT(max_s), "s", 0, 1e9, "25", NULL,
-     "End the search after this wall time. 0: no limit.", 0},
-    {"seed", OPT_INT, AT(seed), NULL, 0, 9e15, "1", NULL, "Seed of all random draws.", 0},
+    OPT_ROW(BOOL, group, "true",
+            "Try levels of the topology that the machine may not report (group)."),
+    OPT_ROW(BOOL, remove, "true",
+            "Try leaving CPUs out, equally many of each node (remove)."),
+    OPT_ROW(BOOL, prune, "true",
+            "Do not transform a tree further when it is not faster than its parent."),
+    OPT_ROW(
+        BOOL, hash, "true",
+        "Recognise equal trees and configurations by their hash and measure them once."),
+    OPT_ROW(BOOL, random, "false", "Draw trees at random in place of the search."),
+    OPT_ROW(BOOL, all_cores, "false", "Use all CPUs: never leave any out."),
+    OPT_ROW(
+        INT, k, "10",
+        "Number of best configurations that are measured again at the end and reported.",
+        .unit = "configs", .min = 1, .max = 1000),
+    OPT_ROW(INT, final_repeats, "64",
+            "Rounds of measurements of the best configurations at the end, in turn.",
+            .min = 1, .max = 1e5),
+    OPT_ROW(
+        F64, margin, "2",
+        "Transform a tree further if it beats its parent by this multiple of the noise.",
+        .unit = "x noise", .min = 0, .max = 100),
+    OPT_ROW(INT, max_measurements, "200000",
+            "End the search after N measurements. 0: no limit.", .min = 0, .max = 1e12),
+    OPT_ROW(F64, max_s, "25", "End the search after this wall time. 0: no limit.",
+            .unit = "s", .min = 0, .max = 1e9),
+    OPT_ROW(INT, seed, "1", "Seed of all random draws.", .min = 0, .max = 9e15),
     {0}};
-#undef AT
 
 /* ---- budget ---- */
 

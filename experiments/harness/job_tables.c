@@ -10,55 +10,37 @@
 #include "experiments/harness/run.h"
 #include "experiments/harness/study.h"
 
-#define TEXT(struct_, word, text)                                                        \
-    {                                                                                    \
-        .name = #word, .type = OPT_STR, .offset = offsetof(struct struct_, word),        \
-        .help = text                                                                     \
-    }
-
+#define OPT_OF struct job_head
 const struct opt_row job_head_opt_table[] = {
-    TEXT(job_head, about, "What the experiment shows, in one line."),
-    TEXT(job_head, expect, "What a correct run looks like."),
-    {.name = "evidence",
-     .type = OPT_ENUM,
-     .offset = offsetof(struct job_head, evidence),
-     .def = "measured",
-     .values = "measured|measured_small|model|simulated|emulated",
-     .help = "Kind of evidence: measured, measured at reduced scale, computed, simulated "
-             "or emulated."},
-    {.name = "repeats",
-     .type = OPT_INT,
-     .offset = offsetof(struct job_head, repeats),
-     .min = 1,
-     .max = 10000,
-     .def = "1",
-     .help = "Number of times all cells are run, one pass after the other."},
+    OPT_ROW(STR, about, NULL, "What the experiment shows, in one line."),
+    OPT_ROW(STR, expect, NULL, "What a correct run looks like."),
+    OPT_ROW(ENUM, evidence, "measured",
+            "Kind of evidence: measured, measured at reduced scale, computed, simulated "
+            "or emulated.",
+            .values = "measured|measured_small|model|simulated|emulated"),
+    OPT_ROW(INT, repeats, "1",
+            "Number of times all cells are run, one pass after the other.", .min = 1,
+            .max = 10000),
     {0},
 };
 
+#undef OPT_OF
+#define OPT_OF struct job_claim
 const struct opt_row job_claim_opt_table[] = {
-    TEXT(job_claim, paper, "Paper that makes the claim."),
-    TEXT(job_claim, section, "Section of the paper."),
-    TEXT(job_claim, figure, "Figure or table of the paper."),
-    TEXT(job_claim, text, "The claim in one sentence."),
+    OPT_ROW(STR, paper, NULL, "Paper that makes the claim."),
+    OPT_ROW(STR, section, NULL, "Section of the paper."),
+    OPT_ROW(STR, figure, NULL, "Figure or table of the paper."),
+    OPT_ROW(STR, text, NULL, "The claim in one sentence."),
     {0},
 };
 
+#undef OPT_OF
+#define OPT_OF struct job_cost
 const struct opt_row job_cost_opt_table[] = {
-    {.name = "minutes",
-     .type = OPT_F64,
-     .offset = offsetof(struct job_cost, minutes),
-     .unit = "min",
-     .min = 0,
-     .max = 1e6,
-     .help = "Expected duration on two cores."},
-    {.name = "disk_mb",
-     .type = OPT_F64,
-     .offset = offsetof(struct job_cost, disk_mb),
-     .unit = "MB",
-     .min = 0,
-     .max = 1e9,
-     .help = "Disk space it needs, models included."},
+    OPT_ROW(F64, minutes, NULL, "Expected duration on two cores.", .unit = "min",
+            .min = 0, .max = 1e6),
+    OPT_ROW(F64, disk_mb, NULL, "Disk space it needs, models included.", .unit = "MB",
+            .min = 0, .max = 1e9),
     {0},
 };
 
@@ -66,57 +48,35 @@ struct slo_opts {
     double ttft_ms, tpot_ms, target_frac;
 };
 
+#undef OPT_OF
+#define OPT_OF struct slo_opts
 const struct opt_row job_slo_opt_table[] = {
-    {.name = "ttft_ms",
-     .type = OPT_F64,
-     .offset = offsetof(struct slo_opts, ttft_ms),
-     .unit = "ms",
-     .min = 0,
-     .max = 1e9,
-     .def = "0",
-     .help = "Objective for the time to first token. 0: none."},
-    {.name = "tpot_ms",
-     .type = OPT_F64,
-     .offset = offsetof(struct slo_opts, tpot_ms),
-     .unit = "ms",
-     .min = 0,
-     .max = 1e9,
-     .def = "0",
-     .help = "Objective for the time per output token. 0: none."},
-    {.name = "target_frac",
-     .type = OPT_F64,
-     .offset = offsetof(struct slo_opts, target_frac),
-     .min = 0,
-     .max = 1,
-     .def = "0.9",
-     .help = "Share of requests that must meet both objectives, for goodput."},
+    OPT_ROW(F64, ttft_ms, "0", "Objective for the time to first token. 0: none.",
+            .unit = "ms", .min = 0, .max = 1e9),
+    OPT_ROW(F64, tpot_ms, "0", "Objective for the time per output token. 0: none.",
+            .unit = "ms", .min = 0, .max = 1e9),
+    OPT_ROW(F64, target_frac, "0.9",
+            "Share of requests that must meet both objectives, for goodput.", .min = 0,
+            .max = 1),
     {0},
 };
 
+#undef OPT_OF
+#define OPT_OF struct job_headline
 const struct opt_row job_headline_opt_table[] = {
-    TEXT(job_headline, name, "Name of the number in the record and in latest.json."),
-    TEXT(job_headline, metric,
-         "Metric (`testbed describe metrics` lists them), or goodput_rps."),
-    TEXT(job_headline, unit, "Unit. Default: that of the metric."),
-    {.name = "better",
-     .type = OPT_ENUM,
-     .offset = offsetof(struct job_headline, better),
-     .def = "higher",
-     .values = "higher|lower",
-     .help = "Direction that is better."},
-    {.name = "over",
-     .type = OPT_ENUM,
-     .offset = offsetof(struct job_headline, over),
-     .def = "median",
-     .values = "median|geomean|min|max|mean|sum",
-     .help = "How the matching settings are combined. median: exactly one setting must "
-             "match."},
-    {.name = "needs_finite",
-     .type = OPT_BOOL,
-     .offset = offsetof(struct job_headline, needs_finite),
-     .def = "false",
-     .help = "Leave out cells whose value is missing. Their number is recorded as "
-             "n_left_out."},
+    OPT_ROW(STR, name, NULL, "Name of the number in the record and in latest.json."),
+    OPT_ROW(STR, metric, NULL,
+            "Metric (`testbed describe metrics` lists them), or goodput_rps."),
+    OPT_ROW(STR, unit, NULL, "Unit. Default: that of the metric."),
+    OPT_ROW(ENUM, better, "higher", "Direction that is better.",
+            .values = "higher|lower"),
+    OPT_ROW(ENUM, over, "median",
+            "How the matching settings are combined. median: exactly one setting must "
+            "match.",
+            .values = "median|geomean|min|max|mean|sum"),
+    OPT_ROW(BOOL, needs_finite, "false",
+            "Leave out cells whose value is missing. Their number is recorded as "
+            "n_left_out."),
     {0},
 };
 

@@ -43,59 +43,45 @@ struct flags {
     char *out, *format;
 };
 
-#define AT(member) offsetof(struct flags, member)
-#define SWITCH(word, text)                                                               \
-    {                                                                                    \
-        .name = #word, .type = OPT_BOOL, .offset = AT(word), .def = "false",             \
-        .help = text                                                                     \
-    }
-
-#define OUT_ROW(text)                                                                    \
-    {                                                                                    \
-        .name = "out", .type = OPT_STR, .unit = "PATH", .offset = AT(out), .help = text  \
-    }
-#define SMOKE_ROW SWITCH(smoke, "Use the job's smoke section: small and quick.")
-#define HELP_ROW                                                                         \
-    {                                                                                    \
-        .name = "help", .type = OPT_BOOL, .offset = AT(help), .letter = 'h',             \
-        .help = "Print this text and exit."                                              \
-    }
+#define OPT_OF        struct flags
+#define OUT_ROW(text) OPT_ROW(STR, out, NULL, text, .unit = "PATH")
+#define SMOKE_ROW                                                                        \
+    OPT_ROW(BOOL, smoke, "false", "Use the job's smoke section: small and quick.")
 
 static const struct opt_row run_flags[] = {
     SMOKE_ROW,
-    SWITCH(dry_run, "Print the cells, the expected time and disk, and run nothing."),
-    SWITCH(quiet, "Print no progress."),
-    SWITCH(fresh,
-           "Discard what an interrupted run of this job has left, and start over."),
+    OPT_ROW(BOOL, dry_run, "false",
+            "Print the cells, the expected time and disk, and run nothing."),
+    OPT_ROW(BOOL, quiet, "false", "Print no progress."),
+    OPT_ROW(BOOL, fresh, "false",
+            "Discard what an interrupted run of this job has left, and start over."),
     OUT_ROW("Folder of the result. Default: results/NAME."),
-    HELP_ROW,
+    OPT_HELP_ROW,
     {0},
 };
-static const struct opt_row list_flags[] = {HELP_ROW, {0}};
-static const struct opt_row describe_flags[] = {SMOKE_ROW, HELP_ROW, {0}};
+static const struct opt_row list_flags[] = {OPT_HELP_ROW, {0}};
+static const struct opt_row describe_flags[] = {SMOKE_ROW, OPT_HELP_ROW, {0}};
 static const struct opt_row machine_flags[] = {
-    SWITCH(force, "Measure again, even if there is a card of this machine."),
-    SWITCH(
-        full,
+    OPT_ROW(BOOL, force, "false",
+            "Measure again, even if there is a card of this machine."),
+    OPT_ROW(
+        BOOL, full, "false",
         "Measure the full card, which takes a minute or two, by running the experiment "
         "characterize: every probe, this engine's prefill and decode, and how far the "
         "counters can be trusted. It is kept as JSON and HDF5 and drawn on one page."),
     SMOKE_ROW,
-    SWITCH(quiet, "With --full: print no progress."),
+    OPT_ROW(BOOL, quiet, "false", "With --full: print no progress."),
     OUT_ROW("With --full: folder of the record. Default: results/characterize."),
-    HELP_ROW,
+    OPT_HELP_ROW,
     {0},
 };
 static const struct opt_row export_flags[] = {
-    {.name = "format",
-     .type = OPT_STR,
-     .unit = "FORMAT",
-     .offset = AT(format),
-     .def = "csv",
-     .help = "csv (one line per request), csv-cells (one line per cell), json or "
-             "markdown."},
+    OPT_ROW(STR, format, "csv",
+            "csv (one line per request), csv-cells (one line per cell), json or "
+            "markdown.",
+            .unit = "FORMAT"),
     OUT_ROW("File to write, completely or not at all. Default: standard output."),
-    HELP_ROW,
+    OPT_HELP_ROW,
     {0},
 };
 

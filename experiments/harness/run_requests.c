@@ -7,12 +7,9 @@
 #include "base/opt.h"
 #include "base/rng.h"
 
-#define SEED(word, text)                                                                 \
-    {                                                                                    \
-        .name = #word, .type = OPT_INT, .offset = offsetof(struct run_seeds, word),      \
-        .min = 0, .max = 9007199254740992.0, /* 2^53: exact in every JSON reader */      \
-            .def = "1", .help = text                                                     \
-    }
+#define OPT_OF           struct run_seeds
+#define EXACT_INT_MAX    9007199254740992.0 /* 2^53: exact in every JSON reader */
+#define SEED(word, text) OPT_ROW(INT, word, "1", text, .min = 0, .max = EXACT_INT_MAX)
 
 const struct opt_row run_seeds_opt_table[] = {
     SEED(arrival, "Seed of the arrival times."),

@@ -13,46 +13,30 @@
 #include "measure/card.h"
 #include "tests/bench/bench.h"
 
-#define O(member) offsetof(struct bench_opts, member)
-#define TEXT(word, kind, preset, text)                                                   \
-    {                                                                                    \
-        .name = #word, .type = OPT_STR, .unit = kind, .offset = O(word), .def = preset,  \
-        .help = text                                                                     \
-    }
-#define SWITCH(word, preset, text)                                                       \
-    {                                                                                    \
-        .name = #word, .type = OPT_BOOL, .offset = O(word), .def = preset, .help = text  \
-    }
+#define OPT_OF struct bench_opts
 const struct opt_row bench_opt_table[] = {
-    TEXT(models, "LIST", "llama-160m,sheared-llama-1.3b",
-         "Architectures to measure, separated by commas. An empty list measures none."),
-    TEXT(types, "LIST", "f32,bf16", "Weight types to measure."),
-    TEXT(precisions, "LIST", "exact,relaxed",
-         "Precisions to measure. relaxed is measured for bf16 weights only."),
-    TEXT(schedules, "FILE", NULL,
-         "Measure prefill with these tuned schedules (from `sandwich tune`) as well, in "
-         "the same rounds."),
-    TEXT(out, "FILE", "results/bench/latest.json", "File to write the results to."),
-    {.name = "rounds",
-     .type = OPT_INT,
-     .offset = O(rounds),
-     .min = 1,
-     .max = 1000,
-     .def = "7",
-     .help = "Number of interleaved rounds."},
-    SWITCH(ops, "true", "Measure single operators."),
-    SWITCH(deterministic, "false", "Measure models in the deterministic mode."),
-    SWITCH(ranks, "true",
-           "Measure models with one rank per thread as well, in the same rounds."),
-    {.name = "version",
-     .type = OPT_BOOL,
-     .offset = O(version),
-     .help = "Print commit, compiler and instruction sets, and exit."},
-    {.name = "help",
-     .type = OPT_BOOL,
-     .offset = O(help),
-     .letter = 'h',
-     .help = "Print this text and exit."},
+    OPT_ROW(STR, models, "llama-160m,sheared-llama-1.3b",
+            "Architectures to measure, separated by commas. An empty list measures none.",
+            .unit = "LIST"),
+    OPT_ROW(STR, types, "f32,bf16", "Weight types to measure.", .unit = "LIST"),
+    OPT_ROW(STR, precisions, "exact,relaxed",
+            "Precisions to measure. relaxed is measured for bf16 weights only.",
+            .unit = "LIST"),
+    OPT_ROW(
+        STR, schedules, NULL,
+        "Measure prefill with these tuned schedules (from `sandwich tune`) as well, in "
+        "the same rounds.",
+        .unit = "FILE"),
+    OPT_ROW(STR, out, "results/bench/latest.json", "File to write the results to.",
+            .unit = "FILE"),
+    OPT_ROW(INT, rounds, "7", "Number of interleaved rounds.", .min = 1, .max = 1000),
+    OPT_ROW(BOOL, ops, "true", "Measure single operators."),
+    OPT_ROW(BOOL, deterministic, "false", "Measure models in the deterministic mode."),
+    OPT_ROW(BOOL, ranks, "true",
+            "Measure models with one rank per thread as well, in the same rounds."),
+    OPT_ROW(BOOL, version, NULL,
+            "Print commit, compiler and instruction sets, and exit."),
+    OPT_HELP_ROW,
     {0},
 };
 

@@ -4,10 +4,11 @@
 set -u
 . tests/support/tap.sh
 
-# Names of the option rows in some sources, as flags: with and without designated initializers.
+# Names of the option rows in some sources, as flags.
 flags() {
-    sed -n -e 's/.*\.name = "\([a-z_0-9]*\)".*/\1/p' -e 's/^ *{"\([a-z_0-9]*\)", OPT_.*/\1/p' \
-        "$@" | sort -u | tr _ - | grep -v '^help$'
+    sed -n -e 's/.*OPT_ROW([A-Z0-9]*, \([a-z_0-9]*\),.*/\1/p' \
+        -e 's/.*OPT_ROW_AS("\([a-z_0-9]*\)".*/\1/p' "$@" |
+        sort -u | tr _ - | grep -v '^help$'
 }
 
 complete() { # words of the verb, then the flags that its help must name

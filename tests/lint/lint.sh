@@ -131,13 +131,14 @@ check_symbols() {
         echo "$BUILD/obj:1: symbol: no objects to check; run make first"
         return
     fi
+    for a in "$BUILD"/lib*.a; do ar t "$a" 2>/dev/null; done >"$tmp/members"
     while read -r o; do
         source=${o#"$BUILD"/obj/}
         source=${source%.o}.c
         case $source in
         tests/*) continue ;;
-        gen/*) ;;
-        *) [ -f "$source" ] || continue ;; # left over from a file that went away
+        gen/*) grep -qx "${o##*/}" "$tmp/members" || continue ;; # left over from a table that went away
+        *) [ -f "$source" ] || continue ;;                       # left over from a file that went away
         esac
         module=$(module_of "$source")
         nm -g --defined-only "$o" | awk 'NF == 3 && $3 !~ /^(__|_Z)/ { print $3 }' |
