@@ -120,14 +120,21 @@ int format_fill_layers(struct format_file *f)
     return f->layer ? OK : ERR_NOMEM;
 }
 
-static int check_one(const struct format_file *f, enum model_naming naming,
-                     enum format_role role, int layer)
+void format_tensor_name(const struct format_file *f, enum format_role role, int layer,
+                        char out[MODEL_NAME_BYTES])
+{
+    bool hf = strcmp(f->format, "safetensors") == 0;
+
+    format_role_name(hf ? MODEL_NAMES_HF : MODEL_NAMES_GGUF, role, layer, out);
+}
+
+static int check_one(const struct format_file *f, enum format_role role, int layer)
 {
     const struct format_tensor *t = slot(f, role, layer);
     char name[MODEL_NAME_BYTES];
     int64_t rows, cols;
 
-    format_role_name(naming, role, layer, name);
+    format_tensor_name(f, role, layer, name);
     format_role_shape(&f->config, role, &rows, &cols);
     if (!t->data)
         return err_set(ERR_FORMAT,
@@ -145,15 +152,13 @@ static int check_one(const struct format_file *f, enum model_naming naming,
 
 int format_check_tensors(const struct format_file *f)
 {
-    enum model_naming naming =
-        strcmp(f->format, "safetensors") == 0 ? MODEL_NAMES_HF : MODEL_NAMES_GGUF;
     enum format_role role;
     int64_t i;
     int layer, rc;
 
     for (i = 0; role_at(&f->config, i, &role, &layer); i++)
         if (format_role_needed(&f->config, role) &&
-            (rc = check_one(f, naming, role, layer)) != OK)
+            (rc = check_one(f, role, layer)) != OK)
             return rc;
     return OK;
 }
@@ -213,7 +218,7 @@ int format_fill(struct format_file *f, const struct model_tensor_source *s)
         rc = s->find(s->ctx, name, slot(f, role, layer));
         if (rc != OK && rc != ERR_NOTFOUND)
             return rc;
-        if ((rc = check_one(f, s->naming, role, layer)) != OK)
+        if ((rc = check_one(f, role, layer)) != OK)
             return rc;
     }
     for (i = 0; (extra = s->name_at(s->ctx, (uint64_t)i)) != NULL; i++)

@@ -10,8 +10,6 @@
 
 #include "format/format.h"
 
-#define MODEL_NAME_BYTES 96
-
 enum model_naming {
     MODEL_NAMES_GGUF, /* blk.3.attn_q.weight */
     MODEL_NAMES_HF    /* model.layers.3.self_attn.q_proj.weight */

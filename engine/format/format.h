@@ -65,6 +65,12 @@ format_layer_tensor(const struct format_file *f, int layer, enum format_role rol
 MUST int format_open(struct format_file **out, const char *path);
 void format_close(struct format_file **f);
 
+/* The name of a role's tensor in this file; in a format without names, as GGUF has it.
+ * `layer` is ignored for the roles before FORMAT_ATTN_NORM. */
+#define MODEL_NAME_BYTES 96
+void format_tensor_name(const struct format_file *f, enum format_role role, int layer,
+                        char out[MODEL_NAME_BYTES]);
+
 /* Drop the pages of a tensor whose bytes are no longer needed (they are read from disk again
  * if touched). This keeps peak resident memory near one copy of the weights. */
 void format_drop(const struct format_tensor *t);

@@ -133,7 +133,8 @@ typedef void (*kern_silu_mul_fn)(float *out, const float *gate, const float *up,
 typedef void (*kern_add_fn)(float *y, const float *x, int64_t n);
 typedef void (*kern_to_bf16_fn)(uint16_t *out, const float *x, int64_t n);
 typedef void (*kern_from_16_fn)(float *out, const uint16_t *x, int64_t n);
-/* Index of the largest, the first one on ties; NaN counts as -infinity; n >= 1. */
+/* Index of the largest, the first one on ties; -1 where any of them is NaN or infinite;
+ * n >= 1. */
 typedef int64_t (*kern_argmax_fn)(const float *x, int64_t n);
 
 struct kern_variant {

@@ -110,21 +110,6 @@ static void take_best(struct item *h, int *n)
 
 /* --- the pipeline; each step keeps a run of s->item */
 
-/* All that could ever be drawn; returns how many. NaN counts as minus infinity. */
-static int gather(struct sampler *s, const float *logits, float *highest)
-{
-    int n = 0;
-
-    *highest = -INFINITY;
-    for (int i = 0; i < s->vocab; i++) {
-        if (!(logits[i] > -INFINITY))
-            continue;
-        s->item[n++] = (struct item){logits[i], i};
-        *highest = logits[i] > *highest ? logits[i] : *highest;
-    }
-    return n;
-}
-
 /* Weights of n items, and their sum. */
 static double weigh(const struct sampler *s, const struct item *item, float *weight,
                     int n, float highest)
@@ -185,16 +170,16 @@ static int32_t draw(struct sampler *s, const struct item *item, int n, float hig
 
 int32_t sampler_sample(struct sampler *s, const float *logits)
 {
+    int32_t best = (int32_t)s->argmax(logits, s->vocab);
     struct item *item = s->item;
+    int n = s->vocab, left = n;
     float highest;
-    int n, left;
 
-    if (s->o.temperature == 0 || s->o.top_k == 1)
-        return (int32_t)s->argmax(logits, s->vocab);
-    n = gather(s, logits, &highest);
-    if (n == 0 || isinf(highest)) /* nothing to weigh against */
-        return (int32_t)s->argmax(logits, s->vocab);
-    left = n;
+    if (best < 0 || s->o.temperature == 0 || s->o.top_k == 1)
+        return best;
+    highest = logits[best];
+    for (int i = 0; i < n; i++)
+        item[i] = (struct item){logits[i], i};
     if ((s->o.top_k > 0 && s->o.top_k < n) || s->o.top_p < 1)
         heapify(item, n);
     if (s->o.top_k > 0 && s->o.top_k < n) {

@@ -23,6 +23,8 @@ struct sampler;
 MUST int sampler_open(struct sampler **out, const struct sampler_opts *o, int vocab,
                       const struct kern_table *kern);
 void sampler_close(struct sampler **s);
-int32_t sampler_sample(struct sampler *s, const float *logits); /* [vocab] */
+/* The next id, from logits [vocab]; -1 where one of them is NaN or infinite, which no sound
+ * model computes. */
+int32_t sampler_sample(struct sampler *s, const float *logits);
 
 #endif

@@ -1,5 +1,9 @@
 /* The packed weights: in which type each is kept, and where it is in the one mapping. */
+#include <math.h>
+#include <stdio.h>
+
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "model/weights_fill.h"
 #include "model/placement.h"
@@ -159,6 +163,50 @@ static int64_t mat_tensor_bytes(const struct model *m)
     return n + (int64_t)c->dim * (int64_t)sizeof(float);
 }
 
+/* ---- checking ---- */
+
+struct not_finite {
+    int64_t n;
+    char first[MODEL_NAME_BYTES + 64];
+};
+
+static void check_norm(struct not_finite *bad, const struct model *m,
+                       const struct format_file *f, enum format_role role, int layer)
+{
+    const float *w = role == FORMAT_OUT_NORM    ? m->out_norm
+                     : role == FORMAT_ATTN_NORM ? m->layers[layer].attn_norm
+                                                : m->layers[layer].ffn_norm;
+    char name[MODEL_NAME_BYTES];
+
+    for (int64_t i = 0; i < m->c.dim; i++) {
+        if (isfinite(w[i]) || bad->n++ > 0)
+            continue;
+        format_tensor_name(f, role, layer, name);
+        snprintf(bad->first, sizeof(bad->first), "%s: number %lld of %d is %g", name,
+                 (long long)i, m->c.dim, w[i]);
+    }
+}
+
+/* Every norm weight takes part in every token, so one that is not finite spoils all
+ * output. They are few, so that checking them costs nothing. The other weights are judged
+ * by the logits that they give, when a token is chosen. */
+static void check_norms(const struct model *m, const struct format_file *f)
+{
+    struct not_finite bad = {0};
+
+    for (int i = 0; i < m->c.n_layers; i++) {
+        check_norm(&bad, m, f, FORMAT_ATTN_NORM, i);
+        check_norm(&bad, m, f, FORMAT_FFN_NORM, i);
+    }
+    check_norm(&bad, m, f, FORMAT_OUT_NORM, 0);
+    if (bad.n > 0)
+        log_warning(
+            "weights_not_finite", (double)bad.n, 0,
+            "%lld norm weights of the model are NaN or infinite, so that it cannot "
+            "compute any token; the first one: %s",
+            (long long)bad.n, bad.first);
+}
+
 int model_weights_pack(struct model *m, const struct format_file *f,
                        const struct model_opts *o)
 {
@@ -187,6 +235,7 @@ int model_weights_pack(struct model *m, const struct format_file *f,
         return rc;
     k.all_bytes = (int64_t)m->weights_bytes;
     par_team_run(m->team, par_team_size(m->team), model_weights_fill, &k);
+    check_norms(m, f);
     if (o->progress) /* norms and rounding make up the rest */
         o->progress(o->progress_ctx, k.all_bytes, k.all_bytes);
     m->load.tensor_bytes = mat_tensor_bytes(m);

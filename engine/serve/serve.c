@@ -1,4 +1,5 @@
 /* One step: ask the policy, compute, sample, report. */
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -90,11 +91,29 @@ static int make_chunks(struct serve *s, int n_entries, bool *prefill)
     return n;
 }
 
+/* There is no token to choose. The other requests of the batch have rows of their own. */
+static void end_not_finite(struct serve_seq *q, const float *logits)
+{
+    int at = 0;
+
+    while (isfinite(logits[at]))
+        at++;
+    (void)err_set(ERR_FORMAT,
+                  "new token %lld, at position %lld: the logit of id %d is %g: the model "
+                  "has weights that are NaN or infinite, or too large to compute with",
+                  (long long)q->n_new + 1, (long long)q->n_ctx, at, logits[at]);
+    end(q, -1, NULL, SERVE_ERROR);
+}
+
 static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
 {
     int32_t id = sampler_sample(q->sampler, logits);
     enum serve_finish finish = SERVE_RUNNING;
 
+    if (id < 0) {
+        end_not_finite(q, logits);
+        return;
+    }
     q->state = SCHED_DECODE;
     q->last_id = id;
     q->n_new++;

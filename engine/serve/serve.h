@@ -61,7 +61,8 @@ enum serve_finish {
 /* Called for each new token `id` of a request, on the stepping thread. `logits` is
  * [vocab] f32, valid during the call only. `finish` is SERVE_RUNNING until the last call
  * of the request. id == -1 and logits == NULL: the request ended without another token.
- * With SERVE_ERROR, err_msg() gives the reason. The callback may submit and cancel. */
+ * With SERVE_ERROR, err_msg() gives the reason, for example that the logits for the next
+ * token are not finite. The callback may submit and cancel. */
 typedef void (*serve_token_fn)(void *ctx, int64_t request, int32_t id,
                                const float *logits, enum serve_finish finish);
 

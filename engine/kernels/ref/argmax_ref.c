@@ -4,14 +4,13 @@
 
 static int64_t argmax_ref(const float *x, int64_t n)
 {
-    float best = -INFINITY;
     int64_t at = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        if (x[i] > best) { /* false for NaN */
-            best = x[i];
+        if (!isfinite(x[i]))
+            return -1;
+        if (x[i] > x[at])
             at = i;
-        }
     }
     return at;
 }

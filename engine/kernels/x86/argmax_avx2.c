@@ -5,23 +5,25 @@
 
 #include <math.h>
 
-/* Two passes: the value, then its first place. A maximum keeps its second operand when
- * the first is NaN, so NaN never enters. */
+/* Two passes: the value, then its first place. v - v is 0 for a finite number and NaN for
+ * all others, which leaves bits in the union of all differences. */
 static int64_t argmax_avx2(const float *x, int64_t n)
 {
     const __m256 low = _mm256_set1_ps(-INFINITY);
-    __m256 max = low;
+    __m256 max = low, not_finite = _mm256_setzero_ps();
     float best;
 
     for (int64_t i = 0; i < n; i += 8) {
         __m256i m = vec_mask(n - i);
         __m256 v = _mm256_maskload_ps(x + i, m);
 
+        not_finite = _mm256_or_ps(not_finite, _mm256_sub_ps(v, v));
         max = _mm256_max_ps(_mm256_blendv_ps(low, v, _mm256_castsi256_ps(m)), max);
     }
+    if (!_mm256_testz_si256(_mm256_castps_si256(not_finite),
+                            _mm256_castps_si256(not_finite)))
+        return -1;
     best = vec_max(max);
-    if (best == -INFINITY)
-        return 0;
     for (int64_t i = 0;; i += 8) {
         __m256i m = vec_mask(n - i);
         __m256 hit =

@@ -5,19 +5,29 @@
 
 #include <math.h>
 
-/* Two passes: the value, then its first place. A maximum keeps its second operand when
- * the first is NaN, so NaN never enters. */
+/* Two passes: the value, then its first place. The first one classifies every number
+ * while it is loaded anyway. */
+#define QUIET_NAN     0x01
+#define INFINITE      (0x08 | 0x10)
+#define SIGNALING_NAN 0x80
 static int64_t argmax_avx512(const float *x, int64_t n)
 {
     const __m512 low = _mm512_set1_ps(-INFINITY);
     __m512 max = low;
+    __mmask16 not_finite = 0;
     float best;
 
-    for (int64_t i = 0; i < n; i += 16)
-        max = _mm512_max_ps(_mm512_mask_loadu_ps(low, vec_mask(n - i), x + i), max);
+    for (int64_t i = 0; i < n; i += 16) {
+        __mmask16 m = vec_mask(n - i);
+        __m512 v = _mm512_mask_loadu_ps(low, m, x + i);
+
+        not_finite |=
+            _mm512_mask_fpclass_ps_mask(m, v, QUIET_NAN | INFINITE | SIGNALING_NAN);
+        max = _mm512_max_ps(v, max);
+    }
+    if (not_finite)
+        return -1;
     best = _mm512_reduce_max_ps(max);
-    if (best == -INFINITY)
-        return 0;
     for (int64_t i = 0;; i += 16) {
         __mmask16 m = vec_mask(n - i);
         __mmask16 hit = _mm512_mask_cmp_ps_mask(m, _mm512_maskz_loadu_ps(m, x + i),
