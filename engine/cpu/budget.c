@@ -36,30 +36,28 @@ static double quota_of_dir(const char *root, const char *dir, int version)
     return quota > 0 && period > 0 ? quota / period : NAN;
 }
 
+struct quota_search {
+    const char *root;
+    struct quota *tightest;
+    int version;
+};
+
+static void lower_quota(void *ctx, const char *dir)
+{
+    const struct quota_search *s = ctx;
+    double v = quota_of_dir(s->root, dir, s->version);
+
+    if (!isnan(v) && !(s->tightest->cpus <= v))
+        *s->tightest = (struct quota){v, s->version};
+}
+
 /* The tightest limit between our cgroup and the mount point: each ancestor's binds too.
  */
 MUST static int quota_up_the_tree(struct quota *q, const char *root, int version)
 {
-    char dir[1024];
-    size_t mount_len, len;
-    int rc = cpu_cgroup_dir(dir, sizeof(dir), &mount_len, root, version);
+    struct quota_search s = {root, q, version};
 
-    if (rc != OK)
-        return rc == ERR_NOTFOUND ? OK : rc;
-    for (;;) {
-        double v = quota_of_dir(root, dir, version);
-
-        if (!isnan(v) && !(q->cpus <= v)) {
-            q->cpus = v;
-            q->version = version;
-        }
-        len = strlen(dir);
-        if (len <= mount_len)
-            return OK;
-        while (len > mount_len && dir[len - 1] != '/')
-            len--;
-        dir[len > mount_len ? len - 1 : mount_len] = '\0';
-    }
+    return cpu_cgroup_each(root, "cpu", version, lower_quota, &s);
 }
 
 /* Is `cpu` the first of its core among the allowed ones? 1, 0, or -1: siblings unknown.
@@ -168,16 +166,23 @@ int cpu_budget_get(struct cpu_budget *out)
     return cpu_budget_get_at(out, "", allowed, n);
 }
 
+/* The nearest group that counts. */
+static void read_throttled(void *ctx, const char *dir)
+{
+    char text[1024], value[32];
+    int64_t *n = ctx;
+
+    if (*n < 0 && cpu_file_read(text, sizeof(text), "", "%s/cpu.stat", dir) == OK &&
+        cpu_file_field(text, "nr_throttled", value, sizeof(value)))
+        *n = strtoll(value, NULL, 10);
+}
+
 int64_t cpu_throttled_periods(void)
 {
-    for (int version = 2; version >= 1; version--) {
-        char dir[1024], text[1024], value[32];
-        size_t mount_len;
+    int64_t n = -1;
 
-        if (cpu_cgroup_dir(dir, sizeof(dir), &mount_len, "", version) == OK &&
-            cpu_file_read(text, sizeof(text), "", "%s/cpu.stat", dir) == OK &&
-            cpu_file_field(text, "nr_throttled", value, sizeof(value)))
-            return strtoll(value, NULL, 10);
-    }
-    return -1;
+    for (int version = 2; version >= 1 && n < 0; version--)
+        if (cpu_cgroup_each("", "cpu", version, read_throttled, &n) != OK)
+            err_clear();
+    return n;
 }

@@ -1,8 +1,10 @@
-/* cpu/cpu.h - the instruction sets of this processor, and the CPUs this process may use.
+/* cpu/cpu.h - the instruction sets of this processor, and the CPUs and the memory that this
+ * process may use.
  *
- * Two questions that many programs answer wrongly: which instruction sets may be used (CPUID
- * *and* the state that the operating system saves), and how many CPUs this process has
- * (affinity, cpuset, cgroup quota, SMT). Each answer carries its reason in words.
+ * Three questions that many programs answer wrongly: which instruction sets may be used
+ * (CPUID *and* the state that the operating system saves), how many CPUs this process has
+ * (affinity, cpuset, cgroup quota, SMT), and how much memory (cgroup limits). Each answer
+ * carries its reason in words.
  * Threads: any; nothing here keeps state but the mask set by cpu_isa_limit() and what is
  * found out once. */
 #ifndef CPU_CPU_H
@@ -67,6 +69,19 @@ MUST int cpu_budget_get(struct cpu_budget *out);
 /* The same over a fake /proc and /sys below `root` and a given affinity list (tests). */
 MUST int cpu_budget_get_at(struct cpu_budget *out, const char *root, const int *allowed,
                            int n_allowed);
+
+/* The memory that this process may still take before the system ends it. Memory in swap
+ * does not count: reading it takes a disk access. */
+struct cpu_memory {
+    int64_t bytes;    /* INT64_MAX where nothing is known */
+    char reason[256]; /* where the lowest limit is from, in words */
+};
+/* The lowest of what the machine has available and what each cgroup from our own up to the
+ * mount point leaves, version 1 or 2. ERR_NOMEM. */
+MUST int cpu_memory_get(struct cpu_memory *out);
+/* Test hook: read the files of /proc and /sys below `root`, which must stay valid. NULL:
+ * the real ones. */
+void cpu_memory_set_root(const char *root);
 
 /* Throttled periods of our cgroup so far; -1 where no quota accounting exists. */
 int64_t cpu_throttled_periods(void);

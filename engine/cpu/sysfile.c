@@ -95,7 +95,8 @@ static int list_has(const char *list, const char *word)
 }
 
 /* From a line of mountinfo: where the hierarchy is mounted and which part of it. */
-static int mount_line(char *line, int version, char *point, char *part, size_t n)
+static int mount_line(char *line, const char *controller, int version, char *point,
+                      char *part, size_t n)
 {
     char *dash = strstr(line, " - "), type[32], options[512];
     char root[512], at[512];
@@ -103,7 +104,7 @@ static int mount_line(char *line, int version, char *point, char *part, size_t n
     if (!dash || sscanf(dash + 3, "%31s %*s %511s", type, options) != 2)
         return 0;
     if (version == 2 ? strcmp(type, "cgroup2") != 0
-                     : strcmp(type, "cgroup") != 0 || !list_has(options, "cpu"))
+                     : strcmp(type, "cgroup") != 0 || !list_has(options, controller))
         return 0;
     if (sscanf(line, "%*s %*s %*s %511s %511s", root, at) != 2)
         return 0;
@@ -112,7 +113,8 @@ static int mount_line(char *line, int version, char *point, char *part, size_t n
     return 1;
 }
 
-static int find_mount(const char *root, int version, char *point, char *part, size_t n)
+static int find_mount(const char *root, const char *controller, int version, char *point,
+                      char *part, size_t n)
 {
     char *text = mem_new(MEM_OTHER, 1, TEXT_MAX), *save = NULL;
     int rc = ERR_NOTFOUND;
@@ -123,7 +125,7 @@ static int find_mount(const char *root, int version, char *point, char *part, si
         char *l = strtok_r(text, "\n", &save);
 
         for (; l && rc != OK; l = strtok_r(NULL, "\n", &save)) {
-            if (mount_line(l, version, point, part, n))
+            if (mount_line(l, controller, version, point, part, n))
                 rc = OK;
         }
     }
@@ -132,7 +134,8 @@ static int find_mount(const char *root, int version, char *point, char *part, si
 }
 
 /* The path of /proc/self/cgroup: "4:cpu,cpuacct:/a/b" or "0::/a/b". */
-static int find_member(const char *root, int version, char *path, size_t n)
+static int find_member(const char *root, const char *controller, int version, char *path,
+                       size_t n)
 {
     char text[4096], *save = NULL;
 
@@ -146,7 +149,7 @@ static int find_member(const char *root, int version, char *path, size_t n)
         *p++ = '\0';
         controllers++;
         if (version == 2 ? strncmp(l, "0:", 2) == 0 && !*controllers
-                         : list_has(controllers, "cpu")) {
+                         : list_has(controllers, controller)) {
             snprintf(path, n, "%s", p);
             return 1;
         }
@@ -154,16 +157,19 @@ static int find_member(const char *root, int version, char *path, size_t n)
     return 0;
 }
 
-int cpu_cgroup_dir(char *out, size_t n, size_t *mount_len, const char *root, int version)
+/* The directory of the calling process's cgroup. *mount_len: of the part that is the mount
+ * point. ERR_NOTFOUND (no message): not mounted or not a member. */
+static int cgroup_dir(char *out, size_t n, size_t *mount_len, const char *root,
+                      const char *controller, int version)
 {
     char point[512], part[512], path[512];
     const char *rest = path;
     size_t len;
     int rc;
 
-    if (!find_member(root, version, path, sizeof(path)))
+    if (!find_member(root, controller, version, path, sizeof(path)))
         return ERR_NOTFOUND;
-    rc = find_mount(root, version, point, part, sizeof(point));
+    rc = find_mount(root, controller, version, point, part, sizeof(point));
     if (rc != OK)
         return rc;
     /* A container may see only its own part of the tree mounted: the member's path then
@@ -180,4 +186,24 @@ int cpu_cgroup_dir(char *out, size_t n, size_t *mount_len, const char *root, int
     if ((size_t)snprintf(out, n, "%s%s", point, rest) >= n)
         return ERR_NOTFOUND;
     return OK;
+}
+
+int cpu_cgroup_each(const char *root, const char *controller, int version,
+                    void (*fn)(void *ctx, const char *dir), void *ctx)
+{
+    char dir[1024];
+    size_t mount_len, len;
+    int rc = cgroup_dir(dir, sizeof(dir), &mount_len, root, controller, version);
+
+    if (rc != OK)
+        return rc == ERR_NOTFOUND ? OK : rc;
+    for (;;) {
+        fn(ctx, dir);
+        len = strlen(dir);
+        if (len <= mount_len)
+            return OK;
+        while (len > mount_len && dir[len - 1] != '/')
+            len--;
+        dir[len > mount_len ? len - 1 : mount_len] = '\0';
+    }
 }

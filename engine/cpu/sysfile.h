@@ -17,11 +17,11 @@ MUST int cpu_file_read(char *out, size_t n, const char *root, const char *path, 
  * Returns 0 when no line begins with `key`. */
 int cpu_file_field(const char *text, const char *key, char *out, size_t n);
 
-/* The directory of the calling process's cgroup below `root`: of the version 1 controller
- * "cpu", or of version 2. *mount_len is the length of the part that is the mount point,
- * above which the search must not go. ERR_NOTFOUND (no message): not mounted or not a
- * member. */
-MUST int cpu_cgroup_dir(char *out, size_t n, size_t *mount_len, const char *root,
-                        int version);
+/* Call fn with the directory of the calling process's cgroup and with each one above it up
+ * to the mount point, without `root`: in the hierarchy of a version 1 controller ("cpu",
+ * "memory"), or in that of version 2. Each of them may set a limit. Nothing is called
+ * where it is not mounted or this process is not a member. ERR_NOMEM. */
+MUST int cpu_cgroup_each(const char *root, const char *controller, int version,
+                         void (*fn)(void *ctx, const char *dir), void *ctx);
 
 #endif

@@ -70,6 +70,9 @@ struct model_opts {
     bool shared;
     int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
+    /* What the caller will take for the model's steps in addition: keys and values, logits.
+     * The model is not opened where all of it together does not fit in memory. */
+    int64_t caller_bytes;
     struct model_numa_owners owners;
     void (*progress)(void *ctx, int64_t done_bytes, int64_t all_bytes); /* may be NULL */
     void *progress_ctx;
@@ -88,7 +91,8 @@ struct model_load_stat {
 
 /* Pack `f`'s weights with the team's threads, in pages on the memory node of their owners.
  * The file is not needed afterwards. ERR_ARG: the team does not have these owners.
- * ERR_UNSUPPORTED: weight_type would lose precision. */
+ * ERR_UNSUPPORTED: weight_type would lose precision. ERR_NOMEM: it does not fit in the memory
+ * that this process may take (cpu_memory_get()), or there is none. */
 MUST int model_open(struct model **out, const struct format_file *f,
                     struct par_team *team, const struct model_opts *o);
 void model_close(struct model **m);

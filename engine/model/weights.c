@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cpu/cpu.h"
+#include "kernels/gemm.h"
 #include "model/weights_fill.h"
 #include "model/placement.h"
 
@@ -163,6 +165,41 @@ static int64_t mat_tensor_bytes(const struct model *m)
     return n + (int64_t)c->dim * (int64_t)sizeof(float);
 }
 
+/* ---- memory ---- */
+
+/* About what phases and threads take for a step of the largest size: each rank's residual
+ * streams, the columns of all ranks, their packed copies, and the threads' scratch. */
+static int64_t step_bytes(const struct model *m, const struct model_opts *o)
+{
+    const struct model_layer *l = &m->layers[0];
+    int64_t n_ranks = o->owners.n_ranks > 0 ? o->owners.n_ranks : 1;
+    int64_t row = 4 * n_ranks * m->ld_x + l->qkv.n_panels * KERN_PANEL + l->o.k +
+                  l->gate_up.n_panels * KERN_PANEL;
+    int64_t thread = KERN_GEMM_SCRATCH_BYTES + KERN_ATTN_SCRATCH_BYTES(m->c.head_dim);
+
+    return m->max_step_tok * row * (int64_t)sizeof(float) + m->n_threads * thread;
+}
+
+/* The system would end the process later, while it packs, with no word but "Killed". */
+static int check_memory(const struct model *m, const struct format_file *f,
+                        const struct model_opts *o)
+{
+    double weights = (double)m->weights_bytes, steps = (double)step_bytes(m, o);
+    double need = weights + steps + (double)o->caller_bytes;
+    struct cpu_memory have;
+    int rc = cpu_memory_get(&have);
+
+    if (rc != OK || need <= (double)have.bytes)
+        return rc;
+    return err_set(
+        ERR_NOMEM,
+        "%s: %.3f GB of memory are needed (weights %.3f, keys, values and "
+        "logits %.3f, activations %.3f), but %.3f GB are available (%s): raise "
+        "the limit, lower max_seqs or max_tok, or choose a smaller model",
+        f->path, need * 1e-9, weights * 1e-9, (double)o->caller_bytes * 1e-9,
+        steps * 1e-9, (double)have.bytes * 1e-9, have.reason);
+}
+
 /* ---- checking ---- */
 
 struct not_finite {
@@ -224,6 +261,9 @@ int model_weights_pack(struct model *m, const struct format_file *f,
         return rc;
     place_all(m, &a);
     m->weights_bytes = a.used;
+    rc = check_memory(m, f, o);
+    if (rc != OK)
+        return rc;
     m->weights = mem_map(MEM_WEIGHTS, m->weights_bytes, MEM_NODE_ANY);
     if (!m->weights)
         return ERR_NOMEM;

@@ -81,6 +81,35 @@ static int parse_types(const struct serve_opts *o, struct model_opts *out)
     return rc == OK ? OK : err_prefix(rc, "kv_type");
 }
 
+/* Of max_seqs sequences of max_tok tokens. */
+static int pool_bytes(const struct serve *s, const struct kv_shape *shape, size_t *bytes)
+{
+    size_t seq_bytes;
+
+    if (__builtin_mul_overflow(kv_token_bytes(shape), (size_t)s->max_tok, &seq_bytes) ||
+        __builtin_mul_overflow(seq_bytes + 64, (size_t)s->o.max_seqs, bytes) ||
+        *bytes > INT64_MAX / 2)
+        return err_set(ERR_LIMIT, "max_tok %lld x max_seqs %lld overflow",
+                       (long long)s->max_tok, (long long)s->o.max_seqs);
+    return OK;
+}
+
+/* The memory that the engine takes for requests. */
+static int caller_bytes(const struct serve *s, const struct model_config *c,
+                        enum kern_type kv_type, int64_t *bytes)
+{
+    const struct kv_shape shape = {.n_layers = c->n_layers,
+                                   .n_kv_heads = c->n_kv_heads,
+                                   .head_dim = c->head_dim,
+                                   .elem_bytes = (int)kern_type_bytes(kv_type)};
+    size_t pool = 0;
+    int rc = pool_bytes(s, &shape, &pool);
+
+    if (rc == OK)
+        *bytes = (int64_t)pool + s->o.max_seqs * c->vocab * (int64_t)sizeof(float);
+    return rc;
+}
+
 static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
 {
     struct model_opts mo = {.precision = s->o.precision,
@@ -108,7 +137,9 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
         s->max_tok =
             f->config.max_tok < DEFAULT_MAX_TOK ? f->config.max_tok : DEFAULT_MAX_TOK;
     mo.max_tok = s->max_tok;
-    rc = model_open(&s->model, f, s->team, &mo);
+    rc = caller_bytes(s, &f->config, mo.kv_type, &mo.caller_bytes);
+    if (rc == OK)
+        rc = model_open(&s->model, f, s->team, &mo);
     format_close(&f);
     return rc;
 }
@@ -198,14 +229,13 @@ static void touch_pool(void *arg, struct par_self *self)
 static int open_pool(struct serve *s)
 {
     struct kv_shape shape;
-    size_t seq_bytes, bytes;
+    size_t bytes = 0;
     int rc;
 
     model_kv_shape(s->model, &shape);
-    if (__builtin_mul_overflow(kv_token_bytes(&shape), (size_t)s->max_tok, &seq_bytes) ||
-        __builtin_mul_overflow(seq_bytes + 64, (size_t)s->o.max_seqs, &bytes))
-        return err_set(ERR_LIMIT, "max_tok %lld x max_seqs %lld overflow",
-                       (long long)s->max_tok, (long long)s->o.max_seqs);
+    rc = pool_bytes(s, &shape, &bytes);
+    if (rc != OK)
+        return rc;
     rc = in_processes(s)
              ? kv_pool_open_shared(&s->pool, NULL, &shape, bytes, s->max_tok)
              : kv_pool_open(&s->pool, NULL, &shape, bytes, s->max_tok, MEM_NODE_ANY);

@@ -1,31 +1,6 @@
-#include "tests/support/test.h"
+#include "tests/support/fake_root.h"
 
 #include <math.h>
-#include <sys/stat.h>
-
-#include "cpu/cpu.h"
-
-/* A machine made of files: what /proc and /sys would say. */
-struct fake {
-    const char *path, *text;
-};
-
-static const char *make_root(const char *name, const struct fake *files)
-{
-    static char root[512];
-    char path[1024];
-
-    snprintf(root, sizeof(root), "%s/%s", test_dir(), name);
-    for (; files->path; files++) {
-        snprintf(path, sizeof(path), "%s%s", root, files->path);
-        for (char *s = path + 1; (s = strchr(s, '/')); *s++ = '/') {
-            *s = '\0';
-            mkdir(path, 0755);
-        }
-        test_write(path, files->text, strlen(files->text));
-    }
-    return root;
-}
 
 #define CPU_DIR     "/sys/devices/system/cpu"
 #define SIBLINGS(n) CPU_DIR "/cpu" #n "/topology/thread_siblings_list"
@@ -65,7 +40,7 @@ static void expect(const struct cpu_budget *b, int n, int cores, double quota,
 
 static void quota_of_version_2(void **state)
 {
-    const struct fake files[] = {
+    const struct fake_file files[] = {
         SMT_MACHINE,
         MOUNT_V2,
         {"/proc/self/cgroup", "0::/a/b\n"},
@@ -76,7 +51,7 @@ static void quota_of_version_2(void **state)
     struct cpu_budget b;
 
     (void)state;
-    assert_ok(cpu_budget_get_at(&b, make_root("v2", files), eight, 8));
+    assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 2, 4, 2.0, "2 of 8 CPUs: quota 2.00 CPUs (cgroup v2)");
     assert_int_equal(b.cpus[0], 0);
     assert_int_equal(b.cpus[1], 1);
@@ -86,7 +61,7 @@ static void quota_of_version_2(void **state)
 
 static void quota_of_version_1(void **state)
 {
-    const struct fake files[] = {
+    const struct fake_file files[] = {
         SMT_MACHINE,
         MOUNT_V1,
         {"/proc/self/cgroup", "7:cpuset:/\n4:cpuacct,cpu:/job/step\n1:name=systemd:/x\n"},
@@ -99,14 +74,14 @@ static void quota_of_version_1(void **state)
     struct cpu_budget b;
 
     (void)state;
-    assert_ok(cpu_budget_get_at(&b, make_root("v1", files), eight, 8));
+    assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 3, 4, 3.0, "quota 3.00 CPUs (cgroup v1)");
 }
 
 /* Every ancestor binds: the tightest counts, also at the mount point itself. */
 static void the_tightest_of_the_tree(void **state)
 {
-    const struct fake files[] = {
+    const struct fake_file files[] = {
         SMT_MACHINE,
         MOUNT_V2,
         {"/proc/self/cgroup", "0::/a/b/c\n"},
@@ -118,14 +93,14 @@ static void the_tightest_of_the_tree(void **state)
     struct cpu_budget b;
 
     (void)state;
-    assert_ok(cpu_budget_get_at(&b, make_root("tree", files), eight, 8));
+    assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 3, 4, 3.0, "quota 3.00");
 }
 
 /* Both versions mounted, as systemd's hybrid mode does. */
 static void both_versions(void **state)
 {
-    const struct fake files[] = {
+    const struct fake_file files[] = {
         SMT_MACHINE,
         {"/proc/self/mountinfo",
          "36 31 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
@@ -139,14 +114,14 @@ static void both_versions(void **state)
     struct cpu_budget b;
 
     (void)state;
-    assert_ok(cpu_budget_get_at(&b, make_root("hybrid", files), eight, 8));
+    assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 2, 4, 2.5, "2 of 8 CPUs: quota 2.50 CPUs (cgroup v1)");
 }
 
 /* A container sees its own part of the tree mounted at the top. */
 static void inside_a_container(void **state)
 {
-    const struct fake files[] = {
+    const struct fake_file files[] = {
         SMT_MACHINE,
         {"/proc/self/mountinfo",
          "36 31 0:30 /docker/c0ffee /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n"},
@@ -155,7 +130,7 @@ static void inside_a_container(void **state)
         {"/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"},
         {0},
     };
-    const struct fake outside[] = {
+    const struct fake_file outside[] = {
         SMT_MACHINE,
         MOUNT_V2,
         {"/proc/self/cgroup", "0::/../../sibling\n"},
@@ -165,9 +140,9 @@ static void inside_a_container(void **state)
     struct cpu_budget b;
 
     (void)state;
-    assert_ok(cpu_budget_get_at(&b, make_root("container", files), eight, 8));
+    assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
     expect(&b, 1, 4, 1.0, "quota 1.00");
-    assert_ok(cpu_budget_get_at(&b, make_root("outside", outside), eight, 8));
+    assert_ok(cpu_budget_get_at(&b, fake_root(outside), eight, 8));
     expect(&b, 1, 4, 1.0, "quota 1.00");
 }
 
@@ -193,7 +168,7 @@ static void fractions(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct fake files[] = {
+        const struct fake_file files[] = {
             SMT_MACHINE,
             MOUNT_V2,
             {"/proc/self/cgroup", "0::/a\n"},
@@ -202,7 +177,7 @@ static void fractions(void **state)
         };
         struct cpu_budget b;
 
-        assert_ok(cpu_budget_get_at(&b, make_root(cases[i].name, files), eight, 8));
+        assert_ok(cpu_budget_get_at(&b, fake_root(files), eight, 8));
         expect(&b, cases[i].n, 4, cases[i].quota,
                isnan(cases[i].quota) ? "no cgroup quota" : "quota");
     }
@@ -210,8 +185,8 @@ static void fractions(void **state)
 
 static void siblings_count_once(void **state)
 {
-    const struct fake files[] = {SMT_MACHINE, {0}};
-    const char *root = make_root("smt", files);
+    const struct fake_file files[] = {SMT_MACHINE, {0}};
+    const char *root = fake_root(files);
     const int pair[] = {1, 5}, uppers[] = {7, 6, 2}, twice[] = {3, 3};
     struct cpu_budget b;
 
@@ -232,8 +207,8 @@ static void siblings_count_once(void **state)
 /* No /proc, no /sys: the affinity is all there is to know, and it says so. */
 static void missing_files(void **state)
 {
-    const struct fake nothing[] = {{"/proc/empty", ""}, {0}};
-    const struct fake broken[] = {
+    const struct fake_file nothing[] = {{"/proc/empty", ""}, {0}};
+    const struct fake_file broken[] = {
         {CPU_DIR "/online", "zero\n"},
         {SIBLINGS(0), "0-\n"},
         {"/proc/self/cgroup", "nonsense\n"},
@@ -243,9 +218,9 @@ static void missing_files(void **state)
     struct cpu_budget b;
 
     (void)state;
-    assert_ok(cpu_budget_get_at(&b, make_root("nothing", nothing), eight, 8));
+    assert_ok(cpu_budget_get_at(&b, fake_root(nothing), eight, 8));
     expect(&b, 8, 8, NAN, "8 of 8 CPUs: no cgroup quota, affinity allows 8, 8 taken as");
-    assert_ok(cpu_budget_get_at(&b, make_root("broken", broken), eight, 3));
+    assert_ok(cpu_budget_get_at(&b, fake_root(broken), eight, 3));
     expect(&b, 3, 3, NAN, "3 of 3 CPUs");
     assert_err(cpu_budget_get_at(&b, "/", eight, 0), ERR_ARG, "empty");
     assert_err(cpu_budget_get_at(&b, "/", (int[]){-1}, 1), ERR_ARG, "CPU -1");
@@ -253,9 +228,9 @@ static void missing_files(void **state)
 
 static void memory_runs_out(void **state)
 {
-    const struct fake files[] = {
+    const struct fake_file files[] = {
         SMT_MACHINE, MOUNT_V2, {"/proc/self/cgroup", "0::/a\n"}, {0}};
-    const char *root = make_root("oom", files);
+    const char *root = fake_root(files);
     struct cpu_budget b;
 
     (void)state;

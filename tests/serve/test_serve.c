@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "tests/serve/tiny.h"
+#include "tests/support/fake_root.h"
 
 /* Whether in one step or in pieces, with 1 thread or 2, the ids are the same. */
 static void test_pieces(void **state)
@@ -185,6 +186,40 @@ static void test_open_refusals(void **state)
     }
 }
 
+/* Refused before a weight is packed, wherever the limit is and whatever needs the memory. */
+static void test_memory_limit(void **state)
+{
+    struct fake_file files[] = {
+        {"/proc/meminfo", "MemAvailable:    1000000 kB\n"},
+        {"/proc/self/mountinfo", "31 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
+        {"/proc/self/cgroup", "0::/job\n"},
+        {"/sys/fs/cgroup/job/memory.max", "16000000\n"},
+        {0},
+    };
+    struct serve_opts o = tiny_opts();
+    struct serve *s;
+
+    (void)state;
+    cpu_memory_set_root(fake_root(files));
+    assert_ok(serve_open(&s, &o));
+    serve_close(&s);
+    o.max_seqs = 1000; /* 64 tokens of 256 bytes each */
+    assert_err(serve_open(&s, &o), ERR_NOMEM, "keys, values and logits 0.017");
+    assert_non_null(strstr(err_msg(),
+                           "0.016 GB are available (0.016 GB by "
+                           "/sys/fs/cgroup/job/memory.max, of which 0.000 GB are used)"));
+    assert_null(s);
+    o.max_seqs = 1;
+    files[3].text = "1000000\n";
+    cpu_memory_set_root(fake_root(files));
+    assert_err(serve_open(&s, &o), ERR_NOMEM, "0.001 GB are available (0.001 GB by ");
+    files[0].text = "MemAvailable:    100 kB\n";
+    cpu_memory_set_root(fake_root(files));
+    assert_err(serve_open(&s, &o), ERR_NOMEM, "(MemAvailable in /proc/meminfo)");
+    cpu_memory_set_root(NULL);
+    tiny_free_opts(&o);
+}
+
 /* Another thread submits and cancels while this one steps. */
 struct client {
     struct serve *s;
@@ -319,11 +354,17 @@ static void test_describe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),     cmocka_unit_test(test_queue),
-        cmocka_unit_test(test_eos),        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_open_refusals),
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_steps_take_no_memory),
-        cmocka_unit_test(test_alloc_fail), cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_eos),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_open_refusals),
+        cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_steps_take_no_memory),
+        cmocka_unit_test(test_alloc_fail),
+        cmocka_unit_test(test_describe),
     };
 
     return cmocka_run_group_tests_name("serve", tests, tiny_make, NULL);
