@@ -104,6 +104,8 @@ static void no_search_beats_the_best_there_is(void **state)
 
 static void what_is_hidden_is_judged_by_the_machine_params(void **state)
 {
+    const struct study *former;
+
     (void)state;
     assert_ok(capture_run(&study_topo_hidden_structure,
                           "{\"machine\": \"random:0\", \"seed\": 3}"));
@@ -120,6 +122,7 @@ static void what_is_hidden_is_judged_by_the_machine_params(void **state)
     assert_true(value_of("gain_of_groups") > 0);
     assert_err(capture_run(&study_topo_hidden_structure, "{\"machine\": \"kunpeng\"}"),
                ERR_NOTFOUND, "kunpeng920x4");
+    assert_err(study_find("topo_truth", &former), ERR_NOTFOUND, "\"machine\"");
     assert_err(capture_run(&study_topo_hidden_structure, "{\"machine\": \"random:-1\"}"),
                ERR_ARG, "");
 }
