@@ -2,38 +2,18 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
 
-#define MSG_MAX                                                                          \
-    512 /* texts are built 4 longer: a character across the end is left out  \
-                     */
+/* Texts are built 4 longer: a character across the end is left out. */
+#define MSG_MAX 512
 
+/* What a message quotes may come from a hostile file. It is kept as utf8_show() writes it,
+ * so that it stays one line, no control character reaches the terminal, and a record can
+ * hold it as JSON. */
 static _Thread_local char message[MSG_MAX];
-
-/* What a message quotes may come from a hostile file: it stays one line, no control
- * character reaches the terminal, and it is UTF-8, so that a record can hold it as JSON.
- */
-static void keep(const char *text)
-{
-    size_t i = 0;
-
-    for (const char *s = text; *s;) {
-        int n = utf8_len(s, strnlen(s, 4));
-        bool shown = n > 0 && (unsigned char)*s >= 0x20 && *s != 0x7f;
-
-        n = n > 0 ? n : 1;
-        if (i + (size_t)n > MSG_MAX - 1)
-            break;
-        memcpy(message + i, shown ? s : "?", shown ? (size_t)n : 1);
-        i += shown ? (size_t)n : 1;
-        s += n;
-    }
-    message[i] = 0;
-}
 
 int err_set(int code, const char *fmt, ...)
 {
@@ -43,7 +23,7 @@ int err_set(int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    keep(text);
+    utf8_show(message, sizeof(message), text);
     return code;
 }
 
@@ -58,7 +38,7 @@ int err_prefix(int code, const char *fmt, ...)
     va_end(ap);
     n = strlen(text);
     snprintf(text + n, sizeof(text) - n, ": %s", message);
-    keep(text);
+    utf8_show(message, sizeof(message), text);
     return code;
 }
 

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #define LINE_MAX_BYTES 1024
 #define N_WARNINGS     256
 
@@ -31,9 +33,12 @@ void log_set_sink(log_sink_fn sink, void *ctx)
     pthread_mutex_unlock(&sink_lock);
 }
 
-static void emit(enum log_level level, const char *line)
+static void emit(enum log_level level, const char *text)
 {
     static const char *const names[] = {"error: ", "warning: ", "", "debug: "};
+    char line[LINE_MAX_BYTES];
+
+    utf8_show(line, sizeof(line), text); /* it may quote a hostile file */
 
     pthread_mutex_lock(&sink_lock);
     if (sink_fn)
@@ -80,12 +85,14 @@ void log_warning(const char *code, double observed, double threshold, const char
                  ...)
 {
     struct log_warning w = {.observed = observed, .threshold = threshold};
+    char text[sizeof(w.text) + 4];
     va_list ap;
 
     snprintf(w.code, sizeof(w.code), "%s", code);
     va_start(ap, fmt);
-    vsnprintf(w.text, sizeof(w.text), fmt, ap);
+    vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    utf8_show(w.text, sizeof(w.text), text);
     keep(&w);
     log_line(LOG_WARN, "%s: %s", w.code, w.text);
 }

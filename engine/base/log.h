@@ -1,4 +1,5 @@
-/* base/log.h - messages for people, and warnings that become data.
+/* base/log.h - messages for people, and warnings that become data. What they quote is
+ * written as utf8_show() does.
  *
  * Library code never prints: it logs, and main() decides where that goes (standard error
  * by default). A warning carries a code, an observed value and a threshold, so that a

@@ -3,7 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "base/utf8.h"
 
 static int open_standard_descriptors(void)
 {
@@ -20,8 +24,63 @@ static int open_standard_descriptors(void)
     return OK;
 }
 
+/* ---- what a terminal is shown ---- */
+
+static FILE *terminal; /* the stream that stdout was */
+static char held[4];   /* the beginning of a character */
+static size_t n_held;
+
+static void show_held(void)
+{
+    char shown[UTF8_SHOWN_BYTES];
+    int used, len = utf8_show_one(shown, held, n_held, &used);
+
+    if (held[0] == '\n' || held[0] == '\t')
+        fputc(held[0], terminal);
+    else
+        fwrite(shown, 1, (size_t)len, terminal);
+    n_held -= (size_t)used;
+    memmove(held, held + used, n_held);
+}
+
+static ssize_t show(void *cookie, const char *text, size_t n)
+{
+    (void)cookie;
+    for (size_t i = 0; i < n; i++) {
+        held[n_held++] = text[i];
+        while (n_held > 0 && utf8_len(held, n_held) != 0)
+            show_held();
+    }
+    return fflush(terminal) == 0 && !ferror(terminal) ? (ssize_t)n : 0;
+}
+
+static int show_end(void *cookie)
+{
+    (void)cookie;
+    while (n_held > 0)
+        show_held();
+    return fclose(terminal);
+}
+
+static int protect_terminal(void)
+{
+    const cookie_io_functions_t functions = {.write = show, .close = show_end};
+    FILE *shown;
+
+    if (!isatty(STDOUT_FILENO))
+        return OK;
+    shown = fopencookie(NULL, "w", functions);
+    if (!shown || setvbuf(shown, NULL, _IOLBF, BUFSIZ) != 0)
+        return err_set(ERR_NOMEM, "no memory for standard output");
+    terminal = stdout;
+    stdout = shown;
+    return OK;
+}
+
 int process_start(void)
 {
+    int rc = open_standard_descriptors();
+
     signal(SIGCHLD, SIG_DFL);
-    return open_standard_descriptors();
+    return rc == OK ? protect_terminal() : rc;
 }

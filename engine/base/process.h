@@ -15,7 +15,11 @@
  * empty input or a lost result must not look like success; messages are discarded.
  * SIGCHLD has its default action, since the system discards the exit status of children
  * while it is ignored.
- * ERR_IO: the null device cannot be opened. */
+ * What is printed on standard output where that is a terminal is shown as utf8_show()
+ * writes it, but for newlines and tabs, since it holds words of files and of models, which
+ * must not control the terminal. As with ls and git, a file or a pipe gets the very bytes,
+ * which are data to the program that reads them.
+ * ERR_IO: the null device cannot be opened. ERR_NOMEM. */
 MUST int process_start(void);
 
 #endif

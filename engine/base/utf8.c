@@ -1,5 +1,8 @@
 #include "base/utf8.h"
 
+#include <stdbool.h>
+#include <string.h>
+
 /* The first byte decides the length and the range of the second; the rest are 80..BF.
  * (Unicode, table 3-7: neither overlong forms, nor surrogates, nor beyond 10FFFF.) */
 int utf8_len(const char *text, size_t n)
@@ -50,4 +53,47 @@ int utf8_put(int32_t code, char out[4])
         out[i] = (char)(0x80 | (code & 0x3F));
     out[0] = (char)(first_mark[len] | code);
     return len;
+}
+
+/* C0, delete and C1: U+009B begins a sequence as ESC [ does. */
+static bool is_control(int32_t code)
+{
+    return code < 0x20 || (code >= 0x7F && code < 0xA0);
+}
+
+int utf8_show_one(char out[UTF8_SHOWN_BYTES], const char *text, size_t n, int *used)
+{
+    static const char digits[] = "0123456789abcdef";
+    int len = utf8_len(text, n), put = 0;
+
+    *used = len > 0 ? len : 1;
+    if (len > 0 && !is_control(utf8_code(text, len))) {
+        memcpy(out, text, (size_t)len);
+        return len;
+    }
+    for (int i = 0; i < *used; i++) {
+        out[put++] = '\\';
+        out[put++] = 'x';
+        out[put++] = digits[(unsigned char)text[i] >> 4];
+        out[put++] = digits[text[i] & 15];
+    }
+    return put;
+}
+
+void utf8_show(char *out, size_t room, const char *text)
+{
+    size_t n = strlen(text), at = 0;
+
+    while (n > 0) {
+        char shown[UTF8_SHOWN_BYTES];
+        int used, len = utf8_show_one(shown, text, n, &used);
+
+        if (at + (size_t)len >= room)
+            break;
+        memcpy(out + at, shown, (size_t)len);
+        at += (size_t)len;
+        text += used;
+        n -= (size_t)used;
+    }
+    out[at] = 0;
 }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "format/fill.h"
 #include "model/cost.h"
 
@@ -148,9 +149,14 @@ static bool is(const json_t *j, const char *key)
 
 static void put_shape(struct text *b, const json_t *j)
 {
-    text_printf(b, "%s: %s\n", get_str(j, "path"), get_str(j, "name"));
+    char path[512], name[256], arch[64]; /* of the file's own words */
+
+    utf8_show(path, sizeof(path), get_str(j, "path"));
+    utf8_show(name, sizeof(name), get_str(j, "name"));
+    utf8_show(arch, sizeof(arch), get_str(j, "arch"));
+    text_printf(b, "%s: %s\n", path, name);
     text_printf(b, "  format             %s, architecture %s\n", get_str(j, "format"),
-                get_str(j, "arch"));
+                arch);
     text_printf(b, "  layers             %lld\n", get(j, "n_layers"));
     text_printf(b, "  hidden size        %lld\n", get(j, "dim"));
     text_printf(b, "  feed-forward size  %lld\n", get(j, "hidden"));

@@ -14,6 +14,11 @@
 #include "base/err.h"
 #include "base/opt.h"
 
+/* Open loop: the lowest rate, one request in 11 days, and the latest arrival, a year after
+ * the start. Nanoseconds of any arrival then fit 64 bits a hundred times over. */
+#define LOAD_RATE_MIN_RPS  1e-6
+#define LOAD_ARRIVAL_MAX_S (366 * 86400.0)
+
 enum load_order { LOAD_ORDER_DATASET, LOAD_ORDER_SHUFFLE };
 
 struct load_opts {
@@ -40,6 +45,10 @@ extern const struct load_process *const load_processes[]; /* written by make */
 
 /* ERR_NOTFOUND names the nearest. */
 MUST int load_process_find(const char *name, const struct load_process **out);
+/* The arrival times of n requests of an open loop, as of p->arrivals. ERR_LIMIT: the last
+ * one is later than LOAD_ARRIVAL_MAX_S. */
+MUST int load_arrivals(const struct load_process *p, const struct load_opts *o,
+                       uint64_t seed, double *arrival_s, size_t n);
 /* The options make sense together; `where` begins the error line. */
 MUST int load_check(const struct load_opts *o, const char *where);
 

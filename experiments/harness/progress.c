@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #define MINUTE_NS 60000000000ull
 
@@ -82,13 +83,16 @@ static void put_eta(const struct progress *p, uint64_t now_ns, char *out, size_t
     snprintf(out, n, ", %s left", t);
 }
 
-static void print(struct progress *p, uint64_t now_ns, const char *what)
+static void print(struct progress *p, uint64_t now_ns, const char *text)
 {
+    char what[512];
+
     if (p->mode == PROGRESS_QUIET)
         return;
     if (p->mode == PROGRESS_MINUTE && now_ns - p->printed_ns < MINUTE_NS)
         return;
     clear(p);
+    utf8_show(what, sizeof(what), text); /* a cell's name holds words of the job */
     fprintf(p->f, "cell %zu/%zu %s%s", p->cell, p->n_cells, what,
             p->mode == PROGRESS_LIVE ? "" : "\n");
     p->live = p->mode == PROGRESS_LIVE;

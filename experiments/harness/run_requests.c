@@ -171,8 +171,7 @@ static int fill_arrivals(struct run_requests *out, const struct load_opts *load,
     out->arrival_s = mem_new(MEM_HARNESS, out->n, sizeof(double));
     if (!out->arrival_s)
         return ERR_NOMEM;
-    p->arrivals(load, (uint64_t)seeds->arrival, out->arrival_s, out->n);
-    return OK;
+    return load_arrivals(p, load, (uint64_t)seeds->arrival, out->arrival_s, out->n);
 }
 
 static int read_limits(struct builder *b)

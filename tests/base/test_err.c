@@ -42,17 +42,18 @@ static void one_line_of_utf8(void **state)
 
     (void)state;
     err_set(ERR_ARG, "\xff a\xc3\xa9 \xc3 \xed\xa0\x80 \xf0\x9f\x98\x80 \xe2\x82");
-    assert_string_equal(err_msg(), "? a\xc3\xa9 ? ??? \xf0\x9f\x98\x80 ??");
+    assert_string_equal(err_msg(), "\\xff a\xc3\xa9 \\xc3 \\xed\\xa0\\x80 "
+                                   "\xf0\x9f\x98\x80 \\xe2\\x82");
     for (int lead = 505; lead < 513;
          lead++) { /* a character across the end is left out */
         memset(text, 'a', (size_t)lead);
         snprintf(text + lead, sizeof(text) - (size_t)lead, "\xf0\x9f\x98\x80");
         err_set(ERR_ARG, "%s", text);
         assert_true(strlen(err_msg()) >= 507 && strlen(err_msg()) <= 511);
-        assert_null(strchr(err_msg(), '?'));
+        assert_null(strchr(err_msg(), '\\'));
     }
     err_set(ERR_ARG, "key \"%s\"", "a\nb");
-    assert_null(strchr(err_msg(), '\n'));
+    assert_string_equal(err_msg(), "key \"a\\x0ab\"");
 }
 
 static void names(void **state)

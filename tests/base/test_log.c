@@ -132,6 +132,20 @@ static void threads(void **state)
     assert_true(w[255].observed == 600 - 255);
 }
 
+/* What a line quotes of a file cannot control the terminal, nor break a record. */
+static void control_characters_are_shown(void **state)
+{
+    struct heard *h = *state;
+    struct log_warning w;
+
+    log_info("tokenizer \"%s\"", "\x1b]0;title\x07\xff");
+    assert_string_equal(h->line, "tokenizer \"\\x1b]0;title\\x07\\xff\"");
+    log_warning("code", 0, 0, "%s", "a\nb");
+    assert_string_equal(h->line, "code: a\\x0ab");
+    assert_int_equal(log_warnings_take(&w, 1), 1);
+    assert_string_equal(w.text, "a\\x0ab");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +154,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(warnings_become_data, start, stop),
         cmocka_unit_test_setup_teardown(overflow_is_counted, start, stop),
         cmocka_unit_test_setup_teardown(threads, start, stop),
+        cmocka_unit_test_setup_teardown(control_characters_are_shown, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,11 +63,41 @@ static void code_points_there_and_back(void **state)
     }
 }
 
+/* Every character: itself, or escapes, and never a byte that a terminal obeys. */
+static void shown_without_control(void **state)
+{
+    char s[5] = "", shown[64];
+
+    (void)state;
+    for (int32_t code = 1; code <= 0x10ffff; code++) {
+        int len = utf8_put(code, s);
+        bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+        bool character = code < 0xd800 || code > 0xdfff;
+
+        s[len] = 0;
+        utf8_show(shown, sizeof(shown), s);
+        if (control || !character)
+            assert_int_equal(strlen(shown), 4 * len);
+        else
+            assert_string_equal(shown, s);
+    }
+    utf8_show(shown, sizeof(shown), "a\x1b[31m\n\xc2\x9b\xff\xf0\x9f\xc3\xa9");
+    assert_string_equal(shown, "a\\x1b[31m\\x0a\\xc2\\x9b\\xff\\xf0\\x9f\xc3\xa9");
+    for (size_t room = 1; room < 12; room++) { /* no escape and no character is cut */
+        size_t whole = room > 7 ? 7 : room > 5 ? 5 : room > 1 ? 1 : 0;
+
+        memset(shown, 'x', sizeof(shown));
+        utf8_show(shown, room, "a\x07\xc3\xa9");
+        assert_int_equal(strlen(shown), whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(accepts_what_jansson_accepts),
         cmocka_unit_test(code_points_there_and_back),
+        cmocka_unit_test(shown_without_control),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,6 +60,26 @@ static void closed_has_no_arrivals(void **state)
     assert_null(process("closed")->arrivals);
 }
 
+/* Nanoseconds of every time that is accepted fit 64 bits, at the lowest rate, too. */
+static void arrivals_have_an_end(void **state)
+{
+    static const char *const names[] = {"constant", "poisson"};
+    struct load_opts o = {.rate_rps = LOAD_RATE_MIN_RPS};
+    double a[200];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const struct load_process *p = process(names[i]);
+
+        assert_ok(load_arrivals(p, &o, 1, a, 3));
+        assert_true(a[2] * 1e9 < (double)INT64_MAX / 100);
+        assert_err(load_arrivals(p, &o, 1, a, 200), ERR_LIMIT, "the last of 200 would");
+        o.rate_rps = 1e-12;
+        assert_err(load_arrivals(p, &o, 1, a, 2), ERR_LIMIT, "1e-12 requests a second");
+        o.rate_rps = LOAD_RATE_MIN_RPS;
+    }
+}
+
 static void senseless_options_are_refused(void **state)
 {
     char open[] = "poisson", closed[] = "closed", wrong[] = "poison";
@@ -67,6 +87,8 @@ static void senseless_options_are_refused(void **state)
 
     (void)state;
     assert_err(load_check(&o, "x.json: load"), ERR_ARG, "x.json: load.rate_rps");
+    o.rate_rps = 1e-12;
+    assert_err(load_check(&o, "x"), ERR_ARG, "at least 1e-06, found 1e-12");
     o.rate_rps = 3;
     assert_ok(load_check(&o, "x"));
     o.concurrency = 4;
@@ -86,6 +108,7 @@ int main(void)
         cmocka_unit_test(poisson_has_its_rate_and_spread),
         cmocka_unit_test(poisson_is_seeded),
         cmocka_unit_test(closed_has_no_arrivals),
+        cmocka_unit_test(arrivals_have_an_end),
         cmocka_unit_test(senseless_options_are_refused),
     };
 
