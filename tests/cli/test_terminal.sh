@@ -53,7 +53,8 @@ def controls(text):
             if (c < " " and c != "\n") or "\x7f" <= c < "\xa0" or "\udc80" <= c]
 
 
-run = [sandwich, "run", "--no-pin", "--model", path, "--prompt-ids", "1,2", "-n", "200",
+text_model = os.fsencode(folder) + b"/tiny.gguf"
+run = [sandwich, "run", "--no-pin", "--model", text_model, "--prompt-ids", "1,2", "-n", "200",
        "--ignore-eos", "--temperature", "2"]
 checks = {}
 text = piped(sandwich, "model", "inspect", path)
