@@ -5,6 +5,7 @@
 #define KERNELS_X86_LOAD_BF16_AVX2_H
 
 #include <immintrin.h>
+#include <stdint.h>
 
 /* Taken from memory each time: the sums, B and A leave no register for it. */
 static const uint32_t odd_row[8]
