@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,4 +84,37 @@ int process_start(void)
 
     signal(SIGCHLD, SIG_DFL);
     return rc == OK ? protect_terminal() : rc;
+}
+
+/* ---- what is done on a signal ---- */
+
+typedef void (*signal_fn)(int sig);
+static _Atomic(signal_fn) at_signal[4];
+#define N_AT_SIGNAL ((int)(sizeof(at_signal) / sizeof(at_signal[0])))
+static _Atomic pid_t signaled_pid;
+
+static void on_signal(int sig)
+{
+    if (getpid() == signaled_pid)
+        for (int i = 0; i < N_AT_SIGNAL && at_signal[i]; i++)
+            at_signal[i](sig);
+    raise(sig); /* its default action, when this returns */
+}
+
+void process_at_signal(void (*fn)(int sig))
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
+    struct sigaction now;
+
+    signaled_pid = getpid();
+    for (int i = 0; i < N_AT_SIGNAL; i++) {
+        signal_fn none = NULL;
+
+        if (atomic_compare_exchange_strong(&at_signal[i], &none, fn))
+            break;
+    }
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            sigaction(signals[i], &ours, NULL);
 }

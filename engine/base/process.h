@@ -22,4 +22,10 @@
  * ERR_IO: the null device cannot be opened. ERR_NOMEM. */
 MUST int process_start(void);
 
+/* Call fn when SIGINT, SIGTERM or SIGHUP ends this process, before their default action: fn
+ * may call what a signal handler may. A signal that is ignored (nohup) or handled otherwise
+ * stays so. Not called in processes made by fork(). At most 4 functions, for the life of
+ * the process. */
+void process_at_signal(void (*fn)(int sig));
+
 #endif

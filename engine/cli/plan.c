@@ -113,7 +113,8 @@ static int put_plan(const struct cli_plan_flags *f, const struct plan *p)
 
 static int show(const struct cli_plan_flags *f)
 {
-    struct plan p;
+    static struct plan
+        p; /* it has every CPU of a large machine: too much for the stack */
     int rc = plan_read(&p, f->show);
 
     return rc == OK ? put_plan(f, &p) : rc;
@@ -122,8 +123,8 @@ static int show(const struct cli_plan_flags *f)
 /* A plan without a search: all CPUs of the budget, or the threads asked for. */
 static int given(const struct cli_plan_flags *f)
 {
-    struct cpu_budget budget;
-    struct plan p;
+    static struct cpu_budget budget;
+    static struct plan p;
     int rc = cpu_budget_get(&budget);
 
     if (rc == OK && !cli_plan_is_host(f))
@@ -158,7 +159,7 @@ static void explain(FILE *to, const char *phase, const struct plan_tree_found *f
 
 static int searched(const struct cli_plan_flags *f)
 {
-    struct plan_found found = {0};
+    static struct plan_found found;
     struct cli_plan_job *j = NULL;
     int rc = cli_plan_open(&j, f);
 

@@ -309,9 +309,11 @@ static int open_all(struct run *r)
 
 static int tune(const struct tune_flags *f)
 {
-    struct run r = {.f = f};
-    int rc = open_all(&r);
+    static struct run r; /* with its plan too large for the stack */
+    int rc;
 
+    r.f = f;
+    rc = open_all(&r);
     if (rc == OK) {
         int saved;
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "cpu/cpu.h"
 #include "cpu/sysfile.h"
 
@@ -87,14 +88,16 @@ static int first_of_core(const char *root, int cpu, const bool *allowed)
 static int count_online(const char *root, int fallback)
 {
     char text[4096];
-    int cpus[AFFINITY_BITS], n;
+    int *cpus, n;
 
     if (cpu_file_read(text, sizeof(text), root, "/sys/devices/system/cpu/online") != OK)
         return fallback;
-    if (cpu_list_parse(text, cpus, AFFINITY_BITS, &n) != OK || n < 1) {
+    cpus = mem_new(MEM_OTHER, AFFINITY_BITS, sizeof(*cpus));
+    if (!cpus || cpu_list_parse(text, cpus, AFFINITY_BITS, &n) != OK || n < 1) {
         err_clear();
-        return fallback;
+        n = fallback;
     }
+    mem_free(cpus);
     return n;
 }
 
@@ -155,15 +158,20 @@ int cpu_budget_get_at(struct cpu_budget *out, const char *root, const int *allow
 int cpu_budget_get(struct cpu_budget *out)
 {
     cpu_set_t set[AFFINITY_BITS / CPU_SETSIZE];
-    int allowed[AFFINITY_BITS], n = 0;
+    int *allowed, n = 0, rc;
 
     if (sched_getaffinity(0, sizeof(set), set) != 0)
         return err_set(ERR_IO, "CPU budget: cannot read the affinity mask: %m");
+    allowed = mem_new(MEM_OTHER, AFFINITY_BITS, sizeof(*allowed));
+    if (!allowed)
+        return ERR_NOMEM;
     for (int i = 0; i < AFFINITY_BITS; i++) {
         if (CPU_ISSET_S((size_t)i, sizeof(set), set))
             allowed[n++] = i;
     }
-    return cpu_budget_get_at(out, "", allowed, n);
+    rc = cpu_budget_get_at(out, "", allowed, n);
+    mem_free(allowed);
+    return rc;
 }
 
 /* The nearest group that counts. */

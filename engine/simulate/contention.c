@@ -94,7 +94,7 @@ MUST static int make_domains(struct simulate_machine *s, int c, int *node_of, in
 
 MUST static int build(struct simulate_machine *s)
 {
-    int node_of[SIMULATE_PUS_MAX], n, rc;
+    int *node_of, n, rc;
 
     rc = find_packages(s);
     if (rc == OK)
@@ -102,9 +102,13 @@ MUST static int build(struct simulate_machine *s)
     if (rc != OK)
         return rc;
     n = s->n_cores;
+    node_of = mem_new(MEM_OTHER, (size_t)n, sizeof(*node_of));
+    if (!node_of)
+        return ERR_NOMEM;
     memcpy(node_of, s->core_node, (size_t)n * sizeof(int));
     for (int c = 0; c < s->params.n_domains && rc == OK; c++)
         rc = make_domains(s, c, node_of, &n);
+    mem_free(node_of);
     return rc;
 }
 
@@ -215,17 +219,21 @@ struct step_rates {
     double share;                      /* of a thread, were all even */
 };
 
-static void step_rates_of(const struct simulate_machine *s, const struct topo_config *c,
-                          const struct simulate_layout *l, struct step_rates *p)
+MUST static int step_rates_of(const struct simulate_machine *s,
+                              const struct topo_config *c,
+                              const struct simulate_layout *l, struct step_rates *p)
 {
     double hand_off_ns, lambda;
+    int rc = simulate_rates(s, l, &p->rates);
 
-    simulate_rates(s, l, &p->rates);
+    if (rc != OK)
+        return rc;
     p->barrier_s = simulate_barrier_ns(s, l) * 1e-9;
     simulate_neighbours(s, l, &hand_off_ns, &lambda);
     p->hand_off_s = hand_off_ns * 1e-9;
     p->allreduce_gbps = p->rates.read_gbps * c->n_threads * lambda;
     p->share = 1.0 / ((double)c->n_ranks * c->n_threads);
+    return OK;
 }
 
 /* Rank-shifted: a rank writes its message once and reads it twice, of which one pass is
@@ -277,7 +285,9 @@ int simulate_seconds(const struct simulate_machine *s, const struct topo_config 
                                           placement->n_threads, NULL};
         layout.placement = &placed;
     }
-    step_rates_of(s, c, &layout, &p);
+    rc = step_rates_of(s, c, &layout, &p);
+    if (rc != OK)
+        return rc;
     for (int i = 0; i < workload->n; i++) {
         sum += workload->v[i].weight * work_s(&p, c, &workload->v[i]);
         weight += workload->v[i].weight;
@@ -313,6 +323,7 @@ int simulate_stream_gbps(const struct simulate_machine *s, const int *pus, int n
     const struct simulate_layout layout = {pus, n_pus, 1, NULL};
     bool seen[SIMULATE_PUS_MAX] = {false};
     struct simulate_rates rates;
+    int rc;
 
     *gbps = NAN;
     if (n_pus < 1)
@@ -325,7 +336,9 @@ int simulate_stream_gbps(const struct simulate_machine *s, const int *pus, int n
             return err_set(ERR_ARG, "CPU %d twice", pus[i]);
         seen[pus[i]] = true;
     }
-    simulate_rates(s, &layout, &rates);
+    rc = simulate_rates(s, &layout, &rates);
+    if (rc != OK)
+        return rc;
     *gbps = n_pus * rates.read_gbps;
     return OK;
 }

@@ -40,8 +40,9 @@ struct simulate_rates {
 /* (a^-s + b^-s)^(-1/s): about the smaller one, less where the two are close. */
 double simulate_smin(double a, double b, double s);
 
-void simulate_rates(const struct simulate_machine *s, const struct simulate_layout *l,
-                    struct simulate_rates *out);
+/* ERR_NOMEM. */
+MUST int simulate_rates(const struct simulate_machine *s, const struct simulate_layout *l,
+                        struct simulate_rates *out);
 
 /* Of the slowest rank: one barrier of its threads, ns. */
 double simulate_barrier_ns(const struct simulate_machine *s,

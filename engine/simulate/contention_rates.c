@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 /* Every thread goes round its cycle: a number of bytes from each memory node its rank's
  * weights lie on. Alone, a cycle takes the sum over the nodes of bytes / (b1 * lambda),
  * which gives the demand it puts on every domain, link and node it passes. A shared thing
@@ -29,13 +31,13 @@ struct part {
     double rate_scale; /* factor of links, then also of nodes */
 };
 
+/* One block of memory; the arrays have an element for each CPU of the machine. */
 struct scratch {
-    int n_on_core[SIMULATE_PUS_MAX];
-    double demand[SIMULATE_DOMAINS_MAX][SIMULATE_PUS_MAX];
-    double domain_factor[SIMULATE_DOMAINS_MAX][SIMULATE_PUS_MAX];
-    int n_in_domain[SIMULATE_PUS_MAX]; /* cores of each domain of the first kind */
-    uint64_t placed[SIMULATE_PUS_MAX]; /* memory nodes of each rank of the placement */
-    struct part parts[SIMULATE_PUS_MAX];
+    double *demand[SIMULATE_DOMAINS_MAX], *domain_factor[SIMULATE_DOMAINS_MAX];
+    uint64_t *placed; /* memory nodes of each rank of the placement */
+    struct part *parts;
+    int *n_on_core;
+    int *n_in_domain; /* cores of each domain of the first kind */
     int n_parts;
     double link[SIMULATE_NODES_MAX]
                [SIMULATE_NODES_MAX]; /* demand, to a package from another */
@@ -376,25 +378,50 @@ static double slowest_compute(const struct simulate_machine *s, const struct scr
     return s->params.core_gflops * (most > 1 ? s->params.smt_factor * 2 / most : 1);
 }
 
-void simulate_rates(const struct simulate_machine *s, const struct simulate_layout *l,
-                    struct simulate_rates *out)
+/* On the heap, since a large machine takes hundreds of kilobytes. */
+static struct scratch *scratch_new(const struct simulate_machine *s)
+{
+    size_t n = (size_t)s->machine->n_pus;
+    size_t one = sizeof(struct part) + sizeof(uint64_t) + 2 * sizeof(int) +
+                 2 * SIMULATE_DOMAINS_MAX * sizeof(double);
+    struct scratch *k = mem_new(MEM_OTHER, 1, sizeof(*k) + n * one);
+
+    if (!k)
+        return NULL;
+    k->parts = (struct part *)(k + 1);
+    k->placed = (uint64_t *)(k->parts + n);
+    for (int c = 0; c < SIMULATE_DOMAINS_MAX; c++) {
+        k->demand[c] = (double *)(k->placed + n) + 2 * (size_t)c * n;
+        k->domain_factor[c] = k->demand[c] + n;
+    }
+    k->n_on_core = (int *)(k->domain_factor[SIMULATE_DOMAINS_MAX - 1] + n);
+    k->n_in_domain = k->n_on_core + n;
+    return k;
+}
+
+int simulate_rates(const struct simulate_machine *s, const struct simulate_layout *l,
+                   struct simulate_rates *out)
 {
     const struct simulate_layout *placement = l->placement ? l->placement : l;
-    struct scratch k;
+    struct scratch *k = scratch_new(s);
 
-    find_placed(s, placement, k.placed);
-    count_cores(s, l, &k);
-    make_parts(s, l, placement->n_ranks, &k);
-    pass_domains(s, &k);
-    sum_parts(s, l, &k);
-    pass_memory(s, l, placement->n_ranks, &k);
+    if (!k)
+        return ERR_NOMEM;
+    find_placed(s, placement, k->placed);
+    count_cores(s, l, k);
+    make_parts(s, l, placement->n_ranks, k);
+    pass_domains(s, k);
+    sum_parts(s, l, k);
+    pass_memory(s, l, placement->n_ranks, k);
 
     out->read_gbps = out->gather_gbps = INFINITY;
-    for (int i = 0; i < k.n_parts; i++) {
-        double x = k.parts[i].slowest * k.parts[i].rate_scale;
+    for (int i = 0; i < k->n_parts; i++) {
+        double x = k->parts[i].slowest * k->parts[i].rate_scale;
 
         out->read_gbps = fmin(out->read_gbps, x);
-        out->gather_gbps = fmin(out->gather_gbps, fmin(x, k.parts[i].gather_slowest));
+        out->gather_gbps = fmin(out->gather_gbps, fmin(x, k->parts[i].gather_slowest));
     }
-    out->gflops = slowest_compute(s, &k);
+    out->gflops = slowest_compute(s, k);
+    mem_free(k);
+    return OK;
 }

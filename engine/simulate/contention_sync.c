@@ -8,8 +8,9 @@ enum { CLUSTER, NODE, PACKAGE, BEYOND, N_LEVELS };
 
 /* Of one rank at a time: when a thing was last seen, and how many are below it. */
 struct tally {
-    int seen_by, n;
+    int16_t seen_by, n; /* small, since all of them are on the stack */
 };
+_Static_assert(SIMULATE_PUS_MAX <= INT16_MAX, "ranks and CPUs fit");
 
 struct tallies {
     struct tally cluster[SIMULATE_PUS_MAX];
@@ -26,8 +27,8 @@ static bool add(struct tally *t, int rank, int *fan_in)
 {
     bool first = t->seen_by != rank;
 
-    t->seen_by = rank;
-    t->n = first ? 1 : t->n + 1;
+    t->seen_by = (int16_t)rank;
+    t->n = first ? 1 : (int16_t)(t->n + 1);
     *fan_in = t->n > *fan_in ? t->n : *fan_in;
     return first;
 }

@@ -13,6 +13,7 @@
 #include "base/name.h"
 #include "base/opt.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "experiments/harness/export.h"
@@ -132,6 +133,49 @@ static int run_job(const struct job *j, const struct flags *f, char **path)
     return rc == OK ? run_status(&outcome) : complain(EXIT_INVALID);
 }
 
+/* The command that continues this run, for a signal handler to print. */
+static char resume_line[2048];
+
+/* A word as a shell reads it, behind a space. */
+static void put_word(struct text *t, const char *word)
+{
+    bool plain = word[strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                                   "0123456789_-+=./,:@%")] == 0;
+
+    text_puts(t, plain ? " " : " '");
+    for (; *word; word++)
+        if (*word == '\'')
+            text_puts(t, "'\\''");
+        else
+            text_put(t, word, 1);
+    text_puts(t, plain ? "" : "'");
+}
+
+/* --fresh is left out: it would discard what has been measured. */
+static void make_resume_line(int argc, char **argv)
+{
+    struct text t = {0};
+
+    /* Below the line of progress. */
+    text_puts(&t, isatty(STDERR_FILENO) ? "\ntestbed: " : "testbed: ");
+    text_puts(&t,
+              "interrupted; what was measured is kept, and this command continues the "
+              "run:");
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--fresh") != 0)
+            put_word(&t, argv[i]);
+    text_put(&t, "\n", 2);
+    snprintf(resume_line, sizeof(resume_line), "%s", t.rc == OK ? t.p : "");
+    text_fini(&t);
+}
+
+static void say_how_to_resume(int sig)
+{
+    (void)sig;
+    if (write(STDERR_FILENO, resume_line, strlen(resume_line)) < 0)
+        return; /* nobody reads it */
+}
+
 static int verb_run(const struct words *w)
 {
     struct job_read_opts o = {w->flags.smoke, w->sets, w->n_sets};
@@ -142,8 +186,10 @@ static int verb_run(const struct words *w)
         return complain(EXIT_USAGE);
     if (w->flags.dry_run)
         run_plan_print(j, stdout);
-    else
+    else {
+        process_at_signal(say_how_to_resume);
         status = run_job(j, &w->flags, NULL);
+    }
     job_free(&j);
     return status;
 }
@@ -201,7 +247,8 @@ static bool is_plan(const char *path)
 
 static int describe_plan(const char *path)
 {
-    struct plan p;
+    static struct plan
+        p; /* it has every CPU of a large machine: too much for the stack */
     char *text = NULL;
 
     if (plan_read(&p, path) != OK || plan_text(&p, &text) != OK)
@@ -488,6 +535,7 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0)
         return version();
+    make_resume_line(argc, argv);
     for (size_t i = 0; i < N_VERBS; i++)
         if (strcmp(argv[1], verbs[i].name) == 0)
             return run_verb(&verbs[i], argc - 2, argv + 2);

@@ -13,11 +13,11 @@ json_t *run_json_number(double x)
 
 static json_t *warnings_json(void)
 {
-    struct log_warning w[64];
+    struct log_warning w[16];
     json_t *list = json_array();
     int n;
 
-    while (list && (n = log_warnings_take(w, 64)) > 0)
+    while (list && (n = log_warnings_take(w, 16)) > 0)
         for (int i = 0; i < n; i++)
             json_array_append_new(list,
                                   json_pack("{s:s, s:o, s:o, s:o}", "code", w[i].code,

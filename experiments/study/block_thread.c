@@ -263,17 +263,18 @@ static int report_loss(struct work *w, struct study_cell *out)
 
 static void report_sweep(const struct work *w, struct study_cell *out)
 {
-    double side[3][MAX_SLICES];
+    double side[MAX_SLICES];
     size_t n = (size_t)w->n;
 
-    for (int i = 0; i < w->n; i++) {
-        side[0][i] = (double)w->slices[i].bm;
-        side[1][i] = (double)w->slices[i].bn;
-        side[2][i] = (double)w->slices[i].bk;
-    }
-    study_series(out, "bm", "rows", side[0], n);
-    study_series(out, "bn", "columns", side[1], n);
-    study_series(out, "bk", "rows", side[2], n);
+    for (int i = 0; i < w->n; i++)
+        side[i] = (double)w->slices[i].bm;
+    study_series(out, "bm", "rows", side, n);
+    for (int i = 0; i < w->n; i++)
+        side[i] = (double)w->slices[i].bn;
+    study_series(out, "bn", "columns", side, n);
+    for (int i = 0; i < w->n; i++)
+        side[i] = (double)w->slices[i].bk;
+    study_series(out, "bk", "rows", side, n);
     study_series(out, "sweep_gflops_1", "GFLOP/s", w->gflops[0], n);
     study_series(out, "sweep_gflops_n", "GFLOP/s", w->gflops[1], n);
     study_note_setting(out, &w->threads, w->o->mode, w->shape.v);

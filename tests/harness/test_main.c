@@ -358,6 +358,43 @@ static void a_killed_run_resumes(void **state)
     assert_int_equal(access(journal, F_OK), -1); /* all of it is in the record */
 }
 
+/* The line that an interrupt prints is a command that continues the run. */
+static void an_interrupt_says_how_to_resume(void **state)
+{
+    static const int signals[] = {SIGINT, SIGTERM};
+    struct timespec pause = {.tv_nsec = 2000000};
+    char dir[300], journal[400], log[400], want[900];
+    const char *path = write_job("stopped", long_job);
+    char *argv[] = {(char *)testbed(), "run",   (char *)path,         "--out",   dir,
+                    "--fresh",         "--set", "load.order=shuffle", "--quiet", NULL};
+    char *text;
+    size_t n;
+
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s", out_dir("it's stopped"));
+    snprintf(journal, sizeof(journal), "%s/stopped.journal", dir);
+    snprintf(log, sizeof(log), "%s/stopped", test_dir());
+    snprintf(
+        want, sizeof(want),
+        "testbed: interrupted; what was measured is kept, and this command continues "
+        "the run: testbed run %s --out '%s/out_it'\\''s stopped' --set "
+        "load.order=shuffle --quiet\n",
+        path, test_dir());
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = start(argv, log);
+
+        while (look(journal).n < 1)
+            nanosleep(&pause, NULL);
+        kill(pid, signals[i]);
+        assert_int_equal(wait_for(pid), 128 + signals[i]);
+        text = test_read(log, &n);
+        if (!strstr(text, want))
+            fail_msg("no \"%s\" in:\n%s", want, text);
+        mem_free(text);
+        assert_int_equal(unlink(journal), 0);
+    }
+}
+
 static void fresh_forgets(void **state)
 {
     char dir[300], journal[400], log[400];
@@ -447,6 +484,7 @@ int main(void)
         cmocka_unit_test(an_invalid_run_is_status_3),
         cmocka_unit_test(failed_requests_are_said),
         cmocka_unit_test(a_killed_run_resumes),
+        cmocka_unit_test(an_interrupt_says_how_to_resume),
         cmocka_unit_test(fresh_forgets),
         cmocka_unit_test(fresh_leaves_a_running_run_alone),
         cmocka_unit_test(export_out_destroys_nothing),

@@ -121,7 +121,7 @@ static void kunpeng_remote(void **state)
         const struct simulate_layout placement = {&at[i], 1, 1, NULL};
         const struct simulate_layout layout = {&at[0], 1, 1, &placement};
 
-        simulate_rates(s, &layout, &r);
+        assert_ok(simulate_rates(s, &layout, &r));
         /* the second node is one of the slow ones, which one thread hardly notices */
         assert_near(r.read_gbps, want[i], 0.06, "one thread");
     }
@@ -180,7 +180,7 @@ static void xeon_node_and_link(void **state)
     assert_near(stream(s, pus, 36), 225.6, 0.02, "both nodes");
     layout.pus = pus;
     placement.pus = pus + 18;
-    simulate_rates(s, &layout, &r);
+    assert_ok(simulate_rates(s, &layout, &r));
     assert_near(18 * r.read_gbps, 34.3, 0.02, "remote");
     simulate_machine_close(&s);
     topo_machine_close(&m);
@@ -216,14 +216,14 @@ static void gather(void **state)
     for (int i = 0; i < 16; i++)
         pus[i] = i;
     layout.pus = pus;
-    simulate_rates(s, &layout, &one);
+    assert_ok(simulate_rates(s, &layout, &one));
     /* 10 lines of 64 bytes in 100 ns, made longer by its own load of 6.4 of 50 GB/s */
     assert_near(one.gather_gbps, 6.4 / simulate_loaded_latency(6.4 / 50), 1e-12, "one");
     layout.n_threads = 16; /* together they would ask for more than there is */
-    simulate_rates(s, &layout, &all);
+    assert_ok(simulate_rates(s, &layout, &all));
     assert_near(all.gather_gbps, 6.4 / 1.3 / simulate_loaded_latency(1), 1e-12, "all");
     layout.n_threads = 4; /* of one cluster: kappa counts three others */
-    simulate_rates(s, &layout, &all);
+    assert_ok(simulate_rates(s, &layout, &all));
     assert_near(all.gather_gbps, 6.4 / 1.3 / simulate_loaded_latency(4 * 6.4 / 1.3 / 50),
                 1e-12, "a cluster");
     simulate_machine_close(&s);
@@ -250,16 +250,16 @@ static void spread_over_nodes(void **state)
         pus[i] = i;
     halves = (struct simulate_layout){pus, 2, 8, NULL};
     layout = (struct simulate_layout){pus, 1, 16, NULL};
-    simulate_rates(s, &layout, &r); /* half its bytes at 10, half at 5 GB/s */
+    assert_ok(simulate_rates(s, &layout, &r)); /* half its bytes at 10, half at 5 GB/s */
     assert_near(r.read_gbps, 1 / (0.5 / 10 + 0.5 / 5), 1e-12, "one rank over two nodes");
-    simulate_rates(s, &halves, &r);
+    assert_ok(simulate_rates(s, &halves, &r));
     assert_near(r.read_gbps, 10, 1e-12, "a rank a node");
     layout = (struct simulate_layout){pus, 4, 4, &halves}; /* 4 nests in 2 */
-    simulate_rates(s, &layout, &r);
+    assert_ok(simulate_rates(s, &layout, &r));
     assert_near(r.read_gbps, 10, 1e-12, "two ranks a node, placed by one a node");
     /* Rank 1 of 3 owns the units [1/3, 2/3): half of them lie on either node. */
     layout = (struct simulate_layout){pus, 3, 5, &halves};
-    simulate_rates(s, &layout, &r);
+    assert_ok(simulate_rates(s, &layout, &r));
     assert_near(r.read_gbps, 1 / (0.5 / 10 + 0.5 / 5), 1e-12, "three ranks");
     simulate_machine_close(&s);
     topo_machine_close(&m);
@@ -285,7 +285,7 @@ static void links(void **state)
     for (double link = 5; link < 200; link *= 1.25) {
         t.link_gbps = link;
         assert_ok(simulate_machine_new(&s, m, &t));
-        simulate_rates(s, &layout, &r);
+        assert_ok(simulate_rates(s, &layout, &r));
         /* half of all bytes cross, half of those each way */
         assert_near(32 * r.read_gbps, fmin(4 * link, 320), 1e-12, "four times the link");
         assert_true(r.read_gbps >= last);
@@ -299,11 +299,11 @@ static void links(void **state)
     assert_ok(topo_machine_open(&m, "synthetic:package:4 node:1 core:8 pu:1"));
     t.link_gbps = 3;
     assert_ok(simulate_machine_new(&s, m, &t));
-    simulate_rates(s, &layout, &r);
+    assert_ok(simulate_rates(s, &layout, &r));
     assert_near(0.75 * 32 * r.read_gbps, 12 * 3, 1e-12, "six links");
     layout = (struct simulate_layout){pus, 1, 1, &uneven};
-    simulate_rates(s, &layout,
-                   &r); /* asks for 10 / 3 over one link, 20 / 3 over another */
+    assert_ok(simulate_rates(
+        s, &layout, &r)); /* asks for 10 / 3 over one link, 20 / 3 over another */
     assert_near(r.read_gbps, 10 * 3 / (20.0 / 3), 1e-12, "the busier link");
     simulate_machine_close(&s);
     topo_machine_close(&m);
@@ -324,7 +324,8 @@ static void crowds(void **state)
     t.die_factor = 0.5;
     t.crowd_per_core = 0.1; /* from the first one on */
     open_plain("synthetic:package:1 node:2 core:8 pu:1", &t, &m, &s);
-    simulate_rates(s, &layout, &r); /* two thirds of its time at the far node */
+    assert_ok(
+        simulate_rates(s, &layout, &r)); /* two thirds of its time at the far node */
     assert_near(r.read_gbps, 10 / 1.5 * (1 - 0.1 * 2 / 3), 1e-12, "one thread");
     simulate_machine_close(&s);
     topo_machine_close(&m);
@@ -405,16 +406,16 @@ static void siblings(void **state)
     assert_near(stream(s, pus, 16), stream(s, pus, 8), 1e-12, "siblings read no more");
     layout.pus = pus;
     layout.n_threads = 16;
-    simulate_rates(s, &layout, &r);
+    assert_ok(simulate_rates(s, &layout, &r));
     assert_near(16 * r.gflops, 8 * 50 * 2 * 0.6, 1e-12, "siblings compute a fifth more");
     layout.n_threads = 8;
-    simulate_rates(s, &layout, &r);
+    assert_ok(simulate_rates(s, &layout, &r));
     assert_near(8 * r.gflops, 8 * 50, 1e-12, "one sibling of each");
     simulate_machine_close(&s);
     topo_machine_close(&m);
     open_plain("synthetic:node:1 core:4 pu:4", &t, &m, &s);
     layout.n_threads = 16;
-    simulate_rates(s, &layout, &r);
+    assert_ok(simulate_rates(s, &layout, &r));
     assert_near(16 * r.gflops, 4 * 50 * 2 * 0.6, 1e-12,
                 "four siblings, no more than two");
     simulate_machine_close(&s);
@@ -436,7 +437,7 @@ static void rotated_ranks(void **state)
 
         for (int i = 0; i < 128; i++)
             pus[i] = (i + 8 * turn) % 128;
-        simulate_rates(s, &layout, turn ? &r : &first);
+        assert_ok(simulate_rates(s, &layout, turn ? &r : &first));
         if (!turn)
             continue;
         assert_near(r.read_gbps, first.read_gbps, 1e-12, "read");

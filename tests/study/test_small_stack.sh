@@ -1,0 +1,16 @@
+#!/bin/sh
+# A study, a search and the programs' own verbs on a stack of 256 KiB, as some containers give.
+set -u
+. tests/support/tap.sh
+ulimit -s 256 || { skip "a stack of 256 KiB" "this shell cannot limit its stack"; finish; }
+"$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" >/dev/null || exit 1
+check "sandwich run" "$sandwich" run --no-pin --model "$dir/tiny.gguf" --prompt-ids 1,2 --ids -n 4
+check "ranks as processes" "$sandwich" run --no-pin --model "$dir/tiny.gguf" --ranks 2 \
+    --rank-mode processes --prompt-ids 1,2 --ids -n 4
+check "a plan for a simulated machine" sh -c "$sandwich plan --machine kunpeng920x4 \
+    --model llama-160m --out $dir/plan.json >/dev/null"
+check "testbed describes it" sh -c "$build/testbed describe $dir/plan.json >/dev/null"
+for name in topo_hidden_structure topo_atlas fig02a_block_thread; do
+    check "the study $name" "$build/testbed" run "$name" --smoke --quiet --out "$dir/$name"
+done
+finish
