@@ -26,6 +26,9 @@ COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DIRTY   := $(shell git diff --quiet HEAD 2>/dev/null && echo 0 || echo 1)
 CFLAGS  := -std=gnu11 -D_GNU_SOURCE $(OPT) -g -fopenmp -Wall -Wextra -Werror -Wshadow \
            -Wstrict-prototypes -Wmissing-prototypes -MMD -MP -I. -Iengine $(PKG_CFLAGS)
+# A program must run with a stack of 256 KiB (ulimit -s 256): what is large is on the heap.
+# Sanitizers widen every frame.
+FRAME   := $(if $(SAN),,-Wframe-larger-than=16384)
 LDFLAGS := -fopenmp $(if $(SAN),-fsanitize=$(SAN))
 
 # A kernel's instruction set is the last word of its file name; the whole file gets its flags.
@@ -124,7 +127,8 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC $<"
-	$(Q)$(CC) $(CFLAGS) $(if $(filter engine/kernels/% characterize/peak/%,$<),$(call isa_of,$<)) \
+	$(Q)$(CC) $(CFLAGS) $(if $(filter tests/%,$<),,$(FRAME)) \
+	$(if $(filter engine/kernels/% characterize/peak/%,$<),$(call isa_of,$<)) \
 	$(if $(filter baselines/gemm/%,$<),$(BASELINE_INC_$(notdir $*))) -c $< -o $@
 $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^

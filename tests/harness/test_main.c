@@ -377,9 +377,9 @@ static void an_interrupt_says_how_to_resume(void **state)
     snprintf(
         want, sizeof(want),
         "testbed: interrupted; what was measured is kept, and this command continues "
-        "the run: testbed run %s --out '%s/out_it'\\''s stopped' --set "
+        "the run: %s run %s --out '%s/out_it'\\''s stopped' --set "
         "load.order=shuffle --quiet\n",
-        path, test_dir());
+        argv[0], path, test_dir());
     for (int i = 0; i < 2; i++) {
         pid_t pid = start(argv, log);
 
