@@ -1,9 +1,7 @@
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -50,27 +48,6 @@ json_t *machine_card_identity(void)
     struct cpu_budget b;
 
     return cpu_budget_get(&b) == OK ? identity_of(&b) : NULL;
-}
-
-/* mkdir -p */
-MUST static int make_dirs(const char *dir)
-{
-    char path[1024];
-
-    if ((size_t)snprintf(path, sizeof(path), "%s", dir) >= sizeof(path))
-        return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
-    for (char *s = path + 1;; s++) {
-        char c = *s;
-
-        if (c != '/' && c != '\0')
-            continue;
-        *s = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return err_set(ERR_IO, "%s: cannot make the folder: %m", path);
-        if (!c)
-            return OK;
-        *s = c;
-    }
 }
 
 /* ---- measuring ---- */
@@ -222,7 +199,7 @@ static int card_get(json_t **out, const char *dir, bool full, int force, double 
     if (rc != OK)
         return rc;
     /* the numbers are good even if they cannot be kept, as in a read-only checkout */
-    if (make_dirs(dir) != OK || json_write_file(*out, path) != OK) {
+    if (json_write_file(*out, path) != OK) {
         log_warning("machine_card_not_kept", NAN, NAN, "%s", err_msg());
         err_clear();
     }

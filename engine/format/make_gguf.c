@@ -197,6 +197,7 @@ static int copy_vocab(struct meta *m, const struct make_plan *p)
             m->n++;
         }
     }
+    rc = file_map_check();
 out:
     gguf_close(&g);
     return rc;

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/build.h"
 #include "base/clock.h"
@@ -111,19 +110,6 @@ int bench_row(struct bench *b, json_t *row)
     return OK;
 }
 
-void bench_make_dirs(const char *path)
-{
-    char dir[512];
-
-    snprintf(dir, sizeof(dir), "%s", path);
-    for (char *slash = strchr(dir, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        if (mkdir(dir, 0777) != 0)
-            log_debug("%s: %m", dir); /* there already, or the write after says why not */
-        *slash = '/';
-    }
-}
-
 static int save(struct bench *b)
 {
     char utc[32];
@@ -136,7 +122,6 @@ static int save(struct bench *b)
                     "machine_card", b->card);
     if (!all)
         return err_set(ERR_NOMEM, "the benchmark's record");
-    bench_make_dirs(b->o.out);
     rc = json_write_file(all, b->o.out);
     json_decref(all);
     return rc;

@@ -396,7 +396,7 @@ static void fresh_leaves_a_running_run_alone(void **state)
     while (look(journal).n < 1)
         nanosleep(&pause, NULL);
     kill(pid, SIGSTOP); /* so that it cannot end meanwhile */
-    EXPECT(3, "another run is writing it", "run", path, "--out", dir, "--fresh");
+    EXPECT(3, "another process is writing it", "run", path, "--out", dir, "--fresh");
     kill(pid, SIGCONT);
     assert_int_equal(wait_for(pid), 0);
     assert_true(latest(dir, "t") >= 7);
