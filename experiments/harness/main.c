@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/opt.h"
+#include "base/process.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "experiments/harness/export.h"
@@ -480,7 +481,7 @@ static int run_verb(const struct verb *v, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    if (cpu_isa_check_env() != OK)
+    if (process_start() != OK || cpu_isa_check_env() != OK)
         return complain(EXIT_USAGE);
     if (argc < 2) {
         help(stderr);
