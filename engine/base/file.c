@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -115,37 +117,35 @@ int file_sync_dir(const char *dir)
     return rc;
 }
 
-/* "." for a name alone; mem_free(). */
-static char *parent_of(const char *path)
+/* "." for a name alone. A longer path than PATH_MAX cannot be opened either. */
+static const char *parent_of(const char *path, char out[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
-    size_t n = slash ? (size_t)(slash - path) : 0;
+    int n = slash ? (int)(slash - path) : 0;
 
-    return mem_strndup(MEM_OTHER, slash ? path : ".", n > 0 ? n : 1);
+    snprintf(out, PATH_MAX, "%.*s", n > 0 ? n : 1, slash ? path : ".");
+    return out;
 }
 
 int file_make_parents(const char *path)
 {
-    char *dir = parent_of(path);
-    int rc = dir ? file_make_dirs(dir) : ERR_NOMEM;
+    char dir[PATH_MAX];
 
-    mem_free(dir);
-    return rc;
+    return file_make_dirs(parent_of(path, dir));
 }
 
 int file_sync_parent(const char *path)
 {
-    char *dir = parent_of(path);
-    int rc = dir ? file_sync_dir(dir) : ERR_NOMEM;
+    char dir[PATH_MAX];
 
-    mem_free(dir);
-    return rc;
+    return file_sync_dir(parent_of(path, dir));
 }
 
 /* ---- locks ---- */
 
 int file_lock(int fd, const char *path, bool wait)
 {
+    static atomic_bool warned;
     int e;
 
     do
@@ -153,7 +153,7 @@ int file_lock(int fd, const char *path, bool wait)
     while (e == EINTR);
     if (e == EWOULDBLOCK)
         return err_set(ERR_STATE, "%s: another process is writing it", path);
-    if (e)
+    if (e && !atomic_exchange(&warned, true))
         log_warning("no_file_lock", e, 0,
                     "%s: cannot be locked (%s): do not let two programs write it at the "
                     "same time",
@@ -163,15 +163,14 @@ int file_lock(int fd, const char *path, bool wait)
 
 int file_lock_parent(int *fd, const char *path)
 {
-    char *dir = parent_of(path);
-    int rc = dir ? file_make_dirs(dir) : ERR_NOMEM;
+    char dir[PATH_MAX];
+    int rc = file_make_dirs(parent_of(path, dir));
 
     *fd = rc == OK ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (rc == OK && *fd < 0)
         rc = err_set(ERR_IO, "%s: cannot open the folder: %m", dir);
     if (rc == OK)
         rc = file_lock(*fd, dir, true);
-    mem_free(dir);
     return rc;
 }
 
@@ -203,10 +202,12 @@ int file_check_target(const char *path, const char *input)
     if (lstat(path, &st) != 0)
         return OK;
     if (!S_ISREG(st.st_mode))
-        return err_set(ERR_ARG, "%s: cannot be replaced: expected a regular file, found %s",
-                       path, kind_of(st.st_mode));
-    if (input && stat(input, &in) == 0 && in.st_dev == st.st_dev && in.st_ino == st.st_ino)
-        return err_set(ERR_ARG, "%s: is a file to read: choose another one to write",
+        return err_set(ERR_ARG,
+                       "%s: cannot be replaced: expected a regular file, found %s", path,
+                       kind_of(st.st_mode));
+    if (input && stat(input, &in) == 0 && in.st_dev == st.st_dev &&
+        in.st_ino == st.st_ino)
+        return err_set(ERR_ARG, "%s: is an input of this command: choose another file to write",
                        path);
     return OK;
 }

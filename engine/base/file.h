@@ -46,8 +46,8 @@ MUST int file_sync_dir(const char *dir);
 MUST int file_sync_parent(const char *path);
 
 /* Lock an open file against other processes until it is closed. `wait`: until no other
- * has it. ERR_STATE: another has it. Where the file system has no locks a warning is
- * logged and the answer is OK. */
+ * has it. ERR_STATE: another has it. Where the file system has no locks the answer is
+ * OK and a warning is logged, once. */
 MUST int file_lock(int fd, const char *path, bool wait);
 /* Make the folder of `path` and lock it, waiting; close(*fd) unlocks. For a file that is
  * read, changed and replaced. *fd: -1 on error. */

@@ -126,7 +126,7 @@ static void remove_if_stale(const char *path)
 }
 
 /* Of the target, a path of n bytes. */
-static void remove_stale(const char *target, size_t n)
+static int remove_stale(const char *target, size_t n)
 {
     const char *slash = memrchr(target, '/', n);
     size_t n_dir = slash ? (size_t)(slash + 1 - target) : 0, n_base = n - n_dir;
@@ -135,7 +135,7 @@ static void remove_stale(const char *target, size_t n)
     DIR *dir;
 
     if (!path)
-        return; /* then a later one does it */
+        return ERR_NOMEM;
     memcpy(path, n_dir ? target : ".", n_dir ? n_dir : 1);
     dir = opendir(path);
     while (dir && (e = readdir(dir)))
@@ -147,6 +147,7 @@ static void remove_stale(const char *target, size_t n)
     if (dir)
         closedir(dir);
     mem_free(path);
+    return OK;
 }
 
 /* ---- one temporary ---- */
@@ -197,7 +198,9 @@ static int open_tmp(struct file_tmp *t, const char *target, bool folder)
 
     while (n > 1 && target[n - 1] == '/')
         n--;
-    remove_stale(target, n);
+    rc = remove_stale(target, n);
+    if (rc != OK)
+        return err_prefix(rc, "%s", target);
     do {
         struct name *name = mem_new(MEM_OTHER, sizeof(*name) + n + 40, 1);
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file_map.h"
 #include "base/mem.h"
 #include "format/fill.h"
 #include "format/gguf.h"

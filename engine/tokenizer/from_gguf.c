@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file_map.h"
 #include "format/gguf.h"
 
 #define KEY(name) "tokenizer.ggml." name

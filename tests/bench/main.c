@@ -50,7 +50,8 @@ static const struct opt_usage usage = {
                 "  build/bench --models llama-160m --types bf16 --no-ops\n",
     .exit_status = "  0  success\n"
                    "  1  a measurement failed\n"
-                   "  2  wrong usage\n",
+                   "  2  wrong usage\n"
+                   "  3  standard output could not be written\n",
 };
 
 /* One probe, a fraction of a second, so that the bound is of the same moment as the
@@ -157,7 +158,7 @@ static int run(struct bench *b)
     return rc;
 }
 
-int main(int argc, char **argv)
+static int run_flags(int argc, char **argv)
 {
     struct bench b = {0};
     int n_rest = 0, rc = process_start();
@@ -197,4 +198,14 @@ int main(int argc, char **argv)
     json_decref(b.rows);
     opt_free(bench_opt_table, &b.o);
     return rc == OK ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    int status = run_flags(argc, argv);
+
+    if (process_end() == OK || status != 0)
+        return status;
+    fprintf(stderr, "bench: %s\n", err_msg());
+    return 3;
 }
