@@ -207,7 +207,8 @@ int file_check_target(const char *path, const char *input)
                        kind_of(st.st_mode));
     if (input && stat(input, &in) == 0 && in.st_dev == st.st_dev &&
         in.st_ino == st.st_ino)
-        return err_set(ERR_ARG, "%s: is an input of this command: choose another file to write",
+        return err_set(ERR_ARG,
+                       "%s: is an input of this command: choose another file to write",
                        path);
     return OK;
 }

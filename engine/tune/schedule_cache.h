@@ -19,7 +19,7 @@ struct tune_cache;
 MUST int tune_cache_open(struct tune_cache **out, const char *path, const int *cpus,
                          int n_threads);
 void tune_cache_close(struct tune_cache **c);
-/* Write what was put into the file, beside what others have put there since. */
+/* Write what was put into the file, and keep what others have put there since. */
 MUST int tune_cache_save(const struct tune_cache *c);
 
 /* Keep s for this shape; *t (may be NULL) is its measurement. */
