@@ -41,7 +41,8 @@ static void remove_all(const char *path)
 /* ---- removed on a signal ---- */
 
 struct name {
-    pid_t pid; /* a forked child must not remove its parent's */
+    pid_t pid;   /* a forked child must not remove its parent's */
+    bool listed; /* in names[], at some time */
     char path[];
 };
 
@@ -67,11 +68,10 @@ static void remove_on_signals(struct name *name)
     const struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
     struct sigaction now;
 
-    for (int i = 0; i < N_NAMES; i++) {
+    for (int i = 0; i < N_NAMES && !name->listed; i++) {
         struct name *none = NULL;
 
-        if (atomic_compare_exchange_strong(&names[i], &none, name))
-            break;
+        name->listed = atomic_compare_exchange_strong(&names[i], &none, name);
     }
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
@@ -86,14 +86,15 @@ static struct name *name_of(const struct file_tmp *t)
 /* Leaves it to a handler that is at work on it. */
 static void free_name(struct name *name)
 {
-    for (int i = 0; i < N_NAMES; i++) {
+    bool mine = !name->listed;
+
+    for (int i = 0; i < N_NAMES && !mine; i++) {
         struct name *at = name;
 
-        if (atomic_compare_exchange_strong(&names[i], &at, NULL)) {
-            mem_free(name);
-            return;
-        }
+        mine = atomic_compare_exchange_strong(&names[i], &at, NULL);
     }
+    if (mine)
+        mem_free(name);
 }
 
 /* ---- left by a process that was killed ---- */
@@ -244,12 +245,10 @@ int file_tmp_publish(struct file_tmp *t, const char *path)
 
 void file_tmp_close(struct file_tmp *t)
 {
-    if (t->path && t->fd >= 0) {
+    if (t->path && t->fd >= 0)
         remove_all(t->path);
+    if (t->path)
         free_name(name_of(t));
-    } else if (t->path) {
-        mem_free(name_of(t)); /* never created, thus not known to the handler */
-    }
     t->path = NULL;
     if (t->fd >= 0)
         close(t->fd);
