@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -89,15 +90,20 @@ int process_start(void)
 /* ---- what is done on a signal ---- */
 
 typedef void (*signal_fn)(int sig);
-static _Atomic(signal_fn) at_signal[4];
+static struct {
+    _Atomic(signal_fn) fn;
+    _Atomic pid_t pid; /* a forked child does not do what its parent would */
+} at_signal[4];
 #define N_AT_SIGNAL ((int)(sizeof(at_signal) / sizeof(at_signal[0])))
-static _Atomic pid_t signaled_pid;
 
 static void on_signal(int sig)
 {
-    if (getpid() == signaled_pid)
-        for (int i = 0; i < N_AT_SIGNAL && at_signal[i]; i++)
-            at_signal[i](sig);
+    for (int i = 0; i < N_AT_SIGNAL; i++) {
+        signal_fn fn = at_signal[i].fn;
+
+        if (fn && at_signal[i].pid == getpid())
+            fn(sig);
+    }
     raise(sig); /* its default action, when this returns */
 }
 
@@ -107,14 +113,28 @@ void process_at_signal(void (*fn)(int sig))
     const struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESETHAND};
     struct sigaction now;
 
-    signaled_pid = getpid();
     for (int i = 0; i < N_AT_SIGNAL; i++) {
-        signal_fn none = NULL;
+        signal_fn there = NULL;
 
-        if (atomic_compare_exchange_strong(&at_signal[i], &none, fn))
-            break;
+        if (!atomic_compare_exchange_strong(&at_signal[i].fn, &there, fn) && there != fn)
+            continue;
+        at_signal[i].pid = getpid();
+        break;
     }
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
             sigaction(signals[i], &ours, NULL);
+}
+
+/* ---- the end ---- */
+
+int process_end(void)
+{
+    bool lost = ferror(stdout); /* its errno is gone */
+
+    errno = 0;
+    if (fclose(stdout) == 0 && !lost)
+        return OK;
+    return errno ? err_set(ERR_IO, "standard output: cannot write: %m")
+                 : err_set(ERR_IO, "standard output: a part could not be written");
 }

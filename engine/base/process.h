@@ -1,4 +1,4 @@
-/* base/process.h - what a program of this project does before anything else.
+/* base/process.h - what a program of this project does first and last.
  *
  * A process inherits descriptors and signal settings from the one that started it, and
  * these may be unusable: `testbed ... 2>&-` starts it without a standard error, and cron
@@ -24,8 +24,12 @@ MUST int process_start(void);
 
 /* Call fn when SIGINT, SIGTERM or SIGHUP ends this process, before their default action: fn
  * may call what a signal handler may. A signal that is ignored (nohup) or handled otherwise
- * stays so. Not called in processes made by fork(). At most 4 functions, for the life of
- * the process. */
+ * stays so. A process made by fork() does not call what its parent asked for. At most 4
+ * functions, for the life of the process; one may be given again. Threads: any. */
 void process_at_signal(void (*fn)(int sig));
+
+/* The last thing: flush and close standard output. ERR_IO: something that was printed is
+ * lost, which must not look like success either. */
+MUST int process_end(void);
 
 #endif

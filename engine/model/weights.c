@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/file_map.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
@@ -275,6 +276,9 @@ int model_weights_pack(struct model *m, const struct format_file *f,
         return rc;
     k.all_bytes = (int64_t)m->weights_bytes;
     par_team_run(m->team, par_team_size(m->team), model_weights_fill, &k);
+    rc = file_map_check();
+    if (rc != OK)
+        return rc;
     check_norms(m, f);
     if (o->progress) /* norms and rounding make up the rest */
         o->progress(o->progress_ctx, k.all_bytes, k.all_bytes);
