@@ -28,7 +28,7 @@ CFLAGS  := -std=gnu11 -D_GNU_SOURCE $(OPT) -g -fopenmp -Wall -Wextra -Werror -Ws
            -Wstrict-prototypes -Wmissing-prototypes -MMD -MP -I. -Iengine $(PKG_CFLAGS)
 # A program must run with a stack of 256 KiB (ulimit -s 256): what is large is on the heap.
 # Sanitizers widen every frame.
-FRAME   := $(if $(SAN),,-Wframe-larger-than=16384)
+FRAME   := $(if $(SAN),,-Wframe-larger-than=32768)
 LDFLAGS := -fopenmp $(if $(SAN),-fsanitize=$(SAN))
 
 # A kernel's instruction set is the last word of its file name; the whole file gets its flags.

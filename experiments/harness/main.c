@@ -171,7 +171,7 @@ static void make_resume_line(int argc, char **argv)
     text_fini(&t);
 }
 
-static void say_how_to_resume(int sig)
+static void report_resume(int sig)
 {
     (void)sig;
     if (write(STDERR_FILENO, resume_line, strlen(resume_line)) < 0)
@@ -189,7 +189,7 @@ static int verb_run(const struct words *w)
     if (w->flags.dry_run)
         run_plan_print(j, stdout);
     else {
-        process_at_signal(say_how_to_resume);
+        process_at_signal(report_resume);
         status = run_job(j, &w->flags, NULL);
     }
     job_free(&j);
