@@ -28,6 +28,10 @@ MUST int json_read_own(json_t **out, const char *text, size_t n, const char *whe
  * returns an incomplete text. */
 MUST char *json_text(const json_t *j, size_t flags);
 
+/* The FNV-1a hash (64 bits, as 16 hexadecimal digits) of `j` as compact text with sorted
+ * keys: the checksum of a document that nobody should edit by hand. ERR_NOMEM. */
+MUST int json_checksum(const json_t *j, char out[17]);
+
 /* Write `j` with sorted keys and two-space indentation, ending in a newline, by
  * file_write(). */
 MUST int json_write_file(const json_t *j, const char *path);
