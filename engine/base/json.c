@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "base/utf8.h"
 
 /* jansson calls a failed allocation a syntax error on some of its paths, and on one,
  * growing the text of the token it reads, it goes on without and then asserts. So while
@@ -165,6 +166,31 @@ char *json_text(const json_t *j, size_t flags)
     if (!own)
         err_set(ERR_NOMEM, "out of memory rendering JSON");
     return own;
+}
+
+json_t *json_stringn_lossy(const char *s, size_t n)
+{
+    json_t *v = json_stringn(s, n);
+    char *copy = v ? NULL : mem_new(MEM_OTHER, n, 1);
+
+    if (copy)
+        memcpy(copy, s, n);
+    for (size_t i = 0; copy && i < n;) {
+        int len = utf8_len(copy + i, n - i);
+
+        if (len <= 0)
+            copy[i] = '?';
+        i += len > 0 ? (size_t)len : 1;
+    }
+    if (copy)
+        v = json_stringn(copy, n);
+    mem_free(copy);
+    return v;
+}
+
+json_t *json_string_lossy(const char *s)
+{
+    return json_stringn_lossy(s, strlen(s));
 }
 
 int json_write_file(const json_t *j, const char *path)

@@ -28,6 +28,12 @@ MUST int json_read_own(json_t **out, const char *text, size_t n, const char *whe
  * returns an incomplete text. */
 MUST char *json_text(const json_t *j, size_t flags);
 
+/* A text that need not be UTF-8 (a path, a name in a file, output that was cut) as a JSON
+ * string: a '?' stands for each byte that is not part of a character. New reference. NULL,
+ * as of jansson's functions, means only that memory is short. */
+json_t *json_string_lossy(const char *s);
+json_t *json_stringn_lossy(const char *s, size_t n);
+
 /* Write `j` with sorted keys and two-space indentation, ending in a newline, by
  * file_write(). */
 MUST int json_write_file(const json_t *j, const char *path);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "base/utf8.h"
 #include "experiments/harness/journal_cell.h"
 
 #define VERSION 2 /* of the lines; another one is never resumed */
@@ -170,6 +171,7 @@ static int walk(const char *path, line_fn fn, void *ctx, struct extent *extent)
 }
 
 struct reader {
+    const char *path;
     journal_cell_fn fn;
     void *ctx;
     json_t *header, *resumes;
@@ -187,7 +189,8 @@ static int read_line(void *ctx, const char *kind, const json_t *value)
         r->header = json_incref((json_t *)value);
         return strcmp(kind, "header") == 0
                    ? OK
-                   : err_set(ERR_FORMAT, "journal: its first line is not a header");
+                   : err_set(ERR_FORMAT, "%s: offset 0: expected a journal's header",
+                             r->path);
     }
     if (strcmp(kind, "cell") != 0) {
         r->n_interrupted += r->begun;
@@ -199,7 +202,7 @@ static int read_line(void *ctx, const char *kind, const json_t *value)
     r->begun = false;
     if (!r->fn)
         return OK;
-    rc = journal_cell_parse(&p, value);
+    rc = journal_cell_parse(&p, value, r->path);
     if (rc == OK)
         rc = r->fn(r->ctx, &p.cell);
     journal_parsed_fini(&p);
@@ -209,7 +212,7 @@ static int read_line(void *ctx, const char *kind, const json_t *value)
 int journal_read(const char *path, journal_cell_fn fn, void *ctx, json_t **header,
                  size_t *n_interrupted)
 {
-    struct reader r = {.fn = fn, .ctx = ctx, .resumes = json_array()};
+    struct reader r = {.path = path, .fn = fn, .ctx = ctx, .resumes = json_array()};
     struct extent extent;
     int rc = r.resumes ? walk(path, read_line, &r, &extent) : out_of_memory();
 
@@ -287,7 +290,8 @@ static int scan_line(void *ctx, const char *kind, const json_t *value)
 
     if (!s->old) {
         s->old = json_incref((json_t *)value);
-        s->same = strcmp(kind, "header") == 0 && same_run(s->header, value);
+        s->same = strcmp(kind, "header") == 0 && same_run(s->header, value) &&
+                  check_header(value, s->j->path) == OK;
     } else if (s->same && strcmp(kind, "cell") == 0) {
         const char *key = json_string_value(json_object_get(value, "key"));
 
@@ -495,18 +499,14 @@ const char *journal_path(const struct journal *j)
 /* --- cells */
 
 /* Keys are compared, stored as JSON and as attributes: found out here, not after the run.
- * json_string() refuses what is not UTF-8. */
+ */
 static int check_key(const struct journal *j, const char *key)
 {
     const char *p = key;
-    bool ascii = true;
-    json_t *text;
 
-    for (; (unsigned char)*p >= ' '; p++)
-        ascii &= (unsigned char)*p < 0x80;
-    text = ascii ? NULL : json_string(key);
-    json_decref(text);
-    if (p > key && !*p && (ascii || text))
+    while ((unsigned char)*p >= ' ')
+        p++;
+    if (p > key && !*p && utf8_valid(key, (size_t)(p - key)))
         return OK;
     return err_set(ERR_ARG, "%s: a cell needs a key of printable UTF-8", j->path);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "experiments/harness/record_fields.h"
 
@@ -44,7 +45,7 @@ static json_t *member(const struct record_column *c, const struct metrics_row *r
     case RECORD_COLUMN_STATUS:
         return json_integer(*(const enum metrics_status *)p);
     default:
-        return record_text_json(p);
+        return json_string_lossy(p);
     }
 }
 
@@ -79,9 +80,9 @@ json_t *journal_cell_json(const struct record_cell *c)
     for (size_t i = 0; i < c->n_values; i++) {
         const struct metrics_value *v = &c->values[i];
 
-        append(&values, json_pack("{s:o s:o s:o s:o}", "name", record_text_json(v->name),
-                                  "unit", record_text_json(v->unit), "value",
-                                  number(v->value), "why", record_text_json(v->why)));
+        append(&values, json_pack("{s:o s:o s:o s:o}", "name", json_string_lossy(v->name),
+                                  "unit", json_string_lossy(v->unit), "value",
+                                  number(v->value), "why", json_string_lossy(v->why)));
     }
     for (size_t i = 0; i < c->n_series; i++) {
         const struct metrics_series *s = &c->series[i];
@@ -89,8 +90,8 @@ json_t *journal_cell_json(const struct record_cell *c)
 
         for (size_t k = 0; k < s->n; k++)
             append(&list, number(s->v[k]));
-        append(&series, json_pack("{s:o s:o s:o}", "name", record_text_json(s->name),
-                                  "unit", record_text_json(s->unit), "v", list));
+        append(&series, json_pack("{s:o s:o s:o}", "name", json_string_lossy(s->name),
+                                  "unit", json_string_lossy(s->unit), "v", list));
     }
     o = json_pack("{s:s s:s s:O s:o s:o s:o}", "key", c->key, "state",
                   record_state_name(c->state), "attributes", c->attributes, "values",
@@ -162,7 +163,7 @@ static bool take_times(struct journal_parsed *p, const json_t *times)
 
 static int bad(const struct journal_parsed *p, const char *part)
 {
-    return err_set(ERR_FORMAT, "journal: cell %s: %s: not as this version writes it",
+    return err_set(ERR_FORMAT, "%s: cell %s: %s: not as this version writes it", p->where,
                    p->cell.key ? p->cell.key : "?", part);
 }
 
@@ -238,14 +239,14 @@ static int take_series(struct journal_parsed *p, const json_t *list)
     return OK;
 }
 
-int journal_cell_parse(struct journal_parsed *out, const json_t *v)
+int journal_cell_parse(struct journal_parsed *out, const json_t *v, const char *where)
 {
     struct record_cell *c = &out->cell;
     const char *state = json_string_value(json_object_get(v, "state"));
     const json_t *requests = json_object_get(v, "requests");
     int rc = OK;
 
-    *out = (struct journal_parsed){0};
+    *out = (struct journal_parsed){.where = where};
     c->key = json_string_value(json_object_get(v, "key"));
     c->attributes = json_object_get(v, "attributes");
     if (!c->key || !json_is_object(c->attributes) || !record_state_find(state, &c->state))

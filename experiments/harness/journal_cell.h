@@ -11,15 +11,17 @@ MUST json_t *journal_cell_json(const struct record_cell *c);
 
 /* A cell read back, with the arrays that `cell` lends. */
 struct journal_parsed {
+    const char *where; /* begins its error lines */
     struct record_cell cell;
     struct metrics_row *rows;
     int64_t *token_ns;
     struct metrics_value *values;
     struct metrics_series *series;
 };
-/* `v` must outlive *out. ERR_FORMAT: not what journal_cell_json() makes. ERR_NOMEM. On
+/* `v` and `where`, the file, must outlive *out. ERR_FORMAT: not what journal_cell_json() makes. ERR_NOMEM. On
  * error as on success: journal_parsed_fini(). */
-MUST int journal_cell_parse(struct journal_parsed *out, const json_t *v);
+MUST int journal_cell_parse(struct journal_parsed *out, const json_t *v,
+                            const char *where);
 void journal_parsed_fini(struct journal_parsed *p);
 
 #endif
