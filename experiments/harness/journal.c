@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name.h"
-#include "base/utf8.h"
 #include "experiments/harness/journal_cell.h"
 
 #define VERSION 2 /* of the lines; another one is never resumed */
@@ -286,19 +285,22 @@ static int note_finished(struct journal *j, const char *key, enum record_state s
 static int scan_line(void *ctx, const char *kind, const json_t *value)
 {
     struct scan *s = ctx;
-    enum record_state state;
+    struct journal_parsed p;
+    int rc;
 
     if (!s->old) {
         s->old = json_incref((json_t *)value);
         s->same = strcmp(kind, "header") == 0 && same_run(s->header, value) &&
                   check_header(value, s->j->path) == OK;
     } else if (s->same && strcmp(kind, "cell") == 0) {
-        const char *key = json_string_value(json_object_get(value, "key"));
-
-        if (!key || !record_state_find(json_string_value(json_object_get(value, "state")),
-                                       &state))
-            return err_set(ERR_FORMAT, "%s: a cell without key or state", s->j->path);
-        return note_finished(s->j, key, state);
+        /* All of it: what no record could hold is refused now, not after the run. */
+        rc = journal_cell_parse(&p, value, s->j->path);
+        if (rc == OK)
+            rc = note_finished(s->j, p.cell.key, p.cell.state);
+        else if (rc != ERR_NOMEM)
+            rc = err_set(rc, "%s (--fresh begins again)", err_msg());
+        journal_parsed_fini(&p);
+        return rc;
     }
     return OK;
 }
@@ -498,47 +500,6 @@ const char *journal_path(const struct journal *j)
 
 /* --- cells */
 
-/* Keys are compared, stored as JSON and as attributes: found out here, not after the run.
- */
-static int check_key(const struct journal *j, const char *key)
-{
-    const char *p = key;
-
-    while ((unsigned char)*p >= ' ')
-        p++;
-    if (p > key && !*p && utf8_valid(key, (size_t)(p - key)))
-        return OK;
-    return err_set(ERR_ARG, "%s: a cell needs a key of printable UTF-8", j->path);
-}
-
-/* Names become names of HDF5 objects: likewise. */
-static int check_name(const struct journal *j, const char *key, const char *name)
-{
-    if (name[0] && !strchr(name, '/') && strcmp(name, ".") != 0)
-        return OK;
-    return err_set(ERR_ARG, "%s: cell %s: \"%s\" cannot name a metric or a series",
-                   j->path, key, name);
-}
-
-static int check_cell(const struct journal *j, const struct record_cell *c)
-{
-    int rc = check_key(j, c->key);
-
-    if (rc == OK && !json_is_object(c->attributes))
-        rc = err_set(ERR_ARG, "%s: cell %s: attributes must be an object", j->path,
-                     c->key);
-    for (size_t i = 0; rc == OK && i < c->n_rows; i++)
-        if (c->rows[i].n_tok < 0 || (c->rows[i].n_tok > 0 && !c->rows[i].token_ns))
-            rc = err_set(ERR_ARG, "%s: cell %s: request %lld: %lld tokens without times",
-                         j->path, c->key, (long long)c->rows[i].request,
-                         (long long)c->rows[i].n_tok);
-    for (size_t i = 0; rc == OK && i < c->n_values; i++)
-        rc = check_name(j, c->key, c->values[i].name);
-    for (size_t i = 0; rc == OK && i < c->n_series; i++)
-        rc = check_name(j, c->key, c->series[i].name);
-    return rc;
-}
-
 /* Only a run that measures more was resumed: one that was killed after its record was
  * renamed makes the same record again, byte for byte, and finds it there. */
 static int note_resume(struct journal *j)
@@ -554,7 +515,7 @@ static int note_resume(struct journal *j)
 
 int journal_begin(struct journal *j, const char *key)
 {
-    int rc = check_key(j, key);
+    int rc = journal_key_check(key, j->path);
 
     if (rc == OK)
         rc = note_resume(j);
@@ -564,7 +525,7 @@ int journal_begin(struct journal *j, const char *key)
 int journal_cell(struct journal *j, const struct record_cell *c)
 {
     json_t *line;
-    int rc = check_cell(j, c);
+    int rc = journal_cell_check(c, j->path);
 
     if (rc == OK)
         rc = note_resume(j);

@@ -5,7 +5,62 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "experiments/harness/record_fields.h"
+
+/* --- what a record can hold */
+
+int journal_key_check(const char *key, const char *where)
+{
+    const char *p = key;
+
+    while ((unsigned char)*p >= ' ')
+        p++;
+    if (p > key && !*p && utf8_valid(key, (size_t)(p - key)))
+        return OK;
+    return err_set(ERR_ARG, "%s: a cell needs a key of printable UTF-8", where);
+}
+
+/* Names become names of HDF5 objects, which are different in a group. */
+static int check_name(json_t *seen, const char *name, const char *key, const char *where)
+{
+    if (!name[0] || strchr(name, '/') || strcmp(name, ".") == 0)
+        return err_set(ERR_ARG, "%s: cell %s: \"%s\" cannot name a metric or a series",
+                       where, key, name);
+    if (json_object_get(seen, name))
+        return err_set(ERR_ARG, "%s: cell %s: \"%s\" is there twice", where, key, name);
+    return json_object_set_new_nocheck(seen, name, json_null()) == 0
+               ? OK
+               : err_set(ERR_NOMEM, "%s: out of memory", where);
+}
+
+static int check_names(const struct record_cell *c, const char *where)
+{
+    json_t *values = json_object(), *series = json_object();
+    int rc = OK;
+
+    for (size_t i = 0; rc == OK && i < c->n_values; i++)
+        rc = check_name(values, c->values[i].name, c->key, where);
+    for (size_t i = 0; rc == OK && i < c->n_series; i++)
+        rc = check_name(series, c->series[i].name, c->key, where);
+    json_decref(values);
+    json_decref(series);
+    return rc;
+}
+
+int journal_cell_check(const struct record_cell *c, const char *where)
+{
+    int rc = journal_key_check(c->key, where);
+
+    if (rc == OK && !json_is_object(c->attributes))
+        rc = err_set(ERR_ARG, "%s: cell %s: attributes must be an object", where, c->key);
+    for (size_t i = 0; rc == OK && i < c->n_rows; i++)
+        if (c->rows[i].n_tok < 0 || (c->rows[i].n_tok > 0 && !c->rows[i].token_ns))
+            rc = err_set(ERR_ARG, "%s: cell %s: request %lld: %lld tokens without times",
+                         where, c->key, (long long)c->rows[i].request,
+                         (long long)c->rows[i].n_tok);
+    return rc == OK ? check_names(c, where) : rc;
+}
 
 /* --- to JSON. A member that could not be made is NULL, which json_pack(),
  * json_object_set_new() and json_array_append_new() refuse. */
@@ -257,7 +312,9 @@ int journal_cell_parse(struct journal_parsed *out, const json_t *v, const char *
         rc = take_values(out, json_object_get(v, "values"));
     if (rc == OK)
         rc = take_series(out, json_object_get(v, "series"));
-    return rc;
+    if (rc == OK)
+        rc = journal_cell_check(c, where);
+    return rc == ERR_ARG ? ERR_FORMAT : rc;
 }
 
 void journal_parsed_fini(struct journal_parsed *p)

@@ -190,6 +190,7 @@ static void numbers_and_texts_survive(void **state)
     fixture_cell_make(&f, 1);
     for (int i = 0; i < 8; i++) {
         values[i] = (struct metrics_value){"v", "ms", odd[i], ""};
+        values[i].name[0] = (char)('a' + i);
         f.series_v[i] = odd[7 - i];
     }
     values[1] = (struct metrics_value){"nan", "ms", NAN, "caf\xc3\xa9 caf\xc3"};
