@@ -5,87 +5,61 @@
 #include <sys/auxv.h>
 #include <sys/random.h>
 
-struct sip {
-    uint64_t v0, v1, v2, v3;
-};
+#include "base/rng.h"
 
-static inline uint64_t rotl(uint64_t x, int k)
-{
-    return x << k | x >> (64 - k);
-}
+#define PIECE 7 /* bytes, so that a piece is below the prime */
 
-static inline void rounds(struct sip *s, int n)
-{
-    for (int i = 0; i < n; i++) {
-        s->v0 += s->v1;
-        s->v2 += s->v3;
-        s->v1 = rotl(s->v1, 13) ^ s->v0;
-        s->v3 = rotl(s->v3, 16) ^ s->v2;
-        s->v0 = rotl(s->v0, 32);
-        s->v2 += s->v1;
-        s->v0 += s->v3;
-        s->v1 = rotl(s->v1, 17) ^ s->v2;
-        s->v3 = rotl(s->v3, 21) ^ s->v0;
-        s->v2 = rotl(s->v2, 32);
-    }
-}
+struct hash_keys hash_keys;
 
-static inline void word(struct sip *s, uint64_t m, int c)
-{
-    s->v3 ^= m;
-    rounds(s, c);
-    s->v0 ^= m;
-}
-
-/* Inlined wherever n, c or d is constant. */
-static inline __attribute__((always_inline)) uint64_t
-siphash(const unsigned char *p, size_t n, const uint64_t key[2], int c, int d)
-{
-    struct sip s = {key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du,
-                    key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u};
-    uint64_t m, last = (uint64_t)n << 56;
-    size_t i = 0;
-
-    for (; i + 8 <= n; i += 8) {
-        memcpy(&m, p + i, 8);
-        word(&s, le64toh(m), c);
-    }
-    for (size_t k = 0; i + k < n; k++)
-        last |= (uint64_t)p[i + k] << 8 * k;
-    word(&s, last, c);
-    s.v2 ^= 0xff;
-    rounds(&s, d);
-    return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
-}
-
-uint64_t hash_siphash(const void *p, size_t n, const uint64_t key[2], int c, int d)
-{
-    return siphash(p, n, key, c, d);
-}
-
-/* --- this process's key */
-
-static uint64_t process_key[2];
-
-/* Before main() and any thread. The kernel hands each program 16 random bytes, too, where
- * the call is forbidden. */
-__attribute__((constructor)) static void draw_key(void)
+/* Where the call is forbidden, the random bytes that the kernel hands each program. */
+__attribute__((constructor)) static void draw_keys(void)
 {
     const void *given = (const void *)getauxval(AT_RANDOM);
+    uint64_t seed = 0;
+    struct rng r;
 
-    if (getrandom(process_key, sizeof(process_key), GRND_NONBLOCK) !=
-            (ssize_t)sizeof(process_key) &&
-        given)
-        memcpy(process_key, given, sizeof(process_key));
+    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed) && given)
+        memcpy(&seed, given, sizeof(seed));
+    rng_init(&r, seed, "hash");
+    hash_keys.factor = (unsigned __int128)rng_u64(&r) << 64 | rng_u64(&r);
+    hash_keys.term = (unsigned __int128)rng_u64(&r) << 64 | rng_u64(&r);
+    hash_keys.point = rng_below(&r, HASH_PRIME);
 }
 
-uint64_t hash_bytes(const void *p, size_t n)
+static inline uint64_t load32(const unsigned char *p)
 {
-    return siphash(p, n, process_key, 1, 3);
+    uint32_t v;
+
+    memcpy(&v, p, sizeof(v));
+    return le32toh(v);
 }
 
-uint64_t hash_u64(uint64_t x)
+/* The number that n <= 7 bytes are, lowest first. Loads overlap: no loop, no call. */
+static inline uint64_t piece(const unsigned char *p, size_t n)
 {
-    x = htole64(x);
-    return siphash((const unsigned char *)&x, sizeof(x), process_key, 1, 3);
+    if (n >= 4)
+        return load32(p) | load32(p + n - 4) << 8 * (n - 4);
+    if (n == 0)
+        return 0;
+    return p[0] | (uint64_t)p[n / 2] << 8 * (n / 2) | (uint64_t)p[n - 1] << 8 * (n - 1);
+}
+
+/* h * point + next, below 2^62 and equal modulo the prime; h is below 2^62, too. */
+static inline uint64_t step(uint64_t h, uint64_t next)
+{
+    unsigned __int128 x = (unsigned __int128)h * hash_keys.point + next;
+
+    return ((uint64_t)x & HASH_PRIME) + (uint64_t)(x >> 61);
+}
+
+uint64_t hash_bytes(const void *text, size_t n)
+{
+    const unsigned char *p = text;
+    uint64_t h = n;
+
+    for (; n > PIECE; n -= PIECE, p += PIECE)
+        h = step(h, piece(p, PIECE));
+    h = step(h, piece(p, n));
+    h = (h & HASH_PRIME) + (h >> 61);
+    return hash_u64(h == HASH_PRIME ? 0 : h);
 }

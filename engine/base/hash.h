@@ -1,21 +1,34 @@
 /* base/hash.h - hashes for tables whose keys come from files.
  *
- * SipHash-1-3 under a key that is drawn once per process. Whoever writes a file cannot know
- * the key, so no choice of keys makes a table slow. A hash is therefore different in every
+ * Under keys that are drawn once per process: whoever writes a file cannot know them, so no
+ * choice of texts or numbers makes a table slow. A hash is therefore different in every
  * process: it may choose a slot, but must never be written, printed or decide an order.
- * Paper: Aumasson and Bernstein, SipHash: a fast short-input PRF.   Threads: any. */
+ * Any two texts or numbers have equal low k bits with a probability of about 2^-k, which is
+ * as much as a keyed hash of cryptography would promise here, in a third of the time (an
+ * attacker never sees a hash). Papers: Thorup, "String hashing for linear probing";
+ * Dietzfelbinger, "Universal hashing and k-wise independent random variables via integer
+ * arithmetic without primes".   Threads: any. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-uint64_t hash_bytes(const void *p, size_t n);
-/* The hash of the 8 bytes of x, lowest first. */
-uint64_t hash_u64(uint64_t x);
+#define HASH_PRIME ((UINT64_C(1) << 61) - 1)
 
-/* SipHash with c rounds per 8 bytes and d rounds at the end, for tests: published values
- * exist for 2 and 4. */
-uint64_t hash_siphash(const void *p, size_t n, const uint64_t key[2], int c, int d);
+extern struct hash_keys {
+    unsigned __int128 factor, term;
+    uint64_t point; /* below HASH_PRIME */
+} hash_keys;        /* written before main() */
+
+/* (factor * x + term) / 2^64, modulo 2^64. */
+static inline uint64_t hash_u64(uint64_t x)
+{
+    return (uint64_t)((hash_keys.factor * x + hash_keys.term) >> 64);
+}
+
+/* hash_u64() of a polynomial at `point` modulo HASH_PRIME, whose coefficients are n and the
+ * text in pieces of 7 bytes. */
+uint64_t hash_bytes(const void *p, size_t n);
 
 #endif

@@ -2,46 +2,74 @@
 
 #include "base/hash.h"
 
-/* The key 0, 1 .. 15 and messages 0, 1 .. n - 1 of the paper and of its authors' code. */
-static const uint64_t key[2] = {0x0706050403020100u, 0x0f0e0d0c0b0a0908u};
-
-static void published_values(void **state)
+/* What hash.h says, one bit and one byte at a time. */
+static uint64_t times(uint64_t a, uint64_t b)
 {
-    static const struct {
-        size_t n;
-        int c, d;
-        uint64_t hash;
-    } rows[] = {
-        {0, 2, 4, 0x726fdb47dd0e0e31u},  {1, 2, 4, 0x74f839c593dc67fdu},
-        {7, 2, 4, 0xab0200f58b01d137u},  {8, 2, 4, 0x93f5f5799a932462u},
-        {15, 2, 4, 0xa129ca6149be45e5u}, {16, 2, 4, 0x3f2acc7f57c29bdbu},
-        {63, 2, 4, 0x958a324ceb064572u}, {0, 1, 3, 0xabac0158050fc4dcu},
-        {1, 1, 3, 0xc9f49bf37d57ca93u},  {7, 1, 3, 0xd3927d989bb11140u},
-    };
-    unsigned char message[64];
+    uint64_t sum = 0;
 
-    (void)state;
-    for (int i = 0; i < 64; i++)
-        message[i] = (unsigned char)i;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (hash_siphash(message, rows[i].n, key, rows[i].c, rows[i].d) != rows[i].hash)
-            fail_msg("SipHash-%d-%d of %zu bytes", rows[i].c, rows[i].d, rows[i].n);
+    for (; b; b >>= 1, a = 2 * a % HASH_PRIME)
+        sum = b & 1 ? (sum + a) % HASH_PRIME : sum;
+    return sum;
 }
 
-static void a_number_is_its_bytes(void **state)
+static uint64_t by_definition(const unsigned char *p, size_t n)
 {
-    static const unsigned char bytes[8] = {0xef, 0xcd, 0xab, 0x89,
-                                           0x67, 0x45, 0x23, 0x01};
+    uint64_t h = n % HASH_PRIME;
+
+    for (size_t i = 0; i < n || i == 0; i += 7) {
+        uint64_t next = 0;
+
+        for (size_t k = 0; k < 7 && i + k < n; k++)
+            next |= (uint64_t)p[i + k] << 8 * k;
+        h = (times(h, hash_keys.point) + next) % HASH_PRIME;
+    }
+    return hash_u64(h);
+}
+
+static void texts_by_definition(void **state)
+{
+    unsigned char text[64];
+    struct rng r;
 
     (void)state;
-    assert_true(hash_u64(0x0123456789abcdefu) == hash_bytes(bytes, 8));
-    assert_true(hash_bytes(bytes, 8) == hash_bytes(bytes, 8));
+    assert_true(hash_keys.point < HASH_PRIME && hash_keys.factor && hash_keys.term);
+    rng_init(&r, test_seed(), "hash");
+    for (int round = 0; round < 200; round++)
+        for (size_t n = 0; n <= sizeof(text) - 1; n++) {
+            size_t at = rng_below(&r, sizeof(text) - n);
+
+            for (size_t i = 0; i < sizeof(text); i++)
+                text[i] = round == 0 ? 0 : round == 1 ? 0xff : (unsigned char)rng_u64(&r);
+            if (hash_bytes(text + at, n) != by_definition(text + at, n))
+                fail_msg("seed %llu: %zu bytes", (unsigned long long)test_seed(), n);
+        }
+}
+
+/* Of pairs that differ in one place, as many have equal low bits as random ones would. */
+static void differences_are_spread(void **state)
+{
+    int n_numbers = 0, n_texts = 0;
+    unsigned char a[24] = {0}, b[24];
+
+    (void)state;
+    for (uint64_t i = 0; i < 4096; i++)
+        for (int bit = 0; bit < 64; bit++) {
+            uint64_t x = i << 20, y = x ^ UINT64_C(1) << bit;
+
+            memcpy(a + 8, &x, 8);
+            memcpy(b, a, sizeof(b));
+            memcpy(b + 8, &y, 8);
+            n_numbers += ((hash_u64(x) ^ hash_u64(y)) & 255) == 0;
+            n_texts += ((hash_bytes(a, 24) ^ hash_bytes(b, 24)) & 255) == 0;
+        }
+    assert_in_range(n_numbers, 0, 4 * 4096 * 64 / 256);
+    assert_in_range(n_texts, 1, 4 * 4096 * 64 / 256);
 }
 
 /* What this program prints when it is started again, twice, differs. */
-static void each_process_draws_its_key(void **state)
+static void each_process_draws_its_keys(void **state)
 {
-    char line[2][32] = {"", ""};
+    char line[2][40] = {"", ""};
 
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -51,20 +79,22 @@ static void each_process_draws_its_key(void **state)
         assert_non_null(fgets(line[i], sizeof(line[i]), f));
         assert_int_equal(pclose(f), 0);
     }
-    assert_int_equal(strlen(line[0]), 17);
-    assert_string_not_equal(line[0], line[1]);
+    assert_int_equal(strlen(line[0]), 33);
+    assert_memory_not_equal(line[0], line[1], 16);
+    assert_memory_not_equal(line[0] + 16, line[1] + 16, 16);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_values),
-        cmocka_unit_test(a_number_is_its_bytes),
-        cmocka_unit_test(each_process_draws_its_key),
+        cmocka_unit_test(texts_by_definition),
+        cmocka_unit_test(differences_are_spread),
+        cmocka_unit_test(each_process_draws_its_keys),
     };
 
     (void)argv;
     if (argc > 1)
-        return printf("%016llx\n", (unsigned long long)hash_u64(1)) != 17;
+        return printf("%016llx%016llx\n", (unsigned long long)hash_u64(1),
+                      (unsigned long long)hash_bytes("a", 1)) != 33;
     return cmocka_run_group_tests_name("hash", tests, NULL, NULL);
 }

@@ -289,7 +289,8 @@ static size_t fix_cache(uint8_t *data, size_t n)
 
 struct kind {
     const char *name;
-    const char *file; /* what a mutant is called */
+    const char *file;  /* what a mutant is called */
+    const char *named; /* what a refusal says of it */
     const char *(*make)(void);
     const char *(*make_second)(void); /* another valid file; may be NULL */
     size_t (*fix)(uint8_t *data, size_t n);
@@ -348,11 +349,13 @@ static void schedule_by_it(const char **words, const char *path, int i)
 }
 
 static const struct kind kinds[] = {
-    {"record", "mutant.h5", make_record, make_old_record, NULL, export_it},
-    {"journal", "resumed/toy.journal", make_journal, NULL, fix_journal, resume_it},
-    {"card", "mutant.json", make_card, NULL, NULL, compare_with_it},
-    {"topology", "mutant.xml", make_topology, NULL, NULL, plan_for_it},
-    {"cache", "mutant.cache", make_cache, NULL, fix_cache, schedule_by_it},
+    {"record", "mutant.h5", "mutant.h5", make_record, make_old_record, NULL, export_it},
+    {"journal", "resumed/toy.journal", "toy.journal", make_journal, NULL, fix_journal,
+     resume_it},
+    {"card", "mutant.json", "mutant.json", make_card, NULL, NULL, compare_with_it},
+    {"topology", "mutant.xml", "mutant", make_topology, NULL, NULL, plan_for_it},
+    {"cache", "mutant.cache", "mutant.cache", make_cache, NULL, fix_cache,
+     schedule_by_it},
 };
 
 /* --- judging */
@@ -442,7 +445,7 @@ static void one_mutant(const struct kind *k, struct rng *r, const uint8_t *valid
     k->command(words, path, i < 0 ? 0 : i);
     ended = run(words);
     err = test_read(in_dir("err"), &n_err);
-    what = fault(&ended, strrchr(path, '/') + 1, err, t);
+    what = fault(&ended, k->named, err, t);
     if (what)
         keep(k->name, i, data, size, what);
     mem_free(err);
