@@ -2,9 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,9 +11,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -82,73 +80,6 @@ static int make_places(char **out, const int *cpus, int n)
     return OK;
 }
 
-/* Socket as standard input and output, log as standard error, nothing else. */
-static int spawn(struct gemm_process *p, const struct gemm_process_opts *o, int theirs,
-                 char **env)
-{
-    char parent[16], *argv[] = {(char *)o->path, (char *)o->arg, parent, NULL};
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t all, none;
-    int e;
-
-    snprintf(parent, sizeof parent, "%d", (int)getpid());
-    sigfillset(&all);
-    sigemptyset(&none);
-    if (posix_spawn_file_actions_init(&files) != 0)
-        return err_set(ERR_NOMEM, "%s: no memory to start it", p->name);
-    if (posix_spawnattr_init(&attr) != 0) {
-        posix_spawn_file_actions_destroy(&files);
-        return err_set(ERR_NOMEM, "%s: no memory to start it", p->name);
-    }
-    e = posix_spawn_file_actions_adddup2(&files, theirs, STDIN_FILENO);
-    e = e ? e : posix_spawn_file_actions_adddup2(&files, theirs, STDOUT_FILENO);
-    e = e ? e : posix_spawn_file_actions_adddup2(&files, p->log, STDERR_FILENO);
-    e = e ? e : posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-    /* Its own group: an interrupt from the keyboard is ours to answer. */
-    e = e ? e
-          : posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP |
-                                                POSIX_SPAWN_SETSIGDEF |
-                                                POSIX_SPAWN_SETSIGMASK);
-    e = e ? e : posix_spawnattr_setsigdefault(&attr, &all);
-    e = e ? e : posix_spawnattr_setsigmask(&attr, &none);
-    e = e ? e : posix_spawn(&p->pid, o->path, &files, &attr, argv, env);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
-    if (e == 0)
-        return OK;
-    p->pid = 0;
-    errno = e;
-    return err_set(e == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot start: %m", o->path);
-}
-
-/* A child is born with its parent's CPUs, and OpenMP reads them before main(): for that
- * moment the caller has the child's. */
-static int spawn_on(struct gemm_process *p, const struct gemm_process_opts *o, int theirs,
-                    char **env)
-{
-    cpu_set_t ours, wanted, got;
-    int rc;
-
-    CPU_ZERO(&wanted);
-    for (int i = 0; i < o->n_threads; i++) {
-        if (o->cpus[i] < 0 || o->cpus[i] >= CPU_SETSIZE)
-            return err_set(ERR_ARG, "CPU %d, expected 0 to %d", o->cpus[i],
-                           CPU_SETSIZE - 1);
-        CPU_SET(o->cpus[i], &wanted);
-    }
-    if (sched_getaffinity(0, sizeof ours, &ours) != 0)
-        return err_set(ERR_IO, "cannot read the CPUs of this thread: %m");
-    if (sched_setaffinity(0, sizeof wanted, &wanted) != 0 ||
-        sched_getaffinity(0, sizeof got, &got) != 0 || !CPU_EQUAL(&wanted, &got))
-        rc = err_set(ERR_IO, "%s: not all of its CPUs may be used here", p->name);
-    else
-        rc = spawn(p, o, theirs, env);
-    if (sched_setaffinity(0, sizeof ours, &ours) != 0 && rc == OK)
-        rc = err_set(ERR_IO, "cannot go back to the CPUs of this thread: %m");
-    return rc;
-}
-
 static int start(struct gemm_process *p, const struct gemm_process_opts *o, int theirs)
 {
     char threads[32], **env = NULL, *places = NULL, *set[MAX_SET];
@@ -166,8 +97,16 @@ static int start(struct gemm_process *p, const struct gemm_process_opts *o, int 
     if (o->env)
         set[n++] = (char *)o->env;
     rc = make_env(&env, set, n);
+    /* An interrupt from the keyboard is ours to answer; OpenMP reads its CPUs before main(). */
     if (rc == OK)
-        rc = spawn_on(p, o, theirs, env);
+        rc = child_start(
+            &p->pid,
+            &(struct child_program){.argv = (const char *const[]){o->path, o->arg, NULL},
+                                    .env = env,
+                                    .fd = {theirs, theirs, p->log},
+                                    .cpus = o->cpus,
+                                    .n_cpus = o->n_threads,
+                                    .own_group = true});
 out:
     mem_free(env);
     mem_free(places);
@@ -209,11 +148,7 @@ void gemm_process_stop(struct gemm_process **pp)
 
     if (!p)
         return;
-    if (p->pid > 0) {
-        kill(p->pid, SIGKILL);
-        while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
+    child_kill(&p->pid);
     if (p->socket >= 0)
         close(p->socket);
     if (p->log >= 0)
@@ -257,24 +192,14 @@ static void last_line(const struct gemm_process *p, char *out, size_t n)
 /* It closed its end of the socket: wait a second at most for it to exit, and report how. */
 static int ended(struct gemm_process *p)
 {
-    uint64_t end = clock_ns() + UINT64_C(1000000000);
     char words[LAST_LINE + 4];
-    int status = 0;
-    pid_t got;
+    int rc = child_wait(&p->pid, 1);
 
-    while ((got = waitpid(p->pid, &status, WNOHANG)) == 0 && clock_ns() < end)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     last_line(p, words, sizeof words);
-    if (got == 0)
+    if (rc == ERR_LIMIT)
         return err_set(ERR_IO, "%s: closed its output and still runs%s", p->name, words);
-    p->pid = 0;
-    if (got < 0)
-        return err_set(ERR_IO, "%s: ended, and its status is lost%s", p->name, words);
-    if (WIFSIGNALED(status))
-        return err_set(ERR_IO, "%s: ended by signal %d (%s)%s", p->name, WTERMSIG(status),
-                       strsignal(WTERMSIG(status)), words);
-    return err_set(ERR_IO, "%s: exited with status %d%s", p->name, WEXITSTATUS(status),
-                   words);
+    return err_set(ERR_IO, "%s: %s%s", p->name,
+                   rc == OK ? "exited with status 0" : err_msg(), words);
 }
 
 static int timed_out(const struct gemm_process *p, double limit_s)

@@ -19,7 +19,7 @@ struct gemm_process;
 
 struct gemm_process_opts {
     const char *path; /* the program; its last word names the process in errors */
-    const char *arg;  /* its first argument; the second is our process id */
+    const char *arg;  /* its argument */
     const char *env;  /* "NAME=VALUE" to add, or NULL */
     const int *cpus;  /* OpenMP's thread i is bound to cpus[i] */
     int n_threads;

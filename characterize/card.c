@@ -1,77 +1,21 @@
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "characterize/card.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "measure/card.h"
 #include "par/team.h"
 
-/* Raised when a value changes its meaning: older cards are then measured again. */
-#define CARD_VERSION   2
-#define CARD_BYTES_MAX (1 << 20)
-#define BUDGET_S       12.0 /* what a first run may cost without being asked */
-#define FULL_BUDGET_S  50.0 /* the whole of it stays under a minute */
-#define VALUES_MAX     1024
-
-/* ---- identity ---- */
-
-/* What a card is only true for. A new reference, NULL on ERR_NOMEM. */
-static json_t *identity_of(const struct cpu_budget *b)
-{
-    char isa[128], cpus[1024];
-    struct cpu_info i;
-    json_t *id;
-
-    cpu_info_get(&i);
-    cpu_isa_words(cpu_isa_detected(), isa, sizeof(isa));
-    cpu_list_print(b->cpus, b->n, cpus, sizeof(cpus));
-    id = json_pack("{s:s s:s s:i s:i s:i s:s s:s s:s s:I s:I s:I}", "vendor", i.vendor,
-                   "model_name", i.model_name, "family", i.family, "model", i.model,
-                   "stepping", i.stepping, "microcode", i.microcode, "isa", isa, "cpus",
-                   cpus, "l1d_bytes", (json_int_t)i.l1d_bytes, "l2_bytes",
-                   (json_int_t)i.l2_bytes, "l3_bytes", (json_int_t)i.l3_bytes);
-    if (!id)
-        err_set(ERR_NOMEM, "machine card: no memory");
-    return id;
-}
-
-json_t *machine_card_identity(void)
-{
-    struct cpu_budget b;
-
-    return cpu_budget_get(&b) == OK ? identity_of(&b) : NULL;
-}
-
-/* mkdir -p */
-MUST static int make_dirs(const char *dir)
-{
-    char path[1024];
-
-    if ((size_t)snprintf(path, sizeof(path), "%s", dir) >= sizeof(path))
-        return err_set(ERR_ARG, "machine card: path too long: %.60s...", dir);
-    for (char *s = path + 1;; s++) {
-        char c = *s;
-
-        if (c != '/' && c != '\0')
-            continue;
-        *s = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return err_set(ERR_IO, "%s: cannot make the folder: %m", path);
-        if (!c)
-            return OK;
-        *s = c;
-    }
-}
+#define BUDGET_S      12.0 /* what a first run may cost without being asked */
+#define FULL_BUDGET_S 50.0 /* the whole of it stays under a minute */
+#define VALUES_MAX    1024
 
 /* ---- measuring ---- */
 
@@ -118,33 +62,35 @@ MUST static int run_probes(struct probe_ctx *c, double budget_s)
     return rc;
 }
 
-/* *id is taken over in every case. */
-MUST static int card_json(json_t **out, const struct probe_ctx *c, json_t *id,
-                          const char *reason, double seconds, int64_t steal_ns)
+MUST static int card_json(json_t **out, const struct probe_ctx *c,
+                          const struct cpu_budget *b, double seconds, int64_t steal_ns)
 {
     char host[65] = "", utc[32];
     double load = NAN;
     json_t *values = values_json(c);
+    int rc;
 
-    if (!values) {
-        json_decref(id);
+    if (!values)
         return ERR_NOMEM;
-    }
     gethostname(host, sizeof(host) - 1);
     clock_utc(utc, sizeof(utc));
     if (getloadavg(&load, 1) != 1)
         load = NAN;
     /* steal and load say how much to trust the numbers */
-    *out = json_pack("{s:s s:i s:s s:s s:s s:f s:o s:o s:o s:o}", "format",
-                     "machine-card", "version", CARD_VERSION, "host", host,
-                     "measured_utc", utc, "budget", reason, "duration_s", seconds,
-                     "steal_ns", steal_ns < 0 ? json_null() : json_integer(steal_ns),
-                     "load_1min", isnan(load) ? json_null() : json_real(load), "identity",
-                     id, "values", values);
-    return *out ? OK : err_set(ERR_NOMEM, "machine card: no memory");
+    *out = json_pack("{s:s s:s s:s s:f s:o s:o s:o}", "host", host, "measured_utc", utc,
+                     "budget", b->reason, "duration_s", seconds, "steal_ns",
+                     steal_ns < 0 ? json_null() : json_integer(steal_ns), "load_1min",
+                     isnan(load) ? json_null() : json_real(load), "values", values);
+    rc =
+        *out ? measure_card_seal(*out, b) : err_set(ERR_NOMEM, "machine card: no memory");
+    if (rc == OK)
+        return OK;
+    json_decref(*out);
+    *out = NULL;
+    return rc;
 }
 
-MUST static int measure(json_t **out, const struct cpu_budget *b, json_t *id, bool full,
+MUST static int measure(json_t **out, const struct cpu_budget *b, bool full,
                         double budget_s)
 {
     struct probe_ctx c = {.n_threads_max = b->n, .full = full, .max_values = VALUES_MAX};
@@ -162,67 +108,39 @@ MUST static int measure(json_t **out, const struct cpu_budget *b, json_t *id, bo
     if (rc == OK) {
         if (steal_ns >= 0)
             steal_ns = cpu_steal_ns() - steal_ns;
-        rc = card_json(out, &c, id, b->reason, (double)(clock_ns() - start_ns) * 1e-9,
-                       steal_ns);
-        id = NULL;
+        rc = card_json(out, &c, b, (double)(clock_ns() - start_ns) * 1e-9, steal_ns);
     }
     par_team_close(&c.team);
     mem_free(c.values);
-    json_decref(id);
     return rc;
-}
-
-json_t *machine_card_cached(const char *path, const json_t *id)
-{
-    json_t *card = NULL;
-    int64_t version = 0;
-
-    if (access(path, F_OK) != 0)
-        return NULL;
-    if (json_read_file(&card, path, CARD_BYTES_MAX) != OK) {
-        log_warning("machine_card_unreadable", NAN, NAN, "%s; measuring again",
-                    err_msg());
-    } else if (json_opt_int(card, "version", 0, INT64_MAX, &version, path) != OK ||
-               version != CARD_VERSION ||
-               !json_is_array(json_object_get(card, "values"))) {
-        log_info("%s: another version of the card; measuring again", path);
-    } else if (!json_equal(json_object_get(card, "identity"), id)) {
-        log_info("%s: not of this CPU, microcode or thread set; measuring again", path);
-    } else {
-        return card;
-    }
-    err_clear();
-    json_decref(card);
-    return NULL;
 }
 
 static int card_get(json_t **out, const char *dir, bool full, int force, double budget_s)
 {
     struct cpu_budget b;
-    json_t *id = NULL;
     char path[1200];
     int rc;
 
     *out = NULL;
     rc = measure_card_path(path, sizeof(path), dir, full ? "-full" : "");
+    if (rc == OK && !force) {
+        rc = measure_card_read(out, path);
+        if (rc == OK || rc == ERR_NOMEM)
+            return rc;
+        if (rc != ERR_NOTFOUND)
+            log_warning("machine_card_refused", NAN, NAN, "%s; measuring again",
+                        err_msg());
+        err_clear();
+        rc = OK;
+    }
     if (rc == OK)
         rc = cpu_budget_get(&b);
-    if (rc != OK)
-        return rc;
-    id = identity_of(&b);
-    if (!id)
-        return ERR_NOMEM;
-    if (!force)
-        *out = machine_card_cached(path, id);
-    if (*out) {
-        json_decref(id);
-        return OK;
-    }
-    rc = measure(out, &b, id, full, budget_s); /* takes id */
+    if (rc == OK)
+        rc = measure(out, &b, full, budget_s);
     if (rc != OK)
         return rc;
     /* the numbers are good even if they cannot be kept, as in a read-only checkout */
-    if (make_dirs(dir) != OK || json_write_file(*out, path) != OK) {
+    if (file_make_dirs(dir) != OK || json_write_file(*out, path) != OK) {
         log_warning("machine_card_not_kept", NAN, NAN, "%s", err_msg());
         err_clear();
     }

@@ -119,7 +119,7 @@ int probe_report(struct probe_ctx *c, const char *name, const char *unit, int n_
     v.lo = r->lo;
     v.hi = r->hi;
     v.n_trials = r->n;
-    if (isnan(v.estimate) || isnan(v.lo) || isnan(v.hi)) {
+    if (!isfinite(v.estimate) || !isfinite(v.lo) || !isfinite(v.hi)) {
         snprintf(v.why, sizeof(v.why), "%s",
                  r->n ? "no memory to sort the trials" : "no trial was made");
         v.estimate = v.lo = v.hi = NAN;

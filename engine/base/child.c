@@ -23,6 +23,13 @@
 
 static FILE *to_parent; /* in the child; an error is a NUL and its message */
 
+void child_follow(pid_t parent)
+{
+    /* A parent that was killed before the first call is seen by the second. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
+        _exit(127);
+}
+
 void child_exit(int rc)
 {
     if (rc != OK)
@@ -81,10 +88,7 @@ static void default_faults(void)
 
 static _Noreturn void be_child(const struct child *c, pid_t parent, int fd)
 {
-    /* No orphan goes on writing: a parent killed before this line is seen by the next. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(127);
+    child_follow(parent);
     default_faults();
     to_parent = fdopen(fd, "w");
     if (!to_parent)

@@ -26,6 +26,15 @@ enum err {
  * `%m` works. Longer messages than 511 bytes are cut. */
 int err_set(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Return the error of `call`, if there is one. For functions that open nothing of their own:
+ * what they open belongs to a context that their caller closes. */
+#define TRY(call)                                                                        \
+    do {                                                                                 \
+        int try_rc_ = (call);                                                            \
+        if (try_rc_ != OK)                                                               \
+            return try_rc_;                                                              \
+    } while (0)
+
 /* Put "prefix: " before the message already set; returns `code`. For the one caller that
  * knows the file name when the callee knew only the offset. */
 int err_prefix(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

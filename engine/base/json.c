@@ -193,6 +193,20 @@ json_t *json_string_lossy(const char *s)
     return json_stringn_lossy(s, strlen(s));
 }
 
+int json_checksum(const json_t *j, char out[17])
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    char *text = json_text(j, JSON_COMPACT | JSON_SORT_KEYS);
+
+    if (!text)
+        return ERR_NOMEM;
+    for (const char *p = text; *p; p++)
+        h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+    snprintf(out, 17, "%016llx", (unsigned long long)h);
+    mem_free(text);
+    return OK;
+}
+
 int json_write_file(const json_t *j, const char *path)
 {
     char *text = json_text(j, JSON_SORT_KEYS | JSON_INDENT(2));

@@ -34,6 +34,10 @@ MUST char *json_text(const json_t *j, size_t flags);
 json_t *json_string_lossy(const char *s);
 json_t *json_stringn_lossy(const char *s, size_t n);
 
+/* The FNV-1a hash (64 bits, as 16 hexadecimal digits) of `j` as compact text with sorted
+ * keys: the checksum of a document that nobody should edit by hand. ERR_NOMEM. */
+MUST int json_checksum(const json_t *j, char out[17]);
+
 /* Write `j` with sorted keys and two-space indentation, ending in a newline, by
  * file_write(). */
 MUST int json_write_file(const json_t *j, const char *path);

@@ -51,9 +51,9 @@ struct cli_timing {
     double decode_bytes;     /* that the decoded tokens had to read */
     double prefill_flop;
 };
-/* The numbers as JSON, with shares of the machine's bounds where its card is at hand. */
+/* The numbers as JSON, with shares of the machine's bounds. card NULL: they are unknown. */
 json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
-                        const char *card_path);
+                        const json_t *card);
 /* The same for people, on standard error. */
 void cli_report_print(const json_t *report, const json_t *describe);
 

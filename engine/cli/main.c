@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "base/process.h"
 #include "cpu/cpu.h"
 
 static const struct {
@@ -132,7 +133,7 @@ int main(int argc, char **argv)
 {
     const char *words[N_VERBS + 1] = {0};
 
-    if (cpu_isa_check_env() != OK) {
+    if (process_start() != OK || cpu_isa_check_env() != OK) {
         fprintf(stderr, "sandwich: %s\n", err_msg());
         return EXIT_USAGE;
     }

@@ -26,10 +26,8 @@ static const char *text(const json_t *o, const char *key)
 }
 
 json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
-                        const char *card_path)
+                        const json_t *card)
 {
-    json_t *card = NULL;
-    int known = measure_card_read(&card, card_path);
     double n_gaps = (double)(t->n_new - 1);
     double tpot = n_gaps > 0 ? t->decode_s / n_gaps : NAN;
     double read = n_gaps > 0 ? t->decode_bytes / t->decode_s * 1e-9 : NAN;
@@ -39,9 +37,6 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
                                            text(describe, "precision"),
                                            threads(describe, "prefill_threads"));
     json_t *j = json_object();
-
-    if (known != OK)
-        err_clear(); /* the report says that the bounds are unknown */
 
     json_object_set_new(j, "n_prompt_tok", json_integer(t->n_prompt));
     json_object_set_new(j, "n_new_tok", json_integer(t->n_new));
@@ -58,7 +53,6 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
     json_object_set_new(j, "prefill_gflops", number(gflops));
     json_object_set_new(j, "machine_peak_gflops", number(peak));
     json_object_set_new(j, "prefill_peak_frac", number(gflops / peak));
-    json_decref(card);
     return j;
 }
 

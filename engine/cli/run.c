@@ -1,6 +1,7 @@
 /* sandwich run: generates text or ids from one prompt and reports the speed. */
 #include "cli/cli.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "measure/card.h"
 #include "tokenizer/tokenizer.h"
 #include "serve/serve.h"
 
@@ -55,8 +57,9 @@ static const struct opt_row own_rows[] = {
                "Seed of the sampler. The same seed gives the same text."),
     OPT_ROW(STR, machine_card, NULL,
             "Machine card with the measured bandwidth and peak of this machine, to "
-            "which the speed is compared. Default: results/machine/HOST.json, written "
-            "by `testbed machine`.",
+            "which the speed is compared. A card that was changed or measured on another "
+            "machine is refused. Default: results/machine/HOST.json, written by `testbed "
+            "machine`.",
             .unit = "FILE"),
     OPT_HELP_ROW,
 };
@@ -86,6 +89,7 @@ static const struct opt_row *table(void)
 
 struct run {
     const struct run_flags *f;
+    json_t *card; /* NULL: the bounds of this machine are unknown */
     struct serve *serve;
     int32_t *prompt;
     size_t n_prompt;
@@ -270,7 +274,7 @@ static int report(struct run *r)
 
     if (rc != OK)
         return rc;
-    j = cli_report_json(&r->timing, describe, r->f->machine_card);
+    j = cli_report_json(&r->timing, describe, r->card);
     if (!j) {
         rc = err_set(ERR_NOMEM, "no memory for the report");
         goto out;
@@ -293,6 +297,20 @@ out:
     return rc;
 }
 
+/* A card that was asked for must be sound and of this machine. The standard one may be
+ * absent; where it does not fit, a warning says why the bounds are unknown. */
+static int read_card(struct run *r)
+{
+    int rc = measure_card_read(&r->card, r->f->machine_card);
+
+    if (rc == OK || r->f->machine_card || rc == ERR_NOMEM)
+        return rc;
+    if (rc != ERR_NOTFOUND)
+        log_warning("machine_card_refused", NAN, NAN, "%s", err_msg());
+    err_clear();
+    return OK;
+}
+
 static int run(const struct run_flags *f)
 {
     static char doing[] = "loading";
@@ -304,7 +322,9 @@ static int run(const struct run_flags *f)
     if (!f->prompt == !f->prompt_ids)
         return err_set(ERR_ARG, "expected either --prompt or --prompt-ids, found %s",
                        f->prompt ? "both" : "neither");
-    rc = serve_open_shown(&r.serve, &f->serve, cli_progress, doing);
+    rc = read_card(&r);
+    if (rc == OK)
+        rc = serve_open_shown(&r.serve, &f->serve, cli_progress, doing);
     if (rc == OK)
         rc = prepare_output(&r);
     if (rc == OK)
@@ -317,6 +337,7 @@ static int run(const struct run_flags *f)
         fclose(r.text);
     free(r.text_buf); /* open_memstream's own */
     json_decref(r.ids);
+    json_decref(r.card);
     mem_free(r.piece);
     mem_free(r.prompt);
     serve_close(&r.serve);

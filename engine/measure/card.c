@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "cpu/cpu.h"
 
 #define CARD_BYTES_MAX (1 << 20)
+#define FORMAT         "machine-card"
 
 /* ---- files ---- */
 
@@ -32,20 +34,205 @@ int measure_card_path(char *out, size_t n, const char *dir, const char *suffix)
     return OK;
 }
 
-/* The peak of instruction sets that are not used here would be no bound of ours. */
-static int check_isa(const json_t *card, const char *path)
-{
-    const char *isa =
-        json_string_value(json_object_get(json_object_get(card, "identity"), "isa"));
-    char ours[128];
+/* ---- what is accepted ---- */
 
-    cpu_isa_words(cpu_isa_detected(), ours, sizeof(ours));
-    if (!isa || strcmp(isa, ours) == 0)
-        return OK;
-    return err_set(
-        ERR_STATE,
-        "%s: measured with the instruction sets \"%.100s\", this run has \"%s\"", path,
-        isa, ours);
+/* What a card is only true for. *out: a new reference. */
+MUST static int identity(json_t **out, const struct cpu_budget *b)
+{
+    char isa[128], cpus[1024];
+    struct cpu_info i;
+
+    cpu_info_get(&i);
+    cpu_isa_words(cpu_isa_detected(), isa, sizeof(isa));
+    cpu_list_print(b->cpus, b->n, cpus, sizeof(cpus));
+    *out = json_pack("{s:s s:s s:i s:i s:i s:s s:s s:s s:I s:I s:I}", "vendor", i.vendor,
+                     "model_name", i.model_name, "family", i.family, "model", i.model,
+                     "stepping", i.stepping, "microcode", i.microcode, "isa", isa, "cpus",
+                     cpus, "l1d_bytes", (json_int_t)i.l1d_bytes, "l2_bytes",
+                     (json_int_t)i.l2_bytes, "l3_bytes", (json_int_t)i.l3_bytes);
+    return *out ? OK : err_set(ERR_NOMEM, "machine card: no memory");
+}
+
+/* Of all but its checksum. */
+MUST static int checksum(const json_t *card, char out[17])
+{
+    json_t *rest = json_copy((json_t *)card);
+    int rc;
+
+    if (!rest)
+        return err_set(ERR_NOMEM, "machine card: no memory");
+    json_object_del(rest, "checksum");
+    rc = json_checksum(rest, out);
+    json_decref(rest);
+    return rc;
+}
+
+int measure_card_seal(json_t *card, const struct cpu_budget *b)
+{
+    json_t *id;
+    char sum[17];
+    int rc = identity(&id, b);
+
+    if (rc != OK)
+        return rc;
+    if (json_object_set_new(card, "identity", id) != 0 ||
+        json_object_set_new(card, "format", json_string(FORMAT)) != 0 ||
+        json_object_set_new(card, "version", json_integer(MEASURE_CARD_VERSION)) != 0)
+        return err_set(ERR_NOMEM, "machine card: no memory");
+    rc = checksum(card, sum);
+    if (rc == OK && json_object_set_new(card, "checksum", json_string(sum)) != 0)
+        rc = err_set(ERR_NOMEM, "machine card: no memory");
+    return rc;
+}
+
+/* What is accepted of each unit: ten times and more beyond today's machines. */
+static const struct unit {
+    const char *name;
+    double min, max;
+    bool of_a_thread; /* `max` is: several threads may have as much each */
+} units[] = {
+    {"GB/s", 1e-3, 1e4, true},    /* a core's first cache gives less than 1000 */
+    {"GFLOP/s", 1e-3, 1e5, true}, /* a core's matrix unit computes less than 10000 */
+    {"GOP/s", 1e-3, 1e5, true},   {"ns", 1e-3, 1e12, false},
+    {"ns/s", 0, 1e9, true},       {"1", 0, 1e3, false},
+};
+
+static const struct unit *unit_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (strcmp(units[i].name, name) == 0)
+            return &units[i];
+    return NULL;
+}
+
+static bool is_null(const json_t *row, const char *key)
+{
+    return json_is_null(json_object_get(row, key));
+}
+
+MUST static int check_estimate(const json_t *row, const struct unit *u, int64_t n_threads,
+                               const char *where)
+{
+    double v, lo, hi, max = u->max * (double)(u->of_a_thread ? n_threads : 1);
+    int rc = json_get_f64(row, "estimate", &v, where);
+
+    if (rc == OK)
+        rc = json_get_f64(row, "lo", &lo, where);
+    if (rc == OK)
+        rc = json_get_f64(row, "hi", &hi, where);
+    if (rc == OK && !(u->min <= lo && lo <= v && v <= hi && hi <= max))
+        rc = err_set(ERR_FORMAT,
+                     "%s: expected %g <= lo <= estimate <= hi <= %g %s, found %g, %g, %g",
+                     where, u->min, max, u->name, lo, v, hi);
+    return rc;
+}
+
+MUST static int check_row(const json_t *row, const char *where)
+{
+    const char *name, *unit, *why;
+    int64_t n_threads, n_trials;
+    const struct unit *u;
+    int rc = json_get_str(row, "name", &name, where);
+
+    if (rc == OK)
+        rc = json_get_str(row, "unit", &unit, where);
+    if (rc == OK)
+        rc = json_get_str(row, "why", &why, where);
+    if (rc == OK)
+        rc = json_get_int(row, "n_threads", 1, CPU_MAX, &n_threads, where);
+    if (rc == OK)
+        rc = json_get_int(row, "n_trials", 0, INT32_MAX, &n_trials, where);
+    if (rc != OK)
+        return rc;
+    u = unit_of(unit);
+    if (!u)
+        return err_set(ERR_FORMAT, "%s: unit: no machine card has \"%.20s\"", where,
+                       unit);
+    if (!is_null(row, "estimate"))
+        return check_estimate(row, u, n_threads, where);
+    if (!why[0] || !is_null(row, "lo") || !is_null(row, "hi"))
+        return err_set(ERR_FORMAT, "%s: no estimate, but an interval or no reason",
+                       where);
+    return OK;
+}
+
+MUST static int check_identity(const json_t *card, json_t *ours, const char *where)
+{
+    const json_t *theirs = NULL;
+    const char *key;
+    json_t *value;
+    int rc = json_get_obj(card, "identity", &theirs, where);
+
+    if (rc != OK)
+        return rc;
+    json_object_foreach(ours, key, value)
+    {
+        const json_t *other = json_object_get(theirs, key);
+        char *found, *wanted;
+
+        if (json_equal(other, value))
+            continue;
+        found = json_text(other ? other : json_null(), JSON_ENCODE_ANY | JSON_COMPACT);
+        wanted = json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        if (!found || !wanted)
+            rc = ERR_NOMEM;
+        else
+            rc = err_set(ERR_STATE,
+                         "%s: measured on another machine: %s %.100s, here %.100s", where,
+                         key, found, wanted);
+        mem_free(found);
+        mem_free(wanted);
+        return rc;
+    }
+    return OK;
+}
+
+MUST static int check_whole(const json_t *card, const char *where)
+{
+    const json_t *values = NULL;
+    const char *format = "", *said = "";
+    char sum[17], at[512];
+    int64_t version;
+    int rc = json_get_str(card, "format", &format, where);
+
+    if (rc == OK && strcmp(format, FORMAT) != 0)
+        rc = err_set(ERR_FORMAT, "%s: format: expected \"" FORMAT "\", found \"%.40s\"",
+                     where, format);
+    if (rc == OK)
+        rc = json_get_int(card, "version", MEASURE_CARD_VERSION, MEASURE_CARD_VERSION,
+                          &version, where);
+    if (rc == OK)
+        rc = json_get_arr(card, "values", &values, where);
+    for (size_t i = 0; rc == OK && i < json_array_size(values); i++) {
+        snprintf(at, sizeof(at), "%.400s: values[%zu]", where, i);
+        rc = check_row(json_array_get(values, i), at);
+    }
+    if (rc == OK)
+        rc = json_get_str(card, "checksum", &said, where);
+    if (rc == OK)
+        rc = checksum(card, sum);
+    if (rc == OK && strcmp(sum, said) != 0)
+        rc = err_set(ERR_FORMAT,
+                     "%s: changed after it was measured: its checksum is "
+                     "\"%.16s\", its content has \"%s\"",
+                     where, said, sum);
+    return rc;
+}
+
+int measure_card_check(const json_t *card, const char *where)
+{
+    json_t *ours = NULL;
+    struct cpu_budget b;
+    int rc = check_whole(card, where);
+
+    if (rc == OK)
+        rc = cpu_budget_get(&b);
+    if (rc == OK)
+        rc = identity(&ours, &b);
+    if (rc == OK)
+        rc = check_identity(card, ours, where);
+    json_decref(ours);
+    return rc;
 }
 
 int measure_card_read(json_t **out, const char *path)
@@ -59,7 +246,7 @@ int measure_card_read(json_t **out, const char *path)
     path = path ? path : standard;
     rc = rc == OK ? json_read_file(out, path, CARD_BYTES_MAX) : rc;
     if (rc == OK)
-        rc = check_isa(*out, path);
+        rc = measure_card_check(*out, path);
     if (rc != OK) {
         json_decref(*out);
         *out = NULL;

@@ -2,8 +2,9 @@
  *
  * characterize/ measures the card and keeps it as results/machine/<host>.json. Every
  * program that states a share of bandwidth or of peak reads it through this module, so that
- * all divide by the same number. A card may have been edited by hand: any content is
- * accepted, and what is missing or unreadable is NaN.   Threads: any. */
+ * all divide by the same number. A card is used only if it is whole, unchanged since it was
+ * measured, and of this machine; a record may hold any card, so what is missing in one that
+ * is asked for a value is NaN.   Threads: any. */
 #ifndef MEASURE_CARD_H
 #define MEASURE_CARD_H
 
@@ -11,17 +12,27 @@
 #include <jansson.h>
 
 #include "base/err.h"
+#include "cpu/cpu.h"
 
 #define MEASURE_CARD_DIR "results/machine"
+/* Raised when a value changes its meaning: older cards are then measured again. */
+#define MEASURE_CARD_VERSION 3
 
 /* <dir>/<host><suffix>.json, and <host>-avx2<suffix>.json where CPU_ISA_ENV hides what this
  * processor has beyond AVX2, so that neither card replaces the other. The host's name keeps
  * only those characters that are safe in a file name. ERR_ARG: it does not fit into n. */
 MUST int measure_card_path(char *out, size_t n, const char *dir, const char *suffix);
 /* The card in a file; NULL: this host's in MEASURE_CARD_DIR. *out is a new reference, NULL
- * on error. Whether it is of this machine is not checked, but its instruction sets are:
- * ERR_STATE where they are not those of this run. Else as json_read_file(). */
+ * on error. As json_read_file(), then as measure_card_check(). */
 MUST int measure_card_read(json_t **out, const char *path);
+/* Is this a card that bounds what this machine does? ERR_FORMAT: another version, a value
+ * that no machine has, or one that was changed after it was measured. ERR_STATE: measured on
+ * another CPU, or with other CPUs, microcode or instruction sets than this process has.
+ * `where` begins the error line, which says what was expected and found. */
+MUST int measure_card_check(const json_t *card, const char *where);
+/* Complete `card`, which holds what was measured on the CPUs of `b`, by format, version,
+ * identity of this machine and checksum. ERR_NOMEM. */
+MUST int measure_card_seal(json_t *card, const struct cpu_budget *b);
 
 /* Between two measured thread counts the answer is on the line through both; beyond the
  * largest it is that one's (they share the CPUs). */

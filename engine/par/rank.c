@@ -7,11 +7,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "par/coll.h"
@@ -24,8 +24,8 @@
 #define CLOSE_GRACE_NS UINT64_C(2000000000)
 #define MESSAGE_BYTES  512
 
-/* One child, guarded by the lock. */
-struct child {
+/* The process of one, guarded by the lock. */
+struct rank {
     pid_t pid;           /* 0: has ended, or was never started */
     uint64_t stopped_ns; /* when it was stopped; 0: it runs */
     int stop_signal;
@@ -41,7 +41,7 @@ struct par_ranks {
     /* Guarded by the lock. */
     bool closing, failed;
     char why[MESSAGE_BYTES];
-    struct child children[];
+    struct rank children[];
 };
 
 static char *words_of(const struct par_ranks *p, int rank)
@@ -55,8 +55,7 @@ static int prepare_child(const struct par_ranks *p, int rank, pid_t parent)
 {
     cpu_set_t set;
 
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
-        return err_set(ERR_STATE, "its parent has ended");
+    child_follow(parent);
     signal(SIGINT, SIG_IGN);
     if (!p->o.cpus)
         return OK;
@@ -119,7 +118,7 @@ static void ended(struct par_ranks *p, int rank, const siginfo_t *info)
 
 static void check_rank(struct par_ranks *p, int rank, uint64_t now)
 {
-    struct child *c = &p->children[rank];
+    struct rank *c = &p->children[rank];
     const int kinds = WEXITED | WSTOPPED | WCONTINUED | WNOHANG;
     siginfo_t info = {.si_pid = 0};
     int rc = 0;
@@ -237,7 +236,7 @@ int par_ranks_open(struct par_ranks **out, const struct par_ranks_opts *o)
     if (o->n_ranks < 1 || o->n_ranks > PAR_RANKS_MAX || o->first < 0 || o->first > 1)
         return err_set(ERR_ARG, "%d ranks from %d on, expected 1 to %d from 0 or 1 on",
                        o->n_ranks, o->first, PAR_RANKS_MAX);
-    p = mem_new(MEM_TEAM, 1, sizeof(*p) + (size_t)o->n_ranks * sizeof(struct child));
+    p = mem_new(MEM_TEAM, 1, sizeof(*p) + (size_t)o->n_ranks * sizeof(struct rank));
     if (!p)
         return ERR_NOMEM;
     rc = init(p, o);

@@ -12,21 +12,6 @@
 #define M_MAX      (1 << 24)
 #define EXTENT_MAX ((int64_t)1 << 40)
 
-/* FNV-1a, 64 bits, over the groups as compact text with sorted keys. */
-static int checksum(const json_t *groups, char out[17])
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    char *text = json_text(groups, JSON_COMPACT | JSON_SORT_KEYS);
-
-    if (!text)
-        return ERR_NOMEM;
-    for (const char *p = text; *p; p++)
-        h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
-    snprintf(out, 17, "%016llx", (unsigned long long)h);
-    mem_free(text);
-    return OK;
-}
-
 /* ---- reading ---- */
 
 static int get_text(const json_t *o, const char *key, char *out, size_t n,
@@ -153,7 +138,7 @@ static int check_whole(const json_t *root, const json_t *groups, const char *pat
     if (rc == OK)
         rc = json_get_str(root, "checksum", &wanted, path);
     if (rc == OK)
-        rc = checksum(groups, sum);
+        rc = json_checksum(groups, sum);
     if (rc == OK && strcmp(sum, wanted) != 0)
         rc = err_set(ERR_FORMAT,
                      "%s: checksum: the file says %.16s, its schedules have %s", path,
@@ -232,7 +217,7 @@ int tune_cache_save(const struct tune_cache *c)
         if (json_array_append_new(groups, group_json(&c->groups[i])) != 0)
             rc = err_set(ERR_NOMEM, "%s: no memory for its text", c->path);
     if (rc == OK)
-        rc = checksum(groups, sum);
+        rc = json_checksum(groups, sum);
     if (rc == OK) {
         root = json_pack("{s:i, s:s, s:O}", "version", VERSION, "checksum", sum, "groups",
                          groups);

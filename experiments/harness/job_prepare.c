@@ -1,15 +1,11 @@
 #include "experiments/harness/job.h"
 
-#include <errno.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/file.h"
 #include "base/mem.h"
-
-extern char **environ;
 
 static const char *creates(const json_t *p)
 {
@@ -45,28 +41,17 @@ static int make_parents(const char *path)
     return rc == OK ? OK : err_prefix(rc, "prepare");
 }
 
-static int spawn(char *const *argv)
+static int spawn(const char *const *argv)
 {
-    posix_spawn_file_actions_t actions;
+    const struct child_program p = {.argv = argv,
+                                    .fd = {STDIN_FILENO, STDERR_FILENO, STDERR_FILENO}};
     pid_t pid;
-    int status, e;
+    int rc = child_start(&pid, &p);
 
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    e = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (e != 0)
-        return err_set(ERR_IO, "prepare: %s: cannot start: %s", argv[0], strerror(e));
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return err_set(ERR_IO, "prepare: %s: cannot wait for it: %m", argv[0]);
-    if (WIFSIGNALED(status))
-        return err_set(ERR_IO, "prepare: %s: killed by signal %d", argv[0],
-                       WTERMSIG(status));
-    if (WEXITSTATUS(status) != 0)
-        return err_set(ERR_IO, "prepare: %s: exit status %d", argv[0],
-                       WEXITSTATUS(status));
-    return OK;
+    if (rc != OK)
+        return err_prefix(ERR_IO, "prepare");
+    rc = child_wait(&pid, 0);
+    return rc == OK ? OK : err_prefix(rc, "prepare: %s", argv[0]);
 }
 
 static int run_one(const json_t *p, void (*report)(void *ctx, const char *line),
@@ -74,12 +59,12 @@ static int run_one(const json_t *p, void (*report)(void *ctx, const char *line),
 {
     const json_t *run = json_object_get(p, "run");
     size_t n = json_array_size(run), len = 0;
-    char **argv = mem_new(MEM_HARNESS, n + 1, sizeof(*argv));
+    const char **argv = mem_new(MEM_HARNESS, n + 1, sizeof(*argv));
     char line[512];
     int rc = argv ? make_parents(creates(p)) : ERR_NOMEM;
 
     for (size_t i = 0; i < n && rc == OK; i++) {
-        argv[i] = (char *)json_string_value(json_array_get(run, i));
+        argv[i] = json_string_value(json_array_get(run, i));
         if (len < sizeof(line))
             len += (size_t)snprintf(line + len, sizeof(line) - len, "%s%s", i ? " " : "",
                                     argv[i]);

@@ -1,18 +1,18 @@
 /* The program `testbed`: runs experiments, describes them and exports their results. */
 #include <dirent.h>
 #include <errno.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/build.h"
+#include "base/child.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/opt.h"
+#include "base/process.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "experiments/harness/export.h"
@@ -22,8 +22,6 @@
 #include "experiments/harness/study.h"
 #include "measure/card.h"
 #include "plan/plan.h"
-
-extern char **environ;
 
 enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 
@@ -256,16 +254,13 @@ static int print_card(int rc, json_t *card)
  * complete without it, so a missing Python or library is not a failure. */
 static void draw(const char *record)
 {
-    char *const argv[] = {(char *)FIGURE_PYTHON, (char *)FIGURE_SCRIPT, (char *)record,
-                          NULL};
-    int status = -1;
+    const struct child_program p = {
+        .argv = (const char *const[]){FIGURE_PYTHON, FIGURE_SCRIPT, record, NULL},
+        .fd = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}};
     pid_t pid;
 
     fflush(NULL);
-    if (posix_spawn(&pid, argv[0], NULL, NULL, argv, environ) == 0)
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
-    if (status != 0)
+    if (child_start(&pid, &p) != OK || child_wait(&pid, 0) != OK)
         fprintf(stderr, "testbed: no page was drawn; install python3-matplotlib and "
                         "python3-h5py, then run: make figures NAME=" FULL_CARD "\n");
 }
@@ -480,7 +475,7 @@ static int run_verb(const struct verb *v, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    if (cpu_isa_check_env() != OK)
+    if (process_start() != OK || cpu_isa_check_env() != OK)
         return complain(EXIT_USAGE);
     if (argc < 2) {
         help(stderr);

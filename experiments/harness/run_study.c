@@ -165,7 +165,8 @@ static int run_it(struct study_cell *c, const struct job_cell *job_cell)
     const struct study *study = c->study;
     json_t *given = json_copy(json_object_get(job_cell->settings, "study"));
     void *opts = mem_new(MEM_HARNESS, 1, study->opts_bytes);
-    int rc = given && opts ? OK : err_set(ERR_NOMEM, "study: out of memory");
+    void *context = mem_new(MEM_HARNESS, 1, study->context_bytes);
+    int rc = given && opts && context ? OK : err_set(ERR_NOMEM, "study: out of memory");
 
     if (rc == OK)
         rc = opt_init(study->opts, opts);
@@ -173,14 +174,18 @@ static int run_it(struct study_cell *c, const struct job_cell *job_cell)
         goto out;
     json_object_del(given, "name");
     rc = opt_from_json(study->opts, opts, given, "study");
-    if (rc == OK)
-        rc = study->run(opts, c);
+    if (rc == OK) {
+        rc = study->run(context, opts, c);
+        if (study->end)
+            study->end(context);
+    }
     if (rc == OK && c->rc != OK)
         rc = err_set(c->rc, "%s", c->error);
     opt_free(study->opts, opts);
 out:
     json_decref(given);
     mem_free(opts);
+    mem_free(context);
     return rc;
 }
 

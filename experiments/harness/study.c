@@ -8,6 +8,12 @@
 
 int study_find(const char *name, const struct study **out)
 {
+    /* jobs of before are refused with the name and the key of now */
+    if (strcmp(name, "topo_truth") == 0)
+        return err_set(
+            ERR_NOTFOUND,
+            "study \"topo_truth\" is now \"topo_hidden_structure\", and its key "
+            "\"truth\" is \"machine\": \"random:0.2\" or a machine's name");
     *out = name_find(studies, name, "study");
     return *out ? OK : ERR_NOTFOUND;
 }

@@ -56,15 +56,19 @@ struct study_metric {
 struct study {
     const char *name, *help;
     const struct opt_row *opts;
-    size_t opts_bytes; /* the struct opts fills */
-    size_t kept_bytes; /* what study_kept() lends; 0: nothing */
+    size_t opts_bytes;    /* the struct opts fills */
+    size_t context_bytes; /* of a cell's state; 0: run() needs none */
+    size_t kept_bytes;    /* what study_kept() lends; 0: nothing */
     const struct study_metric *metrics;
     bool wants_machine; /* have the machine card before the first cell */
-    /* One cell. `opts`: the struct, all defaults in. ERR_NOTFOUND: not possible here
-     * (skipped, with the message as the reason); another error: the cell failed. */
-    int (*run)(const void *opts, struct study_cell *c);
-    void (*close)(
-        void *kept); /* NULL, or: give back what run() kept; after the last cell */
+    /* One cell. `context`: its state, all zero; `opts`: the
+     * struct, all defaults in. ERR_NOTFOUND: not possible here (skipped, with the message
+     * as the reason); another error: the cell failed. */
+    int (*run)(void *context, const void *opts, struct study_cell *c);
+    /* NULL, or: close what run() opened in its context, also after an error. */
+    void (*end)(void *context);
+    /* NULL, or: give back what run() kept; after the last cell. */
+    void (*close)(void *kept);
 };
 extern const struct study *const studies[];
 

@@ -75,26 +75,13 @@ struct found {
     const struct opts *o;
     struct model_phase *phase[N_STEPS][2]; /* prefill's, decode's */
     struct shape chosen[2];
-    struct measure *measure; /* of the steps */
+    struct measure *measure;
     struct study_cell *out;
     int64_t n_requests;
     bool split_k; /* what the tuner may now do */
     double tuning_s;
     int n_tuned_kept;
 };
-
-static int prefill_all(struct found *f, struct model_phase *p, double *seconds)
-{
-    double one;
-    int rc = OK;
-
-    *seconds = 0;
-    for (int64_t i = 0; i < f->o->batch && rc == OK; i++) {
-        rc = model_bench_steps_prefill(&f->engine.steps, p, f->o->n_prompt_tok, &one);
-        *seconds += one;
-    }
-    return rc;
-}
 
 /* --- service configurations */
 
@@ -133,17 +120,13 @@ static int try_shape(void *arg, int i, struct measure_trial *t)
 /* The fastest of a few. */
 static int choose(struct found *f, bool decode, struct shape *best)
 {
-    const struct measure_opts o = {.budget_s = CHOOSE_S};
+    const struct measure_opts o = {.max_rounds = CHOOSE_ROUNDS, .budget_s = CHOOSE_S};
     struct choice c = {.f = f, .decode = decode};
-    struct measure *m = NULL;
-    int n = shapes_of(f, decode, c.all), rc = measure_open(&m, n, CHOOSE_ROUNDS);
+    int n = shapes_of(f, decode, c.all);
 
-    if (rc == OK)
-        rc = measure_compare(m, n, &o, try_shape, &c);
-    if (rc == OK)
-        *best = c.all[measure_fastest(m, 0)];
-    measure_close(&m);
-    return rc;
+    TRY(measure_compare(f->measure, n, &o, try_shape, &c));
+    *best = c.all[measure_fastest(f->measure, 0)];
+    return OK;
 }
 
 /* --- schedules */
@@ -160,43 +143,51 @@ static int rows_of(const struct opts *o, int64_t m_max, int64_t rows[3])
     return n;
 }
 
+static int tune_one(struct found *f, const struct tune_shape *shapes, int n,
+                    int n_threads, struct kern_schedule *best)
+{
+    struct tune_opts o;
+    int rc;
+
+    TRY(opt_init(tune_opt_table, &o));
+    o.split_k = f->split_k;
+    o.budget_s = f->o->tune_s;
+    o.seed = f->o->seed;
+    rc = study_tune_on(f->bench, "sandwich", &o, n_threads, shapes, n, best);
+    opt_free(tune_opt_table, &o);
+    return rc;
+}
+
 static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_mat *w,
                      int64_t m_max, int n_threads, struct kern_schedule *out)
 {
     struct found *f = ctx;
     struct tune_shape shapes[3];
     struct kern_schedule best[3];
-    struct tune_opts o;
     struct tune_cost cost;
     int64_t rows[3];
-    int n = rows_of(f->o, m_max, rows), rc = opt_init(tune_opt_table, &o);
+    int n = rows_of(f->o, m_max, rows);
 
     for (int64_t m = 1; m <= m_max; m++)
         kern_schedule_default(&out[m - 1], v, w, m, n_threads);
-    if (rc != OK)
-        return rc;
-    o.split_k = f->split_k;
-    o.budget_s = f->o->tune_s;
-    o.seed = f->o->seed;
     for (int i = 0; i < n; i++)
         shapes[i] = (struct tune_shape){.v = v,
                                         .m = rows[i],
                                         .n = w->n,
                                         .k = w->k,
                                         .k_unit = w->n_units > 1 ? w->k_unit : 0};
-    rc = study_tune_on(f->bench, "sandwich", &o, n_threads, shapes, n, best);
-    for (int i = 0; i < n && rc == OK; i++) {
+    TRY(tune_one(f, shapes, n, n_threads, best));
+    for (int i = 0; i < n; i++) {
         struct measure_report t[2];
         bool lost;
 
-        rc = tune_validate(f->bench, &shapes[i], n_threads, COMPARE_ROUNDS, &best[i], t,
-                           &lost);
+        TRY(tune_validate(f->bench, &shapes[i], n_threads, COMPARE_ROUNDS, &best[i], t,
+                          &lost));
         out[rows[i] - 1] = best[i];
     }
     tune_cost_take(f->bench, &cost);
     f->tuning_s += cost.seconds;
-    opt_free(tune_opt_table, &o);
-    return rc;
+    return OK;
 }
 
 /* --- the steps */
@@ -209,7 +200,7 @@ struct pair {
 
 static int one_step(void *arg, int i, struct measure_trial *t)
 {
-    struct pair *x = arg;
+    const struct pair *x = arg;
 
     return model_bench_steps_of(&x->f->engine.steps, x->both[i], x->p == 1,
                                 x->f->o->n_prompt_tok, &t->seconds);
@@ -221,17 +212,13 @@ static int one_step(void *arg, int i, struct measure_trial *t)
 static int keep_faster(struct found *f, struct model_phase **tuned, int p,
                        const struct shape *s)
 {
+    const struct measure_opts o = {MEASURE_EXACTLY(COMPARE_STEPS)};
     struct pair x = {.f = f, .both = {NULL, *tuned}, .p = p};
-    struct measure *m = NULL;
-    int rc = study_engine_phase(&f->engine, &x.both[0], s->ranks, s->threads, NULL), kept;
+    int rc, kept;
 
-    if (rc == OK)
-        rc = measure_open(&m, 2, COMPARE_STEPS);
-    if (rc == OK)
-        rc = measure_compare(m, 2, &(struct measure_opts){MEASURE_EXACTLY(COMPARE_STEPS)},
-                             one_step, &x);
-    kept = rc == OK && measure_fastest(m, -1) == 1;
-    measure_close(&m);
+    TRY(study_engine_phase(&f->engine, &x.both[0], s->ranks, s->threads, NULL));
+    rc = measure_compare(f->measure, 2, &o, one_step, &x);
+    kept = rc == OK && measure_fastest(f->measure, -1) == 1;
     f->n_tuned_kept += kept;
     *tuned = x.both[kept];
     model_phase_close(&x.both[!kept]);
@@ -241,22 +228,22 @@ static int keep_faster(struct found *f, struct model_phase **tuned, int p,
 static int open_step(struct found *f, int step)
 {
     const struct par_coll *master = NULL;
-    int n = f->engine.budget.n, rc = OK;
+    int n = f->engine.budget.n;
 
     if (step == STEP_one_plan)
-        rc = par_coll_find("master_copy", &master);
+        TRY(par_coll_find("master_copy", &master));
     f->split_k = step == STEP_split_k;
-    for (int p = 0; p < 2 && rc == OK; p++) {
+    for (int p = 0; p < 2; p++) {
         struct shape s = step < STEP_service_config ? (struct shape){n, 1} : f->chosen[p];
+        struct model_phase **phase = &f->phase[step][p];
 
-        rc = study_engine_phase(&f->engine, &f->phase[step][p], s.ranks, s.threads,
-                                master);
-        if (rc == OK && step >= STEP_kernel_tuning)
-            rc = model_phase_schedules(f->phase[step][p], tune_rows, f);
-        if (rc == OK && step >= STEP_kernel_tuning)
-            rc = keep_faster(f, &f->phase[step][p], p, &s);
+        TRY(study_engine_phase(&f->engine, phase, s.ranks, s.threads, master));
+        if (step < STEP_kernel_tuning)
+            continue;
+        TRY(model_phase_schedules(*phase, tune_rows, f));
+        TRY(keep_faster(f, phase, p, &s));
     }
-    return rc;
+    return OK;
 }
 
 static int request(void *arg, int step, struct measure_trial *t)
@@ -264,24 +251,21 @@ static int request(void *arg, int step, struct measure_trial *t)
     struct found *f = arg;
     const struct opts *o = f->o;
     double one;
-    int rc = prefill_all(f, f->phase[step][0], &t->seconds);
 
-    for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
-        rc = model_bench_steps_decode(&f->engine.steps, f->phase[step][1],
-                                      o->n_prompt_tok + i - 1, &one);
+    t->seconds = 0;
+    for (int64_t i = 0; i < o->batch; i++) {
+        TRY(model_bench_steps_prefill(&f->engine.steps, f->phase[step][0],
+                                      o->n_prompt_tok, &one));
+        t->seconds += one;
+    }
+    for (int64_t i = 1; i < o->n_output_tok; i++) {
+        TRY(model_bench_steps_decode(&f->engine.steps, f->phase[step][1],
+                                     o->n_prompt_tok + i - 1, &one));
         t->seconds += one;
     }
     study_progress(f->out, (double)++f->n_requests / (double)(N_STEPS * (o->rounds + 1)),
                    "all steps in turn");
-    return rc;
-}
-
-static int measure(struct found *f)
-{
-    const struct measure_opts o = {MEASURE_EXACTLY((int)f->o->rounds)};
-    int rc = measure_open(&f->measure, N_STEPS, (int)f->o->rounds);
-
-    return rc == OK ? measure_compare(f->measure, N_STEPS, &o, request, f) : rc;
+    return OK;
 }
 
 /* Output tokens a second of a step, and of each round of it. */
@@ -326,44 +310,41 @@ static void report(const struct found *f, struct study_cell *out)
     study_engine_report(out, &f->engine);
 }
 
-static void found_close(struct found *f)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
+    const struct opts *o = opts;
+    struct found *f = context;
+
+    f->o = o;
+    f->out = out;
+    TRY(study_engine_open(&f->engine, o->model, o->precision, (int)o->batch,
+                          o->n_prompt_tok + o->n_output_tok, o->seed));
+    TRY(tune_bench_open(&f->bench, f->engine.team,
+                        &(struct tune_bench_opts){.seed = o->seed}));
+    TRY(measure_open(&f->measure, SHAPES_MAX, ROUNDS_MAX));
+    for (int p = 0; p < 2; p++)
+        TRY(choose(f, p == 1, &f->chosen[p]));
+    for (int s = 0; s < N_STEPS; s++) {
+        study_progress(out, (double)s / N_STEPS, "tune");
+        TRY(open_step(f, s));
+    }
+    TRY(measure_compare(f->measure, N_STEPS,
+                        &(struct measure_opts){MEASURE_EXACTLY((int)o->rounds)}, request,
+                        f));
+    report(f, out);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
     for (int s = 0; s < N_STEPS; s++)
         for (int p = 0; p < 2; p++)
             model_phase_close(&f->phase[s][p]);
     measure_close(&f->measure);
     tune_bench_close(&f->bench);
     model_bench_close(&f->engine);
-    mem_free(f);
-}
-
-static int run(const void *opts, struct study_cell *out)
-{
-    const struct opts *o = opts;
-    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
-    int rc;
-
-    if (!f)
-        return ERR_NOMEM;
-    f->o = o;
-    f->out = out;
-    rc = study_engine_open(&f->engine, o->model, o->precision, (int)o->batch,
-                           o->n_prompt_tok + o->n_output_tok, o->seed);
-    if (rc == OK)
-        rc = tune_bench_open(&f->bench, f->engine.team,
-                             &(struct tune_bench_opts){.seed = o->seed});
-    for (int p = 0; p < 2 && rc == OK; p++)
-        rc = choose(f, p == 1, &f->chosen[p]);
-    for (int s = 0; s < N_STEPS && rc == OK; s++) {
-        study_progress(out, (double)s / N_STEPS, "tune");
-        rc = open_step(f, s);
-    }
-    if (rc == OK)
-        rc = measure(f);
-    if (rc == OK)
-        report(f, out);
-    found_close(f);
-    return rc;
 }
 
 const struct study study_ablation = {
@@ -371,6 +352,8 @@ const struct study study_ablation = {
     .help = "one optimization after the other, on this host",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

@@ -83,7 +83,7 @@ struct times {
 
 struct bench {
     const struct opts *o;
-    const int *cpus;
+    int cpus[PAR_RANKS_MAX]; /* of the ranks */
     struct par_shm shm;
     struct times *times;
     void *comm;
@@ -116,72 +116,80 @@ static int side_called(const struct bench *b, const char *name)
 
 /* --- what a rank does */
 
-struct trial {
-    const struct bench *b;
-    struct par_rank *r;
-    float *x;
+struct rank {
+    struct bench *b;
+    struct par_rank self;
+    float *x; /* the message */
+    struct measure *measure;
     int reps;
 };
 
 static int one_time(void *arg, int side, struct measure_trial *out)
 {
-    const struct trial *t = arg;
-    const struct par_coll *c = coll_of(t->b, side);
+    struct rank *r = arg;
+    const struct par_coll *c = coll_of(r->b, side);
     float together = 0;
-    int rc = par_allreduce(t->r, par_colls[0], &together, 1);
-    uint64_t start = clock_ns();
+    uint64_t start;
 
-    for (int i = 0; i < t->reps && rc == OK; i++)
-        rc = par_allreduce(t->r, c, t->x, t->b->n);
-    out->seconds = (double)(clock_ns() - start) * 1e-9 / t->reps;
-    return rc;
+    TRY(par_allreduce(&r->self, par_colls[0], &together, 1));
+    start = clock_ns();
+    for (int i = 0; i < r->reps; i++)
+        TRY(par_allreduce(&r->self, c, r->x, r->b->n));
+    out->seconds = (double)(clock_ns() - start) * 1e-9 / r->reps;
+    return OK;
 }
 
 /* The sum is right before its time counts; then zeros, which stay zeros. */
-static int check(const struct bench *b, struct par_rank *r, float *x)
+static int check(struct rank *r)
 {
-    float want = (float)(r->n_ranks * (r->n_ranks + 1) / 2);
-    int rc = OK;
+    const struct bench *b = r->b;
+    int n_ranks = r->self.n_ranks;
+    float want = (float)(n_ranks * (n_ranks + 1) / 2);
 
-    for (int side = 0; side < b->n_sides && rc == OK; side++) {
+    for (int side = 0; side < b->n_sides; side++) {
         for (size_t i = 0; i < b->n; i++)
-            x[i] = (float)(r->rank + 1);
-        rc = par_allreduce(r, coll_of(b, side), x, b->n);
-        for (size_t i = 0; i < b->n && rc == OK; i++)
-            if (x[i] != want)
-                rc = err_set(ERR_STATE, "%s: element %zu of %zu: expected %g, found %g",
-                             name_of(b, side), i, b->n, want, x[i]);
+            r->x[i] = (float)(r->self.rank + 1);
+        TRY(par_allreduce(&r->self, coll_of(b, side), r->x, b->n));
+        for (size_t i = 0; i < b->n; i++)
+            if (r->x[i] != want)
+                return err_set(ERR_STATE, "%s: element %zu of %zu: expected %g, found %g",
+                               name_of(b, side), i, b->n, want, r->x[i]);
     }
-    memset(x, 0, b->n * sizeof(*x));
-    return rc;
+    memset(r->x, 0, b->n * sizeof(*r->x));
+    return OK;
 }
 
 /* The number of messages that one time is taken over, from a short trial. Rank 0 decides
  * and sends it to the others. */
-static int agree_on_reps(struct trial *t)
+static int agree_on_reps(struct rank *r)
 {
     struct measure_trial first;
     float n_reps = 0;
-    int rc;
 
-    t->reps = 10;
-    rc = one_time(t, t->b->n_sides - 1, &first);
-    if (rc == OK && t->r->rank == 0)
+    r->reps = 10;
+    TRY(one_time(r, r->b->n_sides - 1, &first));
+    if (r->self.rank == 0)
         n_reps = (float)floor(
-            fmin(fmax(t->b->o->block_us / fmax(first.seconds * 1e6, 0.01), 1), REPS_MAX));
-    if (rc == OK)
-        rc = par_allreduce(t->r, par_colls[0], &n_reps, 1);
-    t->reps = (int)n_reps;
-    return rc;
+            fmin(fmax(r->b->o->block_us / fmax(first.seconds * 1e6, 0.01), 1), REPS_MAX));
+    TRY(par_allreduce(&r->self, par_colls[0], &n_reps, 1));
+    r->reps = (int)n_reps;
+    return OK;
 }
 
 /* Rank 0's times, in memory that the process of the study reads. */
-static void keep(const struct bench *b, const struct measure *m, int reps)
+static void keep(const struct rank *r)
 {
+    const struct bench *b = r->b;
+    const struct measure *m = r->measure;
     struct times *t = b->times;
     int best = 0, n;
 
-    t->reps = reps;
+    t->reps = r->reps;
+    t->slept_frac =
+        r->self.n_waits ? (double)r->self.n_sleeps / (double)r->self.n_waits : 0;
+    for (int i = 0; par_colls[i]; i++)
+        if (par_colls[i] == par_choice_of(&r->self, b->n))
+            t->choice = i;
     for (int side = 0; side < b->n_sides; side++) {
         measure_report(m, side, &t->side[side]);
         for (int i = 0; i < b->o->rounds; i++)
@@ -195,45 +203,34 @@ static void keep(const struct bench *b, const struct measure *m, int reps)
     measure_ratio(m, best, b->n_sides - 1, &t->best_over_by_size);
 }
 
-static int rounds(const struct bench *b, struct par_rank *r, float *x)
+static int run_rank(struct rank *r, int rank)
 {
+    struct bench *b = r->b;
     const struct measure_opts o = {MEASURE_EXACTLY((int)b->o->rounds)};
-    struct trial t = {.b = b, .r = r, .x = x};
-    struct measure *m = NULL;
-    int rc = measure_open(&m, b->n_sides, (int)b->o->rounds);
 
-    if (rc == OK)
-        rc = agree_on_reps(&t);
-    if (rc == OK)
-        rc = measure_compare(m, b->n_sides, &o, one_time, &t);
-    if (rc == OK && r->rank == 0)
-        keep(b, m, t.reps);
-    measure_close(&m);
-    return rc;
+    r->x = mem_new(MEM_OTHER, b->n, sizeof(*r->x));
+    if (!r->x)
+        return ERR_NOMEM;
+    TRY(par_comm_join(&r->self, b->comm, rank, SPIN_NS));
+    TRY(check(r));
+    TRY(par_comm_measure(&r->self));
+    TRY(measure_open(&r->measure, b->n_sides, (int)b->o->rounds));
+    TRY(agree_on_reps(r));
+    TRY(measure_compare(r->measure, b->n_sides, &o, one_time, r));
+    if (rank == 0)
+        keep(r);
+    return OK;
 }
 
 static int rank_main(void *arg, int rank)
 {
-    struct bench *b = arg;
-    float *x = mem_new(MEM_OTHER, b->n, sizeof(*x));
-    struct par_rank r;
-    int rc = x ? par_comm_join(&r, b->comm, rank, SPIN_NS) : ERR_NOMEM;
+    struct rank r = {.b = arg};
+    int rc = run_rank(&r, rank);
 
-    if (rc == OK)
-        rc = check(b, &r, x);
-    if (rc == OK)
-        rc = par_comm_measure(&r);
-    if (rc == OK)
-        rc = rounds(b, &r, x);
-    if (rc == OK && rank == 0) {
-        b->times->slept_frac = r.n_waits ? (double)r.n_sleeps / (double)r.n_waits : 0;
-        for (int i = 0; par_colls[i]; i++)
-            if (par_colls[i] == par_choice_of(&r, b->n))
-                b->times->choice = i;
-    }
     if (rc != OK)
-        par_comm_abort(b->comm);
-    mem_free(x);
+        par_comm_abort(r.b->comm);
+    measure_close(&r.measure);
+    mem_free(r.x);
     return rc;
 }
 
@@ -250,18 +247,16 @@ static void thread_main(void *arg, struct par_self *self)
 
 static int run_threads(struct bench *b)
 {
-    int n = (int)b->o->ranks, rc;
+    int n = (int)b->o->ranks;
     struct par_team *team;
 
-    rc = par_team_open(&team, b->cpus, n, 1);
-    if (rc != OK)
-        return rc;
+    TRY(par_team_open(&team, b->cpus, n, 1));
     par_team_run(team, n, thread_main, b);
-    for (int i = 0; i < n && rc == OK; i++)
-        if (b->rc[i] != OK)
-            rc = err_set(b->rc[i], "%s", *b->why ? b->why : "a rank aborted");
     par_team_close(&team);
-    return rc;
+    for (int i = 0; i < n; i++)
+        if (b->rc[i] != OK)
+            return err_set(b->rc[i], "%s", *b->why ? b->why : "a rank aborted");
+    return OK;
 }
 
 static int run_processes(struct bench *b)
@@ -291,7 +286,6 @@ static int run_processes(struct bench *b)
 static int bench_open(struct bench *b)
 {
     size_t bytes;
-    int rc;
 
     while (par_colls[b->n_sides])
         b->n_sides++;
@@ -300,9 +294,7 @@ static int bench_open(struct bench *b)
     bytes = par_comm_bytes((int)b->o->ranks, b->n);
     if (!bytes)
         return err_set(ERR_ARG, "bytes: no communicator for %zu floats", b->n);
-    rc = par_shm_open(&b->shm, sizeof(*b->times) + bytes);
-    if (rc != OK)
-        return rc;
+    TRY(par_shm_open(&b->shm, sizeof(*b->times) + bytes));
     b->times = b->shm.base;
     b->comm = b->times + 1;
     return par_comm_init(b->comm, (int)b->o->ranks, b->n);
@@ -358,35 +350,35 @@ static void report(const struct bench *b, struct study_cell *out)
     study_note(out, "reps", json_real(b->times->reps));
 }
 
-static int choose_cpus(const struct opts *o, int *cpus)
+static int choose_cpus(struct bench *b)
 {
     struct cpu_budget budget;
-    int rc = cpu_budget_get(&budget);
 
-    if (rc != OK)
-        return rc;
-    if (o->ranks > budget.n && !o->oversubscribe)
-        return err_set(ERR_NOTFOUND, "%d ranks, and %s", (int)o->ranks, budget.reason);
-    for (int i = 0; i < o->ranks; i++)
-        cpus[i] = budget.cpus[i % budget.n];
+    TRY(cpu_budget_get(&budget));
+    if (b->o->ranks > budget.n && !b->o->oversubscribe)
+        return err_set(ERR_NOTFOUND, "%d ranks, and %s", (int)b->o->ranks, budget.reason);
+    for (int i = 0; i < b->o->ranks; i++)
+        b->cpus[i] = budget.cpus[i % budget.n];
     return OK;
 }
 
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
-    struct bench b = {.o = opts};
-    int cpus[PAR_RANKS_MAX], rc = choose_cpus(b.o, cpus);
+    struct bench *b = context;
 
-    if (rc != OK)
-        return rc;
-    b.cpus = cpus;
-    rc = bench_open(&b);
-    if (rc == OK)
-        rc = b.o->mode == MODE_THREADS ? run_threads(&b) : run_processes(&b);
-    if (rc == OK)
-        report(&b, out);
-    par_shm_close(&b.shm);
-    return rc;
+    b->o = opts;
+    TRY(choose_cpus(b));
+    TRY(bench_open(b));
+    TRY(b->o->mode == MODE_THREADS ? run_threads(b) : run_processes(b));
+    report(b, out);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct bench *b = context;
+
+    par_shm_close(&b->shm);
 }
 
 const struct study study_allreduce = {
@@ -394,6 +386,8 @@ const struct study study_allreduce = {
     .help = "the all-reduce among ranks, each algorithm in turn",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct bench),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

@@ -62,9 +62,8 @@ static int measure(const struct opts *o, struct found *f)
     int64_t rows = o->along == ALONG_M ? 0 : o->other;
     int64_t columns = o->along == ALONG_M ? o->other : 0;
     int64_t tile = o->along == ALONG_M ? o->mr : o->np * KERN_PANEL;
-    int rc = OK;
 
-    for (int64_t side = o->step; side <= o->max && rc == OK; side += o->step) {
+    for (int64_t side = o->step; side <= o->max; side += o->step) {
         int64_t bn = columns ? columns : side;
         struct kern_schedule s = {.mr = (int)o->mr,
                                   .np = (int)o->np,
@@ -81,11 +80,14 @@ static int measure(const struct opts *o, struct found *f)
             continue;
         if (f->n == MAX_STEPS)
             return err_set(ERR_LIMIT, "max: more than %d steps", MAX_STEPS);
-        rc = tune_measure(f->bench, &s, f->threads.n, &t);
+        TRY(tune_measure(f->bench, &s, f->threads.n, &t));
         f->side[f->n] = (double)side;
         f->gflops[f->n++] = study_gflops(&f->shape, t.estimate);
     }
-    return rc;
+    return f->n ? OK
+                : err_set(ERR_ARG,
+                          "step: no multiple of it up to %lld is whole micro-kernels",
+                          (long long)o->max);
 }
 
 static void report(const struct opts *o, const struct found *f, struct study_cell *out)
@@ -106,44 +108,33 @@ static void report(const struct opts *o, const struct found *f, struct study_cel
     study_note_setting(out, &f->threads, o->mode, f->shape.v);
 }
 
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
     struct tune_bench_opts bench = {.seed = o->seed, .measure = {.budget_s = 0.05}};
-    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    struct found *f = context;
     struct model_variants v;
     struct study_matrix w;
-    int rc = f ? OK : ERR_NOMEM;
 
-    if (rc != OK)
-        return rc;
-    rc = o->matrix ? study_matrix_parse(o->matrix, &w)
-                   : err_set(ERR_ARG, "study.matrix: expected one, found none");
-    if (rc != OK)
-        goto out;
-    f->shape = (struct tune_shape){.m = o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};
-    rc = study_threads_open(&f->threads, o->threads, o->cache_mb);
+    TRY(study_matrix_parse(o->matrix, &w));
+    TRY(study_threads_open(&f->threads, o->threads, o->cache_mb));
     bench.cache_bytes = f->threads.cache_bytes;
-    if (rc == OK)
-        rc = tune_bench_open(&f->bench, f->threads.team, &bench);
-    if (rc == OK)
-        rc = study_variants_choose(&v, o->mode, &f->shape);
-    if (rc == OK) {
-        f->shape.v = model_variants_at(&v, f->shape.m);
-        rc = tune_bench_shape(f->bench, &f->shape);
-    }
-    if (rc == OK)
-        rc = measure(o, f);
-    if (rc == OK && f->n == 0)
-        rc = err_set(ERR_ARG, "step: no multiple of it up to %lld is whole micro-kernels",
-                     (long long)o->max);
-    if (rc == OK)
-        report(o, f, out);
+    TRY(tune_bench_open(&f->bench, f->threads.team, &bench));
+    f->shape = (struct tune_shape){.m = o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};
+    TRY(study_variants_choose(&v, o->mode, &f->shape));
+    f->shape.v = model_variants_at(&v, f->shape.m);
+    TRY(tune_bench_shape(f->bench, &f->shape));
+    TRY(measure(o, f));
+    report(o, f, out);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
     tune_bench_close(&f->bench);
     study_threads_close(&f->threads);
-out:
-    mem_free(f);
-    return rc;
 }
 
 const struct study study_block_growth = {
@@ -151,6 +142,8 @@ const struct study study_block_growth = {
     .help = "rate of a GEMM as one side of its slice grows",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

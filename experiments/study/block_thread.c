@@ -154,22 +154,22 @@ static double time_one(struct work *w, const struct slice *s, int n_threads)
 static int list_slices(struct work *w)
 {
     int64_t bm[MAX_SIDES], bn[MAX_SIDES], bk[MAX_SIDES];
-    int n[3], rc = study_numbers_parse(w->o->bms, "study.bms", bm, MAX_SIDES, &n[0]);
+    int n[3];
 
-    if (rc == OK)
-        rc = study_numbers_parse(w->o->bns, "study.bns", bn, MAX_SIDES, &n[1]);
-    if (rc == OK)
-        rc = study_numbers_parse(w->o->bks, "study.bks", bk, MAX_SIDES, &n[2]);
-    for (int i = 0; rc == OK && i < n[1]; i++)
+    TRY(study_numbers_parse(w->o->bms, "study.bms", bm, MAX_SIDES, &n[0]));
+    TRY(study_numbers_parse(w->o->bns, "study.bns", bn, MAX_SIDES, &n[1]));
+    TRY(study_numbers_parse(w->o->bks, "study.bks", bk, MAX_SIDES, &n[2]));
+    for (int i = 0; i < n[1]; i++)
         if (bn[i] % KERN_PANEL)
-            rc = err_set(ERR_ARG, "study.bns: %lld is not a multiple of %d",
-                         (long long)bn[i], KERN_PANEL);
-    if (rc == OK && n[0] * n[1] * n[2] > MAX_SLICES)
-        rc = err_set(ERR_LIMIT, "%d slices, at most %d", n[0] * n[1] * n[2], MAX_SLICES);
-    for (int i = 0; rc == OK && i < n[0] * n[1] * n[2]; i++)
-        w->slices[w->n++] =
+            return err_set(ERR_ARG, "study.bns: %lld is not a multiple of %d",
+                           (long long)bn[i], KERN_PANEL);
+    w->n = n[0] * n[1] * n[2];
+    if (w->n > MAX_SLICES)
+        return err_set(ERR_LIMIT, "%d slices, at most %d", w->n, MAX_SLICES);
+    for (int i = 0; i < w->n; i++)
+        w->slices[i] =
             (struct slice){bm[i / n[2] / n[1]], bn[i / n[2] % n[1]], bk[i % n[2]]};
-    return rc;
+    return OK;
 }
 
 /* A slice on one thread, and on all. */
@@ -185,18 +185,17 @@ static int sweep(struct work *w, struct study_cell *out)
 {
     const struct measure_opts o = {MEASURE_EXACTLY((int)w->o->runs)};
     struct measure_report r;
-    int rc = OK;
 
-    for (int i = 0; i < w->n && rc == OK; i++) {
+    for (int i = 0; i < w->n; i++) {
         study_progress(out, 0.9 * i / w->n, "sweep");
         w->now = &w->slices[i];
-        rc = measure_compare(w->measure, 2, &o, try_slice, w);
-        for (int k = 0; k < 2 && rc == OK; k++) {
+        TRY(measure_compare(w->measure, 2, &o, try_slice, w));
+        for (int k = 0; k < 2; k++) {
             measure_report(w->measure, k, &r);
             w->gflops[k][i] = study_gflops(&w->shape, r.estimate);
         }
     }
-    return rc;
+    return OK;
 }
 
 static int best_of(const struct work *w, int k)
@@ -245,13 +244,11 @@ static int report_loss(struct work *w, struct study_cell *out)
 {
     const struct measure_opts o = {MEASURE_EXACTLY((int)w->o->rounds)};
     struct measure_report of_1, of_n, ratio;
-    int one = best_of(w, 0), all = best_of(w, 1), rc;
+    int one = best_of(w, 0), all = best_of(w, 1);
 
     w->best[0] = &w->slices[one];
     w->best[1] = &w->slices[all];
-    rc = measure_compare(w->measure, 2, &o, try_best, w);
-    if (rc != OK)
-        return rc;
+    TRY(measure_compare(w->measure, 2, &o, try_best, w));
     measure_report(w->measure, 0, &of_1);
     measure_report(w->measure, 1, &of_n);
     measure_ratio(w->measure, 1, 0, &ratio);
@@ -328,7 +325,6 @@ static int make_job(struct work *w)
 {
     const struct kern_mat *mat = tune_bench_mat(w->bench);
     struct kern_gemm_job *j = &w->job;
-    int rc;
 
     j->v = w->shape.v;
     j->w = mat;
@@ -342,53 +338,40 @@ static int make_job(struct work *w)
                                   .pn = w->threads.n,
                                   .pk = 1,
                                   .order = KERN_ORDER_NMK};
-    rc = kern_schedule_check(&j->s, j->v, mat, j->m, w->threads.n);
-    if (rc == OK)
-        rc = pack(w);
-    return rc == OK ? make_partial(w) : rc;
+    TRY(kern_schedule_check(&j->s, j->v, mat, j->m, w->threads.n));
+    TRY(pack(w));
+    return make_partial(w);
 }
 
-static int prepare(struct work *w)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
-    struct tune_bench_opts bench = {.seed = w->o->seed, .warm = true};
+    const struct opts *o = opts;
+    struct tune_bench_opts bench = {.seed = o->seed, .warm = true};
+    struct work *w = context;
     struct model_variants v;
     struct study_matrix m;
-    int rc = w->o->matrix ? study_matrix_parse(w->o->matrix, &m)
-                          : err_set(ERR_ARG, "study.matrix: expected one, found none");
 
-    if (rc == OK)
-        rc = list_slices(w);
-    if (rc == OK)
-        rc = study_threads_open(&w->threads, w->o->threads, 0);
-    if (rc == OK)
-        rc = tune_bench_open(&w->bench, w->threads.team, &bench);
-    if (rc != OK)
-        return rc;
-    w->shape = (struct tune_shape){.m = w->o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};
-    rc = study_variants_choose(&v, w->o->mode, &w->shape);
+    w->o = o;
+    TRY(study_matrix_parse(o->matrix, &m));
+    TRY(list_slices(w));
+    TRY(study_threads_open(&w->threads, o->threads, 0));
+    TRY(tune_bench_open(&w->bench, w->threads.team, &bench));
+    w->shape = (struct tune_shape){.m = o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};
+    TRY(study_variants_choose(&v, o->mode, &w->shape));
     w->shape.v = model_variants_at(&v, w->shape.m);
-    if (rc == OK)
-        rc = tune_bench_shape(w->bench, &w->shape);
-    return rc == OK ? make_job(w) : rc;
+    TRY(tune_bench_shape(w->bench, &w->shape));
+    TRY(make_job(w));
+    TRY(measure_open(&w->measure, 2, MAX_RUNS));
+    TRY(sweep(w, out));
+    TRY(report_loss(w, out));
+    report_sweep(w, out);
+    return OK;
 }
 
-static int run(const void *opts, struct study_cell *out)
+static void end(void *context)
 {
-    struct work *w = mem_new(MEM_OTHER, 1, sizeof(*w));
-    int rc;
+    struct work *w = context;
 
-    if (!w)
-        return ERR_NOMEM;
-    w->o = opts;
-    rc = prepare(w);
-    if (rc == OK)
-        rc = measure_open(&w->measure, 2, MAX_RUNS);
-    if (rc == OK)
-        rc = sweep(w, out);
-    if (rc == OK)
-        rc = report_loss(w, out);
-    if (rc == OK)
-        report_sweep(w, out);
     measure_close(&w->measure);
     tune_bench_close(&w->bench);
     study_threads_close(&w->threads);
@@ -396,8 +379,6 @@ static int run(const void *opts, struct study_cell *out)
     mem_free(w->job.c);
     mem_free(w->job.partial);
     mem_free(w->scratch);
-    mem_free(w);
-    return rc;
 }
 
 const struct study study_block_thread = {
@@ -405,6 +386,8 @@ const struct study study_block_thread = {
     .help = "the best slice of one thread compared with that of all threads",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct work),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mem.h"
 #include "cpu/cpu.h"
 #include "experiments/study/counted/counted.h"
 #include "experiments/study/support/rows.h"
@@ -194,7 +193,7 @@ static void report_simulated(const struct opts *o, struct study_cell *out)
 
 /* --- a cell */
 
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
     const struct study_counted_opts co = {.model = o->model,
@@ -206,18 +205,11 @@ static int run(const void *opts, struct study_cell *out)
                                           .steps = o->steps,
                                           .threads = o->threads,
                                           .seed = o->seed};
-    struct study_counted *w = mem_new(MEM_OTHER, 1, sizeof(*w));
-    int rc;
 
-    if (!w)
-        return ERR_NOMEM;
-    rc = study_counted_run(w, &co, out);
-    if (rc == OK) {
-        report_counted(w, out);
-        report_simulated(o, out);
-    }
-    mem_free(w);
-    return rc;
+    TRY(study_counted_run(context, &co, out));
+    report_counted(context, out);
+    report_simulated(o, out);
+    return OK;
 }
 
 const struct study study_characterization = {
@@ -225,6 +217,7 @@ const struct study study_characterization = {
     .help = "prefill and decode under every counter there is",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct study_counted),
     .metrics = metrics,
     .run = run,
 };

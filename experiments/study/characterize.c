@@ -105,11 +105,17 @@ static const struct study_metric metrics[] = {
 /* --- the card */
 
 struct found {
+    const struct opts *o;
+    struct study_cell *out;
     json_t *card;
     struct cpu_budget budget;
+    struct topo_machine *machine;
+    struct topo_tree *tree;
     struct model_bench engine;
     struct model_phase *phase;
-    int n_rounds;
+    struct measure *rounds, *tokens;
+    double token_bytes; /* that a token must read */
+    int n_trials;
     double decode_s, prefill_s, read_gbps, frac;
 };
 
@@ -222,98 +228,74 @@ enum { READ, DECODE, PREFILL, N_MEASURED };
 #define TOKENS_MAX 36
 #define TOKENS_S   1.0
 
-struct rounds {
-    struct found *f;
-    const struct opts *o;
-    struct study_cell *out;
-    struct measure *all, *tokens;
-    double token_bytes;
-    int n_trials;
-};
-
 static int token(void *arg, int i, struct measure_trial *t)
 {
-    struct rounds *x = arg;
+    struct found *f = arg;
 
     (void)i;
-    return model_bench_steps_decode(&x->f->engine.steps, x->f->phase, x->o->n_ctx_tok,
+    return model_bench_steps_decode(&f->engine.steps, f->phase, f->o->n_ctx_tok,
                                     &t->seconds);
 }
 
 /* Tokens after a first one, which wakes the team. */
-static int decode_some(struct rounds *x, double *seconds)
+static int decode_some(struct found *f, double *seconds)
 {
     const struct measure_opts o = {
         .min_rounds = TOKENS_MIN, .max_rounds = TOKENS_MAX, .budget_s = TOKENS_S};
     struct measure_report r;
-    int rc = measure_compare(x->tokens, 1, &o, token, x);
 
-    measure_report(x->tokens, 0, &r);
+    TRY(measure_compare(f->tokens, 1, &o, token, f));
+    measure_report(f->tokens, 0, &r);
     *seconds = r.estimate;
-    return rc;
+    return OK;
 }
 
 static int trial(void *arg, int i, struct measure_trial *t)
 {
-    struct rounds *x = arg;
+    struct found *f = arg;
     struct study_threads threads = {
-        .budget = x->f->budget, .team = x->f->engine.team, .n = x->f->budget.n};
+        .budget = f->budget, .team = f->engine.team, .n = f->budget.n};
 
-    study_progress(x->out,
-                   0.7 + 0.3 * ++x->n_trials / (N_MEASURED * (double)(x->o->rounds + 1)),
+    study_progress(f->out,
+                   0.7 + 0.3 * ++f->n_trials / (N_MEASURED * (double)(f->o->rounds + 1)),
                    "prefill, decode and bandwidth in turn");
     if (i == DECODE)
-        return decode_some(x, &t->seconds);
+        return decode_some(f, &t->seconds);
     if (i == PREFILL)
-        return model_bench_steps_prefill(&x->f->engine.steps, x->f->phase,
-                                         x->o->n_prompt_tok, &t->seconds);
+        return model_bench_steps_prefill(&f->engine.steps, f->phase, f->o->n_prompt_tok,
+                                         &t->seconds);
     /* What a token must read, at the bandwidth of now. A buffer of few caches would not do:
      * what of it is still in the cache then passes for memory's bandwidth. */
-    t->seconds = 1e-9 * x->token_bytes /
-                 study_read_gbps(&threads, (size_t)x->o->read_mb << 20, x->o->read_s);
+    t->seconds = 1e-9 * f->token_bytes /
+                 study_read_gbps(&threads, (size_t)f->o->read_mb << 20, f->o->read_s);
     return OK;
 }
 
-static void take_reports(struct rounds *x)
+static int run_engine(struct found *f)
 {
-    struct measure_report r[N_MEASURED], frac;
-
-    for (int i = 0; i < N_MEASURED; i++)
-        measure_report(x->all, i, &r[i]);
-    measure_ratio(x->all, READ, DECODE, &frac);
-    x->f->decode_s = r[DECODE].estimate;
-    x->f->prefill_s = r[PREFILL].estimate;
-    x->f->read_gbps = 1e-9 * x->token_bytes / r[READ].estimate;
-    x->f->frac = frac.estimate;
-}
-
-static int run_engine(struct found *f, const struct opts *o, struct study_cell *out)
-{
+    const struct opts *o = f->o;
     const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
     int64_t max_tok = o->n_prompt_tok > o->n_ctx_tok ? o->n_prompt_tok : o->n_ctx_tok;
-    struct rounds x = {.f = f, .o = o, .out = out};
-    int rc =
-        study_engine_open(&f->engine, o->model, o->precision, 1, max_tok + 1, o->seed);
+    struct measure_report r[N_MEASURED], frac;
+    const struct model *m;
 
-    if (rc == OK)
-        rc = study_engine_phase(&f->engine, &f->phase, 1, f->budget.n, NULL);
-    if (rc == OK)
-        rc = measure_open(&x.tokens, 1, TOKENS_MAX);
-    if (rc == OK)
-        rc = measure_open(&x.all, N_MEASURED, (int)o->rounds);
-    if (rc == OK) {
-        const struct model *m = f->engine.model;
-
-        x.token_bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
-                                          (double)o->n_ctx_tok + 1, 1)
-                            .read_bytes;
-        rc = measure_compare(x.all, N_MEASURED, &rounds, trial, &x);
-    }
-    if (rc == OK)
-        take_reports(&x);
-    measure_close(&x.all);
-    measure_close(&x.tokens);
-    return rc;
+    TRY(study_engine_open(&f->engine, o->model, o->precision, 1, max_tok + 1, o->seed));
+    TRY(study_engine_phase(&f->engine, &f->phase, 1, f->budget.n, NULL));
+    TRY(measure_open(&f->tokens, 1, TOKENS_MAX));
+    TRY(measure_open(&f->rounds, N_MEASURED, (int)o->rounds));
+    m = f->engine.model;
+    f->token_bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
+                                       (double)o->n_ctx_tok + 1, 1)
+                         .read_bytes;
+    TRY(measure_compare(f->rounds, N_MEASURED, &rounds, trial, f));
+    for (int i = 0; i < N_MEASURED; i++)
+        measure_report(f->rounds, i, &r[i]);
+    measure_ratio(f->rounds, READ, DECODE, &frac);
+    f->decode_s = r[DECODE].estimate;
+    f->prefill_s = r[PREFILL].estimate;
+    f->read_gbps = 1e-9 * f->token_bytes / r[READ].estimate;
+    f->frac = frac.estimate;
+    return OK;
 }
 
 static void report_engine(struct study_cell *out, const struct found *f,
@@ -344,25 +326,17 @@ static void report_engine(struct study_cell *out, const struct found *f,
 
 /* --- the cell */
 
-static int report_machine(struct study_cell *c, const struct found *f)
+static int report_machine(struct study_cell *c, struct found *f)
 {
     const struct topo_tree_opts keep = {.cpus = f->budget.cpus, .n_cpus = f->budget.n};
-    struct topo_machine *m = NULL;
-    struct topo_tree *tree = NULL;
     char note[256] = "", root[1024];
-    int rc = topo_machine_open(&m, NULL);
 
-    if (rc == OK)
-        rc = topo_tree_open(&tree, m, &keep, note, sizeof(note));
-    if (rc == OK) {
-        study_topo_report_tree(c, tree);
-        study_note_text(c, "left_out", note);
-        study_card_root(root, sizeof(root));
-        study_note_text(c, "root", root);
-    }
-    mem_free(tree);
-    topo_machine_close(&m);
-    return rc;
+    TRY(topo_tree_open(&f->tree, f->machine, &keep, note, sizeof(note)));
+    study_topo_report_tree(c, f->tree);
+    study_note_text(c, "left_out", note);
+    study_card_root(root, sizeof(root));
+    study_note_text(c, "root", root);
+    return OK;
 }
 
 /* "provider event|ratio|verdict" lines: short enough for an attribute, as figures read it;
@@ -414,35 +388,37 @@ out:
     return rc;
 }
 
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
-    int rc;
+    struct found *f = context;
 
-    if (!f)
-        return ERR_NOMEM;
-    rc = cpu_budget_get(&f->budget);
+    f->o = o;
+    f->out = out;
+    TRY(cpu_budget_get(&f->budget));
     study_progress(out, 0, "probing the machine");
-    if (rc == OK)
-        rc = machine_card_full_get(&f->card, o->dir, 1, o->card_s);
-    if (rc == OK)
-        report_card(out, f);
-    if (rc == OK)
-        rc = study_card_curves(out, f->card, &f->budget);
-    if (rc == OK)
-        rc = report_machine(out, f);
-    if (rc == OK)
-        rc = report_events(out);
-    if (rc == OK)
-        rc = run_engine(f, o, out);
-    if (rc == OK)
-        report_engine(out, f, o);
+    TRY(machine_card_full_get(&f->card, o->dir, 1, o->card_s));
+    TRY(topo_machine_open(&f->machine, NULL));
+    report_card(out, f);
+    TRY(study_card_curves(out, f->card, &f->budget, f->machine));
+    TRY(report_machine(out, f));
+    TRY(report_events(out));
+    TRY(run_engine(f));
+    report_engine(out, f, o);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
+    measure_close(&f->rounds);
+    measure_close(&f->tokens);
     model_phase_close(&f->phase);
     model_bench_close(&f->engine);
+    mem_free(f->tree);
+    topo_machine_close(&f->machine);
     json_decref(f->card);
-    mem_free(f);
-    return rc;
 }
 
 const struct study study_characterize = {
@@ -450,6 +426,8 @@ const struct study study_characterize = {
     .help = "the full machine card, and where this engine stands below its roof",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

@@ -27,7 +27,8 @@ static const struct opt_row table[] = {
             "Type of the weights. bf16 is computed exactly and relaxed.",
             .values = "f32|bf16"),
     OPT_ROW(ENUM, weights, "cold",
-            "cold: weights rotate through copies larger than the last-level cache.",
+            "cold: weights rotate through copies larger than the last-level cache. "
+            "warm: one copy stays in the cache; weights that do not fit are left out.",
             .values = "cold|warm"),
     OPT_ROW(INT, m, "1", "Rows of activations.", .min = 1, .max = 65536),
     ROW_THREADS(
@@ -132,7 +133,6 @@ static int open_kept(struct kept *kept, const struct opts *o)
 {
     struct tune_bench_opts b = {.warm = o->weights == WARM, .seed = o->seed};
     struct gemm_baseline_opts g = {.seed = o->seed};
-    int rc = OK;
 
     if (kept->open && (kept->n_threads != o->threads || kept->cache_mb != o->cache_mb))
         close_kept(kept);
@@ -140,9 +140,7 @@ static int open_kept(struct kept *kept, const struct opts *o)
         tune_bench_close(&kept->bench[i]);
     kept->warm = b.warm;
     if (!kept->open) {
-        rc = study_threads_open(&kept->threads, o->threads, o->cache_mb);
-        if (rc != OK)
-            return rc;
+        TRY(study_threads_open(&kept->threads, o->threads, o->cache_mb));
         kept->open = true;
         kept->n_threads = o->threads;
         kept->cache_mb = o->cache_mb;
@@ -151,10 +149,10 @@ static int open_kept(struct kept *kept, const struct opts *o)
     g.n_threads = kept->threads.n;
     g.cache_bytes = b.cache_bytes = kept->threads.cache_bytes;
     study_baselines_open(&kept->baselines, &g);
-    for (int i = 0; i < N_SERIES && rc == OK; i++)
+    for (int i = 0; i < N_SERIES; i++)
         if (!kept->bench[i])
-            rc = tune_bench_open(&kept->bench[i], kept->threads.team, &b);
-    return rc;
+            TRY(tune_bench_open(&kept->bench[i], kept->threads.team, &b));
+    return OK;
 }
 
 /* --- ours */
@@ -183,10 +181,9 @@ static int by_search(const struct cell *c, const struct series *s,
                      struct kern_schedule *out)
 {
     struct tune_opts tune;
-    int rc = opt_init(tune_opt_table, &tune);
+    int rc;
 
-    if (rc != OK)
-        return rc;
+    TRY(opt_init(tune_opt_table, &tune));
     tune.budget_s = c->o->tune_s;
     tune.seed = c->o->seed;
     rc = study_tune_on(s->bench, tune.policy, &tune, c->kept->threads.n, &s->shape, 1,
@@ -200,17 +197,14 @@ static int add_entries(struct cell *c, int i)
 {
     struct series *s = &c->series[i];
     struct kern_schedule plain, tuned;
-    int rc = OK;
 
     kern_schedule_default(&plain, s->shape.v, tune_bench_mat(s->bench), s->shape.m,
                           c->kept->threads.n);
     tuned = plain;
     if (c->o->cache)
-        rc = from_cache(c, s, &tuned);
+        TRY(from_cache(c, s, &tuned));
     else if (c->o->tune_s > 0)
-        rc = by_search(c, s, &tuned);
-    if (rc != OK)
-        return rc;
+        TRY(by_search(c, s, &tuned));
     s->entry = study_comparison_add(&c->comparison, "default", s->bench, &plain);
     s->tuned_entry = -1;
     if (memcmp(&tuned, &plain, sizeof(tuned)) != 0)
@@ -223,21 +217,18 @@ static int add_entries(struct cell *c, int i)
 
 static int enter_ours(struct cell *c, const struct tune_shape *shape)
 {
-    int rc = OK;
-
     c->n_series = c->o->type == STUDY_BF16 ? N_SERIES : 1;
-    for (int i = 0; i < c->n_series && rc == OK; i++) {
+    for (int i = 0; i < c->n_series; i++) {
         struct series *s = &c->series[i];
 
         s->mode = i == EXACT ? c->o->type : STUDY_BF16_RELAXED;
         s->shape = *shape;
         s->bench = c->kept->bench[i];
-        rc = study_choices_apply(&c->kept->choices, s->bench, s->mode, c->o->matrix,
-                                 &s->shape);
-        if (rc == OK)
-            rc = add_entries(c, i);
+        TRY(study_choices_apply(&c->kept->choices, s->bench, s->mode, c->o->matrix,
+                                &s->shape));
+        TRY(add_entries(c, i));
     }
-    return rc;
+    return OK;
 }
 
 /* The entry that stands for ours. */
@@ -263,49 +254,46 @@ static void enter_baselines(struct cell *c)
 static int find_error(struct series *s, const struct cell *c)
 {
     double seconds;
-    int rc = tune_run_once(s->bench, &c->comparison.entries[ours(s)].schedule,
-                           c->kept->threads.n, &seconds);
 
-    return rc == OK ? study_gemm_error(s->bench, &s->shape, c->o->seed, &s->error) : rc;
+    TRY(tune_run_once(s->bench, &c->comparison.entries[ours(s)].schedule,
+                      c->kept->threads.n, &seconds));
+    return study_gemm_error(s->bench, &s->shape, c->o->seed, &s->error);
 }
 
 #define READ_S 0.04 /* some ten trials of each order of reading */
 
+static double read_gbps(const struct cell *c)
+{
+    const struct study_threads *t = &c->kept->threads;
+
+    return c->o->weights == COLD ? study_read_gbps(t, 4 * t->cache_bytes, READ_S) : NAN;
+}
+
 static int measure(struct cell *c)
 {
-    bool cold = c->o->weights == COLD;
-    int rc;
-
-    c->read_before = cold ? study_read_gbps(&c->kept->threads,
-                                            4 * c->kept->threads.cache_bytes, READ_S)
-                          : NAN;
+    c->read_before = read_gbps(c);
     study_progress(c->out, 0.6, "in turn");
-    rc = study_comparison_run(&c->comparison, (int)c->o->rounds, c->o->cell_s);
-    c->read_after = cold ? study_read_gbps(&c->kept->threads,
-                                           4 * c->kept->threads.cache_bytes, READ_S)
-                         : NAN;
-    for (int i = 0; i < c->n_series && rc == OK; i++)
-        rc = find_error(&c->series[i], c);
-    return rc;
+    TRY(study_comparison_run(&c->comparison, (int)c->o->rounds, c->o->cell_s));
+    c->read_after = read_gbps(c);
+    for (int i = 0; i < c->n_series; i++)
+        TRY(find_error(&c->series[i], c));
+    return OK;
 }
 
 static int begin(struct cell *c, struct tune_shape *shape)
 {
     double cache, bytes, gflop;
     struct study_matrix w;
-    int rc = c->o->matrix ? study_matrix_parse(c->o->matrix, &w)
-                          : err_set(ERR_ARG, "study.matrix: expected one, found none");
 
-    if (rc != OK)
-        return rc;
+    TRY(study_matrix_parse(c->o->matrix, &w));
     *shape = (struct tune_shape){.m = c->o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};
     gflop = study_gflops(shape, 1);
     if (gflop > c->o->max_gflop)
         return err_set(ERR_NOTFOUND, "%.0f GFLOP a product, max_gflop is %g", gflop,
                        c->o->max_gflop);
-    rc = open_kept(c->kept, c->o);
-    if (rc != OK || c->o->weights == COLD)
-        return rc;
+    TRY(open_kept(c->kept, c->o));
+    if (c->o->weights == COLD)
+        return OK;
     cache = (double)c->kept->threads.cache_bytes;
     bytes = (double)w.n * (double)w.k * (c->o->type == STUDY_F32 ? 4 : 2);
     if (bytes <= cache * 3 / 4) /* a quarter is for activations and results */
@@ -460,32 +448,30 @@ static void report_all(const struct cell *c)
     study_note_machine(c->out, &c->kept->threads);
 }
 
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
-    struct cell *c = mem_new(MEM_OTHER, 1, sizeof(*c));
+    struct cell *c = context;
     struct tune_shape shape;
-    int rc;
 
-    if (!c)
-        return ERR_NOMEM;
     c->o = opts;
     c->out = out;
     c->kept = study_kept(out);
-    rc = begin(c, &shape);
+    TRY(begin(c, &shape));
     c->comparison.baselines = &c->kept->baselines;
     c->comparison.team = c->kept->threads.team;
     c->comparison.n_threads = c->kept->threads.n;
-    if (rc == OK)
-        rc = enter_ours(c, &shape);
-    if (rc == OK)
-        enter_baselines(c);
-    if (rc == OK)
-        rc = measure(c);
-    if (rc == OK)
-        report_all(c);
+    TRY(enter_ours(c, &shape));
+    enter_baselines(c);
+    TRY(measure(c));
+    report_all(c);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct cell *c = context;
+
     study_comparison_close(&c->comparison);
-    mem_free(c);
-    return rc;
 }
 
 const struct study study_gemm_vendors = {
@@ -493,9 +479,11 @@ const struct study study_gemm_vendors = {
     .help = "our GEMM compared with every library's, in turn in one run",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct cell),
     .kept_bytes = sizeof(struct kept),
     .metrics = metrics,
     .wants_machine = true,
     .run = run,
+    .end = end,
     .close = close_kept,
 };

@@ -231,7 +231,7 @@ static void report_slips(struct study_cell *c)
     json_decref(list);
 }
 
-static int run(const void *opts, struct study_cell *c)
+static int run(void *context, const void *opts, struct study_cell *c)
 {
     const struct opts *o = opts;
     bool printed = o->counts == AS_PRINTED;
@@ -241,6 +241,7 @@ static int run(const void *opts, struct study_cell *c)
                                         .other_factor = printed ? 400 : 200};
     struct study_roofline_work prefill, decode;
 
+    (void)context;
     m.weight_bytes = o->weights == BF16 ? 2 : m.weight_bytes;
     study_roofline_prefill(&prefill, &m, (double)o->n_prompt_tok, &count);
     study_roofline_decode(&decode, &m, (double)o->n_ctx_tok, &count);

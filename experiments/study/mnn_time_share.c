@@ -65,10 +65,10 @@ struct found {
         wait[ROUNDS_MAX];
 };
 
-static int step(struct found *f, const struct opts *o, double *seconds)
+static int step(struct found *f, double *seconds)
 {
-    return model_bench_steps_of(&f->engine.steps, f->phase, o->phase == DECODE, o->n_tok,
-                                seconds);
+    return model_bench_steps_of(&f->engine.steps, f->phase, f->o->phase == DECODE,
+                                f->o->n_tok, seconds);
 }
 
 /* By the clock of thread 0, which has an equal part of every operator; where it waits,
@@ -78,11 +78,11 @@ static int trial(void *arg, int i, struct measure_trial *t)
     struct found *f = arg;
     uint64_t ns[MODEL_T_N];
     double work, wait;
-    int rc, r = f->n_steps++;
+    int r = f->n_steps++;
 
     (void)i;
     model_times_take(f->engine.model, ns);
-    rc = step(f, f->o, &t->seconds);
+    TRY(step(f, &t->seconds));
     model_times_take(f->engine.model, ns);
     wait = (double)(ns[MODEL_T_WAIT] + ns[MODEL_T_REDUCE]);
     work = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD] + ns[MODEL_T_ATTN] +
@@ -93,7 +93,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
     f->wait[r] = wait * 1e-9 / t->seconds;
     f->timed[r] = (work + wait) * 1e-9 / t->seconds;
     study_progress(f->cell, (double)(r + 1) / (double)f->o->rounds, "steps");
-    return rc;
+    return OK;
 }
 
 static double bound_tok_s(const struct found *f, const struct opts *o, const json_t *card)
@@ -139,36 +139,31 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
     study_engine_report(c, &f->engine);
 }
 
-static int run(const void *opts, struct study_cell *c)
+static int run(void *context, const void *opts, struct study_cell *c)
 {
     const struct opts *o = opts;
-    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
+    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds), .n_warm_up = -1};
+    struct found *f = context;
     double warm;
-    int rc;
 
-    if (!f)
-        return ERR_NOMEM;
     f->o = o;
     f->cell = c;
-    rc = study_engine_open(&f->engine, o->model, o->precision, 1, o->n_tok + 1, o->seed);
-    if (rc == OK)
-        rc = study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n, NULL);
-    if (rc == OK)
-        rc = step(f, o, &warm);
-    if (rc == OK)
-        rc = measure_open(&f->measure, 1, ROUNDS_MAX);
-    if (rc == OK)
-        rc = measure_compare(
-            f->measure, 1,
-            &(struct measure_opts){MEASURE_EXACTLY((int)o->rounds), .n_warm_up = -1},
-            trial, f);
-    if (rc == OK)
-        report(f, o, c);
+    TRY(study_engine_open(&f->engine, o->model, o->precision, 1, o->n_tok + 1, o->seed));
+    TRY(study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n, NULL));
+    TRY(step(f, &warm));
+    TRY(measure_open(&f->measure, 1, ROUNDS_MAX));
+    TRY(measure_compare(f->measure, 1, &rounds, trial, f));
+    report(f, o, c);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
     measure_close(&f->measure);
     model_phase_close(&f->phase);
     model_bench_close(&f->engine);
-    mem_free(f);
-    return rc;
 }
 
 const struct study study_mnn_time_share = {
@@ -176,7 +171,9 @@ const struct study study_mnn_time_share = {
     .help = "time of a step by class of operator",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
     .metrics = metrics,
     .wants_machine = true,
     .run = run,
+    .end = end,
 };

@@ -87,10 +87,10 @@ static int request(void *arg, int way, struct measure_trial *t)
     struct model_phase *d = f->phase[way != PREFILL_PLAN];
     double one = NAN, later = INFINITY;
     int n = f->n_requests[way]++;
-    int rc = model_bench_steps_prefill(&f->engine.steps, p, o->n_prompt_tok, &t->seconds);
 
-    for (int64_t i = 1; i < o->n_output_tok && rc == OK; i++) {
-        rc = model_bench_steps_decode(&f->engine.steps, d, o->n_prompt_tok + i - 1, &one);
+    TRY(model_bench_steps_prefill(&f->engine.steps, p, o->n_prompt_tok, &t->seconds));
+    for (int64_t i = 1; i < o->n_output_tok; i++) {
+        TRY(model_bench_steps_decode(&f->engine.steps, d, o->n_prompt_tok + i - 1, &one));
         t->seconds += one;
         if (i == 1)
             f->first_s[way][n] = one;
@@ -99,15 +99,7 @@ static int request(void *arg, int way, struct measure_trial *t)
     }
     f->later_s[way][n] = later;
     study_progress(f->out, (double)(n + 1) / (double)(o->rounds + 1), "requests in turn");
-    return rc;
-}
-
-static int measure(struct found *f)
-{
-    const struct measure_opts o = {MEASURE_EXACTLY((int)f->o->rounds)};
-    int rc = measure_open(&f->measure, N_WAYS, (int)f->o->rounds);
-
-    return rc == OK ? measure_compare(f->measure, N_WAYS, &o, request, f) : rc;
+    return OK;
 }
 
 static void report(const struct found *f, const struct opts *o, struct study_cell *out)
@@ -147,44 +139,45 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
     study_engine_report(out, &f->engine);
 }
 
-static int share(int64_t asked, const struct found *f, int64_t n_ranks)
+/* n_threads = 0: an equal share of the CPUs for each rank. */
+static int open_phase(struct found *f, int phase, int64_t n_ranks, int64_t n_threads)
 {
-    int64_t n = asked ? asked : f->engine.budget.n / n_ranks;
+    int64_t share = f->engine.budget.n / n_ranks;
 
-    return n > 0 ? (int)n : 1;
+    n_threads = n_threads ? n_threads : share ? share : 1;
+    return study_engine_phase(&f->engine, &f->phase[phase], (int)n_ranks, (int)n_threads,
+                              NULL);
 }
 
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
-    int rc = OK;
+    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
+    struct found *f = context;
 
-    if (!f)
-        return ERR_NOMEM;
     f->o = o;
     f->out = out;
-    for (int i = 0; i < 2 && rc == OK; i++) { /* the second time the file is in memory */
+    for (int i = 0; i < 2; i++) { /* the second time the file is in memory */
         model_bench_close(&f->engine);
-        rc = study_engine_open(&f->engine, o->model, o->precision, 1,
-                               o->n_prompt_tok + o->n_output_tok, o->seed);
+        TRY(study_engine_open(&f->engine, o->model, o->precision, 1,
+                              o->n_prompt_tok + o->n_output_tok, o->seed));
     }
-    if (rc == OK)
-        rc = study_engine_phase(&f->engine, &f->phase[0], (int)o->prefill_ranks,
-                                share(o->prefill_threads, f, o->prefill_ranks), NULL);
-    if (rc == OK)
-        rc = study_engine_phase(&f->engine, &f->phase[1], (int)o->decode_ranks,
-                                share(o->decode_threads, f, o->decode_ranks), NULL);
-    if (rc == OK)
-        rc = measure(f);
-    if (rc == OK)
-        report(f, o, out);
+    TRY(open_phase(f, 0, o->prefill_ranks, o->prefill_threads));
+    TRY(open_phase(f, 1, o->decode_ranks, o->decode_threads));
+    TRY(measure_open(&f->measure, N_WAYS, (int)o->rounds));
+    TRY(measure_compare(f->measure, N_WAYS, &rounds, request, f));
+    report(f, o, out);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
     measure_close(&f->measure);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);
     model_bench_close(&f->engine);
-    mem_free(f);
-    return rc;
 }
 
 const struct study study_phase_switch = {
@@ -192,6 +185,8 @@ const struct study study_phase_switch = {
     .help = "from prefill's service configuration to decode's, between two steps",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

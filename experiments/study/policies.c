@@ -58,7 +58,9 @@ struct entrant {
 };
 
 struct found {
+    struct study_threads threads;
     struct study_shapes shapes;
+    struct tune_opts tune;
     struct entrant entrants[MAX_POLICIES];
     int n;
 };
@@ -79,12 +81,11 @@ static int check_policies(const char *list)
 {
     const struct tune_policy *p;
     char word[64];
-    int n, rc;
+    int n;
 
     for (const char *at = list; at && sscanf(at, "%63s%n", word, &n) == 1; at += n) {
-        rc = tune_policy_find(word, &p);
-        if (rc != OK)
-            return err_prefix(rc, "study.policies");
+        if (tune_policy_find(word, &p) != OK)
+            return err_prefix(ERR_NOTFOUND, "study.policies");
         if (name_index(names, word) < 0)
             return err_set(ERR_ARG, "study.policies: %s has no columns in this study",
                            word);
@@ -92,20 +93,17 @@ static int check_policies(const char *list)
     return OK;
 }
 
-static int search(const struct opts *o, struct study_threads *t, struct found *f,
-                  struct study_cell *out)
+static int search(const struct opts *o, struct found *f, struct study_cell *out)
 {
     const struct tune_policy *p;
-    struct tune_opts tune;
-    int rc = opt_init(tune_opt_table, &tune);
 
-    if (rc != OK)
-        return rc;
-    tune.trials = o->trials ? o->trials : tune.trials;
-    tune.budget_s = o->budget_s;
-    tune.seed = o->seed;
-    for (int i = 0; names[i] && rc == OK; i++) {
+    TRY(opt_init(tune_opt_table, &f->tune));
+    f->tune.trials = o->trials ? o->trials : f->tune.trials;
+    f->tune.budget_s = o->budget_s;
+    f->tune.seed = o->seed;
+    for (int i = 0; names[i]; i++) {
         struct entrant *e = &f->entrants[f->n];
+        int rc;
 
         if (o->policies ? !has_word(o->policies, names[i])
                         : tune_policy_find(names[i], &p) != OK)
@@ -113,27 +111,26 @@ static int search(const struct opts *o, struct study_threads *t, struct found *f
         study_progress(out, 0.05 + 0.12 * i, names[i]);
         e->name = names[i];
         f->n++;
-        rc = study_tune(names[i], &tune, t, &f->shapes, &e->tuned);
+        rc = study_tune(names[i], &f->tune, &f->threads, &f->shapes, &e->tuned);
         if (rc != OK)
-            rc = err_prefix(rc, "%s", names[i]);
+            return err_prefix(rc, "%s", names[i]);
     }
-    opt_free(tune_opt_table, &tune);
-    return rc;
+    return OK;
 }
 
-static int again(const struct opts *o, struct study_threads *t, struct found *f)
+static int again(const struct opts *o, struct found *f)
 {
     const struct study_tuned *all[MAX_POLICIES];
     double s[STUDY_SHAPES_MAX * MAX_POLICIES];
-    int rc;
 
     for (int k = 0; k < f->n; k++)
         all[k] = &f->entrants[k].tuned;
-    rc = study_remeasure(t, &f->shapes, all, f->n, (int)o->rounds, o->seed + 1, s);
-    for (int i = 0; i < f->shapes.n && rc == OK; i++)
+    TRY(study_remeasure(&f->threads, &f->shapes, all, f->n, (int)o->rounds, o->seed + 1,
+                        s));
+    for (int i = 0; i < f->shapes.n; i++)
         for (int k = 0; k < f->n; k++)
             f->entrants[k].s[i] = s[i * f->n + k];
-    return rc;
+    return OK;
 }
 
 static const struct entrant *oracle_of(const struct found *f)
@@ -172,8 +169,7 @@ static void report_one(const struct found *f, const struct entrant *e,
     study_series(out, name, "s", e->s, n);
 }
 
-static void note(const struct found *f, const struct study_threads *t,
-                 struct study_cell *out)
+static void note(const struct found *f, struct study_cell *out)
 {
     json_t *all = json_object();
     char text[128];
@@ -188,11 +184,10 @@ static void note(const struct found *f, const struct study_threads *t,
         json_object_set_new(all, f->entrants[k].name, list);
     }
     study_note(out, "schedules", all);
-    study_note_setting(out, t, f->shapes.mode, f->shapes.v[0].v);
+    study_note_setting(out, &f->threads, f->shapes.mode, f->shapes.v[0].v);
 }
 
-static void report(const struct found *f, const struct study_threads *t,
-                   struct study_cell *out)
+static void report(const struct found *f, struct study_cell *out)
 {
     double m[STUDY_SHAPES_MAX];
 
@@ -202,31 +197,31 @@ static void report(const struct found *f, const struct study_threads *t,
         m[i] = (double)f->shapes.v[i].m;
     study_series(out, "m", "", m, (size_t)f->shapes.n);
     study_value(out, "n_shapes", f->shapes.n, NULL);
-    note(f, t, out);
+    note(f, out);
 }
 
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
-    struct study_threads t = {.n = 0};
-    int rc = f ? check_policies(o->policies) : ERR_NOMEM;
+    struct found *f = context;
 
-    if (rc == OK)
-        rc = study_threads_open(&t, o->threads, o->cache_mb);
-    if (rc == OK)
-        rc = study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes,
-                               o->m_max, o->seed);
-    if (rc == OK)
-        rc = search(o, &t, f, out);
+    TRY(check_policies(o->policies));
+    TRY(study_threads_open(&f->threads, o->threads, o->cache_mb));
+    TRY(study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes, o->m_max,
+                          o->seed));
+    TRY(search(o, f, out));
     study_progress(out, 0.9, "measure again");
-    if (rc == OK)
-        rc = again(o, &t, f);
-    if (rc == OK)
-        report(f, &t, out);
-    study_threads_close(&t);
-    mem_free(f);
-    return rc;
+    TRY(again(o, f));
+    report(f, out);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
+    opt_free(tune_opt_table, &f->tune);
+    study_threads_close(&f->threads);
 }
 
 const struct study study_policies = {
@@ -234,6 +229,8 @@ const struct study study_policies = {
     .help = "tuning policies compared with the oracle: regret and cost",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

@@ -15,7 +15,7 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
+    ROWS_TOPO("kunpeng920x4"),
     OPT_ROW(STR, plan, "all",
             "NAME, or NAME@NODES for some memory nodes, then transformations of their "
             "fundamental tree. Example: \"fast@0,2,4,6 group(4,1,3) remove(1,4)\""),
@@ -37,110 +37,97 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-/* The tree over some of the memory nodes only. */
-static int narrow(struct study_topo *t, const char *nodes_text)
-{
-    const struct topo_machine *m = t->machine;
-    int nodes[CPU_MAX], n_nodes, n = 0, rc;
-    int *cpus = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(*cpus));
-    struct topo_tree *tree = NULL;
+struct work {
+    struct study_topo topo;
+    struct topo_tree *tree;
+    int *cpus; /* of the machine or of some of its nodes */
+};
 
-    rc = cpus ? cpu_list_parse(nodes_text, nodes, CPU_MAX, &n_nodes) : ERR_NOMEM;
-    for (int i = 0; rc == OK && i < m->n_pus; i++)
+/* The tree over some of the memory nodes only. */
+static int narrow(struct work *w, const char *nodes_text)
+{
+    const struct topo_machine *m = w->topo.machine;
+    struct topo_tree_opts o = {.cpus = w->cpus};
+    int nodes[CPU_MAX], n_nodes;
+
+    TRY(cpu_list_parse(nodes_text, nodes, CPU_MAX, &n_nodes));
+    for (int i = 0; i < m->n_pus; i++)
         for (int k = 0; k < n_nodes; k++)
             if (m->pus[i].node == nodes[k])
-                cpus[n++] = m->pus[i].os_index;
-    if (rc == OK)
-        rc = topo_tree_open(&tree, m, &(struct topo_tree_opts){.cpus = cpus, .n_cpus = n},
-                            t->note, sizeof(t->note));
-    if (rc == OK) {
-        mem_free(t->tree);
-        t->tree = tree;
-    }
-    mem_free(cpus);
-    return rc;
+                w->cpus[o.n_cpus++] = m->pus[i].os_index;
+    mem_free(w->topo.tree);
+    w->topo.tree = NULL;
+    return topo_tree_open(&w->topo.tree, m, &o, w->topo.note, sizeof(w->topo.note));
 }
 
 /* "NAME@NODES STEPS". */
-static int plan_tree(struct study_topo *t, const char *plan, struct topo_tree **out)
+static int plan_tree(struct work *w, const char *plan)
 {
     size_t name = strcspn(plan, " ");
     const char *at = memchr(plan, '@', name);
     char nodes[256];
-    int rc = OK;
 
     if (at) {
         snprintf(nodes, sizeof(nodes), "%.*s", (int)(plan + name - at - 1), at + 1);
-        rc = narrow(t, nodes);
+        TRY(narrow(w, nodes));
     }
-    return rc == OK ? study_topo_steps(out, t->tree, plan + name) : rc;
+    return study_topo_steps(&w->tree, w->topo.tree, plan + name);
 }
 
-/* A tree with a level of exactly so many nodes: where there is none, a level of groups of
- * neighbours is put in. */
-static int with_ranks(struct topo_tree **t, int ranks, int *level)
-{
-    struct topo_tree *grouped = NULL;
-    int above = study_topo_level(*t, ranks), nodes = topo_tree_n_nodes(*t, above), each;
-    int rc;
-
-    *level = above;
-    if (nodes == ranks)
-        return OK;
-    each = (*t)->levels[above].arity * nodes / ranks;
-    if (each * ranks != (*t)->levels[above].arity * nodes)
-        return err_set(ERR_ARG, "ranks: %d do not share %d nodes of %d children evenly",
-                       ranks, nodes, (*t)->levels[above].arity);
-    rc = topo_tree_group(&grouped, *t, each, 1, above + 1);
-    if (rc == OK) {
-        mem_free(*t);
-        *t = grouped;
-        *level = above + 1;
-    }
-    return rc;
-}
-
-static int stream(const struct study_topo *t, const struct topo_tree *tree, double *gbps)
-{
-    int node = t->machine->pus[tree->pus[0]].node, n = 0, rc;
-    int *pus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*pus));
-
-    if (!pus)
-        return ERR_NOMEM;
-    for (int i = 0; i < tree->n_pus; i++)
-        if (t->machine->pus[tree->pus[i]].node == node)
-            pus[n++] = tree->pus[i];
-    rc = simulate_stream_gbps(t->sim, pus, n, gbps);
-    mem_free(pus);
-    return rc;
-}
-
-static int price(const struct study_topo *t, const struct opts *o,
-                 struct topo_tree **tree, struct study_cell *out)
+/* Cut w->tree at a level of exactly `ranks` nodes: where there is none, a level of groups
+ * of neighbours is put in. */
+static int cut(struct topo_config *out, struct work *w, int ranks, bool strict)
 {
     const struct topo_limits none = {0};
+    struct topo_tree *grouped = NULL;
+    int level = study_topo_level(w->tree, ranks);
+    int n = topo_tree_n_nodes(w->tree, level), arity = w->tree->levels[level].arity;
+
+    if (n != ranks) {
+        if (arity * n % ranks)
+            return err_set(ERR_ARG,
+                           "ranks: %d do not share %d nodes of %d children evenly", ranks,
+                           n, arity);
+        TRY(topo_tree_group(&grouped, w->tree, arity * n / ranks, 1, ++level));
+        mem_free(w->tree);
+        w->tree = grouped;
+    }
+    return topo_config_cut(out, w->tree, level, strict ? &w->topo.limits : &none);
+}
+
+/* Local bandwidth of the node of the tree's first PU. */
+static int stream(struct work *w, double *gbps)
+{
+    const struct topo_pu *all = w->topo.machine->pus;
+    int n = 0;
+
+    for (int i = 0; i < w->tree->n_pus; i++)
+        if (all[w->tree->pus[i]].node == all[w->tree->pus[0]].node)
+            w->cpus[n++] = w->tree->pus[i];
+    return simulate_stream_gbps(w->topo.sim, w->cpus, n, gbps);
+}
+
+static int run(void *context, const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct work *w = context;
     struct topo_config c;
     double prefill_s, decode_s, request_s, gbps;
     char text[96];
-    int level, rc;
 
-    rc = with_ranks(tree,
-                    o->ranks ? (int)o->ranks
-                             : topo_tree_n_nodes(*tree, study_topo_node_level(*tree)),
-                    &level);
-    if (rc == OK)
-        rc = topo_config_cut(&c, *tree, level, o->strict_tp ? &t->limits : &none);
-    if (rc == OK)
-        rc = study_topo_step_s(t, &c, TOPO_PREFILL, &prefill_s);
-    if (rc == OK)
-        rc = study_topo_step_s(t, &c, TOPO_DECODE, &decode_s);
-    if (rc == OK)
-        rc = study_topo_request_s(t, &c, &c, &request_s);
-    if (rc == OK)
-        rc = stream(t, *tree, &gbps);
-    if (rc != OK)
-        return rc;
-    topo_config_print(&c, text, sizeof(text));
+    TRY(study_topo_open(&w->topo, &o->topo, study_machine(out)));
+    w->cpus = mem_new(MEM_OTHER, (size_t)w->topo.machine->n_pus, sizeof(*w->cpus));
+    if (!w->cpus)
+        return ERR_NOMEM;
+    TRY(plan_tree(w, o->plan));
+    TRY(cut(&c, w,
+            o->ranks ? (int)o->ranks
+                     : topo_tree_n_nodes(w->tree, study_topo_node_level(w->tree)),
+            o->strict_tp));
+    TRY(study_topo_step_s(&w->topo, &c, TOPO_PREFILL, &prefill_s));
+    TRY(study_topo_step_s(&w->topo, &c, TOPO_DECODE, &decode_s));
+    TRY(study_topo_request_s(&w->topo, &c, &c, &request_s));
+    TRY(stream(w, &gbps));
     const struct study_number all[] = {
         {"request_s", request_s},
         {"prefill_s", prefill_s},
@@ -148,29 +135,22 @@ static int price(const struct study_topo *t, const struct opts *o,
         {"stream_gbps", gbps},
         {"n_ranks", c.n_ranks},
         {"n_threads", c.n_threads},
-        {"kept_frac", (double)(*tree)->n_pus / t->machine->n_pus}};
+        {"kept_frac", (double)w->tree->n_pus / w->topo.machine->n_pus}};
 
     STUDY_VALUES(out, all, "no number");
+    topo_config_print(&c, text, sizeof(text));
     study_note_text(out, "configuration", text);
+    study_topo_report(out, &w->topo);
     return OK;
 }
 
-static int run(const void *opts, struct study_cell *out)
+static void end(void *context)
 {
-    const struct opts *o = opts;
-    struct study_topo t;
-    struct topo_tree *tree = NULL;
-    int rc = study_topo_open(&t, &o->topo, study_machine(out));
+    struct work *w = context;
 
-    if (rc == OK)
-        rc = plan_tree(&t, o->plan, &tree);
-    if (rc == OK)
-        rc = price(&t, o, &tree, out);
-    if (rc == OK)
-        study_topo_report(out, &t);
-    mem_free(tree);
-    study_topo_close(&t);
-    return rc;
+    mem_free(w->cpus);
+    mem_free(w->tree);
+    study_topo_close(&w->topo);
 }
 
 const struct study study_topo_plan = {
@@ -178,6 +158,8 @@ const struct study study_topo_plan = {
     .help = "one way to use a simulated machine's cores, priced",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct work),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

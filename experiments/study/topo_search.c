@@ -17,7 +17,7 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
+    ROWS_TOPO("kunpeng920x4"),
     OPT_ROW(ENUM, phase, "decode", "Phase whose cores are searched.",
             .values = "prefill|decode"),
     OPT_ROW(ENUM, method, "whole",
@@ -75,16 +75,24 @@ struct known {
     double seconds;
 };
 
-static int best_of_all(const struct study_topo *t, const struct opts *o,
-                       struct known *known, double *seconds)
+struct work {
+    const struct opts *o;
+    struct study_topo topo;
+    struct plan_tree_found found; /* empty where nothing was searched */
+    struct topo_config chosen;
+    double measuring_s, step_s, all_cores_s, even_s, best_s;
+};
+
+static int best_of_all(struct work *w, struct known *known)
 {
-    struct study_topo_asked asked = {.t = t, .phase = (enum topo_phase)o->phase};
+    const struct opts *o = w->o;
+    struct study_topo_asked asked = {.t = &w->topo, .phase = (enum topo_phase)o->phase};
     struct plan_evaluation e;
     struct simulate_best best;
     char key[256];
     int rc;
 
-    *seconds = NAN;
+    w->best_s = NAN;
     if (!o->exhaustive)
         return OK;
     snprintf(key, sizeof(key), "%s|%s|%s|%d|%d|%d|%d|%lld|%lld|%lld", o->machine,
@@ -92,171 +100,147 @@ static int best_of_all(const struct study_topo *t, const struct opts *o,
              (long long)o->n_requests, (long long)o->batch, (long long)o->seed);
     if (strcmp(key, known->key) != 0) {
         study_topo_evaluator(&e, &asked);
-        rc = simulate_exhaustive(&best, t->tree, &t->limits, e.measure, e.ctx, true);
+        rc = simulate_exhaustive(&best, w->topo.tree, &w->topo.limits, e.measure, e.ctx,
+                                 true);
         mem_free(best.tree);
         if (rc != OK)
             return rc;
         known->seconds = best.seconds;
         memcpy(known->key, key, sizeof(key));
     }
-    *seconds = known->seconds;
+    w->best_s = known->seconds;
     return OK;
 }
 
-static int search_opts(struct plan_tree_search_opts *s, const struct opts *o)
+/* A plan that needs no search: a cross-section of the fundamental tree. */
+static int cut(struct work *w, int level, struct topo_config *c, double *seconds)
 {
-    int rc = opt_init(plan_tree_search_opt_table, s);
+    const struct topo_limits none = {0};
 
-    s->k = o->k;
-    s->max_measurements = o->max_measurements;
-    s->max_s = o->max_s;
-    s->seed = o->seed;
-    s->group = o->method != NO_GROUP;
-    s->remove = o->method != NO_REMOVE;
-    s->prune = o->method != NO_PRUNE;
-    s->hash = o->method != NO_HASH;
-    s->random = o->method == RANDOM;
-    return rc;
+    TRY(topo_config_cut(c, w->topo.tree, level, &none));
+    return study_topo_step_s(&w->topo, c, (enum topo_phase)w->o->phase, seconds);
 }
 
-/* Plans that need no search: a cross-section of the fundamental tree. */
-static int fixed(const struct study_topo *t, const struct opts *o, int level,
-                 struct topo_config *c, double *seconds)
+static int search_once(struct work *w, const struct plan_tree_search_opts *s)
 {
-    struct topo_limits none = {0};
-    int rc = topo_config_cut(c, t->tree, level, &none);
-
-    return rc == OK ? study_topo_step_s(t, c, (enum topo_phase)o->phase, seconds) : rc;
-}
-
-struct outcome {
-    struct plan_tree_found found; /* empty where nothing was searched */
-    struct topo_config chosen;
-    double measuring_s, step_s, all_cores_s, even_s, best_s;
-};
-
-static int search_once(const struct study_topo *t, const struct opts *o,
-                       const struct plan_tree_search_opts *s, struct outcome *out)
-{
-    struct study_topo_asked asked = {.t = t,
-                                     .phase = (enum topo_phase)o->phase,
-                                     .seed = (uint64_t)o->seed,
+    struct study_topo_asked asked = {.t = &w->topo,
+                                     .phase = (enum topo_phase)w->o->phase,
+                                     .seed = (uint64_t)w->o->seed,
                                      .noise = true};
     struct plan_evaluation e;
     int rc;
 
     study_topo_evaluator(&e, &asked);
-    rc = plan_tree_search(&out->found, t->tree, &t->limits, &e, s);
-    out->measuring_s = asked.sum_s;
+    plan_tree_found_free(&w->found);
+    rc = plan_tree_search(&w->found, w->topo.tree, &w->topo.limits, &e, s);
+    w->measuring_s = asked.sum_s;
     return rc;
 }
 
 /* A random search may measure as often as the whole one needs. */
-static int search(const struct study_topo *t, const struct opts *o, struct outcome *out)
+static int search(struct work *w)
 {
+    const struct opts *o = w->o;
     struct plan_tree_search_opts s;
-    int rc = search_opts(&s, o);
 
-    if (rc == OK && o->method == RANDOM && !s.max_measurements) {
-        s.random = false;
-        rc = search_once(t, o, &s, out);
-        s.random = true;
-        s.max_measurements = out->found.counts.n_measurements;
-        plan_tree_found_free(&out->found);
+    TRY(opt_init(plan_tree_search_opt_table, &s));
+    s.k = o->k;
+    s.max_measurements = o->max_measurements;
+    s.max_s = o->max_s;
+    s.seed = o->seed;
+    s.group = o->method != NO_GROUP;
+    s.remove = o->method != NO_REMOVE;
+    s.prune = o->method != NO_PRUNE;
+    s.hash = o->method != NO_HASH;
+    if (o->method == RANDOM && !s.max_measurements) {
+        TRY(search_once(w, &s));
+        s.max_measurements = w->found.counts.n_measurements;
     }
-    if (rc == OK)
-        rc = search_once(t, o, &s, out);
-    if (rc == OK)
-        out->chosen = out->found.top[out->found.best].config;
-    return rc;
+    s.random = o->method == RANDOM;
+    TRY(search_once(w, &s));
+    w->chosen = w->found.top[w->found.best].config;
+    return OK;
 }
 
-static int find(const struct study_topo *t, const struct opts *o, struct known *known,
-                struct outcome *out)
+static int find(struct work *w)
 {
     struct topo_config all, even;
-    int rc = fixed(t, o, 0, &all, &out->all_cores_s);
 
-    if (rc == OK)
-        rc = fixed(t, o, study_topo_node_level(t->tree), &even, &out->even_s);
-    if (rc != OK)
-        return rc;
-    if (o->method == ALL_CORES || o->method == EVEN_SPLIT)
-        out->chosen = o->method == ALL_CORES ? all : even;
+    TRY(cut(w, 0, &all, &w->all_cores_s));
+    TRY(cut(w, study_topo_node_level(w->topo.tree), &even, &w->even_s));
+    if (w->o->method == ALL_CORES)
+        w->chosen = all;
+    else if (w->o->method == EVEN_SPLIT)
+        w->chosen = even;
     else
-        rc = search(t, o, out);
-    if (rc == OK)
-        rc = study_topo_step_s(t, &out->chosen, (enum topo_phase)o->phase, &out->step_s);
-    return rc == OK ? best_of_all(t, o, known, &out->best_s) : rc;
+        TRY(search(w));
+    return study_topo_step_s(&w->topo, &w->chosen, (enum topo_phase)w->o->phase,
+                             &w->step_s);
 }
 
-static void report_numbers(const struct study_topo *t, const struct opts *o,
-                           const struct outcome *f, struct study_cell *out)
+static void report_numbers(const struct work *w, struct study_cell *out)
 {
-    const struct plan_tree_search_counts *n = &f->found.counts;
-    double tokens = o->phase == TOPO_PREFILL ? t->prompt_tok : (double)o->batch;
-    int n_used = f->chosen.n_ranks * f->chosen.n_threads, n_ties = 0;
+    const struct plan_tree_search_counts *n = &w->found.counts;
+    const struct topo_tree *tree = w->topo.tree;
+    double tokens =
+        w->o->phase == TOPO_PREFILL ? w->topo.prompt_tok : (double)w->o->batch;
+    int n_used = w->chosen.n_ranks * w->chosen.n_threads, n_ties = 0;
 
-    for (int i = 0; i < f->found.n_top; i++)
-        n_ties += f->found.top[i].ties;
+    for (int i = 0; i < w->found.n_top; i++)
+        n_ties += w->found.top[i].ties;
     const struct study_number all[] = {
-        {"step_s", f->step_s},
-        {"tokens_per_s", tokens / f->step_s},
-        {"gap_frac", f->step_s / f->best_s - 1.0},
-        {"speedup_vs_all_cores", f->all_cores_s / f->step_s},
-        {"speedup_vs_even_split", f->even_s / f->step_s},
+        {"step_s", w->step_s},
+        {"tokens_per_s", tokens / w->step_s},
+        {"gap_frac", w->step_s / w->best_s - 1.0},
+        {"speedup_vs_all_cores", w->all_cores_s / w->step_s},
+        {"speedup_vs_even_split", w->even_s / w->step_s},
         {"search_s", n->wall_s},
-        {"measuring_s", f->measuring_s},
+        {"measuring_s", w->measuring_s},
         {"n_measurements", (double)n->n_measurements},
         {"n_configs", (double)n->n_configs},
         {"n_grouped", (double)n->n_grouped},
         {"n_trees", (double)n->n_trees},
         {"n_merged", (double)n->n_merged},
         {"n_pruned", (double)n->n_pruned},
-        {"n_removes", (double)topo_tree_remove_count(t->tree)},
-        {"complete", f->found.n_top ? n->complete : 1.0},
-        {"n_ranks", f->chosen.n_ranks},
-        {"n_threads", f->chosen.n_threads},
-        {"n_pus", t->tree->n_pus},
-        {"kept_frac", (double)n_used / t->tree->n_pus},
-        {"latent", f->found.latent},
+        {"n_removes", (double)topo_tree_remove_count(tree)},
+        {"complete", w->found.n_top ? n->complete : 1.0},
+        {"n_ranks", w->chosen.n_ranks},
+        {"n_threads", w->chosen.n_threads},
+        {"n_pus", tree->n_pus},
+        {"kept_frac", (double)n_used / tree->n_pus},
+        {"latent", w->found.latent},
         {"n_ties", n_ties},
         {"peak_rss_mb", (double)mem_rss_peak_bytes() / (1 << 20)}};
 
-    STUDY_VALUES(out, all, "not every one was looked at");
+    STUDY_VALUES(out, all, "exhaustive is false: not every configuration was evaluated");
 }
 
-static void report_words(const struct study_topo *t, const struct outcome *f,
-                         struct study_cell *out)
-{
-    char text[96];
-
-    study_topo_report(out, t);
-    topo_config_print(&f->chosen, text, sizeof(text));
-    study_note_text(out, "chosen", text);
-    study_note_text(out, "steps", f->chosen.tree->steps);
-    if (f->found.explain)
-        study_note_text(out, "explain", f->found.explain);
-}
-
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct outcome f;
-    struct study_topo t;
-    int rc;
+    struct work *w = context;
+    char text[96];
 
-    memset(&f, 0, sizeof(f));
-    rc = study_topo_open(&t, &o->topo, study_machine(out));
-    if (rc == OK)
-        rc = find(&t, o, study_kept(out), &f);
-    if (rc == OK) {
-        report_numbers(&t, o, &f, out);
-        report_words(&t, &f, out);
-    }
-    plan_tree_found_free(&f.found);
-    study_topo_close(&t);
-    return rc;
+    w->o = o;
+    TRY(study_topo_open(&w->topo, &o->topo, study_machine(out)));
+    TRY(find(w));
+    TRY(best_of_all(w, study_kept(out)));
+    report_numbers(w, out);
+    study_topo_report(out, &w->topo);
+    topo_config_print(&w->chosen, text, sizeof(text));
+    study_note_text(out, "chosen", text);
+    study_note_text(out, "steps", w->chosen.tree->steps);
+    if (w->found.explain)
+        study_note_text(out, "explain", w->found.explain);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct work *w = context;
+
+    plan_tree_found_free(&w->found);
+    study_topo_close(&w->topo);
 }
 
 const struct study study_topo_search = {
@@ -264,8 +248,10 @@ const struct study study_topo_search = {
     .help = "the search for a phase's cores on a simulated machine",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct work),
     .kept_bytes = sizeof(struct known),
     .metrics = metrics,
     .wants_machine = true,
     .run = run,
+    .end = end,
 };

@@ -12,7 +12,7 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    ROWS_TOPO("kunpeng920x4", "sheared-llama-1.3b"),
+    ROWS_TOPO("kunpeng920x4"),
     OPT_ROW(
         STR, steps, "",
         "Transformations of the fundamental tree. Example: \"group(4,1,3) remove(1,4)\""),
@@ -55,27 +55,11 @@ static void cut_all(struct sections *s, const struct study_topo *t,
     }
 }
 
-static void report_series(const struct sections *s, const struct topo_tree *tree,
-                          struct study_cell *out)
-{
-    const struct {
-        const char *name;
-        const double *v;
-    } all[] = {{"section_ranks", s->ranks},
-               {"section_threads", s->threads},
-               {"attention_imbalance", s->attention},
-               {"ffn_imbalance", s->ffn},
-               {"allowed_strictly", s->strict}};
-
-    study_topo_report_tree(out, tree);
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        study_series(out, all[i].name, "", all[i].v, (size_t)tree->n_levels);
-}
-
 static void report(const struct study_topo *t, const struct topo_tree *tree,
                    struct study_cell *out)
 {
     struct sections s = {.n_allowed = 0};
+    size_t n = (size_t)tree->n_levels;
     char *text = NULL;
 
     cut_all(&s, t, tree);
@@ -87,28 +71,40 @@ static void report(const struct study_topo *t, const struct topo_tree *tree,
         {"n_configs", s.n_allowed},
         {"n_configs_strict", s.n_strict}};
 
-    report_series(&s, tree, out);
+    study_topo_report_tree(out, tree);
+    study_series(out, "section_ranks", "", s.ranks, n);
+    study_series(out, "section_threads", "", s.threads, n);
+    study_series(out, "attention_imbalance", "", s.attention, n);
+    study_series(out, "ffn_imbalance", "", s.ffn, n);
+    study_series(out, "allowed_strictly", "", s.strict, n);
     STUDY_VALUES(out, all, "no number");
     study_note_text(out, "after", topo_tree_text(tree, &text) == OK ? text : NULL);
     mem_free(text);
 }
 
-static int run(const void *opts, struct study_cell *out)
+struct work {
+    struct study_topo topo;
+    struct topo_tree *tree;
+};
+
+static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct study_topo t;
-    struct topo_tree *tree = NULL;
-    int rc = study_topo_open(&t, &o->topo, study_machine(out));
+    struct work *w = context;
 
-    if (rc == OK)
-        rc = study_topo_steps(&tree, t.tree, o->steps);
-    if (rc == OK) {
-        report(&t, tree, out);
-        study_topo_report(out, &t);
-    }
-    mem_free(tree);
-    study_topo_close(&t);
-    return rc;
+    TRY(study_topo_open(&w->topo, &o->topo, study_machine(out)));
+    TRY(study_topo_steps(&w->tree, w->topo.tree, o->steps));
+    report(&w->topo, w->tree, out);
+    study_topo_report(out, &w->topo);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct work *w = context;
+
+    mem_free(w->tree);
+    study_topo_close(&w->topo);
 }
 
 const struct study study_topo_tree = {
@@ -116,6 +112,8 @@ const struct study study_topo_tree = {
     .help = "a TopoTree after some transformations, and its cross-sections",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct work),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

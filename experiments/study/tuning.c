@@ -41,44 +41,40 @@ static const struct study_metric metrics[] = {
 };
 
 struct found {
+    struct study_threads threads;
     struct study_shapes shapes;
+    struct tune_opts tune;
     struct study_tuned tuned, untuned;
     double gflops[STUDY_SHAPES_MAX], gflops_default[STUDY_SHAPES_MAX],
         speedup[STUDY_SHAPES_MAX], m[STUDY_SHAPES_MAX];
 };
 
-static int search(const struct opts *o, struct study_threads *t, struct found *f)
+static int search(const struct opts *o, struct found *f)
 {
-    struct tune_opts tune;
-    int rc = opt_init(tune_opt_table, &tune);
-
-    if (rc != OK)
-        return rc;
-    tune.sigma = o->sigma ? o->sigma : tune.sigma;
-    tune.trials = o->trials ? o->trials : tune.trials;
-    tune.budget_s = o->budget_s;
-    tune.seed = o->seed;
-    rc = study_tune(o->policy, &tune, t, &f->shapes, &f->tuned);
-    if (rc == OK)
-        rc = study_tune("default", &tune, t, &f->shapes, &f->untuned);
-    opt_free(tune_opt_table, &tune);
-    return rc;
+    TRY(opt_init(tune_opt_table, &f->tune));
+    f->tune.sigma = o->sigma ? o->sigma : f->tune.sigma;
+    f->tune.trials = o->trials ? o->trials : f->tune.trials;
+    f->tune.budget_s = o->budget_s;
+    f->tune.seed = o->seed;
+    TRY(study_tune(o->policy, &f->tune, &f->threads, &f->shapes, &f->tuned));
+    return study_tune("default", &f->tune, &f->threads, &f->shapes, &f->untuned);
 }
 
 /* Other numbers in the buffers than those it was tuned on. */
-static int again(const struct opts *o, struct study_threads *t, struct found *f)
+static int again(const struct opts *o, struct found *f)
 {
     const struct study_tuned *both[] = {&f->tuned, &f->untuned};
     double s[STUDY_SHAPES_MAX][2];
-    int rc = study_remeasure(t, &f->shapes, both, 2, (int)o->rounds, o->seed + 1, s[0]);
 
-    for (int i = 0; i < f->shapes.n && rc == OK; i++) {
+    TRY(study_remeasure(&f->threads, &f->shapes, both, 2, (int)o->rounds, o->seed + 1,
+                        s[0]));
+    for (int i = 0; i < f->shapes.n; i++) {
         f->m[i] = (double)f->shapes.v[i].m;
         f->gflops[i] = study_gflops(&f->shapes.v[i], s[i][0]);
         f->gflops_default[i] = study_gflops(&f->shapes.v[i], s[i][1]);
         f->speedup[i] = s[i][1] / s[i][0];
     }
-    return rc;
+    return OK;
 }
 
 static void report(const struct found *f, struct study_cell *out)
@@ -100,8 +96,7 @@ static void report(const struct found *f, struct study_cell *out)
     study_series(out, "gflops_default_of_m", "GFLOP/s", f->gflops_default, n);
 }
 
-static void note(const struct found *f, const struct study_threads *t,
-                 struct study_cell *out)
+static void note(const struct found *f, struct study_cell *out)
 {
     json_t *list = json_array();
     char text[128];
@@ -113,32 +108,32 @@ static void note(const struct found *f, const struct study_threads *t,
             json_pack("{s:I, s:s}", "m", (json_int_t)f->shapes.v[i].m, "schedule", text));
     }
     study_note(out, "schedules", list);
-    study_note_setting(out, t, f->shapes.mode, f->shapes.v[0].v);
+    study_note_setting(out, &f->threads, f->shapes.mode, f->shapes.v[0].v);
 }
 
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct found *f = mem_new(MEM_OTHER, 1, sizeof(*f));
-    struct study_threads t = {.n = 0};
-    int rc = f ? study_threads_open(&t, o->threads, o->cache_mb) : ERR_NOMEM;
+    struct found *f = context;
 
-    if (rc == OK)
-        rc = study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes,
-                               o->m_max, o->seed);
+    TRY(study_threads_open(&f->threads, o->threads, o->cache_mb));
+    TRY(study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes, o->m_max,
+                          o->seed));
     study_progress(out, 0.05, "tune");
-    if (rc == OK)
-        rc = search(o, &t, f);
+    TRY(search(o, f));
     study_progress(out, 0.9, "measure again");
-    if (rc == OK)
-        rc = again(o, &t, f);
-    if (rc == OK) {
-        report(f, out);
-        note(f, &t, out);
-    }
-    study_threads_close(&t);
-    mem_free(f);
-    return rc;
+    TRY(again(o, f));
+    report(f, out);
+    note(f, out);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
+    opt_free(tune_opt_table, &f->tune);
+    study_threads_close(&f->threads);
 }
 
 const struct study study_tuning = {
@@ -146,6 +141,8 @@ const struct study study_tuning = {
     .help = "what tuning one matrix costs and what it gives",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
     .metrics = metrics,
     .run = run,
+    .end = end,
 };

@@ -1,6 +1,8 @@
 #include "tests/support/test.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -191,6 +193,173 @@ static void memory_fails(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
+/* --- other programs */
+
+static int start(pid_t *pid, const char *const *argv, int out)
+{
+    return child_start(pid, &(struct child_program){.argv = argv, .fd = {-1, out, -1}});
+}
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* Start it, wait, return what it wrote. Lent until the next call. */
+static const char *output(const struct child_program *of)
+{
+    static char text[600];
+    struct child_program p = *of;
+    int ends[2];
+    ssize_t n;
+    pid_t pid;
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    p.fd[1] = ends[1];
+    assert_ok(child_start(&pid, &p));
+    assert_ok(child_wait(&pid, 20));
+    assert_int_equal(pid, 0);
+    close(ends[1]);
+    n = read(ends[0], text, sizeof(text) - 1);
+    assert_true(n >= 0);
+    text[n] = 0;
+    close(ends[0]);
+    return text;
+}
+
+static void programs_run(void **state)
+{
+    static char *env[] = {"PATH=/bin:/usr/bin", "A=b c", NULL};
+    struct child_program p = {.fd = {-1, -1, -1}};
+    int before = n_open(), kept = open("/dev/null", O_RDONLY); /* for all, on purpose */
+    char fds[100];
+
+    (void)state;
+    p.argv = WORDS("echo", "two words", "$x");
+    assert_string_equal(output(&p), "two words $x\n");
+    p.env = env;
+    p.argv = WORDS("sh", "-c", "echo $A-${HOME-unset}");
+    assert_string_equal(output(&p), "b c-unset\n");
+    snprintf(fds, sizeof(fds),
+             "[ -e /proc/$$/fd/%d ] && echo open; readlink /proc/$$/fd/0", kept);
+    p.argv = WORDS("sh", "-c", fds);
+    assert_string_equal(output(&p), "/dev/null\n");
+    p.argv = WORDS("sh", "-c", "cut -d' ' -f5 /proc/$$/stat");
+    assert_int_equal(atoi(output(&p)), getpgrp());
+    p.own_group = true;
+    assert_int_not_equal(atoi(output(&p)), getpgrp());
+    close(kept);
+    assert_int_equal(n_open(), before);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+static void programs_on_cpus(void **state)
+{
+    const char *list = "sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status";
+    int cpu = sched_getcpu(), none = CPU_SETSIZE - 1, outside = CPU_SETSIZE;
+    struct child_program p = {
+        .argv = WORDS("sh", "-c", list), .fd = {-1, -1, -1}, .cpus = &cpu, .n_cpus = 1};
+    cpu_set_t ours, now;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(ours), &ours), 0);
+    assert_int_equal(atoi(output(&p)), cpu);
+    p.cpus = &none;
+    assert_err(child_start(&pid, &p), ERR_IO, "sh: not all of its CPUs");
+    assert_int_equal(pid, 0);
+    p.cpus = &outside;
+    assert_err(child_start(&pid, &p), ERR_ARG, "CPU 1024, expected 0 to 1023");
+    assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
+    assert_true(CPU_EQUAL(&ours, &now));
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+static void programs_end(void **state)
+{
+    char folder[300];
+    pid_t pid;
+
+    (void)state;
+    assert_err(start(&pid, WORDS("no-such-program-here"), -1), ERR_NOTFOUND,
+               "no-such-program-here: cannot start: No such file");
+    assert_int_equal(pid, 0);
+    snprintf(folder, sizeof(folder), "%s/", test_dir());
+    assert_err(start(&pid, WORDS(folder), -1), ERR_IO, "cannot start");
+    assert_ok(start(&pid, WORDS("sh", "-c", "exit 3"), -1));
+    assert_err(child_wait(&pid, 20), ERR_IO, "exited with status 3");
+    assert_ok(start(&pid, WORDS("sh", "-c", "kill -SEGV $$"), -1));
+    assert_err(child_wait(&pid, 0), ERR_IO, "ended by signal 11 (Segmentation fault)");
+    assert_int_equal(pid, 0);
+    assert_ok(start(&pid, WORDS("sleep", "1000"), -1));
+    assert_err(child_wait(&pid, 0.01), ERR_LIMIT, "still runs");
+    assert_true(pid > 0);
+    child_kill(&pid);
+    assert_int_equal(pid, 0);
+    child_kill(&pid);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+/* A program, and a function's process, whose parent is killed by a signal that cannot be
+ * caught: they hold the pipe, so its end is their end. */
+static int hold(void *ctx, FILE *out)
+{
+    int *tell = ctx;
+
+    fputs("started", out);
+    if (write(*tell, "s", 1) == 1)
+        pause();
+    return OK;
+}
+
+static _Noreturn void parent_to_be_killed(int tell, bool program)
+{
+    char *text;
+    pid_t pid;
+    size_t n;
+
+    if (program && start(&pid, WORDS("sh", "-c", "echo; exec sleep 1000"), tell) == OK)
+        pause();
+    if (!program && run(hold, &tell, 0, &text, &n) == OK)
+        pause();
+    _exit(1);
+}
+
+static void nothing_outlives_its_parent(void **state)
+{
+    (void)state;
+    for (int program = 0; program < 2; program++) {
+        int ends[2], status;
+        pid_t parent;
+        char c;
+
+        assert_int_equal(pipe(ends), 0);
+        parent = fork();
+        if (parent == 0)
+            parent_to_be_killed(ends[1], program);
+        close(ends[1]);
+        assert_int_equal(read(ends[0], &c, 1), 1); /* it runs */
+        kill(parent, SIGKILL);
+        waitpid(parent, &status, 0);
+        assert_true(WIFSIGNALED(status));
+        alarm(60);
+        assert_int_equal(read(ends[0], &c, 1), 0); /* everyone who had it has ended */
+        alarm(0);
+        close(ends[0]);
+    }
+}
+
+/* A child that is started too late: its parent has ended before it asked for the signal. */
+static void parent_ended_before(void **state)
+{
+    int status;
+    pid_t pid = fork();
+
+    (void)state;
+    if (pid == 0) {
+        child_follow(getppid() + 1); /* not its parent any more */
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), 127);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +369,11 @@ int main(void)
         cmocka_unit_test(faults_are_not_handled),
         cmocka_unit_test(foreign_input_has_limits),
         cmocka_unit_test(memory_fails),
+        cmocka_unit_test(programs_run),
+        cmocka_unit_test(programs_on_cpus),
+        cmocka_unit_test(programs_end),
+        cmocka_unit_test(nothing_outlives_its_parent),
+        cmocka_unit_test(parent_ended_before),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

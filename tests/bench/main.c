@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "measure/card.h"
@@ -174,9 +175,11 @@ static int run(struct bench *b)
 int main(int argc, char **argv)
 {
     struct bench b = {0};
-    int n_rest = 0, rc = cpu_isa_check_env();
+    int n_rest = 0, rc = process_start();
 
     setvbuf(stdout, NULL, _IOLBF, 0);
+    if (rc == OK)
+        rc = cpu_isa_check_env();
     if (rc == OK)
         rc = opt_init(bench_opt_table, &b.o);
     if (rc == OK)

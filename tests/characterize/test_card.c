@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "characterize/card.h"
 #include "characterize/probe.h"
 #include "measure/card.h"
 
@@ -74,9 +73,6 @@ static void measured_once(void **state)
     snprintf(dir, sizeof(dir), "%s/not/yet/there", test_dir());
     a = get(dir, 0, 1);
     check_measured(a);
-    b = machine_card_identity();
-    assert_true(json_equal(json_object_get(a, "identity"), b));
-    json_decref(b);
     b = get(dir, 0, 0);
     assert_true(json_equal(a, b));
     json_decref(a);
@@ -143,60 +139,34 @@ static void full_card(void **state)
     json_decref(full);
 }
 
-static bool accepted(const char *text, const json_t *id)
+/* A kept card that is not one of this machine is measured again, and a warning says why. */
+static void kept_card_is_refused(void **state)
 {
-    char path[600];
-    json_t *card;
-
-    snprintf(path, sizeof(path), "%s/card.json", test_dir());
-    test_write(path, text, strlen(text));
-    card = machine_card_cached(path, id);
-    json_decref(card);
-    return card != NULL;
-}
-
-static void only_this_machines_card(void **state)
-{
-    char text[1024], whole[1400], *dumped;
-    json_t *id = machine_card_identity(), *value;
-    const char *key;
+    struct log_warning warning;
+    char dir[600], path[700];
+    json_t *card, *row;
 
     (void)state;
     log_set_sink(count_measurements, NULL);
-    assert_non_null(id);
-    dumped = json_dumps(id, 0);
-    snprintf(text, sizeof(text), "%s", dumped);
-    free(dumped);
-    snprintf(whole, sizeof(whole), "{\"version\": 2, \"identity\": %s, \"values\": []}",
-             text);
-    assert_true(accepted(whole, id));
-    for (size_t cut = 0; cut < strlen(whole); cut += 7) {
-        char part[1400];
-
-        snprintf(part, sizeof(part), "%.*s", (int)cut, whole);
-        assert_false(accepted(part, id));
-    }
-    assert_false(accepted("{\"version\": 2, \"values\": []}", id));
-    snprintf(whole, sizeof(whole), "{\"version\": 99, \"identity\": %s, \"values\": []}",
-             text);
-    assert_false(accepted(whole, id));
-    snprintf(whole, sizeof(whole), "{\"version\": 2, \"identity\": %s, \"values\": 3}",
-             text);
-    assert_false(accepted(whole, id));
-
-    /* any member of the identity differs */
-    snprintf(whole, sizeof(whole), "{\"version\": 2, \"identity\": %s, \"values\": []}",
-             text);
-    json_object_foreach(id, key, value)
-    {
-        json_t *other = json_deep_copy(id);
-
-        json_object_set_new(other, key, json_string("another"));
-        assert_false(accepted(whole, other));
-        json_decref(other);
-    }
-    assert_null(machine_card_cached("/no/such/card.json", id));
-    json_decref(id);
+    snprintf(dir, sizeof(dir), "%s/kept", test_dir());
+    assert_ok(measure_card_path(path, sizeof(path), dir, ""));
+    card = get(dir, 0, 1);
+    row = json_array_get(json_object_get(card, "values"), 0);
+    json_object_set_new(row, "lo", json_real(0.5));
+    assert_ok(json_write_file(card, path));
+    json_decref(card);
+    log_warnings_take(&warning, 1);
+    json_decref(get(dir, 0, 1));
+    assert_int_equal(log_warnings_take(&warning, 1), 1);
+    assert_string_equal(warning.code, "machine_card_refused");
+    assert_non_null(strstr(warning.text, "changed after it was measured"));
+    assert_non_null(strstr(warning.text, "measuring again"));
+    json_decref(get(dir, 0, 0));
+    test_write(path, "{\"values\":", 10);
+    json_decref(get(dir, 0, 1));
+    assert_int_equal(log_warnings_take(&warning, 1), 1);
+    json_decref(get(dir, 0, 0));
+    assert_int_equal(log_warnings_take(&warning, 1), 0);
     log_set_sink(NULL, NULL);
 }
 
@@ -239,7 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measured_once),   cmocka_unit_test(masked_card),
-        cmocka_unit_test(full_card),       cmocka_unit_test(only_this_machines_card),
+        cmocka_unit_test(full_card),       cmocka_unit_test(kept_card_is_refused),
         cmocka_unit_test(nowhere_to_keep), cmocka_unit_test(memory_runs_out),
     };
 

@@ -73,14 +73,6 @@ import json, sys
 d = json.load(open('$dir/json'))
 assert len(d['ids']) == 12 and d['ttft_s'] > 0 and d['tpot_s'] > 0 and d['read_gbps'] > 0
 assert d['engine']['kernels']['chosen'] and d['engine']['cpu_budget']['reason']"
-printf '{"values":[{"name":"read_gbps","n_threads":1,"estimate":10.0},
- {"name":"peak_f32_fma_ref","n_threads":1,"estimate":100.0}]}' >"$dir/card.json"
-$run --prompt hello --threads 1 --machine-card "$dir/card.json" >"$dir/out" 2>"$dir/err"
-check "share of the machine's bounds" grep -q '% of measured 10.0 GB/s' "$dir/err"
-check "share of the machine's peak" grep -q '% of measured 100' "$dir/err"
-$run --prompt hello --machine-card "$dir/none.json" >"$dir/out" 2>"$dir/err"
-check "unknown bounds are said to be" grep -q 'bandwidth unknown: run testbed machine' "$dir/err"
-
 if [ -r "$data/stories260K.bin" ] && [ -r "$data/stories260K.greedy.json" ]; then
     python3 -c "
 import json

@@ -117,7 +117,7 @@ static void failures_are_told(void **state)
     if (rc == ERR_NOTFOUND && strstr(err_msg(), "no valgrind"))
         test_skip("%s", err_msg());
     assert_int_equal(rc, ERR_IO);
-    assert_non_null(strstr(err_msg(), "exit status 1"));
+    assert_non_null(strstr(err_msg(), "exited with status 1"));
     assert_null(calls);
     p.argv = none;
     assert_err(counters_program_run(&p, &calls, &n), ERR_IO, "/nonexistent/program");

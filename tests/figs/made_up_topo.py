@@ -14,8 +14,8 @@ def topo_search(rng, **_):
     return summary, {}, {"notes.shape": "4 package x 2 node x 24 PU", "notes.rates": "assumed"}
 
 
-def topo_truth(rng, truth, **_):
-    kept = np.nan if truth == "0" else rng.uniform(0.5, 1)
+def topo_hidden_structure(rng, machine, **_):
+    kept = np.nan if machine == "random:0" else rng.uniform(0.5, 1)
     return ({"gap_frac": rng.uniform(0, 0.03), "within_2pct": 1, "latent": 0, "kept_frac": kept,
              "best_kept_frac": kept, "gain_of_groups": rng.uniform(0, 0.1)}, {})
 
@@ -54,6 +54,7 @@ STUDIES = {
                                      "seed": [1, 2]}),
     "tab04_graph_tuning": (topo_search, {"machine": MACHINES, "model": ["a"], "fit": ["sharegpt"],
                                          "phase": ["prefill", "decode"]}),
-    "topo_hidden_truth": (topo_truth, {"truth": ["0", "0.4", "kunpeng920x4"], "seed": [1, 2, 3]}),
+    "topo_hidden_structure": (topo_hidden_structure, {
+        "machine": ["random:0", "random:0.4", "kunpeng920x4"], "seed": [1, 2, 3]}),
     "topo_atlas": (topo_search, {"machine": MACHINES + ["real.xml"]}),
 }

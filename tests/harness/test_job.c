@@ -289,7 +289,7 @@ static void prepare_runs_once(void **state)
 
 static void prepare_says_what_failed(void **state)
 {
-    static const char *const cases[][2] = {{"[\"false\"]", "exit status 1"},
+    static const char *const cases[][2] = {{"[\"false\"]", "exited with status 1"},
                                            {"[\"no-such-program-here\"]", "cannot start"},
                                            {"[\"true\"]", "did not create"}};
     char path[300];

@@ -38,7 +38,7 @@ static const struct study_metric script_metrics[] = {
     {0},
 };
 
-static int n_runs, n_closed, n_kept_at_close;
+static int n_runs, n_ended, n_closed, n_kept_at_close;
 static bool dies_at_4; /* not an option: the job must be the same when it is resumed */
 
 static bool is(const char *a, const char *b)
@@ -57,14 +57,17 @@ static void misbehave(const char *how, struct study_cell *c)
     study_value(c, "pace", 1, NULL);      /* the first error stays */
 }
 
-static int script_run(const void *opts, struct study_cell *c)
+static int script_run(void *context, const void *opts, struct study_cell *c)
 {
+    int *run = context;
     const struct script_opts *o = opts;
     double series[2] = {(double)o->m, o->k};
     double speed = is(o->missing, o->type) ? NAN : (double)o->m * o->k;
     int *n_kept = study_kept(c);
 
-    n_runs++;
+    assert_int_equal(*run, 0);
+    assert_int_equal(n_ended, n_runs);
+    *run = ++n_runs;
     ++*n_kept;
     if (dies_at_4 && o->m == 4)
         _exit(9);
@@ -83,6 +86,12 @@ static int script_run(const void *opts, struct study_cell *c)
     return OK;
 }
 
+static void script_end(void *context)
+{
+    n_ended++;
+    assert_int_equal(*(int *)context, n_runs);
+}
+
 static void script_close(void *kept)
 {
     n_closed++;
@@ -94,9 +103,11 @@ static const struct study study_script = {
     .help = "reports m times k",
     .opts = script_table,
     .opts_bytes = sizeof(struct script_opts),
+    .context_bytes = sizeof(int),
     .kept_bytes = sizeof(int),
     .metrics = script_metrics,
     .run = script_run,
+    .end = script_end,
     .close = script_close,
 };
 const struct study *const studies[] = {&study_script, NULL};
@@ -385,6 +396,7 @@ static void a_failed_cell_is_not_the_run(void **state)
     assert_int_equal(r.outcome.n_done, 2);
     assert_int_equal(r.outcome.n_failed, 1);
     assert_int_equal(n_closed, before + 1);
+    assert_int_equal(n_ended, n_runs);                /* after cells that failed, too */
     assert_int_equal(n_kept_at_close, n_runs - runs); /* one block for all cells */
     ran_free(&r);
 }

@@ -151,14 +151,181 @@ static void range_of_a_prefix(void **state)
     json_decref(card);
 }
 
+/* A sealed card of this machine with these rows. */
+static json_t *sealed(const char *values)
+{
+    json_t *card = card_of(values);
+    struct cpu_budget b;
+
+    assert_ok(cpu_budget_get(&b));
+    assert_ok(measure_card_seal(card, &b));
+    return card;
+}
+
+/* The checksum again, as someone who edits a card with care would write it. */
+static void seal_again(json_t *card)
+{
+    char sum[17];
+
+    json_object_del(card, "checksum");
+    assert_ok(json_checksum(card, sum));
+    json_object_set_new(card, "checksum", json_string(sum));
+}
+
+#define ROW_GBPS(n, lo, v, hi)                                                           \
+    "{\"name\": \"read_gbps\", \"unit\": \"GB/s\", \"n_threads\": " #n                   \
+    ", \"estimate\": " #v ", \"lo\": " #lo ", \"hi\": " #hi                              \
+    ", \"n_trials\": 7, \"why\": \"\"}"
+#define ROW_NONE(lo, why)                                                                \
+    "{\"name\": \"peak\", \"unit\": \"GFLOP/s\", \"n_threads\": 1, \"estimate\": null, " \
+    "\"lo\": " #lo ", \"hi\": null, \"n_trials\": 0, \"why\": \"" why "\"}"
+#define ROW_OF(unit, v)                                                                  \
+    "{\"name\": \"a\", \"unit\": \"" unit "\", \"n_threads\": 2, \"estimate\": " #v      \
+    ", \"lo\": " #v ", \"hi\": " #v ", \"n_trials\": 7, \"why\": \"\"}"
+
+/* Values that no machine has, with a checksum that is right. */
+static void values_of_no_machine(void **state)
+{
+    static const struct {
+        const char *row, *why; /* why NULL: a sound row */
+    } rows[] = {
+        {ROW_GBPS(2, 29, 30, 31), NULL},
+        {ROW_GBPS(2, 30, 30, 30), NULL},
+        {ROW_NONE(null, "none here"), NULL},
+        {ROW_OF("ns/s", 0), NULL},
+        {ROW_OF("1", 0), NULL},
+        {ROW_OF("ns", 0.5), NULL},
+        {ROW_OF("GFLOP/s", 150000), NULL},
+        {ROW_OF("GFLOP/s", 250000), "expected 0.001 <= lo <= estimate <= hi <= 200000"},
+        {ROW_OF("GOP/s", 1e300), "GOP/s, found 1e+300"},
+        {ROW_OF("ns", 0), "expected 0.001 <="},
+        {ROW_OF("furlong", 1), "unit"},
+        {ROW_GBPS(2, 29, 300, 31), "found 29, 300, 31"},
+        {ROW_GBPS(2, 31, 30, 32), "found 31, 30, 32"},
+        {ROW_GBPS(2, 32, 30, 31), "found 32, 30, 31"},
+        {ROW_GBPS(2, -1, 30, 31), "found -1, 30, 31"},
+        {ROW_GBPS(2, 0, 0, 0), "found 0, 0, 0"},
+        {ROW_GBPS(2, -30, -30, -30), "found -30, -30, -30"},
+        {ROW_GBPS(2, null, 30, 31), "lo: expected a number"},
+        {ROW_GBPS(2, 29, 30, "31"), "hi: expected a number"},
+        {ROW_GBPS(2, 29, true, 31), "estimate: expected a number"},
+        {ROW_GBPS(0, 29, 30, 31), "n_threads: expected an integer in [1, "},
+        {ROW_GBPS(1.5, 29, 30, 31), "n_threads: expected an integer in [1, "},
+        {ROW_GBPS(1000000, 29, 30, 31), "n_threads: expected an integer in [1, "},
+        {ROW_NONE(1, "none here"), "no estimate, but"},
+        {ROW_NONE(null, ""), "no estimate, but"},
+        {"7", "name: expected a string"},
+        {"[]", "name: expected a string"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char two[1024];
+        json_t *card;
+
+        snprintf(two, sizeof(two), ROW_GBPS(1, 10, 10, 10) ", %s", rows[i].row);
+        card = sealed(two);
+        if (!rows[i].why) {
+            assert_ok(measure_card_check(card, "card.json"));
+        } else {
+            assert_err(measure_card_check(card, "card.json"), ERR_FORMAT, rows[i].why);
+            assert_memory_equal(err_msg(), "card.json: values[1]: ", 22);
+        }
+        json_decref(card);
+    }
+}
+
+/* Any member of the identity differs: another machine's, even if it is sealed. */
+static void cards_of_other_machines(void **state)
+{
+    json_t *card = sealed(ROW_GBPS(1, 10, 10, 10)), *value, *id;
+    const char *key;
+    int n = 0;
+
+    (void)state;
+    id = json_deep_copy(json_object_get(card, "identity"));
+    json_object_foreach(id, key, value)
+    {
+        json_t *other = json_deep_copy(card);
+        char words[100];
+
+        json_object_set_new(json_object_get(other, "identity"), key,
+                            json_string("another \"one\""));
+        seal_again(other);
+        snprintf(words, sizeof(words), "%s \"another \\\"one\\\"\", here ", key);
+        assert_err(measure_card_check(other, "c"), ERR_STATE, words);
+        json_object_del(json_object_get(other, "identity"), key);
+        seal_again(other);
+        assert_err(measure_card_check(other, "c"), ERR_STATE, "null, here ");
+        json_decref(other);
+        n++;
+    }
+    assert_true(n >= 8); /* model, CPUs, instruction sets ... */
+    json_decref(id);
+    json_decref(card);
+}
+
+/* Members that are gone or of another kind, and edits that leave each value plausible. */
+static void changed_cards(void **state)
+{
+    static const char *const needed[] = {"format", "version", "identity", "values",
+                                         "checksum"};
+    json_t *card = sealed(ROW_GBPS(1, 10, 10.5, 11) "," ROW_GBPS(2, 10, 12, 13)), *row;
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        json_t *other = json_deep_copy(card);
+
+        json_object_del(other, needed[i]);
+        if (strcmp(needed[i], "checksum") != 0)
+            seal_again(other);
+        assert_err(measure_card_check(other, "c"), ERR_FORMAT, needed[i]);
+        json_object_set_new(other, needed[i], json_integer(99));
+        if (strcmp(needed[i], "checksum") != 0)
+            seal_again(other);
+        assert_err(measure_card_check(other, "c"), ERR_FORMAT, needed[i]);
+        json_decref(other);
+    }
+    row = json_array_get(json_object_get(card, "values"), 0);
+    json_object_set_new(row, "estimate", json_real(10.9));
+    assert_err(measure_card_check(card, "c"), ERR_FORMAT,
+               "changed after it was measured");
+    json_object_set_new(row, "estimate", json_real(10.5));
+    assert_ok(measure_card_check(card, "c"));
+    json_object_set_new(card, "host", json_string("elsewhere"));
+    assert_err(measure_card_check(card, "c"), ERR_FORMAT,
+               "changed after it was measured");
+    json_object_del(card, "host");
+    json_array_remove(json_object_get(card, "values"), 1);
+    assert_err(measure_card_check(card, "c"), ERR_FORMAT,
+               "changed after it was measured");
+    json_decref(card);
+    card = json_array();
+    assert_err(measure_card_check(card, "c"), ERR_FORMAT, "format");
+    json_decref(card);
+}
+
+/* Is the text in this file refused? */
+static bool refused(const char *path, const char *text, size_t n)
+{
+    json_t *card;
+    int rc;
+
+    test_write(path, text, n);
+    rc = measure_card_read(&card, path);
+    if (rc == OK)
+        json_decref(card);
+    else if (card || strncmp(err_msg(), path, strlen(path)) != 0)
+        fail_msg("%s", err_msg());
+    return rc != OK;
+}
+
 /* The card in a file, or this host's; a host's name cannot leave the folder. */
 static void card_in_a_file(void **state)
 {
-    static const char text[] = "{\"values\": [" ROW("read_gbps", 2, 30) "]}";
-    static const char other[] =
-        "{\"identity\": {\"isa\": \"none we have\"}, \"values\": []}";
-    char path[600], small[8];
-    json_t *card;
+    char path[600], small[8], *text;
+    size_t n;
+    json_t *card = sealed(ROW_GBPS(2, 29, 30, 31));
     int here;
 
     (void)state;
@@ -168,22 +335,27 @@ static void card_in_a_file(void **state)
     assert_null(strchr(path + strlen(test_dir()) + 1, '/'));
     assert_err(measure_card_path(small, sizeof(small), "folder", ""), ERR_ARG,
                "too long");
-    test_write(path, text, strlen(text));
+    assert_ok(json_write_file(card, path));
+    json_decref(card);
     assert_ok(measure_card_read(&card, path));
     near(measure_card_read_gbps(card, 2), 30);
     json_decref(card);
-    test_write(path, "{", 1);
-    assert_int_equal(measure_card_read(&card, path), ERR_FORMAT);
-    assert_null(card);
-    near(measure_card_read_gbps(card, 2), NAN); /* no card, no bound */
-    test_write(path, other, strlen(other));
-    assert_err(measure_card_read(&card, path), ERR_STATE,
-               "sets \"none we have\", this run");
-    assert_null(card);
+    text = test_read(path, &n);
+    for (size_t cut = 0; cut + 2 < n; cut++) /* without the last line's end it is whole */
+        assert_true(refused(path, text, cut));
+    for (size_t i = 0; i < n; i++) /* a digit more or less */
+        if (text[i] >= '0' && text[i] <= '8') {
+            text[i]++;
+            assert_true(refused(path, text, n));
+            text[i]--;
+        }
+    assert_false(refused(path, text, n));
+    mem_free(text);
     here = open(".", O_RDONLY | O_DIRECTORY);
     assert_int_equal(chdir(test_dir()), 0);
     assert_err(measure_card_read(&card, NULL), ERR_NOTFOUND, MEASURE_CARD_DIR);
     assert_null(card);
+    near(measure_card_read_gbps(card, 2), NAN); /* no card, no bound */
     assert_int_equal(fchdir(here), 0);
     close(here);
 }
@@ -191,10 +363,11 @@ static void card_in_a_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thread_counts_between), cmocka_unit_test(peak_of_a_type),
-        cmocka_unit_test(strange_cards),         cmocka_unit_test(text_says_why),
-        cmocka_unit_test(value_by_name),         cmocka_unit_test(range_of_a_prefix),
-        cmocka_unit_test(card_in_a_file),
+        cmocka_unit_test(thread_counts_between),   cmocka_unit_test(peak_of_a_type),
+        cmocka_unit_test(strange_cards),           cmocka_unit_test(text_says_why),
+        cmocka_unit_test(value_by_name),           cmocka_unit_test(range_of_a_prefix),
+        cmocka_unit_test(card_in_a_file),          cmocka_unit_test(values_of_no_machine),
+        cmocka_unit_test(cards_of_other_machines), cmocka_unit_test(changed_cards),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,11 +107,11 @@ static int capture_run(const struct study *s, const char *options)
 {
     json_error_t e;
     json_t *given = json_loads(options, JSON_REJECT_DUPLICATES, &e);
-    void *opts = calloc(1, s->opts_bytes);
+    void *opts = calloc(1, s->opts_bytes), *context = calloc(1, s->context_bytes + 1);
     int rc;
 
     assert_non_null(given);
-    assert_non_null(opts);
+    assert_true(opts && context);
     if (capture.study != s)
         capture_close();
     capture.study = s;
@@ -122,9 +122,12 @@ static int capture_run(const struct study *s, const char *options)
     capture.notes = json_object();
     assert_ok(opt_init(s->opts, opts));
     assert_ok(opt_from_json(s->opts, opts, given, "study"));
-    rc = s->run(opts, NULL);
+    rc = s->run(context, opts, NULL);
+    if (s->end)
+        s->end(context);
     opt_free(s->opts, opts);
     free(opts);
+    free(context);
     json_decref(given);
     return rc;
 }

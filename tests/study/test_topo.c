@@ -3,7 +3,7 @@
 #include "tests/study/capture.h"
 
 extern const struct study study_topo_tree, study_topo_plan, study_topo_search,
-    study_topo_truth;
+    study_topo_hidden_structure;
 
 static void a_tree_is_counted_and_cut(void **state)
 {
@@ -102,24 +102,29 @@ static void no_search_beats_the_best_there_is(void **state)
     }
 }
 
-static void what_is_hidden_is_judged_by_the_truth(void **state)
+static void what_is_hidden_is_judged_by_the_machine_params(void **state)
 {
+    const struct study *former;
+
     (void)state;
-    assert_ok(capture_run(&study_topo_truth, "{\"truth\": \"0\", \"seed\": 3}"));
+    assert_ok(capture_run(&study_topo_hidden_structure,
+                          "{\"machine\": \"random:0\", \"seed\": 3}"));
     assert_true(value_of("false_cluster") == value_of("latent"));
     assert_true(isnan(value_of("kept_frac")));
     assert_true(value_of("gap_frac") > -1e-12);
-    assert_ok(capture_run(&study_topo_truth,
-                          "{\"truth\": \"kunpeng920x4\", \"n_requests\": 20}"));
+    assert_ok(capture_run(&study_topo_hidden_structure,
+                          "{\"machine\": \"kunpeng920x4\", \"n_requests\": 20}"));
     assert_true(isnan(value_of("false_cluster")));
     /* all plans there treat the clusters alike */
     assert_true(value_of("best_kept_frac") == 0.75);
     assert_true(value_of("kept_frac_min") <= value_of("kept_frac"));
     assert_true(value_of("kept_frac") <= value_of("kept_frac_max"));
     assert_true(value_of("gain_of_groups") > 0);
-    assert_err(capture_run(&study_topo_truth, "{\"truth\": \"kunpeng\"}"), ERR_NOTFOUND,
-               "kunpeng920x4");
-    assert_err(capture_run(&study_topo_truth, "{\"truth\": \"-1\"}"), ERR_ARG, "");
+    assert_err(capture_run(&study_topo_hidden_structure, "{\"machine\": \"kunpeng\"}"),
+               ERR_NOTFOUND, "kunpeng920x4");
+    assert_err(study_find("topo_truth", &former), ERR_NOTFOUND, "\"machine\"");
+    assert_err(capture_run(&study_topo_hidden_structure, "{\"machine\": \"random:-1\"}"),
+               ERR_ARG, "");
 }
 
 int main(void)
@@ -130,7 +135,7 @@ int main(void)
         cmocka_unit_test(one_core_of_four_left_out_helps_on_kunpeng),
         cmocka_unit_test(nodes_can_be_chosen_and_ranks_asked_for),
         cmocka_unit_test(no_search_beats_the_best_there_is),
-        cmocka_unit_test(what_is_hidden_is_judged_by_the_truth),
+        cmocka_unit_test(what_is_hidden_is_judged_by_the_machine_params),
     };
 
     return cmocka_run_group_tests_name("study/topo", tests, NULL, capture_end);

@@ -5,11 +5,9 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -239,16 +237,6 @@ static void list(FILE *out)
     fprintf(out, "end\n");
 }
 
-/* A client that was killed can close nothing: the child goes with it. A crash leaves no
- * core file behind. */
-static void bind_to_parent(const char *parent)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (parent && atoi(parent) != getppid())
-        _exit(0); /* it died before we asked */
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-}
-
 static void serve(FILE *out, const struct gemm_setting *setting)
 {
     char line[512], label[GEMM_LABEL_MAX];
@@ -274,8 +262,8 @@ int main(int argc, char **argv)
     char *end = NULL;
     long i;
 
-    bind_to_parent(argc == 3 ? argv[2] : NULL);
-    if (out && (argc == 2 || argc == 3) && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0) {
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a crash leaves no file behind */
+    if (out && argc == 2 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0) {
         if (strcmp(argv[1], "list") == 0) {
             list(out);
             fflush(out);
@@ -286,7 +274,7 @@ int main(int argc, char **argv)
             setting = offered(i);
     }
     if (!setting) {
-        fprintf(stderr, "usage: %s list | SETTING [PARENT-PROCESS]\n", argv[0]);
+        fprintf(stderr, "usage: %s list | SETTING\n", argv[0]);
         return 2;
     }
     serve(out, setting);

@@ -1,30 +1,23 @@
 /* A program under valgrind's callgrind. */
 #include "characterize/counters/program.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/child.h"
 #include "base/mem.h"
 #include "characterize/counters/counters.h"
 
-#define ARGS_MAX    64
-#define CALLS_MAX   4096 /* two files a call: a bound for what one folder gets */
-#define FILE_STEM   "callgrind.counters"
-#define POLL_NS     20000000
-#define NO_VALGRIND 121 /* an exit status that valgrind and shells have no use for */
+#define ARGS_MAX  64
+#define CALLS_MAX 4096 /* two files a call: a bound for what one folder gets */
+#define FILE_STEM "callgrind.counters"
 
-/* ---- the child ---- */
+/* ---- running ---- */
 
-static void exec_valgrind(const struct counters_program *p)
+static int start(pid_t *pid, const struct counters_program *p)
 {
     char dump_before[200], dump_after[200], toggle[200], ll[100], out[600], log[600];
     const char *argv[ARGS_MAX + 16] = {"valgrind",
@@ -39,7 +32,8 @@ static void exec_valgrind(const struct counters_program *p)
                                        ll,
                                        out,
                                        log};
-    int n = 12, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const struct child_program child = {.argv = argv, .fd = {-1, -1, -1}};
+    int n = 12, rc;
 
     snprintf(toggle, sizeof(toggle), "--toggle-collect=%s", p->function);
     snprintf(dump_before, sizeof(dump_before), "--dump-before=%s", p->function);
@@ -50,11 +44,10 @@ static void exec_valgrind(const struct counters_program *p)
     snprintf(log, sizeof(log), "--log-file=%s/" FILE_STEM ".log", p->dir);
     for (int i = 0; p->argv[i]; i++)
         argv[n++] = p->argv[i];
-    dup2(null, 0);
-    dup2(null, 1);
-    dup2(null, 2);
-    execvp(argv[0], (char *const *)argv);
-    _Exit(errno == ENOENT ? NO_VALGRIND : NO_VALGRIND + 1);
+    rc = child_start(pid, &child);
+    return rc == ERR_NOTFOUND
+               ? err_set(rc, "no valgrind here: install the package valgrind")
+               : rc;
 }
 
 /* The last line valgrind or the loader left; "" if there is none. */
@@ -73,29 +66,23 @@ static void last_line(const struct counters_program *p, char *out, size_t n)
     fclose(f);
 }
 
-static int wait_for(const struct counters_program *p, pid_t child)
+static int run(const struct counters_program *p)
 {
-    uint64_t end = clock_ns() + (uint64_t)(p->limit_s * 1e9);
     char line[200];
-    int status = 0;
+    pid_t pid;
+    int rc = start(&pid, p);
 
-    while (waitpid(child, &status, WNOHANG) == 0) {
-        if (clock_ns() > end) {
-            kill(child, SIGKILL);
-            waitpid(child, &status, 0);
-            return err_set(ERR_IO, "%s under valgrind: not done after %g s", p->argv[0],
-                           p->limit_s);
-        }
-        clock_sleep_until_ns(clock_ns() + POLL_NS, 0);
+    if (rc == OK) {
+        rc = child_wait(&pid, p->limit_s);
+        child_kill(&pid);
+        last_line(p, line, sizeof(line));
+        if (rc == ERR_LIMIT)
+            rc = err_set(ERR_IO, "%s under valgrind: not done after %g s", p->argv[0],
+                         p->limit_s);
+        else if (rc != OK)
+            rc = err_set(rc, "%s under valgrind: %s: %s", p->argv[0], err_msg(), line);
     }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == NO_VALGRIND)
-        return err_set(ERR_NOTFOUND, "no valgrind here: install the package valgrind");
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return OK;
-    last_line(p, line, sizeof(line));
-    return err_set(ERR_IO, "%s under valgrind: %s %d: %s", p->argv[0],
-                   WIFEXITED(status) ? "exit status" : "signal",
-                   WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status), line);
+    return rc;
 }
 
 /* ---- what it leaves ---- */
@@ -185,7 +172,6 @@ int counters_program_run(const struct counters_program *p, struct counters_call 
 {
     struct counters_call *c = NULL;
     int n = 0, rc, read_rc;
-    pid_t child;
 
     *calls = NULL;
     *n_calls = 0;
@@ -196,10 +182,7 @@ int counters_program_run(const struct counters_program *p, struct counters_call 
     c = mem_new(MEM_OTHER, CALLS_MAX, sizeof(*c));
     if (!c)
         return ERR_NOMEM;
-    child = fork();
-    if (child == 0)
-        exec_valgrind(p);
-    rc = child < 0 ? err_set(ERR_IO, "valgrind: cannot fork: %m") : wait_for(p, child);
+    rc = run(p);
     n = 0;
     if (rc == OK) {
         rc = read_dumps(p, c, &n);

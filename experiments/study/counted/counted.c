@@ -119,9 +119,8 @@ static int step(struct work *w)
 static int submit(struct work *w, int64_t *ids)
 {
     int64_t more = w->o->phase == SERVE_DECODE ? w->o->steps + w->o->batch : 0;
-    int rc = OK;
 
-    for (int64_t i = 0; i < w->o->batch && rc == OK; i++) {
+    for (int64_t i = 0; i < w->o->batch; i++) {
         const struct serve_request r = {.prompt = w->prompt,
                                         .n_prompt = w->o->prompt_tok,
                                         .max_new = 1 + more,
@@ -130,9 +129,9 @@ static int submit(struct work *w, int64_t *ids)
                                         .on_token = on_token,
                                         .ctx = w};
 
-        rc = serve_submit(w->serve, &r, &ids[i]);
+        TRY(serve_submit(w->serve, &r, &ids[i]));
     }
-    return rc;
+    return OK;
 }
 
 static struct serve_totals minus(struct serve_totals a, const struct serve_totals *b)
@@ -177,19 +176,19 @@ static int one_pass(struct work *w, bool count)
 {
     const struct serve_totals *prefill = serve_totals_of(w->serve, SERVE_PREFILL);
     int64_t ids[64], prefilled = prefill->n_tok + w->o->batch * w->o->prompt_tok;
-    int rc = submit(w, ids);
 
+    TRY(submit(w, ids));
     w->n_done = 0;
     if (w->o->phase == SERVE_DECODE || !count)
-        while (rc == OK && prefill->n_tok < prefilled)
-            rc = step(w);
-    if (rc == OK && count)
-        rc = counted_steps(w, prefilled);
-    for (int64_t i = 0; i < w->o->batch && rc == OK; i++)
+        while (prefill->n_tok < prefilled)
+            TRY(step(w));
+    if (count)
+        TRY(counted_steps(w, prefilled));
+    for (int64_t i = 0; i < w->o->batch; i++)
         serve_cancel(w->serve, ids[i]);
-    while (rc == OK && w->n_done < w->o->batch)
-        rc = step(w);
-    return rc;
+    while (w->n_done < w->o->batch)
+        TRY(step(w));
+    return OK;
 }
 
 /* --- opening */
@@ -202,9 +201,7 @@ static int open_engine(struct work *w)
 
     if (!w->o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
-    rc = opt_init(serve_opt_table, &so);
-    if (rc != OK)
-        return rc;
+    TRY(opt_init(serve_opt_table, &so));
     mem_free(so.policy);
     so.policy = mem_strdup(MEM_OTHER, "continuous");
     so.model = (char *)w->o->model;
@@ -215,13 +212,15 @@ static int open_engine(struct work *w)
     rc = serve_open(&w->serve, &so);
     so.model = NULL;
     opt_free(serve_opt_table, &so);
+    if (rc != OK)
+        return rc;
     w->prompt = mem_new(MEM_OTHER, (size_t)w->o->prompt_tok, sizeof(*w->prompt));
-    if (rc == OK && !w->prompt)
-        rc = ERR_NOMEM;
+    if (!w->prompt)
+        return ERR_NOMEM;
     rng_init(&rng, (uint64_t)w->o->seed, "prompt");
-    for (int64_t i = 0; i < w->o->prompt_tok && rc == OK; i++)
+    for (int64_t i = 0; i < w->o->prompt_tok; i++)
         w->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(w->serve));
-    return rc;
+    return OK;
 }
 
 static int open_sde(struct work *w)
@@ -229,26 +228,22 @@ static int open_sde(struct work *w)
     const char *t = (const char *)serve_totals_of(w->serve, w->o->phase);
     const struct counters_provider *p;
     const char *names[STUDY_N_TOTALS];
-    int rc = counters_provider_find("sde", &p);
 
-    for (int i = 0; i < STUDY_N_TOTALS && rc == OK; i++) {
+    TRY(counters_provider_find("sde", &p));
+    for (int i = 0; i < STUDY_N_TOTALS; i++) {
         names[i] = study_totals[i].name;
-        rc = counters_publish(names[i], (const int64_t *)(t + study_totals[i].offset));
+        TRY(counters_publish(names[i], (const int64_t *)(t + study_totals[i].offset)));
     }
-    return rc == OK ? counters_open(&w->sde, p, names, STUDY_N_TOTALS) : rc;
+    return counters_open(&w->sde, p, names, STUDY_N_TOTALS);
 }
 
 static int open_counters(struct work *w)
 {
     struct counters_cpu cpu;
-    int rc = counters_cpu_get(&cpu);
 
-    if (rc == OK)
-        rc = counters_list_find(&w->out->list, w->o->events, &cpu);
-    if (rc == OK)
-        rc = open_sde(w);
-    if (rc != OK)
-        return rc;
+    TRY(counters_cpu_get(&cpu));
+    TRY(counters_list_find(&w->out->list, w->o->events, &cpu));
+    TRY(open_sde(w));
     serve_each_thread(w->serve, open_here, w);
     w->n_passes = 1; /* even without hardware: SDE and time need a run */
     for (int i = 0; i < w->n_threads; i++) {
@@ -300,6 +295,19 @@ static void add_up(struct work *w)
     s->n_passes = w->n_passes;
 }
 
+static int run_all(struct work *w, struct study_cell *progress)
+{
+    TRY(open_engine(w));
+    TRY(open_counters(w));
+    TRY(one_pass(w, false));
+    for (w->pass = 0; w->pass < w->n_passes; w->pass++) {
+        study_progress(progress, 0.6 * w->pass / w->n_passes, "counted passes");
+        TRY(one_pass(w, true));
+    }
+    add_up(w);
+    return OK;
+}
+
 int study_counted_run(struct study_counted *out, const struct study_counted_opts *o,
                       struct study_cell *progress)
 {
@@ -310,17 +318,7 @@ int study_counted_run(struct study_counted *out, const struct study_counted_opts
         return ERR_NOMEM;
     w->o = o;
     w->out = out;
-    rc = open_engine(w);
-    if (rc == OK)
-        rc = open_counters(w);
-    if (rc == OK)
-        rc = one_pass(w, false);
-    for (w->pass = 0; w->pass < w->n_passes && rc == OK; w->pass++) {
-        study_progress(progress, 0.6 * w->pass / w->n_passes, "counted passes");
-        rc = one_pass(w, true);
-    }
-    if (rc == OK)
-        add_up(w);
+    rc = run_all(w, progress);
     close_all(w);
     mem_free(w);
     return rc;

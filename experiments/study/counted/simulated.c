@@ -46,10 +46,8 @@ static int weight_bytes(double *out, const char *model, enum serve_phase phase)
 {
     struct format_file *f = NULL;
     struct model_cost_types types = {.kv = KERN_F32};
-    int rc = format_open(&f, model);
 
-    if (rc != OK)
-        return rc;
+    TRY(format_open(&f, model));
     types.weight = f->config.weight_type;
     *out = phase == SERVE_PREFILL
                ? model_cost_prefill(&f->config, types, PROMPT_TOK, 0).weight_bytes
@@ -63,10 +61,10 @@ int study_simulated_run(struct study_simulated *out, const char *program,
 {
     struct counters_call *calls = NULL;
     double misses = 0, instructions = 0, tok = 0, bytes = 0;
-    int n = 0, rc = weight_bytes(&bytes, model, phase);
+    int n = 0, rc;
 
-    if (rc == OK)
-        rc = run(program, model, ll_bytes, &calls, &n);
+    TRY(weight_bytes(&bytes, model, phase));
+    rc = run(program, model, ll_bytes, &calls, &n);
     for (int i = 0; i < n && rc == OK; i++) {
         if ((i == 0) != (phase == SERVE_PREFILL))
             continue;

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "measure/card.h"
 #include "par/coll.h"
-#include "topo/machine.h"
 
 #define POINTS_MAX  64
 #define FIRST_BYTES ((size_t)16 << 10) /* as the latency probe begins */
@@ -169,9 +168,9 @@ static int cpu_pairs(struct study_cell *c, const json_t *card, const struct cpu_
                                         "pair_share_speed"};
     static const char *const units[] = {"", "", "ns", "1"};
     struct triples t;
-    int rc = triples_open(&t, b->n);
 
-    for (int i = 0; i < b->n && rc == OK; i++) {
+    TRY(triples_open(&t, b->n));
+    for (int i = 0; i < b->n; i++) {
         for (int k = i + 1; k < b->n; k++) {
             char handoff[48], share[48];
 
@@ -184,23 +183,20 @@ static int cpu_pairs(struct study_cell *c, const json_t *card, const struct cpu_
                        measure_card_value(card, share, 2, NULL));
         }
     }
-    if (rc == OK)
-        report_triples(c, &t, names, units);
-    return rc;
+    report_triples(c, &t, names, units);
+    return OK;
 }
 
-static int node_pairs(struct study_cell *c, const json_t *card)
+static int node_pairs(struct study_cell *c, const json_t *card,
+                      const struct topo_machine *m)
 {
     static const char *const names[] = {"node_of_cpus", "node_of_memory",
                                         "node_read_gbps", NULL};
     static const char *const units[] = {"", "", "GB/s", NULL};
-    struct topo_machine *m = NULL;
     struct triples t;
-    int rc = topo_machine_open(&m, NULL);
 
-    if (rc == OK)
-        rc = triples_open(&t, m->n_nodes);
-    for (int i = 0; rc == OK && i < m->n_nodes; i++) {
+    TRY(triples_open(&t, m->n_nodes));
+    for (int i = 0; i < m->n_nodes; i++) {
         for (int k = 0; k < m->n_nodes; k++) {
             int a = m->nodes[i].os_index, b = m->nodes[k].os_index;
             char name[48];
@@ -209,23 +205,19 @@ static int node_pairs(struct study_cell *c, const json_t *card)
             add_triple(&t, a, b, measure_card_range(card, name, 0, NULL).most, NAN);
         }
     }
-    if (rc == OK)
-        report_triples(c, &t, names, units);
-    topo_machine_close(&m);
-    return rc;
+    report_triples(c, &t, names, units);
+    return OK;
 }
 
 int study_card_curves(struct study_cell *c, const json_t *card,
-                      const struct cpu_budget *b)
+                      const struct cpu_budget *b, const struct topo_machine *m)
 {
-    int rc;
-
     bandwidths(c, card, b);
     latencies(c, card);
     blocks(c, card, b);
     collectives(c, card, b);
-    rc = cpu_pairs(c, card, b);
-    return rc == OK ? node_pairs(c, card) : rc;
+    TRY(cpu_pairs(c, card, b));
+    return node_pairs(c, card, m);
 }
 
 /* --- what only root sees */

@@ -82,17 +82,15 @@ int study_comparison_run(struct study_comparison *c, int n_max, double seconds)
                                    .max_rounds = n_max,
                                    .budget_s = fmax(seconds, 1e-9),
                                    .keep_all = true};
-    int rc;
 
     study_comparison_close(c);
-    rc = measure_open(&c->measure, c->n, n_max);
-    if (rc == OK)
-        rc = measure_compare(c->measure, c->n, &o, run_entry, c);
-    for (int i = 0; i < c->n && rc == OK; i++) {
+    TRY(measure_open(&c->measure, c->n, n_max));
+    TRY(measure_compare(c->measure, c->n, &o, run_entry, c));
+    for (int i = 0; i < c->n; i++) {
         measure_report(c->measure, i, &c->entries[i].time);
         measure_times(c->measure, i, &c->n_rounds);
     }
-    return rc;
+    return OK;
 }
 
 void study_comparison_close(struct study_comparison *c)

@@ -17,6 +17,8 @@ int study_matrix_parse(const char *text, struct study_matrix *out)
     int end = 0;
 
     *out = (struct study_matrix){.n = 0};
+    if (!text)
+        return err_set(ERR_ARG, "study.matrix: expected one, found none");
     if (sscanf(text, "%63s %lldx%lld%n", out->name, &n, &k, &end) != 3)
         goto bad;
     if (text[end] == '/') {
@@ -73,12 +75,9 @@ const char *study_mode_precision(int mode)
 
 int study_threads_open(struct study_threads *out, int64_t n, int64_t cache_mb)
 {
-    int rc = cpu_budget_get(&out->budget);
-
     out->team = NULL;
     out->cache_bytes = cache_mb ? (size_t)cache_mb << 20 : cpu_cache_bytes(3);
-    if (rc != OK)
-        return rc;
+    TRY(cpu_budget_get(&out->budget));
     if (n > out->budget.n)
         return err_set(ERR_ARG, "threads: %lld of %s", (long long)n, out->budget.reason);
     out->n = n > 0 ? (int)n : out->budget.n;

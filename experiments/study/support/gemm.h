@@ -20,7 +20,7 @@ struct study_matrix {
     int64_t k_unit; /* rows of a unit where it is split along K, else 0 */
 };
 /* "sheared-llama-1.3b/down 2048x5504/64": a name, N x K, and the unit if there is one.
- * ERR_ARG says what was expected. */
+ * ERR_ARG: `text` is NULL or something else. */
 MUST int study_matrix_parse(const char *text, struct study_matrix *out);
 
 /* "1 2 4 8": whole numbers, ascending; `what` begins the error line. */

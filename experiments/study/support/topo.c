@@ -52,13 +52,13 @@ static int open_assumed(struct study_topo *t)
     const struct topo_machine *m = t->machine;
     int n_packages = m->n_packages > 0 ? m->n_packages : 1;
     struct simulate_machine_params params;
-    int rc = simulate_machine_params_calibrate(&params, m, ASSUMED_CORE_GBPS,
-                                               ASSUMED_PACKAGE_GBPS * n_packages,
-                                               ASSUMED_CORE_GFLOPS * m->n_pus);
 
     t->rates = "assumed";
+    TRY(simulate_machine_params_calibrate(&params, m, ASSUMED_CORE_GBPS,
+                                          ASSUMED_PACKAGE_GBPS * n_packages,
+                                          ASSUMED_CORE_GFLOPS * m->n_pus));
     params.noise_frac = ASSUMED_NOISE;
-    return rc == OK ? simulate_machine_new(&t->sim, m, &params) : rc;
+    return simulate_machine_new(&t->sim, m, &params);
 }
 
 /* One real point: what one thread and what all read here, and the peak. */
@@ -66,19 +66,15 @@ static int open_host(struct study_topo *t, const json_t *card)
 {
     struct simulate_machine_params params;
     struct cpu_budget budget;
-    int rc = cpu_budget_get(&budget);
 
-    if (rc == OK && !card)
-        rc = err_set(ERR_NOTFOUND, "host: there is no machine card to calibrate with");
-    if (rc == OK)
-        rc = topo_machine_open(&t->machine, "host");
-    if (rc == OK)
-        rc = simulate_machine_params_calibrate(
-            &params, t->machine, measure_card_read_gbps(card, 1),
-            measure_card_read_gbps(card, budget.n),
-            measure_card_peak_gflops(card, "f32", "exact", budget.n));
-    if (rc != OK)
-        return rc;
+    TRY(cpu_budget_get(&budget));
+    if (!card)
+        return err_set(ERR_NOTFOUND, "host: there is no machine card to calibrate with");
+    TRY(topo_machine_open(&t->machine, "host"));
+    TRY(simulate_machine_params_calibrate(
+        &params, t->machine, measure_card_read_gbps(card, 1),
+        measure_card_read_gbps(card, budget.n),
+        measure_card_peak_gflops(card, "f32", "exact", budget.n)));
     t->rates = "calibrated";
     params.noise_frac = ASSUMED_NOISE;
     return simulate_machine_new(&t->sim, t->machine, &params);
@@ -87,19 +83,16 @@ static int open_host(struct study_topo *t, const json_t *card)
 static int open_machine(struct study_topo *t, const char *name, const json_t *card)
 {
     char params_path[4096] = "";
-    int rc;
 
     if (strcmp(name, "host") == 0)
         return open_host(t, card);
     if (strncmp(name, "synthetic:", 10) == 0)
-        rc = topo_machine_open(&t->machine, name);
+        TRY(topo_machine_open(&t->machine, name));
     else if (ends_in(name, ".xml"))
-        rc = open_xml(&t->machine, name);
+        TRY(open_xml(&t->machine, name));
     else
-        rc = simulate_named_machine_open(&t->machine, name, MACHINES, params_path,
-                                         sizeof(params_path));
-    if (rc != OK)
-        return rc;
+        TRY(simulate_named_machine_open(&t->machine, name, MACHINES, params_path,
+                                        sizeof(params_path)));
     t->rates = "of the machine";
     return params_path[0] ? simulate_machine_open(&t->sim, t->machine, params_path)
                           : open_assumed(t);
@@ -107,35 +100,19 @@ static int open_machine(struct study_topo *t, const char *name, const json_t *ca
 
 /* --- the work */
 
-static int draw_lengths(struct study_topo *t, const struct study_topo_opts *o,
-                        int64_t **prompt, int64_t **output, int64_t *n)
+static int open_trace(struct study_topo *t, const struct study_topo_opts *o)
 {
     struct dataset_opts d;
-    struct dataset *set = NULL;
-    int rc = opt_init(dataset_opt_table, &d);
+    int rc;
 
-    if (rc != OK)
-        return rc;
+    TRY(opt_init(dataset_opt_table, &d));
     d.n = o->n_requests;
     d.seed = o->seed;
     d.max_prompt_tok = t->model.max_tok / 2;
     d.max_output_tok = t->model.max_tok / 2;
     rc = opt_set(dataset_opt_table, &d, "fit", o->fit, "study.fit");
     if (rc == OK)
-        rc = dataset_open(&set, &d);
-    if (rc == OK) {
-        *prompt = mem_new(MEM_DATASET, (size_t)set->n_items, sizeof(**prompt));
-        *output = mem_new(MEM_DATASET, (size_t)set->n_items, sizeof(**output));
-        rc = *prompt && *output ? OK : ERR_NOMEM;
-    }
-    for (int64_t i = 0; rc == OK && i < set->n_items; i++) {
-        (*prompt)[i] = set->items[i].n_prompt;
-        (*output)[i] = set->items[i].n_output;
-        t->prompt_tok += (double)(*prompt)[i] / (double)set->n_items;
-        t->output_tok += (double)(*output)[i] / (double)set->n_items;
-        *n = i + 1;
-    }
-    dataset_close(&set);
+        rc = dataset_open(&t->trace, &d);
     opt_free(dataset_opt_table, &d);
     return rc;
 }
@@ -143,50 +120,47 @@ static int draw_lengths(struct study_topo *t, const struct study_topo_opts *o,
 static int make_work(struct study_topo *t, const struct study_topo_opts *o)
 {
     enum kern_type type = o->type ? KERN_BF16 : KERN_F32;
-    int64_t *prompt = NULL, *output = NULL, n = 0;
     struct plan_lengths l;
-    int rc = draw_lengths(t, o, &prompt, &output, &n);
+    int64_t n;
 
-    l = (struct plan_lengths){.n_prompt = prompt, .n_output = output, .n = n};
-    if (rc == OK)
-        rc = plan_workload(&t->prefill, &t->model, type, TOPO_PREFILL, &l, 1);
-    if (rc == OK)
-        rc = plan_workload(&t->decode, &t->model, type, TOPO_DECODE, &l, (int)o->batch);
-    mem_free(prompt);
-    mem_free(output);
-    return rc;
+    TRY(open_trace(t, o));
+    n = t->trace->n_items;
+    t->lengths = mem_new(MEM_DATASET, 2 * (size_t)n, sizeof(*t->lengths));
+    if (!t->lengths)
+        return ERR_NOMEM;
+    for (int64_t i = 0; i < n; i++) {
+        t->lengths[i] = t->trace->items[i].n_prompt;
+        t->lengths[n + i] = t->trace->items[i].n_output;
+        t->prompt_tok += (double)t->lengths[i] / (double)n;
+        t->output_tok += (double)t->lengths[n + i] / (double)n;
+    }
+    l = (struct plan_lengths){.n_prompt = t->lengths, .n_output = t->lengths + n, .n = n};
+    TRY(plan_workload(&t->prefill, &t->model, type, TOPO_PREFILL, &l, 1));
+    return plan_workload(&t->decode, &t->model, type, TOPO_DECODE, &l, (int)o->batch);
 }
 
 int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
                     const json_t *card)
 {
     struct topo_tree_opts tree = {.hide = o->hide ? TOPO_CLUSTER : 0};
-    int rc;
 
-    memset(out, 0, sizeof(*out));
     if (!o->machine || !o->model)
         return err_set(ERR_ARG, "study.%s: is needed", o->machine ? "model" : "machine");
-    rc = open_machine(out, o->machine, card);
-    if (rc == OK)
-        rc =
-            topo_tree_open(&out->tree, out->machine, &tree, out->note, sizeof(out->note));
-    if (rc == OK)
-        rc = format_make_config(o->model, &out->model);
-    if (rc == OK) {
-        plan_limits(&out->limits, &out->model, o->strict_tp);
-        rc = make_work(out, o);
-    }
-    if (rc != OK)
-        study_topo_close(out);
-    return rc;
+    TRY(open_machine(out, o->machine, card));
+    TRY(topo_tree_open(&out->tree, out->machine, &tree, out->note, sizeof(out->note)));
+    TRY(format_make_config(o->model, &out->model));
+    plan_limits(&out->limits, &out->model, o->strict_tp);
+    return make_work(out, o);
 }
 
 void study_topo_close(struct study_topo *t)
 {
+    dataset_close(&t->trace);
+    mem_free(t->lengths);
     mem_free(t->tree);
-    t->tree = NULL;
     simulate_machine_close(&t->sim);
     topo_machine_close(&t->machine);
+    memset(t, 0, sizeof(*t));
 }
 
 /* --- times */
@@ -201,13 +175,12 @@ int study_topo_step_s(const struct study_topo *t, const struct topo_config *c,
 int study_topo_request_s(const struct study_topo *t, const struct topo_config *prefill,
                          const struct topo_config *decode, double *seconds)
 {
-    double prompt_s = NAN, token_s = NAN;
-    int rc = simulate_seconds(t->sim, prefill, decode, &t->prefill, &prompt_s);
+    double prompt_s, token_s;
 
-    if (rc == OK)
-        rc = simulate_seconds(t->sim, decode, NULL, &t->decode, &token_s);
+    TRY(simulate_seconds(t->sim, prefill, decode, &t->prefill, &prompt_s));
+    TRY(simulate_seconds(t->sim, decode, NULL, &t->decode, &token_s));
     *seconds = prompt_s + (t->output_tok - 1.0) * token_s;
-    return rc;
+    return OK;
 }
 
 static int measure(void *ctx, const struct topo_config *c, int repeat, double *seconds)
@@ -215,13 +188,12 @@ static int measure(void *ctx, const struct topo_config *c, int repeat, double *s
     struct study_topo_asked *a = ctx;
     const struct simulate_workload *w =
         a->phase == TOPO_PREFILL ? &a->t->prefill : &a->t->decode;
-    int rc = a->noise ? simulate_measure(a->t->sim, c, a->placement, w, a->seed, repeat,
-                                         seconds)
-                      : simulate_seconds(a->t->sim, c, a->placement, w, seconds);
 
-    if (rc == OK)
-        a->sum_s += *seconds;
-    return rc;
+    TRY(a->noise
+            ? simulate_measure(a->t->sim, c, a->placement, w, a->seed, repeat, seconds)
+            : simulate_seconds(a->t->sim, c, a->placement, w, seconds));
+    a->sum_s += *seconds;
+    return OK;
 }
 
 void study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *asked)
@@ -238,42 +210,33 @@ void study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *
 static int one_step(struct topo_tree **t, const char *step, int n_chars)
 {
     struct topo_tree *next = NULL;
-    int n, stride, depth, end = 0, rc;
+    int n, stride, depth, end = 0;
 
     if (sscanf(step, "group(%d,%d,%d)%n", &n, &stride, &depth, &end) == 3 &&
         end == n_chars)
-        rc = topo_tree_group(&next, *t, n, stride, depth);
+        TRY(topo_tree_group(&next, *t, n, stride, depth));
     else if (sscanf(step, "remove(%d,%d)%n", &n, &depth, &end) == 2 && end == n_chars)
-        rc = topo_tree_remove(&next, *t, n, depth);
+        TRY(topo_tree_remove(&next, *t, n, depth));
     else
-        rc = err_set(ERR_ARG,
-                     "steps: expected group(N,STRIDE,DEPTH) or remove(N,DEPTH), found "
-                     "\"%.*s\"",
-                     n_chars, step);
-    if (rc == OK) {
-        mem_free(*t);
-        *t = next;
-    }
-    return rc;
+        return err_set(ERR_ARG,
+                       "steps: expected group(N,STRIDE,DEPTH) or remove(N,DEPTH), found "
+                       "\"%.*s\"",
+                       n_chars, step);
+    mem_free(*t);
+    *t = next;
+    return OK;
 }
 
 int study_topo_steps(struct topo_tree **out, const struct topo_tree *t, const char *steps)
 {
-    int rc = topo_tree_copy(out, t);
-
-    while (rc == OK && *steps) {
+    TRY(topo_tree_copy(out, t));
+    for (steps += strspn(steps, " "); *steps; steps += strspn(steps, " ")) {
         int n = (int)strcspn(steps, " ");
 
-        if (n > 0)
-            rc = one_step(out, steps, n);
+        TRY(one_step(out, steps, n));
         steps += n;
-        steps += strspn(steps, " ");
     }
-    if (rc != OK) {
-        mem_free(*out);
-        *out = NULL;
-    }
-    return rc;
+    return OK;
 }
 
 int study_topo_level(const struct topo_tree *t, int n)

@@ -30,11 +30,13 @@ struct study_topo_opts {
             STUDY_TOPO_MEMBERS                                                           \
         };                                                                               \
     };
-#define ROWS_TOPO(default_machine, default_model)                                        \
+#define ROWS_TOPO(default_machine)                                                       \
     OPT_ROW(STR, machine, default_machine,                                               \
             "host, a shipped machine, FILE.xml or synthetic:LEVELS. Files are also "     \
             "searched in the folder hwloc of $SANDWICH_DATA."),                          \
-        OPT_ROW(STR, model, default_model, "Name of an architecture."),                  \
+        ROWS_TOPO_WORK
+#define ROWS_TOPO_WORK                                                                   \
+    OPT_ROW(STR, model, "sheared-llama-1.3b", "Name of an architecture."),               \
         OPT_ROW(ENUM, type, "f32", "Type of the weights.", .values = "f32|bf16"),        \
         OPT_ROW(STR, fit, "sharegpt", "Fit of the trace from which lengths are drawn."), \
         OPT_ROW(INT, n_requests, "400", "Number of requests to draw.", .min = 1,         \
@@ -59,10 +61,12 @@ struct study_topo {
     struct model_config model;
     struct topo_limits limits;
     struct simulate_workload prefill, decode;
+    struct dataset *trace;
+    int64_t *lengths;              /* [2][n_items]: prompts, outputs */
     double prompt_tok, output_tok; /* means of the trace */
 };
-/* `card`: the machine card (study_machine()), for "host". ERR_NOTFOUND: the machine's file
- * is not here, or there is no card. */
+/* `card`: the machine card (study_machine()), for "host". After an error study_topo_close()
+ * is still to be called. ERR_NOTFOUND: the machine's file is not here, or there is no card. */
 MUST int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
                          const json_t *card);
 void study_topo_close(struct study_topo *t); /* twice is fine */
@@ -87,8 +91,8 @@ struct study_topo_asked {
 };
 void study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *asked);
 
-/* Apply "group(4,1,3) remove(1,4)" to `t`; *out is owned by the caller, mem_free().
- * ERR_ARG: a step that cannot be parsed, or is not legal there. */
+/* Apply "group(4,1,3) remove(1,4)" to `t`; *out is owned by the caller, also after an
+ * error: mem_free(). ERR_ARG: a step that cannot be parsed, or is not legal there. */
 MUST int study_topo_steps(struct topo_tree **out, const struct topo_tree *t,
                           const char *steps);
 /* The level that is closest to the PUs among those of at most `n` nodes. */

@@ -50,25 +50,22 @@ int study_shapes_make(struct study_shapes *out, const char *matrix, int mode,
     struct model_variants variants;
     struct tune_shape shape;
     int64_t m[STUDY_SHAPES_MAX + 1];
-    int rc = matrix ? study_matrix_parse(matrix, &w)
-                    : err_set(ERR_ARG, "study.matrix: expected one, found none");
 
     *out = (struct study_shapes){.mode = mode, .n = (int)n};
-    if (rc == OK && ms)
-        rc = study_numbers_parse(ms, "study.ms", m, STUDY_SHAPES_MAX, &out->n);
-    else if (rc == OK)
-        rc = draw(m, n, m_max, seed, matrix);
-    if (rc != OK)
-        return rc;
+    TRY(study_matrix_parse(matrix, &w));
+    if (ms)
+        TRY(study_numbers_parse(ms, "study.ms", m, STUDY_SHAPES_MAX, &out->n));
+    else
+        TRY(draw(m, n, m_max, seed, matrix));
     shape =
         (struct tune_shape){.m = m[out->n - 1], .n = w.n, .k = w.k, .k_unit = w.k_unit};
-    rc = study_variants_choose(&variants, mode, &shape);
+    TRY(study_variants_choose(&variants, mode, &shape));
     shape.v = model_variants_at(&variants, shape.m); /* one for all: of the most rows */
     for (int i = 0; i < out->n; i++) {
         out->v[i] = shape;
         out->v[i].m = m[i];
     }
-    return rc;
+    return OK;
 }
 
 /* --- policies */
@@ -80,9 +77,9 @@ int study_tune_on(struct tune_bench *b, const char *policy, const struct tune_op
     struct tune_ctx c = {
         .bench = b, .n_threads = n_threads, .o = o, .shapes = shapes, .n_shapes = n};
     const struct tune_policy *p;
-    int rc = tune_policy_find(policy, &p);
 
-    return rc == OK ? p->run(&c, out) : rc;
+    TRY(tune_policy_find(policy, &p));
+    return p->run(&c, out);
 }
 
 int study_tune(const char *policy, const struct tune_opts *o, struct study_threads *t,
@@ -94,9 +91,7 @@ int study_tune(const char *policy, const struct tune_opts *o, struct study_threa
     int rc;
 
     memset(out, 0, sizeof(*out));
-    rc = tune_bench_open(&b, t->team, &opts);
-    if (rc != OK)
-        return rc;
+    TRY(tune_bench_open(&b, t->team, &opts));
     /* The largest first: nobody is charged for making weights and activations. */
     rc = tune_bench_shape(b, &shapes->v[shapes->n - 1]);
     start_ns = clock_ns();
@@ -114,15 +109,14 @@ static int remeasure_one(struct tune_bench *b, const struct study_shapes *shapes
 {
     struct kern_schedule s[STUDY_CANDIDATES_MAX];
     struct measure_report time[STUDY_CANDIDATES_MAX];
-    int rc = tune_bench_shape(b, &shapes->v[i]);
 
     for (int k = 0; k < n; k++)
         s[k] = candidates[k]->schedule[i];
-    if (rc == OK)
-        rc = tune_compare(b, s, n, n_threads, rounds, time);
+    TRY(tune_bench_shape(b, &shapes->v[i]));
+    TRY(tune_compare(b, s, n, n_threads, rounds, time));
     for (int k = 0; k < n; k++)
-        seconds[i * n + k] = rc == OK ? time[k].estimate : NAN;
-    return rc;
+        seconds[i * n + k] = time[k].estimate;
+    return OK;
 }
 
 int study_remeasure(struct study_threads *t, const struct study_shapes *shapes,
@@ -130,11 +124,12 @@ int study_remeasure(struct study_threads *t, const struct study_shapes *shapes,
                     int64_t seed, double *seconds)
 {
     struct tune_bench_opts o = {.cache_bytes = t->cache_bytes, .seed = seed};
-    struct tune_bench *b = NULL;
-    int rc = n <= STUDY_CANDIDATES_MAX ? tune_bench_open(&b, t->team, &o)
-                                       : err_set(ERR_LIMIT, "%d candidates, at most %d",
-                                                 n, STUDY_CANDIDATES_MAX);
+    struct tune_bench *b;
+    int rc = OK;
 
+    if (n > STUDY_CANDIDATES_MAX)
+        return err_set(ERR_LIMIT, "%d candidates, at most %d", n, STUDY_CANDIDATES_MAX);
+    TRY(tune_bench_open(&b, t->team, &o));
     for (int i = 0; i < shapes->n && rc == OK; i++)
         rc = remeasure_one(b, shapes, i, candidates, n, t->n, rounds, seconds);
     tune_bench_close(&b);

@@ -30,7 +30,6 @@ int study_choices_apply(struct study_choices *c, struct tune_bench *b, int mode,
 {
     struct study_choice *found = NULL;
     char key[sizeof(found->key)];
-    int rc;
 
     snprintf(key, sizeof(key), "%d %s", mode, matrix);
     for (int i = 0; i < STUDY_CHOICES_MAX && !found; i++)
@@ -39,9 +38,7 @@ int study_choices_apply(struct study_choices *c, struct tune_bench *b, int mode,
     if (!found) {
         found = &c->all[c->next++ % STUDY_CHOICES_MAX];
         found->key[0] = 0; /* until it holds a whole choice again */
-        rc = study_variants_choose(&found->v, mode, s);
-        if (rc != OK)
-            return rc;
+        TRY(study_variants_choose(&found->v, mode, s));
         snprintf(found->key, sizeof(found->key), "%s", key);
     }
     s->v = model_variants_at(&found->v, s->m);

@@ -1,5 +1,5 @@
 /* Does the search find what a machine hides, and nothing where nothing is hidden: random
- * machines whose structure is known, and the shipped ones.   Paper: Sandwich 5.2. */
+ * machines whose parameters are known, and the shipped ones.   Paper: Sandwich 5.2. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +13,14 @@
 
 struct opts {
     STUDY_TOPO_OPTS
-    char *truth;
 };
 
 static const struct opt_row table[] = {
-    ROWS_TOPO(NULL, "sheared-llama-1.3b"),
-    OPT_ROW(STR, truth, "0.2",
-            "Fraction by which a hidden cluster carries less than its cores could draw, "
-            "on a random machine; or the name of a shipped machine."),
+    OPT_ROW(STR, machine, "random:0.2",
+            "random:FRACTION: a random machine, drawn with `seed`, with hidden clusters "
+            "that carry less than their cores could draw, by that fraction. Or a shipped "
+            "machine, FILE.xml or synthetic:LEVELS."),
+    ROWS_TOPO_WORK,
     {0},
 };
 
@@ -37,7 +37,7 @@ static const struct study_metric metrics[] = {
      "fraction of cores kept in the hidden cluster that keeps most"},
     {"best_kept_frac", "", "", "kept_frac of the best of all configurations"},
     {"gain_of_groups", "", "",
-     "best step without groups / best step of all - 1, in true times"},
+     "best step without groups / best step of all - 1, times without noise"},
     {"n_measurements", "", "lower", "measurements of the search"},
     {"n_exhaustive", "", "", "number of all configurations"},
     {"search_s", "s", "lower", "wall time of the search"},
@@ -51,29 +51,20 @@ struct best {
     struct simulate_best all, ungrouped;
 };
 
-static void best_free(struct best *b)
-{
-    mem_free(b->all.tree);
-    mem_free(b->ungrouped.tree);
-    b->all.tree = b->ungrouped.tree = NULL;
-}
-
 static int find_best(const struct study_topo *t, struct best *b)
 {
     struct study_topo_asked asked = {.t = t, .phase = TOPO_DECODE};
     struct plan_evaluation e;
-    int rc;
 
     study_topo_evaluator(&e, &asked);
-    rc = simulate_exhaustive(&b->all, t->tree, &t->limits, e.measure, e.ctx, true);
-    return rc == OK ? simulate_exhaustive(&b->ungrouped, t->tree, &t->limits, e.measure,
-                                          e.ctx, false)
-                    : rc;
+    TRY(simulate_exhaustive(&b->all, t->tree, &t->limits, e.measure, e.ctx, true));
+    return simulate_exhaustive(&b->ungrouped, t->tree, &t->limits, e.measure, e.ctx,
+                               false);
 }
 
 /* Cores that a configuration keeps of each hidden cluster: mean, least, most. NaN where
  * nothing is hidden. */
-struct kept {
+struct kept_frac {
     double mean, least, most;
 };
 
@@ -86,7 +77,7 @@ static int cluster_of(const struct simulate_bandwidth_domain *domain, int i)
 }
 
 static int count_kept(const struct study_topo *t, const struct topo_config *c,
-                      struct kept *out)
+                      struct kept_frac *out)
 {
     const struct topo_machine *m = t->machine;
     const struct simulate_machine_params *params = simulate_params(t->sim);
@@ -99,7 +90,7 @@ static int count_kept(const struct study_topo *t, const struct topo_config *c,
     int *n_cores = mem_new(MEM_OTHER, (size_t)m->n_nodes, sizeof(*n_cores));
     int rc = core && n_cores ? OK : ERR_NOMEM, n = 0;
 
-    *out = (struct kept){NAN, NAN, NAN};
+    *out = (struct kept_frac){NAN, NAN, NAN};
     if (rc != OK || params->n_domains == 0)
         goto out;
     for (int i = 0; i < m->n_pus; i++)
@@ -113,7 +104,7 @@ static int count_kept(const struct study_topo *t, const struct topo_config *c,
                 .kept++;
         core[pu->core].taken = true;
     }
-    *out = (struct kept){0, INFINITY, 0};
+    *out = (struct kept_frac){0, INFINITY, 0};
     for (int node = 0; node < m->n_nodes; node++)
         for (int k = 0; k < n_cores[node] / domain->of; k++, n++) {
             double frac = (double)core[node * m->n_pus + k].kept / domain->of;
@@ -131,45 +122,29 @@ out:
 
 /* --- a machine */
 
-static int open_random(struct study_topo *t, const struct opts *o, double strength)
+/* "random:0.2": *strength is 0.2. */
+static bool is_random(const char *machine, double *strength)
 {
-    struct simulate_random_opts r = {.strength = strength, .seed = (uint64_t)o->seed};
+    int end = 0;
+
+    return sscanf(machine, "random:%lf%n", strength, &end) == 1 && !machine[end];
+}
+
+static int open_random(struct study_topo *t, int64_t seed, double strength)
+{
+    struct simulate_random_opts r = {.strength = strength, .seed = (uint64_t)seed};
     struct simulate_machine_params params;
-    int rc;
 
-    memset(t, 0, sizeof(*t));
-    rc = simulate_random_machine(&t->machine, &params, &r);
-    if (rc == OK)
-        rc = simulate_machine_new(&t->sim, t->machine, &params);
-    if (rc == OK)
-        rc = topo_tree_open(&t->tree, t->machine, NULL, t->note, sizeof(t->note));
-    if (rc == OK)
-        simulate_random_workload(&t->decode, (uint64_t)o->seed);
-    return rc;
+    TRY(simulate_random_machine(&t->machine, &params, &r));
+    TRY(simulate_machine_new(&t->sim, t->machine, &params));
+    TRY(topo_tree_open(&t->tree, t->machine, NULL, t->note, sizeof(t->note)));
+    simulate_random_workload(&t->decode, (uint64_t)seed);
+    return OK;
 }
 
-/* Of a random machine; false where `truth` names a machine. */
-static bool strength_of(const char *truth, double *strength)
-{
-    char *end;
-
-    *strength = strtod(truth, &end);
-    return end != truth && !*end;
-}
-
-static int open_truth(struct study_topo *t, const struct opts *o)
-{
-    struct study_topo_opts named = o->topo;
-    double strength;
-
-    if (strength_of(o->truth, &strength))
-        return open_random(t, o, strength);
-    named.machine = o->truth;
-    return study_topo_open(t, &named, NULL);
-}
-
-/* What a shipped machine's best is does not depend on the seed of the noise. */
-struct kept_best {
+/* The machine and its best, which stay until another is asked for: what is best on a shipped
+ * machine does not depend on the seed of the noise. */
+struct kept {
     char key[128];
     struct best best;
     struct study_topo t;
@@ -177,33 +152,32 @@ struct kept_best {
 
 static void forget(void *kept)
 {
-    struct kept_best *k = kept;
+    struct kept *k = kept;
 
-    best_free(&k->best);
+    mem_free(k->best.all.tree);
+    mem_free(k->best.ungrouped.tree);
     study_topo_close(&k->t);
-    k->key[0] = '\0';
+    memset(k, 0, sizeof(*k));
 }
 
-/* The machine and its best; both stay until another is asked for. */
-static int recall(struct kept_best *k, const struct opts *o)
+static int recall(struct kept *k, const struct opts *o)
 {
     char key[sizeof(k->key)];
     double strength;
-    int rc;
+    bool random = is_random(o->machine, &strength);
 
-    snprintf(key, sizeof(key), "%s|%s|%lld", o->truth, o->model,
-             strength_of(o->truth, &strength) ? (long long)o->seed : 0LL);
+    snprintf(key, sizeof(key), "%s|%s|%lld", o->machine, o->model,
+             random ? (long long)o->seed : 0LL);
     if (strcmp(key, k->key) == 0)
         return OK;
     forget(k);
-    rc = open_truth(&k->t, o);
-    if (rc == OK)
-        rc = find_best(&k->t, &k->best);
-    if (rc == OK)
-        memcpy(k->key, key, sizeof(key));
+    if (random)
+        TRY(open_random(&k->t, o->seed, strength));
     else
-        forget(k);
-    return rc;
+        TRY(study_topo_open(&k->t, &o->topo, NULL));
+    TRY(find_best(&k->t, &k->best));
+    memcpy(k->key, key, sizeof(key));
+    return OK;
 }
 
 /* --- what was found */
@@ -214,11 +188,11 @@ static int search(const struct study_topo *t, int64_t seed, struct plan_tree_fou
         .t = t, .phase = TOPO_DECODE, .seed = (uint64_t)seed, .noise = true};
     struct plan_tree_search_opts s;
     struct plan_evaluation e;
-    int rc = opt_init(plan_tree_search_opt_table, &s);
 
+    TRY(opt_init(plan_tree_search_opt_table, &s));
     s.seed = seed;
     study_topo_evaluator(&e, &asked);
-    return rc == OK ? plan_tree_search(out, t->tree, &t->limits, &e, &s) : rc;
+    return plan_tree_search(out, t->tree, &t->limits, &e, &s);
 }
 
 static int report(const struct study_topo *t, const struct best *b,
@@ -226,16 +200,12 @@ static int report(const struct study_topo *t, const struct best *b,
 {
     const struct topo_config *c = &f->top[f->best].config;
     bool nothing = simulate_params(t->sim)->n_domains == 0;
-    struct kept kept, best;
+    struct kept_frac kept, best;
     double step_s, gap;
-    int rc = study_topo_step_s(t, c, TOPO_DECODE, &step_s);
 
-    if (rc == OK)
-        rc = count_kept(t, c, &kept);
-    if (rc == OK)
-        rc = count_kept(t, &b->all.config, &best);
-    if (rc != OK)
-        return rc;
+    TRY(study_topo_step_s(t, c, TOPO_DECODE, &step_s));
+    TRY(count_kept(t, c, &kept));
+    TRY(count_kept(t, &b->all.config, &best));
     gap = step_s / b->all.seconds - 1.0;
     const struct study_number all[] = {
         {"gap_frac", gap},
@@ -276,32 +246,34 @@ static void note_plans(const struct study_topo *t, const struct best *b,
     study_note(out, "plans", both);
 }
 
-static int run(const void *opts, struct study_cell *out)
+static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct kept_best *k = study_kept(out);
-    struct plan_tree_found f = {0};
-    int rc = recall(k, o);
+    struct plan_tree_found *f = context;
+    struct kept *k = study_kept(out);
 
-    if (rc == OK)
-        rc = search(&k->t, o->seed, &f);
-    if (rc == OK)
-        rc = report(&k->t, &k->best, &f, out);
-    if (rc == OK) {
-        note_plans(&k->t, &k->best, &f, out);
-        study_note_text(out, "explain", f.explain);
-    }
-    plan_tree_found_free(&f);
-    return rc;
+    TRY(recall(k, o));
+    TRY(search(&k->t, o->seed, f));
+    TRY(report(&k->t, &k->best, f, out));
+    note_plans(&k->t, &k->best, f, out);
+    study_note_text(out, "explain", f->explain);
+    return OK;
 }
 
-const struct study study_topo_truth = {
-    .name = "topo_truth",
+static void end(void *context)
+{
+    plan_tree_found_free(context);
+}
+
+const struct study study_topo_hidden_structure = {
+    .name = "topo_hidden_structure",
     .help = "does the search for cores find what is hidden, and only that",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
-    .kept_bytes = sizeof(struct kept_best),
+    .context_bytes = sizeof(struct plan_tree_found),
+    .kept_bytes = sizeof(struct kept),
     .metrics = metrics,
     .run = run,
+    .end = end,
     .close = forget,
 };
