@@ -21,10 +21,14 @@ extern struct hash_keys {
     uint64_t point; /* below HASH_PRIME */
 } hash_keys;        /* written before main() */
 
-/* (factor * x + term) / 2^64, modulo 2^64. */
+/* (factor * x + term) / 2^64, modulo 2^64, and then mixed one to one, so that numbers at
+ * equal distances do not get slots at equal distances. */
 static inline uint64_t hash_u64(uint64_t x)
 {
-    return (uint64_t)((hash_keys.factor * x + hash_keys.term) >> 64);
+    uint64_t h = (uint64_t)((hash_keys.factor * x + hash_keys.term) >> 64);
+
+    h = (h ^ h >> 32) * 0x9e3779b97f4a7c15u;
+    return h ^ h >> 32;
 }
 
 /* hash_u64() of a polynomial at `point` modulo HASH_PRIME, whose coefficients are n and the

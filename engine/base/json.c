@@ -170,20 +170,23 @@ char *json_text(const json_t *j, size_t flags)
 
 json_t *json_stringn_lossy(const char *s, size_t n)
 {
-    json_t *v = json_stringn(s, n);
-    char *copy = v ? NULL : mem_new(MEM_OTHER, n, 1);
+    json_t *v;
+    char *copy;
 
-    if (copy)
-        memcpy(copy, s, n);
-    for (size_t i = 0; copy && i < n;) {
+    if (utf8_valid(s, n))
+        return json_stringn_nocheck(s, n);
+    copy = mem_new(MEM_OTHER, n, 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, s, n);
+    for (size_t i = 0; i < n;) {
         int len = utf8_len(copy + i, n - i);
 
         if (len <= 0)
             copy[i] = '?';
         i += len > 0 ? (size_t)len : 1;
     }
-    if (copy)
-        v = json_stringn(copy, n);
+    v = json_stringn_nocheck(copy, n);
     mem_free(copy);
     return v;
 }

@@ -320,7 +320,7 @@ static void other_job_is_set_aside(void **state)
  * with the journal. */
 static int resume_changed(const char *path, const char *from, const char *to)
 {
-    static char text[1 << 16], line[1 << 16];
+    static char text[1 << 18], line[1 << 16];
     size_t n, n_head = strlen("{\"crc\":\"01234567\",");
     char *whole = test_read(path, &n), *at = whole, *begin, *end, *next;
     struct journal *j;
@@ -329,7 +329,7 @@ static int resume_changed(const char *path, const char *from, const char *to)
 
     while ((next = strstr(at + 1, from)))
         at = next;
-    assert_true(at > whole && n < sizeof(text) / 2);
+    assert_true(at > whole && n < sizeof(line) / 2);
     for (begin = at; begin > whole && begin[-1] != '\n';)
         begin--;
     end = strchr(at, '\n');
