@@ -378,7 +378,7 @@ static void xml_that_crashes_hwloc(void **state)
     }
 }
 
-/* What a broken process might print is not believed. */
+/* What a broken process might print is checked. */
 static void text_is_checked(void **state)
 {
     static const char good[] = "2 1 1 0 0 0 1\n32768 0 0\nno L2\n0 1024 2 HBM\n"
