@@ -70,7 +70,10 @@ static const struct opt_row machine_flags[] = {
         "Measure the full card, which takes a minute or two, by running the experiment "
         "characterize: every probe, this engine's prefill and decode, and how far the "
         "counters can be trusted. It is kept as JSON and HDF5 and drawn on one page."),
-    SMOKE_ROW,
+    OPT_ROW(
+        BOOL, smoke, "false",
+        "With --full: run the experiment's smoke section, which takes seconds and whose "
+        "numbers are no measurement of the machine."),
     OPT_ROW(BOOL, quiet, "false", "With --full: print no progress."),
     OUT_ROW("With --full: folder of the record. Default: results/characterize."),
     OPT_HELP_ROW,
