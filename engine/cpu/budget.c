@@ -85,20 +85,23 @@ static int first_of_core(const char *root, int cpu, const bool *allowed)
     return 1;
 }
 
-static int count_online(const char *root, int fallback)
+/* *n: CPUs that are online; it stays where the system does not say. ERR_NOMEM. */
+MUST static int count_online(int *n, const char *root)
 {
     char text[4096];
-    int *cpus, n;
+    int *cpus, found;
 
     if (cpu_file_read(text, sizeof(text), root, "/sys/devices/system/cpu/online") != OK)
-        return fallback;
+        return OK;
     cpus = mem_new(MEM_OTHER, AFFINITY_BITS, sizeof(*cpus));
-    if (!cpus || cpu_list_parse(text, cpus, AFFINITY_BITS, &n) != OK || n < 1) {
+    if (!cpus)
+        return ERR_NOMEM;
+    if (cpu_list_parse(text, cpus, AFFINITY_BITS, &found) != OK)
         err_clear();
-        n = fallback;
-    }
+    else if (found > 0)
+        *n = found;
     mem_free(cpus);
-    return n;
+    return OK;
 }
 
 static void report_why(struct cpu_budget *b, const struct quota *q, bool siblings_known)
@@ -144,10 +147,12 @@ int cpu_budget_get_at(struct cpu_budget *out, const char *root, const int *allow
     rc = quota_up_the_tree(&q, root, 1);
     if (rc == OK)
         rc = quota_up_the_tree(&q, root, 2);
+    out->n_online = out->n_allowed;
+    if (rc == OK)
+        rc = count_online(&out->n_online, root);
     if (rc != OK)
         return rc;
     out->quota_cpus = q.cpus;
-    out->n_online = count_online(root, out->n_allowed);
     out->n = out->n_cores;
     if (q.cpus < out->n) /* false for NaN */
         out->n = q.cpus < 1 ? 1 : (int)q.cpus;
