@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -140,7 +139,7 @@ static int card_get(json_t **out, const char *dir, bool full, int force, double 
     if (rc != OK)
         return rc;
     /* the numbers are good even if they cannot be kept, as in a read-only checkout */
-    if (file_make_dirs(dir) != OK || json_write_file(*out, path) != OK) {
+    if (json_write_file(*out, path) != OK) {
         log_warning("machine_card_not_kept", NAN, NAN, "%s", err_msg());
         err_clear();
     }

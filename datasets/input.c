@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 
 #define READ_BYTES ((size_t)1 << 18)
@@ -104,12 +105,9 @@ int dataset_input_open(struct dataset_input **out, const char *path)
     if (!in->path || !in->where || !in->chunk)
         goto out;
     mark(in);
-    in->f = fopen(path, "rbe");
-    if (!in->f) {
-        rc = err_set(ERR_IO, "%s: cannot open: %m", path);
-        goto out;
-    }
-    rc = check_start(in);
+    rc = file_stream(&in->f, path);
+    if (rc == OK)
+        rc = check_start(in);
     if (rc != OK)
         goto out;
     *out = in, in = NULL;

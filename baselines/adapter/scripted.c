@@ -12,9 +12,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/text.h"
 
 struct scripted_opts {
     double ttft_ms, itl_ms, stall_ms, block_ms;
@@ -213,18 +215,16 @@ static void *serve_all(void *arg)
 static void write_log(const struct sut *s)
 {
     static const char *const words[] = {"token", "done", "failed"};
-    FILE *f = fopen(s->o.log, "w");
+    struct text t = {0};
 
-    if (!f) {
-        log_error("scripted: %s: cannot write: %m", s->o.log);
-        return;
-    }
-    fprintf(f, "request,event,before_ns,after_ns\n");
+    text_puts(&t, "request,event,before_ns,after_ns\n");
     for (size_t i = 0; i < s->n_log; i++)
-        fprintf(f, "%lld,%s,%llu,%llu\n", (long long)s->log[i].request,
-                words[s->log[i].kind], (unsigned long long)s->log[i].before_ns,
-                (unsigned long long)s->log[i].after_ns);
-    fclose(f);
+        text_printf(&t, "%lld,%s,%llu,%llu\n", (long long)s->log[i].request,
+                    words[s->log[i].kind], (unsigned long long)s->log[i].before_ns,
+                    (unsigned long long)s->log[i].after_ns);
+    if (t.rc != OK || file_write(s->o.log, t.p, t.n) != OK)
+        log_error("scripted: %s", err_msg());
+    text_fini(&t);
 }
 
 static void scripted_close(struct sut **sp)

@@ -2,116 +2,83 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_tmp.h"
+#include "base/log.h"
 #include "base/mem.h"
 
-int file_write_all(int fd, const void *bytes, size_t n)
+/* ---- reading ---- */
+
+/* -1: errno says why; 0 in it: it is no regular file. */
+static int open_regular(const char *path, struct stat *st)
 {
-    const char *p = bytes;
+    /* O_NONBLOCK: opening a pipe must not wait for its writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), e;
 
-    while (n > 0) {
-        ssize_t put = write(fd, p, n);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return -1;
-        p += put;
-        n -= (size_t)put;
-    }
-    return 0;
+    if (fd < 0)
+        return -1;
+    e = fstat(fd, st) != 0 ? errno : 0;
+    if (!e && S_ISREG(st->st_mode))
+        return fd;
+    close(fd);
+    errno = e;
+    return -1;
 }
 
-int file_sync_dir(const char *dir)
+static const char *kind_of(mode_t mode)
 {
-    int rc = OK, fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    /* EINVAL: this file system has no sync of folders */
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
-        rc = err_set(ERR_IO, "%s: cannot sync the folder: %m", dir);
-    if (fd >= 0)
-        close(fd);
-    return rc;
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISLNK(mode)  ? "a symbolic link"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
 }
 
-static int sync_parent(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir;
-    int rc;
-
-    dir = slash ? mem_strndup(MEM_OTHER, path, slash > path ? (size_t)(slash - path) : 1)
-                : mem_strdup(MEM_OTHER, ".");
-    if (!dir)
-        return ERR_NOMEM;
-    rc = file_sync_dir(dir);
-    mem_free(dir);
-    return rc;
-}
-
-int file_check_target(const char *path)
+int file_open(int *fd, const char *path)
 {
     struct stat st;
 
-    if (!path[0])
-        return err_set(ERR_ARG, "a file to write needs a name");
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return err_set(ERR_ARG, "%s: cannot be replaced: it is not a regular file", path);
-    return OK;
+    *fd = open_regular(path, &st);
+    if (*fd >= 0)
+        return OK;
+    if (errno == 0)
+        return err_set(ERR_IO, "%s: cannot read: expected a regular file, found %s", path,
+                       kind_of(st.st_mode));
+    return err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m", path);
 }
 
-int file_publish(const char *tmp, const char *path)
+int file_stream(FILE **f, const char *path)
 {
-    int rc = OK, fd = open(tmp, O_RDONLY | O_CLOEXEC);
+    int fd, rc = file_open(&fd, path);
 
-    if (fd < 0 || fsync(fd) != 0)
-        rc = err_set(ERR_IO, "%s: cannot sync: %m", tmp);
-    if (fd >= 0)
-        close(fd);
-    if (rc == OK && rename(tmp, path) != 0)
-        rc = err_set(ERR_IO, "%s: cannot rename to %s: %m", tmp, path);
-    return rc == OK ? sync_parent(path) : rc;
-}
-
-static int write_tmp(const char *tmp, const void *bytes, size_t n)
-{
-    int rc = OK, fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-
-    if (fd < 0)
-        return err_set(ERR_IO, "%s: cannot create: %m", tmp);
-    if (file_write_all(fd, bytes, n) != 0)
-        rc = err_set(ERR_IO, "%s: cannot write: %m", tmp);
-    if (close(fd) != 0 && rc == OK)
-        rc = err_set(ERR_IO, "%s: cannot close: %m", tmp);
-    return rc;
-}
-
-int file_write(const char *path, const void *bytes, size_t n)
-{
-    static _Atomic unsigned serial; /* two threads may write the same path */
-    size_t cap = strlen(path) + 40;
-    char *tmp;
-    int rc = file_check_target(path);
-
+    *f = NULL;
     if (rc != OK)
         return rc;
-    tmp = mem_new(MEM_OTHER, cap, 1);
-    if (!tmp)
-        return err_prefix(ERR_NOMEM, "%s", path);
-    snprintf(tmp, cap, "%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&serial, 1));
-    rc = write_tmp(tmp, bytes, n);
-    if (rc == OK)
-        rc = file_publish(tmp, path);
-    if (rc != OK)
-        unlink(tmp);
-    mem_free(tmp);
-    return rc;
+    *f = fdopen(fd, "r");
+    if (*f)
+        return OK;
+    close(fd);
+    return err_set(ERR_NOMEM, "%s: no memory to open it", path);
 }
+
+bool file_peek(const char *path, void *out, size_t n)
+{
+    struct stat st;
+    int fd = open_regular(path, &st);
+    bool got = fd >= 0 && read(fd, out, n) == (ssize_t)n;
+
+    if (fd >= 0)
+        close(fd);
+    return got;
+}
+
+/* ---- folders ---- */
 
 int file_make_dirs(const char *dir)
 {
@@ -135,5 +102,126 @@ int file_make_dirs(const char *dir)
             break;
     }
     mem_free(path);
+    return rc;
+}
+
+int file_sync_dir(const char *dir)
+{
+    int rc = OK, fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    /* EINVAL: this file system has no sync of folders */
+    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
+        rc = err_set(ERR_IO, "%s: cannot sync the folder: %m", dir);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/* "." for a name alone. A longer path than PATH_MAX cannot be opened either. */
+static const char *parent_of(const char *path, char out[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    int n = slash ? (int)(slash - path) : 0;
+
+    snprintf(out, PATH_MAX, "%.*s", n > 0 ? n : 1, slash ? path : ".");
+    return out;
+}
+
+int file_make_parents(const char *path)
+{
+    char dir[PATH_MAX];
+
+    return file_make_dirs(parent_of(path, dir));
+}
+
+int file_sync_parent(const char *path)
+{
+    char dir[PATH_MAX];
+
+    return file_sync_dir(parent_of(path, dir));
+}
+
+/* ---- locks ---- */
+
+int file_lock(int fd, const char *path, bool wait)
+{
+    static atomic_bool warned;
+    int e;
+
+    do
+        e = flock(fd, wait ? LOCK_EX : LOCK_EX | LOCK_NB) != 0 ? errno : 0;
+    while (e == EINTR);
+    if (e == EWOULDBLOCK)
+        return err_set(ERR_STATE, "%s: another process is writing it", path);
+    if (e && !atomic_exchange(&warned, true))
+        log_warning("no_file_lock", e, 0,
+                    "%s: cannot be locked (%s): do not let two programs write it at the "
+                    "same time",
+                    path, strerror(e));
+    return OK;
+}
+
+int file_lock_parent(int *fd, const char *path)
+{
+    char dir[PATH_MAX];
+    int rc = file_make_dirs(parent_of(path, dir));
+
+    *fd = rc == OK ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (rc == OK && *fd < 0)
+        rc = err_set(ERR_IO, "%s: cannot open the folder: %m", dir);
+    if (rc == OK)
+        rc = file_lock(*fd, dir, true);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+int file_write_all(int fd, const void *bytes, size_t n)
+{
+    const char *p = bytes;
+
+    while (n > 0) {
+        ssize_t put = write(fd, p, n);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return -1;
+        p += put;
+        n -= (size_t)put;
+    }
+    return 0;
+}
+
+int file_check_target(const char *path, const char *input)
+{
+    struct stat st, in;
+
+    if (!path[0])
+        return err_set(ERR_ARG, "a file to write needs a name");
+    if (lstat(path, &st) != 0)
+        return OK;
+    if (!S_ISREG(st.st_mode))
+        return err_set(ERR_ARG,
+                       "%s: cannot be replaced: expected a regular file, found %s", path,
+                       kind_of(st.st_mode));
+    if (input && stat(input, &in) == 0 && in.st_dev == st.st_dev &&
+        in.st_ino == st.st_ino)
+        return err_set(ERR_ARG,
+                       "%s: is an input of this command: choose another file to write",
+                       path);
+    return OK;
+}
+
+int file_write(const char *path, const void *bytes, size_t n)
+{
+    struct file_tmp t;
+    int rc = file_tmp_open(&t, path);
+
+    if (rc == OK && file_write_all(t.fd, bytes, n) != 0)
+        rc = err_set(ERR_IO, "%s: cannot write: %m", t.path);
+    if (rc == OK)
+        rc = file_tmp_publish(&t, path);
+    file_tmp_close(&t);
     return rc;
 }

@@ -1,7 +1,6 @@
 #include "base/json.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,13 +135,11 @@ int json_read_file(json_t **out, const char *path, size_t max_bytes)
 {
     char *text = NULL;
     size_t n = 0;
-    int rc, fd;
+    int fd, rc = file_open(&fd, path);
 
     *out = NULL;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m",
-                       path);
+    if (rc != OK)
+        return rc;
     rc = read_all(fd, path, max_bytes, &text, &n);
     close(fd);
     if (rc == OK)

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <unistd.h>
 
 static int open_standard_descriptors(void)
@@ -24,4 +26,15 @@ int process_start(void)
 {
     signal(SIGCHLD, SIG_DFL);
     return open_standard_descriptors();
+}
+
+int process_end(void)
+{
+    bool lost = ferror(stdout); /* its errno is gone */
+
+    errno = 0;
+    if (fclose(stdout) == 0 && !lost)
+        return OK;
+    return errno ? err_set(ERR_IO, "standard output: cannot write: %m")
+                 : err_set(ERR_IO, "standard output: a part could not be written");
 }

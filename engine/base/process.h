@@ -1,4 +1,4 @@
-/* base/process.h - what a program of this project does before anything else.
+/* base/process.h - what a program of this project does first and last.
  *
  * A process inherits descriptors and signal settings from the one that started it, and
  * these may be unusable: `testbed ... 2>&-` starts it without a standard error, and cron
@@ -17,5 +17,9 @@
  * while it is ignored.
  * ERR_IO: the null device cannot be opened. */
 MUST int process_start(void);
+
+/* The last thing: flush and close standard output. ERR_IO: something that was printed is
+ * lost, which must not look like success either. */
+MUST int process_end(void);
 
 #endif

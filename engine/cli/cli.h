@@ -11,6 +11,7 @@
 #include "base/opt.h"
 
 #define EXIT_USAGE       2
+#define EXIT_LOST        3
 #define EXIT_INTERRUPTED 130 /* what a shell reports for SIGINT */
 
 /* From cli_catch_interrupts() on: the number of the SIGINT or SIGTERM that came, for work
@@ -28,11 +29,14 @@ int cli_fail(const char *verb, int rc);
 /* `first` and then `own`, which ends without a row of NULL, as one table in rows[max]. */
 const struct opt_row *cli_join(struct opt_row *rows, int max, const struct opt_row *first,
                                const struct opt_row *own, int n_own);
+/* Print JSON on standard output. ERR_NOMEM only: that it arrives is checked at the end. */
+MUST int cli_print_json(const json_t *j);
 /* The exit statuses that the help of every verb lists. */
 #define CLI_EXIT_STATUS                                                                  \
     "  0    success\n"                                                                   \
     "  1    the work could not be done; the error line says why\n"                       \
     "  2    wrong usage\n"                                                               \
+    "  3    standard output could not be written\n"                                      \
     "  130  interrupted\n"
 /* Read flags into s. Exactly n_words words must be left; they are moved to argv[0..).
  * Returns -1 to go on, otherwise the exit status: --help was given and `u` printed, or an

@@ -9,6 +9,7 @@
 
 #include "base/build.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/process.h"
@@ -38,6 +39,17 @@ void cli_catch_interrupts(void)
 
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+}
+
+int cli_print_json(const json_t *j)
+{
+    char *text = json_text(j, JSON_INDENT(2));
+
+    if (!text)
+        return ERR_NOMEM;
+    puts(text);
+    mem_free(text);
+    return OK;
 }
 
 int cli_fail(const char *verb, int rc)
@@ -129,7 +141,7 @@ static void version(void)
     build_print("sandwich", isa, stdout);
 }
 
-int main(int argc, char **argv)
+static int run_verb(int argc, char **argv)
 {
     const char *words[N_VERBS + 1] = {0};
 
@@ -158,4 +170,14 @@ int main(int argc, char **argv)
     (void)name_unknown(ERR_ARG, argv[1], words, "unknown verb \"%s\"", argv[1]);
     fprintf(stderr, "sandwich: %s\n", err_msg());
     return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    int status = run_verb(argc, argv);
+
+    if (process_end() == OK || status != 0)
+        return status;
+    fprintf(stderr, "sandwich: %s\n", err_msg());
+    return EXIT_LOST;
 }

@@ -134,8 +134,8 @@ static int inspect(const char *path, bool as_json)
         goto out;
     }
     rc = model_inspect_json(f, &j);
-    if (rc == OK && (json_dumpf(j, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF))
-        rc = err_set(ERR_IO, "cannot write the description");
+    if (rc == OK)
+        rc = cli_print_json(j);
 out:
     json_decref(j);
     mem_free(text);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "cli/cli.h"
@@ -186,8 +187,24 @@ static int searched(const struct cli_plan_flags *f)
     return rc;
 }
 
+/* Before the search, which may take a minute. */
+static int check_out(const struct cli_plan_flags *f)
+{
+    const char *const inputs[] = {f->model, f->lengths, f->show, f->machine,
+                                  f->machine_params};
+    int rc = OK;
+
+    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]) && rc == OK && f->out; i++)
+        rc = file_check_target(f->out, inputs[i]);
+    return rc;
+}
+
 static int make_plan(const struct cli_plan_flags *f)
 {
+    int rc = check_out(f);
+
+    if (rc != OK)
+        return rc;
     if (f->show)
         return show(f);
     if (f->threads + f->decode_threads > 0 || (!f->model && cli_plan_is_host(f)))

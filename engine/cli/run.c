@@ -288,8 +288,7 @@ static int report(struct run *r)
     json_object_set_new(j, "finish",
                         json_string(r->finish == SERVE_EOS ? "eos" : "length"));
     json_object_set(j, "engine", describe);
-    if (json_dumpf(j, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF)
-        rc = err_set(ERR_IO, "cannot write the report");
+    rc = cli_print_json(j);
 out:
     json_decref(j);
     json_decref(describe);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
@@ -125,9 +126,10 @@ struct run {
 static int open_cache(struct run *r)
 {
     char aside[1024];
-    int rc;
+    int rc = file_check_target(r->f->cache, r->f->model);
 
-    rc = tune_cache_open(&r->cache, r->f->cache, r->plan.cpus, r->plan.n_cpus);
+    if (rc == OK)
+        rc = tune_cache_open(&r->cache, r->f->cache, r->plan.cpus, r->plan.n_cpus);
     if (rc != ERR_FORMAT && rc != ERR_LIMIT)
         return rc;
     snprintf(aside, sizeof(aside), "%s.damaged", r->f->cache);

@@ -1,12 +1,12 @@
 #include "cpu/sysfile.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 
 /* /proc/self/mountinfo of a container host can be long; a cut line is only not found */
@@ -47,8 +47,7 @@ int cpu_file_read(char *out, size_t n, const char *root, const char *path, ...)
     va_end(ap);
     if (at >= sizeof(full))
         return ERR_IO;
-    fd = open(full, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (file_open(&fd, full) != OK)
         return ERR_IO;
     got = read_all(fd, out, n - 1);
     close(fd);

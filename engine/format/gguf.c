@@ -414,7 +414,7 @@ int gguf_open(struct gguf **out, const char *path)
     if (!g)
         return ERR_NOMEM;
     snprintf(g->path, sizeof(g->path), "%s", path);
-    if ((rc = format_map_open(&g->map, path)) != OK || (rc = parse(g)) != OK)
+    if ((rc = file_map_open(&g->map, path)) != OK || (rc = parse(g)) != OK)
         goto out;
     *out = g, g = NULL;
 out:
@@ -433,7 +433,7 @@ void gguf_close(struct gguf **g)
     mem_free((*g)->kv);
     mem_free((*g)->entry);
     mem_free((*g)->by_name);
-    format_map_close(&(*g)->map);
+    file_map_close(&(*g)->map);
     mem_free(*g);
     *g = NULL;
 }

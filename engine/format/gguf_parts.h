@@ -4,7 +4,7 @@
 #define FORMAT_GGUF_PARTS_H
 
 #include "format/gguf.h"
-#include "format/map.h"
+#include "base/file_map.h"
 
 /* Far above any model file (about 50 keys, a few thousand tensors). They bound the memory
  * that a hostile header can make the parser take. A tensor name has at most 64 bytes by the format.
@@ -40,7 +40,7 @@ struct gguf_entry {
 };
 
 struct gguf {
-    struct format_map map;
+    struct file_map map;
     char path[512];
     uint64_t n_kv, n_tensors, align;
     struct gguf_kv *kv;       /* by key */

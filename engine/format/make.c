@@ -1,6 +1,5 @@
 /* Writing a made model: the layout is known before the first weight, so threads take
- * pieces in any order and write each where it belongs. A file under construction has
- * another name, and goes away when anything fails. */
+ * pieces in any order and write each where it belongs. */
 #include "format/make_parts.h"
 
 #include <errno.h>
@@ -10,9 +9,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+#include "base/file_tmp.h"
 #include "base/mem.h"
 #include "format/fill.h"
 
@@ -191,31 +191,22 @@ static int reserve(int fd, const char *path, uint64_t bytes)
     return OK;
 }
 
-/* Write the planned file at `path`, which does not exist yet. */
-static int write_file(const struct make_plan *p, const char *path)
+/* Write the planned file, open for writing and empty. */
+static int write_file(const struct make_plan *p, int fd, const char *path)
 {
-    struct writer w = {.plan = p, .path = path, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct writer w = {
+        .plan = p, .fd = fd, .path = path, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct make_random random = {0};
     int rc;
 
     w.random = &random;
-    w.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (w.fd < 0)
-        return err_set(ERR_IO, "%s: cannot create: %m", path);
-    if ((rc = reserve(w.fd, path, p->head.n + p->data_bytes)) != OK ||
-        (rc = write_at(w.fd, path, p->head.p, p->head.n, 0)) != OK ||
+    if ((rc = reserve(fd, path, p->head.n + p->data_bytes)) != OK ||
+        (rc = write_at(fd, path, p->head.p, p->head.n, 0)) != OK ||
         (rc = format_make_random_init(&random, &p->config, p->opts->type,
                                       p->opts->seed)) != OK)
-        goto out;
+        return rc;
     rc = write_tensors(&w, p->opts->n_threads);
     format_make_random_fini(&random);
-    if (rc == OK && fdatasync(w.fd) != 0)
-        rc = err_set(ERR_IO, "%s: cannot write to disk: %m", path);
-out:
-    if (close(w.fd) != 0 && rc == OK)
-        rc = err_set(ERR_IO, "%s: cannot close: %m", path);
-    if (rc != OK)
-        unlink(path);
     return rc;
 }
 
@@ -253,34 +244,31 @@ static int plan_tensors(struct make_plan *p)
     return OK;
 }
 
-static int make_gguf(struct make_plan *p, const char *tmp)
+static int make_gguf(struct make_plan *p, struct file_tmp *tmp)
 {
-    int rc = format_make_gguf_head(p);
+    int rc = file_check_target(p->opts->out, p->opts->tokenizer);
 
-    if (rc != OK || (rc = write_file(p, tmp)) != OK)
-        return rc;
-    if (rename(tmp, p->opts->out) == 0)
-        return OK;
-    rc = err_set(ERR_IO, "%s: cannot rename to %s: %m", tmp, p->opts->out);
-    unlink(tmp);
+    if (rc == OK)
+        rc = format_make_gguf_head(p);
+    if (rc == OK)
+        rc = file_tmp_open(tmp, p->opts->out);
+    return rc == OK ? write_file(p, tmp->fd, tmp->path) : rc;
+}
+
+static int write_safetensors(const struct make_plan *p, const char *path)
+{
+    int rc, fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+
+    if (fd < 0)
+        return err_set(ERR_IO, "%s: cannot create: %m", path);
+    rc = write_file(p, fd, path);
+    if (rc == OK && fdatasync(fd) != 0)
+        rc = err_set(ERR_IO, "%s: cannot write to disk: %m", path);
+    close(fd);
     return rc;
 }
 
-static void remove_dir(const char *dir)
-{
-    static const char *const files[] = {"model.safetensors", "config.json",
-                                        "tokenizer.json", "tokenizer_config.json"};
-    char path[PATH_ROOM + 64];
-    size_t i;
-
-    for (i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
-        unlink(path);
-    }
-    rmdir(dir);
-}
-
-static int make_safetensors(struct make_plan *p, const char *tmp)
+static int make_safetensors(struct make_plan *p, struct file_tmp *tmp)
 {
     char path[PATH_ROOM + 64];
     int rc;
@@ -288,17 +276,12 @@ static int make_safetensors(struct make_plan *p, const char *tmp)
     if (rmdir(p->opts->out) != 0 && errno != ENOENT)
         return err_set(ERR_IO, "%s: expected no such file, or an empty directory: %m",
                        p->opts->out);
-    if ((rc = format_make_safetensors_head(p)) != OK)
+    if ((rc = format_make_safetensors_head(p)) != OK ||
+        (rc = file_tmp_open_dir(tmp, p->opts->out)) != OK ||
+        (rc = format_make_hf_files(p, tmp->path)) != OK)
         return rc;
-    if (mkdir(tmp, 0777) != 0)
-        return err_set(ERR_IO, "%s: cannot create the directory: %m", tmp);
-    snprintf(path, sizeof(path), "%s/model.safetensors", tmp);
-    if ((rc = format_make_hf_files(p, tmp)) == OK && (rc = write_file(p, path)) == OK &&
-        rename(tmp, p->opts->out) != 0)
-        rc = err_set(ERR_IO, "%s: cannot rename to %s: %m", tmp, p->opts->out);
-    if (rc != OK)
-        remove_dir(tmp);
-    return rc;
+    snprintf(path, sizeof(path), "%s/model.safetensors", tmp->path);
+    return write_safetensors(p, path);
 }
 
 static int check_opts(const struct format_make_opts *o, bool *gguf)
@@ -322,23 +305,22 @@ static int check_opts(const struct format_make_opts *o, bool *gguf)
 int format_make(const struct format_make_opts *o)
 {
     struct make_plan p = {.opts = o};
-    char tmp[PATH_ROOM];
+    struct file_tmp tmp = {.fd = -1};
     bool gguf;
-    size_t n = strlen(o->out);
     int rc;
 
     if ((rc = check_opts(o, &gguf)) != OK ||
         (rc = format_make_shape(o->arch, &p.shape)) != OK ||
         (rc = format_make_config(o->arch, &p.config)) != OK)
         return rc;
-    while (n > 1 && o->out[n - 1] == '/')
-        n--;
-    if (snprintf(tmp, sizeof(tmp), "%.*s.tmp.%ld", (int)n, o->out, (long)getpid()) >=
-        (int)sizeof(tmp))
+    if (strlen(o->out) > PATH_ROOM - 60)
         return err_set(ERR_LIMIT, "%.60s...: path: expected at most %d bytes, found %zu",
-                       o->out, PATH_ROOM - 20, n);
+                       o->out, PATH_ROOM - 60, strlen(o->out));
     if ((rc = plan_tensors(&p)) == OK)
-        rc = gguf ? make_gguf(&p, tmp) : make_safetensors(&p, tmp);
+        rc = gguf ? make_gguf(&p, &tmp) : make_safetensors(&p, &tmp);
+    if (rc == OK)
+        rc = file_tmp_publish(&tmp, o->out);
+    file_tmp_close(&tmp);
     mem_free(p.tensor);
     text_fini(&p.head);
     return rc;

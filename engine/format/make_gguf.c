@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file_map.h"
 #include "base/mem.h"
 #include "format/fill.h"
 #include "format/gguf.h"
@@ -197,6 +198,7 @@ static int copy_vocab(struct meta *m, const struct make_plan *p)
             m->n++;
         }
     }
+    rc = file_map_check();
 out:
     gguf_close(&g);
     return rc;

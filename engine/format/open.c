@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "format/map.h"
+#include "base/file_map.h"
 
 static const struct format_reader *find_reader(const char *path)
 {
@@ -47,7 +47,8 @@ int format_open(struct format_file **out, const char *path)
         goto out;
     }
     snprintf(f->format, sizeof(f->format), "%s", f->reader->name);
-    if ((rc = f->reader->open(f, path)) != OK || (rc = format_check_tensors(f)) != OK)
+    if ((rc = f->reader->open(f, path)) != OK || (rc = format_check_tensors(f)) != OK ||
+        (rc = file_map_check()) != OK)
         goto out;
     *out = f, f = NULL;
 out:
@@ -68,6 +69,6 @@ void format_close(struct format_file **f)
 
 void format_drop(const struct format_tensor *t)
 {
-    format_map_drop(t->data,
-                    (uint64_t)t->rows * (uint64_t)t->cols * kern_type_bytes(t->type));
+    file_map_drop(t->data,
+                  (uint64_t)t->rows * (uint64_t)t->cols * kern_type_bytes(t->type));
 }

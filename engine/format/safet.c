@@ -7,12 +7,12 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "format/map.h"
+#include "base/file_map.h"
 
 #define HEAD_BYTES 8 /* the header's length */
 
 struct format_safet {
-    struct format_map map;
+    struct file_map map;
     char path[768];
     json_t *header; /* keeps names and dtypes */
     uint64_t header_n, n;
@@ -217,7 +217,7 @@ int format_safet_open(struct format_safet **out, const char *path)
     if (!s)
         return ERR_NOMEM;
     snprintf(s->path, sizeof(s->path), "%s", path);
-    if ((rc = format_map_open(&s->map, path)) != OK || (rc = read_header(s)) != OK ||
+    if ((rc = file_map_open(&s->map, path)) != OK || (rc = read_header(s)) != OK ||
         (rc = read_tensors(s)) != OK)
         goto out;
     *out = s, s = NULL;
@@ -232,7 +232,7 @@ void format_safet_close(struct format_safet **s)
         return;
     json_decref((*s)->header);
     mem_free((*s)->tensor);
-    format_map_close(&(*s)->map);
+    file_map_close(&(*s)->map);
     mem_free(*s);
     *s = NULL;
 }

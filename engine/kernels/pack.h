@@ -63,7 +63,7 @@ static inline int64_t kern_a_blocks(int64_t m, int mr_max)
 /* First row of block i (so block i has kern_a_row(i+1) - kern_a_row(i) rows). */
 static inline int64_t kern_a_row(int64_t m, int64_t n_blocks, int64_t i)
 {
-    return m * i / n_blocks;
+    return n_blocks == 1 ? m * i : m * i / n_blocks; /* few rows: no division */
 }
 /* Bytes of one activation in `fmt`. */
 static inline size_t kern_a_elem(enum kern_a_format fmt)

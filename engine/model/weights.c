@@ -1,5 +1,6 @@
 /* The packed weights: in which type each is kept, and where it is in the one mapping. */
 #include "base/clock.h"
+#include "base/file_map.h"
 #include "base/mem.h"
 #include "model/weights_fill.h"
 #include "model/placement.h"
@@ -187,6 +188,9 @@ int model_weights_pack(struct model *m, const struct format_file *f,
         return rc;
     k.all_bytes = (int64_t)m->weights_bytes;
     par_team_run(m->team, par_team_size(m->team), model_weights_fill, &k);
+    rc = file_map_check();
+    if (rc != OK)
+        return rc;
     if (o->progress) /* norms and rounding make up the rest */
         o->progress(o->progress_ctx, k.all_bytes, k.all_bytes);
     m->load.tensor_bytes = mat_tensor_bytes(m);

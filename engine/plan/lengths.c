@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 
 #define REQUESTS_MAX 10000000
@@ -91,13 +92,12 @@ int plan_lengths_read(struct plan_lengths *out, const char *path)
     size_t room = 0;
     int64_t number = 0;
     ssize_t got;
-    int rc = OK;
-    FILE *f = fopen(path, "re");
+    FILE *f;
+    int rc = file_stream(&f, path);
 
     *out = (struct plan_lengths){0};
-    if (!f)
-        return err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m",
-                       path);
+    if (rc != OK)
+        return rc;
     while (rc == OK && (got = getline(&line, &room, f)) >= 0) {
         number++;
         rc = strlen(line) == (size_t)got

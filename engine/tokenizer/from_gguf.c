@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file_map.h"
 #include "format/gguf.h"
 
 #define KEY(name) "tokenizer.ggml." name
@@ -223,6 +224,8 @@ int tok_from_gguf(struct tok *t, const char *path, const struct tok_opts *o)
     if (rc != OK)
         return rc;
     rc = load(t, g, o);
+    if (rc == OK)
+        rc = file_map_check();
     gguf_close(&g);
     return rc == OK ? OK : err_prefix(rc, "%s", path);
 }

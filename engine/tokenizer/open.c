@@ -1,12 +1,10 @@
 #include "tokenizer/tok.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "base/file_map.h"
 
 /* Is it a line "base64 number"? Only the first one is looked at. */
 static bool looks_like_ranks(const char *s, size_t n)
@@ -46,32 +44,15 @@ static int from_content(struct tok *t, const char *path, const char *data, size_
 /* Map the file only to tell what it is: a few sources are then read in place. */
 static int from_file(struct tok *t, const char *path, const struct tok_opts *o)
 {
-    struct stat st;
-    char *data = MAP_FAILED;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int rc = OK;
+    struct file_map map;
+    int rc = file_map_open(&map, path), lost;
 
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        rc =
-            err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m", path);
-        goto out;
-    }
-    if (!S_ISREG(st.st_mode) || st.st_size == 0) {
-        rc = err_set(ERR_FORMAT, "%s: expected a file with content", path);
-        goto out;
-    }
-    data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-        rc = err_set(ERR_IO, "%s: cannot map: %m", path);
-        goto out;
-    }
-    rc = from_content(t, path, data, (size_t)st.st_size, o);
-out:
-    if (data != MAP_FAILED)
-        munmap(data, (size_t)st.st_size);
-    if (fd >= 0)
-        close(fd);
-    return rc;
+    if (rc != OK)
+        return rc;
+    rc = from_content(t, path, (const char *)map.base, map.bytes, o);
+    lost = file_map_check(); /* then an error of the content is only its consequence */
+    file_map_close(&map);
+    return lost != OK ? lost : rc;
 }
 
 /* No token has a space after another character, so no merge crosses into a new word. */

@@ -2,7 +2,9 @@
  * that a file that was cut, merged or edited by halves is refused. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "tune/cache_impl.h"
@@ -207,7 +209,7 @@ static json_t *group_json(const struct tune_group *g)
                      list);
 }
 
-int tune_cache_save(const struct tune_cache *c)
+static int write_cache(const struct tune_cache *c)
 {
     json_t *groups = json_array(), *root = NULL;
     char sum[17];
@@ -226,5 +228,49 @@ int tune_cache_save(const struct tune_cache *c)
     }
     json_decref(root);
     json_decref(groups);
+    return rc;
+}
+
+/* Add to c what was put into this group. */
+static int merge_group(struct tune_cache *c, const struct tune_group *from)
+{
+    struct tune_group *g = NULL;
+    struct tune_entry *e;
+
+    for (int i = 0; i < from->n_entries; i++) {
+        if (!from->entries[i].put)
+            continue;
+        if (!g)
+            g = tune_cache_find(c, from);
+        if (!g) {
+            g = tune_cache_add_group(c);
+            if (!g)
+                return ERR_NOMEM;
+            *g = *from;
+            g->entries = NULL;
+            g->n_entries = g->room = 0;
+        }
+        e = tune_group_entry(g, from->entries[i].m);
+        if (!e)
+            return ERR_NOMEM;
+        *e = from->entries[i];
+    }
+    return OK;
+}
+
+int tune_cache_save(const struct tune_cache *c)
+{
+    struct tune_cache *all = NULL;
+    int lock, rc = file_lock_parent(&lock, c->path);
+
+    if (rc == OK)
+        rc = tune_cache_open_as(&all, c->path, &c->key, c->cpus, c->n_threads);
+    for (int i = 0; rc == OK && i < c->n_groups; i++)
+        rc = merge_group(all, &c->groups[i]);
+    if (rc == OK)
+        rc = write_cache(all);
+    tune_cache_close(&all);
+    if (lock >= 0)
+        close(lock);
     return rc;
 }

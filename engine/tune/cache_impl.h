@@ -18,6 +18,7 @@ struct tune_entry {
     int64_t m;
     struct kern_schedule s;
     struct measure_report t; /* n = 0: not measured; best and n_disturbed are not kept */
+    bool put;                /* by this process: it replaces what the file holds */
 };
 
 /* The schedules of one matrix on one thread set. */
@@ -47,6 +48,9 @@ MUST int tune_cache_open_as(struct tune_cache **out, const char *path,
 MUST int tune_cache_read(struct tune_cache *c);
 /* An empty group, zeroed but for nothing; NULL: ERR_NOMEM. Lent until the next one. */
 MUST struct tune_group *tune_cache_add_group(struct tune_cache *c);
+/* The group of the same key as x; NULL: there is none. Lent as above. */
+struct tune_group *tune_cache_find(const struct tune_cache *c,
+                                   const struct tune_group *x);
 /* The entry for m, made where there is none; NULL: ERR_NOMEM. */
 MUST struct tune_entry *tune_group_entry(struct tune_group *g, int64_t m);
 

@@ -118,7 +118,7 @@ static void mat_of(const struct tune_shape *s, struct kern_mat *w)
     kern_mat_layout(w, (enum kern_type)(s->v->op - KERN_GEMM_F32), s->n, s->k, s->k_unit);
 }
 
-static struct tune_group *find(const struct tune_cache *c, const struct tune_group *x)
+struct tune_group *tune_cache_find(const struct tune_cache *c, const struct tune_group *x)
 {
     for (int i = 0; i < c->n_groups; i++) {
         struct tune_group *g = &c->groups[i];
@@ -142,7 +142,7 @@ int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
 
     mat_of(shape, &w);
     group_key(c, shape->v, &w, c->n_threads, &x);
-    g = find(c, &x);
+    g = tune_cache_find(c, &x);
     if (!g) {
         g = tune_cache_add_group(c);
         if (!g)
@@ -154,6 +154,7 @@ int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
         return ERR_NOMEM;
     e->s = *s;
     e->t = t ? *t : (struct measure_report){0};
+    e->put = true;
     return OK;
 }
 
@@ -176,7 +177,7 @@ bool tune_cache_has(const struct tune_cache *c, const struct tune_shape *shape,
 
     mat_of(shape, &w);
     group_key(c, shape->v, &w, c->n_threads, &x);
-    g = find(c, &x);
+    g = tune_cache_find(c, &x);
     for (int i = 0; g && i < g->n_entries; i++) {
         const struct tune_entry *e = &g->entries[i];
 
@@ -227,7 +228,7 @@ int tune_table(const struct tune_cache *c, const struct kern_variant *v,
                        n_threads, c->n_threads);
     if (c) {
         group_key(c, v, w, n_threads, &x);
-        g = find(c, &x);
+        g = tune_cache_find(c, &x);
     }
     for (int64_t m = 1; m <= m_max; m++) {
         while (g && at + 1 < g->n_entries && g->entries[at + 1].m <= m)

@@ -6,9 +6,9 @@
  * remainder gets a smaller micro-kernel (the driver cuts the rows into blocks of nearly
  * equal height); where nothing near is tuned, kern_schedule_default() gives the schedule.
  * Paper: Sandwich 6 (dispatch).
- * A truncated or damaged file is refused with one line; the tuner renames it. It is written
- * through a temporary file and rename. Threads: reading is free for all once
- * open; put and save from one. */
+ * A truncated or damaged file is refused with one line; the tuner renames it. Several
+ * processes may tune into one file: it is read again and replaced under a lock.
+ * Threads: reading is free for all once open; put and save from one. */
 #ifndef TUNE_SCHEDULE_CACHE_H
 #define TUNE_SCHEDULE_CACHE_H
 
@@ -19,6 +19,7 @@ struct tune_cache;
 MUST int tune_cache_open(struct tune_cache **out, const char *path, const int *cpus,
                          int n_threads);
 void tune_cache_close(struct tune_cache **c);
+/* Write what was put into the file, and keep what others have put there since. */
 MUST int tune_cache_save(const struct tune_cache *c);
 
 /* Keep s for this shape; *t (may be NULL) is its measurement. */

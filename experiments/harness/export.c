@@ -411,33 +411,33 @@ static int run_task(void *ctx, FILE *out)
     return OK;
 }
 
-/* The whole export as text, mem_free(); `st` is of the result. */
-static int export_text(const char *path, enum export_format format, struct stat *st,
-                       char **text, size_t *n)
+/* The whole export as text, mem_free(). */
+static int export_text(const char *path, enum export_format format, char **text,
+                       size_t *n)
 {
     struct task task = {path, format};
+    struct stat st;
     struct child child = {.fn = run_task,
                           .ctx = &task,
                           .where = path,
                           .if_crash = "the file is damaged or not a result"};
 
     *text = NULL;
-    if (stat(path, st) != 0)
+    if (stat(path, &st) != 0)
         return err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m",
                        path);
-    if (!S_ISREG(st->st_mode) || st->st_size == 0)
+    if (!S_ISREG(st.st_mode) || st.st_size == 0)
         return err_set(ERR_FORMAT, "%s: expected an HDF5 file, found %s", path,
-                       S_ISREG(st->st_mode) ? "nothing in it" : "no regular file");
-    child.foreign_bytes = (size_t)st->st_size;
+                       S_ISREG(st.st_mode) ? "nothing in it" : "no regular file");
+    child.foreign_bytes = (size_t)st.st_size;
     return child_run(&child, text, n);
 }
 
 int export_print(const char *h5_path, enum export_format format, FILE *f)
 {
-    struct stat st;
     char *text;
     size_t n;
-    int rc = export_text(h5_path, format, &st, &text, &n);
+    int rc = export_text(h5_path, format, &text, &n);
 
     if (rc == OK && (fwrite(text, 1, n, f) != n || fflush(f) != 0))
         rc = err_set(ERR_IO, "%s: cannot write the export: %m", h5_path);
@@ -447,14 +447,12 @@ int export_print(const char *h5_path, enum export_format format, FILE *f)
 
 int export_save(const char *h5_path, enum export_format format, const char *out)
 {
-    struct stat st, target;
-    char *text;
+    char *text = NULL;
     size_t n;
-    int rc = export_text(h5_path, format, &st, &text, &n);
+    int rc = file_check_target(out, h5_path);
 
-    if (rc == OK && stat(out, &target) == 0 && target.st_dev == st.st_dev &&
-        target.st_ino == st.st_ino)
-        rc = err_set(ERR_ARG, "%s: is the result to export: choose another file", out);
+    if (rc == OK)
+        rc = export_text(h5_path, format, &text, &n);
     if (rc == OK)
         rc = file_write(out, text, n);
     mem_free(text);

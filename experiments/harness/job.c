@@ -229,7 +229,7 @@ static int check_prepare(const json_t *list, const char *where)
         if (!json_is_array(run) || json_array_size(run) == 0 || !all_strings(run))
             return err_set(ERR_ARG, "%s: prepare %zu: \"run\": expected a list of words",
                            where, i);
-        if (!json_is_string(json_object_get(p, "creates")))
+        if (json_string_length(json_object_get(p, "creates")) == 0)
             return err_set(ERR_ARG, "%s: prepare %zu: \"creates\": expected a path",
                            where, i);
         json_object_foreach((json_t *)p, key, v)

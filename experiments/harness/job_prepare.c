@@ -26,21 +26,6 @@ int job_n_to_prepare(const struct job *j)
     return n;
 }
 
-/* The folders above `path`, for commands that do not make them. */
-static int make_parents(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *dir;
-    int rc;
-
-    if (!slash || slash == path)
-        return OK;
-    dir = mem_strndup(MEM_HARNESS, path, (size_t)(slash - path));
-    rc = dir ? file_make_dirs(dir) : ERR_NOMEM;
-    mem_free(dir);
-    return rc == OK ? OK : err_prefix(rc, "prepare");
-}
-
 static int spawn(const char *const *argv)
 {
     const struct child_program p = {.argv = argv,
@@ -61,7 +46,7 @@ static int run_one(const json_t *p, void (*report)(void *ctx, const char *line),
     size_t n = json_array_size(run), len = 0;
     const char **argv = mem_new(MEM_HARNESS, n + 1, sizeof(*argv));
     char line[512];
-    int rc = argv ? make_parents(creates(p)) : ERR_NOMEM;
+    int rc = argv ? file_make_parents(creates(p)) : ERR_NOMEM; /* not all programs do */
 
     for (size_t i = 0; i < n && rc == OK; i++) {
         argv[i] = json_string_value(json_array_get(run, i));

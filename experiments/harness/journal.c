@@ -1,12 +1,10 @@
 #include "experiments/harness/journal.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -143,15 +141,14 @@ static int take_line(const char *path, const char *line, size_t n, line_fn fn, v
 static int walk(const char *path, line_fn fn, void *ctx, struct extent *extent)
 {
     size_t cap = 0, n_start = strlen(BEFORE_CRC);
-    FILE *f = fopen(path, "re");
     char *line = NULL;
     ssize_t n;
-    int rc = OK;
+    FILE *f;
+    int rc = file_stream(&f, path);
 
     *extent = (struct extent){0};
-    if (!f)
-        return err_set(errno == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot open: %m",
-                       path);
+    if (rc != OK)
+        return rc;
     while (rc == OK && (n = getline(&line, &cap, f)) > 0) {
         if (!is_whole(line, (size_t)n)) {
             size_t shown = (size_t)n < n_start ? (size_t)n : n_start;
@@ -378,15 +375,14 @@ static int take_up(struct journal *j, const json_t *header, const char *dir, boo
 static int lock_file(struct journal *j, bool *again)
 {
     struct stat here, there;
+    int rc;
 
     j->fd = open(j->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (j->fd < 0)
         return err_set(ERR_IO, "%s: cannot open: %m", j->path);
-    if (flock(j->fd, LOCK_EX | LOCK_NB) != 0)
-        return err_set(errno == EWOULDBLOCK ? ERR_STATE : ERR_IO,
-                       errno == EWOULDBLOCK ? "%s: another run is writing it"
-                                            : "%s: cannot lock: %m",
-                       j->path);
+    rc = file_lock(j->fd, j->path, false);
+    if (rc != OK)
+        return rc;
     *again = fstat(j->fd, &here) != 0 || stat(j->path, &there) != 0 ||
              here.st_ino != there.st_ino || here.st_dev != there.st_dev;
     return OK;

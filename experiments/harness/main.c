@@ -28,7 +28,9 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define EXIT_STATUS                                                                      \
     "  0  success\n"                                                                     \
     "  2  wrong usage, or an error in the experiment's file\n"                           \
-    "  3  the run is invalid or could not be carried out\n"
+    "  3  the run is invalid or could not be carried out, or standard output could "     \
+    "not\n"                                                                              \
+    "     be written\n"
 
 #define MACHINE_BUDGET_S 60
 #define FULL_CARD        "characterize"
@@ -473,7 +475,7 @@ static int run_verb(const struct verb *v, int argc, char **argv)
     return status;
 }
 
-int main(int argc, char **argv)
+static int run_words(int argc, char **argv)
 {
     if (process_start() != OK || cpu_isa_check_env() != OK)
         return complain(EXIT_USAGE);
@@ -492,4 +494,11 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], verbs[i].name) == 0)
             return run_verb(&verbs[i], argc - 2, argv + 2);
     return unknown_verb(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    int status = run_words(argc, argv);
+
+    return process_end() == OK || status != EXIT_OK ? status : complain(EXIT_INVALID);
 }

@@ -8,6 +8,7 @@
 
 #include "base/child.h"
 #include "base/file.h"
+#include "base/file_tmp.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "experiments/harness/journal.h"
@@ -18,7 +19,7 @@ struct build {
     const struct journal *journal;
     const struct record_headline *headline;
     size_t n_headline;
-    char *tmp; /* what HDF5 writes */
+    struct file_tmp tmp; /* what HDF5 writes */
     /* in the child */
     struct record_h5 h5;
     hid_t cells;
@@ -34,7 +35,7 @@ static int put_cell(void *ctx, const struct record_cell *cell)
     json_int_t n = json_integer_value(json_object_get(b->attempts, cell->key)) + 1;
 
     if (json_object_set_new(b->attempts, cell->key, json_integer(n)) != 0)
-        return err_set(ERR_NOMEM, "%s: out of memory", b->tmp);
+        return err_set(ERR_NOMEM, "%s: out of memory", b->tmp.path);
     record_cell_put(&b->h5, b->cells, b->n_cells++, n, cell);
     return OK;
 }
@@ -71,7 +72,7 @@ static void put_counts(struct build *b, size_t n_interrupted)
                             (json_int_t)n_interrupted);
 
     if (!own)
-        child_exit(err_set(ERR_NOMEM, "%s: out of memory", b->tmp));
+        child_exit(err_set(ERR_NOMEM, "%s: out of memory", b->tmp.path));
     record_attributes(&b->h5, b->h5.file, "", own);
     json_decref(own);
 }
@@ -94,8 +95,8 @@ static int write_h5(struct build *b, json_t **header)
 
     b->attempts = json_object();
     if (!b->attempts)
-        return err_set(ERR_NOMEM, "%s: out of memory", b->tmp);
-    record_h5_create(&b->h5, b->tmp);
+        return err_set(ERR_NOMEM, "%s: out of memory", b->tmp.path);
+    record_h5_create(&b->h5, b->tmp.path);
     b->cells = record_h5_group(&b->h5, b->h5.file, "cells");
     rc = journal_read(journal, put_cell, b, header, &n_interrupted);
     if (rc != OK)
@@ -115,8 +116,8 @@ static int write_h5(struct build *b, json_t **header)
 
 static bool same_content(const char *a_path, const char *b_path)
 {
-    FILE *a = fopen(a_path, "re"), *b = fopen(b_path, "re");
-    bool same = a && b;
+    FILE *a, *b = NULL;
+    bool same = file_stream(&a, a_path) == OK && file_stream(&b, b_path) == OK;
 
     while (same) {
         char x[4096], y[4096];
@@ -142,7 +143,7 @@ static void name_result(const struct build *b, const json_t *header, char *path,
     const char *utc = json_string_value(json_object_get(header, "utc"));
     const char *commit = json_string_value(
         json_object_get(json_object_get(header, "provenance"), "commit"));
-    int n_dir = (int)(strrchr(b->tmp, '/') - b->tmp);
+    int n_dir = (int)(strrchr(b->tmp.path, '/') - b->tmp.path);
     char stamp[32], serial[16] = "";
     size_t k = 0;
 
@@ -151,9 +152,9 @@ static void name_result(const struct build *b, const json_t *header, char *path,
             stamp[k++] = *utc;
     stamp[k] = 0;
     for (int i = 2;; i++) {
-        snprintf(path, n, "%.*s/%s-%.7s%s.h5", n_dir, b->tmp, stamp,
+        snprintf(path, n, "%.*s/%s-%.7s%s.h5", n_dir, b->tmp.path, stamp,
                  commit ? commit : "unknown", serial);
-        *there = same_content(path, b->tmp);
+        *there = same_content(path, b->tmp.path);
         if (*there || access(path, F_OK) != 0)
             break;
         snprintf(serial, sizeof(serial), "-%d", i);
@@ -204,8 +205,8 @@ static int make_record(void *ctx, FILE *out)
 {
     struct build *b = ctx;
     json_t *header, *latest;
-    int n_dir = (int)(strrchr(b->tmp, '/') - b->tmp), rc;
-    size_t n = strlen(b->tmp) + 64;
+    int n_dir = (int)(strrchr(b->tmp.path, '/') - b->tmp.path), rc;
+    size_t n = strlen(b->tmp.path) + 64;
     char *path = mem_new(MEM_HARNESS, 2, n), *latest_path = path + n;
     bool there = false;
 
@@ -213,12 +214,10 @@ static int make_record(void *ctx, FILE *out)
     if (rc != OK)
         return rc;
     name_result(b, header, path, n, &there);
-    snprintf(latest_path, n, "%.*s/latest.json", n_dir, b->tmp);
+    snprintf(latest_path, n, "%.*s/latest.json", n_dir, b->tmp.path);
     latest = latest_json(b, path, header);
-    if (there)
-        unlink(b->tmp);
-    else
-        rc = file_publish(b->tmp, path);
+    if (!there)
+        rc = file_tmp_publish(&b->tmp, path);
     if (rc == OK)
         rc = json_write_file(latest, latest_path);
     if (rc != OK && !there)
@@ -242,27 +241,28 @@ int record_finish(struct journal **jp, const struct record_headline *headline,
                   size_t n_headline, char **path_out)
 {
     const char *journal = journal_path(*jp);
-    size_t n = strlen(journal) + 8;
+    size_t n = strlen(journal);
     struct build b = {.journal = *jp, .headline = headline, .n_headline = n_headline};
     const struct child child = {.fn = make_record,
                                 .ctx = &b,
                                 .where = journal,
                                 .if_crash = "no record was written"};
-    char *path = NULL;
+    char *path = NULL, *target;
     int rc = check_headline(headline, n_headline, journal);
 
     if (path_out)
         *path_out = NULL;
     if (rc != OK)
         return rc;
-    b.tmp = mem_new(MEM_HARNESS, n, 1);
-    if (!b.tmp)
+    target = mem_new(MEM_HARNESS, n + 8, 1);
+    if (!target)
         return ERR_NOMEM;
-    snprintf(b.tmp, n, "%.*s.h5.tmp", (int)(strrchr(journal, '.') - journal), journal);
-    rc = child_run(&child, &path, &n);
-    if (rc != OK)
-        unlink(b.tmp);
-    mem_free(b.tmp);
+    snprintf(target, n + 8, "%.*s.h5", (int)(strrchr(journal, '.') - journal), journal);
+    rc = file_tmp_open(&b.tmp, target);
+    if (rc == OK)
+        rc = child_run(&child, &path, &n);
+    file_tmp_close(&b.tmp);
+    mem_free(target);
     if (rc == OK)
         rc = journal_remove(jp);
     if (rc == OK && path_out)

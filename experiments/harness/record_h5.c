@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/child.h"
@@ -46,9 +45,9 @@ void record_h5_create(struct record_h5 *h, const char *path)
 
     *h = (struct record_h5){.path = path};
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* its stack goes to err_msg() */
-    /* Our journal is locked; some file systems have no locks, which HDF5 needs not. */
-    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
     access = need(h, H5Pcreate(H5P_FILE_ACCESS), "properties");
+    /* The journal and the file are locked by this program, where there are locks. */
+    need(h, H5Pset_file_locking(access, false, true), "properties");
     creation = need(h, H5Pcreate(H5P_FILE_CREATE), "properties");
     h->groups = need(h, H5Pcreate(H5P_GROUP_CREATE), "properties");
     h->datasets = need(h, H5Pcreate(H5P_DATASET_CREATE), "properties");

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -95,16 +96,78 @@ static void only_files_are_replaced(void **state)
     (void)state;
     snprintf(path, sizeof(path), "%s/node", test_dir());
     assert_err(file_write("", "x", 1), ERR_ARG, "needs a name");
-    assert_err(file_write(test_dir(), "x", 1), ERR_ARG, "not a regular file");
+    assert_err(file_write(test_dir(), "x", 1), ERR_ARG, "found a folder");
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_err(file_write(path, "x", 1), ERR_ARG, "not a regular file");
+    assert_err(file_write(path, "x", 1), ERR_ARG, "found a pipe");
+    unlink(path);
+    assert_int_equal(symlink("/dev/null", path), 0);
+    assert_err(file_write(path, "x", 1), ERR_ARG, "found a symbolic link");
     unlink(path);
     if (mknod(path, S_IFCHR | 0600, makedev(1, 3)) != 0)
         test_skip("no device can be made here: %s", strerror(errno));
     assert_int_equal(stat(path, &before), 0);
-    assert_err(file_write(path, "x", 1), ERR_ARG, "not a regular file");
+    assert_err(file_write(path, "x", 1), ERR_ARG, "found a device");
     assert_int_equal(stat(path, &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
+}
+
+static void inputs_are_no_targets(void **state)
+{
+    char path[600], link_path[600];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/input", test_dir());
+    snprintf(link_path, sizeof(link_path), "%s/hard", test_dir());
+    assert_ok(file_check_target(path, path)); /* there is none */
+    assert_ok(file_write(path, "x", 1));
+    assert_ok(file_check_target(path, NULL));
+    assert_ok(file_check_target(path, test_dir()));
+    assert_err(file_check_target(path, path), ERR_ARG, "is an input");
+    assert_int_equal(link(path, link_path), 0);
+    assert_err(file_check_target(link_path, path), ERR_ARG, "is an input");
+}
+
+/* A pipe without a writer: nothing waits for one. */
+static void only_files_are_read(void **state)
+{
+    char path[600], bytes[2];
+    FILE *f;
+    int fd;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/read", test_dir());
+    assert_err(file_open(&fd, path), ERR_NOTFOUND, "cannot open");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_err(file_open(&fd, path), ERR_IO, "found a pipe");
+    assert_err(file_stream(&f, path), ERR_IO, "found a pipe");
+    assert_null(f);
+    assert_false(file_peek(path, bytes, 1));
+    assert_err(file_open(&fd, test_dir()), ERR_IO, "found a folder");
+    assert_err(file_open(&fd, "/dev/zero"), ERR_IO, "found a device");
+    assert_int_equal(fd, -1);
+    unlink(path);
+    assert_ok(file_write(path, "x", 1));
+    assert_true(file_peek(path, bytes, 1) && bytes[0] == 'x');
+    assert_false(file_peek(path, bytes, 2));
+    assert_ok(file_stream(&f, path));
+    assert_int_equal(fgetc(f), 'x');
+    fclose(f);
+}
+
+static void locks_exclude(void **state)
+{
+    char path[600];
+    int a, b;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/new/folder/file", test_dir());
+    assert_ok(file_lock_parent(&a, path));
+    *strrchr(path, '/') = 0;
+    b = open(path, O_RDONLY);
+    assert_err(file_lock(b, path, false), ERR_STATE, "another process");
+    close(a);
+    assert_ok(file_lock(b, path, false));
+    close(b);
 }
 
 static void bad_folders(void **state)
@@ -126,6 +189,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_or_as_before),
         cmocka_unit_test(only_files_are_replaced),
+        cmocka_unit_test(inputs_are_no_targets),
+        cmocka_unit_test(only_files_are_read),
+        cmocka_unit_test(locks_exclude),
         cmocka_unit_test(bad_folders),
     };
 

@@ -1,4 +1,5 @@
-/* What process_start() establishes, whatever a process has inherited. Each case is a process
+/* What process_start() establishes, whatever a process has inherited, and what process_end()
+ * reports. Each case is a process
  * of its own, whose exit status is the number of the line that failed. */
 #include "tests/support/test.h"
 
@@ -89,6 +90,40 @@ static void closed_descriptors_become_the_null_device(void **state)
         in_a_process(starts_without, closed);
 }
 
+static void loses_its_output(int closed_early)
+{
+    int full = open("/dev/full", O_WRONLY);
+
+    EXPECT(full >= 0 && dup2(full, 1) == 1);
+    setvbuf(stdout, NULL, _IOFBF, 100);
+    EXPECT(putchar('x') == 'x');
+    if (closed_early) {
+        EXPECT(fflush(stdout) != 0); /* the buffer is empty from here on */
+        EXPECT(process_end() == ERR_IO && strstr(err_msg(), "a part could not"));
+    } else {
+        EXPECT(process_end() == ERR_IO && strstr(err_msg(), "No space left"));
+    }
+    _exit(0);
+}
+
+static void prints_nothing(int closed)
+{
+    if (closed)
+        close(1);
+    EXPECT(process_start() == OK);
+    EXPECT(process_end() == OK);
+    _exit(0);
+}
+
+static void lost_output_is_an_error(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        in_a_process(loses_its_output, i);
+        in_a_process(prints_nothing, i);
+    }
+}
+
 static void children_are_waited_for(void **state)
 {
     (void)state;
@@ -101,6 +136,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(closed_descriptors_become_the_null_device),
         cmocka_unit_test(children_are_waited_for),
+        cmocka_unit_test(lost_output_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,9 +50,6 @@ MUST int bench_headline(struct bench *b, const char *name, double value, const c
 /* Keep one printed line as data; steals `row`. */
 MUST int bench_row(struct bench *b, json_t *row);
 
-/* Make the folders a file's path needs. */
-void bench_make_dirs(const char *path);
-
 /* What is measured of a model: a token at this context, prompts of these lengths. */
 #define BENCH_CONTEXT 128
 #define BENCH_PREFILL_SIZES                                                              \

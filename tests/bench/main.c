@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/build.h"
 #include "base/clock.h"
@@ -51,7 +50,8 @@ static const struct opt_usage usage = {
                 "  build/bench --models llama-160m --types bf16 --no-ops\n",
     .exit_status = "  0  success\n"
                    "  1  a measurement failed\n"
-                   "  2  wrong usage\n",
+                   "  2  wrong usage\n"
+                   "  3  standard output could not be written\n",
 };
 
 /* One probe, a fraction of a second, so that the bound is of the same moment as the
@@ -112,19 +112,6 @@ int bench_row(struct bench *b, json_t *row)
     return OK;
 }
 
-void bench_make_dirs(const char *path)
-{
-    char dir[512];
-
-    snprintf(dir, sizeof(dir), "%s", path);
-    for (char *slash = strchr(dir, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        if (mkdir(dir, 0777) != 0)
-            log_debug("%s: %m", dir); /* there already, or the write after says why not */
-        *slash = '/';
-    }
-}
-
 static int save(struct bench *b)
 {
     char utc[32];
@@ -137,7 +124,6 @@ static int save(struct bench *b)
                     "machine_card", b->card);
     if (!all)
         return err_set(ERR_NOMEM, "the benchmark's record");
-    bench_make_dirs(b->o.out);
     rc = json_write_file(all, b->o.out);
     json_decref(all);
     return rc;
@@ -172,7 +158,7 @@ static int run(struct bench *b)
     return rc;
 }
 
-int main(int argc, char **argv)
+static int run_flags(int argc, char **argv)
 {
     struct bench b = {0};
     int n_rest = 0, rc = process_start();
@@ -212,4 +198,14 @@ int main(int argc, char **argv)
     json_decref(b.rows);
     opt_free(bench_opt_table, &b.o);
     return rc == OK ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    int status = run_flags(argc, argv);
+
+    if (process_end() == OK || status != 0)
+        return status;
+    fprintf(stderr, "bench: %s\n", err_msg());
+    return 3;
 }

@@ -62,7 +62,6 @@ static int make_file(const char *arch, const char *type, char *path, size_t n)
     snprintf(path, n, "build/models/%s-%s.gguf", arch, type);
     if (rc != OK || access(path, R_OK) == 0)
         return rc;
-    bench_make_dirs(path);
     printf("making %s\n", path);
     return format_make(&o);
 }

@@ -174,7 +174,7 @@ static void bad_options(void **s)
     assert_err(dataset_open(&d, &o), ERR_NOTFOUND, "did you mean \"lengths_csv\"");
     assert_null(d);
     assert_ok(opt_set(dataset_opt_table, &o, "reader", "azure", "test"));
-    assert_err(dataset_open(&d, &o), ERR_IO, "x: cannot open");
+    assert_err(dataset_open(&d, &o), ERR_NOTFOUND, "x: cannot open");
     o.max_prompt_tok = 5;
     o.min_prompt_tok = 6;
     assert_err(dataset_open(&d, &o), ERR_ARG, "found 6 and 5");

@@ -1,6 +1,8 @@
 #include "datasets/input.h"
 #include "tests/datasets/data.h"
 
+#include <unistd.h>
+
 static struct dataset_input *open_text(const char *text)
 {
     struct dataset_input *in;
@@ -122,11 +124,11 @@ static void bad_frames(void **s)
 static void refused_files(void **s)
 {
     struct dataset_input *in;
-    char *line;
+    char *line, endless[300];
     size_t n;
 
     (void)s;
-    assert_err(dataset_input_open(&in, "no/such/file"), ERR_IO,
+    assert_err(dataset_input_open(&in, "no/such/file"), ERR_NOTFOUND,
                "no/such/file: cannot open");
     assert_null(in);
     assert_err(dataset_input_open(&in, data_file("\x1f\x8b\x08", 3)), ERR_UNSUPPORTED,
@@ -134,8 +136,13 @@ static void refused_files(void **s)
     assert_null(in);
     assert_err(dataset_input_open(&in, test_dir()), ERR_IO, "cannot read");
     assert_null(in);
+    assert_err(dataset_input_open(&in, "/dev/zero"), ERR_IO, "found a device");
+    assert_null(in);
     /* a piece without end is refused before it fills the memory */
-    assert_ok(dataset_input_open(&in, "/dev/zero"));
+    snprintf(endless, sizeof(endless), "%s/endless", test_dir());
+    test_write(endless, "[", 1);
+    assert_int_equal(truncate(endless, (off_t)1 << 40), 0); /* a hole, no disk */
+    assert_ok(dataset_input_open(&in, endless));
     assert_err(dataset_input_line(in, &line, &n), ERR_LIMIT,
                "expected a record of at most");
     assert_null(line);

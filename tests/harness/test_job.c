@@ -104,6 +104,7 @@ static void wrong_types_are_refused(void **state)
     refuse("\"load\": {\"n_requests\": \"many\"}", "n_requests");
     refuse("\"prepare\": [{\"run\": [], \"creates\": \"x\"}]", "\"run\"");
     refuse("\"prepare\": [{\"run\": [\"true\"]}]", "\"creates\"");
+    refuse("\"prepare\": [{\"run\": [\"true\"], \"creates\": \"\"}]", "expected a path");
     refuse("\"smoke\": 1", "smoke");
     refuse("\"load\": {\"process\": \"poisson\"}", "rate_rps");
 }

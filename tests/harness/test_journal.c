@@ -225,7 +225,7 @@ static void fresh_waits_for_the_lock(void **state)
 
     (void)state;
     assert_ok(append_fixture(j, 1));
-    assert_err(journal_open(&second, dir, "toy", h, true), ERR_STATE, "another run");
+    assert_err(journal_open(&second, dir, "toy", h, true), ERR_STATE, "another process");
     assert_ok(append_fixture(j, 2));
     assert_int_equal(read_checked(journal_path(j)), 2);
     journal_close(&j);
@@ -267,7 +267,7 @@ static void refuses_bad_input(void **state)
     j = open_toy(dir);
     h = fixture_header(UTC);
     assert_err(journal_open(&second, "", "toy", h, false), ERR_IO, "cannot make");
-    assert_err(journal_open(&second, dir, "toy", h, false), ERR_STATE, "another run");
+    assert_err(journal_open(&second, dir, "toy", h, false), ERR_STATE, "another process");
     assert_null(second);
     json_decref(h);
     assert_err(journal_begin(j, ""), ERR_ARG, "key");

@@ -396,7 +396,7 @@ static void fresh_leaves_a_running_run_alone(void **state)
     while (look(journal).n < 1)
         nanosleep(&pause, NULL);
     kill(pid, SIGSTOP); /* so that it cannot end meanwhile */
-    EXPECT(3, "another run is writing it", "run", path, "--out", dir, "--fresh");
+    EXPECT(3, "another process is writing it", "run", path, "--out", dir, "--fresh");
     kill(pid, SIGCONT);
     assert_int_equal(wait_for(pid), 0);
     assert_true(latest(dir, "t") >= 7);
@@ -430,10 +430,40 @@ static void export_out_destroys_nothing(void **state)
     mem_free(after);
     mem_free(before);
     EXPECT(0, "", "export", record, "--out", out);
-    EXPECT(2, "not a regular file", "export", record, "--out", test_dir());
+    EXPECT(2, "found a folder", "export", record, "--out", test_dir());
     before = test_read(out, &n_before);
     assert_memory_equal(before, "cell,key,request,", 17);
     mem_free(before);
+}
+
+/* Each verb that only prints, to a device that is full. */
+static void lost_output_is_status_3(void **state)
+{
+    static const char *const words[][3] = {{"list"},
+                                           {"describe", "quickstart"},
+                                           {"describe", "keys"},
+                                           {"run", "quickstart", "--dry-run"},
+                                           {"--help"},
+                                           {"run", "--help"},
+                                           {"--version"}};
+    char log[300];
+
+    (void)state;
+    snprintf(log, sizeof(log), "%s/full", test_dir());
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        char command[700], *argv[] = {"/bin/sh", "-c", command, NULL}, *text;
+        size_t n;
+
+        snprintf(command, sizeof(command), "%s %s %s %s >/dev/full", testbed(),
+                 words[i][0], words[i][1] ? words[i][1] : "",
+                 words[i][2] ? words[i][2] : "");
+        assert_int_equal(wait_for(start(argv, log)), 3);
+        text = test_read(log, &n);
+        if (strncmp(text, "testbed: standard output: ", 26) != 0 ||
+            memchr(text, '\n', n) != text + n - 1)
+            fail_msg("%s: %s", command, text);
+        mem_free(text);
+    }
 }
 
 int main(void)
@@ -450,6 +480,7 @@ int main(void)
         cmocka_unit_test(fresh_forgets),
         cmocka_unit_test(fresh_leaves_a_running_run_alone),
         cmocka_unit_test(export_out_destroys_nothing),
+        cmocka_unit_test(lost_output_is_status_3),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "tests/tune/bench_model.h"
 
 #include <dirent.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tune/cache_impl.h"
@@ -289,6 +290,48 @@ static void saving_leaves_the_old_file_or_the_new(void **state)
     assert_int_equal(n_files, 1); /* no temporary name is left */
 }
 
+/* What two processes find at the same time is kept, and what one has not found again is
+ * the other's newer one. */
+static void two_processes_share_a_file(void **state)
+{
+    const char *path = cache_path();
+    const struct tune_shape s = shape_of(999);
+    const struct kern_schedule g = schedule_of(9, 2); /* the later one */
+    struct tune_cache *c = open_as(path, &here, 2);
+    struct kern_schedule found;
+    int status = 0;
+    pid_t pid;
+
+    (void)state;
+    put(c, 999);
+    assert_ok(tune_cache_save(c));
+    tune_cache_close(&c);
+    fflush(NULL);
+    pid = fork();
+    c = open_as(path, &here, 2);
+    for (int m = 1; m <= 60; m++) {
+        put(c, 2 * m - (pid == 0));
+        if (pid == 0 && m == 30 && tune_cache_put(c, &s, &g, NULL) != OK)
+            _exit(1);
+        if (tune_cache_save(c) != OK) {
+            if (pid == 0)
+                _exit(1);
+            fail_msg("%s", err_msg());
+        }
+    }
+    tune_cache_close(&c);
+    if (pid == 0)
+        _exit(0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    c = open_as(path, &here, 2);
+    for (int m = 1; m <= 120; m++)
+        if (!has(c, m))
+            fail_msg("the schedule for %d rows is lost", m);
+    assert_true(tune_cache_has(c, &s, &found) && found.bm == g.bm);
+    tune_cache_close(&c);
+}
+
 static void opening_without_memory_is_an_error(void **state)
 {
     const char *path = cache_path();
@@ -457,6 +500,7 @@ int main(void)
         cmocka_unit_test(a_changed_byte_is_refused),
         cmocka_unit_test(wrong_values_name_their_place),
         cmocka_unit_test(saving_leaves_the_old_file_or_the_new),
+        cmocka_unit_test(two_processes_share_a_file),
         cmocka_unit_test(opening_without_memory_is_an_error),
         cmocka_unit_test(untuned_tables_are_the_default),
         cmocka_unit_test(between_tuned_rows_the_one_below_serves),

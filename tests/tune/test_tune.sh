@@ -23,7 +23,7 @@ check "an odd unit" refuses 2 'UNIT' $tune --shapes 64x64/3 --cache "$dir/x"
 check "rows that descend" refuses 2 'ascending' $tune --shapes 64x64 --rows 4,2 --cache "$dir/x"
 check "unknown policy names the nearest" refuses 1 '"sandwich"' \
     $tune --shapes 64x64 --policy sandwhich
-check "no such folder" refuses 1 'none' $tune --shapes 64x64 --rows 1 --cache "$dir/none/x"
+check "a folder that is a file" refuses 1 'log/x' $tune --shapes 64x64 --rows 1 --cache "$dir/log/x"
 
 c=$dir/schedules.json
 check "search" has_row "4 4 0" $tune --shapes 64x96,96x64/16 --rows 1,7 --cache "$c"

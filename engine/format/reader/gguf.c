@@ -7,7 +7,7 @@
 
 #include "format/fill.h"
 #include "format/gguf.h"
-#include "format/map.h"
+#include "base/file.h"
 
 #define MAGIC      "GGUF"
 #define ROPE_FREQS "rope_freqs.weight"
@@ -16,7 +16,7 @@ static int gguf_probe(const char *path)
 {
     char magic[4];
 
-    return format_map_peek(path, magic, sizeof(magic)) &&
+    return file_peek(path, magic, sizeof(magic)) &&
            memcmp(magic, MAGIC, sizeof(magic)) == 0;
 }
 

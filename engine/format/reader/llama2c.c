@@ -10,7 +10,7 @@
 
 #include "base/mem.h"
 #include "format/fill.h"
-#include "format/map.h"
+#include "base/file_map.h"
 
 #define N_HEADER     7
 #define HEADER_BYTES (N_HEADER * 4)
@@ -25,7 +25,7 @@ static int llama2c_probe(const char *path)
            S_ISREG(st.st_mode);
 }
 
-static int read_header(struct format_file *f, const struct format_map *m)
+static int read_header(struct format_file *f, const struct file_map *m)
 {
     static const char *const keys[N_HEADER] = {
         "dim", "hidden", "n_layers", "n_heads", "n_kv_heads", "vocab", "max_tok"};
@@ -115,7 +115,7 @@ static int llama2c_open(struct format_file *f, const char *path)
         FORMAT_EMBED, FORMAT_ATTN_NORM, FORMAT_Q,        FORMAT_K,
         FORMAT_V,     FORMAT_O,         FORMAT_FFN_NORM, FORMAT_GATE,
         FORMAT_DOWN,  FORMAT_UP,        FORMAT_OUT_NORM};
-    struct format_map *m;
+    struct file_map *m;
     uint64_t at = HEADER_BYTES;
     size_t i;
     int rc;
@@ -123,7 +123,7 @@ static int llama2c_open(struct format_file *f, const char *path)
     f->state = m = mem_new(MEM_MODEL_FILE, 1, sizeof(*m));
     if (!m)
         return ERR_NOMEM;
-    if ((rc = format_map_open(m, path)) != OK)
+    if ((rc = file_map_open(m, path)) != OK)
         return rc;
     f->file_bytes = (int64_t)m->bytes;
     if ((rc = read_header(f, m)) != OK)
@@ -148,7 +148,7 @@ static int llama2c_open(struct format_file *f, const char *path)
 static void llama2c_close(struct format_file *f)
 {
     if (f->state)
-        format_map_close(f->state);
+        file_map_close(f->state);
     mem_free(f->state);
     f->state = NULL;
 }

@@ -1,33 +1,8 @@
-/* bf16 weights, widened exactly: a 32-bit lane holds rows (even, odd) of K; the even row
- * is the lane shifted left by 16, the odd row the lane with its low half cleared. */
+/* bf16 weights, widened exactly, with f32 activations and sums. */
 #include "cpu/cpu.h"
 
-#include <immintrin.h>
-
-/* Taken from memory each time: the sums, B and A leave no register for it. */
-static const uint32_t odd_row[8]
-    __attribute__((aligned(32))) = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
-                                    0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
-
-/* Each row loads the lanes for itself: a lane kept for both is a register too many. */
-static inline __attribute__((always_inline)) __m256 tile_widen(const char *b, const int j)
-{
-    __m256 row;
-
-    if (j == 0)
-        __asm__("vmovdqu %1, %0\n\tvpslld $16, %0, %0"
-                : "=x"(row)
-                : "m"(*(const __m256i_u *)b));
-    else
-        __asm__("vmovdqu %1, %0\n\tvpand %2, %0, %0"
-                : "=&x"(row)
-                : "m"(*(const __m256i_u *)b), "m"(odd_row));
-    return row;
-}
-
-#define TILE_STEP_ROWS     2
-#define TILE_STEP_BYTES    64
-#define TILE_LOAD(b, j, h) tile_widen((b) + 32 * (h), j)
+#define TILE_SUMS_MIN 8
+#include "kernels/x86/load_bf16_avx2.h"
 #include "kernels/x86/gemm_tile_avx2.h"
 
 const struct kern_variant kern_gemm_bf16_avx2 = {
@@ -35,7 +10,6 @@ const struct kern_variant kern_gemm_bf16_avx2 = {
     .op = KERN_GEMM_BF16,
     .isa = CPU_MASK(AVX2),
     .precision = KERN_EXACT,
-    .batch_invariant = true,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
     .vec_cols = 8,

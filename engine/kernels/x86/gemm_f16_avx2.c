@@ -1,10 +1,8 @@
-/* f16 weights, widened exactly as they are loaded. */
+/* f16 weights, widened exactly, with f32 activations and sums. */
 #include "cpu/cpu.h"
 
-#define TILE_STEP_ROWS  1
-#define TILE_STEP_BYTES 32
-#define TILE_LOAD(b, j, h)                                                               \
-    _mm256_cvtph_ps(_mm_loadu_si128((const void *)((b) + 16 * (h))))
+#define TILE_SUMS_MIN 8
+#include "kernels/x86/load_f16_avx2.h"
 #include "kernels/x86/gemm_tile_avx2.h"
 
 const struct kern_variant kern_gemm_f16_avx2 = {
@@ -12,7 +10,6 @@ const struct kern_variant kern_gemm_f16_avx2 = {
     .op = KERN_GEMM_F16,
     .isa = CPU_MASK(AVX2),
     .precision = KERN_EXACT,
-    .batch_invariant = true,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
     .vec_cols = 8,

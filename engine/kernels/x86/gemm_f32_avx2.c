@@ -1,9 +1,8 @@
 /* f32 weights. */
 #include "cpu/cpu.h"
 
-#define TILE_STEP_ROWS     1
-#define TILE_STEP_BYTES    64
-#define TILE_LOAD(b, j, h) _mm256_loadu_ps((const float *)(b) + 8 * (h))
+#define TILE_SUMS_MIN 8
+#include "kernels/x86/load_f32_avx2.h"
 #include "kernels/x86/gemm_tile_avx2.h"
 
 const struct kern_variant kern_gemm_f32_avx2 = {
@@ -11,7 +10,6 @@ const struct kern_variant kern_gemm_f32_avx2 = {
     .op = KERN_GEMM_F32,
     .isa = CPU_MASK(AVX2),
     .precision = KERN_EXACT,
-    .batch_invariant = true,
     .fn.gemm = tile_dispatch,
     .rows = TILE_ROWS,
     .vec_cols = 8,
