@@ -1,6 +1,6 @@
 #!/bin/sh
 # A testbed that is killed while a program of its own runs (here valgrind, played by a script):
-# the program ends with it.
+# the program ends with it, and the next run removes its files.
 set -u
 . tests/support/tap.sh
 PATH=$(realpath "$dir"):$PATH
@@ -39,4 +39,5 @@ wait $testbed 2>/dev/null
 check "it ends with the testbed" waits_for ended "$(cat "$dir/pid")"
 printf '#!/bin/sh\nexit 3\n' >"$dir/valgrind"
 check "the next run succeeds" $run
+check "and removes what is left" test "$(folders)" = 0
 finish
