@@ -23,7 +23,7 @@ static int run(const char *program, const char *model, int64_t ll_bytes,
                                        .ll_bytes = ll_bytes,
                                        .ll_ways = 16,
                                        .line_bytes = 64,
-                                       .files = "build/callgrind",
+                                       .files = "results/callgrind",
                                        .limit_s = LIMIT_S};
     int rc = counters_program_run(&p, calls, n);
 
