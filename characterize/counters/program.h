@@ -26,7 +26,7 @@ struct counters_program {
     int ll_ways, line_bytes;
     /* Its files lie in a temporary folder with a name like this one's (base/file_tmp.h). */
     const char *files;
-    double limit_s;  /* kill it after that long */
+    double limit_s; /* kill it after that long */
 };
 
 /* Run it. *calls: in order, mem_free(). ERR_NOTFOUND: no valgrind here, or the function is
