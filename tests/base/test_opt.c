@@ -321,6 +321,7 @@ static void help(void **state)
     for (char *p = markdown; (p = strchr(p, '\n')); p++)
         rows++;
     assert_int_equal(rows, 2 + 8);
+    assert_null(strstr(markdown, "--n-prompt-tok"));
     free(text);
     free(markdown);
 }
