@@ -75,10 +75,21 @@ static void confine(size_t foreign_bytes)
         limit(RLIMIT_AS, now + MEMORY_BYTES + BYTES_PER_BYTE * foreign_bytes);
 }
 
+/* The parent's handlers are for its own faults: one that jumps back to a loop of the parent
+ * would go on there, as a second parent. */
+static void default_faults(void)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL,  SIGFPE,
+                                 SIGABRT, SIGSYS, SIGTRAP, SIGPIPE};
+
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        signal(faults[i], SIG_DFL);
+}
+
 static _Noreturn void be_child(const struct child *c, pid_t parent, int fd)
 {
     child_follow(parent);
-    signal(SIGPIPE, SIG_DFL);
+    default_faults();
     to_parent = fdopen(fd, "w");
     if (!to_parent)
         _exit(127);

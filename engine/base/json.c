@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "base/utf8.h"
 
 /* jansson calls a failed allocation a syntax error on some of its paths, and on one,
  * growing the text of the token it reads, it goes on without and then asserts. So while
@@ -162,6 +163,34 @@ char *json_text(const json_t *j, size_t flags)
     if (!own)
         err_set(ERR_NOMEM, "out of memory rendering JSON");
     return own;
+}
+
+json_t *json_stringn_lossy(const char *s, size_t n)
+{
+    json_t *v;
+    char *copy;
+
+    if (utf8_valid(s, n))
+        return json_stringn_nocheck(s, n);
+    copy = mem_new(MEM_OTHER, n, 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, s, n);
+    for (size_t i = 0; i < n;) {
+        int len = utf8_len(copy + i, n - i);
+
+        if (len <= 0)
+            copy[i] = '?';
+        i += len > 0 ? (size_t)len : 1;
+    }
+    v = json_stringn_nocheck(copy, n);
+    mem_free(copy);
+    return v;
+}
+
+json_t *json_string_lossy(const char *s)
+{
+    return json_stringn_lossy(s, strlen(s));
 }
 
 int json_checksum(const json_t *j, char out[17])

@@ -28,6 +28,12 @@ MUST int json_read_own(json_t **out, const char *text, size_t n, const char *whe
  * returns an incomplete text. */
 MUST char *json_text(const json_t *j, size_t flags);
 
+/* A text that need not be UTF-8 (a path, a name in a file, output that was cut) as a JSON
+ * string: a '?' stands for each byte that is not part of a character. New reference. NULL,
+ * as of jansson's functions, means only that memory is short. */
+json_t *json_string_lossy(const char *s);
+json_t *json_stringn_lossy(const char *s, size_t n);
+
 /* The FNV-1a hash (64 bits, as 16 hexadecimal digits) of `j` as compact text with sorted
  * keys: the checksum of a document that nobody should edit by hand. ERR_NOMEM. */
 MUST int json_checksum(const json_t *j, char out[17]);

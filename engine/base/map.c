@@ -1,11 +1,12 @@
 #include "base/map.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 bool map_find(const struct map *m, uint64_t key, int64_t *value)
 {
     key += key == 0;
-    for (size_t i = key & (m->size - 1); m->size; i = (i + 1) & (m->size - 1)) {
+    for (size_t i = hash_u64(key) & (m->size - 1); m->size; i = (i + 1) & (m->size - 1)) {
         if (m->keys[i] == key) {
             *value = m->values[i];
             return true;
@@ -18,7 +19,7 @@ bool map_find(const struct map *m, uint64_t key, int64_t *value)
 
 static void place(struct map *m, uint64_t key, int64_t value)
 {
-    size_t i = key & (m->size - 1);
+    size_t i = hash_u64(key) & (m->size - 1);
 
     while (m->keys[i] && m->keys[i] != key)
         i = (i + 1) & (m->size - 1);

@@ -1,7 +1,7 @@
-/* base/map.h - a map from 64-bit hashes to integers.
+/* base/map.h - a map from 64-bit keys to integers.
  *
- * An open-addressing table that grows. Its keys must be hashes, random in all bits.
- * A map of all zeros is empty and owns nothing.   Threads: one per map. */
+ * An open-addressing table that grows. base/hash.h chooses the slots, so that no choice of
+ * keys makes it slow. A map of all zeros is empty and owns nothing.   Threads: one per map. */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #define WORD_MAX_BYTES 64
@@ -361,7 +362,7 @@ static json_t *value_to_json(const struct opt_row *r, const void *s)
         return isfinite(*(const double *)m) ? json_real(*(const double *)m) : json_null();
     case OPT_STR:
         str = *(char *const *)m;
-        return str ? json_string(str) : json_null();
+        return str ? json_string_lossy(str) : json_null();
     case OPT_ENUM:
         return enum_word(r->values, *(const int *)m, word) ? json_string(word)
                                                            : json_null();

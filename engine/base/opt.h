@@ -88,7 +88,7 @@ struct opt_usage {
 void opt_help(const struct opt_row *table, FILE *f);
 /* Print the whole help text: usage, options, examples, exit status. */
 void opt_help_usage(const struct opt_usage *u, const struct opt_row *table, FILE *f);
-/* Print the options as a Markdown table, for the docs. */
+/* Print the options as a Markdown table of the keys of a JSON object. */
 void opt_help_markdown(const struct opt_row *table, FILE *f);
 
 #endif

@@ -95,6 +95,9 @@ static void put_wrapped(const char *text, int indent, FILE *f)
         fputc('\n', f);
 }
 
+/* A maximum for the sake of exactness (of doubles) is not one that people meet. */
+#define UNLIMITED 9e15
+
 /* "Unit: tok. Range: 1 to 4096. Default: 32." */
 static void put_facts(const struct opt_row *r, FILE *f)
 {
@@ -107,7 +110,9 @@ static void put_facts(const struct opt_row *r, FILE *f)
         def = is_on(r) ? "on" : "";
     if (number && r->unit)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "Unit: %s. ", r->unit);
-    if (r->min != 0 || r->max != 0)
+    if (r->max >= UNLIMITED)
+        n += snprintf(text + n, sizeof(text) - (size_t)n, "At least %.15g. ", r->min);
+    else if (r->min != 0 || r->max != 0)
         n += snprintf(text + n, sizeof(text) - (size_t)n, "Range: %.15g to %.15g. ",
                       r->min, r->max);
     if (*def)
@@ -147,16 +152,16 @@ static void put_escaped(const char *s, FILE *f)
 
 void opt_help_markdown(const struct opt_row *table, FILE *f)
 {
-    fputs("| key | flag | type | unit | range | default | meaning |\n"
-          "|---|---|---|---|---|---|---|\n",
+    fputs("| key | type | unit | range | default | meaning |\n"
+          "|---|---|---|---|---|---|\n",
           f);
     for (; table->name; table++) {
-        fprintf(f, "| `%s` | `", table->name);
-        put_flag(table->name, f);
-        fputs("` | ", f);
+        fprintf(f, "| `%s` | ", table->name);
         put_escaped(type_word(table), f);
         fprintf(f, " | %s | ", table->unit ? table->unit : "");
-        if (table->min != 0 || table->max != 0)
+        if (table->max >= UNLIMITED)
+            fprintf(f, "at least %.15g", table->min);
+        else if (table->min != 0 || table->max != 0)
             fprintf(f, "%.15g..%.15g", table->min, table->max);
         fputs(" | ", f);
         put_escaped(table->def ? table->def : "", f);

@@ -30,6 +30,15 @@ int utf8_len(const char *text, size_t n)
     return len;
 }
 
+bool utf8_valid(const char *s, size_t n)
+{
+    int len = 1;
+
+    for (size_t i = 0; i < n && len > 0; i += (size_t)len)
+        len = utf8_len(s + i, n - i);
+    return len > 0;
+}
+
 int32_t utf8_code(const char *text, int len)
 {
     const unsigned char *s = (const unsigned char *)text;

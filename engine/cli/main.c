@@ -7,13 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/build.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/name.h"
-#include "base/process.h"
-#include "cpu/cpu.h"
+#include "cpu/program.h"
 
 static const struct {
     const char *name, *help;
@@ -133,51 +130,24 @@ static void usage(FILE *f)
           f);
 }
 
-static void version(void)
+static const char *verb(int i)
 {
-    char isa[256];
-
-    cpu_isa_words(cpu_isa_usable(), isa, sizeof(isa));
-    build_print("sandwich", isa, stdout);
+    return i < N_VERBS ? verbs[i].name : NULL;
 }
 
-static int run_verb(int argc, char **argv)
+static int run_verb(int i, int argc, char **argv)
 {
-    const char *words[N_VERBS + 1] = {0};
-
-    if (process_start() != OK || cpu_isa_check_env() != OK) {
-        fprintf(stderr, "sandwich: %s\n", err_msg());
-        return EXIT_USAGE;
-    }
-    if (argc < 2) {
-        usage(stderr);
-        return EXIT_USAGE;
-    }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
-        !strcmp(argv[1], "help")) {
-        usage(stdout);
-        return 0;
-    }
-    if (!strcmp(argv[1], "--version")) {
-        version();
-        return 0;
-    }
-    for (int i = 0; i < N_VERBS; i++) {
-        words[i] = verbs[i].name;
-        if (!strcmp(argv[1], verbs[i].name))
-            return verbs[i].main(argc - 2, argv + 2);
-    }
-    (void)name_unknown(ERR_ARG, argv[1], words, "unknown verb \"%s\"", argv[1]);
-    fprintf(stderr, "sandwich: %s\n", err_msg());
-    return EXIT_USAGE;
+    return verbs[i].main(argc, argv);
 }
 
 int main(int argc, char **argv)
 {
-    int status = run_verb(argc, argv);
+    const struct cpu_program program = {.name = "sandwich",
+                                        .verb = verb,
+                                        .help = usage,
+                                        .run = run_verb,
+                                        .exit_usage = EXIT_USAGE,
+                                        .exit_lost = EXIT_LOST};
 
-    if (process_end() == OK || status != 0)
-        return status;
-    fprintf(stderr, "sandwich: %s\n", err_msg());
-    return EXIT_LOST;
+    return cpu_program_main(&program, argc, argv);
 }

@@ -151,6 +151,26 @@ static int cli_inspect(int argc, char **argv)
     return status == -1 ? cli_fail("model inspect", inspect(argv[0], f.json)) : status;
 }
 
+static const char help[] =
+    "usage: sandwich model make|inspect [options]\n"
+    "\n"
+    "Make a model with random weights, or inspect a model file.\n"
+    "\n"
+    "Commands:\n"
+    "  make     Make a model of a published shape with seeded random weights.\n"
+    "  inspect  Print what a model file holds and what its steps cost.\n"
+    "\n"
+    "Options:\n"
+    "  -h, --help\n"
+    "        Print this text and exit. `sandwich model make --help` and\n"
+    "        `sandwich model inspect --help` describe the options of each.\n"
+    "\n"
+    "Examples:\n"
+    "  sandwich model make --arch llama-160m --out llama-160m-bf16.gguf\n"
+    "  sandwich model inspect llama-160m-bf16.gguf\n"
+    "\n"
+    "Exit status:\n" CLI_EXIT_STATUS;
+
 int cli_model(int argc, char **argv)
 {
     if (argc > 0 && !strcmp(argv[0], "make"))
@@ -158,9 +178,7 @@ int cli_model(int argc, char **argv)
     if (argc > 0 && !strcmp(argv[0], "inspect"))
         return cli_inspect(argc - 1, argv + 1);
     if (argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"))) {
-        opt_help_usage(&make_usage, make_table, stdout);
-        fputc('\n', stdout);
-        opt_help_usage(&inspect_usage, inspect_table, stdout);
+        fputs(help, stdout);
         return 0;
     }
     fprintf(stderr,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "measure/card.h"
@@ -282,7 +283,7 @@ static int report(struct run *r)
     if (!r->f->json)
         goto out;
     fflush(r->text);
-    text = json_stringn(r->text_buf, r->text_n);
+    text = json_stringn_lossy(r->text_buf, r->text_n);
     json_object_set(j, "ids", r->ids);
     json_object_set_new(j, "text", r->piece && text ? text : json_null());
     json_object_set_new(j, "finish",

@@ -51,10 +51,7 @@ static const struct opt_row own_rows[] = {
             .unit = "TYPE"),
     OPT_ROW(ENUM, precision, "exact", "Precision with which the engine will run.",
             .values = "exact|relaxed"),
-    OPT_ROW(STR, isa, "auto",
-            "Highest instruction set to use: auto, ref (plain C), avx2, avx512, "
-            "avx512bf16 and the other words of engine/cpu/isa.def.",
-            .unit = "ISA"),
+    CPU_ISA_ROW,
     OPT_ROW(INT, threads, NULL,
             "Number of threads of the phase to tune. 0: one per available CPU core.",
             .min = 0, .max = CPU_MAX),

@@ -38,6 +38,12 @@ uint64_t cpu_isa_usable(void);
  * those listed before it. "auto" removes the limit. ERR_ARG names the nearest word;
  * ERR_UNSUPPORTED when this machine lacks it. */
 MUST int cpu_isa_limit(const char *level);
+/* The option of programs that compute: a level, or auto (base/opt.h). */
+#define CPU_ISA_ROW                                                                      \
+    OPT_ROW(STR, isa, "auto",                                                            \
+            "Highest instruction set to use: auto, ref (plain C), avx2, avx512, "        \
+            "avx512bf16 and the other words of engine/cpu/isa.def.",                     \
+            .unit = "ISA")
 /* Resolve a level without changing anything. */
 MUST int cpu_isa_parse(const char *level, uint64_t *mask);
 const char *cpu_isa_word(int bit);

@@ -21,14 +21,14 @@
 #include "base/err.h"
 
 #define KERN_PANEL  16
-#define KERN_NP_MAX 8 /* panels a micro-kernel takes at once, at most */
+#define KERN_NP_MAX 8 /* most panels that a micro-kernel multiplies at once */
 
 enum kern_type { KERN_F32, KERN_F16, KERN_BF16, KERN_N_TYPES };
 const char *kern_type_name(enum kern_type t); /* "f32" */
 MUST int kern_type_parse(const char *word, enum kern_type *out);
 size_t kern_type_bytes(enum kern_type t);
 
-/* The precision a variant computes at. KERN_EXACT: f32 activations, f32 sums.
+/* The precision of a variant. KERN_EXACT: f32 activations, f32 sums.
  * KERN_RELAXED: an error no larger than rounding the activations to bf16 would make. */
 enum kern_precision { KERN_EXACT, KERN_RELAXED };
 
@@ -76,9 +76,9 @@ struct kern_gemm_tile {
     int64_t ldc;          /* floats from a row of C to the next */
     int mr, np;           /* 1 <= mr <= kern_gemm_rows(v, np) */
     bool accumulate;
-    /* A hint for prefetching, not NULL: an address in the columns that are read after b,
-     * which lie as b does, and the bytes by which a call advances there while it multiplies
-     * 64 bytes of a panel. */
+    /* A hint for prefetching, not NULL: an address in the panels that the next calls will
+     * multiply (their layout is that of b), and how many bytes to advance from it for each
+     * 64 bytes of a panel that this call multiplies. */
     const char *next;
     int next_step;
     /* KERN_A_F16_TWICE only: factors of the rows [mr] and of the columns [16 np]. */
@@ -137,7 +137,7 @@ typedef void (*kern_from_16_fn)(float *out, const uint16_t *x, int64_t n);
 typedef int64_t (*kern_argmax_fn)(const float *x, int64_t n);
 
 struct kern_variant {
-    const char *name; /* the ISA word: "ref", "avx2", ...; a suffix tells two apart */
+    const char *name; /* the ISA, "avx2", with a suffix where an ISA has two variants */
     enum kern_op op;
     uint64_t isa; /* CPU_MASK() bits all of which it needs; 0 for ref */
     enum kern_precision precision;
@@ -152,8 +152,8 @@ struct kern_variant {
         kern_from_16_fn from_bf16, from_f16;
         kern_argmax_fn argmax;
     } fn;
-    /* GEMM only: the micro-kernels. Those of np panels have 1 to rows[np - 1] rows, every
-     * number that fits the register file; 0: none. */
+    /* GEMM only: the micro-kernels. For np panels there is one for each number of rows from
+     * 1 to rows[np - 1], which is all that fits into the registers. 0: none. */
     uint8_t rows[KERN_NP_MAX];
     int vec_cols; /* GEMM only: columns of B in a vector register */
     /* GEMM: every element of C is one chain of multiply-adds along k, which each slice
@@ -162,7 +162,7 @@ struct kern_variant {
      * the other rows of the call. */
     bool batch_invariant;
     enum kern_a_format a_format; /* GEMM only */
-    /* GEMM only: fn.gemm prefetches kern_gemm_tile.next; others look ahead on their own. */
+    /* GEMM only: fn.gemm prefetches kern_gemm_tile.next. Others do not need the hint. */
     bool prefetches_next;
     /* GEMM only: upper bound of the root mean square error of C against exact arithmetic,
      * in units of the root mean square of sqrt(C^2 + sum of (a b)^2), for K <= 16384 and

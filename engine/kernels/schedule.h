@@ -5,8 +5,8 @@
  *     polymerization        the threads divided along M, N and K (pm x pn x pk);
  *                           pk > 1 splits K and ends in a reduction
  *     order                 the order of the slices
- * Any schedule that kern_schedule_check() passes computes the same product; they differ
- * in time only (and in the order of sums where pk or bk differ).
+ * Every schedule that kern_schedule_check() accepts computes the same product. Schedules
+ * differ in time, and those with another pk or bk also in the order of sums.
  * Paper: Sandwich 6. */
 #ifndef KERNELS_SCHEDULE_H
 #define KERNELS_SCHEDULE_H
@@ -20,14 +20,14 @@ const char *kern_order_name(enum kern_order o); /* "nmk" */
 MUST int kern_order_parse(const char *word, enum kern_order *out);
 
 struct kern_schedule {
-    int mr, np;     /* 1 <= mr <= kern_gemm_rows(v, np) */
-    int64_t bm;     /* rows, >= 1; rounded to whole blocks of mr by the driver */
-    int64_t bn;     /* panels, >= 1; rounded to whole np */
-    int64_t bk;     /* rows of K, >= 2; rounded to even, or to whole units */
-    int pm, pn, pk; /* threads along M, N, K; the product is the number of threads */
+    int mr, np;     /* micro-kernel, 1 <= mr <= kern_gemm_rows(v, np) */
+    int64_t bm;     /* rows, >= 1; the driver rounds up to a multiple of mr */
+    int64_t bn;     /* panels, >= 1; the driver rounds up to a multiple of np */
+    int64_t bk;     /* rows of K, >= 2; the driver rounds to even, or to whole units */
+    int pm, pn, pk; /* threads along M, N and K; pm * pn * pk is the number of threads */
     enum kern_order order;
 };
-#define KERN_ALL ((int64_t)1 << 40) /* as bm, bn, bk: all there is */
+#define KERN_ALL ((int64_t)1 << 40) /* as bm, bn or bk: the whole side */
 
 /* Can `v` compute m rows of `w` under `s` with n_threads threads? ERR_ARG names the
  * wrong member and its limit. */

@@ -113,14 +113,15 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
     const struct model_config *c = &f->config;
 
     *out = json_pack(
-        "{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, "
+        "{s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, "
         "s:b, s:b, "
         "s:i, s:i, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:o}",
-        "path", f->path, "format", f->format, "name", c->name, "arch", c->arch, "dim",
-        c->dim, "hidden", c->hidden, "n_layers", c->n_layers, "n_heads", c->n_heads,
-        "n_kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "vocab", c->vocab,
-        "max_tok", c->max_tok, "rope_theta", (double)c->rope_theta, "norm_eps",
-        (double)c->norm_eps, "tied", c->tied, "qkv_bias", c->qkv_bias, "rope_scaled",
+        "path", json_string_lossy(f->path), "format", f->format, "name",
+        json_string_lossy(c->name), "arch", json_string_lossy(c->arch), "dim", c->dim,
+        "hidden", c->hidden, "n_layers", c->n_layers, "n_heads", c->n_heads, "n_kv_heads",
+        c->n_kv_heads, "head_dim", c->head_dim, "vocab", c->vocab, "max_tok", c->max_tok,
+        "rope_theta", (double)c->rope_theta, "norm_eps", (double)c->norm_eps, "tied",
+        c->tied, "qkv_bias", c->qkv_bias, "rope_scaled",
         c->rope_factor[c->head_dim / 2 - 1] != 1, "bos_id", c->bos_id, "eos_id",
         c->eos_id, "weight_type", kern_type_name(c->weight_type), "n_params",
         (json_int_t)model_n_params(c), "tensor_bytes", (json_int_t)all_bytes(f),

@@ -374,6 +374,9 @@ int model_procs_open(struct model *m, const struct model_procs_opts *o)
         o->phases[f]->multiprocess = true;
     }
     rc = start(p);
+    p->o.phases = NULL; /* what `o` points to is the caller's again */
+    p->o.cpus = NULL;
+    p->o.pool = NULL;
     if (rc != OK)
         model_procs_close(m);
     return rc;

@@ -12,7 +12,8 @@
 
 #define MAGIC UINT64_C(0x53414e4457434f4c)
 
-/* A sleeper looks whether it was aborted this often; a wake-up comes at once. */
+/* How often a sleeping rank checks whether the communicator was aborted. A rank whose flag is
+ * set is woken at once. */
 #define SLEEP_NS    10000000
 #define LINE_FLOATS (PAR_LINE / sizeof(float))
 
@@ -54,7 +55,7 @@ int par_comm_init(void *mem, int n_ranks, size_t max_floats)
     if ((uintptr_t)mem % PAR_LINE)
         return err_set(ERR_ARG, "a communicator at %p, expected a multiple of %d", mem,
                        PAR_LINE);
-    *c = (struct par_comm){.n_ranks = n_ranks, .max_floats = max_floats, .met = at};
+    *c = (struct par_comm){.n_ranks = n_ranks, .max_floats = max_floats, .barriers = at};
     at += (size_t)n_ranks * sizeof(struct par_flag);
     for (int i = 0; par_colls[i]; i++) {
         if (i == PAR_COLLS_MAX)
@@ -71,9 +72,9 @@ int par_comm_join(struct par_rank *out, void *mem, int rank, uint64_t spin_ns)
     struct par_comm *c = mem;
 
     if ((uintptr_t)mem % PAR_LINE || c->magic != MAGIC)
-        return err_set(ERR_STATE, "no communicator in this memory");
+        return err_set(ERR_STATE, "expected a communicator in this memory, found none");
     if (rank < 0 || rank >= c->n_ranks)
-        return err_set(ERR_ARG, "rank %d of %d", rank, c->n_ranks);
+        return err_set(ERR_ARG, "rank: expected 0 to %d, found %d", c->n_ranks - 1, rank);
     *out = (struct par_rank){.comm = c,
                              .rank = rank,
                              .n_ranks = c->n_ranks,
@@ -113,40 +114,41 @@ int par_allreduce(struct par_rank *r, const struct par_coll *c, float *x, size_t
     return c->allreduce(r, (char *)r->comm + r->comm->offset[i], &r->epoch[i], x, n);
 }
 
-/* --- words */
+/* --- flags */
 
-void par_flag_set(struct par_rank *r, struct par_flag *w, uint64_t v)
+void par_flag_set(struct par_rank *r, struct par_flag *flag, uint64_t v)
 {
     if (r->trace)
-        r->trace(r->trace_arg, w, v, true);
-    /* A Dekker pair with nap(): one of the two sides sees what the other stored. */
-    atomic_store(&w->v, v);
-    if (atomic_load(&w->sleepers)) {
-        atomic_fetch_add(&w->wakes, 1);
-        syscall(SYS_futex, &w->wakes, FUTEX_WAKE, PAR_RANKS_MAX, NULL, NULL, 0);
+        r->trace(r->trace_arg, flag, v, true);
+    /* With nap() a Dekker pair: at least one of the two sees what the other stored. */
+    atomic_store(&flag->v, v);
+    if (atomic_load(&flag->sleepers)) {
+        atomic_fetch_add(&flag->wakes, 1);
+        syscall(SYS_futex, &flag->wakes, FUTEX_WAKE, PAR_RANKS_MAX, NULL, NULL, 0);
     }
 }
 
-/* `wakes` before `sleepers` before `v`: a wake-up after our look at `v` changes `wakes`,
- * and one that saw no sleeper came after a `v` that we see. */
-static void nap(struct par_flag *w, uint64_t v)
+/* Sleep until the flag may have changed. The order is: read `wakes`, count this sleeper, read
+ * `v`. A rank that sets `v` after it was read here sees the sleeper and changes `wakes`, so
+ * that FUTEX_WAIT returns at once; a rank that saw no sleeper had set `v` before. */
+static void nap(struct par_flag *flag, uint64_t v)
 {
-    static const struct timespec look_again = {.tv_nsec = SLEEP_NS};
-    unsigned seen = atomic_load(&w->wakes);
+    static const struct timespec timeout = {.tv_nsec = SLEEP_NS};
+    unsigned seen = atomic_load(&flag->wakes);
 
-    atomic_fetch_add(&w->sleepers, 1);
-    if (atomic_load(&w->v) < v)
-        syscall(SYS_futex, &w->wakes, FUTEX_WAIT, seen, &look_again, NULL, 0);
-    atomic_fetch_sub(&w->sleepers, 1);
+    atomic_fetch_add(&flag->sleepers, 1);
+    if (atomic_load(&flag->v) < v)
+        syscall(SYS_futex, &flag->wakes, FUTEX_WAIT, seen, &timeout, NULL, 0);
+    atomic_fetch_sub(&flag->sleepers, 1);
 }
 
-int par_flag_wait(struct par_rank *r, struct par_flag *w, uint64_t v)
+int par_flag_wait(struct par_rank *r, struct par_flag *flag, uint64_t v)
 {
     struct spin s = {0};
 
     if (r->trace)
-        r->trace(r->trace_arg, w, v, false);
-    if (atomic_load_explicit(&w->v, memory_order_acquire) >= v)
+        r->trace(r->trace_arg, flag, v, false);
+    if (atomic_load_explicit(&flag->v, memory_order_acquire) >= v)
         return OK;
     r->n_waits++;
     for (;;) {
@@ -154,23 +156,23 @@ int par_flag_wait(struct par_rank *r, struct par_flag *w, uint64_t v)
             return err_set(ERR_STATE, "another rank aborted");
         if (!spin_on(&s, r->spin_ns)) {
             r->n_sleeps++;
-            nap(w, v);
+            nap(flag, v);
         }
-        if (atomic_load_explicit(&w->v, memory_order_acquire) >= v)
+        if (atomic_load_explicit(&flag->v, memory_order_acquire) >= v)
             return OK;
     }
 }
 
 int par_rank_barrier(struct par_rank *r)
 {
-    struct par_flag *met = (struct par_flag *)((char *)r->comm + r->comm->met);
+    struct par_flag *reached = (struct par_flag *)((char *)r->comm + r->comm->barriers);
     int rc = OK;
 
-    r->n_met++;
-    par_flag_set(r, &met[r->rank], r->n_met);
+    r->n_barriers++;
+    par_flag_set(r, &reached[r->rank], r->n_barriers);
     for (int k = 0; k < r->n_ranks && rc == OK; k++)
         if (k != r->rank)
-            rc = par_flag_wait(r, &met[k], r->n_met);
+            rc = par_flag_wait(r, &reached[k], r->n_barriers);
     return rc;
 }
 

@@ -42,9 +42,10 @@ struct par_comm; /* the communicator, in memory that all ranks share */
 
 #define PAR_COLLS_MAX 8
 
-/* For tests. Called before a rank waits until flag `w` is at least `v` (set: false), and
- * before it sets the flag to `v` (set: true). */
-typedef void (*par_trace_fn)(void *arg, const struct par_flag *w, uint64_t v, bool set);
+/* For tests. Called before a rank waits until `flag` is at least `v` (set: false), and
+ * before it sets it to `v` (set: true). */
+typedef void (*par_trace_fn)(void *arg, const struct par_flag *flag, uint64_t v,
+                             bool set);
 
 /* The table that chooses an algorithm by message size. A row is for messages of at most
  * `bytes`; `coll` is an index into par_colls[]. Rows are in ascending order of `bytes`.
@@ -66,7 +67,8 @@ struct par_rank {
     uint64_t spin_ns;
     uint64_t epoch[PAR_COLLS_MAX]; /* one counter for each algorithm, 0 at first */
     struct par_choice choice;      /* the same on all ranks */
-    uint64_t n_measured, n_met; /* calls of par_comm_measure(), of par_rank_barrier() */
+    uint64_t n_measured,
+        n_barriers;             /* calls of par_comm_measure(), of par_rank_barrier() */
     uint64_t n_waits, n_sleeps; /* waits that did not end at once; how often one slept */
     par_trace_fn trace;         /* NULL: none */
     void *trace_arg;
@@ -135,9 +137,9 @@ void par_choice_default(struct par_choice *c);
 
 /* Set the flag to `v`, which must exceed its present value. A rank that then sees `v`
  * also sees everything that this rank wrote before. */
-void par_flag_set(struct par_rank *r, struct par_flag *w, uint64_t v);
+void par_flag_set(struct par_rank *r, struct par_flag *flag, uint64_t v);
 /* Wait until the flag is at least `v`. ERR_STATE: aborted. */
-MUST int par_flag_wait(struct par_rank *r, struct par_flag *w, uint64_t v);
+MUST int par_flag_wait(struct par_rank *r, struct par_flag *flag, uint64_t v);
 
 /* Set [*lo, *hi) to the floats of block b, where a message of n floats is cut into
  * n_blocks blocks at multiples of PAR_LINE bytes. Where the blocks cannot be equal, the

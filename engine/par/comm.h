@@ -12,7 +12,7 @@ struct par_comm {
     int n_ranks;
     size_t max_floats;
     size_t offset[PAR_COLLS_MAX]; /* of each algorithm's part, from here */
-    size_t met; /* offset of one counter per rank: barriers it has reached */
+    size_t barriers; /* offset of one flag per rank: number of barriers it has reached */
     /* Written by rank 0 in par_comm_measure(). The others copy it once `chosen` has been
      * raised. */
     _Alignas(PAR_LINE) struct par_choice choice;

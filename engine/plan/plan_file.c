@@ -336,7 +336,7 @@ static json_t *phase_json(const struct plan_phase *f)
 {
     json_t *o = json_object();
     bool ok = json_object_set_new(o, "ranks", ranks_json(f)) == 0 &&
-              json_object_set_new(o, "why", json_string(f->why)) == 0;
+              json_object_set_new(o, "why", json_string_lossy(f->why)) == 0;
 
     if (ok && nodes_known(f))
         ok = json_object_set_new(o, "memory_nodes", nodes_json(f)) == 0;
@@ -354,7 +354,7 @@ int plan_write(const struct plan *p, const char *path)
 {
     json_t *root =
         json_pack("{s:i, s:o, s:o, s:o, s:o}", "version", PLAN_VERSION, "machine",
-                  json_string(p->machine), "evidence", json_string(p->evidence),
+                  json_string_lossy(p->machine), "evidence", json_string(p->evidence),
                   "prefill", phase_json(&p->prefill), "decode", phase_json(&p->decode));
     int rc;
 

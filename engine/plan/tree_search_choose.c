@@ -1,5 +1,5 @@
-/* The choice. The least of many noisy times is a lucky one, so those that look best are
- * compared in fresh measurements, which alone decide. */
+/* The choice. The smallest of many noisy times is too small by chance, so the best trials are
+ * measured again, in turn, and only these new measurements decide. */
 #include "plan/tree_search_parts.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "measure/compare.h"
 
-/* Where nothing is hidden, more ranks or other neighbours may still gain a little. */
+/* A smaller gain can also come from more ranks or other neighbours, without a hidden level. */
 #define LATENT_GAIN   0.01
 #define SURE_ROUNDS   6 /* of measure_ratio() */
 #define ROUNDS_WANTED 24
@@ -47,8 +47,8 @@ static int add_candidate(struct plan_decision *d, const struct plan_search *s, i
 }
 
 /* The best 2k of the trials, half as many without groups, and the best that keeps all CPUs
- * without groups. Twice the k that are reported, for a first measurement misleads; fewer
- * where the budget would allow less than two dozen rounds of them. */
+ * without groups. These are twice the k that are reported, because first measurements are
+ * noisy. They are fewer where the budget allows fewer than ROUNDS_WANTED rounds of them. */
 #define CANDIDATES_MAX(k) (2 * (k) + (k) + 2)
 
 static int add_candidates(struct plan_decision *d, const struct plan_search *s)
@@ -102,15 +102,15 @@ static int one_turn(void *arg, int i, struct measure_trial *t)
     return plan_trial_measure(x->s, v->trial, &v->config, &t->seconds);
 }
 
-/* The evaluator watches the time, or simulates it: here it stands still. */
+/* The search's budget limits the time, which may be simulated, so this comparison has no clock. */
 static uint64_t no_time(void *arg)
 {
     (void)arg;
     return 0;
 }
 
-/* Compare the candidates of the list; the surely slower leave early. Where the budget
- * ends it, the rounds until then count. */
+/* Compare the candidates of the list. Those that are significantly slower leave early. If the
+ * budget ends the comparison, the rounds until then count. */
 static int compare(struct measure **m, struct plan_search *s,
                    const struct plan_candidate *v, const int *list, int n)
 {
@@ -129,8 +129,8 @@ static int compare(struct measure **m, struct plan_search *s,
     return rc == ERR_CANCELED ? OK : rc;
 }
 
-/* Is the fastest surely faster than b? One that left early is surely slower; after few
- * rounds only a difference beyond the noise counts. */
+/* Is the fastest significantly faster than b? One that left early is slower. After fewer than
+ * SURE_ROUNDS only a difference beyond the noise counts. */
 static bool faster(const struct plan_search *s, const struct measure *m,
                    const struct plan_candidate *v, int best, int b)
 {
@@ -193,10 +193,10 @@ static void choose_simplest(struct plan_decision *d, const struct plan_search *s
     }
 }
 
-/* A winner with groups is the best of several that noise sorted. It has to beat those
- * without groups once more, in measurements that chose neither. Of 400 random machines
- * that hide nothing (seeds 401 to 800), 9 are said to hide something without this, 1 with
- * it. */
+/* A winner with groups was chosen among several by noisy times. It must beat the candidates
+ * without groups again, in measurements that were not used to choose either. On 400 random
+ * machines that hide nothing (seeds 401 to 800), 9 searches claim a hidden level without this
+ * retest and 1 with it. */
 static int retest(struct plan_decision *d, struct plan_search *s, int *list)
 {
     struct measure *m = NULL;
@@ -216,7 +216,7 @@ static int retest(struct plan_decision *d, struct plan_search *s, int *list)
         measure_report(m, 0, &own);
         measure_report(m, i, &other);
         measure_ratio(m, i, 0, &r);
-        /* one that left early was surely slower */
+        /* one that left early was significantly slower */
         sure = other.n < own.n || (r.n >= SURE_ROUNDS && r.lo > 1);
         d->gain = fmin(d->gain, sure ? r.estimate - 1 : 0);
     }

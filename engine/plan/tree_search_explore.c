@@ -1,4 +1,4 @@
-/* Exploration: the group closure, and of each of its trees what remove() makes of it. */
+/* Exploration: measures the trees of the group closure, and those that remove() makes of each. */
 #include "plan/tree_search_parts.h"
 
 #include <math.h>
@@ -8,12 +8,12 @@
 
 struct explorer {
     struct plan_search *s;
-    struct map seen; /* hashes of the trees that were visited */
+    struct map seen; /* hashes of the visited trees */
     double margin;   /* the fraction by which a tree must beat its parent */
 };
 
-/* The time of the best of a tree's cross-sections. Of a configuration that was measured
- * before the known time counts. */
+/* Find the time of the fastest cross-section of a tree. A configuration that was measured
+ * before is not measured again. */
 static int measure_tree(struct explorer *x, const struct topo_tree *t,
                         const struct plan_tree_id *id, double *best)
 {
@@ -58,8 +58,8 @@ static bool known(struct explorer *x, const struct topo_tree *t, int *rc)
     return false;
 }
 
-/* A tree and, where it is clearly better than its parent, all that one remove() makes of
- * it. */
+/* Measure a tree. If it is faster than its parent by more than the margin, visit all trees that
+ * one remove() makes of it. */
 static int visit(struct explorer *x, const struct topo_tree *t,
                  const struct plan_tree_id *id, double parent)
 {
@@ -87,8 +87,8 @@ static int visit(struct explorer *x, const struct topo_tree *t,
     return rc;
 }
 
-/* Trees with few groups explain a machine with less and come first; those of as many in
- * random order, so that a small budget sees all sorts. */
+/* Trees with fewer groups are simpler explanations of a machine, so they come first. Trees with
+ * the same number of groups are in random order, so that a small budget reaches all kinds. */
 static void order_trees(struct plan_search *s)
 {
     struct rng r;
@@ -127,7 +127,7 @@ static int explore_all(struct plan_search *s)
 
 /* ---- the ablation: trees drawn at random ---- */
 
-/* So many trees in a row without a new configuration: the space is as good as exhausted. */
+/* After this many trees in a row without a new configuration nearly all are known. */
 #define DRY_MAX 5000
 
 static int explore_random(struct plan_search *s)
@@ -138,7 +138,7 @@ static int explore_random(struct plan_search *s)
 
     rng_init(&r, (uint64_t)s->o->seed, "tree_search_sample");
     for (int dry = 0; rc == OK && dry < DRY_MAX && !plan_search_spent(s); dry++) {
-        bool first = s->counts->n_trees == 0; /* the machine as it is */
+        bool first = s->counts->n_trees == 0; /* the fundamental tree */
         int before = s->n_trials;
         struct plan_tree_id id =
             plan_tree_id_whole(s, first ? 0 : (int)rng_below(&r, (uint64_t)s->n_grouped));

@@ -9,20 +9,22 @@
 #include "base/map.h"
 #include "plan/tree_search.h"
 
-/* A tree in few bytes: which tree of the group closure, and what remove() left of it. */
+/* The identity of a tree: its tree of the group closure, and the arities that remove()
+ * left. */
 struct plan_tree_id {
     int grouped;                    /* index into plan_search.grouped */
     uint16_t kept[TOPO_LEVELS_MAX]; /* the arity of each level */
 };
 
-/* A configuration and what is known of its time, whichever trees it is a cut of. */
+/* A configuration and its first measurement. Several trees may have the same configuration as
+ * a cross-section; it is one trial. */
 struct plan_trial {
-    struct plan_tree_id id; /* a tree of the fewest groups that gives it */
-    int level;              /* of the cross-section */
+    struct plan_tree_id id; /* of the trees that have it, one with the fewest groups */
+    int level;              /* of the cross-section in that tree */
     int n_threads;          /* of all ranks together */
     bool refused;           /* by the evaluator */
-    int n;                  /* measurements */
-    double seconds;         /* the first of them; INFINITY before */
+    int n;                  /* number of measurements */
+    double seconds;         /* the first measurement; INFINITY before it */
 };
 
 struct plan_search {
@@ -36,24 +38,25 @@ struct plan_search {
     int n_trials, trials_size;
     struct map configs; /* topo_config_key() to the index of a trial */
     uint64_t start_ns;
-    int64_t stop_at; /* measurements at which the present stage ends; 0: never */
-    double stop_s;   /* ... and seconds of wall time */
-    bool spent;      /* the present stage has used its budget */
+    int64_t stop_at; /* number of measurements at which the stage ends; 0: no limit */
+    double stop_s;   /* wall time at which the stage ends, in seconds */
+    bool spent;      /* the stage has used its budget */
 };
 
-/* Let the present stage use this share of what is left of the budget. */
+/* Begin a stage that may use this share of the remaining budget. */
 void plan_search_stage(struct plan_search *s, double share);
-/* Whether it is used up. */
+/* Whether the stage has used its budget. */
 bool plan_search_spent(struct plan_search *s);
-/* About how many measurements it still allows. */
+/* An estimate of the number of measurements that the stage can still make. */
 int64_t plan_search_left(const struct plan_search *s);
 
-int plan_tree_groups(const struct topo_tree *t); /* levels made by group() */
-/* The groups that the tree of a trial has and the fundamental one has not. */
+int plan_tree_groups(const struct topo_tree *t); /* number of levels made by group() */
+/* The number of groups in the tree of a trial that the fundamental tree does not have. */
 int plan_trial_groups(const struct plan_search *s, const struct plan_trial *t);
-/* Levels of it that lost children. */
+/* The number of levels of the trial's tree that lost children. */
 int plan_trial_removes(const struct plan_search *s, const struct plan_trial *t);
-/* < 0: `a` is the simpler one: fewer groups, then fewer removes, then fewer threads. */
+/* < 0: `a` is simpler: it has fewer groups, or as many and fewer removes, or as many of both
+ * and fewer threads. */
 int plan_trial_simpler(const struct plan_search *s, const struct plan_trial *a,
                        const struct plan_trial *b);
 
@@ -63,41 +66,44 @@ struct plan_tree_id plan_tree_id_whole(const struct plan_search *s, int grouped)
 MUST int plan_tree_id_open(struct topo_tree **out, const struct plan_search *s,
                            const struct plan_tree_id *id);
 
-/* The trial of a configuration, which is a cut of id's tree; made where there is none.
- * *trial is its index. */
+/* Find the trial of a configuration, a cross-section of the tree `id`, or make one. *trial is
+ * its index. */
 MUST int plan_trial_find(struct plan_search *s, const struct topo_config *c,
                          const struct plan_tree_id *id, int *trial);
-/* Measure it once more. *seconds is NAN where the budget or the evaluator refuses. */
+/* Measure a trial once more. *seconds is NAN if the budget is used up or the evaluator cannot
+ * run the configuration. */
 MUST int plan_trial_measure(struct plan_search *s, int trial, const struct topo_config *c,
                             double *seconds);
 
-/* Measure trees until there is nothing left to try or the stage has ended. */
+/* Measure trees until all are explored or the stage has used its budget. */
 MUST int plan_search_explore(struct plan_search *s);
 
-/* One of the best, as fresh measurements have it. */
+/* One of the best trials, with the result of new measurements. */
 struct plan_candidate {
     int trial;
     struct topo_tree *tree; /* owned */
     struct topo_config config;
-    double seconds, lo, hi; /* estimate and 95 % interval of n fresh measurements; where
-                               the budget allowed none, of the trial, without interval */
+    double seconds, lo,
+        hi; /* estimate and 95 % interval of n new measurements; n = 0: the
+                               trial's own measurement, and NAN as its interval */
     int n;
-    bool ties; /* the fastest is not surely faster */
+    bool ties; /* the fastest candidate is not significantly faster */
 };
 
 struct plan_decision {
     struct plan_candidate *v; /* [n] fastest first; owned */
     int n, chosen;
-    int plain;     /* the fastest without groups; -1: none */
-    int whole;     /* ... and with all PUs; -1: none */
-    bool retested; /* the winner had groups and was compared once more ... */
-    double gain;   /* ... with those without: surely faster by this fraction; else 0 */
-    bool latent;   /* and that is so much that a level must be there */
+    int plain;     /* index of the fastest without groups; -1: none */
+    int whole;     /* index of the fastest without groups and with all PUs; -1: none */
+    bool retested; /* the winner has groups and was compared again with those without */
+    double
+        gain; /* by which fraction it was significantly faster in that comparison, or 0 */
+    bool latent; /* the gain is large enough to conclude that the level exists */
 };
 MUST int plan_search_choose(struct plan_decision *out, struct plan_search *s);
 void plan_decision_free(struct plan_decision *d);
 
-/* The reasoned answer; *text is owned by the caller, mem_free(). */
+/* Explain the decision. *text is owned by the caller, mem_free(). */
 MUST int plan_search_explain(char **text, const struct plan_search *s,
                              const struct plan_decision *d);
 

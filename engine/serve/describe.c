@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "serve/impl.h"
 
@@ -64,14 +65,6 @@ double serve_prefill_flop(const struct serve *s, int64_t n_tok)
 
 /* ---- the description ---- */
 
-/* Names come from files and need not be UTF-8, which JSON must be. */
-static json_t *text(const char *s)
-{
-    json_t *j = json_string(s);
-
-    return j ? j : json_string("(not UTF-8)");
-}
-
 static json_t *describe_model(const struct serve *s)
 {
     const struct model_config *c = config(s);
@@ -80,11 +73,11 @@ static json_t *describe_model(const struct serve *s)
     return json_pack(
         "{s:o, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, "
         "s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
-        "path", text(s->o.model), "format", s->model_format, "arch", c->arch, "name",
-        text(c->name), "dim", c->dim, "n_layers", c->n_layers, "n_heads", c->n_heads,
-        "n_kv_heads", c->n_kv_heads, "head_dim", c->head_dim, "hidden", c->hidden,
-        "vocab", c->vocab, "tied", c->tied, "qkv_bias", c->qkv_bias, "weight_type",
-        kern_type_name(model_weight_type(s->model)), "token_weight_bytes",
+        "path", json_string_lossy(s->o.model), "format", s->model_format, "arch", c->arch,
+        "name", json_string_lossy(c->name), "dim", c->dim, "n_layers", c->n_layers,
+        "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim", c->head_dim,
+        "hidden", c->hidden, "vocab", c->vocab, "tied", c->tied, "qkv_bias", c->qkv_bias,
+        "weight_type", kern_type_name(model_weight_type(s->model)), "token_weight_bytes",
         (json_int_t)serve_token_bytes(s, 0), "tensor_bytes", (json_int_t)l->tensor_bytes,
         "packed_bytes", (json_int_t)l->packed_bytes, "file_bytes",
         (json_int_t)l->file_bytes, "load_s", l->load_s, "load_gbps", l->load_gbps,
@@ -122,10 +115,10 @@ static json_t *describe_plan(const struct serve *s)
     char cpus[CPU_MAX * 5 + 1];
 
     cpu_list_print(p->cpus, p->n_cpus, cpus, sizeof(cpus));
-    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:s}", "source", text(p->source),
-                     "machine", p->machine, "evidence", p->evidence, "cpus", cpus,
-                     "prefill", describe_phase(&p->prefill), "decode",
-                     describe_phase(&p->decode), "policy", s->policy->name);
+    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:s}", "source",
+                     json_string_lossy(p->source), "machine", p->machine, "evidence",
+                     p->evidence, "cpus", cpus, "prefill", describe_phase(&p->prefill),
+                     "decode", describe_phase(&p->decode), "policy", s->policy->name);
 }
 
 /* What decides under which phase a step runs, and how often it chose which. */
@@ -144,8 +137,9 @@ static json_t *describe_choice(const struct serve *s)
 static json_t *describe_schedules(const struct serve *s)
 {
     return json_pack("{s:o, s:I, s:I}", "file",
-                     s->o.schedules ? text(s->o.schedules) : json_null(), "n_schedules",
-                     (json_int_t)s->n_schedules, "n_tuned", (json_int_t)s->n_tuned);
+                     s->o.schedules ? json_string_lossy(s->o.schedules) : json_null(),
+                     "n_schedules", (json_int_t)s->n_schedules, "n_tuned",
+                     (json_int_t)s->n_tuned);
 }
 
 static json_t *describe_budget(const struct serve *s)

@@ -1,5 +1,7 @@
 #include "serve/serve.h"
 
+#include "cpu/cpu.h"
+
 #define OPT_OF struct serve_opts
 const struct opt_row serve_opt_table[] = {
     OPT_ROW(STR, model, NULL,
@@ -10,10 +12,7 @@ const struct opt_row serve_opt_table[] = {
             "Tokenizer file to use in place of the model's own, such as tokenizer.json, "
             "a .gguf file or tokenizer.bin.",
             .unit = "FILE"),
-    OPT_ROW(STR, isa, "auto",
-            "Highest instruction set to use: auto, ref (plain C), avx2, avx512, "
-            "avx512bf16 and the other words of engine/cpu/isa.def.",
-            .unit = "ISA"),
+    CPU_ISA_ROW,
     OPT_ROW(ENUM, precision, "exact",
             "Arithmetic of the matrix products. exact: activations and sums in f32. "
             "relaxed: an error no larger than bf16 activations would make.",

@@ -204,7 +204,10 @@ MUST static int check_workload(const struct simulate_workload *w)
                            w->v[i].weight);
         total += w->v[i].weight;
     }
-    return total > 0 ? OK : err_set(ERR_ARG, "a workload without weight");
+    return total > 0
+               ? OK
+               : err_set(ERR_ARG, "workload: expected a total weight above 0, found %g",
+                         total);
 }
 
 /* What every work of a configuration shares. */
@@ -322,7 +325,7 @@ int simulate_stream_gbps(const struct simulate_machine *s, const int *pus, int n
             return err_set(ERR_ARG, "CPU %d of %d in %s", pus[i], s->machine->n_pus,
                            s->machine->name);
         if (seen[pus[i]])
-            return err_set(ERR_ARG, "CPU %d twice", pus[i]);
+            return err_set(ERR_ARG, "CPU %d: expected once, found twice", pus[i]);
         seen[pus[i]] = true;
     }
     simulate_rates(s, &layout, &rates);

@@ -39,10 +39,10 @@ struct simulate_machine_params {
     double node_factor[SIMULATE_NODES_MAX]; /* 1, or less for slow nodes */
     /* n0, g: when n > n0 cores read a node, its bandwidth falls by the fraction
      * g * (n - n0). */
-    double crowd_from, crowd_per_core;
-    /* lambda: speed of one thread that reads another node of its package (die_factor) or
-     * another package (socket_factor), relative to its local speed. */
-    double die_factor, socket_factor;
+    double contention_from, contention_per_core;
+    /* lambda: speed of one thread that reads another node of its package (same_package_factor) or
+     * another package (other_package_factor), relative to its local speed. */
+    double same_package_factor, other_package_factor;
     double link_gbps; /* between two packages, all links together */
     /* Gathered reads: latency of local memory, cache misses in flight per core, and the
      * fraction by which each other active core of the cluster slows them. */

@@ -15,7 +15,7 @@
 #define LINE_BYTES 64.0
 
 /* Readers beyond the fit's range lose no more than this. */
-#define CROWD_FLOOR 0.1
+#define CONTENTION_FLOOR 0.1
 
 /* Threads of one rank on one node; they differ only by the domains they pass. */
 struct part {
@@ -69,8 +69,9 @@ double simulate_lambda(const struct simulate_machine *s, int node, int from)
 {
     if (node == from)
         return 1;
-    return s->node_package[node] == s->node_package[from] ? s->params.die_factor
-                                                          : s->params.socket_factor;
+    return s->node_package[node] == s->node_package[from]
+               ? s->params.same_package_factor
+               : s->params.other_package_factor;
 }
 
 /* ---- where bytes lie ---- */
@@ -292,23 +293,24 @@ static double node_gbps(const struct simulate_machine *s, int node)
     return s->params.node_gbps * s->params.node_factor[node];
 }
 
-static void find_paces(const struct simulate_machine *s, struct scratch *k)
+static void rate_scales_of_nodes(const struct simulate_machine *s, struct scratch *k)
 {
     const struct simulate_machine_params *t = &s->params;
 
     for (int i = 0; i < s->machine->n_nodes; i++) {
         double asked = k->node[i];
-        double crowd = fmax(0, k->readers[i] - t->crowd_from) * t->crowd_per_core;
+        double lost =
+            fmax(0, k->readers[i] - t->contention_from) * t->contention_per_core;
 
         k->rate_scale[i] = asked > 0
                                ? simulate_smin(asked, node_gbps(s, i), t->sharpness) /
-                                     asked * fmax(CROWD_FLOOR, 1 - crowd)
+                                     asked * fmax(CONTENTION_FLOOR, 1 - lost)
                                : 1;
     }
 }
 
-static void pace_of_nodes(const struct simulate_machine *s, struct scratch *k,
-                          struct part *part, const struct spread *spread)
+static void rates_of_nodes(const struct simulate_machine *s, struct scratch *k,
+                           struct part *part, const struct spread *spread)
 {
     double rate_scale = 1;
 
@@ -360,8 +362,8 @@ static void pass_memory(const struct simulate_machine *s, const struct simulate_
         each_part(s, l, n_placed, k, pace_of_links);
     }
     each_part(s, l, n_placed, k, load_nodes);
-    find_paces(s, k);
-    each_part(s, l, n_placed, k, pace_of_nodes);
+    rate_scales_of_nodes(s, k);
+    each_part(s, l, n_placed, k, rates_of_nodes);
     each_part(s, l, n_placed, k, load_gather);
     each_part(s, l, n_placed, k, slow_gather);
 }

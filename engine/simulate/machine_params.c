@@ -25,10 +25,10 @@ static const struct row rows[] = {
     ROW(core_gbps, 1e-3, 1e5),
     ROW(sharpness, 0.25, 1e3),
     ROW(node_gbps, 1e-3, INFINITY),
-    ROW(crowd_from, 0, 1e5),
-    ROW(crowd_per_core, 0, 1),
-    ROW(die_factor, 1e-3, 1),
-    ROW(socket_factor, 1e-3, 1),
+    ROW(contention_from, 0, 1e5),
+    ROW(contention_per_core, 0, 1),
+    ROW(same_package_factor, 1e-3, 1),
+    ROW(other_package_factor, 1e-3, 1),
     ROW(link_gbps, 1e-3, INFINITY),
     ROW(latency_ns, 1, 1e5),
     ROW(mlp, 0.1, 1e4),
@@ -46,12 +46,30 @@ static const struct row factor_range = {"node_factor", 0, 1e-3, 1e3};
 static const struct row sync_range = {"sync_ns", 0, 0, 1e7};
 
 /* Every key a file may have; the rows first. */
-static const char *const keys[] = {
-    "core_gbps",    "sharpness",         "node_gbps",   "crowd_from", "crowd_per_core",
-    "die_factor",   "socket_factor",     "link_gbps",   "latency_ns", "mlp",
-    "kappa",        "core_gflops",       "smt_factor",  "noise_frac", "spike_frac",
-    "spike_chance", "bandwidth_domains", "node_factor", "sync_ns",    "about",
-    "assumed",      "sources",           "note",        NULL};
+static const char *const keys[] = {"core_gbps",
+                                   "sharpness",
+                                   "node_gbps",
+                                   "contention_from",
+                                   "contention_per_core",
+                                   "same_package_factor",
+                                   "other_package_factor",
+                                   "link_gbps",
+                                   "latency_ns",
+                                   "mlp",
+                                   "kappa",
+                                   "core_gflops",
+                                   "smt_factor",
+                                   "noise_frac",
+                                   "spike_frac",
+                                   "spike_chance",
+                                   "bandwidth_domains",
+                                   "node_factor",
+                                   "sync_ns",
+                                   "about",
+                                   "assumed",
+                                   "sources",
+                                   "note",
+                                   NULL};
 static const char *const domain_keys[] = {"name", "of", "stride", "gbps", NULL};
 
 /* ---- ranges ---- */
@@ -245,11 +263,11 @@ int simulate_machine_params_read(struct simulate_machine_params *out,
 /* A server of the last years; assumptions, where the host's figures say nothing. */
 static const struct simulate_machine_params usual = {
     .sharpness = 5,
-    .crowd_from = 0,
-    .crowd_per_core = 0,
-    .die_factor = 0.85,
-    .socket_factor = 0.57, /* 80.8 of 141 ns on a Cascade Lake */
-    .link_gbps = 34.3,     /* of the same */
+    .contention_from = 0,
+    .contention_per_core = 0,
+    .same_package_factor = 0.85,
+    .other_package_factor = 0.57, /* 80.8 of 141 ns on a Cascade Lake */
+    .link_gbps = 34.3,            /* of the same */
     .latency_ns = 90,
     .mlp = 10,
     .kappa = 0,

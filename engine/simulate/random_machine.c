@@ -25,10 +25,10 @@ static void draw_rates(struct simulate_machine_params *t, struct rng *r, int n_c
     t->node_gbps = t->core_gbps * n_cores * between(r, 0.35, 0.8);
     for (int i = 0; i < SIMULATE_NODES_MAX; i++)
         t->node_factor[i] = 1;
-    t->crowd_from = (int)(n_cores * between(r, 0.3, 0.75));
-    t->crowd_per_core = between(r, 0.05, 0.4) / (n_cores - t->crowd_from);
-    t->die_factor = between(r, 0.7, 0.95);
-    t->socket_factor = between(r, 0.45, 0.7);
+    t->contention_from = (int)(n_cores * between(r, 0.3, 0.75));
+    t->contention_per_core = between(r, 0.05, 0.4) / (n_cores - t->contention_from);
+    t->same_package_factor = between(r, 0.7, 0.95);
+    t->other_package_factor = between(r, 0.45, 0.7);
     t->link_gbps = between(r, 30, 90);
     t->latency_ns = between(r, 80, 140);
     t->mlp = between(r, 6, 12);

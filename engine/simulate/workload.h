@@ -1,27 +1,27 @@
-/* simulate/workload.h - what one step of a phase asks of a machine: bytes and operations.
+/* simulate/workload.h - the bytes and operations of one step of a phase.
  *
- * Plain numbers, so that a simulated machine need not know models.
- * Whole-model figures; the ranks and threads share them.   Paper: Sandwich 5.3. */
+ * They are plain numbers, so that a simulated machine need not know models. They are of the
+ * whole model and are divided among the ranks and threads.   Paper: Sandwich 5.3. */
 #ifndef SIMULATE_WORKLOAD_H
 #define SIMULATE_WORKLOAD_H
 
 #include "topo/service_config.h"
 
 struct simulate_step {
-    double weight;          /* of this step in a trace: how often it happens, relative */
-    double flop;            /* multiply and add count as two */
-    double weight_bytes;    /* weights read */
-    double kv_bytes;        /* keys and values read in a stream */
-    double gather_bytes;    /* ... and read in pieces, as paged keys and values are */
-    double attention_frac;  /* of flop and weight_bytes: the part split by KV heads; the
-                                rest is split by units */
-    double n_barriers;      /* of each rank's threads */
-    double n_allreduces;    /* over the ranks; none where there is one */
-    double allreduce_bytes; /* of each */
+    double weight; /* how often the step occurs in a trace, relative to the others */
+    double flop;   /* a multiplication and an addition count as two */
+    double weight_bytes; /* weights that are read */
+    double kv_bytes;     /* keys and values that are read in sequence */
+    double gather_bytes; /* keys and values that are read in blocks, as paged ones are */
+    double attention_frac; /* the part of flop and weight_bytes that is split by KV heads;
+                               the rest is split by units */
+    double n_barriers;     /* among the threads of each rank */
+    double n_allreduces;   /* among the ranks; not counted where there is only one */
+    double allreduce_bytes; /* bytes of each all-reduce */
 };
 
 #define SIMULATE_STEPS_MAX 8
-/* The steps of a phase over a trace; T(plan, trace) is the weighted mean of their times. */
+/* The steps of a phase in a trace. T(plan, trace) is the weighted mean of their times. */
 struct simulate_workload {
     enum topo_phase phase;
     int n;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/utf8.h"
 
 int tok_vocab_init(struct tok *t, int n_vocab, bool scores)
@@ -64,19 +65,10 @@ int tok_vocab_set(struct tok *t, int32_t id, const char *text, size_t n,
 
 /* --- text to id */
 
-static uint32_t hash_bytes(const char *s, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a, then one mixing step for the low bits */
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
-    return (uint32_t)((h ^ h >> 29) * 0x9e3779b97f4a7c15u >> 32);
-}
-
 /* The slot holding these bytes, or the empty one where they belong. */
 static uint32_t text_slot(const struct tok *t, const char *s, size_t n)
 {
-    uint32_t i = hash_bytes(s, n) & t->text_mask;
+    uint32_t i = (uint32_t)hash_bytes(s, n) & t->text_mask;
 
     for (; t->by_text[i] >= 0; i = (i + 1) & t->text_mask) {
         const struct tok_span *p = &t->span[t->by_text[i]];
@@ -231,8 +223,8 @@ int tok_vocab_finish(struct tok *t)
 
 static uint32_t merge_slot(const struct tok *t, int32_t left, int32_t right)
 {
-    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
-    uint32_t i = (uint32_t)(h >> 32) & t->merge_mask;
+    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    uint32_t i = (uint32_t)hash_u64(pair) & t->merge_mask;
 
     while (t->merge[i].left >= 0 &&
            (t->merge[i].left != left || t->merge[i].right != right))

@@ -11,11 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/mem.h"
+#include "topo/machine_text.h"
 
 /* The largest machines described so far are below 4 MB and 5000 CPUs. */
 #define XML_BYTES_MAX (64 << 20)
-#define PUS_MAX       65536
+/* What a short string or a folder may cost to read, as if it were a file of this size. */
+#define NO_FILE_BYTES (1 << 20)
 /* Kinds of CPU told apart; the most seen so far are five. */
 #define KINDS_MAX 64
 /* Cores of one type are of one kind up to this ratio of their capacities: a chip's best
@@ -25,7 +28,7 @@
 /* What the outside sees, and what is kept for topo_machine_xml(). */
 struct machine {
     struct topo_machine pub;
-    hwloc_topology_t hw;
+    hwloc_topology_t hw;      /* NULL where a child read the topology */
     int kind_rank[KINDS_MAX]; /* of hwloc's kind of CPU */
 };
 
@@ -220,9 +223,9 @@ MUST static int fill_pus(struct machine *m)
 
     if (n < 1)
         return err_set(ERR_FORMAT, "%s: no processing unit in the topology", p->name);
-    if (n > PUS_MAX)
+    if (n > TOPO_PUS_MAX)
         return err_set(ERR_LIMIT, "%s: %d processing units, at most %d", p->name, n,
-                       PUS_MAX);
+                       TOPO_PUS_MAX);
     p->pus = mem_new(MEM_OTHER, (size_t)n, sizeof(*p->pus));
     if (!p->pus)
         return ERR_NOMEM;
@@ -305,47 +308,11 @@ MUST static int fill(struct machine *m)
 
 /* ---- where a topology comes from ---- */
 
-/* hwloc loses memory on files that end early, and its answer does not say that they do.
- */
-MUST static int check_xml_end(const char *path)
-{
-    char tail[64] = "";
-    FILE *f = fopen(path, "rb");
-    size_t n;
-
-    if (!f)
-        return err_set(ERR_IO, "%s: cannot open: %m", path);
-    if (fseek(f, -(long)(sizeof(tail) - 1), SEEK_END) != 0)
-        rewind(f); /* shorter than that */
-    n = fread(tail, 1, sizeof(tail) - 1, f);
-    fclose(f);
-    tail[n] = '\0';
-    if (!strstr(tail, "</topology>"))
-        return err_set(ERR_FORMAT, "%s: expected \"</topology>\" at the end; is it cut?",
-                       path);
-    return OK;
-}
-
 MUST static int load_xml(struct machine *m, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    struct stat st;
-    int rc;
-
-    snprintf(m->pub.source, sizeof(m->pub.source), "xml");
-    snprintf(m->pub.name, sizeof(m->pub.name), "%s", slash ? slash + 1 : path);
-    if (strlen(m->pub.name) > 4 && strlen(m->pub.name) < sizeof(m->pub.name) - 1)
-        m->pub.name[strlen(m->pub.name) - 4] = '\0'; /* the stem */
-    if (stat(path, &st) != 0)
-        return err_set(ERR_IO, "%s: cannot open: %m", path);
-    if (!S_ISREG(st.st_mode) || st.st_size > XML_BYTES_MAX)
-        return err_set(ERR_LIMIT, "%s: expected a file of at most %d bytes, found %lld",
-                       path, XML_BYTES_MAX, (long long)st.st_size);
-    rc = check_xml_end(path);
-    if (rc != OK)
-        return rc;
     if (hwloc_topology_set_xml(m->hw, path) != 0 || hwloc_topology_load(m->hw) != 0)
-        return err_set(ERR_FORMAT, "%s: not a topology that hwloc %s can read", path,
+        return err_set(ERR_FORMAT,
+                       "%s: not a topology that hwloc %s can read; is it cut?", path,
                        HWLOC_VERSION);
     return OK;
 }
@@ -370,11 +337,9 @@ static double synthetic_pus(const char *s)
 
 MUST static int load_synthetic(struct machine *m, const char *text)
 {
-    snprintf(m->pub.source, sizeof(m->pub.source), "synthetic");
-    snprintf(m->pub.name, sizeof(m->pub.name), "%s", text);
-    if (synthetic_pus(text) > PUS_MAX)
+    if (synthetic_pus(text) > TOPO_PUS_MAX)
         return err_set(ERR_LIMIT, "synthetic topology \"%.80s\": more than %d CPUs", text,
-                       PUS_MAX);
+                       TOPO_PUS_MAX);
     if (hwloc_topology_set_synthetic(m->hw, text) != 0 || hwloc_topology_load(m->hw) != 0)
         return err_set(ERR_FORMAT,
                        "synthetic topology \"%.80s\": expected levels as in "
@@ -383,66 +348,40 @@ MUST static int load_synthetic(struct machine *m, const char *text)
     return OK;
 }
 
-/* hwloc takes some of its options from the environment only: set one for a moment. */
-struct env {
-    const char *name;
-    char *before; /* NULL: not set */
-};
-
-MUST static int env_set(struct env *e, const char *name, const char *value)
+MUST static int set_env(const char *name, const char *value)
 {
-    const char *before = getenv(name);
-
-    *e = (struct env){.name = name};
-    if (before) {
-        e->before = mem_strdup(MEM_OTHER, before); /* setenv() may free it */
-        if (!e->before)
-            return ERR_NOMEM;
-    }
-    if (setenv(name, value, 1) != 0)
-        return err_set(ERR_NOMEM, "cannot set %s: %m", name);
-    return OK;
-}
-
-static void env_restore(struct env *e)
-{
-    if (e->before)
-        setenv(e->name, e->before, 1);
-    else if (e->name)
-        unsetenv(e->name);
-    mem_free(e->before);
+    return setenv(name, value, 1) == 0 ? OK
+                                       : err_set(ERR_NOMEM, "cannot set %s: %m", name);
 }
 
 /* Load what Linux says. Where a cluster of cores is also a cache, hwloc would keep only
- * the cache. */
-MUST static int load_linux(struct machine *m, const char *root, bool *found)
+ * the cache. It takes this option from the environment only: set for a moment. */
+MUST static int load_linux(struct machine *m, bool *found)
 {
-    struct env env[3] = {0};
-    int rc = env_set(&env[0], "HWLOC_DONT_MERGE_CLUSTER_GROUPS", "1");
+    static const char name[] = "HWLOC_DONT_MERGE_CLUSTER_GROUPS";
+    const char *before = getenv(name);
+    char *kept = before ? mem_strdup(MEM_OTHER, before) : NULL; /* setenv() may free it */
+    int rc = before && !kept ? ERR_NOMEM : set_env(name, "1");
 
-    if (rc == OK && root)
-        rc = env_set(&env[1], "HWLOC_FSROOT", root);
-    if (rc == OK && root) /* ask nothing of the real machine */
-        rc = env_set(&env[2], "HWLOC_COMPONENTS", "linux,stop");
-    if (rc == OK)
-        *found = hwloc_topology_load(m->hw) == 0;
-    for (int i = 0; i < 3; i++)
-        env_restore(&env[i]);
+    if (rc != OK)
+        return rc;
+    *found = hwloc_topology_load(m->hw) == 0;
+    rc = kept ? set_env(name, kept) : OK;
+    if (!kept)
+        unsetenv(name);
+    mem_free(kept);
     return rc;
 }
 
 MUST static int load_fsroot(struct machine *m, const char *dir)
 {
-    const char *base = strrchr(dir, '/');
-    struct stat st;
     bool found;
-    int rc;
+    int rc = set_env("HWLOC_FSROOT", dir);
 
-    snprintf(m->pub.source, sizeof(m->pub.source), "fsroot");
-    snprintf(m->pub.name, sizeof(m->pub.name), "%s", base && base[1] ? base + 1 : dir);
-    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
-        return err_set(ERR_IO, "fsroot:%s: not a directory", dir);
-    rc = load_linux(m, dir, &found);
+    if (rc == OK) /* ask nothing of the real machine */
+        rc = set_env("HWLOC_COMPONENTS", "linux,stop");
+    if (rc == OK)
+        rc = load_linux(m, &found);
     if (rc == OK && !found)
         return err_set(ERR_FORMAT, "fsroot:%s: hwloc finds no machine there", dir);
     return rc;
@@ -451,29 +390,134 @@ MUST static int load_fsroot(struct machine *m, const char *dir)
 MUST static int load_host(struct machine *m)
 {
     bool found;
-    int rc;
+    int rc = load_linux(m, &found);
 
-    snprintf(m->pub.source, sizeof(m->pub.source), "host");
-    if (gethostname(m->pub.name, sizeof(m->pub.name) - 1) != 0)
-        snprintf(m->pub.name, sizeof(m->pub.name), "host");
-    rc = load_linux(m, NULL, &found);
     if (rc == OK && !found)
         return err_set(ERR_IO, "this machine: hwloc cannot read the topology: %m");
     return rc;
 }
 
-MUST static int load(struct machine *m, const char *spec)
+/* ---- foreign topologies: hwloc crashes on damaged ones, so a child reads them ---- */
+
+typedef int (*load_fn)(struct machine *m, const char *what);
+
+struct foreign {
+    struct machine *m;
+    load_fn load;
+    const char *what; /* its argument */
+};
+
+MUST static int init_hwloc(struct machine *m)
+{
+    if (hwloc_topology_init(&m->hw) == 0)
+        return OK;
+    m->hw = NULL;
+    return err_set(ERR_NOMEM, "hwloc cannot begin a topology: %m");
+}
+
+static int read_and_print(void *ctx, FILE *out)
+{
+    struct foreign *f = ctx;
+    int rc = init_hwloc(f->m);
+
+    if (rc == OK)
+        rc = f->load(f->m, f->what);
+    if (rc == OK)
+        rc = fill(f->m);
+    if (rc == OK)
+        topo_machine_print(&f->m->pub, out);
+    return rc;
+}
+
+MUST static int open_foreign(struct machine *m, const char *spec, load_fn load,
+                             const char *what, size_t bytes)
+{
+    struct foreign f = {m, load, what};
+    const struct child child = {.fn = read_and_print,
+                                .ctx = &f,
+                                .where = spec,
+                                .if_crash = "hwloc cannot read this topology",
+                                .foreign_bytes = bytes};
+    char *text;
+    size_t n;
+    int rc = child_run(&child, &text, &n);
+
+    if (rc == OK)
+        rc = topo_machine_parse(&m->pub, text, spec);
+    mem_free(text);
+    return rc;
+}
+
+/* ---- the four kinds of `spec` ---- */
+
+static void name_it(struct machine *m, const char *source, const char *name)
+{
+    snprintf(m->pub.source, sizeof(m->pub.source), "%s", source);
+    snprintf(m->pub.name, sizeof(m->pub.name), "%s", name);
+}
+
+/* The last name of a path. */
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+MUST static int open_host(struct machine *m)
+{
+    char host[sizeof(m->pub.name)] = "";
+    int rc = init_hwloc(m);
+
+    if (gethostname(host, sizeof(host) - 1) != 0)
+        snprintf(host, sizeof(host), "host");
+    name_it(m, "host", host);
+    if (rc == OK)
+        rc = load_host(m);
+    return rc == OK ? fill(m) : rc;
+}
+
+MUST static int open_xml(struct machine *m, const char *path)
+{
+    size_t n;
+    struct stat st;
+
+    name_it(m, "xml", last_name(path));
+    n = strlen(m->pub.name);
+    if (n > 4 && n < sizeof(m->pub.name) - 1)
+        m->pub.name[n - 4] = '\0'; /* the stem */
+    if (stat(path, &st) != 0)
+        return err_set(ERR_IO, "%s: cannot open: %m", path);
+    if (!S_ISREG(st.st_mode) || st.st_size > XML_BYTES_MAX)
+        return err_set(ERR_LIMIT, "%s: expected a file of at most %d bytes, found %lld",
+                       path, XML_BYTES_MAX, (long long)st.st_size);
+    return open_foreign(m, path, load_xml, path, (size_t)st.st_size + 1);
+}
+
+MUST static int open_fsroot(struct machine *m, const char *spec, const char *dir)
+{
+    struct stat st;
+
+    name_it(m, "fsroot", last_name(dir));
+    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode))
+        return err_set(ERR_IO, "fsroot:%s: not a directory", dir);
+    return open_foreign(m, spec, load_fsroot, dir, NO_FILE_BYTES);
+}
+
+MUST static int open_any(struct machine *m, const char *spec)
 {
     size_t n = strlen(spec);
 
     if (strcmp(spec, "host") == 0)
-        return load_host(m);
-    if (strncmp(spec, "synthetic:", 10) == 0)
-        return load_synthetic(m, spec + 10);
+        return open_host(m);
+    if (strncmp(spec, "synthetic:", 10) == 0) {
+        name_it(m, "synthetic", spec + 10);
+        return open_foreign(m, spec, load_synthetic, spec + 10, NO_FILE_BYTES);
+    }
     if (strncmp(spec, "fsroot:", 7) == 0)
-        return load_fsroot(m, spec + 7);
+        return open_fsroot(m, spec, spec + 7);
     if (n > 4 && strcmp(spec + n - 4, ".xml") == 0)
-        return load_xml(m, spec);
+        return open_xml(m, spec);
     return err_set(ERR_ARG,
                    "machine \"%.80s\": expected host, FILE.xml, synthetic:LEVELS or "
                    "fsroot:DIR",
@@ -491,17 +535,9 @@ int topo_machine_open(struct topo_machine **out, const char *spec)
     if (!m)
         return ERR_NOMEM;
     pub = &m->pub;
-    if (hwloc_topology_init(&m->hw) != 0) {
-        m->hw = NULL;
-        rc = err_set(ERR_NOMEM, "hwloc cannot begin a topology: %m");
-        goto out;
-    }
-    rc = load(m, spec ? spec : "host");
-    if (rc == OK)
-        rc = fill(m);
+    rc = open_any(m, spec ? spec : "host");
     if (rc == OK)
         *out = pub, pub = NULL; /* the caller's now */
-out:
     topo_machine_close(&pub);
     return rc;
 }
@@ -528,6 +564,9 @@ int topo_machine_xml(const struct topo_machine *machine, char **xml, size_t *n)
 
     *xml = NULL;
     *n = 0;
+    if (!m->hw)
+        return err_set(ERR_UNSUPPORTED, "%s: only this host's topology can be written",
+                       machine->name);
     if (hwloc_topology_export_xmlbuffer(m->hw, &text, &len, 0) != 0)
         return err_set(ERR_NOMEM, "%s: hwloc cannot write the topology: %m",
                        machine->name);

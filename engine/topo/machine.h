@@ -43,11 +43,14 @@ struct topo_machine {
 };
 
 /* `spec`: NULL or "host"; a path ending in .xml; "synthetic:node:2 core:4 pu:2";
- * "fsroot:DIR". *out is owned by the caller, topo_machine_close(). */
+ * "fsroot:DIR". *out is owned by the caller, topo_machine_close(). All but the host are
+ * read in a process of their own, because hwloc crashes on damaged topologies.
+ * ERR_FORMAT: hwloc refused the topology or crashed. */
 MUST int topo_machine_open(struct topo_machine **out, const char *spec);
 void topo_machine_close(struct topo_machine **m);
 
-/* The machine as hwloc 2 XML text, owned by the caller (mem_free). */
+/* This host as hwloc 2 XML text, owned by the caller (mem_free). ERR_UNSUPPORTED: the
+ * machine is not "host". */
 MUST int topo_machine_xml(const struct topo_machine *m, char **xml, size_t *n);
 
 /* The NUMA node (os_index) of a CPU (os_index); -1 if unknown. */

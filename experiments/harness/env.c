@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "experiments/harness/env_cgroup.h"
 #include "experiments/harness/env_read.h"
 
@@ -165,12 +166,12 @@ int env_json(json_t **out)
     env_counters_read(&c);
     steal = c.steal_ns < 0 ? env_unavailable("/proc/stat", "no steal time")
                            : json_integer(c.steal_ns);
-    *out = json_pack("{s:s s:s s:s s:i s:o s:o s:o s:o s:o s:o s:o s:o}", "host", host,
-                     "arch", u.machine, "system", u.sysname, "page_bytes",
-                     (int)sysconf(_SC_PAGESIZE), "cpu", files_json(cpu_files), "caches",
-                     caches_json(), "kernel", files_json(kernel_files), "memory",
-                     files_json(memory_files), "process", files_json(process_files),
-                     "cgroup", env_cgroup_json(), "steal_ns_since_boot", steal,
-                     "versions", versions_json());
+    *out = json_pack("{s:o s:s s:s s:i s:o s:o s:o s:o s:o s:o s:o s:o}", "host",
+                     json_string_lossy(host), "arch", u.machine, "system", u.sysname,
+                     "page_bytes", (int)sysconf(_SC_PAGESIZE), "cpu",
+                     files_json(cpu_files), "caches", caches_json(), "kernel",
+                     files_json(kernel_files), "memory", files_json(memory_files),
+                     "process", files_json(process_files), "cgroup", env_cgroup_json(),
+                     "steal_ns_since_boot", steal, "versions", versions_json());
     return *out ? OK : err_set(ERR_NOMEM, "out of memory noting the environment");
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
+
 const char *env_read(const char *path, char *buf, size_t n)
 {
     FILE *f = fopen(path, "re");
@@ -40,7 +42,7 @@ json_t *env_read_json(const char *path)
     for (char *p = buf; *p; p++)
         if (*p == '\n' || *p == '\t')
             *p = ' ';
-    return json_string(buf);
+    return json_string_lossy(buf);
 }
 
 json_t *env_field_json(const char *path, const char *key)
@@ -63,7 +65,7 @@ json_t *env_field_json(const char *path, const char *key)
         end = p + strlen(p);
         while (end > p && isspace((unsigned char)end[-1]))
             end--;
-        found = json_stringn(p, (size_t)(end - p));
+        found = json_stringn_lossy(p, (size_t)(end - p));
     }
     fclose(f);
     return found ? found : env_unavailable(path, "no such field");

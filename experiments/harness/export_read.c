@@ -228,9 +228,13 @@ static hid_t open_cell(const struct export_result *r, size_t index)
 json_t *export_read_cell(const struct export_result *r, size_t index)
 {
     hid_t cell = open_cell(r, index);
-    json_t *out = need(json_object(), r);
+    json_t *out = need(json_object(), r), *attributes = attributes_json(r, cell);
+    char where[40];
 
-    set(r, out, "attributes", attributes_json(r, cell));
+    snprintf(where, sizeof(where), "/cells/%04zu", index);
+    if (!json_is_string(json_object_get(attributes, "key")))
+        damaged(r, where, "an attribute \"key\" that is a text");
+    set(r, out, "attributes", attributes);
     set(r, out, "summary", scalars_json(r, cell, "summary"));
     H5Gclose(cell);
     return out;

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "base/utf8.h"
 #include "experiments/harness/record.h"
 #include "experiments/harness/study.h"
 
@@ -49,6 +50,8 @@ static int set_path(json_t *root, const char *set)
 
     if (!eq || eq == set)
         return err_set(ERR_ARG, "--set: expected key=value, found \"%s\"", set);
+    if (!utf8_valid(set, strlen(set)))
+        return err_set(ERR_ARG, "--set: expected UTF-8, found \"%s\"", set);
     v = json_loads(eq + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
     if (!v)
         v = json_string(eq + 1);

@@ -167,6 +167,7 @@ static int walk(const char *path, line_fn fn, void *ctx, struct extent *extent)
 }
 
 struct reader {
+    const char *path;
     journal_cell_fn fn;
     void *ctx;
     json_t *header, *resumes;
@@ -184,7 +185,8 @@ static int read_line(void *ctx, const char *kind, const json_t *value)
         r->header = json_incref((json_t *)value);
         return strcmp(kind, "header") == 0
                    ? OK
-                   : err_set(ERR_FORMAT, "journal: its first line is not a header");
+                   : err_set(ERR_FORMAT, "%s: offset 0: expected a journal's header",
+                             r->path);
     }
     if (strcmp(kind, "cell") != 0) {
         r->n_interrupted += r->begun;
@@ -196,7 +198,7 @@ static int read_line(void *ctx, const char *kind, const json_t *value)
     r->begun = false;
     if (!r->fn)
         return OK;
-    rc = journal_cell_parse(&p, value);
+    rc = journal_cell_parse(&p, value, r->path);
     if (rc == OK)
         rc = r->fn(r->ctx, &p.cell);
     journal_parsed_fini(&p);
@@ -206,7 +208,7 @@ static int read_line(void *ctx, const char *kind, const json_t *value)
 int journal_read(const char *path, journal_cell_fn fn, void *ctx, json_t **header,
                  size_t *n_interrupted)
 {
-    struct reader r = {.fn = fn, .ctx = ctx, .resumes = json_array()};
+    struct reader r = {.path = path, .fn = fn, .ctx = ctx, .resumes = json_array()};
     struct extent extent;
     int rc = r.resumes ? walk(path, read_line, &r, &extent) : out_of_memory();
 
@@ -280,18 +282,22 @@ static int note_finished(struct journal *j, const char *key, enum record_state s
 static int scan_line(void *ctx, const char *kind, const json_t *value)
 {
     struct scan *s = ctx;
-    enum record_state state;
+    struct journal_parsed p;
+    int rc;
 
     if (!s->old) {
         s->old = json_incref((json_t *)value);
-        s->same = strcmp(kind, "header") == 0 && same_run(s->header, value);
+        s->same = strcmp(kind, "header") == 0 && same_run(s->header, value) &&
+                  check_header(value, s->j->path) == OK;
     } else if (s->same && strcmp(kind, "cell") == 0) {
-        const char *key = json_string_value(json_object_get(value, "key"));
-
-        if (!key || !record_state_find(json_string_value(json_object_get(value, "state")),
-                                       &state))
-            return err_set(ERR_FORMAT, "%s: a cell without key or state", s->j->path);
-        return note_finished(s->j, key, state);
+        /* All of it: what no record could hold is refused now, not after the run. */
+        rc = journal_cell_parse(&p, value, s->j->path);
+        if (rc == OK)
+            rc = note_finished(s->j, p.cell.key, p.cell.state);
+        else if (rc != ERR_NOMEM)
+            rc = err_set(rc, "%s (--fresh begins again)", err_msg());
+        journal_parsed_fini(&p);
+        return rc;
     }
     return OK;
 }
@@ -490,51 +496,6 @@ const char *journal_path(const struct journal *j)
 
 /* --- cells */
 
-/* Keys are compared, stored as JSON and as attributes: found out here, not after the run.
- * json_string() refuses what is not UTF-8. */
-static int check_key(const struct journal *j, const char *key)
-{
-    const char *p = key;
-    bool ascii = true;
-    json_t *text;
-
-    for (; (unsigned char)*p >= ' '; p++)
-        ascii &= (unsigned char)*p < 0x80;
-    text = ascii ? NULL : json_string(key);
-    json_decref(text);
-    if (p > key && !*p && (ascii || text))
-        return OK;
-    return err_set(ERR_ARG, "%s: a cell needs a key of printable UTF-8", j->path);
-}
-
-/* Names become names of HDF5 objects: likewise. */
-static int check_name(const struct journal *j, const char *key, const char *name)
-{
-    if (name[0] && !strchr(name, '/') && strcmp(name, ".") != 0)
-        return OK;
-    return err_set(ERR_ARG, "%s: cell %s: \"%s\" cannot name a metric or a series",
-                   j->path, key, name);
-}
-
-static int check_cell(const struct journal *j, const struct record_cell *c)
-{
-    int rc = check_key(j, c->key);
-
-    if (rc == OK && !json_is_object(c->attributes))
-        rc = err_set(ERR_ARG, "%s: cell %s: attributes must be an object", j->path,
-                     c->key);
-    for (size_t i = 0; rc == OK && i < c->n_rows; i++)
-        if (c->rows[i].n_tok < 0 || (c->rows[i].n_tok > 0 && !c->rows[i].token_ns))
-            rc = err_set(ERR_ARG, "%s: cell %s: request %lld: %lld tokens without times",
-                         j->path, c->key, (long long)c->rows[i].request,
-                         (long long)c->rows[i].n_tok);
-    for (size_t i = 0; rc == OK && i < c->n_values; i++)
-        rc = check_name(j, c->key, c->values[i].name);
-    for (size_t i = 0; rc == OK && i < c->n_series; i++)
-        rc = check_name(j, c->key, c->series[i].name);
-    return rc;
-}
-
 /* Only a run that measures more was resumed: one that was killed after its record was
  * renamed makes the same record again, byte for byte, and finds it there. */
 static int note_resume(struct journal *j)
@@ -550,7 +511,7 @@ static int note_resume(struct journal *j)
 
 int journal_begin(struct journal *j, const char *key)
 {
-    int rc = check_key(j, key);
+    int rc = journal_key_check(key, j->path);
 
     if (rc == OK)
         rc = note_resume(j);
@@ -560,7 +521,7 @@ int journal_begin(struct journal *j, const char *key)
 int journal_cell(struct journal *j, const struct record_cell *c)
 {
     json_t *line;
-    int rc = check_cell(j, c);
+    int rc = journal_cell_check(c, j->path);
 
     if (rc == OK)
         rc = note_resume(j);

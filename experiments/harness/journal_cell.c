@@ -3,8 +3,64 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "experiments/harness/record_fields.h"
+
+/* --- what a record can hold */
+
+int journal_key_check(const char *key, const char *where)
+{
+    const char *p = key;
+
+    while ((unsigned char)*p >= ' ')
+        p++;
+    if (p > key && !*p && utf8_valid(key, (size_t)(p - key)))
+        return OK;
+    return err_set(ERR_ARG, "%s: a cell needs a key of printable UTF-8", where);
+}
+
+/* Names become names of HDF5 objects, which are different in a group. */
+static int check_name(json_t *seen, const char *name, const char *key, const char *where)
+{
+    if (!name[0] || strchr(name, '/') || strcmp(name, ".") == 0)
+        return err_set(ERR_ARG, "%s: cell %s: \"%s\" cannot name a metric or a series",
+                       where, key, name);
+    if (json_object_get(seen, name))
+        return err_set(ERR_ARG, "%s: cell %s: \"%s\" is there twice", where, key, name);
+    return json_object_set_new_nocheck(seen, name, json_null()) == 0
+               ? OK
+               : err_set(ERR_NOMEM, "%s: out of memory", where);
+}
+
+static int check_names(const struct record_cell *c, const char *where)
+{
+    json_t *values = json_object(), *series = json_object();
+    int rc = OK;
+
+    for (size_t i = 0; rc == OK && i < c->n_values; i++)
+        rc = check_name(values, c->values[i].name, c->key, where);
+    for (size_t i = 0; rc == OK && i < c->n_series; i++)
+        rc = check_name(series, c->series[i].name, c->key, where);
+    json_decref(values);
+    json_decref(series);
+    return rc;
+}
+
+int journal_cell_check(const struct record_cell *c, const char *where)
+{
+    int rc = journal_key_check(c->key, where);
+
+    if (rc == OK && !json_is_object(c->attributes))
+        rc = err_set(ERR_ARG, "%s: cell %s: attributes must be an object", where, c->key);
+    for (size_t i = 0; rc == OK && i < c->n_rows; i++)
+        if (c->rows[i].n_tok < 0 || (c->rows[i].n_tok > 0 && !c->rows[i].token_ns))
+            rc = err_set(ERR_ARG, "%s: cell %s: request %lld: %lld tokens without times",
+                         where, c->key, (long long)c->rows[i].request,
+                         (long long)c->rows[i].n_tok);
+    return rc == OK ? check_names(c, where) : rc;
+}
 
 /* --- to JSON. A member that could not be made is NULL, which json_pack(),
  * json_object_set_new() and json_array_append_new() refuse. */
@@ -44,7 +100,7 @@ static json_t *member(const struct record_column *c, const struct metrics_row *r
     case RECORD_COLUMN_STATUS:
         return json_integer(*(const enum metrics_status *)p);
     default:
-        return record_text_json(p);
+        return json_string_lossy(p);
     }
 }
 
@@ -79,9 +135,9 @@ json_t *journal_cell_json(const struct record_cell *c)
     for (size_t i = 0; i < c->n_values; i++) {
         const struct metrics_value *v = &c->values[i];
 
-        append(&values, json_pack("{s:o s:o s:o s:o}", "name", record_text_json(v->name),
-                                  "unit", record_text_json(v->unit), "value",
-                                  number(v->value), "why", record_text_json(v->why)));
+        append(&values, json_pack("{s:o s:o s:o s:o}", "name", json_string_lossy(v->name),
+                                  "unit", json_string_lossy(v->unit), "value",
+                                  number(v->value), "why", json_string_lossy(v->why)));
     }
     for (size_t i = 0; i < c->n_series; i++) {
         const struct metrics_series *s = &c->series[i];
@@ -89,8 +145,8 @@ json_t *journal_cell_json(const struct record_cell *c)
 
         for (size_t k = 0; k < s->n; k++)
             append(&list, number(s->v[k]));
-        append(&series, json_pack("{s:o s:o s:o}", "name", record_text_json(s->name),
-                                  "unit", record_text_json(s->unit), "v", list));
+        append(&series, json_pack("{s:o s:o s:o}", "name", json_string_lossy(s->name),
+                                  "unit", json_string_lossy(s->unit), "v", list));
     }
     o = json_pack("{s:s s:s s:O s:o s:o s:o}", "key", c->key, "state",
                   record_state_name(c->state), "attributes", c->attributes, "values",
@@ -162,7 +218,7 @@ static bool take_times(struct journal_parsed *p, const json_t *times)
 
 static int bad(const struct journal_parsed *p, const char *part)
 {
-    return err_set(ERR_FORMAT, "journal: cell %s: %s: not as this version writes it",
+    return err_set(ERR_FORMAT, "%s: cell %s: %s: not as this version writes it", p->where,
                    p->cell.key ? p->cell.key : "?", part);
 }
 
@@ -238,14 +294,14 @@ static int take_series(struct journal_parsed *p, const json_t *list)
     return OK;
 }
 
-int journal_cell_parse(struct journal_parsed *out, const json_t *v)
+int journal_cell_parse(struct journal_parsed *out, const json_t *v, const char *where)
 {
     struct record_cell *c = &out->cell;
     const char *state = json_string_value(json_object_get(v, "state"));
     const json_t *requests = json_object_get(v, "requests");
     int rc = OK;
 
-    *out = (struct journal_parsed){0};
+    *out = (struct journal_parsed){.where = where};
     c->key = json_string_value(json_object_get(v, "key"));
     c->attributes = json_object_get(v, "attributes");
     if (!c->key || !json_is_object(c->attributes) || !record_state_find(state, &c->state))
@@ -256,7 +312,9 @@ int journal_cell_parse(struct journal_parsed *out, const json_t *v)
         rc = take_values(out, json_object_get(v, "values"));
     if (rc == OK)
         rc = take_series(out, json_object_get(v, "series"));
-    return rc;
+    if (rc == OK)
+        rc = journal_cell_check(c, where);
+    return rc == ERR_ARG ? ERR_FORMAT : rc;
 }
 
 void journal_parsed_fini(struct journal_parsed *p)

@@ -5,16 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/build.h"
 #include "base/child.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/name.h"
 #include "base/opt.h"
-#include "base/process.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
+#include "cpu/program.h"
 #include "experiments/harness/export.h"
 #include "experiments/harness/job.h"
 #include "experiments/harness/metrics.h"
@@ -69,7 +67,10 @@ static const struct opt_row machine_flags[] = {
         "Measure the full card, which takes a minute or two, by running the experiment "
         "characterize: every probe, this engine's prefill and decode, and how far the "
         "counters can be trusted. It is kept as JSON and HDF5 and drawn on one page."),
-    SMOKE_ROW,
+    OPT_ROW(
+        BOOL, smoke, "false",
+        "With --full: run the experiment's smoke section, which takes seconds and whose "
+        "numbers are no measurement of the machine."),
     OPT_ROW(BOOL, quiet, "false", "With --full: print no progress."),
     OUT_ROW("With --full: folder of the record. Default: results/characterize."),
     OPT_HELP_ROW,
@@ -384,7 +385,7 @@ static const struct verb {
      export_flags,
      verb_export},
 };
-#define N_VERBS (sizeof(verbs) / sizeof(verbs[0]))
+#define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
 
 static void help(FILE *f)
 {
@@ -392,7 +393,7 @@ static void help(FILE *f)
           "Run experiments on language model serving and keep what was measured.\n\n"
           "Verbs:\n",
           f);
-    for (size_t i = 0; i < N_VERBS; i++)
+    for (int i = 0; i < N_VERBS; i++)
         fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].help);
     fputs("\nOptions:\n"
           "  -h, --help     Print this text. `testbed VERB --help` describes a verb.\n"
@@ -402,26 +403,6 @@ static void help(FILE *f)
           "  testbed describe quickstart\n"
           "\nExit status:\n" EXIT_STATUS,
           f);
-}
-
-static int version(void)
-{
-    char isa[256];
-
-    cpu_isa_words(cpu_isa_usable(), isa, sizeof(isa));
-    build_print("testbed", isa, stdout);
-    return EXIT_OK;
-}
-
-static int unknown_verb(const char *name)
-{
-    const char *words[N_VERBS + 1] = {0};
-
-    for (size_t i = 0; i < N_VERBS; i++)
-        words[i] = verbs[i].name;
-    (void)name_unknown(ERR_ARG, name, words, "unknown verb \"%s\"", name);
-    fprintf(stderr, "testbed: %s\n", err_msg());
-    return EXIT_USAGE;
 }
 
 /* --set may come many times, which an option table has no row for: take them out first.
@@ -448,8 +429,9 @@ static int take_sets(struct words *w, int argc, char **argv)
     return OK;
 }
 
-static int run_verb(const struct verb *v, int argc, char **argv)
+static int run_verb(int verb, int argc, char **argv)
 {
+    const struct verb *v = &verbs[verb];
     struct words w = {.rest = argv};
     int status = EXIT_USAGE;
 
@@ -475,30 +457,19 @@ static int run_verb(const struct verb *v, int argc, char **argv)
     return status;
 }
 
-static int run_words(int argc, char **argv)
+static const char *verb_name(int i)
 {
-    if (process_start() != OK || cpu_isa_check_env() != OK)
-        return complain(EXIT_USAGE);
-    if (argc < 2) {
-        help(stderr);
-        return EXIT_USAGE;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        help(stdout);
-        return EXIT_OK;
-    }
-    if (strcmp(argv[1], "--version") == 0)
-        return version();
-    for (size_t i = 0; i < N_VERBS; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0)
-            return run_verb(&verbs[i], argc - 2, argv + 2);
-    return unknown_verb(argv[1]);
+    return i < N_VERBS ? verbs[i].name : NULL;
 }
 
 int main(int argc, char **argv)
 {
-    int status = run_words(argc, argv);
+    const struct cpu_program program = {.name = "testbed",
+                                        .verb = verb_name,
+                                        .help = help,
+                                        .run = run_verb,
+                                        .exit_usage = EXIT_USAGE,
+                                        .exit_lost = EXIT_INVALID};
 
-    return process_end() == OK || status != EXIT_OK ? status : complain(EXIT_INVALID);
+    return cpu_program_main(&program, argc, argv);
 }

@@ -70,8 +70,4 @@ MUST int record_finish(struct journal **j, const struct record_headline *headlin
  */
 MUST json_t *record_schema(void);
 
-/* A text as JSON, which must be UTF-8: in one that is not, as where it was cut within a
- * character, a '?' stands for each byte above 127. New reference; NULL: out of memory. */
-json_t *record_text_json(const char *s);
-
 #endif

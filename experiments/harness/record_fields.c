@@ -28,22 +28,6 @@ bool record_state_find(const char *name, enum record_state *out)
     return false;
 }
 
-json_t *record_text_json(const char *s)
-{
-    json_t *v = json_string(s);
-    char *copy;
-
-    if (v)
-        return v;
-    copy = mem_strdup(MEM_HARNESS, s);
-    for (char *p = copy; p && *p; p++)
-        if ((unsigned char)*p > 127)
-            *p = '?';
-    v = copy ? json_string(copy) : NULL;
-    mem_free(copy);
-    return v;
-}
-
 #define AT(member) offsetof(struct metrics_row, member)
 /* clang-format off */
 const struct record_column record_columns[] = {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "characterize/probe.h"
@@ -133,11 +134,11 @@ static int header_new(const struct run_session *s, json_t **out)
         goto out;
     clock_utc(utc, sizeof(utc));
     env_host(host, sizeof(host));
-    h = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:O, s:O, s:O, s:O}", "experiment",
-                  j->stem, "evidence", job_evidence_name(j), "utc", utc, "host", host,
-                  "about", j->head.about, "smoke", j->smoke, "job", j->resolved,
-                  "provenance", provenance, "environment", env, "claim",
-                  json_object_get(j->resolved, "claim"));
+    h = json_pack("{s:o, s:s, s:s, s:o, s:s, s:b, s:O, s:O, s:O, s:O}", "experiment",
+                  json_string_lossy(j->stem), "evidence", job_evidence_name(j), "utc",
+                  utc, "host", json_string_lossy(host), "about", j->head.about, "smoke",
+                  j->smoke, "job", j->resolved, "provenance", provenance, "environment",
+                  env, "claim", json_object_get(j->resolved, "claim"));
     if (!h || (j->head.expect &&
                json_object_set_new(h, "expect", json_string(j->head.expect)) != 0)) {
         rc = err_set(ERR_NOMEM, "header: out of memory");

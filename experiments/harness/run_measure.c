@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "experiments/harness/provenance.h"
@@ -270,10 +271,10 @@ static json_t *dataset_json(const struct run_session *s, const struct cell *c)
     const struct dataset *d = s->dataset;
 
     return json_pack(
-        "{s:o, s:o, s:I, s:I, s:o, s:I, s:I}", "name", record_text_json(d->name),
-        "source", record_text_json(d->source), "n_items", (json_int_t)d->n_items,
+        "{s:o, s:o, s:I, s:I, s:o, s:I, s:I}", "name", json_string_lossy(d->name),
+        "source", json_string_lossy(d->source), "n_items", (json_int_t)d->n_items,
         "n_skipped", (json_int_t)d->n_skipped, "skipped_why",
-        record_text_json(d->skipped_why), "n_cut", (json_int_t)c->requests.n_cut,
+        json_string_lossy(d->skipped_why), "n_cut", (json_int_t)c->requests.n_cut,
         "n_repeated", (json_int_t)c->requests.n_repeated);
 }
 
@@ -291,7 +292,7 @@ static void add_measured(json_t *a, const struct run_session *s, const struct ce
     json_object_set_new(a, "rss_peak_bytes",
                         json_integer((json_int_t)mem_rss_peak_bytes()));
     json_object_set_new(a, "valid", json_boolean(!c->invalid[0]));
-    json_object_set_new(a, "invalid_why", record_text_json(c->invalid));
+    json_object_set_new(a, "invalid_why", json_string_lossy(c->invalid));
 }
 
 static int record(struct run_session *s, const struct cell *c, int rc, const char *error)

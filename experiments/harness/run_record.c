@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/json.h"
 #include "base/log.h"
 
 json_t *run_json_number(double x)
@@ -23,7 +24,7 @@ static json_t *warnings_json(void)
                                   json_pack("{s:s, s:o, s:o, s:o}", "code", w[i].code,
                                             "observed", run_json_number(w[i].observed),
                                             "threshold", run_json_number(w[i].threshold),
-                                            "text", record_text_json(w[i].text)));
+                                            "text", json_string_lossy(w[i].text)));
     return list;
 }
 
@@ -36,12 +37,12 @@ static json_t *attributes(const struct job_cell *c, const struct record_cell *r,
         return NULL;
     json_object_set(a, "axes", c->axes);
     json_object_set_new(a, "repeat", json_integer(c->repeat));
-    json_object_set_new(a, "label", json_string(c->label));
+    json_object_set_new(a, "label", json_string_lossy(c->label));
     json_object_set_new(a, "warnings", warnings_json());
     if (r->state == RECORD_DONE)
         json_object_update(a, (json_t *)r->attributes);
     else
-        json_object_set_new(a, "error", record_text_json(error));
+        json_object_set_new(a, "error", json_string_lossy(error));
     return a;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "experiments/harness/provenance.h"
@@ -100,7 +101,7 @@ void study_note(struct study_cell *c, const char *key, json_t *value)
 
 void study_note_text(struct study_cell *c, const char *key, const char *text)
 {
-    study_note(c, key, json_string(text));
+    study_note(c, key, json_string_lossy(text));
 }
 
 void study_progress(struct study_cell *c, double fraction, const char *what)

@@ -20,9 +20,8 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    OPT_ROW(STR, model, NULL, "Model file."),
-    OPT_ROW(ENUM, precision, "exact", "Precision of the matrix products.",
-            .values = "exact|relaxed"),
+    ROW_MODEL,
+    ROW_PRECISION,
     OPT_ROW(INT, batch, "1", "Number of sequences that decode together.", .min = 1,
             .max = 64),
     OPT_ROW(INT, n_prompt_tok, "128", "Prompt tokens of each sequence.", .min = 1,

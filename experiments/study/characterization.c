@@ -17,7 +17,7 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    OPT_ROW(STR, model, NULL, "Model file."),
+    ROW_MODEL,
     OPT_ROW(ENUM, phase, "prefill", "Phase whose steps are counted.",
             .values = "prefill|decode"),
     OPT_ROW(INT, batch, "1", "Number of sequences in a step.", .min = 1, .max = 64),

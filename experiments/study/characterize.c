@@ -25,8 +25,7 @@ struct opts {
 
 static const struct opt_row table[] = {
     OPT_ROW(STR, model, NULL, "Model file, larger than the last-level cache."),
-    OPT_ROW(ENUM, precision, "exact", "Precision of the matrix products.",
-            .values = "exact|relaxed"),
+    ROW_PRECISION,
     OPT_ROW(INT, n_prompt_tok, "512", "Tokens of the prompt.", .min = 1, .max = 65536),
     OPT_ROW(INT, n_ctx_tok, "128", "Tokens before the decoded one.", .min = 1,
             .max = 65536),

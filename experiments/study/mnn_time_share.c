@@ -19,9 +19,8 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    OPT_ROW(STR, model, NULL, "Model file."),
-    OPT_ROW(ENUM, precision, "exact", "Precision of the matrix products.",
-            .values = "exact|relaxed"),
+    ROW_MODEL,
+    ROW_PRECISION,
     OPT_ROW(ENUM, phase, "decode", "A prompt, or one further token.",
             .values = "prefill|decode"),
     OPT_ROW(INT, n_tok, "128", "Tokens of the prompt, or before the decoded token.",

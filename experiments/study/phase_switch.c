@@ -19,9 +19,8 @@ struct opts {
 };
 
 static const struct opt_row table[] = {
-    OPT_ROW(STR, model, NULL, "Model file."),
-    OPT_ROW(ENUM, precision, "exact", "Precision of the matrix products.",
-            .values = "exact|relaxed"),
+    ROW_MODEL,
+    ROW_PRECISION,
     OPT_ROW(INT, prefill_ranks, "1", "Ranks of prefill.", .min = 1, .max = 64),
     OPT_ROW(INT, prefill_threads, "0",
             "Threads of each rank. 0: an equal share of the available CPU cores.",

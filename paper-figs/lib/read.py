@@ -147,8 +147,9 @@ class Result:
         evidence = str(self.attrs.get("evidence", self.attrs.get("truth", "evidence unknown")))
         if self.attrs.get("smoke"):
             evidence += " (smoke run)"
-        return "%s · %s · commit %s%s · %s" % (
-            evidence, self.attrs.get("host", "host unknown"),
+        isa = self.attrs.get("isa", "")  # records from before SANDWICH_ISA have none
+        return "%s · %s%s · commit %s%s · %s" % (
+            evidence, self.attrs.get("host", "host unknown"), " · " + isa if isa else "",
             commit, dirty, self.attrs.get("utc", "")[:10])
 
 

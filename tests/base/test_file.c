@@ -1,43 +1,14 @@
+#include "tests/support/failing_disk.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/file.h"
-
-/* The k-th of these calls fails, or all from then on. */
-static int calls_left = -1;
-
-static int refused(void)
-{
-    if (calls_left < 0 || calls_left-- > 0)
-        return 0;
-    calls_left = 0;
-    errno = EIO;
-    return 1;
-}
-
-ssize_t write(int fd, const void *p, size_t n)
-{
-    if (fd > 2 && refused())
-        return n > 1 ? syscall(SYS_write, fd, p, n / 2) : -1;
-    return syscall(SYS_write, fd, p, n);
-}
-
-int fsync(int fd)
-{
-    return refused() ? -1 : (int)syscall(SYS_fsync, fd);
-}
-
-int rename(const char *from, const char *to)
-{
-    return refused() ? -1 : (int)syscall(SYS_renameat2, -100, from, -100, to, 0);
-}
 
 static int n_entries(const char *dir)
 {

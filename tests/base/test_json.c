@@ -1,44 +1,13 @@
+#include "tests/support/failing_disk.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/json.h"
-
-/* --- a disk that fails at the k-th call, or from then on */
-
-static int calls_left = -1;
-
-static int refused(void)
-{
-    if (calls_left < 0 || calls_left-- > 0)
-        return 0;
-    calls_left = 0;
-    errno = ENOSPC;
-    return 1;
-}
-
-ssize_t write(int fd, const void *p, size_t n)
-{
-    if (fd > 2 && refused())
-        return n > 1 ? syscall(SYS_write, fd, p, n / 2) : -1;
-    return syscall(SYS_write, fd, p, n);
-}
-
-int fsync(int fd)
-{
-    return refused() ? -1 : (int)syscall(SYS_fsync, fd);
-}
-
-int rename(const char *from, const char *to)
-{
-    return refused() ? -1 : (int)syscall(SYS_renameat2, -100, from, -100, to, 0);
-}
 
 /* --- reading */
 
@@ -332,6 +301,39 @@ static void members(void **state)
     json_decref(j);
 }
 
+/* What is UTF-8 stays, a '?' stands for each other byte, and memory alone can lack. */
+static void lossy_strings(void **state)
+{
+    static const struct {
+        const char *text, *wanted;
+    } rows[] = {
+        {"", ""},
+        {"caf\xc3\xa9", "caf\xc3\xa9"},
+        {"caf\xc3\xa9 caf\xe9", "caf\xc3\xa9 caf?"},
+        {"cut \xe2\x82", "cut ??"},
+        {"\xff\xfe\xc0\x80", "????"},
+        {"\xed\xa0\x80x", "???x"},
+    };
+    json_t *v;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        v = json_string_lossy(rows[i].text);
+        assert_non_null(v);
+        assert_string_equal(json_string_value(v), rows[i].wanted);
+        json_decref(v);
+        for (int n = 0; n < 3; n++) {
+            mem_fail_after(n, 0);
+            json_decref(json_string_lossy(rows[i].text));
+            mem_fail_after(-1, 0);
+        }
+    }
+    v = json_stringn_lossy("a\0\xff", 3);
+    assert_int_equal(json_string_length(v), 3);
+    assert_memory_equal(json_string_value(v), "a\0?", 3);
+    json_decref(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +347,7 @@ int main(void)
         cmocka_unit_test(file_size_limit),
         cmocka_unit_test(memory_fails),
         cmocka_unit_test(members),
+        cmocka_unit_test(lossy_strings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,6 +35,23 @@ static void finds_what_was_put(void **state)
     map_fini(&m);
 }
 
+/* Keys whose low bits are equal are spread all the same. */
+static void no_long_runs_of_slots(void **state)
+{
+    struct map m = {0};
+    size_t run = 0, longest = 0;
+    (void)state;
+
+    for (uint64_t i = 1; i <= 2000; i++)
+        assert_ok(map_put(&m, i << 32, 0));
+    for (size_t i = 0; i < 2 * m.size; i++) { /* twice round: a run may cross the end */
+        run = m.keys[i % m.size] ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    assert_in_range(longest, 1, 300);
+    map_fini(&m);
+}
+
 static void key_zero_is_a_key(void **state)
 {
     struct map m = {0};
@@ -72,6 +89,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_what_was_put),
+        cmocka_unit_test(no_long_runs_of_slots),
         cmocka_unit_test(key_zero_is_a_key),
         cmocka_unit_test(memory_runs_out),
     };

@@ -294,20 +294,25 @@ static void nearest(void **state)
     assert_null(name_nearest(longest, words));
 }
 
-static char *printed(void (*print)(const struct opt_row *t, FILE *f))
+static char *printed(void (*print)(const struct opt_row *t, FILE *f),
+                     const struct opt_row *rows)
 {
     char *text;
     size_t n;
     FILE *f = open_memstream(&text, &n);
 
-    print(table, f);
+    print(rows, f);
     fclose(f);
     return text;
 }
 
 static void help(void **state)
 {
-    char *text = printed(opt_help), *markdown = printed(opt_help_markdown);
+    static const struct opt_row seed[] = {
+        {"seed", OPT_INT, AT(threads), NULL, 0, 9007199254740991, "1", NULL, "Seed.", 0},
+        {0},
+    };
+    char *text = printed(opt_help, table), *markdown = printed(opt_help_markdown, table);
     int rows = 0;
 
     (void)state;
@@ -321,6 +326,13 @@ static void help(void **state)
     for (char *p = markdown; (p = strchr(p, '\n')); p++)
         rows++;
     assert_int_equal(rows, 2 + 8);
+    assert_null(strstr(markdown, "--n-prompt-tok"));
+    free(text);
+    free(markdown);
+    text = printed(opt_help, seed);
+    markdown = printed(opt_help_markdown, seed);
+    assert_non_null(strstr(text, "At least 0. Default: 1.\n"));
+    assert_non_null(strstr(markdown, "| at least 0 | 1 |"));
     free(text);
     free(markdown);
 }

@@ -15,6 +15,7 @@ static void same_as_jansson(const unsigned char *s, size_t n)
 
     while (at < n && (len = utf8_len((const char *)s + at, n - at)) > 0)
         at += (size_t)len;
+    assert_int_equal(utf8_valid((const char *)s, n), len > 0);
     if ((j != NULL) != (len > 0))
         fail_msg("%02x %02x %02x %02x, %zu bytes: jansson says %d, found %d", s[0], s[1],
                  s[2], s[3], n, j != NULL, len);

@@ -3,8 +3,8 @@
 #include <pthread.h>
 
 #include "baselines/sut.h"
-#include "format/make.h"
 #include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
 
 #define MAX_REQUESTS 16
 
@@ -22,20 +22,12 @@ struct seen {
 };
 
 static const struct sut_adapter *adapter;
-static char model[600];
+static const char *model;
 
-static int make_tiny(void **state)
+static int find_adapter(void **state)
 {
-    struct format_make_opts o = {.arch = "tiny",
-                                 .type = KERN_BF16,
-                                 .seed = 1,
-                                 .format = "gguf",
-                                 .out = model,
-                                 .n_threads = 1};
-
     (void)state;
-    snprintf(model, sizeof(model), "%s/tiny.gguf", test_dir());
-    assert_ok(format_make(&o));
+    model = tiny_model(KERN_BF16);
     assert_ok(sut_adapter_find("sandwich", &adapter));
     return 0;
 }
@@ -200,5 +192,5 @@ int main(void)
         cmocka_unit_test(test_refusals),
     };
 
-    return cmocka_run_group_tests_name("adapter sandwich", tests, make_tiny, NULL);
+    return cmocka_run_group_tests_name("adapter sandwich", tests, find_adapter, NULL);
 }

@@ -5,17 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "kv/kv.h"
 #include "format/make.h"
-#include "model/model.h"
+#include "model/bench_steps.h"
 #include "tests/bench/bench.h"
 #include "tune/schedule_cache.h"
 
 #define CONTEXT       BENCH_CONTEXT
 #define DECODE_TOKENS 12 /* a round */
+#define STEP_TOK      512
+#define MAX_TOK       1024
+#define SEED          1 /* of the token ids */
 static const int64_t prefill_sizes[] = BENCH_PREFILL_SIZES;
 #define N_PREFILL (int)(sizeof(prefill_sizes) / sizeof(prefill_sizes[0]))
 
@@ -32,26 +33,12 @@ enum what {
 struct subject {
     struct model *model;
     struct model_phase *phase; /* one rank of all threads */
-    struct kv_pool *pool;
-    struct kv_slot kv;
-    float *logits;
-    int32_t ids[512];
+    struct model_bench_steps steps;
     struct measure *all, *tokens; /* see enum what; the tokens of one trial of decode */
     struct bench *bench;
     struct tune_cache *tuned;      /* NULL: the default schedules only */
     uint64_t decode_ns[MODEL_T_N]; /* of thread 0 over all decode steps, by operation */
 };
-
-static double step_s(struct subject *s, int64_t pos0, int64_t n)
-{
-    struct model_chunk c = {
-        .kv = &s->kv, .ids = s->ids, .n_tok = n, .pos0 = pos0, .want_logits = true};
-    uint64_t t0 = clock_ns();
-
-    if (model_forward(s->phase, &c, 1, s->logits) != OK)
-        return NAN;
-    return (double)(clock_ns() - t0) * 1e-9;
-}
 
 static int make_file(const char *arch, const char *type, char *path, size_t n)
 {
@@ -74,10 +61,9 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
                            .kv_type = KERN_F32,
                            .precision = precision,
                            .deterministic = b->o.deterministic,
-                           .max_step_tok = 512,
-                           .max_tok = 1024};
+                           .max_step_tok = STEP_TOK,
+                           .max_tok = MAX_TOK};
     const struct model_phase_opts p = {.n_ranks = 1, .n_threads = b->n_threads};
-    struct kv_shape shape;
     int rc = format_open(&f, path);
 
     if (rc == OK)
@@ -85,20 +71,9 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
     format_close(&f);
     if (rc == OK)
         rc = model_phase_open(&s->phase, s->model, &p);
-    if (rc != OK)
-        return rc;
-    model_kv_shape(s->model, &shape);
-    rc = kv_pool_open(&s->pool, NULL, &shape, kv_token_bytes(&shape) * 1024 + (1 << 21),
-                      1024, -1);
-    if (rc == OK)
-        rc = kv_reserve(s->pool, 1024, &s->kv);
-    s->logits =
-        mem_new(MEM_TEST, (size_t)model_config_of(s->model)->vocab, sizeof(float));
-    if (rc == OK && !s->logits)
-        rc = ERR_NOMEM;
-    for (int i = 0; i < 512; i++)
-        s->ids[i] = 3 + i * 37 % (model_config_of(s->model)->vocab - 3);
-    return rc;
+    return rc == OK ? model_bench_steps_open(&s->steps, s->model, b->team, 1, MAX_TOK,
+                                             STEP_TOK, SEED)
+                    : rc;
 }
 
 static int schedule_row(void *cache, const struct kern_variant *v,
@@ -120,71 +95,73 @@ static void subject_close(struct subject *s)
     measure_close(&s->all);
     measure_close(&s->tokens);
     tune_cache_close(&s->tuned);
-    if (s->pool)
-        kv_release(s->pool, &s->kv);
-    kv_pool_close(&s->pool);
+    model_bench_steps_close(&s->steps);
     model_phase_close(&s->phase);
     model_close(&s->model);
-    mem_free(s->logits);
-    s->logits = NULL;
 }
 
 static int token(void *arg, int i, struct measure_trial *t)
 {
+    struct subject *s = arg;
+
     (void)i;
-    t->seconds = step_s(arg, CONTEXT, 1);
-    return OK;
+    return model_bench_steps_decode(&s->steps, s->phase, CONTEXT, &t->seconds);
+}
+
+static int prefill(struct subject *s, int size, struct measure_trial *t)
+{
+    return model_bench_steps_prefill(&s->steps, s->phase, prefill_sizes[size],
+                                     &t->seconds);
 }
 
 /* Tokens after one that wakes the team. */
-static double decode_s(struct subject *s)
+static int decode(struct subject *s, struct measure_trial *t)
 {
     const struct measure_opts o = {MEASURE_EXACTLY(DECODE_TOKENS), .n_warm_up = -1};
     struct measure_report r;
     uint64_t ns[MODEL_T_N];
 
-    step_s(s, CONTEXT, 1);
+    TRY(token(s, 0, t));
     model_times_take(s->model, ns);
-    if (measure_compare(s->tokens, 1, &o, token, s) != OK)
-        return NAN;
+    TRY(measure_compare(s->tokens, 1, &o, token, s));
     model_times_take(s->model, ns);
     for (int i = 0; i < MODEL_T_N; i++)
         s->decode_ns[i] += ns[i];
     measure_report(s->tokens, 0, &r);
-    return r.estimate;
+    t->seconds = r.estimate;
+    return OK;
 }
 
 static int trial(void *arg, int what, struct measure_trial *t)
 {
     struct subject *s = arg;
+    int rc;
 
-    if (what == READ) /* the time that decode's bytes take at least */
+    if (what == READ) { /* the time that decode's bytes take at least */
         t->seconds =
             bench_decode_bytes(s->model, CONTEXT) / bench_read_gbps(s->bench) * 1e-9;
-    else if (what == DECODE)
-        t->seconds = decode_s(s);
-    else if (what < TUNED)
-        t->seconds = step_s(s, 0, prefill_sizes[what - PREFILL]);
-    else {
-        set_schedules(s, s->tuned);
-        t->seconds = step_s(s, 0, prefill_sizes[what - TUNED]);
-        set_schedules(s, NULL);
+        return OK;
     }
-    return OK;
+    if (what == DECODE)
+        return decode(s, t);
+    if (what < TUNED)
+        return prefill(s, what - PREFILL, t);
+    set_schedules(s, s->tuned);
+    rc = prefill(s, what - TUNED, t);
+    set_schedules(s, NULL);
+    return rc;
 }
 
 static int rounds(struct bench *b, struct subject *s)
 {
     const struct measure_opts o = {MEASURE_EXACTLY((int)b->o.rounds)};
-    int rc = measure_open(&s->all, N_WHAT, (int)b->o.rounds);
+    double warm;
 
-    if (rc == OK)
-        rc = measure_open(&s->tokens, 1, DECODE_TOKENS);
-    if (rc != OK)
-        return rc;
+    TRY(measure_open(&s->all, N_WHAT, (int)b->o.rounds));
+    TRY(measure_open(&s->tokens, 1, DECODE_TOKENS));
     s->bench = b;
     set_schedules(s, NULL);
-    step_s(s, 0, 512); /* fills the context */
+    TRY(model_bench_steps_prefill(&s->steps, s->phase, STEP_TOK, &warm));
     return measure_compare(s->all, s->tuned ? N_WHAT : TUNED, &o, trial, s);
 }
 
@@ -208,7 +185,6 @@ static int report_decode(struct bench *b, const struct subject *s, const char *a
     struct measure_report t, read, frac;
     double bytes = bench_decode_bytes(s->model, CONTEXT);
     char name[160];
-    int rc;
 
     measure_report(s->all, DECODE, &t);
     measure_report(s->all, READ, &read);
@@ -220,13 +196,9 @@ static int report_decode(struct bench *b, const struct subject *s, const char *a
            bytes / read.estimate * 1e-9);
     print_shares(s);
     snprintf(name, sizeof(name), "decode_bandwidth_frac_%s_%s", arch, tag);
-    rc = bench_headline(b, name, frac.estimate, "1", true);
-    if (rc != OK)
-        return rc;
+    TRY(bench_headline(b, name, frac.estimate, "1", true));
     snprintf(name, sizeof(name), "decode_tokens_per_s_%s_%s", arch, tag);
-    rc = bench_headline(b, name, 1 / t.estimate, "tok/s", true);
-    if (rc != OK)
-        return rc;
+    TRY(bench_headline(b, name, 1 / t.estimate, "tok/s", true));
     return bench_row(
         b, json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
                      "model", arch, "type", tag, "what", "decode", "context_tok", CONTEXT,
@@ -246,7 +218,6 @@ static int report_prefill(struct bench *b, const struct subject *s, const char *
     double peak = bench_peak_gflops(b, type, precision);
     double gflops;
     char name[160];
-    int rc;
 
     measure_report(s->all, (*which ? TUNED : PREFILL) + p, &t);
     gflops = flop / t.estimate * 1e-9;
@@ -257,14 +228,10 @@ static int report_prefill(struct bench *b, const struct subject *s, const char *
            *which ? ", tuned" : "");
     snprintf(name, sizeof(name), "prefill%lld_peak_frac_%s_%s%s",
              (long long)prefill_sizes[p], arch, tag, which);
-    rc = bench_headline(b, name, gflops / peak, "1", true);
-    if (rc != OK)
-        return rc;
+    TRY(bench_headline(b, name, gflops / peak, "1", true));
     snprintf(name, sizeof(name), "prefill%lld_tokens_per_s_%s_%s%s",
              (long long)prefill_sizes[p], arch, tag, which);
-    rc = bench_headline(b, name, (double)prefill_sizes[p] / t.estimate, "tok/s", true);
-    if (rc != OK)
-        return rc;
+    TRY(bench_headline(b, name, (double)prefill_sizes[p] / t.estimate, "tok/s", true));
     return bench_row(b, json_pack("{s:s, s:s, s:s, s:b, s:I, s:f, s:f, s:f, s:f, s:f}",
                                   "model", arch, "type", tag, "what", "prefill", "tuned",
                                   *which != 0, "n_tok", (json_int_t)prefill_sizes[p],
@@ -290,6 +257,18 @@ static int report_load(struct bench *b, const struct subject *s, const char *arc
                                   (json_int_t)l->rss_peak_bytes, "kernels", table));
 }
 
+static int report(struct bench *b, const struct subject *s, const char *arch,
+                  const char *type, const char *precision, const char *tag)
+{
+    TRY(report_load(b, s, arch, tag));
+    TRY(report_decode(b, s, arch, tag));
+    for (int p = 0; p < N_PREFILL; p++)
+        TRY(report_prefill(b, s, arch, type, tag, precision, p, ""));
+    for (int p = 0; s->tuned && p < N_PREFILL; p++)
+        TRY(report_prefill(b, s, arch, type, tag, precision, p, "_tuned"));
+    return OK;
+}
+
 static int one(struct bench *b, const char *arch, const char *type, const char *precision)
 {
     bool relaxed = strcmp(precision, "relaxed") == 0;
@@ -306,18 +285,10 @@ static int one(struct bench *b, const char *arch, const char *type, const char *
         rc = subject_open(b, s, path, relaxed ? KERN_RELAXED : KERN_EXACT);
     if (rc == OK && b->o.schedules)
         rc = tune_cache_open(&s->tuned, b->o.schedules, b->cpus, b->n_threads);
-    if (rc == OK) {
-        rc = rounds(b, s);
-    }
-    if (rc == OK) {
-        rc = report_load(b, s, arch, tag);
-    }
     if (rc == OK)
-        rc = report_decode(b, s, arch, tag);
-    for (int p = 0; rc == OK && p < N_PREFILL; p++)
-        rc = report_prefill(b, s, arch, type, tag, precision, p, "");
-    for (int p = 0; rc == OK && s->tuned && p < N_PREFILL; p++)
-        rc = report_prefill(b, s, arch, type, tag, precision, p, "_tuned");
+        rc = rounds(b, s);
+    if (rc == OK)
+        rc = report(b, s, arch, type, precision, tag);
     subject_close(s);
     mem_free(s);
     if (rc == OK && b->o.ranks && b->n_threads > 1)

@@ -3,10 +3,10 @@
 
 #include "characterize/counters/counters.h"
 #include "characterize/counters/publish.h"
-#include "format/make.h"
 #include "model/model.h"
 #include "serve/serve.h"
 #include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
 
 enum { PROMPT = 10, NEW = 6 };
 
@@ -14,29 +14,13 @@ enum { PROMPT = 10, NEW = 6 };
  * vocabulary 1003, bf16 weights, keys and values as f32. */
 enum { L = 3, D = 84, Q = 84, KV = 56, H = 202, V = 1003 };
 
-static char path[700];
-
-static int make_tiny(void **state)
-{
-    const struct format_make_opts o = {.arch = "tiny",
-                                       .type = KERN_BF16,
-                                       .seed = 1,
-                                       .format = "gguf",
-                                       .out = path,
-                                       .n_threads = 1};
-
-    (void)state;
-    snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
-    return format_make(&o) == OK ? 0 : -1;
-}
-
 static struct serve *open_tiny(int64_t threads, int64_t max_step_tok)
 {
     struct serve_opts o;
     struct serve *s;
 
     assert_ok(opt_init(serve_opt_table, &o));
-    o.model = path;
+    o.model = (char *)tiny_model(KERN_BF16);
     o.pin = false;
     o.threads = threads;
     o.max_step_tok = max_step_tok;
@@ -212,5 +196,5 @@ int main(void)
         cmocka_unit_test(each_thread_once),
     };
 
-    return cmocka_run_group_tests(tests, make_tiny, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

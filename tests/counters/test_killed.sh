@@ -5,7 +5,7 @@ set -u
 . tests/support/tap.sh
 PATH=$(realpath "$dir"):$PATH
 folders() { # how many folders of valgrind's files there are
-    find build -maxdepth 1 -name 'callgrind.*' | wc -l
+    find results -maxdepth 1 -name 'callgrind.*' | wc -l
 }
 waits_for() { # command: until it succeeds, 60 s at most
     for _ in $(seq 600); do
@@ -17,9 +17,10 @@ waits_for() { # command: until it succeeds, 60 s at most
 ended() { # process: it is gone, or dead and not waited for yet
     ! grep '^State:.[^ZX]' "/proc/$1/status"
 }
-run="$build/testbed run fig01_characterization --smoke --quiet --fresh --out $dir/counters
-    --set study.model=$dir/tiny.gguf --set study.small_model=$dir/tiny.gguf
+run="$build/testbed run $dir/job.json --smoke --quiet --fresh --out $dir/counters
     --set study.phase=decode --set study.batch=1"
+sed -e "s,build/models/[a-z0-9.-]*,$dir/tiny.gguf," -e "s,build/sandwich,$sandwich," \
+    experiments/fig01_characterization.json >"$dir/job.json"
 
 "$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" >"$dir/log" 2>&1
 
@@ -39,4 +40,5 @@ wait $testbed 2>/dev/null
 check "it ends with the testbed" waits_for ended "$(cat "$dir/pid")"
 printf '#!/bin/sh\nexit 3\n' >"$dir/valgrind"
 check "the next run succeeds" $run
+check "nothing is left of valgrind's files" test "$(folders)" -eq 0
 finish

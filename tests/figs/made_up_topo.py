@@ -54,7 +54,7 @@ STUDIES = {
                                      "seed": [1, 2]}),
     "tab04_graph_tuning": (topo_search, {"machine": MACHINES, "model": ["a"], "fit": ["sharegpt"],
                                          "phase": ["prefill", "decode"]}),
-    "topo_hidden_structure": (topo_hidden_structure, {
+    "topo_hidden_truth": (topo_hidden_structure, {
         "machine": ["random:0", "random:0.4", "kunpeng920x4"], "seed": [1, 2, 3]}),
     "topo_atlas": (topo_search, {"machine": MACHINES + ["real.xml"]}),
 }

@@ -1,6 +1,7 @@
 /* `model make`: the same bytes for any number of threads, the same model in both formats,
  * the promised distribution, a tokenizer that works, and nothing left behind by a
  * failure. */
+#include "tests/format/same_config.h"
 #include "tests/support/test.h"
 
 #include <dirent.h>
@@ -91,29 +92,6 @@ static void bytes_are_frozen(void **state)
     format_close(&f);
 }
 
-static void same_config(const struct model_config *a, const struct model_config *b)
-{
-    struct model_config x = *a;
-
-    /* the name of a directory is its path's; everything else agrees to the bit */
-    assert_memory_equal(x.arch, b->arch, strlen(b->arch) + 1);
-    assert_int_equal(a->dim, b->dim);
-    assert_int_equal(a->n_layers, b->n_layers);
-    assert_int_equal(a->n_heads, b->n_heads);
-    assert_int_equal(a->n_kv_heads, b->n_kv_heads);
-    assert_int_equal(a->head_dim, b->head_dim);
-    assert_int_equal(a->hidden, b->hidden);
-    assert_int_equal(a->vocab, b->vocab);
-    assert_int_equal(a->max_tok, b->max_tok);
-    assert_true(a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta);
-    assert_int_equal(a->tied, b->tied);
-    assert_int_equal(a->qkv_bias, b->qkv_bias);
-    assert_int_equal(a->bos_id, b->bos_id);
-    assert_int_equal(a->eos_id, b->eos_id);
-    assert_memory_equal(a->rope_factor, b->rope_factor,
-                        sizeof(float) * (size_t)a->head_dim / 2);
-}
-
 static void same_tensor(const struct format_tensor *g, const struct format_tensor *s,
                         int head)
 {
@@ -150,8 +128,8 @@ static void formats_hold_the_same_model(void **state)
         assert_true(g->rope_interleaved && !s->rope_interleaved);
         assert_int_equal(g->config.weight_type, types[t]);
         assert_int_equal(s->config.weight_type, types[t]);
-        same_config(&g->config, &want);
-        same_config(&s->config, &want);
+        same_config(&g->config, &want, 0);
+        same_config(&s->config, &want, 0);
         for (role = 0; role < FORMAT_ATTN_NORM; role++)
             same_tensor(&g->global[role], &s->global[role], 0);
         for (layer = 0; layer < want.n_layers; layer++)

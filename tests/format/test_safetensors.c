@@ -1,3 +1,4 @@
+#include "tests/format/same_config.h"
 #include "tests/format/small.h"
 
 #include <math.h>
@@ -283,29 +284,6 @@ static void every_allocation_may_fail(void **state)
 
 /* --- the five golden models: GGUF and safetensors of each hold the same model */
 
-static void same_config(const struct model_config *a, const struct model_config *b)
-{
-    int i;
-
-    assert_string_equal(a->arch, b->arch);
-    assert_int_equal(a->dim, b->dim);
-    assert_int_equal(a->n_layers, b->n_layers);
-    assert_int_equal(a->n_heads, b->n_heads);
-    assert_int_equal(a->n_kv_heads, b->n_kv_heads);
-    assert_int_equal(a->head_dim, b->head_dim);
-    assert_int_equal(a->hidden, b->hidden);
-    assert_int_equal(a->vocab, b->vocab);
-    assert_int_equal(a->max_tok, b->max_tok);
-    assert_true(a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta);
-    assert_int_equal(a->tied, b->tied);
-    assert_int_equal(a->qkv_bias, b->qkv_bias);
-    assert_int_equal(a->weight_type, b->weight_type);
-    assert_int_equal(a->bos_id, b->bos_id);
-    assert_int_equal(a->eos_id, b->eos_id);
-    for (i = 0; i < a->head_dim / 2; i++)
-        assert_true(fabsf(a->rope_factor[i] / b->rope_factor[i] - 1) < 1e-6f);
-}
-
 /* g's rows are those of s, in interleaved order where `pairs` (rows a head) says so. */
 static void same_rows(const struct format_tensor *g, const struct format_tensor *s,
                       int64_t pairs)
@@ -347,7 +325,8 @@ static void golden_models_agree(void **state)
         assert_string_equal(s->config.name, names[i]);
         assert_false(s->rope_interleaved);
         assert_int_equal(g->rope_interleaved, strcmp(g->config.arch, "llama") == 0);
-        same_config(&g->config, &s->config);
+        same_config(&g->config, &s->config, 1e-6f);
+        assert_int_equal(g->config.weight_type, s->config.weight_type);
         for (layer = 0; layer < g->config.n_layers; layer++)
             for (role = 0; role < FORMAT_N_ROLES; role++) {
                 pairs = g->rope_interleaved && (role == FORMAT_Q || role == FORMAT_K)

@@ -1,22 +1,27 @@
 #!/bin/sh
 # Fuzz one parser with clang's libFuzzer, address and undefined-behaviour sanitizers:
-#     sh tests/fuzz/fuzz.sh gguf [seconds]      (gguf safetensors llama2c config tok plan machine_params)
-# The parsers and base are compiled for it, the rest comes from the library. New inputs and
+#     sh tests/fuzz/fuzz.sh gguf [seconds]      (the parsers: tests/fuzz/fuzz_*.c)
+# The parsers and base are compiled for it, the rest comes from the libraries. New inputs and
 # crashes are kept under build/fuzz; copy what is worth keeping to tests/fuzz/corpus/<parser>,
 # where `make test` replays it.
 set -eu
-target=${1:?usage: fuzz.sh gguf|safetensors|llama2c|config|tok|plan|machine_params [seconds]}
+names=$(echo tests/fuzz/fuzz_*.c | sed 's/tests\/fuzz\/fuzz_//g; s/\.c//g')
+target=${1:?usage: fuzz.sh PARSER [seconds], PARSER one of $names}
 seconds=${2:-60}
 build=${BUILD:-build}
 command -v clang >/dev/null || { echo "fuzz.sh: clang is not installed" >&2; exit 2; }
+[ -f "tests/fuzz/fuzz_$target.c" ] || { echo "fuzz.sh: expected one of $names" >&2; exit 2; }
 out=$build/fuzz
 mkdir -p "$out/$target"
-make -s BUILD="$build" "$build/libsandwich.a"
+make -s BUILD="$build" "$build/libsandwich.a" "$build/libtestbed.a"
+harness=experiments/harness
 clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
-    -fno-sanitize-recover=undefined -I. -Iengine \
-    "tests/fuzz/fuzz_$target.c" engine/base/*.c engine/format/config.c engine/format/*.c \
-    engine/format/reader/*.c engine/tokenizer/*.c engine/plan/plan*.c \
-    engine/simulate/*.c "$build/libsandwich.a" \
+    -fno-sanitize-recover=undefined -I. -Iengine $(pkg-config --cflags hdf5-serial) \
+    "tests/fuzz/fuzz_$target.c" $(ls engine/base/*.c | grep -v build.c) engine/format/*.c engine/format/reader/*.c \
+    engine/tokenizer/*.c engine/plan/plan*.c engine/simulate/*.c engine/topo/*.c \
+    engine/measure/card.c engine/tune/cache_file.c engine/tune/schedule_cache.c \
+    $harness/journal*.c $harness/record*.c $harness/export*.c \
+    "$build/libtestbed.a" "$build/libsandwich.a" $(pkg-config --libs hdf5-serial) \
     -ljansson -lhwloc -lpcre2-8 -lutf8proc -l:libgomp.so.1 -lm -o "$out/fuzz_$target"
 "$out/fuzz_$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 \
     -artifact_prefix="$out/$target-" -print_final_stats=1 "$out/$target" \

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "format/format.h"
 #include "format/hf_config.h"
@@ -19,6 +20,11 @@
 #include "tokenizer/tokenizer.h"
 #include "plan/plan.h"
 #include "simulate/contention.h"
+#include "measure/card.h"
+#include "topo/topotree.h"
+#include "tune/schedule_cache.h"
+#include "experiments/harness/export.h"
+#include "experiments/harness/journal.h"
 
 /* The bytes as a file without a name on disk; path is /proc/self/fd/N. Returns the fd. */
 static inline int fuzz_file(const uint8_t *data, size_t n, char path[64])
@@ -171,6 +177,108 @@ static inline int fuzz_plan(const uint8_t *data, size_t n)
     for (int i = 0; i < 4; i++)
         mem_free(text[i]);
     unlink(copy);
+    close(fd);
+    return 0;
+}
+
+/* The machine card of this host has values of this host: most inputs are refused. */
+static inline int fuzz_card(const uint8_t *data, size_t n)
+{
+    char path[64], *text;
+    json_t *card;
+    double gbps;
+    int fd = fuzz_file(data, n, path);
+
+    if (measure_card_read(&card, path) != OK) {
+        fuzz_check_refusal(path);
+    } else {
+        gbps = measure_card_read_gbps(card, 2);
+        fuzz_sink += gbps > 0 && measure_card_peak_gflops(card, "bf16", "relaxed", 2) > 0;
+        if (measure_card_text(card, &text) != OK)
+            abort();
+        mem_free(text);
+    }
+    json_decref(card);
+    close(fd);
+    return 0;
+}
+
+/* The file must be called .xml. What is read has sound indices, and a tree is made of it. */
+static inline int fuzz_topology(const uint8_t *data, size_t n)
+{
+    struct topo_machine *m;
+    struct topo_tree *t = NULL;
+    char path[64], file[64];
+    int fd = fuzz_file(data, n, path);
+
+    snprintf(file, sizeof(file), P_tmpdir "/fuzz_topology.%d.xml", (int)getpid());
+    unlink(file);
+    if (symlink(path, file) != 0)
+        abort();
+    if (topo_machine_open(&m, file) != OK) {
+        fuzz_check_refusal(file);
+    } else {
+        for (int i = 0; i < m->n_pus; i++)
+            if (m->pus[i].core >= m->n_cores || m->pus[i].node >= m->n_nodes ||
+                (i > 0 && m->pus[i].os_index <= m->pus[i - 1].os_index))
+                abort();
+        if (topo_tree_open(&t, m, NULL, NULL, 0) == ERR_FORMAT)
+            abort();
+    }
+    mem_free(t);
+    topo_machine_close(&m);
+    unlink(file);
+    close(fd);
+    return 0;
+}
+
+static inline int fuzz_cache(const uint8_t *data, size_t n)
+{
+    static const int cpus[] = {0, 1};
+    struct tune_cache *c;
+    char path[64];
+    int fd = fuzz_file(data, n, path);
+
+    if (tune_cache_open(&c, path, cpus, 2) != OK)
+        fuzz_check_refusal(path);
+    tune_cache_close(&c);
+    close(fd);
+    return 0;
+}
+
+static inline int fuzz_journal_cell(void *ctx, const struct record_cell *c)
+{
+    (void)ctx;
+    for (size_t i = 0; i < c->n_rows; i++)
+        for (int64_t k = 0; k < c->rows[i].n_tok; k++)
+            fuzz_sink += (unsigned)c->rows[i].token_ns[k];
+    return OK;
+}
+
+static inline int fuzz_journal(const uint8_t *data, size_t n)
+{
+    char path[64];
+    json_t *header = NULL;
+    size_t n_interrupted;
+    int fd = fuzz_file(data, n, path);
+
+    if (journal_read(path, fuzz_journal_cell, NULL, &header, &n_interrupted) != OK)
+        fuzz_check_refusal(path);
+    json_decref(header);
+    close(fd);
+    return 0;
+}
+
+static inline int fuzz_record(const uint8_t *data, size_t n)
+{
+    char path[64];
+    FILE *null = fopen("/dev/null", "w");
+    int fd = fuzz_file(data, n, path);
+
+    for (int form = EXPORT_CSV_REQUESTS; null && form <= EXPORT_MARKDOWN; form++)
+        if (export_print(path, (enum export_format)form, null) != OK)
+            fuzz_check_refusal(path);
+    fclose(null);
     close(fd);
     return 0;
 }

@@ -73,6 +73,36 @@ static void machine_params(void **state)
     replay("machine_params", fuzz_machine_params);
 }
 
+static void card(void **state)
+{
+    (void)state;
+    replay("card", fuzz_card);
+}
+
+static void topology(void **state)
+{
+    (void)state;
+    replay("topology", fuzz_topology);
+}
+
+static void cache(void **state)
+{
+    (void)state;
+    replay("cache", fuzz_cache);
+}
+
+static void journal(void **state)
+{
+    (void)state;
+    replay("journal", fuzz_journal);
+}
+
+static void record(void **state)
+{
+    (void)state;
+    replay("record", fuzz_record);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -83,6 +113,11 @@ int main(void)
         cmocka_unit_test(tok),
         cmocka_unit_test(plan),
         cmocka_unit_test(machine_params),
+        cmocka_unit_test(card),
+        cmocka_unit_test(topology),
+        cmocka_unit_test(cache),
+        cmocka_unit_test(journal),
+        cmocka_unit_test(record),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

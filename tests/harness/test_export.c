@@ -380,6 +380,28 @@ static void columns_are_checked(void **state)
     fclose(null);
 }
 
+/* A cell without its name, and one whose name is a number. */
+static void cells_have_names(void **state)
+{
+    const char *path = copy_of_result("nameless");
+    const hsize_t one = 1;
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), a;
+    hid_t cell = H5Gopen2(file, "/cells/0001", H5P_DEFAULT);
+    hid_t space = H5Screate_simple(1, &one, NULL);
+
+    (void)state;
+    assert_true(H5Adelete(cell, "key") >= 0);
+    H5Fflush(file, H5F_SCOPE_GLOBAL);
+    assert_refused(path, "/cells/0001: expected an attribute \"key\"");
+    a = H5Acreate2(cell, "key", H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5Awrite(a, H5T_NATIVE_INT64, &(int64_t){7}) >= 0);
+    H5Aclose(a);
+    H5Sclose(space);
+    H5Gclose(cell);
+    H5Fclose(file);
+    assert_refused(path, "/cells/0001: expected an attribute \"key\"");
+}
+
 #define N_DAMAGED 600
 
 /* Bytes changed at many places, in a file of ours and in one of the older layout without
@@ -511,6 +533,7 @@ int main(void)
         cmocka_unit_test(memory_fails),
         cmocka_unit_test(shapes_are_checked),
         cmocka_unit_test(columns_are_checked),
+        cmocka_unit_test(cells_have_names),
         cmocka_unit_test(damaged_files),
         cmocka_unit_test(saves_whole_or_not_at_all),
         cmocka_unit_test(older_records_are_read),

@@ -175,7 +175,7 @@ static void smoke_and_set_lie_over_the_rest(void **state)
 static void bad_overrides_are_refused(void **state)
 {
     char *no_equal[] = {"load.n_requests"}, *no_section[] = {"about.x=1"},
-         *unknown[] = {"load.n_request=1"};
+         *unknown[] = {"load.n_request=1"}, *latin[] = {"about=caf\xe9"};
     struct job_read_opts o = {.sets = no_equal, .n_sets = 1};
     json_t *root = job_text("");
     struct job *j;
@@ -184,6 +184,8 @@ static void bad_overrides_are_refused(void **state)
     assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "key=value");
     o.sets = no_section;
     assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "not a section");
+    o.sets = latin;
+    assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "expected UTF-8");
     o.sets = unknown;
     assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "n_requests");
     o = (struct job_read_opts){.smoke = true};

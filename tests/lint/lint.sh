@@ -165,6 +165,23 @@ check_readmes() {
         done
 }
 
+# The README lists every experiment with the minutes that its job states, rounded up.
+check_minutes() {
+    grep -E '^experiments/[^/]*\.json$' "$tmp/files" | while read -r f; do
+        sed -n 's/.*"cost": {"minutes": \([0-9.]*\).*/\1/p' "$f" | head -n 1 |
+            awk -F '|' -v name="$(basename "$f" .json)" '
+                NR == FNR { want = int($1) + ($1 > int($1)); next }
+                $2 == " `" name "` " { line = FNR; minutes = $(NF - 1) + 0 }
+                END {
+                    if (!line)
+                        print "README.md:1: minutes: the table has no row for " name
+                    else if (minutes != want)
+                        print "README.md:" line ": minutes: " name ": expected " want \
+                            " as in its job, found " minutes
+                }' - README.md
+    done
+}
+
 # A test that names an instruction set asks first whether this machine has it, so that the suite
 # passes on every machine. Tests of machines that are made up are listed in modules.txt.
 check_isa_words() {
@@ -191,6 +208,7 @@ check_isa_words() {
     check_headers
     check_symbols
     check_readmes
+    check_minutes
     check_isa_words
 } >"$tmp/faults"
 cat "$tmp/faults"

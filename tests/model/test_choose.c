@@ -2,9 +2,9 @@
  * the same function with the same question. Here all three really do, and a script says
  * which variant is fast: they must come to the same answer, whatever it is. */
 #include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
 
 #include "cpu/cpu.h"
-#include "format/make.h"
 #include "measure/compare.h"
 #include "model/impl.h"
 /* The code of the programs itself, to look into. */
@@ -39,18 +39,6 @@ static int n_variants(void)
         n += kern_variants[i]->op == KERN_GEMM_BF16 && kern_variants[i]->isa &&
              !(kern_variants[i]->isa & ~cpu_isa_usable());
     return n;
-}
-
-static const char *model_path(void)
-{
-    static char path[600];
-    struct format_make_opts o = {
-        .arch = "tiny", .type = KERN_BF16, .seed = 1, .format = "gguf", .n_threads = 2};
-
-    snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
-    o.out = path;
-    assert_ok(format_make(&o));
-    return path;
 }
 
 /* The variant for each number of rows, and what is said about it. */
@@ -130,7 +118,7 @@ static void ask_plan(struct answer *a, const char *path)
 
 static void run_tune_and_plan_choose_alike(void **state)
 {
-    const char *path = model_path();
+    const char *path = tiny_model(KERN_BF16);
     int n = n_variants();
 
     (void)state;

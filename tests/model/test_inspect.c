@@ -31,6 +31,23 @@ static int64_t get(const json_t *j, const char *key)
     return json_integer_value(json_object_get(j, key));
 }
 
+/* A name in a file, and a path, need not be UTF-8. */
+static void names_are_any_bytes(void **state)
+{
+    struct format_file *f;
+    json_t *j;
+
+    (void)state;
+    assert_ok(format_open(&f, gguf));
+    snprintf(f->config.name, sizeof(f->config.name), "caf\xe9");
+    snprintf(f->path, sizeof(f->path), "/\xff/model.gguf");
+    assert_ok(model_inspect_json(f, &j));
+    assert_string_equal(json_string_value(json_object_get(j, "name")), "caf?");
+    assert_string_equal(json_string_value(json_object_get(j, "path")), "/?/model.gguf");
+    json_decref(j);
+    format_close(&f);
+}
+
 static void json_adds_up(void **state)
 {
     struct format_file *f;
@@ -127,6 +144,7 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_any_bytes),
         cmocka_unit_test(json_adds_up),
         cmocka_unit_test(text_says_the_same),
         cmocka_unit_test(every_allocation_may_fail),

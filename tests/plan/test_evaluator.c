@@ -1,11 +1,11 @@
 /* Both evaluators through the same interface. Times are never compared with anything but
  * themselves. */
 #include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
 
 #include <math.h>
 
 #include "cpu/cpu.h"
-#include "format/make.h"
 #include "plan/evaluator.h"
 #include "simulate/contention.h"
 
@@ -184,7 +184,7 @@ static void test_contention_memory_short(void **state)
 /* ---- measured ---- */
 
 struct host {
-    char model[512];
+    const char *model;
     struct cpu_budget budget;
     struct topo_machine *machine;
     struct topo_tree *tree;
@@ -192,13 +192,9 @@ struct host {
 
 static void host_open(struct host *h)
 {
-    struct format_make_opts make = {
-        .arch = "tiny", .type = KERN_F32, .seed = 1, .format = "gguf", .n_threads = 1};
     struct topo_tree_opts to = {0};
 
-    snprintf(h->model, sizeof(h->model), "%s/tiny.gguf", test_dir());
-    make.out = h->model;
-    assert_ok(format_make(&make));
+    h->model = tiny_model(KERN_F32);
     assert_ok(cpu_budget_get(&h->budget));
     assert_ok(topo_machine_open(&h->machine, NULL));
     to.cpus = h->budget.cpus;

@@ -109,6 +109,10 @@ static void test_round_trip(void **state)
     assert_ok(plan_read(&p, in_dir("plan.json")));
     for (int i = 0; i < 4; i++)
         assert_int_equal(p.decode.nodes[i], -1);
+    snprintf(p.machine, sizeof(p.machine), "caf\xe9"); /* of a file's name, for example */
+    assert_ok(plan_write(&p, in_dir("plan.json")));
+    assert_ok(plan_read(&p, in_dir("plan.json")));
+    assert_string_equal(p.machine, "caf?");
 }
 
 static void set_costs(struct plan *p)

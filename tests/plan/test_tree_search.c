@@ -8,10 +8,10 @@
 /* A machine of one's own making: cores share ports in clusters, and too many readers
  * disturb each other. Noise follows from the configuration and the repeat alone. */
 struct fake {
-    int n_cores;    /* of a memory node, consecutive */
-    int of, stride; /* the hidden cluster; of 1: none */
-    double port;    /* what a port carries, in cores' worth */
-    int crowd_from; /* readers of a node from which on each costs `crowd` */
+    int n_cores;         /* of a memory node, consecutive */
+    int of, stride;      /* the hidden cluster; of 1: none */
+    double port;         /* what a port carries, in cores' worth */
+    int contention_from; /* readers of a node from which on each costs `crowd` */
     double crowd, noise;
     double rank_cost; /* of each rank after the first */
     int fail_after, refuse_ranks, n_calls;
@@ -40,7 +40,7 @@ static double fake_seconds(const struct fake *f, const struct topo_config *c)
     for (int i = 0; i < c->tree->n_pus; i++) {
         const struct topo_pu *p = &m->pus[c->tree->pus[i]];
         int k = active[p->node][cluster_of(f, p->core)];
-        int crowd = readers[p->node] - f->crowd_from;
+        int crowd = readers[p->node] - f->contention_from;
         double rate = f->of > 1 && k > f->port ? f->port / k : 1;
 
         slowest = fmin(slowest, rate / (1 + f->crowd * (crowd > 0 ? crowd : 0)));
@@ -93,7 +93,7 @@ static const struct fake hidden = {.n_cores = 12,
                                    .of = 3,
                                    .stride = 4,
                                    .port = 2,
-                                   .crowd_from = 6,
+                                   .contention_from = 6,
                                    .crowd = 0.02,
                                    .noise = 0.01,
                                    .rank_cost = 0.01};
@@ -450,7 +450,8 @@ static void memory_runs_out(void **state)
     long n;
     (void)state;
 
-    fake.n_cores = 4, fake.of = 2, fake.stride = 1, fake.port = 1, fake.crowd_from = 2;
+    fake.n_cores = 4, fake.of = 2, fake.stride = 1, fake.port = 1,
+    fake.contention_from = 2;
     bed_open(&b, "synthetic:package:1 numa:1 core:4 pu:2", &fake);
     b.o.max_s = 0;
     for (int random = 0; random < 2; random++) {

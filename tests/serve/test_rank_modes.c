@@ -7,32 +7,17 @@
 #include <unistd.h>
 
 #include "cpu/cpu.h"
-#include "format/make.h"
 #include "plan/plan.h"
 #include "serve/serve.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/test.h"
+#include "tests/support/tiny_model.h"
 
 #define N_SEQS   3
 #define N_PROMPT 45 /* and 40 and 35: more rows than are decode's without a table */
 #define N_NEW    12
 
-static char model_path[600], plan_path[600];
-
-static int make_model(void **state)
-{
-    const struct format_make_opts o = {.arch = "tiny",
-                                       .type = KERN_F32,
-                                       .seed = 1,
-                                       .format = "gguf",
-                                       .out = model_path,
-                                       .n_threads = 1};
-
-    (void)state;
-    snprintf(model_path, sizeof(model_path), "%s/tiny.gguf", test_dir());
-    assert_ok(format_make(&o));
-    return 0;
-}
+static char plan_path[600];
 
 /* Prefill by one rank of two threads, decode by two ranks of one; false: one CPU only. */
 static bool write_plan(void)
@@ -57,7 +42,7 @@ static struct serve *open_mode(int rank_mode)
     struct serve *s;
 
     assert_ok(opt_init(serve_opt_table, &o));
-    o.model = model_path;
+    o.model = (char *)tiny_model(KERN_F32);
     o.plan = plan_path;
     o.deterministic = true;
     o.max_seqs = N_SEQS;
@@ -201,5 +186,5 @@ int main(void)
         cmocka_unit_test(a_dead_rank_ends_the_steps),
     };
 
-    return cmocka_run_group_tests_name("rank_modes", tests, make_model, NULL);
+    return cmocka_run_group_tests_name("rank_modes", tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static void terms(void **state)
 
     (void)state;
     memcpy(t.sync_ns, sync, sizeof(sync));
-    t.socket_factor = 0.5;
+    t.other_package_factor = 0.5;
     t.n_domains = 1;
     t.domains[0] = (struct simulate_bandwidth_domain){"cluster", 4, 1, INFINITY};
     open_plain("synthetic:package:2 node:2 core:8 pu:1", &t, &m, &s);
@@ -215,8 +215,8 @@ static void placement(void **state)
     struct simulate_machine *s;
 
     (void)state;
-    t.die_factor = 0.8;
-    t.socket_factor = 0.5;
+    t.same_package_factor = 0.8;
+    t.other_package_factor = 0.5;
     open_plain("synthetic:package:2 node:2 core:8 pu:1", &t, &m, &s);
     tree = open_tree(m);
     all = cut(tree, 1);
@@ -481,7 +481,7 @@ static void refusals(void **state)
     c2 = cut(tree2, 2);
     assert_err(simulate_seconds(s, &c2, NULL, &w, &x), ERR_ARG, "core:6");
     assert_err(simulate_seconds(s, &c, &c2, &w, &x), ERR_ARG, "core:6");
-    assert_err(simulate_seconds(s, &c, NULL, &none, &x), ERR_ARG, "without weight");
+    assert_err(simulate_seconds(s, &c, NULL, &none, &x), ERR_ARG, "found 0");
     none.n = 9;
     assert_err(simulate_seconds(s, &c, NULL, &none, &x), ERR_ARG, "9 steps");
     none.n = 1;
@@ -490,7 +490,8 @@ static void refusals(void **state)
     c.n_threads = 5;
     assert_err(simulate_measure(s, &c, NULL, &w, 1, 1, &x), ERR_ARG, "2 ranks x 5");
     assert_err(simulate_stream_gbps(s, pus, 0, &x), ERR_ARG, "no CPU");
-    assert_err(simulate_stream_gbps(s, pus, 3, &x), ERR_ARG, "CPU 1 twice");
+    assert_err(simulate_stream_gbps(s, pus, 3, &x), ERR_ARG,
+               "CPU 1: expected once, found twice");
     assert_err(simulate_stream_gbps(s, &out, 1, &x), ERR_ARG, "CPU 8 of 8");
     mem_free(tree);
     mem_free(tree2);

@@ -49,7 +49,7 @@ static void open_triad(struct topo_machine **m, struct simulate_machine **s)
     t.core_gbps = 12.37;
     t.domains[0].gbps = 50.1;
     t.node_gbps = 90.7;
-    t.crowd_per_core = 0.0143;
+    t.contention_per_core = 0.0143;
     simulate_machine_close(s);
     assert_ok(simulate_machine_new(s, *m, &t));
 }
@@ -244,7 +244,7 @@ static void spread_over_nodes(void **state)
     int pus[16];
 
     (void)state;
-    t.die_factor = 0.5;
+    t.same_package_factor = 0.5;
     open_plain("synthetic:package:1 node:2 core:8 pu:1", &t, &m, &s);
     for (int i = 0; i < 16; i++)
         pus[i] = i;
@@ -321,8 +321,8 @@ static void crowds(void **state)
     struct simulate_rates r;
 
     (void)state;
-    t.die_factor = 0.5;
-    t.crowd_per_core = 0.1; /* from the first one on */
+    t.same_package_factor = 0.5;
+    t.contention_per_core = 0.1; /* from the first one on */
     open_plain("synthetic:package:1 node:2 core:8 pu:1", &t, &m, &s);
     simulate_rates(s, &layout, &r); /* two thirds of its time at the far node */
     assert_near(r.read_gbps, 10 / 1.5 * (1 - 0.1 * 2 / 3), 1e-12, "one thread");
@@ -342,8 +342,8 @@ static void no_caps_no_difference(void **state)
     (void)state;
     t.node_gbps = 80;
     t.sharpness = 1.4;
-    t.crowd_from = 16;
-    t.crowd_per_core = 0.01;
+    t.contention_from = 16;
+    t.contention_per_core = 0.01;
     t.n_domains = 2;
     t.domains[0] = (struct simulate_bandwidth_domain){"a", 4, 3, INFINITY};
     t.domains[1] = (struct simulate_bandwidth_domain){"b", 2, 1, INFINITY};
@@ -397,8 +397,8 @@ static void siblings(void **state)
 
     (void)state;
     t.node_gbps = 60;
-    t.crowd_from = 4;
-    t.crowd_per_core = 0.02;
+    t.contention_from = 4;
+    t.contention_per_core = 0.02;
     open_plain("synthetic:node:1 core:8 pu:2(indexes=2*8:8*1)", &t, &m, &s);
     for (int i = 0; i < 16; i++)
         pus[i] = i;

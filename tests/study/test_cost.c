@@ -11,6 +11,7 @@
 #include "serve/serve.h"
 #include "tests/bench/bench.h"
 #include "tests/study/capture.h"
+#include "tests/support/tiny_model.h"
 
 extern const struct study study_phase_switch, study_ablation, study_mnn_time_share,
     study_characterization;
@@ -18,25 +19,18 @@ extern const struct study study_phase_switch, study_ablation, study_mnn_time_sha
 /* The step of decode attends to CTX tokens; the prompts have PROMPT. */
 enum { PROMPT = 128, CTX = 128, THREADS = 1 };
 
-static char path[700];
+static const char *path;
 static double decode_bytes, prefill_flop, prefill_bytes; /* of model/cost.h */
 
-static int make_tiny(void **state)
+static int open_tiny(void **state)
 {
     const struct model_cost_types t = {.weight = KERN_BF16, .kv = KERN_F32};
-    const struct format_make_opts o = {.arch = "tiny",
-                                       .type = KERN_BF16,
-                                       .seed = 1,
-                                       .format = "gguf",
-                                       .out = path,
-                                       .n_threads = 1};
     struct model_config c;
     struct model_cost x;
 
     (void)state;
-    snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
-    if (format_make(&o) != OK || format_make_config("tiny", &c) != OK)
-        return -1;
+    path = tiny_model(KERN_BF16);
+    assert_ok(format_make_config("tiny", &c));
     decode_bytes = model_cost_decode(&c, t, CTX, 1).read_bytes;
     x = model_cost_prefill(&c, t, PROMPT, 0);
     prefill_flop = x.flop;
@@ -114,7 +108,7 @@ static void generate(struct serve_totals totals[SERVE_N_PHASES], int64_t max_ste
     for (int i = 0; i < PROMPT; i++)
         prompt[i] = 3 + i;
     assert_ok(opt_init(serve_opt_table, &o));
-    o.model = path;
+    o.model = (char *)path;
     o.pin = false;
     o.threads = THREADS;
     o.max_step_tok = max_step_tok;
@@ -243,5 +237,5 @@ int main(void)
         cmocka_unit_test(the_inspection),     cmocka_unit_test(the_studies),
     };
 
-    return cmocka_run_group_tests_name("study/cost", tests, make_tiny, capture_end);
+    return cmocka_run_group_tests_name("study/cost", tests, open_tiny, capture_end);
 }

@@ -8,8 +8,8 @@
 
 #include "cpu/cpu.h"
 #include "experiments/study/counted/counted.h"
-#include "format/make.h"
 #include "tests/counters/fake_kernel.h"
+#include "tests/support/tiny_model.h"
 
 void study_progress(struct study_cell *c, double fraction, const char *what)
 {
@@ -79,21 +79,18 @@ static const struct counters_kernel locked_kernel = {.open = locked_open,
                                                      .devices = fake_devices,
                                                      .paranoid = fake_paranoid};
 
-static char model[700], lists[700];
+static const char *model;
+static char lists[700];
 
 /* A folder with the generic list alone: the same events on every processor. */
 static int prepare(void **state)
 {
-    struct format_make_opts o = {
-        .arch = "tiny", .type = KERN_F32, .seed = 1, .format = "gguf", .n_threads = 1};
     size_t n;
     char *text = test_read(COUNTERS_EVENTS_DIR "/generic.json", &n);
 
     (void)state;
-    snprintf(model, sizeof(model), "%s/tiny.gguf", test_dir());
+    model = tiny_model(KERN_F32);
     snprintf(lists, sizeof(lists), "%s/lists", test_dir());
-    o.out = model;
-    assert_ok(format_make(&o));
     assert_int_equal(mkdir(lists, 0777), 0);
     fake_file(lists, "generic.json", text);
     mem_free(text);

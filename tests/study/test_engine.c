@@ -1,6 +1,6 @@
 /* The studies that run the engine, on a tiny model: what they say agrees with itself. */
-#include "format/make.h"
 #include "tests/study/capture.h"
+#include "tests/support/tiny_model.h"
 
 extern const struct study study_phase_switch, study_ablation;
 
@@ -9,20 +9,8 @@ static char options[600];
 /* Options with a model made here. */
 static const char *with_model(const char *rest)
 {
-    static char path[300];
-    struct format_make_opts o = {.arch = "tiny",
-                                 .type = KERN_BF16,
-                                 .seed = 1,
-                                 .format = "gguf",
-                                 .out = path,
-                                 .n_threads = 1};
-
-    if (!path[0]) {
-        snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
-        assert_ok(format_make(&o));
-    }
-    snprintf(options, sizeof(options), "{\"model\": \"%s\", \"rounds\": 3, %s}", path,
-             rest);
+    snprintf(options, sizeof(options), "{\"model\": \"%s\", \"rounds\": 3, %s}",
+             tiny_model(KERN_BF16), rest);
     return options;
 }
 

@@ -7,6 +7,7 @@
 #include "format/make.h"
 #include "model/cost.h"
 #include "tests/study/capture.h"
+#include "tests/support/tiny_model.h"
 
 extern const struct study study_characterize, study_mnn_roofline, study_mnn_time_share;
 
@@ -168,18 +169,6 @@ static void this_host_needs_its_card(void **state)
     capture.card = NULL;
 }
 
-static const char *tiny_model(void)
-{
-    static char path[600];
-    struct format_make_opts o = {
-        .arch = "tiny", .type = KERN_BF16, .seed = 1, .format = "gguf", .n_threads = 2};
-
-    snprintf(path, sizeof(path), "%s/tiny.gguf", test_dir());
-    o.out = path;
-    assert_ok(format_make(&o));
-    return path;
-}
-
 static void shares_are_shares(void **state)
 {
     char options[900];
@@ -191,7 +180,7 @@ static void shares_are_shares(void **state)
 
         snprintf(options, sizeof(options),
                  "{\"model\": \"%s\", \"phase\": \"%s\", \"n_tok\": 48, \"rounds\": 3}",
-                 tiny_model(), decode ? "decode" : "prefill");
+                 tiny_model(KERN_BF16), decode ? "decode" : "prefill");
         assert_ok(capture_run(&study_mnn_time_share, options));
         for (int i = 0; i < 4; i++)
             assert_true(value_of(shares[i]) >= 0 && value_of(shares[i]) <= 1);
@@ -212,7 +201,7 @@ static int characterize_here(const char *dir)
         options, sizeof(options),
         "{\"model\": \"%s\", \"dir\": \"%s\", \"n_prompt_tok\": 32, \"n_ctx_tok\": 8, "
         "\"rounds\": 3, \"card_s\": 0.2, \"read_s\": 0.01, \"read_mb\": 32}",
-        tiny_model(), dir);
+        tiny_model(KERN_BF16), dir);
     return capture_run(&study_characterize, options);
 }
 

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/tok.h"
 
 /* Thousands of variants, so they are written to memory: one file, again and again. */
 static const char *put_file(const void *data, size_t n)
@@ -242,12 +242,119 @@ static void test_slow_expression(void **state)
     tok_close(&t);
 }
 
+/* --- tokens and merges chosen to share a slot */
+
+/* What a file's author can compute: FNV-1a, and a multiplication by the golden ratio. Both
+ * chose the slots once. */
+static uint32_t known_hash(const char *s, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
+    return (uint32_t)((h ^ h >> 29) * 0x9e3779b97f4a7c15u >> 32);
+}
+
+static uint32_t known_pair_hash(int32_t left, int32_t right)
+{
+    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+
+    return (uint32_t)(pair * 0x9e3779b97f4a7c15u >> 32);
+}
+
+/* Slots that are taken one after another: no search looks at more, and one. */
+static size_t longest_run(const void *table, size_t width, size_t n)
+{
+    size_t run = 0, longest = 0;
+
+    for (size_t i = 0; i < 2 * n; i++) { /* twice round: a run may cross the end */
+        int32_t first;
+
+        memcpy(&first, (const char *)table + i % n * width, sizeof(first));
+        run = first >= 0 ? run + 1 : 0;
+        longest = run > longest ? run : longest;
+    }
+    return longest;
+}
+
+/* Random slots give runs of about 40 in tables that are half full, as these are, and never
+ * one longer than RUN_MAX: each further slot is less likely by a fifth. */
+enum { N_CHOSEN = 1700, N_TEXTS = 256 + N_CHOSEN, TEXT_SLOTS = 4096, RUN_MAX = 300 };
+
+static struct tok *new_tok(enum tok_by by, int n_vocab)
+{
+    struct tok *t = mem_new(MEM_TEST, 1, sizeof(*t));
+
+    assert_non_null(t);
+    t->bos = t->eos = -1;
+    t->by = by;
+    assert_ok(tok_vocab_init(t, n_vocab, false));
+    return t;
+}
+
+/* The 256 bytes, then texts of eight letters all of which have the known slot 0. */
+static void test_chosen_texts(void **state)
+{
+    struct tok *t = new_tok(TOK_BY_ID, N_TEXTS);
+    char text[8];
+    int32_t id = 256;
+
+    (void)state;
+    for (int b = 0; b < 256; b++) {
+        text[0] = (char)b;
+        assert_ok(tok_vocab_set(t, b, text, 1, TOK_NORMAL));
+    }
+    for (uint64_t k = 0; id < N_TEXTS; k++) {
+        for (int i = 0; i < 8; i++)
+            text[i] = (char)('a' + (k >> 4 * i & 15));
+        if (known_hash(text, 8) % TEXT_SLOTS == 0)
+            assert_ok(tok_vocab_set(t, id++, text, 8, TOK_NORMAL));
+    }
+    assert_ok(tok_vocab_finish(t));
+    assert_int_equal(t->text_mask + 1, TEXT_SLOTS);
+    assert_in_range(longest_run(t->by_text, sizeof(*t->by_text), TEXT_SLOTS), 1, RUN_MAX);
+    for (id = 256; id < N_TEXTS; id++)
+        assert_int_equal(tok_vocab_find(t, t->bytes + t->span[id].at, t->span[id].n), id);
+    tok_close(&t);
+}
+
+/* Pairs of bytes, so many that a fourth of all pairs has the known slots. */
+enum { N_PAIRS = 1000, PAIR_SLOTS = 2048, PAIR_RANGE = 64 };
+
+static void test_chosen_merges(void **state)
+{
+    struct tok *t = new_tok(TOK_BY_PAIR, 256 + N_PAIRS);
+    int32_t pair[N_PAIRS], n = 0;
+
+    (void)state;
+    for (int32_t p = 0; p < 65536 && n < N_PAIRS; p++)
+        if (known_pair_hash(p >> 8, p & 255) % PAIR_SLOTS < PAIR_RANGE)
+            pair[n++] = p;
+    assert_int_equal(n, N_PAIRS);
+    for (int32_t id = 0; id < 256 + N_PAIRS; id++) {
+        int32_t p = id < 256 ? id << 8 : pair[id - 256];
+        char text[2] = {(char)(p >> 8), (char)p};
+
+        assert_ok(tok_vocab_set(t, id, text, id < 256 ? 1 : 2, TOK_NORMAL));
+    }
+    assert_ok(tok_vocab_finish(t));
+    assert_ok(tok_merges_init(t, N_PAIRS));
+    for (int32_t i = 0; i < N_PAIRS; i++)
+        assert_ok(tok_merges_add(t, pair[i] >> 8, pair[i] & 255, (uint32_t)i));
+    assert_int_equal(t->merge_mask + 1, PAIR_SLOTS);
+    assert_in_range(longest_run(t->merge, sizeof(*t->merge), PAIR_SLOTS), 1, RUN_MAX);
+    for (int32_t i = 0; i < N_PAIRS; i++)
+        assert_int_equal(tok_merges_find(t, pair[i] >> 8, pair[i] & 255)->id, 256 + i);
+    tok_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_truncated),       cmocka_unit_test(test_fields),
         cmocka_unit_test(test_random_bytes),    cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_slow_expression),
+        cmocka_unit_test(test_slow_expression), cmocka_unit_test(test_chosen_texts),
+        cmocka_unit_test(test_chosen_merges),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,8 +12,9 @@ static size_t n_blocks(size_t n)
     return (n + BLOCK_FLOATS - 1) / BLOCK_FLOATS;
 }
 
-/* First a word a rank, written by that rank: messages it has read. Then a word a block,
- * written by the ranks one after the other: contributions so far, of all messages. */
+/* First one flag per rank, written by that rank: the number of messages it has read. Then one
+ * flag per block, written by the ranks one after the other: the number of contributions so
+ * far, over all messages. */
 static struct par_flag *read_by(void *mem, int rank)
 {
     return (struct par_flag *)mem + rank;
@@ -44,7 +45,7 @@ static int wait_for_readers(struct par_rank *r, void *mem, uint64_t epoch)
     return rc;
 }
 
-/* A word must grow even where a message has fewer blocks than one before: it counts in
+/* A flag must grow even where a message has fewer blocks than one before, so it counts in
  * epochs, not in contributions. */
 static int add_mine(struct par_rank *r, void *mem, uint64_t epoch, const float *x,
                     size_t n)

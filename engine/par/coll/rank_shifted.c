@@ -40,8 +40,8 @@ static size_t slot_floats(int n_ranks, size_t max_floats)
     return (max_floats < piece ? par_padded(max_floats) : piece) + GAP_FLOATS;
 }
 
-/* Of each slot: a word a block, written by the ranks one after the other, in `base` +
- * 1 to `base` + R; and the blocks. */
+/* Each slot has the blocks and one flag per block, which the ranks set one after the other,
+ * to `base` + 1 up to `base` + R. */
 static size_t bytes(int n_ranks, size_t max_floats)
 {
     return N_SLOTS * ((size_t)n_ranks * sizeof(struct par_flag) +
@@ -49,7 +49,7 @@ static size_t bytes(int n_ranks, size_t max_floats)
 }
 
 struct piece {
-    struct par_flag *words;
+    struct par_flag *flags;
     float *buffer, *x;
     size_t n;
     uint64_t base;
@@ -61,11 +61,11 @@ static struct piece piece_at(const struct par_rank *r, void *mem, uint64_t numbe
 {
     size_t n_ranks = (size_t)r->n_ranks, slot = number % N_SLOTS;
     size_t most = piece_floats(r->n_ranks);
-    struct par_flag *words = mem;
-    float *slots = (float *)(words + N_SLOTS * n_ranks);
+    struct par_flag *flags = mem;
+    float *slots = (float *)(flags + N_SLOTS * n_ranks);
 
     return (struct piece){
-        .words = words + slot * n_ranks,
+        .flags = flags + slot * n_ranks,
         .buffer = slots + slot * slot_floats(r->n_ranks, r->max_floats),
         .x = x + at,
         .n = n - at < most ? n - at : most,
@@ -81,7 +81,7 @@ static void begin(struct par_rank *r, const struct piece *p)
     if (lo == hi)
         return;
     memcpy(p->buffer + lo, p->x + lo, (hi - lo) * sizeof(float));
-    par_flag_set(r, &p->words[r->rank], p->base + 1);
+    par_flag_set(r, &p->flags[r->rank], p->base + 1);
 }
 
 /* The last one to add to a block, in its last step, has the sum without waiting again. */
@@ -96,14 +96,14 @@ static int add_mine(struct par_rank *r, const struct piece *p)
         par_block(p->n, n_ranks, b, &lo, &hi);
         if (lo == hi)
             continue;
-        rc = par_flag_wait(r, &p->words[b], p->base + (uint64_t)s);
+        rc = par_flag_wait(r, &p->flags[b], p->base + (uint64_t)s);
         if (rc != OK)
             return rc;
         if (s < n_ranks - 1)
             par_add(p->buffer + lo, p->x + lo, hi - lo);
         else
             par_add_both(p->buffer + lo, p->x + lo, hi - lo);
-        par_flag_set(r, &p->words[b], p->base + (uint64_t)s + 1);
+        par_flag_set(r, &p->flags[b], p->base + (uint64_t)s + 1);
     }
     return OK;
 }
@@ -119,7 +119,7 @@ static int collect(struct par_rank *r, const struct piece *p)
         par_block(p->n, n_ranks, b, &lo, &hi);
         if (lo == hi)
             continue;
-        rc = par_flag_wait(r, &p->words[b], p->base + (uint64_t)n_ranks);
+        rc = par_flag_wait(r, &p->flags[b], p->base + (uint64_t)n_ranks);
         if (rc != OK)
             return rc;
         memcpy(p->x + lo, p->buffer + lo, (hi - lo) * sizeof(float));

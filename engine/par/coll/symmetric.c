@@ -6,8 +6,8 @@
 
 #include "par/coll.h"
 
-/* Of each of two buffers: a word a rank, written by that rank alone, and its message. */
-static struct par_flag *word_of(void *mem, int n_ranks, uint64_t epoch, int rank)
+/* Each of the two buffers has one flag per rank, written by that rank alone, and its message. */
+static struct par_flag *flag_of(void *mem, int n_ranks, uint64_t epoch, int rank)
 {
     return (struct par_flag *)mem + (size_t)(epoch & 1) * (size_t)n_ranks + rank;
 }
@@ -31,7 +31,7 @@ static int allreduce(struct par_rank *r, void *mem, uint64_t *count, float *x, s
     uint64_t epoch = (*count)++, written = (epoch >> 1) + 1;
 
     memcpy(message_of(mem, r, epoch, r->rank), x, n * sizeof(*x));
-    par_flag_set(r, word_of(mem, r->n_ranks, epoch, r->rank), written);
+    par_flag_set(r, flag_of(mem, r->n_ranks, epoch, r->rank), written);
     for (int k = 0; k < r->n_ranks; k++) {
         const float *theirs = message_of(mem, r, epoch, k);
         int rc;
@@ -39,7 +39,7 @@ static int allreduce(struct par_rank *r, void *mem, uint64_t *count, float *x, s
         /* x is one of the first two summands already, and a + b is b + a */
         if (k == r->rank && k < 2)
             continue;
-        rc = par_flag_wait(r, word_of(mem, r->n_ranks, epoch, k), written);
+        rc = par_flag_wait(r, flag_of(mem, r->n_ranks, epoch, k), written);
         if (rc != OK)
             return rc;
         if (k == 0 && r->rank >= 2)

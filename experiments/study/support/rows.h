@@ -7,6 +7,12 @@
 
 #define OPT_OF struct opts
 
+/* What studies of the engine have in common. */
+#define ROW_MODEL OPT_ROW(STR, model, NULL, "Model file.")
+#define ROW_PRECISION                                                                    \
+    OPT_ROW(ENUM, precision, "exact", "Precision of the matrix products.",               \
+            .values = "exact|relaxed")
+
 /* What studies of GEMMs have in common (gemm.h, tuning.h). */
 #define ROW_MATRIX OPT_ROW(STR, matrix, NULL, "Matrix as \"NAME NxK\".")
 #define ROW_MATRIX_SPLIT                                                                 \

@@ -2,7 +2,7 @@
 
 from lib import read, study, style
 
-STEM = "topo_hidden_structure"
+STEM = "topo_hidden_truth"
 
 
 def name(machine):

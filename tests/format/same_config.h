@@ -1,0 +1,34 @@
+/* tests/format/same_config.h - compares the configurations that two files gave. Include it
+ * once in a test. */
+#ifndef TESTS_FORMAT_SAME_CONFIG_H
+#define TESTS_FORMAT_SAME_CONFIG_H
+
+#include <math.h>
+
+#include "format/config.h"
+#include "tests/support/test.h"
+
+/* All members but the type of the weights. `rope_error`: largest relative difference of a
+ * rotary factor; 0: the same bits. */
+static void same_config(const struct model_config *a, const struct model_config *b,
+                        float rope_error)
+{
+    assert_string_equal(a->arch, b->arch);
+    assert_int_equal(a->dim, b->dim);
+    assert_int_equal(a->n_layers, b->n_layers);
+    assert_int_equal(a->n_heads, b->n_heads);
+    assert_int_equal(a->n_kv_heads, b->n_kv_heads);
+    assert_int_equal(a->head_dim, b->head_dim);
+    assert_int_equal(a->hidden, b->hidden);
+    assert_int_equal(a->vocab, b->vocab);
+    assert_int_equal(a->max_tok, b->max_tok);
+    assert_true(a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta);
+    assert_int_equal(a->tied, b->tied);
+    assert_int_equal(a->qkv_bias, b->qkv_bias);
+    assert_int_equal(a->bos_id, b->bos_id);
+    assert_int_equal(a->eos_id, b->eos_id);
+    for (int i = 0; i < a->head_dim / 2; i++)
+        assert_true(fabsf(a->rope_factor[i] / b->rope_factor[i] - 1) <= rope_error);
+}
+
+#endif
