@@ -24,9 +24,15 @@ endif
 OPT     := $(if $(SAN),-O1 -fno-omit-frame-pointer -fsanitize=$(SAN),-O2)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DIRTY   := $(shell git diff --quiet HEAD 2>/dev/null && echo 0 || echo 1)
-CFLAGS  := -std=gnu11 -D_GNU_SOURCE $(OPT) -g -fopenmp -Wall -Wextra -Werror -Wshadow \
+# What an overrun of memory meets in a program that reads foreign files. Sanitizers check more.
+ifeq ($(SAN),)
+HARDEN  := -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fPIE
+LINK_HARDEN := -pie -Wl,-z,relro,-z,now,-z,noexecstack
+endif
+CFLAGS  := -std=gnu11 -D_GNU_SOURCE $(OPT) $(HARDEN) -g -fopenmp -Wall -Wextra -Werror -Wshadow \
            -Wstrict-prototypes -Wmissing-prototypes -MMD -MP -I. -Iengine $(PKG_CFLAGS)
-LDFLAGS := -fopenmp $(if $(SAN),-fsanitize=$(SAN))
+LDFLAGS := -fopenmp $(LINK_HARDEN) $(if $(SAN),-fsanitize=$(SAN))
+FLAGS   := $(CFLAGS) $(LDFLAGS)
 
 # A kernel's instruction set is the last word of its file name; the whole file gets its flags.
 ISA_ref        := -std=c11 -ffp-contract=off
@@ -36,7 +42,8 @@ ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 ISA_avx512fp16 := $(ISA_avx512) -mavx512fp16
 ISA_neon       :=
-isa_of = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
+# Kernels read no foreign data, and stay the code that was measured.
+isa_of = -fno-stack-protector $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 
 KERN_DIRS := engine/kernels/ref $(if $(filter x86_64,$(ARCH)),engine/kernels/x86) \
              $(if $(filter aarch64,$(ARCH)),engine/kernels/arm)
@@ -118,13 +125,13 @@ genobj = $(patsubst $(BUILD)/gen/%.c,$(BUILD)/obj/gen/%.o,$(1))
 ENGINE_OBJ := $(call obj,$(ENGINE_SRC)) $(call genobj,$(ENGINE_GEN))
 BED_OBJ := $(call obj,$(BED_SRC)) $(call genobj,$(BED_GEN))
 
-$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -c $< -o $@
-$(BUILD)/obj/%.o: %.c
+$(BUILD)/obj/%.o: %.c $(BUILD)/gen/flags
 	@mkdir -p $(@D)
 	@echo "  CC $<"
-	$(Q)$(CC) $(CFLAGS) $(if $(filter engine/kernels/% characterize/peak/%,$<),$(call isa_of,$<)) \
+	$(Q)$(CC) $(CFLAGS) $(if $(filter $(KERN_SRC) characterize/peak/%,$<),$(call isa_of,$<)) \
 	$(if $(filter baselines/gemm/%,$<),$(BASELINE_INC_$(notdir $*))) -c $< -o $@
 $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -147,9 +154,12 @@ $(BUILD)/baseline/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(BASELINE_SUPPO
 $(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_ENGINE)
 
+# With other flags everything is built again.
+$(BUILD)/gen/flags: FORCE
+	@mkdir -p $(@D); echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
 # The commit is an input of one file only, so that a commit does not rebuild everything.
 $(BUILD)/obj/engine/base/build.o: CFLAGS += -DBUILD_COMMIT='"$(COMMIT)"' \
-    -DBUILD_DIRTY=$(DIRTY) -DBUILD_FLAGS='"$(OPT) -fopenmp"' -DBUILD_CC='"$(shell $(CC) --version | head -n1)"'
+    -DBUILD_DIRTY=$(DIRTY) -DBUILD_FLAGS='"$(OPT) $(HARDEN) -fopenmp"' -DBUILD_CC='"$(shell $(CC) --version | head -n1)"'
 $(BUILD)/obj/engine/base/build.o: $(BUILD)/gen/commit
 $(BUILD)/gen/commit: FORCE
 	@mkdir -p $(@D); echo '$(COMMIT) $(DIRTY)' | cmp -s - $@ || echo '$(COMMIT) $(DIRTY)' > $@

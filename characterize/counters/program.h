@@ -24,8 +24,9 @@ struct counters_program {
     /* The simulated last level; the first level is this processor's, as valgrind finds it. */
     int64_t ll_bytes; /* a power of two */
     int ll_ways, line_bytes;
-    const char *dir; /* an existing folder for its files, which are removed */
-    double limit_s;  /* kill it after that long */
+    /* Its files lie in a temporary folder with a name like this one's (base/file_tmp.h). */
+    const char *files;
+    double limit_s; /* kill it after that long */
 };
 
 /* Run it. *calls: in order, mem_free(). ERR_NOTFOUND: no valgrind here, or the function is

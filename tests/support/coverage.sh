@@ -3,7 +3,7 @@
 # up what gcov says of our own .c files. A few minutes; prints a Markdown table.
 set -eu
 build=${BUILD:-build-coverage}
-set -- BUILD="$build" OPT="-O1 --coverage" LDFLAGS="-fopenmp --coverage"
+set -- BUILD="$build" OPT="-O1 --coverage" LDFLAGS='-fopenmp --coverage $(LINK_HARDEN)'
 make -j2 "$@" all >&2
 make -j2 "$@" test >&2
 echo "| module | lines | reached % | branches taken % |"

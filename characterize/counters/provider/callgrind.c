@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/file_tmp.h"
 #include "base/mem.h"
 #include "characterize/counters/counters.h"
 
@@ -17,7 +18,7 @@
 
 /* ---- running ---- */
 
-static int start(pid_t *pid, const struct counters_program *p)
+static int start(pid_t *pid, const struct counters_program *p, const char *dir)
 {
     char dump_before[200], dump_after[200], toggle[200], ll[100], out[600], log[600];
     const char *argv[ARGS_MAX + 16] = {"valgrind",
@@ -40,8 +41,8 @@ static int start(pid_t *pid, const struct counters_program *p)
     snprintf(dump_after, sizeof(dump_after), "--dump-after=%s", p->function);
     snprintf(ll, sizeof(ll), "--LL=%lld,%d,%d", (long long)p->ll_bytes, p->ll_ways,
              p->line_bytes);
-    snprintf(out, sizeof(out), "--callgrind-out-file=%s/" FILE_STEM, p->dir);
-    snprintf(log, sizeof(log), "--log-file=%s/" FILE_STEM ".log", p->dir);
+    snprintf(out, sizeof(out), "--callgrind-out-file=%s/" FILE_STEM, dir);
+    snprintf(log, sizeof(log), "--log-file=%s/" FILE_STEM ".log", dir);
     for (int i = 0; p->argv[i]; i++)
         argv[n++] = p->argv[i];
     rc = child_start(pid, &child);
@@ -51,13 +52,13 @@ static int start(pid_t *pid, const struct counters_program *p)
 }
 
 /* The last line valgrind or the loader left; "" if there is none. */
-static void last_line(const struct counters_program *p, char *out, size_t n)
+static void last_line(const char *dir, char *out, size_t n)
 {
     char path[600];
     FILE *f;
 
     out[0] = 0;
-    snprintf(path, sizeof(path), "%s/" FILE_STEM ".log", p->dir);
+    snprintf(path, sizeof(path), "%s/" FILE_STEM ".log", dir);
     f = fopen(path, "re");
     if (!f)
         return;
@@ -66,16 +67,16 @@ static void last_line(const struct counters_program *p, char *out, size_t n)
     fclose(f);
 }
 
-static int run(const struct counters_program *p)
+static int run(const struct counters_program *p, const char *dir)
 {
     char line[200];
     pid_t pid;
-    int rc = start(&pid, p);
+    int rc = start(&pid, p, dir);
 
     if (rc == OK) {
         rc = child_wait(&pid, p->limit_s);
         child_kill(&pid);
-        last_line(p, line, sizeof(line));
+        last_line(dir, line, sizeof(line));
         if (rc == ERR_LIMIT)
             rc = err_set(ERR_IO, "%s under valgrind: not done after %g s", p->argv[0],
                          p->limit_s);
@@ -134,34 +135,28 @@ static bool read_dump(FILE *f, struct counters_call *c, bool *after)
     return totals && n_names > 0;
 }
 
-/* Dumps are numbered from 1; those after a call hold the call. Files are removed on the
- * way. */
-static int read_dumps(const struct counters_program *p, struct counters_call *calls,
-                      int *n_calls)
+/* Dumps are numbered from 1; those after a call hold the call. */
+static int read_dumps(const struct counters_program *p, const char *dir,
+                      struct counters_call *calls, int *n_calls)
 {
     char path[600];
     int rc = OK;
 
-    for (int i = 1; i <= 2 * CALLS_MAX; i++) {
+    for (int i = 1; i <= 2 * CALLS_MAX && rc == OK; i++) {
         struct counters_call c = {0};
         bool after = false;
         FILE *f;
 
-        snprintf(path, sizeof(path), "%s/" FILE_STEM ".%d", p->dir, i);
+        snprintf(path, sizeof(path), "%s/" FILE_STEM ".%d", dir, i);
         f = fopen(path, "re");
         if (!f)
             break;
-        if (rc == OK && !read_dump(f, &c, &after))
+        if (!read_dump(f, &c, &after))
             rc = err_set(ERR_FORMAT, "%s: no totals in it", path);
         fclose(f);
-        unlink(path);
-        if (rc == OK && after && *n_calls < CALLS_MAX)
+        if (after && *n_calls < CALLS_MAX)
             calls[(*n_calls)++] = c;
     }
-    snprintf(path, sizeof(path), "%s/" FILE_STEM, p->dir);
-    unlink(path);
-    snprintf(path, sizeof(path), "%s/" FILE_STEM ".log", p->dir);
-    unlink(path);
     if (rc == OK && *n_calls == 0)
         rc = err_set(ERR_NOTFOUND, "%s: %s() was never called", p->argv[0], p->function);
     return rc;
@@ -171,7 +166,8 @@ int counters_program_run(const struct counters_program *p, struct counters_call 
                          int *n_calls)
 {
     struct counters_call *c = NULL;
-    int n = 0, rc, read_rc;
+    struct file_tmp dir;
+    int n = 0, rc;
 
     *calls = NULL;
     *n_calls = 0;
@@ -182,18 +178,13 @@ int counters_program_run(const struct counters_program *p, struct counters_call 
     c = mem_new(MEM_OTHER, CALLS_MAX, sizeof(*c));
     if (!c)
         return ERR_NOMEM;
-    rc = run(p);
     n = 0;
-    if (rc == OK) {
-        rc = read_dumps(p, c, &n);
-    } else { /* clean up, keep the message */
-        char why[512];
-
-        snprintf(why, sizeof(why), "%s", err_msg());
-        read_rc = read_dumps(p, c, &n);
-        (void)read_rc;
-        rc = err_set(rc, "%s", why);
-    }
+    rc = file_tmp_open_dir(&dir, p->files);
+    if (rc == OK)
+        rc = run(p, dir.path);
+    if (rc == OK)
+        rc = read_dumps(p, dir.path, c, &n);
+    file_tmp_close(&dir);
     if (rc == OK)
         *calls = c, *n_calls = n, c = NULL;
     mem_free(c);

@@ -1,4 +1,3 @@
-#include "base/file_tmp.h"
 #include "base/mem.h"
 #include "characterize/counters/program.h"
 #include "experiments/study/counted/counted.h"
@@ -19,20 +18,15 @@ static int run(const char *program, const char *model, int64_t ll_bytes,
     const char *const argv[] = {
         program,    "run",          "--model", model, "--isa", "avx2",  "--threads", "1",
         "--no-pin", "--prompt-ids", PROMPT,    "-n",  NEW,     "--ids", NULL};
-    struct file_tmp dir;
-    struct counters_program p = {.argv = argv,
-                                 .function = "model_forward",
-                                 .ll_bytes = ll_bytes,
-                                 .ll_ways = 16,
-                                 .line_bytes = 64,
-                                 .limit_s = LIMIT_S};
-    int rc;
+    const struct counters_program p = {.argv = argv,
+                                       .function = "model_forward",
+                                       .ll_bytes = ll_bytes,
+                                       .ll_ways = 16,
+                                       .line_bytes = 64,
+                                       .files = "results/callgrind",
+                                       .limit_s = LIMIT_S};
+    int rc = counters_program_run(&p, calls, n);
 
-    rc = file_tmp_open_dir(&dir, "results/callgrind");
-    p.dir = dir.path;
-    if (rc == OK)
-        rc = counters_program_run(&p, calls, n);
-    file_tmp_close(&dir);
     if (rc == OK && *n != NEW_TOK)
         rc = err_set(ERR_FORMAT, "callgrind: expected %d steps, found %d", NEW_TOK, *n);
     return rc;
