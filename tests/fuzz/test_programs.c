@@ -215,16 +215,17 @@ static const char *make_card(void)
     return path;
 }
 
-static const char rates[] = "{\"bandwidth_domains\": [], \"core_gbps\": 10, "
-                            "\"sharpness\": 2, \"node_gbps\": 80, \"crowd_from\": 4,"
-                            " \"crowd_per_core\": 0.01, \"die_factor\": 0.9, "
-                            "\"socket_factor\": 0.6, \"link_gbps\": null,"
-                            " \"latency_ns\": 90, \"mlp\": 10, \"kappa\": 0.1, "
-                            "\"core_gflops\": 50, \"smt_factor\": 0.55,"
-                            " \"sync_ns\": [30, 40, 50, 60], \"noise_frac\": 0.01, "
-                            "\"spike_frac\": 0.05, \"spike_chance\": 0.01,"
-                            " \"assumed\": [], \"sources\": [\"made up\"], \"about\": "
-                            "\"rates for any topology\"}";
+static const char rates[] =
+    "{\"bandwidth_domains\": [], \"core_gbps\": 10, "
+    "\"sharpness\": 2, \"node_gbps\": 80, \"contention_from\": 4,"
+    " \"contention_per_core\": 0.01, \"same_package_factor\": 0.9, "
+    "\"other_package_factor\": 0.6, \"link_gbps\": null,"
+    " \"latency_ns\": 90, \"mlp\": 10, \"kappa\": 0.1, "
+    "\"core_gflops\": 50, \"smt_factor\": 0.55,"
+    " \"sync_ns\": [30, 40, 50, 60], \"noise_frac\": 0.01, "
+    "\"spike_frac\": 0.05, \"spike_chance\": 0.01,"
+    " \"assumed\": [], \"sources\": [\"made up\"], \"about\": "
+    "\"rates for any topology\"}";
 
 static const char *make_topology(void)
 {
