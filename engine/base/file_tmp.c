@@ -167,6 +167,7 @@ static int begin(struct file_tmp *t, bool folder, bool *again)
 {
     struct stat st;
 
+    remove_on_signals(name_of(t)); /* before it exists: a signal may come at once */
     t->fd = create(t->path, folder);
     if (t->fd < 0 && errno == ENOENT) {
         int rc = file_make_parents(t->path);
@@ -178,7 +179,6 @@ static int begin(struct file_tmp *t, bool folder, bool *again)
     *again = t->fd < 0 && errno == EEXIST;
     if (t->fd < 0)
         return *again ? OK : err_set(ERR_IO, "%s: cannot create: %m", t->path);
-    remove_on_signals(name_of(t));
     (void)flock(t->fd, LOCK_EX | LOCK_NB); /* without locks nobody removes it */
     *again = fstat(t->fd, &st) == 0 && st.st_nlink == 0;
     return OK;
