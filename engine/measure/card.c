@@ -199,8 +199,10 @@ MUST static int check_whole(const json_t *card, const char *where)
         rc = err_set(ERR_FORMAT, "%s: format: expected \"" FORMAT "\", found \"%.40s\"",
                      where, format);
     if (rc == OK)
-        rc = json_get_int(card, "version", MEASURE_CARD_VERSION, MEASURE_CARD_VERSION,
-                          &version, where);
+        rc = json_get_int(card, "version", 1, INT64_MAX, &version, where);
+    if (rc == OK && version != MEASURE_CARD_VERSION)
+        rc = err_set(ERR_FORMAT, "%s: version: expected %d, found %lld", where,
+                     MEASURE_CARD_VERSION, (long long)version);
     if (rc == OK)
         rc = json_get_arr(card, "values", &values, where);
     for (size_t i = 0; rc == OK && i < json_array_size(values); i++) {

@@ -23,9 +23,7 @@ END_PYTHON
 run="$sandwich run --no-pin --model $dir/bad --prompt-ids 1,2,3 --ids -n 4"
 text='new token 1, at position 3: the logit of id [0-9]* is '
 one_warning_and_error() {
-    "$@" >"$dir/out" 2>"$dir/err"
-    got=$?
-    cat "$dir/err"
+    run_quietly "$@"
     [ $got = 1 ] && [ "$(grep -c . "$dir/err")" = 2 ] && [ ! -s "$dir/out" ] &&
         grep -q '^warning: weights_not_finite: 1 norm .*model.norm.weight: number 0 of ' "$dir/err" &&
         grep -q "^sandwich run: $text" "$dir/err"
