@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/child.h"
@@ -197,12 +196,17 @@ static json_t *scalars_json(const struct export_result *r, hid_t loc, const char
 void export_read(struct export_result *r, const char *path)
 {
     H5G_info_t info;
-    hid_t file;
+    hid_t file, access;
 
     *r = (struct export_result){.path = path};
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);       /* one line says it */
-    setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1); /* not every file system has locks */
-    file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* one line says it */
+    access = H5Pcreate(H5P_FILE_ACCESS);
+    /* A record never changes once it has its name, so a lock says nothing, not even that
+     * of its writer, which may still be ending. */
+    if (access < 0 || H5Pset_file_locking(access, false, true) < 0)
+        child_exit(err_set(ERR_NOMEM, "%s: out of memory", path));
+    file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    H5Pclose(access);
     if (file < 0 || H5Fget_filesize(file, &r->file_bytes) < 0)
         damaged(r, "offset 0", "an HDF5 file");
     r->cells = H5Gopen2(file, "/cells", H5P_DEFAULT);

@@ -1,7 +1,9 @@
 #include "tests/support/fixture.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <hdf5.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -181,6 +183,18 @@ static void json_has_known_keys(void **state)
         json_string_value(json_object_get(json_object_get(j, "run"), "claim")), "none");
     json_decref(j);
     free(text);
+}
+
+/* The writer of a record may still hold its lock, and this process has used HDF5 before. */
+static void locked_records_are_read(void **state)
+{
+    int fd = open(result(), O_RDONLY | O_CLOEXEC);
+
+    (void)state;
+    H5open();
+    assert_true(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    free(exported("markdown"));
+    close(fd);
 }
 
 static void markdown(void **state)
@@ -529,6 +543,7 @@ int main(void)
         cmocka_unit_test(csv_cells),
         cmocka_unit_test(json_has_known_keys),
         cmocka_unit_test(markdown),
+        cmocka_unit_test(locked_records_are_read),
         cmocka_unit_test(refuses),
         cmocka_unit_test(memory_fails),
         cmocka_unit_test(shapes_are_checked),
