@@ -97,8 +97,14 @@ static void decode_misses_its_weights(void **state)
             fail_msg("token %d: %g misses, %g lines of weights", i, misses, lines);
         assert_true(calls[0][i].instructions > calls[0][i].reads);
     }
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        /* What is in the first level when a step begins differs by a few lines: tables are
+         * filled under other keys in each process (base/hash.h). */
+        if (fabs((double)calls[0][i].l1_misses / (double)calls[1][i].l1_misses - 1) <
+            0.001)
+            calls[1][i].l1_misses = calls[0][i].l1_misses;
         assert_memory_equal(&calls[0][i], &calls[1][i], sizeof(*calls[0]));
+    }
     printf("# %.0f lines of weights a token, %lld misses\n", lines,
            (long long)calls[0][3].ll_read_misses);
     mem_free(calls[0]);
