@@ -10,7 +10,7 @@ check "ranks as processes" "$sandwich" run --no-pin --model "$dir/tiny.gguf" --r
 check "a plan for a simulated machine" sh -c "$sandwich plan --machine kunpeng920x4 \
     --model llama-160m --out $dir/plan.json >/dev/null"
 check "testbed describes it" sh -c "$build/testbed describe $dir/plan.json >/dev/null"
-for name in topo_hidden_truth topo_atlas fig02a_block_thread; do
+for name in topo_hidden_truth topo_atlas fig08_policies; do
     check "the study $name" "$build/testbed" run "$name" --smoke --quiet --out "$dir/$name"
 done
 finish
