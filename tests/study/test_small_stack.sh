@@ -2,6 +2,10 @@
 # A study, a search and the programs' own verbs on a stack of 256 KiB, as some containers give.
 set -u
 . tests/support/tap.sh
+if [ -n "${SAN:-}" ]; then
+    skip "a stack of 256 KiB" "a sanitizer's frames are not those that run"
+    finish
+fi
 ulimit -s 256 || { skip "a stack of 256 KiB" "this shell cannot limit its stack"; finish; }
 "$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" >/dev/null || exit 1
 check "sandwich run" "$sandwich" run --no-pin --model "$dir/tiny.gguf" --prompt-ids 1,2 --ids -n 4
