@@ -69,14 +69,14 @@ static int make_env(char ***out, char *const *set, int n_set)
 /* "OMP_PLACES={4},{6}". *out: mem_free(). */
 static int make_places(char **out, const int *cpus, int n)
 {
-    size_t room = (size_t)n * 16 + 16, at;
+    size_t capacity = (size_t)n * 16 + 16, at;
 
-    *out = mem_new(MEM_HARNESS, room, 1);
+    *out = mem_new(MEM_HARNESS, capacity, 1);
     if (!*out)
         return ERR_NOMEM;
-    at = (size_t)snprintf(*out, room, "OMP_PLACES=");
+    at = (size_t)snprintf(*out, capacity, "OMP_PLACES=");
     for (int i = 0; i < n; i++)
-        at += (size_t)snprintf(*out + at, room - at, "%s{%d}", i ? "," : "", cpus[i]);
+        at += (size_t)snprintf(*out + at, capacity - at, "%s{%d}", i ? "," : "", cpus[i]);
     return OK;
 }
 

@@ -16,7 +16,7 @@
 struct keep {
     const struct dataset_opts *o; /* valid within dataset_open() */
     int64_t *order;               /* the offer each kept item came from */
-    int64_t room;
+    int64_t capacity;
     int64_t n_offered;
     struct rng sample;
     bool trace; /* items have arrival times */
@@ -106,22 +106,22 @@ out:
     return ERR_NOMEM;
 }
 
-static int make_room(struct dataset *d, struct keep *k)
+static int grow(struct dataset *d, struct keep *k)
 {
-    int64_t room = k->room ? 2 * k->room : 256;
+    int64_t capacity = k->capacity ? 2 * k->capacity : 256;
     void *p;
 
-    if (d->n_items < k->room)
+    if (d->n_items < k->capacity)
         return OK;
-    p = mem_resize(MEM_DATASET, d->items, (size_t)room, sizeof(*d->items));
+    p = mem_resize(MEM_DATASET, d->items, (size_t)capacity, sizeof(*d->items));
     if (!p)
         return ERR_NOMEM;
     d->items = p;
-    p = mem_resize(MEM_DATASET, k->order, (size_t)room, sizeof(*k->order));
+    p = mem_resize(MEM_DATASET, k->order, (size_t)capacity, sizeof(*k->order));
     if (!p)
         return ERR_NOMEM;
     k->order = p;
-    k->room = room;
+    k->capacity = capacity;
     return OK;
 }
 
@@ -140,7 +140,7 @@ int dataset_offer(struct dataset *d, const struct dataset_item *item, bool *full
         if (slot >= d->n_items)
             return OK;
     }
-    rc = make_room(d, k);
+    rc = grow(d, k);
     if (rc != OK)
         return rc;
     rc = item_copy(&copy, item);

@@ -17,7 +17,7 @@ struct dataset_input {
     size_t at, end;
     int64_t line; /* of the next byte, from 1 */
     char *piece;
-    size_t piece_bytes, piece_room;
+    size_t piece_bytes, piece_capacity;
     enum { ARRAY_BEFORE, ARRAY_INSIDE, ARRAY_AFTER } array;
     int failed; /* code of a failed read, OK before */
 };
@@ -51,20 +51,20 @@ static void mark(struct dataset_input *in)
 
 MUST static int piece_add(struct dataset_input *in, const void *p, size_t n)
 {
-    size_t room = in->piece_room;
+    size_t capacity = in->piece_capacity;
 
     if (in->piece_bytes + n > DATASET_PIECE_MAX_BYTES)
         return err_set(ERR_LIMIT, "%s: expected a record of at most %zu MiB, found more",
                        in->where, DATASET_PIECE_MAX_BYTES >> 20);
-    while (in->piece_bytes + n + 1 > room)
-        room = room ? 2 * room : 4096;
-    if (room != in->piece_room) {
-        char *grown = mem_resize(MEM_DATASET, in->piece, room, 1);
+    while (in->piece_bytes + n + 1 > capacity)
+        capacity = capacity ? 2 * capacity : 4096;
+    if (capacity != in->piece_capacity) {
+        char *grown = mem_resize(MEM_DATASET, in->piece, capacity, 1);
 
         if (!grown)
             return ERR_NOMEM;
         in->piece = grown;
-        in->piece_room = room;
+        in->piece_capacity = capacity;
     }
     if (n > 0)
         memcpy(in->piece + in->piece_bytes, p, n);

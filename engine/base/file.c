@@ -15,7 +15,7 @@
 
 /* ---- reading ---- */
 
-/* -1: errno says why; 0 in it: it is no regular file. */
+/* -1 on failure: errno is the reason, or 0 if it is not a regular file. */
 static int open_regular(const char *path, struct stat *st)
 {
     /* O_NONBLOCK: opening a pipe must not wait for its writer. */

@@ -12,14 +12,14 @@ void text_put(struct text *b, const void *p, size_t n)
 
     if (b->rc != OK || n == 0)
         return;
-    if (n > b->room - b->n) {
+    if (n > b->capacity - b->n) {
         grown = mem_resize(MEM_MODEL_FILE, b->p, 2 * (b->n + n) + 4096, 1);
         if (!grown) {
             b->rc = ERR_NOMEM;
             return;
         }
         b->p = grown;
-        b->room = 2 * (b->n + n) + 4096;
+        b->capacity = 2 * (b->n + n) + 4096;
     }
     memcpy(b->p + b->n, p, n);
     b->n += n;

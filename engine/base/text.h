@@ -11,7 +11,7 @@
 
 struct text { /* all zero: empty */
     char *p;  /* mem_free */
-    size_t n, room;
+    size_t n, capacity;
     int rc;
 };
 

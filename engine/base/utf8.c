@@ -89,7 +89,7 @@ int utf8_show_one(char out[UTF8_SHOWN_BYTES], const char *text, size_t n, int *u
     return put;
 }
 
-void utf8_show(char *out, size_t room, const char *text)
+void utf8_show(char *out, size_t capacity, const char *text)
 {
     size_t n = strlen(text), at = 0;
 
@@ -97,7 +97,7 @@ void utf8_show(char *out, size_t room, const char *text)
         char shown[UTF8_SHOWN_BYTES];
         int used, len = utf8_show_one(shown, text, n, &used);
 
-        if (at + (size_t)len >= room)
+        if (at + (size_t)len >= capacity)
             break;
         memcpy(out + at, shown, (size_t)len);
         at += (size_t)len;

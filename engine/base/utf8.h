@@ -17,10 +17,10 @@ int32_t utf8_code(const char *s, int len);
 int utf8_put(int32_t code, char out[4]);
 
 /* Text from a file or a model may hold control characters, which a terminal obeys. Copies
- * `text` to out[room] (>= 1) with these, and bytes that are not UTF-8, written as "\\x1b":
- * what is left is one line of UTF-8. Cut where it does not fit, never inside a
- * character. */
-void utf8_show(char *out, size_t room, const char *text);
+ * `text` to out[capacity] (>= 1) and writes these, and bytes that are not UTF-8, as
+ * "\\x1b", so that the copy is one line of UTF-8. It is cut where it does not fit, never
+ * inside a character. */
+void utf8_show(char *out, size_t capacity, const char *text);
 /* The same for the first character of text[n] (n >= 1). Returns the length of `out`, which
  * gets no NUL; *used: the bytes of it in `text`. */
 #define UTF8_SHOWN_BYTES 16

@@ -114,8 +114,8 @@ static int put_plan(const struct cli_plan_flags *f, const struct plan *p)
 
 static int show(const struct cli_plan_flags *f)
 {
-    static struct plan
-        p; /* it has every CPU of a large machine: too much for the stack */
+    /* Static: with every CPU of a large machine it is too large for a small stack. */
+    static struct plan p;
     int rc = plan_read(&p, f->show);
 
     return rc == OK ? put_plan(f, &p) : rc;

@@ -95,7 +95,7 @@ struct run {
     size_t n_prompt;
     struct tok_stream stream;
     char *piece; /* buffer for the text of one token */
-    size_t room;
+    size_t capacity;
     json_t *ids;
     FILE *text; /* the decoded text, for --json */
     char *text_buf;
@@ -128,7 +128,7 @@ static void put_token(struct run *r, int32_t id)
         printf("%s%d", r->timing.n_new > 1 ? " " : "", id);
         fflush(stdout);
     } else if (r->piece && id != serve_eos(r->serve)) {
-        if (tok_stream_put(&r->stream, id, r->piece, r->room, &n) == OK)
+        if (tok_stream_put(&r->stream, id, r->piece, r->capacity, &n) == OK)
             put_text(r, r->piece, n);
     }
 }
@@ -220,8 +220,8 @@ static int prepare_output(struct run *r)
                                                  "%s has no tokenizer: give one with "
                                                  "--tokenizer, or print ids with --ids",
                                                  r->f->serve.model);
-    r->room = 8 + 3 * tok_longest(tok);
-    r->piece = mem_new(MEM_OTHER, r->room, 1);
+    r->capacity = 8 + 3 * tok_longest(tok);
+    r->piece = mem_new(MEM_OTHER, r->capacity, 1);
     tok_stream_init(&r->stream, tok);
     return r->piece ? OK : ERR_NOMEM;
 }
@@ -256,7 +256,7 @@ static int generate(struct run *r)
     if (rc != OK)
         return rc;
     if (r->piece && !(r->f->ids && !r->f->json))
-        put_text(r, r->piece, tok_stream_flush(&r->stream, r->piece, r->room));
+        put_text(r, r->piece, tok_stream_flush(&r->stream, r->piece, r->capacity));
     if (!r->f->json)
         putchar('\n');
     fflush(stdout);

@@ -321,13 +321,13 @@ static int offset_order(const void *a, const void *b)
 /* Every tensor is inside the file, and no two share a byte. `order` is scratch. */
 static int place_tensors(struct gguf *g, uint64_t data_at, struct gguf_entry **order)
 {
-    uint64_t i, room = data_at < g->map.bytes ? g->map.bytes - data_at : 0, end = 0;
+    uint64_t i, data_bytes = data_at < g->map.bytes ? g->map.bytes - data_at : 0, end = 0;
     struct gguf_entry *e;
 
     qsort(order, g->n_tensors, sizeof(order[0]), offset_order);
     for (i = 0; i < g->n_tensors; i++) {
         e = order[i];
-        if (e->offset > room || e->t.bytes > room - e->offset)
+        if (e->offset > data_bytes || e->t.bytes > data_bytes - e->offset)
             return err_set(ERR_FORMAT,
                            "%s: tensor %s: expected %" PRIu64 " bytes at offset %" PRIu64
                            " + %" PRIu64 ", found a file of %" PRIu64,

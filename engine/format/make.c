@@ -20,7 +20,7 @@
  * second-level cache's neighbourhood and to share evenly. */
 #define PIECE_BYTES (2u << 20)
 #define MAX_THREADS 256
-#define PATH_ROOM   600
+#define PATH_BYTES  600
 
 struct writer {
     const struct make_plan *plan;
@@ -112,17 +112,17 @@ static void fail(struct writer *w, int rc)
     atomic_store(&w->failed, 1);
 }
 
-static size_t piece_room(const struct make_plan *p)
+static size_t piece_bytes_max(const struct make_plan *p)
 {
-    size_t room = 0, bytes;
+    size_t capacity = 0, bytes;
     int i;
 
     for (i = 0; i < p->n_tensors; i++) {
         bytes = p->tensor[i].bytes / (size_t)p->tensor[i].rows *
                 (size_t)rows_per_piece(&p->tensor[i]);
-        room = bytes > room ? bytes : room;
+        capacity = bytes > capacity ? bytes : capacity;
     }
-    return room;
+    return capacity;
 }
 
 static void *work(void *arg)
@@ -131,7 +131,7 @@ static void *work(void *arg)
     struct writer *w = self->w;
     const struct make_plan *p = w->plan;
     const struct make_tensor *t;
-    char *buf = mem_new(MEM_MODEL_FILE, piece_room(p), 1);
+    char *buf = mem_new(MEM_MODEL_FILE, piece_bytes_max(p), 1);
     int64_t piece, before = 0, row, n;
     int i = 0, rc = buf ? OK : ERR_NOMEM;
 
@@ -178,7 +178,7 @@ static int write_tensors(struct writer *w, int n)
     return w->rc == OK ? OK : err_set(w->rc, "%s", w->text);
 }
 
-/* Take the file's room at once, so that a full disk is known before minutes of work. */
+/* Reserve the file's space at once, so that a full disk is known before minutes of work. */
 static int reserve(int fd, const char *path, uint64_t bytes)
 {
     if (fallocate(fd, 0, 0, (off_t)bytes) == 0)
@@ -270,7 +270,7 @@ static int write_safetensors(const struct make_plan *p, const char *path)
 
 static int make_safetensors(struct make_plan *p, struct file_tmp *tmp)
 {
-    char path[PATH_ROOM + 64];
+    char path[PATH_BYTES + 64];
     int rc;
 
     if (rmdir(p->opts->out) != 0 && errno != ENOENT)
@@ -313,9 +313,9 @@ int format_make(const struct format_make_opts *o)
         (rc = format_make_shape(o->arch, &p.shape)) != OK ||
         (rc = format_make_config(o->arch, &p.config)) != OK)
         return rc;
-    if (strlen(o->out) > PATH_ROOM - 60)
+    if (strlen(o->out) > PATH_BYTES - 60)
         return err_set(ERR_LIMIT, "%.60s...: path: expected at most %d bytes, found %zu",
-                       o->out, PATH_ROOM - 60, strlen(o->out));
+                       o->out, PATH_BYTES - 60, strlen(o->out));
     if ((rc = plan_tensors(&p)) == OK)
         rc = gguf ? make_gguf(&p, &tmp) : make_safetensors(&p, &tmp);
     if (rc == OK)

@@ -128,7 +128,8 @@ static int name_order(const void *a, const void *b)
 /* The tensors cover the data from its first byte to its last, each byte once. */
 static int check_cover(struct format_safet *s)
 {
-    uint64_t data_at = HEAD_BYTES + s->header_n, room = s->map.bytes - data_at, at = 0, i;
+    uint64_t data_at = HEAD_BYTES + s->header_n, data_bytes = s->map.bytes - data_at,
+             at = 0, i;
     struct format_safet_tensor *t;
 
     qsort(s->tensor, s->n, sizeof(s->tensor[0]), begin_order);
@@ -140,19 +141,19 @@ static int check_cover(struct format_safet *s)
                 "%s: tensor %.100s: data_offsets: expected to begin at %" PRIu64
                 ", found %" PRIu64 " (%s)",
                 s->path, t->name, at, t->begin, t->begin < at ? "an overlap" : "a hole");
-        if (t->end > room)
+        if (t->end > data_bytes)
             return err_set(ERR_FORMAT,
                            "%s: tensor %.100s: data_offsets: expected to end by %" PRIu64
                            ", found %" PRIu64,
-                           s->path, t->name, room, t->end);
+                           s->path, t->name, data_bytes, t->end);
         at = t->end;
         t->data = s->map.base + data_at + t->begin;
     }
-    if (at != room)
+    if (at != data_bytes)
         return err_set(ERR_FORMAT,
                        "%s: offset %" PRIu64 ": expected the file to end, found %" PRIu64
                        " bytes of no tensor",
-                       s->path, data_at + at, room - at);
+                       s->path, data_at + at, data_bytes - at);
     qsort(s->tensor, s->n, sizeof(s->tensor[0]), name_order);
     return OK;
 }

@@ -216,7 +216,7 @@ static void cut(struct walk *w)
 {
     const struct kern_gemm_job *j = w->j;
     const struct kern_mat *b = j->w;
-    int64_t room = KERN_GEMM_SUMS_BYTES / (KERN_PANEL * sizeof(float));
+    int64_t n_floats_max = KERN_GEMM_SUMS_BYTES / (KERN_PANEL * sizeof(float));
     int64_t k_step = b->n_units > 1 ? b->k_unit : 2;
 
     w->bm = round_down(j->s.bm, j->s.mr) / j->s.mr;
@@ -227,8 +227,8 @@ static void cut(struct walk *w)
                                  (int64_t)KERN_CONVERTED_BYTES(1, j->s.np));
     w->bk = round_down(w->bk, k_step);
     if (w->epilogue == KERN_SWIGLU) {
-        w->bn = round_down(min64(w->bn, room / j->s.mr), 2);
-        w->bm = min64(w->bm, round_down(room / w->bn, j->s.mr) / j->s.mr);
+        w->bn = round_down(min64(w->bn, n_floats_max / j->s.mr), 2);
+        w->bm = min64(w->bm, round_down(n_floats_max / w->bn, j->s.mr) / j->s.mr);
     }
 }
 

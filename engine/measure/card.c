@@ -114,17 +114,15 @@ MUST static int check_estimate(const json_t *row, const struct unit *u, int64_t 
                                const char *where)
 {
     double v, lo, hi, max = u->max * (double)(u->of_a_thread ? n_threads : 1);
-    int rc = json_get_f64(row, "estimate", &v, where);
 
-    if (rc == OK)
-        rc = json_get_f64(row, "lo", &lo, where);
-    if (rc == OK)
-        rc = json_get_f64(row, "hi", &hi, where);
-    if (rc == OK && !(u->min <= lo && lo <= v && v <= hi && hi <= max))
-        rc = err_set(ERR_FORMAT,
-                     "%s: expected %g <= lo <= estimate <= hi <= %g %s, found %g, %g, %g",
-                     where, u->min, max, u->name, lo, v, hi);
-    return rc;
+    TRY(json_get_f64(row, "estimate", &v, where));
+    TRY(json_get_f64(row, "lo", &lo, where));
+    TRY(json_get_f64(row, "hi", &hi, where));
+    if (u->min <= lo && lo <= v && v <= hi && hi <= max)
+        return OK;
+    return err_set(ERR_FORMAT,
+                   "%s: expected %g <= lo <= estimate <= hi <= %g %s, found %g, %g, %g",
+                   where, u->min, max, u->name, lo, v, hi);
 }
 
 MUST static int check_row(const json_t *row, const char *where)
@@ -132,18 +130,12 @@ MUST static int check_row(const json_t *row, const char *where)
     const char *name, *unit, *why;
     int64_t n_threads, n_trials;
     const struct unit *u;
-    int rc = json_get_str(row, "name", &name, where);
 
-    if (rc == OK)
-        rc = json_get_str(row, "unit", &unit, where);
-    if (rc == OK)
-        rc = json_get_str(row, "why", &why, where);
-    if (rc == OK)
-        rc = json_get_int(row, "n_threads", 1, CPU_MAX, &n_threads, where);
-    if (rc == OK)
-        rc = json_get_int(row, "n_trials", 0, INT32_MAX, &n_trials, where);
-    if (rc != OK)
-        return rc;
+    TRY(json_get_str(row, "name", &name, where));
+    TRY(json_get_str(row, "unit", &unit, where));
+    TRY(json_get_str(row, "why", &why, where));
+    TRY(json_get_int(row, "n_threads", 1, CPU_MAX, &n_threads, where));
+    TRY(json_get_int(row, "n_trials", 0, INT32_MAX, &n_trials, where));
     u = unit_of(unit);
     if (!u)
         return err_set(ERR_FORMAT, "%s: unit: no machine card has \"%.20s\"", where,
@@ -177,9 +169,10 @@ MUST static int check_identity(const json_t *card, json_t *ours, const char *whe
         if (!found || !wanted)
             rc = ERR_NOMEM;
         else
-            rc = err_set(ERR_STATE,
-                         "%s: measured on another machine: %s %.100s, here %.100s", where,
-                         key, found, wanted);
+            rc = err_set(
+                ERR_STATE,
+                "%s: does not hold here: measured with %s %.100s, here it is %.100s",
+                where, key, found, wanted);
         mem_free(found);
         mem_free(wanted);
         return rc;
@@ -193,32 +186,28 @@ MUST static int check_whole(const json_t *card, const char *where)
     const char *format = "", *said = "";
     char sum[17], at[512];
     int64_t version;
-    int rc = json_get_str(card, "format", &format, where);
 
-    if (rc == OK && strcmp(format, FORMAT) != 0)
-        rc = err_set(ERR_FORMAT, "%s: format: expected \"" FORMAT "\", found \"%.40s\"",
-                     where, format);
-    if (rc == OK)
-        rc = json_get_int(card, "version", 1, INT64_MAX, &version, where);
-    if (rc == OK && version != MEASURE_CARD_VERSION)
-        rc = err_set(ERR_FORMAT, "%s: version: expected %d, found %lld", where,
-                     MEASURE_CARD_VERSION, (long long)version);
-    if (rc == OK)
-        rc = json_get_arr(card, "values", &values, where);
-    for (size_t i = 0; rc == OK && i < json_array_size(values); i++) {
+    TRY(json_get_str(card, "format", &format, where));
+    if (strcmp(format, FORMAT) != 0)
+        return err_set(ERR_FORMAT, "%s: format: expected \"" FORMAT "\", found \"%.40s\"",
+                       where, format);
+    TRY(json_get_int(card, "version", 1, INT64_MAX, &version, where));
+    if (version != MEASURE_CARD_VERSION)
+        return err_set(ERR_FORMAT, "%s: version: expected %d, found %lld", where,
+                       MEASURE_CARD_VERSION, (long long)version);
+    TRY(json_get_arr(card, "values", &values, where));
+    for (size_t i = 0; i < json_array_size(values); i++) {
         snprintf(at, sizeof(at), "%.400s: values[%zu]", where, i);
-        rc = check_row(json_array_get(values, i), at);
+        TRY(check_row(json_array_get(values, i), at));
     }
-    if (rc == OK)
-        rc = json_get_str(card, "checksum", &said, where);
-    if (rc == OK)
-        rc = checksum(card, sum);
-    if (rc == OK && strcmp(sum, said) != 0)
-        rc = err_set(ERR_FORMAT,
-                     "%s: changed after it was measured: its checksum is "
-                     "\"%.16s\", its content has \"%s\"",
-                     where, said, sum);
-    return rc;
+    TRY(json_get_str(card, "checksum", &said, where));
+    TRY(checksum(card, sum));
+    if (strcmp(sum, said) == 0)
+        return OK;
+    return err_set(ERR_FORMAT,
+                   "%s: changed after it was measured: its checksum is \"%.16s\", its "
+                   "content has \"%s\"",
+                   where, said, sum);
 }
 
 int measure_card_check(const json_t *card, const char *where)

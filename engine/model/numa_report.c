@@ -51,8 +51,8 @@ void model_numa_row_add(void *query, const void *run, size_t bytes, int domain)
     if (x->map && domain >= 0)
         count_mixed(x, run, bytes);
     while (p < end && x->rc == OK) {
-        size_t room = CHUNK * page - (uintptr_t)p % page, left = (size_t)(end - p);
-        const char *stop = p + (left < room ? left : room);
+        size_t in_chunk = CHUNK * page - (uintptr_t)p % page, left = (size_t)(end - p);
+        const char *stop = p + (left < in_chunk ? left : in_chunk);
 
         x->rc = mem_nodes_of(p, (size_t)(stop - p), node);
         for (int i = 0; p < stop && x->rc == OK; i++) {

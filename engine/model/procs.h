@@ -43,8 +43,8 @@ struct model_procs_opts {
 
 /* Fork one process for each rank of the phase with most ranks, except for rank 0, and
  * wait until they are ready. `o` and what it points to are read during the call only;
- * `on_fail` and `ctx` are used until model_procs_close(). ERR_STATE: the model is not shared, or a rank could not
- * start (the message is the rank's). ERR_IO, ERR_NOMEM. */
+ * `on_fail` and `ctx` are used until model_procs_close(). ERR_STATE: the model is not
+ * shared, or a rank could not start (the message is the rank's). ERR_IO, ERR_NOMEM. */
 MUST int model_procs_open(struct model *m, const struct model_procs_opts *o);
 /* End the processes and wait for them. The model cannot run steps afterwards. `m` may be
  * NULL. */

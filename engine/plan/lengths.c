@@ -16,24 +16,24 @@
 /* The arrays while they grow. */
 struct growing {
     int64_t *prompt, *output;
-    int64_t n, room;
+    int64_t n, capacity;
 };
 
-static int make_room(struct growing *g)
+static int grow(struct growing *g)
 {
-    int64_t room = g->room ? 2 * g->room : 1024, *p;
+    int64_t capacity = g->capacity ? 2 * g->capacity : 1024, *p;
 
-    if (g->n < g->room)
+    if (g->n < g->capacity)
         return OK;
-    p = mem_resize(MEM_OTHER, g->prompt, (size_t)room, sizeof(*p));
+    p = mem_resize(MEM_OTHER, g->prompt, (size_t)capacity, sizeof(*p));
     if (!p)
         return ERR_NOMEM;
     g->prompt = p;
-    p = mem_resize(MEM_OTHER, g->output, (size_t)room, sizeof(*p));
+    p = mem_resize(MEM_OTHER, g->output, (size_t)capacity, sizeof(*p));
     if (!p)
         return ERR_NOMEM;
     g->output = p;
-    g->room = room;
+    g->capacity = capacity;
     return OK;
 }
 
@@ -77,7 +77,7 @@ static int take_line(struct growing *g, const char *line, int64_t number,
                        line);
     if (g->n == REQUESTS_MAX)
         return err_set(ERR_LIMIT, "%s: more than %d requests", path, REQUESTS_MAX);
-    rc = make_room(g);
+    rc = grow(g);
     if (rc != OK)
         return rc;
     g->prompt[g->n] = prompt;
@@ -89,7 +89,7 @@ int plan_lengths_read(struct plan_lengths *out, const char *path)
 {
     struct growing g = {0};
     char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     int64_t number = 0;
     ssize_t got;
     FILE *f;
@@ -98,7 +98,7 @@ int plan_lengths_read(struct plan_lengths *out, const char *path)
     *out = (struct plan_lengths){0};
     if (rc != OK)
         return rc;
-    while (rc == OK && (got = getline(&line, &room, f)) >= 0) {
+    while (rc == OK && (got = getline(&line, &capacity, f)) >= 0) {
         number++;
         rc = strlen(line) == (size_t)got
                  ? take_line(&g, line, number, path)

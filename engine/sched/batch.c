@@ -2,33 +2,34 @@
 
 #include <stdbool.h>
 
-int sched_add_decodes(const struct sched_view *v, int64_t *room,
+int sched_add_decodes(const struct sched_view *v, int64_t *token_budget,
                       struct sched_batch_entry *entries, int n, int max)
 {
-    for (int i = 0; i < v->n_seqs && n<max && * room> 0; i++) {
+    for (int i = 0; i < v->n_seqs && n<max && * token_budget> 0; i++) {
         if (v->seqs[i].state != SCHED_DECODE)
             continue;
         entries[n++] = (struct sched_batch_entry){.seq = i, .n_tok = 1};
-        --*room;
+        --*token_budget;
     }
     return n;
 }
 
-int sched_add_prompts(const struct sched_view *v, int64_t *room,
+int sched_add_prompts(const struct sched_view *v, int64_t *token_budget,
                       struct sched_batch_entry *entries, int n, int max)
 {
     int64_t slots = v->n_free_slots;
 
-    for (int i = 0; i < v->n_seqs && n<max && * room> 0; i++) {
+    for (int i = 0; i < v->n_seqs && n<max && * token_budget> 0; i++) {
         const struct sched_seq *s = &v->seqs[i];
-        int64_t n_tok = s->n_prompt_left < *room ? s->n_prompt_left : *room;
+        int64_t n_tok =
+            s->n_prompt_left < *token_budget ? s->n_prompt_left : *token_budget;
         bool admit = s->state == SCHED_WAITING;
 
         if (s->state == SCHED_DECODE || (admit && slots-- < 1))
             continue;
         entries[n++] =
             (struct sched_batch_entry){.seq = i, .n_tok = n_tok, .admit = admit};
-        *room -= n_tok;
+        *token_budget -= n_tok;
     }
     return n;
 }

@@ -39,7 +39,7 @@ static size_t settle(struct tok_stream *s, char *out)
     return n;
 }
 
-int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t room,
+int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t capacity,
                    size_t *n_out)
 {
     const char *piece;
@@ -49,8 +49,8 @@ int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t room,
     *n_out = 0;
     if (rc != OK)
         return rc;
-    if (room < 8 + 3 * n)
-        return err_set(ERR_ARG, "room for %zu bytes of text, expected at least %zu", room,
+    if (capacity < 8 + 3 * n)
+        return err_set(ERR_ARG, "%zu bytes for text, expected at least %zu", capacity,
                        8 + 3 * n);
     if (s->t->type[id] == TOK_CONTROL)
         s->at_start = s->t->space_prefix;
@@ -67,9 +67,9 @@ int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t room,
     return OK;
 }
 
-size_t tok_stream_flush(struct tok_stream *s, char *out, size_t room)
+size_t tok_stream_flush(struct tok_stream *s, char *out, size_t capacity)
 {
-    if (s->n_held == 0 || room < 3)
+    if (s->n_held == 0 || capacity < 3)
         return 0;
     s->n_held = 0;
     return put_fault(out);

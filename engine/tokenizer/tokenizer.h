@@ -64,11 +64,11 @@ struct tok_stream {
     bool at_start; /* SentencePiece: the first space is dropped */
 };
 void tok_stream_init(struct tok_stream *s, const struct tok *t);
-/* Writes at most `room` bytes (room >= 8 + 3 * the longest token) and returns how
+/* Writes at most `capacity` bytes (capacity >= 8 + 3 * the longest token) and returns how
  * many. */
-MUST int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t room,
+MUST int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t capacity,
                         size_t *n_out);
-size_t tok_stream_flush(struct tok_stream *s, char *out, size_t room);
+size_t tok_stream_flush(struct tok_stream *s, char *out, size_t capacity);
 size_t tok_longest(const struct tok *t); /* bytes of the longest token */
 
 #endif

@@ -24,8 +24,8 @@ int topo_pages_on(const struct topo_machine *m, const void *p, size_t bytes,
 
     memset(counts, 0, ((size_t)m->n_nodes + 1) * sizeof(*counts));
     while (at < end) {
-        size_t left = (size_t)(end - at), room = CHUNK * page - (uintptr_t)at % page;
-        size_t bytes_now = left < room ? left : room;
+        size_t left = (size_t)(end - at), in_chunk = CHUNK * page - (uintptr_t)at % page;
+        size_t bytes_now = left < in_chunk ? left : in_chunk;
         int rc = mem_nodes_of(at, bytes_now, nodes);
 
         if (rc != OK)

@@ -37,23 +37,23 @@ int topo_tree_copy(struct topo_tree **out, const struct topo_tree *t)
 
 /* ---- transformations ---- */
 
-/* A copy of `t` with room for n_pus, its PUs not filled in, and one more step. */
+/* A copy of `t` for n_pus PUs, which are not filled in, and one more step. */
 static struct topo_tree *derive(const struct topo_tree *t, int n_pus, const char *step)
 {
     struct topo_tree *d =
         mem_new(MEM_OTHER, 1, sizeof(*d) + (size_t)n_pus * sizeof(d->pus[0]));
-    size_t at = strlen(t->steps), room = sizeof(t->steps);
+    size_t at = strlen(t->steps), capacity = sizeof(t->steps);
 
     if (!d)
         return NULL;
     memcpy(d, t, sizeof(*t));
     d->n_pus = n_pus;
     if (at >= 3 && strcmp(t->steps + at - 3, "...") == 0)
-        return d;                         /* cut already */
-    if (at + 1 + strlen(step) + 4 < room) /* a later "..." still fits */
-        snprintf(d->steps + at, room - at, "%s%s", at ? " " : "", step);
+        return d;                             /* cut already */
+    if (at + 1 + strlen(step) + 4 < capacity) /* a later "..." still fits */
+        snprintf(d->steps + at, capacity - at, "%s%s", at ? " " : "", step);
     else
-        snprintf(d->steps + at, room - at, "...");
+        snprintf(d->steps + at, capacity - at, "...");
     return d;
 }
 

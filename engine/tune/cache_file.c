@@ -248,7 +248,7 @@ static int merge_group(struct tune_cache *c, const struct tune_group *from)
                 return ERR_NOMEM;
             *g = *from;
             g->entries = NULL;
-            g->n_entries = g->room = 0;
+            g->n_entries = g->capacity = 0;
         }
         e = tune_group_entry(g, from->entries[i].m);
         if (!e)

@@ -29,7 +29,7 @@ struct tune_group {
     enum kern_type type;
     int64_t n, k, k_unit;       /* k_unit: 0 where not split along K */
     struct tune_entry *entries; /* ascending m */
-    int n_entries, room;
+    int n_entries, capacity;
 };
 
 struct tune_cache {
@@ -37,7 +37,7 @@ struct tune_cache {
     struct tune_key key; /* of this machine and build */
     int cpus[CPU_MAX], n_threads;
     struct tune_group *groups;
-    int n_groups, room;
+    int n_groups, capacity;
 };
 
 /* tune_cache_open() as if the key were this one. */

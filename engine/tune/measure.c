@@ -15,7 +15,8 @@
     4 /* copies of the weights together fill this many last-level caches */
 #define FILL_BYTES 65536 /* random numbers of one stream */
 #define COPY_ALIGN 4096
-#define ROOM_STEP  ((size_t)32 << 20) /* so that shapes of about one size share a room */
+#define BUFFER_STEP                                                                      \
+    ((size_t)32 << 20) /* so that shapes of about one size share a buffer */
 
 struct tune_bench {
     struct par_team *team;
@@ -90,7 +91,7 @@ static void fill(struct tune_bench *b, void *to, size_t bytes, enum kern_type ty
     par_team_run(b->team, par_team_size(b->team), fill_phase, &f);
 }
 
-static int room(void **p, size_t *have, size_t bytes)
+static int reserve(void **p, size_t *have, size_t bytes)
 {
     if (*p && *have >= bytes)
         return OK;
@@ -118,7 +119,7 @@ static int make_weights(struct tune_bench *b)
     if (b->weights_bytes < bytes) {
         mem_unmap(MEM_WEIGHTS, b->weights, b->weights_bytes);
         b->weights_bytes = 0;
-        bytes = (bytes / ROOM_STEP + 1) * ROOM_STEP;
+        bytes = (bytes / BUFFER_STEP + 1) * BUFFER_STEP;
         b->weights = mem_map(MEM_WEIGHTS, bytes, MEM_NODE_ANY);
         if (!b->weights)
             return ERR_NOMEM;
@@ -136,14 +137,15 @@ static int make_activations(struct tune_bench *b)
     bool stale = !b->x || b->x_bytes < x_bytes;
     int rc;
 
-    rc = room((void **)&b->x, &b->x_bytes, x_bytes);
+    rc = reserve((void **)&b->x, &b->x_bytes, x_bytes);
     if (rc == OK && stale)
         fill(b, b->x, b->x_bytes, KERN_F32);
     if (rc == OK)
-        rc = room(&b->a, &b->a_bytes, kern_a_bytes(s->v->a_format, s->m, b->mat.k_pad));
+        rc =
+            reserve(&b->a, &b->a_bytes, kern_a_bytes(s->v->a_format, s->m, b->mat.k_pad));
     if (rc == OK)
-        rc = room((void **)&b->c, &b->c_bytes,
-                  (size_t)(s->m * b->mat.n_panels * KERN_PANEL) * sizeof(float));
+        rc = reserve((void **)&b->c, &b->c_bytes,
+                     (size_t)(s->m * b->mat.n_panels * KERN_PANEL) * sizeof(float));
     return rc;
 }
 
@@ -239,7 +241,7 @@ static int prepare(struct tune_bench *b, const struct kern_schedule *s, int n_th
     rc = kern_schedule_check(s, b->shape.v, &b->mat, b->shape.m, n_threads);
     if (rc != OK || b->model)
         return rc;
-    return room((void **)&b->partial, &b->partial_bytes, kern_gemm_partial_bytes(&j));
+    return reserve((void **)&b->partial, &b->partial_bytes, kern_gemm_partial_bytes(&j));
 }
 
 static double run(struct tune_bench *b, const struct kern_schedule *s, int n_threads)
@@ -280,7 +282,7 @@ int tune_run_once(struct tune_bench *b, const struct kern_schedule *s, int n_thr
 /* ---- measurements ---- */
 
 /* Room that grows before the first run: nothing allocates between two. */
-static int measure_room(struct tune_bench *b, int n, int rounds)
+static int open_measure(struct tune_bench *b, int n, int rounds)
 {
     if (b->measure && n <= b->n_max && rounds <= b->rounds_max)
         return OK;
@@ -319,7 +321,7 @@ static int compare(struct tune_bench *b, const struct kern_schedule *s, int n,
 {
     struct job j = {b, s, n_threads, 0};
     uint64_t t0 = clock_ns();
-    int rc = measure_room(b, n, o.max_rounds);
+    int rc = open_measure(b, n, o.max_rounds);
 
     for (int i = 0; i < n && rc == OK; i++)
         rc = prepare(b, &s[i], n_threads);

@@ -8,14 +8,15 @@
 
 struct tune_group *tune_cache_add_group(struct tune_cache *c)
 {
-    if (c->n_groups == c->room) {
-        int room = c->room ? 2 * c->room : 8;
-        void *grown = mem_resize(MEM_OTHER, c->groups, (size_t)room, sizeof(*c->groups));
+    if (c->n_groups == c->capacity) {
+        int capacity = c->capacity ? 2 * c->capacity : 8;
+        void *grown =
+            mem_resize(MEM_OTHER, c->groups, (size_t)capacity, sizeof(*c->groups));
 
         if (!grown)
             return NULL;
         c->groups = grown;
-        c->room = room;
+        c->capacity = capacity;
     }
     return &c->groups[c->n_groups++];
 }
@@ -28,15 +29,15 @@ struct tune_entry *tune_group_entry(struct tune_group *g, int64_t m)
         i--;
     if (i < g->n_entries && g->entries[i].m == m)
         return &g->entries[i];
-    if (g->n_entries == g->room) {
-        int room = g->room ? 2 * g->room : 32;
+    if (g->n_entries == g->capacity) {
+        int capacity = g->capacity ? 2 * g->capacity : 32;
         void *grown =
-            mem_resize(MEM_OTHER, g->entries, (size_t)room, sizeof(*g->entries));
+            mem_resize(MEM_OTHER, g->entries, (size_t)capacity, sizeof(*g->entries));
 
         if (!grown)
             return NULL;
         g->entries = grown;
-        g->room = room;
+        g->capacity = capacity;
     }
     memmove(&g->entries[i + 1], &g->entries[i],
             (size_t)(g->n_entries - i) * sizeof(*g->entries));

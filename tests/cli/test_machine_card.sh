@@ -51,7 +51,7 @@ name="of other instruction sets"
 if [ "${SANDWICH_ISA-}" = ref ]; then
     skip "$name" "nothing can be hidden from plain C"
 else
-    check "$name" refuses 1 'isa ".*, here "ref"' \
+    check "$name" refuses 1 'isa ".*, here it is "ref"' \
         env SANDWICH_ISA=ref $run --machine-card "$card"
 fi
 

@@ -312,7 +312,7 @@ static void test_stream_faults(void **state)
     assert_err(tok_stream_put(&s, tok_vocab(t), out, sizeof(out), &n), ERR_ARG,
                "token id");
     assert_err(tok_stream_put(&s, -1, out, sizeof(out), &n), ERR_ARG, "token id");
-    assert_err(tok_stream_put(&s, 'a', out, 10, &n), ERR_ARG, "room");
+    assert_err(tok_stream_put(&s, 'a', out, 10, &n), ERR_ARG, "bytes for text");
     tok_close(&t);
 }
 

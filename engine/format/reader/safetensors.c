@@ -16,7 +16,7 @@
 
 #define MAX_SHARDS      1000
 #define MAX_INDEX_BYTES (16u << 20)
-#define PATH_ROOM       768
+#define PATH_BYTES      768
 #define INDEX_NAME      "model.safetensors.index.json"
 
 struct dir {
@@ -55,7 +55,7 @@ static const json_t *weight_map(const struct dir *d)
 /* Open the file of this name, once. Returns its number, or a negative error. */
 static int open_shard(struct dir *d, const char *dir, const char *name)
 {
-    char path[PATH_ROOM];
+    char path[PATH_BYTES];
     int i, rc;
 
     for (i = 0; i < d->n; i++)
@@ -193,7 +193,7 @@ static bool is_ignored(void *ctx, const char *name)
 
 static int open_files(struct format_file *f, struct dir *d)
 {
-    char index_path[PATH_ROOM];
+    char index_path[PATH_BYTES];
     int i;
 
     snprintf(index_path, sizeof(index_path), "%s/" INDEX_NAME, f->path);
@@ -207,7 +207,7 @@ static int safetensors_open(struct format_file *f, const char *path)
 {
     struct model_tensor_source source = {MODEL_NAMES_HF, f, find_tensor, name_at,
                                          is_ignored};
-    char config_path[PATH_ROOM];
+    char config_path[PATH_BYTES];
     struct dir *d;
     int i, rc;
 

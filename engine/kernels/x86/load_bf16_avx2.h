@@ -12,7 +12,8 @@ static const uint32_t odd_row[8]
     __attribute__((aligned(32))) = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
                                     0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
 
-/* Each row loads the lanes for itself: a lane kept for both is a register too many. */
+/* Each row loads the lanes again: keeping them for both rows would need one register more
+ * than there are. */
 static inline __attribute__((always_inline)) __m256 tile_widen(const char *b, const int j)
 {
     __m256 row;

@@ -254,8 +254,8 @@ static int measured_step(struct plan_evaluation *e, const struct plan_step *s, i
                          double *seconds)
 {
     struct measured *x = e->ctx;
-    int64_t room = x->max_tok - s->n_rows;
-    int64_t ctx_tok = x->n_ctx_tok < room ? x->n_ctx_tok : room;
+    int64_t left_tok = x->max_tok - s->n_rows;
+    int64_t ctx_tok = x->n_ctx_tok < left_tok ? x->n_ctx_tok : left_tok;
     double one = 0, sum = 0;
     int n = 0, rc;
 

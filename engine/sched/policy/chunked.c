@@ -6,10 +6,10 @@
 static int chunked_step(const struct sched_view *v, struct sched_batch_entry *entries,
                         int max)
 {
-    int64_t room = v->max_step_tok;
-    int n = sched_add_decodes(v, &room, entries, 0, max);
+    int64_t token_budget = v->max_step_tok;
+    int n = sched_add_decodes(v, &token_budget, entries, 0, max);
 
-    return sched_add_prompts(v, &room, entries, n, max);
+    return sched_add_prompts(v, &token_budget, entries, n, max);
 }
 
 const struct sched_policy sched_policy_chunked = {.name = "chunked",

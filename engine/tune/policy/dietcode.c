@@ -32,7 +32,7 @@ struct slice {
 
 struct state {
     struct slice *pool; /* every slice measured */
-    int n_pool, room;
+    int n_pool, capacity;
     struct slice drawn[CANDIDATES];
     struct tune_ridge model;
     struct rng rng;
@@ -129,7 +129,7 @@ static int trial(struct state *st, struct tune_search *q, struct slice *c)
     int known = q->n_seen, rc;
 
     rc = tune_search_try(q, &c->s, q->c->n_threads, &seconds);
-    if (rc != OK || q->n_seen == known || st->n_pool == st->room)
+    if (rc != OK || q->n_seen == known || st->n_pool == st->capacity)
         return rc;
     c->log_cost = log(seconds / tune_flop(&q->shape)) - log_fit(&c->s, &q->shape, q->w);
     features(st, &c->s, q, x);
@@ -193,7 +193,7 @@ static int search(void *arg, struct tune_search *q)
     int rc = OK, gained_at = 0, before = -1;
 
     choose_sample(st, q->c);
-    while (rc == OK && st->n_pool > before && st->n_pool < st->room &&
+    while (rc == OK && st->n_pool > before && st->n_pool < st->capacity &&
            st->n_pool - gained_at < STALE) {
         double total = 0;
 
@@ -233,8 +233,8 @@ static int run(struct tune_ctx *c, struct kern_schedule *out)
     st = mem_new(MEM_OTHER, 1, sizeof(*st));
     if (!st)
         return ERR_NOMEM;
-    st->room = (int)c->o->trials;
-    st->pool = mem_new(MEM_OTHER, (size_t)st->room, sizeof(*st->pool));
+    st->capacity = (int)c->o->trials;
+    st->pool = mem_new(MEM_OTHER, (size_t)st->capacity, sizeof(*st->pool));
     if (st->pool) {
         tune_caches(c->n_threads, st->caches);
         rng_init(&st->rng, (uint64_t)c->o->seed, "dietcode");
