@@ -1,10 +1,12 @@
 /* The program `testbed`: runs experiments, describes them and exports their results. */
+#include <limits.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "base/child.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -35,12 +37,11 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define MACHINE_BUDGET_S 60
 #define FULL_CARD        "characterize"
 #define FIGURE_PYTHON    "/usr/bin/python3"
-#define FIGURE_SCRIPT    "paper-figs/" FULL_CARD ".py"
 #define PLAN_BYTES       (1 << 20)
 
 struct flags {
     bool smoke, dry_run, quiet, fresh, force, full, help;
-    char *out, *format;
+    char *out, *format, *record;
 };
 
 #define OPT_OF        struct flags
@@ -84,6 +85,16 @@ static const struct opt_row export_flags[] = {
             "markdown.",
             .unit = "FORMAT"),
     OUT_ROW("File to write, completely or not at all. Default: standard output."),
+    OPT_HELP_ROW,
+    {0},
+};
+
+static const struct opt_row draw_flags[] = {
+    OPT_ROW(STR, record, NULL,
+            "Record to draw. Default: the newest, results/NAME/latest.json.",
+            .unit = "FILE"),
+    OUT_ROW("Folder of the figure. Default: paper-figs/out of the checkout, or below the "
+            "working directory."),
     OPT_HELP_ROW,
     {0},
 };
@@ -209,22 +220,25 @@ static int is_job(const struct dirent *d)
 
 static int verb_list(const struct words *w)
 {
+    char dir[PATH_MAX];
     struct dirent **found = NULL;
-    int n = scandir("experiments", &found, is_job, alphasort), status = EXIT_OK;
+    int n = scandir(home_find(dir, sizeof(dir), "experiments"), &found, is_job,
+                    alphasort),
+        status = EXIT_OK;
     struct job *j;
 
     (void)w;
     if (n < 0) {
         fprintf(stderr,
-                "testbed: experiments: cannot read the folder: %s; run testbed from the "
-                "top of the checkout\n",
-                strerror(errno));
+                "testbed: %s: cannot read the folder: %s; it is neither near this "
+                "program nor here: set " HOME_ENV "\n",
+                dir, strerror(errno));
         return EXIT_USAGE;
     }
     for (int i = 0; i < n; i++) {
-        char path[512];
+        char path[PATH_MAX + 256];
 
-        snprintf(path, sizeof(path), "experiments/%s", found[i]->d_name);
+        snprintf(path, sizeof(path), "%s/%s", dir, found[i]->d_name);
         if (job_read(&j, path, NULL) == OK) {
             printf("%-24s %4g min %6g MB  %s\n", j->stem, j->cost.minutes,
                    j->cost.disk_mb, j->head.about);
@@ -301,19 +315,34 @@ static int print_card(int rc, json_t *card)
     return rc == OK ? EXIT_OK : complain(EXIT_INVALID);
 }
 
-/* Draw the page with the experiment's script, which prints where it is. The card is
- * complete without it, so a missing Python or library is not a failure. */
-static void draw(const char *record)
+/* Draw a record, or the newest one if it is NULL, with the experiment's script, which
+ * prints where the figure is. */
+MUST static int draw(const char *stem, const char *record, const char *out)
 {
+    char name[256], script[PATH_MAX];
     const struct child_program p = {
-        .argv = (const char *const[]){FIGURE_PYTHON, FIGURE_SCRIPT, record, NULL},
+        .argv = (const char *const[]){FIGURE_PYTHON, script, record, NULL},
         .fd = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}};
     pid_t pid;
 
+    snprintf(name, sizeof(name), "paper-figs/%s.py", stem);
+    home_find(script, sizeof(script), name);
+    if (access(script, R_OK) != 0)
+        return err_set(ERR_NOTFOUND,
+                       "%s: no such script; `testbed list` names the "
+                       "experiments, and each has a figure",
+                       script);
+    if (out && setenv("FIGURES", out, 1) != 0)
+        return ERR_NOMEM;
     fflush(NULL);
-    if (child_start(&pid, &p) != OK || child_wait(&pid, 0) != OK)
-        fprintf(stderr, "testbed: no page was drawn; install python3-matplotlib and "
-                        "python3-h5py, then run: make figures NAME=" FULL_CARD "\n");
+    TRY(child_start(&pid, &p));
+    return child_wait(&pid, 0);
+}
+
+static int verb_draw(const struct words *w)
+{
+    return draw(w->rest[0], w->flags.record, w->flags.out) == OK ? EXIT_OK
+                                                                 : complain(EXIT_INVALID);
 }
 
 /* The full card is what the experiment `characterize` measures, records and draws. */
@@ -338,7 +367,10 @@ static int full_machine(const struct words *w)
         printf("\n");
         status = print_card(rc, card);
         printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, record);
-        draw(record);
+        /* The card is complete without its page. */
+        if (draw(FULL_CARD, record, NULL) != OK)
+            fprintf(stderr, "testbed: no page was drawn; install python3-matplotlib and "
+                            "python3-h5py, then run: testbed draw " FULL_CARD "\n");
     }
     mem_free(record);
     job_free(&j);
@@ -432,12 +464,23 @@ static const struct verb {
      1,
      export_flags,
      verb_export},
+    {"draw",
+     "Draw the figure of an experiment from its record.",
+     {"testbed draw NAME [options]",
+      "Draw the figure of an experiment as SVG and PNG from its newest record, with "
+      "paper-figs/NAME.py. A record gives the same bytes whenever it is drawn.",
+      "  testbed draw quickstart\n"
+      "  testbed draw quickstart --record FILE.h5 --out figures\n",
+      EXIT_STATUS},
+     1,
+     draw_flags,
+     verb_draw},
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
 
 static void help(FILE *f)
 {
-    fputs("usage: testbed VERB [arguments] [options]\n\n"
+    fputs("Usage: testbed VERB [arguments] [options]\n\n"
           "Run experiments on language model serving and keep what was measured.\n\n"
           "Verbs:\n",
           f);
