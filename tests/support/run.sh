@@ -42,7 +42,7 @@ done
 # What to fetch for the tests that were skipped for want of it.
 sed -n 's/^# skip: \(.*\) is not in \$SANDWICH_DATA$/  \1/p' "$log" | sort -u >"$BUILD/test.data"
 if [ -s "$BUILD/test.data" ]; then
-    echo "Tests were skipped for want of these data, of which datasets/README.md says where to get them:"
+    echo "Tests were skipped for want of these data, of which datasets/data.md says where to get them:"
     cat "$BUILD/test.data"
 fi
 awk '{p += $1; f += $2; s += $3} END {

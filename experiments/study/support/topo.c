@@ -51,7 +51,7 @@ static int open_xml(struct topo_machine **out, const char *name)
         return topo_machine_open(out, path);
     return err_set(ERR_NOTFOUND,
                    "%s is not here, not in %s, and not in the folder hwloc of "
-                   "$SANDWICH_DATA (datasets/README.md says where to get it)",
+                   "$SANDWICH_DATA (datasets/data.md says where to get it)",
                    name, TOPOLOGIES);
 }
 
