@@ -21,8 +21,9 @@ struct make_flags {
 static const struct opt_row make_table[] = {
     OPT_ROW(STR, arch, NULL,
             "Architecture whose shape the model gets: llama-160m, sheared-llama-1.3b, "
-            "llama-3.2-1b, llama-3.2-3b, llama-3-8b, qwen-1.8b, "
-            "deepseek-r1-distill-qwen-7b, or tiny.",
+            "llama-3.2-1b, llama-3.2-3b, llama-3-8b, mistral-7b, qwen-1.8b, "
+            "deepseek-r1-distill-qwen-7b, qwen3-0.6b, or tiny, tiny-mistral, tiny-qwen3 "
+            "for tests.",
             .unit = "NAME"),
     /* in the order of enum kern_type */
     OPT_ROW(ENUM, type, "bf16", "Type of the matrices. Norms and biases are always f32.",
