@@ -191,8 +191,7 @@ install: all
 	$(Q)BUILD=$(BUILD) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VERSION=$(VERSION) sh tests/support/install.sh
 experiment: all
 	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
-	$(Q)$(BUILD)/testbed run experiments/$(NAME).json $(ARGS)
-	$(Q)$(MAKE) --no-print-directory figures NAME=$(NAME)
+	$(Q)$(BUILD)/testbed run experiments/$(NAME).json --draw $(ARGS)
 figures:
 	$(Q)for f in $(if $(NAME),paper-figs/$(NAME).py,$(wildcard paper-figs/*.py)); do $(PYTHON) $$f || exit 1; done
 list: all
