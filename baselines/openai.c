@@ -9,15 +9,25 @@
 
 /* --- requests */
 
-enum extra { IGNORE_EOS, MIN_TOKENS, STREAM_OPTIONS, TOKEN_IDS, TIMINGS, CACHE, SEED };
+enum extra {
+    IGNORE_EOS,
+    MIN_TOKENS,
+    STREAM_OPTIONS,
+    RUNNING_USAGE,
+    TOKEN_IDS,
+    TIMINGS,
+    CACHE,
+    SEED
+};
 
 const char *const sut_openai_extras[] = {
-    [IGNORE_EOS] = "ignore_eos",         /* vLLM, llama-server, this project */
-    [MIN_TOKENS] = "min_tokens",         /* vLLM */
-    [STREAM_OPTIONS] = "stream_options", /* OpenAI; its running count: vLLM */
-    [TOKEN_IDS] = "return_token_ids",    /* vLLM */
-    [TIMINGS] = "timings_per_token",     /* llama-server */
-    [CACHE] = "cache_prompt",            /* llama-server: repeated prompts cost again */
+    [IGNORE_EOS] = "ignore_eos",                /* vLLM, llama-server, this project */
+    [MIN_TOKENS] = "min_tokens",                /* vLLM */
+    [STREAM_OPTIONS] = "stream_options",        /* OpenAI */
+    [RUNNING_USAGE] = "continuous_usage_stats", /* vLLM, in stream_options */
+    [TOKEN_IDS] = "return_token_ids",           /* vLLM */
+    [TIMINGS] = "timings_per_token",            /* llama-server */
+    [CACHE] = "cache_prompt", /* llama-server: repeated prompts cost again */
     [SEED] = "seed",
     [SUT_OPENAI_N_EXTRAS] = NULL,
 };
@@ -83,11 +93,25 @@ static void put_extra(struct text *t, const struct sut_openai_request *r, enum e
     if (e == MIN_TOKENS)
         put_int(t, r->n_output);
     else if (e == STREAM_OPTIONS)
-        text_puts(t, "{\"include_usage\":true,\"continuous_usage_stats\":true}");
+        text_puts(t, r->extras & 1u << RUNNING_USAGE
+                         ? "{\"include_usage\":true,\"continuous_usage_stats\":true}"
+                         : "{\"include_usage\":true}");
     else if (e == SEED)
         put_int(t, r->seed & 0x7fffffff); /* what every server can hold */
     else
         text_puts(t, e == CACHE ? "false" : "true");
+}
+
+unsigned sut_openai_named(const char *message)
+{
+    unsigned named = 0;
+
+    for (int i = 0; i < SUT_OPENAI_N_EXTRAS; i++)
+        if (strstr(message, sut_openai_extras[i]))
+            named |= 1u << i;
+    if (named & 1u << RUNNING_USAGE) /* a member is refused, not its object */
+        named &= ~(1u << STREAM_OPTIONS);
+    return named;
 }
 
 int sut_openai_body(struct text *out, const struct sut_openai_request *r)
@@ -97,7 +121,7 @@ int sut_openai_body(struct text *out, const struct sut_openai_request *r)
     text_puts(out, ",\"stream\":true,\"temperature\":0,\"max_tokens\":");
     put_int(out, r->n_output);
     for (int e = 0; e < SUT_OPENAI_N_EXTRAS; e++)
-        if (r->extras & 1u << e)
+        if (r->extras & 1u << e && e != RUNNING_USAGE)
             put_extra(out, r, (enum extra)e);
     text_puts(out, ",\"prompt\":");
     if (r->as_text)

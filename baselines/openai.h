@@ -20,10 +20,10 @@
 
 /* --- requests */
 
-enum { SUT_OPENAI_N_EXTRAS = 7 };
+enum { SUT_OPENAI_N_EXTRAS = 8 };
 extern const char *const sut_openai_extras[]; /* their names; NULL ends it */
 #define SUT_OPENAI_ALL_EXTRAS   ((1u << SUT_OPENAI_N_EXTRAS) - 1)
-#define SUT_OPENAI_BASIC_EXTRAS 0x45u /* ignore_eos, stream_options, seed */
+#define SUT_OPENAI_BASIC_EXTRAS 0x85u /* ignore_eos, stream_options, seed */
 
 struct sut_openai_request {
     const char *model;
@@ -33,6 +33,9 @@ struct sut_openai_request {
     int64_t n_text_words;
     unsigned extras; /* bit i: sut_openai_extras[i] is sent */
 };
+/* The extras that the refusal of a request names. */
+unsigned sut_openai_named(const char *message);
+
 /* The body of a request for a stream, appended to `out`, with a NUL that is counted. */
 MUST int sut_openai_body(struct text *out, const struct sut_openai_request *r);
 

@@ -209,17 +209,6 @@ static int try_request(struct attempt *a, const struct sut_openai_probe *p,
     return rc;
 }
 
-/* The extras that a refusal names. */
-static unsigned named_in(const char *message)
-{
-    unsigned named = 0;
-
-    for (int i = 0; i < SUT_OPENAI_N_EXTRAS; i++)
-        if (strstr(message, sut_openai_extras[i]))
-            named |= 1u << i;
-    return named;
-}
-
 /* Ids that the server took for something else are no prompt of ids. */
 static bool took_ids(struct sut_openai_probe *p, const struct attempt *a)
 {
@@ -252,7 +241,7 @@ static int try_fields(struct sut_openai_probe *p, const struct sut_http_opts *ht
             return OK;
         if (!first[0])
             snprintf(first, sizeof(first), "%s", a->refusal);
-        named = named_in(a->refusal) & p->extras;
+        named = sut_openai_named(a->refusal) & p->extras;
         refused |= named;
         i += !named;
     }
