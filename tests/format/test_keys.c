@@ -263,96 +263,93 @@ static double llama3(double wavelength)
     return 1 / ((1 - smooth) / 8 + smooth);
 }
 
+enum { NONE, LINEAR4, LLAMA3 };
+static const struct {
+    const char *more;
+    double theta; /* 0: refused */
+    int scaling;
+    const char *refusal;
+} rope_cases[] = {
+    {"", 1e4, NONE, NULL},
+    {"\"rope_theta\": 5e5, \"rope_scaling\": null", 5e5, NONE, NULL},
+    {"\"rope_scaling\": {}", 1e4, NONE, NULL},
+    {"\"rope_scaling\": {\"rope_type\": \"default\"}", 1e4, NONE, NULL},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}", 1e4, LINEAR4, NULL},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"linear\", "
+     "\"factor\": 4, "
+     "\"attention_factor\": null}",
+     1e4, LINEAR4, NULL},
+    {"\"rope_theta\": 5e5, \"rope_scaling\": {\"rope_type\": \"llama3\", " NUMBERS "}",
+     5e5, LLAMA3, NULL},
+    {"\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"llama3\", " NUMBERS "}",
+     5e5, LLAMA3, NULL},
+    {"\"rope_theta\": 5e5, \"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": "
+     "\"llama3\", " NUMBERS "}, \"rope_scaling\": {\"type\": \"llama3\", " NUMBERS "}",
+     5e5, LLAMA3, NULL},
+    {"\"rope_interleaved\": false, \"partial_rotary_factor\": 1.0", 1e4, NONE, NULL},
+
+    {"\"rope_scaling\": {\"factor\": 4}", 0, NONE,
+     "rope_scaling: factor: expected with it rope_type linear or llama3, found no "
+     "such"},
+    {"\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 4}", 0, NONE,
+     "rope_scaling: factor: expected with it rope_type linear or llama3, found "
+     "default"},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"default\"}", 0, NONE,
+     "rope_scaling: type: expected default as rope_type says, found linear"},
+    {"\"rope_parameters\": {\"rope_type\": \"default\"}, \"rope_scaling\": "
+     "{\"type\": "
+     "\"linear\", \"factor\": 4}",
+     0, NONE, "rope_scaling: expected the scaling of rope_parameters, found another"},
+    {"\"rope_theta\": 1e4, \"rope_parameters\": {\"rope_theta\": 5e5}", 0, NONE,
+     "rope_parameters: rope_theta: expected 10000 as elsewhere in the file, found "
+     "500000"},
+    {"\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}", 0, NONE,
+     "rope_parameters: full_attention: expected the same parameters for all layers"},
+    {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}", 0, NONE,
+     "expected default, linear or llama3, found yarn"},
+    {"\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", 0, NONE,
+     "found dynamic"},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"attention_factor\": "
+     "2}",
+     0, NONE, "rope_scaling: attention_factor: expected 1, found 2"},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"beta_fast\": 32}", 0,
+     NONE, "rope_scaling: beta_fast: expected only known keys"},
+    {"\"rope_interleaved\": true", 0, NONE, "rope_interleaved: expected 0, found 1"},
+    {"\"rope_local_base_freq\": 1e4", 0, NONE,
+     "rope_local_base_freq: expected only known"},
+    {"\"attention_multiplier\": 0.5", 0, NONE,
+     "attention_multiplier: expected only known"},
+    {"\"attn_temperature_tuning\": 4", 0, NONE, "attn_temperature_tuning"},
+    {"\"rotary_pct\": 0.25", 0, NONE, "rotary_pct"},
+    {"\"use_mrope\": true", 0, NONE, "use_mrope"},
+};
+
 static void hf_rope(void **state)
 {
-    enum { NONE, LINEAR4, LLAMA3 };
-    static const struct {
-        const char *more;
-        double theta; /* 0: refused */
-        int scaling;
-        const char *refusal;
-    } cases[] = {
-        {"", 1e4, NONE, NULL},
-        {"\"rope_theta\": 5e5, \"rope_scaling\": null", 5e5, NONE, NULL},
-        {"\"rope_scaling\": {}", 1e4, NONE, NULL},
-        {"\"rope_scaling\": {\"rope_type\": \"default\"}", 1e4, NONE, NULL},
-        {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}", 1e4, LINEAR4, NULL},
-        {"\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"linear\", "
-         "\"factor\": 4, "
-         "\"attention_factor\": null}",
-         1e4, LINEAR4, NULL},
-        {"\"rope_theta\": 5e5, \"rope_scaling\": {\"rope_type\": \"llama3\", " NUMBERS
-         "}",
-         5e5, LLAMA3, NULL},
-        {"\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"llama3\", " NUMBERS
-         "}",
-         5e5, LLAMA3, NULL},
-        {"\"rope_theta\": 5e5, \"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": "
-         "\"llama3\", " NUMBERS "}, \"rope_scaling\": {\"type\": \"llama3\", " NUMBERS
-         "}",
-         5e5, LLAMA3, NULL},
-        {"\"rope_interleaved\": false, \"partial_rotary_factor\": 1.0", 1e4, NONE, NULL},
-
-        {"\"rope_scaling\": {\"factor\": 4}", 0, NONE,
-         "rope_scaling: factor: expected with it rope_type linear or llama3, found no "
-         "such"},
-        {"\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 4}", 0, NONE,
-         "rope_scaling: factor: expected with it rope_type linear or llama3, found "
-         "default"},
-        {"\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"default\"}", 0, NONE,
-         "rope_scaling: type: expected default as rope_type says, found linear"},
-        {"\"rope_parameters\": {\"rope_type\": \"default\"}, \"rope_scaling\": "
-         "{\"type\": "
-         "\"linear\", \"factor\": 4}",
-         0, NONE, "rope_scaling: expected the scaling of rope_parameters, found another"},
-        {"\"rope_theta\": 1e4, \"rope_parameters\": {\"rope_theta\": 5e5}", 0, NONE,
-         "rope_parameters: rope_theta: expected 10000 as elsewhere in the file, found "
-         "500000"},
-        {"\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}", 0,
-         NONE,
-         "rope_parameters: full_attention: expected the same parameters for all layers"},
-        {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}", 0, NONE,
-         "expected default, linear or llama3, found yarn"},
-        {"\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", 0, NONE,
-         "found dynamic"},
-        {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"attention_factor\": "
-         "2}",
-         0, NONE, "rope_scaling: attention_factor: expected 1, found 2"},
-        {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"beta_fast\": 32}", 0,
-         NONE, "rope_scaling: beta_fast: expected only known keys"},
-        {"\"rope_interleaved\": true", 0, NONE, "rope_interleaved: expected 0, found 1"},
-        {"\"rope_local_base_freq\": 1e4", 0, NONE,
-         "rope_local_base_freq: expected only known"},
-        {"\"attention_multiplier\": 0.5", 0, NONE,
-         "attention_multiplier: expected only known"},
-        {"\"attn_temperature_tuning\": 4", 0, NONE, "attn_temperature_tuning"},
-        {"\"rotary_pct\": 0.25", 0, NONE, "rotary_pct"},
-        {"\"use_mrope\": true", 0, NONE, "use_mrope"},
-    };
     struct format_file *f;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        int rc = open_hf(&f, LLAMA, cases[i].more);
+    for (size_t i = 0; i < sizeof(rope_cases) / sizeof(rope_cases[0]); i++) {
+        int rc = open_hf(&f, LLAMA, rope_cases[i].more);
 
-        if (cases[i].refusal) {
-            if (rc == OK || !strstr(err_msg(), cases[i].refusal) ||
+        if (rope_cases[i].refusal) {
+            if (rc == OK || !strstr(err_msg(), rope_cases[i].refusal) ||
                 !strstr(err_msg(), "config.json"))
-                fail_msg("%s: \"%s\"", cases[i].more, err_msg());
+                fail_msg("%s: \"%s\"", rope_cases[i].more, err_msg());
             continue;
         }
         if (rc != OK)
-            fail_msg("%s: %s", cases[i].more, err_msg());
-        assert_true(f->config.rope_theta == (float)cases[i].theta);
+            fail_msg("%s: %s", rope_cases[i].more, err_msg());
+        assert_true(f->config.rope_theta == (float)rope_cases[i].theta);
         for (int k = 0; k < S_HEAD_DIM / 2; k++) {
-            double wavelength = 2 * M_PI * pow(cases[i].theta, 2.0 * k / S_HEAD_DIM);
-            double want = cases[i].scaling == LLAMA3    ? llama3(wavelength)
-                          : cases[i].scaling == LINEAR4 ? 4
-                                                        : 1;
+            double wavelength = 2 * M_PI * pow(rope_cases[i].theta, 2.0 * k / S_HEAD_DIM);
+            double want = rope_cases[i].scaling == LLAMA3    ? llama3(wavelength)
+                          : rope_cases[i].scaling == LINEAR4 ? 4
+                                                             : 1;
 
             if (fabs((double)f->config.rope_factor[k] / want - 1) > 1e-6)
-                fail_msg("%s: pair %d slowed down by %g, expected %g", cases[i].more, k,
-                         (double)f->config.rope_factor[k], want);
+                fail_msg("%s: pair %d slowed down by %g, expected %g", rope_cases[i].more,
+                         k, (double)f->config.rope_factor[k], want);
         }
         format_close(&f);
     }
