@@ -136,10 +136,10 @@ class Result:
         with h5py.File(path, "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
             cells = f.get("cells", {})
-            self.cells = [Cell(cells[k]) for k in sorted(cells)]
-        # Cells that were not possible here or failed; "error" says why.
-        self.left_out = [c for c in self.cells if c.attrs.get("state", "done") != "done"]
-        self.cells = [c for c in self.cells if c not in self.left_out]
+            every = [Cell(cells[k]) for k in sorted(cells)]
+        self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
+        self.left_out = [c for c in every if c not in self.cells]  # failed or skipped: "error"
+        self.n_all = len(every)
 
     def footer(self):
         """Where it was measured and what its evidence is; stands on every figure."""
