@@ -10,14 +10,25 @@
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "cli/cli.h"
+#include "simulate/contention.h"
+
+/* The machines to simulate, where their folder is found. */
+static const char *machine_name(int i)
+{
+    static const char *const *names;
+
+    if (i == 0 && simulate_named_machines(CLI_PLAN_MACHINES, &names) != OK)
+        names = NULL;
+    return names ? names[i] : NULL;
+}
 
 #define OPT_OF struct cli_plan_flags
 static const struct opt_row own_rows[] = {
     OPT_ROW(STR, machine, "host",
-            "Machine to plan for: host (measured by running the engine); a name of "
-            "engine/simulate/machines, FILE.json, FILE.xml (hwloc), synthetic:SPEC "
-            "(hwloc) or fsroot:DIR (simulated).",
-            .unit = "MACHINE"),
+            "Machine to plan for: host (measured by running the engine); FILE.json, "
+            "FILE.xml (hwloc), synthetic:SPEC (hwloc), fsroot:DIR or a name in "
+            "engine/simulate/machines (simulated).",
+            .unit = "MACHINE", .names = machine_name),
     OPT_ROW(STR, machine_params, NULL,
             "JSON file with the rates of the machine to simulate, such as "
             "engine/simulate/machines/params/kunpeng920x4.json. Default: the rates of "

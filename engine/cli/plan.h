@@ -4,6 +4,8 @@
 
 #include "plan/search.h"
 
+#define CLI_PLAN_MACHINES "engine/simulate/machines"
+
 enum cli_plan_type { CLI_PLAN_FILE, CLI_PLAN_F32, CLI_PLAN_F16, CLI_PLAN_BF16 };
 
 struct cli_plan_flags {

@@ -13,8 +13,6 @@
 #include "plan/lengths.h"
 #include "simulate/contention.h"
 
-#define MACHINES_DIR "engine/simulate/machines"
-
 /* Without --lengths: the 10th, 25th, 50th, 75th and 90th percentile of the lengths of
  * ShareGPT's first turns (datasets/fits/sharegpt.json), prompts and outputs each. */
 static const int64_t usual_prompt[] = {8, 15, 33, 175, 819};
@@ -55,7 +53,7 @@ static int open_machine(struct cli_plan_job *j)
     if (is_topology(f->machine))
         rc = topo_machine_open(&j->machine, f->machine);
     else
-        rc = simulate_named_machine_open(&j->machine, f->machine, MACHINES_DIR,
+        rc = simulate_named_machine_open(&j->machine, f->machine, CLI_PLAN_MACHINES,
                                          j->params_path, sizeof(j->params_path));
     if (rc == OK && f->machine_params)
         snprintf(j->params_path, sizeof(j->params_path), "%s", f->machine_params);
@@ -64,7 +62,7 @@ static int open_machine(struct cli_plan_job *j)
     return err_set(ERR_ARG,
                    "--machine %s: a topology without rates, which nothing is known of: "
                    "--machine-params FILE gives them (%s/params/ holds some)",
-                   f->machine, MACHINES_DIR);
+                   f->machine, CLI_PLAN_MACHINES);
 }
 
 /* ---- the model ---- */

@@ -273,8 +273,18 @@ static int verb_describe(const struct words *w)
         return EXIT_OK;
     }
     if (strcmp(w->rest[0], "keys") == 0) {
+        if (w->n_rest > 1)
+            return job_find_keys(w->rest[1], stdout) == OK ? EXIT_OK
+                                                           : complain(EXIT_USAGE);
         job_docs(stdout);
         return EXIT_OK;
+    }
+    if (w->n_rest > 1) {
+        fprintf(stderr,
+                "testbed describe: unexpected argument \"%s\"; only `describe keys` "
+                "takes a second one\n",
+                w->rest[1]);
+        return EXIT_USAGE;
     }
     if (is_plan(w->rest[0]))
         return describe_plan(w->rest[0]);
@@ -375,7 +385,7 @@ static int verb_export(const struct words *w)
 static const struct verb {
     const char *name, *help; /* `help` is one line for the list of verbs */
     struct opt_usage usage;
-    int n_args;
+    int n_args, n_optional;
     const struct opt_row *flags;
     int (*run)(const struct words *w);
 } verbs[] = {
@@ -389,6 +399,7 @@ static const struct verb {
       "  testbed run quickstart --set load.n_requests=10 --set 'system.threads=[1,2]'\n",
       EXIT_STATUS},
      1,
+     0,
      run_flags,
      verb_run},
     {"list",
@@ -399,16 +410,19 @@ static const struct verb {
       "  testbed list | grep simulated\n",
       EXIT_STATUS},
      0,
+     0,
      list_flags,
      verb_list},
     {"describe",
      "Describe an experiment, a plan, all metrics or all keys.",
-     {"testbed describe NAME|FILE|metrics|keys [--set KEY=VALUE]... [options]",
+     {"testbed describe NAME|FILE|metrics|keys [PATTERN] [--set KEY=VALUE]... [options]",
       "Describe an experiment (its claim, needs, cost and every setting) or a plan file. "
-      "`metrics` lists all metrics, `keys` all keys of an experiment.",
+      "`metrics` lists all metrics, `keys` all keys of an experiment, `keys PATTERN` "
+      "those whose name or meaning holds PATTERN.",
       "  testbed describe quickstart\n"
-      "  testbed describe keys\n",
+      "  testbed describe keys rate\n",
       EXIT_STATUS},
+     1,
      1,
      describe_flags,
      verb_describe},
@@ -421,6 +435,7 @@ static const struct verb {
       "  testbed machine --full\n",
       EXIT_STATUS},
      0,
+     0,
      machine_flags,
      verb_machine},
     {"export",
@@ -430,6 +445,7 @@ static const struct verb {
       "  testbed export results/quickstart/RUN.h5 --format csv --out requests.csv\n",
       EXIT_STATUS},
      1,
+     0,
      export_flags,
      verb_export},
 };
@@ -491,7 +507,7 @@ static int run_verb(int verb, int argc, char **argv)
     } else if (w.flags.help) {
         opt_help_usage(&v->usage, v->flags, stdout);
         status = EXIT_OK;
-    } else if (w.n_rest != v->n_args) {
+    } else if (w.n_rest < v->n_args || w.n_rest > v->n_args + v->n_optional) {
         fprintf(
             stderr,
             "testbed %s: expected %d argument%s, found %d (usage: %s; --help describes "
