@@ -17,6 +17,7 @@ struct make_flags {
     int64_t seed, threads;
     bool help;
 };
+
 static const char *arch_name(int i)
 {
     return format_make_names()[i];
@@ -24,8 +25,9 @@ static const char *arch_name(int i)
 
 #define OPT_OF struct make_flags
 static const struct opt_row make_table[] = {
-    OPT_ROW(STR, arch, NULL, "Architecture whose shape the model gets.", .unit = "NAME",
-            .names = arch_name),
+    OPT_ROW(STR, arch, NULL,
+            "Architecture whose shape the model gets. Those named tiny are for tests.",
+            .unit = "NAME", .names = arch_name),
     /* in the order of enum kern_type */
     OPT_ROW(ENUM, type, "bf16", "Type of the matrices. Norms and biases are always f32.",
             .values = "f32|f16|bf16"),

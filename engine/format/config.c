@@ -113,8 +113,8 @@ int64_t model_n_params(const struct model_config *c)
 {
     int64_t dim = c->dim, q = (int64_t)c->n_heads * c->head_dim;
     int64_t qkv = q + 2 * (int64_t)c->n_kv_heads * c->head_dim;
-    int64_t layer =
-        dim * qkv + q * dim + 3 * dim * c->hidden + 2 * dim + (c->qkv_bias ? qkv : 0);
+    int64_t layer = dim * qkv + q * dim + 3 * dim * c->hidden + 2 * dim +
+                    (c->qkv_bias ? qkv : 0) + (c->qk_norm ? 2 * c->head_dim : 0);
 
     return (c->tied ? 1 : 2) * c->vocab * dim + c->n_layers * layer + dim;
 }

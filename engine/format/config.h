@@ -18,7 +18,7 @@
 #define MODEL_FFN_UNIT 64
 
 struct model_config {
-    char arch[32]; /* "llama", "qwen2": the word in the file */
+    char arch[32]; /* "llama" (also Mistral), "qwen2", "qwen3" */
     char name[96]; /* the name in the file, or the stem of its path */
     int dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab;
     int max_tok; /* the longest context the model is made for */
@@ -26,6 +26,7 @@ struct model_config {
     float rope_theta;
     bool tied;     /* the output head is the embedding matrix */
     bool qkv_bias; /* Qwen2 */
+    bool qk_norm;  /* RMSNorm of every query and key head before rotation; Qwen3 */
     /* Each rotary frequency is divided by rope_factor[i], i < head_dim/2 (1 = unscaled).
      * Llama-3 scaling is resolved into these by the reader. */
     float rope_factor[MODEL_HEAD_DIM_MAX / 2];

@@ -24,6 +24,8 @@ static const struct {
     [FORMAT_GATE] = {"ffn_gate.weight", "mlp.gate_proj.weight"},
     [FORMAT_UP] = {"ffn_up.weight", "mlp.up_proj.weight"},
     [FORMAT_DOWN] = {"ffn_down.weight", "mlp.down_proj.weight"},
+    [FORMAT_Q_NORM] = {"attn_q_norm.weight", "self_attn.q_norm.weight"},
+    [FORMAT_K_NORM] = {"attn_k_norm.weight", "self_attn.k_norm.weight"},
 };
 
 void format_role_name(enum model_naming naming, enum format_role role, int layer,
@@ -77,6 +79,10 @@ void format_role_shape(const struct model_config *c, enum format_role role, int6
         *rows = c->dim;
         *cols = c->hidden;
         break;
+    case FORMAT_Q_NORM:
+    case FORMAT_K_NORM:
+        *cols = c->head_dim;
+        break;
     default: /* norms: one row of dim */
         break;
     }
@@ -88,6 +94,8 @@ bool format_role_needed(const struct model_config *c, enum format_role role)
         return !c->tied;
     if (role == FORMAT_Q_BIAS || role == FORMAT_K_BIAS || role == FORMAT_V_BIAS)
         return c->qkv_bias;
+    if (role == FORMAT_Q_NORM || role == FORMAT_K_NORM)
+        return c->qk_norm;
     return true;
 }
 

@@ -29,7 +29,9 @@ enum format_role {
     FORMAT_FFN_NORM,
     FORMAT_GATE, /* [hidden, dim] */
     FORMAT_UP,
-    FORMAT_DOWN, /* [dim, hidden] */
+    FORMAT_DOWN,   /* [dim, hidden] */
+    FORMAT_Q_NORM, /* [head_dim], the same weights for every head; Qwen3 */
+    FORMAT_K_NORM,
     FORMAT_N_ROLES
 };
 
@@ -44,7 +46,7 @@ struct format_file {
     struct model_config config;
     char format[16]; /* "gguf", "safetensors", "llama2c" */
     char path[512];
-    /* Q and K rows in a head come as interleaved pairs (2i, 2i+1) rather than halves. */
+    /* Q and K rows (and norm weights) in a head come as interleaved pairs (2i, 2i+1) rather than halves. */
     bool rope_interleaved;
     int64_t file_bytes;
     struct format_tensor global[FORMAT_ATTN_NORM];                    /* by role */

@@ -39,25 +39,36 @@ static int opt_int(const json_t *j, const char *key, int *out, const char *path)
     return json_object_get(j, key) ? get_int(j, key, out, path) : OK;
 }
 
+static const struct {
+    const char *name, *arch;
+} classes[] = {
+    {"LlamaForCausalLM", "llama"},
+    {"MistralForCausalLM", "llama"},
+    {"Qwen2ForCausalLM", "qwen2"},
+    {"Qwen3ForCausalLM", "qwen3"},
+};
+
 static int read_arch(struct model_config *c, const json_t *j, const char *path)
 {
     const json_t *list = json_object_get(j, "architectures");
     const char *arch = json_string_value(json_array_get(list, 0));
+    size_t i;
 
     if (!arch)
         return err_set(ERR_FORMAT,
                        "%s: architectures: expected a list with a name, found none",
                        path);
-    if (strcmp(arch, "LlamaForCausalLM") == 0)
-        strcpy(c->arch, "llama");
-    else if (strcmp(arch, "Qwen2ForCausalLM") == 0)
-        strcpy(c->arch, "qwen2");
-    else
+    for (i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+        if (strcmp(arch, classes[i].name) == 0)
+            strcpy(c->arch, classes[i].arch);
+    if (!c->arch[0])
         return err_set(ERR_UNSUPPORTED,
-                       "%s: architectures: expected LlamaForCausalLM or "
-                       "Qwen2ForCausalLM, found %.60s",
+                       "%s: architectures: expected LlamaForCausalLM, "
+                       "MistralForCausalLM, Qwen2ForCausalLM or Qwen3ForCausalLM, found "
+                       "%.60s",
                        path, arch);
     c->qkv_bias = strcmp(c->arch, "qwen2") == 0;
+    c->qk_norm = strcmp(c->arch, "qwen3") == 0;
     return OK;
 }
 

@@ -6,12 +6,20 @@
 
 #include "base/name.h"
 
-#define LLAMA2(vocab)                                                                    \
-    .family = MAKE_LLAMA2, .rope_theta = 1e4, .bos_id = 1, .eos_id = 2,                  \
-    .adds_bos = true, .special_at = (vocab)
+#define LLAMA .arch = "llama", .hf_class = "LlamaForCausalLM"
+#define SPM(vocab)                                                                       \
+    .family = MAKE_LLAMA2, .bos_id = 1, .eos_id = 2, .adds_bos = true,                   \
+    .special_at = (vocab)
+#define LLAMA2(vocab) LLAMA, SPM(vocab), .rope_theta = 1e4
+#define MISTRAL(vocab)                                                                   \
+    .arch = "llama", .hf_class = "MistralForCausalLM", SPM(vocab), .rope_theta = 1e6
+#define QWEN2 .family = MAKE_QWEN2, .arch = "qwen2", .hf_class = "Qwen2ForCausalLM"
+#define QWEN3                                                                            \
+    .family = MAKE_QWEN2, .arch = "qwen3", .hf_class = "Qwen3ForCausalLM",               \
+    .rope_theta = 1e6, .norm_eps = 1e-6, .tied = true
 #define LLAMA3                                                                           \
-    .family = MAKE_LLAMA3, .vocab = 128256, .rope_theta = 5e5, .norm_eps = 1e-5,         \
-    .bos_id = 128000, .eos_id = 128001, .adds_bos = true, .special_at = 128000
+    LLAMA, .family = MAKE_LLAMA3, .vocab = 128256, .rope_theta = 5e5, .norm_eps = 1e-5,  \
+           .bos_id = 128000, .eos_id = 128001, .adds_bos = true, .special_at = 128000
 #define LLAMA32_SCALE .scale = {32, 1, 4, 8192}
 
 /* clang-format off */
@@ -27,16 +35,28 @@ static const struct make_shape shapes[] = {
      .n_kv_heads = 8, .head_dim = 128, .max_tok = 131072, .tied = true, LLAMA32_SCALE},
     {"llama-3-8b", LLAMA3, .dim = 4096, .hidden = 14336, .n_layers = 32, .n_heads = 32,
      .n_kv_heads = 8, .head_dim = 128, .max_tok = 8192},
-    {"qwen-1.8b", MAKE_QWEN2, .dim = 2048, .hidden = 5504, .n_layers = 24, .n_heads = 16,
+    {"mistral-7b", MISTRAL(32768), .dim = 4096, .hidden = 14336, .n_layers = 32,
+     .n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .vocab = 32768, .max_tok = 32768,
+     .norm_eps = 1e-5},
+    {"qwen-1.8b", QWEN2, .dim = 2048, .hidden = 5504, .n_layers = 24, .n_heads = 16,
      .n_kv_heads = 16, .head_dim = 128, .vocab = 151936, .max_tok = 32768, .rope_theta = 1e6,
      .norm_eps = 1e-6, .bos_id = 151643, .eos_id = 151643, .special_at = 151643},
-    {"deepseek-r1-distill-qwen-7b", MAKE_QWEN2, .dim = 3584, .hidden = 18944, .n_layers = 28,
+    {"deepseek-r1-distill-qwen-7b", QWEN2, .dim = 3584, .hidden = 18944, .n_layers = 28,
      .n_heads = 28, .n_kv_heads = 4, .head_dim = 128, .vocab = 152064, .max_tok = 131072,
      .rope_theta = 1e4, .norm_eps = 1e-6, .bos_id = 151646, .eos_id = 151643,
      .adds_bos = true, .special_at = 151643},
+    {"qwen3-0.6b", QWEN3, .dim = 1024, .hidden = 3072, .n_layers = 28, .n_heads = 16,
+     .n_kv_heads = 8, .head_dim = 128, .vocab = 151936, .max_tok = 40960,
+     .bos_id = 151643, .eos_id = 151645, .special_at = 151643},
     /* For tests: grouped heads, and no size a multiple of a vector. */
     {"tiny", LLAMA2(1003), .dim = 84, .hidden = 202, .n_layers = 3, .n_heads = 6,
      .n_kv_heads = 2, .head_dim = 14, .vocab = 1003, .max_tok = 256, .norm_eps = 1e-5},
+    /* ... and heads that do not add up to dim */
+    {"tiny-mistral", MISTRAL(601), .dim = 68, .hidden = 150, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 12, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
+    {"tiny-qwen3", QWEN3, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 18, .vocab = 515, .max_tok = 256, .bos_id = 512,
+     .eos_id = 514, .special_at = 512},
 };
 /* clang-format on */
 #define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
@@ -48,9 +68,13 @@ const char *const *format_make_names(void)
                                         "llama-3.2-1b",
                                         "llama-3.2-3b",
                                         "llama-3-8b",
+                                        "mistral-7b",
                                         "qwen-1.8b",
                                         "deepseek-r1-distill-qwen-7b",
+                                        "qwen3-0.6b",
                                         "tiny",
+                                        "tiny-mistral",
+                                        "tiny-qwen3",
                                         NULL};
 
     _Static_assert(sizeof(names) / sizeof(names[0]) == N_SHAPES + 1, "one name a shape");
@@ -86,11 +110,12 @@ int format_make_config(const char *arch, struct model_config *out)
         .norm_eps = (float)s->norm_eps,
         .rope_theta = (float)s->rope_theta,
         .tied = s->tied,
-        .qkv_bias = s->family == MAKE_QWEN2,
+        .qkv_bias = strcmp(s->arch, "qwen2") == 0,
+        .qk_norm = strcmp(s->arch, "qwen3") == 0,
         .bos_id = s->bos_id,
         .eos_id = s->eos_id,
     };
-    snprintf(out->arch, sizeof(out->arch), "%s", out->qkv_bias ? "qwen2" : "llama");
+    snprintf(out->arch, sizeof(out->arch), "%s", s->arch);
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
         out->rope_factor[i] = 1;

@@ -22,7 +22,8 @@ enum make_family {
 
 struct make_shape {
     const char *name;
-    enum make_family family;
+    enum make_family family; /* of the vocabulary */
+    const char *arch, *hf_class;
     int dim, hidden, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_tok;
     double rope_theta, norm_eps;
     bool tied;

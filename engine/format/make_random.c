@@ -136,9 +136,11 @@ static uint64_t mix(uint64_t x)
 }
 #define GOLDEN 0x9e3779b97f4a7c15ull /* 2^64 / golden ratio: splitmix64's step */
 
+/* Layers are 15 keys apart, the number of roles when the bytes of made models were fixed.
+ * The roles from 15 on take the keys of the next layer's global roles, which it lacks. */
 static uint64_t row_key(uint64_t seed, enum format_role role, int layer, int64_t row)
 {
-    uint64_t tensor = mix(seed + GOLDEN * ((uint64_t)layer * FORMAT_N_ROLES + role + 1));
+    uint64_t tensor = mix(seed + GOLDEN * ((uint64_t)layer * 15 + role + 1));
 
     return mix(tensor + GOLDEN * (uint64_t)(row + 1));
 }
@@ -185,6 +187,8 @@ void format_make_row(const struct make_random *r, enum format_role role, int lay
     case FORMAT_OUT_NORM:
     case FORMAT_ATTN_NORM:
     case FORMAT_FFN_NORM:
+    case FORMAT_Q_NORM:
+    case FORMAT_K_NORM:
         vector_row(r, key, 1, n, out);
         return;
     case FORMAT_Q_BIAS:

@@ -77,21 +77,19 @@ static int write_config(const struct make_plan *p, const char *dir)
     static const char *const torch_dtype[] = {
         [KERN_F32] = "float32", [KERN_F16] = "float16", [KERN_BF16] = "bfloat16"};
     const struct make_shape *s = p->shape;
-    bool qwen = p->config.qkv_bias;
 
     return write_json(
         json_pack(
             "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:s, "
-            "s:o, s:i, s:i, s:s, s:b}",
-            "architectures", qwen ? "Qwen2ForCausalLM" : "LlamaForCausalLM", "model_type",
-            p->config.arch, "hidden_size", s->dim, "intermediate_size", s->hidden,
-            "num_hidden_layers", s->n_layers, "num_attention_heads", s->n_heads,
-            "num_key_value_heads", s->n_kv_heads, "head_dim", s->head_dim, "vocab_size",
-            s->vocab, "max_position_embeddings", s->max_tok, "rms_norm_eps", s->norm_eps,
-            "rope_theta", s->rope_theta, "tie_word_embeddings", s->tied, "hidden_act",
-            "silu", "rope_scaling", rope_scaling(s), "bos_token_id", s->bos_id,
-            "eos_token_id", s->eos_id, "torch_dtype", torch_dtype[p->opts->type],
-            "use_cache", 1),
+            "s:o, s:n, s:i, s:i, s:s, s:b}",
+            "architectures", s->hf_class, "model_type", p->config.arch, "hidden_size",
+            s->dim, "intermediate_size", s->hidden, "num_hidden_layers", s->n_layers,
+            "num_attention_heads", s->n_heads, "num_key_value_heads", s->n_kv_heads,
+            "head_dim", s->head_dim, "vocab_size", s->vocab, "max_position_embeddings",
+            s->max_tok, "rms_norm_eps", s->norm_eps, "rope_theta", s->rope_theta,
+            "tie_word_embeddings", s->tied, "hidden_act", "silu", "rope_scaling",
+            rope_scaling(s), "sliding_window", "bos_token_id", s->bos_id, "eos_token_id",
+            s->eos_id, "torch_dtype", torch_dtype[p->opts->type], "use_cache", 1),
         dir, "config.json");
 }
 

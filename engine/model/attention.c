@@ -22,12 +22,22 @@ static float *q_at(const struct model_thread_ctx *w, const struct block *b, int6
            r->shard.col_lo;
 }
 
-/* Rotate the queries; and the key of the group, which follows its last query, and keep
- * key and value, where they are this rank's. */
+static void norm_heads(const struct model *m, float *x, int n_heads, const float *weights)
+{
+    int hd = m->c.head_dim;
+
+    for (int h = 0; h < n_heads; h++)
+        m->kern.v[KERN_RMSNORM]->fn.rmsnorm(x + h * hd, x + h * hd, weights, hd,
+                                            m->c.norm_eps);
+}
+
+/* Normalise (where the model does) and rotate the queries; and the key of the group, which
+ * follows its last query, and keep key and value, where they are this rank's. */
 static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
     int hd = m->c.head_dim, half = hd / 2, elem = (int)kern_type_bytes(m->kv_type);
+    const struct model_layer *l = &m->layers[b->layer];
     bool kv = w->rank->shard.kv;
     char *k = kv_at(b->chunk->kv, b->layer, b->kv_head, 0);
     char *v = kv_at(b->chunk->kv, b->layer, b->kv_head, 1);
@@ -36,6 +46,10 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
         int64_t pos = b->chunk->pos0 + i;
         float *q = q_at(w, b, i), *key = q + b->g * hd, *value = key + hd;
 
+        if (l->q_norm)
+            norm_heads(m, q, b->g, l->q_norm);
+        if (l->k_norm && kv)
+            norm_heads(m, key, 1, l->k_norm);
         m->kern.v[KERN_ROPE]->fn.rope(q, m->rope_cos + pos * half,
                                       m->rope_sin + pos * half, b->g + kv, hd);
         if (!kv)

@@ -28,7 +28,8 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     /* The last layer behind its QKV projection, and the head: run at all? */
     double all = c->n_layers, before = all - 1, last = s->logits > 0;
     double rows = before * s->rows + s->logits, layers = before + last;
-    double norms = dim * (all + layers + last), bias = c->qkv_bias ? all * (q + kv) : 0;
+    double norms = dim * (all + layers + last) + (c->qk_norm ? all * 2 * c->head_dim : 0);
+    double bias = c->qkv_bias ? all * (q + kv) : 0;
     bool in_head = c->tied && last > 0;
     struct model_cost out = {
         .qkv = product(dim, q + kv, all * s->rows, all, elem),

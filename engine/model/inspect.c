@@ -115,14 +115,14 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
 
     *out = json_pack(
         "{s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, "
-        "s:b, s:b, "
+        "s:b, s:b, s:b, "
         "s:i, s:i, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:o}",
         "path", json_string_lossy(f->path), "format", f->format, "name",
         json_string_lossy(c->name), "arch", json_string_lossy(c->arch), "dim", c->dim,
         "hidden", c->hidden, "n_layers", c->n_layers, "n_heads", c->n_heads, "n_kv_heads",
         c->n_kv_heads, "head_dim", c->head_dim, "vocab", c->vocab, "max_tok", c->max_tok,
         "rope_theta", (double)c->rope_theta, "norm_eps", (double)c->norm_eps, "tied",
-        c->tied, "qkv_bias", c->qkv_bias, "rope_scaled",
+        c->tied, "qkv_bias", c->qkv_bias, "qk_norm", c->qk_norm, "rope_scaled",
         c->rope_factor[c->head_dim / 2 - 1] != 1, "bos_id", c->bos_id, "eos_id",
         c->eos_id, "weight_type", kern_type_name(c->weight_type), "n_params",
         (json_int_t)model_n_params(c), "tensor_bytes", (json_int_t)all_bytes(f),
@@ -161,9 +161,10 @@ static void put_shape(struct text *b, const json_t *j)
     text_printf(b, "  layers             %lld\n", get(j, "n_layers"));
     text_printf(b, "  hidden size        %lld\n", get(j, "dim"));
     text_printf(b, "  feed-forward size  %lld\n", get(j, "hidden"));
-    text_printf(b, "  attention heads    %lld of size %lld; KV heads %lld%s\n",
+    text_printf(b, "  attention heads    %lld of size %lld; KV heads %lld%s%s\n",
                 get(j, "n_heads"), get(j, "head_dim"), get(j, "n_kv_heads"),
-                is(j, "qkv_bias") ? "; Q, K and V have a bias" : "");
+                is(j, "qkv_bias") ? "; Q, K and V have a bias" : "",
+                is(j, "qk_norm") ? "; Q and K are normalised" : "");
     text_printf(b, "  vocabulary         %lld tokens; the output head %s\n",
                 get(j, "vocab"),
                 is(j, "tied") ? "is the embedding matrix" : "has its own matrix");

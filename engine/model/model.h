@@ -25,6 +25,7 @@
 
 struct model_layer {
     float *attn_norm, *ffn_norm; /* [dim] */
+    float *q_norm, *k_norm;      /* [head_dim] of every head; NULL without qk_norm */
     struct kern_mat qkv, o, gate_up, down;
     float *qkv_bias; /* NULL, or one float per packed QKV column */
 };

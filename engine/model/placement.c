@@ -233,6 +233,10 @@ static void runs_of_norms(const struct model *m, int layer, model_run_fn fn, voi
     if (l->qkv_bias)
         fn(ctx, l->qkv_bias, (size_t)l->qkv.n_panels * KERN_PANEL * sizeof(float),
            domain);
+    if (l->q_norm) {
+        fn(ctx, l->q_norm, (size_t)m->c.head_dim * sizeof(float), domain);
+        fn(ctx, l->k_norm, (size_t)m->c.head_dim * sizeof(float), domain);
+    }
     if (layer == 0)
         fn(ctx, m->out_norm, dim, domain);
 }

@@ -89,7 +89,8 @@ void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat whi
                                   const struct model_reduction_boundaries *boundaries,
                                   int64_t lo);
 
-/* Rotate queries and keys (RoPE), store keys and values, and compute attention. Reads
+/* Normalise queries and keys (Qwen3), rotate them (RoPE), store keys and values, and compute
+ * attention. Reads
  * rank->qkv and the keys and values of earlier tokens, and writes rank->attn. own_heads:
  * this thread computed the QKV projections of whole KV groups itself, so it needs no
  * barrier before it attends with them. */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
+#include "format/fill.h"
 #include "kernels/gemm.h"
 #include "model/weights_fill.h"
 #include "model/placement.h"
@@ -123,6 +124,10 @@ static void place_all(struct model *m, struct arena *a)
         l->qkv.data = take(a, l->qkv.bytes);
         if (m->c.qkv_bias)
             l->qkv_bias = take(a, (size_t)l->qkv.n_panels * KERN_PANEL * sizeof(float));
+        if (m->c.qk_norm) {
+            l->q_norm = take(a, (size_t)m->c.head_dim * sizeof(float));
+            l->k_norm = take(a, (size_t)m->c.head_dim * sizeof(float));
+        }
         l->o.data = take(a, l->o.bytes);
         l->ffn_norm = take(a, dim_bytes);
         l->gate_up.data = take(a, l->gate_up.bytes);
@@ -148,7 +153,8 @@ static int64_t mat_tensor_bytes(const struct model *m)
 {
     const struct model_config *c = &m->c;
     int64_t qkv = ((int64_t)c->n_heads + 2 * c->n_kv_heads) * c->head_dim;
-    int64_t n = 0, norms = 2 * (int64_t)c->dim + (c->qkv_bias ? qkv : 0);
+    int64_t n = 0, norms = 2 * (int64_t)c->dim + (c->qkv_bias ? qkv : 0) +
+                           (c->qk_norm ? 2 * c->head_dim : 0);
 
     for (int i = 0; i < c->n_layers; i++) {
         const struct model_layer *l = &m->layers[i];
@@ -211,17 +217,22 @@ struct not_finite {
 static void check_norm(struct not_finite *bad, const struct model *m,
                        const struct format_file *f, enum format_role role, int layer)
 {
+    const struct model_layer *l = &m->layers[layer];
     const float *w = role == FORMAT_OUT_NORM    ? m->out_norm
-                     : role == FORMAT_ATTN_NORM ? m->layers[layer].attn_norm
-                                                : m->layers[layer].ffn_norm;
+                     : role == FORMAT_ATTN_NORM ? l->attn_norm
+                     : role == FORMAT_Q_NORM    ? l->q_norm
+                     : role == FORMAT_K_NORM    ? l->k_norm
+                                                : l->ffn_norm;
     char name[MODEL_NAME_BYTES];
+    int64_t rows, n;
 
-    for (int64_t i = 0; i < m->c.dim; i++) {
+    format_role_shape(&m->c, role, &rows, &n);
+    for (int64_t i = 0; i < n; i++) {
         if (isfinite(w[i]) || bad->n++ > 0)
             continue;
         format_tensor_name(f, role, layer, name);
-        snprintf(bad->first, sizeof(bad->first), "%s: number %lld of %d is %g", name,
-                 (long long)i, m->c.dim, w[i]);
+        snprintf(bad->first, sizeof(bad->first), "%s: number %lld of %lld is %g", name,
+                 (long long)i, (long long)n, w[i]);
     }
 }
 
@@ -235,6 +246,10 @@ static void check_norms(const struct model *m, const struct format_file *f)
     for (int i = 0; i < m->c.n_layers; i++) {
         check_norm(&bad, m, f, FORMAT_ATTN_NORM, i);
         check_norm(&bad, m, f, FORMAT_FFN_NORM, i);
+        if (m->c.qk_norm) {
+            check_norm(&bad, m, f, FORMAT_Q_NORM, i);
+            check_norm(&bad, m, f, FORMAT_K_NORM, i);
+        }
     }
     check_norm(&bad, m, f, FORMAT_OUT_NORM, 0);
     if (bad.n > 0)

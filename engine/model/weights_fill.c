@@ -245,6 +245,20 @@ static void pack_qkv_bias(struct model_layer *l, const struct source *s,
     }
 }
 
+/* The weights of a head's norm, in the order of its packed columns. */
+static void pack_head_norm(float *out, const struct source *s,
+                           const struct format_tensor *t)
+{
+    for (int64_t r = 0; r < t->cols; r++) {
+        struct format_tensor one = *t;
+
+        one.data =
+            (const char *)t->data + (size_t)unrotate(s, r) * kern_type_bytes(t->type);
+        one.cols = 1;
+        vector_f32(&out[r], &one);
+    }
+}
+
 static void pack_layer(struct format_filling *k, struct par_self *self, int i)
 {
     struct model *m = k->m;
@@ -268,6 +282,10 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
         vector_f32(l->ffn_norm, T(FORMAT_FFN_NORM));
         if (l->qkv_bias)
             pack_qkv_bias(l, &qkv, bias);
+        if (l->q_norm) {
+            pack_head_norm(l->q_norm, &qkv, T(FORMAT_Q_NORM));
+            pack_head_norm(l->k_norm, &qkv, T(FORMAT_K_NORM));
+        }
     }
 #undef T
     pack_mat(k, self, i, MODEL_MAT_QKV, &qkv);

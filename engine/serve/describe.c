@@ -71,17 +71,17 @@ static json_t *describe_model(const struct serve *s)
     const struct model_load_stat *l = model_load_stat_of(s->model);
 
     return json_pack(
-        "{s:o, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, "
+        "{s:o, s:s, s:s, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:b, s:b, "
         "s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
         "path", json_string_lossy(s->o.model), "format", s->model_format, "arch", c->arch,
         "name", json_string_lossy(c->name), "dim", c->dim, "n_layers", c->n_layers,
         "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "head_dim", c->head_dim,
         "hidden", c->hidden, "vocab", c->vocab, "tied", c->tied, "qkv_bias", c->qkv_bias,
-        "weight_type", kern_type_name(model_weight_type(s->model)), "token_weight_bytes",
-        (json_int_t)serve_token_bytes(s, 0), "tensor_bytes", (json_int_t)l->tensor_bytes,
-        "packed_bytes", (json_int_t)l->packed_bytes, "file_bytes",
-        (json_int_t)l->file_bytes, "load_s", l->load_s, "load_gbps", l->load_gbps,
-        "load_rss_peak_bytes", (json_int_t)l->rss_peak_bytes);
+        "qk_norm", c->qk_norm, "weight_type", kern_type_name(model_weight_type(s->model)),
+        "token_weight_bytes", (json_int_t)serve_token_bytes(s, 0), "tensor_bytes",
+        (json_int_t)l->tensor_bytes, "packed_bytes", (json_int_t)l->packed_bytes,
+        "file_bytes", (json_int_t)l->file_bytes, "load_s", l->load_s, "load_gbps",
+        l->load_gbps, "load_rss_peak_bytes", (json_int_t)l->rss_peak_bytes);
 }
 
 static const char *precision_name(const struct serve *s)

@@ -101,6 +101,8 @@ static void parameters_of_published_models(void **state)
         {"llama-3-8b", 8030261248},
         {"qwen-1.8b", 1836828672},
         {"deepseek-r1-distill-qwen-7b", 7615616512},
+        {"mistral-7b", 7248023552},
+        {"qwen3-0.6b", 596049920},
     };
     struct model_config c;
     size_t i;
@@ -125,6 +127,9 @@ static void parameters_by_hand(void **state)
     c.qkv_bias = true;
     assert_int_equal(model_n_params(&c),
                      1003 * 84 + 3 * layer + vectors + 3 * (84 + 28 + 28));
+    c.qk_norm = true;
+    assert_int_equal(model_n_params(&c),
+                     1003 * 84 + 3 * layer + vectors + 3 * (84 + 28 + 28) + 3 * 2 * 14);
 }
 
 int main(void)

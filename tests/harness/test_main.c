@@ -362,15 +362,21 @@ static void a_killed_run_resumes(void **state)
     assert_int_equal(access(journal, F_OK), -1); /* all of it is in the record */
 }
 
+/* Its first cell ends soon, its second not before it is interrupted. */
+static const char endless_job[] =
+    "{\"about\": \"two cells\", \"system\": {\"adapter\": \"scripted\", \"ttft_ms\": "
+    "[4, 1000000]}, \"dataset\": {\"n\": 1, \"max_prompt_tok\": 8, "
+    "\"max_output_tok\": 4}, \"load\": {\"n_requests\": 1, \"timeout_s\": 1000}}";
+
 /* The line that an interrupt prints is a command that continues the run. */
 static void an_interrupt_says_how_to_resume(void **state)
 {
     static const int signals[] = {SIGINT, SIGTERM};
     struct timespec pause = {.tv_nsec = 2000000};
     char dir[300], journal[400], log[400], want[900];
-    const char *path = write_job("stopped", long_job);
-    char *argv[] = {(char *)testbed(), "run",   (char *)path,         "--out",   dir,
-                    "--fresh",         "--set", "load.order=shuffle", "--quiet", NULL};
+    const char *path = write_job("stopped", endless_job);
+    char *argv[] = {(char *)testbed(), "run",   (char *)path,     "--out",   dir,
+                    "--fresh",         "--set", "dataset.seed=2", "--quiet", NULL};
     char *text;
     size_t n;
 
@@ -382,13 +388,16 @@ static void an_interrupt_says_how_to_resume(void **state)
         want, sizeof(want),
         "testbed: interrupted; what was measured is kept, and this command continues "
         "the run: %s run %s --out '%s/out_it'\\''s stopped' --set "
-        "load.order=shuffle --quiet\n",
+        "dataset.seed=2 --quiet\n",
         argv[0], path, test_dir());
     for (int i = 0; i < 2; i++) {
         pid_t pid = start(argv, log);
 
-        while (look(journal).n < 1)
+        while (look(journal).n < 1) {
+            if (waitpid(pid, NULL, WNOHANG) == pid)
+                fail_msg("testbed ended before it was interrupted");
             nanosleep(&pause, NULL);
+        }
         kill(pid, signals[i]);
         assert_int_equal(wait_for(pid), 128 + signals[i]);
         text = test_read(log, &n);

@@ -54,6 +54,9 @@ static void tiny_by_hand(void **state)
     c.qkv_bias = true;
     x = model_cost_step(&c, bf16_f32, two, 1);
     assert_true(x.other.weight_bytes == 4 * 84 * 2 + (5 * 84 + 3 * 140) * 4);
+    c.qk_norm = true; /* two norms of a head in each layer */
+    x = model_cost_step(&c, bf16_f32, two, 1);
+    assert_true(x.other.weight_bytes == 4 * 84 * 2 + (5 * 84 + 3 * 140 + 6 * 14) * 4);
 }
 
 static void short_forms_are_steps(void **state)
@@ -223,6 +226,7 @@ static void draw_config(struct rng *r, struct model_config *c)
     c->max_tok = N_TOK;
     c->norm_eps = 1e-5f, c->rope_theta = 10000;
     c->tied = rng_below(r, 2), c->qkv_bias = rng_below(r, 2);
+    c->qk_norm = rng_below(r, 2);
     c->weight_type = types[rng_below(r, 3)];
     c->bos_id = c->eos_id = -1;
     for (int i = 0; i < c->head_dim / 2; i++)

@@ -1,12 +1,15 @@
 /* Real answers: five random golden models (made by a float64 reference and agreed to by
- * another engine) and the trained stories260K, at every ISA level and with 1 or 2
- * threads, and by 1 to 8 ranks, as teams and as processes. */
+ * another engine), the trained stories260K, and models of other families that `model make`
+ * makes, with answers of float64 arithmetic in tests/golden/models; at every ISA level and
+ * with 1 or 2 threads, and by 1 to 8 ranks, as teams and as processes. */
 #include <math.h>
 
 #include "base/json.h"
 #include "cpu/cpu.h"
+#include "format/make.h"
 #include "kv/kv.h"
 #include "model/procs.h"
+#include "tests/support/ref_model.h"
 #include "tests/support/test.h"
 
 static const char *const golden[] = {"llama-mha-f32", "llama-gqa-ragged-f32",
@@ -232,12 +235,94 @@ static void test_stories(void **state)
     check_everywhere(model, &a);
 }
 
+/* Greedy ids by the float64 reference: n_prompt random ids, then n_greedy of its own. */
+static void update(const char *model, const char *json)
+{
+    enum { N_PROMPT = 40, N_GREEDY = 24, N = N_PROMPT + N_GREEDY };
+    json_t *prompt = json_array(), *greedy = json_array(), *first = json_array();
+    int32_t ids[N + 1];
+    struct format_file *f;
+    struct ref_model r;
+    struct rng rng;
+    double *logits;
+    int64_t vocab;
+    char *text;
+
+    assert_ok(format_open(&f, model));
+    ref_model_of_file(&r, f);
+    format_close(&f);
+    vocab = r.f.config.vocab;
+    logits = mem_new(MEM_TEST, (size_t)(N * vocab), sizeof(*logits));
+    assert_non_null(logits);
+    rng_init(&rng, 1, "golden");
+    for (int n = 0; n < N; n++) {
+        const double *row = logits + (n - 1) * vocab;
+        int best = 0;
+
+        if (n < N_PROMPT) {
+            ids[n] = (int32_t)rng_below(&rng, (uint64_t)vocab);
+            json_array_append_new(prompt, json_integer(ids[n]));
+            continue;
+        }
+        ref_model_forward(&r, ids, n, logits);
+        for (int k = 0; k < vocab; k++) {
+            if (n == N_PROMPT)
+                json_array_append_new(first, json_real(row[k]));
+            best = row[k] > row[best] ? k : best;
+        }
+        ids[n] = best;
+        json_array_append_new(greedy, json_integer(best));
+    }
+    prompt = json_pack("{s:o, s:o, s:o}", "prompt_ids", prompt, "greedy_ids", greedy,
+                       "logits_after_prompt", first);
+    text = json_text(prompt, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
+    assert_non_null(text);
+    test_write(json, text, strlen(text));
+    mem_free(text);
+    mem_free(logits);
+    json_decref(prompt);
+    ref_model_fini(&r);
+}
+
+/* The same weights as GGUF and as safetensors. */
+static void test_made(void **state)
+{
+    static const struct {
+        const char *arch;
+        enum kern_type type;
+    } made[] = {{"tiny-mistral", KERN_F32}, {"tiny-qwen3", KERN_BF16}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++) {
+        struct format_make_opts o = {
+            .arch = made[i].arch, .type = made[i].type, .seed = 1, .n_threads = 1};
+        struct run r = {.isa = "auto", .n_ranks = 1, .n_threads = 1, .tolerance = 1e-4};
+        char json[128], path[400];
+        struct answer a;
+
+        snprintf(json, sizeof(json), "tests/golden/models/%s.json", o.arch);
+        snprintf(path, sizeof(path), "%s/%s.gguf", test_dir(), o.arch);
+        o.out = path, o.format = "gguf";
+        assert_ok(format_make(&o));
+        if (getenv("UPDATE"))
+            update(path, json);
+        read_golden(json, &a);
+        check_everywhere(path, &a);
+        snprintf(path, sizeof(path), "%s/%s", test_dir(), o.arch);
+        o.format = "safetensors";
+        assert_ok(format_make(&o));
+        r.path = path;
+        check_run(&r, &a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden_gguf),
         cmocka_unit_test(test_golden_safetensors),
         cmocka_unit_test(test_stories),
+        cmocka_unit_test(test_made),
     };
 
     return cmocka_run_group_tests_name("golden", tests, NULL, NULL);

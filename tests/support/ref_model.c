@@ -78,6 +78,10 @@ static void make_layer(struct maker *k, int i)
         MAKE(FORMAT_K_BIAS, 1, kv, 0);
         MAKE(FORMAT_V_BIAS, 1, kv, 0);
     }
+    if (c->qk_norm) {
+        MAKE(FORMAT_Q_NORM, 1, c->head_dim, 1);
+        MAKE(FORMAT_K_NORM, 1, c->head_dim, 1);
+    }
     MAKE(FORMAT_FFN_NORM, 1, c->dim, 1);
     MAKE(FORMAT_GATE, c->hidden, c->dim, 0);
     MAKE(FORMAT_UP, c->hidden, c->dim, 0);
@@ -112,6 +116,44 @@ void ref_model_init(struct ref_model *r, const struct model_config *c, bool inte
         make_layer(&k, i);
 }
 
+static double *as_f64(const struct format_tensor *t)
+{
+    int64_t n = t->rows * t->cols;
+    double *out;
+
+    if (!t->data)
+        return NULL;
+    out = mem_new(MEM_TEST, (size_t)n, sizeof(double));
+    assert_non_null(out);
+    for (int64_t i = 0; i < n; i++) {
+        const char *p = (const char *)t->data + (size_t)i * kern_type_bytes(t->type);
+        uint16_t h;
+        float x;
+
+        memcpy(&h, p, sizeof(h));
+        if (t->type == KERN_F32)
+            memcpy(&x, p, sizeof(x));
+        else
+            x = t->type == KERN_BF16 ? kern_bf16_to(h) : kern_f16_to(h);
+        out[i] = (double)x;
+    }
+    return out;
+}
+
+void ref_model_of_file(struct ref_model *r, const struct format_file *f)
+{
+    memset(r, 0, sizeof(*r));
+    r->f.config = f->config;
+    r->f.rope_interleaved = f->rope_interleaved;
+    r->layer = mem_new(MEM_TEST, (size_t)f->config.n_layers, sizeof(r->layer[0]));
+    assert_non_null(r->layer);
+    for (int i = 0; i < FORMAT_ATTN_NORM; i++)
+        r->global[i] = as_f64(&f->global[i]);
+    for (int i = 0; i < f->config.n_layers; i++)
+        for (int role = 0; role < FORMAT_N_ROLES - FORMAT_ATTN_NORM; role++)
+            r->layer[i][role] = as_f64(&f->layer[i][role]);
+}
+
 void ref_model_fini(struct ref_model *r)
 {
     for (int i = 0; i < FORMAT_ATTN_NORM; i++)
@@ -121,7 +163,8 @@ void ref_model_fini(struct ref_model *r)
             mem_free(r->layer[i][role]);
     mem_free(r->layer);
     mem_free(r->f.layer);
-    mem_unmap(MEM_TEST, r->map, r->map_bytes);
+    if (r->map)
+        mem_unmap(MEM_TEST, r->map, r->map_bytes);
     memset(r, 0, sizeof(*r));
 }
 
@@ -222,6 +265,15 @@ static void layer_forward(const struct ref_model *r, int layer, double *x, doubl
     matvec(q, W(FORMAT_Q), n, nq, c->dim, W(FORMAT_Q_BIAS));
     matvec(keys + pos * nkv, W(FORMAT_K), n, nkv, c->dim, W(FORMAT_K_BIAS));
     matvec(values + pos * nkv, W(FORMAT_V), n, nkv, c->dim, W(FORMAT_V_BIAS));
+    if (c->qk_norm) {
+        for (int h = 0; h < c->n_heads; h++)
+            rmsnorm(q + h * c->head_dim, q + h * c->head_dim, W(FORMAT_Q_NORM),
+                    c->head_dim, (double)c->norm_eps);
+        for (int h = 0; h < c->n_kv_heads; h++)
+            rmsnorm(keys + pos * nkv + h * c->head_dim,
+                    keys + pos * nkv + h * c->head_dim, W(FORMAT_K_NORM), c->head_dim,
+                    (double)c->norm_eps);
+    }
     rotate(r, q, c->n_heads, pos);
     rotate(r, keys + pos * nkv, c->n_kv_heads, pos);
     attend(r, a, q, keys, values, pos);

@@ -18,6 +18,8 @@ struct ref_model {
  * to tensor). Fails the test on error. */
 void ref_model_init(struct ref_model *r, const struct model_config *c, bool interleaved,
                     bool mixed, uint64_t seed);
+/* The weights of an open file, which may be closed afterwards; r->f is not a file. */
+void ref_model_of_file(struct ref_model *r, const struct format_file *f);
 void ref_model_fini(struct ref_model *r);
 
 /* logits [n, vocab] after each of the n ids. */

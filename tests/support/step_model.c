@@ -16,6 +16,8 @@ const struct step_trait step_traits[] = {
     {"scaled frequencies, bf16", 64, 2, 8, 4, 64, 96, 80, KERN_BF16, .scale_factor = 8},
     {"types differ by tensor", 48, 2, 4, 2, 12, 48, 50, KERN_F32, .mixed = true,
      .interleaved = true, .scale_factor = 1},
+    {"normalised heads, bf16", 44, 2, 6, 2, 14, 48, 50, KERN_BF16, .qk_norm = true,
+     .interleaved = true, .scale_factor = 1},
     {"one head, one layer", 16, 1, 1, 1, 2, 5, 3, KERN_F32, .scale_factor = 1},
 };
 const int step_n_traits = sizeof(step_traits) / sizeof(step_traits[0]);
@@ -28,7 +30,8 @@ void step_trait_config(const struct step_trait *t, struct model_config *c)
     c->n_kv_heads = t->n_kv_heads, c->head_dim = t->head_dim, c->hidden = t->hidden;
     c->vocab = t->vocab, c->max_tok = STEP_MODEL_TOK;
     c->norm_eps = 1e-5f, c->rope_theta = 10000;
-    c->tied = t->tied, c->qkv_bias = t->bias, c->weight_type = t->type;
+    c->tied = t->tied, c->qkv_bias = t->bias, c->qk_norm = t->qk_norm;
+    c->weight_type = t->type;
     c->bos_id = c->eos_id = -1;
     for (int i = 0; i < t->head_dim / 2; i++)
         c->rope_factor[i] = i < t->head_dim / 4 ? 1 : t->scale_factor;

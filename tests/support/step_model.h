@@ -15,7 +15,7 @@ struct step_trait {
     const char *name;
     int dim, n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab;
     enum kern_type type;
-    bool tied, bias, interleaved, mixed;
+    bool tied, bias, qk_norm, interleaved, mixed;
     float scale_factor; /* of the lower rotary frequencies */
 };
 extern const struct step_trait step_traits[];

@@ -1,4 +1,4 @@
-/* Llama-family models in GGUF files, of architecture llama or qwen2. */
+/* Llama-family models in GGUF files, of architecture llama, qwen2 or qwen3. */
 #include "format/format.h"
 
 #include <inttypes.h>
@@ -61,13 +61,16 @@ static int read_arch(struct format_file *f)
 
     if (rc != OK)
         return rc;
-    if (!(n == 5 && memcmp(s, "llama", n) == 0) &&
-        !(n == 5 && memcmp(s, "qwen2", n) == 0))
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: general.architecture: expected llama or qwen2, found %.*s",
-                       f->path, (int)(n > 40 ? 40 : n), s);
+    if (n != 5 || (memcmp(s, "llama", n) != 0 && memcmp(s, "qwen2", n) != 0 &&
+                   memcmp(s, "qwen3", n) != 0))
+        return err_set(
+            ERR_UNSUPPORTED,
+            "%s: general.architecture: expected llama (also Mistral), qwen2 or "
+            "qwen3, found %.*s",
+            f->path, (int)(n > 40 ? 40 : n), s);
     snprintf(f->config.arch, sizeof(f->config.arch), "%.*s", (int)n, s);
     f->config.qkv_bias = strcmp(f->config.arch, "qwen2") == 0;
+    f->config.qk_norm = strcmp(f->config.arch, "qwen3") == 0;
     f->rope_interleaved = strcmp(f->config.arch, "llama") == 0;
     return OK;
 }
