@@ -158,7 +158,8 @@ static int64_t length_of(const struct cli_plan_job *j, double mean)
     return n < most ? n : most > 1 ? most : 1;
 }
 
-int cli_plan_search(struct cli_plan_job *j, struct plan_found *out)
+int cli_plan_search(struct cli_plan_job *j, struct plan_found *out,
+                    void (*progress)(void *ctx, const struct plan_progress *p), void *ctx)
 {
     const struct plan_lengths usual = {usual_prompt, usual_output, N_USUAL};
     const struct cli_plan_flags *f = j->f;
@@ -170,7 +171,9 @@ int cli_plan_search(struct cli_plan_job *j, struct plan_found *out)
                                  .strict_tp = f->strict_tp,
                                  .max_ranks = (int)f->max_ranks,
                                  .one_team = host || f->one_team,
-                                 .search = f->search};
+                                 .search = f->search,
+                                 .progress = progress,
+                                 .progress_ctx = ctx};
     int rc = plan_evaluator_find(host ? "measured" : "contention", &o.evaluator);
 
     if (rc != OK)

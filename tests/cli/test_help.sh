@@ -40,6 +40,14 @@ check "model make --help" complete "model make" $(flags "$dir/make.c")
 check "model inspect --help" complete "model inspect" $(flags "$dir/inspect.c")
 check "model --help" complete model help
 check "model --help lists make and inspect" sh -c "$sandwich model --help | grep -c '^  make \|^  inspect ' | grep -q 2"
+bench_help() { # the flags that the help of `make bench` must name
+    "$build/bench" --help >"$dir/help" || return 1
+    for flag in "$@"; do
+        grep -q -E -e "--(\[no-\])?$flag( |\$)" "$dir/help" || { echo "no --$flag"; return 1; }
+    done
+}
+check "bench of make bench: --help" bench_help $(flags tests/bench/main.c)
+check "bench of make bench: --version" sh -c "$build/bench --version | grep -q '^bench, commit '"
 lists() { # command whose help must have these words in one list
     words=$1
     shift
