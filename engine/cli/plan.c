@@ -10,17 +10,6 @@
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "cli/cli.h"
-#include "simulate/contention.h"
-
-/* The machines to simulate, where their folder is found. */
-static const char *machine_name(int i)
-{
-    static const char *const *names;
-
-    if (i == 0 && simulate_named_machines(CLI_PLAN_MACHINES, &names) != OK)
-        names = NULL;
-    return names ? names[i] : NULL;
-}
 
 #define OPT_OF struct cli_plan_flags
 static const struct opt_row own_rows[] = {
@@ -28,7 +17,7 @@ static const struct opt_row own_rows[] = {
             "Machine to plan for: host (measured by running the engine); FILE.json, "
             "FILE.xml (hwloc), synthetic:SPEC (hwloc), fsroot:DIR or a name in "
             "engine/simulate/machines (simulated).",
-            .unit = "MACHINE", .names = machine_name),
+            .unit = "MACHINE", .names = cli_plan_machine_name),
     OPT_ROW(STR, machine_params, NULL,
             "JSON file with the rates of the machine to simulate, such as "
             "engine/simulate/machines/params/kunpeng920x4.json. Default: the rates of "

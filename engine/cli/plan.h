@@ -4,8 +4,6 @@
 
 #include "plan/search.h"
 
-#define CLI_PLAN_MACHINES "engine/simulate/machines"
-
 enum cli_plan_type { CLI_PLAN_FILE, CLI_PLAN_F32, CLI_PLAN_F16, CLI_PLAN_BF16 };
 
 struct cli_plan_flags {
@@ -25,6 +23,8 @@ MUST int cli_plan_search(struct cli_plan_job *j, struct plan_found *out,
                          void (*progress)(void *ctx, const struct plan_progress *p),
                          void *ctx);
 
+/* The i-th machine that can be simulated; NULL after the last, or if none is found. */
+const char *cli_plan_machine_name(int i);
 /* "host", or no machine named. */
 bool cli_plan_is_host(const struct cli_plan_flags *f);
 

@@ -1,17 +1,21 @@
 /* From the words of `sandwich plan` to a search: the machine, the model, the trace. */
 #include "cli/plan.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "format/format.h"
 #include "format/make.h"
 #include "plan/lengths.h"
 #include "simulate/contention.h"
+
+#define MACHINES_DIR "engine/simulate/machines"
 
 /* Without --lengths: the 10th, 25th, 50th, 75th and 90th percentile of the lengths of
  * ShareGPT's first turns (datasets/fits/sharegpt.json), prompts and outputs each. */
@@ -37,6 +41,17 @@ bool cli_plan_is_host(const struct cli_plan_flags *f)
 
 /* ---- the machine ---- */
 
+const char *cli_plan_machine_name(int i)
+{
+    static const char *const *names;
+    char machines[PATH_MAX];
+
+    home_find(machines, sizeof(machines), MACHINES_DIR);
+    if (i == 0 && simulate_named_machines(machines, &names) != OK)
+        names = NULL;
+    return names ? names[i] : NULL;
+}
+
 static bool is_topology(const char *spec)
 {
     const char *dot = strrchr(spec, '.');
@@ -48,12 +63,14 @@ static bool is_topology(const char *spec)
 static int open_machine(struct cli_plan_job *j)
 {
     const struct cli_plan_flags *f = j->f;
+    char machines[PATH_MAX];
     int rc;
 
+    home_find(machines, sizeof(machines), MACHINES_DIR);
     if (is_topology(f->machine))
         rc = topo_machine_open(&j->machine, f->machine);
     else
-        rc = simulate_named_machine_open(&j->machine, f->machine, CLI_PLAN_MACHINES,
+        rc = simulate_named_machine_open(&j->machine, f->machine, machines,
                                          j->params_path, sizeof(j->params_path));
     if (rc == OK && f->machine_params)
         snprintf(j->params_path, sizeof(j->params_path), "%s", f->machine_params);
@@ -62,7 +79,7 @@ static int open_machine(struct cli_plan_job *j)
     return err_set(ERR_ARG,
                    "--machine %s: a topology without rates, which nothing is known of: "
                    "--machine-params FILE gives them (%s/params/ holds some)",
-                   f->machine, CLI_PLAN_MACHINES);
+                   f->machine, machines);
 }
 
 /* ---- the model ---- */

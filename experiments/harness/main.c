@@ -1,10 +1,12 @@
 /* The program `testbed`: runs experiments, describes them and exports their results. */
+#include <limits.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "base/child.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -18,7 +20,9 @@
 #include "experiments/harness/export.h"
 #include "experiments/harness/job.h"
 #include "experiments/harness/metrics.h"
+#include "experiments/harness/run_dir.h"
 #include "experiments/harness/run_experiment.h"
+#include "experiments/harness/run_figure.h"
 #include "experiments/harness/study.h"
 #include "measure/card.h"
 #include "plan/plan.h"
@@ -34,13 +38,11 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 
 #define MACHINE_BUDGET_S 60
 #define FULL_CARD        "characterize"
-#define FIGURE_PYTHON    "/usr/bin/python3"
-#define FIGURE_SCRIPT    "paper-figs/" FULL_CARD ".py"
 #define PLAN_BYTES       (1 << 20)
 
 struct flags {
-    bool smoke, dry_run, quiet, fresh, force, full, help;
-    char *out, *format;
+    bool smoke, dry_run, quiet, fresh, draw, force, full, help;
+    char *out, *tag, *format, *record;
 };
 
 #define OPT_OF        struct flags
@@ -55,7 +57,15 @@ static const struct opt_row run_flags[] = {
     OPT_ROW(BOOL, quiet, "false", "Print no progress."),
     OPT_ROW(BOOL, fresh, "false",
             "Discard what an interrupted run of this job has left, and start over."),
-    OUT_ROW("Folder of the result. Default: results/NAME."),
+    OPT_ROW(BOOL, draw, "false",
+            "Draw the experiment's figure from the record, with paper-figs/NAME.py: into "
+            "paper-figs/out, or next to the record if that is not kept in results/NAME."),
+    OPT_ROW(STR, tag, NULL,
+            "Keep the record in results/NAME/TAG. Default: results/NAME for the "
+            "experiment as its file states it, and a folder in there, named after the "
+            "changes, with --smoke or --set.",
+            .unit = "TAG"),
+    OUT_ROW("Keep the record in this folder. Default: as with --tag."),
     OPT_HELP_ROW,
     {0},
 };
@@ -74,7 +84,8 @@ static const struct opt_row machine_flags[] = {
         "With --full: run the experiment's smoke section, which takes seconds and whose "
         "numbers are no measurement of the machine."),
     OPT_ROW(BOOL, quiet, "false", "With --full: print no progress."),
-    OUT_ROW("With --full: folder of the record. Default: results/characterize."),
+    OUT_ROW("With --full: folder of the record. Default: results/characterize, with "
+            "--smoke results/characterize/smoke."),
     OPT_HELP_ROW,
     {0},
 };
@@ -84,6 +95,16 @@ static const struct opt_row export_flags[] = {
             "markdown.",
             .unit = "FORMAT"),
     OUT_ROW("File to write, completely or not at all. Default: standard output."),
+    OPT_HELP_ROW,
+    {0},
+};
+
+static const struct opt_row draw_flags[] = {
+    OPT_ROW(STR, record, NULL,
+            "Record to draw. Default: the newest, results/NAME/latest.json.",
+            .unit = "FILE"),
+    OUT_ROW("Folder of the figure. Default: paper-figs/out of the checkout, or below the "
+            "working directory."),
     OPT_HELP_ROW,
     {0},
 };
@@ -111,30 +132,43 @@ static int run_status(const struct run_outcome *o)
     return o->n_failed || o->n_invalid ? EXIT_INVALID : EXIT_OK;
 }
 
-/* *path, if not NULL, receives the record's path; the caller frees it with mem_free(). */
-static int run_job(const struct job *j, const struct flags *f, char **path)
-{
+/* What a run has left. */
+struct ran {
+    struct run_dir dir;
     struct run_outcome outcome;
-    struct run_options o = {.out_dir = f->out,
-                            .machine_dir = MEASURE_CARD_DIR,
+};
+
+static void ran_fini(struct ran *r)
+{
+    mem_free(r->outcome.path);
+    mem_free(r->dir.path);
+}
+
+static int draw_ran(const struct job *j, const struct ran *r)
+{
+    return run_figure(j->stem, r->outcome.path, r->dir.is_separate ? r->dir.path : NULL,
+                      j->n_axes > 0);
+}
+
+/* *out: ran_fini(), also after an error. Returns the exit status. */
+static int run_job(struct ran *out, const struct job *j, const struct words *w)
+{
+    const struct flags *f = &w->flags;
+    const struct job_read_opts read = {f->smoke, w->sets, w->n_sets};
+    struct run_options o = {.machine_dir = MEASURE_CARD_DIR,
                             .fresh = f->fresh,
                             .progress = f->quiet                ? PROGRESS_QUIET
                                         : isatty(STDERR_FILENO) ? PROGRESS_LIVE
                                                                 : PROGRESS_MINUTE,
                             .live = stderr,
                             .report = stdout};
-    char dir[512];
-    int rc;
 
-    snprintf(dir, sizeof(dir), "results/%s", j->stem);
-    if (!o.out_dir)
-        o.out_dir = dir;
-    rc = run_experiment(&outcome, j, &o);
-    if (path)
-        *path = outcome.path;
-    else
-        mem_free(outcome.path);
-    return rc == OK ? run_status(&outcome) : complain(EXIT_INVALID);
+    *out = (struct ran){0};
+    if (run_dir_of(&out->dir, j->stem, f->out, f->tag, &read) != OK)
+        return complain(EXIT_USAGE);
+    o.out_dir = out->dir.path;
+    return run_experiment(&out->outcome, j, &o) == OK ? run_status(&out->outcome)
+                                                      : complain(EXIT_INVALID);
 }
 
 /* The command that continues this run, for a signal handler to print. */
@@ -184,6 +218,7 @@ static int verb_run(const struct words *w)
 {
     struct job_read_opts o = {w->flags.smoke, w->sets, w->n_sets};
     struct job *j = NULL;
+    struct ran ran;
     int status = EXIT_OK;
 
     if (job_read(&j, w->rest[0], &o) != OK)
@@ -192,7 +227,12 @@ static int verb_run(const struct words *w)
         run_plan_print(j, stdout);
     else {
         process_at_signal(report_resume);
-        status = run_job(j, &w->flags, NULL);
+        status = run_job(&ran, j, w);
+        /* A sweep was asked for on the command line to be looked at. */
+        if ((w->flags.draw || json_array_size(j->swept) > 0) && ran.outcome.path &&
+            draw_ran(j, &ran) != OK)
+            status = complain(w->flags.draw ? EXIT_INVALID : status);
+        ran_fini(&ran);
     }
     job_free(&j);
     return status;
@@ -209,22 +249,25 @@ static int is_job(const struct dirent *d)
 
 static int verb_list(const struct words *w)
 {
+    char dir[PATH_MAX];
     struct dirent **found = NULL;
-    int n = scandir("experiments", &found, is_job, alphasort), status = EXIT_OK;
+    int n = scandir(home_find(dir, sizeof(dir), "experiments"), &found, is_job,
+                    alphasort),
+        status = EXIT_OK;
     struct job *j;
 
     (void)w;
     if (n < 0) {
         fprintf(stderr,
-                "testbed: experiments: cannot read the folder: %s; run testbed from the "
-                "top of the checkout\n",
-                strerror(errno));
+                "testbed: %s: cannot read the folder: %s; it is neither near this "
+                "program nor here: set " HOME_ENV "\n",
+                dir, strerror(errno));
         return EXIT_USAGE;
     }
     for (int i = 0; i < n; i++) {
-        char path[512];
+        char path[PATH_MAX + 256];
 
-        snprintf(path, sizeof(path), "experiments/%s", found[i]->d_name);
+        snprintf(path, sizeof(path), "%s/%s", dir, found[i]->d_name);
         if (job_read(&j, path, NULL) == OK) {
             printf("%-24s %4g min %6g MB  %s\n", j->stem, j->cost.minutes,
                    j->cost.disk_mb, j->head.about);
@@ -311,46 +354,42 @@ static int print_card(int rc, json_t *card)
     return rc == OK ? EXIT_OK : complain(EXIT_INVALID);
 }
 
-/* Draw the page with the experiment's script, which prints where it is. The card is
- * complete without it, so a missing Python or library is not a failure. */
-static void draw(const char *record)
+static int verb_draw(const struct words *w)
 {
-    const struct child_program p = {
-        .argv = (const char *const[]){FIGURE_PYTHON, FIGURE_SCRIPT, record, NULL},
-        .fd = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}};
-    pid_t pid;
-
-    fflush(NULL);
-    if (child_start(&pid, &p) != OK || child_wait(&pid, 0) != OK)
-        fprintf(stderr, "testbed: no page was drawn; install python3-matplotlib and "
-                        "python3-h5py, then run: make figures NAME=" FULL_CARD "\n");
+    /* The newest record is found by the script, which then gets no second word either. */
+    if (!w->flags.record && w->flags.out && setenv("FIGURES", w->flags.out, 1) != 0)
+        return complain(EXIT_INVALID);
+    return run_figure(w->rest[0], w->flags.record, w->flags.out, false) == OK
+               ? EXIT_OK
+               : complain(EXIT_INVALID);
 }
 
 /* The full card is what the experiment `characterize` measures, records and draws. */
 static int full_machine(const struct words *w)
 {
     const struct job_read_opts o = {.smoke = w->flags.smoke};
-    struct flags f = w->flags;
+    struct words run = *w;
     struct job *j = NULL;
     json_t *card = NULL;
+    struct ran ran;
     const char *dir;
-    char *record = NULL;
     int status, rc;
 
     if (job_read(&j, FULL_CARD, &o) != OK)
         return complain(EXIT_USAGE);
-    f.fresh = true; /* a card states the present */
-    status = run_job(j, &f, &record);
+    run.flags.fresh = true; /* a card states the present */
+    status = run_job(&ran, j, &run);
     if (status == EXIT_OK) {
         dir = json_string_value(
             json_object_get(json_object_get(j->cells[0].settings, "study"), "dir"));
         rc = machine_card_full_get(&card, dir, 0, 0); /* reads what was just written */
         printf("\n");
         status = print_card(rc, card);
-        printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, record);
-        draw(record);
+        printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, ran.outcome.path);
+        if (draw_ran(j, &ran) != OK)
+            complain(EXIT_OK); /* the card is complete without its page */
     }
-    mem_free(record);
+    ran_fini(&ran);
     job_free(&j);
     return status;
 }
@@ -448,12 +487,24 @@ static const struct verb {
      0,
      export_flags,
      verb_export},
+    {"draw",
+     "Draw the figure of an experiment from its record.",
+     {"testbed draw NAME [options]",
+      "Draw the figure of an experiment as SVG and PNG from its newest record, with "
+      "paper-figs/NAME.py. A record gives the same bytes whenever it is drawn.",
+      "  testbed draw quickstart\n"
+      "  testbed draw quickstart --record FILE.h5 --out figures\n",
+      EXIT_STATUS},
+     1,
+     0,
+     draw_flags,
+     verb_draw},
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
 
 static void help(FILE *f)
 {
-    fputs("usage: testbed VERB [arguments] [options]\n\n"
+    fputs("Usage: testbed VERB [arguments] [options]\n\n"
           "Run experiments on language model serving and keep what was measured.\n\n"
           "Verbs:\n",
           f);

@@ -141,8 +141,9 @@ class Result:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
             self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
             cells = f.get("cells", {})
-            self.cells = [Cell(cells[k]) for k in sorted(cells)]
-        self.cells = [c for c in self.cells if c.attrs.get("state", "done") == "done"]
+            every = [Cell(cells[k]) for k in sorted(cells)]
+        self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
+        self.n_all = len(every)  # with those that failed or were skipped
 
     def axes(self):
         """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""
