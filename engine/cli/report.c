@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "measure/card.h"
 
 /* From this share on, waiting is reported. Two threads alone on two CPUs wait a tenth of it. */
@@ -68,6 +69,18 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
     json_object_set_new(j, "prefill_wait_frac", number(wait_frac(describe, "prefill")));
     json_object_set_new(j, "decode_wait_frac", number(wait_frac(describe, "decode")));
     return j;
+}
+
+int cli_read_card(const char *path, json_t **card)
+{
+    int rc = measure_card_read(card, path);
+
+    if (rc == OK || path || rc == ERR_NOMEM)
+        return rc;
+    if (rc != ERR_NOTFOUND)
+        log_warning("machine_card_refused", NAN, NAN, "%s", err_msg());
+    err_clear();
+    return OK;
 }
 
 static double get(const json_t *j, const char *key)
