@@ -185,7 +185,7 @@ static void test_refusals(void **state)
                "stored as f32 and cannot be kept as bf16");
     assert_null(m);
     o = step_model_opts(), o.max_tok = STEP_MODEL_TOK + 1;
-    assert_err(model_open(&m, &x.ref.f, x.team, &o), ERR_LIMIT, "at most 48");
+    assert_err(model_open(&m, &x.ref.f, x.team, &o), ERR_LIMIT, "48 tokens");
     o = step_model_opts(), o.max_step_tok = 0;
     assert_err(model_open(&m, &x.ref.f, x.team, &o), ERR_ARG, "max_step_tok");
     kv_release(x.pool, &kv);
