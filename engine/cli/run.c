@@ -1,7 +1,6 @@
 /* sandwich run: generates text or ids from one prompt and reports the speed. */
 #include "cli/cli.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "measure/card.h"
 #include "tokenizer/tokenizer.h"
 #include "serve/serve.h"
 
@@ -21,7 +18,7 @@ struct run_flags {
     struct serve_sampling sampling;
     char *prompt, *prompt_ids, *machine_card;
     int64_t n_new;
-    bool ids, json, ignore_eos, help;
+    bool ids, json, special, ignore_eos, help;
 };
 #define OPT_OF struct run_flags
 static const struct opt_row own_rows[] = {
@@ -38,7 +35,11 @@ static const struct opt_row own_rows[] = {
     OPT_ROW(
         BOOL, json, NULL,
         "Print one JSON object with text, ids, times and the engine's configuration."),
-    OPT_ROW(BOOL, ignore_eos, NULL, "Continue after the end-of-sequence token."),
+    OPT_ROW(
+        BOOL, special, NULL,
+        "Recognise control tokens such as <|eot_id|> in the prompt. Without it they are "
+        "plain text."),
+    OPT_ROW(BOOL, ignore_eos, NULL, "Continue after a token that ends the text."),
     OPT_ROW_AS("temperature", F64, sampling.temperature, NULL,
                "Sampling temperature. 0 always takes the most likely token (greedy).",
                .min = 0, .max = 100),
@@ -127,7 +128,7 @@ static void put_token(struct run *r, int32_t id)
     if (r->f->ids && !r->f->json) {
         printf("%s%d", r->timing.n_new > 1 ? " " : "", id);
         fflush(stdout);
-    } else if (r->piece && id != serve_eos(r->serve)) {
+    } else if (r->piece && !serve_is_stop(r->serve, id)) {
         if (tok_stream_put(&r->stream, id, r->piece, r->capacity, &n) == OK)
             put_text(r, r->piece, n);
     }
@@ -190,7 +191,9 @@ static int read_prompt(struct run *r)
     if (r->f->prompt_ids)
         return parse_ids(r, r->f->prompt_ids);
     if (serve_tok(r->serve) || *text) {
-        rc = serve_encode(r->serve, text, strlen(text), true, &r->prompt, &r->n_prompt);
+        rc = serve_encode(r->serve, text, strlen(text),
+                          SERVE_BOS | (r->f->special ? SERVE_SPECIAL : 0), &r->prompt,
+                          &r->n_prompt);
         if (rc != OK || r->n_prompt > 0)
             return rc;
         mem_free(r->prompt);
@@ -296,20 +299,6 @@ out:
     return rc;
 }
 
-/* A card that was asked for must be sound and of this machine. The standard one may be
- * absent; where it does not fit, a warning says why the bounds are unknown. */
-static int read_card(struct run *r)
-{
-    int rc = measure_card_read(&r->card, r->f->machine_card);
-
-    if (rc == OK || r->f->machine_card || rc == ERR_NOMEM)
-        return rc;
-    if (rc != ERR_NOTFOUND)
-        log_warning("machine_card_refused", NAN, NAN, "%s", err_msg());
-    err_clear();
-    return OK;
-}
-
 static int run(const struct run_flags *f)
 {
     static char doing[] = "loading";
@@ -321,7 +310,7 @@ static int run(const struct run_flags *f)
     if (!f->prompt == !f->prompt_ids)
         return err_set(ERR_ARG, "expected either --prompt or --prompt-ids, found %s",
                        f->prompt ? "both" : "neither");
-    rc = read_card(&r);
+    rc = cli_read_card(f->machine_card, &r.card);
     if (rc == OK)
         rc = serve_open_shown(&r.serve, &f->serve, cli_progress, doing);
     if (rc == OK)

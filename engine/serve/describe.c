@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "serve/impl.h"
 
@@ -22,9 +23,15 @@ int serve_bos(const struct serve *s)
     return s->tok && tok_bos(s->tok) >= 0 ? tok_bos(s->tok) : config(s)->bos_id;
 }
 
-int serve_eos(const struct serve *s)
+bool serve_is_stop(const struct serve *s, int32_t id)
 {
-    return s->tok && tok_eos(s->tok) >= 0 ? tok_eos(s->tok) : config(s)->eos_id;
+    bool found = false;
+
+    for (int i = 0; i < config(s)->n_stop; i++)
+        found |= config(s)->stop_ids[i] == id;
+    for (int i = 0; i < s->n_stop; i++)
+        found |= s->stops[i] == id;
+    return found;
 }
 
 int64_t serve_max_tok(const struct serve *s)
@@ -37,16 +44,25 @@ const struct tok *serve_tok(const struct serve *s)
     return s->tok;
 }
 
-int serve_encode(struct serve *s, const char *text, size_t n, bool bos, int32_t **ids,
-                 size_t *n_ids)
+int serve_encode(struct serve *s, const char *text, size_t n, unsigned flags,
+                 int32_t **ids, size_t *n_ids)
 {
+    bool bos = flags & SERVE_BOS && s->tok && tok_adds_bos(s->tok);
+    int rc;
+
     *ids = NULL;
     *n_ids = 0;
     if (!s->tok)
         return err_set(ERR_STATE, "%s has no tokenizer: give one with tokenizer",
                        s->o.model);
-    return tok_encode(s->tok, text, n, bos && tok_adds_bos(s->tok) ? TOK_BOS : 0, ids,
-                      n_ids);
+    rc = tok_encode(s->tok, text, n,
+                    (bos ? TOK_BOS : 0) | (flags & SERVE_SPECIAL ? TOK_SPECIAL : 0), ids,
+                    n_ids);
+    if (rc == OK && bos && *n_ids > 1 && (*ids)[1] == tok_bos(s->tok))
+        log_warning(
+            "two_bos", 2, 1,
+            "the prompt begins with BOS, and the tokenizer puts another before it");
+    return rc;
 }
 
 /* ---- the physical bounds ---- */
@@ -181,16 +197,27 @@ static int64_t copied_bytes(const struct serve *s)
     return s->decode == s->prefill ? n : n + model_phase_copied_bytes(s->decode);
 }
 
+/* wait_frac: the share of the time for which a thread waited for the others. */
+static json_t *describe_totals(const struct serve_totals *t)
+{
+    return json_pack("{s:I, s:I, s:f, s:o}", "n_steps", (json_int_t)t->n_steps, "n_tok",
+                     (json_int_t)t->n_tok, "forward_s", (double)t->forward_ns * 1e-9,
+                     "wait_frac",
+                     t->forward_ns ? json_real((double)t->wait_ns / (double)t->forward_ns)
+                                   : json_null());
+}
+
 static json_t *describe_work(const struct serve *s)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "n_steps",
-                     (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
-                     "switch_copied_bytes", (json_int_t)copied_bytes(s), "n_tok",
-                     (json_int_t)s->n_tok, "forward_s", s->busy_s, "linear_s",
-                     s->op_s[MODEL_T_LINEAR], "attn_s", s->op_s[MODEL_T_ATTN],
-                     "norm_rope_s", s->op_s[MODEL_T_NORM_ROPE], "head_s",
-                     s->op_s[MODEL_T_HEAD], "reduce_s", s->op_s[MODEL_T_REDUCE], "wait_s",
-                     s->op_s[MODEL_T_WAIT]);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "n_steps",
+        (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
+        "switch_copied_bytes", (json_int_t)copied_bytes(s), "n_tok", (json_int_t)s->n_tok,
+        "forward_s", s->busy_s, "linear_s", s->op_s[MODEL_T_LINEAR], "attn_s",
+        s->op_s[MODEL_T_ATTN], "norm_rope_s", s->op_s[MODEL_T_NORM_ROPE], "head_s",
+        s->op_s[MODEL_T_HEAD], "reduce_s", s->op_s[MODEL_T_REDUCE], "wait_s",
+        s->op_s[MODEL_T_WAIT], "prefill", describe_totals(&s->totals[SERVE_PREFILL]),
+        "decode", describe_totals(&s->totals[SERVE_DECODE]));
 }
 
 /* Of all ranks. */

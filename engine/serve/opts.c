@@ -1,6 +1,13 @@
 #include "serve/serve.h"
 
 #include "cpu/cpu.h"
+#include "sched/sched.h"
+#include "tokenizer/tokenizer.h"
+
+static const char *policy_name(int i)
+{
+    return sched_policies[i] ? sched_policies[i]->name : NULL;
+}
 
 #define OPT_OF struct serve_opts
 const struct opt_row serve_opt_table[] = {
@@ -12,6 +19,11 @@ const struct opt_row serve_opt_table[] = {
             "Tokenizer file to use in place of the model's own, such as tokenizer.json, "
             "a .gguf file or tokenizer.bin.",
             .unit = "FILE"),
+    OPT_ROW(STR, pre_tokenizer, NULL,
+            "How a byte-level vocabulary divides text into words before "
+            "merging: " TOK_PRE_NAMES
+            ". Needed where a .gguf file does not name its own.",
+            .unit = "NAME"),
     CPU_ISA_ROW,
     OPT_ROW(ENUM, precision, "exact",
             "Arithmetic of the matrix products. exact: activations and sums in f32. "
@@ -44,8 +56,8 @@ const struct opt_row serve_opt_table[] = {
             "Tuned schedules of the matrix products, a file written by `sandwich tune`. "
             "Without it a cost model chooses the schedules.",
             .unit = "FILE"),
-    OPT_ROW(STR, policy, "fcfs", "Scheduling policy: fcfs, continuous or chunked.",
-            .unit = "NAME"),
+    OPT_ROW(STR, policy, "fcfs", "Scheduling policy.", .unit = "NAME",
+            .names = policy_name),
     OPT_ROW(INT, max_tok, NULL,
             "Longest sequence, prompt and output together. 0: the model's own limit, at "
             "most 4096.",

@@ -240,7 +240,8 @@ static int measure(struct run_session *s, struct cell *c)
                           &c->seeds);
     if (rc != OK)
         return rc;
-    progress_cell(s->progress, c->job_cell->key, c->requests.n, clock_ns());
+    progress_cell(s->progress, c->job_cell->key, c->requests.n,
+                  run_cell_weight(s->job, c->job_cell), clock_ns());
     env_counters_read(&c->before);
     rc = run_cell(&c->result, s->system, &c->requests, &c->load, on_tick, s->progress);
     env_counters_read(&c->after);

@@ -227,7 +227,8 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
     json_t *a = NULL;
     int rc = begin(&c, s);
 
-    progress_study(s->progress, job_cell->key, clock_ns());
+    progress_study(s->progress, job_cell->key, run_cell_weight(s->job, job_cell),
+                   clock_ns());
     env_counters_read(&before);
     if (rc == OK)
         rc = run_it(&c, job_cell);

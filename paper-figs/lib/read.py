@@ -32,6 +32,10 @@ class Cell:
         self.requests = columns(group, "requests")
         self.series = columns(group, "series")
         self.tokens = columns(group, "tokens")
+        attributes = group.get("attributes_json")
+        attributes = json.loads(plain(attributes[()])) if attributes else {}
+        self.axes = attributes.get("axes") or {}  # {"load.rate_rps": 5}
+        self.warnings = [w["code"] for w in attributes.get("warnings") or []]
         self.summary, self.why = {}, {}
         for name, d in group.get("summary", {}).items():
             self.summary[name] = float(d[()])
@@ -135,10 +139,22 @@ class Result:
         self.path = path
         with h5py.File(path, "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
+            self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
             cells = f.get("cells", {})
             every = [Cell(cells[k]) for k in sorted(cells)]
         self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
-        self.n_all = len(every)  # with those that failed or were skipped
+        self.left_out = [c for c in every if c not in self.cells]  # failed or skipped: "error"
+        self.n_all = len(every)
+
+    def axes(self):
+        """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""
+        names = unique(name for c in self.cells for name in c.axes)
+        return {name: unique(c.axes.get(name) for c in self.cells) for name in names}
+
+    def swept(self):
+        """The axes that --set made of single values, which the experiment's own figure does
+        not know of."""
+        return str(self.attrs.get("swept", "")).split()
 
     def footer(self):
         """Where it was measured and what its evidence is; stands on every figure."""
@@ -156,12 +172,21 @@ class Result:
 
 def latest(stem):
     """The newest result of an experiment, or of the file given on the command line. Where
-    there is none yet, say how to make it and end."""
+    there is none yet, say how to make it and end. A sweep is drawn as such, and this ends."""
     if len(sys.argv) > 1:
-        return Result(sys.argv[1])
+        return own_figure(Result(sys.argv[1]), stem)
     where = os.path.join(RESULTS, stem, "latest.json")
     if not os.path.exists(where):
         print("%s: no result yet: make experiment NAME=%s" % (stem, stem))
         sys.exit(0)
     with open(where) as f:
-        return Result(os.path.join(RESULTS, stem, os.path.basename(json.load(f)["file"])))
+        return own_figure(
+            Result(os.path.join(RESULTS, stem, os.path.basename(json.load(f)["file"]))), stem)
+
+
+def own_figure(result, stem):
+    if result.swept():
+        from lib import sweep  # which reads by this module
+        sweep.draw(result, stem)
+        sys.exit(0)
+    return result
