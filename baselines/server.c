@@ -317,9 +317,11 @@ void sut_server_stop(struct sut_server **sp)
 {
     struct sut_server *s = *sp;
     double limit_s = STOP_S;
+    char message[512];
 
     if (!s)
         return;
+    snprintf(message, sizeof(message), "%s", err_msg());
     if (s->pid) {
         if (json_opt_f64(s->file, "stop_s", &limit_s, s->path) != OK || !(limit_s > 0))
             limit_s = STOP_S;
@@ -337,6 +339,7 @@ void sut_server_stop(struct sut_server **sp)
     mem_free(s->argv);
     mem_free(s);
     *sp = NULL;
+    err_set(ERR_IO, "%s", message); /* the one of why it was stopped */
 }
 
 /* --- what it reports */

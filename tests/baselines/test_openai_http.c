@@ -239,7 +239,7 @@ static void each_fault_ends_its_request(void **state)
          "expected a stream of type text/event-stream, found "
          "\"application/json\"",
          0},
-        {WEB_TRICKLE, "timed out", 1},
+        {WEB_TRICKLE, "timed out", -1},
         {WEB_HANG, "timed out", 0},
         {WEB_NO_DONE, "the stream ended after 6 of 6 tokens, without [DONE]", 6},
         {WEB_SHORT, "ended after 5 of 6 tokens (finish_reason stop)", 5},
