@@ -39,7 +39,7 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define PLAN_BYTES       (1 << 20)
 
 struct flags {
-    bool smoke, dry_run, quiet, fresh, force, full, help;
+    bool smoke, dry_run, quiet, fresh, force, full, accept_noise, help;
     char *out, *format;
 };
 
@@ -64,6 +64,10 @@ static const struct opt_row describe_flags[] = {SMOKE_ROW, OPT_HELP_ROW, {0}};
 static const struct opt_row machine_flags[] = {
     OPT_ROW(BOOL, force, "false",
             "Measure again, even if there is a card of this machine."),
+    OPT_ROW(BOOL, accept_noise, "false",
+            "Trust the bounds even if their trials differ by more than 10 % or other "
+            "programs had most of the CPUs. Otherwise such bounds are not used, and are "
+            "measured again next time."),
     OPT_ROW(
         BOOL, full, "false",
         "Measure the full card, which takes a minute or two, by running the experiment "
@@ -324,7 +328,7 @@ static int full_machine(const struct words *w)
     struct job *j = NULL;
     json_t *card = NULL;
     const char *dir;
-    char *record = NULL;
+    char *record = NULL, path[1200];
     int status, rc;
 
     if (job_read(&j, FULL_CARD, &o) != OK)
@@ -334,7 +338,9 @@ static int full_machine(const struct words *w)
     if (status == EXIT_OK) {
         dir = json_string_value(
             json_object_get(json_object_get(j->cells[0].settings, "study"), "dir"));
-        rc = machine_card_full_get(&card, dir, 0, 0); /* reads what was just written */
+        rc = measure_card_path(path, sizeof(path), dir, "-full");
+        if (rc == OK)
+            rc = measure_card_read(&card, path); /* which was just written */
         printf("\n");
         status = print_card(rc, card);
         printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, record);
@@ -347,12 +353,20 @@ static int full_machine(const struct words *w)
 
 static int verb_machine(const struct words *w)
 {
+    const struct machine_card_opts o = {.dir = MEASURE_CARD_DIR,
+                                        .force = w->flags.force,
+                                        .accept_noise = w->flags.accept_noise,
+                                        .budget_s = MACHINE_BUDGET_S};
     json_t *card = NULL;
     int rc;
 
+    if (w->flags.full && w->flags.accept_noise) {
+        err_set(ERR_ARG, "--accept-noise is for the quick card, not for --full");
+        return complain(EXIT_USAGE);
+    }
     if (w->flags.full)
         return full_machine(w);
-    rc = machine_card_get(&card, MEASURE_CARD_DIR, w->flags.force, MACHINE_BUDGET_S);
+    rc = machine_card_get(&card, &o);
     return print_card(rc, card);
 }
 
