@@ -182,8 +182,7 @@ bench: $(BUILD)/bench
 	$(Q)$(BUILD)/bench $(ARGS)
 experiment: all
 	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
-	$(Q)$(BUILD)/testbed run experiments/$(NAME).json $(ARGS)
-	$(Q)$(MAKE) --no-print-directory figures NAME=$(NAME)
+	$(Q)$(BUILD)/testbed run experiments/$(NAME).json --draw $(ARGS)
 figures:
 	$(Q)for f in $(if $(NAME),paper-figs/$(NAME).py,$(wildcard paper-figs/*.py)); do $(PYTHON) $$f || exit 1; done
 list: all

@@ -18,6 +18,7 @@
 #include "experiments/harness/export.h"
 #include "experiments/harness/job.h"
 #include "experiments/harness/metrics.h"
+#include "experiments/harness/run_dir.h"
 #include "experiments/harness/run_experiment.h"
 #include "experiments/harness/study.h"
 #include "measure/card.h"
@@ -35,12 +36,11 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define MACHINE_BUDGET_S 60
 #define FULL_CARD        "characterize"
 #define FIGURE_PYTHON    "/usr/bin/python3"
-#define FIGURE_SCRIPT    "paper-figs/" FULL_CARD ".py"
 #define PLAN_BYTES       (1 << 20)
 
 struct flags {
-    bool smoke, dry_run, quiet, fresh, force, full, accept_noise, help;
-    char *out, *format;
+    bool smoke, dry_run, quiet, fresh, draw, force, full, accept_noise, help;
+    char *out, *tag, *format;
 };
 
 #define OPT_OF        struct flags
@@ -55,7 +55,15 @@ static const struct opt_row run_flags[] = {
     OPT_ROW(BOOL, quiet, "false", "Print no progress."),
     OPT_ROW(BOOL, fresh, "false",
             "Discard what an interrupted run of this job has left, and start over."),
-    OUT_ROW("Folder of the result. Default: results/NAME."),
+    OPT_ROW(BOOL, draw, "false",
+            "Draw the experiment's figure from the record, with paper-figs/NAME.py: into "
+            "paper-figs/out, or next to the record if that is not kept in results/NAME."),
+    OPT_ROW(STR, tag, NULL,
+            "Keep the record in results/NAME/TAG. Default: results/NAME for the "
+            "experiment as its file states it, and a folder in there, named after the "
+            "changes, with --smoke or --set.",
+            .unit = "TAG"),
+    OUT_ROW("Keep the record in this folder. Default: as with --tag."),
     OPT_HELP_ROW,
     {0},
 };
@@ -78,7 +86,8 @@ static const struct opt_row machine_flags[] = {
         "With --full: run the experiment's smoke section, which takes seconds and whose "
         "numbers are no measurement of the machine."),
     OPT_ROW(BOOL, quiet, "false", "With --full: print no progress."),
-    OUT_ROW("With --full: folder of the record. Default: results/characterize."),
+    OUT_ROW("With --full: folder of the record. Default: results/characterize, with "
+            "--smoke results/characterize/smoke."),
     OPT_HELP_ROW,
     {0},
 };
@@ -115,30 +124,68 @@ static int run_status(const struct run_outcome *o)
     return o->n_failed || o->n_invalid ? EXIT_INVALID : EXIT_OK;
 }
 
-/* *path, if not NULL, receives the record's path; the caller frees it with mem_free(). */
-static int run_job(const struct job *j, const struct flags *f, char **path)
+/* Draw the figure of an experiment from its record with the experiment's script, which
+ * prints where it is. `dir`: the folder of the figure, NULL for paper-figs/out. */
+static int draw(const char *stem, const char *record, const char *dir)
 {
+    char script[512];
+    const struct child_program p = {
+        .argv = (const char *const[]){FIGURE_PYTHON, script, record, dir, NULL},
+        .fd = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}};
+    pid_t pid;
+    int rc;
+
+    snprintf(script, sizeof(script), "paper-figs/%s.py", stem);
+    if (access(script, R_OK) != 0)
+        return err_set(ERR_NOTFOUND, "%s: no figure is drawn: cannot read %s: %s", stem,
+                       script, strerror(errno));
+    fflush(NULL);
+    rc = child_start(&pid, &p);
+    if (rc == OK)
+        rc = child_wait(&pid, 0);
+    return rc == OK ? OK
+                    : err_set(rc,
+                              "%s: no figure is drawn: %s; it needs python3-matplotlib "
+                              "and python3-h5py",
+                              script, err_msg());
+}
+
+/* What a run has left. */
+struct ran {
+    struct run_dir dir;
     struct run_outcome outcome;
-    struct run_options o = {.out_dir = f->out,
-                            .machine_dir = MEASURE_CARD_DIR,
+};
+
+static void ran_fini(struct ran *r)
+{
+    mem_free(r->outcome.path);
+    mem_free(r->dir.path);
+}
+
+static int draw_ran(const struct job *j, const struct ran *r)
+{
+    return draw(j->stem, r->outcome.path, r->dir.is_separate ? r->dir.path : NULL);
+}
+
+/* *out: ran_fini(), also after an error. Returns the exit status. */
+static int run_job(struct ran *out, const struct job *j, const struct words *w)
+{
+    const struct flags *f = &w->flags;
+    const struct job_read_opts read = {f->smoke, w->sets, w->n_sets};
+    struct run_options o = {.machine_dir = MEASURE_CARD_DIR,
                             .fresh = f->fresh,
                             .progress = f->quiet                ? PROGRESS_QUIET
                                         : isatty(STDERR_FILENO) ? PROGRESS_LIVE
                                                                 : PROGRESS_MINUTE,
                             .live = stderr,
                             .report = stdout};
-    char dir[512];
-    int rc;
 
-    snprintf(dir, sizeof(dir), "results/%s", j->stem);
-    if (!o.out_dir)
-        o.out_dir = dir;
-    rc = run_experiment(&outcome, j, &o);
-    if (path)
-        *path = outcome.path;
-    else
-        mem_free(outcome.path);
-    return rc == OK ? run_status(&outcome) : complain(EXIT_INVALID);
+    *out = (struct ran){0};
+    if (run_dir_of(&out->dir, j->stem, f->out, f->tag, &read) != OK)
+        return complain(EXIT_USAGE);
+    o.out_dir = out->dir.path;
+    return run_experiment(&out->outcome, j, &o) == OK ? run_status(&out->outcome)
+                                                      : complain(EXIT_INVALID);
 }
 
 /* The command that continues this run, for a signal handler to print. */
@@ -188,6 +235,7 @@ static int verb_run(const struct words *w)
 {
     struct job_read_opts o = {w->flags.smoke, w->sets, w->n_sets};
     struct job *j = NULL;
+    struct ran ran;
     int status = EXIT_OK;
 
     if (job_read(&j, w->rest[0], &o) != OK)
@@ -196,7 +244,10 @@ static int verb_run(const struct words *w)
         run_plan_print(j, stdout);
     else {
         process_at_signal(report_resume);
-        status = run_job(j, &w->flags, NULL);
+        status = run_job(&ran, j, w);
+        if (w->flags.draw && ran.outcome.path && draw_ran(j, &ran) != OK)
+            status = complain(EXIT_INVALID);
+        ran_fini(&ran);
     }
     job_free(&j);
     return status;
@@ -305,36 +356,22 @@ static int print_card(int rc, json_t *card)
     return rc == OK ? EXIT_OK : complain(EXIT_INVALID);
 }
 
-/* Draw the page with the experiment's script, which prints where it is. The card is
- * complete without it, so a missing Python or library is not a failure. */
-static void draw(const char *record)
-{
-    const struct child_program p = {
-        .argv = (const char *const[]){FIGURE_PYTHON, FIGURE_SCRIPT, record, NULL},
-        .fd = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}};
-    pid_t pid;
-
-    fflush(NULL);
-    if (child_start(&pid, &p) != OK || child_wait(&pid, 0) != OK)
-        fprintf(stderr, "testbed: no page was drawn; install python3-matplotlib and "
-                        "python3-h5py, then run: make figures NAME=" FULL_CARD "\n");
-}
-
 /* The full card is what the experiment `characterize` measures, records and draws. */
 static int full_machine(const struct words *w)
 {
     const struct job_read_opts o = {.smoke = w->flags.smoke};
-    struct flags f = w->flags;
+    struct words run = *w;
     struct job *j = NULL;
     json_t *card = NULL;
+    struct ran ran;
     const char *dir;
-    char *record = NULL, path[1200];
+    char path[1200];
     int status, rc;
 
     if (job_read(&j, FULL_CARD, &o) != OK)
         return complain(EXIT_USAGE);
-    f.fresh = true; /* a card states the present */
-    status = run_job(j, &f, &record);
+    run.flags.fresh = true; /* a card states the present */
+    status = run_job(&ran, j, &run);
     if (status == EXIT_OK) {
         dir = json_string_value(
             json_object_get(json_object_get(j->cells[0].settings, "study"), "dir"));
@@ -343,10 +380,11 @@ static int full_machine(const struct words *w)
             rc = measure_card_read(&card, path); /* which was just written */
         printf("\n");
         status = print_card(rc, card);
-        printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, record);
-        draw(record);
+        printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, ran.outcome.path);
+        if (draw_ran(j, &ran) != OK)
+            complain(EXIT_OK); /* the card is complete without its page */
     }
-    mem_free(record);
+    ran_fini(&ran);
     job_free(&j);
     return status;
 }

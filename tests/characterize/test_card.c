@@ -219,19 +219,27 @@ struct scripted {
     double seconds;      /* of each trial */
     double spread;       /* they take up to this share longer ... */
     int n_spread_trials; /* ... as long as this many are left */
-    int n_alternatives;  /* out: the most of a probe, which are those of `peak` */
+    int n_peaks;         /* 0, or: all of them are unavailable */
+    int n_trials;        /* that were made */
     const char *busy;    /* NULL, or: from the first trial on, this is /proc */
 };
 static struct scripted machine;
+static int n_peaks; /* alternatives of that probe */
 
 static int scripted_trial(void *arg, int i, struct measure_trial *t)
 {
     (void)arg;
+    /* The peaks are lengths of loops that were chosen by the real clock. Their probe is the
+     * first, and an alternative that is unavailable is tried once. */
+    if (machine.n_peaks && machine.n_trials++ < machine.n_peaks) {
+        t->seconds = NAN;
+        return OK;
+    }
     t->seconds = machine.seconds;
     if (machine.n_spread_trials > 0)
         t->seconds *= 1 + machine.spread * (machine.n_spread_trials-- % 31) / 31;
-    if (i >= machine.n_alternatives)
-        machine.n_alternatives = i + 1;
+    if (i >= n_peaks)
+        n_peaks = i + 1; /* no other probe has more */
     if (machine.busy)
         cpu_usage_set_root(machine.busy);
     return OK;
@@ -242,7 +250,7 @@ static json_t *get_scripted(const char *dir, bool check, int expect_measured)
     const struct machine_card_opts o = {.dir = dir, .check = check, .budget_s = 0.05};
     json_t *card;
 
-    n_measured = 0;
+    n_measured = machine.n_trials = 0;
     log_set_sink(count_measurements, NULL);
     measure_script(scripted_trial, NULL);
     assert_ok(machine_card_get(&card, &o));
@@ -300,7 +308,7 @@ static void a_bound_that_spreads(void **state)
     json_decref(card);
     /* the next time the first attempt at the peaks spreads, the second does not */
     cpu_usage_set_root(idle);
-    machine.n_spread_trials = machine.n_alternatives * (1 + PROBE_TRIALS_MAX);
+    machine.n_spread_trials = n_peaks * (1 + PROBE_TRIALS_MAX);
     card = get_scripted(dir, false, 1);
     take_warnings(1, "machine_card_refused", "not trusted: its trials spread");
     assert_true(measure_card_read_gbps(card, 1) > 0);
@@ -347,7 +355,7 @@ static void a_kept_card_is_checked(void **state)
     snprintf(dir, sizeof(dir), "%s/checked", test_dir());
     take_warnings(0, "none", "");
     cpu_usage_set_root(proc_of(idle, "idle2", 1));
-    machine = (struct scripted){.seconds = 0.01};
+    machine = (struct scripted){.seconds = 0.01, .n_peaks = n_peaks};
     card = get_scripted(dir, true, 1);
     gbps = measure_card_read_gbps(card, 1);
     json_decref(card);
@@ -367,12 +375,13 @@ static void a_kept_card_is_checked(void **state)
     }
     /* a check that spreads contradicts nothing */
     cpu_usage_set_root(idle);
-    machine = (struct scripted){.seconds = 0.02, .spread = 2, .n_spread_trials = 1 << 20};
+    machine = (struct scripted){
+        .n_peaks = n_peaks, .seconds = 0.02, .spread = 2, .n_spread_trials = 1 << 20};
     json_decref(get_scripted(dir, true, 0));
     /* dropped, it is measured */
     machine_card_drop(dir);
     machine_card_drop(dir);
-    machine = (struct scripted){.seconds = 0.01};
+    machine = (struct scripted){.seconds = 0.01, .n_peaks = n_peaks};
     cpu_usage_set_root(idle);
     json_decref(get_scripted(dir, true, 1));
     take_warnings(0, "machine_card_refused", "");

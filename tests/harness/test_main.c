@@ -113,8 +113,9 @@ static void usage_is_status_2(void **state)
 /* Each verb's help names every option of the verb and shows two examples. */
 static void help_is_complete(void **state)
 {
-    static const char *const verbs[][9] = {
-        {"run", "--smoke", "--dry-run", "--quiet", "--fresh", "--out", "--set", "--help"},
+    static const char *const verbs[][11] = {
+        {"run", "--smoke", "--dry-run", "--quiet", "--fresh", "--draw", "--tag", "--out",
+         "--set", "--help"},
         {"list", "--help"},
         {"describe", "--smoke", "--set", "--help"},
         {"machine", "--force", "--full", "--smoke", "--quiet", "--out", "--help"},

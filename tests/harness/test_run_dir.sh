@@ -1,0 +1,62 @@
+#!/bin/sh
+# Where a run is kept: one that differs from its experiment's file never replaces the record, the
+# latest.json or the figure of one that does not, and is resumed in the folder it was begun in.
+set -u
+. tests/support/tap.sh
+testbed=$(realpath "$build/testbed")
+dir=$(realpath "$dir")
+ln -s "$PWD/datasets" "$dir"
+cd "$dir" || exit 1
+
+cat >small.json <<'JSON'
+{"about": "a small job", "system": {"adapter": "scripted"}, "smoke": {"load": {"n_requests": 2}},
+ "dataset": {"n": 5, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 5},
+ "headline": [{"name": "t", "metric": "p50_ttft_ms", "better": "lower"}]}
+JSON
+# A figure that anybody can draw: which record it was made from.
+mkdir paper-figs
+cat >paper-figs/small.py <<'PY'
+import os, sys
+out = sys.argv[2] if len(sys.argv) > 2 else "paper-figs/out"
+os.makedirs(out, exist_ok=True)
+open(out + "/small.svg", "w").write(sys.argv[1])
+PY
+run() {
+    "$testbed" run ./small.json --quiet --draw "$@" >out 2>&1
+}
+
+check "a dry run" run --dry-run
+check "a dry run leaves nothing" [ ! -e results ] && [ ! -e paper-figs/out ]
+check "the experiment itself" run
+check "its figure" grep -q '^results/small/[^/]*\.h5$' paper-figs/out/small.svg
+cp results/small/latest.json paper-figs/out/small.svg .
+for words in '--smoke' '--set load.n_requests=4' '--smoke --set load.n_requests=3' \
+    '--set load.n_requests=3' '--tag mine' '--smoke --tag other' '--out elsewhere'; do
+    # shellcheck disable=SC2086
+    check "$words" run $words
+    figure=$(sed -n 's/\.h5$//p' out | tail -n 1 | xargs dirname)/small.svg
+    check "$words: its figure is next to its record" grep -q "^${figure%small.svg}" "$figure"
+    check "$words: the real record stays" cmp latest.json results/small/latest.json
+    check "$words: the real figure stays" cmp small.svg paper-figs/out/small.svg
+done
+check "each has its folder" [ "$(ls -d results/small/*/ | wc -l)" = 6 ]
+check "with its own latest.json" ls results/small/smoke/latest.json results/small/mine/latest.json \
+    results/small/other/latest.json elsewhere/latest.json
+check "the same command, the same folder" run --set load.n_requests=4
+check "and no other" [ "$(ls -d results/small/*/ | wc -l)" = 6 ]
+
+"$testbed" run ./small.json --quiet --set repeats=2 --set system.ttft_ms=300 >out 2>&1 &
+until grep -q '"cell"' results/small/set-*/small.journal 2>err; do
+    kill -0 $! 2>err || break
+done
+kill -9 $!
+wait $! 2>err
+check "an interrupted one is resumed" sh -c \
+    "'$testbed' run ./small.json --set repeats=2 --set system.ttft_ms=300 2>&1 | grep -q '1 of 2 cells are finished'"
+
+rm paper-figs/small.py
+for words in '--tag ../up' '--tag .' '--tag a/b' "--tag ''" '--tag a --out b'; do
+    check "$words is refused" sh -c "'$testbed' run ./small.json $words >out 2>&1; [ \$? = 2 ]"
+done
+check "a figure without its script is an error" refuses 3 small.py "$testbed" run ./small.json --draw
+finish
