@@ -6,6 +6,11 @@ ARCH    := $(shell $(CC) -dumpmachine | cut -d- -f1)
 comma   := ,
 BUILD   ?= build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 Q       := $(if $(V),,@)
+PREFIX  ?= /usr/local
+# In parallel unless told otherwise (-j1) or order matters.
+ifeq ($(filter clean,$(MAKECMDGOALS))$(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
 
 PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc papi cmocka
 # "yes" when libraries, h5dump and the plots' Python modules are there; else every verb first
@@ -22,6 +27,8 @@ LIB_TEST   := $(shell pkg-config --libs cmocka)
 endif
 
 OPT     := $(if $(SAN),-O1 -fno-omit-frame-pointer -fsanitize=$(SAN),-O2)
+# With a tag, its name and the commits since; else the commit.
+VERSION := $(shell git describe --tags --always --dirty=+ 2>/dev/null || echo unknown)
 COMMIT  := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DIRTY   := $(shell git diff --quiet HEAD 2>/dev/null && echo 0 || echo 1)
 # What an overrun of memory meets in a program that reads foreign files. Sanitizers check more.
@@ -159,7 +166,7 @@ $(BUILD)/gen/flags: FORCE
 	@mkdir -p $(@D); echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@
 # The commit is an input of one file only, so that a commit does not rebuild everything.
 $(BUILD)/obj/engine/base/build.o: CFLAGS += -DBUILD_COMMIT='"$(COMMIT)"' \
-    -DBUILD_DIRTY=$(DIRTY) -DBUILD_FLAGS='"$(OPT) $(HARDEN) -fopenmp"' -DBUILD_CC='"$(shell $(CC) --version | head -n1)"'
+    -DBUILD_DIRTY=$(DIRTY) -DBUILD_VERSION='"$(VERSION)"' -DBUILD_FLAGS='"$(OPT) $(HARDEN) -fopenmp"' -DBUILD_CC='"$(shell $(CC) --version | head -n1)"'
 $(BUILD)/obj/engine/base/build.o: $(BUILD)/gen/commit
 $(BUILD)/gen/commit: FORCE
 	@mkdir -p $(@D); echo '$(COMMIT) $(DIRTY)' | cmp -s - $@ || echo '$(COMMIT) $(DIRTY)' > $@
@@ -180,6 +187,8 @@ lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
 bench: $(BUILD)/bench
 	$(Q)$(BUILD)/bench $(ARGS)
+install: all
+	$(Q)BUILD=$(BUILD) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VERSION=$(VERSION) sh tests/support/install.sh
 experiment: all
 	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
 	$(Q)$(BUILD)/testbed run experiments/$(NAME).json --draw $(ARGS)
@@ -191,7 +200,7 @@ else
 ifdef DEPS_TRIED
 $(error packages are installed, yet pkg-config, h5dump or $(PYTHON)'s matplotlib and h5py are not found)
 endif
-all test lint bench experiment figures list: deps
+all test lint bench install experiment figures list: deps
 	$(Q)$(MAKE) --no-print-directory DEPS_TRIED=1 $@
 endif
 deps:
@@ -205,6 +214,7 @@ make bench                  Measure operators, prefill and decode. ARGS="--help"
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
 make figures                Draw all figures from the newest results. NAME=S: one of them.
 make list                   List the experiments with their cost.
+make install PREFIX=DIR     Install programs, their data and man pages; default /usr/local.
 make clean                  Remove what was built; results stay.
 
 SAN=address,undefined       Build with these sanitizers, in a folder of its own (or SAN=thread).
@@ -220,6 +230,6 @@ clean:
 ifneq ($(HAVE),yes)
 .NOTPARALLEL:
 endif
-.PHONY: all help deps test lint bench experiment figures list clean FORCE
+.PHONY: all help deps test lint bench install experiment figures list clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

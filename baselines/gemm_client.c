@@ -1,11 +1,13 @@
 #include "baselines/gemm.h"
 
+#include <limits.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -64,22 +66,15 @@ struct gemm_baseline {
  * is deeper than the program's). */
 static int find_program(struct gemm_baseline *r)
 {
-    char dir[3900];
-    ssize_t n = readlink("/proc/self/exe", dir, sizeof dir - 1);
+    char name[256];
 
-    if (r->o.dir) {
+    snprintf(name, sizeof name, "baseline/%s", r->name);
+    if (r->o.dir)
         snprintf(r->path, sizeof r->path, "%s/%s", r->o.dir, r->name);
-        if (access(r->path, X_OK) == 0)
-            return OK;
-        n = 0;
-    }
-    dir[n > 0 ? n : 0] = '\0';
-    for (int up = 0; up < 3 && strrchr(dir, '/'); up++) {
-        *strrchr(dir, '/') = '\0';
-        snprintf(r->path, sizeof r->path, "%s/baseline/%s", dir, r->name);
-        if (access(r->path, X_OK) == 0)
-            return OK;
-    }
+    else
+        home_program(r->path, sizeof r->path, name);
+    if (access(r->path, X_OK) == 0)
+        return OK;
     return err_set(ERR_NOTFOUND,
                    "GEMM library %s is not built: its library is missing, or SAN=thread",
                    r->name);

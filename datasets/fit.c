@@ -1,11 +1,13 @@
 #include "datasets/fit.h"
 
+#include <limits.h>
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
@@ -91,13 +93,13 @@ MUST static int read_arrival(struct dataset_fit *f, const json_t *j)
     return rc;
 }
 
-MUST static int read_fit(struct dataset_fit *f)
+MUST static int read_fit(struct dataset_fit *f, const char *file)
 {
     const char *name;
     json_t *j = NULL;
     int rc;
 
-    rc = json_read_file(&j, f->path, FIT_MAX_BYTES);
+    rc = json_read_file(&j, file, FIT_MAX_BYTES);
     if (rc != OK)
         goto out;
     rc = json_get_str(j, "name", &name, f->path);
@@ -129,14 +131,15 @@ MUST static int no_such_fit(const char *name)
     char words[MAX_FITS][64];
     const char *list[MAX_FITS + 1] = {NULL};
     struct dirent *e;
-    DIR *dir = opendir(DATASET_FITS_DIR);
+    char where[PATH_MAX];
+    DIR *dir = opendir(home_find(where, sizeof(where), DATASET_FITS_DIR));
     int n = 0;
 
     if (!dir)
         return err_set(ERR_NOTFOUND,
-                       "dataset.fit: \"%s\": no folder %s here; run in the top folder of "
-                       "the checkout, or give the path of a fit",
-                       name, DATASET_FITS_DIR);
+                       "dataset.fit: \"%s\": no folder %s, neither near this program nor "
+                       "here; set " HOME_ENV ", or give the path of a fit",
+                       name, where);
     while (n < MAX_FITS && (e = readdir(dir))) {
         size_t len = strlen(e->d_name);
 
@@ -157,6 +160,7 @@ int dataset_fit_open(struct dataset_fit **out, const char *name)
 {
     size_t len = strlen(name);
     int is_path = strchr(name, '/') || (len > 5 && strcmp(name + len - 5, ".json") == 0);
+    char where[PATH_MAX];
     struct dataset_fit *f;
     int n, rc;
 
@@ -172,11 +176,14 @@ int dataset_fit_open(struct dataset_fit **out, const char *name)
                      sizeof(f->path), n);
         goto out;
     }
-    if (!is_path && access(f->path, F_OK) != 0) {
+    snprintf(where, sizeof(where), "%s", f->path);
+    if (!is_path)
+        home_find(where, sizeof(where), f->path);
+    if (!is_path && access(where, F_OK) != 0) {
         rc = no_such_fit(name);
         goto out;
     }
-    rc = read_fit(f);
+    rc = read_fit(f, where);
     if (rc != OK)
         goto out;
     *out = f, f = NULL;

@@ -1,9 +1,11 @@
 /* Lists of events: reading them, and finding this processor's. */
+#include <limits.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/home.h"
 #include "base/json.h"
 #include "base/name.h"
 #include "characterize/counters/metrics.h"
@@ -250,18 +252,19 @@ static bool matches(const struct counters_list *l, const struct counters_cpu *cp
 int counters_list_find(struct counters_list *out, const char *dir,
                        const struct counters_cpu *cpu)
 {
+    char path[PATH_MAX + 256], where[PATH_MAX];
     struct dirent **files = NULL;
-    int n = scandir(dir, &files, NULL, alphasort), rc = OK;
+    int n = scandir(home_find(where, sizeof(where), dir), &files, NULL, alphasort),
+        rc = OK;
     bool found = false;
-    char path[600];
 
     if (n < 0)
-        return err_set(ERR_IO, "%s: cannot list: %m", dir);
+        return err_set(ERR_IO, "%s: cannot list: %m", where);
     for (int i = 0; i < n; i++) {
         const char *dot = strrchr(files[i]->d_name, '.');
 
         if (rc == OK && !found && dot && strcmp(dot, ".json") == 0) {
-            snprintf(path, sizeof(path), "%s/%s", dir, files[i]->d_name);
+            snprintf(path, sizeof(path), "%s/%s", where, files[i]->d_name);
             rc = counters_list_read(out, path);
             found = rc == OK && matches(out, cpu);
         }

@@ -1,13 +1,14 @@
 #include "base/build.h"
 
-const struct build_info build_info = {.commit = BUILD_COMMIT,
+const struct build_info build_info = {.version = BUILD_VERSION,
+                                      .commit = BUILD_COMMIT,
                                       .dirty = BUILD_DIRTY,
                                       .compiler = BUILD_CC,
                                       .flags = BUILD_FLAGS};
 
 void build_print(const char *program, const char *isa, FILE *f)
 {
-    fprintf(f, "%s, commit %s%s\ncompiler: %s, %s\ninstruction sets: %s\n", program,
-            build_info.commit, build_info.dirty ? " (modified)" : "", build_info.compiler,
-            build_info.flags, isa);
+    fprintf(f, "%s %s\ncommit: %s%s\ncompiler: %s, %s\ninstruction sets: %s\n", program,
+            build_info.version, build_info.commit, build_info.dirty ? " (modified)" : "",
+            build_info.compiler, build_info.flags, isa);
 }

@@ -8,8 +8,9 @@
 #include <stdio.h>
 
 struct build_info {
-    const char *commit; /* 40 hexadecimal digits, or "unknown" outside a checkout */
-    bool dirty;         /* the sources differ from that commit */
+    const char *version; /* `git describe`: a tag and the commits since, or the commit */
+    const char *commit;  /* 40 hexadecimal digits, or "unknown" outside a checkout */
+    bool dirty;          /* the sources differ from that commit */
     const char *compiler, *flags;
 };
 extern const struct build_info build_info;

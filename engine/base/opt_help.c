@@ -133,7 +133,7 @@ void opt_help(const struct opt_row *table, FILE *f)
 
 void opt_help_usage(const struct opt_usage *u, const struct opt_row *table, FILE *f)
 {
-    fprintf(f, "usage: %s\n\n", u->line);
+    fprintf(f, "Usage: %s\n\n", u->line);
     put_wrapped(u->about, 0, f);
     fputs("\nOptions:\n", f);
     opt_help(table, f);

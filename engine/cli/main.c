@@ -112,7 +112,7 @@ void cli_progress(void *ctx, int64_t done_bytes, int64_t all_bytes)
 
 static void usage(FILE *f)
 {
-    fputs("usage: sandwich VERB [options]\n\n"
+    fputs("Usage: sandwich VERB [options]\n\n"
           "Run Llama-family language models on CPUs, with separate plans for prefill and "
           "decode.\n\nVerbs:\n",
           f);

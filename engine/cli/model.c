@@ -153,7 +153,7 @@ static int cli_inspect(int argc, char **argv)
 }
 
 static const char help[] =
-    "usage: sandwich model make|inspect [options]\n"
+    "Usage: sandwich model make|inspect [options]\n"
     "\n"
     "Make a model with random weights, or inspect a model file.\n"
     "\n"

@@ -1,11 +1,13 @@
 /* From the words of `sandwich plan` to a search: the machine, the model, the trace. */
 #include "cli/plan.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "format/format.h"
@@ -50,12 +52,14 @@ static bool is_topology(const char *spec)
 static int open_machine(struct cli_plan_job *j)
 {
     const struct cli_plan_flags *f = j->f;
+    char machines[PATH_MAX];
     int rc;
 
+    home_find(machines, sizeof(machines), MACHINES_DIR);
     if (is_topology(f->machine))
         rc = topo_machine_open(&j->machine, f->machine);
     else
-        rc = simulate_named_machine_open(&j->machine, f->machine, MACHINES_DIR,
+        rc = simulate_named_machine_open(&j->machine, f->machine, machines,
                                          j->params_path, sizeof(j->params_path));
     if (rc == OK && f->machine_params)
         snprintf(j->params_path, sizeof(j->params_path), "%s", f->machine_params);
@@ -64,7 +68,7 @@ static int open_machine(struct cli_plan_job *j)
     return err_set(ERR_ARG,
                    "--machine %s: a topology without rates, which nothing is known of: "
                    "--machine-params FILE gives them (%s/params/ holds some)",
-                   f->machine, MACHINES_DIR);
+                   f->machine, machines);
 }
 
 /* ---- the model ---- */

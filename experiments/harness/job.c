@@ -1,7 +1,9 @@
 #include "experiments/harness/job_private.h"
 
+#include <limits.h>
 #include <string.h>
 
+#include "base/home.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
@@ -359,16 +361,17 @@ out:
 
 int job_read(struct job **out, const char *path, const struct job_read_opts *o)
 {
-    char file[1024], stem[256];
+    char file[PATH_MAX], name[512], stem[256];
     const char *base;
     json_t *root;
     int rc;
 
     *out = NULL;
+    snprintf(name, sizeof(name), "experiments/%s.json", path);
     if (strpbrk(path, "/."))
         snprintf(file, sizeof(file), "%s", path);
     else
-        snprintf(file, sizeof(file), "experiments/%s.json", path);
+        home_find(file, sizeof(file), name);
     base = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
     snprintf(stem, sizeof(stem), "%.*s", (int)strcspn(base, "."), base);
     rc = json_read_file(&root, file, MAX_JOB_BYTES);

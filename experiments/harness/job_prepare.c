@@ -1,8 +1,10 @@
 #include "experiments/harness/job.h"
 
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "base/child.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -45,7 +47,7 @@ static int run_one(const json_t *p, void (*report)(void *ctx, const char *line),
     const json_t *run = json_object_get(p, "run");
     size_t n = json_array_size(run), len = 0;
     const char **argv = mem_new(MEM_HARNESS, n + 1, sizeof(*argv));
-    char line[512];
+    char line[512], program[PATH_MAX];
     int rc = argv ? file_make_parents(creates(p)) : ERR_NOMEM; /* not all programs do */
 
     for (size_t i = 0; i < n && rc == OK; i++) {
@@ -56,6 +58,7 @@ static int run_one(const json_t *p, void (*report)(void *ctx, const char *line),
     }
     if (rc == OK) {
         report(ctx, line);
+        argv[0] = home_program(program, sizeof(program), argv[0]);
         rc = spawn(argv);
     }
     if (rc == OK && !is_there(creates(p)))

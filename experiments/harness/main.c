@@ -1,10 +1,12 @@
 /* The program `testbed`: runs experiments, describes them and exports their results. */
+#include <limits.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "base/child.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -40,7 +42,7 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 
 struct flags {
     bool smoke, dry_run, quiet, fresh, draw, force, full, accept_noise, help;
-    char *out, *tag, *format;
+    char *out, *tag, *format, *record;
 };
 
 #define OPT_OF        struct flags
@@ -101,6 +103,16 @@ static const struct opt_row export_flags[] = {
     {0},
 };
 
+static const struct opt_row draw_flags[] = {
+    OPT_ROW(STR, record, NULL,
+            "Record to draw. Default: the newest, results/NAME/latest.json.",
+            .unit = "FILE"),
+    OUT_ROW("Folder of the figure. Default: paper-figs/out of the checkout, or below the "
+            "working directory."),
+    OPT_HELP_ROW,
+    {0},
+};
+
 /* The words of a verb: its flags, every --set, and the rest in order. */
 struct words {
     struct flags flags;
@@ -128,14 +140,15 @@ static int run_status(const struct run_outcome *o)
  * prints where it is. `dir`: the folder of the figure, NULL for paper-figs/out. */
 static int draw(const char *stem, const char *record, const char *dir)
 {
-    char script[512];
+    char name[256], script[PATH_MAX];
     const struct child_program p = {
         .argv = (const char *const[]){FIGURE_PYTHON, script, record, dir, NULL},
         .fd = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}};
     pid_t pid;
     int rc;
 
-    snprintf(script, sizeof(script), "paper-figs/%s.py", stem);
+    snprintf(name, sizeof(name), "paper-figs/%s.py", stem);
+    home_find(script, sizeof(script), name);
     if (access(script, R_OK) != 0)
         return err_set(ERR_NOTFOUND, "%s: no figure is drawn: cannot read %s: %s", stem,
                        script, strerror(errno));
@@ -264,22 +277,25 @@ static int is_job(const struct dirent *d)
 
 static int verb_list(const struct words *w)
 {
+    char dir[PATH_MAX];
     struct dirent **found = NULL;
-    int n = scandir("experiments", &found, is_job, alphasort), status = EXIT_OK;
+    int n = scandir(home_find(dir, sizeof(dir), "experiments"), &found, is_job,
+                    alphasort),
+        status = EXIT_OK;
     struct job *j;
 
     (void)w;
     if (n < 0) {
         fprintf(stderr,
-                "testbed: experiments: cannot read the folder: %s; run testbed from the "
-                "top of the checkout\n",
-                strerror(errno));
+                "testbed: %s: cannot read the folder: %s; it is neither near this "
+                "program nor here: set " HOME_ENV "\n",
+                dir, strerror(errno));
         return EXIT_USAGE;
     }
     for (int i = 0; i < n; i++) {
-        char path[512];
+        char path[PATH_MAX + 256];
 
-        snprintf(path, sizeof(path), "experiments/%s", found[i]->d_name);
+        snprintf(path, sizeof(path), "%s/%s", dir, found[i]->d_name);
         if (job_read(&j, path, NULL) == OK) {
             printf("%-24s %4g min %6g MB  %s\n", j->stem, j->cost.minutes,
                    j->cost.disk_mb, j->head.about);
@@ -354,6 +370,15 @@ static int print_card(int rc, json_t *card)
     mem_free(text);
     json_decref(card);
     return rc == OK ? EXIT_OK : complain(EXIT_INVALID);
+}
+
+static int verb_draw(const struct words *w)
+{
+    /* The newest record is found by the script, which then gets no second word either. */
+    if (!w->flags.record && w->flags.out && setenv("FIGURES", w->flags.out, 1) != 0)
+        return complain(EXIT_INVALID);
+    return draw(w->rest[0], w->flags.record, w->flags.out) == OK ? EXIT_OK
+                                                                 : complain(EXIT_INVALID);
 }
 
 /* The full card is what the experiment `characterize` measures, records and draws. */
@@ -484,12 +509,23 @@ static const struct verb {
      1,
      export_flags,
      verb_export},
+    {"draw",
+     "Draw the figure of an experiment from its record.",
+     {"testbed draw NAME [options]",
+      "Draw the figure of an experiment as SVG and PNG from its newest record, with "
+      "paper-figs/NAME.py. A record gives the same bytes whenever it is drawn.",
+      "  testbed draw quickstart\n"
+      "  testbed draw quickstart --record FILE.h5 --out figures\n",
+      EXIT_STATUS},
+     1,
+     draw_flags,
+     verb_draw},
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
 
 static void help(FILE *f)
 {
-    fputs("usage: testbed VERB [arguments] [options]\n\n"
+    fputs("Usage: testbed VERB [arguments] [options]\n\n"
           "Run experiments on language model serving and keep what was measured.\n\n"
           "Verbs:\n",
           f);

@@ -138,8 +138,9 @@ class Result:
         with h5py.File(path, "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
             cells = f.get("cells", {})
-            self.cells = [Cell(cells[k]) for k in sorted(cells)]
-        self.cells = [c for c in self.cells if c.attrs.get("state", "done") == "done"]
+            every = [Cell(cells[k]) for k in sorted(cells)]
+        self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
+        self.n_all = len(every)  # with those that failed or were skipped
 
     def machine(self):
         """The processor and how many of its CPUs; older records name only the host."""

@@ -12,8 +12,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
 from matplotlib.ticker import FuncFormatter  # noqa: E402
 
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Installed scripts are shared: what they draw goes to the working directory.
 OUT = os.environ.get("FIGURES") or os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "out")
+    TOP if os.path.exists(os.path.join(TOP, "Makefile")) else "", "paper-figs", "out")
 
 # Okabe and Ito's palette, in the order we use it; grey is for bounds and remarks.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]

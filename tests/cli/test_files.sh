@@ -46,8 +46,7 @@ done
 # Folders are made; what a killed process leaves is gone after the next one.
 check "make parents" "$sandwich" model make --arch tiny --out "$dir/a/b/tiny.gguf"
 for signal in TERM HUP KILL; do
-    env --default-signal=HUP "$sandwich" model make --arch llama-160m \
-        --out "$dir/killed/m.gguf" 2>"$dir/err" &
+    "$sandwich" model make --arch llama-160m --out "$dir/killed/m.gguf" 2>"$dir/err" &
     until [ -e "$dir"/killed/m.gguf.*.tmp ]; do
         kill -0 $! 2>"$dir/log" || break
     done

@@ -18,7 +18,7 @@ complete() { # words of the verb, then the flags that its help must name
     "$sandwich" $words --help >"$dir/help" 2>"$dir/err" || return 1
     [ ! -s "$dir/err" ] || return 1
     [ $# -ge 1 ] || return 1
-    for part in "^usage: sandwich $words" '^Options:' '^Examples:' '^Exit status:'; do
+    for part in "^Usage: sandwich $words" '^Options:' '^Examples:' '^Exit status:'; do
         grep -q "$part" "$dir/help" || { echo "no $part"; return 1; }
     done
     [ "$(sed -n '/^Examples:/,/^Exit/p' "$dir/help" | grep -c '^  sandwich')" -ge 2 ] || return 1
@@ -42,9 +42,9 @@ check "model --help lists make and inspect" sh -c "$sandwich model --help | grep
 check "an argument too many" refuses 2 'unexpected argument "x"' "$sandwich" run x
 check "an argument too few" refuses 2 'an argument is missing' "$sandwich" model inspect
 for word in --help -h help; do
-    check "sandwich $word" sh -c "$sandwich $word | grep -q '^usage: sandwich VERB'"
+    check "sandwich $word" sh -c "$sandwich $word | grep -q '^Usage: sandwich VERB'"
 done
-for part in '^sandwich, commit [0-9a-f]' '^compiler: ' '^instruction sets: '; do
+for part in '^sandwich [0-9a-z]' '^commit: [0-9a-f]' '^compiler: ' '^instruction sets: '; do
     check "--version: $part" sh -c "$sandwich --version | grep -q '$part'"
 done
 check "--version is of the lowered set" sh -c \

@@ -88,6 +88,6 @@ want = json.load(open('$data/stories260K.greedy.json'))['text'].strip()
 got = open('$dir/story').read().strip()
 assert got == want, got"
 else
-    skip "stories260K" "models/stories260K.bin is not there (SANDWICH_DATA)"
+    skip "stories260K" "models/stories260K.bin is not in \$SANDWICH_DATA"
 fi
 finish

@@ -32,14 +32,12 @@ static void check_marginal(const struct dataset_fit *f, const double *marginal,
 
 static void check_against(const char *reader, const char *file, const char *fit)
 {
-    const char *path = test_data(file);
+    const char *path = test_need_data(file);
     struct dataset_fit *f;
     struct dataset *d;
     double *prompt, *output;
     size_t n;
 
-    if (!path)
-        test_skip("no %s next to the checkout", file);
     d = open_all(reader, path);
     n = (size_t)d->n_items;
     prompt = mem_new(MEM_TEST, n, sizeof(double));
@@ -88,13 +86,11 @@ static void arxiv(void **s)
 /* A .gz is refused with the remedy, and its content is read. */
 static void sharegpt_conversations(void **s)
 {
-    const char *gz = test_data("sharegpt/sharegpt_v3_sample_dev.json.gz");
+    const char *gz = test_need_data("sharegpt/sharegpt_v3_sample_dev.json.gz");
     char path[512], command[2048];
     struct dataset *d;
 
     (void)s;
-    if (!gz)
-        test_skip("no sharegpt/sharegpt_v3_sample_dev.json.gz next to the checkout");
     assert_err(data_try("sharegpt", gz), ERR_UNSUPPORTED, "gzip -dk");
     snprintf(path, sizeof(path), "%s/sharegpt.json", test_dir());
     snprintf(command, sizeof(command), "gzip -dc '%s' > '%s'", gz, path);
@@ -157,7 +153,7 @@ static void manifest(void **s)
     }
     json_decref(j);
     if (n_here == 0)
-        test_skip("no file of the manifest next to the checkout: no checksum compared");
+        test_need_data("datasets of datasets/manifest.json");
 }
 
 int main(void)

@@ -112,12 +112,10 @@ static void every_allocation_may_fail(void **state)
 
 static void stories_260k(void **state)
 {
-    const char *path = test_data("models/stories260K.bin");
+    const char *path = test_need_data("models/stories260K.bin");
     struct format_file *f;
 
     (void)state;
-    if (!path)
-        test_skip("no models/stories260K.bin in the test data");
     assert_ok(format_open(&f, path));
     assert_int_equal(f->config.dim, 64);
     assert_int_equal(f->config.hidden, 172);

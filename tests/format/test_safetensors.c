@@ -313,8 +313,7 @@ static void golden_models_agree(void **state)
     int i, role, layer, pairs;
 
     (void)state;
-    if (!test_data("models/golden"))
-        test_skip("no models/golden in the test data");
+    test_need_data("models/golden");
     for (i = 0; i < 5; i++) {
         snprintf(rel, sizeof(rel), "models/golden/%s.gguf", names[i]);
         assert_non_null(path = test_data(rel));

@@ -107,7 +107,7 @@ static void usage_is_status_2(void **state)
     EXPECT(2, "did you mean \"load\"", "run", bad);
     EXPECT(2, "KEY=VALUE", "run", bad, "--set");
     EXPECT(2, "csv", "export", "x.h5", "--format", "cvs");
-    EXPECT(0, "usage: testbed", "--help");
+    EXPECT(0, "Usage: testbed", "--help");
 }
 
 /* Each verb's help names every option of the verb and shows two examples. */
@@ -126,7 +126,7 @@ static void help_is_complete(void **state)
 
     (void)state;
     for (size_t v = 0; v < sizeof(verbs) / sizeof(verbs[0]); v++) {
-        snprintf(usage, sizeof(usage), "usage: testbed %s", verbs[v][0]);
+        snprintf(usage, sizeof(usage), "Usage: testbed %s", verbs[v][0]);
         snprintf(example, sizeof(example), "\n  testbed %s", verbs[v][0]);
         expect(0, usage, (const char *const[7]){verbs[v][0], "--help"});
         assert_int_equal(run(&text, (const char *const[7]){verbs[v][0], "-h"}), 0);
@@ -140,7 +140,7 @@ static void help_is_complete(void **state)
         assert_non_null(strstr(at, "\nExit status:"));
         expect(0, verbs[v][0], (const char *const[7]){"--help"});
     }
-    EXPECT(0, "testbed, commit ", "--version");
+    EXPECT(0, "commit: ", "--version");
     EXPECT(0, "instruction sets: ", "--version");
     EXPECT(2, "expected 1 argument, found 0", "run");
     EXPECT(2, "unknown verb \"qqqq\"", "qqqq");

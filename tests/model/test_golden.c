@@ -188,26 +188,18 @@ static void check_everywhere(const char *path, const struct answer *a)
 
 static void check_golden(const char *suffix)
 {
-    int n = 0;
-
+    test_need_data("models/golden");
     for (int i = 0; i < N_GOLDEN; i++) {
         char file[128];
-        const char *model, *json;
+        const char *model;
         struct answer a;
 
         snprintf(file, sizeof(file), "models/golden/%s%s", golden[i], suffix);
-        model = test_data(file);
+        model = test_need_data(file);
         snprintf(file, sizeof(file), "models/golden/%s.json", golden[i]);
-        json = test_data(file);
-        if (!model || !json)
-            continue;
-        read_golden(json, &a);
+        read_golden(test_need_data(file), &a);
         check_everywhere(model, &a);
-        n++;
     }
-    if (n == 0)
-        test_skip("models/golden is not there (SANDWICH_DATA)");
-    assert_int_equal(n, N_GOLDEN);
 }
 
 static void test_golden_gguf(void **state)
@@ -224,13 +216,11 @@ static void test_golden_safetensors(void **state)
 
 static void test_stories(void **state)
 {
-    const char *model = test_data("models/stories260K.bin");
-    const char *json = test_data("models/stories260K.greedy.json");
+    const char *model = test_need_data("models/stories260K.bin");
+    const char *json = test_need_data("models/stories260K.greedy.json");
     struct answer a;
 
     (void)state;
-    if (!model || !json)
-        test_skip("models/stories260K.bin is not there (SANDWICH_DATA)");
     read_stories(json, &a);
     check_everywhere(model, &a);
 }

@@ -160,12 +160,8 @@ static void llama_160m(void **state)
 
 static void stories(void **state)
 {
-    const char *path = test_data("models/stories260K.bin");
-
     (void)state;
-    if (!path)
-        test_skip("models/stories260K.bin is not there (SANDWICH_DATA)");
-    check_file("stories260K", path);
+    check_file("stories260K", test_need_data("models/stories260K.bin"));
 }
 
 int main(void)

@@ -13,7 +13,8 @@ log=$BUILD/test.log
 one() {
     name=$1
     shift
-    out=$("$@" 2>&1 </dev/null)
+    # Signals that a job in the background ignores are what some tests send.
+    out=$(env --default-signal=HUP,INT,QUIT "$@" 2>&1 </dev/null)
     rc=$?
     printf '== %s\n%s\n' "$name" "$out" >>"$log"
     printf '%s\n' "$out" | awk -v name="$name" -v rc="$rc" -v counts="$BUILD/test.counts" '
@@ -38,5 +39,11 @@ done
 for t in $(find tests/${MODULE:-} -name 'test_*.sh' | sort); do
     one "${t#tests/}" sh "$t"
 done
+# What to fetch for the tests that were skipped for want of it.
+sed -n 's/^# skip: \(.*\) is not in \$SANDWICH_DATA$/  \1/p' "$log" | sort -u >"$BUILD/test.data"
+if [ -s "$BUILD/test.data" ]; then
+    echo "Tests were skipped for want of these data, of which datasets/data.md says where to get them:"
+    cat "$BUILD/test.data"
+fi
 awk '{p += $1; f += $2; s += $3} END {
     printf "%d passed, %d failed, %d skipped\n", p, f, s; exit (f > 0 || p == 0) }' "$BUILD/test.counts"

@@ -5,13 +5,26 @@
 
 const char *test_data(const char *relative)
 {
+    static const char hwloc[] = "hwloc/";
     static char ring[8][1024];
     static int at;
     const char *root = getenv("SANDWICH_DATA");
     char *p = ring[at++ % 8];
 
     snprintf(p, sizeof(ring[0]), "%s/%s", root ? root : "../shared/data", relative);
+    if (access(p, R_OK) != 0 && strncmp(relative, hwloc, sizeof(hwloc) - 1) == 0)
+        snprintf(p, sizeof(ring[0]), "datasets/topologies/%s",
+                 relative + sizeof(hwloc) - 1);
     return access(p, R_OK) == 0 ? p : NULL;
+}
+
+const char *test_need_data(const char *relative)
+{
+    const char *path = test_data(relative);
+
+    if (!path)
+        test_skip("%s is not in $SANDWICH_DATA", relative);
+    return path;
 }
 
 static char dir[256];

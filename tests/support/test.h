@@ -2,7 +2,8 @@
  * the place of the optional real data, and small conveniences.
  *
  * A test skips with test_skip("why"): the reason is printed and counted. Real data lie in
- * $SANDWICH_DATA or ../shared/data next to the checkout, or are absent. */
+ * $SANDWICH_DATA or ../shared/data next to the checkout, or are absent; the topologies that
+ * may be shipped are in datasets/topologies. */
 #ifndef TESTS_SUPPORT_TEST_H
 #define TESTS_SUPPORT_TEST_H
 
@@ -57,6 +58,8 @@
 
 /* Path of a real data file, or NULL when it is not there. Lent; the last 8 stay valid. */
 const char *test_data(const char *relative);
+/* The same; the test is skipped when it is not there, and run.sh names it at the end. */
+const char *test_need_data(const char *relative);
 /* A fresh directory below the build folder, removed at exit. Lent. */
 const char *test_dir(void);
 /* Write n bytes to a file / read a whole file (mem_free). Fail the test on error. */

@@ -63,7 +63,7 @@ static void check_text(const struct tok *t, int index, const char *text, size_t 
 static void check_set(const char *vocab, const char *set, const struct tok_opts *o,
                       const char *kind, int n_vocab)
 {
-    const char *path = test_data(vocab);
+    const char *path = test_need_data(vocab);
     char name[256], *inp, *out;
     int32_t want[4096];
     const char *line, *at;
@@ -71,8 +71,6 @@ static void check_set(const char *vocab, const char *set, const struct tok_opts 
     struct tok *t;
     int n_texts = 0;
 
-    if (!path)
-        test_skip("%s is not there", vocab);
     assert_ok(tok_open(&t, path, o));
     assert_string_equal(tok_kind(t), kind);
     assert_int_equal(tok_vocab(t), n_vocab);
@@ -118,7 +116,7 @@ static void test_llama3(void **state)
 
 static void test_llama3_specials(void **state)
 {
-    const char *path = test_data("tokenizers/llama3.tokenizer.model");
+    const char *path = test_need_data("tokenizers/llama3.tokenizer.model");
     static const int32_t want[] = {128000, 128000, 9906, 1917, 128001};
     const char text[] = "<|begin_of_text|>Hello world<|end_of_text|>";
     struct tok *t;
@@ -126,8 +124,6 @@ static void test_llama3_specials(void **state)
     size_t n;
 
     (void)state;
-    if (!path)
-        test_skip("llama3.tokenizer.model is not there");
     assert_ok(tok_open(&t, path, &llama3));
     assert_int_equal(tok_bos(t), 128000);
     assert_int_equal(tok_eos(t), 128001);
@@ -145,7 +141,7 @@ static void test_llama3_specials(void **state)
 
 static void test_qwen(void **state)
 {
-    const char *path = test_data("tokenizers/qwen.tiktoken");
+    const char *path = test_need_data("tokenizers/qwen.tiktoken");
     /* One digit a token; the space before a number stands alone. */
     static const int32_t want[] = {9707, 220, 17, 15, 17, 20};
     struct tok *t;
@@ -154,8 +150,6 @@ static void test_qwen(void **state)
     size_t n, n_text;
 
     (void)state;
-    if (!path)
-        test_skip("qwen.tiktoken is not there");
     assert_ok(tok_open(&t, path, &qwen2));
     assert_ok(tok_encode(t, "Hello 2025", 10, 0, &ids, &n));
     assert_int_equal(n, 6);
@@ -172,8 +166,8 @@ static void test_qwen(void **state)
 /* The ids that a trained model wrote give the text that is stored with them. */
 static void test_stories(void **state)
 {
-    const char *tok = test_data("models/tok512.bin");
-    const char *golden = test_data("models/stories260K.greedy.json");
+    const char *tok = test_need_data("models/tok512.bin");
+    const char *golden = test_need_data("models/stories260K.greedy.json");
     static const int32_t once[] = {1, 403, 407, 261, 378};
     const json_t *list;
     const char *text;
@@ -185,8 +179,6 @@ static void test_stories(void **state)
     json_t *j;
 
     (void)state;
-    if (!tok || !golden)
-        test_skip("stories260K is not there");
     assert_ok(tok_open(&t, tok, NULL));
     assert_int_equal(tok_vocab(t), 512);
     assert_ok(tok_encode(t, "Once upon a time", 16, TOK_BOS, &ids, &n));

@@ -100,13 +100,11 @@ static void check_row(const json_t *row)
 
 static void real_machines(void **state)
 {
-    const char *path = test_data("hwloc/topologies.json");
+    const char *path = test_need_data("hwloc/topologies.json");
     json_t *rows, *row;
     size_t i;
 
     (void)state;
-    if (!path)
-        test_skip("no real topologies next to this checkout");
     assert_ok(json_read_file(&rows, path, 1 << 20));
     assert_true(json_array_size(rows) > 0);
     json_array_foreach(rows, i, row) check_row(row);
@@ -116,11 +114,8 @@ static void real_machines(void **state)
 static struct topo_machine *open_data(const char *relative)
 {
     struct topo_machine *m;
-    const char *path = test_data(relative);
 
-    if (!path)
-        test_skip("no %s next to this checkout", relative);
-    assert_ok(topo_machine_open(&m, path));
+    assert_ok(topo_machine_open(&m, test_need_data(relative)));
     check_sane(m);
     return m;
 }
@@ -291,9 +286,7 @@ static void sysfs_dumps(void **state)
         const char *tar;
 
         snprintf(relative, sizeof(relative), "hwloc/fsroot/%s.tar.bz2", dumps[i].stem);
-        tar = test_data(relative);
-        if (!tar)
-            test_skip("no %s next to this checkout", relative);
+        tar = test_need_data(relative);
         snprintf(cmd, sizeof(cmd), "tar xjf '%s' -C '%s' 2>/dev/null", tar, test_dir());
         if (system(cmd) != 0)
             test_skip("cannot unpack %s (tar or bzip2 missing)", relative);

@@ -1,3 +1,6 @@
+#include <limits.h>
+
+#include "base/home.h"
 #include "base/mem.h"
 #include "characterize/counters/program.h"
 #include "experiments/study/counted/counted.h"
@@ -15,9 +18,22 @@
 static int run(const char *program, const char *model, int64_t ll_bytes,
                struct counters_call **calls, int *n)
 {
-    const char *const argv[] = {
-        program,    "run",          "--model", model, "--isa", "avx2",  "--threads", "1",
-        "--no-pin", "--prompt-ids", PROMPT,    "-n",  NEW,     "--ids", NULL};
+    char path[PATH_MAX];
+    const char *const argv[] = {home_program(path, sizeof(path), program),
+                                "run",
+                                "--model",
+                                model,
+                                "--isa",
+                                "avx2",
+                                "--threads",
+                                "1",
+                                "--no-pin",
+                                "--prompt-ids",
+                                PROMPT,
+                                "-n",
+                                NEW,
+                                "--ids",
+                                NULL};
     const struct counters_program p = {.argv = argv,
                                        .function = "model_forward",
                                        .ll_bytes = ll_bytes,

@@ -1,19 +1,22 @@
 #include "experiments/study/support/topo.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/home.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "format/make.h"
 #include "measure/card.h"
 #include "plan/workload.h"
 
-#define MACHINES "engine/simulate/machines"
+#define MACHINES   "engine/simulate/machines"
+#define TOPOLOGIES "datasets/topologies"
 
 /* What stands in where nothing is known of a machine's rates: a server of about 2020 with
  * eight channels of DDR4 a package. Only the tree of such a machine is a result. */
@@ -31,20 +34,25 @@ static bool ends_in(const char *s, const char *end)
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
+/* A path, a shipped topology, or one of the data that are fetched by hand. */
 static int open_xml(struct topo_machine **out, const char *name)
 {
     const char *root = getenv("SANDWICH_DATA");
-    char path[4096];
+    char path[PATH_MAX], shipped[PATH_MAX];
 
     if (access(name, R_OK) == 0)
         return topo_machine_open(out, name);
+    snprintf(path, sizeof(path), "%s/%s", TOPOLOGIES, name);
+    home_find(shipped, sizeof(shipped), path);
+    if (access(shipped, R_OK) == 0)
+        return topo_machine_open(out, shipped);
     snprintf(path, sizeof(path), "%s/hwloc/%s", root ? root : "../shared/data", name);
     if (access(path, R_OK) == 0)
         return topo_machine_open(out, path);
     return err_set(ERR_NOTFOUND,
-                   "%s is not here, nor in the folder hwloc of "
-                   "$SANDWICH_DATA",
-                   name);
+                   "%s is not here, not in %s, and not in the folder hwloc of "
+                   "$SANDWICH_DATA (datasets/data.md says where to get it)",
+                   name, TOPOLOGIES);
 }
 
 static int open_assumed(struct study_topo *t)
@@ -89,7 +97,7 @@ static int open_host(struct study_topo *t, const json_t *card)
 
 static int open_machine(struct study_topo *t, const char *name, const json_t *card)
 {
-    char params_path[4096] = "";
+    char params_path[PATH_MAX] = "", machines[PATH_MAX];
 
     if (strcmp(name, "host") == 0)
         return open_host(t, card);
@@ -98,8 +106,9 @@ static int open_machine(struct study_topo *t, const char *name, const json_t *ca
     else if (ends_in(name, ".xml"))
         TRY(open_xml(&t->machine, name));
     else
-        TRY(simulate_named_machine_open(&t->machine, name, MACHINES, params_path,
-                                        sizeof(params_path)));
+        TRY(simulate_named_machine_open(&t->machine, name,
+                                        home_find(machines, sizeof(machines), MACHINES),
+                                        params_path, sizeof(params_path)));
     t->rates = "of the machine";
     return params_path[0] ? simulate_machine_open(&t->sim, t->machine, params_path)
                           : open_assumed(t);
