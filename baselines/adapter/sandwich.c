@@ -243,7 +243,7 @@ static int sandwich_encode(struct sut *s, const char *text, size_t n, int32_t **
     *n_ids = 0;
     if (!serve_tok(s->serve))
         return err_set(ERR_UNSUPPORTED, "%s has no tokenizer", s->o.model);
-    return serve_encode(s->serve, text, n, true, ids, n_ids);
+    return serve_encode(s->serve, text, n, SERVE_BOS, ids, n_ids);
 }
 
 static int sandwich_limits(struct sut *s, int64_t *vocab, int64_t *max_tok)

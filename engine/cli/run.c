@@ -21,7 +21,7 @@ struct run_flags {
     struct serve_sampling sampling;
     char *prompt, *prompt_ids, *machine_card;
     int64_t n_new;
-    bool ids, json, ignore_eos, help;
+    bool ids, json, special, ignore_eos, help;
 };
 #define OPT_OF struct run_flags
 static const struct opt_row own_rows[] = {
@@ -38,7 +38,11 @@ static const struct opt_row own_rows[] = {
     OPT_ROW(
         BOOL, json, NULL,
         "Print one JSON object with text, ids, times and the engine's configuration."),
-    OPT_ROW(BOOL, ignore_eos, NULL, "Continue after the end-of-sequence token."),
+    OPT_ROW(
+        BOOL, special, NULL,
+        "Recognise control tokens such as <|eot_id|> in the prompt. Without it they are "
+        "plain text."),
+    OPT_ROW(BOOL, ignore_eos, NULL, "Continue after a token that ends the text."),
     OPT_ROW_AS("temperature", F64, sampling.temperature, NULL,
                "Sampling temperature. 0 always takes the most likely token (greedy).",
                .min = 0, .max = 100),
@@ -127,7 +131,7 @@ static void put_token(struct run *r, int32_t id)
     if (r->f->ids && !r->f->json) {
         printf("%s%d", r->timing.n_new > 1 ? " " : "", id);
         fflush(stdout);
-    } else if (r->piece && id != serve_eos(r->serve)) {
+    } else if (r->piece && !serve_is_stop(r->serve, id)) {
         if (tok_stream_put(&r->stream, id, r->piece, r->capacity, &n) == OK)
             put_text(r, r->piece, n);
     }
@@ -190,7 +194,9 @@ static int read_prompt(struct run *r)
     if (r->f->prompt_ids)
         return parse_ids(r, r->f->prompt_ids);
     if (serve_tok(r->serve) || *text) {
-        rc = serve_encode(r->serve, text, strlen(text), true, &r->prompt, &r->n_prompt);
+        rc = serve_encode(r->serve, text, strlen(text),
+                          SERVE_BOS | (r->f->special ? SERVE_SPECIAL : 0), &r->prompt,
+                          &r->n_prompt);
         if (rc != OK || r->n_prompt > 0)
             return rc;
         mem_free(r->prompt);

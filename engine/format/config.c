@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
+
 /* Far above any published model of the family; they keep every product of two of them,
  * and every sum over a model, inside 63 bits. */
 #define MAX_DIM    (1 << 17)
@@ -85,6 +87,8 @@ int model_config_check(const struct model_config *c, const char *where)
         (rc = check_id(where, "bos_id", c->bos_id, c->vocab)) != OK ||
         (rc = check_id(where, "eos_id", c->eos_id, c->vocab)) != OK)
         return rc;
+    for (i = 0; rc == OK && i < c->n_stop; i++)
+        rc = check_id(where, "stop_ids", c->stop_ids[i], c->vocab);
     for (i = 0; rc == OK && i < c->head_dim / 2; i++)
         rc = check_real(where, "rope_factor", (double)c->rope_factor[i]);
     return rc;
@@ -107,6 +111,33 @@ void model_config_rope_llama3(struct model_config *c, double factor,
         mix = fmin(fmax(mix, 0), 1);
         c->rope_factor[i] = (float)(1 / ((1 - mix) / factor + mix));
     }
+}
+
+int model_config_stop(struct model_config *c, int64_t id, const char *where)
+{
+    if (id < 0 || id >= c->vocab)
+        return OK;
+    for (int i = 0; i < c->n_stop; i++)
+        if (c->stop_ids[i] == id)
+            return OK;
+    if (c->n_stop == MODEL_STOP_MAX)
+        return err_set(ERR_LIMIT,
+                       "%s: expected at most %d tokens that end a text, found "
+                       "more",
+                       where, MODEL_STOP_MAX);
+    c->stop_ids[c->n_stop++] = (int)id;
+    return OK;
+}
+
+void model_config_window(struct model_config *c, int window, const char *where)
+{
+    if (window <= 0 || window >= c->max_tok)
+        return;
+    log_warning("sliding_window", window, c->max_tok,
+                "%s: its attention has a sliding window, so sequences are limited to the "
+                "window's %d tokens instead of %d",
+                where, window, c->max_tok);
+    c->max_tok = window;
 }
 
 int64_t model_n_params(const struct model_config *c)

@@ -17,6 +17,9 @@
  * of bytes). */
 #define MODEL_FFN_UNIT 64
 
+/* Published models have at most five. */
+#define MODEL_STOP_MAX 16
+
 struct model_config {
     char arch[32]; /* "llama" (also Mistral), "qwen2", "qwen3" */
     char name[96]; /* the name in the file, or the stem of its path */
@@ -32,6 +35,8 @@ struct model_config {
     float rope_factor[MODEL_HEAD_DIM_MAX / 2];
     enum kern_type weight_type; /* of the matrices as stored */
     int bos_id, eos_id;         /* -1: none */
+    /* The tokens that end a text, eos_id first: [n_stop]. */
+    int n_stop, stop_ids[MODEL_STOP_MAX];
 };
 
 /* Check that the numbers are consistent (heads divide, head_dim even and <= 256,
@@ -43,6 +48,13 @@ MUST int model_config_check(const struct model_config *c, const char *where);
 void model_config_rope_llama3(struct model_config *c, double factor,
                               double low_freq_factor, double high_freq_factor,
                               double original_max_tok);
+
+/* Add a token that ends a text; one outside the vocabulary, or known already, changes
+ * nothing. ERR_LIMIT: there are more than MODEL_STOP_MAX. */
+MUST int model_config_stop(struct model_config *c, int64_t id, const char *where);
+/* Attention that sees only the last `window` tokens computes a sequence that is no longer
+ * as full attention does: shorten the longest context to it, with a warning. */
+void model_config_window(struct model_config *c, int window, const char *where);
 
 /* Parameters in all matrices and vectors. What a step costs is in model/cost.h. */
 int64_t model_n_params(const struct model_config *c);

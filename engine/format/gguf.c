@@ -304,7 +304,7 @@ static int take_tensor(struct cursor *c, struct gguf_entry *e)
     return OK;
 }
 
-static int name_order(const void *a, const void *b)
+int gguf_name_order(const void *a, const void *b)
 {
     const struct gguf_entry *const *x = a, *const *y = b;
 
@@ -371,7 +371,7 @@ static int parse_tensors(struct gguf *g, struct cursor *c, uint64_t n)
     data_at = (c->at + g->align - 1) / g->align * g->align;
     if ((rc = place_tensors(g, data_at, g->by_name)) != OK)
         return rc;
-    qsort(g->by_name, n, sizeof(g->by_name[0]), name_order);
+    qsort(g->by_name, n, sizeof(g->by_name[0]), gguf_name_order);
     for (i = 1; i < n; i++)
         if (strcmp(g->by_name[i - 1]->name, g->by_name[i]->name) == 0)
             return err_set(ERR_FORMAT, "%s: tensor %s: expected once, found twice",
@@ -404,7 +404,7 @@ static int parse(struct gguf *g)
     return parse_tensors(g, &c, n_tensors);
 }
 
-int gguf_open(struct gguf **out, const char *path)
+int gguf_open_file(struct gguf **out, const char *path)
 {
     struct gguf *g;
     int rc;
@@ -422,12 +422,26 @@ out:
     return rc;
 }
 
+int gguf_open(struct gguf **out, const char *path)
+{
+    int rc = gguf_open_file(out, path);
+
+    if (rc == OK)
+        rc = gguf_open_parts(*out);
+    if (rc != OK)
+        gguf_close(out);
+    return rc;
+}
+
 void gguf_close(struct gguf **g)
 {
     uint64_t i;
 
     if (!*g)
         return;
+    while ((*g)->n_parts > 0)
+        gguf_close(&(*g)->part[--(*g)->n_parts]);
+    mem_free((*g)->part);
     for (i = 0; i < (*g)->n_kv; i++)
         mem_free((*g)->kv[i].array.at);
     mem_free((*g)->kv);

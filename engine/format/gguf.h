@@ -37,11 +37,14 @@ struct gguf_tensor {
     uint64_t bytes;
 };
 
+/* A model in several files, NAME-00001-of-00003.gguf and so on, is opened by its first one,
+ * which has the metadata. ERR_ARG: `path` is another of them. */
 MUST int gguf_open(struct gguf **out, const char *path);
 void gguf_close(struct gguf **g);
 
-int64_t gguf_file_bytes(const struct gguf *g);
+int64_t gguf_file_bytes(const struct gguf *g); /* of all its files */
 uint64_t gguf_n_tensors(const struct gguf *g);
+/* In the order of their names; NULL after the last. */
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i);
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name);
 const char *gguf_ggml_type_name(uint32_t ggml_type); /* "Q4_K", or "type 99" */

@@ -7,7 +7,11 @@
 
 int64_t gguf_file_bytes(const struct gguf *g)
 {
-    return (int64_t)g->map.bytes;
+    uint64_t n = g->map.bytes;
+
+    for (int i = 0; i < g->n_parts; i++)
+        n += g->part[i]->map.bytes;
+    return (int64_t)n;
 }
 
 uint64_t gguf_n_tensors(const struct gguf *g)
@@ -17,7 +21,7 @@ uint64_t gguf_n_tensors(const struct gguf *g)
 
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, uint64_t i)
 {
-    return i < g->n_tensors ? &g->entry[i].t : NULL;
+    return i < g->n_tensors ? &g->by_name[i]->t : NULL;
 }
 
 static int name_cmp(const void *key, const void *elem)

@@ -39,14 +39,27 @@ struct gguf_entry {
     char name[GGUF_MAX_NAME + 1];
 };
 
+/* The files of one model. The largest published have some 200. */
+#define GGUF_MAX_PARTS 1000
+
 struct gguf {
     struct file_map map;
     char path[512];
     uint64_t n_kv, n_tensors, align;
-    struct gguf_kv *kv;       /* by key */
-    struct gguf_entry *entry; /* as in the file */
-    struct gguf_entry **by_name;
+    struct gguf_kv *kv;          /* by key */
+    struct gguf_entry *entry;    /* as in the file */
+    struct gguf_entry **by_name; /* [n_tensors], of all parts */
+    struct gguf **part;          /* [n_parts] the files after the first; owned */
+    int n_parts;
 };
+
+/* One file, whatever it says about others. */
+MUST int gguf_open_file(struct gguf **out, const char *path);
+/* Where `g` is the first of several files, open the others, and let it have their tensors
+ * too. ERR_ARG: it is another than the first. */
+MUST int gguf_open_parts(struct gguf *g);
+int gguf_name_order(const void *a,
+                    const void *b); /* of struct gguf_entry *, for qsort() */
 
 /* Bytes of a scalar of this type; 0 for strings, arrays and numbers that are not a type. */
 uint64_t gguf_type_bytes(uint32_t type);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "format/keys.h"
 
 #define MAX_BYTES (1u << 20) /* real ones have about 1 KB */
 
@@ -82,26 +83,43 @@ static int refuse_true(const json_t *j, const char *key, const char *path)
     return rc;
 }
 
+/* The value of a key as format_key_check() wants it. */
+static double key_value(const json_t *v)
+{
+    return json_is_number(v)    ? json_number_value(v)
+           : json_is_boolean(v) ? json_is_true(v)
+                                : NAN;
+}
+
+static int check_keys(enum format_keys of, const json_t *j, const char *where)
+{
+    const char *key;
+    const json_t *v;
+    int rc = OK;
+
+    json_object_foreach((json_t *)j, key, v)
+    {
+        rc = format_key_check(of, key, key_value(v), where);
+        if (rc != OK)
+            break;
+    }
+    return rc;
+}
+
 static int refuse_unsupported(const struct model_config *c, const json_t *j,
                               const char *path)
 {
     const char *act = "silu";
-    double rotary = 1;
     int rc;
 
-    if ((rc = json_opt_str(j, "hidden_act", &act, path)) != OK ||
-        (rc = json_opt_f64(j, "partial_rotary_factor", &rotary, path)) != OK ||
-        (rc = refuse_true(j, "mlp_bias", path)) != OK ||
-        (rc = refuse_true(j, "use_sliding_window", path)) != OK)
+    if ((rc = check_keys(FORMAT_KEYS_CONFIG, j, path)) != OK ||
+        (rc = json_opt_str(j, "hidden_act", &act, path)) != OK)
         return rc;
     if (!c->qkv_bias && (rc = refuse_true(j, "attention_bias", path)) != OK)
         return rc;
-    if (strcmp(act, "silu") != 0)
+    if (strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
         return err_set(ERR_UNSUPPORTED, "%s: hidden_act: expected silu, found %.40s",
                        path, act);
-    if (rotary != 1)
-        return err_set(ERR_UNSUPPORTED, "%s: partial_rotary_factor: expected 1, found %g",
-                       path, rotary);
     if (json_object_get(j, "quantization_config"))
         return err_set(
             ERR_UNSUPPORTED,
@@ -141,23 +159,82 @@ static int read_sizes(struct model_config *c, const json_t *j, const char *path)
     return OK;
 }
 
-/* An id, or a list of them of which the first counts; outside the vocabulary it means
- * none. */
-static int read_id(const json_t *j, const char *key, int vocab, int *out,
-                   const char *path)
+/* An id or a list of them, which all end a text where `stop`. *out: the first; an id
+ * outside the vocabulary, or none, gives -1. */
+static int read_id(struct model_config *c, const json_t *j, const char *key, bool stop,
+                   int *out, const char *path)
 {
-    const json_t *v = json_object_get(j, key);
+    const json_t *v = json_object_get(j, key), *one;
+    size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
+    int rc = OK;
 
-    if (json_is_array(v))
-        v = json_array_get(v, 0);
-    if (v && !json_is_integer(v))
-        return err_set(
-            ERR_FORMAT,
-            "%s: %s: expected an integer or a list of them, found something else", path,
-            key);
     *out = -1;
-    if (v && json_integer_value(v) >= 0 && json_integer_value(v) < vocab)
-        *out = (int)json_integer_value(v);
+    for (size_t i = 0; rc == OK && i < n; i++) {
+        one = json_is_array(v) ? json_array_get(v, i) : v;
+        if (!json_is_integer(one))
+            return err_set(
+                ERR_FORMAT,
+                "%s: %s: expected an integer or a list of them, found something else",
+                path, key);
+        if (i == 0 && json_integer_value(one) >= 0 && json_integer_value(one) < c->vocab)
+            *out = (int)json_integer_value(one);
+        if (stop)
+            rc = model_config_stop(c, json_integer_value(one), path);
+    }
+    return rc;
+}
+
+int format_hf_generation_config(struct model_config *c, const char *path)
+{
+    json_t *j = NULL;
+    int first, rc = json_read_file(&j, path, MAX_BYTES);
+
+    if (rc == ERR_NOTFOUND)
+        return OK;
+    if (rc != OK)
+        return rc;
+    if (json_is_object(j)) {
+        drop_nulls(j);
+        rc = read_id(c, j, "eos_token_id", true, &first, path);
+    } else {
+        rc = err_set(ERR_FORMAT, "%s: expected an object, found something else", path);
+    }
+    json_decref(j);
+    return rc;
+}
+
+/* A window that attention has: Mistral's sliding_window, which is 4096 where the file does
+ * not say (`unlimited`: it says null); another family's where use_sliding_window is true. */
+static int read_window(struct model_config *c, const json_t *j, bool unlimited,
+                       const char *path)
+{
+    const char *class =
+        json_string_value(json_array_get(json_object_get(j, "architectures"), 0));
+    const json_t *types = json_object_get(j, "layer_types"), *type;
+    bool mistral = strcmp(class, "MistralForCausalLM") == 0, use = mistral;
+    int window = mistral && !unlimited ? 4096 : 0, rc;
+    size_t i;
+
+    json_array_foreach(types, i, type)
+    {
+        const char *s = json_string_value(type);
+
+        if (!s || (strcmp(s, "full_attention") && strcmp(s, "sliding_attention")))
+            return err_set(ERR_UNSUPPORTED,
+                           "%s: layer_types: layer %zu: expected full_attention or "
+                           "sliding_attention, found %.40s",
+                           path, i, s ? s : "something else");
+    }
+    if (!mistral && (rc = json_opt_bool(j, "use_sliding_window", &use, path)) != OK)
+        return rc;
+    if ((rc = opt_int(j, "sliding_window", &window, path)) != OK || !use)
+        return rc;
+    if (!mistral && (window == 0 || strcmp(c->arch, "llama") == 0))
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: use_sliding_window: expected false, or a sliding_window in a "
+                       "family that has one, found true",
+                       path);
+    model_config_window(c, window, path);
     return OK;
 }
 
@@ -194,32 +271,9 @@ static int scale_linear(struct model_config *c, const json_t *r, const char *whe
     return OK;
 }
 
-/* Older files keep theta at the top and a rope_scaling that may be null; newer ones keep
- * both in rope_parameters. */
-static int read_rope(struct model_config *c, const json_t *j, const char *path)
+static int scale(struct model_config *c, const json_t *r, const char *type,
+                 const char *where)
 {
-    const char *key =
-        json_object_get(j, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-    const json_t *r = json_object_get(j, key);
-    const char *type = "default";
-    char where[800];
-    double theta = 10000;
-    int i, rc;
-
-    snprintf(where, sizeof(where), "%s: %s", path, key);
-    for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
-        c->rope_factor[i] = 1;
-    if ((rc = json_opt_f64(j, "rope_theta", &theta, path)) != OK)
-        return rc;
-    if (r && !json_is_object(r))
-        return err_set(ERR_FORMAT, "%s: expected an object, found something else", where);
-    if (r && ((rc = json_opt_f64(r, "rope_theta", &theta, where)) != OK ||
-              (rc = json_opt_str(r, "type", &type, where)) != OK ||
-              (rc = json_opt_str(r, "rope_type", &type, where)) != OK))
-        return rc;
-    c->rope_theta = (float)theta;
-    if (!(c->rope_theta > 0) || c->head_dim > MODEL_HEAD_DIM_MAX)
-        return model_config_check(c, path); /* says which */
     if (strcmp(type, "llama3") == 0)
         return scale_llama3(c, r, where);
     if (strcmp(type, "linear") == 0)
@@ -228,6 +282,91 @@ static int read_rope(struct model_config *c, const json_t *j, const char *path)
         return err_set(ERR_UNSUPPORTED,
                        "%s: rope_type: expected default, linear or llama3, found %.40s",
                        where, type);
+    if (json_object_get(r, "factor"))
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: factor: expected with it rope_type linear or llama3, found "
+                       "%s",
+                       where,
+                       json_object_get(r, "rope_type") ? "default" : "no such type");
+    return OK;
+}
+
+/* One of the objects with the parameters of rotary embeddings. *theta: the base so far,
+ * which the object must confirm if it is `given`. */
+static int read_rope_object(struct model_config *c, const json_t *r, double *theta,
+                            bool given, const char *where)
+{
+    const char *old = NULL, *type = NULL, *key;
+    double own = *theta;
+    const json_t *v;
+    int rc;
+
+    if (!json_is_object(r))
+        return err_set(ERR_FORMAT, "%s: expected an object, found something else", where);
+    json_object_foreach((json_t *)r, key, v)
+    {
+        if (json_is_object(v))
+            return err_set(
+                ERR_UNSUPPORTED,
+                "%s: %.60s: expected the same parameters for all layers, found "
+                "some per type of layer",
+                where, key);
+    }
+    if ((rc = json_opt_f64(r, "rope_theta", &own, where)) != OK ||
+        (rc = json_opt_str(r, "type", &old, where)) != OK ||
+        (rc = json_opt_str(r, "rope_type", &type, where)) != OK)
+        return rc;
+    if (old && type && strcmp(old, type) != 0)
+        return err_set(ERR_FORMAT,
+                       "%s: type: expected %.40s as rope_type says, found %.40s", where,
+                       type, old);
+    if (given && own != *theta)
+        return err_set(ERR_FORMAT,
+                       "%s: rope_theta: expected %g as elsewhere in the file, found %g",
+                       where, *theta, own);
+    *theta = own;
+    c->rope_theta = (float)own;
+    if (!(c->rope_theta > 0))
+        return model_config_check(c, where); /* says so */
+    type = type ? type : old ? old : "default";
+    rc = scale(c, r, type, where);
+    return rc == OK ? check_keys(FORMAT_KEYS_ROPE, r, where) : rc;
+}
+
+/* Older files keep theta at the top and a rope_scaling that may be null; newer ones keep
+ * both in rope_parameters. Where a file has both they must mean the same. */
+static int read_rope(struct model_config *c, const json_t *j, const char *path)
+{
+    static const char *const keys[] = {"rope_parameters", "rope_scaling"};
+    bool given = json_object_get(j, "rope_theta"), seen = false;
+    double theta = 10000;
+    int rc = json_opt_f64(j, "rope_theta", &theta, path);
+
+    for (int i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
+        c->rope_factor[i] = 1;
+    c->rope_theta = (float)theta;
+    if (rc != OK || !(c->rope_theta > 0) || c->head_dim > MODEL_HEAD_DIM_MAX)
+        return rc != OK ? rc : model_config_check(c, path); /* says which */
+    for (int i = 0; i < 2; i++) {
+        const json_t *r = json_object_get(j, keys[i]);
+        struct model_config x = *c;
+        char where[800];
+
+        if (!r)
+            continue;
+        snprintf(where, sizeof(where), "%s: %s", path, keys[i]);
+        for (int k = 0; k < MODEL_HEAD_DIM_MAX / 2; k++)
+            x.rope_factor[k] = 1;
+        rc = read_rope_object(&x, r, &theta, given, where);
+        if (rc == OK && seen &&
+            memcmp(x.rope_factor, c->rope_factor, sizeof(x.rope_factor)) != 0)
+            rc = err_set(ERR_FORMAT, "%s: expected the scaling of %s, found another",
+                         where, keys[0]);
+        if (rc != OK)
+            return rc;
+        *c = x;
+        given = seen = true;
+    }
     return OK;
 }
 
@@ -235,6 +374,7 @@ int format_hf_config(struct model_config *c, const char *path)
 {
     json_t *j = NULL;
     int rc = json_read_file(&j, path, MAX_BYTES);
+    bool no_window;
 
     if (rc != OK)
         return rc;
@@ -242,12 +382,14 @@ int format_hf_config(struct model_config *c, const char *path)
         rc = err_set(ERR_FORMAT, "%s: expected an object, found something else", path);
         goto out;
     }
+    no_window = json_is_null(json_object_get(j, "sliding_window"));
     drop_nulls(j);
     if ((rc = read_arch(c, j, path)) != OK ||
         (rc = refuse_unsupported(c, j, path)) != OK ||
         (rc = read_sizes(c, j, path)) != OK || (rc = read_rope(c, j, path)) != OK ||
-        (rc = read_id(j, "bos_token_id", c->vocab, &c->bos_id, path)) != OK ||
-        (rc = read_id(j, "eos_token_id", c->vocab, &c->eos_id, path)) != OK)
+        (rc = read_window(c, j, no_window, path)) != OK ||
+        (rc = read_id(c, j, "bos_token_id", false, &c->bos_id, path)) != OK ||
+        (rc = read_id(c, j, "eos_token_id", true, &c->eos_id, path)) != OK)
         goto out;
     rc = model_config_check(c, path);
 out:

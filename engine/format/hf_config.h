@@ -7,6 +7,10 @@
 
 #include "format/config.h"
 
+/* Add the tokens that generation_config.json names as ends of a text to those of
+ * config.json. There may be no such file. */
+MUST int format_hf_generation_config(struct model_config *c, const char *path);
+
 /* Fills everything but weight_type; the result has passed model_config_check(). */
 MUST int format_hf_config(struct model_config *c, const char *path);
 

@@ -228,14 +228,11 @@ int measure_card_check(const json_t *card, const char *where)
 
 int measure_card_read(json_t **out, const char *path)
 {
-    char standard[256];
-    int rc = OK;
+    int rc;
 
-    *out = NULL;
     if (!path)
-        rc = measure_card_path(standard, sizeof(standard), MEASURE_CARD_DIR, "");
-    path = path ? path : standard;
-    rc = rc == OK ? json_read_file(out, path, CARD_BYTES_MAX) : rc;
+        return measure_card_read_in(out, MEASURE_CARD_DIR, "");
+    rc = json_read_file(out, path, CARD_BYTES_MAX);
     if (rc == OK)
         rc = measure_card_check(*out, path);
     if (rc != OK) {
@@ -243,6 +240,15 @@ int measure_card_read(json_t **out, const char *path)
         *out = NULL;
     }
     return rc;
+}
+
+int measure_card_read_in(json_t **out, const char *dir, const char *suffix)
+{
+    char path[1200];
+    int rc = measure_card_path(path, sizeof(path), dir, suffix);
+
+    *out = NULL;
+    return rc == OK ? measure_card_read(out, path) : rc;
 }
 
 /* ---- values ---- */

@@ -25,6 +25,8 @@ MUST int measure_card_path(char *out, size_t n, const char *dir, const char *suf
 /* The card in a file; NULL: this host's in MEASURE_CARD_DIR. *out is a new reference, NULL
  * on error. As json_read_file(), then as measure_card_check(). */
 MUST int measure_card_read(json_t **out, const char *path);
+/* The same for measure_card_path() of `dir` and `suffix`. */
+MUST int measure_card_read_in(json_t **out, const char *dir, const char *suffix);
 /* Is this a card that bounds what this machine does? ERR_FORMAT: another version, a value
  * that no machine has, or one that was changed after it was measured. ERR_STATE: measured on
  * another CPU, or with other CPUs, microcode or instruction sets than this process has.

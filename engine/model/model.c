@@ -28,8 +28,11 @@ static int check_opts(const struct model *m, const struct model_opts *o)
         return err_set(ERR_ARG, "max_step_tok: expected 1 to 65536, found %lld",
                        (long long)o->max_step_tok);
     if (o->max_tok < 0 || o->max_tok > m->c.max_tok)
-        return err_set(ERR_LIMIT, "max_tok: the model is made for %d tokens, found %lld",
-                       m->c.max_tok, (long long)o->max_tok);
+        return err_set(
+            ERR_LIMIT,
+            "--max-tok (max_tok): expected at most %d, the tokens that the model is made "
+            "for, found %lld",
+            m->c.max_tok, (long long)o->max_tok);
     if (o->deterministic && o->precision != KERN_EXACT)
         return err_set(ERR_ARG, "deterministic: expected precision exact");
     if (m->group > KERN_ATTN_ROWS_MAX)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "serve/impl.h"
 
@@ -22,9 +23,15 @@ int serve_bos(const struct serve *s)
     return s->tok && tok_bos(s->tok) >= 0 ? tok_bos(s->tok) : config(s)->bos_id;
 }
 
-int serve_eos(const struct serve *s)
+bool serve_is_stop(const struct serve *s, int32_t id)
 {
-    return s->tok && tok_eos(s->tok) >= 0 ? tok_eos(s->tok) : config(s)->eos_id;
+    bool found = false;
+
+    for (int i = 0; i < config(s)->n_stop; i++)
+        found |= config(s)->stop_ids[i] == id;
+    for (int i = 0; i < s->n_stop; i++)
+        found |= s->stops[i] == id;
+    return found;
 }
 
 int64_t serve_max_tok(const struct serve *s)
@@ -37,16 +44,25 @@ const struct tok *serve_tok(const struct serve *s)
     return s->tok;
 }
 
-int serve_encode(struct serve *s, const char *text, size_t n, bool bos, int32_t **ids,
-                 size_t *n_ids)
+int serve_encode(struct serve *s, const char *text, size_t n, unsigned flags,
+                 int32_t **ids, size_t *n_ids)
 {
+    bool bos = flags & SERVE_BOS && s->tok && tok_adds_bos(s->tok);
+    int rc;
+
     *ids = NULL;
     *n_ids = 0;
     if (!s->tok)
         return err_set(ERR_STATE, "%s has no tokenizer: give one with tokenizer",
                        s->o.model);
-    return tok_encode(s->tok, text, n, bos && tok_adds_bos(s->tok) ? TOK_BOS : 0, ids,
-                      n_ids);
+    rc = tok_encode(s->tok, text, n,
+                    (bos ? TOK_BOS : 0) | (flags & SERVE_SPECIAL ? TOK_SPECIAL : 0), ids,
+                    n_ids);
+    if (rc == OK && bos && *n_ids > 1 && (*ids)[1] == tok_bos(s->tok))
+        log_warning(
+            "two_bos", 2, 1,
+            "the prompt begins with BOS, and the tokenizer puts another before it");
+    return rc;
 }
 
 /* ---- the physical bounds ---- */

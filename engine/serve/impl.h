@@ -56,6 +56,8 @@ struct serve {
     struct tok *tok;
     const struct sched_policy *policy;
     int64_t max_tok;
+    int n_stop;
+    int32_t stops[TOK_STOP_MAX]; /* the tokenizer's; the model has its own */
 
     /* Written by the submitting threads under the lock. Only the stepping thread
      * writes `live`, under the lock; it may read it without. */

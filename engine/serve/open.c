@@ -250,10 +250,11 @@ static int open_pool(struct serve *s)
 /* The one asked for must open. The model's own may be missing: ids still work. */
 static int open_tok(struct serve *s)
 {
+    const struct tok_opts o = {.pre = s->o.pre_tokenizer};
     int rc;
 
-    if (s->o.tokenizer) {
-        rc = tok_open(&s->tok, s->o.tokenizer, NULL);
+    if (s->o.tokenizer || s->o.pre_tokenizer) {
+        rc = tok_open(&s->tok, s->o.tokenizer ? s->o.tokenizer : s->o.model, &o);
         if (rc != OK)
             return rc;
     } else if (strcmp(s->model_format, "llama2c") != 0) {
@@ -263,6 +264,8 @@ static int open_tok(struct serve *s)
         if (rc != OK)
             log_warn("no tokenizer: %s", err_msg());
     }
+    if (s->tok)
+        s->n_stop = tok_stops(s->tok, s->stops);
     if (s->tok && tok_vocab(s->tok) > serve_vocab(s))
         log_warning("tokenizer_larger_than_model", tok_vocab(s->tok), serve_vocab(s),
                     "the tokenizer has %d ids, the model %d", tok_vocab(s->tok),

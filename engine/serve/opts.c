@@ -1,6 +1,7 @@
 #include "serve/serve.h"
 
 #include "cpu/cpu.h"
+#include "tokenizer/tokenizer.h"
 
 #define OPT_OF struct serve_opts
 const struct opt_row serve_opt_table[] = {
@@ -12,6 +13,11 @@ const struct opt_row serve_opt_table[] = {
             "Tokenizer file to use in place of the model's own, such as tokenizer.json, "
             "a .gguf file or tokenizer.bin.",
             .unit = "FILE"),
+    OPT_ROW(STR, pre_tokenizer, NULL,
+            "How a byte-level vocabulary divides text into words before "
+            "merging: " TOK_PRE_NAMES
+            ". Needed where a .gguf file does not name its own.",
+            .unit = "NAME"),
     CPU_ISA_ROW,
     OPT_ROW(ENUM, precision, "exact",
             "Arithmetic of the matrix products. exact: activations and sums in f32. "

@@ -24,11 +24,11 @@ static int check_request(const struct serve *s, const struct serve_request *r)
         return err_set(ERR_ARG, "request: %lld prompt tokens, %lld new: expected >= 1",
                        (long long)r->n_prompt, (long long)r->max_new);
     if (r->n_prompt > s->max_tok || r->max_new > s->max_tok - r->n_prompt)
-        return err_set(ERR_LIMIT,
-                       "request: %lld prompt + %lld new tokens, the longest sequence is "
-                       "%lld (max_tok)",
-                       (long long)r->n_prompt, (long long)r->max_new,
-                       (long long)s->max_tok);
+        return err_set(
+            ERR_LIMIT,
+            "request: %lld prompt and %lld new tokens: expected at most %lld "
+            "together; --max-tok (max_tok) raises this up to the model's limit",
+            (long long)r->n_prompt, (long long)r->max_new, (long long)s->max_tok);
     for (int64_t i = 0; i < r->n_prompt; i++) {
         if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
             return err_set(ERR_ARG, "request: prompt token %lld: id %d outside [0, %d)",

@@ -119,7 +119,7 @@ static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
     q->n_new++;
     if (q->n_new == q->max_new)
         finish = SERVE_LENGTH;
-    if (id == serve_eos(s) && !q->ignore_eos)
+    if (!q->ignore_eos && serve_is_stop(s, id))
         finish = SERVE_EOS;
     if (finish == SERVE_RUNNING)
         q->on_token(q->ctx, q->id, id, logits, finish);

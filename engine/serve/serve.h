@@ -23,6 +23,7 @@ struct serve;
 struct serve_opts {
     char *model;          /* path */
     char *tokenizer;      /* NULL: from the model's file */
+    char *pre_tokenizer;  /* NULL: the one that the tokenizer's file names */
     char *isa;            /* "auto", "ref", "avx2", ... */
     int precision;        /* enum kern_precision */
     bool deterministic;   /* same tokens for any batch, threads, ranks and plan */
@@ -105,10 +106,13 @@ void serve_wait(struct serve *s, uint64_t timeout_ns);
 /* Make the present or next serve_wait() return at once. May be called by any thread. */
 void serve_wake(struct serve *s);
 
-/* Encode text[n] with the model's tokenizer. bos: begin with BOS if the tokenizer asks
- * for it. *ids: [*n_ids], freed by the caller with mem_free(). ERR_STATE: there is no
- * tokenizer. */
-MUST int serve_encode(struct serve *s, const char *text, size_t n, bool bos,
+enum serve_encode_flag {
+    SERVE_BOS = 1,     /* begin with BOS if the tokenizer asks for it */
+    SERVE_SPECIAL = 2, /* recognise control tokens ("<|eot_id|>") in the text */
+};
+/* Encode text[n] with the model's tokenizer. *ids: [*n_ids], freed by the caller with
+ * mem_free(). ERR_STATE: there is no tokenizer. */
+MUST int serve_encode(struct serve *s, const char *text, size_t n, unsigned flags,
                       int32_t **ids, size_t *n_ids);
 struct tok;
 const struct tok *serve_tok(const struct serve *s); /* lent; NULL: no tokenizer */
@@ -129,7 +133,9 @@ const struct tok *serve_tok(const struct serve *s); /* lent; NULL: no tokenizer 
 MUST int serve_describe(struct serve *s, json_t **out);
 int serve_vocab(const struct serve *s);
 int serve_bos(const struct serve *s); /* token id; -1: none */
-int serve_eos(const struct serve *s); /* token id; -1: none */
+/* Does the token end a text? By config.json and generation_config.json, by the GGUF file's
+ * ids and by the tokenizer. */
+bool serve_is_stop(const struct serve *s, int32_t id);
 int64_t serve_max_tok(const struct serve *s);
 /* Bytes that must be read to decode one token: all weights, and the keys and values of
  * the ctx_tok tokens that it attends to, itself included (model/cost.h). */

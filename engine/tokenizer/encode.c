@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
 /* The longest special token that the text begins with; -1: none. */
 static int32_t special_at(const struct tok *t, const char *s, size_t n, bool control)
 {
@@ -38,11 +40,17 @@ static int32_t special_at(const struct tok *t, const char *s, size_t n, bool con
     return found;
 }
 
-/* SentencePiece's view of a text: a space before it if asked, "▁" the same as a space. */
-static int spm_text(struct tok_work *w, const char *s, size_t n, bool at_start,
-                    size_t *out)
+/* SentencePiece's view of a text: a space before it if asked, "▁" the same as a space.
+ * `first`: it begins the whole text. */
+static int spm_text(struct tok_work *w, const char *s, size_t n, bool first, size_t *out)
 {
-    size_t prefix = at_start && w->t->space_prefix;
+    const struct tok *t = w->t;
+    bool has_one = s[0] == ' ' || (n >= 3 && memcmp(s, "\xE2\x96\x81", 3) == 0);
+    size_t prefix = first ? t->space_prefix != TOK_PREFIX_NEVER
+                          : t->space_prefix == TOK_PREFIX_ALWAYS;
+
+    if (has_one && t->prefix_once)
+        prefix = 0;
 
     if (n + 1 > w->cap_buf) {
         mem_free(w->buf);
@@ -72,7 +80,7 @@ static int spm_words(struct tok_work *w, const char *s, size_t n)
 }
 
 /* Text without special tokens in it. */
-static int segment(struct tok_work *w, const char *s, size_t n, bool at_start)
+static int segment(struct tok_work *w, const char *s, size_t n, bool first)
 {
     char *norm = NULL;
     size_t n_norm = 0;
@@ -88,7 +96,7 @@ static int segment(struct tok_work *w, const char *s, size_t n, bool at_start)
             s = norm, n = n_norm;
     }
     if (w->t->chars) {
-        rc = spm_text(w, s, n, at_start, &n);
+        rc = spm_text(w, s, n, first, &n);
         if (rc == OK)
             rc = spm_words(w, w->buf, n);
     } else {
@@ -98,14 +106,53 @@ static int segment(struct tok_work *w, const char *s, size_t n, bool at_start)
     return rc;
 }
 
+/* White_Space of Unicode. */
+static bool is_space(int32_t c)
+{
+    return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
+/* Bytes of whitespace that s[n] begins with. */
+static size_t spaces_after(const char *s, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n) {
+        int len = utf8_len(s + i, n - i);
+
+        if (len <= 0 || !is_space(utf8_code(s + i, len)))
+            break;
+        i += (size_t)len;
+    }
+    return i;
+}
+
+/* ... and that it ends with. */
+static size_t spaces_before(const char *s, size_t n)
+{
+    size_t i = n;
+
+    for (size_t len = 1; len <= 3 && len <= i;) {
+        const char *c = s + i - len;
+
+        if (utf8_len(c, len) == (int)len && is_space(utf8_code(c, (int)len)))
+            i -= len, len = 1;
+        else
+            len++;
+    }
+    return n - i;
+}
+
 static int encode(struct tok_work *w, const char *s, size_t n, bool control)
 {
     const struct tok *t = w->t;
     size_t from = 0;
-    bool at_start = true;
     int rc = OK;
 
     for (size_t i = 0; i < n && rc == OK;) {
+        size_t end = i;
         int32_t id = -1;
 
         if (t->special_first[(unsigned char)s[i]])
@@ -114,16 +161,17 @@ static int encode(struct tok_work *w, const char *s, size_t n, bool control)
             i++;
             continue;
         }
-        rc = segment(w, s + from, i - from, at_start);
+        i += t->span[id].n;
+        if (t->strip && t->strip[id] & TOK_STRIP_LEFT)
+            end -= spaces_before(s + from, end - from);
+        if (t->strip && t->strip[id] & TOK_STRIP_RIGHT)
+            i += spaces_after(s + i, n - i);
+        rc = segment(w, s + from, end - from, from == 0);
         if (rc == OK)
             rc = tok_ids_push(&w->out, id);
-        i += t->span[id].n;
         from = i;
-        /* As in tok_stream_put(): a control token starts a new text, others continue it.
-         */
-        at_start = t->type[id] == TOK_CONTROL;
     }
-    return rc == OK ? segment(w, s + from, n - from, at_start) : rc;
+    return rc == OK ? segment(w, s + from, n - from, from == 0) : rc;
 }
 
 int tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags,

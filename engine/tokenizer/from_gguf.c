@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file_map.h"
+#include "base/log.h"
 #include "format/gguf.h"
 
 #define KEY(name) "tokenizer.ggml." name
@@ -165,7 +166,8 @@ static int role(const struct gguf *g, const char *key, int n_vocab, int *out)
     return OK;
 }
 
-static int set_pre(struct tok *t, const struct gguf *g, const struct tok_opts *o)
+static int set_pre(struct tok *t, const struct gguf *g, const char *path,
+                   const struct tok_opts *o)
 {
     const char *pre = "default";
     size_t n = strlen(pre);
@@ -173,13 +175,38 @@ static int set_pre(struct tok *t, const struct gguf *g, const struct tok_opts *o
 
     if (rc != OK)
         return rc;
+    if (!o->pre && !gguf_has(g, KEY("pre")))
+        log_warning(
+            "no_pre_tokenizer", NAN, NAN,
+            "%s has no " KEY("pre") ", so text may be divided in another way than "
+                                    "the model was trained with: name one with "
+                                    "--pre-tokenizer (" TOK_PRE_NAMES ")",
+            path);
     rc = o->pre ? tok_pre_named(t, o->pre, strlen(o->pre)) : tok_pre_named(t, pre, n);
-    t->adds_bos = strcmp(t->kind, "bpe/llama-3") == 0; /* unless the file says */
+    /* unless the file says */
+    t->adds_bos =
+        strcmp(t->kind, "bpe/llama-3") == 0 || strcmp(t->kind, "bpe/tekken") == 0;
     return rc;
 }
 
-static int load(struct tok *t, const struct gguf *g, const struct tok_opts *o)
+/* Many files name an end of text only, though the model ends its turn with another token. */
+static void set_stops(struct tok *t)
 {
+    static const char *const names[] = {"<|eot_id|>", "<|eom_id|>",    "<|im_end|>",
+                                        "<|end|>",    "<end_of_turn>", "<|endoftext|>"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        int32_t id = tok_vocab_named(t, names[i], strlen(names[i]));
+
+        if (id >= 0 && (t->type[id] == TOK_CONTROL || t->type[id] == TOK_USER))
+            tok_vocab_stop(t, id);
+    }
+}
+
+static int load(struct tok *t, const struct gguf *g, const char *path,
+                const struct tok_opts *o)
+{
+    bool prefix = true;
     const char *model;
     size_t n;
     int rc = gguf_get_str(g, KEY("model"), &model, &n);
@@ -188,12 +215,13 @@ static int load(struct tok *t, const struct gguf *g, const struct tok_opts *o)
         return rc;
     if (n == 5 && memcmp(model, "llama", 5) == 0) {
         t->by = TOK_BY_SCORE;
-        t->chars = t->space_prefix = t->adds_bos = true;
+        t->chars = t->adds_bos = true;
         snprintf(t->kind, sizeof(t->kind), "spm");
-        rc = gguf_opt_bool(g, KEY("add_space_prefix"), &t->space_prefix);
+        rc = gguf_opt_bool(g, KEY("add_space_prefix"), &prefix);
+        t->space_prefix = prefix ? TOK_PREFIX_ALWAYS : TOK_PREFIX_NEVER;
     } else if (n == 4 && memcmp(model, "gpt2", 4) == 0) {
         t->by = TOK_BY_PAIR;
-        rc = set_pre(t, g, o);
+        rc = set_pre(t, g, path, o);
     } else {
         return err_set(ERR_UNSUPPORTED,
                        KEY("model") ": \"%.*s\", expected \"llama\" or \"gpt2\"",
@@ -211,6 +239,8 @@ static int load(struct tok *t, const struct gguf *g, const struct tok_opts *o)
         rc = role(g, KEY("unknown_token_id"), t->n_vocab, &t->unk);
     if (rc == OK)
         rc = tok_vocab_finish(t);
+    if (rc == OK)
+        set_stops(t);
     if (rc == OK && t->by == TOK_BY_PAIR)
         rc = set_merges(t, g);
     return rc;
@@ -223,7 +253,7 @@ int tok_from_gguf(struct tok *t, const char *path, const struct tok_opts *o)
 
     if (rc != OK)
         return rc;
-    rc = load(t, g, o);
+    rc = load(t, g, path, o);
     if (rc == OK)
         rc = file_map_check();
     gguf_close(&g);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/log.h"
 
 #define JSON_MAX_BYTES ((size_t)256 << 20) /* the largest published is about 35 MB */
 
@@ -62,7 +61,7 @@ static int normalizer(struct hf *h, const json_t *j)
         return OK;
     }
     if (is_type(j, "Prepend") && string_is(j, "prepend", "\xE2\x96\x81")) {
-        h->t->space_prefix = true;
+        h->t->space_prefix = TOK_PREFIX_ALWAYS;
         return OK;
     }
     if (is_type(j, "Replace") && string_is(pattern, "String", " ") &&
@@ -104,14 +103,24 @@ static int byte_level(struct hf *h, const json_t *j)
 
 static int metaspace(struct hf *h, const json_t *j)
 {
-    h->marks_spaces = true;
+    bool old = !json_object_get(j, "prepend_scheme");
+
+    h->marks_spaces = h->t->prefix_once = true;
     if (!string_is(j, "replacement", "\xE2\x96\x81") ||
         !json_is_false(json_object_get(j, "split")))
         return err_set(ERR_UNSUPPORTED,
                        "pre_tokenizer: expected Metaspace with U+2581 and split false");
-    h->t->space_prefix = json_object_get(j, "prepend_scheme")
-                             ? !string_is(j, "prepend_scheme", "never")
-                             : !json_is_false(json_object_get(j, "add_prefix_space"));
+    if (old ? json_is_false(json_object_get(j, "add_prefix_space"))
+            : string_is(j, "prepend_scheme", "never"))
+        h->t->space_prefix = TOK_PREFIX_NEVER;
+    else if (old || string_is(j, "prepend_scheme", "always"))
+        h->t->space_prefix = TOK_PREFIX_ALWAYS;
+    else if (string_is(j, "prepend_scheme", "first"))
+        h->t->space_prefix = TOK_PREFIX_FIRST;
+    else
+        return err_set(ERR_UNSUPPORTED,
+                       "pre_tokenizer: Metaspace: prepend_scheme: expected "
+                       "always, first or never");
     return OK;
 }
 
@@ -211,10 +220,10 @@ static int take_entries(struct hf *h)
         const json_t *text = json_object_get(v, "content");
         bool special = json_is_true(json_object_get(v, "special"));
 
-        if (json_is_true(json_object_get(v, "lstrip")) ||
-            json_is_true(json_object_get(v, "rstrip")) ||
-            json_is_true(json_object_get(v, "single_word")))
-            log_debug("added_tokens[%zu]: stripping of spaces is not done here", i);
+        if (json_is_true(json_object_get(v, "single_word")))
+            return err_set(ERR_UNSUPPORTED,
+                           "added_tokens[%zu]: single_word: expected false, found true",
+                           i);
         h->entry[json_integer_value(json_object_get(v, "id"))] =
             (struct entry){json_string_value(text), json_string_length(text),
                            special ? TOK_CONTROL : TOK_USER};
@@ -245,6 +254,28 @@ static int set_entry(struct tok *t, int32_t id, const struct entry *e)
     return rc;
 }
 
+/* Which added tokens take the whitespace around them. */
+static int set_strips(struct hf *h)
+{
+    struct tok *t = h->t;
+    const json_t *v;
+    size_t i;
+
+    json_array_foreach(json_object_get(h->root, "added_tokens"), i, v)
+    {
+        int strip = json_is_true(json_object_get(v, "lstrip")) * TOK_STRIP_LEFT +
+                    json_is_true(json_object_get(v, "rstrip")) * TOK_STRIP_RIGHT;
+
+        if (strip && !t->strip)
+            t->strip = mem_new(MEM_TOKENIZER, (size_t)t->n_vocab, 1);
+        if (strip && !t->strip)
+            return ERR_NOMEM;
+        if (strip)
+            t->strip[json_integer_value(json_object_get(v, "id"))] = (uint8_t)strip;
+    }
+    return OK;
+}
+
 static int set_tokens(struct hf *h)
 {
     int rc = take_entries(h);
@@ -254,7 +285,7 @@ static int set_tokens(struct hf *h)
     for (int32_t id = 0; rc == OK && id < h->n_entry; id++)
         if (h->entry[id].type != TOK_HOLE)
             rc = set_entry(h->t, id, &h->entry[id]);
-    return rc;
+    return rc == OK ? set_strips(h) : rc;
 }
 
 /* --- merges: "left right", or in newer files ["left", "right"] */
@@ -366,6 +397,7 @@ static int check_model(struct hf *h)
     }
     if (unk)
         h->t->unk = part(h, unk, strlen(unk));
+    h->t->fuse_unk = json_is_true(json_object_get(h->model, "fuse_unk"));
     return OK;
 }
 

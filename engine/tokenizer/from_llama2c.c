@@ -78,7 +78,8 @@ int tok_from_llama2c(struct tok *t, const char *path, const char *data, size_t s
     for (int32_t id = 0; id < n && rc == OK; id++)
         rc = next_record(data, size, &at, longest, &r) ? set(t, id, &r) : ERR_FORMAT;
     t->by = TOK_BY_SCORE;
-    t->chars = t->space_prefix = t->adds_bos = true;
+    t->chars = t->adds_bos = true;
+    t->space_prefix = TOK_PREFIX_ALWAYS;
     t->unk = 0, t->bos = 1, t->eos = 2;
     snprintf(t->kind, sizeof(t->kind), "spm");
     if (rc == OK)

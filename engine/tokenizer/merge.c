@@ -109,6 +109,15 @@ static void symbol_add(struct tok_sym *sym, int32_t *n, size_t at, size_t len, i
     ++*n;
 }
 
+/* Do all bytes have a token? */
+static bool has_bytes(const struct tok *t, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (t->byte_id[(unsigned char)s[i]] < 0)
+            return false;
+    return true;
+}
+
 /* Characters that are tokens; the bytes of those that are not, where merging is by pairs
  * of tokens. Merging by text keeps an unknown character whole: it may be part of a token.
  */
@@ -124,7 +133,7 @@ static int32_t split_chars(const struct tok *t, struct tok_sym *sym, const char 
         if (len <= 0)
             len = 1;
         id = tok_vocab_find(t, s + i, (size_t)len);
-        if (id >= 0 || t->by != TOK_BY_PAIR)
+        if (id >= 0 || t->by != TOK_BY_PAIR || !has_bytes(t, s + i, (size_t)len))
             symbol_add(sym, &n_sym, i, (size_t)len, id);
         else
             for (int b = 0; b < len; b++)
@@ -188,26 +197,28 @@ static void merge_all(struct tok_work *w, const char *s, int32_t n_sym)
     }
 }
 
-/* The tokens that stand, and bytes (or the unknown token) for what is none. */
+/* The tokens that stand; the bytes of what is none, or the unknown token where a byte has
+ * no token. */
 static int emit(struct tok_work *w, const char *s, int32_t n_sym)
 {
     const struct tok *t = w->t;
+    bool was_unk = false;
     int rc = OK;
 
     for (int32_t i = 0; i < n_sym && rc == OK; i = w->sym[i].next) {
         const struct tok_sym *y = &w->sym[i];
 
-        if (y->id >= 0) {
-            rc = tok_ids_push(&w->out, y->id);
+        if (y->id < 0 && !has_bytes(t, s + y->at, y->n)) {
+            if (t->unk >= 0 && !(t->fuse_unk && was_unk))
+                rc = tok_ids_push(&w->out, t->unk);
+            was_unk = true;
             continue;
         }
-        for (uint32_t b = 0; b < y->n && rc == OK; b++) {
-            int32_t id = t->byte_id[(unsigned char)s[y->at + b]];
-
-            rc = tok_ids_push(&w->out, id >= 0 ? id : t->unk);
-            if (id < 0 && t->chars)
-                break; /* one unknown token for the character */
-        }
+        was_unk = false;
+        if (y->id >= 0)
+            rc = tok_ids_push(&w->out, y->id);
+        for (uint32_t b = 0; b < y->n && y->id < 0 && rc == OK; b++)
+            rc = tok_ids_push(&w->out, t->byte_id[(unsigned char)s[y->at + b]]);
     }
     return rc;
 }

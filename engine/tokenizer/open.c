@@ -94,6 +94,14 @@ int tok_open(struct tok **out, const char *path, const struct tok_opts *opts)
     rc = from_file(t, path, opts ? opts : &none);
     if (rc != OK)
         goto out;
+    if (t->chars && opts && opts->pre) {
+        rc = err_set(
+            ERR_ARG,
+            "%s: pre-tokenizer %.40s: expected a byte-level vocabulary, found one "
+            "of SentencePiece, which has none",
+            path, opts->pre);
+        goto out;
+    }
     if (t->chars)
         t->cut_at_space = words_are_separate(t);
     *out = t, t = NULL;
@@ -117,6 +125,7 @@ void tok_close(struct tok **pt)
     mem_free(t->by_text);
     mem_free(t->merge);
     mem_free(t->special);
+    mem_free(t->strip);
     mem_free(t);
 }
 
@@ -133,6 +142,13 @@ int tok_bos(const struct tok *t)
 int tok_eos(const struct tok *t)
 {
     return t->eos;
+}
+
+int tok_stops(const struct tok *t, int32_t out[TOK_STOP_MAX])
+{
+    for (int i = 0; i < t->n_stop; i++)
+        out[i] = t->stop[i];
+    return t->n_stop;
 }
 
 bool tok_adds_bos(const struct tok *t)

@@ -20,22 +20,36 @@
 #define HEAP_LIMIT_KIB  20000
 #define JIT_STACK_BYTES (512 << 10)
 
+#define GPT2_WORDS                                                                       \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
+
 static const struct pre {
     const char *name;
     const char *regex;
     bool whole_word;
+    const char *then[3]; /* applied in turn to the parts that the one before gave */
 } pres[] = {
-    {"gpt-2",
-     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-     false},
-    {"llama-3",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     true},
-    {"qwen2",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
-     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     false},
+    /* What llama.cpp does with a file that names no pre-tokenizer. */
+    {.name = "default",
+     .regex = "[\\p{P}\\$\\+<=>\\^~\\|]+",
+     .then = {GPT2_WORDS, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {.name = "gpt-2", .regex = GPT2_WORDS "|\\s+"},
+    {.name = "llama-3",
+     .regex = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+              " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     .whole_word = true},
+    {.name = "qwen2",
+     .regex = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+              " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+    {.name = "smollm", .regex = "\\p{N}", .then = {GPT2_WORDS}},
+    /* Of Mistral's models since Nemo. */
+    {.name = "tekken",
+     .regex = "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*"
+              "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+              "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+"
+              "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
+              "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     .whole_word = true},
 };
 #define N_PRES ((int)(sizeof(pres) / sizeof(pres[0])))
 
@@ -43,11 +57,10 @@ static const struct pre {
 static const struct {
     const char *word, *name;
 } aliases[] = {
-    {"gpt-2", "gpt-2"},       {"gpt2", "gpt-2"},
-    {"default", "gpt-2"},     {"llama-3", "llama-3"},
-    {"llama3", "llama-3"},    {"llama-v3", "llama-3"},
-    {"llama-bpe", "llama-3"}, {"smaug-bpe", "llama-3"},
-    {"qwen2", "qwen2"},       {"deepseek-r1-qwen", "qwen2"},
+    {"gpt-2", "gpt-2"},       {"gpt2", "gpt-2"},       {"default", "default"},
+    {"llama-3", "llama-3"},   {"tekken", "tekken"},    {"smollm", "smollm"},
+    {"llama3", "llama-3"},    {"llama-v3", "llama-3"}, {"llama-bpe", "llama-3"},
+    {"smaug-bpe", "llama-3"}, {"qwen2", "qwen2"},      {"deepseek-r1-qwen", "qwen2"},
 };
 
 static void *pcre_alloc(size_t n, void *ctx)
@@ -103,9 +116,13 @@ out:
 
 static int use(struct tok *t, const struct pre *p)
 {
+    int rc = compile(t, p->regex, strlen(p->regex));
+
     snprintf(t->kind, sizeof(t->kind), "bpe/%s", p->name);
     t->whole_word = t->whole_word || p->whole_word;
-    return compile(t, p->regex, strlen(p->regex));
+    for (int i = 0; rc == OK && i < 3 && p->then[i]; i++)
+        rc = compile(t, p->then[i], strlen(p->then[i]));
+    return rc;
 }
 
 int tok_pre_named(struct tok *t, const char *name, size_t n)
@@ -117,15 +134,15 @@ int tok_pre_named(struct tok *t, const char *name, size_t n)
             if (strcmp(pres[k].name, aliases[i].name) == 0)
                 return use(t, &pres[k]);
     }
-    return err_set(ERR_UNSUPPORTED,
-                   "pre-tokenizer \"%.*s\", expected gpt-2, llama-3 or qwen2",
+    return err_set(ERR_UNSUPPORTED, "pre-tokenizer \"%.*s\", expected " TOK_PRE_NAMES,
                    (int)(n < 64 ? n : 64), name);
 }
 
 int tok_pre_regex(struct tok *t, const char *regex, size_t n)
 {
     for (int k = 0; k < N_PRES && t->n_expr == 0; k++)
-        if (strlen(pres[k].regex) == n && memcmp(pres[k].regex, regex, n) == 0)
+        if (!pres[k].then[0] && strlen(pres[k].regex) == n &&
+            memcmp(pres[k].regex, regex, n) == 0)
             return use(t, &pres[k]);
     snprintf(t->kind, sizeof(t->kind), "bpe/custom");
     return compile(t, regex, n);

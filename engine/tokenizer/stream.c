@@ -6,7 +6,7 @@
 
 void tok_stream_init(struct tok_stream *s, const struct tok *t)
 {
-    *s = (struct tok_stream){.t = t, .at_start = t->space_prefix};
+    *s = (struct tok_stream){.t = t, .at_start = t->space_prefix != TOK_PREFIX_NEVER};
 }
 
 /* U+FFFD for a fault, whatever its length (Unicode 3.9, maximal subparts). */
@@ -53,7 +53,7 @@ int tok_stream_put(struct tok_stream *s, int32_t id, char *out, size_t capacity,
         return err_set(ERR_ARG, "%zu bytes for text, expected at least %zu", capacity,
                        8 + 3 * n);
     if (s->t->type[id] == TOK_CONTROL)
-        s->at_start = s->t->space_prefix;
+        s->at_start = s->t->space_prefix == TOK_PREFIX_ALWAYS;
     if (n > 0) {
         if (s->at_start && piece[0] == ' ' && s->t->type[id] != TOK_USER)
             piece++, n--;

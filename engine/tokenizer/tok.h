@@ -15,6 +15,16 @@
 #define TOK_SPECIAL_MAX 512               /* bytes: bounds matching at one position */
 #define TOK_EXPR_MAX    8                 /* pre-tokenizer expressions applied in turn */
 
+/* Bits of struct tok's `strip`: the special token takes the whitespace on its side. */
+enum { TOK_STRIP_LEFT = 1, TOK_STRIP_RIGHT = 2 };
+
+/* Where SentencePiece puts a space before text, to be dropped again in decoding. */
+enum tok_prefix {
+    TOK_PREFIX_NEVER,
+    TOK_PREFIX_FIRST,  /* before the first text, unless a special token comes first */
+    TOK_PREFIX_ALWAYS, /* and after each special token */
+};
+
 /* Numbered as in GGUF's tokenizer.ggml.token_type. */
 enum tok_type {
     TOK_HOLE, /* an id without a token */
@@ -65,13 +75,16 @@ struct tok {
     struct tok_merge *merge; /* open addressing, TOK_BY_PAIR only */
     uint32_t merge_mask;
     struct tok_special *special; /* sorted by bytes */
+    uint8_t *strip;              /* [n_vocab]; NULL: no token takes whitespace */
     int n_special;
     bool special_first[256]; /* the first bytes of special tokens */
     int32_t byte_id[256];    /* -1: none */
 
     enum tok_by by;
-    bool chars;        /* symbols start as characters (SentencePiece) rather than bytes */
-    bool space_prefix; /* a space is put before the text and dropped again in decoding */
+    bool chars; /* symbols start as characters (SentencePiece) rather than bytes */
+    enum tok_prefix space_prefix;
+    bool prefix_once;  /* ... but not where the text begins with a space */
+    bool fuse_unk;     /* neighbouring unknown tokens of a word become one */
     bool cut_at_space; /* no token has a space after another character: words are separate
                         */
     bool whole_word;   /* a word that is a token is not merged from its parts */
@@ -80,6 +93,7 @@ struct tok {
     struct pcre2_real_code_8 *expr[TOK_EXPR_MAX];
 
     int bos, eos, unk; /* -1: none */
+    int n_stop, stop[TOK_STOP_MAX];
     bool adds_bos;
     char kind[32];
 };
@@ -90,12 +104,14 @@ MUST int tok_vocab_init(struct tok *t, int n_vocab, bool scores);
 MUST int tok_vocab_set(struct tok *t, int32_t id, const char *text, size_t n,
                        enum tok_type type);
 /* Call it after the last tok_vocab_set(). Builds the indices; if t->bos or t->eos is -1, it
- * looks for the usual names. ERR_FORMAT when some byte could not be encoded at all. */
+ * looks for the usual names. Bytes that cannot be encoded at all give a warning. */
 MUST int tok_vocab_finish(struct tok *t);
 /* The token with exactly these bytes among those that text may become; -1: none. */
 int32_t tok_vocab_find(const struct tok *t, const char *s, size_t n);
 /* The same among all tokens, special ones first, to find BOS and EOS by name. */
 int32_t tok_vocab_named(const struct tok *t, const char *s, size_t n);
+/* Add a token that ends a text; -1, a known one and those beyond TOK_STOP_MAX change nothing. */
+void tok_vocab_stop(struct tok *t, int32_t id);
 /* "<0x0A>" gives 10, anything else -1. */
 int tok_byte_text(const char *s, size_t n);
 /* Undo the printable alphabet of byte-level BPE; *n_out <= n. Returns false, with `out`
@@ -117,7 +133,7 @@ MUST int tok_pre_named(struct tok *t, const char *name, size_t n);
 /* Add an expression. If it is a known one, t->kind gets its name. */
 MUST int tok_pre_regex(struct tok *t, const char *regex, size_t n);
 const char *
-tok_pre_text(const char *name); /* of a known one: "gpt-2", "llama-3", "qwen2" */
+tok_pre_text(const char *name); /* of a known one that has a single expression */
 
 /* --- buffers of one tok_encode() call, reused from word to word */
 struct tok_ids {

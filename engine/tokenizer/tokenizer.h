@@ -1,7 +1,7 @@
 /* tokenizer/tokenizer.h - text to token ids and back.
  *
  * Two algorithms: SentencePiece BPE (merge by score, byte fallback) and byte-level BPE
- * (merge by rank after a pre-tokenizer's regular expression: gpt-2, llama-3, qwen2). Sources are
+ * (merge by rank after a pre-tokenizer's regular expressions: TOK_PRE_NAMES). Sources are
  * a GGUF file's metadata, a Hugging Face tokenizer.json (or a directory holding one), a
  * llama2.c tokenizer.bin, or a tiktoken rank file (base64 token, rank) given its
  * pre-tokenizer.
@@ -20,9 +20,11 @@
 
 struct tok;
 
+#define TOK_PRE_NAMES "default, gpt-2, llama-3, qwen2, smollm or tekken"
+
 struct tok_opts {
-    /* "gpt-2", "llama-3", "qwen2": overrides the one in the file; needed for rank files.
-     * NULL: the file's own. */
+    /* TOK_PRE_NAMES: overrides the one in the file; needed for rank files and for byte-level
+     * vocabularies in GGUF files that do not name theirs. NULL: the file's own. */
     const char *pre;
     /* Rank files only: the texts of the special tokens, whose ids follow the last
      * rank. */
@@ -37,12 +39,18 @@ void tok_close(struct tok **t);
 int tok_vocab(const struct tok *t);
 int tok_bos(const struct tok *t); /* -1: none */
 int tok_eos(const struct tok *t);
+/* The tokens that end a text: EOS, and in GGUF files those whose text says that they end a
+ * turn ("<|eot_id|>"). Returns how many. */
+#define TOK_STOP_MAX 8
+int tok_stops(const struct tok *t, int32_t out[TOK_STOP_MAX]);
 bool tok_adds_bos(const struct tok *t);    /* the file asks for BOS before a prompt */
 const char *tok_kind(const struct tok *t); /* "spm", "bpe/llama-3", ... for the record */
 
 enum tok_flag {
-    TOK_BOS = 1,     /* put BOS first, if the tokenizer has one */
-    TOK_SPECIAL = 2, /* recognise special tokens ("<|eot_id|>") in the text */
+    TOK_BOS = 1, /* put BOS first, if the tokenizer has one */
+    /* Recognise control tokens ("<|eot_id|>") in the text, as chat templates need it. Without
+     * it only user-defined tokens are recognised, so that a user's text cannot hold any. */
+    TOK_SPECIAL = 2,
 };
 
 /* Encode n bytes (any bytes: invalid UTF-8 falls back to bytes). *ids is owned by the

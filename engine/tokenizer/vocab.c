@@ -1,9 +1,11 @@
 #include "tokenizer/tok.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/utf8.h"
 
 int tok_vocab_init(struct tok *t, int n_vocab, bool scores)
@@ -38,6 +40,11 @@ static int arena_reserve(struct tok *t, size_t n)
     return OK;
 }
 
+static bool is_special(uint8_t type)
+{
+    return type == TOK_CONTROL || type == TOK_USER || type == TOK_UNKNOWN;
+}
+
 int tok_vocab_set(struct tok *t, int32_t id, const char *text, size_t n,
                   enum tok_type type)
 {
@@ -47,7 +54,7 @@ int tok_vocab_set(struct tok *t, int32_t id, const char *text, size_t n,
         return err_set(ERR_FORMAT, "token id %d, expected less than %d", id, t->n_vocab);
     if (t->type[id] != TOK_HOLE)
         return err_set(ERR_FORMAT, "token id %d is given twice", id);
-    if ((type == TOK_CONTROL || type == TOK_USER) && n > TOK_SPECIAL_MAX)
+    if (is_special((uint8_t)type) && n > TOK_SPECIAL_MAX)
         return err_set(ERR_LIMIT, "special token %d has %zu bytes, expected at most %d",
                        id, n, TOK_SPECIAL_MAX);
     rc = arena_reserve(t, n);
@@ -137,14 +144,14 @@ static int index_specials(struct tok *t)
     size_t n = 0;
 
     for (int id = 0; id < t->n_vocab; id++)
-        n += t->type[id] == TOK_CONTROL || t->type[id] == TOK_USER;
+        n += is_special(t->type[id]);
     t->special = mem_new(MEM_TOKENIZER, n, sizeof(*t->special));
     if (!t->special)
         return ERR_NOMEM;
     for (int32_t id = 0; id < t->n_vocab; id++) {
-        bool control = t->type[id] == TOK_CONTROL;
+        bool control = t->type[id] != TOK_USER;
 
-        if ((!control && t->type[id] != TOK_USER) || t->span[id].n == 0)
+        if (!is_special(t->type[id]) || t->span[id].n == 0)
             continue;
         t->special[t->n_special++] = (struct tok_special){id, control};
         t->special_first[(unsigned char)t->bytes[t->span[id].at]] = true;
@@ -158,9 +165,11 @@ static int index_specials(struct tok *t)
 static void index_bytes(struct tok *t)
 {
     for (int b = 0; b < 256; b++) {
-        char c = (char)b;
+        char c = (char)b, named[8];
 
-        t->byte_id[b] = t->chars ? -1 : tok_vocab_find(t, &c, 1);
+        /* by its name where the file does not say that it is a byte */
+        snprintf(named, sizeof(named), "<0x%02X>", (unsigned)b);
+        t->byte_id[b] = t->chars ? tok_vocab_find(t, named, 6) : tok_vocab_find(t, &c, 1);
     }
     for (int32_t id = t->n_vocab - 1; id >= 0; id--)
         if (t->type[id] == TOK_BYTE)
@@ -195,6 +204,31 @@ static int guess(const struct tok *t, const char *const *names)
     return -1;
 }
 
+void tok_vocab_stop(struct tok *t, int32_t id)
+{
+    for (int i = 0; i < t->n_stop; i++)
+        if (t->stop[i] == id)
+            return;
+    if (id >= 0 && t->n_stop < TOK_STOP_MAX)
+        t->stop[t->n_stop++] = id;
+}
+
+/* Without an unknown token a byte that has no token is left out, as others do it. */
+static void check_bytes(const struct tok *t)
+{
+    int n = 0, first = 0;
+
+    for (int b = 255; b >= 0; b--)
+        if (t->byte_id[b] < 0)
+            n++, first = b;
+    if (n > 0 && t->unk < 0)
+        log_warning(
+            "bytes_without_token", n, 0,
+            "the vocabulary has no token for %d bytes, the first 0x%02X, and none "
+            "for what is unknown: they are left out of a text",
+            n, (unsigned)first);
+}
+
 int tok_vocab_finish(struct tok *t)
 {
     static const char *const bos[] = {"<s>", "<|begin_of_text|>", "<|startoftext|>",
@@ -212,10 +246,8 @@ int tok_vocab_finish(struct tok *t)
     if (t->eos < 0)
         t->eos = guess(t, eos);
     t->adds_bos = t->adds_bos && t->bos >= 0;
-    for (int b = 0; b < 256 && t->unk < 0; b++)
-        if (t->byte_id[b] < 0)
-            return err_set(ERR_FORMAT,
-                           "byte 0x%02X has no token and there is no unknown token", b);
+    tok_vocab_stop(t, t->eos);
+    check_bytes(t);
     return OK;
 }
 

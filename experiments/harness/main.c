@@ -31,14 +31,11 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define EXIT_STATUS                                                                      \
     "  0  success\n"                                                                     \
     "  2  wrong usage, or an error in the experiment's file\n"                           \
-    "  3  the run is invalid or could not be carried out, or standard output could "     \
-    "not\n"                                                                              \
-    "     be written\n"
+    "  3  the run is invalid or failed, or standard output could not be written\n"
 
-#define MACHINE_BUDGET_S 60
-#define FULL_CARD        "characterize"
-#define FIGURE_PYTHON    "/usr/bin/python3"
-#define PLAN_BYTES       (1 << 20)
+#define FULL_CARD     "characterize"
+#define FIGURE_PYTHON "/usr/bin/python3"
+#define PLAN_BYTES    (1 << 20)
 
 struct flags {
     bool smoke, dry_run, quiet, fresh, draw, force, full, accept_noise, help;
@@ -75,18 +72,14 @@ static const struct opt_row machine_flags[] = {
     OPT_ROW(BOOL, force, "false",
             "Measure again, even if there is a card of this machine."),
     OPT_ROW(BOOL, accept_noise, "false",
-            "Trust the bounds even if their trials differ by more than 10 % or other "
-            "programs had most of the CPUs. Otherwise such bounds are not used, and are "
-            "measured again next time."),
-    OPT_ROW(
-        BOOL, full, "false",
-        "Measure the full card, which takes a minute or two, by running the experiment "
-        "characterize: every probe, this engine's prefill and decode, and how far the "
-        "counters can be trusted. It is kept as JSON and HDF5 and drawn on one page."),
-    OPT_ROW(
-        BOOL, smoke, "false",
-        "With --full: run the experiment's smoke section, which takes seconds and whose "
-        "numbers are no measurement of the machine."),
+            "Trust bounds even if their trials differ by more than 10 % or other "
+            "programs had most of the CPUs. For the quick card only."),
+    OPT_ROW(BOOL, full, "false",
+            "Measure the full card in a minute or two by running the experiment "
+            "characterize. It is kept as JSON and HDF5 and drawn on one page."),
+    OPT_ROW(BOOL, smoke, "false",
+            "With --full: run the experiment's smoke section, which takes seconds and "
+            "does not measure the machine."),
     OPT_ROW(BOOL, quiet, "false", "With --full: print no progress."),
     OUT_ROW("With --full: folder of the record. Default: results/characterize, with "
             "--smoke results/characterize/smoke."),
@@ -390,7 +383,6 @@ static int full_machine(const struct words *w)
     json_t *card = NULL;
     struct ran ran;
     const char *dir;
-    char path[1200];
     int status, rc;
 
     if (job_read(&j, FULL_CARD, &o) != OK)
@@ -400,9 +392,7 @@ static int full_machine(const struct words *w)
     if (status == EXIT_OK) {
         dir = json_string_value(
             json_object_get(json_object_get(j->cells[0].settings, "study"), "dir"));
-        rc = measure_card_path(path, sizeof(path), dir, "-full");
-        if (rc == OK)
-            rc = measure_card_read(&card, path); /* which was just written */
+        rc = measure_card_read_in(&card, dir, "-full"); /* which was just written */
         printf("\n");
         status = print_card(rc, card);
         printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, ran.outcome.path);
@@ -418,8 +408,7 @@ static int verb_machine(const struct words *w)
 {
     const struct machine_card_opts o = {.dir = MEASURE_CARD_DIR,
                                         .force = w->flags.force,
-                                        .accept_noise = w->flags.accept_noise,
-                                        .budget_s = MACHINE_BUDGET_S};
+                                        .accept_noise = w->flags.accept_noise};
     json_t *card = NULL;
     int rc;
 

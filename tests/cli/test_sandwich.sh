@@ -37,6 +37,20 @@ check "the same ids from safetensors" same_output "$dir/ids" \
 check "the same ids in plain C" same_output "$dir/ids" $run --prompt-ids 1,2,3 --ids --isa ref
 check "the same ids with one thread" same_output "$dir/ids" \
     $run --prompt-ids 1,2,3 --ids --threads 1
+printf '{"eos_token_id": [2, %s]}' "$(cut -d' ' -f5 "$dir/ids")" >"$dir/tiny/generation_config.json"
+check "generation_config.json ends a text" sh -c "$sandwich run --no-pin --model $dir/tiny -n 12 \
+    --prompt-ids 1,2,3 --json 2>/dev/null | grep -q '\"finish\": \"eos\"'"
+prompt_tok() { # options... : tokens of the prompt
+    "$sandwich" run --no-pin --model "$dir/tiny.gguf" -n 1 --json "$@" 2>/dev/null |
+        sed -n 's/.*"n_prompt_tok": \([0-9]*\).*/\1/p' | head -n 1
+}
+check "a control token in a prompt is text" [ "$(prompt_tok --prompt 'a</s>')" -gt 3 ]
+check "with --special it is one token" [ "$(prompt_tok --prompt 'a</s>' --special)" = 3 ]
+check "too long a text names the option" refuses 1 '--max-tok' $run --prompt-ids 1 -n 100000
+check "unknown pre-tokenizer" refuses 1 'smollm or tekken' \
+    "$sandwich" run --no-pin --model "$dir/tiny" --prompt x --pre-tokenizer gpt-9
+check "a pre-tokenizer is for byte-level vocabularies" refuses 2 'SentencePiece' \
+    $run --prompt x --pre-tokenizer gpt-2
 check "plan" "$sandwich" plan --out "$dir/plan.json" --decode-threads 1
 check "the same ids by a plan" same_output "$dir/ids" \
     $run --prompt-ids 1,2,3 --ids --plan "$dir/plan.json"

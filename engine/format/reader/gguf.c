@@ -2,11 +2,13 @@
 #include "format/format.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "format/fill.h"
 #include "format/gguf.h"
+#include "format/keys.h"
 #include "base/file.h"
 
 #define MAGIC      "GGUF"
@@ -139,7 +141,7 @@ static int read_head_dim(struct format_file *f)
 static int read_sizes(struct format_file *f)
 {
     struct model_config *c = &f->config;
-    int n_experts = 0, rc;
+    int window = 0, rc;
 
     if ((rc = arch_int(f, "context_length", true, &c->max_tok)) != OK ||
         (rc = arch_int(f, "embedding_length", true, &c->dim)) != OK ||
@@ -154,12 +156,41 @@ static int read_sizes(struct format_file *f)
             OK ||
         (rc = arch_float(f, "rope.freq_base", false, &c->rope_theta)) != OK ||
         (rc = read_head_dim(f)) != OK || (rc = read_vocab(f)) != OK ||
-        (rc = arch_int(f, "expert_count", false, &n_experts)) != OK)
+        (rc = arch_int(f, "attention.sliding_window", false, &window)) != OK)
         return rc;
-    if (n_experts != 0)
-        return err_set(ERR_UNSUPPORTED, "%s: %s.expert_count: expected 0, found %d",
-                       f->path, c->arch, n_experts);
+    model_config_window(c, window, f->path);
     return OK;
+}
+
+/* The value of a key as format_key_check() wants it. */
+static double key_value(const struct gguf *g, const char *key)
+{
+    double v = NAN;
+    bool b;
+
+    if (gguf_get_f64(g, key, &v) == OK)
+        return v;
+    v = gguf_opt_bool(g, key, &b) == OK ? b : NAN;
+    err_clear(); /* another type is an answer too */
+    return v;
+}
+
+static int check_keys(const struct format_file *f)
+{
+    const struct gguf *g = f->state;
+    char key[160], prefix[40];
+    size_t n = (size_t)snprintf(prefix, sizeof(prefix), "%s.", f->config.arch);
+    int rc = OK;
+
+    for (uint64_t i = 0; rc == OK && i < gguf_n_keys(g); i++) {
+        struct gguf_record r;
+
+        gguf_key_at(g, i, &r);
+        snprintf(key, sizeof(key), "%.*s", (int)(r.key_n < 159 ? r.key_n : 159), r.key);
+        if (strncmp(key, prefix, n) == 0)
+            rc = format_key_check(FORMAT_KEYS_GGUF, key, key_value(g, key), f->path);
+    }
+    return rc;
 }
 
 /* A token id of the tokenizer; one outside the vocabulary means none. */
@@ -170,6 +201,22 @@ static int read_id(const struct format_file *f, const char *key, int *out)
 
     *out = id >= 0 && id < f->config.vocab ? (int)id : -1;
     return rc;
+}
+
+/* The ends of a text, of a turn of a conversation and of a message. */
+static int read_ids(struct format_file *f)
+{
+    struct model_config *c = &f->config;
+    int eot = -1, eom = -1, rc;
+
+    if ((rc = read_id(f, "tokenizer.ggml.bos_token_id", &c->bos_id)) != OK ||
+        (rc = read_id(f, "tokenizer.ggml.eos_token_id", &c->eos_id)) != OK ||
+        (rc = read_id(f, "tokenizer.ggml.eot_token_id", &eot)) != OK ||
+        (rc = read_id(f, "tokenizer.ggml.eom_token_id", &eom)) != OK ||
+        (rc = model_config_stop(c, c->eos_id, f->path)) != OK ||
+        (rc = model_config_stop(c, eot, f->path)) != OK)
+        return rc;
+    return model_config_stop(c, eom, f->path);
 }
 
 static int read_tensor(const struct format_file *f, const struct gguf_tensor *g,
@@ -201,28 +248,32 @@ static int read_tensor(const struct format_file *f, const struct gguf_tensor *g,
     return OK;
 }
 
-/* Rotary scaling stands in a tensor of divisors (Llama-3), in a linear factor, or
- * nowhere. */
+/* Rotary scaling stands in a linear factor (of type linear, or of no type, where older
+ * files call it scale_linear), in a tensor of divisors (Llama-3), in both or nowhere. A
+ * factor of 0 means none. */
 static int read_rope(struct format_file *f)
 {
     struct model_config *c = &f->config;
     const struct gguf_tensor *t = gguf_tensor_find(f->state, ROPE_FREQS);
-    const char *type = "none";
+    const char *type = "linear";
     char key[96];
-    size_t n = 4;
-    float factor = 1;
+    size_t n = strlen(type);
+    float factor = 0, divisor;
     int i, rc;
 
     snprintf(key, sizeof(key), "%s.rope.scaling.type", c->arch);
     if ((rc = gguf_opt_str(f->state, key, &type, &n)) != OK)
         return rc;
     if (n == 6 && memcmp(type, "linear", n) == 0) {
-        if ((rc = arch_float(f, "rope.scaling.factor", true, &factor)) != OK)
+        if ((rc = arch_float(f, "rope.scale_linear", false, &factor)) != OK ||
+            (rc = arch_float(f, "rope.scaling.factor", false, &factor)) != OK)
             return rc;
     } else if (n != 4 || memcmp(type, "none", n) != 0) {
         return err_set(ERR_UNSUPPORTED, "%s: %s: expected none or linear, found %.*s",
                        f->path, key, (int)(n > 40 ? 40 : n), type);
     }
+    if (factor == 0)
+        factor = 1;
     for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
         c->rope_factor[i] = factor;
     if (!t)
@@ -233,7 +284,11 @@ static int read_rope(struct format_file *f)
                        " bytes of %s",
                        f->path, c->head_dim / 2, t->bytes,
                        gguf_ggml_type_name(t->ggml_type));
-    memcpy(c->rope_factor, t->data, (size_t)t->bytes);
+    for (i = 0; i < c->head_dim / 2; i++) {
+        memcpy(&divisor, (const char *)t->data + sizeof(divisor) * (size_t)i,
+               sizeof(divisor));
+        c->rope_factor[i] *= divisor;
+    }
     return OK;
 }
 
@@ -271,9 +326,8 @@ static int gguf_reader_open(struct format_file *f, const char *path)
     f->file_bytes = gguf_file_bytes(g);
     f->config.tied = !gguf_tensor_find(g, "output.weight");
     if ((rc = read_arch(f)) != OK || (rc = read_name(f)) != OK ||
-        (rc = read_sizes(f)) != OK ||
-        (rc = read_id(f, "tokenizer.ggml.bos_token_id", &f->config.bos_id)) != OK ||
-        (rc = read_id(f, "tokenizer.ggml.eos_token_id", &f->config.eos_id)) != OK)
+        (rc = check_keys(f)) != OK || (rc = read_sizes(f)) != OK ||
+        (rc = read_ids(f)) != OK)
         return rc;
     /* head_dim bounds rope_factor, so it is checked before the factors are read into it
      */

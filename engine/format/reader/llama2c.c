@@ -77,6 +77,8 @@ static void set_constants(struct format_file *f)
     c->weight_type = KERN_F32;
     c->bos_id = c->vocab > 1 ? 1 : -1;
     c->eos_id = c->vocab > 2 ? 2 : -1;
+    if (c->eos_id >= 0)
+        c->stop_ids[c->n_stop++] = c->eos_id;
     for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
         c->rope_factor[i] = 1;
     f->rope_interleaved = true;

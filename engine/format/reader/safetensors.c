@@ -221,7 +221,10 @@ static int safetensors_open(struct format_file *f, const char *path)
         return ERR_NOMEM;
     format_name_from_path(&f->config, path);
     snprintf(config_path, sizeof(config_path), "%s/config.json", path);
-    if ((rc = format_hf_config(&f->config, config_path)) != OK ||
+    if ((rc = format_hf_config(&f->config, config_path)) != OK)
+        return rc;
+    snprintf(config_path, sizeof(config_path), "%s/generation_config.json", path);
+    if ((rc = format_hf_generation_config(&f->config, config_path)) != OK ||
         (rc = open_files(f, d)) != OK)
         return rc;
     for (i = 0; i < d->n; i++)

@@ -1,0 +1,446 @@
+/* What the keys of a configuration mean: rotary scalings, ends of text and windows of
+ * attention as llama.cpp (for GGUF) and Hugging Face (for config.json) define them, or a
+ * refusal that names the key. */
+#include "tests/format/small.h"
+
+#include <math.h>
+
+#include "base/log.h"
+
+static char path[300], dir[300];
+
+static int make_paths(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof(path), "%s/keys.gguf", test_dir());
+    snprintf(dir, sizeof(dir), "%s/hf", test_dir());
+    return mkdir(dir, 0777);
+}
+
+static bool warned(const char *code)
+{
+    struct log_warning w[8];
+    bool found = false;
+
+    for (int i = log_warnings_take(w, 8) - 1; i >= 0; i--)
+        found |= strcmp(w[i].code, code) == 0;
+    return found;
+}
+
+/* ---- GGUF ---- */
+
+struct key {
+    const char *name; /* after "llama." */
+    const char *text; /* NULL: a number */
+    float number;
+};
+
+static void write_gguf(const struct key *keys, int n, const float *divisors)
+{
+    struct small s;
+    char name[128];
+
+    small_begin(&s);
+    small_keys(&s, "llama");
+    for (int i = 0; i < n && keys[i].name; i++) {
+        snprintf(name, sizeof(name), "llama.%s", keys[i].name);
+        if (keys[i].text)
+            small_key_str(&s, name, keys[i].text);
+        else
+            small_key_f32(&s, name, keys[i].number);
+    }
+    if (divisors)
+        small_tensor(&s, "rope_freqs.weight", S_HEAD_DIM / 2, 0, 0);
+    small_tensors(&s);
+    small_end(&s);
+    if (divisors)
+        memcpy(s.b + s.head_n, divisors, S_HEAD_DIM / 2 * sizeof(float));
+    test_write(path, s.b, s.n);
+}
+
+/* llama.cpp turns pair i by pos * base^(-2i/d) * freq_scale / divisor[i]. Its freq_scale is 1
+ * for type none, else 1 over scaling.factor, or over scale_linear where that is absent, or
+ * 1 where it is 0; a file without a type is linear. */
+static void gguf_rope(void **state)
+{
+    static const struct {
+        struct key keys[3];
+        float divisors[2]; /* of rope_freqs.weight; 0: none */
+        double freq_scale; /* 0: refused */
+        const char *refusal;
+    } cases[] = {
+        {{{0}}, {0}, 1, NULL},
+        {{{"rope.scaling.type", "none", 0}, {"rope.scaling.factor", 0, 4}}, {0}, 1, NULL},
+        {{{"rope.scaling.type", "linear", 0}, {"rope.scaling.factor", 0, 4}},
+         {0},
+         0.25,
+         NULL},
+        {{{"rope.scaling.type", "linear", 0}}, {0}, 1, NULL},
+        {{{"rope.scaling.factor", 0, 4}}, {0}, 0.25, NULL},
+        {{{"rope.scaling.factor", 0, 0}}, {0}, 1, NULL},
+        {{{"rope.scale_linear", 0, 8}}, {0}, 0.125, NULL},
+        {{{"rope.scale_linear", 0, 8}, {"rope.scaling.factor", 0, 2}}, {0}, 0.5, NULL},
+        {{{0}}, {1, 8}, 1, NULL},
+        {{{"rope.scaling.factor", 0, 4}}, {1, 8}, 0.25, NULL},
+        {{{"rope.scaling.attn_factor", 0, 1}}, {0}, 1, NULL},
+        {{{"rope.scaling.finetuned", 0, 1},
+          {"rope.scaling.original_context_length", 0, 8}},
+         {0},
+         1,
+         NULL},
+        {{{"rope.scaling.attn_factor", 0, 2}},
+         {0},
+         0,
+         "llama.rope.scaling.attn_factor: expected 1, found 2"},
+        {{{"rope.scaling.type", "yarn", 0}},
+         {0},
+         0,
+         "llama.rope.scaling.type: expected none or linear, found yarn"},
+        {{{"rope.scaling.type", "longrope", 0}}, {0}, 0, "found longrope"},
+        {{{"rope.scaling.factor", 0, -2}}, {0}, 0, "rope_factor: expected a finite"},
+        {{{"rope.dimension_count", 0, 0}}, {0}, 0, "rope.dimension_count"},
+        {{{"rope.dimension_sections", 0, 1}}, {0}, 0, "llama.rope.dimension_sections"},
+        {{{"rope.freq_base_swa", 0, 1}}, {0}, 0, "llama.rope.freq_base_swa"},
+    };
+    struct format_file *f;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        bool divided = cases[i].divisors[0] > 0;
+
+        write_gguf(cases[i].keys, 3, divided ? cases[i].divisors : NULL);
+        if (cases[i].refusal) {
+            if (format_open(&f, path) == OK || !strstr(err_msg(), cases[i].refusal) ||
+                !strstr(err_msg(), path))
+                fail_msg("case %zu: \"%s\", expected \"%s\"", i, err_msg(),
+                         cases[i].refusal);
+            continue;
+        }
+        assert_ok(format_open(&f, path));
+        for (int k = 0; k < S_HEAD_DIM / 2; k++) {
+            double want =
+                (divided ? (double)cases[i].divisors[k] : 1) / cases[i].freq_scale;
+
+            if (fabs((double)f->config.rope_factor[k] / want - 1) > 1e-6)
+                fail_msg("case %zu: pair %d slowed down by %g, expected %g", i, k,
+                         (double)f->config.rope_factor[k], want);
+        }
+        format_close(&f);
+    }
+}
+
+static void gguf_attention(void **state)
+{
+    static const struct {
+        struct key key;
+        const char *refusal; /* NULL: it opens */
+    } cases[] = {
+        {{"attention.causal", 0, 1}, NULL},
+        {{"attention.causal", 0, 0}, "llama.attention.causal: expected 1, found 0"},
+        {{"attention.scale", 0, 0}, NULL},
+        {{"attention.scale", 0, 0.5f}, "attention.scale: expected 0, found 0.5"},
+        {{"attention.clamp_kqv", 0, 8}, "attention.clamp_kqv"},
+        {{"attention.max_alibi_bias", 0, 8}, "attention.max_alibi_bias"},
+        {{"attention.layer_norm_epsilon", 0, 1}, NULL},
+        {{"attention.shared_kv_layers", 0, 1}, "llama.attention.shared_kv_layers"},
+        {{"attention.scale", "big", 0},
+         "attention.scale: expected 0, found something else"},
+        {{"attn_logit_softcapping", 0, 50}, "attn_logit_softcapping"},
+        {{"final_logit_softcapping", 0, 30}, "final_logit_softcapping"},
+        {{"logit_scale", 0, 0.5f}, "logit_scale"},
+        {{"expert_used_count", 0, 0}, NULL},
+        {{"pooling_type", 0, 3}, NULL}, /* of embeddings */
+    };
+    struct format_file *f;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int rc;
+
+        write_gguf(&cases[i].key, 1, NULL);
+        rc = format_open(&f, path);
+        if (cases[i].refusal ? rc == OK || !strstr(err_msg(), cases[i].refusal)
+                             : rc != OK)
+            fail_msg("%s: \"%s\"", cases[i].key.name, err_msg());
+        format_close(&f);
+    }
+}
+
+/* Within the window, attention that has one is full attention. */
+static void gguf_window(void **state)
+{
+    static const int windows[][2] = {{0, S_CTX}, {8, 8}, {S_CTX, S_CTX}, {4096, S_CTX}};
+    struct format_file *f;
+
+    (void)state;
+    (void)warned("");
+    for (int i = 0; i < 4; i++) {
+        struct small s;
+
+        small_begin(&s);
+        small_keys(&s, "llama");
+        small_key_u32(&s, "llama.attention.sliding_window", (uint32_t)windows[i][0]);
+        small_tensors(&s);
+        small_end(&s);
+        test_write(path, s.b, s.n);
+        assert_ok(format_open(&f, path));
+        assert_int_equal(f->config.max_tok, windows[i][1]);
+        assert_int_equal(warned("sliding_window"), windows[i][1] < S_CTX);
+        format_close(&f);
+    }
+}
+
+static void stops_are(const struct format_file *f, const int *want, int n)
+{
+    assert_int_equal(f->config.n_stop, n);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(f->config.stop_ids[i], want[i]);
+}
+
+static void gguf_stops(void **state)
+{
+    struct format_file *f;
+    struct small s;
+
+    (void)state;
+    small_begin(&s);
+    small_keys(&s, "llama"); /* EOS is 2 */
+    small_key_u32(&s, "tokenizer.ggml.eot_token_id", 4);
+    small_key_u32(&s, "tokenizer.ggml.eom_token_id", 3);
+    small_tensors(&s);
+    small_end(&s);
+    test_write(path, s.b, s.n);
+    assert_ok(format_open(&f, path));
+    assert_int_equal(f->config.eos_id, 2);
+    stops_are(f, (int[]){2, 4, 3}, 3);
+    format_close(&f);
+}
+
+/* ---- config.json ---- */
+
+static void write_text(const char *name, const char *text)
+{
+    char file[340];
+
+    snprintf(file, sizeof(file), "%s/%s", dir, name);
+    test_write(file, text, strlen(text));
+}
+
+static int open_hf(struct format_file **f, const char *class, const char *more)
+{
+    char text[1500];
+    struct small s;
+
+    snprintf(
+        text, sizeof(text),
+        "{\"architectures\": [\"%s\"], \"hidden_size\": 8, \"intermediate_size\": 6, "
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, "
+        "\"num_key_value_heads\": 1, \"vocab_size\": 5, "
+        "\"max_position_embeddings\": 8192, \"rms_norm_eps\": 1e-05%s%s}",
+        class, *more ? ", " : "", more);
+    write_text("config.json", text);
+    small_safetensors(&s);
+    snprintf(text, sizeof(text), "%s/model.safetensors", dir);
+    test_write(text, s.b, s.n);
+    return format_open(f, dir);
+}
+
+#define LLAMA   "LlamaForCausalLM"
+#define MISTRAL "MistralForCausalLM"
+#define NUMBERS                                                                          \
+    "\"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "                   \
+    "\"original_max_position_embeddings\": 16"
+
+/* Hugging Face's llama3, branch by branch, with the numbers above. */
+static double llama3(double wavelength)
+{
+    double smooth = (16 / wavelength - 1) / (4 - 1);
+
+    if (wavelength < 16.0 / 4)
+        return 1;
+    if (wavelength > 16.0 / 1)
+        return 8;
+    return 1 / ((1 - smooth) / 8 + smooth);
+}
+
+enum { NONE, LINEAR4, LLAMA3 };
+static const struct {
+    const char *more;
+    double theta; /* 0: refused */
+    int scaling;
+    const char *refusal;
+} rope_cases[] = {
+    {"", 1e4, NONE, NULL},
+    {"\"rope_theta\": 5e5, \"rope_scaling\": null", 5e5, NONE, NULL},
+    {"\"rope_scaling\": {}", 1e4, NONE, NULL},
+    {"\"rope_scaling\": {\"rope_type\": \"default\"}", 1e4, NONE, NULL},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}", 1e4, LINEAR4, NULL},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"linear\", "
+     "\"factor\": 4, "
+     "\"attention_factor\": null}",
+     1e4, LINEAR4, NULL},
+    {"\"rope_theta\": 5e5, \"rope_scaling\": {\"rope_type\": \"llama3\", " NUMBERS "}",
+     5e5, LLAMA3, NULL},
+    {"\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"llama3\", " NUMBERS "}",
+     5e5, LLAMA3, NULL},
+    {"\"rope_theta\": 5e5, \"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": "
+     "\"llama3\", " NUMBERS "}, \"rope_scaling\": {\"type\": \"llama3\", " NUMBERS "}",
+     5e5, LLAMA3, NULL},
+    {"\"rope_interleaved\": false, \"partial_rotary_factor\": 1.0", 1e4, NONE, NULL},
+
+    {"\"rope_scaling\": {\"factor\": 4}", 0, NONE,
+     "rope_scaling: factor: expected with it rope_type linear or llama3, found no "
+     "such"},
+    {"\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 4}", 0, NONE,
+     "rope_scaling: factor: expected with it rope_type linear or llama3, found "
+     "default"},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"default\"}", 0, NONE,
+     "rope_scaling: type: expected default as rope_type says, found linear"},
+    {"\"rope_parameters\": {\"rope_type\": \"default\"}, \"rope_scaling\": "
+     "{\"type\": "
+     "\"linear\", \"factor\": 4}",
+     0, NONE, "rope_scaling: expected the scaling of rope_parameters, found another"},
+    {"\"rope_theta\": 1e4, \"rope_parameters\": {\"rope_theta\": 5e5}", 0, NONE,
+     "rope_parameters: rope_theta: expected 10000 as elsewhere in the file, found "
+     "500000"},
+    {"\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}", 0, NONE,
+     "rope_parameters: full_attention: expected the same parameters for all layers"},
+    {"\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4}", 0, NONE,
+     "expected default, linear or llama3, found yarn"},
+    {"\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", 0, NONE,
+     "found dynamic"},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"attention_factor\": "
+     "2}",
+     0, NONE, "rope_scaling: attention_factor: expected 1, found 2"},
+    {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"beta_fast\": 32}", 0,
+     NONE, "rope_scaling: beta_fast: expected only known keys"},
+    {"\"rope_interleaved\": true", 0, NONE, "rope_interleaved: expected 0, found 1"},
+    {"\"rope_local_base_freq\": 1e4", 0, NONE,
+     "rope_local_base_freq: expected only known"},
+    {"\"attention_multiplier\": 0.5", 0, NONE,
+     "attention_multiplier: expected only known"},
+    {"\"attn_temperature_tuning\": 4", 0, NONE, "attn_temperature_tuning"},
+    {"\"rotary_pct\": 0.25", 0, NONE, "rotary_pct"},
+    {"\"use_mrope\": true", 0, NONE, "use_mrope"},
+};
+
+static void hf_rope(void **state)
+{
+    struct format_file *f;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rope_cases) / sizeof(rope_cases[0]); i++) {
+        int rc = open_hf(&f, LLAMA, rope_cases[i].more);
+
+        if (rope_cases[i].refusal) {
+            if (rc == OK || !strstr(err_msg(), rope_cases[i].refusal) ||
+                !strstr(err_msg(), "config.json"))
+                fail_msg("%s: \"%s\"", rope_cases[i].more, err_msg());
+            continue;
+        }
+        if (rc != OK)
+            fail_msg("%s: %s", rope_cases[i].more, err_msg());
+        assert_true(f->config.rope_theta == (float)rope_cases[i].theta);
+        for (int k = 0; k < S_HEAD_DIM / 2; k++) {
+            double wavelength = 2 * M_PI * pow(rope_cases[i].theta, 2.0 * k / S_HEAD_DIM);
+            double want = rope_cases[i].scaling == LLAMA3    ? llama3(wavelength)
+                          : rope_cases[i].scaling == LINEAR4 ? 4
+                                                             : 1;
+
+            if (fabs((double)f->config.rope_factor[k] / want - 1) > 1e-6)
+                fail_msg("%s: pair %d slowed down by %g, expected %g", rope_cases[i].more,
+                         k, (double)f->config.rope_factor[k], want);
+        }
+        format_close(&f);
+    }
+}
+
+static void hf_windows_and_activations(void **state)
+{
+    static const struct {
+        const char *class, *more;
+        int max_tok; /* 0: refused */
+        const char *refusal;
+    } cases[] = {
+        {LLAMA, "\"hidden_act\": \"swish\"", 8192, NULL},
+        {LLAMA, "\"hidden_act\": \"gelu_new\"", 0,
+         "hidden_act: expected silu, found gelu_new"},
+        {LLAMA, "\"sliding_window\": 4096", 8192, NULL}, /* Llama has none */
+        {LLAMA, "\"attention_dropout\": 0.1, \"pretraining_tp\": 2", 8192, NULL},
+        {LLAMA, "\"sliding_window\": 4096, \"use_sliding_window\": true", 0,
+         "use_sliding_window: expected false"},
+        {LLAMA, "\"layer_types\": [\"chunked_attention\"]", 0,
+         "layer_types: layer 0: expected full_attention or sliding_attention, found "
+         "chunked"},
+        {MISTRAL, "\"sliding_window\": null", 8192, NULL},
+        {MISTRAL, "\"sliding_window\": 1024", 1024, NULL},
+        {MISTRAL, "\"sliding_window\": 8192", 8192, NULL},
+        {MISTRAL, "", 4096, NULL}, /* MistralConfig's default */
+        {MISTRAL, "\"attention_bias\": true", 0, "attention_bias"},
+    };
+    struct format_file *f;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int rc = open_hf(&f, cases[i].class, cases[i].more);
+
+        if (cases[i].refusal ? rc == OK || !strstr(err_msg(), cases[i].refusal)
+                             : rc != OK)
+            fail_msg("%s: \"%s\"", cases[i].more, err_msg());
+        if (rc == OK) {
+            assert_int_equal(f->config.max_tok, cases[i].max_tok);
+            assert_string_equal(f->config.arch, "llama");
+        }
+        format_close(&f);
+    }
+}
+
+/* The tokens that end a text are those of config.json and of generation_config.json. */
+static void hf_stops(void **state)
+{
+    static const struct {
+        const char *config, *generation; /* NULL: no such file */
+        int n, ids[4];
+    } cases[] = {
+        {"", NULL, 0, {0}},
+        {"\"eos_token_id\": 2", NULL, 1, {2}},
+        {"\"eos_token_id\": [2, 4, 3, 2]", NULL, 3, {2, 4, 3}},
+        {"\"eos_token_id\": [99, 4]", NULL, 1, {4}}, /* 99 is not in the vocabulary */
+        {"\"eos_token_id\": 2", "{\"eos_token_id\": [4, 2]}", 2, {2, 4}},
+        {"\"eos_token_id\": null", "{\"eos_token_id\": 3, \"temperature\": 1}", 1, {3}},
+        {"\"eos_token_id\": 2", "{\"eos_token_id\": null}", 1, {2}},
+    };
+    struct format_file *f;
+    char file[340];
+
+    (void)state;
+    snprintf(file, sizeof(file), "%s/generation_config.json", dir);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        (void)unlink(file);
+        if (cases[i].generation)
+            write_text("generation_config.json", cases[i].generation);
+        assert_ok(open_hf(&f, LLAMA, cases[i].config));
+        stops_are(f, cases[i].ids, cases[i].n);
+        format_close(&f);
+    }
+    write_text("generation_config.json", "{\"eos_token_id\": \"</s>\"}");
+    assert_err(open_hf(&f, LLAMA, ""), ERR_FORMAT,
+               "generation_config.json: eos_token_id: expected an integer");
+    write_text("generation_config.json", "[");
+    assert_err(open_hf(&f, LLAMA, ""), ERR_FORMAT, "generation_config.json");
+    assert_int_equal(unlink(file), 0);
+    assert_err(open_hf(&f, LLAMA, "\"eos_token_id\": [0, true]"), ERR_FORMAT,
+               "eos_token_id");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gguf_rope),   cmocka_unit_test(gguf_attention),
+        cmocka_unit_test(gguf_window), cmocka_unit_test(gguf_stops),
+        cmocka_unit_test(hf_rope),     cmocka_unit_test(hf_windows_and_activations),
+        cmocka_unit_test(hf_stops),
+    };
+
+    return cmocka_run_group_tests(tests, make_paths, NULL);
+}
