@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "measure/card.h"
 
 /* A number, or null where it is undefined: never 0. */
@@ -54,6 +55,18 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
     json_object_set_new(j, "machine_peak_gflops", number(peak));
     json_object_set_new(j, "prefill_peak_frac", number(gflops / peak));
     return j;
+}
+
+int cli_read_card(const char *path, json_t **card)
+{
+    int rc = measure_card_read(card, path);
+
+    if (rc == OK || path || rc == ERR_NOMEM)
+        return rc;
+    if (rc != ERR_NOTFOUND)
+        log_warning("machine_card_refused", NAN, NAN, "%s", err_msg());
+    err_clear();
+    return OK;
 }
 
 static double get(const json_t *j, const char *key)

@@ -87,8 +87,8 @@ int format_make_shape(const char *name, const struct make_shape **out)
 
     *out = i < 0 ? NULL : &shapes[i];
     return *out ? OK
-                : name_unknown(ERR_NOTFOUND, name, format_make_names(),
-                               "model make: no shape is named \"%.60s\"", name);
+                : name_not_in(name, format_make_names(),
+                              "no architecture is named \"%.60s\"", name);
 }
 
 int format_make_config(const char *arch, struct model_config *out)

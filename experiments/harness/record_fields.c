@@ -71,6 +71,8 @@ static const struct field {
     {"/@flags", "text", "", "optimisation flags"},
     {"/@isa", "text", "",
      "instruction sets of the processor that SANDWICH_ISA left for the run"},
+    {"/@swept", "text", "",
+     "axes that --set made of single values, separated by blanks; absent: none"},
     {"/@n_cells", "i64", "", "cells below /cells"},
     {"/@n_interrupted_cells", "i64", "", "cells begun, killed, and measured again"},
     {"/@*", "any", "", "every other scalar of the run's header"},

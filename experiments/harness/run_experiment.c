@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "experiments/harness/provenance.h"
@@ -27,13 +28,23 @@ static size_t n_requests_of(const struct job_cell *c)
 {
     double n = number_at(c, "load", "n_requests");
 
-    if (json_object_get(c->settings, "study"))
-        return PROGRESS_STEPS;
     if (n <= 0)
         n = number_at(c, "dataset", "n");
     if (n <= 0)
         n = 1000;
     return (size_t)(n + number_at(c, "load", "warmup_requests"));
+}
+
+/* By their own schedule where all cells have one, else by their requests; cells of a study
+ * weigh alike. */
+double run_cell_weight(const struct job *j, const struct job_cell *c)
+{
+    double n;
+
+    if (j->study)
+        return 1;
+    n = (double)n_requests_of(c);
+    return isfinite(job_scheduled_s(j)) ? n / number_at(c, "load", "rate_rps") : n;
 }
 
 /* Attributes, summary and the four times of a request; token times are extra. */
@@ -124,6 +135,27 @@ static int add_hwloc(json_t *header)
     return rc;
 }
 
+/* "load.rate_rps system.threads", for the figure. */
+static int add_swept(json_t *header, const struct job *j)
+{
+    struct text t = {0};
+    size_t i;
+    json_t *name;
+    int rc;
+
+    json_array_foreach(j->swept, i, name)
+    {
+        text_puts(&t, i ? " " : "");
+        text_puts(&t, json_string_value(name));
+    }
+    rc = t.rc;
+    if (rc == OK && t.n &&
+        json_object_set_new(header, "swept", json_stringn(t.p, t.n)) != 0)
+        rc = err_set(ERR_NOMEM, "header: out of memory");
+    text_fini(&t);
+    return rc;
+}
+
 static int header_new(const struct run_session *s, json_t **out)
 {
     const struct job *j = s->job;
@@ -157,6 +189,8 @@ static int header_new(const struct run_session *s, json_t **out)
     if (s->card && json_object_set(h, "machine_card", s->card) != 0)
         rc = err_set(ERR_NOMEM, "header: out of memory");
     if (rc == OK)
+        rc = add_swept(h, j);
+    if (rc == OK)
         rc = add_hwloc(h);
     if (rc == OK)
         *out = h, h = NULL;
@@ -179,7 +213,7 @@ static bool is_finished(const struct run_session *s, const struct job_cell *c)
 
 static int open_session(struct run_session *s)
 {
-    size_t n_requests = 0;
+    double weight = 0;
     json_t *header = NULL;
     int rc = get_card(s);
 
@@ -194,13 +228,13 @@ static int open_session(struct run_session *s)
         if (is_finished(s, &s->job->cells[i]))
             s->outcome->n_resumed++;
         else
-            n_requests += n_requests_of(&s->job->cells[i]);
+            weight += run_cell_weight(s->job, &s->job->cells[i]);
     }
     if (s->outcome->n_resumed)
         log_info("%s: resuming: %d of %d cells are finished and are not run again",
                  s->job->stem, s->outcome->n_resumed, s->job->n_cells);
     rc = progress_open(&s->progress, s->o->live, s->o->progress, (size_t)s->job->n_cells,
-                       (size_t)s->outcome->n_resumed, n_requests, clock_ns());
+                       (size_t)s->outcome->n_resumed, weight, clock_ns());
     if (rc == OK)
         log_set_sink(progress_log, s->progress);
     return rc;

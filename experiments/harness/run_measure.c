@@ -338,7 +338,8 @@ static int measure(struct run_session *s, struct cell *c)
                           &c->seeds);
     if (rc != OK)
         return rc;
-    progress_cell(s->progress, c->job_cell->key, c->requests.n, clock_ns());
+    progress_cell(s->progress, c->job_cell->key, c->requests.n,
+                  run_cell_weight(s->job, c->job_cell), clock_ns());
     rc = measure_noise_begin(&c->noise);
     if (rc == OK)
         rc =

@@ -275,6 +275,7 @@ static int headline(struct run_summary *s, int k)
     bool *chosen = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*chosen));
     double *x = mem_new(MEM_HARNESS, (size_t)(j->n_cells + j->head.repeats), sizeof(*x));
     char *why = s->headline_whys[k];
+    const struct job_axis *open;
     int column = s->n_shown + k, rc = chosen && x ? OK : ERR_NOMEM;
 
     if (rc != OK)
@@ -286,6 +287,9 @@ static int headline(struct run_summary *s, int k)
                                     .value = NAN};
     if (job_headline_cells(j, h, chosen) == 0)
         snprintf(why, 96, "no cell of this run has the settings it names");
+    else if (h->over == JOB_MEDIAN && (open = job_headline_open_axis(j, h, chosen)))
+        snprintf(why, 96, "which %.40s? name it in \"where\", or set \"over\"",
+                 open->name);
     else if (!j->study && strcmp(h->metric, "goodput_rps") == 0)
         out->value = over_rates(s, chosen, column, x, why);
     else

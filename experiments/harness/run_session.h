@@ -33,6 +33,9 @@ void run_measure_fini(struct run_session *s);
 /* The same for a cell of a study. */
 MUST int run_study(struct run_session *s, const struct job_cell *c);
 
+/* The share of the run's time that a cell is expected to take, in any unit. */
+double run_cell_weight(const struct job *j, const struct job_cell *c);
+
 /* Count the cell and append it to the journal: state, rows, values and series are r's;
  * r->attributes, what was measured, joins the cell's settings (unless it is not done: then
  * `error`). */

@@ -233,7 +233,8 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
     json_t *a = NULL;
     int rc = begin(&c, s);
 
-    progress_study(s->progress, job_cell->key, clock_ns());
+    progress_study(s->progress, job_cell->key, run_cell_weight(s->job, job_cell),
+                   clock_ns());
     if (rc == OK)
         rc = measure_noise_begin(&noise);
     if (rc == OK)

@@ -32,12 +32,18 @@ class Cell:
         self.requests = columns(group, "requests")
         self.series = columns(group, "series")
         self.tokens = columns(group, "tokens")
+        attributes = group.get("attributes_json")
+        attributes = json.loads(plain(attributes[()])) if attributes else {}
+        self.axes = attributes.get("axes") or {}  # {"load.rate_rps": 5}
+        self.warnings = attributes.get("warnings") or []  # {"code", "observed", "threshold", "text"}
         self.summary, self.why = {}, {}
         for name, d in group.get("summary", {}).items():
             self.summary[name] = float(d[()])
             self.why[name] = plain(d.attrs.get("why", ""))
-        self.warnings = json.loads(plain(group["attributes_json"][()])).get(
-            "warnings", []) if "attributes_json" in group else []
+
+    def warned(self, code):
+        """The warnings of this code."""
+        return [w for w in self.warnings if w["code"] == code]
 
     def setting(self, name, default="?"):
         """A setting of the job by its full name, such as "system.model"."""
@@ -137,10 +143,21 @@ class Result:
         self.path = path
         with h5py.File(path, "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
+            self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
             cells = f.get("cells", {})
             every = [Cell(cells[k]) for k in sorted(cells)]
         self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
         self.n_all = len(every)  # with those that failed or were skipped
+
+    def axes(self):
+        """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""
+        names = unique(name for c in self.cells for name in c.axes)
+        return {name: unique(c.axes.get(name) for c in self.cells) for name in names}
+
+    def swept(self):
+        """The axes that --set made of single values, which the experiment's own figure does
+        not know of."""
+        return str(self.attrs.get("swept", "")).split()
 
     def machine(self):
         """The processor and how many of its CPUs; older records name only the host."""
@@ -155,8 +172,8 @@ class Result:
         have it and the value farthest from its threshold."""
         texts = []
         for code in DISTRUST:
-            found = [[w for w in c.warnings if w["code"] == code] for c in self.cells]
-            seen = [w for w in sum(found, []) if None not in (w["observed"], w["threshold"])]
+            found = [c.warned(code) for c in self.cells]
+            seen = [w for w in sum(found, []) if None not in (w.get("observed"), w.get("threshold"))]
             if not any(found):
                 continue
             text = "%s in %d of %d cells" % (code, sum(map(bool, found)), len(found))
@@ -198,12 +215,21 @@ def lines(facts, width):
 
 def latest(stem):
     """The newest result of an experiment, or of the file given on the command line. Where
-    there is none yet, say how to make it and end."""
+    there is none yet, say how to make it and end. A sweep is drawn as such, and this ends."""
     if len(sys.argv) > 1:
-        return Result(sys.argv[1])
+        return own_figure(Result(sys.argv[1]), stem)
     where = os.path.join(RESULTS, stem, "latest.json")
     if not os.path.exists(where):
         print("%s: no result yet: make experiment NAME=%s" % (stem, stem))
         sys.exit(0)
     with open(where) as f:
-        return Result(os.path.join(RESULTS, stem, os.path.basename(json.load(f)["file"])))
+        return own_figure(
+            Result(os.path.join(RESULTS, stem, os.path.basename(json.load(f)["file"]))), stem)
+
+
+def own_figure(result, stem):
+    if result.swept():
+        from lib import sweep  # which reads by this module
+        sweep.draw(result, stem)
+        sys.exit(0)
+    return result

@@ -37,6 +37,12 @@ for given in "" "--machine-card $card"; do
     check "share of the machine's bounds: $given" grep -q '% of measured [0-9.]* GB/s' "$dir/err"
     check "share of the machine's peak: $given" grep -q '% of measured [0-9]*$' "$dir/err"
 done
+"$sandwich" bench -m "$dir/tiny.gguf" -p 16 -n 4 -r 2 -o json >"$dir/json" 2>"$dir/err"
+check "bench: shares of the bounds" python3 -c "
+import json
+rows = json.load(open('$dir/json'))
+assert [r['bound'] for r in rows] == ['peak_gflops', 'read_gbps']
+assert all(r['bound_value'] > 0 and r['bound_frac'] > 0 for r in rows)"
 check "an edited value" refuses_edited 'changed after' 'd["values"][-1]["why"] = "x"'
 check "a value outside its interval" refuses_edited 'lo <= estimate' \
     '[r.update(estimate=900.0) for r in d["values"] if r["name"] == "read_gbps"]'

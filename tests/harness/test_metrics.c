@@ -21,6 +21,7 @@ static struct metrics compute(const struct metrics_row *rows, size_t n,
 }
 
 static const struct metrics_slo no_slo;
+static const struct load_trace no_trace;
 
 static void one_request(void **state)
 {
@@ -182,7 +183,7 @@ static void overload_grows_linearly(void **state)
 
     (void)state;
     assert_ok(load_process_find("constant", &p));
-    p->arrivals(&load, 0, a, N);
+    p->arrivals(&load, 0, &no_trace, a, N);
     serve_in_order(r, t, a, N, 20 * MS);
     for (int i = 0; i < N; i++)
         assert_near(metrics_ttft_ms(&r[i]), 20 + 10 * i, 1e-4);
@@ -249,7 +250,7 @@ static void poisson_queue_waits_as_it_must(void **state)
     (void)state;
     assert_true(r && t && a);
     assert_ok(load_process_find("poisson", &p));
-    p->arrivals(&load, test_seed(), a, N);
+    p->arrivals(&load, test_seed(), &no_trace, a, N);
     serve_in_order(r, t, a, N, 10 * MS);
     m = compute(r, N, no_slo);
     assert_near(metric(&m, "mean_ttft_ms"), 10 + 5, 0.2);
