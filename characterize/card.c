@@ -51,7 +51,7 @@ struct session {
     const struct machine_card_opts *o;
     const struct cpu_budget *budget;
     struct probe_ctx ctx;
-    bool check;
+    bool check, is_bound[VALUES_MAX]; /* the value is of a probe of bounds */
     struct measure_noise noise;
 };
 
@@ -109,7 +109,7 @@ static void doubt_busy(struct session *s)
     for (int i = 0; i < s->ctx.n_values && frac > LOST_FRAC_MAX; i++) {
         struct probe_value *v = &s->ctx.values[i];
 
-        if (!isnan(v->estimate) && !v->why[0])
+        if (s->is_bound[i] && !isnan(v->estimate) && !v->why[0])
             snprintf(v->why, sizeof(v->why),
                      "other programs had %.0f %% of the CPUs while it was measured",
                      100 * fmin(frac, 1));
@@ -125,12 +125,16 @@ MUST static int run_probes(struct session *s)
         n += takes_part(s, probes[i]);
     c->budget_s = (s->check ? CHECK_S : s->o->budget_s) / (n ? n : 1);
     for (int i = 0; probes[i] && rc == OK; i++) {
+        int first = c->n_values;
+
         if (!takes_part(s, probes[i]))
             continue;
         if (!s->check)
             log_info("  %s: %s", probes[i]->name, probes[i]->help);
         rc = probes[i]->bound && !s->o->accept_noise ? run_bound(c, probes[i])
                                                      : probes[i]->run(c);
+        for (int k = first; k < c->n_values; k++)
+            s->is_bound[k] = probes[i]->bound;
     }
     return rc;
 }
