@@ -143,7 +143,8 @@ class Result:
             cells = f.get("cells", {})
             every = [Cell(cells[k]) for k in sorted(cells)]
         self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
-        self.n_all = len(every)  # with those that failed or were skipped
+        self.left_out = [c for c in every if c not in self.cells]  # failed or skipped: "error"
+        self.n_all = len(every)
 
     def axes(self):
         """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""
