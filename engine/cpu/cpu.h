@@ -90,11 +90,6 @@ MUST int cpu_memory_get(struct cpu_memory *out);
  * the real ones. */
 void cpu_memory_set_root(const char *root);
 
-/* Throttled periods of our cgroup so far; -1 where no quota accounting exists. */
-int64_t cpu_throttled_periods(void);
-/* Steal time of all CPUs since boot in ns; -1 if unknown. */
-int64_t cpu_steal_ns(void);
-
 struct cpu_info {
     char vendor[16], model_name[64], microcode[24];
     int family, model, stepping;

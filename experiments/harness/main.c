@@ -32,16 +32,13 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define EXIT_STATUS                                                                      \
     "  0  success\n"                                                                     \
     "  2  wrong usage, or an error in the experiment's file\n"                           \
-    "  3  the run is invalid or could not be carried out, or standard output could "     \
-    "not\n"                                                                              \
-    "     be written\n"
+    "  3  the run is invalid or failed, or standard output could not be written\n"
 
-#define MACHINE_BUDGET_S 60
-#define FULL_CARD        "characterize"
-#define PLAN_BYTES       (1 << 20)
+#define FULL_CARD  "characterize"
+#define PLAN_BYTES (1 << 20)
 
 struct flags {
-    bool smoke, dry_run, quiet, fresh, draw, force, full, help;
+    bool smoke, dry_run, quiet, fresh, draw, force, full, accept_noise, help;
     char *out, *tag, *format, *record;
 };
 
@@ -74,15 +71,15 @@ static const struct opt_row describe_flags[] = {SMOKE_ROW, OPT_HELP_ROW, {0}};
 static const struct opt_row machine_flags[] = {
     OPT_ROW(BOOL, force, "false",
             "Measure again, even if there is a card of this machine."),
-    OPT_ROW(
-        BOOL, full, "false",
-        "Measure the full card, which takes a minute or two, by running the experiment "
-        "characterize: every probe, this engine's prefill and decode, and how far the "
-        "counters can be trusted. It is kept as JSON and HDF5 and drawn on one page."),
-    OPT_ROW(
-        BOOL, smoke, "false",
-        "With --full: run the experiment's smoke section, which takes seconds and whose "
-        "numbers are no measurement of the machine."),
+    OPT_ROW(BOOL, accept_noise, "false",
+            "Trust bounds even if their trials differ by more than 10 % or other "
+            "programs had most of the CPUs. For the quick card only."),
+    OPT_ROW(BOOL, full, "false",
+            "Measure the full card in a minute or two by running the experiment "
+            "characterize. It is kept as JSON and HDF5 and drawn on one page."),
+    OPT_ROW(BOOL, smoke, "false",
+            "With --full: run the experiment's smoke section, which takes seconds and "
+            "does not measure the machine."),
     OPT_ROW(BOOL, quiet, "false", "With --full: print no progress."),
     OUT_ROW("With --full: folder of the record. Default: results/characterize, with "
             "--smoke results/characterize/smoke."),
@@ -382,7 +379,7 @@ static int full_machine(const struct words *w)
     if (status == EXIT_OK) {
         dir = json_string_value(
             json_object_get(json_object_get(j->cells[0].settings, "study"), "dir"));
-        rc = machine_card_full_get(&card, dir, 0, 0); /* reads what was just written */
+        rc = measure_card_read_in(&card, dir, "-full"); /* which was just written */
         printf("\n");
         status = print_card(rc, card);
         printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, ran.outcome.path);
@@ -396,12 +393,19 @@ static int full_machine(const struct words *w)
 
 static int verb_machine(const struct words *w)
 {
+    const struct machine_card_opts o = {.dir = MEASURE_CARD_DIR,
+                                        .force = w->flags.force,
+                                        .accept_noise = w->flags.accept_noise};
     json_t *card = NULL;
     int rc;
 
+    if (w->flags.full && w->flags.accept_noise) {
+        err_set(ERR_ARG, "--accept-noise is for the quick card, not for --full");
+        return complain(EXIT_USAGE);
+    }
     if (w->flags.full)
         return full_machine(w);
-    rc = machine_card_get(&card, MEASURE_CARD_DIR, w->flags.force, MACHINE_BUDGET_S);
+    rc = machine_card_get(&card, &o);
     return print_card(rc, card);
 }
 

@@ -61,6 +61,8 @@ static const struct field {
      "measured, measured_small, model, simulated, emulated or unavailable; before: /@truth"},
     {"/@utc", "text", "", "when the run began"},
     {"/@host", "text", "", "name of the machine"},
+    {"/@cpu_model", "text", "", "name of the processor"},
+    {"/@n_cpus", "i64", "", "CPUs that the run computed on: one for each allowed core"},
     {"/@claim", "text", "", "what the paper says"},
     {"/@expect", "text", "", "what this experiment expects to see"},
     {"/@commit", "text", "", "commit of the code"},

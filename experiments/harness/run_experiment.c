@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "characterize/probe.h"
+#include "cpu/cpu.h"
 #include "experiments/harness/provenance.h"
 #include "experiments/harness/study.h"
 #include "topo/machine.h"
@@ -102,13 +103,15 @@ static bool wants_card(const struct job *j)
 /* Before any system is open: probes want the machine for themselves. */
 static int get_card(struct run_session *s)
 {
+    const struct machine_card_opts o = {
+        .dir = s->o->machine_dir, .check = true, .budget_s = CARD_BUDGET_S};
     int rc;
 
     if (!wants_card(s->job)) {
         snprintf(s->card_why, sizeof(s->card_why), "nothing here states its bound");
         return OK;
     }
-    rc = machine_card_get(&s->card, s->o->machine_dir, 0, CARD_BUDGET_S);
+    rc = machine_card_get(&s->card, &o);
     if (rc == OK || rc == ERR_NOMEM)
         return rc;
     snprintf(s->card_why, sizeof(s->card_why), "no machine card: %.70s", err_msg());
@@ -158,19 +161,26 @@ static int header_new(const struct run_session *s, json_t **out)
     const struct job *j = s->job;
     json_t *provenance = NULL, *env = NULL, *h = NULL;
     char utc[32], host[128];
+    struct cpu_budget budget;
+    struct cpu_info cpu;
     int rc = provenance_json(&provenance);
 
     if (rc == OK)
         rc = env_json(&env);
+    if (rc == OK)
+        rc = cpu_budget_get(&budget);
     if (rc != OK)
         goto out;
+    cpu_info_get(&cpu);
     clock_utc(utc, sizeof(utc));
     env_host(host, sizeof(host));
-    h = json_pack("{s:o, s:s, s:s, s:o, s:s, s:b, s:O, s:O, s:O, s:O}", "experiment",
-                  json_string_lossy(j->stem), "evidence", job_evidence_name(j), "utc",
-                  utc, "host", json_string_lossy(host), "about", j->head.about, "smoke",
-                  j->smoke, "job", j->resolved, "provenance", provenance, "environment",
-                  env, "claim", json_object_get(j->resolved, "claim"));
+    h = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:s, s:b, s:O, s:O, s:O, s:O}",
+                  "experiment", json_string_lossy(j->stem), "evidence",
+                  job_evidence_name(j), "utc", utc, "host", json_string_lossy(host),
+                  "cpu_model", json_string_lossy(cpu.model_name), "n_cpus", budget.n,
+                  "about", j->head.about, "smoke", j->smoke, "job", j->resolved,
+                  "provenance", provenance, "environment", env, "claim",
+                  json_object_get(j->resolved, "claim"));
     if (!h || (j->head.expect &&
                json_object_set_new(h, "expect", json_string(j->head.expect)) != 0)) {
         rc = err_set(ERR_NOMEM, "header: out of memory");

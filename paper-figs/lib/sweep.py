@@ -147,7 +147,7 @@ def panel(ax, x, lines, metrics):
         style.percent_axis(ax.yaxis)
     keys(ax, [m for m in metrics if any(not math.isnan(value(c, m[0]))
                                         for cells in lines.values() for c in cells)],
-         any("overloaded" in c.warnings for cells in lines.values() for c in cells))
+         any(c.warned("overloaded") for cells in lines.values() for c in cells))
 
 
 def keys(ax, metrics, overloaded):
@@ -169,5 +169,5 @@ def medians(x, cells, metric):
     for place in sorted(at):
         y = sorted(v for v in (value(c, metric) for c in at[place]) if not math.isnan(v))
         middle = (y[(len(y) - 1) // 2] + y[len(y) // 2]) / 2 if y else math.nan
-        out.append((place, middle, any("overloaded" in c.warnings for c in at[place])))
+        out.append((place, middle, any(c.warned("overloaded") for c in at[place])))
     return out

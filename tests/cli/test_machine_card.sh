@@ -28,7 +28,7 @@ $run >"$dir/out" 2>"$dir/err"
 check "without a card the bounds are unknown" \
     grep -q 'bandwidth unknown: run testbed machine' "$dir/err"
 check "an absent card is refused" refuses 1 'none.json' $run --machine-card "$dir/none.json"
-"$testbed" machine >"$dir/machine" 2>&1
+"$testbed" machine --accept-noise >"$dir/machine" 2>&1
 card=$(ls "$dir"/results/machine/*.json)
 check "the card is printed" grep -q '^read_gbps' "$dir/machine"
 for given in "" "--machine-card $card"; do
@@ -66,9 +66,11 @@ cp "$dir/edited.json" "$card"
 $run >"$dir/out" 2>"$dir/err"
 check "the standard card is left out with a warning" sh -c \
     "grep -q 'changed after it was measured' $dir/err && grep -q 'bandwidth unknown' $dir/err"
-"$testbed" machine >"$dir/machine" 2>&1
+"$testbed" machine --accept-noise >"$dir/machine" 2>&1
 check "it is measured again with a warning" grep -q 'changed after it was measured.*; measuring again' \
     "$dir/machine"
 $run >"$dir/out" 2>"$dir/err"
 check "and then used" grep -q '% of measured [0-9.]* GB/s' "$dir/err"
+check "noise is accepted for the quick card only" refuses 2 'not for --full' \
+    "$testbed" machine --full --accept-noise
 finish

@@ -85,8 +85,8 @@ for s in quickstart tab03_window; do
     fi
 done
 sweep=$dir/swept/quickstart.svg
-if grep -q 'overloaded' "$sweep" && grep -q 'weight_type=f32' "$sweep" &&
-    grep -q 'load.rate_rps' "$sweep" && ! grep -q 'overloaded' "$dir/swept_missing/quickstart.svg"; then
+if grep -q '<!-- overloaded -->' "$sweep" && grep -q 'weight_type=f32' "$sweep" &&
+    grep -q 'load.rate_rps' "$sweep" && ! grep -q '<!-- overloaded -->' "$dir/swept_missing/quickstart.svg"; then
     ok "a sweep shows rates, lines and overload"
 else
     not_ok "a sweep shows rates, lines and overload"
