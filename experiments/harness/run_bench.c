@@ -137,6 +137,11 @@ static int measure(struct trial *t, struct bench *b, double rate_rps, int64_t n,
     int rc = run_requests_new(&q, b->system, &d, &wide, &load, &seeds);
 
     *t = (struct trial){.rate_rps = rate_rps};
+    if (rc == OK && q.n_cut)
+        rc = err_set(ERR_ARG,
+                     "--prompt-tok %lld and --output-tok %lld: together more than the "
+                     "longest sequence that the server accepts",
+                     (long long)o->prompt_tok, (long long)o->output_tok);
     if (rc == OK)
         rc = run_cell(&r, b->system, &q, &load, NULL, NULL);
     if (rc == OK)
