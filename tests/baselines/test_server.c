@@ -327,7 +327,8 @@ static void on_event(void *ctx, const struct sut_event *e)
 {
     (void)ctx;
     n_tok += e->kind == SUT_TOKEN;
-    n_done += e->kind == SUT_DONE;
+    if (e->kind == SUT_DONE)
+        __atomic_add_fetch(&n_done, 1, __ATOMIC_RELEASE);
 }
 
 static void the_adapter_starts_it(void **state)
