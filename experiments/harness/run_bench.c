@@ -278,7 +278,7 @@ static void print_capacity(const struct bench *b, FILE *out)
             o->slo_ttft_ms, o->slo_tpot_ms);
     else
         fprintf(out,
-                "At %.3g requests a second, 90 %% of them still get their first token "
+                "At %s requests a second, at least 90 %% of them get their first token "
                 "within %g ms and the others within %g ms each, and the server writes "
                 "%s tokens a second. ",
                 plain(rate, low->rate_rps), o->slo_ttft_ms, o->slo_tpot_ms,
