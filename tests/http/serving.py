@@ -122,6 +122,7 @@ class Control:
             self.n += 1
             if last:
                 return
+            self.end.wait(0.05)
 
     def __exit__(self, *exc):
         self.end.set()
