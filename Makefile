@@ -181,7 +181,7 @@ $(BUILD)/gen/kernels: FORCE
 FORCE:
 
 # --- verbs
-test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES)
+test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BUILD)/bench $(BASELINES)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(MODULE) sh tests/support/run.sh
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh

@@ -10,19 +10,19 @@
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "measure/card.h"
+#include "measure/noise.h"
 #include "par/team.h"
 
 #define BUDGET_S      12.0 /* what a first run may cost without being asked */
 #define FULL_BUDGET_S 50.0 /* the whole of it stays under a minute */
+#define CHECK_S       1.5  /* of checking a kept card, besides writing the memory read */
 #define VALUES_MAX    1024
+#define ATTEMPTS_MAX  3 /* of a probe whose values spread */
+/* Share of the CPUs that others may have before nothing measured is trusted: two threads
+ * then hardly ever run at once, however well their trials agree. */
+#define LOST_FRAC_MAX 0.75
 
 /* ---- measuring ---- */
-
-/* A number, or null where it is unavailable. */
-static json_t *number(double v)
-{
-    return isnan(v) ? json_null() : json_real(v);
-}
 
 static json_t *values_json(const struct probe_ctx *c)
 {
@@ -30,10 +30,11 @@ static json_t *values_json(const struct probe_ctx *c)
 
     for (int i = 0; list && i < c->n_values; i++) {
         const struct probe_value *v = &c->values[i];
-        json_t *row = json_pack("{s:s s:s s:i s:o s:o s:o s:i s:s}", "name", v->name,
-                                "unit", v->unit, "n_threads", v->n_threads, "estimate",
-                                number(v->estimate), "lo", number(v->lo), "hi",
-                                number(v->hi), "n_trials", v->n_trials, "why", v->why);
+        json_t *row =
+            json_pack("{s:s s:s s:i s:o s:o s:o s:i s:s}", "name", v->name, "unit",
+                      v->unit, "n_threads", v->n_threads, "estimate",
+                      json_number(v->estimate), "lo", json_number(v->lo), "hi",
+                      json_number(v->hi), "n_trials", v->n_trials, "why", v->why);
 
         if (json_array_append_new(list, row) != 0) { /* also when row is NULL */
             json_decref(list);
@@ -45,43 +46,141 @@ static json_t *values_json(const struct probe_ctx *c)
     return list;
 }
 
-MUST static int run_probes(struct probe_ctx *c, double budget_s)
-{
-    int n = 0, rc = OK;
+/* What is measured, and how: of the card, or of its check. */
+struct session {
+    const struct machine_card_opts *o;
+    const struct cpu_budget *budget;
+    struct probe_ctx ctx;
+    bool check, is_bound[VALUES_MAX]; /* the value is of a probe of bounds */
+    struct measure_noise noise;
+};
 
-    for (int i = 0; probes[i]; i++)
-        n += c->full || !probes[i]->full;
-    c->budget_s = budget_s / (n ? n : 1);
-    for (int i = 0; probes[i] && rc == OK; i++) {
-        if (!c->full && probes[i]->full)
+static bool takes_part(const struct session *s, const struct probe *p)
+{
+    return s->check ? p->bound : s->ctx.full || !p->full;
+}
+
+/* Note why values are not trusted as bounds; returns of how many. */
+static int doubt_spread(struct probe_value *v, int n)
+{
+    int n_doubts = 0;
+
+    for (int i = 0; i < n; i++) {
+        double spread = (v[i].hi - v[i].lo) / v[i].estimate;
+
+        if (!(spread > MEASURE_CARD_SPREAD_MAX)) /* or it is unavailable */
             continue;
-        log_info("  %s: %s", probes[i]->name, probes[i]->help);
-        rc = probes[i]->run(c);
+        n_doubts++;
+        snprintf(v[i].why, sizeof(v[i].why),
+                 "its trials spread by %.0f %%, more than %.0f %%", 100 * spread,
+                 100 * MEASURE_CARD_SPREAD_MAX);
+    }
+    return n_doubts;
+}
+
+/* Run a probe of bounds; where values spread, once or twice more, for these. */
+MUST static int run_bound(struct probe_ctx *c, const struct probe *p)
+{
+    int first = c->n_values, n, n_doubts, rc = p->run(c);
+
+    n = c->n_values - first;
+    n_doubts = doubt_spread(c->values + first, n);
+    for (int k = 1; k < ATTEMPTS_MAX && n_doubts && rc == OK; k++) {
+        struct probe_value *old = c->values + first, *new = old + n;
+
+        rc = p->run(c);
+        doubt_spread(new, c->n_values - first - n);
+        n_doubts = 0;
+        for (int i = 0; i < n && rc == OK; i++) {
+            if (old[i].why[0] && !isnan(old[i].estimate)) {
+                old[i] = new[i]; /* a probe reports the same values each time */
+                n_doubts += new[i].why[0] != '\0';
+            }
+        }
+        c->n_values = first + n;
     }
     return rc;
 }
 
-MUST static int card_json(json_t **out, const struct probe_ctx *c,
-                          const struct cpu_budget *b, double seconds, int64_t steal_ns)
+static void doubt_busy(struct session *s)
 {
+    double frac = measure_noise_lost_cpus(&s->noise) / s->budget->n;
+
+    for (int i = 0; i < s->ctx.n_values && frac > LOST_FRAC_MAX; i++) {
+        struct probe_value *v = &s->ctx.values[i];
+
+        if (s->is_bound[i] && !isnan(v->estimate) && !v->why[0])
+            snprintf(v->why, sizeof(v->why),
+                     "other programs had %.0f %% of the CPUs while it was measured",
+                     100 * fmin(frac, 1));
+    }
+}
+
+MUST static int run_probes(struct session *s)
+{
+    struct probe_ctx *c = &s->ctx;
+    int n = 0, rc = OK;
+
+    for (int i = 0; probes[i]; i++)
+        n += takes_part(s, probes[i]);
+    c->budget_s = (s->check ? CHECK_S : s->o->budget_s) / (n ? n : 1);
+    for (int i = 0; probes[i] && rc == OK; i++) {
+        int first = c->n_values;
+
+        if (!takes_part(s, probes[i]))
+            continue;
+        if (!s->check)
+            log_info("  %s: %s", probes[i]->name, probes[i]->help);
+        rc = probes[i]->bound && !s->o->accept_noise ? run_bound(c, probes[i])
+                                                     : probes[i]->run(c);
+        for (int k = first; k < c->n_values; k++)
+            s->is_bound[k] = probes[i]->bound;
+    }
+    return rc;
+}
+
+/* Run the probes on all CPUs of the budget; the values are owned by s until session_fini(). */
+MUST static int session_run(struct session *s)
+{
+    int rc = measure_noise_begin(&s->noise);
+
+    s->ctx.n_threads_max = s->budget->n;
+    s->ctx.n_threads_min = s->check ? s->budget->n : 1;
+    s->ctx.full = s->o->full && !s->check;
+    s->ctx.max_values = VALUES_MAX;
+    s->ctx.values = mem_new(MEM_HARNESS, VALUES_MAX, sizeof(*s->ctx.values));
+    if (rc == OK)
+        rc = s->ctx.values ? par_team_open(&s->ctx.team, s->budget->cpus, s->budget->n, 1)
+                           : ERR_NOMEM;
+    if (rc == OK)
+        rc = run_probes(s);
+    if (rc == OK)
+        rc = measure_noise_end(&s->noise);
+    if (rc == OK && !s->o->accept_noise)
+        doubt_busy(s);
+    par_team_close(&s->ctx.team);
+    return rc;
+}
+
+static void session_fini(struct session *s)
+{
+    mem_free(s->ctx.values);
+}
+
+MUST static int card_json(json_t **out, const struct session *s, double seconds)
+{
+    json_t *values = values_json(&s->ctx), *counters = measure_noise_json(&s->noise);
     char host[65] = "", utc[32];
-    double load = NAN;
-    json_t *values = values_json(c);
     int rc;
 
-    if (!values)
-        return ERR_NOMEM;
     gethostname(host, sizeof(host) - 1);
     clock_utc(utc, sizeof(utc));
-    if (getloadavg(&load, 1) != 1)
-        load = NAN;
-    /* steal and load say how much to trust the numbers */
-    *out = json_pack("{s:s s:s s:s s:f s:o s:o s:o}", "host", host, "measured_utc", utc,
-                     "budget", b->reason, "duration_s", seconds, "steal_ns",
-                     steal_ns < 0 ? json_null() : json_integer(steal_ns), "load_1min",
-                     isnan(load) ? json_null() : json_real(load), "values", values);
-    rc =
-        *out ? measure_card_seal(*out, b) : err_set(ERR_NOMEM, "machine card: no memory");
+    /* the counters tell how much to trust the numbers; NULL: json_pack() fails */
+    *out = json_pack("{s:s s:s s:s s:f s:o s:o}", "host", host, "measured_utc", utc,
+                     "budget", s->budget->reason, "duration_s", seconds, "counters",
+                     counters, "values", values);
+    rc = *out ? measure_card_seal(*out, s->budget)
+              : err_set(ERR_NOMEM, "machine card: no memory");
     if (rc == OK)
         return OK;
     json_decref(*out);
@@ -89,53 +188,136 @@ MUST static int card_json(json_t **out, const struct probe_ctx *c,
     return rc;
 }
 
-MUST static int measure(json_t **out, const struct cpu_budget *b, bool full,
-                        double budget_s)
+/* Why a bound of one thread or of all is not trusted; NULL: all are. A slow family of
+ * instructions bounds nothing. */
+static const char *doubtful_bound(const json_t *card, int n_threads)
 {
-    struct probe_ctx c = {.n_threads_max = b->n, .full = full, .max_values = VALUES_MAX};
+    for (int n = 1;; n = n_threads) {
+        const char *doubt = NULL;
+
+        if (isnan(measure_card_read_gbps(card, n)))
+            doubt = measure_card_doubt(card, "read_gbps", n);
+        if (!doubt && (isnan(measure_card_peak_gflops(card, "f32", "exact", n)) ||
+                       isnan(measure_card_peak_gflops(card, "bf16", "relaxed", n))))
+            doubt = measure_card_doubt(card, "peak_", n);
+        if (doubt || n == n_threads)
+            return doubt;
+    }
+}
+
+MUST static int measure(json_t **out, const struct cpu_budget *b,
+                        const struct machine_card_opts *o)
+{
+    struct session s = {.o = o, .budget = b};
     uint64_t start_ns = clock_ns();
-    int64_t steal_ns = cpu_steal_ns();
+    const char *doubt;
     int rc;
 
-    c.values = mem_new(MEM_HARNESS, VALUES_MAX, sizeof(*c.values));
-    rc = c.values ? par_team_open(&c.team, b->cpus, b->n, 1) : ERR_NOMEM;
+    log_info("measuring this machine once (%s, about %.0f s) ...", b->reason,
+             o->budget_s);
+    rc = session_run(&s);
+    if (rc == OK)
+        rc = card_json(out, &s, (double)(clock_ns() - start_ns) * 1e-9);
     if (rc == OK) {
-        log_info("measuring this machine once (%s, about %.0f s) ...", b->reason,
-                 budget_s);
-        rc = run_probes(&c, budget_s);
+        measure_noise_warn(&s.noise, "machine card");
+        doubt = doubtful_bound(*out, b->n);
+        if (doubt)
+            log_warning("machine_card_doubtful", NAN, MEASURE_CARD_SPREAD_MAX,
+                        "the machine card has bounds that are not trusted, and is "
+                        "measured again next time: %s",
+                        doubt);
     }
-    if (rc == OK) {
-        if (steal_ns >= 0)
-            steal_ns = cpu_steal_ns() - steal_ns;
-        rc = card_json(out, &c, b, (double)(clock_ns() - start_ns) * 1e-9, steal_ns);
-    }
-    par_team_close(&c.team);
-    mem_free(c.values);
+    session_fini(&s);
     return rc;
 }
 
-static int card_get(json_t **out, const char *dir, bool full, int force, double budget_s)
+/* ---- a kept card ---- */
+
+/* A bound of `card` that a short measurement of now contradicts, in *now; false: none. What
+ * spreads now contradicts nothing. */
+static bool contradicted(const json_t *card, const struct session *s,
+                         struct probe_value *now, double *kept)
 {
+    for (int i = 0; i < s->ctx.n_values; i++) {
+        *now = s->ctx.values[i];
+        *kept = measure_card_value(card, now->name, now->n_threads, NULL);
+        if (!now->why[0] && now->n_threads == s->budget->n &&
+            fabs(now->estimate / *kept - 1) > MEASURE_CARD_SPREAD_MAX)
+            return true;
+    }
+    return false;
+}
+
+/* *again: the card must be measured again, and a warning has said why. */
+MUST static int check(bool *again, const json_t *card, const struct cpu_budget *b,
+                      const struct machine_card_opts *o)
+{
+    struct session s = {.o = o, .budget = b, .check = true};
+    struct probe_value now;
+    double kept;
+    int rc = session_run(&s);
+
+    *again = rc == OK && contradicted(card, &s, &now, &kept);
+    if (*again)
+        log_warning("machine_card_changed", now.estimate, kept,
+                    "machine card: %s of %d threads was %.4g %s and is %.4g now; "
+                    "measuring again",
+                    now.name, now.n_threads, kept, now.unit, now.estimate);
+    session_fini(&s);
+    return rc;
+}
+
+/* *card: what is kept, if it may be used; NULL, after a warning where something is kept: it
+ * must be measured. */
+MUST static int read_kept(json_t **card, const char *path, const struct cpu_budget *b,
+                          const struct machine_card_opts *o)
+{
+    int rc = measure_card_read(card, path);
+    const char *doubt;
+    bool again;
+
+    if (rc == ERR_NOMEM)
+        return rc;
+    if (rc != OK) {
+        if (rc != ERR_NOTFOUND)
+            log_warning("machine_card_refused", NAN, NAN, "%s; measuring again",
+                        err_msg());
+        err_clear();
+        return OK;
+    }
+    doubt = doubtful_bound(*card, b->n);
+    again = doubt != NULL;
+    if (doubt)
+        log_warning("machine_card_refused", NAN, NAN,
+                    "%s: has bounds that are not trusted: %s; measuring again", path,
+                    doubt);
+    else if (o->check)
+        rc = check(&again, *card, b, o);
+    if (rc != OK || again) {
+        json_decref(*card);
+        *card = NULL;
+    }
+    return rc;
+}
+
+int machine_card_get(json_t **out, const struct machine_card_opts *given)
+{
+    struct machine_card_opts o = *given;
     struct cpu_budget b;
     char path[1200];
     int rc;
 
     *out = NULL;
-    rc = measure_card_path(path, sizeof(path), dir, full ? "-full" : "");
-    if (rc == OK && !force) {
-        rc = measure_card_read(out, path);
-        if (rc == OK || rc == ERR_NOMEM)
-            return rc;
-        if (rc != ERR_NOTFOUND)
-            log_warning("machine_card_refused", NAN, NAN, "%s; measuring again",
-                        err_msg());
-        err_clear();
-        rc = OK;
-    }
+    if (!(o.budget_s > 0))
+        o.budget_s = o.full ? FULL_BUDGET_S : BUDGET_S;
+    rc = measure_card_path(path, sizeof(path), o.dir, o.full ? "-full" : "");
     if (rc == OK)
         rc = cpu_budget_get(&b);
-    if (rc == OK)
-        rc = measure(out, &b, full, budget_s);
+    if (rc == OK && !o.force)
+        rc = read_kept(out, path, &b, &o);
+    if (rc != OK || *out)
+        return rc;
+    rc = measure(out, &b, &o);
     if (rc != OK)
         return rc;
     /* the numbers are good even if they cannot be kept, as in a read-only checkout */
@@ -146,12 +328,10 @@ static int card_get(json_t **out, const char *dir, bool full, int force, double 
     return OK;
 }
 
-int machine_card_get(json_t **out, const char *dir, int force, double budget_s)
+void machine_card_drop(const char *dir)
 {
-    return card_get(out, dir, false, force, budget_s > 0 ? budget_s : BUDGET_S);
-}
+    char path[1200];
 
-int machine_card_full_get(json_t **out, const char *dir, int force, double budget_s)
-{
-    return card_get(out, dir, true, force, budget_s > 0 ? budget_s : FULL_BUDGET_S);
+    if (measure_card_path(path, sizeof(path), dir, "") == OK)
+        unlink(path); /* it may be gone already, or be read-only: then it is checked */
 }

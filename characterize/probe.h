@@ -25,7 +25,7 @@ struct probe_value {
     int n_threads;
     double estimate, lo, hi; /* see measure/compare.h; NaN: unavailable */
     int n_trials;
-    char why[96]; /* reason when unavailable, else "" */
+    char why[96]; /* why it is unavailable or not trusted, else "" */
 };
 
 struct probe_ctx {
@@ -45,17 +45,31 @@ MUST int probe_add(struct probe_ctx *c, const struct probe_value *v);
 struct probe {
     const char *name;
     const char *help;
-    bool full; /* of the full card only; the quick one is what every run needs */
+    bool full;  /* of the full card only; the quick one is what every run needs */
+    bool bound; /* its values bound results: they must not spread, and are checked */
     int (*run)(struct probe_ctx *c);
 };
 extern const struct probe *const probes[];
 
-/* The machine card: measured now, or the cached file if it is of this machine.
- * `dir` is created when absent. force: measure again. *out: new reference. */
-MUST int machine_card_get(json_t **out, const char *dir, int force, double budget_s);
+struct machine_card_opts {
+    const char *dir; /* of the cards; created when absent */
+    bool full;  /* every probe, for a person's first look at a machine: about a minute.
+                        Kept next to the quick card, which it does not replace, as
+                        <host>-full.json */
+    bool force; /* measure now, even if a card is kept */
+    bool check; /* before a kept card is used, measure its bounds for some 2 s */
+    bool accept_noise; /* trust bounds whatever else the machine did */
+    double budget_s;   /* of all probes; 0: 12, full 50 */
+};
 
-/* The same with every probe, for a person's first look at a machine: about a minute. Kept
- * next to the quick card, which it does not replace, as <host>-full.json. */
-MUST int machine_card_full_get(json_t **out, const char *dir, int force, double budget_s);
+/* The machine card: the file that is kept, if it is of this machine, or measured now. A
+ * bound is not trusted (measure_card_doubt()) where its trials spread by more than
+ * MEASURE_CARD_SPREAD_MAX or other programs had most of the CPUs. A kept card with such a
+ * bound, or whose check finds another value, is measured again, once, with a warning that
+ * says why. *out: new reference. */
+MUST int machine_card_get(json_t **out, const struct machine_card_opts *o);
+/* A measurement exceeded a bound of the kept card: remove it, so that the next
+ * machine_card_get() measures. */
+void machine_card_drop(const char *dir);
 
 #endif

@@ -26,16 +26,22 @@ struct keep {
     } skipped[MAX_REASONS];
 };
 
+static const char *reader_name(int i)
+{
+    return dataset_readers[i] ? dataset_readers[i]->name : NULL;
+}
+
 #define ROW(member, kind, low, high, preset, u, text)                                    \
     {                                                                                    \
         .name = #member, .type = kind, .offset = offsetof(struct dataset_opts, member),  \
         .unit = u, .min = low, .max = high, .def = preset, .help = text                  \
     }
 
+#define OPT_OF struct dataset_opts
 const struct opt_row dataset_opt_table[] = {
-    ROW(reader, OPT_STR, 0, 0, "synth", NULL,
-        "Format of the data set: sharegpt, lmsys, azure, lengths_csv, or synth to draw "
-        "from a fit."),
+    OPT_ROW(STR, reader, "synth",
+            "Format of the data set, or synth to draw one from a fit.",
+            .names = reader_name),
     ROW(path, OPT_STR, 0, 0, NULL, NULL, "File to read. synth reads none."),
     ROW(fit, OPT_STR, 0, 0, "sharegpt", NULL,
         "With synth: name of a fit in datasets/fits, or path of one."),

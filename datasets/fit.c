@@ -152,8 +152,8 @@ MUST static int no_such_fit(const char *name)
         n++;
     }
     closedir(dir);
-    return name_unknown(ERR_NOTFOUND, name, list, "dataset.fit: no fit \"%s\" in %s",
-                        name, DATASET_FITS_DIR);
+    return name_not_in(name, list, "dataset.fit: no fit \"%s\" in %s", name,
+                       DATASET_FITS_DIR);
 }
 
 int dataset_fit_open(struct dataset_fit **out, const char *name)

@@ -9,7 +9,7 @@
 #include "base/stats.h"
 #include "characterize/peak/peak.h"
 #include "characterize/trial.h"
-#include "cpu/cpu.h"
+#include "measure/noise.h"
 
 #define TRIAL_S  0.001
 #define GROUP    10 /* trials whose deviation is one sample */
@@ -89,17 +89,18 @@ MUST static int measure(struct probe_ctx *c, struct job *j, const char *name,
     return probe_report(c, name, "1", c->n_threads_max, &r);
 }
 
-/* Of all CPUs of the machine together, as the kernel counts it. */
-MUST static int report_steal(struct probe_ctx *c, int64_t before_ns, uint64_t start_ns)
+/* Of all CPUs of this process together, as the kernel counts it. */
+MUST static int report_steal(struct probe_ctx *c, struct measure_noise *n)
 {
-    int64_t now_ns = cpu_steal_ns();
     const char *name = "noise_steal_ns_per_s", *unit = "ns/s";
     struct measure_report r = {.n = 1};
 
-    if (before_ns < 0 || now_ns < 0)
+    TRY(measure_noise_end(n));
+    if (n->before.steal_ns < 0 || n->after.steal_ns < 0)
         return probe_report_none(c, name, unit, c->n_threads_max,
                                  "the kernel counts no steal time");
-    r.estimate = (double)(now_ns - before_ns) / ((double)(clock_ns() - start_ns) * 1e-9);
+    r.estimate = (double)(n->after.steal_ns - n->before.steal_ns) /
+                 ((double)(n->after.wall_ns - n->before.wall_ns) * 1e-9);
     r.lo = r.hi = r.estimate;
     return probe_report(c, name, unit, c->n_threads_max, &r);
 }
@@ -107,10 +108,11 @@ MUST static int report_steal(struct probe_ctx *c, int64_t before_ns, uint64_t st
 static int run(struct probe_ctx *c)
 {
     struct job j = {.isa = probe_widest()};
-    int64_t steal_ns = cpu_steal_ns();
-    uint64_t start_ns = clock_ns();
-    int rc;
+    struct measure_noise noise;
+    int rc = measure_noise_begin(&noise);
 
+    if (rc != OK)
+        return rc;
     calibrate(c, &j);
     rc = measure(c, &j, "noise_compute_cv", compute, c->budget_s / 2);
     if (rc != OK)
@@ -121,7 +123,7 @@ static int run(struct probe_ctx *c)
     else if (rc == OK)
         rc = measure(c, &j, "noise_read_cv", read_slice, c->budget_s / 2);
     probe_buffer_close(&j.buffer);
-    return rc == OK ? report_steal(c, steal_ns, start_ns) : rc;
+    return rc == OK ? report_steal(c, &noise) : rc;
 }
 
 const struct probe probe_noise = {

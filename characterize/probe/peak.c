@@ -117,5 +117,6 @@ static int run(struct probe_ctx *c)
 const struct probe probe_peak = {
     .name = "peak",
     .help = "peak operations a second by instruction family for 1 and n threads",
+    .bound = true,
     .run = run,
 };

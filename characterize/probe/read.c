@@ -76,5 +76,6 @@ static int run(struct probe_ctx *c)
 const struct probe probe_read = {
     .name = "read",
     .help = "read bandwidth of main memory for 1 .. n threads",
+    .bound = true,
     .run = run,
 };

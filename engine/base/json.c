@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/utf8.h"
@@ -191,6 +192,31 @@ json_t *json_stringn_lossy(const char *s, size_t n)
 json_t *json_string_lossy(const char *s)
 {
     return json_stringn_lossy(s, strlen(s));
+}
+
+json_t *json_number(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
+
+json_t *json_warnings_take(void)
+{
+    struct log_warning w[16];
+    json_t *list = json_array();
+    int n, bad = !list;
+
+    while ((n = log_warnings_take(w, 16)) > 0)
+        for (int i = 0; i < n && !bad; i++)
+            bad = json_array_append_new(
+                list, json_pack("{s:s, s:o, s:o, s:o}", "code", w[i].code, "observed",
+                                json_number(w[i].observed), "threshold",
+                                json_number(w[i].threshold), "text",
+                                json_string_lossy(w[i].text)));
+    if (!bad)
+        return list;
+    json_decref(list);
+    err_set(ERR_NOMEM, "out of memory noting the warnings");
+    return NULL;
 }
 
 int json_checksum(const json_t *j, char out[17])

@@ -34,6 +34,13 @@ MUST char *json_text(const json_t *j, size_t flags);
 json_t *json_string_lossy(const char *s);
 json_t *json_stringn_lossy(const char *s, size_t n);
 
+/* A number, or null where it is not finite. New reference, as above. */
+json_t *json_number(double v);
+
+/* The warnings that were kept since the last call (base/log.h), oldest first:
+ * [{"code", "observed", "threshold", "text"}]. New reference; NULL: ERR_NOMEM set. */
+json_t *json_warnings_take(void);
+
 /* The FNV-1a hash (64 bits, as 16 hexadecimal digits) of `j` as compact text with sorted
  * keys: the checksum of a document that nobody should edit by hand. ERR_NOMEM. */
 MUST int json_checksum(const json_t *j, char out[17]);

@@ -6,6 +6,7 @@
 
 #define WORD_MAX_BYTES 64
 #define ENTRIES_MAX    128
+#define LIST_BYTES     384 /* of the names in an error line */
 
 static int min3(int a, int b, int c)
 {
@@ -65,18 +66,42 @@ int name_index(const char *const *words, const char *name)
     return -1;
 }
 
-int name_unknown(int code, const char *name, const char *const *words, const char *fmt,
-                 ...)
+static int unknown(int code, const char *name, const char *const *words,
+                   const char *known, const char *fmt, va_list ap)
 {
     const char *near = name_nearest(name, words);
     char text[512];
+
+    vsnprintf(text, sizeof(text), fmt, ap);
+    return err_set(code, "%s%s%s%s%s%s%s", text, near ? "; did you mean \"" : "",
+                   near ? near : "", near ? "\"?" : "", *known ? " (known: " : "", known,
+                   *known ? ")" : "");
+}
+
+int name_unknown(int code, const char *name, const char *const *words, const char *fmt,
+                 ...)
+{
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
+    unknown(code, name, words, "", fmt, ap);
     va_end(ap);
-    return near ? err_set(code, "%s; did you mean \"%s\"?", text, near)
-                : err_set(code, "%s", text);
+    return code;
+}
+
+int name_not_in(const char *name, const char *const *words, const char *fmt, ...)
+{
+    char known[LIST_BYTES] = "";
+    size_t n = 0;
+    va_list ap;
+
+    for (int i = 0; words[i] && n < sizeof(known); i++)
+        n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "",
+                              words[i]);
+    va_start(ap, fmt);
+    unknown(ERR_NOTFOUND, name, words, known, fmt, ap);
+    va_end(ap);
+    return ERR_NOTFOUND;
 }
 
 const void *name_find(const void *registry, const char *name, const char *what)
@@ -89,6 +114,6 @@ const void *name_find(const void *registry, const char *name, const char *what)
         if (strcmp(words[i], name) == 0)
             return entries[i];
     }
-    name_unknown(ERR_NOTFOUND, name, words, "no %s \"%.80s\"", what, name);
+    (void)name_not_in(name, words, "no %s \"%.80s\"", what, name);
     return NULL;
 }

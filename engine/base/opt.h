@@ -35,6 +35,10 @@ struct opt_row {
     const char *values; /* OPT_ENUM only: words joined by '|' */
     const char *help;
     char letter; /* one-letter flag, 0 for none */
+    char joins;  /* OPT_STR: a flag given again is appended behind this, 0: replaces */
+    /* OPT_STR that names a plug-in: the i-th name, for the help text; NULL after the last.
+     * i counts up from 0. */
+    const char *(*names)(int i);
 };
 
 /* A row whose name is its member's. The file that holds the table names the struct first;
@@ -86,6 +90,8 @@ struct opt_usage {
 
 /* Print the flag, meaning, unit, range and default of each option. */
 void opt_help(const struct opt_row *table, FILE *f);
+/* The same of one option, without the flag. */
+void opt_help_row(const struct opt_row *row, FILE *f);
 /* Print the whole help text: usage, options, examples, exit status. */
 void opt_help_usage(const struct opt_usage *u, const struct opt_row *table, FILE *f);
 /* Print the options as a Markdown table of the keys of a JSON object. */

@@ -1,5 +1,6 @@
 #include "base/name.h"
 #include "base/opt.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -89,9 +90,26 @@ static int split_flag(const struct opt_row *table, const char *arg, struct flag 
     return OK;
 }
 
+/* A flag that was given before: both values, with the row's character between them. */
+static int set_again(const struct opt_row *table, void *s, const struct flag *f)
+{
+    const char *old = *(char *const *)((char *)s + f->row->offset);
+    struct text t = {0};
+    int rc;
+
+    text_puts(&t, old);
+    text_put(&t, &f->row->joins, 1);
+    text_puts(&t, f->value);
+    text_put(&t, "", 1);
+    rc = t.rc == OK ? opt_set(table, s, f->row->name, t.p, f->text) : t.rc;
+    text_fini(&t);
+    return rc;
+}
+
 int opt_from_argv(const struct opt_row *table, void *s, int argc, char **argv,
                   int *n_rest)
 {
+    bool given[ROWS_MAX] = {false};
     struct flag f;
     int rc, n = 0, i;
 
@@ -116,9 +134,14 @@ int opt_from_argv(const struct opt_row *table, void *s, int argc, char **argv,
                                i + 1 < argc ? argv[i + 1] : "nothing");
             f.value = argv[++i];
         }
-        rc = opt_set(table, s, f.row->name, f.value, f.text);
+        if (f.row->joins && f.row - table < ROWS_MAX && given[f.row - table])
+            rc = set_again(table, s, &f);
+        else
+            rc = opt_set(table, s, f.row->name, f.value, f.text);
         if (rc != OK)
             return rc;
+        if (f.row - table < ROWS_MAX)
+            given[f.row - table] = true;
     }
     while (i < argc)
         argv[n++] = argv[i++];

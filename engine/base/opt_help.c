@@ -121,13 +121,36 @@ static void put_facts(const struct opt_row *r, FILE *f)
         put_wrapped(text, HELP_INDENT, f);
 }
 
+/* "One of: fcfs, continuous, chunked." where the names are known, "" elsewhere. Lent
+ * until the next call. */
+static const char *names_of(const struct opt_row *r)
+{
+    static char text[1024];
+    const char *name;
+    size_t n = 0;
+
+    text[0] = 0;
+    for (int i = 0; r->names && (name = r->names(i)) && n < sizeof(text); i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s",
+                              i ? ", " : "One of: ", name);
+    if (n > 0 && n < sizeof(text) - 1)
+        strcpy(text + n, ".");
+    return text;
+}
+
+void opt_help_row(const struct opt_row *row, FILE *f)
+{
+    if (row->help)
+        put_wrapped(row->help, HELP_INDENT, f);
+    put_wrapped(names_of(row), HELP_INDENT, f);
+    put_facts(row, f);
+}
+
 void opt_help(const struct opt_row *table, FILE *f)
 {
     for (; table->name; table++) {
         put_head(table, f);
-        if (table->help)
-            put_wrapped(table->help, HELP_INDENT, f);
-        put_facts(table, f);
+        opt_help_row(table, f);
     }
 }
 
@@ -167,6 +190,6 @@ void opt_help_markdown(const struct opt_row *table, FILE *f)
         put_escaped(table->def ? table->def : "", f);
         fputs(" | ", f);
         put_escaped(table->help ? table->help : "", f);
-        fputs(" |\n", f);
+        fprintf(f, "%s%s |\n", table->names ? " " : "", names_of(table));
     }
 }

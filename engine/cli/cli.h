@@ -21,6 +21,7 @@ void cli_catch_interrupts(void);
 
 int cli_run(int argc, char **argv);
 int cli_serve(int argc, char **argv);
+int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_tune(int argc, char **argv);
@@ -56,6 +57,9 @@ struct cli_timing {
     double decode_bytes;     /* that the decoded tokens had to read */
     double prefill_flop;
 };
+/* The machine card at `path`, or (NULL) the standard one, which may be absent: *card is then
+ * NULL, and where it does not fit a warning says why. A new reference. */
+MUST int cli_read_card(const char *path, json_t **card);
 /* The numbers as JSON, with shares of the machine's bounds. card NULL: they are unknown. */
 json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
                         const json_t *card);

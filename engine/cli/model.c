@@ -17,14 +17,17 @@ struct make_flags {
     int64_t seed, threads;
     bool help;
 };
+
+static const char *arch_name(int i)
+{
+    return format_make_names()[i];
+}
+
 #define OPT_OF struct make_flags
 static const struct opt_row make_table[] = {
     OPT_ROW(STR, arch, NULL,
-            "Architecture whose shape the model gets: llama-160m, sheared-llama-1.3b, "
-            "llama-3.2-1b, llama-3.2-3b, llama-3-8b, mistral-7b, qwen-1.8b, "
-            "deepseek-r1-distill-qwen-7b, qwen3-0.6b, or tiny, tiny-mistral, tiny-qwen3 "
-            "for tests.",
-            .unit = "NAME"),
+            "Architecture whose shape the model gets. Those named tiny are for tests.",
+            .unit = "NAME", .names = arch_name),
     /* in the order of enum kern_type */
     OPT_ROW(ENUM, type, "bf16", "Type of the matrices. Norms and biases are always f32.",
             .values = "f32|f16|bf16"),

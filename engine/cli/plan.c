@@ -14,10 +14,10 @@
 #define OPT_OF struct cli_plan_flags
 static const struct opt_row own_rows[] = {
     OPT_ROW(STR, machine, "host",
-            "Machine to plan for: host (measured by running the engine); a name of "
-            "engine/simulate/machines, FILE.json, FILE.xml (hwloc), synthetic:SPEC "
-            "(hwloc) or fsroot:DIR (simulated).",
-            .unit = "MACHINE"),
+            "Machine to plan for: host (measured by running the engine); FILE.json, "
+            "FILE.xml (hwloc), synthetic:SPEC (hwloc), fsroot:DIR or a name in "
+            "engine/simulate/machines (simulated).",
+            .unit = "MACHINE", .names = cli_plan_machine_name),
     OPT_ROW(STR, machine_params, NULL,
             "JSON file with the rates of the machine to simulate, such as "
             "engine/simulate/machines/params/kunpeng920x4.json. Default: the rates of "
@@ -66,6 +66,9 @@ static const struct opt_row own_rows[] = {
             "Write a plan with N decode threads without a search. 0: as many as for "
             "prefill.",
             .max = CPU_MAX),
+    OPT_ROW(BOOL, progress, NULL,
+            "Print what the search is doing every few seconds. On a terminal one line "
+            "always shows it."),
     OPT_ROW(STR, out, NULL, "File to write the plan to.", .unit = "FILE", .letter = 'o'),
     OPT_HELP_ROW,
 };
@@ -158,20 +161,45 @@ static void explain(FILE *to, const char *phase, const struct plan_tree_found *f
             n > 0 && found->explain[n - 1] != '\n' ? "\n" : "");
 }
 
+#define LIVE_S    0.1
+#define PRINTED_S 5
+
+/* One line that is written over, or one every few seconds. */
+struct shown {
+    bool live;
+    const char *what; /* printed last */
+    double at_s;      /* when, since that part began */
+};
+
+static void show_progress(void *ctx, const struct plan_progress *p)
+{
+    struct shown *s = ctx;
+    char limit[32] = "";
+
+    if (s->what == p->what && p->elapsed_s - s->at_s < (s->live ? LIVE_S : PRINTED_S))
+        return;
+    s->what = p->what;
+    s->at_s = p->elapsed_s;
+    if (p->limit_s > 0)
+        snprintf(limit, sizeof(limit), " of at most %.0f", p->limit_s);
+    fprintf(stderr, "%ssandwich plan: %s: %lld measurements, %.0f%s s%s",
+            s->live ? "\r\033[K" : "", p->what, (long long)p->n_measurements,
+            p->elapsed_s, limit, s->live ? "" : "\n");
+    fflush(stderr);
+}
+
 static int searched(const struct cli_plan_flags *f)
 {
     static struct plan_found found;
     struct cli_plan_job *j = NULL;
+    struct shown s = {.live = isatty(STDERR_FILENO)};
+    bool show = s.live || f->progress;
     int rc = cli_plan_open(&j, f);
 
-    if (rc == OK && cli_plan_is_host(f) && isatty(STDERR_FILENO))
-        fprintf(
-            stderr,
-            "sandwich plan: measuring two phases for at most about %g s each, then the "
-            "steps of both for about %g s\n",
-            f->search.max_s, PLAN_COSTS_S);
     if (rc == OK)
-        rc = cli_plan_search(j, &found);
+        rc = cli_plan_search(j, &found, show ? show_progress : NULL, &s);
+    if (s.live)
+        fprintf(stderr, "\r\033[K");
     if (rc == OK && *found.note)
         fprintf(stderr, "sandwich plan: %s\n", found.note);
     if (rc == OK)

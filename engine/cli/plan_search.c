@@ -41,6 +41,17 @@ bool cli_plan_is_host(const struct cli_plan_flags *f)
 
 /* ---- the machine ---- */
 
+const char *cli_plan_machine_name(int i)
+{
+    static const char *const *names;
+    char machines[PATH_MAX];
+
+    home_find(machines, sizeof(machines), MACHINES_DIR);
+    if (i == 0 && simulate_named_machines(machines, &names) != OK)
+        names = NULL;
+    return names ? names[i] : NULL;
+}
+
 static bool is_topology(const char *spec)
 {
     const char *dot = strrchr(spec, '.');
@@ -164,7 +175,8 @@ static int64_t length_of(const struct cli_plan_job *j, double mean)
     return n < most ? n : most > 1 ? most : 1;
 }
 
-int cli_plan_search(struct cli_plan_job *j, struct plan_found *out)
+int cli_plan_search(struct cli_plan_job *j, struct plan_found *out,
+                    void (*progress)(void *ctx, const struct plan_progress *p), void *ctx)
 {
     const struct plan_lengths usual = {usual_prompt, usual_output, N_USUAL};
     const struct cli_plan_flags *f = j->f;
@@ -176,7 +188,9 @@ int cli_plan_search(struct cli_plan_job *j, struct plan_found *out)
                                  .strict_tp = f->strict_tp,
                                  .max_ranks = (int)f->max_ranks,
                                  .one_team = host || f->one_team,
-                                 .search = f->search};
+                                 .search = f->search,
+                                 .progress = progress,
+                                 .progress_ctx = ctx};
     int rc = plan_evaluator_find(host ? "measured" : "contention", &o.evaluator);
 
     if (rc != OK)

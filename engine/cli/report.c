@@ -5,7 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "measure/card.h"
+
+/* From this share on, waiting is reported. Two threads alone on two CPUs wait a tenth of it. */
+#define WAIT_FRAC 0.2
 
 /* A number, or null where it is undefined: never 0. */
 static json_t *number(double x)
@@ -23,6 +27,15 @@ static const char *text(const json_t *o, const char *key)
     const char *s = json_string_value(json_object_get(o, key));
 
     return s ? s : "";
+}
+
+/* The share of a phase for which a thread waited for the others; NaN: no step of it. */
+static double wait_frac(const json_t *describe, const char *phase)
+{
+    const json_t *work = json_object_get(describe, "work");
+    const json_t *v = json_object_get(json_object_get(work, phase), "wait_frac");
+
+    return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
 json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
@@ -53,7 +66,21 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
     json_object_set_new(j, "prefill_gflops", number(gflops));
     json_object_set_new(j, "machine_peak_gflops", number(peak));
     json_object_set_new(j, "prefill_peak_frac", number(gflops / peak));
+    json_object_set_new(j, "prefill_wait_frac", number(wait_frac(describe, "prefill")));
+    json_object_set_new(j, "decode_wait_frac", number(wait_frac(describe, "decode")));
     return j;
+}
+
+int cli_read_card(const char *path, json_t **card)
+{
+    int rc = measure_card_read(card, path);
+
+    if (rc == OK || path || rc == ERR_NOMEM)
+        return rc;
+    if (rc != ERR_NOTFOUND)
+        log_warning("machine_card_refused", NAN, NAN, "%s", err_msg());
+    err_clear();
+    return OK;
 }
 
 static double get(const json_t *j, const char *key)
@@ -104,4 +131,10 @@ void cli_report_print(const json_t *j, const json_t *describe)
     else
         fprintf(stderr, " = %.1f %% of measured %.1f GB/s\n", 100 * share,
                 get(j, "machine_read_gbps"));
+    if (get(j, "decode_wait_frac") >= WAIT_FRAC)
+        fprintf(
+            stderr,
+            "threads waited for one another during %.0f %% of decode: another process "
+            "may be using their CPUs\n",
+            100 * get(j, "decode_wait_frac"));
 }

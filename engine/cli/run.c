@@ -1,7 +1,6 @@
 /* sandwich run: generates text or ids from one prompt and reports the speed. */
 #include "cli/cli.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "measure/card.h"
 #include "tokenizer/tokenizer.h"
 #include "serve/serve.h"
 
@@ -302,20 +299,6 @@ out:
     return rc;
 }
 
-/* A card that was asked for must be sound and of this machine. The standard one may be
- * absent; where it does not fit, a warning says why the bounds are unknown. */
-static int read_card(struct run *r)
-{
-    int rc = measure_card_read(&r->card, r->f->machine_card);
-
-    if (rc == OK || r->f->machine_card || rc == ERR_NOMEM)
-        return rc;
-    if (rc != ERR_NOTFOUND)
-        log_warning("machine_card_refused", NAN, NAN, "%s", err_msg());
-    err_clear();
-    return OK;
-}
-
 static int run(const struct run_flags *f)
 {
     static char doing[] = "loading";
@@ -327,7 +310,7 @@ static int run(const struct run_flags *f)
     if (!f->prompt == !f->prompt_ids)
         return err_set(ERR_ARG, "expected either --prompt or --prompt-ids, found %s",
                        f->prompt ? "both" : "neither");
-    rc = read_card(&r);
+    rc = cli_read_card(f->machine_card, &r.card);
     if (rc == OK)
         rc = serve_open_shown(&r.serve, &f->serve, cli_progress, doing);
     if (rc == OK)

@@ -178,24 +178,3 @@ int cpu_budget_get(struct cpu_budget *out)
     mem_free(allowed);
     return rc;
 }
-
-/* The nearest group that counts. */
-static void read_throttled(void *ctx, const char *dir)
-{
-    char text[1024], value[32];
-    int64_t *n = ctx;
-
-    if (*n < 0 && cpu_file_read(text, sizeof(text), "", "%s/cpu.stat", dir) == OK &&
-        cpu_file_field(text, "nr_throttled", value, sizeof(value)))
-        *n = strtoll(value, NULL, 10);
-}
-
-int64_t cpu_throttled_periods(void)
-{
-    int64_t n = -1;
-
-    for (int version = 2; version >= 1 && n < 0; version--)
-        if (cpu_cgroup_each("", "cpu", version, read_throttled, &n) != OK)
-            err_clear();
-    return n;
-}

@@ -43,9 +43,10 @@ MUST int cpu_isa_limit(const char *level);
 /* The option of programs that compute: a level, or auto (base/opt.h). */
 #define CPU_ISA_ROW                                                                      \
     OPT_ROW(STR, isa, "auto",                                                            \
-            "Highest instruction set to use: auto, ref (plain C), avx2, avx512, "        \
-            "avx512bf16 and the other words of engine/cpu/isa.def.",                     \
-            .unit = "ISA")
+            "Highest instruction set to use. auto: all of this machine. ref: plain C.",  \
+            .unit = "ISA", .names = cpu_isa_level_name)
+/* The i-th level, "auto" first; NULL after the last. */
+const char *cpu_isa_level_name(int i);
 /* Resolve a level without changing anything. */
 MUST int cpu_isa_parse(const char *level, uint64_t *mask);
 const char *cpu_isa_word(int bit);
@@ -88,11 +89,6 @@ MUST int cpu_memory_get(struct cpu_memory *out);
 /* Test hook: read the files of /proc and /sys below `root`, which must stay valid. NULL:
  * the real ones. */
 void cpu_memory_set_root(const char *root);
-
-/* Throttled periods of our cgroup so far; -1 where no quota accounting exists. */
-int64_t cpu_throttled_periods(void);
-/* Steal time of all CPUs since boot in ns; -1 if unknown. */
-int64_t cpu_steal_ns(void);
 
 struct cpu_info {
     char vendor[16], model_name[64], microcode[24];

@@ -1,8 +1,6 @@
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cpu/cpu.h"
 #include "cpu/sysfile.h"
@@ -72,15 +70,4 @@ void cpu_info_get(struct cpu_info *out)
             field_int(text, "CPU variant") << 4 | field_int(text, "CPU revision");
         snprintf(out->model_name, sizeof(out->model_name), "part 0x%x", out->model);
     }
-}
-
-int64_t cpu_steal_ns(void)
-{
-    char text[512];
-    int64_t ticks;
-
-    if (cpu_file_read(text, sizeof(text), "", "/proc/stat") != OK ||
-        sscanf(text, "cpu %*d %*d %*d %*d %*d %*d %*d %" SCNd64, &ticks) != 1)
-        return -1;
-    return ticks * (INT64_C(1000000000) / sysconf(_SC_CLK_TCK));
 }

@@ -201,6 +201,11 @@ const char *cpu_isa_word(int bit)
     return bit >= 0 && bit < CPU_N_ISA ? words[bit] : "?";
 }
 
+const char *cpu_isa_level_name(int i)
+{
+    return i == 0 ? "auto" : i == 1 ? "ref" : i - 2 < CPU_N_ISA ? words[i - 2] : NULL;
+}
+
 void cpu_isa_words(uint64_t mask, char *out, int n)
 {
     int at = 0;

@@ -54,6 +54,13 @@ static const struct make_shape shapes[] = {
     /* ... and heads that do not add up to dim */
     {"tiny-mistral", MISTRAL(601), .dim = 68, .hidden = 150, .n_layers = 3, .n_heads = 8,
      .n_kv_heads = 2, .head_dim = 12, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
+    {"tiny-llama3", LLAMA, .family = MAKE_LLAMA3, .dim = 72, .hidden = 190, .n_layers = 3,
+     .n_heads = 9, .n_kv_heads = 3, .head_dim = 8, .vocab = 777, .max_tok = 256,
+     .rope_theta = 5e5, .norm_eps = 1e-5, .bos_id = 512, .eos_id = 513, .adds_bos = true,
+     .special_at = 512, .tied = true, .scale = {32, 1, 4, 64}},
+    {"tiny-qwen2", QWEN2, .dim = 70, .hidden = 174, .n_layers = 3, .n_heads = 7,
+     .n_kv_heads = 1, .head_dim = 10, .vocab = 515, .max_tok = 256, .rope_theta = 1e6,
+     .norm_eps = 1e-6, .bos_id = 512, .eos_id = 512, .special_at = 512},
     {"tiny-qwen3", QWEN3, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
      .n_kv_heads = 2, .head_dim = 18, .vocab = 515, .max_tok = 256, .bos_id = 512,
      .eos_id = 514, .special_at = 512},
@@ -74,6 +81,8 @@ const char *const *format_make_names(void)
                                         "qwen3-0.6b",
                                         "tiny",
                                         "tiny-mistral",
+                                        "tiny-llama3",
+                                        "tiny-qwen2",
                                         "tiny-qwen3",
                                         NULL};
 
@@ -87,8 +96,8 @@ int format_make_shape(const char *name, const struct make_shape **out)
 
     *out = i < 0 ? NULL : &shapes[i];
     return *out ? OK
-                : name_unknown(ERR_NOTFOUND, name, format_make_names(),
-                               "model make: no shape is named \"%.60s\"", name);
+                : name_not_in(name, format_make_names(),
+                              "no architecture is named \"%.60s\"", name);
 }
 
 int format_make_config(const char *arch, struct model_config *out)

@@ -228,14 +228,11 @@ int measure_card_check(const json_t *card, const char *where)
 
 int measure_card_read(json_t **out, const char *path)
 {
-    char standard[256];
-    int rc = OK;
+    int rc;
 
-    *out = NULL;
     if (!path)
-        rc = measure_card_path(standard, sizeof(standard), MEASURE_CARD_DIR, "");
-    path = path ? path : standard;
-    rc = rc == OK ? json_read_file(out, path, CARD_BYTES_MAX) : rc;
+        return measure_card_read_in(out, MEASURE_CARD_DIR, "");
+    rc = json_read_file(out, path, CARD_BYTES_MAX);
     if (rc == OK)
         rc = measure_card_check(*out, path);
     if (rc != OK) {
@@ -243,6 +240,15 @@ int measure_card_read(json_t **out, const char *path)
         *out = NULL;
     }
     return rc;
+}
+
+int measure_card_read_in(json_t **out, const char *dir, const char *suffix)
+{
+    char path[1200];
+    int rc = measure_card_path(path, sizeof(path), dir, suffix);
+
+    *out = NULL;
+    return rc == OK ? measure_card_read(out, path) : rc;
 }
 
 /* ---- values ---- */
@@ -261,6 +267,24 @@ static const char *row_text(const json_t *row, const char *key)
     return s ? s : "";
 }
 
+/* What was measured, but is not trusted, has its reason. */
+static bool is_doubtful(const json_t *row)
+{
+    return row_text(row, "why")[0] && !isnan(row_number(row, "estimate"));
+}
+
+static double row_value(const json_t *row)
+{
+    return is_doubtful(row) ? NAN : row_number(row, "estimate");
+}
+
+/* Has the name this prefix, and is it of n threads (0: any)? */
+static bool matches(const json_t *row, const char *prefix, int n_threads)
+{
+    return strncmp(row_text(row, "name"), prefix, strlen(prefix)) == 0 &&
+           (!n_threads || row_number(row, "n_threads") == n_threads);
+}
+
 double measure_card_value(const json_t *card, const char *name, int n_threads,
                           const char **why)
 {
@@ -276,7 +300,7 @@ double measure_card_value(const json_t *card, const char *name, int n_threads,
             continue;
         if (why && row_text(row, "why")[0])
             *why = row_text(row, "why");
-        return row_number(row, "estimate");
+        return row_value(row);
     }
     return NAN;
 }
@@ -291,10 +315,9 @@ struct measure_card_range measure_card_range(const json_t *card, const char *pre
         *why = "no probe of this program measures it here";
     for (size_t i = 0; i < json_array_size(values); i++) {
         const json_t *row = json_array_get(values, i);
-        double v = row_number(row, "estimate");
+        double v = row_value(row);
 
-        if (strncmp(row_text(row, "name"), prefix, strlen(prefix)) != 0 ||
-            (n_threads && row_number(row, "n_threads") != n_threads))
+        if (!matches(row, prefix, n_threads))
             continue;
         r.least = fmin(r.least, v); /* of NaN and a number: the number */
         r.most = fmax(r.most, v);
@@ -304,7 +327,20 @@ struct measure_card_range measure_card_range(const json_t *card, const char *pre
     return r;
 }
 
-/* The nearest thread counts below and above `n` that have a value; NaN: none. */
+const char *measure_card_doubt(const json_t *card, const char *prefix, int n_threads)
+{
+    const json_t *values = json_object_get(card, "values");
+
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        const json_t *row = json_array_get(values, i);
+
+        if (matches(row, prefix, n_threads) && is_doubtful(row))
+            return row_text(row, "why");
+    }
+    return NULL;
+}
+
+/* The nearest thread counts below and above `n` that were measured; NaN: none. */
 static void neighbours(const json_t *card, const char *prefix, double n, double *below,
                        double *above)
 {
@@ -315,8 +351,7 @@ static void neighbours(const json_t *card, const char *prefix, double n, double 
         const json_t *row = json_array_get(values, i);
         double k = row_number(row, "n_threads");
 
-        if (isnan(row_number(row, "estimate")) ||
-            strncmp(row_text(row, "name"), prefix, strlen(prefix)) != 0)
+        if (isnan(row_number(row, "estimate")) || !matches(row, prefix, 0))
             continue;
         if (k <= n && !(*below >= k))
             *below = k;
@@ -325,23 +360,55 @@ static void neighbours(const json_t *card, const char *prefix, double n, double 
     }
 }
 
-static double value_at(const json_t *card, const char *prefix, int n_threads)
+/* The most that trusted values reach, and that others may reach. NaN: there is none. */
+struct bound {
+    double value, doubtful;
+};
+
+static struct bound most_at(const json_t *card, const char *prefix, double n_threads)
 {
-    double below, above, lo, hi;
+    const json_t *values = json_object_get(card, "values");
+    struct bound b = {NAN, NAN};
+
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        const json_t *row = json_array_get(values, i);
+
+        if (!matches(row, prefix, (int)n_threads))
+            continue;
+        if (is_doubtful(row))
+            b.doubtful = fmax(b.doubtful, row_number(row, "hi"));
+        else
+            b.value = fmax(b.value, row_number(row, "estimate"));
+    }
+    return b;
+}
+
+static struct bound bound_at(const json_t *card, const char *prefix, int n_threads)
+{
+    double below, above;
+    struct bound lo, hi;
 
     neighbours(card, prefix, n_threads, &below, &above);
     if (isnan(below))
-        return NAN;
-    lo = measure_card_range(card, prefix, (int)below, NULL).most;
+        return (struct bound){NAN, NAN};
+    lo = most_at(card, prefix, below);
     if (isnan(above) || above == below)
         return lo;
-    hi = measure_card_range(card, prefix, (int)above, NULL).most;
-    return lo + (hi - lo) * (n_threads - below) / (above - below);
+    hi = most_at(card, prefix, above);
+    lo.value += (hi.value - lo.value) * (n_threads - below) / (above - below);
+    lo.doubtful = fmax(lo.doubtful, hi.doubtful);
+    return lo;
+}
+
+/* A bound that a doubtful value may exceed is none. */
+static double trusted(struct bound b)
+{
+    return b.doubtful > b.value ? NAN : b.value;
 }
 
 double measure_card_read_gbps(const json_t *card, int n_threads)
 {
-    return value_at(card, "read_gbps", n_threads);
+    return trusted(bound_at(card, "read_gbps", n_threads));
 }
 
 double measure_card_peak_gflops(const json_t *card, const char *type,
@@ -359,19 +426,19 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
         {"bf16", "relaxed", "peak_f32_fma_"},  {"bf16", "relaxed", "peak_fp16_fma_"},
         {"bf16", "relaxed", "peak_bf16_dot_"},
     };
-    double best = NAN;
+    struct bound best = {NAN, NAN};
 
     for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++) {
-        double v;
+        struct bound b;
 
         if (strcmp(type, allowed[i].type) != 0 ||
             strcmp(precision, allowed[i].precision) != 0)
             continue;
-        v = value_at(card, allowed[i].prefix, n_threads);
-        if (!isnan(v) && !(best >= v))
-            best = v;
+        b = bound_at(card, allowed[i].prefix, n_threads);
+        best.value = fmax(best.value, b.value);
+        best.doubtful = fmax(best.doubtful, b.doubtful);
     }
-    return best;
+    return trusted(best);
 }
 
 static void print_row(FILE *f, const json_t *row)
@@ -384,8 +451,9 @@ static void print_row(FILE *f, const json_t *row)
         fprintf(f, "%10s %-8.15s  unavailable: %.95s\n", "-", row_text(row, "unit"),
                 row_text(row, "why"));
     else
-        fprintf(f, "%10.1f %-8.15s  %.1f .. %.1f (%.0f trials)\n", v,
-                row_text(row, "unit"), lo, hi, row_number(row, "n_trials"));
+        fprintf(f, "%10.1f %-8.15s  %.1f .. %.1f (%.0f trials)%s%.95s\n", v,
+                row_text(row, "unit"), lo, hi, row_number(row, "n_trials"),
+                is_doubtful(row) ? "; not a bound: " : "", row_text(row, "why"));
 }
 
 int measure_card_text(const json_t *card, char **text)

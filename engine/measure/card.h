@@ -16,7 +16,7 @@
 
 #define MEASURE_CARD_DIR "results/machine"
 /* Raised when a value changes its meaning: older cards are then measured again. */
-#define MEASURE_CARD_VERSION 3
+#define MEASURE_CARD_VERSION 4
 
 /* <dir>/<host><suffix>.json, and <host>-avx2<suffix>.json where CPU_ISA_ENV hides what this
  * processor has beyond AVX2, so that neither card replaces the other. The host's name keeps
@@ -25,6 +25,8 @@ MUST int measure_card_path(char *out, size_t n, const char *dir, const char *suf
 /* The card in a file; NULL: this host's in MEASURE_CARD_DIR. *out is a new reference, NULL
  * on error. As json_read_file(), then as measure_card_check(). */
 MUST int measure_card_read(json_t **out, const char *path);
+/* The same for measure_card_path() of `dir` and `suffix`. */
+MUST int measure_card_read_in(json_t **out, const char *dir, const char *suffix);
 /* Is this a card that bounds what this machine does? ERR_FORMAT: another version, a value
  * that no machine has, or one that was changed after it was measured. ERR_STATE: measured on
  * another CPU, or with other CPUs, microcode or instruction sets than this process has.
@@ -34,7 +36,17 @@ MUST int measure_card_check(const json_t *card, const char *where);
  * identity of this machine and checksum. ERR_NOMEM. */
 MUST int measure_card_seal(json_t *card, const struct cpu_budget *b);
 
-/* Between two measured thread counts the answer is on the line through both; beyond the
+/* A value with an estimate and a reason was measured, but is not trusted: the machine was
+ * busy, or the trials differed by more than this share of the estimate. Below it the values
+ * of a busy machine were those of the quiet one (measure/noise.h); above it they were up to
+ * 40 % too low. */
+#define MEASURE_CARD_SPREAD_MAX 0.1
+/* The first such reason among values whose names begin with `prefix`, of n threads (0: of
+ * any number); lent. NULL: every one is trusted. */
+const char *measure_card_doubt(const json_t *card, const char *prefix, int n_threads);
+
+/* The bounds: NaN where there is none, or where a value that is not trusted may exceed it.
+ * Between two measured thread counts the answer is on the line through both; beyond the
  * largest it is that one's (they share the CPUs). */
 double measure_card_read_gbps(const json_t *card, int n_threads);
 /* Peak of computing with weights of `type` ("f32", "f16", "bf16") at `precision`

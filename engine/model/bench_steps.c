@@ -120,18 +120,24 @@ int model_bench_steps_piece(struct model_bench_steps *t, struct model_phase *p,
     return rc;
 }
 
-int model_bench_steps_decode(struct model_bench_steps *t, struct model_phase *p,
-                             int64_t ctx_tok, double *seconds)
+int model_bench_steps_batch(struct model_bench_steps *t, struct model_phase *p,
+                            int n_seqs, int64_t ctx_tok, double *seconds)
 {
     uint64_t t0;
     int rc;
 
-    for (int i = 0; i < t->n_seqs; i++)
+    for (int i = 0; i < n_seqs; i++)
         t->chunks[i].pos0 = ctx_tok;
     t0 = clock_ns();
-    rc = model_forward(p, t->chunks, t->n_seqs, t->logits);
+    rc = model_forward(p, t->chunks, n_seqs, t->logits);
     *seconds = since(t0);
     return rc;
+}
+
+int model_bench_steps_decode(struct model_bench_steps *t, struct model_phase *p,
+                             int64_t ctx_tok, double *seconds)
+{
+    return model_bench_steps_batch(t, p, t->n_seqs, ctx_tok, seconds);
 }
 
 int model_bench_steps_of(struct model_bench_steps *t, struct model_phase *p, bool decode,
@@ -151,7 +157,8 @@ int model_bench_open(struct model_bench *out, const struct format_file *f,
                             .precision = o->precision,
                             .max_step_tok =
                                 o->step_tok > o->n_seqs ? o->step_tok : o->n_seqs,
-                            .max_tok = o->max_tok};
+                            .max_tok = o->max_tok,
+                            .caller_bytes = o->caller_bytes};
     int rc;
 
     memset(out, 0, sizeof(*out));

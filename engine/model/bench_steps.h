@@ -37,7 +37,10 @@ MUST int model_bench_steps_piece(struct model_bench_steps *t, struct model_phase
 /* Time one further token of each sequence, all of which have ctx_tok tokens. */
 MUST int model_bench_steps_decode(struct model_bench_steps *t, struct model_phase *p,
                                   int64_t ctx_tok, double *seconds);
-/* The last, or (not decode) the first of these. */
+/* The same of the first n_seqs sequences. */
+MUST int model_bench_steps_batch(struct model_bench_steps *t, struct model_phase *p,
+                                 int n_seqs, int64_t ctx_tok, double *seconds);
+/* Decode of all sequences, or a prompt. */
 MUST int model_bench_steps_of(struct model_bench_steps *t, struct model_phase *p,
                               bool decode, int64_t n_tok, double *seconds);
 
@@ -53,6 +56,8 @@ struct model_bench_opts {
     int n_seqs;
     int64_t max_tok;  /* of a sequence */
     int64_t step_tok; /* of a step, which has n_seqs at least */
+    int64_t
+        caller_bytes; /* what the caller takes for further steps (struct model_opts) */
     uint64_t seed;    /* of the ids */
 };
 /* `f` is lent for the call; weights keep their type. On error *out is closed. */

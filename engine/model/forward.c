@@ -160,6 +160,29 @@ static void head(struct model_thread_ctx *w)
     model_lap(w, MODEL_T_HEAD);
 }
 
+static void compute(struct model_thread_ctx *w)
+{
+    int n_layers = w->m->c.n_layers;
+
+    embed(w);
+    for (int layer = 0; layer < n_layers; layer++) {
+        if (atomic_load_explicit(&w->rank->rc, memory_order_relaxed) != OK)
+            return;
+        w->last = layer == n_layers - 1;
+        attention(w, layer);
+        if (w->last) {
+            if (w->step->n_logits == 0)
+                return; /* the step only had to store keys and values */
+            keep_wanted(w);
+        }
+        model_sync(w, MODEL_T_ATTN);
+        attention_output(w, layer);
+        w->rows = NULL;
+        ffn(w, layer);
+    }
+    head(w);
+}
+
 static void step_run(void *arg, struct par_self *self)
 {
     struct model_step *s = arg;
@@ -179,23 +202,9 @@ static void step_run(void *arg, struct par_self *self)
     w.rank = &p->ranks[at.rank];
     w.x = w.rank->x;
     w.own = &p->m->scratch[p->multiprocess ? at.rank * p->n_threads + at.id : self->id];
-    embed(&w);
-    for (int layer = 0; layer < p->m->c.n_layers; layer++) {
-        if (atomic_load_explicit(&w.rank->rc, memory_order_relaxed) != OK)
-            return;
-        w.last = layer == p->m->c.n_layers - 1;
-        attention(&w, layer);
-        if (w.last) {
-            if (s->n_logits == 0)
-                return; /* the step only had to store keys and values */
-            keep_wanted(&w);
-        }
-        model_sync(&w, MODEL_T_ATTN);
-        attention_output(&w, layer);
-        w.rows = NULL;
-        ffn(&w, layer);
-    }
-    head(&w);
+    compute(&w);
+    if (p->n_ranks > 1)
+        model_rank_waited(&w.rank->endpoints[at.id], self->team, self->id);
 }
 
 int model_step_run(struct model *m, struct model_step *s)

@@ -36,6 +36,19 @@ static int64_t all_bytes(const struct format_file *f)
     return sum;
 }
 
+static json_t *stops_json(const struct model_config *c)
+{
+    json_t *list = json_array();
+    int rc = list ? 0 : -1;
+
+    for (int i = 0; rc == 0 && i < c->n_stop; i++)
+        rc = json_array_append_new(list, json_integer(c->stop_ids[i]));
+    if (rc == 0)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
 static json_t *shape_json(const struct format_tensor *t)
 {
     return t->rows > 1 ? json_pack("[I, I]", (json_int_t)t->rows, (json_int_t)t->cols)
@@ -116,7 +129,7 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
     *out = json_pack(
         "{s:o, s:s, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, "
         "s:b, s:b, s:b, "
-        "s:i, s:i, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:o}",
+        "s:i, s:i, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:o}",
         "path", json_string_lossy(f->path), "format", f->format, "name",
         json_string_lossy(c->name), "arch", json_string_lossy(c->arch), "dim", c->dim,
         "hidden", c->hidden, "n_layers", c->n_layers, "n_heads", c->n_heads, "n_kv_heads",
@@ -124,11 +137,11 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
         "rope_theta", (double)c->rope_theta, "norm_eps", (double)c->norm_eps, "tied",
         c->tied, "qkv_bias", c->qkv_bias, "qk_norm", c->qk_norm, "rope_scaled",
         c->rope_factor[c->head_dim / 2 - 1] != 1, "bos_id", c->bos_id, "eos_id",
-        c->eos_id, "weight_type", kern_type_name(c->weight_type), "n_params",
-        (json_int_t)model_n_params(c), "tensor_bytes", (json_int_t)all_bytes(f),
-        "file_bytes", (json_int_t)f->file_bytes, "tensors", tensors_json(f), "kv_type",
-        kern_type_name(KV_TYPE), "decoded_token", cost_json(c, true), "prompt",
-        cost_json(c, false));
+        c->eos_id, "stop_ids", stops_json(c), "weight_type",
+        kern_type_name(c->weight_type), "n_params", (json_int_t)model_n_params(c),
+        "tensor_bytes", (json_int_t)all_bytes(f), "file_bytes", (json_int_t)f->file_bytes,
+        "tensors", tensors_json(f), "kv_type", kern_type_name(KV_TYPE), "decoded_token",
+        cost_json(c, true), "prompt", cost_json(c, false));
     return *out ? OK
                 : err_set(ERR_NOMEM, "%s: not enough memory to describe it", f->path);
 }
@@ -151,6 +164,8 @@ static bool is(const json_t *j, const char *key)
 static void put_shape(struct text *b, const json_t *j)
 {
     char path[512], name[256], arch[64]; /* of the file's own words */
+    const json_t *stops = json_object_get(j, "stop_ids"), *id;
+    size_t i;
 
     utf8_show(path, sizeof(path), get_str(j, "path"));
     utf8_show(name, sizeof(name), get_str(j, "name"));
@@ -169,6 +184,10 @@ static void put_shape(struct text *b, const json_t *j)
                 get(j, "vocab"),
                 is(j, "tied") ? "is the embedding matrix" : "has its own matrix");
     text_printf(b, "  context length     %lld tokens\n", get(j, "max_tok"));
+    text_printf(b, "  ids that end text ");
+    json_array_foreach(stops, i, id)
+        text_printf(b, " %lld", (long long)json_integer_value(id));
+    text_printf(b, "%s\n", i ? "" : " none");
     text_printf(b, "  RoPE base          %.0f%s\n",
                 json_real_value(json_object_get(j, "rope_theta")),
                 is(j, "rope_scaled") ? ", scaled frequencies" : "");

@@ -30,8 +30,8 @@ static int check_opts(const struct model *m, const struct model_opts *o)
     if (o->max_tok < 0 || o->max_tok > m->c.max_tok)
         return err_set(
             ERR_LIMIT,
-            "--max-tok (max_tok): expected at most %d, the tokens that the model is made "
-            "for, found %lld",
+            "--max-tok (max_tok): expected at most the %d tokens that the model "
+            "is made for, found %lld",
             m->c.max_tok, (long long)o->max_tok);
     if (o->deterministic && o->precision != KERN_EXACT)
         return err_set(ERR_ARG, "deterministic: expected precision exact");

@@ -277,6 +277,7 @@ int model_procs_step(struct model_procs *p, const struct model_step *s)
     rc = model_step_run(p->m, &p->control->step);
     report(p, rc, p->n_published);
     rc = rc == OK ? wait_for(p, p->n_published, n) : why(p, rc);
+    model_rank_waited(&p->self, p->team, 0);
     if (rc == OK && s->n_logits > 0) /* else there may be no room for any */
         memcpy(s->logits, p->logits,
                (size_t)(s->n_logits * p->m->c.vocab) * sizeof(float));
@@ -350,7 +351,10 @@ static int start(struct model_procs *p)
     if (rc == OK)
         rc = prepare_rank(p, 0);
     p->n_published = READY;
-    return rc == OK ? wait_for(p, READY, p->n) : rc;
+    if (rc == OK)
+        rc = wait_for(p, READY, p->n);
+    p->self.wait_ns = 0; /* it belongs to no step */
+    return rc;
 }
 
 int model_procs_open(struct model *m, const struct model_procs_opts *o)
@@ -424,6 +428,22 @@ bool model_procs_thread(const struct model *m, int rank, int thread,
         return false;
     *out = r->threads[thread];
     return true;
+}
+
+uint64_t model_wait_ns(const struct model *m)
+{
+    const struct model_procs *p = m->procs;
+    struct par_thread_stat t;
+    uint64_t sum = 0;
+
+    for (int i = 0; i < par_team_size(m->team); i++) {
+        par_team_stat(m->team, i, &t);
+        sum += t.wait_ns;
+    }
+    for (int r = 1; p && r < p->n; r++)
+        for (int i = 0; model_procs_thread(m, r, i, &t); i++)
+            sum += t.wait_ns;
+    return sum;
 }
 
 struct par_team *model_team(const struct model *m)

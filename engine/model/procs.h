@@ -61,6 +61,10 @@ pid_t model_procs_pid(const struct model *m, int rank);
 bool model_procs_thread(const struct model *m, int rank, int thread,
                         struct par_thread_stat *out);
 
+/* How long the threads of all ranks have waited for one another, since they were started:
+ * their sum. Between steps. */
+uint64_t model_wait_ns(const struct model *m);
+
 /* The team of this process's rank, on which its steps run. Lent. */
 struct par_team *model_team(const struct model *m);
 

@@ -45,6 +45,13 @@ static inline void model_lap(struct model_thread_ctx *w, enum model_op_class wha
     w->t_ns = now;
 }
 
+/* Add what a rank's handle has waited for other ranks to the thread's own waits. */
+static inline void model_rank_waited(struct par_rank *r, struct par_team *t, int thread)
+{
+    par_team_add_wait(t, thread, r->wait_ns);
+    r->wait_ns = 0;
+}
+
 /* Record that a collective was aborted, so that the rank ends the step. */
 static inline void model_fail(struct model_thread_ctx *w, int rc)
 {

@@ -158,8 +158,10 @@ int par_flag_wait(struct par_rank *r, struct par_flag *flag, uint64_t v)
             r->n_sleeps++;
             nap(flag, v);
         }
-        if (atomic_load_explicit(&flag->v, memory_order_acquire) >= v)
+        if (atomic_load_explicit(&flag->v, memory_order_acquire) >= v) {
+            r->wait_ns += spin_waited_ns(&s);
             return OK;
+        }
     }
 }
 

@@ -70,6 +70,7 @@ struct par_rank {
     uint64_t n_measured,
         n_barriers;             /* calls of par_comm_measure(), of par_rank_barrier() */
     uint64_t n_waits, n_sleeps; /* waits that did not end at once; how often one slept */
+    uint64_t wait_ns;           /* how long they took, as struct par_thread_stat counts */
     par_trace_fn trace;         /* NULL: none */
     void *trace_arg;
     char gap[PAR_LINE]; /* keeps array neighbours off the same cache line */

@@ -1,5 +1,5 @@
-/* par/spin.h - the time budget of one wait: spin until it is used up, reading the clock only
- * now and then.   Threads: one owner. */
+/* par/spin.h - one wait for another thread: spin until a time budget is used up, reading the
+ * clock only now and then, and report how long the wait took.   Threads: one owner. */
 #ifndef PAR_SPIN_H
 #define PAR_SPIN_H
 
@@ -13,7 +13,7 @@
 #define SPIN_BATCH 32
 
 struct spin {
-    uint64_t end_ns; /* 0: the clock has not been read yet */
+    uint64_t start_ns; /* 0: the clock has not been read yet */
     int n;
 };
 
@@ -26,9 +26,15 @@ static inline bool spin_on(struct spin *s, uint64_t spin_ns)
     if (++s->n % SPIN_BATCH != 0)
         return true;
     now = clock_ns();
-    if (!s->end_ns)
-        s->end_ns = now + spin_ns;
-    return now < s->end_ns;
+    if (!s->start_ns)
+        s->start_ns = now;
+    return now - s->start_ns < spin_ns;
+}
+
+/* How long the wait has taken so far, sleep included; 0 below about 1 us. */
+static inline uint64_t spin_waited_ns(const struct spin *s)
+{
+    return s->start_ns ? clock_ns() - s->start_ns : 0;
 }
 
 #endif

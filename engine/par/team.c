@@ -37,7 +37,7 @@ struct worker {
     int pin_failed;
     pthread_t thread;
     atomic_int cpu_seen;
-    atomic_ullong n_runs, n_parks;
+    atomic_ullong n_runs, n_parks, wait_ns;
     _Alignas(LINE) atomic_uint parked;
 } __attribute__((aligned(LINE)));
 
@@ -74,11 +74,16 @@ static void futex_wake(atomic_uint *word, int n)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
 }
 
-static void count(atomic_ullong *c)
+static void add(atomic_ullong *c, uint64_t n)
 {
     /* one writer: no read-modify-write needed */
-    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + 1,
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
                           memory_order_relaxed);
+}
+
+static void count(atomic_ullong *c)
+{
+    add(c, 1);
 }
 
 /* ---- the worker's side ---- */
@@ -145,15 +150,9 @@ static void *worker_main(void *arg)
 
 /* ---- the opener's side ---- */
 
-static void wait_for_workers(struct par_team *t)
+static void park_opener(struct par_team *t)
 {
-    struct spin s = {0};
     unsigned left;
-
-    do {
-        if (atomic_load_explicit(&t->n_left, memory_order_acquire) == 0)
-            return;
-    } while (spin_on(&s, t->spin_ns));
 
     atomic_store(&t->opener_parked, 1);
     while ((left = atomic_load(&t->n_left)) != 0) {
@@ -161,6 +160,19 @@ static void wait_for_workers(struct par_team *t)
         futex_wait(&t->n_left, left);
     }
     atomic_store_explicit(&t->opener_parked, 0, memory_order_relaxed);
+}
+
+static void wait_for_workers(struct par_team *t)
+{
+    struct spin s = {0};
+
+    while (atomic_load_explicit(&t->n_left, memory_order_acquire) != 0) {
+        if (!spin_on(&s, t->spin_ns)) {
+            park_opener(t);
+            break;
+        }
+    }
+    add(&t->workers[0].wait_ns, spin_waited_ns(&s));
 }
 
 /* Hand a job to threads 1 .. n-1; the others see nothing of it and stay parked. */
@@ -207,6 +219,7 @@ static void barrier_park(struct par_group *g, struct worker *w, unsigned generat
 static void meet(struct par_group *g, unsigned n, struct par_self *self)
 {
     struct par_team *t = self->team;
+    struct worker *w = &t->workers[self->id];
     unsigned generation;
     struct spin s = {0};
 
@@ -221,11 +234,13 @@ static void meet(struct par_group *g, unsigned n, struct par_self *self)
             futex_wake(&g->generation, INT_MAX);
         return;
     }
-    do {
-        if (atomic_load_explicit(&g->generation, memory_order_acquire) != generation)
-            return;
-    } while (spin_on(&s, t->spin_ns));
-    barrier_park(g, &t->workers[self->id], generation);
+    while (atomic_load_explicit(&g->generation, memory_order_acquire) == generation) {
+        if (!spin_on(&s, t->spin_ns)) {
+            barrier_park(g, w, generation);
+            break;
+        }
+    }
+    add(&w->wait_ns, spin_waited_ns(&s));
 }
 
 void par_barrier(struct par_self *self)
@@ -343,6 +358,11 @@ int par_team_size(const struct par_team *t)
     return t->n;
 }
 
+void par_team_add_wait(struct par_team *t, int thread, uint64_t ns)
+{
+    add(&t->workers[thread].wait_ns, ns);
+}
+
 uint64_t par_team_spin_ns(const struct par_team *t)
 {
     return t->spin_ns;
@@ -357,5 +377,6 @@ void par_team_stat(const struct par_team *t, int thread, struct par_thread_stat 
         .cpu_seen = atomic_load_explicit(&w->cpu_seen, memory_order_relaxed),
         .n_runs = atomic_load_explicit(&w->n_runs, memory_order_relaxed),
         .n_parks = atomic_load_explicit(&w->n_parks, memory_order_relaxed),
+        .wait_ns = atomic_load_explicit(&w->wait_ns, memory_order_relaxed),
     };
 }

@@ -82,7 +82,12 @@ static inline void par_share(int64_t n, int id, int n_threads, int64_t *lo, int6
 struct par_thread_stat {
     int cpu_wanted, cpu_seen; /* cpu_seen: the CPU it last ran a phase on; -1: none yet */
     uint64_t n_runs, n_parks; /* phases that it ran, times that it slept */
+    /* How long it waited, in phases, for other threads: at barriers, and thread 0 at the
+     * end of a phase. A wait shorter than about 1 us counts as 0. */
+    uint64_t wait_ns;
 };
 void par_team_stat(const struct par_team *t, int thread, struct par_thread_stat *out);
+/* Add a wait of another kind, such as for other ranks. Called by that thread only. */
+void par_team_add_wait(struct par_team *t, int thread, uint64_t ns);
 
 #endif

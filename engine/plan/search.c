@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 /* ---- from a choice to a plan ---- */
@@ -111,6 +112,40 @@ static int over_decode_measure(void *ctx, const struct topo_config *c, int repea
     return x->inner->measure(x->inner->ctx, c, repeat, seconds);
 }
 
+/* ---- telling how far it is ---- */
+
+struct watched {
+    const struct plan_evaluation *inner;
+    const struct plan_search_opts *o;
+    struct plan_progress progress;
+    uint64_t start_ns;
+};
+
+static void tell(struct watched *w)
+{
+    w->progress.elapsed_s = (double)(clock_ns() - w->start_ns) * 1e-9;
+    if (w->o->progress)
+        w->o->progress(w->o->progress_ctx, &w->progress);
+}
+
+static void begin(struct watched *w, const struct plan_search_opts *o, const char *what,
+                  double limit_s)
+{
+    *w = (struct watched){.o = o, .progress = {what, 0, 0, limit_s}};
+    w->start_ns = clock_ns();
+    tell(w);
+}
+
+static int watched_measure(void *ctx, const struct topo_config *c, int repeat,
+                           double *seconds)
+{
+    struct watched *w = ctx;
+
+    tell(w);
+    w->progress.n_measurements++;
+    return w->inner->measure(w->inner->ctx, c, repeat, seconds);
+}
+
 /* ---- the searches ---- */
 
 /* decode: what decode was given, NULL while that is searched. */
@@ -120,8 +155,9 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
 {
     struct plan_evaluator_opts eo = o->e;
     struct plan_tree_search_opts so = o->search;
-    struct plan_evaluation e = {0}, over;
-    struct over_decode both = {.inner = &e, .decode = decode};
+    struct plan_evaluation e = {0}, told, over;
+    struct over_decode both = {.inner = &told, .decode = decode};
+    struct watched w, steps;
     struct topo_limits limits;
     struct simulate_workload workload;
     int rc;
@@ -138,11 +174,16 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
     rc = o->evaluator->open(&e, &eo);
     if (rc != OK)
         return rc;
+    begin(&w, o, decode ? "prefill" : "decode", so.max_s);
+    w.inner = &e;
+    told = (struct plan_evaluation){watched_measure, &w, e.noise_frac, e.simulated};
     over =
         (struct plan_evaluation){over_decode_measure, &both, e.noise_frac, e.simulated};
-    rc = plan_tree_search(out, tree, &limits, decode && o->one_team ? &over : &e, &so);
+    rc = plan_tree_search(out, tree, &limits, decode && o->one_team ? &over : &told, &so);
     if (rc == OK)
         rc = phase_of(decode ? &p->prefill : &p->decode, out, e.noise_frac);
+    if (rc == OK && decode)
+        begin(&steps, o, "steps of both phases", PLAN_COSTS_S);
     if (rc == OK && decode)
         rc = plan_search_costs(p, o, &e, &chosen(out)->config, decode);
     o->evaluator->close(&e);

@@ -9,6 +9,13 @@
 #include "plan/plan.h"
 #include "plan/workload.h"
 
+/* How far a search is. */
+struct plan_progress {
+    const char *what; /* "decode", "prefill", "steps of both phases" */
+    int64_t n_measurements;
+    double elapsed_s, limit_s; /* of this part; limit_s: at most so long, 0: no limit */
+};
+
 struct plan_search_opts {
     const struct plan_evaluator *evaluator;
     struct plan_evaluator_opts e; /* workload, placement, phase: set per phase here */
@@ -21,6 +28,9 @@ struct plan_search_opts {
     bool one_team; /* prefill on decode's CPUs and more: what this engine runs */
     struct topo_tree_opts tree;
     struct plan_tree_search_opts search;
+    /* Called as a part begins and before each of its measurements; may be NULL. */
+    void (*progress)(void *ctx, const struct plan_progress *p);
+    void *progress_ctx;
 };
 
 struct plan_found {

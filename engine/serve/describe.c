@@ -197,16 +197,27 @@ static int64_t copied_bytes(const struct serve *s)
     return s->decode == s->prefill ? n : n + model_phase_copied_bytes(s->decode);
 }
 
+/* wait_frac: the share of the time for which a thread waited for the others. */
+static json_t *describe_totals(const struct serve_totals *t)
+{
+    return json_pack("{s:I, s:I, s:f, s:o}", "n_steps", (json_int_t)t->n_steps, "n_tok",
+                     (json_int_t)t->n_tok, "forward_s", (double)t->forward_ns * 1e-9,
+                     "wait_frac",
+                     t->forward_ns ? json_real((double)t->wait_ns / (double)t->forward_ns)
+                                   : json_null());
+}
+
 static json_t *describe_work(const struct serve *s)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "n_steps",
-                     (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
-                     "switch_copied_bytes", (json_int_t)copied_bytes(s), "n_tok",
-                     (json_int_t)s->n_tok, "forward_s", s->busy_s, "linear_s",
-                     s->op_s[MODEL_T_LINEAR], "attn_s", s->op_s[MODEL_T_ATTN],
-                     "norm_rope_s", s->op_s[MODEL_T_NORM_ROPE], "head_s",
-                     s->op_s[MODEL_T_HEAD], "reduce_s", s->op_s[MODEL_T_REDUCE], "wait_s",
-                     s->op_s[MODEL_T_WAIT]);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "n_steps",
+        (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
+        "switch_copied_bytes", (json_int_t)copied_bytes(s), "n_tok", (json_int_t)s->n_tok,
+        "forward_s", s->busy_s, "linear_s", s->op_s[MODEL_T_LINEAR], "attn_s",
+        s->op_s[MODEL_T_ATTN], "norm_rope_s", s->op_s[MODEL_T_NORM_ROPE], "head_s",
+        s->op_s[MODEL_T_HEAD], "reduce_s", s->op_s[MODEL_T_REDUCE], "wait_s",
+        s->op_s[MODEL_T_WAIT], "prefill", describe_totals(&s->totals[SERVE_PREFILL]),
+        "decode", describe_totals(&s->totals[SERVE_DECODE]));
 }
 
 /* Of all ranks. */

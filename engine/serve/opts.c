@@ -1,7 +1,13 @@
 #include "serve/serve.h"
 
 #include "cpu/cpu.h"
+#include "sched/sched.h"
 #include "tokenizer/tokenizer.h"
+
+static const char *policy_name(int i)
+{
+    return sched_policies[i] ? sched_policies[i]->name : NULL;
+}
 
 #define OPT_OF struct serve_opts
 const struct opt_row serve_opt_table[] = {
@@ -50,8 +56,8 @@ const struct opt_row serve_opt_table[] = {
             "Tuned schedules of the matrix products, a file written by `sandwich tune`. "
             "Without it a cost model chooses the schedules.",
             .unit = "FILE"),
-    OPT_ROW(STR, policy, "fcfs", "Scheduling policy: fcfs, continuous or chunked.",
-            .unit = "NAME"),
+    OPT_ROW(STR, policy, "fcfs", "Scheduling policy.", .unit = "NAME",
+            .names = policy_name),
     OPT_ROW(INT, max_tok, NULL,
             "Longest sequence, prompt and output together. 0: the model's own limit, at "
             "most 4096.",

@@ -127,6 +127,14 @@ static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
         end(q, id, logits, finish);
 }
 
+/* The threads of a phase, of all its ranks. */
+static int n_threads(const struct serve *s, const struct model_phase *phase)
+{
+    const struct plan_phase *f = phase == s->prefill ? &s->plan.prefill : &s->plan.decode;
+
+    return f->n_ranks * f->n_threads;
+}
+
 /* The configuration that this step runs under. */
 static struct model_phase *choose(struct serve *s, int n_chunks, bool prefill)
 {
@@ -142,7 +150,8 @@ static int compute(struct serve *s, int n_chunks, bool prefill)
 {
     struct model_phase *phase = choose(s, n_chunks, prefill);
     const float *logits = s->logits;
-    uint64_t t0 = clock_ns(), forward_ns, ns[MODEL_T_N];
+    uint64_t t0 = clock_ns(), wait0 = model_wait_ns(s->model), forward_ns, wait_ns;
+    uint64_t ns[MODEL_T_N];
     int rc;
 
     rc = model_forward(phase, s->chunks, n_chunks, s->logits);
@@ -150,9 +159,10 @@ static int compute(struct serve *s, int n_chunks, bool prefill)
         return rc;
     forward_ns = clock_ns() - t0;
     s->busy_s += (double)forward_ns * 1e-9;
+    wait_ns = (model_wait_ns(s->model) - wait0) / (uint64_t)n_threads(s, phase);
     model_times_take(s->model, ns);
     serve_totals_add(s, prefill ? SERVE_PREFILL : SERVE_DECODE, s->chunks, n_chunks,
-                     (int64_t)forward_ns, (int64_t)ns[MODEL_T_WAIT]);
+                     (int64_t)forward_ns, (int64_t)wait_ns);
     for (int i = 0; i < MODEL_T_N; i++)
         s->op_s[i] += (double)ns[i] * 1e-9;
     s->n_steps++;

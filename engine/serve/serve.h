@@ -148,7 +148,9 @@ enum serve_phase { SERVE_PREFILL, SERVE_DECODE, SERVE_N_PHASES };
 struct serve_totals {
     int64_t n_steps, n_tok; /* n_tok: tokens that steps computed */
     int64_t weight_bytes, kv_bytes, flop;
-    int64_t forward_ns, wait_ns; /* wait_ns: thread 0 at barriers; part of forward_ns */
+    /* wait_ns: how long the threads of the steps, of all ranks, waited for one another: their
+     * mean. It is part of forward_ns. */
+    int64_t forward_ns, wait_ns;
 };
 const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase);
 /* Call fn once on each of the team's n threads, with its number `id`; the calling thread

@@ -65,8 +65,7 @@ static int not_found(const char *name, const char *dir)
 
     if (rc != OK)
         return rc;
-    return name_unknown(ERR_NOTFOUND, name, names, "no machine \"%.80s\" in %s", name,
-                        dir);
+    return name_not_in(name, names, "no machine \"%.80s\" in %s", name, dir);
 }
 
 MUST static int find_file(char *path, size_t n, const char *name, const char *dir)

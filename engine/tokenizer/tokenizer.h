@@ -53,7 +53,8 @@ enum tok_flag {
     TOK_SPECIAL = 2,
 };
 
-/* Encode n bytes (any bytes: invalid UTF-8 falls back to bytes). *ids is owned by the
+/* Encode n bytes (any bytes: invalid UTF-8 falls back to bytes, and tok_open() has warned of
+ * bytes that the vocabulary cannot express and that are left out). *ids is owned by the
  * caller (mem_free). ERR_LIMIT above 1 GiB of text. */
 MUST int tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags,
                     int32_t **ids, size_t *n_ids);

@@ -5,12 +5,15 @@
 
 #include "tune/policy.h"
 
+static const char *policy_name(int i)
+{
+    return tune_policies[i] ? tune_policies[i]->name : NULL;
+}
+
 #define OPT_OF struct tune_opts
 const struct opt_row tune_opt_table[] = {
-    OPT_ROW(STR, policy, "sandwich",
-            "Search policy: sandwich, roller, roller_topk, ansor, dietcode, mikpoly, "
-            "oracle or default (engine/tune/README.md).",
-            .unit = "NAME"),
+    OPT_ROW(STR, policy, "sandwich", "Search policy (engine/tune/README.md).",
+            .unit = "NAME", .names = policy_name),
     /* the paper's balance of cost and quality */
     OPT_ROW(INT, sigma, "16",
             "Width of the sliding window over M: the micro-kernels chosen for the last "

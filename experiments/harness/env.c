@@ -156,22 +156,17 @@ void env_host(char *out, size_t n)
 
 int env_json(json_t **out)
 {
-    struct env_counters c;
     struct utsname u = {0};
     char host[128];
-    json_t *steal;
 
     uname(&u);
     env_host(host, sizeof(host));
-    env_counters_read(&c);
-    steal = c.steal_ns < 0 ? env_unavailable("/proc/stat", "no steal time")
-                           : json_integer(c.steal_ns);
-    *out = json_pack("{s:o s:s s:s s:i s:o s:o s:o s:o s:o s:o s:o s:o}", "host",
-                     json_string_lossy(host), "arch", u.machine, "system", u.sysname,
-                     "page_bytes", (int)sysconf(_SC_PAGESIZE), "cpu",
-                     files_json(cpu_files), "caches", caches_json(), "kernel",
-                     files_json(kernel_files), "memory", files_json(memory_files),
-                     "process", files_json(process_files), "cgroup", env_cgroup_json(),
-                     "steal_ns_since_boot", steal, "versions", versions_json());
+    *out =
+        json_pack("{s:o s:s s:s s:i s:o s:o s:o s:o s:o s:o s:o}", "host",
+                  json_string_lossy(host), "arch", u.machine, "system", u.sysname,
+                  "page_bytes", (int)sysconf(_SC_PAGESIZE), "cpu", files_json(cpu_files),
+                  "caches", caches_json(), "kernel", files_json(kernel_files), "memory",
+                  files_json(memory_files), "process", files_json(process_files),
+                  "cgroup", env_cgroup_json(), "versions", versions_json());
     return *out ? OK : err_set(ERR_NOMEM, "out of memory noting the environment");
 }

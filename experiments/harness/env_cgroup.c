@@ -49,7 +49,10 @@ static bool is_v1(void)
     return access(MOUNT "/cgroup.controllers", F_OK) != 0;
 }
 
-const char *env_cgroup_path(const char *controller, const char *file, char *out, size_t n)
+/* Path of a controller's file, for example ("cpu", "cpu.stat"): in our own group if it
+ * can be seen from here, else at the root of the mount (a container shows its group as
+ * the root). NULL: neither version has it. */
+static const char *path_of(const char *controller, const char *file, char *out, size_t n)
 {
     bool v1 = is_v1();
     char group[768];
@@ -68,7 +71,7 @@ static json_t *limit(const char *controller, const char *file)
 {
     char path[1024];
 
-    return env_cgroup_path(controller, file, path, sizeof(path))
+    return path_of(controller, file, path, sizeof(path))
                ? env_read_json(path)
                : env_unavailable(file, "no such file in our control group");
 }

@@ -77,7 +77,30 @@ static int set_path(json_t *root, const char *set)
     return OK;
 }
 
-static int lay_over(json_t *root, const struct job_read_opts *o, const char *where)
+/* Does "load.rate_rps=..." name a list? */
+static bool is_list(const json_t *root, const char *set)
+{
+    size_t section = strcspn(set, ".="), name = strcspn(set, "=");
+
+    return set[section] == '.' &&
+           json_is_array(json_object_getn(json_object_getn(root, set, section),
+                                          set + section + 1, name - section - 1));
+}
+
+/* One --set; a list in place of a single value is a new axis. */
+static int override(struct job *j, json_t *root, const char *set)
+{
+    bool was_list = is_list(root, set);
+    int rc = set_path(root, set);
+
+    if (rc == OK && !was_list && is_list(root, set) &&
+        json_array_append_new(j->swept, json_stringn(set, strcspn(set, "="))) != 0)
+        rc = err_set(ERR_NOMEM, "--set: out of memory");
+    return rc;
+}
+
+static int lay_over(struct job *j, json_t *root, const struct job_read_opts *o,
+                    const char *where)
 {
     json_t *smoke = json_incref(json_object_get(root, "smoke"));
     int rc = OK;
@@ -90,7 +113,7 @@ static int lay_over(json_t *root, const struct job_read_opts *o, const char *whe
         rc = merge(root, smoke);
     json_object_del(root, "smoke");
     for (int i = 0; o && i < o->n_sets && rc == OK; i++)
-        rc = set_path(root, o->sets[i]);
+        rc = override(j, root, o->sets[i]);
     json_decref(smoke);
     return rc;
 }
@@ -309,7 +332,7 @@ static int resolve_job(struct job *j, const json_t *root)
 static int fill(struct job *j, json_t *root, const char *where,
                 const struct job_read_opts *o)
 {
-    int rc = json_is_object(root) ? lay_over(root, o, where)
+    int rc = json_is_object(root) ? lay_over(j, root, o, where)
                                   : err_set(ERR_ARG, "%s: expected an object", where);
 
     if (rc == OK)
@@ -342,7 +365,8 @@ int job_from_json(struct job **out, const json_t *root, const char *stem,
     j->smoke = o && o->smoke;
     j->stem = mem_strdup(MEM_HARNESS, stem);
     j->path = mem_strdup(MEM_HARNESS, where);
-    rc = j->stem && j->path ? OK : ERR_NOMEM;
+    j->swept = json_array();
+    rc = j->stem && j->path && j->swept ? OK : err_set(ERR_NOMEM, "job: out of memory");
     if (rc == OK)
         rc = opt_init(job_head_opt_table, &j->head);
     if (rc == OK)
@@ -405,6 +429,7 @@ void job_free(struct job **jp)
     opt_free(job_head_opt_table, &j->head);
     opt_free(job_claim_opt_table, &j->claim);
     opt_free(job_cost_opt_table, &j->cost);
+    json_decref(j->swept);
     json_decref(j->needs);
     json_decref(j->prepare);
     json_decref(j->resolved);

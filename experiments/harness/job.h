@@ -32,7 +32,7 @@ struct job_cost {
 struct job_axis {
     char *name;                /* "load.rate_rps" */
     const char *section, *key; /* lent by `name`'s option table and the job */
-    json_t *values;            /* the list */
+    json_t *values;            /* the list; no value twice */
 };
 
 struct job_cell {
@@ -45,7 +45,7 @@ struct job_cell {
 };
 
 /* How the values of several settings become one; each setting's is the median over its
- * repeats. JOB_MEDIAN wants exactly one setting. */
+ * repeats. JOB_MEDIAN makes a headline of each setting. */
 enum job_over { JOB_MEDIAN, JOB_GEOMEAN, JOB_MIN, JOB_MAX, JOB_MEAN, JOB_SUM };
 
 struct job_headline {
@@ -73,6 +73,7 @@ struct job {
     int n_slo_scale;
     struct job_axis *axes;
     int n_axes;
+    json_t *swept; /* names of the axes that --set made of single values */
     struct job_cell *cells;
     int n_cells;
     struct job_headline *headlines;
@@ -103,6 +104,11 @@ double job_scheduled_s(const struct job *j);
 const char *job_metric_unit(const struct job *j, const char *metric);
 /* The cells a headline speaks of: marks chosen[0..n_cells); returns how many. */
 int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen);
+/* The first axis along which these cells differ, which a headline over JOB_MEDIAN may not
+ * leave open (goodput takes all rates); NULL: none. */
+const struct job_axis *job_headline_open_axis(const struct job *j,
+                                              const struct job_headline *h,
+                                              const bool *chosen);
 
 /* Make the files that `prepare` names and that are absent. Commands run without a shell,
  * their output goes to standard error. report() is called with one line before each. */
@@ -115,5 +121,8 @@ int job_n_to_prepare(const struct job *j);
 void job_describe(const struct job *j, FILE *f);
 /* Every key any job can have, as Markdown. */
 void job_docs(FILE *f);
+/* The options of cells whose name, plug-in or meaning holds `pattern` (in any case), for
+ * people. ERR_NOTFOUND: none does. */
+MUST int job_find_keys(const char *pattern, FILE *f);
 
 #endif

@@ -5,24 +5,44 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/name.h"
+#include "datasets/dataset.h"
 #include "experiments/harness/load.h"
 
 #define MAX_CELLS 100000
+
+/* Cells are told apart by their values. */
+static int check_values(const json_t *values, const char *name, const char *where)
+{
+    size_t n = json_array_size(values);
+
+    if (n == 0)
+        return err_set(ERR_ARG, "%s: %s: the list is empty", where, name);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (json_equal(json_array_get(values, i), json_array_get(values, k)))
+                return err_set(ERR_ARG,
+                               "%s: %s: values %zu and %zu of the list are equal", where,
+                               name, k + 1, i + 1);
+    return OK;
+}
 
 static int add_axis(struct job *j, const char *section, const char *key, json_t *values,
                     const char *where)
 {
     struct job_axis *a;
     char name[160];
+    int rc;
 
-    if (json_array_size(values) == 0)
-        return err_set(ERR_ARG, "%s: %s.%s: the list is empty", where, section, key);
+    snprintf(name, sizeof(name), "%s.%s", section, key);
+    rc = check_values(values, name, where);
+    if (rc != OK)
+        return rc;
     a = mem_resize(MEM_HARNESS, j->axes, (size_t)j->n_axes + 1, sizeof(*a));
     if (!a)
         return ERR_NOMEM;
     j->axes = a;
     a += j->n_axes;
-    snprintf(name, sizeof(name), "%s.%s", section, key);
     *a = (struct job_axis){.name = mem_strdup(MEM_HARNESS, name),
                            .section = section,
                            .values = json_incref(values)};
@@ -96,6 +116,16 @@ static int check_load(const json_t *load, const char *where)
     return rc;
 }
 
+/* Before a model is made for it. */
+static int check_reader(const json_t *dataset, const char *where)
+{
+    const char *name = json_string_value(json_object_get(dataset, "reader"));
+
+    return name_find(dataset_readers, name ? name : "", "reader")
+               ? OK
+               : err_prefix(ERR_NOTFOUND, "%s.reader", where);
+}
+
 static int resolve(const struct job *j, json_t *sections, const char *where)
 {
     char line[320];
@@ -110,12 +140,13 @@ static int resolve(const struct job *j, json_t *sections, const char *where)
             rc = err_set(ERR_NOMEM, "%s: out of memory", line);
         if (rc == OK && strcmp(s->name, "load") == 0)
             rc = check_load(json_object_get(sections, "load"), line);
+        if (rc == OK && strcmp(s->name, "dataset") == 0)
+            rc = check_reader(json_object_get(sections, "dataset"), line);
     }
     return rc;
 }
 
-/* A value as text; of a path (which has no blanks), when `brief`, only the last part. */
-static void put_value(const json_t *v, bool brief, FILE *f)
+void job_put_value(const json_t *v, bool brief, FILE *f)
 {
     const char *text = json_string_value(v);
     char *s = text ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
@@ -136,7 +167,7 @@ static char *cell_text(const struct job *j, const struct job_cell *c, bool brief
         return NULL;
     for (int a = 0; a < j->n_axes; a++) {
         fprintf(f, "%s%s=", a ? " " : "", brief ? j->axes[a].key : j->axes[a].name);
-        put_value(json_object_get(c->axes, j->axes[a].name), brief, f);
+        job_put_value(json_object_get(c->axes, j->axes[a].name), brief, f);
     }
     if (!brief || j->head.repeats > 1)
         fprintf(f, "%srepeat=%lld", j->n_axes ? " " : "", (long long)c->repeat);

@@ -107,6 +107,9 @@ void job_describe(const struct job *j, FILE *f)
         if (s->choice) {
             fprintf(f, "    %-26s ", s->choice);
             print_value(json_object_get(values, s->choice), f);
+            fprintf(f, "\n%32sone of", "");
+            for (int i = 0; s->names(i); i++)
+                fprintf(f, "%s %s", i ? "," : "", s->names(i));
             fprintf(f, "\n");
         }
         /* With an axis over adapters, the options of the first cell's adapter are shown. */
@@ -124,51 +127,119 @@ void job_describe(const struct job *j, FILE *f)
     print_headlines(j, f);
 }
 
-static void docs_table(const char *title, const char *help, const struct opt_row *rows,
-                       FILE *f)
+/* --- every key there is */
+
+/* What is done with each table, and with each plug-in that is a value: "load.process",
+ * "poisson". */
+struct docs {
+    void (*table)(struct docs *d, const char *section, const char *plugin,
+                  const char *help, const struct opt_row *rows);
+    void (*value)(struct docs *d, const char *key, const char *name, const char *help);
+    const char *pattern;
+    FILE *f;
+    int n; /* found */
+};
+
+static void each_table(struct docs *d)
 {
-    fprintf(f, "\n## %s\n%s\n\n", title, help);
-    opt_help_markdown(rows, f);
+    for (const struct job_section *s = job_serve_sections; s->name; s++)
+        if (s->opts)
+            d->table(d, s->name, NULL, s->help, s->opts);
+    for (int i = 0; load_processes[i]; i++)
+        d->value(d, "load.process", load_processes[i]->name, load_processes[i]->help);
+    for (int i = 0; dataset_readers[i]; i++)
+        d->value(d, "dataset.reader", dataset_readers[i]->name, dataset_readers[i]->help);
+    for (int i = 0; sut_adapters[i]; i++)
+        d->table(d, "system", sut_adapters[i]->name, sut_adapters[i]->help,
+                 sut_adapters[i]->opts);
+    for (int i = 0; studies[i]; i++)
+        d->table(d, "study", studies[i]->name, studies[i]->help, studies[i]->opts);
+}
+
+static void print_table(struct docs *d, const char *section, const char *plugin,
+                        const char *help, const struct opt_row *rows)
+{
+    if (plugin)
+        fprintf(d->f, "\n## %s, %s %s\n%s\n\n", section,
+                job_section_find(section)->choice, plugin, help);
+    else
+        fprintf(d->f, "\n## %s\n%s\n\n", section, help);
+    opt_help_markdown(rows, d->f);
+}
+
+static void print_plugin(struct docs *d, const char *key, const char *name,
+                         const char *help)
+{
+    fprintf(d->f, "\n%s `%s`: %s\n", key, name, help);
 }
 
 void job_docs(FILE *f)
 {
-    char title[96];
+    struct docs d = {.table = print_table, .value = print_plugin, .f = f};
 
     fprintf(f, "# Keys of an experiment\n"
                "A job either serves requests (sections system, dataset, load, slo, "
                "seeds) or runs\na "
                "study (section study). In these sections a list in place of a value "
                "makes an\naxis.\n");
-    docs_table("(top)", "Keys outside the sections below.", job_head_opt_table, f);
-    docs_table("claim", "The claim to reproduce.", job_claim_opt_table, f);
-    docs_table("cost", "Time and disk that a run takes.", job_cost_opt_table, f);
-    docs_table("headline",
-               "List of numbers that summarise the experiment. `where` {option: value or "
-               "list of "
-               "values} selects the cells.",
-               job_headline_opt_table, f);
+    print_table(&d, "(top)", NULL, "Keys outside the sections below.",
+                job_head_opt_table);
+    print_table(&d, "claim", NULL, "The claim to reproduce.", job_claim_opt_table);
+    print_table(&d, "cost", NULL, "Time and disk that a run takes.", job_cost_opt_table);
+    print_table(&d, "headline", NULL,
+                "List of numbers that summarise the experiment. `where` {option: value "
+                "or list of values} selects the cells. Where several settings match, "
+                "each gets its own number, whose name ends in its values.",
+                job_headline_opt_table);
     fprintf(
         f,
         "\n## prepare\nList of {\"run\": [words], \"creates\": path}: a command that is "
         "run before the cells when the file is absent.\n"
         "\n## needs\nList of texts: what the machine or the folder must have.\n"
         "\n## smoke\nSettings that replace those above with --smoke.\n");
-    for (const struct job_section *s = job_serve_sections; s->name; s++)
-        if (s->opts)
-            docs_table(s->name, s->help, s->opts, f);
-    for (int i = 0; load_processes[i]; i++)
-        fprintf(f, "\nload.process `%s`: %s\n", load_processes[i]->name,
-                load_processes[i]->help);
-    for (int i = 0; dataset_readers[i]; i++)
-        fprintf(f, "\ndataset.reader `%s`: %s\n", dataset_readers[i]->name,
-                dataset_readers[i]->help);
-    for (int i = 0; sut_adapters[i]; i++) {
-        snprintf(title, sizeof(title), "system, adapter %s", sut_adapters[i]->name);
-        docs_table(title, sut_adapters[i]->help, sut_adapters[i]->opts, f);
+    each_table(&d);
+}
+
+static bool has(const char *text, const char *pattern)
+{
+    return text && strcasestr(text, pattern);
+}
+
+static void find_in_table(struct docs *d, const char *section, const char *plugin,
+                          const char *help, const struct opt_row *rows)
+{
+    char name[160];
+
+    (void)help;
+    for (; rows->name; rows++) {
+        snprintf(name, sizeof(name), "%s.%s", section, rows->name);
+        if (!has(name, d->pattern) && !has(plugin, d->pattern) &&
+            !has(rows->help, d->pattern))
+            continue;
+        fprintf(d->f, "%s%s%s\n", name, plugin ? " of " : "", plugin ? plugin : "");
+        opt_help_row(rows, d->f);
+        d->n++;
     }
-    for (int i = 0; studies[i]; i++) {
-        snprintf(title, sizeof(title), "study, name %s", studies[i]->name);
-        docs_table(title, studies[i]->help, studies[i]->opts, f);
-    }
+}
+
+static void find_plugin(struct docs *d, const char *key, const char *name,
+                        const char *help)
+{
+    if (!has(key, d->pattern) && !has(name, d->pattern) && !has(help, d->pattern))
+        return;
+    fprintf(d->f, "%s=%s\n", key, name);
+    opt_help_row(&(const struct opt_row){.help = help}, d->f);
+    d->n++;
+}
+
+int job_find_keys(const char *pattern, FILE *f)
+{
+    struct docs d = {
+        .table = find_in_table, .value = find_plugin, .pattern = pattern, .f = f};
+
+    each_table(&d);
+    return d.n ? OK
+               : err_set(ERR_NOTFOUND,
+                         "no key matches \"%s\"; `testbed describe keys` lists all",
+                         pattern);
 }

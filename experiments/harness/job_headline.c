@@ -6,6 +6,10 @@
 #include "experiments/harness/metrics.h"
 #include "experiments/harness/study.h"
 
+/* A headline that matches more settings than this summarises nothing: it asks which is
+ * meant, in its own line of the result. */
+#define SETTINGS_MAX 64
+
 /* "rate_rps" -> "load.rate_rps"; a full name stays. The first section that has the key
  * wins unless an axis has it. */
 static int full_name(const struct job *j, const char *name, char *out, size_t n,
@@ -108,39 +112,25 @@ static bool is_goodput(const struct job *j, const char *metric)
     return !j->study && strcmp(metric, "goodput_rps") == 0;
 }
 
-/* One setting must remain; goodput is over all rates of one. */
-static int check_one_setting(struct job *j, const struct job_headline *h,
-                             const char *where)
+const struct job_axis *job_headline_open_axis(const struct job *j,
+                                              const struct job_headline *h,
+                                              const bool *chosen)
 {
-    bool *chosen = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*chosen));
-    const struct job_cell *first = NULL;
-    int rc = OK;
+    for (int a = 0; a < j->n_axes; a++) {
+        const char *name = j->axes[a].name;
+        const json_t *first = NULL;
 
-    if (!chosen)
-        return ERR_NOMEM;
-    job_headline_cells(j, h, chosen);
-    for (int i = 0; i < j->n_cells && rc == OK; i++) {
-        if (!chosen[i])
+        if (is_goodput(j, h->metric) && strcmp(name, "load.rate_rps") == 0)
             continue;
-        if (!first)
-            first = &j->cells[i];
-        for (int a = 0; a < j->n_axes; a++) {
-            const char *axis = j->axes[a].name;
+        for (int i = 0; i < j->n_cells; i++) {
+            const json_t *v = json_object_get(j->cells[i].axes, name);
 
-            if (is_goodput(j, h->metric) && strcmp(axis, "load.rate_rps") == 0)
-                continue;
-            if (!json_equal(json_object_get(first->axes, axis),
-                            json_object_get(j->cells[i].axes, axis))) {
-                rc = err_set(ERR_ARG,
-                             "%s: headline \"%s\": which %s? several cells match; fix it "
-                             "in \"where\", or say what is made of them in \"over\"",
-                             where, h->name, axis);
-                break;
-            }
+            if (chosen[i] && first && !json_equal(first, v))
+                return &j->axes[a];
+            first = chosen[i] && !first ? v : first;
         }
     }
-    mem_free(chosen);
-    return rc;
+    return NULL;
 }
 
 const char *job_metric_unit(const struct job *j, const char *metric)
@@ -191,10 +181,136 @@ static int read_one(struct job *j, struct job_headline *h, const json_t *given,
         rc = err_set(ERR_ARG, "%s.where: expected an object", where);
     if (rc == OK)
         rc = read_where(j, h, cells, where);
-    if (rc == OK && h->over == JOB_MEDIAN)
-        rc = check_one_setting(j, h, where);
 out:
     json_decref(rest);
+    return rc;
+}
+
+static bool is_taken(const struct job *j, const char *name)
+{
+    for (int i = 0; i < j->n_headlines; i++)
+        if (strcmp(j->headlines[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Headlines are objects of an HDF5 group and keys of latest.json. */
+static int check_name(const struct job *j, const char *name, const char *where)
+{
+    if (!*name || strchr(name, '/'))
+        return err_set(ERR_ARG, "%s: expected a name without '/', found \"%s\"", where,
+                       name);
+    if (is_taken(j, name))
+        return err_set(ERR_ARG, "%s: a second headline has the name \"%s\"", where, name);
+    return OK;
+}
+
+static char *value_text(const json_t *v, bool brief)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+
+    if (!f)
+        return NULL;
+    job_put_value(v, brief, f);
+    return fclose(f) == 0 ? text : NULL;
+}
+
+/* Does the last part of a path name one value of the axis only? */
+static bool is_distinct(const struct job_axis *a, const json_t *value, const char *text)
+{
+    size_t i;
+    json_t *v;
+
+    json_array_foreach(a->values, i, v)
+    {
+        char *other = value_text(v, true);
+        bool equal = other && strcmp(other, text) == 0;
+
+        free(other);
+        if (equal && v != value)
+            return false;
+    }
+    return true;
+}
+
+/* "ttft_p50 rate_rps=5": new text, NULL on ERR_NOMEM. */
+static json_t *name_at(const char *name, const struct job_axis *a, const json_t *value)
+{
+    char *text = value_text(value, true);
+    json_t *full;
+
+    if (text && !is_distinct(a, value, text)) {
+        free(text);
+        text = value_text(value, false);
+    }
+    for (char *p = text; p && *p; p++)
+        *p = *p == '/' ? '_' : *p;
+    full = text ? json_sprintf("%s %s=%s", name, a->key, text) : NULL;
+    free(text);
+    return full;
+}
+
+static int add(struct job *j, const json_t *given, const char *where);
+
+/* A headline for each value of an axis that `h`, made from `given`, leaves open. */
+static int add_along(struct job *j, const struct job_headline *h, const json_t *given,
+                     const struct job_axis *a, const char *where)
+{
+    const json_t *wanted = json_object_get(h->where, a->name);
+    int rc = OK;
+
+    for (size_t i = 0; i < json_array_size(a->values) && rc == OK; i++) {
+        json_t *v = json_array_get(a->values, i), *one, *cells;
+
+        if (wanted && !same(v, wanted))
+            continue;
+        one = json_copy((json_t *)given);
+        cells = json_copy(h->where);
+        if (json_object_set(cells, a->name, v) != 0 ||
+            json_object_set(one, "where", cells) != 0 ||
+            json_object_set_new(one, "name", name_at(h->name, a, v)) != 0)
+            rc = err_set(ERR_NOMEM, "%s: out of memory", where);
+        else
+            rc = add(j, one, where);
+        json_decref(one);
+        json_decref(cells);
+    }
+    return rc;
+}
+
+static int keep(struct job *j, struct job_headline *h, const char *where)
+{
+    struct job_headline *all =
+        mem_resize(MEM_HARNESS, j->headlines, (size_t)j->n_headlines + 1, sizeof(*h));
+    int rc = all ? check_name(j, h->name, where) : ERR_NOMEM;
+
+    if (all)
+        j->headlines = all;
+    if (rc == OK) {
+        j->headlines[j->n_headlines++] = *h;
+        *h = (struct job_headline){0};
+    }
+    return rc;
+}
+
+static int add(struct job *j, const json_t *given, const char *where)
+{
+    struct job_headline h = {0};
+    const struct job_axis *a = NULL;
+    bool *chosen = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*chosen));
+    int rc = chosen ? read_one(j, &h, given, where) : ERR_NOMEM, n;
+
+    if (rc == OK && h.over == JOB_MEDIAN) {
+        n = job_headline_cells(j, &h, chosen) / (int)j->head.repeats;
+        a = n <= SETTINGS_MAX ? job_headline_open_axis(j, &h, chosen) : NULL;
+    }
+    if (rc == OK)
+        rc = a ? add_along(j, &h, given, a, where) : keep(j, &h, where);
+    opt_free(job_headline_opt_table, &h);
+    json_decref(h.where);
+    mem_free(chosen);
     return rc;
 }
 
@@ -207,12 +323,9 @@ int job_read_headlines(struct job *j, const json_t *root, const char *where)
 
     if (list && !json_is_array(list))
         return err_set(ERR_ARG, "%s: headline: expected a list", where);
-    j->headlines = mem_new(MEM_HARNESS, n, sizeof(*j->headlines));
-    if (!j->headlines)
-        return ERR_NOMEM;
     for (size_t i = 0; i < n && rc == OK; i++) {
         snprintf(line, sizeof(line), "%s: headline %zu", where, i);
-        rc = read_one(j, &j->headlines[j->n_headlines++], json_array_get(list, i), line);
+        rc = add(j, json_array_get(list, i), line);
     }
     return rc;
 }

@@ -16,7 +16,8 @@ struct job_section {
     const char *name;
     const struct opt_row *opts; /* NULL: of the plug-in that the section names */
     const char *help;
-    const char *choice; /* the key that names it: "adapter" */
+    const char *choice;          /* the key that names it: "adapter" */
+    const char *(*names)(int i); /* of the plug-ins, as in an option's row */
     int (*find)(const char *plugin, const struct opt_row **out);
 };
 /* Both end with a NULL name. */
@@ -34,7 +35,11 @@ MUST int job_section_resolve(const struct job_section *s, const json_t *given,
 
 /* Axes and cells of `root`, whose sections have been checked to be objects. */
 MUST int job_expand(struct job *j, const json_t *root, const char *where);
-/* Headlines of `root`; after job_expand(). */
+/* Write an axis value as text; of a path (which has no blanks), when `brief`, only the last
+ * part. */
+void job_put_value(const json_t *v, bool brief, FILE *f);
+/* Headlines of `root`; after job_expand(). One that matches several settings becomes one
+ * for each, whose name ends in the values that tell them apart. */
 MUST int job_read_headlines(struct job *j, const json_t *root, const char *where);
 
 #endif

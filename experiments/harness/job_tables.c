@@ -89,6 +89,16 @@ static int find_adapter(const char *name, const struct opt_row **out)
     return rc;
 }
 
+static const char *adapter_name(int i)
+{
+    return sut_adapters[i] ? sut_adapters[i]->name : NULL;
+}
+
+static const char *study_name(int i)
+{
+    return studies[i] ? studies[i]->name : NULL;
+}
+
 static int find_study(const char *name, const struct opt_row **out)
 {
     const struct study *s;
@@ -100,21 +110,20 @@ static int find_study(const char *name, const struct opt_row **out)
 
 const struct job_section job_serve_sections[] = {
     {"system", NULL, "The system under test: `adapter` and the options of that adapter.",
-     "adapter", find_adapter},
-    {"dataset", dataset_opt_table, "The requests. `seed` defaults to seeds.sample.", NULL,
-     NULL},
-    {"load", load_opt_table, "When requests are sent.", NULL, NULL},
+     "adapter", adapter_name, find_adapter},
+    {"dataset", dataset_opt_table, "The requests. `seed` defaults to seeds.sample.", 0, 0,
+     0},
+    {"load", load_opt_table, "When requests are sent.", 0, 0, 0},
     {"slo", job_slo_opt_table,
-     "Latency objectives. `scale`: list of multiples of them to evaluate as well.", NULL,
-     NULL},
-    {"seeds", run_seeds_opt_table, "The four random seeds. All are recorded.", NULL,
-     NULL},
+     "Latency objectives. `scale`: list of multiples of them to evaluate as well.", 0, 0,
+     0},
+    {"seeds", run_seeds_opt_table, "The four random seeds. All are recorded.", 0, 0, 0},
     {0},
 };
 
 const struct job_section job_study_sections[] = {
     {"study", NULL, "The study to run: `name` and the options of that study.", "name",
-     find_study},
+     study_name, find_study},
     {0},
 };
 

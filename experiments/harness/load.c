@@ -1,21 +1,37 @@
 #include "experiments/harness/load.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/name.h"
 
+static const char *process_name(int i)
+{
+    return load_processes[i] ? load_processes[i]->name : NULL;
+}
+
 #define OPT_OF struct load_opts
 const struct opt_row load_opt_table[] = {
     OPT_ROW(STR, process, "closed",
-            "Arrival process. closed: a fixed number of requests is outstanding. "
-            "constant, poisson: open loop, requests arrive at a rate."),
+            "Arrival process. In the closed loop a fixed number of requests is "
+            "outstanding. In an open loop requests arrive whether or not others have "
+            "ended.",
+            .names = process_name),
     OPT_ROW(INT, concurrency, "1",
             "Closed loop: number of outstanding requests. 1: one sequence at a time.",
             .min = 1, .max = 65536),
     OPT_ROW(F64, rate_rps, "0",
             "Open loop: mean arrival rate, at least 1e-6. 0: closed loop.",
             .unit = "req/s", .min = 0, .max = 1e6),
+    OPT_ROW(F64, burstiness, "1",
+            "gamma: shape of the distribution of gaps, whose coefficient of variation is "
+            "1/sqrt(burstiness). Below 1 arrivals are burstier than those of poisson, "
+            "above 1 more regular.",
+            .min = 0.001, .max = 1e6),
+    OPT_ROW(F64, time_scale, "1",
+            "trace: arrival times are multiplied by this. 0.5: twice the rate.",
+            .min = 1e-9, .max = 1e9),
     OPT_ROW(INT, n_requests, "0", "Number of measured requests. 0: all of the data set.",
             .min = 0, .max = 1e7),
     OPT_ROW(INT, warmup_requests, "0",
@@ -46,16 +62,70 @@ int load_process_find(const char *name, const struct load_process **out)
 }
 
 int load_arrivals(const struct load_process *p, const struct load_opts *o, uint64_t seed,
-                  double *arrival_s, size_t n)
+                  const struct load_trace *trace, double *arrival_s, size_t n)
 {
-    p->arrivals(o, seed, arrival_s, n);
-    if (n == 0 || arrival_s[n - 1] <= LOAD_ARRIVAL_MAX_S)
+    double last;
+
+    if (p->wants_trace && (trace->n == 0 || !trace->arrival_s))
+        return err_set(
+            ERR_ARG,
+            "load.process: \"%s\" needs a data set with arrival times, and "
+            "this one has none (reader azure, synth with the fit of such a trace "
+            "and lengths_csv with a column arrival_s have them)",
+            p->name);
+    p->arrivals(o, seed, trace, arrival_s, n);
+    last = n ? arrival_s[n - 1] : 0;
+    if (last <= LOAD_ARRIVAL_MAX_S)
         return OK;
+    if (p->wants_trace)
+        return err_set(ERR_LIMIT,
+                       "load.time_scale: at %g the last of %zu requests would come after "
+                       "%.3g s, expected at most %g: lower it, or n_requests",
+                       o->time_scale, n, last, LOAD_ARRIVAL_MAX_S);
     return err_set(
         ERR_LIMIT,
         "load.rate_rps: at %g requests a second the last of %zu would come "
         "after %.3g s, expected at most %g: raise the rate or lower n_requests",
-        o->rate_rps, n, arrival_s[n - 1], LOAD_ARRIVAL_MAX_S);
+        o->rate_rps, n, last, LOAD_ARRIVAL_MAX_S);
+}
+
+static bool reads(const struct load_process *p, const char *option)
+{
+    const char *at = strstr(p->reads, option);
+    size_t n = strlen(option);
+
+    return at && (at == p->reads || at[-1] == ' ') && (!at[n] || at[n] == ' ');
+}
+
+/* An option that the process does not read would be a sweep that changes nothing. */
+static int check_reads(const struct load_process *p, const struct load_opts *o,
+                       const char *where)
+{
+    const struct {
+        const char *name;
+        double value, unset;
+    } options[] = {{"concurrency", (double)o->concurrency, 1},
+                   {"rate_rps", o->rate_rps, 0},
+                   {"burstiness", o->burstiness, 1},
+                   {"time_scale", o->time_scale, 1}};
+    char who[128] = "";
+
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        if (options[i].value == options[i].unset || reads(p, options[i].name))
+            continue;
+        for (int k = 0; load_processes[k]; k++)
+            if (reads(load_processes[k], options[i].name)) {
+                size_t n = strlen(who);
+
+                snprintf(who + n, sizeof(who) - n, "%s%s", n ? ", " : "",
+                         load_processes[k]->name);
+            }
+        return err_set(
+            ERR_ARG, "%s.%s: process \"%s\" has no such option, found %g (%s: %s)", where,
+            options[i].name, p->name, options[i].value,
+            strchr(who, ',') ? "those that have it" : "the one that has it", who);
+    }
+    return OK;
 }
 
 int load_check(const struct load_opts *o, const char *where)
@@ -65,19 +135,9 @@ int load_check(const struct load_opts *o, const char *where)
 
     if (rc != OK)
         return err_prefix(rc, "%s", where);
-    if (p->arrivals && !(o->rate_rps >= LOAD_RATE_MIN_RPS))
+    if (reads(p, "rate_rps") && !(o->rate_rps >= LOAD_RATE_MIN_RPS))
         return err_set(
             ERR_ARG, "%s.rate_rps: process \"%s\" needs a rate of at least %g, found %g",
             where, o->process, LOAD_RATE_MIN_RPS, o->rate_rps);
-    if (!p->arrivals && o->rate_rps > 0)
-        return err_set(ERR_ARG,
-                       "%s.rate_rps: the closed loop has no rate, found %g (use process "
-                       "\"constant\" or \"poisson\")",
-                       where, o->rate_rps);
-    if (p->arrivals && o->concurrency != 1)
-        return err_set(ERR_ARG,
-                       "%s.concurrency: only for the closed loop, found %lld with "
-                       "process \"%s\"",
-                       where, (long long)o->concurrency, o->process);
-    return OK;
+    return check_reads(p, o, where);
 }

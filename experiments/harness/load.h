@@ -8,6 +8,7 @@
 #ifndef HARNESS_LOAD_H
 #define HARNESS_LOAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,7 +25,7 @@ enum load_order { LOAD_ORDER_DATASET, LOAD_ORDER_SHUFFLE };
 struct load_opts {
     char *process;
     int64_t concurrency;
-    double rate_rps;
+    double rate_rps, burstiness, time_scale;
     int64_t n_requests, warmup_requests;
     double timeout_s;
     int64_t max_requests_outstanding;
@@ -33,22 +34,34 @@ struct load_opts {
 };
 extern const struct opt_row load_opt_table[];
 
+/* When the requests of a data set arrived. */
+struct load_trace {
+    const double *arrival_s; /* [n], non-decreasing, from the first on; NULL: unknown */
+    size_t n;
+};
+
 struct load_process {
     const char *name;
     const char *help;
-    /* Fill arrival_s[0..n), non-decreasing, in seconds from the start. NULL: closed loop.
-     */
-    void (*arrivals)(const struct load_opts *o, uint64_t seed, double *arrival_s,
-                     size_t n);
+    /* The options that this process reads, of those that not all do: words of
+     * "concurrency rate_rps burstiness time_scale". */
+    const char *reads;
+    bool wants_trace;
+    /* Fill arrival_s[0..n), non-decreasing, in seconds from the start. `trace` has times
+     * where wants_trace. NULL: closed loop. */
+    void (*arrivals)(const struct load_opts *o, uint64_t seed,
+                     const struct load_trace *trace, double *arrival_s, size_t n);
 };
 extern const struct load_process *const load_processes[]; /* written by make */
 
 /* ERR_NOTFOUND names the nearest. */
 MUST int load_process_find(const char *name, const struct load_process **out);
 /* The arrival times of n requests of an open loop, as of p->arrivals. ERR_LIMIT: the last
- * one is later than LOAD_ARRIVAL_MAX_S. */
+ * one is later than LOAD_ARRIVAL_MAX_S. ERR_ARG: the process wants a trace and there is
+ * none. */
 MUST int load_arrivals(const struct load_process *p, const struct load_opts *o,
-                       uint64_t seed, double *arrival_s, size_t n);
+                       uint64_t seed, const struct load_trace *trace, double *arrival_s,
+                       size_t n);
 /* The options make sense together; `where` begins the error line. */
 MUST int load_check(const struct load_opts *o, const char *where);
 

@@ -22,6 +22,7 @@
 #include "experiments/harness/metrics.h"
 #include "experiments/harness/run_dir.h"
 #include "experiments/harness/run_experiment.h"
+#include "experiments/harness/run_figure.h"
 #include "experiments/harness/study.h"
 #include "measure/card.h"
 #include "plan/plan.h"
@@ -31,17 +32,13 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define EXIT_STATUS                                                                      \
     "  0  success\n"                                                                     \
     "  2  wrong usage, or an error in the experiment's file\n"                           \
-    "  3  the run is invalid or could not be carried out, or standard output could "     \
-    "not\n"                                                                              \
-    "     be written\n"
+    "  3  the run is invalid or failed, or standard output could not be written\n"
 
-#define MACHINE_BUDGET_S 60
-#define FULL_CARD        "characterize"
-#define FIGURE_PYTHON    "/usr/bin/python3"
-#define PLAN_BYTES       (1 << 20)
+#define FULL_CARD  "characterize"
+#define PLAN_BYTES (1 << 20)
 
 struct flags {
-    bool smoke, dry_run, quiet, fresh, draw, force, full, help;
+    bool smoke, dry_run, quiet, fresh, draw, force, full, accept_noise, help;
     char *out, *tag, *format, *record;
 };
 
@@ -74,15 +71,15 @@ static const struct opt_row describe_flags[] = {SMOKE_ROW, OPT_HELP_ROW, {0}};
 static const struct opt_row machine_flags[] = {
     OPT_ROW(BOOL, force, "false",
             "Measure again, even if there is a card of this machine."),
-    OPT_ROW(
-        BOOL, full, "false",
-        "Measure the full card, which takes a minute or two, by running the experiment "
-        "characterize: every probe, this engine's prefill and decode, and how far the "
-        "counters can be trusted. It is kept as JSON and HDF5 and drawn on one page."),
-    OPT_ROW(
-        BOOL, smoke, "false",
-        "With --full: run the experiment's smoke section, which takes seconds and whose "
-        "numbers are no measurement of the machine."),
+    OPT_ROW(BOOL, accept_noise, "false",
+            "Trust bounds even if their trials differ by more than 10 % or other "
+            "programs had most of the CPUs. For the quick card only."),
+    OPT_ROW(BOOL, full, "false",
+            "Measure the full card in a minute or two by running the experiment "
+            "characterize. It is kept as JSON and HDF5 and drawn on one page."),
+    OPT_ROW(BOOL, smoke, "false",
+            "With --full: run the experiment's smoke section, which takes seconds and "
+            "does not measure the machine."),
     OPT_ROW(BOOL, quiet, "false", "With --full: print no progress."),
     OUT_ROW("With --full: folder of the record. Default: results/characterize, with "
             "--smoke results/characterize/smoke."),
@@ -132,33 +129,6 @@ static int run_status(const struct run_outcome *o)
     return o->n_failed || o->n_invalid ? EXIT_INVALID : EXIT_OK;
 }
 
-/* Draw the figure of an experiment from its record with the experiment's script, which
- * prints where it is. `dir`: the folder of the figure, NULL for paper-figs/out. */
-static int draw(const char *stem, const char *record, const char *dir)
-{
-    char name[256], script[PATH_MAX];
-    const struct child_program p = {
-        .argv = (const char *const[]){FIGURE_PYTHON, script, record, dir, NULL},
-        .fd = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}};
-    pid_t pid;
-    int rc;
-
-    snprintf(name, sizeof(name), "paper-figs/%s.py", stem);
-    home_find(script, sizeof(script), name);
-    if (access(script, R_OK) != 0)
-        return err_set(ERR_NOTFOUND, "%s: no figure is drawn: cannot read %s: %s", stem,
-                       script, strerror(errno));
-    fflush(NULL);
-    rc = child_start(&pid, &p);
-    if (rc == OK)
-        rc = child_wait(&pid, 0);
-    return rc == OK ? OK
-                    : err_set(rc,
-                              "%s: no figure is drawn: %s; it needs python3-matplotlib "
-                              "and python3-h5py",
-                              script, err_msg());
-}
-
 /* What a run has left. */
 struct ran {
     struct run_dir dir;
@@ -173,7 +143,8 @@ static void ran_fini(struct ran *r)
 
 static int draw_ran(const struct job *j, const struct ran *r)
 {
-    return draw(j->stem, r->outcome.path, r->dir.is_separate ? r->dir.path : NULL);
+    return run_figure(j->stem, r->outcome.path, r->dir.is_separate ? r->dir.path : NULL,
+                      j->n_axes > 0);
 }
 
 /* *out: ran_fini(), also after an error. Returns the exit status. */
@@ -254,8 +225,10 @@ static int verb_run(const struct words *w)
     else {
         process_at_signal(report_resume);
         status = run_job(&ran, j, w);
-        if (w->flags.draw && ran.outcome.path && draw_ran(j, &ran) != OK)
-            status = complain(EXIT_INVALID);
+        /* A sweep was asked for on the command line to be looked at. */
+        if ((w->flags.draw || json_array_size(j->swept) > 0) && ran.outcome.path &&
+            draw_ran(j, &ran) != OK)
+            status = complain(w->flags.draw ? EXIT_INVALID : status);
         ran_fini(&ran);
     }
     job_free(&j);
@@ -340,8 +313,18 @@ static int verb_describe(const struct words *w)
         return EXIT_OK;
     }
     if (strcmp(w->rest[0], "keys") == 0) {
+        if (w->n_rest > 1)
+            return job_find_keys(w->rest[1], stdout) == OK ? EXIT_OK
+                                                           : complain(EXIT_USAGE);
         job_docs(stdout);
         return EXIT_OK;
+    }
+    if (w->n_rest > 1) {
+        fprintf(stderr,
+                "testbed describe: unexpected argument \"%s\"; only `describe keys` "
+                "takes a second one\n",
+                w->rest[1]);
+        return EXIT_USAGE;
     }
     if (is_plan(w->rest[0]))
         return describe_plan(w->rest[0]);
@@ -373,8 +356,9 @@ static int verb_draw(const struct words *w)
     /* The newest record is found by the script, which then gets no second word either. */
     if (!w->flags.record && w->flags.out && setenv("FIGURES", w->flags.out, 1) != 0)
         return complain(EXIT_INVALID);
-    return draw(w->rest[0], w->flags.record, w->flags.out) == OK ? EXIT_OK
-                                                                 : complain(EXIT_INVALID);
+    return run_figure(w->rest[0], w->flags.record, w->flags.out, false) == OK
+               ? EXIT_OK
+               : complain(EXIT_INVALID);
 }
 
 /* The full card is what the experiment `characterize` measures, records and draws. */
@@ -395,7 +379,7 @@ static int full_machine(const struct words *w)
     if (status == EXIT_OK) {
         dir = json_string_value(
             json_object_get(json_object_get(j->cells[0].settings, "study"), "dir"));
-        rc = machine_card_full_get(&card, dir, 0, 0); /* reads what was just written */
+        rc = measure_card_read_in(&card, dir, "-full"); /* which was just written */
         printf("\n");
         status = print_card(rc, card);
         printf("\nkept in %s (JSON) and %s (HDF5)\n", dir, ran.outcome.path);
@@ -409,12 +393,19 @@ static int full_machine(const struct words *w)
 
 static int verb_machine(const struct words *w)
 {
+    const struct machine_card_opts o = {.dir = MEASURE_CARD_DIR,
+                                        .force = w->flags.force,
+                                        .accept_noise = w->flags.accept_noise};
     json_t *card = NULL;
     int rc;
 
+    if (w->flags.full && w->flags.accept_noise) {
+        err_set(ERR_ARG, "--accept-noise is for the quick card, not for --full");
+        return complain(EXIT_USAGE);
+    }
     if (w->flags.full)
         return full_machine(w);
-    rc = machine_card_get(&card, MEASURE_CARD_DIR, w->flags.force, MACHINE_BUDGET_S);
+    rc = machine_card_get(&card, &o);
     return print_card(rc, card);
 }
 
@@ -437,7 +428,7 @@ static int verb_export(const struct words *w)
 static const struct verb {
     const char *name, *help; /* `help` is one line for the list of verbs */
     struct opt_usage usage;
-    int n_args;
+    int n_args, n_optional;
     const struct opt_row *flags;
     int (*run)(const struct words *w);
 } verbs[] = {
@@ -451,6 +442,7 @@ static const struct verb {
       "  testbed run quickstart --set load.n_requests=10 --set 'system.threads=[1,2]'\n",
       EXIT_STATUS},
      1,
+     0,
      run_flags,
      verb_run},
     {"list",
@@ -461,16 +453,19 @@ static const struct verb {
       "  testbed list | grep simulated\n",
       EXIT_STATUS},
      0,
+     0,
      list_flags,
      verb_list},
     {"describe",
      "Describe an experiment, a plan, all metrics or all keys.",
-     {"testbed describe NAME|FILE|metrics|keys [--set KEY=VALUE]... [options]",
+     {"testbed describe NAME|FILE|metrics|keys [PATTERN] [--set KEY=VALUE]... [options]",
       "Describe an experiment (its claim, needs, cost and every setting) or a plan file. "
-      "`metrics` lists all metrics, `keys` all keys of an experiment.",
+      "`metrics` lists all metrics, `keys` all keys of an experiment, `keys PATTERN` "
+      "those whose name or meaning holds PATTERN.",
       "  testbed describe quickstart\n"
-      "  testbed describe keys\n",
+      "  testbed describe keys rate\n",
       EXIT_STATUS},
+     1,
      1,
      describe_flags,
      verb_describe},
@@ -483,6 +478,7 @@ static const struct verb {
       "  testbed machine --full\n",
       EXIT_STATUS},
      0,
+     0,
      machine_flags,
      verb_machine},
     {"export",
@@ -492,6 +488,7 @@ static const struct verb {
       "  testbed export results/quickstart/RUN.h5 --format csv --out requests.csv\n",
       EXIT_STATUS},
      1,
+     0,
      export_flags,
      verb_export},
     {"draw",
@@ -503,6 +500,7 @@ static const struct verb {
       "  testbed draw quickstart --record FILE.h5 --out figures\n",
       EXIT_STATUS},
      1,
+     0,
      draw_flags,
      verb_draw},
 };
@@ -564,7 +562,7 @@ static int run_verb(int verb, int argc, char **argv)
     } else if (w.flags.help) {
         opt_help_usage(&v->usage, v->flags, stdout);
         status = EXIT_OK;
-    } else if (w.n_rest != v->n_args) {
+    } else if (w.n_rest < v->n_args || w.n_rest > v->n_args + v->n_optional) {
         fprintf(
             stderr,
             "testbed %s: expected %d argument%s, found %d (usage: %s; --help describes "

@@ -91,6 +91,17 @@ double metrics_tpot_ms(const struct metrics_row *r); /* (e2e - ttft) / (n - 1), 
 bool metrics_slo_met(const struct metrics_row *r, const struct metrics_slo *s,
                      double scale);
 
+/* Did requests come faster than they ended? Then latencies grow with the length of the run,
+ * and say more of it than of the system. The backlog must have grown by more than chance
+ * does: by more than the square root of the number of requests. In 400 simulated queues of
+ * 1 and 4 servers each that flags 1 % at half of the capacity and 12 % at 80 % of it with
+ * 20 requests, 0 and 4 % with 400; 79 and 100 % at twice the capacity. */
+struct metrics_overload {
+    double observed, threshold; /* of the rate in req/s, or of the backlog's growth */
+    char text[200];
+};
+bool metrics_overloaded(const struct metrics *m, struct metrics_overload *out);
+
 /* The highest measured rate up to which attainment never fell below `target`; NaN when
  * the lowest rate already fails. Points in any order. */
 double metrics_goodput_rps(const double *rate_rps, const double *attainment, size_t n,

@@ -178,7 +178,7 @@ static double output_tok(const struct metrics_work *w, const char **why)
     return n;
 }
 
-static double ratio(double a, double b, const char **why, const char *reason)
+double metrics_ratio(double a, double b, const char **why, const char *reason)
 {
     if (b > 0)
         return a / b;
@@ -188,47 +188,29 @@ static double ratio(double a, double b, const char **why, const char *reason)
 
 static double duration(const struct metrics_work *w, const char **why)
 {
-    return ratio(w->duration_s, 1, why, "");
-}
-
-static double offered_rate(const struct metrics_work *w, const char **why)
-{
-    int64_t first = INT64_MAX, last = INT64_MIN;
-
-    for (size_t i = 0; i < w->n_measured; i++) {
-        int64_t t = w->measured[i]->intended_ns;
-
-        first = t < first ? t : first;
-        last = t > last ? t : last;
-    }
-    if (w->n_measured < 2) {
-        *why = "fewer than two requests";
-        return NAN;
-    }
-    return ratio((double)(w->n_measured - 1), (double)(last - first) / NS_PER_S, why,
-                 "all requests were intended at one moment");
+    return metrics_ratio(w->duration_s, 1, why, "");
 }
 
 static double request_throughput(const struct metrics_work *w, const char **why)
 {
-    return ratio((double)w->n_ok, w->duration_s, why, "the cell took no time");
+    return metrics_ratio((double)w->n_ok, w->duration_s, why, "the cell took no time");
 }
 
 static double output_throughput(const struct metrics_work *w, const char **why)
 {
-    return ratio(output_tok(w, why), w->duration_s, why, "the cell took no time");
+    return metrics_ratio(output_tok(w, why), w->duration_s, why, "the cell took no time");
 }
 
 static double total_throughput(const struct metrics_work *w, const char **why)
 {
-    return ratio(output_tok(w, why) + input_tok(w, why), w->duration_s, why,
-                 "the cell took no time");
+    return metrics_ratio(output_tok(w, why) + input_tok(w, why), w->duration_s, why,
+                         "the cell took no time");
 }
 
 static double error_frac(const struct metrics_work *w, const char **why)
 {
-    return ratio((double)(w->n_measured - w->n_ok), (double)w->n_measured, why,
-                 "no request was measured");
+    return metrics_ratio((double)(w->n_measured - w->n_ok), (double)w->n_measured, why,
+                         "no request was measured");
 }
 
 static double n_slo_met(const struct metrics_work *w, double scale)
@@ -252,14 +234,15 @@ static double slo_attainment(const struct metrics_work *w, const char **why)
 {
     if (!has_slo(w, why))
         return NAN;
-    return ratio(n_slo_met(w, 1), (double)w->n_measured, why, "no request was measured");
+    return metrics_ratio(n_slo_met(w, 1), (double)w->n_measured, why,
+                         "no request was measured");
 }
 
 static double request_goodput(const struct metrics_work *w, const char **why)
 {
     if (!has_slo(w, why))
         return NAN;
-    return ratio(n_slo_met(w, 1), w->duration_s, why, "the cell took no time");
+    return metrics_ratio(n_slo_met(w, 1), w->duration_s, why, "the cell took no time");
 }
 
 /* Sums over the requests that decoded at all. */
@@ -287,7 +270,7 @@ static double decode_rate(const struct metrics_work *w, const char **why)
 {
     struct decode_sum d = decode_sum(w);
 
-    return ratio(d.n_tok, d.seconds, why, "no request had a second token");
+    return metrics_ratio(d.n_tok, d.seconds, why, "no request had a second token");
 }
 
 static double decode_read(const struct metrics_work *w, const char **why)
@@ -302,7 +285,7 @@ static double decode_read(const struct metrics_work *w, const char **why)
         *why = "the system states no bytes per token";
         return NAN;
     }
-    return ratio(d.bytes / 1e9, d.seconds, why, "no request had a second token");
+    return metrics_ratio(d.bytes / 1e9, d.seconds, why, "no request had a second token");
 }
 
 static double decode_bandwidth(const struct metrics_work *w, const char **why)
@@ -311,7 +294,7 @@ static double decode_bandwidth(const struct metrics_work *w, const char **why)
 
     if (isnan(gbps))
         return NAN;
-    return ratio(gbps, w->in->read_gbps, why, w->in->read_why);
+    return metrics_ratio(gbps, w->in->read_gbps, why, w->in->read_why);
 }
 
 static double tpot_below_bound(const struct metrics_work *w, const char **why)
@@ -329,7 +312,7 @@ static double tpot_below_bound(const struct metrics_work *w, const char **why)
         n++;
         below += metrics_tpot_ms(r) * (double)(r->n_tok - 1) < floor_ms;
     }
-    return ratio(below, n, why, "no request had a second token");
+    return metrics_ratio(below, n, why, "no request had a second token");
 }
 
 static double service_s(const struct metrics_work *w)
@@ -347,7 +330,7 @@ static double prefill_rate(const struct metrics_work *w, const char **why)
         *why = "requests overlapped: the time to a first token is not its own prefill";
         return NAN;
     }
-    return ratio(input_tok(w, why), service_s(w), why, "no request was answered");
+    return metrics_ratio(input_tok(w, why), service_s(w), why, "no request was answered");
 }
 
 static double prefill_gflops(const struct metrics_work *w, const char **why)
@@ -362,7 +345,7 @@ static double prefill_gflops(const struct metrics_work *w, const char **why)
         *why = "the system states no arithmetic per prompt";
         return NAN;
     }
-    return ratio(flop / 1e9, service_s(w), why, "no request was answered");
+    return metrics_ratio(flop / 1e9, service_s(w), why, "no request was answered");
 }
 
 static double prefill_peak(const struct metrics_work *w, const char **why)
@@ -371,7 +354,7 @@ static double prefill_peak(const struct metrics_work *w, const char **why)
 
     if (isnan(gflops))
         return NAN;
-    return ratio(gflops, w->in->peak_gflops, why, w->in->peak_why);
+    return metrics_ratio(gflops, w->in->peak_gflops, why, w->in->peak_why);
 }
 
 /* Broken times (out of order, or a first token that is not the first) would show here. */
@@ -434,7 +417,7 @@ static double little_l(const struct metrics_work *w, const char **why)
     }
     span = (double)(e[2 * n - 1].t - e[0].t);
     mem_free(e);
-    return ratio(area, span, why, "the cell took no time");
+    return metrics_ratio(area, span, why, "the cell took no time");
 }
 
 /* Arrival rate times mean stay: equal to little_l by Little's law. */
@@ -445,7 +428,7 @@ static double little_lambda_w(const struct metrics_work *w, const char **why)
     for (size_t i = 0; i < w->n_measured; i++)
         stay +=
             (double)(w->measured[i]->done_ns - w->measured[i]->intended_ns) / NS_PER_S;
-    return ratio(stay, w->duration_s, why, "the cell took no time");
+    return metrics_ratio(stay, w->duration_s, why, "the cell took no time");
 }
 
 /* clang-format off */
@@ -477,7 +460,14 @@ const struct metrics_def metrics_defs[] = {
     {"duration_s", "s", "", "first intended start to last end of the measured requests",
      duration, 0},
     {"offered_rate_rps", "req/s", "", "(n - 1) / (last - first intended start)",
-     offered_rate, 0},
+     metrics_offered_rate, 0},
+    {"achieved_rate_rps", "req/s", "higher",
+     "(n - 1) / (last - first end) of the requests that the system ended: the rate at which "
+     "it answers, without the tail that `duration_s` includes", metrics_achieved_rate, 0},
+    {"backlog_growth", "", "lower",
+     "requests sent and not yet ended: mean over the last quarter of the time of arrivals "
+     "minus that over the first; rejected and canceled ones never end",
+     metrics_backlog_growth, 0},
     {"request_throughput_rps", "req/s", "higher", "completed requests / duration",
      request_throughput, 0},
     {"output_throughput_tok_s", "tok/s", "higher", "output tokens / duration",

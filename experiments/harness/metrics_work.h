@@ -14,4 +14,12 @@ struct metrics_work {
     bool overlapped;   /* two requests were ever served at once */
 };
 
+/* a / b; where b is not above 0: NaN, and *why is `reason`. */
+double metrics_ratio(double a, double b, const char **why, const char *reason);
+
+/* metrics_rate.c: rates of requests. */
+double metrics_offered_rate(const struct metrics_work *w, const char **why);
+double metrics_achieved_rate(const struct metrics_work *w, const char **why);
+double metrics_backlog_growth(const struct metrics_work *w, const char **why);
+
 #endif

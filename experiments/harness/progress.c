@@ -1,5 +1,6 @@
 #include "experiments/harness/progress.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -7,13 +8,17 @@
 #include "base/utf8.h"
 
 #define MINUTE_NS 60000000000ull
+#define SETTLED_S 2    /* an estimate from less is noise */
+#define LATE      1.25 /* times what is shown: the estimate now contradicts it */
 
 struct progress {
     FILE *f;
     enum progress_mode mode;
-    size_t n_cells, cell;       /* all, and the running one counted from 1 */
-    size_t n_requests, n_ended; /* of the cells to run; of those that have ended */
+    size_t n_cells, cell;        /* all, and the running one counted from 1 */
+    double weight, weight_ended; /* of the cells to run; of those that have ended */
     size_t in_cell, cell_ended, cell_failed;
+    double cell_weight, cell_frac; /* of the running one; how much of it is done */
+    double left_s;                 /* the lowest estimate so far */
     char key[160];
     uint64_t start_ns, printed_ns;
     bool live; /* a live line stands on the terminal */
@@ -21,7 +26,7 @@ struct progress {
 };
 
 int progress_open(struct progress **out, FILE *f, enum progress_mode mode, size_t n_cells,
-                  size_t n_cells_before, size_t n_requests, uint64_t now_ns)
+                  size_t n_cells_before, double weight, uint64_t now_ns)
 {
     struct progress *p = mem_new(MEM_HARNESS, 1, sizeof(*p));
 
@@ -32,7 +37,8 @@ int progress_open(struct progress **out, FILE *f, enum progress_mode mode, size_
                            .mode = mode,
                            .n_cells = n_cells,
                            .cell = n_cells_before,
-                           .n_requests = n_requests,
+                           .weight = weight,
+                           .left_s = INFINITY,
                            .start_ns = now_ns,
                            .printed_ns = now_ns};
     pthread_mutex_init(&p->lock, NULL);
@@ -69,18 +75,21 @@ static void put_duration(char *out, size_t n, double s)
         snprintf(out, n, "%.1f h", s / 3600);
 }
 
-/* Requests still to come at the rate of those that came. */
-static void put_eta(const struct progress *p, uint64_t now_ns, char *out, size_t n)
+/* Time left at the rate so far. What is shown only falls: where the estimate has grown, as it
+ * does when later cells are slower, "more than" stands before the lowest one. */
+static void put_eta(struct progress *p, uint64_t now_ns, char *out, size_t n)
 {
-    size_t done = p->n_ended + p->cell_ended;
-    double elapsed = (double)(now_ns - p->start_ns) / 1e9;
+    double done = p->weight_ended + p->cell_weight * p->cell_frac;
+    double elapsed = (double)(now_ns - p->start_ns) / 1e9, left;
     char t[32];
 
     out[0] = 0;
-    if (done == 0 || done > p->n_requests)
+    if (done <= 0 || done > p->weight || elapsed < SETTLED_S)
         return;
-    put_duration(t, sizeof(t), elapsed * (double)(p->n_requests - done) / (double)done);
-    snprintf(out, n, ", %s left", t);
+    left = elapsed * (p->weight - done) / done;
+    p->left_s = left < p->left_s ? left : p->left_s;
+    put_duration(t, sizeof(t), p->left_s);
+    snprintf(out, n, ", %s%s left", left > LATE * p->left_s ? "more than " : "", t);
 }
 
 static void print(struct progress *p, uint64_t now_ns, const char *text)
@@ -109,7 +118,7 @@ void progress_note(struct progress *p, const char *text, uint64_t now_ns)
 
 static void print_cell(struct progress *p, uint64_t now_ns)
 {
-    char line[320], eta[48], failed[48] = "";
+    char line[320], eta[64], failed[48] = "";
 
     put_eta(p, now_ns, eta, sizeof(eta));
     if (p->cell_failed)
@@ -119,14 +128,22 @@ static void print_cell(struct progress *p, uint64_t now_ns)
     print(p, now_ns, line);
 }
 
-void progress_cell(struct progress *p, const char *key, size_t n_requests,
-                   uint64_t now_ns)
+static void begin_cell(struct progress *p, const char *key, size_t n_requests,
+                       double weight)
 {
-    pthread_mutex_lock(&p->lock);
     p->cell++;
     p->in_cell = n_requests;
     p->cell_ended = p->cell_failed = 0;
+    p->cell_weight = weight;
+    p->cell_frac = 0;
     snprintf(p->key, sizeof(p->key), "%s", key);
+}
+
+void progress_cell(struct progress *p, const char *key, size_t n_requests, double weight,
+                   uint64_t now_ns)
+{
+    pthread_mutex_lock(&p->lock);
+    begin_cell(p, key, n_requests, weight);
     print_cell(p, now_ns);
     pthread_mutex_unlock(&p->lock);
 }
@@ -136,38 +153,32 @@ void progress_tick(struct progress *p, size_t n_ended, size_t n_failed, uint64_t
     pthread_mutex_lock(&p->lock);
     p->cell_ended = n_ended;
     p->cell_failed = n_failed;
+    p->cell_frac = p->in_cell ? (double)n_ended / (double)p->in_cell : 0;
     print_cell(p, now_ns);
     pthread_mutex_unlock(&p->lock);
 }
 
 static void print_step(struct progress *p, const char *what, uint64_t now_ns)
 {
-    char line[320], eta[48];
+    char line[320], eta[64];
 
     put_eta(p, now_ns, eta, sizeof(eta));
     snprintf(line, sizeof(line), "%s: %s%s", p->key, what, eta);
     print(p, now_ns, line);
 }
 
-void progress_study(struct progress *p, const char *key, uint64_t now_ns)
+void progress_study(struct progress *p, const char *key, double weight, uint64_t now_ns)
 {
     pthread_mutex_lock(&p->lock);
-    p->cell++;
-    p->in_cell = PROGRESS_STEPS;
-    p->cell_ended = p->cell_failed = 0;
-    snprintf(p->key, sizeof(p->key), "%s", key);
+    begin_cell(p, key, 0, weight);
     print_step(p, "begins", now_ns);
     pthread_mutex_unlock(&p->lock);
 }
 
 void progress_step(struct progress *p, double fraction, const char *what, uint64_t now_ns)
 {
-    double steps = fraction * PROGRESS_STEPS;
-
     pthread_mutex_lock(&p->lock);
-    p->cell_ended = !(steps > 0)             ? 0
-                    : steps > PROGRESS_STEPS ? PROGRESS_STEPS
-                                             : (size_t)steps;
+    p->cell_frac = !(fraction > 0) ? 0 : fraction > 1 ? 1 : fraction;
     print_step(p, what, now_ns);
     pthread_mutex_unlock(&p->lock);
 }
@@ -175,8 +186,8 @@ void progress_step(struct progress *p, double fraction, const char *what, uint64
 void progress_cell_end(struct progress *p)
 {
     pthread_mutex_lock(&p->lock);
-    p->n_ended += p->in_cell;
-    p->cell_ended = p->in_cell = 0;
+    p->weight_ended += p->cell_weight;
+    p->cell_weight = p->cell_frac = 0;
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -22,22 +22,21 @@ enum progress_mode {
 
 struct progress;
 
-/* A cell of a study counts as this many requests. */
-#define PROGRESS_STEPS 1000
-
-/* n_requests: of all cells still to run, the weight behind the estimate. */
+/* `weight`: of all cells still to run, in any unit. The time that is left is estimated from
+ * the share of it that is done, and what is shown of it never grows. */
 MUST int progress_open(struct progress **out, FILE *f, enum progress_mode mode,
-                       size_t n_cells, size_t n_cells_before, size_t n_requests,
+                       size_t n_cells, size_t n_cells_before, double weight,
                        uint64_t now_ns);
 void progress_close(struct progress **p); /* clears the live line; NULL is fine */
 
 /* What happens between the requests: "open sandwich", "tokenise". */
 void progress_note(struct progress *p, const char *text, uint64_t now_ns);
-void progress_cell(struct progress *p, const char *key, size_t n_requests,
+/* A cell of this weight begins. */
+void progress_cell(struct progress *p, const char *key, size_t n_requests, double weight,
                    uint64_t now_ns);
 void progress_tick(struct progress *p, size_t n_ended, size_t n_failed, uint64_t now_ns);
 /* The same for a cell that sends no requests: it has begun; `fraction` of it is done. */
-void progress_study(struct progress *p, const char *key, uint64_t now_ns);
+void progress_study(struct progress *p, const char *key, double weight, uint64_t now_ns);
 void progress_step(struct progress *p, double fraction, const char *what,
                    uint64_t now_ns);
 void progress_cell_end(struct progress *p);

@@ -8,7 +8,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "characterize/probe.h"
+#include "cpu/cpu.h"
 #include "experiments/harness/provenance.h"
 #include "experiments/harness/study.h"
 #include "topo/machine.h"
@@ -26,13 +28,23 @@ static size_t n_requests_of(const struct job_cell *c)
 {
     double n = number_at(c, "load", "n_requests");
 
-    if (json_object_get(c->settings, "study"))
-        return PROGRESS_STEPS;
     if (n <= 0)
         n = number_at(c, "dataset", "n");
     if (n <= 0)
         n = 1000;
     return (size_t)(n + number_at(c, "load", "warmup_requests"));
+}
+
+/* By their own schedule where all cells have one, else by their requests; cells of a study
+ * weigh alike. */
+double run_cell_weight(const struct job *j, const struct job_cell *c)
+{
+    double n;
+
+    if (j->study)
+        return 1;
+    n = (double)n_requests_of(c);
+    return isfinite(job_scheduled_s(j)) ? n / number_at(c, "load", "rate_rps") : n;
 }
 
 /* Attributes, summary and the four times of a request; token times are extra. */
@@ -91,13 +103,15 @@ static bool wants_card(const struct job *j)
 /* Before any system is open: probes want the machine for themselves. */
 static int get_card(struct run_session *s)
 {
+    const struct machine_card_opts o = {
+        .dir = s->o->machine_dir, .check = true, .budget_s = CARD_BUDGET_S};
     int rc;
 
     if (!wants_card(s->job)) {
         snprintf(s->card_why, sizeof(s->card_why), "nothing here states its bound");
         return OK;
     }
-    rc = machine_card_get(&s->card, s->o->machine_dir, 0, CARD_BUDGET_S);
+    rc = machine_card_get(&s->card, &o);
     if (rc == OK || rc == ERR_NOMEM)
         return rc;
     snprintf(s->card_why, sizeof(s->card_why), "no machine card: %.70s", err_msg());
@@ -121,24 +135,52 @@ static int add_hwloc(json_t *header)
     return rc;
 }
 
+/* "load.rate_rps system.threads", for the figure. */
+static int add_swept(json_t *header, const struct job *j)
+{
+    struct text t = {0};
+    size_t i;
+    json_t *name;
+    int rc;
+
+    json_array_foreach(j->swept, i, name)
+    {
+        text_puts(&t, i ? " " : "");
+        text_puts(&t, json_string_value(name));
+    }
+    rc = t.rc;
+    if (rc == OK && t.n &&
+        json_object_set_new(header, "swept", json_stringn(t.p, t.n)) != 0)
+        rc = err_set(ERR_NOMEM, "header: out of memory");
+    text_fini(&t);
+    return rc;
+}
+
 static int header_new(const struct run_session *s, json_t **out)
 {
     const struct job *j = s->job;
     json_t *provenance = NULL, *env = NULL, *h = NULL;
     char utc[32], host[128];
+    struct cpu_budget budget;
+    struct cpu_info cpu;
     int rc = provenance_json(&provenance);
 
     if (rc == OK)
         rc = env_json(&env);
+    if (rc == OK)
+        rc = cpu_budget_get(&budget);
     if (rc != OK)
         goto out;
+    cpu_info_get(&cpu);
     clock_utc(utc, sizeof(utc));
     env_host(host, sizeof(host));
-    h = json_pack("{s:o, s:s, s:s, s:o, s:s, s:b, s:O, s:O, s:O, s:O}", "experiment",
-                  json_string_lossy(j->stem), "evidence", job_evidence_name(j), "utc",
-                  utc, "host", json_string_lossy(host), "about", j->head.about, "smoke",
-                  j->smoke, "job", j->resolved, "provenance", provenance, "environment",
-                  env, "claim", json_object_get(j->resolved, "claim"));
+    h = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:s, s:b, s:O, s:O, s:O, s:O}",
+                  "experiment", json_string_lossy(j->stem), "evidence",
+                  job_evidence_name(j), "utc", utc, "host", json_string_lossy(host),
+                  "cpu_model", json_string_lossy(cpu.model_name), "n_cpus", budget.n,
+                  "about", j->head.about, "smoke", j->smoke, "job", j->resolved,
+                  "provenance", provenance, "environment", env, "claim",
+                  json_object_get(j->resolved, "claim"));
     if (!h || (j->head.expect &&
                json_object_set_new(h, "expect", json_string(j->head.expect)) != 0)) {
         rc = err_set(ERR_NOMEM, "header: out of memory");
@@ -146,6 +188,8 @@ static int header_new(const struct run_session *s, json_t **out)
     }
     if (s->card && json_object_set(h, "machine_card", s->card) != 0)
         rc = err_set(ERR_NOMEM, "header: out of memory");
+    if (rc == OK)
+        rc = add_swept(h, j);
     if (rc == OK)
         rc = add_hwloc(h);
     if (rc == OK)
@@ -169,7 +213,7 @@ static bool is_finished(const struct run_session *s, const struct job_cell *c)
 
 static int open_session(struct run_session *s)
 {
-    size_t n_requests = 0;
+    double weight = 0;
     json_t *header = NULL;
     int rc = get_card(s);
 
@@ -184,13 +228,13 @@ static int open_session(struct run_session *s)
         if (is_finished(s, &s->job->cells[i]))
             s->outcome->n_resumed++;
         else
-            n_requests += n_requests_of(&s->job->cells[i]);
+            weight += run_cell_weight(s->job, &s->job->cells[i]);
     }
     if (s->outcome->n_resumed)
         log_info("%s: resuming: %d of %d cells are finished and are not run again",
                  s->job->stem, s->outcome->n_resumed, s->job->n_cells);
     rc = progress_open(&s->progress, s->o->live, s->o->progress, (size_t)s->job->n_cells,
-                       (size_t)s->outcome->n_resumed, n_requests, clock_ns());
+                       (size_t)s->outcome->n_resumed, weight, clock_ns());
     if (rc == OK)
         log_set_sink(progress_log, s->progress);
     return rc;

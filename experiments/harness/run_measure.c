@@ -7,9 +7,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "experiments/harness/provenance.h"
+#include "characterize/probe.h"
+#include "cpu/cpu.h"
 #include "experiments/harness/study.h"
 #include "measure/card.h"
+#include "measure/noise.h"
 
 /* A cell's own objects; all freed by cell_fini(). */
 struct cell {
@@ -21,7 +23,7 @@ struct cell {
     struct run_result result;
     struct metrics metrics;
     json_t *described; /* what the system said of itself */
-    struct env_counters before, after;
+    struct measure_noise noise;
     double read_gbps, peak_gflops;
     char read_why[96], peak_why[96];
     char invalid[160]; /* why its numbers must not be used, "" if valid */
@@ -115,10 +117,11 @@ static const char *text_of(const json_t *described, const char *key,
     return s ? s : otherwise;
 }
 
-double run_trusted_bound(double at_n, double at_one, char why[96])
+double run_trusted_bound(double at_n, double at_one, const char *doubt, char why[96])
 {
     if (isnan(at_n)) {
-        snprintf(why, 96, "the machine card has no such number");
+        snprintf(why, 96, "%s%s", doubt ? "not trusted: " : "",
+                 doubt ? doubt : "the machine card has no such number");
     } else if (at_n < at_one) {
         snprintf(why, 96, "the machine card was disturbed: all threads %.4g, one %.4g",
                  at_n, at_one);
@@ -148,6 +151,19 @@ static void warn_no_bound(struct run_session *s, const struct cell *c)
                 peak ? c->peak_why : "");
 }
 
+/* A bound that an earlier cell exceeded is not used for later ones. */
+static void use_exceeded(const struct run_session *s, struct cell *c)
+{
+    if (s->read_why[0]) {
+        c->read_gbps = NAN;
+        memcpy(c->read_why, s->read_why, sizeof(c->read_why));
+    }
+    if (s->peak_why[0]) {
+        c->peak_gflops = NAN;
+        memcpy(c->peak_why, s->peak_why, sizeof(c->peak_why));
+    }
+}
+
 /* The roof that this system's numbers are held against. */
 static void find_bounds(struct run_session *s, struct cell *c)
 {
@@ -166,11 +182,14 @@ static void find_bounds(struct run_session *s, struct cell *c)
         set_bound_why(c, "the system does not say its threads and weight type");
         return;
     }
-    c->read_gbps = run_trusted_bound(measure_card_read_gbps(s->card, decode),
-                                     measure_card_read_gbps(s->card, 1), c->read_why);
-    c->peak_gflops = run_trusted_bound(
-        measure_card_peak_gflops(s->card, type, precision, prefill),
-        measure_card_peak_gflops(s->card, type, precision, 1), c->peak_why);
+    c->read_gbps = run_trusted_bound(
+        measure_card_read_gbps(s->card, decode), measure_card_read_gbps(s->card, 1),
+        measure_card_doubt(s->card, "read_gbps", decode), c->read_why);
+    c->peak_gflops =
+        run_trusted_bound(measure_card_peak_gflops(s->card, type, precision, prefill),
+                          measure_card_peak_gflops(s->card, type, precision, 1),
+                          measure_card_doubt(s->card, "peak_", prefill), c->peak_why);
+    use_exceeded(s, c);
     warn_no_bound(s, c);
 }
 
@@ -179,6 +198,59 @@ static double value(const struct cell *c, const char *name)
     const struct metrics_value *v = metrics_find(&c->metrics, name);
 
     return v ? v->value : NAN;
+}
+
+double run_surely_read_gbps(double gbps, double token_bytes, double cache_bytes)
+{
+    return gbps * fmax(0, 1 - cache_bytes / token_bytes);
+}
+
+/* Mean bytes that a token after the first must read; NaN: not stated. */
+static double token_bytes(const struct cell *c)
+{
+    double bytes = 0, n = 0;
+
+    for (size_t i = 0; i < c->result.n; i++) {
+        const struct metrics_row *r = &c->result.rows[i];
+
+        if (r->status != METRICS_OK || r->n_tok < 2)
+            continue;
+        bytes += r->decode_bytes;
+        n += (double)(r->n_tok - 1);
+    }
+    return bytes / n;
+}
+
+static bool exceeds(struct run_session *s, const struct cell *c, const char *what,
+                    const char *unit, double reached, double bound, char why[96])
+{
+    if (!(reached > bound * (1 + MEASURE_CARD_SPREAD_MAX)))
+        return false;
+    snprintf(why, 96, "the machine card's %s of %.4g %s was exceeded: %.4g", what, bound,
+             unit, reached);
+    log_warning("bound_exceeded", reached, bound,
+                "%s: %s; the card is measured again at the next run", c->job_cell->key,
+                why);
+    machine_card_drop(s->o->machine_dir);
+    return true;
+}
+
+/* Did this cell do what the machine is said to be unable to do? Its bound is then wrong.
+ * Every thread may have a last-level cache of its own. */
+static bool exceeds_bounds(struct run_session *s, const struct cell *c)
+{
+    int decode = (int)json_integer_value(json_object_get(c->described, "decode_threads"));
+    struct cpu_info info;
+    double surely;
+    bool read, peak;
+
+    cpu_info_get(&info);
+    surely = run_surely_read_gbps(value(c, "decode_read_gbps"), token_bytes(c),
+                                  (double)info.l3_bytes * decode);
+    read = exceeds(s, c, "read bandwidth", "GB/s", surely, c->read_gbps, s->read_why);
+    peak = exceeds(s, c, "peak", "GFLOP/s", value(c, "prefill_gflops"), c->peak_gflops,
+                   s->peak_why);
+    return read || peak;
 }
 
 /* 1 us: below it are roundings of a double, above it times that contradict each other. */
@@ -203,6 +275,16 @@ static void warn_failed(const struct cell *c)
                     c->result.n, first);
 }
 
+/* In closed loop a slow system is asked less. */
+static void warn_overload(const struct cell *c)
+{
+    struct metrics_overload o;
+
+    if (c->requests.arrival_s && metrics_overloaded(&c->metrics, &o))
+        log_warning("overloaded", o.observed, o.threshold, "%s: %s", c->job_cell->key,
+                    o.text);
+}
+
 static void judge(struct cell *c)
 {
     double l = value(c, "little_l"), lambda_w = value(c, "little_lambda_w");
@@ -224,15 +306,31 @@ static void judge(struct cell *c)
                     "intended start include it",
                     c->job_cell->key, late);
     warn_failed(c);
+    measure_noise_warn(&c->noise, c->job_cell->key);
+    warn_overload(c);
     if (c->requests.n_cut)
         log_warning("requests_cut", (double)c->requests.n_cut, 0,
                     "%s: %zu requests were cut to the system's longest sequence",
                     c->job_cell->key, c->requests.n_cut);
 }
 
+static int compute(struct cell *c)
+{
+    const struct metrics_input in = {.rows = c->result.rows,
+                                     .n_rows = c->result.n,
+                                     .slo = c->slo,
+                                     .read_gbps = c->read_gbps,
+                                     .peak_gflops = c->peak_gflops,
+                                     .read_why = c->read_why,
+                                     .peak_why = c->peak_why,
+                                     .timer_error_us = c->result.timer_error_us,
+                                     .n_timer_error = c->result.n_timer_error};
+
+    return metrics_compute(&c->metrics, &in);
+}
+
 static int measure(struct run_session *s, struct cell *c)
 {
-    struct metrics_input in;
     int rc;
 
     progress_note(s->progress, "make the requests", clock_ns());
@@ -240,10 +338,14 @@ static int measure(struct run_session *s, struct cell *c)
                           &c->seeds);
     if (rc != OK)
         return rc;
-    progress_cell(s->progress, c->job_cell->key, c->requests.n, clock_ns());
-    env_counters_read(&c->before);
-    rc = run_cell(&c->result, s->system, &c->requests, &c->load, on_tick, s->progress);
-    env_counters_read(&c->after);
+    progress_cell(s->progress, c->job_cell->key, c->requests.n,
+                  run_cell_weight(s->job, c->job_cell), clock_ns());
+    rc = measure_noise_begin(&c->noise);
+    if (rc == OK)
+        rc =
+            run_cell(&c->result, s->system, &c->requests, &c->load, on_tick, s->progress);
+    if (rc == OK)
+        rc = measure_noise_end(&c->noise);
     progress_cell_end(s->progress);
     if (rc != OK)
         return rc;
@@ -252,16 +354,12 @@ static int measure(struct run_session *s, struct cell *c)
     if (rc != OK)
         return rc;
     find_bounds(s, c);
-    in = (struct metrics_input){.rows = c->result.rows,
-                                .n_rows = c->result.n,
-                                .slo = c->slo,
-                                .read_gbps = c->read_gbps,
-                                .peak_gflops = c->peak_gflops,
-                                .read_why = c->read_why,
-                                .peak_why = c->peak_why,
-                                .timer_error_us = c->result.timer_error_us,
-                                .n_timer_error = c->result.n_timer_error};
-    return metrics_compute(&c->metrics, &in);
+    rc = compute(c);
+    if (rc != OK || !exceeds_bounds(s, c))
+        return rc;
+    metrics_fini(&c->metrics); /* without the shares of a wrong bound */
+    use_exceeded(s, c);
+    return compute(c);
 }
 
 /* --- the record of it */
@@ -282,12 +380,12 @@ static void add_measured(json_t *a, const struct run_session *s, const struct ce
 {
     json_t *bound = json_object();
 
-    json_object_set_new(bound, "read_gbps", run_json_number(c->read_gbps));
-    json_object_set_new(bound, "peak_gflops", run_json_number(c->peak_gflops));
+    json_object_set_new(bound, "read_gbps", json_number(c->read_gbps));
+    json_object_set_new(bound, "peak_gflops", json_number(c->peak_gflops));
     json_object_set_new(a, "bound", bound);
     json_object_set(a, "described", c->described);
     json_object_set_new(a, "requests", dataset_json(s, c));
-    json_object_set_new(a, "counters", env_counters_json(&c->before, &c->after));
+    json_object_set_new(a, "counters", measure_noise_json(&c->noise));
     json_object_set_new(a, "wall_s", json_real(c->result.wall_s));
     json_object_set_new(a, "rss_peak_bytes",
                         json_integer((json_int_t)mem_rss_peak_bytes()));

@@ -2,43 +2,22 @@
  */
 #include "experiments/harness/run_session.h"
 
-#include <math.h>
-
 #include "base/json.h"
-#include "base/log.h"
-
-json_t *run_json_number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
-static json_t *warnings_json(void)
-{
-    struct log_warning w[16];
-    json_t *list = json_array();
-    int n;
-
-    while (list && (n = log_warnings_take(w, 16)) > 0)
-        for (int i = 0; i < n; i++)
-            json_array_append_new(list,
-                                  json_pack("{s:s, s:o, s:o, s:o}", "code", w[i].code,
-                                            "observed", run_json_number(w[i].observed),
-                                            "threshold", run_json_number(w[i].threshold),
-                                            "text", json_string_lossy(w[i].text)));
-    return list;
-}
 
 static json_t *attributes(const struct job_cell *c, const struct record_cell *r,
                           const char *error)
 {
-    json_t *a = json_deep_copy(c->settings);
+    json_t *a = json_deep_copy(c->settings), *warnings = json_warnings_take();
 
-    if (!a)
+    if (!a || !warnings) {
+        json_decref(a);
+        json_decref(warnings);
         return NULL;
+    }
     json_object_set(a, "axes", c->axes);
     json_object_set_new(a, "repeat", json_integer(c->repeat));
     json_object_set_new(a, "label", json_string_lossy(c->label));
-    json_object_set_new(a, "warnings", warnings_json());
+    json_object_set_new(a, "warnings", warnings);
     if (r->state == RECORD_DONE)
         json_object_update(a, (json_t *)r->attributes);
     else

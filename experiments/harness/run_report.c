@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "experiments/harness/load.h"
 #include "experiments/harness/study.h"
 
 /* A column of the table: a job that serves has these, a study its own metrics. */
@@ -24,7 +25,13 @@ static const struct column served[] = {
     {"slo_attainment_frac", "SLO %", 7, 1, 100},
     {"decode_bandwidth_frac", "read %", 7, 1, 100},
     {"prefill_peak_frac", "peak %", 7, 1, 100},
+    /* of open loop only: in closed loop the system sets the rate itself */
+    {"offered_rate_rps", "offered/s", 9, 2, 1},
+    {"achieved_rate_rps", "achieved/s", 10, 2, 1},
+    {"request_throughput_rps", "completed/s", 11, 2, 1},
+    {"request_goodput_rps", "goodput/s", 9, 2, 1},
 };
+#define N_OPEN_LOOP  4 /* the last of them */
 #define SHOWN_ACROSS 8 /* more columns leave a terminal */
 #define N_SERVED     ((int)(sizeof(served) / sizeof(served[0])))
 
@@ -39,13 +46,28 @@ static const struct study_metric *shown_metric(const struct study *s, int k)
     return NULL;
 }
 
+static bool is_open_loop(const struct job_cell *c)
+{
+    const json_t *load = json_object_get(c->settings, "load");
+    const struct load_process *p;
+
+    return load_process_find(json_string_value(json_object_get(load, "process")), &p) ==
+               OK &&
+           p->arrivals;
+}
+
 static int n_shown(const struct job *j)
 {
     int n = 0;
 
     while (j->study && shown_metric(j->study, n))
         n++;
-    return j->study ? n : N_SERVED;
+    if (j->study)
+        return n;
+    for (int i = 0; i < j->n_cells; i++)
+        if (is_open_loop(&j->cells[i]))
+            return N_SERVED;
+    return N_SERVED - N_OPEN_LOOP;
 }
 
 /* digits < 0: four that count. */
@@ -77,10 +99,38 @@ static int cell_index(const struct job *j, const char *key)
     return -1;
 }
 
+/* The bit of a warning's code; 0: there are too many. */
+static uint32_t code_bit(struct run_summary *s, const char *code)
+{
+    const int max = sizeof(s->codes) / sizeof(s->codes[0]);
+
+    for (int i = 0; i < s->n_codes; i++)
+        if (strcmp(s->codes[i], code) == 0)
+            return UINT32_C(1) << i;
+    if (s->n_codes == max)
+        return 0;
+    snprintf(s->codes[s->n_codes], sizeof(s->codes[0]), "%s", code);
+    return UINT32_C(1) << s->n_codes++;
+}
+
+static void take_warnings(struct run_summary *s, int cell, const struct record_cell *c)
+{
+    const json_t *list = json_object_get(c->attributes, "warnings");
+
+    s->warned[cell] = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *code = json_object_get(json_array_get(list, i), "code");
+
+        if (json_is_string(code))
+            s->warned[cell] |= code_bit(s, json_string_value(code));
+    }
+}
+
 static void take(struct run_summary *s, int cell, const struct record_cell *c)
 {
     const char *error = json_string_value(json_object_get(c->attributes, "error"));
 
+    take_warnings(s, cell, c);
     for (int k = 0; k < s->n_columns; k++) {
         size_t at = (size_t)(cell * s->n_columns + k);
 
@@ -225,6 +275,7 @@ static int headline(struct run_summary *s, int k)
     bool *chosen = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*chosen));
     double *x = mem_new(MEM_HARNESS, (size_t)(j->n_cells + j->head.repeats), sizeof(*x));
     char *why = s->headline_whys[k];
+    const struct job_axis *open;
     int column = s->n_shown + k, rc = chosen && x ? OK : ERR_NOMEM;
 
     if (rc != OK)
@@ -236,6 +287,9 @@ static int headline(struct run_summary *s, int k)
                                     .value = NAN};
     if (job_headline_cells(j, h, chosen) == 0)
         snprintf(why, 96, "no cell of this run has the settings it names");
+    else if (h->over == JOB_MEDIAN && (open = job_headline_open_axis(j, h, chosen)))
+        snprintf(why, 96, "which %.40s? name it in \"where\", or set \"over\"",
+                 open->name);
     else if (!j->study && strcmp(h->metric, "goodput_rps") == 0)
         out->value = over_rates(s, chosen, column, x, why);
     else
@@ -258,9 +312,10 @@ int run_summarise(struct run_summary *out, const struct job *j, const char *jour
     out->values = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->values));
     out->whys = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->whys));
     out->done = mem_new(MEM_HARNESS, n_cells, sizeof(*out->done));
+    out->warned = mem_new(MEM_HARNESS, n_cells, sizeof(*out->warned));
     out->headlines = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headlines));
     out->headline_whys = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_whys));
-    if (!out->values || !out->whys || !out->done || !out->headlines ||
+    if (!out->values || !out->whys || !out->done || !out->warned || !out->headlines ||
         !out->headline_whys)
         goto out;
     for (size_t i = 0; i < n_cells * n_columns; i++) {
@@ -281,6 +336,7 @@ void run_summary_fini(struct run_summary *s)
     mem_free(s->values);
     mem_free(s->whys);
     mem_free(s->done);
+    mem_free(s->warned);
     mem_free(s->headlines);
     mem_free(s->headline_whys);
     *s = (struct run_summary){0};
@@ -347,6 +403,24 @@ static void print_table(const struct run_summary *s, FILE *f)
         print_cell(s, i, width, f);
 }
 
+/* Each warning was printed when it came; here a reader learns what to distrust. */
+static void print_warnings(const struct run_summary *s, FILE *f)
+{
+    const char *before = "\nwarnings: ";
+
+    for (int k = 0; k < s->n_codes; k++) {
+        int n = 0;
+
+        for (int i = 0; i < s->job->n_cells; i++)
+            n += s->warned[i] >> k & 1;
+        if (n)
+            fprintf(f, "%s%s in %d of %d cells", before, s->codes[k], n, s->job->n_cells);
+        before = n ? "; " : before;
+    }
+    if (before[0] == ';')
+        fprintf(f, "\n");
+}
+
 void run_summary_print(const struct run_summary *s, FILE *f)
 {
     if (s->job->study && s->job->n_cells == 1 && s->n_shown > SHOWN_ACROSS)
@@ -357,4 +431,5 @@ void run_summary_print(const struct run_summary *s, FILE *f)
         fprintf(f, "\n");
     for (int k = 0; k < s->job->n_headlines; k++)
         print_headline(&s->headlines[k], f);
+    print_warnings(s, f);
 }

@@ -160,18 +160,46 @@ static void fill_order(size_t *order, size_t n, size_t n_items,
     }
 }
 
-static int fill_arrivals(struct run_requests *out, const struct load_opts *load,
-                         const struct run_seeds *seeds)
+/* The trace's times, in its order; *out is NULL where an item has none. */
+static int trace_times(const struct dataset *d, double **out)
+{
+    double *at = mem_new(MEM_HARNESS, (size_t)d->n_items, sizeof(*at));
+
+    *out = NULL;
+    if (!at)
+        return ERR_NOMEM;
+    for (int64_t i = 0; i < d->n_items; i++) {
+        at[i] = d->items[i].arrival_s;
+        if (!(at[i] >= (i ? at[i - 1] : 0))) {
+            mem_free(at);
+            return OK;
+        }
+    }
+    *out = at;
+    return OK;
+}
+
+static int fill_arrivals(struct run_requests *out, const struct dataset *d,
+                         const struct load_opts *load, const struct run_seeds *seeds)
 {
     const struct load_process *p;
+    double *times = NULL;
     int rc = load_process_find(load->process, &p);
 
     if (rc != OK || !p->arrivals)
         return rc;
     out->arrival_s = mem_new(MEM_HARNESS, out->n, sizeof(double));
-    if (!out->arrival_s)
-        return ERR_NOMEM;
-    return load_arrivals(p, load, (uint64_t)seeds->arrival, out->arrival_s, out->n);
+    rc = out->arrival_s ? OK : ERR_NOMEM;
+    if (rc == OK && p->wants_trace)
+        rc = trace_times(d, &times);
+    if (rc == OK) {
+        const struct load_trace trace = {times, times ? (size_t)d->n_items : 0};
+
+        rc = load_arrivals(p, load, (uint64_t)seeds->arrival, &trace, out->arrival_s,
+                           out->n);
+    }
+    mem_free(times);
+    return rc;
 }
 
 static int read_limits(struct builder *b)
@@ -232,7 +260,7 @@ int run_requests_new(struct run_requests *out, struct run_system *s,
     fill_order(order, out->n, (size_t)d->n_items, load, seeds->order);
     rc = append_all(&b, d, order, seeds);
     if (rc == OK)
-        rc = fill_arrivals(out, load, seeds);
+        rc = fill_arrivals(out, d, load, seeds);
 out:
     mem_free(order);
     if (rc != OK)

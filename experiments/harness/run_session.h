@@ -17,6 +17,7 @@ struct run_session {
     json_t *card;      /* NULL: no system of this job states a bound */
     char card_why[96]; /* then why */
     bool warned_bound;
+    char read_why[96], peak_why[96]; /* why a bound that was exceeded is not used; "" */
     /* Kept from cell to cell while their settings stay the same. */
     struct run_system *system;
     struct dataset *dataset;
@@ -32,26 +33,36 @@ void run_measure_fini(struct run_session *s);
 /* The same for a cell of a study. */
 MUST int run_study(struct run_session *s, const struct job_cell *c);
 
+/* The share of the run's time that a cell is expected to take, in any unit. */
+double run_cell_weight(const struct job *j, const struct job_cell *c);
+
 /* Count the cell and append it to the journal: state, rows, values and series are r's;
  * r->attributes, what was measured, joins the cell's settings (unless it is not done: then
  * `error`). */
 MUST int run_record(struct run_session *s, const struct job_cell *c,
                     struct record_cell *r, const char *error);
-json_t *run_json_number(double x); /* null where not finite */
 
-/* A bound of the machine card, or NaN and why. More threads never do less: a card that
+/* A bound of the machine card, or NaN and why; `doubt`: what the card says of it, or NULL. More threads never do less: a card that
  * says so was measured while other work ran and is not a bound. NaN at one thread: nothing to
  * compare. */
-double run_trusted_bound(double at_n, double at_one, char why[96]);
+double run_trusted_bound(double at_n, double at_one, const char *doubt, char why[96]);
+
+/* The bandwidth in GB/s that a system surely reached which took `gbps` to read what each
+ * token needs, `token_bytes`: a cache may have held as much of it as it can, `cache_bytes`,
+ * and that part was not read from memory. */
+double run_surely_read_gbps(double gbps, double token_bytes, double cache_bytes);
 
 /* The numbers of all cells in the journal, for the table and the headlines. */
 struct run_summary {
     const struct job *job;
-    int n_shown;      /* columns of the table; those of the headlines follow */
-    int n_columns;    /* both */
-    double *values;   /* [n_cells, n_columns] */
-    char (*whys)[96]; /* [n_cells, n_columns] */
-    bool *done;       /* [n_cells] */
+    int n_shown;        /* columns of the table; those of the headlines follow */
+    int n_columns;      /* both */
+    double *values;     /* [n_cells, n_columns] */
+    char (*whys)[96];   /* [n_cells, n_columns] */
+    bool *done;         /* [n_cells] */
+    uint32_t *warned;   /* [n_cells] one bit for each of the codes */
+    char codes[32][48]; /* of the warnings of all cells */
+    int n_codes;
     struct record_headline *headlines; /* [job->n_headlines] */
     char (*headline_whys)[96];
 };

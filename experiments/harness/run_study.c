@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "experiments/harness/provenance.h"
+#include "measure/noise.h"
 
 struct study_cell {
     const struct study *study;
@@ -198,16 +198,22 @@ static void complete(struct study_cell *c)
                      "this cell does not measure it");
 }
 
-static json_t *measured(const struct study_cell *c, const struct env_counters *before,
-                        const struct env_counters *after, double wall_s)
+static json_t *measured(const struct study_cell *c, const struct measure_noise *noise,
+                        double wall_s)
 {
     json_t *a = json_pack("{s:O, s:o, s:f, s:I, s:b}", "notes", c->notes, "counters",
-                          env_counters_json(before, after), "wall_s", wall_s,
-                          "rss_peak_bytes", (json_int_t)mem_rss_peak_bytes(), "valid", 1);
+                          measure_noise_json(noise), "wall_s", wall_s, "rss_peak_bytes",
+                          (json_int_t)mem_rss_peak_bytes(), "valid", 1);
 
     if (!a)
         err_set(ERR_NOMEM, "study: out of memory");
     return a;
+}
+
+/* What is simulated or computed does not depend on what else the machine did. */
+static bool is_measured(const struct job *j)
+{
+    return strncmp(job_evidence_name(j), "measured", strlen("measured")) == 0;
 }
 
 static enum record_state state_of(int rc)
@@ -221,26 +227,31 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
 {
     struct study_cell c;
     struct record_cell r = {0};
-    struct env_counters before, after;
+    struct measure_noise noise;
     uint64_t start_ns = clock_ns();
     char error[512] = "";
     json_t *a = NULL;
     int rc = begin(&c, s);
 
-    progress_study(s->progress, job_cell->key, clock_ns());
-    env_counters_read(&before);
+    progress_study(s->progress, job_cell->key, run_cell_weight(s->job, job_cell),
+                   clock_ns());
+    if (rc == OK)
+        rc = measure_noise_begin(&noise);
     if (rc == OK)
         rc = run_it(&c, job_cell);
-    env_counters_read(&after);
+    if (rc == OK)
+        rc = measure_noise_end(&noise);
     progress_cell_end(s->progress);
     r.state = state_of(rc);
     if (rc == OK) {
         complete(&c);
+        if (is_measured(s->job))
+            measure_noise_warn(&noise, job_cell->key);
         r.values = c.values;
         r.n_values = c.n_values;
         r.series = c.series;
         r.n_series = c.n_series;
-        a = measured(&c, &before, &after, (double)(clock_ns() - start_ns) / 1e9);
+        a = measured(&c, &noise, (double)(clock_ns() - start_ns) / 1e9);
         r.attributes = a;
         rc = a ? OK : ERR_NOMEM;
     } else {

@@ -113,6 +113,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
     const struct opts *o = opts;
     struct tune_bench_opts bench = {.seed = o->seed, .measure = {.budget_s = 0.05}};
     struct found *f = context;
+    int64_t mr = o->mr, np = o->np;
     struct model_variants v;
     struct study_matrix w;
 
@@ -123,6 +124,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
     f->shape = (struct tune_shape){.m = o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};
     TRY(study_variants_choose(&v, o->mode, &f->shape));
     f->shape.v = model_variants_at(&v, f->shape.m);
+    TRY(study_tile(f->shape.v, &mr, &np));
     TRY(tune_bench_shape(f->bench, &f->shape));
     TRY(measure(o, f));
     report(o, f, out);

@@ -29,9 +29,12 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, m, "128", "Rows of activations.", .min = 1, .max = 65536),
     ROW_THREADS("0",
                 "Number of threads of the second sweep. 0: one per available CPU core."),
-    OPT_ROW(INT, mr, "8", "Rows of the micro-kernel.", .min = 1, .max = 64),
-    OPT_ROW(INT, np, "2", "Panels of 16 columns of the micro-kernel.", .min = 1,
-            .max = KERN_NP_MAX),
+    OPT_ROW(
+        INT, mr, "0",
+        "Rows of the micro-kernel. 0: up to 8, as many as the kernel has registers for.",
+        .min = 0, .max = 64),
+    OPT_ROW(INT, np, "0", "Panels of 16 columns of the micro-kernel. 0: likewise.",
+            .min = 0, .max = KERN_NP_MAX),
     OPT_ROW(STR, bms, "16 32 64 128", "Rows of a slice. Example: \"16 32\""),
     OPT_ROW(STR, bns, "96 144 192 288 384 576 1152",
             "Columns of a slice, multiples of 16."),
@@ -82,6 +85,7 @@ struct work {
     struct slice slices[MAX_SLICES];
     double gflops[2][MAX_SLICES]; /* one thread, all threads */
     const struct slice *now, *best[2];
+    int64_t mr, np; /* of the micro-kernel */
     struct measure *measure;
     int n;
 };
@@ -286,7 +290,7 @@ static int pack(struct work *w)
 {
     const struct kern_mat *mat = tune_bench_mat(w->bench);
     enum kern_a_format fmt = w->shape.v->a_format;
-    int mr = (int)w->o->mr;
+    int mr = (int)w->mr;
     int64_t blocks = kern_a_blocks(w->shape.m, mr), ldc = mat->n_panels * KERN_PANEL;
 
     w->a = mem_new(MEM_ACTIVATIONS, kern_a_bytes(fmt, w->shape.m, mat->k_pad), 1);
@@ -330,9 +334,9 @@ static int make_job(struct work *w)
     j->v = w->shape.v;
     j->w = mat;
     j->m = w->shape.m;
-    j->s = (struct kern_schedule){.mr = (int)w->o->mr,
-                                  .np = (int)w->o->np,
-                                  .bm = w->o->mr,
+    j->s = (struct kern_schedule){.mr = (int)w->mr,
+                                  .np = (int)w->np,
+                                  .bm = w->mr,
                                   .bn = 1,
                                   .bk = 2,
                                   .pm = 1,
@@ -360,6 +364,11 @@ static int run(void *context, const void *opts, struct study_cell *out)
     w->shape = (struct tune_shape){.m = o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};
     TRY(study_variants_choose(&v, o->mode, &w->shape));
     w->shape.v = model_variants_at(&v, w->shape.m);
+    w->mr = o->mr;
+    w->np = o->np;
+    TRY(study_tile(w->shape.v, &w->mr, &w->np));
+    study_note(out, "micro_kernel_rows", json_integer(w->mr));
+    study_note(out, "micro_kernel_panels", json_integer(w->np));
     TRY(tune_bench_shape(w->bench, &w->shape));
     TRY(make_job(w));
     TRY(measure_open(&w->measure, 2, MAX_RUNS));

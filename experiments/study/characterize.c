@@ -192,6 +192,7 @@ static void report_card(struct study_cell *c, const struct found *f)
     struct measure_card_range handoff =
         measure_card_range(f->card, "handoff_ns", 0, NULL);
     struct measure_card_range share = measure_card_range(f->card, "share_speed", 0, NULL);
+    const char *doubt = measure_card_doubt(f->card, "", 0);
     const struct study_number roof[] = {
         {"read_gbps_1t", measure_card_read_gbps(f->card, 1)},
         {"read_gbps_all", measure_card_read_gbps(f->card, n)},
@@ -212,7 +213,7 @@ static void report_card(struct study_cell *c, const struct found *f)
         {"allreduce_ns_4k", fastest_allreduce(f)},
     };
 
-    STUDY_VALUES(c, roof, "the probe found no memory, or no time");
+    STUDY_VALUES(c, roof, doubt ? doubt : "the probe found no memory, or no time");
     STUDY_VALUES(c, pages, "the card says why: no such pages, or no memory");
     STUDY_VALUES(c, pairs, "one CPU only, or no memory");
     report_taken(c, f);
@@ -390,13 +391,15 @@ out:
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
+    const struct machine_card_opts card = {
+        .dir = o->dir, .full = true, .force = true, .budget_s = o->card_s};
     struct found *f = context;
 
     f->o = o;
     f->out = out;
     TRY(cpu_budget_get(&f->budget));
     study_progress(out, 0, "probing the machine");
-    TRY(machine_card_full_get(&f->card, o->dir, 1, o->card_s));
+    TRY(machine_card_get(&f->card, &card));
     TRY(topo_machine_open(&f->machine, NULL));
     report_card(out, f);
     TRY(study_card_curves(out, f->card, &f->budget, f->machine));

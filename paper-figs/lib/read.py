@@ -32,10 +32,18 @@ class Cell:
         self.requests = columns(group, "requests")
         self.series = columns(group, "series")
         self.tokens = columns(group, "tokens")
+        attributes = group.get("attributes_json")
+        attributes = json.loads(plain(attributes[()])) if attributes else {}
+        self.axes = attributes.get("axes") or {}  # {"load.rate_rps": 5}
+        self.warnings = attributes.get("warnings") or []  # {"code", "observed", "threshold", "text"}
         self.summary, self.why = {}, {}
         for name, d in group.get("summary", {}).items():
             self.summary[name] = float(d[()])
             self.why[name] = plain(d.attrs.get("why", ""))
+
+    def warned(self, code):
+        """The warnings of this code."""
+        return [w for w in self.warnings if w["code"] == code]
 
     def setting(self, name, default="?"):
         """A setting of the job by its full name, such as "system.model"."""
@@ -135,33 +143,94 @@ class Result:
         self.path = path
         with h5py.File(path, "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
+            self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
             cells = f.get("cells", {})
             every = [Cell(cells[k]) for k in sorted(cells)]
         self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
-        self.n_all = len(every)  # with those that failed or were skipped
+        self.left_out = [c for c in every if c not in self.cells]  # failed or skipped: "error"
+        self.n_all = len(every)
 
-    def footer(self):
-        """Where it was measured and what its evidence is; stands on every figure."""
+    def axes(self):
+        """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""
+        names = unique(name for c in self.cells for name in c.axes)
+        return {name: unique(c.axes.get(name) for c in self.cells) for name in names}
+
+    def swept(self):
+        """The axes that --set made of single values, which the experiment's own figure does
+        not know of."""
+        return str(self.attrs.get("swept", "")).split()
+
+    def machine(self):
+        """The processor and how many of its CPUs; older records name only the host."""
+        if "cpu_model" not in self.attrs:
+            return self.attrs.get("host", "host unknown")
+        n = int(self.attrs.get("n_cpus", 0))
+        return "%s, %d CPU%s" % (self.attrs["cpu_model"] or "unknown processor", n,
+                                 "" if n == 1 else "s")
+
+    def distrust(self):
+        """Why to distrust the numbers: each warning of this kind with the number of cells that
+        have it and the value farthest from its threshold."""
+        texts = []
+        for code in DISTRUST:
+            found = [c.warned(code) for c in self.cells]
+            seen = [w for w in sum(found, []) if None not in (w.get("observed"), w.get("threshold"))]
+            if not any(found):
+                continue
+            text = "%s in %d of %d cells" % (code, sum(map(bool, found)), len(found))
+            if seen:
+                worst = max(seen, key=lambda w: abs(w["observed"] - w["threshold"]))
+                text += " (%.3g, threshold %.3g)" % (worst["observed"], worst["threshold"])
+            texts.append(text)
+        return texts
+
+    def footer(self, width):
+        """Where it was measured, what its evidence is and what speaks against it, in lines of
+        at most `width` characters; stands on every figure."""
         commit = str(self.attrs.get("commit", "unknown"))[:10]
         dirty = " + local changes" if self.attrs.get("dirty") else ""
         # older records call it truth
         evidence = str(self.attrs.get("evidence", self.attrs.get("truth", "evidence unknown")))
         if self.attrs.get("smoke"):
             evidence += " (smoke run)"
-        isa = self.attrs.get("isa", "")  # records from before SANDWICH_ISA have none
-        return "%s · %s%s · commit %s%s · %s" % (
-            evidence, self.attrs.get("host", "host unknown"), " · " + isa if isa else "",
-            commit, dirty, self.attrs.get("utc", "")[:10])
+        # records from before SANDWICH_ISA have no isa
+        facts = [evidence, self.machine(), self.attrs.get("isa", ""),
+                 "commit " + commit + dirty, self.attrs.get("utc", "")[:10]]
+        return "\n".join(lines(filter(None, facts), width) + lines(self.distrust(), width))
+
+
+# Warnings of the harness that a figure repeats.
+DISTRUST = ["noisy_machine", "steal", "throttled", "overloaded"]
+
+
+def lines(facts, width):
+    """The facts with dots between them; a line that would be too long ends between two."""
+    out = []
+    for f in facts:
+        if out and len(out[-1]) + 3 + len(f) <= width:
+            out[-1] += " · " + f
+        else:
+            out.append(f)
+    return out
 
 
 def latest(stem):
     """The newest result of an experiment, or of the file given on the command line. Where
-    there is none yet, say how to make it and end."""
+    there is none yet, say how to make it and end. A sweep is drawn as such, and this ends."""
     if len(sys.argv) > 1:
-        return Result(sys.argv[1])
+        return own_figure(Result(sys.argv[1]), stem)
     where = os.path.join(RESULTS, stem, "latest.json")
     if not os.path.exists(where):
         print("%s: no result yet: make experiment NAME=%s" % (stem, stem))
         sys.exit(0)
     with open(where) as f:
-        return Result(os.path.join(RESULTS, stem, os.path.basename(json.load(f)["file"])))
+        return own_figure(
+            Result(os.path.join(RESULTS, stem, os.path.basename(json.load(f)["file"]))), stem)
+
+
+def own_figure(result, stem):
+    if result.swept():
+        from lib import sweep  # which reads by this module
+        sweep.draw(result, stem)
+        sys.exit(0)
+    return result

@@ -22,6 +22,9 @@ COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 HATCHES = ["", "///", "...", "xxx"]
 GREY = "#6e6e6e"
 
+FOOTER_SIZE = 7.5
+FOOTER_CHARS_PER_INCH = 14  # of this font at that size, as long lines come out
+
 plt.rcParams.update({
     "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine draws the same
     "font.size": 9.5,
@@ -57,10 +60,12 @@ def save(fig, result, stem, title):
     out = sys.argv[2] if len(sys.argv) > 2 else OUT
     os.makedirs(out, exist_ok=True)
     inch = 1 / fig.get_figheight()
+    footer = result.footer(int(FOOTER_CHARS_PER_INCH * fig.get_figwidth()))
+    bottom = 0.18 + 0.13 * footer.count("\n")
     fig.text(0.012, 1 - 0.07 * inch, title, ha="left", va="top", fontsize=12)
-    fig.text(0.012, 0.05 * inch, result.footer(), fontsize=7.5, color=GREY, ha="left",
+    fig.text(0.012, 0.05 * inch, footer, fontsize=FOOTER_SIZE, color=GREY, ha="left",
              va="bottom")
-    fig.tight_layout(rect=(0, 0.18 * inch, 1, 1 - 0.3 * inch), w_pad=2.2)
+    fig.tight_layout(rect=(0, bottom * inch, 1, 1 - 0.3 * inch), w_pad=2.2)
     for ext, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
         path = os.path.join(out, "%s.%s" % (stem, ext))
         fig.savefig(path, metadata=metadata)

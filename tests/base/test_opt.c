@@ -15,15 +15,17 @@ struct settings {
 
 #define AT(member) offsetof(struct settings, member)
 static const struct opt_row table[] = {
-    {"warm", OPT_BOOL, AT(warm), NULL, 0, 0, "true", NULL, "Touch the pages first.", 'w'},
-    {"threads", OPT_INT, AT(threads), NULL, 1, 4096, "2", NULL, "Threads.", 't'},
-    {"kv_bytes", OPT_BYTES, AT(bytes), "B", 0, 0, "1GiB", NULL, "Pool.", 0},
-    {"n_prompt_tok", OPT_INT, AT(n_prompt_tok), "tok", 0, 0, "-3", NULL, "Length.", 0},
-    {"rate", OPT_F64, AT(rate), "req/s", 0.5, 8, "1.5", NULL, "Rate.", 'r'},
-    {"model", OPT_STR, AT(model), NULL, 0, 0, NULL, NULL, "File.", 'm'},
-    {"name", OPT_STR, AT(name), NULL, 0, 0, "x", NULL, "Name.", 0},
-    {"policy", OPT_ENUM, AT(policy), NULL, 0, 0, "top_k", "greedy|top_k|top_p", "How.",
-     0},
+    {"warm", OPT_BOOL, AT(warm), NULL, 0, 0, "true", NULL, "Touch the pages first.", 'w',
+     0, NULL},
+    {"threads", OPT_INT, AT(threads), NULL, 1, 4096, "2", NULL, "Threads.", 't', 0, NULL},
+    {"kv_bytes", OPT_BYTES, AT(bytes), "B", 0, 0, "1GiB", NULL, "Pool.", 0, 0, NULL},
+    {"n_prompt_tok", OPT_INT, AT(n_prompt_tok), "tok", 0, 0, "-3", NULL, "Length.", 0, 0,
+     NULL},
+    {"rate", OPT_F64, AT(rate), "req/s", 0.5, 8, "1.5", NULL, "Rate.", 'r', 0, NULL},
+    {"model", OPT_STR, AT(model), NULL, 0, 0, NULL, NULL, "File.", 'm', 0, NULL},
+    {"name", OPT_STR, AT(name), NULL, 0, 0, "x", NULL, "Name.", 0, 0, NULL},
+    {"policy", OPT_ENUM, AT(policy), NULL, 0, 0, "top_k", "greedy|top_k|top_p", "How.", 0,
+     0, NULL},
     {0},
 };
 
@@ -309,7 +311,8 @@ static char *printed(void (*print)(const struct opt_row *t, FILE *f),
 static void help(void **state)
 {
     static const struct opt_row seed[] = {
-        {"seed", OPT_INT, AT(threads), NULL, 0, 9007199254740991, "1", NULL, "Seed.", 0},
+        {"seed", OPT_INT, AT(threads), NULL, 0, 9007199254740991, "1", NULL, "Seed.", 0,
+         0, NULL},
         {0},
     };
     char *text = printed(opt_help, table), *markdown = printed(opt_help_markdown, table);
@@ -337,15 +340,96 @@ static void help(void **state)
     free(markdown);
 }
 
+static const char *fruit(int i)
+{
+    static const char *const names[] = {"apple", "pear", NULL};
+
+    return names[i];
+}
+
+struct list_opts {
+    char *sizes, *kind;
+};
+static const struct opt_row lists[] = {
+    {.name = "sizes",
+     .type = OPT_STR,
+     .offset = offsetof(struct list_opts, sizes),
+     .def = "512",
+     .help = "Sizes.",
+     .letter = 's',
+     .joins = ','},
+    {.name = "kind",
+     .type = OPT_STR,
+     .offset = offsetof(struct list_opts, kind),
+     .help = "Kind.",
+     .names = fruit},
+    {0},
+};
+
+/* A default is replaced, a flag given again is added. */
+static void repeated_flags_make_a_list(void **state)
+{
+    char *argv[] = {(char[]){"-s"},     (char[]){"16"}, (char[]){"--sizes=32,64"},
+                    (char[]){"--kind"}, (char[]){"x"},  (char[]){"--kind=y"},
+                    (char[]){"-s8"}};
+    struct list_opts o;
+    int n;
+
+    (void)state;
+    assert_ok(opt_init(lists, &o));
+    assert_string_equal(o.sizes, "512");
+    assert_ok(opt_from_argv(lists, &o, 7, argv, &n));
+    assert_string_equal(o.sizes, "16,32,64,8");
+    assert_string_equal(o.kind, "y");
+    opt_free(lists, &o);
+}
+
+static void help_lists_the_names_of_plugins(void **state)
+{
+    char *text = printed(opt_help, lists), *markdown = printed(opt_help_markdown, lists);
+
+    (void)state;
+    assert_non_null(strstr(text, "Kind.\n        One of: apple, pear.\n"));
+    assert_non_null(strstr(markdown, "| Kind. One of: apple, pear. |"));
+    free(text);
+    free(markdown);
+}
+
+/* An error about a name shows the nearest, and then all. */
+static void errors_list_the_names_of_plugins(void **state)
+{
+    static const struct plugin {
+        const char *name;
+        int more;
+    } a = {"apple", 1}, b = {"pear", 2};
+    static const struct plugin *const registry[] = {&a, &b, NULL};
+
+    (void)state;
+    assert_ptr_equal(name_find(registry, "pear", "fruit"), &b);
+    assert_null(name_find(registry, "aple", "fruit"));
+    assert_string_equal(
+        err_msg(), "no fruit \"aple\"; did you mean \"apple\"? (known: apple, pear)");
+    assert_null(name_find(registry, "", "fruit"));
+    assert_string_equal(err_msg(), "no fruit \"\" (known: apple, pear)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),     cmocka_unit_test(bad_tables),
-        cmocka_unit_test(flags),        cmocka_unit_test(bad_flags),
-        cmocka_unit_test(sizes),        cmocka_unit_test(long_flags_are_refused),
-        cmocka_unit_test(bad_json),     cmocka_unit_test(json_round_trip),
-        cmocka_unit_test(memory_fails), cmocka_unit_test(nearest),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(bad_tables),
+        cmocka_unit_test(flags),
+        cmocka_unit_test(bad_flags),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(long_flags_are_refused),
+        cmocka_unit_test(bad_json),
+        cmocka_unit_test(json_round_trip),
+        cmocka_unit_test(memory_fails),
+        cmocka_unit_test(nearest),
         cmocka_unit_test(help),
+        cmocka_unit_test(repeated_flags_make_a_list),
+        cmocka_unit_test(help_lists_the_names_of_plugins),
+        cmocka_unit_test(errors_list_the_names_of_plugins),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include "base/opt.h"
 #include "model/model.h"
 #include "measure/compare.h"
+#include "measure/noise.h"
 #include "par/team.h"
 
 struct bench_opts {
@@ -35,6 +36,7 @@ struct bench {
     struct par_team *team;
     const int *cpus; /* of the team */
     int n_threads;
+    struct measure_noise noise;
     json_t *card;     /* of this machine */
     json_t *headline; /* name -> {value, unit, better} */
     json_t *rows;     /* everything printed, as data */

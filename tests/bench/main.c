@@ -119,9 +119,11 @@ static int save(struct bench *b)
     int rc;
 
     clock_utc(utc, sizeof(utc));
-    all = json_pack("{s:s, s:s, s:i, s:O, s:O, s:O}", "utc", utc, "evidence", "measured",
-                    "n_threads", b->n_threads, "headline", b->headline, "rows", b->rows,
-                    "machine_card", b->card);
+    /* NULL of the last two: json_pack() fails */
+    all = json_pack("{s:s, s:s, s:i, s:O, s:O, s:O, s:o, s:o}", "utc", utc, "evidence",
+                    "measured", "n_threads", b->n_threads, "headline", b->headline,
+                    "rows", b->rows, "machine_card", b->card, "counters",
+                    measure_noise_json(&b->noise), "warnings", json_warnings_take());
     if (!all)
         return err_set(ERR_NOMEM, "the benchmark's record");
     rc = json_write_file(all, b->o.out);
@@ -131,13 +133,14 @@ static int save(struct bench *b)
 
 static int run(struct bench *b)
 {
+    const struct machine_card_opts card = {.dir = MEASURE_CARD_DIR, .check = true};
     struct cpu_budget budget;
     int rc = cpu_budget_get(&budget);
 
     if (rc != OK)
         return rc;
     printf("CPUs: %s\n", budget.reason);
-    rc = machine_card_get(&b->card, MEASURE_CARD_DIR, 0, 12);
+    rc = machine_card_get(&b->card, &card);
     if (rc != OK)
         return rc;
     b->n_threads = budget.n;
@@ -147,12 +150,18 @@ static int run(struct bench *b)
     if (!b->headline || !b->rows)
         return err_set(ERR_NOMEM, "the benchmark's record");
     rc = par_team_open(&b->team, budget.cpus, budget.n, 1);
+    if (rc == OK)
+        rc = measure_noise_begin(&b->noise);
     if (rc == OK && b->o.ops)
         rc = bench_ops(b);
     if (rc == OK)
         rc = bench_models(b);
     if (rc == OK)
+        rc = measure_noise_end(&b->noise);
+    if (rc == OK) {
+        measure_noise_warn(&b->noise, "bench");
         rc = save(b);
+    }
     if (rc == OK)
         printf("written: %s\n", b->o.out);
     return rc;

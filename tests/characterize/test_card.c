@@ -1,11 +1,14 @@
 #include "tests/support/test.h"
 
 #include <math.h>
+#include <sys/stat.h>
 
 #include "base/json.h"
 #include "base/log.h"
-#include "characterize/probe.h"
+#include "characterize/trial.h"
+#include "cpu/usage.h"
 #include "measure/card.h"
+#include "measure/compare.h"
 
 static void near(double got, double wanted)
 {
@@ -24,12 +27,33 @@ static void count_measurements(void *ctx, enum log_level level, const char *line
     n_measured += strstr(line, "measuring this machine") != NULL;
 }
 
+/* Whatever runs on this machine meanwhile. */
+static struct machine_card_opts opts(const char *dir)
+{
+    return (struct machine_card_opts){.dir = dir, .accept_noise = true, .budget_s = 0.05};
+}
+
+/* Of those kept since the last call, this many have this code and text. */
+static void take_warnings(int n_expected, const char *code, const char *text)
+{
+    struct log_warning w[8];
+    int n = log_warnings_take(w, 8), found = 0;
+
+    for (int i = 0; i < n; i++)
+        found += strcmp(w[i].code, code) == 0 && strstr(w[i].text, text) != NULL;
+    if (found != n_expected)
+        fail_msg("%d warnings %s \"%s\" of %d, expected %d", found, code, text, n,
+                 n_expected);
+}
+
 static json_t *get(const char *dir, int force, int expect_measured)
 {
+    struct machine_card_opts o = opts(dir);
     json_t *card;
 
+    o.force = force;
     n_measured = 0;
-    assert_ok(machine_card_get(&card, dir, force, 0.05));
+    assert_ok(machine_card_get(&card, &o));
     assert_int_equal(n_measured, expect_measured);
     return card;
 }
@@ -116,17 +140,21 @@ static void masked_card(void **state)
 static void full_card(void **state)
 {
     json_t *quick, *full, *again;
+    struct machine_card_opts o;
     const char *why;
     char dir[600];
 
     (void)state;
     snprintf(dir, sizeof(dir), "%s/full", test_dir());
-    assert_ok(machine_card_get(&quick, dir, 0, 0.05));
-    assert_ok(machine_card_full_get(&full, dir, 0, 0.05));
-    assert_ok(machine_card_full_get(&again, dir, 0, 0.05));
+    o = opts(dir);
+    assert_ok(machine_card_get(&quick, &o));
+    o.full = true;
+    assert_ok(machine_card_get(&full, &o));
+    assert_ok(machine_card_get(&again, &o));
     assert_true(json_equal(full, again));
     json_decref(again);
-    assert_ok(machine_card_get(&again, dir, 0, 0.05));
+    o.full = false;
+    assert_ok(machine_card_get(&again, &o));
     assert_true(json_equal(quick, again));
     json_decref(again);
     check_measured(full);
@@ -142,7 +170,6 @@ static void full_card(void **state)
 /* A kept card that is not one of this machine is measured again, and a warning says why. */
 static void kept_card_is_refused(void **state)
 {
-    struct log_warning warning;
     char dir[600], path[700];
     json_t *card, *row;
 
@@ -155,18 +182,16 @@ static void kept_card_is_refused(void **state)
     json_object_set_new(row, "lo", json_real(0.5));
     assert_ok(json_write_file(card, path));
     json_decref(card);
-    log_warnings_take(&warning, 1);
+    take_warnings(0, "machine_card_refused", "");
     json_decref(get(dir, 0, 1));
-    assert_int_equal(log_warnings_take(&warning, 1), 1);
-    assert_string_equal(warning.code, "machine_card_refused");
-    assert_non_null(strstr(warning.text, "changed after it was measured"));
-    assert_non_null(strstr(warning.text, "measuring again"));
+    take_warnings(1, "machine_card_refused",
+                  "changed after it was measured: its checksum");
     json_decref(get(dir, 0, 0));
     test_write(path, "{\"values\":", 10);
     json_decref(get(dir, 0, 1));
-    assert_int_equal(log_warnings_take(&warning, 1), 1);
+    take_warnings(1, "machine_card_refused", "; measuring again");
     json_decref(get(dir, 0, 0));
-    assert_int_equal(log_warnings_take(&warning, 1), 0);
+    take_warnings(0, "machine_card_refused", "");
     log_set_sink(NULL, NULL);
 }
 
@@ -187,8 +212,184 @@ static void nowhere_to_keep(void **state)
     log_set_sink(NULL, NULL);
 }
 
+/* ---- what is not trusted ---- */
+
+/* A machine of which every trial takes as long as the test says. */
+struct scripted {
+    double seconds;      /* of each trial */
+    double spread;       /* they take up to this share longer ... */
+    int n_spread_trials; /* ... as long as this many are left */
+    int n_peaks;         /* 0, or: all of them are unavailable */
+    int n_trials;        /* that were made */
+    const char *busy;    /* NULL, or: from the first trial on, this is /proc */
+};
+static struct scripted machine;
+static int n_peaks; /* alternatives of that probe */
+
+static int scripted_trial(void *arg, int i, struct measure_trial *t)
+{
+    (void)arg;
+    /* The peaks are lengths of loops that were chosen by the real clock. Their probe is the
+     * first, and an alternative that is unavailable is tried once. */
+    if (machine.n_peaks && machine.n_trials++ < machine.n_peaks) {
+        t->seconds = NAN;
+        return OK;
+    }
+    t->seconds = machine.seconds;
+    if (machine.n_spread_trials > 0)
+        t->seconds *= 1 + machine.spread * (machine.n_spread_trials-- % 31) / 31;
+    if (i >= n_peaks)
+        n_peaks = i + 1; /* no other probe has more */
+    if (machine.busy)
+        cpu_usage_set_root(machine.busy);
+    return OK;
+}
+
+static json_t *get_scripted(const char *dir, bool check, int expect_measured)
+{
+    const struct machine_card_opts o = {.dir = dir, .check = check, .budget_s = 0.05};
+    json_t *card;
+
+    n_measured = machine.n_trials = 0;
+    log_set_sink(count_measurements, NULL);
+    measure_script(scripted_trial, NULL);
+    assert_ok(machine_card_get(&card, &o));
+    measure_script(NULL, NULL);
+    log_set_sink(NULL, NULL);
+    cpu_usage_set_root(NULL);
+    assert_int_equal(n_measured, expect_measured);
+    return card;
+}
+
+/* Files in which every CPU has been busy for this many ticks. */
+static const char *proc_of(char dir[600], const char *name, int ticks)
+{
+    char *text = NULL, path[700];
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+
+    for (int i = 0; i < CPU_MAX; i++)
+        fprintf(f, "cpu%d %d 0 0 0 0 0 0 0 0 0\n", i, ticks);
+    fclose(f);
+    snprintf(dir, 600, "%s/%s", test_dir(), name);
+    mkdir(dir, 0755);
+    snprintf(path, sizeof(path), "%s/proc", dir);
+    mkdir(path, 0755);
+    snprintf(path, sizeof(path), "%s/proc/stat", dir);
+    test_write(path, text, n);
+    free(text);
+    snprintf(path, sizeof(path), "%s/proc/self", dir);
+    mkdir(path, 0755);
+    snprintf(path, sizeof(path), "%s/proc/self/stat", dir);
+    test_write(path, "5 (t) S 1 5 5 0 -1 0 1 2 3 4 1 0 0 0 20 0 1 0", 45);
+    return dir;
+}
+
+/* Bounds of which the trials spread are measured again at once, and if that does not help
+ * the next time; meanwhile they bound nothing. */
+static void a_bound_that_spreads(void **state)
+{
+    char dir[600], idle[600];
+    const char *why;
+    json_t *card;
+
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s/spread", test_dir());
+    take_warnings(0, "none", "");
+    cpu_usage_set_root(proc_of(idle, "idle", 1));
+    machine = (struct scripted){.seconds = 0.01, .spread = 2, .n_spread_trials = 1 << 20};
+    card = get_scripted(dir, false, 1);
+    take_warnings(1, "machine_card_doubtful", "trials spread by ");
+    near(measure_card_read_gbps(card, 1), NAN);
+    near(measure_card_peak_gflops(card, "f32", "exact", 1), NAN);
+    near(measure_card_value(card, "read_gbps", 1, &why), NAN);
+    assert_non_null(strstr(why, "more than 10 %"));
+    assert_true(measure_card_value(card, "triad_gbps", 1, NULL) > 0); /* bounds nothing */
+    json_decref(card);
+    /* the next time the first attempt at the peaks spreads, the second does not */
+    cpu_usage_set_root(idle);
+    machine.n_spread_trials = n_peaks * (1 + PROBE_TRIALS_MAX);
+    card = get_scripted(dir, false, 1);
+    take_warnings(1, "machine_card_refused", "not trusted: its trials spread");
+    assert_true(measure_card_read_gbps(card, 1) > 0);
+    assert_true(measure_card_peak_gflops(card, "f32", "exact", 1) > 0);
+    assert_null(measure_card_doubt(card, "", 0));
+    json_decref(card);
+    json_decref(get_scripted(dir, false, 0));
+    take_warnings(0, "machine_card_refused", "");
+}
+
+static void other_programs_had_the_cpus(void **state)
+{
+    char dir[600], idle[600], busy[600];
+    json_t *card;
+
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s/busy", test_dir());
+    proc_of(busy, "very_busy", 1 << 20);
+    take_warnings(0, "none", "");
+    cpu_usage_set_root(proc_of(idle, "before", 1));
+    machine = (struct scripted){.seconds = 0.01, .busy = busy};
+    card = get_scripted(dir, false, 1);
+    near(measure_card_read_gbps(card, 1), NAN);
+    assert_non_null(
+        strstr(measure_card_doubt(card, "read_gbps", 1), "of the CPUs while"));
+    assert_true(json_integer_value(json_object_get(json_object_get(card, "counters"),
+                                                   "other_cpu_ns")) > 0);
+    json_decref(card);
+    take_warnings(1, "noisy_machine", "machine card: other programs used");
+    cpu_usage_set_root(idle);
+    machine.busy = NULL;
+    json_decref(get_scripted(dir, false, 1));
+    take_warnings(1, "machine_card_refused", "of the CPUs while");
+}
+
+/* A kept card is checked: what is 10 % off now is measured again, once. */
+static void a_kept_card_is_checked(void **state)
+{
+    char dir[600], idle[600];
+    json_t *card;
+    double gbps;
+
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s/checked", test_dir());
+    take_warnings(0, "none", "");
+    cpu_usage_set_root(proc_of(idle, "idle2", 1));
+    machine = (struct scripted){.seconds = 0.01, .n_peaks = n_peaks};
+    card = get_scripted(dir, true, 1);
+    gbps = measure_card_read_gbps(card, 1);
+    json_decref(card);
+    cpu_usage_set_root(idle);
+    machine.seconds = 0.0105;
+    card = get_scripted(dir, true, 0);
+    near(measure_card_read_gbps(card, 1), gbps);
+    json_decref(card);
+    take_warnings(0, "machine_card_changed", "");
+    for (int i = 0; i < 2; i++) { /* slower, faster */
+        cpu_usage_set_root(idle);
+        machine.seconds = i ? 0.01 : 0.02;
+        card = get_scripted(dir, true, 1);
+        assert_true(fabs(measure_card_read_gbps(card, 1) / gbps - (i ? 1 : 0.5)) < 1e-6);
+        json_decref(card);
+        take_warnings(1, "machine_card_changed", "measuring again");
+    }
+    /* a check that spreads contradicts nothing */
+    cpu_usage_set_root(idle);
+    machine = (struct scripted){
+        .n_peaks = n_peaks, .seconds = 0.02, .spread = 2, .n_spread_trials = 1 << 20};
+    json_decref(get_scripted(dir, true, 0));
+    /* dropped, it is measured */
+    machine_card_drop(dir);
+    machine_card_drop(dir);
+    machine = (struct scripted){.seconds = 0.01, .n_peaks = n_peaks};
+    cpu_usage_set_root(idle);
+    json_decref(get_scripted(dir, true, 1));
+    take_warnings(0, "machine_card_refused", "");
+}
+
 static void memory_runs_out(void **state)
 {
+    struct machine_card_opts o = opts(test_dir());
     json_t *card;
 
     (void)state;
@@ -196,8 +397,9 @@ static void memory_runs_out(void **state)
     for (long n = 0; n < 4; n++) {
         int rc;
 
+        o.force = true;
         mem_fail_after(n, 0);
-        rc = machine_card_get(&card, test_dir(), 1, 0.01);
+        rc = machine_card_get(&card, &o);
         mem_fail_after(-1, 0);
         assert_int_equal(rc, ERR_NOMEM);
         assert_null(card);
@@ -208,9 +410,15 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(measured_once),   cmocka_unit_test(masked_card),
-        cmocka_unit_test(full_card),       cmocka_unit_test(kept_card_is_refused),
-        cmocka_unit_test(nowhere_to_keep), cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(measured_once),
+        cmocka_unit_test(masked_card),
+        cmocka_unit_test(full_card),
+        cmocka_unit_test(kept_card_is_refused),
+        cmocka_unit_test(nowhere_to_keep),
+        cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(a_bound_that_spreads),
+        cmocka_unit_test(other_programs_had_the_cpus),
+        cmocka_unit_test(a_kept_card_is_checked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

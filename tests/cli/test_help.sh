@@ -30,6 +30,7 @@ complete() { # words of the verb, then the flags that its help must name
 
 model=engine/cli/model.c
 check "run --help" complete run $(flags engine/serve/opts.c engine/cli/run.c engine/cpu/cpu.h)
+check "bench --help" complete bench $(flags engine/cli/bench.c engine/cpu/cpu.h)
 check "plan --help" complete plan $(flags engine/plan/tree_search.c engine/cli/plan.c)
 check "tune --help" complete tune $(flags engine/tune/tune.c engine/cli/tune.c engine/cpu/cpu.h |
     sed 's/^budget-s$/budget/')
@@ -39,6 +40,34 @@ check "model make --help" complete "model make" $(flags "$dir/make.c")
 check "model inspect --help" complete "model inspect" $(flags "$dir/inspect.c")
 check "model --help" complete model help
 check "model --help lists make and inspect" sh -c "$sandwich model --help | grep -c '^  make \|^  inspect ' | grep -q 2"
+bench_help() { # the flags that the help of `make bench` must name
+    "$build/bench" --help >"$dir/help" || return 1
+    for flag in "$@"; do
+        grep -q -E -e "--(\[no-\])?$flag( |\$)" "$dir/help" || { echo "no --$flag"; return 1; }
+    done
+}
+check "bench of make bench: --help" bench_help $(flags tests/bench/main.c)
+check "bench of make bench: --version" sh -c "$build/bench --version | grep -q '^commit: [0-9a-f]'"
+lists() { # command whose help must have these words in one list
+    words=$1
+    shift
+    "$@" | tr -d '\n' | tr -s ' ' | grep -q -F "One of: $words." || { "$@"; return 1; }
+}
+policies=$(ls engine/sched/policy/*.c | sed 's|.*/||; s|\.c$||' | paste -s -d, - | sed 's/,/, /g')
+check "run --help lists the policies" lists "$policies" "$sandwich" run --help
+searches=$(ls engine/tune/policy/*.c | sed 's|.*/||; s|\.c$||' | paste -s -d, - | sed 's/,/, /g')
+check "tune --help lists the policies" lists "$searches" "$sandwich" tune --help
+machines=$(ls engine/simulate/machines/*.json | sed 's|.*/||; s|\.json$||' | paste -s -d, - |
+    sed 's/,/, /g')
+check "plan --help lists the machines" lists "$machines" "$sandwich" plan --help
+check "model make --help lists the architectures" sh -c \
+    "$sandwich model make --help | grep -q 'One of: llama-160m, sheared-llama-1.3b'"
+check "a wrong policy" refuses 1 "known: $policies" "$sandwich" run --policy x --prompt x \
+    --model x
+check "a wrong search" refuses 1 "known: $searches" "$sandwich" tune --policy x --model x
+check "a wrong machine" refuses 1 "known: $machines" "$sandwich" plan --machine x --model tiny
+check "a wrong architecture" refuses 1 'known: llama-160m' \
+    "$sandwich" model make --arch x --out "$dir/x"
 check "an argument too many" refuses 2 'unexpected argument "x"' "$sandwich" run x
 check "an argument too few" refuses 2 'an argument is missing' "$sandwich" model inspect
 for word in --help -h help; do

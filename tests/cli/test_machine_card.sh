@@ -28,7 +28,7 @@ $run >"$dir/out" 2>"$dir/err"
 check "without a card the bounds are unknown" \
     grep -q 'bandwidth unknown: run testbed machine' "$dir/err"
 check "an absent card is refused" refuses 1 'none.json' $run --machine-card "$dir/none.json"
-"$testbed" machine >"$dir/machine" 2>&1
+"$testbed" machine --accept-noise >"$dir/machine" 2>&1
 card=$(ls "$dir"/results/machine/*.json)
 check "the card is printed" grep -q '^read_gbps' "$dir/machine"
 for given in "" "--machine-card $card"; do
@@ -37,6 +37,12 @@ for given in "" "--machine-card $card"; do
     check "share of the machine's bounds: $given" grep -q '% of measured [0-9.]* GB/s' "$dir/err"
     check "share of the machine's peak: $given" grep -q '% of measured [0-9]*$' "$dir/err"
 done
+"$sandwich" bench -m "$dir/tiny.gguf" -p 16 -n 4 -r 2 -o json >"$dir/json" 2>"$dir/err"
+check "bench: shares of the bounds" python3 -c "
+import json
+rows = json.load(open('$dir/json'))
+assert [r['bound'] for r in rows] == ['peak_gflops', 'read_gbps']
+assert all(r['bound_value'] > 0 and r['bound_frac'] > 0 for r in rows)"
 check "an edited value" refuses_edited 'changed after' 'd["values"][-1]["why"] = "x"'
 check "a value outside its interval" refuses_edited 'lo <= estimate' \
     '[r.update(estimate=900.0) for r in d["values"] if r["name"] == "read_gbps"]'
@@ -60,9 +66,11 @@ cp "$dir/edited.json" "$card"
 $run >"$dir/out" 2>"$dir/err"
 check "the standard card is left out with a warning" sh -c \
     "grep -q 'changed after it was measured' $dir/err && grep -q 'bandwidth unknown' $dir/err"
-"$testbed" machine >"$dir/machine" 2>&1
+"$testbed" machine --accept-noise >"$dir/machine" 2>&1
 check "it is measured again with a warning" grep -q 'changed after it was measured.*; measuring again' \
     "$dir/machine"
 $run >"$dir/out" 2>"$dir/err"
 check "and then used" grep -q '% of measured [0-9.]* GB/s' "$dir/err"
+check "noise is accepted for the quick card only" refuses 2 'not for --full' \
+    "$testbed" machine --full --accept-noise
 finish

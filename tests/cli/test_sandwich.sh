@@ -65,6 +65,13 @@ check "the same ids by a plan that was measured" same_output "$dir/ids" \
 check "without a model nothing is measured" sh -c "$sandwich plan 2>&1 | grep -q 'nothing is measured'"
 check "plan for a simulated machine" sh -c "$sandwich plan --machine kunpeng920x4 \
     --model llama-160m --out $dir/far.json | grep -q '(simulated)'"
+"$sandwich" plan --machine kunpeng920x4 --model llama-160m --progress >"$dir/out" 2>"$dir/err"
+check "plan --progress: what is searched, in order" sh -c \
+    "cut -d: -f2 $dir/err | uniq | tr '\\n' , | grep -q -x ' decode, prefill, steps of both phases,'"
+check "plan --progress: measurements and time" grep -q -E \
+    '^sandwich plan: decode: 0 measurements, 0 of at most 25 s$' "$dir/err"
+"$sandwich" plan --machine kunpeng920x4 --model llama-160m >"$dir/out" 2>"$dir/err"
+check "without it, nothing where there is no terminal" [ ! -s "$dir/err" ]
 check "its CPUs are refused" refuses 2 'CPU 2 is not one of this process' \
     $run --prompt-ids 1 --plan "$dir/far.json"
 check "a shell reads its CPUs" sh -c "eval \"\$($sandwich plan --show $dir/far.json --render)\" &&

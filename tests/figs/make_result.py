@@ -1,6 +1,8 @@
 """A result file with made-up numbers in the layout of experiments/harness/record.h, so that the
-figures can be tested without a run. usage: make_result.py FILE STEM [missing]"""
+figures can be tested without a run. usage: make_result.py FILE STEM [missing|swept|swept_missing]"""
 
+import itertools
+import json
 import sys
 
 import h5py
@@ -37,6 +39,9 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
     for name, values in columns.items():
         cell["requests/" + name] = values
     summary = {
+        "offered_rate_rps": 4.2, "request_throughput_rps": 3.9, "request_goodput_rps": 2.5,
+        "mean_ttft_service_ms": ttft[2:].mean(), "mean_tpot_ms": tpot[2:].mean(),
+        "p50_tpot_ms": nearest_rank(tpot[2:], 0.5), "p90_tpot_ms": nearest_rank(tpot[2:], 0.9),
         "mean_ttft_ms": ttft[2:].mean(), "p50_ttft_ms": nearest_rank(ttft[2:], 0.5),
         "p90_ttft_ms": nearest_rank(ttft[2:], 0.9), "decode_tok_s": 1e3 / tpot.mean(),
         "p50_e2e_ms": nearest_rank(e2e[2:], 0.5), "p90_e2e_ms": nearest_rank(e2e[2:], 0.9),
@@ -53,7 +58,31 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
     cell["series/slo_attainment_frac"] = 1 - np.exp(-2 * scale)
 
 
-def main(path, stem, missing):
+def sweep(f, stem):
+    """Cells as --set 'load.rate_rps=[...]' leaves them; of a study, its first two axes."""
+    cells = list(f["cells"].values())
+    axes = {"load.rate_rps": [4.0, 16.0], "system.weight_type": ["bf16", "f32"]}
+    if stem in made_up_studies.STUDIES:
+        axes = {"study." + k: v for k, v in made_up_studies.STUDIES[stem][1].items()}
+    f.attrs["swept"] = " ".join(axes)
+    f["job_json"] = json.dumps({"headline": []})
+    for cell, values in zip(cells, itertools.product(*axes.values())):
+        warnings = [{"code": "overloaded"}] if values[0] == 16 else []
+        cell["attributes_json"] = json.dumps({"axes": dict(zip(axes, values)), "warnings": warnings})
+        for name in ("offered_rate_rps", "request_throughput_rps"):
+            if "summary/" + name in cell:
+                cell["summary/" + name][()] *= values[0]
+
+
+def main(path, stem, kind):
+    missing = kind in ("missing", "swept_missing")
+    write(path, stem, missing)
+    if kind.startswith("swept"):
+        with h5py.File(path, "a") as f:
+            sweep(f, stem)
+
+
+def write(path, stem, missing):
     rng = np.random.default_rng(1)
     with h5py.File(path, "w") as f:
         f.attrs.update(experiment=stem, evidence="measured_small", host="host",
@@ -76,4 +105,4 @@ def main(path, stem, missing):
                     i += 1
 
 
-main(sys.argv[1], sys.argv[2], len(sys.argv) > 3)
+main(*(sys.argv[1:] + [""])[:3])

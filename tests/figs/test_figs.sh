@@ -21,7 +21,7 @@ trap 'rm -rf "$dir"' EXIT
 
 # The names must agree whether or not figures can be drawn here.
 ls experiments/*.json | sed 's|.*/||; s|\.json$||' >"$dir/experiments"
-ls paper-figs/*.py | sed 's|.*/||; s|\.py$||' >"$dir/figures"
+ls paper-figs/*.py | sed 's|.*/||; s|\.py$||' | grep -v '^sweep$' >"$dir/figures"
 if diff "$dir/experiments" "$dir/figures" >"$dir/log"; then
     ok "every experiment has its figure"
 else
@@ -68,6 +68,29 @@ for s in $stems; do
         ok "$s shows its numbers"
     fi
 done
+# A sweep by --set is drawn as one by the experiment's own script; sweep.py draws any record
+# with axes.
+for s in quickstart tab03_window; do
+    for kind in swept swept_missing; do
+        "$python" tests/figs/make_result.py "$dir/$s$kind.h5" "$s" $kind >"$dir/log" 2>&1 &&
+            draw "$dir/$s$kind.h5" "$dir/$kind" "$s"
+    done
+    if ! cmp -s "$dir/swept/$s.svg" "$dir/swept_missing/$s.svg" &&
+        ! cmp -s "$dir/swept/$s.svg" "$dir/a/$s.svg" &&
+        "$python" paper-figs/sweep.py "$dir/${s}swept.h5" "$dir/any" >"$dir/log" 2>&1 &&
+        cmp "$dir/swept/$s.svg" "$dir/any/$s.svg" >"$dir/log" 2>&1; then
+        ok "$s, swept, is drawn as a sweep"
+    else
+        not_ok "$s, swept, is drawn as a sweep"
+    fi
+done
+sweep=$dir/swept/quickstart.svg
+if grep -q '<!-- overloaded -->' "$sweep" && grep -q 'weight_type=f32' "$sweep" &&
+    grep -q 'load.rate_rps' "$sweep" && ! grep -q '<!-- overloaded -->' "$dir/swept_missing/quickstart.svg"; then
+    ok "a sweep shows rates, lines and overload"
+else
+    not_ok "a sweep shows rates, lines and overload"
+fi
 # Older records call their evidence truth: the figure is the same.
 "$python" -c "import h5py, shutil, sys
 shutil.copy(sys.argv[1], sys.argv[2])

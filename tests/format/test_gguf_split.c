@@ -149,6 +149,51 @@ static void numbers_of_parts_are_checked(void **state)
     format_close(&f);
 }
 
+/* Open the model: it loads, or one line names one of its files. */
+static bool loads(const char *what, int no, size_t at)
+{
+    struct format_file *f;
+    int rc;
+
+    err_clear();
+    rc = format_open(&f, part(1, 3));
+    if (rc == OK)
+        (void)small_touch(f);
+    else if (!strstr(err_msg(), test_dir()) || strchr(err_msg(), '\n'))
+        fail_msg("%s of part %d at %zu: \"%s\"", what, no, at, err_msg());
+    format_close(&f);
+    return rc == OK;
+}
+
+static void damaged_parts(void **state)
+{
+    struct rng r;
+
+    (void)state;
+    rng_init(&r, test_seed(), "split");
+    for (int no = 1; no <= 3; no++) {
+        size_t n;
+        uint8_t *bytes;
+
+        write_parts(11);
+        bytes = test_read(part(no, 3), &n);
+        for (int i = 0; i < 1500; i++) {
+            size_t at = rng_below(&r, n < 700 ? n : 700); /* the header */
+            uint8_t b = bytes[at] ^ (uint8_t)(1u << rng_below(&r, 8));
+
+            small_patch(part(no, 3), at, &b, 1);
+            (void)loads("flip", no, at);
+            small_patch(part(no, 3), at, bytes + at, 1);
+        }
+        for (size_t cut = n - 1; cut > 0; cut = cut > 700 ? cut - 37 : cut - 1) {
+            test_write(part(no, 3), bytes, cut);
+            if (loads("cut", no, cut) && cut < n - 32) /* the last may be padding */
+                fail_msg("part %d cut to %zu of %zu bytes: loaded", no, cut, n);
+        }
+        mem_free(bytes);
+    }
+}
+
 /* A tensor may be in one file only. */
 static void tensors_are_in_one_part(void **state)
 {
@@ -190,6 +235,7 @@ int main(void)
         cmocka_unit_test(wrong_parts_are_refused),
         cmocka_unit_test(numbers_of_parts_are_checked),
         cmocka_unit_test(tensors_are_in_one_part),
+        cmocka_unit_test(damaged_parts),
         cmocka_unit_test(every_allocation_may_fail),
     };
 

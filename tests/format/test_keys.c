@@ -5,8 +5,6 @@
 
 #include <math.h>
 
-#include "base/log.h"
-
 static char path[300], dir[300];
 
 static int make_paths(void **state)
@@ -15,16 +13,6 @@ static int make_paths(void **state)
     snprintf(path, sizeof(path), "%s/keys.gguf", test_dir());
     snprintf(dir, sizeof(dir), "%s/hf", test_dir());
     return mkdir(dir, 0777);
-}
-
-static bool warned(const char *code)
-{
-    struct log_warning w[8];
-    bool found = false;
-
-    for (int i = log_warnings_take(w, 8) - 1; i >= 0; i--)
-        found |= strcmp(w[i].code, code) == 0;
-    return found;
 }
 
 /* ---- GGUF ---- */
@@ -173,7 +161,7 @@ static void gguf_window(void **state)
     struct format_file *f;
 
     (void)state;
-    (void)warned("");
+    (void)test_warned("");
     for (int i = 0; i < 4; i++) {
         struct small s;
 
@@ -185,7 +173,7 @@ static void gguf_window(void **state)
         test_write(path, s.b, s.n);
         assert_ok(format_open(&f, path));
         assert_int_equal(f->config.max_tok, windows[i][1]);
-        assert_int_equal(warned("sliding_window"), windows[i][1] < S_CTX);
+        assert_int_equal(test_warned("sliding_window"), windows[i][1] < S_CTX);
         format_close(&f);
     }
 }

@@ -102,6 +102,10 @@ static void wrong_types_are_refused(void **state)
     refuse("\"slo\": {\"scale\": [1, 0]}", "element 1");
     refuse("\"load\": {\"n_requests\": []}", "load.n_requests: the list is empty");
     refuse("\"load\": {\"n_requests\": \"many\"}", "n_requests");
+    refuse("\"load\": {\"n_requests\": [1, 2, 1]}",
+           "load.n_requests: values 1 and 3 of the list are equal");
+    refuse("\"dataset\": {\"reader\": \"azur\"}",
+           "did you mean \"azure\"? (known: azure");
     refuse("\"prepare\": [{\"run\": [], \"creates\": \"x\"}]", "\"run\"");
     refuse("\"prepare\": [{\"run\": [\"true\"]}]", "\"creates\"");
     refuse("\"prepare\": [{\"run\": [\"true\"], \"creates\": \"\"}]", "expected a path");
@@ -227,15 +231,111 @@ static void headlines_pick_one_setting(void **state)
     assert_int_equal(job_headline_cells(j, &j->headlines[1], chosen), 4);
     job_free(&j);
 
-    snprintf(text, sizeof(text), "%s{\"name\": \"a\", \"metric\": \"p50_ttft_ms\"}]",
-             axes);
-    refuse(text, "which load.rate_rps?");
+    snprintf(
+        text, sizeof(text),
+        "%s{\"name\": \"a\", \"metric\": \"n_failed\"}, {\"name\": \"a rate_rps=1\", "
+        "\"metric\": \"n_failed\", \"where\": {\"rate_rps\": 1}}]",
+        axes);
+    refuse(text, "a second headline has the name \"a rate_rps=1\"");
+    refuse("\"headline\": [{\"name\": \"a/b\", \"metric\": \"n_failed\"}]",
+           "a name without '/'");
     snprintf(text, sizeof(text),
              "%s{\"name\": \"a\", \"metric\": \"p50_ttft_ms\", \"where\": {\"rat\": 1}}]",
              axes);
     refuse(text, "neither an axis");
     snprintf(text, sizeof(text), "%s{\"metric\": \"p50_ttft_ms\"}]", axes);
     refuse(text, "needs \"name\"");
+}
+
+static void expect_headlines(const struct job *j, const char *const *names)
+{
+    int n = 0;
+
+    for (; names[n]; n++)
+        if (n >= j->n_headlines || strcmp(j->headlines[n].name, names[n]) != 0)
+            fail_msg("headline %d is \"%s\", wanted \"%s\"", n,
+                     n < j->n_headlines ? j->headlines[n].name : "none", names[n]);
+    assert_int_equal(j->n_headlines, n);
+}
+
+/* --set makes axes of a job whose headlines know nothing of them. */
+static void a_swept_setting_makes_headlines(void **state)
+{
+    static const char *const names[] = {"t rate_rps=5", "t rate_rps=20", "t rate_rps=80",
+                                        "fixed",        "best",          NULL},
+                             *const two[] = {"g model=_a_x.gguf concurrency=1",
+                                             "g model=_a_x.gguf concurrency=2",
+                                             "g model=_b_x.gguf concurrency=1",
+                                             "g model=_b_x.gguf concurrency=2", NULL};
+    char *sets[] = {(char[]){"load.process=poisson"},
+                    (char[]){"load.rate_rps=[5,20,80]"}},
+         *more[] = {(char[]){"load.concurrency=[1,2]"},
+                    (char[]){"system.model=[\"/a/x.gguf\",\"/b/x.gguf\"]"}};
+    struct job_read_opts o = {.sets = sets, .n_sets = 2};
+    bool chosen[8];
+    struct job *j =
+        job_of("\"repeats\": 2, \"headline\": [{\"name\": \"t\", \"metric\": "
+               "\"p50_ttft_ms\"}, {\"name\": \"fixed\", \"metric\": \"n_failed\", "
+               "\"where\": {\"rate_rps\": 20}}, {\"name\": \"best\", \"metric\": "
+               "\"n_failed\", \"over\": \"min\"}]",
+               &o);
+
+    (void)state;
+    expect_headlines(j, names);
+    assert_int_equal(job_headline_cells(j, &j->headlines[1], chosen), 2);
+    assert_true(chosen[1] && chosen[4]);
+    assert_null(job_headline_open_axis(j, &j->headlines[1], chosen));
+    assert_int_equal(json_array_size(j->swept), 1);
+    assert_string_equal(json_string_value(json_array_get(j->swept, 0)), "load.rate_rps");
+    assert_int_equal(json_array_size(json_object_get(j->resolved, "headline")), 3);
+    job_free(&j);
+
+    o = (struct job_read_opts){.sets = more, .n_sets = 2};
+    j = job_of(
+        "\"system\": {\"adapter\": \"sandwich\"}, \"headline\": [{\"name\": \"g\", "
+        "\"metric\": \"goodput_rps\"}]",
+        &o);
+    expect_headlines(j, two);
+    job_free(&j);
+}
+
+/* Only what --set made of one value was swept; goodput takes all rates as one setting. */
+static void an_axis_of_the_file_is_not_swept(void **state)
+{
+    static const char *const names[] = {"g timeout_s=1", "g timeout_s=2", NULL};
+    char *sets[] = {(char[]){"load.rate_rps=[1,2,3]"}, (char[]){"load.timeout_s=[1,2]"}};
+    struct job_read_opts o = {.sets = sets, .n_sets = 2};
+    struct job *j = job_of("\"load\": {\"process\": \"constant\", \"rate_rps\": [1, 2]}, "
+                           "\"headline\": [{\"name\": \"g\", \"metric\": "
+                           "\"goodput_rps\"}]",
+                           &o);
+
+    (void)state;
+    expect_headlines(j, names);
+    assert_int_equal(json_array_size(j->swept), 1);
+    assert_string_equal(json_string_value(json_array_get(j->swept, 0)), "load.timeout_s");
+    job_free(&j);
+}
+
+/* What would be a page of numbers stays one, which asks in the result. */
+static void a_long_axis_leaves_its_headline_open(void **state)
+{
+    char text[2048] = "load.n_requests=[1";
+    char *sets[] = {text};
+    struct job_read_opts o = {.sets = sets, .n_sets = 1};
+    bool chosen[100];
+    struct job *j;
+
+    (void)state;
+    for (int i = 2; i <= 100; i++)
+        sprintf(text + strlen(text), ",%d", i);
+    strcat(text, "]");
+    j = job_of("\"headline\": [{\"name\": \"t\", \"metric\": \"p50_ttft_ms\"}]", &o);
+    assert_int_equal(j->n_headlines, 1);
+    assert_int_equal(job_headline_cells(j, &j->headlines[0], chosen), 100);
+    assert_string_equal(job_headline_open_axis(j, &j->headlines[0], chosen)->name,
+                        "load.n_requests");
+    job_free(&j);
 }
 
 static void schedule_of_open_loop(void **state)
@@ -366,6 +466,9 @@ int main(void)
         cmocka_unit_test(bad_overrides_are_refused),
         cmocka_unit_test(the_sample_seed_is_the_datasets),
         cmocka_unit_test(headlines_pick_one_setting),
+        cmocka_unit_test(a_swept_setting_makes_headlines),
+        cmocka_unit_test(an_axis_of_the_file_is_not_swept),
+        cmocka_unit_test(a_long_axis_leaves_its_headline_open),
         cmocka_unit_test(schedule_of_open_loop),
         cmocka_unit_test(prepare_runs_once),
         cmocka_unit_test(prepare_says_what_failed),

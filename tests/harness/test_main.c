@@ -164,6 +164,10 @@ static void words_about_jobs(void **state)
     EXPECT(0, "warmup_requests", "describe", path);
     EXPECT(0, "time to first token", "describe", "metrics");
     EXPECT(0, "adapter null", "describe", "keys");
+    EXPECT(0, "load.rate_rps\n        Open loop", "describe", "keys", "RATE_");
+    EXPECT(0, "load.process=gamma\n", "describe", "keys", "gamma");
+    EXPECT(2, "no key matches \"qqq\"", "describe", "keys", "qqq");
+    EXPECT(2, "unexpected argument \"keys\"", "describe", path, "keys");
     EXPECT(0, "quickstart", "list");
 }
 

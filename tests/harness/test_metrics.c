@@ -21,6 +21,7 @@ static struct metrics compute(const struct metrics_row *rows, size_t n,
 }
 
 static const struct metrics_slo no_slo;
+static const struct load_trace no_trace;
 
 static void one_request(void **state)
 {
@@ -177,11 +178,12 @@ static void overload_grows_linearly(void **state)
     int64_t t[N];
     double a[N];
     const struct load_process *p;
+    struct metrics_overload over;
     struct metrics m;
 
     (void)state;
     assert_ok(load_process_find("constant", &p));
-    p->arrivals(&load, 0, a, N);
+    p->arrivals(&load, 0, &no_trace, a, N);
     serve_in_order(r, t, a, N, 20 * MS);
     for (int i = 0; i < N; i++)
         assert_near(metrics_ttft_ms(&r[i]), 20 + 10 * i, 1e-4);
@@ -189,7 +191,48 @@ static void overload_grows_linearly(void **state)
     assert_near(metric(&m, "p50_ttft_ms"), 20 + 10 * 49, 1e-4);
     assert_near(metric(&m, "request_throughput_rps"), 50, 1e-3); /* the server's rate */
     assert_near(metric(&m, "offered_rate_rps"), 100, 1e-3);
+    assert_near(metric(&m, "achieved_rate_rps"), 50, 1e-3);
+    assert_true(metrics_overloaded(&m, &over));
+    assert_near(over.observed, 50, 1e-3);
+    assert_near(over.threshold, 95, 1e-3);
+    assert_non_null(strstr(over.text, "100 requests a second came and 50 ended"));
     assert_near(metric(&m, "little_l"), metric(&m, "little_lambda_w"), 1e-6);
+    metrics_fini(&m);
+}
+
+/* Half of the requests never end: what ends keeps its time, so only the backlog tells. */
+static void requests_that_never_end(void **state)
+{
+    enum { N = 100 };
+    static struct metrics_row r[N];
+    static int64_t t[N];
+    struct metrics_overload over;
+    struct metrics m;
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        t[i] = (10 * i + 5) * MS;
+        r[i] = row_at(10 * i * MS, 10 * i * MS, &t[i], 1);
+        if (i % 2)
+            r[i].status = i % 4 == 1 ? METRICS_TIMEOUT : METRICS_REJECTED;
+    }
+    m = compute(r, N, no_slo);
+    assert_true(metrics_overloaded(&m, &over));
+    assert_near(metric(&m, "achieved_rate_rps"), 50, 1); /* 50 of 100, in the same time */
+    metrics_fini(&m);
+    for (int i = 0; i < N; i++)
+        r[i].status = i % 10 == 9 ? METRICS_FAILED : METRICS_OK;
+    m = compute(r, N, no_slo); /* a failure is another matter: its request ended */
+    assert_false(metrics_overloaded(&m, &over));
+    assert_near(metric(&m, "backlog_growth"), 0, 0.1);
+    metrics_fini(&m);
+    for (int i = 0; i < N;
+         i++) { /* from the 70th on each takes longer than the one before */
+        t[i] += (i > 70) * 40 * MS * (i - 70);
+        r[i] = row_at(10 * i * MS, 10 * i * MS, &t[i], 1);
+    }
+    m = compute(r, N, no_slo);
+    assert_true(metrics_overloaded(&m, &over));
     metrics_fini(&m);
 }
 
@@ -207,7 +250,7 @@ static void poisson_queue_waits_as_it_must(void **state)
     (void)state;
     assert_true(r && t && a);
     assert_ok(load_process_find("poisson", &p));
-    p->arrivals(&load, test_seed(), a, N);
+    p->arrivals(&load, test_seed(), &no_trace, a, N);
     serve_in_order(r, t, a, N, 10 * MS);
     m = compute(r, N, no_slo);
     assert_near(metric(&m, "mean_ttft_ms"), 10 + 5, 0.2);
@@ -366,6 +409,7 @@ int main(void)
         cmocka_unit_test(no_objective_is_not_zero),
         cmocka_unit_test(a_stalled_sender_is_seen),
         cmocka_unit_test(overload_grows_linearly),
+        cmocka_unit_test(requests_that_never_end),
         cmocka_unit_test(poisson_queue_waits_as_it_must),
         cmocka_unit_test(contradicting_times_show),
         cmocka_unit_test(bounds),

@@ -29,13 +29,13 @@ static void live_line_with_estimate(void **state)
     struct progress *p = start(&f, PROGRESS_LIVE);
 
     (void)state;
-    progress_cell(p, "rate=2", 100, 10 * S);
+    progress_cell(p, "rate=2", 100, 100, 10 * S);
     progress_tick(p, 50, 2, 30 * S); /* 50 of 200 in 20 s: 60 s to go */
     fflush(f);
     assert_non_null(
         strstr(text, "cell 2/3 rate=2: 50/100 requests, 2 failed, 60 s left"));
     progress_cell_end(p);
-    progress_cell(p, "rate=4", 100, 50 * S); /* 100 of 200 in 40 s */
+    progress_cell(p, "rate=4", 100, 100, 50 * S); /* 100 of 200 in 40 s */
     fflush(f);
     assert_non_null(strstr(text, "cell 3/3 rate=4: 0/100 requests, 40 s left"));
     progress_log(p, LOG_WARN, "hot");
@@ -44,26 +44,89 @@ static void live_line_with_estimate(void **state)
     free(text);
 }
 
-/* Two cells of a study: a quarter of the whole in 20 s leaves 60 s. */
-static void a_study_counts_in_steps(void **state)
+/* Two cells of a study: a quarter of the whole in 20 s leaves 60 s. Half of it in 40 s leaves
+ * 40 s, and 10 s later no more. */
+static void a_study_counts_in_fractions(void **state)
 {
     struct progress *p;
     FILE *f = open_memstream(&text, &n_text);
 
     (void)state;
-    assert_ok(progress_open(&p, f, PROGRESS_LIVE, 2, 0, 2 * PROGRESS_STEPS, 10 * S));
-    progress_study(p, "m=4", 10 * S);
+    assert_ok(progress_open(&p, f, PROGRESS_LIVE, 2, 0, 2, 10 * S));
+    progress_study(p, "m=4", 1, 10 * S);
     progress_step(p, 0.5, "tune", 30 * S);
     fflush(f);
     assert_non_null(strstr(text, "cell 1/2 m=4: begins"));
     assert_non_null(strstr(text, "cell 1/2 m=4: tune, 60 s left"));
     progress_cell_end(p);
-    progress_study(p, "m=8", 50 * S);
+    progress_study(p, "m=8", 1, 50 * S);
     progress_step(p, -1, "less than nothing", 60 * S);
     progress_step(p, 7, "more than all", 60 * S);
     fflush(f);
-    assert_non_null(strstr(text, "cell 2/2 m=8: less than nothing, 50 s left"));
+    assert_non_null(strstr(text, "cell 2/2 m=8: less than nothing, 40 s left"));
     assert_non_null(strstr(text, "cell 2/2 m=8: more than all, 0 s left"));
+    stop(&p, f);
+    free(text);
+}
+
+/* The seconds of the last "N s left" in the text; -1: none. *more: they are a lower bound. */
+static double last_left(const char *s, bool *more)
+{
+    const char *last = NULL;
+
+    while ((s = strstr(s, " requests")))
+        last = s++;
+    *more = last && strstr(last, "more than ");
+    last = last ? strchr(last, ',') : NULL;
+    return !last ? -1 : atof(last + (*more ? 12 : 2)) * (strstr(last, " min") ? 60 : 1);
+}
+
+/* Requests stall, and each cell is slower than the one before: an estimate from the mean
+ * rate would climb all the time. */
+static void the_time_left_never_climbs(void **state)
+{
+    double now = 10, shown = 1e9;
+    bool more, was_more = false;
+    struct progress *p;
+    FILE *f = open_memstream(&text, &n_text);
+
+    (void)state;
+    assert_ok(progress_open(&p, f, PROGRESS_LIVE, 3, 0, 30, 10 * S));
+    for (int cell = 0; cell < 3; cell++) {
+        progress_cell(p, "a", 10, 10, (uint64_t)(now * S));
+        for (size_t i = 0; i < 10; i++)
+            for (int tick = 0; tick < 8; tick++) {
+                double left;
+
+                now += (cell + 1) * (i % 3 ? 0.2 : 0.5);
+                progress_tick(p, i + (tick == 7), 0, (uint64_t)(now * S));
+                fflush(f);
+                left = last_left(text, &more);
+                if (left >= 0 && left > shown)
+                    fail_msg("at %g s: %g s left after %g s", now, left, shown);
+                shown = left >= 0 ? left : shown;
+                was_more |= more;
+            }
+        progress_cell_end(p);
+    }
+    assert_true(shown <= 1); /* and it ends where the run does */
+    assert_true(was_more);
+    stop(&p, f);
+    free(text);
+}
+
+/* Cells of a tenth and nine tenths of the time, whatever their numbers of requests are. */
+static void cells_have_weights(void **state)
+{
+    struct progress *p;
+    FILE *f = open_memstream(&text, &n_text);
+
+    (void)state;
+    assert_ok(progress_open(&p, f, PROGRESS_LIVE, 2, 0, 10, 10 * S));
+    progress_cell(p, "fast", 50, 1, 10 * S);
+    progress_tick(p, 50, 0, 15 * S);
+    fflush(f);
+    assert_non_null(strstr(text, "fast: 50/50 requests, 45 s left"));
     stop(&p, f);
     free(text);
 }
@@ -75,7 +138,7 @@ static void elsewhere_one_line_a_minute(void **state)
     int n_lines = 0;
 
     (void)state;
-    progress_cell(p, "a", 100, 10 * S);
+    progress_cell(p, "a", 100, 100, 10 * S);
     for (uint64_t t = 10; t <= 200; t++)
         progress_tick(p, t / 2, 0, t * S);
     stop(&p, f);
@@ -93,7 +156,7 @@ static void quiet_says_nothing_but_logs(void **state)
 
     (void)state;
     progress_note(p, "open", 11 * S);
-    progress_cell(p, "a", 100, 200 * S);
+    progress_cell(p, "a", 100, 100, 200 * S);
     progress_tick(p, 50, 0, 500 * S);
     fflush(f);
     assert_int_equal(n_text, 0);
@@ -107,7 +170,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(live_line_with_estimate),
-        cmocka_unit_test(a_study_counts_in_steps),
+        cmocka_unit_test(a_study_counts_in_fractions),
+        cmocka_unit_test(the_time_left_never_climbs),
+        cmocka_unit_test(cells_have_weights),
         cmocka_unit_test(elsewhere_one_line_a_minute),
         cmocka_unit_test(quiet_says_nothing_but_logs),
     };

@@ -1,9 +1,7 @@
 #include "tests/support/test.h"
 
-#include <math.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "experiments/harness/env_cgroup.h"
 #include "experiments/harness/env_read.h"
 #include "experiments/harness/provenance.h"
@@ -103,35 +101,6 @@ static void unreadable_says_why(void **state)
         env_read(test_dir(), small, sizeof(small))); /* a folder opens, reads not */
 }
 
-static void counters(void **state)
-{
-    struct env_counters a, b;
-    json_t *j;
-    volatile double x = 1;
-    uint64_t until;
-
-    (void)state;
-    env_counters_read(&a);
-    until = clock_ns() + 30000000;
-    while (clock_ns() < until)
-        x = x * 1.0000001;
-    env_counters_read(&b);
-    assert_true(b.cpu_ns > a.cpu_ns);
-    assert_true(b.steal_ns >= a.steal_ns);
-    assert_true(b.n_preempted >= a.n_preempted);
-    j = env_counters_json(&a, &b);
-    assert_non_null(j);
-    assert_true(json_integer_value(json_object_get(j, "cpu_ns")) == b.cpu_ns - a.cpu_ns);
-    json_decref(j);
-    a.steal_ns = b.n_throttled = -1; /* unreadable once gives no difference */
-    b.load_avg_1min = NAN;
-    j = env_counters_json(&a, &b);
-    assert_true(json_is_null(json_object_get(j, "steal_ns")));
-    assert_true(json_is_null(json_object_get(j, "n_throttled")));
-    assert_true(json_is_null(json_object_get(j, "load_avg_1min")));
-    json_decref(j);
-}
-
 static void host(void **state)
 {
     char whole[256], cut[3];
@@ -166,9 +135,9 @@ static void memory_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(provenance), cmocka_unit_test(environment),
-        cmocka_unit_test(counters),   cmocka_unit_test(unreadable_says_why),
-        cmocka_unit_test(host),       cmocka_unit_test(memory_fails),
+        cmocka_unit_test(provenance),          cmocka_unit_test(environment),
+        cmocka_unit_test(unreadable_says_why), cmocka_unit_test(host),
+        cmocka_unit_test(memory_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

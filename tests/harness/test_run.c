@@ -433,14 +433,49 @@ static void a_disturbed_card_is_no_bound(void **state)
     char reason[96] = "";
 
     (void)state;
-    assert_near(run_trusted_bound(86, 44, reason), 86, 0);
-    assert_near(run_trusted_bound(44, 44, reason), 44, 0);
-    assert_near(run_trusted_bound(44, NAN, reason), 44, 0);
+    assert_near(run_trusted_bound(86, 44, NULL, reason), 86, 0);
+    assert_near(run_trusted_bound(44, 44, NULL, reason), 44, 0);
+    assert_near(run_trusted_bound(44, NAN, NULL, reason), 44, 0);
     assert_string_equal(reason, "");
-    assert_true(isnan(run_trusted_bound(172, 266, reason)));
+    assert_true(isnan(run_trusted_bound(172, 266, NULL, reason)));
     assert_non_null(strstr(reason, "disturbed: all threads 172, one 266"));
-    assert_true(isnan(run_trusted_bound(NAN, 266, reason)));
+    assert_true(isnan(run_trusted_bound(NAN, 266, NULL, reason)));
     assert_non_null(strstr(reason, "no such number"));
+    assert_true(isnan(run_trusted_bound(NAN, 266, "it spread", reason)));
+    assert_string_equal(reason, "not trusted: it spread");
+}
+
+/* A cache may have held as much of the weights as it can; the rest came from memory. */
+static void caches_may_serve_a_part(void **state)
+{
+    (void)state;
+    assert_near(run_surely_read_gbps(80, 400e6, 100e6), 60, 1e-9);
+    assert_near(run_surely_read_gbps(80, 100e6, 400e6), 0, 0);
+    assert_near(run_surely_read_gbps(80, 400e6, 0), 80, 0);
+    assert_true(isnan(run_surely_read_gbps(NAN, 400e6, 0)));
+}
+
+/* One slot, 20 ms a request: 50 a second. A waiting loop that is late makes it slower. */
+static void overload_is_seen(void **state)
+{
+    struct load_opts load = constant(30, 500);
+    struct metrics_overload over;
+    struct fixture x = {0};
+    struct metrics m;
+
+    (void)state;
+    run_plain(&x, "{\"adapter\": \"scripted\", \"slots\": 1, \"ttft_ms\": 20}", 1, &load);
+    assert_ok(metrics_compute(&m, &(struct metrics_input){.rows = x.result.rows,
+                                                          .n_rows = x.result.n,
+                                                          .read_why = "",
+                                                          .peak_why = ""}));
+    assert_near(metric(&m, "offered_rate_rps"), 500, 1e-3);
+    assert_true(metric(&m, "achieved_rate_rps") <= 50.0001);
+    assert_true(metrics_overloaded(&m, &over));
+    assert_near(over.observed, metric(&m, "achieved_rate_rps"), 0);
+    assert_near(over.threshold, 0.95 * 500, 1e-3);
+    metrics_fini(&m);
+    close_system(&x);
 }
 
 static void short_of_memory(void **state)
@@ -498,6 +533,8 @@ int main(void)
         cmocka_unit_test(lengths_are_fitted_and_seeded),
         cmocka_unit_test(bad_systems_are_refused),
         cmocka_unit_test(a_disturbed_card_is_no_bound),
+        cmocka_unit_test(caches_may_serve_a_part),
+        cmocka_unit_test(overload_is_seen),
         cmocka_unit_test(short_of_memory),
     };
 

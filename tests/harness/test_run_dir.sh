@@ -10,7 +10,7 @@ cd "$dir" || exit 1
 
 cat >small.json <<'JSON'
 {"about": "a small job", "system": {"adapter": "scripted"}, "smoke": {"load": {"n_requests": 2}},
- "dataset": {"n": 5, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 5},
+ "dataset": {"n": 5, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 5, "lateness_warn_ms": 1e6},
  "headline": [{"name": "t", "metric": "p50_ttft_ms", "better": "lower"}]}
 JSON
 # A figure that anybody can draw: which record it was made from.
@@ -54,7 +54,27 @@ wait $! 2>err
 check "an interrupted one is resumed" sh -c \
     "'$testbed' run ./small.json --set repeats=2 --set system.ttft_ms=300 2>&1 | grep -q '1 of 2 cells are finished'"
 
-rm paper-figs/small.py
+# A list on the command line is a sweep, whose figure is drawn without asking.
+sweep() {
+    "$testbed" run ./small.json --quiet --set 'system.ttft_ms=[1,2]' "$@" >out 2>&1
+}
+rm -rf paper-figs/out
+check "a sweep" sweep
+check "its headlines" sh -c "grep -q '^t ttft_ms=1: ' out && grep -q '^t ttft_ms=2: ' out"
+figure=$(sed -n 's/\.h5$//p' out | tail -n 1 | xargs dirname)/small.svg
+check "its figure is drawn next to its record" grep -q "^${figure%small.svg}" "$figure"
+mv paper-figs/small.py paper-figs/sweep.py
+rm "$figure"
+check "without a script of its own" env SANDWICH_HOME="$dir" "$testbed" run ./small.json --quiet \
+    --set 'system.ttft_ms=[1,2]'
+check "it is drawn by sweep.py" [ -s "$figure" ]
+echo 'raise SystemExit("broken")' >paper-figs/sweep.py
+check "a figure that cannot be drawn is no failure of the sweep" env SANDWICH_HOME="$dir" \
+    "$testbed" run ./small.json --quiet --set 'system.ttft_ms=[1,2]'
+check "but is reported" sh -c "SANDWICH_HOME='$dir' '$testbed' run ./small.json --quiet \
+    --set 'system.ttft_ms=[1,2]' 2>&1 | grep -q 'no figure is drawn'"
+rm paper-figs/sweep.py
+
 for words in '--tag ../up' '--tag .' '--tag a/b' "--tag ''" '--tag a --out b'; do
     check "$words is refused" sh -c "'$testbed' run ./small.json $words >out 2>&1; [ \$? = 2 ]"
 done

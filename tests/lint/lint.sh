@@ -165,7 +165,7 @@ check_readmes() {
         done
 }
 
-# The README lists every experiment with the minutes that its job states, rounded up.
+# The experiments' README lists every one with the minutes that its job states, rounded up.
 check_minutes() {
     grep -E '^experiments/[^/]*\.json$' "$tmp/files" | while read -r f; do
         sed -n 's/.*"cost": {"minutes": \([0-9.]*\).*/\1/p' "$f" | head -n 1 |
@@ -174,11 +174,11 @@ check_minutes() {
                 $2 == " `" name "` " { line = FNR; minutes = $(NF - 1) + 0 }
                 END {
                     if (!line)
-                        print "README.md:1: minutes: the table has no row for " name
+                        print "experiments/README.md:1: minutes: the table has no row for " name
                     else if (minutes != want)
-                        print "README.md:" line ": minutes: " name ": expected " want \
+                        print "experiments/README.md:" line ": minutes: " name ": expected " want \
                             " as in its job, found " minutes
-                }' - README.md
+                }' - experiments/README.md
     done
 }
 

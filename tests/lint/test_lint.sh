@@ -143,11 +143,11 @@ printf '{\n    test_needs_isa("avx2");\n    return run("avx2");\n}\n' >>"$tree/t
 check "an instruction set that was asked for" ""
 mkdir "$tree/experiments"
 add experiments/fig.json '{"cost": {"minutes": 2.1, "disk_mb": 1}}'
-add README.md '| `fig` | a claim | 2 |'
-check "the minutes of an experiment" 'README.md:1: minutes: fig: expected 3 as in its job, found 2'
+add experiments/README.md '| `fig` | a claim | 2 |'
+check "the minutes of an experiment" 'experiments/README.md:1: minutes: fig: expected 3 as in its job, found 2'
 add experiments/fig.json '{"cost": {"minutes": 2.1, "disk_mb": 1}}'
-add README.md '| `tab` | a claim | 3 |'
-check "an experiment without a row" 'README.md:1: minutes: the table has no row for fig'
+add experiments/README.md '| `tab` | a claim | 3 |'
+check "an experiment without a row" 'experiments/README.md:1: minutes: the table has no row for fig'
 rm "$tree/engine/kv/README.md"
 check "a module without a page" 'engine/kv:1: readme:'
 sed 's/^\(module | engine\/base .*|\) -$/\1 kv/' "$top/tests/lint/modules.txt" >"$tree.modules"

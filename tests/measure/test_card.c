@@ -67,6 +67,49 @@ static void peak_of_a_type(void **state)
     json_decref(card);
 }
 
+#define DOUBTFUL(name, n, estimate, most)                                                \
+    "{\"name\": \"" name "\", \"unit\": \"u\", \"n_threads\": " #n                       \
+    ", \"estimate\": " #estimate ", \"lo\": 1, \"hi\": " #most                           \
+    ", \"n_trials\": 7, \"why\": \"it spread\"}"
+
+/* What was measured but is not trusted bounds nothing, and neither does a smaller value that
+ * it may exceed; a larger one stays. */
+static void doubtful_values(void **state)
+{
+    const char *why;
+    char *text;
+    json_t *card =
+        card_of(ROW("read_gbps", 1, 30) "," DOUBTFUL("read_gbps", 2, 50, 70) "," ROW(
+            "peak_f32_fma_avx2", 1,
+            100) "," DOUBTFUL("peak_f32_fma_ref", 1, 40,
+                              60) "," ROW("peak_f32_fma_avx2", 2,
+                                          200) "," DOUBTFUL("peak_f32_fma_avx512", 2, 150,
+                                                            300));
+
+    (void)state;
+    near(measure_card_read_gbps(card, 1), 30);
+    near(measure_card_read_gbps(card, 2), NAN);
+    near(measure_card_read_gbps(card, 8), NAN); /* not that of one thread */
+    near(measure_card_value(card, "read_gbps", 2, &why), NAN);
+    assert_string_equal(why, "it spread");
+    near(measure_card_range(card, "read_gbps", 0, NULL).most, 30);
+    near(measure_card_peak_gflops(card, "f32", "exact", 1), 100);
+    near(measure_card_peak_gflops(card, "f32", "exact", 2), NAN);
+    near(measure_card_peak_gflops(card, "bf16", "relaxed", 2), NAN);
+    assert_null(measure_card_doubt(card, "read_gbps", 1));
+    assert_string_equal(measure_card_doubt(card, "read_gbps", 2), "it spread");
+    assert_string_equal(measure_card_doubt(card, "", 0), "it spread");
+    assert_ok(measure_card_text(card, &text));
+    assert_non_null(
+        strstr(text, "50.0 u         1.0 .. 70.0 (7 trials); not a bound: it spread"));
+    mem_free(text);
+    json_decref(card);
+    card = card_of(ROW("peak_f32_fma_avx512", 2,
+                       236) "," DOUBTFUL("peak_bf16_dot_avx512bf16", 2, 200, 230));
+    near(measure_card_peak_gflops(card, "bf16", "relaxed", 2), 236);
+    json_decref(card);
+}
+
 /* A card is a file; whatever stands in it, there is an answer. */
 static void strange_cards(void **state)
 {
@@ -363,11 +406,17 @@ static void card_in_a_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thread_counts_between),   cmocka_unit_test(peak_of_a_type),
-        cmocka_unit_test(strange_cards),           cmocka_unit_test(text_says_why),
-        cmocka_unit_test(value_by_name),           cmocka_unit_test(range_of_a_prefix),
-        cmocka_unit_test(card_in_a_file),          cmocka_unit_test(values_of_no_machine),
-        cmocka_unit_test(cards_of_other_machines), cmocka_unit_test(changed_cards),
+        cmocka_unit_test(thread_counts_between),
+        cmocka_unit_test(peak_of_a_type),
+        cmocka_unit_test(doubtful_values),
+        cmocka_unit_test(strange_cards),
+        cmocka_unit_test(text_says_why),
+        cmocka_unit_test(value_by_name),
+        cmocka_unit_test(range_of_a_prefix),
+        cmocka_unit_test(card_in_a_file),
+        cmocka_unit_test(values_of_no_machine),
+        cmocka_unit_test(cards_of_other_machines),
+        cmocka_unit_test(changed_cards),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -274,13 +274,18 @@ static void update(const char *model, const char *json)
     ref_model_fini(&r);
 }
 
-/* The same weights as GGUF and as safetensors. */
+/* A model of each family, that every checkout can make: the same weights as GGUF and as
+ * safetensors. */
 static void test_made(void **state)
 {
     static const struct {
         const char *arch;
         enum kern_type type;
-    } made[] = {{"tiny-mistral", KERN_F32}, {"tiny-qwen3", KERN_BF16}};
+    } made[] = {{"tiny", KERN_F32},
+                {"tiny-mistral", KERN_F32},
+                {"tiny-llama3", KERN_BF16},
+                {"tiny-qwen2", KERN_F16},
+                {"tiny-qwen3", KERN_BF16}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++) {

@@ -113,6 +113,7 @@ static void text_says_the_same(void **state)
     assert_non_null(strstr(text, "hidden size        84\n"));
     assert_non_null(strstr(text, "attention heads    6 of size 14; KV heads 2\n"));
     assert_non_null(strstr(text, "parameters         378252 (0.4 million)\n"));
+    assert_non_null(strstr(text, "ids that end text  2\n"));
     /* 84 * (140 * 384 + 690 * 257 + 1003) * 2 + 4 * 84 * (2 * 128 * 129 / 2 + 128) */
     assert_non_null(strstr(text, "       128        0.045 "));
     assert_non_null(strstr(text, "model.layers.0.self_attn.q_proj.weight"));

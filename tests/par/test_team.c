@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cpu/cpu.h"
 #include "par/team.h"
 
@@ -258,6 +259,79 @@ static void idle_team_sleeps(void **state)
     par_team_close(&t);
 }
 
+/* Threads that never wait, as another program's on the same CPUs. */
+struct neighbours {
+    pthread_t threads[2];
+    int cpus[2]; /* the same twice where this program may use only one */
+    atomic_bool stop;
+};
+
+static void *compute_for_ever(void *arg)
+{
+    struct neighbours *b = arg;
+
+    while (!atomic_load_explicit(&b->stop, memory_order_relaxed))
+        ;
+    return NULL;
+}
+
+static void start_neighbours(struct neighbours *b)
+{
+    cpu_set_t may, one;
+    int n = 0;
+
+    assert_int_equal(sched_getaffinity(0, sizeof(may), &may), 0);
+    for (int cpu = 0; cpu < CPU_SETSIZE && n < 2; cpu++)
+        if (CPU_ISSET(cpu, &may))
+            b->cpus[n++] = cpu;
+    if (n == 1)
+        b->cpus[1] = b->cpus[0];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&b->threads[i], NULL, compute_for_ever, b), 0);
+        CPU_ZERO(&one);
+        CPU_SET(b->cpus[i], &one);
+        assert_int_equal(pthread_setaffinity_np(b->threads[i], sizeof(one), &one), 0);
+    }
+}
+
+/* Two, four and eight threads on two CPUs that others use, too: they meet in order, and what
+ * they waited for one another is counted, at most the time that has passed. */
+static void cpus_are_shared_with_others(void **state)
+{
+    struct neighbours b = {.stop = false};
+
+    (void)state;
+    start_neighbours(&b);
+    for (int n = 2; n <= 8; n *= 2) {
+        int cpus[8] = {b.cpus[0], b.cpus[1], b.cpus[0], b.cpus[1],
+                       b.cpus[0], b.cpus[1], b.cpus[0], b.cpus[1]};
+        struct par_thread_stat st, before[8];
+        struct par_team *t;
+        uint64_t start, sum = 0;
+
+        assert_ok(par_team_open(&t, cpus, n, 1));
+        for (int i = 0; i < n; i++)
+            par_team_stat(t, i, &before[i]);
+        start = clock_ns();
+        for (int tries = 0; tries < 1000 && sum == 0; tries++) {
+            struct rounds r = {.n_rounds = 50};
+
+            par_team_run(t, n, meet, &r);
+            for (int i = 0; i < n; i++) {
+                assert_int_equal(r.bad[i], 0);
+                par_team_stat(t, i, &st);
+                assert_true(st.wait_ns - before[i].wait_ns <= clock_ns() - start);
+                sum += st.wait_ns - before[i].wait_ns;
+            }
+        }
+        assert_true(sum > 0);
+        par_team_close(&t);
+    }
+    atomic_store(&b.stop, true);
+    for (int i = 0; i < 2; i++)
+        pthread_join(b.threads[i], NULL);
+}
+
 static void affinity_is_put_back(void **state)
 {
     cpu_set_t before, during, after;
@@ -368,6 +442,7 @@ int main(void)
         cmocka_unit_test(one_cpu_for_all),
         cmocka_unit_test(parked_threads_wake),
         cmocka_unit_test(idle_team_sleeps),
+        cmocka_unit_test(cpus_are_shared_with_others),
         cmocka_unit_test(affinity_is_put_back),
         cmocka_unit_test(bad_arguments),
         cmocka_unit_test(several_teams),

@@ -97,6 +97,48 @@ static void opts(struct plan_search_opts *o, struct topo_machine **m,
     assert_ok(opt_init(plan_tree_search_opt_table, &o->search));
 }
 
+struct told {
+    char what[128]; /* the parts in their order */
+    int64_t n, n_decode, n_prefill;
+};
+
+static void on_progress(void *ctx, const struct plan_progress *p)
+{
+    struct told *t = ctx;
+
+    if (!strstr(t->what, p->what)) {
+        assert_int_equal(p->n_measurements, 0);
+        strcat(t->what, p->what);
+        t->n = 0;
+    }
+    assert_true(p->n_measurements >= t->n && p->elapsed_s >= 0);
+    t->n = p->n_measurements;
+    *(strcmp(p->what, "decode") ? &t->n_prefill : &t->n_decode) += t->n > 0;
+}
+
+/* Before every measurement, and as the steps of both phases begin. */
+static void test_progress(void **state)
+{
+    struct told told = {0};
+    struct plan_search_opts o;
+    struct topo_machine *m;
+    struct model_config c;
+    struct plan_found f;
+
+    (void)state;
+    opts(&o, &m, &c);
+    wish = (struct wish){
+        .n_ranks = {1, 2}, .n_threads = {8, 3}, .n_rows_max = 1, .slow_s = 0x1p-16};
+    o.progress = on_progress;
+    o.progress_ctx = &told;
+    assert_ok(plan_search(&f, &o));
+    assert_string_equal(told.what, "decodeprefillsteps of both phases");
+    assert_true(told.n_decode + 1 >= f.decode.counts.n_measurements);
+    assert_true(told.n_prefill + 1 >= f.prefill.counts.n_measurements);
+    plan_found_free(&f);
+    topo_machine_close(&m);
+}
+
 static void test_both_phases(void **state)
 {
     struct plan_search_opts o;
@@ -276,8 +318,11 @@ static void test_memory_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_phases),  cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_one_team),     cmocka_unit_test(test_limits_and_errors),
+        cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_both_phases),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_one_team),
+        cmocka_unit_test(test_limits_and_errors),
         cmocka_unit_test(test_memory_short),
     };
 

@@ -107,6 +107,24 @@ static pid_t process_of(struct serve *s, int rank)
     return pid;
 }
 
+/* The ranks of a step wait for one another, if only for the step to reach them: in each phase
+ * for a share of its time. */
+static void waits_are_counted(struct serve *s)
+{
+    static const char *const phases[] = {"prefill", "decode"};
+    json_t *d;
+
+    assert_ok(serve_describe(s, &d));
+    for (int i = 0; i < 2; i++) {
+        const json_t *phase = json_object_get(json_object_get(d, "work"), phases[i]);
+        double share = json_number_value(json_object_get(phase, "wait_frac"));
+
+        assert_true(json_integer_value(json_object_get(phase, "n_steps")) > 0);
+        assert_true(share > 0 && share <= 1);
+    }
+    json_decref(d);
+}
+
 static void same_tokens(void **state)
 {
     struct got got[2][N_SEQS];
@@ -123,6 +141,7 @@ static void same_tokens(void **state)
         while (busy)
             assert_ok(serve_step(s, &busy));
         assert_int_equal(process_of(s, 1) != 0, mode == SERVE_RANKS_PROCESSES);
+        waits_are_counted(s);
         serve_close(&s);
         left_no_child();
         for (int i = 0; i < N_SEQS; i++) {

@@ -51,7 +51,9 @@ def card(cell):
     v = numbers(cell)
     for name in HEADLINE:
         check(name in v, "%s: not there" % name)
-    check(v["read_gbps_all"] > 0 and v["peak_gflops_f32"] > 0 and v["decode_bandwidth_frac"] > 0, "no roofline")
+    for name in "read_gbps_all", "peak_gflops_f32", "decode_bandwidth_frac":
+        why = bytes(cell["summary/" + name].attrs.get("why", b""))  # a busy machine's bounds are not trusted
+        check(v[name] > 0 or b"trials spread" in why or b"of the CPUs while" in why, "no %s: %r" % (name, why))
     for x, ys in CURVES.items():
         check(len(cell["series/" + x]) > 0, "%s: no point" % x)
         for y in ys:

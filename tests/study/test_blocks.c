@@ -43,10 +43,32 @@ static void bad_slices_are_refused(void **state)
                     "{\"matrix\": \"x 96x64\", \"m\": 8, \"step\": 64, \"max\": 8, "
                     "\"along\": \"n\"}"),
         ERR_ARG, "no multiple of it up to 8");
+}
+
+/* Of every variant that this processor runs, and only those that it has. */
+static void micro_kernels_come_from_the_kernel(void **state)
+{
+    (void)state;
+    for (int i = 0; kern_variants[i]; i++) {
+        const struct kern_variant *v = kern_variants[i];
+        int64_t mr = 0, np = 0, mr_of_1 = 0, one = 1, too_many = 64;
+
+        if (v->op != KERN_GEMM_F32 && v->op != KERN_GEMM_F16 && v->op != KERN_GEMM_BF16)
+            continue;
+        assert_ok(study_tile(v, &mr, &np));
+        assert_true(mr >= 1 && mr <= kern_gemm_rows(v, (int)np));
+        assert_ok(study_tile(v, &mr_of_1, &one));
+        assert_int_equal(one, 1);
+        assert_true(mr * np >= mr_of_1 && 8 % mr == 0);
+        assert_err(study_tile(v, &too_many, &np), ERR_UNSUPPORTED, "rows fit");
+    }
+    assert_ok(capture_run(&study_block_thread,
+                          "{\"matrix\": \"x 96x64\", \"m\": 24, \"bms\": \"8\", \"bns\": "
+                          "\"32\", \"bks\": \"32\", \"runs\": 1, \"rounds\": 3}"));
     assert_err(capture_run(&study_block_growth,
-                           "{\"matrix\": \"x 96x64\", \"m\": 8, \"mr\": 64, \"np\": 8, "
+                           "{\"matrix\": \"x 96x64\", \"m\": 8, \"mr\": 64, \"np\": 2, "
                            "\"step\": 64, \"max\": 64}"),
-               ERR_ARG, "");
+               ERR_UNSUPPORTED, "at most");
 }
 
 static void growth_goes_by_whole_tiles(void **state)
@@ -76,6 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_slice_is_measured_on_one_thread_and_all),
         cmocka_unit_test(bad_slices_are_refused),
+        cmocka_unit_test(micro_kernels_come_from_the_kernel),
         cmocka_unit_test(growth_goes_by_whole_tiles),
     };
 

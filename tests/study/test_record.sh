@@ -19,12 +19,12 @@ check "characterization runs" "$build/testbed" run fig01_characterization --smok
 check "a number or its reason, twins apart, PAPI to the byte" \
     "$python" tests/study/check_record.py counters "$(one "$dir/counters/*.h5")"
 rm -f build/machine/*-full.json
-check "testbed machine --full runs" sh -c "FIGURES='$dir/page' '$build/testbed' machine --full \
+check "testbed machine --full runs" sh -c "'$build/testbed' machine --full \
     --smoke --quiet --out '$dir/card' >'$dir/said'"
 check "... and says where the card is" grep '^kept in build/machine (JSON) and .*h5 (HDF5)$' "$dir/said"
 check "its JSON" test -s "$(one 'build/machine/*-full.json')"
 check "its HDF5 has curves, roofline, trust, topology" \
     "$python" tests/study/check_record.py card "$(one "$dir/card/*.h5")"
-check "its page as SVG" grep -q '</svg>' "$dir/page/characterize.svg"
-check "its page as PNG" test -s "$dir/page/characterize.png"
+check "its page as SVG" grep -q '</svg>' "$dir/card/characterize.svg"
+check "its page as PNG" test -s "$dir/card/characterize.png"
 finish

@@ -26,12 +26,12 @@ skip() { # name, why
     echo "ok $n - $1 # SKIP"
 }
 
-# Runs a command: its status is $got, its output $dir/out and $dir/err, without the warning about
-# an old machine card that the checkout may hold.
+# Runs a command: its status is $got, its output $dir/out and $dir/err, without the warnings about
+# a machine card that the checkout may hold and about what else this machine does.
 run_quietly() { # command...
     "$@" >"$dir/out" 2>"$dir/err.all"
     got=$?
-    grep -v '^warning: machine_card_refused' "$dir/err.all" >"$dir/err"
+    grep -Ev '^warning: (machine_card_[a-z]+|noisy_machine|steal|throttled):' "$dir/err.all" >"$dir/err"
     cat "$dir/err"
 }
 

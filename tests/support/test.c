@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 const char *test_data(const char *relative)
 {
     static const char hwloc[] = "hwloc/";
@@ -73,6 +75,16 @@ void *test_read(const char *path, size_t *n)
     fclose(f);
     *n = (size_t)st.st_size;
     return p;
+}
+
+bool test_warned(const char *code)
+{
+    struct log_warning w[8];
+    bool found = false;
+
+    for (int i = log_warnings_take(w, 8) - 1; i >= 0; i--)
+        found |= strcmp(w[i].code, code) == 0;
+    return found;
 }
 
 uint64_t test_seed(void)

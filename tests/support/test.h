@@ -65,6 +65,8 @@ const char *test_dir(void);
 /* Write n bytes to a file / read a whole file (mem_free). Fail the test on error. */
 void test_write(const char *path, const void *data, size_t n);
 void *test_read(const char *path, size_t *n);
+/* Take the warnings that were logged: was one of them `code`? */
+bool test_warned(const char *code);
 /* The seed of this run: TEST_SEED from the environment, else 1. Printed on failure by
  * you. */
 uint64_t test_seed(void);

@@ -3,7 +3,6 @@
  * tokenizer.json) define them. */
 #include "tests/format/small.h"
 
-#include "base/log.h"
 #include "tokenizer/tokenizer.h"
 
 static char path[300];
@@ -13,16 +12,6 @@ static int make_path(void **state)
     (void)state;
     snprintf(path, sizeof(path), "%s/rules", test_dir());
     return 0;
-}
-
-static bool warned(const char *code)
-{
-    struct log_warning w[8];
-    bool found = false;
-
-    for (int i = log_warnings_take(w, 8) - 1; i >= 0; i--)
-        found |= strcmp(w[i].code, code) == 0;
-    return found;
 }
 
 #define IDS(...) (const int32_t[]){__VA_ARGS__}, sizeof((int32_t[]){__VA_ARGS__}) / 4
@@ -75,7 +64,7 @@ static struct tok *open_small(struct small *s, const struct tok_opts *o)
 
     small_end(s);
     test_write(path, s->b, s->n);
-    (void)warned("");
+    (void)test_warned("");
     assert_ok(tok_open(&t, path, o));
     return t;
 }
@@ -143,7 +132,7 @@ static void pre_tokenizers(void **state)
         const struct tok_opts o = {.pre = cases[i].asked};
         struct tok *t = open_bpe(cases[i].in_file, &o);
 
-        assert_int_equal(warned("no_pre_tokenizer"), cases[i].warns);
+        assert_int_equal(test_warned("no_pre_tokenizer"), cases[i].warns);
         if (cases[i].digits == 4)
             gives(t, "1234", 0, IDS(T_1234));
         else if (cases[i].digits == 3)
@@ -240,7 +229,7 @@ static void bytes_of_gguf(void **state)
     struct tok *t = open_spm(true, true);
 
     (void)state;
-    assert_false(warned("bytes_without_token"));
+    assert_false(test_warned("bytes_without_token"));
     gives(t, "aqa", 0, IDS(S_A, S_Q, S_A));
     gives(t, "a\xC3\xA9", 0, IDS(S_A, S_UNK)); /* one for the character */
     tok_close(&t);
@@ -262,7 +251,7 @@ static struct tok *open_json(const char *normalizer, const char *pre, const char
              "\"model\": {\"type\": \"BPE\", \"vocab\": {%s}, \"merges\": []%s}}",
              normalizer, pre, added, vocab, model);
     test_write(path, text, strlen(text));
-    (void)warned("");
+    (void)test_warned("");
     assert_ok(tok_open(&t, path, NULL));
     return t;
 }
@@ -401,7 +390,7 @@ static void bytes_of_hf(void **state)
                            : LEVEL,
             "", cases[i].vocab, cases[i].model);
 
-        assert_int_equal(warned("bytes_without_token"), cases[i].warns);
+        assert_int_equal(test_warned("bytes_without_token"), cases[i].warns);
         gives(t,
               "aqq\xC3\xA9"
               "a",

@@ -4,4 +4,5 @@
 const struct load_process load_process_closed = {
     .name = "closed",
     .help = "closed loop: `concurrency` requests outstanding, the next when one ends",
+    .reads = "concurrency",
 };

@@ -1,9 +1,9 @@
 #include "experiments/harness/load.h"
 
-static void constant_arrivals(const struct load_opts *o, uint64_t seed, double *arrival_s,
-                              size_t n)
+static void constant_arrivals(const struct load_opts *o, uint64_t seed,
+                              const struct load_trace *trace, double *arrival_s, size_t n)
 {
-    (void)seed;
+    (void)seed, (void)trace;
     for (size_t i = 0; i < n; i++)
         arrival_s[i] = (double)i / o->rate_rps;
 }
@@ -11,5 +11,6 @@ static void constant_arrivals(const struct load_opts *o, uint64_t seed, double *
 const struct load_process load_process_constant = {
     .name = "constant",
     .help = "open loop: one request every 1/rate_rps seconds",
+    .reads = "rate_rps",
     .arrivals = constant_arrivals,
 };

@@ -4,12 +4,13 @@
 
 /* Gaps are drawn at rate 1 and then scaled, so that one seed gives the same pattern at
  * every rate and a sweep over rates differs in the rate only. */
-static void poisson_arrivals(const struct load_opts *o, uint64_t seed, double *arrival_s,
-                             size_t n)
+static void poisson_arrivals(const struct load_opts *o, uint64_t seed,
+                             const struct load_trace *trace, double *arrival_s, size_t n)
 {
     struct rng r;
     double t = 0;
 
+    (void)trace;
     rng_init(&r, seed, "arrival");
     for (size_t i = 0; i < n; i++) {
         t += rng_exp(&r);
@@ -20,5 +21,6 @@ static void poisson_arrivals(const struct load_opts *o, uint64_t seed, double *a
 const struct load_process load_process_poisson = {
     .name = "poisson",
     .help = "open loop: exponential gaps of mean 1/rate_rps from the arrival seed",
+    .reads = "rate_rps",
     .arrivals = poisson_arrivals,
 };

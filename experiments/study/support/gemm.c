@@ -73,6 +73,42 @@ const char *study_mode_precision(int mode)
 
 /* --- the machine */
 
+#define TILE_ROWS 8
+
+/* The rows of the micro-kernel of np panels: mr, or the most if that is 0. 0: it has none. */
+static int64_t tile_rows(const struct kern_variant *v, int64_t mr, int np)
+{
+    if (mr > 0)
+        return mr <= kern_gemm_rows(v, np) ? mr : 0;
+    for (mr = TILE_ROWS; mr > kern_gemm_rows(v, np);)
+        mr /= 2;
+    return mr;
+}
+
+int study_tile(const struct kern_variant *v, int64_t *mr, int64_t *np)
+{
+    int64_t best_mr = 0, best_np = 0;
+
+    for (int n = 1; n <= KERN_NP_MAX; n++) {
+        int64_t rows = *np == 0 || *np == n ? tile_rows(v, *mr, n) : 0;
+
+        if (rows * n > best_mr * best_np) {
+            best_mr = rows;
+            best_np = n;
+        }
+    }
+    if (best_mr == 0)
+        return err_set(
+            ERR_UNSUPPORTED,
+            "%s has no micro-kernel of %lld rows by %lld panels, at most %d rows "
+            "fit",
+            v->name, (long long)*mr, (long long)*np,
+            kern_gemm_rows(v, *np ? (int)*np : 1));
+    *mr = best_mr;
+    *np = best_np;
+    return OK;
+}
+
 int study_threads_open(struct study_threads *out, int64_t n, int64_t cache_mb)
 {
     out->team = NULL;

@@ -32,6 +32,11 @@ enum study_mode { STUDY_F32, STUDY_BF16, STUDY_BF16_RELAXED }; /* ROW_MODE's ord
 const char *study_mode_type(int mode);                         /* "f32", "bf16" */
 const char *study_mode_precision(int mode);                    /* "exact", "relaxed" */
 
+/* The micro-kernel of a cell. An *mr or *np of 0 is replaced by the one with the most sums that
+ * `v` keeps in registers, of 8, 4, 2 or 1 rows so that usual slices are whole tiles.
+ * ERR_UNSUPPORTED, by which the cell is skipped: `v` has no micro-kernel of that size. */
+MUST int study_tile(const struct kern_variant *v, int64_t *mr, int64_t *np);
+
 struct study_threads {
     struct cpu_budget budget;
     struct par_team *team;

@@ -74,15 +74,22 @@ static int open_host(struct study_topo *t, const json_t *card)
 {
     struct simulate_machine_params params;
     struct cpu_budget budget;
+    double one, all, peak;
+    const char *doubt;
 
     TRY(cpu_budget_get(&budget));
     if (!card)
         return err_set(ERR_NOTFOUND, "host: there is no machine card to calibrate with");
+    one = measure_card_read_gbps(card, 1);
+    all = measure_card_read_gbps(card, budget.n);
+    peak = measure_card_peak_gflops(card, "f32", "exact", budget.n);
+    if (isnan(one) || isnan(all) || isnan(peak)) {
+        doubt = measure_card_doubt(card, "", 0);
+        return err_set(ERR_NOTFOUND, "host: the machine card has no trusted bound: %s",
+                       doubt ? doubt : "it was not measured");
+    }
     TRY(topo_machine_open(&t->machine, "host"));
-    TRY(simulate_machine_params_calibrate(
-        &params, t->machine, measure_card_read_gbps(card, 1),
-        measure_card_read_gbps(card, budget.n),
-        measure_card_peak_gflops(card, "f32", "exact", budget.n)));
+    TRY(simulate_machine_params_calibrate(&params, t->machine, one, all, peak));
     t->rates = "calibrated";
     params.noise_frac = ASSUMED_NOISE;
     return simulate_machine_new(&t->sim, t->machine, &params);

@@ -1,0 +1,63 @@
+/* cli/bench.h - what `sandwich bench` is asked, measures and prints. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include <jansson.h>
+
+#include "format/format.h"
+#include "measure/compare.h"
+#include "model/bench_steps.h"
+
+#define CLI_BENCH_LIST_MAX   32
+#define CLI_BENCH_TESTS_MAX  256
+#define CLI_BENCH_ROUNDS_MAX 1000
+
+enum cli_bench_output { CLI_BENCH_MD, CLI_BENCH_JSON, CLI_BENCH_CSV };
+
+struct cli_bench_flags {
+    char *model, *n_prompt, *n_gen, *threads, *batch, *isa;
+    int64_t repetitions;
+    int output, precision;
+    bool help;
+};
+struct cli_bench_list {
+    int64_t v[CLI_BENCH_LIST_MAX];
+    int n;
+};
+
+struct cli_bench_test {
+    int phase; /* index into the numbers of threads */
+    int64_t n_tok;
+    int n_seqs; /* 0: a prompt */
+};
+
+struct cli_bench {
+    const struct cli_bench_flags *f;
+    struct cpu_budget budget;
+    struct cli_bench_list prompt, gen, threads, batch;
+    struct cli_bench_test tests[CLI_BENCH_TESTS_MAX];
+    int n_tests, n_trials; /* n_trials: of this model so far */
+    int name_width;
+    json_t *card; /* NULL: unknown bounds */
+    json_t *rows;
+    struct measure *measure;
+    /* Of the model in hand. */
+    const char *path;
+    struct model_bench engine; /* its steps are those of prompts */
+    struct model_bench_steps gen_steps;
+    struct model_phase *phases[CLI_BENCH_LIST_MAX]; /* one for each number of threads */
+};
+
+/* "llama-160m bf16". */
+void cli_bench_type(const struct format_file *f, char *out, size_t n);
+/* "pp512", "tg128", "tg128 b8". */
+void cli_bench_test_name(const struct cli_bench_test *t, char *out, size_t n);
+
+/* Append the measured test i of the model in hand, which is in `f`, to b->rows. */
+MUST int cli_bench_add_row(struct cli_bench *b, const struct format_file *f, int i);
+/* The head of the Markdown table. */
+void cli_bench_print_head(const struct cli_bench *b);
+/* Rows from `first` on, as Markdown or CSV. */
+void cli_bench_print(const struct cli_bench *b, size_t first);
+
+#endif
