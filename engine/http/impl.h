@@ -34,7 +34,8 @@ struct http_conn {
     struct http_conn *next, **link;
 };
 
-/* A request from its header until it is answered; of the thread of libmicrohttpd. */
+/* A request from its header until it is answered: of the thread of libmicrohttpd, but for the
+ * time in which it is prepared. */
 struct http_exchange {
     struct http *h;
     struct MHD_Connection *connection;
@@ -43,6 +44,11 @@ struct http_exchange {
     char param[40];
     struct text body;
     bool too_large;
+    enum http_api api;
+    bool prepared; /* submitted, or failed as `rc` and `why` say */
+    int rc;
+    char why[512];
+    struct http_exchange *next; /* to be prepared */
     struct http_request request;
     struct http_gen *g;
     struct http_answer answer;
@@ -62,16 +68,18 @@ struct http {
     int64_t started_s, max_seqs;
     struct MHD_Daemon *daemon;
     struct http_metrics metrics;
-    pthread_t watcher;
-    bool watched;
+    pthread_t watcher, preparer;
+    bool watching, preparing;
 
     /* Locked before the lock of a generation, never after it. */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* for the watcher: stop_watching */
-    bool stop_watching, draining;
-    struct http_gen *gens;   /* not ended in the engine */
+    pthread_cond_t stopped, added; /* for the watcher; for the preparer */
+    bool stop, draining;
+    struct http_exchange *to_prepare, **last_to_prepare;
+    struct http_gen *gens;   /* submitted and not ended in the engine */
     struct http_conn *conns; /* open */
-    int64_t n_gens, n_conns;
+    int64_t n_admitted;      /* requests to be prepared, or not ended in the engine */
+    int64_t n_conns;
     int64_t n_exchanges; /* requests not answered to the end */
     uint64_t n_requests;
 };
@@ -85,12 +93,20 @@ void http_on_completed(void *h, struct MHD_Connection *c, void **exchange,
 void http_on_connection(void *h, struct MHD_Connection *c, void **conn,
                         enum MHD_ConnectionNotificationCode how);
 
+/* ---- prepare.c ---- */
+
+/* The main function of the preparer. It reads bodies and encodes prompts, which can take long
+ * for large ones and must not hold up the thread that writes. */
+void *http_prepare(void *h);
+
 /* ---- completion.c: the two routes that generate ---- */
 
-/* The body is whole: submit the request, and answer or wait. */
+/* The body is whole: leave it to the preparer, or refuse it. */
 enum MHD_Result http_begin(struct http_exchange *x, enum http_api api);
-/* The engine has gone on with a request that waits for its whole answer. */
+/* The request is prepared, or the engine has gone on with it. */
 enum MHD_Result http_continue(struct http_exchange *x);
+/* Called by another thread for an exchange that waits. */
+void http_wake(void *exchange);
 
 /* ---- respond.c ---- */
 

@@ -6,7 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define IDLE_NS 100000000 /* between two looks at *stop while there is nothing to do */
+#define IDLE_NS        100000000 /* between two looks at *stop while there is nothing to do */
+#define LAST_WRITES_NS UINT64_C(2000000000) /* to write the end of what was cancelled */
 
 static void cancel_all(struct http *h)
 {
@@ -34,15 +35,16 @@ static bool idle(struct http *h)
     bool none;
 
     pthread_mutex_lock(&h->lock);
-    none = h->n_gens == 0;
+    none = h->n_admitted == 0;
     pthread_mutex_unlock(&h->lock);
     return none;
 }
 
-/* Until the answers are written, which the watcher's deadlines bound. */
-static void wait_for_writers(struct http *h)
+/* No request waits for the engine any more: until all answers are written, or the time is
+ * over. */
+static void wait_for_writers(struct http *h, uint64_t until_ns)
 {
-    for (int64_t left = 1; left > 0;) {
+    for (int64_t left = 1; left > 0 && clock_ns() < until_ns;) {
         pthread_mutex_lock(&h->lock);
         left = h->n_exchanges;
         pthread_mutex_unlock(&h->lock);
@@ -70,35 +72,30 @@ static int fail(struct http *h, int rc)
         cancel_all(h);
         (void)!serve_step(h->s, &busy);
     }
-    wait_for_writers(h);
+    wait_for_writers(h, clock_ns() + LAST_WRITES_NS);
     return err_set(rc, "%s", why);
 }
 
 int http_run(struct http *h, const volatile sig_atomic_t *stop)
 {
-    uint64_t stop_ns = 0;
-    bool busy, canceled = false;
+    uint64_t limit_ns = UINT64_MAX;
+    bool busy;
     int rc;
 
-    for (;;) {
-        if (*stop && stop_ns == 0) {
-            stop_ns = clock_ns();
+    while (limit_ns == UINT64_MAX || !idle(h)) {
+        if (*stop && limit_ns == UINT64_MAX) {
+            limit_ns = clock_ns() + (uint64_t)(h->o->drain_timeout_s * 1e9);
             drain(h);
         }
         rc = serve_step(h->s, &busy);
         if (rc != OK)
             return fail(h, rc);
         count_steps(h);
-        if (stop_ns != 0 && idle(h))
-            break;
-        if (stop_ns != 0 && !canceled &&
-            (double)(clock_ns() - stop_ns) * 1e-9 > h->o->drain_timeout_s) {
+        if (clock_ns() > limit_ns)
             cancel_all(h);
-            canceled = true;
-        }
-        if (!busy)
+        if (!busy && !(*stop && idle(h)))
             serve_wait(h->s, IDLE_NS);
     }
-    wait_for_writers(h);
+    wait_for_writers(h, limit_ns + LAST_WRITES_NS);
     return OK;
 }

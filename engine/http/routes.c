@@ -55,7 +55,7 @@ static enum MHD_Result get_metrics(struct http_exchange *x)
     enum MHD_Result rc = MHD_NO;
 
     pthread_mutex_lock(&h->lock);
-    g.n_requests = h->n_gens;
+    g.n_requests = h->n_admitted;
     g.n_connections = h->n_conns;
     pthread_mutex_unlock(&h->lock);
     http_metrics_text(&h->metrics, &g, &body);
@@ -216,7 +216,7 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
     }
     if (x->refused)
         return tell_refused(x);
-    return x->g ? http_continue(x) : find_route(url)->answer(x);
+    return x->prepared ? http_continue(x) : find_route(url)->answer(x);
 }
 
 void http_on_completed(void *arg, struct MHD_Connection *c, void **exchange,

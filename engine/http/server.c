@@ -81,7 +81,9 @@ int http_bind(struct http **out, const struct http_opts *o)
     pthread_mutex_init(&h->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->changed, &attr);
+    pthread_cond_init(&h->stopped, &attr);
+    pthread_cond_init(&h->added, NULL);
+    h->last_to_prepare = &h->to_prepare;
     pthread_condattr_destroy(&attr);
     rc = bind_socket(h);
     if (rc == OK &&
@@ -196,10 +198,10 @@ static int start_threads(struct http *h)
     if (pthread_getaffinity_np(pthread_self(), sizeof(own), &own) != 0 ||
         pthread_setaffinity_np(pthread_self(), sizeof(h->cpus), &h->cpus) != 0)
         return err_set(ERR_IO, "cannot set the CPUs of a thread");
-    rc = start_daemon(h);
-    if (rc == OK && pthread_create(&h->watcher, NULL, http_watch, h) != 0)
-        rc = err_set(ERR_NOMEM, "cannot start a thread");
-    h->watched = rc == OK;
+    h->watching = pthread_create(&h->watcher, NULL, http_watch, h) == 0;
+    h->preparing = pthread_create(&h->preparer, NULL, http_prepare, h) == 0;
+    rc = h->watching && h->preparing ? start_daemon(h)
+                                     : err_set(ERR_NOMEM, "cannot start a thread");
     if (pthread_setaffinity_np(pthread_self(), sizeof(own), &own) != 0 && rc == OK)
         rc = err_set(ERR_IO, "cannot set the CPUs of a thread");
     return rc;
@@ -223,18 +225,21 @@ void http_close(struct http **ph)
     *ph = NULL;
     if (!h)
         return;
-    if (h->watched) {
-        pthread_mutex_lock(&h->lock);
-        h->stop_watching = true;
-        pthread_cond_signal(&h->changed);
-        pthread_mutex_unlock(&h->lock);
+    pthread_mutex_lock(&h->lock);
+    h->stop = true;
+    pthread_cond_signal(&h->stopped);
+    pthread_cond_signal(&h->added);
+    pthread_mutex_unlock(&h->lock);
+    if (h->watching)
         pthread_join(h->watcher, NULL);
-    }
+    if (h->preparing)
+        pthread_join(h->preparer, NULL);
     if (h->daemon)
         MHD_stop_daemon(h->daemon);
     else if (h->fd >= 0)
         close(h->fd);
-    pthread_cond_destroy(&h->changed);
+    pthread_cond_destroy(&h->stopped);
+    pthread_cond_destroy(&h->added);
     pthread_mutex_destroy(&h->lock);
     http_metrics_fini(&h->metrics);
     mem_free(h);

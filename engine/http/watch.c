@@ -66,14 +66,14 @@ void *http_watch(void *arg)
     uint64_t next;
 
     pthread_mutex_lock(&h->lock);
-    while (!h->stop_watching) {
+    while (!h->stop) {
         uint64_t now = clock_ns();
 
         for (struct http_conn *k = h->conns; k; k = k->next)
             check(h, k, now);
         next = now + TICK_NS;
         t = (struct timespec){(time_t)(next / 1000000000), (long)(next % 1000000000)};
-        pthread_cond_timedwait(&h->changed, &h->lock, &t);
+        pthread_cond_timedwait(&h->stopped, &h->lock, &t);
     }
     pthread_mutex_unlock(&h->lock);
     return NULL;
