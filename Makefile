@@ -12,7 +12,7 @@ ifeq ($(filter clean,$(MAKECMDGOALS))$(filter -j% --jobserver%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
-PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd papi cmocka
+PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd papi libcurl cmocka
 # "yes" when libraries, h5dump and the plots' Python modules are there; else every verb first
 # installs what is missing and then starts over.
 HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && command -v h5dump >/dev/null && \
@@ -23,6 +23,7 @@ PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc libmicrohttpd) -lm -lpthread
 LIB_HDF5   := $(shell pkg-config --libs hdf5-serial)
 LIB_PAPI   := $(shell pkg-config --libs papi) -lsde
+LIB_CURL   := $(shell pkg-config --libs libcurl)
 LIB_TEST   := $(shell pkg-config --libs cmocka)
 endif
 
@@ -147,10 +148,10 @@ $(BUILD)/libtestbed.a: $(BED_OBJ)
 $(BUILD)/sandwich: $(call obj,$(CLI_SRC)) $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_ENGINE)
 $(BUILD)/testbed: $(BUILD)/obj/experiments/harness/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
 # This test counts the products that a step runs; that one asks the benchmark.
 $(BUILD)/tests/model/test_cost: LDFLAGS += -Wl,--wrap=kern_gemm_run
 $(BUILD)/tests/study/test_cost: $(BUILD)/obj/tests/bench/cost.o
@@ -159,7 +160,7 @@ $(BUILD)/baseline/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(BASELINE_SUPPO
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BASELINE_LIB_$*) $(BASELINE_MORE_$*) -Wl,-rpath,$(dir $(BASELINE_LIB_$*)) -lm -lpthread
 $(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
 
 # With other flags everything is built again.
 $(BUILD)/gen/flags: FORCE

@@ -16,6 +16,7 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "baselines/environment.h"
 
 #define MAX_SET   8   /* variables that we set */
 #define LAST_LINE 160 /* of its log, in an error */
@@ -24,11 +25,6 @@
  * no thread sleeps between two steps of a product and all sleep after it. */
 #define SPIN_COUNT "GOMP_SPINCOUNT=50000"
 #define SPIN_MS    "KMP_BLOCKTIME=2"
-
-/* The user's values of these variables do not apply to the child. */
-static const char *const foreign[] = {
-    "OMP_",  "GOMP_", "KMP_",  "OPENBLAS_", "GOTO_",       "BLIS_",  "ONEDNN_",
-    "DNNL_", "MKL_",  "BLAS_", "LIBXSMM_",  "LD_PRELOAD=", "MALLOC_"};
 
 struct gemm_process {
     char name[64];
@@ -39,32 +35,6 @@ struct gemm_process {
 };
 
 /* --- start */
-
-static bool is_foreign(const char *variable)
-{
-    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-        if (strncmp(variable, foreign[i], strlen(foreign[i])) == 0)
-            return true;
-    return false;
-}
-
-/* The child's environment: ours without what is foreign, and `set`. *out: mem_free(). */
-static int make_env(char ***out, char *const *set, int n_set)
-{
-    int n = 0, n_ours = 0;
-
-    while (environ[n_ours])
-        n_ours++;
-    *out = mem_new(MEM_HARNESS, (size_t)(n_ours + n_set + 1), sizeof **out);
-    if (!*out)
-        return ERR_NOMEM;
-    for (int i = 0; i < n_ours; i++)
-        if (!is_foreign(environ[i]))
-            (*out)[n++] = environ[i];
-    for (int i = 0; i < n_set; i++)
-        (*out)[n++] = set[i];
-    return OK;
-}
 
 /* "OMP_PLACES={4},{6}". *out: mem_free(). */
 static int make_places(char **out, const int *cpus, int n)
@@ -96,7 +66,7 @@ static int start(struct gemm_process *p, const struct gemm_process_opts *o, int 
     set[n++] = SPIN_MS;
     if (o->env)
         set[n++] = (char *)o->env;
-    rc = make_env(&env, set, n);
+    rc = sut_environment(&env, set, n);
     /* An interrupt from the keyboard is ours to answer; OpenMP reads its CPUs before main(). */
     if (rc == OK)
         rc = child_start(

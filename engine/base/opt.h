@@ -88,6 +88,9 @@ struct opt_usage {
     const char *exit_status; /* "  0  success" and the others */
 };
 
+/* "One of: fcfs, continuous, chunked." where the row has names, "" elsewhere. Lent until the
+ * next call; one thread. */
+const char *opt_names(const struct opt_row *row);
 /* Print the flag, meaning, unit, range and default of each option. */
 void opt_help(const struct opt_row *table, FILE *f);
 /* The same of one option, without the flag. */

@@ -121,9 +121,7 @@ static void put_facts(const struct opt_row *r, FILE *f)
         put_wrapped(text, HELP_INDENT, f);
 }
 
-/* "One of: fcfs, continuous, chunked." where the names are known, "" elsewhere. Lent
- * until the next call. */
-static const char *names_of(const struct opt_row *r)
+const char *opt_names(const struct opt_row *r)
 {
     static char text[1024];
     const char *name;
@@ -142,7 +140,7 @@ void opt_help_row(const struct opt_row *row, FILE *f)
 {
     if (row->help)
         put_wrapped(row->help, HELP_INDENT, f);
-    put_wrapped(names_of(row), HELP_INDENT, f);
+    put_wrapped(opt_names(row), HELP_INDENT, f);
     put_facts(row, f);
 }
 
@@ -190,6 +188,6 @@ void opt_help_markdown(const struct opt_row *table, FILE *f)
         put_escaped(table->def ? table->def : "", f);
         fputs(" | ", f);
         put_escaped(table->help ? table->help : "", f);
-        fprintf(f, "%s%s |\n", table->names ? " " : "", names_of(table));
+        fprintf(f, "%s%s |\n", table->names ? " " : "", opt_names(table));
     }
 }

@@ -32,9 +32,9 @@ static void print_rows(const struct opt_row *rows, const json_t *values, FILE *f
 
         fprintf(f, "    %-26s ", rows->name);
         print_value(json_object_get(values, rows->name), f);
-        fprintf(f, "%s%s\n%32s%s%s%s%s\n", *unit ? " " : "", unit, "", rows->help,
-                rows->def ? " [default " : "", rows->def ? rows->def : "",
-                rows->def ? "]" : "");
+        fprintf(f, "%s%s\n%32s%s%s%s%s%s%s\n", *unit ? " " : "", unit, "", rows->help,
+                rows->names ? " " : "", opt_names(rows), rows->def ? " [default " : "",
+                rows->def ? rows->def : "", rows->def ? "]" : "");
     }
 }
 

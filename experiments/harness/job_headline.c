@@ -282,17 +282,16 @@ static int add_along(struct job *j, const struct job_headline *h, const json_t *
 
 static int keep(struct job *j, struct job_headline *h, const char *where)
 {
-    struct job_headline *all =
-        mem_resize(MEM_HARNESS, j->headlines, (size_t)j->n_headlines + 1, sizeof(*h));
-    int rc = all ? check_name(j, h->name, where) : ERR_NOMEM;
+    struct job_headline *all;
 
-    if (all)
-        j->headlines = all;
-    if (rc == OK) {
-        j->headlines[j->n_headlines++] = *h;
-        *h = (struct job_headline){0};
-    }
-    return rc;
+    TRY(check_name(j, h->name, where));
+    all = mem_resize(MEM_HARNESS, j->headlines, (size_t)j->n_headlines + 1, sizeof(*h));
+    if (!all)
+        return ERR_NOMEM;
+    j->headlines = all;
+    all[j->n_headlines++] = *h;
+    *h = (struct job_headline){0};
+    return OK;
 }
 
 static int add(struct job *j, const json_t *given, const char *where)

@@ -13,7 +13,6 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/process.h"
-#include "base/text.h"
 #include "characterize/probe.h"
 #include "cpu/cpu.h"
 #include "cpu/program.h"
@@ -21,8 +20,10 @@
 #include "experiments/harness/job.h"
 #include "experiments/harness/metrics.h"
 #include "experiments/harness/run_dir.h"
+#include "experiments/harness/run_bench.h"
 #include "experiments/harness/run_experiment.h"
 #include "experiments/harness/run_figure.h"
+#include "experiments/harness/run_resume.h"
 #include "experiments/harness/study.h"
 #include "measure/card.h"
 #include "plan/plan.h"
@@ -38,7 +39,11 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
 #define PLAN_BYTES (1 << 20)
 
 struct flags {
-    bool smoke, dry_run, quiet, fresh, draw, force, full, accept_noise, help;
+    union {
+        bool help;
+        struct run_bench_opts bench; /* begins with help, too */
+    };
+    bool smoke, dry_run, quiet, fresh, draw, force, full, accept_noise;
     char *out, *tag, *format, *record;
 };
 
@@ -168,49 +173,6 @@ static int run_job(struct ran *out, const struct job *j, const struct words *w)
                                                       : complain(EXIT_INVALID);
 }
 
-/* The command that continues this run, for a signal handler to print. */
-static char resume_line[2048];
-
-/* A word as a shell reads it, behind a space. */
-static void put_word(struct text *t, const char *word)
-{
-    bool plain = word[strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                   "0123456789_-+=./,:@%")] == 0;
-
-    text_puts(t, plain ? " " : " '");
-    for (; *word; word++)
-        if (*word == '\'')
-            text_puts(t, "'\\''");
-        else
-            text_put(t, word, 1);
-    text_puts(t, plain ? "" : "'");
-}
-
-/* --fresh is left out: it would discard what has been measured. */
-static void make_resume_line(int argc, char **argv)
-{
-    struct text t = {0};
-
-    /* Below the line of progress. */
-    text_puts(&t, isatty(STDERR_FILENO) ? "\ntestbed: " : "testbed: ");
-    text_puts(&t,
-              "interrupted; what was measured is kept, and this command continues the "
-              "run:");
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--fresh") != 0)
-            put_word(&t, argv[i]);
-    text_put(&t, "\n", 2);
-    snprintf(resume_line, sizeof(resume_line), "%s", t.rc == OK ? t.p : "");
-    text_fini(&t);
-}
-
-static void report_resume(int sig)
-{
-    (void)sig;
-    if (write(STDERR_FILENO, resume_line, strlen(resume_line)) < 0)
-        return; /* nobody reads it */
-}
-
 static int verb_run(const struct words *w)
 {
     struct job_read_opts o = {w->flags.smoke, w->sets, w->n_sets};
@@ -223,7 +185,7 @@ static int verb_run(const struct words *w)
     if (w->flags.dry_run)
         run_plan_print(j, stdout);
     else {
-        process_at_signal(report_resume);
+        process_at_signal(run_resume_report);
         status = run_job(&ran, j, w);
         /* A sweep was asked for on the command line to be looked at. */
         if ((w->flags.draw || json_array_size(j->swept) > 0) && ran.outcome.path &&
@@ -423,6 +385,15 @@ static int verb_export(const struct words *w)
                            : complain(EXIT_INVALID);
 }
 
+static int verb_bench(const struct words *w)
+{
+    const int rc = run_bench(w->rest[0], &w->flags.bench, stdout);
+
+    return rc == OK        ? EXIT_OK
+           : rc == ERR_ARG ? complain(EXIT_USAGE)
+                           : complain(EXIT_INVALID);
+}
+
 /* --- the verbs */
 
 static const struct verb {
@@ -456,6 +427,20 @@ static const struct verb {
      0,
      list_flags,
      verb_list},
+    {"bench",
+     "Measure what a running server can do for its users.",
+     {"testbed bench URL [options]",
+      "Find a server of the OpenAI protocol (this project's, llama-server, Ollama, vLLM) "
+      "at "
+      "the URL, measure one user, then the highest rate of requests that keeps the "
+      "objectives, and report both in four sentences and a table, within two minutes.",
+      "  testbed bench http://127.0.0.1:8080\n"
+      "  testbed bench 127.0.0.1:11434 --slo-ttft-ms 2000 --slo-tpot-ms 150\n",
+      EXIT_STATUS},
+     1,
+     0,
+     run_bench_opt_table,
+     verb_bench},
     {"describe",
      "Describe an experiment, a plan, all metrics or all keys.",
      {"testbed describe NAME|FILE|metrics|keys [PATTERN] [--set KEY=VALUE]... [options]",
@@ -590,6 +575,6 @@ int main(int argc, char **argv)
                                         .exit_usage = EXIT_USAGE,
                                         .exit_lost = EXIT_INVALID};
 
-    make_resume_line(argc, argv); /* while the words are in their order */
+    run_resume_remember(argc, argv); /* while the words are in their order */
     return cpu_program_main(&program, argc, argv);
 }

@@ -6,8 +6,8 @@ import os
 
 from lib import read, style
 
-RATES = (("achieved_rate_rps", "sent"), ("completed_rate_rps", "completed"),
-         ("request_throughput_rps", "completed"), ("request_goodput_rps", "within the objectives"))
+RATES = (("achieved_rate_rps", "achieved"), ("request_throughput_rps", "completed"),
+         ("request_goodput_rps", "within the objectives"))
 PREFILL_BOUND = ("prefill_peak_frac", "mean_ttft_service_ms")
 DECODE_BOUND = ("decode_bandwidth_frac", "mean_tpot_ms")
 GREY = (PREFILL_BOUND, DECODE_BOUND, "offered_rate_rps")
@@ -52,8 +52,6 @@ def served(cells):
     """(title, label of y, ((metric, words), ...)) of each panel."""
     here = {m for c in cells for m, v in c.summary.items() if not math.isnan(v)}
     rates = [(m, words) for m, words in RATES if m in here]
-    if "completed_rate_rps" in here:
-        rates = [r for r in rates if r[0] != "request_throughput_rps"]
     tokens = ("Output", "output tokens per second", (("output_throughput_tok_s", ""),))
     first = ("Rates", "requests per second", rates + [("offered_rate_rps", "offered")])
     last = ("SLO attainment", "share of requests", (("slo_attainment_frac", ""),))

@@ -409,9 +409,16 @@ static void prepare_says_what_failed(void **state)
 static void description_names_every_key(void **state)
 {
     struct job *j = job_of("\"load\": {\"concurrency\": [1, 2]}", NULL);
-    static const char *const words[] = {"concurrency", "[1,2]",          "timeout_s",
-                                        "max_tok",     "max_prompt_tok", "arrival",
-                                        "ttft_ms"};
+    static const char *const words[] = {
+        "concurrency",
+        "[1,2]",
+        "timeout_s",
+        "max_tok",
+        "max_prompt_tok",
+        "arrival",
+        "ttft_ms",
+        "One of: closed, constant, gamma, poisson, trace.",
+        "one of null, sandwich, scripted"};
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);

@@ -14,7 +14,7 @@ done
 for program in "$BUILD"/baseline/*; do
     [ ! -x "$program" ] || install "$program" "$lib/baseline/"
 done
-for data in experiments/*.json engine/simulate/machines/*.json \
+for data in experiments/*.json baselines/systems/*.json engine/simulate/machines/*.json \
     engine/simulate/machines/params/*.json characterize/counters/events/*.json \
     datasets/fits/*.json datasets/topologies/* results/reference/* paper-figs/*.py \
     paper-figs/lib/*.py CITATION.cff; do

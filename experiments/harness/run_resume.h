@@ -1,0 +1,11 @@
+/* experiments/harness/run_resume.h - the command that continues an interrupted run, printed
+ * by a signal handler.   Threads: main() only, but for the handler. */
+#ifndef HARNESS_RUN_RESUME_H
+#define HARNESS_RUN_RESUME_H
+
+/* Keep the command line of this program, as a shell reads it. */
+void run_resume_remember(int argc, char **argv);
+/* For process_at_signal(): print it on standard error. */
+void run_resume_report(int sig);
+
+#endif
