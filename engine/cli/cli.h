@@ -20,6 +20,7 @@ extern volatile sig_atomic_t cli_interrupted;
 void cli_catch_interrupts(void);
 
 int cli_run(int argc, char **argv);
+int cli_serve(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);
 int cli_plan(int argc, char **argv);

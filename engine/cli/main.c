@@ -17,6 +17,7 @@ static const struct {
     int (*main)(int argc, char **argv);
 } verbs[] = {
     {"run", "Generate text from a prompt and report the speed.", cli_run},
+    {"serve", "Serve a model over HTTP with OpenAI's API.", cli_serve},
     {"bench", "Measure prefill and decode of models, as llama-bench does.", cli_bench},
     {"model", "Make a model with random weights, or inspect a model file.", cli_model},
     {"plan", "Search which CPUs prefill and decode should use.", cli_plan},

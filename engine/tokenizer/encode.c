@@ -145,18 +145,24 @@ static size_t spaces_before(const char *s, size_t n)
     return n - i;
 }
 
-static int encode(struct tok_work *w, const char *s, size_t n, bool control)
+/* `parts` together have n bytes. A control token is within one part. */
+static int encode(struct tok_work *w, const char *s, size_t n,
+                  const struct tok_part *parts)
 {
     const struct tok *t = w->t;
-    size_t from = 0;
+    size_t from = 0, part_end = n > 0 ? parts->n : 0;
     int rc = OK;
 
     for (size_t i = 0; i < n && rc == OK;) {
         size_t end = i;
         int32_t id = -1;
 
-        if (t->special_first[(unsigned char)s[i]])
-            id = special_at(t, s + i, n - i, control);
+        while (i >= part_end)
+            part_end += (++parts)->n;
+        if (t->special_first[(unsigned char)s[i]] && parts->special)
+            id = special_at(t, s + i, part_end - i, true);
+        if (t->special_first[(unsigned char)s[i]] && id < 0)
+            id = special_at(t, s + i, n - i, false);
         if (id < 0) {
             i++;
             continue;
@@ -177,18 +183,29 @@ static int encode(struct tok_work *w, const char *s, size_t n, bool control)
 int tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags,
                int32_t **ids, size_t *n_ids)
 {
+    const struct tok_part whole = {n, flags & TOK_SPECIAL};
+
+    return tok_encode_parts(t, text, &whole, 1, flags, ids, n_ids);
+}
+
+int tok_encode_parts(const struct tok *t, const char *text, const struct tok_part *parts,
+                     size_t n_parts, unsigned flags, int32_t **ids, size_t *n_ids)
+{
     struct tok_work w = {.t = t};
+    size_t n = 0;
     int rc = OK;
 
     *ids = NULL;
     *n_ids = 0;
+    for (size_t i = 0; i < n_parts; i++)
+        n += parts[i].n;
     if (n > TOK_TEXT_MAX)
         return err_set(ERR_LIMIT, "text of %zu bytes, expected at most %zu", n,
                        TOK_TEXT_MAX);
     if ((flags & TOK_BOS) && t->bos >= 0)
         rc = tok_ids_push(&w.out, t->bos);
     if (rc == OK)
-        rc = encode(&w, text, n, flags & TOK_SPECIAL);
+        rc = encode(&w, text, n, parts);
     if (rc == OK && !w.out.id) { /* an empty answer is an array too */
         w.out.id = mem_new(MEM_TOKENIZER, 1, sizeof(*w.out.id));
         rc = w.out.id ? OK : ERR_NOMEM;

@@ -59,6 +59,16 @@ enum tok_flag {
 MUST int tok_encode(const struct tok *t, const char *text, size_t n, unsigned flags,
                     int32_t **ids, size_t *n_ids);
 
+/* The same for a text in parts, of n bytes each: control tokens are recognised inside of those
+ * parts that say so, whatever `flags` has, and other tokens also across parts. */
+struct tok_part {
+    size_t n;
+    bool special;
+};
+MUST int tok_encode_parts(const struct tok *t, const char *text,
+                          const struct tok_part *parts, size_t n_parts, unsigned flags,
+                          int32_t **ids, size_t *n_ids);
+
 /* The bytes of one token as they appear in running text; special tokens give their text
  * only when `special`. Lent. ERR_ARG outside the vocabulary. */
 MUST int tok_piece(const struct tok *t, int32_t id, bool special, const char **s,

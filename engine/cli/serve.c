@@ -1,0 +1,102 @@
+/* sandwich serve: the engine behind an OpenAI-compatible HTTP server. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "http/http.h"
+#include "serve/serve.h"
+
+struct serve_flags {
+    struct serve_opts serve; /* first: its table's offsets hold here */
+    struct http_opts http;
+    bool help;
+};
+#define OPT_OF struct serve_flags
+static const struct opt_row help_row[] = {OPT_HELP_ROW};
+#define ROWS_MAX 64
+
+static const struct opt_usage usage = {
+    .line = "sandwich serve --model FILE [options]",
+    .about =
+        "Serve a model over HTTP with OpenAI's API: /v1/completions, "
+        "/v1/chat/completions, /v1/models, and /health and /metrics. SIGTERM or SIGINT "
+        "ends it when the running requests have ended.",
+    .examples = "  sandwich serve --model llama-160m.gguf --max-seqs 4\n"
+                "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\", "
+                "\"max_tokens\": 32}'\n",
+    .exit_status = CLI_EXIT_STATUS,
+};
+
+/* The engine's options with the defaults of a server, and the server's, as one table. */
+static const struct opt_row *table(void)
+{
+    static struct opt_row rows[ROWS_MAX], own[ROWS_MAX];
+    int n = 0;
+
+    for (; http_opt_table[n].name; n++) {
+        own[n] = http_opt_table[n];
+        own[n].offset += offsetof(struct serve_flags, http);
+    }
+    own[n++] = help_row[0];
+    (void)cli_join(rows, ROWS_MAX, serve_opt_table, own, n);
+    for (struct opt_row *r = rows; r->name; r++) {
+        if (strcmp(r->name, "policy") == 0)
+            r->def = "continuous";
+        if (strcmp(r->name, "max_seqs") == 0)
+            r->def = "8";
+    }
+    return rows;
+}
+
+static void announce(const struct serve_flags *f, const struct http *h)
+{
+    bool v6 = strchr(f->http.host, ':') != NULL;
+
+    if (f->http.port == 0)
+        printf("%d\n", http_port(h));
+    fflush(stdout);
+    log_info("serving on http://%s%s%s:%d", v6 ? "[" : "", f->http.host, v6 ? "]" : "",
+             http_port(h));
+    if (strncmp(f->http.host, "127.", 4) != 0 && strcmp(f->http.host, "::1") != 0 &&
+        strcmp(f->http.host, "localhost") != 0 && !f->http.api_key)
+        log_warn("other machines can use this server without a key; --api-key sets one");
+}
+
+static int serve(const struct serve_flags *f)
+{
+    static char doing[] = "loading";
+    struct serve *s = NULL;
+    struct http *h = NULL;
+    int rc;
+
+    if (!f->serve.model)
+        return err_set(ERR_ARG, "--model is needed: the file of the model to serve");
+    rc = http_bind(&h, &f->http);
+    if (rc == OK)
+        rc = serve_open_shown(&s, &f->serve, cli_progress, doing);
+    cli_catch_interrupts();
+    if (rc == OK)
+        rc = http_start(h, s, &f->serve);
+    if (rc == OK) {
+        announce(f, h);
+        rc = http_run(h, &cli_interrupted);
+    }
+    http_close(&h);
+    serve_close(&s);
+    return rc;
+}
+
+int cli_serve(int argc, char **argv)
+{
+    struct serve_flags f;
+    int status = cli_fail("serve", opt_init(table(), &f));
+
+    if (status == 0)
+        status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
+    if (status == -1)
+        status = cli_fail("serve", serve(&f));
+    opt_free(table(), &f);
+    return status;
+}

@@ -1,0 +1,333 @@
+#include "http/answer.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+
+#define TOKEN_TEXT_MAX                                                                   \
+    2048 /* of a token as text; the longest special token has 512 bytes */
+
+int http_answer_init(struct http_answer *a, const struct http_request *r,
+                     struct http_gen *g, const struct tok *tok, const char *model,
+                     uint64_t number)
+{
+    *a = (struct http_answer){.r = r, .g = g, .tok = tok, .model = model};
+    a->created_s = (int64_t)time(NULL);
+    snprintf(a->id, sizeof(a->id), "%s-%08llx%08llx",
+             r->api == HTTP_CHAT ? "chatcmpl" : "cmpl",
+             (unsigned long long)a->created_s & 0xffffffff,
+             (unsigned long long)number & 0xffffffff);
+    if (!tok)
+        return OK;
+    tok_stream_init(&a->stream, tok);
+    a->stream.at_start = false; /* the text continues the prompt */
+    a->capacity = 8 + 3 * tok_longest(tok);
+    a->piece = mem_new(MEM_OTHER, a->capacity, 1);
+    return a->piece ? OK : ERR_NOMEM;
+}
+
+void http_answer_fini(struct http_answer *a)
+{
+    mem_free(a->piece);
+    text_fini(&a->text);
+    a->piece = NULL;
+}
+
+/* ---- tokens as text ---- */
+
+static void decode(struct http_answer *a, int32_t id)
+{
+    size_t n = 0;
+
+    if (a->tok && tok_stream_put(&a->stream, id, a->piece, a->capacity, &n) == OK)
+        text_put(&a->text, a->piece, n);
+}
+
+/* A token's own text. Where it is only a part of a character, as OpenAI writes it. */
+static json_t *token_text(const struct http_answer *a, int32_t id)
+{
+    char out[TOKEN_TEXT_MAX] = "bytes:";
+    size_t n = 0, at = strlen(out);
+    const char *s;
+
+    if (!a->tok || tok_piece(a->tok, id, true, &s, &n) != OK)
+        return json_sprintf("token_id:%d", id);
+    if (utf8_valid(s, n))
+        return json_stringn(s, n);
+    for (size_t i = 0; i < n && at + 5 < sizeof(out); i++)
+        at +=
+            (size_t)snprintf(out + at, sizeof(out) - at, "\\x%02x", (unsigned char)s[i]);
+    return json_string(out);
+}
+
+static json_t *token_bytes(const struct http_answer *a, int32_t id)
+{
+    json_t *bytes = json_array();
+    size_t n = 0;
+    const char *s;
+
+    if (!a->tok || tok_piece(a->tok, id, true, &s, &n) != OK)
+        return bytes;
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(bytes, json_integer((unsigned char)s[i]));
+    return bytes;
+}
+
+/* ---- log probabilities of the tokens, one by one ---- */
+
+static json_t *chat_logprob(const struct http_answer *a, int32_t id, float logprob)
+{
+    return json_pack("{s:o, s:f, s:o}", "token", token_text(a, id), "logprob",
+                     (double)logprob, "bytes", token_bytes(a, id));
+}
+
+static void add_chat_logprob(const struct http_answer *a, json_t *into, int64_t at)
+{
+    const struct http_gen *g = a->g;
+    json_t *one = chat_logprob(a, g->tokens[at].id, g->tokens[at].logprob);
+    json_t *top = json_array();
+
+    for (int64_t k = 0; k < g->n_top; k++)
+        json_array_append_new(top, chat_logprob(a, g->top[at * g->n_top + k].id,
+                                                g->top[at * g->n_top + k].logprob));
+    json_object_set_new(one, "top_logprobs", top);
+    json_array_append_new(json_object_get(into, "content"), one);
+}
+
+static void add_completion_logprob(const struct http_answer *a, json_t *into, int64_t at)
+{
+    const struct http_gen *g = a->g;
+    json_t *top = json_object();
+
+    for (int64_t k = 0; k < g->n_top; k++) {
+        const struct http_top *t = &g->top[at * g->n_top + k];
+        json_t *key = token_text(a, t->id);
+
+        json_object_setn_new(top, json_string_value(key), json_string_length(key),
+                             json_real((double)t->logprob));
+        json_decref(key);
+    }
+    json_array_append_new(json_object_get(into, "tokens"),
+                          token_text(a, g->tokens[at].id));
+    json_array_append_new(json_object_get(into, "token_logprobs"),
+                          json_real((double)g->tokens[at].logprob));
+    json_array_append_new(json_object_get(into, "top_logprobs"), top);
+    json_array_append_new(json_object_get(into, "text_offset"), json_integer(a->n_chars));
+}
+
+/* An empty list; null if none are asked for. */
+static json_t *new_logprobs(const struct http_answer *a)
+{
+    if (!a->r->logprobs)
+        return json_null();
+    if (a->r->api == HTTP_CHAT)
+        return json_pack("{s:[]}", "content");
+    return json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs",
+                     "top_logprobs", "text_offset");
+}
+
+static void add_logprob(const struct http_answer *a, json_t *into, int64_t at)
+{
+    if (a->r->logprobs && a->r->api == HTTP_CHAT)
+        add_chat_logprob(a, into, at);
+    else if (a->r->logprobs)
+        add_completion_logprob(a, into, at);
+}
+
+/* ---- the objects ---- */
+
+static json_t *finish_reason(enum http_finish f)
+{
+    if (f == HTTP_LENGTH)
+        return json_string("length");
+    return f == HTTP_EOS || f == HTTP_STOPPED ? json_string("stop") : json_null();
+}
+
+static json_t *token_ids(const struct http_answer *a, int64_t from, int64_t to)
+{
+    json_t *ids = json_array();
+
+    for (int64_t i = from; i < to; i++)
+        json_array_append_new(ids, json_integer(a->g->tokens[i].id));
+    return ids;
+}
+
+/* The tokens [n_told, to), whose text is [n_shown, end). Steals `logprobs`. */
+static json_t *choice(struct http_answer *a, int64_t to, size_t end, json_t *logprobs,
+                      enum http_finish f)
+{
+    json_t *text =
+        json_stringn(a->text.p ? a->text.p + a->n_shown : "", end - a->n_shown);
+    json_t *c = json_pack("{s:i}", "index", 0);
+    bool whole = !a->r->stream;
+
+    if (a->r->api == HTTP_COMPLETION) {
+        json_object_set_new(c, "text", text);
+    } else {
+        json_t *m = json_pack("{s:o}", "content", text);
+
+        if (!a->begun || whole)
+            json_object_set_new(m, "role", json_string("assistant"));
+        if (whole)
+            json_object_set_new(m, "refusal", json_null());
+        json_object_set_new(c, whole ? "message" : "delta", m);
+    }
+    json_object_set_new(c, "logprobs", logprobs);
+    json_object_set_new(c, "finish_reason", finish_reason(f));
+    if (a->r->token_ids)
+        json_object_set_new(c, "token_ids", token_ids(a, a->n_told, to));
+    a->n_shown = end;
+    a->n_told = to;
+    a->begun = true;
+    return c;
+}
+
+static json_t *usage(const struct http_answer *a)
+{
+    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)a->g->n_prompt,
+                     "completion_tokens", (json_int_t)a->n_told, "total_tokens",
+                     (json_int_t)(a->g->n_prompt + a->n_told));
+}
+
+static const char *object_name(const struct http_answer *a)
+{
+    if (a->r->api == HTTP_COMPLETION)
+        return "text_completion";
+    return a->r->stream ? "chat.completion.chunk" : "chat.completion";
+}
+
+/* Steals `choice`; NULL: none. */
+static json_t *object(const struct http_answer *a, json_t *one)
+{
+    json_t *choices = json_array();
+
+    if (one)
+        json_array_append_new(choices, one);
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", a->id, "object", object_name(a),
+                     "created", (json_int_t)a->created_s, "model", a->model, "choices",
+                     choices);
+}
+
+/* Steals j. */
+static int put_json(struct text *out, json_t *j)
+{
+    char *s = j ? json_text(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+
+    json_decref(j);
+    if (!s)
+        return err_set(ERR_NOMEM, "no memory for an answer");
+    text_puts(out, s);
+    mem_free(s);
+    return out->rc;
+}
+
+static int put_event(struct text *out, json_t *j)
+{
+    text_puts(out, "data: ");
+    TRY(put_json(out, j));
+    text_puts(out, "\n\n");
+    return out->rc;
+}
+
+/* ---- the answers ---- */
+
+/* The text that may be told after the token `at`. */
+static size_t text_end(const struct http_answer *a, int64_t at, bool last,
+                       enum http_finish f, size_t stop_at)
+{
+    size_t end = a->text.n;
+
+    if (last && f == HTTP_STOPPED)
+        return stop_at;
+    if (!last && a->g->tokens[at].n_safe < end)
+        end = a->g->tokens[at].n_safe;
+    return end;
+}
+
+/* The text and log probability of the token `at`. */
+static void take_token(struct http_answer *a, int64_t at, bool last, enum http_finish f,
+                       json_t *logprobs)
+{
+    size_t from = a->text.n;
+
+    add_logprob(a, logprobs, at);
+    if (!last || f != HTTP_EOS)
+        decode(a, a->g->tokens[at].id);
+    if (last && a->tok)
+        text_put(&a->text, a->piece, tok_stream_flush(&a->stream, a->piece, a->capacity));
+    for (size_t i = from; i < a->text.n; i++)
+        a->n_chars += (a->text.p[i] & 0xc0) != 0x80;
+}
+
+/* What a stream that has not ended well ends with. */
+static int put_failure(struct http_answer *a, struct text *out, enum http_finish f)
+{
+    const char *why = f == HTTP_FAILED ? a->g->why : "the server is shutting down";
+
+    text_puts(out, "data: ");
+    TRY(http_error_text(out, why, "server_error", NULL, NULL));
+    text_puts(out, "\n\n");
+    return out->rc;
+}
+
+int http_answer_stream(struct http_answer *a, struct text *out)
+{
+    size_t stop_at;
+    bool hung_up;
+    int64_t n;
+    enum http_finish f = http_gen_state(a->g, &n, &stop_at, &hung_up);
+    json_t *j, *logprobs;
+
+    while (a->n_told < n) {
+        int64_t at = a->n_told;
+        bool last = at == n - 1 && f != HTTP_RUNNING;
+
+        logprobs = new_logprobs(a);
+        take_token(a, at, last, f, logprobs);
+        j = object(a, choice(a, at + 1, text_end(a, at, last, f, stop_at), logprobs,
+                             last ? f : HTTP_RUNNING));
+        if (a->r->usage)
+            json_object_set_new(j, "usage", json_null());
+        TRY(put_event(out, j));
+    }
+    if (f == HTTP_RUNNING || a->ended)
+        return a->text.rc;
+    a->ended = true;
+    if (f == HTTP_FAILED || f == HTTP_CANCELED)
+        return put_failure(a, out, f);
+    if (a->r->usage) {
+        j = object(a, NULL);
+        json_object_set_new(j, "usage", usage(a));
+        TRY(put_event(out, j));
+    }
+    text_puts(out, "data: [DONE]\n\n");
+    return out->rc;
+}
+
+int http_answer_whole(struct http_answer *a, struct text *out)
+{
+    size_t stop_at, end = 0;
+    bool hung_up;
+    int64_t n;
+    enum http_finish f = http_gen_state(a->g, &n, &stop_at, &hung_up);
+    json_t *j, *logprobs = new_logprobs(a);
+
+    for (int64_t at = 0; at < n; at++) {
+        take_token(a, at, at == n - 1, f, logprobs);
+        end = text_end(a, at, at == n - 1, f, stop_at);
+    }
+    j = object(a, choice(a, n, end, logprobs, f));
+    json_object_set_new(j, "usage", usage(a));
+    return put_json(out, a->text.rc == OK ? j : (json_decref(j), NULL));
+}
+
+int http_error_text(struct text *out, const char *message, const char *type,
+                    const char *code, const char *param)
+{
+    return put_json(out, json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message",
+                                   json_string_lossy(message), "type", type, "code", code,
+                                   "param", param));
+}

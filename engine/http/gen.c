@@ -1,0 +1,274 @@
+#include "http/gen.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+/* ---- on the stepping thread ---- */
+
+/* log(sum of exp) of all logits, so that logit - this is a log probability. */
+static double log_sum_exp(const float *logits, int n)
+{
+    float highest = logits[0];
+    double sum = 0;
+
+    for (int i = 1; i < n; i++)
+        highest = logits[i] > highest ? logits[i] : highest;
+    for (int i = 0; i < n; i++)
+        sum += expf(logits[i] - highest);
+    return (double)highest + log(sum);
+}
+
+/* The n_top largest, best first; of equal ones the lower id. */
+static void find_top(const float *logits, int vocab, double lse, struct http_top *top,
+                     int64_t n_top)
+{
+    int64_t n = 0;
+
+    for (int id = 0; id < vocab; id++) {
+        int64_t at = n;
+        float logprob = (float)((double)logits[id] - lse);
+
+        if (n == n_top && !(logprob > top[n - 1].logprob))
+            continue;
+        for (at = n < n_top ? n++ : n - 1; at > 0 && logprob > top[at - 1].logprob; at--)
+            top[at] = top[at - 1];
+        top[at] = (struct http_top){id, logprob};
+    }
+}
+
+static enum http_finish finish_of(enum serve_finish f)
+{
+    switch (f) {
+    case SERVE_RUNNING:
+        return HTTP_RUNNING;
+    case SERVE_LENGTH:
+        return HTTP_LENGTH;
+    case SERVE_EOS:
+        return HTTP_EOS;
+    case SERVE_CANCELED:
+        return HTTP_CANCELED;
+    case SERVE_ERROR:
+        break;
+    }
+    return HTTP_FAILED;
+}
+
+/* The text of the new token, searched for stop strings. */
+static void search(struct http_gen *g, int32_t id, struct http_token *t,
+                   enum http_finish *finish)
+{
+    size_t n = 0;
+
+    if (*finish == HTTP_EOS)
+        return;
+    if (tok_stream_put(&g->stream, id, g->piece, g->capacity, &n) != OK)
+        n = 0; /* an id of the model that the tokenizer does not have */
+    if (http_stop_feed(&g->stop, g->piece, n)) {
+        *finish = HTTP_STOPPED;
+        g->text_end = g->stop.found_at;
+    }
+    t->n_safe = http_stop_safe(&g->stop);
+}
+
+static void add_token(struct http_gen *g, int32_t id, const float *logits,
+                      enum http_finish *finish)
+{
+    struct http_token *t = &g->tokens[g->n];
+    double lse;
+
+    *t = (struct http_token){.id = id, .n_safe = SIZE_MAX};
+    if (g->logprobs) {
+        lse = log_sum_exp(logits, g->vocab);
+        t->logprob = (float)((double)logits[id] - lse);
+        if (g->n_top > 0)
+            find_top(logits, g->vocab, lse, g->top + g->n * g->n_top, g->n_top);
+    }
+    if (g->stop.n > 0)
+        search(g, id, t, finish);
+    g->n++;
+}
+
+static void count_token(struct http_gen *g)
+{
+    uint64_t now = clock_ns();
+
+    http_metrics_token(g->metrics, g->n == 1, now - g->t_last_ns);
+    g->t_last_ns = now;
+}
+
+static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                     enum serve_finish how)
+{
+    struct http_gen *g = ctx;
+    enum http_finish finish = finish_of(how);
+
+    pthread_mutex_lock(&g->lock);
+    if (g->finish ==
+        HTTP_RUNNING) { /* else what follows a stop string: its cancellation */
+        if (id >= 0) {
+            add_token(g, id, logits, &finish);
+            count_token(g);
+        }
+        if (finish == HTTP_FAILED)
+            snprintf(g->why, sizeof(g->why), "%s", err_msg());
+        if (finish == HTTP_STOPPED && how == SERVE_RUNNING)
+            serve_cancel(g->serve, request);
+        g->finish = finish;
+        if (g->waiting && (finish != HTTP_RUNNING || !g->wake_at_end)) {
+            g->waiting = false;
+            g->wake(g->ctx);
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+    if (how != SERVE_RUNNING) {
+        g->on_end(g);
+        http_gen_unref(g);
+    }
+}
+
+/* ---- the owners ---- */
+
+static int take_stops(struct http_gen *g, const struct http_request *r)
+{
+    if (r->n_stop == 0)
+        return OK;
+    g->stop.word = mem_new(MEM_OTHER, (size_t)r->n_stop, sizeof(*g->stop.word));
+    g->capacity = 8 + 3 * tok_longest(g->tok);
+    g->piece = mem_new(MEM_OTHER, g->capacity, 1);
+    if (!g->stop.word || !g->piece)
+        return ERR_NOMEM;
+    g->stop.n = r->n_stop;
+    for (int i = 0; i < r->n_stop; i++)
+        http_stop_set(&g->stop, i, json_string_value(r->stop[i]),
+                      json_string_length(r->stop[i]));
+    tok_stream_init(&g->stream, g->tok);
+    g->stream.at_start = false; /* the text continues the prompt */
+    return OK;
+}
+
+int http_gen_new(struct http_gen **out, const struct http_request *r, int64_t n_prompt,
+                 int64_t max_new, const struct tok *tok, int vocab)
+{
+    struct http_gen *g = mem_new(MEM_OTHER, 1, sizeof(*g));
+    int rc = ERR_NOMEM;
+
+    *out = NULL;
+    if (!g)
+        return rc;
+    pthread_mutex_init(&g->lock, NULL);
+    g->n_owners = 1;
+    g->id = -1;
+    g->tok = tok;
+    g->vocab = vocab;
+    g->n_prompt = n_prompt;
+    g->max_new = max_new;
+    g->logprobs = r->logprobs;
+    g->n_top = r->n_top < vocab ? r->n_top : vocab;
+    g->tokens = mem_new(MEM_OTHER, (size_t)max_new, sizeof(*g->tokens));
+    if (g->n_top > 0)
+        g->top = mem_new(MEM_OTHER, (size_t)(max_new * g->n_top), sizeof(*g->top));
+    if (g->tokens && (g->top || g->n_top == 0))
+        rc = take_stops(g, r);
+    if (rc == OK)
+        *out = g, g = NULL;
+    http_gen_unref(g);
+    return rc;
+}
+
+void http_gen_unref(struct http_gen *g)
+{
+    int left;
+
+    if (!g)
+        return;
+    pthread_mutex_lock(&g->lock);
+    left = --g->n_owners;
+    pthread_mutex_unlock(&g->lock);
+    if (left > 0)
+        return;
+    pthread_mutex_destroy(&g->lock);
+    mem_free(g->tokens);
+    mem_free(g->top);
+    mem_free(g->stop.word);
+    mem_free(g->piece);
+    mem_free(g);
+}
+
+int http_gen_submit(struct http_gen *g, struct serve *s, const int32_t *prompt,
+                    const struct serve_sampling *sampling, bool ignore_eos)
+{
+    const struct serve_request r = {.prompt = prompt,
+                                    .n_prompt = g->n_prompt,
+                                    .max_new = g->max_new,
+                                    .ignore_eos = ignore_eos,
+                                    .sampling = *sampling,
+                                    .on_token = on_token,
+                                    .ctx = g};
+    int rc;
+
+    g->serve = s;
+    g->t_submit_ns = g->t_last_ns = clock_ns();
+    pthread_mutex_lock(&g->lock); /* its first token waits until the number is known */
+    g->n_owners++;
+    rc = serve_submit(s, &r, &g->id);
+    if (rc != OK)
+        g->n_owners--;
+    pthread_mutex_unlock(&g->lock);
+    return rc;
+}
+
+/* ---- the reader ---- */
+
+bool http_gen_ready(struct http_gen *g, int64_t n, void (*park)(void *ctx))
+{
+    bool ready;
+
+    pthread_mutex_lock(&g->lock);
+    ready = g->finish != HTTP_RUNNING || g->hung_up || (g->n > n && !g->wake_at_end);
+    if (!ready) {
+        g->waiting = true;
+        park(g->ctx);
+    }
+    pthread_mutex_unlock(&g->lock);
+    return ready;
+}
+
+enum http_finish http_gen_state(struct http_gen *g, int64_t *n, size_t *text_end,
+                                bool *hung_up)
+{
+    enum http_finish finish;
+
+    pthread_mutex_lock(&g->lock);
+    *n = g->n;
+    *text_end = g->text_end;
+    *hung_up = g->hung_up;
+    finish = g->finish;
+    pthread_mutex_unlock(&g->lock);
+    return finish;
+}
+
+void http_gen_cancel(struct http_gen *g)
+{
+    int64_t id;
+
+    pthread_mutex_lock(&g->lock);
+    id = g->finish == HTTP_RUNNING ? g->id : -1;
+    pthread_mutex_unlock(&g->lock);
+    if (id >= 0)
+        serve_cancel(g->serve, id);
+}
+
+void http_gen_hang_up(struct http_gen *g)
+{
+    http_gen_cancel(g);
+    pthread_mutex_lock(&g->lock);
+    g->hung_up = true;
+    if (g->waiting) {
+        g->waiting = false;
+        g->wake(g->ctx);
+    }
+    pthread_mutex_unlock(&g->lock);
+}

@@ -1,0 +1,94 @@
+/* http/gen.h - one generation: between the thread that steps the engine, which must never
+ * wait for a client, and the one that writes to the client.
+ *
+ * The stepping thread appends tokens to arrays that were taken when the request was accepted
+ * and have a place for every token that it may generate: it takes no memory, and the queue
+ * cannot overflow. It computes what needs the logits, and searches stop strings, so that
+ * generation ends with the token that completes one. All text is made by the reader.
+ *   Threads: the one that steps calls http_gen_on_token(); the reader the rest. Two owners: the
+ * engine, until the last token, and the reader. */
+#ifndef HTTP_GEN_H
+#define HTTP_GEN_H
+
+#include <pthread.h>
+
+#include "http/metrics.h"
+#include "http/request.h"
+#include "tokenizer/tokenizer.h"
+
+struct http_token {
+    int32_t id;
+    float logprob;
+    size_t n_safe; /* bytes of all text so far that no stop string can take back */
+};
+struct http_top {
+    int32_t id;
+    float logprob;
+};
+
+enum http_finish {
+    HTTP_RUNNING,
+    HTTP_LENGTH,   /* as many tokens as asked for */
+    HTTP_EOS,      /* the last token ends the text and is not a part of it */
+    HTTP_STOPPED,  /* a stop string */
+    HTTP_CANCELED, /* by the server, or since the client has gone */
+    HTTP_FAILED
+};
+
+struct http_gen {
+    pthread_mutex_t lock;
+    int n_owners;
+    struct http_gen *next, **link; /* in the server's list, under its lock */
+
+    /* Constant once submitted. */
+    struct serve *serve;
+    const struct tok *tok; /* NULL: ids only */
+    int vocab;
+    int64_t id, n_prompt, max_new, n_top;
+    bool logprobs, wake_at_end;
+    void (*wake)(void *ctx); /* the reader's, called once for each http_gen_wait() */
+    void (*on_end)(struct http_gen *g); /* with the last token, on the stepping thread */
+    void *ctx;
+    void *list_owner; /* the server, for on_end() */
+    struct http_metrics *metrics;
+
+    /* Under the lock. The tokens before n are constant and may be read without it. */
+    struct http_token *tokens; /* [max_new] */
+    struct http_top *top;      /* [max_new, n_top] most likely first; NULL: none */
+    int64_t n;
+    enum http_finish finish;
+    size_t text_end; /* HTTP_STOPPED: bytes of the text before the stop string */
+    bool waiting, hung_up;
+    char why[256]; /* HTTP_FAILED */
+
+    /* Of the stepping thread. */
+    struct http_stop stop;
+    struct tok_stream stream;
+    char *piece; /* [capacity] text of one token; only with stop strings */
+    size_t capacity;
+    uint64_t t_submit_ns, t_last_ns;
+};
+
+/* A request of r, n_prompt prompt tokens and max_new tokens at most. *out has one owner: the
+ * caller. ERR_NOMEM. */
+MUST int http_gen_new(struct http_gen **out, const struct http_request *r,
+                      int64_t n_prompt, int64_t max_new, const struct tok *tok,
+                      int vocab);
+/* Submit it; it then has a second owner, until on_end(). Errors of serve_submit(). */
+MUST int http_gen_submit(struct http_gen *g, struct serve *s, const int32_t *prompt,
+                         const struct serve_sampling *sampling, bool ignore_eos);
+void http_gen_unref(struct http_gen *g); /* NULL is fine */
+
+/* Has anything happened since the reader took n tokens? If not, it will be woken once. After
+ * http_gen_hang_up() the answer is always true. park(ctx) is called if the answer is no,
+ * before it can be woken. */
+bool http_gen_ready(struct http_gen *g, int64_t n, void (*park)(void *ctx));
+/* How far it is. *why, valid as long as g: only with HTTP_FAILED. */
+enum http_finish http_gen_state(struct http_gen *g, int64_t *n, size_t *text_end,
+                                bool *hung_up);
+/* The client has gone: cancel, and wake the reader. Any thread. */
+void http_gen_hang_up(struct http_gen *g);
+/* Cancel only. Any thread. */
+void http_gen_cancel(struct http_gen *g);
+
+#endif

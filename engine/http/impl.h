@@ -1,0 +1,131 @@
+/* http/impl.h - the inside of the server, for the files of this module only: server.c opens
+ * and closes it, routes.c answers requests, watch.c ends slow connections, loop.c steps the
+ * engine. */
+#ifndef HTTP_IMPL_H
+#define HTTP_IMPL_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <microhttpd.h>
+
+#include "http/answer.h"
+#include "http/gen.h"
+#include "http/http.h"
+#include "http/metrics.h"
+#include "http/request.h"
+#include "http/template.h"
+
+/* What a connection is waiting for, which decides its deadline. */
+enum http_phase {
+    HTTP_HEAD,    /* the header of a request */
+    HTTP_BODY,    /* its body */
+    HTTP_COMPUTE, /* the engine: no deadline */
+    HTTP_WRITE,   /* the client, to read */
+};
+
+struct http_conn {
+    int fd; /* libmicrohttpd's, open as long as the connection is in the list */
+    enum http_phase phase;
+    bool used;          /* it has had a request */
+    bool closing;       /* the watcher has ended it */
+    uint64_t since_ns;  /* when the phase began, or the client last read */
+    struct http_gen *g; /* of the present request; NULL: none */
+    struct http_conn *next, **link;
+};
+
+/* A request from its header until it is answered: of the thread of libmicrohttpd, but for the
+ * time in which it is prepared. */
+struct http_exchange {
+    struct http *h;
+    struct MHD_Connection *connection;
+    struct http_conn *conn;
+    int refused; /* a status: known from the header, told after the body */
+    char param[40];
+    struct text body;
+    bool too_large;
+    enum http_api api;
+    bool prepared; /* submitted, or failed as `rc` and `why` say */
+    int rc;
+    char why[512];
+    struct http_exchange *next; /* to be prepared */
+    struct http_request request;
+    struct http_gen *g;
+    struct http_answer answer;
+    struct text out; /* of a stream: what is to be written */
+    size_t n_written;
+};
+
+struct http {
+    const struct http_opts *o;
+    cpu_set_t cpus; /* for the threads that do not step */
+    int fd, port;   /* the socket that listens */
+    struct serve *s;
+    const struct tok *tok;
+    const struct http_template *template; /* NULL: none; why in no_template */
+    char no_template[512];
+    char model[256]; /* its name, UTF-8 */
+    int64_t started_s, max_seqs;
+    struct MHD_Daemon *daemon;
+    struct http_metrics metrics;
+    pthread_t watcher, preparer;
+    bool watching, preparing;
+
+    /* Locked before the lock of a generation, never after it. */
+    pthread_mutex_t lock;
+    pthread_cond_t stopped, added; /* for the watcher; for the preparer */
+    bool stop, draining;
+    struct http_exchange *to_prepare, **last_to_prepare;
+    struct http_gen *gens;   /* submitted and not ended in the engine */
+    struct http_conn *conns; /* open */
+    int64_t n_admitted;      /* requests to be prepared, or not ended in the engine */
+    int64_t n_conns;
+    int64_t n_exchanges; /* requests not answered to the end */
+    uint64_t n_requests;
+};
+
+/* ---- routes.c: callbacks of libmicrohttpd ---- */
+enum MHD_Result http_on_request(void *h, struct MHD_Connection *c, const char *url,
+                                const char *method, const char *version, const char *body,
+                                size_t *n_body, void **exchange);
+void http_on_completed(void *h, struct MHD_Connection *c, void **exchange,
+                       enum MHD_RequestTerminationCode how);
+void http_on_connection(void *h, struct MHD_Connection *c, void **conn,
+                        enum MHD_ConnectionNotificationCode how);
+
+/* ---- prepare.c ---- */
+
+/* The main function of the preparer. It reads bodies and encodes prompts, which can take long
+ * for large ones and must not hold up the thread that writes. */
+void *http_prepare(void *h);
+
+/* ---- completion.c: the two routes that generate ---- */
+
+/* The body is whole: leave it to the preparer, or refuse it. */
+enum MHD_Result http_begin(struct http_exchange *x, enum http_api api);
+/* The request is prepared, or the engine has gone on with it. */
+enum MHD_Result http_continue(struct http_exchange *x);
+/* Called by another thread for an exchange that waits. */
+void http_wake(void *exchange);
+
+/* ---- respond.c ---- */
+
+/* Answer with `body`, whose memory stays the caller's. */
+enum MHD_Result http_respond(struct http_exchange *x, int status, const char *type,
+                             const struct text *body);
+/* Answer with an error in OpenAI's shape; param NULL: none. */
+enum MHD_Result http_refuse(struct http_exchange *x, int status, const char *param,
+                            const char *message);
+/* The same for the error `rc`, with err_msg(). */
+enum MHD_Result http_refuse_error(struct http_exchange *x, int rc, const char *param);
+/* Add what all responses carry, and send it; destroys `r`. */
+enum MHD_Result http_send(struct http_exchange *x, int status, const char *type,
+                          struct MHD_Response *r);
+
+/* The connection's phase begins now. */
+void http_phase_set(struct http_exchange *x, enum http_phase phase);
+
+/* ---- watch.c ---- */
+void *http_watch(void *h); /* the watcher's main function */
+
+#endif

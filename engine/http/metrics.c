@@ -1,0 +1,160 @@
+#include "http/metrics.h"
+
+#include <stdio.h>
+
+/* Upper ends in seconds: a token of a small model to a long wait in the queue. */
+static const double upper_s[HTTP_N_BUCKETS] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+                                               0.1,   0.2,   0.5,   1,    2,    5,
+                                               10,    20,    50,    100,  200,  500};
+static const char *const closed_name[] = {"slow_head", "slow_body", "slow_reader",
+                                          "client_gone"};
+
+void http_metrics_init(struct http_metrics *m)
+{
+    *m = (struct http_metrics){0};
+    pthread_mutex_init(&m->lock, NULL);
+}
+
+void http_metrics_fini(struct http_metrics *m)
+{
+    pthread_mutex_destroy(&m->lock);
+}
+
+static void observe(struct http_histogram *h, uint64_t ns)
+{
+    double s = (double)ns * 1e-9;
+    int i = 0;
+
+    while (i < HTTP_N_BUCKETS && s > upper_s[i])
+        i++;
+    h->bucket[i]++;
+    h->n++;
+    h->sum_s += s;
+}
+
+void http_metrics_status(struct http_metrics *m, int status)
+{
+    pthread_mutex_lock(&m->lock);
+    m->n_status[status - HTTP_STATUS_MIN]++;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void http_metrics_closed(struct http_metrics *m, enum http_closed why)
+{
+    pthread_mutex_lock(&m->lock);
+    m->n_closed[why]++;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void http_metrics_accepted(struct http_metrics *m, int64_t n_prompt)
+{
+    pthread_mutex_lock(&m->lock);
+    m->n_prompt_tok += n_prompt;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void http_metrics_token(struct http_metrics *m, bool first, uint64_t ns)
+{
+    pthread_mutex_lock(&m->lock);
+    m->n_new_tok++;
+    observe(first ? &m->first : &m->next, ns);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void http_metrics_ended(struct http_metrics *m, bool canceled, uint64_t ns)
+{
+    pthread_mutex_lock(&m->lock);
+    m->n_canceled += canceled;
+    if (!canceled)
+        observe(&m->whole, ns);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void http_metrics_steps(struct http_metrics *m, double prefill_s, double decode_s)
+{
+    pthread_mutex_lock(&m->lock);
+    m->step_s[0] = prefill_s;
+    m->step_s[1] = decode_s;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void put_head(struct text *out, const char *name, const char *type,
+                     const char *help)
+{
+    text_printf(out, "# HELP sandwich_%s %s\n# TYPE sandwich_%s %s\n", name, help, name,
+                type);
+}
+
+static void put_one(struct text *out, const char *name, const char *type,
+                    const char *help, double value)
+{
+    put_head(out, name, type, help);
+    text_printf(out, "sandwich_%s %.17g\n", name, value);
+}
+
+static void put_histogram(struct text *out, const char *name, const char *help,
+                          const struct http_histogram *h)
+{
+    int64_t below = 0;
+
+    put_head(out, name, "histogram", help);
+    for (int i = 0; i < HTTP_N_BUCKETS; i++) {
+        below += h->bucket[i];
+        text_printf(out, "sandwich_%s_bucket{le=\"%g\"} %lld\n", name, upper_s[i],
+                    (long long)below);
+    }
+    text_printf(out, "sandwich_%s_bucket{le=\"+Inf\"} %lld\n", name, (long long)h->n);
+    text_printf(out, "sandwich_%s_sum %.17g\nsandwich_%s_count %lld\n", name, h->sum_s,
+                name, (long long)h->n);
+}
+
+static void put_labelled(struct text *out, const struct http_metrics *m)
+{
+    put_head(out, "http_responses_total", "counter", "Responses by status code.");
+    for (int i = 0; i <= HTTP_STATUS_MAX - HTTP_STATUS_MIN; i++)
+        if (m->n_status[i] > 0)
+            text_printf(out, "sandwich_http_responses_total{code=\"%d\"} %lld\n",
+                        i + HTTP_STATUS_MIN, (long long)m->n_status[i]);
+    put_head(out, "http_closed_total", "counter",
+             "Connections that the server closed before their request was answered.");
+    for (int i = 0; i < HTTP_N_CLOSED; i++)
+        text_printf(out, "sandwich_http_closed_total{reason=\"%s\"} %lld\n",
+                    closed_name[i], (long long)m->n_closed[i]);
+    put_head(out, "step_seconds_total", "counter",
+             "Time that the engine computed, by phase.");
+    text_printf(out,
+                "sandwich_step_seconds_total{phase=\"prefill\"} %.17g\n"
+                "sandwich_step_seconds_total{phase=\"decode\"} %.17g\n",
+                m->step_s[0], m->step_s[1]);
+}
+
+void http_metrics_text(struct http_metrics *m, const struct http_gauges *g,
+                       struct text *out)
+{
+    int64_t running = g->n_requests < g->max_seqs ? g->n_requests : g->max_seqs;
+
+    pthread_mutex_lock(&m->lock);
+    put_one(out, "requests_running", "gauge", "Requests that the engine may compute.",
+            (double)running);
+    put_one(out, "requests_waiting", "gauge", "Requests that wait for memory.",
+            (double)(g->n_requests - running));
+    put_one(out, "http_connections", "gauge", "Open connections.",
+            (double)g->n_connections);
+    put_one(out, "resident_memory_bytes", "gauge", "Resident memory of the process.",
+            (double)g->rss_bytes);
+    put_one(out, "prompt_tokens_total", "counter", "Tokens of accepted prompts.",
+            (double)m->n_prompt_tok);
+    put_one(out, "generated_tokens_total", "counter", "Tokens generated.",
+            (double)m->n_new_tok);
+    put_one(out, "requests_canceled_total", "counter",
+            "Requests that ended because their client had gone or the server stopped.",
+            (double)m->n_canceled);
+    put_histogram(out, "time_to_first_token_seconds",
+                  "Time from a request's arrival to its first token.", &m->first);
+    put_histogram(out, "inter_token_seconds", "Time between two tokens of a request.",
+                  &m->next);
+    put_histogram(out, "request_seconds", "Time from a request's arrival to its end.",
+                  &m->whole);
+    put_labelled(out, m);
+    pthread_mutex_unlock(&m->lock);
+}

@@ -1,0 +1,59 @@
+#include "http/http.h"
+
+#include "http/template.h"
+
+#define OPT_OF struct http_opts
+const struct opt_row http_opt_table[] = {
+    OPT_ROW(STR, host, "127.0.0.1",
+            "Address to listen on. The default accepts connections of this machine only; "
+            "0.0.0.0 accepts all.",
+            .unit = "ADDR"),
+    OPT_ROW(INT, port, "8080",
+            "Port to listen on. 0: any free port, which is printed on standard output.",
+            .min = 0, .max = 65535),
+    OPT_ROW(STR, api_key, NULL,
+            "Refuse requests to /v1 that do not carry this key in the header "
+            "\"Authorization: Bearer KEY\".",
+            .unit = "KEY"),
+    OPT_ROW(STR, model_name, NULL,
+            "Name under which the model is served. Default: its file name without the "
+            "ending.",
+            .unit = "NAME"),
+    OPT_ROW(STR, chat_template, NULL,
+            "Chat template: " HTTP_TEMPLATE_NAMES
+            ". Default: the one that the model's file names.",
+            .unit = "NAME"),
+    OPT_ROW(
+        INT, max_queue, "256",
+        "Requests that may wait while --max-seqs others are computed. Further ones are "
+        "answered with status 429.",
+        .min = 0, .max = 512),
+    OPT_ROW(BYTES, max_body_bytes, "2MiB", "Largest body of a request.", .min = 1024,
+            .max = 1 << 30),
+    OPT_ROW(INT, max_connections, "512", "Connections that may be open at the same time.",
+            .min = 1, .max = 65536),
+    OPT_ROW(INT, max_connections_per_address, "256",
+            "Connections that one address may have open at the same time. 0: any number.",
+            .min = 0, .max = 65536),
+    OPT_ROW(F64, header_timeout_s, "10",
+            "Close a new connection that has not sent the header of a request after X "
+            "seconds.",
+            .unit = "s", .min = 0.1, .max = 86400),
+    OPT_ROW(F64, idle_timeout_s, "60",
+            "Close a connection that has not sent another request X seconds after the "
+            "previous one was answered.",
+            .unit = "s", .min = 0.1, .max = 86400),
+    OPT_ROW(F64, body_timeout_s, "30",
+            "Close a connection that has not sent the body of a request X seconds after "
+            "its header.",
+            .unit = "s", .min = 0.1, .max = 86400),
+    OPT_ROW(F64, write_timeout_s, "30",
+            "Close a connection and cancel its request when the client has read nothing "
+            "of the answer for X seconds.",
+            .unit = "s", .min = 0.1, .max = 86400),
+    OPT_ROW(
+        F64, drain_timeout_s, "30",
+        "After SIGTERM or SIGINT, let running requests continue for at most X seconds.",
+        .unit = "s", .min = 0, .max = 86400),
+    {0},
+};

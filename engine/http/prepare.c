@@ -1,0 +1,233 @@
+/* From the body of a completion request to tokens in the engine's queue. */
+#include "http/impl.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/mem.h"
+
+#define DEFAULT_MAX_NEW 16 /* of a completion without max_tokens, as OpenAI defines it */
+
+/* ---- the prompt as ids ---- */
+
+static int copy_ids(const json_t *v, int32_t **ids, size_t *n)
+{
+    *n = json_array_size(v);
+    *ids = mem_new(MEM_OTHER, *n, sizeof(**ids));
+    for (size_t i = 0; *ids && i < *n; i++)
+        (*ids)[i] = (int32_t)json_integer_value(json_array_get(v, i));
+    return *ids ? OK : ERR_NOMEM;
+}
+
+/* A longer text has too many tokens in any case, so that encoding it is of no use. The factor
+ * is for normal form C, which makes texts shorter. */
+static size_t max_text(const struct http *h)
+{
+    return h->tok ? 4 * tok_longest(h->tok) * (size_t)serve_max_tok(h->s) : SIZE_MAX;
+}
+
+static int too_long(size_t n)
+{
+    return err_set(ERR_LIMIT,
+                   "request: the prompt of %zu bytes is longer than --max-tok "
+                   "tokens",
+                   n);
+}
+
+static int encode_chat(const struct http *h, const json_t *messages, int32_t **ids,
+                       size_t *n)
+{
+    struct http_prompt p = {0};
+    int rc;
+
+    if (!h->template)
+        return err_set(ERR_UNSUPPORTED, "%s", h->no_template);
+    rc = http_template_render(h->template, messages, &p);
+    if (rc == OK && p.text.n > max_text(h))
+        rc = too_long(p.text.n);
+    if (rc == OK)
+        rc = tok_encode_parts(h->tok, p.text.p, p.parts, p.n_parts, 0, ids, n);
+    http_prompt_fini(&p);
+    return rc;
+}
+
+/* A completion's prompt is the text as the model sees it, so that control tokens in it are
+ * meant. */
+static int encode(struct http_exchange *x, int32_t **ids, size_t *n)
+{
+    const struct http_request *r = &x->request;
+    int bos = serve_bos(x->h->s), rc;
+
+    *ids = NULL;
+    *n = 0;
+    if (r->chat)
+        rc = encode_chat(x->h, r->chat, ids, n);
+    else if (r->ids)
+        rc = copy_ids(r->ids, ids, n);
+    else if (r->n_text > max_text(x->h))
+        rc = too_long(r->n_text);
+    else
+        rc = serve_encode(x->h->s, r->text, r->n_text, SERVE_BOS | SERVE_SPECIAL, ids, n);
+    if (rc != OK || *n > 0)
+        return rc;
+    if (bos < 0)
+        return err_set(ERR_ARG,
+                       "request: the prompt is empty, and the model has no token "
+                       "to begin with");
+    mem_free(*ids);
+    *ids = mem_new(MEM_OTHER, 1, sizeof(**ids));
+    if (!*ids)
+        return ERR_NOMEM;
+    (*ids)[0] = bos;
+    *n = 1;
+    return OK;
+}
+
+/* ---- submitting ---- */
+
+static int parse(struct http_exchange *x, enum http_api api)
+{
+    struct http_request *r = &x->request;
+
+    TRY(http_request_parse(r, api, x->body.p ? x->body.p : "", x->body.n));
+    r->param = "model";
+    if (r->model && strcmp(r->model, x->h->model) != 0)
+        return err_set(ERR_NOTFOUND, "request: model: this server has \"%.200s\" only",
+                       x->h->model);
+    r->param = "stop";
+    if (r->n_stop > 0 && !x->h->tok)
+        return err_set(ERR_UNSUPPORTED,
+                       "request: stop: the model has no tokenizer to find texts with");
+    r->param = NULL;
+    if (!r->has_seed) {
+        if (getrandom(&r->sampling.seed, sizeof(r->sampling.seed), 0) < 0)
+            return err_set(ERR_IO, "no random numbers: %m");
+        r->sampling.seed &= INT64_MAX;
+    }
+    return OK;
+}
+
+static int choose_max_new(const struct http_exchange *x, size_t n_prompt, int64_t *out)
+{
+    int64_t max_tok = serve_max_tok(x->h->s), left = max_tok - (int64_t)n_prompt;
+
+    *out = x->request.max_new;
+    if (*out == 0)
+        *out = x->request.chat || left < DEFAULT_MAX_NEW ? left : DEFAULT_MAX_NEW;
+    if (left >= 1 && *out <= left)
+        return OK;
+    return err_set(ERR_LIMIT,
+                   "request: %zu prompt tokens and %lld new ones: expected at most %lld "
+                   "together",
+                   n_prompt, (long long)(*out < 1 ? 1 : *out), (long long)max_tok);
+}
+
+static void leave_list(struct http *h, struct http_gen *g)
+{
+    pthread_mutex_lock(&h->lock);
+    *g->link = g->next;
+    if (g->next)
+        g->next->link = g->link;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void enter_list(struct http *h, struct http_gen *g)
+{
+    pthread_mutex_lock(&h->lock);
+    g->next = h->gens;
+    g->link = &h->gens;
+    if (g->next)
+        g->next->link = &g->next;
+    h->gens = g;
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void leave(struct http *h)
+{
+    pthread_mutex_lock(&h->lock);
+    h->n_admitted--;
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* On the stepping thread. */
+static void on_end(struct http_gen *g)
+{
+    http_metrics_ended(g->metrics, g->finish == HTTP_CANCELED,
+                       g->t_last_ns - g->t_submit_ns);
+    leave_list(g->list_owner, g);
+    leave(g->list_owner);
+}
+
+static int submit(struct http_exchange *x, const int32_t *ids, size_t n_ids)
+{
+    const struct http_request *r = &x->request;
+    struct http *h = x->h;
+    int64_t max_new;
+    int rc;
+
+    TRY(choose_max_new(x, n_ids, &max_new));
+    TRY(http_gen_new(&x->g, r, (int64_t)n_ids, max_new, h->tok, serve_vocab(h->s)));
+    x->g->wake = http_wake;
+    x->g->on_end = on_end;
+    x->g->ctx = x;
+    x->g->list_owner = h;
+    x->g->metrics = &h->metrics;
+    x->g->wake_at_end = !r->stream;
+    TRY(http_answer_init(&x->answer, r, x->g, h->tok, h->model, ++h->n_requests));
+    enter_list(h, x->g);
+    rc = http_gen_submit(x->g, h->s, ids, &r->sampling, r->ignore_eos);
+    if (rc != OK) {
+        leave_list(h, x->g);
+        return rc;
+    }
+    http_metrics_accepted(&h->metrics, (int64_t)n_ids);
+    pthread_mutex_lock(&h->lock);
+    x->conn->g = x->g;
+    pthread_mutex_unlock(&h->lock);
+    return OK;
+}
+
+/* ---- the thread ---- */
+
+static void prepare(struct http_exchange *x)
+{
+    int32_t *ids = NULL;
+    size_t n_ids = 0;
+
+    x->rc = parse(x, x->api);
+    if (x->rc == OK)
+        x->rc = encode(x, &ids, &n_ids);
+    if (x->rc == OK)
+        x->rc = submit(x, ids, n_ids);
+    if (x->rc != OK) {
+        snprintf(x->why, sizeof(x->why), "%s", err_msg());
+        leave(x->h);
+    }
+    mem_free(ids);
+    text_fini(&x->body);
+    x->prepared = true;
+    http_wake(x);
+}
+
+void *http_prepare(void *arg)
+{
+    struct http *h = arg;
+    struct http_exchange *x;
+
+    pthread_mutex_lock(&h->lock);
+    while (!h->stop) {
+        x = h->to_prepare;
+        if (!x) {
+            pthread_cond_wait(&h->added, &h->lock);
+            continue;
+        }
+        h->to_prepare = x->next;
+        if (!h->to_prepare)
+            h->last_to_prepare = &h->to_prepare;
+        pthread_mutex_unlock(&h->lock);
+        prepare(x);
+        pthread_mutex_lock(&h->lock);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}

@@ -1,0 +1,303 @@
+#include "http/request.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "base/name.h"
+
+#define WHERE "request"
+
+enum kind {
+    BOOL,
+    INT,
+    NUM,
+    STR,
+    OWN,     /* read by a function below */
+    NEUTRAL, /* not offered: only the value `min`, or one that is empty or false */
+    IGNORED, /* has no effect on the answer */
+};
+enum {
+    COMPLETION = 1 << HTTP_COMPLETION,
+    CHAT = 1 << HTTP_CHAT,
+    BOTH = COMPLETION | CHAT
+};
+
+static const struct key {
+    const char *name;
+    unsigned apis;
+    enum kind kind;
+    size_t at; /* of the member */
+    double min, max;
+    const char *word; /* NEUTRAL: also this text, alone or as the member "type" */
+} keys[] = {
+#define AT(member) offsetof(struct http_request, member)
+    {"model", BOTH, STR, AT(model), 0, 0, NULL},
+    {"prompt", COMPLETION, OWN, 0, 0, 0, NULL},
+    {"messages", CHAT, OWN, 0, 0, 0, NULL},
+    {"max_tokens", BOTH, INT, AT(max_new), 1, 1 << 24, NULL},
+    {"max_completion_tokens", CHAT, INT, AT(max_new), 1, 1 << 24, NULL},
+    {"temperature", BOTH, NUM, AT(sampling.temperature), 0, 100, NULL},
+    {"top_p", BOTH, NUM, AT(sampling.top_p), 0, 1, NULL},
+    {"min_p", BOTH, NUM, AT(sampling.min_p), 0, 1, NULL},
+    {"top_k", BOTH, INT, AT(sampling.top_k), -1, 1 << 24, NULL},
+    {"seed", BOTH, INT, AT(sampling.seed), -9.2e18, 9.2e18, NULL},
+    {"stop", BOTH, OWN, 0, 0, 0, NULL},
+    {"stream", BOTH, BOOL, AT(stream), 0, 0, NULL},
+    {"stream_options", BOTH, OWN, 0, 0, 0, NULL},
+    {"logprobs", BOTH, OWN, 0, 0, 0, NULL},
+    {"top_logprobs", CHAT, INT, AT(n_top), 0, HTTP_TOP_MAX, NULL},
+    {"ignore_eos", BOTH, BOOL, AT(ignore_eos), 0, 0, NULL},
+    {"return_token_ids", BOTH, BOOL, AT(token_ids), 0, 0, NULL},
+    {"n", BOTH, NEUTRAL, 0, 1, 0, NULL},
+    {"best_of", COMPLETION, NEUTRAL, 0, 1, 0, NULL},
+    {"echo", COMPLETION, NEUTRAL, 0, 0, 0, NULL},
+    {"suffix", COMPLETION, NEUTRAL, 0, 0, 0, NULL},
+    {"frequency_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
+    {"presence_penalty", BOTH, NEUTRAL, 0, 0, 0, NULL},
+    {"repetition_penalty", BOTH, NEUTRAL, 0, 1, 0, NULL},
+    {"logit_bias", BOTH, NEUTRAL, 0, 0, 0, NULL},
+    {"tools", CHAT, NEUTRAL, 0, 0, 0, NULL},
+    {"tool_choice", CHAT, NEUTRAL, 0, 0, 0, "none"},
+    {"functions", CHAT, NEUTRAL, 0, 0, 0, NULL},
+    {"function_call", CHAT, NEUTRAL, 0, 0, 0, "none"},
+    {"response_format", BOTH, NEUTRAL, 0, 0, 0, "text"},
+    {"user", BOTH, IGNORED, 0, 0, 0, NULL},
+    {"metadata", BOTH, IGNORED, 0, 0, 0, NULL},
+    {"store", CHAT, IGNORED, 0, 0, 0, NULL},
+    {"service_tier", CHAT, IGNORED, 0, 0, 0, NULL},
+    {"parallel_tool_calls", CHAT, IGNORED, 0, 0, 0, NULL},
+};
+#define N_KEYS ((int)(sizeof(keys) / sizeof(keys[0])))
+
+static int find_key(struct http_request *r, const char *name, const struct key **out)
+{
+    const char *words[N_KEYS + 1] = {0};
+    int n = 0;
+
+    for (int i = 0; i < N_KEYS; i++) {
+        if (!(keys[i].apis & 1u << r->api))
+            continue;
+        *out = &keys[i];
+        words[n++] = keys[i].name;
+        if (strcmp(name, keys[i].name) == 0)
+            return OK;
+    }
+    return name_unknown(ERR_ARG, name, words, WHERE ": unknown key \"%.60s\"", name);
+}
+
+/* ---- the values that have rules of their own ---- */
+
+/* A text, an array of token ids, or an array that holds one of these. */
+static int read_prompt(struct http_request *r, const json_t *v)
+{
+    if (json_is_array(v) && json_array_size(v) > 0 &&
+        !json_is_integer(json_array_get(v, 0))) {
+        if (json_array_size(v) > 1)
+            return err_set(ERR_UNSUPPORTED,
+                           WHERE ": prompt: expected one prompt, found %zu; send a "
+                                 "request for each",
+                           json_array_size(v));
+        v = json_array_get(v, 0);
+    }
+    if (json_is_string(v)) {
+        r->text = json_string_value(v);
+        r->n_text = json_string_length(v);
+        return OK;
+    }
+    if (!json_is_array(v))
+        return err_set(ERR_ARG, WHERE ": prompt: expected text or an array of token ids");
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *id = json_array_get(v, i);
+
+        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+            json_integer_value(id) > INT32_MAX)
+            return err_set(ERR_ARG, WHERE ": prompt: element %zu: expected a token id",
+                           i);
+    }
+    r->ids = v;
+    return OK;
+}
+
+static int read_messages(struct http_request *r, const json_t *v)
+{
+    if (!json_is_array(v) || json_array_size(v) == 0)
+        return err_set(ERR_ARG,
+                       WHERE ": messages: expected an array of at least one message");
+    r->chat = v;
+    return OK;
+}
+
+static int add_stop(struct http_request *r, const json_t *v)
+{
+    size_t n = json_string_length(v);
+
+    if (!json_is_string(v) || n == 0 || n > HTTP_STOP_BYTES_MAX)
+        return err_set(ERR_ARG, WHERE ": stop: expected texts of 1 to %d bytes",
+                       HTTP_STOP_BYTES_MAX);
+    r->stop[r->n_stop++] = v;
+    return OK;
+}
+
+static int read_stop(struct http_request *r, const json_t *v)
+{
+    if (!json_is_array(v))
+        return add_stop(r, v);
+    if (json_array_size(v) > HTTP_STOP_MAX)
+        return err_set(ERR_LIMIT, WHERE ": stop: expected at most %d texts, found %zu",
+                       HTTP_STOP_MAX, json_array_size(v));
+    for (size_t i = 0; i < json_array_size(v); i++)
+        TRY(add_stop(r, json_array_get(v, i)));
+    return OK;
+}
+
+static int read_stream_options(struct http_request *r, const json_t *v)
+{
+    static const char *const known[] = {"include_usage", "include_obfuscation", NULL};
+
+    if (!json_is_object(v))
+        return err_set(ERR_ARG, WHERE ": stream_options: expected an object");
+    TRY(json_check_keys(v, known, WHERE ": stream_options"));
+    return json_opt_bool(v, "include_usage", &r->usage, WHERE ": stream_options");
+}
+
+/* A number of alternatives for completions, a switch for chats. */
+static int read_logprobs(struct http_request *r, const json_t *v)
+{
+    if (r->api == HTTP_CHAT) {
+        if (!json_is_boolean(v))
+            return err_set(ERR_ARG, WHERE ": logprobs: expected true or false");
+        r->logprobs = json_is_true(v);
+        return OK;
+    }
+    r->logprobs = true;
+    return json_get_int(r->body, "logprobs", 0, HTTP_TOP_MAX, &r->n_top, WHERE);
+}
+
+static int read_own(struct http_request *r, const char *name, const json_t *v)
+{
+    static const struct {
+        const char *name;
+        int (*read)(struct http_request *r, const json_t *v);
+    } readers[] = {
+        {"prompt", read_prompt},     {"messages", read_messages},
+        {"stop", read_stop},         {"stream_options", read_stream_options},
+        {"logprobs", read_logprobs},
+    };
+    size_t i = 0;
+
+    while (strcmp(readers[i].name, name) != 0)
+        i++;
+    return readers[i].read(r, v);
+}
+
+/* ---- all of them ---- */
+
+static bool asks_for_nothing(const struct key *k, const json_t *v)
+{
+    const char *word =
+        json_string_value(json_is_object(v) && k->word ? json_object_get(v, "type") : v);
+
+    if (json_is_number(v))
+        return json_number_value(v) == k->min;
+    if (k->word && word && strcmp(word, k->word) == 0)
+        return true;
+    return json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0) ||
+           (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0);
+}
+
+static int read_value(struct http_request *r, const struct key *k, const json_t *v)
+{
+    void *at = (char *)r + k->at;
+
+    switch (k->kind) {
+    case BOOL:
+        return json_opt_bool(r->body, k->name, at, WHERE);
+    case INT:
+        return json_opt_int(r->body, k->name, (int64_t)k->min, (int64_t)k->max, at,
+                            WHERE);
+    case NUM:
+        TRY(json_opt_f64(r->body, k->name, at, WHERE));
+        if (*(double *)at >= k->min && *(double *)at <= k->max)
+            return OK;
+        return err_set(ERR_ARG, WHERE ": %s: expected a number from %g to %g, found %g",
+                       k->name, k->min, k->max, *(double *)at);
+    case STR:
+        return json_opt_str(r->body, k->name, at, WHERE);
+    case OWN:
+        return read_own(r, k->name, v);
+    case NEUTRAL:
+        if (asks_for_nothing(k, v))
+            return OK;
+        if (k->min != 0)
+            return err_set(ERR_UNSUPPORTED, WHERE ": %s: this server offers only %g",
+                           k->name, k->min);
+        return err_set(ERR_UNSUPPORTED, WHERE ": %s: this server does not offer it",
+                       k->name);
+    case IGNORED:
+        break;
+    }
+    return OK;
+}
+
+static int read_keys(struct http_request *r)
+{
+    const struct key *k;
+    const char *name;
+    json_t *v;
+    void *next;
+
+    json_object_foreach_safe(r->body, next, name, v)
+    {
+        if (json_is_null(v)) {
+            json_object_del(r->body, name);
+            continue;
+        }
+        TRY(find_key(r, name, &k));
+        r->param = k->name;
+        TRY(read_value(r, k, v));
+        r->param = NULL;
+    }
+    return OK;
+}
+
+static int check_together(struct http_request *r)
+{
+    r->param = r->api == HTTP_CHAT ? "messages" : "prompt";
+    if (!r->chat && !r->text && !r->ids)
+        return err_set(ERR_ARG, WHERE ": %s: missing", r->param);
+    r->param = "top_logprobs";
+    if (r->n_top > 0 && !r->logprobs)
+        return err_set(ERR_ARG, WHERE ": top_logprobs: expected \"logprobs\": true "
+                                      "together with it");
+    r->param = "stream_options";
+    if (json_object_get(r->body, r->param) && !r->stream)
+        return err_set(ERR_ARG, WHERE ": stream_options: expected \"stream\": true "
+                                      "together with it");
+    r->param = "top_p";
+    if (r->sampling.top_p == 0) /* what remains is the likeliest token */
+        r->sampling.top_p = 1, r->sampling.top_k = 1;
+    r->param = NULL;
+    if (r->sampling.top_k < 0) /* -1: off */
+        r->sampling.top_k = 0;
+    r->has_seed = json_object_get(r->body, "seed");
+    return OK;
+}
+
+int http_request_parse(struct http_request *r, enum http_api api, const char *body,
+                       size_t n)
+{
+    /* What OpenAI's API defines where a key is absent. */
+    *r = (struct http_request){.api = api, .sampling = {.temperature = 1, .top_p = 1}};
+    TRY(json_read_text(&r->body, body, n, WHERE));
+    if (!json_is_object(r->body))
+        return err_set(ERR_FORMAT, WHERE ": expected a JSON object");
+    TRY(read_keys(r));
+    return check_together(r);
+}
+
+void http_request_fini(struct http_request *r)
+{
+    json_decref(r->body);
+    r->body = NULL;
+}

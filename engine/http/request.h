@@ -1,0 +1,48 @@
+/* http/request.h - the body of a completion request, read and checked.
+ *
+ * Keys are those of OpenAI's API, with top_k, min_p, ignore_eos and return_token_ids as other
+ * servers of open models have them. A key with null counts as absent. A key that would change
+ * the answer and is not offered is refused, unless its value asks for nothing; an unknown one
+ * is refused by name.   Threads: any, distinct requests. */
+#ifndef HTTP_REQUEST_H
+#define HTTP_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "http/stop.h"
+#include "serve/serve.h"
+
+enum http_api { HTTP_COMPLETION, HTTP_CHAT };
+
+#define HTTP_TOP_MAX 20 /* alternatives of each token, as OpenAI's limit for chat */
+
+struct http_request {
+    enum http_api api;
+    json_t *body;       /* owns the texts and arrays that the members point to */
+    const char *model;  /* NULL: not given */
+    const char *text;   /* completion: the prompt as text[n_text], or NULL */
+    size_t n_text;      /* bytes */
+    const json_t *ids;  /* completion: the prompt as an array of integers, or NULL */
+    const json_t *chat; /* chat: the messages, see http/template.h; else NULL */
+    struct serve_sampling sampling;
+    bool has_seed;
+    int64_t max_new; /* 0: not given */
+    int n_stop;
+    const json_t *stop[HTTP_STOP_MAX]; /* strings, not empty */
+    bool stream, usage, ignore_eos, token_ids;
+    bool logprobs;     /* the log probability of each token, with n_top alternatives */
+    int64_t n_top;     /* 0 .. HTTP_TOP_MAX */
+    const char *param; /* after an error: the key at fault, or NULL. Static text. */
+};
+
+/* Read body[n]. *r is written in any case and given back with http_request_fini().
+ * ERR_FORMAT, ERR_LIMIT: not JSON as it should be. ERR_ARG: a key or value is wrong.
+ * ERR_UNSUPPORTED: the value asks for what is not offered. */
+MUST int http_request_parse(struct http_request *r, enum http_api api, const char *body,
+                            size_t n);
+void http_request_fini(struct http_request *r);
+
+#endif

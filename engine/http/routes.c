@@ -1,0 +1,279 @@
+/* From a request's header to its route. */
+#include "http/impl.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+/* ---- the routes that only report ---- */
+
+static enum MHD_Result respond_json(struct http_exchange *x, int status, json_t *j)
+{
+    char *s = j ? json_text(j, JSON_COMPACT) : NULL;
+    struct text body = {.p = s, .n = s ? strlen(s) : 0};
+    enum MHD_Result rc = s ? http_respond(x, status, "application/json", &body) : MHD_NO;
+
+    json_decref(j);
+    mem_free(s);
+    return rc;
+}
+
+static enum MHD_Result get_health(struct http_exchange *x)
+{
+    bool draining;
+
+    pthread_mutex_lock(&x->h->lock);
+    draining = x->h->draining;
+    pthread_mutex_unlock(&x->h->lock);
+    return draining ? http_refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "shutting down")
+                    : respond_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "ok"));
+}
+
+static enum MHD_Result get_models(struct http_exchange *x)
+{
+    const struct http *h = x->h;
+
+    return respond_json(x, MHD_HTTP_OK,
+                        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object",
+                                  "list", "data", "id", h->model, "object", "model",
+                                  "created", (json_int_t)h->started_s, "owned_by",
+                                  "sandwich", "max_model_len",
+                                  (json_int_t)serve_max_tok(h->s)));
+}
+
+static enum MHD_Result get_metrics(struct http_exchange *x)
+{
+    struct http *h = x->h;
+    struct http_gauges g = {.max_seqs = h->max_seqs,
+                            .rss_bytes = (int64_t)mem_rss_bytes()};
+    struct text body = {0};
+    enum MHD_Result rc = MHD_NO;
+
+    pthread_mutex_lock(&h->lock);
+    g.n_requests = h->n_admitted;
+    g.n_connections = h->n_conns;
+    pthread_mutex_unlock(&h->lock);
+    http_metrics_text(&h->metrics, &g, &body);
+    if (body.rc == OK)
+        rc = http_respond(x, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8",
+                          &body);
+    text_fini(&body);
+    return rc;
+}
+
+static enum MHD_Result post_completion(struct http_exchange *x)
+{
+    return http_begin(x, HTTP_COMPLETION);
+}
+
+static enum MHD_Result post_chat(struct http_exchange *x)
+{
+    return http_begin(x, HTTP_CHAT);
+}
+
+static const struct route {
+    const char *url;
+    bool post, key; /* key: needs the API key, if there is one */
+    enum MHD_Result (*answer)(struct http_exchange *x);
+} routes[] = {
+    {"/v1/completions", true, true, post_completion},
+    {"/v1/chat/completions", true, true, post_chat},
+    {"/v1/models", false, true, get_models},
+    {"/health", false, false, get_health},
+    {"/metrics", false, false, get_metrics},
+};
+#define N_ROUTES ((int)(sizeof(routes) / sizeof(routes[0])))
+
+static const struct route *find_route(const char *url)
+{
+    for (int i = 0; i < N_ROUTES; i++)
+        if (strcmp(url, routes[i].url) == 0)
+            return &routes[i];
+    return NULL;
+}
+
+/* ---- what the header decides ---- */
+
+/* In a time that tells nothing about the key: every byte of the longer text is compared. */
+static bool same_key(const char *want, const char *got)
+{
+    size_t n_want = strlen(want), n_got = strlen(got);
+    size_t n = n_want > n_got ? n_want : n_got;
+    volatile unsigned char differ = n_want != n_got;
+
+    for (size_t i = 0; i < n; i++)
+        differ |=
+            (unsigned char)(want[i < n_want ? i : n_want] ^ got[i < n_got ? i : n_got]);
+    return differ == 0;
+}
+
+static bool has_key(const struct http_exchange *x)
+{
+    static const char scheme[] = "Bearer ";
+    const char *v =
+        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Authorization");
+
+    return v && strncasecmp(v, scheme, strlen(scheme)) == 0 &&
+           same_key(x->h->o->api_key, v + strlen(scheme));
+}
+
+/* 0: the request may go on. */
+static int check_head(const struct http_exchange *x, const char *url, const char *method)
+{
+    const struct route *r = find_route(url);
+    bool post = strcmp(method, "POST") == 0;
+    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+
+    if (x->h->o->api_key && (!r || r->key) && !has_key(x))
+        return MHD_HTTP_UNAUTHORIZED;
+    if (!r)
+        return MHD_HTTP_NOT_FOUND;
+    return (r->post ? post : get) ? 0 : MHD_HTTP_METHOD_NOT_ALLOWED;
+}
+
+static enum MHD_Result tell_refused(struct http_exchange *x)
+{
+    char message[160];
+
+    switch (x->refused) {
+    case MHD_HTTP_UNAUTHORIZED:
+        return http_refuse(x, x->refused, NULL,
+                           "expected the header \"Authorization: Bearer KEY\" with this "
+                           "server's key");
+    case MHD_HTTP_NOT_FOUND:
+        return http_refuse(x, x->refused, NULL,
+                           "no such route; known are POST /v1/completions and "
+                           "/v1/chat/completions, GET /v1/models, /health and /metrics");
+    case MHD_HTTP_METHOD_NOT_ALLOWED:
+        return http_refuse(x, x->refused, NULL,
+                           "wrong method: completions take POST, other routes GET");
+    default:
+        snprintf(message, sizeof(message),
+                 "request: expected a body of at most %lld bytes",
+                 (long long)x->h->o->max_body_bytes);
+        return http_refuse(x, x->refused, NULL, message);
+    }
+}
+
+static struct http_exchange *new_exchange(struct http *h, struct MHD_Connection *c)
+{
+    struct http_exchange *x = mem_new(MEM_OTHER, 1, sizeof(*x));
+
+    if (!x)
+        return NULL;
+    x->h = h;
+    x->connection = c;
+    x->conn =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    if (!x->conn) { /* there was no memory for it */
+        mem_free(x);
+        return NULL;
+    }
+    pthread_mutex_lock(&h->lock);
+    h->n_exchanges++;
+    pthread_mutex_unlock(&h->lock);
+    return x;
+}
+
+/* A body that is announced as too large is not read: the answer comes first and the
+ * connection is closed. Other answers wait for the body, so that the client reads them. */
+static enum MHD_Result begin(struct http_exchange *x, const char *url, const char *method)
+{
+    const char *length =
+        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "Content-Length");
+
+    http_phase_set(x, HTTP_BODY);
+    x->refused = check_head(x, url, method);
+    if (!length || strtoull(length, NULL, 10) <= (uint64_t)x->h->o->max_body_bytes)
+        return MHD_YES;
+    x->refused = x->refused ? x->refused : MHD_HTTP_CONTENT_TOO_LARGE;
+    return tell_refused(x);
+}
+
+enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char *url,
+                                const char *method, const char *version, const char *body,
+                                size_t *n_body, void **exchange)
+{
+    struct http_exchange *x = *exchange;
+
+    (void)version;
+    if (!x) {
+        x = *exchange = new_exchange(arg, c);
+        return x ? begin(x, url, method) : MHD_NO;
+    }
+    if (*n_body > 0) {
+        if (*n_body > (size_t)x->h->o->max_body_bytes - x->body.n)
+            return MHD_NO; /* in pieces, without a length: there is no polite end */
+        if (!x->refused)
+            text_put(&x->body, body, *n_body);
+        *n_body = 0;
+        return x->body.rc == OK ? MHD_YES : MHD_NO;
+    }
+    if (x->refused)
+        return tell_refused(x);
+    return x->prepared ? http_continue(x) : find_route(url)->answer(x);
+}
+
+void http_on_completed(void *arg, struct MHD_Connection *c, void **exchange,
+                       enum MHD_RequestTerminationCode how)
+{
+    struct http_exchange *x = *exchange;
+    struct http *h = arg;
+
+    (void)c;
+    if (!x)
+        return;
+    *exchange = NULL;
+    pthread_mutex_lock(&h->lock);
+    x->conn->phase = HTTP_HEAD;
+    x->conn->since_ns = clock_ns();
+    x->conn->used = true;
+    x->conn->g = NULL;
+    h->n_exchanges--;
+    pthread_mutex_unlock(&h->lock);
+    if (x->g && how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        http_gen_cancel(x->g);
+    http_gen_unref(x->g);
+    http_answer_fini(&x->answer);
+    http_request_fini(&x->request);
+    text_fini(&x->body);
+    text_fini(&x->out);
+    mem_free(x);
+}
+
+void http_on_connection(void *arg, struct MHD_Connection *c, void **conn,
+                        enum MHD_ConnectionNotificationCode how)
+{
+    struct http_conn *k = *conn;
+    struct http *h = arg;
+
+    if (how == MHD_CONNECTION_NOTIFY_STARTED) {
+        k = *conn = mem_new(MEM_OTHER, 1, sizeof(*k));
+        if (!k)
+            return;
+        k->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        k->since_ns = clock_ns();
+        pthread_mutex_lock(&h->lock);
+        h->n_conns++;
+        k->next = h->conns;
+        k->link = &h->conns;
+        if (k->next)
+            k->next->link = &k->next;
+        h->conns = k;
+        pthread_mutex_unlock(&h->lock);
+    } else if (k) {
+        pthread_mutex_lock(&h->lock);
+        h->n_conns--;
+        *k->link = k->next;
+        if (k->next)
+            k->next->link = k->link;
+        pthread_mutex_unlock(&h->lock);
+        mem_free(k);
+        *conn = NULL;
+    }
+}

@@ -1,0 +1,6 @@
+#!/bin/sh
+# `sandwich serve` with more requests than it can compute (load.py). Argument: [REQUESTS].
+set -u
+. tests/support/tap.sh
+"$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" 2>"$dir/log" || exit 1
+SANDWICH=$sandwich TINY=$dir/tiny.gguf python3 tests/http/load.py "$@"

@@ -1,0 +1,190 @@
+/* Bodies of requests: what they mean, what is refused, and damaged ones. */
+#include "http/request.h"
+
+#include "tests/support/mutate.h"
+#include "tests/support/test.h"
+
+static int parse(struct http_request *r, enum http_api api, const char *body)
+{
+    return http_request_parse(r, api, body, strlen(body));
+}
+
+static void test_all_keys(void **state)
+{
+    struct http_request r;
+
+    (void)state;
+    assert_ok(
+        parse(&r, HTTP_COMPLETION,
+              "{\"model\": \"m\", \"prompt\": [\"a\\u00e9\"], \"max_tokens\": 7, "
+              "\"temperature\": 0.5, \"top_p\": 0.25, \"min_p\": 0.125, \"top_k\": "
+              "3, \"seed\": -5, \"stop\": [\"x\", \"yz\"], \"stream\": true, "
+              "\"stream_options\": {\"include_usage\": true}, \"logprobs\": 2, "
+              "\"ignore_eos\": true, \"return_token_ids\": true, \"user\": \"u\"}"));
+    assert_string_equal(r.model, "m");
+    assert_int_equal(r.n_text, 3);
+    assert_memory_equal(r.text, "a\xc3\xa9", 3);
+    assert_null(r.ids);
+    assert_int_equal(r.max_new, 7);
+    assert_true(r.sampling.temperature == 0.5 && r.sampling.top_p == 0.25);
+    assert_true(r.sampling.min_p == 0.125 && r.sampling.top_k == 3);
+    assert_true(r.has_seed && r.sampling.seed == -5);
+    assert_int_equal(r.n_stop, 2);
+    assert_string_equal(json_string_value(r.stop[1]), "yz");
+    assert_true(r.stream && r.usage && r.ignore_eos && r.token_ids && r.logprobs);
+    assert_int_equal(r.n_top, 2);
+    http_request_fini(&r);
+}
+
+static void test_defaults(void **state)
+{
+    struct http_request r;
+
+    (void)state;
+    assert_ok(parse(&r, HTTP_CHAT,
+                    "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], "
+                    "\"max_tokens\": null, \"seed\": null, \"stop\": null}"));
+    assert_true(r.sampling.temperature == 1 && r.sampling.top_p == 1);
+    assert_true(r.max_new == 0 && !r.has_seed && r.n_stop == 0 && !r.stream);
+    assert_int_equal(json_array_size(r.chat), 1);
+    http_request_fini(&r);
+    assert_ok(parse(&r, HTTP_COMPLETION, "{\"prompt\": [[4, 5]], \"top_p\": 0}"));
+    assert_int_equal(json_array_size(r.ids), 2);
+    assert_true(r.sampling.top_k == 1 && r.sampling.top_p == 1); /* greedy */
+    http_request_fini(&r);
+    assert_ok(parse(&r, HTTP_COMPLETION, "{\"prompt\": \"\", \"top_k\": -1}"));
+    assert_true(r.n_text == 0 && r.sampling.top_k == 0);
+    http_request_fini(&r);
+}
+
+#define P "{\"prompt\": \"a\", "
+#define M "{\"messages\": [{}], "
+
+static void test_refusals(void **state)
+{
+    static const struct {
+        enum http_api api;
+        const char *body;
+        int rc;
+        const char *param, *part;
+    } cases[] = {
+        {HTTP_COMPLETION, "", ERR_FORMAT, NULL, "line 1"},
+        {HTTP_COMPLETION, "7", ERR_FORMAT, NULL, "request"},
+        {HTTP_COMPLETION, "[]", ERR_FORMAT, NULL, "object"},
+        {HTTP_COMPLETION, "{}", ERR_ARG, "prompt", "missing"},
+        {HTTP_CHAT, "{}", ERR_ARG, "messages", "missing"},
+        {HTTP_CHAT, "{\"messages\": {}}", ERR_ARG, "messages", "array"},
+        {HTTP_CHAT, "{\"prompt\": \"a\"}", ERR_ARG, NULL, "unknown key \"prompt\""},
+        {HTTP_COMPLETION, M "}", ERR_FORMAT, NULL, "line 1"},
+        {HTTP_COMPLETION, "{\"prompt\": [\"a\", 1]}", ERR_UNSUPPORTED, "prompt", "2"},
+        {HTTP_COMPLETION, "{\"prompt\": [1, \"a\"]}", ERR_ARG, "prompt", "element 1"},
+        {HTTP_COMPLETION, "{\"prompt\": [2147483648]}", ERR_ARG, "prompt", "element 0"},
+        {HTTP_COMPLETION, P "\"max_tokens\": 0}", ERR_FORMAT, "max_tokens", "[1, "},
+        {HTTP_COMPLETION, P "\"max_tokens\": 1.5}", ERR_FORMAT, "max_tokens", "integer"},
+        {HTTP_COMPLETION, P "\"max_tokens\": 99999999}", ERR_FORMAT, "max_tokens", "["},
+        {HTTP_COMPLETION, P "\"max_completion_tokens\": 1}", ERR_ARG, NULL, "unknown"},
+        {HTTP_COMPLETION, P "\"temperature\": 101}", ERR_ARG, "temperature", "100"},
+        {HTTP_COMPLETION, P "\"top_p\": 1.01}", ERR_ARG, "top_p", "0 to 1"},
+        {HTTP_COMPLETION, P "\"min_p\": -0.1}", ERR_ARG, "min_p", "0 to 1"},
+        {HTTP_COMPLETION, P "\"top_k\": -2}", ERR_FORMAT, "top_k", "[-1"},
+        {HTTP_COMPLETION, P "\"stream\": 1}", ERR_FORMAT, "stream", "true or false"},
+        {HTTP_COMPLETION, P "\"stop\": [1]}", ERR_ARG, "stop", "texts"},
+        {HTTP_COMPLETION, P "\"stop\": [\"\"]}", ERR_ARG, "stop", "1 to 1024"},
+        {HTTP_COMPLETION, P "\"logprobs\": 21}", ERR_FORMAT, "logprobs", "20"},
+        {HTTP_CHAT, M "\"logprobs\": 5}", ERR_ARG, "logprobs", "true or false"},
+        {HTTP_CHAT, M "\"top_logprobs\": 5}", ERR_ARG, "top_logprobs", "logprobs"},
+        {HTTP_COMPLETION, P "\"n\": 2}", ERR_UNSUPPORTED, "n", "only 1"},
+        {HTTP_COMPLETION, P "\"n\": \"1\"}", ERR_UNSUPPORTED, "n", "only 1"},
+        {HTTP_COMPLETION, P "\"best_of\": 3}", ERR_UNSUPPORTED, "best_of", "only 1"},
+        {HTTP_COMPLETION, P "\"presence_penalty\": 0.5}", ERR_UNSUPPORTED,
+         "presence_penalty", "not offer"},
+        {HTTP_COMPLETION, P "\"logit_bias\": {\"5\": 1}}", ERR_UNSUPPORTED, "logit_bias",
+         "not offer"},
+        {HTTP_CHAT, M "\"tool_choice\": \"auto\"}", ERR_UNSUPPORTED, "tool_choice",
+         "not offer"},
+        {HTTP_CHAT, M "\"response_format\": {\"type\": \"json_object\"}}",
+         ERR_UNSUPPORTED, "response_format", "not offer"},
+        {HTTP_COMPLETION, P "\"stream_options\": {\"a\": 1}, \"stream\": true}",
+         ERR_FORMAT, "stream_options", "\"a\""},
+        {HTTP_COMPLETION, P "\"max_tokns\": 1}", ERR_ARG, NULL, "\"max_tokens\""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct http_request r;
+        int rc = parse(&r, cases[i].api, cases[i].body);
+
+        if (rc != cases[i].rc || !strstr(err_msg(), cases[i].part))
+            fail_msg("%s: got %s \"%s\"", cases[i].body, err_name(rc), err_msg());
+        if (cases[i].param)
+            assert_string_equal(r.param, cases[i].param);
+        http_request_fini(&r);
+    }
+}
+
+static void test_values_that_ask_for_nothing(void **state)
+{
+    static const char *const bodies[] = {
+        "\"n\": 1, \"best_of\": 1.0, \"echo\": false, \"suffix\": \"\"",
+        "\"presence_penalty\": 0, \"frequency_penalty\": 0.0, \"repetition_penalty\": 1",
+        "\"logit_bias\": {}, \"response_format\": {\"type\": \"text\"}",
+        "\"metadata\": {\"a\": 1}, \"user\": 7",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        struct http_request r;
+        char body[200];
+
+        snprintf(body, sizeof(body), P "%s}", bodies[i]);
+        assert_ok(parse(&r, HTTP_COMPLETION, body));
+        http_request_fini(&r);
+    }
+}
+
+static void test_damaged(void **state)
+{
+    static const char body[] =
+        M "\"max_tokens\": 7, \"temperature\": 0.5, \"top_p\": 0.25, \"seed\": 5, "
+          "\"stop\": [\"x\", \"yz\"], \"stream\": true, \"stream_options\": "
+          "{\"include_usage\": true}, \"logprobs\": true, \"top_logprobs\": 2}";
+    uint8_t *out = mem_new(MEM_TEST, sizeof(body) + MUTATE_EXTRA, 1);
+    int n_ok = 0;
+    struct rng rng;
+
+    (void)state;
+    assert_non_null(out);
+    rng_init(&rng, test_seed(), "requests");
+    for (int i = 0; i < 3000; i++) {
+        size_t n = mutate(&rng, (const uint8_t *)body, sizeof(body) - 1, out);
+        struct http_request r;
+        int rc;
+
+        err_clear();
+        rc = http_request_parse(&r, i % 2 ? HTTP_CHAT : HTTP_COMPLETION,
+                                (const char *)out, n);
+        n_ok += rc == OK;
+        if (rc == OK) {
+            assert_true(r.sampling.temperature >= 0 && r.sampling.top_p > 0);
+            assert_true(r.n_stop <= HTTP_STOP_MAX && r.n_top <= HTTP_TOP_MAX);
+        } else {
+            assert_true(err_msg()[0] != '\0');
+        }
+        http_request_fini(&r);
+    }
+    assert_true(n_ok > 0 && n_ok < 3000);
+    mem_free(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_keys),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_values_that_ask_for_nothing),
+        cmocka_unit_test(test_damaged),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
