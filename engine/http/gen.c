@@ -145,7 +145,7 @@ static int take_stops(struct http_gen *g, const struct http_request *r)
         http_stop_set(&g->stop, i, json_string_value(r->stop[i]),
                       json_string_length(r->stop[i]));
     tok_stream_init(&g->stream, g->tok);
-    g->stream.at_start = false; /* the text continues the prompt */
+    g->stream.at_start &= r->api == HTTP_CHAT; /* a completion continues the prompt */
     return OK;
 }
 

@@ -1,6 +1,7 @@
 /* The thread that steps the engine, until the server is told to stop. */
 #include "http/impl.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,8 +22,10 @@ static void drain(struct http *h)
 {
     MHD_socket fd = MHD_quiesce_daemon(h->daemon);
 
-    if (fd != MHD_INVALID_SOCKET)
+    if (fd != MHD_INVALID_SOCKET) {
+        shutdown(fd, SHUT_RDWR); /* also where the processes of ranks have inherited it */
         close(fd);
+    }
     h->fd = -1;
     pthread_mutex_lock(&h->lock);
     h->draining = true;
