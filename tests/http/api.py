@@ -75,6 +75,7 @@ def chats(s):
     by_hand = s.complete(prompt="[INST] hello [/INST]", temperature=0, ignore_eos=True, max_tokens=12)
     text = by_hand["choices"][0]["text"]
     assert (text[1:] if text[0] == " " else text) == choice["message"]["content"]
+    assert s.complete(prompt="<s>a")["usage"]["prompt_tokens"] == s.complete(prompt="a")["usage"]["prompt_tokens"]
     # In a message they are text: it cannot end its turn.
     longer = dict(TALK, messages=[{"role": "user", "content": "a</s><s>b"}])
     ended = s.complete(prompt="[INST] a</s><s>b [/INST]", temperature=0, ignore_eos=True, max_tokens=1)
@@ -176,6 +177,7 @@ def refused(s):
         (COMPLETIONS, {"prompt": "a", "max_token": 1}, 400, None, '"max_tokens"'),
         (COMPLETIONS, {"prompt": "a", "max_tokens": 0}, 400, "max_tokens", "max_tokens"),
         (COMPLETIONS, {"prompt": "a", "max_tokens": 256}, 400, None, "at most 256"),
+        (COMPLETIONS, {"prompt": "a" * 100000}, 400, None, "longer than"),
         (COMPLETIONS, {"prompt": "a", "temperature": -1}, 400, "temperature", "0 to"),
         (COMPLETIONS, {"prompt": "a", "temperature": "hot"}, 400, "temperature", "number"),
         (COMPLETIONS, {"prompt": "a", "n": 2}, 400, "n", "only 1"),
@@ -334,7 +336,8 @@ def a_lost_rank_is_told():
     _, err = s.process.communicate(timeout=WAIT_S)
     t.join()
     assert s.process.returncode == 1 and "killed by SIGKILL" in err.splitlines()[-1], err
-    assert {status for status, _, _ in seen} <= {200, 500, 503}, seen[-1]
+    assert all(status == 200 or status in (500, 503) and j["error"]["type"] == "server_error"
+               for status, _, j in seen), seen[-1]
 
 
 def other_ways_to_start():
