@@ -137,9 +137,12 @@ int sut_openai_body(struct text *out, const struct sut_openai_request *r)
 const char *const sut_openai_source_names[SUT_OPENAI_N_SOURCES] = {
     "token_ids", "running_count", "logprobs", "one_per_text"};
 
-/* A server may cut a character in two; its text is of no interest here. */
-static void mend_utf8(char *p, size_t n)
+/* A server may cut a character in two, or send the NUL that a token may stand for; the text
+ * itself is of no interest here. */
+static void mend_text(char *p, size_t n)
 {
+    static const char nul[] = "\\u0000";
+
     for (size_t i = 0; i < n;) {
         int len = utf8_len(p + i, n - i);
 
@@ -148,6 +151,8 @@ static void mend_utf8(char *p, size_t n)
         else
             p[i++] = '?';
     }
+    while ((p = strstr(p, nul)) != NULL)
+        memcpy(p, "\\u0020", sizeof(nul) - 1);
 }
 
 static void read_usage(struct sut_openai_stream *s, const json_t *event)
@@ -259,7 +264,7 @@ int sut_openai_event(struct sut_openai_stream *s, char *data, size_t n, int64_t 
         s->done = true;
         return OK;
     }
-    mend_utf8(data, n);
+    mend_text(data, n);
     rc = json_read_text(&event, data, n, "event");
     if (rc != OK)
         return rc;

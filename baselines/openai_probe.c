@@ -374,13 +374,14 @@ int sut_openai_encode(const struct sut_openai_probe *p, const char *text, size_t
 
 json_t *sut_openai_probe_json(const struct sut_openai_probe *p)
 {
-    json_t *refused = json_array();
+    char refused[256] = "";
 
     for (int i = 0; i < SUT_OPENAI_N_EXTRAS; i++)
         if (!(p->extras & 1u << i))
-            json_array_append_new(refused, json_string(sut_openai_extras[i]));
+            snprintf(refused + strlen(refused), sizeof(refused) - strlen(refused), "%s%s",
+                     refused[0] ? " " : "", sut_openai_extras[i]);
     return json_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:b, s:I, s:b, s:s, s:s, s:I, s:o}", "url", p->url,
+        "{s:s, s:s, s:s, s:s, s:I, s:b, s:I, s:b, s:s, s:s, s:I, s:s}", "url", p->url,
         "model", p->model, "kind", p->kind, "version", p->version, "vocab",
         (json_int_t)p->vocab, "vocab_assumed", p->vocab_assumed, "max_tok",
         (json_int_t)p->max_tok, "max_tok_assumed", p->max_tok_assumed, "prompt",

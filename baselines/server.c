@@ -1,10 +1,12 @@
 #include "baselines/server.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -410,39 +412,76 @@ static json_t *read_back(const struct sut_server *s)
     return out;
 }
 
-/* A field of /proc/PID/status: its threads, the CPUs that it may use. */
-static json_t *process_field(pid_t pid, const char *field)
+/* Read one thread's line of CPUs, "Cpus_allowed_list:\t0-3,8". */
+static void add_cpus(bool *allowed, pid_t pid, const char *task)
 {
-    char path[64], line[4096];
-    json_t *found = NULL;
+    static const char field[] = "Cpus_allowed_list:";
+    char path[300], line[4096];
+    int cpus[CPU_MAX], n;
     FILE *f;
 
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d/task/%s/status", (int)pid, task);
     f = fopen(path, "re");
-    while (f && !found && fgets(line, sizeof(line), f)) {
-        char *value = line + strlen(field);
+    while (f && fgets(line, sizeof(line), f)) {
+        char *value = line + sizeof(field) - 1;
 
-        if (strncmp(line, field, strlen(field)) != 0)
+        if (strncmp(line, field, sizeof(field) - 1) != 0)
             continue;
-        value += strspn(value, ": \t");
-        found = json_stringn_lossy(value, strcspn(value, "\n"));
+        value += strspn(value, " \t");
+        value[strcspn(value, "\n")] = '\0';
+        if (cpu_list_parse(value, cpus, CPU_MAX, &n) == OK)
+            for (int i = 0; i < n; i++)
+                allowed[cpus[i]] = true;
     }
     if (f)
         fclose(f);
-    return found ? found : json_string("unavailable: the process has ended");
+}
+
+/* Its threads, and the CPUs that any of them may use, as the system shows them. */
+static int count_threads(pid_t pid, char *cpus, size_t n)
+{
+    bool allowed[CPU_MAX] = {0};
+    int list[CPU_MAX], n_cpus = 0, n_threads = 0;
+    const struct dirent *e;
+    char path[64];
+    DIR *d;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    d = opendir(path);
+    while (d && (e = readdir(d)) != NULL) {
+        if (e->d_name[0] == '.')
+            continue;
+        add_cpus(allowed, pid, e->d_name);
+        n_threads++;
+    }
+    if (d)
+        closedir(d);
+    for (int i = 0; i < CPU_MAX; i++)
+        if (allowed[i])
+            list[n_cpus++] = i;
+    cpu_list_print(list, n_cpus, cpus, (int)n);
+    return n_threads;
 }
 
 int sut_server_describe(struct sut_server *s, json_t **out)
 {
-    json_t *command = json_array();
+    char cpus[4 * CPU_MAX];
+    const int n_threads = count_threads(s->pid, cpus, sizeof(cpus));
+    struct text command = {0};
 
-    for (int i = 0; s->argv[i]; i++)
-        json_array_append_new(command, json_string_lossy(s->argv[i]));
-    *out = json_pack("{s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o}", "file",
-                     json_string_lossy(s->path), "version", json_string_lossy(s->version),
-                     "command", command, "read_back", read_back(s), "asked_threads",
-                     s->v.threads, "asked_prefill_threads", s->v.prefill_threads,
-                     "os_threads", process_field(s->pid, "Threads"), "cpus_allowed",
-                     process_field(s->pid, "Cpus_allowed_list"));
+    for (int i = 0; s->argv[i]; i++) {
+        text_puts(&command, i ? " " : "");
+        text_puts(&command, s->argv[i]);
+    }
+    text_put(&command, "", 1);
+    *out = command.rc != OK
+               ? NULL
+               : json_pack("{s:o, s:s, s:o, s:o, s:s, s:s, s:i, s:s}", "file",
+                           json_string_lossy(s->path), "version", s->version, "command",
+                           json_string_lossy(command.p), "read_back", read_back(s),
+                           "asked_threads", s->v.threads, "asked_prefill_threads",
+                           s->v.prefill_threads, "os_threads", n_threads, "cpus_allowed",
+                           cpus);
+    text_fini(&command);
     return *out ? OK : err_set(ERR_NOMEM, "%s: out of memory", s->name);
 }

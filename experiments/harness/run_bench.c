@@ -137,6 +137,11 @@ static int measure(struct trial *t, struct bench *b, double rate_rps, int64_t n,
     int rc = run_requests_new(&q, b->system, &d, &wide, &load, &seeds);
 
     *t = (struct trial){.rate_rps = rate_rps};
+    if (rc == OK && q.n_cut)
+        rc = err_set(ERR_ARG,
+                     "--prompt-tok %lld and --output-tok %lld: together more than the "
+                     "longest sequence that the server accepts",
+                     (long long)o->prompt_tok, (long long)o->output_tok);
     if (rc == OK)
         rc = run_cell(&r, b->system, &q, &load, NULL, NULL);
     if (rc == OK)
@@ -246,10 +251,18 @@ static const struct trial *trial_at(const struct bench *b, double rate_rps)
     return NULL;
 }
 
+/* Three digits, without an exponent. */
+static const char *plain(char out[32], double x)
+{
+    snprintf(out, 32, x >= 100 ? "%.0f" : "%.3g", x);
+    return out;
+}
+
 static void print_capacity(const struct bench *b, FILE *out)
 {
     const struct run_bench_opts *o = b->o;
     const struct trial *low = trial_at(b, b->low_rps), *high = trial_at(b, b->high_rps);
+    char rate[32], speed[32];
 
     if (b->one.within_frac < TARGET_FRAC)
         fprintf(out,
@@ -265,13 +278,14 @@ static void print_capacity(const struct bench *b, FILE *out)
             o->slo_ttft_ms, o->slo_tpot_ms);
     else
         fprintf(out,
-                "At %.3g requests a second, 90 %% of them still get their first token "
+                "At %s requests a second, at least 90 %% of them get their first token "
                 "within %g ms and the others within %g ms each, and the server writes "
-                "%.4g tokens a second. ",
-                low->rate_rps, o->slo_ttft_ms, o->slo_tpot_ms, low->tok_s);
+                "%s tokens a second. ",
+                plain(rate, low->rate_rps), o->slo_ttft_ms, o->slo_tpot_ms,
+                plain(speed, low->tok_s));
     if (high)
-        fprintf(out, "At %.3g requests a second it is %.0f %% of them%s%s%s.\n",
-                high->rate_rps, 100 * high->within_frac,
+        fprintf(out, "At %s requests a second it is %.0f %% of them%s%s%s.\n",
+                plain(rate, high->rate_rps), 100 * high->within_frac,
                 high->error[0] ? ", and requests fail: " : "", high->error,
                 low ? "" : "; time was too short for lower rates");
     else if (b->n_trials)
@@ -283,8 +297,10 @@ static void print_capacity(const struct bench *b, FILE *out)
 
 static void print_row(const struct trial *t, FILE *out)
 {
+    char rate[32];
+
     if (t->rate_rps > 0)
-        fprintf(out, "| %.3g requests/s |", t->rate_rps);
+        fprintf(out, "| %s requests/s |", plain(rate, t->rate_rps));
     else
         fprintf(out, "| one user |");
     fprintf(out, " %.0f | %.0f | %.1f | %.1f | %.2f | %.1f | %.0f %% |\n", t->n,
@@ -316,6 +332,7 @@ static void print_table(const struct bench *b, FILE *out)
 static void print_answer(const struct bench *b, const char *url, FILE *out)
 {
     const struct run_bench_opts *o = b->o;
+    char wait[32], speed[32];
 
     fprintf(
         out,
@@ -329,9 +346,9 @@ static void print_answer(const struct bench *b, const char *url, FILE *out)
         (long long)o->output_tok);
     fprintf(
         out,
-        "One user at a time waits %.4g ms for the first token and then gets %.4g tokens "
-        "a second. ",
-        b->one.ttft_ms, 1e3 / b->one.tpot_ms);
+        "One user at a time waits %s ms for the first token and then gets %s tokens a "
+        "second. ",
+        plain(wait, b->one.ttft_ms), plain(speed, 1e3 / b->one.tpot_ms));
     print_capacity(b, out);
     print_table(b, out);
 }

@@ -115,8 +115,10 @@ static void it_is_started_read_back_and_stopped(void **state)
                         json_string_value(json_object_get(d, "asked_threads")));
     assert_string_equal(json_string_value(json_object_get(back, "slots")),
                         "unavailable: not reported");
-    assert_true(atoi(json_string_value(json_object_get(d, "os_threads"))) >= 1);
-    assert_int_equal(json_array_size(json_object_get(d, "command")), 6);
+    assert_true(json_integer_value(json_object_get(d, "os_threads")) >= 1);
+    assert_non_null(
+        strstr(json_string_value(json_object_get(d, "command")), " threads = "));
+    assert_true(json_string_length(json_object_get(d, "cpus_allowed")) > 0);
     json_decref(d);
     sut_server_stop(&s);
     assert_null(s);
@@ -325,7 +327,8 @@ static void on_event(void *ctx, const struct sut_event *e)
 {
     (void)ctx;
     n_tok += e->kind == SUT_TOKEN;
-    n_done += e->kind == SUT_DONE;
+    if (e->kind == SUT_DONE)
+        __atomic_add_fetch(&n_done, 1, __ATOMIC_RELEASE);
 }
 
 static void the_adapter_starts_it(void **state)

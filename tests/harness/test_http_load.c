@@ -287,7 +287,7 @@ static void dispatch_lag_is_recorded(void **state)
 
 /* --- testbed bench */
 
-static char *bench(const char *url, double ttft_ms, int *rc)
+static char *bench_of(const char *url, double ttft_ms, int64_t prompt_tok, int *rc)
 {
     struct run_bench_opts o;
     char *text = NULL;
@@ -298,11 +298,16 @@ static char *bench(const char *url, double ttft_ms, int *rc)
     assert_ok(opt_init(run_bench_opt_table, &o));
     o.budget_s = 3;
     o.output_tok = 4;
-    o.prompt_tok = 8;
+    o.prompt_tok = prompt_tok;
     o.slo_ttft_ms = ttft_ms;
     *rc = run_bench(url, &o, f);
     fclose(f);
     return text;
+}
+
+static char *bench(const char *url, double ttft_ms, int *rc)
+{
+    return bench_of(url, ttft_ms, 8, rc);
 }
 
 static int n_lines(const char *text)
@@ -357,6 +362,12 @@ static void bench_refuses_in_one_line(void **state)
     assert_int_equal(rc, ERR_IO);
     assert_string_equal(err_msg(),
                         "the first request failed: HTTP 500: kv cache is full");
+    free(text);
+    web_stop(w);
+    w = web_start(&(struct web_script){0});
+    text = bench_of(web_url(w), 500, 5000, &rc); /* it takes 4096 */
+    assert_int_equal(rc, ERR_ARG);
+    assert_non_null(strstr(err_msg(), "more than the longest sequence"));
     free(text);
     web_stop(w);
     text = bench("ftp://x", 500, &rc);

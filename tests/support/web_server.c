@@ -162,7 +162,7 @@ static int count_prompt(const char *body)
 static size_t make_event(char *out, size_t n, const struct web_server *w, int k,
                          int n_new, int n_prompt)
 {
-    const char *text = w->s.dialect != WEB_PLAIN ? "\xe6\xbc\xa2" /* one character */
+    const char *text = w->s.dialect != WEB_PLAIN ? "\xe6\xbc\xa2\\u0000"
                        : k % 2                   ? "\xa2"
                                                  : "\xe6\xbc";
     char more[256] = "", choice[128] = "";
