@@ -26,6 +26,7 @@ def reports(s):
     status, _, text = s.ask("GET", "/v1/models")
     model = json.loads(text)["data"][0]
     assert status == 200 and model["id"] == "tiny" and model["max_model_len"] == 256
+    assert model["meta"]["n_vocab"] > 256
 
 
 def same_as_run(s):
