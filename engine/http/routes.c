@@ -39,11 +39,12 @@ static enum MHD_Result get_models(struct http_exchange *x)
     const struct http *h = x->h;
 
     return respond_json(x, MHD_HTTP_OK,
-                        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object",
-                                  "list", "data", "id", h->model, "object", "model",
-                                  "created", (json_int_t)h->started_s, "owned_by",
-                                  "sandwich", "max_model_len",
-                                  (json_int_t)serve_max_tok(h->s)));
+                        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:I, s:{s:I}}]}",
+                                  "object", "list", "data", "id", h->model, "object",
+                                  "model", "created", (json_int_t)h->started_s,
+                                  "owned_by", "sandwich", "max_model_len",
+                                  (json_int_t)serve_max_tok(h->s), "meta", "n_vocab",
+                                  (json_int_t)serve_vocab(h->s)));
 }
 
 static enum MHD_Result get_metrics(struct http_exchange *x)
