@@ -23,7 +23,7 @@ static int copy_ids(const json_t *v, int32_t **ids, size_t *n)
  * is for normal form C, which makes texts shorter. */
 static size_t max_text(const struct http *h)
 {
-    return h->tok ? 4 * tok_longest(h->tok) * (size_t)serve_max_tok(h->s) : SIZE_MAX;
+    return 4 * tok_longest(h->tok) * (size_t)serve_max_tok(h->s);
 }
 
 static int too_long(size_t n)
@@ -60,9 +60,12 @@ static int encode_text(const struct http *h, const char *text, size_t n_text,
     size_t n_bos = 0;
     const char *bos;
 
+    if (!h->tok)
+        return err_set(ERR_UNSUPPORTED, "request: prompt: the model has no tokenizer; "
+                                        "expected an array of token ids");
     if (n_text > max_text(h))
         return too_long(n_text);
-    if (h->tok && serve_bos(h->s) >= 0 &&
+    if (serve_bos(h->s) >= 0 &&
         tok_piece(h->tok, serve_bos(h->s), true, &bos, &n_bos) == OK && n_bos > 0 &&
         n_bos <= n_text && memcmp(text, bos, n_bos) == 0)
         flags = SERVE_SPECIAL;
