@@ -2,7 +2,10 @@
  * its page tables, and fault on each page that it writes afterwards. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,6 +89,24 @@ static pid_t start(const struct child_program *p, const cpu_set_t *cpus, int nul
     return pid;
 }
 
+/* execvpe() reports EACCES for a name that is nowhere, if a folder of $PATH may not be
+ * searched. */
+static bool is_nowhere(const char *name)
+{
+    const char *path = getenv("PATH");
+    char file[PATH_MAX];
+
+    if (strchr(name, '/') || !path)
+        return false;
+    for (size_t n; *path; path += n + (path[n] == ':')) {
+        n = strcspn(path, ":");
+        snprintf(file, sizeof(file), "%.*s/%s", (int)n, path, name);
+        if (access(file, F_OK) == 0)
+            return false;
+    }
+    return true;
+}
+
 int child_start(pid_t *pid, const struct child_program *p)
 {
     struct failure f = {0};
@@ -112,6 +133,8 @@ int child_start(pid_t *pid, const struct child_program *p)
     *pid = 0;
     if (f.cpus)
         return err_set(ERR_IO, "%s: not all of its CPUs may be used here", p->argv[0]);
+    if (f.e == EACCES && is_nowhere(p->argv[0]))
+        f.e = ENOENT;
     return err_set(f.e == ENOENT ? ERR_NOTFOUND : ERR_IO, "%s: cannot start: %s",
                    p->argv[0], strerror(f.e));
 }

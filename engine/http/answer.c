@@ -23,7 +23,7 @@ int http_answer_init(struct http_answer *a, const struct http_request *r,
     if (!tok)
         return OK;
     tok_stream_init(&a->stream, tok);
-    a->stream.at_start = false; /* the text continues the prompt */
+    a->stream.at_start &= r->api == HTTP_CHAT; /* a completion continues the prompt */
     a->capacity = 8 + 3 * tok_longest(tok);
     a->piece = mem_new(MEM_OTHER, a->capacity, 1);
     return a->piece ? OK : ERR_NOMEM;

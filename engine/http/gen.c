@@ -99,6 +99,14 @@ static void count_token(struct http_gen *g)
     g->t_last_ns = now;
 }
 
+/* With the lock held. */
+static void wake(struct http_gen *g)
+{
+    if (g->waiting)
+        g->wake(g->ctx);
+    g->waiting = false;
+}
+
 static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
                      enum serve_finish how)
 {
@@ -117,10 +125,8 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
         if (finish == HTTP_STOPPED && how == SERVE_RUNNING)
             serve_cancel(g->serve, request);
         g->finish = finish;
-        if (g->waiting && (finish != HTTP_RUNNING || !g->wake_at_end)) {
-            g->waiting = false;
-            g->wake(g->ctx);
-        }
+        if (finish != HTTP_RUNNING || !g->wake_at_end)
+            wake(g);
     }
     pthread_mutex_unlock(&g->lock);
     if (how != SERVE_RUNNING) {
@@ -145,7 +151,7 @@ static int take_stops(struct http_gen *g, const struct http_request *r)
         http_stop_set(&g->stop, i, json_string_value(r->stop[i]),
                       json_string_length(r->stop[i]));
     tok_stream_init(&g->stream, g->tok);
-    g->stream.at_start = false; /* the text continues the prompt */
+    g->stream.at_start &= r->api == HTTP_CHAT; /* a completion continues the prompt */
     return OK;
 }
 
@@ -261,14 +267,23 @@ void http_gen_cancel(struct http_gen *g)
         serve_cancel(g->serve, id);
 }
 
+void http_gen_fail(struct http_gen *g, const char *why)
+{
+    http_gen_cancel(g);
+    pthread_mutex_lock(&g->lock);
+    if (g->finish == HTTP_RUNNING) {
+        snprintf(g->why, sizeof(g->why), "%s", why);
+        g->finish = HTTP_FAILED;
+        wake(g);
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
 void http_gen_hang_up(struct http_gen *g)
 {
     http_gen_cancel(g);
     pthread_mutex_lock(&g->lock);
     g->hung_up = true;
-    if (g->waiting) {
-        g->waiting = false;
-        g->wake(g->ctx);
-    }
+    wake(g);
     pthread_mutex_unlock(&g->lock);
 }

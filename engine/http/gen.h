@@ -90,5 +90,7 @@ enum http_finish http_gen_state(struct http_gen *g, int64_t *n, size_t *text_end
 void http_gen_hang_up(struct http_gen *g);
 /* Cancel only. Any thread. */
 void http_gen_cancel(struct http_gen *g);
+/* End it with HTTP_FAILED for this reason. Any thread. */
+void http_gen_fail(struct http_gen *g, const char *why);
 
 #endif

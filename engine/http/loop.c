@@ -1,6 +1,7 @@
 /* The thread that steps the engine, until the server is told to stop. */
 #include "http/impl.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -9,11 +10,15 @@
 #define IDLE_NS        100000000 /* between two looks at *stop while there is nothing to do */
 #define LAST_WRITES_NS UINT64_C(2000000000) /* to write the end of what was cancelled */
 
-static void cancel_all(struct http *h)
+/* why: of an engine that failed; NULL: the time is over. */
+static void end_all(struct http *h, const char *why)
 {
     pthread_mutex_lock(&h->lock);
     for (struct http_gen *g = h->gens; g; g = g->next)
-        http_gen_cancel(g);
+        if (why)
+            http_gen_fail(g, why);
+        else
+            http_gen_cancel(g);
     pthread_mutex_unlock(&h->lock);
 }
 
@@ -21,8 +26,10 @@ static void drain(struct http *h)
 {
     MHD_socket fd = MHD_quiesce_daemon(h->daemon);
 
-    if (fd != MHD_INVALID_SOCKET)
+    if (fd != MHD_INVALID_SOCKET) {
+        shutdown(fd, SHUT_RDWR); /* also where the processes of ranks have inherited it */
         close(fd);
+    }
     h->fd = -1;
     pthread_mutex_lock(&h->lock);
     h->draining = true;
@@ -69,7 +76,7 @@ static int fail(struct http *h, int rc)
     snprintf(why, sizeof(why), "%s", err_msg());
     drain(h);
     while (!idle(h)) {
-        cancel_all(h);
+        end_all(h, why);
         (void)!serve_step(h->s, &busy);
     }
     wait_for_writers(h, clock_ns() + LAST_WRITES_NS);
@@ -92,7 +99,7 @@ int http_run(struct http *h, const volatile sig_atomic_t *stop)
             return fail(h, rc);
         count_steps(h);
         if (clock_ns() > limit_ns)
-            cancel_all(h);
+            end_all(h, NULL);
         if (!busy && !(*stop && idle(h)))
             serve_wait(h->s, IDLE_NS);
     }

@@ -51,8 +51,24 @@ static int encode_chat(const struct http *h, const json_t *messages, int32_t **i
     return rc;
 }
 
-/* A completion's prompt is the text as the model sees it, so that control tokens in it are
- * meant. */
+/* A completion's prompt is the text as the model sees it: control tokens in it are meant, and
+ * where it begins with BOS it gets no other. */
+static int encode_text(const struct http *h, const char *text, size_t n_text,
+                       int32_t **ids, size_t *n)
+{
+    unsigned flags = SERVE_BOS | SERVE_SPECIAL;
+    size_t n_bos = 0;
+    const char *bos;
+
+    if (n_text > max_text(h))
+        return too_long(n_text);
+    if (h->tok && serve_bos(h->s) >= 0 &&
+        tok_piece(h->tok, serve_bos(h->s), true, &bos, &n_bos) == OK && n_bos > 0 &&
+        n_bos <= n_text && memcmp(text, bos, n_bos) == 0)
+        flags = SERVE_SPECIAL;
+    return serve_encode(h->s, text, n_text, flags, ids, n);
+}
+
 static int encode(struct http_exchange *x, int32_t **ids, size_t *n)
 {
     const struct http_request *r = &x->request;
@@ -64,10 +80,8 @@ static int encode(struct http_exchange *x, int32_t **ids, size_t *n)
         rc = encode_chat(x->h, r->chat, ids, n);
     else if (r->ids)
         rc = copy_ids(r->ids, ids, n);
-    else if (r->n_text > max_text(x->h))
-        rc = too_long(r->n_text);
     else
-        rc = serve_encode(x->h->s, r->text, r->n_text, SERVE_BOS | SERVE_SPECIAL, ids, n);
+        rc = encode_text(x->h, r->text, r->n_text, ids, n);
     if (rc != OK || *n > 0)
         return rc;
     if (bos < 0)

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -271,6 +272,24 @@ static void programs_on_cpus(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
+/* A name that is nowhere is not found, even if not every folder of $PATH may be searched (as
+ * root every folder may). */
+static void folder_of_path_is_closed(void)
+{
+    char closed[300], path[4096], *before = strdup(getenv("PATH"));
+    pid_t pid;
+
+    assert_non_null(before);
+    snprintf(closed, sizeof(closed), "%s/closed", test_dir());
+    assert_int_equal(mkdir(closed, 0), 0);
+    snprintf(path, sizeof(path), "%s:%s", closed, before);
+    assert_int_equal(setenv("PATH", path, 1), 0);
+    assert_err(start(&pid, WORDS("no-such-program-here"), -1), ERR_NOTFOUND,
+               "no-such-program-here: cannot start: No such file");
+    assert_int_equal(setenv("PATH", before, 1), 0);
+    free(before);
+}
+
 static void programs_end(void **state)
 {
     char folder[300];
@@ -280,6 +299,7 @@ static void programs_end(void **state)
     assert_err(start(&pid, WORDS("no-such-program-here"), -1), ERR_NOTFOUND,
                "no-such-program-here: cannot start: No such file");
     assert_int_equal(pid, 0);
+    folder_of_path_is_closed();
     snprintf(folder, sizeof(folder), "%s/", test_dir());
     assert_err(start(&pid, WORDS(folder), -1), ERR_IO, "cannot start");
     assert_ok(start(&pid, WORDS("sh", "-c", "exit 3"), -1));

@@ -17,23 +17,25 @@ exec(sys.argv[3])
 json.dump(d, open(sys.argv[2], "w"))
 EOF
 }
+run_plain_c() { (export SANDWICH_ISA=ref && run "$@"); }
 refuses_edited() { # text in the error, Python statements
-    edit "$card" "$2" && refuses 1 "$1" $run --machine-card "$dir/edited.json"
+    edit "$card" "$2" && refuses 1 "$1" run --machine-card "$dir/edited.json"
 }
 
 cd "$dir" || exit 1
 "$sandwich" model make --arch tiny --type f32 --out "$dir/tiny.gguf" >"$dir/log" 2>&1
-run="$sandwich run --no-pin --model $dir/tiny.gguf -n 12 --ignore-eos --prompt hello"
-$run >"$dir/out" 2>"$dir/err"
+run() { # more options
+    "$sandwich" run --no-pin --model "$dir/tiny.gguf" -n 12 --ignore-eos --prompt hello "$@"
+}
+run >"$dir/out" 2>"$dir/err"
 check "without a card the bounds are unknown" \
     grep -q 'bandwidth unknown: run testbed machine' "$dir/err"
-check "an absent card is refused" refuses 1 'none.json' $run --machine-card "$dir/none.json"
+check "an absent card is refused" refuses 1 'none.json' run --machine-card "$dir/none.json"
 "$testbed" machine --accept-noise >"$dir/machine" 2>&1
 card=$(ls "$dir"/results/machine/*.json)
 check "the card is printed" grep -q '^read_gbps' "$dir/machine"
-for given in "" "--machine-card $card"; do
-    # shellcheck disable=SC2086
-    $run $given >"$dir/out" 2>"$dir/err"
+for given in "" "$card"; do
+    run ${given:+--machine-card "$given"} >"$dir/out" 2>"$dir/err"
     check "share of the machine's bounds: $given" grep -q '% of measured [0-9.]* GB/s' "$dir/err"
     check "share of the machine's peak: $given" grep -q '% of measured [0-9]*$' "$dir/err"
 done
@@ -50,26 +52,29 @@ check "a negative value" refuses_edited 'lo <= estimate' \
     '[r.update(estimate=-1.0) for r in d["values"] if r["name"] == "read_gbps"]'
 check "another version" refuses_edited 'version' 'd["version"] = 99'
 check "no values" refuses_edited 'values' 'd["values"] = 3'
-check "no card" refuses 1 'edited.json' sh -c ": >$dir/edited.json; exec $run --machine-card $dir/edited.json"
+: >"$dir/edited.json"
+check "no card" refuses 1 'edited.json' run --machine-card "$dir/edited.json"
 head -c 200 "$card" >"$dir/cut.json"
-check "a broken card" refuses 1 'cut.json' $run --machine-card "$dir/cut.json"
+check "a broken card" refuses 1 'cut.json' run --machine-card "$dir/cut.json"
 name="of other instruction sets"
 if [ "${SANDWICH_ISA-}" = ref ]; then
     skip "$name" "nothing can be hidden from plain C"
 else
     check "$name" refuses 1 'isa ".*, here it is "ref"' \
-        env SANDWICH_ISA=ref $run --machine-card "$card"
+        run_plain_c --machine-card "$card"
 fi
 
 edit "$card" 'd["values"][0]["why"] = "x"'
 cp "$dir/edited.json" "$card"
-$run >"$dir/out" 2>"$dir/err"
-check "the standard card is left out with a warning" sh -c \
-    "grep -q 'changed after it was measured' $dir/err && grep -q 'bandwidth unknown' $dir/err"
+run >"$dir/out" 2>"$dir/err"
+left_out() {
+    grep -q 'changed after it was measured' "$dir/err" && grep -q 'bandwidth unknown' "$dir/err"
+}
+check "the standard card is left out with a warning" left_out
 "$testbed" machine --accept-noise >"$dir/machine" 2>&1
 check "it is measured again with a warning" grep -q 'changed after it was measured.*; measuring again' \
     "$dir/machine"
-$run >"$dir/out" 2>"$dir/err"
+run >"$dir/out" 2>"$dir/err"
 check "and then used" grep -q '% of measured [0-9.]* GB/s' "$dir/err"
 check "noise is accepted for the quick card only" refuses 2 'not for --full' \
     "$testbed" machine --full --accept-noise

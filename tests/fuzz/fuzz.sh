@@ -18,7 +18,7 @@ harness=experiments/harness
 clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
     -fno-sanitize-recover=undefined -I. -Iengine $(pkg-config --cflags hdf5-serial) \
     "tests/fuzz/fuzz_$target.c" $(ls engine/base/*.c | grep -v build.c) engine/format/*.c engine/format/reader/*.c \
-    engine/tokenizer/*.c engine/plan/plan*.c engine/simulate/*.c engine/topo/*.c \
+    engine/tokenizer/*.c engine/http/request.c engine/http/template.c engine/http/stop.c engine/plan/plan*.c engine/simulate/*.c engine/topo/*.c \
     engine/measure/card.c engine/tune/cache_file.c engine/tune/schedule_cache.c \
     $harness/journal*.c $harness/record*.c $harness/export*.c \
     "$build/libtestbed.a" "$build/libsandwich.a" $(pkg-config --libs hdf5-serial) \

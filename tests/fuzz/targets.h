@@ -17,6 +17,8 @@
 #include "format/format.h"
 #include "format/hf_config.h"
 #include "format/safet.h"
+#include "http/request.h"
+#include "http/template.h"
 #include "tokenizer/tokenizer.h"
 #include "plan/plan.h"
 #include "simulate/contention.h"
@@ -327,6 +329,33 @@ static inline int fuzz_tok(const uint8_t *data, size_t n)
     }
     tok_close(&t);
     close(fd);
+    return 0;
+}
+
+/* The body of a request, as a chat and as a completion; a chat is written as each family of
+ * templates does. */
+static inline int fuzz_request(const uint8_t *data, size_t n)
+{
+    static const char *const names[] = {"chatml", "llama-2", "mistral-v3"};
+
+    for (int api = HTTP_COMPLETION; api <= HTTP_CHAT; api++) {
+        struct http_request r;
+
+        err_clear();
+        if (http_request_parse(&r, (enum http_api)api, (const char *)data, n) != OK &&
+            !err_msg()[0])
+            abort();
+        for (int i = 0; i < 3 && r.chat; i++) {
+            const struct http_template *t;
+            struct http_prompt p = {0};
+
+            if (http_template_named(&t, names[i]) != OK)
+                abort();
+            (void)!http_template_render(t, r.chat, &p);
+            http_prompt_fini(&p);
+        }
+        http_request_fini(&r);
+    }
     return 0;
 }
 

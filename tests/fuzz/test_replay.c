@@ -67,6 +67,12 @@ static void plan(void **state)
     replay("plan", fuzz_plan);
 }
 
+static void request(void **state)
+{
+    (void)state;
+    replay("request", fuzz_request);
+}
+
 static void machine_params(void **state)
 {
     (void)state;
@@ -106,17 +112,12 @@ static void record(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf),
-        cmocka_unit_test(safetensors),
-        cmocka_unit_test(llama2c),
-        cmocka_unit_test(config),
-        cmocka_unit_test(tok),
-        cmocka_unit_test(plan),
-        cmocka_unit_test(machine_params),
-        cmocka_unit_test(card),
-        cmocka_unit_test(topology),
-        cmocka_unit_test(cache),
-        cmocka_unit_test(journal),
+        cmocka_unit_test(gguf),    cmocka_unit_test(safetensors),
+        cmocka_unit_test(llama2c), cmocka_unit_test(config),
+        cmocka_unit_test(tok),     cmocka_unit_test(request),
+        cmocka_unit_test(plan),    cmocka_unit_test(machine_params),
+        cmocka_unit_test(card),    cmocka_unit_test(topology),
+        cmocka_unit_test(cache),   cmocka_unit_test(journal),
         cmocka_unit_test(record),
     };
 

@@ -1,11 +1,14 @@
 """The routes of `sandwich serve` as a client meets them."""
+import http.client
 import json
+import os
 import shutil
 import signal
 import subprocess
 import threading
+import time
 
-from serving import (CONTROL, Server, Tap, arguments, control_hash, ids_of, parallel,
+from serving import (CONTROL, WAIT_S, Server, Tap, arguments, control_hash, ids_of, parallel,
                      text_of)
 
 sandwich, tiny = arguments()
@@ -71,7 +74,9 @@ def chats(s):
     assert s.post(CHAT, parts)[2]["choices"] == whole["choices"]
     # The same prompt written by hand, where control tokens are recognised.
     by_hand = s.complete(prompt="[INST] hello [/INST]", temperature=0, ignore_eos=True, max_tokens=12)
-    assert by_hand["choices"][0]["text"] == choice["message"]["content"]
+    text = by_hand["choices"][0]["text"]
+    assert (text[1:] if text[0] == " " else text) == choice["message"]["content"]
+    assert s.complete(prompt="<s>a")["usage"]["prompt_tokens"] == s.complete(prompt="a")["usage"]["prompt_tokens"]
     # In a message they are text: it cannot end its turn.
     longer = dict(TALK, messages=[{"role": "user", "content": "a</s><s>b"}])
     ended = s.complete(prompt="[INST] a</s><s>b [/INST]", temperature=0, ignore_eos=True, max_tokens=1)
@@ -173,6 +178,7 @@ def refused(s):
         (COMPLETIONS, {"prompt": "a", "max_token": 1}, 400, None, '"max_tokens"'),
         (COMPLETIONS, {"prompt": "a", "max_tokens": 0}, 400, "max_tokens", "max_tokens"),
         (COMPLETIONS, {"prompt": "a", "max_tokens": 256}, 400, None, "at most 256"),
+        (COMPLETIONS, {"prompt": "a" * 100000}, 400, None, "longer than"),
         (COMPLETIONS, {"prompt": "a", "temperature": -1}, 400, "temperature", "0 to"),
         (COMPLETIONS, {"prompt": "a", "temperature": "hot"}, 400, "temperature", "number"),
         (COMPLETIONS, {"prompt": "a", "n": 2}, 400, "n", "only 1"),
@@ -312,6 +318,29 @@ def drain_has_a_limit():
     c.close()
 
 
+def a_lost_rank_is_told():
+    s = Server(sandwich, tiny, "--ranks", "2", "--threads", "2", "--rank-mode", "processes", "--max-seqs", "2")
+    pid, seen = s.process.pid, []
+
+    def ask():
+        try:
+            while True:
+                seen.append(s.post(COMPLETIONS, dict(GREEDY, max_tokens=200)))
+        except (OSError, ValueError, http.client.HTTPException):
+            pass  # it has ended
+    t = threading.Thread(target=ask)
+    t.start()
+    while not seen:
+        time.sleep(0.01)
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+        os.kill(int(f.read().split()[0]), signal.SIGKILL)
+    _, err = s.process.communicate(timeout=WAIT_S)
+    t.join()
+    assert s.process.returncode == 1 and "killed by SIGKILL" in err.splitlines()[-1], err
+    assert all(status == 200 or status in (500, 503) and j["error"]["type"] == "server_error"
+               for status, _, j in seen), seen[-1]
+
+
 def other_ways_to_start():
     def run(*flags):
         out = subprocess.run([sandwich, "serve", *flags], capture_output=True, text=True, timeout=120)
@@ -367,5 +396,6 @@ tap.check("the same tokens in any company", same_tokens_in_any_company)
 tap.check("SIGTERM lets requests end", drains, signal.SIGTERM)
 tap.check("SIGINT lets requests end", drains, signal.SIGINT)
 tap.check("requests end at the drain's limit", drain_has_a_limit)
+tap.check("the death of a rank ends requests and server", a_lost_rank_is_told)
 tap.check("names, templates and addresses", other_ways_to_start)
 tap.finish()

@@ -1,5 +1,6 @@
 /* Bodies of requests: what they mean, what is refused, and damaged ones. */
 #include "http/request.h"
+#include "http/template.h"
 
 #include "tests/support/mutate.h"
 #include "tests/support/test.h"
@@ -176,6 +177,36 @@ static void test_damaged(void **state)
     mem_free(out);
 }
 
+/* Whatever runs out of memory: an error, and nothing leaks. */
+static void test_out_of_memory(void **state)
+{
+    static const char body[] =
+        "{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"text\", "
+        "\"text\": \"a\"}]}, {\"role\": \"user\", \"content\": \"b\"}], \"stop\": "
+        "[\"x\"], \"top_p\": 0.5}";
+    const struct http_template *t;
+    int rc = ERR_NOMEM;
+
+    (void)state;
+    assert_ok(http_template_named(&t, "llama-2"));
+    for (long n = 0; rc != OK; n++) {
+        struct http_request r;
+        struct http_prompt p = {0};
+
+        assert_true(n < 1000);
+        err_clear();
+        mem_fail_after(n, n % 2);
+        rc = parse(&r, HTTP_CHAT, body);
+        if (rc == OK)
+            rc = http_template_render(t, r.chat, &p);
+        mem_fail_after(-1, 0);
+        if (rc != OK)
+            assert_int_equal(rc, ERR_NOMEM);
+        http_prompt_fini(&p);
+        http_request_fini(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_values_that_ask_for_nothing),
         cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_out_of_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

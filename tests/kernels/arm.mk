@@ -3,7 +3,7 @@
 CFLAGS := -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow -I. -Iengine -MMD -MP
 KERN   := $(wildcard engine/kernels/ref/*.c engine/kernels/arm/*.c)
 SRC    := $(wildcard engine/kernels/*.c) $(KERN) $(filter-out %/program.c,$(wildcard engine/cpu/*.c)) \
-          $(addprefix engine/base/,err.c file.c file_tmp.c log.c mem.c name.c process.c rng.c utf8.c)
+          $(addprefix engine/base/,clock.c err.c file.c file_tmp.c log.c mem.c name.c process.c rng.c utf8.c)
 obj     = $(patsubst %.c,$(OUT)/%.o,$(1))
 stems   = $(basename $(notdir $(KERN)))
 

@@ -209,6 +209,9 @@ static int characterize_here(const char *dir)
  * otherwise), the card is next to it as JSON, and the tree has this host's CPUs. */
 static void a_new_cpu(void **state)
 {
+    /* A busy machine has none that are trusted, and says so. */
+    static const char *const bounds[] = {"read_gbps_1t", "peak_gflops_f32",
+                                         "decode_bandwidth_frac", "prefill_peak_frac"};
     const struct model_cost_types types = {.weight = KERN_BF16, .kv = KERN_F32};
     struct model_cost token, prompt;
     struct model_config c;
@@ -222,9 +225,8 @@ static void a_new_cpu(void **state)
     assert_ok(characterize_here(dir));
     for (const struct study_metric *m = study_characterize.metrics; m->name; m++)
         captured(m->name);
-    assert_true(value_of("read_gbps_1t") > 0 && value_of("peak_gflops_f32") > 0);
-    assert_true(value_of("decode_bandwidth_frac") > 0);
-    assert_true(value_of("prefill_peak_frac") > 0);
+    for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++)
+        assert_true(value_of(bounds[i]) > 0 || *captured(bounds[i])->why);
     token = model_cost_decode(&c, types, 9, 1); /* after 8 others */
     prompt = model_cost_prefill(&c, types, 32, 0);
     assert_true(value_of("decode_flop_per_byte") == token.flop / token.read_bytes);

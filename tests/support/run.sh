@@ -2,6 +2,7 @@
 # Run every test program and script (MODULE=name: only tests/name), each printing TAP, and close
 # with one line of counts. A program that dies before its plan is done counts as one failure.
 set -u
+unset MAKEFLAGS MAKELEVEL # a test that builds is no part of the make that runs it
 BUILD=${BUILD:-build}
 export BUILD
 export CMOCKA_MESSAGE_OUTPUT=TAP
