@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "baselines/sut.h"
 #include "experiments/harness/job.h"
 
 /* The least a job needs, and `extra` keys; a "system" among them replaces ours. */
@@ -410,15 +411,10 @@ static void description_names_every_key(void **state)
 {
     struct job *j = job_of("\"load\": {\"concurrency\": [1, 2]}", NULL);
     static const char *const words[] = {
-        "concurrency",
-        "[1,2]",
-        "timeout_s",
-        "max_tok",
-        "max_prompt_tok",
-        "arrival",
-        "ttft_ms",
-        "One of: closed, constant, gamma, poisson, trace.",
-        "one of null, sandwich, scripted"};
+        "concurrency",    "[1,2]",
+        "timeout_s",      "max_tok",
+        "max_prompt_tok", "arrival",
+        "ttft_ms",        "One of: closed, constant, gamma, poisson, trace."};
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
@@ -429,6 +425,9 @@ static void description_names_every_key(void **state)
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (!strstr(text, words[i]))
             fail_msg("\"%s\" is not in the description", words[i]);
+    for (size_t i = 0; sut_adapters[i]; i++)
+        if (!strstr(text, sut_adapters[i]->name))
+            fail_msg("adapter %s is not in the description", sut_adapters[i]->name);
     job_docs(f);
     fclose(f);
     assert_non_null(strstr(text, "adapter scripted"));
