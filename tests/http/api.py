@@ -230,10 +230,15 @@ def metrics_are_sound(s):
     before = s.metrics()
     s.complete(max_tokens=7, **GREEDY)
     s.post(COMPLETIONS, {})
-    after = s.metrics()
 
     def grew(name):
         return after[name] - before.get(name, 0)
+    # The step that ends a request is counted when it returns, which may be after the answer.
+    for _ in range(1000):
+        after = s.metrics()
+        if after["sandwich_requests_running"] == 0 and grew('sandwich_step_seconds_total{phase="decode"}') > 0:
+            break
+        time.sleep(0.01)
     assert grew("sandwich_generated_tokens_total") == 7
     assert grew("sandwich_time_to_first_token_seconds_count") == 1
     assert grew("sandwich_inter_token_seconds_count") == 6
