@@ -161,7 +161,8 @@ struct words {
     int n;
 };
 
-/* The value of {name...}: NULL where it is not given; ERR_FORMAT where there is no such. */
+/* The value of the placeholder {name}: NULL if it was not given. ERR_FORMAT: no placeholder
+ * has this name. */
 static int value_of(const char **out, const struct words *w, const char *name, size_t n)
 {
     static const char *const names[] = {

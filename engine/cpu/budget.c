@@ -8,9 +8,6 @@
 #include "cpu/cpu.h"
 #include "cpu/sysfile.h"
 
-/* Room for the CPU numbers of any Linux kernel (CONFIG_NR_CPUS is at most 8192). */
-#define AFFINITY_BITS 8192
-
 struct quota {
     double cpus; /* NaN: none */
     int version;

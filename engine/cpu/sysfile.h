@@ -24,4 +24,7 @@ int cpu_file_field(const char *text, const char *key, char *out, size_t n);
 MUST int cpu_cgroup_each(const char *root, const char *controller, int version,
                          void (*fn)(void *ctx, const char *dir), void *ctx);
 
+/* Bits of an affinity mask: CONFIG_NR_CPUS of a Linux kernel is at most this. */
+#define AFFINITY_BITS 8192
+
 #endif

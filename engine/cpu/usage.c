@@ -19,8 +19,6 @@
 #define NS_PER_S INT64_C(1000000000)
 /* One line for each CPU of some 100 bytes; the interrupts that follow are not needed. */
 #define STAT_BYTES ((size_t)CPU_MAX * 128)
-/* Room for the CPU numbers of any Linux kernel (CONFIG_NR_CPUS is at most 8192). */
-#define AFFINITY_BITS 8192
 
 static const char *files_below = ""; /* a test's folder */
 

@@ -52,8 +52,8 @@ void model_config_rope_llama3(struct model_config *c, double factor,
 /* Add a token that ends a text; one outside the vocabulary, or known already, changes
  * nothing. ERR_LIMIT: there are more than MODEL_STOP_MAX. */
 MUST int model_config_stop(struct model_config *c, int64_t id, const char *where);
-/* Attention that sees only the last `window` tokens computes a sequence that is no longer
- * as full attention does: shorten the longest context to it, with a warning. */
+/* Attention to the last `window` tokens equals full attention for sequences of up to
+ * `window` tokens: shorten the longest context to that, with a warning. */
 void model_config_window(struct model_config *c, int window, const char *where);
 
 /* Parameters in all matrices and vectors. What a step costs is in model/cost.h. */

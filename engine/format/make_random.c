@@ -136,8 +136,9 @@ static uint64_t mix(uint64_t x)
 }
 #define GOLDEN 0x9e3779b97f4a7c15ull /* 2^64 / golden ratio: splitmix64's step */
 
-/* Layers are 15 keys apart, the number of roles when the bytes of made models were fixed.
- * The roles from 15 on take the keys of the next layer's global roles, which it lacks. */
+/* Each layer has 15 keys, as many as there were roles when the first models were made, so
+ * that the weights of a seed stay the same. Later roles use keys of the next layer that
+ * belong to roles outside of layers, which it does not use itself. */
 static uint64_t row_key(uint64_t seed, enum format_role role, int layer, int64_t row)
 {
     uint64_t tensor = mix(seed + GOLDEN * ((uint64_t)layer * 15 + role + 1));

@@ -209,7 +209,7 @@ enum MHD_Result http_on_request(void *arg, struct MHD_Connection *c, const char 
     }
     if (*n_body > 0) {
         if (*n_body > (size_t)x->h->o->max_body_bytes - x->body.n)
-            return MHD_NO; /* in pieces, without a length: there is no polite end */
+            return MHD_NO; /* chunked, so its length was unknown: no answer can be sent now */
         if (!x->refused)
             text_put(&x->body, body, *n_body);
         *n_body = 0;

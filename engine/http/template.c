@@ -25,8 +25,8 @@ struct http_template {
     const char *answer;                         /* begins the answer */
     const char *default_system; /* written where the conversation has no system message */
     const char *control[4];     /* what the tokenizer needs to have */
-    /* There is no system role: its message is put before the text of the first user message, or
-     * of the last one, between `open` and `close` of the role. */
+    /* Where the system message stands: in a turn of its own, or between `open` and `close`
+     * before the text of the first or the last user message. */
     enum { OWN_ROLE, IN_FIRST_USER, IN_LAST_USER } system;
     bool trim; /* messages lose whitespace at both ends */
 };
