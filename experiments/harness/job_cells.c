@@ -156,7 +156,7 @@ static int check_reader(const json_t *dataset, const char *where)
 
 static int resolve(const struct job *j, json_t *sections, const char *where)
 {
-    char line[320];
+    char line[400];
     int rc = default_dataset_seed(sections);
 
     for (const struct job_section *s = j->sections; s->name && rc == OK; s++) {
