@@ -210,6 +210,29 @@ def refused(s):
     assert s.post(COMPLETIONS, harmless)[0] == 200
 
 
+def one_client_with_many_connections():
+    """It gets an answer on each of them: at worst status 429 with a reason."""
+    s = Server(sandwich, tiny)
+    body = json.dumps(dict(GREEDY, max_tokens=4))
+    request = "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (
+        COMPLETIONS, len(body), body)
+    answered = {}
+    try:
+        connections = [s.connect() for _ in range(320)]
+        for c in connections:
+            c.sendall(request.encode())
+        for c in connections:
+            r = http.client.HTTPResponse(c)
+            r.begin()
+            j = json.loads(r.read())
+            assert r.status == 200 or r.status == 429 and j["error"]["message"], (r.status, j)
+            answered[r.status] = answered.get(r.status, 0) + 1
+            c.close()
+        assert answered[200] >= 256, answered  # those that wait by default
+    finally:
+        assert s.stop()[0] == 0
+
+
 def key_is_asked_for():
     s = Server(sandwich, tiny, "--api-key", "secret")
     try:
@@ -460,6 +483,7 @@ else:
     tap.skip("promtool", "promtool is not installed")
 tap.check("SIGTERM ends it when it is idle", ends_well, shared)
 tap.check("the API key", key_is_asked_for)
+tap.check("one client with many connections", one_client_with_many_connections)
 tap.check("the same tokens in any company", same_tokens_in_any_company)
 tap.check("SIGTERM lets requests end", drains, signal.SIGTERM)
 tap.check("SIGINT lets requests end", drains, signal.SIGINT)
