@@ -53,8 +53,10 @@ struct serve {
      * them. */
     struct model_phase *prefill, *decode;
     char model_format[16];
-    int64_t n_schedules,
-        n_tuned; /* with o.schedules: schedules in use; those found in the file */
+    /* Where schedules were given: those in use, and those of them that were tuned. */
+    int64_t n_schedules, n_tuned;
+    struct par_timings
+        sums[SERVE_N_PHASES]; /* of the choice of an all-reduce; n = 0: none */
     struct kv_pool *pool;
     struct tok *tok;
     const struct sched_policy *policy;

@@ -131,6 +131,7 @@ const struct tok *serve_tok(const struct serve *s); /* lent; NULL: no tokenizer 
  * has:
  *   - the model: shape, types, bytes per decoded token
  *   - the chosen kernels, and the plan with its reasons
+ *   - for each phase of the plan how its ranks sum, who chose it, and the times measured
  *   - how the phase of a step is chosen, and how often each phase was
  *   - the CPU budget with its reason
  *   - the placement: the CPU of each thread as wanted and as seen; the memory nodes that

@@ -36,7 +36,7 @@ enum exit_status { EXIT_OK = 0, EXIT_USAGE = 2, EXIT_INVALID = 3 };
     "  3  the run is invalid or failed, or standard output could not be written\n"
 
 #define FULL_CARD  "characterize"
-#define PLAN_BYTES (1 << 20)
+#define PLAN_BYTES (64 << 20)
 
 struct flags {
     union {
@@ -256,8 +256,10 @@ static int describe_plan(const char *path)
     static struct plan
         p; /* it has every CPU of a large machine: too much for the stack */
     char *text = NULL;
+    bool ok = plan_read(&p, path) == OK && plan_text(&p, &text) == OK;
 
-    if (plan_read(&p, path) != OK || plan_text(&p, &text) != OK)
+    plan_fini(&p);
+    if (!ok)
         return complain(EXIT_USAGE);
     fputs(text, stdout);
     mem_free(text);
