@@ -270,7 +270,7 @@ static json_t *configuration(const json_t *described)
         (int)json_integer_value(json_object_get(b, "n_threads")),
         json_string_value(json_object_get(plan, "cpus")),
         (int)json_integer_value(json_object_get(schedules, "n_tuned")),
-        json_string_value(json_object_get(described, "policy")));
+        json_string_value(json_object_get(plan, "policy")));
 }
 
 /* The team's facts belong to the engine's thread: ask it, between two steps. */
