@@ -398,10 +398,42 @@ def other_ways_to_start():
         assert s.stop()[0] == 0
 
 
+def curl(s, path, *words):
+    """Status, content type and body, as a user of curl gets them."""
+    out = subprocess.run(["curl", "-sN", "-w", "\n%{http_code} %{content_type}",
+                          "http://127.0.0.1:%d%s" % (s.port, path), *words], capture_output=True, text=True)
+    assert out.returncode == 0, out
+    body, last = out.stdout.rsplit("\n", 1)
+    return int(last.split(" ", 1)[0]), last.split(" ", 1)[1], body
+
+
 def curl_talks_to_it(s):
-    out = subprocess.run(["curl", "-sN", "http://127.0.0.1:%d%s" % (s.port, COMPLETIONS), "-d",
-                          json.dumps(dict(GREEDY, stream=True, max_tokens=3))], capture_output=True, text=True)
-    assert out.stdout.count("data: ") == 4 and out.stdout.endswith("data: [DONE]\n\n"), out
+    for path, body in ((COMPLETIONS, dict(GREEDY, max_tokens=3)), (CHAT, dict(TALK, max_tokens=3))):
+        status, kind, text = curl(s, path, "-d", json.dumps(body))
+        whole = json.loads(text)
+        assert status == 200 and kind.startswith("application/json"), (status, kind)
+        assert whole["usage"]["completion_tokens"] == 3 and len(whole["choices"]) == 1
+        status, kind, text = curl(s, path, "-d", json.dumps(dict(body, stream=True)))
+        assert status == 200 and kind.startswith("text/event-stream"), (status, kind)
+        assert text.count("data: ") == 4 and text.endswith("data: [DONE]\n\n"), text
+        events = [json.loads(l[len("data: "):]) for l in text.splitlines() if l.startswith("data: {")]
+        choice = whole["choices"][0]
+        assert text_of(events) == choice.get("text", choice.get("message", {}).get("content"))
+
+
+def curl_is_refused(s):
+    long = ",".join(["1"] * 300)
+    for words, status in (((COMPLETIONS, "-d", "{"), 400), ((COMPLETIONS, "-d", "{}"), 400),
+                          ((COMPLETIONS, "-d", '{"prompt": [%s]}' % long), 400),
+                          ((COMPLETIONS, "-d", '{"prompt": "a", "model": "x"}'), 404),
+                          ((CHAT, "-d", '{"messages": 1, "stream": true}'), 400),
+                          ((COMPLETIONS,), 405), (("/v1/nothing",), 404),
+                          (("/v1/models", "-X", "DELETE"), 405)):
+        got, kind, text = curl(s, *words)
+        error = json.loads(text)["error"]
+        assert got == status and kind.startswith("application/json"), (words, got, kind)
+        assert set(error) == {"message", "type", "code", "param"} and error["message"], error
+        assert error["type"] == "invalid_request_error", error
 
 
 def ends_well(s):
@@ -418,7 +450,8 @@ for name, fn in (("health and models", reports), ("the tokens of `sandwich run`"
                  ("metrics", metrics_are_sound)):
     tap.check(name, fn, shared)
 if shutil.which("curl"):
-    tap.check("curl", curl_talks_to_it, shared)
+    tap.check("curl: whole and streamed, completion and chat", curl_talks_to_it, shared)
+    tap.check("curl: errors in OpenAI's shape", curl_is_refused, shared)
 else:
     tap.skip("curl", "curl is not installed")
 if shutil.which("promtool"):
