@@ -66,8 +66,9 @@ int claim_rule_check(const char *rule, const char *where)
         if (strcmp(word, "and") == 0 && n_operands > 0)
             n_operands = -1; /* a chain begins */
         else if (name_index(relations, word) < 0)
-            return err_set(ERR_FORMAT, "%s: expected < <= > >= = or \"and\", found "
-                                       "\"%.60s\"",
+            return err_set(ERR_FORMAT,
+                           "%s: expected < <= > >= = or \"and\", found "
+                           "\"%.60s\"",
                            where, word);
     }
 }

@@ -87,11 +87,16 @@ static int read_claim(struct claim *c, const json_t *obj, const char *path, size
         const char *key, **to;
         bool must;
     } texts[] = {
-        {"name", &c->name, true},         {"paper", &c->paper, true},
-        {"section", &c->section, true},   {"figure", &c->figure, false},
-        {"text", &c->text, true},         {"experiment", &c->experiment, false},
-        {"here", &c->here, false},        {"why", &c->why, false},
-        {"reproduced", &c->reproduced, false}, {"shape", &c->shape, false},
+        {"name", &c->name, true},
+        {"paper", &c->paper, true},
+        {"section", &c->section, true},
+        {"figure", &c->figure, false},
+        {"text", &c->text, true},
+        {"experiment", &c->experiment, false},
+        {"here", &c->here, false},
+        {"why", &c->why, false},
+        {"reproduced", &c->reproduced, false},
+        {"shape", &c->shape, false},
     };
     char where[256];
     int rc = OK;
@@ -117,8 +122,9 @@ static int check_twice(const struct claims *c, const char *path)
     for (size_t i = 0; i < c->n; i++)
         for (size_t k = 0; k < i; k++)
             if (strcmp(c->v[i].name, c->v[k].name) == 0)
-                return err_set(ERR_FORMAT, "%s: %s: expected a name of one claim, found "
-                                           "two",
+                return err_set(ERR_FORMAT,
+                               "%s: %s: expected a name of one claim, found "
+                               "two",
                                path, c->v[i].name);
     return OK;
 }

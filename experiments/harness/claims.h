@@ -16,19 +16,19 @@
 
 enum claim_verdict {
     CLAIM_REPRODUCED,
-    CLAIM_IN_SHAPE,       /* the order or direction, not the size; or on a simulated machine */
+    CLAIM_IN_SHAPE, /* the order or direction, not the size; or on a simulated machine */
     CLAIM_NOT_REPRODUCED,
-    CLAIM_NOT_TESTABLE,   /* here */
-    CLAIM_NO_RECORD,      /* yet, or one of an older job */
+    CLAIM_NOT_TESTABLE, /* here */
+    CLAIM_NO_RECORD,    /* yet, or one of an older job */
 };
 const char *claim_verdict_name(enum claim_verdict v);
 
 struct claim { /* all texts are lent by the list; NULL: absent */
     const char *name, *paper, *section, *figure;
-    const char *text;              /* what the paper says */
-    const char *here;              /* what is different here */
-    const char *why;               /* it is not testable here */
-    const char *experiment;        /* NULL: there is none */
+    const char *text;               /* what the paper says */
+    const char *here;               /* what is different here */
+    const char *why;                /* it is not testable here */
+    const char *experiment;         /* NULL: there is none */
     const char *reproduced, *shape; /* rules (claim_rule.h), the second one is weaker */
     double tolerance;
     enum claim_verdict should; /* the least that must come out; CLAIM_NO_RECORD: any */
