@@ -127,9 +127,9 @@ static bool compare(double a, int relation, double b, double tolerance)
 static void put_operand(struct text *t, const struct operand *o, double value)
 {
     if (o->name[0] && o->factor != 1)
-        text_printf(t, "%g*%s (%.4g)", o->factor, o->name, value);
+        text_printf(t, "%g*%s (%.6g)", o->factor, o->name, value);
     else if (o->name[0])
-        text_printf(t, "%s (%.4g)", o->name, value);
+        text_printf(t, "%s (%.6g)", o->name, value);
     else
         text_printf(t, "%g", value);
 }

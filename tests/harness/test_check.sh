@@ -35,7 +35,7 @@ checked() { # status, command words...
 claims 'n = 5'
 check "without records" checked 0
 check "nothing is run" [ ! -e results ]
-check "the command and its minutes are named" grep -q '0.5 minutes: testbed run small' out
+check "the command and its minutes are named" grep -q '0.5 min: testbed run small' out
 check "what cannot be tested here says why" grep -q 'no such machine' out
 check "missing records are made" checked 0 --run --quiet
 check "once" [ "$(ls results/small/*.h5 | wc -l)" = 1 ]

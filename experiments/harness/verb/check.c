@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/home.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/process.h"
@@ -147,7 +148,7 @@ static void print_how_to_run(const struct claim *c)
     struct job *j = NULL;
 
     if (job_read(&j, c->experiment, NULL) == OK)
-        printf("    %g minutes: testbed run %s\n", j->cost.minutes, c->experiment);
+        printf("    %g min: testbed run %s\n", j->cost.minutes, c->experiment);
     else
         printf("    %s\n", err_msg());
     job_free(&j);
@@ -177,8 +178,11 @@ static void print_claim(const struct check *k, const struct claim *c,
     const char *unreadable = json_string_value(
         json_object_get(k->reasons, c->experiment ? c->experiment : ""));
 
-    printf("%-28s %s  (%s, sec. %s%s%s)\n", c->name, claim_verdict_name(v), c->paper,
-           c->section, c->figure ? ", " : "", c->figure ? c->figure : "");
+    printf("%-28s %s  (%s, sec. %s%s%s%s%s)\n", c->name, claim_verdict_name(v), c->paper,
+           c->section, c->figure ? ", " : "", c->figure ? c->figure : "",
+           v <= CLAIM_NOT_REPRODUCED ? "; " : "",
+           v <= CLAIM_NOT_REPRODUCED ? text_at(json_object_get(record, "run"), "evidence")
+                                     : "");
     if (k->in_full) {
         printf("    the paper: %s\n", c->text);
         if (c->here)
