@@ -111,6 +111,7 @@ $(call reg,kv_alloc,$(wildcard engine/kv/alloc/*.c),kv/alloc.h,kv_alloc,kv_alloc
 $(call reg,format_reader,$(wildcard engine/format/reader/*.c),format/format.h,format_reader,format_readers,format_reader)
 $(call reg,par_coll,$(wildcard engine/par/coll/*.c),par/coll.h,par_coll,par_colls,par_coll)
 $(call reg,plan_evaluator,$(wildcard engine/plan/evaluator/*.c),plan/evaluator.h,plan_evaluator,plan_evaluators,plan_evaluator)
+$(call reg,plan_method,$(wildcard engine/plan/method/*.c),plan/method.h,plan_method,plan_methods,plan_method)
 $(call reg,sched_policy,$(wildcard engine/sched/policy/*.c),sched/sched.h,sched_policy,sched_policies,sched_policy)
 $(call reg,tune_policy,$(wildcard engine/tune/policy/*.c),tune/policy.h,tune_policy,tune_policies,tune_policy)
 ENGINE_GEN := $(GEN_SRC)

@@ -105,6 +105,8 @@ static int values_of_plan(struct sut_server_values *v, const char *path)
         v->n_cpus = p->n_cpus;
         memcpy(v->cpu, p->cpus, sizeof(v->cpu));
     }
+    if (p)
+        plan_fini(p);
     mem_free(p);
     return rc;
 }

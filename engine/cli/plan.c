@@ -10,9 +10,20 @@
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "cli/cli.h"
+#include "plan/method.h"
+
+static const char *method_name(int i)
+{
+    return plan_methods[i] ? plan_methods[i]->name : NULL;
+}
 
 #define OPT_OF struct cli_plan_flags
 static const struct opt_row own_rows[] = {
+    OPT_ROW(
+        STR, method, "search",
+        "How the plan is chosen: search searches ranks and CPUs of each phase, and the "
+        "others are what engines do without it (engine/plan/README.md).",
+        .unit = "NAME", .names = method_name),
     OPT_ROW(STR, machine, "host",
             "Machine to plan for: host (measured by running the engine); FILE.json, "
             "FILE.xml (hwloc), synthetic:SPEC (hwloc), fsroot:DIR or a name in "
@@ -46,6 +57,9 @@ static const struct opt_row own_rows[] = {
             "Allow only numbers of ranks that divide the number of attention heads."),
     OPT_ROW(INT, max_ranks, NULL, "Largest number of ranks. 0: no limit.",
             .max = CPU_MAX),
+    OPT_ROW(INT, ranks, NULL,
+            "Number of ranks of --method even_split. 0: one for each memory node.",
+            .max = PAR_RANKS_MAX),
     OPT_ROW(BOOL, one_team, NULL,
             "Let prefill use decode's CPUs and possibly more, which is what this engine "
             "can run. Always on when planning for the host."),
@@ -80,9 +94,10 @@ static const struct opt_usage usage = {
     .about =
         "Search which CPUs prefill and decode should use and how many tensor-parallel "
         "ranks they form. On this host every candidate is measured by running the "
-        "model; other machines are simulated.",
+        "model; other machines are simulated. --method plans as other engines do.",
     .examples = "  sandwich plan --model llama-160m.gguf --out plan.json --explain\n"
                 "  sandwich plan --machine kunpeng920x4 --model sheared-llama-1.3b\n"
+                "  sandwich plan --model llama-160m.gguf --method even_split --ranks 2\n"
                 "  sandwich plan --show plan.json --render\n",
     .exit_status = CLI_EXIT_STATUS,
 };
@@ -121,7 +136,10 @@ static int show(const struct cli_plan_flags *f)
     static struct plan p;
     int rc = plan_read(&p, f->show);
 
-    return rc == OK ? put_plan(f, &p) : rc;
+    if (rc == OK)
+        rc = put_plan(f, &p);
+    plan_fini(&p);
+    return rc;
 }
 
 /* A plan without a search: all CPUs of the budget, or the threads asked for. */
@@ -151,14 +169,6 @@ static int given(const struct cli_plan_flags *f)
         fprintf(stderr, "sandwich plan: without --model nothing is measured; the plan "
                         "uses every available CPU core\n");
     return rc == OK ? put_plan(f, &p) : rc;
-}
-
-static void explain(FILE *to, const char *phase, const struct plan_tree_found *found)
-{
-    size_t n = strlen(found->explain);
-
-    fprintf(to, "\n%s\n%s%s", phase, found->explain,
-            n > 0 && found->explain[n - 1] != '\n' ? "\n" : "");
 }
 
 #define LIVE_S    0.1
@@ -204,13 +214,8 @@ static int searched(const struct cli_plan_flags *f)
         fprintf(stderr, "sandwich plan: %s\n", found.note);
     if (rc == OK)
         rc = put_plan(f, &found.plan);
-    if (rc == OK && f->explain) {
-        FILE *to =
-            f->render ? stderr : stdout; /* standard output is for a shell to read */
-
-        explain(to, "Decode, whose CPUs place the weights:", &found.decode);
-        explain(to, "Prefill, over weights placed by decode:", &found.prefill);
-    }
+    if (rc == OK && f->explain) /* standard output may be for a shell to read */
+        fputs(found.explain, f->render ? stderr : stdout);
     plan_found_free(&found);
     cli_plan_close(&j);
     return rc;
@@ -236,6 +241,10 @@ static int make_plan(const struct cli_plan_flags *f)
         return rc;
     if (f->show)
         return show(f);
+    if (f->ranks > 0 && strcmp(f->method, "even_split") != 0)
+        return err_set(ERR_ARG, "--ranks is for --method even_split");
+    if (strcmp(f->method, "search") != 0)
+        return searched(f);
     if (f->threads + f->decode_threads > 0 || (!f->model && cli_plan_is_host(f)))
         return given(f);
     return searched(f);

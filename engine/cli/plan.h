@@ -8,9 +8,9 @@ enum cli_plan_type { CLI_PLAN_FILE, CLI_PLAN_F32, CLI_PLAN_F16, CLI_PLAN_BF16 };
 
 struct cli_plan_flags {
     struct plan_tree_search_opts search; /* first: its table's offsets hold here */
-    char *machine, *machine_params, *model, *lengths, *out, *show;
+    char *method, *machine, *machine_params, *model, *lengths, *out, *show;
     int precision, type, hide;
-    int64_t batch, max_ranks, threads, decode_threads;
+    int64_t batch, max_ranks, ranks, threads, decode_threads;
     bool strict_tp, one_team, explain, render, progress, help;
 };
 
@@ -18,7 +18,7 @@ struct cli_plan_job;
 /* Machine, model and trace from the words; ERR_ARG and others say which is wrong. */
 MUST int cli_plan_open(struct cli_plan_job **out, const struct cli_plan_flags *f);
 void cli_plan_close(struct cli_plan_job **j);
-/* Search. *out borrows from the job. `progress` as in struct plan_search_opts. */
+/* Run the method. *out borrows from the job. `progress` as in struct plan_search_opts. */
 MUST int cli_plan_search(struct cli_plan_job *j, struct plan_found *out,
                          void (*progress)(void *ctx, const struct plan_progress *p),
                          void *ctx);

@@ -13,6 +13,7 @@
 #include "format/format.h"
 #include "format/make.h"
 #include "plan/lengths.h"
+#include "plan/method.h"
 #include "simulate/contention.h"
 
 #define MACHINES_DIR "engine/simulate/machines"
@@ -91,7 +92,7 @@ static int open_model(struct cli_plan_job *j)
     int rc;
 
     if (!f->model)
-        return err_set(ERR_ARG, "--model is needed to search for %s", f->machine);
+        return err_set(ERR_ARG, "--model is needed to plan for %s", f->machine);
     /* No architecture has a slash in its name: a file that is not there is said to be. */
     j->model_is_file = strchr(f->model, '/') || access(f->model, F_OK) == 0;
     if (j->model_is_file) {
@@ -167,32 +168,30 @@ void cli_plan_close(struct cli_plan_job **jp)
     *jp = NULL;
 }
 
-/* A request longer than the model's context is not served either. */
-static int64_t length_of(const struct cli_plan_job *j, double mean)
-{
-    int64_t most = j->config.max_tok - 1, n = (int64_t)(mean + 0.5);
-
-    return n < most ? n : most > 1 ? most : 1;
-}
-
 int cli_plan_search(struct cli_plan_job *j, struct plan_found *out,
                     void (*progress)(void *ctx, const struct plan_progress *p), void *ctx)
 {
     const struct plan_lengths usual = {usual_prompt, usual_output, N_USUAL};
     const struct cli_plan_flags *f = j->f;
     bool host = cli_plan_is_host(f);
+    const struct plan_method *method = NULL;
     struct plan_search_opts o = {.model = &j->config,
                                  .type = j->type,
-                                 .lengths = j->lengths.n > 0 ? j->lengths : usual,
                                  .batch = (int)f->batch,
                                  .strict_tp = f->strict_tp,
                                  .max_ranks = (int)f->max_ranks,
+                                 .n_ranks = (int)f->ranks,
                                  .one_team = host || f->one_team,
                                  .search = f->search,
                                  .progress = progress,
                                  .progress_ctx = ctx};
-    int rc = plan_evaluator_find(host ? "measured" : "contention", &o.evaluator);
+    int rc = plan_method_find(f->method, &method);
 
+    if (rc == OK)
+        rc = plan_evaluator_find(host ? "measured" : "contention", &o.evaluator);
+    if (rc == OK)
+        rc = plan_trace_of(&o.trace, j->lengths.n > 0 ? &j->lengths : &usual,
+                           j->config.max_tok);
     if (rc != OK)
         return rc;
     if (host) {
@@ -205,9 +204,8 @@ int cli_plan_search(struct cli_plan_job *j, struct plan_found *out,
         .machine_params_path = j->params_path,
         .model_path = f->model,
         .precision = f->precision == KERN_RELAXED ? "relaxed" : "exact",
-        .n_prompt_tok = length_of(j, plan_mean_prompt(&o.lengths)),
-        .n_ctx_tok = length_of(j, plan_mean_context(&o.lengths)),
+        .trace = &o.trace,
         .batch = f->batch,
         .seed = (uint64_t)f->search.seed};
-    return plan_search(out, &o);
+    return method->run(out, &o);
 }

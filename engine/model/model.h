@@ -45,6 +45,10 @@ struct model_shape {
     int64_t n, k, k_unit;
 };
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS]);
+/* Of those, the parts that rank `rank` of n_ranks computes, without an opened model. n or k
+ * is 0 where it has no part. The head is computed whole, by all ranks together. */
+void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
+                       struct model_shape out[MODEL_N_MATS]);
 
 /* The threads that own the packed weights: those that decode, since they read all weights
  * for every token. Ranks and threads as in struct model_phase_opts. n_ranks 0: one rank of
@@ -158,8 +162,9 @@ struct model_phase_opts {
     /* [n_ranks * n_threads] threads[i]: the team's thread that is thread i % n_threads of
      * rank i / n_threads. Each number below n_ranks * n_threads occurs once. NULL: i. */
     const int *threads;
-    int64_t max_step_tok;        /* most tokens in a step; 0: the model's */
-    const struct par_coll *coll; /* how ranks sum; NULL: by the size of the message */
+    int64_t max_step_tok; /* most tokens in a step; 0: the model's */
+    /* How ranks sum, also where a table is set later; NULL: by the table. */
+    const struct par_coll *coll;
 };
 /* ERR_ARG: more threads than the team has, or wrong thread numbers. ERR_LIMIT: more ranks
  * than PAR_RANKS_MAX. ERR_UNSUPPORTED: a deterministic model does not support this number of
@@ -167,6 +172,15 @@ struct model_phase_opts {
 MUST int model_phase_open(struct model_phase **out, struct model *m,
                           const struct model_phase_opts *o);
 void model_phase_close(struct model_phase **p);
+/* The table by which ranks choose how they sum messages of different sizes, before the ranks
+ * become processes: par_choice_default() at first. A deterministic model sums by itself and
+ * never reads it. */
+void model_phase_choice_set(struct model_phase *p, const struct par_choice *c);
+const struct par_choice *model_phase_choice(const struct model_phase *p);
+/* Measure it (par_comm_measure()) with all threads of all ranks at once, as in a step;
+ * *timings are those of the first thread of rank 0, which decides for all. One rank has
+ * nothing to measure. ERR_NOMEM. */
+MUST int model_phase_choice_measure(struct model_phase *p, struct par_timings *timings);
 /* The mapping that holds its activations. */
 void model_phase_region(const struct model_phase *p, const void **at, size_t *bytes);
 

@@ -163,6 +163,51 @@ static int open_endpoints(struct model_phase *p)
     return rc;
 }
 
+void model_phase_choice_set(struct model_phase *p, const struct par_choice *c)
+{
+    for (int i = 0; i < p->n_ranks * p->n_threads; i++)
+        par_choice_set(&p->endpoints[i], c);
+}
+
+const struct par_choice *model_phase_choice(const struct model_phase *p)
+{
+    return &p->endpoints[0].choice;
+}
+
+struct choosing {
+    struct model_phase *p;
+    struct par_timings *timings;
+    atomic_int rc; /* of any thread that failed */
+};
+
+static void measure_choice(void *arg, struct par_self *self)
+{
+    struct choosing *c = arg;
+    struct model_thread_slot at = c->p->thread_slots[self->id];
+    bool decides = at.rank == 0 && at.id == 0;
+    int rc = par_comm_measure(&c->p->ranks[at.rank].endpoints[at.id],
+                              decides ? c->timings : NULL);
+
+    if (rc != OK)
+        atomic_store(&c->rc, rc);
+}
+
+int model_phase_choice_measure(struct model_phase *p, struct par_timings *timings)
+{
+    struct choosing c = {.p = p, .timings = timings};
+    int rc;
+
+    *timings = (struct par_timings){0};
+    if (p->n_ranks == 1)
+        return OK;
+    par_team_run(p->m->team, p->n_ranks * p->n_threads, measure_choice, &c);
+    rc = atomic_load(&c.rc);
+    if (rc != OK)
+        return err_set(rc, "the sums of %d ranks could not be measured", p->n_ranks);
+    model_phase_choice_set(p, model_phase_choice(p));
+    return OK;
+}
+
 /* ---- the public API ---- */
 
 static int take_arrays(struct model_phase *p)

@@ -15,6 +15,42 @@ void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_M
     out[MODEL_MAT_HEAD] = (struct model_shape){"head", c->vocab, dim, 0};
 }
 
+/* Panels [lo, hi) of a matrix that is split along N, as model_view_of() takes them. */
+static void shape_of_columns(struct model_shape *s, int64_t lo, int64_t hi)
+{
+    int64_t all = model_pad16(s->n);
+
+    lo = lo < all ? lo : all;
+    hi = hi < all ? hi : all;
+    s->n = hi > lo ? (hi < s->n ? hi : s->n) - lo : 0;
+}
+
+/* Rows [lo, hi): whole units, or a part of one. */
+static void shape_of_rows(struct model_shape *s, int64_t lo, int64_t hi)
+{
+    s->k = hi - lo;
+    if (s->k <= s->k_unit)
+        s->k_unit = 0;
+}
+
+void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
+                       struct model_shape out[MODEL_N_MATS])
+{
+    int group = c->n_heads / c->n_kv_heads;
+    const struct model m = {.c = *c,
+                            .group = group,
+                            .qkv_unit = model_pad16((int64_t)(group + 2) * c->head_dim)};
+    struct model_tp_shard p;
+
+    model_shapes(c, out);
+    model_tp_shard_of(&m, rank, n_ranks, &p);
+    shape_of_columns(&out[MODEL_MAT_QKV], p.col_lo / KERN_PANEL * KERN_PANEL,
+                     p.col_hi / KERN_PANEL * KERN_PANEL);
+    shape_of_rows(&out[MODEL_MAT_O], p.attn_lo, p.attn_hi);
+    shape_of_columns(&out[MODEL_MAT_GATE_UP], 2 * p.ffn_lo, 2 * model_pad16(p.ffn_hi));
+    shape_of_rows(&out[MODEL_MAT_DOWN], p.ffn_lo, p.ffn_hi);
+}
+
 const struct kern_mat *model_mat(const struct model *m, enum model_mat which)
 {
     const struct model_layer *l = &m->layers[0];

@@ -18,10 +18,25 @@
 
 static int number_of(const char *name)
 {
-    for (int i = 0; par_colls[i]; i++)
-        if (strcmp(par_colls[i]->name, name) == 0)
-            return i;
-    return 0;
+    int i = 0;
+
+    while (par_colls[i] && strcmp(par_colls[i]->name, name) != 0)
+        i++;
+    return par_colls[i] ? i : 0;
+}
+
+int par_choice_one(struct par_choice *out, const char *name)
+{
+    const struct par_coll *c = NULL;
+    int rc = par_coll_find(name, &c);
+
+    *out = (struct par_choice){.n = rc == OK, .row = {{SIZE_MAX, number_of(name)}}};
+    return rc;
+}
+
+void par_choice_set(struct par_rank *r, const struct par_choice *c)
+{
+    r->choice = *c;
 }
 
 void par_choice_default(struct par_choice *c)
@@ -43,46 +58,99 @@ const struct par_coll *par_choice_of(const struct par_rank *r, size_t n)
 
 /* --- measuring */
 
-/* A few hundred microseconds' worth, from a guess of 1 GB/s; the same on every rank. */
-static int repetitions(size_t bytes)
-{
-    size_t n = 200000 / (bytes + 2000);
-
-    return n < 2 ? 2 : (int)n;
-}
+/* A trial is as many messages as take about so long on rank 0, so that a clock can tell
+ * them apart and a machine that others use, too, is not kept busy for long. */
+#define TRIAL_S  100e-6
+#define REPS_MAX 100
 
 struct trial {
     struct par_rank *r;
     float *x;
     size_t n;
+    uint64_t reps;
 };
 
 static int time_one(void *arg, int coll, struct measure_trial *out)
 {
     struct trial *t = arg;
-    int reps = repetitions(t->n * sizeof(*t->x));
     int rc = par_allreduce(t->r, par_colls[coll], t->x, 1); /* all here, lines fetched */
     uint64_t start = clock_ns();
 
-    for (int i = 0; i < reps && rc == OK; i++)
+    for (uint64_t i = 0; i < t->reps && rc == OK; i++)
         rc = par_allreduce(t->r, par_colls[coll], t->x, t->n);
-    out->seconds = (double)(clock_ns() - start) * 1e-9 / reps;
+    out->seconds = (double)(clock_ns() - start) * 1e-9 / (double)t->reps;
     return rc;
 }
 
-/* By this rank's clock. All ranks must run the same trials, so their number and order
- * depend on nothing that is measured. */
+/* Rank 0's `mine` to all ranks. */
+static int publish(struct par_rank *r, uint64_t mine, uint64_t *of_rank_0)
+{
+    struct par_comm *c = r->comm;
+    int rc = OK;
+
+    *of_rank_0 = mine;
+    r->n_published++;
+    if (r->rank == 0) {
+        c->published = mine;
+        par_flag_set(r, &c->n_published, r->n_published);
+    } else {
+        rc = par_flag_wait(r, &c->n_published, r->n_published);
+        *of_rank_0 = c->published;
+    }
+    return rc == OK ? par_rank_barrier(r) : rc; /* all have read it */
+}
+
+/* All ranks must run the same trials, so rank 0 tells how many messages one has; 0: the time
+ * is up. */
+static int choose_reps(struct trial *t, uint64_t start_ns)
+{
+    uint64_t t0, reps = 0;
+    double one_s;
+    int rc = par_allreduce(t->r, NULL, t->x, t->n);
+
+    t0 = clock_ns();
+    if (rc == OK)
+        rc = par_allreduce(t->r, NULL, t->x, t->n);
+    one_s = (double)(clock_ns() - t0) * 1e-9;
+    if ((double)(t0 - start_ns) * 1e-9 < PAR_MEASURE_S ||
+        t->n * sizeof(*t->x) <= SMALLEST_BYTES)
+        reps = one_s * REPS_MAX < TRIAL_S ? REPS_MAX : (uint64_t)(TRIAL_S / one_s) + 1;
+    return rc == OK ? publish(t->r, reps, &t->reps) : rc;
+}
+
+static void report(const struct measure *m, int n_colls, size_t bytes,
+                   struct par_timings *out)
+{
+    struct par_timings_row *row;
+
+    if (!out)
+        return;
+    row = &out->row[out->n++];
+    row->bytes = bytes;
+    for (int i = 0; i < n_colls; i++) {
+        struct measure_report r;
+
+        measure_report(m, i, &r);
+        row->seconds[i] = r.estimate;
+    }
+}
+
+/* By this rank's clock. */
 static int measure_all(struct trial *t, struct measure *m, int n_colls,
-                       struct par_choice *out)
+                       struct par_choice *out, struct par_timings *timings)
 {
     const struct measure_opts o = {MEASURE_EXACTLY(N_ROUNDS)};
     size_t n = SMALLEST_BYTES / sizeof(*t->x), most = t->r->max_floats;
+    uint64_t start_ns = clock_ns();
     int best = -1, rc = OK;
     bool last = false;
 
-    while (!last && rc == OK) {
-        last = n >= most || out->n == PAR_CHOICE_MAX - 1;
+    for (int size = 0; !last && rc == OK; size++) {
+        last = n >= most || size == PAR_CHOICE_MAX - 1;
         t->n = n = last ? most : n;
+        rc = choose_reps(t, start_ns);
+        if (rc != OK || t->reps == 0)
+            break;
         rc = measure_compare(m, n_colls, &o, time_one, t);
         if (rc != OK)
             break;
@@ -90,35 +158,38 @@ static int measure_all(struct trial *t, struct measure *m, int n_colls,
         if (out->n == 0 || out->row[out->n - 1].coll != best)
             out->n++;
         out->row[out->n - 1] = (struct par_choice_row){n * sizeof(*t->x), best};
+        report(m, n_colls, n * sizeof(*t->x), timings);
         n *= 4;
     }
+    if (out->n > 0)
+        out->row[out->n - 1].bytes = most * sizeof(*t->x);
     return rc;
 }
 
-static int publish(struct par_rank *r, const struct par_choice *mine)
+/* Rank 0's table to all ranks. */
+static int share_table(struct par_rank *r, const struct par_choice *mine)
 {
     struct par_comm *c = r->comm;
-    int rc = OK;
+    uint64_t done;
+    int rc;
 
-    r->n_measured++;
-    if (r->rank == 0) {
+    if (r->rank == 0)
         c->choice = *mine;
-        par_flag_set(r, &c->chosen, r->n_measured);
-    } else {
-        rc = par_flag_wait(r, &c->chosen, r->n_measured);
-    }
+    rc = publish(r, 1, &done);
     if (rc == OK)
-        r->choice = c->choice;
+        r->choice = c->choice; /* which rank 0 does not write again before a barrier */
     return rc;
 }
 
-int par_comm_measure(struct par_rank *r)
+int par_comm_measure(struct par_rank *r, struct par_timings *out)
 {
     struct par_choice mine = {.n = 0};
     struct trial t = {.r = r};
     struct measure *m = NULL;
     int n_colls = 0, rc;
 
+    if (out)
+        *out = (struct par_timings){0};
     if (r->n_ranks == 1)
         return OK;
     while (par_colls[n_colls])
@@ -126,9 +197,9 @@ int par_comm_measure(struct par_rank *r)
     t.x = mem_new(MEM_TEAM, r->max_floats, sizeof(*t.x));
     rc = t.x ? measure_open(&m, n_colls, N_ROUNDS) : ERR_NOMEM;
     if (rc == OK)
-        rc = measure_all(&t, m, n_colls, &mine);
+        rc = measure_all(&t, m, n_colls, &mine, out);
     if (rc == OK)
-        rc = publish(r, &mine);
+        rc = share_table(r, &mine);
     else
         par_comm_abort(r->comm); /* the others are waiting for this rank */
     measure_close(&m);

@@ -52,7 +52,7 @@ typedef void (*par_trace_fn)(void *arg, const struct par_flag *flag, uint64_t v,
  * The last row is also for larger messages. */
 #define PAR_CHOICE_MAX 16
 struct par_choice {
-    int n; /* number of rows, at least 1 */
+    int n; /* number of rows, at least 1 where a communicator uses the table */
     struct par_choice_row {
         size_t bytes;
         int coll;
@@ -67,8 +67,8 @@ struct par_rank {
     uint64_t spin_ns;
     uint64_t epoch[PAR_COLLS_MAX]; /* one counter for each algorithm, 0 at first */
     struct par_choice choice;      /* the same on all ranks */
-    uint64_t n_measured,
-        n_barriers;             /* calls of par_comm_measure(), of par_rank_barrier() */
+    uint64_t n_published;       /* words that rank 0 has told the others (par/choice.c) */
+    uint64_t n_barriers;        /* calls of par_rank_barrier() */
     uint64_t n_waits, n_sleeps; /* waits that did not end at once; how often one slept */
     uint64_t wait_ns;           /* how long they took, as struct par_thread_stat counts */
     par_trace_fn trace;         /* NULL: none */
@@ -120,14 +120,30 @@ MUST int par_rank_barrier(struct par_rank *r);
 
 /* --- choosing an algorithm by message size */
 
+/* What par_comm_measure() found: the seconds of each algorithm for a message of `bytes`. */
+struct par_timings {
+    int n; /* number of sizes */
+    struct par_timings_row {
+        size_t bytes;
+        double seconds[PAR_COLLS_MAX];
+    } row[PAR_CHOICE_MAX];
+};
+
 /* Time every algorithm at sizes up to max_floats, on the ranks where they run now, and
  * keep the fastest for each size. It is a collective: all ranks call it at the same place
- * among their calls. Rank 0's times decide for all. It allocates, and takes tenths of a
- * second for 4 MB. The choice can differ from run to run, and with it the last bits of a
- * sum. Callers that need the same bits in every run pass an algorithm to par_allreduce().
- * ERR_NOMEM: the communicator is then aborted, because the other ranks are waiting.
- * ERR_STATE: aborted. */
-MUST int par_comm_measure(struct par_rank *r);
+ * among their calls. Rank 0's times decide for all; `out` (NULL: not wanted) receives those
+ * of this rank. It allocates, and takes tenths of a second; where messages take long, because
+ * CPUs are shared, it stops at about PAR_MEASURE_S and larger messages use the algorithm of
+ * the largest size that was timed. The choice can differ from run to run, and with it the
+ * last bits of a sum of more than two ranks. Callers that need the same bits in every run
+ * set a table (par_choice_set()) or pass an algorithm to par_allreduce(). ERR_NOMEM: the
+ * communicator is then aborted, because the other ranks are waiting. ERR_STATE: aborted. */
+#define PAR_MEASURE_S 0.5
+MUST int par_comm_measure(struct par_rank *r, struct par_timings *out);
+/* Use this table from now on; all ranks set the same one between the same calls. */
+void par_choice_set(struct par_rank *r, const struct par_choice *c);
+/* The table that has one algorithm for all sizes. ERR_NOTFOUND: see par_coll_find(). */
+MUST int par_choice_one(struct par_choice *out, const char *name);
 /* The algorithm that par_allreduce() uses for n floats when `c` is NULL. */
 const struct par_coll *par_choice_of(const struct par_rank *r, size_t n);
 /* Set the table that is used without measurements: symmetric for short messages,

@@ -13,10 +13,11 @@ struct par_comm {
     size_t max_floats;
     size_t offset[PAR_COLLS_MAX]; /* of each algorithm's part, from here */
     size_t barriers; /* offset of one flag per rank: number of barriers it has reached */
-    /* Written by rank 0 in par_comm_measure(). The others copy it once `chosen` has been
+    /* Written by rank 0 in par_comm_measure(). The others read them once n_published has been
      * raised. */
     _Alignas(PAR_LINE) struct par_choice choice;
-    struct par_flag chosen; /* number of measurements; written by rank 0 */
+    uint64_t published;          /* a word that rank 0 tells the others */
+    struct par_flag n_published; /* how many it has told */
     /* Written by the first caller of par_comm_abort(). */
     _Alignas(PAR_LINE) atomic_int aborted;
 };

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "plan/trace.h"
 #include "plan/tree_search.h"
 
 #define PLAN_STEP_ROWS_MAX 512 /* the engine's own --max-step-tok */
@@ -25,7 +26,8 @@ struct plan_evaluator_opts {
     const char *machine_params_path;          /* contention: of the simulated machine */
     const char *model_path;                   /* measured: a model file */
     const char *precision;                    /* measured: "exact", "relaxed" */
-    int64_t n_prompt_tok, n_ctx_tok, batch;   /* measured: what it runs */
+    const struct plan_trace *trace;           /* measured: what it runs */
+    int64_t batch;                            /* measured: sequences of a decode step */
     const struct simulate_workload *workload; /* contention: the work to price */
     const struct topo_config *placement; /* contention: the configuration that placed the
                                               weights; NULL: each its own */

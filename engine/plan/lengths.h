@@ -2,7 +2,7 @@
 #ifndef PLAN_LENGTHS_H
 #define PLAN_LENGTHS_H
 
-#include "plan/workload.h"
+#include "plan/trace.h"
 
 /* A line a request: tokens of its prompt, a comma, tokens of its output. A first line
  * that does not begin with a digit is a header; empty lines are skipped.

@@ -33,6 +33,37 @@ int plan_default(struct plan *p, const struct cpu_budget *b, int threads)
     return plan_number_cpus(p);
 }
 
+void plan_fini(struct plan *p)
+{
+    tune_cache_close(&p->schedules);
+}
+
+int plan_copy(struct plan *to, const struct plan *p)
+{
+    json_t *schedules = p->schedules ? tune_cache_to_json(p->schedules) : NULL;
+    int rc = p->schedules && !schedules ? ERR_NOMEM : OK;
+
+    memset(to, 0, sizeof(*to));
+    if (rc == OK) {
+        *to = *p;
+        to->schedules = NULL;
+    }
+    if (schedules)
+        rc = tune_cache_of_json(&to->schedules, schedules, p->source);
+    json_decref(schedules);
+    if (rc != OK)
+        memset(to, 0, sizeof(*to));
+    return rc;
+}
+
+int plan_schedules(const struct plan *p, const struct plan_phase *f,
+                   struct tune_cache **out)
+{
+    *out = p->schedules;
+    return p->schedules ? tune_cache_use(p->schedules, f->cpus, f->n_ranks * f->n_threads)
+                        : OK;
+}
+
 static int split(struct plan_phase *f, const char *name, int n_ranks)
 {
     int n = f->n_ranks * f->n_threads;

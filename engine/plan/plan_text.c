@@ -69,6 +69,22 @@ static int writer_close(struct writer *w, int rc, char **text)
 
 /* ---- for people ---- */
 
+/* How ranks sum, where the plan says so. */
+static void sums_text(struct writer *w, const struct plan_phase *f)
+{
+    const struct par_choice *c = &f->allreduce;
+
+    if (c->n == 0)
+        return;
+    fputs("  ranks sum by", w->f);
+    for (int i = 0; i < c->n; i++) {
+        fprintf(w->f, "%s %s", i ? "," : "", par_colls[c->row[i].coll]->name);
+        if (i + 1 < c->n)
+            fprintf(w->f, " up to %zu bytes", c->row[i].bytes);
+    }
+    fputc('\n', w->f);
+}
+
 static void phase_text(struct writer *w, const char *name, const struct plan_phase *f)
 {
     fprintf(w->f, "%s: %d rank%s of %d thread%s", name, f->n_ranks,
@@ -91,8 +107,30 @@ static void phase_text(struct writer *w, const char *name, const struct plan_pha
                 f->costs.rows[i] > 1 ? "s" : "", 1e3 * f->costs.seconds[i]);
     if (f->costs.n > 0)
         fputc('\n', w->f);
+    sums_text(w, f);
     if (*f->why)
         fprintf(w->f, "  why: %s\n", f->why);
+}
+
+/* What was replayed before this plan was chosen. */
+static void tries_text(struct writer *w, const struct plan *p)
+{
+    if (p->n_tries == 0)
+        return;
+    fputs("tried on the trace, seconds of a request with 95 % interval:\n", w->f);
+    for (int i = 0; i < p->n_tries; i++) {
+        const struct plan_try *t = &p->tries[i];
+
+        fprintf(w->f, "  %s ", i == p->chosen_try ? "->" : "  ");
+        if (isfinite(t->seconds))
+            fprintf(w->f, "%10.4f [%.4f, %.4f] of %-3d", t->seconds, t->lo, t->hi, t->n);
+        else
+            fprintf(w->f, "%-35s", "not measured");
+        fprintf(w->f, "  %s; %s\n", t->name,
+                t->tuned ? "tuned schedules" : "default schedules");
+    }
+    if (*p->why)
+        fprintf(w->f, "  why: %s\n", p->why);
 }
 
 /* Which phase a mixed batch is cheaper under, where both tables are there. */
@@ -124,9 +162,15 @@ int plan_text(const struct plan *p, char **text)
         fprintf(w.f, "plan for %s (%s), from %s\n",
                 *p->machine ? p->machine : "an unknown machine",
                 *p->evidence ? p->evidence : "not searched", p->source);
+        if (*p->method && strcmp(p->method, p->source) != 0)
+            fprintf(w.f, "method: %s\n", p->method);
         phase_text(&w, "prefill", &p->prefill);
         phase_text(&w, "decode", &p->decode);
         crossover_text(&w, p);
+        if (p->schedules)
+            fprintf(w.f, "schedules of %d matrix shapes, tuned for this plan\n",
+                    tune_cache_n(p->schedules));
+        tries_text(&w, p);
     }
     return writer_close(&w, rc, text);
 }

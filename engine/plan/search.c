@@ -2,36 +2,13 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "base/text.h"
 
 /* ---- from a choice to a plan ---- */
-
-int plan_phase_set(struct plan_phase *out, const struct topo_config *c)
-{
-    const struct topo_machine *m = c->tree->machine;
-    int n = c->n_ranks * c->n_threads;
-
-    memset(out, 0, sizeof(*out));
-    out->expected_s = NAN;
-    if (n > CPU_MAX)
-        return err_set(ERR_LIMIT, "%s: a plan of %d threads, expected at most %d",
-                       m->name, n, CPU_MAX);
-    out->n_ranks = c->n_ranks;
-    out->n_threads = c->n_threads;
-    for (int i = 0; i < n; i++) {
-        const struct topo_pu *pu = &m->pus[c->tree->pus[i]];
-
-        if (pu->os_index >= CPU_MAX)
-            return err_set(ERR_LIMIT, "%s: expected CPUs below %d, found %d", m->name,
-                           CPU_MAX, pu->os_index);
-        out->cpus[i] = pu->os_index;
-        out->nodes[i] = pu->node < 0 ? -1 : m->nodes[pu->node].os_index;
-    }
-    return OK;
-}
 
 static const struct plan_choice *chosen(const struct plan_tree_found *f)
 {
@@ -112,40 +89,6 @@ static int over_decode_measure(void *ctx, const struct topo_config *c, int repea
     return x->inner->measure(x->inner->ctx, c, repeat, seconds);
 }
 
-/* ---- telling how far it is ---- */
-
-struct watched {
-    const struct plan_evaluation *inner;
-    const struct plan_search_opts *o;
-    struct plan_progress progress;
-    uint64_t start_ns;
-};
-
-static void tell(struct watched *w)
-{
-    w->progress.elapsed_s = (double)(clock_ns() - w->start_ns) * 1e-9;
-    if (w->o->progress)
-        w->o->progress(w->o->progress_ctx, &w->progress);
-}
-
-static void begin(struct watched *w, const struct plan_search_opts *o, const char *what,
-                  double limit_s)
-{
-    *w = (struct watched){.o = o, .progress = {what, 0, 0, limit_s}};
-    w->start_ns = clock_ns();
-    tell(w);
-}
-
-static int watched_measure(void *ctx, const struct topo_config *c, int repeat,
-                           double *seconds)
-{
-    struct watched *w = ctx;
-
-    tell(w);
-    w->progress.n_measurements++;
-    return w->inner->measure(w->inner->ctx, c, repeat, seconds);
-}
-
 /* ---- the searches ---- */
 
 /* decode: what decode was given, NULL while that is searched. */
@@ -155,9 +98,9 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
 {
     struct plan_evaluator_opts eo = o->e;
     struct plan_tree_search_opts so = o->search;
-    struct plan_evaluation e = {0}, told, over;
-    struct over_decode both = {.inner = &told, .decode = decode};
-    struct watched w, steps;
+    struct plan_evaluation e = {0}, over;
+    struct over_decode both = {.decode = decode};
+    struct plan_watch w, steps;
     struct topo_limits limits;
     struct simulate_workload workload;
     int rc;
@@ -166,51 +109,126 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
     eo.workload = &workload;
     eo.placement = decode;
     so.all_cores = so.all_cores && decode; /* the paper's prefill */
-    plan_limits(&limits, o->model, o->strict_tp);
-    limits.max_ranks = o->max_ranks;
-    rc = plan_workload(&workload, o->model, o->type, eo.phase, &o->lengths, o->batch);
+    plan_search_limits(&limits, o, o->strict_tp);
+    rc = plan_workload(&workload, o->model, o->type, eo.phase, &o->trace, o->batch);
     if (rc != OK)
         return rc;
     rc = o->evaluator->open(&e, &eo);
     if (rc != OK)
         return rc;
-    begin(&w, o, decode ? "prefill" : "decode", so.max_s);
-    w.inner = &e;
-    told = (struct plan_evaluation){watched_measure, &w, e.noise_frac, e.simulated};
+    plan_watch_begin(&w, o, &e, decode ? "prefill" : "decode", so.max_s);
+    both.inner = &w.e;
     over =
         (struct plan_evaluation){over_decode_measure, &both, e.noise_frac, e.simulated};
-    rc = plan_tree_search(out, tree, &limits, decode && o->one_team ? &over : &told, &so);
+    rc = plan_tree_search(out, tree, &limits, decode && o->one_team ? &over : &w.e, &so);
+    if (rc == OK && o->stop &&
+        *o->stop) /* the search ends with what it has, as by a budget */
+        rc = err_set(ERR_CANCELED, "the search was interrupted");
     if (rc == OK)
         rc = phase_of(decode ? &p->prefill : &p->decode, out, e.noise_frac);
     if (rc == OK && decode)
-        begin(&steps, o, "steps of both phases", PLAN_COSTS_S);
+        plan_watch_begin(&steps, o, NULL, "steps of both phases", PLAN_COSTS_S);
     if (rc == OK && decode)
         rc = plan_search_costs(p, o, &e, &chosen(out)->config, decode);
     o->evaluator->close(&e);
     return rc;
 }
 
-/* A file's stem need not be UTF-8, which a plan's file must be. */
-static void name_machine(struct plan *p, const struct topo_machine *m)
+/* ---- further plans ---- */
+
+struct pair {
+    int decode, prefill; /* indices of the choices */
+    double seconds;      /* of a request */
+};
+
+static int by_seconds(const void *a, const void *b)
 {
-    snprintf(p->machine, sizeof(p->machine), "%s",
-             !strcmp(m->source, "host") ? "host" : m->name);
-    for (char *c = p->machine; *c; c++)
-        if (*c < ' ' || *c > '~')
-            *c = '?';
+    const struct pair *x = a, *y = b;
+
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+static int plan_of_pair(struct plan *out, const struct plan_found *f,
+                        const struct pair *x)
+{
+    const struct plan_choice *d = &f->decode.top[x->decode];
+    const struct plan_choice *p = &f->prefill.top[x->prefill];
+    int rc = plan_phase_set(&out->decode, &d->config);
+
+    if (rc == OK)
+        rc = plan_phase_set(&out->prefill, &p->config);
+    if (rc != OK)
+        return rc;
+    out->decode.expected_s = d->seconds;
+    out->prefill.expected_s = p->seconds;
+    snprintf(out->decode.why, sizeof(out->decode.why),
+             "place %d of the search for decode", x->decode + 1);
+    snprintf(out->prefill.why, sizeof(out->prefill.why),
+             "place %d of the search for prefill", x->prefill + 1);
+    return plan_number_cpus(out);
+}
+
+/* The chosen plan, then the pairs of the best of each phase that one team can run. */
+static int rank_pairs(struct plan_found *f, const struct plan_search_opts *o)
+{
+    int n = f->decode.n_top * f->prefill.n_top, rc = OK;
+    struct pair *pairs = mem_new(MEM_OTHER, (size_t)n, sizeof(*pairs));
+
+    f->ranked = mem_new(MEM_OTHER, PLAN_RANKED_MAX, sizeof(*f->ranked));
+    if (!pairs || !f->ranked)
+        rc = ERR_NOMEM;
+    for (int i = 0; rc == OK && i < n; i++) {
+        const int d = i / f->prefill.n_top, p = i % f->prefill.n_top;
+
+        pairs[i] =
+            (struct pair){d, p,
+                          plan_trace_s(&o->trace, o->batch, f->prefill.top[p].seconds,
+                                       f->decode.top[d].seconds)};
+    }
+    if (rc == OK) {
+        qsort(pairs, (size_t)n, sizeof(*pairs), by_seconds);
+        f->ranked[f->n_ranked++] = f->plan;
+        f->ranked[0].prefill.costs.n = f->ranked[0].decode.costs.n = 0;
+    }
+    for (int i = 0; rc == OK && i < n && f->n_ranked < PLAN_RANKED_MAX; i++) {
+        struct plan *p = &f->ranked[f->n_ranked];
+
+        if (pairs[i].decode == f->decode.best && pairs[i].prefill == f->prefill.best)
+            continue;
+        plan_begin(p, o, f->plan.method);
+        rc = plan_of_pair(p, f, &pairs[i]);
+        if (rc == OK && (!o->one_team || plan_one_team(p)))
+            f->n_ranked++;
+    }
+    mem_free(pairs);
+    return rc;
+}
+
+static int explain(struct plan_found *f)
+{
+    struct text t = {0};
+
+    text_printf(&t, "\nDecode, whose CPUs place the weights:\n");
+    text_puts(&t, f->decode.explain);
+    text_printf(&t, "\nPrefill, over weights placed by decode:\n");
+    text_puts(&t, f->prefill.explain);
+    text_put(&t, "", 1);
+    if (t.rc == OK)
+        f->explain = t.p;
+    else
+        text_fini(&t);
+    return t.rc;
 }
 
 int plan_search(struct plan_found *out, const struct plan_search_opts *o)
 {
-    const struct topo_machine *m = o->e.machine;
     struct plan *p = &out->plan;
     int rc;
 
     memset(out, 0, sizeof(*out));
-    name_machine(p, m);
-    snprintf(p->evidence, sizeof(p->evidence), "%s", o->evaluator->evidence);
-    snprintf(p->source, sizeof(p->source), "search");
-    rc = topo_tree_open(&out->fundamental, m, &o->tree, out->note, sizeof(out->note));
+    plan_begin(p, o, "search");
+    rc = topo_tree_open(&out->fundamental, o->e.machine, &o->tree, out->note,
+                        sizeof(out->note));
     if (rc == OK)
         rc = search_phase(&out->decode, p, o, out->fundamental, NULL);
     if (rc == OK)
@@ -218,15 +236,11 @@ int plan_search(struct plan_found *out, const struct plan_search_opts *o)
                           &chosen(&out->decode)->config);
     if (rc == OK)
         rc = plan_number_cpus(p);
+    if (rc == OK)
+        rc = rank_pairs(out, o);
+    if (rc == OK)
+        rc = explain(out);
     if (rc != OK)
         plan_found_free(out);
     return rc;
-}
-
-void plan_found_free(struct plan_found *f)
-{
-    plan_tree_found_free(&f->prefill);
-    plan_tree_found_free(&f->decode);
-    mem_free(f->fundamental);
-    f->fundamental = NULL;
 }

@@ -1,9 +1,12 @@
 /* plan/search.h - from a machine, a model and a trace to a plan with reasons.
  *
- * Decode first: its configuration places the weights. Then prefill, over weights that lie
- * where decode wants them.   Paper: Sandwich 5.   Threads: one. */
+ * What a method (plan/method.h) is asked and what it answers, and the search itself. It
+ * begins with decode, whose configuration places the weights, and then searches prefill over
+ * weights that lie where decode wants them.   Paper: Sandwich 5.   Threads: one. */
 #ifndef PLAN_SEARCH_H
 #define PLAN_SEARCH_H
+
+#include <signal.h>
 
 #include "plan/evaluator.h"
 #include "plan/plan.h"
@@ -11,7 +14,7 @@
 
 /* How far a search is. */
 struct plan_progress {
-    const char *what; /* "decode", "prefill", "steps of both phases" */
+    const char *what; /* "decode", "prefill", "steps of both phases", ... */
     int64_t n_measurements;
     double elapsed_s, limit_s; /* of this part; limit_s: at most so long, 0: no limit */
 };
@@ -21,22 +24,34 @@ struct plan_search_opts {
     struct plan_evaluator_opts e; /* workload, placement, phase: set per phase here */
     const struct model_config *model;
     enum kern_type type;
-    struct plan_lengths lengths;
+    struct plan_trace trace;
     int batch; /* sequences of a decode step */
     bool strict_tp;
     int max_ranks; /* 0: any */
+    int n_ranks;   /* of even_split; 0: one for each memory node */
     bool one_team; /* prefill on decode's CPUs and more: what this engine runs */
     struct topo_tree_opts tree;
     struct plan_tree_search_opts search;
+    /* A value other than 0, set by a signal handler, ends the search with ERR_CANCELED. May be
+     * NULL. */
+    const volatile sig_atomic_t *stop;
     /* Called as a part begins and before each of its measurements; may be NULL. */
     void (*progress)(void *ctx, const struct plan_progress *p);
     void *progress_ctx;
 };
 
+/* At least as many as the paper's k. */
+#define PLAN_RANKED_MAX 16
+
 struct plan_found {
     struct plan plan;
+    /* The plan and further ones that may be as good, by the expected time of a request. They
+     * have no tables of costs, of which only the plan has. Owned. */
+    struct plan *ranked; /* [n_ranked]; ranked[0] is the plan */
+    int n_ranked;
+    char *explain;                 /* the result with its reasons, lines of text; owned */
     struct topo_tree *fundamental; /* the searches' trees borrow from it */
-    struct plan_tree_found prefill, decode;
+    struct plan_tree_found prefill, decode; /* of the search; empty after other methods */
     char note[200]; /* what of the machine was left out and why, "" if nothing */
 };
 
@@ -53,7 +68,33 @@ MUST int plan_search_costs(struct plan *p, const struct plan_search_opts *o,
                            struct plan_evaluation *e, const struct topo_config *prefill,
                            const struct topo_config *decode);
 
+/* Such tables for any plan of this machine. ERR_ARG: the machine lacks one of its CPUs. */
+MUST int plan_measure_costs(struct plan *p, const struct plan_search_opts *o);
+
 /* The plan's phase from a choice. */
 MUST int plan_phase_set(struct plan_phase *out, const struct topo_config *c);
+
+/* ---- for the methods ---- */
+
+/* Machine, evidence and method of a plan to be filled. */
+void plan_begin(struct plan *p, const struct plan_search_opts *o, const char *method);
+/* Can one team run both phases: are decode's CPUs among prefill's? */
+bool plan_one_team(const struct plan *p);
+/* What the options and the model allow. */
+void plan_search_limits(struct topo_limits *out, const struct plan_search_opts *o,
+                        bool strict);
+
+/* An evaluation that tells o->progress how far it is, around another one. */
+struct plan_watch {
+    struct plan_evaluation e; /* to be used in place of `inner` */
+    const struct plan_evaluation *inner;
+    const struct plan_search_opts *o;
+    struct plan_progress progress;
+    uint64_t start_ns;
+};
+/* Begin a part; inner NULL: nothing is measured through it. *w must stay where it is. */
+void plan_watch_begin(struct plan_watch *w, const struct plan_search_opts *o,
+                      const struct plan_evaluation *inner, const char *what,
+                      double limit_s);
 
 #endif

@@ -1,4 +1,5 @@
 /* The tables by which a mixed batch chooses its phase: both phases, step by step in turn. */
+#include "base/mem.h"
 #include "measure/compare.h"
 #include "plan/search.h"
 
@@ -44,7 +45,8 @@ static int add_row(struct plan_costs *costs[2], struct measure *m, struct pair *
     struct simulate_workload work;
     int rc;
 
-    plan_piece_workload(&work, x->o->model, x->o->type, n_rows, x->o->e.n_ctx_tok);
+    plan_piece_workload(&work, x->o->model, x->o->type, n_rows,
+                        (int64_t)plan_points_mean(&x->o->trace.contexts));
     x->step.n_rows = n_rows;
     x->step.workload = &work;
     rc = measure_compare(m, 2, &o, one_step, x);
@@ -88,4 +90,67 @@ int plan_search_costs(struct plan *p, const struct plan_search_opts *o,
     if (rc == OK)
         rc = plan_costs_check(&p->prefill.costs, "prefill");
     return rc == OK ? plan_costs_check(&p->decode.costs, "decode") : rc;
+}
+
+/* ---- for a plan without its trees ---- */
+
+/* The phase as the configuration of a tree that has just its ranks. */
+static int config_of(struct topo_tree **tree, struct topo_config *c,
+                     const struct plan_phase *f, const struct topo_machine *m)
+{
+    int n = f->n_ranks * f->n_threads, pus[CPU_MAX], rc;
+
+    *tree = NULL;
+    for (int i = 0; i < n; i++) {
+        for (pus[i] = 0; pus[i] < m->n_pus && m->pus[pus[i]].os_index != f->cpus[i];)
+            pus[i]++;
+        if (pus[i] == m->n_pus)
+            return err_set(ERR_ARG, "the plan's CPU %d is not one of %s", f->cpus[i],
+                           m->name);
+    }
+    rc = topo_tree_of_ranks(tree, m, pus, f->n_ranks, f->n_threads);
+    return rc == OK ? topo_config_cut(c, *tree, 1, NULL) : rc;
+}
+
+static int open_and_measure(struct plan *p, const struct plan_search_opts *o,
+                            const struct topo_config *prefill,
+                            const struct topo_config *decode)
+{
+    struct plan_evaluator_opts eo = o->e;
+    struct simulate_workload workload;
+    struct plan_evaluation e = {0};
+    struct plan_watch w;
+    int rc =
+        plan_workload(&workload, o->model, o->type, TOPO_PREFILL, &o->trace, o->batch);
+
+    eo.phase = TOPO_PREFILL;
+    eo.workload = &workload;
+    eo.placement = decode;
+    if (rc == OK)
+        rc = o->evaluator->open(&e, &eo);
+    if (rc != OK)
+        return rc;
+    plan_watch_begin(&w, o, NULL, "steps of both phases", PLAN_COSTS_S);
+    rc = plan_search_costs(p, o, &e, prefill, decode);
+    o->evaluator->close(&e);
+    return rc;
+}
+
+int plan_measure_costs(struct plan *p, const struct plan_search_opts *o)
+{
+    struct topo_tree *trees[2] = {0};
+    struct topo_config prefill, decode;
+    int rc = OK;
+
+    p->prefill.costs.n = p->decode.costs.n = 0;
+    if (plan_is_one(p))
+        return OK;
+    rc = config_of(&trees[0], &prefill, &p->prefill, o->e.machine);
+    if (rc == OK)
+        rc = config_of(&trees[1], &decode, &p->decode, o->e.machine);
+    if (rc == OK)
+        rc = open_and_measure(p, o, &prefill, &decode);
+    mem_free(trees[0]);
+    mem_free(trees[1]);
+    return rc;
 }

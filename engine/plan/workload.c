@@ -1,10 +1,5 @@
 #include "plan/workload.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-
 /* Keys and values are f32 unless the engine is told otherwise. */
 static struct model_cost_types types(enum kern_type weight)
 {
@@ -83,89 +78,24 @@ static void decode_work(struct simulate_step *w, const struct model_config *c,
 
 /* ---- traces ---- */
 
-static int check_lengths(const struct plan_lengths *l)
-{
-    if (l->n < 1)
-        return err_set(ERR_ARG, "lengths: expected a request at least, found none");
-    for (int64_t i = 0; i < l->n; i++)
-        if (l->n_prompt[i] < 1 || l->n_output[i] < 1)
-            return err_set(ERR_ARG,
-                           "lengths: request %lld: expected 1 token or more, found a "
-                           "prompt of %lld and an output of %lld",
-                           (long long)i, (long long)l->n_prompt[i],
-                           (long long)l->n_output[i]);
-    return OK;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* The middles of as many equal parts of the sorted lengths; equal ones are one step that
- * happens more often. */
-static int prefill_works(struct simulate_workload *out, const struct model_config *c,
-                         enum kern_type type, const struct plan_lengths *l)
-{
-    int64_t parts = l->n < SIMULATE_STEPS_MAX ? l->n : SIMULATE_STEPS_MAX, last = 0;
-    int64_t *sorted = mem_new(MEM_OTHER, (size_t)l->n, sizeof(*sorted));
-
-    if (!sorted)
-        return ERR_NOMEM;
-    memcpy(sorted, l->n_prompt, (size_t)l->n * sizeof(*sorted));
-    qsort(sorted, (size_t)l->n, sizeof(*sorted), ascending);
-    for (int64_t i = 0; i < parts; i++) {
-        int64_t n_tok = sorted[(2 * i + 1) * l->n / (2 * parts)];
-
-        if (n_tok == last)
-            out->v[out->n - 1].weight++;
-        else
-            prefill_work(&out->v[out->n++], c, type, n_tok, 0);
-        last = n_tok;
-    }
-    mem_free(sorted);
-    return OK;
-}
-
-double plan_mean_prompt(const struct plan_lengths *l)
-{
-    double sum = 0;
-
-    for (int64_t i = 0; i < l->n; i++)
-        sum += (double)l->n_prompt[i];
-    return sum / (double)l->n;
-}
-
-double plan_mean_context(const struct plan_lengths *l)
-{
-    double n = 0, sum = 0;
-
-    for (int64_t i = 0; i < l->n; i++) {
-        double out = (double)l->n_output[i];
-
-        sum += out * (double)l->n_prompt[i] + out * (out + 1) / 2;
-        n += out;
-    }
-    return sum / n;
-}
-
 int plan_workload(struct simulate_workload *out, const struct model_config *c,
-                  enum kern_type type, enum topo_phase phase,
-                  const struct plan_lengths *l, int batch)
+                  enum kern_type type, enum topo_phase phase, const struct plan_trace *t,
+                  int batch)
 {
-    int rc = check_lengths(l);
+    const struct plan_points *p = phase == TOPO_PREFILL ? &t->prompts : &t->contexts;
 
     *out = (struct simulate_workload){.phase = phase};
-    if (rc == OK && batch < 1)
-        rc = err_set(ERR_ARG, "batch: expected 1 sequence or more, found %d", batch);
-    if (rc != OK)
-        return rc;
-    if (phase == TOPO_PREFILL)
-        return prefill_works(out, c, type, l);
-    decode_work(&out->v[0], c, type, plan_mean_context(l), batch);
-    out->n = 1;
+    if (batch < 1)
+        return err_set(ERR_ARG, "batch: expected 1 sequence or more, found %d", batch);
+    for (int i = 0; i < p->n; i++) {
+        struct simulate_step *w = &out->v[out->n++];
+
+        if (phase == TOPO_PREFILL)
+            prefill_work(w, c, type, plan_point_tok(&p->v[i]), 0);
+        else
+            decode_work(w, c, type, p->v[i].tok, batch);
+        w->weight = p->v[i].weight;
+    }
     return OK;
 }
 

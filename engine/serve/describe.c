@@ -117,12 +117,51 @@ static json_t *describe_kernels(const struct serve *s)
                      model_kern_note(s->model));
 }
 
-static json_t *describe_phase(const struct plan_phase *f)
+/* The sizes of messages, and how many microseconds each algorithm took. */
+static json_t *describe_timings(const struct par_timings *t)
 {
-    return json_pack("{s:i, s:i, s:o, s:s}", "n_ranks", f->n_ranks, "n_threads",
+    json_t *a = json_array();
+
+    for (int i = 0; i < t->n; i++) {
+        json_t *o = json_pack("{s:I}", "message_bytes", (json_int_t)t->row[i].bytes);
+
+        for (int k = 0; par_colls[k]; k++) {
+            char key[40];
+
+            snprintf(key, sizeof(key), "%s_us", par_colls[k]->name);
+            json_object_set_new(o, key, json_number(1e6 * t->row[i].seconds[k]));
+        }
+        json_array_append_new(a, o);
+    }
+    return a;
+}
+
+/* How the ranks of a phase sum: the algorithms by message size, who chose them, and what was
+ * measured for it. */
+static json_t *describe_sums(const struct serve *s, enum serve_phase which)
+{
+    bool one = s->decode == s->prefill;
+    const struct plan_phase *f =
+        which == SERVE_DECODE ? &s->plan.decode : &s->plan.prefill;
+    const struct model_phase *p = which == SERVE_DECODE ? s->decode : s->prefill;
+
+    if (f->n_ranks == 1 || s->o.deterministic)
+        return json_pack("{s:s}", "by",
+                         f->n_ranks == 1 ? "one rank" : "deterministic order");
+    return json_pack("{s:s, s:o, s:o}", "by", f->allreduce.n > 0 ? "plan" : "measured",
+                     "algorithms", plan_allreduce_to_json(model_phase_choice(p)),
+                     "measured", describe_timings(&s->sums[one ? SERVE_PREFILL : which]));
+}
+
+static json_t *describe_phase(const struct serve *s, enum serve_phase which)
+{
+    const struct plan_phase *f =
+        which == SERVE_DECODE ? &s->plan.decode : &s->plan.prefill;
+
+    return json_pack("{s:i, s:i, s:o, s:s, s:o}", "n_ranks", f->n_ranks, "n_threads",
                      f->n_threads, "expected_s",
                      isfinite(f->expected_s) ? json_real(f->expected_s) : json_null(),
-                     "why", f->why);
+                     "why", f->why, "allreduce", describe_sums(s, which));
 }
 
 static json_t *describe_plan(const struct serve *s)
@@ -131,10 +170,11 @@ static json_t *describe_plan(const struct serve *s)
     char cpus[CPU_MAX * 5 + 1];
 
     cpu_list_print(p->cpus, p->n_cpus, cpus, sizeof(cpus));
-    return json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:s}", "source",
+    return json_pack("{s:o, s:s, s:s, s:s, s:s, s:o, s:o, s:s}", "source",
                      json_string_lossy(p->source), "machine", p->machine, "evidence",
-                     p->evidence, "cpus", cpus, "prefill", describe_phase(&p->prefill),
-                     "decode", describe_phase(&p->decode), "policy", s->policy->name);
+                     p->evidence, "method", p->method, "cpus", cpus, "prefill",
+                     describe_phase(s, SERVE_PREFILL), "decode",
+                     describe_phase(s, SERVE_DECODE), "policy", s->policy->name);
 }
 
 /* What decides under which phase a step runs, and how often it chose which. */
@@ -152,10 +192,13 @@ static json_t *describe_choice(const struct serve *s)
 /* How many of the schedules in use (matrices x numbers of rows x phases) were tuned. */
 static json_t *describe_schedules(const struct serve *s)
 {
+    const char *file = s->o.schedules      ? s->o.schedules
+                       : s->plan.schedules ? s->o.plan
+                                           : NULL;
+
     return json_pack("{s:o, s:I, s:I}", "file",
-                     s->o.schedules ? json_string_lossy(s->o.schedules) : json_null(),
-                     "n_schedules", (json_int_t)s->n_schedules, "n_tuned",
-                     (json_int_t)s->n_tuned);
+                     file ? json_string_lossy(file) : json_null(), "n_schedules",
+                     (json_int_t)s->n_schedules, "n_tuned", (json_int_t)s->n_tuned);
 }
 
 static json_t *describe_budget(const struct serve *s)
@@ -185,6 +228,7 @@ static json_t *describe_memory(const struct serve *s)
     json_object_set_new(o, "rss_bytes", json_integer((json_int_t)mem_rss_bytes()));
     json_object_set_new(o, "kv_pool_bytes", json_integer((json_int_t)kv.pool_bytes));
     json_object_set_new(o, "kv_reserved_total", json_integer(kv.n_reserved_total));
+    json_object_set_new(o, "kv_budget_tok", json_integer(kv.limit_tok));
     return o;
 }
 
@@ -200,24 +244,31 @@ static int64_t copied_bytes(const struct serve *s)
 /* wait_frac: the share of the time for which a thread waited for the others. */
 static json_t *describe_totals(const struct serve_totals *t)
 {
-    return json_pack("{s:I, s:I, s:f, s:o}", "n_steps", (json_int_t)t->n_steps, "n_tok",
-                     (json_int_t)t->n_tok, "forward_s", (double)t->forward_ns * 1e-9,
-                     "wait_frac",
-                     t->forward_ns ? json_real((double)t->wait_ns / (double)t->forward_ns)
-                                   : json_null());
+    return json_pack(
+        "{s:I, s:I, s:f, s:f, s:f, s:o}", "n_steps", (json_int_t)t->n_steps, "n_tok",
+        (json_int_t)t->n_tok, "forward_s", (double)t->forward_ns * 1e-9, "sample_s",
+        (double)t->sample_ns * 1e-9, "sched_s", (double)t->sched_ns * 1e-9, "wait_frac",
+        t->forward_ns ? json_real((double)t->wait_ns / (double)t->forward_ns)
+                      : json_null());
 }
 
 static json_t *describe_work(const struct serve *s)
 {
+    const struct serve_totals *p = &s->totals[SERVE_PREFILL], *d = p + 1;
+    struct serve_kv_stat kv;
+
+    serve_kv_stat(s, &kv);
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "n_steps",
-        (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}",
+        "n_steps", (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
         "switch_copied_bytes", (json_int_t)copied_bytes(s), "n_tok", (json_int_t)s->n_tok,
-        "forward_s", s->busy_s, "linear_s", s->op_s[MODEL_T_LINEAR], "attn_s",
-        s->op_s[MODEL_T_ATTN], "norm_rope_s", s->op_s[MODEL_T_NORM_ROPE], "head_s",
-        s->op_s[MODEL_T_HEAD], "reduce_s", s->op_s[MODEL_T_REDUCE], "wait_s",
-        s->op_s[MODEL_T_WAIT], "prefill", describe_totals(&s->totals[SERVE_PREFILL]),
-        "decode", describe_totals(&s->totals[SERVE_DECODE]));
+        "n_preempted", (json_int_t)kv.n_preempted, "n_recomputed_tok",
+        (json_int_t)kv.n_recomputed_tok, "forward_s",
+        (double)(p->forward_ns + d->forward_ns) * 1e-9, "linear_s",
+        s->op_s[MODEL_T_LINEAR], "attn_s", s->op_s[MODEL_T_ATTN], "norm_rope_s",
+        s->op_s[MODEL_T_NORM_ROPE], "head_s", s->op_s[MODEL_T_HEAD], "reduce_s",
+        s->op_s[MODEL_T_REDUCE], "wait_s", s->op_s[MODEL_T_WAIT], "prefill",
+        describe_totals(p), "decode", describe_totals(d));
 }
 
 /* Of all ranks. */

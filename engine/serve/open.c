@@ -132,11 +132,13 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
     if (rc != OK)
         return rc;
     memcpy(s->model_format, f->format, sizeof(s->model_format));
-    s->max_tok = s->o.max_tok;
-    if (s->max_tok == 0)
-        s->max_tok =
+    mo.max_tok = s->o.max_tok;
+    if (mo.max_tok == 0)
+        mo.max_tok =
             f->config.max_tok < DEFAULT_MAX_TOK ? f->config.max_tok : DEFAULT_MAX_TOK;
-    mo.max_tok = s->max_tok;
+    s->max_tok = mo.max_tok;
+    if (s->o.kv_budget_tok > 0 && s->o.kv_budget_tok < s->max_tok)
+        s->max_tok = s->o.kv_budget_tok;
     rc = caller_bytes(s, &f->config, mo.kv_type, &mo.caller_bytes);
     if (rc == OK)
         rc = model_open(&s->model, f, s->team, &mo);
@@ -175,6 +177,29 @@ static int open_phases(struct serve *s)
     return rc;
 }
 
+/* How the ranks of a phase sum: as the plan says, otherwise as is fastest here and now. The
+ * tokens of a plan that says nothing may so differ from run to run with more than two ranks.
+ * A deterministic model has an order of its own. */
+static int choose_sums(struct serve *s, struct model_phase *phase,
+                       const struct plan_phase *f, enum serve_phase which)
+{
+    if (f->n_ranks == 1 || s->o.deterministic)
+        return OK;
+    if (f->allreduce.n == 0)
+        return model_phase_choice_measure(phase, &s->sums[which]);
+    model_phase_choice_set(phase, &f->allreduce);
+    return OK;
+}
+
+static int open_sums(struct serve *s)
+{
+    int rc = choose_sums(s, s->prefill, &s->plan.prefill, SERVE_PREFILL);
+
+    if (rc == OK && s->decode != s->prefill)
+        rc = choose_sums(s, s->decode, &s->plan.decode, SERVE_DECODE);
+    return rc;
+}
+
 /* A row of schedules out of the cache, as the model asks for it. */
 struct tuned {
     struct serve *s;
@@ -193,26 +218,41 @@ static int tuned_row(void *ctx, const struct kern_variant *v, const struct kern_
     return rc;
 }
 
-static int open_schedules(struct serve *s)
+/* Those of the file asked for, otherwise the plan's. */
+static int phase_schedules(struct serve *s, struct model_phase *phase,
+                           const struct plan_phase *f)
 {
     struct tuned t = {.s = s};
+    struct tune_cache *own = NULL;
     int rc;
 
-    if (!s->o.schedules)
-        return OK;
-    if (access(s->o.schedules, R_OK) != 0) /* the tuner begins a new one, we do not */
-        return err_set(ERR_IO, "%s: cannot open: %m", s->o.schedules);
-    rc = tune_cache_open(&t.cache, s->o.schedules, s->plan.cpus, s->plan.n_cpus);
-    if (rc == OK)
-        rc = model_phase_schedules(s->prefill, tuned_row, &t);
+    if (s->o.schedules) {
+        rc = tune_cache_open(&own, s->o.schedules, f->cpus, f->n_ranks * f->n_threads);
+        t.cache = own;
+    } else {
+        rc = plan_schedules(&s->plan, f, &t.cache);
+    }
+    if (rc == OK && t.cache)
+        rc = model_phase_schedules(phase, tuned_row, &t);
+    tune_cache_close(&own);
+    return rc;
+}
+
+static int open_schedules(struct serve *s)
+{
+    int rc;
+
+    if (s->o.schedules && access(s->o.schedules, R_OK) != 0)
+        return err_set(ERR_IO, "%s: cannot open: %m",
+                       s->o.schedules); /* as a tuner would not */
+    rc = phase_schedules(s, s->prefill, &s->plan.prefill);
     if (rc == OK && s->decode != s->prefill)
-        rc = model_phase_schedules(s->decode, tuned_row, &t);
-    tune_cache_close(&t.cache);
-    if (rc == OK && s->n_tuned == 0)
+        rc = phase_schedules(s, s->decode, &s->plan.decode);
+    if (rc == OK && s->n_tuned == 0 && s->n_schedules > 0)
         log_warning("schedules_not_for_this", 0, (double)s->n_schedules,
                     "%s has no schedule for this model, CPU, threads and build: the cost "
                     "model chooses",
-                    s->o.schedules);
+                    s->o.schedules ? s->o.schedules : s->o.plan);
     return rc;
 }
 
@@ -243,6 +283,8 @@ static int open_pool(struct serve *s)
         rc = model_kv_bind(s->model, s->pool);
     if (rc != OK)
         return rc;
+    kv_pool_limit(s->pool, s->o.kv_budget_tok > 0 ? s->o.kv_budget_tok
+                                                  : s->o.max_seqs * s->max_tok);
     par_team_run(s->team, par_team_size(s->team), touch_pool, s->pool);
     return serve_kv_numa_report(s);
 }
@@ -283,7 +325,9 @@ static int take_arrays(struct serve *s)
     s->chunks = mem_new(MEM_OTHER, n, sizeof(*s->chunks));
     s->stepping = mem_new(MEM_OTHER, n, sizeof(*s->stepping));
     s->logits = mem_new(MEM_ACTIVATIONS, n * (size_t)serve_vocab(s), sizeof(*s->logits));
-    if (!s->live || !s->view || !s->entries || !s->chunks || !s->stepping || !s->logits)
+    s->new_ids = mem_new(MEM_OTHER, n, sizeof(*s->new_ids));
+    if (!s->live || !s->view || !s->entries || !s->chunks || !s->stepping || !s->logits ||
+        !s->new_ids)
         return ERR_NOMEM;
     return OK;
 }
@@ -341,6 +385,8 @@ int serve_open_shown(struct serve **out, const struct serve_opts *o,
     if (rc == OK)
         rc = open_phases(s);
     if (rc == OK)
+        rc = open_sums(s);
+    if (rc == OK)
         rc = open_schedules(s);
     if (rc == OK)
         rc = open_pool(s);
@@ -395,6 +441,7 @@ void serve_close(struct serve **sp)
     mem_free(s->chunks);
     mem_free(s->stepping);
     mem_free(s->logits);
+    mem_free(s->new_ids);
     tok_close(&s->tok);
     kv_pool_close(&s->pool);
     if (s->decode != s->prefill)
@@ -403,6 +450,7 @@ void serve_close(struct serve **sp)
     model_close(&s->model);
     par_team_close(&s->team);
     topo_machine_close(&s->machine);
+    plan_fini(&s->plan);
     opt_free(serve_opt_table, &s->o);
     pthread_cond_destroy(&s->submitted);
     pthread_mutex_destroy(&s->lock);

@@ -35,6 +35,26 @@ int topo_tree_copy(struct topo_tree **out, const struct topo_tree *t)
     return OK;
 }
 
+int topo_tree_of_ranks(struct topo_tree **out, const struct topo_machine *m,
+                       const int *pus, int n_ranks, int n_threads)
+{
+    int n = n_ranks * n_threads;
+    struct topo_tree *t =
+        mem_new(MEM_OTHER, 1, sizeof(*t) + (size_t)n * sizeof(t->pus[0]));
+
+    *out = t;
+    if (!t)
+        return ERR_NOMEM;
+    t->machine = m;
+    t->n_levels = 3;
+    t->levels[0] = (struct topo_level){TOPO_MACHINE, n_ranks, n_ranks};
+    t->levels[1] = (struct topo_level){TOPO_GROUP, n_threads, n_threads};
+    t->levels[2] = (struct topo_level){.kinds = TOPO_PU};
+    t->n_pus = n;
+    memcpy(t->pus, pus, (size_t)n * sizeof(*pus));
+    return OK;
+}
+
 /* ---- transformations ---- */
 
 /* A copy of `t` for n_pus PUs, which are not filled in, and one more step. */

@@ -68,6 +68,12 @@ struct topo_tree_opts {
 MUST int topo_tree_open(struct topo_tree **out, const struct topo_machine *m,
                         const struct topo_tree_opts *o, char *note, size_t note_bytes);
 
+/* A tree of n_ranks nodes over these PUs (indices into m->pus), an equal run of n_threads for
+ * each: what somebody else than the topology decided. Its cross-section at level 1 has these
+ * ranks. *out is owned by the caller, mem_free(). ERR_NOMEM. */
+MUST int topo_tree_of_ranks(struct topo_tree **out, const struct topo_machine *m,
+                            const int *pus, int n_ranks, int n_threads);
+
 /* *out is owned by the caller, mem_free(). */
 MUST int topo_tree_copy(struct topo_tree **out, const struct topo_tree *t);
 

@@ -148,31 +148,37 @@ static int check_whole(const json_t *root, const json_t *groups, const char *pat
     return rc;
 }
 
-int tune_cache_read(struct tune_cache *c)
+int tune_cache_parse(struct tune_cache *c, const json_t *root, const char *where)
 {
     const json_t *groups = NULL, *one;
-    json_t *root = NULL;
     size_t i;
-    int rc;
+    int rc = OK;
 
-    rc = json_read_file(&root, c->path, MAX_BYTES);
-    if (rc == OK && !json_is_object(root))
-        rc = err_set(ERR_FORMAT, "%s: expected an object", c->path);
+    if (!json_is_object(root))
+        return err_set(ERR_FORMAT, "%s: expected an object", where);
+    rc = json_get_arr(root, "groups", &groups, where);
     if (rc == OK)
-        rc = json_get_arr(root, "groups", &groups, c->path);
-    if (rc == OK)
-        rc = check_whole(root, groups, c->path);
+        rc = check_whole(root, groups, where);
     if (rc != OK)
-        goto out;
+        return rc;
     json_array_foreach(groups, i, one)
     {
         struct tune_group *g = tune_cache_add_group(c);
 
-        rc = g ? read_group(g, one, c->path, i) : ERR_NOMEM;
+        rc = g ? read_group(g, one, where, i) : ERR_NOMEM;
         if (rc != OK)
-            goto out;
+            break;
     }
-out:
+    return rc;
+}
+
+int tune_cache_read(struct tune_cache *c)
+{
+    json_t *root = NULL;
+    int rc = json_read_file(&root, c->path, MAX_BYTES);
+
+    if (rc == OK)
+        rc = tune_cache_parse(c, root, c->path);
     json_decref(root);
     return rc;
 }
@@ -209,25 +215,28 @@ static json_t *group_json(const struct tune_group *g)
                      list);
 }
 
-static int write_cache(const struct tune_cache *c)
+json_t *tune_cache_to_json(const struct tune_cache *c)
 {
     json_t *groups = json_array(), *root = NULL;
+    bool ok = groups != NULL;
     char sum[17];
-    int rc = OK;
 
-    for (int i = 0; i < c->n_groups && rc == OK; i++)
-        if (json_array_append_new(groups, group_json(&c->groups[i])) != 0)
-            rc = err_set(ERR_NOMEM, "%s: no memory for its text", c->path);
-    if (rc == OK)
-        rc = json_checksum(groups, sum);
-    if (rc == OK) {
+    for (int i = 0; i < c->n_groups && ok; i++)
+        ok = json_array_append_new(groups, group_json(&c->groups[i])) == 0;
+    if (ok && json_checksum(groups, sum) == OK)
         root = json_pack("{s:i, s:s, s:O}", "version", VERSION, "checksum", sum, "groups",
                          groups);
-        rc = root ? json_write_file(root, c->path)
-                  : err_set(ERR_NOMEM, "%s: no memory for its text", c->path);
-    }
-    json_decref(root);
     json_decref(groups);
+    return root;
+}
+
+static int write_cache(const struct tune_cache *c)
+{
+    json_t *root = tune_cache_to_json(c);
+    int rc = root ? json_write_file(root, c->path)
+                  : err_set(ERR_NOMEM, "%s: no memory for its text", c->path);
+
+    json_decref(root);
     return rc;
 }
 

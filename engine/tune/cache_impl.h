@@ -4,6 +4,8 @@
 #ifndef TUNE_CACHE_IMPL_H
 #define TUNE_CACHE_IMPL_H
 
+#include <jansson.h>
+
 #include "cpu/cpu.h"
 #include "tune/schedule_cache.h"
 
@@ -46,6 +48,8 @@ MUST int tune_cache_open_as(struct tune_cache **out, const char *path,
 
 /* Add to c what the file holds, all of it checked; ERR_NOTFOUND: there is no file. */
 MUST int tune_cache_read(struct tune_cache *c);
+/* The same of the object of a file, which error lines call `where`. */
+MUST int tune_cache_parse(struct tune_cache *c, const json_t *root, const char *where);
 /* An empty group, zeroed but for nothing; NULL: ERR_NOMEM. Lent until the next one. */
 MUST struct tune_group *tune_cache_add_group(struct tune_cache *c);
 /* The group of the same key as x; NULL: there is none. Lent as above. */

@@ -47,24 +47,56 @@ struct tune_entry *tune_group_entry(struct tune_group *g, int64_t m)
     return &g->entries[i];
 }
 
-int tune_cache_open_as(struct tune_cache **out, const char *path,
-                       const struct tune_key *key, const int *cpus, int n_threads)
+int tune_cache_use(struct tune_cache *c, const int *cpus, int n_threads)
 {
-    struct tune_cache *c;
-    int rc;
-
-    *out = NULL;
     if (n_threads < 1 || n_threads > CPU_MAX)
         return err_set(ERR_ARG, "schedules for %d threads, expected 1 to %d", n_threads,
                        CPU_MAX);
-    c = mem_new(MEM_OTHER, 1, sizeof(*c));
+    c->n_threads = n_threads;
+    memcpy(c->cpus, cpus, (size_t)n_threads * sizeof(*cpus));
+    return OK;
+}
+
+int tune_cache_n(const struct tune_cache *c)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n_groups; i++)
+        n += c->groups[i].n_entries;
+    return n;
+}
+
+int tune_cache_of_json(struct tune_cache **out, const json_t *o, const char *where)
+{
+    struct tune_cache *c = mem_new(MEM_OTHER, 1, sizeof(*c));
+    int rc = c ? OK : ERR_NOMEM;
+
+    *out = NULL;
+    if (rc == OK) {
+        tune_key_here(&c->key);
+        rc = o ? tune_cache_parse(c, o, where) : OK;
+    }
+    if (rc == OK)
+        *out = c, c = NULL; /* the caller's now */
+    tune_cache_close(&c);
+    return rc;
+}
+
+int tune_cache_open_as(struct tune_cache **out, const char *path,
+                       const struct tune_key *key, const int *cpus, int n_threads)
+{
+    struct tune_cache *c = mem_new(MEM_OTHER, 1, sizeof(*c));
+    int rc;
+
+    *out = NULL;
     if (!c)
         return ERR_NOMEM;
     c->key = *key;
-    c->n_threads = n_threads;
-    memcpy(c->cpus, cpus, (size_t)n_threads * sizeof(*cpus));
-    c->path = mem_strdup(MEM_OTHER, path);
-    rc = c->path ? tune_cache_read(c) : ERR_NOMEM;
+    rc = tune_cache_use(c, cpus, n_threads);
+    if (rc == OK) {
+        c->path = mem_strdup(MEM_OTHER, path);
+        rc = c->path ? tune_cache_read(c) : ERR_NOMEM;
+    }
     if (rc == ERR_NOTFOUND) {
         err_clear();
         rc = OK;
@@ -134,16 +166,23 @@ struct tune_group *tune_cache_find(const struct tune_cache *c, const struct tune
     return NULL;
 }
 
-int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
-                   const struct kern_schedule *s, const struct measure_report *t)
+/* The group of this shape with the thread set; NULL: there is none. *x: its key. */
+static struct tune_group *group_of(const struct tune_cache *c,
+                                   const struct tune_shape *shape, struct tune_group *x)
 {
-    struct tune_group x, *g;
-    struct tune_entry *e;
     struct kern_mat w;
 
     mat_of(shape, &w);
-    group_key(c, shape->v, &w, c->n_threads, &x);
-    g = tune_cache_find(c, &x);
+    group_key(c, shape->v, &w, c->n_threads, x);
+    return tune_cache_find(c, x);
+}
+
+int tune_cache_put(struct tune_cache *c, const struct tune_shape *shape,
+                   const struct kern_schedule *s, const struct measure_report *t)
+{
+    struct tune_group x, *g = group_of(c, shape, &x);
+    struct tune_entry *e;
+
     if (!g) {
         g = tune_cache_add_group(c);
         if (!g)
@@ -169,25 +208,41 @@ static bool legal(const struct kern_schedule *s, const struct kern_variant *v,
     return ok;
 }
 
-bool tune_cache_has(const struct tune_cache *c, const struct tune_shape *shape,
-                    struct kern_schedule *out)
+/* The entry of exactly this shape, if it is legal. */
+static const struct tune_entry *entry_of(const struct tune_cache *c,
+                                         const struct tune_shape *shape)
 {
     struct tune_group x;
-    const struct tune_group *g;
+    const struct tune_group *g = group_of(c, shape, &x);
     struct kern_mat w;
 
     mat_of(shape, &w);
-    group_key(c, shape->v, &w, c->n_threads, &x);
-    g = tune_cache_find(c, &x);
     for (int i = 0; g && i < g->n_entries; i++) {
         const struct tune_entry *e = &g->entries[i];
 
-        if (e->m == shape->m && legal(&e->s, shape->v, &w, e->m, c->n_threads)) {
-            *out = e->s;
-            return true;
-        }
+        if (e->m == shape->m && legal(&e->s, shape->v, &w, e->m, c->n_threads))
+            return e;
     }
-    return false;
+    return NULL;
+}
+
+bool tune_cache_has(const struct tune_cache *c, const struct tune_shape *shape,
+                    struct kern_schedule *out)
+{
+    const struct tune_entry *e = entry_of(c, shape);
+
+    if (e)
+        *out = e->s;
+    return e != NULL;
+}
+
+int tune_cache_copy(struct tune_cache *to, const struct tune_cache *from,
+                    const struct tune_shape *shape, bool *found)
+{
+    const struct tune_entry *e = entry_of(from, shape);
+
+    *found = e != NULL;
+    return e ? tune_cache_put(to, shape, &e->s, e->t.n > 0 ? &e->t : NULL) : OK;
 }
 
 /* ---- dispatch ---- */

@@ -12,6 +12,8 @@
 #ifndef TUNE_SCHEDULE_CACHE_H
 #define TUNE_SCHEDULE_CACHE_H
 
+#include <jansson.h>
+
 #include "tune/measure.h"
 
 struct tune_cache;
@@ -19,6 +21,21 @@ struct tune_cache;
 MUST int tune_cache_open(struct tune_cache **out, const char *path, const int *cpus,
                          int n_threads);
 void tune_cache_close(struct tune_cache **c);
+
+/* A cache without a file of its own, for schedules that are part of another document. `o`: an
+ * object of tune_cache_to_json(), NULL for none; error lines call it `where`. It has no thread
+ * set until tune_cache_use(). */
+MUST int tune_cache_of_json(struct tune_cache **out, const json_t *o, const char *where);
+/* All of it as the object that a file holds. New reference; NULL: no memory. */
+json_t *tune_cache_to_json(const struct tune_cache *c);
+/* The number of its schedules. */
+int tune_cache_n(const struct tune_cache *c);
+/* The thread set from now on. ERR_ARG: not in 1 .. CPU_MAX. */
+MUST int tune_cache_use(struct tune_cache *c, const int *cpus, int n_threads);
+/* Put what `from` has for exactly this shape, with its measurement; both have the same thread
+ * set. *found: whether it has one. ERR_NOMEM. */
+MUST int tune_cache_copy(struct tune_cache *to, const struct tune_cache *from,
+                         const struct tune_shape *shape, bool *found);
 /* Write what was put into the file, and keep what others have put there since. */
 MUST int tune_cache_save(const struct tune_cache *c);
 

@@ -213,7 +213,7 @@ static int run_rank(struct rank *r, int rank)
         return ERR_NOMEM;
     TRY(par_comm_join(&r->self, b->comm, rank, SPIN_NS));
     TRY(check(r));
-    TRY(par_comm_measure(&r->self));
+    TRY(par_comm_measure(&r->self, NULL));
     TRY(measure_open(&r->measure, b->n_sides, (int)b->o->rounds));
     TRY(agree_on_reps(r));
     TRY(measure_compare(r->measure, b->n_sides, &o, one_time, r));

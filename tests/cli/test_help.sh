@@ -59,6 +59,8 @@ searches=$(ls engine/tune/policy/*.c | sed 's|.*/||; s|\.c$||' | paste -s -d, - 
 check "tune --help lists the policies" lists "$searches" "$sandwich" tune --help
 machines=$(ls engine/simulate/machines/*.json | sed 's|.*/||; s|\.json$||' | paste -s -d, - |
     sed 's/,/, /g')
+methods=$(ls engine/plan/method/*.c | sed 's|.*/||; s|\.c$||' | paste -s -d, - | sed 's/,/, /g')
+check "plan --help lists the methods" lists "$methods" "$sandwich" plan --help
 check "plan --help lists the machines" lists "$machines" "$sandwich" plan --help
 check "model make --help lists the architectures" sh -c \
     "$sandwich model make --help | grep -q 'One of: llama-160m, sheared-llama-1.3b'"

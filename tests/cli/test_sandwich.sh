@@ -62,6 +62,22 @@ check "plan measured on this host" sh -c "$sandwich plan --model $dir/tiny.gguf 
 check "the same ids by a plan that was measured" same_output "$dir/ids" \
     "$sandwich" run --model "$dir/tiny.gguf" -n 12 --ignore-eos --prompt-ids 1,2,3 --ids \
     --plan "$dir/found.json"
+methods="one_plan vllmpp"
+[ "$(nproc)" -gt 1 ] && methods="$methods even_split:--ranks=2"
+for m in $methods; do
+    check "plan --method $m" sh -c "$sandwich plan --model $dir/tiny.gguf --max-s 1 \
+        --method $(echo $m | tr ':' ' ') --out $dir/$m.json >$dir/out &&
+        grep -q '(measured), from ${m%:*}\$' $dir/out"
+    check "the same ids by $m" same_output "$dir/ids" "$sandwich" run --model "$dir/tiny.gguf" \
+        -n 12 --ignore-eos --prompt-ids 1,2,3 --ids --plan "$dir/$m.json"
+done
+check "unknown method" refuses 1 '"even_split"' "$sandwich" plan --model "$dir/tiny.gguf" \
+    --method evensplit
+check "ranks are for one method" refuses 2 'for --method even_split' "$sandwich" plan \
+    --model "$dir/tiny.gguf" --ranks 2
+check "a method needs a model" refuses 2 '--model is needed' "$sandwich" plan --method vllmpp
+check "plan --method on a simulated machine" sh -c "$sandwich plan --machine kunpeng920x4 \
+    --model llama-160m --method even_split | grep -q 'ranks sum by master_copy'"
 check "without a model nothing is measured" sh -c "$sandwich plan 2>&1 | grep -q 'nothing is measured'"
 check "plan for a simulated machine" sh -c "$sandwich plan --machine kunpeng920x4 \
     --model llama-160m --out $dir/far.json | grep -q '(simulated)'"

@@ -163,6 +163,7 @@ static inline int fuzz_plan(const uint8_t *data, size_t n)
     char *text[4] = {0};
 
     if (plan_read(&p, path) != OK) {
+        plan_fini(&p);
         fuzz_check_refusal(path);
         close(fd);
         return 0;
@@ -178,6 +179,8 @@ static inline int fuzz_plan(const uint8_t *data, size_t n)
         abort();
     for (int i = 0; i < 4; i++)
         mem_free(text[i]);
+    plan_fini(&p);
+    plan_fini(&again);
     unlink(copy);
     close(fd);
     return 0;

@@ -210,6 +210,29 @@ def refused(s):
     assert s.post(COMPLETIONS, harmless)[0] == 200
 
 
+def one_client_with_many_connections():
+    """It gets an answer on each of them: at worst status 429 with a reason."""
+    s = Server(sandwich, tiny)
+    body = json.dumps(dict(GREEDY, max_tokens=4))
+    request = "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (
+        COMPLETIONS, len(body), body)
+    answered = {}
+    try:
+        connections = [s.connect() for _ in range(320)]
+        for c in connections:
+            c.sendall(request.encode())
+        for c in connections:
+            r = http.client.HTTPResponse(c)
+            r.begin()
+            j = json.loads(r.read())
+            assert r.status == 200 or r.status == 429 and j["error"]["message"], (r.status, j)
+            answered[r.status] = answered.get(r.status, 0) + 1
+            c.close()
+        assert answered[200] >= 256, answered  # those that wait by default
+    finally:
+        assert s.stop()[0] == 0
+
+
 def key_is_asked_for():
     s = Server(sandwich, tiny, "--api-key", "secret")
     try:
@@ -236,7 +259,7 @@ def metrics_are_sound(s):
     # The step that ends a request is counted when it returns, which may be after the answer.
     for _ in range(1000):
         after = s.metrics()
-        if after["sandwich_requests_running"] == 0 and grew('sandwich_step_seconds_total{phase="decode"}') > 0:
+        if after["sandwich_requests_running"] == after["sandwich_kv_reserved_tokens"] == 0 and grew('sandwich_step_seconds_total{phase="decode"}') > 0:
             break
         time.sleep(0.01)
     assert grew("sandwich_generated_tokens_total") == 7
@@ -244,6 +267,8 @@ def metrics_are_sound(s):
     assert grew("sandwich_inter_token_seconds_count") == 6
     assert grew("sandwich_request_seconds_count") == 1
     assert grew('sandwich_http_responses_total{code="400"}') == 1
+    assert after["sandwich_kv_reserved_tokens"] == 0 and after["sandwich_kv_budget_tokens"] > 0
+    assert after["sandwich_preemptions_total"] == after["sandwich_recomputed_tokens_total"] == 0
     assert after["sandwich_requests_running"] == after["sandwich_requests_waiting"] == 0
     assert grew('sandwich_step_seconds_total{phase="decode"}') > 0
     assert after['sandwich_request_seconds_bucket{le="+Inf"}'] == after["sandwich_request_seconds_count"]
@@ -460,6 +485,7 @@ else:
     tap.skip("promtool", "promtool is not installed")
 tap.check("SIGTERM ends it when it is idle", ends_well, shared)
 tap.check("the API key", key_is_asked_for)
+tap.check("one client with many connections", one_client_with_many_connections)
 tap.check("the same tokens in any company", same_tokens_in_any_company)
 tap.check("SIGTERM lets requests end", drains, signal.SIGTERM)
 tap.check("SIGINT lets requests end", drains, signal.SIGINT)

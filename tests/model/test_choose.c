@@ -98,10 +98,11 @@ static void ask_tune(struct answer *a, const char *path)
 
 static void ask_plan(struct answer *a, const char *path)
 {
+    const struct plan_trace trace = {
+        .prompts = {1, {{8, 1}}}, .contexts = {1, {{8, 1}}}, .mean_output = 1};
     struct plan_evaluator_opts o = {.model_path = path,
                                     .precision = "relaxed",
-                                    .n_prompt_tok = 8,
-                                    .n_ctx_tok = 8,
+                                    .trace = &trace,
                                     .batch = 1,
                                     .phase = TOPO_PREFILL,
                                     .seed = 1};

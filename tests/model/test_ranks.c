@@ -234,6 +234,30 @@ static void check_views(const struct model_phase *p)
     }
 }
 
+/* What model_rank_shapes() says of a rank without a model is what the model multiplies. */
+static void check_shapes(const struct model_phase *p)
+{
+    for (int r = 0; r < p->n_ranks; r++) {
+        const struct model_view *v = &p->ranks[r].layers[0];
+        const struct kern_mat *mats[] = {&v->qkv, &v->o, &v->gate_up, &v->down,
+                                         &p->m->head};
+        struct model_shape shapes[MODEL_N_MATS];
+
+        model_rank_shapes(&p->m->c, r, p->n_ranks, shapes);
+        for (int i = 0; i < MODEL_N_MATS; i++) {
+            const struct kern_mat *w = mats[i];
+
+            if (model_view_empty(w)) {
+                assert_true(shapes[i].n == 0 || shapes[i].k == 0);
+                continue;
+            }
+            assert_int_equal(shapes[i].n, w->n);
+            assert_int_equal(shapes[i].k, w->k);
+            assert_int_equal(shapes[i].k_unit, w->n_units > 1 ? w->k_unit : 0);
+        }
+    }
+}
+
 static void test_nothing_is_copied(void **state)
 {
     const struct model_opts o = step_model_opts();
@@ -252,6 +276,7 @@ static void test_nothing_is_copied(void **state)
         assert_int_equal(mem_used_bytes(MEM_WEIGHTS), weights);
         for (int i = 0; i < x.n_phases; i++) {
             check_views(x.phases[i]);
+            check_shapes(x.phases[i]);
             assert_int_equal(model_phase_copied_bytes(x.phases[i]), 0);
         }
         kv_pool_stat(x.pool, &before);

@@ -24,7 +24,7 @@ static void *measure_and_sum(void *arg)
 
     m->bad = !x || par_comm_join(&m->r, m->mem, m->rank, SPIN_NS) != OK;
     for (int i = 0; i < m->n_measured && !m->bad; i++)
-        m->bad = par_comm_measure(&m->r) != OK;
+        m->bad = par_comm_measure(&m->r, NULL) != OK;
     for (size_t n = 1; n <= MAX_FLOATS && !m->bad; n = n * 3 + 1) {
         for (size_t i = 0; i < n; i++)
             x[i] = (float)(m->rank + 1) * (float)(i % 100);
@@ -120,7 +120,7 @@ static void *measure_alone(void *arg)
     struct member *m = arg;
 
     m->bad = par_comm_join(&m->r, m->mem, m->rank, SPIN_NS) == OK &&
-                     par_comm_measure(&m->r) == ERR_STATE
+                     par_comm_measure(&m->r, NULL) == ERR_STATE
                  ? 0
                  : 1;
     return NULL;
@@ -140,7 +140,7 @@ static void no_memory_ends_the_measurement_of_all(void **state)
     m.mem = shm.base;
     assert_ok(par_comm_join(&r, shm.base, 0, SPIN_NS));
     mem_fail_after(0, 1);
-    assert_int_equal(par_comm_measure(&r), ERR_NOMEM);
+    assert_int_equal(par_comm_measure(&r, NULL), ERR_NOMEM);
     mem_fail_after(-1, 0);
     assert_int_equal(pthread_create(&other, NULL, measure_alone, &m), 0);
     pthread_join(other, NULL);

@@ -183,6 +183,14 @@ static void test_contention_memory_short(void **state)
 
 /* ---- measured ---- */
 
+/* A trace of one prompt and one context. */
+static struct plan_trace trace_of(double prompt_tok, double ctx_tok)
+{
+    return (struct plan_trace){.prompts = {1, {{prompt_tok, 1}}},
+                               .contexts = {1, {{ctx_tok, 1}}},
+                               .mean_output = 1};
+}
+
 struct host {
     const char *model;
     struct cpu_budget budget;
@@ -212,11 +220,13 @@ static void measure_phase(const struct host *h, enum topo_phase phase)
 {
     const struct plan_evaluator *x = find("measured");
     const struct topo_limits any = {0};
+    const struct plan_trace trace = {.prompts = {2, {{20, 3}, {100, 1}}},
+                                     .contexts = {3, {{41, 1}, {60, 2}, {79, 1}}},
+                                     .mean_output = 20};
     const struct plan_evaluator_opts o = {.machine = h->machine,
                                           .model_path = h->model,
                                           .precision = "exact",
-                                          .n_prompt_tok = 40,
-                                          .n_ctx_tok = 60,
+                                          .trace = &trace,
                                           .batch = 3,
                                           .phase = phase,
                                           .seed = 1};
@@ -283,11 +293,8 @@ static void test_measured_pair(void **state)
 {
     const struct plan_evaluator *x = find("measured");
     const struct topo_limits any = {0};
-    struct plan_evaluator_opts o = {.n_prompt_tok = 40,
-                                    .n_ctx_tok = 60,
-                                    .batch = 1,
-                                    .phase = TOPO_PREFILL,
-                                    .seed = 1};
+    struct plan_evaluator_opts o = {.batch = 1, .phase = TOPO_PREFILL, .seed = 1};
+    struct plan_trace trace;
     struct topo_tree *last = NULL;
     struct topo_config all, one;
     struct plan_evaluation e;
@@ -305,7 +312,8 @@ static void test_measured_pair(void **state)
     assert_ok(topo_config_cut(&all, h.tree, 0, &any));
     assert_ok(topo_config_cut(&one, last, 0, &any));
     for (int k = 0; k < 2; k++) {
-        o.n_ctx_tok = k ? 1000000 : 60; /* past the model's: as far as it goes */
+        trace = trace_of(40, k ? 1000000 : 60); /* past the model's: as far as it goes */
+        o.trace = &trace;
         assert_ok(x->open(&e, &o));
         assert_ok(x->pair(&e, &all, &one, &n_rows_max));
         assert_int_equal(n_rows_max, 256);
@@ -327,7 +335,8 @@ static void test_measured_other_cpus(void **state)
 {
     const struct plan_evaluator *x = find("measured");
     const struct topo_limits any = {0};
-    struct plan_evaluator_opts o = {.n_prompt_tok = 8, .n_ctx_tok = 8, .batch = 1};
+    struct plan_trace trace = trace_of(8, 8);
+    struct plan_evaluator_opts o = {.trace = &trace, .batch = 1};
     struct topo_machine *big = NULL;
     struct topo_tree *t = NULL, *few = NULL;
     struct plan_evaluation e;
@@ -357,7 +366,8 @@ static void test_measured_other_cpus(void **state)
 
 static void test_measured_memory_short(void **state)
 {
-    struct plan_evaluator_opts o = {.n_prompt_tok = 8, .n_ctx_tok = 8, .batch = 1};
+    struct plan_trace trace = trace_of(8, 8);
+    struct plan_evaluator_opts o = {.trace = &trace, .batch = 1};
     struct host h;
 
     (void)state;
@@ -372,7 +382,8 @@ static void test_measured_memory_short(void **state)
 static void test_measured_refusals(void **state)
 {
     const struct plan_evaluator *x = find("measured");
-    struct plan_evaluator_opts o = {.n_prompt_tok = 8, .n_ctx_tok = 8, .batch = 1};
+    struct plan_trace trace = trace_of(8, 8);
+    struct plan_evaluator_opts o = {.trace = &trace, .batch = 1};
     struct topo_machine *other = NULL;
     struct plan_evaluation e;
     struct host h;
@@ -383,10 +394,13 @@ static void test_measured_refusals(void **state)
     assert_err(x->open(&e, &o), ERR_ARG, "model's file");
     o.model_path = h.model;
     o.batch = 0;
-    assert_err(x->open(&e, &o), ERR_ARG, "found 8, 8 and 0");
+    assert_err(x->open(&e, &o), ERR_ARG, "found 0");
+    o.trace = NULL;
+    assert_err(x->open(&e, &o), ERR_ARG, "a trace is needed");
+    o.trace = &trace;
     o.batch = 1;
     o.phase = TOPO_DECODE;
-    o.n_ctx_tok = 100000;
+    trace = trace_of(8, 100000);
     assert_err(x->open(&e, &o), ERR_LIMIT, "100001");
     assert_null(e.ctx);
     o.model_path = "/nonexistent/m.gguf";

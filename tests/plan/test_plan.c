@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "kernels/kern.h"
 #include "plan/plan.h"
 
 static const struct cpu_budget budget = {.n = 4, .cpus = {2, 3, 6, 7}, .reason = "test"};
@@ -50,11 +51,53 @@ static void same_phase(const struct plan_phase *a, const struct plan_phase *b)
         assert_true(isnan(b->expected_s));
     else
         assert_true(a->expected_s == b->expected_s);
+    assert_int_equal(a->allreduce.n, b->allreduce.n);
+    for (int i = 0; i < a->allreduce.n; i++) {
+        assert_int_equal(a->allreduce.row[i].coll, b->allreduce.row[i].coll);
+        if (i + 1 < a->allreduce.n)
+            assert_int_equal(a->allreduce.row[i].bytes, b->allreduce.row[i].bytes);
+    }
     assert_int_equal(a->costs.n, b->costs.n);
     for (int i = 0; i < a->costs.n; i++) {
         assert_int_equal(a->costs.rows[i], b->costs.rows[i]);
         assert_true(a->costs.seconds[i] == b->costs.seconds[i]);
     }
+}
+
+static void same_number(double a, double b)
+{
+    assert_true(a == b || (isnan(a) && isnan(b)));
+}
+
+static void same_tries(const struct plan *a, const struct plan *b)
+{
+    assert_int_equal(a->n_tries, b->n_tries);
+    assert_string_equal(a->why, b->why);
+    for (int i = 0; i < a->n_tries; i++) {
+        const struct plan_try *x = &a->tries[i], *y = &b->tries[i];
+
+        assert_int_equal(a->chosen_try, b->chosen_try);
+        assert_string_equal(x->name, y->name);
+        assert_int_equal(x->tuned, y->tuned);
+        assert_int_equal(x->n, y->n);
+        same_number(x->seconds, y->seconds);
+        same_number(x->lo, y->lo);
+        same_number(x->hi, y->hi);
+    }
+}
+
+static void same_schedules(const struct tune_cache *a, const struct tune_cache *b)
+{
+    json_t *x, *y;
+
+    assert_true(!a == !b);
+    if (!a)
+        return;
+    x = tune_cache_to_json(a);
+    y = tune_cache_to_json(b);
+    assert_true(x && y && json_equal(x, y));
+    json_decref(x);
+    json_decref(y);
 }
 
 static void round_trip(const struct plan *a)
@@ -68,8 +111,13 @@ static void round_trip(const struct plan *a)
     assert_string_equal(a->machine, b.machine);
     assert_string_equal(a->evidence, b.evidence);
     assert_string_equal(b.source, in_dir("plan.json"));
+    assert_string_equal(a->method, b.method);
+    same_tries(a, &b);
+    same_schedules(a->schedules, b.schedules);
     assert_int_equal(a->n_cpus, b.n_cpus);
     assert_memory_equal(a->cpus, b.cpus, sizeof(a->cpus));
+    plan_fini(&b);
+    plan_fini(&b);
 }
 
 static void test_default(void **state)
@@ -138,6 +186,80 @@ static void test_costs(void **state)
         p.decode.costs.seconds[i] = 1e-300 * (i + 1);
     }
     round_trip(&p);
+}
+
+static void set_sums(struct plan *p)
+{
+    assert_ok(par_choice_one(&p->decode.allreduce, "master_copy"));
+    par_choice_default(&p->prefill.allreduce);
+}
+
+/* Schedules of both phases' thread sets, and what was tried. */
+static void set_tuned(struct plan *p)
+{
+    const struct kern_variant *v = kern_variants[0];
+    const struct measure_report t = {.estimate = 0.5, .lo = 0.25, .hi = 1, .n = 3};
+    struct kern_schedule s = {.mr = 1, .np = 1, .bm = 1, .bn = 1, .bk = 16};
+    struct tune_shape x = {.m = 3, .n = 64, .k = 32};
+    struct tune_cache *c;
+
+    for (int i = 0; kern_variants[i]; i++)
+        if (kern_variants[i]->op == KERN_GEMM_F32)
+            v = kern_variants[i];
+    x.v = v;
+    assert_ok(tune_cache_of_json(&p->schedules, NULL, "none"));
+    for (int f = 0; f < 2; f++) {
+        const struct plan_phase *ph = f ? &p->decode : &p->prefill;
+
+        assert_ok(plan_schedules(p, ph, &c));
+        assert_ptr_equal(c, p->schedules);
+        s.pm = 1, s.pk = 1, s.pn = ph->n_ranks * ph->n_threads;
+        assert_ok(tune_cache_put(c, &x, &s, &t));
+    }
+    assert_int_equal(tune_cache_n(p->schedules), 2);
+    p->n_tries = 2;
+    p->chosen_try = 1;
+    p->tries[0] = (struct plan_try){
+        .name = "one rank", .seconds = 1.0 / 3, .lo = 0.25, .hi = 0.5, .n = 7};
+    p->tries[1] = (struct plan_try){
+        .name = "two ranks", .tuned = true, .seconds = NAN, .lo = NAN, .hi = NAN};
+    snprintf(p->why, sizeof(p->why), "it was surely faster");
+    snprintf(p->method, sizeof(p->method), "search");
+}
+
+/* How ranks sum, schedules and what was tried come back from a file and from a copy. */
+static void test_tuned(void **state)
+{
+    struct plan p, copy;
+    struct tune_cache *c;
+    char *text;
+
+    (void)state;
+    make(&p);
+    set_sums(&p);
+    round_trip(&p);
+    set_tuned(&p);
+    round_trip(&p);
+    assert_ok(plan_copy(&copy, &p));
+    same_tries(&p, &copy);
+    same_schedules(p.schedules, copy.schedules);
+    assert_true(copy.schedules != p.schedules);
+    plan_fini(&copy);
+    assert_null(copy.schedules);
+    assert_ok(plan_schedules(&copy, &copy.decode, &c));
+    assert_null(c);
+    assert_ok(plan_text(&p, &text));
+    assert_non_null(strstr(text, "\nmethod: search\n"));
+    assert_non_null(
+        strstr(text, "\n  ranks sum by symmetric up to 2048 bytes, rank_shifted\n"));
+    assert_non_null(strstr(text, "\n  ranks sum by master_copy\n"));
+    assert_non_null(strstr(text, "\nschedules of 2 matrix shapes"));
+    assert_non_null(strstr(text, "0.3333 [0.2500, 0.5000] of 7    one rank; default"));
+    assert_non_null(strstr(text, "-> not measured"));
+    assert_non_null(
+        strstr(text, "two ranks; tuned schedules\n  why: it was surely faster\n"));
+    mem_free(text);
+    plan_fini(&p);
 }
 
 static void test_is_one(void **state)
@@ -268,7 +390,7 @@ static void test_costs_text(void **state)
 
 static int write_read_print(const struct plan *p)
 {
-    struct plan b;
+    struct plan b = {0};
     char *text = NULL;
     int rc = plan_write(p, in_dir("plan.json"));
 
@@ -281,6 +403,7 @@ static int write_read_print(const struct plan *p)
     if (rc == OK)
         rc = plan_render(&b, &text);
     mem_free(text);
+    plan_fini(&b);
     return rc;
 }
 
@@ -294,6 +417,8 @@ static void test_memory_short(void **state)
     (void)state;
     make(&p);
     set_costs(&p);
+    set_sums(&p);
+    set_tuned(&p);
     for (n = 0; rc != OK && n < 1000; n++) {
         mem_fail_after(n, 1);
         rc = write_read_print(&p);
@@ -302,19 +427,68 @@ static void test_memory_short(void **state)
             fail_msg("allocation %ld: %s", n, err_msg());
     }
     assert_true(n > 10 && n < 1000);
+    plan_fini(&p);
 }
 
 #define PHASES "\"prefill\":{\"ranks\":[\"0-1\"]},\"decode\":{\"ranks\":[\"0\"]}"
 #define PREFILL(members)                                                                 \
     "{\"version\":2,\"decode\":{\"ranks\":[\"0\"]},\"prefill\":{" members "}}"
 
-#define COSTS(text) PREFILL("\"ranks\":[\"0\"],\"step_s\":" text)
+#define ROOT(member) "{\"version\":2," PHASES "," member "}"
+#define SUMS(text)   PREFILL("\"ranks\":[\"0\"],\"allreduce\":" text)
+#define COSTS(text)  PREFILL("\"ranks\":[\"0\"],\"step_s\":" text)
+
+struct refusal {
+    const char *text, *part;
+};
+
+static void assert_refused(const struct refusal *rows, size_t n)
+{
+    struct plan p;
+
+    for (size_t i = 0; i < n; i++) {
+        test_write(in_dir("bad.json"), rows[i].text, strlen(rows[i].text));
+        if (plan_read(&p, in_dir("bad.json")) == OK || !strstr(err_msg(), rows[i].part) ||
+            !strstr(err_msg(), "bad.json"))
+            fail_msg("%s: %s", rows[i].text, err_msg());
+    }
+}
+
+static void test_refusals_of_tuned(void **state)
+{
+    static const struct refusal rows[] = {
+        {SUMS("7"), "allreduce: expected the name of an algorithm"},
+        {SUMS("\"mastercopy\""), "\"master_copy\""},
+        {SUMS("[]"), "an array of 1 to 16 entries"},
+        {SUMS("[[\"symmetric\",4]]"), "entry 0: expected [algorithm], as it is the last"},
+        {SUMS("[[\"symmetric\"],[\"rank_shifted\"]]"),
+         "entry 0: expected [algorithm, by"},
+        {SUMS("[[\"symmetric\",0],[\"rank_shifted\"]]"),
+         "entry 0: expected bytes in [1,"},
+        {SUMS("[[\"symmetric\",8],[\"symmetric\",8],[\"rank_shifted\"]]"), "in [9,"},
+        {SUMS("[[\"symetric\"]]"), "prefill: allreduce: "},
+        {ROOT("\"method\":3"), "method: expected a string"},
+        {ROOT("\"tried\":[]"), "tried: expected an object"},
+        {ROOT("\"tried\":{}"), "tried: configurations: expected an array"},
+        {ROOT("\"tried\":{\"configurations\":[]}"), "expected 1 to 64, found 0"},
+        {ROOT("\"tried\":{\"chosen\":1,\"configurations\":[{}]}"), "chosen: expected an"},
+        {ROOT("\"tried\":{\"chosen\":0,\"configurations\":[7]}"),
+         "configurations[0]: exp"},
+        {ROOT("\"tried\":{\"chosen\":0,\"configurations\":[{\"lo_s\":\"\"}]}"),
+         "lo_s: exp"},
+        {ROOT("\"schedules\":7"), "schedules: expected an object"},
+        {ROOT("\"schedules\":{\"version\":2}"), "schedules: groups: expected an array"},
+        {ROOT("\"schedules\":{\"version\":2,\"groups\":[],\"checksum\":\"0\"}"),
+         "schedules: checksum"},
+    };
+
+    (void)state;
+    assert_refused(rows, sizeof(rows) / sizeof(rows[0]));
+}
 
 static void test_refusals(void **state)
 {
-    static const struct {
-        const char *text, *part;
-    } rows[] = {
+    static const struct refusal rows[] = {
         {"[]", "expected an object"},
         {"{" PHASES "}", "version: expected an integer"},
         {"{\"version\":1,\"cpus\":\"0\"}", "make a new one with `sandwich plan"},
@@ -358,12 +532,7 @@ static void test_refusals(void **state)
     struct plan p;
 
     (void)state;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        test_write(in_dir("bad.json"), rows[i].text, strlen(rows[i].text));
-        if (plan_read(&p, in_dir("bad.json")) == OK || !strstr(err_msg(), rows[i].part) ||
-            !strstr(err_msg(), "bad.json"))
-            fail_msg("%s: %s", rows[i].text, err_msg());
-    }
+    assert_refused(rows, sizeof(rows) / sizeof(rows[0]));
     why[strlen(why) - 2] = '\0'; /* without the braces that the macro closed */
     memset(why + strlen(why), 'x', 600);
     strcat(why, "\"}}");
@@ -375,12 +544,19 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_default),    cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_numbering),  cmocka_unit_test(test_runnable),
-        cmocka_unit_test(test_split),      cmocka_unit_test(test_memory_short),
-        cmocka_unit_test(test_text),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_costs),      cmocka_unit_test(test_is_one),
+        cmocka_unit_test(test_default),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_numbering),
+        cmocka_unit_test(test_runnable),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_memory_short),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_is_one),
         cmocka_unit_test(test_costs_text),
+        cmocka_unit_test(test_tuned),
+        cmocka_unit_test(test_refusals_of_tuned),
     };
 
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

@@ -18,6 +18,7 @@ static bool reads(const uint8_t *data, size_t n)
     int fd = fuzz_file(data, n, path);
     bool ok = plan_read(&p, path) == OK;
 
+    plan_fini(&p);
     close(fd);
     return ok;
 }

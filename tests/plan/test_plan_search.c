@@ -92,8 +92,8 @@ static void opts(struct plan_search_opts *o, struct topo_machine **m,
                                    .e = {.machine = *m},
                                    .model = c,
                                    .type = KERN_BF16,
-                                   .lengths = {prompt, output, 1},
                                    .batch = 1};
+    assert_ok(plan_trace_of(&o->trace, &(struct plan_lengths){prompt, output, 1}, 0));
     assert_ok(opt_init(plan_tree_search_opt_table, &o->search));
 }
 
@@ -278,9 +278,9 @@ static void test_limits_and_errors(void **state)
     assert_ok(plan_search(&f, &o));
     assert_int_equal(12 % f.plan.decode.n_ranks, 0);
     plan_found_free(&f);
-    o.lengths.n = 0;
-    assert_err(plan_search(&f, &o), ERR_ARG, "lengths");
-    o.lengths.n = 1;
+    o.batch = 0;
+    assert_err(plan_search(&f, &o), ERR_ARG, "batch");
+    o.batch = 1;
     o.evaluator = &refuses;
     assert_err(plan_search(&f, &o), ERR_IO, "no such machine today");
     assert_null(f.fundamental);

@@ -17,6 +17,16 @@ static void near(double got, double want)
         fail_msg("got %.17g, wanted %.17g", got, want);
 }
 
+static void work_of(struct simulate_workload *w, const struct model_config *c,
+                    enum kern_type type, enum topo_phase phase,
+                    const struct plan_lengths *l, int batch)
+{
+    struct plan_trace t;
+
+    assert_ok(plan_trace_of(&t, l, 0));
+    assert_ok(plan_workload(w, c, type, phase, &t, batch));
+}
+
 static void config(struct model_config *c, const char *name)
 {
     assert_ok(format_make_config(name, c));
@@ -24,14 +34,14 @@ static void config(struct model_config *c, const char *name)
 
 static void test_decode(void **state)
 {
-    const int64_t prompt[] = {100}, output[] = {3}; /* contexts 101, 102, 103 */
+    const int64_t prompt[] = {101}, output[] = {1}; /* a context of 102 */
     const struct plan_lengths l = {prompt, output, 1};
     struct model_config c;
     struct simulate_workload w;
 
     (void)state;
     config(&c, "llama-160m");
-    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_DECODE, &l, 4));
+    work_of(&w, &c, KERN_BF16, TOPO_DECODE, &l, 4);
     assert_int_equal(w.phase, TOPO_DECODE);
     assert_int_equal(w.n, 1);
     /* 2 (113246208 + 24576000) + 4 * 12 * 768 * 102, of four sequences */
@@ -46,7 +56,7 @@ static void test_decode(void **state)
     near(w.v[0].allreduce_bytes, 4.0 * 768 * 4);
 
     config(&c, "sheared-llama-1.3b");
-    assert_ok(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &l, 1));
+    work_of(&w, &c, KERN_F32, TOPO_DECODE, &l, 1);
     near(w.v[0].flop, 2 * (1214251008.0 + 65536000) + 4.0 * 24 * 2048 * 102);
     near(w.v[0].weight_bytes, 5119557632);
     near(w.v[0].kv_bytes, 102.0 * 393216);
@@ -55,17 +65,22 @@ static void test_decode(void **state)
 }
 
 /* Every output token counts once: 11, and 21, 22, 23. */
-static void test_mean_context(void **state)
+static void test_contexts(void **state)
 {
     const int64_t prompt[] = {10, 20}, output[] = {1, 3};
     const struct plan_lengths l = {prompt, output, 2};
+    const double want[] = {11, 21, 22, 23};
     struct model_config c;
     struct simulate_workload w;
 
     (void)state;
     config(&c, "llama-160m");
-    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_DECODE, &l, 1));
-    near(w.v[0].kv_bytes, 77.0 / 4 * 73728);
+    work_of(&w, &c, KERN_BF16, TOPO_DECODE, &l, 1);
+    assert_int_equal(w.n, 4);
+    for (int i = 0; i < w.n; i++) {
+        near(w.v[i].kv_bytes, want[i] * 73728);
+        near(w.v[i].weight, 1);
+    }
 }
 
 static void test_prefill(void **state)
@@ -77,8 +92,7 @@ static void test_prefill(void **state)
 
     (void)state;
     config(&c, "llama-160m");
-    assert_ok(
-        plan_workload(&w, &c, KERN_BF16, TOPO_PREFILL, &l, 4)); /* whatever the batch */
+    work_of(&w, &c, KERN_BF16, TOPO_PREFILL, &l, 4); /* whatever the batch */
     assert_int_equal(w.phase, TOPO_PREFILL);
     assert_int_equal(w.n, 1);
     /* QKV 12 * 1769472 * 200, the other matrices 7667712 * (11 * 200 + 2), attention
@@ -105,15 +119,15 @@ static void test_quantiles(void **state)
         prompt[i] = 1 + (i * 5 + 7) % 16; /* each of 1 .. 16 once */
         output[i] = 1;
     }
-    assert_ok(plan_workload(&w, &c, KERN_F32, TOPO_PREFILL, &l, 1));
+    work_of(&w, &c, KERN_F32, TOPO_PREFILL, &l, 1);
     assert_int_equal(w.n, SIMULATE_STEPS_MAX);
     for (int i = 0; i < w.n; i++) {
-        near(w.v[i].kv_bytes, (2 * i + 2) * 73728.0);
-        near(w.v[i].weight, 1);
+        near(w.v[i].kv_bytes, (2 * i + 2) * 73728.0); /* the mean of two, rounded */
+        near(w.v[i].weight, 2);
     }
     prompt[0] = prompt[2] = 5;
     prompt[1] = 9;
-    assert_ok(plan_workload(&w, &c, KERN_F32, TOPO_PREFILL, &three, 1));
+    work_of(&w, &c, KERN_F32, TOPO_PREFILL, &three, 1);
     assert_int_equal(w.n, 2);
     near(w.v[0].kv_bytes, 5 * 73728.0);
     near(w.v[0].weight, 2);
@@ -123,19 +137,16 @@ static void test_quantiles(void **state)
 
 static void test_refusals(void **state)
 {
-    const int64_t prompt[] = {10, 0}, output[] = {1, 3};
-    struct plan_lengths l = {prompt, output, 0};
+    const int64_t prompt[] = {10}, output[] = {1};
+    const struct plan_lengths l = {prompt, output, 1};
     struct model_config c;
     struct simulate_workload w;
+    struct plan_trace t;
 
     (void)state;
     config(&c, "llama-160m");
-    assert_err(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &l, 1), ERR_ARG,
-               "found none");
-    l.n = 2;
-    assert_err(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &l, 1), ERR_ARG, "request 1");
-    l.n = 1;
-    assert_err(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &l, 0), ERR_ARG, "batch");
+    assert_ok(plan_trace_of(&t, &l, 0));
+    assert_err(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &t, 0), ERR_ARG, "batch");
 }
 
 static void test_limits(void **state)
@@ -184,7 +195,7 @@ static void test_piece(void **state)
     plan_piece_workload(&w, &c, KERN_BF16, 64, 0);
     near(w.v[0].n_barriers, 74 + 4 * 11 + 1);
     plan_piece_workload(&w, &c, KERN_BF16, 1, 99);
-    assert_ok(plan_workload(&d, &c, KERN_BF16, TOPO_DECODE, &l, 1));
+    work_of(&d, &c, KERN_BF16, TOPO_DECODE, &l, 1);
     near(w.v[0].flop, d.v[0].flop);
     near(w.v[0].kv_bytes, d.v[0].kv_bytes);
     near(w.v[0].n_barriers, d.v[0].n_barriers);
@@ -193,7 +204,7 @@ static void test_piece(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode),   cmocka_unit_test(test_mean_context),
+        cmocka_unit_test(test_decode),   cmocka_unit_test(test_contexts),
         cmocka_unit_test(test_prefill),  cmocka_unit_test(test_quantiles),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_piece),

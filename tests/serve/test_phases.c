@@ -131,6 +131,84 @@ static void test_ranks(void **state)
     serve_close(&s);
 }
 
+/* ---- how ranks sum ---- */
+
+static json_t *sums_of(struct serve *s, const char *phase)
+{
+    json_t *j, *sums;
+
+    assert_ok(serve_describe(s, &j));
+    sums = json_incref(
+        json_object_get(json_object_get(json_object_get(j, "plan"), phase), "allreduce"));
+    assert_non_null(sums);
+    json_decref(j);
+    return sums;
+}
+
+static void assert_sums(struct serve *s, const char *phase, const char *by,
+                        int n_measured)
+{
+    json_t *sums = sums_of(s, phase);
+    const json_t *measured = json_object_get(sums, "measured");
+
+    assert_string_equal(json_string_value(json_object_get(sums, "by")), by);
+    assert_int_equal(json_array_size(measured) > 0, n_measured);
+    for (size_t i = 0; i < json_array_size(measured); i++) {
+        const json_t *row = json_array_get(measured, i);
+
+        assert_true(json_integer_value(json_object_get(row, "message_bytes")) > 0);
+        for (int k = 0; par_colls[k]; k++) {
+            char key[40];
+
+            snprintf(key, sizeof(key), "%s_us", par_colls[k]->name);
+            assert_true(json_number_value(json_object_get(row, key)) > 0);
+        }
+    }
+    json_decref(sums);
+}
+
+/* Chosen by measuring when the engine opens, unless the plan names it; a deterministic engine
+ * has an order of its own. */
+static void test_sums(void **state)
+{
+    struct serve_opts o = tiny_opts();
+    struct tiny_got one, g;
+    struct serve *s = tiny_open_default();
+    struct plan p;
+    json_t *sums;
+
+    (void)state;
+    assert_sums(s, "decode", "one rank", 0);
+    tiny_generate(s, 40, 20, 7, &one);
+    serve_close(&s);
+    need_two_cpus();
+    plan_of(&p, &shapes[DIFFER]); /* prefill by one rank, decode by two */
+    s = open_plan(&o, &p);
+    assert_sums(s, "prefill", "one rank", 0);
+    assert_sums(s, "decode", "measured", 1);
+    tiny_generate(s, 40, 20, 7, &g);
+    tiny_assert_same(&g, &one);
+    serve_close(&s);
+    for (int i = 0; par_colls[i]; i++) { /* the same tokens by every algorithm */
+        o = tiny_opts();
+        assert_ok(par_choice_one(&p.decode.allreduce, par_colls[i]->name));
+        s = open_plan(&o, &p);
+        assert_sums(s, "decode", "plan", 0);
+        sums = sums_of(s, "decode");
+        assert_string_equal(json_string_value(json_object_get(sums, "algorithms")),
+                            par_colls[i]->name);
+        json_decref(sums);
+        tiny_generate(s, 40, 20, 7, &g);
+        tiny_assert_same(&g, &one);
+        serve_close(&s);
+    }
+    o = tiny_opts();
+    o.deterministic = true;
+    s = open_plan(&o, &p);
+    assert_sums(s, "decode", "deterministic order", 0);
+    serve_close(&s);
+}
+
 /* ---- who chooses ---- */
 
 static void set_costs(struct plan *p, double prefill_s, double decode_s, double per_row_s)
@@ -361,9 +439,8 @@ static void test_chunked_mixes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_short_prompts),
-        cmocka_unit_test(test_arrivals),
+        cmocka_unit_test(test_sums),          cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_short_prompts), cmocka_unit_test(test_arrivals),
         cmocka_unit_test(test_chunked_mixes),
     };
 

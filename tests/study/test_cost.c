@@ -144,13 +144,16 @@ static void the_plan(void **state)
     const struct plan_lengths p = {prompt, output, 1}, d = {before, output, 1};
     struct simulate_workload w;
     struct model_config c;
+    struct plan_trace trace;
 
     (void)state;
     assert_ok(format_make_config("tiny", &c));
-    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_PREFILL, &p, 1));
+    assert_ok(plan_trace_of(&trace, &p, 0));
+    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_PREFILL, &trace, 1));
     assert_true(w.v[0].flop == prefill_flop);
     assert_true(w.v[0].weight_bytes + w.v[0].kv_bytes == prefill_bytes);
-    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_DECODE, &d, 1));
+    assert_ok(plan_trace_of(&trace, &d, 0));
+    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_DECODE, &trace, 1));
     assert_true(w.v[0].weight_bytes + w.v[0].kv_bytes == decode_bytes);
 }
 

@@ -16,12 +16,15 @@
 #include "model/bench_steps.h"
 #include "par/team.h"
 
-/* A run is as many steps as take this long: clocks and wake-ups are then below a percent
- * of it. A measurement is a few runs, but no further one after RUNS_S. */
+/* A run is as many steps of each length as take this long together: clocks and wake-ups are
+ * then below a percent of it. A measurement is a few runs, but no further one after RUNS_S. */
 #define RUN_S         0.01
 #define RUN_STEPS_MAX 256
 #define RUNS_MAX      5
 #define RUNS_S        0.3
+/* A run takes as many of the trace's lengths as fit into this time, and one at least: a
+ * search needs many measurements more than it needs every length in each of them. */
+#define RUN_S_MAX 1.0
 /* A step longer than this needs no other to warm up: its weights are in no cache, and
  * clocks rise sooner. */
 #define WARM_S 0.1
@@ -33,8 +36,9 @@
 
 struct measured {
     enum topo_phase phase;
-    int64_t n_prompt_tok, n_ctx_tok;
-    int n_seqs; /* in a step */
+    struct plan_points points; /* the trace's lengths in this phase */
+    int64_t n_ctx_tok;         /* their mean in decode */
+    int n_seqs;                /* in a step */
     struct model_bench host;
     struct model_phase *run; /* NULL: no configuration in place */
     struct measure *measure;
@@ -47,30 +51,45 @@ struct measured {
 
 /* ---- steps ---- */
 
-static int step(struct measured *x, double *seconds)
+static int step(struct measured *x, const struct plan_point *p, double *seconds)
 {
-    return x->phase == TOPO_PREFILL
-               ? model_bench_steps_prefill(&x->host.steps, x->run, x->n_prompt_tok,
-                                           seconds)
-               : model_bench_steps_decode(&x->host.steps, x->run, x->n_ctx_tok, seconds);
+    int64_t n = plan_point_tok(p);
+
+    return model_bench_steps_of(&x->host.steps, x->run, x->phase == TOPO_DECODE, n,
+                                seconds);
 }
 
-/* n steps; the mean seconds of one. */
-static int run(struct measured *x, int n, double *seconds)
+/* n steps of a length; the mean seconds of one. */
+static int steps(struct measured *x, const struct plan_point *p, int n, double *seconds)
 {
     uint64_t t0 = clock_ns();
     double one;
     int rc = OK;
 
     for (int i = 0; i < n && rc == OK; i++)
-        rc = step(x, &one);
+        rc = step(x, p, &one);
     *seconds = (double)(clock_ns() - t0) * 1e-9 / n;
+    return rc;
+}
+
+/* The seconds of a step, averaged over the trace. */
+static int run(struct measured *x, int n_each, double *seconds)
+{
+    double sum = 0, weight = 0, one = 0;
+    int rc = OK;
+
+    for (int i = 0; i < x->points.n && rc == OK; i++) {
+        rc = steps(x, &x->points.v[i], n_each, &one);
+        sum += x->points.v[i].weight * one;
+        weight += x->points.v[i].weight;
+    }
+    *seconds = sum / weight;
     return rc;
 }
 
 struct runs {
     struct measured *x;
-    int n_steps; /* of each */
+    int n_each; /* steps of each length */
 };
 
 static int one_run(void *arg, int alternative, struct measure_trial *t)
@@ -78,15 +97,16 @@ static int one_run(void *arg, int alternative, struct measure_trial *t)
     const struct runs *r = arg;
 
     (void)alternative; /* the search compares configurations, this is one of them */
-    return run(r->x, r->n_steps, &t->seconds);
+    return run(r->x, r->n_each, &t->seconds);
 }
 
 static int measure_here(struct measured *x, double *seconds)
 {
     const struct measure_opts o = {
         .min_rounds = 1, .max_rounds = RUNS_MAX, .n_warm_up = -1, .budget_s = RUNS_S};
-    struct runs r = {x, x->step_s * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / x->step_s)
-                                                          : RUN_STEPS_MAX};
+    double all_s = x->step_s * x->points.n;
+    struct runs r = {x, all_s * RUN_STEPS_MAX > RUN_S ? (int)ceil(RUN_S / all_s)
+                                                      : RUN_STEPS_MAX};
     struct measure_report report;
     int rc = measure_compare(x->measure, 1, &o, one_run, &r);
 
@@ -114,10 +134,11 @@ static void move_thread(void *arg, struct par_self *self)
 /* Two steps, for caches and clocks. */
 static int warm_up(struct measured *x)
 {
+    const struct plan_point *middle = &x->points.v[x->points.n / 2];
     int rc = OK;
 
     for (int i = 0; i < 2 && rc == OK && x->step_s < WARM_S; i++)
-        rc = run(x, 1, &x->step_s);
+        rc = steps(x, middle, 1, &x->step_s);
     return rc;
 }
 
@@ -280,12 +301,11 @@ static int check_opts(const struct plan_evaluator_opts *o)
         return err_set(ERR_ARG, "measured: a model's file is needed");
     if (strcmp(o->machine->source, "host") != 0)
         return err_set(ERR_ARG, "measured: %s is not this host", o->machine->name);
-    if (o->n_prompt_tok < 1 || o->n_ctx_tok < 1 || o->batch < 1 || o->batch > CPU_MAX)
-        return err_set(ERR_ARG,
-                       "measured: expected lengths of 1 or more and a batch of 1 to %d, "
-                       "found %lld, %lld and %lld",
-                       CPU_MAX, (long long)o->n_prompt_tok, (long long)o->n_ctx_tok,
-                       (long long)o->batch);
+    if (!o->trace || o->trace->prompts.n < 1 || o->trace->contexts.n < 1)
+        return err_set(ERR_ARG, "measured: a trace is needed");
+    if (o->batch < 1 || o->batch > CPU_MAX)
+        return err_set(ERR_ARG, "measured: expected a batch of 1 to %d, found %lld",
+                       CPU_MAX, (long long)o->batch);
     return OK;
 }
 
@@ -299,10 +319,11 @@ static int64_t least(int64_t a, int64_t b)
 static void set_lengths(struct measured *x, const struct model_config *c)
 {
     int64_t pieces = least(c->max_tok, x->n_ctx_tok + PLAN_STEP_ROWS_MAX);
-    int64_t most = pieces > x->n_prompt_tok ? pieces : x->n_prompt_tok;
+    int64_t longest = plan_point_tok(&x->points.v[x->points.n - 1]);
+    int64_t most = pieces > longest ? pieces : longest;
     bool prefill = x->phase == TOPO_PREFILL;
 
-    x->max_tok = prefill ? most : x->n_ctx_tok + 1;
+    x->max_tok = prefill ? most : longest + 1;
     x->step_tok = least(prefill ? most : x->n_seqs, PLAN_STEP_ROWS_MAX);
 }
 
@@ -325,6 +346,19 @@ static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
     return rc;
 }
 
+/* How many lengths a run can afford, by a step of the mean length. */
+static int choose_points(struct measured *x)
+{
+    struct plan_point mean = {plan_points_mean(&x->points), 1};
+    int rc = steps(x, &mean, 1, &x->step_s);
+
+    if (rc == OK && x->step_s < WARM_S)
+        rc = steps(x, &mean, 1, &x->step_s);
+    if (x->step_s * PLAN_POINTS_MAX > RUN_S_MAX)
+        plan_points_merge(&x->points, (int)(RUN_S_MAX / x->step_s));
+    return rc;
+}
+
 /* One measurement's deviation, of the whole budget in this moment. */
 static int measure_noise(struct measured *x, double *frac)
 {
@@ -333,6 +367,8 @@ static int measure_noise(struct measured *x, double *frac)
     size_t n = 0;
     int rc = place(x, x->host.budget.cpus, 1, x->host.budget.n);
 
+    if (rc == OK)
+        rc = choose_points(x);
     while (rc == OK && n < NOISE_MEASUREMENTS &&
            (n < 3 || (double)(clock_ns() - t0) * 1e-9 < NOISE_S))
         rc = measure_here(x, &s[n++]);
@@ -376,8 +412,8 @@ static int measured_open(struct plan_evaluation *out, const struct plan_evaluato
         return ERR_NOMEM;
     out->ctx = x;
     x->phase = o->phase;
-    x->n_prompt_tok = o->n_prompt_tok;
-    x->n_ctx_tok = o->n_ctx_tok;
+    x->points = o->phase == TOPO_PREFILL ? o->trace->prompts : o->trace->contexts;
+    x->n_ctx_tok = (int64_t)plan_points_mean(&o->trace->contexts);
     x->n_seqs = o->phase == TOPO_PREFILL ? 1 : (int)o->batch;
     rc = open_model(x, o);
     if (rc == OK)

@@ -10,7 +10,7 @@
 #include "experiments/harness/verb.h"
 #include "plan/plan.h"
 
-#define PLAN_BYTES (1 << 20)
+#define PLAN_BYTES (64 << 20)
 
 struct describe_opts {
     bool help, smoke;
@@ -35,8 +35,10 @@ static int describe_plan(const char *path)
     static struct plan
         p; /* it has every CPU of a large machine: too much for the stack */
     char *text = NULL;
+    bool ok = plan_read(&p, path) == OK && plan_text(&p, &text) == OK;
 
-    if (plan_read(&p, path) != OK || plan_text(&p, &text) != OK)
+    plan_fini(&p);
+    if (!ok)
         return verb_fail(VERB_USAGE);
     fputs(text, stdout);
     mem_free(text);

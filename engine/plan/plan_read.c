@@ -1,5 +1,5 @@
-/* The plan's file. A rank is a list of CPUs in thread order, and of their memory nodes as
- * many as it takes: one for all its threads, or n that have an equal run of them each. */
+/* Reading a plan's file. A rank is a list of CPUs in thread order, and of their memory nodes
+ * as many as it takes: one for all its threads, or n that have an equal run of them each. */
 #include "plan/plan.h"
 
 #include <math.h>
@@ -8,15 +8,11 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/mem.h"
-#include "base/opt.h"
+#include "plan/plan_json.h"
 
-#define PLAN_VERSION   2
-#define PLAN_MAX_BYTES (1 << 20)
-#define LIST_BYTES     (CPU_MAX * 5 + 1)
+#define PLAN_MAX_BYTES (64 << 20)
 #define NODE_MAX       1023 /* as many as Linux has */
-
-/* ---- reading ---- */
+#define MESSAGE_MAX    ((int64_t)1 << 40)
 
 /* A text of at most n - 1 bytes, or left alone where the key is absent. */
 static int read_text(char *out, size_t n, const json_t *o, const char *key,
@@ -166,11 +162,68 @@ static int read_costs(struct plan_costs *c, const json_t *o, const char *where)
     return plan_costs_check(c, where);
 }
 
+/* [algorithm] or [algorithm, bytes of the largest message] */
+static int read_sum(struct par_choice *c, const json_t *e, int i, bool last,
+                    const char *where)
+{
+    const char *name = json_string_value(json_array_get(e, 0));
+    const json_t *bytes = json_array_get(e, 1);
+    int64_t least = i > 0 ? (int64_t)c->row[i - 1].bytes + 1 : 1;
+    struct par_choice one;
+    int rc;
+
+    if (!name || json_array_size(e) != (last ? 1 : 2))
+        return err_set(ERR_FORMAT, "%s: allreduce: entry %d: expected %s", where, i,
+                       last ? "[algorithm], as it is the last"
+                            : "[algorithm, bytes of the largest message]");
+    if (!last && (!json_is_integer(bytes) || json_integer_value(bytes) < least ||
+                  json_integer_value(bytes) > MESSAGE_MAX))
+        return err_set(
+            ERR_FORMAT,
+            "%s: allreduce: entry %d: expected bytes in [%lld, %lld], ascending", where,
+            i, (long long)least, (long long)MESSAGE_MAX);
+    rc = par_choice_one(&one, name);
+    if (rc != OK)
+        return err_prefix(rc, "%s: allreduce", where);
+    c->row[i] = one.row[0];
+    if (!last)
+        c->row[i].bytes = (size_t)json_integer_value(bytes);
+    return OK;
+}
+
+int plan_allreduce_of_json(struct par_choice *c, const json_t *a, const char *where)
+{
+    int n = (int)json_array_size(a), rc = OK;
+
+    *c = (struct par_choice){0};
+    if (json_is_string(a)) {
+        rc = par_choice_one(c, json_string_value(a));
+        return rc == OK ? OK : err_prefix(rc, "%s: allreduce", where);
+    }
+    if (!json_is_array(a) || n < 1 || n > PAR_CHOICE_MAX)
+        return err_set(
+            ERR_FORMAT,
+            "%s: allreduce: expected the name of an algorithm or an array of 1 "
+            "to %d entries",
+            where, PAR_CHOICE_MAX);
+    for (int i = 0; i < n && rc == OK; i++)
+        rc = read_sum(c, json_array_get(a, (size_t)i), i, i == n - 1, where);
+    c->n = n;
+    return rc;
+}
+
+static int read_sums(struct par_choice *c, const json_t *o, const char *where)
+{
+    const json_t *a = json_object_get(o, "allreduce");
+
+    return a ? plan_allreduce_of_json(c, a, where) : OK;
+}
+
 static int read_phase(struct plan_phase *f, const json_t *root, const char *key,
                       const char *path)
 {
-    static const char *const known[] = {"ranks",  "memory_nodes", "expected_s",
-                                        "step_s", "why",          NULL};
+    static const char *const known[] = {
+        "ranks", "memory_nodes", "expected_s", "step_s", "allreduce", "why", NULL};
     const json_t *o = NULL;
     char where[600];
     int rc = json_get_obj(root, key, &o, path);
@@ -190,6 +243,8 @@ static int read_phase(struct plan_phase *f, const json_t *root, const char *key,
                      where, f->expected_s);
     if (rc == OK)
         rc = read_costs(&f->costs, o, where);
+    if (rc == OK)
+        rc = read_sums(&f->allreduce, o, where);
     if (rc == OK)
         rc = read_text(f->why, sizeof(f->why), o, "why", where);
     return rc;
@@ -219,11 +274,75 @@ static int check_evidence(const struct plan *p, const char *path)
                    path, p->evidence);
 }
 
-static int read_plan(struct plan *p, const json_t *root, const char *path)
+/* ---- what was tried ---- */
+
+static int read_try(struct plan_try *t, const json_t *o, const char *where)
 {
-    static const char *const known[] = {"version", "machine", "evidence",
-                                        "truth", /* its former name */
-                                        "prefill", "decode",  NULL};
+    int64_t n = 0;
+    int rc;
+
+    if (!json_is_object(o))
+        return err_set(ERR_FORMAT, "%s: expected an object", where);
+    t->seconds = t->lo = t->hi = NAN;
+    rc = read_text(t->name, sizeof(t->name), o, "name", where);
+    if (rc == OK)
+        rc = json_opt_bool(o, "tuned", &t->tuned, where);
+    if (rc == OK)
+        rc = json_opt_f64(o, "seconds", &t->seconds, where);
+    if (rc == OK)
+        rc = json_opt_f64(o, "lo_s", &t->lo, where);
+    if (rc == OK)
+        rc = json_opt_f64(o, "hi_s", &t->hi, where);
+    if (rc == OK)
+        rc = json_opt_int(o, "n_measurements", 0, INT32_MAX, &n, where);
+    t->n = (int)n;
+    return rc;
+}
+
+static int read_tries(struct plan *p, const json_t *root, const char *path)
+{
+    const json_t *o = NULL, *a = NULL;
+    int64_t chosen = 0;
+    char where[600];
+    int rc;
+
+    if (!json_object_get(root, "tried"))
+        return OK;
+    snprintf(where, sizeof(where), "%s: tried", path);
+    rc = json_get_obj(root, "tried", &o, path);
+    if (rc == OK)
+        rc = json_get_arr(o, "configurations", &a, where);
+    if (rc == OK && (json_array_size(a) < 1 || json_array_size(a) > PLAN_TRIES_MAX))
+        rc = err_set(ERR_FORMAT, "%s: configurations: expected 1 to %d, found %zu", where,
+                     PLAN_TRIES_MAX, json_array_size(a));
+    if (rc == OK)
+        rc =
+            json_get_int(o, "chosen", 0, (int64_t)json_array_size(a) - 1, &chosen, where);
+    if (rc == OK)
+        rc = read_text(p->why, sizeof(p->why), o, "why", where);
+    for (size_t i = 0; rc == OK && i < json_array_size(a); i++) {
+        snprintf(where, sizeof(where), "%s: tried: configurations[%zu]", path, i);
+        rc = read_try(&p->tries[i], json_array_get(a, i), where);
+    }
+    p->n_tries = rc == OK ? (int)json_array_size(a) : 0;
+    p->chosen_try = (int)chosen;
+    return rc;
+}
+
+static int read_schedules(struct plan *p, const json_t *root, const char *path)
+{
+    const json_t *o = json_object_get(root, "schedules");
+    char where[600];
+
+    snprintf(where, sizeof(where), "%s: schedules", path);
+    return o ? tune_cache_of_json(&p->schedules, o, where) : OK;
+}
+
+static int read_head(struct plan *p, const json_t *root, const char *path)
+{
+    static const char *const known[] = {
+        "version", "machine", "evidence", "truth", /* its former name */
+        "method",  "prefill", "decode",   "schedules", "tried", NULL};
     int rc;
 
     if (!json_is_object(root))
@@ -238,11 +357,27 @@ static int read_plan(struct plan *p, const json_t *root, const char *path)
                        json_object_get(root, "truth") ? "truth" : "evidence", path);
     if (rc == OK)
         rc = check_evidence(p, path);
+    return rc == OK ? read_text(p->method, sizeof(p->method), root, "method", path) : rc;
+}
+
+int plan_of_json(struct plan *p, const json_t *o, const char *where)
+{
+    int rc;
+
+    memset(p, 0, sizeof(*p));
+    rc = read_head(p, o, where);
     if (rc == OK)
-        rc = read_phase(&p->prefill, root, "prefill", path);
+        rc = read_phase(&p->prefill, o, "prefill", where);
     if (rc == OK)
-        rc = read_phase(&p->decode, root, "decode", path);
-    return rc == OK ? plan_number_cpus(p) : rc;
+        rc = read_phase(&p->decode, o, "decode", where);
+    if (rc == OK)
+        rc = plan_number_cpus(p);
+    if (rc == OK)
+        rc = read_tries(p, o, where);
+    if (rc == OK)
+        rc = read_schedules(p, o, where);
+    snprintf(p->source, sizeof(p->source), "%s", where);
+    return rc;
 }
 
 int plan_read(struct plan *p, const char *path)
@@ -253,114 +388,7 @@ int plan_read(struct plan *p, const char *path)
     memset(p, 0, sizeof(*p));
     rc = json_read_file(&root, path, PLAN_MAX_BYTES);
     if (rc == OK)
-        rc = read_plan(p, root, path);
-    snprintf(p->source, sizeof(p->source), "%s", path);
-    json_decref(root);
-    return rc;
-}
-
-/* ---- writing ---- */
-
-/* *a takes v; where there is no memory it becomes NULL. */
-static void append(json_t **a, json_t *v)
-{
-    if (json_array_append_new(*a, v) == 0)
-        return;
-    json_decref(*a);
-    *a = NULL;
-}
-
-static json_t *ranks_json(const struct plan_phase *f)
-{
-    char *list = mem_new(MEM_OTHER, LIST_BYTES, 1);
-    json_t *a = list ? json_array() : NULL;
-
-    for (int r = 0; a && r < f->n_ranks; r++) {
-        cpu_list_print(f->cpus + r * f->n_threads, f->n_threads, list, LIST_BYTES);
-        append(&a, json_string(list));
-    }
-    mem_free(list);
-    return a;
-}
-
-/* Do n equal runs of threads have a memory node each? */
-static bool runs_fit(const int *nodes, int n_threads, int n)
-{
-    int per = n_threads / n;
-
-    for (int i = 0; i < n_threads; i++)
-        if (nodes[i] != nodes[i / per * per])
-            return false;
-    return true;
-}
-
-static json_t *rank_nodes_json(const int *nodes, int n_threads)
-{
-    json_t *a = json_array();
-    int n = 1;
-
-    while (n < n_threads && (n_threads % n != 0 || !runs_fit(nodes, n_threads, n)))
-        n++;
-    for (int i = 0; a && i < n; i++)
-        append(&a, json_integer(nodes[i * (n_threads / n)]));
-    return a;
-}
-
-static json_t *nodes_json(const struct plan_phase *f)
-{
-    json_t *a = json_array();
-
-    for (int r = 0; a && r < f->n_ranks; r++)
-        append(&a, rank_nodes_json(f->nodes + r * f->n_threads, f->n_threads));
-    return a;
-}
-
-static bool nodes_known(const struct plan_phase *f)
-{
-    for (int i = 0; i < f->n_ranks * f->n_threads; i++)
-        if (f->nodes[i] < 0)
-            return false;
-    return true;
-}
-
-static json_t *costs_json(const struct plan_costs *c)
-{
-    json_t *a = json_array();
-
-    for (int i = 0; a && i < c->n; i++)
-        append(&a, json_pack("[I, f]", (json_int_t)c->rows[i], c->seconds[i]));
-    return a;
-}
-
-static json_t *phase_json(const struct plan_phase *f)
-{
-    json_t *o = json_object();
-    bool ok = json_object_set_new(o, "ranks", ranks_json(f)) == 0 &&
-              json_object_set_new(o, "why", json_string_lossy(f->why)) == 0;
-
-    if (ok && nodes_known(f))
-        ok = json_object_set_new(o, "memory_nodes", nodes_json(f)) == 0;
-    if (ok && isfinite(f->expected_s))
-        ok = json_object_set_new(o, "expected_s", json_real(f->expected_s)) == 0;
-    if (ok && f->costs.n > 0)
-        ok = json_object_set_new(o, "step_s", costs_json(&f->costs)) == 0;
-    if (ok)
-        return o;
-    json_decref(o);
-    return NULL;
-}
-
-int plan_write(const struct plan *p, const char *path)
-{
-    json_t *root =
-        json_pack("{s:i, s:o, s:o, s:o, s:o}", "version", PLAN_VERSION, "machine",
-                  json_string_lossy(p->machine), "evidence", json_string(p->evidence),
-                  "prefill", phase_json(&p->prefill), "decode", phase_json(&p->decode));
-    int rc;
-
-    if (!root)
-        return err_set(ERR_NOMEM, "%s: no memory for the plan", path);
-    rc = json_write_file(root, path);
+        rc = plan_of_json(p, root, path);
     json_decref(root);
     return rc;
 }
