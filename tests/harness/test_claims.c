@@ -303,6 +303,11 @@ static void shipped_claims_name_headlines(void **state)
         if (strcmp(j->claim.paper, c.v[i].paper) != 0)
             fail_msg("%s: %s is an experiment of %s", c.v[i].name, j->stem,
                      j->claim.paper);
+        /* of one figure, the paper has one section */
+        if (c.v[i].figure && strcmp(j->claim.figure, c.v[i].figure) == 0 &&
+            !strstr(j->claim.section, c.v[i].section))
+            fail_msg("%s: %s is said to be in section %s", c.v[i].name, j->stem,
+                     j->claim.section);
         job_free(&j);
     }
     claims_fini(&c);
