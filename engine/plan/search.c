@@ -126,9 +126,9 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
         rc = err_set(ERR_CANCELED, "the search was interrupted");
     if (rc == OK)
         rc = phase_of(decode ? &p->prefill : &p->decode, out, e.noise_frac);
-    if (rc == OK && decode)
-        plan_watch_begin(&steps, o, NULL, "steps of both phases", PLAN_COSTS_S);
-    if (rc == OK && decode)
+    if (rc == OK && decode && o->costs_s >= 0)
+        plan_watch_begin(&steps, o, NULL, "steps of both phases", plan_costs_s(o));
+    if (rc == OK && decode && o->costs_s >= 0)
         rc = plan_search_costs(p, o, &e, &chosen(out)->config, decode);
     o->evaluator->close(&e);
     return rc;
