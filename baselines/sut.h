@@ -64,7 +64,8 @@ struct sut_adapter {
     /* Version, settings, kernels, placement, memory: stands in the record. New reference.
      * Four members choose the bound of the machine that its numbers are held against:
      * "weight_type" ("bf16"), "precision" ("exact"), "prefill_threads",
-     * "decode_threads". */
+     * "decode_threads". "configuration", a text, is the same for systems that run alike,
+     * whatever asked for it: of variants that have the same the report says so. */
     int (*describe)(struct sut *s, json_t **out);
     /* The physical bounds: the bytes that a decoded token must read when it attends to
      * ctx_tok tokens, itself included, and the FLOP that are executed for a prompt. NULL

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "serve/serve.h"
@@ -253,6 +254,24 @@ static int sandwich_limits(struct sut *s, int64_t *vocab, int64_t *max_tok)
     return OK;
 }
 
+/* What the phases run on, in words: two variants that say the same are the same system. */
+static json_t *configuration(const json_t *described)
+{
+    const json_t *plan = json_object_get(described, "plan");
+    const json_t *a = json_object_get(plan, "prefill"),
+                 *b = json_object_get(plan, "decode");
+    const json_t *schedules = json_object_get(described, "schedules");
+
+    return json_sprintf(
+        "prefill %d x %d threads, decode %d x %d, CPUs %s, %d tuned schedules",
+        (int)json_integer_value(json_object_get(a, "n_ranks")),
+        (int)json_integer_value(json_object_get(a, "n_threads")),
+        (int)json_integer_value(json_object_get(b, "n_ranks")),
+        (int)json_integer_value(json_object_get(b, "n_threads")),
+        json_string_value(json_object_get(plan, "cpus")),
+        (int)json_integer_value(json_object_get(schedules, "n_tuned")));
+}
+
 /* The team's facts belong to the engine's thread: ask it, between two steps. */
 static int sandwich_describe(struct sut *s, json_t **out)
 {
@@ -267,7 +286,9 @@ static int sandwich_describe(struct sut *s, json_t **out)
     rc = s->describe_rc;
     *out = s->description;
     s->description = NULL;
-    if (rc != OK)
+    if (rc == OK)
+        json_object_set_new(*out, "configuration", configuration(*out));
+    else
         rc = err_set(rc, "%s", s->why);
     pthread_mutex_unlock(&s->lock);
     return rc;

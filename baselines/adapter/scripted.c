@@ -22,7 +22,7 @@ struct scripted_opts {
     double ttft_ms, itl_ms, stall_ms, block_ms;
     int64_t slots, max_requests, vocab, max_tok;
     int64_t stall_request, block_request, fail_request, short_request, hang_request;
-    char *log;
+    char *log, *configuration;
 };
 
 enum state { FREE, WAITING, SERVED, CANCELED };
@@ -89,6 +89,10 @@ static const struct opt_row scripted_opts[] = {
     COUNT(max_requests, NULL, 1, "4096", "Largest number of requests."),
     COUNT(vocab, "tok", 4, "32000", "Number of token ids."),
     COUNT(max_tok, "tok", 2, "1048576", "Longest sequence."),
+    OPT_ROW(STR, configuration, NULL,
+            "What it states as its configuration. Variants with the same are reported as "
+            "equal.",
+            .unit = "TEXT"),
     OPT_ROW(STR, log, NULL,
             "CSV file to write at close, one line per reported event: "
             "request,event,before_ns,after_ns."),
@@ -358,8 +362,9 @@ static int scripted_limits(struct sut *s, int64_t *vocab, int64_t *max_tok)
 
 static int scripted_describe(struct sut *s, json_t **out)
 {
-    *out = json_pack("{s:s, s:o}", "system", "scripted", "options",
-                     opt_to_json(scripted_opts, &s->o));
+    *out =
+        json_pack("{s:s, s:o, s:s*}", "system", "scripted", "options",
+                  opt_to_json(scripted_opts, &s->o), "configuration", s->o.configuration);
     return *out ? OK : err_set(ERR_NOMEM, "scripted: cannot describe");
 }
 

@@ -20,8 +20,7 @@ const char *job_evidence_name(const struct job *j)
 
 /* --- the parts laid over each other */
 
-/* RFC 7396: objects merge, null removes, everything else replaces. */
-static int merge(json_t *into, const json_t *patch)
+int job_merge(json_t *into, const json_t *patch)
 {
     const char *key;
     json_t *v;
@@ -33,7 +32,7 @@ static int merge(json_t *into, const json_t *patch)
         if (json_is_null(v)) {
             json_object_del(into, key);
         } else if (json_is_object(v) && json_is_object(old)) {
-            int rc = merge(old, v);
+            int rc = job_merge(old, v);
 
             if (rc != OK)
                 return rc;
@@ -87,12 +86,26 @@ static bool is_list(const json_t *root, const char *set)
                                           set + section + 1, name - section - 1));
 }
 
+/* "load.rate_rps=..." holds for every case and variant. */
+static void override_overlays(json_t *root, const char *set)
+{
+    size_t section = strcspn(set, ".="), name = strcspn(set, "=");
+    char key[128];
+
+    if (set[section] != '.')
+        return;
+    snprintf(key, sizeof(key), "%.*s", (int)(name - section - 1), set + section + 1);
+    job_drop_from_overlays(root, set, section, key);
+}
+
 /* One --set; a list in place of a single value is a new axis. */
 static int override(struct job *j, json_t *root, const char *set)
 {
     bool was_list = is_list(root, set);
     int rc = set_path(root, set);
 
+    if (rc == OK)
+        override_overlays(root, set);
     if (rc == OK && !was_list && is_list(root, set) &&
         json_array_append_new(j->swept, json_stringn(set, strcspn(set, "="))) != 0)
         rc = err_set(ERR_NOMEM, "--set: out of memory");
@@ -110,7 +123,7 @@ static int lay_over(struct job *j, json_t *root, const struct job_read_opts *o,
     else if (o && o->smoke && !smoke)
         rc = err_set(ERR_ARG, "%s: has no \"smoke\" section", where);
     else if (o && o->smoke)
-        rc = merge(root, smoke);
+        rc = job_merge(root, smoke);
     json_object_del(root, "smoke");
     for (int i = 0; o && i < o->n_sets && rc == OK; i++)
         rc = override(j, root, o->sets[i]);
@@ -129,7 +142,10 @@ static bool is_row(const struct opt_row *t, const char *key)
 }
 
 static const char *const object_keys[] = {"claim", "cost", NULL};
-static const char *const list_keys[] = {"needs", "prepare", "headline", NULL};
+static const char *const list_keys[] = {"needs",    "prepare", "headline",
+                                        "variants", "cases",   NULL};
+/* One name or a list of names, of those lists. */
+static const char *const choice_keys[] = {"variant", "case", NULL};
 
 static int unknown_key(const char *key, const char *where)
 {
@@ -146,6 +162,8 @@ static int unknown_key(const char *key, const char *where)
         words[n++] = object_keys[i];
     for (int i = 0; list_keys[i]; i++)
         words[n++] = list_keys[i];
+    for (int i = 0; choice_keys[i]; i++)
+        words[n++] = choice_keys[i];
     words[n++] = "smoke";
     words[n] = NULL;
     return name_unknown(ERR_ARG, key, words, "%s: unknown key \"%s\"", where, key);
@@ -169,7 +187,7 @@ static int check_keys(const json_t *root, const char *where)
         } else if (name_index(list_keys, key) >= 0) {
             if (!json_is_array(v))
                 return err_set(ERR_ARG, "%s: %s: expected a list", where, key);
-        } else if (!is_row(job_head_opt_table, key)) {
+        } else if (!is_row(job_head_opt_table, key) && name_index(choice_keys, key) < 0) {
             return unknown_key(key, where);
         }
     }
@@ -312,9 +330,13 @@ static int resolve_job(struct job *j, const json_t *root)
            *headline = json_object_get(root, "headline");
     bool bad = !r;
 
-    for (int a = 0; a < j->n_axes && !bad; a++)
-        bad = json_object_set(json_object_get(r, j->axes[a].section), j->axes[a].key,
-                              j->axes[a].values) != 0;
+    for (int a = 0; a < j->n_axes && !bad; a++) {
+        const struct job_axis *x = &j->axes[a];
+
+        bad = x->kind ? json_object_set(r, x->kind->list, x->overlays) != 0
+                      : json_object_set(json_object_get(r, x->section), x->key,
+                                        x->values) != 0;
+    }
     bad =
         bad || json_object_update_new(r, opt_to_json(job_head_opt_table, &j->head)) != 0;
     bad = bad || json_object_set_new(r, "claim",
@@ -415,6 +437,7 @@ void job_free(struct job **jp)
     for (int i = 0; i < j->n_axes; i++) {
         mem_free(j->axes[i].name);
         json_decref(j->axes[i].values);
+        json_decref(j->axes[i].overlays);
     }
     for (int i = 0; i < j->n_cells; i++) {
         mem_free(j->cells[i].key);
@@ -425,6 +448,7 @@ void job_free(struct job **jp)
     for (int i = 0; i < j->n_headlines; i++) {
         opt_free(job_headline_opt_table, &j->headlines[i]);
         json_decref(j->headlines[i].where);
+        json_decref(j->headlines[i].relative_to);
     }
     opt_free(job_head_opt_table, &j->head);
     opt_free(job_claim_opt_table, &j->claim);

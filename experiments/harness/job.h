@@ -3,7 +3,9 @@
  * Every key is a row of an option table, so an unknown one is an error that names the
  * nearest. An option given as a list makes an axis; the cells are the product of the
  * axes, in the file's order, times `repeats` (outermost, so that drift of the machine
- * hits all settings alike). The `smoke` section is merged over the rest for a quick run;
+ * hits all settings alike). Settings that change together have a name: `cases` (what is
+ * served) and `variants` (what serves it) are lists of overlays, and axes as well: cases
+ * outermost, variants innermost, so that what is compared runs one after the other. The `smoke` section is merged over the rest for a quick run;
  * --set comes last. A job either serves requests (system, dataset, load, slo, seeds) or
  * studies something else (study: experiments/harness/study.h). Threads: none of its own; a job is immutable once read. */
 #ifndef HARNESS_JOB_H
@@ -29,10 +31,16 @@ struct job_cost {
     double minutes, disk_mb;
 };
 
+struct job_overlay_kind;
+
 struct job_axis {
-    char *name;                /* "load.rate_rps" */
+    char *name;                /* "load.rate_rps"; "case", "variant" */
     const char *section, *key; /* lent by `name`'s option table and the job */
     json_t *values;            /* the list; no value twice */
+    /* Of an axis of named settings: which list it is, and what each value lays over the
+     * sections. `section` and `overlays` exclude each other; NULL where not given. */
+    const struct job_overlay_kind *kind;
+    json_t *overlays;
 };
 
 struct job_cell {
@@ -54,6 +62,10 @@ struct job_headline {
     int over;          /* enum job_over */
     bool needs_finite; /* leave out cells whose value is missing */
     json_t *where;     /* {"load.rate_rps": 2}, a list for any of several; full names */
+    /* {"variant": "one_plan"}: the number is a ratio, of each cell to the one of the same
+     * repeat that has these values and otherwise the same axes; over repeats their geometric
+     * mean. NULL: not a ratio. */
+    json_t *relative_to;
 };
 
 struct job_section;
@@ -104,6 +116,8 @@ double job_scheduled_s(const struct job *j);
 const char *job_metric_unit(const struct job *j, const char *metric);
 /* The cells a headline speaks of: marks chosen[0..n_cells); returns how many. */
 int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen);
+/* The cell that `cell` is divided by; -1: this run has none. */
+int job_headline_reference(const struct job *j, const struct job_headline *h, int cell);
 /* The first axis along which these cells differ, which a headline over JOB_MEDIAN may not
  * leave open (goodput takes all rates); NULL: none. */
 const struct job_axis *job_headline_open_axis(const struct job *j,

@@ -27,34 +27,41 @@ static int check_values(const json_t *values, const char *name, const char *wher
     return OK;
 }
 
-static int add_axis(struct job *j, const char *section, const char *key, json_t *values,
-                    const char *where)
+int job_add_axis(struct job *j, const struct job_axis *given, const char *name,
+                 const char *where)
 {
     struct job_axis *a;
-    char name[160];
-    int rc;
+    int rc = check_values(given->values, name, where);
 
-    snprintf(name, sizeof(name), "%s.%s", section, key);
-    rc = check_values(values, name, where);
     if (rc != OK)
         return rc;
     a = mem_resize(MEM_HARNESS, j->axes, (size_t)j->n_axes + 1, sizeof(*a));
     if (!a)
         return ERR_NOMEM;
     j->axes = a;
-    a += j->n_axes;
-    *a = (struct job_axis){.name = mem_strdup(MEM_HARNESS, name),
-                           .section = section,
-                           .values = json_incref(values)};
-    j->n_axes++;
+    a += j->n_axes++;
+    *a = *given;
+    a->name = mem_strdup(MEM_HARNESS, name);
+    json_incref(a->values);
+    json_incref(a->overlays);
     if (!a->name)
         return ERR_NOMEM;
-    a->key = a->name + strlen(section) + 1;
+    a->key = a->name + (a->section ? strlen(a->section) + 1 : 0);
     return OK;
 }
 
+static int add_option_axis(struct job *j, const char *section, const char *key,
+                           json_t *values, const char *where)
+{
+    char name[160];
+
+    snprintf(name, sizeof(name), "%s.%s", section, key);
+    return job_add_axis(j, &(struct job_axis){.section = section, .values = values}, name,
+                        where);
+}
+
 /* In the file's order: the outermost axis is the one written first. */
-static int find_axes(struct job *j, const json_t *root, const char *where)
+static int find_option_axes(struct job *j, const json_t *root, const char *where)
 {
     const char *section, *key;
     json_t *object, *value;
@@ -69,22 +76,43 @@ static int find_axes(struct job *j, const json_t *root, const char *where)
         json_object_foreach(object, key, value)
         {
             if (json_is_array(value) && rc == OK)
-                rc = add_axis(j, s->name, key, value, where);
+                rc = add_option_axis(j, s->name, key, value, where);
         }
     }
     return rc;
 }
 
-/* Element `at[a]` of every axis set in place of its list. */
-static int place(json_t *sections, const struct job *j, const size_t *at, json_t *axes)
+static int find_axes(struct job *j, const json_t *root, const char *where)
+{
+    TRY(job_read_overlays(j, root, &job_cases, where));
+    TRY(find_option_axes(j, root, where));
+    TRY(job_read_overlays(j, root, &job_variants, where));
+    return job_check_overlays(j, where);
+}
+
+/* Element `at[a]` of every axis: an option's set in place of its list, then cases and
+ * variants laid over. *where gets their names. */
+static int place(json_t *sections, const struct job *j, const size_t *at, json_t *axes,
+                 char where[320])
 {
     for (int a = 0; a < j->n_axes; a++) {
         const struct job_axis *x = &j->axes[a];
         json_t *v = json_array_get(x->values, at[a]);
 
-        if (json_object_set(json_object_get(sections, x->section), x->key, v) != 0 ||
+        if ((x->section &&
+             json_object_set(json_object_get(sections, x->section), x->key, v) != 0) ||
             json_object_set(axes, x->name, v) != 0)
             return err_set(ERR_NOMEM, "job: out of memory");
+    }
+    for (int a = 0; a < j->n_axes; a++) {
+        const struct job_axis *x = &j->axes[a];
+        size_t n = strlen(where);
+
+        if (!x->kind)
+            continue;
+        snprintf(where + n, 320 - n, ": %s %s", x->name,
+                 json_string_value(json_array_get(x->values, at[a])));
+        TRY(job_lay_overlay(j, sections, json_array_get(x->overlays, at[a]), where));
     }
     return OK;
 }
@@ -128,7 +156,7 @@ static int check_reader(const json_t *dataset, const char *where)
 
 static int resolve(const struct job *j, json_t *sections, const char *where)
 {
-    char line[320];
+    char line[400];
     int rc = default_dataset_seed(sections);
 
     for (const struct job_section *s = j->sections; s->name && rc == OK; s++) {
@@ -183,15 +211,17 @@ static int make_cell(struct job *j, const json_t *base, const size_t *at, int64_
                      const char *where)
 {
     struct job_cell *c = &j->cells[j->n_cells++];
+    char line[320];
     int rc;
 
+    snprintf(line, sizeof(line), "%s", where);
     *c = (struct job_cell){
         .repeat = repeat, .settings = json_deep_copy(base), .axes = json_object()};
     if (!c->settings || !c->axes)
         return err_set(ERR_NOMEM, "%s: out of memory", where);
-    rc = place(c->settings, j, at, c->axes);
+    rc = place(c->settings, j, at, c->axes, line);
     if (rc == OK)
-        rc = resolve(j, c->settings, where);
+        rc = resolve(j, c->settings, line);
     if (rc == OK && j->n_slo_scale) {
         json_t *scale = json_array();
 

@@ -51,6 +51,10 @@ static void print_headlines(const struct job *j, FILE *f)
                 over[h->over][0] ? " of " : "", h->metric, h->better ? "lower" : "higher",
                 h->needs_finite ? ", missing ones left out," : "");
         print_value(h->where, f);
+        if (h->relative_to) {
+            fprintf(f, ", divided by that where ");
+            print_value(h->relative_to, f);
+        }
         fprintf(f, "\n");
     }
 }
@@ -99,6 +103,7 @@ void job_describe(const struct job *j, FILE *f)
         fprintf(f, "%s%zu %s", a ? " x " : " = ", json_array_size(j->axes[a].values),
                 j->axes[a].name);
     fprintf(f, "%s%lld repeats\n", j->n_axes ? " x " : " = ", (long long)j->head.repeats);
+    job_print_overlays(j, f);
     for (const struct job_section *s = j->sections; s->name; s++) {
         const json_t *values = json_object_get(j->resolved, s->name);
         const struct opt_row *opts;
@@ -112,7 +117,7 @@ void job_describe(const struct job *j, FILE *f)
                 fprintf(f, "%s %s", i ? "," : "", s->names(i));
             fprintf(f, "\n");
         }
-        /* With an axis over adapters, the options of the first cell's adapter are shown. */
+        /* With an axis over adapters or with variants, those of the first cell are shown. */
         if (job_section_opts(s, json_object_get(j->cells[0].settings, s->name), &opts,
                              s->name) == OK)
             print_rows(opts, values, f);
@@ -189,8 +194,20 @@ void job_docs(FILE *f)
     print_table(&d, "headline", NULL,
                 "List of numbers that summarise the experiment. `where` {option: value "
                 "or list of values} selects the cells. Where several settings match, "
-                "each gets its own number, whose name ends in its values.",
+                "each gets its own number, whose name ends in its values. `relative_to` "
+                "{option: value} makes it a ratio: each cell's value is divided by that "
+                "of the cell of the same repeat that has these values and is otherwise "
+                "the same, such as {\"variant\": \"one_plan\"}.",
                 job_headline_opt_table);
+    for (int i = 0; i < 2; i++) {
+        const struct job_overlay_kind *k = i ? &job_variants : &job_cases;
+
+        fprintf(f,
+                "\n## %s\nList of {\"name\": text, section: {option: value}}, an axis "
+                "`%s`. %s `%s`, a name or a list of names, selects some (--set "
+                "%s=NAME).\n",
+                k->list, k->axis, k->help, k->axis, k->axis);
+    }
     fprintf(
         f,
         "\n## prepare\nList of {\"run\": [words], \"creates\": path}: a command that is "

@@ -10,59 +10,86 @@
  * meant, in its own line of the result. */
 #define SETTINGS_MAX 64
 
-/* "rate_rps" -> "load.rate_rps"; a full name stays. The first section that has the key
- * wins unless an axis has it. */
-static int full_name(const struct job *j, const char *name, char *out, size_t n,
-                     const char *where)
+static bool name_in_cell(const struct job *j, const struct job_cell *c, const char *name,
+                         char *out, size_t n)
 {
-    const json_t *settings = j->cells[0].settings;
-
-    for (int a = 0; a < j->n_axes; a++)
-        if (strcmp(j->axes[a].name, name) == 0 || strcmp(j->axes[a].key, name) == 0) {
-            snprintf(out, n, "%s", j->axes[a].name);
-            return OK;
-        }
     for (const struct job_section *s = j->sections; s->name; s++) {
-        const json_t *section = json_object_get(settings, s->name);
+        const json_t *section = json_object_get(c->settings, s->name);
         size_t len = strlen(s->name);
 
         if (strncmp(name, s->name, len) == 0 && name[len] == '.' &&
             json_object_get(section, name + len + 1)) {
             snprintf(out, n, "%s", name);
-            return OK;
+            return true;
         }
         if (json_object_get(section, name)) {
             snprintf(out, n, "%s.%s", s->name, name);
-            return OK;
+            return true;
         }
     }
+    return false;
+}
+
+/* "rate_rps" -> "load.rate_rps"; a full name stays. The first section that has the key
+ * wins unless an axis has it. */
+static int full_name(const struct job *j, const char *name, char *out, size_t n,
+                     const char *where)
+{
+    for (int a = 0; a < j->n_axes; a++)
+        if (strcmp(j->axes[a].name, name) == 0 || strcmp(j->axes[a].key, name) == 0) {
+            snprintf(out, n, "%s", j->axes[a].name);
+            return OK;
+        }
+    /* Variants may have options of their own. */
+    for (int i = 0; i < j->n_cells; i++)
+        if (name_in_cell(j, &j->cells[i], name, out, n))
+            return OK;
     if (strcmp(name, "repeat") == 0)
         return err_set(ERR_ARG, "%s: a headline is the median over the repeats", where);
     return err_set(ERR_ARG, "%s: \"%s\" is neither an axis nor an option of this job",
                    where, name);
 }
 
-static int read_where(struct job *j, struct job_headline *h, const json_t *given,
+/* {"rate_rps": 2} -> {"load.rate_rps": 2}, a new reference in *out also on error. */
+static int read_where(const struct job *j, json_t **out, const json_t *given,
                       const char *where)
 {
     const char *name;
     json_t *v;
-    int rc = OK;
 
-    h->where = json_object();
-    if (!h->where)
+    *out = json_object();
+    if (!*out)
         return err_set(ERR_NOMEM, "%s: out of memory", where);
+    if (given && !json_is_object(given))
+        return err_set(ERR_ARG, "%s: expected an object", where);
     json_object_foreach((json_t *)given, name, v)
     {
         char full[160];
 
-        rc = full_name(j, name, full, sizeof(full), where);
-        if (rc != OK)
-            return rc;
-        if (json_object_set(h->where, full, v) != 0)
+        TRY(full_name(j, name, full, sizeof(full), where));
+        if (json_object_set(*out, full, v) != 0)
             return err_set(ERR_NOMEM, "%s: out of memory", where);
     }
-    return rc;
+    return OK;
+}
+
+static int read_relative(const struct job *j, struct job_headline *h, const json_t *given,
+                         const char *where)
+{
+    const char *name;
+    json_t *v;
+
+    if (!given)
+        return OK;
+    TRY(read_where(j, &h->relative_to, given, where));
+    if (json_object_size(h->relative_to) == 0)
+        return err_set(ERR_ARG, "%s: expected at least one setting", where);
+    json_object_foreach(h->relative_to, name, v)
+    {
+        if (json_is_array(v))
+            return err_set(ERR_ARG, "%s: %s: expected a single value", where, name);
+    }
+    return OK;
 }
 
 /* Is `a` what is wanted, or one of those that are? */
@@ -79,6 +106,18 @@ static bool same(const json_t *a, const json_t *wanted)
     return json_equal(a, wanted);
 }
 
+/* By its full name. A case or a variant is no setting but the name of some. */
+static const json_t *value_of(const struct job_cell *c, const char *name)
+{
+    const json_t *v = json_object_get(c->axes, name);
+    size_t section = strcspn(name, ".");
+
+    return v || !name[section]
+               ? v
+               : json_object_get(json_object_getn(c->settings, name, section),
+                                 name + section + 1);
+}
+
 static bool matches(const struct job_cell *c, const json_t *where)
 {
     const char *name;
@@ -86,14 +125,29 @@ static bool matches(const struct job_cell *c, const json_t *where)
 
     json_object_foreach((json_t *)where, name, v)
     {
-        const char *dot = strchr(name, '.');
-        char section[64];
-
-        snprintf(section, sizeof(section), "%.*s", (int)(dot - name), name);
-        if (!same(json_object_get(json_object_get(c->settings, section), dot + 1), v))
+        if (!same(value_of(c, name), v))
             return false;
     }
     return true;
+}
+
+int job_headline_reference(const struct job *j, const struct job_headline *h, int cell)
+{
+    const struct job_cell *c = &j->cells[cell];
+    int n = j->n_cells / (int)j->head.repeats;
+
+    /* Cells of a repeat are neighbours. */
+    for (int i = cell - cell % n; i < cell - cell % n + n; i++) {
+        bool equal = matches(&j->cells[i], h->relative_to);
+
+        for (int a = 0; a < j->n_axes && equal; a++)
+            equal = json_object_get(h->relative_to, j->axes[a].name) ||
+                    json_equal(json_object_get(c->axes, j->axes[a].name),
+                               json_object_get(j->cells[i].axes, j->axes[a].name));
+        if (equal)
+            return i;
+    }
+    return -1;
 }
 
 int job_headline_cells(const struct job *j, const struct job_headline *h, bool *chosen)
@@ -163,7 +217,7 @@ static int check_metric(const struct job *j, const struct job_headline *h,
 static int read_one(struct job *j, struct job_headline *h, const json_t *given,
                     const char *where)
 {
-    const json_t *cells = json_object_get(given, "where");
+    char line[360];
     json_t *rest = json_copy((json_t *)given);
     int rc = opt_init(job_headline_opt_table, h);
 
@@ -172,15 +226,18 @@ static int read_one(struct job *j, struct job_headline *h, const json_t *given,
     if (rc != OK)
         goto out;
     json_object_del(rest, "where");
+    json_object_del(rest, "relative_to");
     rc = opt_from_json(job_headline_opt_table, h, rest, where);
     if (rc == OK && (!h->name || !h->metric))
         rc = err_set(ERR_ARG, "%s: needs \"name\" and \"metric\"", where);
     if (rc == OK)
         rc = check_metric(j, h, where);
-    if (rc == OK && cells && !json_is_object(cells))
-        rc = err_set(ERR_ARG, "%s.where: expected an object", where);
+    snprintf(line, sizeof(line), "%s.where", where);
     if (rc == OK)
-        rc = read_where(j, h, cells, where);
+        rc = read_where(j, &h->where, json_object_get(given, "where"), line);
+    snprintf(line, sizeof(line), "%s.relative_to", where);
+    if (rc == OK)
+        rc = read_relative(j, h, json_object_get(given, "relative_to"), line);
 out:
     json_decref(rest);
     return rc;
@@ -309,6 +366,7 @@ static int add(struct job *j, const json_t *given, const char *where)
         rc = a ? add_along(j, &h, given, a, where) : keep(j, &h, where);
     opt_free(job_headline_opt_table, &h);
     json_decref(h.where);
+    json_decref(h.relative_to);
     mem_free(chosen);
     return rc;
 }

@@ -33,6 +33,33 @@ MUST int job_section_opts(const struct job_section *s, const json_t *given,
 MUST int job_section_resolve(const struct job_section *s, const json_t *given,
                              json_t **out, const char *where);
 
+/* A list of named overlays in a job: {"name", sections with the settings that differ}. */
+struct job_overlay_kind {
+    const char *list; /* the job's key: "variants" */
+    const char *axis; /* the name of its axis, and of the job's key that selects some */
+    const char *help;
+};
+extern const struct job_overlay_kind job_cases, job_variants;
+
+/* The list of `root`, checked, as an axis; nothing where there is none. */
+MUST int job_read_overlays(struct job *j, const json_t *root,
+                           const struct job_overlay_kind *k, const char *where);
+/* After all axes are known: does an overlay set what another axis does? */
+MUST int job_check_overlays(const struct job *j, const char *where);
+/* Make the sections of a cell those of the overlay. */
+MUST int job_lay_overlay(const struct job *j, json_t *sections, const json_t *overlay,
+                         const char *where);
+/* All overlays lose this option: --set has given it a value for every one of them. */
+void job_drop_from_overlays(json_t *root, const char *section, size_t n_section,
+                            const char *key);
+void job_print_overlays(const struct job *j, FILE *f);
+
+/* Append `a`, whose values and overlays get references of their own. */
+MUST int job_add_axis(struct job *j, const struct job_axis *a, const char *name,
+                      const char *where);
+/* RFC 7396: objects merge, null removes, everything else replaces. */
+MUST int job_merge(json_t *into, const json_t *patch);
+
 /* Axes and cells of `root`, whose sections have been checked to be objects. */
 MUST int job_expand(struct job *j, const json_t *root, const char *where);
 /* Write an axis value as text; of a path (which has no blanks), when `brief`, only the last

@@ -126,11 +126,23 @@ static void take_warnings(struct run_summary *s, int cell, const struct record_c
     }
 }
 
-static void take(struct run_summary *s, int cell, const struct record_cell *c)
+/* *out is replaced by a copy of `text`, which may be NULL. */
+static int keep_text(char **out, const char *text)
 {
+    mem_free(*out);
+    *out = text ? mem_strdup(MEM_HARNESS, text) : NULL;
+    return text && !*out ? ERR_NOMEM : OK;
+}
+
+static int take(struct run_summary *s, int cell, const struct record_cell *c)
+{
+    const json_t *described = json_object_get(c->attributes, "described");
     const char *error = json_string_value(json_object_get(c->attributes, "error"));
 
     take_warnings(s, cell, c);
+    TRY(keep_text(&s->skipped[cell], c->state == RECORD_SKIPPED ? error : NULL));
+    TRY(keep_text(&s->configuration[cell],
+                  json_string_value(json_object_get(described, "configuration"))));
     for (int k = 0; k < s->n_columns; k++) {
         size_t at = (size_t)(cell * s->n_columns + k);
 
@@ -144,6 +156,7 @@ static void take(struct run_summary *s, int cell, const struct record_cell *c)
             }
     }
     s->done[cell] = c->state == RECORD_DONE;
+    return OK;
 }
 
 static int on_cell(void *ctx, const struct record_cell *c)
@@ -151,14 +164,13 @@ static int on_cell(void *ctx, const struct record_cell *c)
     struct run_summary *s = ctx;
     int i = cell_index(s->job, c->key);
 
-    if (i >= 0)
-        take(s, i, c); /* of two attempts the later counts */
-    return OK;
+    return i >= 0 ? take(s, i, c) : OK; /* of two attempts the later counts */
 }
 
-/* Goodput of one repeat: attainment against rate over its chosen cells. */
-static double goodput(const struct run_summary *s, const bool *chosen, int column,
-                      int64_t repeat)
+/* Goodput of one repeat: attainment against rate over its chosen cells, or over those
+ * that these are relative to. */
+static double goodput(const struct run_summary *s, const struct job_headline *h,
+                      const bool *chosen, bool reference, int column, int64_t repeat)
 {
     const struct job *j = s->job;
     double *rate = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*rate));
@@ -166,10 +178,13 @@ static double goodput(const struct run_summary *s, const bool *chosen, int colum
     double x = NAN, target = 0;
     size_t n = 0;
 
-    for (int i = 0; rate && met && i < j->n_cells; i++) {
-        const json_t *settings = j->cells[i].settings;
+    for (int k = 0; rate && met && k < j->n_cells; k++) {
+        const json_t *settings = j->cells[k].settings;
+        int i = k;
 
-        if (!chosen[i] || j->cells[i].repeat != repeat)
+        if (!chosen[k] || j->cells[k].repeat != repeat)
+            continue;
+        if (reference && (i = job_headline_reference(j, h, k)) < 0)
             continue;
         target = json_number_value(
             json_object_get(json_object_get(settings, "slo"), "target_frac"));
@@ -184,29 +199,30 @@ static double goodput(const struct run_summary *s, const bool *chosen, int colum
     return x;
 }
 
-/* What one setting came to: the median over its repeats. NaN with a reason spoils it,
- * unless such repeats are left out; then NaN is for "none is left". */
-static double over_repeats(const struct run_summary *s, const struct job_headline *h,
-                           int setting, int column, double *x, size_t *n_left_out,
-                           char why[96])
+/* A cell's value, or its ratio to the value that the headline is relative to. */
+static double value_of(const struct run_summary *s, const struct job_headline *h,
+                       int cell, int column, char why[96])
 {
-    const struct job *j = s->job;
-    int n_settings = j->n_cells / (int)j->head.repeats, n = 0;
-    bool spoilt = false;
+    size_t at = (size_t)(cell * s->n_columns + column);
+    double v = s->done[cell] ? s->values[at] : NAN, by;
+    int reference;
 
-    for (int i = setting; i < j->n_cells; i += n_settings) {
-        size_t at = (size_t)(i * s->n_columns + column);
-        double v = s->done[i] ? s->values[at] : NAN;
-
-        if (!isnan(v)) {
-            x[n++] = v;
-            continue;
-        }
+    if (isnan(v))
         memcpy(why, s->whys[at], 96);
-        *n_left_out += h->needs_finite;
-        spoilt |= !h->needs_finite;
+    if (isnan(v) || !h->relative_to)
+        return v;
+    reference = job_headline_reference(s->job, h, cell);
+    if (reference < 0) {
+        snprintf(why, 96, "no cell of this run has the settings that it is relative to");
+        return NAN;
     }
-    return n && !spoilt ? stats_median(x, (size_t)n) : NAN;
+    at = (size_t)(reference * s->n_columns + column);
+    by = s->done[reference] ? s->values[at] : NAN;
+    if (isnan(by))
+        memcpy(why, s->whys[at], 96);
+    else if (by == 0)
+        snprintf(why, 96, "the value that it is relative to is 0");
+    return by == 0 ? NAN : v / by;
 }
 
 static double aggregate(int over, const double *x, size_t n, char why[96])
@@ -232,6 +248,32 @@ static double aggregate(int over, const double *x, size_t n, char why[96])
     }
 }
 
+/* What one setting came to: the median over its repeats, of ratios their geometric mean. NaN with a reason spoils it,
+ * unless such repeats are left out; then NaN is for "none is left". */
+static double over_repeats(const struct run_summary *s, const struct job_headline *h,
+                           int setting, int column, double *x, size_t *n_left_out,
+                           char why[96])
+{
+    const struct job *j = s->job;
+    int n_settings = j->n_cells / (int)j->head.repeats, n = 0;
+    bool spoilt = false;
+
+    for (int i = setting; i < j->n_cells; i += n_settings) {
+        double v = value_of(s, h, i, column, why);
+
+        if (!isnan(v)) {
+            x[n++] = v;
+            continue;
+        }
+        *n_left_out += h->needs_finite;
+        spoilt |= !h->needs_finite;
+    }
+    if (n == 0 || spoilt)
+        return NAN;
+    return h->relative_to ? aggregate(JOB_GEOMEAN, x, (size_t)n, why)
+                          : stats_median(x, (size_t)n);
+}
+
 static double over_settings(const struct run_summary *s, const struct job_headline *h,
                             const bool *chosen, int column, double *x, size_t *n_left_out,
                             char why[96])
@@ -252,13 +294,15 @@ static double over_settings(const struct run_summary *s, const struct job_headli
     return n ? aggregate(h->over, y, n, why) : NAN;
 }
 
-static double over_rates(const struct run_summary *s, const bool *chosen, int column,
-                         double *x, char why[96])
+static double over_rates(const struct run_summary *s, const struct job_headline *h,
+                         const bool *chosen, int column, double *x, char why[96])
 {
     int64_t repeats = s->job->head.repeats;
 
     for (int64_t r = 0; r < repeats; r++) {
-        x[r] = goodput(s, chosen, column, r);
+        x[r] = goodput(s, h, chosen, false, column, r);
+        if (h->relative_to)
+            x[r] /= goodput(s, h, chosen, true, column, r);
         if (isnan(x[r])) {
             snprintf(why, 96, "the lowest rate already misses the objective");
             return NAN;
@@ -280,18 +324,20 @@ static int headline(struct run_summary *s, int k)
 
     if (rc != OK)
         goto out;
-    *out = (struct record_headline){.name = h->name,
-                                    .unit =
-                                        h->unit ? h->unit : job_metric_unit(j, h->metric),
-                                    .better = h->better ? "lower" : "higher",
-                                    .value = NAN};
+    *out =
+        (struct record_headline){.name = h->name,
+                                 .unit = h->unit          ? h->unit
+                                         : h->relative_to ? "x"
+                                                          : job_metric_unit(j, h->metric),
+                                 .better = h->better ? "lower" : "higher",
+                                 .value = NAN};
     if (job_headline_cells(j, h, chosen) == 0)
         snprintf(why, 96, "no cell of this run has the settings it names");
     else if (h->over == JOB_MEDIAN && (open = job_headline_open_axis(j, h, chosen)))
         snprintf(why, 96, "which %.40s? name it in \"where\", or set \"over\"",
                  open->name);
     else if (!j->study && strcmp(h->metric, "goodput_rps") == 0)
-        out->value = over_rates(s, chosen, column, x, why);
+        out->value = over_rates(s, h, chosen, column, x, why);
     else
         out->value = over_settings(s, h, chosen, column, x, &out->n_left_out, why);
     out->why = isnan(out->value) ? why : NULL;
@@ -312,11 +358,13 @@ int run_summarise(struct run_summary *out, const struct job *j, const char *jour
     out->values = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->values));
     out->whys = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->whys));
     out->done = mem_new(MEM_HARNESS, n_cells, sizeof(*out->done));
+    out->skipped = mem_new(MEM_HARNESS, n_cells, sizeof(*out->skipped));
+    out->configuration = mem_new(MEM_HARNESS, n_cells, sizeof(*out->configuration));
     out->warned = mem_new(MEM_HARNESS, n_cells, sizeof(*out->warned));
     out->headlines = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headlines));
     out->headline_whys = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_whys));
-    if (!out->values || !out->whys || !out->done || !out->warned || !out->headlines ||
-        !out->headline_whys)
+    if (!out->values || !out->whys || !out->done || !out->skipped ||
+        !out->configuration || !out->warned || !out->headlines || !out->headline_whys)
         goto out;
     for (size_t i = 0; i < n_cells * n_columns; i++) {
         out->values[i] = NAN;
@@ -333,6 +381,14 @@ out:
 
 void run_summary_fini(struct run_summary *s)
 {
+    for (int i = 0; i < s->job->n_cells; i++) {
+        if (s->skipped)
+            mem_free(s->skipped[i]);
+        if (s->configuration)
+            mem_free(s->configuration[i]);
+    }
+    mem_free(s->skipped);
+    mem_free(s->configuration);
     mem_free(s->values);
     mem_free(s->whys);
     mem_free(s->done);
@@ -431,5 +487,6 @@ void run_summary_print(const struct run_summary *s, FILE *f)
         fprintf(f, "\n");
     for (int k = 0; k < s->job->n_headlines; k++)
         print_headline(&s->headlines[k], f);
+    run_notes_print(s, f);
     print_warnings(s, f);
 }

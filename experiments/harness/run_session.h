@@ -55,13 +55,15 @@ double run_surely_read_gbps(double gbps, double token_bytes, double cache_bytes)
 /* The numbers of all cells in the journal, for the table and the headlines. */
 struct run_summary {
     const struct job *job;
-    int n_shown;        /* columns of the table; those of the headlines follow */
-    int n_columns;      /* both */
-    double *values;     /* [n_cells, n_columns] */
-    char (*whys)[96];   /* [n_cells, n_columns] */
-    bool *done;         /* [n_cells] */
-    uint32_t *warned;   /* [n_cells] one bit for each of the codes */
-    char codes[32][48]; /* of the warnings of all cells */
+    int n_shown;          /* columns of the table; those of the headlines follow */
+    int n_columns;        /* both */
+    double *values;       /* [n_cells, n_columns] */
+    char (*whys)[96];     /* [n_cells, n_columns] */
+    bool *done;           /* [n_cells] */
+    char **skipped;       /* [n_cells] why a cell was skipped; NULL: it was not */
+    char **configuration; /* [n_cells] of its system, in words; NULL: not stated */
+    uint32_t *warned;     /* [n_cells] one bit for each of the codes */
+    char codes[32][48];   /* of the warnings of all cells */
     int n_codes;
     struct record_headline *headlines; /* [job->n_headlines] */
     char (*headline_whys)[96];
@@ -69,5 +71,7 @@ struct run_summary {
 MUST int run_summarise(struct run_summary *out, const struct job *j, const char *journal);
 void run_summary_fini(struct run_summary *s);
 void run_summary_print(const struct run_summary *s, FILE *f);
+/* Below the table: cells that were skipped, variants that are the same. */
+void run_notes_print(const struct run_summary *s, FILE *f);
 
 #endif

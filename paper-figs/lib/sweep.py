@@ -107,7 +107,7 @@ def group(cells, others):
     """{"threads=1": [cells]} by the values of the other axes; repeats are together."""
     lines = {}
     for c in cells:
-        key = ", ".join("%s=%s" % (a.split(".", 1)[1], word(c.axes[a])) for a in others)
+        key = ", ".join("%s=%s" % (a.split(".", 1)[-1], word(c.axes[a])) for a in others)
         lines.setdefault(key, []).append(c)
     return lines
 

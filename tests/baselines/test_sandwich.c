@@ -130,9 +130,9 @@ static void test_cancel_and_close(void **state)
 
 static void test_facts(void **state)
 {
-    static const char *const keys[] = {"weight_type",    "precision", "prefill_threads",
-                                       "decode_threads", "kernels",   "placement",
-                                       "cpu_budget",     "options",   NULL};
+    static const char *const keys[] = {
+        "weight_type", "precision",  "prefill_threads", "decode_threads", "kernels",
+        "placement",   "cpu_budget", "options",         "configuration",  NULL};
     int64_t vocab = 0, max_tok = 0;
     int32_t *ids = NULL;
     size_t n_ids = 0;
