@@ -259,7 +259,7 @@ static void set_replay(struct job *j)
 {
     const struct plan_search_opts *s = &j->search;
     const struct model_cost_types types = {.weight = s->type, .kv = KERN_F32};
-    int64_t room = longest(&s->trace) + 64, most = s->model->max_tok;
+    int64_t needed = longest(&s->trace) + 64, most = s->model->max_tok;
 
     j->replay = (struct cli_replay){
         .model = j->f->model,
@@ -267,7 +267,7 @@ static void set_replay(struct job *j)
         .trace = &s->trace,
         .precision = j->f->precision,
         .batch = j->f->batch,
-        .max_tok = room < most ? room : most,
+        .max_tok = needed < most ? needed : most,
         .weight_bytes = model_cost_decode(s->model, types, 1, 1).weight_bytes};
 }
 

@@ -8,7 +8,7 @@
 
 struct cli_replay {
     const char *model,
-        *plan_path; /* plan_path: beside it the plan's file is kept meanwhile */
+        *plan_path; /* plan_path: the plan's file is kept in its folder meanwhile */
     const struct plan_trace *trace;
     int precision;          /* enum kern_precision */
     int64_t batch, max_tok; /* max_tok: longest sequence */

@@ -95,9 +95,12 @@ static int open_all(struct cli_tune_run *r, const struct tune_flags *f)
                                      .m_max = f->m_max,
                                      .every = f->every};
     static struct plan plan; /* too large for the stack */
+    const struct tune_policy *policy = NULL;
     struct cpu_budget budget;
-    int rc = cpu_isa_limit(f->isa);
+    int rc = tune_policy_find(f->tune.policy, &policy);
 
+    if (rc == OK)
+        rc = cpu_isa_limit(f->isa);
     if (rc == OK)
         rc = cpu_budget_get(&budget);
     if (rc == OK)

@@ -15,10 +15,11 @@
 #define SEARCH_FRAC_EACH 0.1
 #define TUNE_FRAC        0.5
 #define COSTS_FRAC       0.05
-/* A replay is meant to run in this many rounds: fewer tell no difference with certainty. Where
- * even the smallest replay may be too long for that, fewer must do. */
+/* A replay is meant to run in this many rounds: fewer tell no difference with certainty. It is
+ * sized as if there were ROUNDS_SIZED, for what the expected times miss. */
 #define ROUNDS_WANTED 6
-#define ROUNDS_MIN    3
+#define ROUNDS_SIZED  8
+#define ROUNDS_MIN    4
 #define ROUNDS_MAX    12
 /* With fewer than ROUNDS_WANTED rounds a difference counts beyond this fraction only. */
 #define FEW_ROUNDS_FRAC 0.02
@@ -207,12 +208,11 @@ static int replay_all(struct pipeline *p)
         return rc;
     if (s->replay_size == 0)
         s->replay_size =
-            p->o->replay_size(p->o->ctx, &s->v[0], most_s / (ROUNDS_WANTED * p->n_list));
+            p->o->replay_size(p->o->ctx, &s->v[0], most_s / (ROUNDS_SIZED * p->n_list));
     plan_watch_begin(&p->watch, p->o->search, NULL, "replay of the trace",
                      p->o->budget_s > 0 ? most_s : 0);
     {
-        const struct measure_opts mo = {.min_rounds = s->replay_size > 1 ? ROUNDS_WANTED
-                                                                         : ROUNDS_MIN,
+        const struct measure_opts mo = {.min_rounds = ROUNDS_MIN,
                                         .max_rounds = ROUNDS_MAX,
                                         .n_warm_up = -1, /* the replay's own */
                                         .budget_s = most_s,

@@ -46,8 +46,9 @@ struct plan_search_opts {
 
 struct plan_found {
     struct plan plan;
-    /* The plan and further ones that may be as good, by the expected time of a request. They
-     * have no tables of costs, of which only the plan has. Owned. */
+    /* The plan, after a search one rank of every core (which then may have no expected times),
+     * and further ones that may be as good, by the expected time of a request. They have no
+     * tables of costs. Owned. */
     struct plan *ranked; /* [n_ranked]; ranked[0] is the plan */
     int n_ranked;
     char *explain;                 /* the result with its reasons, lines of text; owned */
