@@ -7,8 +7,8 @@
 #include "plan/trace.h"
 
 struct cli_replay {
-    const char *model,
-        *plan_path; /* plan_path: the plan's file is kept in its folder meanwhile */
+    const char *model;
+    const char *plan_path; /* a plan that is replayed is a temporary file next to it */
     const struct plan_trace *trace;
     int precision;          /* enum kern_precision */
     int64_t batch, max_tok; /* max_tok: longest sequence */
