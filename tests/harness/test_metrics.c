@@ -104,6 +104,9 @@ static void attainment_needs_both_and_errors_violate(void **state)
     m = compute(r, 5, slo);
     assert_near(metric(&m, "slo_attainment_frac"), 0.25, 1e-12);
     assert_near(metric(&m, "ttft_attainment_frac"), 0.5, 1e-12); /* good and slow */
+    assert_near(metric(&m, "min_slo_scale"), 10 / 40.0, 1e-12);  /* good: TPOT 10 of 40 */
+    assert_near(metric(&m, "p50_slo_scale"), 90 / 50.0, 1e-12);  /* late: TTFT 90 of 50 */
+    assert_true(isnan(metric(&m, "max_slo_scale")));             /* one failed */
     assert_near(metric(&m, "tpot_attainment_frac"), 0.5, 1e-12); /* good and late */
     assert_near(metric(&m, "error_frac"), 0.25, 1e-12);
     assert_near(metric(&m, "n_requests"), 4, 0);
