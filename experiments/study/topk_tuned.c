@@ -148,7 +148,8 @@ static void report(struct study_cell *out, const struct plan *p, double spent_s,
                    int n_configs)
 {
     const struct plan_try *untuned = &p->tries[0], *first = NULL, *best = NULL;
-    double seconds[PLAN_TRIES_MAX], best_of[PLAN_TRIES_MAX];
+    double seconds[PLAN_TRIES_MAX], best_of[PLAN_TRIES_MAX], of[PLAN_TRIES_MAX];
+    double tuned[PLAN_TRIES_MAX];
     int config = -1;
 
     for (int i = 0; i < p->n_tries; i++) {
@@ -159,6 +160,8 @@ static void report(struct study_cell *out, const struct plan *p, double spent_s,
             first = faster(first, t);
         best = faster(best, t);
         seconds[i] = t->seconds;
+        of[i] = config + 1;
+        tuned[i] = t->tuned;
         best_of[config] = best->seconds;
     }
     const struct study_number all[] = {
@@ -173,6 +176,8 @@ static void report(struct study_cell *out, const struct plan *p, double spent_s,
 
     STUDY_VALUES(out, all, "there is one configuration, which was not replayed");
     study_series(out, "try_s", "s", seconds, (size_t)p->n_tries);
+    study_series(out, "try_config", "", of, (size_t)p->n_tries);
+    study_series(out, "try_tuned", "", tuned, (size_t)p->n_tries);
     study_series(out, "best_of_s", "s", best_of, (size_t)n_configs);
 }
 

@@ -48,7 +48,8 @@ def topk_tuned(rng, k, **_):
     tries = rng.uniform(0.9, 1, 2 * n)
     return ({"spent_s": 80.0 * k, "n_configs": n, "request_s": tries.min(), "gain_frac": 0.02 * n,
              "gain_lo_frac": 0.01 * n - 0.02, "tuning_gain_frac": 0.03},
-            {"try_s": tries, "best_of_s": tries[::2]})
+            {"try_s": tries, "best_of_s": tries[::2], "try_config": np.repeat(np.arange(n) + 1.0, 2),
+             "try_tuned": np.tile([0.0, 1.0], n)})
 
 
 def gemm_vendors(rng, m, type, weights, **_):
