@@ -263,13 +263,14 @@ static json_t *configuration(const json_t *described)
     const json_t *schedules = json_object_get(described, "schedules");
 
     return json_sprintf(
-        "prefill %d x %d threads, decode %d x %d, CPUs %s, %d tuned schedules",
+        "prefill %d x %d threads, decode %d x %d, CPUs %s, %d tuned schedules, %s",
         (int)json_integer_value(json_object_get(a, "n_ranks")),
         (int)json_integer_value(json_object_get(a, "n_threads")),
         (int)json_integer_value(json_object_get(b, "n_ranks")),
         (int)json_integer_value(json_object_get(b, "n_threads")),
         json_string_value(json_object_get(plan, "cpus")),
-        (int)json_integer_value(json_object_get(schedules, "n_tuned")));
+        (int)json_integer_value(json_object_get(schedules, "n_tuned")),
+        json_string_value(json_object_get(plan, "policy")));
 }
 
 /* The team's facts belong to the engine's thread: ask it, between two steps. */
