@@ -254,7 +254,7 @@ static int sandwich_limits(struct sut *s, int64_t *vocab, int64_t *max_tok)
     return OK;
 }
 
-/* What the phases run on and what a step computes, in words: two variants that say the same are the same system. */
+/* What the phases run on, in words: two variants that say the same are the same system. */
 static json_t *configuration(const json_t *described)
 {
     const json_t *plan = json_object_get(described, "plan");
@@ -262,18 +262,15 @@ static json_t *configuration(const json_t *described)
                  *b = json_object_get(plan, "decode");
     const json_t *schedules = json_object_get(described, "schedules");
 
-    return json_sprintf("prefill %d x %d threads, decode %d x %d, CPUs %s, %d tuned "
-                        "schedules, %s, steps of %d "
-                        "tokens",
-                        (int)json_integer_value(json_object_get(a, "n_ranks")),
-                        (int)json_integer_value(json_object_get(a, "n_threads")),
-                        (int)json_integer_value(json_object_get(b, "n_ranks")),
-                        (int)json_integer_value(json_object_get(b, "n_threads")),
-                        json_string_value(json_object_get(plan, "cpus")),
-                        (int)json_integer_value(json_object_get(schedules, "n_tuned")),
-                        json_string_value(json_object_get(plan, "policy")),
-                        (int)json_integer_value(json_object_get(
-                            json_object_get(described, "options"), "max_step_tok")));
+    return json_sprintf(
+        "prefill %d x %d threads, decode %d x %d, CPUs %s, %d tuned schedules, %s",
+        (int)json_integer_value(json_object_get(a, "n_ranks")),
+        (int)json_integer_value(json_object_get(a, "n_threads")),
+        (int)json_integer_value(json_object_get(b, "n_ranks")),
+        (int)json_integer_value(json_object_get(b, "n_threads")),
+        json_string_value(json_object_get(plan, "cpus")),
+        (int)json_integer_value(json_object_get(schedules, "n_tuned")),
+        json_string_value(json_object_get(plan, "policy")));
 }
 
 /* The team's facts belong to the engine's thread: ask it, between two steps. */
