@@ -123,6 +123,7 @@ $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_ada
 $(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
 $(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
 $(call reg,study,$(wildcard experiments/study/*.c),experiments/harness/study.h,study,studies,study)
+$(call reg,verb,$(wildcard experiments/harness/verb/*.c),experiments/harness/verb.h,verb,verbs,verb)
 BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_baselines.c
 $(BUILD)/gen/gemm_baselines.c: FORCE
 	@mkdir -p $(@D)

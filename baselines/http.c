@@ -12,6 +12,8 @@
 #define WAIT_MS          1000 /* a post, a cancel or the end wakes the thread earlier */
 #define MAX_IDLE         4096 /* connections kept */
 #define RETRY_AFTER      "retry-after:"
+/* No server in use allows one client fewer connections. */
+#define MANY_CONNECTIONS 64
 
 struct transfer {
     struct sut_http_call call;
@@ -180,20 +182,35 @@ static int64_t lag_of(const struct transfer *t)
     return us > 0 ? (int64_t)(t->started_ns - t->posted_ns) + (int64_t)us * 1000 : 0;
 }
 
+/* A server that allows a client so many connections closes further ones without a word. */
+static void explain_reset(struct transfer *t, size_t n_live, const char *error)
+{
+    if (t->head.status == 0 && n_live >= MANY_CONNECTIONS)
+        snprintf(t->why, sizeof(t->why),
+                 "%.48s; with %zu connections open: a limit of the server?", error,
+                 n_live);
+}
+
 /* `t` is in no list of libcurl's. Reports its end and frees it. */
 static void end_transfer(struct sut_http *h, struct transfer *t, CURLcode code,
                          bool canceled)
 {
-    struct transfer **p;
+    struct transfer **p = &h->live;
     struct sut_http_end e = {.canceled = canceled};
+    size_t n_live = 0;
 
     pthread_mutex_lock(&h->lock);
-    for (p = &h->live; *p && *p != t; p = &(*p)->next)
-        ;
-    if (*p)
-        *p = t->next;
+    while (*p) {
+        n_live++;
+        if (*p == t)
+            *p = t->next;
+        else
+            p = &(*p)->next;
+    }
     pthread_mutex_unlock(&h->lock);
     read_head(t);
+    if (code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR || code == CURLE_GOT_NOTHING)
+        explain_reset(t, n_live, t->error[0] ? t->error : curl_easy_strerror(code));
     e.head = t->head;
     e.lag_ns = lag_of(t);
     if (canceled)

@@ -27,6 +27,9 @@ size_t stats_percentile_floor(double q);
 
 /* Spearman's rank correlation, ties given their mean rank. */
 double stats_spearman(const double *x, const double *y, size_t n);
+/* Student's t: the half-width, in standard errors, of a 95 % interval of a mean. NaN: df < 1. */
+double stats_t95(int df);
+
 /* Geometric mean; NaN if any x <= 0. */
 double stats_geomean(const double *x, size_t n);
 

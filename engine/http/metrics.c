@@ -149,6 +149,16 @@ void http_metrics_text(struct http_metrics *m, const struct http_gauges *g,
     put_one(out, "requests_canceled_total", "counter",
             "Requests that ended because their client had gone or the server stopped.",
             (double)m->n_canceled);
+    put_one(out, "kv_budget_tokens", "gauge",
+            "Most tokens whose keys and values may be reserved.",
+            (double)g->kv_budget_tok);
+    put_one(out, "kv_reserved_tokens", "gauge",
+            "Tokens whose keys and values are reserved.", (double)g->kv_reserved_tok);
+    put_one(out, "preemptions_total", "counter",
+            "Requests that lost their memory to an older one and were computed again.",
+            (double)g->n_preempted);
+    put_one(out, "recomputed_tokens_total", "counter",
+            "Tokens computed again after a preemption.", (double)g->n_recomputed_tok);
     put_histogram(out, "time_to_first_token_seconds",
                   "Time from a request's arrival to its first token.", &m->first);
     put_histogram(out, "inter_token_seconds", "Time between two tokens of a request.",

@@ -32,7 +32,9 @@ const struct opt_row http_opt_table[] = {
             .max = 1 << 30),
     OPT_ROW(INT, max_connections, "512", "Connections that may be open at the same time.",
             .min = 1, .max = 65536),
-    OPT_ROW(INT, max_connections_per_address, "256",
+    /* More than the requests that are answered or wait by default: one client that sends too
+     * many gets status 429 with a reason before its connections are refused without one. */
+    OPT_ROW(INT, max_connections_per_address, "384",
             "Connections that one address may have open at the same time. 0: any number.",
             .min = 0, .max = 65536),
     OPT_ROW(F64, header_timeout_s, "10",

@@ -23,7 +23,8 @@ struct kv_shape {
 /* One sequence's memory; plain data, lent by the pool until kv_release(). */
 struct kv_slot {
     void *base;
-    int64_t cap_tok;   /* tokens it can hold */
+    int64_t n_tok;     /* tokens reserved: these count towards the pool's limit */
+    int64_t cap_tok;   /* tokens it can hold, n_tok at least */
     size_t head_bytes; /* of one [K or V][token][head_dim] run = cap_tok*head_dim*elem */
     int n_kv_heads;
     int64_t slot; /* the allocator's number of it */
@@ -54,9 +55,16 @@ MUST int kv_pool_open_shared(struct kv_pool **out, const char *alloc,
                              int64_t max_tok);
 void kv_pool_close(struct kv_pool **p);
 
+/* Limit the tokens that all slots together reserve. At open there is no limit but the
+ * allocator's. Called while no slot is reserved. */
+void kv_pool_limit(struct kv_pool *p, int64_t n_tok);
+
 /* Reserve a slot for a sequence that may reach `n_tok` tokens.
  * ERR_NOMEM: none free now (try again after a release); ERR_LIMIT: n_tok > max_tok. */
 MUST int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out);
+/* Let the sequence reach `n_tok` tokens: OK where it may already. The keys and values that
+ * it has stay where they are. On error *r is as before. ERR_NOMEM, ERR_LIMIT: as above. */
+MUST int kv_grow(struct kv_pool *p, struct kv_slot *r, int64_t n_tok);
 void kv_release(struct kv_pool *p, struct kv_slot *r); /* zeroes *r */
 
 /* Touch part `i` of `n` of the pool's pages. Each thread of a team calls it once at open, so
@@ -75,6 +83,7 @@ size_t kv_token_bytes(const struct kv_shape *s);
 
 struct kv_stat {
     size_t pool_bytes, reserved_bytes;
+    int64_t limit_tok, reserved_tok; /* by kv_pool_limit(): INT64_MAX without a limit */
     int64_t n_live, n_reserved_total, n_refused_total;
 };
 void kv_pool_stat(const struct kv_pool *p, struct kv_stat *out);

@@ -1,5 +1,6 @@
 #include "kv/kv.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -14,9 +15,9 @@ struct kv_pool {
     void *base;
     size_t bytes, token_bytes;
     struct kv_shape shape;
-    int64_t max_tok;
+    int64_t max_tok, limit_tok;
     _Atomic size_t reserved_bytes;
-    _Atomic int64_t n_live, n_reserved_total, n_refused_total;
+    _Atomic int64_t reserved_tok, n_live, n_reserved_total, n_refused_total;
 };
 
 size_t kv_token_bytes(const struct kv_shape *s)
@@ -58,6 +59,7 @@ static int open_pool(struct kv_pool **out, const char *alloc,
         return ERR_NOMEM;
     p->shape = *shape;
     p->max_tok = max_tok;
+    p->limit_tok = INT64_MAX;
     p->token_bytes = kv_token_bytes(shape);
     p->bytes = budget_bytes;
     rc = find_alloc(alloc ? alloc : "static", &p->alloc);
@@ -139,6 +141,25 @@ static int choose(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
     return OK;
 }
 
+void kv_pool_limit(struct kv_pool *p, int64_t n_tok)
+{
+    p->limit_tok = n_tok;
+}
+
+/* May a sequence of `n_tok` tokens reserve `more` of them now? */
+static int check_tok(struct kv_pool *p, int64_t n_tok, int64_t more)
+{
+    if (n_tok > p->max_tok)
+        return err_set(ERR_LIMIT, "kv: a sequence of %lld tokens, the longest is %lld",
+                       (long long)n_tok, (long long)p->max_tok);
+    if (more <= p->limit_tok - p->reserved_tok)
+        return OK;
+    p->n_refused_total++;
+    return err_set(ERR_NOMEM,
+                   "kv: %lld of %lld tokens are reserved, %lld more do not fit",
+                   (long long)p->reserved_tok, (long long)p->limit_tok, (long long)more);
+}
+
 int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
 {
     int rc;
@@ -146,17 +167,34 @@ int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
     memset(out, 0, sizeof(*out));
     if (n_tok < 1)
         return err_set(ERR_ARG, "kv: a sequence of %lld tokens", (long long)n_tok);
-    if (n_tok > p->max_tok)
-        return err_set(ERR_LIMIT, "kv: a sequence of %lld tokens, the longest is %lld",
-                       (long long)n_tok, (long long)p->max_tok);
+    rc = check_tok(p, n_tok, n_tok);
+    if (rc != OK)
+        return rc;
     rc = choose(p, n_tok, out);
     if (rc != OK) {
         p->n_refused_total++;
         return rc;
     }
+    out->n_tok = n_tok;
+    p->reserved_tok += n_tok;
     p->reserved_bytes += (size_t)out->cap_tok * p->token_bytes;
     p->n_live++;
     p->n_reserved_total++;
+    return OK;
+}
+
+int kv_grow(struct kv_pool *p, struct kv_slot *r, int64_t n_tok)
+{
+    int rc;
+
+    if (n_tok <= r->n_tok)
+        return OK;
+    rc = check_tok(p, n_tok, n_tok - r->n_tok);
+    if (rc != OK)
+        return rc;
+    assert(n_tok <= r->cap_tok); /* the slots of every allocator hold the longest */
+    p->reserved_tok += n_tok - r->n_tok;
+    r->n_tok = n_tok;
     return OK;
 }
 
@@ -191,6 +229,7 @@ void kv_release(struct kv_pool *p, struct kv_slot *r)
     if (!r->base)
         return;
     p->alloc->release(p->state, r->slot);
+    p->reserved_tok -= r->n_tok;
     p->reserved_bytes -= (size_t)r->cap_tok * p->token_bytes;
     p->n_live--;
     memset(r, 0, sizeof(*r));
@@ -200,6 +239,8 @@ void kv_pool_stat(const struct kv_pool *p, struct kv_stat *out)
 {
     out->pool_bytes = p->bytes;
     out->reserved_bytes = p->reserved_bytes;
+    out->limit_tok = p->limit_tok;
+    out->reserved_tok = p->reserved_tok;
     out->n_live = p->n_live;
     out->n_reserved_total = p->n_reserved_total;
     out->n_refused_total = p->n_refused_total;

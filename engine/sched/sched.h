@@ -13,7 +13,7 @@
 #include "base/err.h"
 
 enum sched_state {
-    SCHED_WAITING, /* admitted, no memory yet */
+    SCHED_WAITING, /* it has no memory: new, or preempted */
     SCHED_PREFILL, /* some prompt tokens still to do */
     SCHED_DECODE
 };
@@ -21,10 +21,13 @@ enum sched_state {
 struct sched_seq {
     int64_t id;
     enum sched_state state;
-    int64_t n_prompt_left; /* tokens of the prompt not yet computed */
+    int64_t n_prompt_left; /* tokens of the prompt not yet computed; after a preemption
+                              also those that it had generated */
     int64_t n_ctx;         /* tokens computed */
     int64_t n_max;         /* prompt + the most it may generate */
+    int64_t n_reserve;     /* while it waits: tokens of memory that admission takes */
     int64_t arrival;       /* order of arrival */
+    int64_t age;           /* steps since it last took part in one, or since it came */
 };
 
 struct sched_view {
@@ -32,6 +35,7 @@ struct sched_view {
     int n_seqs;
     int64_t max_step_tok; /* tokens one step may hold */
     int64_t n_free_slots; /* further sequences that can be given memory */
+    int64_t n_free_tok;   /* tokens of memory that are not reserved */
 };
 
 struct sched_batch_entry {

@@ -228,6 +228,7 @@ static json_t *describe_memory(const struct serve *s)
     json_object_set_new(o, "rss_bytes", json_integer((json_int_t)mem_rss_bytes()));
     json_object_set_new(o, "kv_pool_bytes", json_integer((json_int_t)kv.pool_bytes));
     json_object_set_new(o, "kv_reserved_total", json_integer(kv.n_reserved_total));
+    json_object_set_new(o, "kv_budget_tok", json_integer(kv.limit_tok));
     return o;
 }
 
@@ -243,24 +244,31 @@ static int64_t copied_bytes(const struct serve *s)
 /* wait_frac: the share of the time for which a thread waited for the others. */
 static json_t *describe_totals(const struct serve_totals *t)
 {
-    return json_pack("{s:I, s:I, s:f, s:o}", "n_steps", (json_int_t)t->n_steps, "n_tok",
-                     (json_int_t)t->n_tok, "forward_s", (double)t->forward_ns * 1e-9,
-                     "wait_frac",
-                     t->forward_ns ? json_real((double)t->wait_ns / (double)t->forward_ns)
-                                   : json_null());
+    return json_pack(
+        "{s:I, s:I, s:f, s:f, s:f, s:o}", "n_steps", (json_int_t)t->n_steps, "n_tok",
+        (json_int_t)t->n_tok, "forward_s", (double)t->forward_ns * 1e-9, "sample_s",
+        (double)t->sample_ns * 1e-9, "sched_s", (double)t->sched_ns * 1e-9, "wait_frac",
+        t->forward_ns ? json_real((double)t->wait_ns / (double)t->forward_ns)
+                      : json_null());
 }
 
 static json_t *describe_work(const struct serve *s)
 {
+    const struct serve_totals *p = &s->totals[SERVE_PREFILL], *d = p + 1;
+    struct serve_kv_stat kv;
+
+    serve_kv_stat(s, &kv);
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "n_steps",
-        (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}",
+        "n_steps", (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
         "switch_copied_bytes", (json_int_t)copied_bytes(s), "n_tok", (json_int_t)s->n_tok,
-        "forward_s", s->busy_s, "linear_s", s->op_s[MODEL_T_LINEAR], "attn_s",
-        s->op_s[MODEL_T_ATTN], "norm_rope_s", s->op_s[MODEL_T_NORM_ROPE], "head_s",
-        s->op_s[MODEL_T_HEAD], "reduce_s", s->op_s[MODEL_T_REDUCE], "wait_s",
-        s->op_s[MODEL_T_WAIT], "prefill", describe_totals(&s->totals[SERVE_PREFILL]),
-        "decode", describe_totals(&s->totals[SERVE_DECODE]));
+        "n_preempted", (json_int_t)kv.n_preempted, "n_recomputed_tok",
+        (json_int_t)kv.n_recomputed_tok, "forward_s",
+        (double)(p->forward_ns + d->forward_ns) * 1e-9, "linear_s",
+        s->op_s[MODEL_T_LINEAR], "attn_s", s->op_s[MODEL_T_ATTN], "norm_rope_s",
+        s->op_s[MODEL_T_NORM_ROPE], "head_s", s->op_s[MODEL_T_HEAD], "reduce_s",
+        s->op_s[MODEL_T_REDUCE], "wait_s", s->op_s[MODEL_T_WAIT], "prefill",
+        describe_totals(p), "decode", describe_totals(d));
 }
 
 /* Of all ranks. */

@@ -1,6 +1,6 @@
 /* serve/impl.h - the inside of the public API, for the files of this module only: open.c assembles
- * the engine, queue.c accepts requests, serve.c runs steps, describe.c and placement.c
- * report. */
+ * the engine, queue.c accepts requests, serve.c runs steps, memory.c gives requests memory,
+ * describe.c and placement.c report. */
 #ifndef SERVE_IMPL_H
 #define SERVE_IMPL_H
 
@@ -25,10 +25,13 @@
 
 struct serve_seq {
     int64_t id;
-    int32_t *prompt;
-    int64_t n_prompt, max_new, n_new, n_ctx;
+    int32_t *ids; /* [n_prompt + max_new]: the prompt, then its n_new new tokens */
+    int64_t n_prompt, max_new, n_new;
+    int64_t n_ctx;  /* tokens whose keys and values are in `kv` */
+    int64_t n_done; /* the most that n_ctx has been: below it tokens are recomputed */
+    int64_t step_tok, age; /* tokens in the present step; see sched/sched.h */
     enum sched_state state;
-    int32_t last_id; /* the token to decode next */
+    bool preempted; /* at least once */
     bool ignore_eos;
     atomic_bool canceled; /* set by any thread */
     bool ended;
@@ -78,11 +81,13 @@ struct serve {
     struct model_chunk *chunks;        /* [max_seqs] */
     struct serve_seq **stepping;       /* [max_seqs] whose chunk it is */
     float *logits;                     /* [max_seqs, vocab] */
+    int32_t *new_ids;                  /* [max_seqs] chosen from a row of logits each */
+    atomic_llong n_preempted, n_recomputed_tok; /* written by the stepping thread */
     int64_t n_steps, n_tok;
     struct serve_choice choice;
     const struct model_phase *last; /* phase of the previous step */
     int64_t n_switches;             /* steps whose phase differed from the previous one */
-    double busy_s, op_s[MODEL_T_N];
+    double op_s[MODEL_T_N];
     struct serve_totals totals[SERVE_N_PHASES];
     struct topo_machine *machine;   /* NULL: unknown */
     char no_machine[160];           /* why it is unknown */
@@ -106,10 +111,25 @@ MUST int serve_kv_numa_report(struct serve *s);
  * New reference. */
 json_t *serve_describe_placement(struct serve *s);
 
-/* Add a step of these chunks and its times to the totals. */
+/* Add the cost of a step of these chunks to the totals. */
 void serve_totals_add(struct serve *s, enum serve_phase phase,
-                      const struct model_chunk *chunks, int n_chunks, int64_t forward_ns,
-                      int64_t wait_ns);
+                      const struct model_chunk *chunks, int n_chunks);
+
+/* The tokens of a request, known so far. */
+static inline int64_t serve_seq_n_known(const struct serve_seq *q)
+{
+    return q->n_prompt + q->n_new;
+}
+/* The request is over; its memory is given back when the step is. */
+void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
+                   enum serve_finish why);
+/* Tokens of memory that admission reserves for a waiting request. */
+int64_t serve_seq_reserve(const struct serve *s, const struct serve_seq *q);
+/* Give up a request's memory, if it has any. */
+void serve_seq_release(struct serve *s, struct serve_seq *q);
+/* Give the requests in s->entries the memory for their tokens of this step, oldest first.
+ * Those that get none have step_tok = 0 afterwards. */
+void serve_give_memory(struct serve *s, int n_entries);
 
 void serve_seq_free(struct serve_seq *q);
 /* Move requests from the queue to `live`. */

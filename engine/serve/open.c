@@ -132,11 +132,13 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
     if (rc != OK)
         return rc;
     memcpy(s->model_format, f->format, sizeof(s->model_format));
-    s->max_tok = s->o.max_tok;
-    if (s->max_tok == 0)
-        s->max_tok =
+    mo.max_tok = s->o.max_tok;
+    if (mo.max_tok == 0)
+        mo.max_tok =
             f->config.max_tok < DEFAULT_MAX_TOK ? f->config.max_tok : DEFAULT_MAX_TOK;
-    mo.max_tok = s->max_tok;
+    s->max_tok = mo.max_tok;
+    if (s->o.kv_budget_tok > 0 && s->o.kv_budget_tok < s->max_tok)
+        s->max_tok = s->o.kv_budget_tok;
     rc = caller_bytes(s, &f->config, mo.kv_type, &mo.caller_bytes);
     if (rc == OK)
         rc = model_open(&s->model, f, s->team, &mo);
@@ -281,6 +283,8 @@ static int open_pool(struct serve *s)
         rc = model_kv_bind(s->model, s->pool);
     if (rc != OK)
         return rc;
+    kv_pool_limit(s->pool, s->o.kv_budget_tok > 0 ? s->o.kv_budget_tok
+                                                  : s->o.max_seqs * s->max_tok);
     par_team_run(s->team, par_team_size(s->team), touch_pool, s->pool);
     return serve_kv_numa_report(s);
 }
@@ -321,7 +325,9 @@ static int take_arrays(struct serve *s)
     s->chunks = mem_new(MEM_OTHER, n, sizeof(*s->chunks));
     s->stepping = mem_new(MEM_OTHER, n, sizeof(*s->stepping));
     s->logits = mem_new(MEM_ACTIVATIONS, n * (size_t)serve_vocab(s), sizeof(*s->logits));
-    if (!s->live || !s->view || !s->entries || !s->chunks || !s->stepping || !s->logits)
+    s->new_ids = mem_new(MEM_OTHER, n, sizeof(*s->new_ids));
+    if (!s->live || !s->view || !s->entries || !s->chunks || !s->stepping || !s->logits ||
+        !s->new_ids)
         return ERR_NOMEM;
     return OK;
 }
@@ -435,6 +441,7 @@ void serve_close(struct serve **sp)
     mem_free(s->chunks);
     mem_free(s->stepping);
     mem_free(s->logits);
+    mem_free(s->new_ids);
     tok_close(&s->tok);
     kv_pool_close(&s->pool);
     if (s->decode != s->prefill)

@@ -65,6 +65,16 @@ const struct opt_row serve_opt_table[] = {
     OPT_ROW(INT, max_seqs, "1",
             "Number of sequences that may hold keys and values at the same time.",
             .min = 1, .max = 1024),
+    OPT_ROW(ENUM, kv_admit, "max",
+            "Memory for keys and values that a request must be given before it starts. "
+            "max: for its prompt and its longest output. now: for its prompt, and more "
+            "with each token; where memory is short the latest request is preempted and "
+            "computed again later.",
+            .values = "max|now"),
+    OPT_ROW(INT, kv_budget_tok, NULL,
+            "Keep keys and values of at most N tokens, of all requests together, in the "
+            "memory of max_seqs sequences of max_tok tokens. 0: as many as it holds.",
+            .unit = "tok", .min = 0, .max = INT64_C(1) << 40),
     OPT_ROW(INT, max_step_tok, "512",
             "Compute at most N tokens in one step. A longer prompt takes several steps.",
             .unit = "tok", .min = 1, .max = 65536),

@@ -12,7 +12,7 @@ void serve_seq_free(struct serve_seq *q)
     if (!q)
         return;
     sampler_close(&q->sampler);
-    mem_free(q->prompt);
+    mem_free(q->ids);
     mem_free(q);
 }
 
@@ -24,11 +24,14 @@ static int check_request(const struct serve *s, const struct serve_request *r)
         return err_set(ERR_ARG, "request: %lld prompt tokens, %lld new: expected >= 1",
                        (long long)r->n_prompt, (long long)r->max_new);
     if (r->n_prompt > s->max_tok || r->max_new > s->max_tok - r->n_prompt)
-        return err_set(
-            ERR_LIMIT,
-            "request: %lld prompt and %lld new tokens: expected at most %lld "
-            "together; --max-tok (max_tok) raises this up to the model's limit",
-            (long long)r->n_prompt, (long long)r->max_new, (long long)s->max_tok);
+        return err_set(ERR_LIMIT,
+                       "request: %lld prompt and %lld new tokens: expected at most %lld "
+                       "together; %s",
+                       (long long)r->n_prompt, (long long)r->max_new,
+                       (long long)s->max_tok,
+                       s->max_tok == s->o.kv_budget_tok
+                           ? "--kv-budget-tok (kv_budget_tok) raises this"
+                           : "--max-tok (max_tok) raises this up to the model's limit");
     for (int64_t i = 0; i < r->n_prompt; i++) {
         if (r->prompt[i] < 0 || r->prompt[i] >= vocab)
             return err_set(ERR_ARG, "request: prompt token %lld: id %d outside [0, %d)",
@@ -50,10 +53,10 @@ static int make_seq(struct serve_seq **out, const struct serve *s,
 
     if (!q)
         goto out;
-    q->prompt = mem_new(MEM_OTHER, (size_t)r->n_prompt, sizeof(q->prompt[0]));
-    if (!q->prompt)
+    q->ids = mem_new(MEM_OTHER, (size_t)(r->n_prompt + r->max_new), sizeof(q->ids[0]));
+    if (!q->ids)
         goto out;
-    memcpy(q->prompt, r->prompt, (size_t)r->n_prompt * sizeof(q->prompt[0]));
+    memcpy(q->ids, r->prompt, (size_t)r->n_prompt * sizeof(q->ids[0]));
     rc = sampler_open(&q->sampler, &so, serve_vocab(s), model_kern(s->model));
     if (rc != OK)
         goto out;
@@ -127,8 +130,7 @@ void serve_drop_ended(struct serve *s)
             s->live[n++] = q;
             continue;
         }
-        s->n_slots -= q->kv.base != NULL;
-        kv_release(s->pool, &q->kv);
+        serve_seq_release(s, q);
         serve_seq_free(q);
     }
     s->n_live = n;

@@ -1,4 +1,4 @@
-/* One step: ask the policy, compute, sample, report. */
+/* One step: ask the policy, give memory, compute, sample, report. */
 #include <math.h>
 #include <string.h>
 
@@ -6,9 +6,8 @@
 #include "model/procs.h"
 #include "serve/impl.h"
 
-/* The request is over; its memory is given back when the step is. */
-static void end(struct serve_seq *q, int32_t id, const float *logits,
-                enum serve_finish why)
+void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
+                   enum serve_finish why)
 {
     q->ended = true;
     q->on_token(q->ctx, q->id, id, logits, why);
@@ -21,7 +20,7 @@ static void end_canceled(struct serve *s)
     for (int i = 0; i < s->n_live; i++) {
         if (!s->live[i]->canceled)
             continue;
-        end(s->live[i], -1, NULL, SERVE_CANCELED);
+        serve_seq_end(s->live[i], -1, NULL, SERVE_CANCELED);
         any = true;
     }
     if (any)
@@ -34,58 +33,46 @@ static int ask_policy(struct serve *s)
                            .n_seqs = s->n_live,
                            .max_step_tok = s->o.max_step_tok,
                            .n_free_slots = s->o.max_seqs - s->n_slots};
+    struct serve_kv_stat kv;
 
+    serve_kv_stat(s, &kv);
+    v.n_free_tok = kv.budget_tok - kv.reserved_tok;
     for (int i = 0; i < s->n_live; i++) {
         const struct serve_seq *q = s->live[i];
+        bool decode = q->state == SCHED_DECODE, waits = q->state == SCHED_WAITING;
 
-        s->view[i] = (struct sched_seq){
-            .id = q->id,
-            .state = q->state,
-            .n_prompt_left = q->state == SCHED_DECODE ? 0 : q->n_prompt - q->n_ctx,
-            .n_ctx = q->n_ctx,
-            .n_max = q->n_prompt + q->max_new,
-            .arrival = q->id};
+        s->view[i] = (struct sched_seq){.id = q->id,
+                                        .state = q->state,
+                                        .n_prompt_left =
+                                            decode ? 0 : serve_seq_n_known(q) - q->n_ctx,
+                                        .n_ctx = q->n_ctx,
+                                        .n_max = q->n_prompt + q->max_new,
+                                        .n_reserve = waits ? serve_seq_reserve(s, q) : 0,
+                                        .arrival = q->id,
+                                        .age = q->age};
     }
     return s->policy->step(&v, s->entries, (int)s->o.max_seqs);
 }
 
-/* Reserve memory for an admitted request. false: it does not take part in this step. */
-static bool admit(struct serve *s, struct serve_seq *q)
-{
-    int rc = kv_reserve(s->pool, q->n_prompt + q->max_new, &q->kv);
-
-    if (rc == OK) {
-        s->n_slots++;
-        q->state = SCHED_PREFILL;
-        return true;
-    }
-    /* Short of memory it waits for a release; alone with the pool it would wait for ever.
-     */
-    if (rc != ERR_NOMEM || s->n_slots == 0)
-        end(q, -1, NULL, SERVE_ERROR);
-    return false;
-}
-
-/* Turn batch entries into chunks; returns how many. *prefill: whether one of them is a prompt. */
-static int make_chunks(struct serve *s, int n_entries, bool *prefill)
+/* Make the chunks of the requests that take part; returns how many, oldest first. *prefill:
+ * whether one of them is a prompt. */
+static int make_chunks(struct serve *s, bool *prefill)
 {
     int n = 0;
 
     *prefill = false;
-    for (int i = 0; i < n_entries; i++) {
-        const struct sched_batch_entry *p = &s->entries[i];
-        struct serve_seq *q = s->live[p->seq];
-        bool decode = q->state == SCHED_DECODE;
+    for (int i = 0; i < s->n_live; i++) {
+        struct serve_seq *q = s->live[i];
 
-        if (p->admit && !admit(s, q))
+        if (q->step_tok == 0)
             continue;
-        *prefill |= !decode;
-        s->chunks[n] = (struct model_chunk){
-            .kv = &q->kv,
-            .ids = decode ? &q->last_id : q->prompt + q->n_ctx,
-            .n_tok = p->n_tok,
-            .pos0 = q->n_ctx,
-            .want_logits = decode || q->n_ctx + p->n_tok == q->n_prompt};
+        *prefill |= q->state != SCHED_DECODE;
+        s->chunks[n] = (struct model_chunk){.kv = &q->kv,
+                                            .ids = q->ids + q->n_ctx,
+                                            .n_tok = q->step_tok,
+                                            .pos0 = q->n_ctx,
+                                            .want_logits = q->n_ctx + q->step_tok ==
+                                                           serve_seq_n_known(q)};
         s->stepping[n++] = q;
     }
     return n;
@@ -102,12 +89,12 @@ static void end_not_finite(struct serve_seq *q, const float *logits)
                   "new token %lld, at position %lld: the logit of id %d is %g: the model "
                   "has weights that are NaN or infinite, or too large to compute with",
                   (long long)q->n_new + 1, (long long)q->n_ctx, at, logits[at]);
-    end(q, -1, NULL, SERVE_ERROR);
+    serve_seq_end(q, -1, NULL, SERVE_ERROR);
 }
 
-static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
+static void new_token(struct serve *s, struct serve_seq *q, int32_t id,
+                      const float *logits)
 {
-    int32_t id = sampler_sample(q->sampler, logits);
     enum serve_finish finish = SERVE_RUNNING;
 
     if (id < 0) {
@@ -115,7 +102,7 @@ static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
         return;
     }
     q->state = SCHED_DECODE;
-    q->last_id = id;
+    q->ids[serve_seq_n_known(q)] = id;
     q->n_new++;
     if (q->n_new == q->max_new)
         finish = SERVE_LENGTH;
@@ -124,7 +111,7 @@ static void new_token(struct serve *s, struct serve_seq *q, const float *logits)
     if (finish == SERVE_RUNNING)
         q->on_token(q->ctx, q->id, id, logits, finish);
     else
-        end(q, id, logits, finish);
+        serve_seq_end(q, id, logits, finish);
 }
 
 /* The threads of a phase, of all its ranks. */
@@ -146,49 +133,124 @@ static struct model_phase *choose(struct serve *s, int n_chunks, bool prefill)
                                                                            : s->decode;
 }
 
-static int compute(struct serve *s, int n_chunks, bool prefill)
-{
-    struct model_phase *phase = choose(s, n_chunks, prefill);
-    const float *logits = s->logits;
-    uint64_t t0 = clock_ns(), wait0 = model_wait_ns(s->model), forward_ns, wait_ns;
-    uint64_t ns[MODEL_T_N];
-    int rc;
+struct sampling {
+    struct serve *s;
+    int n_chunks;
+};
 
-    rc = model_forward(phase, s->chunks, n_chunks, s->logits);
-    if (rc != OK)
-        return rc;
-    forward_ns = clock_ns() - t0;
-    s->busy_s += (double)forward_ns * 1e-9;
-    wait_ns = (model_wait_ns(s->model) - wait0) / (uint64_t)n_threads(s, phase);
+/* Thread `id` of n takes every n-th row of the logits. */
+static void sample(void *arg, struct par_self *self)
+{
+    const struct sampling *p = arg;
+    struct serve *s = p->s;
+    int row = 0;
+
+    for (int i = 0; i < p->n_chunks; i++) {
+        if (!s->chunks[i].want_logits)
+            continue;
+        if (row % self->n == self->id)
+            s->new_ids[row] = sampler_sample(s->stepping[i]->sampler,
+                                             s->logits + (int64_t)row * serve_vocab(s));
+        row++;
+    }
+}
+
+/* A sampler reads every logit, and tens of thousands of them for each of a batch would cost
+ * a hundredth of a step, so the threads that have just computed the step share the rows. */
+static void sample_all(struct serve *s, const struct model_phase *phase, int n_chunks)
+{
+    struct sampling p = {s, n_chunks};
+    struct par_team *team = model_team(s->model);
+    int n = n_threads(s, phase), n_rows = 0;
+
+    for (int i = 0; i < n_chunks; i++)
+        n_rows += s->chunks[i].want_logits;
+    n = n < par_team_size(team) ? n : par_team_size(team); /* of this process */
+    n = n < n_rows ? n : n_rows;
+    if (n > 0)
+        par_team_run(team, n, sample, &p);
+}
+
+static void count_forward(struct serve *s, const struct model_phase *phase,
+                          struct serve_totals *t, uint64_t forward_ns, uint64_t wait_ns)
+{
+    uint64_t ns[MODEL_T_N];
+
     model_times_take(s->model, ns);
-    serve_totals_add(s, prefill ? SERVE_PREFILL : SERVE_DECODE, s->chunks, n_chunks,
-                     (int64_t)forward_ns, (int64_t)wait_ns);
     for (int i = 0; i < MODEL_T_N; i++)
         s->op_s[i] += (double)ns[i] * 1e-9;
+    t->forward_ns += (int64_t)forward_ns;
+    t->wait_ns += (int64_t)(wait_ns / (uint64_t)n_threads(s, phase));
     s->n_steps++;
     s->n_switches += s->last && s->last != phase;
     s->last = phase;
+}
+
+/* The tokens of a chunk are computed: some of them perhaps again, after a preemption. */
+static void advance(struct serve *s, struct serve_seq *q, int64_t n_tok)
+{
+    int64_t again = q->n_done - q->n_ctx;
+
+    if (again > 0)
+        s->n_recomputed_tok += again < n_tok ? again : n_tok;
+    q->n_ctx += n_tok;
+    q->n_done = q->n_ctx > q->n_done ? q->n_ctx : q->n_done;
+    s->n_tok += n_tok;
+}
+
+static int compute(struct serve *s, int n_chunks, enum serve_phase as)
+{
+    struct model_phase *phase = choose(s, n_chunks, as == SERVE_PREFILL);
+    struct serve_totals *t = &s->totals[as];
+    uint64_t wait0 = model_wait_ns(s->model), t0 = clock_ns(), t1;
+    int row = 0, rc = model_forward(phase, s->chunks, n_chunks, s->logits);
+
+    if (rc != OK)
+        return rc;
+    t1 = clock_ns();
+    count_forward(s, phase, t, t1 - t0, model_wait_ns(s->model) - wait0);
+    serve_totals_add(s, as, s->chunks, n_chunks);
+    t1 = clock_ns();
+    sample_all(s, phase, n_chunks);
+    t->sample_ns += (int64_t)(clock_ns() - t1);
     for (int i = 0; i < n_chunks; i++) {
-        s->stepping[i]->n_ctx += s->chunks[i].n_tok;
-        s->n_tok += s->chunks[i].n_tok;
+        advance(s, s->stepping[i], s->chunks[i].n_tok);
         if (!s->chunks[i].want_logits)
             continue;
-        new_token(s, s->stepping[i], logits);
-        logits += serve_vocab(s);
+        new_token(s, s->stepping[i], s->new_ids[row],
+                  s->logits + (int64_t)row * serve_vocab(s));
+        row++;
     }
     return OK;
 }
 
+static int64_t computed_ns(const struct serve_totals *t)
+{
+    return t->forward_ns + t->sample_ns;
+}
+
 int serve_step(struct serve *s, bool *busy)
 {
+    uint64_t t0 = clock_ns();
     bool prefill;
-    int n, rc = model_procs_check(s->model);
+    int n = 0, rc = model_procs_check(s->model);
 
     serve_take_queue(s);
     end_canceled(s); /* also where no step is possible any more */
-    n = rc == OK ? make_chunks(s, ask_policy(s), &prefill) : 0;
-    if (n > 0)
-        rc = compute(s, n, prefill);
+    if (rc == OK) {
+        serve_give_memory(s, ask_policy(s));
+        n = make_chunks(s, &prefill);
+    }
+    if (n > 0) {
+        enum serve_phase as = prefill ? SERVE_PREFILL : SERVE_DECODE;
+        struct serve_totals *t = &s->totals[as];
+        int64_t before = computed_ns(t);
+
+        rc = compute(s, n, as);
+        for (int i = 0; i < s->n_live; i++)
+            s->live[i]->age = s->live[i]->step_tok > 0 ? 0 : s->live[i]->age + 1;
+        t->sched_ns += (int64_t)(clock_ns() - t0) - (computed_ns(t) - before);
+    }
     serve_drop_ended(s);
     pthread_mutex_lock(&s->lock);
     *busy = s->n_live > 0 || s->queue_head;

@@ -21,30 +21,37 @@ struct serve;
 /* The options of the engine. Flags, JSON keys, help and records are made from their
  * table. */
 struct serve_opts {
-    char *model;          /* path */
-    char *tokenizer;      /* NULL: from the model's file */
-    char *pre_tokenizer;  /* NULL: the one that the tokenizer's file names */
-    char *isa;            /* "auto", "ref", "avx2", ... */
-    int precision;        /* enum kern_precision */
-    bool deterministic;   /* same tokens for any batch, threads, ranks and plan */
-    char *weight_type;    /* "file", "f32", "bf16" */
-    char *kv_type;        /* "f32", "bf16" */
-    int64_t threads;      /* 0: the plan's, or all CPUs of the budget */
-    int64_t ranks;        /* tensor-parallel ranks of both phases; 0: the plan's, or 1 */
-    int rank_mode;        /* enum serve_rank_mode */
-    char *plan;           /* path of a plan, NULL: default */
-    char *schedules;      /* path of a cache of tuned schedules, NULL: none */
-    char *policy;         /* scheduling policy */
-    int64_t max_tok;      /* longest sequence; 0: the model's, at most 4096 */
-    int64_t max_seqs;     /* most sequences that may be live at once */
-    int64_t max_step_tok; /* most tokens in one step */
-    bool pin;             /* pin each thread to its CPU */
+    char *model;           /* path */
+    char *tokenizer;       /* NULL: from the model's file */
+    char *pre_tokenizer;   /* NULL: the one that the tokenizer's file names */
+    char *isa;             /* "auto", "ref", "avx2", ... */
+    int precision;         /* enum kern_precision */
+    bool deterministic;    /* same tokens for any batch, threads, ranks and plan */
+    char *weight_type;     /* "file", "f32", "bf16" */
+    char *kv_type;         /* "f32", "bf16" */
+    int64_t threads;       /* 0: the plan's, or all CPUs of the budget */
+    int64_t ranks;         /* tensor-parallel ranks of both phases; 0: the plan's, or 1 */
+    int rank_mode;         /* enum serve_rank_mode */
+    char *plan;            /* path of a plan, NULL: default */
+    char *schedules;       /* path of a cache of tuned schedules, NULL: none */
+    char *policy;          /* scheduling policy */
+    int64_t max_tok;       /* longest sequence; 0: the model's, at most 4096 */
+    int64_t max_seqs;      /* most sequences that may hold memory at once */
+    int kv_admit;          /* enum serve_kv_admit */
+    int64_t kv_budget_tok; /* most tokens that may be reserved; 0: max_seqs * max_tok */
+    int64_t max_step_tok;  /* most tokens in one step */
+    bool pin;              /* pin each thread to its CPU */
 };
 extern const struct opt_row serve_opt_table[];
 
 /* What a rank is: a group of threads of this process, or a process of its own. This
  * process is then rank 0, and all ranks share the memory of the model (model/procs.h). */
 enum serve_rank_mode { SERVE_RANKS_THREADS, SERVE_RANKS_PROCESSES };
+
+/* The memory for keys and values that a request is given before its first step: for its
+ * prompt and longest output, so that it surely ends; or for its prompt and one token, and
+ * more as it generates. */
+enum serve_kv_admit { SERVE_ADMIT_MAX, SERVE_ADMIT_NOW };
 
 struct serve_sampling {
     double temperature, top_p, min_p;
@@ -89,12 +96,15 @@ MUST int serve_open_shown(struct serve **out, const struct serve_opts *o,
 void serve_close(struct serve **s);
 
 /* Submit a request. *id: its number, for serve_cancel() and the callback. ERR_LIMIT:
- * n_prompt + max_new exceeds max_tok. ERR_ARG: an id is outside the vocabulary, or a
+ * n_prompt + max_new exceeds serve_max_tok(). ERR_ARG: an id is outside the vocabulary, or a
  * sampling option is out of range. */
 MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id);
 void serve_cancel(struct serve *s, int64_t id);
 
-/* Compute one step. *busy: whether live or waiting requests remain. Allocates nothing.
+/* Compute one step. Where a request lacks memory for its next token, the one that came last
+ * of those that have memory is preempted: its keys and values are given up, it waits, is
+ * computed again when memory for its longest output is free, and goes on with its next
+ * token. *busy: whether live or waiting requests remain. Allocates nothing.
  * Only errors of the engine are returned; an error of a request ends that request with
  * SERVE_ERROR. ERR_STATE: a rank's process ended or stopped, during this step or since
  * the previous one. The message names the rank, and the engine can then only be
@@ -137,6 +147,7 @@ int serve_bos(const struct serve *s); /* token id; -1: none */
 /* Does the token end a text? By config.json and generation_config.json, by the GGUF file's
  * ids and by the tokenizer. */
 bool serve_is_stop(const struct serve *s, int32_t id);
+/* The longest sequence: max_tok, or kv_budget_tok where that is less. */
 int64_t serve_max_tok(const struct serve *s);
 /* Bytes that must be read to decode one token: all weights, and the keys and values of
  * the ctx_tok tokens that it attends to, itself included (model/cost.h). */
@@ -150,10 +161,17 @@ struct serve_totals {
     int64_t n_steps, n_tok; /* n_tok: tokens that steps computed */
     int64_t weight_bytes, kv_bytes, flop;
     /* wait_ns: how long the threads of the steps, of all ranks, waited for one another: their
-     * mean. It is part of forward_ns. */
-    int64_t forward_ns, wait_ns;
+     * mean. It is part of forward_ns. sample_ns: choosing tokens from logits. sched_ns: the
+     * rest of serve_step(): the queue, the policy, memory, the batch, the callbacks. */
+    int64_t forward_ns, wait_ns, sample_ns, sched_ns;
 };
 const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase);
+/* Memory for keys and values, in tokens, and what lack of it has cost: requests that were
+ * preempted, each time counted, and tokens computed again. Any thread may call it. */
+struct serve_kv_stat {
+    int64_t budget_tok, reserved_tok, n_preempted, n_recomputed_tok;
+};
+void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out);
 /* Call fn once on each of the team's n threads, with its number `id`; the calling thread
  * is 0. Where ranks are processes, this is the team of rank 0. For per-thread work such
  * as opening hardware counters. Called by the stepping thread, between steps. */

@@ -3,8 +3,7 @@
 #include "serve/impl.h"
 
 void serve_totals_add(struct serve *s, enum serve_phase phase,
-                      const struct model_chunk *chunks, int n_chunks, int64_t forward_ns,
-                      int64_t wait_ns)
+                      const struct model_chunk *chunks, int n_chunks)
 {
     struct model_cost cost = model_cost_step(
         model_config_of(s->model), model_cost_types_of(s->model), chunks, n_chunks);
@@ -16,13 +15,22 @@ void serve_totals_add(struct serve *s, enum serve_phase phase,
     t->weight_bytes += (int64_t)cost.weight_bytes;
     t->kv_bytes += (int64_t)cost.kv_read_bytes;
     t->flop += (int64_t)cost.flop;
-    t->forward_ns += forward_ns;
-    t->wait_ns += wait_ns;
 }
 
 const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase)
 {
     return &s->totals[phase];
+}
+
+void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out)
+{
+    struct kv_stat kv;
+
+    kv_pool_stat(s->pool, &kv);
+    *out = (struct serve_kv_stat){.budget_tok = kv.limit_tok,
+                                  .reserved_tok = kv.reserved_tok,
+                                  .n_preempted = s->n_preempted,
+                                  .n_recomputed_tok = s->n_recomputed_tok};
 }
 
 struct each {

@@ -237,6 +237,89 @@ static void json(const struct export_result *r, FILE *f)
     fprintf(f, "%s\n", text);
 }
 
+static void put_document(FILE *f, const json_t *v)
+{
+    char *text = json_text(v, JSON_COMPACT | JSON_SORT_KEYS);
+
+    need(text);
+    fputs(text, f);
+    mem_free(text);
+}
+
+/* A time that never came and a NaN are null. */
+static void put_element(FILE *f, const struct record_column *c, const void *column,
+                        size_t i)
+{
+    char error[RECORD_ERROR_BYTES + 1] = "";
+    json_t *text;
+    double x;
+
+    if (c->kind == RECORD_COLUMN_ERROR) {
+        memcpy(error, (const char *)column + i * RECORD_ERROR_BYTES, RECORD_ERROR_BYTES);
+        text = json_string_lossy(error);
+        need(text && json_dumpf(text, f, JSON_ENCODE_ANY) == 0);
+        json_decref(text);
+    } else if (c->kind == RECORD_COLUMN_F64) {
+        x = ((const double *)column)[i];
+        fprintf(f, isfinite(x) ? "%.17g" : "null", x);
+    } else if (c->kind != RECORD_COLUMN_I64) {
+        fprintf(f, "%d", ((const int8_t *)column)[i]);
+    } else if (((const int64_t *)column)[i] == METRICS_NEVER) {
+        fputs("null", f);
+    } else {
+        fprintf(f, "%" PRId64, ((const int64_t *)column)[i]);
+    }
+}
+
+static void put_requests(FILE *f, const struct export_requests *q)
+{
+    fputs(",\n\"requests\":{", f);
+    for (int c = 0; q->n && record_columns[c].name; c++) {
+        fprintf(f, "%s\"%s\":[", c ? ",\n" : "", record_columns[c].name);
+        for (size_t i = 0; i < q->n; i++) {
+            fputs(i ? "," : "", f);
+            put_element(f, &record_columns[c], q->column[c], i);
+        }
+        fputc(']', f);
+    }
+    fputs("},\n\"token_ns\":[", f);
+    for (size_t i = 0; i < q->n; i++) {
+        fputs(i ? ",[" : "[", f);
+        for (int64_t t = q->token_offset[i]; t < q->token_offset[i + 1]; t++)
+            fprintf(f, "%s%" PRId64, t > q->token_offset[i] ? "," : "", q->token_ns[t]);
+        fputc(']', f);
+    }
+    fputc(']', f);
+}
+
+/* Written as it is read: a record may have millions of tokens. */
+static void json_full(const struct export_result *r, FILE *f)
+{
+    struct export_requests q;
+
+    fputs("{\"run\":", f);
+    put_document(f, r->root);
+    fputs(",\n\"headline\":", f);
+    put_document(f, r->headline);
+    fputs(",\n\"cells\":[", f);
+    for (size_t i = 0; i < r->n_cells; i++) {
+        json_t *cell = export_read_cell(r, i);
+
+        fputs(i ? ",\n{\"attributes\":" : "{\"attributes\":", f);
+        put_document(f, json_object_get(cell, "attributes"));
+        fputs(",\n\"summary\":", f);
+        put_document(f, json_object_get(cell, "summary"));
+        export_read_requests(r, i, &q);
+        if (q.n > 0)
+            export_read_tokens(r, i, &q);
+        put_requests(f, &q);
+        fputc('}', f);
+        export_requests_free(&q);
+        json_decref(cell);
+    }
+    fputs("]}\n", f);
+}
+
 /* --- Markdown */
 
 /* What a reader looks for first; a cell that publishes none of these shows all it has. */
@@ -378,6 +461,7 @@ static const struct form {
     [EXPORT_CSV_REQUESTS] = {"csv", csv_requests},
     [EXPORT_CSV_CELLS] = {"csv-cells", csv_cells},
     [EXPORT_JSON] = {"json", json},
+    [EXPORT_JSON_FULL] = {"json-full", json_full},
     [EXPORT_MARKDOWN] = {"markdown", markdown},
 };
 
@@ -392,8 +476,9 @@ int export_format_find(const char *name, enum export_format *out)
             return OK;
         }
     }
-    return name_unknown(ERR_NOTFOUND, name, words,
-                        "format \"%s\": expected csv, csv-cells, json or markdown", name);
+    return name_unknown(
+        ERR_NOTFOUND, name, words,
+        "format \"%s\": expected csv, csv-cells, json, json-full or markdown", name);
 }
 
 struct task {
@@ -411,9 +496,7 @@ static int run_task(void *ctx, FILE *out)
     return OK;
 }
 
-/* The whole export as text, mem_free(). */
-static int export_text(const char *path, enum export_format format, char **text,
-                       size_t *n)
+int export_text(const char *path, enum export_format format, char **text, size_t *n)
 {
     struct task task = {path, format};
     struct stat st;

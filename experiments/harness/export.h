@@ -16,15 +16,20 @@ enum export_format {
     EXPORT_CSV_REQUESTS, /* one line a request of every cell */
     EXPORT_CSV_CELLS,    /* one line a cell: its scalar attributes, then its summary */
     EXPORT_JSON,         /* one object a cell, in the key names of vLLM's benchmark */
+    EXPORT_JSON_FULL,    /* what the file holds: every request and token of every cell */
     EXPORT_MARKDOWN,     /* one table row a cell, for reports */
 };
 
-/* "csv", "csv-cells", "json", "markdown"; ERR_NOTFOUND names the nearest. */
+/* "csv", "csv-cells", "json", "json-full", "markdown"; ERR_NOTFOUND names the nearest. */
 MUST int export_format_find(const char *name, enum export_format *out);
 
 /* Write the result `h5_path` to `f`.  ERR_NOTFOUND / ERR_FORMAT: no such file, or not a
  * result; ERR_IO: `f` cannot be written. */
 MUST int export_print(const char *h5_path, enum export_format format, FILE *f);
+
+/* The same as a text. *text: mem_free(), *n bytes and a NUL that is not counted. */
+MUST int export_text(const char *h5_path, enum export_format format, char **text,
+                     size_t *n);
 
 /* Write it to the file `out`, which is replaced only by a whole export. ERR_ARG: `out` is
  * the result itself or not a regular file. */

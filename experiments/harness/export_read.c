@@ -303,9 +303,36 @@ void export_read_requests(const struct export_result *r, size_t index,
     H5Gclose(cell);
 }
 
+/* As many tokens as the offsets say, in the order of the requests. */
+void export_read_tokens(const struct export_result *r, size_t index,
+                        struct export_requests *q)
+{
+    static const struct record_column offset = {.name = "offset"},
+                                      time = {.name = "time_ns"};
+    hid_t cell = open_cell(r, index), group = H5Gopen2(cell, "tokens", H5P_DEFAULT);
+    size_t n_offset, n_time;
+
+    if (group < 0)
+        damaged(r, "tokens", "a group");
+    q->token_offset = read_column(r, group, &offset, &n_offset);
+    q->token_ns = read_column(r, group, &time, &n_time);
+    H5Gclose(group);
+    H5Gclose(cell);
+    if (n_offset != q->n + 1 || q->token_offset[0] != 0 ||
+        q->token_offset[q->n] != (int64_t)n_time)
+        damaged(r, "tokens/offset",
+                "one element more than requests, the last of them the "
+                "number of tokens");
+    for (size_t i = 0; i < q->n; i++)
+        if (q->token_offset[i] > q->token_offset[i + 1])
+            damaged(r, "tokens/offset", "offsets that do not decrease");
+}
+
 void export_requests_free(struct export_requests *q)
 {
     for (int i = 0; i < EXPORT_COLUMNS_MAX; i++)
         mem_free(q->column[i]);
+    mem_free(q->token_ns);
+    mem_free(q->token_offset);
     *q = (struct export_requests){0};
 }

@@ -35,9 +35,14 @@ json_t *export_read_cells(const struct export_result *r);
 struct export_requests {
     size_t n;
     void *column[EXPORT_COLUMNS_MAX]; /* int64_t, double, int8_t, char[error bytes] */
+    /* Request i has the times token_ns[token_offset[i]] .. [token_offset[i + 1]). */
+    int64_t *token_ns, *token_offset; /* NULL before export_read_tokens() */
 };
 void export_read_requests(const struct export_result *r, size_t index,
                           struct export_requests *out);
+/* For a cell with requests, after them. */
+void export_read_tokens(const struct export_result *r, size_t index,
+                        struct export_requests *q);
 void export_requests_free(struct export_requests *q);
 
 #endif

@@ -110,6 +110,64 @@ static void sort_rows(struct metrics_work *w)
     w->duration_s = w->n_measured ? (double)(last - first) / 1e9 : NAN;
 }
 
+/* What `name` is published of: NULL if of nothing; *s: NULL for a single number. */
+static const struct metrics_def *definition(const char *name, const struct statistic **s)
+{
+    char full[64];
+
+    for (const struct metrics_def *d = metrics_defs; d->name; d++)
+        for (size_t i = 0; i < (d->samples ? N_STATISTICS : 1); i++) {
+            *s = d->samples ? &statistics[i] : NULL;
+            snprintf(full, sizeof(full), "%s%s", *s ? (*s)->prefix : "", d->name);
+            if (strcmp(full, name) == 0)
+                return d;
+        }
+    return NULL;
+}
+
+static int one_statistic(double *out, const struct metrics_work *w,
+                         const struct metrics_def *d, const struct statistic *s)
+{
+    size_t n = d->samples(w, NULL);
+    double *x = mem_new(MEM_HARNESS, n, sizeof(*x));
+
+    if (!x)
+        return ERR_NOMEM;
+    d->samples(w, x);
+    if (s->q > 0)
+        *out = n < stats_percentile_floor(s->q) ? NAN : stats_percentile(x, n, s->q);
+    else
+        *out = s->of(x, n);
+    mem_free(x);
+    return OK;
+}
+
+int metrics_one(double *out, const struct metrics_input *in, const char *name)
+{
+    struct metrics_work w = {.in = in};
+    const struct statistic *s;
+    const struct metrics_def *d = definition(name, &s);
+    const char *why = "";
+    int rc = d ? OK : metrics_known(name);
+
+    *out = NAN;
+    if (rc != OK)
+        return rc;
+    w.ok = mem_new(MEM_HARNESS, in->n_rows, sizeof(*w.ok));
+    w.measured = mem_new(MEM_HARNESS, in->n_rows, sizeof(*w.measured));
+    rc = w.ok && w.measured ? OK : ERR_NOMEM;
+    if (rc == OK) {
+        sort_rows(&w);
+        if (s)
+            rc = one_statistic(out, &w, d, s);
+        else
+            *out = d->scalar(&w, &why);
+    }
+    mem_free(w.ok);
+    mem_free(w.measured);
+    return rc;
+}
+
 static int add_series(struct metrics *m, const char *name, size_t n, double **v)
 {
     struct metrics_series *s = &m->series[m->n_series];
@@ -229,16 +287,18 @@ int metrics_known(const char *name)
 
 const char *metrics_unit(const char *name)
 {
-    char full[64];
+    const struct statistic *s;
+    const struct metrics_def *d = definition(name, &s);
 
-    for (const struct metrics_def *d = metrics_defs; d->name; d++)
-        for (size_t i = 0; i < (d->samples ? N_STATISTICS : 1); i++) {
-            snprintf(full, sizeof(full), "%s%s", d->samples ? statistics[i].prefix : "",
-                     d->name);
-            if (strcmp(full, name) == 0)
-                return d->unit;
-        }
-    return strcmp(name, "goodput_rps") == 0 ? "req/s" : "";
+    return d ? d->unit : strcmp(name, "goodput_rps") == 0 ? "req/s" : "";
+}
+
+const char *metrics_better(const char *name)
+{
+    const struct statistic *s;
+    const struct metrics_def *d = definition(name, &s);
+
+    return d ? d->better : "";
 }
 
 void metrics_docs(FILE *f)

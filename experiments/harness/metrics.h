@@ -83,6 +83,10 @@ void metrics_fini(struct metrics *m);
 /* NULL: no such metric. */
 const struct metrics_value *metrics_find(const struct metrics *m, const char *name);
 
+/* The one that is published as `name`, NaN where it is undefined. ERR_NOTFOUND as of
+ * metrics_known(), ERR_NOMEM. */
+MUST int metrics_one(double *out, const struct metrics_input *in, const char *name);
+
 /* Per request, NaN where undefined. */
 double metrics_ttft_ms(const struct metrics_row *r);         /* intended -> first token */
 double metrics_ttft_service_ms(const struct metrics_row *r); /* dispatch -> first token */
@@ -123,6 +127,7 @@ extern const struct metrics_def metrics_defs[]; /* ends with a NULL name */
 MUST int metrics_known(const char *name);
 const char *
 metrics_unit(const char *name); /* of a published name or goodput_rps, else "" */
-void metrics_docs(FILE *f);     /* the table as Markdown */
+const char *metrics_better(const char *name); /* the same: "higher", "lower" or "" */
+void metrics_docs(FILE *f);                   /* the table as Markdown */
 
 #endif

@@ -96,8 +96,18 @@ def characterization(rng, phase, batch, **_):
     return summary, {}
 
 
+def batching(rng, batch, **_):
+    roof = min(batch * 120.0, 800.0)
+    summary = {"tokens_per_s": 0.8 * roof, "roof_tokens_per_s": roof, "batch_roof_frac": 0.8,
+               "flop_per_byte": float(batch), "step_gbps": 30, "read_gbps": 33, "step_gflops": 40.0 * batch,
+               "peak_gflops": 400, "sched_overhead_frac": 0.001, "sample_frac": 0.004, "linear_frac": 0.6,
+               "head_frac": 0.15, "attn_frac": 0.1, "norm_rope_frac": 0.05}
+    return summary, {}
+
+
 # stem: how, axes in the order of the job
 STUDIES = {
+    "batching_policies": (batching, {"precision": ["exact", "relaxed"], "batch": [1, 4, 8, 16]}),
     "allreduce_bench": (allreduce, {"mode": ["threads", "processes"], "ranks": [2, 4],
                                     "bytes": [4, 1024, 65536, 4194304]}),
     "fig01_characterization": (characterization, {"phase": ["prefill", "decode"],

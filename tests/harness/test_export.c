@@ -185,6 +185,38 @@ static void json_has_known_keys(void **state)
     free(text);
 }
 
+static void json_full_holds_every_token(void **state)
+{
+    char *text = exported("json-full");
+    json_t *j, *cell, *times;
+    struct fixture_cell f;
+
+    (void)state;
+    assert_ok(json_read_text(&j, text, strlen(text), "export"));
+    for (int i = 0; i < N; i++) {
+        fixture_cell_make(&f, i);
+        cell = json_array_get(json_object_get(j, "cells"), (size_t)i);
+        assert_int_equal(json_array_size(json_object_get(cell, "token_ns")),
+                         f.cell.n_rows);
+        for (size_t r = 0; r < f.cell.n_rows; r++) {
+            times = json_array_get(json_object_get(cell, "token_ns"), r);
+            assert_int_equal(json_array_size(times), f.rows[r].n_tok);
+            for (size_t t = 0; t < json_array_size(times); t++)
+                assert_int_equal(json_integer_value(json_array_get(times, t)),
+                                 f.rows[r].token_ns[t]);
+            times = json_object_get(json_object_get(cell, "requests"), "first_token_ns");
+            times = json_array_get(times, r);
+            if (f.rows[r].first_token_ns == METRICS_NEVER)
+                assert_true(json_is_null(times));
+            else
+                assert_int_equal(json_integer_value(times), f.rows[r].first_token_ns);
+        }
+        fixture_cell_free(&f);
+    }
+    json_decref(j);
+    free(text);
+}
+
 /* The writer of a record may still hold its lock. HDF5 has been used before, so it no longer
  * reads the environment. */
 static void locked_records_are_read(void **state)
@@ -543,6 +575,7 @@ int main(void)
         cmocka_unit_test(csv_requests),
         cmocka_unit_test(csv_cells),
         cmocka_unit_test(json_has_known_keys),
+        cmocka_unit_test(json_full_holds_every_token),
         cmocka_unit_test(markdown),
         cmocka_unit_test(locked_records_are_read),
         cmocka_unit_test(refuses),

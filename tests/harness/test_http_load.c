@@ -1,87 +1,12 @@
 /* Load over HTTP on a server that does what it was told: the reported times are those of the
  * server, none is early, and a stall is charged to all that were due meanwhile. Programmed
  * waits are lower bounds; nothing here is bounded from above. */
-#include "tests/harness/rows.h"
+#include "tests/harness/http_run.h"
 
 #include <stdint.h>
 
 #include "baselines/http.h"
-#include "experiments/harness/run.h"
 #include "experiments/harness/run_bench.h"
-#include "tests/support/web_server.h"
-
-struct fixture {
-    struct web_server *web;
-    struct run_system *system;
-    struct run_requests requests;
-    struct run_result result;
-};
-
-static void run(struct fixture *x, const struct web_script *s, const char *process,
-                int64_t n, double rate_rps, int64_t n_output, double timeout_s)
-{
-    static const struct dataset_opts wide = {
-        .min_prompt_tok = 1, .max_prompt_tok = 1 << 20, .max_output_tok = 1 << 20};
-    static const struct run_seeds seeds = {1, 1, 1, 1};
-    struct dataset_item item = {.n_prompt = 6, .n_output = n_output, .arrival_s = NAN};
-    const struct dataset d = {.source = "test", .items = &item, .n_items = 1};
-    char name[16];
-    const struct load_opts load = {.process = name,
-                                   .concurrency = rate_rps > 0 ? 1 : 4,
-                                   .rate_rps = rate_rps,
-                                   .n_requests = n,
-                                   .timeout_s = timeout_s};
-    json_t *config;
-
-    snprintf(name, sizeof(name), "%s", process);
-    *x = (struct fixture){.web = web_start(s)};
-    config = json_pack("{s:s, s:s}", "adapter", "openai_http", "url", web_url(x->web));
-    assert_ok(run_system_open(&x->system, config));
-    json_decref(config);
-    assert_ok(run_requests_new(&x->requests, x->system, &d, &wide, &load, &seeds));
-    assert_ok(run_cell(&x->result, x->system, &x->requests, &load, NULL, NULL));
-}
-
-static void end(struct fixture *x)
-{
-    run_system_close(&x->system);
-    run_result_fini(&x->result);
-    run_requests_fini(&x->requests);
-    web_stop(x->web);
-}
-
-static void compute(struct metrics *m, const struct fixture *x, double ttft_ms,
-                    double tpot_ms)
-{
-    const struct metrics_input in = {.rows = x->result.rows,
-                                     .n_rows = x->result.n,
-                                     .slo = {.ttft_ms = ttft_ms, .tpot_ms = tpot_ms},
-                                     .read_gbps = NAN,
-                                     .peak_gflops = NAN,
-                                     .read_why = "",
-                                     .peak_why = "",
-                                     .timer_error_us = x->result.timer_error_us,
-                                     .n_timer_error = x->result.n_timer_error};
-
-    assert_ok(metrics_compute(m, &in));
-}
-
-/* What the server has seen of row i: each request has a seed of its own. */
-static struct web_seen seen_of(const struct fixture *x, size_t i)
-{
-    char seed[40];
-
-    snprintf(seed, sizeof(seed), "\"seed\":%lld,",
-             (long long)(x->requests.v[i].seed & 0x7fffffff));
-    for (int k = 1; k < web_n_seen(x->web); k++) {
-        struct web_seen seen = web_seen_at(x->web, k);
-
-        if (strstr(seen.body, seed))
-            return seen;
-    }
-    fail_msg("the server has not seen request %zu", i);
-    return (struct web_seen){0};
-}
 
 /* --- TTFT and TPOT */
 
@@ -266,6 +191,26 @@ static void faults_are_rows(void **state)
     end(&x);
 }
 
+/* A server that refuses connections gives no reason; the row states the likely one. */
+static void a_limit_of_connections_is_suspected(void **state)
+{
+    struct web_script s = {
+        .dialect = WEB_VLLM, .ttft_ms = 30, .slots = 1, .max_connections = 66};
+    int n_suspected = 0;
+    struct fixture x;
+
+    (void)state;
+    run(&x, &s, "constant", 100, 20000, 1, 0); /* in 5 ms, before the first has ended */
+    for (size_t i = 0; i < x.result.n; i++) {
+        const struct metrics_row *r = &x.result.rows[i];
+
+        n_suspected += r->status == METRICS_FAILED &&
+                       strstr(r->error, "connections open: a limit of the server?");
+    }
+    assert_true(n_suspected > 0);
+    end(&x);
+}
+
 /* P9: each request's own lateness stands in the record. */
 static void dispatch_lag_is_recorded(void **state)
 {
@@ -385,6 +330,7 @@ int main(void)
         cmocka_unit_test(a_stall_is_charged_to_all),
         cmocka_unit_test(a_trickle_ends_at_the_deadline),
         cmocka_unit_test(faults_are_rows),
+        cmocka_unit_test(a_limit_of_connections_is_suspected),
         cmocka_unit_test(dispatch_lag_is_recorded),
         cmocka_unit_test(bench_answers_in_sentences_and_a_table),
         cmocka_unit_test(bench_refuses_in_one_line),

@@ -120,6 +120,10 @@ static void help_is_complete(void **state)
         {"describe", "--smoke", "--set", "--help"},
         {"machine", "--force", "--full", "--smoke", "--quiet", "--out", "--help"},
         {"export", "--format", "--out", "--help"},
+        {"bench", "--slo-ttft-ms", "--budget-s", "--help"},
+        {"compare", "--metric", "--margin", "--strict", "--rounds", "--a-program",
+         "--across-machines", "--out", "--help"},
+        {"draw", "--record", "--out", "--help"},
     };
     char usage[64], example[64];
     const char *text, *at;

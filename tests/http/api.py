@@ -210,6 +210,29 @@ def refused(s):
     assert s.post(COMPLETIONS, harmless)[0] == 200
 
 
+def one_client_with_many_connections():
+    """It gets an answer on each of them: at worst status 429 with a reason."""
+    s = Server(sandwich, tiny)
+    body = json.dumps(dict(GREEDY, max_tokens=4))
+    request = "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (
+        COMPLETIONS, len(body), body)
+    answered = {}
+    try:
+        connections = [s.connect() for _ in range(320)]
+        for c in connections:
+            c.sendall(request.encode())
+        for c in connections:
+            r = http.client.HTTPResponse(c)
+            r.begin()
+            j = json.loads(r.read())
+            assert r.status == 200 or r.status == 429 and j["error"]["message"], (r.status, j)
+            answered[r.status] = answered.get(r.status, 0) + 1
+            c.close()
+        assert answered[200] >= 256, answered  # those that wait by default
+    finally:
+        assert s.stop()[0] == 0
+
+
 def key_is_asked_for():
     s = Server(sandwich, tiny, "--api-key", "secret")
     try:
@@ -236,7 +259,7 @@ def metrics_are_sound(s):
     # The step that ends a request is counted when it returns, which may be after the answer.
     for _ in range(1000):
         after = s.metrics()
-        if after["sandwich_requests_running"] == 0 and grew('sandwich_step_seconds_total{phase="decode"}') > 0:
+        if after["sandwich_requests_running"] == after["sandwich_kv_reserved_tokens"] == 0 and grew('sandwich_step_seconds_total{phase="decode"}') > 0:
             break
         time.sleep(0.01)
     assert grew("sandwich_generated_tokens_total") == 7
@@ -244,6 +267,8 @@ def metrics_are_sound(s):
     assert grew("sandwich_inter_token_seconds_count") == 6
     assert grew("sandwich_request_seconds_count") == 1
     assert grew('sandwich_http_responses_total{code="400"}') == 1
+    assert after["sandwich_kv_reserved_tokens"] == 0 and after["sandwich_kv_budget_tokens"] > 0
+    assert after["sandwich_preemptions_total"] == after["sandwich_recomputed_tokens_total"] == 0
     assert after["sandwich_requests_running"] == after["sandwich_requests_waiting"] == 0
     assert grew('sandwich_step_seconds_total{phase="decode"}') > 0
     assert after['sandwich_request_seconds_bucket{le="+Inf"}'] == after["sandwich_request_seconds_count"]
@@ -398,10 +423,42 @@ def other_ways_to_start():
         assert s.stop()[0] == 0
 
 
+def curl(s, path, *words):
+    """Status, content type and body, as a user of curl gets them."""
+    out = subprocess.run(["curl", "-sN", "-w", "\n%{http_code} %{content_type}",
+                          "http://127.0.0.1:%d%s" % (s.port, path), *words], capture_output=True, text=True)
+    assert out.returncode == 0, out
+    body, last = out.stdout.rsplit("\n", 1)
+    return int(last.split(" ", 1)[0]), last.split(" ", 1)[1], body
+
+
 def curl_talks_to_it(s):
-    out = subprocess.run(["curl", "-sN", "http://127.0.0.1:%d%s" % (s.port, COMPLETIONS), "-d",
-                          json.dumps(dict(GREEDY, stream=True, max_tokens=3))], capture_output=True, text=True)
-    assert out.stdout.count("data: ") == 4 and out.stdout.endswith("data: [DONE]\n\n"), out
+    for path, body in ((COMPLETIONS, dict(GREEDY, max_tokens=3)), (CHAT, dict(TALK, max_tokens=3))):
+        status, kind, text = curl(s, path, "-d", json.dumps(body))
+        whole = json.loads(text)
+        assert status == 200 and kind.startswith("application/json"), (status, kind)
+        assert whole["usage"]["completion_tokens"] == 3 and len(whole["choices"]) == 1
+        status, kind, text = curl(s, path, "-d", json.dumps(dict(body, stream=True)))
+        assert status == 200 and kind.startswith("text/event-stream"), (status, kind)
+        assert text.count("data: ") == 4 and text.endswith("data: [DONE]\n\n"), text
+        events = [json.loads(l[len("data: "):]) for l in text.splitlines() if l.startswith("data: {")]
+        choice = whole["choices"][0]
+        assert text_of(events) == choice.get("text", choice.get("message", {}).get("content"))
+
+
+def curl_is_refused(s):
+    long = ",".join(["1"] * 300)
+    for words, status in (((COMPLETIONS, "-d", "{"), 400), ((COMPLETIONS, "-d", "{}"), 400),
+                          ((COMPLETIONS, "-d", '{"prompt": [%s]}' % long), 400),
+                          ((COMPLETIONS, "-d", '{"prompt": "a", "model": "x"}'), 404),
+                          ((CHAT, "-d", '{"messages": 1, "stream": true}'), 400),
+                          ((COMPLETIONS,), 405), (("/v1/nothing",), 404),
+                          (("/v1/models", "-X", "DELETE"), 405)):
+        got, kind, text = curl(s, *words)
+        error = json.loads(text)["error"]
+        assert got == status and kind.startswith("application/json"), (words, got, kind)
+        assert set(error) == {"message", "type", "code", "param"} and error["message"], error
+        assert error["type"] == "invalid_request_error", error
 
 
 def ends_well(s):
@@ -418,7 +475,8 @@ for name, fn in (("health and models", reports), ("the tokens of `sandwich run`"
                  ("metrics", metrics_are_sound)):
     tap.check(name, fn, shared)
 if shutil.which("curl"):
-    tap.check("curl", curl_talks_to_it, shared)
+    tap.check("curl: whole and streamed, completion and chat", curl_talks_to_it, shared)
+    tap.check("curl: errors in OpenAI's shape", curl_is_refused, shared)
 else:
     tap.skip("curl", "curl is not installed")
 if shutil.which("promtool"):
@@ -427,6 +485,7 @@ else:
     tap.skip("promtool", "promtool is not installed")
 tap.check("SIGTERM ends it when it is idle", ends_well, shared)
 tap.check("the API key", key_is_asked_for)
+tap.check("one client with many connections", one_client_with_many_connections)
 tap.check("the same tokens in any company", same_tokens_in_any_company)
 tap.check("SIGTERM lets requests end", drains, signal.SIGTERM)
 tap.check("SIGINT lets requests end", drains, signal.SIGINT)

@@ -92,6 +92,97 @@ static void test_churn(void **state)
         churn(kv_allocs[i]);
 }
 
+struct growing {
+    struct kv_pool *p;
+    struct kv_slot live[16];
+    int n, n_grown, n_refused;
+    int64_t sum;
+};
+
+static int reserve_one(struct growing *g, int64_t want)
+{
+    int rc;
+
+    if (g->n == 16)
+        return OK;
+    rc = kv_reserve(g->p, want, &g->live[g->n]);
+    assert_true((rc == OK) == (g->live[g->n].base != NULL));
+    if (rc != OK)
+        return rc;
+    assert_int_equal(g->live[g->n].n_tok, want);
+    *(int *)g->live[g->n].base = (int)(uintptr_t)g->live[g->n].base;
+    g->sum += want;
+    g->n++;
+    return OK;
+}
+
+static int grow_one(struct growing *g, struct kv_slot *r, int64_t want)
+{
+    struct kv_slot before = *r;
+    int rc = kv_grow(g->p, r, want);
+
+    assert_int_equal(*(int *)r->base, (int)(uintptr_t)r->base);
+    if (rc == OK && want > before.n_tok) {
+        assert_int_equal(r->n_tok, want);
+        g->n_grown++;
+    } else {
+        assert_memory_equal(r, &before, sizeof(before));
+    }
+    g->sum += r->n_tok - before.n_tok;
+    return rc;
+}
+
+/* Slots that are reserved, grow and are released at random under a limit of tokens: never more
+ * than it, a refused one is as before, and bytes that were written stay. */
+static void grow_at_random(const struct kv_alloc *alloc)
+{
+    const int64_t limit = 3 * MAX_TOK + 4;
+    struct growing g = {.n = 0};
+    struct kv_stat st;
+    struct rng rng;
+
+    rng_init(&rng, test_seed(), "grow");
+    assert_ok(kv_pool_open(&g.p, alloc->name, &shape, 16 * MAX_TOK * 144, MAX_TOK, -1));
+    kv_pool_stat(g.p, &st);
+    assert_true(st.limit_tok == INT64_MAX);
+    kv_pool_limit(g.p, limit);
+    for (int step = 0; step < 3000; step++) {
+        int64_t want = 1 + (int64_t)rng_below(&rng, MAX_TOK);
+        int i = g.n > 0 ? (int)rng_below(&rng, (uint64_t)g.n) : 0, rc = OK;
+        int what = g.n > 0 ? (int)rng_below(&rng, 4) : 0;
+
+        if (what == 0)
+            rc = reserve_one(&g, want);
+        if (what == 1 || what == 2)
+            rc = grow_one(&g, &g.live[i], want);
+        if (what == 3) {
+            g.sum -= g.live[i].n_tok;
+            kv_release(g.p, &g.live[i]);
+            g.live[i] = g.live[--g.n];
+        }
+        assert_true(rc == OK || rc == ERR_NOMEM);
+        g.n_refused += rc != OK;
+        kv_pool_stat(g.p, &st);
+        assert_int_equal(st.reserved_tok, g.sum);
+        assert_int_equal(st.n_refused_total, g.n_refused);
+        assert_true(g.sum <= limit);
+        assert_true(rc == OK || g.sum + want > limit); /* not without need */
+    }
+    assert_true(g.n_grown > 100 && g.n_refused > 100);
+    while (g.n > 0)
+        kv_release(g.p, &g.live[--g.n]);
+    kv_pool_stat(g.p, &st);
+    assert_int_equal(st.reserved_tok, 0);
+    kv_pool_close(&g.p);
+}
+
+static void test_grow(void **state)
+{
+    (void)state;
+    for (int i = 0; kv_allocs[i]; i++)
+        grow_at_random(kv_allocs[i]);
+}
+
 static void test_refusals(void **state)
 {
     struct kv_shape bad = shape;
@@ -114,6 +205,14 @@ static void test_refusals(void **state)
     assert_ok(kv_pool_open(&p, NULL, &shape, 1 << 20, MAX_TOK, -1));
     assert_err(kv_reserve(p, MAX_TOK + 1, &r), ERR_LIMIT, "longest is 10");
     assert_err(kv_reserve(p, 0, &r), ERR_ARG, "0 tokens");
+    assert_ok(kv_reserve(p, 2, &r));
+    kv_pool_limit(p, 5);
+    assert_err(kv_grow(p, &r, MAX_TOK + 1), ERR_LIMIT, "longest is 10");
+    assert_err(kv_grow(p, &r, 6), ERR_NOMEM, "2 of 5 tokens are reserved, 4 more");
+    assert_ok(kv_grow(p, &r, 5));
+    assert_ok(kv_grow(p, &r, 1)); /* it has more already */
+    assert_int_equal(r.n_tok, 5);
+    kv_release(p, &r);
     kv_pool_close(&p);
 }
 
@@ -218,7 +317,7 @@ int main(void)
         cmocka_unit_test(test_token_bytes), cmocka_unit_test(test_layout),
         cmocka_unit_test(test_churn),       cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_touch),       cmocka_unit_test(test_alloc_fail),
-        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_each),        cmocka_unit_test(test_grow),
     };
 
     return cmocka_run_group_tests_name("kv", tests, NULL, NULL);

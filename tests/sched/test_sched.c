@@ -274,7 +274,7 @@ static void test_chunked_starves_nobody(void **state)
                                    .arrival = next};
             next++;
         }
-        v = (struct sched_view){w.seqs, w.n, w.max_step_tok, w.n_slots};
+        v = (struct sched_view){w.seqs, w.n, w.max_step_tok, w.n_slots, 0};
         n = p->step(&v, entries, N_SEQS);
         for (int i = 0; i < w.n; i++)
             assert_true(w.seqs[i].state != SCHED_DECODE || pick_of(entries, n, i));

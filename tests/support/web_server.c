@@ -24,7 +24,7 @@ struct web_server {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int stopping, n_seen, n_served, n_connections;
+    int stopping, n_seen, n_served, n_connections, n_accepted;
     struct web_seen seen[WEB_MAX_REQUESTS];
 };
 
@@ -110,18 +110,20 @@ static void wait_closed(struct connection *c)
 
 /* --- one completion */
 
-static void take_slot(struct web_server *w)
+static void take_slot(struct web_server *w, struct web_seen *s)
 {
     pthread_mutex_lock(&w->lock);
     while (w->s.slots && w->n_served >= w->s.slots && !w->stopping)
         pthread_cond_wait(&w->changed, &w->lock);
     w->n_served++;
+    s->began_ns = clock_ns();
     pthread_mutex_unlock(&w->lock);
 }
 
-static void leave_slot(struct web_server *w)
+static void leave_slot(struct web_server *w, struct web_seen *s)
 {
     pthread_mutex_lock(&w->lock);
+    s->ended_ns = clock_ns();
     w->n_served--;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
@@ -306,12 +308,23 @@ static int refuse(struct connection *c, enum web_fault fault)
     return -1;
 }
 
+/* The client closes when it has read the answer to its end. */
+static void see_closed(struct connection *c, struct web_seen *s)
+{
+    shutdown(c->fd, SHUT_WR);
+    wait_closed(c);
+    pthread_mutex_lock(&c->w->lock);
+    s->closed_ns = clock_ns();
+    pthread_mutex_unlock(&c->w->lock);
+}
+
 /* Nonzero: the connection goes on. */
 static int complete(struct connection *c, const char *body)
 {
     static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; "
-                               "charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n";
+                               "charset=utf-8\r\nTransfer-Encoding: chunked\r\n";
     const struct web_script *q = &c->w->s;
+    const char *const end = q->closes ? "Connection: close\r\n\r\n" : "\r\n";
     int index, go, n_prompt = count_prompt(body) + q->prompt_excess;
     struct web_seen *s = new_seen(c->w, body, &index);
     enum web_fault fault = index >= q->fault_from ? q->fault : WEB_OK;
@@ -325,8 +338,8 @@ static int complete(struct connection *c, const char *body)
     go = refuse(c, fault);
     if (go >= 0)
         return go;
-    take_slot(c->w);
-    go = send_all(c, head, sizeof(head) - 1);
+    take_slot(c->w, s);
+    go = send_all(c, head, sizeof(head) - 1) && send_all(c, end, strlen(end));
     if (fault == WEB_NO_EVENTS)
         go = go && send_chunk(c, "hello\nworld\n\n", 13) && send_all(c, "0\r\n\r\n", 5);
     else
@@ -335,8 +348,10 @@ static int complete(struct connection *c, const char *body)
     pthread_mutex_lock(&c->w->lock);
     s->closed_by_client = !go && !in_stream(fault);
     pthread_mutex_unlock(&c->w->lock);
-    leave_slot(c->w);
-    return go;
+    leave_slot(c->w, s);
+    if (go && q->closes)
+        see_closed(c, s);
+    return go && !q->closes;
 }
 
 /* --- connections */
@@ -421,6 +436,16 @@ static void *serve_connection(void *arg)
     return NULL;
 }
 
+static int is_one_too_many(struct web_server *w)
+{
+    int yes;
+
+    pthread_mutex_lock(&w->lock);
+    yes = w->s.max_connections && w->n_connections >= w->s.max_connections;
+    pthread_mutex_unlock(&w->lock);
+    return yes;
+}
+
 static void *accept_all(void *arg)
 {
     struct web_server *w = arg;
@@ -433,11 +458,16 @@ static void *accept_all(void *arg)
 
         if (poll(&p, 1, 20) <= 0 || (fd = accept(w->fd, NULL, NULL)) < 0)
             continue;
+        if (is_one_too_many(w)) {
+            close(fd);
+            continue;
+        }
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         c = calloc(1, sizeof(*c));
         *c = (struct connection){.w = w, .fd = fd, .buffer = malloc(BODY_MAX)};
         pthread_mutex_lock(&w->lock);
         w->n_connections++;
+        w->n_accepted++;
         pthread_mutex_unlock(&w->lock);
         assert_int_equal(pthread_create(&t, NULL, serve_connection, c), 0);
         pthread_detach(t);
@@ -509,6 +539,16 @@ int web_n_seen(struct web_server *w)
 
     pthread_mutex_lock(&w->lock);
     n = w->n_seen;
+    pthread_mutex_unlock(&w->lock);
+    return n;
+}
+
+int web_n_accepted(struct web_server *w)
+{
+    int n;
+
+    pthread_mutex_lock(&w->lock);
+    n = w->n_accepted;
     pthread_mutex_unlock(&w->lock);
     return n;
 }

@@ -50,6 +50,8 @@ struct web_script {
     const char *refuses; /* a word in a request's body: HTTP 400, which names it */
     const char *key;     /* the API key it wants, or NULL */
     int no_models;       /* 404 for the list of models */
+    int max_connections; /* further ones are closed at once; 0: none is */
+    int closes;          /* each answer to a completion ends its connection */
     int prompt_excess;   /* it counts this many prompt tokens more */
 };
 
@@ -65,11 +67,15 @@ const char *web_url(const struct web_server *w); /* "http://127.0.0.1:PORT" */
 #define WEB_MAX_TOK      64
 struct web_seen {
     uint64_t received_ns, sent_ns[WEB_MAX_TOK]; /* before each event's bytes */
+    uint64_t began_ns, ended_ns;                /* of holding its slot */
+    /* With `closes`: the client had closed the connection, and so had read all; 0: it has not. */
+    uint64_t closed_ns;
     int n_tok, n_asked;
     int closed_by_client; /* it could not send all */
     char body[512];       /* its beginning */
 };
 int web_n_seen(struct web_server *w);
+int web_n_accepted(struct web_server *w); /* connections so far */
 struct web_seen web_seen_at(struct web_server *w, int i);
 
 #endif

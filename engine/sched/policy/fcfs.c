@@ -1,16 +1,17 @@
 /* First come, first served, one sequence at a time: its prompt in pieces of at most one
  * step, then its tokens one by one. The single-sequence baseline of the papers. */
-#include "sched/sched.h"
+#include "sched/batch.h"
 
 static int fcfs_step(const struct sched_view *v, struct sched_batch_entry *entries,
                      int max)
 {
+    struct sched_memory left = sched_memory_of(v);
     const struct sched_seq *s;
 
     if (v->n_seqs < 1 || max < 1)
         return 0;
     s = &v->seqs[0];
-    if (s->state == SCHED_WAITING && v->n_free_slots < 1)
+    if (s->state == SCHED_WAITING && !sched_memory_take(&left, s))
         return 0;
     entries[0].seq = 0;
     entries[0].admit = s->state == SCHED_WAITING;

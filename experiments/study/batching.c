@@ -1,0 +1,379 @@
+/* Decode in batches by the whole engine: how many tokens a second, how far below the roof
+ * min(peak, bandwidth x intensity) with attention included, and what a step spends outside
+ * the forward pass. Weights are read once for all sequences of a step, keys and values once
+ * for each, so the intensity grows with the batch until attention or the peak bounds it. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "experiments/study/support/gemm.h"
+#include "experiments/study/support/rows.h"
+#include "measure/card.h"
+#include "measure/compare.h"
+#include "par/team.h"
+#include "serve/serve.h"
+
+#define BATCH_MAX  64
+#define ROUNDS_MAX 99
+
+struct opts {
+    char *model, *policy, *kv_type;
+    int precision;
+    int64_t batch, n_prompt_tok, n_steps, rounds, read_mb, seed;
+    double read_s;
+};
+
+static const struct opt_row table[] = {
+    ROW_MODEL,
+    ROW_PRECISION,
+    OPT_ROW(INT, batch, "1", "Sequences that are decoded together.", .min = 1,
+            .max = BATCH_MAX),
+    OPT_ROW(STR, policy, "continuous", "Scheduling policy."),
+    OPT_ROW(STR, kv_type, "f32", "Type of the cached keys and values: f32 or bf16."),
+    OPT_ROW(INT, n_prompt_tok, "128", "Prompt tokens of each sequence.", .min = 1,
+            .max = 65536),
+    OPT_ROW(INT, n_steps, "32", "Decode steps that are timed together.", .min = 1,
+            .max = 4096),
+    OPT_ROW(INT, rounds, "7", "Rounds of read bandwidth and decode, interleaved.",
+            .min = 3, .max = ROUNDS_MAX),
+    OPT_ROW(F64, read_s, "0.3", "Time of one measurement of the bandwidth.", .unit = "s",
+            .min = 0.01, .max = 60),
+    OPT_ROW(INT, read_mb, "0", "Size of the buffer to read. 0: as for the machine card.",
+            .unit = "MiB", .min = 0, .max = 1 << 20),
+    OPT_ROW(INT, seed, "1", "Seed of the prompts' token ids."),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"tokens_per_s", "tok/s", "higher",
+     "sequences / time from one decode step to the next, sampling and scheduling "
+     "included"},
+    {"batch_roof_frac", "", "higher",
+     "time of a step at the roof / time of a step; bandwidth of the same round"},
+    {"roof_tokens_per_s", "tok/s", "",
+     "sequences / the longer of: operations of a step / peak, bytes it must read / "
+     "bandwidth"},
+    {"memory_roof_tokens_per_s", "tok/s", "", "the roof by bandwidth alone"},
+    {"compute_roof_tokens_per_s", "tok/s", "", "the roof by the peak alone"},
+    {"step_ms", "ms", "lower", "time from one decode step to the next"},
+    {"flop_per_byte", "FLOP/B", "",
+     "operations of a step / bytes of weights, keys and values it must read"},
+    {"kv_bytes_frac", "", "", "share of keys and values in those bytes"},
+    {"step_gbps", "GB/s", "", "bytes a step must read / its time"},
+    {"step_gflops", "GFLOP/s", "", "operations of a step / its time"},
+    {"read_gbps", "GB/s", "", "read bandwidth measured in the rounds, median"},
+    {"peak_gflops", "GFLOP/s", "", "peak of the weights' type and precision by the card"},
+    {"sched_overhead_frac", "", "lower",
+     "share of a step that is neither forward pass nor sampling: queue, policy, memory, "
+     "batch, callbacks; median of the rounds"},
+    {"sample_frac", "", "lower",
+     "share of a step for choosing tokens from logits, median of the rounds"},
+    {"wait_frac", "", "lower",
+     "share of the forward pass that a thread waits for others"},
+    {"linear_frac", "", "", "share of the forward pass in the layers' matrix products"},
+    {"attn_frac", "", "", "share of the forward pass in attention"},
+    {"head_frac", "", "", "share of the forward pass in the output projection"},
+    {"norm_rope_frac", "", "",
+     "share of the forward pass in normalising, rotating and packing"},
+    {0},
+};
+
+/* The classes of operators, as the engine's description names their times. */
+static const struct {
+    const char *key, *metric;
+} classes[] = {{"linear_s", "linear_frac"},
+               {"attn_s", "attn_frac"},
+               {"head_s", "head_frac"},
+               {"norm_rope_s", "norm_rope_frac"},
+               {"forward_s", NULL}};
+enum { N_CLASSES = sizeof(classes) / sizeof(classes[0]), FORWARD = N_CLASSES - 1 };
+
+enum { ROOF, DECODE, N_MEASURED };
+
+struct found {
+    const struct opts *o;
+    struct study_cell *out;
+    struct study_threads threads; /* for the bandwidth; the engine has its own */
+    struct serve *serve;
+    struct measure *rounds;
+    int32_t *prompt;
+    double peak_gflops;
+    int64_t n_ended;
+    struct serve_totals step; /* sums over the timed steps of the latest trial */
+    double class_s[N_CLASSES];
+    int n_reads, n_decodes;
+    /* Of each round; of decode also the two that warm up. */
+    double gbps[ROUNDS_MAX + 1], sched[ROUNDS_MAX + 2], sample[ROUNDS_MAX + 2];
+    double wait[ROUNDS_MAX + 2];
+};
+
+/* --- requests */
+
+static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                     enum serve_finish finish)
+{
+    struct found *f = ctx;
+
+    (void)request, (void)id, (void)logits;
+    f->n_ended += finish != SERVE_RUNNING;
+}
+
+static int submit(struct found *f, int64_t number, int64_t *id)
+{
+    const struct opts *o = f->o;
+    const struct serve_request r = {.prompt = f->prompt,
+                                    .n_prompt = o->n_prompt_tok,
+                                    .max_new = serve_max_tok(f->serve) - o->n_prompt_tok,
+                                    .ignore_eos = true,
+                                    .sampling = {.top_p = 1},
+                                    .on_token = on_token,
+                                    .ctx = f};
+    struct rng rng;
+
+    rng_init(&rng, (uint64_t)(o->seed + number), "prompt");
+    for (int64_t i = 0; i < o->n_prompt_tok; i++)
+        f->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(f->serve));
+    return serve_submit(f->serve, &r, id);
+}
+
+static int step(struct found *f)
+{
+    bool busy;
+
+    return serve_step(f->serve, &busy);
+}
+
+static int class_seconds(struct found *f, double sign)
+{
+    const json_t *work;
+    json_t *d;
+
+    TRY(serve_describe(f->serve, &d));
+    work = json_object_get(d, "work");
+    for (int i = 0; i < N_CLASSES; i++)
+        f->class_s[i] += sign * json_number_value(json_object_get(work, classes[i].key));
+    json_decref(d);
+    return OK;
+}
+
+static struct serve_totals minus(struct serve_totals a, const struct serve_totals *b)
+{
+    a.n_steps -= b->n_steps;
+    a.weight_bytes -= b->weight_bytes;
+    a.kv_bytes -= b->kv_bytes;
+    a.flop -= b->flop;
+    a.forward_ns -= b->forward_ns;
+    a.wait_ns -= b->wait_ns;
+    a.sample_ns -= b->sample_ns;
+    a.sched_ns -= b->sched_ns;
+    return a;
+}
+
+/* n_steps of the whole batch, all of decode: seconds of one of them. */
+static int timed_steps(struct found *f, double *seconds)
+{
+    const struct serve_totals *t = serve_totals_of(f->serve, SERVE_DECODE);
+    struct serve_totals before;
+    uint64_t t0;
+
+    TRY(class_seconds(f, -1));
+    TRY(step(f)); /* wakes the team after that */
+    before = *t;
+    t0 = clock_ns();
+    for (int64_t i = 0; i < f->o->n_steps; i++)
+        TRY(step(f));
+    *seconds = (double)(clock_ns() - t0) * 1e-9 / (double)f->o->n_steps;
+    f->step = minus(*t, &before);
+    TRY(class_seconds(f, 1));
+    return f->step.n_steps == f->o->n_steps
+               ? OK
+               : err_set(ERR_STATE, "%lld of %lld steps were of decode alone",
+                         (long long)f->step.n_steps, (long long)f->o->n_steps);
+}
+
+static int decode(struct found *f, double *seconds)
+{
+    int64_t n = f->o->batch, ended = f->n_ended, ids[BATCH_MAX];
+    const struct serve_totals *t = serve_totals_of(f->serve, SERVE_PREFILL);
+    int64_t prompts = t->n_tok + n * f->o->n_prompt_tok;
+    double ns;
+
+    for (int64_t i = 0; i < n; i++)
+        TRY(submit(f, i, &ids[i]));
+    while (t->n_tok < prompts)
+        TRY(step(f));
+    TRY(timed_steps(f, seconds));
+    for (int64_t i = 0; i < n; i++)
+        serve_cancel(f->serve, ids[i]);
+    while (f->n_ended < ended + n)
+        TRY(step(f));
+    ns = (double)(f->step.forward_ns + f->step.sample_ns + f->step.sched_ns);
+    f->sched[f->n_decodes] = (double)f->step.sched_ns / ns;
+    f->sample[f->n_decodes] = (double)f->step.sample_ns / ns;
+    f->wait[f->n_decodes++] = (double)f->step.wait_ns / (double)f->step.forward_ns;
+    return OK;
+}
+
+/* --- rounds */
+
+static double step_bytes(const struct found *f)
+{
+    return (double)(f->step.weight_bytes + f->step.kv_bytes) / (double)f->o->n_steps;
+}
+
+static double step_flop(const struct found *f)
+{
+    return (double)f->step.flop / (double)f->o->n_steps;
+}
+
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct found *f = arg;
+    double gbps;
+
+    study_progress(f->out, (f->n_reads + f->n_decodes) / (2.0 * (double)f->o->rounds + 3),
+                   "decode and bandwidth in turn");
+    if (i == DECODE)
+        return decode(f, &t->seconds);
+    gbps = study_read_gbps(&f->threads, (size_t)f->o->read_mb << 20, f->o->read_s);
+    f->gbps[f->n_reads++] = gbps;
+    t->seconds = step_flop(f) / f->peak_gflops * 1e-9;
+    if (!(t->seconds > step_bytes(f) / gbps * 1e-9)) /* also without a peak */
+        t->seconds = isnan(t->seconds) ? NAN : step_bytes(f) / gbps * 1e-9;
+    return OK;
+}
+
+static void report_speed(struct study_cell *c, const struct found *f)
+{
+    double n = (double)f->o->batch, bytes = step_bytes(f), flop = step_flop(f);
+    double gbps = stats_median(f->gbps, (size_t)f->n_reads);
+    struct measure_report r[N_MEASURED], frac;
+
+    for (int i = 0; i < N_MEASURED; i++)
+        measure_report(f->rounds, i, &r[i]);
+    measure_ratio(f->rounds, ROOF, DECODE, &frac);
+    const struct study_number all[] = {
+        {"tokens_per_s", n / r[DECODE].estimate},
+        {"batch_roof_frac", frac.estimate},
+        {"roof_tokens_per_s", n / r[ROOF].estimate},
+        {"memory_roof_tokens_per_s", n * gbps / bytes * 1e9},
+        {"compute_roof_tokens_per_s", n * f->peak_gflops / flop * 1e9},
+        {"step_ms", r[DECODE].estimate * 1e3},
+        {"flop_per_byte", flop / bytes},
+        {"kv_bytes_frac", (double)f->step.kv_bytes / (bytes * (double)f->o->n_steps)},
+        {"step_gbps", bytes / r[DECODE].estimate * 1e-9},
+        {"step_gflops", flop / r[DECODE].estimate * 1e-9},
+        {"read_gbps", gbps},
+        {"peak_gflops", f->peak_gflops},
+    };
+
+    STUDY_VALUES(c, all, "the machine card has no peak that can be trusted");
+}
+
+static void report_shares(struct study_cell *c, struct found *f)
+{
+    size_t n = (size_t)f->n_decodes;
+    const struct study_number all[] = {
+        {"sched_overhead_frac", stats_median(f->sched, n)},
+        {"sample_frac", stats_median(f->sample, n)},
+        {"wait_frac", stats_median(f->wait, n)},
+    };
+
+    STUDY_VALUES(c, all, "no step was timed");
+    for (int i = 0; i < FORWARD; i++)
+        study_value(c, classes[i].metric, f->class_s[i] / f->class_s[FORWARD],
+                    "no step was timed");
+}
+
+/* --- the cell */
+
+static int open_engine(struct found *f)
+{
+    const struct opts *o = f->o;
+    struct serve_opts so;
+    int rc;
+
+    if (!o->model)
+        return err_set(ERR_ARG, "study.model: expected a path, found none");
+    TRY(opt_init(serve_opt_table, &so));
+    rc = opt_set(serve_opt_table, &so, "model", o->model, "study");
+    if (rc == OK)
+        rc = opt_set(serve_opt_table, &so, "policy", o->policy, "study");
+    if (rc == OK)
+        rc = opt_set(serve_opt_table, &so, "kv_type", o->kv_type, "study");
+    so.precision = o->precision;
+    so.max_seqs = o->batch;
+    /* Some policies decode the first sequences while they compute the others' prompts. */
+    so.max_tok = o->n_prompt_tok + o->n_steps + 4 * o->batch + 16;
+    if (rc == OK)
+        rc = serve_open(&f->serve, &so);
+    opt_free(serve_opt_table, &so);
+    f->prompt = mem_new(MEM_OTHER, (size_t)o->n_prompt_tok, sizeof(*f->prompt));
+    return rc == OK && !f->prompt ? ERR_NOMEM : rc;
+}
+
+static int find_peak(struct found *f)
+{
+    const json_t *card = study_machine(f->out);
+    const char *type;
+    json_t *d;
+
+    TRY(serve_describe(f->serve, &d));
+    type = json_string_value(json_object_get(d, "weight_type"));
+    f->peak_gflops = NAN;
+    if (card && type)
+        f->peak_gflops = measure_card_peak_gflops(
+            card, type, f->o->precision ? "relaxed" : "exact", f->threads.n);
+    study_note_text(f->out, "weights", type);
+    json_decref(d);
+    return OK;
+}
+
+static int run(void *context, const void *opts, struct study_cell *out)
+{
+    const struct measure_opts rounds = {
+        MEASURE_EXACTLY((int)((const struct opts *)opts)->rounds)};
+    struct found *f = context;
+    double seconds;
+
+    f->o = opts;
+    f->out = out;
+    /* The engine pins this thread, so the CPUs are counted before. */
+    TRY(cpu_budget_get(&f->threads.budget));
+    TRY(open_engine(f));
+    f->threads.n = f->threads.budget.n;
+    TRY(par_team_open(&f->threads.team, f->threads.budget.cpus, f->threads.n, 1));
+    study_note_machine(out, &f->threads);
+    TRY(find_peak(f));
+    TRY(decode(f, &seconds)); /* its bytes and operations are those of every later one */
+    TRY(measure_open(&f->rounds, N_MEASURED, (int)f->o->rounds));
+    TRY(measure_compare(f->rounds, N_MEASURED, &rounds, trial, f));
+    report_speed(out, f);
+    report_shares(out, f);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
+    measure_close(&f->rounds);
+    study_threads_close(&f->threads);
+    serve_close(&f->serve);
+    mem_free(f->prompt);
+}
+
+const struct study study_batching = {
+    .name = "batching",
+    .help = "decode in batches by the whole engine, compared with its roof",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
+    .metrics = metrics,
+    .run = run,
+    .end = end,
+};

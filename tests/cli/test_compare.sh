@@ -1,0 +1,110 @@
+#!/bin/sh
+# `testbed compare`: records that exist, two settings run in turn, what is refused, and the exit
+# status. The system is the scripted one: what it does is known.
+set -u
+. tests/support/tap.sh
+testbed=$(realpath "$build/testbed")
+dir=$(realpath "$dir")
+ln -s "$PWD/datasets" "$dir"
+cd "$dir" || exit 1
+
+cat >job.json <<'JSON'
+{"about": "a small job", "system": {"adapter": "scripted", "ttft_ms": 30}, "smoke": {"load": {"n_requests": 12}},
+ "dataset": {"n": 20, "max_prompt_tok": 8, "max_output_tok": 3},
+ "load": {"n_requests": 20, "lateness_warn_ms": 1e6}, "slo": {"ttft_ms": 500}}
+JSON
+compare() { # status wanted, words
+    want=$1
+    shift
+    "$testbed" compare "$@" >out 2>err
+    got=$?
+    [ "$got" = "$want" ] || { echo "status $got"; cat out err; return 1; }
+}
+has() { grep -q -- "$1" out || { cat out err; return 1; }; }
+
+# The scripted waits are lower bounds: a busy machine adds to them. So a verdict is expected only
+# where what was recorded allows no other.
+mean_ttft() { # folder: the largest mean time to first token of its records
+    for r in "$1"/*.h5; do
+        "$testbed" export "$r" --format json | sed -n 's/^ *"mean_ttft_ms": \([0-9.]*\),*$/\1/p'
+    done | sort -g | tail -n 1
+}
+slower_is_found() {
+    "$testbed" compare ./job.json --b system.ttft_ms=33 --rounds 4 --out slower --metric mean_ttft_ms \
+        --metric mean_tpot_ms >out 2>err
+    got=$?
+    a=$(mean_ttft slower/a)
+    b=$(mean_ttft slower/b)
+    if awk "BEGIN { exit !($a < 30.4 && $b < 33.4) }"; then
+        [ "$got" = 4 ] && grep -q 'mean_ttft_ms.* worse$' out && return
+    else
+        echo "the machine was busy: $a, $b"
+        [ "$got" = 0 ] || [ "$got" = 4 ] && return
+    fi
+    cat out err
+    return 1
+}
+check "10 per cent more are found" slower_is_found
+check "four records of each side" [ "$(ls slower/a/*.h5 slower/b/*.h5 | wc -l)" = 8 ]
+check "what differs is stated" has 'system.ttft_ms: 30 -> 33'
+check "restarts, turns and requests are stated" has \
+    '4 runs of A, 4 of B: 4 restarts of each, in turn; 20 requests in each, the same in both, in blocks of 4'
+cp out before
+check "the records alone say the same" sh -c \
+    "'$testbed' compare slower/a slower/b --metric mean_ttft_ms,mean_tpot_ms >out 2>err; cmp out before"
+check "what is there counts as rounds" sh -c "'$testbed' compare ./job.json --b system.ttft_ms=33 --rounds 4 \
+    --out slower >out 2>err; ! grep -q 'round . of' err"
+check "another round is added" sh -c "'$testbed' compare ./job.json --b system.ttft_ms=33 --rounds 5 \
+    --out slower >out 2>err; [ \$(grep -c 'round 5 of 5' err) = 2 ] && [ \$(ls slower/*/*.h5 | wc -l) = 10 ]"
+
+first=$(ls slower/a/*.h5 | head -n 1)
+check "a record and itself" compare 0 "$first" "$first" --strict
+check "are the same" has ' same$'
+check "one restart is stated" has 'one restart of each, so that what a restart changes is not in the interval'
+check "a wide margin" compare 0 slower/a slower/b --margin 90%
+check "what cannot be said is status 0" compare 0 "$first" slower/b --margin 40% --metric mean_tpot_ms
+check "and status 5 if asked" sh -c "'$testbed' compare '$first' slower/b --margin 0% --strict \
+    --metric max_ttft_ms >out 2>err; got=\$?; [ \$got = 4 ] || { [ \$got = 5 ] && grep -q 'cannot say$' out; }"
+
+"$testbed" run ./job.json --quiet --set 'system.ttft_ms=[1,2]' --set repeats=2 --out axes >out 2>err
+axes=$(ls axes/*.h5)
+check "cells are compared one by one" compare 0 "$axes" "$axes"
+check "each by its axes" sh -c "grep -q '^system.ttft_ms=1$' out && grep -q '^system.ttft_ms=2$' out"
+check "no cell in common" refuses 2 'no setting of the axes in common' "$testbed" compare "$first" "$axes"
+cat >other.json <<'JSON'
+{"about": "another job", "system": {"adapter": "scripted", "ttft_ms": 30}, "dataset": {"n": 15, "max_prompt_tok": 8,
+ "max_output_tok": 3}, "load": {"n_requests": 15, "lateness_warn_ms": 1e6}, "smoke": {"about": "small"}}
+JSON
+check "two jobs" sh -c "'$testbed' compare ./job.json ./other.json --smoke --rounds 1 --out jobs >out 2>err;
+    grep -q 'experiment: job -> other' out && grep -q 'not the same in both' out"
+cp "$testbed" second
+check "two programs" sh -c "SANDWICH_HOME='$dir' '$testbed' compare ./job.json --b-program ./second --rounds 1 \
+    --smoke --out programs >out 2>err; [ \$? != 3 ] && ls programs/a/*.h5 programs/b/*.h5"
+
+check "a folder of two settings" sh -c "mkdir mixed && cp slower/a/*.h5 mixed && cp \$(ls jobs/b/*.h5) mixed"
+check "is refused" refuses 2 'differ in experiment' "$testbed" compare mixed mixed
+check "no record" refuses 2 'none.h5' "$testbed" compare none.h5 none.h5
+mkdir empty
+check "an empty folder" refuses 2 'no record' "$testbed" compare empty empty
+# Another machine: the same record under another name of the host.
+/usr/bin/python3 - "$first" <<'PY'
+import sys
+import h5py
+import numpy
+with open(sys.argv[1], "rb") as f, open("elsewhere.h5", "wb") as g:
+    g.write(f.read())
+with h5py.File("elsewhere.h5", "r+") as f:
+    f.attrs["host"] = numpy.bytes_("elsewhere")
+PY
+check "another machine" refuses 2 'different machines (host' "$testbed" compare "$first" elsewhere.h5
+check "is compared if asked, and marked" compare 0 "$first" elsewhere.h5 --across-machines
+check "in capitals" has '^DIFFERENT MACHINES: host '
+check "a metric that does not exist" refuses 2 'did you mean "mean_ttft_ms"' "$testbed" compare slower/a slower/b \
+    --metric mean_tftt_ms
+check "a metric without a better side" refuses 2 'no verdict' "$testbed" compare slower/a slower/b --metric n_requests
+check "a margin" refuses 2 '--margin: expected' "$testbed" compare slower/a slower/b --margin x
+check "settings of records" refuses 2 'are for jobs' "$testbed" compare slower/a slower/b --a x=1
+check "one record" refuses 2 'expected two records' "$testbed" compare slower/a
+check "a setting that does not exist" sh -c "'$testbed' compare ./job.json --b system.ttft=1 --rounds 1 >out 2>err;
+    [ \$? = 3 ] && grep -q 'did you mean' err && tail -n 1 err | grep -q 'side B: exited with status 2'"
+finish

@@ -1,0 +1,373 @@
+/* Memory for keys and values that is less than the requests need: which requests wait, which are
+ * preempted, and that each gets the tokens that it gets alone. */
+#include "serve/impl.h"
+#include "tests/serve/tiny.h"
+
+#define N_REQUESTS 12
+
+static int64_t n_prompt_of(int i)
+{
+    return 3 + (7 * i) % 12;
+}
+
+static int64_t max_new_of(int i)
+{
+    return 8 + (5 * i) % 17;
+}
+
+static struct serve_opts opts(const char *policy, int64_t budget_tok)
+{
+    struct serve_opts o = tiny_opts();
+
+    assert_ok(opt_set(serve_opt_table, &o, "policy", policy, "test"));
+    o.deterministic = true;
+    o.max_seqs = 6;
+    o.kv_admit = SERVE_ADMIT_NOW;
+    o.kv_budget_tok = budget_tok;
+    return o;
+}
+
+/* Every third one draws its tokens, by a generator that must not advance twice. */
+static struct serve_request request(int32_t *ids, int i, struct tiny_got *g)
+{
+    int n = (int)n_prompt_of(i);
+    struct serve_request r = tiny_request(ids, n, (int)max_new_of(i), g);
+
+    tiny_prompt(ids, n, (uint64_t)i);
+    if (i % 3 == 2)
+        r.sampling = (struct serve_sampling){.temperature = 1, .top_p = 0.9, .seed = i};
+    return r;
+}
+
+static void submit(struct serve *s, int i, struct tiny_got *g, int64_t *id)
+{
+    int32_t ids[SEQ] = {0};
+    struct serve_request r = request(ids, i, g);
+
+    assert_ok(serve_submit(s, &r, id));
+}
+
+/* Each of them alone, with all the memory there is. */
+static void undisturbed(struct tiny_got *got)
+{
+    struct serve_opts o = opts("fcfs", 0);
+    struct serve *s = tiny_open(&o);
+    struct serve_kv_stat kv;
+    int64_t id;
+
+    for (int i = 0; i < N_REQUESTS; i++) {
+        submit(s, i, &got[i], &id);
+        tiny_run(s);
+        assert_int_equal(got[i].n, max_new_of(i));
+    }
+    serve_kv_stat(s, &kv);
+    assert_int_equal(kv.n_preempted, 0);
+    assert_int_equal(kv.n_recomputed_tok, 0);
+    serve_close(&s);
+}
+
+/* What holds after each step: no more memory than the budget, and those that have some came
+ * before all that have none. */
+static void check_memory(const struct serve *s)
+{
+    bool none = false;
+    struct serve_kv_stat kv;
+    int64_t n_tok = 0;
+
+    serve_kv_stat(s, &kv);
+    assert_true(kv.reserved_tok <= kv.budget_tok);
+    for (int i = 0; i < s->n_live; i++) {
+        const struct serve_seq *q = s->live[i];
+
+        assert_false(none && q->kv.base);
+        none |= !q->kv.base;
+        assert_true((q->state == SCHED_WAITING) == !q->kv.base);
+        assert_true(q->n_ctx <= q->kv.n_tok);
+        n_tok += q->kv.n_tok;
+    }
+    assert_int_equal(kv.reserved_tok, n_tok);
+}
+
+/* Run to the end. The oldest request never goes long without a token, so that nothing the
+ * others do keeps it from its end: at most for the steps of the prompts that `continuous` may
+ * admit meanwhile, of 5 tokens each. */
+static void run_checked(struct serve *s)
+{
+    int64_t id = -1, n_ctx = 0, stuck = 0;
+    bool busy = true;
+
+    for (int steps = 0; busy; steps++) {
+        assert_ok(serve_step(s, &busy));
+        check_memory(s);
+        assert_true(steps < 5000);
+        if (s->n_live == 0)
+            continue;
+        stuck = s->live[0]->id == id && s->live[0]->n_ctx == n_ctx ? stuck + 1 : 0;
+        assert_true(stuck < 40);
+        id = s->live[0]->id;
+        n_ctx = s->live[0]->n_ctx;
+    }
+}
+
+static void run_all(const char *policy, int64_t budget_tok, int64_t max_step_tok,
+                    int64_t ranks, const struct tiny_got *alone)
+{
+    struct serve_opts o = opts(policy, budget_tok);
+    struct tiny_got got[N_REQUESTS];
+    bool several = strcmp(policy, "fcfs") != 0;
+    struct serve_kv_stat kv;
+    json_t *d, *work;
+    struct serve *s;
+    int64_t id;
+
+    o.max_step_tok = max_step_tok;
+    o.threads = ranks > 1 ? 2 : 0;
+    o.ranks = ranks;
+    s = tiny_open(&o);
+    for (int i = 0; i < N_REQUESTS; i++)
+        submit(s, i, &got[i], &id);
+    run_checked(s);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        assert_int_equal(got[i].finish, SERVE_LENGTH);
+        tiny_assert_same(&got[i], &alone[i]);
+    }
+    serve_kv_stat(s, &kv);
+    assert_int_equal(kv.budget_tok, budget_tok);
+    assert_int_equal(kv.reserved_tok, 0);
+    assert_true(several == (kv.n_preempted > 0)); /* one at a time lacks nothing */
+    assert_true((kv.n_recomputed_tok > 0) == (kv.n_preempted > 0));
+    assert_ok(serve_describe(s, &d));
+    work = json_object_get(d, "work");
+    assert_int_equal(json_integer_value(json_object_get(work, "n_preempted")),
+                     kv.n_preempted);
+    assert_int_equal(json_integer_value(json_object_get(work, "n_recomputed_tok")),
+                     kv.n_recomputed_tok);
+    json_decref(d);
+    serve_close(&s);
+}
+
+static void test_same_tokens(void **state)
+{
+    struct tiny_got alone[N_REQUESTS];
+
+    (void)state;
+    undisturbed(alone);
+    for (int i = 0; sched_policies[i]; i++) {
+        run_all(sched_policies[i]->name, 40, 512, 1, alone);
+        run_all(sched_policies[i]->name, 64, 5, 1, alone);
+    }
+    run_all("continuous", 50, 512, 2, alone);
+}
+
+/* The tokens computed in steps are those of the requests and those computed again. */
+static void test_counts(void **state)
+{
+    struct serve_opts o = opts("continuous", 40);
+    struct serve *s = tiny_open(&o);
+    struct tiny_got got[N_REQUESTS];
+    struct serve_kv_stat kv;
+    int64_t id, want = 0;
+
+    (void)state;
+    for (int i = 0; i < N_REQUESTS; i++) {
+        submit(s, i, &got[i], &id);
+        want +=
+            n_prompt_of(i) + max_new_of(i) - 1; /* the last token is not computed with */
+    }
+    run_checked(s);
+    serve_kv_stat(s, &kv);
+    assert_int_equal(serve_totals_of(s, SERVE_PREFILL)->n_tok +
+                         serve_totals_of(s, SERVE_DECODE)->n_tok,
+                     want + kv.n_recomputed_tok);
+    assert_true(serve_totals_of(s, SERVE_DECODE)->sched_ns > 0);
+    serve_close(&s);
+}
+
+/* Admission for the longest output: whoever starts ends, so nobody is preempted. */
+static void test_admit_max(void **state)
+{
+    struct serve_opts o = opts("continuous", 64);
+    struct tiny_got alone[N_REQUESTS], got[N_REQUESTS];
+    struct serve_kv_stat kv;
+    struct serve *s;
+    int64_t id;
+
+    (void)state;
+    undisturbed(alone);
+    o.kv_admit = SERVE_ADMIT_MAX;
+    s = tiny_open(&o);
+    for (int i = 0; i < N_REQUESTS; i++)
+        submit(s, i, &got[i], &id);
+    run_checked(s);
+    for (int i = 0; i < N_REQUESTS; i++)
+        tiny_assert_same(&got[i], &alone[i]);
+    serve_kv_stat(s, &kv);
+    assert_int_equal(kv.n_preempted, 0);
+    serve_close(&s);
+}
+
+/* Step until a request that has had tokens is preempted, and return it. */
+static struct serve_seq *until_preempted(struct serve *s)
+{
+    for (int steps = 0; steps < 1000; steps++) {
+        bool busy;
+
+        assert_ok(serve_step(s, &busy));
+        for (int i = 0; i < s->n_live; i++)
+            if (s->live[i]->preempted && s->live[i]->n_new > 0 && !s->live[i]->kv.base)
+                return s->live[i];
+    }
+    fail_msg("nobody was preempted");
+    return NULL;
+}
+
+static void test_cancel(void **state)
+{
+    struct serve_opts o = opts("continuous", 40);
+    struct serve *s = tiny_open(&o);
+    struct tiny_got got[N_REQUESTS];
+    struct serve_kv_stat kv;
+    struct tiny_got *g;
+    int n_canceled = 0;
+    int64_t id[N_REQUESTS];
+    bool busy;
+    int n;
+
+    (void)state;
+    for (int i = 0; i < N_REQUESTS; i++)
+        submit(s, i, &got[i], &id[i]);
+    g = until_preempted(s)->ctx;
+    n = g->n;
+    serve_cancel(s, g->request);
+    assert_ok(serve_step(s, &busy));
+    assert_int_equal(g->finish, SERVE_CANCELED);
+    assert_int_equal(g->n, n);
+    run_checked(s);
+    for (int i = 0; i < N_REQUESTS; i++)
+        n_canceled += got[i].finish == SERVE_CANCELED;
+    assert_int_equal(n_canceled, 1);
+    serve_kv_stat(s, &kv);
+    assert_int_equal(kv.reserved_tok, 0);
+    serve_close(&s);
+}
+
+static void test_close(void **state)
+{
+    struct serve_opts o = opts("continuous", 40);
+    struct serve *s = tiny_open(&o);
+    struct tiny_got got[N_REQUESTS];
+    int64_t id;
+
+    (void)state;
+    for (int i = 0; i < N_REQUESTS; i++)
+        submit(s, i, &got[i], &id);
+    (void)until_preempted(s);
+    serve_close(&s);
+    for (int i = 0; i < N_REQUESTS; i++)
+        assert_true(got[i].finish == SERVE_CANCELED || got[i].finish == SERVE_LENGTH);
+    assert_int_equal(mem_used_bytes(MEM_KV), 0);
+}
+
+static void test_limits(void **state)
+{
+    struct serve_opts o = opts("continuous", 20);
+    struct serve *s = tiny_open(&o);
+    int32_t ids[SEQ] = {0};
+    struct serve_request r;
+    struct tiny_got g;
+    int64_t id;
+
+    (void)state;
+    assert_int_equal(serve_max_tok(s), 20); /* a longer one could never have its memory */
+    r = tiny_request(ids, 10, 11, &g);
+    assert_err(serve_submit(s, &r, &id), ERR_LIMIT,
+               "at most 20 together; --kv-budget-tok");
+    r = tiny_request(ids, 10, 10, &g);
+    assert_ok(serve_submit(s, &r, &id));
+    tiny_run(s);
+    assert_int_equal(g.n, 10);
+    serve_close(&s);
+}
+
+static void test_steps_take_no_memory(void **state)
+{
+    struct serve_opts o = opts("chunked", 40);
+    struct serve *s = tiny_open(&o);
+    struct tiny_got got[N_REQUESTS];
+    struct serve_kv_stat kv;
+    int64_t id;
+    long before;
+
+    (void)state;
+    for (int i = 0; i < N_REQUESTS; i++)
+        submit(s, i, &got[i], &id);
+    before = mem_n_allocs();
+    tiny_run(s);
+    assert_int_equal(mem_n_allocs(), before);
+    serve_kv_stat(s, &kv);
+    assert_true(kv.n_preempted > 0);
+    serve_close(&s);
+}
+
+/* ---- what a policy sees ---- */
+
+static struct sched_seq seen[N_REQUESTS];
+static int64_t seen_free_tok, n_seen;
+
+/* The first sequence in even steps, the second in odd ones. */
+static int look_step(const struct sched_view *v, struct sched_batch_entry *e, int max)
+{
+    static int turn;
+    int i = turn++ % 2;
+
+    (void)max;
+    memcpy(seen, v->seqs, (size_t)v->n_seqs * sizeof(seen[0]));
+    n_seen = v->n_seqs;
+    seen_free_tok = v->n_free_tok;
+    i = i < v->n_seqs ? i : 0;
+    e[0] = (struct sched_batch_entry){
+        .seq = i, .n_tok = 1, .admit = v->seqs[i].state == SCHED_WAITING};
+    return v->n_seqs > 0;
+}
+
+static void test_view(void **state)
+{
+    static const struct sched_policy look = {.name = "look", .step = look_step};
+    struct serve_opts o = opts("fcfs", 50);
+    struct serve *s = tiny_open(&o);
+    struct tiny_got got[3];
+    int64_t id;
+    bool busy;
+
+    (void)state;
+    s->policy = &look;
+    for (int i = 0; i < 3; i++)
+        submit(s, i, &got[i], &id);
+    for (int step = 0; step < 7; step++)
+        assert_ok(serve_step(s, &busy));
+    assert_int_equal(n_seen, 3);
+    assert_int_equal(seen[0].age, 1); /* step 6 sees steps 4 and 5 */
+    assert_int_equal(seen[1].age, 0);
+    assert_int_equal(seen[2].age, 6);
+    assert_int_equal(seen[2].n_reserve, n_prompt_of(2) + 1);
+    assert_int_equal(seen[0].n_reserve, 0); /* it has its memory */
+    /* One token a step: three of each prompt and that of new tokens, as far as they are. */
+    assert_int_equal(seen_free_tok, 50 - s->live[0]->kv.n_tok - s->live[1]->kv.n_tok);
+    serve_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_tokens),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_admit_max),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_steps_take_no_memory),
+        cmocka_unit_test(test_view),
+    };
+
+    return cmocka_run_group_tests_name("preempt", tests, tiny_make, NULL);
+}

@@ -1,0 +1,123 @@
+/* Batched decode and its roof, on a tiny model: the numbers agree with one another, and with
+ * the arithmetic of a step. */
+#include "cpu/cpu.h"
+#include "format/format.h"
+#include "model/cost.h"
+#include "tests/study/capture.h"
+#include "tests/support/tiny_model.h"
+
+extern const struct study study_batching;
+
+static char options[600];
+
+static const char *with_model(const char *rest)
+{
+    snprintf(options, sizeof(options),
+             "{\"model\": \"%s\", \"rounds\": 3, \"n_prompt_tok\": 9, \"n_steps\": 5, "
+             "\"read_s\": 0.01, \"read_mb\": 16, %s}",
+             tiny_model(KERN_BF16), rest);
+    return options;
+}
+
+static bool about(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fabs(b);
+}
+
+/* A card whose only value is the peak. */
+static void run_with_peak(double gflops, const char *rest)
+{
+    struct cpu_budget b;
+    char name[] = "peak_f32_fma_any";
+
+    assert_ok(cpu_budget_get(&b));
+    capture.card = json_pack("{s:[{s:s, s:i, s:f}]}", "values", "name", name, "n_threads",
+                             b.n, "estimate", gflops);
+    assert_non_null(capture.card);
+    assert_ok(capture_run(&study_batching, with_model(rest)));
+    json_decref(capture.card);
+    capture.card = NULL;
+}
+
+/* A step of `batch` sequences, on the average over the timed ones: the model's arithmetic. */
+static void check_intensity(int64_t batch)
+{
+    /* The prompt, its first new token and that of the step before the timed ones; then the
+     * mean of five tokens, the own included. */
+    double ctx_tok = 9 + 1 + 1 + (5 - 1) / 2.0;
+    struct format_file *f;
+    struct model_cost cost;
+
+    assert_ok(format_open(&f, tiny_model(KERN_BF16)));
+    cost = model_cost_decode(&f->config, (struct model_cost_types){KERN_BF16, KERN_F32},
+                             ctx_tok, batch);
+    format_close(&f);
+    assert_true(about(value_of("flop_per_byte"), cost.flop / cost.read_bytes));
+    assert_true(about(value_of("kv_bytes_frac"), cost.kv_read_bytes / cost.read_bytes));
+    assert_true(about(value_of("step_gflops") / value_of("step_gbps"),
+                      cost.flop / cost.read_bytes));
+}
+
+static void numbers_agree(void **state)
+{
+    static const char *const shares[] = {
+        "sched_overhead_frac", "sample_frac", "wait_frac",     "linear_frac",
+        "attn_frac",           "head_frac",   "norm_rope_frac"};
+
+    (void)state;
+    for (int64_t batch = 1; batch <= 3; batch += 2) {
+        run_with_peak(1e9, batch == 1 ? "\"batch\": 1" : "\"batch\": 3");
+        check_intensity(batch);
+        assert_true(
+            about(value_of("tokens_per_s"), (double)batch / value_of("step_ms") * 1e3));
+        for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+            assert_true(value_of(shares[i]) >= 0 && value_of(shares[i]) < 1);
+        /* such a peak bounds nothing */
+        assert_true(value_of("roof_tokens_per_s") <
+                    1e-3 * value_of("compute_roof_tokens_per_s"));
+        assert_true(value_of("batch_roof_frac") > 0);
+    }
+}
+
+static void the_peak_bounds(void **state)
+{
+    (void)state;
+    run_with_peak(1e-6, "\"batch\": 2");
+    assert_true(
+        about(value_of("roof_tokens_per_s"), value_of("compute_roof_tokens_per_s")));
+    assert_true(value_of("batch_roof_frac") > 1);
+}
+
+static void no_card_no_roof(void **state)
+{
+    (void)state;
+    assert_ok(capture_run(&study_batching, with_model("\"batch\": 2")));
+    assert_true(isnan(value_of("batch_roof_frac")));
+    assert_true(isnan(value_of("roof_tokens_per_s")));
+    assert_true(value_of("memory_roof_tokens_per_s") > 0);
+    assert_true(value_of("tokens_per_s") > 0);
+}
+
+static void every_policy(void **state)
+{
+    (void)state;
+    assert_ok(capture_run(&study_batching,
+                          with_model("\"batch\": 3, \"policy\": \"phase_priority\"")));
+    assert_ok(capture_run(&study_batching,
+                          with_model("\"batch\": 3, \"policy\": \"chunked\"")));
+    assert_err(capture_run(&study_batching, with_model("\"policy\": \"none\"")),
+               ERR_NOTFOUND, "none");
+    assert_err(capture_run(&study_batching, "{}"), ERR_ARG, "study.model");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_agree),
+        cmocka_unit_test(the_peak_bounds),
+        cmocka_unit_test(no_card_no_roof),
+        cmocka_unit_test(every_policy),
+    };
+
+    return cmocka_run_group_tests_name("study/batching", tests, NULL, capture_end);
+}
