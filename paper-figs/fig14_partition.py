@@ -17,6 +17,6 @@ for k, model in enumerate(models):
         bars.panel(ax, cells, names, value, share, None, None)
         ax.set(title="%s, %s" % (title, model), ylabel=words)
         ax.set_xlabel("mean, with % of the measured bound", fontsize=8.5, color=style.GREY)
-bars.ratios(axes[-1], result, {"ttft_over_even_split": "TTFT ", "tpot_over_even_split": "TPOT "},
-            "Relative to even_split")
+bars.ratios(axes[-1], result, {"ttft_over_even_split_2": "TTFT ", "tpot_over_even_split_2": "TPOT "},
+            "Relative to even_split_2")
 style.save(fig, result, STEM, "Even split with master copy, and plans (Sandwich Fig. 14, in-engine)")

@@ -76,8 +76,8 @@ def sweep(f, stem):
 
 # stem: the headline that is a ratio, and the variant that it is relative to
 VARIANTS = {"fig10_ttft": ("over_one_plan", "one_plan"), "fig11_throughput": ("over_one_plan", "one_plan"),
-            "fig13_latency_cdf": ("", "one_plan"), "fig14_partition": ("ttft_over_even_split", "even_split")}
-NAMES = ["one_plan", "even_split", "plan", "plan_tuned", "llama.cpp"]
+            "fig13_latency_cdf": ("", "one_plan"), "fig14_partition": ("ttft_over_even_split_2", "even_split_2")}
+NAMES = ["one_plan", "even_split", "even_split_2", "plan", "plan_tuned", "llama.cpp"]
 
 
 def write_variants(f, rng, stem, missing):
@@ -95,7 +95,7 @@ def write_variants(f, rng, stem, missing):
         if name == "llama.cpp":
             cell.attrs.update(state="skipped", error="llama-server: not found, see \"install\" in x.json")
             continue
-        cell.attrs["described.configuration"] = "split" if name == "even_split" else "whole"
+        cell.attrs["described.configuration"] = "split" if "split" in name else "whole"
         add_requests(cell, rng, weights, 2, 64, missing)
         if headline and name != base and not repeat:
             h = f.create_dataset("headline/%s case=%s variant=%s" % (headline, model, name),

@@ -274,7 +274,6 @@ static void check_cells(const char *path, int n)
     v = json_object_get(head, "ttft");
     assert_null(json_object_get(v, "n_left_out"));
     assert_true(json_real_value(json_object_get(v, "value")) == 12.5);
-    assert_true(json_real_value(json_object_get(v, "lo")) == 11.5);
     assert_true(json_real_value(json_object_get(v, "hi")) == 14);
     json_decref(all);
 }
@@ -309,7 +308,6 @@ static void reads_back(void **state)
     assert_null(json_object_get(v, "lo"));
     v = json_object_get(json_object_get(latest, "headline"), "ttft");
     assert_true(json_number_value(json_object_get(v, "lo")) == 11.5);
-    assert_true(json_number_value(json_object_get(v, "hi")) == 14);
     assert_string_equal(json_string_value(json_object_get(v, "better")), "lower");
     json_decref(latest);
     mem_free(path);
