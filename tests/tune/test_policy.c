@@ -285,6 +285,48 @@ static void a_budget_ends_the_search(void **state)
     }
 }
 
+/* A machine where the default is the best by 4 %, and a run takes up to 10 % longer by chance. */
+struct default_machine {
+    struct kern_schedule best;
+    struct rng rng;
+};
+
+static double default_machine_s(void *arg, const struct tune_shape *shape,
+                                const struct kern_schedule *s, int n_threads)
+{
+    struct default_machine *b = arg;
+    double t = 1e-11 * (double)(shape->m * shape->n * shape->k) / n_threads;
+
+    t *= 1 + 0.1 * rng_f64(&b->rng);
+    return memcmp(s, &b->best, sizeof(*s)) == 0 ? t : 1.04 * t;
+}
+
+static void a_short_search_measures_its_choice_again(void **state)
+{
+    struct default_machine machine;
+    struct tune_cost all, part;
+    struct search x;
+    struct kern_mat w;
+
+    (void)state;
+    rng_init(&machine.rng, 1, "chance");
+    search_open(&x, &few[N_FEW - 1], 1, 2048, 2048, 2);
+    tune_bench_close(&x.bench);
+    assert_ok(tune_bench_open_model(&x.bench, default_machine_s, &machine));
+    x.c.bench = x.bench;
+    kern_mat_layout(&w, KERN_F32, 2048, 2048, 0);
+    kern_schedule_default(&machine.best, x.shapes[0].v, &w, x.shapes[0].m, 2);
+    tune_clamp(&machine.best, &w, x.shapes[0].m);
+    assert_ok(run(&x, "sandwich", &all));
+    for (double share = 0.9; share > 0.001; share *= 0.9) {
+        x.o.budget_s = share * all.seconds;
+        assert_ok(run(&x, "sandwich", &part));
+        if (memcmp(&x.out[0], &machine.best, sizeof(x.out[0])) != 0)
+            fail_msg("%.3f of the whole search's time: left the default", share);
+    }
+    search_close(&x);
+}
+
 static void an_interrupt_ends_the_search(void **state)
 {
     (void)state;
@@ -361,6 +403,7 @@ int main(void)
         cmocka_unit_test(window_and_reuse_stop_early),
         cmocka_unit_test(fast_start_never_worse_than_its_start),
         cmocka_unit_test(a_budget_ends_the_search),
+        cmocka_unit_test(a_short_search_measures_its_choice_again),
         cmocka_unit_test(an_interrupt_ends_the_search),
         cmocka_unit_test(a_search_goes_on_where_it_stopped),
         cmocka_unit_test(unknown_policy_names_the_nearest),

@@ -231,7 +231,7 @@ static int by_min(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int candidates(struct tune_search *q, const struct state *st,
+static int candidates(struct tune_search *q, const struct state *st, int n_fastest,
                       struct kern_schedule final[FINAL + 2])
 {
     int n = 0, n_first;
@@ -243,7 +243,7 @@ static int candidates(struct tune_search *q, const struct state *st,
     tune_search_default(q, &final[n++]);
     n_first = n;
     qsort(q->seen, (size_t)q->n_seen, sizeof(*q->seen), by_min);
-    for (int i = 0; i < q->n_seen && n < n_first + FINAL; i++) {
+    for (int i = 0; i < q->n_seen && n < n_first + n_fastest; i++) {
         const struct tune_seen *x = &q->seen[i];
         bool there = false;
 
@@ -259,7 +259,8 @@ static int candidates(struct tune_search *q, const struct state *st,
 /* The fastest of many measurements is partly luck, so the few nearest to it are measured
  * again, in turn. The first of them within a gain of the fastest is taken, and what was
  * chosen last comes first, then the default: so the schedule settles, and is left only
- * for something better. */
+ * for something better. When the budget is over, only the fastest one found is measured again:
+ * a little more time than was given, but never a choice by chance. */
 static int settle(struct tune_search *q, const struct state *st, struct kern_schedule *s,
                   struct measure_report *t)
 {
@@ -268,11 +269,7 @@ static int settle(struct tune_search *q, const struct state *st, struct kern_sch
     double fastest = INFINITY;
     int n, rounds, rc;
 
-    *s = q->best;
-    *t = q->best_t;
-    if (tune_search_over(q))
-        return OK;
-    n = candidates(q, st, final);
+    n = candidates(q, st, tune_search_over(q) ? 1 : FINAL, final);
     rounds = (int)fmin(FINAL_S / (n * q->best_t.estimate), ROUNDS_MAX);
     rounds = rounds > FINAL_ROUNDS ? rounds : FINAL_ROUNDS;
     rc = tune_compare(q->c->bench, final, n, q->c->n_threads, rounds, time);
