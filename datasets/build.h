@@ -17,11 +17,46 @@
 /* Lengths above this are refused: 16 M tokens is beyond any model's context. */
 #define DATASET_MAX_TOK ((int64_t)1 << 24)
 
-/* Offer a request; texts are copied. *full: no more can be kept, stop reading. */
+/* Offer a request; texts and later turns are copied. One with a known length of 0 is counted
+ * as skipped: public traces write that for a request that failed. *full: no more can be kept,
+ * stop reading. */
 MUST int dataset_offer(struct dataset *d, const struct dataset_item *item, bool *full);
+
+/* The same of a trace's request that came at `time_ns`, of any origin; sets item->arrival_s.
+ * ERR_FORMAT: earlier than the one before. `where` begins the error line. */
+MUST int dataset_offer_at(struct dataset *d, struct dataset_item *item, int64_t time_ns,
+                          const char *where, bool *full);
 
 /* Count a record that holds no request. `why` is a literal: it is kept by pointer. */
 void dataset_skip(struct dataset *d, const char *why);
+
+/* --- files of JSON records */
+
+/* Called with each record: `text` [n] is its JSON, `where` begins an error line. *full ends
+ * the reading. */
+typedef int (*dataset_record_fn)(struct dataset *d, const struct dataset_opts *o,
+                                 const char *text, size_t n, const char *where,
+                                 bool *full);
+/* Every record of the file at o->path: a list of objects, or an object a line (JSONL; empty
+ * lines are passed over). A line ends at LF only: U+2028 and its like occur inside strings. */
+MUST int dataset_read_records(struct dataset *d, const struct dataset_opts *o,
+                              dataset_record_fn fn);
+
+/* --- traces as CSV */
+
+struct dataset_csv;
+/* Which columns hold a request, by names joined by '|'. */
+struct dataset_csv_form {
+    const char *prompt, *output, *arrival; /* arrival NULL: none has one */
+    bool needs_arrival;
+    /* The field as nanoseconds, of any origin. NULL: it is in seconds. */
+    int (*time_ns)(const struct dataset_csv *t, int column, int64_t *ns);
+};
+/* Offer a request for each row. */
+MUST int dataset_read_csv(struct dataset *d, const struct dataset_opts *o,
+                          const struct dataset_csv_form *form);
+
+/* --- conversations */
 
 /* The two roles of a conversation and where a record keeps them. */
 struct dataset_chat_form {
@@ -29,11 +64,22 @@ struct dataset_chat_form {
     const char *role, *text;    /* keys of a message */
     const char *asks, *answers; /* roles that ask and that answer, joined by '|' */
 };
-/* Offer a conversation's request: the first message of an asking role with text that is
- * directly followed by an answer with text; earlier messages are not part of the prompt.
- * A record without one is skipped, a record of another shape is ERR_FORMAT.
+/* The prompts of a conversation may hold this much together: every prompt repeats those before
+ * it. Turns beyond are left out. */
+#define DATASET_TURNS_MAX_BYTES ((size_t)64 << 20)
+
+/* Offer a conversation's requests, as o->turns says. A question is a message of an asking
+ * role with text that is directly followed by an answer with text. Its history is every
+ * message before it, joined by newlines without a chat template. A record without a question
+ * is skipped, a record of another shape is ERR_FORMAT.
  * `text` [n] is the record's JSON; `where` begins the error line. */
-MUST int dataset_offer_chat(struct dataset *d, const struct dataset_chat_form *form,
-                            const char *text, size_t n, const char *where, bool *full);
+MUST int dataset_offer_chat(struct dataset *d, const struct dataset_opts *o,
+                            const struct dataset_chat_form *form, const char *text,
+                            size_t n, const char *where, bool *full);
+
+/* --- recognition */
+
+/* The reader whose keys or columns the file has. ERR_FORMAT: none, with what was found. */
+MUST int dataset_recognise(const struct dataset_reader **out, const char *path);
 
 #endif

@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <limits.h>
+#include <unistd.h>
 
+#include "base/home.h"
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/rng.h"
@@ -19,7 +22,8 @@ struct keep {
     int64_t capacity;
     int64_t n_offered;
     struct rng sample;
-    bool trace; /* items have arrival times */
+    bool trace;                /* items have arrival times */
+    int64_t first_ns, last_ns; /* of dataset_offer_at(); INT64_MIN before the first */
     struct {
         const char *why;
         int64_t n;
@@ -31,31 +35,56 @@ static const char *reader_name(int i)
     return dataset_readers[i] ? dataset_readers[i]->name : NULL;
 }
 
-#define ROW(member, kind, low, high, preset, u, text)                                    \
-    {                                                                                    \
-        .name = #member, .type = kind, .offset = offsetof(struct dataset_opts, member),  \
-        .unit = u, .min = low, .max = high, .def = preset, .help = text                  \
-    }
-
 #define OPT_OF struct dataset_opts
+#define TOK    .unit = "tok", .max = DATASET_MAX_TOK
 const struct opt_row dataset_opt_table[] = {
-    OPT_ROW(STR, reader, "synth",
-            "Format of the data set, or synth to draw one from a fit.",
+    OPT_ROW(STR, reader, "auto",
+            "Format of the data set. auto: recognised by the first record of the file at "
+            "path, or synth where there is no path. synth draws lengths from a fit.",
             .names = reader_name),
-    ROW(path, OPT_STR, 0, 0, NULL, NULL, "File to read. synth reads none."),
-    ROW(fit, OPT_STR, 0, 0, "sharegpt", NULL,
-        "With synth: name of a fit in datasets/fits, or path of one."),
-    ROW(n, OPT_INT, 0, 1e9, "0", "requests",
-        "Number of requests to take. 0: all (synth: 1000)."),
-    ROW(seed, OPT_INT, 0, 9e15, "1", NULL,
-        "Seed of the random choice of requests, their order and their arrival times."),
-    ROW(shuffle, OPT_BOOL, 0, 0, "false", NULL, "Shuffle the requests by the seed."),
-    ROW(min_prompt_tok, OPT_INT, 1, DATASET_MAX_TOK, "1", "tok",
-        "Lengthen shorter prompts to this. Data sets with text are not changed."),
-    ROW(max_prompt_tok, OPT_INT, 1, DATASET_MAX_TOK, "16777216", "tok",
-        "Cut longer prompts to this length."),
-    ROW(max_output_tok, OPT_INT, 1, DATASET_MAX_TOK, "16777216", "tok",
-        "Cut longer outputs to this length."),
+    OPT_ROW(STR, path, NULL,
+            "File to read, also below $SANDWICH_DATA (without it: ../shared/data).",
+            .unit = "FILE"),
+    OPT_ROW(STR, fit, "sharegpt",
+            "With synth: name of a fit in datasets/fits, or path of one.", .unit = "FIT"),
+    OPT_ROW(STR, stand_in, NULL,
+            "Fit to draw from where the file at path is absent. A warning and the record "
+            "say so. Default: an absent file is an error.",
+            .unit = "FIT"),
+    OPT_ROW(
+        INT, n, "0",
+        "Number of requests to take, of conversations with turns = conversation. 0: all "
+        "(synth: 1000).",
+        .unit = "requests", .max = 1e9),
+    OPT_ROW(INT, seed, "1",
+            "Seed of the random choice of requests, their order and their arrival times.",
+            .max = 9e15),
+    OPT_ROW(BOOL, shuffle, "false", "Shuffle the requests by the seed."),
+    OPT_ROW(INT, min_prompt_tok, "1",
+            "Lengthen shorter prompts to this. Data sets with text are not changed.",
+            .min = 1, TOK),
+    OPT_ROW(INT, max_prompt_tok, "0", "Cut longer prompts to this length. 0: uncut.",
+            TOK),
+    OPT_ROW(INT, max_output_tok, "0", "Cut longer outputs to this length. 0: uncut.",
+            TOK),
+    OPT_ROW(
+        ENUM, turns, "first",
+        "Which requests a conversation becomes. first: its first answered question. "
+        "each: every answered question, with all turns before it as its prompt, on its "
+        "own. conversation: the same, each sent load.think_s after the answer to the "
+        "one before. Histories hold the recorded answers, not those of the system.",
+        .values = "first|each|conversation"),
+    OPT_ROW(ENUM, filter, "none",
+            "Which requests are left out. vllm: by the rule of vLLM's serving benchmark, "
+            "prompts or outputs below 4 tokens, prompts above 1024, and both together "
+            "above 2048.",
+            .values = "none|vllm"),
+    OPT_ROW(F64, start_s, "0",
+            "Trace with arrival times: begin this long after its first request.",
+            .unit = "s", .max = 1e9),
+    OPT_ROW(F64, duration_s, "0",
+            "Trace with arrival times: length of the window to take. 0: to the end.",
+            .unit = "s", .max = 1e9),
     {0},
 };
 
@@ -86,30 +115,68 @@ static void report_skipped(struct dataset *d, const struct keep *k)
     }
 }
 
+/* All turns; a conversation may have too many for recursion. */
 static void item_free(struct dataset_item *it)
 {
+    struct dataset_item *later = (struct dataset_item *)it->later;
+
     mem_free((void *)it->text);
     mem_free((void *)it->reply);
+    mem_free((void *)it->block_ids);
+    while (later) {
+        struct dataset_item *next = (struct dataset_item *)later->later;
+
+        mem_free((void *)later->text);
+        mem_free((void *)later->reply);
+        mem_free(later);
+        later = next;
+    }
+}
+
+static int turn_copy(struct dataset_item *to, const struct dataset_item *from)
+{
+    size_t bytes = (size_t)from->n_blocks * sizeof(*from->block_ids);
+
+    *to = *from;
+    to->text = to->reply = NULL;
+    to->block_ids = NULL;
+    to->later = NULL;
+    if (from->text &&
+        !(to->text = mem_strndup(MEM_DATASET, from->text, from->text_bytes)))
+        return ERR_NOMEM;
+    if (from->reply &&
+        !(to->reply = mem_strndup(MEM_DATASET, from->reply, from->reply_bytes)))
+        return ERR_NOMEM;
+    if (bytes) {
+        void *ids = mem_new(MEM_DATASET, bytes, 1);
+
+        if (!ids)
+            return ERR_NOMEM;
+        memcpy(ids, from->block_ids, bytes);
+        to->block_ids = ids;
+    }
+    return OK;
 }
 
 static int item_copy(struct dataset_item *to, const struct dataset_item *from)
 {
-    *to = *from;
-    to->text = to->reply = NULL;
-    if (from->text) {
-        to->text = mem_strndup(MEM_DATASET, from->text, from->text_bytes);
-        if (!to->text)
-            goto out;
+    struct dataset_item *at = to;
+    int rc = turn_copy(to, from);
+
+    for (from = from->later; from && rc == OK; from = from->later) {
+        struct dataset_item *next = mem_new(MEM_DATASET, 1, sizeof(*next));
+
+        if (!next) {
+            rc = ERR_NOMEM;
+            break;
+        }
+        at->later = next;
+        at = next;
+        rc = turn_copy(at, from);
     }
-    if (from->reply) {
-        to->reply = mem_strndup(MEM_DATASET, from->reply, from->reply_bytes);
-        if (!to->reply)
-            goto out;
-    }
-    return OK;
-out:
-    item_free(to);
-    return ERR_NOMEM;
+    if (rc != OK)
+        item_free(to);
+    return rc;
 }
 
 static int grow(struct dataset *d, struct keep *k)
@@ -131,6 +198,42 @@ static int grow(struct dataset *d, struct keep *k)
     return OK;
 }
 
+const char *dataset_filtered(const struct dataset_opts *o, int64_t n_prompt,
+                             int64_t n_output)
+{
+    if (o->filter == DATASET_FILTER_NONE)
+        return NULL;
+    return n_prompt < 4                 ? "a prompt below 4 tokens"
+           : n_output < 4               ? "an output below 4 tokens"
+           : n_prompt > 1024            ? "a prompt above 1024 tokens"
+           : n_prompt + n_output > 2048 ? "prompt and output above 2048 tokens"
+                                        : NULL;
+}
+
+/* Why a request of known lengths is left out; NULL: it is not. */
+static const char *unwanted(const struct dataset_opts *o, const struct dataset_item *it)
+{
+    if (it->text)
+        return NULL; /* whoever tokenises asks */
+    return it->n_prompt < 1 || it->n_output < 1
+               ? "a length of 0"
+               : dataset_filtered(o, it->n_prompt, it->n_output);
+}
+
+/* Not in the window, or unwanted. */
+static bool is_left_out(struct dataset *d, const struct dataset_opts *o,
+                        const struct dataset_item *it, bool *full)
+{
+    const char *why = unwanted(o, it);
+
+    *full = o->duration_s > 0 && it->arrival_s >= o->start_s + o->duration_s;
+    if (*full || it->arrival_s < o->start_s)
+        return true;
+    if (why)
+        dataset_skip(d, why);
+    return why != NULL;
+}
+
 int dataset_offer(struct dataset *d, const struct dataset_item *item, bool *full)
 {
     struct keep *k = d->state;
@@ -138,9 +241,10 @@ int dataset_offer(struct dataset *d, const struct dataset_item *item, bool *full
     int64_t slot = d->n_items;
     int rc;
 
-    *full = false;
-    k->n_offered++;
     k->trace = !isnan(item->arrival_s);
+    if (is_left_out(d, k->o, item, full))
+        return OK;
+    k->n_offered++;
     if (k->o->n > 0 && d->n_items == k->o->n) {
         slot = (int64_t)rng_below(&k->sample, (uint64_t)k->n_offered);
         if (slot >= d->n_items)
@@ -152,6 +256,7 @@ int dataset_offer(struct dataset *d, const struct dataset_item *item, bool *full
     rc = item_copy(&copy, item);
     if (rc != OK)
         return rc;
+    copy.arrival_s -= k->o->start_s;
     if (slot == d->n_items)
         d->n_items++;
     else
@@ -160,6 +265,23 @@ int dataset_offer(struct dataset *d, const struct dataset_item *item, bool *full
     k->order[slot] = k->n_offered;
     *full = k->trace && d->n_items == k->o->n;
     return OK;
+}
+
+int dataset_offer_at(struct dataset *d, struct dataset_item *item, int64_t time_ns,
+                     const char *where, bool *full)
+{
+    struct keep *k = d->state;
+
+    if (time_ns < k->last_ns)
+        return err_set(ERR_FORMAT,
+                       "%s: expected a time no earlier than that of the record before, "
+                       "found one %.9g s earlier",
+                       where, (double)(k->last_ns - time_ns) / 1e9);
+    if (k->last_ns == INT64_MIN)
+        k->first_ns = time_ns;
+    k->last_ns = time_ns;
+    item->arrival_s = (double)(time_ns - k->first_ns) / 1e9;
+    return dataset_offer(d, item, full);
 }
 
 struct place {
@@ -210,17 +332,21 @@ static void shuffle(struct dataset *d, int64_t seed)
 
 void dataset_cut(const struct dataset_opts *o, struct dataset_item *it)
 {
-    if (it->n_prompt > o->max_prompt_tok)
+    if (o->max_prompt_tok && it->n_prompt > o->max_prompt_tok)
         it->n_prompt = o->max_prompt_tok;
     if (it->n_prompt >= 0 && it->n_prompt < o->min_prompt_tok && !it->text)
         it->n_prompt = o->min_prompt_tok;
-    if (it->n_output > o->max_output_tok)
+    if (o->max_output_tok && it->n_output > o->max_output_tok)
         it->n_output = o->max_output_tok;
 }
 
-static int find_reader(const struct dataset_reader **out, const char *name)
+static int find_reader(const struct dataset_reader **out, const struct dataset_opts *o)
 {
-    *out = name_find(dataset_readers, name ? name : "", "reader");
+    const char *name = o->reader ? o->reader : "auto";
+
+    if (strcmp(name, "auto") == 0 && o->path)
+        return dataset_recognise(out, o->path);
+    *out = name_find(dataset_readers, strcmp(name, "auto") ? name : "synth", "reader");
     return *out ? OK : err_prefix(ERR_NOTFOUND, "dataset.reader");
 }
 
@@ -229,67 +355,102 @@ static int check_opts(const struct dataset_opts *o, const struct dataset_reader 
     if (o->n < 0)
         return err_set(ERR_ARG, "dataset.n: expected 0 or more, found %lld",
                        (long long)o->n);
-    if (o->min_prompt_tok < 1 || o->max_prompt_tok < o->min_prompt_tok)
+    if (o->min_prompt_tok < 1 ||
+        (o->max_prompt_tok && o->max_prompt_tok < o->min_prompt_tok))
         return err_set(ERR_ARG,
                        "dataset: expected 1 <= min_prompt_tok <= max_prompt_tok, found "
                        "%lld and %lld",
                        (long long)o->min_prompt_tok, (long long)o->max_prompt_tok);
-    if (o->max_output_tok < 1)
-        return err_set(ERR_ARG, "dataset.max_output_tok: expected 1 or more, found %lld",
-                       (long long)o->max_output_tok);
     if (r->needs_path && !o->path)
         return err_set(ERR_ARG, "dataset.path: reader \"%s\" needs a file, found none",
                        r->name);
+    if (!r->needs_path && o->path)
+        return err_set(ERR_ARG,
+                       "dataset.path: reader \"%s\" reads no file, found %s; set "
+                       "dataset.reader to auto to read it",
+                       r->name, o->path);
     return OK;
 }
 
-int dataset_open(struct dataset **out, const struct dataset_opts *o)
+/* What a reader found makes a data set. */
+static int check_found(const struct dataset *d, const struct dataset_opts *o)
 {
-    const struct dataset_reader *reader;
-    struct dataset *d = NULL;
-    struct keep *k;
-    int rc;
+    const struct keep *k = d->state;
 
-    *out = NULL;
-    rc = find_reader(&reader, o->reader);
-    if (rc == OK)
-        rc = check_opts(o, reader);
-    if (rc != OK)
-        return rc;
-    rc = ERR_NOMEM;
-    d = mem_new(MEM_DATASET, 1, sizeof(*d));
-    if (!d)
-        goto out;
-    d->state = k = mem_new(MEM_DATASET, 1, sizeof(*k));
-    if (!k)
-        goto out;
-    d->reader = reader;
+    if ((o->start_s > 0 || o->duration_s > 0) && k->n_offered && !k->trace)
+        return err_set(ERR_ARG,
+                       "%s: start_s and duration_s need arrival times, and the requests "
+                       "have none",
+                       d->source);
+    if (d->n_items == 0)
+        return err_set(ERR_FORMAT,
+                       "%s: expected at least one request, found none in %lld records",
+                       d->source, (long long)d->n_skipped);
+    return OK;
+}
+
+static int read_all(struct dataset *d, const struct dataset_opts *o)
+{
+    struct keep *k = d->state;
+
     k->o = o;
+    k->first_ns = k->last_ns = INT64_MIN;
     rng_init(&k->sample, (uint64_t)o->seed, "sample");
-    snprintf(d->name, sizeof(d->name), "%s", reader->name);
+    snprintf(d->name, sizeof(d->name), "%s", d->reader->name);
     snprintf(d->source, sizeof(d->source), "%s", o->path ? o->path : "");
-    rc = reader->open(d, o);
-    if (rc != OK)
-        goto out;
-    if (d->n_items == 0) {
-        rc = err_set(ERR_FORMAT,
-                     "%s: expected at least one request, found none in %lld records",
-                     d->source, (long long)d->n_skipped);
-        goto out;
-    }
-    rc = restore_order(d, k);
-    if (rc != OK)
-        goto out;
+    TRY(d->reader->open(d, o));
+    TRY(check_found(d, o));
+    TRY(restore_order(d, k));
     if (o->shuffle)
         shuffle(d, o->seed);
     for (int64_t i = 0; i < d->n_items; i++)
         dataset_cut(o, &d->items[i]);
     report_skipped(d, k);
     k->o = NULL;
-    *out = d, d = NULL;
-out:
+    return OK;
+}
+
+static int open_reader(struct dataset **out, const struct dataset_opts *o)
+{
+    const struct dataset_reader *reader;
+    struct dataset *d;
+    int rc;
+
+    TRY(find_reader(&reader, o));
+    TRY(check_opts(o, reader));
+    d = mem_new(MEM_DATASET, 1, sizeof(*d));
+    if (!d)
+        return ERR_NOMEM;
+    d->reader = reader;
+    d->state = mem_new(MEM_DATASET, 1, sizeof(struct keep));
+    rc = d->state ? read_all(d, o) : ERR_NOMEM;
+    if (rc == OK)
+        *out = d, d = NULL;
     dataset_close(&d);
     return rc;
+}
+
+int dataset_open(struct dataset **out, const struct dataset_opts *o)
+{
+    char path[PATH_MAX], fit[64];
+    struct dataset_opts found = *o;
+    int rc;
+
+    *out = NULL;
+    if (o->path)
+        found.path = (char *)home_data(path, sizeof(path), o->path);
+    if (!o->path || !o->stand_in || access(found.path, F_OK) == 0)
+        return open_reader(out, &found);
+    found.reader = (char *)"synth";
+    found.path = NULL;
+    found.fit = o->stand_in;
+    rc = open_reader(out, &found);
+    if (rc != OK)
+        return rc;
+    (*out)->stands_in = true;
+    snprintf(fit, sizeof(fit), "%s", (*out)->name);
+    snprintf((*out)->name, sizeof((*out)->name), "%.50s (stand-in)", fit);
+    return OK;
 }
 
 void dataset_close(struct dataset **d)

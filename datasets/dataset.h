@@ -24,7 +24,15 @@ struct dataset_item {
     const char *reply;
     size_t reply_bytes;
     double arrival_s; /* from the first request; NaN: the trace has none */
+    /* Without text: the names of the prompt's blocks of DATASET_BLOCK_TOK tokens. Prompts whose
+     * first blocks have equal names begin with the same tokens. NULL: not known. */
+    const int64_t *block_ids; /* [n_blocks] */
+    int64_t n_blocks;
+    /* The next turn of the same conversation, sent after the answer to this one. Its text
+     * begins with all turns before. NULL: the last. Owned by the item. */
+    const struct dataset_item *later;
 };
+#define DATASET_BLOCK_TOK 512 /* as Mooncake's trace names them */
 
 struct dataset {
     char name[64];
@@ -33,19 +41,33 @@ struct dataset {
     int64_t n_items;
     int64_t n_skipped; /* records that hold no request, with the reason below */
     char skipped_why[160];
-    void *state; /* dataset.c's own */
+    bool stands_in; /* drawn from opts.stand_in, because opts.path is absent */
+    void *state;    /* dataset.c's own */
     const struct dataset_reader *reader;
 };
 
+/* Which requests a conversation becomes. */
+enum dataset_turns {
+    DATASET_TURNS_FIRST,        /* its first answered question */
+    DATASET_TURNS_EACH,         /* each, with its history, on its own */
+    DATASET_TURNS_CONVERSATION, /* each, with its history, after the answer before */
+};
+/* Which requests are left out. */
+enum dataset_filter { DATASET_FILTER_NONE, DATASET_FILTER_VLLM };
+
 struct dataset_opts {
-    char *reader; /* "sharegpt", "lmsys", "azure", "lengths_csv", "synth" */
-    char *path;   /* NULL for synth */
-    char *fit;    /* synth: which fit, by name */
-    int64_t n;    /* items wanted; 0: all (synth: 1000) */
-    int64_t seed; /* "sample" stream: which items, synth: which lengths */
-    bool shuffle; /* in a seeded order instead of the file's */
+    char *reader;   /* "auto", or the name of a reader; NULL: auto */
+    char *path;     /* NULL for synth */
+    char *fit;      /* synth: which fit, by name */
+    char *stand_in; /* fit to draw from when `path` is absent; NULL: that is an error */
+    int64_t n;      /* items wanted; 0: all (synth: 1000) */
+    int64_t seed;   /* "sample" stream: which items, synth: which lengths */
+    bool shuffle;   /* in a seeded order instead of the file's */
     int64_t min_prompt_tok, max_prompt_tok; /* lengths outside are cut to the bound */
-    int64_t max_output_tok;
+    int64_t max_output_tok;                 /* 0, as for max_prompt_tok: no bound */
+    int turns, filter;                      /* enum dataset_turns, dataset_filter */
+    double start_s,
+        duration_s; /* window of a trace with arrival times; duration 0: the rest */
 };
 extern const struct opt_row dataset_opt_table[];
 
@@ -57,10 +79,18 @@ void dataset_close(struct dataset **d);
  * text is never made longer. */
 void dataset_cut(const struct dataset_opts *o, struct dataset_item *item);
 
+/* Why the filter leaves out a request of these lengths in tokens; NULL: it does not. For the
+ * caller that tokenises: dataset_open() has asked it about known lengths. A literal. */
+const char *dataset_filtered(const struct dataset_opts *o, int64_t n_prompt,
+                             int64_t n_output);
+
 struct dataset_reader {
     const char *name;
     const char *help;
     bool needs_path; /* ERR_ARG when opts.path is NULL */
+    /* Names joined by '|', one of which a file of this format has and no other format: keys of
+     * its first JSON record, columns of its CSV. reader = auto goes by them. */
+    const char *keys, *columns;
     /* Offer every request of the file by dataset_offer() (datasets/build.h). */
     int (*open)(struct dataset *d, const struct dataset_opts *o);
 };

@@ -228,6 +228,11 @@ static int collect_object(struct dataset_input *in)
                      -1);
 }
 
+bool dataset_input_is_list(struct dataset_input *in)
+{
+    return skip_space(in) == '[';
+}
+
 int dataset_input_element(struct dataset_input *in, char **text, size_t *n)
 {
     int c, rc, first = in->array == ARRAY_BEFORE;

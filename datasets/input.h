@@ -7,6 +7,7 @@
 #ifndef DATASETS_INPUT_H
 #define DATASETS_INPUT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,9 @@ MUST int dataset_input_line(struct dataset_input *in, char **line, size_t *n);
  * json_read_text(). ERR_FORMAT: the file is not an array of objects, ends within it, or goes
  * on after it. */
 MUST int dataset_input_element(struct dataset_input *in, char **text, size_t *n);
+
+/* Does the first byte that is not white space begin a list? The file is not read beyond it. */
+bool dataset_input_is_list(struct dataset_input *in);
 
 /* "path:line" of the piece last returned, for the start of an error line. Lent. */
 const char *dataset_input_where(const struct dataset_input *in);

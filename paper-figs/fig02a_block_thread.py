@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
-from lib import read, study, style
+from lib import read, reference, study, style
 
 STEM = "fig02a_block_thread"
+SLICES = {"sweep_gflops_1": "best slice of one thread", "sweep_gflops_n": "best slice of all threads"}
 NAMES = {"slices": "slices in turn", "m": "parts of M", "n": "parts of N", "k": "parts of K"}
 
 
@@ -30,6 +31,10 @@ def heat(ax, cell, rates, title, marks):
         if int(m if m == m else -1) in bm and int(n if n == n else -1) in bn:
             ax.plot(bn.index(int(n)), bm.index(int(m)), marker, ms=22, mfc="none", mec="#D55E00",
                     mew=2)
+    if study.setting(cell, "matrix").startswith("paper"):
+        slice_ = reference.value("sandwich", "Fig. 2", SLICES[rates])
+        if slice_[0] in bm and slice_[1] in bn:
+            ax.plot(bn.index(slice_[1]), bm.index(slice_[0]), "D", ms=26, mfc="none", mec="white")
     ax.set_xticks(range(len(bn)), bn, fontsize=7.5, rotation=45)
     ax.set_yticks(range(len(bm)), bm, fontsize=7.5)
     ax.grid(False)
@@ -63,7 +68,7 @@ for ax, c in zip(axes[1:], first):
          [("1", "s"), ("n", "o")])
 losses(axes[-1], result.cells)
 style.save(fig, result, STEM, "GFLOP/s over slices, best bK; square: best of one thread, circle: of "
-           "all (Sandwich Fig. 2a)")
+           "all, diamond: the paper's, 2x Xeon 6230 (Sandwich Fig. 2a)")
 SIDES = ["bm_1", "bn_1", "bk_1", "bm_n", "bn_n", "bk_n"]
 study.write_table(
     STEM, ["matrix", "dealt as", "loss"] + SIDES,

@@ -2,7 +2,7 @@
 context, and the whole step compared with its bound."""
 
 import numpy as np
-from lib import read, study, style
+from lib import read, reference, study, style
 
 STEM = "mnn_fig_time_share"
 CLASSES = [("share_linear", "matrices"), ("share_attention", "attention, fused"),
@@ -28,7 +28,9 @@ def shares(ax, cells, phase):
     if study.finite(wait):
         ax.plot(range(len(wait)), wait, "kx", ms=6, label="threads waiting / the step")
     if phase == "prefill":
-        ax.axhline(0.93, color="#222222", ls="--", lw=1.3, label="the paper's 93 % of matrices")
+        least = reference.value("mnn_llm", "Sec. IV-A", "time of the Linear operators in prefill, over")
+        reference.mark(ax, range(len(cells)), [least / 100] * len(cells), "mnn_llm", "Sec. IV-A",
+                       [c.value("share_linear") for c in cells], machine="matrices take more than this")
     ax.set_xticks(range(len(cells)), [str(study.setting(c, "n_tok")) for c in cells])
     ax.grid(axis="x", visible=False)
     style.legend_below(ax, ncol=2)

@@ -4,18 +4,17 @@ what the paper prints."""
 import json
 import textwrap
 
-from lib import read, study, style
+from lib import read, reference, study, style
 
 STEM = "mnn_roofline"
-COUNTS = [("linear_prefill_gflop", "matrices, prompt", "1591.13"), ("linear_decode_gflop", "matrices, token", "2.84"),
-          ("linear_prefill_gb", "... bytes, prompt", "1.74"), ("linear_decode_gb", "... bytes, token", "0.71"),
-          ("attention_prefill_gflop", "attention, prompt", "57.57"), ("attention_decode_gflop", "attention, token", "0.11"),
-          ("attention_prefill_gb", "... bytes, prompt", "0.58"), ("attention_decode_gb", "... bytes, token", "0.21"),
-          ("other_prefill_gb", "other bytes, prompt", "10.2539"), ("other_decode_gb", "other bytes, token", "0.01831"),
-          ("prefill_tok_s", "bound, prefill tok/s", "668.31"), ("decode_tok_s", "bound, decode tok/s", "105.26")]
+LINEAR, ATTENTION, OTHER = ("Sec. V-B, " + w for w in ("linear operators", "attention", "other operators"))
+COUNTS = [("linear_%s_gflop", "matrices", LINEAR, "work"), ("linear_%s_gb", "... bytes", LINEAR, "memory"),
+          ("attention_%s_gflop", "attention", ATTENTION, "work"),
+          ("attention_%s_gb", "... bytes", ATTENTION, "memory"),
+          ("other_%s_gb", "other bytes", OTHER, "memory"), ("%s_tok_s", "bound, tok/s", "Sec. V-D", "peak")]
 
 
-def bounds(ax, cells, phase, printed):
+def bounds(ax, cells, phase):
     ax.set_title("%s: the bound" % phase.capitalize())
     labels = []
     for x, c in enumerate(cells):
@@ -25,7 +24,12 @@ def bounds(ax, cells, phase, printed):
                   color=style.COLORS[machine == "host"])
         labels.append("%s\n%s\n%s" % (machine, study.setting(c, "weights"),
                                       study.setting(c, "counts").replace("_", "\n")))
-    ax.axhline(printed, color=style.GREY, ls="--", lw=1.3, label="printed in the paper: %g" % printed)
+    own = [x for x, c in enumerate(cells) if study.setting(c, "machine") == "paper"
+           and study.setting(c, "weights") == "w4a8"]
+    printed = reference.value("mnn_llm", "Sec. V-D", "peak", phase=phase)
+    if own:
+        reference.mark(ax, own, [printed] * len(own), "mnn_llm", "Sec. V-D",
+                       [cells[x].value("%s_tok_s" % phase) for x in own])
     ax.set_xticks(range(len(labels)), labels, fontsize=7)
     ax.set(ylabel="tok/s")
     ax.margins(y=0.15)
@@ -40,16 +44,19 @@ def to_digits(v, printed):
 def counts(paper, fixed):
     """Rows of the table: what the paper prints, our formulas to its digits and exactly, corrected."""
     rows = []
-    for metric, what, printed in COUNTS:
-        cells = [style.number(c.value(metric), "%.6g") for c in paper + fixed]
-        rows.append([what, printed] + [to_digits(c.value(metric), printed) for c in paper] + cells)
+    for metric, what, where, name in COUNTS:
+        for phase, unit in ("prefill", "prompt"), ("decode", "token"):
+            printed = "%s" % reference.value("mnn_llm", where, name, phase=phase)
+            v = [c.value(metric % phase) for c in paper + fixed]
+            rows.append(["%s, %s" % (what, unit), printed] + [to_digits(x, printed) for x in v[:len(paper)]]
+                        + [style.number(x, "%.6g") for x in v])
     return ["units of 2^30", "printed", "to its digits", "formula", "corrected"][:2 + 2 * len(paper) + len(fixed)], rows
 
 
 result = read.latest(STEM)
 fig, axes = style.panels(4, width=4.7, height=5.6)
-bounds(axes[0], result.cells, "prefill", 668.31)
-bounds(axes[1], result.cells, "decode", 105.26)
+bounds(axes[0], result.cells, "prefill")
+bounds(axes[1], result.cells, "decode")
 paper = study.where(result.cells, machine="paper", weights="w4a8", counts="as_printed")[:1]
 fixed = study.where(result.cells, machine="paper", weights="w4a8", counts="corrected")[:1]
 header, table = counts(paper, fixed)

@@ -349,9 +349,10 @@ static json_t *configuration(const json_t *described)
 
     phase_text(prefill, json_object_get(plan, "prefill"));
     phase_text(decode, json_object_get(plan, "decode"));
-    return json_sprintf("prefill %s; decode %s; CPUs %s; %d tuned schedules", prefill,
+    return json_sprintf("prefill %s; decode %s; CPUs %s; %d tuned schedules; %s", prefill,
                         decode, json_string_value(json_object_get(plan, "cpus")),
-                        (int)json_integer_value(json_object_get(schedules, "n_tuned")));
+                        (int)json_integer_value(json_object_get(schedules, "n_tuned")),
+                        json_string_value(json_object_get(plan, "policy")));
 }
 
 static void add_own(const struct sut *s, json_t *described)

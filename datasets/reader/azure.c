@@ -1,5 +1,3 @@
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "datasets/build.h"
@@ -56,66 +54,29 @@ static int64_t parse_time_ns(const char *s)
            frac;
 }
 
-struct columns {
-    int time, prompt, output;
-    int64_t first_ns, last_ns; /* -1 before the first row */
-};
-
-MUST static int read_row(struct dataset *d, const struct dataset_csv *t,
-                         struct columns *c, bool *full)
+static int time_ns(const struct dataset_csv *t, int column, int64_t *ns)
 {
-    struct dataset_item it = {0};
-    int64_t ns = parse_time_ns(t->fields[c->time]);
-    int rc;
-
-    if (ns < 0)
-        return dataset_csv_refuse(t, c->time, "a time like 2023-11-16 18:15:46.6805900");
-    if (ns < c->last_ns)
-        return dataset_csv_refuse(t, c->time, "a time no earlier than the line before");
-    rc = dataset_csv_count(t, c->prompt, DATASET_MAX_TOK, &it.n_prompt);
-    if (rc == OK)
-        rc = dataset_csv_count(t, c->output, DATASET_MAX_TOK, &it.n_output);
-    if (rc != OK)
-        return rc;
-    if (c->first_ns < 0)
-        c->first_ns = ns;
-    c->last_ns = ns;
-    it.arrival_s = (double)(ns - c->first_ns) * 1e-9;
-    if (it.n_prompt == 0 || it.n_output == 0) {
-        dataset_skip(d, "a length of 0");
-        return OK;
-    }
-    return dataset_offer(d, &it, full);
+    *ns = parse_time_ns(t->fields[column]);
+    return *ns >= 0
+               ? OK
+               : dataset_csv_refuse(t, column, "a time like 2023-11-16 18:15:46.6805900");
 }
 
 static int azure_open(struct dataset *d, const struct dataset_opts *o)
 {
-    struct columns c = {.first_ns = -1, .last_ns = -1};
-    struct dataset_csv t;
-    bool full = false;
-    int more, rc;
+    static const struct dataset_csv_form form = {.arrival = "TIMESTAMP",
+                                                 .prompt = "ContextTokens",
+                                                 .output = "GeneratedTokens",
+                                                 .needs_arrival = true,
+                                                 .time_ns = time_ns};
 
-    rc = dataset_csv_init(&t, o->path);
-    if (rc != OK)
-        return rc;
-    rc = dataset_csv_column(&t, "TIMESTAMP", 1, &c.time);
-    if (rc == OK)
-        rc = dataset_csv_column(&t, "ContextTokens", 1, &c.prompt);
-    if (rc == OK)
-        rc = dataset_csv_column(&t, "GeneratedTokens", 1, &c.output);
-    while (rc == OK && !full) {
-        rc = dataset_csv_next(&t, &more);
-        if (rc != OK || !more)
-            break;
-        rc = read_row(d, &t, &c, &full);
-    }
-    dataset_csv_fini(&t);
-    return rc;
+    return dataset_read_csv(d, o, &form);
 }
 
 const struct dataset_reader dataset_reader_azure = {
     .name = "azure",
     .help = "Azure LLM inference trace (TIMESTAMP, ContextTokens, GeneratedTokens)",
     .needs_path = true,
+    .columns = "ContextTokens",
     .open = azure_open,
 };

@@ -1,8 +1,6 @@
 #include "datasets/build.h"
-#include "datasets/input.h"
 
-/* LMSYS-Chat-1M as JSONL: {conversation_id, model, conversation: [{content, role}], ...}.
- * A line ends at LF only: U+2028 and similar characters occur inside strings. */
+/* LMSYS-Chat-1M: {conversation_id, model, conversation: [{content, role}], ...}. */
 static const struct dataset_chat_form form = {
     .turns = "conversation",
     .role = "role",
@@ -11,29 +9,23 @@ static const struct dataset_chat_form form = {
     .answers = "assistant|gpt",
 };
 
+static int offer(struct dataset *d, const struct dataset_opts *o, const char *text,
+                 size_t n, const char *where, bool *full)
+{
+    return dataset_offer_chat(d, o, &form, text, n, where, full);
+}
+
 static int lmsys_open(struct dataset *d, const struct dataset_opts *o)
 {
-    struct dataset_input *in = NULL;
-    bool full = false;
-    char *line;
-    size_t n;
-    int rc;
-
-    rc = dataset_input_open(&in, o->path);
-    while (rc == OK && !full) {
-        rc = dataset_input_line(in, &line, &n);
-        if (rc != OK || !line)
-            break;
-        if (n > 0)
-            rc = dataset_offer_chat(d, &form, line, n, dataset_input_where(in), &full);
-    }
-    dataset_input_close(&in);
-    return rc;
+    return dataset_read_records(d, o, offer);
 }
 
 const struct dataset_reader dataset_reader_lmsys = {
     .name = "lmsys",
-    .help = "LMSYS-Chat-1M conversations, JSONL; the first answered question of each",
+    .help =
+        "conversations as {conversation: [{content, role}]}, JSONL or a JSON list, as "
+        "LMSYS-Chat-1M",
     .needs_path = true,
+    .keys = "conversation",
     .open = lmsys_open,
 };

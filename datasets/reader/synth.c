@@ -6,6 +6,9 @@
 #include "datasets/fit.h"
 
 #define DEFAULT_ITEMS 1000
+/* A window may begin late in the trace, and a filter leaves out; a filter that no draw passes
+ * must end. */
+#define MAX_DRAWS 100000000
 
 static int synth_open(struct dataset *d, const struct dataset_opts *o)
 {
@@ -23,7 +26,7 @@ static int synth_open(struct dataset *d, const struct dataset_opts *o)
     snprintf(d->source, sizeof(d->source), "%s", fit->path);
     rng_init(&lengths, (uint64_t)o->seed, "sample");
     rng_init(&arrivals, (uint64_t)o->seed, "arrival");
-    for (int64_t i = 0; rc == OK && i < n; i++) {
+    for (int64_t i = 0; rc == OK && !full && d->n_items < n && i < MAX_DRAWS; i++) {
         struct dataset_item it = {.arrival_s = NAN};
 
         dataset_fit_draw(fit, &lengths, &it.n_prompt, &it.n_output);

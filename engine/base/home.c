@@ -66,6 +66,16 @@ const char *home_find(char *out, size_t n, const char *name)
     return out;
 }
 
+const char *home_data(char *out, size_t n, const char *name)
+{
+    const char *data = getenv(HOME_DATA_ENV);
+
+    if (name[0] == '/' || access(name, F_OK) == 0 ||
+        !there(out, n, data && data[0] ? data : "../shared/data", name))
+        snprintf(out, n, "%s", name);
+    return out;
+}
+
 const char *home_program(char *out, size_t n, const char *name)
 {
     if (name[0] == '/' || !above_program(out, n, name, program_there))

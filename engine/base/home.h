@@ -11,12 +11,16 @@
 
 #include <stddef.h>
 
-#define HOME_ENV "SANDWICH_HOME"
+#define HOME_ENV      "SANDWICH_HOME"
+#define HOME_DATA_ENV "SANDWICH_DATA"
 
 /* A file or folder by its path from the top of a checkout: below $SANDWICH_HOME; else
  * below the nearest folder above the running program that has it, or has it in
  * share/sandwich; else below the working directory. */
 const char *home_find(char *out, size_t n, const char *name);
+/* A file of the data that are not shipped (datasets/data.md): as it is named; else below
+ * $SANDWICH_DATA, without it below ../shared/data. */
+const char *home_data(char *out, size_t n, const char *name);
 /* A program by its path from the folder of the running program, or of one above it (a
  * test's is deeper). A name that is not there is searched for in $PATH by whoever starts
  * it. */

@@ -80,6 +80,22 @@ static const struct opt_row own_rows[] = {
             "Write a plan with N decode threads without a search. 0: as many as for "
             "prefill.",
             .max = CPU_MAX),
+    OPT_ROW(
+        BOOL, tune, NULL,
+        "Then tune the schedules of the best configurations, replay the trace with each "
+        "and keep the fastest, all of it in one plan (--out). A run that is interrupted "
+        "continues when the same command is given again."),
+    OPT_ROW(
+        STR, budget, "10m",
+        "About how long --tune may take: a fifth to search, half of the rest to tune, "
+        "the other half to replay. Example: --budget 90s",
+        .unit = "TIME"),
+    OPT_ROW(INT, top_k, "3", "Number of configurations that --tune tunes and replays.",
+            .unit = "configs", .min = 1, .max = PLAN_RANKED_MAX),
+    OPT_ROW(STR, cache, "results/schedules.json",
+            "File in which --tune keeps the schedules it finds, as `sandwich tune` does. "
+            "Shapes that are already in it are not searched again.",
+            .unit = "FILE"),
     OPT_ROW(BOOL, progress, NULL,
             "Print what the search is doing every few seconds. On a terminal one line "
             "always shows it."),
@@ -95,10 +111,12 @@ static const struct opt_usage usage = {
         "Search which CPUs prefill and decode should use and how many tensor-parallel "
         "ranks they form. On this host every candidate is measured by running the "
         "model; other machines are simulated. --method plans as other engines do.",
-    .examples = "  sandwich plan --model llama-160m.gguf --out plan.json --explain\n"
-                "  sandwich plan --machine kunpeng920x4 --model sheared-llama-1.3b\n"
-                "  sandwich plan --model llama-160m.gguf --method even_split --ranks 2\n"
-                "  sandwich plan --show plan.json --render\n",
+    .examples =
+        "  sandwich plan --model llama-160m.gguf --out plan.json --explain\n"
+        "  sandwich plan --machine kunpeng920x4 --model sheared-llama-1.3b\n"
+        "  sandwich plan --model llama-160m.gguf --method even_split --ranks 2\n"
+        "  sandwich plan --model llama-160m.gguf --tune --budget 5m --out plan.json\n"
+        "  sandwich plan --show plan.json --render\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 
@@ -177,8 +195,8 @@ static int given(const struct cli_plan_flags *f)
 /* One line that is written over, or one every few seconds. */
 struct shown {
     bool live;
-    const char *what; /* printed last */
-    double at_s;      /* when, since that part began */
+    char what[64]; /* printed last */
+    double at_s;   /* when, since that part began */
 };
 
 static void show_progress(void *ctx, const struct plan_progress *p)
@@ -186,9 +204,10 @@ static void show_progress(void *ctx, const struct plan_progress *p)
     struct shown *s = ctx;
     char limit[32] = "";
 
-    if (s->what == p->what && p->elapsed_s - s->at_s < (s->live ? LIVE_S : PRINTED_S))
+    if (!strcmp(s->what, p->what) && p->elapsed_s >= s->at_s &&
+        p->elapsed_s - s->at_s < (s->live ? LIVE_S : PRINTED_S))
         return;
-    s->what = p->what;
+    snprintf(s->what, sizeof(s->what), "%s", p->what);
     s->at_s = p->elapsed_s;
     if (p->limit_s > 0)
         snprintf(limit, sizeof(limit), " of at most %.0f", p->limit_s);
@@ -198,17 +217,18 @@ static void show_progress(void *ctx, const struct plan_progress *p)
     fflush(stderr);
 }
 
-static int searched(const struct cli_plan_flags *f)
+/* By the method alone. */
+static int put_found(struct cli_plan_job *j, const struct cli_plan_flags *f,
+                     const struct cli_plan_told *told, bool live)
 {
+    static struct plan_search_opts o;
     static struct plan_found found;
-    struct cli_plan_job *j = NULL;
-    struct shown s = {.live = isatty(STDERR_FILENO)};
-    bool show = s.live || f->progress;
-    int rc = cli_plan_open(&j, f);
+    const struct plan_method *method = NULL;
+    int rc = cli_plan_ask(j, &o, &method, told);
 
     if (rc == OK)
-        rc = cli_plan_search(j, &found, show ? show_progress : NULL, &s);
-    if (s.live)
+        rc = method->run(&found, &o);
+    if (live)
         fprintf(stderr, "\r\033[K");
     if (rc == OK && *found.note)
         fprintf(stderr, "sandwich plan: %s\n", found.note);
@@ -217,8 +237,35 @@ static int searched(const struct cli_plan_flags *f)
     if (rc == OK && f->explain) /* standard output may be for a shell to read */
         fputs(found.explain, f->render ? stderr : stdout);
     plan_found_free(&found);
+    return rc;
+}
+
+static int searched(const struct cli_plan_flags *f)
+{
+    struct cli_plan_job *j = NULL;
+    struct shown s = {.live = isatty(STDERR_FILENO)};
+    const struct cli_plan_told told = {s.live || f->progress ? show_progress : NULL, &s};
+    int rc = cli_plan_open(&j, f);
+
+    if (rc == OK)
+        rc = f->tune ? cli_plan_tune(j, f, &told, put_plan)
+                     : put_found(j, f, &told, s.live);
     cli_plan_close(&j);
     return rc;
+}
+
+static int check_tune(const struct cli_plan_flags *f)
+{
+    double seconds;
+
+    if (!f->out)
+        return err_set(ERR_ARG, "--tune needs --out FILE, the plan with its schedules");
+    if (!cli_plan_is_host(f))
+        return err_set(ERR_ARG, "--tune measures on this host: leave out --machine");
+    if (!f->model || f->threads + f->decode_threads > 0)
+        return err_set(ERR_ARG,
+                       "--tune needs --model FILE and chooses threads by itself");
+    return cli_seconds_parse(f->budget, &seconds);
 }
 
 /* Before the search, which may take a minute. */
@@ -241,6 +288,8 @@ static int make_plan(const struct cli_plan_flags *f)
         return rc;
     if (f->show)
         return show(f);
+    if (f->tune && (rc = check_tune(f)) != OK)
+        return rc;
     if (f->ranks > 0 && strcmp(f->method, "even_split") != 0)
         return err_set(ERR_ARG, "--ranks is for --method even_split");
     if (strcmp(f->method, "search") != 0)
@@ -259,6 +308,10 @@ int cli_plan(int argc, char **argv)
         status = cli_flags(&usage, table(), &f, &f.help, argc, argv, 0);
     if (status == -1)
         status = cli_fail("plan", make_plan(&f));
+    if (status == 1 && cli_interrupted) {
+        fprintf(stderr, "sandwich plan: the same command continues\n");
+        status = EXIT_INTERRUPTED;
+    }
     opt_free(table(), &f);
     return status;
 }

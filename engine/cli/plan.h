@@ -9,19 +9,35 @@ enum cli_plan_type { CLI_PLAN_FILE, CLI_PLAN_F32, CLI_PLAN_F16, CLI_PLAN_BF16 };
 struct cli_plan_flags {
     struct plan_tree_search_opts search; /* first: its table's offsets hold here */
     char *method, *machine, *machine_params, *model, *lengths, *out, *show;
+    char *budget, *cache; /* of --tune */
     int precision, type, hide;
-    int64_t batch, max_ranks, ranks, threads, decode_threads;
-    bool strict_tp, one_team, explain, render, progress, help;
+    int64_t batch, max_ranks, ranks, threads, decode_threads, top_k;
+    bool strict_tp, one_team, explain, render, progress, tune, help;
+};
+
+/* Whom a search tells how far it is; fn NULL: nobody. */
+struct cli_plan_told {
+    void (*fn)(void *ctx, const struct plan_progress *p);
+    void *ctx;
 };
 
 struct cli_plan_job;
 /* Machine, model and trace from the words; ERR_ARG and others say which is wrong. */
 MUST int cli_plan_open(struct cli_plan_job **out, const struct cli_plan_flags *f);
 void cli_plan_close(struct cli_plan_job **j);
-/* Run the method. *out borrows from the job. `progress` as in struct plan_search_opts. */
-MUST int cli_plan_search(struct cli_plan_job *j, struct plan_found *out,
-                         void (*progress)(void *ctx, const struct plan_progress *p),
-                         void *ctx);
+/* The method that was asked for and what to ask it. *o borrows from the job and must stay
+ * where it is. */
+struct plan_method;
+MUST int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
+                      const struct plan_method **method,
+                      const struct cli_plan_told *told);
+/* Search, tune and replay, and hand the plan to `put` (--tune). ERR_CANCELED: the command was
+ * interrupted. */
+MUST int cli_plan_tune(struct cli_plan_job *j, const struct cli_plan_flags *f,
+                       const struct cli_plan_told *told,
+                       int (*put)(const struct cli_plan_flags *f, const struct plan *p));
+/* "90", "90s", "10m", "1h". ERR_ARG. */
+MUST int cli_seconds_parse(const char *word, double *seconds);
 
 /* The i-th machine that can be simulated; NULL after the last, or if none is found. */
 const char *cli_plan_machine_name(int i);

@@ -9,6 +9,7 @@
 
 #include "base/home.h"
 #include "base/mem.h"
+#include "cli/cli.h"
 #include "cpu/cpu.h"
 #include "format/format.h"
 #include "format/make.h"
@@ -168,44 +169,42 @@ void cli_plan_close(struct cli_plan_job **jp)
     *jp = NULL;
 }
 
-int cli_plan_search(struct cli_plan_job *j, struct plan_found *out,
-                    void (*progress)(void *ctx, const struct plan_progress *p), void *ctx)
+int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
+                 const struct plan_method **method, const struct cli_plan_told *told)
 {
     const struct plan_lengths usual = {usual_prompt, usual_output, N_USUAL};
     const struct cli_plan_flags *f = j->f;
     bool host = cli_plan_is_host(f);
-    const struct plan_method *method = NULL;
-    struct plan_search_opts o = {.model = &j->config,
-                                 .type = j->type,
-                                 .batch = (int)f->batch,
-                                 .strict_tp = f->strict_tp,
-                                 .max_ranks = (int)f->max_ranks,
-                                 .n_ranks = (int)f->ranks,
-                                 .one_team = host || f->one_team,
-                                 .search = f->search,
-                                 .progress = progress,
-                                 .progress_ctx = ctx};
-    int rc = plan_method_find(f->method, &method);
+    int rc = plan_method_find(f->method, method);
 
+    *o = (struct plan_search_opts){.model = &j->config,
+                                   .type = j->type,
+                                   .batch = (int)f->batch,
+                                   .strict_tp = f->strict_tp,
+                                   .max_ranks = (int)f->max_ranks,
+                                   .n_ranks = (int)f->ranks,
+                                   .one_team = host || f->one_team,
+                                   .search = f->search,
+                                   .stop = &cli_interrupted,
+                                   .progress = told->fn,
+                                   .progress_ctx = told->ctx};
     if (rc == OK)
-        rc = plan_evaluator_find(host ? "measured" : "contention", &o.evaluator);
+        rc = plan_evaluator_find(host ? "measured" : "contention", &o->evaluator);
     if (rc == OK)
-        rc = plan_trace_of(&o.trace, j->lengths.n > 0 ? &j->lengths : &usual,
+        rc = plan_trace_of(&o->trace, j->lengths.n > 0 ? &j->lengths : &usual,
                            j->config.max_tok);
-    if (rc != OK)
-        return rc;
     if (host) {
-        o.tree.cpus = j->budget.cpus;
-        o.tree.n_cpus = j->budget.n;
+        o->tree.cpus = j->budget.cpus;
+        o->tree.n_cpus = j->budget.n;
     }
-    o.tree.hide = f->hide ? TOPO_CLUSTER : 0;
-    o.e = (struct plan_evaluator_opts){
+    o->tree.hide = f->hide ? TOPO_CLUSTER : 0;
+    o->e = (struct plan_evaluator_opts){
         .machine = j->machine,
         .machine_params_path = j->params_path,
         .model_path = f->model,
         .precision = f->precision == KERN_RELAXED ? "relaxed" : "exact",
-        .trace = &o.trace,
+        .trace = &o->trace,
         .batch = f->batch,
         .seed = (uint64_t)f->search.seed};
-    return method->run(out, &o);
+    return rc;
 }

@@ -1,10 +1,13 @@
-/* cli/tune.h - what `sandwich tune` is asked to tune, as jobs: the rows of one
+/* cli/tune.h - what `sandwich tune` and `sandwich plan --tune` tune, as jobs: the rows of one
  * matrix that one kernel variant computes. */
 #ifndef ENGINE_MAIN_TUNE_H
 #define ENGINE_MAIN_TUNE_H
 
+#include "cli/cli.h"
+#include "cpu/cpu.h"
 #include "model/model.h"
-#include "tune/measure.h"
+#include "tune/policy.h"
+#include "tune/schedule_cache.h"
 
 #define CLI_TUNE_JOBS_MAX 64
 
@@ -16,6 +19,10 @@ struct cli_tune_ask {
     enum kern_precision precision;
     int64_t m_max;
     bool every; /* number of rows up to m_max, not a grid */
+    /* Of a model: the parts of matrices that each of n_ranks ranks computes alone, each shape
+     * once, or the head only, which they compute together. 0: all matrices, whole. */
+    int n_ranks;
+    bool head_only;
 };
 
 struct cli_tune_job {
@@ -33,5 +40,33 @@ struct cli_tune_jobs {
  * cli_tune_jobs_free(), also after an error. */
 MUST int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask);
 void cli_tune_jobs_free(struct cli_tune_jobs *jobs);
+
+/* A search of the schedules of some jobs on one thread set. */
+struct cli_tune_run {
+    const struct tune_opts *tune; /* the policy, and the budget of the run; lent */
+    const char *cache_path,
+        *input; /* the file of schedules; NULL or one it must not be */
+    int rounds; /* of the comparison with the default schedules; 0: none */
+    bool pin;
+    bool only_new; /* compare no schedule that an earlier run found */
+    int cpus[CPU_MAX], n_threads;
+    struct cli_tune_jobs jobs; /* the caller's cli_tune_jobs() */
+    /* After the run: */
+    struct tune_cache *cache; /* with all schedules of the file */
+    struct cli_tuned tuned[CLI_TUNE_JOBS_MAX];
+    /* The run's own. */
+    struct par_team *team;
+    struct tune_bench *bench;
+    const struct tune_policy *policy;
+    struct cli_tuning progress;
+    uint64_t saved_ns;
+    const struct cli_tune_job *job; /* the one in hand */
+    struct cli_tuned *now;
+    struct kern_schedule *known; /* [job->n_shapes] what the file had; mr = 0: nothing */
+};
+/* Search what the file does not have yet, and save it. ERR_CANCELED: cli_interrupted was set;
+ * what was found until then is saved. cli_tune_run_close() follows in any case. */
+MUST int cli_tune_run(struct cli_tune_run *r);
+void cli_tune_run_close(struct cli_tune_run *r);
 
 #endif

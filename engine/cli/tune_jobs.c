@@ -18,6 +18,8 @@
 struct pick {
     const struct cli_tune_ask *ask;
     struct model_shape matrices[MATRICES_MAX];
+    struct model_shape
+        whole; /* the first of the whole model, by which variants are chosen */
     int n_matrices;
     enum kern_type type;
     struct model_variants variants;
@@ -58,7 +60,37 @@ static int matrices_of_words(struct pick *p)
         if (rc != OK || !*end)
             break;
     }
+    p->whole = p->matrices[0];
     return rc;
+}
+
+static bool same_matrix(const struct model_shape *a, const struct model_shape *b)
+{
+    return a->n == b->n && a->k == b->k && a->k_unit == b->k_unit;
+}
+
+/* Each shape that a rank computes, once; ranks may have shares of different size. */
+static int matrices_of_ranks(struct pick *p, const struct model_config *c)
+{
+    struct model_shape own[MODEL_N_MATS];
+
+    p->n_matrices = 0;
+    for (int r = 0; r < p->ask->n_ranks; r++) {
+        model_rank_shapes(c, r, p->ask->n_ranks, own);
+        for (int i = 0; i < MODEL_N_MATS; i++) {
+            int k = 0;
+
+            while (k < p->n_matrices && !same_matrix(&p->matrices[k], &own[i]))
+                k++;
+            if (i == MODEL_MAT_HEAD || k < p->n_matrices || !own[i].n || !own[i].k)
+                continue;
+            if (p->n_matrices == MATRICES_MAX)
+                return err_set(ERR_LIMIT, "%d ranks have more than %d shapes",
+                               p->ask->n_ranks, MATRICES_MAX);
+            p->matrices[p->n_matrices++] = own[i];
+        }
+    }
+    return OK;
 }
 
 static int matrices_of_model(struct pick *p)
@@ -69,10 +101,17 @@ static int matrices_of_model(struct pick *p)
     if (rc != OK)
         return rc;
     model_shapes(&f->config, p->matrices);
+    p->whole = p->matrices[0];
     p->n_matrices = MODEL_N_MATS;
+    if (p->ask->head_only) {
+        p->matrices[0] = p->matrices[MODEL_MAT_HEAD];
+        p->n_matrices = 1;
+    } else if (p->ask->n_ranks > 0) {
+        rc = matrices_of_ranks(p, &f->config);
+    }
     p->type = f->config.weight_type;
     format_close(&f);
-    return OK;
+    return rc;
 }
 
 /* ---- rows ---- */
@@ -155,8 +194,8 @@ int cli_tune_jobs(struct cli_tune_jobs *out, const struct cli_tune_ask *ask)
     if (rc == OK && strcmp(ask->weight_type, "file") != 0)
         rc = kern_type_parse(ask->weight_type, &p.type);
     if (rc == OK)
-        rc = model_variants_choose(&p.variants, p.type, ask->precision, p.matrices[0].n,
-                                   p.matrices[0].k);
+        rc = model_variants_choose(&p.variants, p.type, ask->precision, p.whole.n,
+                                   p.whole.k);
     for (int i = 0; i < p.n_matrices && rc == OK; i++) {
         rc = add_job(out, &p, &p.matrices[i], p.variants.small_m, 1,
                      p.variants.small_m_rows);

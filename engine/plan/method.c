@@ -100,6 +100,12 @@ static void tell(struct plan_watch *w)
         w->o->progress(w->o->progress_ctx, &w->progress);
 }
 
+void plan_watch_count(struct plan_watch *w)
+{
+    tell(w);
+    w->progress.n_measurements++;
+}
+
 static int watched_measure(void *ctx, const struct topo_config *c, int repeat,
                            double *seconds)
 {

@@ -1,4 +1,4 @@
-#include "plan/search.h"
+#include "plan/method.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -126,9 +126,9 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
         rc = err_set(ERR_CANCELED, "the search was interrupted");
     if (rc == OK)
         rc = phase_of(decode ? &p->prefill : &p->decode, out, e.noise_frac);
-    if (rc == OK && decode)
-        plan_watch_begin(&steps, o, NULL, "steps of both phases", PLAN_COSTS_S);
-    if (rc == OK && decode)
+    if (rc == OK && decode && o->costs_s >= 0)
+        plan_watch_begin(&steps, o, NULL, "steps of both phases", plan_costs_s(o));
+    if (rc == OK && decode && o->costs_s >= 0)
         rc = plan_search_costs(p, o, &e, &chosen(out)->config, decode);
     o->evaluator->close(&e);
     return rc;
@@ -168,7 +168,65 @@ static int plan_of_pair(struct plan *out, const struct plan_found *f,
     return plan_number_cpus(out);
 }
 
-/* The chosen plan, then the pairs of the best of each phase that one team can run. */
+/* One rank of every core for both phases, which engines without a plan use: the plan that a
+ * searched one should be compared with, whatever the search thought of it. */
+static int one_rank(struct plan *out, const struct plan_search_opts *o)
+{
+    struct topo_tree *tree = NULL;
+    struct topo_config config;
+    struct plan_cores c;
+    int rc = plan_cores_of(&c, o);
+
+    if (rc == OK)
+        rc = topo_tree_of_ranks(&tree, o->e.machine, c.pus, 1, c.n);
+    if (rc == OK)
+        rc = topo_config_cut(&config, tree, 1, NULL);
+    if (rc == OK)
+        rc = plan_phase_set(&out->prefill, &config);
+    mem_free(tree);
+    plan_cores_free(&c);
+    if (rc != OK)
+        return rc;
+    snprintf(out->prefill.why, sizeof(out->prefill.why),
+             "one rank of every core, to compare with");
+    out->decode = out->prefill;
+    return plan_number_cpus(out);
+}
+
+/* Both one rank of the same CPUs in both phases, in whatever order? */
+static bool same_one_rank(const struct plan *a, const struct plan *b)
+{
+    bool has[CPU_MAX] = {false}, same = plan_is_one(a) && plan_is_one(b);
+
+    same &= a->decode.n_ranks == 1 && b->decode.n_ranks == 1 && a->n_cpus == b->n_cpus;
+    for (int i = 0; i < a->n_cpus; i++)
+        has[a->cpus[i]] = true;
+    for (int i = 0; i < b->n_cpus; i++)
+        same &= has[b->cpus[i]];
+    return same;
+}
+
+static int add_pair(struct plan_found *f, const struct plan_search_opts *o,
+                    const struct pair *pair)
+{
+    struct plan *p = &f->ranked[f->n_ranked];
+    int rc;
+
+    if (pair->decode == f->decode.best && pair->prefill == f->prefill.best)
+        return OK;
+    plan_begin(p, o, f->plan.method);
+    rc = plan_of_pair(p, f, pair);
+    if (rc != OK || (o->one_team && !plan_one_team(p)))
+        return rc;
+    if (f->n_ranked > 1 && same_one_rank(p, &f->ranked[1]))
+        f->ranked[1] = *p; /* with its times */
+    else
+        f->n_ranked++;
+    return OK;
+}
+
+/* The chosen plan, one rank of every core, then the pairs of the best of each phase that one
+ * team can run. */
 static int rank_pairs(struct plan_found *f, const struct plan_search_opts *o)
 {
     int n = f->decode.n_top * f->prefill.n_top, rc = OK;
@@ -187,19 +245,16 @@ static int rank_pairs(struct plan_found *f, const struct plan_search_opts *o)
     }
     if (rc == OK) {
         qsort(pairs, (size_t)n, sizeof(*pairs), by_seconds);
-        f->ranked[f->n_ranked++] = f->plan;
+        f->ranked[0] = f->plan;
         f->ranked[0].prefill.costs.n = f->ranked[0].decode.costs.n = 0;
+        f->n_ranked = 1;
+        plan_begin(&f->ranked[1], o, f->plan.method);
+        rc = one_rank(&f->ranked[1], o);
     }
-    for (int i = 0; rc == OK && i < n && f->n_ranked < PLAN_RANKED_MAX; i++) {
-        struct plan *p = &f->ranked[f->n_ranked];
-
-        if (pairs[i].decode == f->decode.best && pairs[i].prefill == f->prefill.best)
-            continue;
-        plan_begin(p, o, f->plan.method);
-        rc = plan_of_pair(p, f, &pairs[i]);
-        if (rc == OK && (!o->one_team || plan_one_team(p)))
-            f->n_ranked++;
-    }
+    if (rc == OK && !same_one_rank(&f->ranked[0], &f->ranked[1]))
+        f->n_ranked = 2;
+    for (int i = 0; rc == OK && i < n && f->n_ranked < PLAN_RANKED_MAX; i++)
+        rc = add_pair(f, o, &pairs[i]);
     mem_free(pairs);
     return rc;
 }

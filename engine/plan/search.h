@@ -27,9 +27,10 @@ struct plan_search_opts {
     struct plan_trace trace;
     int batch; /* sequences of a decode step */
     bool strict_tp;
-    int max_ranks; /* 0: any */
-    int n_ranks;   /* of even_split; 0: one for each memory node */
-    bool one_team; /* prefill on decode's CPUs and more: what this engine runs */
+    int max_ranks;  /* 0: any */
+    int n_ranks;    /* of even_split; 0: one for each memory node */
+    bool one_team;  /* prefill on decode's CPUs and more: what this engine runs */
+    double costs_s; /* for the tables of costs; 0: PLAN_COSTS_S; below 0: no tables */
     struct topo_tree_opts tree;
     struct plan_tree_search_opts search;
     /* A value other than 0, set by a signal handler, ends the search with ERR_CANCELED. May be
@@ -45,8 +46,9 @@ struct plan_search_opts {
 
 struct plan_found {
     struct plan plan;
-    /* The plan and further ones that may be as good, by the expected time of a request. They
-     * have no tables of costs, of which only the plan has. Owned. */
+    /* The plan, after a search one rank of every core (which then may have no expected times),
+     * and further ones that may be as good, by the expected time of a request. They have no
+     * tables of costs. Owned. */
     struct plan *ranked; /* [n_ranked]; ranked[0] is the plan */
     int n_ranked;
     char *explain;                 /* the result with its reasons, lines of text; owned */
@@ -61,6 +63,11 @@ void plan_found_free(struct plan_found *f); /* twice is fine */
 
 /* About how long that takes on a host. */
 #define PLAN_COSTS_S 10.0
+
+static inline double plan_costs_s(const struct plan_search_opts *o)
+{
+    return o->costs_s > 0 ? o->costs_s : PLAN_COSTS_S;
+}
 
 /* What a step of 1, 2, 4 ... rows takes under each of the plan's phases, for the plan's
  * tables: by `e`, that prefill was searched with, the phases in turn. The plan stays without where both phases are one, or cannot be timed together. */
@@ -96,5 +103,7 @@ struct plan_watch {
 void plan_watch_begin(struct plan_watch *w, const struct plan_search_opts *o,
                       const struct plan_evaluation *inner, const char *what,
                       double limit_s);
+/* A measurement of another kind is about to be made. */
+void plan_watch_count(struct plan_watch *w);
 
 #endif

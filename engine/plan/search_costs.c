@@ -39,7 +39,7 @@ static int add_row(struct plan_costs *costs[2], struct measure *m, struct pair *
     static const struct measure_clock clock = {no_time, NULL};
     const struct measure_opts o = {.min_rounds = ROUNDS_MIN,
                                    .n_warm_up = -1, /* the evaluator's own */
-                                   .budget_s = PLAN_COSTS_S / SIZES_MAX,
+                                   .budget_s = plan_costs_s(x->o) / SIZES_MAX,
                                    .keep_all = true,
                                    .clock = x->e->simulated ? &clock : NULL};
     struct simulate_workload work;
@@ -130,7 +130,7 @@ static int open_and_measure(struct plan *p, const struct plan_search_opts *o,
         rc = o->evaluator->open(&e, &eo);
     if (rc != OK)
         return rc;
-    plan_watch_begin(&w, o, NULL, "steps of both phases", PLAN_COSTS_S);
+    plan_watch_begin(&w, o, NULL, "steps of both phases", plan_costs_s(o));
     rc = plan_search_costs(p, o, &e, prefill, decode);
     o->evaluator->close(&e);
     return rc;

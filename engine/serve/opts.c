@@ -54,7 +54,7 @@ const struct opt_row serve_opt_table[] = {
             .unit = "FILE"),
     OPT_ROW(STR, schedules, NULL,
             "Tuned schedules of the matrix products, a file written by `sandwich tune`. "
-            "Without it a cost model chooses the schedules.",
+            "Without it those of the plan, or a cost model's.",
             .unit = "FILE"),
     OPT_ROW(STR, policy, "fcfs", "Scheduling policy.", .unit = "NAME",
             .names = policy_name),

@@ -113,6 +113,8 @@ static int add_cell(struct compare_records *r, size_t record, const json_t *cell
     const char *state = json_string_value(json_object_get(attributes, "state"));
     struct compare_cell *c;
 
+    if (json_object_get(attributes, "trial.of"))
+        return OK; /* a part of a search, which is a cell of its own */
     if (!state || strcmp(state, "done") != 0) {
         r->n_left_out++;
         return OK;

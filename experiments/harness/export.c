@@ -320,6 +320,15 @@ static void json_full(const struct export_result *r, FILE *f)
     fputs("]}\n", f);
 }
 
+static void head(const struct export_result *r, FILE *f)
+{
+    json_t *doc = json_pack("{s:O s:O}", "run", r->root, "headline", r->headline);
+    char *text = doc ? json_text(doc, JSON_COMPACT) : NULL;
+
+    need(text);
+    fputs(text, f);
+}
+
 /* --- Markdown */
 
 /* What a reader looks for first; a cell that publishes none of these shows all it has. */
@@ -483,7 +492,7 @@ int export_format_find(const char *name, enum export_format *out)
 
 struct task {
     const char *path;
-    enum export_format format;
+    void (*print)(const struct export_result *r, FILE *f);
 };
 
 static int run_task(void *ctx, FILE *out)
@@ -492,16 +501,16 @@ static int run_task(void *ctx, FILE *out)
     struct export_result r;
 
     export_read(&r, t->path);
-    forms[t->format].print(&r, out);
+    t->print(&r, out);
     return OK;
 }
 
-int export_text(const char *path, enum export_format format, char **text, size_t *n)
+static int text_of_task(struct task *task, char **text, size_t *n)
 {
-    struct task task = {path, format};
+    const char *path = task->path;
     struct stat st;
     struct child child = {.fn = run_task,
-                          .ctx = &task,
+                          .ctx = task,
                           .where = path,
                           .if_crash = "the file is damaged or not a result"};
 
@@ -514,6 +523,27 @@ int export_text(const char *path, enum export_format format, char **text, size_t
                        S_ISREG(st.st_mode) ? "nothing in it" : "no regular file");
     child.foreign_bytes = (size_t)st.st_size;
     return child_run(&child, text, n);
+}
+
+int export_text(const char *path, enum export_format format, char **text, size_t *n)
+{
+    struct task task = {path, forms[format].print};
+
+    return text_of_task(&task, text, n);
+}
+
+int export_head(json_t **out, const char *path)
+{
+    struct task task = {path, head};
+    char *text = NULL;
+    size_t n = 0;
+    int rc = text_of_task(&task, &text, &n);
+
+    *out = NULL;
+    if (rc == OK)
+        rc = json_read_text(out, text, n, path);
+    mem_free(text);
+    return rc;
 }
 
 int export_print(const char *h5_path, enum export_format format, FILE *f)

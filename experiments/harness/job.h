@@ -112,6 +112,9 @@ const char *job_evidence_name(const struct job *j);
  * loop. */
 double job_scheduled_s(const struct job *j);
 
+/* Is this the goodput of a sweep over load.rate_rps, which is found from the cells of all rates?
+ * A cell that searches for its goodput (section "search") has it as its own metric. */
+bool job_is_swept_goodput(const struct job *j, const char *metric);
 /* The unit of a metric of this job. */
 const char *job_metric_unit(const struct job *j, const char *metric);
 /* The cells a headline speaks of: marks chosen[0..n_cells); returns how many. */

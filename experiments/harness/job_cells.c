@@ -8,6 +8,7 @@
 #include "base/name.h"
 #include "datasets/dataset.h"
 #include "experiments/harness/load.h"
+#include "experiments/harness/load_search.h"
 
 #define MAX_CELLS 100000
 
@@ -144,12 +145,40 @@ static int check_load(const json_t *load, const char *where)
     return rc;
 }
 
+/* A search needs a rate to begin with and objectives to search for. */
+static int check_search(const json_t *sections, const char *where)
+{
+    const json_t *slo = json_object_get(sections, "slo");
+    struct load_opts load;
+    struct load_search_opts o;
+    int rc = opt_init(load_search_opt_table, &o);
+
+    if (rc == OK)
+        rc = opt_from_json(load_search_opt_table, &o, json_object_get(sections, "search"),
+                           where);
+    if (rc != OK || !o.goodput)
+        return rc;
+    rc = opt_init(load_opt_table, &load);
+    if (rc == OK)
+        rc = opt_from_json(load_opt_table, &load, json_object_get(sections, "load"),
+                           where);
+    if (rc == OK)
+        rc = load_search_check(&o, &load, where);
+    opt_free(load_opt_table, &load);
+    if (rc == OK && !(json_number_value(json_object_get(slo, "ttft_ms")) > 0) &&
+        !(json_number_value(json_object_get(slo, "tpot_ms")) > 0))
+        rc = err_set(ERR_ARG,
+                     "%s.goodput: needs an objective, slo.ttft_ms or slo.tpot_ms", where);
+    return rc;
+}
+
 /* Before a model is made for it. */
 static int check_reader(const json_t *dataset, const char *where)
 {
     const char *name = json_string_value(json_object_get(dataset, "reader"));
 
-    return name_find(dataset_readers, name ? name : "", "reader")
+    return !name || strcmp(name, "auto") == 0 ||
+                   name_find(dataset_readers, name, "reader")
                ? OK
                : err_prefix(ERR_NOTFOUND, "%s.reader", where);
 }
@@ -170,6 +199,10 @@ static int resolve(const struct job *j, json_t *sections, const char *where)
             rc = check_load(json_object_get(sections, "load"), line);
         if (rc == OK && strcmp(s->name, "dataset") == 0)
             rc = check_reader(json_object_get(sections, "dataset"), line);
+    }
+    if (rc == OK && !j->study) {
+        snprintf(line, sizeof(line), "%s: search", where);
+        rc = check_search(sections, line);
     }
     return rc;
 }
@@ -298,11 +331,12 @@ double job_scheduled_s(const struct job *j)
 
     for (int i = 0; i < j->n_cells; i++) {
         const json_t *load = json_object_get(j->cells[i].settings, "load");
+        const json_t *search = json_object_get(j->cells[i].settings, "search");
         double rate = json_number_value(json_object_get(load, "rate_rps"));
         double n = json_number_value(json_object_get(load, "n_requests"));
         double warm = json_number_value(json_object_get(load, "warmup_requests"));
 
-        if (!(rate > 0) || !(n > 0))
+        if (!(rate > 0) || !(n > 0) || json_is_true(json_object_get(search, "goodput")))
             return NAN;
         s += (n + warm) / rate;
     }

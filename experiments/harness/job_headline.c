@@ -161,9 +161,12 @@ int job_headline_cells(const struct job *j, const struct job_headline *h, bool *
     return n;
 }
 
-static bool is_goodput(const struct job *j, const char *metric)
+bool job_is_swept_goodput(const struct job *j, const char *metric)
 {
-    return !j->study && strcmp(metric, "goodput_rps") == 0;
+    const json_t *search = json_object_get(j->cells[0].settings, "search");
+
+    return !j->study && strcmp(metric, "goodput_rps") == 0 &&
+           !json_is_true(json_object_get(search, "goodput"));
 }
 
 const struct job_axis *job_headline_open_axis(const struct job *j,
@@ -174,7 +177,7 @@ const struct job_axis *job_headline_open_axis(const struct job *j,
         const char *name = j->axes[a].name;
         const json_t *first = NULL;
 
-        if (is_goodput(j, h->metric) && strcmp(name, "load.rate_rps") == 0)
+        if (job_is_swept_goodput(j, h->metric) && strcmp(name, "load.rate_rps") == 0)
             continue;
         for (int i = 0; i < j->n_cells; i++) {
             const json_t *v = json_object_get(j->cells[i].axes, name);
@@ -202,7 +205,7 @@ static int check_metric(const struct job *j, const struct job_headline *h,
 {
     int rc = OK;
 
-    if (is_goodput(j, h->metric))
+    if (job_is_swept_goodput(j, h->metric))
         return h->over == JOB_MEDIAN
                    ? OK
                    : err_set(ERR_ARG, "%s: goodput_rps is over the rates of one setting",

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "datasets/dataset.h"
 #include "experiments/harness/load.h"
+#include "experiments/harness/load_search.h"
 #include "experiments/harness/run.h"
 #include "experiments/harness/study.h"
 
@@ -66,7 +67,9 @@ const struct opt_row job_slo_opt_table[] = {
 const struct opt_row job_headline_opt_table[] = {
     OPT_ROW(STR, name, NULL, "Name of the number in the record and in latest.json."),
     OPT_ROW(STR, metric, NULL,
-            "Metric (`testbed describe metrics` lists them), or goodput_rps."),
+            "Metric (`testbed describe metrics` lists them). goodput_rps is that of a "
+            "search, or "
+            "of the cells of all rates."),
     OPT_ROW(STR, unit, NULL, "Unit. Default: that of the metric."),
     OPT_ROW(ENUM, better, "higher", "Direction that is better.",
             .values = "higher|lower"),
@@ -114,6 +117,8 @@ const struct job_section job_serve_sections[] = {
     {"dataset", dataset_opt_table, "The requests. `seed` defaults to seeds.sample.", 0, 0,
      0},
     {"load", load_opt_table, "When requests are sent.", 0, 0, 0},
+    {"search", load_search_opt_table,
+     "The search for the highest rate at which the objectives hold.", 0, 0, 0},
     {"slo", job_slo_opt_table,
      "Latency objectives. `scale`: list of multiples of them to evaluate as well.", 0, 0,
      0},

@@ -41,6 +41,11 @@ const struct opt_row load_opt_table[] = {
     OPT_ROW(F64, timeout_s, "600",
             "Cancel a request this long after its intended start. 0: never.", .unit = "s",
             .min = 0, .max = 86400),
+    OPT_ROW(
+        F64, think_s, "0",
+        "With dataset.turns = conversation: time from the end of an answer to the next "
+        "turn of its conversation. Arrivals are then those of conversations.",
+        .unit = "s", .min = 0, .max = 86400),
     OPT_ROW(INT, max_requests_outstanding, "0",
             "Open loop: with this many outstanding, a further request is not sent and "
             "counts as rejected. 0: no limit.",
@@ -89,7 +94,7 @@ int load_arrivals(const struct load_process *p, const struct load_opts *o, uint6
         o->rate_rps, n, last, LOAD_ARRIVAL_MAX_S);
 }
 
-static bool reads(const struct load_process *p, const char *option)
+bool load_process_reads(const struct load_process *p, const char *option)
 {
     const char *at = strstr(p->reads, option);
     size_t n = strlen(option);
@@ -111,10 +116,11 @@ static int check_reads(const struct load_process *p, const struct load_opts *o,
     char who[128] = "";
 
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
-        if (options[i].value == options[i].unset || reads(p, options[i].name))
+        if (options[i].value == options[i].unset ||
+            load_process_reads(p, options[i].name))
             continue;
         for (int k = 0; load_processes[k]; k++)
-            if (reads(load_processes[k], options[i].name)) {
+            if (load_process_reads(load_processes[k], options[i].name)) {
                 size_t n = strlen(who);
 
                 snprintf(who + n, sizeof(who) - n, "%s%s", n ? ", " : "",
@@ -135,7 +141,7 @@ int load_check(const struct load_opts *o, const char *where)
 
     if (rc != OK)
         return err_prefix(rc, "%s", where);
-    if (reads(p, "rate_rps") && !(o->rate_rps >= LOAD_RATE_MIN_RPS))
+    if (load_process_reads(p, "rate_rps") && !(o->rate_rps >= LOAD_RATE_MIN_RPS))
         return err_set(
             ERR_ARG, "%s.rate_rps: process \"%s\" needs a rate of at least %g, found %g",
             where, o->process, LOAD_RATE_MIN_RPS, o->rate_rps);

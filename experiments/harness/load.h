@@ -27,7 +27,7 @@ struct load_opts {
     int64_t concurrency;
     double rate_rps, burstiness, time_scale;
     int64_t n_requests, warmup_requests;
-    double timeout_s;
+    double timeout_s, think_s;
     int64_t max_requests_outstanding;
     int order; /* enum load_order */
     double lateness_warn_ms;
@@ -62,6 +62,8 @@ MUST int load_process_find(const char *name, const struct load_process **out);
 MUST int load_arrivals(const struct load_process *p, const struct load_opts *o,
                        uint64_t seed, const struct load_trace *trace, double *arrival_s,
                        size_t n);
+/* Does this process read that option, of those that not all do? */
+bool load_process_reads(const struct load_process *p, const char *option);
 /* The options make sense together; `where` begins the error line. */
 MUST int load_check(const struct load_opts *o, const char *where);
 

@@ -122,6 +122,10 @@ static const struct metrics_def *definition(const char *name, const struct stati
             if (strcmp(full, name) == 0)
                 return d;
         }
+    *s = NULL;
+    for (const struct metrics_def *d = metrics_goodput_defs; d->name; d++)
+        if (strcmp(d->name, name) == 0)
+            return d;
     return NULL;
 }
 
@@ -161,7 +165,7 @@ int metrics_one(double *out, const struct metrics_input *in, const char *name)
         if (s)
             rc = one_statistic(out, &w, d, s);
         else
-            *out = d->scalar(&w, &why);
+            *out = d->scalar ? d->scalar(&w, &why) : NAN; /* NULL: of a search */
     }
     mem_free(w.ok);
     mem_free(w.measured);
@@ -269,7 +273,7 @@ double metrics_goodput_rps(const double *rate_rps, const double *attainment, siz
 int metrics_known(const char *name)
 {
     static __thread char text[MAX_NAMES][48];
-    const char *words[MAX_NAMES + 1];
+    const char *words[MAX_NAMES + METRICS_N_GOODPUT + 1];
     size_t n = 0;
 
     for (const struct metrics_def *d = metrics_defs; d->name; d++)
@@ -281,6 +285,11 @@ int metrics_known(const char *name)
             if (strcmp(text[n], name) == 0)
                 return OK;
         }
+    for (const struct metrics_def *d = metrics_goodput_defs; d->name; d++) {
+        words[n++] = d->name;
+        if (strcmp(d->name, name) == 0)
+            return OK;
+    }
     words[n] = NULL;
     return name_unknown(ERR_NOTFOUND, name, words, "no metric \"%s\"", name);
 }
@@ -290,7 +299,7 @@ const char *metrics_unit(const char *name)
     const struct statistic *s;
     const struct metrics_def *d = definition(name, &s);
 
-    return d ? d->unit : strcmp(name, "goodput_rps") == 0 ? "req/s" : "";
+    return d ? d->unit : "";
 }
 
 const char *metrics_better(const char *name)
@@ -301,12 +310,18 @@ const char *metrics_better(const char *name)
     return d ? d->better : "";
 }
 
+static void print_defs(const struct metrics_def *d, FILE *f)
+{
+    for (; d->name; d++)
+        fprintf(f, "| %s%s%s | %s | %s | %s |\n", d->samples ? "*" : "`", d->name,
+                d->samples ? "*" : "`", d->unit, d->better, d->text);
+}
+
 void metrics_docs(FILE *f)
 {
     fprintf(f, "| metric | unit | better | definition |\n|---|---|---|---|\n");
-    for (const struct metrics_def *d = metrics_defs; d->name; d++)
-        fprintf(f, "| %s%s%s | %s | %s | %s |\n", d->samples ? "*" : "`", d->name,
-                d->samples ? "*" : "`", d->unit, d->better, d->text);
+    print_defs(metrics_defs, f);
+    print_defs(metrics_goodput_defs, f);
     fprintf(f, "\nA distribution (*italic*) is published as");
     for (size_t i = 0; i < N_STATISTICS; i++)
         fprintf(f, "%s `%s`", i ? "," : "", statistics[i].prefix);

@@ -213,36 +213,54 @@ static double error_frac(const struct metrics_work *w, const char **why)
                          "no request was measured");
 }
 
-static double n_slo_met(const struct metrics_work *w, double scale)
+static double n_slo_met(const struct metrics_work *w, const struct metrics_slo *slo)
 {
     double n = 0;
 
     for (size_t i = 0; i < w->n_measured; i++)
-        n += metrics_slo_met(w->measured[i], &w->in->slo, scale);
+        n += metrics_slo_met(w->measured[i], slo, 1);
     return n;
 }
 
-static bool has_slo(const struct metrics_work *w, const char **why)
+/* Share of the requests that meet the objectives of `slo`. */
+static double attainment(const struct metrics_work *w, const struct metrics_slo *slo,
+                         const char **why, const char *missing)
 {
-    if (w->in->slo.ttft_ms > 0 || w->in->slo.tpot_ms > 0)
-        return true;
-    *why = "the job sets no objective (slo.ttft_ms, slo.tpot_ms)";
-    return false;
+    if (!(slo->ttft_ms > 0) && !(slo->tpot_ms > 0)) {
+        *why = missing;
+        return NAN;
+    }
+    return metrics_ratio(n_slo_met(w, slo), (double)w->n_measured, why,
+                         "no request was measured");
 }
+
+static const char no_slo[] = "the job sets no objective (slo.ttft_ms, slo.tpot_ms)";
 
 static double slo_attainment(const struct metrics_work *w, const char **why)
 {
-    if (!has_slo(w, why))
-        return NAN;
-    return metrics_ratio(n_slo_met(w, 1), (double)w->n_measured, why,
-                         "no request was measured");
+    return attainment(w, &w->in->slo, why, no_slo);
+}
+
+static double ttft_attainment(const struct metrics_work *w, const char **why)
+{
+    const struct metrics_slo ttft = {.ttft_ms = w->in->slo.ttft_ms};
+
+    return attainment(w, &ttft, why, "the job sets no slo.ttft_ms");
+}
+
+static double tpot_attainment(const struct metrics_work *w, const char **why)
+{
+    const struct metrics_slo tpot = {.tpot_ms = w->in->slo.tpot_ms};
+
+    return attainment(w, &tpot, why, "the job sets no slo.tpot_ms");
 }
 
 static double request_goodput(const struct metrics_work *w, const char **why)
 {
-    if (!has_slo(w, why))
+    if (isnan(attainment(w, &w->in->slo, why, no_slo)))
         return NAN;
-    return metrics_ratio(n_slo_met(w, 1), w->duration_s, why, "the cell took no time");
+    return metrics_ratio(n_slo_met(w, &w->in->slo), w->duration_s, why,
+                         "the cell took no time");
 }
 
 /* Sums over the requests that decoded at all. */
@@ -477,6 +495,10 @@ const struct metrics_def metrics_defs[] = {
     {"slo_attainment_frac", "", "higher",
      "share of requests that meet both the TTFT and the TPOT objective; failed ones do not",
      slo_attainment, 0},
+    {"ttft_attainment_frac", "", "higher",
+     "share of requests that complete and meet the TTFT objective", ttft_attainment, 0},
+    {"tpot_attainment_frac", "", "higher",
+     "share of requests that complete and meet the TPOT objective", tpot_attainment, 0},
     {"request_goodput_rps", "req/s", "higher", "requests that meet the objectives / duration",
      request_goodput, 0},
     {"decode_tok_s", "tok/s", "higher",
@@ -502,6 +524,17 @@ const struct metrics_def metrics_defs[] = {
      little_l, 0},
     {"little_lambda_w", "", "", "check: arrival rate x mean stay, equal to little_l",
      little_lambda_w, 0},
+    {0},
+};
+
+const struct metrics_def metrics_goodput_defs[METRICS_N_GOODPUT + 1] = {
+    {"goodput_rps", "req/s", "higher",
+     "highest rate at which slo.target_frac of the requests meet the objectives: of each seed by "
+     "bracket, bisection and verification, then the median over the seeds", 0, 0},
+    {"goodput_low_rps", "req/s", "higher", "the lowest such rate of any seed", 0, 0},
+    {"goodput_high_rps", "req/s", "higher",
+     "the highest upper end of a seed's bracket: a rate at which the objectives fail", 0, 0},
+    {"goodput_n_trials", "", "", "trials of the search, all seeds", 0, 0},
     {0},
 };
 /* clang-format on */

@@ -18,6 +18,7 @@ struct progress {
     double weight, weight_ended; /* of the cells to run; of those that have ended */
     size_t in_cell, cell_ended, cell_failed;
     double cell_weight, cell_frac; /* of the running one; how much of it is done */
+    double part_from, part_share;  /* the fractions of it that ticks cover */
     double left_s;                 /* the lowest estimate so far */
     char key[160];
     uint64_t start_ns, printed_ns;
@@ -136,6 +137,8 @@ static void begin_cell(struct progress *p, const char *key, size_t n_requests,
     p->cell_ended = p->cell_failed = 0;
     p->cell_weight = weight;
     p->cell_frac = 0;
+    p->part_from = 0;
+    p->part_share = 1;
     snprintf(p->key, sizeof(p->key), "%s", key);
 }
 
@@ -153,7 +156,9 @@ void progress_tick(struct progress *p, size_t n_ended, size_t n_failed, uint64_t
     pthread_mutex_lock(&p->lock);
     p->cell_ended = n_ended;
     p->cell_failed = n_failed;
-    p->cell_frac = p->in_cell ? (double)n_ended / (double)p->in_cell : 0;
+    p->cell_frac = p->part_from;
+    if (p->in_cell)
+        p->cell_frac += p->part_share * (double)n_ended / (double)p->in_cell;
     print_cell(p, now_ns);
     pthread_mutex_unlock(&p->lock);
 }
@@ -180,6 +185,18 @@ void progress_step(struct progress *p, double fraction, const char *what, uint64
     pthread_mutex_lock(&p->lock);
     p->cell_frac = !(fraction > 0) ? 0 : fraction > 1 ? 1 : fraction;
     print_step(p, what, now_ns);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void progress_part(struct progress *p, const char *key, size_t n_requests, double from,
+                   double share)
+{
+    pthread_mutex_lock(&p->lock);
+    p->in_cell = n_requests;
+    p->cell_ended = p->cell_failed = 0;
+    p->cell_frac = p->part_from = from;
+    p->part_share = share;
+    snprintf(p->key, sizeof(p->key), "%s", key);
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -39,6 +39,10 @@ void progress_tick(struct progress *p, size_t n_ended, size_t n_failed, uint64_t
 void progress_study(struct progress *p, const char *key, double weight, uint64_t now_ns);
 void progress_step(struct progress *p, double fraction, const char *what,
                    uint64_t now_ns);
+/* A part of that cell which sends requests: it begins at the fraction `from` of the cell and is
+ * `share` of it. progress_tick() follows it. */
+void progress_part(struct progress *p, const char *key, size_t n_requests, double from,
+                   double share);
 void progress_cell_end(struct progress *p);
 
 /* A log sink (base/log.h) over this progress; ctx is the progress or NULL. */

@@ -148,6 +148,9 @@ const char *record_metric_meaning(const char *name, const struct study *study,
     for (const struct metrics_def *d = metrics_defs; d->name; d++)
         if (defines(d, name) && (!best || strlen(d->name) > strlen(best->name)))
             best = d;
+    for (const struct metrics_def *d = metrics_goodput_defs; d->name; d++)
+        if (strcmp(d->name, name) == 0)
+            best = d;
     *better = best ? best->better : "";
     return best ? best->text : name;
 }

@@ -26,8 +26,11 @@ struct generator {
     struct run_flight *f;
     const struct run_requests *requests;
     const struct load_opts *load;
-    size_t next;   /* first row not yet dispatched or rejected */
-    size_t oldest; /* no row before it is open */
+    size_t next; /* first row that follows no other and was not yet sent or rejected */
+    size_t n_started; /* such rows before it */
+    size_t n_taken;   /* rows sent or rejected */
+    size_t oldest;    /* no row before it is open or still to come */
+    size_t end;       /* no row from it on was sent */
     bool stuck;
 };
 
@@ -42,17 +45,49 @@ static void wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t t_ns)
         pthread_cond_timedwait(c, m, &t);
 }
 
-/* Absolute time at which row `next` is intended; NEVER_NS while no slot is free. Lock
- * held. */
-static uint64_t next_due(const struct generator *g)
+/* A row and the absolute time at which it is intended. */
+struct due {
+    uint64_t ns; /* NEVER_NS: none can be sent before something ends */
+    size_t row;
+};
+
+/* The next row that starts a conversation, or is one of its own. Lock held. */
+static struct due next_start(struct generator *g)
 {
     const struct run_flight *f = g->f;
+    struct due d = {NEVER_NS, 0};
 
+    while (f->follows && g->next < f->n && f->follows[g->next])
+        g->next++;
     if (g->next == f->n)
-        return NEVER_NS;
+        return d;
+    d.row = g->next;
     if (g->requests->arrival_s)
-        return f->start_ns + (uint64_t)(g->requests->arrival_s[g->next] * 1e9);
-    return g->next < f->n_freed ? f->start_ns + (uint64_t)f->free_ns[g->next] : NEVER_NS;
+        d.ns = f->start_ns + (uint64_t)(g->requests->arrival_s[g->next] * 1e9);
+    else if (g->n_started < f->n_freed)
+        d.ns = f->start_ns + (uint64_t)f->free_ns[g->n_started];
+    return d;
+}
+
+/* The same of a turn whose turn before has ended. Lock held. */
+static struct due next_turn(const struct generator *g)
+{
+    const struct run_flight *f = g->f;
+    struct due d = {NEVER_NS, 0};
+
+    if (f->n_ready_taken == f->n_ready)
+        return d;
+    d.row = f->ready[f->n_ready_taken];
+    d.ns = f->start_ns + (uint64_t)f->rows[d.row - 1].done_ns +
+           (uint64_t)(g->load->think_s * 1e9);
+    return d;
+}
+
+static struct due next_due(struct generator *g)
+{
+    struct due start = next_start(g), turn = next_turn(g);
+
+    return turn.ns < start.ns ? turn : start;
 }
 
 static bool over_limit(const struct generator *g)
@@ -60,69 +95,89 @@ static bool over_limit(const struct generator *g)
     int64_t max = g->load->max_requests_outstanding;
 
     return g->requests->arrival_s && max > 0 &&
-           (int64_t)(g->next - g->f->n_closed) >= max;
+           (int64_t)(g->n_taken - g->f->n_closed) >= max;
 }
 
-/* Send row `next`. Lock held; released meanwhile, for the adapter may answer at once. */
-static void dispatch(struct generator *g, uint64_t due_ns)
+/* This row is sent or rejected now. Lock held. */
+static void take(struct generator *g, struct due d)
+{
+    if (g->f->follows && g->f->follows[d.row]) {
+        g->f->n_ready_taken++;
+    } else {
+        g->next++;
+        g->n_started++;
+    }
+    g->n_taken++;
+    g->end = d.row + 1 > g->end ? d.row + 1 : g->end;
+    g->f->rows[d.row].intended_ns = (int64_t)(d.ns - g->f->start_ns);
+}
+
+/* Send a row. Lock held; released meanwhile, for the adapter may answer at once. */
+static void dispatch(struct generator *g, struct due d)
 {
     struct run_flight *f = g->f;
-    size_t i = g->next++;
-    struct metrics_row *r = &f->rows[i];
-    struct sut_request q = g->requests->v[i];
+    struct metrics_row *r = &f->rows[d.row];
+    struct sut_request q = g->requests->v[d.row];
     int rc;
 
-    r->intended_ns = (int64_t)(due_ns - f->start_ns);
-    q.request = f->first_request + (int64_t)i;
+    take(g, d);
+    q.request = f->first_request + (int64_t)d.row;
     f->n_dispatched++;
     pthread_mutex_unlock(&g->s->lock);
-    clock_sleep_until_ns(due_ns, SPIN_NS);
+    clock_sleep_until_ns(d.ns, SPIN_NS);
     r->dispatch_ns = (int64_t)(clock_ns() - f->start_ns);
     rc = g->s->adapter->submit(g->s->sut, &q);
     pthread_mutex_lock(&g->s->lock);
-    if (rc == OK || f->ended[i])
+    if (rc == OK || f->ended[d.row])
         return;
-    f->ended[i] = true; /* refused: no event follows */
+    f->ended[d.row] = true; /* refused: no event follows */
     f->n_ended++;
     if (r->done_ns == METRICS_NEVER)
-        run_flight_close(f, i, METRICS_FAILED, (int64_t)(clock_ns() - f->start_ns),
+        run_flight_close(f, d.row, METRICS_FAILED, (int64_t)(clock_ns() - f->start_ns),
                          err_msg());
 }
 
-static void reject(struct generator *g, uint64_t due_ns)
+static void reject(struct generator *g, struct due d)
 {
-    size_t i = g->next++;
-
-    g->f->rows[i].intended_ns = (int64_t)(due_ns - g->f->start_ns);
-    run_flight_close(g->f, i, METRICS_REJECTED, g->f->rows[i].intended_ns,
+    take(g, d);
+    run_flight_close(g->f, d.row, METRICS_REJECTED, g->f->rows[d.row].intended_ns,
                      "too many requests outstanding");
 }
 
-/* Give up what is past its time; returns when the next one will be. Intended times never
- * decrease, so the oldest open row is the first to expire. Lock held, released to cancel.
- */
-static uint64_t expire(struct generator *g, uint64_t now)
+/* Cancel a request that is past its time. Lock held, released to cancel. */
+static void cancel(struct generator *g, size_t row, uint64_t now)
 {
     struct run_flight *f = g->f;
-    uint64_t timeout_ns = (uint64_t)(g->load->timeout_s * 1e9);
 
-    for (; g->oldest < g->next; g->oldest++) {
-        struct metrics_row *r = &f->rows[g->oldest];
+    run_flight_close(f, row, METRICS_TIMEOUT, (int64_t)(now - f->start_ns),
+                     "canceled after load.timeout_s");
+    pthread_mutex_unlock(&g->s->lock);
+    g->s->adapter->cancel(g->s->sut, f->first_request + (int64_t)row);
+    pthread_mutex_lock(&g->s->lock);
+}
+
+/* Cancel what is past its time; returns when the next one will be. Without conversations the
+ * intended times never decrease, so the oldest open row is the first to expire. Lock held. */
+static uint64_t expire(struct generator *g, uint64_t now)
+{
+    const struct run_flight *f = g->f;
+    uint64_t timeout_ns = (uint64_t)(g->load->timeout_s * 1e9), first = NEVER_NS;
+
+    for (size_t i = g->oldest; i < g->end && timeout_ns; i++) {
+        const struct metrics_row *r = &f->rows[i];
+        bool open = r->done_ns == METRICS_NEVER && r->intended_ns != METRICS_NEVER;
         uint64_t deadline = f->start_ns + (uint64_t)r->intended_ns + timeout_ns;
 
-        if (r->done_ns != METRICS_NEVER)
-            continue;
-        if (timeout_ns == 0)
-            return NEVER_NS;
-        if (now < deadline)
-            return deadline;
-        run_flight_close(f, g->oldest, METRICS_TIMEOUT, (int64_t)(now - f->start_ns),
-                         "canceled after load.timeout_s");
-        pthread_mutex_unlock(&g->s->lock);
-        g->s->adapter->cancel(g->s->sut, f->first_request + (int64_t)g->oldest);
-        pthread_mutex_lock(&g->s->lock);
+        if (open && now >= deadline)
+            cancel(g, i, now);
+        else if (open)
+            first = deadline < first ? deadline : first;
+        if (i == g->oldest && r->done_ns != METRICS_NEVER)
+            g->oldest++;
+        if (first != NEVER_NS && !f->follows)
+            break;
     }
-    return NEVER_NS;
+    return first;
 }
 
 /* Wait for the system to let go of every prompt. Lock held. */
@@ -145,16 +200,17 @@ static void *generate(void *arg)
     pthread_mutex_lock(&g->s->lock);
     while (f->n_closed < f->n) {
         uint64_t now = clock_ns();
-        uint64_t deadline = expire(g, now), due = next_due(g), wake;
+        uint64_t deadline = expire(g, now), wake;
+        struct due due = next_due(g);
 
-        if (due != NEVER_NS && due <= now + SPIN_NS) {
+        if (due.ns != NEVER_NS && due.ns <= now + SPIN_NS) {
             if (over_limit(g))
                 reject(g, due);
             else
                 dispatch(g, due);
             continue;
         }
-        wake = due == NEVER_NS ? NEVER_NS : due - SPIN_NS;
+        wake = due.ns == NEVER_NS ? NEVER_NS : due.ns - SPIN_NS;
         if (f->n_closed < f->n)
             wait_until(&g->s->changed, &g->s->lock, wake < deadline ? wake : deadline);
     }
@@ -196,6 +252,12 @@ static int flight_new(struct run_flight *f, struct run_result *out,
                                             .decode_bytes = NAN,
                                             .prefill_flop = NAN};
     }
+    f->follows = q->follows;
+    if (q->follows) {
+        f->ready = mem_new(MEM_HARNESS, q->n, sizeof(*f->ready));
+        if (!f->ready)
+            return ERR_NOMEM;
+    }
     if (q->arrival_s)
         return OK;
     f->free_ns = mem_new(MEM_HARNESS, q->n + (size_t)load->concurrency, sizeof(int64_t));
@@ -210,6 +272,7 @@ static void flight_free(struct run_flight *f)
     mem_free(f->token_ns);
     mem_free(f->ended);
     mem_free(f->free_ns);
+    mem_free(f->ready);
 }
 
 /* How much later than asked a timed wait of this thread returns, here and now. */
@@ -249,6 +312,14 @@ static void follow(struct run_system *s, struct run_flight *f, run_tick_fn tick,
     pthread_mutex_unlock(&s->lock);
 }
 
+static int by_intended(const void *a, const void *b)
+{
+    const struct metrics_row *x = a, *y = b;
+
+    return x->intended_ns != y->intended_ns ? (x->intended_ns > y->intended_ns) * 2 - 1
+                                            : (x->request > y->request) * 2 - 1;
+}
+
 int run_cell(struct run_result *out, struct run_system *s,
              const struct run_requests *requests, const struct load_opts *load,
              run_tick_fn tick, void *ctx)
@@ -277,6 +348,8 @@ int run_cell(struct run_result *out, struct run_system *s,
     pthread_join(thread, NULL);
     out->wall_s = (double)(clock_ns() - f.start_ns) / 1e9;
     out->system_stuck = g.stuck;
+    if (f.follows) /* turns came between later rows */
+        qsort(out->rows, out->n, sizeof(*out->rows), by_intended);
 out:
     pthread_mutex_lock(&s->lock);
     s->flight = NULL;

@@ -41,7 +41,10 @@ struct run_requests {
     size_t n_warmup;   /* the first n_warmup requests */
     size_t n_cut;      /* shortened to fit the system's longest sequence */
     size_t n_repeated; /* items used again because the dataset is shorter than the cell */
+    size_t
+        n_filtered; /* items left out by dataset.filter after their text was tokenised */
     double *arrival_s; /* [n]; NULL: closed loop */
+    bool *follows;     /* [n]: the next turn of the request before; NULL: none is */
     int32_t *ids;      /* backing store of the prompts */
     size_t n_ids;
 };
@@ -55,7 +58,7 @@ void run_requests_fini(struct run_requests *r);
 
 /* What a cell left. */
 struct run_result {
-    struct metrics_row *rows; /* [n], in the order of dispatch */
+    struct metrics_row *rows; /* [n], by their intended start */
     size_t n;
     int64_t *token_ns; /* backing store of rows[].token_ns */
     double *timer_error_us;

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "experiments/harness/load_search.h"
 #include "experiments/harness/run.h"
 
 #define OPT_OF struct run_bench_opts
@@ -41,7 +42,7 @@ const struct opt_row run_bench_opt_table[] = {
 #define MIN_REQUESTS 10   /* of a trial: fewer say nothing about a share of 0.9 */
 #define MAX_REQUESTS 2000
 #define MAX_TRIALS   24
-#define PRECISE      1.1 /* the bracket's width at which the search ends */
+#define PRECISION    0.1 /* of the rate, at which the search ends */
 
 /* One measurement. */
 struct trial {
@@ -57,7 +58,7 @@ struct bench {
     uint64_t end_ns;
     struct trial one, trials[MAX_TRIALS];
     int n_trials;
-    double low_rps, high_rps; /* the objectives hold at low, not at high; 0: unknown */
+    struct load_bracket bracket; /* of the rates at which the objectives hold */
 };
 
 static double left_s(const struct bench *b)
@@ -198,10 +199,6 @@ static int try_rate(struct bench *b, double rate_rps)
     b->n_trials++;
     log_info("%.3g requests a second: %.0f %% within the objectives", rate_rps,
              100 * t->within_frac);
-    if (t->within_frac >= TARGET_FRAC)
-        b->low_rps = rate_rps > b->low_rps ? rate_rps : b->low_rps;
-    else
-        b->high_rps = b->high_rps > 0 && b->high_rps < rate_rps ? b->high_rps : rate_rps;
     return OK;
 }
 
@@ -210,26 +207,32 @@ static bool has_time(const struct bench *b, double rate_rps)
 {
     double share_s = TRIAL_FRAC * b->o->budget_s, few_s = MIN_REQUESTS / rate_rps;
 
-    return b->n_trials < MAX_TRIALS &&
-           left_s(b) > (share_s > few_s ? share_s : few_s) + one_user_s(b);
+    return left_s(b) > (share_s > few_s ? share_s : few_s) + one_user_s(b);
 }
 
-/* Double until the objectives fail, or halve until they hold; then bisect between the two.
- * One user's own rate is where to begin: a server that batches does more. */
+/* One user's own rate is where to begin: a server that batches does more. */
 static int find_capacity(struct bench *b)
 {
-    double rate = 1 / one_user_s(b);
+    const struct load_search search = {.first_rps = 1 / one_user_s(b),
+                                       .max_rps = INFINITY,
+                                       .target_frac = TARGET_FRAC,
+                                       .precision_frac = PRECISION,
+                                       .n_seeds = 1,
+                                       .n_verify = 1,
+                                       .max_trials = MAX_TRIALS};
+    struct load_trial done[MAX_TRIALS], next;
+    size_t n = 0;
 
+    b->bracket = (struct load_bracket){.low_rps = NAN, .high_rps = NAN};
     if (b->one.within_frac < TARGET_FRAC)
         return OK; /* not even one user */
-    while (has_time(b, rate) &&
-           !(b->low_rps > 0 && b->high_rps > 0 && b->high_rps < PRECISE * b->low_rps)) {
-        TRY(try_rate(b, rate));
-        if (b->low_rps > 0 && b->high_rps > 0)
-            rate = sqrt(b->low_rps * b->high_rps);
-        else
-            rate = b->low_rps > 0 ? 2 * b->low_rps : b->high_rps / 2;
+    while (load_search_next(&search, done, n, &next) && has_time(b, next.rate_rps)) {
+        TRY(try_rate(b, next.rate_rps));
+        next.within_frac = b->trials[n].within_frac;
+        next.n_requests = b->trials[n].n;
+        done[n++] = next;
     }
+    b->bracket = load_search_bracket(&search, done, n, 0);
     return OK;
 }
 
@@ -261,7 +264,8 @@ static const char *plain(char out[32], double x)
 static void print_capacity(const struct bench *b, FILE *out)
 {
     const struct run_bench_opts *o = b->o;
-    const struct trial *low = trial_at(b, b->low_rps), *high = trial_at(b, b->high_rps);
+    const struct trial *low = trial_at(b, b->bracket.low_rps);
+    const struct trial *high = trial_at(b, b->bracket.high_rps);
     char rate[32], speed[32];
 
     if (b->one.within_frac < TARGET_FRAC)

@@ -62,9 +62,12 @@ void run_plan_print(const struct job *j, FILE *f)
 
         /* 1000 output tokens is beyond the mean of every fit we ship. */
         bytes += CELL_BYTES +
-                 (double)n * (REQUEST_BYTES + 8 * (max_tok < 1000 ? max_tok : 1000));
+                 (double)n * (REQUEST_BYTES +
+                              8 * (max_tok > 0 && max_tok < 1000 ? max_tok : 1000));
         fprintf(f, "  %s", j->cells[i].key);
-        if (!j->study)
+        if (!j->study && run_is_search(&j->cells[i]))
+            fprintf(f, " (a search, at least %zu requests a trial)", n);
+        else if (!j->study)
             fprintf(f, " (%zu requests)", n);
         fprintf(f, "\n");
     }
@@ -290,9 +293,7 @@ int run_experiment(struct run_outcome *out, const struct job *j,
     for (int i = 0; i < j->n_cells && rc == OK; i++) {
         if (is_finished(&s, &j->cells[i]))
             continue;
-        rc = journal_begin(s.journal, j->cells[i].key);
-        if (rc == OK)
-            rc = run_measure(&s, &j->cells[i]);
+        rc = run_measure(&s, &j->cells[i]);
     }
     run_measure_fini(&s);
     close_progress(&s);

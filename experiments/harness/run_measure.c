@@ -26,7 +26,8 @@ struct cell {
     struct measure_noise noise;
     double read_gbps, peak_gflops;
     char read_why[96], peak_why[96];
-    char invalid[160]; /* why its numbers must not be used, "" if valid */
+    char invalid[160];   /* why its numbers must not be used, "" if valid */
+    const json_t *trial; /* of a search: which; NULL: a cell of the job */
 };
 
 static const json_t *settings(const struct job_cell *c, const char *section)
@@ -74,7 +75,12 @@ static int need_dataset(struct run_session *s, const struct job_cell *c)
     if (rc != OK)
         return rc;
     progress_note(s->progress, "read dataset", clock_ns());
-    return dataset_open(&s->dataset, &s->dataset_opts);
+    rc = dataset_open(&s->dataset, &s->dataset_opts);
+    if (rc == OK && s->dataset->stands_in)
+        log_info("%s is absent: the fit %s stands in (datasets/data.md says where to get "
+                 "it)",
+                 s->dataset_opts.path, s->dataset_opts.stand_in);
+    return rc;
 }
 
 void run_measure_fini(struct run_session *s)
@@ -285,12 +291,12 @@ static void warn_overload(const struct cell *c)
                     o.text);
 }
 
-static void judge(struct cell *c)
+static void judge(const struct run_session *s, struct cell *c)
 {
     double l = value(c, "little_l"), lambda_w = value(c, "little_lambda_w");
     double late = value(c, "p90_lateness_ms");
 
-    if (value(c, "n_completed") == 0)
+    if (value(c, "n_completed") == 0 && !c->trial) /* a trial's rate may be too high */
         snprintf(c->invalid, sizeof(c->invalid), "no measured request completed: %s",
                  c->result.n ? c->result.rows[c->result.n - 1].error : "no request");
     else if (value(c, "identity_e2e_error_ms") > MAX_IDENTITY_MS)
@@ -306,8 +312,13 @@ static void judge(struct cell *c)
                     "intended start include it",
                     c->job_cell->key, late);
     warn_failed(c);
+    if (s->dataset->stands_in)
+        log_warning("dataset_stand_in", 1, 0,
+                    "%s: %s is absent: its requests are drawn from the fit %s",
+                    c->job_cell->key, s->dataset_opts.path, s->dataset_opts.stand_in);
     measure_noise_warn(&c->noise, c->job_cell->key);
-    warn_overload(c);
+    if (!c->trial) /* a search looks for the rate at which that begins */
+        warn_overload(c);
     if (c->requests.n_cut)
         log_warning("requests_cut", (double)c->requests.n_cut, 0,
                     "%s: %zu requests were cut to the system's longest sequence",
@@ -338,15 +349,17 @@ static int measure(struct run_session *s, struct cell *c)
                           &c->seeds);
     if (rc != OK)
         return rc;
-    progress_cell(s->progress, c->job_cell->key, c->requests.n,
-                  run_cell_weight(s->job, c->job_cell), clock_ns());
+    if (!c->trial)
+        progress_cell(s->progress, c->job_cell->key, c->requests.n,
+                      run_cell_weight(s->job, c->job_cell), clock_ns());
     rc = measure_noise_begin(&c->noise);
     if (rc == OK)
         rc =
             run_cell(&c->result, s->system, &c->requests, &c->load, on_tick, s->progress);
     if (rc == OK)
         rc = measure_noise_end(&c->noise);
-    progress_cell_end(s->progress);
+    if (!c->trial)
+        progress_cell_end(s->progress);
     if (rc != OK)
         return rc;
     run_bounds(&c->result, s->system);
@@ -369,11 +382,12 @@ static json_t *dataset_json(const struct run_session *s, const struct cell *c)
     const struct dataset *d = s->dataset;
 
     return json_pack(
-        "{s:o, s:o, s:I, s:I, s:o, s:I, s:I}", "name", json_string_lossy(d->name),
-        "source", json_string_lossy(d->source), "n_items", (json_int_t)d->n_items,
-        "n_skipped", (json_int_t)d->n_skipped, "skipped_why",
-        json_string_lossy(d->skipped_why), "n_cut", (json_int_t)c->requests.n_cut,
-        "n_repeated", (json_int_t)c->requests.n_repeated);
+        "{s:o, s:o, s:b, s:I, s:I, s:o, s:I, s:I, s:I}", "name",
+        json_string_lossy(d->name), "source", json_string_lossy(d->source), "stands_in",
+        d->stands_in, "n_items", (json_int_t)d->n_items, "n_skipped",
+        (json_int_t)d->n_skipped, "skipped_why", json_string_lossy(d->skipped_why),
+        "n_filtered", (json_int_t)c->requests.n_filtered, "n_cut",
+        (json_int_t)c->requests.n_cut, "n_repeated", (json_int_t)c->requests.n_repeated);
 }
 
 static void add_measured(json_t *a, const struct run_session *s, const struct cell *c)
@@ -411,6 +425,8 @@ static int record(struct run_session *s, const struct cell *c, int rc, const cha
         return err_set(ERR_NOMEM, "%s: out of memory", c->job_cell->key);
     if (rc == OK)
         add_measured(measured, s, c);
+    if (c->trial)
+        json_object_set(measured, "trial", (json_t *)c->trial);
     if (c->invalid[0]) {
         s->outcome->n_invalid++;
         log_error("%s: invalid: %s", c->job_cell->key, c->invalid);
@@ -420,44 +436,86 @@ static int record(struct run_session *s, const struct cell *c, int rc, const cha
     return rc;
 }
 
+static int open_and_measure(struct run_session *s, struct cell *c)
+{
+    int rc = read_settings(c, s->job);
+
+    if (rc == OK)
+        rc = need_system(s, c->job_cell);
+    if (rc == OK)
+        rc = need_dataset(s, c->job_cell);
+    if (rc == OK)
+        rc = measure(s, c);
+    if (rc == OK)
+        judge(s, c);
+    else
+        log_line(rc == ERR_UNSUPPORTED ? LOG_INFO : LOG_ERROR, "%s: %s: %s",
+                 c->job_cell->key, rc == ERR_UNSUPPORTED ? "skipped" : "failed",
+                 err_msg());
+    return rc;
+}
+
+/* Record what was measured of `c`, and free it. */
+static int end(struct run_session *s, struct cell *c, int rc)
+{
+    char error[512] = "";
+
+    if (rc != OK)
+        snprintf(error, sizeof(error), "%s", err_msg());
+    if (c->result.system_stuck) {
+        log_warning("system_stuck", 1, 0,
+                    "%s: requests never ended; the system is closed", c->job_cell->key);
+        run_system_close(&s->system); /* it may still read the prompts freed below */
+    }
+    rc = rc != OK && c->trial ? err_set(rc, "%s", error) : record(s, c, rc, error);
+    metrics_fini(&c->metrics);
+    run_result_fini(&c->result);
+    run_requests_fini(&c->requests);
+    json_decref(c->described);
+    opt_free(load_opt_table, &c->load);
+    return rc;
+}
+
+static int begin(struct cell *c)
+{
+    int rc = opt_init(load_opt_table, &c->load);
+
+    return rc == OK ? opt_init(run_seeds_opt_table, &c->seeds) : rc;
+}
+
 static int measure_served(struct run_session *s, const struct job_cell *job_cell)
 {
     struct cell c = {.job_cell = job_cell, .read_gbps = NAN, .peak_gflops = NAN};
-    char error[512] = "";
-    int rc = opt_init(load_opt_table, &c.load);
 
-    if (rc == OK)
-        rc = opt_init(run_seeds_opt_table, &c.seeds);
-    if (rc == OK)
-        rc = read_settings(&c, s->job);
-    if (rc == OK)
-        rc = need_system(s, job_cell);
-    if (rc == OK)
-        rc = need_dataset(s, job_cell);
-    if (rc == OK)
-        rc = measure(s, &c);
-    if (rc == OK) {
-        judge(&c);
-    } else {
-        snprintf(error, sizeof(error), "%s", err_msg());
-        log_line(rc == ERR_UNSUPPORTED ? LOG_INFO : LOG_ERROR, "%s: %s: %s",
-                 job_cell->key, rc == ERR_UNSUPPORTED ? "skipped" : "failed", error);
+    TRY(begin(&c));
+    return end(s, &c, open_and_measure(s, &c));
+}
+
+int run_measure_trial(struct run_session *s, const struct job_cell *job_cell,
+                      const json_t *trial, struct load_trial *t, int *cell_rc)
+{
+    struct cell c = {
+        .job_cell = job_cell, .trial = trial, .read_gbps = NAN, .peak_gflops = NAN};
+    int rc;
+
+    TRY(begin(&c));
+    *cell_rc = open_and_measure(s, &c);
+    if (*cell_rc == OK) {
+        t->within_frac = value(&c, "slo_attainment_frac");
+        t->n_requests = value(&c, "n_requests");
     }
-    if (c.result.system_stuck) {
-        log_warning("system_stuck", 1, 0,
-                    "%s: requests never ended; the system is closed", job_cell->key);
-        run_system_close(&s->system); /* it may still read the prompts freed below */
-    }
-    rc = record(s, &c, rc, error);
-    metrics_fini(&c.metrics);
-    run_result_fini(&c.result);
-    run_requests_fini(&c.requests);
-    json_decref(c.described);
-    opt_free(load_opt_table, &c.load);
-    return rc;
+    rc = end(s, &c, *cell_rc);
+    return *cell_rc == OK ? rc : OK;
 }
 
 int run_measure(struct run_session *s, const struct job_cell *c)
 {
+    int rc;
+
+    if (!s->job->study && run_is_search(c))
+        return run_search(s, c);
+    rc = journal_begin(s->journal, c->key);
+    if (rc != OK)
+        return rc;
     return s->job->study ? run_study(s, c) : measure_served(s, c);
 }

@@ -21,6 +21,10 @@ struct run_flight {
     /* Closed loop: when each slot became free, in order; [n + concurrency]. */
     int64_t *free_ns;
     size_t n_freed;
+    /* Conversations: the rows whose turn before has ended, in the order of those ends; [n]. */
+    const bool *follows; /* [n]; NULL: there are none */
+    size_t *ready;
+    size_t n_ready, n_ready_taken;
     bool finished; /* the load generator has returned */
 };
 

@@ -33,9 +33,11 @@ int run_record(struct run_session *s, const struct job_cell *c, struct record_ce
 
     if (!a)
         return err_set(ERR_NOMEM, "%s: out of memory", c->key);
-    s->outcome->n_done += r->state == RECORD_DONE;
-    s->outcome->n_skipped += r->state == RECORD_SKIPPED;
-    s->outcome->n_failed += r->state == RECORD_FAILED;
+    if (!json_object_get(a, "trial")) { /* a trial is part of its cell */
+        s->outcome->n_done += r->state == RECORD_DONE;
+        s->outcome->n_skipped += r->state == RECORD_SKIPPED;
+        s->outcome->n_failed += r->state == RECORD_FAILED;
+    }
     r->key = c->key;
     r->attributes = a;
     if (r->state != RECORD_DONE)

@@ -30,8 +30,13 @@ static const struct column served[] = {
     {"achieved_rate_rps", "achieved/s", 10, 2, 1},
     {"request_throughput_rps", "completed/s", 11, 2, 1},
     {"request_goodput_rps", "goodput/s", 9, 2, 1},
+    /* of cells that search their goodput; what stands before is then of the trial there */
+    {"goodput_rps", "highest/s", 9, 2, 1},
+    {"goodput_low_rps", "at least", 9, 2, 1},
+    {"goodput_high_rps", "below", 9, 2, 1},
 };
-#define N_OPEN_LOOP  4 /* the last of them */
+#define N_OPEN_LOOP  4 /* those before the last N_SEARCH */
+#define N_SEARCH     3
 #define SHOWN_ACROSS 8 /* more columns leave a terminal */
 #define N_SERVED     ((int)(sizeof(served) / sizeof(served[0])))
 
@@ -65,9 +70,12 @@ static int n_shown(const struct job *j)
     if (j->study)
         return n;
     for (int i = 0; i < j->n_cells; i++)
-        if (is_open_loop(&j->cells[i]))
+        if (run_is_search(&j->cells[i]))
             return N_SERVED;
-    return N_SERVED - N_OPEN_LOOP;
+    for (int i = 0; i < j->n_cells; i++)
+        if (is_open_loop(&j->cells[i]))
+            return N_SERVED - N_SEARCH;
+    return N_SERVED - N_SEARCH - N_OPEN_LOOP;
 }
 
 /* digits < 0: four that count. */
@@ -88,7 +96,7 @@ static const char *metric_of(const struct run_summary *s, int column)
     const char *m = column < s->n_shown ? column_of(s, column).metric
                                         : s->job->headlines[column - s->n_shown].metric;
 
-    return !s->job->study && strcmp(m, "goodput_rps") == 0 ? "slo_attainment_frac" : m;
+    return job_is_swept_goodput(s->job, m) ? "slo_attainment_frac" : m;
 }
 
 static int cell_index(const struct job *j, const char *key)
@@ -346,7 +354,7 @@ static int headline(struct run_summary *s, int k)
     else if (h->over == JOB_MEDIAN && (open = job_headline_open_axis(j, h, chosen)))
         snprintf(why, 96, "which %.40s? name it in \"where\", or set \"over\"",
                  open->name);
-    else if (!j->study && strcmp(h->metric, "goodput_rps") == 0)
+    else if (job_is_swept_goodput(j, h->metric))
         out->value = over_rates(s, h, chosen, column, x, why);
     else
         out->value = over_settings(s, h, chosen, column, x, &out->n_left_out, why);

@@ -28,6 +28,7 @@ struct builder {
     const struct dataset_opts *dataset_opts;
     int64_t vocab, max_tok;
     struct rng ids;
+    uint64_t block_seed; /* of the tokens that a named block stands for */
     size_t max_ids;
 };
 
@@ -59,8 +60,8 @@ static int count_reply(struct builder *b, const struct dataset_item *item, int64
     return rc;
 }
 
-/* A conversation: its own text by the system's own tokenizer. */
-static int append_text(struct builder *b, struct dataset_item *item)
+/* A conversation: its own text by the system's own tokenizer. *why: as of append(). */
+static int append_text(struct builder *b, struct dataset_item *item, const char **why)
 {
     const struct sut_adapter *a = b->s->adapter;
     int32_t *ids = NULL;
@@ -76,8 +77,10 @@ static int append_text(struct builder *b, struct dataset_item *item)
     if (rc == OK && item->n_output < 0 && item->reply)
         rc = count_reply(b, item, &item->n_output);
     if (rc == OK)
+        *why = dataset_filtered(b->dataset_opts, (int64_t)n_ids, item->n_output);
+    if (rc == OK && !*why)
         rc = reserve_ids(b, n_ids);
-    if (rc == OK) {
+    if (rc == OK && !*why) {
         memcpy(b->out->ids + b->out->n_ids, ids, n_ids * sizeof(*ids));
         item->n_prompt = (int64_t)n_ids;
         dataset_cut(b->dataset_opts, item);
@@ -87,17 +90,32 @@ static int append_text(struct builder *b, struct dataset_item *item)
     return rc;
 }
 
+static int32_t draw_id(struct builder *b, struct rng *r)
+{
+    return FIRST_ORDINARY_ID +
+           (int32_t)rng_below(r, (uint64_t)(b->vocab - FIRST_ORDINARY_ID));
+}
+
 static int append_synthetic(struct builder *b, const struct dataset_item *item)
 {
+    struct rng block, *r = &b->ids;
     int32_t *ids;
     int rc = reserve_ids(b, (size_t)item->n_prompt);
 
     if (rc != OK)
         return rc;
     ids = b->out->ids + b->out->n_ids;
-    for (int64_t t = 0; t < item->n_prompt; t++)
-        ids[t] = FIRST_ORDINARY_ID +
-                 (int32_t)rng_below(&b->ids, (uint64_t)(b->vocab - FIRST_ORDINARY_ID));
+    for (int64_t t = 0; t < item->n_prompt; t++) {
+        int64_t k = t / DATASET_BLOCK_TOK;
+
+        if (t % DATASET_BLOCK_TOK == 0 && k < item->n_blocks) {
+            rng_init(&block, b->block_seed ^ (uint64_t)item->block_ids[k], "block");
+            r = &block;
+        } else if (k >= item->n_blocks) {
+            r = &b->ids;
+        }
+        ids[t] = draw_id(b, r);
+    }
     b->out->n_ids += (size_t)item->n_prompt;
     return OK;
 }
@@ -115,15 +133,18 @@ static void fit(struct builder *b, struct sut_request *r)
     b->out->n_cut += r->n_prompt != n_prompt || r->n_output != n_output;
 }
 
+/* Request i of this item; *why: it was not appended, because the filter leaves it out. */
 static int append(struct builder *b, const struct dataset_item *from, size_t i,
-                  uint64_t seed)
+                  uint64_t seed, const char **why)
 {
     struct sut_request *r = &b->out->v[i];
     struct dataset_item item = *from;
     size_t start = b->out->n_ids;
-    int rc = item.n_prompt < 0 ? append_text(b, &item) : append_synthetic(b, &item);
+    int rc;
 
-    if (rc != OK)
+    *why = NULL; /* known lengths were asked about when the data set was read */
+    rc = item.n_prompt < 0 ? append_text(b, &item, why) : append_synthetic(b, &item);
+    if (rc != OK || *why)
         return rc;
     if (b->out->n_ids == start) { /* an empty text: one ordinary token stands for it */
         item.n_prompt = 1;
@@ -134,6 +155,7 @@ static int append(struct builder *b, const struct dataset_item *from, size_t i,
                               .n_output = item.n_output < 1 ? 1 : item.n_output,
                               .seed = (int64_t)(seed >> 1)};
     fit(b, r);
+    b->out->n_ids = start + (size_t)r->n_prompt;
     return OK;
 }
 
@@ -179,15 +201,28 @@ static int trace_times(const struct dataset *d, double **out)
     return OK;
 }
 
+/* The n times at the front to the rows that begin a conversation; a later turn's has no meaning,
+ * and gets that of its conversation. */
+static void spread_arrivals(struct run_requests *out, size_t n)
+{
+    for (size_t i = out->n; i-- > 0;) {
+        out->arrival_s[i] = out->arrival_s[n - 1];
+        n -= !out->follows[i];
+    }
+}
+
 static int fill_arrivals(struct run_requests *out, const struct dataset *d,
                          const struct load_opts *load, const struct run_seeds *seeds)
 {
     const struct load_process *p;
     double *times = NULL;
+    size_t n = 0; /* conversations, or requests of their own */
     int rc = load_process_find(load->process, &p);
 
     if (rc != OK || !p->arrivals)
         return rc;
+    for (size_t i = 0; i < out->n; i++)
+        n += !out->follows || !out->follows[i];
     out->arrival_s = mem_new(MEM_HARNESS, out->n, sizeof(double));
     rc = out->arrival_s ? OK : ERR_NOMEM;
     if (rc == OK && p->wants_trace)
@@ -195,9 +230,10 @@ static int fill_arrivals(struct run_requests *out, const struct dataset *d,
     if (rc == OK) {
         const struct load_trace trace = {times, times ? (size_t)d->n_items : 0};
 
-        rc = load_arrivals(p, load, (uint64_t)seeds->arrival, &trace, out->arrival_s,
-                           out->n);
+        rc = load_arrivals(p, load, (uint64_t)seeds->arrival, &trace, out->arrival_s, n);
     }
+    if (rc == OK && out->follows)
+        spread_arrivals(out, n);
     mem_free(times);
     return rc;
 }
@@ -213,23 +249,67 @@ static int read_limits(struct builder *b)
     return rc;
 }
 
+/* Requests in the order of the items, and of each its turns. An item that the filter leaves
+ * out ends its conversation and the next one comes in its place. */
+static int append_items(struct builder *b, const struct dataset *d, const size_t *order,
+                        const struct run_seeds *seeds)
+{
+    struct run_requests *out = b->out;
+    const struct dataset_item *turn = NULL;
+    size_t n_used = 0, n_in_vain = 0, item = 0;
+    struct rng output;
+
+    rng_init(&output, (uint64_t)seeds->output, "output");
+    for (size_t i = 0; i < out->n;) {
+        bool follows = turn != NULL;
+        const char *why;
+        int rc;
+
+        if (!follows) {
+            item = n_used < out->n ? order[n_used] : n_used % (size_t)d->n_items;
+            turn = &d->items[item];
+            n_used++;
+        }
+        rc = append(b, turn, i, rng_u64(&output), &why);
+        if (rc != OK)
+            return err_prefix(rc, "dataset item %zu", item);
+        turn = why ? NULL : turn->later;
+        out->n_filtered += why != NULL;
+        n_in_vain = why ? n_in_vain + 1 : 0;
+        if (n_in_vain > (size_t)d->n_items)
+            return err_set(ERR_ARG,
+                           "dataset.filter: it leaves out every request; the last "
+                           "has %s",
+                           why);
+        if (why)
+            continue;
+        if (out->follows)
+            out->follows[i] = follows;
+        i++;
+    }
+    if (n_used > (size_t)d->n_items)
+        out->n_repeated = n_used - (size_t)d->n_items;
+    return OK;
+}
+
+/* Every turn of every item. */
+static size_t count_all(const struct dataset *d)
+{
+    size_t n = 0;
+
+    for (int64_t i = 0; i < d->n_items; i++)
+        for (const struct dataset_item *it = &d->items[i]; it; it = it->later)
+            n++;
+    return n;
+}
+
 static int append_all(struct builder *b, const struct dataset *d, const size_t *order,
                       const struct run_seeds *seeds)
 {
     struct run_requests *out = b->out;
     const int32_t *at;
-    struct rng output;
-    int rc;
 
-    rng_init(&output, (uint64_t)seeds->output, "output");
-    for (size_t i = 0; i < out->n; i++) {
-        size_t start = out->n_ids;
-
-        rc = append(b, &d->items[order[i]], i, rng_u64(&output));
-        if (rc != OK)
-            return err_prefix(rc, "dataset item %zu", order[i]);
-        out->n_ids = start + (size_t)out->v[i].n_prompt;
-    }
+    TRY(append_items(b, d, order, seeds));
     at = out->ids; /* only now does the store stand still */
     for (size_t i = 0; i < out->n; at += out->v[i++].n_prompt)
         out->v[i].prompt = at;
@@ -248,13 +328,16 @@ int run_requests_new(struct run_requests *out, struct run_system *s,
     if (d->n_items < 1)
         return err_set(ERR_ARG, "dataset %s: holds no request (%lld records skipped: %s)",
                        d->source, (long long)d->n_skipped, d->skipped_why);
-    out->n = out->n_warmup + (size_t)(load->n_requests ? load->n_requests : d->n_items);
-    if (out->n > (size_t)d->n_items)
-        out->n_repeated = out->n - (size_t)d->n_items;
+    out->n = out->n_warmup + (load->n_requests ? (size_t)load->n_requests : count_all(d));
+    b.block_seed = (uint64_t)seeds->sample;
     rng_init(&b.ids, (uint64_t)seeds->sample, "synthetic_ids");
     out->v = mem_new(MEM_HARNESS, out->n, sizeof(*out->v));
     order = mem_new(MEM_HARNESS, out->n, sizeof(*order));
     rc = out->v && order ? OK : ERR_NOMEM;
+    if (rc == OK && dataset_opts->turns == DATASET_TURNS_CONVERSATION) {
+        out->follows = mem_new(MEM_HARNESS, out->n, sizeof(*out->follows));
+        rc = out->follows ? OK : ERR_NOMEM;
+    }
     if (rc != OK || (rc = read_limits(&b)) != OK)
         goto out;
     fill_order(order, out->n, (size_t)d->n_items, load, seeds->order);
@@ -273,5 +356,6 @@ void run_requests_fini(struct run_requests *r)
     mem_free(r->v);
     mem_free(r->ids);
     mem_free(r->arrival_s);
+    mem_free(r->follows);
     *r = (struct run_requests){0};
 }

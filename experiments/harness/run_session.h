@@ -4,6 +4,8 @@
 #define HARNESS_RUN_SESSION_H
 
 #include "experiments/harness/journal.h"
+#include "experiments/harness/load_search.h"
+#include "experiments/harness/progress.h"
 #include "experiments/harness/record.h"
 #include "experiments/harness/run.h"
 #include "experiments/harness/run_experiment.h"
@@ -32,6 +34,18 @@ MUST int run_measure(struct run_session *s, const struct job_cell *c);
 void run_measure_fini(struct run_session *s);
 /* The same for a cell of a study. */
 MUST int run_study(struct run_session *s, const struct job_cell *c);
+
+/* A cell whose section "search" asks for its goodput; the trials of it that the journal holds
+ * are not measured again. */
+bool run_is_search(const struct job_cell *c);
+MUST int run_search(struct run_session *s, const struct job_cell *c);
+/* Measure one trial of a search and append it to the journal with `trial` among its
+ * attributes.
+ *   t        within_frac and n_requests of it
+ *   cell_rc  an error of the system or the dataset, with its text in err_msg(); then nothing
+ *            is appended */
+MUST int run_measure_trial(struct run_session *s, const struct job_cell *c,
+                           const json_t *trial, struct load_trial *t, int *cell_rc);
 
 /* The share of the run's time that a cell is expected to take, in any unit. */
 double run_cell_weight(const struct job *j, const struct job_cell *c);

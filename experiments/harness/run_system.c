@@ -16,7 +16,9 @@ void run_flight_close(struct run_flight *f, size_t i, enum metrics_status status
     snprintf(r->error, sizeof(r->error), "%s", error ? error : "");
     f->n_closed++;
     f->n_failed += status != METRICS_OK;
-    if (f->free_ns)
+    if (f->follows && i + 1 < f->n && f->follows[i + 1])
+        f->ready[f->n_ready++] = i + 1; /* the slot stays with its conversation */
+    else if (f->free_ns)
         f->free_ns[f->n_freed++] = done_ns;
 }
 

@@ -64,12 +64,20 @@ class Cell:
         return from_file[0] if asked == "file" and from_file else asked
 
     def dataset(self):
-        return str(self.setting("dataset.fit" if self.setting("dataset.reader") == "synth"
+        """The file, the fit that its lengths are drawn from, or the reader."""
+        if self.setting("dataset.reader") == "auto" and self.setting("dataset.path", ""):
+            return os.path.basename(str(self.setting("dataset.path")))
+        return str(self.setting("dataset.fit" if self.setting("dataset.reader") in ("synth", "auto")
                                 else "dataset.reader"))
 
     def variant(self):
         """What serves it: the job's variant, or the weights where it has none."""
         return self.axes.get("variant") or self.weights()
+
+    def system(self):
+        """What serves: the variant's name, or the policy, or the adapter."""
+        return str(self.axes.get("variant") or self.axes.get("system.policy") or
+                   self.setting("system.adapter"))
 
     def read_gbps(self):
         """The machine's measured read bandwidth, NaN where unknown."""
@@ -174,6 +182,8 @@ class Result:
             self.headlines = {name: Headline(d) for name, d in f.get("headline", {}).items()}
             cells = f.get("cells", {})
             every = [Cell(cells[k]) for k in sorted(cells)]
+        self.trials = [c for c in every if "trial.of" in c.attrs]  # of searches, which are cells
+        every = [c for c in every if c not in self.trials]
         self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
         self.left_out = [c for c in every if c not in self.cells]  # failed or skipped: "error"
         self.n_all = len(every)
@@ -225,7 +235,7 @@ class Result:
         have it and the value farthest from its threshold."""
         texts = []
         for code in DISTRUST:
-            found = [c.warned(code) for c in self.cells]
+            found = [c.warned(code) for c in self.cells + self.trials]
             seen = [w for w in sum(found, []) if None not in (w.get("observed"), w.get("threshold"))]
             if not any(found):
                 continue
@@ -253,7 +263,8 @@ class Result:
 
 
 # Warnings of the harness that a figure repeats.
-DISTRUST = ["noisy_machine", "steal", "throttled", "overloaded"]
+DISTRUST = ["noisy_machine", "steal", "throttled", "overloaded", "search_at_limit",
+            "search_unfinished", "dataset_stand_in"]
 
 
 def lines(facts, width):

@@ -179,9 +179,6 @@ static void bad_options(void **s)
     o.min_prompt_tok = 6;
     assert_err(dataset_open(&d, &o), ERR_ARG, "found 6 and 5");
     o.min_prompt_tok = 1;
-    o.max_output_tok = 0;
-    assert_err(dataset_open(&d, &o), ERR_ARG, "max_output_tok");
-    o.max_output_tok = 1;
     o.n = -1;
     assert_err(dataset_open(&d, &o), ERR_ARG, "dataset.n");
     opt_free(dataset_opt_table, &o);
@@ -191,12 +188,124 @@ static void bad_options(void **s)
     opt_free(dataset_opt_table, &o);
 }
 
+/* 500 requests that come a second apart, from 11.5 s on. */
+static void a_window_of_a_trace(void **s)
+{
+    struct dataset_opts o = data_opts("lengths_csv", numbered_csv(true));
+    struct dataset *d;
+
+    (void)s;
+    o.start_s = 100;
+    o.duration_s = 20;
+    assert_ok(dataset_open(&d, &o));
+    assert_int_equal(d->n_items, 20);
+    assert_int_equal(d->items[0].n_prompt, 101);
+    assert_true(d->items[0].arrival_s == 0 && d->items[19].arrival_s == 19);
+    dataset_close(&d);
+    o.duration_s = 0;
+    o.n = 7; /* its first, from the window's start */
+    assert_ok(dataset_open(&d, &o));
+    assert_int_equal(d->n_items, 7);
+    assert_int_equal(d->items[0].n_prompt, 101);
+    dataset_close(&d);
+    o.start_s = 1000;
+    assert_err(dataset_open(&d, &o), ERR_FORMAT, "found none");
+    opt_free(dataset_opt_table, &o);
+    o = data_opts("lengths_csv", numbered_csv(false));
+    o.start_s = 1;
+    assert_err(dataset_open(&d, &o), ERR_ARG, "need arrival times");
+    opt_free(dataset_opt_table, &o);
+    o = data_opts("synth", NULL); /* it draws until the window has its requests */
+    assert_ok(opt_set(dataset_opt_table, &o, "fit", "azure_conv", "test"));
+    o.start_s = 600;
+    o.n = 5;
+    assert_ok(dataset_open(&d, &o));
+    assert_int_equal(d->n_items, 5);
+    assert_true(d->items[0].arrival_s >= 0 && d->items[4].arrival_s < 60);
+    dataset_close(&d);
+    opt_free(dataset_opt_table, &o);
+}
+
+/* One row for each clause of the rule, and one that passes at every bound. */
+static void vllms_rule(void **s)
+{
+    static const char csv[] = "n_prompt_tok,n_output_tok\n3,50\n50,3\n1025,4\n1000,1049\n"
+                              "1024,1024\n4,4\n";
+    struct dataset_opts o = data_opts("lengths_csv", data_text(csv));
+    struct dataset *d;
+
+    (void)s;
+    assert_ok(opt_set(dataset_opt_table, &o, "filter", "vllm", "test"));
+    o.max_output_tok = 10; /* cut after the rule was applied */
+    assert_ok(dataset_open(&d, &o));
+    assert_int_equal(d->n_items, 2);
+    assert_int_equal(d->items[0].n_prompt, 1024);
+    assert_int_equal(d->items[0].n_output, 10);
+    assert_int_equal(d->items[1].n_prompt, 4);
+    assert_int_equal(d->n_skipped, 4);
+    assert_non_null(
+        strstr(d->skipped_why, "a prompt below 4 tokens (1), an output below 4"));
+    dataset_close(&d);
+    opt_free(dataset_opt_table, &o);
+}
+
+static void a_fit_stands_in_for_an_absent_file(void **s)
+{
+    struct dataset_opts o = data_opts("azure", "no/such/trace.csv");
+    struct dataset *d;
+
+    (void)s;
+    o.n = 5;
+    assert_err(dataset_open(&d, &o), ERR_NOTFOUND, "no/such/trace.csv");
+    assert_ok(opt_set(dataset_opt_table, &o, "stand_in", "azure_conv", "test"));
+    assert_ok(dataset_open(&d, &o));
+    assert_true(d->stands_in);
+    assert_string_equal(d->name, "synth azure_conv (stand-in)");
+    assert_int_equal(d->n_items, 5);
+    dataset_close(&d);
+    assert_ok(opt_set(dataset_opt_table, &o, "path",
+                      data_text("TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                "2023-01-02 00:00:00,1,1\n"),
+                      "test"));
+    assert_ok(dataset_open(&d, &o)); /* it is there */
+    assert_false(d->stands_in);
+    assert_int_equal(d->n_items, 1);
+    dataset_close(&d);
+    opt_free(dataset_opt_table, &o);
+}
+
+/* A name that is not there is looked for below $SANDWICH_DATA. */
+static void data_have_a_folder(void **s)
+{
+    const char *before = getenv("SANDWICH_DATA");
+    char *old = before ? strdup(before) : NULL;
+    struct dataset_opts o = data_opts("lengths_csv", "in");
+    struct dataset *d;
+
+    (void)s;
+    data_text("n_prompt_tok,n_output_tok\n1,2\n");
+    setenv("SANDWICH_DATA", test_dir(), 1);
+    assert_ok(dataset_open(&d, &o));
+    assert_non_null(strstr(d->source, "/in"));
+    dataset_close(&d);
+    setenv("SANDWICH_DATA", "/no/such/folder", 1);
+    assert_err(dataset_open(&d, &o), ERR_NOTFOUND, "in: ");
+    if (old)
+        setenv("SANDWICH_DATA", old, 1);
+    else
+        unsetenv("SANDWICH_DATA");
+    free(old);
+    opt_free(dataset_opt_table, &o);
+}
+
 static void every_reader_is_listed(void **s)
 {
     int n = 0;
 
     (void)s;
     for (; dataset_readers[n]; n++) {
+        assert_true(dataset_readers[n]->needs_path ==
+                    (dataset_readers[n]->keys || dataset_readers[n]->columns));
         assert_non_null(dataset_readers[n]->name);
         assert_non_null(dataset_readers[n]->help);
         assert_non_null(dataset_readers[n]->open);
@@ -211,11 +320,17 @@ static void out_of_memory(void **s)
         {"lengths_csv", "n_prompt_tok,n_output_tok\n1,2\n3,4\n5,6\n"},
         {"sharegpt", "[{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},"
                      "{\"from\":\"gpt\",\"value\":\"a\"}]}]"},
+        {"mooncake", "{\"timestamp\":0,\"input_length\":9,\"output_length\":1,"
+                     "\"hash_ids\":[7]}"},
+        {"alpaca", "[{\"instruction\":\"x\",\"output\":\"y\"}]"},
+        {"auto", "[{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},"
+                 "{\"from\":\"gpt\",\"value\":\"a\"},{\"from\":\"human\","
+                 "\"value\":\"q\"},{\"from\":\"gpt\",\"value\":\"a\"}]}]"},
         {"synth", NULL},
     };
 
     (void)s;
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         const char *path = texts[i][1] ? data_text(texts[i][1]) : NULL;
         struct dataset_opts o = data_opts(texts[i][0], path);
         struct dataset *d;
@@ -223,6 +338,7 @@ static void out_of_memory(void **s)
         long n = 0;
 
         o.n = 2;
+        o.turns = DATASET_TURNS_CONVERSATION;
         for (; rc != OK; n++) {
             mem_fail_after(n, 1);
             rc = dataset_open(&d, &o);
@@ -247,6 +363,10 @@ int main(void)
         cmocka_unit_test(trace_keeps_its_times),
         cmocka_unit_test(lengths_are_cut),
         cmocka_unit_test(bad_options),
+        cmocka_unit_test(a_window_of_a_trace),
+        cmocka_unit_test(vllms_rule),
+        cmocka_unit_test(a_fit_stands_in_for_an_absent_file),
+        cmocka_unit_test(data_have_a_folder),
         cmocka_unit_test(every_reader_is_listed),
         cmocka_unit_test(out_of_memory),
     };

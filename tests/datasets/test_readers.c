@@ -28,6 +28,22 @@
     "2024-03-01 00:00:00,879,0\r\n"                                                      \
     "2024-03-01 00:00:00.000001+00:00,879,55\r\n"
 
+#define BURSTGPT                                                                         \
+    "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"             \
+    "5,ChatGPT,472,18,490,Conversation log\n"                                            \
+    "45.5,ChatGPT,1087,0,1087,Conversation log\n"                                        \
+    "118,GPT-4,417,276,693,API log\n"
+#define MOONCAKE                                                                         \
+    "{\"timestamp\": 3000, \"input_length\": 600, \"output_length\": 52, "               \
+    "\"hash_ids\": [46, 47]}\n"                                                          \
+    "{\"timestamp\": 3000, \"input_length\": 512, \"output_length\": 26, "               \
+    "\"hash_ids\": [46]}\n"                                                              \
+    "{\"timestamp\": 6500, \"input_length\": 7, \"output_length\": 1}\n"
+#define ALPACA                                                                           \
+    "[{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"},\n"             \
+    " {\"instruction\": \"Greet.\", \"input\": \"\", \"output\": \"Hi\"},\n"             \
+    " {\"instruction\": \"x\", \"output\": \"\"}]"
+
 static struct dataset *open_text(const char *reader, const char *text)
 {
     struct dataset_opts o = data_opts(reader, data_text(text));
@@ -108,6 +124,169 @@ static void lengths_csv(void **s)
     dataset_close(&d);
 }
 
+static void burstgpt(void **s)
+{
+    struct dataset *d = open_text("burstgpt", BURSTGPT);
+
+    (void)s;
+    assert_int_equal(d->n_items, 2);
+    assert_int_equal(d->items[0].n_prompt, 472);
+    assert_int_equal(d->items[0].n_output, 18);
+    assert_true(d->items[0].arrival_s == 0);
+    assert_int_equal(d->items[1].n_prompt, 417);
+    assert_true(d->items[1].arrival_s == 113);
+    assert_string_equal(d->skipped_why, "a length of 0 (1)");
+    dataset_close(&d);
+}
+
+static void mooncake(void **s)
+{
+    struct dataset *d = open_text("mooncake", MOONCAKE);
+
+    (void)s;
+    assert_int_equal(d->n_items, 3);
+    assert_int_equal(d->items[0].n_prompt, 600);
+    assert_int_equal(d->items[0].n_output, 52);
+    assert_int_equal(d->items[0].n_blocks, 2);
+    assert_int_equal(d->items[0].block_ids[0], 46);
+    assert_int_equal(d->items[0].block_ids[1], 47);
+    assert_int_equal(d->items[1].n_blocks, 1);
+    assert_int_equal(d->items[2].n_blocks, 0);
+    assert_true(d->items[1].arrival_s == 0);
+    assert_true(d->items[2].arrival_s == 3.5);
+    dataset_close(&d);
+}
+
+static void alpaca(void **s)
+{
+    struct dataset *d = open_text("alpaca", ALPACA);
+
+    (void)s;
+    assert_int_equal(d->n_items, 2);
+    expect_texts(&d->items[0], "Add.\n1 2", "3");
+    expect_texts(&d->items[1], "Greet.", "Hi");
+    assert_string_equal(d->skipped_why, "no instruction or no output (1)");
+    dataset_close(&d);
+}
+
+/* --- conversations with their histories */
+
+static struct dataset *open_turns(const char *turns)
+{
+    struct dataset_opts o = data_opts("sharegpt", data_text(SHAREGPT));
+    struct dataset *d;
+
+    assert_ok(opt_set(dataset_opt_table, &o, "turns", turns, "test"));
+    assert_ok(dataset_open(&d, &o));
+    opt_free(dataset_opt_table, &o);
+    return d;
+}
+
+/* Every message before a question is its history, also those that ask nothing. */
+static void each_turn_has_its_history(void **s)
+{
+    static const char second[] = "old\nlost\nq1\nbetween\nq\xe2\x82\xac\nanswer\nlater";
+    struct dataset *d = open_turns("each");
+
+    (void)s;
+    assert_int_equal(d->n_items, 3);
+    expect_texts(&d->items[0], "old\nlost\nq1\nbetween\nq\xe2\x82\xac", "answer");
+    expect_texts(&d->items[1], second, "later");
+    expect_texts(&d->items[2], "second", "reply");
+    for (int i = 0; i < 3; i++)
+        assert_null(d->items[i].later);
+    dataset_close(&d);
+    d = open_turns("conversation");
+    assert_int_equal(d->n_items, 2);
+    expect_texts(&d->items[0], "old\nlost\nq1\nbetween\nq\xe2\x82\xac", "answer");
+    assert_non_null(d->items[0].later);
+    expect_texts(d->items[0].later, second, "later");
+    assert_null(d->items[0].later->later);
+    assert_null(d->items[1].later);
+    dataset_close(&d);
+}
+
+/* Prompts grow with the square of the turns: a conversation of a million is cut, not run out of
+ * memory, and freed without recursion. */
+static void a_conversation_has_an_end(void **s)
+{
+    enum { TURNS = 40000 };
+    static const char turn[] = ",{\"from\":\"human\",\"value\":\"a question\"},"
+                               "{\"from\":\"gpt\",\"value\":\"an answer\"}";
+    struct dataset_opts o;
+    struct dataset *d;
+    char *text = mem_new(MEM_TEST, TURNS + 1, sizeof(turn));
+    size_t at = 0, n = 0, bytes = 0;
+
+    (void)s;
+    at += (size_t)sprintf(text, "[{\"conversations\":[");
+    for (int i = 0; i < TURNS; i++)
+        at += (size_t)sprintf(text + at, "%s", turn + (i == 0));
+    sprintf(text + at, "]}]");
+    o = data_opts("sharegpt", data_text(text));
+    o.turns = DATASET_TURNS_CONVERSATION;
+    assert_ok(dataset_open(&d, &o));
+    for (const struct dataset_item *it = &d->items[0]; it; it = it->later) {
+        n++;
+        bytes += it->text_bytes;
+    }
+    assert_true(n > 1000 && n < TURNS);
+    assert_true(bytes > 60u << 20 && bytes <= 64u << 20);
+    assert_non_null(strstr(d->skipped_why, "more than 64 MiB together"));
+    dataset_close(&d);
+    opt_free(dataset_opt_table, &o);
+    mem_free(text);
+}
+
+/* A list and JSONL are one format. */
+static void lists_and_lines(void **s)
+{
+    struct dataset *d =
+        open_text("sharegpt", "\n{\"conversations\":[{\"from\":\"human\",\"value\":"
+                              "\"q\"},{\"from\":\"gpt\",\"value\":\"a\"}]}\n\n");
+
+    (void)s;
+    assert_int_equal(d->n_items, 1);
+    expect_texts(&d->items[0], "q", "a");
+    dataset_close(&d);
+    d = open_text("mooncake",
+                  "[{\"timestamp\":1,\"input_length\":2,\"output_length\":3}]");
+    assert_int_equal(d->items[0].n_prompt, 2);
+    dataset_close(&d);
+}
+
+static void recognised(void **s)
+{
+    static const struct {
+        const char *text, *reader;
+    } files[] = {
+        {SHAREGPT, "sharegpt"},
+        {LMSYS, "lmsys"},
+        {AZURE, "azure"},
+        {BURSTGPT, "burstgpt"},
+        {MOONCAKE, "mooncake"},
+        {ALPACA, "alpaca"},
+        {"input_length,output_length\n1,2\n", "lengths_csv"},
+    };
+
+    (void)s;
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        struct dataset *d = open_text("auto", files[i].text);
+
+        assert_string_equal(d->name, files[i].reader);
+        dataset_close(&d);
+    }
+    assert_err(data_try_text("auto", "[{\"messages\":[],\"id\":1}]"), ERR_FORMAT,
+               "not recognised by its first record's keys, \"messages\", \"id\"; name it "
+               "with dataset.reader");
+    assert_err(data_try_text("auto", "a,b\n"), ERR_FORMAT,
+               "not recognised by its first line, a,b");
+    assert_err(data_try_text("auto", "[]"), ERR_FORMAT, "at least one record");
+    assert_err(data_try_text("auto", ""), ERR_FORMAT, "found an empty file");
+    assert_err(data_try_text("synth", "x"), ERR_ARG,
+               "dataset.path: reader \"synth\" reads no file");
+}
+
 static void refused(void **s)
 {
     static const struct {
@@ -138,7 +317,7 @@ static void refused(void **s)
         {"azure",
          "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-01-02 00:00:00,1,1\n"
          "2023-01-01 00:00:00,1,1\n",
-         ERR_FORMAT, "in:3: TIMESTAMP: expected a time no earlier than the line before"},
+         ERR_FORMAT, "in:3: expected a time no earlier than that of the record before"},
         {"azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-01-02 00:00:00,-1,1\n",
          ERR_FORMAT,
          "ContextTokens: expected a whole number in [0, 16777216], found \"-1\""},
@@ -153,6 +332,32 @@ static void refused(void **s)
          "arrival_s: expected a decimal number, found \"nan\""},
         {"lengths_csv", "prompt_len,output_len,arrival_s\n1,2,1e999\n", ERR_FORMAT,
          "a decimal number"},
+        {"lengths_csv", "prompt_len,output_len,arrival_s\n1,2,5e9\n", ERR_FORMAT,
+         "arrival_s: expected a time of at most 4e9 seconds, found \"5e9\""},
+        {"burstgpt", "Model,Request tokens,Response tokens\n", ERR_FORMAT,
+         "expected a column Timestamp"},
+        {"burstgpt", "Timestamp,Request tokens,Response tokens\n2,1,1\n1,1,1\n",
+         ERR_FORMAT, "in:3: expected a time no earlier than that of the record before"},
+        {"burstgpt", "Timestamp,Request tokens,Response tokens\n2,1,x\n", ERR_FORMAT,
+         "in:2: Response tokens: expected a whole number"},
+        {"mooncake", "{\"timestamp\":0,\"input_length\":1}\n", ERR_FORMAT,
+         "in:1: output_length"},
+        {"mooncake",
+         "{\"timestamp\":0,\"input_length\":513,\"output_length\":1,\"hash_ids\":[1]}",
+         ERR_FORMAT, "in:1: hash_ids: expected 2, one for each 512 tokens, found 1"},
+        {"mooncake",
+         "{\"timestamp\":0,\"input_length\":1,\"output_length\":1,\"hash_ids\":[1.5]}",
+         ERR_FORMAT, "hash_ids: element 0: expected an integer"},
+        {"mooncake", "{\"timestamp\":1e3,\"input_length\":1,\"output_length\":1}",
+         ERR_FORMAT, "in:1: timestamp: expected an integer"},
+        {"mooncake",
+         "{\"timestamp\":9,\"input_length\":1,\"output_length\":1}\n"
+         "{\"timestamp\":8,\"input_length\":1,\"output_length\":1}",
+         ERR_FORMAT, "in:2: expected a time no earlier"},
+        {"alpaca", "[{\"instruction\":\"x\"}]", ERR_FORMAT, "in:1: output"},
+        {"alpaca", "[{\"instruction\":3,\"output\":\"\"}]", ERR_FORMAT,
+         "in:1: instruction"},
+        {"alpaca", "[3]", ERR_FORMAT, "in:1: expected '{' of a record, found '3'"},
         {"lengths_csv", "prompt_len,output_len\n0,5\n", ERR_FORMAT,
          "found none in 1 records"},
     };
@@ -203,7 +408,14 @@ static const char *const good[][2] = {
     {"lmsys", LMSYS},
     {"azure", AZURE},
     {"lengths_csv", "prompt_len,output_len,arrival_s\n12,\"7\",0.5\n8,8,1.5\n"},
+    {"burstgpt", BURSTGPT},
+    {"mooncake", MOONCAKE},
+    {"alpaca", ALPACA},
+    {"auto", SHAREGPT},
+    {"auto", MOONCAKE},
+    {"auto", BURSTGPT},
 };
+#define N_GOOD (sizeof(good) / sizeof(good[0]))
 
 static void try_mutant(const char *reader, const char *bytes, size_t n)
 {
@@ -222,7 +434,7 @@ static void try_mutant(const char *reader, const char *bytes, size_t n)
 static void truncated(void **s)
 {
     (void)s;
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < N_GOOD; i++)
         for (size_t n = 0; n < strlen(good[i][1]); n++)
             try_mutant(good[i][0], good[i][1], n);
 }
@@ -235,7 +447,7 @@ static void mutated(void **s)
 
     (void)s;
     rng_init(&r, test_seed(), "mutate");
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < N_GOOD; i++) {
         size_t n = strlen(good[i][1]);
         char *bytes = mem_new(MEM_TEST, n, 1);
 
@@ -252,11 +464,23 @@ static void mutated(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sharegpt),  cmocka_unit_test(lmsys),
-        cmocka_unit_test(azure),     cmocka_unit_test(lengths_csv),
-        cmocka_unit_test(refused),   cmocka_unit_test(too_many_columns),
-        cmocka_unit_test(nul_byte),  cmocka_unit_test(deep_nesting),
-        cmocka_unit_test(truncated), cmocka_unit_test(mutated),
+        cmocka_unit_test(sharegpt),
+        cmocka_unit_test(lmsys),
+        cmocka_unit_test(azure),
+        cmocka_unit_test(lengths_csv),
+        cmocka_unit_test(burstgpt),
+        cmocka_unit_test(mooncake),
+        cmocka_unit_test(alpaca),
+        cmocka_unit_test(each_turn_has_its_history),
+        cmocka_unit_test(a_conversation_has_an_end),
+        cmocka_unit_test(lists_and_lines),
+        cmocka_unit_test(recognised),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(too_many_columns),
+        cmocka_unit_test(nul_byte),
+        cmocka_unit_test(deep_nesting),
+        cmocka_unit_test(truncated),
+        cmocka_unit_test(mutated),
     };
 
     return cmocka_run_group_tests_name("datasets/readers", tests, NULL, NULL);

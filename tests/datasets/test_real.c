@@ -105,6 +105,40 @@ static void sharegpt_conversations(void **s)
     dataset_close(&d);
 }
 
+static void alpaca(void **s)
+{
+    struct dataset *d = open_all("auto", test_need_data("alpaca/alpaca_sample_dev.json"));
+
+    (void)s;
+    assert_string_equal(d->name, "alpaca");
+    assert_int_equal(d->n_items + d->n_skipped, 1324);
+    assert_true(d->n_items > 1300);
+    dataset_close(&d);
+}
+
+static void mooncake(void **s)
+{
+    const char *gz = test_need_data("mooncake/conversation_trace.jsonl.gz");
+    char path[512], command[2048];
+    int64_t n_shared = 0;
+    struct dataset *d;
+
+    (void)s;
+    snprintf(path, sizeof(path), "%s/mooncake.jsonl", test_dir());
+    snprintf(command, sizeof(command), "gzip -dc '%s' > '%s'", gz, path);
+    assert_int_equal(system(command), 0);
+    d = open_all("auto", path);
+    assert_string_equal(d->name, "mooncake");
+    assert_int_equal(d->n_items + d->n_skipped, 12031);
+    for (int64_t i = 0; i < d->n_items; i++) {
+        assert_int_equal(d->items[i].n_blocks, (d->items[i].n_prompt + 511) / 512);
+        n_shared += d->items[i].block_ids[0] == d->items[0].block_ids[0];
+    }
+    assert_true(n_shared > 1); /* prompts that begin alike */
+    assert_true(d->items[d->n_items - 1].arrival_s > 3000);
+    dataset_close(&d);
+}
+
 static void check_sum(const char *path, const char *want)
 {
     char command[1200], got[65] = "";
@@ -161,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(azure_conv), cmocka_unit_test(sharegpt_8k),
         cmocka_unit_test(arxiv),      cmocka_unit_test(sharegpt_conversations),
+        cmocka_unit_test(alpaca),     cmocka_unit_test(mooncake),
         cmocka_unit_test(manifest),
     };
 

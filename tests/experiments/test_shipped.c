@@ -1,7 +1,9 @@
 /* Every experiment we ship can be read, whole and as a smoke run, and says what an
  * experiment must say; its headlines speak of cells that exist. */
 #include <glob.h>
+#include <stdlib.h>
 
+#include "base/json.h"
 #include "experiments/harness/job.h"
 #include "tests/support/test.h"
 
@@ -40,30 +42,123 @@ static void shipped(void **s)
     globfree(&g);
 }
 
-/* The paper's numbers are well formed: every value says where it stands. */
+/* --- the papers' printed numbers */
+
+/* How many figures and tables each paper numbers; Roman numerals are those of its tables. */
+static const struct paper {
+    const char *file;
+    int n_figures, n_tables;
+    bool is_roman;
+} papers[] = {
+    {"sandwich", 14, 4, false}, {"mnn_llm", 0, 1, true},   {"odma", 5, 0, false},
+    {"splitwise", 20, 6, true}, {"scheinfer", 7, 1, true},
+};
+
+static const char *text_at(const char *path, const json_t *obj, const char *key)
+{
+    const char *s = json_string_value(json_object_get(obj, key));
+
+    if (!s || !*s)
+        fail_msg("%s: a place or value has no \"%s\"", path, key);
+    return s;
+}
+
+/* Its name is new in `names`, which it joins. */
+static void check_once(const char *path, json_t *names, const char *name)
+{
+    if (json_object_get(names, name))
+        fail_msg("%s: %s is there twice", path, name);
+    assert_int_equal(json_object_set_new(names, name, json_true()), 0);
+}
+
+static void check_value(const char *path, const char *where, const json_t *v,
+                        json_t *names)
+{
+    static const char *const keys[] = {"metric", "unit", "value", "at", "read_off", NULL};
+    const json_t *value = json_object_get(v, "value"), *at = json_object_get(v, "at"), *e;
+    json_t *name =
+        json_pack("{s:O, s:O?}", "metric", json_object_get(v, "metric"), "at", at);
+    char *text = json_dumps(name, JSON_COMPACT | JSON_SORT_KEYS);
+    size_t i;
+
+    assert_ok(json_check_keys(v, keys, where));
+    text_at(path, v, "metric");
+    assert_true(json_is_string(json_object_get(v, "unit")));
+    assert_true(json_is_number(value) || json_array_size(value) > 0);
+    json_array_foreach(value, i, e) assert_true(json_is_number(e));
+    assert_true(!at || json_object_size(at) > 0);
+    assert_non_null(text);
+    check_once(path, names, text);
+    free(text);
+    json_decref(name);
+}
+
+/* A place has values, or says why not; what does not add up is a sentence. */
+static void check_place(const char *path, const json_t *p)
+{
+    static const char *const keys[] = {"where",  "what",      "machine", "source",
+                                       "values", "no_values", "slips",   NULL};
+    const json_t *values = json_object_get(p, "values"),
+                 *slips = json_object_get(p, "slips");
+    const char *where = text_at(path, p, "where");
+    json_t *names = json_object(), *v;
+    size_t i;
+
+    assert_ok(json_check_keys(p, keys, where));
+    text_at(path, p, "what");
+    if ((json_array_size(values) > 0) == json_is_string(json_object_get(p, "no_values")))
+        fail_msg("%s: %s: expected \"values\" or \"no_values\"", path, where);
+    json_array_foreach(values, i, v) check_value(path, where, v, names);
+    json_array_foreach(slips, i, v) assert_true(json_string_length(v) > 20);
+    assert_true(!slips || json_array_size(slips) > 0);
+    json_decref(names);
+}
+
+static void check_numbered(const char *path, const json_t *names, const struct paper *p)
+{
+    static const char *const roman[] = {"I", "II", "III", "IV", "V", "VI"};
+    char name[32];
+
+    for (int i = 1; i <= p->n_figures; i++) {
+        snprintf(name, sizeof(name), "Fig. %d", i);
+        if (!json_object_get(names, name))
+            fail_msg("%s: %s is missing", path, name);
+    }
+    for (int i = 1; i <= p->n_tables; i++) {
+        if (p->is_roman)
+            snprintf(name, sizeof(name), "Table %s", roman[i - 1]);
+        else
+            snprintf(name, sizeof(name), "Table %d", i);
+        if (!json_object_get(names, name))
+            fail_msg("%s: %s is missing", path, name);
+    }
+}
+
+/* Every figure and table of every paper is there, once, and every number once. */
 static void reference_numbers(void **s)
 {
-    glob_t g;
-
     (void)s;
-    assert_int_equal(glob("results/reference/*.json", 0, NULL, &g), 0);
-    for (size_t i = 0; i < g.gl_pathc; i++) {
-        json_error_t e;
-        json_t *j = json_load_file(g.gl_pathv[i], JSON_REJECT_DUPLICATES, &e), *v;
+    for (size_t i = 0; i < sizeof(papers) / sizeof(papers[0]); i++) {
+        char path[64];
+        json_t *root, *place, *names = json_object();
+        const json_t *places;
         size_t k;
 
-        if (!j)
-            fail_msg("%s:%d: %s", g.gl_pathv[i], e.line, e.text);
-        assert_true(json_is_string(json_object_get(j, "paper")));
-        assert_true(json_array_size(json_object_get(j, "values")) > 0);
-        json_array_foreach(json_object_get(j, "values"), k, v)
+        snprintf(path, sizeof(path), "results/reference/%s.json", papers[i].file);
+        assert_ok(json_read_file(&root, path, 1 << 20));
+        text_at(path, root, "about");
+        text_at(path, root, "paper");
+        text_at(path, root, "short");
+        assert_ok(json_get_arr(root, "places", &places, path));
+        json_array_foreach(places, k, place)
         {
-            assert_true(json_is_string(json_object_get(v, "where")));
-            assert_true(json_is_string(json_object_get(v, "what")));
+            check_place(path, place);
+            check_once(path, names, text_at(path, place, "where"));
         }
-        json_decref(j);
+        check_numbered(path, names, &papers[i]);
+        json_decref(names);
+        json_decref(root);
     }
-    globfree(&g);
 }
 
 int main(void)

@@ -58,6 +58,23 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
     cell["series/slo_attainment_frac"] = 1 - np.exp(-2 * scale)
 
 
+# Experiments that compare systems under load.
+UNDER_LOAD = ("fig09_slo_scale", "fig12_goodput", "azure_conv_replay")
+
+
+def add_system(f, rng, i, name, missing):
+    cell = f.create_group("cells/%04d" % i)
+    cell.attrs.update({"state": "done", "system.adapter": "sandwich", "load.rate_rps": 2.0,
+                       "slo.ttft_ms": 200.0, "slo.tpot_ms": 100.0, "slo.target_frac": 0.9})
+    cell["attributes_json"] = json.dumps({"axes": {"system.policy": name}, "warnings": []})
+    add_requests(cell, rng, 162e6, 2, 8, missing)
+    for k, v in (("rps", 4.0), ("low_rps", 3.5), ("high_rps", 4.6)):
+        cell["summary/goodput_" + k] = np.nan if missing else v + i
+    if not missing:
+        cell["series/trial_rate_rps"] = np.array([1.0, 2, 4, 8]) + i
+        cell["series/trial_slo_attainment_frac"] = np.array([1.0, 1, 0.93, 0.2])
+
+
 def sweep(f, stem):
     """Cells as --set 'load.rate_rps=[...]' leaves them; of a study, its first two axes."""
     cells = list(f["cells"].values())
@@ -120,6 +137,10 @@ def write(path, stem, missing):
             return made_up_studies.write(f, rng, stem, missing)
         if stem in VARIANTS:
             return write_variants(f, rng, stem, missing)
+        if stem in UNDER_LOAD:
+            for i, name in enumerate(("continuous", "chunked")):
+                add_system(f, rng, i, name, missing)
+            return
         i = 0
         for model, weights in MODELS.items():
             for kind, bytes_each in (("bf16", 2), ("f32", 4)):

@@ -110,6 +110,13 @@ if draw "$dir/older.h5" "$dir/older" quickstart && grep -q measured_small "$dir/
 else
     not_ok "a record of before is drawn as it was"
 fi
+# The papers' numbers are named with their machine: on the axis where they fit, else in words.
+if grep -q '<!-- Sandwich, Xeon 8272CL -->' "$dir/a/tab01_ablation.svg" &&
+    grep -q '<!-- Sandwich, 2x EPYC 7H12: 378 to 973, off this axis -->' "$dir/a/tab03_window.svg"; then
+    ok "a figure shows the paper's numbers and machine"
+else
+    not_ok "a figure shows the paper's numbers and machine"
+fi
 # A record whose median is not that of its own times is refused, not drawn.
 "$python" tests/figs/make_result.py "$dir/wrong.h5" quickstart >"$dir/log" 2>&1
 "$python" -c "import h5py, sys

@@ -60,7 +60,7 @@ static void least_job_has_all_defaults(void **state)
     assert_string_equal(json_string_value(setting(j, 0, "load", "process")), "closed");
     assert_int_equal(json_integer_value(setting(j, 0, "load", "concurrency")), 1);
     assert_int_equal(json_integer_value(setting(j, 0, "seeds", "output")), 1);
-    assert_string_equal(json_string_value(setting(j, 0, "dataset", "reader")), "synth");
+    assert_string_equal(json_string_value(setting(j, 0, "dataset", "reader")), "auto");
     assert_string_equal(json_string_value(setting(j, 0, "system", "adapter")),
                         "scripted");
     assert_int_equal(json_integer_value(setting(j, 0, "system", "vocab")), 32000);
@@ -106,7 +106,7 @@ static void wrong_types_are_refused(void **state)
     refuse("\"load\": {\"n_requests\": [1, 2, 1]}",
            "load.n_requests: values 1 and 3 of the list are equal");
     refuse("\"dataset\": {\"reader\": \"azur\"}",
-           "did you mean \"azure\"? (known: azure");
+           "did you mean \"azure\"? (known: alpaca");
     refuse("\"prepare\": [{\"run\": [], \"creates\": \"x\"}]", "\"run\"");
     refuse("\"prepare\": [{\"run\": [\"true\"]}]", "\"creates\"");
     refuse("\"prepare\": [{\"run\": [\"true\"], \"creates\": \"\"}]", "expected a path");

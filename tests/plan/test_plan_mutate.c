@@ -6,10 +6,9 @@
 
 #define N_FLIPS 1500
 
-static uint8_t *seed_file(size_t *n)
-{
-    return test_read("tests/fuzz/corpus/plan/good", n);
-}
+static const char *const seeds[] = {"tests/fuzz/corpus/plan/good",
+                                    "tests/fuzz/corpus/plan/tuned"};
+#define N_SEEDS 2
 
 static bool reads(const uint8_t *data, size_t n)
 {
@@ -23,12 +22,11 @@ static bool reads(const uint8_t *data, size_t n)
     return ok;
 }
 
-static void every_cut_is_refused(void **state)
+static void cut_everywhere(const char *seed)
 {
     size_t n;
-    uint8_t *good = seed_file(&n);
+    uint8_t *good = test_read(seed, &n);
 
-    (void)state;
     assert_true(reads(good, n));
     while (good[n - 1] == '\n')
         n--;
@@ -40,15 +38,14 @@ static void every_cut_is_refused(void **state)
     mem_free(good);
 }
 
-static void bytes_change(void **state)
+static void change_bytes(const char *seed)
 {
     static const char words[] = "0123456789-,[]{}\"\\:e. x";
     size_t n;
-    uint8_t *good = seed_file(&n), *bad = mem_new(MEM_TEST, n, 1);
+    uint8_t *good = test_read(seed, &n), *bad = mem_new(MEM_TEST, n, 1);
     int refused = 0;
     struct rng r;
 
-    (void)state;
     assert_non_null(bad);
     rng_init(&r, test_seed(), "mutate");
     for (int i = 0; i < N_FLIPS; i++) {
@@ -63,6 +60,20 @@ static void bytes_change(void **state)
     assert_true(refused > N_FLIPS / 4 && refused < N_FLIPS);
     mem_free(bad);
     mem_free(good);
+}
+
+static void every_cut_is_refused(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SEEDS; i++)
+        cut_everywhere(seeds[i]);
+}
+
+static void bytes_change(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SEEDS; i++)
+        change_bytes(seeds[i]);
 }
 
 int main(void)

@@ -16,7 +16,7 @@ for program in "$BUILD"/baseline/*; do
 done
 for data in experiments/*.json baselines/systems/*.json engine/simulate/machines/*.json \
     engine/simulate/machines/params/*.json characterize/counters/events/*.json \
-    datasets/fits/*.json datasets/topologies/* results/reference/* paper-figs/*.py \
+    datasets/fits/*.json datasets/topologies/* results/reference/* results/claims.json paper-figs/*.py \
     paper-figs/lib/*.py CITATION.cff; do
     install -D -m 644 "$data" "$share/$data"
 done

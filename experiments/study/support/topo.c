@@ -37,7 +37,6 @@ static bool ends_in(const char *s, const char *end)
 /* A path, a shipped topology, or one of the data that are fetched by hand. */
 static int open_xml(struct topo_machine **out, const char *name)
 {
-    const char *root = getenv("SANDWICH_DATA");
     char path[PATH_MAX], shipped[PATH_MAX];
 
     if (access(name, R_OK) == 0)
@@ -46,9 +45,10 @@ static int open_xml(struct topo_machine **out, const char *name)
     home_find(shipped, sizeof(shipped), path);
     if (access(shipped, R_OK) == 0)
         return topo_machine_open(out, shipped);
-    snprintf(path, sizeof(path), "%s/hwloc/%s", root ? root : "../shared/data", name);
-    if (access(path, R_OK) == 0)
-        return topo_machine_open(out, path);
+    snprintf(path, sizeof(path), "hwloc/%s", name);
+    home_data(shipped, sizeof(shipped), path);
+    if (access(shipped, R_OK) == 0)
+        return topo_machine_open(out, shipped);
     return err_set(ERR_NOTFOUND,
                    "%s is not here, not in %s, and not in the folder hwloc of "
                    "$SANDWICH_DATA (datasets/data.md says where to get it)",

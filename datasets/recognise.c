@@ -1,0 +1,125 @@
+#include <string.h>
+#include <strings.h>
+
+#include "base/json.h"
+#include "datasets/build.h"
+#include "datasets/csv.h"
+
+/* Is `name` one of `words`, joined by '|'? */
+static bool is_one_of(const char *words, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *w = words; w && *w; w += *w == '|') {
+        size_t len = strcspn(w, "|");
+
+        if (len == n && strncasecmp(w, name, n) == 0)
+            return true;
+        w += len;
+    }
+    return false;
+}
+
+/* By the names that only this format has. */
+static const struct dataset_reader *reader_of(const char *name, bool is_json)
+{
+    for (int i = 0; dataset_readers[i]; i++)
+        if (is_one_of(is_json ? dataset_readers[i]->keys : dataset_readers[i]->columns,
+                      name))
+            return dataset_readers[i];
+    return NULL;
+}
+
+static int unknown(const char *path, const char *what, const char *found)
+{
+    return err_set(ERR_FORMAT,
+                   "%s: the format is not recognised by its %s, %s; name it with "
+                   "dataset.reader",
+                   path, what, found);
+}
+
+/* The first record is what recognition sees; it ends the reading. */
+struct first {
+    struct dataset d; /* first: what the record function gets */
+    const struct dataset_reader *reader;
+};
+
+static int on_record(struct dataset *d, const struct dataset_opts *o, const char *text,
+                     size_t n, const char *where, bool *full)
+{
+    struct first *f = (struct first *)d;
+    char found[160] = "";
+    const char *key;
+    json_t *record, *v;
+    int rc = json_read_text(&record, text, n, where);
+
+    if (rc != OK)
+        return rc;
+    *full = true;
+    json_object_foreach(record, key, v)
+    {
+        size_t len = strlen(found);
+
+        if (!f->reader)
+            f->reader = reader_of(key, true);
+        snprintf(found + len, sizeof(found) - len, "%s\"%s\"", len ? ", " : "", key);
+    }
+    json_decref(record);
+    return f->reader ? OK : unknown(o->path, "first record's keys", found);
+}
+
+static int by_columns(const struct dataset_reader **out, const char *path)
+{
+    struct dataset_csv t;
+    char found[160] = "";
+    int rc = dataset_csv_init(&t, path);
+
+    if (rc != OK)
+        return rc;
+    for (int i = 0; i < t.n_columns && !*out; i++) {
+        size_t len = strlen(found);
+
+        *out = reader_of(t.names[i], false);
+        snprintf(found + len, sizeof(found) - len, "%s%s", i ? "," : "", t.names[i]);
+    }
+    dataset_csv_fini(&t);
+    return *out ? OK : unknown(path, "first line", found);
+}
+
+static int looks_like_json(bool *out, const char *path)
+{
+    struct dataset_input *in;
+    char *line;
+    size_t n;
+    int rc = dataset_input_open(&in, path);
+
+    *out = false;
+    if (rc != OK)
+        return rc;
+    *out = dataset_input_is_list(in);
+    if (!*out) {
+        rc = dataset_input_line(in, &line, &n);
+        *out = rc == OK && line && line[0] == '{';
+    }
+    dataset_input_close(&in);
+    return rc;
+}
+
+int dataset_recognise(const struct dataset_reader **out, const char *path)
+{
+    const struct dataset_opts o = {.path = (char *)path};
+    struct first f = {.reader = NULL};
+    bool is_json;
+    int rc = looks_like_json(&is_json, path);
+
+    *out = NULL;
+    if (rc != OK)
+        return rc;
+    if (!is_json)
+        return by_columns(out, path);
+    rc = dataset_read_records(&f.d, &o, on_record);
+    if (rc == OK && !f.reader)
+        rc = err_set(ERR_FORMAT, "%s: expected at least one record, found none", path);
+    *out = f.reader;
+    return rc;
+}

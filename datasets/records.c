@@ -1,0 +1,36 @@
+#include "datasets/build.h"
+#include "datasets/input.h"
+
+static int next(struct dataset_input *in, bool is_list, char **text, size_t *n)
+{
+    int rc;
+
+    if (is_list)
+        return dataset_input_element(in, text, n);
+    do
+        rc = dataset_input_line(in, text, n);
+    while (rc == OK && *text && *n == 0);
+    return rc;
+}
+
+int dataset_read_records(struct dataset *d, const struct dataset_opts *o,
+                         dataset_record_fn fn)
+{
+    struct dataset_input *in = NULL;
+    bool full = false, is_list;
+    char *text;
+    size_t n;
+    int rc = dataset_input_open(&in, o->path);
+
+    if (rc != OK)
+        return rc;
+    is_list = dataset_input_is_list(in);
+    while (rc == OK && !full) {
+        rc = next(in, is_list, &text, &n);
+        if (rc != OK || !text)
+            break;
+        rc = fn(d, o, text, n, dataset_input_where(in), &full);
+    }
+    dataset_input_close(&in);
+    return rc;
+}

@@ -1,0 +1,325 @@
+/* sandwich plan --tune: the tuner and the replay behind plan/pipeline.h, and what a run that
+ * was interrupted depends on. */
+#include "cli/plan_tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/build.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "cli/plan.h"
+#include "cli/tune.h"
+#include "plan/pipeline.h"
+
+/* The engine's default steps. */
+#define STEP_TOK   512
+#define COMPARED   5 /* rounds of a tuned schedule and the default one */
+#define BUDGET_MAX 1e7
+#define ROWS_MAX   64
+/* Of a share of the time: preparing operands and comparing come on top of measuring. */
+#define MEASURED_FRAC 0.7
+
+struct job {
+    const struct cli_plan_flags *f;
+    struct plan_search_opts search;
+    struct cli_replay replay;
+    double tune_until_s; /* of the clock */
+};
+
+/* ---- what is tuned ---- */
+
+struct rows {
+    int64_t v[ROWS_MAX];
+    int n;
+};
+
+/* Ascending, each once. */
+static void add_rows(struct rows *r, int64_t rows)
+{
+    int i = r->n;
+
+    while (i > 0 && r->v[i - 1] > rows)
+        i--;
+    if ((i > 0 && r->v[i - 1] == rows) || r->n == ROWS_MAX)
+        return;
+    memmove(&r->v[i + 1], &r->v[i], (size_t)(r->n - i) * sizeof(r->v[0]));
+    r->v[i] = rows;
+    r->n++;
+}
+
+/* The matrices that each rank of a phase computes alone, or the head, which all of them
+ * compute together. */
+struct part {
+    const struct plan_phase *phase;
+    bool prefill, decode; /* whose steps it computes */
+    bool head;
+};
+
+/* Rows of the steps that a phase computes of the trace. The head has a row for each sequence
+ * whose next token is wanted, and so has the last layer of a prompt. */
+static void rows_of(struct rows *r, const struct job *j, const struct part *part)
+{
+    const struct plan_points *p = &j->search.trace.prompts;
+
+    if (part->decode)
+        add_rows(r, j->replay.batch);
+    if (part->prefill)
+        add_rows(r, 1);
+    for (int i = 0; i < p->n && part->prefill && !part->head; i++) {
+        int64_t n = plan_point_tok(&p->v[i]);
+
+        if (n > STEP_TOK)
+            add_rows(r, STEP_TOK);
+        if (n % STEP_TOK)
+            add_rows(r, n % STEP_TOK);
+    }
+}
+
+static int rows_text(struct text *t, const struct rows *r)
+{
+    for (int i = 0; i < r->n; i++)
+        text_printf(t, "%s%lld", i ? "," : "", (long long)r->v[i]);
+    text_put(t, "", 1);
+    return t->rc;
+}
+
+static int keep(struct plan *p, const struct cli_tune_run *r)
+{
+    int rc = tune_cache_use(p->schedules, r->cpus, r->n_threads);
+
+    for (int i = 0; i < r->jobs.n && rc == OK; i++)
+        for (int k = 0; k < r->jobs.v[i].n_shapes && rc == OK; k++) {
+            bool found;
+
+            rc = tune_cache_copy(p->schedules, r->cache, &r->jobs.v[i].shapes[k], &found);
+        }
+    return rc;
+}
+
+static int tune_part(const struct job *j, struct plan *p, const struct part *part,
+                     double budget_s)
+{
+    static struct cli_tune_run r; /* too large for the stack */
+    const struct plan_phase *f = part->phase;
+    struct cli_tune_ask ask = {.model = j->f->model,
+                               .weight_type = "file",
+                               .precision = (enum kern_precision)j->f->precision,
+                               .m_max = STEP_TOK,
+                               .n_ranks = f->n_ranks,
+                               .head_only = part->head};
+    struct rows rows = {.n = 0};
+    struct text text = {0};
+    struct tune_opts o;
+    int rc = opt_init(tune_opt_table, &o);
+
+    rows_of(&rows, j, part);
+    if (rc == OK)
+        rc = rows_text(&text, &rows);
+    ask.rows = text.p;
+    o.budget_s = fmax(budget_s * MEASURED_FRAC, 1e-9);
+    r = (struct cli_tune_run){.tune = &o,
+                              .cache_path = j->f->cache,
+                              .input = j->f->model,
+                              .rounds = COMPARED,
+                              .pin = true,
+                              .only_new = true,
+                              .n_threads = f->n_threads * (part->head ? f->n_ranks : 1)};
+    memcpy(r.cpus, f->cpus, (size_t)r.n_threads * sizeof(r.cpus[0]));
+    if (rc == OK)
+        rc = cli_tune_jobs(&r.jobs, &ask);
+    if (rc == OK)
+        rc = cli_tune_run(&r);
+    if (rc == OK)
+        rc = keep(p, &r);
+    cli_tune_run_close(&r);
+    text_fini(&text);
+    opt_free(tune_opt_table, &o);
+    return rc;
+}
+
+static int tune(void *ctx, struct plan *p, double budget_s)
+{
+    const struct job *j = ctx;
+    bool one = plan_is_one(p);
+    struct part parts[4];
+    uint64_t start_ns = clock_ns();
+    int n = 0, rc = OK;
+
+    for (int f = one; f < 2; f++) {
+        struct part x = {f ? &p->decode : &p->prefill, one || !f, f, false};
+
+        parts[n++] = x;
+        x.head = true;
+        parts[n++] = x;
+    }
+    if (!p->schedules)
+        rc = tune_cache_of_json(&p->schedules, NULL, "schedules");
+    for (int i = 0; i < n && rc == OK; i++) {
+        double used_s = (double)(clock_ns() - start_ns) * 1e-9;
+
+        rc = tune_part(j, p, &parts[i], fmax(budget_s - used_s, 0) / (n - i));
+    }
+    return rc;
+}
+
+/* ---- the replay ---- */
+
+static int replay_size(void *ctx, const struct plan *p, double budget_s)
+{
+    const struct job *j = ctx;
+
+    return cli_replay_size(&j->replay, p, budget_s);
+}
+
+static int replay(void *ctx, struct plan *p, int size, double *seconds)
+{
+    const struct job *j = ctx;
+
+    return cli_replay(&j->replay, p, size, seconds);
+}
+
+/* ---- what it depends on ---- */
+
+static json_t *points_json(const struct plan_points *p)
+{
+    json_t *a = json_array();
+
+    for (int i = 0; i < p->n; i++)
+        json_array_append_new(a, json_pack("[f, f]", p->v[i].tok, p->v[i].weight));
+    return a;
+}
+
+/* Not the budget: a larger one continues what a smaller one began. */
+static int make_key(json_t **out, const struct job *j)
+{
+    const struct cli_plan_flags *f = j->f;
+    json_t *search = opt_to_json(plan_tree_search_opt_table, &f->search);
+    char cpus[CPU_MAX * 5 + 1];
+    struct cpu_info info;
+    struct stat st;
+
+    *out = NULL;
+    if (stat(f->model, &st) != 0) {
+        json_decref(search);
+        return err_set(ERR_IO, "%s: cannot open: %m", f->model);
+    }
+    cpu_info_get(&info);
+    cpu_list_print(j->search.tree.cpus, j->search.tree.n_cpus, cpus, sizeof(cpus));
+    if (search)
+        json_object_del(search, "max_s");
+    *out = json_pack(
+        "{s:o, s:I, s:I, s:s, s:i, s:i, s:I, s:i, s:b, s:I, s:s, s:s, s:s, s:o, s:o, "
+        "s:o}",
+        "model", json_string_lossy(f->model), "model_bytes", (json_int_t)st.st_size,
+        "model_time", (json_int_t)st.st_mtime, "method", f->method, "precision",
+        f->precision, "batch", (int)f->batch, "top_k", (json_int_t)f->top_k, "max_ranks",
+        (int)f->max_ranks, "strict_tp", f->strict_tp, "ranks", (json_int_t)f->ranks,
+        "cpu", info.model_name, "cpus", cpus, "commit", build_info.commit, "search",
+        search, "prompts", points_json(&j->search.trace.prompts), "contexts",
+        points_json(&j->search.trace.contexts));
+    return *out ? OK : err_set(ERR_NOMEM, "no memory for the options");
+}
+
+/* ---- the command ---- */
+
+int cli_seconds_parse(const char *word, double *seconds)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}};
+    char *end = NULL;
+    double n = strtod(word, &end);
+
+    for (size_t i = 0; end != word && i < sizeof(units) / sizeof(units[0]); i++)
+        if (strcmp(end, units[i].unit) == 0 && n > 0 &&
+            n * units[i].seconds < BUDGET_MAX) {
+            *seconds = n * units[i].seconds;
+            return OK;
+        }
+    return err_set(
+        ERR_ARG, "--budget: expected a time such as 90s, 10m or 1h, found \"%s\"", word);
+}
+
+static int64_t longest(const struct plan_trace *t)
+{
+    int64_t prompt = plan_point_tok(&t->prompts.v[t->prompts.n - 1]);
+    int64_t context = plan_point_tok(&t->contexts.v[t->contexts.n - 1]);
+
+    return prompt > context ? prompt : context;
+}
+
+static void set_replay(struct job *j)
+{
+    const struct plan_search_opts *s = &j->search;
+    const struct model_cost_types types = {.weight = s->type, .kv = KERN_F32};
+    int64_t needed = longest(&s->trace) + 64, most = s->model->max_tok;
+
+    j->replay = (struct cli_replay){
+        .model = j->f->model,
+        .plan_path = j->f->out,
+        .trace = &s->trace,
+        .precision = j->f->precision,
+        .batch = j->f->batch,
+        .max_tok = needed < most ? needed : most,
+        .weight_bytes = model_cost_decode(s->model, types, 1, 1).weight_bytes};
+}
+
+/* Nothing of this is printed but the lines that say where the time went. */
+static void report(const struct plan_pipeline_found *found)
+{
+    fprintf(stderr, "sandwich plan: search %.0f s, tuning %.0f s, replay %.0f s%s\n",
+            found->search_s, found->tune_s, found->replay_s,
+            found->n_known > 0 ? ", and what an earlier run had finished" : "");
+}
+
+int cli_plan_tune(struct cli_plan_job *plan_job, const struct cli_plan_flags *f,
+                  const struct cli_plan_told *told,
+                  int (*put)(const struct cli_plan_flags *f, const struct plan *p))
+{
+    static struct plan_pipeline_found found; /* too large for the stack */
+    struct job j = {.f = f};
+    struct plan_pipeline_opts o = {.search = &j.search,
+                                   .top_k = (int)f->top_k,
+                                   .tune = tune,
+                                   .replay_size = replay_size,
+                                   .replay = replay,
+                                   .ctx = &j};
+    struct text path = {0};
+    json_t *key = NULL;
+    int rc = cli_seconds_parse(f->budget, &o.budget_s);
+
+    text_printf(&path, "%s.unfinished", f->out);
+    text_put(&path, "", 1);
+    o.state_path = path.p;
+    if (rc == OK)
+        rc = path.rc;
+    if (rc == OK)
+        rc = cli_plan_ask(plan_job, &j.search, &o.method, told);
+    if (rc == OK)
+        rc = make_key(&key, &j);
+    if (rc == OK) {
+        set_replay(&j);
+        o.key = key;
+        cli_catch_interrupts();
+        rc = plan_pipeline(&found, &o);
+    }
+    if (rc == OK) {
+        report(&found);
+        rc = put(f, &found.plan);
+    }
+    if (rc == OK)
+        plan_pipeline_done(&o);
+    if (rc == OK && f->explain && found.explain)
+        fputs(found.explain, f->render ? stderr : stdout);
+    plan_pipeline_found_free(&found);
+    json_decref(key);
+    text_fini(&path);
+    return rc;
+}

@@ -1,0 +1,61 @@
+#!/bin/sh
+# `testbed check`: verdicts on made-up claims about a scripted system, what is run, and the exit
+# status.
+set -u
+. tests/support/tap.sh
+testbed=$(realpath "$build/testbed")
+dir=$(realpath "$dir")
+ln -s "$PWD/datasets" "$dir"
+cd "$dir" || exit 1
+mkdir experiments
+
+cat >experiments/small.json <<'JSON'
+{"about": "a small job", "system": {"adapter": "scripted", "ttft_ms": 5}, "cost": {"minutes": 0.5},
+ "dataset": {"n": 5, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 5, "lateness_warn_ms": 1e6},
+ "headline": [{"name": "t", "metric": "p50_ttft_ms", "better": "lower"}, {"name": "n", "metric": "n_completed"}]}
+JSON
+claims() { # rule of the claim that should hold
+    cat >claims.json <<JSON
+{"claims": [
+ {"name": "served", "paper": "P", "section": "1", "text": "all are served", "experiment": "small", "reproduced": "$1", "should": "reproduced"},
+ {"name": "quick", "paper": "P", "section": "2", "text": "it is quick", "experiment": "small", "reproduced": "t < 0.001", "shape": "t < 60000"},
+ {"name": "never", "paper": "P", "section": "3", "text": "it is never slow", "experiment": "small", "reproduced": "t < 0"},
+ {"name": "elsewhere", "paper": "Q", "section": "4", "text": "on another machine", "why": "no such machine"}]}
+JSON
+}
+checked() { # status, command words...
+    want=$1
+    shift
+    SANDWICH_HOME=$dir "$testbed" check --claims claims.json "$@" >out 2>err
+    got=$?
+    cat out err
+    [ "$got" = "$want" ]
+}
+
+claims 'n = 5'
+check "without records" checked 0
+check "nothing is run" [ ! -e results ]
+check "the command and its minutes are named" grep -q '0.5 min: testbed run small' out
+check "what cannot be tested here says why" grep -q 'no such machine' out
+check "missing records are made" checked 0 --run --quiet
+check "once" [ "$(ls results/small/*.h5 | wc -l)" = 1 ]
+check "the totals" grep -q '^1 reproduced, 1 reproduced in shape, 1 not reproduced, 1 not testable here, 0 no record yet$' out
+check "with records, nothing is run" checked 0 --run --quiet
+check "so there is one" [ "$(ls results/small/*.h5 | wc -l)" = 1 ]
+check "a comparison shows its numbers" grep -q 'n (5) = 5' out
+claims 'n = 6'
+check "a claim that should hold fails" checked 4
+check "and is named" grep -q '^1 should hold and does not: served$' out
+check "a claim" checked 0 quick
+check "with what the paper says, and its record" grep -q 'the paper: it is quick' out
+check "and no other" [ "$(grep -c '^[a-z]' out)" = 1 ]
+check "an experiment's claims" checked 4 small
+check "a paper's claims" checked 0 Q
+check "an unknown name" refuses 2 'did you mean "quick"' env SANDWICH_HOME="$dir" "$testbed" check --claims claims.json quik
+claims 'n =='
+check "a broken list" refuses 2 'served: reproduced: expected' "$testbed" check --claims claims.json
+claims 'n = 5'
+echo damaged >"$(ls results/small/*.h5)"
+check "a damaged record" checked 3
+check "is named" grep -q 'results/small/.*expected an HDF5 file' out
+finish
