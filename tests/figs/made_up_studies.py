@@ -43,6 +43,15 @@ def tuning(rng, **_):
              "gflops": 250, "speedup": rng.uniform(0.98, 1.1)}, {})
 
 
+def topk_tuned(rng, k, **_):
+    n = min(k, 3)
+    tries = rng.uniform(0.9, 1, 2 * n)
+    return ({"spent_s": 80.0 * k, "n_configs": n, "request_s": tries.min(), "gain_frac": 0.02 * n,
+             "gain_lo_frac": 0.01 * n - 0.02, "tuning_gain_frac": 0.03},
+            {"try_s": tries, "best_of_s": tries[::2], "try_config": np.repeat(np.arange(n) + 1.0, 2),
+             "try_tuned": np.tile([0.0, 1.0], n)})
+
+
 def gemm_vendors(rng, m, type, weights, **_):
     roof = min(400, 33 * 2 * m / (4 if type == "f32" else 2))
     rates = {r: roof * rng.uniform(0.4, 0.9) for r in ("onednn", "openblas", "blis")}
@@ -118,6 +127,7 @@ STUDIES = {
     "fig07_gemm_vs_vendors": (gemm_vendors, {"matrix": MATRICES, "type": ["f32", "bf16"],
                                              "weights": ["cold", "warm"], "m": [1, 16, 128, 1024]}),
     "fig08_policies": (policies, {"matrix": MATRICES}),
+    "tab02_topk_tuned": (topk_tuned, {"k": [1, 2, 4]}),
     "tab03_window": (tuning, {"sigma": [5, 10, 15, 20], "seed": [1, 2, 3]}),
     "tab04_tuning_cost": (tuning, {"matrix": MATRICES, "policy": POLICIES}),
     "tab01_ablation": (ablation, {"model": ["a-bf16.gguf"], "batch": [1, 8]}),

@@ -1,0 +1,245 @@
+/* The best configurations of this host, each really tuned and replayed: what keeping more of
+ * them costs and gives. It runs `sandwich plan --tune` as a user does, for each k from nothing,
+ * and reads the plan, which lists all that was tried on the trace, in turn.
+ *   Paper: Sandwich 8.3, Table 2. */
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/home.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "experiments/harness/study.h"
+#include "plan/plan.h"
+
+struct opts {
+    char *model, *dir, *lengths;
+    int precision;
+    int64_t k, batch;
+    double budget_s;
+};
+
+#define OPT_OF struct opts
+static const struct opt_row table[] = {
+    OPT_ROW(STR, model, "build/models/llama-160m-bf16.gguf", "Model file.",
+            .unit = "FILE"),
+    OPT_ROW(INT, k, "1", "Number of configurations that are tuned and replayed.",
+            .min = 1, .max = 16),
+    OPT_ROW(F64, budget_s, "90",
+            "Time for each configuration. The whole run has k times as much, a fifth of "
+            "which is for the search.",
+            .unit = "s", .min = 0.1, .max = 86400),
+    OPT_ROW(ENUM, precision, "relaxed", "Precision of the matrix products.",
+            .values = "exact|relaxed"),
+    OPT_ROW(INT, batch, "1", "Number of sequences in a decode step.", .min = 1,
+            .max = 1024),
+    OPT_ROW(STR, lengths, NULL,
+            "CSV file with one request per line: prompt tokens, output tokens. Default: "
+            "quantiles of the ShareGPT trace.",
+            .unit = "FILE"),
+    OPT_ROW(STR, dir, "build/plans", "Folder of the plans that are made.",
+            .unit = "PATH"),
+    {0},
+};
+
+static const struct study_metric metrics[] = {
+    {"spent_s", "s", "lower", "wall time of search, tuning and replay together"},
+    {"n_configs", "", "", "configurations that were tuned and replayed"},
+    {"request_s", "s", "lower",
+     "time of a request of the trace with the chosen configuration and schedules"},
+    {"first_s", "s", "lower",
+     "the same with the first configuration, the better of its tuned and default "
+     "schedules"},
+    {"untuned_s", "s", "lower",
+     "the same with the first configuration and default schedules"},
+    {"gain_frac", "", "higher",
+     "first_s / time of the fastest of the k - 1: all of them replayed in turn in one "
+     "run"},
+    {"gain_lo_frac", "", "",
+     "the same with the ends of the intervals that are nearer to each other: above 0 the "
+     "gain is beyond the noise"},
+    {"tuning_gain_frac", "", "higher",
+     "untuned_s / first_s - 1: what tuning the first configuration gives"},
+    {0},
+};
+
+/* What an earlier cell found: fewer configurations than it was asked for are all there are. */
+struct known {
+    char model[PATH_MAX];
+    int64_t k;
+    int n_configs;
+};
+
+struct work {
+    struct plan plan;
+    char path[PATH_MAX], cache[PATH_MAX], unfinished[PATH_MAX];
+};
+
+static int make_paths(struct work *w, const struct opts *o)
+{
+    const char *slash = strrchr(o->model, '/');
+    int n = snprintf(w->path, sizeof(w->path), "%s/%s-top%lld.json", o->dir,
+                     slash ? slash + 1 : o->model, (long long)o->k);
+
+    if (n < 0 || n > PATH_MAX - 32)
+        return err_set(ERR_ARG, "study.dir: the path is too long");
+    snprintf(w->cache, sizeof(w->cache), "%.*s.schedules", PATH_MAX - 32, w->path);
+    snprintf(w->unfinished, sizeof(w->unfinished), "%.*s.unfinished", PATH_MAX - 32,
+             w->path);
+    return file_make_dirs(o->dir);
+}
+
+/* From nothing: schedules of an earlier run would hide what they cost. */
+static int tune(const struct work *w, const struct opts *o, double *spent_s)
+{
+    char program[PATH_MAX], k[24], batch[24], budget[32];
+    const char *argv[24] = {home_program(program, sizeof(program), "sandwich"),
+                            "plan",
+                            "--tune",
+                            "--model",
+                            o->model,
+                            "--top-k",
+                            k,
+                            "--budget",
+                            budget,
+                            "--batch",
+                            batch,
+                            "--precision",
+                            o->precision ? "relaxed" : "exact",
+                            "--cache",
+                            w->cache,
+                            "--out",
+                            w->path,
+                            o->lengths ? "--lengths" : NULL,
+                            o->lengths};
+    const struct child_program p = {.argv = argv, .fd = {-1, -1, -1}};
+    uint64_t start = clock_ns();
+    pid_t pid = 0;
+    int rc;
+
+    snprintf(k, sizeof(k), "%lld", (long long)o->k);
+    snprintf(batch, sizeof(batch), "%lld", (long long)o->batch);
+    snprintf(budget, sizeof(budget), "%.3gs", o->budget_s * (double)o->k);
+    unlink(w->path);
+    unlink(w->cache);
+    unlink(w->unfinished);
+    rc = child_start(&pid, &p);
+    if (rc == OK)
+        rc = child_wait(&pid, 0);
+    *spent_s = (double)(clock_ns() - start) / 1e9;
+    return rc == OK ? OK
+                    : err_prefix(rc, "sandwich plan --tune --model %s --top-k %s",
+                                 o->model, k);
+}
+
+/* The faster of two tries, of which either may be missing. */
+static const struct plan_try *faster(const struct plan_try *a, const struct plan_try *b)
+{
+    return !a || !(a->seconds <= b->seconds) ? b : a;
+}
+
+/* A configuration's default schedules come first, those tuned for it behind them. */
+static void report(struct study_cell *out, const struct plan *p, double spent_s,
+                   int n_configs)
+{
+    const struct plan_try *untuned = &p->tries[0], *first = NULL, *best = NULL;
+    double seconds[PLAN_TRIES_MAX], best_of[PLAN_TRIES_MAX], of[PLAN_TRIES_MAX];
+    double tuned[PLAN_TRIES_MAX];
+    int config = -1;
+
+    for (int i = 0; i < p->n_tries; i++) {
+        const struct plan_try *t = &p->tries[i];
+
+        config += !t->tuned || config < 0;
+        if (config == 0)
+            first = faster(first, t);
+        best = faster(best, t);
+        seconds[i] = t->seconds;
+        of[i] = config + 1;
+        tuned[i] = t->tuned;
+        best_of[config] = best->seconds;
+    }
+    const struct study_number all[] = {
+        {"spent_s", spent_s},
+        {"n_configs", n_configs},
+        {"request_s", p->tries[p->chosen_try].seconds},
+        {"first_s", first->seconds},
+        {"untuned_s", untuned->seconds},
+        {"gain_frac", first->seconds / best->seconds - 1},
+        {"gain_lo_frac", first == best ? 0 : first->lo / best->hi - 1},
+        {"tuning_gain_frac", untuned->seconds / first->seconds - 1}};
+
+    STUDY_VALUES(out, all, "there is one configuration, which was not replayed");
+    study_series(out, "try_s", "s", seconds, (size_t)p->n_tries);
+    study_series(out, "try_config", "", of, (size_t)p->n_tries);
+    study_series(out, "try_tuned", "", tuned, (size_t)p->n_tries);
+    study_series(out, "best_of_s", "s", best_of, (size_t)n_configs);
+}
+
+static int note_tries(struct study_cell *out, const struct plan *p)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; list && i < p->n_tries; i++) {
+        const struct plan_try *t = &p->tries[i];
+
+        json_array_append_new(
+            list, json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", t->name, "tuned",
+                            t->tuned, "seconds", json_number(t->seconds), "lo",
+                            json_number(t->lo), "hi", json_number(t->hi)));
+    }
+    study_note(out, "tries", list);
+    study_note_text(out, "why", p->why);
+    return OK;
+}
+
+static int run(void *context, const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    struct known *known = study_kept(out);
+    struct work *w = context;
+    double spent_s;
+    int n_configs = 0;
+
+    if (strcmp(known->model, o->model) == 0 && known->n_configs < known->k &&
+        o->k > known->k)
+        return err_set(ERR_NOTFOUND, "only %d configurations exist on this host",
+                       known->n_configs);
+    TRY(make_paths(w, o));
+    study_progress(out, 0, "search, tuning and replay");
+    TRY(tune(w, o, &spent_s));
+    TRY(plan_read(&w->plan, w->path));
+    for (int i = 0; i < w->plan.n_tries; i++)
+        n_configs += !w->plan.tries[i].tuned;
+    if (n_configs == 0)
+        return err_set(ERR_FORMAT, "%s: the plan does not state what was tried", w->path);
+    report(out, &w->plan, spent_s, n_configs);
+    snprintf(known->model, sizeof(known->model), "%s", o->model);
+    known->k = o->k;
+    known->n_configs = n_configs;
+    return note_tries(out, &w->plan);
+}
+
+static void end(void *context)
+{
+    struct work *w = context;
+
+    plan_fini(&w->plan);
+}
+
+const struct study study_topk_tuned = {
+    .name = "topk_tuned",
+    .help = "the best configurations of this host, each tuned and replayed",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct work),
+    .kept_bytes = sizeof(struct known),
+    .metrics = metrics,
+    .run = run,
+    .end = end,
+};
