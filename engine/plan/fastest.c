@@ -130,7 +130,8 @@ static int time_all(struct comparison *c, const struct plan_evaluation *e,
                     enum topo_phase phase)
 {
     static const struct measure_clock clock = {no_time, NULL};
-    double most_s = c->n > 1 ? c->o->search.max_s : ALONE_S;
+    double max_s = c->o->search.max_s;
+    double most_s = c->n > 1 || (max_s > 0 && max_s < ALONE_S) ? max_s : ALONE_S;
     const struct measure_opts mo = {.min_rounds = ROUNDS_MIN,
                                     .max_rounds = ROUNDS_MAX,
                                     .n_warm_up = -1, /* the evaluator's own */

@@ -41,9 +41,11 @@ static bool read_operand(const char *word, struct operand *out)
 
     *out = (struct operand){.factor = number ? x : 1};
     snprintf(out->name, sizeof(out->name), "%s", name);
+    for (char *c = out->name; *c; c++)
+        *c = *c == '~' ? ' ' : *c;
     if (number && name == end)
         return *end == 0;
-    return *name && !strpbrk(name, "<>=*") && strcmp(name, "and") != 0;
+    return *name && !strpbrk(name, "<>*") && strcmp(name, "and") != 0;
 }
 
 int claim_rule_check(const char *rule, const char *where)

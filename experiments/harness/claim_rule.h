@@ -3,7 +3,7 @@
  *
  * A rule is words with blanks between them: two or more operands with < <= > >= = between
  * them, and such chains joined by `and`. An operand is a number, a headline, or a number
- * times a headline:
+ * times a headline. A blank in a headline's name ("request_s k=2") is written ~. Example:
  *     tok_s_plan < tok_s_kernels <= 4.3*tok_s_plan and share = 0.93
  * Threads: any. */
 #ifndef HARNESS_CLAIM_RULE_H

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
@@ -36,8 +35,8 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, kv_type, "f32", "Type of the cached keys and values: f32 or bf16."),
     OPT_ROW(INT, n_prompt_tok, "128", "Prompt tokens of each sequence.", .min = 1,
             .max = 65536),
-    OPT_ROW(INT, n_steps, "32", "Decode steps that are timed together.", .min = 1,
-            .max = 4096),
+    OPT_ROW(INT, n_steps, "32", "Decode steps that are timed in a round, each by itself.",
+            .min = 1, .max = 4096),
     OPT_ROW(INT, rounds, "7", "Rounds of read bandwidth and decode, interleaved.",
             .min = 3, .max = ROUNDS_MAX),
     OPT_ROW(F64, read_s, "0.3", "Time of one measurement of the bandwidth.", .unit = "s",
@@ -59,7 +58,7 @@ static const struct study_metric metrics[] = {
      "bandwidth"},
     {"memory_roof_tokens_per_s", "tok/s", "", "the roof by bandwidth alone"},
     {"compute_roof_tokens_per_s", "tok/s", "", "the roof by the peak alone"},
-    {"step_ms", "ms", "lower", "time from one decode step to the next"},
+    {"step_ms", "ms", "lower", "time of a decode step, sampling and scheduling included"},
     {"flop_per_byte", "FLOP/B", "",
      "operations of a step / bytes of weights, keys and values it must read"},
     {"kv_bytes_frac", "", "", "share of keys and values in those bytes"},
@@ -99,7 +98,7 @@ struct found {
     struct study_cell *out;
     struct study_threads threads; /* for the bandwidth; the engine has its own */
     struct serve *serve;
-    struct measure *rounds;
+    struct measure *rounds, *steps;
     int32_t *prompt;
     double peak_gflops;
     int64_t n_ended;
@@ -173,26 +172,30 @@ static struct serve_totals minus(struct serve_totals a, const struct serve_total
     return a;
 }
 
-/* n_steps of the whole batch, all of decode: seconds of one of them. */
+static int one_step(void *arg, int i, struct measure_trial *t)
+{
+    (void)i, (void)t;
+    return step(arg);
+}
+
+/* Steps of the whole batch, all of decode: seconds of one of them. */
 static int timed_steps(struct found *f, double *seconds)
 {
     const struct serve_totals *t = serve_totals_of(f->serve, SERVE_DECODE);
-    struct serve_totals before;
-    uint64_t t0;
+    const struct measure_opts all = {MEASURE_EXACTLY((int)f->o->n_steps)};
+    struct serve_totals before = *t;
+    struct measure_report r;
 
     TRY(class_seconds(f, -1));
-    TRY(step(f)); /* wakes the team after that */
-    before = *t;
-    t0 = clock_ns();
-    for (int64_t i = 0; i < f->o->n_steps; i++)
-        TRY(step(f));
-    *seconds = (double)(clock_ns() - t0) * 1e-9 / (double)f->o->n_steps;
-    f->step = minus(*t, &before);
+    TRY(measure_compare(f->steps, 1, &all, one_step, f));
     TRY(class_seconds(f, 1));
-    return f->step.n_steps == f->o->n_steps
+    measure_report(f->steps, 0, &r);
+    *seconds = r.estimate;
+    f->step = minus(*t, &before);
+    return f->step.n_steps == f->o->n_steps + 1 /* the first warms up */
                ? OK
                : err_set(ERR_STATE, "%lld of %lld steps were of decode alone",
-                         (long long)f->step.n_steps, (long long)f->o->n_steps);
+                         (long long)f->step.n_steps, (long long)f->o->n_steps + 1);
 }
 
 static int decode(struct found *f, double *seconds)
@@ -222,12 +225,12 @@ static int decode(struct found *f, double *seconds)
 
 static double step_bytes(const struct found *f)
 {
-    return (double)(f->step.weight_bytes + f->step.kv_bytes) / (double)f->o->n_steps;
+    return (double)(f->step.weight_bytes + f->step.kv_bytes) / (double)f->step.n_steps;
 }
 
 static double step_flop(const struct found *f)
 {
-    return (double)f->step.flop / (double)f->o->n_steps;
+    return (double)f->step.flop / (double)f->step.n_steps;
 }
 
 static int trial(void *arg, int i, struct measure_trial *t)
@@ -264,7 +267,7 @@ static void report_speed(struct study_cell *c, const struct found *f)
         {"compute_roof_tokens_per_s", n * f->peak_gflops / flop * 1e9},
         {"step_ms", r[DECODE].estimate * 1e3},
         {"flop_per_byte", flop / bytes},
-        {"kv_bytes_frac", (double)f->step.kv_bytes / (bytes * (double)f->o->n_steps)},
+        {"kv_bytes_frac", (double)f->step.kv_bytes / (bytes * (double)f->step.n_steps)},
         {"step_gbps", bytes / r[DECODE].estimate * 1e-9},
         {"step_gflops", flop / r[DECODE].estimate * 1e-9},
         {"read_gbps", gbps},
@@ -349,6 +352,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
     TRY(par_team_open(&f->threads.team, f->threads.budget.cpus, f->threads.n, 1));
     study_note_machine(out, &f->threads);
     TRY(find_peak(f));
+    TRY(measure_open(&f->steps, 1, (int)f->o->n_steps));
     TRY(decode(f, &seconds)); /* its bytes and operations are those of every later one */
     TRY(measure_open(&f->rounds, N_MEASURED, (int)f->o->rounds));
     TRY(measure_compare(f->rounds, N_MEASURED, &rounds, trial, f));
@@ -362,6 +366,7 @@ static void end(void *context)
     struct found *f = context;
 
     measure_close(&f->rounds);
+    measure_close(&f->steps);
     study_threads_close(&f->threads);
     serve_close(&f->serve);
     mem_free(f->prompt);

@@ -23,7 +23,7 @@ check "a plan that would replace the model" refuses 2 'tiny.gguf' $plan --tune \
 
 method="--method one_plan"
 [ "$(nproc)" -gt 1 ] && method="--method even_split --ranks 2"
-$plan --tune $method --budget 3s --out "$dir/plan.json" >"$dir/text" 2>"$dir/err"
+$plan --tune $method --budget 2s --out "$dir/plan.json" >"$dir/text" 2>"$dir/err"
 check "a tuned plan" [ $? = 0 ]
 check "it says what was tried, and why this" sh -c "grep -q 'tried on the trace' $dir/text &&
     grep -q 'both phases; tuned schedules' $dir/text && grep -q '  why: ' $dir/text"
@@ -61,7 +61,7 @@ check "an interrupt: status 130, or it was done before" [ $status = 130 -o -e "$
 if [ $status = 130 ]; then
     check "an interrupt says how to go on" grep -q 'the same command continues' "$dir/err"
     check "and it goes on there" sh -c "$sandwich plan --model $dir/tiny.gguf \
-        --cache $dir/more.json --tune --method one_plan --budget 2s --out $dir/long.json \
+        --cache $dir/more.json --tune --method one_plan --budget 1s --out $dir/long.json \
         2>$dir/err >$dir/out && grep -q 'an earlier run had finished' $dir/err"
 fi
 finish

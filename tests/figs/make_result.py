@@ -10,6 +10,7 @@ import made_up_studies
 import numpy as np
 
 GBPS, GFLOPS = 33.0, 400.0
+POLICIES = ["fcfs", "continuous", "chunked", "phase_priority"]
 MODELS = {"llama-160m": 162e6, "sheared-llama-1.3b": 1.28e9}
 
 
@@ -153,6 +154,8 @@ def write(path, stem, missing):
                         "system.weight_type": kind, "dataset.reader": "synth",
                         "dataset.fit": fit, "load.rate_rps": 1.0,
                         "slo.ttft_ms": 200.0, "slo.tpot_ms": 100.0})
+                    if stem == "scheduling_policies":
+                        cell.attrs.update({"variant": POLICIES[i % 4], "load.rate_rps": [2.0, 6.0][i // 4]})
                     add_requests(cell, rng, weights, bytes_each, 64, missing)
                     i += 1
 

@@ -14,8 +14,9 @@
 /* {"a": 1, "b": 2, "missing": null} */
 static json_t *headline(void)
 {
-    json_t *h = json_pack("{s:{s:f}, s:{s:f}, s:{s:n, s:s}}", "a", "value", 1.0, "b",
-                          "value", 2.0, "missing", "value", "why", "no PMU");
+    json_t *h = json_pack("{s:{s:f}, s:{s:f}, s:{s:f}, s:{s:n, s:s}}", "a", "value", 1.0,
+                          "b", "value", 2.0, "k =2", "value", 2.0, "missing", "value",
+                          "why", "no PMU");
 
     assert_non_null(h);
     return h;
@@ -50,6 +51,7 @@ static void rules_are_arithmetic(void **state)
         {"a < b and b < 3", 0, CLAIM_HOLDS, "a (1) < b (2), b (2) < 3"},
         {"a < b and b < 2", 0, CLAIM_FAILS, "a (1) < b (2), b (2) < 2 [fails]"},
         {"b < a and a < b", 0, CLAIM_FAILS, "b (2) < a (1) [fails], a (1) < b (2)"},
+        {"k~=2 = 2*a", 0, CLAIM_HOLDS, "k =2 (2) = 2*a (2)"},
         {"a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
         {"b < a and a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
         {"a < other", 0, CLAIM_ABSENT, "other is not in the record"},

@@ -42,9 +42,8 @@ static void run_with_peak(double gflops, const char *rest)
 /* A step of `batch` sequences, on the average over the timed ones: the model's arithmetic. */
 static void check_intensity(int64_t batch)
 {
-    /* The prompt, its first new token and that of the step before the timed ones; then the
-     * mean of five tokens, the own included. */
-    double ctx_tok = 9 + 1 + 1 + (5 - 1) / 2.0;
+    /* The prompt and the mean of six further tokens, one of which warms up. */
+    double ctx_tok = 9 + (1 + 6) / 2.0;
     struct format_file *f;
     struct model_cost cost;
 

@@ -92,33 +92,42 @@ static float attn_softmax(struct attn_row *row, float *s, int n)
     return shrink;
 }
 
-/* out = out * shrink + sum of p[t] * v[t], 32 elements of the head at a time. */
+/* Elements [d, d + 8 * vecs) of out = out * shrink + sum of p[t] * v[t]. */
+static inline __attribute__((always_inline)) void
+attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n, float shrink,
+              int d, const int vecs)
+{
+    __m256 acc[8];
+
+#pragma GCC unroll 8
+    for (int j = 0; j < vecs; j++)
+        acc[j] = _mm256_mul_ps(_mm256_set1_ps(shrink), _mm256_loadu_ps(out + d + 8 * j));
+    for (int t = 0; t < n; t++) {
+        __m256 w = _mm256_set1_ps(p[t]);
+
+#pragma GCC unroll 8
+        for (int j = 0; j < vecs; j++)
+            acc[j] =
+                _mm256_fmadd_ps(w, ATTN_LOAD(v + (int64_t)t * hd + d + 8 * j), acc[j]);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < vecs; j++)
+        _mm256_storeu_ps(out + d + 8 * j, acc[j]);
+}
+
+/* All of it, as many elements at a time as there are registers, so that values are read in the
+ * order of memory. */
 static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v, int hd, int n,
                        float shrink)
 {
-    const __m256 by = _mm256_set1_ps(shrink);
     int d = 0;
 
-    for (; d + 32 <= hd; d += 32) {
-        __m256 acc[4];
-
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; j++)
-            acc[j] = _mm256_mul_ps(by, _mm256_loadu_ps(out + d + 8 * j));
-        for (int t = 0; t < n; t++) {
-            __m256 w = _mm256_set1_ps(p[t]);
-
-#pragma GCC unroll 4
-            for (int j = 0; j < 4; j++)
-                acc[j] = _mm256_fmadd_ps(w, ATTN_LOAD(v + (int64_t)t * hd + d + 8 * j),
-                                         acc[j]);
-        }
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; j++)
-            _mm256_storeu_ps(out + d + 8 * j, acc[j]);
-    }
+    for (; d + 64 <= hd; d += 64)
+        attn_weigh_at(out, p, v, hd, n, shrink, d, 8);
+    for (; d + 32 <= hd; d += 32)
+        attn_weigh_at(out, p, v, hd, n, shrink, d, 4);
     for (; d < hd; d += 8) {
-        __m256 acc = _mm256_mul_ps(by, attn_get_f32(out, d, hd));
+        __m256 acc = _mm256_mul_ps(_mm256_set1_ps(shrink), attn_get_f32(out, d, hd));
 
         for (int t = 0; t < n; t++)
             acc = _mm256_fmadd_ps(_mm256_set1_ps(p[t]),

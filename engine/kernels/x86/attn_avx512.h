@@ -156,23 +156,17 @@ ATTN_INLINE __m512 attn_dot16(const float *q, const ATTN_ELEM *k, const int hd, 
     __m512 v[16];
     int64_t last = (n - 1) * hd;
 
+    /* Key by key, in the order of memory: where the keys are not in a cache, reading 16 rows in
+     * turn took 1.5 times as long on Zen 4. */
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; i++)
-        v[i] = _mm512_setzero_ps();
-    for (int d = 0; d < hd; d += 16) {
-        __mmask16 m = attn_mask(hd - d);
-        __m512 x = _mm512_load_ps(q + d);
+    for (int i = 0; i < 16; i++) {
+        const ATTN_ELEM *key = k + (i < n ? (int64_t)i * hd : last);
 
-        if (n == 16) {
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++)
-                v[i] = _mm512_fmadd_ps(x, ATTN_LOAD(m, k + i * hd + d), v[i]);
-        } else {
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++)
-                v[i] = _mm512_fmadd_ps(
-                    x, ATTN_LOAD(m, k + (i < n ? (int64_t)i * hd : last) + d), v[i]);
-        }
+        v[i] = _mm512_setzero_ps();
+#pragma GCC unroll 8
+        for (int d = 0; d < hd; d += 16)
+            v[i] = _mm512_fmadd_ps(_mm512_load_ps(q + d),
+                                   ATTN_LOAD(attn_mask(hd - d), key + d), v[i]);
     }
     return attn_fold16(v);
 }
