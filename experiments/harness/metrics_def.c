@@ -97,6 +97,27 @@ static size_t itl_samples(const struct metrics_work *w, double *out)
     return n;
 }
 
+/* Of all measured requests: one that failed meets no objective, however loose. */
+static size_t slo_scale_samples(const struct metrics_work *w, double *out)
+{
+    const struct metrics_slo *slo = &w->in->slo;
+
+    if (!(slo->ttft_ms > 0) && !(slo->tpot_ms > 0))
+        return 0;
+    for (size_t i = 0; out && i < w->n_measured; i++) {
+        const struct metrics_row *r = w->measured[i];
+
+        out[i] = 0;
+        if (slo->ttft_ms > 0)
+            out[i] = metrics_ttft_ms(r) / slo->ttft_ms;
+        if (slo->tpot_ms > 0) /* fmax passes over the TPOT that one token lacks */
+            out[i] = fmax(out[i], metrics_tpot_ms(r) / slo->tpot_ms);
+        if (r->status != METRICS_OK)
+            out[i] = INFINITY;
+    }
+    return w->n_measured;
+}
+
 static size_t lateness_samples(const struct metrics_work *w, double *out)
 {
     size_t n = 0;
@@ -463,6 +484,9 @@ const struct metrics_def metrics_defs[] = {
      "end to end: intended start to last token", 0, e2e_samples},
     {"lateness_ms", "ms", "lower",
      "the harness's own error: dispatch minus intended start", 0, lateness_samples},
+    {"slo_scale", "", "lower",
+     "per request, the multiple of both objectives that it just meets; p90_ is the scale at "
+     "which 90 % of all measured requests, failed ones too, are within", 0, slo_scale_samples},
     {"timer_error_us", "us", "lower",
      "overshoot of timed waits on this machine, measured before the cell", 0, timer_samples},
     {"n_requests", "", "", "measured requests: all but the warm-up", n_requests, 0},

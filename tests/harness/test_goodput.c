@@ -18,8 +18,9 @@ static const char job[] =
     "{\"about\": \"a queue\", \"system\": {\"adapter\": \"scripted\", \"slots\": 1, "
     "\"ttft_ms\": 20}, \"dataset\": {\"n\": 5, \"max_prompt_tok\": 8, "
     "\"max_output_tok\": 1}, \"load\": {\"process\": \"constant\", \"rate_rps\": 20, "
-    "\"timeout_s\": 5}, \"slo\": {\"ttft_ms\": 90}, \"search\": {\"goodput\": true, "
-    "\"trial_s\": 0.8, \"seeds\": 2, \"precision_frac\": 0.2, \"max_rps\": %s}, "
+    "\"timeout_s\": 5}, \"slo\": {\"ttft_ms\": %s}, \"search\": {\"goodput\": true, "
+    "\"trial_s\": 0.8, \"seeds\": 2, \"precision_frac\": 0.2, \"min_rps\": 2, "
+    "\"max_rps\": %s}, "
     "\"headline\": [{\"name\": \"g\", \"metric\": \"goodput_rps\", \"better\": "
     "\"higher\"}]}";
 
@@ -44,12 +45,12 @@ static const char *in_dir(const char *name)
     return path[next];
 }
 
-static const char *write_job(const char *max_rps)
+static const char *write_job(const char *ttft_ms, const char *max_rps)
 {
     const char *path = in_dir("queue.json");
     char text[1024];
 
-    snprintf(text, sizeof(text), job, max_rps);
+    snprintf(text, sizeof(text), job, ttft_ms, max_rps);
     test_write(path, text, strlen(text));
     return path;
 }
@@ -121,7 +122,7 @@ static void a_queue_is_searched(void **state)
     size_t i, n;
 
     (void)state;
-    finish(start(write_job("400"), out));
+    finish(start(write_job("90", "400"), out));
     j = record(out);
     cells = json_object_get(j, "cells");
     json_array_foreach((json_t *)cells, i, c)
@@ -158,7 +159,7 @@ static void the_limit_is_a_warning(void **state)
     size_t n;
 
     (void)state;
-    finish(start(write_job("20"), in_dir("out_limit")));
+    finish(start(write_job("3000", "20"), in_dir("out_limit")));
     assert_non_null(
         strstr(test_read(in_dir("log"), &n),
                "the objectives still hold at search.max_rps, 20: the goodput is at least "
@@ -192,7 +193,7 @@ static struct seen look(const char *journal)
 
 static void a_killed_search_goes_on(void **state)
 {
-    const char *path = write_job("400"), *out = in_dir("out_killed");
+    const char *path = write_job("90", "400"), *out = in_dir("out_killed");
     struct timespec pause = {.tv_nsec = 5000000};
     char journal[400];
     struct seen before, after;

@@ -103,6 +103,11 @@ static void attainment_needs_both_and_errors_violate(void **state)
     r[4].warmup = true;
     m = compute(r, 5, slo);
     assert_near(metric(&m, "slo_attainment_frac"), 0.25, 1e-12);
+    assert_near(metric(&m, "ttft_attainment_frac"), 0.5, 1e-12); /* good and slow */
+    assert_near(metric(&m, "min_slo_scale"), 10 / 40.0, 1e-12);  /* good: TPOT 10 of 40 */
+    assert_near(metric(&m, "p50_slo_scale"), 90 / 50.0, 1e-12);  /* late: TTFT 90 of 50 */
+    assert_true(isnan(metric(&m, "max_slo_scale")));             /* one failed */
+    assert_near(metric(&m, "tpot_attainment_frac"), 0.5, 1e-12); /* good and late */
     assert_near(metric(&m, "error_frac"), 0.25, 1e-12);
     assert_near(metric(&m, "n_requests"), 4, 0);
     assert_near(metric(&m, "n_failed"), 1, 0);
@@ -124,6 +129,7 @@ static void no_objective_is_not_zero(void **state)
 
     (void)state;
     assert_non_null(strstr(why(&m, "slo_attainment_frac"), "no objective"));
+    assert_string_equal(why(&m, "tpot_attainment_frac"), "the job sets no slo.tpot_ms");
     metrics_fini(&m);
 }
 
