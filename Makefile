@@ -173,12 +173,12 @@ $(BUILD)/obj/engine/base/build.o: CFLAGS += -DBUILD_COMMIT='"$(COMMIT)"' \
 $(BUILD)/obj/engine/base/build.o: $(BUILD)/gen/commit
 $(BUILD)/gen/commit: FORCE
 	@mkdir -p $(@D); echo '$(COMMIT) $(DIRTY)' | cmp -s - $@ || echo '$(COMMIT) $(DIRTY)' > $@
-# Tuned schedules are keyed by the newest commit of what they were measured with.
+# Tuned schedules and kept plans are keyed by the newest commit of what they were measured with.
 MEASURED := engine/kernels engine/par
 KERNELS  := $(shell git log -1 --format=%h --abbrev=12 -- $(MEASURED) 2>/dev/null)$(shell \
             git diff --quiet HEAD -- $(MEASURED) 2>/dev/null || echo -dirty)
-$(BUILD)/obj/engine/tune/cache_key.o: CFLAGS += -DBUILD_KERNELS='"$(KERNELS)"'
-$(BUILD)/obj/engine/tune/cache_key.o: $(BUILD)/gen/kernels
+$(BUILD)/obj/engine/base/build.o: CFLAGS += -DBUILD_KERNELS='"$(KERNELS)"'
+$(BUILD)/obj/engine/base/build.o: $(BUILD)/gen/kernels
 $(BUILD)/gen/kernels: FORCE
 	@mkdir -p $(@D); echo '$(KERNELS)' | cmp -s - $@ || echo '$(KERNELS)' > $@
 FORCE:

@@ -1,4 +1,5 @@
-"""Sandwich Fig. 10: time to first token in single sequence serving, by model and data set."""
+"""Sandwich Fig. 10: time to first token in single sequence serving, by model, data set and
+what serves it."""
 
 from lib import bars, read
 
@@ -8,4 +9,5 @@ bars.draw(
     value="mean_ttft_ms", spread=("p50_ttft_ms", "p90_ttft_ms"),
     ylabel="time to first token (ms)",
     share="prefill_peak_frac",
-    note="bar: mean, with % of the measured peak; whisker: p50 to p90")
+    note="bar: mean, with % of the measured peak; whisker: p50 to p90",
+    ratio=("over_one_plan", "TTFT relative to one_plan (below 1: faster)"))

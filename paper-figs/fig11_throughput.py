@@ -1,5 +1,5 @@
-"""Sandwich Fig. 11: output tokens per second in single sequence serving, by model and data set,
-with the rate at which the measured read bandwidth would deliver them."""
+"""Sandwich Fig. 11: output tokens per second in single sequence serving, by model and what
+serves it, with the rate at which the measured read bandwidth would deliver them."""
 
 from lib import bars, read
 
@@ -10,4 +10,5 @@ bars.draw(
     value="decode_tok_s", ylabel="decoded tokens per second",
     share="decode_bandwidth_frac",
     note="tokens/s, with % of the measured read bandwidth\n(above 100 %: caches served part of the weights)",
-    bound=lambda c: read.ratio(c.value("decode_tok_s"), c.value("decode_bandwidth_frac")))
+    bound=lambda c: read.ratio(c.value("decode_tok_s"), c.value("decode_bandwidth_frac")),
+    ratio=("over_one_plan", "Throughput relative to one_plan"))

@@ -4,15 +4,60 @@
 #include "baselines/sut.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "baselines/plan_cache.h"
 #include "serve/serve.h"
 
 #define IDLE_NS                                                                          \
     100000000 /* how long an idle engine sleeps before it looks about itself */
+
+/* The engine's options, then the adapter's own. */
+struct sandwich_opts {
+    struct serve_opts serve;
+    int plan_by; /* enum sut_plan_by */
+    int64_t plan_ranks;
+    char *plan_budget;
+};
+
+#define OPT_OF struct sandwich_opts
+static const struct opt_row own_rows[] = {
+    OPT_ROW(
+        ENUM, plan_by, "none",
+        "Make the plan with `sandwich plan` where this machine has none yet, and keep "
+        "it in " SUT_PLAN_DIR ". one_plan: one rank on all CPUs. even_split: a rank on "
+        "each memory node, one of which sums for all. vllmpp: the best number of equal "
+        "ranks. search: searched "
+        "by phase. tuned: searched, with tuned schedules. The time that it takes is "
+        "not part of any metric.",
+        .values = SUT_PLAN_NAMES),
+    OPT_ROW(INT, plan_ranks, "0",
+            "With plan_by=even_split: the number of ranks. 0: one for each memory node.",
+            .min = 0, .max = 64),
+    OPT_ROW(STR, plan_budget, NULL,
+            "With plan_by=tuned: the longest time to make the plan, such as 90s or 10m. "
+            "Default: that of `sandwich plan`.",
+            .unit = "TIME"),
+};
+#define N_OWN    (sizeof(own_rows) / sizeof(own_rows[0]))
+#define ROWS_MAX 64
+static struct opt_row rows[ROWS_MAX]; /* both tables; ends with a NULL name */
+
+/* Before main(), since others read the table through a constant pointer. The engine's rows
+ * come first in it as its options do in the struct, so their offsets hold. */
+__attribute__((constructor)) static void join_rows(void)
+{
+    size_t n = 0;
+
+    for (const struct opt_row *r = serve_opt_table; r->name && n + N_OWN < ROWS_MAX - 1;
+         r++)
+        rows[n++] = *r;
+    memcpy(rows + n, own_rows, sizeof(own_rows));
+}
 
 /* One request on its way: from the engine's callback back to the harness's number. */
 struct flight {
@@ -22,7 +67,8 @@ struct flight {
 };
 
 struct sut {
-    struct serve_opts o;
+    struct sandwich_opts o;
+    struct sut_plan plan; /* with plan_by */
     struct serve *serve;
     sut_event_fn on_event;
     void *ctx;
@@ -108,7 +154,7 @@ static void *engine_main(void *arg)
 {
     struct sut *s = arg;
     bool busy;
-    int rc = serve_open(&s->serve, &s->o);
+    int rc = serve_open(&s->serve, &s->o.serve);
 
     pthread_mutex_lock(&s->lock);
     s->opened = true;
@@ -147,7 +193,7 @@ static void sandwich_close(struct sut **sp)
     }
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
-    opt_free(serve_opt_table, &s->o);
+    opt_free(rows, &s->o);
     mem_free(s);
     *sp = NULL;
 }
@@ -164,6 +210,28 @@ static int wait_until_open(struct sut *s)
     return rc == OK ? OK : err_set(rc, "%s", s->why); /* the message was its thread's */
 }
 
+static int get_plan(struct sut *s)
+{
+    struct serve_opts *o = &s->o.serve;
+    const struct sut_plan_request r = {.by = (enum sut_plan_by)s->o.plan_by,
+                                       .model = o->model,
+                                       .weight_type = o->weight_type,
+                                       .precision = o->precision ? "relaxed" : "exact",
+                                       .isa = o->isa,
+                                       .ranks = s->o.plan_ranks,
+                                       .budget = s->o.plan_budget};
+
+    if (o->plan)
+        return err_set(ERR_ARG, "sandwich: plan and plan_by exclude each other");
+    if (!o->model)
+        return err_set(ERR_ARG, "sandwich: plan_by needs a model");
+    if (r.ranks > 0 && r.by != SUT_PLAN_EVEN_SPLIT)
+        return err_set(ERR_ARG, "sandwich: plan_ranks is for plan_by=even_split");
+    TRY(sut_plan_get(&s->plan, &r));
+    o->plan = mem_strdup(MEM_HARNESS, s->plan.path);
+    return o->plan ? OK : ERR_NOMEM;
+}
+
 static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on_event,
                          void *ctx)
 {
@@ -177,9 +245,11 @@ static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on
     s->ctx = ctx;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    rc = opt_init(serve_opt_table, &s->o);
+    rc = opt_init(rows, &s->o);
     if (rc == OK)
-        rc = opt_from_json(serve_opt_table, &s->o, config, "sandwich");
+        rc = opt_from_json(rows, &s->o, config, "sandwich");
+    if (rc == OK && s->o.plan_by != SUT_PLAN_NONE)
+        rc = get_plan(s);
     if (rc != OK)
         goto out;
     if (pthread_create(&s->thread, NULL, engine_main, s) != 0) {
@@ -243,7 +313,7 @@ static int sandwich_encode(struct sut *s, const char *text, size_t n, int32_t **
     *ids = NULL;
     *n_ids = 0;
     if (!serve_tok(s->serve))
-        return err_set(ERR_UNSUPPORTED, "%s has no tokenizer", s->o.model);
+        return err_set(ERR_UNSUPPORTED, "%s has no tokenizer", s->o.serve.model);
     return serve_encode(s->serve, text, n, SERVE_BOS, ids, n_ids);
 }
 
@@ -254,23 +324,45 @@ static int sandwich_limits(struct sut *s, int64_t *vocab, int64_t *max_tok)
     return OK;
 }
 
-/* What the phases run on, in words: two variants that say the same are the same system. */
+/* "2 x 8 threads, sums by master_copy" */
+static void phase_text(char out[96], const json_t *f)
+{
+    const json_t *sum = json_object_get(f, "allreduce");
+    const json_t *by = json_object_get(sum, "algorithms");
+    const char *name = json_string_value(json_object_get(sum, "by"));
+    int n_ranks = (int)json_integer_value(json_object_get(f, "n_ranks"));
+    int n = snprintf(out, 96, "%d x %d threads", n_ranks,
+                     (int)json_integer_value(json_object_get(f, "n_threads")));
+
+    if (name && strcmp(name, "plan") == 0 && json_is_string(by))
+        name = json_string_value(by);
+    if (n_ranks > 1 && name)
+        snprintf(out + n, (size_t)(96 - n), ", sums by %s", name);
+}
+
+/* What the phases run on, in words: two variants that state the same are the same system. */
 static json_t *configuration(const json_t *described)
 {
     const json_t *plan = json_object_get(described, "plan");
-    const json_t *a = json_object_get(plan, "prefill"),
-                 *b = json_object_get(plan, "decode");
     const json_t *schedules = json_object_get(described, "schedules");
+    char prefill[96], decode[96];
 
-    return json_sprintf(
-        "prefill %d x %d threads, decode %d x %d, CPUs %s, %d tuned schedules, %s",
-        (int)json_integer_value(json_object_get(a, "n_ranks")),
-        (int)json_integer_value(json_object_get(a, "n_threads")),
-        (int)json_integer_value(json_object_get(b, "n_ranks")),
-        (int)json_integer_value(json_object_get(b, "n_threads")),
-        json_string_value(json_object_get(plan, "cpus")),
-        (int)json_integer_value(json_object_get(schedules, "n_tuned")),
-        json_string_value(json_object_get(plan, "policy")));
+    phase_text(prefill, json_object_get(plan, "prefill"));
+    phase_text(decode, json_object_get(plan, "decode"));
+    return json_sprintf("prefill %s; decode %s; CPUs %s; %d tuned schedules; %s", prefill,
+                        decode, json_string_value(json_object_get(plan, "cpus")),
+                        (int)json_integer_value(json_object_get(schedules, "n_tuned")),
+                        json_string_value(json_object_get(plan, "policy")));
+}
+
+static void add_own(const struct sut *s, json_t *described)
+{
+    json_object_set_new(described, "configuration", configuration(described));
+    if (s->o.plan_by != SUT_PLAN_NONE)
+        json_object_set_new(described, "plan_made",
+                            json_pack("{s:o, s:f, s:b}", "file",
+                                      json_string_lossy(s->plan.path), "made_s",
+                                      s->plan.made_s, "reused", s->plan.reused));
 }
 
 /* The team's facts belong to the engine's thread: ask it, between two steps. */
@@ -288,7 +380,7 @@ static int sandwich_describe(struct sut *s, json_t **out)
     *out = s->description;
     s->description = NULL;
     if (rc == OK)
-        json_object_set_new(*out, "configuration", configuration(*out));
+        add_own(s, *out);
     else
         rc = err_set(rc, "%s", s->why);
     pthread_mutex_unlock(&s->lock);
@@ -308,7 +400,7 @@ static double sandwich_prefill_flop(struct sut *s, int64_t n_tok)
 const struct sut_adapter sut_adapter_sandwich = {
     .name = "sandwich",
     .help = "this project's engine, in this process",
-    .opts = serve_opt_table,
+    .opts = rows,
     .open = sandwich_open,
     .close = sandwich_close,
     .submit = sandwich_submit,

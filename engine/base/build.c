@@ -3,6 +3,7 @@
 const struct build_info build_info = {.version = BUILD_VERSION,
                                       .commit = BUILD_COMMIT,
                                       .dirty = BUILD_DIRTY,
+                                      .kernels = BUILD_KERNELS,
                                       .compiler = BUILD_CC,
                                       .flags = BUILD_FLAGS};
 

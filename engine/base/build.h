@@ -11,6 +11,7 @@ struct build_info {
     const char *version; /* `git describe`: a tag and the commits since, or the commit */
     const char *commit;  /* 40 hexadecimal digits, or "unknown" outside a checkout */
     bool dirty;          /* the sources differ from that commit */
+    const char *kernels; /* the newest commit that changed engine/kernels or engine/par */
     const char *compiler, *flags;
 };
 extern const struct build_info build_info;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/build.h"
 #include "tune/cache_impl.h"
 
 void tune_key_here(struct tune_key *out)
@@ -14,5 +15,5 @@ void tune_key_here(struct tune_key *out)
     memset(out, 0, sizeof(*out));
     snprintf(out->cpu, sizeof(out->cpu), "%s", info.model_name);
     snprintf(out->microcode, sizeof(out->microcode), "%s", info.microcode);
-    snprintf(out->commit, sizeof(out->commit), "%s", BUILD_KERNELS);
+    snprintf(out->commit, sizeof(out->commit), "%s", build_info.kernels);
 }

@@ -177,6 +177,9 @@ static json_t *headline_json(const struct record_headline *v, size_t n)
         if ((v[i].n_left_out &&
              json_object_set_new(one, "n_left_out",
                                  json_integer((json_int_t)v[i].n_left_out)) != 0) ||
+            (v[i].has_interval &&
+             json_object_update_new(
+                 one, json_pack("{s:f s:f}", "lo", v[i].lo, "hi", v[i].hi)) != 0) ||
             json_object_set_new(all, v[i].name, one) != 0)
             child_exit(err_set(ERR_NOMEM, "latest.json: out of memory"));
     }

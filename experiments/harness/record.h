@@ -56,6 +56,8 @@ struct record_headline {
     double value;
     const char *why;   /* why `value` is NaN, else NULL */
     size_t n_left_out; /* cells it is not over, because theirs is missing */
+    bool has_interval; /* 95 % of confidence that it is in [lo, hi] */
+    double lo, hi;
 };
 
 /* Turn the journal into results/<stem>/<utc>-<commit>.h5, then write latest.json, then

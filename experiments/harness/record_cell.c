@@ -165,7 +165,10 @@ void record_scalar(struct record_h5 *h, hid_t group, const struct record_headlin
                                  .why = !isnan(value)         ? NULL
                                         : v->why && v->why[0] ? v->why
                                                               : "no reason given",
-                                 .n_left_out = (int64_t)v->n_left_out});
+                                 .n_left_out = (int64_t)v->n_left_out,
+                                 .interval = v->has_interval,
+                                 .lo = v->lo,
+                                 .hi = v->hi});
 }
 
 /* The study a cell is of; NULL: it served, or of a study that this build lacks. */

@@ -88,6 +88,8 @@ static const struct field {
     {"/headline/*@why", "text", "", "why it is NaN"},
     {"/headline/*@n_left_out", "i64", "",
      "cells left out because their value is missing; absent: none"},
+    {"/headline/*@lo", "f64", "of each", "lower end of its 95 % interval; absent: none"},
+    {"/headline/*@hi", "f64", "of each", "upper end of its 95 % interval; absent: none"},
     {"/cells/NNNN@key", "text", "", "axis values and repeat as stable text"},
     {"/cells/NNNN@state", "text", "", "done, failed or skipped"},
     {"/cells/NNNN@attempt", "i64", "", "1, or more if the same key was measured before"},

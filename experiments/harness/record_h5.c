@@ -151,6 +151,10 @@ void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5
         attr_text(h, set, "why", d->why);
     if (d->n_left_out)
         attr(h, set, "n_left_out", H5T_STD_I64LE, &d->n_left_out);
+    if (d->interval) {
+        attr(h, set, "lo", H5T_IEEE_F64LE, &d->lo);
+        attr(h, set, "hi", H5T_IEEE_F64LE, &d->hi);
+    }
     need(h, H5Dclose(set), d->name);
     H5Pclose(properties);
     H5Sclose(space);

@@ -142,6 +142,14 @@ static int keep_text(char **out, const char *text)
     return text && !*out ? ERR_NOMEM : OK;
 }
 
+static bool has_ratio(const struct job *j)
+{
+    for (int k = 0; k < j->n_headlines; k++)
+        if (j->headlines[k].relative_to)
+            return true;
+    return false;
+}
+
 static int take(struct run_summary *s, int cell, const struct record_cell *c)
 {
     const json_t *described = json_object_get(c->attributes, "described");
@@ -151,6 +159,8 @@ static int take(struct run_summary *s, int cell, const struct record_cell *c)
     TRY(keep_text(&s->skipped[cell], c->state == RECORD_SKIPPED ? error : NULL));
     TRY(keep_text(&s->configuration[cell],
                   json_string_value(json_object_get(described, "configuration"))));
+    if (has_ratio(s->job))
+        TRY(run_keep_rows(&s->rows[cell], c));
     for (int k = 0; k < s->n_columns; k++) {
         size_t at = (size_t)(cell * s->n_columns + k);
 
@@ -349,6 +359,9 @@ static int headline(struct run_summary *s, int k)
     else
         out->value = over_settings(s, h, chosen, column, x, &out->n_left_out, why);
     out->why = isnan(out->value) ? why : NULL;
+    if (h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value) &&
+        strcmp(h->metric, "goodput_rps") != 0)
+        rc = run_interval(s, h, chosen, column, out);
 out:
     mem_free(chosen);
     mem_free(x);
@@ -368,11 +381,13 @@ int run_summarise(struct run_summary *out, const struct job *j, const char *jour
     out->done = mem_new(MEM_HARNESS, n_cells, sizeof(*out->done));
     out->skipped = mem_new(MEM_HARNESS, n_cells, sizeof(*out->skipped));
     out->configuration = mem_new(MEM_HARNESS, n_cells, sizeof(*out->configuration));
+    out->rows = mem_new(MEM_HARNESS, n_cells, sizeof(*out->rows));
     out->warned = mem_new(MEM_HARNESS, n_cells, sizeof(*out->warned));
     out->headlines = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headlines));
     out->headline_whys = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_whys));
     if (!out->values || !out->whys || !out->done || !out->skipped ||
-        !out->configuration || !out->warned || !out->headlines || !out->headline_whys)
+        !out->configuration || !out->rows || !out->warned || !out->headlines ||
+        !out->headline_whys)
         goto out;
     for (size_t i = 0; i < n_cells * n_columns; i++) {
         out->values[i] = NAN;
@@ -394,9 +409,12 @@ void run_summary_fini(struct run_summary *s)
             mem_free(s->skipped[i]);
         if (s->configuration)
             mem_free(s->configuration[i]);
+        if (s->rows)
+            run_rows_free(&s->rows[i]);
     }
     mem_free(s->skipped);
     mem_free(s->configuration);
+    mem_free(s->rows);
     mem_free(s->values);
     mem_free(s->whys);
     mem_free(s->done);
@@ -429,6 +447,8 @@ static void print_headline(const struct record_headline *h, FILE *f)
         fprintf(f, "%s: n/a (%s)", h->name, h->why);
     else
         fprintf(f, "%s: %.6g %s", h->name, h->value, h->unit);
+    if (h->has_interval)
+        fprintf(f, " (95 %% interval %.6g to %.6g)", h->lo, h->hi);
     if (h->n_left_out)
         fprintf(f, " (%zu cells left out)", h->n_left_out);
     fprintf(f, "\n");

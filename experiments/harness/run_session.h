@@ -66,18 +66,30 @@ double run_trusted_bound(double at_n, double at_one, const char *doubt, char why
  * and that part was not read from memory. */
 double run_surely_read_gbps(double gbps, double token_bytes, double cache_bytes);
 
+/* The requests of a cell, with the times of their tokens. All zero: none are kept. */
+struct run_rows {
+    struct metrics_row *rows; /* [n] */
+    int64_t *token_ns;
+    size_t n;
+    struct metrics_slo slo;
+};
+/* What *out held before is freed; run_rows_free() also after an error. */
+MUST int run_keep_rows(struct run_rows *out, const struct record_cell *c);
+void run_rows_free(struct run_rows *r);
+
 /* The numbers of all cells in the journal, for the table and the headlines. */
 struct run_summary {
     const struct job *job;
-    int n_shown;          /* columns of the table; those of the headlines follow */
-    int n_columns;        /* both */
-    double *values;       /* [n_cells, n_columns] */
-    char (*whys)[96];     /* [n_cells, n_columns] */
-    bool *done;           /* [n_cells] */
-    char **skipped;       /* [n_cells] why a cell was skipped; NULL: it was not */
-    char **configuration; /* [n_cells] of its system, in words; NULL: not stated */
-    uint32_t *warned;     /* [n_cells] one bit for each of the codes */
-    char codes[32][48];   /* of the warnings of all cells */
+    int n_shown;           /* columns of the table; those of the headlines follow */
+    int n_columns;         /* both */
+    double *values;        /* [n_cells, n_columns] */
+    char (*whys)[96];      /* [n_cells, n_columns] */
+    bool *done;            /* [n_cells] */
+    char **skipped;        /* [n_cells] why a cell was skipped; NULL: it was not */
+    char **configuration;  /* [n_cells] of its system, in words; NULL: not stated */
+    struct run_rows *rows; /* [n_cells] where a headline is a ratio */
+    uint32_t *warned;      /* [n_cells] one bit for each of the codes */
+    char codes[32][48];    /* of the warnings of all cells */
     int n_codes;
     struct record_headline *headlines; /* [job->n_headlines] */
     char (*headline_whys)[96];
@@ -85,6 +97,10 @@ struct run_summary {
 MUST int run_summarise(struct run_summary *out, const struct job *j, const char *journal);
 void run_summary_fini(struct run_summary *s);
 void run_summary_print(const struct run_summary *s, FILE *f);
+/* The interval of a ratio, from the chosen cells; none where it is over several settings or a
+ * value is missing. */
+MUST int run_interval(const struct run_summary *s, const struct job_headline *h,
+                      const bool *chosen, int column, struct record_headline *out);
 /* Below the table: cells that were skipped, variants that are the same. */
 void run_notes_print(const struct run_summary *s, FILE *f);
 

@@ -70,6 +70,10 @@ class Cell:
         return str(self.setting("dataset.fit" if self.setting("dataset.reader") in ("synth", "auto")
                                 else "dataset.reader"))
 
+    def variant(self):
+        """What serves it: the job's variant, or the weights where it has none."""
+        return self.axes.get("variant") or self.weights()
+
     def system(self):
         """What serves: the variant's name, or the policy, or the adapter."""
         return str(self.axes.get("variant") or self.axes.get("system.policy") or
@@ -146,12 +150,36 @@ def columns(group, name):
     return {k: d[()] for k, d in group.get(name, {}).items() if isinstance(d, h5py.Dataset)}
 
 
+def others(cell):
+    """The axes that tell a cell from others of its variant, in words."""
+    return " ".join(os.path.basename(str(v)) for k, v in cell.axes.items() if k != "variant")
+
+
+def median(cells, name):
+    """Of a summary metric over cells that are repeats; NaN where one has none."""
+    v = sorted(c.value(name) for c in cells)
+    if not v or any(np.isnan(v)):
+        return float("nan")
+    return (v[(len(v) - 1) // 2] + v[len(v) // 2]) / 2
+
+
+class Headline:
+    """A number that stands for the experiment; a ratio has its interval: lo, hi."""
+
+    def __init__(self, dataset):
+        self.value = float(dataset[()])
+        self.lo = float(dataset.attrs.get("lo", "nan"))
+        self.hi = float(dataset.attrs.get("hi", "nan"))
+        self.why = plain(dataset.attrs.get("why", ""))
+
+
 class Result:
     def __init__(self, path):
         self.path = path
         with h5py.File(path, "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
             self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
+            self.headlines = {name: Headline(d) for name, d in f.get("headline", {}).items()}
             cells = f.get("cells", {})
             every = [Cell(cells[k]) for k in sorted(cells)]
         self.trials = [c for c in every if "trial.of" in c.attrs]  # of searches, which are cells
@@ -159,6 +187,30 @@ class Result:
         self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
         self.left_out = [c for c in every if c not in self.cells]  # failed or skipped: "error"
         self.n_all = len(every)
+
+    def ratios(self, name):
+        """The headlines "NAME case=C variant=V", as [("case=C variant=V", Headline)]."""
+        return [(full.split(" ", 1)[1], h) for full, h in self.headlines.items()
+                if full.startswith(name + " ")]
+
+    def remarks(self):
+        """Variants that are the same system, and what was skipped, in words."""
+        same, skipped = {}, {}
+        for c in self.cells:
+            if "variant" in c.axes and "described.configuration" in c.attrs:
+                what = others(c), c.attrs["described.configuration"]
+                same.setdefault(what, []).append(c.axes["variant"])
+        texts = {}
+        for (where, _), names in same.items():
+            names = ", ".join(unique(names))
+            if ", " in names:
+                texts.setdefault("same configuration: " + names, []).append(where)
+        for c in self.left_out:
+            if c.attrs.get("state") == "skipped":
+                why = str(c.attrs.get("error", "")).split(", see ")[0]
+                skipped.setdefault(c.axes.get("variant", c.attrs.get("label", "?")), why)
+        return ["%s%s" % (t, " (%s)" % ", ".join(w) if any(w) else "") for t, w in texts.items()] + [
+            "skipped: %s (%s)" % item for item in skipped.items()]
 
     def axes(self):
         """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""
@@ -206,7 +258,8 @@ class Result:
         # records from before SANDWICH_ISA have no isa
         facts = [evidence, self.machine(), self.attrs.get("isa", ""),
                  "commit " + commit + dirty, self.attrs.get("utc", "")[:10]]
-        return "\n".join(lines(filter(None, facts), width) + lines(self.distrust(), width))
+        return "\n".join(lines(filter(None, facts), width) + lines(self.remarks(), width) +
+                         lines(self.distrust(), width))
 
 
 # Warnings of the harness that a figure repeats.

@@ -20,6 +20,7 @@ OUT = os.environ.get("FIGURES") or os.path.join(
 # Okabe and Ito's palette, in the order we use it; grey is for bounds and remarks.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 HATCHES = ["", "///", "...", "xxx"]
+LINES = ["-", "--", ":"]
 GREY = "#6e6e6e"
 
 FOOTER_SIZE = 7.5

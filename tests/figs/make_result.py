@@ -92,6 +92,35 @@ def sweep(f, stem):
                 cell["summary/" + name][()] *= values[0]
 
 
+# stem: the headline that is a ratio, and the variant that it is relative to
+VARIANTS = {"fig10_ttft": ("over_one_plan", "one_plan"), "fig11_throughput": ("over_one_plan", "one_plan"),
+            "fig13_latency_cdf": ("", "one_plan"), "fig14_partition": ("ttft_over_even_split_2", "even_split_2")}
+NAMES = ["one_plan", "even_split", "even_split_2", "plan", "plan_tuned", "llama.cpp"]
+
+
+def write_variants(f, rng, stem, missing):
+    """Two cases, two repeats, variants of which two are the same system and one is skipped."""
+    headline, base = VARIANTS[stem]
+    for i, (repeat, (model, weights), name) in enumerate(itertools.product((0, 1), MODELS.items(), NAMES)):
+        cell = f.create_group("cells/%04d" % i)
+        axes = {"case": model, "variant": name}
+        cell["attributes_json"] = json.dumps({"axes": axes, "repeat": repeat})
+        cell.attrs.update({
+            "state": "done", "label": "case=%s variant=%s" % (model, name),
+            "system.model": "build/models/%s-bf16.gguf" % model, "system.weight_type": "file",
+            "dataset.reader": "synth", "dataset.fit": "sharegpt", "load.rate_rps": 1.0,
+            "slo.ttft_ms": 200.0, "slo.tpot_ms": 100.0})
+        if name == "llama.cpp":
+            cell.attrs.update(state="skipped", error="llama-server: not found, see \"install\" in x.json")
+            continue
+        cell.attrs["described.configuration"] = "split" if "split" in name else "whole"
+        add_requests(cell, rng, weights, 2, 64, missing)
+        if headline and name != base and not repeat:
+            h = f.create_dataset("headline/%s case=%s variant=%s" % (headline, model, name),
+                                 data=np.nan if missing else 1.07)
+            h.attrs.update({} if missing else {"lo": 1.02, "hi": 1.13})
+
+
 def main(path, stem, kind):
     missing = kind in ("missing", "swept_missing")
     write(path, stem, missing)
@@ -107,6 +136,8 @@ def write(path, stem, missing):
                        utc="2026-01-31T00:00:00Z", commit="0123456789abcdef", dirty=0)
         if stem in made_up_studies.STUDIES:
             return made_up_studies.write(f, rng, stem, missing)
+        if stem in VARIANTS:
+            return write_variants(f, rng, stem, missing)
         if stem in UNDER_LOAD:
             for i, name in enumerate(("continuous", "chunked")):
                 add_system(f, rng, i, name, missing)
@@ -115,7 +146,7 @@ def write(path, stem, missing):
         for model, weights in MODELS.items():
             for kind, bytes_each in (("bf16", 2), ("f32", 4)):
                 for fit in ("sharegpt", "lmsys"):
-                    if stem in ("quickstart", "fig13_latency_cdf") and fit == "lmsys":
+                    if stem == "quickstart" and fit == "lmsys":
                         continue
                     cell = f.create_group("cells/%04d" % i)
                     cell.attrs.update({

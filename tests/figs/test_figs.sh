@@ -91,6 +91,14 @@ if grep -q '<!-- overloaded -->' "$sweep" && grep -q 'weight_type=f32' "$sweep" 
 else
     not_ok "a sweep shows rates, lines and overload"
 fi
+# Variants that are one system, and those that are skipped, are named below the figure.
+if grep -q 'same configuration: one_plan, plan, plan_tuned' "$dir/a/fig11_throughput.svg" &&
+    grep -q 'skipped: llama.cpp (llama-server: not found)' "$dir/a/fig11_throughput.svg" &&
+    grep -q '95 % interval' "$dir/a/fig11_throughput.svg"; then
+    ok "equal and skipped variants are named"
+else
+    not_ok "equal and skipped variants are named"
+fi
 # Older records call their evidence truth: the figure is the same.
 "$python" -c "import h5py, shutil, sys
 shutil.copy(sys.argv[1], sys.argv[2])

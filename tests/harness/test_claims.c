@@ -156,8 +156,9 @@ static void broken_lists_give_one_line(void **state)
 /* A record of the experiment "e" below results/ with these two numbers. */
 static void make_record(double a, double b)
 {
-    const struct record_headline h[] = {{"a", "s", "lower", a, NULL, 0},
-                                        {"b", "s", "lower", b, NULL, 0}};
+    const struct record_headline h[] = {
+        {.name = "a", .unit = "s", .better = "lower", .value = a},
+        {.name = "b", .unit = "s", .better = "lower", .value = b}};
     json_t *header = fixture_header("2026-01-31T23:59:59Z");
     struct journal *j;
     struct fixture_cell f;

@@ -20,8 +20,8 @@
 #define N    9 /* cells */
 
 static const struct record_headline headline[] = {
-    {"ttft", "ms", "lower", 12.5, NULL, 0},
-    {"goodput", "req/s", "higher", NAN, "the lowest rate fails", 3},
+    {"ttft", "ms", "lower", 12.5, NULL, 0, true, 11.5, 14},
+    {"goodput", "req/s", "higher", NAN, "the lowest rate fails", 3, false, 0, 0},
 };
 
 /* --- the disk as the record sees it, in this process and in the one that runs HDF5: the
@@ -274,6 +274,7 @@ static void check_cells(const char *path, int n)
     v = json_object_get(head, "ttft");
     assert_null(json_object_get(v, "n_left_out"));
     assert_true(json_real_value(json_object_get(v, "value")) == 12.5);
+    assert_true(json_real_value(json_object_get(v, "hi")) == 14);
     json_decref(all);
 }
 
@@ -304,7 +305,9 @@ static void reads_back(void **state)
     v = json_object_get(json_object_get(latest, "headline"), "goodput");
     assert_true(json_is_null(json_object_get(v, "value")));
     assert_int_equal(json_integer_value(json_object_get(v, "n_left_out")), 3);
+    assert_null(json_object_get(v, "lo"));
     v = json_object_get(json_object_get(latest, "headline"), "ttft");
+    assert_true(json_number_value(json_object_get(v, "lo")) == 11.5);
     assert_string_equal(json_string_value(json_object_get(v, "better")), "lower");
     json_decref(latest);
     mem_free(path);
@@ -491,7 +494,8 @@ static void odd_cells(void **state)
     double *v = mem_new(MEM_TEST, n, sizeof(*v));
     struct metrics_series s = {.name = "sweep", .unit = "GFLOP/s", .v = v, .n = n};
     struct record_cell c = {.key = "k", .attributes = empty, .series = &s, .n_series = 1};
-    struct record_headline bad = {"a/b", "", "lower", 1, NULL, 0};
+    struct record_headline bad = {
+        .name = "a/b", .unit = "", .better = "lower", .value = 1};
     struct journal *j;
     char *path;
     hid_t file;

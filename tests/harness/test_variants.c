@@ -49,11 +49,16 @@ static void ran_free(struct ran *r)
     json_decref(r->headline);
 }
 
-static double value(const struct ran *r, const char *name)
+static double number(const struct ran *r, const char *name, const char *key)
 {
-    const json_t *v = json_object_get(json_object_get(r->headline, name), "value");
+    const json_t *v = json_object_get(json_object_get(r->headline, name), key);
 
     return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static double value(const struct ran *r, const char *name)
+{
+    return number(r, name, "value");
 }
 
 static const char *member(const struct ran *r, const char *name, const char *key)
@@ -110,8 +115,13 @@ static void two_variants_and_a_missing_server(void **state)
     assert_true(isnan(value(&r, "t variant=absent")));
     /* The median of two ratios is between them; each is of values at least these. */
     assert_true(value(&r, "slow_over_fast") > 0);
+    assert_true(number(&r, "slow_over_fast", "lo") < value(&r, "slow_over_fast"));
+    assert_true(number(&r, "slow_over_fast", "hi") > value(&r, "slow_over_fast"));
+    at(&r, " (95 % interval ");
     assert_string_equal(member(&r, "slow_over_fast", "unit"), "x");
     assert_true(value(&r, "same") == 1);
+    assert_true(number(&r, "same", "lo") == 1 && number(&r, "same", "hi") == 1);
+    assert_true(isnan(number(&r, "t variant=fast", "lo")));
     assert_true(isnan(value(&r, "fast_over_absent")));
     assert_non_null(strstr(member(&r, "fast_over_absent", "why"), "not found"));
     ran_free(&r);
