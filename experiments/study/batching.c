@@ -379,6 +379,7 @@ const struct study study_batching = {
     .opts_bytes = sizeof(struct opts),
     .context_bytes = sizeof(struct found),
     .metrics = metrics,
+    .wants_machine = true,
     .run = run,
     .end = end,
 };

@@ -84,6 +84,7 @@ void study_progress(struct study_cell *c, double fraction, const char *what)
 const json_t *study_machine(const struct study_cell *c)
 {
     (void)c;
+    assert_true(capture.study->wants_machine); /* a run lends it to no other */
     return capture.card;
 }
 
