@@ -115,7 +115,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
     double prefill_s, decode_s, request_s, gbps;
     char text[96];
 
-    TRY(study_topo_open(&w->topo, &o->topo, study_machine(out)));
+    TRY(study_topo_open(&w->topo, &o->topo, NULL));
     w->cpus = mem_new(MEM_OTHER, (size_t)w->topo.machine->n_pus, sizeof(*w->cpus));
     if (!w->cpus)
         return ERR_NOMEM;

@@ -92,7 +92,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
     const struct opts *o = opts;
     struct work *w = context;
 
-    TRY(study_topo_open(&w->topo, &o->topo, study_machine(out)));
+    TRY(study_topo_open(&w->topo, &o->topo, NULL));
     TRY(study_topo_steps(&w->tree, w->topo.tree, o->steps));
     report(&w->topo, w->tree, out);
     study_topo_report(out, &w->topo);
