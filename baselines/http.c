@@ -182,7 +182,7 @@ static int64_t lag_of(const struct transfer *t)
     return us > 0 ? (int64_t)(t->started_ns - t->posted_ns) + (int64_t)us * 1000 : 0;
 }
 
-/* A server that allows a client so many connections closes further ones without a word. */
+/* A server with a limit of connections per client closes further ones without an answer. */
 static void explain_reset(struct transfer *t, size_t n_live, const char *error)
 {
     if (t->head.status == 0 && n_live >= MANY_CONNECTIONS)

@@ -40,7 +40,7 @@ static const char *reader_name(int i)
 const struct opt_row dataset_opt_table[] = {
     OPT_ROW(STR, reader, "auto",
             "Format of the data set. auto: recognised by the first record of the file at "
-            "path, or synth where there is no path. synth draws lengths from a fit.",
+            "path; without a path, synth, which draws lengths from a fit.",
             .names = reader_name),
     OPT_ROW(STR, path, NULL,
             "File to read, also below $SANDWICH_DATA (without it: ../shared/data).",

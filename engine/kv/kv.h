@@ -55,8 +55,8 @@ MUST int kv_pool_open_shared(struct kv_pool **out, const char *alloc,
                              int64_t max_tok);
 void kv_pool_close(struct kv_pool **p);
 
-/* Limit the tokens that all slots together reserve. At open there is no limit but the
- * allocator's. Called while no slot is reserved. */
+/* Limit the total number of tokens that slots reserve. A pool opens with the limit of its
+ * allocator only. Called while no slot is reserved. */
 void kv_pool_limit(struct kv_pool *p, int64_t n_tok);
 
 /* Reserve a slot for a sequence that may reach `n_tok` tokens.

@@ -58,8 +58,8 @@ const struct par_coll *par_choice_of(const struct par_rank *r, size_t n)
 
 /* --- measuring */
 
-/* A trial is as many messages as take about so long on rank 0, so that a clock can tell
- * them apart and a machine that others use, too, is not kept busy for long. */
+/* A trial sends as many messages as take about this long on rank 0: long enough for the
+ * clock's resolution, short enough that opening an engine is not delayed. */
 #define TRIAL_S  100e-6
 #define REPS_MAX 100
 

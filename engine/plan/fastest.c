@@ -11,7 +11,7 @@
 
 #define ROUNDS_MIN 3
 #define ROUNDS_MAX 15
-/* One option has no rival: a few measurements tell what to expect of it. */
+/* A single candidate needs no comparison, only an estimate: measure it for so long. */
 #define ALONE_S 1.0
 
 /* ---- CPUs ---- */

@@ -18,7 +18,7 @@ struct plan_state {
     int n_trials;
 };
 
-/* ERR_NOTFOUND: there is no such file, or it is of another key or damaged, which is reported;
+/* ERR_NOTFOUND: there is no such file, or a warning says that it has another key or is damaged;
  * *s is then empty. *s: plan_state_fini(). */
 MUST int plan_state_read(struct plan_state *s, const struct plan_pipeline_opts *o);
 MUST int plan_state_write(const struct plan_state *s, const struct plan_pipeline_opts *o);

@@ -10,7 +10,7 @@
 
 #define LIST_BYTES (CPU_MAX * 5 + 1)
 
-/* *a takes v; where there is no memory it becomes NULL. */
+/* Append v to *a and take the reference. Without memory *a is freed and set to NULL. */
 static void append(json_t **a, json_t *v)
 {
     if (json_array_append_new(*a, v) == 0)

@@ -166,6 +166,9 @@ struct serve_totals {
     int64_t forward_ns, wait_ns, sample_ns, sched_ns;
 };
 const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_phase phase);
+/* What was done between `before`, a copy of the totals, and now. */
+struct serve_totals serve_totals_since(const struct serve_totals *now,
+                                       const struct serve_totals *before);
 /* Memory for keys and values, in tokens, and what lack of it has cost: requests that were
  * preempted, each time counted, and tokens computed again. Any thread may call it. */
 struct serve_kv_stat {

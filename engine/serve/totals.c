@@ -22,6 +22,20 @@ const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_pha
     return &s->totals[phase];
 }
 
+struct serve_totals serve_totals_since(const struct serve_totals *now,
+                                       const struct serve_totals *before)
+{
+    return (struct serve_totals){.n_steps = now->n_steps - before->n_steps,
+                                 .n_tok = now->n_tok - before->n_tok,
+                                 .weight_bytes = now->weight_bytes - before->weight_bytes,
+                                 .kv_bytes = now->kv_bytes - before->kv_bytes,
+                                 .flop = now->flop - before->flop,
+                                 .forward_ns = now->forward_ns - before->forward_ns,
+                                 .wait_ns = now->wait_ns - before->wait_ns,
+                                 .sample_ns = now->sample_ns - before->sample_ns,
+                                 .sched_ns = now->sched_ns - before->sched_ns};
+}
+
 void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out)
 {
     struct kv_stat kv;

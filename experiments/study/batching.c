@@ -159,19 +159,6 @@ static int class_seconds(struct found *f, double sign)
     return OK;
 }
 
-static struct serve_totals minus(struct serve_totals a, const struct serve_totals *b)
-{
-    a.n_steps -= b->n_steps;
-    a.weight_bytes -= b->weight_bytes;
-    a.kv_bytes -= b->kv_bytes;
-    a.flop -= b->flop;
-    a.forward_ns -= b->forward_ns;
-    a.wait_ns -= b->wait_ns;
-    a.sample_ns -= b->sample_ns;
-    a.sched_ns -= b->sched_ns;
-    return a;
-}
-
 static int one_step(void *arg, int i, struct measure_trial *t)
 {
     (void)i, (void)t;
@@ -191,7 +178,7 @@ static int timed_steps(struct found *f, double *seconds)
     TRY(class_seconds(f, 1));
     measure_report(f->steps, 0, &r);
     *seconds = r.estimate;
-    f->step = minus(*t, &before);
+    f->step = serve_totals_since(t, &before);
     return f->step.n_steps == f->o->n_steps + 1 /* the first warms up */
                ? OK
                : err_set(ERR_STATE, "%lld of %lld steps were of decode alone",

@@ -134,18 +134,6 @@ static int submit(struct work *w, int64_t *ids)
     return OK;
 }
 
-static struct serve_totals minus(struct serve_totals a, const struct serve_totals *b)
-{
-    a.n_steps -= b->n_steps;
-    a.n_tok -= b->n_tok;
-    a.weight_bytes -= b->weight_bytes;
-    a.kv_bytes -= b->kv_bytes;
-    a.flop -= b->flop;
-    a.forward_ns -= b->forward_ns;
-    a.wait_ns -= b->wait_ns;
-    return a;
-}
-
 /* The counted steps of a pass, between the start and stop of all counters. */
 static int counted_steps(struct work *w, int64_t prefilled)
 {
@@ -165,7 +153,7 @@ static int counted_steps(struct work *w, int64_t prefilled)
             rc = step(w);
     if (w->pass == 0) {
         counters_stop(w->sde, 0);
-        w->out->own = minus(*serve_totals_of(w->serve, w->o->phase), &before);
+        w->out->own = serve_totals_since(serve_totals_of(w->serve, w->o->phase), &before);
     }
     serve_each_thread(w->serve, stop_here, w);
     return rc;
