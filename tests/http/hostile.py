@@ -86,21 +86,21 @@ def slow_bodies():
 
 
 def idle_crowd():
-    crowd, n_refused = [], 0
-    for _ in range(100):
-        c = s.connect(EVIL)
-        crowd.append(c)
-    time.sleep(0.3)  # the server has met them all
-    n_refused = sum(1 for c in crowd if select.select([c], [], [], 0)[0])
-    assert n_refused >= 60, n_refused  # at most 40 from one address
+    crowd = [s.connect(EVIL) for _ in range(100)]
+    end, n_refused = time.monotonic() + WAIT_S, 0
+    while n_refused < 60 and time.monotonic() < end:  # at most 40 from one address
+        n_refused = sum(1 for c in crowd if select.select([c], [], [], 0)[0])
+    assert n_refused >= 60, n_refused
     assert s.metrics()["sandwich_http_connections"] <= 64
     for c in crowd:
         read_all(c)  # the rest is closed in time, too
         c.close()
-    quiet = s.connect(EVIL)  # also one that had a request
-    quiet.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert status_of(read_all(quiet)) == 200
-    quiet.close()
+    # A client sees its connection closed a moment before the server counts it as gone, so the first
+    # attempts may still be above the limit. A connection that is idle after its answer is closed, too.
+    status, end = 0, time.monotonic() + WAIT_S
+    while status == 0 and time.monotonic() < end:
+        status = status_of(exchange(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"))
+    assert status == 200, status
 
 
 def pipelining():
