@@ -5,48 +5,76 @@ import math
 from lib import read, study, style
 
 STEM = "fig08_policies"
-POLICIES = ["sandwich", "roller", "roller_topk", "mikpoly", "dietcode", "ansor", "oracle", "default"]
-PANELS = [("regret_%s", study.mean, "Slower than the oracle", "mean over matrices", False),
-          ("measurements_%s", study.total, "Measurements", "schedules measured", True),
-          ("tuning_s_%s", study.total, "Tuning time", "seconds of measuring", True)]
+POLICIES = ["sandwich", "sandwich_paper", "roller", "roller_topk", "mikpoly", "dietcode", "ansor",
+            "oracle", "default"]
+OURS = 2  # of these are Sandwich's
 
 
-def values(cells, form, over):
-    return [over([c.value(form % p) for c in cells]) for p in POLICIES]
+def interval(result, name):
+    """A headline with its interval over the seeds; NaN where the record has none."""
+    h = result.headlines.get(name)
+    return (h.value, h.lo, h.hi) if h else (math.nan,) * 3
 
 
-def panel(ax, cells, form, over, title, ylabel, log):
-    shown = values(cells, form, over)
-    for x, v in enumerate(shown):
+def mean_of(result, form, over):
+    """The headlines' numbers; of records without them, the same mean over the cells."""
+    out = []
+    for p in POLICIES:
+        mid, low, high = interval(result, form % p)
+        out.append((over([c.value(form % p) for c in result.cells]) if math.isnan(mid) else mid, low, high))
+    return out
+
+
+def bars(ax, shown, text, title, ylabel, log):
+    for x, (v, low, high) in enumerate(shown):
         if log and v == 0:
             ax.text(x, 0.02, "none", ha="center", fontsize=8, color=style.GREY,
                     transform=ax.get_xaxis_transform())
             continue
-        text = style.short(v) if log else style.number(100 * v, "%.1f", " %")
-        style.bar(ax, x, v, text, top=[0], width=0.75, color=style.COLORS[0 if x == 0 else 5])
-    if log and any(v > 0 for v in shown):
+        style.bar(ax, x, v, text(v), top=[0, high], width=0.75,
+                  color=style.COLORS[x if x < OURS else 5])
+        if not math.isnan(low):
+            ax.plot([x, x], [low, high], color="#222222", lw=1)
+    if log and any(v > 0 for v, *_ in shown):
         ax.set_yscale("log")
-    elif not log:
-        style.percent_axis(ax.yaxis)
     ax.axhline(0, color=style.GREY, lw=0.8)
-    ax.set_xticks(range(len(POLICIES)), POLICIES, rotation=35, ha="right", fontsize=8.5)
+    ax.set_xticks(range(len(POLICIES)), POLICIES, rotation=35, ha="right", fontsize=8)
     ax.grid(axis="x", visible=False)
     ax.margins(y=0.15)
-    ax.set(title=title, ylabel=ylabel)
+    ax.set_title(title, fontsize=9.5)
+    ax.set_ylabel(ylabel, fontsize=8.5)
+
+
+def percent(v):
+    return style.number(100 * v, "%.1f", " %")
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(3, width=4.2, height=3.9)
-for ax, what in zip(axes, PANELS):
-    panel(ax, result.cells, *what)
+speed = mean_of(result, "vs_ansor_%s", study.geomean)
+regret = mean_of(result, "regret_%s", study.mean)
+cost = {form: [(study.total([c.value(form % p) for c in result.cells]), math.nan, math.nan) for p in POLICIES]
+        for form in ("tuning_s_%s", "measurements_%s")}
+fig, axes = style.plt.subplots(2, 2, figsize=(7, 6.4))
+bars(axes[0][0], speed, lambda v: "%.2f" % v, "(a) Performance, normalised to ansor",
+     "times as fast as its choices", False)
+bars(axes[0][1], cost["tuning_s_%s"], style.short, "(b) Tuning time", "seconds of measuring", True)
+bars(axes[1][0], regret, percent, "Regret", "slower than the oracle's choices", False)
+style.percent_axis(axes[1][0].yaxis)
+bars(axes[1][1], cost["measurements_%s"], style.short, "Measurements", "schedules measured", True)
 n = study.total([c.value("n_shapes") for c in result.cells])
-style.save(fig, result, STEM, "Tuning policies on %s shapes, winners measured again in turn "
-           "(Sandwich Fig. 8)" % style.number(n))
-columns = [values(result.cells, form, over) for form, over, *_ in PANELS]
-gflops = values(result.cells, "gflops_%s", study.geomean)
+seeds = len(study.settings(result.cells, "seed"))
+style.save(fig, result, STEM, "Tuning policies on %s shapes, %d seeds, all measured again in turn (Sandwich Fig. 8)"
+           % (style.number(n), seeds))
+
+
+def cell_text(shown, text):
+    v, low, high = shown
+    return text(v) if math.isnan(low) else "%s (%s to %s)" % (text(v), text(low), text(high))
+
+
 study.write_table(
-    STEM, ["policy", "regret", "measurements", "tuning s", "GFLOP/s"],
-    [[p, style.number(100 * columns[0][i], "%.1f", " %"), style.number(columns[1][i]),
-      "0" if columns[2][i] == 0 else style.short(columns[2][i]),
-      style.short(gflops[i]) if not math.isnan(gflops[i]) else "n/a"]
+    STEM, ["policy", "vs ansor (95 %)", "regret (95 %)", "measurements", "tuning s"],
+    [[p, cell_text(speed[i], lambda v: style.number(v, "%.3f")), cell_text(regret[i], percent),
+      style.number(cost["measurements_%s"][i][0]),
+      "0" if cost["tuning_s_%s"][i][0] == 0 else style.short(cost["tuning_s_%s"][i][0])]
      for i, p in enumerate(POLICIES)])

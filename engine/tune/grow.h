@@ -9,11 +9,6 @@
 
 #include "tune/search.h"
 
-/* A change counts as a gain when it saves more than this fraction, which is the difference
- * between repeated measurements of one schedule (half of the precision that
- * measure/compare.h aims at). */
-#define TUNE_GAIN 0.01
-
 /* The limit that leaves work for all threads; see tune_slice_parallel(). */
 struct tune_bound {
     int64_t dim[TUNE_N_DIMS]; /* rows, panels, rows of K of the whole product */

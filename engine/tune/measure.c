@@ -356,7 +356,9 @@ int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
         return err_set(ERR_ARG, "%d schedules in %d rounds, expected one or more", n,
                        rounds);
     return compare(b, s, n, n_threads,
-                   (struct measure_opts){MEASURE_EXACTLY(rounds), .seed = b->o.seed},
+                   (struct measure_opts){MEASURE_EXACTLY(rounds),
+                                         .n_warm_up = rounds > 1 ? 1 : -1,
+                                         .seed = b->o.seed},
                    out);
 }
 

@@ -56,7 +56,8 @@ const float *tune_bench_c(const struct tune_bench *b, int64_t *ldc);
 /* Time s on n_threads threads (s->pm * pn * pk). The packing of A is inside the time. */
 MUST int tune_measure(struct tune_bench *b, const struct kern_schedule *s, int n_threads,
                       struct measure_report *out);
-/* Time n schedules in turn for several rounds; out[n]. */
+/* Time n schedules in turn for several rounds; out[n]. Before a single round nothing warms
+ * up. */
 MUST int tune_compare(struct tune_bench *b, const struct kern_schedule *s, int n,
                       int n_threads, int rounds, struct measure_report *out);
 /* One run of the current shape, for callers that interleave with something else. */

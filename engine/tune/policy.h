@@ -22,6 +22,9 @@ struct tune_opts {
     bool literal_limit; /* the slice leaves n tiles along every dimension (the paper's
                            text), not n in the product */
     int64_t trials;     /* measurements per shape for policies that sample */
+    int64_t retest;     /* fastest schedules that are measured again; 0: none */
+    bool start_default; /* the cost model's schedule is a start of the search, and one of
+                           those that are measured again */
     double budget_s; /* stop measuring after this time; the rest gets the default; 0: no
                            limit */
     int64_t seed;

@@ -1,9 +1,17 @@
 #include "tune/search.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+
+/* Schedules that are within this of the fastest are measured again, so often; short runs
+ * take more rounds, up to so long. */
+#define RETEST_FRAC   1.1
+#define RETEST_ROUNDS 9
+#define RETEST_S      0.05
+#define ROUNDS_MAX    49
 
 int tune_search_shape(struct tune_search *q, const struct tune_shape *s)
 {
@@ -98,6 +106,59 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
     return OK;
 }
 
+/* Append s unless it is there already or not legal. */
+static void add(const struct tune_search *q, struct kern_schedule *list, int *n,
+                const struct kern_schedule *s)
+{
+    for (int i = 0; i < *n; i++)
+        if (tune_same(&list[i], s))
+            return;
+    if (tune_search_legal(q, s, q->c->n_threads))
+        list[(*n)++] = *s;
+}
+
+int tune_search_look(struct tune_search *q, struct kern_schedule *s, int *n, int rounds,
+                     double *seconds)
+{
+    struct measure_report *t;
+    int n_given = *n, rc;
+
+    *n = 0;
+    if (stopped(q))
+        return err_set(ERR_CANCELED, "the search was stopped");
+    if (tune_search_over(q))
+        return OK;
+    for (int i = 0; i < n_given; i++) {
+        struct kern_schedule x = s[i]; /* s[*n] may be this one */
+
+        tune_clamp(&x, q->w, q->shape.m);
+        add(q, s, n, &x);
+    }
+    if (*n == 0)
+        return OK;
+    t = mem_new(MEM_OTHER, (size_t)*n, sizeof(*t));
+    if (!t)
+        return ERR_NOMEM;
+    rc = tune_compare(q->c->bench, s, *n, q->c->n_threads, rounds, t);
+    for (int i = 0; i < *n && rc == OK; i++)
+        seconds[i] = t[i].estimate;
+    mem_free(t);
+    return rc;
+}
+
+static int by_estimate(const void *a, const void *b)
+{
+    double x = ((const struct tune_seen *)a)->t.estimate;
+    double y = ((const struct tune_seen *)b)->t.estimate;
+
+    return (x > y) - (x < y);
+}
+
+void tune_search_sort(struct tune_search *q)
+{
+    qsort(q->seen, (size_t)q->n_seen, sizeof(*q->seen), by_estimate);
+}
+
 void tune_search_default(const struct tune_search *q, struct kern_schedule *s)
 {
     kern_schedule_default(s, q->shape.v, q->w, q->shape.m, q->c->n_threads);
@@ -118,24 +179,86 @@ static void all_default(const struct tune_ctx *c, struct kern_schedule *out)
     }
 }
 
+/* ---- what was found is measured again ---- */
+
+/* What is measured again for the choice *s: first what is preferred among equals. The same number
+ * for all policies, and the default where searches begin with it. When the budget is over,
+ * no others than those: a little more time than was given, but never a choice by chance. */
+static int to_retest(struct tune_search *q, const struct kern_schedule *s,
+                     struct kern_schedule *list)
+{
+    int n = 0, most = tune_search_over(q) ? 0 : (int)q->c->o->retest;
+    struct kern_schedule usual;
+
+    tune_search_default(q, &usual);
+    if (q->keep.mr > 0)
+        add(q, list, &n, &q->keep);
+    if (q->c->o->start_default) {
+        add(q, list, &n, &usual);
+        most++;
+    }
+    add(q, list, &n, s);
+    tune_search_sort(q);
+    for (int i = 0; i < q->n_seen && n < most; i++)
+        if (q->seen[i].n_threads == q->c->n_threads &&
+            q->seen[i].t.estimate <= RETEST_FRAC * q->best_t.estimate)
+            add(q, list, &n, &q->seen[i].s);
+    return n;
+}
+
+/* The first of them within a gain of the fastest is taken: so a schedule settles, and is
+ * left only for something better. */
+static int retest(struct tune_search *q, struct kern_schedule *s,
+                  struct measure_report *t)
+{
+    struct kern_schedule list[TUNE_RETEST_MAX + 3];
+    struct measure_report time[TUNE_RETEST_MAX + 3];
+    double fastest = INFINITY;
+    int n = to_retest(q, s, list), rounds, rc;
+
+    if (n < 2)
+        return OK;
+    rounds = (int)fmin(RETEST_S / (n * q->best_t.estimate), ROUNDS_MAX);
+    rounds = rounds > RETEST_ROUNDS ? rounds : RETEST_ROUNDS;
+    rc = tune_compare(q->c->bench, list, n, q->c->n_threads, rounds, time);
+    for (int i = 0; i < n; i++)
+        fastest = fmin(fastest, time[i].estimate);
+    for (int i = n - 1; i >= 0 && rc == OK; i--) {
+        if (time[i].estimate <= fastest * (1 + TUNE_GAIN)) {
+            *s = list[i];
+            *t = time[i];
+        }
+    }
+    return rc;
+}
+
+/* ---- all shapes ---- */
+
 static int one_shape(struct tune_search *q, int i, const struct tune_steps *steps,
                      void *arg, struct kern_schedule *out)
 {
     struct kern_schedule s = *out;
     struct measure_report t = {0};
+    bool found;
     int rc;
 
     if (stopped(q))
         return err_set(ERR_CANCELED, "the search was stopped");
     if (tune_search_over(q))
         return OK;
+    q->keep.mr = 0;
     rc = tune_search_shape(q, &q->c->shapes[i]);
     if (rc == OK)
         rc = steps->one(arg, q, i, &s, &t);
+    if (rc == OK && t.n > 0 && q->c->o->retest > 0)
+        rc = retest(q, &s, &t);
     if (rc == OK && tune_search_legal(q, &s, q->c->n_threads))
         *out = s;
     /* a search that the budget cut short before it measured anything found nothing */
-    if (rc == OK && q->c->done && (t.n > 0 || !tune_search_over(q)))
+    found = rc == OK && (t.n > 0 || !tune_search_over(q));
+    if (found && steps->took)
+        steps->took(arg, q->c, out);
+    if (found && q->c->done)
         rc = q->c->done(q->c->arg, i, out, t.n > 0 ? &t : NULL);
     return rc;
 }
@@ -172,8 +295,8 @@ int tune_search_run(struct tune_ctx *c, struct kern_schedule *out,
             continue;
         }
         out[i] = c->known[i];
-        if (steps->known)
-            steps->known(arg, c, &out[i]);
+        if (steps->took)
+            steps->took(arg, c, &out[i]);
     }
     mem_free(q.seen);
     return rc;

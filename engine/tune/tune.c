@@ -3,7 +3,7 @@
 
 #include "base/name.h"
 
-#include "tune/policy.h"
+#include "tune/search.h"
 
 static const char *policy_name(int i)
 {
@@ -34,6 +34,15 @@ const struct opt_row tune_opt_table[] = {
             "Largest number of measurements per shape, for the policies that sample "
             "schedules.",
             .min = 1, .max = 1 << 20),
+    OPT_ROW(
+        INT, retest, "5",
+        "Number of the fastest schedules of a search that are measured again, in turn, "
+        "before one is chosen. 0: none; the fastest one of the search is taken.",
+        .min = 0, .max = TUNE_RETEST_MAX),
+    OPT_ROW(
+        BOOL, start_default, "true",
+        "Let searches begin with the cost model's schedule, too, and measure it again "
+        "with the fastest."),
     OPT_ROW(F64, budget_s, NULL, "Stop measuring after this time. 0: no limit.",
             .unit = "s", .min = 0, .max = 1e9),
     OPT_ROW(INT, seed, "1", "Seed of all random choices."),

@@ -66,6 +66,9 @@ struct job_headline {
      * repeat that has these values and otherwise the same axes; over repeats their geometric
      * mean. NULL: not a ratio. */
     json_t *relative_to;
+    /* An axis whose values are measurements independent of each other ("study.seed"): the
+     * headline has a 95 % interval over them. NULL: none. */
+    char *interval;
 };
 
 struct job_section;

@@ -73,6 +73,20 @@ static int read_where(const struct job *j, json_t **out, const json_t *given,
     return OK;
 }
 
+static int check_interval(const struct job *j, const struct job_headline *h,
+                          const char *where)
+{
+    char line[360], full[160];
+
+    if (!h->interval)
+        return OK;
+    if ((h->over != JOB_MEAN && h->over != JOB_GEOMEAN) || h->relative_to)
+        return err_set(ERR_ARG, "%s: interval: only of a mean or geomean, not of a ratio",
+                       where);
+    snprintf(line, sizeof(line), "%s.interval", where);
+    return full_name(j, h->interval, full, sizeof(full), line);
+}
+
 static int read_relative(const struct job *j, struct job_headline *h, const json_t *given,
                          const char *where)
 {
@@ -241,6 +255,8 @@ static int read_one(struct job *j, struct job_headline *h, const json_t *given,
     snprintf(line, sizeof(line), "%s.relative_to", where);
     if (rc == OK)
         rc = read_relative(j, h, json_object_get(given, "relative_to"), line);
+    if (rc == OK)
+        rc = check_interval(j, h, where);
 out:
     json_decref(rest);
     return rc;

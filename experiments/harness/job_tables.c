@@ -80,6 +80,10 @@ const struct opt_row job_headline_opt_table[] = {
     OPT_ROW(BOOL, needs_finite, "false",
             "Leave out cells whose value is missing. Their number is recorded as "
             "n_left_out."),
+    OPT_ROW(STR, interval, NULL,
+            "Axis whose values are independent measurements, such as a seed. Each gives "
+            "a number of its own, and the spread of these gives the headline, a mean or "
+            "geomean, a 95 % interval."),
     {0},
 };
 

@@ -312,6 +312,54 @@ static double over_settings(const struct run_summary *s, const struct job_headli
     return n ? aggregate(h->over, y, n, why) : NAN;
 }
 
+static const struct job_axis *axis_of(const struct job *j, const char *name)
+{
+    for (int a = 0; a < j->n_axes; a++)
+        if (strcmp(j->axes[a].name, name) == 0 || strcmp(j->axes[a].key, name) == 0)
+            return &j->axes[a];
+    return NULL; /* an option with a single value in this run */
+}
+
+/* The interval of a mean by Student's t, of a geometric mean by that of the logarithms. y[n] are
+ * what the values of an axis came to. */
+static void interval_of(struct record_headline *out, bool geomean, double *y, size_t n)
+{
+    double half;
+
+    for (size_t i = 0; i < n && geomean; i++)
+        y[i] = log(y[i]);
+    half = stats_t95((int)n - 1) * stats_std(y, n) / sqrt((double)n);
+    out->lo = geomean ? out->value * exp(-half) : out->value - half;
+    out->hi = geomean ? out->value * exp(half) : out->value + half;
+    out->has_interval = n > 1 && isfinite(out->lo) && isfinite(out->hi);
+}
+
+static int over_axis(const struct run_summary *s, const struct job_headline *h,
+                     const bool *chosen, int column, double *x,
+                     struct record_headline *out)
+{
+    const struct job_axis *a = axis_of(s->job, h->interval);
+    size_t n_values = a ? json_array_size(a->values) : 0, n = 0, ignored = 0;
+    bool *some = mem_new(MEM_HARNESS, (size_t)s->job->n_cells, sizeof(*some));
+    double *y = mem_new(MEM_HARNESS, n_values + 1, sizeof(*y));
+    int rc = some && y ? OK : ERR_NOMEM;
+    char why[96];
+
+    for (size_t k = 0; k < n_values && rc == OK; k++) {
+        for (int i = 0; i < s->job->n_cells; i++)
+            some[i] =
+                chosen[i] && json_equal(json_object_get(s->job->cells[i].axes, a->name),
+                                        json_array_get(a->values, k));
+        y[n] = over_settings(s, h, some, column, x, &ignored, why);
+        n += !isnan(y[n]);
+    }
+    if (rc == OK)
+        interval_of(out, h->over == JOB_GEOMEAN, y, n);
+    mem_free(y);
+    mem_free(some);
+    return rc;
+}
+
 static double over_rates(const struct run_summary *s, const struct job_headline *h,
                          const bool *chosen, int column, double *x, char why[96])
 {
@@ -362,6 +410,8 @@ static int headline(struct run_summary *s, int k)
     if (h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value) &&
         strcmp(h->metric, "goodput_rps") != 0)
         rc = run_interval(s, h, chosen, column, out);
+    else if (h->interval && !isnan(out->value))
+        rc = over_axis(s, h, chosen, column, x, out);
 out:
     mem_free(chosen);
     mem_free(x);

@@ -1,5 +1,6 @@
 /* Our GEMMs compared with every library's, run in turn in the same cell: one matrix, one number
- * of rows, one type of weights. bf16 weights are computed both exactly and relaxed.
+ * of rows, one type of weights. Ours run with a tuned schedule and with the cost model's.
+ * bf16 weights are computed both exactly and relaxed.
  * Paper: Sandwich 8.2, Fig. 7. */
 #include <math.h>
 #include <string.h>
@@ -8,13 +9,13 @@
 #include "experiments/harness/study.h"
 #include "experiments/study/support/comparison.h"
 #include "experiments/study/support/rows.h"
-#include "experiments/study/support/tuning.h"
+#include "experiments/study/support/schedules.h"
 #include "experiments/study/support/variant.h"
 #include "tune/schedule_cache.h"
 
 struct opts {
     char *matrix, *cache;
-    int64_t m, threads, cache_mb, rounds, seed;
+    int64_t m, threads, cache_mb, sigma, rounds, seed;
     int type, weights; /* type: STUDY_F32 or STUDY_BF16 */
     double cell_s, baseline_s, tune_s, max_gflop;
 };
@@ -37,8 +38,14 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, cache, NULL,
             "File of tuned schedules (sandwich tune), with which this engine then runs."),
     OPT_ROW(F64, tune_s, "0",
-            "Time to tune this engine first, per precision. 0: use the cost model.",
+            "Time to search this engine's schedule first, per precision. A search begins "
+            "with what was found for fewer rows. 0: use the cost model.",
             .unit = "s", .min = 0, .max = 3600),
+    OPT_ROW(
+        INT, sigma, "3",
+        "The first N numbers of rows of a matrix are searched from nothing, later ones "
+        "from the last N that were found.",
+        .min = 1, .max = STUDY_ROWS_MAX),
     ROW_CACHE_MB,
     OPT_ROW(INT, rounds, "15", "Largest number of rounds; at least three are run.",
             .min = 3, .max = STUDY_ROUNDS_MAX),
@@ -52,16 +59,33 @@ static const struct opt_row table[] = {
     {0},
 };
 
+/* A ratio with its 95 % interval. */
+#define RATIO(name, better, text)                                                        \
+    {name, "x", better, text}, {name "_lo", "x", "", "lower end of its interval"},       \
+    {                                                                                    \
+        name "_hi", "x", "", "upper end of its interval"                                 \
+    }
+#define RATIO_TO(name, suffix)                                                           \
+    RATIO("ratio_vs_" name suffix, "", "time of " name " / ours, median over the rounds")
 /* What is said of ours, exact and relaxed. */
 #define OURS(suffix, how)                                                                \
     {"gflops" suffix, "GFLOP/s", "higher", "ours" how ": tuned where it was tuned"},     \
-        {"ratio_vs_best" suffix, "x", "higher",                                          \
-         "time of the best baseline / ours" how ", median over the rounds"},             \
+        RATIO("ratio_tuned_vs_best" suffix, "higher",                                    \
+              "time of the best baseline / ours" how                                     \
+              ", tuned schedule, median over the rounds"),                               \
+        RATIO("ratio_default_vs_best" suffix, "",                                        \
+              "time of the best baseline / ours" how                                     \
+              ", cost model's schedule, median over the rounds"),                        \
+        RATIO("ratio_tuned_vs_default" suffix, "",                                       \
+              "time of the cost model's schedule / tuned, median over the rounds"),      \
+        RATIO_TO("onednn", suffix), RATIO_TO("openblas", suffix),                        \
+        RATIO_TO("blis", suffix), RATIO_TO("libxsmm", suffix),                           \
         {"roof_frac" suffix, "", "higher", "gflops" suffix " / roof_gflops" suffix},     \
         {"peak_frac" suffix, "", "higher", "gflops" suffix " / peak_gflops" suffix},     \
         {"error" suffix, "", "lower", "RMS error against float64, relative, ours" how},  \
         {"gflops_default" suffix, "GFLOP/s", "", "ours" how ", cost model's schedule"},  \
         {"gflops_tuned" suffix, "GFLOP/s", "", "ours" how ", tuned schedule"},           \
+        {"tuning_s" suffix, "s", "lower", "time of its search"},                         \
         {"peak_gflops" suffix, "GFLOP/s", "", "peak of the machine card" how},           \
     {                                                                                    \
         "roof_gflops" suffix, "GFLOP/s", "", "min(peak, read bandwidth x intensity)" how \
@@ -93,9 +117,9 @@ struct series {
     int mode;
     struct tune_shape shape; /* with its variant */
     struct tune_bench *bench;
-    int entry, tuned_entry; /* in the comparison; -1: none */
-    double error;
-    char untuned[STUDY_WHY_MAX]; /* why there is no tuned entry */
+    int entry;       /* in the comparison, with the cost model's schedule */
+    int tuned_entry; /* the same where that was the best found; -1: not tuned */
+    double error, tuning_s;
 };
 
 struct cell {
@@ -115,6 +139,7 @@ struct kept {
     int64_t n_threads, cache_mb;        /* as asked */
     struct tune_bench *bench[N_SERIES]; /* two, so that each rotates its own copies */
     struct study_choices choices;
+    struct study_schedules schedules;
     struct study_baselines baselines;
 };
 
@@ -177,41 +202,45 @@ static int from_cache(const struct cell *c, const struct series *s,
     return rc;
 }
 
-static int by_search(const struct cell *c, const struct series *s,
-                     struct kern_schedule *out)
+static int by_search(const struct cell *c, struct series *s, struct kern_schedule *out)
 {
     struct tune_opts tune;
+    struct tune_cost cost = {0};
+    char key[160];
     int rc;
 
     TRY(opt_init(tune_opt_table, &tune));
     tune.budget_s = c->o->tune_s;
     tune.seed = c->o->seed;
-    rc = study_tune_on(s->bench, tune.policy, &tune, c->kept->threads.n, &s->shape, 1,
-                       out);
+    tune.sigma = c->o->sigma;
+    snprintf(key, sizeof(key), "%d %d %s", s->mode, c->o->weights, c->o->matrix);
+    rc = study_schedules_search(&c->kept->schedules, s->bench, key, &tune,
+                                c->kept->threads.n, &s->shape, out, &cost);
+    s->tuning_s = cost.seconds;
     opt_free(tune_opt_table, &tune);
-    return rc == OK ? tune_bench_shape(s->bench, &s->shape) : rc;
+    return rc;
 }
 
 /* The default's entry, and the tuned schedule's where it is another. */
 static int add_entries(struct cell *c, int i)
 {
     struct series *s = &c->series[i];
+    const struct kern_mat *w = tune_bench_mat(s->bench);
     struct kern_schedule plain, tuned;
 
-    kern_schedule_default(&plain, s->shape.v, tune_bench_mat(s->bench), s->shape.m,
-                          c->kept->threads.n);
+    s->tuning_s = NAN;
+    kern_schedule_default(&plain, s->shape.v, w, s->shape.m, c->kept->threads.n);
+    tune_clamp(&plain, w, s->shape.m); /* as searches and caches write schedules */
     tuned = plain;
     if (c->o->cache)
         TRY(from_cache(c, s, &tuned));
     else if (c->o->tune_s > 0)
         TRY(by_search(c, s, &tuned));
     s->entry = study_comparison_add(&c->comparison, "default", s->bench, &plain);
-    s->tuned_entry = -1;
-    if (memcmp(&tuned, &plain, sizeof(tuned)) != 0)
+    s->tuned_entry = c->o->cache || c->o->tune_s > 0 ? s->entry : -1;
+    tune_clamp(&tuned, w, s->shape.m);
+    if (!tune_same(&tuned, &plain))
         s->tuned_entry = study_comparison_add(&c->comparison, "tuned", s->bench, &tuned);
-    snprintf(s->untuned, sizeof(s->untuned), "%s",
-             c->o->cache || c->o->tune_s > 0 ? "the tuned schedule is the default one"
-                                             : "neither a cache nor time for tuning");
     return OK;
 }
 
@@ -313,12 +342,60 @@ static void report(const struct cell *c, const char *name, const char *suffix,
     study_value(c->out, metric, value, why);
 }
 
+/* How many times as fast as `other` the entry `ours` is; either may be -1. */
+static void report_ratio(const struct cell *c, const char *name, const char *suffix,
+                         int ours, int other, const char *why)
+{
+    struct measure_report r = {.estimate = NAN, .lo = NAN, .hi = NAN};
+    char full[64];
+
+    if (ours >= 0 && other >= 0)
+        study_comparison_ratio(&c->comparison, ours, other, &r);
+    snprintf(full, sizeof(full), "%s%s", name, suffix);
+    report(c, full, "", r.estimate, why);
+    report(c, full, "_lo", r.lo, why);
+    report(c, full, "_hi", r.hi, why);
+}
+
+static const char not_tuned[] = "neither a cache nor time for tuning";
+
+static void report_ratios(const struct cell *c, const struct series *s,
+                          const char *suffix)
+{
+    const struct study_comparison *all = &c->comparison;
+    int best = study_comparison_best_baseline(all);
+    const char *none = "no baseline computed this shape";
+    char name[64];
+
+    report_ratio(c, "ratio_tuned_vs_best", suffix, s->tuned_entry, best,
+                 best < 0 ? none : not_tuned);
+    report_ratio(c, "ratio_default_vs_best", suffix, s->entry, best, none);
+    report_ratio(c, "ratio_tuned_vs_default", suffix, s->tuned_entry, s->entry,
+                 not_tuned);
+    for (int i = 0; gemm_baseline_names[i] && i < STUDY_BASELINES_MAX; i++) {
+        int at = -1;
+
+        for (int k = all->n_ours; k < all->n; k++)
+            at = all->entries[k].baseline == i ? k : at;
+        snprintf(name, sizeof(name), "ratio_vs_%s", gemm_baseline_names[i]);
+        report_ratio(c, name, suffix, ours(s), at, c->kept->baselines.why[i]);
+    }
+}
+
+static void report_series(const struct cell *c, const char *name, const char *suffix,
+                          int entry)
+{
+    char full[64];
+
+    snprintf(full, sizeof(full), "%s%s", name, suffix);
+    study_series(c->out, full, "s", study_comparison_times(&c->comparison, entry),
+                 (size_t)c->comparison.n_rounds);
+}
+
 static void report_ours(const struct cell *c, const struct series *s, const char *suffix)
 {
     const struct study_entry *entries = c->comparison.entries;
     double tuned = NAN;
-    int best = study_comparison_best_baseline(&c->comparison);
-    char name[32];
 
     report(c, "gflops", suffix, study_gflops(&s->shape, entries[ours(s)].time.estimate),
            NULL);
@@ -326,14 +403,13 @@ static void report_ours(const struct cell *c, const struct series *s, const char
         tuned = study_gflops(&s->shape, entries[s->tuned_entry].time.estimate);
     report(c, "gflops_default", suffix,
            study_gflops(&s->shape, entries[s->entry].time.estimate), NULL);
-    report(c, "gflops_tuned", suffix, tuned, s->untuned);
-    report(c, "ratio_vs_best", suffix,
-           best < 0 ? NAN : study_comparison_ratio(&c->comparison, ours(s), best),
-           "no baseline computed this shape");
+    report(c, "gflops_tuned", suffix, tuned, not_tuned);
+    report(c, "tuning_s", suffix, s->tuning_s, "nothing was searched");
     report(c, "error", suffix, s->error, "the result is not a number");
-    snprintf(name, sizeof(name), "s_ours%s", suffix);
-    study_series(c->out, name, "s", study_comparison_times(&c->comparison, ours(s)),
-                 (size_t)c->comparison.n_rounds);
+    report_ratios(c, s, suffix);
+    report_series(c, "s_default", suffix, s->entry);
+    if (s->tuned_entry >= 0)
+        report_series(c, "s_tuned", suffix, s->tuned_entry);
 }
 
 static void report_bounds(const struct cell *c, const struct series *s,
@@ -435,11 +511,26 @@ static void note_baselines(const struct cell *c)
     study_note(c->out, "baselines", all);
 }
 
+static void note_particulars(const struct cell *c, const struct series *s,
+                             const char *suffix)
+{
+    const struct study_entry *e = &c->comparison.entries[ours(s)];
+    struct text text = {0};
+    char key[64];
+
+    study_schedule_particulars(&s->shape, tune_bench_mat(s->bench), &e->schedule,
+                               e->time.estimate, &text);
+    snprintf(key, sizeof(key), "particulars%s", suffix);
+    study_note_text(c->out, key, text.rc == OK ? text.p : "");
+    text_fini(&text);
+}
+
 static void report_all(const struct cell *c)
 {
     for (int i = 0; i < c->n_series; i++) {
         report_ours(c, &c->series[i], suffixes[i]);
         report_bounds(c, &c->series[i], suffixes[i]);
+        note_particulars(c, &c->series[i], suffixes[i]);
     }
     report_baselines(c);
     report_best_baseline(c);

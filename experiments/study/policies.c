@@ -1,6 +1,8 @@
 /* Tuning policies over the same micro-kernels, on the same shapes: how far what they
- * choose is from the oracle's choice, and what it cost them. All are charged for their
- * offline work; winners are measured again in turn on fresh buffers.
+ * choose is from the oracle's choice, and what it cost them. All begin alike (with the cost
+ * model's schedule, or none of them), measure their fastest again by the same rule, and are
+ * charged for that and for offline work. What they choose is at last run in turn on fresh
+ * buffers, charged to nobody.
  * Paper: Sandwich 8.2, Fig. 8. */
 #include <math.h>
 #include <string.h>
@@ -11,11 +13,13 @@
 #include "experiments/harness/study.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
+#include "tune/search.h"
 
 struct opts {
     char *matrix, *ms, *policies;
-    int64_t n_shapes, m_max, threads, trials, rounds, cache_mb, seed;
+    int64_t n_shapes, m_max, threads, sigma, retest, trials, rounds, cache_mb, seed;
     int mode;
+    bool start_default;
     double budget_s;
 };
 
@@ -23,6 +27,16 @@ static const struct opt_row table[] = {
     ROWS_SHAPES("4"),
     OPT_ROW(STR, policies, NULL,
             "Policies to compare. Default: all. Example: \"sandwich roller oracle\""),
+    OPT_ROW(INT, sigma, "0",
+            "Length of the sliding window in shapes. 0: the policies' default.", .min = 0,
+            .max = 1000),
+    OPT_ROW(INT, retest, "5",
+            "Number of the fastest schedules that each policy that measures measures "
+            "again before it chooses. 0: none does.",
+            .min = 0, .max = TUNE_RETEST_MAX),
+    OPT_ROW(BOOL, start_default, NULL,
+            "Let each policy that measures begin with the cost model's schedule, too. "
+            "Default: none does."),
     ROWS_TUNING("15"),
     {0},
 };
@@ -31,11 +45,14 @@ static const struct opt_row table[] = {
  * nothing. */
 #define POLICIES(X)                                                                      \
     X(sandwich)                                                                          \
+    X(sandwich_paper)                                                                    \
     X(roller) X(roller_topk) X(mikpoly) X(dietcode) X(ansor) X(oracle) X(default)
 
 #define ROWS(p)                                                                          \
     {"regret_" #p, "", "lower",                                                          \
      "geometric mean of (time of " #p " / time of oracle) - 1"},                         \
+        {"vs_ansor_" #p, "x", "higher",                                                  \
+         "geometric mean of (time of ansor / time of " #p "): the paper's measure"},     \
         {"measurements_" #p, "", "lower", "schedules that " #p " measured"},             \
         {"tuning_s_" #p, "s", "lower", "time " #p " spent measuring"},                   \
         {"tuning_wall_s_" #p, "s", "",                                                   \
@@ -49,7 +66,7 @@ static const struct study_metric metrics[] = {
 
 #define NAME(p) #p,
 static const char *const names[] = {POLICIES(NAME) NULL};
-#define MAX_POLICIES 8
+#define MAX_POLICIES ((int)(sizeof(names) / sizeof(names[0]) - 1))
 
 struct entrant {
     const char *name;
@@ -98,6 +115,9 @@ static int search(const struct opts *o, struct found *f, struct study_cell *out)
     const struct tune_policy *p;
 
     TRY(opt_init(tune_opt_table, &f->tune));
+    f->tune.sigma = o->sigma ? o->sigma : f->tune.sigma;
+    f->tune.retest = o->retest;
+    f->tune.start_default = o->start_default;
     f->tune.trials = o->trials ? o->trials : f->tune.trials;
     f->tune.budget_s = o->budget_s;
     f->tune.seed = o->seed;
@@ -108,7 +128,7 @@ static int search(const struct opts *o, struct found *f, struct study_cell *out)
         if (o->policies ? !has_word(o->policies, names[i])
                         : tune_policy_find(names[i], &p) != OK)
             continue;
-        study_progress(out, 0.05 + 0.12 * i, names[i]);
+        study_progress(out, 0.05 + 0.85 * i / MAX_POLICIES, names[i]);
         e->name = names[i];
         f->n++;
         rc = study_tune(names[i], &f->tune, &f->threads, &f->shapes, &e->tuned);
@@ -133,40 +153,59 @@ static int again(const struct opts *o, struct found *f)
     return OK;
 }
 
-static const struct entrant *oracle_of(const struct found *f)
+/* NULL: it was not asked. */
+static const struct entrant *entrant_of(const struct found *f, const char *name)
 {
     for (int k = 0; k < f->n; k++)
-        if (strcmp(f->entrants[k].name, "oracle") == 0)
+        if (strcmp(f->entrants[k].name, name) == 0)
             return &f->entrants[k];
     return NULL;
+}
+
+/* The geometric mean over the shapes of the time of a over that of b; either may be NULL. */
+static double time_ratio(const struct found *f, const struct entrant *a,
+                         const struct entrant *b)
+{
+    double ratio[STUDY_SHAPES_MAX];
+
+    for (int i = 0; i < f->shapes.n && a && b; i++)
+        ratio[i] = a->s[i] / b->s[i];
+    return a && b ? stats_geomean(ratio, (size_t)f->shapes.n) : NAN;
+}
+
+static double gflops_of(const struct found *f, const struct entrant *e)
+{
+    double gflops[STUDY_SHAPES_MAX];
+
+    for (int i = 0; i < f->shapes.n; i++)
+        gflops[i] = study_gflops(&f->shapes.v[i], e->s[i]);
+    return stats_geomean(gflops, (size_t)f->shapes.n);
 }
 
 static void report_one(const struct found *f, const struct entrant *e,
                        struct study_cell *out)
 {
-    const struct entrant *oracle = oracle_of(f);
-    double ratio[STUDY_SHAPES_MAX], gflops[STUDY_SHAPES_MAX];
-    size_t n = (size_t)f->shapes.n;
-    const char *const prefixes[] = {"regret_", "measurements_", "tuning_s_",
-                                    "tuning_wall_s_", "gflops_"};
-    double values[5];
+    const struct {
+        const char *prefix;
+        double value;
+        const char *why;
+    } all[] = {
+        {"regret_", time_ratio(f, e, entrant_of(f, "oracle")) - 1,
+         "the oracle was not asked"},
+        {"vs_ansor_", time_ratio(f, entrant_of(f, "ansor"), e), "ansor was not asked"},
+        {"measurements_", (double)e->tuned.cost.n_measurements, NULL},
+        {"tuning_s_", e->tuned.cost.seconds, NULL},
+        {"tuning_wall_s_", e->tuned.wall_s, NULL},
+        {"gflops_", gflops_of(f, e), NULL},
+    };
     char name[64];
 
-    for (size_t i = 0; i < n; i++) {
-        ratio[i] = oracle ? e->s[i] / oracle->s[i] : NAN;
-        gflops[i] = study_gflops(&f->shapes.v[i], e->s[i]);
-    }
-    values[0] = oracle ? stats_geomean(ratio, n) - 1 : NAN;
-    values[1] = (double)e->tuned.cost.n_measurements;
-    values[2] = e->tuned.cost.seconds;
-    values[3] = e->tuned.wall_s;
-    values[4] = stats_geomean(gflops, n);
-    for (int i = 0; i < 5; i++) {
-        snprintf(name, sizeof(name), "%s%s", prefixes[i], e->name);
-        study_value(out, name, values[i], "the oracle was not asked");
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        snprintf(name, sizeof(name), "%s%s", all[i].prefix, e->name);
+        study_value(out, name, all[i].value, all[i].why);
     }
     snprintf(name, sizeof(name), "s_%s", e->name);
-    study_series(out, name, "s", e->s, n);
+    study_series(out, name, "s", e->s, (size_t)f->shapes.n);
 }
 
 static void note(const struct found *f, struct study_cell *out)

@@ -165,6 +165,10 @@ static void a_bad_job_is_refused_by_name(void **state)
     refuse(HEADLINE("\"metric\": \"p50_ttft_ms\", \"over\": \"max\""), "no metric");
     refuse(HEADLINE("\"metric\": \"speed\", \"over\": \"geomen\""),
            "did you mean \"geomean\"");
+    refuse(HEADLINE("\"metric\": \"speed\", \"over\": \"max\", \"interval\": \"m\""),
+           "interval: only of a mean or geomean");
+    refuse(HEADLINE("\"metric\": \"speed\", \"over\": \"mean\", \"interval\": \"n\""),
+           "headline 0.interval: \"n\" is neither an axis nor an option");
 }
 
 static void lists_make_axes(void **state)
@@ -352,6 +356,47 @@ static void headlines_over_many_cells(void **state)
     ran_free(&r);
 }
 
+static double end_of(const struct ran *r, const char *name, const char *which)
+{
+    const json_t *v = json_object_get(json_object_get(r->latest, name), which);
+
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+/* Each m is a measurement of its own: 1, 2 and 4 with k = 1. Student's t of two degrees of
+ * freedom is 4.3027. */
+static void a_mean_has_its_interval_over_an_axis(void **state)
+{
+    struct ran r;
+
+    (void)state;
+    run("interval",
+        "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": [1, 100]}, "
+        "\"repeats\": 2, \"headline\": ["
+        "{\"name\": \"mean\", \"metric\": \"speed\", \"over\": \"mean\", "
+        "\"interval\": \"m\", \"where\": {\"k\": 1}},"
+        "{\"name\": \"geomean\", \"metric\": \"speed\", \"over\": \"geomean\", "
+        "\"interval\": \"study.m\"},"
+        "{\"name\": \"one\", \"metric\": \"speed\", \"over\": \"mean\", "
+        "\"interval\": \"m\", \"where\": {\"m\": 2}},"
+        "{\"name\": \"no_axis\", \"metric\": \"speed\", \"over\": \"mean\", "
+        "\"interval\": \"type\"}]",
+        &r);
+    /* 7 / 3 and a standard deviation of 1.52753 */
+    assert_true(fabs(value(&r, "mean") - 7.0 / 3) < 1e-9);
+    assert_true(fabs(end_of(&r, "mean", "lo") - (7.0 / 3 - 3.79459)) < 1e-3);
+    assert_true(fabs(end_of(&r, "mean", "hi") - (7.0 / 3 + 3.79459)) < 1e-3);
+    /* 10, 20 and 40 over both k: their logarithms have a standard deviation of log(2) */
+    assert_true(fabs(value(&r, "geomean") - 20) < 1e-9);
+    assert_true(fabs(end_of(&r, "geomean", "lo") - 20 / 5.5958) < 1e-3);
+    assert_true(fabs(end_of(&r, "geomean", "hi") - 20 * 5.5958) < 1e-2);
+    /* one value has no spread, and an option that is not swept none either */
+    assert_true(value(&r, "one") > 0 && isnan(end_of(&r, "one", "lo")));
+    assert_true(value(&r, "no_axis") > 0 && isnan(end_of(&r, "no_axis", "hi")));
+    assert_non_null(strstr(r.table, "(95 % interval"));
+    ran_free(&r);
+}
+
 #define TYPES                                                                            \
     "\"study\": {\"name\": \"script\", \"m\": 8, \"type\": [\"f32\", \"bf16\", "         \
     "\"f16\"], "
@@ -490,6 +535,7 @@ int main(void)
         cmocka_unit_test(open_axes_make_headlines),
         cmocka_unit_test(description_has_options_and_metrics),
         cmocka_unit_test(headlines_over_many_cells),
+        cmocka_unit_test(a_mean_has_its_interval_over_an_axis),
         cmocka_unit_test(missing_values),
         cmocka_unit_test(a_failed_cell_is_not_the_run),
         cmocka_unit_test(a_killed_study_resumes),

@@ -10,11 +10,13 @@
 #include "experiments/harness/study.h"
 #include "tests/support/test.h"
 
-#define CAPTURE_MAX 256
+#define CAPTURE_MAX        256
+#define CAPTURE_SERIES_MAX 128 /* elements kept of a series */
 
 struct captured {
     char name[64];
     double value; /* of a series: its length */
+    double series[CAPTURE_SERIES_MAX];
     char why[128];
 };
 
@@ -57,8 +59,10 @@ void study_series(struct study_cell *c, const char *name, const char *unit,
 {
     struct captured *s = &capture.series[capture.n_series++];
 
-    (void)c, (void)unit, (void)v;
+    (void)c, (void)unit;
     assert_true(capture.n_series < CAPTURE_MAX);
+    for (size_t i = 0; i < n && i < CAPTURE_SERIES_MAX; i++)
+        s->series[i] = v[i];
     snprintf(s->name, sizeof(s->name), "%s", name);
     s->value = (double)n;
 }
@@ -153,6 +157,16 @@ static inline int length_of(const char *series)
         if (strcmp(capture.series[i].name, series) == 0)
             return (int)capture.series[i].value;
     return 0;
+}
+
+static inline double series_at(const char *series, int i)
+{
+    assert_in_range(i, 0, CAPTURE_SERIES_MAX - 1);
+    for (int k = 0; k < capture.n_series; k++)
+        if (strcmp(capture.series[k].name, series) == 0 && i < capture.series[k].value)
+            return capture.series[k].series[i];
+    fail_msg("%s has no element %d", series, i);
+    return NAN;
 }
 
 static inline const char *note_of(const char *key)

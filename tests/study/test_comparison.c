@@ -66,6 +66,7 @@ static int add_all(struct fixture *f, const char *type)
 
 static void rounds_give_times_and_ratios(void **state)
 {
+    struct measure_report ratio;
     struct fixture f;
 
     (void)state;
@@ -78,7 +79,8 @@ static void rounds_give_times_and_ratios(void **state)
     assert_true(study_comparison_times(f.c, f.ours)[0] == 4e-3);
     /* libxsmm would be the fastest, but died; oneDNN's 2 ms are 0.5, 2 and 1 of ours. */
     assert_int_equal(study_comparison_best_baseline(f.c), 1);
-    assert_true(study_comparison_ratio(f.c, f.ours, 1) == 1);
+    study_comparison_ratio(f.c, f.ours, 1, &ratio);
+    assert_true(ratio.estimate == 1 && ratio.lo == 0.5 && ratio.hi == 2);
     assert_true(isnan(f.c->entries[3].time.estimate));
     assert_string_equal(f.baselines.why[3], "libxsmm died");
     assert_null(f.baselines.b[3]);

@@ -142,16 +142,22 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     int trials = (int)q->c->o->trials, n = trials < 4 * BATCH ? (trials + 3) / 4 : BATCH;
     struct state *st = arg;
     double best = INFINITY;
+    struct kern_schedule start;
     int gained_at = 0, before = -1, rc = OK;
+    bool first = true;
 
     (void)i;
     memset(&st->model, 0, sizeof(st->model));
     rng_init(&st->rng, (uint64_t)q->c->o->seed + (uint64_t)q->shape.m, "ansor");
-    while (rc == OK && q->n_seen < trials && q->n_seen > before &&
-           q->n_seen - gained_at < STALE) {
+    tune_search_default(q, &start);
+    if (q->c->o->start_default)
+        rc = trial(st, q, &start);
+    for (; rc == OK && q->n_seen < trials && q->n_seen > before &&
+           q->n_seen - gained_at < STALE;
+         first = false) {
         before = q->n_seen;
-        rc = batch(st, q, n < trials - before ? n : trials - before, before == 0);
-        if (q->best_t.estimate < best * (1 - GAIN) || before == 0) {
+        rc = batch(st, q, n < trials - before ? n : trials - before, first);
+        if (q->best_t.estimate < best * (1 - GAIN) || first) {
             best = q->best_t.estimate;
             gained_at = q->n_seen;
         }

@@ -2,7 +2,13 @@
  * for each micro-kernel on one thread; finetune grows it on all threads under every
  * polymerization scheme. Only the first sigma shapes try every micro-kernel; later ones
  * start from what the last sigma chose. When sigma shapes in a row agree within theta,
- * slice and scheme are frozen, and larger shapes cost nothing. */
+ * slice and scheme are frozen, and larger shapes cost nothing.
+ *
+ * `sandwich_paper` is the paper's own procedure. Here, to measure less: slow micro-kernels are
+ * not grown, nor slow schemes finetuned; a later shape grows the schedules that were chosen
+ * before, not first tiles; slice and scheme are frozen together. To find more: loop orders
+ * are tried, and the limit of parallelizability is on the product of tiles. Among equals
+ * the schedule of the shape before is kept. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +27,6 @@
 #define GROWN_KEEP 3
 #define START_FRAC 1.1
 #define START_KEEP 4
-/* How many that are nearly as fast as the best are measured again, and how often. */
-#define FINAL        4
-#define FINAL_FRAC   1.1
-#define FINAL_ROUNDS 9
-#define FINAL_S      0.05 /* short runs take more rounds, up to so long */
-#define ROUNDS_MAX   49
 
 struct state {
     struct kern_schedule *chosen; /* [n_shapes], by shape */
@@ -157,12 +157,12 @@ static int explore(struct tune_search *q)
     if (!x)
         return ERR_NOMEM;
     rc = grow_all(q, x, &n);
-    if (rc == OK) {
-        /* The cost model's slice is a start as good as a grown one, and the only one that
-         * may begin with another loop order. */
+    /* The cost model's slice is a start as good as a grown one, and the only one that may
+     * begin with another loop order. */
+    if (rc == OK && q->c->o->start_default)
         kern_schedule_default(&x[n++].s, q->shape.v, q->w, q->shape.m, q->c->n_threads);
+    if (rc == OK && n > 0)
         rc = finetune_all(q, x, n);
-    }
     if (rc == OK)
         rc = other_orders(q);
     mem_free(x);
@@ -189,7 +189,8 @@ static int refine(struct tune_search *q, const struct state *st)
 {
     int64_t sigma = q->c->o->sigma;
     int lo = st->n > sigma ? st->n - (int)sigma : 0;
-    int n_threads = q->c->n_threads, rc = try_default(q), n_schemes;
+    int n_threads = q->c->n_threads, n_schemes;
+    int rc = q->c->o->start_default ? try_default(q) : OK;
     struct tune_scheme schemes[TUNE_SCHEMES_MAX];
     struct kern_schedule s, start;
     double seconds;
@@ -218,69 +219,6 @@ static int refine(struct tune_search *q, const struct state *st)
         rc = tune_fast_start(q, &s, n_threads, NULL, false, &seconds);
     if (rc == OK)
         rc = tune_finetune(q, &s, n_threads, &seconds);
-    return rc;
-}
-
-/* ---- the choice ---- */
-
-static int by_min(const void *a, const void *b)
-{
-    double x = ((const struct tune_seen *)a)->t.estimate;
-    double y = ((const struct tune_seen *)b)->t.estimate;
-
-    return (x > y) - (x < y);
-}
-
-static int candidates(struct tune_search *q, const struct state *st, int n_fastest,
-                      struct kern_schedule final[FINAL + 2])
-{
-    int n = 0, n_first;
-
-    if (st->n > 0)
-        final[n++] = adapt(q, st->chosen[st->n - 1]);
-    if (n > 0 && !tune_search_legal(q, &final[0], q->c->n_threads))
-        n = 0;
-    tune_search_default(q, &final[n++]);
-    n_first = n;
-    qsort(q->seen, (size_t)q->n_seen, sizeof(*q->seen), by_min);
-    for (int i = 0; i < q->n_seen && n < n_first + n_fastest; i++) {
-        const struct tune_seen *x = &q->seen[i];
-        bool there = false;
-
-        for (int k = 0; k < n_first; k++)
-            there |= tune_same(&x->s, &final[k]);
-        if (x->n_threads == q->c->n_threads && !there &&
-            x->t.estimate <= FINAL_FRAC * q->best_t.estimate)
-            final[n++] = x->s;
-    }
-    return n;
-}
-
-/* The fastest of many measurements is partly luck, so the few nearest to it are measured
- * again, in turn. The first of them within a gain of the fastest is taken, and what was
- * chosen last comes first, then the default: so the schedule settles, and is left only
- * for something better. When the budget is over, only the fastest one found is measured again:
- * a little more time than was given, but never a choice by chance. */
-static int settle(struct tune_search *q, const struct state *st, struct kern_schedule *s,
-                  struct measure_report *t)
-{
-    struct kern_schedule final[FINAL + 2];
-    struct measure_report time[FINAL + 2];
-    double fastest = INFINITY;
-    int n, rounds, rc;
-
-    n = candidates(q, st, tune_search_over(q) ? 1 : FINAL, final);
-    rounds = (int)fmin(FINAL_S / (n * q->best_t.estimate), ROUNDS_MAX);
-    rounds = rounds > FINAL_ROUNDS ? rounds : FINAL_ROUNDS;
-    rc = tune_compare(q->c->bench, final, n, q->c->n_threads, rounds, time);
-    for (int i = 0; i < n; i++)
-        fastest = fmin(fastest, time[i].estimate);
-    for (int i = n - 1; i >= 0 && rc == OK; i--) {
-        if (time[i].estimate <= fastest * (1 + TUNE_GAIN)) {
-            *s = final[i];
-            *t = time[i];
-        }
-    }
     return rc;
 }
 
@@ -317,30 +255,30 @@ static void remember(struct state *st, const struct tune_opts *o,
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
                struct measure_report *t)
 {
-    struct state *st = arg;
+    const struct state *st = arg;
     int rc;
 
     (void)i;
+    if (st->n > 0)
+        q->keep = adapt(q, st->chosen[st->n - 1]);
     if (st->frozen) {
-        *s = adapt(q, st->chosen[st->n - 1]);
-        remember(st, q->c->o, s);
+        *s = q->keep;
         return OK;
     }
     rc = st->n < q->c->o->sigma ? explore(q) : refine(q, st);
-    if (rc != OK || isinf(q->best_t.estimate))
-        return rc;
-    rc = settle(q, st, s, t);
-    if (rc == OK)
-        remember(st, q->c->o, s);
+    if (rc == OK && isfinite(q->best_t.estimate)) {
+        *s = q->best;
+        *t = q->best_t;
+    }
     return rc;
 }
 
-static void known(void *arg, const struct tune_ctx *c, const struct kern_schedule *s)
+static void took(void *arg, const struct tune_ctx *c, const struct kern_schedule *s)
 {
     remember(arg, c->o, s);
 }
 
-static const struct tune_steps steps = {.one = one, .known = known};
+static const struct tune_steps steps = {.one = one, .took = took};
 
 static int run(struct tune_ctx *c, struct kern_schedule *out)
 {

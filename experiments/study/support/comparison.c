@@ -118,10 +118,8 @@ int study_comparison_best_baseline(const struct study_comparison *c)
     return best;
 }
 
-double study_comparison_ratio(const struct study_comparison *c, int ours, int baseline)
+void study_comparison_ratio(const struct study_comparison *c, int ours, int other,
+                            struct measure_report *out)
 {
-    struct measure_report r;
-
-    measure_ratio(c->measure, baseline, ours, &r);
-    return r.estimate;
+    measure_ratio(c->measure, other, ours, out);
 }

@@ -64,7 +64,9 @@ void study_comparison_close(struct study_comparison *c);
 const double *study_comparison_times(const struct study_comparison *c, int i);
 /* The library with the lowest time; -1: there is none. */
 int study_comparison_best_baseline(const struct study_comparison *c);
-/* Time of entry `baseline` over time of entry `ours`, by the rounds that both ran in. */
-double study_comparison_ratio(const struct study_comparison *c, int ours, int baseline);
+/* Time of entry `other` over time of entry `ours`, by the rounds that both ran in: the
+ * median, with its interval. */
+void study_comparison_ratio(const struct study_comparison *c, int ours, int other,
+                            struct measure_report *out);
 
 #endif
