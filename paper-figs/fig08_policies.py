@@ -58,12 +58,12 @@ fig, axes = style.plt.subplots(2, 2, figsize=(7, 6.4))
 bars(axes[0][0], speed, lambda v: "%.2f" % v, "(a) Performance, normalised to ansor",
      "times as fast as its choices", False)
 bars(axes[0][1], cost["tuning_s_%s"], style.short, "(b) Tuning time", "seconds of measuring", True)
-bars(axes[1][0], regret, percent, "Regret", "slower than the oracle's choices", False)
+bars(axes[1][0], regret, lambda v: style.number(100 * v, "%.1f"), "Regret", "% slower than the oracle's", False)
 style.percent_axis(axes[1][0].yaxis)
-bars(axes[1][1], cost["measurements_%s"], style.short, "Measurements", "schedules measured", True)
+bars(axes[1][1], cost["measurements_%s"], style.number, "Measurements", "schedules measured", True)
 n = study.total([c.value("n_shapes") for c in result.cells])
 seeds = len(study.settings(result.cells, "seed"))
-style.save(fig, result, STEM, "Tuning policies on %s shapes, %d seeds, all measured again in turn (Sandwich Fig. 8)"
+style.save(fig, result, STEM, "Tuning policies on %s shapes, %d seeds (Sandwich Fig. 8)"
            % (style.number(n), seeds))
 
 

@@ -336,7 +336,7 @@ static int begin(struct cell *c, struct tune_shape *shape)
 static void report(const struct cell *c, const char *name, const char *suffix,
                    double value, const char *why)
 {
-    char metric[64];
+    char metric[80];
 
     snprintf(metric, sizeof(metric), "%s%s", name, suffix);
     study_value(c->out, metric, value, why);
@@ -347,7 +347,7 @@ static void report_ratio(const struct cell *c, const char *name, const char *suf
                          int ours, int other, const char *why)
 {
     struct measure_report r = {.estimate = NAN, .lo = NAN, .hi = NAN};
-    char full[64];
+    char full[48];
 
     if (ours >= 0 && other >= 0)
         study_comparison_ratio(&c->comparison, ours, other, &r);

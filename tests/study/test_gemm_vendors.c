@@ -1,5 +1,6 @@
 /* The study of our GEMMs and the libraries', with scripted baselines and a made-up machine
  * card: what it says of each, and above all of those that are not there. */
+#include "measure/compare.h"
 #include "tests/study/capture.h"
 #include "tests/study/scripted_baselines.h"
 

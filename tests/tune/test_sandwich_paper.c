@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "tests/tune/bench_model.h"
+#include "tune/space.h"
 
 #define LOG_MAX    4096
 #define SHAPES_MAX 8
@@ -175,8 +176,8 @@ static int64_t best_bk(int64_t m, bool moves)
     return moves && m / 4 % 2 == 0 ? 384 : 128;
 }
 
-/* Two rows by one panel, a slice of so many rows of K, and one of the schemes are the best;
- * rows and panels of the slice make no difference. */
+/* Two rows by one panel, a slice of best_bk() rows of K, and one of the schemes are the best.
+ * Rows and panels of the slice make no difference. */
 static double shaped_s(const struct run *r, bool slice_moves, bool scheme_moves)
 {
     int64_t want = best_bk(r->m, slice_moves);
