@@ -23,9 +23,12 @@ def grid(cell, rates):
 
 def heat(ax, cell, rates, title, marks):
     bm, bn, z = grid(cell, rates)
+    known = study.finite(z.ravel())
+    middle = 0.4 * min(known, default=0) + 0.6 * max(known, default=0)
     ax.imshow(z, origin="lower", aspect="auto", cmap="viridis")
     for (i, j), v in np.ndenumerate(z):
-        ax.text(j, i, style.number(v), ha="center", va="center", fontsize=style.SMALL, color="white")
+        ax.text(j, i, style.number(v), ha="center", va="center", fontsize=style.SMALL,
+                color=style.GREY if math.isnan(v) else "black" if v > middle else "white")
     for which, marker in marks:
         m, n = cell.value("bm_" + which), cell.value("bn_" + which)
         if int(m if m == m else -1) in bm and int(n if n == n else -1) in bn:
@@ -34,7 +37,8 @@ def heat(ax, cell, rates, title, marks):
     if study.setting(cell, "matrix").startswith("paper"):
         slice_ = reference.value("sandwich", "Fig. 2", SLICES[rates])
         if slice_[0] in bm and slice_[1] in bn:
-            ax.plot(bn.index(slice_[1]), bm.index(slice_[0]), "D", ms=15, mfc="none", mec="white")
+            ax.plot(bn.index(slice_[1]), bm.index(slice_[0]), "D", ms=15, mfc="none", mec="black",
+                    path_effects=reference.HALO)
     ax.set_xticks(range(len(bn)), bn)
     ax.set_yticks(range(len(bm)), bm)
     page.height(ax, 0.19 * max(6, len(bm)))

@@ -22,8 +22,8 @@ def goodput(ax):
     ax.set_xlim(-0.6, len(names) - 0.4)
     ax.set_ylim(0, None if ax.get_ylim()[1] <= 1 else 1.12 * ax.get_ylim()[1])
     seeds = max([int(c.setting("search.seeds", 1)) for c in result.cells], default=1)
-    ax.set(ylabel="requests per second", title="Goodput, median of %d seeds; line: lowest that held to "
-           "highest that failed" % seeds)
+    ax.set(ylabel="requests per second", title="Goodput, median over seeds (%d); line: lowest that held "
+           "to highest that failed" % seeds)
 
 
 def trials(ax):

@@ -4,8 +4,8 @@ xFasterTransformer does it, compared with this engine's plans."""
 from lib import bars, read, style
 
 STEM = "fig14_partition"
-PANELS = (("mean_ttft_ms", "prefill_peak_frac", "mean TTFT (ms), in brackets % of the measured peak", "TTFT"),
-          ("mean_tpot_ms", "decode_bandwidth_frac", "mean TPOT (ms), in brackets % of the bandwidth", "TPOT"))
+PANELS = (("mean_ttft_ms", "prefill_peak_frac", "mean TTFT in ms (% of the peak)", "TTFT"),
+          ("mean_tpot_ms", "decode_bandwidth_frac", "mean TPOT in ms (% of the read bandwidth)", "TPOT"))
 
 result = read.latest(STEM)
 models = read.unique(c.model() for c in result.cells) or ["no cell was measured"]

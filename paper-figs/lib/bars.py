@@ -19,6 +19,8 @@ def draw(result, stem, title, value, xlabel, share, spread=None, bound=None, rat
         panel(ax, [c for c in result.cells if c.model() == model], names, value, share, spread,
               bound)
         ax.set_xlabel(xlabel)
+        if max((c.value(share) for c in result.cells), default=0) > 1:
+            ax.set_xlabel(xlabel + "; above 100 %: caches served part of the weights")
         ax.set_title("%s; %s" % (model, ax.get_title("left")) if ax.get_title("left") else model)
     if ratio:
         ratios(axes[-1], result, {ratio[0]: ""}, ratio[1])

@@ -13,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 
 WIDTH = 7.0  # inches
 TITLE, TEXT, SMALL = 9, 8, 7  # points: title; all text; numbers on data, tables, provenance
-HEIGHT = 1.75  # inches, of an axis whose height is not set
+HEIGHT, TALL = 1.75, 7.0  # inches: of an axis whose height is not set; of all rows of such axes
 EDGE, GAP = 0.06, 0.16  # inches, round the page and between axes
 INNER = WIDTH - 2 * EDGE
 GREY = "#6e6e6e"
@@ -153,14 +153,17 @@ def note(ax, text):
 def tidy(ax):
     """Break, turn, thin out and place the texts of an axis by the width that it has now."""
     wide, high = ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
+    beside = max([0] + [t.get_window_extent(renderer(ax.figure)).x1 - ax.bbox.x1 for t in ax.texts])
     for loc in ("left", "center", "right"):
         if ax.get_title(loc):
-            fit(ax.set_title(ax.get_title(loc), loc=loc), wide + GAP / 2)
+            fit(ax.set_title(ax.get_title(loc), loc=loc), wide + GAP / 2 + beside / ax.figure.dpi)
     fit(ax.xaxis.label, wide + GAP)
     fit(ax.yaxis.label, high + GAP, side=1)
     for text in ax.texts:
         if text.get_transform() is ax.transAxes:
             fit(text, wide)
+    for axis in (ax.xaxis, ax.yaxis):
+        log_ticks(axis)
     tick_labels(ax, wide)
     turn_values(ax)
     headroom(ax)
@@ -173,6 +176,19 @@ def touch(texts, apart=3):
     boxes = [t.get_window_extent(renderer(t.figure)) for t in texts]
     return any(a.x1 + apart > b.x0 and b.x1 + apart > a.x0 and a.y1 > b.y0 + 1 and b.y1 > a.y0 + 1
                for a, b in itertools.combinations(boxes, 2))
+
+
+def log_ticks(axis):
+    """Plain numbers on a logarithmic scale, where powers of ten would be few."""
+    low, high = sorted(axis.get_view_interval())
+    if not isinstance(axis.get_major_locator(), LogLocator) or not 0 < low < high < 1e5 * min(1, low * 10):
+        return
+    decades = np.floor(np.log10([low, high])).astype(int)
+    ticks = [m * 10.0 ** d for d in range(decades[0], decades[1] + 1) for m in (1, 2, 5)
+             if low <= m * 10.0 ** d <= high]
+    few = [t for t in ticks if np.log10(t) % 1 < 1e-9] if len(ticks) > 8 else ticks
+    axis.set_ticks(few, ["%g" % t for t in few])
+    axis.set_minor_locator(NullLocator())
 
 
 def tick_labels(ax, wide):
@@ -260,19 +276,20 @@ def margins(ax):
 
 def place(fig, head, foot):
     """Frames of a row are equally wide; the same places of equally divided rows have the same
-    margins. The page is as high as all this needs."""
+    margins, where both have scales. The page is as high as all this needs."""
     grid = rows(fig)
     need = {ax: margins(ax) for row in grid for ax in row}
+    usual = min(HEIGHT, TALL / len(grid))
     y = EDGE + extent(head)[1] + GAP / 2
     boxes = {}
     for row in grid:
-        alike = [other for other in grid if len(other) == len(row)]
-        left, right = ([max(need[other[i]][side] for other in alike) for i in range(len(row))]
+        left, right = ([max(need[other[i]][side] for other in grid if len(other) == len(row) and
+                            other[i].axison == row[i].axison) for i in range(len(row))]
                        for side in (0, 2))
         wide = (INNER - GAP * (len(row) - 1) - sum(left) - sum(right)) / len(row)
         x, y = EDGE, y + max(need[ax][3] for ax in row)
         for i, ax in enumerate(row):
-            boxes[ax] = x + left[i], y, max(0.3, wide), HEIGHTS.get(ax, HEIGHT)
+            boxes[ax] = x + left[i], y, max(0.3, wide), HEIGHTS.get(ax, usual)
             x += left[i] + wide + right[i] + GAP
         y += max(boxes[ax][3] + need[ax][1] for ax in row) + GAP
     below = None

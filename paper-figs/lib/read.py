@@ -224,8 +224,7 @@ class Result:
         """Why there is nothing to draw, for an axis whose script does not know it."""
         failed = ["%s: %s" % (c.attrs.get("state"), c.attrs.get("error", "no reason recorded"))
                   for c in self.left_out]
-        given = why(self.cells)
-        return failed[0] if failed else given or "not measured in this run"
+        return why(self.cells) or (failed + ["not measured in this run"])[0]
 
     def axes(self):
         """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""

@@ -94,10 +94,12 @@ def broken(cells, wide, fig):
     def width(i):
         return max(measure(line, r == 0, fig) for r, row in enumerate(now) for line in row[i].split("\n"))
 
+    now = [list(row) for row in cells]
     body = [max(len(row[i]) for row in cells[1:]) for i in range(len(cells[0]))]
-    now = [[textwrap.fill(h, max(n, 4), break_long_words=False) for h, n in zip(cells[0], body)]]
-    now += [list(row) for row in cells[1:]]
     inches = [width(i) for i in range(len(body))]
+    if sum(inches) + 0.15 * len(inches) > wide:
+        now[0] = [textwrap.fill(h, max(n, 4), break_long_words=False) for h, n in zip(cells[0], body)]
+        inches = [width(i) for i in range(len(body))]
     while sum(inches) + 0.08 * len(inches) > wide and max(body) > 8:
         i = body.index(max(body))
         body[i] -= 1 + body[i] // 20

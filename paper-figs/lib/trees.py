@@ -72,6 +72,6 @@ def draw(ax, cell):
         of = "" if not n else (": %d each" % n if n == full else ": %d of %d each" % (n, full))
         ax.text(-0.8, -level, name + of, ha="right", va="center",
                 fontsize=style.SMALL)
-    ax.set_xlim(-0.8, max(9, len(foot)))
+    ax.set_xlim(-0.8, max(6, len(foot)))
     ax.set_ylim(-len(tree) + 0.4, 0.4)
     page.height(ax, 0.36 * len(tree))

@@ -115,7 +115,8 @@ def main(script, *arguments):
     draw_text, save = Text.draw, Figure.savefig
 
     def record(text, renderer):
-        drawn.append(text)
+        if text.get_visible():
+            drawn.append(text)
         draw_text(text, renderer)
 
     def check_and_save(fig, path, **options):
