@@ -27,7 +27,7 @@ def typeset(latex):
     """What LaTeX shows for it; a special character that is not escaped is a fault."""
     shown = []
     for token in TOKEN.findall(latex):
-        if token in "\\{}$&#^_%~":
+        if token in list("\\{}$&#^_%~"):
             faults.append("%r leaves %r unescaped" % (latex, token))
         shown.append(COMMANDS.get(token, token))
     return "".join(shown)
