@@ -237,13 +237,11 @@ static json_t *describe_memory(const struct serve *s)
     return o;
 }
 
-/* What the phases have besides the model's packed weights, and so what changing from one to
- * the other would have to carry. Keys and values have one place for both. */
+/* Bytes of weights that one phase reads and the other does not. */
 static int64_t copied_bytes(const struct serve *s)
 {
-    int64_t n = model_phase_copied_bytes(s->prefill);
-
-    return s->decode == s->prefill ? n : n + model_phase_copied_bytes(s->decode);
+    return model_phase_moved_bytes(s->prefill, s->decode) +
+           model_phase_moved_bytes(s->decode, s->prefill);
 }
 
 /* wait_frac: the share of the time for which a thread waited for the others. */

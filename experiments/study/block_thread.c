@@ -256,6 +256,13 @@ static int report_loss(struct work *w, struct study_cell *out)
     measure_report(w->measure, 0, &of_1);
     measure_report(w->measure, 1, &of_n);
     measure_ratio(w->measure, 1, 0, &ratio);
+    for (int i = 0; i < 2; i++) {
+        static const char *const names[] = {"again_s_1", "again_s_n"};
+        int n;
+        const double *each = measure_times(w->measure, i, &n);
+
+        study_series(out, names[i], "s", each, (size_t)n);
+    }
     study_value(out, "loss_frac", one == all ? 0 : 1 - ratio.estimate, NULL);
     study_value(out, "gflops_1", w->gflops[0][one], NULL);
     study_value(out, "gflops_n", study_gflops(&w->shape, of_n.estimate), NULL);
