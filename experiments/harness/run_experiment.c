@@ -287,7 +287,7 @@ int run_experiment(struct run_outcome *out, const struct job *j,
 
     *out = (struct run_outcome){0};
     while (log_warnings_take(&stale, 1) > 0)
-        ; /* from before this run: no cell's */
+        ;                            /* from before this run: no cell's */
     rc = file_check_dir(o->out_dir); /* before minutes of preparing and measuring */
     if (rc == OK)
         rc = job_prepare(j, report, NULL);

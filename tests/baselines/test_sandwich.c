@@ -158,8 +158,14 @@ static void test_facts(void **state)
             fail_msg("describe lacks %s", keys[i]);
     json_decref(j);
     seen_wait(&seen, 1);
-    assert_true(adapter->token_bytes(s, 100) > adapter->token_bytes(s, 1));
-    assert_true(adapter->prefill_flop(s, 100) > 0);
+    /* "tiny" has 3 layers of 2 KV heads of 14, with keys and values in f32 */
+    assert_true(adapter->token_bytes(s, 100) - adapter->token_bytes(s, 1) ==
+                99 * 3 * 2 * 2 * 14 * 4);
+    /* and 6 heads, dim 84, hidden 202, vocabulary 1003: the last layer behind its keys and
+     * values, and the head, for the last token only */
+    assert_true(adapter->prefill_flop(s, 100) ==
+                2 * (3 * 84 * 140 * 100 + (84 * 84 + 3 * 84 * 202) * 201.0 + 1003 * 84) +
+                    4 * 84 * (2 * 5050 + 100));
     adapter->close(&s);
 }
 
@@ -196,7 +202,8 @@ static char *configuration_of(enum kern_order order)
 /* As many tuned schedules, but others: that is not the same system. */
 static void test_configuration_tells_schedules(void **state)
 {
-    char *one = configuration_of(KERN_ORDER_NMK), *same = configuration_of(KERN_ORDER_NMK);
+    char *one = configuration_of(KERN_ORDER_NMK),
+         *same = configuration_of(KERN_ORDER_NMK);
     char *other = configuration_of(KERN_ORDER_MNK);
     const char *tuned = strstr(one, " tuned schedules");
 

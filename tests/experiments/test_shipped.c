@@ -203,8 +203,8 @@ static int check_numbers(const char *where, const char *text, const json_t *refe
     int n = 0;
 
     for (const char *p = text; *p; p++) {
-        bool begins = isdigit((unsigned char)*p) &&
-                      (p == text || strchr(" (,", p[-1]) != NULL);
+        bool begins =
+            isdigit((unsigned char)*p) && (p == text || strchr(" (,", p[-1]) != NULL);
         char *end;
         double v;
 
@@ -225,10 +225,10 @@ static int check_numbers(const char *where, const char *text, const json_t *refe
 
 static int check_claim(const char *where, const char *paper, const char *text)
 {
-    static const char *const names[][2] = {{"Sandwich", "sandwich"},
-                                           {"MNN-LLM", "mnn_llm"},
-                                           {"Azure LLM inference trace (Splitwise)",
-                                            "splitwise"}};
+    static const char *const names[][2] = {
+        {"Sandwich", "sandwich"},
+        {"MNN-LLM", "mnn_llm"},
+        {"Azure LLM inference trace (Splitwise)", "splitwise"}};
     char path[64];
     json_t *root;
     int n;
@@ -254,9 +254,9 @@ static void claims_print_reference_numbers(void **s)
 
     (void)s;
     assert_ok(json_read_file(&root, "results/claims.json", 1 << 20));
-    json_array_foreach(json_object_get(root, "claims"), i, c)
-        n += check_claim(text_at("claims.json", c, "name"), text_at("claims.json", c, "paper"),
-                         text_at("claims.json", c, "text"));
+    json_array_foreach(json_object_get(root, "claims"), i, c) n +=
+        check_claim(text_at("claims.json", c, "name"), text_at("claims.json", c, "paper"),
+                    text_at("claims.json", c, "text"));
     json_decref(root);
     assert_int_equal(glob("experiments/*.json", 0, NULL, &g), 0);
     for (i = 0; i < g.gl_pathc; i++) {

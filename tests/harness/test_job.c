@@ -408,9 +408,15 @@ static void prepare_says_what_failed(void **state)
 static void description_names_every_key(void **state)
 {
     static const char *const words[] = {
-        "concurrency", "[1,2]",    "timeout_s",
-        "max_tok",     "max_prompt_tok", "arrival",
-        "ttft_ms",     "One of: closed, constant, gamma, poisson, trace.", NULL};
+        "concurrency",
+        "[1,2]",
+        "timeout_s",
+        "max_tok",
+        "max_prompt_tok",
+        "arrival",
+        "ttft_ms",
+        "One of: closed, constant, gamma, poisson, trace.",
+        NULL};
     struct job *j = job_of("\"load\": {\"concurrency\": [1, 2]}", NULL);
     char *text = jobs_described(j, words, NULL);
 

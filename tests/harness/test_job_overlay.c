@@ -261,10 +261,12 @@ static void headlines_name_variants(void **state)
 
 static void they_are_described(void **state)
 {
-    static const char *const words[] = {
-        "2 case x 3 variant", "cases: settings laid over those below",
-        "load.n_requests=90 slo.ttft_ms=200", "system.adapter=null",
-        "divided by that where {\"variant\":\"ours\"}", NULL};
+    static const char *const words[] = {"2 case x 3 variant",
+                                        "cases: settings laid over those below",
+                                        "load.n_requests=90 slo.ttft_ms=200",
+                                        "system.adapter=null",
+                                        "divided by that where {\"variant\":\"ours\"}",
+                                        NULL};
     struct job *j =
         job_with(HEAD BOTH ", \"headline\": [{\"name\": \"a\", \"metric\": \"n_failed\", "
                            "\"where\": {\"case\": \"small\", \"variant\": \"slow\"}, "

@@ -223,8 +223,8 @@ static void print_study(const struct job *j, FILE *f)
 
 static void description_has_options_and_metrics(void **state)
 {
-    static const char *const words[] = {"script", "rows", "[1,2,4]", "m times k",
-                                        "max of speed", NULL};
+    static const char *const words[] = {"script",    "rows",         "[1,2,4]",
+                                        "m times k", "max of speed", NULL};
     struct job *j = job_of(HEADLINE("\"metric\": \"speed\", \"over\": \"max\""));
     char *text = jobs_described(j, words, print_study);
 

@@ -74,7 +74,7 @@ static inline int n_files(const char *dir, const char *suffix)
 }
 
 static inline void check_array(hid_t cell, const char *name, hid_t type, const void *want,
-                        size_t n)
+                               size_t n)
 {
     hid_t set = H5Dopen2(cell, name, H5P_DEFAULT), space;
     char *got = mem_new(MEM_TEST, n, 8);
@@ -96,7 +96,7 @@ static inline void check_array(hid_t cell, const char *name, hid_t type, const v
 
 /* A column of the requests, whatever it holds, against the members it came from. */
 static inline void check_column(hid_t cell, const struct record_column *c,
-                         const struct fixture_cell *f)
+                                const struct fixture_cell *f)
 {
     char name[64], text[FIXTURE_ROWS_MAX][RECORD_ERROR_BYTES];
     int64_t i64[FIXTURE_ROWS_MAX];

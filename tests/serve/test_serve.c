@@ -322,8 +322,10 @@ static void test_alloc_fail(void **state)
 
 static void test_describe(void **state)
 {
-    enum { qkv = DIM * DIM + 2 * DIM * KV_HEADS * (DIM / HEADS),
-           rest = DIM * DIM + 3 * DIM * HIDDEN };
+    enum {
+        qkv = DIM * DIM + 2 * DIM * KV_HEADS * (DIM / HEADS),
+        rest = DIM * DIM + 3 * DIM * HIDDEN
+    };
     struct serve *s = tiny_open_default();
     struct tiny_got g;
     json_t *j;
@@ -348,9 +350,9 @@ static void test_describe(void **state)
     assert_int_equal(serve_token_bytes(s, 1) - serve_token_bytes(s, 0),
                      2 * LAYERS * KV_HEADS * (DIM / HEADS) * 4);
     /* ... with norms, the head and a row of the embedding */
-    assert_int_equal(serve_token_bytes(s, 0),
-                     4 * (LAYERS * (qkv + rest) + (2 * LAYERS + 1) * DIM + VOCAB * DIM +
-                          DIM));
+    assert_int_equal(
+        serve_token_bytes(s, 0),
+        4 * (LAYERS * (qkv + rest) + (2 * LAYERS + 1) * DIM + VOCAB * DIM + DIM));
     /* All layers' queries, keys and values for each token; of the last layer the rest, and
      * the head, for the last token alone; a token attends to itself and those before it. */
     for (int n = 10; n <= 20; n += 10)

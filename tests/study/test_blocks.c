@@ -28,8 +28,8 @@ static void check_best(const char *sweep, const char *of)
         assert_value(name, series_of(sides[i])->v[at]);
     }
     snprintf(name, sizeof(name), "n_slices_%s", of);
-    assert_value(name, ceil(24 / series_of("bm")->v[at]) *
-                           ceil(96 / series_of("bn")->v[at]));
+    assert_value(name,
+                 ceil(24 / series_of("bm")->v[at]) * ceil(96 / series_of("bn")->v[at]));
 }
 
 static void every_slice_is_measured_on_one_thread_and_all(void **state)

@@ -34,9 +34,9 @@ static void a_switch_copies_nothing(void **state)
         assert_int_equal(length_of(ways[i]), 3);
         assert_value(ways[i], series_min(ways[i]));
     }
-    assert_value("speedup_vs_best_one_plan",
-                 ratio_middle(ways[series_min(ways[1]) < series_min(ways[2]) ? 1 : 2],
-                              ways[0]));
+    assert_value(
+        "speedup_vs_best_one_plan",
+        ratio_middle(ways[series_min(ways[1]) < series_min(ways[2]) ? 1 : 2], ways[0]));
     assert_true(note_of("kernels")[0] && note_of("cpus")[0]);
 }
 
@@ -65,7 +65,8 @@ static void every_step_of_the_ablation_is_measured(void **state)
         assert_int_equal(length_of(name), 3);
         assert_value(name, series_max(name)); /* of the fastest round */
     }
-    assert_value("speedup_all", series_max("tok_s_split_k") / series_max("tok_s_one_plan"));
+    assert_value("speedup_all",
+                 series_max("tok_s_split_k") / series_max("tok_s_one_plan"));
     assert_true(value_of("decode_ranks") >= 1 && value_of("prefill_ranks") >= 1);
     assert_true(value_of("tuning_s") > 0);
 }
