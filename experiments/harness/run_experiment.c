@@ -287,8 +287,9 @@ int run_experiment(struct run_outcome *out, const struct job *j,
 
     *out = (struct run_outcome){0};
     while (log_warnings_take(&stale, 1) > 0)
-        ;                            /* from before this run: no cell's */
-    rc = file_check_dir(o->out_dir); /* before minutes of preparing and measuring */
+        ; /* from before this run: no cell's */
+    /* Before minutes of preparing and measuring. */
+    rc = file_check_dir(o->out_dir);
     if (rc == OK)
         rc = job_prepare(j, report, NULL);
     if (rc == OK)

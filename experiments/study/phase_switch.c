@@ -42,8 +42,7 @@ static const struct opt_row table[] = {
 static const struct study_metric metrics[] = {
     {"bytes_copied", "B", "lower",
      "bytes of weights that decode reads and prefill does not, and of the prompt's keys "
-     "and "
-     "values that have another place or content after the first decode step"},
+     "and values that have another place or content after the first decode step"},
     {"switch_us_p50", "us", "lower",
      "time of the first decode step after prefill under the other configuration, minus "
      "that of the same step after prefill under decode's own"},

@@ -1,5 +1,6 @@
 /* The studies that run the engine, on a tiny model: what they report is worked out again from
  * the times of the rounds. */
+#include "cpu/cpu.h"
 #include "tests/study/capture.h"
 #include "tests/support/tiny_model.h"
 
@@ -20,6 +21,7 @@ static void a_switch_copies_nothing(void **state)
 {
     static const char *const ways[] = {"request_s", "request_s_prefill_plan",
                                        "request_s_decode_plan"};
+    struct cpu_budget b;
 
     (void)state;
     assert_ok(capture_run(
@@ -38,6 +40,14 @@ static void a_switch_copies_nothing(void **state)
         "speedup_vs_best_one_plan",
         ratio_middle(ways[series_min(ways[1]) < series_min(ways[2]) ? 1 : 2], ways[0]));
     assert_true(note_of("kernels")[0] && note_of("cpus")[0]);
+    assert_ok(cpu_budget_get(&b));
+    if (b.n < 2)
+        test_skip("phases that differ need two CPUs, this process has one");
+    assert_ok(capture_run(
+        &study_phase_switch,
+        with_model("\"n_prompt_tok\": 9, \"n_output_tok\": 3, \"prefill_threads\": 2, "
+                   "\"decode_ranks\": 2, \"decode_threads\": 1")));
+    assert_true(value_of("bytes_copied") == 0);
 }
 
 static void ranks_beyond_the_budget_are_refused(void **state)

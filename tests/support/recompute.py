@@ -1,7 +1,7 @@
-"""Works out the numbers of a record's summaries again, from its raw columns and by the words of
-experiments/README.md and results/schema.json, not by the code that wrote them. usage:
-recompute.py FILE.h5; prints what differs and how many numbers it compared, and ends with 1 if any differs.
-With --change METRIC it first doubles that number in each cell: it must then find it."""
+"""Works out the numbers of served cells again, from the raw columns of a record and by what the record
+states as their meaning, not by the code that wrote them. usage: recompute.py FILE.h5 [--change METRIC];
+prints what differs and how many numbers were compared, and ends with 1 if any differs. --change doubles
+that number of each cell first, which must then be found."""
 
 import math
 import sys
