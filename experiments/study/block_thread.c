@@ -1,6 +1,6 @@
 /* The best computation slice of one thread compared with that of all threads. Whole slices are
  * dealt to the threads, as in the paper's sketch, or each thread cuts its own even part,
- * along M, N or K, into slices, as our driver does.   Paper: Sandwich 2, Fig. 2a. */
+ * along M, N or K, into slices, as our driver does.   Paper: Sandwich 3.2, Fig. 2a. */
 #include <math.h>
 #include <string.h>
 
