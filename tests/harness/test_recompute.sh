@@ -1,10 +1,12 @@
 #!/bin/sh
-# The numbers of a served cell, worked out again by another program from the times of its requests
-# in HDF5: completed, failed, canceled and rejected ones, closed and open loop, with objectives.
+# The numbers of a record, worked out again by another program from the raw data in HDF5: of served
+# cells from the times of their requests (completed, failed, canceled and rejected ones, closed and
+# open loop, with objectives), of studies from the times of their rounds.
 set -u
 . tests/support/tap.sh
 python=${PYTHON:-/usr/bin/python3}
 testbed=$(realpath "$build/testbed")
+sandwich=$(realpath "$sandwich")
 recompute=$(realpath tests/support/recompute.py)
 dir=$(realpath "$dir")
 if ! "$python" -c 'import h5py' 2>/dev/null; then
@@ -36,6 +38,17 @@ counted() { # record's folder, metric
 check "rejected requests are in it" counted overload n_rejected
 check "failed ones" counted faults n_failed
 check "a canceled one" counted faults n_timeout
+study() { # name, settings as JSON
+    echo "{\"about\": \"a study\", \"study\": {\"name\": \"$1\", $2}, \"smoke\": {\"about\": \"the same\"}}" >"$1.json"
+    check "the study $1" "$testbed" run "./$1.json" --quiet --out "$1"
+    check "$1: the same numbers" "$python" "$recompute" "$1"/*.h5
+}
+"$sandwich" model make --arch tiny --type bf16 --out tiny.gguf >out 2>err
+study phase_switch '"model": "tiny.gguf", "rounds": 5, "n_prompt_tok": 9, "n_output_tok": 3, "decode_ranks": 1'
+study block_thread '"matrix": "x 96x64", "m": 24, "mr": 4, "np": 1, "bms": "8 16", "bns": "32 48", "bks": "32",
+    "runs": 1, "rounds": 5, "dealing": ["slices", "n"]'
+study block_growth '"matrix": "x 96x64", "m": 32, "cache_mb": 1, "mr": 4, "step": 4, "max": 32, "other": 32, "bk": 32'
+check "another speedup is found" sh -c "! '$python' '$recompute' phase_switch/*.h5 --change speedup_vs_best_one_plan"
 for metric in p90_ttft_ms little_l slo_attainment_frac output_throughput_tok_s error_frac; do
     check "another $metric is found" sh -c "! '$python' '$recompute' faults/*.h5 --change $metric"
 done

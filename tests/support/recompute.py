@@ -1,5 +1,5 @@
-"""Works out the numbers of served cells again, from the raw columns of a record and by what the record
-states as their meaning, not by the code that wrote them. usage: recompute.py FILE.h5 [--change METRIC];
+"""Works out the numbers of a record's cells again, from its raw columns or, of studies, the times of up
+to ten rounds, by what the record states as their meaning, not by the code that wrote them. usage: recompute.py FILE.h5 [--change METRIC];
 prints what differs and how many numbers were compared, and ends with 1 if any differs. --change doubles
 that number of each cell first, which must then be found."""
 
@@ -95,15 +95,58 @@ def served(cell):
     return out
 
 
+def middle(values):
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def phase_switch(s, attrs):
+    plans = ["request_s_prefill_plan", "request_s_decode_plan"]
+    better = s(min(plans, key=lambda p: min(s(p))))
+    out = {name: min(s(name)) for name in ["request_s"] + plans}
+    out["switch_us_p50"] = middle(s("switch_us"))
+    out["speedup_vs_best_one_plan"] = middle([a / b for a, b in zip(better, s("request_s"))])
+    return out
+
+
+def block_growth(s, attrs):
+    side, rate = s("side"), s("gflops")
+    return {"gflops_first": rate[0], "gflops_best": max(rate), "growth": max(rate) / rate[0],
+            "knee": next(x for x, r in zip(side, rate) if r >= 0.95 * max(rate)),
+            "best_side": side[rate.index(max(rate))]}
+
+
+def block_thread(s, attrs):
+    n, k = (int(v) for v in attrs["study.matrix"].decode().split()[1].split("x"))
+    flop, out, best = 2e-9 * float(attrs["study.m"]) * n * k, {}, []
+    for of in "1", "n":
+        rate = s("sweep_gflops_" + of)
+        best.append(rate.index(max(rate)))
+        out.update({side + "_" + of: s(side)[best[-1]] for side in ("bm", "bn", "bk")})
+        out["n_slices_" + of] = math.ceil(float(attrs["study.m"]) / out["bm_" + of]) * math.ceil(n / out["bn_" + of])
+    one, every = s("again_s_1"), s("again_s_n")
+    out.update(gflops_1=max(s("sweep_gflops_1")), gflops_n=flop / min(every), gflops_n_of_1=flop / min(one),
+               loss_frac=1 - middle([a / b for a, b in zip(every, one)]) if best[0] != best[1] else 0.0)
+    return out
+
+
+STUDIES = {b"phase_switch": phase_switch, b"block_growth": block_growth, b"block_thread": block_thread}
+
+
+def studied(cell):
+    work_out = STUDIES.get(cell.attrs.get("study.name"))
+    return work_out(lambda name: [float(v) for v in cell["series/" + name]], cell.attrs) if work_out else {}
+
+
 def same(a, b):
-    return math.isnan(a) and math.isnan(b) or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
+    return math.isnan(a) and math.isnan(b) or abs(a - b) <= max(1e-9 * max(abs(a), abs(b)), 1e-12)
 
 
 changed = sys.argv[sys.argv.index("--change") + 1] if "--change" in sys.argv else None
 faults, compared = [], 0
 with h5py.File(sys.argv[1], "r") as f:
     for key, c in f["cells"].items():
-        for metric, mine in (served(c) if "requests" in c else {}).items():
+        for metric, mine in (served(c) if "requests" in c else studied(c)).items():
             if metric not in c["summary"]:
                 faults.append("%s: no %s, which is %g" % (key, metric, mine))
                 continue
