@@ -302,25 +302,22 @@ struct piece {
     const char *lo, *hi;
 };
 
-/* The i-th of the pieces in which a matrix has its bytes; false: it has fewer. Whole units
- * follow one another; of a part of a unit each panel is a piece. */
+/* The i-th of the pieces in which a matrix has its bytes; false: it has fewer. A whole unit is
+ * a piece; of a part of a unit each panel is one. */
 static bool piece_of(const struct kern_mat *w, int64_t i, struct piece *out)
 {
     int64_t row_bytes = KERN_PANEL * (int64_t)kern_type_bytes(w->type);
     int64_t unit_rows = (int64_t)w->panel_bytes / row_bytes;
     int64_t n_whole = w->k_pad / unit_rows, rest = w->k_pad % unit_rows;
-    int64_t whole_bytes = n_whole * w->n_panels * (int64_t)w->panel_bytes;
-    const char *p = w->data;
+    int64_t panel = i - n_whole;
+    const char *p;
 
-    if (model_view_empty(w))
+    if (model_view_empty(w) || panel >= (rest ? w->n_panels : 0))
         return false;
-    if (whole_bytes > 0 && i-- == 0) {
-        *out = (struct piece){p, p + whole_bytes};
-        return true;
-    }
-    p += whole_bytes + i * (int64_t)w->panel_bytes;
-    *out = (struct piece){p, p + rest * row_bytes};
-    return rest > 0 && i < w->n_panels;
+    p = panel < 0 ? kern_mat_at(w, i, 0) : kern_mat_at(w, n_whole, panel);
+    *out = (struct piece){
+        p, p + (panel < 0 ? w->n_panels * (int64_t)w->panel_bytes : rest * row_bytes)};
+    return true;
 }
 
 /* How far the bytes from `at` on are read by p without a gap; `at`: not at all. *next: where

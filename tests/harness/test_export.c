@@ -11,6 +11,19 @@
 
 #include "base/json.h"
 
+static char *exported(const char *format)
+{
+    enum export_format f;
+    char *text;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+
+    assert_ok(export_format_find(format, &f));
+    assert_ok(export_print(result(), f, out));
+    fclose(out);
+    return text;
+}
+
 /* Fields of the record at *p by RFC 4180, which then moves behind it. Returns how many.
  */
 static int csv_record(const char **p, char field[64][128])

@@ -37,19 +37,6 @@ static inline const char *result(void)
     return kept;
 }
 
-static inline char *exported(const char *format)
-{
-    enum export_format f;
-    char *text;
-    size_t n;
-    FILE *out = open_memstream(&text, &n);
-
-    assert_ok(export_format_find(format, &f));
-    assert_ok(export_print(result(), f, out));
-    fclose(out);
-    return text;
-}
-
 static inline char *copy_of_result(const char *name)
 {
     static char path[600];

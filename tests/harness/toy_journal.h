@@ -5,6 +5,8 @@
 
 #include "tests/support/fixture.h"
 
+#include <unistd.h>
+
 #include "base/log.h"
 
 /* What a sync costs is the disk's affair: thousands of them are not waited for here. */

@@ -349,10 +349,9 @@ static void test_describe(void **state)
     /* one layer's matrices by hand: Q, K, V, O, gate, up, down */
     assert_int_equal(serve_token_bytes(s, 1) - serve_token_bytes(s, 0),
                      2 * LAYERS * KV_HEADS * (DIM / HEADS) * 4);
-    /* ... with norms, the head and a row of the embedding */
-    assert_int_equal(
-        serve_token_bytes(s, 0),
-        4 * (LAYERS * (qkv + rest) + (2 * LAYERS + 1) * DIM + VOCAB * DIM + DIM));
+    /* ... with norms and the head, of which the embedding's row is one */
+    assert_int_equal(serve_token_bytes(s, 0),
+                     4 * (LAYERS * (qkv + rest) + (2 * LAYERS + 1) * DIM + VOCAB * DIM));
     /* All layers' queries, keys and values for each token; of the last layer the rest, and
      * the head, for the last token alone; a token attends to itself and those before it. */
     for (int n = 10; n <= 20; n += 10)

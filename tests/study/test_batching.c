@@ -63,10 +63,10 @@ static void numbers_follow_from_the_rounds(void **state)
 
     (void)state;
     for (int64_t batch = 1; batch <= 3; batch += 2) {
-        run_with_peak(1e9, batch == 1 ? "\"batch\": 1" : "\"batch\": 3");
-        check_intensity(batch);
         double sum = 0;
 
+        run_with_peak(1e9, batch == 1 ? "\"batch\": 1" : "\"batch\": 3");
+        check_intensity(batch);
         assert_int_equal(length_of("step_s"), 3);
         assert_value("tokens_per_s", (double)batch / series_min("step_s"));
         assert_value("step_ms", 1e3 * series_min("step_s"));
@@ -75,7 +75,7 @@ static void numbers_follow_from_the_rounds(void **state)
         assert_value("batch_roof_frac", ratio_middle("roof_s", "step_s"));
         for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
             sum += value_of(shares[i]);
-        assert_true(sum > 0.2 && sum <= 1); /* waiting and the rest are not in it */
+        assert_true(sum > 0 && sum <= 1); /* waiting and the rest are not in it */
         assert_true(value_of("sched_overhead_frac") + value_of("sample_frac") < 1);
         /* such a peak bounds nothing */
         assert_true(value_of("roof_tokens_per_s") <
