@@ -1,5 +1,5 @@
-"""Works out the numbers of a record's cells again, from its raw columns or, of studies, the times of up
-to ten rounds, by what the record states as their meaning, not by the code that wrote them. usage: recompute.py FILE.h5 [--change METRIC];
+"""Works out the numbers of a record's cells again, from its raw columns or, of studies, the times of three
+rounds, by what the record states as their meaning, not by the code that wrote them. usage: recompute.py FILE.h5 [--change METRIC];
 prints what differs and how many numbers were compared, and ends with 1 if any differs. --change doubles
 that number of each cell first, which must then be found."""
 
