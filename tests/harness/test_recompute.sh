@@ -33,7 +33,7 @@ again overload --set load.process=constant --set load.rate_rps=400 \
 again faults --set system.fail_request=20 --set system.short_request=30 --set system.hang_request=40 \
     --set load.timeout_s=0.3 --set load.concurrency=3
 counted() { # record's folder, metric
-    "$python" -c "import h5py, sys; sys.exit(h5py.File(sys.argv[1])['cells/0000/summary/$2'][()] == 0)" "$1"/*.h5
+    "$python" -c "import h5py, sys; sys.exit(0 if h5py.File(sys.argv[1])['cells/0000/summary/$2'][()] > 0 else 1)" "$1"/*.h5
 }
 check "rejected requests are in it" counted overload n_rejected
 check "failed ones" counted faults n_failed
