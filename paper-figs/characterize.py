@@ -15,7 +15,7 @@ NUMBERS = [
     ("all-reduce of 4 KiB", "allreduce_ns_4k", 1e-3, "us"),
     ("first touch of a small page", "fault_small_ns", 1e-3, "us"),
     ("first touch of a huge page", "fault_huge_ns", 1e-3, "us"),
-    ("speed beside another busy CPU, of that alone", "share_speed_min", 100, "%"),
+    ("speed with another busy CPU, of that alone", "share_speed_min", 100, "%"),
     ("deviation of computing", "noise_compute_cv", 100, "%"),
     ("deviation of reading", "noise_read_cv", 100, "%"),
     ("stolen by the host, per second", "steal_ns_per_s", 1e-6, "ms")]

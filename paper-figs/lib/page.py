@@ -153,10 +153,10 @@ def note(ax, text):
 def tidy(ax):
     """Break, turn, thin out and place the texts of an axis by the width that it has now."""
     wide, high = ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
-    beside = max([0] + [t.get_window_extent(renderer(ax.figure)).x1 - ax.bbox.x1 for t in ax.texts])
+    aside = max([0] + [t.get_window_extent(renderer(ax.figure)).x1 - ax.bbox.x1 for t in ax.texts])
     for loc in ("left", "center", "right"):
         if ax.get_title(loc):
-            fit(ax.set_title(ax.get_title(loc), loc=loc), wide + GAP / 2 + beside / ax.figure.dpi)
+            fit(ax.set_title(ax.get_title(loc), loc=loc), wide + GAP / 2 + aside / ax.figure.dpi)
     fit(ax.xaxis.label, wide + GAP)
     fit(ax.yaxis.label, high + GAP, side=1)
     for text in ax.texts:

@@ -56,7 +56,7 @@ def rows(*counts):
 
 
 def panels(n, columns=None, **unused):
-    """A figure of n axes, in rows of so many; those of the last row share its width."""
+    """A figure of n axes, in rows of `columns`; those of the last row share its width."""
     columns = columns or {1: 1, 2: 2, 4: 2}.get(n, 3)
     return rows(*[min(columns, n - i) for i in range(0, n, columns)])
 
