@@ -2,7 +2,7 @@
 
 import math
 
-from lib import read, reference, study, style
+from lib import page, read, reference, study, style
 
 STEM = "fig07_gemm_vs_vendors"
 SERIES = [("f32", "", "f32"), ("bf16", "_relaxed", "bf16, relaxed"), ("bf16", "", "bf16, exact")]
@@ -36,16 +36,17 @@ def panel(ax, cells, suffix, ms, title):
             ax.plot([x, x], [low, high], color="#222222", lw=0.7)
             ax.plot([x - WIDTH / 2, x + WIDTH / 2], [plain, plain], color="#222222", lw=1.2)
             n_bars += 1
-    ax.set_title(title, fontsize=8.5)
+    page.height(ax, 0.55)
+    ax.set_title(title)
     if n_bars == 0:
-        ax.set_yticks([])
-        style.na(ax, "n/a: no such cell was measured")
-        return
+        return style.na(ax)
     ax.axhline(1, color=style.GREY, lw=0.8)
     ax.set_yscale("log", base=2)
     low, high = ax.get_ylim()
     style.plain_log(ax.yaxis, [t for t in (0.25, 0.5, 1, 2, 4, 8, 16) if 0.7 * low < t < 1.4 * high])
+    ax.set_xticks(range(len(ms)), ["%d" % m for m in ms])
     ax.grid(axis="x", visible=False)
+    ax.set(xlabel="M (rows)", ylabel="x as fast")
 
 
 def points(cells):
@@ -68,21 +69,14 @@ ms = sorted(study.settings(result.cells, "m")) or [1]
 matrices = study.settings(result.cells, "matrix")
 rows = [("all, from memory", {"weights": "cold"}), ("in the cache", {"weights": "warm"})]
 rows += [(str(m).split()[0], {"weights": "cold", "matrix": m}) for m in matrices]
-fig, axes = style.plt.subplots(len(rows), 2, figsize=(7, 1.15 * len(rows) + 0.9), squeeze=False,
-                               sharex=True)
-for line, (name, wanted) in zip(axes, rows):
-    for ax, (kind, suffix, label) in zip(line, SERIES):
+fig, axes = style.rows(*[2] * len(rows))
+for n, (name, wanted) in enumerate(rows):
+    for ax, (kind, suffix, label) in zip(axes[2 * n:], SERIES):
         panel(ax, study.where(result.cells, type=kind, **wanted), suffix, ms, "%s, %s" % (label, name))
-for ax in axes[-1]:
-    ax.set_xticks(range(len(ms)), ["%d" % m for m in ms], fontsize=8)
-    ax.set_xlabel("M (rows of activations)", fontsize=8.5)
-printed = [reference.value("sandwich", "Fig. 7", "speed-up over the baselines, " + end) for end in ("least", "most")]
-for color, library in zip(style.COLORS, LIBRARIES):
-    axes[-1][0].plot([], [], "s", color=color, label=library)
-axes[-1][1].plot([], [], color="#222222", lw=1.2, label="cost model's schedule")
-axes[-1][1].plot([], [], " ", label="paper: %.2f to %.2f" % tuple(printed))
-for ax in axes[-1]:
-    style.legend_below(ax, drop=0.45, ncol=4, handlelength=1.2, columnspacing=0.9)
+low, high = (reference.value("sandwich", "Fig. 7", "speed-up over the baselines, " + end) for end in ("least", "most"))
+keys = [style.plt.Rectangle((0, 0), 1, 1, color=c) for c in style.COLORS[:len(LIBRARIES)]]
+keys += [style.plt.Line2D([], [], color="#222222", lw=1.2), style.plt.Line2D([], [], ls="")]
+page.legend(fig, keys, LIBRARIES + ["cost model's schedule", "the paper: %.2f to %.2f" % (low, high)])
 style.save(fig, result, STEM, "Our tuned GEMMs: times as fast as each library (Sandwich Fig. 7)")
 HEADER = ["series", "weights", "matrix", "M", "tuned GFLOP/s", "cost model's", "vs best (95 %)", "best",
           "of roof", "particular"]

@@ -28,7 +28,7 @@ def mean_of(result, form, over):
 def bars(ax, shown, text, title, ylabel, log):
     for x, (v, low, high) in enumerate(shown):
         if log and v == 0:
-            ax.text(x, 0.02, "none", ha="center", fontsize=8, color=style.GREY,
+            ax.text(x, 0.02, "none", ha="center", fontsize=style.SMALL, color=style.GREY,
                     transform=ax.get_xaxis_transform())
             continue
         style.bar(ax, x, v, text(v), top=[0, high], width=0.75,
@@ -38,11 +38,10 @@ def bars(ax, shown, text, title, ylabel, log):
     if log and any(v > 0 for v, *_ in shown):
         ax.set_yscale("log")
     ax.axhline(0, color=style.GREY, lw=0.8)
-    ax.set_xticks(range(len(POLICIES)), POLICIES, rotation=35, ha="right", fontsize=8)
+    ax.set_xticks(range(len(POLICIES)), POLICIES, rotation=35, ha="right")
     ax.grid(axis="x", visible=False)
     ax.margins(y=0.15)
-    ax.set_title(title, fontsize=9.5)
-    ax.set_ylabel(ylabel, fontsize=8.5)
+    ax.set(title=title, ylabel=ylabel)
 
 
 def percent(v):
@@ -54,13 +53,13 @@ speed = mean_of(result, "vs_ansor_%s", study.geomean)
 regret = mean_of(result, "regret_%s", study.mean)
 cost = {form: [(study.total([c.value(form % p) for c in result.cells]), math.nan, math.nan) for p in POLICIES]
         for form in ("tuning_s_%s", "measurements_%s")}
-fig, axes = style.plt.subplots(2, 2, figsize=(7, 6.4))
-bars(axes[0][0], speed, lambda v: "%.2f" % v, "(a) Performance, normalised to ansor",
+fig, axes = style.panels(4)
+bars(axes[0], speed, lambda v: "%.2f" % v, "(a) Performance, normalised to ansor",
      "times as fast as its choices", False)
-bars(axes[0][1], cost["tuning_s_%s"], style.short, "(b) Tuning time", "seconds of measuring", True)
-bars(axes[1][0], regret, lambda v: style.number(100 * v, "%.1f"), "Regret", "% slower than the oracle's", False)
-style.percent_axis(axes[1][0].yaxis)
-bars(axes[1][1], cost["measurements_%s"], style.number, "Measurements", "schedules measured", True)
+bars(axes[1], cost["tuning_s_%s"], style.short, "(b) Tuning time", "seconds of measuring", True)
+bars(axes[2], regret, lambda v: style.number(100 * v, "%.1f"), "Regret", "% slower than the oracle's", False)
+style.percent_axis(axes[2].yaxis)
+bars(axes[3], cost["measurements_%s"], style.number, "Measurements", "schedules measured", True)
 n = study.total([c.value("n_shapes") for c in result.cells])
 seeds = len(study.settings(result.cells, "seed"))
 style.save(fig, result, STEM, "Tuning policies on %s shapes, %d seeds (Sandwich Fig. 8)"
