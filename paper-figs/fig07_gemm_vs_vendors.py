@@ -71,7 +71,7 @@ rows = [("all, from memory", {"weights": "cold"}), ("in the cache", {"weights": 
 rows += [(str(m).split()[0], {"weights": "cold", "matrix": m}) for m in matrices]
 fig, axes = style.rows(*[2] * len(rows))
 for n, (name, wanted) in enumerate(rows):
-    for ax, (kind, suffix, label) in zip(axes[2 * n:], SERIES):
+    for ax, (kind, suffix, label) in zip(axes[2 * n:], SERIES[:2]):
         panel(ax, study.where(result.cells, type=kind, **wanted), suffix, ms, "%s, %s" % (label, name))
 low, high = (reference.value("sandwich", "Fig. 7", "speed-up over the baselines, " + end) for end in ("least", "most"))
 keys = [style.plt.Rectangle((0, 0), 1, 1, color=c) for c in style.COLORS[:len(LIBRARIES)]]
