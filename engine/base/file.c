@@ -158,6 +158,20 @@ int file_make_dirs(const char *dir)
     return rc;
 }
 
+int file_check_dir(const char *dir)
+{
+    struct stat st;
+
+    TRY(file_make_dirs(dir));
+    if (stat(dir, &st) != 0)
+        return err_set(ERR_IO, "%s: cannot open the folder: %m", dir);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(ERR_IO, "%s: expected a folder, found a file", dir);
+    if (access(dir, W_OK | X_OK) != 0)
+        return err_set(ERR_IO, "%s: cannot write into the folder: %m", dir);
+    return OK;
+}
+
 int file_sync_dir(const char *dir)
 {
     int rc = OK, fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -38,6 +38,9 @@ MUST int file_check_target(const char *path, const char *input);
 
 /* Make the folder and its parents; one that exists is fine. */
 MUST int file_make_dirs(const char *dir);
+/* Make the folder; OK: files can be made in it. ERR_IO. For programs that work for long
+ * before they write. */
+MUST int file_check_dir(const char *dir);
 /* Make the folders above `path`. */
 MUST int file_make_parents(const char *path);
 

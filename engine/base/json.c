@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name.h"
@@ -175,14 +176,11 @@ json_t *json_warnings_take(void)
 
 int json_checksum(const json_t *j, char out[17])
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
     char *text = json_text(j, JSON_COMPACT | JSON_SORT_KEYS);
 
     if (!text)
         return ERR_NOMEM;
-    for (const char *p = text; *p; p++)
-        h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
-    snprintf(out, 17, "%016llx", (unsigned long long)h);
+    snprintf(out, 17, "%016llx", (unsigned long long)hash_fnv1a(HASH_FNV1A, text));
     mem_free(text);
     return OK;
 }
