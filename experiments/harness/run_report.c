@@ -325,8 +325,7 @@ static const struct job_axis *axis_of(const struct job *j, const char *name)
     return NULL; /* an option with a single value in this run */
 }
 
-/* The interval of a mean by Student's t, of a geometric mean by that of the logarithms. y[n] are
- * what the values of an axis came to. */
+/* By Student's t, of logarithms for a geometric mean; y[n]: what the axis's values came to. */
 static void interval_of(struct record_headline *out, bool geomean, double *y, size_t n)
 {
     double half;
