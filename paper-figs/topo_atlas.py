@@ -1,27 +1,49 @@
-"""Many machines: their fundamental trees in numbers, and what the search makes of them."""
+"""Many machines: their fundamental trees in numbers, what the search makes of them, and what the
+search costs beside the paper's range."""
 
-from lib import read, study, style
+from lib import read, reference, study, style
 
 STEM = "topo_atlas"
-HEADER = ["machine", "tree", "PUs", "by group", "by remove", "search s", "complete",
-          "decode's plan", "rates"]
+HEADER = ["machine", "tree", "PUs", "by group", "by remove", "group s", "search s", "measuring s",
+          "complete", "decode's plan", "rates"]
+COSTS = [("group_s", "making the trees by group"), ("search_s", "the whole search, on this host"),
+         ("measuring_s", "its measurements, on the machine itself (simulated)")]
+
+
+def name(c):
+    return study.setting(c, "machine").removesuffix(".xml")
 
 
 def row(c):
     plan = "%s x %s" % (style.number(c.value("n_ranks")), style.number(c.value("n_threads")))
     done = c.value("complete")
-    return [study.setting(c, "machine").removesuffix(".xml"), str(c.attrs.get("notes.shape", "?")),
+    return [name(c), str(c.attrs.get("notes.shape", "?")),
             style.number(c.value("n_pus")),
             style.number(c.value("n_grouped")), style.number(c.value("n_removes")),
-            style.number(c.value("search_s"), "%.2f"),
+            style.short(c.value("group_s")), style.short(c.value("search_s")),
+            style.short(c.value("measuring_s")),
             "n/a" if done != done else ("yes" if done else "no"), plan,
             str(c.attrs.get("notes.rates", "?"))]
 
 
 result = read.latest(STEM)
 table = [row(c) for c in result.cells]
-fig, axes = style.panels(1, width=12.5, height=0.9 + 0.29 * (len(table) + 1))
+heights = [0.9 + 0.29 * (len(table) + 1), 1.4 + 0.2 * len(table)]
+fig, axes = style.plt.subplots(2, 1, figsize=(14, sum(heights)), height_ratios=heights)
 study.draw_table(axes[0], HEADER, table)
+least, most = (reference.value("sandwich", "Sec. 5.2", "time of the search by group, " + w)
+               for w in ("least", "most"))
+axes[1].axvspan(least, most, color="#e8e8e8", label="the paper's search by group, %g to %g s" % (least, most))
+for k, (metric, label) in enumerate(COSTS):
+    found = [(c.value(metric), i) for i, c in enumerate(result.cells) if c.value(metric) > 0]
+    axes[1].plot([v for v, _ in found], [i for _, i in found], "os^"[k], ms=5, color=style.COLORS[k],
+                 label=label)
+axes[1].set_xscale("log")
+axes[1].set_ylim(max(1, len(result.cells)) - 0.5, -0.5)
+axes[1].set_yticks(range(len(result.cells)), [name(c) for c in result.cells], fontsize=8)
+axes[1].set_title("What the search costs")
+axes[1].set_xlabel("s")
+style.legend_below(axes[1], ncols=2)
 style.save(fig, result, STEM, "Fundamental trees and the search for decode's cores, %d of %d machines%s; "
            "assumed rates: the plan is an illustration"
            % (len(table), result.n_all,
