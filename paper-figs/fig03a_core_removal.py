@@ -21,7 +21,7 @@ result = read.latest(STEM)
 models = study.settings(result.cells, "model")
 cells = [c for c in result.cells if not equal(c)] or result.cells
 plans = list(dict.fromkeys(plan(c) for c in cells))
-fig, axes = style.panels(3, width=3.6, height=4.4)
+fig, axes = style.panels(3, width=3.8, height=4.4)
 for m, model in enumerate(models):
     base = study.mean([c.value("request_s") for c in study.where(cells, model=model) if plan(c) == "numa"])
     for c in study.where(cells, model=model):
@@ -47,9 +47,9 @@ for c in study.where(cells, model=models[0]):
         axes[2].barh(plans.index(plan(c)), c.value("stream_gbps"), 0.6, color=style.COLORS[0])
         axes[2].text(c.value("stream_gbps") + 1, plans.index(plan(c)), style.short(c.value("stream_gbps")),
                      va="center", fontsize=8)
-for ax, title, label in zip(axes, ["Request", "Fastest of the five", "Bandwidth of the first node used"],
+for ax, title, label in zip(axes, ["Request", "Fastest of the five", "Bandwidth of a node"],
                             ["time, % of all cores; bars: 95 % of the fits",
-                             "share of the bootstrapped fits", "GB/s, static shares"]):
+                             "share of the bootstrapped fits", "GB/s of the first node used, static shares"]):
     ax.set_ylim(len(plans) - 0.5, -0.5)
     ax.set_yticks(range(len(plans)), [NAMES.get(p, p) for p in plans] if ax is axes[0] else [], fontsize=8)
     ax.set_title(title)

@@ -1,10 +1,10 @@
 """Many machines: their fundamental trees in numbers, what the search makes of them, and what the
-search costs beside the paper's range."""
+search costs compared with the paper's range."""
 
 from lib import read, reference, study, style
 
 STEM = "topo_atlas"
-HEADER = ["machine", "tree", "PUs", "by group", "by remove", "group s", "search s", "measuring s",
+HEADER = ["machine", "tree", "PUs", "by group", "by remove", "group ms", "search ms", "measuring s",
           "complete", "decode's plan", "rates"]
 COSTS = [("group_s", "making the trees by group"), ("search_s", "the whole search, on this host"),
          ("measuring_s", "its measurements, on the machine itself (simulated)")]
@@ -20,7 +20,7 @@ def row(c):
     return [name(c), str(c.attrs.get("notes.shape", "?")),
             style.number(c.value("n_pus")),
             style.number(c.value("n_grouped")), style.number(c.value("n_removes")),
-            style.short(c.value("group_s")), style.short(c.value("search_s")),
+            style.number(1e3 * c.value("group_s"), "%.3f"), style.number(1e3 * c.value("search_s"), "%.1f"),
             style.short(c.value("measuring_s")),
             "n/a" if done != done else ("yes" if done else "no"), plan,
             str(c.attrs.get("notes.rates", "?"))]
@@ -29,7 +29,7 @@ def row(c):
 result = read.latest(STEM)
 table = [row(c) for c in result.cells]
 heights = [0.9 + 0.29 * (len(table) + 1), 1.4 + 0.2 * len(table)]
-fig, axes = style.plt.subplots(2, 1, figsize=(14, sum(heights)), height_ratios=heights)
+fig, axes = style.plt.subplots(2, 1, figsize=(15, sum(heights)), height_ratios=heights)
 study.draw_table(axes[0], HEADER, table)
 least, most = (reference.value("sandwich", "Sec. 5.2", "time of the search by group, " + w)
                for w in ("least", "most"))

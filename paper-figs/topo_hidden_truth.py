@@ -23,19 +23,15 @@ def name(machine):
 def share(ax, y, values, **kw):
     """The share of ones with Wilson's 95 % interval."""
     v = study.finite(values)
-    if not v:
-        return
-    lo, hi = study.wilson95(sum(v), len(v))
-    p = sum(v) / len(v)
-    ax.errorbar(p, y, xerr=[[max(0, p - lo)], [max(0, hi - p)]], ls="", ms=4, lw=1, **kw)
+    if v:
+        (lo, hi), p = study.wilson95(sum(v), len(v)), sum(v) / len(v)
+        ax.errorbar(p, y, xerr=[[max(0, p - lo)], [max(0, hi - p)]], ls="", ms=4, lw=1, **kw)
 
 
 def text(values):
     v = study.finite(values)
-    if not v:
-        return "n/a"
-    lo, hi = study.wilson95(sum(v), len(v))
-    return "%.0f %% [%.0f, %.0f]" % (100 * sum(v) / len(v), 100 * lo, 100 * hi)
+    return "%.0f %% [%.0f, %.0f]" % (100 * sum(v) / len(v), *(
+        100 * end for end in study.wilson95(sum(v), len(v)))) if v else "n/a"
 
 
 result = read.latest(STEM)
@@ -46,8 +42,7 @@ for y, machine in enumerate(machines):
     cells = study.where(result.cells, machine=machine)
     of = {m: [c.value(m) for c in cells] for m in
           ["within_2pct" + way for way, _ in WAYS] + ["gap_frac", "gap_of_trees_frac", "latent"]}
-    pays = [float(c.value("gain_of_groups") > 0.02) for c in cells
-            if c.value("gain_of_groups") == c.value("gain_of_groups")]
+    pays = [float(gain > 0.02) for gain in study.finite([c.value("gain_of_groups") for c in cells])]
     for k, (way, label) in enumerate(WAYS):
         share(axes[0], y + 0.13 * (k - 2.5), of["within_2pct" + way], marker="osv^D*"[k],
               color=style.COLORS[k], label=label if y == 0 else None)

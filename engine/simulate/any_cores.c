@@ -6,12 +6,11 @@
 
 #include "base/mem.h"
 
-/* Plans with other numbers of ranks on each node are tried on machines of up to this many;
- * their number grows with its power. */
-#define MIXED_NODES_MAX 4
-#define MIXED_RANKS_MAX 2 /* of a node in such a plan */
-#define SWAP_ROUNDS     8
-#define GAIN_MIN        1e-9 /* a smaller one is rounding */
+/* Each memory node may have another number of ranks, 0 to a most that keeps the number of such
+ * mixes in bounds: 16 on two nodes, 3 on four. Above eight nodes all have the same number. */
+#define MIXES_MAX   300
+#define SWAP_ROUNDS 8
+#define GAIN_MIN    1e-9 /* a smaller one is rounding */
 
 struct any {
     const struct topo_machine *m;
@@ -149,16 +148,15 @@ MUST static int try_even(struct any *a)
 
 MUST static int try_mixed(struct any *a)
 {
-    int n_mixes = 1;
+    int n_each = (int)(pow(MIXES_MAX, 1.0 / a->n_nodes) + 1e-9), n_mixes = 1;
 
-    if (a->n_nodes > MIXED_NODES_MAX)
+    if (n_each < 2)
         return OK;
     for (int node = 0; node < a->n_nodes; node++)
-        n_mixes *= MIXED_RANKS_MAX + 1;
+        n_mixes *= n_each;
     for (int mix = 1; mix < n_mixes; mix++) {
-        for (int node = 0, rest = mix; node < a->n_nodes;
-             node++, rest /= MIXED_RANKS_MAX + 1)
-            a->ranks[node] = rest % (MIXED_RANKS_MAX + 1);
+        for (int node = 0, rest = mix; node < a->n_nodes; node++, rest /= n_each)
+            a->ranks[node] = rest % n_each;
         for (int n = 1; n <= a->n_most; n++)
             TRY(try_ranks(a, n));
     }

@@ -36,7 +36,7 @@ struct scratch {
     double *demand, *domain_factor; /* of each domain of one kind */
     double *core_demand;            /* of each core, after the domains so far */
     double *core_factor;            /* the part of its demand that they let through */
-    uint64_t *placed; /* memory nodes of each rank of the placement */
+    uint64_t *placed;               /* memory nodes of each rank of the placement */
     struct part *parts;
     int *n_on_core;
     int *n_in_domain; /* cores of each domain of the first kind */

@@ -96,13 +96,13 @@ static int draw_untiled(struct simulate_bandwidth_domain *out, const struct draw
 
 static int draw_unequal(struct simulate_bandwidth_domain *out, const struct draw *d)
 {
-    int few = 2 + (int)rng_below(d->r, (uint64_t)d->n_cores / 4 - 1);
-    int many = few + 1 + (int)rng_below(d->r, (uint64_t)(d->n_cores / 2 - few));
-    bool few_first = rng_below(d->r, 2);
+    int small = 2 + (int)rng_below(d->r, (uint64_t)d->n_cores / 4 - 1);
+    int large = small + 1 + (int)rng_below(d->r, (uint64_t)(d->n_cores / 2 - small));
+    bool small_first = rng_below(d->r, 2);
 
-    out[0] = domain_of(d, (few + many) / 2.0);
-    out[0].sizes[0] = few_first ? few : many;
-    out[0].sizes[1] = few_first ? many : few;
+    out[0] = domain_of(d, (small + large) / 2.0);
+    out[0].sizes[0] = small_first ? small : large;
+    out[0].sizes[1] = small_first ? large : small;
     return 1;
 }
 

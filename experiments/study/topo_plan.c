@@ -11,11 +11,11 @@
 #include "experiments/study/support/topo.h"
 #include "simulate/stream_fit.h"
 
-#define RIVALS_MAX 8
+#define ALTERNATIVES_MAX 8
 
 struct opts {
     STUDY_TOPO_OPTS
-    char *plan, *rivals;
+    char *plan, *alternatives;
     int64_t ranks, n_bootstrap;
     bool equal_nodes;
 };
@@ -34,7 +34,7 @@ static const struct opt_row table[] = {
             "kunpeng920x4 has the measurements.",
             .min = 0, .max = 100000),
     OPT_ROW(
-        STR, rivals, "",
+        STR, alternatives, "",
         "Plans, separated by |, among which p_best says how often this one is fastest."),
     {0},
 };
@@ -47,7 +47,7 @@ static const struct study_metric metrics[] = {
     {"request_s_hi", "s", "lower",
      "upper end of the bootstrap's 95 % interval of request_s"},
     {"p_best", "", "higher",
-     "share of the bootstrapped fits with which no rival has a shorter request"},
+     "share of the bootstrapped fits with which no alternative has a shorter request"},
     {"prefill_s", "s", "lower", "mean prefill time of the trace's prompts"},
     {"decode_s", "s", "lower", "time of a token at the trace's mean context"},
     {"stream_gbps", "GB/s", "higher",
@@ -65,8 +65,8 @@ struct plan {
 
 struct work {
     struct study_topo topo;
-    struct plan plan, rivals[RIVALS_MAX];
-    int n_rivals;
+    struct plan plan, alternatives[ALTERNATIVES_MAX];
+    int n_alternatives;
     double *draws; /* [n_bootstrap] request_s */
 };
 
@@ -145,14 +145,15 @@ static int open_plan(struct plan *out, const struct study_topo *t, const struct 
                o->strict_tp ? &t->limits : &none);
 }
 
-static int open_rivals(struct work *w, const struct opts *o)
+static int open_alternatives(struct work *w, const struct opts *o)
 {
-    for (const char *at = o->rivals ? o->rivals : ""; *at;) {
+    for (const char *at = o->alternatives ? o->alternatives : ""; *at;) {
         size_t n = strcspn(at, "|");
 
-        if (w->n_rivals == RIVALS_MAX)
-            return err_set(ERR_LIMIT, "study.rivals: more than %d plans", RIVALS_MAX);
-        TRY(open_plan(&w->rivals[w->n_rivals++], &w->topo, o, at, n));
+        if (w->n_alternatives == ALTERNATIVES_MAX)
+            return err_set(ERR_LIMIT, "study.alternatives: more than %d plans",
+                           ALTERNATIVES_MAX);
+        TRY(open_plan(&w->alternatives[w->n_alternatives++], &w->topo, o, at, n));
         at += n + (at[n] == '|');
     }
     return OK;
@@ -172,8 +173,9 @@ static int draw_once(struct work *w, const struct simulate_machine_params *param
     TRY(simulate_machine_new(&t.sim, t.machine, params));
     rc = study_topo_request_s(&t, &w->plan.c, &w->plan.c, own);
     *best = *own;
-    for (int i = 0; rc == OK && i < w->n_rivals; i++) {
-        rc = study_topo_request_s(&t, &w->rivals[i].c, &w->rivals[i].c, &seconds);
+    for (int i = 0; rc == OK && i < w->n_alternatives; i++) {
+        rc = study_topo_request_s(&t, &w->alternatives[i].c, &w->alternatives[i].c,
+                                  &seconds);
         if (rc == OK)
             *best = fmin(*best, seconds);
     }
@@ -277,7 +279,7 @@ static int open_all(struct work *w, const struct opts *o)
     if (o->equal_nodes)
         TRY(make_nodes_equal(&w->topo));
     TRY(open_plan(&w->plan, &w->topo, o, o->plan, strlen(o->plan)));
-    return open_rivals(w, o);
+    return open_alternatives(w, o);
 }
 
 static int run(void *context, const void *opts, struct study_cell *out)
@@ -321,8 +323,8 @@ static void end(void *context)
 {
     struct work *w = context;
 
-    for (int i = 0; i < w->n_rivals; i++)
-        mem_free(w->rivals[i].tree);
+    for (int i = 0; i < w->n_alternatives; i++)
+        mem_free(w->alternatives[i].tree);
     mem_free(w->plan.tree);
     mem_free(w->draws);
     study_topo_close(&w->topo);

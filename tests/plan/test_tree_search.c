@@ -317,85 +317,6 @@ static void ablations(void **state)
     bed_close(&b);
 }
 
-/* Counts the misses of every process group by itself, and sees that none is measured on. */
-struct patient {
-    struct fake *f;
-    int patience, n_groups;
-    double fastest;
-    struct {
-        int ranks, nodes_of_rank, nodes, misses;
-    } group[64];
-};
-
-static int count_nodes(const struct topo_config *c, int n_pus)
-{
-    bool seen[64] = {false};
-    int n = 0;
-
-    for (int i = 0; i < n_pus; i++) {
-        int node = c->tree->machine->pus[c->tree->pus[i]].node;
-
-        n += !seen[node];
-        seen[node] = true;
-    }
-    return n;
-}
-
-static int patient_measure(void *ctx, const struct topo_config *c, int repeat, double *s)
-{
-    struct patient *p = ctx;
-    int nodes = count_nodes(c, c->tree->n_pus), of_rank = count_nodes(c, c->n_threads);
-    int g = 0, rc = fake_measure(p->f, c, repeat, s);
-
-    if (repeat)
-        return rc;
-    while (g < p->n_groups &&
-           (p->group[g].ranks != c->n_ranks || p->group[g].nodes != nodes ||
-            p->group[g].nodes_of_rank != of_rank))
-        g++;
-    if (g == p->n_groups) {
-        assert_true(p->n_groups++ < 64);
-        p->group[g].ranks = c->n_ranks;
-        p->group[g].nodes = nodes;
-        p->group[g].nodes_of_rank = of_rank;
-    }
-    assert_true(p->group[g].misses < p->patience);
-    p->group[g].misses = *s < p->fastest ? 0 : p->group[g].misses + 1;
-    p->fastest = fmin(p->fastest, *s);
-    return rc;
-}
-
-static void early_stopping_discards_process_groups(void **state)
-{
-    int64_t before = 0;
-    struct bed b;
-    (void)state;
-
-    bed_open(&b, two_nodes, &hidden);
-    for (int patience = 1; patience <= 4096; patience *= 4) {
-        struct patient p = {&b.f, patience, 0, INFINITY, {{0}}};
-        struct plan_evaluation e = {patient_measure, &p, b.f.noise, true};
-        struct plan_tree_found f, all;
-
-        b.f.n_calls = 0;
-        b.o.patience = patience;
-        assert_ok(plan_tree_search(&f, b.t, NULL, &e, &b.o));
-        check_found(&b, &f);
-        assert_true(f.counts.n_configs >= before);
-        before = f.counts.n_configs;
-        b.o.patience = 0;
-        assert_ok(plan_tree_search(&all, b.t, NULL, &b.e, &b.o));
-        assert_true(patience > 1 || f.counts.n_configs < all.counts.n_configs);
-        if (patience == 4096) { /* more than there are configurations */
-            assert_int_equal(f.counts.n_configs, all.counts.n_configs);
-            assert_true(true_seconds(&b, &f) == true_seconds(&b, &all));
-        }
-        plan_tree_found_free(&f);
-        plan_tree_found_free(&all);
-    }
-    bed_close(&b);
-}
-
 static void same_seed_same_answer(void **state)
 {
     struct bed b;
@@ -593,7 +514,6 @@ int main(void)
         cmocka_unit_test(equal_means_simplest),
         cmocka_unit_test(counts_are_exact),
         cmocka_unit_test(ablations),
-        cmocka_unit_test(early_stopping_discards_process_groups),
         cmocka_unit_test(same_seed_same_answer),
         cmocka_unit_test(budget_is_kept),
         cmocka_unit_test(time_ends_it),

@@ -197,6 +197,88 @@ static void beyond_the_assumptions(void **state)
         }
 }
 
+/* Counts the misses of every process group by itself, and sees that none is measured on. */
+struct patient {
+    struct sim *s;
+    int patience, n_groups;
+    double fastest;
+    struct {
+        int ranks, nodes_of_rank, nodes, misses;
+    } group[64];
+};
+
+static int count_nodes(const struct topo_config *c, int n_pus)
+{
+    bool seen[64] = {false};
+    int n = 0;
+
+    for (int i = 0; i < n_pus; i++) {
+        int node = c->tree->machine->pus[c->tree->pus[i]].node;
+
+        n += !seen[node];
+        seen[node] = true;
+    }
+    return n;
+}
+
+static int patient_measure(void *ctx, const struct topo_config *c, int repeat,
+                           double *seconds)
+{
+    struct patient *p = ctx;
+    int nodes = count_nodes(c, c->tree->n_pus), of_rank = count_nodes(c, c->n_threads);
+    int g = 0, rc = measured(p->s, c, repeat, seconds);
+
+    if (repeat)
+        return rc;
+    while (g < p->n_groups &&
+           (p->group[g].ranks != c->n_ranks || p->group[g].nodes != nodes ||
+            p->group[g].nodes_of_rank != of_rank))
+        g++;
+    if (g == p->n_groups) {
+        assert_true(p->n_groups++ < 64);
+        p->group[g].ranks = c->n_ranks;
+        p->group[g].nodes = nodes;
+        p->group[g].nodes_of_rank = of_rank;
+    }
+    assert_true(p->group[g].misses < p->patience);
+    p->group[g].misses = *seconds < p->fastest ? 0 : p->group[g].misses + 1;
+    p->fastest = fmin(p->fastest, *seconds);
+    return rc;
+}
+
+static void early_stopping_discards_process_groups(void **state)
+{
+    int64_t before = 0;
+    struct sim s;
+    (void)state;
+
+    open_random(&s, 0.3, 3);
+    for (int patience = 1; patience <= 1 << 20; patience *= 4) {
+        struct patient p = {&s, patience, 0, INFINITY, {{0}}};
+        struct plan_evaluation e = {patient_measure, &p, 0.015, true};
+        struct plan_tree_search_opts o;
+        struct plan_tree_found f, all;
+
+        assert_ok(opt_init(plan_tree_search_opt_table, &o));
+        o.max_s = 0;
+        o.patience = patience;
+        assert_ok(plan_tree_search(&f, s.t, &limits, &e, &o));
+        assert_true(f.counts.n_configs >= before);
+        before = f.counts.n_configs;
+        o.patience = 0;
+        e = (struct plan_evaluation){measured, &s, 0.015, true};
+        assert_ok(plan_tree_search(&all, s.t, &limits, &e, &o));
+        assert_true(patience > 1 || f.counts.n_configs < all.counts.n_configs);
+        if (patience == 1 << 20) { /* more than there are configurations */
+            assert_int_equal(f.counts.n_configs, all.counts.n_configs);
+            assert_true(exact_of(&s, &f) == exact_of(&s, &all));
+        }
+        plan_tree_found_free(&f);
+        plan_tree_found_free(&all);
+    }
+    close_sim(&s);
+}
+
 static void random_machines_are_as_told(void **state)
 {
     struct simulate_machine_params params, other;
@@ -307,6 +389,7 @@ int main(void)
         cmocka_unit_test(hidden_truths),
         cmocka_unit_test(nothing_hidden),
         cmocka_unit_test(beyond_the_assumptions),
+        cmocka_unit_test(early_stopping_discards_process_groups),
         cmocka_unit_test(kunpeng_decode),
         cmocka_unit_test(kunpeng_prefill_keeps_all),
         cmocka_unit_test(xeons_hide_nothing),

@@ -76,7 +76,7 @@ static void shipped_rates_are_a_best_fit(void **state)
         before += e * e / SIMULATE_STREAM_KUNPENG_N;
     }
     assert_true(rms <= sqrt(before) * (1 + 1e-9) && rms > 0.02);
-    assert_near(fitted.core_gbps, t.core_gbps, 0.05, "core_gbps");
+    assert_near(fitted.core_gbps, t.core_gbps, 0.1, "core_gbps");
 }
 
 /* Every draw is a machine that the simulator takes; they follow from seed and number, and

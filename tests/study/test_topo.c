@@ -167,11 +167,12 @@ static void every_kind_is_judged(void **state)
     }
 }
 
-/* Shares over all rivals add up to 1, but for ties; without nodes assumed slow, the fast ones
+/* Shares over all alternatives add up to 1, but for ties; without nodes assumed slow, the fast ones
  * are as good as the slow ones. */
 static void a_plan_is_priced_with_the_uncertainty_of_the_fit(void **state)
 {
-    static const char rivals[] = "all|sc_rm group(4,1,3) remove(1,4)|numa_rm remove(6,3)";
+    static const char alternatives[] =
+        "all|sc_rm group(4,1,3) remove(1,4)|numa_rm remove(6,3)";
     static const char *const plans[] = {"all", "sc_rm group(4,1,3) remove(1,4)",
                                         "numa_rm remove(6,3)", "fast@0,2,4,6",
                                         "slow@1,3,5,7"};
@@ -182,8 +183,8 @@ static void a_plan_is_priced_with_the_uncertainty_of_the_fit(void **state)
     for (int i = 0; i < 5; i++) {
         snprintf(options, sizeof(options),
                  "{\"machine\": \"kunpeng920x4\", \"n_requests\": 20, \"n_bootstrap\": "
-                 "20, \"equal_nodes\": true, \"plan\": \"%s\", \"rivals\": \"%s\"}",
-                 plans[i], rivals);
+                 "20, \"equal_nodes\": true, \"plan\": \"%s\", \"alternatives\": \"%s\"}",
+                 plans[i], alternatives);
         assert_ok(capture_run(&study_topo_plan, options));
         assert_true(value_of("request_s_lo") < value_of("request_s_hi"));
         assert_int_equal(length_of("request_s_draws"), 20);
