@@ -1,12 +1,12 @@
 """Sandwich Fig. 3a: which cores are left out on a Kunpeng 920 machine of four sockets, with the
 uncertainty of the machine's fitted rates."""
 
-from lib import read, study, style
+from lib import page, read, study, style, table
 
 STEM = "fig03a_core_removal"
-NAMES = {"numa": "all cores", "sc_rm": "one of each hidden four left out (SC-RM)",
-         "numa_rm": "as many, at the end of each node (NUMA-RM)",
-         "fast@0,2,4,6": "only the nodes assumed fast", "slow@1,3,5,7": "only the nodes assumed slow"}
+NAMES = {"numa": "all cores", "sc_rm": "one of each hidden\nfour left out (SC-RM)",
+         "numa_rm": "as many, at the end\nof nodes (NUMA-RM)",
+         "fast@0,2,4,6": "only nodes that are\nassumed fast", "slow@1,3,5,7": "only nodes that are\nassumed slow"}
 
 
 def plan(cell):
@@ -21,7 +21,7 @@ result = read.latest(STEM)
 models = study.settings(result.cells, "model")
 cells = [c for c in result.cells if not equal(c)] or result.cells
 plans = list(dict.fromkeys(plan(c) for c in cells))
-fig, axes = style.panels(3, width=3.8, height=4.4)
+fig, axes = style.panels(3)
 for m, model in enumerate(models):
     base = study.mean([c.value("request_s") for c in study.where(cells, model=model) if plan(c) == "numa"])
     for c in study.where(cells, model=model):
@@ -41,20 +41,21 @@ for k, (which, label) in enumerate([(False, "four nodes slower by a fifth (assum
             axes[1].barh(y, c.value("p_best"), 0.36, color=style.COLORS[k],
                          label=label if plan(c) == plans[0] else None)
             axes[1].text(c.value("p_best") + 0.02, y, style.percent(c.value("p_best")), va="center",
-                         fontsize=8)
+                         fontsize=style.SMALL)
 for c in study.where(cells, model=models[0]):
     if c.value("stream_gbps") == c.value("stream_gbps"):
         axes[2].barh(plans.index(plan(c)), c.value("stream_gbps"), 0.6, color=style.COLORS[0])
         axes[2].text(c.value("stream_gbps") + 1, plans.index(plan(c)), style.short(c.value("stream_gbps")),
-                     va="center", fontsize=8)
+                     va="center", fontsize=style.SMALL)
 for ax, title, label in zip(axes, ["Request", "Fastest of the five", "Bandwidth of a node"],
                             ["time, % of all cores; bars: 95 % of the fits",
-                             "share of the bootstrapped fits", "GB/s of the first node used, static shares"]):
+                             "share of the bootstrapped fits", "GB/s (static shares)"]):
+    page.height(ax, 2.2)
     ax.set_ylim(len(plans) - 0.5, -0.5)
-    ax.set_yticks(range(len(plans)), [NAMES.get(p, p) for p in plans] if ax is axes[0] else [], fontsize=8)
+    ax.set_yticks(range(len(plans)), [NAMES.get(p, p) for p in plans] if ax is axes[0] else [])
     ax.set_title(title)
     ax.set_xlabel(label)
-    style.legend_below(ax, ncols=1)
+    style.legend_below(ax)
 style.percent_axis(axes[0].xaxis)
 style.percent_axis(axes[1].xaxis)
 axes[1].set_xlim(0, 1.18)
@@ -62,7 +63,7 @@ axes[2].margins(x=0.18)
 style.save(fig, result, STEM, "Leaving cores out on a Kunpeng 920 of 192 cores (Sandwich Fig. 3a)")
 HEADER = ["model", "plan", "nodes", "ranks", "threads", "request s", "95 % of the fits", "P(fastest)",
           "token ms", "node GB/s"]
-study.write_table(STEM, HEADER, [
+table.write(STEM, HEADER, [
     [study.setting(c, "model"), plan(c), "equal" if equal(c) else "four slow (assumed)",
      style.number(c.value("n_ranks")), style.number(c.value("n_threads")),
      style.short(c.value("request_s")),

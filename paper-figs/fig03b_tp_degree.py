@@ -1,6 +1,6 @@
 """Sandwich Fig. 3b: how many ranks share an EPYC 7H12 machine of two sockets, relative to one."""
 
-from lib import read, study, style
+from lib import read, study, style, table
 
 STEM = "fig03b_tp_degree"
 METRICS = [("request_s", "Request", 1), ("decode_s", "One token", 1e3), ("prefill_s", "One prompt", 1e3)]
@@ -23,7 +23,7 @@ def label(machine, plan):
     return "%s, %s" % (str(machine).replace("epyc7h12x2-", "").upper(), smt)
 
 
-fig, axes = style.panels(len(METRICS), width=3.4)
+fig, axes = style.panels(len(METRICS))
 for ax, (metric, title, _) in zip(axes, METRICS):
     for i, (machine, plan, cells) in enumerate(curves):
         x = [study.setting(c, "ranks") * (1 + 0.03 * (i - (len(curves) - 1) / 2)) for c in cells]
@@ -37,7 +37,7 @@ for ax, (metric, title, _) in zip(axes, METRICS):
     ax.set_title(title)
     ax.set_xlabel("ranks (the paper's best: 8)")
     ax.set_ylabel("time, % of one rank")
-    style.legend_below(ax, ncols=2)
+    style.legend_below(ax)
 best = [min((v, study.setting(c, "ranks")) for c, v in zip(cells, of_one(cells, "request_s")))[1]
         for _, _, cells in curves if study.finite(of_one(cells, "request_s"))]
 found = " and ".join("%g" % r for r in sorted(set(best))) or "n/a"
@@ -45,7 +45,7 @@ style.save(fig, result, STEM, "Ranks that share all cores of two EPYC 7H12 (Sand
            "here %s, in the paper 8" % found)
 HEADER = ["machine", "plan", "ranks", "threads", "request s", "token ms", "prompt ms",
           "request, % of one rank"]
-study.write_table(STEM, HEADER, [
+table.write(STEM, HEADER, [
     [machine, str(plan).split()[0], style.number(c.value("n_ranks")), style.number(c.value("n_threads"))]
     + [style.short(scale * c.value(metric)) for metric, _, scale in METRICS]
     + [style.number(100 * v, "%.2f")]

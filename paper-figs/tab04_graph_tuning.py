@@ -28,7 +28,7 @@ def row(c):
 
 result = read.latest(STEM)
 table = [row(c) for c in result.cells]
-fig, axes = style.panels(1, width=11.2, height=0.9 + 0.29 * (len(table) + 1))
+fig, axes = style.panels(1)
 study.draw_table(axes[0], HEADER, table)
 style.save(fig, result, STEM, "What the search for cores costs; measuring s: on the simulated "
            "machine itself (Sandwich Table 4)")

@@ -25,7 +25,7 @@ def rows(cells):
 HEADER = ["model", "policy", "measuring (s)", "wall (s)", "measurements", "speed-up", "GFLOP/s"]
 result = read.latest(STEM)
 table = rows(result.cells)
-fig, axes = style.panels(1, width=8.6, height=0.9 + 0.29 * (len(table) + 1))
+fig, axes = style.panels(1)
 study.draw_table(axes[0], HEADER, table)
 style.save(fig, result, STEM, "Tuning a layer's matrices; speed-up over the cost model's schedules "
            "(Sandwich Table 4)")

@@ -1,7 +1,7 @@
 """Many machines: their fundamental trees in numbers, what the search makes of them, and what the
 search costs compared with the paper's range."""
 
-from lib import read, reference, study, style
+from lib import page, read, reference, study, style, table
 
 STEM = "topo_atlas"
 HEADER = ["machine", "tree", "PUs", "by group", "by remove", "group ms", "search ms", "measuring s",
@@ -27,25 +27,26 @@ def row(c):
 
 
 result = read.latest(STEM)
-table = [row(c) for c in result.cells]
-heights = [0.9 + 0.29 * (len(table) + 1), 1.4 + 0.2 * len(table)]
-fig, axes = style.plt.subplots(2, 1, figsize=(15, sum(heights)), height_ratios=heights)
-study.draw_table(axes[0], HEADER, table)
+rows = [row(c) for c in result.cells]
+fig, axes = style.rows(1, 1)
+SHOWN = [i for i, h in enumerate(HEADER) if h not in ("group ms", "search ms", "measuring s", "complete")]
+table.draw(axes[0], [HEADER[i] for i in SHOWN], [[r[i] for i in SHOWN] for r in rows])
+page.height(axes[1], 0.6 + 0.13 * len(rows))
 least, most = (reference.value("sandwich", "Sec. 5.2", "time of the search by group, " + w)
                for w in ("least", "most"))
 axes[1].axvspan(least, most, color="#e8e8e8", label="the paper's search by group, %g to %g s" % (least, most))
 for k, (metric, label) in enumerate(COSTS):
     found = [(c.value(metric), i) for i, c in enumerate(result.cells) if c.value(metric) > 0]
-    axes[1].plot([v for v, _ in found], [i for _, i in found], "os^"[k], ms=5, color=style.COLORS[k],
+    axes[1].plot([v for v, _ in found], [i for _, i in found], "os^"[k], color=style.COLORS[k],
                  label=label)
 axes[1].set_xscale("log")
 axes[1].set_ylim(max(1, len(result.cells)) - 0.5, -0.5)
-axes[1].set_yticks(range(len(result.cells)), [name(c) for c in result.cells], fontsize=8)
+axes[1].set_yticks(range(len(result.cells)), [name(c) for c in result.cells])
 axes[1].set_title("What the search costs")
-axes[1].set_xlabel("s")
-style.legend_below(axes[1], ncols=2)
+axes[1].set_xlabel("time (s)")
+style.legend_below(axes[1])
 style.save(fig, result, STEM, "Fundamental trees and the search for decode's cores, %d of %d machines%s; "
            "assumed rates: the plan is an illustration"
-           % (len(table), result.n_all,
-              "" if len(table) == result.n_all else " (the files of the others are not here)"))
-study.write_table(STEM, HEADER, table)
+           % (len(rows), result.n_all,
+              "" if len(rows) == result.n_all else " (the files of the others are not here)"))
+table.write(STEM, HEADER, rows)

@@ -1,10 +1,10 @@
 """The search on machines whose parameters are known, by what they hide: how often a plan is within
 2 % of the best known, by how much the search misses it, and where it claims a hidden level."""
 
-from lib import read, study, style
+from lib import page, read, study, style, table
 
 STEM = "topo_hidden_truth"
-WAYS = [("", "search"), ("_no_group", "without groups"), ("_random", "random trees, same budget"),
+WAYS = [("", "search"), ("_no_group", "without groups"), ("_random", "random trees"),
         ("_early_stop", "search, stopped early"), ("_all_cores", "all cores, one rank"), ("_one_rank_per_node", "one rank per memory node")]
 NAMES = {"untiled": "clusters do not tile", "unequal": "clusters of two sizes",
          "nested": "clusters in clusters", "crossed": "crossed clusters",
@@ -37,7 +37,7 @@ def text(values):
 result = read.latest(STEM)
 machines = study.settings(result.cells, "machine")
 rows = []
-fig, axes = style.panels(3, width=3.6, height=1.8 + 0.42 * len(machines))
+fig, axes = style.panels(3)
 for y, machine in enumerate(machines):
     cells = study.where(result.cells, machine=machine)
     of = {m: [c.value(m) for c in cells] for m in
@@ -60,15 +60,16 @@ for y, machine in enumerate(machines):
         text(of["latent"]), text(pays), style.percent(study.mean([c.value("kept_frac") for c in cells])),
         style.percent(study.mean([c.value("best_kept_frac") for c in cells]))])
 for ax in axes:
+    page.height(ax, 0.5 + 0.3 * len(machines))
     ax.set_ylim(len(machines) - 0.5, -0.5)
     ax.set_yticks(range(len(machines)), [name(m) for m in machines] if ax is axes[0] else [])
     style.percent_axis(ax.xaxis)
-    style.legend_below(ax, ncols=1)
+    style.legend_below(ax)
 axes[1].axvline(0.02, color=style.GREY, lw=1, ls="--")
 axes[1].set_xscale("symlog", linthresh=0.02)
 axes[1].set_xlim(-0.002, 2)
 axes[1].set_xticks([0, 0.01, 0.02, 0.1, 0.5], ["0", "1 %", "2 %", "10 %", "50 %"])
-for ax, title, label in zip(axes, ["Within 2 % of the best plan known", "Slower than that plan by",
+for ax, title, label in zip(axes, ["Within 2 % of the best", "Slower than the best plan known by",
                                    "A hidden level"],
                             ["share of machines, 95 % interval", "time of a step, each dot a machine",
                              "share of machines, 95 % interval"]):
@@ -77,4 +78,4 @@ for ax, title, label in zip(axes, ["Within 2 % of the best plan known", "Slower 
 style.save(fig, result, STEM, "Searching machines whose parameters are known, by what they hide")
 HEADER = ["hidden", "n"] + [label for _, label in WAYS] + [
     "largest gap", "largest gap of trees", "level reported", "groups gain over 2 %", "kept", "best kept"]
-study.write_table(STEM, HEADER, rows)
+table.write(STEM, HEADER, rows)

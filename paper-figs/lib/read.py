@@ -8,6 +8,7 @@ number stays NaN and is drawn as "n/a".
 import json
 import os
 import sys
+import textwrap
 
 import h5py
 import numpy as np
@@ -163,6 +164,13 @@ def median(cells, name):
     return (v[(len(v) - 1) // 2] + v[len(v) // 2]) / 2
 
 
+def why(cells, *metrics):
+    """Why these metrics are missing: the reason that most of the cells give, or ""."""
+    given = [c.why[m] for c in cells for m in (metrics or c.why)
+             if np.isnan(c.summary.get(m, np.nan)) and c.why.get(m)]
+    return max(unique(given), key=given.count, default="")
+
+
 class Headline:
     """A number that stands for the experiment; a ratio has its interval: lo, hi."""
 
@@ -211,6 +219,12 @@ class Result:
                 skipped.setdefault(c.axes.get("variant", c.attrs.get("label", "?")), why)
         return ["%s%s" % (t, " (%s)" % ", ".join(w) if any(w) else "") for t, w in texts.items()] + [
             "skipped: %s (%s)" % item for item in skipped.items()]
+
+    def why_missing(self):
+        """Why there is nothing to draw, for an axis whose script does not know it."""
+        failed = ["%s: %s" % (c.attrs.get("state"), c.attrs.get("error", "no reason recorded"))
+                  for c in self.left_out]
+        return why(self.cells) or (failed + ["not measured in this run"])[0]
 
     def axes(self):
         """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""
@@ -268,13 +282,14 @@ DISTRUST = ["noisy_machine", "steal", "throttled", "overloaded", "search_at_limi
 
 
 def lines(facts, width):
-    """The facts with dots between them; a line that would be too long ends between two."""
+    """The facts with dots between them; a line that would be too long ends between two facts,
+    or within one that is longer than a line."""
     out = []
     for f in facts:
         if out and len(out[-1]) + 3 + len(f) <= width:
             out[-1] += " · " + f
         else:
-            out.append(f)
+            out += textwrap.wrap(f, width)
     return out
 
 
