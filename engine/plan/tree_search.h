@@ -65,6 +65,9 @@ struct plan_tree_search_counts {
     int64_t n_configs; /* different configurations measured */
     int64_t n_refused; /* cross-sections that operators or evaluator do not support */
     int64_t n_measurements;
+    double
+        measured_s; /* the steps that were measured, added up: what the search would take
+                          on a machine that is simulated */
     bool complete;  /* false: the budget ended the search early */
     double group_s; /* wall time in which group() made the trees */
     double wall_s;  /* of the whole search */
