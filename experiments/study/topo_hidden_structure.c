@@ -366,6 +366,7 @@ static int report(const struct kept *k, const struct work *w, struct study_cell 
     report_ways(k, w, out);
     STUDY_VALUES(out, all,
                  nothing ? "nothing is hidden" : "does not apply to what is hidden");
+    study_evidence(out, "measured", "search_s"); /* of this host */
     return OK;
 }
 
