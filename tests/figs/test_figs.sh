@@ -169,6 +169,15 @@ if draw "$dir/older.h5" "$dir/older" quickstart && grep -q measured_small "$dir/
 else
     not_ok "a record of before is drawn as it was"
 fi
+# A figure whose numbers rest on several kinds of evidence tells them apart, by cells and by names.
+if grep -q 'measured_small; simulated: llama-3.2-3b@xeon8272clx2 1 32' "$dir/a/tab01_ablation.svg" &&
+    grep -q '(simulated)' "$dir/a/tab01_ablation.svg" &&
+    grep -q 'measured_small; measured: search_s; simulated: llama-160m' "$dir/a/tab04_graph_tuning.svg" &&
+    ! grep -q simulated "$dir/a/tab03_window.svg"; then
+    ok "a figure tells kinds of evidence apart"
+else
+    not_ok "a figure tells kinds of evidence apart"
+fi
 # The papers' numbers are named with their machine: on the axis where they fit, else in words.
 words() { # of a figure, its lines joined
     sed -n 's/.*<!-- \(.*\) -->.*/\1/p' "$dir/a/$1.svg" | tr '\n' ' '
