@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/stats.h"
 #include "experiments/harness/compare.h"
 
 static double number_at(const json_t *slo, const char *key)
@@ -107,4 +108,16 @@ int run_interval(const struct run_summary *s, const struct job_headline *h,
     mem_free(a);
     mem_free(b);
     return rc;
+}
+
+void run_interval_of_mean(struct record_headline *out, bool geomean, double *y, size_t n)
+{
+    double half;
+
+    for (size_t i = 0; i < n && geomean; i++)
+        y[i] = log(y[i]);
+    half = stats_t95((int)n - 1) * stats_std(y, n) / sqrt((double)n);
+    out->lo = geomean ? out->value * exp(-half) : out->value - half;
+    out->hi = geomean ? out->value * exp(half) : out->value + half;
+    out->has_interval = n > 1 && isfinite(out->lo) && isfinite(out->hi);
 }

@@ -330,48 +330,34 @@ static double over_settings(const struct run_summary *s, const struct job_headli
     return value;
 }
 
-static const struct job_axis *axis_of(const struct job *j, const char *name)
-{
-    for (int a = 0; a < j->n_axes; a++)
-        if (strcmp(j->axes[a].name, name) == 0 || strcmp(j->axes[a].key, name) == 0)
-            return &j->axes[a];
-    return NULL; /* an option with a single value in this run */
-}
-
-/* By Student's t, of logarithms for a geometric mean; y[n]: what the axis's values came to. */
-static void interval_of(struct record_headline *out, bool geomean, double *y, size_t n)
-{
-    double half;
-
-    for (size_t i = 0; i < n && geomean; i++)
-        y[i] = log(y[i]);
-    half = stats_t95((int)n - 1) * stats_std(y, n) / sqrt((double)n);
-    out->lo = geomean ? out->value * exp(-half) : out->value - half;
-    out->hi = geomean ? out->value * exp(half) : out->value + half;
-    out->has_interval = n > 1 && isfinite(out->lo) && isfinite(out->hi);
-}
-
+/* An option that this run does not sweep has no values to compare. */
 static int over_axis(const struct run_summary *s, const struct job_headline *h,
                      const bool *chosen, int column, double *x,
                      struct record_headline *out)
 {
-    const struct job_axis *a = axis_of(s->job, h->interval);
-    size_t n_values = a ? json_array_size(a->values) : 0, n = 0, ignored = 0;
-    bool *some = mem_new(MEM_HARNESS, (size_t)s->job->n_cells, sizeof(*some));
-    double *y = mem_new(MEM_HARNESS, n_values + 1, sizeof(*y));
-    int rc = some && y ? OK : ERR_NOMEM;
+    const struct job *j = s->job;
+    bool *some = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*some));
+    double *y = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*y));
+    int rc = some && y ? OK : ERR_NOMEM, a = 0;
+    struct record_headline ignored = {0};
+    size_t n = 0;
     char why[96];
 
-    for (size_t k = 0; k < n_values && rc == OK; k++) {
-        for (int i = 0; i < s->job->n_cells; i++)
-            some[i] =
-                chosen[i] && json_equal(json_object_get(s->job->cells[i].axes, a->name),
-                                        json_array_get(a->values, k));
+    while (a < j->n_axes && strcmp(j->axes[a].name, h->interval) != 0 &&
+           strcmp(j->axes[a].key, h->interval) != 0)
+        a++;
+    for (size_t k = 0;
+         rc == OK && a < j->n_axes && k < json_array_size(j->axes[a].values); k++) {
+        const json_t *v = json_array_get(j->axes[a].values, k);
+
+        for (int i = 0; i < j->n_cells; i++)
+            some[i] = chosen[i] &&
+                      json_equal(json_object_get(j->cells[i].axes, j->axes[a].name), v);
         y[n] = over_settings(s, h, some, column, x, &ignored, why);
         n += !isnan(y[n]);
     }
     if (rc == OK)
-        interval_of(out, h->over == JOB_GEOMEAN, y, n);
+        run_interval_of_mean(out, h->over == JOB_GEOMEAN, y, n);
     mem_free(y);
     mem_free(some);
     return rc;

@@ -103,6 +103,9 @@ void run_summary_print(const struct run_summary *s, FILE *f);
  * value is missing. */
 MUST int run_interval(const struct run_summary *s, const struct job_headline *h,
                       const bool *chosen, int column, struct record_headline *out);
+/* The interval of out->value by Student's t, of logarithms for a geometric mean. y[n], which are
+ * overwritten: what each of n independent measurements came to. */
+void run_interval_of_mean(struct record_headline *out, bool geomean, double *y, size_t n);
 /* Below the table: cells that were skipped, variants that are the same. */
 void run_notes_print(const struct run_summary *s, FILE *f);
 
