@@ -196,6 +196,10 @@ install: all
 experiment: all
 	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
 	$(Q)$(BUILD)/testbed run experiments/$(NAME).json --draw $(ARGS)
+report: all
+	$(Q)$(BUILD)/testbed report --tables README.md --tables results/performance.md $(ARGS)
+artifact: all
+	$(Q)$(BUILD)/testbed artifact --budget $(or $(BUDGET),120m) $(ARGS)
 figures:
 	$(Q)for f in $(if $(NAME),paper-figs/$(NAME).py,$(wildcard paper-figs/*.py)); do $(PYTHON) $$f || exit 1; done
 list: all
@@ -204,7 +208,7 @@ else
 ifdef DEPS_TRIED
 $(error packages are installed, yet pkg-config, h5dump or $(PYTHON)'s matplotlib and h5py are not found)
 endif
-all test lint bench install experiment figures list: deps
+all test lint bench install experiment report artifact figures list: deps
 	$(Q)$(MAKE) --no-print-directory DEPS_TRIED=1 $@
 endif
 deps:
@@ -216,6 +220,8 @@ make test                   Run all tests. MODULE=kv: those of one folder of tes
 make lint                   Check the sources against the rules of tests/lint/.
 make bench                  Measure operators, prefill and decode. ARGS="--help" lists options.
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
+make report                 Write results/report/index.html about all records, and the tables of README.
+make artifact BUDGET=120m   Run what fits into the time, then check and report. ARGS=--resume: continue.
 make figures                Draw all figures from the newest results. NAME=S: one of them.
 make list                   List the experiments with their cost.
 make install PREFIX=DIR     Install programs, their data and man pages; default /usr/local.
@@ -234,6 +240,6 @@ clean:
 ifneq ($(HAVE),yes)
 .NOTPARALLEL:
 endif
-.PHONY: all help deps test lint bench install experiment figures list clean FORCE
+.PHONY: all help deps test lint bench install experiment report artifact figures list clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -13,7 +13,7 @@ BARS = [("estimated_flop_per_byte", "FLOP/byte (estimated)", True), ("estimated_
         ("estimated_gflops", "GFLOP/s (estimated)", False),
         ("estimated_cycles_per_tok", "Ticks of the constant clock\na token (estimated)", True)]
 OTHERS = ["sde_steps", "sde_tok", "sde_weight_bytes", "sde_kv_bytes", "sde_flop", "sde_wait_s",
-          "sde_equal", "estimated_bytes_per_tok", "estimated_tick_ghz", "page_faults",
+          "estimated_bytes_per_tok", "estimated_tick_ghz", "page_faults",
           "context_switches", "task_clock_s", "callgrind_instructions_per_tok", "callgrind_ll_mpki"]
 
 

@@ -252,6 +252,7 @@ static int sandwich_open(struct sut **out, const json_t *config, sut_event_fn on
         rc = get_plan(s);
     if (rc != OK)
         goto out;
+    serve_warn_one_seq(&s->o.serve, "system.max_seqs");
     if (pthread_create(&s->thread, NULL, engine_main, s) != 0) {
         rc = err_set(ERR_IO, "sandwich: cannot start its thread");
         goto out;
@@ -345,13 +346,17 @@ static json_t *configuration(const json_t *described)
 {
     const json_t *plan = json_object_get(described, "plan");
     const json_t *schedules = json_object_get(described, "schedules");
-    char prefill[96], decode[96];
+    int n_tuned = (int)json_integer_value(json_object_get(schedules, "n_tuned"));
+    char prefill[96], decode[96], hash[32] = "";
 
     phase_text(prefill, json_object_get(plan, "prefill"));
     phase_text(decode, json_object_get(plan, "decode"));
-    return json_sprintf("prefill %s; decode %s; CPUs %s; %d tuned schedules; %s", prefill,
-                        decode, json_string_value(json_object_get(plan, "cpus")),
-                        (int)json_integer_value(json_object_get(schedules, "n_tuned")),
+    if (n_tuned > 0)
+        snprintf(hash, sizeof(hash), " (%s)",
+                 json_string_value(json_object_get(schedules, "hash")));
+    return json_sprintf("prefill %s; decode %s; CPUs %s; %d tuned schedules%s; %s",
+                        prefill, decode, json_string_value(json_object_get(plan, "cpus")),
+                        n_tuned, hash,
                         json_string_value(json_object_get(plan, "policy")));
 }
 

@@ -1,6 +1,6 @@
 /* Read bandwidth of blocks in random order against the same blocks in sequence: what it
  * costs to scatter keys and values over memory, by the size of what stays together. On
- * memory that wants sequences (ODMA's RACM) the factor is 0.3 to 0.7.   Paper: ODMA 2. */
+ * memory that wants sequences (ODMA's RACM) the factor is 0.3 to 0.7.   Paper: ODMA 2.2. */
 #include <stdatomic.h>
 #include <stdio.h>
 

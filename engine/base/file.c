@@ -67,6 +67,59 @@ int file_stream(FILE **f, const char *path)
     return err_set(ERR_NOMEM, "%s: no memory to open it", path);
 }
 
+/* The whole of fd, which may be a pipe or a /proc file with no honest size. */
+static int read_all(int fd, const char *path, size_t max_bytes, char **out, size_t *n_out)
+{
+    size_t cap = 0, n = 0;
+    char *buf = NULL, *grown;
+    ssize_t got;
+
+    for (;;) {
+        if (n == cap) {
+            cap = cap ? cap * 2 : 64 * 1024;
+            cap = cap > max_bytes ? max_bytes + 1
+                                  : cap; /* one more shows that it is too long */
+            grown = mem_resize(MEM_OTHER, buf, cap, 1);
+            if (!grown) {
+                mem_free(buf);
+                return err_prefix(ERR_NOMEM, "%s", path);
+            }
+            buf = grown;
+        }
+        got = read(fd, buf + n, cap - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            mem_free(buf);
+            return err_set(ERR_IO, "%s: cannot read: %m", path);
+        }
+        if (got == 0)
+            break;
+        n += (size_t)got;
+        if (n > max_bytes) {
+            mem_free(buf);
+            return err_set(ERR_LIMIT, "%s: larger than the limit of %zu bytes", path,
+                           max_bytes);
+        }
+    }
+    *out = buf;
+    *n_out = n;
+    return OK;
+}
+
+int file_read(char **out, size_t *n, const char *path, size_t max_bytes)
+{
+    int fd, rc = file_open(&fd, path);
+
+    *out = NULL;
+    *n = 0;
+    if (rc != OK)
+        return rc;
+    rc = read_all(fd, path, max_bytes, out, n);
+    close(fd);
+    return rc;
+}
+
 bool file_peek(const char *path, void *out, size_t n)
 {
     struct stat st;
@@ -103,6 +156,20 @@ int file_make_dirs(const char *dir)
     }
     mem_free(path);
     return rc;
+}
+
+int file_check_dir(const char *dir)
+{
+    struct stat st;
+
+    TRY(file_make_dirs(dir));
+    if (stat(dir, &st) != 0)
+        return err_set(ERR_IO, "%s: cannot open the folder: %m", dir);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(ERR_IO, "%s: expected a folder, found a file", dir);
+    if (access(dir, W_OK | X_OK) != 0)
+        return err_set(ERR_IO, "%s: cannot write into the folder: %m", dir);
+    return OK;
 }
 
 int file_sync_dir(const char *dir)

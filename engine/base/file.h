@@ -20,6 +20,9 @@
 MUST int file_open(int *fd, const char *path);
 /* The same as a stream; fclose(*f) by the caller, NULL on error. */
 MUST int file_stream(FILE **f, const char *path);
+/* The whole of a regular file of at most `max_bytes`. *out: *n bytes without a NUL behind
+ * them, mem_free(); NULL on error. As file_open(); ERR_LIMIT: it is longer. */
+MUST int file_read(char **out, size_t *n, const char *path, size_t max_bytes);
 /* The first n bytes of a regular file, for probes: false if it is none or is shorter. Sets
  * no error. */
 bool file_peek(const char *path, void *out, size_t n);
@@ -35,6 +38,9 @@ MUST int file_check_target(const char *path, const char *input);
 
 /* Make the folder and its parents; one that exists is fine. */
 MUST int file_make_dirs(const char *dir);
+/* Make the folder; OK: files can be made in it. ERR_IO. For programs that work for long
+ * before they write. */
+MUST int file_check_dir(const char *dir);
 /* Make the folders above `path`. */
 MUST int file_make_parents(const char *path);
 

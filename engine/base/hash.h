@@ -35,4 +35,14 @@ static inline uint64_t hash_u64(uint64_t x)
  * text in pieces of 7 bytes. */
 uint64_t hash_bytes(const void *p, size_t n);
 
+/* FNV-1a of a text, continued from h: the same in every process, so it may be written and
+ * printed. It is no defence against chosen texts. */
+#define HASH_FNV1A UINT64_C(0xcbf29ce484222325) /* h to begin with */
+static inline uint64_t hash_fnv1a(uint64_t h, const char *text)
+{
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return h;
+}
+
 #endif

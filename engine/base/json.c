@@ -1,13 +1,12 @@
 #include "base/json.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/name.h"
@@ -93,57 +92,13 @@ int json_read_text(json_t **out, const char *text, size_t n, const char *where)
     return rc == OK ? json_read_own(out, text, n, where) : rc;
 }
 
-/* The whole of fd, which may be a pipe or a /proc file with no honest size. */
-static int read_all(int fd, const char *path, size_t max_bytes, char **out, size_t *n_out)
-{
-    size_t cap = 0, n = 0;
-    char *buf = NULL, *grown;
-    ssize_t got;
-
-    for (;;) {
-        if (n == cap) {
-            cap = cap ? cap * 2 : 64 * 1024;
-            cap = cap > max_bytes ? max_bytes + 1
-                                  : cap; /* one more shows that it is too long */
-            grown = mem_resize(MEM_OTHER, buf, cap, 1);
-            if (!grown) {
-                mem_free(buf);
-                return err_prefix(ERR_NOMEM, "%s", path);
-            }
-            buf = grown;
-        }
-        got = read(fd, buf + n, cap - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            mem_free(buf);
-            return err_set(ERR_IO, "%s: cannot read: %m", path);
-        }
-        if (got == 0)
-            break;
-        n += (size_t)got;
-        if (n > max_bytes) {
-            mem_free(buf);
-            return err_set(ERR_LIMIT, "%s: larger than the limit of %zu bytes", path,
-                           max_bytes);
-        }
-    }
-    *out = buf;
-    *n_out = n;
-    return OK;
-}
-
 int json_read_file(json_t **out, const char *path, size_t max_bytes)
 {
     char *text = NULL;
     size_t n = 0;
-    int fd, rc = file_open(&fd, path);
+    int rc = file_read(&text, &n, path, max_bytes);
 
     *out = NULL;
-    if (rc != OK)
-        return rc;
-    rc = read_all(fd, path, max_bytes, &text, &n);
-    close(fd);
     if (rc == OK)
         rc = json_read_text(out, text, n, path);
     mem_free(text);
@@ -221,14 +176,11 @@ json_t *json_warnings_take(void)
 
 int json_checksum(const json_t *j, char out[17])
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
     char *text = json_text(j, JSON_COMPACT | JSON_SORT_KEYS);
 
     if (!text)
         return ERR_NOMEM;
-    for (const char *p = text; *p; p++)
-        h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
-    snprintf(out, 17, "%016llx", (unsigned long long)h);
+    snprintf(out, 17, "%016llx", (unsigned long long)hash_fnv1a(HASH_FNV1A, text));
     mem_free(text);
     return OK;
 }

@@ -15,6 +15,7 @@
 
 #define WORD_MAX_BYTES 64
 #define ROWS_MAX       256
+#define SECONDS_MAX    1e7 /* four months: longer is a slip */
 
 /* --- rows */
 
@@ -383,4 +384,23 @@ json_t *opt_to_json(const struct opt_row *table, const void *s)
     if (!obj)
         err_set(ERR_NOMEM, "out of memory rendering options");
     return obj;
+}
+
+int opt_seconds(double *out, const char *word, const char *where)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}};
+    char *end = NULL;
+    double n = strtod(word, &end);
+
+    for (size_t i = 0; end != word && i < sizeof(units) / sizeof(units[0]); i++)
+        if (strcmp(end, units[i].unit) == 0 && n > 0 &&
+            n * units[i].seconds < SECONDS_MAX) {
+            *out = n * units[i].seconds;
+            return OK;
+        }
+    return err_set(ERR_ARG, "%s: expected a time such as 90s, 10m or 1h, found \"%s\"",
+                   where, word);
 }

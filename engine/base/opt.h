@@ -76,6 +76,9 @@ MUST int opt_from_argv(const struct opt_row *table, void *s, int argc, char **ar
 MUST int opt_from_json(const struct opt_row *table, void *s, const json_t *obj,
                        const char *where);
 
+/* The seconds in "90", "90s", "10m", "10min" or "1h". `where` as of opt_set(). ERR_ARG. */
+MUST int opt_seconds(double *out, const char *word, const char *where);
+
 /* All members with their present values; a new reference, NULL on ERR_NOMEM. */
 MUST json_t *opt_to_json(const struct opt_row *table, const void *s);
 

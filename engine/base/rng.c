@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/hash.h"
+
 static uint64_t splitmix64(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -12,20 +14,11 @@ static uint64_t splitmix64(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-static uint64_t fnv1a(const char *s)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-
-    for (; *s; s++)
-        h = (h ^ (unsigned char)*s) * 0x100000001b3u;
-    return h;
-}
-
 void rng_init(struct rng *r, uint64_t seed, const char *stream)
 {
     /* The seed is mixed before the name joins it, so that small seeds and similar names
      * do not cancel. Four outputs of splitmix64 are never all zero. */
-    uint64_t state = splitmix64(&seed) ^ fnv1a(stream);
+    uint64_t state = splitmix64(&seed) ^ hash_fnv1a(HASH_FNV1A, stream);
 
     for (int i = 0; i < 4; i++)
         r->s[i] = splitmix64(&state);

@@ -265,7 +265,7 @@ static int check_tune(const struct cli_plan_flags *f)
     if (!f->model || f->threads + f->decode_threads > 0)
         return err_set(ERR_ARG,
                        "--tune needs --model FILE and chooses threads by itself");
-    return cli_seconds_parse(f->budget, &seconds);
+    return opt_seconds(&seconds, f->budget, "--budget");
 }
 
 /* Before the search, which may take a minute. */

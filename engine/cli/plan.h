@@ -36,8 +36,6 @@ MUST int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
 MUST int cli_plan_tune(struct cli_plan_job *j, const struct cli_plan_flags *f,
                        const struct cli_plan_told *told,
                        int (*put)(const struct cli_plan_flags *f, const struct plan *p));
-/* "90", "90s", "10m", "1h". ERR_ARG. */
-MUST int cli_seconds_parse(const char *word, double *seconds);
 
 /* The i-th machine that can be simulated; NULL after the last, or if none is found. */
 const char *cli_plan_machine_name(int i);

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -12,16 +11,16 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/opt.h"
 #include "base/text.h"
 #include "cli/plan.h"
 #include "cli/tune.h"
 #include "plan/pipeline.h"
 
 /* The engine's default steps. */
-#define STEP_TOK   512
-#define COMPARED   5 /* rounds of a tuned schedule and the default one */
-#define BUDGET_MAX 1e7
-#define ROWS_MAX   64
+#define STEP_TOK 512
+#define COMPARED 5 /* rounds of a tuned schedule and the default one */
+#define ROWS_MAX 64
 /* Of a share of the time: preparing operands and comparing come on top of measuring. */
 #define MEASURED_FRAC 0.7
 
@@ -228,25 +227,6 @@ static int make_key(json_t **out, const struct job *j)
 
 /* ---- the command ---- */
 
-int cli_seconds_parse(const char *word, double *seconds)
-{
-    static const struct {
-        const char *unit;
-        double seconds;
-    } units[] = {{"", 1}, {"s", 1}, {"m", 60}, {"min", 60}, {"h", 3600}};
-    char *end = NULL;
-    double n = strtod(word, &end);
-
-    for (size_t i = 0; end != word && i < sizeof(units) / sizeof(units[0]); i++)
-        if (strcmp(end, units[i].unit) == 0 && n > 0 &&
-            n * units[i].seconds < BUDGET_MAX) {
-            *seconds = n * units[i].seconds;
-            return OK;
-        }
-    return err_set(
-        ERR_ARG, "--budget: expected a time such as 90s, 10m or 1h, found \"%s\"", word);
-}
-
 static int64_t longest(const struct plan_trace *t)
 {
     int64_t prompt = plan_point_tok(&t->prompts.v[t->prompts.n - 1]);
@@ -293,7 +273,7 @@ int cli_plan_tune(struct cli_plan_job *plan_job, const struct cli_plan_flags *f,
                                    .ctx = &j};
     struct text path = {0};
     json_t *key = NULL;
-    int rc = cli_seconds_parse(f->budget, &o.budget_s);
+    int rc = opt_seconds(&o.budget_s, f->budget, "--budget");
 
     text_printf(&path, "%s.unfinished", f->out);
     text_put(&path, "", 1);

@@ -73,6 +73,7 @@ static int serve(const struct serve_flags *f)
 
     if (!f->serve.model)
         return err_set(ERR_ARG, "--model is needed: the file of the model to serve");
+    serve_warn_one_seq(&f->serve, "--max-seqs");
     rc = http_bind(&h, &f->http);
     if (rc == OK)
         rc = serve_open_shown(&s, &f->serve, cli_progress, doing);

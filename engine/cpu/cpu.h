@@ -99,6 +99,11 @@ struct cpu_info {
 };
 void cpu_info_get(struct cpu_info *out);
 
+/* Multiply-adds of vec_bits (128 to 512) that a core starts in a cycle: 2, but 1 where
+ * both of its units together compute one of 512 bits (AMD Zen 4). Found out once. */
+int cpu_fma_per_cycle(int vec_bits);
+int cpu_fma_per_cycle_of(const struct cpu_info *info, int vec_bits);
+
 /* A CPU list as "0-3,8", the form of cpusets, numactl and taskset. */
 MUST int cpu_list_parse(const char *text, int *cpus, int max, int *n);
 void cpu_list_print(const int *cpus, int n, char *out, int out_n);

@@ -201,8 +201,10 @@ typedef int (*model_schedule_fn)(void *ctx, const struct kern_variant *v,
  * has no memory for is replaced by the default: the head never splits K, and partial
  * products are bounded. On error nothing has changed. */
 MUST int model_phase_schedules(struct model_phase *p, model_schedule_fn fn, void *ctx);
-/* Bytes of matrices that this phase reads outside the model's packed weights. */
-int64_t model_phase_copied_bytes(const struct model_phase *p);
+/* Bytes of matrices that a step of `to` reads at addresses where no step of `from` reads: what
+ * a switch from one to the other would have to copy or fetch. Both are of one model. */
+int64_t model_phase_moved_bytes(const struct model_phase *from,
+                                const struct model_phase *to);
 
 /* The time that thread 0 spent in each class of operators since the last call (ns). */
 enum model_op_class {

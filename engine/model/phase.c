@@ -1,4 +1,6 @@
 /* Opening and closing a phase: all that its steps need is made here. */
+#include <string.h>
+
 #include "base/mem.h"
 #include "model/impl.h"
 
@@ -284,25 +286,89 @@ void model_phase_region(const struct model_phase *p, const void **at, size_t *by
     *bytes = p->act_bytes;
 }
 
-static int64_t bytes_outside(const struct model *m, const struct kern_mat *w)
-{
-    const char *lo = m->weights, *p = w->data;
+/* The matrices of a layer that rank r of a phase reads; all phases read the model's one head. */
+enum { N_VIEWS = 4 };
 
-    if (model_view_empty(w) || (p >= lo && p + w->bytes <= lo + m->weights_bytes))
-        return 0;
-    return (int64_t)w->bytes;
+static void views_of(const struct model_phase *p, int r, int layer,
+                     const struct kern_mat *out[N_VIEWS])
+{
+    const struct model_view *v = &p->ranks[r].layers[layer];
+    const struct kern_mat *all[N_VIEWS] = {&v->qkv, &v->o, &v->gate_up, &v->down};
+
+    memcpy(out, all, sizeof(all));
 }
 
-int64_t model_phase_copied_bytes(const struct model_phase *p)
+struct piece {
+    const char *lo, *hi;
+};
+
+/* The i-th of the pieces in which a matrix has its bytes; false: it has fewer. A whole unit is
+ * a piece; of a part of a unit each panel is one. */
+static bool piece_of(const struct kern_mat *w, int64_t i, struct piece *out)
 {
-    const struct model *m = p->m;
-    int64_t n = bytes_outside(m, &m->head);
+    int64_t row_bytes = KERN_PANEL * (int64_t)kern_type_bytes(w->type);
+    int64_t unit_rows = (int64_t)w->panel_bytes / row_bytes;
+    int64_t n_whole = w->k_pad / unit_rows, rest = w->k_pad % unit_rows;
+    int64_t panel = i - n_whole;
+    const char *p;
 
-    for (int i = 0; i < p->n_ranks * m->c.n_layers; i++) {
-        const struct model_view *v = &p->views[i];
+    if (model_view_empty(w) || panel >= (rest ? w->n_panels : 0))
+        return false;
+    p = panel < 0 ? kern_mat_at(w, i, 0) : kern_mat_at(w, n_whole, panel);
+    *out = (struct piece){
+        p, p + (panel < 0 ? w->n_panels * (int64_t)w->panel_bytes : rest * row_bytes)};
+    return true;
+}
 
-        n += bytes_outside(m, &v->qkv) + bytes_outside(m, &v->o);
-        n += bytes_outside(m, &v->gate_up) + bytes_outside(m, &v->down);
+/* How far the bytes from `at` on are read by p without a gap; `at`: not at all. *next: where
+ * p begins to read again, if that is below it. */
+static const char *read_up_to(const struct model_phase *p, int layer, const char *at,
+                              const char **next)
+{
+    const struct kern_mat *v[N_VIEWS];
+    const char *end = at;
+    struct piece x;
+
+    for (int r = 0; r < p->n_ranks; r++) {
+        views_of(p, r, layer, v);
+        for (int i = 0; i < N_VIEWS; i++)
+            for (int64_t k = 0; piece_of(v[i], k, &x); k++) {
+                if (x.lo <= at && x.hi > end)
+                    end = x.hi;
+                if (x.lo > at && x.lo < *next)
+                    *next = x.lo;
+            }
     }
+    return end;
+}
+
+static int64_t moved_bytes(const struct model_phase *from, int layer, struct piece x)
+{
+    int64_t n = 0;
+
+    while (x.lo < x.hi) {
+        const char *next = x.hi, *end = read_up_to(from, layer, x.lo, &next);
+
+        if (end == x.lo)
+            n += next - x.lo;
+        x.lo = end > x.lo ? end : next;
+    }
+    return n;
+}
+
+int64_t model_phase_moved_bytes(const struct model_phase *from,
+                                const struct model_phase *to)
+{
+    const struct kern_mat *v[N_VIEWS];
+    struct piece x;
+    int64_t n = 0;
+
+    for (int layer = 0; layer < to->m->c.n_layers; layer++)
+        for (int r = 0; r < to->n_ranks; r++) {
+            views_of(to, r, layer, v);
+            for (int i = 0; i < N_VIEWS; i++)
+                for (int64_t k = 0; piece_of(v[i], k, &x); k++)
+                    n += moved_bytes(from, layer, x);
+        }
     return n;
 }

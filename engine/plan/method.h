@@ -2,7 +2,7 @@
  *
  * One file in plan/method/ ends in one `const struct plan_method plan_method_<stem>`. All
  * answer the same question from the same evaluator, so that a comparison of plans compares
- * methods.   Paper: Sandwich 5, 7.1 (baselines).   Threads: one. */
+ * methods.   Paper: Sandwich 5, 8.1 (baselines).   Threads: one. */
 #ifndef PLAN_METHOD_H
 #define PLAN_METHOD_H
 

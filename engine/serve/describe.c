@@ -189,16 +189,21 @@ static json_t *describe_choice(const struct serve *s)
                      (json_int_t)c->n_steps[SERVE_DECODE]);
 }
 
-/* How many of the schedules in use (matrices x numbers of rows x phases) were tuned. */
+/* How many of the schedules in use (matrices x numbers of rows x phases) were tuned; "hash"
+ * differs where any of them does. */
 static json_t *describe_schedules(const struct serve *s)
 {
     const char *file = s->o.schedules      ? s->o.schedules
                        : s->plan.schedules ? s->o.plan
                                            : NULL;
+    char hash[9];
 
-    return json_pack("{s:o, s:I, s:I}", "file",
+    snprintf(hash, sizeof(hash), "%08x",
+             (unsigned)(s->schedules_hash ^ s->schedules_hash >> 32));
+    return json_pack("{s:o, s:I, s:I, s:s}", "file",
                      file ? json_string_lossy(file) : json_null(), "n_schedules",
-                     (json_int_t)s->n_schedules, "n_tuned", (json_int_t)s->n_tuned);
+                     (json_int_t)s->n_schedules, "n_tuned", (json_int_t)s->n_tuned,
+                     "hash", hash);
 }
 
 static json_t *describe_budget(const struct serve *s)
@@ -232,13 +237,11 @@ static json_t *describe_memory(const struct serve *s)
     return o;
 }
 
-/* What the phases have besides the model's packed weights, and so what changing from one to
- * the other would have to carry. Keys and values have one place for both. */
+/* Bytes of weights that one phase reads and the other does not. */
 static int64_t copied_bytes(const struct serve *s)
 {
-    int64_t n = model_phase_copied_bytes(s->prefill);
-
-    return s->decode == s->prefill ? n : n + model_phase_copied_bytes(s->decode);
+    return model_phase_moved_bytes(s->prefill, s->decode) +
+           model_phase_moved_bytes(s->decode, s->prefill);
 }
 
 /* wait_frac: the share of the time for which a thread waited for the others. */

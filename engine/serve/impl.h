@@ -53,8 +53,10 @@ struct serve {
      * them. */
     struct model_phase *prefill, *decode;
     char model_format[16];
-    /* Where schedules were given: those in use, and those of them that were tuned. */
+    /* Where schedules were given: those in use, those of them that were tuned, and
+     * hash_fnv1a() of the texts of all in use. */
     int64_t n_schedules, n_tuned;
+    uint64_t schedules_hash;
     struct par_timings
         sums[SERVE_N_PHASES]; /* of the choice of an all-reduce; n = 0: none */
     struct kv_pool *pool;

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/procs.h"
@@ -215,6 +216,12 @@ static int tuned_row(void *ctx, const struct kern_variant *v, const struct kern_
 
     t->s->n_schedules += m_max;
     t->s->n_tuned += n_tuned;
+    for (int64_t m = 0; m < m_max && rc == OK; m++) {
+        char text[128];
+
+        kern_schedule_print(&out[m], text, sizeof(text));
+        t->s->schedules_hash = hash_fnv1a(t->s->schedules_hash, text);
+    }
     return rc;
 }
 
@@ -242,6 +249,7 @@ static int open_schedules(struct serve *s)
 {
     int rc;
 
+    s->schedules_hash = HASH_FNV1A;
     if (s->o.schedules && access(s->o.schedules, R_OK) != 0)
         return err_set(ERR_IO, "%s: cannot open: %m",
                        s->o.schedules); /* as a tuner would not */

@@ -1,8 +1,19 @@
 #include "serve/serve.h"
 
+#include <string.h>
+
+#include "base/log.h"
 #include "cpu/cpu.h"
 #include "sched/sched.h"
 #include "tokenizer/tokenizer.h"
+
+void serve_warn_one_seq(const struct serve_opts *o, const char *option)
+{
+    if (o->max_seqs == 1 && o->policy && strcmp(o->policy, "fcfs") != 0)
+        log_warning("one_sequence", 1, 2,
+                    "policy %s serves requests one at a time, because %s is 1", o->policy,
+                    option);
+}
 
 static const char *policy_name(int i)
 {

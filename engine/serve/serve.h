@@ -87,6 +87,10 @@ struct serve_request {
 /* Called while the weights are packed: done_bytes of all_bytes are packed. */
 typedef void (*serve_progress_fn)(void *ctx, int64_t done_bytes, int64_t all_bytes);
 
+/* Warn where a policy that batches requests was asked for, but max_seqs is 1. `option` is
+ * what the user calls max_seqs. */
+void serve_warn_one_seq(const struct serve_opts *o, const char *option);
+
 /* Open the engine. *out: owned by the caller, closed with serve_close(). */
 MUST int serve_open(struct serve **out, const struct serve_opts *o);
 /* The same. `progress`, if not NULL, is called while weights are packed. */

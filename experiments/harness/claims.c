@@ -9,6 +9,7 @@
 #include "base/name.h"
 #include "experiments/harness/claim_rule.h"
 #include "experiments/harness/export.h"
+#include "experiments/harness/export_notes.h"
 
 #define CLAIMS_BYTES ((size_t)1 << 20)
 
@@ -164,30 +165,10 @@ void claims_fini(struct claims *c)
 int claim_record(json_t **out, const char *experiment)
 {
     char path[1024];
-    json_t *latest = NULL;
-    const char *file = NULL;
-    int rc;
+    int rc = export_latest(path, sizeof(path), experiment);
 
     *out = NULL;
-    snprintf(path, sizeof(path), "results/%s/latest.json", experiment);
-    rc = json_read_file(&latest, path, CLAIMS_BYTES);
-    if (rc == OK)
-        rc = json_get_str(latest, "file", &file, path);
-    if (rc == OK && strchr(file, '/'))
-        rc = err_set(ERR_FORMAT, "%s: file: expected a name in this folder, found \"%s\"",
-                     path, file);
-    if (rc == OK) {
-        snprintf(path, sizeof(path), "results/%s/%s", experiment, file);
-        rc = export_head(out, path);
-    }
-    if (rc == OK && json_object_set_new(*out, "path", json_string_lossy(path)) != 0)
-        rc = err_set(ERR_NOMEM, "%s: out of memory", path);
-    json_decref(latest);
-    if (rc != OK) {
-        json_decref(*out);
-        *out = NULL;
-    }
-    return rc;
+    return rc == OK ? export_head(out, path) : rc;
 }
 
 /* --- the verdict */

@@ -45,9 +45,9 @@ struct claims {
 MUST int claims_read(struct claims *out, const char *path);
 void claims_fini(struct claims *c);
 
-/* The newest record of an experiment, below results/ of the working directory:
- * {"run": {attributes}, "headline": {name: {"value", "unit", "why"}}, "path"}. A new
- * reference. ERR_NOTFOUND: there is none. Others: it is damaged. */
+/* The newest record of an experiment, below results/ of the working directory, as
+ * export_head() reads it. A new reference. ERR_NOTFOUND: there is none. Others: it is
+ * damaged. */
 MUST int claim_record(json_t **out, const char *experiment);
 
 /* The verdict on a claim.

@@ -62,6 +62,32 @@ static void print_header_differences(const struct compare_records *a,
     }
 }
 
+/* What a reader must distrust: each code of a warning, and in how many cells it is. */
+static int print_warnings(char side, const struct compare_records *r, FILE *f)
+{
+    json_t *counts = json_object(), *n;
+    const char *code;
+
+    if (!counts)
+        return err_set(ERR_NOMEM, "out of memory counting warnings");
+    for (size_t i = 0; i < r->n_cells; i++) {
+        const char *p =
+            json_string_value(json_object_get(r->cells[i].attributes, "warned"));
+        char word[64];
+        int bytes;
+
+        for (; p && sscanf(p, "%63s%n", word, &bytes) == 1; p += bytes)
+            json_object_set_new(
+                counts, word,
+                json_integer(1 + json_integer_value(json_object_get(counts, word))));
+    }
+    json_object_foreach(counts, code, n)
+        fprintf(f, "  %c: warning %s in %lld of %zu cells\n", side, code,
+                (long long)json_integer_value(n), r->n_cells);
+    json_decref(counts);
+    return OK;
+}
+
 /* A setting of the job, or what a server says of itself. */
 static bool is_setting(const char *name)
 {
@@ -356,6 +382,8 @@ int compare_report(struct compare_totals *out, const struct compare_records *a,
     print_side('B', b, f);
     TRY(check_machines(a, b, o->across_machines, f));
     print_header_differences(a, b, f);
+    TRY(print_warnings('A', a, f));
+    TRY(print_warnings('B', b, f));
     for (size_t i = 0; i < a->n_cells; i++) {
         const struct compare_cell *first = &a->cells[i];
         const struct compare_cell *other = find_cell(b, first->setting);

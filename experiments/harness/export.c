@@ -322,9 +322,12 @@ static void json_full(const struct export_result *r, FILE *f)
 
 static void head(const struct export_result *r, FILE *f)
 {
-    json_t *doc = json_pack("{s:O s:O}", "run", r->root, "headline", r->headline);
-    char *text = doc ? json_text(doc, JSON_COMPACT) : NULL;
+    json_t *doc = export_read_notes(r);
+    char *text = NULL;
 
+    if (json_object_set(doc, "run", r->root) == 0 &&
+        json_object_set(doc, "headline", r->headline) == 0)
+        text = json_text(doc, JSON_COMPACT);
     need(text);
     fputs(text, f);
 }
@@ -543,6 +546,11 @@ int export_head(json_t **out, const char *path)
     if (rc == OK)
         rc = json_read_text(out, text, n, path);
     mem_free(text);
+    if (rc == OK && json_object_set_new(*out, "path", json_string_lossy(path)) != 0) {
+        json_decref(*out);
+        *out = NULL;
+        rc = err_set(ERR_NOMEM, "%s: out of memory", path);
+    }
     return rc;
 }
 

@@ -32,10 +32,11 @@ MUST int export_print(const char *h5_path, enum export_format format, FILE *f);
 MUST int export_text(const char *h5_path, enum export_format format, char **text,
                      size_t *n);
 
-/* What stands at its top, without the cells: {"run": {scalar attributes}, "headline": {name:
- * {"value" (null: missing), "unit", "better", "why"}}}. A new reference, NULL on error; errors
- * as of export_print(). */
-MUST int export_head(json_t **out, const char *h5_path);
+/* What a reader looks at first: {"path", "run": {scalar attributes}, "headline": {name:
+ * {"value" (null: missing), "unit", "better", "why", "lo", "hi"}}, and what
+ * export_read_notes() says of cells, warnings and the machine. A new reference, NULL on
+ * error; errors as of export_print(). */
+MUST int export_head(json_t **out, const char *path);
 
 /* Write it to the file `out`, which is replaced only by a whole export. ERR_ARG: `out` is
  * the result itself or not a regular file. */

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/child.h"
+#include "base/json.h"
 #include "base/mem.h"
 
-#define TEXT_MAX ((size_t)1 << 20)
+#define TEXT_MAX     ((size_t)1 << 20)
+#define DOCUMENT_MAX ((size_t)64 << 20)
 /* No deflated byte becomes more than 1032. */
 #define INFLATE_MAX 1100
 
@@ -252,6 +254,195 @@ json_t *export_read_cells(const struct export_result *r)
         if (json_array_append_new(list, export_read_cell(r, i)) != 0)
             need(NULL, r);
     return list;
+}
+
+/* --- documents, and what they hold for a reader of the headlines */
+
+/* mem_free(); NULL: there is none. */
+static char *read_text(const struct export_result *r, hid_t loc, const char *name)
+{
+    hid_t dataset, type, space;
+    size_t n;
+    char *text;
+
+    if (H5Lexists(loc, name, H5P_DEFAULT) <= 0)
+        return NULL;
+    dataset = H5Dopen2(loc, name, H5P_DEFAULT);
+    type = dataset >= 0 ? H5Dget_type(dataset) : -1;
+    space = dataset >= 0 ? H5Dget_space(dataset) : -1;
+    n = type >= 0 ? H5Tget_size(type) : 0;
+    if (n == 0 || n > DOCUMENT_MAX || H5Tget_class(type) != H5T_STRING ||
+        H5Tis_variable_str(type) != 0 || H5Sget_simple_extent_npoints(space) != 1 ||
+        !is_stored(r, dataset, 1, n))
+        damaged(r, name, "a text");
+    text = need(mem_new(MEM_HARNESS, n + 1, 1), r);
+    if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
+        damaged(r, name, "a readable text");
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Dclose(dataset);
+    return text;
+}
+
+/* New reference; NULL: there is none. */
+static json_t *read_document(const struct export_result *r, hid_t loc, const char *name)
+{
+    char *text = read_text(r, loc, name);
+    json_t *doc = NULL;
+
+    if (text && json_read_text(&doc, text, strlen(text), name) != OK)
+        child_exit(err_prefix(ERR_FORMAT, "%s", r->path));
+    mem_free(text);
+    return doc;
+}
+
+static void count_one(const struct export_result *r, json_t *counts, const char *name)
+{
+    const json_int_t n = json_integer_value(json_object_get(counts, name));
+
+    set(r, counts, name, json_integer(n + 1));
+}
+
+static double miss(const json_t *warning)
+{
+    return fabs(json_number_value(json_object_get(warning, "observed")) -
+                json_number_value(json_object_get(warning, "threshold")));
+}
+
+/* `of_cell`: the codes that this cell has been counted for. */
+static void take_warning(const struct export_result *r, json_t *all, json_t *of_cell,
+                         const json_t *w)
+{
+    static const char *const members[] = {"observed", "threshold", "text"};
+    const char *code = json_string_value(json_object_get(w, "code"));
+    json_t *worst;
+
+    if (!code)
+        return;
+    worst = json_object_get(all, code);
+    if (!worst) {
+        worst = need(json_object(), r);
+        set(r, all, code, worst);
+    }
+    if (!json_object_get(worst, "text") || miss(w) > miss(worst))
+        for (int i = 0; i < 3; i++) {
+            json_t *v = json_object_get(w, members[i]);
+
+            set(r, worst, members[i], v ? json_incref(v) : json_null());
+        }
+    if (!json_object_get(of_cell, code))
+        count_one(r, worst, "n_cells");
+    set(r, of_cell, code, json_true());
+}
+
+/* {kind: {name: true}} of one array of a cell, where it names its kind. */
+static herr_t note_evidence(hid_t group, const char *name, const H5L_info_t *info,
+                            void *ctx)
+{
+    struct taken *t = ctx;
+    hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT), a = -1;
+    json_t *kind = NULL, *names;
+
+    (void)info;
+    if (dataset >= 0 && H5Aexists(dataset, "evidence") > 0)
+        a = H5Aopen(dataset, "evidence", H5P_DEFAULT);
+    if (a >= 0)
+        kind = attribute_value(t->r, a);
+    if (json_is_string(kind)) {
+        names = json_object_get(t->obj, json_string_value(kind));
+        if (!names) {
+            names = need(json_object(), t->r);
+            set(t->r, t->obj, json_string_value(kind), names);
+        }
+        set(t->r, names, name, json_true());
+    }
+    json_decref(kind);
+    if (a >= 0)
+        H5Aclose(a);
+    if (dataset >= 0)
+        H5Dclose(dataset);
+    return 0;
+}
+
+static void note_series(const struct export_result *r, json_t *notes, hid_t cell)
+{
+    struct taken t = {r, json_object_get(notes, "series")};
+    hid_t group = H5Lexists(cell, "series", H5P_DEFAULT) > 0
+                      ? H5Gopen2(cell, "series", H5P_DEFAULT)
+                      : -1;
+    hsize_t at = 0;
+
+    if (group < 0)
+        return;
+    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, note_evidence, &t) < 0)
+        damaged(r, "series", "a group of arrays");
+    H5Gclose(group);
+}
+
+static void take_cell(const struct export_result *r, json_t *notes, size_t index)
+{
+    hid_t cell = open_cell(r, index),
+          a = H5Aexists(cell, "state") > 0 ? H5Aopen(cell, "state", H5P_DEFAULT) : -1;
+    json_t *state = a >= 0 ? attribute_value(r, a) : NULL;
+    json_t *doc = read_document(r, cell, "attributes_json");
+    json_t *of_cell = need(json_object(), r), *w;
+    const char *name = json_string_value(state);
+    const char *why = json_string_value(json_object_get(doc, "error"));
+    size_t i;
+
+    count_one(r, json_object_get(notes, "cells"), name ? name : "?");
+    if (name && strcmp(name, "done") != 0)
+        count_one(r, json_object_get(notes, "left_out"), why ? why : name);
+    json_array_foreach(json_object_get(doc, "warnings"), i, w)
+        take_warning(r, json_object_get(notes, "warnings"), of_cell, w);
+    note_series(r, notes, cell);
+    json_decref(of_cell);
+    json_decref(doc);
+    json_decref(state);
+    if (a >= 0)
+        H5Aclose(a);
+    H5Gclose(cell);
+}
+
+/* The first `<info name="NAME" value="VALUE"/>` of the topology; NULL: there is none. */
+static json_t *topology_info(const char *xml, const char *name)
+{
+    char mark[80];
+    const char *at;
+
+    snprintf(mark, sizeof(mark), "<info name=\"%s\" value=\"", name);
+    at = strstr(xml, mark);
+    at = at ? at + strlen(mark) : NULL;
+    return at ? json_stringn_lossy(at, strcspn(at, "\"<")) : NULL;
+}
+
+static json_t *cpu_of_topology(const struct export_result *r)
+{
+    char *xml = read_text(r, r->cells, "/hwloc_xml");
+    json_t *cpu = need(json_object(), r);
+    json_t *family = xml ? topology_info(xml, "CPUFamilyNumber") : NULL;
+    json_t *model = xml ? topology_info(xml, "CPUModelNumber") : NULL;
+
+    if (family)
+        set(r, cpu, "family", family);
+    if (model)
+        set(r, cpu, "model", model);
+    mem_free(xml);
+    return cpu;
+}
+
+json_t *export_read_notes(const struct export_result *r)
+{
+    json_t *notes = need(
+        json_pack("{s:{} s:{} s:{} s:{}}", "cells", "left_out", "warnings", "series"), r);
+    json_t *card = read_document(r, r->cells, "/machine_card_json");
+
+    for (size_t i = 0; i < r->n_cells; i++)
+        take_cell(r, notes, i);
+    set(r, notes, "cpu", cpu_of_topology(r));
+    if (card)
+        set(r, notes, "machine_card", card);
+    return notes;
 }
 
 /* --- requests */

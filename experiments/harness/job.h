@@ -107,6 +107,10 @@ MUST int job_from_json(struct job **out, const json_t *root, const char *stem,
                        const char *where, const struct job_read_opts *o);
 void job_free(struct job **j);
 
+/* The names of the experiments that come with the program, sorted: an array of texts, a new
+ * reference, NULL on error. ERR_IO: their folder cannot be read. */
+MUST int job_names(json_t **out);
+
 const char *job_evidence_name(const struct job *j);
 /* Seconds that open-loop cells take by their own schedule; NaN when a cell is closed
  * loop. */

@@ -109,6 +109,15 @@ static int run_verb(int verb, int argc, char **argv)
     return status;
 }
 
+int verb_call(const char *name, int argc, char **argv)
+{
+    for (int i = 0; verbs[i]; i++)
+        if (strcmp(verbs[i]->name, name) == 0)
+            return run_verb(i, argc, argv);
+    err_set(ERR_NOTFOUND, "no verb \"%s\"", name);
+    return verb_fail(VERB_USAGE);
+}
+
 static const char *verb_name(int i)
 {
     return i < n_verbs() ? verbs[i]->name : NULL;

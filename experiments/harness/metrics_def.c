@@ -459,17 +459,6 @@ static double little_l(const struct metrics_work *w, const char **why)
     return metrics_ratio(area, span, why, "the cell took no time");
 }
 
-/* Arrival rate times mean stay: equal to little_l by Little's law. */
-static double little_lambda_w(const struct metrics_work *w, const char **why)
-{
-    double stay = 0;
-
-    for (size_t i = 0; i < w->n_measured; i++)
-        stay +=
-            (double)(w->measured[i]->done_ns - w->measured[i]->intended_ns) / NS_PER_S;
-    return metrics_ratio(stay, w->duration_s, why, "the cell took no time");
-}
-
 /* clang-format off */
 const struct metrics_def metrics_defs[] = {
     {"ttft_ms", "ms", "lower",
@@ -544,10 +533,7 @@ const struct metrics_def metrics_defs[] = {
      "prefill_gflops / measured peak of the machine for the weights' type", prefill_peak, 0},
     {"identity_e2e_error_ms", "ms", "lower",
      "check: largest |e2e - (ttft + sum of |itl|)| of a completed request", identity_e2e, 0},
-    {"little_l", "", "", "check: time average of the number of requests in the system",
-     little_l, 0},
-    {"little_lambda_w", "", "", "check: arrival rate x mean stay, equal to little_l",
-     little_lambda_w, 0},
+    {"little_l", "", "", "time average of the number of requests in the system", little_l, 0},
     {0},
 };
 

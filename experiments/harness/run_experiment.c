@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -287,7 +288,10 @@ int run_experiment(struct run_outcome *out, const struct job *j,
     *out = (struct run_outcome){0};
     while (log_warnings_take(&stale, 1) > 0)
         ; /* from before this run: no cell's */
-    rc = job_prepare(j, report, NULL);
+    /* Before minutes of preparing and measuring. */
+    rc = file_check_dir(o->out_dir);
+    if (rc == OK)
+        rc = job_prepare(j, report, NULL);
     if (rc == OK)
         rc = open_session(&s);
     for (int i = 0; i < j->n_cells && rc == OK; i++) {

@@ -293,7 +293,6 @@ static void warn_overload(const struct cell *c)
 
 static void judge(const struct run_session *s, struct cell *c)
 {
-    double l = value(c, "little_l"), lambda_w = value(c, "little_lambda_w");
     double late = value(c, "p90_lateness_ms");
 
     if (value(c, "n_completed") == 0 && !c->trial) /* a trial's rate may be too high */
@@ -303,9 +302,6 @@ static void judge(const struct run_session *s, struct cell *c)
         snprintf(c->invalid, sizeof(c->invalid),
                  "token times contradict each other by %g ms",
                  value(c, "identity_e2e_error_ms"));
-    else if (fabs(l - lambda_w) > 1e-6 * fabs(l))
-        snprintf(c->invalid, sizeof(c->invalid), "Little's law: L %g, lambda W %g", l,
-                 lambda_w);
     if (late > c->load.lateness_warn_ms)
         log_warning("lateness", late, c->load.lateness_warn_ms,
                     "%s: our own sending was late by %.2f ms (p90): latencies from the "

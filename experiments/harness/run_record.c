@@ -3,6 +3,25 @@
 #include "experiments/harness/run_session.h"
 
 #include "base/json.h"
+#include "base/text.h"
+
+/* The codes of the warnings, each once, as one text: a list is no attribute in HDF5, where a
+ * table of cells and `testbed compare` look for them. */
+static json_t *codes_of(const json_t *warnings)
+{
+    json_t *codes = json_object(), *w, *text;
+    struct text t = {0};
+    const char *code;
+    size_t i;
+
+    json_array_foreach(warnings, i, w)
+        json_object_set(codes, json_string_value(json_object_get(w, "code")), w);
+    json_object_foreach(codes, code, w) text_printf(&t, "%s%s", t.n ? " " : "", code);
+    text = t.rc == OK ? json_stringn(t.p ? t.p : "", t.n) : NULL;
+    text_fini(&t);
+    json_decref(codes);
+    return text;
+}
 
 static json_t *attributes(const struct job_cell *c, const struct record_cell *r,
                           const char *error)
@@ -17,6 +36,8 @@ static json_t *attributes(const struct job_cell *c, const struct record_cell *r,
     json_object_set(a, "axes", c->axes);
     json_object_set_new(a, "repeat", json_integer(c->repeat));
     json_object_set_new(a, "label", json_string_lossy(c->label));
+    if (json_array_size(warnings) > 0)
+        json_object_set_new(a, "warned", codes_of(warnings));
     json_object_set_new(a, "warnings", warnings);
     if (r->state == RECORD_DONE)
         json_object_update(a, (json_t *)r->attributes);

@@ -43,6 +43,15 @@ void run_resume_remember(int argc, char **argv)
     text_fini(&t);
 }
 
+void run_resume_add(const char *word)
+{
+    const size_t n =
+        strcspn(resume_line + (*resume_line == '\n'), "\n") + (*resume_line == '\n');
+
+    if (!strstr(resume_line, word))
+        snprintf(resume_line + n, sizeof(resume_line) - n, " %s\n", word);
+}
+
 void run_resume_report(int sig)
 {
     (void)sig;

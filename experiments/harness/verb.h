@@ -41,6 +41,10 @@ int verb_fail(int status);
  * usage. */
 int verb_end(int rc);
 
+/* Do what the verb `name` does with these words, for verbs that end in others. Returns its exit
+ * status; errors are printed. */
+int verb_call(const char *name, int argc, char **argv);
+
 #define VERB_SMOKE_ROW                                                                   \
     OPT_ROW(BOOL, smoke, "false", "Use the job's smoke section: small and quick.")
 

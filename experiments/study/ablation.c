@@ -1,7 +1,7 @@
 /* One optimization after the other on this host: one plan with the master's all-reduce for
  * both phases; the better all-reduce; a service configuration for each phase; tuned
  * schedules; and with K split. All in turn in the same cell.
- * Paper: Sandwich 8.3, Table 1. */
+ * Paper: Sandwich 8.4, Table 1. */
 #include <math.h>
 #include <string.h>
 

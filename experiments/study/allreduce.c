@@ -1,5 +1,5 @@
 /* The all-reduce among ranks: every algorithm on the same ranks, in turn, for one size of
- * message.   Paper: Sandwich 5.3 and 7.2. */
+ * message.   Paper: Sandwich 7.2. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -237,6 +237,20 @@ static int trial(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
+/* The raw times; of the bandwidth also the first round, which warms up. */
+static void report_rounds(struct study_cell *c, const struct found *f)
+{
+    static const char *const names[N_MEASURED] = {[ROOF] = "roof_s", [DECODE] = "step_s"};
+
+    for (int i = 0; i < N_MEASURED; i++) {
+        int n;
+        const double *each = measure_times(f->rounds, i, &n);
+
+        study_series(c, names[i], "s", each, (size_t)n);
+    }
+    study_series(c, "read_gbps", "GB/s", f->gbps, (size_t)f->n_reads);
+}
+
 static void report_speed(struct study_cell *c, const struct found *f)
 {
     double n = (double)f->o->batch, bytes = step_bytes(f), flop = step_flop(f);
@@ -262,6 +276,7 @@ static void report_speed(struct study_cell *c, const struct found *f)
     };
 
     STUDY_VALUES(c, all, "the machine card has no peak that can be trusted");
+    report_rounds(c, f);
 }
 
 static void report_shares(struct study_cell *c, struct found *f)

@@ -1,5 +1,5 @@
 /* How the rate of a GEMM grows as one side of its computation slice does.
- * Paper: Sandwich 2 and 6, Fig. 2b. */
+ * Paper: Sandwich 3.2 and 6, Fig. 2b. */
 #include <math.h>
 #include <string.h>
 

@@ -57,8 +57,6 @@ static const struct study_metric metrics[] = {
     {"sde_flop", "FLOP", "", "engine through PAPI: floating-point operations"},
     {"sde_wait_s", "s", "",
      "engine through PAPI: time that a thread waited for the others, the mean"},
-    {"sde_equal", "", "higher",
-     "1: PAPI reads exactly the totals that the engine accounts"},
     {"estimated_bytes_per_tok", "B/tok", "",
      "bytes of weights, keys and values read / tokens"},
     {"estimated_flop_per_byte", "FLOP/B", "", "arithmetic intensity of the steps"},
@@ -125,6 +123,8 @@ static void report_raw(const struct study_counted *w, struct study_cell *out)
     study_series(out, "raw_running_ns", "ns", running, n);
 }
 
+/* The export of the engine's own totals. That they come back unchanged says nothing about
+ * whether they are right. */
 static void report_sde(const struct study_counted *w, struct study_cell *out)
 {
     static const struct {
@@ -133,15 +133,9 @@ static void report_sde(const struct study_counted *w, struct study_cell *out)
     } said[STUDY_N_TOTALS] = {{"sde_steps", 1},        {"sde_tok", 1},
                               {"sde_weight_bytes", 1}, {"sde_kv_bytes", 1},
                               {"sde_flop", 1},         {"sde_wait_s", 1e-9}};
-    bool equal = true;
 
-    for (int i = 0; i < STUDY_N_TOTALS; i++) {
-        const char *own = (const char *)&w->own + study_totals[i].offset;
-
-        equal &= w->totals[i].value == (double)*(const int64_t *)own;
+    for (int i = 0; i < STUDY_N_TOTALS; i++)
         report(out, said[i].name, &w->totals[i], said[i].unit);
-    }
-    study_value(out, "sde_equal", equal, NULL);
 }
 
 static void report_estimates(const struct study_counted *w, struct study_cell *out)

@@ -135,6 +135,10 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
 
     STUDY_VALUES(c, all, "no machine card with that bound");
     study_series(c, "step_s_each", "s", each, n);
+    study_series(c, "share_linear_each", "", f->linear, n);
+    study_series(c, "share_attention_each", "", f->attention, n);
+    study_series(c, "share_memory_each", "", f->memory, n);
+    study_series(c, "wait_frac_each", "", f->wait, n);
     study_engine_report(c, &f->engine);
 }
 

@@ -1,7 +1,7 @@
 /* The best configurations of this host, each really tuned and replayed: what keeping more of
  * them costs and gives. It runs `sandwich plan --tune` as a user does, for each k from nothing,
  * and reads the plan, which lists all that was tried on the trace, in turn.
- *   Paper: Sandwich 8.3, Table 2. */
+ *   Paper: Sandwich 8.4, Table 2. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* One way to use a simulated machine's cores, priced: which cores are left out, and how
- * many ranks share the rest.   Paper: Sandwich 3.1, Fig. 3. */
+ * many ranks share the rest.   Paper: Sandwich 3.3, Fig. 3. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

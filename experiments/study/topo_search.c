@@ -1,5 +1,5 @@
 /* The search for a phase's cores on a simulated machine: what it finds, what it costs,
- * and what is lost when a part of it is left out.   Paper: Sandwich 5.2, Tables 2, 4. */
+ * and what is lost when a part of it is left out.   Paper: Sandwich 5.2, 8.4, B, Tables 2 and 4. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* What tuning one matrix costs and what it gives, by one policy.
- * Paper: Sandwich 8.2, Tables 3 and 4. */
+ * Paper: Sandwich 8.4, B, Tables 3 and 4. */
 #include <math.h>
 #include <string.h>
 

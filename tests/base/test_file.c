@@ -125,6 +125,24 @@ static void only_files_are_read(void **state)
     fclose(f);
 }
 
+static void files_are_read_whole(void **state)
+{
+    char path[600], *bytes;
+    size_t n;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/whole", test_dir());
+    assert_err(file_read(&bytes, &n, path, 3), ERR_NOTFOUND, "whole");
+    assert_null(bytes);
+    assert_ok(file_write(path, "a\0c", 3));
+    assert_ok(file_read(&bytes, &n, path, 3));
+    assert_int_equal(n, 3);
+    assert_memory_equal(bytes, "a\0c", 3);
+    mem_free(bytes);
+    assert_err(file_read(&bytes, &n, path, 2), ERR_LIMIT, "larger than the limit of 2");
+    assert_null(bytes);
+}
+
 static void locks_exclude(void **state)
 {
     char path[600];
@@ -162,6 +180,7 @@ int main(void)
         cmocka_unit_test(only_files_are_replaced),
         cmocka_unit_test(inputs_are_no_targets),
         cmocka_unit_test(only_files_are_read),
+        cmocka_unit_test(files_are_read_whole),
         cmocka_unit_test(locks_exclude),
         cmocka_unit_test(bad_folders),
     };

@@ -413,6 +413,25 @@ static void errors_list_the_names_of_plugins(void **state)
     assert_string_equal(err_msg(), "no fruit \"\" (known: apple, pear)");
 }
 
+static void times_have_units(void **state)
+{
+    static const struct {
+        const char *word;
+        double s;
+    } cases[] = {{"90", 90}, {"90s", 90}, {"10m", 600}, {"1.5min", 90}, {"2h", 7200}};
+    static const char *const bad[] = {"", "m", "10x", "-1m", "0", "1h ", "nan", "1e9h"};
+    double s = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_ok(opt_seconds(&s, cases[i].word, "--budget"));
+        assert_true(s == cases[i].s);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_err(opt_seconds(&s, bad[i], "--budget"), ERR_ARG,
+                   "--budget: expected a time such as 90s");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +449,7 @@ int main(void)
         cmocka_unit_test(repeated_flags_make_a_list),
         cmocka_unit_test(help_lists_the_names_of_plugins),
         cmocka_unit_test(errors_list_the_names_of_plugins),
+        cmocka_unit_test(times_have_units),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,14 @@
 /* The adapter of our own engine: events arrive in order and end once, from its own
  * thread, for requests that overlap, that are canceled, and that live when it closes. */
 #include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "baselines/sut.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/tuned_plan.h"
 
 #define MAX_REQUESTS 16
 
@@ -154,9 +158,96 @@ static void test_facts(void **state)
             fail_msg("describe lacks %s", keys[i]);
     json_decref(j);
     seen_wait(&seen, 1);
-    assert_true(adapter->token_bytes(s, 100) > adapter->token_bytes(s, 1));
-    assert_true(adapter->prefill_flop(s, 100) > 0);
+    /* "tiny" has 3 layers of 2 KV heads of 14, with keys and values in f32 */
+    assert_true(adapter->token_bytes(s, 100) - adapter->token_bytes(s, 1) ==
+                99 * 3 * 2 * 2 * 14 * 4);
+    /* and 6 heads, dim 84, hidden 202, vocabulary 1003: the last layer behind its keys and
+     * values, and the head, for the last token only */
+    assert_true(adapter->prefill_flop(s, 100) ==
+                2 * (3 * 84 * 140 * 100 + (84 * 84 + 3 * 84 * 202) * 201.0 + 1003 * 84) +
+                    4 * 84 * (2 * 5050 + 100));
     adapter->close(&s);
+}
+
+/* What an engine with this plan states as its configuration; free(). */
+static char *configuration_of(enum kern_order order)
+{
+    const char *path = tiny_model(KERN_F32);
+    char file[600];
+    struct cpu_budget b;
+    struct seen seen;
+    struct plan p;
+    struct sut *s;
+    json_t *config, *j;
+    char *text;
+
+    assert_ok(cpu_budget_get(&b));
+    assert_ok(plan_default(&p, &b, 1));
+    assert_true(tuned_plan_add(&p, &p.prefill, path, order) > 0);
+    snprintf(file, sizeof(file), "%s/plan.json", test_dir());
+    assert_ok(plan_write(&p, file));
+    plan_fini(&p);
+    config = json_pack("{s:s, s:b, s:s, s:i}", "model", path, "pin", 0, "plan", file,
+                       "max_tok", 64);
+    seen_init(&seen);
+    assert_ok(adapter->open(&s, config, on_event, &seen));
+    assert_ok(adapter->describe(s, &j));
+    text = strdup(json_string_value(json_object_get(j, "configuration")));
+    adapter->close(&s);
+    json_decref(config);
+    json_decref(j);
+    return text;
+}
+
+/* As many tuned schedules, but others: that is not the same system. */
+static void test_configuration_tells_schedules(void **state)
+{
+    char *one = configuration_of(KERN_ORDER_NMK),
+         *same = configuration_of(KERN_ORDER_NMK);
+    char *other = configuration_of(KERN_ORDER_MNK);
+    const char *tuned = strstr(one, " tuned schedules");
+
+    (void)state;
+    assert_string_equal(one, same);
+    assert_non_null(tuned);
+    assert_string_not_equal(one, other);
+    assert_memory_equal(one, other, (size_t)(tuned - one)); /* as many of them */
+    free(one);
+    free(same);
+    free(other);
+}
+
+static int n_one_sequence(const char *policy, int max_seqs)
+{
+    json_t *config = json_pack("{s:s, s:b, s:s, s:i}", "model", model, "pin", 0, "policy",
+                               policy, "max_seqs", max_seqs);
+    struct log_warning w;
+    struct seen seen;
+    struct sut *s;
+    int n = 0;
+
+    if (max_seqs == 0)
+        json_object_del(config, "max_seqs");
+    seen_init(&seen);
+    assert_ok(adapter->open(&s, config, on_event, &seen));
+    adapter->close(&s);
+    json_decref(config);
+    while (log_warnings_take(&w, 1) > 0)
+        if (strcmp(w.code, "one_sequence") == 0) {
+            assert_non_null(strstr(w.text, policy));
+            assert_non_null(strstr(w.text, "system.max_seqs is 1"));
+            n++;
+        }
+    return n;
+}
+
+static void test_a_policy_needs_two_sequences(void **state)
+{
+    (void)state;
+    assert_int_equal(n_one_sequence("continuous", 0), 1);
+    assert_int_equal(n_one_sequence("chunked", 1), 1);
+    assert_int_equal(n_one_sequence("continuous", 2), 0);
+    assert_int_equal(n_one_sequence("fcfs", 0), 0);
 }
 
 static void test_refusals(void **state)
@@ -189,6 +280,8 @@ int main(void)
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_cancel_and_close),
         cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_configuration_tells_schedules),
+        cmocka_unit_test(test_a_policy_needs_two_sequences),
         cmocka_unit_test(test_refusals),
     };
 

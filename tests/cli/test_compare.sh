@@ -68,6 +68,10 @@ check "and status 5 if asked" sh -c "'$testbed' compare '$first' slower/b --marg
 
 "$testbed" run ./job.json --quiet --set 'system.ttft_ms=[1,2]' --set repeats=2 --out axes >out 2>err
 axes=$(ls axes/*.h5)
+"$testbed" run ./job.json --quiet --set load.lateness_warn_ms=1e-9 --set load.n_requests=4 --set repeats=2 \
+    --out late >out 2>err
+check "warnings of the records" compare 0 late late --margin 90%
+check "are repeated for each side" sh -c "[ \$(grep -c '^  [AB]: warning lateness in 2 of 2 cells$' out) = 2 ]"
 check "cells are compared one by one" compare 0 "$axes" "$axes"
 check "each by its axes" sh -c "grep -q '^system.ttft_ms=1$' out && grep -q '^system.ttft_ms=2$' out"
 check "no cell in common" refuses 2 'no setting of the axes in common' "$testbed" compare "$first" "$axes"

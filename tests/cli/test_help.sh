@@ -80,6 +80,6 @@ for part in '^sandwich [0-9a-z]' '^commit: [0-9a-f]' '^compiler: ' '^instruction
 done
 check "--version is of the lowered set" sh -c \
     "SANDWICH_ISA=ref $sandwich --version | grep -q '^instruction sets: ref\$'"
-check "make help names every target" sh -c 'for t in deps test lint bench experiment figures list clean; do
+check "make help names every target" sh -c 'for t in deps test lint bench experiment report artifact figures list clean; do
     make -s help | grep -q "^make $t " || exit 1; done'
 finish

@@ -102,6 +102,8 @@ check "no such machine" refuses 1 'kunpeng920x4' "$sandwich" plan --machine kunp
 check "measuring needs a file" refuses 2 'model make --arch tiny' "$sandwich" plan --model tiny
 check "an old plan" refuses 1 'make a new one' $run --prompt-ids 1 \
     --plan tests/fuzz/corpus/plan/version1
+check "a server that batches needs two sequences" sh -c "$sandwich serve --model none.gguf --port 0 \
+    --policy chunked --max-seqs 1 2>&1 | grep -q 'policy chunked serves requests one at a time, because --max-seqs is 1'"
 check "bad ids" refuses 2 'offset 2' $run --prompt-ids 1,x
 check "id outside the vocabulary" refuses 2 'outside' $run --prompt-ids 1,99999999
 $run --prompt hello --json >"$dir/json" 2>"$dir/err"

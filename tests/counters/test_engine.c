@@ -1,4 +1,5 @@
-/* The engine's own totals: what they are by hand, and that PAPI reads back the same. */
+/* The engine's own totals: what they are by hand, and that their export through PAPI carries
+ * them. */
 #include <math.h>
 
 #include "characterize/counters/counters.h"

@@ -1,7 +1,9 @@
 /* Every experiment we ship can be read, whole and as a smoke run, and says what an
  * experiment must say; its headlines speak of cells that exist. */
+#include <ctype.h>
 #include <glob.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "experiments/harness/job.h"
@@ -161,11 +163,119 @@ static void reference_numbers(void **s)
     }
 }
 
+/* --- what is claimed of the papers */
+
+static bool is_printed(const json_t *root, double v)
+{
+    json_t *place, *value, *one;
+    size_t i, k, l;
+
+    json_array_foreach(json_object_get(root, "places"), i, place)
+        json_array_foreach(json_object_get(place, "values"), k, value)
+    {
+        const json_t *x = json_object_get(value, "value");
+
+        if (json_is_number(x) && json_number_value(x) == v)
+            return true;
+        json_array_foreach(x, l, one) if (json_number_value(one) == v) return true;
+    }
+    return false;
+}
+
+/* Is it the number of a machine or a model? */
+static bool is_name(const char *text, const char *p)
+{
+    static const char *const before[] = {"Kunpeng ", "Xeon ", "Llama "};
+
+    for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+        size_t n = strlen(before[i]);
+
+        if ((size_t)(p - text) >= n && strncmp(p - n, before[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Every number with a point, and every one of three digits, that stands by itself in a claim's
+ * text is one that the paper prints. Shorter ones are also counts and types. */
+static int check_numbers(const char *where, const char *text, const json_t *reference)
+{
+    int n = 0;
+
+    for (const char *p = text; *p; p++) {
+        bool begins =
+            isdigit((unsigned char)*p) && (p == text || strchr(" (,", p[-1]) != NULL);
+        char *end;
+        double v;
+
+        if (!begins)
+            continue;
+        v = strtod(p, &end);
+        if ((memchr(p, '.', (size_t)(end - p)) || end - p >= 3) &&
+            !isalpha((unsigned char)*end) && !is_name(text, p)) {
+            if (!is_printed(reference, v))
+                fail_msg("%s: the paper's reference does not have %.*s, in \"%s\"", where,
+                         (int)(end - p), p, text);
+            n++;
+        }
+        p = end - 1;
+    }
+    return n;
+}
+
+static int check_claim(const char *where, const char *paper, const char *text)
+{
+    static const char *const names[][2] = {
+        {"Sandwich", "sandwich"},
+        {"MNN-LLM", "mnn_llm"},
+        {"Azure LLM inference trace (Splitwise)", "splitwise"}};
+    char path[64];
+    json_t *root;
+    int n;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(paper, names[i][0]) == 0) {
+            snprintf(path, sizeof(path), "results/reference/%s.json", names[i][1]);
+            assert_ok(json_read_file(&root, path, 1 << 20));
+            n = check_numbers(where, text, root);
+            json_decref(root);
+            return n;
+        }
+    fail_msg("%s: no reference of the paper \"%s\"", where, paper);
+    return 0;
+}
+
+static void claims_print_reference_numbers(void **s)
+{
+    json_t *root, *c;
+    size_t i;
+    glob_t g;
+    int n = 0;
+
+    (void)s;
+    assert_ok(json_read_file(&root, "results/claims.json", 1 << 20));
+    json_array_foreach(json_object_get(root, "claims"), i, c) n +=
+        check_claim(text_at("claims.json", c, "name"), text_at("claims.json", c, "paper"),
+                    text_at("claims.json", c, "text"));
+    json_decref(root);
+    assert_int_equal(glob("experiments/*.json", 0, NULL, &g), 0);
+    for (i = 0; i < g.gl_pathc; i++) {
+        assert_ok(json_read_file(&root, g.gl_pathv[i], 1 << 20));
+        c = json_object_get(root, "claim");
+        n += check_claim(g.gl_pathv[i], text_at(g.gl_pathv[i], c, "paper"),
+                         text_at(g.gl_pathv[i], c, "text"));
+        json_decref(root);
+    }
+    globfree(&g);
+    assert_true(n > 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shipped),
         cmocka_unit_test(reference_numbers),
+        cmocka_unit_test(claims_print_reference_numbers),
     };
 
     return cmocka_run_group_tests_name("experiments/shipped", tests, NULL, NULL);

@@ -98,7 +98,7 @@ def characterization(rng, phase, batch, **_):
              "estimated_cycles_per_tok sde_steps sde_tok sde_weight_bytes sde_kv_bytes sde_flop "
              "sde_wait_s page_faults context_switches task_clock_s ipc l3lpki dtlb_miss").split()
     summary = {n: rng.uniform(0.1, 100) for n in names}
-    summary.update({n: np.nan for n in ("rar", "mclpki", "mcipki", "buspki")}, sde_equal=1)
+    summary.update({n: np.nan for n in ("rar", "mclpki", "mcipki", "buspki")})
     lines = 2000.0 if phase == "prefill" else 18000.0
     summary.update(callgrind_lines_per_tok=lines if batch == 1 else np.nan,
                    callgrind_ll_misses_per_tok=1.08 * lines if batch == 1 else np.nan)

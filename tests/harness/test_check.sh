@@ -52,6 +52,11 @@ check "and no other" [ "$(grep -c '^[a-z]' out)" = 1 ]
 check "an experiment's claims" checked 4 small
 check "a paper's claims" checked 0 Q
 check "an unknown name" refuses 2 'did you mean "quick"' env SANDWICH_HOME="$dir" "$testbed" check --claims claims.json quik
+rm results/small/*.h5
+"$testbed" run small --quiet --set load.lateness_warn_ms=1e-6 --set load.process=constant \
+    --set load.rate_rps=50 --out results/small >log 2>&1
+check "a record with a warning" checked 0 quick
+check "which is next to the verdict" grep -q '^    warnings: .*lateness in 1 of 1 cell (' out
 claims 'n =='
 check "a broken list" refuses 2 'served: reproduced: expected' "$testbed" check --claims claims.json
 claims 'n = 5'

@@ -131,7 +131,6 @@ static void a_queue_is_searched(void **state)
             n_trials++;
             assert_string_equal(json_string_value(attribute(c, "trial.of")), "repeat=0");
             assert_true(number(c, "n_requests") >= 10);
-            assert_true(number(c, "slo_attainment_frac") >= 0);
             /* faster than the queue: the script cannot meet the objective */
             if (json_number_value(attribute(c, "load.rate_rps")) >= 70)
                 assert_true(number(c, "slo_attainment_frac") < 0.9);

@@ -1,10 +1,8 @@
-#include "tests/support/test.h"
+#include "tests/harness/jobs.h"
 
 #include <unistd.h>
 
-#include "base/json.h"
 #include "baselines/sut.h"
-#include "experiments/harness/job.h"
 
 /* The least a job needs, and `extra` keys; a "system" among them replaces ours. */
 static json_t *job_text(const char *extra)
@@ -409,27 +407,23 @@ static void prepare_says_what_failed(void **state)
 
 static void description_names_every_key(void **state)
 {
-    struct job *j = job_of("\"load\": {\"concurrency\": [1, 2]}", NULL);
     static const char *const words[] = {
-        "concurrency",    "[1,2]",
-        "timeout_s",      "max_tok",
-        "max_prompt_tok", "arrival",
-        "ttft_ms",        "One of: closed, constant, gamma, poisson, trace."};
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
+        "concurrency",
+        "[1,2]",
+        "timeout_s",
+        "max_tok",
+        "max_prompt_tok",
+        "arrival",
+        "ttft_ms",
+        "One of: closed, constant, gamma, poisson, trace.",
+        NULL};
+    struct job *j = job_of("\"load\": {\"concurrency\": [1, 2]}", NULL);
+    char *text = jobs_described(j, words, NULL);
 
     (void)state;
-    job_describe(j, f);
-    fflush(f);
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (!strstr(text, words[i]))
-            fail_msg("\"%s\" is not in the description", words[i]);
     for (size_t i = 0; sut_adapters[i]; i++)
         if (!strstr(text, sut_adapters[i]->name))
             fail_msg("adapter %s is not in the description", sut_adapters[i]->name);
-    job_docs(f);
-    fclose(f);
     assert_non_null(strstr(text, "adapter scripted"));
     assert_non_null(strstr(text, "headline"));
     free(text);
@@ -441,22 +435,9 @@ static void short_of_memory(void **state)
     json_t *root = job_text("\"load\": {\"concurrency\": [1, 2]}, \"slo\": {\"scale\": "
                             "[1]}, \"headline\": [{\"name\": \"a\", \"metric\": "
                             "\"n_failed\", \"where\": {\"concurrency\": 1}}]");
-    size_t before = mem_used_bytes(MEM_HARNESS);
-    int n_failed = 0, rc = ERR_NOMEM;
 
     (void)state;
-    for (long n = 0; rc != OK; n++) {
-        struct job *j = NULL;
-
-        mem_fail_after(n, 1);
-        rc = job_from_json(&j, root, "t", "t.json", NULL);
-        mem_fail_after(-1, 0);
-        n_failed += rc != OK;
-        assert_true(rc == OK || (rc == ERR_NOMEM && !j));
-        job_free(&j);
-        assert_int_equal(mem_used_bytes(MEM_HARNESS), before);
-    }
-    assert_true(n_failed > 20);
+    assert_true(jobs_short_of_memory(root) > 20);
     json_decref(root);
 }
 

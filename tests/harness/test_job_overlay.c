@@ -1,8 +1,5 @@
 /* Cases and variants: named settings that are axes. */
-#include "tests/support/test.h"
-
-#include "base/json.h"
-#include "experiments/harness/job.h"
+#include "tests/harness/jobs.h"
 
 #define HEAD                                                                             \
     "{\"about\": \"a test\", \"system\": {\"adapter\": \"scripted\", \"ttft_ms\": 5}, "
@@ -264,27 +261,20 @@ static void headlines_name_variants(void **state)
 
 static void they_are_described(void **state)
 {
-    static const char *const words[] = {
-        "2 case x 3 variant", "cases: settings laid over those below",
-        "load.n_requests=90 slo.ttft_ms=200", "system.adapter=null",
-        "divided by that where {\"variant\":\"ours\"}"};
+    static const char *const words[] = {"2 case x 3 variant",
+                                        "cases: settings laid over those below",
+                                        "load.n_requests=90 slo.ttft_ms=200",
+                                        "system.adapter=null",
+                                        "divided by that where {\"variant\":\"ours\"}",
+                                        NULL};
     struct job *j =
         job_with(HEAD BOTH ", \"headline\": [{\"name\": \"a\", \"metric\": \"n_failed\", "
                            "\"where\": {\"case\": \"small\", \"variant\": \"slow\"}, "
                            "\"relative_to\": {\"variant\": \"ours\"}}]}",
                  NULL);
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
+    char *text = jobs_described(j, words, NULL);
 
     (void)state;
-    job_describe(j, f);
-    fflush(f);
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (!strstr(text, words[i]))
-            fail_msg("\"%s\" is not in the description:\n%s", words[i], text);
-    job_docs(f);
-    fclose(f);
     assert_non_null(strstr(text, "## variants"));
     assert_non_null(strstr(text, "## cases"));
     assert_non_null(strstr(text, "relative_to"));
@@ -297,24 +287,11 @@ static void short_of_memory(void **state)
     const char *text = HEAD BOTH ", \"variant\": [\"slow\", \"other\"], \"headline\": "
                                  "[{\"name\": \"a\", \"metric\": \"n_failed\", "
                                  "\"relative_to\": {\"variant\": \"slow\"}}]}";
-    size_t before = mem_used_bytes(MEM_HARNESS);
-    int n_failed = 0, rc = ERR_NOMEM;
     json_t *root;
 
     (void)state;
     assert_ok(json_read_text(&root, text, strlen(text), "test"));
-    for (long n = 0; rc != OK; n++) {
-        struct job *j = NULL;
-
-        mem_fail_after(n, 1);
-        rc = job_from_json(&j, root, "t", "t.json", NULL);
-        mem_fail_after(-1, 0);
-        n_failed += rc != OK;
-        assert_true(rc == OK || (rc == ERR_NOMEM && !j));
-        job_free(&j);
-        assert_int_equal(mem_used_bytes(MEM_HARNESS), before);
-    }
-    assert_true(n_failed > 50);
+    assert_true(jobs_short_of_memory(root) > 50);
     json_decref(root);
 }
 

@@ -1,14 +1,5 @@
 /* Journals whose lines have the right CRC and yet are none that a run may go on with. */
-#include "tests/support/fixture.h"
-
-#include "base/log.h"
-
-static void ignore_line(void *ctx, enum log_level level, const char *line)
-{
-    (void)ctx;
-    (void)level;
-    (void)line;
-}
+#include "tests/harness/toy_journal.h"
 
 /* Change `from` in the last line that has it, give the line its CRC again, and try to go on
  * with the journal. */

@@ -124,6 +124,9 @@ static void help_is_complete(void **state)
         {"compare", "--metric", "--margin", "--strict", "--rounds", "--a-program",
          "--across-machines", "--out", "--help"},
         {"draw", "--record", "--out", "--help"},
+        {"check", "--run", "--claims", "--help"},
+        {"report", "--out", "--tables", "--[no-]draw", "--claims", "--help"},
+        {"artifact", "--budget", "--resume", "--dry-run", "--claims", "--out", "--help"},
     };
     char usage[64], example[64];
     const char *text, *at;

@@ -75,6 +75,18 @@ check "but is reported" sh -c "SANDWICH_HOME='$dir' '$testbed' run ./small.json 
     --set 'system.ttft_ms=[1,2]' 2>&1 | grep -q 'no figure is drawn'"
 rm paper-figs/sweep.py
 
+# What a run measures first is the machine card; a folder that cannot be written is found before.
+cat >measured.json <<'JSON'
+{"about": "a study that wants the machine card", "study": {"name": "batching", "model": "none.gguf"},
+ "smoke": {"about": "the same"}}
+JSON
+: >taken
+check "a results folder that cannot be made" refuses 3 'taken/in: cannot make the folder' \
+    "$testbed" run ./measured.json --out taken/in
+check "one that is a file" refuses 3 'taken: expected a folder, found a file' \
+    "$testbed" run ./measured.json --out taken
+check "no machine card was measured" [ ! -e results/machine ]
+
 for words in '--tag ../up' '--tag .' '--tag a/b' "--tag ''" '--tag a --out b'; do
     check "$words is refused" sh -c "'$testbed' run ./small.json $words >out 2>&1; [ \$? = 2 ]"
 done

@@ -1,5 +1,6 @@
 /* Jobs that study: a scripted study stands in for the built-in ones (this program's list
  * of studies replaces the library's), so that every value it reports is known. */
+#include "tests/harness/jobs.h"
 #include "tests/support/fixture.h"
 
 #include <math.h>
@@ -214,25 +215,20 @@ static void open_axes_make_headlines(void **state)
     job_free(&j);
 }
 
+static void print_study(const struct job *j, FILE *f)
+{
+    run_plan_print(j, f);
+    study_docs(f);
+}
+
 static void description_has_options_and_metrics(void **state)
 {
-    static const char *const words[] = {"script", "rows", "[1,2,4]", "m times k",
-                                        "max of speed"};
+    static const char *const words[] = {"script",    "rows",         "[1,2,4]",
+                                        "m times k", "max of speed", NULL};
     struct job *j = job_of(HEADLINE("\"metric\": \"speed\", \"over\": \"max\""));
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
+    char *text = jobs_described(j, words, print_study);
 
     (void)state;
-    job_describe(j, f);
-    fflush(f);
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (!strstr(text, words[i]))
-            fail_msg("\"%s\" is not in the description", words[i]);
-    run_plan_print(j, f);
-    job_docs(f);
-    study_docs(f);
-    fclose(f);
     assert_non_null(strstr(text, "study.m=4 study.k=10 repeat=0\n"));
     assert_non_null(strstr(text, "study, name script"));
     assert_non_null(strstr(text, "| `error` | x | lower | what it gets wrong |"));

@@ -122,7 +122,7 @@ static void nobody_has_weights_of_his_own(void **state)
     for (int r = 0; r < 3; r++)
         assert_int_equal(private_kb(model_procs_pid(x.model, r), weights), 0);
     for (int i = 0; i < x.n_phases; i++)
-        assert_int_equal(model_phase_copied_bytes(x.phases[i]), 0);
+        assert_int_equal(model_phase_moved_bytes(x.phases[0], x.phases[i]), 0);
     step_model_close(&x);
 }
 

@@ -123,8 +123,20 @@ static uint64_t no_time(void *arg)
 
 static const struct measure_clock no_clock = {no_time, NULL};
 
-static void bed_open(struct bed *b)
+/* Two ranks with tuned schedules are the fastest, by a tenth. */
+static const struct script usual = {
+    .seconds = {[1] = {1.2, 1.1}, [2] = {1.1, 1}, [4] = {1.3, 1.25}},
+    .noise_frac = 0.002,
+    .tunes = true};
+
+static struct bed bed;
+
+static int bed_open(void **state)
 {
+    struct bed *b = &bed;
+
+    (void)state;
+    script = usual;
     snprintf(state_path, sizeof(state_path), "%s/plan.json.unfinished", test_dir());
     unlink(state_path);
     stop = 0;
@@ -151,24 +163,21 @@ static void bed_open(struct bed *b)
                                        .replay_size = replay_size,
                                        .replay = replay,
                                        .clock = &no_clock};
+    return 0;
 }
 
-static void bed_close(struct bed *b)
+static int bed_close(void **state)
 {
+    (void)state;
     unlink(state_path);
-    json_decref(b->key);
-    topo_machine_close(&b->machine);
+    json_decref(bed.key);
+    topo_machine_close(&bed.machine);
+    return 0;
 }
 
-/* Two ranks with tuned schedules are the fastest, by a tenth. */
-static const struct script usual = {
-    .seconds = {[1] = {1.2, 1.1}, [2] = {1.1, 1}, [4] = {1.3, 1.25}},
-    .noise_frac = 0.002,
-    .tunes = true};
-
-static void run(const struct bed *b, struct plan_pipeline_found *f)
+static void run(struct plan_pipeline_found *f)
 {
-    assert_ok(plan_pipeline(f, &b->o));
+    assert_ok(plan_pipeline(f, &bed.o));
     assert_int_equal(f->plan.n_tries, script.tunes ? 2 * CANDIDATES : CANDIDATES);
     assert_in_range(f->plan.chosen_try, 0, f->plan.n_tries - 1);
     assert_true(strlen(f->plan.why) > 10);
@@ -181,12 +190,9 @@ static void run(const struct bed *b, struct plan_pipeline_found *f)
 static void test_fastest(void **state)
 {
     struct plan_pipeline_found f;
-    struct bed b;
 
     (void)state;
-    bed_open(&b);
-    script = usual;
-    run(&b, &f);
+    run(&f);
     assert_int_equal(f.plan.decode.n_ranks, 2);
     assert_non_null(f.plan.schedules);
     assert_true(f.plan.tries[f.plan.chosen_try].tuned);
@@ -198,9 +204,8 @@ static void test_fastest(void **state)
     plan_pipeline_found_free(&f);
     plan_pipeline_found_free(&f);
     assert_int_equal(access(state_path, F_OK), 0);
-    plan_pipeline_done(&b.o);
+    plan_pipeline_done(&bed.o);
     assert_int_equal(access(state_path, F_OK), -1);
-    bed_close(&b);
 }
 
 /* What the fastest is not surely faster than counts as equal: fewer ranks, then default
@@ -208,44 +213,36 @@ static void test_fastest(void **state)
 static void test_simplest(void **state)
 {
     struct plan_pipeline_found f;
-    struct bed b;
 
     (void)state;
-    bed_open(&b);
-    script = usual;
     script.noise_frac = 0.05;
     script.seconds[1][0] = 1.004, script.seconds[1][1] = 1.002, script.seconds[2][1] = 1;
-    run(&b, &f);
+    run(&f);
     assert_int_equal(f.plan.decode.n_ranks, 1);
     assert_null(f.plan.schedules);
     assert_non_null(strstr(f.plan.why, "not surely"));
     plan_pipeline_found_free(&f);
-    bed_close(&b);
 }
 
 static void test_nothing_tuned(void **state)
 {
     struct plan_pipeline_found f;
-    struct bed b;
 
     (void)state;
-    bed_open(&b);
-    script = usual;
     script.tunes = false;
-    run(&b, &f);
+    run(&f);
     assert_int_equal(f.plan.decode.n_ranks, 2);
     assert_null(f.plan.schedules);
     plan_pipeline_found_free(&f);
     unlink(state_path);
     script = usual; /* one candidate that cannot be tuned: nothing to compare */
     script.tunes = false;
-    b.o.top_k = 1;
-    assert_ok(plan_pipeline(&f, &b.o));
+    bed.o.top_k = 1;
+    assert_ok(plan_pipeline(&f, &bed.o));
     assert_int_equal(f.plan.n_tries, 1);
     assert_int_equal(script.n_sizes, 0);
     assert_non_null(strstr(f.plan.why, "only this one"));
     plan_pipeline_found_free(&f);
-    bed_close(&b);
 }
 
 /* Interrupted in every call in turn: the next run does what is left, and both together do no
@@ -254,12 +251,9 @@ static void test_interrupted(void **state)
 {
     struct plan_pipeline_found whole, f;
     struct script once;
-    struct bed b;
 
     (void)state;
-    bed_open(&b);
-    script = usual;
-    run(&b, &whole);
+    run(&whole);
     once = script;
     for (int k = 1; k < once.n_calls; k++) {
         int n_tuned = 0, rc;
@@ -268,11 +262,11 @@ static void test_interrupted(void **state)
         script = usual;
         script.stop_after = k;
         stop = 0;
-        rc = plan_pipeline(&f, &b.o);
+        rc = plan_pipeline(&f, &bed.o);
         assert_int_equal(rc, ERR_CANCELED);
         assert_int_equal(access(state_path, F_OK), k > 1 ? 0 : -1);
         script.stop_after = stop = 0;
-        assert_ok(plan_pipeline(&f, &b.o));
+        assert_ok(plan_pipeline(&f, &bed.o));
         assert_int_equal(f.n_known > 0, k > 1);
         assert_int_equal(script.n_methods, k > 1 ? 1 : 2);
         for (int i = 0; i < 5; i++) {
@@ -288,7 +282,6 @@ static void test_interrupted(void **state)
         plan_pipeline_found_free(&f);
     }
     plan_pipeline_found_free(&whole);
-    bed_close(&b);
 }
 
 /* Finished parts of other options, and files that are no such thing, are not used. */
@@ -305,89 +298,80 @@ static void test_other_state(void **state)
         "\"prefill\":{\"ranks\":[\"0\"]},\"decode\":{\"ranks\":[\"0\"]}}],"
         "\"trials\":[[9,1]],\"n_tuned\":0,\"replay_size\":1}"};
     struct plan_pipeline_found f;
-    struct bed b;
 
     (void)state;
-    bed_open(&b);
-    script = usual;
-    run(&b, &f);
+    run(&f);
     plan_pipeline_found_free(&f);
-    json_object_set_new(b.key, "model", json_string("b"));
-    run(&b, &f);
+    json_object_set_new(bed.key, "model", json_string("b"));
+    run(&f);
     assert_int_equal(script.n_methods, 2);
     assert_int_equal(f.n_known, 0);
     plan_pipeline_found_free(&f);
-    json_object_set_new(b.key, "model", json_string("a"));
+    json_object_set_new(bed.key, "model", json_string("a"));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         test_write(state_path, bad[i], strlen(bad[i]));
         script = usual;
-        run(&b, &f);
+        run(&f);
         assert_int_equal(script.n_methods, 1);
         assert_int_equal(f.n_known, 0);
         plan_pipeline_found_free(&f);
     }
-    bed_close(&b);
 }
 
 static void test_errors(void **state)
 {
     struct plan_pipeline_found f;
     struct script once;
-    struct bed b;
 
     (void)state;
-    bed_open(&b);
-    script = usual;
-    run(&b, &f);
+    run(&f);
     once = script;
     plan_pipeline_found_free(&f);
     for (int k = 1; k <= once.n_calls; k++) {
         unlink(state_path);
         script = usual;
         script.fail_after = k;
-        assert_err(plan_pipeline(&f, &b.o), ERR_IO, "scripted");
+        assert_err(plan_pipeline(&f, &bed.o), ERR_IO, "scripted");
         assert_null(f.plan.schedules);
     }
     unlink(state_path);
     script = usual;
     script.seconds[2][0] = 0;
-    assert_err(plan_pipeline(&f, &b.o), ERR_ARG, "a replay of 0 s");
-    b.o.state_path = "/proc/no/such/folder/x";
+    assert_err(plan_pipeline(&f, &bed.o), ERR_ARG, "a replay of 0 s");
+    bed.o.state_path = "/proc/no/such/folder/x";
     script = usual;
-    assert_int_equal(plan_pipeline(&f, &b.o), ERR_IO);
-    bed_close(&b);
+    assert_int_equal(plan_pipeline(&f, &bed.o), ERR_IO);
 }
 
 static void test_memory_short(void **state)
 {
     struct plan_pipeline_found f;
-    struct bed b;
     int rc = ERR_NOMEM;
 
     (void)state;
-    bed_open(&b);
-    b.o.top_k = 2;
+    bed.o.top_k = 2;
     for (long n = 0; rc != OK; n += 1 + n / 20) {
         unlink(state_path);
         script = usual;
         mem_fail_after(n, 1);
-        rc = plan_pipeline(&f, &b.o);
+        rc = plan_pipeline(&f, &bed.o);
         mem_fail_after(-1, 0);
         if (rc != OK && rc != ERR_NOMEM)
             fail_msg("allocation %ld: %s", n, err_msg());
         plan_pipeline_found_free(&f);
         assert_true(n < 100000);
     }
-    bed_close(&b);
 }
+
+#define BED_TEST(f) cmocka_unit_test_setup_teardown(f, bed_open, bed_close)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fastest),       cmocka_unit_test(test_simplest),
-        cmocka_unit_test(test_nothing_tuned), cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_other_state),   cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_memory_short),
+        BED_TEST(test_fastest),       BED_TEST(test_simplest),
+        BED_TEST(test_nothing_tuned), BED_TEST(test_interrupted),
+        BED_TEST(test_other_state),   BED_TEST(test_errors),
+        BED_TEST(test_memory_short),
     };
 
     return cmocka_run_group_tests_name("pipeline", tests, NULL, NULL);

@@ -1,10 +1,7 @@
 /* Steps of different phases: ranks, plans whose phases differ, mixed batches and random
  * changes of phase give the same tokens, and nothing is copied. */
-#include "cpu/cpu.h"
-#include "format/format.h"
-#include "model/model.h"
-#include "plan/plan.h"
 #include "tests/serve/tiny.h"
+#include "tests/support/tuned_plan.h"
 
 static struct cpu_budget budget;
 
@@ -213,45 +210,6 @@ static void test_sums(void **state)
 
 /* ---- schedules of a plan ---- */
 
-/* Schedules for one row of everything that a rank of the phase computes alone. */
-static int64_t add_schedules(struct plan *p, const struct plan_phase *f)
-{
-    struct format_file *file = NULL;
-    struct kern_table table;
-    struct tune_cache *c;
-    int n_before;
-
-    assert_ok(format_open(&file, tiny_path));
-    kern_table_choose(&table, cpu_isa_usable(), KERN_EXACT);
-    if (!p->schedules)
-        assert_ok(tune_cache_of_json(&p->schedules, NULL, "none"));
-    n_before = tune_cache_n(p->schedules);
-    assert_ok(plan_schedules(p, f, &c));
-    assert_ok(tune_cache_use(c, f->cpus, f->n_threads));
-    for (int r = 0; r < f->n_ranks; r++) {
-        struct model_shape mats[MODEL_N_MATS];
-
-        model_rank_shapes(&file->config, r, f->n_ranks, mats);
-        for (int i = 0; i < MODEL_MAT_HEAD; i++) {
-            const struct tune_shape x = {.v = table.v[KERN_GEMM_F32],
-                                         .m = 1,
-                                         .n = mats[i].n,
-                                         .k = mats[i].k,
-                                         .k_unit = mats[i].k_unit};
-            struct kern_schedule s;
-            struct kern_mat w;
-
-            if (x.n == 0 || x.k == 0)
-                continue;
-            kern_mat_layout(&w, KERN_F32, x.n, x.k, x.k_unit);
-            kern_schedule_default(&s, x.v, &w, 1, f->n_threads);
-            assert_ok(tune_cache_put(c, &x, &s, NULL));
-        }
-    }
-    format_close(&file);
-    return tune_cache_n(c) - n_before;
-}
-
 /* They are looked up for what the ranks of each phase compute, on the CPUs of that phase in
  * its order, and the engine needs no file but the plan. */
 static void test_schedules(void **state)
@@ -269,7 +227,8 @@ static void test_schedules(void **state)
     for (int phase = 0; phase < 2; phase++) { /* schedules of one phase at a time */
         o = tiny_opts();
         plan_of(&p, &shapes[3]); /* whose phases have the CPUs in another order */
-        assert_true(add_schedules(&p, phase ? &p.decode : &p.prefill) > 0);
+        assert_true(tuned_plan_add(&p, phase ? &p.decode : &p.prefill, tiny_path,
+                                   KERN_ORDER_NMK) > 0);
         s = open_plan(&o, &p);
         assert_true(fact(s, "schedules", "n_tuned") > 0);
         tiny_generate(s, 40, 20, 7, &g);

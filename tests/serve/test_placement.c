@@ -158,13 +158,13 @@ static void test_huge_pages(void **state)
     for (int i = 0; i < 3; i++) {
         json_t *h = member(j, of[i], "huge_pages");
         double frac = json_real_value(json_object_get(h, "huge_frac"));
+        int64_t resident = json_integer_value(json_object_get(h, "resident_bytes"));
+        int64_t huge = json_integer_value(json_object_get(h, "huge_bytes"));
 
         if (json_object_get(h, "unavailable"))
             continue;
-        assert_true(json_integer_value(json_object_get(h, "resident_bytes")) > 0);
-        assert_true(frac >= 0 && frac <= 1);
-        assert_true((frac > 0) ==
-                    (json_integer_value(json_object_get(h, "huge_bytes")) > 0));
+        assert_true(resident > 0 && huge >= 0 && huge <= resident);
+        assert_true(frac == (double)huge / (double)resident);
     }
     json_decref(j);
     serve_close(&s);

@@ -322,6 +322,10 @@ static void test_alloc_fail(void **state)
 
 static void test_describe(void **state)
 {
+    enum {
+        qkv = DIM * DIM + 2 * DIM * KV_HEADS * (DIM / HEADS),
+        rest = DIM * DIM + 3 * DIM * HIDDEN
+    };
     struct serve *s = tiny_open_default();
     struct tiny_got g;
     json_t *j;
@@ -345,9 +349,15 @@ static void test_describe(void **state)
     /* one layer's matrices by hand: Q, K, V, O, gate, up, down */
     assert_int_equal(serve_token_bytes(s, 1) - serve_token_bytes(s, 0),
                      2 * LAYERS * KV_HEADS * (DIM / HEADS) * 4);
-    assert_true(serve_token_bytes(s, 0) >=
-                4 * (LAYERS * (3 * DIM * DIM + 3 * DIM * HIDDEN) + VOCAB * DIM));
-    assert_true(serve_prefill_flop(s, 20) > 1.5 * serve_prefill_flop(s, 10));
+    /* ... with norms and the head, of which the embedding's row is one */
+    assert_int_equal(serve_token_bytes(s, 0),
+                     4 * (LAYERS * (qkv + rest) + (2 * LAYERS + 1) * DIM + VOCAB * DIM));
+    /* All layers' queries, keys and values for each token; of the last layer the rest, and
+     * the head, for the last token alone; a token attends to itself and those before it. */
+    for (int n = 10; n <= 20; n += 10)
+        assert_true(serve_prefill_flop(s, n) ==
+                    2 * (LAYERS * qkv * n + rest * ((LAYERS - 1) * n + 1) + VOCAB * DIM) +
+                        4 * DIM * ((LAYERS - 1) * n * (n + 1) / 2 + n));
     serve_close(&s);
 }
 

@@ -14,13 +14,20 @@
 
 struct captured {
     char name[64];
-    double value; /* of a series: its length */
+    double value;
     char why[128];
+};
+
+struct captured_series {
+    char name[64];
+    double *v; /* [n] */
+    size_t n;
 };
 
 static struct {
     const struct study *study;
-    struct captured values[CAPTURE_MAX], series[CAPTURE_MAX];
+    struct captured values[CAPTURE_MAX];
+    struct captured_series series[CAPTURE_MAX];
     int n_values, n_series;
     json_t *notes;
     void *kept;
@@ -55,12 +62,14 @@ void study_values(struct study_cell *c, const struct study_number *v, size_t n,
 void study_series(struct study_cell *c, const char *name, const char *unit,
                   const double *v, size_t n)
 {
-    struct captured *s = &capture.series[capture.n_series++];
+    struct captured_series *s = &capture.series[capture.n_series++];
 
-    (void)c, (void)unit, (void)v;
+    (void)c, (void)unit;
     assert_true(capture.n_series < CAPTURE_MAX);
     snprintf(s->name, sizeof(s->name), "%s", name);
-    s->value = (double)n;
+    s->n = n;
+    assert_non_null(s->v = calloc(n + 1, sizeof(*v)));
+    memcpy(s->v, v, n * sizeof(*v));
 }
 
 void study_note(struct study_cell *c, const char *key, json_t *value)
@@ -94,6 +103,15 @@ void *study_kept(struct study_cell *c)
     return capture.kept;
 }
 
+static void capture_forget(void)
+{
+    for (int i = 0; i < capture.n_series; i++)
+        free(capture.series[i].v);
+    capture.n_values = capture.n_series = 0;
+    json_decref(capture.notes);
+    capture.notes = NULL;
+}
+
 /* What the study kept between its cells is given back. */
 static void capture_close(void)
 {
@@ -118,8 +136,7 @@ static int capture_run(const struct study *s, const char *options)
     capture.study = s;
     if (!capture.kept && s->kept_bytes)
         assert_non_null(capture.kept = calloc(1, s->kept_bytes));
-    capture.n_values = capture.n_series = 0;
-    json_decref(capture.notes);
+    capture_forget();
     capture.notes = json_object();
     assert_ok(opt_init(s->opts, opts));
     assert_ok(opt_from_json(s->opts, opts, given, "study"));
@@ -147,12 +164,99 @@ static inline double value_of(const char *name)
     return captured(name)->value;
 }
 
+static inline const struct captured_series *series_of(const char *name)
+{
+    static const struct captured_series none;
+
+    for (int i = 0; i < capture.n_series; i++)
+        if (strcmp(capture.series[i].name, name) == 0)
+            return &capture.series[i];
+    return &none;
+}
+
 static inline int length_of(const char *series)
 {
-    for (int i = 0; i < capture.n_series; i++)
-        if (strcmp(capture.series[i].name, series) == 0)
-            return (int)capture.series[i].value;
-    return 0;
+    return (int)series_of(series)->n;
+}
+
+/* --- statistics of a series, by their definitions and not by the code of the studies */
+
+static inline double series_min(const char *name)
+{
+    const struct captured_series *s = series_of(name);
+    double x = INFINITY;
+
+    for (size_t i = 0; i < s->n; i++)
+        x = fmin(x, s->v[i]);
+    return x;
+}
+
+static inline double series_max(const char *name)
+{
+    const struct captured_series *s = series_of(name);
+    double x = -INFINITY;
+
+    for (size_t i = 0; i < s->n; i++)
+        x = fmax(x, s->v[i]);
+    return x;
+}
+
+/* Half of the values are below it: the middle one, or the mean of the two. */
+static inline double middle_of(const double *v, size_t n)
+{
+    double below = NAN, above = NAN;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t less = 0, equal = 0;
+
+        for (size_t k = 0; k < n; k++) {
+            less += v[k] < v[i];
+            equal += v[k] == v[i];
+        }
+        if (less <= (n - 1) / 2 && (n - 1) / 2 < less + equal)
+            below = v[i];
+        if (less <= n / 2 && n / 2 < less + equal)
+            above = v[i];
+    }
+    return (below + above) / 2;
+}
+
+static inline double series_middle(const char *name)
+{
+    return middle_of(series_of(name)->v, series_of(name)->n);
+}
+
+/* The median of a's value over b's of the same place. */
+static inline double ratio_middle(const char *a, const char *b)
+{
+    const struct captured_series *x = series_of(a), *y = series_of(b);
+    double ratio[1024];
+
+    assert_true(x->n == y->n && x->n > 0 && x->n <= 1024);
+    for (size_t i = 0; i < x->n; i++)
+        ratio[i] = x->v[i] / y->v[i];
+    return middle_of(ratio, x->n);
+}
+
+/* Their geometric mean. */
+static inline double ratio_geomean(const char *a, const char *b)
+{
+    const struct captured_series *x = series_of(a), *y = series_of(b);
+    double product = 1;
+
+    assert_true(x->n == y->n && x->n > 0);
+    for (size_t i = 0; i < x->n; i++)
+        product *= x->v[i] / y->v[i];
+    return pow(product, 1 / (double)x->n);
+}
+
+/* A value is what the test worked out, but for rounding. */
+static inline void assert_value(const char *name, double want)
+{
+    double got = value_of(name);
+
+    if (!(fabs(got - want) <= 1e-9 * fabs(want)))
+        fail_msg("%s: the study has %.17g, its series give %.17g", name, got, want);
 }
 
 static inline const char *note_of(const char *key)
@@ -167,7 +271,7 @@ static int capture_end(void **state)
 {
     (void)state;
     capture_close();
-    json_decref(capture.notes);
+    capture_forget();
     return 0;
 }
 

@@ -36,9 +36,10 @@ def counters(cell):
         check(math.isnan(v[name]) or v[name] > 0, "%s: %g was not measured" % (name, v[name]))
     for name in TWINS:
         check(v["estimated_" + name] > 0, "estimated_%s: %g" % (name, v["estimated_" + name]))
-    check(v["sde_equal"] == 1, "PAPI reads what the engine does not account")
-    check(v["sde_steps"] > 0 and v["sde_tok"] > 0 and v["sde_weight_bytes"] > 0, "SDE columns are empty")
-    check(v["sde_tok"] % cell.attrs["study.batch"] == 0, "tokens are not a multiple of the batch")
+    decode = cell.attrs["study.phase"] == b"decode"
+    batch, prompt = int(cell.attrs["study.batch"]), int(cell.attrs["study.prompt_tok"])
+    tok = batch * (int(cell.attrs["study.steps"]) if decode else prompt)
+    check(v["sde_tok"] == tok, "%g tokens in the steps, %d were asked for" % (v["sde_tok"], tok))
     names = cell.attrs["notes.raw_events"]
     names = (names.decode() if isinstance(names, bytes) else names).split("|")
     for series in ("raw_count", "raw_enabled_ns", "raw_running_ns"):

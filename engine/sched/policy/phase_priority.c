@@ -7,7 +7,7 @@
  *     of prompts. So of two steps in a row one is decode, however many prompts wait.
  * Where the sequences that decode are more than a step holds, those that waited longest go
  * first, and a round of all of them counts as one step here.
- * Paper: Splitwise 4.3, where the priority of a token grows with its age. */
+ * Paper: Splitwise IV-B, where the priority of a token grows with its age. */
 #include "sched/batch.h"
 
 /* With 4, a step of prompts delays each of at least 4 tokens by a quarter of its time, and a

@@ -8,6 +8,7 @@
 #include "base/name.h"
 #include "base/process.h"
 #include "experiments/harness/claims.h"
+#include "experiments/harness/export_notes.h"
 #include "experiments/harness/run_resume.h"
 #include "experiments/harness/verb.h"
 #include "experiments/harness/verb_run.h"
@@ -170,19 +171,34 @@ static void print_record(const json_t *record)
            json_is_true(json_object_get(run, "dirty")) ? " with changes" : "");
 }
 
-static void print_claim(const struct check *k, const struct claim *c,
-                        enum claim_verdict v, const struct text *found)
+/* What speaks against the numbers of the record, in one line. */
+static int print_warnings(const json_t *record)
+{
+    struct text t = {0};
+    int rc;
+
+    export_put_warnings(&t, record);
+    if (t.rc == OK && t.n)
+        printf("    warnings: %.*s\n", (int)t.n, t.p);
+    rc = t.rc;
+    text_fini(&t);
+    return rc;
+}
+
+static int print_claim(const struct check *k, const struct claim *c, enum claim_verdict v,
+                       const struct text *found)
 {
     const json_t *record =
         json_object_get(k->records, c->experiment ? c->experiment : "");
     const char *unreadable = json_string_value(
         json_object_get(k->reasons, c->experiment ? c->experiment : ""));
+    const bool judged = v <= CLAIM_NOT_REPRODUCED;
 
-    printf("%-28s %s  (%s, sec. %s%s%s%s%s)\n", c->name, claim_verdict_name(v), c->paper,
+    printf("%-28s %s%s  (%s, sec. %s%s%s%s%s)\n", c->name, claim_verdict_name(v),
+           judged && export_is_noisy(record) ? ", from a noisy record" : "", c->paper,
            c->section, c->figure ? ", " : "", c->figure ? c->figure : "",
-           v <= CLAIM_NOT_REPRODUCED ? "; " : "",
-           v <= CLAIM_NOT_REPRODUCED ? text_at(json_object_get(record, "run"), "evidence")
-                                     : "");
+           judged ? "; " : "",
+           judged ? text_at(json_object_get(record, "run"), "evidence") : "");
     if (k->in_full) {
         printf("    the paper: %s\n", c->text);
         if (c->here)
@@ -196,6 +212,7 @@ static void print_claim(const struct check *k, const struct claim *c,
         printf("    %s\n", unreadable);
     else if (v == CLAIM_NO_RECORD)
         print_how_to_run(c);
+    return judged ? print_warnings(record) : OK;
 }
 
 static int judge(struct check *k, const struct claim *c)
@@ -207,7 +224,7 @@ static int judge(struct check *k, const struct claim *c)
     int rc = claim_judge(&v, c, json_is_object(record) ? record : NULL, &found);
 
     if (rc == OK) {
-        print_claim(k, c, v, &found);
+        rc = print_claim(k, c, v, &found);
         k->count[v]++;
     }
     if (rc == OK && claim_is_failure(c, v)) {
@@ -278,8 +295,8 @@ const struct verb verb_check = {
          "Compare the newest records in results/ with what the papers claim, and print "
          "for "
          "each claim: reproduced; reproduced in shape (the order, not the size); not "
-         "reproduced; not testable here, and why; or the command that makes the record. "
-         "A "
+         "reproduced; not testable here, and why; or the command that makes the record; "
+         "and the warnings of the record. A "
          "NAME is that of a claim, an experiment or a paper; then what the paper says is "
          "printed, too.",
          "  testbed check\n"

@@ -1,0 +1,52 @@
+/* What one core has: caches and multiply-add units. The kernel says what one cache holds;
+ * the C library adds up those of all cores on some processors (402 MB for a third level of
+ * 32 MB), so it is asked last. */
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cpu/cpu.h"
+
+static size_t sizes[3];
+static int fma_512;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void read_core(void)
+{
+    static const struct {
+        int name;
+        size_t usual;
+    } caches[] = {{_SC_LEVEL1_DCACHE_SIZE, 32 << 10},
+                  {_SC_LEVEL2_CACHE_SIZE, 512 << 10},
+                  {_SC_LEVEL3_CACHE_SIZE, 8 << 20}};
+    struct cpu_info info;
+    int64_t said[3];
+
+    cpu_info_get(&info);
+    fma_512 = cpu_fma_per_cycle_of(&info, 512);
+    said[0] = info.l1d_bytes, said[1] = info.l2_bytes, said[2] = info.l3_bytes;
+    for (int i = 0; i < 3; i++) {
+        int64_t bytes = said[i] > 0 ? said[i] : sysconf(caches[i].name);
+
+        sizes[i] = bytes > 0 ? (size_t)bytes : caches[i].usual;
+    }
+}
+
+size_t cpu_cache_bytes(int level)
+{
+    pthread_once(&once, read_core); /* a step asks, and must not read files */
+    return sizes[level < 1 ? 0 : level > 3 ? 2 : level - 1];
+}
+
+int cpu_fma_per_cycle_of(const struct cpu_info *info, int vec_bits)
+{
+    bool zen4 = strcmp(info->vendor, "AuthenticAMD") == 0 && info->family == 0x19;
+
+    return vec_bits == 512 && zen4 ? 1 : 2;
+}
+
+int cpu_fma_per_cycle(int vec_bits)
+{
+    pthread_once(&once, read_core);
+    return vec_bits == 512 ? fma_512 : 2;
+}

@@ -1,0 +1,116 @@
+#!/bin/sh
+# `testbed report`: a page that is read without a network and without scripts, whose links all
+# lead somewhere, also where records are missing or damaged; and tables in documents.
+set -u
+. tests/support/tap.sh
+testbed=$(realpath "$build/testbed")
+dir=$(realpath "$dir")
+ln -s "$PWD/datasets" "$dir"
+cd "$dir" || exit 1
+mkdir -p experiments paper-figs/lib results
+for name in small other; do
+    cat >experiments/$name.json <<'JSON'
+{"about": "a <small> job", "system": {"adapter": "scripted", "ttft_ms": 5}, "cost": {"minutes": 0.5},
+ "claim": {"paper": "P", "section": "1", "figure": "Fig. 1", "text": "it is quick"}, "expect": "nothing",
+ "dataset": {"n": 5, "max_prompt_tok": 8, "max_output_tok": 3}, "load": {"n_requests": 5},
+ "headline": [{"name": "t", "metric": "p50_ttft_ms", "better": "lower"}, {"name": "n", "metric": "n_completed"}]}
+JSON
+    # A figure that anybody can draw, with a second form.
+    cat >paper-figs/$name.py <<PY
+import os, sys
+os.makedirs(sys.argv[2], exist_ok=True)
+for ext in "svg", "tex":
+    open("%s/$name.%s" % (sys.argv[2], ext), "w").write("<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>")
+PY
+done
+cat >results/claims.json <<'JSON'
+{"claims": [{"name": "served", "paper": "P", "section": "1", "text": "all are served", "experiment": "small", "reproduced": "n = 5"}]}
+JSON
+SANDWICH_HOME=$dir
+export SANDWICH_HOME
+
+reported() { # status, command words...
+    want=$1
+    shift
+    "$testbed" report "$@" >out 2>err
+    got=$?
+    cat out err
+    [ "$got" = "$want" ]
+}
+
+# Every link of both pages leads to a file, or to a heading of the page.
+links_resolve() { # folder
+    grep -o 'href="[^"]*"' "$1/index.html" | sed 's/href="//; s/"$//' >links
+    grep -o ']([^)]*)' "$1/report.md" | sed 's/](//; s/)$//' >>links
+    [ "$(grep -c . links)" -ge 4 ] || return 1
+    while read -r link; do
+        case $link in
+        '#'*) grep -q "id=\"${link#?}\"" "$1/index.html" || { echo "$link"; return 1; } ;;
+        *) [ -e "$1/$link" ] || { echo "$link"; return 1; } ;;
+        esac
+    done <links
+}
+is_alone() { # folder: nothing is fetched and nothing runs
+    ! grep -E -i '<script|<link|<iframe|@import|url\(|(src|href)="[a-z]*://|(src|href)="/|javascript:' \
+        "$1/index.html"
+}
+
+check "without a record" reported 0
+check "the command that makes one is named" grep -q 'make experiment NAME=small' results/report/report.md
+check "so are its minutes" grep -q '0.5 minutes' results/report/index.html
+check "links resolve" links_resolve results/report
+"$testbed" run small --quiet >out 2>&1
+check "with one record of two" reported 0
+check "where the page is stands on the terminal" grep -q '^results/report/index.html$' out
+check "its figure is in the page" grep -q 'src="data:image/svg+xml;base64,' results/report/index.html
+check "its other forms are linked" grep -q 'href="figures/small.tex"' results/report/index.html
+check "its verdict" grep -q '1 reproduced' results/report/report.md
+check "the other one has no record" grep -q 'no record' results/report/report.md
+check "links resolve" links_resolve results/report
+check "the page stands alone" is_alone results/report
+check "another folder" reported 0 --out elsewhere/page
+check "links resolve from there" links_resolve elsewhere/page
+touch -d '2 hours ago' results/report/figures/small.svg
+cp results/report/figures/small.svg before.svg
+check "a figure older than its record" reported 0
+check "is drawn again" [ results/report/figures/small.svg -nt before.svg ]
+touch marker
+check "again" reported 0
+check "a newer one is not" [ marker -nt results/report/figures/small.svg ]
+echo 'raise SystemExit("broken")' >paper-figs/small.py
+check "a figure that cannot be drawn" reported 3
+check "is a line of the page" grep -q 'no figure is drawn' results/report/report.md
+check "and on the terminal" grep -q 'no figure is drawn' err
+check "which is not asked for without drawing" reported 0 --no-draw
+echo damaged >results/small/damaged.h5
+check "a damaged record" reported 3 --no-draw
+check "is one line" [ "$(wc -l <err)" = 1 ]
+check "which names it" grep -q 'results/small/damaged.h5: .*expected an HDF5 file' err
+check "on the page, too" grep -q 'results/small/damaged.h5: .*expected an HDF5 file' results/report/index.html
+check "and the other record is still there" grep -q 'src="data:image/svg' results/report/index.html
+check "links resolve" links_resolve results/report
+rm results/small/damaged.h5
+
+printf 'before\n<!-- testbed report: small:t,n -->\nstale\n<!-- end of testbed report -->\nafter' >doc.md
+printf 'before\n<!-- testbed report: other -->\nstale\n<!-- end of testbed report -->\nafter' >kept.md
+cp kept.md kept.before
+check "tables in two documents" reported 0 --no-draw --tables doc.md --tables kept.md
+check "the numbers are there" grep -q '^| `n` | 5 |$' doc.md
+check "the rest stays" sh -c "[ \"\$(head -n 1 doc.md)\" = before ] && [ \"\$(tail -c 5 doc.md)\" = after ]"
+check "nothing old is left" sh -c '! grep -q stale doc.md'
+check "without a record nothing changes" cmp kept.md kept.before
+cp doc.md again.md
+check "the same records, the same tables" reported 0 --no-draw --tables doc.md
+check "to the byte" cmp doc.md again.md
+printf 'no marks\n' >none.md
+check "a document without marks" refuses 2 'none.md: expected a line' "$testbed" report --no-draw --tables none.md
+check "is left as it was" sh -c '[ "$(cat none.md)" = "no marks" ]'
+printf '<!-- testbed report: small -->\n' >open.md
+check "one that is not closed" refuses 2 'open.md: line 1: the block is not closed' \
+    "$testbed" report --no-draw --tables open.md
+check "an absent one" refuses 2 'absent.md' "$testbed" report --no-draw --tables absent.md
+check "an absent list of claims" refuses 2 'absent.json' "$testbed" report --claims absent.json
+check "an argument" refuses 2 'expected 0 arguments' "$testbed" report small
+mkdir -p blocked && touch blocked/page
+check "a folder that cannot be made" refuses 3 'blocked/page' "$testbed" report --no-draw --out blocked/page
+finish
