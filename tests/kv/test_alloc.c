@@ -25,6 +25,8 @@ static void over_histories(const struct history_setup *setup, bool moves, bool i
         n_refused += history_now.n_refused;
     }
     assert_true(n_refused > 1000); /* the arena was too small on purpose */
+    print_message("# %lld moved, %lld grew in place, %lld were refused\n",
+                  (long long)n_moves, (long long)n_in_place, (long long)n_refused);
     assert_true(moves ? n_moves > 100 : n_moves == 0);
     assert_true(in_place ? n_in_place > 100 : n_in_place == 0);
 }
@@ -64,7 +66,8 @@ static void histories_of_odma(void **state)
     s.arena.superblock_larges = 2;
     s.arena.align_tok = 8;
     over_histories(&s, true, true);
-    s.arena.align_tok = 1; /* more blocks than a word of the bitmap has bits */
+    s.arena.align_tok = 1; /* as many sizes as there can be */
+    s.arena.n_tok = HISTORY_ARENA;
     over_histories(&s, true, true);
 }
 
