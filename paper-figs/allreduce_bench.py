@@ -6,38 +6,21 @@ from lib import read, study, style
 
 STEM = "allreduce_bench"
 ALGORITHMS = ["master_copy", "rank_shifted", "symmetric", "by_size"]
-TICKS = [4, 64, 1024, 16384, 262144, 4194304]
-
-
-def size(n):
-    for unit, name in (1 << 20, "MB"), (1 << 10, "kB"):
-        if n >= unit:
-            return "%g %s" % (n / unit, name)
-    return "%g B" % n
-
-
-def axis_of_sizes(ax, cells):
-    sizes = [study.setting(c, "bytes") for c in cells]
-    ticks = [t for t in TICKS if min(sizes) <= t <= max(sizes)]
-    ax.set_xscale("log")
-    ax.set_xticks(ticks, [size(t) for t in ticks])
-    ax.minorticks_off()
-    ax.set_xlabel("message")
 
 
 def times(ax, cells, title):
     ax.set_title(title)
-    ax.set_ylabel("us a message")
+    ax.set_ylabel("us per message")
     x = [study.setting(c, "bytes") for c in cells]
     for i, name in enumerate(ALGORITHMS):
         ax.plot(x, [c.value("us_" + name) for c in cells], ls="--" if name == "by_size" else "-",
-                marker="o", ms=3, color=style.COLORS[i], label=name)
+                marker="o", ms=2.5, color=style.COLORS[i], label=name)
         ax.fill_between(x, [c.value("us_p25_" + name) for c in cells],
                         [c.value("us_p75_" + name) for c in cells],
                         color=style.COLORS[i], alpha=0.15, lw=0)
-    axis_of_sizes(ax, cells)
+    style.axis_of_sizes(ax, [study.setting(c, "bytes") for c in cells], "message")
     ax.set_yscale("log")
-    style.legend_below(ax, ncol=2)
+    style.legend_below(ax)
 
 
 def ratios(ax, cells, groups):
@@ -47,12 +30,12 @@ def ratios(ax, cells, groups):
         y = [c.value("rank_shifted_over_master_copy") for c in of]
         bars = [[v - c.value("ratio_p25") for v, c in zip(y, of)],
                 [c.value("ratio_p75") - v for v, c in zip(y, of)]]
-        ax.errorbar([study.setting(c, "bytes") for c in of], y, yerr=bars, fmt="-o", ms=3,
+        ax.errorbar([study.setting(c, "bytes") for c in of], y, yerr=bars, fmt="-o", ms=2.5,
                     elinewidth=0.8, color=style.COLORS[4 + i % 2], label=title)
-    axis_of_sizes(ax, cells)
+    style.axis_of_sizes(ax, [study.setting(c, "bytes") for c in cells], "message")
     ax.set_ylabel("times as fast")
     ax.set_ylim(0, 1.5 * max(c.value("rank_shifted_over_master_copy") for c in cells))
-    style.legend_below(ax, ncol=1)
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)
@@ -60,7 +43,7 @@ cells = [c for c in result.cells if not math.isnan(c.value("us_master_copy"))]
 groups = [("%s ranks, %s" % (n, mode), of) for n in study.settings(cells, "ranks")
           for mode in study.settings(cells, "mode")
           for of in [study.where(cells, ranks=n, mode=mode)] if of]
-fig, axes = style.panels(len(groups) + 1, width=4.4, height=4.6)
+fig, axes = style.panels(len(groups) + 1)
 for ax, (title, of) in zip(axes, groups):
     times(ax, of, title)
 if groups:
@@ -72,7 +55,7 @@ style.save(fig, result, STEM, "All-reduce through shared memory; bands and bars:
 study.write_table(
     STEM, ["ranks", "mode", "message"] + ["%s us" % a for a in ALGORITHMS] +
     ["master_copy / rank_shifted", "by size"],
-    [[study.setting(c, "ranks"), study.setting(c, "mode"), size(study.setting(c, "bytes"))] +
+    [[study.setting(c, "ranks"), study.setting(c, "mode"), style.size(study.setting(c, "bytes"))] +
      [style.short(c.value("us_" + a)) for a in ALGORITHMS] +
      [style.short(c.value("rank_shifted_over_master_copy")), c.attrs.get("notes.by_size", "?")]
      for c in result.cells])

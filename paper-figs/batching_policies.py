@@ -10,7 +10,7 @@ SHARES = [("linear_frac", "matrices"), ("head_frac", "output projection"), ("att
           ("norm_rope_frac", "norm, rotation, packing")]
 
 
-def curves(ax, cells, color, name):
+def curves(ax, cells, color, name, above):
     x = [study.setting(c, "batch") for c in cells]
     y = [c.value("tokens_per_s") for c in cells]
     ax.plot(x, y, "o-", color=color, label=name)
@@ -18,8 +18,9 @@ def curves(ax, cells, color, name):
             label="%s: bound" % name)
     for a, b, c in zip(x, y, cells):
         if b == b:
-            ax.annotate(style.percent(c.value("batch_roof_frac")), (a, b), xytext=(4, -11),
-                        textcoords="offset points", fontsize=8, color=color)
+            ax.annotate(style.percent(c.value("batch_roof_frac")), (a, b), xytext=(0, 4 if above else -4),
+                        textcoords="offset points", fontsize=style.SMALL, color=color, ha="center",
+                        va="bottom" if above else "top")
 
 
 def shares(ax, cells):
@@ -34,23 +35,23 @@ def shares(ax, cells):
             style.bar(ax, x, float("nan"), "")
     ax.set_xticks(range(len(cells)), ["%s" % study.setting(c, "batch") for c in cells])
     ax.set_title("Share of the forward pass")
-    ax.set(xlabel="sequences in a step", ylabel="time (rest: waiting)")
+    ax.set(xlabel="sequences in a step", ylabel="share of time (rest: waiting)")
     ax.set_ylim(0, 1)
     style.percent_axis(ax.yaxis)
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(2, width=5.2, height=4.4)
+fig, axes = style.panels(2)
 names = study.settings(result.cells, "precision")
 for i, p in enumerate(names):
-    curves(axes[0], study.where(result.cells, precision=p), style.COLORS[i], p)
+    curves(axes[0], study.where(result.cells, precision=p), style.COLORS[i], p, above=i == 1)
 axes[0].set_title("Decoded tokens per second, % of the bound")
-axes[0].set(xlabel="sequences in a step", ylabel="tok/s")
+axes[0].set(xlabel="sequences in a step", ylabel="tokens per second")
 axes[0].set_xticks(study.settings(result.cells, "batch"))
 axes[0].set_ylim(bottom=0)
 shares(axes[1], study.where(result.cells, precision=names[0]) if names else [])
 for ax in axes:
-    style.legend_below(ax, ncols=2)
+    style.legend_below(ax)
 model = os.path.basename(str(result.cells[0].setting("study.model"))) if result.cells else ""
 style.save(fig, result, STEM, "Batched decode of %s; bound: min(peak, bandwidth x intensity)" % model)
 HEADER = ["precision", "batch", "tok/s", "bound", "% of it", "FLOP/B", "GB/s of", "GFLOP/s of",

@@ -2,16 +2,16 @@
 account and a cache simulation say where it counts nothing."""
 
 import math
-import textwrap
 
-from lib import read, study, style
+from lib import page, read, study, style
 
 STEM = "fig01_characterization"
 HARDWARE = [("ipc", "IPC"), ("l3lpki", "L3LPKI"), ("dtlb_miss", "DTLBMiss"), ("rar", "RAR"),
             ("mclpki", "MCLPKI"), ("mcipki", "MCIPKI"), ("buspki", "BUSPKI")]
-BARS = [("estimated_flop_per_byte", "FLOP/byte (estimated)", True), ("estimated_gbps", "GB/s (estimated)", False),
-        ("estimated_gflops", "GFLOP/s (estimated)", False),
-        ("estimated_cycles_per_tok", "Ticks of the constant clock\na token (estimated)", True)]
+BARS = [("estimated_flop_per_byte", "Intensity (estimated)", "FLOP/byte", True),
+        ("estimated_gbps", "Bandwidth (estimated)", "GB/s", False),
+        ("estimated_gflops", "Arithmetic (estimated)", "GFLOP/s", False),
+        ("estimated_cycles_per_tok", "Ticks of the constant clock (estimated)", "ticks per token", True)]
 OTHERS = ["sde_steps", "sde_tok", "sde_weight_bytes", "sde_kv_bytes", "sde_flop", "sde_wait_s",
           "estimated_bytes_per_tok", "estimated_tick_ghz", "page_faults",
           "context_switches", "task_clock_s", "callgrind_instructions_per_tok", "callgrind_ll_mpki"]
@@ -21,38 +21,31 @@ def name(c):
     return "%s, batch %s" % (study.setting(c, "phase"), study.setting(c, "batch"))
 
 
-def bars(ax, cells, metric, title, log=False):
+def bars(ax, cells, metric, title, unit, log=False):
     """One bar a cell, both phases in their colours; what is missing is n/a."""
     if log and study.finite([c.value(metric) for c in cells]):
         ax.set_yscale("log")
     phases = study.settings(cells, "phase")
     for i, c in enumerate(cells):
         v = c.value(metric)
-        style.bar(ax, i, v, style.short(v) if v < 1e5 else "%.3g" % v, width=0.7,
+        style.bar(ax, i, v, style.short(v) if v < 1e5 else "%.2g" % v, width=0.7,
                   color=style.COLORS[phases.index(study.setting(c, "phase"))])
     ax.set_xticks(range(len(cells)), ["%s\n%s" % (study.setting(c, "phase"), study.setting(c, "batch"))
-                                      for c in cells], fontsize=8)
-    ax.set_xlabel("phase, batch")
-    ax.set_title(title)
+                                      for c in cells])
+    ax.set(title=title, xlabel="phase, batch", ylabel=unit)
     ax.margins(y=0.15)
 
 
 def simulated(ax, cells):
     """Misses of the simulated last level compared with the cache lines of the weights."""
-    bars(ax, cells, "callgrind_ll_misses_per_tok", "Lines from memory a token\n(simulated; small model)")
+    bars(ax, cells, "callgrind_ll_misses_per_tok", "Lines from memory (simulated; small model)",
+         "lines per token")
     for i, c in enumerate(cells):
         lines = c.value("callgrind_lines_per_tok")
         if not math.isnan(lines):
             ax.plot([i - 0.42, i + 0.42], [lines, lines], color=style.GREY, lw=1.4,
                     label="its weights (arithmetic)" if i == 0 else None)
-    style.legend_below(ax, drop=0.7)
-
-
-def reasons(cells):
-    """Why hardware metrics are missing, each reason once."""
-    found = [c.why[m] for c in cells for m, _ in HARDWARE
-             if math.isnan(c.value(m)) and c.why.get(m)]
-    return list(dict.fromkeys(found))
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)
@@ -60,17 +53,14 @@ cells = sorted(result.cells, key=lambda c: (study.setting(c, "phase") != "prefil
                                             study.setting(c, "batch")))
 singles = study.where(cells, batch=1)
 table = [[label] + [style.short(c.value(m)) for c in cells] for m, label in HARDWARE]
-fig, axes = style.plt.subplots(2, 3, figsize=(15.5, 8.6))
-study.draw_table(axes[0][0], ["hardware"] + [name(c).replace(", batch ", "\n") for c in cells], table)
-for cell in axes[0][0].tables[0].get_celld().values() if axes[0][0].tables else []:
-    cell.set_height(0.085)
-why = reasons(cells)
+why = read.why(cells, *dict(HARDWARE))
+fig, axes = style.rows(3, 2, 1, *[1] * bool(why))
+for ax, (metric, title, unit, log) in zip(axes, BARS):
+    bars(ax, cells, metric, title, unit, log)
+simulated(axes[4], singles)
+study.draw_table(axes[5], ["hardware"] + [name(c) for c in cells], table)
 if why:
-    axes[0][0].text(0.5, 0.02, textwrap.fill("n/a: " + why[0], 70), transform=axes[0][0].transAxes, ha="center",
-                    fontsize=7.5, color=style.GREY)
-for ax, (metric, title, log) in zip([axes[0][1], axes[0][2], axes[1][0], axes[1][1]], BARS):
-    bars(ax, cells, metric, title, log)
-simulated(axes[1][2], singles)
+    page.note(axes[6], "n/a: " + why)
 style.save(fig, result, STEM, "Prefill computes, decode reads: counted, estimated and simulated")
 rows = [[m] + [style.short(c.value(m)) for c in cells] + ["; ".join(
     dict.fromkeys(c.why[m] for c in cells if c.why.get(m)))]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from lib import read, reference, study, style
+from lib import page, read, reference, study, style
 
 STEM = "fig02a_block_thread"
 SLICES = {"sweep_gflops_1": "best slice of one thread", "sweep_gflops_n": "best slice of all threads"}
@@ -23,20 +23,25 @@ def grid(cell, rates):
 
 def heat(ax, cell, rates, title, marks):
     bm, bn, z = grid(cell, rates)
+    known = study.finite(z.ravel())
+    middle = 0.4 * min(known, default=0) + 0.6 * max(known, default=0)
     ax.imshow(z, origin="lower", aspect="auto", cmap="viridis")
     for (i, j), v in np.ndenumerate(z):
-        ax.text(j, i, style.number(v), ha="center", va="center", fontsize=6.5, color="white")
+        ax.text(j, i, style.number(v), ha="center", va="center", fontsize=style.SMALL,
+                color=style.GREY if math.isnan(v) else "black" if v > middle else "white")
     for which, marker in marks:
         m, n = cell.value("bm_" + which), cell.value("bn_" + which)
         if int(m if m == m else -1) in bm and int(n if n == n else -1) in bn:
-            ax.plot(bn.index(int(n)), bm.index(int(m)), marker, ms=22, mfc="none", mec="#D55E00",
-                    mew=2)
+            ax.plot(bn.index(int(n)), bm.index(int(m)), marker, ms=13, mfc="none", mec="#D55E00",
+                    mew=1.5)
     if study.setting(cell, "matrix").startswith("paper"):
         slice_ = reference.value("sandwich", "Fig. 2", SLICES[rates])
         if slice_[0] in bm and slice_[1] in bn:
-            ax.plot(bn.index(slice_[1]), bm.index(slice_[0]), "D", ms=26, mfc="none", mec="white")
-    ax.set_xticks(range(len(bn)), bn, fontsize=7.5, rotation=45)
-    ax.set_yticks(range(len(bm)), bm, fontsize=7.5)
+            ax.plot(bn.index(slice_[1]), bm.index(slice_[0]), "D", ms=15, mfc="none", mec="black",
+                    path_effects=reference.HALO)
+    ax.set_xticks(range(len(bn)), bn)
+    ax.set_yticks(range(len(bm)), bm)
+    page.height(ax, 0.19 * max(6, len(bm)))
     ax.grid(False)
     ax.set(title=title, xlabel="bN (columns)", ylabel="bM (rows)")
 
@@ -51,16 +56,16 @@ def losses(ax, cells):
         first = study.setting(c, "matrix") == matrices[0]
         style.bar(ax, x, loss, style.percent(loss), width=0.9 * width, color=style.COLORS[k],
                   label=NAMES[dealings[k]] if first else None)
-    ax.set_xticks(range(len(matrices)), [m.replace(" ", "\n") for m in matrices], fontsize=8)
+    ax.set_xticks(range(len(matrices)), [m.replace(" ", "\n") for m in matrices])
     ax.set(title="Lost with one thread's best", ylabel="share of the rate")
     style.percent_axis(ax.yaxis)
-    style.legend_below(ax, drop=0.55, ncol=2)
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)
 first = [c for c in result.cells
          if study.setting(c, "matrix") == study.setting(result.cells[0], "matrix")]
-fig, axes = style.panels(len(first) + 2, width=3.3, height=3.9)
+fig, axes = style.panels(len(first) + 2, columns=2)
 for c in first[:1]:
     heat(axes[0], c, "sweep_gflops_1", "One thread", [("1", "s")])
 for ax, c in zip(axes[1:], first):

@@ -16,7 +16,7 @@ def panel(ax, cells, left_out, along):
     for i, c in enumerate(study.where(cells, along=along)):
         name = tile(c)
         color = style.COLORS[i % len(style.COLORS)]
-        ax.plot(c.series["side"], c.series["gflops"], "-o", ms=3, color=color, label=name)
+        ax.plot(c.series["side"], c.series["gflops"], "-o", ms=2, color=color, label=name)
         knee = c.value("knee")
         if not math.isnan(knee):
             ax.axvline(knee, color=color, lw=0.8, ls=":")
@@ -25,11 +25,11 @@ def panel(ax, cells, left_out, along):
     ax.set(title="Along %s" % along.upper(), xlabel="side of the slice (%s)" % UNIT[along],
            ylabel="GFLOP/s, one thread")
     ax.set_ylim(bottom=0)
-    style.legend_below(ax, drop=0.5, ncol=2)
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(2, width=4.6, height=4.2)
+fig, axes = style.panels(2)
 for ax, along in zip(axes, UNIT):
     panel(ax, result.cells, result.left_out, along)
 style.save(fig, result, STEM, "Growth of a slice; dotted: the smallest within 5 % of the best "

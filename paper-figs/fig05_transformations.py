@@ -5,7 +5,7 @@ from lib import read, study, style, trees
 STEM = "fig05_transformations"
 
 result = read.latest(STEM)
-fig, axes = style.panels(max(1, len(result.cells)), width=5.4, height=3.6)
+fig, axes = style.panels(max(1, len(result.cells)), columns=1)
 for ax, c in zip(axes, result.cells):
     ax.set_title(study.setting(c, "steps") or "fundamental tree")
     trees.draw(ax, c)

@@ -22,7 +22,7 @@ def rows(cell):
 
 result = read.latest(STEM)
 table = [row for c in result.cells for row in rows(c)]
-fig, axes = style.panels(2, width=6.6, height=max(3.2, 0.9 + 0.29 * (len(table) + 1)))
+fig, axes = style.panels(2, columns=1)
 if result.cells:
     axes[0].set_title(study.setting(result.cells[0], "steps") or "fundamental tree")
     trees.draw(axes[0], result.cells[0])

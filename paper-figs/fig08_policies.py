@@ -36,7 +36,7 @@ def panel(ax, cells, form, over, title, ylabel, log):
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(3, width=4.2, height=3.9)
+fig, axes = style.panels(3, columns=2)
 for ax, what in zip(axes, PANELS):
     panel(ax, result.cells, *what)
 n = study.total([c.value("n_shapes") for c in result.cells])

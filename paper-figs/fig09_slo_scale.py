@@ -5,7 +5,7 @@ from lib import read, style
 STEM = "fig09_slo_scale"
 result = read.latest(STEM)
 rates = read.unique(c.setting("load.rate_rps", 0) for c in result.cells)
-fig, axes = style.panels(max(1, len(rates)), width=4.9, height=4.4)
+fig, axes = style.panels(max(1, len(rates)), columns=2)
 for ax, rate in zip(axes, rates):
     cells = [c for c in result.cells if c.setting("load.rate_rps", 0) == rate]
     for i, c in enumerate(cells):
@@ -26,6 +26,6 @@ for ax, rate in zip(axes, rates):
     ax.set(xlabel="scale of both objectives", title="%s\nscale 1: TTFT %g ms, TPOT %g ms" % (
         "one request at a time" if not rate else "%g requests per second" % rate,
         c.setting("slo.ttft_ms", 0), c.setting("slo.tpot_ms", 0)))
+    ax.set_ylabel("requests within both")
     style.legend_below(ax)
-axes[0].set_ylabel("requests within the objectives")
 style.save(fig, result, STEM, "SLO attainment against SLO scale (Sandwich Fig. 9)")

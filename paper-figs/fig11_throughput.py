@@ -7,8 +7,7 @@ STEM = "fig11_throughput"
 bars.draw(
     read.latest(STEM), STEM,
     title="Output token throughput, single sequence (Sandwich Fig. 11)",
-    value="decode_tok_s", ylabel="decoded tokens per second",
-    share="decode_bandwidth_frac",
-    note="tokens/s, with % of the measured read bandwidth\n(above 100 %: caches served part of the weights)",
+    value="decode_tok_s", share="decode_bandwidth_frac",
+    xlabel="decoded tokens per second (% of the read bandwidth)",
     bound=lambda c: read.ratio(c.value("decode_tok_s"), c.value("decode_bandwidth_frac")),
-    ratio=("over_one_plan", "Throughput relative to one_plan"))
+    ratio=("over_one_plan", "Throughput relative to one_plan (above 1: faster)"))

@@ -8,22 +8,22 @@ from lib import read, style
 STEM = "fig12_goodput"
 result = read.latest(STEM)
 names = read.unique(c.system() for c in result.cells)
-fig, (bars, curves) = style.panels(2, width=5.2, height=4.6)
+fig, (bars, curves) = style.panels(2)
 
 
 def goodput(ax):
     for i, name in enumerate(names):
         c = [c for c in result.cells if c.system() == name][0]
         v, low, high = (c.value("goodput_%s" % k) for k in ("rps", "low_rps", "high_rps"))
-        style.bar(ax, i, v, "%s req/s" % style.short(v), top=(high,), color=style.COLORS[i], width=0.6)
+        style.bar(ax, i, v, style.short(v), top=(high,), color=style.COLORS[i], width=0.6)
         if np.isfinite([v, low, high]).all():
             ax.errorbar(i, v, yerr=[[v - low], [high - v]], color="black", capsize=4, lw=1.2)
     ax.set_xticks(range(len(names)), names)
     ax.set_xlim(-0.6, len(names) - 0.4)
     ax.set_ylim(0, None if ax.get_ylim()[1] <= 1 else 1.12 * ax.get_ylim()[1])
     seeds = max([int(c.setting("search.seeds", 1)) for c in result.cells], default=1)
-    ax.set(ylabel="requests per second", title="Goodput, median of %d seeds\n"
-           "(black: lowest that held to highest that failed)" % seeds)
+    ax.set(ylabel="requests per second", title="Goodput, median over seeds (%d); line: lowest that held "
+           "to highest that failed" % seeds)
 
 
 def trials(ax):
@@ -32,7 +32,7 @@ def trials(ax):
         rate, share = (np.concatenate([c.series.get(k, np.empty(0)) for c in cells])
                        for k in ("trial_rate_rps", "trial_slo_attainment_frac"))
         if len(rate):
-            ax.plot(rate, share, ls="", marker="osD^vP"[i % 6], ms=5, alpha=0.8,
+            ax.plot(rate, share, ls="", marker="osD^vP"[i % 6], alpha=0.8,
                     color=style.COLORS[i], label=name)
     target = read.unique(c.setting("slo.target_frac", 0.9) for c in result.cells)
     ax.axhline(target[0] if target else 0.9, color=style.GREY, ls="--", lw=1.3, label="target")
@@ -45,7 +45,7 @@ def trials(ax):
     style.percent_axis(ax.yaxis)
     ax.set(xlabel="offered rate (requests per second)", ylabel="requests within the objectives",
            title="Every trial")
-    style.legend_below(ax, ncol=2)
+    style.legend_below(ax)
 
 
 goodput(bars)

@@ -23,17 +23,18 @@ def shares(ax, cells, phase):
             ax.bar(x, v, bottom=foot, width=0.8, color=style.COLORS[i], edgecolor="white",
                    hatch=style.HATCHES[i], label=label if c is cells[0] else None)
             foot += v
-        ax.text(x, min(foot, 1) + 0.01, style.percent(c.value("share_linear")), ha="center", fontsize=8)
+        ax.text(x, min(foot, 1) + 0.01, style.percent(c.value("share_linear")), ha="center",
+                fontsize=style.SMALL)
     wait = [c.value("wait_frac") for c in cells]
     if study.finite(wait):
-        ax.plot(range(len(wait)), wait, "kx", ms=6, label="threads waiting / the step")
+        ax.plot(range(len(wait)), wait, "kx", label="threads waiting / the step")
     if phase == "prefill":
         least = reference.value("mnn_llm", "Sec. IV-A", "time of the Linear operators in prefill, over")
         reference.mark(ax, range(len(cells)), [least / 100] * len(cells), "mnn_llm", "Sec. IV-A",
                        [c.value("share_linear") for c in cells], machine="matrices take more than this")
     ax.set_xticks(range(len(cells)), [str(study.setting(c, "n_tok")) for c in cells])
     ax.grid(axis="x", visible=False)
-    style.legend_below(ax, ncol=2)
+    style.legend_below(ax)
 
 
 def speed(ax, result):
@@ -44,16 +45,16 @@ def speed(ax, result):
         for name, style_, label in (("tok_s", "-", phase), ("bound_tok_s", "--", "%s: its bound" % phase)):
             y = [c.value(name) for c in cells]
             if study.finite(y):
-                ax.plot(x, y, style_, color=style.COLORS[i], marker="o", ms=3.5, label=label)
-    ax.set(title="The step", xlabel="tokens", ylabel="tok/s")
+                ax.plot(x, y, style_, color=style.COLORS[i], marker="o", label=label)
+    ax.set(title="The step", xlabel="tokens", ylabel="tokens per second")
     if not ax.lines:
         return style.na(ax)
     ax.set(xscale="log", yscale="log")
-    style.legend_below(ax, ncol=2)
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(3, width=4.9, height=4.4)
+fig, axes = style.panels(3)
 for ax, phase in zip(axes, ("prefill", "decode")):
     shares(ax, study.where(result.cells, phase=phase), phase)
 speed(axes[2], result)

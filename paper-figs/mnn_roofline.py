@@ -2,9 +2,8 @@
 what the paper prints."""
 
 import json
-import textwrap
 
-from lib import read, reference, study, style
+from lib import page, read, reference, study, style
 
 STEM = "mnn_roofline"
 LINEAR, ATTENTION, OTHER = ("Sec. V-B, " + w for w in ("linear operators", "attention", "other operators"))
@@ -30,10 +29,9 @@ def bounds(ax, cells, phase):
     if own:
         reference.mark(ax, own, [printed] * len(own), "mnn_llm", "Sec. V-D",
                        [cells[x].value("%s_tok_s" % phase) for x in own])
-    ax.set_xticks(range(len(labels)), labels, fontsize=7)
-    ax.set(ylabel="tok/s")
-    ax.margins(y=0.15)
-    style.legend_below(ax, drop=0.75)
+    ax.set_xticks(range(len(labels)), labels)
+    ax.set(ylabel="tokens per second")
+    style.legend_below(ax)
 
 
 def to_digits(v, printed):
@@ -54,7 +52,7 @@ def counts(paper, fixed):
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(4, width=4.7, height=5.6)
+fig, axes = style.rows(2, 1, 1)
 bounds(axes[0], result.cells, "prefill")
 bounds(axes[1], result.cells, "decode")
 paper = study.where(result.cells, machine="paper", weights="w4a8", counts="as_printed")[:1]
@@ -62,10 +60,8 @@ fixed = study.where(result.cells, machine="paper", weights="w4a8", counts="corre
 header, table = counts(paper, fixed)
 study.draw_table(axes[2], header, table if paper else [])
 slips = json.loads(paper[0].attrs.get("notes.slips", "[]")) if paper else []
-axes[3].axis("off")
 axes[3].set_title("What does not add up in the paper")
-axes[3].text(0, 0.99, "\n".join(textwrap.fill(s, 62, initial_indent="- ", subsequent_indent="  ") for s in slips),
-             transform=axes[3].transAxes, fontsize=8, va="top", linespacing=1.35)
+page.note(axes[3], "\n".join("%d. %s" % (i + 1, s) for i, s in enumerate(slips)) or "n/a: no list was recorded")
 style.save(fig, result, STEM, "MNN-LLM's roofline of Qwen-1.8B: the paper's arithmetic, and this machine")
-study.write_table(STEM, header, table + [["slip %d" % (i + 1), s] + [""] * (len(header) - 2)
+study.write_table(STEM, header, table + [["slip %d" % (i + 1), s] + ["-"] * (len(header) - 2)
                                          for i, s in enumerate(slips)])

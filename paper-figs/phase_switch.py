@@ -1,4 +1,4 @@
-"""Going from prefill's configuration to decode's: the first step after, and whole requests."""
+"""Going from prefill's configuration to decode's: whole requests, and the first step after."""
 
 import os
 
@@ -16,25 +16,26 @@ def label(c):
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(2, width=6.2)
+fig, (requests, steps) = style.panels(2)
 for i, c in enumerate(result.cells):
     for k, (metric, name) in enumerate(WAYS):
-        share = read.ratio(c.value(metric), c.value("request_s"))
-        style.bar(axes[0], i + 0.26 * (k - 1), share, style.short(c.value(metric) * 1e3), width=0.25,
+        ms = 1e3 * c.value(metric)
+        style.bar(requests, i + 0.27 * (k - 1), ms, style.short(ms), width=0.25,
                   color=style.COLORS[k], label=name if i == 0 else None)
     us = c.series.get("switch_us", [])
-    axes[1].plot([i] * len(us), us, "o", ms=4, alpha=0.5, color=style.COLORS[5])
-    axes[1].plot([i], [c.value("switch_us_p50")], "_", ms=26, mew=2.5, color=style.COLORS[0])
-    axes[1].annotate("repack %s ms" % style.short(c.value("repack_ms")), (i, 0), xytext=(0, -34),
-                     xycoords=axes[1].get_xaxis_transform(), textcoords="offset points",
-                     ha="center", fontsize=8, color=style.GREY)
-axes[0].set_title("One request, numbers in ms")
-axes[0].set_ylabel("time / with a switch")
-axes[1].set_title("First decode step: after the other's prefill - its own")
-axes[1].set_ylabel("us (dots: rounds)")
-for ax in axes:
-    ax.set_xticks(range(len(result.cells)), [label(c) for c in result.cells], fontsize=7.5)
-style.legend_below(axes[0], ncols=3)
+    steps.plot([i] * len(us), us, "o", alpha=0.5, color=style.COLORS[5],
+               label="rounds" if i == 0 else None)
+    steps.plot([i], [c.value("switch_us_p50")], "_", ms=22, mew=2, color=style.COLORS[0],
+               label="median" if i == 0 else None)
+requests.set(title="One request, by configuration", ylabel="ms")
+steps.set(title="Cost of a switch: decode's first step after prefill's, less its own",
+          ylabel="us")
+steps.axhline(0, color=style.GREY, lw=0.8)
+steps.set_xlim(-0.6, max(1, len(result.cells)) - 0.4)
+for ax in (requests, steps):
+    ax.set_xticks(range(len(result.cells)), [label(c) for c in result.cells])
+    ax.grid(axis="x", visible=False)
+    style.legend_below(ax)
 style.save(fig, result, STEM, "Switching configurations between steps; bytes copied: %s"
            % style.number(study.total([c.value("bytes_copied") for c in result.cells])))
 HEADER = ["model", "decode", "bytes", "switch us", "repack ms", "request s", "prefill's", "decode's",

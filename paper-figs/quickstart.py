@@ -11,12 +11,12 @@ BLUE = style.COLORS[0]
 
 def ttft(ax, c):
     n, ms = c.measured("n_prompt_tok"), c.measured("ttft_ms")
-    ax.scatter(n, ms, s=20, color=BLUE, alpha=0.75, linewidths=0, label="requests")
+    ax.scatter(n, ms, s=9, color=BLUE, alpha=0.75, linewidths=0, label="requests")
     peak = c.peak_gflops()
     floor = c.measured("prefill_flop") / (peak * 1e6)
     order = np.argsort(n)
     if np.isfinite(floor).any():
-        ax.plot(n[order], floor[order], color=style.GREY, ls="--", lw=1.3,
+        ax.plot(n[order], floor[order], color=style.GREY, ls="--", lw=1,
                 label="bound: measured peak, %.0f GFLOP/s" % peak)
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -34,7 +34,7 @@ def tpot(ax, c):
     floor = np.median(c.measured("decode_bytes") / gaps) / (c.read_gbps() * 1e6)
     style.cdf(ax, ms, color=BLUE, label="requests, median %s ms" % style.short(np.nanmedian(ms)))
     if np.isfinite(floor):
-        ax.axvline(floor, color=style.GREY, ls="--", lw=1.3,
+        ax.axvline(floor, color=style.GREY, ls="--", lw=1,
                    label="bound: %s ms at measured %.1f GB/s" % (
                        style.short(floor), c.read_gbps()))
     ax.set_xlim(0, 1.15 * np.nanmax(ms))
@@ -47,9 +47,9 @@ def tpot(ax, c):
 
 def slo(ax, c):
     x, y = c.series["slo_scale"], c.series["slo_attainment_frac"]
-    ax.plot(x, y, color=BLUE, marker="o", ms=4, label="requests within both objectives")
-    ax.axhline(0.9, color=style.GREY, ls="--", lw=1.3, label="goal: 90 %")
-    ax.axvline(1, color=style.GREY, ls=":", lw=1.3)
+    ax.plot(x, y, color=BLUE, marker="o", ms=3, label="requests within both objectives")
+    ax.axhline(0.9, color=style.GREY, ls="--", lw=1, label="goal: 90 %")
+    ax.axvline(1, color=style.GREY, ls=":", lw=1)
     ax.set_xscale("log")
     style.plain_log(ax.xaxis, style.ticks_1_2_5(x[0], x[-1]))
     style.percent_axis(ax.yaxis)

@@ -27,14 +27,13 @@ def panel(ax, result, metric, title, unit, bound):
     else:
         ax.set_ylim(0, 1.1)
         style.percent_axis(ax.yaxis)
-    ax.set_xticks(range(len(rates)), ["%g req/s" % r for r in rates])
-    ax.set_title(title)
-    ax.set(ylabel=unit)
-    style.legend_below(ax, drop=0.35, ncols=2)
+    ax.set_xticks(range(len(rates)), ["%g" % r for r in rates])
+    ax.set(title=title, xlabel="offered rate (requests per second)", ylabel=unit)
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(len(PANELS), width=4.6, height=4.3)
+fig, axes = style.panels(len(PANELS), columns=2)
 for ax, (metric, title, unit, bound) in zip(axes, PANELS):
     panel(ax, result, metric, title, unit, bound)
 style.save(fig, result, STEM, "Scheduling policies under the same open-loop load")

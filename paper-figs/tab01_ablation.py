@@ -1,45 +1,62 @@
-"""Sandwich Table 1: one optimization after the other, on this host."""
+"""Sandwich Table 1: one optimization after the other, raw and kept, on this host and simulated."""
 
 import os
 
 from lib import read, reference, study, style
 
 STEM = "tab01_ablation"
-# The paper's first row is vLLM, ours is this engine with one plan.
-STEPS = [("one_plan", "one plan", "vLLM"), ("communication", "+ communication", "+ communication op"),
+# The paper's first row is vLLM, ours is this engine with one plan; rank_shifted is ours alone.
+STEPS = [("one_plan", "one plan", "vLLM"), ("rank_shifted", "rank-shifted", None),
+         ("communication", "+ communication", "+ communication op"),
          ("service_config", "+ service config", "+ service config"),
          ("kernel_tuning", "+ kernel tuning", "+ kernel tuning"), ("split_k", "+ split K", "+ split k")]
+WAYS = [("raw_", "raw: each step as it comes"), ("", "kept: what a step slows down is taken back")]
 
 
 def name(c):
-    model = os.path.basename(str(study.setting(c, "model"))).removesuffix(".gguf")
-    return "%s, batch %s" % (model, study.setting(c, "batch"))
+    """What is served, where, and what its numbers rest on."""
+    target = os.path.basename(str(study.setting(c, "model"))).removesuffix(".gguf")
+    return "%s, batch %s (%s)" % (target, study.setting(c, "batch"),
+                                  c.kind("raw_tok_s_service_config").replace("_", " "))
+
+
+def rates(c, way, step):
+    """The output rate of every round."""
+    n_tok = study.setting(c, "batch") * study.setting(c, "n_output_tok")
+    return [n_tok / s for s in c.series.get("%srequest_s_%s" % (way, step), [])]
+
+
+def panel(ax, c):
+    for i, (step, _, _) in enumerate(STEPS):
+        for k, (way, label) in enumerate(WAYS):
+            v, x = c.value("%stok_s_%s" % (way, step)), i + 0.4 * k - 0.2
+            style.bar(ax, x, v, style.short(v), width=0.38, color=style.COLORS[k],
+                      label=label if i == 2 else None)
+            rounds = rates(c, way, step)
+            ax.plot([x] * len(rounds), rounds, ".", ms=3, color="black", alpha=0.5)
+    marks = [(i, reference.value("sandwich", "Table 1", "throughput", step=paper,
+                                 batch=study.setting(c, "batch")))
+             for i, (_, _, paper) in enumerate(STEPS) if paper]
+    marks = [(i, v) for i, v in marks if study.finite([v])]
+    if marks:
+        reference.mark(ax, *zip(*marks), "sandwich", "Table 1",
+                       [c.value("raw_tok_s_" + step) for step, _, _ in STEPS])
+    ax.set_xticks(range(len(STEPS)), [text for _, text, _ in STEPS])
+    ax.set(title=name(c), ylabel="output tokens per second")
+    ax.margins(y=0.15)
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)
-fig, axes = style.panels(max(1, len(result.cells)), width=3.9, height=4.3)
+fig, axes = style.panels(max(1, len(result.cells)), columns=2)
 for ax, c in zip(axes, result.cells):
-    for i, (step, _, _) in enumerate(STEPS):
-        v = c.value("tok_s_" + step)
-        style.bar(ax, i, v, style.short(v), width=0.7, color=style.COLORS[0])
-        rounds = c.series.get("tok_s_" + step, [])
-        ax.plot([i] * len(rounds), rounds, "o", ms=2.5, color=style.COLORS[1], alpha=0.6)
-    printed = [reference.value("sandwich", "Table 1", "throughput", step=paper,
-                               batch=study.setting(c, "batch")) for _, _, paper in STEPS]
-    if study.finite(printed):
-        reference.mark(ax, range(len(STEPS)), printed, "sandwich", "Table 1",
-                       [c.value("tok_s_" + step) for step, _, _ in STEPS])
-    ax.set_xticks(range(len(STEPS)), [text for _, text, _ in STEPS], rotation=30, ha="right",
-                  fontsize=8)
-    style.legend_below(ax, drop=0.85)
-    ax.set_title(name(c))
-    ax.set_ylabel("output tokens per second")
-    ax.margins(y=0.15)
+    panel(ax, c)
 style.save(fig, result, STEM, "One optimization after the other; dots: rounds (Sandwich Table 1)")
-HEADER = ["cell"] + [text for _, text, _ in STEPS] + ["prefill ranks", "decode ranks x threads",
-                                                   "tuning s"]
+HEADER = ["cell", "values"] + [text for _, text, _ in STEPS] + [
+    "prefill ranks x threads", "decode ranks x threads", "plan s", "tuning s"]
 study.write_table(STEM, HEADER, [
-    [name(c)] + [style.short(c.value("tok_s_" + s)) for s, _, _ in STEPS] +
-    [style.number(c.value("prefill_ranks")),
-     "%s x %s" % (style.number(c.value("decode_ranks")), style.number(c.value("decode_threads"))),
-     style.number(c.value("tuning_s"), "%.1f")] for c in result.cells])
+    [name(c), label.split(":")[0]] + [style.short(c.value("%stok_s_%s" % (way, s))) for s, _, _ in STEPS] +
+    ["%s x %s" % tuple(style.number(c.value(p + n)) for n in ("ranks", "threads"))
+     for p in ("prefill_", "decode_")] +
+    [style.number(c.value(n), "%.1f") for n in ("plan_s", "tuning_s")]
+    for c in result.cells for way, label in WAYS])

@@ -7,7 +7,7 @@ STEM = "tab02_topk_tuned"
 result = read.latest(STEM)
 cells = sorted(result.cells, key=lambda c: study.setting(c, "k"))
 ks = [study.setting(c, "k") for c in cells]
-fig, (spent, gain, tries) = style.panels(3, height=3.6)
+fig, (spent, gain, tries) = style.panels(3)
 
 for i, c in enumerate(cells):
     style.bar(spent, i, c.value("spent_s"), style.short(c.value("spent_s")), width=0.6,
@@ -15,9 +15,9 @@ for i, c in enumerate(cells):
     style.bar(gain, i, c.value("gain_frac"), style.number(100 * c.value("gain_frac"), "%.1f", " %"), width=0.6,
               color=style.COLORS[2])
 for ax, title, unit in ((spent, "Search, tuning and replay", "s"),
-                        (gain, "Fastest of the k, over the first", "")):
+                        (gain, "Fastest of the k, over the first", "faster by")):
     ax.set_xticks(range(len(ks)), ks)
-    ax.set_xlabel("k")
+    ax.set_xlabel("k (configurations)")
     ax.set_title(title)
     ax.set_ylabel(unit)
     ax.margins(y=0.2)
@@ -30,7 +30,7 @@ if done:
     for tuned, marker, label in ((0, "o", "default schedules"), (1, "D", "tuned")):
         points = [(c, 1e3 * s) for c, s, t in zip(series["try_config"], series["try_s"],
                                                   series["try_tuned"]) if t == tuned]
-        tries.plot([c for c, _ in points], [ms for _, ms in points], marker, ms=5, label=label,
+        tries.plot([c for c, _ in points], [ms for _, ms in points], marker, label=label,
                    color=style.COLORS[5 - 4 * tuned])
     tries.set_xticks(sorted(set(int(c) for c in series["try_config"])))
     tries.set_title("All that was tried, k = %s" % study.setting(done[-1], "k"))

@@ -20,7 +20,7 @@ def row(c):
 
 result = read.latest(STEM)
 table = [row(c) for c in result.cells]
-fig, axes = style.panels(1, width=12.5, height=0.9 + 0.29 * (len(table) + 1))
+fig, axes = style.panels(1)
 study.draw_table(axes[0], HEADER, table)
 style.save(fig, result, STEM, "Fundamental trees and the search for decode's cores, %d of %d machines%s; "
            "assumed rates: the plan is an illustration"

@@ -15,6 +15,8 @@ result = read.latest(STEM)
 machines = study.settings(result.cells, "machine")
 of = {m: study.where(result.cells, machine=m) for m in machines}
 fig, axes = style.panels(3, width=5.4)
+for ax in axes:
+    ax.set_ylabel("share")
 for i, machine in enumerate(machines):
     gaps = study.finite([c.value("gap_frac") for c in of[machine]])
     axes[0].plot([i] * len(gaps), gaps, "o", ms=4, alpha=0.6, color=style.COLORS[0])

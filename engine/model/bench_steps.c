@@ -164,7 +164,8 @@ int model_bench_open(struct model_bench *out, const struct format_file *f,
     memset(out, 0, sizeof(*out));
     rc = cpu_budget_get(&out->budget);
     if (rc == OK)
-        rc = par_team_open(&out->team, out->budget.cpus, out->budget.n, 1);
+        rc = par_team_open(&out->team, o->cpus ? o->cpus : out->budget.cpus,
+                           o->cpus ? o->n_cpus : out->budget.n, 1);
     if (rc == OK)
         rc = model_open(&out->model, f, out->team, &mo);
     if (rc == OK)

@@ -44,10 +44,10 @@ MUST int model_bench_steps_batch(struct model_bench_steps *t, struct model_phase
 MUST int model_bench_steps_of(struct model_bench_steps *t, struct model_phase *p,
                               bool decode, int64_t n_tok, double *seconds);
 
-/* A model on all CPUs of this host's budget, opened to be timed. */
+/* A model on CPUs of this host's budget, opened to be timed. */
 struct model_bench {
     struct cpu_budget budget;
-    struct par_team *team; /* over the whole budget */
+    struct par_team *team; /* over the whole budget, or opts.cpus */
     struct model *model;
     struct model_bench_steps steps;
 };
@@ -59,6 +59,9 @@ struct model_bench_opts {
     int64_t
         caller_bytes; /* what the caller takes for further steps (struct model_opts) */
     uint64_t seed;    /* of the ids */
+    const int *cpus;  /* [n_cpus] those of the team's threads, in this order; NULL: the
+                         budget's */
+    int n_cpus;
 };
 /* `f` is lent for the call; weights keep their type. On error *out is closed. */
 MUST int model_bench_open(struct model_bench *out, const struct format_file *f,

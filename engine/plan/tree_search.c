@@ -265,6 +265,7 @@ int plan_trial_measure(struct plan_search *s, int trial, const struct topo_confi
                        "found %g",
                        c->n_ranks, c->n_threads, *seconds);
     s->counts->n_measurements++;
+    s->counts->measured_s += *seconds;
     s->counts->n_configs += t->n == 0;
     if (t->n++ == 0)
         t->seconds = *seconds;

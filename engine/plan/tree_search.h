@@ -56,7 +56,10 @@ struct plan_tree_search_counts {
     int64_t n_configs; /* different configurations measured */
     int64_t n_refused; /* cross-sections that operators or evaluator do not support */
     int64_t n_measurements;
-    bool complete; /* false: the budget ended the search early */
+    double
+        measured_s; /* the steps that were measured, added up: what the search would take
+                          on a machine that is simulated */
+    bool complete;  /* false: the budget ended the search early */
     double wall_s;
 };
 

@@ -6,7 +6,7 @@
  * machines/params/NAME.json has the rates and the structure that no tool reports, with
  * their sources, and marks the numbers that are assumptions. Only this module reads the
  * second file. The search can learn about it only through simulated times.
- * Equations: Sandwich 3.1, Fig. 3.   Threads: any thread may use a simulator, which is
+ * Equations: Sandwich 3.3, Fig. 3.   Threads: any thread may use a simulator, which is
  * immutable. A simulation or measurement allocates nothing and needs half a megabyte of
  * stack. */
 #ifndef SIMULATE_CONTENTION_H

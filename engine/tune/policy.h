@@ -17,6 +17,7 @@
 struct tune_opts {
     char *policy;       /* "sandwich" */
     int64_t sigma;      /* the sliding window over M, in shapes (Table 3's rho) */
+    int64_t freeze;     /* shapes in a row that agree before the search ends; 0: sigma */
     double theta;       /* relative change of the slice below which it is reused */
     bool split_k;       /* allow pk > 1 */
     bool literal_limit; /* the slice leaves n tiles along every dimension (the paper's

@@ -19,6 +19,11 @@ const struct opt_row tune_opt_table[] = {
             "Width of the sliding window over M: the micro-kernels chosen for the last "
             "N values of M are tried first for the next one.",
             .unit = "shapes", .min = 1, .max = 1 << 20),
+    OPT_ROW(INT, freeze, "0",
+            "Number of values of M in a row whose schedules must agree within --theta "
+            "before all larger ones use them without a search. 0: the width of the "
+            "window, --sigma.",
+            .unit = "shapes", .min = 0, .max = 1 << 20),
     /* one growth step of a slice of eight tiles */
     OPT_ROW(F64, theta, "0.125",
             "Reuse a slice without a new search when its best size changed by less than "

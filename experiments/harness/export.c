@@ -303,18 +303,21 @@ static void json_full(const struct export_result *r, FILE *f)
     put_document(f, r->headline);
     fputs(",\n\"cells\":[", f);
     for (size_t i = 0; i < r->n_cells; i++) {
-        json_t *cell = export_read_cell(r, i);
+        json_t *cell = export_read_cell(r, i), *series = export_read_series(r, i);
 
         fputs(i ? ",\n{\"attributes\":" : "{\"attributes\":", f);
         put_document(f, json_object_get(cell, "attributes"));
         fputs(",\n\"summary\":", f);
         put_document(f, json_object_get(cell, "summary"));
+        fputs(",\n\"series\":", f);
+        put_document(f, series);
         export_read_requests(r, i, &q);
         if (q.n > 0)
             export_read_tokens(r, i, &q);
         put_requests(f, &q);
         fputc('}', f);
         export_requests_free(&q);
+        json_decref(series);
         json_decref(cell);
     }
     fputs("]}\n", f);

@@ -17,8 +17,8 @@ enum export_format {
     EXPORT_CSV_REQUESTS, /* one line a request of every cell */
     EXPORT_CSV_CELLS,    /* one line a cell: its scalar attributes, then its summary */
     EXPORT_JSON,         /* one object a cell, in the key names of vLLM's benchmark */
-    EXPORT_JSON_FULL,    /* what the file holds: every request and token of every cell */
-    EXPORT_MARKDOWN,     /* one table row a cell, for reports */
+    EXPORT_JSON_FULL, /* what the file holds: every request, token and series of every cell */
+    EXPORT_MARKDOWN, /* one table row a cell, for reports */
 };
 
 /* "csv", "csv-cells", "json", "json-full", "markdown"; ERR_NOTFOUND names the nearest. */

@@ -180,17 +180,41 @@ static herr_t take_scalar(hid_t group, const char *name, const H5L_info_t *info,
     return 0;
 }
 
-static json_t *scalars_json(const struct export_result *r, hid_t loc, const char *name)
+static json_t *members_json(const struct export_result *r, hid_t loc, const char *name,
+                            H5L_iterate_t take)
 {
     hid_t group = H5Gopen2(loc, name, H5P_DEFAULT);
     struct taken t = {r, need(json_object(), r)};
     hsize_t at = 0;
 
-    if (group < 0 ||
-        H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, take_scalar, &t) < 0)
+    if (group < 0 || H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, take, &t) < 0)
         damaged(r, name, "a group of numbers");
     H5Gclose(group);
     return t.obj;
+}
+
+static herr_t take_series(hid_t group, const char *name, const H5L_info_t *info,
+                          void *ctx)
+{
+    static const struct shape list = {H5T_FLOAT, sizeof(double), 1, "a list of numbers"};
+    struct taken *t = ctx;
+    size_t n;
+    hid_t dataset = open_dataset(t->r, group, name, &list, &n);
+    json_t *out = attributes_json(t->r, dataset), *v = need(json_array(), t->r);
+    double *x = need(mem_new(MEM_HARNESS, n + 1, sizeof(*x)), t->r);
+
+    (void)info;
+    if (n > 0 &&
+        H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) < 0)
+        damaged(t->r, name, list.what);
+    H5Dclose(dataset);
+    for (size_t i = 0; i < n; i++)
+        if (json_array_append_new(v, isfinite(x[i]) ? json_real(x[i]) : json_null()) != 0)
+            need(NULL, t->r);
+    mem_free(x);
+    set(t->r, out, "v", v);
+    set(t->r, t->obj, name, out);
+    return 0;
 }
 
 /* --- the file */
@@ -216,7 +240,7 @@ void export_read(struct export_result *r, const char *path)
         damaged(r, "/cells", "a group, as in every result of this program");
     r->n_cells = (size_t)info.nlinks;
     r->root = attributes_json(r, file);
-    r->headline = scalars_json(r, file, "headline");
+    r->headline = members_json(r, file, "headline", take_scalar);
 }
 
 static hid_t open_cell(const struct export_result *r, size_t index)
@@ -241,7 +265,18 @@ json_t *export_read_cell(const struct export_result *r, size_t index)
     if (!json_is_string(json_object_get(attributes, "key")))
         damaged(r, where, "an attribute \"key\" that is a text");
     set(r, out, "attributes", attributes);
-    set(r, out, "summary", scalars_json(r, cell, "summary"));
+    set(r, out, "summary", members_json(r, cell, "summary", take_scalar));
+    H5Gclose(cell);
+    return out;
+}
+
+json_t *export_read_series(const struct export_result *r, size_t index)
+{
+    hid_t cell = open_cell(r, index);
+    json_t *out = H5Lexists(cell, "series", H5P_DEFAULT) > 0
+                      ? members_json(r, cell, "series", take_series)
+                      : need(json_object(), r);
+
     H5Gclose(cell);
     return out;
 }

@@ -19,14 +19,17 @@ struct export_result {
     hid_t cells;
     size_t n_cells;
     json_t *root; /* scalar attributes */
-    /* {name: {"value" (null: NaN), "unit", "meaning", "better", "why"}} */
+    /* {name: {"value" (null: NaN), "unit", "meaning", "better", "why", "evidence"}} */
     json_t *headline;
 };
 void export_read(struct export_result *r, const char *path);
 
 /* {"attributes": {scalars}, "summary": like headline}. New reference. */
 json_t *export_read_cell(const struct export_result *r, size_t index);
-/* An array of all of them. New reference. */
+/* Its named arrays: {name: {"v": [numbers, null: NaN], "unit", "meaning", "evidence"}}. New
+ * reference. */
+json_t *export_read_series(const struct export_result *r, size_t index);
+/* An array of all cells, without these. New reference. */
 json_t *export_read_cells(const struct export_result *r);
 
 /* What a reader of the headlines should know of the cells and of the machine, a new reference:

@@ -128,6 +128,15 @@ static json_t *requests_json(const struct record_cell *cell)
     return NULL;
 }
 
+/* Steals o, and returns it with its kind of evidence, which may be NULL. */
+static json_t *with_evidence(json_t *o, const char *kind)
+{
+    if (!o || !kind || json_object_set_new(o, "evidence", json_string(kind)) == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 json_t *journal_cell_json(const struct record_cell *c)
 {
     json_t *values = json_array(), *series = json_array(), *o;
@@ -135,9 +144,12 @@ json_t *journal_cell_json(const struct record_cell *c)
     for (size_t i = 0; i < c->n_values; i++) {
         const struct metrics_value *v = &c->values[i];
 
-        append(&values, json_pack("{s:o s:o s:o s:o}", "name", json_string_lossy(v->name),
-                                  "unit", json_string_lossy(v->unit), "value",
-                                  number(v->value), "why", json_string_lossy(v->why)));
+        append(&values,
+               with_evidence(
+                   json_pack("{s:o s:o s:o s:o}", "name", json_string_lossy(v->name),
+                             "unit", json_string_lossy(v->unit), "value",
+                             number(v->value), "why", json_string_lossy(v->why)),
+                   v->evidence));
     }
     for (size_t i = 0; i < c->n_series; i++) {
         const struct metrics_series *s = &c->series[i];
@@ -145,13 +157,16 @@ json_t *journal_cell_json(const struct record_cell *c)
 
         for (size_t k = 0; k < s->n; k++)
             append(&list, number(s->v[k]));
-        append(&series, json_pack("{s:o s:o s:o}", "name", json_string_lossy(s->name),
-                                  "unit", json_string_lossy(s->unit), "v", list));
+        append(&series, with_evidence(json_pack("{s:o s:o s:o}", "name",
+                                                json_string_lossy(s->name), "unit",
+                                                json_string_lossy(s->unit), "v", list),
+                                      s->evidence));
     }
-    o = json_pack("{s:s s:s s:O s:o s:o s:o}", "key", c->key, "state",
-                  record_state_name(c->state), "attributes", c->attributes, "values",
-                  values, "series", series, "requests",
-                  c->n_rows ? requests_json(c) : json_null());
+    o = with_evidence(json_pack("{s:s s:s s:O s:o s:o s:o}", "key", c->key, "state",
+                                record_state_name(c->state), "attributes", c->attributes,
+                                "values", values, "series", series, "requests",
+                                c->n_rows ? requests_json(c) : json_null()),
+                      c->evidence);
     if (!o)
         err_set(ERR_NOMEM, "journal: cell %s: out of memory", c->key);
     return o;
@@ -174,6 +189,15 @@ static bool take_text(const json_t *v, char *out, size_t n)
     const char *text = json_string_value(v);
 
     return text && (size_t)snprintf(out, n, "%s", text) < n;
+}
+
+/* Absent: NULL. */
+static bool take_evidence(const json_t *o, const char **out)
+{
+    const json_t *v = json_object_get(o, "evidence");
+
+    *out = record_evidence_find(json_string_value(v));
+    return !v || *out;
 }
 
 static bool take_member(const struct record_column *c, const json_t *v,
@@ -261,6 +285,7 @@ static int take_values(struct journal_parsed *p, const json_t *list)
         if (!take_text(json_object_get(o, "name"), v->name, sizeof(v->name)) ||
             !take_text(json_object_get(o, "unit"), v->unit, sizeof(v->unit)) ||
             !take_text(json_object_get(o, "why"), v->why, sizeof(v->why)) ||
+            !take_evidence(o, &v->evidence) ||
             !take_number(json_object_get(o, "value"), &v->value))
             return bad(p, "values");
     }
@@ -282,7 +307,8 @@ static int take_series(struct journal_parsed *p, const json_t *list)
         const json_t *v = json_object_get(o, "v");
 
         if (!take_text(json_object_get(o, "name"), s->name, sizeof(s->name)) ||
-            !take_text(json_object_get(o, "unit"), s->unit, sizeof(s->unit)))
+            !take_text(json_object_get(o, "unit"), s->unit, sizeof(s->unit)) ||
+            !take_evidence(o, &s->evidence))
             return bad(p, "series");
         s->n = json_array_size(v);
         s->v = mem_new(MEM_HARNESS, s->n, sizeof(*s->v));
@@ -306,6 +332,8 @@ int journal_cell_parse(struct journal_parsed *out, const json_t *v, const char *
     c->attributes = json_object_get(v, "attributes");
     if (!c->key || !json_is_object(c->attributes) || !record_state_find(state, &c->state))
         return bad(out, "state");
+    if (!take_evidence(v, &c->evidence))
+        return bad(out, "evidence");
     if (!json_is_null(requests))
         rc = take_requests(out, requests);
     if (rc == OK)

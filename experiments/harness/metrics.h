@@ -60,13 +60,15 @@ struct metrics_input {
 struct metrics_value {
     char name[48], unit[16];
     double value;
-    char why[96]; /* why `value` is NaN, else "" */
+    char why[96];         /* why `value` is NaN, else "" */
+    const char *evidence; /* a word of record_evidence[]; NULL: that of its cell */
 };
 
 struct metrics_series {
     char name[48], unit[16];
     double *v;
     size_t n;
+    const char *evidence; /* as of a value */
 };
 
 #define METRICS_MAX_SERIES 2

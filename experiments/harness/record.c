@@ -180,6 +180,8 @@ static json_t *headline_json(const struct record_headline *v, size_t n)
             (v[i].has_interval &&
              json_object_update_new(
                  one, json_pack("{s:f s:f}", "lo", v[i].lo, "hi", v[i].hi)) != 0) ||
+            (v[i].evidence &&
+             json_object_set_new(one, "evidence", json_string(v[i].evidence)) != 0) ||
             json_object_set_new(all, v[i].name, one) != 0)
             child_exit(err_set(ERR_NOMEM, "latest.json: out of memory"));
     }

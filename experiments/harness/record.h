@@ -21,6 +21,8 @@ struct journal;
 /* What a record's numbers rest on: "measured", "measured_small", "model", "simulated",
  * "emulated", "unavailable", NULL. */
 extern const char *const record_evidence[];
+/* The word of record_evidence[] that equals `name`, which may be NULL; NULL: there is none. */
+const char *record_evidence_find(const char *name);
 
 /* How a cell ended. All of them are kept; journal_finished() lets a resumed run decide.
  */
@@ -47,6 +49,9 @@ struct record_cell {
     size_t n_values;
     const struct metrics_series *series; /* also of experiments that serve nothing */
     size_t n_series;
+    /* What values and series rest on that do not name it themselves: a word of
+     * record_evidence[]. NULL: unknown, as in journals of earlier versions. */
+    const char *evidence;
 };
 
 /* A scalar that stands for the experiment in results/<stem>/latest.json. */
@@ -58,6 +63,8 @@ struct record_headline {
     size_t n_left_out; /* cells it is not over, because theirs is missing */
     bool has_interval; /* 95 % of confidence that it is in [lo, hi] */
     double lo, hi;
+    /* Of the values it is made from, kinds joined by ", "; NULL: unknown. */
+    const char *evidence;
 };
 
 /* Turn the journal into results/<stem>/<utc>-<commit>.h5, then write latest.json, then

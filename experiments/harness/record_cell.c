@@ -165,6 +165,7 @@ void record_scalar(struct record_h5 *h, hid_t group, const struct record_headlin
                                  .why = !isnan(value)         ? NULL
                                         : v->why && v->why[0] ? v->why
                                                               : "no reason given",
+                                 .evidence = v->evidence,
                                  .n_left_out = (int64_t)v->n_left_out,
                                  .interval = v->has_interval,
                                  .lo = v->lo,
@@ -189,8 +190,12 @@ static void put_summary(struct record_h5 *h, hid_t group, const struct record_ce
 
     for (size_t i = 0; i < cell->n_values; i++) {
         const struct metrics_value *v = &cell->values[i];
-        struct record_headline s = {
-            .name = v->name, .unit = v->unit, .value = v->value, .why = v->why};
+        struct record_headline s = {.name = v->name,
+                                    .unit = v->unit,
+                                    .value = v->value,
+                                    .why = v->why,
+                                    .evidence =
+                                        v->evidence ? v->evidence : cell->evidence};
         const char *meaning = record_metric_meaning(v->name, study_of(cell), &s.better);
 
         record_scalar(h, g, &s, meaning);
@@ -214,6 +219,7 @@ static void put_series(struct record_h5 *h, hid_t group, const struct record_cel
                 .data = s->v,
                 .n = s->n,
                 .unit = s->unit,
+                .evidence = s->evidence ? s->evidence : cell->evidence,
                 .meaning = record_metric_meaning(s->name, study_of(cell), &better)});
     }
     H5Gclose(g);

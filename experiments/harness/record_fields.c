@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/name.h"
 #include "experiments/harness/record.h"
 #include "experiments/harness/study.h"
 
@@ -10,6 +11,13 @@
 
 const char *const record_evidence[] = {"measured", "measured_small", "model", "simulated",
                                        "emulated", "unavailable",    NULL};
+
+const char *record_evidence_find(const char *name)
+{
+    int i = name ? name_index(record_evidence, name) : -1;
+
+    return i < 0 ? NULL : record_evidence[i];
+}
 
 static const char *const states[] = {"done", "failed", "skipped"};
 
@@ -86,6 +94,8 @@ static const struct field {
     {"/headline/*", "f64", "of each", "a scalar that stands for the experiment"},
     {"/headline/*@better", "text", "", "higher or lower"},
     {"/headline/*@why", "text", "", "why it is NaN"},
+    {"/headline/*@evidence", "text", "",
+     "kinds of evidence of the values it is made from; absent in older records"},
     {"/headline/*@n_left_out", "i64", "",
      "cells left out because their value is missing; absent: none"},
     {"/headline/*@lo", "f64", "of each", "lower end of its 95 % interval; absent: none"},
@@ -103,7 +113,10 @@ static const struct field {
     {"/cells/NNNN/summary/*", "f64", "of each", "a metric of the cell"},
     {"/cells/NNNN/summary/*@better", "text", "", "higher or lower, where one of them is"},
     {"/cells/NNNN/summary/*@why", "text", "", "why it is NaN"},
+    {"/cells/NNNN/summary/*@evidence", "text", "",
+     "what it rests on, as /@evidence; absent in older records: as /@evidence"},
     {"/cells/NNNN/series/*", "f64[n]", "of each", "a named array of the cell"},
+    {"/cells/NNNN/series/*@evidence", "text", "", "as of a metric of the cell"},
 };
 /* clang-format on */
 

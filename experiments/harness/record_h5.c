@@ -149,6 +149,8 @@ void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5
         attr_text(h, set, "better", d->better);
     if (d->why)
         attr_text(h, set, "why", d->why);
+    if (d->evidence)
+        attr_text(h, set, "evidence", d->evidence);
     if (d->n_left_out)
         attr(h, set, "n_left_out", H5T_STD_I64LE, &d->n_left_out);
     if (d->interval) {

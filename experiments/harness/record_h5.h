@@ -36,9 +36,9 @@ struct record_h5_data {
     size_t n;
     int scalar; /* one element without a dimension */
     const char *unit, *meaning;
-    const char *why, *better; /* further attributes, NULL: none */
-    int64_t n_left_out;       /* another one, 0: none */
-    bool interval;            /* two more: lo and hi */
+    const char *why, *better, *evidence; /* further attributes, NULL: none */
+    int64_t n_left_out;                  /* another one, 0: none */
+    bool interval;                       /* two more: lo and hi */
     double lo, hi;
 };
 void record_h5_dataset(struct record_h5 *h, hid_t parent, const struct record_h5_data *d);

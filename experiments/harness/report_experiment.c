@@ -241,12 +241,18 @@ json_t *report_headline_names(const struct report_experiment *e)
 {
     json_t *names = json_object(), *head, *h;
     const char *name;
+    bool whole = names != NULL;
     size_t i;
 
     json_array_foreach(e->records, i, head)
-        json_object_foreach(json_object_get(head, "headline"), name, h)
-            json_object_set_new(names, name, json_string(report_text_at(h, "unit", "")));
-    return names;
+        json_object_foreach(json_object_get(head, "headline"), name, h) whole =
+            whole && json_object_set_new(names, name,
+                                         json_string(report_text_at(h, "unit", ""))) == 0;
+    if (whole)
+        return names;
+    json_decref(names);
+    err_set(ERR_NOMEM, "%s: out of memory listing its numbers", e->stem);
+    return NULL;
 }
 
 static double value_of(const json_t *head, const char *name)
@@ -303,6 +309,8 @@ static void put_numbers(struct report_page *p, const struct report *r,
     char summary[64];
     size_t h;
 
+    if (!names)
+        p->text.rc = ERR_NOMEM;
     if (json_object_size(names) > 0) {
         snprintf(summary, sizeof(summary), "%zu numbers", json_object_size(names));
         if (folded)

@@ -19,7 +19,7 @@ enum claim_verdict report_put_verdict(struct report_page *p, const struct claim 
                                       const json_t *head);
 /* "make experiment NAME=x, 5 minutes" */
 void report_put_command(struct report_page *p, const struct report_experiment *e);
-/* {name: unit} of the headlines of all records, a new reference; NULL: no memory. */
+/* {name: unit} of the headlines of all records, a new reference; NULL: ERR_NOMEM is set. */
 json_t *report_headline_names(const struct report_experiment *e);
 /* All of one experiment. `out`: the folder of the page. */
 MUST int report_put_experiment(struct report_page *p, const struct report *r,

@@ -65,6 +65,8 @@ static void put_wanted(struct report_page *p, const struct report_experiment *e,
         put_row(p, e, name, json_string_value(unit));
         any = true;
     }
+    if (!names)
+        p->text.rc = ERR_NOMEM;
     json_decref(names);
     if (!any) {
         char word[WORD_MAX];

@@ -61,6 +61,8 @@ int run_record(struct run_session *s, const struct job_cell *c, struct record_ce
     }
     r->key = c->key;
     r->attributes = a;
+    if (!r->evidence)
+        r->evidence = job_evidence_name(s->job);
     if (r->state != RECORD_DONE)
         r->n_rows = r->n_values = r->n_series = 0;
     rc = journal_cell(s->journal, r);

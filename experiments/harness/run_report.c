@@ -165,13 +165,18 @@ static int take(struct run_summary *s, int cell, const struct record_cell *c)
         size_t at = (size_t)(cell * s->n_columns + k);
 
         s->values[at] = NAN;
+        s->evidence[at] = NULL;
         snprintf(s->whys[at], sizeof(s->whys[at]), "%s",
                  error ? error : "the cell was not measured");
-        for (size_t i = 0; i < c->n_values; i++)
-            if (strcmp(c->values[i].name, metric_of(s, k)) == 0) {
-                s->values[at] = c->values[i].value;
-                memcpy(s->whys[at], c->values[i].why, sizeof(s->whys[at]));
-            }
+        for (size_t i = 0; i < c->n_values; i++) {
+            const struct metrics_value *v = &c->values[i];
+
+            if (strcmp(v->name, metric_of(s, k)) != 0)
+                continue;
+            s->values[at] = v->value;
+            s->evidence[at] = v->evidence ? v->evidence : c->evidence;
+            memcpy(s->whys[at], v->why, sizeof(s->whys[at]));
+        }
     }
     s->done[cell] = c->state == RECORD_DONE;
     return OK;
@@ -329,6 +334,22 @@ static double over_rates(const struct run_summary *s, const struct job_headline 
     return stats_median(x, (size_t)repeats);
 }
 
+/* Of the chosen cells, each kind once. */
+static void join_evidence(const struct run_summary *s, const bool *chosen, int column,
+                          char out[64])
+{
+    for (int kind = 0; record_evidence[kind]; kind++) {
+        bool there = false;
+        size_t n = strlen(out);
+
+        for (int i = 0; i < s->job->n_cells; i++)
+            there |= chosen[i] &&
+                     s->evidence[i * s->n_columns + column] == record_evidence[kind];
+        if (there)
+            snprintf(out + n, 64 - n, "%s%s", n ? ", " : "", record_evidence[kind]);
+    }
+}
+
 static int headline(struct run_summary *s, int k)
 {
     const struct job *j = s->job;
@@ -359,6 +380,8 @@ static int headline(struct run_summary *s, int k)
     else
         out->value = over_settings(s, h, chosen, column, x, &out->n_left_out, why);
     out->why = isnan(out->value) ? why : NULL;
+    join_evidence(s, chosen, column, s->headline_evidence[k]);
+    out->evidence = s->headline_evidence[k][0] ? s->headline_evidence[k] : NULL;
     if (h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value) &&
         strcmp(h->metric, "goodput_rps") != 0)
         rc = run_interval(s, h, chosen, column, out);
@@ -378,6 +401,7 @@ int run_summarise(struct run_summary *out, const struct job *j, const char *jour
         .job = j, .n_shown = n_shown(j), .n_columns = (int)n_columns};
     out->values = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->values));
     out->whys = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->whys));
+    out->evidence = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->evidence));
     out->done = mem_new(MEM_HARNESS, n_cells, sizeof(*out->done));
     out->skipped = mem_new(MEM_HARNESS, n_cells, sizeof(*out->skipped));
     out->configuration = mem_new(MEM_HARNESS, n_cells, sizeof(*out->configuration));
@@ -385,9 +409,11 @@ int run_summarise(struct run_summary *out, const struct job *j, const char *jour
     out->warned = mem_new(MEM_HARNESS, n_cells, sizeof(*out->warned));
     out->headlines = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headlines));
     out->headline_whys = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_whys));
-    if (!out->values || !out->whys || !out->done || !out->skipped ||
+    out->headline_evidence =
+        mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_evidence));
+    if (!out->values || !out->whys || !out->evidence || !out->done || !out->skipped ||
         !out->configuration || !out->rows || !out->warned || !out->headlines ||
-        !out->headline_whys)
+        !out->headline_whys || !out->headline_evidence)
         goto out;
     for (size_t i = 0; i < n_cells * n_columns; i++) {
         out->values[i] = NAN;
@@ -421,6 +447,8 @@ void run_summary_fini(struct run_summary *s)
     mem_free(s->warned);
     mem_free(s->headlines);
     mem_free(s->headline_whys);
+    mem_free(s->headline_evidence);
+    mem_free(s->evidence);
     *s = (struct run_summary){0};
 }
 
@@ -441,7 +469,8 @@ static void print_cell(const struct run_summary *s, int i, int width, FILE *f)
     fprintf(f, "\n");
 }
 
-static void print_headline(const struct record_headline *h, FILE *f)
+/* `evidence`: of the job, which is named where the headline's is another. */
+static void print_headline(const struct record_headline *h, const char *evidence, FILE *f)
 {
     if (h->why)
         fprintf(f, "%s: n/a (%s)", h->name, h->why);
@@ -451,6 +480,8 @@ static void print_headline(const struct record_headline *h, FILE *f)
         fprintf(f, " (95 %% interval %.6g to %.6g)", h->lo, h->hi);
     if (h->n_left_out)
         fprintf(f, " (%zu cells left out)", h->n_left_out);
+    if (h->evidence && strcmp(h->evidence, evidence) != 0)
+        fprintf(f, " (%s)", h->evidence);
     fprintf(f, "\n");
 }
 
@@ -514,7 +545,7 @@ void run_summary_print(const struct run_summary *s, FILE *f)
     if (s->job->n_headlines)
         fprintf(f, "\n");
     for (int k = 0; k < s->job->n_headlines; k++)
-        print_headline(&s->headlines[k], f);
+        print_headline(&s->headlines[k], job_evidence_name(s->job), f);
     run_notes_print(s, f);
     print_warnings(s, f);
 }

@@ -84,6 +84,7 @@ struct run_summary {
     int n_columns;         /* both */
     double *values;        /* [n_cells, n_columns] */
     char (*whys)[96];      /* [n_cells, n_columns] */
+    const char **evidence; /* [n_cells, n_columns] of record_evidence[]; NULL: unknown */
     bool *done;            /* [n_cells] */
     char **skipped;        /* [n_cells] why a cell was skipped; NULL: it was not */
     char **configuration;  /* [n_cells] of its system, in words; NULL: not stated */
@@ -93,6 +94,7 @@ struct run_summary {
     int n_codes;
     struct record_headline *headlines; /* [job->n_headlines] */
     char (*headline_whys)[96];
+    char (*headline_evidence)[64]; /* kinds joined by ", " */
 };
 MUST int run_summarise(struct run_summary *out, const struct job *j, const char *journal);
 void run_summary_fini(struct run_summary *s);

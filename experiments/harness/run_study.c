@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/name.h"
 #include "measure/noise.h"
 
 struct study_cell {
@@ -19,6 +20,7 @@ struct study_cell {
     struct metrics_series *series;
     size_t n_values, n_series;
     json_t *notes;
+    json_t *evidence; /* {name: kind}; "" for all that it does not name */
     void *kept;
     int rc; /* of the first report that failed, and its message */
     char error[512];
@@ -93,6 +95,30 @@ void study_series(struct study_cell *c, const char *name, const char *unit,
         memcpy(copy, v, n * sizeof(*copy));
 }
 
+static int add_evidence(struct study_cell *c, const char *kind, const char *names)
+{
+    if (!record_evidence_find(kind))
+        return name_unknown(ERR_ARG, kind, record_evidence,
+                            "study_evidence: \"%s\" is not a kind of evidence", kind);
+    do {
+        size_t n = strcspn(names, " ");
+
+        if (json_object_setn_new(c->evidence, names, n, json_string(kind)) != 0)
+            return err_set(ERR_NOMEM, "study_evidence: out of memory");
+        names += n;
+        names += strspn(names, " ");
+    } while (*names);
+    return OK;
+}
+
+void study_evidence(struct study_cell *c, const char *kind, const char *names)
+{
+    int rc = add_evidence(c, kind, names ? names : "");
+
+    if (rc != OK)
+        fail(c, rc);
+}
+
 void study_note(struct study_cell *c, const char *key, json_t *value)
 {
     if (!value || json_object_set_new(c->notes, key, value) != 0)
@@ -128,14 +154,15 @@ static int begin(struct study_cell *c, struct run_session *s)
     *c = (struct study_cell){.study = s->job->study,
                              .card = s->card,
                              .progress = s->progress,
-                             .notes = json_object()};
+                             .notes = json_object(),
+                             .evidence = json_object()};
     for (m = c->study->metrics; m->name; m++)
         c->n_values++;
     if (!s->study_kept && c->study->kept_bytes)
         s->study_kept = mem_new(MEM_HARNESS, 1, c->study->kept_bytes);
     c->kept = s->study_kept;
     c->values = mem_new(MEM_HARNESS, c->n_values, sizeof(*c->values));
-    if (!c->values || !c->notes || (!c->kept && c->study->kept_bytes))
+    if (!c->values || !c->notes || !c->evidence || (!c->kept && c->study->kept_bytes))
         return err_set(ERR_NOMEM, "study: out of memory");
     for (size_t i = 0; i < c->n_values; i++) {
         struct metrics_value *v = &c->values[i];
@@ -158,6 +185,37 @@ static void end(struct study_cell *c)
     mem_free(c->series);
     mem_free(c->values);
     json_decref(c->notes);
+    json_decref(c->evidence);
+}
+
+/* NULL: the study did not state it. */
+static const char *kind_of(const struct study_cell *c, const char *name)
+{
+    return record_evidence_find(json_string_value(json_object_get(c->evidence, name)));
+}
+
+/* Each name to its values and series. */
+static int spread_evidence(struct study_cell *c)
+{
+    const char *name;
+    json_t *kind;
+
+    for (size_t i = 0; i < c->n_values; i++)
+        c->values[i].evidence = kind_of(c, c->values[i].name);
+    for (size_t i = 0; i < c->n_series; i++)
+        c->series[i].evidence = kind_of(c, c->series[i].name);
+    json_object_foreach(c->evidence, name, kind)
+    {
+        bool there = !*name;
+
+        for (size_t i = 0; i < c->n_values; i++)
+            there |= strcmp(c->values[i].name, name) == 0;
+        for (size_t i = 0; i < c->n_series; i++)
+            there |= strcmp(c->series[i].name, name) == 0;
+        if (!there)
+            return err_set(ERR_ARG, "study_evidence: the cell does not report %s", name);
+    }
+    return OK;
 }
 
 static int run_it(struct study_cell *c, const struct job_cell *job_cell)
@@ -181,6 +239,8 @@ static int run_it(struct study_cell *c, const struct job_cell *job_cell)
     }
     if (rc == OK && c->rc != OK)
         rc = err_set(c->rc, "%s", c->error);
+    if (rc == OK)
+        rc = spread_evidence(c);
     opt_free(study->opts, opts);
 out:
     json_decref(given);
@@ -211,9 +271,9 @@ static json_t *measured(const struct study_cell *c, const struct measure_noise *
 }
 
 /* What is simulated or computed does not depend on what else the machine did. */
-static bool is_measured(const struct job *j)
+static bool is_measured(const char *evidence)
 {
-    return strncmp(job_evidence_name(j), "measured", strlen("measured")) == 0;
+    return strncmp(evidence, "measured", strlen("measured")) == 0;
 }
 
 static enum record_state state_of(int rc)
@@ -245,7 +305,8 @@ int run_study(struct run_session *s, const struct job_cell *job_cell)
     r.state = state_of(rc);
     if (rc == OK) {
         complete(&c);
-        if (is_measured(s->job))
+        r.evidence = kind_of(&c, "");
+        if (is_measured(r.evidence ? r.evidence : job_evidence_name(s->job)))
             measure_noise_warn(&noise, job_cell->key);
         r.values = c.values;
         r.n_values = c.n_values;

@@ -36,6 +36,10 @@ void study_values(struct study_cell *c, const struct study_number *v, size_t n,
 /* A list (copied), with its unit. NULL is taken for ERR_NOMEM. */
 void study_series(struct study_cell *c, const char *name, const char *unit,
                   const double *v, size_t n);
+/* What numbers and lists rest on where it is not what the job's `evidence` says: a word of
+ * record_evidence[] (record.h). `names`: those of some numbers and lists of this cell,
+ * separated by blanks; NULL: of all others. A name that the cell does not report fails it. */
+void study_evidence(struct study_cell *c, const char *kind, const char *names);
 /* An attribute of the cell. Steals `value`; NULL is taken for ERR_NOMEM. */
 void study_note(struct study_cell *c, const char *key, json_t *value);
 void study_note_text(struct study_cell *c, const char *key, const char *text);

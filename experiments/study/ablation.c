@@ -1,12 +1,16 @@
-/* One optimization after the other on this host: one plan with the master's all-reduce for
- * both phases; the better all-reduce; a service configuration for each phase; tuned
- * schedules; and with K split. All in turn in the same cell.
+/* One optimization after the other: one plan for both phases with the master's all-reduce;
+ * rank-shifted sums; the fastest sums; the configuration of the plan search for each phase;
+ * tuned schedules; and with K split. Each step is measured twice: raw, as it comes, and with
+ * the phases that it does not make faster taken back to what they were. On this host all in
+ * turn in one cell; on a simulated machine what the simulator knows.
  * Paper: Sandwich 8.4, Table 1. */
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "experiments/study/support/engine.h"
+#include "experiments/study/support/plan.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
 #include "measure/compare.h"
@@ -16,11 +20,11 @@ struct opts {
     char *model;
     int precision;
     int64_t batch, n_prompt_tok, n_output_tok, rounds, seed;
-    double tune_s;
+    double tune_s, search_s;
 };
 
 static const struct opt_row table[] = {
-    ROW_MODEL,
+    OPT_ROW(STR, model, NULL, STUDY_TARGET_HELP),
     ROW_PRECISION,
     OPT_ROW(INT, batch, "1", "Number of sequences that decode together.", .min = 1,
             .max = 64),
@@ -28,310 +32,499 @@ static const struct opt_row table[] = {
             .max = 65536),
     OPT_ROW(INT, n_output_tok, "32", "Output tokens of each sequence.", .min = 2,
             .max = 65536),
-    OPT_ROW(INT, rounds, "9", "Rounds of all steps, interleaved.", .min = 3, .max = 99),
+    OPT_ROW(INT, rounds, "6", "Rounds of all steps, interleaved.", .min = 3, .max = 99),
     OPT_ROW(F64, tune_s, "2", "Time to tune each shape of matrix.", .unit = "s", .min = 0,
             .max = 3600),
-    OPT_ROW(INT, seed, "1", "Seed of token ids and of the tuner."),
+    OPT_ROW(F64, search_s, "25", "Limit of the plan search in each phase.", .unit = "s",
+            .min = 0.1, .max = 3600),
+    OPT_ROW(INT, seed, "1", "Seed of token ids, of the tuner and of the plan search."),
     {0},
 };
 
 #define STEPS(X)                                                                         \
-    X(one_plan, "one plan, one rank per CPU, all-reduce by master_copy")                 \
+    X(one_plan, "one plan for both phases, one rank for each memory node and at least "  \
+                "two, sums by master_copy")                                              \
+    X(rank_shifted, "as one_plan, sums by rank_shifted")                                 \
     X(communication, "as one_plan, with the fastest all-reduce for each size")           \
-    X(service_config, "and with the fastest ranks x threads for each phase")             \
+    X(service_config, "and with the plan search's ranks and CPUs for each phase")        \
     X(kernel_tuning, "and with tuned schedules that do not split K")                     \
     X(split_k, "and with tuned schedules that may split K")
 #define ID(step, text) STEP_##step,
 enum { STEPS(ID) N_STEPS };
-#define METRIC(step, text) {"tok_s_" #step, "tok/s", "higher", "output rate: " text},
+#define NAME(step, text) #step,
+static const char *const step_names[] = {STEPS(NAME)};
+#define METRICS(step, text)                                                              \
+    {"raw_tok_s_" #step, "tok/s", "higher", "output rate: " text},                       \
+        {"tok_s_" #step, "tok/s", "",                                                    \
+         "the same, where phases that a step does not make faster are taken back"},
 static const struct study_metric metrics[] = {
-    STEPS(METRIC){"speedup_all", "x", "higher", "tok_s_split_k / tok_s_one_plan"},
-    {"prefill_ranks", "", "", "ranks of prefill in the chosen service configuration"},
-    {"decode_ranks", "", "", "ranks of decode in the chosen service configuration"},
+    STEPS(METRICS){"speedup_all", "x", "higher", "tok_s_split_k / tok_s_one_plan"},
+    {"prefill_ranks", "", "", "ranks of prefill in the plan of the search"},
+    {"prefill_threads", "", "", "threads of each prefill rank"},
+    {"decode_ranks", "", "", "ranks of decode in the plan of the search"},
     {"decode_threads", "", "", "threads of each decode rank"},
+    {"plan_s", "s", "", "wall time of the plan search"},
     {"tuning_s", "s", "", "time spent measuring schedules"},
-    {"n_tuned_kept", "", "",
-     "of the 4 phases of the last two steps, those whose tuned schedules are faster than "
-     "the default ones in the engine; the others keep the default ones"},
+    {"n_kept", "", "",
+     "of the 10 changes that the steps after one_plan make to a phase, those that are "
+     "faster in the engine and are kept"},
     {"token_bytes", "B", "", "bytes that a step of decode must read"},
     {0},
 };
 
-/* Ranks x threads that share n CPUs, and decode's on half of them. */
-struct shape {
-    int ranks, threads;
-};
-#define SHAPES_MAX     32
 #define ROUNDS_MAX     99
-#define CHOOSE_ROUNDS  25
-#define CHOOSE_S       2.0 /* for the configurations of a phase */
-#define COMPARE_ROUNDS 7   /* of a tuned schedule with the default */
-#define COMPARE_STEPS  9   /* of the engine with tuned ones and with the default */
+#define COMPARE_ROUNDS 7 /* of a tuned schedule with the default */
+#define COMPARE_STEPS  6 /* of a phase with what it was before a step */
+#define PRODUCTS_MAX   256
+#define UNKNOWN        "the simulator knows neither schedules nor slower all-reduces"
+
+/* A matrix product of one phase: what the policy found, and the faster one of that and the
+ * default schedule. */
+struct product {
+    struct tune_shape shape;
+    struct kern_schedule found, kept;
+};
+
+/* What a request is computed with. */
+struct pairing {
+    struct model_phase *phase[2]; /* prefill's, decode's */
+};
 
 struct found {
+    struct study_planner planner;
+    struct plan_found plan;
     struct model_bench engine;
     struct tune_bench *bench;
     const struct opts *o;
-    struct model_phase *phase[N_STEPS][2]; /* prefill's, decode's */
-    struct shape chosen[2];
-    struct measure *measure;
     struct study_cell *out;
+    struct measure *measure;
+    int cpus[CPU_MAX], n_cpus; /* of the team's threads, the plan's first */
+    int base_ranks, base_threads, base[CPU_MAX]; /* of one_plan, as numbers of threads */
+    struct model_phase *raw[N_STEPS][2];         /* of a step; prefill's, decode's */
+    /* Tuned ones whose products are the faster ones; NULL: as raw. */
+    struct model_phase *checked[N_STEPS][2];
+    struct pairing kept[N_STEPS]; /* lent */
+    struct pairing pairs[2 * N_STEPS];
+    int n_pairs, raw_at[N_STEPS], kept_at[N_STEPS];
+    struct product products[PRODUCTS_MAX];
+    int at; /* the product that is asked for next */
+    int p;  /* the phase that is tuned */
+    bool split_k, check;
+    double plan_s, tuning_s;
+    int n_kept;
     int64_t n_requests;
-    bool split_k; /* what the tuner may now do */
-    double tuning_s;
-    int n_tuned_kept;
 };
 
-/* --- service configurations */
+/* --- the plan of the search */
 
-static int shapes_of(const struct found *f, bool decode, struct shape *out)
+static int open_planner(struct found *f)
 {
-    int n = f->engine.budget.n, k = 0;
+    const struct opts *o = f->o;
+    const struct study_plan_opts po = {.target = o->model,
+                                       .lengths = {&o->n_prompt_tok, &o->n_output_tok, 1},
+                                       .batch = (int)o->batch,
+                                       .precision = o->precision,
+                                       .max_s = o->search_s,
+                                       .seed = o->seed};
 
-    for (int used = decode ? (n + 1) / 2 : n; used <= n; used += n > 1 ? n / 2 : 1)
-        for (int r = 1; r <= used && k < SHAPES_MAX; r++)
-            if (used % r == 0)
-                out[k++] = (struct shape){r, used / r};
-    return k;
+    return study_planner_open(&f->planner, &po);
 }
 
-struct choice {
-    struct found *f;
-    bool decode;
-    struct shape all[SHAPES_MAX];
-};
-
-/* A configuration opened again; the second step counts. */
-static int try_shape(void *arg, int i, struct measure_trial *t)
+static int search(struct found *f)
 {
-    struct choice *c = arg;
-    struct model_phase *p = NULL;
-    int rc =
-        study_engine_phase(&c->f->engine, &p, c->all[i].ranks, c->all[i].threads, NULL);
+    uint64_t start_ns = clock_ns();
 
-    for (int k = 0; k < 2 && rc == OK; k++)
-        rc = model_bench_steps_of(&c->f->engine.steps, p, c->decode,
-                                  c->f->o->n_prompt_tok, &t->seconds);
-    model_phase_close(&p);
-    return rc;
+    study_progress(f->out, 0, "plan search");
+    TRY(study_plan(&f->plan, &f->planner, "search", 0));
+    f->plan_s = (double)(clock_ns() - start_ns) * 1e-9;
+    return OK;
 }
 
-/* The fastest of a few. */
-static int choose(struct found *f, bool decode, struct shape *best)
+static int index_of(const int *v, int n, int x)
 {
-    const struct measure_opts o = {.max_rounds = CHOOSE_ROUNDS, .budget_s = CHOOSE_S};
-    struct choice c = {.f = f, .decode = decode};
-    int n = shapes_of(f, decode, c.all);
+    int i = 0;
 
-    TRY(measure_compare(f->measure, n, &o, try_shape, &c));
-    *best = c.all[measure_fastest(f->measure, 0)];
+    while (i < n && v[i] != x)
+        i++;
+    return i;
+}
+
+/* The plan's CPUs first, so that its threads are the team's first ones, then the others of
+ * the budget. */
+static void number_cpus(struct found *f)
+{
+    const struct cpu_budget *b = &f->planner.budget;
+    const struct plan *p = &f->plan.plan;
+
+    memcpy(f->cpus, p->cpus, (size_t)p->n_cpus * sizeof(f->cpus[0]));
+    f->n_cpus = p->n_cpus;
+    for (int i = 0; i < b->n; i++)
+        if (index_of(p->cpus, p->n_cpus, b->cpus[i]) == p->n_cpus)
+            f->cpus[f->n_cpus++] = b->cpus[i];
+}
+
+/* Threads 0 to n - 1 in the order of their CPUs, so that a rank has neighbours. */
+static void number_base(struct found *f)
+{
+    int nodes = f->planner.machine->n_nodes, n;
+
+    f->base_ranks = nodes > 2 ? nodes : 2;
+    if (f->base_ranks > f->n_cpus)
+        f->base_ranks = f->n_cpus;
+    f->base_threads = f->n_cpus / f->base_ranks;
+    n = f->base_ranks * f->base_threads;
+    for (int i = 0; i < n; i++) {
+        int k = i;
+
+        for (; k > 0 && f->cpus[f->base[k - 1]] > f->cpus[i]; k--)
+            f->base[k] = f->base[k - 1];
+        f->base[k] = i;
+    }
+}
+
+/* --- phases */
+
+static int open_base(struct found *f, int step, struct model_phase **out)
+{
+    static const char *const colls[] = {"master_copy", "rank_shifted"};
+    struct model_phase_opts o = {
+        .n_ranks = f->base_ranks, .n_threads = f->base_threads, .threads = f->base};
+    struct par_timings timings;
+
+    if (step < STEP_communication)
+        TRY(par_coll_find(colls[step], &o.coll));
+    TRY(model_phase_open(out, f->engine.model, &o));
+    return step == STEP_communication ? model_phase_choice_measure(*out, &timings) : OK;
+}
+
+/* As the plan has it. Its sums are measured once, as an engine does that opens. */
+static int open_planned(struct found *f, int p, struct model_phase **out)
+{
+    const struct plan_phase *plan = p ? &f->plan.plan.decode : &f->plan.plan.prefill;
+    const struct model_phase *first = f->raw[STEP_service_config][p];
+    int threads[CPU_MAX];
+    const struct model_phase_opts o = {
+        .n_ranks = plan->n_ranks, .n_threads = plan->n_threads, .threads = threads};
+    struct par_timings timings;
+
+    for (int i = 0; i < plan->n_ranks * plan->n_threads; i++)
+        threads[i] = index_of(f->cpus, f->n_cpus, plan->cpus[i]);
+    TRY(model_phase_open(out, f->engine.model, &o));
+    if (!first)
+        return model_phase_choice_measure(*out, &timings);
+    model_phase_choice_set(*out, model_phase_choice(first));
     return OK;
 }
 
 /* --- schedules */
 
-/* Those numbers of rows that this experiment computes; for others the default is kept. */
-static int rows_of(const struct opts *o, int64_t m_max, int64_t rows[3])
+/* The rows that a phase computes: of the head only where it decodes, since of a prompt it
+ * computes a single one. 0: none. */
+static int64_t rows_of(const struct found *f, const struct kern_mat *w, int64_t m_max)
 {
-    int64_t all[3] = {1, o->batch, o->n_prompt_tok};
-    int n = 0;
+    int64_t rows = f->p ? f->o->batch : f->o->n_prompt_tok;
 
-    for (int i = 0; i < 3; i++)
-        if (all[i] <= m_max && (n == 0 || all[i] > rows[n - 1]))
-            rows[n++] = all[i];
-    return n;
+    if (f->p == 0 && w->n == model_config_of(f->engine.model)->vocab)
+        return 0;
+    if (rows > f->engine.steps.step_tok)
+        rows = f->engine.steps.step_tok; /* a long prompt takes several steps */
+    return rows <= m_max ? rows : 0;
 }
 
-static int tune_one(struct found *f, const struct tune_shape *shapes, int n,
-                    int n_threads, struct kern_schedule *best)
+static int tune(struct found *f, struct product *x, int n_threads)
 {
+    struct measure_report t[2];
+    struct tune_cost cost;
     struct tune_opts o;
+    bool lost;
     int rc;
 
     TRY(opt_init(tune_opt_table, &o));
     o.split_k = f->split_k;
     o.budget_s = f->o->tune_s;
     o.seed = f->o->seed;
-    rc = study_tune_on(f->bench, "sandwich", &o, n_threads, shapes, n, best);
+    rc = study_tune_on(f->bench, "sandwich", &o, n_threads, &x->shape, 1, &x->found);
     opt_free(tune_opt_table, &o);
+    x->kept = x->found;
+    if (rc == OK)
+        rc = tune_validate(f->bench, &x->shape, n_threads, COMPARE_ROUNDS, &x->kept, t,
+                           &lost);
+    tune_cost_take(f->bench, &cost);
+    f->tuning_s += cost.seconds;
     return rc;
 }
 
+/* Asked for the raw phase, it tunes; asked for the checked one, in the same order, it gives
+ * the faster schedules. */
 static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_mat *w,
                      int64_t m_max, int n_threads, struct kern_schedule *out)
 {
     struct found *f = ctx;
-    struct tune_shape shapes[3];
-    struct kern_schedule best[3];
-    struct tune_cost cost;
-    int64_t rows[3];
-    int n = rows_of(f->o, m_max, rows);
+    int64_t rows = rows_of(f, w, m_max);
+    struct product *x = &f->products[f->at];
 
     for (int64_t m = 1; m <= m_max; m++)
         kern_schedule_default(&out[m - 1], v, w, m, n_threads);
-    for (int i = 0; i < n; i++)
-        shapes[i] = (struct tune_shape){.v = v,
-                                        .m = rows[i],
+    if (rows == 0)
+        return OK;
+    if (f->at == PRODUCTS_MAX)
+        return err_set(ERR_LIMIT, "more than %d matrix products of a phase",
+                       PRODUCTS_MAX);
+    if (!f->check) {
+        *x = (struct product){.shape = {.v = v,
+                                        .m = rows,
                                         .n = w->n,
                                         .k = w->k,
-                                        .k_unit = w->n_units > 1 ? w->k_unit : 0};
-    TRY(tune_one(f, shapes, n, n_threads, best));
-    for (int i = 0; i < n; i++) {
-        struct measure_report t[2];
-        bool lost;
-
-        TRY(tune_validate(f->bench, &shapes[i], n_threads, COMPARE_ROUNDS, &best[i], t,
-                          &lost));
-        out[rows[i] - 1] = best[i];
+                                        .k_unit = w->n_units > 1 ? w->k_unit : 0}};
+        TRY(tune(f, x, n_threads));
     }
-    tune_cost_take(f->bench, &cost);
-    f->tuning_s += cost.seconds;
+    out[rows - 1] = f->check ? x->kept : x->found;
+    f->at++;
     return OK;
 }
 
-/* --- the steps */
+static int open_tuned(struct found *f, int step, int p)
+{
+    struct model_phase **phases[] = {&f->raw[step][p], &f->checked[step][p]};
 
-struct pair {
+    f->p = p;
+    f->split_k = step == STEP_split_k;
+    for (int i = 0; i < 2; i++) {
+        TRY(open_planned(f, p, phases[i]));
+        f->check = i;
+        f->at = 0;
+        TRY(model_phase_schedules(*phases[i], tune_rows, f));
+    }
+    return OK;
+}
+
+/* --- what is kept */
+
+struct changed {
     struct found *f;
-    struct model_phase *both[2]; /* with default schedules, with tuned ones */
-    int p;                       /* 0 prefill's, 1 decode's */
+    struct model_phase *both[2]; /* before the step, with it */
+    int p;
 };
 
 static int one_step(void *arg, int i, struct measure_trial *t)
 {
-    const struct pair *x = arg;
+    const struct changed *x = arg;
 
     return model_bench_steps_of(&x->f->engine.steps, x->both[i], x->p == 1,
                                 x->f->o->n_prompt_tok, &t->seconds);
 }
 
-/* A product alone is not a step of the engine, where ranks compete for memory and
- * products are fused with what follows: *tuned stays if it is faster there, in turn with
- * the default schedules, which take its place if not. */
-static int keep_faster(struct found *f, struct model_phase **tuned, int p,
-                       const struct shape *s)
+/* A phase stays as it was before a step that does not make it faster in the engine, where
+ * ranks compete for memory. These rounds are not the ones that are reported. */
+static int keep(struct found *f, int step, int p)
 {
     const struct measure_opts o = {MEASURE_EXACTLY(COMPARE_STEPS)};
-    struct pair x = {.f = f, .both = {NULL, *tuned}, .p = p};
-    int rc, kept;
+    struct model_phase *own = f->checked[step][p] ? f->checked[step][p] : f->raw[step][p];
+    struct changed x = {.f = f, .both = {f->kept[step - 1].phase[p], own}, .p = p};
+    int kept;
 
-    TRY(study_engine_phase(&f->engine, &x.both[0], s->ranks, s->threads, NULL));
-    rc = measure_compare(f->measure, 2, &o, one_step, &x);
-    kept = rc == OK && measure_fastest(f->measure, -1) == 1;
-    f->n_tuned_kept += kept;
-    *tuned = x.both[kept];
-    model_phase_close(&x.both[!kept]);
-    return rc;
+    TRY(measure_compare(f->measure, 2, &o, one_step, &x));
+    kept = measure_fastest(f->measure, -1) == 1;
+    f->n_kept += kept;
+    f->kept[step].phase[p] = x.both[kept];
+    return OK;
 }
 
 static int open_step(struct found *f, int step)
 {
-    const struct par_coll *master = NULL;
-    int n = f->engine.budget.n;
-
-    if (step == STEP_one_plan)
-        TRY(par_coll_find("master_copy", &master));
-    f->split_k = step == STEP_split_k;
     for (int p = 0; p < 2; p++) {
-        struct shape s = step < STEP_service_config ? (struct shape){n, 1} : f->chosen[p];
-        struct model_phase **phase = &f->phase[step][p];
-
-        TRY(study_engine_phase(&f->engine, phase, s.ranks, s.threads, master));
-        if (step < STEP_kernel_tuning)
-            continue;
-        TRY(model_phase_schedules(*phase, tune_rows, f));
-        TRY(keep_faster(f, phase, p, &s));
+        if (step < STEP_service_config)
+            TRY(open_base(f, step, &f->raw[step][p]));
+        else if (step == STEP_service_config)
+            TRY(open_planned(f, p, &f->raw[step][p]));
+        else
+            TRY(open_tuned(f, step, p));
+        if (step == 0)
+            f->kept[0].phase[p] = f->raw[0][p];
+        else
+            TRY(keep(f, step, p));
     }
     return OK;
 }
 
-static int request(void *arg, int step, struct measure_trial *t)
+/* --- requests */
+
+/* Each pairing once: what is kept is often a step's own, or that of the step before. */
+static int pairing_at(struct found *f, const struct pairing *x)
+{
+    int i = 0;
+
+    while (i < f->n_pairs && memcmp(&f->pairs[i], x, sizeof(*x)) != 0)
+        i++;
+    if (i == f->n_pairs)
+        f->pairs[f->n_pairs++] = *x;
+    return i;
+}
+
+static void pair_all(struct found *f)
+{
+    for (int s = 0; s < N_STEPS; s++) {
+        const struct pairing raw = {{f->raw[s][0], f->raw[s][1]}};
+
+        f->raw_at[s] = pairing_at(f, &raw);
+    }
+    for (int s = 0; s < N_STEPS; s++)
+        f->kept_at[s] = pairing_at(f, &f->kept[s]);
+}
+
+/* The prompts of a batch come one after the other, and one of them is timed for all. */
+static int request(void *arg, int i, struct measure_trial *t)
 {
     struct found *f = arg;
     const struct opts *o = f->o;
     double one;
 
-    t->seconds = 0;
-    for (int64_t i = 0; i < o->batch; i++) {
-        TRY(model_bench_steps_prefill(&f->engine.steps, f->phase[step][0],
-                                      o->n_prompt_tok, &one));
+    TRY(model_bench_steps_prefill(&f->engine.steps, f->pairs[i].phase[0], o->n_prompt_tok,
+                                  &one));
+    t->seconds = (double)o->batch * one;
+    for (int64_t k = 1; k < o->n_output_tok; k++) {
+        TRY(model_bench_steps_decode(&f->engine.steps, f->pairs[i].phase[1],
+                                     o->n_prompt_tok + k - 1, &one));
         t->seconds += one;
     }
-    for (int64_t i = 1; i < o->n_output_tok; i++) {
-        TRY(model_bench_steps_decode(&f->engine.steps, f->phase[step][1],
-                                     o->n_prompt_tok + i - 1, &one));
-        t->seconds += one;
-    }
-    study_progress(f->out, (double)++f->n_requests / (double)(N_STEPS * (o->rounds + 1)),
+    study_progress(f->out,
+                   (double)++f->n_requests / (double)(f->n_pairs * (o->rounds + 1)),
                    "all steps in turn");
     return OK;
 }
 
-/* Output tokens a second of a step, and of each round of it. */
-static double tok_s_of(const struct found *f, int step, double *rounds)
+static double n_tok(const struct opts *o)
 {
-    double n_tok = (double)(f->o->batch * f->o->n_output_tok);
-    struct measure_report r;
-    int n;
-    const double *seconds = measure_times(f->measure, step, &n);
-
-    for (int i = 0; i < n; i++)
-        rounds[i] = n_tok / seconds[i];
-    measure_report(f->measure, step, &r);
-    return n_tok / r.estimate;
+    return (double)(o->batch * o->n_output_tok);
 }
 
-static void report(const struct found *f, struct study_cell *out)
+/* Output rate of a pairing, its rounds as a series. */
+static double report_pairing(const struct found *f, int i, const char *prefix, int step)
 {
-    const struct model *m = f->engine.model;
-    double tok_s[N_STEPS], rounds[N_STEPS][ROUNDS_MAX];
-    double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
-                                     (double)f->o->n_prompt_tok + 1, f->o->batch)
-                       .read_bytes;
+    struct measure_report r;
+    char name[64];
+    int n;
+    const double *seconds = measure_times(f->measure, i, &n);
+
+    measure_report(f->measure, i, &r);
+    snprintf(name, sizeof(name), "%stok_s_%s", prefix, step_names[step]);
+    study_value(f->out, name, n_tok(f->o) / r.estimate, "a time was not a number");
+    snprintf(name, sizeof(name), "%srequest_s_%s", prefix, step_names[step]);
+    study_series(f->out, name, "s", seconds, (size_t)n);
+    return n_tok(f->o) / r.estimate;
+}
+
+/* --- what is reported of every target */
+
+static void report_plan(const struct found *f)
+{
+    const struct opts *o = f->o;
+    const struct plan *p = &f->plan.plan;
+    const struct model_cost_types types = {.weight = f->planner.model.weight_type,
+                                           .kv = KERN_F32};
+    const struct study_number all[] = {
+        {"prefill_ranks", p->prefill.n_ranks},
+        {"prefill_threads", p->prefill.n_threads},
+        {"decode_ranks", p->decode.n_ranks},
+        {"decode_threads", p->decode.n_threads},
+        {"plan_s", f->plan_s},
+        {"token_bytes", model_cost_decode(&f->planner.model, types,
+                                          (double)o->n_prompt_tok + 1, o->batch)
+                            .read_bytes}};
+
+    STUDY_VALUES(f->out, all, "a time was not a number");
+    study_evidence(f->out, "model", "token_bytes");
+    study_note(f->out, "plan", plan_to_json(p));
+}
+
+static int measure_host(struct found *f)
+{
+    const struct opts *o = f->o;
+    const struct model_bench_opts engine = {.precision =
+                                                (enum kern_precision)o->precision,
+                                            .n_seqs = (int)o->batch,
+                                            .max_tok = o->n_prompt_tok + o->n_output_tok,
+                                            .seed = (uint64_t)o->seed,
+                                            .cpus = f->cpus,
+                                            .n_cpus = f->n_cpus};
+    double first = NAN, last = NAN;
+
+    TRY(study_engine_open(&f->engine, o->model, &engine));
+    TRY(tune_bench_open(&f->bench, f->engine.team,
+                        &(struct tune_bench_opts){.seed = o->seed}));
+    TRY(measure_open(&f->measure, 2 * N_STEPS, ROUNDS_MAX));
+    for (int s = 0; s < N_STEPS; s++) {
+        study_progress(f->out, (double)s / N_STEPS, "open, tune and compare");
+        TRY(open_step(f, s));
+    }
+    pair_all(f);
+    TRY(measure_compare(f->measure, f->n_pairs,
+                        &(struct measure_opts){MEASURE_EXACTLY((int)o->rounds)}, request,
+                        f));
+    for (int s = 0; s < N_STEPS; s++) {
+        report_pairing(f, f->raw_at[s], "raw_", s);
+        last = report_pairing(f, f->kept_at[s], "", s);
+        first = s ? first : last;
+    }
+    study_value(f->out, "speedup_all", last / first, "a time was not a number");
+    study_value(f->out, "tuning_s", f->tuning_s, "a time was not a number");
+    study_value(f->out, "n_kept", f->n_kept, NULL);
+    study_engine_report(f->out, &f->engine);
+    return OK;
+}
+
+/* --- a simulated machine */
+
+/* Output rate by the expected times of both phases. */
+static double expected_tok_s(const struct opts *o, const struct plan *p)
+{
+    return n_tok(o) / ((double)o->batch * p->prefill.expected_s +
+                       (double)(o->n_output_tok - 1) * p->decode.expected_s);
+}
+
+static int simulate(struct found *f)
+{
+    double tok_s[N_STEPS], kept = NAN;
+    struct plan_found *even = mem_new(MEM_HARNESS, 1, sizeof(*even));
+    char name[64];
+    int rc = even ? study_plan(even, &f->planner, "even_split", 0) : ERR_NOMEM;
 
     for (int s = 0; s < N_STEPS; s++)
-        tok_s[s] = tok_s_of(f, s, rounds[s]);
-
-    const struct study_number more[] = {
-        {"speedup_all", tok_s[STEP_split_k] / tok_s[STEP_one_plan]},
-        {"prefill_ranks", f->chosen[0].ranks},
-        {"decode_ranks", f->chosen[1].ranks},
-        {"decode_threads", f->chosen[1].threads},
-        {"tuning_s", f->tuning_s},
-        {"n_tuned_kept", f->n_tuned_kept},
-        {"token_bytes", bytes}};
-
-    STUDY_VALUES(out, more, "a time was not a number");
-    for (int s = 0; s < N_STEPS; s++) {
-        study_value(out, metrics[s].name, tok_s[s], "a time was not a number");
-        study_series(out, metrics[s].name, "tok/s", rounds[s], (size_t)f->o->rounds);
+        tok_s[s] = NAN;
+    if (rc == OK) {
+        tok_s[STEP_communication] = expected_tok_s(f->o, &even->plan);
+        tok_s[STEP_service_config] = expected_tok_s(f->o, &f->plan.plan);
+        plan_found_free(even);
     }
-    study_engine_report(out, &f->engine);
+    mem_free(even);
+    for (int s = 0; s < N_STEPS && rc == OK; s++) {
+        bool known = !isnan(tok_s[s]);
+
+        kept = known ? fmax(tok_s[s], kept) : kept;
+        snprintf(name, sizeof(name), "raw_tok_s_%s", step_names[s]);
+        study_value(f->out, name, tok_s[s], UNKNOWN);
+        snprintf(name, sizeof(name), "tok_s_%s", step_names[s]);
+        study_value(f->out, name, known ? kept : NAN, UNKNOWN);
+    }
+    study_evidence(f->out, "simulated", NULL);
+    study_evidence(f->out, "measured", "plan_s");
+    return rc;
 }
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
-    const struct opts *o = opts;
     struct found *f = context;
 
-    f->o = o;
+    f->o = opts;
     f->out = out;
-    TRY(study_engine_open(&f->engine, o->model, o->precision, (int)o->batch,
-                          o->n_prompt_tok + o->n_output_tok, o->seed));
-    TRY(tune_bench_open(&f->bench, f->engine.team,
-                        &(struct tune_bench_opts){.seed = o->seed}));
-    TRY(measure_open(&f->measure, SHAPES_MAX, ROUNDS_MAX));
-    for (int p = 0; p < 2; p++)
-        TRY(choose(f, p == 1, &f->chosen[p]));
-    for (int s = 0; s < N_STEPS; s++) {
-        study_progress(out, (double)s / N_STEPS, "tune");
-        TRY(open_step(f, s));
-    }
-    TRY(measure_compare(f->measure, N_STEPS,
-                        &(struct measure_opts){MEASURE_EXACTLY((int)o->rounds)}, request,
-                        f));
-    report(f, out);
-    return OK;
+    TRY(open_planner(f));
+    TRY(search(f));
+    report_plan(f);
+    if (study_target_is_simulated(f->o->model))
+        return simulate(f);
+    number_cpus(f);
+    number_base(f);
+    return measure_host(f);
 }
 
 static void end(void *context)
@@ -339,16 +532,20 @@ static void end(void *context)
     struct found *f = context;
 
     for (int s = 0; s < N_STEPS; s++)
-        for (int p = 0; p < 2; p++)
-            model_phase_close(&f->phase[s][p]);
+        for (int p = 0; p < 2; p++) {
+            model_phase_close(&f->raw[s][p]);
+            model_phase_close(&f->checked[s][p]);
+        }
     measure_close(&f->measure);
     tune_bench_close(&f->bench);
     model_bench_close(&f->engine);
+    plan_found_free(&f->plan);
+    study_planner_close(&f->planner);
 }
 
 const struct study study_ablation = {
     .name = "ablation",
-    .help = "one optimization after the other, on this host",
+    .help = "one optimization after the other, as it comes and as it is kept",
     .opts = table,
     .opts_bytes = sizeof(struct opts),
     .context_bytes = sizeof(struct found),

@@ -277,6 +277,9 @@ static void report_speed(struct study_cell *c, const struct found *f)
 
     STUDY_VALUES(c, all, "the machine card has no peak that can be trusted");
     report_rounds(c, f);
+    study_evidence(c, "model",
+                   "roof_tokens_per_s memory_roof_tokens_per_s compute_roof_tokens_per_s "
+                   "flop_per_byte kv_bytes_frac");
 }
 
 static void report_shares(struct study_cell *c, struct found *f)

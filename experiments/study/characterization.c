@@ -1,7 +1,7 @@
 /* Prefill and decode steps of the engine under every counter there is: the hardware's
  * seven metrics, the kernel's software events, the engine's own totals through PAPI, and
  * a cache simulation. What a machine cannot count is NaN with its reason; estimates from
- * arithmetic and time are recorded under names of their own.   Paper: Sandwich 3.1. */
+ * arithmetic and time are recorded under names of their own.   Paper: Sandwich 3.1, Fig. 1. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -151,6 +151,7 @@ static void report_estimates(const struct study_counted *w, struct study_cell *o
                                        {"estimated_tick_ghz", w->tick_ghz}};
 
     STUDY_VALUES(out, all, "this processor has no constant clock to read");
+    study_evidence(out, "model", "estimated_bytes_per_tok estimated_flop_per_byte");
 }
 
 static void report_counted(const struct study_counted *w, struct study_cell *out)
@@ -185,6 +186,9 @@ static void report_simulated(const struct opts *o, struct study_cell *out)
         {"callgrind_ll_mpki", s.ll_mpki}};
 
     STUDY_VALUES(out, all, why);
+    study_evidence(out, "simulated",
+                   "callgrind_ll_misses_per_tok callgrind_lines_per_tok "
+                   "callgrind_instructions_per_tok callgrind_ll_mpki");
 }
 
 /* --- a cell */

@@ -279,7 +279,12 @@ static int run_engine(struct found *f)
     struct measure_report r[N_MEASURED], frac;
     const struct model *m;
 
-    TRY(study_engine_open(&f->engine, o->model, o->precision, 1, max_tok + 1, o->seed));
+    TRY(study_engine_open(
+        &f->engine, o->model,
+        &(struct model_bench_opts){.precision = (enum kern_precision)o->precision,
+                                   .n_seqs = 1,
+                                   .max_tok = max_tok + 1,
+                                   .seed = (uint64_t)o->seed}));
     TRY(study_engine_phase(&f->engine, &f->phase, 1, f->budget.n, NULL));
     TRY(measure_open(&f->tokens, 1, TOKENS_MAX));
     TRY(measure_open(&f->rounds, N_MEASURED, (int)o->rounds));
@@ -321,6 +326,7 @@ static void report_engine(struct study_cell *out, const struct found *f,
     };
 
     STUDY_VALUES(out, all, "the card has no bound for it");
+    study_evidence(out, "model", "decode_flop_per_byte prefill_flop_per_byte");
     study_engine_report(out, &f->engine);
 }
 

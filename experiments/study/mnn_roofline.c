@@ -175,6 +175,8 @@ static void report_bounds(struct study_cell *c, const struct opts *o,
     };
 
     STUDY_VALUES(c, bounds, why);
+    if (o->machine != PAPER) /* the rates are of this machine's card */
+        study_evidence(c, "measured", "linear_rate attention_rate gbps");
     STUDY_VALUES(c, papers, "the paper prints it for its own case only");
 }
 

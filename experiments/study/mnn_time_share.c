@@ -134,6 +134,7 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
     };
 
     STUDY_VALUES(c, all, "no machine card with that bound");
+    study_evidence(c, "model", "bound_tok_s");
     study_series(c, "step_s_each", "s", each, n);
     study_series(c, "share_linear_each", "", f->linear, n);
     study_series(c, "share_attention_each", "", f->attention, n);
@@ -151,7 +152,12 @@ static int run(void *context, const void *opts, struct study_cell *c)
 
     f->o = o;
     f->cell = c;
-    TRY(study_engine_open(&f->engine, o->model, o->precision, 1, o->n_tok + 1, o->seed));
+    TRY(study_engine_open(
+        &f->engine, o->model,
+        &(struct model_bench_opts){.precision = (enum kern_precision)o->precision,
+                                   .n_seqs = 1,
+                                   .max_tok = o->n_tok + 1,
+                                   .seed = (uint64_t)o->seed}));
     TRY(study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n, NULL));
     TRY(step(f, &warm));
     TRY(measure_open(&f->measure, 1, ROUNDS_MAX));

@@ -200,6 +200,7 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
         {"decode_gbps", 1e-9 * bytes / stats_median(f->later_s[DECODE_PLAN] + 1, n)}};
 
     STUDY_VALUES(out, all, "a time was not a number");
+    study_evidence(out, "model", "token_bytes");
     study_series(out, "switch_us", "us", switch_us, n);
     for (int w = 0; w < N_WAYS; w++) {
         static const char *const names[N_WAYS] = {"request_s", "request_s_prefill_plan",
@@ -232,8 +233,12 @@ static int run(void *context, const void *opts, struct study_cell *out)
     f->out = out;
     for (int i = 0; i < 2; i++) { /* the second time the file is in memory */
         model_bench_close(&f->engine);
-        TRY(study_engine_open(&f->engine, o->model, o->precision, 1,
-                              o->n_prompt_tok + o->n_output_tok, o->seed));
+        TRY(study_engine_open(
+            &f->engine, o->model,
+            &(struct model_bench_opts){.precision = (enum kern_precision)o->precision,
+                                       .n_seqs = 1,
+                                       .max_tok = o->n_prompt_tok + o->n_output_tok,
+                                       .seed = (uint64_t)o->seed}));
     }
     TRY(open_phase(f, 0, o->prefill_ranks, o->prefill_threads));
     TRY(open_phase(f, 1, o->decode_ranks, o->decode_threads));

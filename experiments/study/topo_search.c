@@ -213,6 +213,7 @@ static void report_numbers(const struct work *w, struct study_cell *out)
         {"peak_rss_mb", (double)mem_rss_peak_bytes() / (1 << 20)}};
 
     STUDY_VALUES(out, all, "exhaustive is false: not every configuration was evaluated");
+    study_evidence(out, "measured", "search_s peak_rss_mb"); /* of this host */
 }
 
 static int run(void *context, const void *opts, struct study_cell *out)

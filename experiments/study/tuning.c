@@ -1,5 +1,5 @@
 /* What tuning one matrix costs and what it gives, by one policy.
- * Paper: Sandwich 8.4, B, Tables 3 and 4. */
+ * Paper: Sandwich 8.3 and B, Table 4. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 struct opts {
     char *matrix, *ms, *policy;
-    int64_t n_shapes, m_max, threads, sigma, trials, rounds, cache_mb, seed;
+    int64_t n_shapes, m_max, threads, trials, rounds, cache_mb, seed;
     int mode;
     double budget_s;
 };
@@ -19,9 +19,6 @@ struct opts {
 static const struct opt_row table[] = {
     ROWS_SHAPES("8"),
     OPT_ROW(STR, policy, "sandwich", "Tuning policy."),
-    OPT_ROW(INT, sigma, "0",
-            "Length of the sliding window in shapes. 0: the policy's default.", .min = 0,
-            .max = 1000),
     ROWS_TUNING("7"),
     {0},
 };
@@ -52,7 +49,6 @@ struct found {
 static int search(const struct opts *o, struct found *f)
 {
     TRY(opt_init(tune_opt_table, &f->tune));
-    f->tune.sigma = o->sigma ? o->sigma : f->tune.sigma;
     f->tune.trials = o->trials ? o->trials : f->tune.trials;
     f->tune.budget_s = o->budget_s;
     f->tune.seed = o->seed;

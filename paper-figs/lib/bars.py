@@ -1,107 +1,107 @@
-"""Bars of one number: a panel for each model, a group for each data set, a bar for each variant
-of what serves it (or weight type). Next to each bar is the share of the physical bound that it
-reaches. Where the job has variants, a last panel holds their ratios to one of them."""
+"""Bars of one number: a panel for each model, in it a row for each data set and variant of what
+serves it (or weight type). At the right of each row are its number and the share of the physical
+bound that it reaches. Where the job has variants, a last panel has their ratios to one of them."""
 
 import math
 
-from lib import read, style
+from lib import page, read, style
 
-MANY = 3  # bars of a group: with more, their names stand in the legend and labels are short
+ROW = 0.17  # inches
 
 
-def draw(result, stem, title, value, ylabel, share, note, spread=None, bound=None, ratio=None):
-    """value, share: names of summary metrics. note: says in words what is drawn. spread: names
-    of a low and a high metric, drawn as a whisker. bound: function of a cell, drawn as a line
-    above its bar. ratio: (headline, words), see ratios()."""
+def draw(result, stem, title, value, xlabel, share, spread=None, bound=None, ratio=None):
+    """value, share: names of summary metrics. spread: names of a low and a high metric, drawn as a
+    whisker. bound: function of a cell, drawn as a line. ratio: (headline, words), see ratios()."""
     models = read.unique(c.model() for c in result.cells) or ["no cell was measured"]
     names = read.unique(c.variant() for c in result.cells)
-    wide = 4.9 if len(names) <= MANY else 6.2
-    fig, axes = style.panels(len(models) + bool(ratio), width=wide, height=4.5)
+    fig, axes = style.panels(len(models) + bool(ratio), columns=2)
     for ax, model in zip(axes, models):
         panel(ax, [c for c in result.cells if c.model() == model], names, value, share, spread,
               bound)
-        ax.set(title=model, ylabel=ylabel)
-        ax.set_xlabel(note, fontsize=8.5, color=style.GREY)
+        ax.set_xlabel(xlabel)
+        if max((c.value(share) for c in result.cells), default=0) > 1:
+            ax.set_xlabel(xlabel + "; above 100 %: caches served part of the weights")
+        ax.set_title("%s; %s" % (model, ax.get_title("left")) if ax.get_title("left") else model)
     if ratio:
         ratios(axes[-1], result, {ratio[0]: ""}, ratio[1])
     style.save(fig, result, stem, title)
 
 
-def panel(ax, cells, names, value, share, spread, bound):
+def panel(ax, cells, names, value, share, spread=None, bound=None):
+    """From the top: a row for each variant; a group with a heading for each data set, where there
+    are several."""
     groups = read.unique(c.dataset() for c in cells)
-    width = 0.84 / max(1, len(names))
-    if not cells:
-        return style.na(ax)
-    first = True
-    for g, group in enumerate(groups):
+    y, labels, keys = 0, [], set()
+    for group in groups:
+        if len(groups) > 1:
+            labels.append((y, "%s lengths:" % group))
+            y += 1
         for i, name in enumerate(names):
             repeats = [c for c in cells if (c.dataset(), c.variant()) == (group, name)]
             if not repeats:
                 continue
-            x = g + (i - (len(names) - 1) / 2) * width
-            y, part = read.median(repeats, value), read.median(repeats, share)
-            top = [whisker(ax, x, repeats, spread),
-                   limit(ax, x, repeats[0], bound, 0.45 * width, first)]
-            first = False
-            label = style.short(y) if math.isnan(part) else "%s\n%s" % (
-                style.short(y), style.percent(part))
-            style.bar(ax, x, y, label, top=top, width=0.9 * width,
-                      color=style.COLORS[i % len(style.COLORS)],
-                      hatch=style.HATCHES[i % len(style.HATCHES)], edgecolor="white",
-                      label=name if g == 0 else None)
-    if all(math.isnan(c.value(value)) for c in cells):
-        ax.set_yticks([])
-    ax.set_xticks(range(len(groups)), ["%s lengths" % g for g in groups])
-    ax.grid(axis="x", visible=False)
-    ax.set_xlim(-0.6, len(groups) - 0.4)
-    ax.margins(y=0.22)
-    ax.set_ylim(bottom=0)
-    style.legend_below(ax, drop=0.65, ncol=3)
+            labels.append((y, name))
+            row(ax, y, repeats, value, share, style.COLORS[i % len(style.COLORS)])
+            whisker(ax, y, repeats, spread)
+            limit(ax, y, repeats[0], bound, keys)
+            y += 1
+    ax.set_title("%s lengths" % groups[0] if len(groups) == 1 else "")
+    ax.set_yticks([at for at, _ in labels], [text for _, text in labels])
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_ylim(max(y, 1) - 0.4, -0.6)
+    ax.set_xlim(left=0)
+    page.height(ax, ROW * max(y, 4))
+    style.legend_below(ax)
 
 
-def whisker(ax, x, repeats, spread):
-    """Draw it; the height above which a label is free, NaN without one."""
+def row(ax, y, repeats, value, share, color):
+    v, part = read.median(repeats, value), read.median(repeats, share)
+    text = style.short(v)
+    if not math.isnan(v):
+        ax.barh(y, v, color=color, height=0.72)
+        text += "" if math.isnan(part) else " (%s)" % style.percent(part)
+    ax.text(1.02, y, text, transform=ax.get_yaxis_transform(), va="center", fontsize=style.SMALL)
+
+
+def whisker(ax, y, repeats, spread):
     low, high = (read.median(repeats, name) for name in spread) if spread else (math.nan, math.nan)
-    if math.isnan(low) or math.isnan(high):
-        return math.nan
-    ax.vlines(x, low, high, color="#222222", lw=1.2, zorder=3)
-    return high
+    if not math.isnan(low + high):
+        ax.hlines(y, low, high, color="#222222", lw=1.2, zorder=3)
 
 
-def limit(ax, x, cell, bound, half, first):
-    """The bound of a bar as a line; its height, NaN without one."""
-    y = bound(cell) if bound else math.nan
-    if not math.isnan(y):
-        ax.hlines(y, x - half, x + half, color="#222222", lw=1.6, ls="--",
-                  zorder=3, label="physical bound" if first else None)
-    return y
+def limit(ax, y, cell, bound, keys):
+    """The bound of a bar as a line across its row."""
+    x = bound(cell) if bound else math.nan
+    if not math.isnan(x):
+        ax.vlines(x, y - 0.45, y + 0.45, color="#222222", lw=1.4, zorder=3,
+                  label=None if "bound" in keys else "physical bound")
+        keys.add("bound")
 
 
 def ratios(ax, result, headlines, words):
     """Ratios with their intervals, a row for each, a colour for each variant. headlines: {name:
-    what stands before its rows} of the job's headlines "NAME case=C variant=V"."""
+    what precedes its rows} of the job's headlines "NAME case=C variant=V"."""
     names = read.unique(c.variant() for c in result.cells)
     rows = [(before, where, h) for name, before in headlines.items()
             for where, h in result.ratios(name) if variant_of(where) in names]
-    ax.axvline(1, color=style.GREY, ls="--", lw=1.3)
+    ax.axvline(1, color=style.GREY, ls="--", lw=1)
     ax.set(title=words, xlabel="ratio and its 95 % interval")
-    if all(math.isnan(h.value) for _, _, h in rows):
-        ax.set_yticks([])
-        return style.na(ax)
     for y, (_, where, h) in enumerate(rows):
         color = style.COLORS[names.index(variant_of(where)) % len(style.COLORS)]
-        if math.isnan(h.value):
-            continue
-        ax.plot(h.value, y, "o", color=color, ms=5)
+        text = style.number(h.value, "%.3f")
+        if not math.isnan(h.value):
+            ax.plot(h.value, y, "o", color=color)
         if not math.isnan(h.lo + h.hi):
-            ax.hlines(y, h.lo, h.hi, color=color, lw=2)
-        ax.annotate("%.3f" % h.value, (h.value, y), xytext=(0, 4), textcoords="offset points",
-                    ha="center", va="bottom", fontsize=8)
+            ax.hlines(y, h.lo, h.hi, color=color, lw=1.6)
+            text += " [%.3f, %.3f]" % (h.lo, h.hi)
+        ax.text(1.02, y, text, transform=ax.get_yaxis_transform(), va="center", fontsize=style.SMALL)
     ax.set_yticks(range(len(rows)), [before + where.replace("case=", "").replace("variant=", "")
-                                     for before, where, _ in rows], fontsize=8.5)
-    ax.set_ylim(len(rows) - 0.4, -0.8)
+                                     for before, where, _ in rows])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(max(len(rows), 1) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
-    ax.margins(x=0.1)
+    page.height(ax, ROW * max(len(rows), 4))
 
 
 def variant_of(where):

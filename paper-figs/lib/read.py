@@ -8,6 +8,7 @@ number stays NaN and is drawn as "n/a".
 import json
 import os
 import sys
+import textwrap
 
 import h5py
 import numpy as np
@@ -24,13 +25,32 @@ def plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
+class Series(dict):
+    """A cell's named arrays, which remembers those that a figure reads."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.read = set()
+
+    def __getitem__(self, name):
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name, default=None):
+        return self[name] if name in self else default
+
+
 class Cell:
     """One measured point: a system, a dataset, a load, a repeat."""
 
-    def __init__(self, group):
+    def __init__(self, group, evidence):
         self.attrs = {k: plain(v) for k, v in group.attrs.items()}
         self.requests = columns(group, "requests")
-        self.series = columns(group, "series")
+        self.series = Series(columns(group, "series"))
+        self.read = set()  # the numbers of the summary that the figure reads
+        # records from before each series had its evidence have one for all
+        self.kinds = {name: plain(d.attrs.get("evidence", evidence))
+                      for part in ("summary", "series") for name, d in group.get(part, {}).items()}
         self.tokens = columns(group, "tokens")
         attributes = group.get("attributes_json")
         attributes = json.loads(plain(attributes[()])) if attributes else {}
@@ -90,7 +110,12 @@ class Cell:
     def value(self, name, older=None):
         """A number of the summary, NaN where it is missing; `older`: its name in records made
         before it had this one."""
+        self.read.add(name)
         return self.summary.get(name, self.summary.get(older, float("nan")))
+
+    def kind(self, name):
+        """What a number or an array rests on: "measured", "simulated" ..."""
+        return self.kinds.get(name, "")
 
     def measured(self, name):
         """A column of the requests that were measured and answered in full; besides those of
@@ -163,6 +188,13 @@ def median(cells, name):
     return (v[(len(v) - 1) // 2] + v[len(v) // 2]) / 2
 
 
+def why(cells, *metrics):
+    """Why these metrics are missing: the reason that most of the cells give, or ""."""
+    given = [c.why[m] for c in cells for m in (metrics or c.why)
+             if np.isnan(c.summary.get(m, np.nan)) and c.why.get(m)]
+    return max(unique(given), key=given.count, default="")
+
+
 class Headline:
     """A number that stands for the experiment; a ratio has its interval: lo, hi."""
 
@@ -181,7 +213,9 @@ class Result:
             self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
             self.headlines = {name: Headline(d) for name, d in f.get("headline", {}).items()}
             cells = f.get("cells", {})
-            every = [Cell(cells[k]) for k in sorted(cells)]
+            # older records call it truth
+            self.evidence = str(self.attrs.get("evidence", self.attrs.get("truth", "evidence unknown")))
+            every = [Cell(cells[k], self.evidence) for k in sorted(cells)]
         self.trials = [c for c in every if "trial.of" in c.attrs]  # of searches, which are cells
         every = [c for c in every if c not in self.trials]
         self.cells = [c for c in every if c.attrs.get("state", "done") == "done"]
@@ -212,6 +246,12 @@ class Result:
         return ["%s%s" % (t, " (%s)" % ", ".join(w) if any(w) else "") for t, w in texts.items()] + [
             "skipped: %s (%s)" % item for item in skipped.items()]
 
+    def why_missing(self):
+        """Why there is nothing to draw, for an axis whose script does not know it."""
+        failed = ["%s: %s" % (c.attrs.get("state"), c.attrs.get("error", "no reason recorded"))
+                  for c in self.left_out]
+        return why(self.cells) or (failed + ["not measured in this run"])[0]
+
     def axes(self):
         """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""
         names = unique(name for c in self.cells for name in c.axes)
@@ -221,6 +261,25 @@ class Result:
         """The axes that --set made of single values, which the experiment's own figure does
         not know of."""
         return str(self.attrs.get("swept", "")).split()
+
+    def evidence_read(self):
+        """The evidence of what the figure has read: one kind, or the record's own and then each
+        other with what rests on it: the numbers, or the cells where they are of several kinds."""
+        names, cells = {}, {}
+        for c in self.cells:
+            for name in c.read | c.series.read:
+                if c.kind(name):
+                    names.setdefault(c.kind(name), set()).add(name)
+                    cells.setdefault(c.kind(name), set()).add(others(c) or "?")
+        if len(names) < 2:
+            return "".join(names) or self.evidence
+        rest = self.evidence if self.evidence in names else max(names, key=lambda k: len(names[k]))
+
+        def what(kind):
+            elsewhere = set().union(*(names[k] for k in names if k != kind))
+            return some(sorted((cells if names[kind] & elsewhere else names)[kind]))
+
+        return "; ".join([rest] + ["%s: %s" % (k, what(k)) for k in sorted(names) if k != rest])
 
     def machine(self):
         """The processor and how many of its CPUs; older records name only the host."""
@@ -251,8 +310,7 @@ class Result:
         at most `width` characters; stands on every figure."""
         commit = str(self.attrs.get("commit", "unknown"))[:10]
         dirty = " + local changes" if self.attrs.get("dirty") else ""
-        # older records call it truth
-        evidence = str(self.attrs.get("evidence", self.attrs.get("truth", "evidence unknown")))
+        evidence = self.evidence_read()
         if self.attrs.get("smoke"):
             evidence += " (smoke run)"
         # records from before SANDWICH_ISA have no isa
@@ -267,14 +325,21 @@ DISTRUST = ["noisy_machine", "steal", "throttled", "overloaded", "search_at_limi
             "search_unfinished", "dataset_stand_in"]
 
 
+def some(words, most=4):
+    """The words with commas between them, and how many more there are."""
+    more = len(words) - most
+    return ", ".join(words[:most]) + (" and %d more" % more if more > 0 else "")
+
+
 def lines(facts, width):
-    """The facts with dots between them; a line that would be too long ends between two."""
+    """The facts with dots between them; a line that would be too long ends between two facts,
+    or within one that is longer than a line."""
     out = []
     for f in facts:
         if out and len(out[-1]) + 3 + len(f) <= width:
             out[-1] += " · " + f
         else:
-            out.append(f)
+            out += textwrap.wrap(f, width)
     return out
 
 

@@ -46,5 +46,5 @@ def mark(ax, x, y, paper, where, ours, machine=None):
     if not fits:
         label += ": %s%s, off this axis" % (
             style.short(min(y)), " to %s" % style.short(max(y)) if max(y) > min(y) else "")
-    ax.plot(x if fits else [], y if fits else [], "D", ms=6, mfc="none", mec="#222222", mew=1.2,
+    ax.plot(x if fits else [], y if fits else [], "D", ms=5, mfc="none", mec="#222222", mew=1.2,
             zorder=4, label=label, path_effects=HALO)

@@ -1,10 +1,9 @@
-"""What the figures of studies share: cells by their settings, and a table next to the picture."""
+"""What the figures of studies share: cells by their settings, statistics, and tables (lib/table.py)."""
 
 import math
-import os
-import sys
 
-from lib import style
+from lib.table import draw as draw_table  # noqa: F401
+from lib.table import write as write_table  # noqa: F401
 
 
 def setting(cell, name):
@@ -44,31 +43,3 @@ def mean(values):
 def total(values):
     """NaN where one is missing: a sum of the others would be another quantity."""
     return sum(values) if values else math.nan
-
-
-def write_table(stem, header, rows):
-    """<stem>.md next to the picture: the numbers it shows."""
-    out = sys.argv[2] if len(sys.argv) > 2 else style.OUT
-    os.makedirs(out, exist_ok=True)
-    path = os.path.join(out, stem + ".md")
-    with open(path, "w") as f:
-        for row in [header, ["---"] * len(header)] + rows:
-            f.write("| %s |\n" % " | ".join(map(str, row)))
-    print(os.path.relpath(path))
-
-
-def draw_table(ax, header, rows):
-    """The same in the picture."""
-    ax.axis("off")
-    if not rows:
-        return style.na(ax)
-    t = ax.table(cellText=rows, colLabels=header, loc="center", cellLoc="right")
-    t.auto_set_font_size(False)
-    t.set_fontsize(8.5)
-    t.auto_set_column_width(range(len(header)))
-    t.scale(1, 1.45)
-    for (row, _), cell in t.get_celld().items():
-        cell.set_linewidth(0.4)
-        cell.set_edgecolor("#cccccc")
-        if row == 0:
-            cell.set_text_props(weight="bold")

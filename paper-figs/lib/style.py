@@ -1,16 +1,18 @@
-"""How our figures look: one size per number of panels, one palette that colour-blind readers
-can tell apart, and an SVG that is the same bytes whenever it is drawn from the same result."""
+"""How our figures look: one palette that colour-blind readers can tell apart, axes and bars, and
+files that are the same bytes whenever they are drawn from the same result. Sizes: lib/page.py."""
 
 import math
 import os
 import sys
 
 import matplotlib
-import matplotlib.transforms
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402 (the backend comes first)
 from matplotlib.ticker import FuncFormatter  # noqa: E402
+
+from lib import page  # noqa: E402
+from lib.page import GREY, NA, SMALL  # noqa: E402, F401
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Installed scripts are shared: what they draw goes to the working directory.
@@ -21,15 +23,9 @@ OUT = os.environ.get("FIGURES") or os.path.join(
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 HATCHES = ["", "///", "...", "xxx"]
 LINES = ["-", "--", ":"]
-GREY = "#6e6e6e"
-
-FOOTER_SIZE = 7.5
-FOOTER_CHARS_PER_INCH = 14  # of this font at that size, as long lines come out
 
 plt.rcParams.update({
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine draws the same
-    "font.size": 9.5,
-    "axes.titlesize": 10.5,
+    **page.FONTS,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.spines.top": False,
@@ -40,50 +36,49 @@ plt.rcParams.update({
     "grid.color": "#e3e3e3",
     "grid.linewidth": 0.7,
     "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "lines.linewidth": 1.9,
-    "svg.fonttype": "path",
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "hatch.linewidth": 0.5,
     "svg.hashsalt": "sandwich",
-    "figure.dpi": 100,
-    "savefig.dpi": 160,
+    "figure.dpi": 200,
 })
+FORMATS = (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None}),
+           ("pdf", {"CreationDate": None, "Creator": None, "Producer": None}))
 
 
-def panels(n, width=4.3, height=3.9):
-    """A figure of n panels in a row. Returns figure and list of axes."""
-    size = (max(width * n, 6.6), height)  # narrower, and the title would not fit
-    fig, axes = plt.subplots(1, n, figsize=size, squeeze=False)
-    return fig, list(axes[0])
+def rows(*counts):
+    """A figure with a row of axes for each count. Returns figure and list of axes."""
+    fig = plt.figure(figsize=(page.WIDTH, 2.6 * len(counts)))
+    parts = math.lcm(*counts)
+    grid = fig.add_gridspec(len(counts), parts)
+    return fig, [fig.add_subplot(grid[r, i * parts // n:(i + 1) * parts // n])
+                 for r, n in enumerate(counts) for i in range(n)]
+
+
+def panels(n, columns=None, **unused):
+    """A figure of n axes, in rows of `columns`; those of the last row share its width."""
+    columns = columns or {1: 1, 2: 2, 4: 2}.get(n, 3)
+    return rows(*[min(columns, n - i) for i in range(0, n, columns)])
 
 
 def save(fig, result, stem, title):
-    """Title above, provenance below; one SVG and one PNG into paper-figs/out, or argv[2]."""
+    """Title above, provenance below; SVG, PNG and PDF into paper-figs/out, or argv[2]."""
     out = sys.argv[2] if len(sys.argv) > 2 else OUT
     os.makedirs(out, exist_ok=True)
-    inch = 1 / fig.get_figheight()
-    footer = result.footer(int(FOOTER_CHARS_PER_INCH * fig.get_figwidth()))
-    bottom = 0.18 + 0.13 * footer.count("\n")
-    fig.text(0.012, 1 - 0.07 * inch, title, ha="left", va="top", fontsize=12)
-    fig.text(0.012, 0.05 * inch, footer, fontsize=FOOTER_SIZE, color=GREY, ha="left",
-             va="bottom")
-    fig.tight_layout(rect=(0, bottom * inch, 1, 1 - 0.3 * inch), w_pad=2.2)
-    for ext, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
+    page.arrange(fig, title, result.footer, result.why_missing())
+    for ext, metadata in FORMATS:
         path = os.path.join(out, "%s.%s" % (stem, ext))
         fig.savefig(path, metadata=metadata)
         print(os.path.relpath(path))
     plt.close(fig)
 
 
-def legend_below(ax, drop=0.5, **kw):
-    """The legend `drop` inches under the axis, where no data can lie; bounds last."""
+def legend_below(ax, **unused):
+    """The legend below the axis, where no data can be; bounds last."""
     handles, labels = ax.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda i: "bound" in labels[i])
-    if not labels:
-        return
-    shift = matplotlib.transforms.ScaledTranslation(0, -drop, ax.figure.dpi_scale_trans)
-    ax.legend([handles[i] for i in order], [labels[i] for i in order], loc="upper center",
-              bbox_to_anchor=(0.5, 0), borderaxespad=0,
-              bbox_transform=ax.transAxes + shift, **kw)
+    if labels:
+        page.legend(ax, [handles[i] for i in order], [labels[i] for i in order])
 
 
 def cdf(ax, values, **kw):
@@ -118,31 +113,50 @@ def ticks_1_2_5(low, high):
 
 def number(v, form="%.0f", unit=""):
     """A number for a label; a missing one is n/a, never 0."""
-    return "n/a" if math.isnan(v) else (form % v) + unit
+    return NA if math.isnan(v) else (form % v) + unit
 
 
-def short(v):
+def short(v, unit=""):
     """Three digits, never an exponent."""
     digits = 2 - math.floor(math.log10(abs(v))) if v and not math.isnan(v) else 0
-    return number(v, "%%.%df" % max(0, digits))
+    return number(v, "%%.%df" % max(0, digits), unit)
 
 
-def na(ax, text="n/a: not measured here"):
-    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=GREY)
+def na(ax, why=None):
+    """The axis has nothing to show, because of this; without a reason, the record's."""
+    page.missing(ax, why)
 
 
 def bar(ax, x, value, text, top=(), **kw):
     """One bar with its text above (above what else stands there: `top`); a missing value is an
     n/a at the foot, not a bar."""
     if math.isnan(value):
-        ax.text(x, 0, "n/a", ha="center", va="bottom", fontsize=8, color=GREY,
+        ax.text(x, 0, NA, ha="center", va="bottom", fontsize=SMALL, color=GREY,
                 transform=ax.get_xaxis_transform())
         return
     ax.bar(x, value, **kw)
-    ax.annotate(text, (x, max([value] + [t for t in top if not math.isnan(t)])), xytext=(0, 3),
-                textcoords="offset points", ha="center", va="bottom", fontsize=8)
+    page.value(ax, ax.annotate(
+        text, (x, max([value] + [t for t in top if not math.isnan(t)])), xytext=(0, 2),
+        textcoords="offset points", ha="center", va="bottom", fontsize=SMALL))
 
 
 def percent(share):
     """A share for a label."""
     return number(100 * share, "%.0f", " %")
+
+
+def size(n):
+    """Bytes for a label."""
+    for unit, name in (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"):
+        if n >= unit:
+            return "%g %s" % (n / unit, name)
+    return "%g B" % n
+
+
+def axis_of_sizes(ax, sizes, label):
+    """A logarithmic x axis of bytes, with a label at every second power of four at most."""
+    powers = [4 ** k for k in range(16) if min(sizes) <= 4 ** k <= max(sizes)]
+    ax.set_xscale("log")
+    ax.set_xticks(powers[::1 + len(powers) // 6], [size(t) for t in powers[::1 + len(powers) // 6]])
+    ax.minorticks_off()
+    ax.set_xlabel(label)

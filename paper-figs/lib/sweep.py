@@ -4,14 +4,14 @@ swept axis runs along x, and each combination of the others is a line."""
 import math
 import os
 
-from lib import read, style
+from lib import page, read, style
 
 RATES = (("achieved_rate_rps", "achieved"), ("request_throughput_rps", "completed"),
          ("request_goodput_rps", "within the objectives"))
 PREFILL_BOUND = ("prefill_peak_frac", "mean_ttft_service_ms")
 DECODE_BOUND = ("decode_bandwidth_frac", "mean_tpot_ms")
 GREY = (PREFILL_BOUND, DECODE_BOUND, "offered_rate_rps")
-OVERLOADED = {"marker": "o", "ms": 10, "mfc": "none", "mec": style.COLORS[3]}
+OVERLOADED = {"marker": "o", "ms": 8, "mfc": "none", "mec": style.COLORS[3]}
 LINES = ("-", "--", ":", "-.")
 MARKERS = "osD^vP"
 MANY = 8  # times: values that differ more are drawn on a logarithmic axis
@@ -22,21 +22,21 @@ def draw(result, stem):
     axes = result.axes()
     if not axes:
         fig, (ax,) = style.panels(1)
-        style.na(ax, "n/a: the record has no axis")
+        style.na(ax, "the record has no axis")
         return style.save(fig, result, stem, stem)
     swept = [a for a in result.swept() if a in axes] or list(axes)
     name = ([a for a in swept if numeric(axes[a])] or swept)[0]
     x = Axis(name, axes[name])
     lines = group(result.cells, [a for a in axes if a != name])
     panels = served(result.cells) if result.cells and result.cells[0].requests else studied(result)
-    fig, at = style.panels(len(panels), height=4.4)
+    fig, at = style.panels(len(panels))
     for ax, (title, unit, metrics) in zip(at, panels):
         panel(ax, x, lines, metrics)
         ax.set(title=title, ylabel=unit, xlabel=name)
     if len(lines) > 1:
         shown = [at[0].plot([], [], color=style.COLORS[i % len(style.COLORS)], ms=4,
                             marker=MARKERS[i % len(MARKERS)])[0] for i in range(len(lines))]
-        fig.legend(shown, list(lines), loc="upper right", ncol=min(6, len(lines)))
+        page.legend(fig, shown, list(lines))
     style.save(fig, result, stem, "%s: %s%s" % (stem, " x ".join(swept), what(result.cells)))
 
 
@@ -132,7 +132,7 @@ def panel(ax, x, lines, metrics):
             if metric in GREY:
                 ax.plot(*place, color=style.GREY, ls="--", lw=1.3)
                 continue
-            ax.plot(*place, color=color, ls=LINES[k % len(LINES)], marker=marker, ms=4)
+            ax.plot(*place, color=color, ls=LINES[k % len(LINES)], marker=marker, ms=3)
             over = [p for p in points if p[2]]
             ax.plot([p[0] for p in over], [p[1] for p in over], ls="", **OVERLOADED)
     x.finish(ax)
@@ -157,7 +157,7 @@ def keys(ax, metrics, overloaded):
                     lw=1.3, ls="--" if metric in GREY else LINES[k % len(LINES)])
     if overloaded:
         ax.plot([], [], ls="", label="overloaded", **OVERLOADED)
-    style.legend_below(ax, drop=0.6, ncol=2, handlelength=3.2)
+    style.legend_below(ax)
 
 
 def medians(x, cells, metric):

@@ -1,6 +1,6 @@
 """TopoTrees as the studies record them: arities and CPUs in tree order, drawn level by level."""
 
-from lib import style
+from lib import page, style
 
 DRAWN = 2  # children of a wide node that are drawn one by one; the last one stands for the rest
 
@@ -23,7 +23,7 @@ def draw(ax, cell):
     tree = levels(cell)
     ax.axis("off")
     if not tree:
-        return style.na(ax, "n/a: no tree")
+        return style.na(ax, "no tree is recorded")
     cpus, spans, foot = [int(c) for c in cell.series["cpus"]], [1] * len(tree), []
     for i in reversed(range(len(tree) - 1)):
         spans[i] = spans[i + 1] * tree[i][1]
@@ -60,16 +60,18 @@ def draw(ax, cell):
                 for d in (-0.25, 0, 0.25):
                     ax.plot([x, x + d], [-level, -level - 0.3], color="#bbbbbb", lw=0.9, zorder=1)
             if last and kept:
-                ax.annotate(cpus[first], (x, -level), xytext=(0, -13), fontsize=7.5,
+                ax.annotate(cpus[first], (x, -level), xytext=(0, -10), fontsize=style.SMALL,
                             textcoords="offset points", ha="center", color=style.GREY)
         color = style.COLORS[1] if "group" in tree[level][0] else style.COLORS[0]
-        ax.plot(x, -level, "o" if last else "s", ms=6, zorder=2, mec=color,
+        ax.plot(x, -level, "o" if last else "s", ms=5, zorder=2, mec=color,
                 mfc=color if kept else "white")
         return x
 
     place(0, 0, True, expand=True)
     for level, (name, n, full) in enumerate(tree):
         of = "" if not n else (": %d each" % n if n == full else ": %d of %d each" % (n, full))
-        ax.text(-0.8, -level, name + of, ha="right", va="center", fontsize=8)
-    ax.set_xlim(-0.8 - 0.45 * len(foot), len(foot))
+        ax.text(-0.8, -level, name + of, ha="right", va="center",
+                fontsize=style.SMALL)
+    ax.set_xlim(-0.8, max(6, len(foot)))
     ax.set_ylim(-len(tree) + 0.4, 0.4)
+    page.height(ax, 0.36 * len(tree))

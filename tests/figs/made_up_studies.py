@@ -2,6 +2,7 @@
 and series of a cell in terms of them."""
 
 import itertools
+import json
 
 import made_up_machine
 import made_up_topo
@@ -43,6 +44,20 @@ def tuning(rng, **_):
              "gflops": 250, "speedup": rng.uniform(0.98, 1.1)}, {})
 
 
+def window(rng, sigma, freeze, **_):
+    ttft = 90 * rng.uniform(0.95, 1.05)
+    return ({"tuning_s": sigma * rng.uniform(1, 1.3), "n_measurements": 40 * sigma, "n_frozen": 60 - freeze,
+             "ttft_ms": ttft, "ttft_ms_default": 95, "ttft_gain": 95 / ttft, "tok_s": 60,
+             "tok_s_default": 58}, {"prefill_s": 1e-3 * ttft * rng.normal(1.02, 0.01, 15)})
+
+
+def plan_search(rng, model, **_):
+    summary = {n: rng.uniform(1, 9) for n in "search_s n_trees decode_tok_s request_s".split()}
+    summary.update(graph_tuning_s=rng.uniform(100, 900), n_measurements=900, prefill_ranks=2,
+                   prefill_threads=24, decode_ranks=8, decode_threads=6)
+    return summary, {}, {}, {"*": "simulated" if "@" in model else "measured_small", "search_s": "measured"}
+
+
 def topk_tuned(rng, k, **_):
     n = min(k, 3)
     tries = rng.uniform(0.9, 1, 2 * n)
@@ -76,12 +91,17 @@ def phase_switch(rng, **_):
     return summary, {"switch_us": rng.normal(3, 10, 25)}
 
 
-def ablation(rng, **_):
-    steps = "one_plan communication service_config kernel_tuning split_k".split()
-    summary = {"tok_s_" + s: rng.uniform(10, 20) for s in steps}
-    series = {n: v * rng.normal(1, 0.02, 9) for n, v in summary.items()}
-    summary.update(prefill_ranks=1, decode_ranks=2, decode_threads=1, tuning_s=40)
-    return summary, series
+def ablation(rng, model, batch, n_output_tok, **_):
+    steps = "one_plan rank_shifted communication service_config kernel_tuning split_k".split()
+    simulated = "@" in model
+    known = steps[2:4] if simulated else steps
+    summary = {w + "tok_s_" + s: rng.uniform(10, 20) if s in known else np.nan
+               for w in ("raw_", "") for s in steps}
+    series = {n.replace("tok_s", "request_s"): batch * n_output_tok / v * rng.normal(1.02, 0.01, 6)
+              for n, v in summary.items() if not simulated}
+    summary.update(prefill_ranks=1, prefill_threads=2, decode_ranks=2, decode_threads=1, tuning_s=40,
+                   plan_s=9)
+    return summary, series, {}, {"*": "simulated"} if simulated else {}
 
 
 def allreduce(rng, bytes, ranks, **_):
@@ -141,9 +161,12 @@ STUDIES = {
     "odma_replay": (odma_replay, {"fit": ["alpaca", "alpaca+sharegpt"], "predictor": ["noisy", "oracle"],
                                   "alloc": ["static", "s3", "odma", "paged"]}),
     "tab02_topk_tuned": (topk_tuned, {"k": [1, 2, 4]}),
-    "tab03_window": (tuning, {"sigma": [5, 10, 15, 20], "seed": [1, 2, 3]}),
+    "tab03_window": (window, {"sigma": [5, 10, 15, 20], "freeze": [5, 20], "seed": [1, 2, 3]}),
+    "tab04_graph_tuning": (plan_search, {"model": ["a-bf16.gguf", "llama-160m:f32@kunpeng920x4"],
+                                         "fit": ["sharegpt", "lmsys"]}),
     "tab04_tuning_cost": (tuning, {"matrix": MATRICES, "policy": POLICIES}),
-    "tab01_ablation": (ablation, {"model": ["a-bf16.gguf"], "batch": [1, 8]}),
+    "tab01_ablation": (ablation, {"model": ["a-bf16.gguf", "llama-3.2-3b@xeon8272clx2"],
+                                  "batch": [1, 8], "n_output_tok": [32]}),
     "phase_switch": (phase_switch, {"model": ["a-bf16.gguf"], "decode_ranks": [1, 2],
                                     "decode_threads": [1]}),
     **made_up_machine.STUDIES,
@@ -158,8 +181,10 @@ def write(f, rng, stem, missing):
         cell = f.create_group("cells/%04d" % i)
         cell.attrs["state"] = "done"
         cell.attrs.update({"study." + k: v for k, v in at.items()})
-        summary, series, *attrs = how(rng, **at)
-        cell.attrs.update(attrs[0] if attrs else {})
+        # kinds: of evidence by name, "*" of all others; without any, as of older records
+        summary, series, attrs, kinds = (*how(rng, **at), {}, {})[:4]
+        cell.attrs.update(attrs)
+        cell["attributes_json"] = json.dumps({"axes": {"study." + k: v for k, v in at.items()}})
         for name, value in summary.items():
             cell["summary/" + name] = np.nan if missing else float(value)
             cell["summary/" + name].attrs["why"] = "made up" if missing else ""
@@ -167,3 +192,6 @@ def write(f, rng, stem, missing):
             if missing and how is made_up_topo.topo_tree:
                 continue  # half a tree is none
             cell["series/" + name] = values * np.nan if missing and "gflops" in name else values
+        for part in "summary", "series":
+            for name, d in cell[part].items() if kinds and part in cell else ():
+                d.attrs["evidence"] = kinds.get(name, kinds.get("*", "measured_small"))

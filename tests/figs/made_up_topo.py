@@ -52,8 +52,6 @@ STUDIES = {
     "tab02_topk": (topo_search, {"k": [5, 10], "seed": [1, 2]}),
     "tab02_ablation": (topo_search, {"machine": MACHINES, "method": ["whole", "no_group"],
                                      "seed": [1, 2]}),
-    "tab04_graph_tuning": (topo_search, {"machine": MACHINES, "model": ["a"], "fit": ["sharegpt"],
-                                         "phase": ["prefill", "decode"]}),
     "topo_hidden_truth": (topo_hidden_structure, {
         "machine": ["random:0", "random:0.4", "kunpeng920x4"], "seed": [1, 2, 3]}),
     "topo_atlas": (topo_search, {"machine": MACHINES + ["real.xml"]}),

@@ -86,6 +86,8 @@ def sweep(f, stem):
     f["job_json"] = json.dumps({"headline": []})
     for cell, values in zip(cells, itertools.product(*axes.values())):
         warnings = [{"code": "overloaded"}] if values[0] == 16 else []
+        if "attributes_json" in cell:
+            del cell["attributes_json"]
         cell["attributes_json"] = json.dumps({"axes": dict(zip(axes, values)), "warnings": warnings})
         for name in ("offered_rate_rps", "request_throughput_rps"):
             if "summary/" + name in cell:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every figure draws from a made-up result, with all numbers and with none, and draws the same
-# SVG twice; every experiment has its figure and the other way round.
+# Every figure draws from a made-up result, with all numbers and with none, in a form that can be
+# printed, and draws the same files twice; every experiment has its figure and the other way round.
 set -u
 python=${PYTHON:-/usr/bin/python3}
 build=${BUILD:-build}
@@ -39,25 +39,44 @@ if ! "$python" -c 'import matplotlib, h5py' 2>/dev/null; then
     exit $failed
 fi
 
+files() { # folder, script
+    test -s "$1/$2.svg" && test -s "$1/$2.png" && test -s "$1/$2.pdf"
+}
 draw() { # result, folder, script
-    "$python" "paper-figs/$3.py" "$1" "$2" >"$dir/log" 2>&1 &&
-        test -s "$2/$3.svg" && test -s "$2/$3.png"
+    "$python" "paper-figs/$3.py" "$1" "$2" >"$dir/log" 2>&1 && files "$2" "$3"
+}
+draw_checked() { # result, folder, script; faults of the layout are in log, their status in $layout
+    "$python" tests/figs/check_layout.py "paper-figs/$3.py" "$1" "$2" >"$dir/log" 2>&1
+    layout=$?
+    { [ $layout = 0 ] || [ $layout = 3 ]; } && files "$2" "$3"
+}
+# What a publisher asks of a PDF: no Type 3 fonts, at most 7 inches (504 points) wide.
+printable() { # file
+    ! grep -aq '/Type3' "$1" && grep -aq '/FontFile2' "$1" &&
+        [ "$(grep -ao 'MediaBox \[ *0 0 [0-9]*' "$1" | grep -o '[0-9]*$')" -le 504 ]
 }
 for s in $stems; do
     for kind in "" missing; do
         what="$s${kind:+ with every number missing}"
         h5=$dir/$s$kind.h5
         if "$python" tests/figs/make_result.py "$h5" "$s" $kind >"$dir/log" 2>&1 &&
-            draw "$h5" "$dir/a$kind" "$s" && draw "$h5" "$dir/b$kind" "$s"; then
+            draw_checked "$h5" "$dir/a$kind" "$s"; then
             ok "$what is drawn"
         else
             not_ok "$what is drawn"
             continue
         fi
-        if cmp "$dir/a$kind/$s.svg" "$dir/b$kind/$s.svg" >"$dir/log" 2>&1; then
-            ok "$what is the same SVG twice"
+        if [ $layout = 0 ] && printable "$dir/a$kind/$s.pdf" 2>>"$dir/log"; then
+            ok "$what can be read on a printed page"
         else
-            not_ok "$what is the same SVG twice"
+            not_ok "$what can be read on a printed page"
+        fi
+        if draw "$h5" "$dir/b$kind" "$s" &&
+            cmp "$dir/a$kind/$s.svg" "$dir/b$kind/$s.svg" >"$dir/log" 2>&1 &&
+            cmp "$dir/a$kind/$s.pdf" "$dir/b$kind/$s.pdf" >"$dir/log" 2>&1; then
+            ok "$what is the same SVG and PDF twice"
+        else
+            not_ok "$what is the same SVG and PDF twice"
         fi
     done
     # The numbers must reach the picture: without them it is another one.
@@ -68,6 +87,46 @@ for s in $stems; do
         ok "$s shows its numbers"
     fi
 done
+# The check of the layout reports each of its faults.
+cat >"$dir/bad.py" <<'PY'
+import sys
+from lib import style
+fig = style.plt.figure(figsize=(7.5, 3))
+ax, empty = fig.subplots(1, 2)
+ax.plot([1, 2], [3, 4], label="line")
+ax.text(1, 3, "one text")
+ax.text(1, 3, "another text")
+ax.text(1.5, 3.9, "turned", rotation=30, fontsize=5)
+fig.text(0.95, 0.5, "too far to the right")
+ax.text(1.5, 3.5, "13407971 ns")
+ax.legend(loc="center")
+fig.savefig(sys.argv[2] + "/bad.png")
+PY
+"$python" tests/figs/check_layout.py "$dir/bad.py" none "$dir" >"$dir/log" 2>&1
+if [ $? = 3 ] && (for words in 'the page is 7.5 inches wide' '"one text" overlaps "another text"' \
+    '"too far to the right" leaves the page' '"turned" has 5 points' '"13407971 ns" has seven digits' \
+    'the axis with .* has no label' 'without a title shows nothing' 'legend with "line" is on data'; do
+    grep -q "$words" "$dir/log" || exit 1
+done) && ! grep -q '"turned" overlaps' "$dir/log"; then
+    ok "faults of a layout are reported"
+else
+    not_ok "faults of a layout are reported"
+fi
+if "$python" tests/figs/check_tables.py >"$dir/log" 2>&1; then
+    ok "tables show any text, in Markdown and in LaTeX"
+else
+    not_ok "tables show any text, in Markdown and in LaTeX"
+fi
+missing=
+for s in $(grep -l 'write_table\|table\.write' paper-figs/*.py | sed 's|.*/||; s|\.py$||'); do
+    [ -s "$dir/a/$s.md" ] && [ -s "$dir/a/$s.tex" ] || missing="$missing $s"
+done
+echo "$missing" >"$dir/log"
+if [ -z "$missing" ]; then
+    ok "tables are written as Markdown and LaTeX"
+else
+    not_ok "tables are written as Markdown and LaTeX"
+fi
 # A sweep by --set is drawn as one by the experiment's own script; sweep.py draws any record
 # with axes.
 for s in quickstart tab03_window; do
@@ -110,9 +169,21 @@ if draw "$dir/older.h5" "$dir/older" quickstart && grep -q measured_small "$dir/
 else
     not_ok "a record of before is drawn as it was"
 fi
+# A figure whose numbers rest on several kinds of evidence tells them apart, by cells and by names.
+if grep -q 'measured_small; simulated: llama-3.2-3b@xeon8272clx2 1 32' "$dir/a/tab01_ablation.svg" &&
+    grep -q '(simulated)' "$dir/a/tab01_ablation.svg" &&
+    grep -q 'measured_small; measured: search_s; simulated: llama-160m' "$dir/a/tab04_graph_tuning.svg" &&
+    ! grep -q simulated "$dir/a/tab03_window.svg"; then
+    ok "a figure tells kinds of evidence apart"
+else
+    not_ok "a figure tells kinds of evidence apart"
+fi
 # The papers' numbers are named with their machine: on the axis where they fit, else in words.
-if grep -q '<!-- Sandwich, Xeon 8272CL -->' "$dir/a/tab01_ablation.svg" &&
-    grep -q '<!-- Sandwich, 2x EPYC 7H12: 378 to 973, off this axis -->' "$dir/a/tab03_window.svg"; then
+words() { # of a figure, its lines joined
+    sed -n 's/.*<!-- \(.*\) -->.*/\1/p' "$dir/a/$1.svg" | tr '\n' ' '
+}
+if words tab01_ablation | grep -q 'Sandwich, Xeon 8272CL' &&
+    words tab03_window | grep -q 'Sandwich, 2x EPYC 7H12: 378 to 973, off this axis'; then
     ok "a figure shows the paper's numbers and machine"
 else
     not_ok "a figure shows the paper's numbers and machine"

@@ -134,4 +134,10 @@ echo '[]' >results/artifact.json
 check "a damaged state" refuses 2 'results/artifact.json: expected an object' "$testbed" artifact --resume
 echo '{' >experiments/g_broken.json
 check "a broken experiment" refuses 2 'g_broken.json' "$testbed" artifact --dry-run
+
+unset SANDWICH_HOME
+rm -rf results
+check "the shipped experiments" ran 0 --budget 100h --dry-run
+check "none is left out" sh -c '! grep -q "left out" out'
+check "the first decides claims that should hold" sh -c 'grep "^  run" out | head -n 1 | grep -q "should hold"'
 finish

@@ -155,6 +155,20 @@ static void json_has_known_keys(void **state)
     free(text);
 }
 
+static void check_series(const json_t *s, const struct fixture_cell *f)
+{
+    const json_t *v = json_object_get(s, "v");
+
+    assert_string_equal(json_string_value(json_object_get(s, "unit")), "ms");
+    assert_string_equal(json_string_value(json_object_get(s, "evidence")), "simulated");
+    assert_int_equal(json_array_size(v), f->series[0].n);
+    for (size_t i = 0; i < f->series[0].n; i++)
+        if (isnan(f->series_v[i]))
+            assert_true(json_is_null(json_array_get(v, i)));
+        else
+            assert_true(json_real_value(json_array_get(v, i)) == f->series_v[i]);
+}
+
 static void json_full_holds_every_token(void **state)
 {
     char *text = exported("json-full");
@@ -168,6 +182,7 @@ static void json_full_holds_every_token(void **state)
         cell = json_array_get(json_object_get(j, "cells"), (size_t)i);
         assert_int_equal(json_array_size(json_object_get(cell, "token_ns")),
                          f.cell.n_rows);
+        check_series(json_object_get(json_object_get(cell, "series"), "cdf"), &f);
         for (size_t r = 0; r < f.cell.n_rows; r++) {
             times = json_array_get(json_object_get(cell, "token_ns"), r);
             assert_int_equal(json_array_size(times), f.rows[r].n_tok);

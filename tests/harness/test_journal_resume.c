@@ -41,6 +41,7 @@ static void cells_are_checked_on_resuming(void **state)
         {"\"key\":\"rate=2/repeat=0\"", "\"key\":\"\""},
         {"\"cdf\"", "\".\""},
         {"\"state\":\"done\"", "\"state\":\"dont\""},
+        {"\"evidence\":\"simulated\"", "\"evidence\":\"guessed\""},
     };
     json_t *h = fixture_header("2026-01-01T00:00:00Z");
     struct journal *j;
@@ -68,7 +69,8 @@ static void cells_are_checked_on_resuming(void **state)
     while (log_warnings_take(w, 4) > 0)
         ;
     log_set_sink(ignore_line, NULL);
-    assert_ok(resume_changed(path, "\"evidence\":", "\"evidenze\":"));
+    assert_ok(
+        resume_changed(path, "\"evidence\":\"measured\"", "\"evidenze\":\"measured\""));
     log_set_sink(NULL, NULL);
     assert_int_equal(log_warnings_take(w, 4), 1);
     assert_string_equal(w[0].code, "journal_set_aside");

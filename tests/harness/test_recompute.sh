@@ -49,6 +49,10 @@ study phase_switch '"model": "tiny.gguf", "rounds": 3, "n_prompt_tok": 9, "n_out
 study block_thread '"matrix": "x 96x64", "m": 24, "mr": 4, "np": 1, "bms": "8 16", "bns": "32 48", "bks": "32",
     "runs": 1, "rounds": 3, "dealing": ["slices", "n"]'
 study block_growth '"matrix": "x 96x64", "m": 32, "cache_mb": 1, "mr": 4, "step": 4, "max": 32, "other": 32, "bk": 32'
+study ablation '"model": "tiny.gguf", "rounds": 3, "n_prompt_tok": 9, "n_output_tok": 3, "tune_s": 0.01, "search_s": 0.2'
+study window '"model": "tiny.gguf", "rounds": 3, "n_prompt_tok": 9, "n_output_tok": 3, "n_shapes": 3, "budget_s": 0.02,
+    "cache_mb": 1'
+check "another raw rate is found" sh -c "! '$python' '$recompute' ablation/*.h5 --change raw_tok_s_rank_shifted"
 check "another speedup is found" sh -c "! '$python' '$recompute' phase_switch/*.h5 --change speedup_vs_best_one_plan"
 for metric in p90_ttft_ms little_l slo_attainment_frac output_throughput_tok_s error_frac; do
     check "another $metric is found" sh -c "! '$python' '$recompute' faults/*.h5 --change $metric"

@@ -500,6 +500,36 @@ static void broken_documents_are_refused(void **state)
     leave(top);
 }
 
+/* Every allocation of a page and of a table fails in turn: an error, and nothing leaks. */
+static void memory_fails(void **state)
+{
+    static const char doc[] = BEGIN("e f") END;
+    char top[600];
+    struct report r;
+    int n_kept;
+
+    (void)state;
+    enter(top);
+    make_record(&first);
+    assert_ok(report_read(&r, NULL));
+    for (int what = 0; what < 3; what++)
+        for (long k = 0, rc = ERR_NOMEM; rc != OK; k++) {
+            struct report_page p = {.format = (enum report_format)(what % 2)};
+
+            mem_fail_after(k, 0);
+            rc = what < 2
+                     ? report_put_page(&p, &r, ".")
+                     : report_tables_text(&p.text, doc, strlen(doc), &r, "doc", &n_kept);
+            mem_fail_after(-1, 0);
+            text_fini(&p.text);
+            if (rc != OK && rc != ERR_NOMEM)
+                fail_msg("allocation %ld: %s: %s", k, err_name((int)rc), err_msg());
+            assert_true(k < 10000);
+        }
+    report_fini(&r);
+    leave(top);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,6 +543,7 @@ int main(void)
         cmocka_unit_test(machines_are_side_by_side),
         cmocka_unit_test(text_outside_stays),
         cmocka_unit_test(broken_documents_are_refused),
+        cmocka_unit_test(memory_fails),
     };
 
     return cmocka_run_group_tests_name("harness/report", tests, NULL, NULL);

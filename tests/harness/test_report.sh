@@ -4,6 +4,7 @@
 set -u
 . tests/support/tap.sh
 testbed=$(realpath "$build/testbed")
+top=$(pwd)
 dir=$(realpath "$dir")
 ln -s "$PWD/datasets" "$dir"
 cd "$dir" || exit 1
@@ -113,4 +114,14 @@ check "an absent list of claims" refuses 2 'absent.json' "$testbed" report --cla
 check "an argument" refuses 2 'expected 0 arguments' "$testbed" report small
 mkdir -p blocked && touch blocked/page
 check "a folder that cannot be made" refuses 3 'blocked/page' "$testbed" report --no-draw --out blocked/page
+
+# What is shipped: experiments, claims, and documents with marks.
+unset SANDWICH_HOME
+rm -rf results
+cp "$top/README.md" "$top/results/performance.md" .
+check "the shipped experiments, without records" reported 0 --tables README.md --tables performance.md
+check "links resolve" links_resolve results/report
+check "each is on the page" [ "$(grep -c '^### ' results/report/report.md)" = "$(ls "$top"/experiments/*.json | wc -l)" ]
+check "README stays" cmp README.md "$top/README.md"
+check "results/performance.md stays" cmp performance.md "$top/results/performance.md"
 finish

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/mem.h"
+#include "experiments/harness/export.h"
 #include "experiments/harness/job.h"
 #include "experiments/harness/run_experiment.h"
 #include "experiments/harness/study.h"
@@ -17,7 +19,7 @@
 struct script_opts {
     int64_t m;
     double k;
-    char *type, *fails, *skips, *missing, *misbehaves;
+    char *type, *fails, *skips, *missing, *misbehaves, *simulates;
 };
 
 #define AT(member) offsetof(struct script_opts, member)
@@ -29,6 +31,7 @@ static const struct opt_row script_table[] = {
     {.name = "skips", .type = OPT_STR, .offset = AT(skips), .help = "type not here"},
     {.name = "missing", .type = OPT_STR, .offset = AT(missing), .help = "type without"},
     {.name = "misbehaves", .type = OPT_STR, .offset = AT(misbehaves), .help = "how"},
+    {.name = "simulates", .type = OPT_STR, .offset = AT(simulates), .help = "type"},
     {0},
 };
 
@@ -53,6 +56,10 @@ static void misbehave(const char *how, struct study_cell *c)
         study_value(c, "sped", 1, NULL);
     else if (is(how, "no reason"))
         study_value(c, "error", NAN, "");
+    else if (is(how, "no such evidence"))
+        study_evidence(c, "guessed", NULL);
+    else if (is(how, "evidence of nothing"))
+        study_evidence(c, "model", "speed sped");
     else
         study_value(c, "speed", 1, NULL); /* the second time */
     study_value(c, "pace", 1, NULL);      /* the first error stays */
@@ -82,6 +89,9 @@ static int script_run(void *context, const void *opts, struct study_cell *c)
     study_value(c, "m_seen", (double)o->m, NULL);
     study_series(c, "both", "x", series, 2);
     study_note(c, "rival", json_pack("{s:s}", "version", "script 1.0"));
+    study_evidence(c, "model", "m_seen both");
+    if (is(o->simulates, o->type))
+        study_evidence(c, "simulated", NULL);
     if (o->misbehaves)
         misbehave(o->misbehaves, c);
     return OK;
@@ -436,12 +446,13 @@ static void a_killed_study_resumes(void **state)
 
 static void a_study_that_breaks_its_contract_fails_its_cell(void **state)
 {
-    static const char *const ways[] = {"unknown", "no reason", "twice"};
+    static const char *const ways[] = {"unknown", "no reason", "twice",
+                                       "no such evidence", "evidence of nothing"};
     char text[256], dir[300];
     struct ran r;
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         snprintf(text, sizeof(text),
                  "\"study\": {\"name\": \"script\", \"misbehaves\": \"%s\"}", ways[i]);
         snprintf(dir, sizeof(dir), "%s/breaks%zu", test_dir(), i);
@@ -477,6 +488,58 @@ static void the_record_says_what_the_study_said(void **state)
     ran_free(&r);
 }
 
+static const char *text_at(const json_t *all, size_t cell, const char *part,
+                           const char *name)
+{
+    const json_t *c = json_array_get(json_object_get(all, "cells"), cell);
+    const char *kind = json_string_value(
+        json_object_get(json_object_get(json_object_get(c, part), name), "evidence"));
+
+    return kind ? kind : "";
+}
+
+/* Of the job, unless the study names another for the cell or for a number or list of it. */
+static void each_series_has_its_evidence(void **state)
+{
+    struct ran r;
+    json_t *all, *v;
+    char *text;
+    size_t n;
+
+    (void)state;
+    run("evidence",
+        "\"evidence\": \"measured_small\", " TYPES
+        "\"simulates\": \"bf16\"}, \"headline\": [" SUM("all", "") ", " SUM(
+            "f32", ", \"where\": {\"type\": \"f32\"}") "]",
+        &r);
+    assert_ok(export_text(r.outcome.path, EXPORT_JSON_FULL, &text, &n));
+    assert_ok(json_read_text(&all, text, n, "export"));
+    assert_string_equal(text_at(all, 0, "summary", "speed"), "measured_small");
+    assert_string_equal(text_at(all, 1, "summary", "speed"), "simulated");
+    assert_string_equal(text_at(all, 2, "summary", "error"), "measured_small");
+    for (size_t i = 0; i < 3; i++) {
+        assert_string_equal(text_at(all, i, "summary", "m_seen"), "model");
+        assert_string_equal(text_at(all, i, "series", "both"), "model");
+    }
+    v = json_object_get(
+        json_object_get(
+            json_object_get(json_array_get(json_object_get(all, "cells"), 1), "series"),
+            "both"),
+        "v");
+    assert_true(json_number_value(json_array_get(v, 0)) == 8);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(r.latest, "all"), "evidence")),
+        "measured_small, simulated");
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(r.latest, "f32"), "evidence")),
+        "measured_small");
+    assert_non_null(strstr(r.table, "all: 24 x (measured_small, simulated)\n"));
+    assert_non_null(strstr(r.table, "f32: 8 x\n"));
+    json_decref(all);
+    mem_free(text);
+    ran_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +554,7 @@ int main(void)
         cmocka_unit_test(a_killed_study_resumes),
         cmocka_unit_test(a_study_that_breaks_its_contract_fails_its_cell),
         cmocka_unit_test(the_record_says_what_the_study_said),
+        cmocka_unit_test(each_series_has_its_evidence),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

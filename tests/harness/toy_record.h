@@ -17,8 +17,8 @@
 #define N    9 /* cells */
 
 static const struct record_headline headline[] = {
-    {"ttft", "ms", "lower", 12.5, NULL, 0, true, 11.5, 14},
-    {"goodput", "req/s", "higher", NAN, "the lowest rate fails", 3, false, 0, 0},
+    {"ttft", "ms", "lower", 12.5, NULL, 0, true, 11.5, 14, "measured"},
+    {"goodput", "req/s", "higher", NAN, "the lowest rate fails", 3, false, 0, 0, NULL},
 };
 
 static inline struct journal *filled_with(const char *dir, int n)
@@ -165,6 +165,9 @@ static inline void check_cell(const json_t *cell, const struct fixture_cell *f, 
         m = json_object_get(json_object_get(cell, "summary"), f->values[k].name);
         assert_string_equal(json_string_value(json_object_get(m, "unit")),
                             f->values[k].unit);
+        if (f->values[k].evidence) /* that of others is their cell's */
+            assert_string_equal(json_string_value(json_object_get(m, "evidence")),
+                                f->values[k].evidence);
         if (isnan(f->values[k].value)) {
             assert_true(json_is_null(json_object_get(m, "value")));
             assert_string_equal(json_string_value(json_object_get(m, "why")),

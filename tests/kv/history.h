@@ -241,7 +241,7 @@ static void history_learn(struct history *h, int64_t seed)
     h->bounds.align_tok = a->align_tok;
     h->bounds.of_total = seed % 2;
     for (uint64_t n = rng_below(&r, 5); n > 0; n--) {
-        tok += a->align_tok * (1 + (int64_t)rng_below(&r, 6));
+        tok += (1 + (int64_t)rng_below(&r, 96 / (uint64_t)a->align_tok)) * a->align_tok;
         if (tok <= a->max_tok)
             h->bounds.tok[h->bounds.n++] = tok;
     }

@@ -16,6 +16,7 @@ struct fake {
     double rank_cost; /* of each rank after the first */
     int fail_after, refuse_ranks, n_calls;
     int fail_with;
+    double sum_s; /* of what was measured */
 };
 
 static int cluster_of(const struct fake *f, int core)
@@ -60,6 +61,7 @@ static int fake_measure(void *ctx, const struct topo_config *c, int repeat, doub
         return err_set(ERR_UNSUPPORTED, "too many ranks");
     rng_init(&r, topo_config_key(c) + (uint64_t)repeat * 7919, "fake");
     *s = fake_seconds(f, c) * exp(f->noise * rng_normal(&r));
+    f->sum_s += *s;
     return OK;
 }
 
@@ -124,6 +126,7 @@ static void check_found(const struct bed *b, const struct plan_tree_found *f)
         assert_true(i == 0 || f->top[i - 1].seconds <= f->top[i].seconds);
     }
     assert_int_equal(b->f.n_calls, f->counts.n_measurements);
+    assert_true(fabs(f->counts.measured_s - b->f.sum_s) <= 1e-9 * b->f.sum_s);
 }
 
 static double exhaustive(const struct bed *b, bool group, struct simulate_best *c)
@@ -264,6 +267,7 @@ static void counts_are_exact(void **state)
                      1 + 2 * 3 * 2 * (1 + 2 + 1) / 2);
     plan_tree_found_free(&f);
     b.f.n_calls = 0;
+    b.f.sum_s = 0;
     b.o.hash = false;
     assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
     assert_int_equal(f.counts.n_trees, 46);
@@ -287,6 +291,7 @@ static void ablations(void **state)
         struct plan_tree_found f;
 
         b.f.n_calls = 0;
+        b.f.sum_s = 0;
         assert_ok(opt_init(plan_tree_search_opt_table, &b.o));
         b.o.group = i != 0;
         b.o.remove = i != 1;
@@ -355,6 +360,7 @@ static void budget_is_kept(void **state)
             struct plan_tree_found f;
 
             b.f.n_calls = 0;
+            b.f.sum_s = 0;
             b.o.random = random;
             b.o.max_measurements = budgets[i];
             assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
@@ -409,6 +415,7 @@ static void refusals_and_errors(void **state)
     for (int at = 0; at < 700; at = 2 * at + 1) {
         b.f.fail_after = at;
         b.f.n_calls = 0;
+        b.f.sum_s = 0;
         assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_IO, "is gone");
         assert_null(f.top);
         assert_null(f.explain);

@@ -29,7 +29,7 @@ static struct {
     struct captured values[CAPTURE_MAX];
     struct captured_series series[CAPTURE_MAX];
     int n_values, n_series;
-    json_t *notes;
+    json_t *notes, *evidence; /* evidence: {names, "" for all others: kind} */
     void *kept;
     json_t *card; /* what study_machine() lends */
 } capture;
@@ -72,6 +72,13 @@ void study_series(struct study_cell *c, const char *name, const char *unit,
     memcpy(s->v, v, n * sizeof(*v));
 }
 
+void study_evidence(struct study_cell *c, const char *kind, const char *names)
+{
+    (void)c;
+    assert_int_equal(
+        json_object_set_new(capture.evidence, names ? names : "", json_string(kind)), 0);
+}
+
 void study_note(struct study_cell *c, const char *key, json_t *value)
 {
     (void)c;
@@ -109,7 +116,8 @@ static void capture_forget(void)
         free(capture.series[i].v);
     capture.n_values = capture.n_series = 0;
     json_decref(capture.notes);
-    capture.notes = NULL;
+    json_decref(capture.evidence);
+    capture.notes = capture.evidence = NULL;
 }
 
 /* What the study kept between its cells is given back. */
@@ -138,6 +146,7 @@ static int capture_run(const struct study *s, const char *options)
         assert_non_null(capture.kept = calloc(1, s->kept_bytes));
     capture_forget();
     capture.notes = json_object();
+    capture.evidence = json_object();
     assert_ok(opt_init(s->opts, opts));
     assert_ok(opt_from_json(s->opts, opts, given, "study"));
     rc = s->run(context, opts, NULL);
@@ -257,6 +266,14 @@ static inline void assert_value(const char *name, double want)
 
     if (!(fabs(got - want) <= 1e-9 * fabs(want)))
         fail_msg("%s: the study has %.17g, its series give %.17g", name, got, want);
+}
+
+/* What was stated of these names, as a study gives them; "": of the whole cell. */
+static inline const char *evidence_of(const char *names)
+{
+    const char *kind = json_string_value(json_object_get(capture.evidence, names));
+
+    return kind ? kind : "";
 }
 
 static inline const char *note_of(const char *key)

@@ -4,7 +4,7 @@
 #include "tests/study/capture.h"
 #include "tests/support/tiny_model.h"
 
-extern const struct study study_phase_switch, study_ablation;
+extern const struct study study_phase_switch;
 
 static char options[600];
 
@@ -56,29 +56,6 @@ static void ranks_beyond_the_budget_are_refused(void **state)
     assert_err(capture_run(&study_phase_switch, with_model("\"prefill_threads\": 1000")),
                ERR_ARG, "");
     assert_err(capture_run(&study_phase_switch, "{}"), ERR_ARG, "study.model");
-    assert_err(capture_run(&study_ablation, "{\"model\": \"no/such.gguf\"}"), ERR_IO,
-               "no/such.gguf");
-}
-
-static void every_step_of_the_ablation_is_measured(void **state)
-{
-    static const char *const steps[] = {"one_plan", "communication", "service_config",
-                                        "kernel_tuning", "split_k"};
-    char name[64];
-
-    (void)state;
-    assert_ok(capture_run(&study_ablation,
-                          with_model("\"batch\": 2, \"n_prompt_tok\": 5, "
-                                     "\"n_output_tok\": 3, \"tune_s\": 0.01")));
-    for (int i = 0; i < 5; i++) {
-        snprintf(name, sizeof(name), "tok_s_%s", steps[i]);
-        assert_int_equal(length_of(name), 3);
-        assert_value(name, series_max(name)); /* of the fastest round */
-    }
-    assert_value("speedup_all",
-                 series_max("tok_s_split_k") / series_max("tok_s_one_plan"));
-    assert_true(value_of("decode_ranks") >= 1 && value_of("prefill_ranks") >= 1);
-    assert_true(value_of("tuning_s") > 0);
 }
 
 int main(void)
@@ -86,7 +63,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_switch_copies_nothing),
         cmocka_unit_test(ranks_beyond_the_budget_are_refused),
-        cmocka_unit_test(every_step_of_the_ablation_is_measured),
     };
 
     return cmocka_run_group_tests_name("study/engine", tests, NULL, capture_end);

@@ -52,12 +52,13 @@ void fixture_cell_make(struct fixture_cell *f, int i)
     memset(f, 0, sizeof(*f));
     snprintf(f->key, sizeof(f->key), "rate=%d/repeat=0", i);
     make_rows(f, i);
-    f->values[0] = (struct metrics_value){"mean_ttft_ms", "ms", 1.5 + i, ""};
-    f->values[1] = (struct metrics_value){"p99_ttft_ms", "ms", NAN, "n=3 < 368"};
-    f->values[2] = (struct metrics_value){"n_completed", "", 0, ""};
+    f->values[0] = (struct metrics_value){"mean_ttft_ms", "ms", 1.5 + i, "", NULL};
+    f->values[1] = (struct metrics_value){"p99_ttft_ms", "ms", NAN, "n=3 < 368", NULL};
+    f->values[2] = (struct metrics_value){"n_completed", "", 0, "", "model"};
     f->values[3] =
-        (struct metrics_value){"request_throughput_rps", "req/s", 1e300 / 7, ""};
-    f->series[0] = (struct metrics_series){.name = "cdf", .unit = "ms", .v = f->series_v};
+        (struct metrics_value){"request_throughput_rps", "req/s", 1e300 / 7, "", NULL};
+    f->series[0] = (struct metrics_series){
+        .name = "cdf", .unit = "ms", .v = f->series_v, .evidence = "simulated"};
     f->series[0].n = (size_t)(i % 16);
     for (size_t k = 0; k < f->series[0].n; k++)
         f->series_v[k] = k == 3 ? NAN : (double)k / 3 + i;
@@ -72,6 +73,7 @@ void fixture_cell_make(struct fixture_cell *f, int i)
     f->cell.n_values = 4;
     f->cell.series = f->series;
     f->cell.n_series = 1;
+    f->cell.evidence = i % 2 ? "measured_small" : NULL; /* none in older journals */
 }
 
 void fixture_cell_free(struct fixture_cell *f)
@@ -85,6 +87,11 @@ static void check_f64(double got, double want)
         assert_true(isnan(got));
     else
         assert_memory_equal(&got, &want, sizeof(got));
+}
+
+static void check_evidence(const char *got, const char *want)
+{
+    assert_string_equal(got ? got : "", want ? want : "");
 }
 
 static void check_row(const struct metrics_row *got, const struct metrics_row *want)
@@ -124,11 +131,14 @@ void fixture_cell_check(const struct record_cell *got, int i)
         assert_string_equal(got->values[k].unit, f.values[k].unit);
         assert_string_equal(got->values[k].why, f.values[k].why);
         check_f64(got->values[k].value, f.values[k].value);
+        check_evidence(got->values[k].evidence, f.values[k].evidence);
     }
     assert_int_equal(got->n_series, 1);
     assert_int_equal(got->series[0].n, f.series[0].n);
     for (size_t k = 0; k < got->series[0].n; k++)
         check_f64(got->series[0].v[k], f.series_v[k]);
+    check_evidence(got->series[0].evidence, f.series[0].evidence);
+    check_evidence(got->evidence, f.cell.evidence);
     fixture_cell_free(&f);
 }
 

@@ -130,7 +130,25 @@ def block_thread(s, attrs):
     return out
 
 
-STUDIES = {b"phase_switch": phase_switch, b"block_growth": block_growth, b"block_thread": block_thread}
+def ablation(s, attrs):
+    n_tok, out = float(attrs["study.batch"]) * float(attrs["study.n_output_tok"]), {}
+    for step in "one_plan rank_shifted communication service_config kernel_tuning split_k".split():
+        for kept in "", "raw_":
+            out["%stok_s_%s" % (kept, step)] = n_tok / min(s("%srequest_s_%s" % (kept, step)))
+    out["speedup_all"] = out["tok_s_split_k"] / out["tok_s_one_plan"]
+    return out
+
+
+def window(s, attrs):
+    out, n_tok = {}, float(attrs["study.n_output_tok"])
+    for which in "", "_default":
+        prefill, decode = min(s("prefill_s" + which)), min(s("decode_s" + which))
+        out.update({"ttft_ms" + which: 1e3 * prefill, "tok_s" + which: n_tok / (prefill + decode)})
+    out["ttft_gain"] = middle([a / b for a, b in zip(s("prefill_s_default"), s("prefill_s"))])
+    return out
+
+
+STUDIES = {b"ablation": ablation, b"window": window, b"phase_switch": phase_switch, b"block_growth": block_growth, b"block_thread": block_thread}
 
 
 def studied(cell):

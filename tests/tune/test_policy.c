@@ -226,6 +226,40 @@ static void window_and_reuse_stop_early(void **state)
     search_close(&x);
 }
 
+/* When the search ends does not change how it searches until then. */
+static void freezing_is_a_setting_of_its_own(void **state)
+{
+    const int64_t freeze[] = {1, 4, 0, SHAPES_MAX}; /* 0: as the window, 4 */
+    struct kern_schedule out[4][SHAPES_MAX];
+    int64_t m[SHAPES_MAX];
+    struct tune_cost cost[4];
+    int n_searched[4] = {0};
+    struct search x;
+
+    (void)state;
+    for (int i = 0; i < SHAPES_MAX; i++)
+        m[i] = 256 + 14 * i;
+    search_open(&x, m, SHAPES_MAX, 2048, 1024, 2);
+    x.o.sigma = 4;
+    x.o.theta = 0.5;
+    for (int k = 0; k < 4; k++) {
+        x.o.freeze = freeze[k];
+        assert_ok(run(&x, "sandwich", &cost[k]));
+        memcpy(out[k], x.out, sizeof(x.out));
+        for (int i = 0; i < SHAPES_MAX; i++)
+            n_searched[k] += x.measured[i];
+    }
+    assert_true(n_searched[0] < n_searched[1]);
+    assert_int_equal(n_searched[1], n_searched[2]);
+    assert_int_equal(cost[1].n_measurements, cost[2].n_measurements);
+    assert_int_equal(n_searched[3], SHAPES_MAX);
+    assert_true(cost[0].n_measurements < cost[1].n_measurements);
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < n_searched[k]; i++)
+            assert_true(tune_same(&out[k][i], &out[3][i]));
+    search_close(&x);
+}
+
 static void fast_start_never_worse_than_its_start(void **state)
 {
     struct search x;
@@ -401,6 +435,7 @@ int main(void)
         cmocka_unit_test(split_k_only_when_allowed),
         cmocka_unit_test(chance_is_seeded),
         cmocka_unit_test(window_and_reuse_stop_early),
+        cmocka_unit_test(freezing_is_a_setting_of_its_own),
         cmocka_unit_test(fast_start_never_worse_than_its_start),
         cmocka_unit_test(a_budget_ends_the_search),
         cmocka_unit_test(a_short_search_measures_its_choice_again),

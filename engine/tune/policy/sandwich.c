@@ -1,7 +1,7 @@
 /* Sandwich 6: micro-kernel, slice and scheme searched together. Fast start grows a slice
  * for each micro-kernel on one thread; finetune grows it on all threads under every
  * polymerization scheme. Only the first sigma shapes try every micro-kernel; later ones
- * start from what the last sigma chose. When sigma shapes in a row agree within theta,
+ * start from what the last sigma chose. When `freeze` shapes in a row agree within theta,
  * slice and scheme are frozen, and larger shapes cost nothing. */
 #include <math.h>
 #include <stdlib.h>
@@ -311,7 +311,7 @@ static void remember(struct state *st, const struct tune_opts *o,
 {
     st->n_alike = near_mean(st, *s, o->sigma, o->theta) ? st->n_alike + 1 : 0;
     st->chosen[st->n++] = *s;
-    st->frozen |= st->n_alike >= o->sigma;
+    st->frozen |= st->n_alike >= (o->freeze > 0 ? o->freeze : o->sigma);
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,

@@ -38,8 +38,9 @@ const struct verb verb_draw = {
     .help = "Draw the figure of an experiment from its record.",
     .usage =
         {"testbed draw NAME [options]",
-         "Draw the figure of an experiment as SVG and PNG from its newest record, with "
-         "paper-figs/NAME.py. A record gives the same bytes whenever it is drawn.",
+         "Draw the figure of an experiment as SVG, PNG and PDF from its newest "
+         "record, with paper-figs/NAME.py. A record gives the same bytes whenever it "
+         "is drawn.",
          "  testbed draw quickstart\n"
          "  testbed draw quickstart --record FILE.h5 --out figures\n",
          VERB_EXIT_STATUS},

@@ -4,23 +4,20 @@
 
 #define STEP_TOK 512 /* the engine's own --max-step-tok */
 
-int study_engine_open(struct model_bench *out, const char *path, int precision,
-                      int n_seqs, int64_t max_tok, int64_t seed)
+int study_engine_open(struct model_bench *out, const char *path,
+                      const struct model_bench_opts *o)
 {
-    const struct model_bench_opts o = {.precision = (enum kern_precision)precision,
-                                       .n_seqs = n_seqs,
-                                       .max_tok = max_tok,
-                                       .step_tok =
-                                           max_tok < STEP_TOK ? max_tok : STEP_TOK,
-                                       .seed = (uint64_t)seed};
+    struct model_bench_opts opts = *o;
     struct format_file *f = NULL;
     int rc;
 
     memset(out, 0, sizeof(*out));
+    if (opts.step_tok == 0)
+        opts.step_tok = o->max_tok < STEP_TOK ? o->max_tok : STEP_TOK;
     rc = path ? format_open(&f, path)
               : err_set(ERR_ARG, "study.model: a model's file is needed");
     if (rc == OK)
-        rc = model_bench_open(out, f, &o);
+        rc = model_bench_open(out, f, &opts);
     format_close(&f);
     return rc;
 }

@@ -7,10 +7,10 @@
 #include "experiments/harness/study.h"
 #include "model/bench_steps.h"
 
-/* `path`: a model's file; precision: enum kern_precision. ERR_ARG: no path. On error *out
- * is closed. */
-MUST int study_engine_open(struct model_bench *out, const char *path, int precision,
-                           int n_seqs, int64_t max_tok, int64_t seed);
+/* `path`: a model's file; o->step_tok 0: the engine's own limit of a step. ERR_ARG: no path.
+ * On error *out is closed. */
+MUST int study_engine_open(struct model_bench *out, const char *path,
+                           const struct model_bench_opts *o);
 
 /* ranks x threads of the team's first threads. ERR_ARG: more than the budget. */
 MUST int study_engine_phase(struct model_bench *e, struct model_phase **out, int n_ranks,

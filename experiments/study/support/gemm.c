@@ -7,9 +7,35 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "characterize/probe.h"
+#include "format/make.h"
 #include "measure/card.h"
+#include "model/model.h"
 
 /* --- what a job says */
+
+/* "llama-3-8b/qkv": the sizes are those of the architecture. */
+static int matrix_of_arch(const char *text, struct study_matrix *out)
+{
+    const char *slash = strchr(text, '/');
+    struct model_shape shapes[MODEL_N_MATS];
+    struct model_config c;
+    char arch[64];
+
+    snprintf(arch, sizeof(arch), "%.*s", (int)(slash - text), text);
+    TRY(format_make_config(arch, &c));
+    model_shapes(&c, shapes);
+    for (int i = 0; i < MODEL_N_MATS; i++)
+        if (strcmp(shapes[i].name, slash + 1) == 0) {
+            snprintf(out->name, sizeof(out->name), "%s", text);
+            out->n = shapes[i].n;
+            out->k = shapes[i].k;
+            out->k_unit = shapes[i].k_unit;
+            return OK;
+        }
+    return err_set(ERR_ARG,
+                   "matrix: %s: expected qkv, o, gate_up, down or head after the slash",
+                   text);
+}
 
 int study_matrix_parse(const char *text, struct study_matrix *out)
 {
@@ -19,6 +45,8 @@ int study_matrix_parse(const char *text, struct study_matrix *out)
     *out = (struct study_matrix){.n = 0};
     if (!text)
         return err_set(ERR_ARG, "study.matrix: expected one, found none");
+    if (strchr(text, '/') && !strchr(text, ' '))
+        return matrix_of_arch(text, out);
     if (sscanf(text, "%63s %lldx%lld%n", out->name, &n, &k, &end) != 3)
         goto bad;
     if (text[end] == '/') {
@@ -37,8 +65,8 @@ int study_matrix_parse(const char *text, struct study_matrix *out)
 bad:
     return err_set(
         ERR_ARG,
-        "matrix: expected \"NAME NxK\" or \"NAME NxK/UNIT\" with an even unit, "
-        "found \"%.80s\"",
+        "matrix: expected \"NAME NxK\", \"NAME NxK/UNIT\" with an even unit or "
+        "\"ARCHITECTURE/MATRIX\", found \"%.80s\"",
         text);
 }
 

@@ -16,8 +16,10 @@
 /* What studies of GEMMs have in common (gemm.h, tuning.h). */
 #define ROW_MATRIX OPT_ROW(STR, matrix, NULL, "Matrix as \"NAME NxK\".")
 #define ROW_MATRIX_SPLIT                                                                 \
-    OPT_ROW(STR, matrix, NULL,                                                           \
-            "Matrix as \"NAME NxK\", or \"NAME NxK/UNIT\" where it is split along K.")
+    OPT_ROW(                                                                             \
+        STR, matrix, NULL,                                                               \
+        "Matrix as \"NAME NxK\", or \"NAME NxK/UNIT\" where it is split along K, or "    \
+        "of an architecture. Example: llama-3-8b/gate_up")
 #define ROW_MODE                                                                         \
     OPT_ROW(ENUM, mode, "f32",                                                           \
             "Type of the weights. relaxed: may err as bf16 activations would.",          \

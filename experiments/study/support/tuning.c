@@ -25,7 +25,7 @@ static bool insert(int64_t *v, int n, int64_t m)
     return true;
 }
 
-static int draw(int64_t *v, int64_t n, int64_t m_max, int64_t seed, const char *matrix)
+int study_rows_draw(int64_t *v, int64_t n, int64_t m_max, int64_t seed, const char *name)
 {
     struct rng r;
 
@@ -34,7 +34,7 @@ static int draw(int64_t *v, int64_t n, int64_t m_max, int64_t seed, const char *
                        "n_shapes: %lld different numbers of rows up to %lld, "
                        "at most %d",
                        (long long)n, (long long)m_max, STUDY_SHAPES_MAX);
-    rng_init(&r, (uint64_t)seed, matrix);
+    rng_init(&r, (uint64_t)seed, name);
     for (int have = 0; have < n;) {
         double m = floor(exp(rng_f64(&r) * log((double)m_max + 1)));
 
@@ -56,7 +56,7 @@ int study_shapes_make(struct study_shapes *out, const char *matrix, int mode,
     if (ms)
         TRY(study_numbers_parse(ms, "study.ms", m, STUDY_SHAPES_MAX, &out->n));
     else
-        TRY(draw(m, n, m_max, seed, matrix));
+        TRY(study_rows_draw(m, n, m_max, seed, matrix));
     shape =
         (struct tune_shape){.m = m[out->n - 1], .n = w.n, .k = w.k, .k_unit = w.k_unit};
     TRY(study_variants_choose(&variants, mode, &shape));

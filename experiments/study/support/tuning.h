@@ -16,10 +16,15 @@ struct study_shapes {
     int mode;
 };
 /* matrix: text of study_matrix_parse(); ms: text of study_numbers_parse(), or NULL: n
- * different ones from 1 to m_max, as likely in each octave, drawn with `seed`. The variant is
- * that of the largest. */
+ * drawn ones. The variant is that of the largest. */
 MUST int study_shapes_make(struct study_shapes *out, const char *matrix, int mode,
                            const char *ms, int64_t n, int64_t m_max, int64_t seed);
+
+/* v[n], ascending: different numbers of rows from 1 to m_max, as likely in each octave, drawn
+ * with `seed` for the matrix `name`. ERR_LIMIT: there are not n, or n is above
+ * STUDY_SHAPES_MAX. */
+MUST int study_rows_draw(int64_t *v, int64_t n, int64_t m_max, int64_t seed,
+                         const char *name);
 
 /* What a policy came to. */
 struct study_tuned {

@@ -1,0 +1,308 @@
+"""The page that figures are made for, both columns of a paper: its width, its text, and where
+everything is placed. A script says what is drawn; titles, legends, labels and margins are measured
+and placed here, so that no text covers another or leaves the page."""
+
+import functools
+import itertools
+import textwrap
+
+import numpy as np
+from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
+from matplotlib.transforms import ScaledTranslation
+
+WIDTH = 7.0  # inches
+TITLE, TEXT, SMALL = 9, 8, 7  # points: title; all text; numbers on data, tables, provenance
+HEIGHT, TALL = 1.75, 7.0  # inches: of an axis whose height is not set; of all rows of such axes
+EDGE, GAP = 0.06, 0.16  # inches, round the page and between axes
+INNER = WIDTH - 2 * EDGE
+GREY = "#6e6e6e"
+NA = "n/a"  # in place of one number
+PASSES = 3  # what fits depends on widths, which depend on what fits
+
+FONTS = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so every machine draws the same
+    "font.size": TEXT,
+    "axes.titlesize": TEXT,
+    "axes.labelsize": TEXT,
+    "xtick.labelsize": TEXT,
+    "ytick.labelsize": TEXT,
+    "legend.fontsize": TEXT,
+    "text.hinting": "none",  # the same widths at every resolution
+    "pdf.fonttype": 42,  # publishers refuse Type 3
+    "ps.fonttype": 42,
+    "svg.fonttype": "path",
+}
+
+# What scripts ask of an axis (or a figure, for its legend).
+HEIGHTS, LEGENDS, MISSING, VALUES = {}, {}, {}, {}
+WHOLE = {}  # a text before its lines were broken
+
+
+def height(ax, inches):
+    """The height of the frame of an axis."""
+    HEIGHTS[ax] = inches
+
+
+def legend(at, handles, labels):
+    """A legend below an axis and its labels, or at the foot of a figure."""
+    LEGENDS[at] = handles, labels
+
+
+def missing(ax, why):
+    """The axis shows why it has no data; None: the reason that arrange() is given."""
+    MISSING[ax] = why
+
+
+def value(ax, text):
+    """A number above a bar: turned where it would touch its neighbour."""
+    VALUES.setdefault(ax, []).append(text)
+
+
+def renderer(fig):
+    return fig.canvas.get_renderer()
+
+
+def extent(artist):
+    """The width and height of an artist, in inches."""
+    fig = artist.figure
+    box = artist.get_window_extent(renderer(fig))
+    return box.width / fig.dpi, box.height / fig.dpi
+
+
+def fit(text, inches, side=0):
+    """Break the lines of a text so that its width (side 0) or height (1) is at most this, where
+    its words allow it."""
+    whole = WHOLE.setdefault(text, text.get_text()).split("\n")
+    text.set_text("\n".join(whole))
+    chars = max(map(len, whole))
+    while chars > 8 and extent(text)[side] > inches:
+        chars -= 1 + chars // 20
+        text.set_text("\n".join(textwrap.fill(w, chars, break_long_words=False) for w in whole))
+
+
+def arrange(fig, title, footer, why):
+    """footer: a function of the characters that a line may have. why: the reason of what is
+    missing, where the script gives none."""
+    head = fig.text(0, 1, title, va="top", weight="bold")
+    foot = fig.text(0, 0, "", va="bottom", color=GREY)
+    one_size(fig, head, foot)
+    fit(head, INNER)
+    for chars in range(int(22 * INNER), 30, -2):
+        foot.set_text(footer(chars))
+        if extent(foot)[0] <= INNER:
+            break
+    axes = list(itertools.chain(*rows(fig)))
+    for ax in axes:
+        if not has_data(ax):
+            explain(ax, MISSING.get(ax) or why)
+    for _ in range(PASSES):
+        one_size(fig, head, foot)
+        for ax in axes:
+            tidy(ax)
+        place(fig, head, foot)
+
+
+def one_size(fig, head, foot):
+    for ax in fig.axes:
+        ax.tick_params(labelsize=TEXT)
+    for text in fig.findobj(Text):
+        text.set_fontsize(TEXT if text.get_fontsize() >= TEXT else SMALL)
+    head.set_fontsize(TITLE)
+    foot.set_fontsize(SMALL)
+
+
+def rows(fig):
+    """The axes of each row of the grid, left to right."""
+    found = {}
+    for ax in fig.axes:
+        if ax.get_subplotspec():
+            found.setdefault(ax.get_subplotspec().rowspan.start, []).append(ax)
+    return [found[r] for r in sorted(found)]
+
+
+def has_data(ax):
+    """Anything but lines across the whole axis, keys of the legend, and n/a."""
+    lines = [line.get_ydata() for line in ax.lines if line.get_transform() is ax.transData]
+    texts = [t for t in ax.texts if t.get_text() != NA]
+    return bool(ax.patches or ax.images or texts or
+                (ax.collections and np.isfinite(ax.dataLim.get_points()).all()) or
+                any(np.isfinite(np.asarray(y, float)).any() for y in lines))
+
+
+def explain(ax, why):
+    """An axis without data says so, and shows no scale."""
+    for text in [t for t in ax.texts if t.get_text() == NA]:
+        text.remove()
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(NullLocator())
+        axis.set_minor_locator(NullLocator())
+    why = why if why.startswith(NA) else "%s: %s" % (NA, why)
+    ax.text(0.5, 0.5, textwrap.shorten(why, 160, placeholder=" ..."), transform=ax.transAxes, ha="center",
+            va="center", color=GREY, fontsize=TEXT)
+
+
+def note(ax, text):
+    """A paragraph in place of an axis."""
+    ax.axis("off")
+    drawn = ax.text(0, 1, text, transform=ax.transAxes, va="top", fontsize=SMALL)
+    fit(drawn, INNER)
+    height(ax, extent(drawn)[1])
+
+
+def tidy(ax):
+    """Break, turn, thin out and place the texts of an axis by the width that it has now."""
+    wide, high = ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
+    aside = max([0] + [t.get_window_extent(renderer(ax.figure)).x1 - ax.bbox.x1 for t in ax.texts])
+    for loc in ("left", "center", "right"):
+        if ax.get_title(loc):
+            fit(ax.set_title(ax.get_title(loc), loc=loc), wide + GAP / 2 + aside / ax.figure.dpi)
+    fit(ax.xaxis.label, wide + GAP)
+    fit(ax.yaxis.label, high + GAP, side=1)
+    for text in ax.texts:
+        if text.get_transform() is ax.transAxes:
+            fit(text, wide)
+    for axis in (ax.xaxis, ax.yaxis):
+        log_ticks(axis)
+    tick_labels(ax, wide)
+    turn_values(ax)
+    headroom(ax)
+    if ax in LEGENDS:
+        legend_of(ax, wide + GAP)
+
+
+def touch(texts, apart=3):
+    """Whether two stand closer than `apart` pixels."""
+    boxes = [t.get_window_extent(renderer(t.figure)) for t in texts]
+    return any(a.x1 + apart > b.x0 and b.x1 + apart > a.x0 and a.y1 > b.y0 + 1 and b.y1 > a.y0 + 1
+               for a, b in itertools.combinations(boxes, 2))
+
+
+def log_ticks(axis):
+    """Plain numbers on a logarithmic scale, where powers of ten would be few."""
+    low, high = sorted(axis.get_view_interval())
+    if not isinstance(axis.get_major_locator(), LogLocator) or not 0 < low < high < 1e5 * min(1, low * 10):
+        return
+    decades = np.floor(np.log10([low, high])).astype(int)
+    ticks = [m * 10.0 ** d for d in range(decades[0], decades[1] + 1) for m in (1, 2, 5)
+             if low <= m * 10.0 ** d <= high]
+    few = [t for t in ticks if np.log10(t) % 1 < 1e-9] if len(ticks) > 8 else ticks
+    axis.set_ticks(few, ["%g" % t for t in few])
+    axis.set_minor_locator(NullLocator())
+
+
+def tick_labels(ax, wide):
+    """Labels along x that touch: numbers are thinned out, words are broken, then turned."""
+    def shown():
+        low, high = sorted(ax.get_xlim())
+        return [t for t in ax.get_xticklabels() if t.get_text() and t.get_visible() and
+                low <= t.get_position()[0] <= high]
+
+    texts = shown()
+    if not ax.axison or not touch(texts) or any(t.get_rotation() for t in texts):
+        return
+    at, words = [t.get_position()[0] for t in texts], [t.get_text() for t in texts]
+    if not named(ax.xaxis):
+        if not isinstance(ax.xaxis.get_major_locator(), FixedLocator):
+            ax.xaxis.set_major_locator(LogLocator(numticks=4) if ax.get_xscale() == "log"
+                                       else MaxNLocator(4))
+            at = [t.get_position()[0] for t in shown()]
+        while len(at) > 2 and touch(shown()):
+            at = at[::2]
+            ax.set_xticks(at)
+        return
+    room = wide / len(at)
+    chars = max(4, int(room / 0.065))  # inches of a letter
+    ax.set_xticks(at, ["\n".join(textwrap.fill(line, chars, break_long_words=False)
+                                 for line in w.split("\n")) for w in words])
+    if touch(shown()):
+        upright = room < 0.25  # inches that a line at 30 degrees needs
+        ax.set_xticks(at, [" ".join(w.split()) for w in words], rotation=90 if upright else 30,
+                      ha="right", va="center" if upright else "top", rotation_mode="anchor")
+
+
+def named(axis):
+    """Whether its labels are words that a script gave, not numbers of its scale."""
+    return isinstance(getattr(axis.get_major_formatter(), "func", None), functools.partial)
+
+
+def turn_values(ax):
+    texts = VALUES.get(ax, [])
+    if touch(texts, apart=1):
+        for t in texts:
+            t.set(text=", ".join(t.get_text().split("\n")), rotation=90)
+
+
+def headroom(ax):
+    """Raise the scale until no text on the data crosses the frame's top."""
+    texts = [t for t in ax.texts if t.get_visible() and
+             (getattr(t, "xycoords", "") == "data" or t.get_transform() is ax.transData)]
+    for _ in range(6 if texts and ax.axison else 0):
+        top = max(t.get_window_extent(renderer(ax.figure)).y1 for t in texts)
+        if top <= ax.bbox.y1 + 1:
+            break
+        high = ax.transData.inverted().transform((0, top))[1]
+        ax.set_ylim(ax.get_ylim()[0], high)
+
+
+def legend_of(at, wide, **where):
+    """In as many columns as fit."""
+    handles, labels = LEGENDS[at]
+    fig = at.figure
+    if at is not fig:
+        boxes = [ax_text.get_window_extent(renderer(fig)) for ax_text in at.texts]
+        boxes.append(at.xaxis.get_tightbbox(renderer(fig)))
+        drop = (at.bbox.y0 - min([at.bbox.y0] + [b.y0 for b in boxes if b])) / fig.dpi + 0.05
+        below = ScaledTranslation(0, -drop, fig.dpi_scale_trans)
+        where = {"bbox_to_anchor": (0.5, 0), "bbox_transform": at.transAxes + below}
+    drawn = None
+    for n in range(min(5, len(labels)), 0, -1):
+        if drawn:
+            drawn.remove()
+        drawn = at.legend(handles, labels, ncol=n, loc="upper center", borderaxespad=0, **where)
+        if extent(drawn)[0] <= wide:
+            break
+    for text in drawn.get_texts():
+        fit(text, wide - 0.45)  # the key and its spaces
+    return drawn
+
+
+def margins(ax):
+    """Inches that an axis needs left, below, right and above its frame."""
+    box, frame, dpi = ax.get_tightbbox(renderer(ax.figure)), ax.bbox, ax.figure.dpi
+    return [min(WIDTH / 2, max(0, side / dpi)) for side in (
+        frame.x0 - box.x0, frame.y0 - box.y0, box.x1 - frame.x1, box.y1 - frame.y1)]
+
+
+def place(fig, head, foot):
+    """Frames of a row are equally wide; the same places of equally divided rows have the same
+    margins, where both have scales. The page is as high as all this needs."""
+    grid = rows(fig)
+    need = {ax: margins(ax) for row in grid for ax in row}
+    usual = min(HEIGHT, TALL / len(grid))
+    y = EDGE + extent(head)[1] + GAP / 2
+    boxes = {}
+    for row in grid:
+        left, right = ([max(need[other[i]][side] for other in grid if len(other) == len(row) and
+                            other[i].axison == row[i].axison) for i in range(len(row))]
+                       for side in (0, 2))
+        wide = (INNER - GAP * (len(row) - 1) - sum(left) - sum(right)) / len(row)
+        x, y = EDGE, y + max(need[ax][3] for ax in row)
+        for i, ax in enumerate(row):
+            boxes[ax] = x + left[i], y, max(0.3, wide), HEIGHTS.get(ax, usual)
+            x += left[i] + wide + right[i] + GAP
+        y += max(boxes[ax][3] + need[ax][1] for ax in row) + GAP
+    below = None
+    if fig in LEGENDS:
+        while fig.legends:
+            fig.legends[0].remove()
+        below = legend_of(fig, INNER)
+        y += extent(below)[1] + GAP
+    total = y + extent(foot)[1] + EDGE
+    fig.set_size_inches(WIDTH, total)
+    for ax, (x, top, wide, high) in boxes.items():
+        ax.set_position([x / WIDTH, 1 - (top + high) / total, wide / WIDTH, high / total])
+    head.set_position((EDGE / WIDTH, 1 - EDGE / total))
+    foot.set_position((EDGE / WIDTH, EDGE / total))
+    if below:
+        below.set_bbox_to_anchor((0.5, (total - y + GAP + extent(below)[1]) / total))
