@@ -15,7 +15,7 @@ for i, c in enumerate(result.cells):
     for ax, metric in ((ttft, "ttft_ms"), (tpot, "tpot_ms")):
         p90 = c.value("p90_" + metric)
         style.cdf(ax, c.measured(metric), color=color,
-                  label="%s: p90 %s" % (name, style.number(p90, "%.1f", " ms")))
+                  label="%s: p90 %s" % (name, style.short(p90, " ms")))
 c = result.cells[0] if result.cells else None
 for ax, metric, axis in ((over_time, "ttft", "y"), (ttft, "ttft", "x"), (tpot, "tpot", "x")):
     objective = float(c.setting("slo.%s_ms" % metric, "nan")) if c else np.nan

@@ -8,10 +8,10 @@ from lib import page, read, study, style
 STEM = "fig01_characterization"
 HARDWARE = [("ipc", "IPC"), ("l3lpki", "L3LPKI"), ("dtlb_miss", "DTLBMiss"), ("rar", "RAR"),
             ("mclpki", "MCLPKI"), ("mcipki", "MCIPKI"), ("buspki", "BUSPKI")]
-BARS = [("estimated_flop_per_byte", "Intensity (estimated)", "FLOP/byte", True),
-        ("estimated_gbps", "Bandwidth (estimated)", "GB/s", False),
-        ("estimated_gflops", "Arithmetic (estimated)", "GFLOP/s", False),
-        ("estimated_cycles_per_tok", "Ticks of the constant clock (estimated)", "ticks per token", True)]
+BARS = [("estimated_flop_per_byte", "Intensity (estimated)", "FLOP/byte", 1, True),
+        ("estimated_gbps", "Bandwidth (estimated)", "GB/s", 1, False),
+        ("estimated_gflops", "Arithmetic (estimated)", "GFLOP/s", 1, False),
+        ("estimated_cycles_per_tok", "Ticks of the constant clock (estimated)", "millions per token", 1e-6, True)]
 OTHERS = ["sde_steps", "sde_tok", "sde_weight_bytes", "sde_kv_bytes", "sde_flop", "sde_wait_s",
           "estimated_bytes_per_tok", "estimated_tick_ghz", "page_faults",
           "context_switches", "task_clock_s", "callgrind_instructions_per_tok", "callgrind_ll_mpki"]
@@ -21,14 +21,14 @@ def name(c):
     return "%s, batch %s" % (study.setting(c, "phase"), study.setting(c, "batch"))
 
 
-def bars(ax, cells, metric, title, unit, log=False):
+def bars(ax, cells, metric, title, unit, factor=1, log=False):
     """One bar a cell, both phases in their colours; what is missing is n/a."""
     if log and study.finite([c.value(metric) for c in cells]):
         ax.set_yscale("log")
     phases = study.settings(cells, "phase")
     for i, c in enumerate(cells):
-        v = c.value(metric)
-        style.bar(ax, i, v, style.short(v) if v < 1e5 else "%.2g" % v, width=0.7,
+        v = factor * c.value(metric)
+        style.bar(ax, i, v, style.short(v), width=0.7,
                   color=style.COLORS[phases.index(study.setting(c, "phase"))])
     ax.set_xticks(range(len(cells)), ["%s\n%s" % (study.setting(c, "phase"), study.setting(c, "batch"))
                                       for c in cells])
@@ -55,8 +55,8 @@ singles = study.where(cells, batch=1)
 table = [[label] + [style.short(c.value(m)) for c in cells] for m, label in HARDWARE]
 why = read.why(cells, *dict(HARDWARE))
 fig, axes = style.rows(3, 2, 1, *[1] * bool(why))
-for ax, (metric, title, unit, log) in zip(axes, BARS):
-    bars(ax, cells, metric, title, unit, log)
+for ax, what in zip(axes, BARS):
+    bars(ax, cells, *what)
 simulated(axes[4], singles)
 study.draw_table(axes[5], ["hardware"] + [name(c) for c in cells], table)
 if why:

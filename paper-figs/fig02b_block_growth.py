@@ -24,7 +24,7 @@ def panel(ax, cells, left_out, along):
         ax.plot([], [], " ", label="%s: %s" % (tile(c), c.setting("error").split(", ")[-1]))
     ax.set(title="Along %s" % along.upper(), xlabel="side of the slice (%s)" % UNIT[along],
            ylabel="GFLOP/s, one thread")
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.08 * max(ax.dataLim.y1, 1))
     style.legend_below(ax)
 
 

@@ -15,17 +15,17 @@ COUNTS = [("linear_%s_gflop", "matrices", LINEAR, "work"), ("linear_%s_gb", "...
 
 def bounds(ax, cells, phase):
     ax.set_title("%s: the bound" % phase.capitalize())
-    labels = []
+    labels, printed = [], reference.value("mnn_llm", "Sec. V-D", "peak", phase=phase)
     for x, c in enumerate(cells):
         v = c.value("%s_tok_s" % phase)
         machine, i = study.setting(c, "machine"), study.setting(c, "counts") == "corrected"
-        style.bar(ax, x, v, style.short(v), width=0.7, hatch=style.HATCHES[i], edgecolor="white",
+        at = [printed] if machine == "paper" and study.setting(c, "weights") == "w4a8" else []
+        style.bar(ax, x, v, style.short(v), top=at, width=0.7, hatch=style.HATCHES[i], edgecolor="white",
                   color=style.COLORS[machine == "host"])
         labels.append("%s\n%s\n%s" % (machine, study.setting(c, "weights"),
                                       study.setting(c, "counts").replace("_", "\n")))
     own = [x for x, c in enumerate(cells) if study.setting(c, "machine") == "paper"
            and study.setting(c, "weights") == "w4a8"]
-    printed = reference.value("mnn_llm", "Sec. V-D", "peak", phase=phase)
     if own:
         reference.mark(ax, own, [printed] * len(own), "mnn_llm", "Sec. V-D",
                        [cells[x].value("%s_tok_s" % phase) for x in own])

@@ -12,10 +12,10 @@ PANELS = [("p90_ttft_ms", "Time to first token, 90 %", "ms", "slo.ttft_ms"),
 def panel(ax, result, metric, title, unit, bound):
     cells = result.cells
     rates = sorted({float(c.setting("load.rate_rps", "nan")) for c in cells})
-    names = list(dict.fromkeys(c.setting("variant") for c in cells))
+    names = read.unique(c.system() for c in cells)
     width = 0.8 / max(len(names), 1)
     for c in cells:
-        k, x = names.index(c.setting("variant")), rates.index(float(c.setting("load.rate_rps", "nan")))
+        k, x = names.index(c.system()), rates.index(float(c.setting("load.rate_rps", "nan")))
         v = c.value(metric)
         style.bar(ax, x + width * (k - (len(names) - 1) / 2), v,
                   style.short(v) if bound else style.percent(v), width=0.94 * width,

@@ -27,6 +27,7 @@ def panel(ax, cells, methods):
                 label="mean" if y == 0 else None)
         ax.text(1.02, y, style.number(100 * gap, "%.1f", " %"), transform=ax.get_yaxis_transform(),
                 va="center", fontsize=style.SMALL)
+    style.na(ax, read.why(cells, "gap_frac"))
     ax.set_xscale("log")
     gaps = study.finite([c.value("gap_frac") for c in cells])
     if gaps:

@@ -26,7 +26,7 @@ for ax, (metric, title, unit, paper) in zip(axes, METRICS):
     ax.set_ylim(min([0] + study.finite(means)), None)
     ax.set_title(title)
     ax.set_xlabel("k (configurations measured again)")
-    ax.set_xticks(ks)
+    ax.set_xticks(sorted({*ks, *ax.lines[-1].get_xdata()}))
     ax.set_ylabel(unit)
     if metric == "gap_frac":
         ax.yaxis.set_major_formatter(lambda v, _: "%.1f %%" % (100 * v))

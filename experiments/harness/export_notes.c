@@ -64,10 +64,15 @@ void export_put_warnings(struct text *out, const json_t *head)
 
 bool export_is_noisy(const json_t *head)
 {
-    static const char *const codes[] = {"noisy_machine", "steal", "throttled", NULL};
-    const char *code;
+    static const char *const codes[] = {"noisy_machine", "steal", "throttled", NULL},
+                             *const untimed[] = {"model", "simulated", "emulated", NULL};
+    const char *evidence = json_string_value(
+                   json_object_get(json_object_get(head, "run"), "evidence")),
+               *code;
     json_t *w;
 
+    if (evidence && name_index(untimed, evidence) >= 0)
+        return false;
     json_object_foreach(json_object_get(head, "warnings"), code,
                         w) if (name_index(codes, code) >= 0) return true;
     return false;

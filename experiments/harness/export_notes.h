@@ -19,7 +19,7 @@ MUST int export_latest(char *path, size_t n, const char *experiment);
 /* "steal in 3 of 5 cells (0.08, threshold 0.02), lateness in ..."; nothing where the run had no
  * warning. */
 void export_put_warnings(struct text *out, const json_t *head);
-/* Did something else use the machine while it was measured? */
+/* Is it of measured times, and did something else use the machine meanwhile? */
 bool export_is_noisy(const json_t *head);
 
 /* "AMD EPYC (family 25, model 17), 2 CPUs" */

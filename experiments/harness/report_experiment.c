@@ -200,6 +200,21 @@ static void put_claims_of(struct report_page *p, const struct report *r,
     }
 }
 
+/* "Sandwich, sec. 3.3, Fig. 3a: ", as much of it as the job states. */
+static void put_place(struct report_page *p, const struct job_claim *c)
+{
+    const char *const words[] = {c->paper, c->section, c->figure}, *const before[] = {
+                                                                       "", ", sec. ",
+                                                                       ", "};
+
+    for (int i = 0; i < 3; i++)
+        if (c->paper && *c->paper && words[i] && *words[i]) {
+            report_text(p, before[i]);
+            report_text(p, words[i]);
+        }
+    report_text(p, c->paper && *c->paper ? ": " : "");
+}
+
 static int put_facts(struct report_page *p, const struct report *r,
                      const struct report_experiment *e, const char *out)
 {
@@ -213,13 +228,9 @@ static int put_facts(struct report_page *p, const struct report *r,
         report_cell(p, "");
         report_close(p, REPORT_HEAD);
     }
-    if (j && j->claim.text) {
+    if (j && j->claim.text && *j->claim.text) {
         open_row(p, "claim");
-        if (j->claim.paper)
-            report_textf(p, "%s, sec. %s%s%s: ", j->claim.paper,
-                         j->claim.section ? j->claim.section : "?",
-                         j->claim.figure ? ", " : "",
-                         j->claim.figure ? j->claim.figure : "");
+        put_place(p, &j->claim);
         report_text(p, j->claim.text);
         close_row(p);
     }

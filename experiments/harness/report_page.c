@@ -358,7 +358,7 @@ void report_begin(struct report_page *p, const char *title)
         "th,td{border:1px solid #d5d5d5;padding:.3em .6em;text-align:left;"
         "vertical-align:top;overflow-wrap:break-word}\n"
         "th{background:#f2f2f2}\n"
-        "img{max-width:100%;height:auto}\n"
+        "img{width:60em;max-width:100%;height:auto}\n"
         "code{font-size:.93em;background:#f2f2f2;padding:0 .2em}\n"
         ".good{color:#00674a;font-weight:600}.fair{color:#8a5a00;font-weight:600}"
         ".bad{color:#b3261e;font-weight:600}.dim{color:#6e6e6e}\n"

@@ -87,6 +87,7 @@ def ratios(ax, result, headlines, words):
             for where, h in result.ratios(name) if variant_of(where) in names]
     ax.axvline(1, color=style.GREY, ls="--", lw=1)
     ax.set(title=words, xlabel="ratio and its 95 % interval")
+    style.na(ax, next((h.why for _, _, h in rows if h.why), None))
     for y, (_, where, h) in enumerate(rows):
         color = style.COLORS[names.index(variant_of(where)) % len(style.COLORS)]
         text = style.number(h.value, "%.3f")

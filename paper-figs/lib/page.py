@@ -123,11 +123,11 @@ def rows(fig):
 
 def has_data(ax):
     """Anything but lines across the whole axis, keys of the legend, and n/a."""
-    lines = [line.get_ydata() for line in ax.lines if line.get_transform() is ax.transData]
+    lines = [line.get_xydata() for line in ax.lines if line.get_transform() is ax.transData]
     texts = [t for t in ax.texts if t.get_text() != NA]
     return bool(ax.patches or ax.images or texts or
                 (ax.collections and np.isfinite(ax.dataLim.get_points()).all()) or
-                any(np.isfinite(np.asarray(y, float)).any() for y in lines))
+                any(np.isfinite(points).all(axis=1).any() for points in lines))
 
 
 def explain(ax, why):
@@ -181,11 +181,13 @@ def touch(texts, apart=3):
 def log_ticks(axis):
     """Plain numbers on a logarithmic scale, where powers of ten would be few."""
     low, high = sorted(axis.get_view_interval())
-    if not isinstance(axis.get_major_locator(), LogLocator) or not 0 < low < high < 1e5 * min(1, low * 10):
+    if not isinstance(axis.get_major_locator(), LogLocator) or not 0 < low < high < min(1e6, 1e5 * low):
         return
     decades = np.floor(np.log10([low, high])).astype(int)
     ticks = [m * 10.0 ** d for d in range(decades[0], decades[1] + 1) for m in (1, 2, 5)
              if low <= m * 10.0 ** d <= high]
+    if len(ticks) < 3:
+        ticks = [t for t in MaxNLocator(4).tick_values(low, high) if low <= t <= high]
     few = [t for t in ticks if np.log10(t) % 1 < 1e-9] if len(ticks) > 8 else ticks
     axis.set_ticks(few, ["%g" % t for t in few])
     axis.set_minor_locator(NullLocator())
@@ -274,6 +276,12 @@ def margins(ax):
         frame.x0 - box.x0, frame.y0 - box.y0, box.x1 - frame.x1, box.y1 - frame.y1)]
 
 
+def alike(grid, row, i):
+    """The axes whose margins at the sides are those of row[i]."""
+    same = [other[i] for other in grid if len(other) == len(row) and other[i].axison]
+    return same if row[i].axison else [row[i]]
+
+
 def place(fig, head, foot):
     """Frames of a row are equally wide; the same places of equally divided rows have the same
     margins, where both have scales. The page is as high as all this needs."""
@@ -283,8 +291,7 @@ def place(fig, head, foot):
     y = EDGE + extent(head)[1] + GAP / 2
     boxes = {}
     for row in grid:
-        left, right = ([max(need[other[i]][side] for other in grid if len(other) == len(row) and
-                            other[i].axison == row[i].axison) for i in range(len(row))]
+        left, right = ([max(need[a][side] for a in alike(grid, row, i)) for i in range(len(row))]
                        for side in (0, 2))
         wide = (INNER - GAP * (len(row) - 1) - sum(left) - sum(right)) / len(row)
         x, y = EDGE, y + max(need[ax][3] for ax in row)

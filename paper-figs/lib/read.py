@@ -250,7 +250,9 @@ class Result:
         """Why there is nothing to draw, for an axis whose script does not know it."""
         failed = ["%s: %s" % (c.attrs.get("state"), c.attrs.get("error", "no reason recorded"))
                   for c in self.left_out]
-        return why(self.cells) or (failed + ["not measured in this run"])[0]
+        if not any(np.isfinite(v) for c in self.cells for v in c.summary.values()):
+            failed.append(why(self.cells))
+        return next(filter(None, failed), "no value in this record")
 
     def axes(self):
         """The settings that tell cells apart, with their values: {"load.rate_rps": [5, 20]}."""

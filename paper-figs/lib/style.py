@@ -123,7 +123,7 @@ def short(v, unit=""):
 
 
 def na(ax, why=None):
-    """The axis has nothing to show, because of this; without a reason, the record's."""
+    """Why the axis has nothing to show, if it has nothing; without a reason, the record's."""
     page.missing(ax, why)
 
 
@@ -136,7 +136,7 @@ def bar(ax, x, value, text, top=(), **kw):
         return
     ax.bar(x, value, **kw)
     page.value(ax, ax.annotate(
-        text, (x, max([value] + [t for t in top if not math.isnan(t)])), xytext=(0, 2),
+        text, (x, max([value] + [t for t in top if not math.isnan(t)])), xytext=(0, 5 if len(top) else 2),
         textcoords="offset points", ha="center", va="bottom", fontsize=SMALL))
 
 

@@ -157,7 +157,8 @@ def write(path, stem, missing):
                         "dataset.fit": fit, "load.rate_rps": 1.0,
                         "slo.ttft_ms": 200.0, "slo.tpot_ms": 100.0})
                     if stem == "scheduling_policies":
-                        cell.attrs.update({"variant": POLICIES[i % 4], "load.rate_rps": [2.0, 6.0][i // 4]})
+                        cell.attrs["load.rate_rps"] = [2.0, 6.0][i // 4]
+                        cell["attributes_json"] = json.dumps({"axes": {"variant": POLICIES[i % 4]}})
                     add_requests(cell, rng, weights, bytes_each, 64, missing)
                     i += 1
 

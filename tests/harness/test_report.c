@@ -262,6 +262,12 @@ static void notes_name_what_speaks_against_a_record(void **state)
     assert_true(export_is_noisy(head));
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(head, "cells"), "failed")), 1);
+    assert_int_equal(json_object_set_new(json_object_get(head, "run"), "evidence",
+                                         json_string("simulated")),
+                     0);
+    assert_false(export_is_noisy(head)); /* by no noise of this machine */
+    json_object_del(json_object_get(head, "run"), "evidence");
+    assert_true(export_is_noisy(head));
     json_object_del(json_object_get(head, "warnings"), "steal");
     assert_false(export_is_noisy(head));
     json_decref(head);
