@@ -10,7 +10,7 @@ def mean(cells, metric):
     return study.mean([c.value(metric) for c in cells])
 
 
-def grouped(ax, groups, metric, form, title):
+def grouped(ax, groups, metric, form, title, label):
     """Bars of the allocators for each (label, cells)."""
     ax.set_title(title)
     for i, alloc in enumerate(ALLOCS):
@@ -20,12 +20,14 @@ def grouped(ax, groups, metric, form, title):
                       label=alloc if x == 0 else None)
     ax.set_xticks(range(len(groups)), [name for name, _ in groups], fontsize=8)
     ax.margins(y=0.15)
-    style.legend_below(ax, ncol=4)
+    ax.set_ylabel(label)
+    style.legend_below(ax)
 
 
 def over_time(ax, cells):
     """The first seed's inner utilization while the lengths change."""
-    ax.set_title("Held / reserved, over time")
+    ax.set_title("Use of reserved memory over time")
+    ax.set_ylabel("tokens held / reserved")
     for i, alloc in enumerate(ALLOCS):
         for c in study.where(cells, alloc=alloc)[:1]:
             if "step" in c.series:
@@ -35,7 +37,7 @@ def over_time(ax, cells):
     ax.set_ylim(0, 1)
     ax.set_xlabel("part of the run; the trace changes within it")
     style.percent_axis(ax.yaxis)
-    style.legend_below(ax, ncol=4)
+    style.legend_below(ax)
 
 
 result = read.latest(STEM)
@@ -44,12 +46,12 @@ predictors = study.settings(result.cells, "predictor")
 usual = "noisy" if "noisy" in predictors else predictors[0]
 by_fit = [(f.replace("+", "\nthen "), study.where(result.cells, fit=f, predictor=usual)) for f in fits]
 by_predictor = [(p, study.where(result.cells, fit=fits[-1], predictor=p)) for p in predictors]
-fig, axes = style.panels(4, width=4.6)
-grouped(axes[0], by_fit, "over_static", style.short, "Tokens a step / those of static")
+fig, axes = style.panels(4)
+grouped(axes[0], by_fit, "over_static", style.short, "Batches", "tokens per step / static's")
 axes[0].axhline(1, color=style.GREY, lw=0.8)
-grouped(axes[1], by_fit, "utilization_inner", style.percent, "Held / reserved memory")
+grouped(axes[1], by_fit, "utilization_inner", style.percent, "Use of reserved memory", "tokens held / reserved")
 grouped(axes[2], by_predictor, "over_static", style.short,
-        "... by predictor, %s" % fits[-1].replace("+", " then "))
+        "Batches by predictor: %s" % fits[-1].replace("+", " then "), "tokens per step / static's")
 over_time(axes[3], by_fit[-1][1])
 style.percent_axis(axes[1].yaxis)
 style.save(fig, result, STEM, "Memory for keys and values by allocator; no step takes a time (ODMA 5.2)")
