@@ -1,52 +1,81 @@
-"""The search on machines whose parameters are known: gaps to the best, groups claimed, cores kept."""
+"""The search on machines whose parameters are known, by what they hide: how often a plan is within
+2 % of the best known, by how much the search misses it, and where it claims a hidden level."""
 
-from lib import read, study, style
+from lib import page, read, study, style, table
 
 STEM = "topo_hidden_truth"
+WAYS = [("", "search"), ("_no_group", "without groups"), ("_random", "random trees"),
+        ("_early_stop", "search, stopped early"), ("_all_cores", "all cores, one rank"), ("_one_rank_per_node", "one rank per memory node")]
+NAMES = {"untiled": "clusters do not tile", "unequal": "clusters of two sizes",
+         "nested": "clusters in clusters", "crossed": "crossed clusters",
+         "slow_node": "one slow node", "links": "unequal links", "noisy": "clusters, much noise"}
 
 
 def name(machine):
-    if machine.startswith("random:"):
-        return "hidden\n%.0f %%" % (100 * float(machine[len("random:"):]))
-    return machine.replace("x2", "\nx2").replace("x4", "\nx4")
+    kind, _, strength = machine.partition(":")
+    if kind == "tiled" and float(strength) == 0:
+        return "nothing hidden"
+    if kind == "tiled":
+        return "tiled clusters, -%.0f %%" % (100 * float(strength))
+    return NAMES.get(kind, kind)
+
+
+def share(ax, y, values, **kw):
+    """The share of ones with Wilson's 95 % interval."""
+    v = study.finite(values)
+    if v:
+        (lo, hi), p = study.wilson95(sum(v), len(v)), sum(v) / len(v)
+        ax.errorbar(p, y, xerr=[[max(0, p - lo)], [max(0, hi - p)]], ls="", ms=4, lw=1, **kw)
+
+
+def text(values):
+    v = study.finite(values)
+    return "%.0f %% [%.0f, %.0f]" % (100 * sum(v) / len(v), *(
+        100 * end for end in study.wilson95(sum(v), len(v)))) if v else "n/a"
 
 
 result = read.latest(STEM)
 machines = study.settings(result.cells, "machine")
-of = {m: study.where(result.cells, machine=m) for m in machines}
-fig, axes = style.panels(3, width=5.4)
+rows = []
+fig, axes = style.panels(3)
+for y, machine in enumerate(machines):
+    cells = study.where(result.cells, machine=machine)
+    of = {m: [c.value(m) for c in cells] for m in
+          ["within_2pct" + way for way, _ in WAYS] + ["gap_frac", "gap_of_trees_frac", "latent"]}
+    pays = [float(gain > 0.02) for gain in study.finite([c.value("gain_of_groups") for c in cells])]
+    for k, (way, label) in enumerate(WAYS):
+        share(axes[0], y + 0.13 * (k - 2.5), of["within_2pct" + way], marker="osv^D*"[k],
+              color=style.COLORS[k], label=label if y == 0 else None)
+    gaps, lost = study.finite(of["gap_frac"]), study.finite(of["gap_of_trees_frac"])
+    axes[1].plot(gaps, [y - 0.12] * len(gaps), "o", ms=4, alpha=0.5, color=style.COLORS[0],
+                 label="the plan found" if y == 0 else None)
+    axes[1].plot(lost, [y + 0.12] * len(lost), "o", ms=4, alpha=0.6, mfc="none",
+                 color=style.COLORS[1], label="the best that trees can express" if y == 0 else None)
+    share(axes[2], y - 0.12, of["latent"], marker="o", color=style.COLORS[0],
+          label="the search reports a level" if y == 0 else None)
+    share(axes[2], y + 0.12, pays, marker="o", mfc="none", color=style.COLORS[1],
+          label="groups gain over 2 %" if y == 0 else None)
+    rows.append([name(machine), len(cells)] + [text(of["within_2pct" + way]) for way, _ in WAYS] + [
+        style.percent(max(gaps, default=float("nan"))), style.percent(max(lost, default=float("nan"))),
+        text(of["latent"]), text(pays), style.percent(study.mean([c.value("kept_frac") for c in cells])),
+        style.percent(study.mean([c.value("best_kept_frac") for c in cells]))])
 for ax in axes:
-    ax.set_ylabel("share")
-for i, machine in enumerate(machines):
-    gaps = study.finite([c.value("gap_frac") for c in of[machine]])
-    axes[0].plot([i] * len(gaps), gaps, "o", ms=4, alpha=0.6, color=style.COLORS[0])
-    latent = study.mean([c.value("latent") for c in of[machine]])
-    gain = study.mean([c.value("gain_of_groups") for c in of[machine]])
-    style.bar(axes[1], i - 0.2, latent, style.percent(latent), width=0.38, color=style.COLORS[0],
-              label="claimed to pay" if i == 0 else None)
-    paying = [float(c.value("gain_of_groups") > 0.02) for c in of[machine]
-              if c.value("gain_of_groups") == c.value("gain_of_groups")]
-    style.bar(axes[1], i + 0.2, study.mean(paying), style.percent(study.mean(paying)), width=0.38,
-              color=style.COLORS[1], label="gains over 2 % without noise" if i == 0 else None)
-    for k, (metric, label) in enumerate([("kept_frac", "found"), ("best_kept_frac", "best")]):
-        v = study.finite([c.value(metric) for c in of[machine]])
-        axes[2].plot([i + 0.2 * (k - 0.5)] * len(v), v, "os"[k], ms=4, alpha=0.6,
-                     color=style.COLORS[k], label=label if i == 1 else None)
-axes[0].axhline(0.02, color=style.GREY, lw=1, ls="--")
-axes[0].set_title("Slower than the best there is")
-axes[1].set_title("Machines where a group is claimed to pay")
-axes[2].set_title("Cores kept of a hidden cluster")
-for ax in axes:
-    ax.set_xticks(range(len(machines)), [name(m) for m in machines], fontsize=6.5)
-    style.percent_axis(ax.yaxis)
-    ax.margins(y=0.15)
-axes[0].yaxis.set_major_formatter(lambda v, _: "%.1f %%" % (100 * v))
-for ax in axes[1:]:
-    style.legend_below(ax, ncols=2)
-style.save(fig, result, STEM, "Searching machines whose parameters are known; dots: seeds")
-HEADER = ["machine", "n", "within 2 %", "largest gap", "latent", "groups gain", "kept", "best kept"]
-study.write_table(STEM, HEADER, [
-    [machine, len(of[machine]), style.percent(study.mean([c.value("within_2pct") for c in of[machine]])),
-     "%.2f %%" % (100 * max(study.finite([c.value("gap_frac") for c in of[machine]]), default=float("nan")))]
-    + [style.percent(study.mean([c.value(m) for c in of[machine]]))
-       for m in ("latent", "gain_of_groups", "kept_frac", "best_kept_frac")] for machine in machines])
+    page.height(ax, 0.5 + 0.3 * len(machines))
+    ax.set_ylim(len(machines) - 0.5, -0.5)
+    ax.set_yticks(range(len(machines)), [name(m) for m in machines] if ax is axes[0] else [])
+    style.percent_axis(ax.xaxis)
+    style.legend_below(ax)
+axes[1].axvline(0.02, color=style.GREY, lw=1, ls="--")
+axes[1].set_xscale("symlog", linthresh=0.02)
+axes[1].set_xlim(-0.002, 2)
+axes[1].set_xticks([0, 0.01, 0.02, 0.1, 0.5], ["0", "1 %", "2 %", "10 %", "50 %"])
+for ax, title, label in zip(axes, ["Within 2 % of the best", "Slower than the best plan known by",
+                                   "A hidden level"],
+                            ["share of machines, 95 % interval", "time of a step, each dot a machine",
+                             "share of machines, 95 % interval"]):
+    ax.set_title(title)
+    ax.set_xlabel(label)
+style.save(fig, result, STEM, "Searching machines whose parameters are known, by what they hide")
+HEADER = ["hidden", "n"] + [label for _, label in WAYS] + [
+    "largest gap", "largest gap of trees", "level reported", "groups gain over 2 %", "kept", "best kept"]
+table.write(STEM, HEADER, rows)

@@ -203,6 +203,15 @@ double stats_spearman(const double *x, const double *y, size_t n)
     return rho;
 }
 
+void stats_wilson95(size_t k, size_t n, double *lo, double *hi)
+{
+    double z = 1.959963984540054, p = (double)k / (double)n, zz = z * z / (double)n;
+    double half = z * sqrt(p * (1 - p) / (double)n + zz / (4 * (double)n));
+
+    *lo = n ? (k ? (p + zz / 2 - half) / (1 + zz) : 0) : NAN;
+    *hi = n ? (k < n ? (p + zz / 2 + half) / (1 + zz) : 1) : NAN;
+}
+
 double stats_geomean(const double *x, size_t n)
 {
     double s = 0;

@@ -51,6 +51,12 @@ struct plan_evaluator {
                 double *seconds);
 };
 extern const struct plan_evaluator *const plan_evaluators[];
+/* Estimate the noise of one measurement (struct plan_evaluation's noise_frac) from n
+ * measurements of the whole machine as one rank, 2 <= n <= PLAN_NOISE_MAX: the scaled median
+ * absolute deviation, which rare spikes do not move. */
+#define PLAN_NOISE_MAX 256
+MUST int plan_evaluation_noise(double *frac, const struct plan_evaluation *e,
+                               const struct topo_machine *m, int n);
 /* ERR_NOTFOUND names the nearest. */
 MUST int plan_evaluator_find(const char *name, const struct plan_evaluator **out);
 

@@ -17,8 +17,7 @@
  *     the paper's.
  *   margin 1, 2, 3: the same plans after 1,650, 1,600 and 1,560 measurements.
  *   max_measurements and max_s end searches of flat machines with a thousand CPUs.
- * Three refinements were tried and left out, because results were no worse without them:
- * patience (not pruning at once) with configurations of the same ranks and nodes, more
+ * Two refinements were tried and left out, because results were no worse without them: more
  * than one first measurement of each configuration, and successive halving of the
  * candidates before the final comparison. */
 #define OPT_OF struct plan_tree_search_opts
@@ -45,6 +44,11 @@ const struct opt_row plan_tree_search_opt_table[] = {
         F64, margin, "2",
         "Transform a tree further if it beats its parent by this multiple of the noise.",
         .unit = "x noise", .min = 0, .max = 100),
+    OPT_ROW(
+        INT, patience, "0",
+        "Discard configurations with the same ranks and memory nodes when N of them in a "
+        "row are not the fastest so far, as the paper does. 0: never.",
+        .unit = "configs", .min = 0, .max = 1e6),
     OPT_ROW(INT, max_measurements, "200000",
             "End the search after N measurements. 0: no limit.", .min = 0, .max = 1e12),
     OPT_ROW(F64, max_s, "25", "End the search after this wall time. 0: no limit.",
@@ -164,6 +168,7 @@ static int open_closure(struct plan_search *s, const struct topo_tree *fundament
     if (rc == OK)
         qsort(s->grouped, (size_t)s->n_grouped, sizeof(*s->grouped), by_groups);
     s->counts->n_grouped = s->n_grouped;
+    s->counts->group_s = wall_s(s);
     return rc;
 }
 
@@ -219,6 +224,41 @@ int plan_trial_simpler(const struct plan_search *s, const struct plan_trial *a,
     return groups ? groups : removes ? removes : a->n_threads - b->n_threads;
 }
 
+/* The number of ranks, the memory nodes of all of them, and how many each has. */
+static uint64_t group_key(const struct topo_config *c)
+{
+    const struct topo_config whole = {
+        .tree = c->tree, .n_ranks = 1, .n_threads = c->n_ranks * c->n_threads};
+    uint64_t key = (uint64_t)c->n_ranks;
+    int nodes[64], n = topo_config_nodes(&whole, 0, nodes, 64);
+
+    for (int i = 0; i < n && i < 64; i++)
+        key = key * 1000003 + (uint64_t)nodes[i] + 1;
+    return key * 1000003 + (uint64_t)topo_config_nodes(c, 0, nodes, 1);
+}
+
+bool plan_trial_discarded(const struct plan_search *s, int trial)
+{
+    int64_t misses;
+
+    return s->o->patience && trial != s->fastest &&
+           map_find(&s->groups, s->trials[trial].group, &misses) &&
+           misses >= s->o->patience;
+}
+
+MUST static int count_first(struct plan_search *s, int trial)
+{
+    const struct plan_trial *t = &s->trials[trial];
+    int64_t misses = 0;
+
+    if (s->fastest < 0 || t->seconds < s->trials[s->fastest].seconds) {
+        s->fastest = trial;
+        return map_put(&s->groups, t->group, 0);
+    }
+    map_find(&s->groups, t->group, &misses);
+    return map_put(&s->groups, t->group, misses + 1);
+}
+
 int plan_trial_find(struct plan_search *s, const struct topo_config *c,
                     const struct plan_tree_id *id, int *trial)
 {
@@ -238,6 +278,8 @@ int plan_trial_find(struct plan_search *s, const struct topo_config *c,
     *trial = s->n_trials++;
     s->trials[*trial] = (struct plan_trial){
         .id = *id, .level = c->level, .n_threads = c->tree->n_pus, .seconds = INFINITY};
+    if (s->o->patience)
+        s->trials[*trial].group = group_key(c);
     return OK;
 }
 
@@ -267,9 +309,10 @@ int plan_trial_measure(struct plan_search *s, int trial, const struct topo_confi
     s->counts->n_measurements++;
     s->counts->measured_s += *seconds;
     s->counts->n_configs += t->n == 0;
-    if (t->n++ == 0)
-        t->seconds = *seconds;
-    return OK;
+    if (t->n++ > 0)
+        return OK;
+    t->seconds = *seconds;
+    return s->o->patience ? count_first(s, trial) : OK;
 }
 
 /* ---- the search ---- */
@@ -279,8 +322,8 @@ static int check(const struct topo_tree *t, const struct plan_evaluation *e,
 {
     if (!t || t->n_pus < 1 || !e || !e->measure)
         return err_set(ERR_ARG, "a search needs a tree and an evaluator");
-    if (o->k < 1 || o->final_repeats < 1 || o->margin < 0 || o->max_measurements < 0 ||
-        o->max_s < 0)
+    if (o->k < 1 || o->final_repeats < 1 || o->margin < 0 || o->patience < 0 ||
+        o->max_measurements < 0 || o->max_s < 0)
         return err_set(ERR_ARG, "search: expected k and final_repeats of at least 1 and "
                                 "no negative limit");
     if (!(e->noise_frac >= 0))
@@ -324,6 +367,7 @@ int plan_tree_search(struct plan_tree_found *out, const struct topo_tree *fundam
                             .limits = limits ? limits : &none,
                             .o = o,
                             .counts = &out->counts,
+                            .fastest = -1,
                             .start_ns = clock_ns()};
     struct plan_decision d = {0};
     int rc;
@@ -350,6 +394,7 @@ int plan_tree_search(struct plan_tree_found *out, const struct topo_tree *fundam
     mem_free(s.grouped);
     mem_free(s.trials);
     map_fini(&s.configs);
+    map_fini(&s.groups);
     if (rc != OK)
         plan_tree_found_free(out);
     return rc;

@@ -6,6 +6,14 @@
  * its service configurations, and all of them are measured. A tree that is not faster
  * than the tree it was made from is not transformed further. An evaluator measures: a
  * simulator, or the engine on this host. Both use the same budget, repeats and counters.
+ *
+ * The paper also stops early: configurations with the same number of ranks and the same
+ * memory nodes form a process group; when several in a row are not optimal, the whole group is
+ * discarded. How many, and compared with what, it does not say. Here that is the option
+ * `patience`: a group ends when that many of its configurations in a row are not faster than
+ * the fastest of all so far. Its other configurations are then not measured, and those that
+ * were are no candidates, but for the fastest of all. It is off by default, since a discarded
+ * group may hold the best configuration: topo_hidden_truth measures how often.
  * Paper: Sandwich 5.2, 5.3.   Threads: one. */
 #ifndef PLAN_TREE_SEARCH_H
 #define PLAN_TREE_SEARCH_H
@@ -32,6 +40,7 @@ struct plan_tree_search_opts {
     int64_t final_repeats; /* rounds at the end; a round measures each candidate once */
     /* A difference of times below margin * noise_frac counts as none. */
     double margin;
+    int64_t patience;         /* see above; 0: groups are never discarded */
     int64_t max_measurements; /* 0: no limit */
     double max_s;             /* wall time, s; 0: no limit */
     int64_t seed;
@@ -60,7 +69,8 @@ struct plan_tree_search_counts {
         measured_s; /* the steps that were measured, added up: what the search would take
                           on a machine that is simulated */
     bool complete;  /* false: the budget ended the search early */
-    double wall_s;
+    double group_s; /* wall time in which group() made the trees */
+    double wall_s;  /* of the whole search */
 };
 
 struct plan_tree_found {

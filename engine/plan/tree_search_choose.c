@@ -60,7 +60,7 @@ static int add_candidates(struct plan_decision *d, const struct plan_search *s)
     if (k > affordable)
         k = affordable < 1 ? 1 : (int)affordable;
     for (int i = 0; rc == OK && i < s->n_trials; i++)
-        if (s->trials[i].n && !s->trials[i].refused)
+        if (s->trials[i].n && !s->trials[i].refused && !plan_trial_discarded(s, i))
             v[n++] = (struct standing){i, s->trials[i].seconds};
     if (rc == OK)
         qsort(v, (size_t)n, sizeof(*v), by_seconds);

@@ -34,6 +34,8 @@ static int measure_tree(struct explorer *x, const struct topo_tree *t,
         }
         if (rc == OK)
             rc = plan_trial_find(s, &c, id, &i);
+        if (rc == OK && plan_trial_discarded(s, i))
+            continue;
         if (rc == OK && (s->trials[i].n == 0 || !s->o->hash))
             rc = plan_trial_measure(s, i, &c, &seconds);
         if (rc == OK)

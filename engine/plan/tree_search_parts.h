@@ -23,6 +23,7 @@ struct plan_trial {
     int level;              /* of the cross-section in that tree */
     int n_threads;          /* of all ranks together */
     bool refused;           /* by the evaluator */
+    uint64_t group;         /* key of its process group; of early stopping only */
     int n;                  /* number of measurements */
     double seconds;         /* the first measurement; INFINITY before it */
 };
@@ -37,6 +38,9 @@ struct plan_search {
     struct plan_trial *trials; /* [n_trials] */
     int n_trials, trials_size;
     struct map configs; /* topo_config_key() to the index of a trial */
+    struct map
+        groups;  /* process group to its trials in a row that were not the fastest */
+    int fastest; /* the trial with the shortest first measurement; -1: none yet */
     uint64_t start_ns;
     int64_t stop_at; /* number of measurements at which the stage ends; 0: no limit */
     double stop_s;   /* wall time at which the stage ends, in seconds */
@@ -74,6 +78,10 @@ MUST int plan_trial_find(struct plan_search *s, const struct topo_config *c,
  * run the configuration. */
 MUST int plan_trial_measure(struct plan_search *s, int trial, const struct topo_config *c,
                             double *seconds);
+
+/* Whether early stopping has discarded the trial's process group, or would have but for this
+ * trial, which is the fastest: that one is not discarded. */
+bool plan_trial_discarded(const struct plan_search *s, int trial);
 
 /* Measure trees until all are explored or the stage has used its budget. */
 MUST int plan_search_explore(struct plan_search *s);

@@ -59,56 +59,78 @@ MUST static int find_packages(struct simulate_machine *s)
     return OK;
 }
 
-/* Domain of the i-th thing of a node: progressions of `of` at the domain's stride. */
-static int domain_in_node(const struct simulate_bandwidth_domain *domain, int i)
+/* The domain of the i-th of a node's n members: progressions of `of` at the domain's stride,
+ * or pieces of the listed sizes. */
+static int domain_in_node(const struct simulate_bandwidth_domain *domain, int i, int n)
 {
-    return i / (domain->of * domain->stride) * domain->stride + i % domain->stride;
+    int stride = domain->stride, first = i % stride, at, k = 0, piece = 0;
+
+    if (!domain->sizes[0])
+        return i / (domain->of * stride) * stride + first;
+    at = first * (n / stride) + (first < n % stride ? first : n % stride) + i / stride;
+    while (at >= domain->sizes[piece]) {
+        at -= domain->sizes[piece++];
+        k++;
+        if (piece == SIMULATE_SIZES_MAX || !domain->sizes[piece])
+            piece = 0;
+    }
+    return k;
 }
 
-/* `node_of` of the n things below a kind of domain; in their place, of its domains. */
-MUST static int make_domains(struct simulate_machine *s, int c, int *node_of, int *n)
+/* The member of a domain of kind c that each core of a node is, or is in, numbered from 0
+ * within the node. Returns the number of members. */
+static int number_members(const struct simulate_machine *s, int c, int node, int *member)
+{
+    const int *below = c && !s->params.domains[c].of_cores ? s->domain_of[c - 1] : NULL;
+    int first = SIMULATE_PUS_MAX, n = 0;
+
+    for (int i = 0; below && i < s->n_cores; i++)
+        if (s->core_node[i] == node && below[i] < first)
+            first = below[i];
+    for (int i = 0; i < s->n_cores; i++) {
+        if (s->core_node[i] != node)
+            continue;
+        member[i] = below ? below[i] - first : n;
+        n = member[i] >= n ? member[i] + 1 : n;
+    }
+    return n;
+}
+
+MUST static int make_domains(struct simulate_machine *s, int c)
 {
     const struct simulate_bandwidth_domain *domain = &s->params.domains[c];
-    int above_node[SIMULATE_PUS_MAX], n_above = 0;
+    int member[SIMULATE_PUS_MAX], n_domains = 0;
 
     for (int node = 0; node < s->machine->n_nodes; node++) {
-        int n_below = 0;
+        int n = number_members(s, c, node, member), first = n_domains;
 
-        for (int i = 0; i < *n; i++)
-            if (node_of[i] == node)
-                s->domain_of[c][i] = n_above + domain_in_node(domain, n_below++);
-        if (n_below % (domain->of * domain->stride))
+        if (!domain->sizes[0] && n % (domain->of * domain->stride))
             return err_set(
                 ERR_ARG,
                 "%s: bandwidth domain %s of %d at stride %d does not tile the %d %s of "
                 "memory node %d",
-                s->machine->name, domain->name, domain->of, domain->stride, n_below,
+                s->machine->name, domain->name, domain->of, domain->stride, n,
                 c ? "domains" : "cores", node);
-        for (int i = 0; i < n_below / domain->of; i++)
-            above_node[n_above++] = node;
+        for (int i = 0; i < s->n_cores; i++) {
+            if (s->core_node[i] != node)
+                continue;
+            s->domain_of[c][i] = first + domain_in_node(domain, member[i], n);
+            if (s->domain_of[c][i] >= n_domains)
+                n_domains = s->domain_of[c][i] + 1;
+        }
     }
-    memcpy(node_of, above_node, (size_t)n_above * sizeof(int));
-    *n = s->domain_count[c] = n_above;
+    s->domain_count[c] = n_domains;
     return OK;
 }
 
 MUST static int build(struct simulate_machine *s)
 {
-    int *node_of, n, rc;
+    int rc = find_packages(s);
 
-    rc = find_packages(s);
     if (rc == OK)
         rc = number_cores(s);
-    if (rc != OK)
-        return rc;
-    n = s->n_cores;
-    node_of = mem_new(MEM_OTHER, (size_t)n, sizeof(*node_of));
-    if (!node_of)
-        return ERR_NOMEM;
-    memcpy(node_of, s->core_node, (size_t)n * sizeof(int));
     for (int c = 0; c < s->params.n_domains && rc == OK; c++)
-        rc = make_domains(s, c, node_of, &n);
-    mem_free(node_of);
+        rc = make_domains(s, c);
     return rc;
 }
 
@@ -179,6 +201,11 @@ void simulate_machine_close(struct simulate_machine **s)
 const struct simulate_machine_params *simulate_params(const struct simulate_machine *s)
 {
     return &s->params;
+}
+
+int simulate_domain_of(const struct simulate_machine *s, int level, int pu)
+{
+    return level < s->params.n_domains ? s->domain_of[level][s->core[pu]] : -1;
 }
 
 /* ---- the time of a workload ---- */

@@ -18,6 +18,8 @@
 #define SIMULATE_DOMAINS_MAX 4
 #define SIMULATE_NODES_MAX   64
 #define SIMULATE_PUS_MAX     2048
+#define SIMULATE_SIZES_MAX   4
+#define SIMULATE_LINKS_MAX   12
 
 /* Cores that share bandwidth. Each domain has `of` members, which are cores or, from the
  * second level on, domains of the previous level. Members of a domain are `stride` apart
@@ -25,7 +27,20 @@
 struct simulate_bandwidth_domain {
     char name[16]; /* "CCL", "CCX", "CCD", "quadrant" */
     int of, stride;
-    double gbps; /* that the members share; INFINITY: no limit */
+    double gbps; /* that the members of each domain share; INFINITY: no limit */
+    /* The rest is for random machines only; all 0: domains of equal size that tile.
+     * sizes: the numbers of members that take turns along a memory node, in place of `of`.
+     * The members are taken in the order 0, stride, 2 * stride ... 1, 1 + stride ..., and the
+     * last domain of a node gets what is left. Ends at the first 0. */
+    int sizes[SIMULATE_SIZES_MAX];
+    bool
+        of_cores; /* the members are cores on this level, too, so that it need not nest */
+};
+
+/* One direction of the links between two packages: what `to` reads from `from`. */
+struct simulate_link {
+    int to, from;
+    double factor; /* its bandwidth relative to link_gbps */
 };
 
 struct simulate_machine_params {
@@ -43,7 +58,9 @@ struct simulate_machine_params {
     /* lambda: speed of one thread that reads another node of its package (same_package_factor) or
      * another package (other_package_factor), relative to its local speed. */
     double same_package_factor, other_package_factor;
-    double link_gbps; /* between two packages, all links together */
+    double link_gbps; /* from one package to another, all links together */
+    int n_links;
+    struct simulate_link links[SIMULATE_LINKS_MAX]; /* those that differ from link_gbps */
     /* Gathered reads: latency of local memory, cache misses in flight per core, and the
      * fraction by which each other active core of the cluster slows them. */
     double latency_ns, mlp, kappa;
@@ -73,6 +90,9 @@ void simulate_machine_close(struct simulate_machine **s);
 /* The parameters, lent. For tests, figures and reports only: a search must not read
  * them. */
 const struct simulate_machine_params *simulate_params(const struct simulate_machine *s);
+/* The bandwidth domain of a level that a PU (an index into machine->pus) belongs to, numbered
+ * over the whole machine; -1: there is no such level. For tests and reports only, too. */
+int simulate_domain_of(const struct simulate_machine *s, int level, int pu);
 
 /* Set the parameters of this host from three measurements: the bandwidths of one thread
  * and of all CPUs reading (GB/s), and the f32 peak of all CPUs (GFLOP/s). The simulator

@@ -18,8 +18,7 @@ struct simulate_machine {
     int core_node[SIMULATE_PUS_MAX];        /* of each core */
     int node_package[SIMULATE_NODES_MAX];   /* -1: no CPU is nearest to it */
     int domain_count[SIMULATE_DOMAINS_MAX]; /* of each kind, on the whole machine */
-    /* The domain above: of cores in [0], of the domains of kind l - 1 in [l]. */
-    int domain_of[SIMULATE_DOMAINS_MAX][SIMULATE_PUS_MAX];
+    int domain_of[SIMULATE_DOMAINS_MAX][SIMULATE_PUS_MAX]; /* of each core, by kind */
 };
 
 /* The PUs that compute, as ranks of equal size, and the layout that placed the data. */

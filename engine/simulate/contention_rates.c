@@ -33,8 +33,10 @@ struct part {
 
 /* One block of memory; the arrays have an element for each CPU of the machine. */
 struct scratch {
-    double *demand[SIMULATE_DOMAINS_MAX], *domain_factor[SIMULATE_DOMAINS_MAX];
-    uint64_t *placed; /* memory nodes of each rank of the placement */
+    double *demand, *domain_factor; /* of each domain of one kind */
+    double *core_demand;            /* of each core, after the domains so far */
+    double *core_factor;            /* the part of its demand that they let through */
+    uint64_t *placed;               /* memory nodes of each rank of the placement */
     struct part *parts;
     int *n_on_core;
     int *n_in_domain; /* cores of each domain of the first kind */
@@ -146,7 +148,7 @@ static double cycle_of(const struct simulate_machine *s, const struct spread *sp
     return cycle;
 }
 
-/* Runs of threads of one rank on one node, and what each asks of its domain. */
+/* Runs of threads of one rank on one node, and what each core asks of its domain. */
 static void make_parts(const struct simulate_machine *s, const struct simulate_layout *l,
                        int n_placed, struct scratch *k)
 {
@@ -154,8 +156,7 @@ static void make_parts(const struct simulate_machine *s, const struct simulate_l
     struct spread spread;
 
     k->n_parts = 0;
-    if (s->params.n_domains)
-        memset(k->demand[0], 0, (size_t)s->domain_count[0] * sizeof(double));
+    memset(k->core_demand, 0, (size_t)s->n_cores * sizeof(double));
     for (int r = 0; r < l->n_ranks; r++) {
         struct part *part = NULL;
 
@@ -168,42 +169,43 @@ static void make_parts(const struct simulate_machine *s, const struct simulate_l
                 *part = (struct part){.rank = r, .node = node, .rate_scale = 1};
                 part->cycle = cycle_of(s, &spread, node);
             }
-            if (s->params.n_domains)
-                k->demand[0][s->domain_of[0][core]] +=
-                    s->params.core_gbps / part->cycle / k->n_on_core[core];
+            k->core_demand[core] +=
+                s->params.core_gbps / part->cycle / k->n_on_core[core];
         }
     }
 }
 
 /* ---- bandwidth domains ---- */
 
-/* From the cores up: what each domain lets through of what is asked of it; then back down,
- * so that every domain knows the factors of those above it too. */
+/* From the cores up: each kind of domain lets through a part of what those before it did. */
 static void pass_domains(const struct simulate_machine *s, struct scratch *k)
 {
     const struct simulate_machine_params *t = &s->params;
-    double last_in = -1, last = 1;
 
+    for (int i = 0; i < s->n_cores; i++)
+        k->core_factor[i] = 1;
     for (int c = 0; c < t->n_domains; c++) {
-        if (c + 1 < t->n_domains)
-            memset(k->demand[c + 1], 0, (size_t)s->domain_count[c + 1] * sizeof(double));
-        for (int p = 0; p < s->domain_count[c]; p++) {
-            double in = k->demand[c][p];
+        const int *domain = s->domain_of[c];
+        double last_in = -1, last = 1;
+
+        memset(k->demand, 0, (size_t)s->domain_count[c] * sizeof(double));
+        for (int i = 0; i < s->n_cores; i++)
+            k->demand[domain[i]] += k->core_demand[i];
+        for (int d = 0; d < s->domain_count[c]; d++) {
+            double in = k->demand[d];
 
             if (in != last_in) { /* mostly equal: symmetric layouts */
                 last =
                     in > 0 ? simulate_smin(in, t->domains[c].gbps, t->sharpness) / in : 1;
                 last_in = in;
             }
-            k->domain_factor[c][p] = last;
-            if (c + 1 < t->n_domains)
-                k->demand[c + 1][s->domain_of[c + 1][p]] += in * last;
+            k->domain_factor[d] = last;
         }
-        last_in = -1;
+        for (int i = 0; i < s->n_cores; i++) {
+            k->core_demand[i] *= k->domain_factor[domain[i]];
+            k->core_factor[i] *= k->domain_factor[domain[i]];
+        }
     }
-    for (int c = t->n_domains - 2; c >= 0; c--)
-        for (int p = 0; p < s->domain_count[c]; p++)
-            k->domain_factor[c][p] *= k->domain_factor[c + 1][s->domain_of[c + 1][p]];
 }
 
 static void sum_parts(const struct simulate_machine *s, const struct simulate_layout *l,
@@ -224,8 +226,7 @@ static void sum_parts(const struct simulate_machine *s, const struct simulate_la
             part = &k->parts[n_parts++]; /* as make_parts() began them */
             part->slowest = part->gather_slowest = INFINITY;
         }
-        x = t->core_gbps / part->cycle * share *
-            (t->n_domains ? k->domain_factor[0][domain] : 1);
+        x = t->core_gbps / part->cycle * share * k->core_factor[core];
         g = gather * share /
             (1 + t->kappa * (t->n_domains ? k->n_in_domain[domain] - 1 : 0));
         part->rate += x;
@@ -259,6 +260,18 @@ static double *link_between(const struct simulate_machine *s, struct scratch *k,
     return &k->link[s->node_package[to]][s->node_package[from]];
 }
 
+/* What package `to` can read from package `from`. */
+static double link_gbps(const struct simulate_machine *s, int to, int from)
+{
+    const struct simulate_machine_params *t = &s->params;
+    double gbps = t->link_gbps;
+
+    for (int i = 0; i < t->n_links; i++)
+        if (t->links[i].to == to && t->links[i].from == from)
+            gbps *= t->links[i].factor;
+    return gbps;
+}
+
 static void load_links(const struct simulate_machine *s, struct scratch *k,
                        struct part *part, const struct spread *spread)
 {
@@ -269,12 +282,15 @@ static void load_links(const struct simulate_machine *s, struct scratch *k,
 static void pace_of_links(const struct simulate_machine *s, struct scratch *k,
                           struct part *part, const struct spread *spread)
 {
-    for (int i = 0; i < spread->n; i++) {
-        double asked = *link_between(s, k, part->node, spread->node[i]);
+    int to = s->node_package[part->node];
 
-        if (s->node_package[part->node] != s->node_package[spread->node[i]] &&
-            asked * part->rate_scale > s->params.link_gbps)
-            part->rate_scale = s->params.link_gbps / asked;
+    for (int i = 0; i < spread->n; i++) {
+        int from = s->node_package[spread->node[i]];
+        double asked = *link_between(s, k, part->node, spread->node[i]);
+        double gbps = link_gbps(s, to, from);
+
+        if (to != from && asked * part->rate_scale > gbps)
+            part->rate_scale = gbps / asked;
     }
 }
 
@@ -384,19 +400,19 @@ static double slowest_compute(const struct simulate_machine *s, const struct scr
 static struct scratch *scratch_new(const struct simulate_machine *s)
 {
     size_t n = (size_t)s->machine->n_pus;
-    size_t one = sizeof(struct part) + sizeof(uint64_t) + 2 * sizeof(int) +
-                 2 * SIMULATE_DOMAINS_MAX * sizeof(double);
+    size_t one =
+        sizeof(struct part) + sizeof(uint64_t) + 2 * sizeof(int) + 4 * sizeof(double);
     struct scratch *k = mem_new(MEM_OTHER, 1, sizeof(*k) + n * one);
 
     if (!k)
         return NULL;
     k->parts = (struct part *)(k + 1);
     k->placed = (uint64_t *)(k->parts + n);
-    for (int c = 0; c < SIMULATE_DOMAINS_MAX; c++) {
-        k->demand[c] = (double *)(k->placed + n) + 2 * (size_t)c * n;
-        k->domain_factor[c] = k->demand[c] + n;
-    }
-    k->n_on_core = (int *)(k->domain_factor[SIMULATE_DOMAINS_MAX - 1] + n);
+    k->demand = (double *)(k->placed + n);
+    k->domain_factor = k->demand + n;
+    k->core_demand = k->domain_factor + n;
+    k->core_factor = k->core_demand + n;
+    k->n_on_core = (int *)(k->core_factor + n);
     k->n_in_domain = k->n_on_core + n;
     return k;
 }

@@ -43,6 +43,7 @@ enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 static const struct row domain_gbps = {"gbps", 0, 1e-3, INFINITY};
 static const struct row factor_range = {"node_factor", 0, 1e-3, 1e3};
+static const struct row link_factor = {"links", 0, 1e-3, 1e3};
 static const struct row sync_range = {"sync_ns", 0, 0, 1e7};
 
 /* Every key a file may have; the rows first. */
@@ -90,7 +91,29 @@ MUST static int check_domain(const struct simulate_bandwidth_domain *c, int code
         return err_set(code,
                        "%s: of and stride: expected integers in [1, %d], found %d, %d",
                        where, SIMULATE_PUS_MAX, c->of, c->stride);
+    for (int i = 0; i < SIMULATE_SIZES_MAX; i++)
+        if (c->sizes[i] < 0 || c->sizes[i] > SIMULATE_PUS_MAX)
+            return err_set(code, "%s: sizes: expected integers in [0, %d], found %d",
+                           where, SIMULATE_PUS_MAX, c->sizes[i]);
     return check_range(&domain_gbps, c->gbps, code, where);
+}
+
+MUST static int check_links(const struct simulate_machine_params *t,
+                            const struct topo_machine *m, int code, const char *where)
+{
+    if (t->n_links < 0 || t->n_links > SIMULATE_LINKS_MAX)
+        return err_set(code, "%s: %d links, at most %d", where, t->n_links,
+                       SIMULATE_LINKS_MAX);
+    for (int i = 0; i < t->n_links; i++) {
+        const struct simulate_link *l = &t->links[i];
+
+        if (l->to == l->from || l->to < 0 || l->from < 0 || l->to >= m->n_packages ||
+            l->from >= m->n_packages)
+            return err_set(code, "%s: a link to package %d from %d of %d packages", where,
+                           l->to, l->from, m->n_packages);
+        TRY(check_range(&link_factor, l->factor, code, where));
+    }
+    return OK;
 }
 
 int simulate_machine_params_check(const struct simulate_machine_params *t,
@@ -107,6 +130,8 @@ int simulate_machine_params_check(const struct simulate_machine_params *t,
         rc = check_range(&factor_range, t->node_factor[i], code, where);
     for (int i = 0; i < 4 && rc == OK; i++)
         rc = check_range(&sync_range, t->sync_ns[i], code, where);
+    if (rc == OK)
+        rc = check_links(t, m, code, where);
     if (rc == OK && (t->n_domains < 0 || t->n_domains > SIMULATE_DOMAINS_MAX))
         rc = err_set(code, "%s: %d bandwidth domains, at most %d", where, t->n_domains,
                      SIMULATE_DOMAINS_MAX);

@@ -42,22 +42,146 @@ static void draw_rates(struct simulate_machine_params *t, struct rng *r, int n_c
     t->spike_chance = 0.01;
 }
 
-static void draw_cluster(struct simulate_machine_params *t, struct rng *r, int n_cores,
-                         double strength)
-{
-    int sizes[16], n = 0, of;
+const char *const simulate_hidden_names[] = {"tiled",  "untiled", "unequal",
+                                             "nested", "crossed", "slow_node",
+                                             "links",  "noisy",   NULL};
 
-    for (int c = 2; c <= n_cores / 2; c++)
-        if (n_cores % c == 0)
-            sizes[n++] = c;
-    of = one_of(r, sizes, n);
-    t->domains[0] =
-        (struct simulate_bandwidth_domain){.name = "hidden",
-                                           .of = of,
-                                           .stride = rng_below(r, 2) ? n_cores / of : 1,
-                                           .gbps = of * t->core_gbps * (1 - strength)};
-    t->kappa = between(r, 0, 0.6) * strength;
-    t->n_domains = strength > 0;
+/* A number from 2 to n / 2 that divides n; 0: there is none. */
+static int proper_divisor(struct rng *r, int n)
+{
+    int sizes[16], n_sizes = 0;
+
+    for (int c = 2; c <= n / 2; c++)
+        if (n % c == 0)
+            sizes[n_sizes++] = c;
+    return n_sizes ? one_of(r, sizes, n_sizes) : 0;
+}
+
+/* What the domains of one level are drawn with. */
+struct draw {
+    struct rng *r;
+    int n_cores; /* of a memory node */
+    double core_gbps, strength;
+};
+
+static struct simulate_bandwidth_domain domain_of(const struct draw *d, double n_cores)
+{
+    return (struct simulate_bandwidth_domain){.name = "hidden",
+                                              .of = (int)n_cores,
+                                              .stride = 1,
+                                              .gbps = n_cores * d->core_gbps *
+                                                      (1 - d->strength)};
+}
+
+static int draw_tiled(struct simulate_bandwidth_domain *out, const struct draw *d)
+{
+    out[0] = domain_of(d, proper_divisor(d->r, d->n_cores));
+    if (rng_below(d->r, 2))
+        out[0].stride = d->n_cores / out[0].of;
+    return 1;
+}
+
+static int draw_untiled(struct simulate_bandwidth_domain *out, const struct draw *d)
+{
+    int of;
+
+    do
+        of = 3 + (int)rng_below(d->r, (uint64_t)d->n_cores / 2 - 2);
+    while (d->n_cores % of == 0);
+    out[0] = domain_of(d, of);
+    out[0].sizes[0] = of;
+    out[0].stride = 1 + (int)rng_below(d->r, 2);
+    return 1;
+}
+
+static int draw_unequal(struct simulate_bandwidth_domain *out, const struct draw *d)
+{
+    int small = 2 + (int)rng_below(d->r, (uint64_t)d->n_cores / 4 - 1);
+    int large = small + 1 + (int)rng_below(d->r, (uint64_t)(d->n_cores / 2 - small));
+    bool small_first = rng_below(d->r, 2);
+
+    out[0] = domain_of(d, (small + large) / 2.0);
+    out[0].sizes[0] = small_first ? small : large;
+    out[0].sizes[1] = small_first ? large : small;
+    return 1;
+}
+
+static int draw_nested(struct simulate_bandwidth_domain *out, const struct draw *d)
+{
+    int of, more;
+
+    do {
+        of = proper_divisor(d->r, d->n_cores);
+        more = proper_divisor(d->r, d->n_cores / of);
+    } while (!more);
+    out[0] = domain_of(d, of);
+    if (rng_below(d->r, 2))
+        out[0].stride = d->n_cores / of;
+    out[1] = domain_of(d, more);
+    out[1].gbps = more * out[0].gbps * (1 - d->strength);
+    return 2;
+}
+
+static int draw_crossed(struct simulate_bandwidth_domain *out, const struct draw *d)
+{
+    out[0] = domain_of(d, proper_divisor(d->r, d->n_cores));
+    out[1] = domain_of(d, proper_divisor(d->r, d->n_cores));
+    out[1].stride = d->n_cores / out[1].of;
+    out[1].of_cores = true;
+    return 2;
+}
+
+static int (*const draw_domains[SIMULATE_N_HIDDEN])(struct simulate_bandwidth_domain *out,
+                                                    const struct draw *d) = {
+    [SIMULATE_TILED] = draw_tiled,     [SIMULATE_UNTILED] = draw_untiled,
+    [SIMULATE_UNEQUAL] = draw_unequal, [SIMULATE_NESTED] = draw_nested,
+    [SIMULATE_CROSSED] = draw_crossed, [SIMULATE_NOISY] = draw_tiled};
+
+static void draw_clusters(struct simulate_machine_params *t, struct rng *r, int n_cores,
+                          const struct simulate_random_opts *o)
+{
+    struct draw d = {r, n_cores, t->core_gbps, o->strength};
+    int n = draw_domains[o->kind](t->domains, &d);
+
+    t->kappa = between(r, 0, 0.6) * o->strength;
+    t->n_domains = o->strength > 0 ? n : 0;
+    if (o->kind == SIMULATE_NOISY) {
+        t->noise_frac = between(r, 0.005, 0.06);
+        t->spike_frac = between(r, 0.05, 0.5);
+        t->spike_chance = between(r, 0, 0.1);
+    }
+}
+
+/* One direction loses `strength` of its bandwidth and every other one at most half as much, so
+ * that no draw is symmetric. */
+static void draw_links(struct simulate_machine_params *t, struct rng *r, int n_packages,
+                       double strength)
+{
+    int worst = (int)rng_below(r, (uint64_t)(n_packages * (n_packages - 1)));
+
+    for (int to = 0; to < n_packages; to++)
+        for (int from = 0; from < n_packages; from++) {
+            if (to == from)
+                continue;
+            t->links[t->n_links] = (struct simulate_link){
+                to, from, 1 - strength * (t->n_links == worst ? 1 : between(r, 0, 0.5))};
+            t->n_links++;
+        }
+}
+
+static void draw_hidden(struct simulate_machine_params *t, struct rng *r,
+                        const int shape[3], const struct simulate_random_opts *o)
+{
+    int n_nodes = shape[0] * shape[1], slow;
+
+    if (draw_domains[o->kind]) {
+        draw_clusters(t, r, shape[2], o);
+    } else if (o->kind == SIMULATE_SLOW_NODE) {
+        slow = (int)rng_below(r, (uint64_t)n_nodes);
+        t->node_factor[slow] = 1 - o->strength;
+    } else {
+        draw_links(t, r, shape[0], o->strength);
+    }
 }
 
 int simulate_random_machine(struct topo_machine **m,
@@ -70,7 +194,7 @@ int simulate_random_machine(struct topo_machine **m,
     struct rng r;
 
     *m = NULL;
-    if (!(o->strength >= 0 && o->strength <= 0.9))
+    if (!(o->strength >= 0 && o->strength <= 0.9) || o->kind >= SIMULATE_N_HIDDEN)
         return err_set(ERR_ARG, "a hidden structure of strength %g: expected 0 to 0.9",
                        o->strength);
     while (n < 5 && (!o->max_cores || cores[n] <= o->max_cores))
@@ -85,13 +209,17 @@ int simulate_random_machine(struct topo_machine **m,
     n_packages = 1 + (int)rng_below(&r, 2);
     n_nodes = 1 + (int)rng_below(&r, 2);
     n_smt = rng_below(&r, 4) ? 1 : 2;
+    if (o->kind == SIMULATE_LINKS)
+        n_packages = 2;
+    if (o->kind == SIMULATE_SLOW_NODE && n_packages * n_nodes == 1)
+        n_nodes = 2;
     snprintf(spec, sizeof(spec), "synthetic:package:%d numa:%d core:%d pu:%d", n_packages,
              n_nodes, n_cores, n_smt);
     *params = (struct simulate_machine_params){0};
     snprintf(params->name, sizeof(params->name), "random %llu",
              (unsigned long long)o->seed);
     draw_rates(params, &r, n_cores);
-    draw_cluster(params, &r, n_cores, o->strength);
+    draw_hidden(params, &r, (const int[3]){n_packages, n_nodes, n_cores}, o);
     return topo_machine_open(m, spec);
 }
 

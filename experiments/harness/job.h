@@ -54,7 +54,7 @@ struct job_cell {
 
 /* How the values of several settings become one; each setting's is the median over its
  * repeats. JOB_MEDIAN makes a headline of each setting. */
-enum job_over { JOB_MEDIAN, JOB_GEOMEAN, JOB_MIN, JOB_MAX, JOB_MEAN, JOB_SUM };
+enum job_over { JOB_MEDIAN, JOB_GEOMEAN, JOB_MIN, JOB_MAX, JOB_MEAN, JOB_SUM, JOB_SHARE };
 
 struct job_headline {
     char *name, *metric, *unit;

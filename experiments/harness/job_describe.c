@@ -40,7 +40,8 @@ static void print_rows(const struct opt_row *rows, const json_t *values, FILE *f
 
 static void print_headlines(const struct job *j, FILE *f)
 {
-    static const char *const over[] = {"", "geomean", "min", "max", "mean", "sum"};
+    static const char *const over[] = {"",     "geomean", "min",  "max",
+                                       "mean", "sum",     "share"};
 
     if (j->n_headlines)
         fprintf(f, "\n  headline numbers\n");

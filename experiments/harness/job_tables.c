@@ -75,8 +75,8 @@ const struct opt_row job_headline_opt_table[] = {
             .values = "higher|lower"),
     OPT_ROW(ENUM, over, "median",
             "How the matching settings are combined. median: exactly one setting must "
-            "match.",
-            .values = "median|geomean|min|max|mean|sum"),
+            "match. share: of values that are 0 or 1, with Wilson's 95 % interval.",
+            .values = "median|geomean|min|max|mean|sum|share"),
     OPT_ROW(BOOL, needs_finite, "false",
             "Leave out cells whose value is missing. Their number is recorded as "
             "n_left_out."),

@@ -264,6 +264,13 @@ static double aggregate(int over, const double *x, size_t n, char why[96])
         return stats_min(x, n);
     case JOB_MAX:
         return stats_max(x, n);
+    case JOB_SHARE:
+        for (size_t i = 0; i < n; i++)
+            if (x[i] != 0 && x[i] != 1) {
+                snprintf(why, 96, "a share needs values of 0 or 1, found %g", x[i]);
+                return NAN;
+            }
+        return stats_mean(x, n);
     case JOB_MEAN:
         return stats_mean(x, n);
     default:
@@ -298,23 +305,29 @@ static double over_repeats(const struct run_summary *s, const struct job_headlin
 }
 
 static double over_settings(const struct run_summary *s, const struct job_headline *h,
-                            const bool *chosen, int column, double *x, size_t *n_left_out,
-                            char why[96])
+                            const bool *chosen, int column, double *x,
+                            struct record_headline *out, char why[96])
 {
     int n_settings = s->job->n_cells / (int)s->job->head.repeats;
     double *y = x + s->job->head.repeats; /* one a setting */
+    double value;
     size_t n = 0;
 
     for (int k = 0; k < n_settings; k++) {
         if (!chosen[k]) /* the first repeat; the others have its settings */
             continue;
-        y[n] = over_repeats(s, h, k, column, x, n_left_out, why);
+        y[n] = over_repeats(s, h, k, column, x, &out->n_left_out, why);
         if (!isnan(y[n]))
             n++;
         else if (!h->needs_finite)
             return NAN;
     }
-    return n ? aggregate(h->over, y, n, why) : NAN;
+    value = n ? aggregate(h->over, y, n, why) : NAN;
+    if (h->over == JOB_SHARE && !isnan(value)) {
+        out->has_interval = true;
+        stats_wilson95((size_t)lround(value * (double)n), n, &out->lo, &out->hi);
+    }
+    return value;
 }
 
 static double over_rates(const struct run_summary *s, const struct job_headline *h,
@@ -378,7 +391,7 @@ static int headline(struct run_summary *s, int k)
     else if (job_is_swept_goodput(j, h->metric))
         out->value = over_rates(s, h, chosen, column, x, why);
     else
-        out->value = over_settings(s, h, chosen, column, x, &out->n_left_out, why);
+        out->value = over_settings(s, h, chosen, column, x, out, why);
     out->why = isnan(out->value) ? why : NULL;
     join_evidence(s, chosen, column, s->headline_evidence[k]);
     out->evidence = s->headline_evidence[k][0] ? s->headline_evidence[k] : NULL;

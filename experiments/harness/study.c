@@ -13,7 +13,7 @@ int study_find(const char *name, const struct study **out)
         return err_set(
             ERR_NOTFOUND,
             "study \"topo_truth\" is now \"topo_hidden_structure\", and its key "
-            "\"truth\" is \"machine\": \"random:0.2\" or a machine's name");
+            "\"truth\" is \"machine\": \"tiled:0.2\" or a machine's name");
     *out = name_find(studies, name, "study");
     return *out ? OK : ERR_NOTFOUND;
 }

@@ -1,17 +1,23 @@
 /* One way to use a simulated machine's cores, priced: which cores are left out, and how
- * many ranks share the rest.   Paper: Sandwich 3.3, Fig. 3. */
+ * many ranks share the rest. Where the machine's rates were fitted, the price has the fit's
+ * uncertainty.   Paper: Sandwich 3.3, Fig. 3. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/stats.h"
 #include "cpu/cpu.h"
 #include "experiments/study/support/topo.h"
+#include "simulate/stream_fit.h"
+
+#define ALTERNATIVES_MAX 8
 
 struct opts {
     STUDY_TOPO_OPTS
-    char *plan;
-    int64_t ranks;
+    char *plan, *alternatives;
+    int64_t ranks, n_bootstrap;
+    bool equal_nodes;
 };
 
 static const struct opt_row table[] = {
@@ -21,12 +27,27 @@ static const struct opt_row table[] = {
             "fundamental tree. Example: \"fast@0,2,4,6 group(4,1,3) remove(1,4)\""),
     OPT_ROW(INT, ranks, "0", "Number of ranks. 0: one per memory node.", .min = 0,
             .max = 100000),
+    OPT_ROW(BOOL, equal_nodes, "false",
+            "All memory nodes are equally fast: which are slow is an assumption."),
+    OPT_ROW(INT, n_bootstrap, "0",
+            "Price the plan with N bootstrapped fits of the machine's rates, too. Only "
+            "kunpeng920x4 has the measurements.",
+            .min = 0, .max = 100000),
+    OPT_ROW(
+        STR, alternatives, "",
+        "Plans, separated by |, among which p_best says how often this one is fastest."),
     {0},
 };
 
 static const struct study_metric metrics[] = {
     {"request_s", "s", "lower",
      "time of a request of the trace: its prompt, then its output"},
+    {"request_s_lo", "s", "lower",
+     "lower end of the bootstrap's 95 % interval of request_s"},
+    {"request_s_hi", "s", "lower",
+     "upper end of the bootstrap's 95 % interval of request_s"},
+    {"p_best", "", "higher",
+     "share of the bootstrapped fits with which no alternative has a shorter request"},
     {"prefill_s", "s", "lower", "mean prefill time of the trace's prompts"},
     {"decode_s", "s", "lower", "time of a token at the trace's mean context"},
     {"stream_gbps", "GB/s", "higher",
@@ -37,108 +58,262 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-struct work {
-    struct study_topo topo;
-    struct topo_tree *tree;
-    int *cpus; /* of the machine or of some of its nodes */
+struct plan {
+    struct topo_tree *tree; /* owned */
+    struct topo_config c;
 };
 
+struct work {
+    struct study_topo topo;
+    struct plan plan, alternatives[ALTERNATIVES_MAX];
+    int n_alternatives;
+    double *draws; /* [n_bootstrap] request_s */
+};
+
+/* --- a plan */
+
 /* The tree over some of the memory nodes only. */
-static int narrow(struct work *w, const char *nodes_text)
+static int open_nodes(struct topo_tree **out, const struct topo_machine *m,
+                      const char *nodes_text)
 {
-    const struct topo_machine *m = w->topo.machine;
-    struct topo_tree_opts o = {.cpus = w->cpus};
-    int nodes[CPU_MAX], n_nodes;
+    struct topo_tree_opts o = {0};
+    int nodes[CPU_MAX], n_nodes, *cpus, rc;
 
     TRY(cpu_list_parse(nodes_text, nodes, CPU_MAX, &n_nodes));
+    o.cpus = cpus = mem_new(MEM_OTHER, (size_t)m->n_pus, sizeof(*cpus));
+    if (!cpus)
+        return ERR_NOMEM;
     for (int i = 0; i < m->n_pus; i++)
         for (int k = 0; k < n_nodes; k++)
             if (m->pus[i].node == nodes[k])
-                w->cpus[o.n_cpus++] = m->pus[i].os_index;
-    mem_free(w->topo.tree);
-    w->topo.tree = NULL;
-    return topo_tree_open(&w->topo.tree, m, &o, w->topo.note, sizeof(w->topo.note));
+                cpus[o.n_cpus++] = m->pus[i].os_index;
+    rc = topo_tree_open(out, m, &o, NULL, 0);
+    mem_free(cpus);
+    return rc;
 }
 
-/* "NAME@NODES STEPS". */
-static int plan_tree(struct work *w, const char *plan)
+/* "NAME@NODES STEPS", of n characters. */
+static int open_tree(struct topo_tree **out, const struct study_topo *t, const char *text,
+                     size_t n)
 {
-    size_t name = strcspn(plan, " ");
-    const char *at = memchr(plan, '@', name);
-    char nodes[256];
+    size_t name = strcspn(text, " |");
+    const char *at = memchr(text, '@', name);
+    struct topo_tree *some = NULL;
+    char nodes[256], steps[256];
+    int rc = OK;
 
+    snprintf(steps, sizeof(steps), "%.*s", (int)(n - name), text + name);
     if (at) {
-        snprintf(nodes, sizeof(nodes), "%.*s", (int)(plan + name - at - 1), at + 1);
-        TRY(narrow(w, nodes));
+        snprintf(nodes, sizeof(nodes), "%.*s", (int)(text + name - at - 1), at + 1);
+        rc = open_nodes(&some, t->machine, nodes);
     }
-    return study_topo_steps(&w->tree, w->topo.tree, plan + name);
+    if (rc == OK)
+        rc = study_topo_steps(out, some ? some : t->tree, steps);
+    mem_free(some);
+    return rc;
 }
 
-/* Cut w->tree at a level of exactly `ranks` nodes: where there is none, a level of groups
+/* Cut the tree at a level of exactly `ranks` nodes: where there is none, a level of groups
  * of neighbours is put in. */
-static int cut(struct topo_config *out, struct work *w, int ranks, bool strict)
+static int cut(struct plan *p, int ranks, const struct topo_limits *limits)
 {
-    const struct topo_limits none = {0};
     struct topo_tree *grouped = NULL;
-    int level = study_topo_level(w->tree, ranks);
-    int n = topo_tree_n_nodes(w->tree, level), arity = w->tree->levels[level].arity;
+    int level = study_topo_level(p->tree, ranks);
+    int n = topo_tree_n_nodes(p->tree, level), arity = p->tree->levels[level].arity;
 
     if (n != ranks) {
         if (arity * n % ranks)
             return err_set(ERR_ARG,
                            "ranks: %d do not share %d nodes of %d children evenly", ranks,
                            n, arity);
-        TRY(topo_tree_group(&grouped, w->tree, arity * n / ranks, 1, ++level));
-        mem_free(w->tree);
-        w->tree = grouped;
+        TRY(topo_tree_group(&grouped, p->tree, arity * n / ranks, 1, ++level));
+        mem_free(p->tree);
+        p->tree = grouped;
     }
-    return topo_config_cut(out, w->tree, level, strict ? &w->topo.limits : &none);
+    return topo_config_cut(&p->c, p->tree, level, limits);
 }
 
+static int open_plan(struct plan *out, const struct study_topo *t, const struct opts *o,
+                     const char *text, size_t n)
+{
+    static const struct topo_limits none;
+
+    TRY(open_tree(&out->tree, t, text, n));
+    return cut(out,
+               o->ranks ? (int)o->ranks
+                        : topo_tree_n_nodes(out->tree, study_topo_node_level(out->tree)),
+               o->strict_tp ? &t->limits : &none);
+}
+
+static int open_alternatives(struct work *w, const struct opts *o)
+{
+    for (const char *at = o->alternatives ? o->alternatives : ""; *at;) {
+        size_t n = strcspn(at, "|");
+
+        if (w->n_alternatives == ALTERNATIVES_MAX)
+            return err_set(ERR_LIMIT, "study.alternatives: more than %d plans",
+                           ALTERNATIVES_MAX);
+        TRY(open_plan(&w->alternatives[w->n_alternatives++], &w->topo, o, at, n));
+        at += n + (at[n] == '|');
+    }
+    return OK;
+}
+
+/* --- how certain its price is */
+
+/* The request of every plan with other rates of the machine. */
+static int draw_once(struct work *w, const struct simulate_machine_params *params,
+                     double *own, double *best)
+{
+    struct study_topo t = w->topo; /* lends everything but the simulator */
+    double seconds;
+    int rc;
+
+    t.sim = NULL;
+    TRY(simulate_machine_new(&t.sim, t.machine, params));
+    rc = study_topo_request_s(&t, &w->plan.c, &w->plan.c, own);
+    *best = *own;
+    for (int i = 0; rc == OK && i < w->n_alternatives; i++) {
+        rc = study_topo_request_s(&t, &w->alternatives[i].c, &w->alternatives[i].c,
+                                  &seconds);
+        if (rc == OK)
+            *best = fmin(*best, seconds);
+    }
+    simulate_machine_close(&t.sim);
+    return rc;
+}
+
+/* The fits, which all plans of an experiment share. */
+struct kept {
+    int64_t seed, n;
+    struct simulate_machine_params *fits; /* [n] */
+};
+
+static void forget(void *kept)
+{
+    struct kept *k = kept;
+
+    mem_free(k->fits);
+    *k = (struct kept){0};
+}
+
+static int recall(struct kept *k, const struct work *w, const struct opts *o)
+{
+    struct simulate_machine_params fitted = *simulate_params(w->topo.sim);
+
+    if (k->seed == o->seed && k->n == o->n_bootstrap)
+        return OK;
+    forget(k);
+    k->fits = mem_new(MEM_OTHER, (size_t)o->n_bootstrap, sizeof(*k->fits));
+    if (!k->fits)
+        return ERR_NOMEM;
+    simulate_stream_fit(&fitted, simulate_stream_kunpeng, SIMULATE_STREAM_KUNPENG_N);
+    for (int i = 0; i < o->n_bootstrap; i++)
+        simulate_stream_bootstrap(&k->fits[i], &fitted, simulate_stream_kunpeng,
+                                  SIMULATE_STREAM_KUNPENG_N, (uint64_t)o->seed, i);
+    k->seed = o->seed;
+    k->n = o->n_bootstrap;
+    return OK;
+}
+
+static int bootstrap(struct work *w, struct kept *k, const struct opts *o, double *p_best)
+{
+    const struct simulate_machine_params *shipped = simulate_params(w->topo.sim);
+    struct simulate_machine_params params;
+    double own, best;
+    int n_best = 0;
+
+    if (strcmp(o->machine, "kunpeng920x4") != 0)
+        return err_set(
+            ERR_ARG,
+            "study.n_bootstrap: only kunpeng920x4 has the measurements that its "
+            "rates were fitted to, not %s",
+            o->machine);
+    w->draws = mem_new(MEM_OTHER, (size_t)o->n_bootstrap, sizeof(*w->draws));
+    if (!w->draws)
+        return ERR_NOMEM;
+    TRY(recall(k, w, o));
+    for (int i = 0; i < o->n_bootstrap; i++) {
+        params = k->fits[i];
+        memcpy(params.node_factor, shipped->node_factor, sizeof(params.node_factor));
+        TRY(draw_once(w, &params, &own, &best));
+        w->draws[i] = own;
+        n_best += own <= best;
+    }
+    *p_best = (double)n_best / (double)o->n_bootstrap;
+    return OK;
+}
+
+/* --- the report */
+
 /* Local bandwidth of the node of the tree's first PU. */
-static int stream(struct work *w, double *gbps)
+static int stream(const struct work *w, double *gbps)
 {
     const struct topo_pu *all = w->topo.machine->pus;
-    int n = 0;
+    const struct topo_tree *tree = w->plan.tree;
+    int n = 0, rc, *pus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*pus));
 
-    for (int i = 0; i < w->tree->n_pus; i++)
-        if (all[w->tree->pus[i]].node == all[w->tree->pus[0]].node)
-            w->cpus[n++] = w->tree->pus[i];
-    return simulate_stream_gbps(w->topo.sim, w->cpus, n, gbps);
+    if (!pus)
+        return ERR_NOMEM;
+    for (int i = 0; i < tree->n_pus; i++)
+        if (all[tree->pus[i]].node == all[tree->pus[0]].node)
+            pus[n++] = tree->pus[i];
+    rc = simulate_stream_gbps(w->topo.sim, pus, n, gbps);
+    mem_free(pus);
+    return rc;
+}
+
+static int make_nodes_equal(struct study_topo *t)
+{
+    struct simulate_machine_params params = *simulate_params(t->sim);
+
+    for (int i = 0; i < SIMULATE_NODES_MAX; i++)
+        params.node_factor[i] = 1;
+    simulate_machine_close(&t->sim);
+    return simulate_machine_new(&t->sim, t->machine, &params);
+}
+
+static int open_all(struct work *w, const struct opts *o)
+{
+    TRY(study_topo_open(&w->topo, &o->topo, NULL));
+    if (o->equal_nodes)
+        TRY(make_nodes_equal(&w->topo));
+    TRY(open_plan(&w->plan, &w->topo, o, o->plan, strlen(o->plan)));
+    return open_alternatives(w, o);
 }
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
     struct work *w = context;
-    struct topo_config c;
-    double prefill_s, decode_s, request_s, gbps;
+    const struct topo_config *c = &w->plan.c;
+    double prefill_s, decode_s, request_s, gbps, p_best = NAN;
+    size_t n = (size_t)o->n_bootstrap;
     char text[96];
 
-    TRY(study_topo_open(&w->topo, &o->topo, NULL));
-    w->cpus = mem_new(MEM_OTHER, (size_t)w->topo.machine->n_pus, sizeof(*w->cpus));
-    if (!w->cpus)
-        return ERR_NOMEM;
-    TRY(plan_tree(w, o->plan));
-    TRY(cut(&c, w,
-            o->ranks ? (int)o->ranks
-                     : topo_tree_n_nodes(w->tree, study_topo_node_level(w->tree)),
-            o->strict_tp));
-    TRY(study_topo_step_s(&w->topo, &c, TOPO_PREFILL, &prefill_s));
-    TRY(study_topo_step_s(&w->topo, &c, TOPO_DECODE, &decode_s));
-    TRY(study_topo_request_s(&w->topo, &c, &c, &request_s));
+    TRY(open_all(w, o));
+    TRY(study_topo_step_s(&w->topo, c, TOPO_PREFILL, &prefill_s));
+    TRY(study_topo_step_s(&w->topo, c, TOPO_DECODE, &decode_s));
+    TRY(study_topo_request_s(&w->topo, c, c, &request_s));
     TRY(stream(w, &gbps));
+    if (n)
+        TRY(bootstrap(w, study_kept(out), o, &p_best));
     const struct study_number all[] = {
         {"request_s", request_s},
+        {"request_s_lo", stats_percentile(w->draws, n, 0.025)},
+        {"request_s_hi", stats_percentile(w->draws, n, 0.975)},
+        {"p_best", p_best},
         {"prefill_s", prefill_s},
         {"decode_s", decode_s},
         {"stream_gbps", gbps},
-        {"n_ranks", c.n_ranks},
-        {"n_threads", c.n_threads},
-        {"kept_frac", (double)w->tree->n_pus / w->topo.machine->n_pus}};
+        {"n_ranks", c->n_ranks},
+        {"n_threads", c->n_threads},
+        {"kept_frac", (double)w->plan.tree->n_pus / w->topo.machine->n_pus}};
 
-    STUDY_VALUES(out, all, "no number");
-    topo_config_print(&c, text, sizeof(text));
+    STUDY_VALUES(out, all, "n_bootstrap is 0");
+    if (n)
+        study_series(out, "request_s_draws", "s", w->draws, n);
+    topo_config_print(c, text, sizeof(text));
     study_note_text(out, "configuration", text);
     study_topo_report(out, &w->topo);
     return OK;
@@ -148,8 +323,10 @@ static void end(void *context)
 {
     struct work *w = context;
 
-    mem_free(w->cpus);
-    mem_free(w->tree);
+    for (int i = 0; i < w->n_alternatives; i++)
+        mem_free(w->alternatives[i].tree);
+    mem_free(w->plan.tree);
+    mem_free(w->draws);
     study_topo_close(&w->topo);
 }
 
@@ -159,7 +336,9 @@ const struct study study_topo_plan = {
     .opts = table,
     .opts_bytes = sizeof(struct opts),
     .context_bytes = sizeof(struct work),
+    .kept_bytes = sizeof(struct kept),
     .metrics = metrics,
     .run = run,
     .end = end,
+    .close = forget,
 };

@@ -40,6 +40,13 @@ def mean(values):
     return sum(v) / len(v) if v else math.nan
 
 
+def wilson95(k, n):
+    """Wilson's 95 % interval of a probability of which k in n trials came true."""
+    z2 = 1.959963984540054 ** 2
+    middle, half = k + z2 / 2, math.sqrt(z2 * (k * (n - k) / n + z2 / 4))
+    return max(0, (middle - half) / (n + z2)), min(1, (middle + half) / (n + z2))
+
+
 def total(values):
     """NaN where one is missing: a sum of the others would be another quantity."""
     return sum(values) if values else math.nan

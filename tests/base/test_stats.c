@@ -47,6 +47,27 @@ static void nearest_rank(void **state)
         }
 }
 
+/* Values from tables of the Wilson score interval. */
+static void shares(void **state)
+{
+    static const struct {
+        size_t k, n;
+        double lo, hi;
+    } want[] = {{10, 10, 0.7225, 1},
+                {0, 10, 0, 0.2775},
+                {5, 10, 0.2366, 0.7634},
+                {19, 20, 0.7639, 0.9911}};
+    double lo, hi;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        stats_wilson95(want[i].k, want[i].n, &lo, &hi);
+        assert_true(fabs(lo - want[i].lo) < 1e-4 && fabs(hi - want[i].hi) < 1e-4);
+    }
+    stats_wilson95(0, 0, &lo, &hi);
+    assert_true(isnan(lo) && isnan(hi));
+}
+
 static void undefined_is_nan(void **state)
 {
     const double one[] = {1}, two[] = {1, NAN}, neg[] = {1, 0}, flat[] = {2, 2};
@@ -128,6 +149,7 @@ int main(void)
         cmocka_unit_test(known),
         cmocka_unit_test(nearest_rank),
         cmocka_unit_test(extremes),
+        cmocka_unit_test(shares),
         cmocka_unit_test(undefined_is_nan),
         cmocka_unit_test(ranks),
         cmocka_unit_test(floors),

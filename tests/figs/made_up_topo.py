@@ -6,7 +6,7 @@ MACHINES = ["kunpeng920x4", "xeon6230x2"]
 
 
 def topo_search(rng, **_):
-    names = ("step_s tokens_per_s speedup_vs_all_cores search_s measuring_s n_measurements n_configs "
+    names = ("step_s tokens_per_s speedup_vs_all_cores group_s search_s measuring_s n_measurements n_configs "
              "n_grouped n_trees n_merged n_pruned n_removes").split()
     summary = {n: rng.uniform(1, 100) for n in names}
     summary.update(gap_frac=rng.uniform(-0.001, 0.1), complete=1, n_ranks=8, n_threads=18, n_pus=192,
@@ -15,13 +15,16 @@ def topo_search(rng, **_):
 
 
 def topo_hidden_structure(rng, machine, **_):
-    kept = np.nan if machine == "random:0" else rng.uniform(0.5, 1)
-    return ({"gap_frac": rng.uniform(0, 0.03), "within_2pct": 1, "latent": 0, "kept_frac": kept,
-             "best_kept_frac": kept, "gain_of_groups": rng.uniform(0, 0.1)}, {})
+    kept = np.nan if machine == "tiled:0" else rng.uniform(0.5, 1)
+    ways = {"within_2pct" + w: float(rng.uniform() < 0.6) for w in
+            ("", "_no_group", "_random", "_early_stop", "_all_cores", "_one_rank_per_node")}
+    return ({"gap_frac": rng.uniform(0, 0.03), "gap_of_trees_frac": rng.uniform(0, 0.01), "latent": 0,
+             "kept_frac": kept, "best_kept_frac": kept, "gain_of_groups": rng.uniform(0, 0.1), **ways}, {})
 
 
 def topo_plan(rng, **_):
-    return ({"request_s": rng.uniform(9, 11), "prefill_s": 0.4, "decode_s": rng.uniform(0.03, 0.05),
+    return ({"request_s": rng.uniform(9, 11), "request_s_lo": 9, "request_s_hi": 11,
+             "p_best": rng.uniform(0, 1), "prefill_s": 0.4, "decode_s": rng.uniform(0.03, 0.05),
              "stream_gbps": rng.uniform(60, 66), "n_ranks": 8, "n_threads": 18}, {})
 
 
@@ -44,7 +47,8 @@ def topo_tree(rng, steps="", **_):
 STEPS = ["", "group(3,1,2)", "group(3,1,2) remove(1,3)"]
 STUDIES = {
     "fig03a_core_removal": (topo_plan, {"model": ["a", "b"], "plan": ["numa", "sc_rm group(4,1,3)",
-                                                                      "fast@0,2,4,6"]}),
+                                                                      "fast@0,2,4,6"],
+                                         "equal_nodes": [False, True]}),
     "fig03b_tp_degree": (topo_plan, {"machine": MACHINES, "plan": ["all", "no_smt remove(1,4)"],
                                      "ranks": [1, 2, 4, 8]}),
     "fig05_transformations": (topo_tree, {"steps": STEPS}),
@@ -53,6 +57,6 @@ STUDIES = {
     "tab02_ablation": (topo_search, {"machine": MACHINES, "method": ["whole", "no_group"],
                                      "seed": [1, 2]}),
     "topo_hidden_truth": (topo_hidden_structure, {
-        "machine": ["random:0", "random:0.4", "kunpeng920x4"], "seed": [1, 2, 3]}),
+        "machine": ["tiled:0", "tiled:0.4", "slow_node:0.4", "kunpeng920x4"], "seed": [1, 2, 3]}),
     "topo_atlas": (topo_search, {"machine": MACHINES + ["real.xml"]}),
 }

@@ -344,9 +344,18 @@ static void headlines_over_many_cells(void **state)
         "{\"k\": 10, \"m\": [2, 4]}},"
         "{\"name\": \"just_one\", \"metric\": \"speed\", \"where\": {\"k\": 10, "
         "\"m\": 2}},"
+        "{\"name\": \"share\", \"metric\": \"speed\", \"over\": \"share\", "
+        "\"where\": {\"k\": 1, \"m\": [1]}},"
+        "{\"name\": \"no_share\", \"metric\": \"speed\", \"over\": \"share\", "
+        "\"where\": {\"k\": 1}},"
         "{\"name\": \"error\", \"metric\": \"error\", \"over\": \"max\"}]",
         &r);
     assert_int_equal(r.outcome.n_done, 12);
+    assert_true(value(&r, "share") == 1);
+    assert_string_equal(why(&r, "no_share"), "a share needs values of 0 or 1, found 2");
+    assert_true(fabs(json_number_value(
+                         json_object_get(json_object_get(r.latest, "share"), "lo")) -
+                     0.2065) < 1e-4);
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
         if (fabs(value(&r, want[i].name) - want[i].value) > 1e-9)
             fail_msg("%s: %g, wanted %g", want[i].name, value(&r, want[i].name),

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "simulate/random_machine.h"
+#include "plan/evaluator.h"
 #include "plan/tree_search.h"
 #include "simulate/exhaustive.h"
 
@@ -81,9 +82,13 @@ static void close_sim(struct sim *s)
 
 static void search(struct plan_tree_found *f, struct sim *s)
 {
-    struct plan_evaluation e = {measured, s, simulate_params(s->s)->noise_frac, true};
+    struct plan_evaluation e = {measured, s, 0, true};
     struct plan_tree_search_opts o;
 
+    /* the search is not told how large the noise is */
+    assert_ok(plan_evaluation_noise(&e.noise_frac, &e, s->m, 32));
+    assert_true(e.noise_frac > 0.5 * simulate_params(s->s)->noise_frac &&
+                e.noise_frac < 2 * simulate_params(s->s)->noise_frac);
     assert_ok(opt_init(plan_tree_search_opt_table, &o));
     o.seed = (int64_t)s->seed;
     o.max_s = 0; /* the answer must not depend on how busy this host is */
@@ -154,6 +159,124 @@ static void nothing_hidden(void **state)
         plan_tree_found_free(&f);
         close_sim(&s);
     }
+}
+
+/* Machines that trees cannot express: the plan is valid, at least as good as all PUs as one rank
+ * within the noise, and the same for the same seed. How close it comes to the best is a result,
+ * not a promise: topo_hidden_truth measures it. */
+static void beyond_the_assumptions(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < SIMULATE_N_HIDDEN; kind++)
+        for (uint64_t seed = 1; seed <= 4; seed++) {
+            struct simulate_random_opts o = {.kind = (enum simulate_hidden)kind,
+                                             .strength = 0.4,
+                                             .max_cores = 12,
+                                             .seed = seed};
+            struct simulate_machine_params params;
+            struct plan_tree_found f, again;
+            struct topo_config all;
+            struct sim s = {.seed = seed};
+            double all_s;
+
+            assert_ok(simulate_random_machine(&s.m, &params, &o));
+            assert_ok(simulate_machine_new(&s.s, s.m, &params));
+            assert_ok(topo_tree_open(&s.t, s.m, NULL, NULL, 0));
+            simulate_random_workload(&s.workload, seed);
+            search(&f, &s);
+            search(&again, &s);
+            assert_ok(topo_config_cut(&all, s.t, 0, NULL));
+            assert_ok(exact(&s, &all, 0, &all_s));
+            assert_true(exact_of(&s, &f) >= best_of(&s, true) * (1 - 1e-12));
+            assert_true(exact_of(&s, &f) <= all_s * (1 + params.noise_frac));
+            assert_true(exact_of(&s, &again) == exact_of(&s, &f));
+            assert_int_equal(again.counts.n_measurements, f.counts.n_measurements);
+            plan_tree_found_free(&f);
+            plan_tree_found_free(&again);
+            close_sim(&s);
+        }
+}
+
+/* Counts the misses of every process group by itself, and sees that none is measured on. */
+struct patient {
+    struct sim *s;
+    int patience, n_groups;
+    double fastest;
+    struct {
+        int ranks, nodes_of_rank, nodes, misses;
+    } group[64];
+};
+
+static int count_nodes(const struct topo_config *c, int n_pus)
+{
+    bool seen[64] = {false};
+    int n = 0;
+
+    for (int i = 0; i < n_pus; i++) {
+        int node = c->tree->machine->pus[c->tree->pus[i]].node;
+
+        n += !seen[node];
+        seen[node] = true;
+    }
+    return n;
+}
+
+static int patient_measure(void *ctx, const struct topo_config *c, int repeat,
+                           double *seconds)
+{
+    struct patient *p = ctx;
+    int nodes = count_nodes(c, c->tree->n_pus), of_rank = count_nodes(c, c->n_threads);
+    int g = 0, rc = measured(p->s, c, repeat, seconds);
+
+    if (repeat)
+        return rc;
+    while (g < p->n_groups &&
+           (p->group[g].ranks != c->n_ranks || p->group[g].nodes != nodes ||
+            p->group[g].nodes_of_rank != of_rank))
+        g++;
+    if (g == p->n_groups) {
+        assert_true(p->n_groups++ < 64);
+        p->group[g].ranks = c->n_ranks;
+        p->group[g].nodes = nodes;
+        p->group[g].nodes_of_rank = of_rank;
+    }
+    assert_true(p->group[g].misses < p->patience);
+    p->group[g].misses = *seconds < p->fastest ? 0 : p->group[g].misses + 1;
+    p->fastest = fmin(p->fastest, *seconds);
+    return rc;
+}
+
+static void early_stopping_discards_process_groups(void **state)
+{
+    int64_t before = 0;
+    struct sim s;
+    (void)state;
+
+    open_random(&s, 0.3, 3);
+    for (int patience = 1; patience <= 1 << 20; patience *= 4) {
+        struct patient p = {&s, patience, 0, INFINITY, {{0}}};
+        struct plan_evaluation e = {patient_measure, &p, 0.015, true};
+        struct plan_tree_search_opts o;
+        struct plan_tree_found f, all;
+
+        assert_ok(opt_init(plan_tree_search_opt_table, &o));
+        o.max_s = 0;
+        o.patience = patience;
+        assert_ok(plan_tree_search(&f, s.t, &limits, &e, &o));
+        assert_true(f.counts.n_configs >= before);
+        before = f.counts.n_configs;
+        o.patience = 0;
+        e = (struct plan_evaluation){measured, &s, 0.015, true};
+        assert_ok(plan_tree_search(&all, s.t, &limits, &e, &o));
+        assert_true(patience > 1 || f.counts.n_configs < all.counts.n_configs);
+        if (patience == 1 << 20) { /* more than there are configurations */
+            assert_int_equal(f.counts.n_configs, all.counts.n_configs);
+            assert_true(exact_of(&s, &f) == exact_of(&s, &all));
+        }
+        plan_tree_found_free(&f);
+        plan_tree_found_free(&all);
+    }
+    close_sim(&s);
 }
 
 static void random_machines_are_as_told(void **state)
@@ -265,6 +388,8 @@ int main(void)
         cmocka_unit_test(random_machines_are_as_told),
         cmocka_unit_test(hidden_truths),
         cmocka_unit_test(nothing_hidden),
+        cmocka_unit_test(beyond_the_assumptions),
+        cmocka_unit_test(early_stopping_discards_process_groups),
         cmocka_unit_test(kunpeng_decode),
         cmocka_unit_test(kunpeng_prefill_keeps_all),
         cmocka_unit_test(xeons_hide_nothing),

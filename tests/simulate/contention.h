@@ -29,6 +29,15 @@ static inline struct simulate_machine_params plain_params(void)
     return t;
 }
 
+static inline struct simulate_bandwidth_domain domain(const char *name, int of,
+                                                      int stride, double gbps)
+{
+    struct simulate_bandwidth_domain d = {.of = of, .stride = stride, .gbps = gbps};
+
+    snprintf(d.name, sizeof(d.name), "%s", name);
+    return d;
+}
+
 static inline void open_shipped(const char *name, struct topo_machine **m,
                                 struct simulate_machine **s)
 {

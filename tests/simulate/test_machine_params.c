@@ -140,9 +140,8 @@ static void bad_numbers(void **state)
     t.n_domains = 5;
     assert_err(simulate_machine_new(&s, m, &t), ERR_ARG, "5 bandwidth domains");
     t.n_domains = 2;
-    t.domains[0] = (struct simulate_bandwidth_domain){"a", 2, 1, 15};
-    t.domains[1] =
-        (struct simulate_bandwidth_domain){"b", 4, 2, 15}; /* of 4 ports a node */
+    t.domains[0] = domain("a", 2, 1, 15);
+    t.domains[1] = domain("b", 4, 2, 15); /* of 4 ports a node */
     assert_err(simulate_machine_new(&s, m, &t), ERR_ARG,
                "bandwidth domain b of 4 at stride 2 does not tile the 4 domains");
     topo_machine_close(&m);

@@ -2,11 +2,7 @@
 #include "plan/evaluator.h"
 
 #include "base/mem.h"
-#include "base/stats.h"
 #include "simulate/contention.h"
-
-/* How often one configuration is measured to know the noise. */
-#define NOISE_MEASUREMENTS 256
 
 struct contention {
     struct simulate_machine *sim;
@@ -45,27 +41,6 @@ static int contention_step(struct plan_evaluation *e, const struct plan_step *s,
                             repeat, seconds);
 }
 
-/* Of the whole machine as one rank, as on a real one: what the simulator draws from is
- * not asked. The scaled median deviation, which the rare spike does not move. */
-static int measure_noise(struct contention *x, const struct topo_machine *m, double *frac)
-{
-    const struct topo_limits any = {0};
-    double s[NOISE_MEASUREMENTS];
-    struct topo_tree *t = NULL;
-    struct topo_config c;
-    int rc = topo_tree_open(&t, m, NULL, NULL, 0);
-
-    if (rc == OK)
-        rc = topo_config_cut(&c, t, 0, &any);
-    for (int i = 0; i < NOISE_MEASUREMENTS && rc == OK; i++)
-        rc = simulate_measure(x->sim, &c, NULL, &x->workload, x->seed, i, &s[i]);
-    if (rc == OK)
-        *frac = 1.4826 * stats_mad(s, NOISE_MEASUREMENTS) /
-                stats_median(s, NOISE_MEASUREMENTS);
-    mem_free(t);
-    return rc;
-}
-
 static void contention_close(struct plan_evaluation *e)
 {
     struct contention *x = e->ctx;
@@ -90,8 +65,8 @@ static int contention_open(struct plan_evaluation *out,
     x->placement = o->placement;
     x->seed = o->seed;
     rc = simulate_machine_open(&x->sim, o->machine, o->machine_params_path);
-    if (rc == OK)
-        rc = measure_noise(x, o->machine, &out->noise_frac);
+    if (rc == OK) /* what the simulator draws from is not asked */
+        rc = plan_evaluation_noise(&out->noise_frac, out, o->machine, PLAN_NOISE_MAX);
     if (rc != OK)
         contention_close(out);
     return rc;

@@ -13,6 +13,7 @@
 #include "cpu/cpu.h"
 #include "format/make.h"
 #include "measure/card.h"
+#include "plan/evaluator.h"
 #include "plan/workload.h"
 
 #define MACHINES   "engine/simulate/machines"
@@ -214,13 +215,12 @@ static int measure(void *ctx, const struct topo_config *c, int repeat, double *s
     return OK;
 }
 
-void study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *asked)
+int study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *asked)
 {
-    *out = (struct plan_evaluation){
-        .measure = measure,
-        .ctx = asked,
-        .simulated = true,
-        .noise_frac = asked->noise ? simulate_params(asked->t->sim)->noise_frac : 0.0};
+    *out = (struct plan_evaluation){.measure = measure, .ctx = asked, .simulated = true};
+    return asked->noise ? plan_evaluation_noise(&out->noise_frac, out, asked->t->machine,
+                                                STUDY_TOPO_NOISE_N)
+                        : OK;
 }
 
 /* --- trees */

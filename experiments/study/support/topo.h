@@ -79,8 +79,10 @@ MUST int study_topo_request_s(const struct study_topo *t,
                               const struct topo_config *prefill,
                               const struct topo_config *decode, double *seconds);
 
-/* The simulator as an evaluator: each measurement with noise. `sum_s` adds up what the
- * measurements would have taken there. */
+/* The simulator as an evaluator, with noise or without. With noise, its size is estimated
+ * from STUDY_TOPO_NOISE_N measurements, as on a real machine: what the simulator draws from is
+ * not read. `sum_s` adds up what all measurements would have taken there. */
+#define STUDY_TOPO_NOISE_N 32
 struct study_topo_asked {
     const struct study_topo *t;
     enum topo_phase phase;
@@ -89,7 +91,8 @@ struct study_topo_asked {
     bool noise;
     double sum_s;
 };
-void study_topo_evaluator(struct plan_evaluation *out, struct study_topo_asked *asked);
+MUST int study_topo_evaluator(struct plan_evaluation *out,
+                              struct study_topo_asked *asked);
 
 /* Apply "group(4,1,3) remove(1,4)" to `t`; *out is owned by the caller, also after an
  * error: mem_free(). ERR_ARG: a step that cannot be parsed, or is not legal there. */
