@@ -164,7 +164,7 @@ static int put_records(struct report_page *p, const struct report *r,
         report_put_made(p, report_put_origin, head);
         if (json_object_size(json_object_get(head, "series")) > 0) {
             report_break(p);
-            report_text(p, "curves, ");
+            report_text(p, "series, ");
             report_put_made(p, put_series, head);
         }
         if (json_object_size(json_object_get(head, "left_out")) > 0) {
