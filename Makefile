@@ -108,6 +108,7 @@ reg = $(eval $(call registry,$(1),$(2),$(3),$(4),$(5),$(6)))
 GEN_SRC :=
 $(call reg,kern,$(KERN_SRC),kernels/kern.h,kern_variant,kern_variants,kern)
 $(call reg,kv_alloc,$(wildcard engine/kv/alloc/*.c),kv/alloc.h,kv_alloc,kv_allocs,kv_alloc)
+$(call reg,kv_predictor,$(wildcard engine/kv/predict/*.c),kv/predict.h,kv_predictor,kv_predictors,kv_predictor)
 $(call reg,format_reader,$(wildcard engine/format/reader/*.c),format/format.h,format_reader,format_readers,format_reader)
 $(call reg,par_coll,$(wildcard engine/par/coll/*.c),par/coll.h,par_coll,par_colls,par_coll)
 $(call reg,plan_evaluator,$(wildcard engine/plan/evaluator/*.c),plan/evaluator.h,plan_evaluator,plan_evaluators,plan_evaluator)

@@ -1,24 +1,105 @@
-/* kv/alloc.h - what an allocator plug-in in kv/alloc/ provides.
+/* kv/alloc.h - how the memory of keys and values is divided: plug-ins in kv/alloc/.
  *
- * It divides [0, pool_bytes) into slots; it never sees the memory itself. One file ends
- * in one `const struct kv_alloc kv_alloc_<stem>`. */
+ * An allocator divides an arena of tokens among sequences. It is bookkeeping only: it never
+ * sees the memory, reads no clock and takes no memory after open(), so that the engine and a
+ * simulator run the same file, and being short of memory never loses a block. One file ends
+ * in one `const struct kv_alloc kv_alloc_<stem>`.
+ *
+ * Where a sequence moves, the operation returns what to copy. Both its places stay reserved
+ * until kv_alloc_moved(), so that several copies can run at once between two steps.
+ * Paper: ODMA 3.4, 3.5.   Threads: one owner. */
 #ifndef KV_ALLOC_H
 #define KV_ALLOC_H
 
-#include "kv/kv.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct kv_bounds;
+
+struct kv_arena {
+    int64_t n_tok;     /* tokens that the arena holds */
+    int64_t max_tok;   /* the longest sequence, which is the size of the large bucket; a
+                          multiple of align_tok */
+    int64_t align_tok; /* contiguous blocks begin and end at multiples of it */
+    int64_t block_tok; /* paged: tokens of a block */
+    int64_t max_seqs;  /* paged: sequences that have memory at once */
+    int64_t superblock_larges; /* s3, odma: large blocks of a superblock (kv/classes.h) */
+    int64_t n_fixed;           /* s3: number of buckets */
+    /* odma: the present bounds, lent while the allocator is open. NULL: there are none, so
+     * that every sequence gets a large block, as with static. */
+    const struct kv_bounds *bounds;
+};
+
+/* What is known of a sequence when it gets memory. */
+struct kv_need {
+    int64_t
+        prompt_tok;  /* tokens that it has: its prompt, after a preemption also those that
+                           it had generated */
+    int64_t gen_tok; /* further tokens that it is predicted to generate */
+    bool large;      /* the prediction is not trusted: the large bucket */
+};
+
+/* The memory of a sequence, lent until release(). */
+struct kv_extent {
+    int64_t id;        /* the allocator's name of it */
+    int64_t first_tok; /* where it begins in the arena; -1: it is a table of blocks */
+    int64_t cap_tok;   /* tokens that it holds */
+    /* [cap_tok / block_tok] numbers of blocks: the i-th holds the sequence's tokens from i *
+     * block_tok on and begins at token blocks[i] * block_tok of the arena. NULL: contiguous. */
+    const int32_t *blocks;
+};
+
+/* What to copy before the next step, and the block that it leaves. */
+struct kv_move {
+    int64_t from_tok, to_tok, n_tok; /* n_tok 0: the sequence stayed where it was */
+    int64_t old_id;                  /* -1: nothing to release */
+};
+
+struct kv_alloc_stat {
+    int64_t arena_tok; /* tokens that can be reserved; those of a last, incomplete part of
+                             the arena are not counted */
+    int64_t reserved_tok; /* tokens of blocks that sequences have */
+    int64_t n_live;       /* blocks, or with paged tables, that are reserved */
+    int64_t
+        n_visited; /* list nodes, words and blocks that operations looked at: the bound of
+                          an operation's work that a test checks */
+};
 
 struct kv_alloc {
-    const char *name;
-    /* token_bytes: bytes of one token; max_tok: length of the longest sequence. */
-    int (*open)(void **state, size_t pool_bytes, size_t token_bytes, int64_t max_tok);
+    const char *name, *help;
+    bool paged; /* a sequence's memory is a table of blocks */
+    /* ERR_ARG: a size is out of range. ERR_NOMEM: the arena holds no sequence of max_tok, or
+     * the system has no more memory. */
+    int (*open)(void **state, const struct kv_arena *a);
     void (*close)(void *state);
-    /* Choose a slot for n_tok tokens: its offset, the tokens it holds, and a slot
-     * number that release() gets back. ERR_NOMEM when none is free now. */
-    int (*reserve)(void *state, int64_t n_tok, size_t *offset, int64_t *cap_tok,
-                   int64_t *slot);
-    void (*release)(void *state, int64_t slot);
+    /* Memory for a sequence, at least its prompt and one token more where gen_tok > 0.
+     * ERR_NOMEM: none is free now. ERR_LIMIT: it can never have any. The message says why. */
+    int (*reserve)(void *state, const struct kv_need *need, struct kv_extent *out);
+    /* Let *e hold want_tok tokens; used_tok of them are there. On error *e and *m are as
+     * before. ERR_NOMEM, ERR_LIMIT: as above. */
+    int (*grow)(void *state, struct kv_extent *e, int64_t used_tok, int64_t want_tok,
+                struct kv_move *m);
+    /* Release the block that a sequence left. NULL: sequences never move. */
+    void (*moved)(void *state, int64_t old_id);
+    void (*release)(void *state, int64_t id);
+    void (*stat)(const void *state, struct kv_alloc_stat *out);
 };
 
 extern const struct kv_alloc *const kv_allocs[]; /* NULL-terminated, written by make */
+/* ERR_NOTFOUND names the nearest. */
+MUST int kv_alloc_find(const char *name, const struct kv_alloc **out);
+
+/* The plug-in's open(), after the checks that all have in common. *state is the caller's, to
+ * be closed by a->close(); NULL on error. */
+MUST int kv_alloc_open(const struct kv_alloc *a, void **state,
+                       const struct kv_arena *arena);
+/* What every plug-in checks first. ERR_LIMIT: it can never have that much memory. */
+MUST int kv_need_check(const struct kv_need *need, int64_t max_tok);
+MUST int kv_want_check(int64_t want_tok, int64_t max_tok);
+/* The copy of *m is done: release the block that it leaves. */
+void kv_alloc_moved(const struct kv_alloc *a, void *state, struct kv_move *m);
 
 #endif

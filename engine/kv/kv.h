@@ -27,7 +27,8 @@ struct kv_slot {
     int64_t cap_tok;   /* tokens it can hold, n_tok at least */
     size_t head_bytes; /* of one [K or V][token][head_dim] run = cap_tok*head_dim*elem */
     int n_kv_heads;
-    int64_t slot; /* the allocator's number of it */
+    int64_t slot;      /* the allocator's number of it */
+    int64_t first_tok; /* where it begins in the allocator's arena */
 };
 
 /* First byte of the keys (v = 0) or values (v = 1) of a head in a layer. */
@@ -44,6 +45,7 @@ struct kv_pool;
  *   alloc      name of an allocator plug-in; NULL means "static"
  *   max_tok    the longest sequence that will be asked for
  * ERR_ARG: a dimension is 0. ERR_NOTFOUND: no such allocator (names the nearest).
+ * ERR_UNSUPPORTED: an allocator of block tables.
  * ERR_NOMEM: the budget is too small for one sequence of max_tok, or the system has no
  * more memory. */
 MUST int kv_pool_open(struct kv_pool **out, const char *alloc,
@@ -62,8 +64,9 @@ void kv_pool_limit(struct kv_pool *p, int64_t n_tok);
 /* Reserve a slot for a sequence that may reach `n_tok` tokens.
  * ERR_NOMEM: none free now (try again after a release); ERR_LIMIT: n_tok > max_tok. */
 MUST int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out);
-/* Let the sequence reach `n_tok` tokens: OK where it may already. The keys and values that
- * it has stay where they are. On error *r is as before. ERR_NOMEM, ERR_LIMIT: as above. */
+/* Let the sequence reach `n_tok` tokens: OK where it may already. Beyond cap_tok it gets other
+ * memory and its keys and values are copied, so it must be called between two steps. On error
+ * *r is as before. ERR_NOMEM, ERR_LIMIT: as above. */
 MUST int kv_grow(struct kv_pool *p, struct kv_slot *r, int64_t n_tok);
 void kv_release(struct kv_pool *p, struct kv_slot *r); /* zeroes *r */
 

@@ -1,12 +1,13 @@
 #include "kv/kv.h"
 
-#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/name.h"
 #include "kv/alloc.h"
+
+#define CACHE_LINE    64
+#define FIXED_BUCKETS 10
 
 /* One owner writes; the totals are atomic so that any thread may read them. */
 struct kv_pool {
@@ -14,6 +15,7 @@ struct kv_pool {
     void *state;
     void *base;
     size_t bytes, token_bytes;
+    size_t large_bytes; /* of max_tok tokens, whole cache lines */
     struct kv_shape shape;
     int64_t max_tok, limit_tok;
     _Atomic size_t reserved_bytes;
@@ -25,24 +27,44 @@ size_t kv_token_bytes(const struct kv_shape *s)
     return (size_t)s->n_layers * s->n_kv_heads * 2 * s->head_dim * s->elem_bytes;
 }
 
-static int find_alloc(const char *name, const struct kv_alloc **out)
-{
-    *out = name_find(kv_allocs, name, "kv allocator");
-    return *out ? OK : ERR_NOTFOUND;
-}
-
 static int check_shape(const struct kv_shape *s, int64_t max_tok)
 {
     if (s->n_layers < 1 || s->n_kv_heads < 1 || s->head_dim < 1 || max_tok < 1)
         return err_set(
             ERR_ARG,
-            "kv pool: layers %d, heads %d, head_dim %d, max_tok %lld: expected "
-            "all >= 1",
+            "kv pool: layers %d, heads %d, head_dim %d, max_tok %lld: expected all >= 1",
             s->n_layers, s->n_kv_heads, s->head_dim, (long long)max_tok);
     if (s->elem_bytes != 2 && s->elem_bytes != 4)
         return err_set(ERR_ARG, "kv pool: elem_bytes: expected 2 or 4, found %d",
                        s->elem_bytes);
     return OK;
+}
+
+/* Tokens of the arena are counted in sequences of max_tok, each of which begins at a cache
+ * line, so that no two of them share one. */
+static int open_alloc(struct kv_pool *p)
+{
+    struct kv_arena a = {.max_tok = p->max_tok,
+                         .align_tok = 1,
+                         .superblock_larges = 1,
+                         .n_fixed = FIXED_BUCKETS};
+
+    if (p->alloc->paged)
+        return err_set(ERR_UNSUPPORTED,
+                       "kv allocator \"%s\": attention reads contiguous memory only",
+                       p->alloc->name);
+    if (__builtin_mul_overflow(p->token_bytes, (size_t)p->max_tok, &p->large_bytes) ||
+        __builtin_add_overflow(p->large_bytes, CACHE_LINE - 1, &p->large_bytes))
+        return err_set(ERR_LIMIT, "kv: %lld tokens of %zu bytes overflow",
+                       (long long)p->max_tok, p->token_bytes);
+    p->large_bytes &= ~(size_t)(CACHE_LINE - 1);
+    if (p->bytes < p->large_bytes)
+        return err_set(
+            ERR_NOMEM,
+            "kv pool of %zu bytes holds no sequence of %lld tokens (%zu bytes)", p->bytes,
+            (long long)p->max_tok, p->large_bytes);
+    a.n_tok = (int64_t)(p->bytes / p->large_bytes) * p->max_tok;
+    return kv_alloc_open(p->alloc, &p->state, &a);
 }
 
 static int open_pool(struct kv_pool **out, const char *alloc,
@@ -62,9 +84,9 @@ static int open_pool(struct kv_pool **out, const char *alloc,
     p->limit_tok = INT64_MAX;
     p->token_bytes = kv_token_bytes(shape);
     p->bytes = budget_bytes;
-    rc = find_alloc(alloc ? alloc : "static", &p->alloc);
+    rc = kv_alloc_find(alloc ? alloc : "static", &p->alloc);
     if (rc == OK)
-        rc = p->alloc->open(&p->state, budget_bytes, p->token_bytes, max_tok);
+        rc = open_alloc(p);
     if (rc == OK)
         *out = p;
     else
@@ -128,16 +150,50 @@ void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes)
     *bytes = p->bytes;
 }
 
+/* The slot at an extent of the arena; its n_tok stays. */
+static void place(const struct kv_pool *p, struct kv_slot *r, const struct kv_extent *e)
+{
+    size_t large = (size_t)(e->first_tok / p->max_tok),
+           inside = (size_t)(e->first_tok % p->max_tok);
+
+    r->base = (char *)p->base + large * p->large_bytes + inside * p->token_bytes;
+    r->slot = e->id;
+    r->first_tok = e->first_tok;
+    r->cap_tok = e->cap_tok;
+    r->n_kv_heads = p->shape.n_kv_heads;
+    r->head_bytes = (size_t)e->cap_tok * p->shape.head_dim * p->shape.elem_bytes;
+}
+
 static int choose(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
 {
-    size_t offset = 0;
-    int rc = p->alloc->reserve(p->state, n_tok, &offset, &out->cap_tok, &out->slot);
+    struct kv_need need = {.prompt_tok = n_tok};
+    struct kv_extent e;
+    int rc = p->alloc->reserve(p->state, &need, &e);
 
-    if (rc != OK)
-        return rc;
-    out->base = (char *)p->base + offset;
-    out->n_kv_heads = p->shape.n_kv_heads;
-    out->head_bytes = (size_t)out->cap_tok * p->shape.head_dim * p->shape.elem_bytes;
+    if (rc == OK)
+        place(p, out, &e);
+    return rc;
+}
+
+/* Let *r hold n_tok tokens, elsewhere or with more memory to its right: either way each run of
+ * a head gets longer. The last is copied first, so that no run overwrites another. */
+static int enlarge(struct kv_pool *p, struct kv_slot *r, int64_t n_tok)
+{
+    struct kv_extent e = {
+        .id = r->slot, .first_tok = r->first_tok, .cap_tok = r->cap_tok};
+    size_t n = (size_t)p->shape.n_layers * p->shape.n_kv_heads * 2;
+    size_t used = (size_t)r->n_tok * p->shape.head_dim * p->shape.elem_bytes;
+    struct kv_move m = {.old_id = -1};
+    struct kv_slot to = *r;
+
+    TRY(p->alloc->grow(p->state, &e, r->n_tok, n_tok, &m));
+    place(p, &to, &e);
+    while (n-- > 0)
+        memmove((char *)to.base + n * to.head_bytes, (char *)r->base + n * r->head_bytes,
+                used);
+    kv_alloc_moved(p->alloc, p->state, &m);
+    p->reserved_bytes += (size_t)(to.cap_tok - r->cap_tok) * p->token_bytes;
+    *r = to;
     return OK;
 }
 
@@ -192,7 +248,12 @@ int kv_grow(struct kv_pool *p, struct kv_slot *r, int64_t n_tok)
     rc = check_tok(p, n_tok, n_tok - r->n_tok);
     if (rc != OK)
         return rc;
-    assert(n_tok <= r->cap_tok); /* the slots of every allocator hold the longest */
+    if (n_tok > r->cap_tok)
+        rc = enlarge(p, r, n_tok);
+    if (rc != OK) {
+        p->n_refused_total++;
+        return rc;
+    }
     p->reserved_tok += n_tok - r->n_tok;
     r->n_tok = n_tok;
     return OK;

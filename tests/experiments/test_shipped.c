@@ -228,6 +228,7 @@ static int check_claim(const char *where, const char *paper, const char *text)
     static const char *const names[][2] = {
         {"Sandwich", "sandwich"},
         {"MNN-LLM", "mnn_llm"},
+        {"ODMA", "odma"},
         {"Azure LLM inference trace (Splitwise)", "splitwise"}};
     char path[64];
     json_t *root;

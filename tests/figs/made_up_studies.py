@@ -134,6 +134,17 @@ def batching(rng, batch, **_):
     return summary, {}
 
 
+def odma_replay(rng, alloc, **_):
+    names = ("tokens_per_step over_static utilization_inner utilization_outer overflow_frac "
+             "migrated_frac extended_frac preempted_per_request recomputed_frac waited_frac").split()
+    summary = {n: rng.uniform(0.1, 1) for n in names}
+    summary.update(safe_frac=np.nan if alloc == "paged" else 0.9, n_steps=900, n_epochs=4,
+                   bucket_accuracy_frac=np.nan if alloc in ("static", "paged") else 0.7)
+    series = {n + "_over_time": rng.uniform(0.3, 0.9, 20)
+              for n in ("utilization_inner", "utilization_outer", "tokens_per_step")}
+    return summary, dict(series, step=np.arange(20.0))
+
+
 # stem: how, axes in the order of the job
 STUDIES = {
     "batching_policies": (batching, {"precision": ["exact", "relaxed"], "batch": [1, 4, 8, 16]}),
@@ -147,6 +158,8 @@ STUDIES = {
     "fig07_gemm_vs_vendors": (gemm_vendors, {"matrix": MATRICES, "type": ["f32", "bf16"],
                                              "weights": ["cold", "warm"], "m": [1, 16, 128, 1024]}),
     "fig08_policies": (policies, {"matrix": MATRICES}),
+    "odma_replay": (odma_replay, {"fit": ["alpaca", "alpaca+sharegpt"], "predictor": ["noisy", "oracle"],
+                                  "alloc": ["static", "s3", "odma", "paged"]}),
     "tab02_topk_tuned": (topk_tuned, {"k": [1, 2, 4]}),
     "tab03_window": (window, {"sigma": [5, 10, 15, 20], "freeze": [5, 20], "seed": [1, 2, 3]}),
     "tab04_graph_tuning": (plan_search, {"model": ["a-bf16.gguf", "llama-160m:f32@kunpeng920x4"],

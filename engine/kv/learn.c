@@ -1,0 +1,243 @@
+#include "kv/learn.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/mem.h"
+#include "kv/ridge.h"
+
+/* Enough hashed features that frequent words rarely share one, few enough to be solved in a
+ * fraction of a second. */
+#define N_HASHED   480
+#define N_SHAPE    8
+#define N_TYPES    24
+#define N_FEATURES (N_HASHED + N_SHAPE + N_TYPES)
+/* What is asked for stands at the beginning of most prompts. */
+#define TEXT_BYTES 4096
+/* Each feature's weight is shrunk as if it had been 0 in one of a hundred examples: the few
+ * thousand answers of a public sample do not tell more about 480 words. */
+#define LAMBDA     0.01f
+#define N_EXAMPLES 16
+
+struct kv_learned {
+    float weights[1 + KV_LEARN_CLASSES][N_FEATURES]; /* log length, then the classes */
+    float longest; /* log of the longest training output */
+};
+
+/* What a request can begin with; the last type is any other word. */
+static const char *const types[N_TYPES] = {
+    "what",      "why",      "how",      "who",       "when",   "where",
+    "which",     "is",       "can",      "write",     "create", "generate",
+    "explain",   "describe", "list",     "give",      "name",   "summarize",
+    "translate", "rewrite",  "classify", "calculate", "compare"};
+
+/* --- features */
+
+/* FNV-1a: features are part of what was learned, so they must be the same in every process,
+ * unlike those of base/hash.h. */
+static uint32_t hash_word(uint32_t h, const char *word, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (uint8_t)tolower((unsigned char)word[i])) * 16777619u;
+    return h;
+}
+
+static void add_hashed(float *x, uint32_t h)
+{
+    h ^= h >> 15;
+    h *= 0x2c1b3c6du;
+    h ^= h >> 12;
+    x[h % N_HASHED] += h >> 31 ? 1 : -1; /* signs let words that share a feature cancel */
+}
+
+static bool is_word(char c)
+{
+    return isalnum((unsigned char)c) || (unsigned char)c >= 0x80;
+}
+
+static int type_of(const char *word, size_t n)
+{
+    int i = 0;
+
+    while (i < N_TYPES - 1 &&
+           !(strlen(types[i]) == n && strncasecmp(types[i], word, n) == 0))
+        i++;
+    return i;
+}
+
+/* Words and pairs of words, of length 1 together; the first word's type. */
+static void add_words(float *x, float *type, const char *text, size_t n)
+{
+    uint32_t before = 0;
+    float squares = 0;
+
+    for (size_t i = 0; i < n;) {
+        size_t from = i;
+        uint32_t h;
+
+        while (i < n && is_word(text[i]))
+            i++;
+        if (i == from) {
+            i++;
+            continue;
+        }
+        h = hash_word(2166136261u, text + from, i - from);
+        if (before == 0)
+            type[type_of(text + from, i - from)] = 1;
+        else
+            add_hashed(x, hash_word(before, text + from, i - from));
+        add_hashed(x, h);
+        before = h;
+    }
+    for (int k = 0; k < N_HASHED; k++)
+        squares += x[k] * x[k];
+    for (int k = 0; k < N_HASHED && squares > 0; k++)
+        x[k] /= sqrtf(squares);
+}
+
+static float share_of(int64_t n, size_t all)
+{
+    return all ? (float)n / (float)all : 0;
+}
+
+static void make_features(float x[N_FEATURES], const struct kv_example *e)
+{
+    size_t n = e->text_bytes < TEXT_BYTES ? e->text_bytes : TEXT_BYTES;
+    int64_t lines = 0, digits = 0, code = 0, questions = 0, high = 0;
+    float *shape = x + N_HASHED;
+
+    memset(x, 0, N_FEATURES * sizeof(*x));
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)e->text[i];
+
+        lines += c == '\n';
+        digits += isdigit(c) != 0;
+        code += c == '{' || c == '}' || c == ';' || c == '=' || c == '<';
+        questions += c == '?';
+        high += c >= 0x80;
+    }
+    shape[0] = 1;
+    shape[1] = logf(1 + (float)e->prompt_tok) / 8; /* about as large as the others */
+    shape[2] = shape[1] * shape[1];
+    shape[3] = logf(1 + (float)lines) / 8;
+    shape[4] = share_of(digits, n);
+    shape[5] = share_of(code, n);
+    shape[6] = questions > 0;
+    shape[7] = share_of(high, n);
+    add_words(x, shape + N_SHAPE, e->text, n);
+}
+
+/* --- training */
+
+static int by_length(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+
+    return (x > y) - (x < y);
+}
+
+static float log_length(int64_t n_tok)
+{
+    return logf(n_tok > 1 ? (float)n_tok : 1);
+}
+
+/* The classes' upper bounds: every class has equally many outputs. */
+static int class_bounds(float bounds[KV_LEARN_CLASSES], const struct kv_example *examples,
+                        int64_t n)
+{
+    float *sorted = mem_new(MEM_KV, (size_t)n, sizeof(*sorted));
+
+    if (!sorted)
+        return ERR_NOMEM;
+    for (int64_t i = 0; i < n; i++)
+        sorted[i] = log_length(examples[i].output_tok);
+    qsort(sorted, (size_t)n, sizeof(*sorted), by_length);
+    for (int k = 0; k < KV_LEARN_CLASSES; k++)
+        bounds[k] = sorted[n * (k + 1) / KV_LEARN_CLASSES - 1];
+    mem_free(sorted);
+    return OK;
+}
+
+static int train(struct kv_learned *l, struct kv_ridge *r,
+                 const struct kv_example *examples, int64_t n)
+{
+    float x[N_FEATURES], y[1 + KV_LEARN_CLASSES], bounds[KV_LEARN_CLASSES];
+
+    TRY(kv_ridge_init(r, N_FEATURES, 1 + KV_LEARN_CLASSES));
+    TRY(class_bounds(bounds, examples, n));
+    for (int64_t i = 0; i < n; i++) {
+        int k = 0;
+
+        make_features(x, &examples[i]);
+        memset(y, 0, sizeof(y));
+        y[0] = log_length(examples[i].output_tok);
+        while (k < KV_LEARN_CLASSES - 1 && y[0] > bounds[k])
+            k++;
+        y[1 + k] = 1;
+        kv_ridge_add(r, x, y);
+    }
+    TRY(kv_ridge_solve(r, LAMBDA));
+    memcpy(l->weights, r->xy, sizeof(l->weights));
+    l->longest = bounds[KV_LEARN_CLASSES - 1];
+    return OK;
+}
+
+int kv_learn(struct kv_learned **out, const struct kv_example *examples, int64_t n)
+{
+    struct kv_ridge r = {0};
+    struct kv_learned *l;
+    int rc;
+
+    *out = NULL;
+    if (n < N_EXAMPLES)
+        return err_set(ERR_ARG, "learned: %lld examples: expected at least %d",
+                       (long long)n, N_EXAMPLES);
+    l = mem_new(MEM_KV, 1, sizeof(*l));
+    if (!l)
+        return ERR_NOMEM;
+    rc = train(l, &r, examples, n);
+    kv_ridge_fini(&r);
+    if (rc == OK)
+        *out = l;
+    else
+        kv_learned_close(&l);
+    return rc;
+}
+
+void kv_learned_close(struct kv_learned **l)
+{
+    mem_free(*l);
+    *l = NULL;
+}
+
+/* --- predicting */
+
+static float dot(const float *w, const float *x)
+{
+    float sum = 0;
+
+    for (int i = 0; i < N_FEATURES; i++)
+        sum += w[i] * x[i];
+    return sum;
+}
+
+void kv_learned_predict(const struct kv_learned *l, const struct kv_example *request,
+                        struct kv_prediction *out)
+{
+    float x[N_FEATURES], p[KV_LEARN_CLASSES], sum = 0, entropy = 0, length;
+
+    make_features(x, request);
+    length = fminf(dot(l->weights[0], x), l->longest); /* no longer than was ever seen */
+    for (int k = 0; k < KV_LEARN_CLASSES; k++) {
+        p[k] = fmaxf(dot(l->weights[1 + k], x),
+                     0.01f); /* scores are probabilities, nearly */
+        sum += p[k];
+    }
+    for (int k = 0; k < KV_LEARN_CLASSES; k++)
+        entropy -= p[k] / sum * logf(p[k] / sum);
+    out->gen_tok = expf(fmaxf(length, 0));
+    out->uncertainty = fminf(entropy / logf(KV_LEARN_CLASSES), 1);
+}

@@ -1,0 +1,31 @@
+/* kv/learn.h - a length predictor that is learned from answered requests.
+ *
+ * A request is described by features of its prompt: hashed words and pairs of words, its
+ * length, signs of code, lists and questions, and the word that it begins with, which
+ * tells what is asked for. Ridge regression on them gives the logarithm of the output's
+ * length, and for each of KV_LEARN_CLASSES classes of equally many training outputs a score.
+ * The uncertainty is the entropy of the scores, 1 where all classes are equally likely.
+ * The same examples give the same predictor.   Paper: ODMA 3.2, with ridge regression in place
+ * of a small Transformer.   Threads: a predictor is immutable once trained. */
+#ifndef KV_LEARN_H
+#define KV_LEARN_H
+
+#include "kv/predict.h"
+
+#define KV_LEARN_CLASSES 8
+
+struct kv_example {
+    const char *text; /* the prompt, or its first part; not NUL-terminated */
+    size_t text_bytes;
+    int64_t prompt_tok, output_tok;
+};
+
+struct kv_learned;
+
+/* *out is the caller's; NULL on error. ERR_ARG: too few examples. */
+MUST int kv_learn(struct kv_learned **out, const struct kv_example *examples, int64_t n);
+void kv_learned_close(struct kv_learned **l);
+void kv_learned_predict(const struct kv_learned *l, const struct kv_example *request,
+                        struct kv_prediction *out);
+
+#endif

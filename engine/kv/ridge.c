@@ -1,0 +1,86 @@
+#include "kv/ridge.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+
+int kv_ridge_init(struct kv_ridge *r, int n_features, int n_targets)
+{
+    *r = (struct kv_ridge){.n_features = n_features, .n_targets = n_targets};
+    r->xx = mem_new(MEM_KV, (size_t)n_features * n_features, sizeof(*r->xx));
+    r->xy = mem_new(MEM_KV, (size_t)n_targets * n_features, sizeof(*r->xy));
+    return r->xx && r->xy ? OK : ERR_NOMEM;
+}
+
+void kv_ridge_fini(struct kv_ridge *r)
+{
+    mem_free(r->xx);
+    mem_free(r->xy);
+    *r = (struct kv_ridge){0};
+}
+
+void kv_ridge_add(struct kv_ridge *r, const float *x, const float *y)
+{
+    int d = r->n_features;
+
+    for (int i = 0; i < d; i++) {
+        if (x[i] == 0)
+            continue; /* most hashed features of a text */
+        for (int j = 0; j <= i; j++)
+            r->xx[(size_t)i * d + j] += x[i] * x[j];
+        for (int t = 0; t < r->n_targets; t++)
+            r->xy[(size_t)t * d + i] += x[i] * y[t];
+    }
+    r->n++;
+}
+
+/* Cholesky's factor, in place of the lower triangle. */
+static int factorise(float *a, int d)
+{
+    for (int i = 0; i < d; i++) {
+        float *row = a + (size_t)i * d;
+
+        for (int j = 0; j <= i; j++) {
+            const float *other = a + (size_t)j * d;
+            float sum = row[j];
+
+            for (int k = 0; k < j; k++)
+                sum -= row[k] * other[k];
+            if (i == j && !(sum > 0))
+                return err_set(
+                    ERR_ARG,
+                    "ridge: feature %d depends on those before: expected a larger "
+                    "lambda",
+                    i);
+            row[j] = i == j ? sqrtf(sum) : sum / other[j];
+        }
+    }
+    return OK;
+}
+
+/* y becomes w, where l l' w = y. */
+static void substitute(const float *l, float *y, int d)
+{
+    for (int i = 0; i < d; i++) {
+        for (int k = 0; k < i; k++)
+            y[i] -= l[(size_t)i * d + k] * y[k];
+        y[i] /= l[(size_t)i * d + i];
+    }
+    for (int i = d - 1; i >= 0; i--) {
+        for (int k = i + 1; k < d; k++)
+            y[i] -= l[(size_t)k * d + i] * y[k];
+        y[i] /= l[(size_t)i * d + i];
+    }
+}
+
+int kv_ridge_solve(struct kv_ridge *r, float lambda)
+{
+    int d = r->n_features;
+
+    for (int i = 0; i < d; i++)
+        r->xx[(size_t)i * d + i] += lambda * (float)r->n;
+    TRY(factorise(r->xx, d));
+    for (int t = 0; t < r->n_targets; t++)
+        substitute(r->xx, r->xy + (size_t)t * d, d);
+    return OK;
+}

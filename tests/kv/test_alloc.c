@@ -1,0 +1,345 @@
+/* Every allocator over random histories: blocks never overlap, are contiguous and aligned,
+ * keep their content, move only where growing says so, and all memory comes back. That each
+ * of these checks can fail is shown by allocators that break one rule each. */
+#include "tests/kv/history.h"
+
+#define N_OPS       2000
+#define N_HISTORIES 50 /* 100,000 operations per allocator */
+
+#define ARENA                                                                            \
+    .n_tok = 2048 + 37, .max_tok = 256, .align_tok = 16, .block_tok = 16,                \
+    .max_seqs = HISTORY_LIVE, .superblock_larges = 1, .n_fixed = 5
+
+extern const struct kv_alloc kv_alloc_static, kv_alloc_paged, kv_alloc_s3, kv_alloc_odma;
+
+static void over_histories(const struct history_setup *setup, bool moves, bool in_place)
+{
+    static struct history_op ops[N_OPS];
+    int64_t n_moves = 0, n_in_place = 0, n_refused = 0;
+
+    for (uint64_t i = 0; i < N_HISTORIES; i++) {
+        history_draw(ops, N_OPS, setup->arena.max_tok, test_seed() * 1000 + i);
+        history_check(setup, ops, N_OPS, test_seed());
+        n_moves += history_now.n_moves;
+        n_in_place += history_now.n_in_place;
+        n_refused += history_now.n_refused;
+    }
+    assert_true(n_refused > 1000); /* the arena was too small on purpose */
+    print_message("# %lld moved, %lld grew in place, %lld were refused\n",
+                  (long long)n_moves, (long long)n_in_place, (long long)n_refused);
+    assert_true(moves ? n_moves > 100 : n_moves == 0);
+    assert_true(in_place ? n_in_place > 100 : n_in_place == 0);
+}
+
+static void histories_of_static(void **state)
+{
+    const struct history_setup s = {.alloc = &kv_alloc_static, .arena = {ARENA}};
+
+    (void)state;
+    over_histories(&s, false, false);
+}
+
+static void histories_of_paged(void **state)
+{
+    struct history_setup s = {.alloc = &kv_alloc_paged, .arena = {ARENA}};
+
+    (void)state;
+    over_histories(&s, false, true);
+    s.arena.block_tok = 64;
+    over_histories(&s, false, true);
+}
+
+static void histories_of_s3(void **state)
+{
+    const struct history_setup s = {.alloc = &kv_alloc_s3, .arena = {ARENA}};
+
+    (void)state;
+    over_histories(&s, true, false);
+}
+
+static void histories_of_odma(void **state)
+{
+    struct history_setup s = {.alloc = &kv_alloc_odma, .arena = {ARENA}, .keep = 1};
+
+    (void)state;
+    over_histories(&s, true, true);
+    s.arena.superblock_larges = 2;
+    s.arena.align_tok = 8;
+    over_histories(&s, true, true);
+    s.arena.align_tok = 1; /* as many sizes as there can be */
+    s.arena.n_tok = HISTORY_ARENA;
+    over_histories(&s, true, true);
+}
+
+/* --- allocators that break one rule each */
+
+enum sabotage {
+    SHIFTED,    /* a block begins where another ends too late */
+    MISALIGNED, /* begins at no multiple of the alignment */
+    PROMISED,   /* says that it holds more than it does */
+    SMALL,      /* does not hold the next token */
+    LOST,       /* is never released */
+    TOO_EARLY,  /* the block that a sequence leaves is released before its copy */
+    SHORT_COPY, /* a token less is to be copied */
+    REFUSED,    /* says that memory is short */
+    GREEDY,     /* grows a refused sequence all the same */
+    SLOW,       /* looks at everything */
+    N_SABOTAGES
+};
+static const char *const found_as[] = {
+    "two blocks overlap",
+    "a block is not aligned",
+    "the reserved tokens are not those of the live blocks",
+    "there is no space for the next token",
+    "memory is lost",
+    "the reserved tokens are not those of the live blocks",
+    "a move does not name what to copy",
+    "after all were released, fewer large blocks fit than before",
+    "a refused sequence has changed",
+    "an operation takes more than constant time",
+};
+static enum sabotage sabotage;
+static int64_t slow_visits;
+
+static int broken_open(void **state, const struct kv_arena *a)
+{
+    slow_visits = 0;
+    return kv_alloc_odma.open(state, a);
+}
+
+static int broken_reserve(void *state, const struct kv_need *need, struct kv_extent *out)
+{
+    int rc = kv_alloc_odma.reserve(state, need, out);
+
+    slow_visits += sabotage == SLOW ? 1000 : 0;
+    if (rc != OK)
+        return rc;
+    if (sabotage == SHIFTED && out->first_tok > 0)
+        out->first_tok -= 16;
+    if (sabotage == MISALIGNED)
+        out->first_tok += 1;
+    if (sabotage == PROMISED)
+        out->cap_tok += 16;
+    if (sabotage == SMALL)
+        out->cap_tok = need->prompt_tok / 16 * 16;
+    if (sabotage == REFUSED) {
+        kv_alloc_odma.release(state, out->id);
+        return err_set(ERR_NOMEM, "no");
+    }
+    return OK;
+}
+
+static int broken_grow(void *state, struct kv_extent *e, int64_t used_tok,
+                       int64_t want_tok, struct kv_move *m)
+{
+    int rc = kv_alloc_odma.grow(state, e, used_tok, want_tok, m);
+
+    if (rc == OK && m->old_id >= 0 && sabotage == TOO_EARLY)
+        kv_alloc_odma.release(state, m->old_id);
+    if (rc == OK && m->old_id >= 0 && sabotage == SHORT_COPY)
+        m->n_tok--;
+    if (rc != OK && sabotage == GREEDY)
+        e->cap_tok += 16;
+    return rc;
+}
+
+static void broken_moved(void *state, int64_t id)
+{
+    if (sabotage != TOO_EARLY)
+        kv_alloc_odma.moved(state, id);
+}
+
+static void broken_release(void *state, int64_t id)
+{
+    if (sabotage != LOST)
+        kv_alloc_odma.release(state, id);
+}
+
+static void broken_stat(const void *state, struct kv_alloc_stat *out)
+{
+    kv_alloc_odma.stat(state, out);
+    out->n_visited += slow_visits;
+}
+
+static void every_rule_can_be_broken(void **state)
+{
+    static struct history_op ops[N_OPS];
+    struct kv_alloc broken = kv_alloc_odma;
+    const struct history_setup s = {.alloc = &broken, .arena = {ARENA}, .keep = 1};
+
+    (void)state;
+    broken.open = broken_open;
+    broken.reserve = broken_reserve;
+    broken.grow = broken_grow;
+    broken.moved = broken_moved;
+    broken.release = broken_release;
+    broken.stat = broken_stat;
+    for (sabotage = 0; sabotage < N_SABOTAGES; sabotage++) {
+        const char *rule;
+        int n, at;
+
+        history_draw(ops, N_OPS, s.arena.max_tok, test_seed());
+        assert_non_null(history_run(&s, ops, N_OPS, &at));
+        n = history_shrink(&s, ops, N_OPS);
+        rule = history_run(&s, ops, n, &at);
+        assert_non_null(rule);
+        if (strcmp(rule, found_as[sabotage]) != 0 || n > 40)
+            fail_msg("sabotage %d: \"%s\" after %d operations", sabotage, rule, n);
+    }
+}
+
+/* --- single rules */
+
+static void limits_are_named(void **s)
+{
+    const struct kv_arena good = {ARENA};
+    struct kv_arena a = good;
+    void *state;
+
+    (void)s;
+    a.max_tok = 250;
+    assert_err(kv_alloc_open(&kv_alloc_odma, &state, &a), ERR_ARG, "250");
+    a = good, a.n_tok = 255;
+    assert_err(kv_alloc_open(&kv_alloc_static, &state, &a), ERR_NOMEM,
+               "no sequence of 256");
+    a = good, a.superblock_larges = 0;
+    assert_err(kv_alloc_open(&kv_alloc_odma, &state, &a), ERR_ARG, "expected 1 to 256");
+    a = good, a.superblock_larges = 100;
+    assert_err(kv_alloc_open(&kv_alloc_s3, &state, &a), ERR_NOMEM, "0 superblocks");
+    a = good, a.n_fixed = 0;
+    assert_err(kv_alloc_open(&kv_alloc_s3, &state, &a), ERR_ARG, "0 fixed buckets");
+    a = good, a.block_tok = 8;
+    assert_err(kv_alloc_open(&kv_alloc_paged, &state, &a), ERR_ARG, "expected 16 to 512");
+    a = good, a.max_seqs = 0;
+    assert_err(kv_alloc_open(&kv_alloc_paged, &state, &a), ERR_ARG, "0 sequences");
+    assert_null(state);
+}
+
+/* A refusal names what is short. */
+static void refusals_give_the_reason(void **s)
+{
+    static const struct {
+        const struct kv_alloc *alloc;
+        const char *why;
+    } all[] = {
+        {&kv_alloc_static, "all 8 are in use"},
+        {&kv_alloc_paged, "2 of 130 blocks of 16 tokens are free, 16 are needed"},
+        {&kv_alloc_s3, "0 of 8 superblocks are empty"},
+        {&kv_alloc_odma, "2048 of 2048 tokens are reserved"},
+    };
+    const struct kv_need large = {.prompt_tok = 255, .gen_tok = 1, .large = true},
+                         too_long = {.prompt_tok = 256, .gen_tok = 1},
+                         none = {.prompt_tok = 0};
+    const struct kv_arena a = {ARENA};
+    struct kv_extent e;
+    void *state;
+
+    (void)s;
+    for (int i = 0; i < 4; i++) {
+        assert_ok(kv_alloc_open(all[i].alloc, &state, &a));
+        for (int k = 0; k < 8; k++)
+            assert_ok(all[i].alloc->reserve(state, &large, &e));
+        assert_err(all[i].alloc->reserve(state, &large, &e), ERR_NOMEM, all[i].why);
+        assert_err(all[i].alloc->reserve(state, &too_long, &e), ERR_LIMIT,
+                   "257 tokens, the longest is 256");
+        assert_err(all[i].alloc->reserve(state, &none, &e), ERR_ARG, "0 tokens");
+        all[i].alloc->close(state);
+    }
+}
+
+/* Without bounds every sequence gets a large block, as with static: the same places, whatever
+ * is predicted. */
+static void no_buckets_are_static(void **s)
+{
+    const struct kv_arena a = {ARENA};
+    void *fixed, *dynamic;
+    struct kv_extent e[2];
+
+    (void)s;
+    assert_ok(kv_alloc_open(&kv_alloc_static, &fixed, &a));
+    assert_ok(kv_alloc_open(&kv_alloc_odma, &dynamic, &a));
+    for (int i = 0; i < 9; i++) {
+        struct kv_need need = {.prompt_tok = 10 + i, .gen_tok = 1 + 20 * i};
+        int rc = kv_alloc_static.reserve(fixed, &need, &e[0]);
+
+        assert_int_equal(rc, kv_alloc_odma.reserve(dynamic, &need, &e[1]));
+        assert_int_equal(rc, i < 8 ? OK : ERR_NOMEM);
+        assert_int_equal(e[0].first_tok, e[1].first_tok);
+        assert_int_equal(e[0].cap_tok, e[1].cap_tok);
+    }
+    kv_alloc_static.close(fixed);
+    kv_alloc_odma.close(dynamic);
+}
+
+/* One of two superblocks is divided for short sequences; the other one is kept for them until
+ * one outgrows its block. It then gets a large block, and its own is free after the copy. */
+static void a_large_block_is_kept(void **s)
+{
+    const struct kv_bounds bounds = {
+        .n = 1, .of_total = true, .align_tok = 16, .tok = {128}};
+    struct kv_arena a = {ARENA};
+    const struct kv_need need = {.prompt_tok = 100, .gen_tok = 20};
+    struct kv_extent e[3];
+    struct kv_move m = {.old_id = -1};
+    void *state;
+
+    (void)s;
+    a.n_tok = 512;
+    a.bounds = &bounds;
+    assert_ok(kv_alloc_open(&kv_alloc_odma, &state, &a));
+    assert_ok(kv_alloc_odma.reserve(state, &need, &e[0]));
+    assert_ok(kv_alloc_odma.reserve(state, &need, &e[1]));
+    assert_int_equal(e[1].first_tok, 128);
+    assert_err(kv_alloc_odma.reserve(state, &need, &e[2]), ERR_NOMEM,
+               "1 of 2 superblocks are empty, and the large blocks kept");
+    assert_ok(kv_alloc_odma.grow(state, &e[0], 128, 129, &m));
+    assert_true(m.from_tok == 0 && m.to_tok == 256 && m.n_tok == 128);
+    assert_int_equal(e[0].cap_tok, 256);
+    assert_err(kv_alloc_odma.reserve(state, &need, &e[2]), ERR_NOMEM, "512 of 512");
+    kv_alloc_moved(&kv_alloc_odma, state, &m);
+    /* The space to the left of the second is free, but it would have to be to the right. */
+    assert_err(kv_alloc_odma.grow(state, &e[1], 128, 129, &m), ERR_NOMEM, "256 tokens");
+    kv_alloc_odma.release(state, e[1].id);
+    assert_err(kv_alloc_odma.reserve(state, &need, &e[1]), ERR_NOMEM, "1 of 2");
+    kv_alloc_odma.release(state, e[0].id);
+    assert_ok(kv_alloc_odma.reserve(state, &need, &e[1]));
+    kv_alloc_odma.close(state);
+}
+
+static void failed_allocations_leave_nothing(void **s)
+{
+    const struct kv_arena a = {ARENA};
+    void *state;
+
+    (void)s;
+    for (int i = 0; kv_allocs[i]; i++) {
+        int rc = ERR_NOMEM;
+
+        for (long n = 0; rc != OK; n++) {
+            mem_fail_after(n, 1);
+            rc = kv_alloc_open(kv_allocs[i], &state, &a);
+            mem_fail_after(-1, 0);
+            assert_true(rc == OK || (rc == ERR_NOMEM && !state));
+        }
+        kv_allocs[i]->close(state);
+        assert_int_equal(mem_used_bytes(MEM_KV), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(histories_of_static),
+        cmocka_unit_test(histories_of_paged),
+        cmocka_unit_test(histories_of_s3),
+        cmocka_unit_test(histories_of_odma),
+        cmocka_unit_test(every_rule_can_be_broken),
+        cmocka_unit_test(limits_are_named),
+        cmocka_unit_test(refusals_give_the_reason),
+        cmocka_unit_test(no_buckets_are_static),
+        cmocka_unit_test(a_large_block_is_kept),
+        cmocka_unit_test(failed_allocations_leave_nothing),
+    };
+
+    return cmocka_run_group_tests_name("kv/alloc", tests, NULL, NULL);
+}

@@ -1,0 +1,289 @@
+/* Bounds of buckets equal sorted quantiles of the window, follow a change of the lengths,
+ * and choose the smallest bucket; requests are admitted and preempted by rule, and devices
+ * share bounds. */
+#include <math.h>
+
+#include "base/stats.h"
+#include "kv/admit.h"
+#include "kv/buckets.h"
+#include "kv/cluster.h"
+#include "tests/support/test.h"
+
+#define N_MAX 3000
+
+static int by_size(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The bounds as they are defined, from all lengths ever added: the latest of them, sorted. */
+static int expected_bounds(const struct kv_bucket_opts *o, const int64_t *len, int n,
+                           int64_t *out)
+{
+    int64_t sorted[N_MAX], m = n < o->window ? n : o->window;
+    int n_out = 0;
+
+    memcpy(sorted, len + n - m, (size_t)m * sizeof(*sorted));
+    qsort(sorted, (size_t)m, sizeof(*sorted), by_size);
+    for (int i = 0; i < o->n; i++) {
+        int64_t k = 0, bound;
+
+        /* the smallest x with F(x) >= p */
+        while ((double)(k + 1) < o->p[i] * (double)m * (1 - 1e-14))
+            k++;
+        bound = (sorted[k] + o->align_tok - 1) / o->align_tok * o->align_tok;
+        bound = bound < o->max_tok ? bound : o->max_tok;
+        if (n_out == 0 || bound > out[n_out - 1])
+            out[n_out++] = bound;
+    }
+    return n_out;
+}
+
+static struct kv_bucket_opts random_opts(struct rng *r)
+{
+    struct kv_bucket_opts o = {.max_tok = 1 + (int64_t)rng_below(r, 3000),
+                               .align_tok = 1 + (int64_t)rng_below(r, 64),
+                               .window = 1 + (int64_t)rng_below(r, 1000),
+                               .every = 1 + (int64_t)rng_below(r, 300),
+                               .of_total = rng_below(r, 2)};
+
+    for (double p = 0; o.n < KV_BUCKETS_MAX; o.n++) {
+        p += (double)(1 + rng_below(r, 30)) / 100; /* such as 0.07, times 100 */
+        if (p > 1)
+            break;
+        o.p[o.n] = p;
+    }
+    return o;
+}
+
+static void bounds_are_quantiles(void **state)
+{
+    static int64_t len[N_MAX];
+    struct rng r;
+
+    (void)state;
+    rng_init(&r, test_seed(), "buckets");
+    for (int round = 0; round < 200; round++) {
+        struct kv_bucket_opts o = random_opts(&r);
+        const struct kv_bounds *b;
+        struct kv_buckets *m;
+        int64_t epoch = 0;
+
+        assert_ok(kv_buckets_open(&m, &o));
+        b = kv_buckets_bounds(m);
+        kv_buckets_learn(m); /* nothing to learn from */
+        assert_true(b->n == 0 && b->epoch == 0);
+        for (int n = 0; n < N_MAX; n++) {
+            int64_t prompt = (int64_t)rng_below(&r, 100), want[KV_BUCKETS_MAX];
+            int64_t output = 1 + (int64_t)(exp(rng_normal(&r)) * (double)o.max_tok / 5);
+            int n_want;
+
+            output = output < o.max_tok ? output : o.max_tok;
+            len[n] = output + (o.of_total ? prompt : 0);
+            kv_buckets_add(m, prompt, output);
+            if (!kv_buckets_due(m))
+                continue;
+            assert_int_equal(b->epoch, epoch); /* nothing changes before */
+            kv_buckets_learn(m);
+            assert_false(kv_buckets_due(m));
+            assert_int_equal(b->epoch, ++epoch);
+            n_want = expected_bounds(&o, len, n + 1, want);
+            if (b->n != n_want || memcmp(b->tok, want, sizeof(*want) * (size_t)n_want))
+                fail_msg("TEST_SEED=%llu round %d, %d lengths: other bounds",
+                         (unsigned long long)test_seed(), round, n + 1);
+            for (int i = 0; i < b->n; i++)
+                assert_true(b->tok[i] <= o.max_tok &&
+                            (i == 0 || b->tok[i] > b->tok[i - 1]));
+        }
+        assert_int_equal(epoch, N_MAX / o.every);
+        kv_buckets_close(&m);
+        assert_null(m);
+    }
+}
+
+/* The quantile of the project's statistics. */
+static void quantiles_are_those_of_stats(void **state)
+{
+    struct kv_bucket_opts o = {
+        .max_tok = 10000, .align_tok = 1, .window = 100, .every = 1, .n = 1, .p = {0.07}};
+    struct kv_buckets *m;
+    double x[100];
+
+    (void)state;
+    assert_ok(kv_buckets_open(&m, &o));
+    for (int i = 0; i < 100; i++) {
+        x[i] = 1 + i * 37 % 100;
+        kv_buckets_add(m, 5, (int64_t)x[i]);
+    }
+    kv_buckets_learn(m);
+    assert_int_equal(kv_buckets_bounds(m)->tok[0], 7);
+    assert_true(stats_percentile(x, 100, 0.07) == 7);
+    kv_buckets_close(&m);
+}
+
+static void the_smallest_bucket_is_chosen(void **state)
+{
+    struct kv_bounds b = {.n = 3, .align_tok = 16, .tok = {64, 128, 512}};
+    struct kv_need need = {.prompt_tok = 100, .gen_tok = 64};
+
+    (void)state;
+    assert_int_equal(kv_bounds_bucket(&b, &need), 0);
+    assert_int_equal(kv_bounds_size(&b, &need, 1024), 176); /* 100 + 64, aligned */
+    assert_int_equal(kv_bounds_size(&b, &need, 150), 150);
+    b.of_total = true;
+    assert_int_equal(kv_bounds_bucket(&b, &need), 2);
+    assert_int_equal(kv_bounds_size(&b, &need, 1024), 512);
+    need.prompt_tok = 64;
+    assert_int_equal(kv_bounds_bucket(&b, &need), 1);
+    need.large = true;
+    assert_int_equal(kv_bounds_bucket(&b, &need), 3);
+    assert_int_equal(kv_bounds_size(&b, &need, 1024), 1024);
+    need.large = false;
+    need.gen_tok = 449;
+    assert_int_equal(kv_bounds_bucket(&b, &need), 3);
+}
+
+static void options_are_checked(void **state)
+{
+    const struct kv_bucket_opts good = {.max_tok = 100,
+                                        .align_tok = 16,
+                                        .window = 10,
+                                        .every = 5,
+                                        .n = 2,
+                                        .p = {0.5, 0.9}};
+    struct kv_bucket_opts o = good;
+    struct kv_buckets *m;
+    int rc = ERR_NOMEM;
+
+    (void)state;
+    o.window = 0;
+    assert_err(kv_buckets_open(&m, &o), ERR_ARG, "window 0");
+    o = good, o.n = KV_BUCKETS_MAX + 1;
+    assert_err(kv_buckets_open(&m, &o), ERR_ARG, "17 quantiles");
+    o = good, o.p[1] = 0.5;
+    assert_err(kv_buckets_open(&m, &o), ERR_ARG, "quantile 2 is 0.5");
+    o = good, o.p[1] = 1.01;
+    assert_err(kv_buckets_open(&m, &o), ERR_ARG, "quantile 2");
+    assert_null(m);
+    for (long n = 0; rc != OK; n++) {
+        mem_fail_after(n, 1);
+        rc = kv_buckets_open(&m, &good);
+        mem_fail_after(-1, 0);
+        assert_true(rc == OK || (rc == ERR_NOMEM && !m));
+    }
+    kv_buckets_close(&m);
+    kv_buckets_close(&m);
+    assert_int_equal(mem_used_bytes(MEM_KV), 0);
+}
+
+/* --- admission and preemption */
+
+static void batches_are_of_one_bucket(void **state)
+{
+    const struct kv_waiting w[] = {
+        {.tag = 2, .age = 9}, {.tag = 0, .age = 5}, {.tag = 1}};
+
+    (void)state;
+    assert_int_equal(kv_admit_next(w, 3, 1, 0, 100), 2);
+    assert_int_equal(kv_admit_next(w, 3, 7, 0, 100), 0);
+    assert_int_equal(kv_admit_next(w, 3, 7, 1 << 2, 100), 1);
+    assert_int_equal(kv_admit_next(w, 3, 1, 1 << 2 | 1 << 1, 100), 1);
+    assert_int_equal(kv_admit_next(w, 3, 1, 7, 100), -1);
+    assert_int_equal(kv_admit_next(w, 3, 1, 0, 8), 0);       /* it has waited too long */
+    assert_int_equal(kv_admit_next(w, 3, 1, 1 << 2, 8), -1); /* and nobody passes it */
+    assert_int_equal(kv_admit_next(NULL, 0, 1, 0, 8), -1);
+}
+
+/* However many requests of the preferred bucket come, each is admitted within max_age steps
+ * and one for every older one. */
+static void nobody_starves(void **state)
+{
+    struct kv_waiting w[64];
+    int64_t waited_most = 0;
+    int n = 0;
+    struct rng r;
+
+    (void)state;
+    rng_init(&r, test_seed(), "starve");
+    for (int step = 0; step < 20000; step++) {
+        int i;
+
+        if (n < 64) /* one in ten is of another bucket than the batch */
+            w[n++] = (struct kv_waiting){.tag = rng_below(&r, 10) == 0};
+        i = kv_admit_next(w, n, 0, 0, 50);
+        assert_true(i >= 0 && i < n);
+        waited_most = w[i].age > waited_most ? w[i].age : waited_most;
+        memmove(&w[i], &w[i + 1], (size_t)(--n - i) * sizeof(*w));
+        if (step % 10 == 0 && n < 64)
+            w[n++] = (struct kv_waiting){.tag = 0}; /* more come than are admitted */
+        for (int k = 0; k < n; k++)
+            w[k].age++;
+    }
+    assert_true(waited_most > 50 && waited_most <= 50 + 64);
+}
+
+static void the_youngest_is_preempted(void **state)
+{
+    struct kv_running r[4] = {{0}};
+
+    (void)state;
+    assert_int_equal(kv_preempt_next(r, 4, 3), -1);
+    assert_int_equal(kv_preempt_next(r, 0, 3), -1);
+    r[1].n_waited = 3;
+    assert_int_equal(kv_preempt_next(r, 4, 3), -1);
+    r[1].n_waited = 4;
+    assert_int_equal(kv_preempt_next(r, 4, 3), 3);
+    for (int i = 0; i < 4; i++)
+        r[i].n_waited = 1;
+    assert_int_equal(kv_preempt_next(r, 4, 3), 3); /* all wait for one another */
+    r[0].n_waited = 0;
+    assert_int_equal(kv_preempt_next(r, 4, 3), -1);
+}
+
+/* --- devices */
+
+static void devices_share_bounds(void **state)
+{
+    const struct kv_bounds learned = {
+        .epoch = 7, .n = 3, .of_total = true, .align_tok = 16, .tok = {64, 512, 4096}};
+    const struct kv_device d[] = {
+        {.arena_tok = 8192, .reserved_tok = 8000, .load = 0, .capacity = 10},
+        {.arena_tok = 2048, .reserved_tok = 1024, .load = 2, .capacity = 10},
+        {.arena_tok = 8192, .reserved_tok = 1024, .load = 4, .capacity = 10},
+    };
+    struct kv_bounds b;
+
+    (void)state;
+    assert_int_equal(kv_cluster_budget(d, 3), 2048);
+    assert_int_equal(kv_cluster_budget(d, 0), 0);
+    kv_cluster_bounds(&b, &learned, d, 3);
+    assert_true(b.epoch == 7 && b.n == 2 && b.tok[1] == 512 && b.of_total);
+    kv_cluster_bounds(&b, &learned, d, 1);
+    assert_memory_equal(&b, &learned, sizeof(b));
+    /* shares of memory: 1.04, 0.75, 0.19; of compute: 0.1, 0.3, 0.5 */
+    assert_int_equal(kv_cluster_choose(d, 3, 512, 1), 2);
+    /* 0.98, 0.53, 0.13; 0.1, 0.3, 0.5 */
+    assert_int_equal(kv_cluster_choose(d, 3, 64, 1), 2);
+    /* compute decides: 0.98, 0.6, 0.9 */
+    assert_int_equal(kv_cluster_choose(d, 3, 64, 4), 1);
+    assert_int_equal(kv_cluster_choose(d, 1, 512, 1), -1);
+    assert_int_equal(kv_cluster_choose(d, 0, 1, 1), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_are_quantiles),
+        cmocka_unit_test(quantiles_are_those_of_stats),
+        cmocka_unit_test(the_smallest_bucket_is_chosen),
+        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(batches_are_of_one_bucket),
+        cmocka_unit_test(nobody_starves),
+        cmocka_unit_test(the_youngest_is_preempted),
+        cmocka_unit_test(devices_share_bounds),
+    };
+
+    return cmocka_run_group_tests_name("kv/buckets", tests, NULL, NULL);
+}
