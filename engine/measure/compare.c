@@ -132,26 +132,40 @@ static double limit(const struct measure *m, int i)
     return n < UNDISTURBED_MIN ? INFINITY : most;
 }
 
-/* The q-quantile of i's times, or with `under` >= 0 of those times over that one's. */
-static void estimate(const struct measure *m, int i, int under, double q,
-                     struct measure_report *out)
+/* Sorts i's times, or with `under` >= 0 those times over that one's, into m->sorted, except
+ * disturbed rounds in which either took longer than its limit. Returns how many. */
+static int collect(const struct measure *m, int i, int under, double most,
+                   double most_below, int *n_disturbed)
 {
     size_t at = (size_t)i * (size_t)m->rounds_max;
     size_t below = (size_t)(under < 0 ? i : under) * (size_t)m->rounds_max;
-    double most = limit(m, i), most_below = under < 0 ? most : limit(m, under);
     int n = 0;
 
-    out->n_disturbed = 0;
+    *n_disturbed = 0;
     for (int r = 0; r < m->n_rounds; r++, at++, below++) {
         double x = m->seconds[at], y = m->seconds[below];
         bool disturbed = m->disturbed[at] || m->disturbed[below];
 
         if (isnan(x) || isnan(y))
             continue;
-        out->n_disturbed += disturbed;
+        *n_disturbed += disturbed;
         if (!disturbed || (x <= most && y <= most_below))
             insert(m->sorted, n++, under < 0 ? x : x / y);
     }
+    return n;
+}
+
+/* The q-quantile of i's times, or with `under` >= 0 of those times over that one's. A ratio
+ * needs both of a round: where each round was disturbed for one of the two, all rounds have
+ * to do. */
+static void estimate(const struct measure *m, int i, int under, double q,
+                     struct measure_report *out)
+{
+    double most = limit(m, i), most_below = under < 0 ? most : limit(m, under);
+    int n = collect(m, i, under, most, most_below, &out->n_disturbed);
+
+    if (n < UNDISTURBED_MIN)
+        n = collect(m, i, under, INFINITY, INFINITY, &out->n_disturbed);
     if (m->state[i] == FAILED || (under >= 0 && m->state[under] == FAILED))
         n = 0;
     quantile(m->sorted, n, q, out);

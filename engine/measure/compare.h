@@ -67,7 +67,7 @@ struct measure_report {
     double lo, hi;   /* its 95 % interval; less sure below 6 trials */
     double best;     /* the smallest */
     int n;           /* trials that count: not those that were disturbed and slower than
-                           all undisturbed ones, where 3 of these exist */
+                           all undisturbed ones, where 3 trials are left then */
     int n_disturbed; /* trials that were disturbed, counted or not */
 };
 

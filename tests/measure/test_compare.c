@@ -14,12 +14,12 @@ struct machine {
     double noise;       /* up to so much is added, as a fraction */
     double swing;      /* odd alternatives are slower by it in odd rounds, even in even */
     double burst_frac; /* of the trials take ten times as long */
-    bool tell;         /* ... and are reported as disturbed */
-    bool mark_odd;     /* every other trial is reported as disturbed */
-    int fails_after;   /* trials; alternative 0 cannot run then. 0: never */
-    int error_at;      /* this trial is an error. 0: none */
-    double slow_down;  /* a drift by itself */
-    bool by_clock;     /* seconds are left to the clock */
+    bool tell;       /* ... and are reported as disturbed, as are those slow by `swing` */
+    bool mark_odd;   /* every other trial is reported as disturbed */
+    int fails_after; /* trials; alternative 0 cannot run then. 0: never */
+    int error_at;    /* this trial is an error. 0: none */
+    double slow_down; /* a drift by itself */
+    bool by_clock;    /* seconds are left to the clock */
     double now_s;
     int n_trials, n_of[N_MAX];
     struct rng rng;
@@ -34,6 +34,7 @@ static int run(void *arg, int i, struct measure_trial *t)
 {
     struct machine *x = arg;
     double s = x->base[i];
+    bool slow;
 
     assert_true(t->seconds == -1 && !t->disturbed);
     x->n_trials++;
@@ -43,11 +44,13 @@ static int run(void *arg, int i, struct measure_trial *t)
     if (i == 0 && x->fails_after && x->n_of[0] > x->fails_after)
         s = NAN;
     x->slow_down += x->drift;
+    slow = x->swing > 0 && (x->n_of[i] + i) % 2;
     s *= (1 + x->slow_down) * (1 + x->noise * rng_f64(&x->rng)) *
-         (1 + x->swing * ((x->n_of[i] + i) % 2));
+         (slow ? 1 + x->swing : 1);
+    t->disturbed = x->tell && slow;
     if (rng_f64(&x->rng) < x->burst_frac) {
         s *= 10;
-        t->disturbed = x->tell;
+        t->disturbed |= x->tell;
     }
     t->disturbed |= x->mark_odd && x->n_trials % 2;
     x->now_s += isnan(s) ? 0 : s;
@@ -138,6 +141,23 @@ static void bursts(void **state)
                          : r.n_disturbed == 0 && r.n == ROUNDS_MAX);
         measure_close(&m);
     }
+}
+
+/* Each round is disturbed for one of two, half of the rounds for each. */
+static void no_round_undisturbed(void **state)
+{
+    struct machine x = {.base = {1e-3, 2e-3}, .swing = 1, .tell = true};
+    struct measure *m = compare(&x, 2, (struct measure_opts){MEASURE_EXACTLY(8)});
+    struct measure_report r;
+
+    (void)state;
+    measure_report(m, 1, &r);
+    near(r.estimate, 2e-3);
+    assert_true(r.n == 4 && r.n_disturbed == 4);
+    measure_ratio(m, 1, 0, &r); /* 2 / 2 and 4 / 1 in turn */
+    near(r.estimate, 2.5);
+    assert_true(r.n == 8 && r.n_disturbed == 8);
+    measure_close(&m);
 }
 
 /* Where nothing is undisturbed, what was disturbed has to do. */
@@ -408,13 +428,21 @@ static void real(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(estimator),  cmocka_unit_test(drift),
-        cmocka_unit_test(bursts),     cmocka_unit_test(all_disturbed),
-        cmocka_unit_test(harmless),   cmocka_unit_test(ties),
-        cmocka_unit_test(small_gain), cmocka_unit_test(script),
-        cmocka_unit_test(stops),      cmocka_unit_test(slower_leaves),
-        cmocka_unit_test(failing),    cmocka_unit_test(clock_and_order),
-        cmocka_unit_test(no_memory),  cmocka_unit_test(real),
+        cmocka_unit_test(estimator),
+        cmocka_unit_test(drift),
+        cmocka_unit_test(bursts),
+        cmocka_unit_test(all_disturbed),
+        cmocka_unit_test(no_round_undisturbed),
+        cmocka_unit_test(harmless),
+        cmocka_unit_test(ties),
+        cmocka_unit_test(small_gain),
+        cmocka_unit_test(script),
+        cmocka_unit_test(stops),
+        cmocka_unit_test(slower_leaves),
+        cmocka_unit_test(failing),
+        cmocka_unit_test(clock_and_order),
+        cmocka_unit_test(no_memory),
+        cmocka_unit_test(real),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
