@@ -55,7 +55,7 @@ def rows(*counts):
                  for r, n in enumerate(counts) for i in range(n)]
 
 
-def panels(n, columns=None, **unused):
+def panels(n, columns=None):
     """A figure of n axes, in rows of `columns`; those of the last row share its width."""
     columns = columns or {1: 1, 2: 2, 4: 2}.get(n, 3)
     return rows(*[min(columns, n - i) for i in range(0, n, columns)])
@@ -73,7 +73,7 @@ def save(fig, result, stem, title):
     plt.close(fig)
 
 
-def legend_below(ax, **unused):
+def legend_below(ax):
     """The legend below the axis, where no data can be; bounds last."""
     handles, labels = ax.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda i: "bound" in labels[i])
