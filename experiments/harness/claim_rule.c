@@ -86,18 +86,33 @@ void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
             fn(ctx, o.name);
 }
 
+/* A value and its interval, which without one is the value alone. */
+struct range {
+    double at, lo, hi;
+};
+
+static struct range scaled(double factor, const json_t *headline)
+{
+    const json_t *lo = json_object_get(headline, "lo"),
+                 *hi = json_object_get(headline, "hi");
+    double at = factor * json_number_value(json_object_get(headline, "value"));
+    double a = json_is_number(lo) ? factor * json_number_value(lo) : at;
+    double b = json_is_number(hi) ? factor * json_number_value(hi) : at;
+
+    return (struct range){at, fmin(fmin(a, b), at), fmax(fmax(a, b), at)};
+}
+
 static enum claim_truth value_of(const struct operand *o, const json_t *headline,
-                                 double *out, struct text *found)
+                                 struct range *out, struct text *found)
 {
     const json_t *h = json_object_get(headline, o->name);
-    const json_t *value = json_object_get(h, "value");
     const char *why = json_string_value(json_object_get(h, "why"));
 
-    *out = o->factor;
+    *out = (struct range){o->factor, o->factor, o->factor};
     if (!o->name[0])
         return CLAIM_HOLDS;
-    if (h && json_is_number(value)) {
-        *out = o->factor * json_number_value(value);
+    if (json_is_number(json_object_get(h, "value"))) {
+        *out = scaled(o->factor, h);
         return CLAIM_HOLDS;
     }
     found->n = 0;
@@ -108,10 +123,8 @@ static enum claim_truth value_of(const struct operand *o, const json_t *headline
     return h ? CLAIM_UNKNOWN : CLAIM_ABSENT;
 }
 
-static bool compare(double a, int relation, double b, double tolerance)
+static bool compare(double a, int relation, double b, double slack)
 {
-    const double slack = tolerance * fabs(b);
-
     switch (relation) {
     case 0:
         return a < b + slack;
@@ -126,14 +139,37 @@ static bool compare(double a, int relation, double b, double tolerance)
     }
 }
 
-static void put_operand(struct text *t, const struct operand *o, double value)
+/* Order holds or fails where it does so for all values within the intervals. Equality is
+ * that of the values; it fails only where the intervals are apart. */
+static enum claim_truth judge(struct range a, int relation, struct range b,
+                              double tolerance)
 {
-    if (o->name[0] && o->factor != 1)
-        text_printf(t, "%g*%s (%.6g)", o->factor, o->name, value);
-    else if (o->name[0])
-        text_printf(t, "%s (%.6g)", o->name, value);
-    else
-        text_printf(t, "%g", value);
+    const double slack = tolerance * fabs(b.at);
+    const bool less = relation < 2, equal = relation == 4;
+    bool some, all;
+
+    if (equal) {
+        all = compare(a.at, relation, b.at, slack);
+        some = all || (a.lo <= b.hi + slack && b.lo <= a.hi + slack);
+    } else {
+        all = compare(less ? a.hi : a.lo, relation, less ? b.lo : b.hi, slack);
+        some = compare(less ? a.lo : a.hi, relation, less ? b.hi : b.lo, slack);
+    }
+    return all ? CLAIM_HOLDS : some ? CLAIM_UNSURE : CLAIM_FAILS;
+}
+
+static void put_operand(struct text *t, const struct operand *o, struct range x)
+{
+    if (!o->name[0]) {
+        text_printf(t, "%g", x.at);
+        return;
+    }
+    if (o->factor != 1)
+        text_printf(t, "%g*", o->factor);
+    text_printf(t, "%s (%.6g", o->name, x.at);
+    if (x.lo < x.hi)
+        text_printf(t, ", %.4g to %.4g", x.lo, x.hi);
+    text_puts(t, ")");
 }
 
 enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,
@@ -143,7 +179,7 @@ enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,
     char word[WORD_MAX];
     struct operand o;
     int relation = -1; /* between `left` and the operand that comes */
-    double left = NAN, x;
+    struct range left = {NAN, NAN, NAN}, x;
 
     for (const char *p = rule; next_word(&p, word);) {
         if (strcmp(word, "and") == 0) {
@@ -157,9 +193,10 @@ enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,
             if (known != CLAIM_HOLDS)
                 return known;
             put_operand(found, &o, x);
-            if (relation >= 0 && !compare(left, relation, x, tolerance)) {
-                text_puts(found, " [fails]");
-                truth = CLAIM_FAILS;
+            known = relation < 0 ? CLAIM_HOLDS : judge(left, relation, x, tolerance);
+            if (known != CLAIM_HOLDS) {
+                text_puts(found, known == CLAIM_FAILS ? " [fails]" : " [undecided]");
+                truth = truth == CLAIM_FAILS ? truth : known;
             }
             left = x;
         }

@@ -17,6 +17,7 @@
 enum claim_truth {
     CLAIM_HOLDS,
     CLAIM_FAILS,
+    CLAIM_UNSURE,  /* within the intervals of its numbers it may hold or fail */
     CLAIM_UNKNOWN, /* a number is missing in the record, which says why */
     CLAIM_ABSENT,  /* the record has no headline of that name: it is of another job */
 };
@@ -29,9 +30,10 @@ void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
                       void *ctx);
 
 /* Does a sound rule hold?
- *   headline   {name: {"value": number or null, "why"}} of a record
+ *   headline   {name: {"value": number or null, "why", "lo", "hi"}} of a record; lo and hi,
+ *              where present, are the value's interval
  *   tolerance  a comparison may be missed by this share of its right side
- *   found      gets every comparison with its numbers; what fails is marked. For
+ *   found      gets every comparison with its numbers; what fails or is undecided is marked. For
  *              CLAIM_UNKNOWN and CLAIM_ABSENT it gets the reason. */
 enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,
                                   double tolerance, struct text *found);

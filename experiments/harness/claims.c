@@ -19,9 +19,9 @@ static const char *const keys[] = {"name",       "paper", "section",   "figure",
 
 const char *claim_verdict_name(enum claim_verdict v)
 {
-    static const char *const names[] = {"reproduced", "reproduced in shape",
-                                        "not reproduced", "not testable here",
-                                        "no record yet"};
+    static const char *const names[] = {"reproduced",        "reproduced in shape",
+                                        "undecided",         "not reproduced",
+                                        "not testable here", "no record yet"};
 
     return names[v];
 }
@@ -197,6 +197,7 @@ int claim_judge(enum claim_verdict *out, const struct claim *c, const json_t *re
     }
     if (truth != CLAIM_HOLDS)
         *out = truth == CLAIM_FAILS     ? CLAIM_NOT_REPRODUCED
+               : truth == CLAIM_UNSURE  ? CLAIM_UNDECIDED
                : truth == CLAIM_UNKNOWN ? CLAIM_NOT_TESTABLE
                                         : CLAIM_NO_RECORD;
     return found->rc;
@@ -204,5 +205,5 @@ int claim_judge(enum claim_verdict *out, const struct claim *c, const json_t *re
 
 bool claim_is_failure(const struct claim *c, enum claim_verdict v)
 {
-    return v <= CLAIM_NOT_REPRODUCED && v > c->should;
+    return v <= CLAIM_NOT_REPRODUCED && v != CLAIM_UNDECIDED && v > c->should;
 }

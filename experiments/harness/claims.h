@@ -16,7 +16,8 @@
 
 enum claim_verdict {
     CLAIM_REPRODUCED,
-    CLAIM_IN_SHAPE, /* the order or direction, not the size; or on a simulated machine */
+    CLAIM_IN_SHAPE,  /* the order or direction, not the size; or on a simulated machine */
+    CLAIM_UNDECIDED, /* the intervals of its numbers allow both */
     CLAIM_NOT_REPRODUCED,
     CLAIM_NOT_TESTABLE, /* here */
     CLAIM_NO_RECORD,    /* yet, or one of an older job */
@@ -55,7 +56,7 @@ MUST int claim_record(json_t **out, const char *experiment);
  *   found   gets the comparisons with their numbers, or why there is no verdict */
 MUST int claim_judge(enum claim_verdict *out, const struct claim *c, const json_t *record,
                      struct text *found);
-/* Should it have held, and did it not? */
+/* Should it have held, and did it not? What is undecided is no failure. */
 bool claim_is_failure(const struct claim *c, enum claim_verdict v);
 
 #endif

@@ -70,7 +70,7 @@ check "each has a record" ls results/d_should_more/latest.json results/c_should/
 check "what was gained in time is used" ls results/a_plain/latest.json
 check "what does not fit is named" grep -q 'left out for want of time: e_long (500 min)' out
 check "figures are drawn" ls paper-figs/out/c_should.svg
-check "verdicts are printed" grep -q '^3 reproduced, 0 reproduced in shape, 1 not reproduced' out
+check "verdicts are printed" grep -q '^3 reproduced, 0 reproduced in shape, 0 undecided, 1 not reproduced' out
 check "the page is written" grep -q 'src="data:image' results/report/index.html
 
 claims 'n = 4'

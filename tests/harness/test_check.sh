@@ -39,7 +39,7 @@ check "the command and its minutes are named" grep -q '0.5 min: testbed run smal
 check "what cannot be tested here says why" grep -q 'no such machine' out
 check "missing records are made" checked 0 --run --quiet
 check "once" [ "$(ls results/small/*.h5 | wc -l)" = 1 ]
-check "the totals" grep -q '^1 reproduced, 1 reproduced in shape, 1 not reproduced, 1 not testable here, 0 no record yet$' out
+check "the totals" grep -q '^1 reproduced, 1 reproduced in shape, 0 undecided, 1 not reproduced, 1 not testable here, 0 no record yet$' out
 check "with records, nothing is run" checked 0 --run --quiet
 check "so there is one" [ "$(ls results/small/*.h5 | wc -l)" = 1 ]
 check "a comparison shows its numbers" grep -q 'n (5) = 5' out

@@ -11,12 +11,13 @@
 #include "experiments/harness/claims.h"
 #include "experiments/harness/job.h"
 
-/* {"a": 1, "b": 2, "missing": null} */
+/* {"a": 1, "b": 2, "k =2": 2, "wide": 1.5 in [0.9, 2.1], "missing": null} */
 static json_t *headline(void)
 {
-    json_t *h = json_pack("{s:{s:f}, s:{s:f}, s:{s:f}, s:{s:n, s:s}}", "a", "value", 1.0,
-                          "b", "value", 2.0, "k =2", "value", 2.0, "missing", "value",
-                          "why", "no PMU");
+    json_t *h =
+        json_pack("{s:{s:f}, s:{s:f}, s:{s:f}, s:{s:f, s:f, s:f}, s:{s:n, s:s}}", "a",
+                  "value", 1.0, "b", "value", 2.0, "k =2", "value", 2.0, "wide", "value",
+                  1.5, "lo", 0.9, "hi", 2.1, "missing", "value", "why", "no PMU");
 
     assert_non_null(h);
     return h;
@@ -52,6 +53,21 @@ static void rules_are_arithmetic(void **state)
         {"a < b and b < 2", 0, CLAIM_FAILS, "a (1) < b (2), b (2) < 2 [fails]"},
         {"b < a and a < b", 0, CLAIM_FAILS, "b (2) < a (1) [fails], a (1) < b (2)"},
         {"k~=2 = 2*a", 0, CLAIM_HOLDS, "k =2 (2) = 2*a (2)"},
+        {"wide > 0.8", 0, CLAIM_HOLDS, "wide (1.5, 0.9 to 2.1) > 0.8"},
+        {"wide > a", 0, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) > a (1) [undecided]"},
+        {"wide > a", 0.2, CLAIM_HOLDS, "wide (1.5, 0.9 to 2.1) > a (1)"},
+        {"wide < b", 0, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) < b (2) [undecided]"},
+        {"wide >= 2.2", 0, CLAIM_FAILS, "wide (1.5, 0.9 to 2.1) >= 2.2 [fails]"},
+        {"0.5*a <= 0.5*wide", 0, CLAIM_UNSURE,
+         "0.5*a (0.5) <= 0.5*wide (0.75, 0.45 to 1.05) [undecided]"},
+        {"-1*wide < 0", 0, CLAIM_HOLDS, "-1*wide (-1.5, -2.1 to -0.9) < 0"},
+        {"wide = 1.5", 0, CLAIM_HOLDS, "wide (1.5, 0.9 to 2.1) = 1.5"},
+        {"wide = 2", 0, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) = 2 [undecided]"},
+        {"wide = 2.2", 0, CLAIM_FAILS, "wide (1.5, 0.9 to 2.1) = 2.2 [fails]"},
+        {"b < a and wide > a", 0, CLAIM_FAILS,
+         "b (2) < a (1) [fails], wide (1.5, 0.9 to 2.1) > a (1) [undecided]"},
+        {"wide > a and b < a", 0, CLAIM_FAILS,
+         "wide (1.5, 0.9 to 2.1) > a (1) [undecided], b (2) < a (1) [fails]"},
         {"a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
         {"b < a and a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
         {"a < other", 0, CLAIM_ABSENT, "other is not in the record"},
@@ -206,6 +222,39 @@ static void change(const char *name, double value)
     json_decref(record);
 }
 
+/* The weaker rule may hold where the stronger one is undecided; what is undecided is told, and
+ * is no failure. */
+static void intervals_leave_verdicts_open(void **state)
+{
+    static const struct {
+        double lo, hi;
+        enum claim_verdict want;
+    } cases[] = {{1.6, 1.9, CLAIM_REPRODUCED},
+                 {1.4, 1.9, CLAIM_IN_SHAPE},
+                 {0.9, 1.9, CLAIM_UNDECIDED},
+                 {0.9, 0.95, CLAIM_NOT_REPRODUCED}};
+    const struct claim c = {.name = "n",
+                            .experiment = "e",
+                            .reproduced = "x > 1.5",
+                            .shape = "x > 1",
+                            .should = CLAIM_IN_SHAPE};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        json_t *record = json_pack("{s:{s:{s:f, s:f, s:f}}}", "headline", "x", "value",
+                                   (cases[i].lo + cases[i].hi) / 2, "lo", cases[i].lo,
+                                   "hi", cases[i].hi);
+        struct text found = {0};
+        enum claim_verdict v;
+
+        assert_ok(claim_judge(&v, &c, record, &found));
+        assert_int_equal(v, cases[i].want);
+        assert_int_equal(claim_is_failure(&c, v), v == CLAIM_NOT_REPRODUCED);
+        text_fini(&found);
+        json_decref(record);
+    }
+}
+
 static void one_number_flips_the_verdict(void **state)
 {
     struct claims c;
@@ -322,6 +371,7 @@ int main(void)
         cmocka_unit_test(rules_are_arithmetic),
         cmocka_unit_test(broken_rules_are_refused),
         cmocka_unit_test(broken_lists_give_one_line),
+        cmocka_unit_test(intervals_leave_verdicts_open),
         cmocka_unit_test(one_number_flips_the_verdict),
         cmocka_unit_test(damaged_records_are_reported),
         cmocka_unit_test(shipped_claims_name_headlines),
