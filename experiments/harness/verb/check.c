@@ -294,9 +294,10 @@ const struct verb verb_check = {
         {"testbed check [NAME...] [options]",
          "Compare the newest records in results/ with what the papers claim, and print "
          "for "
-         "each claim: reproduced; reproduced in shape (the order, not the size); not "
-         "reproduced; not testable here, and why; or the command that makes the record; "
-         "and the warnings of the record. A "
+         "each claim: reproduced; reproduced in shape (the order, not the size); "
+         "undecided (the intervals of its numbers allow both); not reproduced; not "
+         "testable here, and why; or the command that makes the record; and the "
+         "warnings of the record. A "
          "NAME is that of a claim, an experiment or a paper; then what the paper says is "
          "printed, too.",
          "  testbed check\n"
