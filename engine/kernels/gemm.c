@@ -94,6 +94,20 @@ static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, const c
     }
 }
 
+/* Prefetch what the job reads next, as many bytes as one of the tile's panels has. */
+static void prefetch_ahead(const struct kern_gemm_job *j, struct kern_gemm_tile *t,
+                           size_t type_bytes)
+{
+    const void *next = NULL;
+
+    if (j->ahead.next)
+        next = j->ahead.next(j->ahead.ctx, t->k * KERN_PANEL * (int64_t)type_bytes);
+    if (next) {
+        t->next = next;
+        t->next_step = 64;
+    }
+}
+
 /* Set what row block i prefetches: its share of the columns of B that are multiplied
  * next. A single block that is bound by reading B prefetches what it will read
  * AHEAD_BYTES later. */
@@ -104,6 +118,8 @@ static void prefetch(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
 
     t->next = t->b;
     t->next_step = 0;
+    if (!w->j->v->prefetches_next)
+        prefetch_ahead(w->j, t, type_bytes);
     if (!w->j->v->prefetches_next || part >= parts)
         return;
     t->next_step = 64;

@@ -21,6 +21,14 @@ enum kern_epilogue {
                       silu(gate) * up. C has n_panels / 2 * 16 columns. */
 };
 
+/* What the thread reads from memory after the product. While a variant that does not prefetch
+ * B itself (kern_variant.prefetches_next) multiplies a tile, it may prefetch the `bytes` from the
+ * address that `next` returns; NULL: nothing is left. */
+struct kern_ahead {
+    const void *(*next)(void *ctx, int64_t bytes); /* NULL: nothing is known */
+    void *ctx;
+};
+
 struct kern_gemm_job {
     const struct kern_variant *v;        /* of an op KERN_GEMM_* matching w->type */
     const struct kern_variant *silu_mul; /* for KERN_SWIGLU */
@@ -38,6 +46,7 @@ struct kern_gemm_job {
     int along_k;    /* which of the pk partial products it writes, from 0 */
     void *scratch;  /* KERN_GEMM_SCRATCH_BYTES, 64-byte aligned, this thread's own */
     float *partial; /* for pk > 1: kern_gemm_partial_bytes(), shared by all threads */
+    struct kern_ahead ahead;
 };
 /* The scratch: sums before the epilogue, a slice of converted weights, and one factor for
  * each of its columns. */

@@ -78,7 +78,8 @@ struct kern_gemm_tile {
     bool accumulate;
     /* A hint for prefetching, not NULL: an address in the panels that the next calls will
      * multiply (their layout is that of b), and how many bytes to advance from it for each
-     * 64 bytes of a panel that this call multiplies. */
+     * 64 bytes of a panel that this call multiplies. Without kern_variant.prefetches_next: an
+     * address in what is read after the product (kern_gemm_job.ahead), and 64; or b and 0. */
     const char *next;
     int next_step;
     /* KERN_A_F16_TWICE only: factors of the rows [mr] and of the columns [16 np]. */
@@ -163,7 +164,7 @@ struct kern_variant {
      * the other rows of the call. */
     bool batch_invariant;
     enum kern_a_format a_format; /* GEMM only */
-    /* GEMM only: fn.gemm prefetches kern_gemm_tile.next. Others do not need the hint. */
+    /* GEMM only: B is prefetched by kern_gemm_tile.next. Others leave B to the processor. */
     bool prefetches_next;
     /* GEMM only: upper bound of the root mean square error of C against exact arithmetic,
      * in units of the root mean square of sqrt(C^2 + sum of (a b)^2), for K <= 16384 and

@@ -172,14 +172,20 @@ static void choose_micro_kernel(struct kern_schedule *s, const struct kern_varia
     }
 }
 
+bool kern_schedule_computes(const struct kern_variant *v, const struct kern_mat *w,
+                            int64_t m, int n_threads)
+{
+    return block_cycles(v, (double)m, 1) >= read_cycles(w, 1, n_threads);
+}
+
 /* Is B read in the order of memory, as STREAM_ROWS explains? */
 static bool streams(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
                     int n_threads)
 {
     if (m > kern_gemm_rows(v, 1))
         return false;
-    return m <= STREAM_ROWS || (w->n_units > 1 && read_cycles(w, 1, n_threads) >
-                                                      block_cycles(v, (double)m, 1));
+    return m <= STREAM_ROWS ||
+           (w->n_units > 1 && !kern_schedule_computes(v, w, m, n_threads));
 }
 
 /* The size of a part when `whole` is cut into the fewest equal parts of at most

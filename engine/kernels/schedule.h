@@ -36,6 +36,9 @@ MUST int kern_schedule_check(const struct kern_schedule *s, const struct kern_va
 /* The schedule without tuning, chosen by a cost model from the shape and the caches. */
 void kern_schedule_default(struct kern_schedule *s, const struct kern_variant *v,
                            const struct kern_mat *w, int64_t m, int n_threads);
+/* Does multiplying m rows with `w` take longer than reading `w` from memory, by the cost model? */
+bool kern_schedule_computes(const struct kern_variant *v, const struct kern_mat *w,
+                            int64_t m, int n_threads);
 /* "14x2 112x8x512 1x2x1 nmk": mr x np, bm x bn x bk ("all"), pm x pn x pk, order. */
 void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n);
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cpu/cpu.h"
 #include "model/step.h"
 
 /* Consecutive tokens of one chunk for the rank's query heads of one KV group: what
@@ -183,6 +184,24 @@ static void merge(struct model_thread_ctx *w)
         merge_row(w, w->last ? w->m->rows[i] : i);
 }
 
+/* In a step of decode, let the products that follow prefetch what layer `layer` attends to: each
+ * thread its share of half of the third-level cache. Measured on Zen 4, llama-160m in bf16, 16
+ * sequences of 144 tokens: a step takes 0.93 of its time, and attention 0.6 of its own. */
+static void look_ahead(struct model_thread_ctx *w, int layer)
+{
+    const struct model_step *s = w->step;
+    const struct model_tp_shard *p = &w->rank->shard;
+    int first = p->q_lo / w->m->group;
+    int n_kv = ((p->q_hi - 1) / w->m->group - first + 1) / w->n;
+    int64_t n_threads = (int64_t)w->n * w->phase->n_ranks;
+
+    if (s->n_tok == s->n_chunks && layer < w->m->c.n_layers)
+        model_ahead_begin(&w->ahead, s->chunks, s->n_chunks, layer, first + w->id * n_kv,
+                          first + (w->id + 1) * n_kv,
+                          w->m->c.head_dim * (int64_t)kern_type_bytes(w->m->kv_type),
+                          (int64_t)cpu_cache_bytes(3) / 2 / n_threads);
+}
+
 void model_attend(struct model_thread_ctx *w, int layer, bool own_heads)
 {
     if (!own_heads)
@@ -199,4 +218,6 @@ void model_attend(struct model_thread_ctx *w, int layer, bool own_heads)
         merge(w);
     }
     model_lap(w, MODEL_T_ATTN);
+    if (own_heads && w->phase->n_ranks == 1)
+        look_ahead(w, layer + 1);
 }

@@ -94,6 +94,8 @@ void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t t
     j->silu_mul = w->m->kern.v[KERN_SILU_MUL];
     j->scratch = w->own->gemm;
     j->partial = w->rank->partial;
+    if (w->ahead.left > 0 && kern_schedule_computes(j->v, j->w, j->m, w->n))
+        j->ahead = (struct kern_ahead){model_ahead_next, &w->ahead};
     kern_gemm_part(j, together, w->id);
     kern_gemm_run(j);
     if (j->s.pk > 1) {

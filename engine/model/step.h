@@ -6,6 +6,7 @@
 #define MODEL_STEP_H
 
 #include "base/clock.h"
+#include "model/ahead.h"
 #include "model/impl.h"
 
 struct model_step {
@@ -30,7 +31,8 @@ struct model_thread_ctx {
     const int64_t *rows; /* [n_rows] rows of rank->attn to read; NULL: the first n_rows */
     bool last;           /* in the last layer, which continues with wanted rows only */
     int n_halves;        /* how often a half of phase->sums was used; they alternate */
-    uint64_t t_ns;       /* time when thread 0's present operation began */
+    struct model_ahead ahead; /* of the next layer's attention */
+    uint64_t t_ns;            /* time when thread 0's present operation began */
 };
 
 /* Add the time since the last call to the total of `what`. Only thread 0 is timed. */

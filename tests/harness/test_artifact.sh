@@ -115,7 +115,7 @@ interrupted() { # signal
 }
 # A shell makes its background commands ignore INT.
 check "an interrupt, after which nothing is left running" interrupted TERM
-check "says how to go on" grep -q 'testbed artifact --budget 6m --resume$' err
+check "says how to go on" grep -q ' artifact --budget 6m --resume$' err
 check "what was finished is noted" grep -q d_should_more results/artifact.json
 check "what was not, is not" sh -c '! grep -q c_should results/artifact.json'
 check "it goes on" ran 0 --budget 6m --resume

@@ -1,0 +1,92 @@
+/* The walk over what the next layer attends to: every byte of the thread's heads once, in the
+ * order of attention, and never a part that begins elsewhere. */
+#include "tests/support/fixture.h"
+
+#include "base/rng.h"
+#include "model/ahead.h"
+
+#define LAYERS     3
+#define HEADS      4
+#define CAP        40
+#define ROW_BYTES  64
+#define HEAD_BYTES (CAP * ROW_BYTES)
+#define SLOT_BYTES (LAYERS * HEADS * 2 * HEAD_BYTES)
+#define CHUNKS_MAX 5
+
+static char memory[CHUNKS_MAX][SLOT_BYTES];
+static struct kv_slot slots[CHUNKS_MAX];
+static struct model_chunk chunks[CHUNKS_MAX];
+
+static int random_chunks(struct rng *rng)
+{
+    int n = (int)rng_below(rng, CHUNKS_MAX + 1);
+
+    for (int c = 0; c < n; c++) {
+        slots[c] = (struct kv_slot){.base = memory[c],
+                                    .cap_tok = CAP,
+                                    .head_bytes = HEAD_BYTES,
+                                    .n_kv_heads = HEADS};
+        chunks[c] = (struct model_chunk){
+            .n_tok = 1, .pos0 = (int64_t)rng_below(rng, CAP), .kv = &slots[c]};
+    }
+    return n;
+}
+
+/* Where byte `i` of all that is attended to lies; NULL: there are fewer. */
+static const char *byte_at(int n_chunks, int layer, int lo, int hi, int64_t i)
+{
+    for (int c = 0; c < n_chunks; c++)
+        for (int h = lo; h < hi; h++)
+            for (int v = 0; v < 2; v++) {
+                if (i < chunks[c].pos0 * ROW_BYTES)
+                    return (const char *)kv_at(&slots[c], layer, h, v) + i;
+                i -= chunks[c].pos0 * ROW_BYTES;
+            }
+    return NULL;
+}
+
+static void every_byte_once(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, test_seed(), "ahead");
+    for (int round = 0; round < 2000; round++) {
+        int n = random_chunks(&rng), layer = (int)rng_below(&rng, LAYERS);
+        int lo = (int)rng_below(&rng, HEADS + 1);
+        int hi = lo + (int)rng_below(&rng, (uint64_t)(HEADS - lo) + 1);
+        int64_t most = (int64_t)rng_below(&rng, 3 * HEAD_BYTES), at = 0;
+        struct model_ahead a;
+        const char *part;
+
+        model_ahead_begin(&a, chunks, n, layer, lo, hi, ROW_BYTES, most);
+        for (;;) {
+            int64_t bytes = 1 + (int64_t)rng_below(&rng, 2 * HEAD_BYTES);
+            bool left = a.left > 0;
+
+            part = model_ahead_next(&a, bytes);
+            if (!part)
+                break;
+            assert_true(left && at < most);
+            assert_ptr_equal(part, byte_at(n, layer, lo, hi, at));
+            while (bytes-- >
+                   0) { /* until the run ends, where the next one is elsewhere */
+                const char *next = byte_at(n, layer, lo, hi, ++at);
+
+                if (next != ++part)
+                    break;
+            }
+        }
+        if (at < most) /* not ended by `most` */
+            assert_null(byte_at(n, layer, lo, hi, at));
+        assert_int_equal(a.left, 0);
+        assert_null(model_ahead_next(&a, 1));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_byte_once)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
