@@ -32,7 +32,7 @@ static int random_chunks(struct rng *rng)
     return n;
 }
 
-/* Where byte `i` of all that is attended to lies; NULL: there are fewer. */
+/* Where byte `i` of all that is attended to is; NULL: there are fewer. */
 static const char *byte_at(int n_chunks, int layer, int lo, int hi, int64_t i)
 {
     for (int c = 0; c < n_chunks; c++)
