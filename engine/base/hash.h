@@ -36,7 +36,7 @@ static inline uint64_t hash_u64(uint64_t x)
 uint64_t hash_bytes(const void *p, size_t n);
 
 /* FNV-1a of a text, continued from h: the same in every process, so it may be written and
- * printed. It is no defence against chosen texts. */
+ * printed. It does not resist inputs that are chosen to collide. */
 #define HASH_FNV1A UINT64_C(0xcbf29ce484222325) /* h to begin with */
 static inline uint64_t hash_fnv1a(uint64_t h, const char *text)
 {

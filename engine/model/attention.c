@@ -193,13 +193,12 @@ static void look_ahead(struct model_thread_ctx *w, int layer)
     const struct model_tp_shard *p = &w->rank->shard;
     int first = p->q_lo / w->m->group;
     int n_kv = ((p->q_hi - 1) / w->m->group - first + 1) / w->n;
-    int64_t n_threads = (int64_t)w->n * w->phase->n_ranks;
 
     if (s->n_tok == s->n_chunks && layer < w->m->c.n_layers)
         model_ahead_begin(&w->ahead, s->chunks, s->n_chunks, layer, first + w->id * n_kv,
                           first + (w->id + 1) * n_kv,
                           w->m->c.head_dim * (int64_t)kern_type_bytes(w->m->kv_type),
-                          (int64_t)cpu_cache_bytes(3) / 2 / n_threads);
+                          (int64_t)cpu_cache_bytes(3) / 2 / w->n);
 }
 
 void model_attend(struct model_thread_ctx *w, int layer, bool own_heads)

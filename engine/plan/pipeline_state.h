@@ -18,8 +18,8 @@ struct plan_state {
     int n_trials;
 };
 
-/* ERR_NOTFOUND: there is no such file, or a warning says that it has another key or is damaged;
- * *s is then empty. *s: plan_state_fini(). */
+/* ERR_NOTFOUND: the file does not exist, or it is ignored with a warning because it is damaged
+ * or its key differs; *s is then empty. *s: plan_state_fini(). */
 MUST int plan_state_read(struct plan_state *s, const struct plan_pipeline_opts *o);
 MUST int plan_state_write(const struct plan_state *s, const struct plan_pipeline_opts *o);
 void plan_state_fini(struct plan_state *s); /* twice is fine */

@@ -91,7 +91,7 @@ void simulate_machine_close(struct simulate_machine **s);
  * them. */
 const struct simulate_machine_params *simulate_params(const struct simulate_machine *s);
 /* The bandwidth domain of a level that a PU (an index into machine->pus) belongs to, numbered
- * over the whole machine; -1: there is no such level. For tests and reports only, too. */
+ * over the whole machine; -1: there is no such level. Only for tests and reports. */
 int simulate_domain_of(const struct simulate_machine *s, int level, int pu);
 
 /* Set the parameters of this host from three measurements: the bandwidths of one thread

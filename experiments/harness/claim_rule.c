@@ -140,7 +140,7 @@ static bool compare(double a, int relation, double b, double slack)
 }
 
 /* Order holds or fails where it does so for all values within the intervals. Equality is
- * that of the values; it fails only where the intervals are apart. */
+ * that of the values; it fails only where the intervals do not overlap. */
 static enum claim_truth judge(struct range a, int relation, struct range b,
                               double tolerance)
 {

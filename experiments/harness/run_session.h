@@ -99,6 +99,8 @@ struct run_summary {
 MUST int run_summarise(struct run_summary *out, const struct job *j, const char *journal);
 void run_summary_fini(struct run_summary *s);
 void run_summary_print(const struct run_summary *s, FILE *f);
+/* Set s->headlines[k] from the values of all cells. ERR_NOMEM. */
+MUST int run_headline(struct run_summary *s, int k);
 /* The interval of a ratio, from the chosen cells; none where it is over several settings or a
  * value is missing. */
 MUST int run_interval(const struct run_summary *s, const struct job_headline *h,

@@ -30,9 +30,10 @@
     TILE_UP_6(X, 4) TILE_UP_5(X, 5) TILE_UP_4(X, 6) TILE_UP_3(X, 7) TILE_UP_2(X, 8)
 
 /* How far ahead of its use a line of weights is asked for: 4 KiB of one panel, or
- * its share of several (on Zen 4 2 to 5 % faster than 8 KiB for 1 to 8 rows). A tile that walks the units of a split matrix asks for the same
- * line two units on, as a unit's share of a panel is only 1 to 4 KiB long. Measured on
- * Zen 5, out of memory: at 14 rows asking doubles the speed of a split matrix. */
+ * its share of several (on Zen 4 2 to 5 % faster than 8 KiB for 1 to 8 rows). A tile that
+ * walks the units of a split matrix asks for the same line two units on, as a unit's share
+ * of a panel is only 1 to 4 KiB long. Measured on Zen 5, out of memory: at 14 rows asking
+ * doubles the speed of a split matrix. */
 #define TILE_AHEAD_BYTES ((size_t)4096)
 #define TILE_AHEAD_UNITS 2
 

@@ -4,7 +4,7 @@
  * blocks whose sums fill at least half of what the widest use of the registers holds (all
  * of them while the rows fit one block); slices of 1, 4 and 16 tiles or all along M and
  * N, of 2, 4, 8 and 16 tiles or all along K; every scheme; one loop order. A micro-kernel under
- * a scheme that is a third slower than another in each of four slices far apart is left
+ * a scheme that is a third slower than another in each of four widely spaced slices is left
  * out; of the others every slice is run, often enough for a first look. The 32 fastest
  * are measured as the other policies measure, and of these the ten fastest under every loop
  * order. What is between grid points, lower micro-kernels for long shapes, and other
