@@ -3,6 +3,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "kernels/pack_i8.h"
+#include "kernels/panel.h"
+
 /* Packing is the transpose of 32-bit words: f32 elements, or pairs along K of 16-bit
  * ones. 128-bit vectors are what every target of ours has without further flags. */
 typedef uint32_t v4 __attribute__((vector_size(16)));
@@ -38,10 +41,11 @@ void kern_mat_layout(struct kern_mat *m, enum kern_type type, int64_t n, int64_t
     m->n = n;
     m->k = k;
     m->n_panels = round_up(n, KERN_PANEL) / KERN_PANEL;
-    m->k_pad = type == KERN_BF16 ? round_up(k, 2) : k;
+    m->k_pad = round_up(k, type == KERN_BF16 ? 2 : kern_type_block(type));
+    k_unit = round_up(k_unit, kern_type_block(type));
     m->k_unit = k_unit == 0 || k_unit > m->k_pad ? m->k_pad : k_unit;
     m->n_units = (m->k_pad + m->k_unit - 1) / m->k_unit;
-    m->panel_bytes = (size_t)m->k_unit * KERN_PANEL * kern_type_bytes(type);
+    m->panel_bytes = kern_panel_size(type, m->k_unit);
     m->bytes = (size_t)m->n_panels * m->panel_bytes;
     if (m->n_units > 1) {
         m->unit_bytes = (size_t)round_up(
@@ -108,6 +112,7 @@ struct piece {
 
 static void widen(float *out, const char *src, enum kern_type type, int64_t n)
 {
+    assert(!kern_type_quantised(type));
     for (int64_t i = 0; i < n; i++) {
         uint16_t h;
 
@@ -150,6 +155,18 @@ static void split_pairs(uint16_t *dst, const uint32_t *words, int64_t n)
             dst[c] = (uint16_t)words[c];
 }
 
+/* Column n of a quantised matrix, in every unit. */
+static void put_blocks(struct kern_mat *m, int64_t n, const char *src)
+{
+    const int block = kern_type_block(m->type);
+
+    assert(m->k % block == 0);
+    for (int64_t u = 0; u < m->n_units; u++)
+        kern_panel_put(m->type, kern_mat_at(m, u, n / KERN_PANEL), (int)(n % KERN_PANEL),
+                       src ? src + kern_type_size(m->type, u * m->k_unit) : NULL,
+                       unit_rows(m, u) / block);
+}
+
 /* n <= BLOCK_K rows of one panel from its 16 columns. */
 static void block_put(char *dst, enum kern_type type, const struct piece *col, int64_t n)
 {
@@ -175,6 +192,11 @@ void kern_mat_put_panels(struct kern_mat *m, int64_t p_lo, int64_t p_hi,
 
     assert(src_type == m->type || m->type == KERN_F32);
     assert(p_lo >= 0 && p_hi <= m->n_panels);
+    if (kern_type_quantised(m->type)) {
+        for (int64_t i = p_lo * KERN_PANEL; i < p_hi * KERN_PANEL; i++)
+            put_blocks(m, i, rows[i - p_lo * KERN_PANEL]);
+        return;
+    }
     for (int64_t p = p_lo; p < p_hi; p++, rows += KERN_PANEL) {
         for (int64_t u = 0; u < m->n_units; u++) {
             char *dst = kern_mat_at(m, u, p);
@@ -209,6 +231,10 @@ void kern_mat_put_row(struct kern_mat *m, int64_t n, const void *src,
 
     assert(src_type == m->type || m->type == KERN_F32);
     assert(n >= 0 && n < m->n_panels * KERN_PANEL);
+    if (kern_type_quantised(m->type)) {
+        put_blocks(m, n, src);
+        return;
+    }
     for (int64_t u = 0; u < m->n_units; u++) {
         char *panel = kern_mat_at(m, u, n / KERN_PANEL);
         int64_t rows = unit_rows(m, u);
@@ -227,6 +253,13 @@ void kern_mat_put_row(struct kern_mat *m, int64_t n, const void *src,
 void kern_mat_get_row(const struct kern_mat *m, int64_t n, float *out)
 {
     assert(n >= 0 && n < m->n_panels * KERN_PANEL);
+    if (kern_type_quantised(m->type)) {
+        for (int64_t u = 0; u < m->n_units; u++)
+            kern_panel_get(m->type, kern_mat_at(m, u, n / KERN_PANEL),
+                           (int)(n % KERN_PANEL), out + u * m->k_unit,
+                           unit_rows(m, u) / kern_type_block(m->type));
+        return;
+    }
     for (int64_t k = 0; k < m->k; k++) {
         char *panel = kern_mat_at(m, k / m->k_unit, n / KERN_PANEL);
         const char *from = element(m, panel, k % m->k_unit, n % KERN_PANEL);
@@ -240,11 +273,20 @@ void kern_mat_get_row(const struct kern_mat *m, int64_t n, float *out)
 
 /* ---- activations ---- */
 
+size_t kern_a_offset(enum kern_a_format fmt, int64_t mr, int64_t k)
+{
+    if (fmt == KERN_A_I8) {
+        assert(k % KERN_SUB == 0);
+        return (size_t)(k / KERN_SUB * KERN_A_I8_WORDS * mr) * 4;
+    }
+    return (size_t)(k * mr) * (fmt == KERN_A_BF16_PAIR ? 2 : 4);
+}
+
 size_t kern_a_bytes(enum kern_a_format fmt, int64_t m, int64_t k_pad)
 {
-    size_t row = (size_t)k_pad * kern_a_elem(fmt);
+    size_t bytes = kern_a_offset(fmt, m, k_pad);
 
-    return (size_t)m * (fmt == KERN_A_F16_TWICE ? row + sizeof(float) : row);
+    return fmt == KERN_A_F16_TWICE ? bytes + (size_t)m * sizeof(float) : bytes;
 }
 
 /* Up to four rows of A, columns [k0, k0 + n), as words in the packed format. */
@@ -289,6 +331,10 @@ void kern_a_pack(const struct kern_variant *v, void *dst, const float *x, int64_
     struct a_rows g;
 
     assert(k_pad >= k && k_pad % per_word == 0);
+    if (v->a_format == KERN_A_I8) {
+        kern_a_pack_i8(v->op - KERN_GEMM_F32, dst, x, ldx, mr, k);
+        return;
+    }
     for (int64_t r = 0; v->a_scale && r < mr; r++)
         factor[r] = 1 / v->a_scale(x + r * ldx, k);
     for (int64_t k0 = 0; k0 < k_pad; k0 += BLOCK_K) {

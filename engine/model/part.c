@@ -200,14 +200,14 @@ static void rows_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
                     int64_t hi)
 {
     int64_t unit = lo / w->k_unit, row = lo % w->k_unit;
-    size_t row_bytes = KERN_PANEL * kern_type_bytes(w->type);
 
     assert(lo <= hi && hi <= w->k);
     *out = *w;
     out->k = hi - lo;
     out->k_pad = min64(w->k_pad, w->type == KERN_BF16 ? (hi + 1) / 2 * 2 : hi) - lo;
-    out->bytes = (size_t)(out->k_pad * w->n_panels) * row_bytes;
-    out->data = (char *)w->data + (size_t)unit * w->unit_bytes + (size_t)row * row_bytes;
+    out->bytes = (size_t)w->n_panels * kern_panel_size(w->type, out->k_pad);
+    out->data =
+        (char *)w->data + (size_t)unit * w->unit_bytes + kern_panel_size(w->type, row);
     out->n_units = (row + out->k_pad + w->k_unit - 1) / w->k_unit;
     if (out->n_units > 1) {
         assert(row == 0);

@@ -306,8 +306,9 @@ struct piece {
  * a piece; of a part of a unit each panel is one. */
 static bool piece_of(const struct kern_mat *w, int64_t i, struct piece *out)
 {
-    int64_t row_bytes = KERN_PANEL * (int64_t)kern_type_bytes(w->type);
-    int64_t unit_rows = (int64_t)w->panel_bytes / row_bytes;
+    const int block = kern_type_block(w->type);
+    int64_t unit_rows =
+        (int64_t)(w->panel_bytes / kern_panel_size(w->type, block)) * block;
     int64_t n_whole = w->k_pad / unit_rows, rest = w->k_pad % unit_rows;
     int64_t panel = i - n_whole;
     const char *p;
@@ -315,8 +316,8 @@ static bool piece_of(const struct kern_mat *w, int64_t i, struct piece *out)
     if (model_view_empty(w) || panel >= (rest ? w->n_panels : 0))
         return false;
     p = panel < 0 ? kern_mat_at(w, i, 0) : kern_mat_at(w, n_whole, panel);
-    *out = (struct piece){
-        p, p + (panel < 0 ? w->n_panels * (int64_t)w->panel_bytes : rest * row_bytes)};
+    *out = (struct piece){p, p + (panel < 0 ? w->n_panels * (int64_t)w->panel_bytes
+                                            : (int64_t)kern_panel_size(w->type, rest))};
     return true;
 }
 

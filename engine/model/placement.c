@@ -198,7 +198,7 @@ static void runs_of_mat(const struct model *m, int layer, enum model_mat which,
         for (int64_t u = 0; u < x.w.n_units && n > 0; u++) {
             int64_t left = x.w.k_pad - u * x.w.k_unit;
             int64_t rows = left < x.w.k_unit ? left : x.w.k_unit;
-            size_t filled = (size_t)rows * KERN_PANEL * kern_type_bytes(x.w.type);
+            size_t filled = kern_panel_size(x.w.type, rows);
 
             if (filled == x.w.panel_bytes) {
                 fn(ctx, kern_mat_at(&x.w, u, x.p_lo), (size_t)n * filled, x.domain);
