@@ -9,6 +9,7 @@
  * prefill and decode share the packed bytes). A panel holds KERN_PANEL = 16 columns:
  *     f32, f16   [k][16]
  *     bf16       [k/2][16][2]   pairs along K, so one 32-bit lane holds (k even, k odd)
+ *     quantised  blocks of kern_type_block() rows, as kernels/panel.h describes
  * K is rounded up to even for bf16 with a zero row. Columns beyond N are zero.
  * See kernels/pack.h for how panels make a matrix. */
 #ifndef KERNELS_KERN_H
@@ -23,19 +24,58 @@
 #define KERN_PANEL  16
 #define KERN_NP_MAX 8 /* most panels that a micro-kernel multiplies at once */
 
-enum kern_type { KERN_F32, KERN_F16, KERN_BF16, KERN_N_TYPES };
-const char *kern_type_name(enum kern_type t); /* "f32" */
+/* The types of weights. Those from KERN_Q8_0 on are quantised: blocks of weights along K
+ * share scales, as GGUF files define them. */
+enum kern_type {
+    KERN_F32,
+    KERN_F16,
+    KERN_BF16,
+    KERN_Q8_0,
+    KERN_Q4_0,
+    KERN_Q4_1,
+    KERN_Q4_K,
+    KERN_Q5_K,
+    KERN_Q6_K,
+    KERN_N_TYPES
+};
+#define KERN_N_PLAIN_TYPES KERN_Q8_0  /* types that are not quantised come first */
+const char *kern_type_name(enum kern_type t); /* "f32", "q4_k" */
+/* ERR_ARG lists the names. */
 MUST int kern_type_parse(const char *word, enum kern_type *out);
+/* Weights in a block along K: 1 for types that are not quantised. */
+int kern_type_block(enum kern_type t);
+/* Bytes of a block in a file, and so of one weight of a type that is not quantised. */
 size_t kern_type_bytes(enum kern_type t);
+/* Bytes of n consecutive weights in a file; n is a multiple of the block. */
+size_t kern_type_size(enum kern_type t, int64_t n);
+/* Bytes of k rows of a panel; k is a multiple of the block. */
+size_t kern_panel_size(enum kern_type t, int64_t k);
+/* Bytes of one weight in a panel, on average. */
+double kern_type_weight_bytes(enum kern_type t);
 
-/* The precision of a variant. KERN_EXACT: f32 activations, f32 sums.
- * KERN_RELAXED: an error no larger than rounding the activations to bf16 would make. */
-enum kern_precision { KERN_EXACT, KERN_RELAXED };
+static inline bool kern_type_quantised(enum kern_type t)
+{
+    return t >= KERN_N_PLAIN_TYPES && t < KERN_N_TYPES;
+}
 
+/* The precision of a variant. Each allows what those before it allow.
+ * KERN_EXACT: f32 activations, f32 sums.
+ * KERN_RELAXED: an error no larger than rounding the activations to bf16 would make.
+ * KERN_A8: activations of 8 bits with a scale for each 32 along K, where the weights are
+ * quantised. */
+enum kern_precision { KERN_EXACT, KERN_RELAXED, KERN_A8 };
+
+/* The products come first, in the order of their types: KERN_GEMM_F32 + type. */
 enum kern_op {
     KERN_GEMM_F32, /* kern_gemm_fn: f32 weights */
     KERN_GEMM_F16,
     KERN_GEMM_BF16,
+    KERN_GEMM_Q8_0,
+    KERN_GEMM_Q4_0,
+    KERN_GEMM_Q4_1,
+    KERN_GEMM_Q4_K,
+    KERN_GEMM_Q5_K,
+    KERN_GEMM_Q6_K,
     KERN_ATTN_F32,  /* kern_attn_fn: f32 keys and values */
     KERN_ATTN_BF16, /* kern_attn_fn: bf16 keys and values */
     KERN_RMSNORM,
@@ -50,20 +90,29 @@ enum kern_op {
 };
 const char *kern_op_name(enum kern_op op); /* "gemm_bf16" */
 
+static inline bool kern_op_is_gemm(enum kern_op op)
+{
+    return op < KERN_ATTN_F32;
+}
+
 /* The format of activations that a GEMM variant reads: blocks of mr rows, K-major, so that a kernel
  * reads them with one pointer (mr = the rows of this block):
  *     KERN_A_F32        [k][mr] f32
  *     KERN_A_BF16_PAIR  [k/2][mr][2] bf16   (two along K in one 32-bit word)
  *     KERN_A_F16_TWICE  [k][mr][2] f16, each number twice (broadcasting 32 bits is cheaper
  *                       than 16), of rows scaled by powers of two; then [mr] f32, the
- *                       factor of each row's sums */
-enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR, KERN_A_F16_TWICE };
+ *                       factor of each row's sums
+ *     KERN_A_I8         for each 32 along K [8][mr][4] int8, from -127 to 127 (four along K in
+ *                       one 32-bit word); then [mr] f32, their scales; then [2][mr] words
+ *                       made of their sums, which depend on the type of the weights
+ *                       (KERN_A_I8_WORDS, kernels/panel.h) */
+enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR, KERN_A_F16_TWICE, KERN_A_I8 };
 
 /* C[mr, 16 np] = A[mr, k] B[k, 16 np]   (+ C if `accumulate`).
  * B is walked unit by unit: rows [0, k_unit) of a panel are contiguous at b, the next
  * k_unit rows at b + b_unit_bytes, and so on until k rows are done (the last unit may be
  * short). For an unsplit matrix k_unit = k. k and k_unit are even for bf16 (the packing
- * pads).
+ * pads), and multiples of the block of a quantised type.
  * All np panels are full: C has 16 np columns. Sums run along k in ascending
  * order per lane; a variant chooses how many partial sums it keeps. */
 struct kern_gemm_tile {
@@ -182,7 +231,10 @@ struct kern_variant {
     void (*convert)(const struct kern_gemm_tile *t, void *to, float *col_factor);
 };
 /* The `error` of f32 activations and f32 sums in any order. */
-#define KERN_ERROR_F32              5e-6
+#define KERN_ERROR_F32 5e-6
+/* The `error` of activations in 8 bits. The largest of 32 activations is 127 steps, so that
+ * the others are off by sqrt(1/12) of a 127th of it each: 1.3 % where it outweighs them all. */
+#define KERN_ERROR_A8               0x1p-6
 #define KERN_CONVERTED_BYTES(k, np) ((size_t)(k) * (((size_t)(np) + 1) / 2 * 2) * 32)
 
 /* The most rows of a micro-kernel that takes np panels; 0: there is none. */
@@ -199,9 +251,9 @@ struct kern_table {
     const struct kern_variant *v[KERN_N_OPS];
 };
 
-/* Choose among the variants that `isa_mask` (cpu_isa_usable()) can execute: the one
- * needing the highest isa.def row, exact ones only unless `precision` is KERN_RELAXED.
- * Where several GEMM variants qualify under KERN_RELAXED the caller may measure and
+/* Choose among the variants that `isa_mask` (cpu_isa_usable()) can execute and `precision`
+ * allows: the one needing the highest isa.def row; under KERN_A8 one of that precision where
+ * there is any. Where several GEMM variants qualify under KERN_RELAXED the caller may measure and
  * replace one (t->v[op] = its choice). Every operator has a ref variant, so this cannot
  * fail. */
 void kern_table_choose(struct kern_table *t, uint64_t isa_mask,

@@ -4,16 +4,34 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const type_names[KERN_N_TYPES] = {
-    [KERN_F32] = "f32",
-    [KERN_F16] = "f16",
-    [KERN_BF16] = "bf16",
+/* Weights in a block, its bytes in a file, and its bytes in one column of a panel, where the
+ * scales of Q4_K and Q5_K that files keep in 6 bits take 8. */
+static const struct {
+    const char *name;
+    int block;
+    size_t bytes, panel_bytes;
+} types[KERN_N_TYPES] = {
+    [KERN_F32] = {"f32", 1, 4, 4},
+    [KERN_F16] = {"f16", 1, 2, 2},
+    [KERN_BF16] = {"bf16", 1, 2, 2},
+    [KERN_Q8_0] = {"q8_0", 32, 34, 34},
+    [KERN_Q4_0] = {"q4_0", 32, 18, 18},
+    [KERN_Q4_1] = {"q4_1", 32, 20, 20},
+    [KERN_Q4_K] = {"q4_k", 256, 144, 148},
+    [KERN_Q5_K] = {"q5_k", 256, 176, 180},
+    [KERN_Q6_K] = {"q6_k", 256, 210, 210},
 };
 
 static const char *const op_names[KERN_N_OPS] = {
     [KERN_GEMM_F32] = "gemm_f32",
     [KERN_GEMM_F16] = "gemm_f16",
     [KERN_GEMM_BF16] = "gemm_bf16",
+    [KERN_GEMM_Q8_0] = "gemm_q8_0",
+    [KERN_GEMM_Q4_0] = "gemm_q4_0",
+    [KERN_GEMM_Q4_1] = "gemm_q4_1",
+    [KERN_GEMM_Q4_K] = "gemm_q4_k",
+    [KERN_GEMM_Q5_K] = "gemm_q5_k",
+    [KERN_GEMM_Q6_K] = "gemm_q6_k",
     [KERN_ATTN_F32] = "attn_f32",
     [KERN_ATTN_BF16] = "attn_bf16",
     [KERN_RMSNORM] = "rmsnorm",
@@ -29,23 +47,48 @@ static const char *const op_names[KERN_N_OPS] = {
 const char *kern_type_name(enum kern_type t)
 {
     assert(t >= 0 && t < KERN_N_TYPES);
-    return type_names[t];
+    return types[t].name;
 }
 
 int kern_type_parse(const char *word, enum kern_type *out)
 {
     for (int t = 0; t < KERN_N_TYPES; t++) {
-        if (strcmp(word, type_names[t]) == 0) {
+        if (strcmp(word, types[t].name) == 0) {
             *out = (enum kern_type)t;
             return OK;
         }
     }
-    return err_set(ERR_ARG, "unknown type \"%s\": expected f32, f16 or bf16", word);
+    return err_set(ERR_ARG,
+                   "unknown type \"%s\": expected f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, "
+                   "q5_k or q6_k",
+                   word);
+}
+
+int kern_type_block(enum kern_type t)
+{
+    return types[t].block;
 }
 
 size_t kern_type_bytes(enum kern_type t)
 {
-    return t == KERN_F32 ? 4 : 2;
+    return types[t].bytes;
+}
+
+size_t kern_type_size(enum kern_type t, int64_t n)
+{
+    assert(n % types[t].block == 0);
+    return (size_t)(n / types[t].block) * types[t].bytes;
+}
+
+size_t kern_panel_size(enum kern_type t, int64_t k)
+{
+    assert(k % types[t].block == 0);
+    return (size_t)(k / types[t].block) * types[t].panel_bytes * KERN_PANEL;
+}
+
+double kern_type_weight_bytes(enum kern_type t)
+{
+    return (double)types[t].panel_bytes / types[t].block;
 }
 
 const char *kern_op_name(enum kern_op op)
@@ -66,6 +109,8 @@ static bool is_better(const struct kern_variant *v, const struct kern_variant *t
 {
     if (!than)
         return true;
+    if ((v->precision == KERN_A8) != (than->precision == KERN_A8))
+        return v->precision == KERN_A8;
     if (isa_row(v) != isa_row(than))
         return isa_row(v) > isa_row(than);
     if (v->precision != than->precision)
@@ -82,7 +127,7 @@ void kern_table_choose(struct kern_table *t, uint64_t isa_mask,
 
         if ((v->isa & ~isa_mask) != 0)
             continue;
-        if (v->precision == KERN_RELAXED && precision != KERN_RELAXED)
+        if (v->precision > precision)
             continue;
         if (is_better(v, t->v[v->op]))
             t->v[v->op] = v;
