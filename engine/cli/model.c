@@ -1,4 +1,4 @@
-/* sandwich model: makes a model file with random weights, or describes one. */
+/* sandwich model: makes a model file with random weights, quantises one, or describes one. */
 #include "cli/cli.h"
 
 #include <stdbool.h>
@@ -28,9 +28,12 @@ static const struct opt_row make_table[] = {
     OPT_ROW(STR, arch, NULL,
             "Architecture whose shape the model gets. Those named tiny are for tests.",
             .unit = "NAME", .names = arch_name),
-    /* in the order of enum kern_type */
-    OPT_ROW(ENUM, type, "bf16", "Type of the matrices. Norms and biases are always f32.",
-            .values = "f32|f16|bf16"),
+    /* Plain types in the order of enum kern_type, then kern_quant_schemes. */
+    OPT_ROW(
+        ENUM, type, "bf16",
+        "Type of the matrices. Norms and biases are always f32. Types from q8_0 on are "
+        "quantised, see `sandwich model quantize --help`.",
+        .values = "f32|f16|bf16|" CLI_QUANT_SCHEMES),
     OPT_ROW(STR, out, NULL, "File to write, or folder with --format safetensors.",
             .unit = "FILE", .letter = 'o'),
     OPT_ROW(STR, format, "gguf",
@@ -55,7 +58,7 @@ static const struct opt_usage make_usage = {
              "that of the real model; its text has no meaning.",
     .examples =
         "  sandwich model make --arch llama-160m --out llama-160m-bf16.gguf\n"
-        "  sandwich model make --arch sheared-llama-1.3b --type f32 --out model.gguf\n",
+        "  sandwich model make --arch sheared-llama-1.3b --type q4_0 --out model.gguf\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 
@@ -83,6 +86,10 @@ static int make(const struct make_flags *f)
         return rc;
     if (o.n_threads == 0)
         o.n_threads = budget.n;
+    if (f->type >= KERN_N_PLAIN_TYPES) {
+        o.type = KERN_F32;
+        o.scheme = &kern_quant_schemes[f->type - KERN_N_PLAIN_TYPES];
+    }
     return format_make(&o);
 }
 
@@ -156,38 +163,48 @@ static int cli_inspect(int argc, char **argv)
 }
 
 static const char help[] =
-    "Usage: sandwich model make|inspect [options]\n"
+    "Usage: sandwich model make|quantize|inspect [options]\n"
     "\n"
-    "Make a model with random weights, or inspect a model file.\n"
+    "Make a model with random weights, quantise a model file, or inspect one.\n"
     "\n"
     "Commands:\n"
-    "  make     Make a model of a published shape with seeded random weights.\n"
-    "  inspect  Print what a model file holds and what its steps cost.\n"
+    "  make      Make a model of a published shape with seeded random weights.\n"
+    "  quantize  Copy a model to a file whose matrices have 4 or 8 bits a weight.\n"
+    "  inspect   Print what a model file holds and what its steps cost.\n"
     "\n"
     "Options:\n"
     "  -h, --help\n"
-    "        Print this text and exit. `sandwich model make --help` and\n"
-    "        `sandwich model inspect --help` describe the options of each.\n"
+    "        Print this text and exit. `sandwich model make --help`,\n"
+    "        `sandwich model quantize --help` and `sandwich model inspect --help`\n"
+    "        describe the options of each.\n"
     "\n"
     "Examples:\n"
     "  sandwich model make --arch llama-160m --out llama-160m-bf16.gguf\n"
-    "  sandwich model inspect llama-160m-bf16.gguf\n"
+    "  sandwich model quantize llama-160m-bf16.gguf --type q4_0 \\\n"
+    "      --out llama-160m-q4_0.gguf\n"
+    "  sandwich model inspect llama-160m-q4_0.gguf\n"
     "\n"
     "Exit status:\n" CLI_EXIT_STATUS;
 
 int cli_model(int argc, char **argv)
 {
-    if (argc > 0 && !strcmp(argv[0], "make"))
-        return cli_make(argc - 1, argv + 1);
-    if (argc > 0 && !strcmp(argv[0], "inspect"))
-        return cli_inspect(argc - 1, argv + 1);
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } commands[] = {
+        {"make", cli_make}, {"quantize", cli_model_quantize}, {"inspect", cli_inspect}};
+
+    for (size_t i = 0; argc > 0 && i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (!strcmp(argv[0], commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
     if (argc > 0 && (!strcmp(argv[0], "--help") || !strcmp(argv[0], "-h"))) {
         fputs(help, stdout);
         return 0;
     }
     fprintf(stderr,
-            "sandwich model: expected make or inspect, found %s%s%s (usage: sandwich "
-            "model make|inspect [options]; --help describes the options)\n",
+            "sandwich model: expected make, quantize or inspect, found %s%s%s (usage: "
+            "sandwich model make|quantize|inspect [options]; --help describes the "
+            "options)\n",
             argc > 0 ? "\"" : "nothing", argc > 0 ? argv[0] : "", argc > 0 ? "\"" : "");
     return EXIT_USAGE;
 }

@@ -20,6 +20,16 @@
 /* Published models have at most five. */
 #define MODEL_STOP_MAX 16
 
+/* The matrices that steps read together. */
+enum model_matrices {
+    MODEL_QKV,
+    MODEL_O,
+    MODEL_FFN,
+    MODEL_HEAD, /* the embedding where they are tied */
+    MODEL_EMBED,
+    MODEL_N_MATRICES
+};
+
 struct model_config {
     char arch[32]; /* "llama" (also Mistral), "qwen2", "qwen3" */
     char name[96]; /* the name in the file, or the stem of its path */
@@ -33,8 +43,11 @@ struct model_config {
     /* Each rotary frequency is divided by rope_factor[i], i < head_dim/2 (1 = unscaled).
      * Llama-3 scaling is resolved into these by the reader. */
     float rope_factor[MODEL_HEAD_DIM_MAX / 2];
-    enum kern_type weight_type; /* of the matrices as stored */
-    int bos_id, eos_id;         /* -1: none */
+    enum kern_type weight_type; /* of the matrices as stored: of most of their weights */
+    /* Where matrices have different types: the bytes of a weight, a mean over the layers.
+     * All 0: every matrix is of weight_type. */
+    double mean_bytes[MODEL_N_MATRICES];
+    int bos_id, eos_id; /* -1: none */
     /* The tokens that end a text, eos_id first: [n_stop]. */
     int n_stop, stop_ids[MODEL_STOP_MAX];
 };

@@ -155,6 +155,10 @@ static int check_one(const struct format_file *f, enum format_role role, int lay
                        "%s: tensor %s: expected shape [%" PRId64 ", %" PRId64
                        "], found [%" PRId64 ", %" PRId64 "]",
                        f->path, name, rows, cols, t->rows, t->cols);
+    if (rows == 1 && kern_type_block(t->type) > 1)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: tensor %s: expected a vector of F32, F16 or BF16, found %s",
+                       f->path, name, kern_type_name(t->type));
     return OK;
 }
 
@@ -194,19 +198,56 @@ static bool is_used(const struct format_file *f, enum model_naming naming,
     return false;
 }
 
-static enum kern_type common_type(const struct format_file *f)
+static enum model_matrices matrices_of(enum format_role role)
 {
-    enum kern_type type = f->global[FORMAT_EMBED].type;
-    enum format_role role;
-    int64_t i, rows, cols;
-    int layer;
-
-    for (i = 0; role_at(&f->config, i, &role, &layer); i++) {
-        format_role_shape(&f->config, role, &rows, &cols);
-        if (rows > 1 && slot(f, role, layer)->data && slot(f, role, layer)->type != type)
-            return KERN_F32;
+    switch (role) {
+    case FORMAT_EMBED:
+        return MODEL_EMBED;
+    case FORMAT_HEAD:
+        return MODEL_HEAD;
+    case FORMAT_O:
+        return MODEL_O;
+    case FORMAT_GATE:
+    case FORMAT_UP:
+    case FORMAT_DOWN:
+        return MODEL_FFN;
+    default:
+        return MODEL_QKV;
     }
-    return type;
+}
+
+/* The type of most weights of the matrices; and, where types differ, the mean bytes of a
+ * weight of each kind of matrix. */
+static void set_weight_type(struct format_file *f)
+{
+    int64_t weights[KERN_N_TYPES] = {0};
+    double n[MODEL_N_MATRICES] = {0}, bytes[MODEL_N_MATRICES] = {0};
+    struct model_config *c = &f->config;
+    enum format_role role;
+    int layer, n_types = 0;
+
+    for (int64_t i = 0; role_at(c, i, &role, &layer); i++) {
+        const struct format_tensor *t = slot(f, role, layer);
+        int64_t rows, cols;
+
+        format_role_shape(c, role, &rows, &cols);
+        if (!t->data || rows == 1)
+            continue;
+        n_types += weights[t->type] == 0;
+        weights[t->type] += rows * cols;
+        n[matrices_of(role)] += (double)(rows * cols);
+        bytes[matrices_of(role)] += (double)rows * (double)kern_type_size(t->type, cols);
+    }
+    if (c->tied) {
+        n[MODEL_HEAD] = n[MODEL_EMBED];
+        bytes[MODEL_HEAD] = bytes[MODEL_EMBED];
+    }
+    c->weight_type = KERN_F32;
+    for (int t = 0; t < KERN_N_TYPES; t++)
+        if (weights[t] > weights[c->weight_type])
+            c->weight_type = (enum kern_type)t;
+    for (int k = 0; k < MODEL_N_MATRICES; k++)
+        c->mean_bytes[k] = n_types > 1 ? bytes[k] / n[k] : 0;
 }
 
 int format_fill(struct format_file *f, const struct model_tensor_source *s)
@@ -235,7 +276,7 @@ int format_fill(struct format_file *f, const struct model_tensor_source *s)
                 ERR_UNSUPPORTED,
                 "%s: tensor %.100s: expected only tensors of a %s model, found this",
                 f->path, extra, f->config.arch);
-    f->config.weight_type = common_type(f);
+    set_weight_type(f);
     return OK;
 }
 

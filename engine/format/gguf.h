@@ -30,7 +30,7 @@ struct gguf;
 
 struct gguf_tensor {
     const char *name;
-    uint32_t ggml_type; /* 0 F32, 1 F16, 30 BF16, others refused by name when used */
+    uint32_t ggml_type; /* the file's number of its type, see gguf_ggml_type_name() */
     int n_dims;
     uint64_t dims[4]; /* dims[0] is contiguous (the columns) */
     const void *data;

@@ -1,10 +1,11 @@
-/* format/gguf_parts.h - shared by gguf.c (parsing) and gguf_get.c (look-up). Other files
+/* format/gguf_parts.h - shared by the files that parse, look up and write GGUF. Other files
  * include format/gguf.h. */
 #ifndef FORMAT_GGUF_PARTS_H
 #define FORMAT_GGUF_PARTS_H
 
 #include "format/gguf.h"
 #include "base/file_map.h"
+#include "kernels/kern.h"
 
 /* Far above any model file (about 50 keys, a few thousand tensors). They bound the memory
  * that a hostile header can make the parser take. A tensor name has at most 64 bytes by the format.
@@ -68,6 +69,11 @@ const char *gguf_type_name(uint32_t type);
  * product too large. */
 bool gguf_ggml_bytes(uint32_t ggml_type, uint64_t n, uint64_t row, uint64_t *bytes);
 bool gguf_ggml_known(uint32_t ggml_type);
+/* The type that kernels know it as; false: none. */
+bool gguf_ggml_computed(uint32_t ggml_type, enum kern_type *out);
+uint32_t gguf_ggml_of(enum kern_type t);
+/* The value of general.file_type for a file that this project writes with this type. */
+uint32_t gguf_file_type(enum kern_type t);
 
 const struct gguf_kv *gguf_kv_find(const struct gguf *g, const char *key);
 

@@ -1,6 +1,7 @@
 /* The numbers that name types in a GGUF file. */
 #include "format/gguf_parts.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 static const struct {
@@ -14,8 +15,8 @@ static const struct {
     [GGUF_F64] = {"f64", 8},
 };
 
-/* Elements and bytes of a block. Quantised types are known by name so that they can be
- * refused by name, and so that the tokenizer of such a file can still be read. */
+/* Elements and bytes of a block. Types that cannot be computed are known by name so that they
+ * can be refused by name, and so that the tokenizer of such a file can still be read. */
 static const struct {
     const char *name;
     uint16_t block, bytes;
@@ -33,6 +34,38 @@ static const struct {
     [35] = {"TQ2_0", 256, 66},   [39] = {"MXFP4", 32, 17},
 };
 #define N_OF(a) (sizeof(a) / sizeof((a)[0]))
+
+/* The types that can be computed, and what general.file_type calls a file of mostly this
+ * type (-1: not written here). */
+static const struct {
+    uint8_t ggml;
+    int8_t file_type;
+} computed[KERN_N_TYPES] = {
+    [KERN_F32] = {0, 0},    [KERN_F16] = {1, 1},    [KERN_BF16] = {30, 32},
+    [KERN_Q8_0] = {8, 7},   [KERN_Q4_0] = {2, 2},   [KERN_Q4_1] = {3, 3},
+    [KERN_Q4_K] = {12, -1}, [KERN_Q5_K] = {13, -1}, [KERN_Q6_K] = {14, -1},
+};
+
+bool gguf_ggml_computed(uint32_t ggml_type, enum kern_type *out)
+{
+    for (int t = 0; t < KERN_N_TYPES; t++)
+        if (computed[t].ggml == ggml_type) {
+            *out = (enum kern_type)t;
+            return true;
+        }
+    return false;
+}
+
+uint32_t gguf_ggml_of(enum kern_type t)
+{
+    return computed[t].ggml;
+}
+
+uint32_t gguf_file_type(enum kern_type t)
+{
+    assert(computed[t].file_type >= 0);
+    return (uint32_t)computed[t].file_type;
+}
 
 uint64_t gguf_type_bytes(uint32_t type)
 {

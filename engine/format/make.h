@@ -12,10 +12,13 @@
 
 #include <stdio.h>
 #include "format/config.h"
+#include "kernels/quant.h"
 
 struct format_make_opts {
     const char *arch;    /* "llama-160m", ... see format_make_names() */
-    enum kern_type type; /* KERN_F32, KERN_BF16 or KERN_F16 */
+    enum kern_type type; /* of the matrices: KERN_F32, KERN_BF16 or KERN_F16 */
+    /* NULL, or how the f32 values of the matrices are quantised; `type` has no effect then. */
+    const struct kern_quant_scheme *scheme;
     uint64_t seed;
     const char *format; /* "gguf" (out is a file) or "safetensors" (out is a directory) */
     const char *out;    /* written under a temporary name, then renamed */
@@ -26,6 +29,8 @@ struct format_make_opts {
     void *progress_ctx;
 };
 
+/* ERR_UNSUPPORTED: a matrix has rows that are not whole blocks of the scheme, or safetensors is
+ * to hold them. */
 MUST int format_make(const struct format_make_opts *o);
 /* NULL-terminated. */
 const char *const *format_make_names(void);

@@ -114,8 +114,10 @@ struct make_plan {
     struct make_tensor *tensor;
     int n_tensors;
     uint64_t data_bytes;
-    bool interleave;  /* write Q and K rows as interleaved rotary pairs */
-    struct text head; /* what stands before the data */
+    enum kern_type plain_type; /* that values are generated in */
+    size_t cols_max;           /* of a tensor */
+    bool interleave;           /* write Q and K rows as interleaved rotary pairs */
+    struct text head;          /* what stands before the data */
 };
 
 /* head for GGUF; may add tensors. */

@@ -69,6 +69,5 @@ void format_close(struct format_file **f)
 
 void format_drop(const struct format_tensor *t)
 {
-    file_map_drop(t->data,
-                  (uint64_t)t->rows * (uint64_t)t->cols * kern_type_bytes(t->type));
+    file_map_drop(t->data, (uint64_t)t->rows * kern_type_size(t->type, t->cols));
 }

@@ -1,5 +1,7 @@
 #include "model/cost.h"
 
+#include <math.h>
+
 /* What the formulas need to know of a step: sums over its chunks. */
 struct sums {
     double rows, logits; /* tokens; those that want logits */
@@ -12,10 +14,23 @@ struct sums {
 /* Products with matrices of `in` rows and `out` columns: n_rows of them over all layers,
  * with n_matrices matrices. */
 static struct model_cost_part product(double in, double out, double n_rows,
-                                      double n_matrices, double elem_bytes)
+                                      double n_matrices, double weight_bytes)
 {
     return (struct model_cost_part){.flop = 2 * in * out * n_rows,
-                                    .weight_bytes = in * out * n_matrices * elem_bytes};
+                                    .weight_bytes =
+                                        round(in * out * n_matrices * weight_bytes)};
+}
+
+/* The bytes of a weight of these matrices in type t, or as stored where that is the type of
+ * most of them. */
+static double weight_bytes(const struct model_config *c, enum kern_type t,
+                           enum model_matrices which)
+{
+    int block = kern_type_block(t);
+
+    if (t == c->weight_type && c->mean_bytes[which] > 0)
+        return c->mean_bytes[which];
+    return (double)kern_type_size(t, block) / block;
 }
 
 static struct model_cost cost(const struct model_config *c, struct model_cost_types t,
@@ -23,7 +38,6 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
 {
     double dim = c->dim, q = (double)c->n_heads * c->head_dim;
     double kv = 2.0 * c->n_kv_heads * c->head_dim; /* a token's key and value, a layer */
-    double elem = (double)kern_type_bytes(t.weight);
     double kv_bytes = kv * (double)kern_type_bytes(t.kv);
     /* The last layer behind its QKV projection, and the head: run at all? */
     double all = c->n_layers, before = all - 1, last = s->logits > 0;
@@ -32,13 +46,17 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
     double bias = c->qkv_bias ? all * (q + kv) : 0;
     bool in_head = c->tied && last > 0;
     struct model_cost out = {
-        .qkv = product(dim, q + kv, all * s->rows, all, elem),
+        .qkv = product(dim, q + kv, all * s->rows, all,
+                       weight_bytes(c, t.weight, MODEL_QKV)),
         .attn.flop = 4 * q * (before * s->pairs + s->logit_pairs),
-        .o = product(q, dim, rows, layers, elem),
-        .ffn = product(dim, 3.0 * c->hidden, rows, layers, elem),
-        .head = product(dim, c->vocab, s->logits, last, elem),
+        .o = product(q, dim, rows, layers, weight_bytes(c, t.weight, MODEL_O)),
+        .ffn = product(dim, 3.0 * c->hidden, rows, layers,
+                       weight_bytes(c, t.weight, MODEL_FFN)),
+        .head = product(dim, c->vocab, s->logits, last,
+                        weight_bytes(c, t.weight, MODEL_HEAD)),
         .other.weight_bytes =
-            (in_head ? 0 : s->rows * dim * elem) + (norms + bias) * (double)sizeof(float),
+            (in_head ? 0 : s->rows * dim * weight_bytes(c, t.weight, MODEL_EMBED)) +
+            (norms + bias) * (double)sizeof(float),
         .kv_read_bytes = kv_bytes * (before * s->kv_tok + s->last_kv_tok),
         .kv_write_bytes = kv_bytes * all * s->rows,
     };

@@ -32,8 +32,9 @@ struct model_chunk {
     bool want_logits; /* of the chunk's last token */
 };
 
-/* The types in memory: of all matrices (a model whose matrices have several types costs
- * what its first layer's type would), and of keys and values. */
+/* The types in memory: of all matrices, and of keys and values. Where the file mixes types and
+ * `weight` is the one of most of its weights, matrices cost what they have in the file, each
+ * kind by its mean over the layers. */
 struct model_cost_types {
     enum kern_type weight, kv;
 };

@@ -39,7 +39,9 @@ sed -n '/inspect_table\[\]/,/^};/p' $model >"$dir/inspect.c"
 check "model make --help" complete "model make" $(flags "$dir/make.c")
 check "model inspect --help" complete "model inspect" $(flags "$dir/inspect.c")
 check "model --help" complete model help
-check "model --help lists make and inspect" sh -c "$sandwich model --help | grep -c '^  make \|^  inspect ' | grep -q 2"
+check "model quantize --help" complete "model quantize" $(flags engine/cli/model_quantize.c)
+check "model --help lists its commands" sh -c \
+    "$sandwich model --help | grep -c '^  make \|^  quantize \|^  inspect ' | grep -q 3"
 bench_help() { # the flags that the help of `make bench` must name
     "$build/bench" --help >"$dir/help" || return 1
     for flag in "$@"; do

@@ -27,7 +27,7 @@ check "make safetensors" "$sandwich" model make --arch tiny --type f32 --format 
     --out "$dir/tiny"
 check "inspect" sh -c "$sandwich model inspect $dir/tiny.gguf | grep -q layers"
 check "help of model" sh -c "$sandwich model --help | grep -q 'sandwich model inspect --help'"
-check "model alone is wrong usage" refuses 2 'expected make or inspect' "$sandwich" model
+check "model alone is wrong usage" refuses 2 'expected make, quantize or inspect' "$sandwich" model
 check "inspect as JSON" sh -c "$sandwich model inspect --json $dir/tiny | python3 -m json.tool"
 run="$sandwich run --no-pin --model $dir/tiny.gguf -n 12 --ignore-eos"
 $run --prompt-ids 1,2,3 --ids >"$dir/ids" 2>"$dir/err"

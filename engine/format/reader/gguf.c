@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "format/fill.h"
-#include "format/gguf.h"
+#include "format/gguf_parts.h"
 #include "format/keys.h"
 #include "base/file.h"
 
@@ -222,21 +222,11 @@ static int read_ids(struct format_file *f)
 static int read_tensor(const struct format_file *f, const struct gguf_tensor *g,
                        struct format_tensor *out)
 {
-    switch (g->ggml_type) {
-    case 0:
-        out->type = KERN_F32;
-        break;
-    case 1:
-        out->type = KERN_F16;
-        break;
-    case 30:
-        out->type = KERN_BF16;
-        break;
-    default:
+    if (!gguf_ggml_computed(g->ggml_type, &out->type))
         return err_set(ERR_UNSUPPORTED,
-                       "%s: tensor %s: expected type F32, F16 or BF16, found %s", f->path,
-                       g->name, gguf_ggml_type_name(g->ggml_type));
-    }
+                       "%s: tensor %s: expected type F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
+                       "Q4_K, Q5_K or Q6_K, found %s",
+                       f->path, g->name, gguf_ggml_type_name(g->ggml_type));
     if (g->dims[2] != 1 || g->dims[3] != 1)
         return err_set(ERR_FORMAT,
                        "%s: tensor %s: expected at most 2 dimensions, found [%" PRIu64

@@ -1,0 +1,146 @@
+/* What all formats of quantised weights share: rows, rounding, and the schemes. */
+#include "kernels/quant.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+const struct kern_quant *kern_quant_of(enum kern_type t)
+{
+    for (int i = 0; kern_quants[i]; i++)
+        if (kern_quants[i]->type == t)
+            return kern_quants[i];
+    return NULL;
+}
+
+void kern_quant_decode(const struct kern_quant *f, struct kern_quant_block *out,
+                       const void *block)
+{
+    out->dmin = 0;
+    memset(out->scale, 1, sizeof(out->scale));
+    memset(out->min, 0, sizeof(out->min));
+    f->decode(out, block);
+}
+
+void kern_quant_to_f32(const struct kern_quant *f, float *out, const void *row, int64_t n)
+{
+    const int weights = kern_type_block(f->type);
+    const uint8_t *block = row;
+    struct kern_quant_block b;
+
+    assert(n % weights == 0);
+    for (; n > 0; n -= weights, block += kern_type_bytes(f->type), out += weights) {
+        kern_quant_decode(f, &b, block);
+        for (int s = 0; s < weights / f->sub; s++) {
+            float scale = b.d * b.scale[s], min = b.dmin * b.min[s];
+
+            for (int i = s * f->sub; i < (s + 1) * f->sub; i++)
+                out[i] = scale * b.q[i] - min;
+        }
+    }
+}
+
+/* ---- rounding ---- */
+
+float kern_quant_f16_above(float x)
+{
+    uint16_t h = kern_f16_of(x);
+
+    return kern_f16_to(kern_f16_to(h) < x ? h + 1 : h);
+}
+
+float kern_quant_f16_below(float x)
+{
+    uint16_t h = kern_f16_of(x);
+
+    if (kern_f16_to(h) > x)
+        h = h & 0x8000 ? h + 1 : h - 1; /* away from zero, or towards it */
+    return kern_f16_to(h);
+}
+
+void kern_quant_scale_min(const uint8_t *p, int s, int8_t *scale, int8_t *min)
+{
+    /* Bytes 0 to 3 and 4 to 7 hold the low six bits of scales and mins 0 to 3. Bytes 8 to
+     * 11 hold four bits of scale and min 4 to 7 each, whose upper two are on top of bytes
+     * 0 to 7. */
+    if (s < 4) {
+        *scale = (int8_t)(p[s] & 63);
+        *min = (int8_t)(p[4 + s] & 63);
+    } else {
+        *scale = (int8_t)((p[4 + s] & 15) | (p[s - 4] >> 6) << 4);
+        *min = (int8_t)(p[4 + s] >> 4 | (p[s] >> 6) << 4);
+    }
+}
+
+/* ---- schemes ---- */
+
+const struct kern_quant_scheme kern_quant_schemes[] = {
+    {"q8_0", KERN_Q8_0, 32},    {"q4_0", KERN_Q4_0, 32},
+    {"q4_1", KERN_Q4_1, 32},    {"w4b64", KERN_Q4_1, 64},
+    {"w4b128", KERN_Q4_1, 128}, {"w4c", KERN_Q4_1, 0},
+    {"w8c", KERN_Q8_0, 0},      {0}};
+
+int kern_quant_scheme_find(const char *name, const struct kern_quant_scheme **out)
+{
+    for (*out = kern_quant_schemes; (*out)->name; (*out)++)
+        if (strcmp((*out)->name, name) == 0)
+            return OK;
+    *out = NULL;
+    return err_set(ERR_ARG,
+                   "expected a scheme of quantisation (q8_0, q4_0, q4_1, w4b64, w4b128, "
+                   "w4c, w8c), found \"%.40s\"",
+                   name);
+}
+
+/* The range of w[n]. ERR_ARG: a weight is not finite. */
+static int range_of(const float *w, int64_t n, int64_t first, float *lo, float *hi)
+{
+    *lo = *hi = w[0];
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(w[i]))
+            return err_set(ERR_ARG,
+                           "weight %" PRId64
+                           " of a row: expected a finite number, found %g",
+                           first + i, w[i]);
+        *lo = w[i] < *lo ? w[i] : *lo;
+        *hi = w[i] > *hi ? w[i] : *hi;
+    }
+    return OK;
+}
+
+int kern_quantize(const struct kern_quant_scheme *s, void *out, const float *w, int64_t n)
+{
+    const struct kern_quant *f = kern_quant_of(s->type);
+    const int weights = kern_type_block(s->type);
+    int64_t group = s->group > 0 ? s->group : n;
+    uint8_t *block = out;
+
+    if (n % weights != 0)
+        return err_set(ERR_ARG,
+                       "a row of %" PRId64 " weights: expected a multiple of %d for %s",
+                       n, weights, s->name);
+    for (int64_t at = 0; at < n; at += group) {
+        int64_t end = at + group < n ? at + group : n;
+        float lo, hi, d, dmin;
+
+        TRY(range_of(w + at, end - at, at, &lo, &hi));
+        f->scale(lo, hi, &d, &dmin);
+        if (!isfinite(d) || !isfinite(dmin))
+            return err_set(ERR_ARG,
+                           "weights %" PRId64 " to %" PRId64
+                           " of a row: expected a range that the f16 scales of %s can "
+                           "hold, found %g to %g",
+                           at, end - 1, s->name, lo, hi);
+        for (int64_t i = at; i < end; i += weights, block += kern_type_bytes(s->type))
+            f->encode(block, w + i, d, dmin);
+    }
+    return OK;
+}
+
+float kern_quant_error(const struct kern_quant_scheme *s, float lo, float hi)
+{
+    float d, dmin;
+
+    kern_quant_of(s->type)->scale(lo, hi, &d, &dmin);
+    return fabsf(d) * (s->type == KERN_Q4_0 ? 1 : 0.5f) * (1 + 0x1p-15f) +
+           fmaxf(fabsf(lo), fabsf(hi)) * 0x1p-23f;
+}

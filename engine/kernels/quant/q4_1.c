@@ -1,0 +1,39 @@
+/* 32 weights d q + m: d and m in f16, then 16 bytes, the i-th with q of weight i in its low
+ * and of weight 16 + i in its high half. */
+#include "kernels/quant.h"
+
+static void decode(struct kern_quant_block *out, const uint8_t *block)
+{
+    out->d = kern_quant_f16(block);
+    out->dmin = -kern_quant_f16(block + 2);
+    out->min[0] = 1;
+    for (int i = 0; i < 16; i++) {
+        out->q[i] = (int8_t)(block[4 + i] & 15);
+        out->q[16 + i] = (int8_t)(block[4 + i] >> 4);
+    }
+}
+
+static void scale(float lo, float hi, float *d, float *dmin)
+{
+    float m = kern_quant_f16_below(lo);
+
+    *d = kern_quant_f16_above((hi - m) / 15);
+    *dmin = -m;
+}
+
+static void encode(uint8_t *block, const float *w, float d, float dmin)
+{
+    kern_quant_put_f16(block, d);
+    kern_quant_put_f16(block + 2, -dmin);
+    for (int i = 0; i < 16; i++)
+        block[4 + i] = (uint8_t)(kern_quant_nearest(w[i] + dmin, d, 0, 15) |
+                                 kern_quant_nearest(w[16 + i] + dmin, d, 0, 15) << 4);
+}
+
+const struct kern_quant kern_quant_q4_1 = {.type = KERN_Q4_1,
+                                           .sub = 32,
+                                           .q_min = 0,
+                                           .q_max = 15,
+                                           .decode = decode,
+                                           .scale = scale,
+                                           .encode = encode};
