@@ -5,6 +5,7 @@
 
 #include "kernels/pack_i8.h"
 #include "kernels/panel.h"
+#include "kernels/quant.h"
 
 /* Packing is the transpose of 32-bit words: f32 elements, or pairs along K of 16-bit
  * ones. 128-bit vectors are what every target of ours has without further flags. */
@@ -110,14 +111,31 @@ struct piece {
     const char *at;
 };
 
-static void widen(float *out, const char *src, enum kern_type type, int64_t n)
+/* Weights [k0, k0 + n) of a row of 16-bit numbers, as f32. */
+static void widen(float *out, const char *row, enum kern_type type, int64_t k0, int64_t n)
 {
-    assert(!kern_type_quantised(type));
     for (int64_t i = 0; i < n; i++) {
         uint16_t h;
 
-        memcpy(&h, src + 2 * i, 2);
+        memcpy(&h, row + 2 * (k0 + i), 2);
         out[i] = type == KERN_BF16 ? kern_bf16_to(h) : kern_f16_to(h);
+    }
+}
+
+/* The same of a row of blocks. */
+static void dequantise(float *out, const char *row, enum kern_type type, int64_t k0,
+                       int64_t n)
+{
+    const int weights = kern_type_block(type);
+    float block[KERN_QUANT_MAX];
+
+    for (int64_t left = n; left > 0;) {
+        int64_t from = k0 % weights, have = weights - from < left ? weights - from : left;
+
+        kern_quant_to_f32(kern_quant_of(type), block,
+                          row + kern_type_size(type, k0 - from), weights);
+        memcpy(out, block + from, (size_t)have * sizeof(float));
+        out += have, k0 += have, left -= have;
     }
 }
 
@@ -136,8 +154,10 @@ static void piece_get(struct piece *p, const struct kern_mat *m, const char *src
     memset(p->stage, 0, sizeof(p->stage));
     if (src && src_type == m->type)
         memcpy(p->stage, src + (size_t)k0 * esz, (size_t)have * esz);
+    else if (src && kern_type_quantised(src_type))
+        dequantise(p->stage, src, src_type, k0, have);
     else if (src)
-        widen(p->stage, src + (size_t)k0 * esz, src_type, have);
+        widen(p->stage, src, src_type, k0, have);
     p->at = (const char *)p->stage;
 }
 
@@ -267,7 +287,7 @@ void kern_mat_get_row(const struct kern_mat *m, int64_t n, float *out)
         if (m->type == KERN_F32)
             memcpy(&out[k], from, 4);
         else
-            widen(&out[k], from, m->type, 1);
+            widen(&out[k], from, m->type, 0, 1);
     }
 }
 

@@ -76,8 +76,6 @@ void kern_panel_put(enum kern_type t, void *panel, int c, const void *row,
     struct kern_quant_block b = {0};
 
     assert(q && c >= 0 && c < KERN_PANEL);
-    if (!row)
-        memset(b.q, -f->zero, sizeof(b.q));
     for (int64_t i = 0; i < n_blocks; i++) {
         if (row)
             kern_quant_decode(q, &b, from + (size_t)i * kern_type_bytes(t));
