@@ -41,7 +41,7 @@ static void make_tensor(struct maker *k, struct format_tensor *t, double **value
 
     t->type = vector ? KERN_F32 : k->r->f.config.weight_type;
     if (!vector && k->mixed)
-        t->type = (enum kern_type)(k->n_made++ % KERN_N_TYPES);
+        t->type = (enum kern_type)(k->n_made++ % KERN_N_PLAIN_TYPES);
     t->rows = rows;
     t->cols = cols;
     /* Odd addresses: nothing may assume that a file's tensors are aligned. A page each:
