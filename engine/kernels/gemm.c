@@ -53,7 +53,7 @@ void kern_gemm_part(struct kern_gemm_job *j, int64_t together, int id)
 
     share(w->n_panels, together, along_n, s->pn, &j->p_lo, &j->p_hi);
     share(kern_a_blocks(j->m, s->mr), 1, along_m, s->pm, &j->i_lo, &j->i_hi);
-    share(w->k_pad, w->n_units > 1 ? w->k_unit : 2, along_k, s->pk, &j->k_lo, &j->k_hi);
+    share(w->k_pad, kern_mat_grain(w), along_k, s->pk, &j->k_lo, &j->k_hi);
     j->along_k = along_k;
 }
 
@@ -63,8 +63,7 @@ static const char *b_at(const struct kern_mat *b, int64_t p, int64_t k)
     int64_t unit = b->n_units > 1 ? k / b->k_unit : 0;
     int64_t row = k - unit * b->k_unit;
 
-    return (const char *)kern_mat_at(b, unit, p) +
-           (size_t)(row * KERN_PANEL) * kern_type_bytes(b->type);
+    return (const char *)kern_mat_at(b, unit, p) + kern_panel_size(b->type, row);
 }
 
 /* Set the members of `t` that describe B: np panels by k rows from `at` on, which all row
@@ -95,13 +94,12 @@ static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, const c
 }
 
 /* Prefetch what the job reads next, as many bytes as one of the tile's panels has. */
-static void prefetch_ahead(const struct kern_gemm_job *j, struct kern_gemm_tile *t,
-                           size_t type_bytes)
+static void prefetch_ahead(const struct kern_gemm_job *j, struct kern_gemm_tile *t)
 {
     const void *next = NULL;
 
     if (j->ahead.next)
-        next = j->ahead.next(j->ahead.ctx, t->k * KERN_PANEL * (int64_t)type_bytes);
+        next = j->ahead.next(j->ahead.ctx, (int64_t)kern_panel_size(j->w->type, t->k));
     if (next) {
         t->next = next;
         t->next_step = 64;
@@ -113,22 +111,22 @@ static void prefetch_ahead(const struct kern_gemm_job *j, struct kern_gemm_tile 
  * AHEAD_BYTES later. */
 static void prefetch(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
 {
-    size_t type_bytes = kern_type_bytes(w->j->w->type);
+    enum kern_type type = w->j->w->type;
     int64_t parts = min64(w->i_hi - w->i_lo, AHEAD_BLOCKS), part = i - w->i_lo;
 
     t->next = t->b;
     t->next_step = 0;
     if (!w->j->v->prefetches_next)
-        prefetch_ahead(w->j, t, type_bytes);
+        prefetch_ahead(w->j, t);
     if (!w->j->v->prefetches_next || part >= parts)
         return;
     t->next_step = 64;
     if (parts > 1) {
-        size_t bytes = (size_t)(min64(t->k, t->k_unit) * KERN_PANEL) * type_bytes;
+        size_t bytes = kern_panel_size(type, min64(t->k, t->k_unit));
 
         t->next = w->next + (size_t)part * (bytes / (size_t)parts);
         t->next_step = (int)(64 / parts);
-    } else if (t->mr * 4 <= AHEAD_ROWS_F32 * (int)type_bytes) {
+    } else if (t->mr * 4 <= AHEAD_ROWS_F32 * kern_type_weight_bytes(type)) {
         t->next = (const char *)t->b + AHEAD_BYTES;
     } else {
         t->next = w->next;
@@ -145,7 +143,7 @@ static void tile(const struct walk *w, struct kern_gemm_tile *t, int64_t i, int6
     const char *a = (const char *)j->a_packed + kern_a_bytes(j->v->a_format, r0, k_pad);
 
     t->mr = (int)(kern_a_row(j->m, w->n_blocks, i + 1) - r0);
-    t->a = a + (size_t)(k_lo * t->mr) * kern_a_elem(j->v->a_format);
+    t->a = a + kern_a_offset(j->v->a_format, t->mr, k_lo);
     if (j->v->a_format == KERN_A_F16_TWICE)
         t->row_factor = (const float *)(a + (size_t)(k_pad * t->mr) * sizeof(float));
     t->c = w->c + (r0 - w->c_row0) * w->ldc + (p - w->c_panel0) * KERN_PANEL;
@@ -233,7 +231,7 @@ static void cut(struct walk *w)
     const struct kern_gemm_job *j = w->j;
     const struct kern_mat *b = j->w;
     int64_t n_floats_max = KERN_GEMM_SUMS_BYTES / (KERN_PANEL * sizeof(float));
-    int64_t k_step = b->n_units > 1 ? b->k_unit : 2;
+    int64_t k_step = kern_mat_grain(b);
 
     w->bm = round_down(j->s.bm, j->s.mr) / j->s.mr;
     w->bn = round_down(j->s.bn, j->s.np);

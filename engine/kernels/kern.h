@@ -38,7 +38,7 @@ enum kern_type {
     KERN_Q6_K,
     KERN_N_TYPES
 };
-#define KERN_N_PLAIN_TYPES KERN_Q8_0  /* types that are not quantised come first */
+#define KERN_N_PLAIN_TYPES KERN_Q8_0 /* types that are not quantised come first */
 const char *kern_type_name(enum kern_type t); /* "f32", "q4_k" */
 /* ERR_ARG lists the names. */
 MUST int kern_type_parse(const char *word, enum kern_type *out);

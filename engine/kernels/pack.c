@@ -3,6 +3,10 @@
 #include <assert.h>
 #include <string.h>
 
+#include "kernels/pack_i8.h"
+#include "kernels/panel.h"
+#include "kernels/quant.h"
+
 /* Packing is the transpose of 32-bit words: f32 elements, or pairs along K of 16-bit
  * ones. 128-bit vectors are what every target of ours has without further flags. */
 typedef uint32_t v4 __attribute__((vector_size(16)));
@@ -38,10 +42,11 @@ void kern_mat_layout(struct kern_mat *m, enum kern_type type, int64_t n, int64_t
     m->n = n;
     m->k = k;
     m->n_panels = round_up(n, KERN_PANEL) / KERN_PANEL;
-    m->k_pad = type == KERN_BF16 ? round_up(k, 2) : k;
+    m->k_pad = round_up(k, type == KERN_BF16 ? 2 : kern_type_block(type));
+    k_unit = round_up(k_unit, kern_type_block(type));
     m->k_unit = k_unit == 0 || k_unit > m->k_pad ? m->k_pad : k_unit;
     m->n_units = (m->k_pad + m->k_unit - 1) / m->k_unit;
-    m->panel_bytes = (size_t)m->k_unit * KERN_PANEL * kern_type_bytes(type);
+    m->panel_bytes = kern_panel_size(type, m->k_unit);
     m->bytes = (size_t)m->n_panels * m->panel_bytes;
     if (m->n_units > 1) {
         m->unit_bytes = (size_t)round_up(
@@ -106,13 +111,31 @@ struct piece {
     const char *at;
 };
 
-static void widen(float *out, const char *src, enum kern_type type, int64_t n)
+/* Weights [k0, k0 + n) of a row of 16-bit numbers, as f32. */
+static void widen(float *out, const char *row, enum kern_type type, int64_t k0, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint16_t h;
 
-        memcpy(&h, src + 2 * i, 2);
+        memcpy(&h, row + 2 * (k0 + i), 2);
         out[i] = type == KERN_BF16 ? kern_bf16_to(h) : kern_f16_to(h);
+    }
+}
+
+/* The same of a row of blocks. */
+static void dequantise(float *out, const char *row, enum kern_type type, int64_t k0,
+                       int64_t n)
+{
+    const int weights = kern_type_block(type);
+    float block[KERN_QUANT_MAX];
+
+    for (int64_t left = n; left > 0;) {
+        int64_t from = k0 % weights, have = weights - from < left ? weights - from : left;
+
+        kern_quant_to_f32(kern_quant_of(type), block,
+                          row + kern_type_size(type, k0 - from), weights);
+        memcpy(out, block + from, (size_t)have * sizeof(float));
+        out += have, k0 += have, left -= have;
     }
 }
 
@@ -131,8 +154,10 @@ static void piece_get(struct piece *p, const struct kern_mat *m, const char *src
     memset(p->stage, 0, sizeof(p->stage));
     if (src && src_type == m->type)
         memcpy(p->stage, src + (size_t)k0 * esz, (size_t)have * esz);
+    else if (src && kern_type_quantised(src_type))
+        dequantise(p->stage, src, src_type, k0, have);
     else if (src)
-        widen(p->stage, src + (size_t)k0 * esz, src_type, have);
+        widen(p->stage, src, src_type, k0, have);
     p->at = (const char *)p->stage;
 }
 
@@ -148,6 +173,18 @@ static void split_pairs(uint16_t *dst, const uint32_t *words, int64_t n)
     if (n % 2 == 1)
         for (int c = 0; c < KERN_PANEL; c++)
             dst[c] = (uint16_t)words[c];
+}
+
+/* Column n of a quantised matrix, in every unit. */
+static void put_blocks(struct kern_mat *m, int64_t n, const char *src)
+{
+    const int block = kern_type_block(m->type);
+
+    assert(m->k % block == 0);
+    for (int64_t u = 0; u < m->n_units; u++)
+        kern_panel_put(m->type, kern_mat_at(m, u, n / KERN_PANEL), (int)(n % KERN_PANEL),
+                       src ? src + kern_type_size(m->type, u * m->k_unit) : NULL,
+                       unit_rows(m, u) / block);
 }
 
 /* n <= BLOCK_K rows of one panel from its 16 columns. */
@@ -175,6 +212,11 @@ void kern_mat_put_panels(struct kern_mat *m, int64_t p_lo, int64_t p_hi,
 
     assert(src_type == m->type || m->type == KERN_F32);
     assert(p_lo >= 0 && p_hi <= m->n_panels);
+    if (kern_type_quantised(m->type)) {
+        for (int64_t i = p_lo * KERN_PANEL; i < p_hi * KERN_PANEL; i++)
+            put_blocks(m, i, rows[i - p_lo * KERN_PANEL]);
+        return;
+    }
     for (int64_t p = p_lo; p < p_hi; p++, rows += KERN_PANEL) {
         for (int64_t u = 0; u < m->n_units; u++) {
             char *dst = kern_mat_at(m, u, p);
@@ -209,6 +251,10 @@ void kern_mat_put_row(struct kern_mat *m, int64_t n, const void *src,
 
     assert(src_type == m->type || m->type == KERN_F32);
     assert(n >= 0 && n < m->n_panels * KERN_PANEL);
+    if (kern_type_quantised(m->type)) {
+        put_blocks(m, n, src);
+        return;
+    }
     for (int64_t u = 0; u < m->n_units; u++) {
         char *panel = kern_mat_at(m, u, n / KERN_PANEL);
         int64_t rows = unit_rows(m, u);
@@ -227,6 +273,13 @@ void kern_mat_put_row(struct kern_mat *m, int64_t n, const void *src,
 void kern_mat_get_row(const struct kern_mat *m, int64_t n, float *out)
 {
     assert(n >= 0 && n < m->n_panels * KERN_PANEL);
+    if (kern_type_quantised(m->type)) {
+        for (int64_t u = 0; u < m->n_units; u++)
+            kern_panel_get(m->type, kern_mat_at(m, u, n / KERN_PANEL),
+                           (int)(n % KERN_PANEL), out + u * m->k_unit,
+                           unit_rows(m, u) / kern_type_block(m->type));
+        return;
+    }
     for (int64_t k = 0; k < m->k; k++) {
         char *panel = kern_mat_at(m, k / m->k_unit, n / KERN_PANEL);
         const char *from = element(m, panel, k % m->k_unit, n % KERN_PANEL);
@@ -234,17 +287,26 @@ void kern_mat_get_row(const struct kern_mat *m, int64_t n, float *out)
         if (m->type == KERN_F32)
             memcpy(&out[k], from, 4);
         else
-            widen(&out[k], from, m->type, 1);
+            widen(&out[k], from, m->type, 0, 1);
     }
 }
 
 /* ---- activations ---- */
 
+size_t kern_a_offset(enum kern_a_format fmt, int64_t mr, int64_t k)
+{
+    if (fmt == KERN_A_I8) {
+        assert(k % KERN_SUB == 0);
+        return (size_t)(k / KERN_SUB * KERN_A_I8_WORDS * mr) * 4;
+    }
+    return (size_t)(k * mr) * (fmt == KERN_A_BF16_PAIR ? 2 : 4);
+}
+
 size_t kern_a_bytes(enum kern_a_format fmt, int64_t m, int64_t k_pad)
 {
-    size_t row = (size_t)k_pad * kern_a_elem(fmt);
+    size_t bytes = kern_a_offset(fmt, m, k_pad);
 
-    return (size_t)m * (fmt == KERN_A_F16_TWICE ? row + sizeof(float) : row);
+    return fmt == KERN_A_F16_TWICE ? bytes + (size_t)m * sizeof(float) : bytes;
 }
 
 /* Up to four rows of A, columns [k0, k0 + n), as words in the packed format. */
@@ -289,6 +351,10 @@ void kern_a_pack(const struct kern_variant *v, void *dst, const float *x, int64_
     struct a_rows g;
 
     assert(k_pad >= k && k_pad % per_word == 0);
+    if (v->a_format == KERN_A_I8) {
+        kern_a_pack_i8(v->op - KERN_GEMM_F32, dst, x, ldx, mr, k);
+        return;
+    }
     for (int64_t r = 0; v->a_scale && r < mr; r++)
         factor[r] = 1 / v->a_scale(x + r * ldx, k);
     for (int64_t k0 = 0; k0 < k_pad; k0 += BLOCK_K) {

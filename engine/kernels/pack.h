@@ -19,17 +19,17 @@ struct kern_mat {
     enum kern_type type;
     int64_t n, k;       /* logical sizes */
     int64_t n_panels;   /* ceil(n / 16) */
-    int64_t k_pad;      /* k, rounded up to even for bf16 */
+    int64_t k_pad;      /* k, rounded up to even for bf16, or to whole blocks */
     int64_t k_unit;     /* rows in a unit; k_pad when not split */
     int64_t n_units;    /* 1 when not split */
-    size_t panel_bytes; /* k_unit * 16 * sizeof(type) */
+    size_t panel_bytes; /* kern_panel_size(type, k_unit) */
     size_t unit_bytes;  /* from a unit to the next; 0 when not split */
     size_t bytes;       /* of data, in total */
     void *data;         /* 64-byte aligned, not owned */
 };
 
-/* Describe a matrix; k_unit = 0 for no split along K (k_unit must be even otherwise).
- * Sets everything but data. */
+/* Describe a matrix; k_unit = 0 for no split along K (k_unit must be even otherwise, and is
+ * rounded up to whole blocks of a quantised type). Sets everything but data. */
 void kern_mat_layout(struct kern_mat *m, enum kern_type type, int64_t n, int64_t k,
                      int64_t k_unit);
 
@@ -40,9 +40,17 @@ static inline void *kern_mat_at(const struct kern_mat *m, int64_t unit, int64_t 
            (size_t)panel * m->panel_bytes;
 }
 
+/* The rows of K that a product can be cut at: multiples of this. */
+static inline int64_t kern_mat_grain(const struct kern_mat *m)
+{
+    int64_t block = kern_type_block(m->type);
+
+    return m->n_units > 1 ? m->k_unit : block > 2 ? block : 2;
+}
+
 /* Write one source row (output feature n, its m->k weights contiguous at `src` in
  * `src_type`) into column n of its panel, in every unit. Conversions allowed: to the same
- * type, from any type to f32. (A caller that packs whole panels calls this for 16 rows,
+ * type, from any type to f32. A row of a quantised type is whole blocks. (A caller that packs whole panels calls this for 16 rows,
  * padded columns with src = NULL, which writes zeros.) */
 void kern_mat_put_row(struct kern_mat *m, int64_t n, const void *src,
                       enum kern_type src_type);
@@ -65,11 +73,9 @@ static inline int64_t kern_a_row(int64_t m, int64_t n_blocks, int64_t i)
 {
     return n_blocks == 1 ? m * i : m * i / n_blocks; /* few rows: no division */
 }
-/* Bytes of one activation in `fmt`. */
-static inline size_t kern_a_elem(enum kern_a_format fmt)
-{
-    return fmt == KERN_A_BF16_PAIR ? 2 : 4;
-}
+/* Bytes from the beginning of a block of mr rows in `fmt` to its column k, a multiple of
+ * the grain. */
+size_t kern_a_offset(enum kern_a_format fmt, int64_t mr, int64_t k);
 /* Bytes of a packed activation matrix [m, k_pad] in `fmt`: block i starts at
  * kern_a_bytes(fmt, kern_a_row(i), k_pad). */
 size_t kern_a_bytes(enum kern_a_format fmt, int64_t m, int64_t k_pad);

@@ -27,7 +27,7 @@ int kern_order_parse(const char *word, enum kern_order *out)
 int kern_schedule_check(const struct kern_schedule *s, const struct kern_variant *v,
                         const struct kern_mat *w, int64_t m, int n_threads)
 {
-    int64_t k_parts = w->n_units > 1 ? w->n_units : w->k_pad / 2;
+    int64_t k_parts = w->n_units > 1 ? w->n_units : w->k_pad / kern_mat_grain(w);
 
     if (s->np < 1 || s->np > KERN_NP_MAX || !kern_gemm_rows(v, s->np))
         return err_set(ERR_ARG, "%s: no micro-kernel of %d panels", v->name, s->np);
@@ -116,6 +116,13 @@ static int64_t round_down(int64_t x, int64_t step)
     return x < step ? step : x / step * step;
 }
 
+/* Rows of K that one instruction multiplies. Products of 8 bits multiply four; making floats
+ * of their sums takes a quarter of the time. */
+static double k_per_product(enum kern_a_format fmt)
+{
+    return fmt == KERN_A_I8 ? 3 : fmt == KERN_A_BF16_PAIR ? 2 : 1;
+}
+
 /* Cycles to multiply a block of h rows with one row of K of np panels, when the operands
  * are in the first-level cache. */
 static double block_cycles(const struct kern_variant *v, double h, int np)
@@ -126,13 +133,13 @@ static double block_cycles(const struct kern_variant *v, double h, int np)
 
     if (sums < FMA_LATENCY * fma_per_cycle)
         cycles = max2(cycles, FMA_LATENCY);
-    return cycles / (v->a_format == KERN_A_BF16_PAIR ? 2 : 1);
+    return cycles / k_per_product(v->a_format);
 }
 
 /* Bytes of one row of K of one panel. */
 static double panel_row_bytes(const struct kern_mat *w)
 {
-    return (double)KERN_PANEL * (double)kern_type_bytes(w->type);
+    return KERN_PANEL * kern_type_weight_bytes(w->type);
 }
 
 /* Cycles in which one core reads one row of K of np panels from memory. */
@@ -214,9 +221,9 @@ static int64_t rows_within(const struct kern_schedule *s, int64_t m, int64_t per
 static void cut_split(struct kern_schedule *s, const struct kern_variant *v,
                       const struct kern_mat *w, int64_t m)
 {
-    int64_t b_row = (int64_t)panel_row_bytes(w) * s->np;
+    double b_row = panel_row_bytes(w) * s->np;
 
-    s->bk = round_down((int64_t)cpu_cache_bytes(1) / b_row, w->k_unit);
+    s->bk = round_down((int64_t)((double)cpu_cache_bytes(1) / b_row), w->k_unit);
     s->bm = rows_within(s, m, (int64_t)kern_a_bytes(v->a_format, 1, s->bk),
                         cpu_cache_bytes(2) / 2);
     s->bn = KERN_ALL;
@@ -233,9 +240,9 @@ static void cut_split(struct kern_schedule *s, const struct kern_variant *v,
 static void cut(struct kern_schedule *s, const struct kern_variant *v,
                 const struct kern_mat *w, int64_t m)
 {
-    int64_t unit = w->n_units > 1 ? w->k_unit : 2;
-    int64_t b_row = (int64_t)panel_row_bytes(w) * s->np;
-    int64_t b_max = round_down((int64_t)cpu_cache_bytes(2) / 2 / b_row, unit);
+    int64_t unit = kern_mat_grain(w);
+    double b_row = panel_row_bytes(w) * s->np;
+    int64_t b_max = round_down((int64_t)((double)cpu_cache_bytes(2) / 2 / b_row), unit);
     int64_t a_row = (int64_t)kern_a_bytes(v->a_format, 1, w->k_pad);
     size_t a_max = v->prefetches_next ? cpu_cache_bytes(2) : cpu_cache_bytes(3) / 32 * 3;
 

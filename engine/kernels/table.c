@@ -11,14 +11,10 @@ static const struct {
     int block;
     size_t bytes, panel_bytes;
 } types[KERN_N_TYPES] = {
-    [KERN_F32] = {"f32", 1, 4, 4},
-    [KERN_F16] = {"f16", 1, 2, 2},
-    [KERN_BF16] = {"bf16", 1, 2, 2},
-    [KERN_Q8_0] = {"q8_0", 32, 34, 34},
-    [KERN_Q4_0] = {"q4_0", 32, 18, 18},
-    [KERN_Q4_1] = {"q4_1", 32, 20, 20},
-    [KERN_Q4_K] = {"q4_k", 256, 144, 148},
-    [KERN_Q5_K] = {"q5_k", 256, 176, 180},
+    [KERN_F32] = {"f32", 1, 4, 4},         [KERN_F16] = {"f16", 1, 2, 2},
+    [KERN_BF16] = {"bf16", 1, 2, 2},       [KERN_Q8_0] = {"q8_0", 32, 34, 34},
+    [KERN_Q4_0] = {"q4_0", 32, 18, 18},    [KERN_Q4_1] = {"q4_1", 32, 20, 20},
+    [KERN_Q4_K] = {"q4_k", 256, 144, 148}, [KERN_Q5_K] = {"q5_k", 256, 176, 180},
     [KERN_Q6_K] = {"q6_k", 256, 210, 210},
 };
 
@@ -58,10 +54,11 @@ int kern_type_parse(const char *word, enum kern_type *out)
             return OK;
         }
     }
-    return err_set(ERR_ARG,
-                   "unknown type \"%s\": expected f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, "
-                   "q5_k or q6_k",
-                   word);
+    return err_set(
+        ERR_ARG,
+        "unknown type \"%s\": expected f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, "
+        "q5_k or q6_k",
+        word);
 }
 
 int kern_type_block(enum kern_type t)
@@ -103,14 +100,22 @@ static int isa_row(const struct kern_variant *v)
     return v->isa ? 63 - __builtin_clzll(v->isa) : -1;
 }
 
+/* Activations of 8 bits are asked for to be faster, which they are in plain C only there. */
+static bool is_better_a8(const struct kern_variant *a8, const struct kern_variant *other)
+{
+    return a8->isa || !other->isa;
+}
+
 /* Equal rows: the exact one, then the first by name, so that the choice never depends on
  * the order in which make listed the folder. */
 static bool is_better(const struct kern_variant *v, const struct kern_variant *than)
 {
     if (!than)
         return true;
-    if ((v->precision == KERN_A8) != (than->precision == KERN_A8))
-        return v->precision == KERN_A8;
+    if (v->precision == KERN_A8 && than->precision != KERN_A8)
+        return is_better_a8(v, than);
+    if (v->precision != KERN_A8 && than->precision == KERN_A8)
+        return !is_better_a8(than, v);
     if (isa_row(v) != isa_row(than))
         return isa_row(v) > isa_row(than);
     if (v->precision != than->precision)

@@ -47,18 +47,20 @@ struct fill {
     uint64_t seed;
 };
 
-/* Numbers of either sign with magnitudes in [0.25, 1), made by setting exponent bits. */
+/* Numbers of either sign with magnitudes in [0.25, 1), made by setting exponent bits. What is
+ * quantised is filled as f16 is: its scales are such numbers, wherever they are. */
 static void fill_block(char *to, size_t bytes, enum kern_type type, struct rng *r)
 {
-    static const uint64_t keep[KERN_N_TYPES] = {[KERN_F32] = UINT64_C(0x80ffffff80ffffff),
-                                                [KERN_F16] = UINT64_C(0x87ff87ff87ff87ff),
-                                                [KERN_BF16] =
-                                                    UINT64_C(0x80ff80ff80ff80ff)};
-    static const uint64_t add[KERN_N_TYPES] = {[KERN_F32] = UINT64_C(0x3e8000003e800000),
-                                               [KERN_F16] = UINT64_C(0x3400340034003400),
-                                               [KERN_BF16] =
-                                                   UINT64_C(0x3e803e803e803e80)};
+    static const uint64_t keep[KERN_N_PLAIN_TYPES] = {
+        [KERN_F32] = UINT64_C(0x80ffffff80ffffff),
+        [KERN_F16] = UINT64_C(0x87ff87ff87ff87ff),
+        [KERN_BF16] = UINT64_C(0x80ff80ff80ff80ff)};
+    static const uint64_t add[KERN_N_PLAIN_TYPES] = {
+        [KERN_F32] = UINT64_C(0x3e8000003e800000),
+        [KERN_F16] = UINT64_C(0x3400340034003400),
+        [KERN_BF16] = UINT64_C(0x3e803e803e803e80)};
 
+    type = kern_type_quantised(type) ? KERN_F16 : type;
     for (size_t i = 0; i < bytes; i += 8) {
         uint64_t word = (rng_u64(r) & keep[type]) + add[type];
 
@@ -151,15 +153,18 @@ static int make_activations(struct tune_bench *b)
 
 int tune_bench_shape(struct tune_bench *b, const struct tune_shape *s)
 {
+    enum kern_type type = (enum kern_type)(s->v->op - KERN_GEMM_F32);
     int rc = OK;
 
     if (s->m < 1 || s->n < 1 || s->k < 1 || s->k_unit < 0 || s->k_unit % 2)
         return err_set(ERR_ARG, "no GEMM of m %lld, n %lld, k %lld in units of %lld",
                        (long long)s->m, (long long)s->n, (long long)s->k,
                        (long long)s->k_unit);
+    if (s->k % kern_type_block(type))
+        return err_set(ERR_ARG, "k %lld: expected a multiple of %d for weights in %s",
+                       (long long)s->k, kern_type_block(type), kern_type_name(type));
     b->shape = *s;
-    kern_mat_layout(&b->mat, (enum kern_type)(s->v->op - KERN_GEMM_F32), s->n, s->k,
-                    s->k_unit);
+    kern_mat_layout(&b->mat, type, s->n, s->k, s->k_unit);
     if (!b->model) {
         rc = make_weights(b);
         b->mat.data = b->weights;

@@ -22,7 +22,7 @@ void tune_features(const struct kern_schedule *s, const struct tune_shape *shape
                    const struct kern_mat *w, const double caches[3],
                    double x[TUNE_N_FEATURES])
 {
-    double w_elem = (double)kern_type_bytes(w->type), a_elem = tune_a_elem(shape->v);
+    double w_elem = kern_type_weight_bytes(w->type), a_elem = tune_a_elem(shape->v);
     double blocks = (double)kern_a_blocks(shape->m, s->mr);
     double mr = (double)shape->m / blocks; /* rows of a block, as they fall */
     double cols = (double)s->np * KERN_PANEL;

@@ -78,17 +78,12 @@ int64_t *tune_extent(struct kern_schedule *s, enum tune_dim d)
     return d == TUNE_M ? &s->bm : d == TUNE_N ? &s->bn : &s->bk;
 }
 
-static int64_t k_grain(const struct kern_mat *w)
-{
-    return w->n_units > 1 ? w->k_unit : 2;
-}
-
 int64_t tune_tile(const struct kern_schedule *s, const struct kern_mat *w,
                   enum tune_dim d)
 {
     if (d == TUNE_M)
         return s->mr;
-    return d == TUNE_N ? s->np : round_up(K_TILE, k_grain(w));
+    return d == TUNE_N ? s->np : round_up(K_TILE, kern_mat_grain(w));
 }
 
 int64_t tune_part(const struct kern_schedule *s, const struct kern_mat *w, int64_t m,
@@ -98,13 +93,13 @@ int64_t tune_part(const struct kern_schedule *s, const struct kern_mat *w, int64
         return div_up(kern_a_blocks(m, s->mr), s->pm) * s->mr;
     if (d == TUNE_N)
         return round_up(div_up(w->n_panels, s->pn), s->np);
-    return div_up(div_up(w->k_pad, k_grain(w)), s->pk) * k_grain(w);
+    return div_up(div_up(w->k_pad, kern_mat_grain(w)), s->pk) * kern_mat_grain(w);
 }
 
 void tune_clamp(struct kern_schedule *s, const struct kern_mat *w, int64_t m)
 {
     for (int d = 0; d < TUNE_N_DIMS; d++) {
-        int64_t grain = d == TUNE_K ? k_grain(w) : tune_tile(s, w, d);
+        int64_t grain = d == TUNE_K ? kern_mat_grain(w) : tune_tile(s, w, d);
         int64_t part = tune_part(s, w, m, d), *b = tune_extent(s, d);
 
         *b = *b < 1 ? 1 : *b;
@@ -229,5 +224,5 @@ double tune_flop(const struct tune_shape *s)
 
 double tune_a_elem(const struct kern_variant *v)
 {
-    return (double)kern_a_elem(v->a_format);
+    return (double)kern_a_offset(v->a_format, 1, K_TILE) / K_TILE;
 }

@@ -45,7 +45,7 @@ static struct sizes sizes_of(const struct tune_search *q, const struct kern_sche
 
     return (struct sizes){
         .a = tune_a_elem(q->shape.v),
-        .w = (double)kern_type_bytes(q->w->type),
+        .w = kern_type_weight_bytes(q->w->type),
         .mr = (double)q->shape.m / blocks,
         .cols = (double)s->np * KERN_PANEL,
         .m = ceil(blocks / s->pm) * (double)q->shape.m / blocks,

@@ -1,0 +1,19 @@
+/* kernels/pack_i8.h - activations in 8 bits: KERN_A_I8 of kern.h.
+ *
+ * Each 32 activations along K become integers from -127 to 127 and a scale, a 127th of the
+ * largest magnitude: the nearest integers, and the even one of two. All 32 are zeros where
+ * that magnitude is below KERN_A_I8_MIN. The scale is NaN where any of them is not finite, and
+ * then so is their row of the product.   Paper: MNN-LLM (activations, W4A8). */
+#ifndef KERNELS_PACK_I8_H
+#define KERNELS_PACK_I8_H
+
+#include "kernels/kern.h"
+
+#define KERN_A_I8_MIN 0x1p-100f
+
+/* As kern_a_pack(), for products with weights of a quantised type. k is a multiple of its
+ * block. */
+void kern_a_pack_i8(enum kern_type type, void *dst, const float *x, int64_t ldx,
+                    int64_t mr, int64_t k);
+
+#endif

@@ -1,0 +1,97 @@
+#include "kernels/panel.h"
+
+#include <assert.h>
+
+#include "kernels/quant.h"
+
+#define FORM(T)                                                                          \
+    [KERN_##                                                                             \
+        T] = {KERN_##T##_SUBS, KERN_##T##_HEAD, KERN_##T##_SUB,    KERN_##T##_BITS,      \
+              KERN_##T##_ZERO, KERN_##T##_MIN,  KERN_##T##_SCALES, KERN_##T##_HALVES}
+
+static const struct kern_form forms[KERN_N_TYPES] = {FORM(Q8_0), FORM(Q4_0), FORM(Q4_1),
+                                                     FORM(Q4_K), FORM(Q5_K), FORM(Q6_K)};
+
+const struct kern_form *kern_form(enum kern_type t)
+{
+    return &forms[t];
+}
+
+/* ---- blocks in a panel ---- */
+
+/* The codes of 32 rows into the sub-block at `to`, which begins at the column's first lane. */
+static void put_codes(int bits, uint8_t *to, const uint8_t *code)
+{
+    uint32_t w[8], high[2] = {0, 0};
+
+    memcpy(w, code, sizeof(w));
+    for (int j = 0; j < 8; j++) {
+        if (bits == 8)
+            memcpy(to + 64 * j, &w[j], 4);
+        else if (bits == 5)
+            high[0] |= (w[j] >> 4 & 0x01010101) << j;
+        else if (bits == 6)
+            high[j / 4] |= (w[j] >> 4 & 0x03030303) << (2 * (j % 4));
+    }
+    if (bits == 8)
+        return;
+    for (int v = 0; v < 4; v++) {
+        uint32_t pair = (w[v] & 0x0f0f0f0f) | (w[4 + v] & 0x0f0f0f0f) << 4;
+
+        memcpy(to + 64 * v, &pair, 4);
+    }
+    for (int h = 0; h < bits - 4; h++)
+        memcpy(to + 256 + 64 * h, &high[h], 4);
+}
+
+static void put_block(const struct kern_form *f, uint8_t *to, int c,
+                      const struct kern_quant_block *b)
+{
+    const uint16_t d = kern_f16_of(b->d), dmin = kern_f16_of(b->dmin);
+
+    memcpy(to + 2 * c, &d, 2);
+    if (f->min)
+        memcpy(to + 2 * KERN_PANEL + 2 * c, &dmin, 2);
+    for (int i = 0; i < f->subs; i++) {
+        uint8_t *sub = to + f->head + i * f->sub, *scale = sub + f->scales + c;
+        uint8_t code[KERN_SUB];
+
+        for (int k = 0; k < KERN_SUB; k++)
+            code[k] = (uint8_t)(b->q[KERN_SUB * i + k] + f->zero);
+        put_codes(f->bits, sub + 4 * c, code);
+        for (int h = 0; f->scales && h < f->halves; h++)
+            scale[KERN_PANEL * h] = (uint8_t)b->scale[f->halves * i + h];
+        if (f->scales && f->min)
+            scale[KERN_PANEL] = (uint8_t)b->min[i];
+    }
+}
+
+void kern_panel_put(enum kern_type t, void *panel, int c, const void *row,
+                    int64_t n_blocks)
+{
+    const struct kern_form *f = kern_form(t);
+    const struct kern_quant *q = kern_quant_of(t);
+    const uint8_t *from = row;
+    uint8_t *to = panel;
+    struct kern_quant_block b = {0};
+
+    assert(q && c >= 0 && c < KERN_PANEL);
+    for (int64_t i = 0; i < n_blocks; i++) {
+        if (row)
+            kern_quant_decode(q, &b, from + (size_t)i * kern_type_bytes(t));
+        put_block(f, to + (size_t)i * kern_form_bytes(f), c, &b);
+    }
+}
+
+void kern_panel_get(enum kern_type t, const void *panel, int c, float *out,
+                    int64_t n_blocks)
+{
+    const struct kern_form *f = kern_form(t);
+    const uint8_t *b = panel;
+
+    for (int64_t i = 0; i < n_blocks; i++, b += kern_form_bytes(f)) {
+        for (int s = 0; s < f->subs; s++)
+            for (int k = 0; k < KERN_SUB; k++)
+                *out++ = kern_form_weight(f, b, b + f->head + s * f->sub, k, c);
+    }
+}

@@ -1,0 +1,14 @@
+#define TYPE KERN_Q5_K
+#include "kernels/ref/gemm_quant_ref.h"
+
+const struct kern_variant kern_gemm_q5_k_a8_ref = {
+    .name = "ref-a8",
+    .op = KERN_GEMM_Q5_K,
+    .precision = KERN_A8,
+    .batch_invariant = true,
+    .fn.gemm = gemm_a8,
+    .rows = {4, 4},
+    .vec_cols = 1,
+    .error = KERN_ERROR_A8,
+    .a_format = KERN_A_I8,
+};
