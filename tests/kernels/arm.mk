@@ -2,10 +2,14 @@
 # make -f tests/kernels/arm.mk CC=<cross compiler> OUT=<dir> <dir>/test_gemm
 CFLAGS := -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow -I. -Iengine -MMD -MP
 KERN   := $(wildcard engine/kernels/ref/*.c engine/kernels/arm/*.c)
-SRC    := $(wildcard engine/kernels/*.c) $(KERN) $(filter-out %/program.c,$(wildcard engine/cpu/*.c)) \
+QUANT  := $(wildcard engine/kernels/quant/*.c)
+SRC    := $(wildcard engine/kernels/*.c) $(KERN) $(QUANT) $(filter-out %/program.c,$(wildcard engine/cpu/*.c)) \
           $(addprefix engine/base/,clock.c err.c file.c file_tmp.c log.c mem.c name.c process.c rng.c utf8.c)
 obj     = $(patsubst %.c,$(OUT)/%.o,$(1))
-stems   = $(basename $(notdir $(KERN)))
+# The files of a registry: $(call list,struct,array,files,prefix)
+list    = for s in $(basename $(notdir $(3))); do echo "extern const struct $(1) $(4)_$$s;"; done; \
+          echo 'const struct $(1) *const $(2)[] = {'; \
+          for s in $(basename $(notdir $(3))); do echo "    &$(4)_$$s,"; done; echo '    0};'
 
 $(OUT)/test_%: $(OUT)/tests/kernels/test_%.o $(call obj,$(SRC)) $(OUT)/variants.o
 	$(CC) -static -o $@ $^ -lm
@@ -14,12 +18,10 @@ $(OUT)/%.o: %.c
 	$(CC) $(CFLAGS) $(if $(filter engine/kernels/ref/%,$<),-std=c11 -ffp-contract=off) -c $< -o $@
 $(OUT)/variants.o: $(OUT)/variants.c
 	$(CC) $(CFLAGS) -c $< -o $@
-$(OUT)/variants.c: $(KERN) engine/kernels/ref engine/kernels/arm
-	{ echo '#include "kernels/kern.h"'; \
-	  for s in $(stems); do echo "extern const struct kern_variant kern_$$s;"; done; \
-	  echo 'const struct kern_variant *const kern_variants[] = {'; \
-	  for s in $(stems); do echo "    &kern_$$s,"; done; \
-	  echo '    0};'; } >$@
+$(OUT)/variants.c: $(KERN) $(QUANT) engine/kernels/ref engine/kernels/arm engine/kernels/quant
+	{ echo '#include "kernels/quant.h"'; \
+	  $(call list,kern_variant,kern_variants,$(KERN),kern); \
+	  $(call list,kern_quant,kern_quants,$(QUANT),kern_quant); } >$@
 
 -include $(shell find $(OUT) -name '*.d' 2>/dev/null)
 .SECONDARY:
