@@ -95,20 +95,20 @@ static int matrices_of_ranks(struct pick *p, const struct model_config *c)
 
 static int matrices_of_model(struct pick *p)
 {
+    struct model_shape shapes[MODEL_N_MATS];
     struct format_file *f = NULL;
     int rc = format_open(&f, p->ask->model);
 
     if (rc != OK)
         return rc;
-    model_shapes(&f->config, p->matrices);
-    p->whole = p->matrices[0];
-    p->n_matrices = MODEL_N_MATS;
-    if (p->ask->head_only) {
-        p->matrices[0] = p->matrices[MODEL_MAT_HEAD];
-        p->n_matrices = 1;
-    } else if (p->ask->n_ranks > 0) {
+    model_shapes(&f->config, shapes);
+    p->whole = shapes[0];
+    p->n_matrices = 0;
+    for (int i = 0; i < MODEL_N_MATS; i++)
+        if (shapes[i].n > 0 && (i == MODEL_MAT_HEAD || !p->ask->head_only))
+            p->matrices[p->n_matrices++] = shapes[i];
+    if (!p->ask->head_only && p->ask->n_ranks > 0)
         rc = matrices_of_ranks(p, &f->config);
-    }
     p->type = f->config.weight_type;
     format_close(&f);
     return rc;

@@ -15,7 +15,7 @@
  * panels; a multiple of the bf16 pair; 5504 = 86 units splits over 8 ranks within 3 %.
  * Half as large would cost bf16 decode a tenth of its bandwidth in `down` (shorter runs
  * of bytes). */
-#define MODEL_FFN_UNIT 64
+#define MODEL_FFN_UNIT 64 /* or model_ffn_unit(), where weights are quantised */
 
 /* Published models have at most five. */
 #define MODEL_STOP_MAX 16
@@ -47,10 +47,20 @@ struct model_config {
     /* Where matrices have different types: the bytes of a weight, a mean over the layers.
      * All 0: every matrix is of weight_type. */
     double mean_bytes[MODEL_N_MATRICES];
+    /* Weights along K that cannot be divided in attention output and down: the longest block
+     * of their types. 0 and 1: none. */
+    int k_block;
+    /* V has another quantised type than Q and K in some layer: it is a matrix of its own. */
+    bool v_split;
     int bos_id, eos_id; /* -1: none */
     /* The tokens that end a text, eos_id first: [n_stop]. */
     int n_stop, stop_ids[MODEL_STOP_MAX];
 };
+
+static inline int model_ffn_unit(const struct model_config *c)
+{
+    return c->k_block > MODEL_FFN_UNIT ? c->k_block : MODEL_FFN_UNIT;
+}
 
 /* Check that the numbers are consistent (heads divide, head_dim even and <= 256,
  * sizes positive and below documented limits). ERR_FORMAT and ERR_LIMIT name the

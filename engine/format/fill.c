@@ -216,6 +216,22 @@ static enum model_matrices matrices_of(enum format_role role)
     }
 }
 
+/* What the types of the tensors mean for how matrices are divided. */
+static void set_blocks(struct format_file *f)
+{
+    struct model_config *c = &f->config;
+
+    for (int i = 0; i < c->n_layers; i++) {
+        enum kern_type q = slot(f, FORMAT_Q, i)->type, v = slot(f, FORMAT_V, i)->type;
+        int o = kern_type_block(slot(f, FORMAT_O, i)->type);
+        int down = kern_type_block(slot(f, FORMAT_DOWN, i)->type);
+
+        c->k_block = o > c->k_block ? o : c->k_block;
+        c->k_block = down > c->k_block ? down : c->k_block;
+        c->v_split |= q != v && (kern_type_quantised(q) || kern_type_quantised(v));
+    }
+}
+
 /* The type of most weights of the matrices; and, where types differ, the mean bytes of a
  * weight of each kind of matrix. */
 static void set_weight_type(struct format_file *f)
@@ -277,6 +293,7 @@ int format_fill(struct format_file *f, const struct model_tensor_source *s)
                 "%s: tensor %.100s: expected only tensors of a %s model, found this",
                 f->path, extra, f->config.arch);
     set_weight_type(f);
+    set_blocks(f);
     return OK;
 }
 

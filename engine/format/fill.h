@@ -38,7 +38,8 @@ struct model_tensor_source {
 /* f->layer for f->config.n_layers; the configuration must have been checked. */
 MUST int format_fill_layers(struct format_file *f);
 /* Allocate the layers, find every needed tensor and refuse the others (an unknown tensor
- * means arithmetic that the engine would leave out). Sets weight_type and mean_bytes. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: one is
+ * means arithmetic that the engine would leave out). Sets weight_type, mean_bytes,
+ * k_block and v_split. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: one is
  * unknown. */
 MUST int format_fill(struct format_file *f, const struct model_tensor_source *s);
 

@@ -32,6 +32,17 @@ static void norm_heads(const struct model *m, float *x, int n_heads, const float
                                             m->c.norm_eps);
 }
 
+/* The value of the group, which follows its key or is in a matrix of its own. */
+static float *value_at(const struct model_thread_ctx *w, const struct block *b, int64_t i)
+{
+    const struct model_rank *r = w->rank;
+
+    if (w->m->c.v_split)
+        return r->qkv + (b->row0 + i) * r->ld_qkv + r->shard.col_hi - r->shard.col_lo +
+               b->kv_head * w->m->v_unit - r->shard.v_lo;
+    return q_at(w, b, i) + (b->g + 1) * w->m->c.head_dim;
+}
+
 /* Normalise (where the model does) and rotate the queries; and the key of the group, which
  * follows its last query, and keep key and value, where they are this rank's. */
 static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
@@ -45,7 +56,7 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
 
     for (int64_t i = b->i; i < b->i + b->n; i++) {
         int64_t pos = b->chunk->pos0 + i;
-        float *q = q_at(w, b, i), *key = q + b->g * hd, *value = key + hd;
+        float *q = q_at(w, b, i), *key = q + b->g * hd, *value;
 
         if (l->q_norm)
             norm_heads(m, q, b->g, l->q_norm);
@@ -55,6 +66,7 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
                                       m->rope_sin + pos * half, b->g + kv, hd);
         if (!kv)
             continue;
+        value = value_at(w, b, i);
         if (m->kv_type == KERN_BF16) {
             kern_to_bf16_fn to_bf16 = m->kern.v[KERN_TO_BF16]->fn.to_bf16;
 

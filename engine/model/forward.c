@@ -14,32 +14,34 @@
 
 /* ---- the operators, in the order of a step ---- */
 
+static void embed_row(const struct model *m, int64_t id, float *x)
+{
+    int64_t dim = m->c.dim;
+    const void *row = (const char *)m->embed + (size_t)id * m->embed_row_bytes;
+
+    if (!m->embed)
+        kern_mat_get_row(&m->head, id, x);
+    else if (m->embed_type == KERN_F32)
+        memcpy(x, row, (size_t)dim * sizeof(float));
+    else if (m->embed_type == KERN_BF16)
+        m->kern.v[KERN_FROM_BF16]->fn.from_bf16(x, row, dim);
+    else if (m->embed_type == KERN_F16)
+        m->kern.v[KERN_FROM_F16]->fn.from_f16(x, row, dim);
+    else
+        kern_quant_to_f32(kern_quant_of(m->embed_type), x, row, dim);
+}
+
 static void embed(struct model_thread_ctx *w)
 {
+    const struct model *m = w->m;
     const struct model_step *s = w->step;
-    struct model *m = w->m;
-    int64_t lo, hi, row = 0, dim = m->c.dim;
+    int64_t lo, hi, row = 0;
 
     par_share(s->n_tok, w->id, w->n, &lo, &hi);
-    for (int c = 0; c < s->n_chunks; c++) {
-        for (int64_t i = 0; i < s->chunks[c].n_tok; i++, row++) {
-            int64_t id = s->chunks[c].ids[i];
-            float *x = w->rank->x + row * m->ld_x;
-
-            if (row < lo || row >= hi)
-                continue;
-            if (!m->embed)
-                kern_mat_get_row(&m->head, id, x);
-            else if (m->embed_type == KERN_F32)
-                memcpy(x, (float *)m->embed + id * dim, (size_t)dim * sizeof(float));
-            else if (m->embed_type == KERN_BF16)
-                m->kern.v[KERN_FROM_BF16]->fn.from_bf16(
-                    x, (uint16_t *)m->embed + id * dim, dim);
-            else
-                m->kern.v[KERN_FROM_F16]->fn.from_f16(x, (uint16_t *)m->embed + id * dim,
-                                                      dim);
-        }
-    }
+    for (int c = 0; c < s->n_chunks; c++)
+        for (int64_t i = 0; i < s->chunks[c].n_tok; i++, row++)
+            if (row >= lo && row < hi)
+                embed_row(m, s->chunks[c].ids[i], w->rank->x + row * m->ld_x);
     model_sync(w, MODEL_T_NORM_ROPE);
 }
 
@@ -52,15 +54,33 @@ static void attention(struct model_thread_ctx *w, int layer)
                                   .k = w->m->c.dim,
                                   .n = w->n_rows,
                                   .norm_w = l->attn_norm};
-    struct kern_gemm_job qkv = model_job(w, MODEL_MAT_QKV, &w->rank->layers[layer].qkv);
-    bool whole = model_groups_whole(w->m, part, w->n);
+    const struct model_view *view = &w->rank->layers[layer];
+    struct kern_gemm_job qkv = model_job(w, MODEL_MAT_QKV, &view->qkv);
+    bool whole = model_groups_whole(w->m, part, w->n), own_heads;
 
     qkv.a_packed = model_pack(w, &qkv, &in);
     qkv.c = w->rank->qkv;
     qkv.ldc = w->rank->ld_qkv;
     qkv.bias = l->qkv_bias ? l->qkv_bias + part->col_lo : NULL;
     model_linear(w, &qkv, whole ? w->m->qkv_unit / KERN_PANEL : 1);
-    model_attend(w, layer, whole && qkv.s.pn == w->n);
+    own_heads = whole && qkv.s.pn == w->n;
+    if (!model_view_empty(&view->v)) {
+        struct kern_gemm_job v = model_job(w, MODEL_MAT_V, &view->v);
+
+        if (v.v == qkv.v && v.s.mr == qkv.s.mr) {
+            v.a_packed = qkv.a_packed;
+        } else {
+            if (kern_a_blocks(w->n_rows, qkv.s.mr) > 1) /* shared: all have read them */
+                model_sync(w, MODEL_T_LINEAR);
+            v.a_packed = model_pack(w, &v, &in);
+        }
+        v.c = w->rank->qkv + part->col_hi - part->col_lo;
+        v.ldc = w->rank->ld_qkv;
+        v.bias = l->v_bias ? l->v_bias + part->v_lo : NULL;
+        model_linear(w, &v, whole ? w->m->v_unit / KERN_PANEL : 1);
+        own_heads &= v.s.pn == w->n;
+    }
+    model_attend(w, layer, own_heads);
 }
 
 /* From here on the step computes only the rows whose logits are wanted. Copies their

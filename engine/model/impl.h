@@ -6,6 +6,7 @@
 #define MODEL_IMPL_H
 
 #include "kernels/gemm.h"
+#include "kernels/quant.h"
 #include "model/choose.h"
 #include "model/model.h"
 #include "par/coll.h"
@@ -53,10 +54,12 @@ struct model {
     struct kern_mat head_tail; /* the last panel alone; n < 16 where it is not full */
     void *embed;               /* [vocab, dim] of embed_type; NULL when c.tied */
     enum kern_type embed_type;
+    size_t embed_row_bytes;
 
     /* Shapes derived from c. */
     int group;        /* query heads per KV head */
     int64_t qkv_unit; /* columns of one KV group in the packed QKV, a multiple of 16 */
+    int64_t v_unit;   /* columns of a V head in the packed V; 0 unless c.v_split */
     float attn_scale; /* 1 / sqrt(head_dim) */
     int64_t ld_x;     /* floats from a row of x to the next */
     int64_t k_max;    /* the longest row of activations */
@@ -79,6 +82,7 @@ struct model_tp_shard {
     bool kv;                /* it also computes keys and values of these heads' groups */
     int seq_i, seq_n;       /* its queries attend to part seq_i of seq_n of the keys */
     int64_t col_lo, col_hi; /* columns of the packed QKV, whole panels */
+    int64_t v_lo, v_hi;     /* columns of the packed V, whole panels */
     int64_t attn_lo, attn_hi; /* rows of the attention output's matrix */
     int64_t ffn_lo, ffn_hi;   /* rows of down, columns of gate and of up */
 };
@@ -108,6 +112,9 @@ static inline bool model_groups_whole(const struct model *m,
     return p->kv && p->q_lo % m->group == 0 &&
            (p->q_hi - p->q_lo) / m->group % n_threads == 0;
 }
+/* Can n_ranks ranks divide the attention output and down into whole blocks of quantised
+ * weights? ERR_UNSUPPORTED: they cannot. */
+MUST int model_blocks_check(const struct model *m, int n_ranks);
 /* Set m's reduction boundaries. */
 void model_boundaries_set(struct model *m);
 /* Does a deterministic model support n_ranks ranks? ERR_UNSUPPORTED: it does not. */
@@ -116,7 +123,7 @@ MUST int model_boundaries_check(const struct model *m, int n_ranks);
 /* A rank's part of a layer's matrices, as views of the model's packed bytes. An empty
  * view has no panels or no rows. */
 struct model_view {
-    struct kern_mat qkv, o, gate_up, down;
+    struct kern_mat qkv, v, o, gate_up, down;
 };
 void model_view_of(const struct model_layer *l, const struct model_tp_shard *p,
                    struct model_view *out);
@@ -136,8 +143,9 @@ struct model_rank {
      * the phase compute together. */
     const struct kern_schedule *schedules[MODEL_N_MATS];
 
-    int64_t ld_qkv, ld_attn, ld_h;          /* floats from a row to the next */
-    float *x, *x_last, *y, *qkv, *attn, *h; /* [max_step_tok, ld] */
+    int64_t ld_qkv, ld_attn, ld_h; /* floats from a row to the next */
+    /* [max_step_tok, ld]; in a row of qkv the columns of a split V follow the others */
+    float *x, *x_last, *y, *qkv, *attn, *h;
     float *share, *lse; /* [max_step_tok, head_dim], [max_step_tok]; where seq_n > 1 */
     void *a_packed;     /* packed activations that its threads share */
     float *partial;     /* partial products, phase->partial_bytes */
@@ -207,6 +215,17 @@ void model_touch(void *p, size_t bytes);
 static inline int64_t model_pad16(int64_t n)
 {
     return (n + KERN_PANEL - 1) / KERN_PANEL * KERN_PANEL;
+}
+
+/* Columns of a KV group in the packed QKV, and in the packed V. */
+static inline int64_t model_qkv_unit(const struct model_config *c)
+{
+    return model_pad16((int64_t)(c->n_heads / c->n_kv_heads + 2 - c->v_split) *
+                       c->head_dim);
+}
+static inline int64_t model_v_unit(const struct model_config *c)
+{
+    return c->v_split ? model_pad16(c->head_dim) : 0;
 }
 
 /* The packed QKV column where query head q begins. */

@@ -20,7 +20,7 @@ static const int64_t ctx_tok[] = {0, 128, 2048}, prompt_tok[] = {128, 512, 2048}
 
 static int64_t tensor_bytes(const struct format_tensor *t)
 {
-    return t->data ? t->rows * t->cols * (int64_t)kern_type_bytes(t->type) : 0;
+    return t->data ? t->rows * (int64_t)kern_type_size(t->type, t->cols) : 0;
 }
 
 static int64_t all_bytes(const struct format_file *f)

@@ -12,7 +12,8 @@ static void derive_shapes(struct model *m)
 
     m->group = c->n_heads / c->n_kv_heads;
     m->attn_scale = 1.0f / sqrtf((float)c->head_dim);
-    m->qkv_unit = model_pad16((int64_t)(m->group + 2) * c->head_dim);
+    m->qkv_unit = model_qkv_unit(c);
+    m->v_unit = model_v_unit(c);
     m->ld_x = model_pad16(c->dim);
     m->k_max = model_pad16(c->hidden);
     m->k_max = m->ld_x > m->k_max ? m->ld_x : m->k_max;

@@ -3,10 +3,12 @@
  * Weights are packed once, in parallel, by the team that will read them, into units and
  * panels (kernels/pack.h) shared by prefill and decode:
  *   QKV      split along N; unit = one KV group: its g query heads, then its K, then its V
- *            head, each unit padded to whole panels
+ *            head, each unit padded to whole panels. Where files give V another quantised
+ *            type (K-quants of mixed types do), V is a matrix of its own, whose unit is a V
+ *            head: one more product of few columns in each layer
  *   output   split along K; unit = the g * head_dim rows of one KV group
- *   gate+up  split along N; panels alternate gate, up; unit = MODEL_FFN_UNIT columns
- *   down     split along K; unit = MODEL_FFN_UNIT rows
+ *   gate+up  split along N; panels alternate gate, up; unit = model_ffn_unit() columns
+ *   down     split along K; unit = model_ffn_unit() rows
  *   head     split along N in vocabulary panels (also serves as a tied embedding)
  * Rank r of R owns units [r S / R, (r+1) S / R).   Paper: Sandwich 5.3.
  * Threads: one thread owns a model (the one that opened its team). */
@@ -26,8 +28,8 @@
 struct model_layer {
     float *attn_norm, *ffn_norm; /* [dim] */
     float *q_norm, *k_norm;      /* [head_dim] of every head; NULL without qk_norm */
-    struct kern_mat qkv, o, gate_up, down;
-    float *qkv_bias; /* NULL, or one float per packed QKV column */
+    struct kern_mat qkv, v, o, gate_up, down; /* v: empty unless config.v_split */
+    float *qkv_bias, *v_bias;                 /* NULL, or one float per packed column */
 };
 
 /* The kinds of matrices of a model. A kind has the same shape in all layers. */
@@ -37,11 +39,12 @@ enum model_mat {
     MODEL_MAT_GATE_UP,
     MODEL_MAT_DOWN,
     MODEL_MAT_HEAD,
+    MODEL_MAT_V, /* of a layer; it has no columns unless config.v_split */
     MODEL_N_MATS
 };
 /* The shapes they are packed in, padding included (see kern_mat_layout()). */
 struct model_shape {
-    const char *name; /* "qkv", "o", "gate_up", "down", "head" */
+    const char *name; /* "qkv", "o", "gate_up", "down", "head", "v" */
     int64_t n, k, k_unit;
 };
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS]);

@@ -64,6 +64,8 @@ static void part_of_heads(const struct model *m, int rank, int n_ranks,
         p->attn_lo += (int64_t)p->q_lo * hd;
         p->attn_hi += (int64_t)p->q_lo * hd;
     }
+    p->v_lo = p->q_lo / g * m->v_unit;
+    p->v_hi = p->kv ? (p->q_hi + g - 1) / g * m->v_unit : p->v_lo;
     p->col_lo = model_q_column(m, p->q_lo) / KERN_PANEL * KERN_PANEL;
     if (p->kv)
         p->col_hi = (p->q_hi + g - 1) / g * m->qkv_unit;
@@ -74,15 +76,41 @@ static void part_of_heads(const struct model *m, int rank, int n_ranks,
 void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
                        struct model_tp_shard *out)
 {
-    int64_t hidden = m->c.hidden, units = (hidden + MODEL_FFN_UNIT - 1) / MODEL_FFN_UNIT;
+    int64_t hidden = m->c.hidden, unit = model_ffn_unit(&m->c);
+    int64_t units = (hidden + unit - 1) / unit;
 
     assert(rank >= 0 && rank < n_ranks);
     *out = (struct model_tp_shard){.seq_n = 1};
     part_of_heads(m, rank, n_ranks, out);
-    out->ffn_lo = share_lo(units, rank, n_ranks) * (int64_t)MODEL_FFN_UNIT;
-    out->ffn_hi = share_lo(units, rank + 1, n_ranks) * (int64_t)MODEL_FFN_UNIT;
+    out->ffn_lo = share_lo(units, rank, n_ranks) * unit;
+    out->ffn_hi = share_lo(units, rank + 1, n_ranks) * unit;
     out->ffn_lo = min64(out->ffn_lo, hidden);
     out->ffn_hi = min64(out->ffn_hi, hidden);
+}
+
+static bool blocks_whole(const struct model *m, int n_ranks)
+{
+    int64_t block = m->c.k_block > 0 ? m->c.k_block : 1;
+
+    for (int r = 0; r < n_ranks; r++) {
+        struct model_tp_shard p;
+
+        model_tp_shard_of(m, r, n_ranks, &p); /* rows of down are whole units */
+        if (p.attn_lo % block != 0 || p.attn_hi % block != 0)
+            return false;
+    }
+    return true;
+}
+
+int model_blocks_check(const struct model *m, int n_ranks)
+{
+    if (blocks_whole(m, n_ranks))
+        return OK;
+    return err_set(
+        ERR_UNSUPPORTED,
+        "%d ranks: expected ranks whose rows of the attention output are whole "
+        "blocks of %d quantised weights, found %d heads of size %d",
+        n_ranks, m->c.k_block, m->c.n_heads, m->c.head_dim);
 }
 
 /* ---- slots ---- */
@@ -149,7 +177,7 @@ void model_boundaries_set(struct model *m)
                                       *ffn = &m->ffn_boundaries;
 
     for (int i = 0; i < N_DEGREES && degrees[i] <= m->c.n_heads; i++) {
-        for (int r = 0; r < degrees[i]; r++) {
+        for (int r = 0; r < degrees[i] && blocks_whole(m, degrees[i]); r++) {
             struct model_tp_shard p;
 
             model_tp_shard_of(m, r, degrees[i], &p);
@@ -170,7 +198,7 @@ int model_boundaries_check(const struct model *m, int n_ranks)
 
         for (int r = 0; degrees[i] == n_ranks && r < n_ranks && p.seq_n == 1; r++)
             model_tp_shard_of(m, r, n_ranks, &p);
-        if (degrees[i] == n_ranks && p.seq_n == 1)
+        if (degrees[i] == n_ranks && p.seq_n == 1 && blocks_whole(m, n_ranks))
             return OK;
     }
     return err_set(
@@ -186,8 +214,10 @@ int model_boundaries_check(const struct model *m, int n_ranks)
 static void panels_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
                       int64_t hi)
 {
-    assert(w->n_units == 1 && lo <= hi && hi <= w->n_panels);
     *out = *w;
+    if (lo == hi && w->n_panels == 0)
+        return;
+    assert(w->n_units == 1 && lo <= hi && hi <= w->n_panels);
     out->n_panels = hi - lo;
     out->n = min64(w->n, hi * KERN_PANEL) - lo * KERN_PANEL;
     out->bytes = (size_t)out->n_panels * w->panel_bytes;
@@ -224,6 +254,7 @@ void model_view_of(const struct model_layer *l, const struct model_tp_shard *p,
     int64_t all = l->gate_up.n_panels;
 
     panels_of(&out->qkv, &l->qkv, p->col_lo / KERN_PANEL, p->col_hi / KERN_PANEL);
+    panels_of(&out->v, &l->v, p->v_lo / KERN_PANEL, p->v_hi / KERN_PANEL);
     rows_of(&out->o, &l->o, p->attn_lo, p->attn_hi);
     panels_of(&out->gate_up, &l->gate_up, min64(2 * p->ffn_lo / KERN_PANEL, all),
               min64(2 * (model_pad16(p->ffn_hi) / KERN_PANEL), all));

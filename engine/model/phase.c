@@ -15,6 +15,7 @@ static int check_opts(const struct model *m, const struct model_phase_opts *o)
         return err_set(ERR_STATE, "a phase that the ranks' processes do not know");
     if (rc != OK)
         return rc;
+    TRY(model_blocks_check(m, o->n_ranks));
     if (m->deterministic && model_boundaries_check(m, o->n_ranks) != OK)
         return ERR_UNSUPPORTED;
     if (o->max_step_tok < 0 || o->max_step_tok > m->max_step_tok)
@@ -36,7 +37,7 @@ static void view(struct model_phase *p)
         k->layers = p->views + (int64_t)r * m->c.n_layers;
         for (int i = 0; i < m->c.n_layers; i++)
             model_view_of(&m->layers[i], part, &k->layers[i]);
-        k->ld_qkv = part->col_hi - part->col_lo;
+        k->ld_qkv = part->col_hi - part->col_lo + part->v_hi - part->v_lo;
         k->ld_attn = part->attn_hi - part->attn_lo;
         k->ld_h = k->layers[0].gate_up.n_panels / 2 * KERN_PANEL;
         k->endpoints = p->endpoints + r * p->n_threads;
@@ -287,13 +288,13 @@ void model_phase_region(const struct model_phase *p, const void **at, size_t *by
 }
 
 /* The matrices of a layer that rank r of a phase reads; all phases read the model's one head. */
-enum { N_VIEWS = 4 };
+enum { N_VIEWS = 5 };
 
 static void views_of(const struct model_phase *p, int r, int layer,
                      const struct kern_mat *out[N_VIEWS])
 {
     const struct model_view *v = &p->ranks[r].layers[layer];
-    const struct kern_mat *all[N_VIEWS] = {&v->qkv, &v->o, &v->gate_up, &v->down};
+    const struct kern_mat *all[N_VIEWS] = {&v->qkv, &v->v, &v->o, &v->gate_up, &v->down};
 
     memcpy(out, all, sizeof(all));
 }
@@ -306,18 +307,21 @@ struct piece {
  * a piece; of a part of a unit each panel is one. */
 static bool piece_of(const struct kern_mat *w, int64_t i, struct piece *out)
 {
-    const int block = kern_type_block(w->type);
-    int64_t unit_rows =
-        (int64_t)(w->panel_bytes / kern_panel_size(w->type, block)) * block;
-    int64_t n_whole = w->k_pad / unit_rows, rest = w->k_pad % unit_rows;
-    int64_t panel = i - n_whole;
+    int block = kern_type_block(w->type);
+    int64_t unit_rows, n_whole, rest, panel;
     const char *p;
 
-    if (model_view_empty(w) || panel >= (rest ? w->n_panels : 0))
+    if (model_view_empty(w))
+        return false;
+    unit_rows = (int64_t)(w->panel_bytes / kern_panel_size(w->type, block)) * block;
+    n_whole = w->k_pad / unit_rows;
+    rest = w->k_pad % unit_rows;
+    panel = i - n_whole;
+    if (panel >= (rest ? w->n_panels : 0))
         return false;
     p = panel < 0 ? kern_mat_at(w, i, 0) : kern_mat_at(w, n_whole, panel);
-    *out = (struct piece){p, p + (panel < 0 ? w->n_panels * (int64_t)w->panel_bytes
-                                            : (int64_t)kern_panel_size(w->type, rest))};
+    *out = (struct piece){p, p + (panel < 0 ? (size_t)w->n_panels * w->panel_bytes
+                                            : kern_panel_size(w->type, rest))};
     return true;
 }
 

@@ -71,6 +71,8 @@ int model_placement_open(struct model *m, const struct model_numa_owners *o)
     p->n_ranks = o->n_ranks > 0 ? o->n_ranks : 1;
     p->n_threads = o->n_ranks > 0 ? o->n_threads : n_team;
     rc = model_thread_slots_check(m, p->n_ranks, p->n_threads);
+    if (rc == OK)
+        rc = model_blocks_check(m, p->n_ranks);
     if (rc != OK)
         return err_prefix(rc, "owners");
     p->n_owners = p->n_ranks * p->n_threads;
@@ -108,9 +110,9 @@ static const struct kern_mat *whole_of(const struct model *m, int layer,
 {
     const struct model_layer *l = &m->layers[layer];
     const struct kern_mat *const mats[MODEL_N_MATS] = {
-        [MODEL_MAT_QKV] = &l->qkv,         [MODEL_MAT_O] = &l->o,
-        [MODEL_MAT_GATE_UP] = &l->gate_up, [MODEL_MAT_DOWN] = &l->down,
-        [MODEL_MAT_HEAD] = &m->head,
+        [MODEL_MAT_QKV] = &l->qkv,   [MODEL_MAT_V] = &l->v,
+        [MODEL_MAT_O] = &l->o,       [MODEL_MAT_GATE_UP] = &l->gate_up,
+        [MODEL_MAT_DOWN] = &l->down, [MODEL_MAT_HEAD] = &m->head,
     };
 
     return mats[which];
@@ -130,6 +132,10 @@ static int64_t view_of(const struct model *m, int layer, enum model_mat which, i
         out->w = v.qkv;
         out->p0 = part->col_lo / KERN_PANEL;
         return model_groups_whole(m, part, pl->n_threads) ? m->qkv_unit / KERN_PANEL : 1;
+    case MODEL_MAT_V:
+        out->w = v.v;
+        out->p0 = part->v_lo / KERN_PANEL;
+        return model_groups_whole(m, part, pl->n_threads) ? m->v_unit / KERN_PANEL : 1;
     case MODEL_MAT_O:
         out->w = v.o;
         out->k_lo = part->attn_lo;
@@ -212,7 +218,7 @@ static void runs_of_mat(const struct model *m, int layer, enum model_mat which,
 
 static void runs_of_embed(const struct model *m, model_run_fn fn, void *ctx)
 {
-    size_t row = (size_t)m->c.dim * kern_type_bytes(m->embed_type);
+    size_t row = kern_type_size(m->embed_type, m->c.dim);
 
     for (int i = 0; m->embed && i < model_n_pieces(m->placement); i++) {
         int64_t lo, hi;
@@ -233,6 +239,8 @@ static void runs_of_norms(const struct model *m, int layer, model_run_fn fn, voi
     if (l->qkv_bias)
         fn(ctx, l->qkv_bias, (size_t)l->qkv.n_panels * KERN_PANEL * sizeof(float),
            domain);
+    if (l->v_bias)
+        fn(ctx, l->v_bias, (size_t)l->v.n_panels * KERN_PANEL * sizeof(float), domain);
     if (l->q_norm) {
         fn(ctx, l->q_norm, (size_t)m->c.head_dim * sizeof(float), domain);
         fn(ctx, l->k_norm, (size_t)m->c.head_dim * sizeof(float), domain);

@@ -5,13 +5,16 @@
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS])
 {
     int64_t dim = c->dim, group = c->n_heads / c->n_kv_heads, hd = c->head_dim;
-    int64_t qkv_unit = model_pad16((group + 2) * hd);
+    int64_t block = c->k_block > 0 ? c->k_block : 1;
 
-    out[MODEL_MAT_QKV] = (struct model_shape){"qkv", qkv_unit * c->n_kv_heads, dim, 0};
-    out[MODEL_MAT_O] = (struct model_shape){"o", dim, c->n_heads * hd, group * hd};
+    out[MODEL_MAT_QKV] =
+        (struct model_shape){"qkv", model_qkv_unit(c) * c->n_kv_heads, dim, 0};
+    out[MODEL_MAT_V] = (struct model_shape){"v", model_v_unit(c) * c->n_kv_heads, dim, 0};
+    out[MODEL_MAT_O] = (struct model_shape){"o", dim, c->n_heads * hd,
+                                            (group * hd + block - 1) / block * block};
     out[MODEL_MAT_GATE_UP] =
         (struct model_shape){"gate_up", 2 * model_pad16(c->hidden), dim, 0};
-    out[MODEL_MAT_DOWN] = (struct model_shape){"down", dim, c->hidden, MODEL_FFN_UNIT};
+    out[MODEL_MAT_DOWN] = (struct model_shape){"down", dim, c->hidden, model_ffn_unit(c)};
     out[MODEL_MAT_HEAD] = (struct model_shape){"head", c->vocab, dim, 0};
 }
 
@@ -36,16 +39,17 @@ static void shape_of_rows(struct model_shape *s, int64_t lo, int64_t hi)
 void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
                        struct model_shape out[MODEL_N_MATS])
 {
-    int group = c->n_heads / c->n_kv_heads;
     const struct model m = {.c = *c,
-                            .group = group,
-                            .qkv_unit = model_pad16((int64_t)(group + 2) * c->head_dim)};
+                            .group = c->n_heads / c->n_kv_heads,
+                            .qkv_unit = model_qkv_unit(c),
+                            .v_unit = model_v_unit(c)};
     struct model_tp_shard p;
 
     model_shapes(c, out);
     model_tp_shard_of(&m, rank, n_ranks, &p);
     shape_of_columns(&out[MODEL_MAT_QKV], p.col_lo / KERN_PANEL * KERN_PANEL,
                      p.col_hi / KERN_PANEL * KERN_PANEL);
+    shape_of_columns(&out[MODEL_MAT_V], p.v_lo, p.v_hi);
     shape_of_rows(&out[MODEL_MAT_O], p.attn_lo, p.attn_hi);
     shape_of_columns(&out[MODEL_MAT_GATE_UP], 2 * p.ffn_lo, 2 * model_pad16(p.ffn_hi));
     shape_of_rows(&out[MODEL_MAT_DOWN], p.ffn_lo, p.ffn_hi);
@@ -58,6 +62,8 @@ const struct kern_mat *model_mat(const struct model *m, enum model_mat which)
     switch (which) {
     case MODEL_MAT_QKV:
         return &l->qkv;
+    case MODEL_MAT_V:
+        return &l->v;
     case MODEL_MAT_O:
         return &l->o;
     case MODEL_MAT_GATE_UP:
@@ -78,6 +84,8 @@ static const struct kern_mat *mat_of(const struct model_phase *p, int rank,
     switch (which) {
     case MODEL_MAT_QKV:
         return &v->qkv;
+    case MODEL_MAT_V:
+        return &v->v;
     case MODEL_MAT_O:
         return &v->o;
     case MODEL_MAT_GATE_UP:

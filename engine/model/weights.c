@@ -32,11 +32,19 @@ static void *take(struct arena *a, size_t bytes)
 static int kept_type(enum kern_type *out, enum kern_type want,
                      const struct format_tensor *const *t, int n, const char *what)
 {
-    bool same = true;
+    const struct format_tensor *other = t[0];
+    bool plain = true;
 
-    for (int i = 1; i < n; i++)
-        same &= t[i]->type == t[0]->type;
-    *out = want == KERN_N_TYPES ? (same ? t[0]->type : KERN_F32) : want;
+    for (int i = 0; i < n; i++) {
+        plain &= !kern_type_quantised(t[i]->type);
+        other = t[i]->type != t[0]->type ? t[i] : other;
+    }
+    *out = want != KERN_N_TYPES ? want : other == t[0] ? t[0]->type : KERN_F32;
+    if (want == KERN_N_TYPES && other != t[0] && !plain)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: expected tensors of one quantised type, found %s and %s "
+                       "(with --weight-type f32 they are kept as f32)",
+                       what, kern_type_name(t[0]->type), kern_type_name(other->type));
     for (int i = 0; i < n && *out != KERN_F32; i++) {
         if (t[i]->type != *out)
             return err_set(ERR_UNSUPPORTED,
@@ -55,37 +63,44 @@ static void layout(struct kern_mat *mat, enum kern_type type, const struct model
 }
 
 static int layout_layer(struct model *m, const struct format_file *f, enum kern_type want,
-                        int i)
+                        int layer)
 {
-    const struct format_tensor *t = f->layer[i];
-    struct model_layer *l = &m->layers[i];
+    const struct format_tensor *t = f->layer[layer];
+    struct model_layer *l = &m->layers[layer];
     struct model_shape x[MODEL_N_MATS];
-    enum kern_type type;
-    int rc;
 #define T(role) (&t[(role)-FORMAT_ATTN_NORM])
-    const struct format_tensor *const qkv[] = {T(FORMAT_Q), T(FORMAT_K), T(FORMAT_V)};
-    const struct format_tensor *const o[] = {T(FORMAT_O)};
-    const struct format_tensor *const gate_up[] = {T(FORMAT_GATE), T(FORMAT_UP)};
-    const struct format_tensor *const down[] = {T(FORMAT_DOWN)};
+    const struct {
+        enum model_mat which;
+        struct kern_mat *mat;
+        const struct format_tensor *from[3];
+        int n;
+        const char *what;
+    } mats[] = {
+        {MODEL_MAT_QKV,
+         &l->qkv,
+         {T(FORMAT_Q), T(FORMAT_K), T(FORMAT_V)},
+         3 - m->c.v_split,
+         "the QKV projection"},
+        {MODEL_MAT_V, &l->v, {T(FORMAT_V)}, m->c.v_split, "the V projection"},
+        {MODEL_MAT_O, &l->o, {T(FORMAT_O)}, 1, "the attention output"},
+        {MODEL_MAT_GATE_UP,
+         &l->gate_up,
+         {T(FORMAT_GATE), T(FORMAT_UP)},
+         2,
+         "gate and up"},
+        {MODEL_MAT_DOWN, &l->down, {T(FORMAT_DOWN)}, 1, "the down projection"},
+    };
 #undef T
 
     model_shapes(&m->c, x);
-    rc = kept_type(&type, want, qkv, 3, "the QKV projection");
-    if (rc != OK)
-        return rc;
-    layout(&l->qkv, type, &x[MODEL_MAT_QKV]);
-    rc = kept_type(&type, want, o, 1, "the attention output");
-    if (rc != OK)
-        return rc;
-    layout(&l->o, type, &x[MODEL_MAT_O]);
-    rc = kept_type(&type, want, gate_up, 2, "gate and up");
-    if (rc != OK)
-        return rc;
-    layout(&l->gate_up, type, &x[MODEL_MAT_GATE_UP]);
-    rc = kept_type(&type, want, down, 1, "the down projection");
-    if (rc != OK)
-        return rc;
-    layout(&l->down, type, &x[MODEL_MAT_DOWN]);
+    for (size_t i = 0; i < sizeof(mats) / sizeof(mats[0]); i++) {
+        enum kern_type type;
+
+        if (mats[i].n == 0)
+            continue;
+        TRY(kept_type(&type, want, mats[i].from, mats[i].n, mats[i].what));
+        layout(mats[i].mat, type, &x[mats[i].which]);
+    }
     return OK;
 }
 
@@ -106,6 +121,7 @@ static int layout_all(struct model *m, const struct format_file *f, enum kern_ty
     model_shapes(&m->c, x);
     layout(&m->head, type, &x[MODEL_MAT_HEAD]);
     m->embed_type = f->global[FORMAT_EMBED].type;
+    m->embed_row_bytes = kern_type_size(m->embed_type, m->c.dim);
     return OK;
 }
 
@@ -115,8 +131,7 @@ static void place_all(struct model *m, struct arena *a)
     size_t dim_bytes = (size_t)m->c.dim * sizeof(float);
 
     if (!m->c.tied)
-        m->embed =
-            take(a, (size_t)m->c.vocab * m->c.dim * kern_type_bytes(m->embed_type));
+        m->embed = take(a, (size_t)m->c.vocab * m->embed_row_bytes);
     for (int i = 0; i < m->c.n_layers; i++) {
         struct model_layer *l = &m->layers[i];
 
@@ -124,6 +139,10 @@ static void place_all(struct model *m, struct arena *a)
         l->qkv.data = take(a, l->qkv.bytes);
         if (m->c.qkv_bias)
             l->qkv_bias = take(a, (size_t)l->qkv.n_panels * KERN_PANEL * sizeof(float));
+        if (m->c.v_split)
+            l->v.data = take(a, l->v.bytes);
+        if (m->c.qkv_bias && m->c.v_split)
+            l->v_bias = take(a, (size_t)l->v.n_panels * KERN_PANEL * sizeof(float));
         if (m->c.qk_norm) {
             l->q_norm = take(a, (size_t)m->c.head_dim * sizeof(float));
             l->k_norm = take(a, (size_t)m->c.head_dim * sizeof(float));
@@ -149,26 +168,33 @@ static void split_head_tail(struct model *m)
     m->head_tail.data = kern_mat_at(&m->head, 0, last);
 }
 
+/* Bytes of rows of k weights. */
+static int64_t rows_bytes(enum kern_type type, int64_t rows, int64_t k)
+{
+    return rows * (int64_t)kern_type_size(type, k);
+}
+
 static int64_t mat_tensor_bytes(const struct model *m)
 {
     const struct model_config *c = &m->c;
-    int64_t qkv = ((int64_t)c->n_heads + 2 * c->n_kv_heads) * c->head_dim;
-    int64_t n = 0, norms = 2 * (int64_t)c->dim + (c->qkv_bias ? qkv : 0) +
+    int64_t q = (int64_t)c->n_heads * c->head_dim,
+            kv = (int64_t)c->n_kv_heads * c->head_dim;
+    int64_t n = 0, norms = 2 * (int64_t)c->dim + (c->qkv_bias ? q + 2 * kv : 0) +
                            (c->qk_norm ? 2 * c->head_dim : 0);
 
     for (int i = 0; i < c->n_layers; i++) {
         const struct model_layer *l = &m->layers[i];
 
-        n += qkv * c->dim * (int64_t)kern_type_bytes(l->qkv.type);
-        n += (int64_t)c->n_heads * c->head_dim * c->dim *
-             (int64_t)kern_type_bytes(l->o.type);
-        n += 2 * (int64_t)c->hidden * c->dim * (int64_t)kern_type_bytes(l->gate_up.type);
-        n += (int64_t)c->hidden * c->dim * (int64_t)kern_type_bytes(l->down.type);
+        n += rows_bytes(l->qkv.type, q + kv, c->dim);
+        n += rows_bytes(c->v_split ? l->v.type : l->qkv.type, kv, c->dim);
+        n += rows_bytes(l->o.type, c->dim, q);
+        n += rows_bytes(l->gate_up.type, 2 * (int64_t)c->hidden, c->dim);
+        n += rows_bytes(l->down.type, c->dim, c->hidden);
         n += norms * (int64_t)sizeof(float);
     }
-    n += (int64_t)c->vocab * c->dim * (int64_t)kern_type_bytes(m->head.type);
+    n += rows_bytes(m->head.type, c->vocab, c->dim);
     if (!c->tied)
-        n += (int64_t)c->vocab * c->dim * (int64_t)kern_type_bytes(m->embed_type);
+        n += rows_bytes(m->embed_type, c->vocab, c->dim);
     return n + (int64_t)c->dim * (int64_t)sizeof(float);
 }
 
@@ -180,8 +206,9 @@ static int64_t step_bytes(const struct model *m, const struct model_opts *o)
 {
     const struct model_layer *l = &m->layers[0];
     int64_t n_ranks = o->owners.n_ranks > 0 ? o->owners.n_ranks : 1;
-    int64_t row = 4 * n_ranks * m->ld_x + l->qkv.n_panels * KERN_PANEL + l->o.k +
-                  l->gate_up.n_panels * KERN_PANEL;
+    int64_t row = 4 * n_ranks * m->ld_x +
+                  (l->qkv.n_panels + l->v.n_panels + l->gate_up.n_panels) * KERN_PANEL +
+                  l->o.k;
     int64_t thread = KERN_GEMM_SCRATCH_BYTES + KERN_ATTN_SCRATCH_BYTES(m->c.head_dim);
 
     return m->max_step_tok * row * (int64_t)sizeof(float) + m->n_threads * thread;

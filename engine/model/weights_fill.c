@@ -10,7 +10,7 @@
 
 static size_t row_bytes(const struct format_tensor *t)
 {
-    return (size_t)t->cols * kern_type_bytes(t->type);
+    return kern_type_size(t->type, t->cols);
 }
 
 /* One row of a vector tensor as f32. */
@@ -70,14 +70,15 @@ static int64_t unrotate(const struct source *s, int64_t r)
     return r < half ? 2 * r : 2 * (r - half) + 1;
 }
 
-/* A packed QKV column: 0 Q, 1 K, 2 V and its row there; false for padding. */
+/* A packed QKV column, or (v_split) QK column: 0 Q, 1 K, 2 V and its row there; false for
+ * padding. */
 static bool qkv_column(const struct source *s, int64_t col, int *which, int64_t *row)
 {
     int64_t hd = s->m->c.head_dim, unit = col / s->m->qkv_unit;
     int64_t in_unit = col % s->m->qkv_unit;
     int64_t head = in_unit / hd, r = in_unit % hd;
 
-    if (head >= s->m->group + 2)
+    if (head >= s->m->group + 2 - s->m->c.v_split)
         return false;
     if (head < s->m->group) {
         *which = 0;
@@ -97,6 +98,14 @@ static const void *qkv_row(const struct source *s, int64_t col, enum kern_type *
     return qkv_column(s, col, &which, &row) ? tensor_row(s->t[which], row, type) : NULL;
 }
 
+static const void *v_row(const struct source *s, int64_t col, enum kern_type *type)
+{
+    int64_t hd = s->m->c.head_dim, in_unit = col % s->m->v_unit;
+
+    return in_unit < hd ? tensor_row(s->t[0], col / s->m->v_unit * hd + in_unit, type)
+                        : NULL;
+}
+
 /* ---- packing ---- */
 
 /* Panel p of a piece. */
@@ -110,7 +119,7 @@ static void pack_panel(struct model_piece *x, const struct source *s, int64_t p)
     for (int i = 0; i < KERN_PANEL; i++) {
         const char *row = s->row(s, (x->p0 + p) * KERN_PANEL + i, &type[i]);
 
-        rows[i] = row ? row + (size_t)x->k_lo * kern_type_bytes(type[i]) : NULL;
+        rows[i] = row ? row + kern_type_size(type[i], x->k_lo) : NULL;
         if (!row)
             continue;
         if (!seen)
@@ -226,37 +235,42 @@ static void packed(struct format_filling *k, struct par_self *self,
         k->o->progress(k->o->progress_ctx, k->done_bytes, k->all_bytes);
 }
 
+static float element_f32(const struct format_tensor *t, int64_t i)
+{
+    struct format_tensor one = *t;
+    float x;
+
+    one.data = (const char *)t->data + kern_type_size(t->type, i);
+    one.cols = 1;
+    vector_f32(&x, &one);
+    return x;
+}
+
 static void pack_qkv_bias(struct model_layer *l, const struct source *s,
                           const struct format_tensor *const bias[3])
 {
+    int64_t v_unit = s->m->v_unit, hd = s->m->c.head_dim;
+
     /* The source rows of biases follow those of the weights: one column at a time. */
     for (int64_t col = 0; col < l->qkv.n_panels * KERN_PANEL; col++) {
-        struct format_tensor one;
         int64_t row;
         int which;
 
-        l->qkv_bias[col] = 0;
-        if (!qkv_column(s, col, &which, &row))
-            continue;
-        one = *bias[which];
-        one.data = (const char *)one.data + (size_t)row * kern_type_bytes(one.type);
-        one.cols = 1;
-        vector_f32(&l->qkv_bias[col], &one);
+        l->qkv_bias[col] =
+            qkv_column(s, col, &which, &row) ? element_f32(bias[which], row) : 0;
     }
+    for (int64_t col = 0; col < l->v.n_panels * KERN_PANEL; col++)
+        l->v_bias[col] = col % v_unit < hd
+                             ? element_f32(bias[2], col / v_unit * hd + col % v_unit)
+                             : 0;
 }
 
 /* The weights of a head's norm, in the order of its packed columns. */
 static void pack_head_norm(float *out, const struct source *s,
                            const struct format_tensor *t)
 {
-    for (int64_t r = 0; r < t->cols; r++) {
-        struct format_tensor one = *t;
-
-        one.data =
-            (const char *)t->data + (size_t)unrotate(s, r) * kern_type_bytes(t->type);
-        one.cols = 1;
-        vector_f32(&out[r], &one);
-    }
+    for (int64_t r = 0; r < t->cols; r++)
+        out[r] = element_f32(t, unrotate(s, r));
 }
 
 static void pack_layer(struct format_filling *k, struct par_self *self, int i)
@@ -265,10 +279,12 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
     struct model_layer *l = &m->layers[i];
     const struct format_tensor *t = k->f->layer[i];
 #define T(role) (&t[(role)-FORMAT_ATTN_NORM])
-    const struct source qkv = {.m = m,
-                               .t = {T(FORMAT_Q), T(FORMAT_K), T(FORMAT_V)},
-                               .interleaved = k->f->rope_interleaved,
-                               .row = qkv_row};
+    const struct source qkv = {
+        .m = m,
+        .t = {T(FORMAT_Q), T(FORMAT_K), m->c.v_split ? NULL : T(FORMAT_V)},
+        .interleaved = k->f->rope_interleaved,
+        .row = qkv_row};
+    const struct source v = {.m = m, .t = {T(FORMAT_V)}, .row = v_row};
     const struct source gate_up = {
         .m = m, .t = {T(FORMAT_GATE), T(FORMAT_UP)}, .row = gate_up_row};
     const struct source o = {.m = m, .t = {T(FORMAT_O)}, .row = plain_row};
@@ -290,6 +306,10 @@ static void pack_layer(struct format_filling *k, struct par_self *self, int i)
 #undef T
     pack_mat(k, self, i, MODEL_MAT_QKV, &qkv);
     packed(k, self, &l->qkv, &qkv);
+    if (m->c.v_split) {
+        pack_mat(k, self, i, MODEL_MAT_V, &v);
+        packed(k, self, &l->v, &v);
+    }
     pack_mat(k, self, i, MODEL_MAT_O, &o);
     packed(k, self, &l->o, &o);
     pack_mat(k, self, i, MODEL_MAT_GATE_UP, &gate_up);
@@ -331,8 +351,7 @@ static void copy_embed(struct format_filling *k, struct par_self *self)
         copy_rows(k, &k->f->global[FORMAT_EMBED], lo + from, lo + to);
     }
     if (self->id == 0)
-        k->done_bytes +=
-            (int64_t)m->c.vocab * m->c.dim * (int64_t)kern_type_bytes(m->embed_type);
+        k->done_bytes += (int64_t)m->c.vocab * (int64_t)m->embed_row_bytes;
 }
 
 void model_weights_fill(void *arg, struct par_self *self)

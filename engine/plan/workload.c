@@ -111,7 +111,7 @@ void plan_limits(struct topo_limits *out, const struct model_config *c, bool str
     *out = (struct topo_limits){
         .n_heads = c->n_heads,
         .n_kv_heads = c->n_kv_heads,
-        .n_ffn_units = (c->hidden + MODEL_FFN_UNIT - 1) / MODEL_FFN_UNIT,
+        .n_ffn_units = (c->hidden + model_ffn_unit(c) - 1) / model_ffn_unit(c),
         .strict = strict,
     };
 }

@@ -145,6 +145,8 @@ static void test_one_rank_over_nodes(void **state)
         double bytes = (double)(r->local_bytes + r->elsewhere_bytes);
         bool along_k = w == MODEL_MAT_O || w == MODEL_MAT_DOWN;
 
+        if (w == MODEL_MAT_V) /* part of QKV here */
+            continue;
         if (((double)r->mixed_bytes > 0.9 * bytes) != along_k ||
             ((double)r->elsewhere_bytes > 0.2 * bytes) != along_k)
             fail_msg("%s: %.0f bytes, elsewhere %lld, mixed %lld", r->name, bytes,

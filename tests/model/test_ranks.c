@@ -239,8 +239,8 @@ static void check_shapes(const struct model_phase *p)
 {
     for (int r = 0; r < p->n_ranks; r++) {
         const struct model_view *v = &p->ranks[r].layers[0];
-        const struct kern_mat *mats[] = {&v->qkv, &v->o, &v->gate_up, &v->down,
-                                         &p->m->head};
+        const struct kern_mat *mats[] = {&v->qkv,  &v->o,       &v->gate_up,
+                                         &v->down, &p->m->head, &v->v};
         struct model_shape shapes[MODEL_N_MATS];
 
         model_rank_shapes(&p->m->c, r, p->n_ranks, shapes);

@@ -229,6 +229,8 @@ static void tuned_schedules_reach_the_model(void **state)
     assert_ok(tune_cache_open(&cache, "none.json", cpus, THREADS));
     model_shapes(model_config_of(e.model), mats);
     for (int i = 0; i < MODEL_N_MATS; i++) {
+        if (mats[i].n == 0) /* V is in QKV */
+            continue;
         struct tune_shape shapes[STEP_MAX];
         struct kern_schedule s[STEP_MAX];
         struct tune_ctx c = {
@@ -252,7 +254,7 @@ static void tuned_schedules_reach_the_model(void **state)
         assert_ok(tune_table(cache, shapes[0].v, &w, STEP_MAX, THREADS, s, &n_tuned));
         n_used += n_tuned == STEP_MAX; /* the model's shapes are the tuner's */
     }
-    assert_int_equal(n_used, MODEL_N_MATS);
+    assert_int_equal(n_used, MODEL_N_MATS - 1);
     assert_ok(model_phase_schedules(e.phase[THREADS], out_of_cache, cache));
     generate(&e, THREADS, got, ids);
     assert_memory_equal(ids, want_ids, sizeof(ids));

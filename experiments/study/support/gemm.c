@@ -25,7 +25,7 @@ static int matrix_of_arch(const char *text, struct study_matrix *out)
     TRY(format_make_config(arch, &c));
     model_shapes(&c, shapes);
     for (int i = 0; i < MODEL_N_MATS; i++)
-        if (strcmp(shapes[i].name, slash + 1) == 0) {
+        if (shapes[i].n > 0 && strcmp(shapes[i].name, slash + 1) == 0) {
             snprintf(out->name, sizeof(out->name), "%s", text);
             out->n = shapes[i].n;
             out->k = shapes[i].k;

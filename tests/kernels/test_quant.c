@@ -1,0 +1,326 @@
+/* Quantised weights: blocks are read as their definition says, bit for bit, and rounding
+ * stays within the stated bounds. */
+#include "kernels/quant.h"
+#include "tests/kernels/check.h"
+#include "tests/support/naive_quant.h"
+
+#define N_BLOCKS 7
+
+/* Finite scales of every size: random, zero, denormal, the largest. */
+static void set_f16(uint8_t *p, struct rng *r)
+{
+    static const uint16_t extremes[] = {0x0000, 0x8000, 0x0001, 0x8001,
+                                        0x03ff, 0x0400, 0x7bff, 0xfbff};
+    uint16_t h = (uint16_t)(rng_u64(r) & 0xbfff);
+
+    if (rng_below(r, 3) == 0)
+        h = extremes[rng_below(r, 8)];
+    memcpy(p, &h, sizeof(h));
+}
+
+static void random_blocks(enum kern_type t, uint8_t *to, int n, struct rng *r)
+{
+    const size_t bytes = kern_type_bytes(t);
+
+    for (size_t i = 0; i < (size_t)n * bytes; i++)
+        to[i] = (uint8_t)rng_u64(r);
+    for (int b = 0; b < n; b++, to += bytes) {
+        set_f16(t == KERN_Q6_K ? to + 208 : to, r);
+        if (t == KERN_Q4_1 || t == KERN_Q4_K || t == KERN_Q5_K)
+            set_f16(to + 2, r);
+    }
+}
+
+static void test_table(const struct kern_variant *v, struct rng *r)
+{
+    (void)v;
+    (void)r;
+    for (int t = 0; t < KERN_N_TYPES; t++) {
+        const struct kern_quant *f = kern_quant_of((enum kern_type)t);
+        int block = kern_type_block((enum kern_type)t);
+
+        AT("%s", kern_type_name((enum kern_type)t));
+        CHECK((f != NULL) == kern_type_quantised((enum kern_type)t), "its format");
+        if (!f)
+            continue;
+        CHECK(block <= KERN_QUANT_MAX && block % f->sub == 0 &&
+                  block / f->sub <= KERN_QUANT_SUB_MAX,
+              "block of %d, sub-blocks of %d", block, f->sub);
+    }
+}
+
+static void test_reads(const struct kern_variant *v, struct rng *r)
+{
+    (void)v;
+    for (int i = 0; kern_quants[i]; i++) {
+        const struct kern_quant *f = kern_quants[i];
+        const int weights = kern_type_block(f->type);
+        const size_t bytes = kern_type_bytes(f->type),
+                     out_bytes = N_BLOCKS * 4u * weights;
+        int lowest = 0, highest = 0;
+
+        for (int trial = 0; trial < 60; trial++) {
+            uint8_t *row = guard_get(0, N_BLOCKS * bytes);
+            float *out = guard_get(1, out_bytes);
+
+            AT("%s, trial %d", kern_type_name(f->type), trial);
+            random_blocks(f->type, row, N_BLOCKS, r);
+            kern_quant_to_f32(f, out, row, N_BLOCKS * weights);
+            guard_check(1, out_bytes);
+            for (int k = 0; k < N_BLOCKS * weights; k++) {
+                float want = (float)naive_weight(
+                    f->type, row + (size_t)(k / weights) * bytes, k % weights);
+
+                CHECK(float_bits(out[k]) == float_bits(want), "weight %d: %a, wanted %a",
+                      k, out[k], want);
+            }
+            for (int b = 0; b < N_BLOCKS; b++) {
+                struct kern_quant_block block;
+
+                kern_quant_decode(f, &block, row + (size_t)b * bytes);
+                for (int k = 0; k < weights; k++) {
+                    lowest = block.q[k] < lowest ? block.q[k] : lowest;
+                    highest = block.q[k] > highest ? block.q[k] : highest;
+                }
+            }
+        }
+        CHECK(lowest == f->q_min && highest == f->q_max, "q from %d to %d", lowest,
+              highest);
+    }
+}
+
+/* The bytes of blocks that a linear congruential generator makes, through the reader of
+ * ggml itself: FNV-1a of the f32 values that its dequantize_row_* gave for them. */
+static void test_golden(const struct kern_variant *v, struct rng *r)
+{
+    static const struct {
+        enum kern_type type;
+        uint64_t hash;
+    } golden[] = {
+        {KERN_Q8_0, UINT64_C(0x8cfd9af300bdb21a)},
+        {KERN_Q4_0, UINT64_C(0x87d8ed6e1e4de605)},
+        {KERN_Q4_1, UINT64_C(0x71e515c86bc088ea)},
+        {KERN_Q4_K, UINT64_C(0xb4ba24541995f03c)},
+        {KERN_Q5_K, UINT64_C(0x4a9867d717b3f95e)},
+        {KERN_Q6_K, UINT64_C(0xebd707525b767192)},
+    };
+
+    (void)v;
+    (void)r;
+    for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
+        enum kern_type t = golden[i].type;
+        const int weights = kern_type_block(t), n = 64;
+        uint8_t blocks[64 * 256];
+        uint64_t hash = UINT64_C(1469598103934665603);
+        uint32_t x = 1;
+        float out[256];
+
+        AT("%s", kern_type_name(t));
+        for (size_t k = 0; k < n * kern_type_bytes(t); k++) {
+            x = x * 1664525 + 1013904223;
+            blocks[k] = (uint8_t)(x >> 24);
+        }
+        for (int b = 0; b < n; b++) {
+            uint8_t *block = blocks + (size_t)b * kern_type_bytes(t);
+
+            /* finite scales: the upper bit of the exponent is 0 */
+            block[1] &= 0xbf, block[3] &= 0xbf;
+            if (t == KERN_Q6_K)
+                block[209] &= 0xbf;
+            kern_quant_to_f32(kern_quant_of(t), out, block, weights);
+            for (size_t k = 0; k < weights * sizeof(float); k++)
+                hash = (hash ^ ((const uint8_t *)out)[k]) * UINT64_C(1099511628211);
+        }
+        CHECK(hash == golden[i].hash, "hash 0x%016llx, wanted 0x%016llx",
+              (unsigned long long)hash, (unsigned long long)golden[i].hash);
+    }
+}
+
+static void test_f16(const struct kern_variant *v, struct rng *r)
+{
+    (void)v;
+    (void)r;
+    for (uint16_t h = 0; h < 0x7c00; h++) {
+        float x = kern_f16_to(h), next = kern_f16_to((uint16_t)(h + 1));
+        float between = h == 0x7bff ? 65519 : (x + next) / 2;
+
+        AT("0x%04x", h);
+        CHECK(kern_quant_f16_above(x) == x && kern_quant_f16_below(x) == x &&
+                  kern_quant_f16_below(-x) == -x,
+              "itself");
+        CHECK(kern_quant_f16_above(between) == next, "above %a", between);
+        CHECK(kern_quant_f16_below(between) == x, "below %a", between);
+        CHECK(kern_quant_f16_below(-between) == -next, "below %a", -between);
+    }
+}
+
+/* ---- rounding ---- */
+
+enum kind { NORMAL, OUTLIER, POSITIVE, EQUAL, ZERO, SMALL, LARGE, FAR_FROM_0, N_KINDS };
+
+static void fill_row(enum kind kind, float *w, int64_t n, struct rng *r)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double x = rng_normal(r);
+
+        switch (kind) {
+        case OUTLIER:
+            x *= i % 37 == 5 ? 50 : 1;
+            break;
+        case POSITIVE:
+            x = fabs(x);
+            break;
+        case EQUAL:
+            x = -0.1;
+            break;
+        case ZERO:
+            x = i % 2 ? 0.0 : -0.0;
+            break;
+        case SMALL: /* f16 scales are denormal, or zero but for rounding up */
+            x = ldexp(x, -18 - (int)(i / 32 * 4 % 30));
+            break;
+        case LARGE:
+            x *= 1e4;
+            break;
+        case FAR_FROM_0:
+            x = 1000 + 1e-3 * x;
+            break;
+        default:
+            break;
+        }
+        w[i] = (float)x;
+    }
+}
+
+/* Weights [at, end) share a scale: errors within the bound, which is as small as a step. */
+static void check_group(const struct kern_quant_scheme *s, const float *w,
+                        const float *got, int64_t at, int64_t end)
+{
+    const int levels = s->type == KERN_Q8_0 ? 254 : s->type == KERN_Q4_0 ? 8 : 30;
+    float lo = w[at], hi = w[at], bound;
+    double range, step;
+
+    for (int64_t i = at; i < end; i++) {
+        lo = fminf(lo, w[i]);
+        hi = fmaxf(hi, w[i]);
+    }
+    bound = kern_quant_error(s, lo, hi);
+    range = s->type == KERN_Q4_1
+                ? (double)hi - (double)lo + fabs((double)lo) * 0x1p-10 + 0x1p-24
+                : fmax(fabs((double)lo), fabs((double)hi));
+    step = range / levels * 1.002 + 0x1.01p-24 + range * 1e-6 + fabs((double)hi) * 1e-6;
+    CHECK((double)bound <= step, "bound %g of weights in [%g, %g], expected %g", bound,
+          lo, hi, step);
+    for (int64_t i = at; i < end; i++)
+        CHECK(fabs((double)w[i] - (double)got[i]) <= (double)bound,
+              "weight %d is %a, was %a, bound %g", (int)i, got[i], w[i], bound);
+}
+
+static void check_row(const struct kern_quant_scheme *s, enum kind kind, int64_t n,
+                      struct rng *r)
+{
+    const struct kern_quant *f = kern_quant_of(s->type);
+    const size_t bytes = kern_type_size(s->type, n);
+    const int64_t group = s->group ? s->group : n;
+    float *w = guard_get(0, (size_t)n * 4), *got = guard_get(1, (size_t)n * 4);
+    uint8_t *row = guard_get(2, bytes);
+
+    AT("%s, kind %d, row of %d", s->name, (int)kind, (int)n);
+    fill_row(kind, w, n, r);
+    CHECK(kern_quantize(s, row, w, n) == OK, "%s", err_msg());
+    guard_check(2, bytes);
+    kern_quant_to_f32(f, got, row, n);
+    for (int64_t at = 0; at < n; at += group) {
+        int64_t end = at + group < n ? at + group : n;
+        const int scales = s->type == KERN_Q4_1 ? 4 : 2; /* bytes */
+
+        check_group(s, w, got, at, end);
+        for (int64_t i = at; i < end; i += kern_type_block(s->type))
+            CHECK(memcmp(row + kern_type_size(s->type, at),
+                         row + kern_type_size(s->type, i), (size_t)scales) == 0,
+                  "weights %d and %d have different scales", (int)at, (int)i);
+    }
+    for (int64_t i = 0; kind == ZERO && i < n; i++)
+        CHECK(got[i] == 0, "zero became %a", got[i]);
+}
+
+static void test_rounding(const struct kern_variant *v, struct rng *r)
+{
+    static const int64_t blocks[] = {1, 2, 3, 5, 8, 13, 67};
+
+    (void)v;
+    for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++)
+        for (int kind = 0; kind < N_KINDS; kind++)
+            for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
+                check_row(s, (enum kind)kind, 32 * blocks[i], r);
+}
+
+/* What is quantised symmetrically and quantised again stays the same bytes. */
+static void test_twice(const struct kern_variant *v, struct rng *r)
+{
+    (void)v;
+    for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++) {
+        float w[320];
+        uint8_t once[400], twice[400];
+
+        if (s->type == KERN_Q4_1)
+            continue;
+        AT("%s", s->name);
+        fill_row(NORMAL, w, 320, r);
+        CHECK(kern_quantize(s, once, w, 320) == OK, "%s", err_msg());
+        kern_quant_to_f32(kern_quant_of(s->type), w, once, 320);
+        CHECK(kern_quantize(s, twice, w, 320) == OK, "%s", err_msg());
+        CHECK(memcmp(once, twice, kern_type_size(s->type, 320)) == 0, "other bytes");
+    }
+}
+
+static void refused(const struct kern_quant_scheme *s, int64_t n, int64_t at, float x,
+                    const char *why)
+{
+    float w[96];
+    uint8_t row[120];
+
+    AT("%s, weight %d is %g, row of %d", s->name, (int)at, x, (int)n);
+    for (int i = 0; i < 96; i++)
+        w[i] = (float)i / 96;
+    w[at] = x;
+    CHECK(kern_quantize(s, row, w, n) == ERR_ARG && strstr(err_msg(), why) &&
+              !strchr(err_msg(), '\n'),
+          "\"%s\"", err_msg());
+}
+
+static void test_refusals(const struct kern_variant *v, struct rng *r)
+{
+    const struct kern_quant_scheme *s;
+
+    (void)v;
+    (void)r;
+    for (s = kern_quant_schemes; s->name; s++) {
+        refused(s, 96, 64, INFINITY, "weight 64 of a row: expected a finite number");
+        refused(s, 96, 0, -INFINITY, "found -inf");
+        refused(s, 96, 95, NAN, "weight 95");
+        refused(s, 96, 40, 1e8f, "f16 scales");
+        refused(s, 96, 40, -3e38f, "f16 scales");
+        refused(s, 95, 40, 0, "a row of 95 weights: expected a multiple of 32");
+    }
+    AT("names");
+    CHECK(kern_quant_scheme_find("w4c", &s) == OK && s->type == KERN_Q4_1 &&
+              s->group == 0,
+          "w4c");
+    CHECK(kern_quant_scheme_find("q4_k", &s) == ERR_ARG && !s &&
+              strstr(err_msg(), "found \"q4_k\""),
+          "\"%s\"", err_msg());
+}
+
+int main(void)
+{
+    check_init();
+    check_case("table", test_table, NULL);
+    check_case("reads", test_reads, NULL);
+    check_case("golden", test_golden, NULL);
+    check_case("f16", test_f16, NULL);
+    check_case("rounding", test_rounding, NULL);
+    check_case("twice", test_twice, NULL);
+    check_case("refusals", test_refusals, NULL);
+    return check_done();
+}
