@@ -1,10 +1,10 @@
-#include "model/model.h"
 #include "serve/serve.h"
 
 #include <string.h>
 
 #include "base/log.h"
 #include "cpu/cpu.h"
+#include "model/model.h"
 #include "sched/sched.h"
 #include "tokenizer/tokenizer.h"
 
