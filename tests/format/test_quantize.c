@@ -132,9 +132,10 @@ static void check_tensors(const struct format_file *q, const struct format_file 
 /* A model made with a type is the f32 model of that seed, quantised. */
 static void every_scheme_keeps_its_bound(void **state)
 {
-    const char *plain = plain_model("tiny-quant", KERN_F32, "f32.gguf");
+    char plain[400];
 
     (void)state;
+    snprintf(plain, sizeof(plain), "%s", plain_model("tiny-quant", KERN_F32, "f32.gguf"));
     for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++) {
         const char *made = in_dir("made.gguf"), *out = in_dir("out.gguf");
         struct format_make_opts o = {.arch = "tiny-quant",

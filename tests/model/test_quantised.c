@@ -1,8 +1,11 @@
 /* Models with quantised weights compute what float64 loops over the dequantised weights do:
  * every type, types mixed as published files mix them, every ISA level of this machine, any
  * number of threads and ranks. */
+#include <math.h>
+
 #include "cpu/cpu.h"
 #include "format/fill.h"
+#include "format/make.h"
 #include "model/impl.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
@@ -175,12 +178,142 @@ static void test_refusals(void **state)
     refused(&c, FORMAT_Q, KERN_Q4_0, KERN_Q8_0, "cannot be kept as q8_0");
 }
 
+/* ---- files ---- */
+
+enum { N_PROMPT = 8, N_GREEDY = 64, N_IDS = N_PROMPT + N_GREEDY };
+
+/* Greedy ids by the engine. logits: [N_GREEDY, vocab], what each was chosen from. */
+static void greedy(const struct format_file *f, int32_t ids[N_IDS], float *logits)
+{
+    static const int cpus[2];
+    struct model_opts o = step_model_opts();
+    const struct model_phase_opts po = {.n_ranks = 1, .n_threads = 2};
+    struct model_chunk c = {.ids = ids, .n_tok = N_PROMPT, .want_logits = true};
+    int vocab = f->config.vocab;
+    struct model_phase *phase;
+    struct kv_shape shape;
+    struct kv_pool *pool;
+    struct par_team *team;
+    struct kv_slot kv;
+    struct model *m;
+    struct rng rng;
+
+    rng_init(&rng, test_seed(), "prompt");
+    for (int i = 0; i < N_PROMPT; i++)
+        ids[i] = (int32_t)rng_below(&rng, (uint64_t)vocab);
+    assert_ok(par_team_open(&team, cpus, 2, 0));
+    assert_ok(model_open(&m, f, team, &o));
+    assert_ok(model_phase_open(&phase, m, &po));
+    model_kv_shape(m, &shape);
+    assert_ok(kv_pool_open(&pool, NULL, &shape, kv_token_bytes(&shape) * N_IDS + 64,
+                           N_IDS, -1));
+    assert_ok(kv_reserve(pool, N_IDS, &kv));
+    c.kv = &kv;
+    for (int i = 0; i < N_GREEDY; i++, logits += vocab) {
+        assert_ok(model_forward(phase, &c, 1, logits));
+        ids[N_PROMPT + i] =
+            (int32_t)model_kern(m)->v[KERN_ARGMAX]->fn.argmax(logits, vocab);
+        c.pos0 += c.n_tok;
+        c.ids = &ids[N_PROMPT + i], c.n_tok = 1;
+    }
+    kv_pool_close(&pool);
+    model_phase_close(&phase);
+    model_close(&m);
+    par_team_close(&team);
+}
+
+/* The engine's greedy ids and logits are those of float64 over the dequantised weights. */
+static void check_file(const char *path)
+{
+    double *want, max_abs = 0;
+    struct format_file *f;
+    struct ref_model ref;
+    int32_t ids[N_IDS];
+    float *logits;
+    int vocab;
+
+    assert_ok(format_open(&f, path));
+    vocab = f->config.vocab;
+    logits = mem_new(MEM_TEST, (size_t)(N_GREEDY * vocab), sizeof(*logits));
+    want = mem_new(MEM_TEST, (size_t)(N_IDS * vocab), sizeof(*want));
+    assert_true(logits && want);
+    ref_model_of_file(&ref, f);
+    greedy(f, ids, logits);
+    format_close(&f);
+    ref_model_forward(&ref, ids, N_IDS - 1, want);
+    for (int i = 0; i < (N_IDS - 1) * vocab; i++)
+        max_abs = fmax(max_abs, fabs(want[i]));
+    for (int i = 0; i < N_GREEDY; i++) {
+        const double *row = want + (N_PROMPT - 1 + i) * vocab;
+        int best = 0;
+
+        for (int k = 0; k < vocab; k++) {
+            best = row[k] > row[best] ? k : best;
+            if (!(fabs((double)logits[i * vocab + k] - row[k]) <= 1e-4 * max_abs))
+                fail_msg("%s, token %d, logit %d: %.9g, reference %.9g", path, i, k,
+                         (double)logits[i * vocab + k], row[k]);
+        }
+        if (ids[N_PROMPT + i] != best)
+            fail_msg("%s: greedy id %d is %d, reference %d", path, i, ids[N_PROMPT + i],
+                     best);
+    }
+    mem_free(want);
+    mem_free(logits);
+    ref_model_fini(&ref);
+}
+
+static struct format_make_opts tiny_quant(const char *path)
+{
+    return (struct format_make_opts){
+        .arch = "tiny-quant", .seed = 1, .format = "gguf", .out = path, .n_threads = 2};
+}
+
+static void test_made_files(void **state)
+{
+    char path[400];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/made.gguf", test_dir());
+    for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++) {
+        struct format_make_opts o = tiny_quant(path);
+
+        o.scheme = s;
+        assert_ok(format_make(&o));
+        check_file(path);
+    }
+}
+
+/* Files of the program that most published ones come from. */
+static void test_llama_quantize(void **state)
+{
+    static const char *const types[] = {"Q8_0",   "Q4_0",   "Q4_1",
+                                        "Q4_K_M", "Q5_K_M", "Q6_K"};
+    char plain[400], path[400], command[900];
+    struct format_make_opts o = tiny_quant(plain);
+
+    (void)state;
+    if (system("command -v llama-quantize >/dev/null") != 0)
+        test_skip("llama-quantize is not in PATH");
+    snprintf(plain, sizeof(plain), "%s/plain.gguf", test_dir());
+    snprintf(path, sizeof(path), "%s/quantised.gguf", test_dir());
+    assert_ok(format_make(&o));
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        snprintf(command, sizeof(command), "llama-quantize %s %s %s >%s.log 2>&1", plain,
+                 path, types[i], path);
+        if (system(command) != 0)
+            fail_msg("%s", command);
+        check_file(path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact),         cmocka_unit_test(test_as_f32),
         cmocka_unit_test(test_ranks),         cmocka_unit_test(test_v_is_split),
         cmocka_unit_test(test_deterministic), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_made_files),    cmocka_unit_test(test_llama_quantize),
+
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
