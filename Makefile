@@ -166,6 +166,9 @@ $(BUILD)/baseline/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(BASELINE_SUPPO
 $(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
 
+# Rounds alike on every processor.
+$(BUILD)/obj/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
+
 # With other flags everything is built again.
 $(BUILD)/gen/flags: FORCE
 	@mkdir -p $(@D); echo '$(FLAGS)' | cmp -s - $@ || echo '$(FLAGS)' > $@

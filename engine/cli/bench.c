@@ -42,7 +42,7 @@ static const struct opt_row table[] = {
             .values = "md|json|csv", .letter = 'o'),
     OPT_ROW(ENUM, precision, "exact",
             "Arithmetic of the matrix products, as in `sandwich run`.",
-            .values = "exact|relaxed"),
+            .values = KERN_PRECISIONS),
     CPU_ISA_ROW,
     OPT_HELP_ROW,
     {0},

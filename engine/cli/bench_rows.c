@@ -38,7 +38,7 @@ static void add_bound(json_t *row, const struct cli_bench *b,
     struct model_cost_types types = model_cost_types_of(m);
     int threads = (int)b->threads.v[t->phase];
     const char *type = kern_type_name(types.weight);
-    const char *precision = b->f->precision == KERN_RELAXED ? "relaxed" : "exact";
+    const char *precision = kern_precision_name(b->f->precision);
     double work, bound;
 
     if (t->n_seqs) { /* the mean context is that of the middle token */
@@ -105,7 +105,7 @@ int cli_bench_add_row(struct cli_bench *b, const struct format_file *f, int i)
         json_string_lossy(type), "model_size",
         (json_int_t)model_load_stat_of(b->engine.model)->tensor_bytes, "model_n_params",
         (json_int_t)model_n_params(&f->config), "backend", "CPU", "precision",
-        b->f->precision == KERN_RELAXED ? "relaxed" : "exact", "n_threads",
+        kern_precision_name(b->f->precision), "n_threads",
         (json_int_t)b->threads.v[t->phase], "n_prompt",
         (json_int_t)(t->n_seqs ? 0 : t->n_tok), "n_gen",
         (json_int_t)(t->n_seqs ? t->n_tok : 0), "n_seqs",

@@ -46,7 +46,7 @@ static const struct opt_row own_rows[] = {
     OPT_ROW(ENUM, precision, "exact",
             "Precision of the matrix products that are measured, as the engine will run "
             "them.",
-            .values = "exact|relaxed"),
+            .values = KERN_PRECISIONS),
     OPT_ROW(STR, lengths, NULL,
             "CSV file with one request per line: prompt tokens, output tokens. Default: "
             "quantiles of the ShareGPT trace.",

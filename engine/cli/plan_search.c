@@ -202,7 +202,7 @@ int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
         .machine = j->machine,
         .machine_params_path = j->params_path,
         .model_path = f->model,
-        .precision = f->precision == KERN_RELAXED ? "relaxed" : "exact",
+        .precision = kern_precision_name(f->precision),
         .trace = &o->trace,
         .batch = f->batch,
         .seed = (uint64_t)f->search.seed};

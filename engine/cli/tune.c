@@ -34,7 +34,7 @@ static const struct opt_row own_rows[] = {
             "--shapes), f32, f16 or bf16.",
             .unit = "TYPE"),
     OPT_ROW(ENUM, precision, "exact", "Precision with which the engine will run.",
-            .values = "exact|relaxed"),
+            .values = KERN_PRECISIONS),
     CPU_ISA_ROW,
     OPT_ROW(INT, threads, NULL,
             "Number of threads of the phase to tune. 0: one per available CPU core.",

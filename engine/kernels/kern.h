@@ -64,6 +64,10 @@ static inline bool kern_type_quantised(enum kern_type t)
  * KERN_A8: activations of 8 bits with a scale for each 32 along K, where the weights are
  * quantised. */
 enum kern_precision { KERN_EXACT, KERN_RELAXED, KERN_A8 };
+#define KERN_PRECISIONS "exact|relaxed|a8"              /* the values of an option */
+const char *kern_precision_name(enum kern_precision p); /* "exact" */
+/* The precision of this name; KERN_EXACT where there is none, or `name` is NULL. */
+enum kern_precision kern_precision_of(const char *name);
 
 /* The products come first, in the order of their types: KERN_GEMM_F32 + type. */
 enum kern_op {

@@ -88,6 +88,22 @@ double kern_type_weight_bytes(enum kern_type t)
     return (double)types[t].panel_bytes / types[t].block;
 }
 
+static const char *const precisions[] = {"exact", "relaxed", "a8"};
+
+const char *kern_precision_name(enum kern_precision p)
+{
+    return precisions[p];
+}
+
+enum kern_precision kern_precision_of(const char *name)
+{
+    int p = KERN_A8;
+
+    while (p > KERN_EXACT && (!name || strcmp(name, precisions[p]) != 0))
+        p--;
+    return (enum kern_precision)p;
+}
+
 const char *kern_op_name(enum kern_op op)
 {
     assert(op >= 0 && op < KERN_N_OPS);

@@ -416,7 +416,9 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
 {
     /* Which arithmetic each promise allows. Relaxed: an error no larger than activations
      * in bf16 would make; f32 weights would have to be rounded too, so they gain nothing.
-     */
+     * With quantised weights ("q4_0" and the like) a8 computes in integers; for the others
+     * it is relaxed. */
+    const bool quantised = type[0] == 'q', a8 = strcmp(precision, "a8") == 0;
     static const struct {
         const char *type, *precision, *prefix;
     } allowed[] = {
@@ -424,10 +426,15 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
         {"bf16", "exact", "peak_f32_fma_"},    {"f32", "relaxed", "peak_f32_fma_"},
         {"f16", "relaxed", "peak_f32_fma_"},   {"f16", "relaxed", "peak_fp16_fma_"},
         {"bf16", "relaxed", "peak_f32_fma_"},  {"bf16", "relaxed", "peak_fp16_fma_"},
-        {"bf16", "relaxed", "peak_bf16_dot_"},
+        {"bf16", "relaxed", "peak_bf16_dot_"}, {"q", "a8", "peak_f32_fma_"},
+        {"q", "a8", "peak_i8_dot_"},
     };
     struct bound best = {NAN, NAN};
 
+    if (quantised)
+        type = a8 ? "q" : "f32";
+    else if (a8)
+        precision = "relaxed";
     for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++) {
         struct bound b;
 

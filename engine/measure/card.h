@@ -49,8 +49,8 @@ const char *measure_card_doubt(const json_t *card, const char *prefix, int n_thr
  * Between two measured thread counts the answer is on the line through both; beyond the
  * largest it is that one's (they share the CPUs). */
 double measure_card_read_gbps(const json_t *card, int n_threads);
-/* Peak of computing with weights of `type` ("f32", "f16", "bf16") at `precision`
- * ("exact", "relaxed") by the fastest instruction family this machine has; GFLOP/s. */
+/* Peak of computing with weights of `type` (kern_type_name()) at `precision`
+ * (kern_precision_name()) by the fastest instruction family this machine has; GFLOP/s. */
 double measure_card_peak_gflops(const json_t *card, const char *type,
                                 const char *precision, int n_threads);
 

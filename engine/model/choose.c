@@ -31,7 +31,8 @@ struct trial {
     void *weights, *a, *scratch;
 };
 
-static void find_variants(struct trial *t, const struct kern_variant *first)
+static void find_variants(struct trial *t, const struct kern_variant *first,
+                          enum kern_precision precision)
 {
     uint64_t usable = cpu_isa_usable();
 
@@ -39,7 +40,8 @@ static void find_variants(struct trial *t, const struct kern_variant *first)
     for (int i = 0; kern_variants[i] && t->n_variants < VARIANTS_MAX; i++) {
         const struct kern_variant *v = kern_variants[i];
 
-        if (v->op == first->op && v != first && v->isa && !(v->isa & ~usable))
+        if (v->op == first->op && v != first && v->isa && !(v->isa & ~usable) &&
+            v->precision <= precision)
             t->variants[t->n_variants++] = v;
     }
 }
@@ -132,7 +134,7 @@ int model_variants_choose(struct model_variants *out, enum kern_type type,
                                    .large_m = table.v[KERN_GEMM_F32 + type]};
     if (precision != KERN_RELAXED || out->large_m->isa == 0)
         return OK;
-    find_variants(&t, out->large_m);
+    find_variants(&t, out->large_m, precision);
     rc = trial_open(&t, type, n, k);
     for (int i = 0; i < N_TRIALS && rc == OK; i++) {
         t.job.m = trial_rows[i];

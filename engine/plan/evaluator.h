@@ -25,7 +25,7 @@ struct plan_evaluator_opts {
     const struct topo_machine *machine;
     const char *machine_params_path;          /* contention: of the simulated machine */
     const char *model_path;                   /* measured: a model file */
-    const char *precision;                    /* measured: "exact", "relaxed" */
+    const char *precision;                    /* measured: kern_precision_name() */
     const struct plan_trace *trace;           /* measured: what it runs */
     int64_t batch;                            /* measured: sequences of a decode step */
     const struct simulate_workload *workload; /* contention: the work to price */

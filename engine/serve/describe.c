@@ -102,7 +102,7 @@ static json_t *describe_model(const struct serve *s)
 
 static const char *precision_name(const struct serve *s)
 {
-    return s->o.precision == KERN_EXACT ? "exact" : "relaxed";
+    return kern_precision_name(s->o.precision);
 }
 
 static json_t *describe_kernels(const struct serve *s)

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "cpu/cpu.h"
+#include "model/model.h"
 #include "sched/sched.h"
 #include "tokenizer/tokenizer.h"
 
@@ -38,8 +39,9 @@ const struct opt_row serve_opt_table[] = {
     CPU_ISA_ROW,
     OPT_ROW(ENUM, precision, "exact",
             "Arithmetic of the matrix products. exact: activations and sums in f32. "
-            "relaxed: an error no larger than bf16 activations would make.",
-            .values = "exact|relaxed"),
+            "relaxed: an error no larger than bf16 activations would make. "
+            "a8: activations of 8 bits where the weights are quantised.",
+            .values = KERN_PRECISIONS),
     OPT_ROW(BOOL, deterministic, NULL,
             "Produce the same tokens for any batch, number of threads, ranks and plan. "
             "This is slower."),

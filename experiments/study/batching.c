@@ -335,7 +335,7 @@ static int find_peak(struct found *f)
     f->peak_gflops = NAN;
     if (card && type)
         f->peak_gflops = measure_card_peak_gflops(
-            card, type, f->o->precision ? "relaxed" : "exact", f->threads.n);
+            card, type, kern_precision_name(f->o->precision), f->threads.n);
     study_note_text(f->out, "weights", type);
     json_decref(d);
     return OK;

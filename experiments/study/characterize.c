@@ -311,7 +311,7 @@ static void report_engine(struct study_cell *out, const struct found *f,
     struct model_cost_types types = model_cost_types_of(m);
     double peak = measure_card_peak_gflops(
         f->card, kern_type_name(types.weight),
-        o->precision == KERN_RELAXED ? "relaxed" : "exact", f->budget.n);
+        kern_precision_name(o->precision), f->budget.n);
     struct model_cost token = model_cost_decode(c, types, (double)o->n_ctx_tok + 1, 1);
     struct model_cost prompt = model_cost_prefill(c, types, o->n_prompt_tok, 0);
     const struct study_number all[] = {

@@ -100,7 +100,7 @@ static double bound_tok_s(const struct found *f, const struct opts *o, const jso
     const struct model *m = f->engine.model;
     const struct model_config *c = model_config_of(m);
     struct model_cost_types types = model_cost_types_of(m);
-    const char *precision = o->precision == KERN_RELAXED ? "relaxed" : "exact";
+    const char *precision = kern_precision_name(o->precision);
     int n = f->engine.budget.n;
 
     if (!card)

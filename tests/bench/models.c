@@ -271,18 +271,19 @@ static int report(struct bench *b, const struct subject *s, const char *arch,
 
 static int one(struct bench *b, const char *arch, const char *type, const char *precision)
 {
-    bool relaxed = strcmp(precision, "relaxed") == 0;
+    enum kern_precision p = kern_precision_of(precision);
     struct subject *s = mem_new(MEM_TEST, 1, sizeof(*s));
     char path[256], tag[48];
     int rc;
 
     if (!s)
         return ERR_NOMEM;
-    snprintf(tag, sizeof(tag), "%s%s%s", type, relaxed ? "_relaxed" : "",
+    snprintf(tag, sizeof(tag), "%s%s%s%s", type, p ? "_" : "",
+             p ? kern_precision_name(p) : "",
              b->o.deterministic ? "_deterministic" : "");
     rc = make_file(arch, type, path, sizeof(path));
     if (rc == OK)
-        rc = subject_open(b, s, path, relaxed ? KERN_RELAXED : KERN_EXACT);
+        rc = subject_open(b, s, path, p);
     if (rc == OK && b->o.schedules)
         rc = tune_cache_open(&s->tuned, b->o.schedules, b->cpus, b->n_threads);
     if (rc == OK)
@@ -312,6 +313,16 @@ static void split(struct words *w, const char *list)
         w->at[w->n++] = s;
 }
 
+/* Is a model of this type computed in another way with this precision than with exact? */
+static bool may_differ(const char *type, const char *precision)
+{
+    enum kern_precision p = kern_precision_of(precision);
+    enum kern_type t;
+
+    return p == KERN_EXACT || kern_type_parse(type, &t) != OK ||
+           (p == KERN_A8 ? kern_type_quantised(t) : t == KERN_BF16);
+}
+
 int bench_models(struct bench *b)
 {
     struct words models, types, precisions;
@@ -323,9 +334,7 @@ int bench_models(struct bench *b)
     for (int m = 0; m < models.n; m++) {
         for (int t = 0; t < types.n; t++) {
             for (int p = 0; rc == OK && p < precisions.n; p++) {
-                bool relaxed = strcmp(precisions.at[p], "relaxed") == 0;
-
-                if (!relaxed || strcmp(types.at[t], "bf16") == 0)
+                if (may_differ(types.at[t], precisions.at[p]))
                     rc = one(b, models.at[m], types.at[t], precisions.at[p]);
             }
         }

@@ -132,7 +132,7 @@ static int gemm_rows(struct bench *b, struct gemm_buffers *g, enum kern_type typ
     for (int k = 0; rc == OK && k < t->n; k++) {
         double peak =
             bench_peak_gflops(b, kern_type_name(type),
-                              t->v[k]->precision == KERN_EXACT ? "exact" : "relaxed");
+                              kern_precision_name(t->v[k]->precision));
 
         rc = report(b, t, k, shape, flop, "GFLOP/s", roof < peak ? roof : peak,
                     roof < peak ? "bandwidth's" : "peak");

@@ -185,7 +185,7 @@ int bench_ranks(struct bench *b, const char *path, const char *precision,
     const struct model_opts o = {
         .weight_type = KERN_N_TYPES,
         .kv_type = KERN_F32,
-        .precision = strcmp(precision, "relaxed") == 0 ? KERN_RELAXED : KERN_EXACT,
+        .precision = kern_precision_of(precision),
         .deterministic = b->o.deterministic,
         .max_step_tok = 512,
         .max_tok = MAX_TOK};

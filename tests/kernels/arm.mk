@@ -16,6 +16,7 @@ $(OUT)/test_%: $(OUT)/tests/kernels/test_%.o $(call obj,$(SRC)) $(OUT)/variants.
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(if $(filter engine/kernels/ref/%,$<),-std=c11 -ffp-contract=off) -c $< -o $@
+$(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 $(OUT)/variants.o: $(OUT)/variants.c
 	$(CC) $(CFLAGS) -c $< -o $@
 $(OUT)/variants.c: $(KERN) $(QUANT) engine/kernels/ref engine/kernels/arm engine/kernels/quant

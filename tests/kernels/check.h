@@ -96,27 +96,28 @@ static inline void check_case(const char *name, check_fn fn, const struct kern_v
     }
 }
 
-/* A case for every variant of `op`; those this CPU cannot execute are skipped, by name.
- */
-static inline void check_variants(enum kern_op op, check_fn fn)
+/* A case for a variant, which is skipped by name where this CPU cannot execute it. */
+static inline void check_variant(const struct kern_variant *v, check_fn fn)
 {
     uint64_t have = cpu_isa_detected();
     char name[128], words[128];
 
-    for (const struct kern_variant *const *p = kern_variants; *p; p++) {
-        const struct kern_variant *v = *p;
-
-        if (v->op != op)
-            continue;
-        snprintf(name, sizeof(name), "%s %s", kern_op_name(op), v->name);
-        if ((v->isa & ~have) == 0) {
-            check_case(name, fn, v);
-            continue;
-        }
-        cpu_isa_words(v->isa & ~have, words, sizeof(words));
-        printf("# skip: this CPU lacks %s\n", words);
-        printf("ok %d - %s # SKIP\n", ++check_n, name);
+    snprintf(name, sizeof(name), "%s %s", kern_op_name(v->op), v->name);
+    if ((v->isa & ~have) == 0) {
+        check_case(name, fn, v);
+        return;
     }
+    cpu_isa_words(v->isa & ~have, words, sizeof(words));
+    printf("# skip: this CPU lacks %s\n", words);
+    printf("ok %d - %s # SKIP\n", ++check_n, name);
+}
+
+/* A case for every variant of `op`. */
+static inline void check_variants(enum kern_op op, check_fn fn)
+{
+    for (const struct kern_variant *const *p = kern_variants; *p; p++)
+        if ((*p)->op == op)
+            check_variant(*p, fn);
 }
 
 static inline int check_done(void)

@@ -16,7 +16,7 @@ function judge(    i, j, lo, fma, spill, inner, best, best_spill, sums) {
         for (j = lo; j <= i; j++) {
             if (j < i && target[j] != "" && target[j] in at && at[target[j]] <= j && at[target[j]] >= lo)
                 inner = 0
-            if (text[j] ~ /^(vfmadd|vdpbf16|fmla)/)
+            if (text[j] ~ /^(vfmadd|vdpbf16|vpdpbusd|vpmaddubsw|fmla|sdot|smmla)/)
                 fma++
             if (text[j] ~ stack && text[j] ~ vector)
                 spill++

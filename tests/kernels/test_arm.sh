@@ -6,7 +6,7 @@ RUN=${ARM_RUN:-qemu-aarch64-static}
 BUILD=${BUILD:-build}
 OUT=$BUILD/arm
 unset SANDWICH_ISA # a mask of this machine's instruction sets, not of the emulated one's
-PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_error test_pack test_table test_quant"
+PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_gemm_a8 test_error test_pack test_table test_quant"
 
 for tool in "$CC" "$RUN"; do
     if ! command -v "$tool" >/dev/null 2>&1; then

@@ -113,6 +113,7 @@ static int any_np(struct rng *r, const struct kern_variant *v)
 static void test_tiles(const struct kern_variant *v, struct rng *r)
 {
     static const int depths[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 33, 64};
+    const enum kern_type type = type_of_op(v->op);
 
     CHECK(kern_gemm_rows(v, 1) >= 1 && kern_gemm_rows(v, 1) <= ROWS_MAX, "%d rows",
           kern_gemm_rows(v, 1));
@@ -121,6 +122,8 @@ static void test_tiles(const struct kern_variant *v, struct rng *r)
             for (int d = 0; d < (int)(sizeof(depths) / sizeof(depths[0])); d++) {
                 struct shape s = {.mr = mr, .np = np, .k = depths[d]};
 
+                if (kern_type_quantised(type))
+                    s.k = kern_type_block(type) * (1 + d % 3);
                 s.ldc = np * KERN_PANEL + rng_range(r, 0, 3) * 5;
                 s.accumulate = rng_below(r, 2);
                 s.fill = any_fill(r);
@@ -129,7 +132,7 @@ static void test_tiles(const struct kern_variant *v, struct rng *r)
         }
     }
     for (int n = 0; n < 300; n++) {
-        struct shape s = {.np = any_np(r, v), .k = rng_range(r, 1, 300)};
+        struct shape s = {.np = any_np(r, v), .k = check_k(type, rng_range(r, 1, 300))};
 
         s.mr = (int)rng_range(r, 1, kern_gemm_rows(v, s.np));
         if (rng_below(r, 2)) /* ragged: k is rarely a multiple of the unit */
@@ -145,7 +148,8 @@ static void test_tiles(const struct kern_variant *v, struct rng *r)
  * bit what it was. */
 static void test_isolation(const struct kern_variant *v, struct rng *r)
 {
-    struct shape s = {.np = any_np(r, v), .k = 40, .fill = FILL_NORMAL};
+    struct shape s = {
+        .np = any_np(r, v), .k = check_k(type_of_op(v->op), 40), .fill = FILL_NORMAL};
     const int n = s.np * KERN_PANEL;
     static float c0[ROWS_MAX * KERN_NP_MAX * KERN_PANEL];
     static float clean[ROWS_MAX * KERN_NP_MAX * KERN_PANEL];
@@ -186,8 +190,7 @@ static void test_gemm(const struct kern_variant *v, struct rng *r)
 int main(void)
 {
     check_init();
-    check_gemm_variants(KERN_GEMM_F32, test_gemm);
-    check_gemm_variants(KERN_GEMM_F16, test_gemm);
-    check_gemm_variants(KERN_GEMM_BF16, test_gemm);
+    for (int t = 0; t < KERN_N_TYPES; t++)
+        check_gemm_variants(KERN_GEMM_F32 + t, test_gemm);
     return check_done();
 }

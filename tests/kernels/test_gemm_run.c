@@ -165,11 +165,13 @@ static void run_once(const struct kern_variant *v, struct rng *r, const struct s
     guard_check(SLOT_PARTIAL, kern_gemm_partial_bytes(&j) + 64);
 }
 
-static struct shape any_shape(struct rng *r, int64_t m, int64_t n_max, int64_t k_max)
+static struct shape any_shape(struct rng *r, const struct kern_variant *v, int64_t m,
+                              int64_t n_max, int64_t k_max)
 {
     struct shape s = {
         .m = m, .n = rng_range(r, 1, n_max), .k = rng_range(r, 1, k_max), .step = 1};
 
+    s.k = check_k(type_of_op(v->op), s.k);
     s.epilogue = (enum kern_epilogue)rng_below(r, 3);
     s.bias = s.epilogue == KERN_STORE && rng_below(r, 2);
     if (rng_below(r, 2))
@@ -184,7 +186,7 @@ static void test_run(const struct kern_variant *v, struct rng *r)
 {
     for (int64_t m = 1; m <= 40; m++) {
         for (int n = 0; n < 3; n++) {
-            struct shape s = any_shape(r, m, 180, 200);
+            struct shape s = any_shape(r, v, m, 180, 200);
 
             run_once(v, r, &s);
         }
@@ -193,9 +195,9 @@ static void test_run(const struct kern_variant *v, struct rng *r)
      * meets every row of a tile */
     for (int n = 0; n < 3; n++) {
         struct shape s =
-            any_shape(r, CHECK_M_MAX - rng_range(r, 0, 60), 200, CHECK_K_MAX);
+            any_shape(r, v, CHECK_M_MAX - rng_range(r, 0, 60), 200, CHECK_K_MAX);
 
-        s.k = CHECK_K_MAX - rng_range(r, 0, 60);
+        s.k = check_k(type_of_op(v->op), CHECK_K_MAX - rng_range(r, 0, 60));
         s.k_unit = n % 2 ? 64 : 0;
         s.step = 17;
         run_once(v, r, &s);
@@ -235,7 +237,7 @@ static void test_batch_invariant(const struct kern_variant *v, struct rng *r)
         size_t row_bytes;
         struct kern_mat w;
 
-        s.k = rng_range(r, 1, 200);
+        s.k = check_k(type_of_op(v->op), rng_range(r, 1, 200));
         s.k_unit = rng_below(r, 2) ? 2 * rng_range(r, 1, 48) : 0;
         check_operands(&w, SLOT_B, r, FILL_NORMAL, type_of_op(v->op), s.m, s.n, s.k,
                        s.k_unit);
@@ -258,11 +260,9 @@ static void test_batch_invariant(const struct kern_variant *v, struct rng *r)
 int main(void)
 {
     check_init();
-    check_gemm_variants(KERN_GEMM_F32, test_batch_invariant);
-    check_gemm_variants(KERN_GEMM_F16, test_batch_invariant);
-    check_gemm_variants(KERN_GEMM_BF16, test_batch_invariant);
-    check_gemm_variants(KERN_GEMM_F32, test_run);
-    check_gemm_variants(KERN_GEMM_F16, test_run);
-    check_gemm_variants(KERN_GEMM_BF16, test_run);
+    for (int t = 0; t < KERN_N_TYPES; t++) {
+        check_gemm_variants(KERN_GEMM_F32 + t, test_batch_invariant);
+        check_gemm_variants(KERN_GEMM_F32 + t, test_run);
+    }
     return check_done();
 }

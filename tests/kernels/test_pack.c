@@ -6,16 +6,22 @@
 enum slot { SLOT_SRC, SLOT_MAT, SLOT_ROW, SLOT_OUT };
 
 #define N_MAX 80
-#define K_MAX 300
+#define K_MAX 768
 
 static float source[N_MAX * K_MAX]; /* the value of each element, exactly */
+static float terms[N_MAX * K_MAX];
 
 /* n rows of k elements of `type` that end at the faulting page. */
 static const char *make_source(struct rng *r, enum kern_type type, int64_t n, int64_t k)
 {
     const size_t esz = kern_type_bytes(type);
-    char *p = guard_get(SLOT_SRC, (size_t)(n * k) * esz);
+    char *p = guard_get(SLOT_SRC, kern_type_size(type, n * k));
 
+    if (kern_type_quantised(type)) {
+        blocks_random(r, FILL_MIXED, type, p, n * k);
+        blocks_values(type, p, n * k, source, terms);
+        return p;
+    }
     for (int64_t i = 0; i < n * k; i++) {
         uint32_t u = (uint32_t)rng_u64(r);
         uint16_t h = (uint16_t)u;
@@ -40,6 +46,15 @@ static float element(const struct kern_mat *m, int64_t n, int64_t k)
     const char *panel = kern_mat_at(m, k / m->k_unit, n / 16);
     int64_t row = k % m->k_unit, c = n % 16;
 
+    if (kern_type_quantised(m->type)) {
+        const struct kern_form *f = kern_form(m->type);
+        const int rows = f->subs * KERN_SUB;
+        const uint8_t *b =
+            (const uint8_t *)panel + row / rows * (f->head + f->subs * f->sub);
+
+        return kern_form_weight(f, b, b + f->head + row % rows / KERN_SUB * f->sub,
+                                (int)(row % KERN_SUB), (int)c);
+    }
     if (m->type == KERN_F32)
         return ((const float *)panel)[row * 16 + c];
     if (m->type == KERN_F16)
@@ -85,7 +100,7 @@ static void matrix_once(struct rng *r, enum kern_type type, enum kern_type src_t
     AT("%s from %s, n=%d k=%d k_unit=%d", kern_type_name(type), kern_type_name(src_type),
        (int)n, (int)k, (int)k_unit);
     for (int64_t i = 0; i < n; i++)
-        rows[i] = src + (size_t)(i * k) * kern_type_bytes(src_type);
+        rows[i] = src + kern_type_size(src_type, i * k);
     kern_mat_layout(&m, type, n, k, k_unit);
     m.data = guard_get_aligned(SLOT_MAT, m.bytes);
     cut = rng_range(r, 0, m.n_panels); /* as two threads would */
@@ -107,8 +122,9 @@ static void test_matrices(const struct kern_variant *v, struct rng *r)
     (void)v;
     for (int i = 0; i < 250; i++) {
         enum kern_type type = (enum kern_type)rng_below(r, KERN_N_TYPES);
-        enum kern_type from = type == KERN_F32 ? (enum kern_type)rng_below(r, 3) : type;
-        int64_t n = rng_range(r, 1, N_MAX), k = rng_range(r, 1, K_MAX);
+        enum kern_type from =
+            type == KERN_F32 ? (enum kern_type)rng_below(r, KERN_N_TYPES) : type;
+        int64_t n = rng_range(r, 1, N_MAX), k = check_k(from, rng_range(r, 1, 300));
 
         matrix_once(r, type, from, n, k, rng_below(r, 2) ? 2 * rng_range(r, 1, 80) : 0);
     }
@@ -140,9 +156,12 @@ static void test_layout(const struct kern_variant *v, struct rng *r)
     for (int i = 0; i < (int)(sizeof(real) / sizeof(real[0])); i++) {
         for (int t = 0; t < KERN_N_TYPES; t++) {
             int64_t n = real[i][0], k = real[i][1];
-            double exact =
-                (double)n * (double)k * (double)kern_type_bytes((enum kern_type)t);
             struct kern_mat m;
+            double exact;
+
+            if (k % kern_type_block((enum kern_type)t) != 0)
+                continue;
+            exact = (double)kern_type_size((enum kern_type)t, n * k);
 
             AT("%s n=%d k=%d k_unit=%d", kern_type_name((enum kern_type)t), (int)n,
                (int)k, (int)real[i][2]);
@@ -150,7 +169,8 @@ static void test_layout(const struct kern_variant *v, struct rng *r)
             CHECK(m.n_units * m.k_unit >= m.k_pad, "%d units", (int)m.n_units);
             CHECK(m.n_units == 1 || m.unit_bytes >= (size_t)m.n_panels * m.panel_bytes,
                   "units overlap");
-            CHECK(m.panel_bytes % 64 == 0 && m.unit_bytes % 64 == 0 && m.bytes % 64 == 0,
+            CHECK((m.panel_bytes % 64 == 0 || kern_type_quantised(m.type)) &&
+                      m.unit_bytes % 64 == 0 && m.bytes % 64 == 0,
                   "alignment");
             CHECK((double)m.bytes <= 1.05 * exact, "%.4f times its elements",
                   (double)m.bytes / exact);
@@ -230,6 +250,60 @@ static void halves_once(struct rng *r, const struct kern_variant *v, int64_t mr,
     guard_check(SLOT_OUT, bytes);
 }
 
+/* Integers nearest to the activations, with a scale that makes the largest of 32 a 127, and
+ * the words made of their sums. */
+static void bytes_check(const struct kern_variant *v, const int32_t *words, int64_t mr,
+                        const float *x)
+{
+    const struct kern_form *f = kern_form(type_of_op(v->op));
+    int32_t sum[2] = {0, 0}, word[2];
+    float most = 0, scale, scaled;
+
+    for (int i = 0; i < KERN_SUB; i++)
+        most = fmaxf(most, fabsf(x[i]));
+    memcpy(&scale, &words[KERN_A_I8_SCALE * mr], 4);
+    CHECK(scale == (most < KERN_A_I8_MIN ? 0 : most / 127), "scale %a of %a", scale,
+          most);
+    for (int i = 0; i < KERN_SUB; i++) {
+        int8_t code[4];
+
+        memcpy(code, &words[i / 4 * mr], 4);
+        sum[i / 16] += code[i % 4];
+        CHECK(code[i % 4] >= -127 &&
+                  (scale == 0
+                       ? code[i % 4] == 0
+                       : fabs(code[i % 4] - (double)x[i] / scale) <= 0.5 + 0x1p-16),
+              "code %d of %a in steps of %a", code[i % 4], x[i], scale);
+    }
+    scaled = scale * (float)(sum[0] + sum[1]);
+    word[0] = -f->zero * (f->halves == 2 ? sum[0] : sum[0] + sum[1]);
+    word[1] = f->halves == 2 ? -f->zero * sum[1] : 0;
+    if (f->min)
+        memcpy(&word[0], &scaled, 4);
+    CHECK(words[KERN_A_I8_SUM * mr] == word[0] &&
+              words[(KERN_A_I8_SUM + 1) * mr] == word[1],
+          "words of sums %d %d", words[KERN_A_I8_SUM * mr],
+          words[(KERN_A_I8_SUM + 1) * mr]);
+}
+
+static void bytes_once(struct rng *r, const struct kern_variant *v, int64_t mr, int64_t k,
+                       int64_t ldx)
+{
+    const size_t bytes = kern_a_bytes(v->a_format, mr, k);
+    float *x = guard_get(SLOT_SRC, (size_t)((mr - 1) * ldx + k) * 4);
+    const int32_t *out = guard_get(SLOT_OUT, bytes);
+
+    AT("%s mr=%d k=%d ldx=%d", v->name, (int)mr, (int)k, (int)ldx);
+    for (int64_t i = 0; i < mr; i++)
+        fill_f32(r, (enum fill)rng_below(r, FILL_N), x + i * ldx, k);
+    kern_a_pack(v, (void *)(uintptr_t)out, x, ldx, mr, k, k);
+    for (int64_t i = 0; i < mr; i++)
+        for (int64_t at = 0; at < k; at += KERN_SUB)
+            bytes_check(v, out + at / KERN_SUB * KERN_A_I8_WORDS * mr + i, mr,
+                        x + i * ldx + at);
+    guard_check(SLOT_OUT, bytes);
+}
+
 static void test_activations(const struct kern_variant *v, struct rng *r)
 {
     for (int64_t mr = 1; mr <= 30; mr++) {
@@ -237,7 +311,9 @@ static void test_activations(const struct kern_variant *v, struct rng *r)
             int64_t k = n < 4 ? n + 1 : rng_range(r, 1, 220);
             int64_t pad = k % 2 + 2 * rng_range(r, 0, 1);
 
-            if (v->a_format == KERN_A_F16_TWICE)
+            if (v->a_format == KERN_A_I8)
+                bytes_once(r, v, mr, check_k(type_of_op(v->op), k), 768 + k);
+            else if (v->a_format == KERN_A_F16_TWICE)
                 halves_once(r, v, mr, k, pad);
             else
                 activation_once(r, v, mr, k, pad, k + rng_range(r, 0, 9));

@@ -8,11 +8,12 @@ static void test_rows(const struct kern_variant *v, struct rng *r)
     for (const struct kern_variant *const *p = kern_variants; *p; p++) {
         AT("%s %s", kern_op_name((*p)->op), (*p)->name);
         CHECK((*p)->fn.add != NULL, "no function");
-        CHECK(((*p)->isa == 0) == (strcmp((*p)->name, "ref") == 0), "isa does not fit");
+        CHECK(((*p)->isa == 0) == (strncmp((*p)->name, "ref", 3) == 0),
+              "isa does not fit");
         for (const struct kern_variant *const *q = kern_variants; q < p; q++)
             CHECK((*q)->op != (*p)->op || strcmp((*q)->name, (*p)->name) != 0,
                   "two variants of this name");
-        if ((*p)->op <= KERN_GEMM_BF16)
+        if (kern_op_is_gemm((*p)->op))
             CHECK(kern_gemm_rows(*p, 1) > 0, "a GEMM without tile sizes");
     }
 }
@@ -28,7 +29,7 @@ static void test_choice(const struct kern_variant *v, struct rng *r)
     (void)v;
     for (int n = 0; n < 200; n++) {
         uint64_t mask = n == 0 ? 0 : n == 1 ? ~UINT64_C(0) : rng_u64(r);
-        enum kern_precision prec = n % 2 ? KERN_RELAXED : KERN_EXACT;
+        enum kern_precision prec = (enum kern_precision)(n % 3);
         struct kern_table t;
 
         AT("mask=%llx precision=%d", (unsigned long long)mask, prec);
@@ -38,13 +39,21 @@ static void test_choice(const struct kern_variant *v, struct rng *r)
                   kern_op_name((enum kern_op)op));
             CHECK((t.v[op]->isa & ~mask) == 0, "%s=%s is not allowed",
                   kern_op_name((enum kern_op)op), t.v[op]->name);
-            CHECK(prec == KERN_RELAXED || t.v[op]->precision == KERN_EXACT,
-                  "%s=%s is not exact", kern_op_name((enum kern_op)op), t.v[op]->name);
+            CHECK(t.v[op]->precision <= prec, "%s=%s is not precise enough",
+                  kern_op_name((enum kern_op)op), t.v[op]->name);
         }
-        for (const struct kern_variant *const *p = kern_variants; *p; p++)
-            if (((*p)->isa & ~mask) == 0 && (*p)->precision <= prec)
-                CHECK(rank_of(*p) <= rank_of(t.v[(*p)->op]), "%s: %s was passed over",
-                      kern_op_name((*p)->op), (*p)->name);
+        for (const struct kern_variant *const *p = kern_variants; *p; p++) {
+            bool a8 = (*p)->precision == KERN_A8;
+
+            if (((*p)->isa & ~mask) != 0 || (*p)->precision > prec)
+                continue;
+            CHECK(a8 != (t.v[(*p)->op]->precision == KERN_A8) ||
+                      rank_of(*p) <= rank_of(t.v[(*p)->op]),
+                  "%s: %s was passed over", kern_op_name((*p)->op), (*p)->name);
+            CHECK(!a8 || !(*p)->isa || t.v[(*p)->op]->precision == KERN_A8,
+                  "%s: %s was passed over for a slower one", kern_op_name((*p)->op),
+                  (*p)->name);
+        }
     }
 }
 
@@ -57,7 +66,8 @@ static void test_print(const struct kern_variant *v, struct rng *r)
     (void)r;
     kern_table_choose(&t, 0, KERN_EXACT);
     kern_table_print(&t, line, sizeof(line));
-    CHECK(strncmp(line, "gemm_f32=ref gemm_f16=ref gemm_bf16=ref attn_f32=ref ", 52) == 0,
+    CHECK(strncmp(line, "gemm_f32=ref gemm_f16=ref gemm_bf16=ref gemm_q8_0=ref ", 53) ==
+              0,
           "got \"%s\"", line);
     CHECK(strstr(line, " argmax=ref") && line[strlen(line) - 1] == 'f', "got \"%s\"",
           line);
@@ -82,7 +92,9 @@ static void test_types(const struct kern_variant *v, struct rng *r)
         CHECK(kern_type_parse(kern_type_name((enum kern_type)t), &back) == OK &&
                   back == (enum kern_type)t,
               "got %d", back);
-        CHECK(kern_type_bytes((enum kern_type)t) == (t == KERN_F32 ? 4 : 2), "bytes");
+        CHECK(kern_type_quantised((enum kern_type)t) ==
+                  (kern_type_block((enum kern_type)t) > 1),
+              "blocks");
     }
     enum kern_type untouched = KERN_BF16;
 

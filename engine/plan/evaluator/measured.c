@@ -329,8 +329,7 @@ static void set_lengths(struct measured *x, const struct model_config *c)
 
 static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
 {
-    bool relaxed = o->precision && !strcmp(o->precision, "relaxed");
-    struct model_bench_opts bo = {.precision = relaxed ? KERN_RELAXED : KERN_EXACT,
+    struct model_bench_opts bo = {.precision = kern_precision_of(o->precision),
                                   .n_seqs = x->n_seqs,
                                   .seed = o->seed};
     struct format_file *f = NULL;

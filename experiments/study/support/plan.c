@@ -74,7 +74,7 @@ int study_planner_open(struct study_planner *out, const struct study_plan_opts *
         .machine = out->machine,
         .machine_params_path = out->params_path,
         .model_path = o->target,
-        .precision = o->precision == KERN_RELAXED ? "relaxed" : "exact",
+        .precision = kern_precision_name(o->precision),
         .trace = &s->trace,
         .batch = o->batch,
         .seed = (uint64_t)o->seed};

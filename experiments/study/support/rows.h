@@ -11,7 +11,7 @@
 #define ROW_MODEL OPT_ROW(STR, model, NULL, "Model file.")
 #define ROW_PRECISION                                                                    \
     OPT_ROW(ENUM, precision, "exact", "Precision of the matrix products.",               \
-            .values = "exact|relaxed")
+            .values = KERN_PRECISIONS)
 
 /* What studies of GEMMs have in common (gemm.h, tuning.h). */
 #define ROW_MATRIX OPT_ROW(STR, matrix, NULL, "Matrix as \"NAME NxK\".")

@@ -1,0 +1,88 @@
+/* kernels/x86/codes_avx2.h - codes and scales of quantised weights (kernels/panel.h) in
+ * vectors of 8 columns: side 0 or 1 of a panel.
+ *
+ * An including file defines TYPE(x) as KERN_<type>_##x. */
+#ifndef KERNELS_X86_CODES_AVX2_H
+#define KERNELS_X86_CODES_AVX2_H
+
+#include <immintrin.h>
+
+#include "kernels/panel.h"
+#include "kernels/tile_set.h"
+
+TILE_INLINE __m256i bytes_at(const char *at)
+{
+    return _mm256_loadu_si256((const __m256i_u *)at);
+}
+
+/* The codes of rows 4 j to 4 j + 3 of the sub-block at s, a byte each, four to a column. */
+TILE_INLINE __m256i codes(const char *s, const int j, const int side)
+{
+    __m256i low, high;
+
+    s += 32 * side;
+    if (TYPE(BITS) == 8)
+        return bytes_at(s + 64 * j);
+    low = bytes_at(s + 64 * (j % 4));
+    if (j >= 4)
+        low = _mm256_srli_epi16(low, 4);
+    low = _mm256_and_si256(low, _mm256_set1_epi8(15));
+    if (TYPE(BITS) == 5) {
+        high = bytes_at(s + 256);
+        high = j < 4 ? _mm256_slli_epi16(high, 4 - j) : _mm256_srli_epi16(high, j - 4);
+        low = _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi8(16)));
+    } else if (TYPE(BITS) == 6) {
+        high = bytes_at(s + 256 + 64 * (j / 4));
+        high = j % 4 < 2 ? _mm256_slli_epi16(high, 4 - 2 * (j % 4))
+                         : _mm256_srli_epi16(high, 2 * (j % 4) - 4);
+        low = _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi8(48)));
+    }
+    return low;
+}
+
+TILE_INLINE __m256 f16_row(const char *at, const int side)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(at + 16 * side)));
+}
+
+/* The scales of rows 16 h to 16 h + 15 of the sub-block at s of the block at b. */
+TILE_INLINE __m256 scales(const char *b, const char *s, const int h, const int side)
+{
+    const char *at = s + TYPE(SCALES) + KERN_PANEL * (TYPE(HALVES) == 2 ? h : 0);
+    __m256 d = f16_row(b, side);
+    __m128i bytes;
+
+    if (TYPE(SCALES) == 0)
+        return d;
+    bytes = _mm_loadu_si64(at + 8 * side);
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(TYPE(HALVES) == 2
+                                                   ? _mm256_cvtepi8_epi32(bytes)
+                                                   : _mm256_cvtepu8_epi32(bytes)));
+}
+
+/* What is subtracted, for types with a min. */
+TILE_INLINE __m256 mins(const char *b, const char *s, const int side)
+{
+    __m256 d = f16_row(b + 2 * KERN_PANEL, side);
+
+    if (TYPE(SCALES) == 0)
+        return d;
+    s += TYPE(SCALES) + KERN_PANEL + 8 * side;
+    return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadu_si64(s))));
+}
+
+/* Prefetch what is multiplied 4 KiB later, and what kern_gemm_tile.next names. */
+#define CODES_AHEAD 4096
+#define CODES_LINES ((TYPE(HEAD) / TYPE(SUBS) + TYPE(SUB) + 63) / 64)
+
+TILE_INLINE const char *codes_prefetch(const char *s, const char *next, int next_step)
+{
+#pragma GCC unroll 9
+    for (int i = 0; i < CODES_LINES; i++, next += next_step) {
+        _mm_prefetch(s + 64 * i + CODES_AHEAD, _MM_HINT_T0);
+        _mm_prefetch(next, _MM_HINT_T1);
+    }
+    return next;
+}
+
+#endif

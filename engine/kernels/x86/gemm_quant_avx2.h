@@ -1,0 +1,72 @@
+/* kernels/x86/gemm_quant_avx2.h - quantised weights times f32 activations, written once:
+ * codes become f32 weights in a register, exactly, and are multiplied with all rows.
+ *
+ * One panel, as two sides of 8 columns. An including file defines TYPE(x), see codes_avx2.h,
+ * and TILE_SUMS_MIN, see gemm_tile_avx512.h. */
+#ifndef KERNELS_X86_GEMM_QUANT_AVX2_H
+#define KERNELS_X86_GEMM_QUANT_AVX2_H
+
+#include "kernels/x86/codes_avx2.h"
+
+#define TILE_MR_MAX 8
+#define TILE_ROWS                                                                        \
+    {                                                                                    \
+        8                                                                                \
+    }
+#define TILE_SET(X)  TILE_UP_8(X, 1)
+#define TILE_KEPT    4
+#define TILE_A_WORDS KERN_SUB
+
+/* The sets of sums that the rows of K take in turn; four at most. */
+#define TILE_SETS(mr) ((mr)*8 <= TILE_SUMS_MIN ? 4 : (mr)*4 <= TILE_SUMS_MIN ? 2 : 1)
+
+#define TILE_FMA(c, x, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(x), "x"(b))
+
+/* Row r of four rows, as numbers from 0 up. */
+TILE_INLINE __m256 code_row(__m256i four, const int r)
+{
+    if (r > 0)
+        four = _mm256_srli_epi32(four, 8 * r);
+    if (r < 3)
+        four = _mm256_and_si256(four, _mm256_set1_epi32(255));
+    return _mm256_cvtepi32_ps(four);
+}
+
+/* Rows 16 h to 16 h + 15 of the sub-block at s of the block at b. */
+TILE_INLINE void tile_half(__m256 sum[4][TILE_MR_MAX], const float *a, const char *b,
+                           const char *s, const int h, const int side, const int mr)
+{
+    const __m256 scale = scales(b, s, h, side);
+    /* an exact product, or exact with its sign changed */
+    const __m256 least = TYPE(MIN)
+                             ? _mm256_sub_ps(_mm256_setzero_ps(), mins(b, s, side))
+                             : _mm256_mul_ps(scale, _mm256_set1_ps(-(float)TYPE(ZERO)));
+
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) {
+        __m256i four = codes(s, 4 * h + v, side);
+
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; r++) {
+            __m256 w = _mm256_fmadd_ps(code_row(four, r), scale, least);
+
+#pragma GCC unroll 8
+            for (int i = 0; i < mr; i++) {
+                __m256 x = _mm256_broadcast_ss(&a[(16 * h + 4 * v + r) * mr + i]);
+
+                TILE_FMA(sum[r % TILE_SETS(mr)][i], x, w);
+            }
+        }
+    }
+}
+
+TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const float *a, const char *b,
+                           const char *s, const int side, const int mr)
+{
+    tile_half(sum, a, b, s, 0, side, mr);
+    tile_half(sum, a, b, s, 1, side, mr);
+}
+
+#include "kernels/x86/quant_run_avx2.h"
+
+#endif

@@ -1,0 +1,82 @@
+/* kernels/x86/gemm_quant_avx512.h - quantised weights times f32 activations, written once:
+ * codes become f32 weights in a register, exactly, and are multiplied with all rows.
+ *
+ * One panel, up to 24 rows. An including file defines TYPE(x), see codes_avx512.h, and
+ * TILE_SUMS_MIN, see gemm_tile_avx512.h. */
+#ifndef KERNELS_X86_GEMM_QUANT_AVX512_H
+#define KERNELS_X86_GEMM_QUANT_AVX512_H
+
+#include "kernels/x86/codes_avx512.h"
+
+#define TILE_MR_MAX 24
+#define TILE_ROWS                                                                        \
+    {                                                                                    \
+        24                                                                               \
+    }
+#define TILE_SET(X)  TILE_UP_24(X, 1)
+#define TILE_A_WORDS KERN_SUB
+
+/* The sets of sums that the rows of K take in turn; four at most. */
+#define TILE_SETS(mr) ((mr)*4 <= TILE_SUMS_MIN ? 4 : (mr)*2 <= TILE_SUMS_MIN ? 2 : 1)
+
+#define TILE_FMA_AT(c, a, b)                                                             \
+    __asm__("vfmadd231ps %1%{1to16%}, %2, %0" : "+v"(c) : "m"(*(a)), "v"(b))
+
+/* Row r of the four rows from 4 j on, as numbers from 0 up. `raw` has their codes: of 4 bits
+ * as the panel has them, so that a look-up by the low four bits of a lane replaces masking
+ * and conversion; else from codes(). */
+TILE_INLINE __m512 code_row(__m512i raw, const int h, const int r)
+{
+    const __m512 value =
+        _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i lane = raw;
+
+    if (TYPE(BITS) == 4) {
+        if (8 * r + 4 * h > 0)
+            lane = _mm512_srli_epi32(raw, 8 * r + 4 * h);
+        return _mm512_permutexvar_ps(lane, value);
+    }
+    if (r > 0)
+        lane = _mm512_srli_epi32(raw, 8 * r);
+    if (r < 3)
+        lane = _mm512_and_si512(lane, _mm512_set1_epi32(255));
+    return _mm512_cvtepi32_ps(lane);
+}
+
+/* Rows 16 h to 16 h + 15 of the sub-block at s of the block at b. */
+TILE_INLINE void tile_half(__m512 sum[4][TILE_MR_MAX], const float *a, const char *b,
+                           const char *s, const int h, const int mr)
+{
+    const __m512 scale = scales(b, s, h);
+    /* an exact product, or exact with its sign changed */
+    const __m512 least = TYPE(MIN)
+                             ? _mm512_sub_ps(_mm512_setzero_ps(), mins(b, s))
+                             : _mm512_mul_ps(scale, _mm512_set1_ps(-(float)TYPE(ZERO)));
+
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) {
+        __m512i raw =
+            TYPE(BITS) == 4 ? _mm512_loadu_si512(s + 64 * v) : codes(s, 4 * h + v);
+
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; r++) {
+            __m512 w = _mm512_fmadd_ps(code_row(raw, h, r), scale, least);
+
+#pragma GCC unroll 24
+            for (int i = 0; i < mr; i++)
+                TILE_FMA_AT(sum[r % TILE_SETS(mr)][i], &a[(16 * h + 4 * v + r) * mr + i],
+                            w);
+        }
+    }
+}
+
+TILE_INLINE void tile_sub(__m512 sum[4][TILE_MR_MAX], const float *a, const char *b,
+                          const char *s, const int mr)
+{
+    tile_half(sum, a, b, s, 0, mr);
+    tile_half(sum, a, b, s, 1, mr);
+}
+
+#include "kernels/x86/quant_run_avx512.h"
+
+#endif

@@ -1,0 +1,93 @@
+/* kernels/x86/quant_run_avx2.h - the walk over a panel of quantised weights, which
+ * gemm_quant_avx2.h and gemm_a8_avx2.h share. Up to TILE_KEPT rows keep their f32 sums in
+ * registers; the sums of more rows stay in C, in the first-level cache, and are read and
+ * written once for each 32 rows of K.
+ *
+ * An including file defines TILE_KEPT, TILE_SETS(mr), TILE_A_WORDS, the 32-bit words of 32
+ * activations, and tile_side(). */
+#ifndef KERNELS_X86_QUANT_RUN_AVX2_H
+#define KERNELS_X86_QUANT_RUN_AVX2_H
+
+#include "kernels/x86/codes_avx2.h"
+
+TILE_INLINE void sums_read(__m256 sum[TILE_MR_MAX], const struct kern_gemm_tile *t,
+                           const int side, const int mr)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++)
+        sum[i] = _mm256_loadu_ps(t->c + i * t->ldc + 8 * side);
+}
+
+TILE_INLINE void sums_write(const __m256 sum[TILE_MR_MAX], const struct kern_gemm_tile *t,
+                            const int side, const int mr)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++)
+        _mm256_storeu_ps(t->c + i * t->ldc + 8 * side, sum[i]);
+}
+
+/* Both sides of 32 rows of K. */
+TILE_INLINE void tile_sub(__m256 sum[2][4][TILE_MR_MAX], const struct kern_gemm_tile *t,
+                          const void *a, const char *b, const char *s, const int mr)
+{
+#pragma GCC unroll 2
+    for (int side = 0; side < 2; side++) {
+        if (mr > TILE_KEPT)
+            sums_read(sum[side][0], t, side, mr);
+        tile_side(sum[side], a, b, s, side, mr);
+        if (mr > TILE_KEPT)
+            sums_write(sum[side][0], t, side, mr);
+    }
+}
+
+/* One side of C, where it was in registers. */
+TILE_INLINE void sums_end(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
+                          const int side, const int mr)
+{
+#pragma GCC unroll 3
+    for (int x = 1; x < TILE_SETS(mr); x++)
+#pragma GCC unroll 8
+        for (int i = 0; i < mr; i++)
+            sum[0][i] = _mm256_add_ps(sum[0][i], sum[x][i]);
+    sums_write(sum[0], t, side, mr);
+}
+
+TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
+{
+    const char *unit = t->b, *next = t->next, *a = t->a;
+    __m256 sum[2][4][TILE_MR_MAX];
+
+    (void)np;
+    for (int i = 0; i < mr && !t->accumulate; i++)
+        memset(t->c + i * t->ldc, 0, KERN_PANEL * sizeof(float));
+#pragma GCC unroll 2
+    for (int side = 0; side < 2; side++) {
+        sums_read(sum[side][0], t, side, mr);
+#pragma GCC unroll 3
+        for (int x = 1; x < TILE_SETS(mr); x++)
+#pragma GCC unroll 8
+            for (int i = 0; i < mr; i++)
+                sum[side][x][i] = _mm256_setzero_ps();
+    }
+    for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
+        int64_t n = (left < t->k_unit ? left : t->k_unit) / (KERN_SUB * TYPE(SUBS));
+        const char *b = unit;
+
+        for (; n > 0; n--, b += TYPE(HEAD) + TYPE(SUBS) * TYPE(SUB)) {
+            for (int i = 0; i < TYPE(SUBS); i++, a += 4 * TILE_A_WORDS * mr) {
+                const char *s = b + TYPE(HEAD) + i * TYPE(SUB);
+
+                tile_sub(sum, t, a, b, s, mr);
+                next = codes_prefetch(s, next, t->next_step);
+            }
+        }
+    }
+    if (mr <= TILE_KEPT) {
+        sums_end(sum[0], t, 0, mr);
+        sums_end(sum[1], t, 1, mr);
+    }
+}
+
+TILE_DISPATCH
+
+#endif

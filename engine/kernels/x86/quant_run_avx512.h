@@ -1,0 +1,49 @@
+/* kernels/x86/quant_run_avx512.h - the walk over a panel of quantised weights, which
+ * gemm_quant_avx512.h and gemm_a8_avx512vnni.h share.
+ *
+ * An including file defines TILE_SETS(mr), TILE_A_WORDS, the 32-bit words of 32 activations,
+ * and tile_sub(). */
+#ifndef KERNELS_X86_QUANT_RUN_AVX512_H
+#define KERNELS_X86_QUANT_RUN_AVX512_H
+
+#include "kernels/x86/codes_avx512.h"
+
+TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
+{
+    const char *unit = t->b, *next = t->next, *a = t->a;
+    __m512 sum[4][TILE_MR_MAX];
+
+    (void)np;
+#pragma GCC unroll 24
+    for (int i = 0; i < mr; i++) {
+        sum[0][i] =
+            t->accumulate ? _mm512_loadu_ps(t->c + i * t->ldc) : _mm512_setzero_ps();
+#pragma GCC unroll 3
+        for (int x = 1; x < TILE_SETS(mr); x++)
+            sum[x][i] = _mm512_setzero_ps();
+    }
+    for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
+        int64_t n = (left < t->k_unit ? left : t->k_unit) / (KERN_SUB * TYPE(SUBS));
+        const char *b = unit;
+
+        for (; n > 0; n--, b += TYPE(HEAD) + TYPE(SUBS) * TYPE(SUB)) {
+            for (int i = 0; i < TYPE(SUBS); i++, a += 4 * TILE_A_WORDS * mr) {
+                const char *s = b + TYPE(HEAD) + i * TYPE(SUB);
+
+                tile_sub(sum, (const void *)a, b, s, mr);
+                next = codes_prefetch(s, next, t->next_step);
+            }
+        }
+    }
+#pragma GCC unroll 24
+    for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 3
+        for (int x = 1; x < TILE_SETS(mr); x++)
+            sum[0][i] = _mm512_add_ps(sum[0][i], sum[x][i]);
+        _mm512_storeu_ps(t->c + i * t->ldc, sum[0][i]);
+    }
+}
+
+TILE_DISPATCH
+
+#endif

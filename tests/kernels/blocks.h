@@ -1,0 +1,136 @@
+/* tests/kernels/blocks.h - blocks of quantised weights, as files hold them: random ones, and
+ * their values by the definition of kernels/quant.h. */
+#ifndef TESTS_KERNELS_BLOCKS_H
+#define TESTS_KERNELS_BLOCKS_H
+
+#include "kernels/pack_i8.h"
+#include "kernels/panel.h"
+#include "kernels/quant.h"
+#include "tests/kernels/check.h"
+
+/* Set the f16 scale, and the second one where the type has it, of the block at p. */
+static inline void block_scale(enum kern_type t, uint8_t *p, float d, float dmin)
+{
+    uint16_t h = kern_f16_of(d), low = kern_f16_of(dmin);
+
+    memcpy(p + (t == KERN_Q6_K ? 208 : 0), &h, 2);
+    if (kern_form(t)->min)
+        memcpy(p + 2, &low, 2);
+}
+
+static inline float block_random_scale(struct rng *r, enum fill f)
+{
+    double x = 0.1 * rng_normal(r);
+
+    if (f == FILL_HUGE)
+        x *= 5000;
+    else if (f == FILL_TINY)
+        x = ldexp((double)rng_range(r, -3, 3), -24); /* the smallest halves */
+    else if (f == FILL_ZERO)
+        x = x < 0 ? -0.0 : 0.0;
+    else if (f == FILL_MIXED)
+        x = ldexp(x, (int)rng_below(r, 25) - 12);
+    return (float)x;
+}
+
+/* n weights, whole blocks, at dst: random bytes with scales of the size that f asks for. */
+static inline void blocks_random(struct rng *r, enum fill f, enum kern_type t, void *dst,
+                                 int64_t n)
+{
+    const size_t bytes = kern_type_bytes(t);
+    uint8_t *p = dst;
+
+    for (int64_t i = 0; i < n / kern_type_block(t); i++, p += bytes) {
+        for (size_t j = 0; j < bytes; j++)
+            p[j] = (uint8_t)rng_u64(r);
+        block_scale(t, p, block_random_scale(r, f), block_random_scale(r, f));
+    }
+}
+
+/* The values of n weights, and the sizes of the terms that each is the difference of. */
+static inline void blocks_values(enum kern_type t, const void *src, int64_t n,
+                                 float *value, float *terms)
+{
+    const struct kern_quant *f = kern_quant_of(t);
+    const int weights = kern_type_block(t);
+    const uint8_t *p = src;
+    struct kern_quant_block b;
+
+    for (int64_t at = 0; at < n; at += weights, p += kern_type_bytes(t)) {
+        kern_quant_decode(f, &b, p);
+        kern_quant_to_f32(f, value + at, p, weights);
+        for (int i = 0; i < weights; i++)
+            terms[at + i] = fabsf(b.d * b.scale[i / f->sub] * b.q[i]) +
+                            fabsf(b.dmin * b.min[i / f->sub]);
+    }
+}
+
+/* Weights near w[256] in a block of Q4_K, Q5_K or Q6_K, whose sub-blocks all have the largest
+ * scale. */
+static inline void block_near(enum kern_type t, uint8_t *p, const float *w)
+{
+    const int top = t == KERN_Q4_K ? 15 : 31, lowest = t == KERN_Q6_K ? -32 : 0;
+    float lo = 0, hi = 0, step, least;
+    int code[256];
+
+    for (int i = 0; i < 256; i++) {
+        lo = fminf(lo, w[i]);
+        hi = fmaxf(hi, w[i]);
+    }
+    memset(p, 0, kern_type_bytes(t));
+    if (t == KERN_Q6_K) {
+        memset(p + 192, 127, 16);
+        block_scale(t, p, fmaxf(-lo, hi) / 31 / 127, 0);
+        step = kern_form_f16(p + 208) * 127;
+        least = 0;
+    } else {
+        memset(p + 4, 0xff, 12); /* all scales and mins 63 */
+        block_scale(t, p, (hi - lo) / (float)top / 63, -lo / 63);
+        step = kern_form_f16(p) * 63;
+        least = kern_form_f16(p + 2) * 63;
+    }
+    for (int i = 0; i < 256; i++) {
+        int q = step == 0 ? 0 : (int)lrintf((w[i] + least) / step);
+
+        code[i] = (q > top ? top : q < lowest ? lowest : q) - lowest;
+    }
+    for (int i = 0; i < 256 && t == KERN_Q6_K; i++) {
+        int in_half = i % 128;
+
+        p[i / 128 * 64 + in_half % 64] |= (uint8_t)((code[i] & 15) << (in_half / 64 * 4));
+        p[128 + i / 128 * 32 + in_half % 32] |=
+            (uint8_t)(code[i] >> 4 << (in_half / 32 * 2));
+    }
+    for (int i = 0; i < 256 && t != KERN_Q6_K; i++) {
+        const int codes = t == KERN_Q5_K ? 48 : 16;
+
+        p[codes + i / 64 * 32 + i % 32] |= (uint8_t)((code[i] & 15) << (i / 32 % 2 * 4));
+        if (t == KERN_Q5_K)
+            p[16 + i % 32] |= (uint8_t)(code[i] >> 4 << (i / 32));
+    }
+}
+
+/* n weights near w, as blocks at dst. */
+static inline void blocks_near(enum kern_type t, void *dst, const float *w, int64_t n)
+{
+    const int weights = kern_type_block(t);
+    uint8_t *p = dst;
+
+    for (int64_t at = 0; at < n; at += weights, p += kern_type_bytes(t)) {
+        const struct kern_quant *f = kern_quant_of(t);
+        float lo = 0, hi = 0, d, dmin;
+
+        if (!f->encode) {
+            block_near(t, p, w + at);
+            continue;
+        }
+        for (int i = 0; i < weights; i++) {
+            lo = fminf(lo, w[at + i]);
+            hi = fmaxf(hi, w[at + i]);
+        }
+        f->scale(lo, hi, &d, &dmin);
+        f->encode(p, w + at, d, dmin);
+    }
+}
+
+#endif

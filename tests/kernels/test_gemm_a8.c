@@ -1,0 +1,174 @@
+/* Quantised weights times activations of 8 bits: exact integers in every variant, and the
+ * bits of plain C. */
+#include "tests/kernels/gemm_check.h"
+
+enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_WANT };
+
+#define K_MAX 512
+
+static float product[32 * KERN_PANEL];
+
+/* v's product of mr rows of check_a with one panel; c points into slot `slot`. */
+static float *multiply(const struct kern_variant *v, const struct kern_mat *w, int slot,
+                       int mr, bool accumulate)
+{
+    const size_t a_bytes = kern_a_bytes(v->a_format, mr, w->k_pad);
+    struct kern_gemm_tile t = {
+        .b = w->data,
+        .b_panel_bytes = w->panel_bytes,
+        .b_unit_bytes = w->unit_bytes,
+        .k = w->k_pad,
+        .k_unit = w->k_unit,
+        .ldc = KERN_PANEL,
+        .mr = mr,
+        .np = 1,
+        .accumulate = accumulate,
+        .next = w->data,
+    };
+    void *a = guard_get(SLOT_A, a_bytes);
+
+    kern_a_pack(v, a, check_a, w->k, mr, w->k, w->k_pad);
+    t.a = a;
+    t.c = guard_get(slot, (size_t)mr * KERN_PANEL * sizeof(float));
+    memcpy(t.c, product, (size_t)mr * KERN_PANEL * sizeof(float));
+    v->fn.gemm(&t);
+    guard_check(slot, (size_t)mr * KERN_PANEL * sizeof(float));
+    return t.c;
+}
+
+/* Blocks whose weights are integers: scales and mins of 1, and codes at random or all at one
+ * end of their range. */
+static void whole_weights(struct rng *r, enum kern_type t, uint8_t *p, int64_t n)
+{
+    const size_t bytes = kern_type_bytes(t);
+
+    for (int64_t i = 0; i < n / kern_type_block(t); i++, p += bytes) {
+        uint64_t kind = rng_below(r, 3);
+
+        for (size_t j = 0; j < bytes; j++)
+            p[j] = kind == 0 ? (uint8_t)rng_u64(r) : kind == 1 ? 0xff : 0;
+        for (size_t j = 0; t == KERN_Q8_0 && j < bytes; j++)
+            p[j] = kind == 1 ? 0x80 : p[j];
+        if (t == KERN_Q4_K || t == KERN_Q5_K) {
+            memset(p + 4, 1, 8);
+            memset(p + 12, 0x11, 4);
+        }
+        for (int j = 0; j < 16 && t == KERN_Q6_K; j++)
+            p[192 + j] = rng_below(r, 2) ? 1 : 0xff;
+        block_scale(t, p, 1, rng_below(r, 2) ? 1 : -1);
+    }
+}
+
+/* Activations that are their own codes: each 32 has a 127. */
+static void whole_activations(struct rng *r, int64_t n)
+{
+    for (int64_t at = 0; at < n; at += KERN_SUB) {
+        uint64_t kind = rng_below(r, 3);
+
+        for (int i = 0; i < KERN_SUB; i++)
+            check_a[at + i] = kind == 0   ? (float)rng_range(r, -127, 127)
+                              : kind == 1 ? 127
+                                          : -127;
+        check_a[at + (int64_t)rng_below(r, KERN_SUB)] = 127;
+    }
+}
+
+/* The sums of integers are those of 64 bits: nothing saturates, wraps or rounds. */
+static void test_integers(const struct kern_variant *v, struct rng *r)
+{
+    const enum kern_type type = type_of_op(v->op);
+
+    for (int n = 0; n < 400; n++) {
+        int64_t k = check_k(type, rng_range(r, 1, K_MAX));
+        int mr = (int)rng_range(r, 1, kern_gemm_rows(v, 1));
+        const void *rows[KERN_PANEL];
+        struct kern_mat w;
+        float *c;
+
+        AT("mr=%d k=%d", mr, (int)k);
+        whole_weights(r, type, (uint8_t *)check_src, KERN_PANEL * k);
+        blocks_values(type, check_src, KERN_PANEL * k, check_b, check_terms);
+        whole_activations(r, mr * k);
+        for (int i = 0; i < KERN_PANEL; i++)
+            rows[i] = check_src + kern_type_size(type, i * k);
+        kern_mat_layout(&w, type, KERN_PANEL, k, rng_below(r, 2) ? 256 : 0);
+        w.data = guard_get_aligned(SLOT_B, w.bytes);
+        kern_mat_put_panels(&w, 0, 1, rows, type);
+        c = multiply(v, &w, SLOT_C, mr, false);
+        for (int i = 0; i < mr * KERN_PANEL; i++) {
+            const float *a = check_a + i / KERN_PANEL * k,
+                        *b = check_b + i % KERN_PANEL * k;
+            int64_t sum = 0;
+
+            for (int64_t x = 0; x < k; x++)
+                sum += (int64_t)a[x] * (int64_t)b[x];
+            CHECK(sum < 1 << 24 && sum > -(1 << 24), "%lld is not a float",
+                  (long long)sum);
+            CHECK(c[i] == (float)sum, "C[%d][%d]: got %.9g, wanted %lld", i / KERN_PANEL,
+                  i % KERN_PANEL, c[i], (long long)sum);
+        }
+    }
+}
+
+static const struct kern_variant *ref_a8(enum kern_op op)
+{
+    struct kern_table t;
+
+    kern_table_choose(&t, 0, KERN_A8);
+    return t.v[op];
+}
+
+/* Every variant gives the bits of plain C, for activations and weights of any size. */
+static void test_bits(const struct kern_variant *v, struct rng *r)
+{
+    const struct kern_variant *ref = ref_a8(v->op);
+    const enum kern_type type = type_of_op(v->op);
+
+    CHECK(ref->precision == KERN_A8 && ref->isa == 0, "plain C is %s", ref->name);
+    for (int n = 0; n < 300; n++) {
+        int64_t k = check_k(type, rng_range(r, 1, K_MAX));
+        int mr = (int)rng_range(r, 1, kern_gemm_rows(v, 1));
+        enum fill f = (enum fill)rng_below(r, FILL_N);
+        size_t bytes = (size_t)mr * KERN_PANEL * sizeof(float);
+        bool accumulate = rng_below(r, 2);
+        struct kern_mat w;
+        float *want, *got;
+
+        AT("mr=%d k=%d %s", mr, (int)k, fill_names[f]);
+        check_operands(&w, SLOT_B, r, f, type, mr, KERN_PANEL, k,
+                       rng_below(r, 2) ? 2 * rng_range(r, 1, 160) : 0);
+        fill_f32(r, f, product, (int64_t)mr * KERN_PANEL);
+        want = multiply(ref, &w, SLOT_WANT, mr, accumulate);
+        got = multiply(v, &w, SLOT_C, mr, accumulate);
+        for (int i = 0; i < mr * KERN_PANEL; i++)
+            CHECK(float_bits(got[i]) == float_bits(want[i]),
+                  "C[%d][%d]: got %a, wanted %a", i / KERN_PANEL, i % KERN_PANEL, got[i],
+                  want[i]);
+        /* a row twice as large has a product twice as large, and zeros have none */
+        if (f == FILL_NORMAL) {
+            memcpy(product, got, bytes);
+            for (int64_t i = 0; i < mr * k; i++)
+                check_a[i] *= i < k ? 0 : 2;
+            want = multiply(v, &w, SLOT_WANT, mr, false);
+            for (int i = 0; i < mr * KERN_PANEL && !accumulate; i++)
+                CHECK(want[i] == (i < KERN_PANEL ? 0 : 2 * product[i]),
+                      "C[%d][%d] of twice the row: %a, before %a", i / KERN_PANEL,
+                      i % KERN_PANEL, want[i], product[i]);
+        }
+    }
+}
+
+static void test_a8(const struct kern_variant *v, struct rng *r)
+{
+    test_integers(v, r);
+    test_bits(v, r);
+}
+
+int main(void)
+{
+    check_init();
+    for (const struct kern_variant *const *p = kern_variants; *p; p++)
+        if ((*p)->precision == KERN_A8)
+            check_variant(*p, test_a8);
+    return check_done();
+}
