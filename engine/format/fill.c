@@ -253,12 +253,12 @@ static enum kern_type kept_type(const struct format_file *f, enum format_role ro
     return type;
 }
 
-/* The type of most weights of the matrices; and, where types differ, the mean bytes of a
- * weight of each kind of matrix. */
+/* The type of most weights of the matrices; and, where types differ, the mean bytes that a
+ * step reads for a weight of each kind of matrix. */
 static void set_weight_type(struct format_file *f)
 {
     int64_t weights[KERN_N_TYPES] = {0};
-    double n[MODEL_N_MATRICES] = {0}, bytes[MODEL_N_MATRICES] = {0};
+    double n[MODEL_N_MATRICES] = {0}, bytes[MODEL_N_MATRICES] = {0}, embed = 0;
     struct model_config *c = &f->config;
     enum format_role role;
     int layer, n_types = 0;
@@ -274,7 +274,9 @@ static void set_weight_type(struct format_file *f)
         n_types += weights[type] == 0;
         weights[type] += rows * cols;
         n[matrices_of(role)] += (double)(rows * cols);
-        bytes[matrices_of(role)] += (double)rows * (double)kern_type_size(type, cols);
+        bytes[matrices_of(role)] += (double)(rows * cols) * kern_type_weight_bytes(type);
+        if (role == FORMAT_EMBED) /* rows of it are read as they are in the file */
+            embed = (double)kern_type_size(type, cols) / (double)cols;
     }
     if (c->tied) {
         n[MODEL_HEAD] = n[MODEL_EMBED];
@@ -285,7 +287,7 @@ static void set_weight_type(struct format_file *f)
         if (weights[t] > weights[c->weight_type])
             c->weight_type = (enum kern_type)t;
     for (int k = 0; k < MODEL_N_MATRICES; k++)
-        c->mean_bytes[k] = n_types > 1 ? bytes[k] / n[k] : 0;
+        c->mean_bytes[k] = n_types < 2 ? 0 : k == MODEL_EMBED ? embed : bytes[k] / n[k];
 }
 
 void format_fill_types(struct format_file *f)

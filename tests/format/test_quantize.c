@@ -285,6 +285,11 @@ static void refusals_name_the_tensor(void **state)
     o.type = KERN_Q4_0;
     o.scheme = NULL;
     assert_err(format_make(&o), ERR_ARG, "expected f32, f16 or bf16");
+    assert_ok(format_make_type(&o, "w8c"));
+    assert_true(o.scheme == scheme("w8c"));
+    assert_ok(format_make_type(&o, "f16"));
+    assert_true(!o.scheme && o.type == KERN_F16);
+    assert_err(format_make_type(&o, "q6_k"), ERR_ARG, "found \"q6_k\"");
     assert_ok(quantize(plain, once, "q4_0", 2));
     assert_err(quantize(once, out, "q4_0", 2), ERR_UNSUPPORTED,
                "found Q4_0: quantising twice would lose precision");
