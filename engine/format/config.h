@@ -44,7 +44,8 @@ struct model_config {
      * Llama-3 scaling is resolved into these by the reader. */
     float rope_factor[MODEL_HEAD_DIM_MAX / 2];
     enum kern_type weight_type; /* of the matrices as stored: of most of their weights */
-    /* Where matrices have different types: the bytes of a weight, a mean over the layers.
+    /* Where matrices have different types: the bytes of a packed weight (of the embedding: as
+     * stored), a mean over the layers.
      * All 0: every matrix is of weight_type. */
     double mean_bytes[MODEL_N_MATRICES];
     /* Weights along K that cannot be divided in attention output and down: the longest block

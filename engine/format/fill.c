@@ -232,27 +232,51 @@ static void set_blocks(struct format_file *f)
     }
 }
 
-/* The type of most weights of the matrices; and, where types differ, the mean bytes of a
- * weight of each kind of matrix. */
+/* Tensors that share a matrix are kept as f32 where their plain types differ. */
+static enum kern_type kept_type(const struct format_file *f, enum format_role role,
+                                int layer)
+{
+    static const enum format_role shared[][3] = {{FORMAT_Q, FORMAT_K, FORMAT_V},
+                                                 {FORMAT_GATE, FORMAT_UP, FORMAT_UP}};
+    enum kern_type type = slot(f, role, layer)->type;
+
+    for (int g = 0; g < 2 && !kern_type_quantised(type); g++) {
+        bool member = false, same = true;
+
+        for (int i = 0; i < 3; i++) {
+            member |= shared[g][i] == role;
+            same &= slot(f, shared[g][i], layer)->type == type;
+        }
+        if (member && !same)
+            return KERN_F32;
+    }
+    return type;
+}
+
+/* The type of most weights of the matrices; and, where types differ, the mean bytes that a
+ * step reads for a weight of each kind of matrix. */
 static void set_weight_type(struct format_file *f)
 {
     int64_t weights[KERN_N_TYPES] = {0};
-    double n[MODEL_N_MATRICES] = {0}, bytes[MODEL_N_MATRICES] = {0};
+    double n[MODEL_N_MATRICES] = {0}, bytes[MODEL_N_MATRICES] = {0}, embed = 0;
     struct model_config *c = &f->config;
     enum format_role role;
     int layer, n_types = 0;
 
     for (int64_t i = 0; role_at(c, i, &role, &layer); i++) {
-        const struct format_tensor *t = slot(f, role, layer);
         int64_t rows, cols;
+        enum kern_type type;
 
         format_role_shape(c, role, &rows, &cols);
-        if (!t->data || rows == 1)
+        if (!slot(f, role, layer)->data || rows == 1)
             continue;
-        n_types += weights[t->type] == 0;
-        weights[t->type] += rows * cols;
+        type = kept_type(f, role, layer);
+        n_types += weights[type] == 0;
+        weights[type] += rows * cols;
         n[matrices_of(role)] += (double)(rows * cols);
-        bytes[matrices_of(role)] += (double)rows * (double)kern_type_size(t->type, cols);
+        bytes[matrices_of(role)] += (double)(rows * cols) * kern_type_weight_bytes(type);
+        if (role == FORMAT_EMBED) /* rows of it are read as they are in the file */
+            embed = (double)kern_type_size(type, cols) / (double)cols;
     }
     if (c->tied) {
         n[MODEL_HEAD] = n[MODEL_EMBED];
@@ -263,7 +287,13 @@ static void set_weight_type(struct format_file *f)
         if (weights[t] > weights[c->weight_type])
             c->weight_type = (enum kern_type)t;
     for (int k = 0; k < MODEL_N_MATRICES; k++)
-        c->mean_bytes[k] = n_types > 1 ? bytes[k] / n[k] : 0;
+        c->mean_bytes[k] = n_types < 2 ? 0 : k == MODEL_EMBED ? embed : bytes[k] / n[k];
+}
+
+void format_fill_types(struct format_file *f)
+{
+    set_weight_type(f);
+    set_blocks(f);
 }
 
 int format_fill(struct format_file *f, const struct model_tensor_source *s)
@@ -292,8 +322,7 @@ int format_fill(struct format_file *f, const struct model_tensor_source *s)
                 ERR_UNSUPPORTED,
                 "%s: tensor %.100s: expected only tensors of a %s model, found this",
                 f->path, extra, f->config.arch);
-    set_weight_type(f);
-    set_blocks(f);
+    format_fill_types(f);
     return OK;
 }
 

@@ -43,6 +43,10 @@ MUST int format_fill_layers(struct format_file *f);
  * unknown. */
 MUST int format_fill(struct format_file *f, const struct model_tensor_source *s);
 
+/* What follows from the types of the tensors: the configuration's weight_type, mean_bytes,
+ * k_block and v_split. */
+void format_fill_types(struct format_file *f);
+
 /* config.name from the path's last part without .gguf or .bin. */
 void format_name_from_path(struct model_config *c, const char *path);
 

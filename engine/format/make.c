@@ -202,6 +202,14 @@ static int check_opts(const struct format_make_opts *o, bool *gguf)
     return OK;
 }
 
+int format_make_type(struct format_make_opts *o, const char *name)
+{
+    o->scheme = NULL;
+    if (kern_type_parse(name, &o->type) == OK && !kern_type_quantised(o->type))
+        return OK;
+    return kern_quant_scheme_find(name, &o->scheme);
+}
+
 int format_make(const struct format_make_opts *o)
 {
     struct make_plan p = {.opts = o, .plain_type = o->scheme ? KERN_F32 : o->type};

@@ -29,6 +29,8 @@ struct format_make_opts {
     void *progress_ctx;
 };
 
+/* Set type or scheme by its name: "bf16", "q4_0", "w4c". ERR_ARG: none has it. */
+MUST int format_make_type(struct format_make_opts *o, const char *name);
 /* ERR_UNSUPPORTED: a matrix has rows that are not whole blocks of the scheme, or safetensors is
  * to hold them. */
 MUST int format_make(const struct format_make_opts *o);

@@ -21,8 +21,8 @@ static struct model_cost_part product(double in, double out, double n_rows,
                                         round(in * out * n_matrices * weight_bytes)};
 }
 
-/* The bytes of a weight of these matrices in type t, or as stored where that is the type of
- * most of them. */
+/* The bytes of a packed weight of these matrices in type t, or in their own types where t is
+ * that of most of them. */
 static double weight_bytes(const struct model_config *c, enum kern_type t,
                            enum model_matrices which)
 {
@@ -30,7 +30,8 @@ static double weight_bytes(const struct model_config *c, enum kern_type t,
 
     if (t == c->weight_type && c->mean_bytes[which] > 0)
         return c->mean_bytes[which];
-    return (double)kern_type_size(t, block) / block;
+    return which == MODEL_EMBED ? (double)kern_type_size(t, block) / block
+                                : kern_type_weight_bytes(t);
 }
 
 static struct model_cost cost(const struct model_config *c, struct model_cost_types t,

@@ -44,7 +44,7 @@ static int make_file(const char *arch, const char *type, char *path, size_t n)
 {
     struct format_make_opts o = {
         .arch = arch, .seed = 1, .format = "gguf", .out = path, .n_threads = 2};
-    int rc = kern_type_parse(type, &o.type);
+    int rc = format_make_type(&o, type);
 
     snprintf(path, n, "build/models/%s-%s.gguf", arch, type);
     if (rc != OK || access(path, R_OK) == 0)

@@ -22,9 +22,11 @@ enum {
     S_VOCAB = 5,
     S_CTX = 16
 };
+/* ... but the one with quantised tensors, whose rows must be whole blocks. */
+enum { SQ_DIM = 256, SQ_HEADS = 8, SQ_HIDDEN = 32 };
 
 struct small {
-    uint8_t b[16384];
+    uint8_t b[40960];
     size_t n;
     uint32_t n_tensors, n_keys;
     uint64_t data; /* bytes of tensor data so far */
@@ -79,7 +81,20 @@ static inline void small_key_str(struct small *s, const char *key, const char *v
     small_str(s, v);
 }
 
-/* A tensor of f32 at the next free offset (a multiple of 32). rows 0: a vector. */
+/* Bytes of a row of a GGUF type; of those that are not listed, as of f32. */
+static inline uint64_t small_row_bytes(uint32_t type, uint64_t cols)
+{
+    static const struct {
+        uint8_t block, bytes; /* block: in units of 32, 0: one weight */
+    } of[] = {[1] = {0, 2},    [2] = {1, 18},   [3] = {1, 20},   [8] = {1, 34},
+              [12] = {8, 144}, [13] = {8, 176}, [14] = {8, 210}, [30] = {0, 2}};
+
+    if (type >= sizeof(of) / sizeof(of[0]) || of[type].bytes == 0)
+        return cols * 4;
+    return (of[type].block ? cols / (32u * of[type].block) : cols) * of[type].bytes;
+}
+
+/* A tensor at the next free offset (a multiple of 32). rows 0: a vector. */
 static inline void small_tensor(struct small *s, const char *name, uint64_t cols,
                                 uint64_t rows, uint32_t type)
 {
@@ -90,7 +105,7 @@ static inline void small_tensor(struct small *s, const char *name, uint64_t cols
         small_u64(s, rows);
     small_u32(s, type);
     small_u64(s, s->data);
-    s->data = (s->data + cols * (rows ? rows : 1) * 4 + 31) / 32 * 32;
+    s->data = (s->data + (rows ? rows : 1) * small_row_bytes(type, cols) + 31) / 32 * 32;
     s->n_tensors++;
 }
 
@@ -103,16 +118,17 @@ static inline void small_begin(struct small *s)
     small_u64(s, 0);
 }
 
-static inline void small_keys(struct small *s, const char *arch)
+static inline void small_keys_of(struct small *s, const char *arch, uint32_t dim,
+                                 uint32_t hidden, uint32_t heads)
 {
-    static const struct {
+    const struct {
         const char *key;
         uint32_t v;
     } sizes[] = {{"context_length", S_CTX},
-                 {"embedding_length", S_DIM},
+                 {"embedding_length", dim},
                  {"block_count", 1},
-                 {"feed_forward_length", S_HIDDEN},
-                 {"attention.head_count", S_HEADS},
+                 {"feed_forward_length", hidden},
+                 {"attention.head_count", heads},
                  {"attention.head_count_kv", S_KV}};
     static const char *const tokens[S_VOCAB] = {"<unk>", "<s>", "</s>", "a", "bc"};
     char key[80];
@@ -135,6 +151,11 @@ static inline void small_keys(struct small *s, const char *arch)
     small_key_u32(s, "tokenizer.ggml.eos_token_id", 2);
     small_key(s, "tokenizer.ggml.add_bos_token", GGUF_BOOL);
     small_put(s, "\1", 1);
+}
+
+static inline void small_keys(struct small *s, const char *arch)
+{
+    small_keys_of(s, arch, S_DIM, S_HIDDEN, S_HEADS);
 }
 
 static inline void small_tensors(struct small *s)
@@ -173,6 +194,30 @@ static inline void small_gguf(struct small *s)
     small_begin(s);
     small_keys(s, "llama");
     small_tensors(s);
+    small_end(s);
+}
+
+/* A model with a tensor of every quantised type, mixed as published files mix them. */
+static inline void small_gguf_quantised(struct small *s)
+{
+    const uint64_t q = SQ_HEADS * S_HEAD_DIM, kv = S_KV * S_HEAD_DIM;
+
+    small_begin(s);
+    small_keys_of(s, "llama", SQ_DIM, SQ_HIDDEN, SQ_HEADS);
+    small_key_u32(s, "llama.attention.key_length", S_HEAD_DIM);
+    small_key_u32(s, "llama.attention.value_length", S_HEAD_DIM);
+    small_key_u32(s, "llama.rope.dimension_count", S_HEAD_DIM);
+    small_tensor(s, "token_embd.weight", SQ_DIM, S_VOCAB, 14);
+    small_tensor(s, "output_norm.weight", SQ_DIM, 0, 0);
+    small_tensor(s, "blk.0.attn_norm.weight", SQ_DIM, 0, 0);
+    small_tensor(s, "blk.0.attn_q.weight", SQ_DIM, q, 12);
+    small_tensor(s, "blk.0.attn_k.weight", SQ_DIM, kv, 12);
+    small_tensor(s, "blk.0.attn_v.weight", SQ_DIM, kv, 14);
+    small_tensor(s, "blk.0.attn_output.weight", q, SQ_DIM, 3);
+    small_tensor(s, "blk.0.ffn_norm.weight", SQ_DIM, 0, 0);
+    small_tensor(s, "blk.0.ffn_gate.weight", SQ_DIM, SQ_HIDDEN, 13);
+    small_tensor(s, "blk.0.ffn_up.weight", SQ_DIM, SQ_HIDDEN, 8);
+    small_tensor(s, "blk.0.ffn_down.weight", SQ_HIDDEN, SQ_DIM, 2);
     small_end(s);
 }
 
@@ -262,8 +307,7 @@ static inline unsigned small_touch(const struct format_file *f)
                                         : format_layer_tensor(f, layer, role);
             p = t->data;
             if (p)
-                sum +=
-                    p[0] + p[(size_t)(t->rows * t->cols) * kern_type_bytes(t->type) - 1];
+                sum += p[0] + p[(size_t)t->rows * kern_type_size(t->type, t->cols) - 1];
         }
     return sum;
 }

@@ -1,5 +1,7 @@
 #include "tests/format/small.h"
 
+#include <math.h>
+
 static const char *in_dir(const char *name)
 {
     static char path[400];
@@ -164,7 +166,9 @@ enum defect {
     ZERO_DIM,
     DIM_OVERFLOW,
     TYPE_99,
-    Q4_0,
+    Q5_0,
+    PART_BLOCK,
+    VECTOR_Q8_0,
     SHAPE,
     MISSING,
     UNKNOWN_TENSOR,
@@ -198,7 +202,16 @@ static const struct {
     [ZERO_DIM] = {ERR_FORMAT, "dimension 0"},
     [DIM_OVERFLOW] = {ERR_FORMAT, "dimension 1"},
     [TYPE_99] = {ERR_UNSUPPORTED, "found 99"},
-    [Q4_0] = {ERR_UNSUPPORTED, "expected type F32, F16 or BF16, found Q4_0"},
+    [Q5_0] = {ERR_UNSUPPORTED,
+              "blk.0.ffn_down.weight: expected type F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
+              "Q4_K, Q5_K or Q6_K, found Q5_0"},
+    [PART_BLOCK] =
+        {ERR_FORMAT,
+         "blk.0.ffn_down.weight: expected rows of whole Q4_K blocks below 2^64 "
+         "bytes, found rows of 128"},
+    [VECTOR_Q8_0] = {ERR_UNSUPPORTED,
+                     "tensor blk.0.ffn_norm.weight: expected a vector of "
+                     "F32, F16 or BF16, found q8_0"},
     [SHAPE] = {ERR_FORMAT, "blk.0.ffn_down.weight: expected shape [8, 6], found [6, 8]"},
     [MISSING] = {ERR_FORMAT,
                  "blk.0.ffn_down.weight: expected shape [8, 6], found no such"},
@@ -278,15 +291,30 @@ static void defective_tensors(struct small *s, enum defect d)
     }
 }
 
+/* Give a vector another type: it stands behind name, number of dimensions and length. */
+static void retype(struct small *s, const char *name, uint32_t type)
+{
+    uint8_t *at = memmem(s->b, s->n, name, strlen(name));
+
+    assert_non_null(at);
+    memcpy(at + strlen(name) + 4 + 8, &type, sizeof(type));
+}
+
 static void make_defective(struct small *s, enum defect d)
 {
     struct small all;
     uint64_t before;
 
+    if (d == VECTOR_Q8_0) {
+        small_gguf_quantised(s);
+        retype(s, "blk.0.ffn_norm.weight", 8);
+        return;
+    }
     small_begin(s);
     defective_keys(s, d);
     small_tensors(s);
-    if (d == MISSING || d == SHAPE || d == Q4_0) { /* write the last tensor again */
+    if (d == MISSING || d == SHAPE || d == Q5_0 ||
+        d == PART_BLOCK) { /* write the last tensor again */
         small_begin(&all);
         defective_keys(&all, d);
         small_tensors(&all);
@@ -296,8 +324,10 @@ static void make_defective(struct small *s, enum defect d)
         s->data = all.data - 192;
         if (d == SHAPE)
             small_tensor(s, "blk.0.ffn_down.weight", S_DIM, S_HIDDEN, 0);
-        if (d == Q4_0)
-            small_tensor(s, "blk.0.ffn_down.weight", 32, 1, 2);
+        if (d == Q5_0)
+            small_tensor(s, "blk.0.ffn_down.weight", 32, 1, 6);
+        if (d == PART_BLOCK)
+            small_tensor(s, "blk.0.ffn_down.weight", 128, 1, 12);
     }
     defective_tensors(s, d);
     small_end(s);
@@ -321,6 +351,47 @@ static void each_defect_is_named(void **state)
             fail_msg("defect %d: %s \"%s\", wanted %s with \"%s\"", d, err_name(rc),
                      err_msg(), err_name(refusal[d].code), refusal[d].part);
     }
+}
+
+static void quantised_tensors_are_read(void **state)
+{
+    static const struct {
+        enum format_role role;
+        enum kern_type type;
+        double bits; /* of a weight, with its share of the scales */
+    } of[] = {{FORMAT_Q, KERN_Q4_K, 4.5},    {FORMAT_K, KERN_Q4_K, 4.5},
+              {FORMAT_V, KERN_Q6_K, 6.5625}, {FORMAT_O, KERN_Q4_1, 5},
+              {FORMAT_GATE, KERN_Q5_K, 5.5}, {FORMAT_UP, KERN_Q8_0, 8.5},
+              {FORMAT_DOWN, KERN_Q4_0, 4.5}};
+    struct format_file *f;
+    struct small s;
+
+    (void)state;
+    small_gguf_quantised(&s);
+    assert_ok(format_open(&f, write_small(&s)));
+    assert_int_equal(f->global[FORMAT_EMBED].type, KERN_Q6_K);
+    assert_true((const uint8_t *)f->global[FORMAT_OUT_NORM].data -
+                    (const uint8_t *)f->global[FORMAT_EMBED].data ==
+                (5 * 210 + 31) / 32 * 32);
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+        const struct format_tensor *t = format_layer_tensor(f, 0, of[i].role);
+
+        assert_int_equal(t->type, of[i].type);
+        assert_true((double)kern_type_size(t->type, t->cols) ==
+                    (double)t->cols * of[i].bits / 8);
+    }
+    /* 36 rows of 256 weights, and at most 32 of other types. Packed, the scales of Q4_K and
+     * Q5_K take an eighth of a bit more. */
+    assert_int_equal(f->config.weight_type, KERN_Q4_K);
+    assert_int_equal(f->config.k_block, 32);
+    assert_true(f->config.v_split);
+    assert_true(fabs(f->config.mean_bytes[MODEL_QKV] * 8 -
+                     (36 * 4.625 + 4 * 6.5625) / 40) < 1e-12);
+    assert_true(fabs(f->config.mean_bytes[MODEL_FFN] * 8 - (5.625 + 8.5 + 4.5) / 3) <
+                1e-12);
+    assert_true(f->config.mean_bytes[MODEL_HEAD] * 8 == 6.5625); /* tied */
+    (void)small_touch(f);
+    format_close(&f);
 }
 
 static void linear_scaling_and_divisors(void **state)
@@ -404,6 +475,7 @@ int main(void)
         cmocka_unit_test(metadata_is_typed),
         cmocka_unit_test(arrays_are_typed),
         cmocka_unit_test(each_defect_is_named),
+        cmocka_unit_test(quantised_tensors_are_read),
         cmocka_unit_test(linear_scaling_and_divisors),
         cmocka_unit_test(no_model_at_all),
         cmocka_unit_test(every_allocation_may_fail),

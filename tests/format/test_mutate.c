@@ -88,6 +88,17 @@ static void gguf_survives(void **state)
     every_cut_is_refused(&s, in_dir("m.gguf"), in_dir("m.gguf"));
 }
 
+static void quantised_gguf_survives(void **state)
+{
+    struct small s;
+
+    (void)state;
+    small_gguf_quantised(&s);
+    every_field_takes_every_extreme(&s, in_dir("q.gguf"), in_dir("q.gguf"));
+    bits_flip(&s, in_dir("q.gguf"), in_dir("q.gguf"));
+    every_cut_is_refused(&s, in_dir("q.gguf"), in_dir("q.gguf"));
+}
+
 static void llama2c_survives(void **state)
 {
     struct small s;
@@ -130,6 +141,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gguf_survives),
+        cmocka_unit_test(quantised_gguf_survives),
         cmocka_unit_test(llama2c_survives),
         cmocka_unit_test(safetensors_survives),
     };

@@ -53,7 +53,7 @@ static inline void fuzz_touch(const struct format_tensor *t)
     const uint8_t *p = t->data;
 
     if (p)
-        fuzz_sink += p[0] + p[(size_t)(t->rows * t->cols) * kern_type_bytes(t->type) - 1];
+        fuzz_sink += p[0] + p[(size_t)t->rows * kern_type_size(t->type, t->cols) - 1];
 }
 
 /* Open by the reader of this name, whatever the bytes look like. */

@@ -171,7 +171,8 @@ static void answers_qualify(void **state)
 
             kern_table_choose(&table, cpu_isa_usable(), precision);
             usual = table.v[KERN_GEMM_F32 + type];
-            assert_ok(model_variants_choose(&v, (enum kern_type)type, precision, 96, 64));
+            assert_ok(
+                model_variants_choose(&v, (enum kern_type)type, precision, 96, 256));
             assert_true(v.small_m->op == usual->op && v.large_m->op == usual->op);
             assert_true(((v.small_m->isa | v.large_m->isa) & ~cpu_isa_usable()) == 0);
             assert_true((v.small_m == v.large_m) == (v.small_m_rows == 0));

@@ -2,11 +2,42 @@
 
 #include <math.h>
 
+#include "format/fill.h"
+#include "tests/support/naive_quant.h"
 #include "tests/support/test.h"
 
 #define PAGE 4096
 
 /* ---- making one ---- */
+
+/* Blocks of random integers, with scales that give the weights about this deviation, and mins
+ * that take away the mean of integers without a sign. */
+static size_t put_blocks(uint8_t *dst, enum kern_type type, double *values, int64_t n,
+                         struct rng *rng, double scale)
+{
+    static const double spread[KERN_N_TYPES] = {
+        [KERN_Q8_0] = 73,       [KERN_Q4_0] = 4.6,      [KERN_Q4_1] = 4.6,
+        [KERN_Q4_K] = 4.6 * 36, [KERN_Q5_K] = 9.2 * 36, [KERN_Q6_K] = 18.4 * 74};
+    const size_t bytes = kern_type_bytes(type);
+    const int block = kern_type_block(type);
+
+    for (int64_t i = 0; i < n; i += block, dst += bytes) {
+        double d = scale / spread[type] * (0.5 + rng_f64(rng));
+        uint16_t h = kern_f16_of((float)d), min;
+
+        for (size_t k = 0; k < bytes; k++)
+            dst[k] = (uint8_t)rng_u64(rng);
+        memcpy(dst + (type == KERN_Q6_K ? 208 : 0), &h, sizeof(h));
+        min = kern_f16_of((float)(d * (type == KERN_Q5_K   ? 15.5
+                                       : type == KERN_Q4_K ? 7.5
+                                                           : -7.5)));
+        if (type == KERN_Q4_1 || type == KERN_Q4_K || type == KERN_Q5_K)
+            memcpy(dst + 2, &min, sizeof(min));
+        for (int k = 0; k < block; k++)
+            values[i + k] = (double)(float)naive_weight(type, dst, k);
+    }
+    return (size_t)(n / block) * bytes;
+}
 
 static size_t put(void *dst, enum kern_type type, double *values, int64_t n,
                   struct rng *rng, double mean, double scale)
@@ -34,14 +65,28 @@ struct maker {
     int n_made;
 };
 
+/* Mixed plain types differ from tensor to tensor. Mixed quantised types are those that
+ * published files have: more bits for the head, and in some layers for V and down. */
+static enum kern_type type_of(struct maker *k, enum format_role role, int layer)
+{
+    enum kern_type type = k->r->f.config.weight_type;
+    bool more = role < FORMAT_ATTN_NORM ||
+                (layer % 2 == 0 && (role == FORMAT_V || role == FORMAT_DOWN));
+
+    if (!k->mixed)
+        return type;
+    if (!kern_type_quantised(type))
+        return (enum kern_type)(k->n_made++ % KERN_N_PLAIN_TYPES);
+    k->n_made++;
+    return more ? KERN_Q6_K : type;
+}
+
 static void make_tensor(struct maker *k, struct format_tensor *t, double **values,
-                        int64_t rows, int64_t cols, double mean)
+                        int64_t rows, int64_t cols, double mean, enum kern_type type)
 {
     bool vector = rows == 1;
 
-    t->type = vector ? KERN_F32 : k->r->f.config.weight_type;
-    if (!vector && k->mixed)
-        t->type = (enum kern_type)(k->n_made++ % KERN_N_PLAIN_TYPES);
+    t->type = vector ? KERN_F32 : type;
     t->rows = rows;
     t->cols = cols;
     /* Odd addresses: nothing may assume that a file's tensors are aligned. A page each:
@@ -51,8 +96,12 @@ static void make_tensor(struct maker *k, struct format_tensor *t, double **value
     *values = mem_new(MEM_TEST, (size_t)(rows * cols), sizeof(double));
     if (!*values)
         fail_msg("%s", err_msg());
-    k->used += put((char *)k->r->map + k->used, t->type, *values, rows * cols, &k->rng,
-                   mean, vector ? 0.2 : 1.5 / sqrt((double)cols));
+    if (kern_type_quantised(t->type))
+        k->used += put_blocks((uint8_t *)k->r->map + k->used, t->type, *values,
+                              rows * cols, &k->rng, 1.5 / sqrt((double)cols));
+    else
+        k->used += put((char *)k->r->map + k->used, t->type, *values, rows * cols,
+                       &k->rng, mean, vector ? 0.2 : 1.5 / sqrt((double)cols));
     if (k->used + PAGE > k->r->map_bytes)
         fail_msg("the test's model is larger than planned");
 }
@@ -66,7 +115,7 @@ static void make_layer(struct maker *k, int i)
             kv = (int64_t)c->n_kv_heads * c->head_dim;
 #define MAKE(role, rows, cols, mean)                                                     \
     make_tensor(k, &t[(role)-FORMAT_ATTN_NORM], &v[(role)-FORMAT_ATTN_NORM], rows, cols, \
-                mean)
+                mean, (rows) == 1 ? KERN_F32 : type_of(k, role, i))
 
     MAKE(FORMAT_ATTN_NORM, 1, c->dim, 1);
     MAKE(FORMAT_Q, q, c->dim, 0);
@@ -106,14 +155,15 @@ void ref_model_init(struct ref_model *r, const struct model_config *c, bool inte
     if (!r->map || !r->f.layer || !r->layer)
         fail_msg("%s", err_msg());
     make_tensor(&k, &r->f.global[FORMAT_EMBED], &r->global[FORMAT_EMBED], c->vocab,
-                c->dim, 0);
+                c->dim, 0, type_of(&k, FORMAT_EMBED, 0));
     if (!c->tied)
         make_tensor(&k, &r->f.global[FORMAT_HEAD], &r->global[FORMAT_HEAD], c->vocab,
-                    c->dim, 0);
+                    c->dim, 0, type_of(&k, FORMAT_HEAD, 0));
     make_tensor(&k, &r->f.global[FORMAT_OUT_NORM], &r->global[FORMAT_OUT_NORM], 1, c->dim,
-                1);
+                1, KERN_F32);
     for (int i = 0; i < c->n_layers; i++)
         make_layer(&k, i);
+    format_fill_types(&r->f);
 }
 
 static double *as_f64(const struct format_tensor *t)
@@ -126,10 +176,17 @@ static double *as_f64(const struct format_tensor *t)
     out = mem_new(MEM_TEST, (size_t)n, sizeof(double));
     assert_non_null(out);
     for (int64_t i = 0; i < n; i++) {
-        const char *p = (const char *)t->data + (size_t)i * kern_type_bytes(t->type);
+        const int block = kern_type_block(t->type);
+        const char *p =
+            (const char *)t->data + (size_t)(i / block) * kern_type_bytes(t->type);
         uint16_t h;
         float x;
 
+        if (kern_type_quantised(t->type)) {
+            out[i] = (double)(float)naive_weight(t->type, (const uint8_t *)p,
+                                                 (int)(i % block));
+            continue;
+        }
         memcpy(&h, p, sizeof(h));
         if (t->type == KERN_F32)
             memcpy(&x, p, sizeof(x));

@@ -20,6 +20,9 @@ struct step_trait {
 };
 extern const struct step_trait step_traits[];
 extern const int step_n_traits;
+/* The same with quantised weights. */
+extern const struct step_trait step_quant_traits[];
+extern const int step_n_quant_traits;
 
 void step_trait_config(const struct step_trait *t, struct model_config *c);
 /* Exact, f32 keys and values, steps of at most 96 tokens. */
