@@ -49,7 +49,10 @@ ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefe
 ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni
 ISA_avx512fp16 := $(ISA_avx512) -mavx512fp16
-ISA_neon       :=
+# Scheduled before registers are allocated, loads come so early that sums are spilled.
+ISA_neon       := -fno-schedule-insns
+ISA_neondot    := -march=armv8.2-a+dotprod $(ISA_neon)
+ISA_neoni8mm   := -march=armv8.2-a+dotprod+i8mm $(ISA_neon)
 # Kernels read no foreign data, and stay the code that was measured.
 isa_of = -fno-stack-protector $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(1))))))
 

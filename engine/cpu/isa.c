@@ -77,7 +77,16 @@ static uint64_t detect(void)
 #elif defined(__aarch64__)
 static uint64_t detect(void)
 {
-    return getauxval(AT_HWCAP) & HWCAP_ASIMD ? CPU_MASK(NEON) : 0;
+    unsigned long have = getauxval(AT_HWCAP);
+    uint64_t mask = 0;
+
+    if (have & HWCAP_ASIMD)
+        mask |= CPU_MASK(NEON);
+    if (mask && (have & HWCAP_ASIMDDP))
+        mask |= CPU_MASK(NEONDOT);
+    if (mask & CPU_MASK(NEONDOT) && (getauxval(AT_HWCAP2) & HWCAP2_I8MM))
+        mask |= CPU_MASK(NEONI8MM);
+    return mask;
 }
 #else
 static uint64_t detect(void)

@@ -5,6 +5,11 @@ KERN   := $(wildcard engine/kernels/ref/*.c engine/kernels/arm/*.c)
 QUANT  := $(wildcard engine/kernels/quant/*.c)
 SRC    := $(wildcard engine/kernels/*.c) $(KERN) $(QUANT) $(filter-out %/program.c,$(wildcard engine/cpu/*.c)) \
           $(addprefix engine/base/,clock.c err.c file.c file_tmp.c log.c mem.c name.c process.c rng.c utf8.c)
+# Flags by the last word of a kernel's file name, as in the Makefile.
+ISA_ref      := -std=c11 -ffp-contract=off
+ISA_neon     := -fno-schedule-insns
+ISA_neondot  := -march=armv8.2-a+dotprod $(ISA_neon)
+ISA_neoni8mm := -march=armv8.2-a+dotprod+i8mm $(ISA_neon)
 obj     = $(patsubst %.c,$(OUT)/%.o,$(1))
 # The files of a registry: $(call list,struct,array,files,prefix)
 list    = for s in $(basename $(notdir $(3))); do echo "extern const struct $(1) $(4)_$$s;"; done; \
@@ -15,7 +20,7 @@ $(OUT)/test_%: $(OUT)/tests/kernels/test_%.o $(call obj,$(SRC)) $(OUT)/variants.
 	$(CC) -static -o $@ $^ -lm
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(if $(filter engine/kernels/ref/%,$<),-std=c11 -ffp-contract=off) -c $< -o $@
+	$(CC) $(CFLAGS) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -c $< -o $@
 $(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 $(OUT)/variants.o: $(OUT)/variants.c
 	$(CC) $(CFLAGS) -c $< -o $@

@@ -1,11 +1,12 @@
 # Reads objdump -d and judges every micro-kernel tile_<rows>x<panels>: in its innermost loop,
 # the backward jump's span with the most multiply-adds and no other loop inside, each sum must
-# be fed once a step (so the multiply-adds are a multiple of rows x vectors of the columns)
+# be fed once a step (so the multiply-adds are a multiple of rows x vectors of the columns, or
+# with one more for each of these vectors, which makes weights of codes)
 # and no vector may go to or come from the stack (that would be a spill).
 #   cols   columns in a vector; a panel has 16
 #   limit  vector registers of the instruction set: sums alone may not exceed it
 # Prints "<kernel> <multiply-adds in the loop> <stack accesses in the loop>", then the total.
-function judge(    i, j, lo, fma, spill, inner, best, best_spill, sums) {
+function judge(    i, j, lo, fma, spill, inner, best, best_spill, sums, vectors) {
     best = 0
     for (i = 0; i < n; i++) {
         if (target[i] == "" || !(target[i] in at) || at[target[i]] > i)
@@ -16,7 +17,7 @@ function judge(    i, j, lo, fma, spill, inner, best, best_spill, sums) {
         for (j = lo; j <= i; j++) {
             if (j < i && target[j] != "" && target[j] in at && at[target[j]] <= j && at[target[j]] >= lo)
                 inner = 0
-            if (text[j] ~ /^(vfmadd|vdpbf16|vpdpbusd|vpmaddubsw|fmla|sdot|smmla)/)
+            if (text[j] ~ /^(vfmadd|vdpbf16|vpdpbusd|vpmaddubsw|fmla|sdot)/)
                 fma++
             if (text[j] ~ stack && text[j] ~ vector)
                 spill++
@@ -27,9 +28,10 @@ function judge(    i, j, lo, fma, spill, inner, best, best_spill, sums) {
         }
     }
     split(name, mn, "x")
-    sums = mn[1] * int((mn[2] * 16 + cols - 1) / cols)
+    vectors = int((mn[2] * 16 + cols - 1) / cols)
+    sums = mn[1] * vectors
     kernels++
-    if (best == 0 || best % sums || best_spill || sums > limit) {
+    if (best == 0 || (best % sums && best % (sums + vectors)) || best_spill || sums > limit) {
         bad++
         printf "tile_%s: %d multiply-adds for %d sums, %d vectors to or from the stack\n", name, best, sums, best_spill
     }

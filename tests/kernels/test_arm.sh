@@ -31,6 +31,21 @@ for p in $PROGRAMS; do
         grep -v '^ok' "$OUT/$p.log" | tail -n 6 | sed 's/^/# /'
     fi
 done
+# The same integers, by the instructions that each of these processors has.
+for cpu in cortex-a57: neoverse-n1:neondot max:neoni8mm; do
+    n=$((n + 1))
+    log=$OUT/test_gemm_a8.${cpu%%:*}.log
+    has=${cpu##*:}
+    if [ -x "$OUT/test_gemm_a8" ] && "$RUN" -cpu "${cpu%%:*}" "$OUT/test_gemm_a8" >"$log" 2>&1 &&
+        grep -q "^ok .* gemm_q4_0 ${has:-ref}-a8\$" "$log" &&
+        { [ "$has" = neoni8mm ] || grep -q '^ok .* gemm_q4_0 neoni8mm-a8 # SKIP$' "$log"; }; then
+        echo "ok $n - aarch64 products of 8 bits on ${cpu%%:*}"
+    else
+        failed=1
+        echo "not ok $n - aarch64 products of 8 bits on ${cpu%%:*}"
+        grep -v '^ok' "$log" | tail -n 6 | sed 's/^/# /'
+    fi
+done
 # A build without NEON variants would pass everything above.
 n=$((n + 1))
 if grep -q '^ok .* gemm_f32 neon$' "$OUT/test_gemm.log" &&

@@ -15,27 +15,45 @@ TILE_INLINE __m256i bytes_at(const char *at)
     return _mm256_loadu_si256((const __m256i_u *)at);
 }
 
+#define MASK(byte)                                                                       \
+    __attribute__((aligned(32), unused)) = {byte, byte, byte, byte,                      \
+                                            byte, byte, byte, byte}
+static const uint32_t mask_15[8] MASK(0x0f0f0f0f);
+static const uint32_t mask_16[8] MASK(0x10101010);
+static const uint32_t mask_48[8] MASK(0x30303030);
+static const uint32_t mask_255[8] MASK(0x000000ff);
+
+/* The mask is read from memory each time: sums, weights and activations leave no register
+ * for it. */
+TILE_INLINE __m256i and_mask(__m256i x, const uint32_t mask[8])
+{
+    __asm__("vpand %1, %0, %0" : "+x"(x) : "m"(*(const __m256i *)mask));
+    return x;
+}
+
 /* The codes of rows 4 j to 4 j + 3 of the sub-block at s, a byte each, four to a column. */
 TILE_INLINE __m256i codes(const char *s, const int j, const int side)
 {
     __m256i low, high;
 
+    /* Load again, and not before what comes before is done: registers are scarce. */
+    __asm__ volatile("" : "+r"(s)::"memory");
     s += 32 * side;
     if (TYPE(BITS) == 8)
         return bytes_at(s + 64 * j);
     low = bytes_at(s + 64 * (j % 4));
     if (j >= 4)
         low = _mm256_srli_epi16(low, 4);
-    low = _mm256_and_si256(low, _mm256_set1_epi8(15));
+    low = and_mask(low, mask_15);
     if (TYPE(BITS) == 5) {
         high = bytes_at(s + 256);
         high = j < 4 ? _mm256_slli_epi16(high, 4 - j) : _mm256_srli_epi16(high, j - 4);
-        low = _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi8(16)));
+        low = _mm256_or_si256(low, and_mask(high, mask_16));
     } else if (TYPE(BITS) == 6) {
         high = bytes_at(s + 256 + 64 * (j / 4));
         high = j % 4 < 2 ? _mm256_slli_epi16(high, 4 - 2 * (j % 4))
                          : _mm256_srli_epi16(high, 2 * (j % 4) - 4);
-        low = _mm256_or_si256(low, _mm256_and_si256(high, _mm256_set1_epi8(48)));
+        low = _mm256_or_si256(low, and_mask(high, mask_48));
     }
     return low;
 }

@@ -15,6 +15,8 @@ TILE_INLINE __m512i codes(const char *s, const int j)
 {
     __m512i low, high;
 
+    /* Load again, and not before what comes before is done: registers are scarce. */
+    __asm__ volatile("" : "+r"(s)::"memory");
     if (TYPE(BITS) == 8)
         return _mm512_loadu_si512(s + 64 * j);
     low = _mm512_loadu_si512(s + 64 * (j % 4));

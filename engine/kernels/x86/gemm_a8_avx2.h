@@ -10,22 +10,24 @@
 #ifndef KERNELS_X86_GEMM_A8_AVX2_H
 #define KERNELS_X86_GEMM_A8_AVX2_H
 
-#include "kernels/x86/codes_avx2.h"
-
-#define TILE_MR_MAX 8
+#define TILE_MR_MAX 6
 #define TILE_ROWS                                                                        \
     {                                                                                    \
-        8                                                                                \
+        6                                                                                \
     }
-#define TILE_SET(X)   TILE_UP_8(X, 1)
+#define TILE_SET(X)   TILE_UP_6(X, 1)
 #define TILE_KEPT     2
 #define TILE_SETS(mr) 1
 #define TILE_A_WORDS  KERN_A_I8_WORDS
+
+#include "kernels/x86/quant_run_avx2.h"
 
 #define TILE_GROUP (TYPE(BITS) <= 5 ? 4 : TYPE(BITS) == 6 ? 2 : 1)
 #define TILE_MOST  (TYPE(BITS) == 8 ? 128 : (1 << TYPE(BITS)) - 1)
 _Static_assert(TILE_GROUP * 2 * TILE_MOST * 127 <= INT16_MAX, "16-bit sums overflow");
 
+/* In place, for the reason given in gemm_tile_avx512.h. */
+#define TILE_ADD(c, x)     __asm__("vpaddd %1, %0, %0" : "+x"(c) : "x"(x))
 #define TILE_FMA(c, x, b)  __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(x), "x"(b))
 #define TILE_FNMA(c, x, b) __asm__("vfnmadd231ps %2, %1, %0" : "+x"(c) : "x"(x), "x"(b))
 
@@ -48,9 +50,11 @@ TILE_INLINE __m256i group_dot(const __m256i *w, const __m256i *magnitude,
 }
 
 /* 32 rows of K of one side: the sub-block at s of the block at b. */
-TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const int32_t *a, const char *b,
-                           const char *s, const int side, const int mr)
+TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
+                           const void *block, const char *b, const char *s,
+                           const int side, const int mr)
 {
+    const int32_t *a = block;
     const float *factor = (const float *)(a + KERN_A_I8_SCALE * mr);
     const int32_t *word = a + KERN_A_I8_SUM * mr;
 
@@ -58,8 +62,12 @@ TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const int32_t *a, const c
     for (int h = 0; h < TYPE(HALVES); h++, word += mr) {
         const int first = 8 / TYPE(HALVES) * h;
         __m256i dot[TILE_MR_MAX];
-        __m256 scale;
+        __m256 scale, min;
 
+#pragma GCC unroll 8
+        for (int i = 0; i < mr; i++)
+            dot[i] = TYPE(MIN) || TYPE(BITS) == 8 ? _mm256_setzero_si256()
+                                                  : _mm256_set1_epi32(word[i]);
 #pragma GCC unroll 8
         for (int j = first; j < first + 8 / TYPE(HALVES); j += TILE_GROUP) {
             __m256i w[TILE_GROUP], magnitude[TILE_GROUP];
@@ -72,34 +80,27 @@ TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const int32_t *a, const c
                 magnitude[g] = _mm256_abs_epi8(w[g]);
             }
 #pragma GCC unroll 8
-            for (int i = 0; i < mr; i++) {
-                __m256i x = group_dot(w, magnitude, a, j, i, mr);
-
-                dot[i] = j == first ? x : _mm256_add_epi32(dot[i], x);
-            }
+            for (int i = 0; i < mr; i++)
+                TILE_ADD(dot[i], group_dot(w, magnitude, a, j, i, mr));
         }
         scale = scales(b, s, h, side);
+        min = TYPE(MIN) ? mins(b, s, side) : scale;
 #pragma GCC unroll 8
         for (int i = 0; i < mr; i++) {
-            __m256 x = _mm256_mul_ps(scale, _mm256_broadcast_ss(&factor[i]));
+            float *c = t->c + i * t->ldc + 8 * side;
 
-            if (!TYPE(MIN) && TYPE(BITS) != 8)
-                dot[i] = _mm256_add_epi32(dot[i], _mm256_set1_epi32(word[i]));
-            TILE_FMA(sum[0][i], _mm256_cvtepi32_ps(dot[i]), x);
-        }
-    }
-    if (TYPE(MIN)) {
-        __m256 min = mins(b, s, side);
-
-#pragma GCC unroll 8
-        for (int i = 0; i < mr; i++) {
-            const float *x = (const float *)&a[KERN_A_I8_SUM * mr + i];
-
-            TILE_FNMA(sum[0][i], _mm256_broadcast_ss(x), min);
+            if (mr > TILE_KEPT)
+                sum[0][i] = _mm256_loadu_ps(c);
+            TILE_FMA(sum[0][i], _mm256_cvtepi32_ps(dot[i]),
+                     _mm256_mul_ps(scale, _mm256_broadcast_ss(&factor[i])));
+            if (TYPE(MIN))
+                TILE_FNMA(sum[0][i], _mm256_broadcast_ss((const float *)&word[i]), min);
+            if (mr > TILE_KEPT)
+                _mm256_storeu_ps(c, sum[0][i]);
         }
     }
 }
 
-#include "kernels/x86/quant_run_avx2.h"
+TILE_DISPATCH
 
 #endif

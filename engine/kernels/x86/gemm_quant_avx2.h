@@ -6,19 +6,19 @@
 #ifndef KERNELS_X86_GEMM_QUANT_AVX2_H
 #define KERNELS_X86_GEMM_QUANT_AVX2_H
 
-#include "kernels/x86/codes_avx2.h"
-
 #define TILE_MR_MAX 8
 #define TILE_ROWS                                                                        \
     {                                                                                    \
         8                                                                                \
     }
 #define TILE_SET(X)  TILE_UP_8(X, 1)
-#define TILE_KEPT    4
+#define TILE_KEPT    2
 #define TILE_A_WORDS KERN_SUB
 
 /* The sets of sums that the rows of K take in turn; four at most. */
 #define TILE_SETS(mr) ((mr)*8 <= TILE_SUMS_MIN ? 4 : (mr)*4 <= TILE_SUMS_MIN ? 2 : 1)
+
+#include "kernels/x86/quant_run_avx2.h"
 
 #define TILE_FMA(c, x, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(x), "x"(b))
 
@@ -28,7 +28,7 @@ TILE_INLINE __m256 code_row(__m256i four, const int r)
     if (r > 0)
         four = _mm256_srli_epi32(four, 8 * r);
     if (r < 3)
-        four = _mm256_and_si256(four, _mm256_set1_epi32(255));
+        four = and_mask(four, mask_255);
     return _mm256_cvtepi32_ps(four);
 }
 
@@ -42,6 +42,7 @@ TILE_INLINE void tile_half(__m256 sum[4][TILE_MR_MAX], const float *a, const cha
                              ? _mm256_sub_ps(_mm256_setzero_ps(), mins(b, s, side))
                              : _mm256_mul_ps(scale, _mm256_set1_ps(-(float)TYPE(ZERO)));
 
+    __asm__ volatile("" : "+r"(a)::"memory"); /* load again for the other side */
 #pragma GCC unroll 4
     for (int v = 0; v < 4; v++) {
         __m256i four = codes(s, 4 * h + v, side);
@@ -60,13 +61,18 @@ TILE_INLINE void tile_half(__m256 sum[4][TILE_MR_MAX], const float *a, const cha
     }
 }
 
-TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const float *a, const char *b,
-                           const char *s, const int side, const int mr)
+TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
+                           const void *a, const char *b, const char *s, const int side,
+                           const int mr)
 {
+    if (mr > TILE_KEPT)
+        sums_read(sum[0], t, side, mr);
     tile_half(sum, a, b, s, 0, side, mr);
     tile_half(sum, a, b, s, 1, side, mr);
+    if (mr > TILE_KEPT)
+        sums_write(sum[0], t, side, mr);
 }
 
-#include "kernels/x86/quant_run_avx2.h"
+TILE_DISPATCH
 
 #endif

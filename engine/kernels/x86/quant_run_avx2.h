@@ -4,7 +4,8 @@
  * written once for each 32 rows of K.
  *
  * An including file defines TILE_KEPT, TILE_SETS(mr), TILE_A_WORDS, the 32-bit words of 32
- * activations, and tile_side(). */
+ * activations, and tile_side(), which reads and writes its side of C where mr is larger
+ * than TILE_KEPT. */
 #ifndef KERNELS_X86_QUANT_RUN_AVX2_H
 #define KERNELS_X86_QUANT_RUN_AVX2_H
 
@@ -26,26 +27,26 @@ TILE_INLINE void sums_write(const __m256 sum[TILE_MR_MAX], const struct kern_gem
         _mm256_storeu_ps(t->c + i * t->ldc + 8 * side, sum[i]);
 }
 
+TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
+                           const void *a, const char *b, const char *s, const int side,
+                           const int mr);
+
 /* Both sides of 32 rows of K. */
 TILE_INLINE void tile_sub(__m256 sum[2][4][TILE_MR_MAX], const struct kern_gemm_tile *t,
                           const void *a, const char *b, const char *s, const int mr)
 {
-#pragma GCC unroll 2
-    for (int side = 0; side < 2; side++) {
-        if (mr > TILE_KEPT)
-            sums_read(sum[side][0], t, side, mr);
-        tile_side(sum[side], a, b, s, side, mr);
-        if (mr > TILE_KEPT)
-            sums_write(sum[side][0], t, side, mr);
-    }
+    tile_side(sum[0], t, a, b, s, 0, mr);
+    tile_side(sum[1], t, a, b, s, 1, mr);
 }
 
 /* One side of C, where it was in registers. */
 TILE_INLINE void sums_end(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
                           const int side, const int mr)
 {
-#pragma GCC unroll 3
-    for (int x = 1; x < TILE_SETS(mr); x++)
+    const int sets = TILE_SETS(mr);
+
+#pragma GCC unroll 4
+    for (int x = 1; x < sets; x++)
 #pragma GCC unroll 8
         for (int i = 0; i < mr; i++)
             sum[0][i] = _mm256_add_ps(sum[0][i], sum[x][i]);
@@ -54,6 +55,7 @@ TILE_INLINE void sums_end(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_til
 
 TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
 {
+    const int sets = TILE_SETS(mr);
     const char *unit = t->b, *next = t->next, *a = t->a;
     __m256 sum[2][4][TILE_MR_MAX];
 
@@ -63,8 +65,8 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
 #pragma GCC unroll 2
     for (int side = 0; side < 2; side++) {
         sums_read(sum[side][0], t, side, mr);
-#pragma GCC unroll 3
-        for (int x = 1; x < TILE_SETS(mr); x++)
+#pragma GCC unroll 4
+        for (int x = 1; x < sets; x++)
 #pragma GCC unroll 8
             for (int i = 0; i < mr; i++)
                 sum[side][x][i] = _mm256_setzero_ps();
@@ -87,7 +89,5 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
         sums_end(sum[1], t, 1, mr);
     }
 }
-
-TILE_DISPATCH
 
 #endif

@@ -10,6 +10,7 @@
 
 TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
 {
+    const int sets = TILE_SETS(mr);
     const char *unit = t->b, *next = t->next, *a = t->a;
     __m512 sum[4][TILE_MR_MAX];
 
@@ -18,8 +19,8 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
     for (int i = 0; i < mr; i++) {
         sum[0][i] =
             t->accumulate ? _mm512_loadu_ps(t->c + i * t->ldc) : _mm512_setzero_ps();
-#pragma GCC unroll 3
-        for (int x = 1; x < TILE_SETS(mr); x++)
+#pragma GCC unroll 4
+        for (int x = 1; x < sets; x++)
             sum[x][i] = _mm512_setzero_ps();
     }
     for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
@@ -37,8 +38,8 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
     }
 #pragma GCC unroll 24
     for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 3
-        for (int x = 1; x < TILE_SETS(mr); x++)
+#pragma GCC unroll 4
+        for (int x = 1; x < sets; x++)
             sum[0][i] = _mm512_add_ps(sum[0][i], sum[x][i]);
         _mm512_storeu_ps(t->c + i * t->ldc, sum[0][i]);
     }

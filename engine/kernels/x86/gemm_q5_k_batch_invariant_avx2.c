@@ -1,0 +1,19 @@
+/* One sum for each element: the same bits however a product is cut. */
+#include "cpu/cpu.h"
+
+#define TYPE(x)       KERN_Q5_K_##x
+#define TILE_SUMS_MIN 0
+#include "kernels/x86/gemm_quant_avx2.h"
+
+const struct kern_variant kern_gemm_q5_k_batch_invariant_avx2 = {
+    .name = "avx2-batch-invariant",
+    .op = KERN_GEMM_Q5_K,
+    .isa = CPU_MASK(AVX2),
+    .precision = KERN_EXACT,
+    .batch_invariant = true,
+    .fn.gemm = tile_dispatch,
+    .rows = TILE_ROWS,
+    .vec_cols = 8,
+    .error = KERN_ERROR_F32,
+    .a_format = KERN_A_F32,
+};
