@@ -39,10 +39,20 @@ def mnn_time_share(rng, n_tok, **_):
              "wait_frac": 0.04, "tok_s": 100 / n_tok, "bound_tok_s": 120 / n_tok}, {})
 
 
+def mnn_quant_error(rng, scheme, precision, **_):
+    error = {"q8_0": 0.005, "q4_0": 0.09, "w4c": 0.14}[scheme]
+    kl = (1 + (precision == "a8")) * error ** 2
+    return ({"weight_error": error, "weight_bits": 4.5, "logit_error": 2 * error, "kl_mean": kl, "kl_max": 9 * kl,
+             "same_top_frac": 1 - error, "perplexity": 9 * (1 + kl), "perplexity_ratio": 1 + kl, "n_plain": 0},
+            {"kl_each": kl * rng.uniform(0.2, 2, 16)})
+
+
 STUDIES = {
     "characterize": (characterize, {"model": ["a-bf16.gguf"]}),
     "mnn_roofline": (mnn_roofline, {"machine": ["paper", "host"], "weights": ["w4a8", "bf16"],
                                     "counts": ["as_printed", "corrected"]}),
     "mnn_fig_time_share": (mnn_time_share, {"model": ["a-bf16.gguf"], "phase": ["prefill", "decode"],
                                             "n_tok": [32, 256, 2048]}),
+    "mnn_quant_error": (mnn_quant_error, {"model": ["a-f32.gguf", "b-bf16.gguf"], "scheme": ["q8_0", "q4_0", "w4c"],
+                                          "precision": ["exact", "a8"]}),
 }
