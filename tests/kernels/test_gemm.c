@@ -66,7 +66,7 @@ static void compare(const struct kern_variant *v, const struct shape *s,
             double before = s->accumulate ? c0[i * n + j] : 0, bound;
             double want = check_product(v, i, j, n, s->k, &bound) + before;
 
-            bound += 2 * EPS * (fabs(before) + fabs(want));
+            bound += EPS * ((double)(s->k + 2) * fabs(before) + 2 * fabs(want));
             CHECK(near_to(t->c[i * s->ldc + j], want, bound),
                   "C[%d][%d]: got %.9g, wanted %.9g, off by %.3g > %.3g", i, j,
                   t->c[i * s->ldc + j], want, fabs(t->c[i * s->ldc + j] - want), bound);
