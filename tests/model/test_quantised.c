@@ -288,7 +288,7 @@ static void test_llama_quantize(void **state)
 {
     static const char *const types[] = {"Q8_0",   "Q4_0",   "Q4_1",
                                         "Q4_K_M", "Q5_K_M", "Q6_K"};
-    char plain[400], path[400], command[900];
+    char plain[400], path[400], command[1400];
     struct format_make_opts o = tiny_quant(plain);
 
     (void)state;
