@@ -45,6 +45,7 @@ FLAGS   := $(CFLAGS) $(LDFLAGS)
 # A kernel's instruction set is the last word of its file name; the whole file gets its flags.
 ISA_ref        := -std=c11 -ffp-contract=off
 ISA_avx2       := -mavx2 -mfma -mf16c
+ISA_avxvnni    := $(ISA_avx2) -mavxvnni
 ISA_avx512     := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISA_avx512vnni := $(ISA_avx512) -mavx512vnni

@@ -37,6 +37,8 @@ uint64_t cpu_isa_from_x86(const struct cpu_x86_regs *r)
     if (BIT(r->leaf1_ecx, 28) && BIT(r->leaf1_ecx, 12) && BIT(r->leaf1_ecx, 29) &&
         BIT(r->leaf7_ebx, 5))
         mask |= CPU_MASK(AVX2);
+    if (mask && BIT(r->leaf7_1_eax, 4))
+        mask |= CPU_MASK(AVXVNNI);
     if (!mask || (r->xcr0 & zmm) != zmm || !BIT(r->leaf7_ebx, 16) ||
         !BIT(r->leaf7_ebx, 17) || !BIT(r->leaf7_ebx, 30) || !BIT(r->leaf7_ebx, 31))
         return mask;

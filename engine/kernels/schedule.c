@@ -236,7 +236,8 @@ static void cut_split(struct kern_schedule *s, const struct kern_variant *v,
  * in a cache: at most 3/32 of the third-level cache, which other cores and programs use,
  * too. (With 32 MB of it, products that read 8 MB of A again and again sometimes ran at
  * half speed.) Where the variant prefetches B, B may be read more often, so A is limited
- * to the second-level cache. */
+ * to the second-level cache. Quantised B is read so much faster than it is multiplied that
+ * half of that cache is the limit. */
 static void cut(struct kern_schedule *s, const struct kern_variant *v,
                 const struct kern_mat *w, int64_t m)
 {
@@ -245,6 +246,9 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
     int64_t b_max = round_down((int64_t)((double)cpu_cache_bytes(2) / 2 / b_row), unit);
     int64_t a_row = (int64_t)kern_a_bytes(v->a_format, 1, w->k_pad);
     size_t a_max = v->prefetches_next ? cpu_cache_bytes(2) : cpu_cache_bytes(3) / 32 * 3;
+
+    if (v->a_format == KERN_A_I8)
+        a_max = cpu_cache_bytes(2) / 2;
 
     if (b_max < w->k_pad)
         s->bk = (equal_parts(w->k_pad, b_max) + unit - 1) / unit * unit;

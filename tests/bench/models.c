@@ -279,8 +279,7 @@ static int one(struct bench *b, const char *arch, const char *type, const char *
     if (!s)
         return ERR_NOMEM;
     snprintf(tag, sizeof(tag), "%s%s%s%s", type, p ? "_" : "",
-             p ? kern_precision_name(p) : "",
-             b->o.deterministic ? "_deterministic" : "");
+             p ? kern_precision_name(p) : "", b->o.deterministic ? "_deterministic" : "");
     rc = make_file(arch, type, path, sizeof(path));
     if (rc == OK)
         rc = subject_open(b, s, path, p);
@@ -317,10 +316,9 @@ static void split(struct words *w, const char *list)
 static bool may_differ(const char *type, const char *precision)
 {
     enum kern_precision p = kern_precision_of(precision);
-    enum kern_type t;
+    bool plain = strcmp(type, "f32") == 0 || strcmp(type, "f16") == 0;
 
-    return p == KERN_EXACT || kern_type_parse(type, &t) != OK ||
-           (p == KERN_A8 ? kern_type_quantised(t) : t == KERN_BF16);
+    return p == KERN_EXACT || (!plain && (p == KERN_RELAXED) == !strcmp(type, "bf16"));
 }
 
 int bench_models(struct bench *b)

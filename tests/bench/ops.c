@@ -130,9 +130,8 @@ static int gemm_rows(struct bench *b, struct gemm_buffers *g, enum kern_type typ
         rc = run_all(t, b, gemm_trial, g);
     snprintf(shape, sizeof(shape), "%lldx%dx%d", (long long)g->m, GEMM_N, GEMM_K);
     for (int k = 0; rc == OK && k < t->n; k++) {
-        double peak =
-            bench_peak_gflops(b, kern_type_name(type),
-                              kern_precision_name(t->v[k]->precision));
+        double peak = bench_peak_gflops(b, kern_type_name(type),
+                                        kern_precision_name(t->v[k]->precision));
 
         rc = report(b, t, k, shape, flop, "GFLOP/s", roof < peak ? roof : peak,
                     roof < peak ? "bandwidth's" : "peak");

@@ -182,13 +182,12 @@ int bench_ranks(struct bench *b, const char *path, const char *precision,
                 const char *arch, const char *tag)
 {
     struct comparison *c = mem_new(MEM_TEST, 1, sizeof(*c));
-    const struct model_opts o = {
-        .weight_type = KERN_N_TYPES,
-        .kv_type = KERN_F32,
-        .precision = kern_precision_of(precision),
-        .deterministic = b->o.deterministic,
-        .max_step_tok = 512,
-        .max_tok = MAX_TOK};
+    const struct model_opts o = {.weight_type = KERN_N_TYPES,
+                                 .kv_type = KERN_F32,
+                                 .precision = kern_precision_of(precision),
+                                 .deterministic = b->o.deterministic,
+                                 .max_step_tok = 512,
+                                 .max_tok = MAX_TOK};
     const struct measure_opts rounds = {MEASURE_EXACTLY((int)b->o.rounds)};
     int rc;
 

@@ -12,11 +12,12 @@
     {                                                                                    \
         .leaf1_ecx = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29,                          \
         .leaf7_ebx = 1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31,                \
-        .leaf7_ecx = 1u << 11, .leaf7_edx = 1u << 23, .leaf7_1_eax = 1u << 5,            \
+        .leaf7_ecx = 1u << 11, .leaf7_edx = 1u << 23, .leaf7_1_eax = 3u << 4,            \
         .xcr0 = 0xe7                                                                     \
     }
-static const uint64_t ALL = CPU_MASK(AVX2) | CPU_MASK(AVX512) | CPU_MASK(AVX512BF16) |
-                            CPU_MASK(AVX512VNNI) | CPU_MASK(AVX512FP16);
+static const uint64_t ALL = CPU_MASK(AVX2) | CPU_MASK(AVXVNNI) | CPU_MASK(AVX512) |
+                            CPU_MASK(AVX512BF16) | CPU_MASK(AVX512VNNI) |
+                            CPU_MASK(AVX512FP16);
 
 static void registers_to_sets(void **state)
 {
@@ -25,13 +26,16 @@ static void registers_to_sets(void **state)
 
     (void)state;
     assert_int_equal(cpu_isa_from_x86(&r), ALL);
-    r.leaf7_1_eax = 0;
+    r.leaf7_1_eax = 1u << 4;
     assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512BF16));
+    r.leaf7_1_eax = 1u << 5;
+    assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVXVNNI));
     r = all, r.leaf7_ecx = 0;
     assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512VNNI));
     r = all, r.leaf7_edx = 0;
     assert_int_equal(cpu_isa_from_x86(&r), ALL & ~CPU_MASK(AVX512FP16));
     r = all, r.leaf7_ebx &= ~(1u << 17); /* Knights Landing: AVX-512 without DQ */
+    r.leaf7_1_eax = 0;
     assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2));
     r = all, r.leaf1_ecx &= ~(1u << 12); /* no FMA */
     assert_int_equal(cpu_isa_from_x86(&r), 0);
@@ -47,9 +51,9 @@ static void the_operating_system_has_a_say(void **state)
 
     (void)state;
     r.xcr0 = 0x7;
-    assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2));
+    assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2) | CPU_MASK(AVXVNNI));
     r.xcr0 = 0x67; /* Hi16_ZMM missing */
-    assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2));
+    assert_int_equal(cpu_isa_from_x86(&r), CPU_MASK(AVX2) | CPU_MASK(AVXVNNI));
     r.xcr0 = 0x3;
     assert_int_equal(cpu_isa_from_x86(&r), 0);
     r.xcr0 = 0xe7, r.leaf1_ecx &= ~(1u << 27);
@@ -64,6 +68,7 @@ static void agrees_with_the_kernel(void **state)
         const char *flag;
     } x86[] = {
         {CPU_MASK(AVX2), " avx2 "},
+        {CPU_MASK(AVXVNNI), " avx_vnni "},
         {CPU_MASK(AVX512), " avx512vl "},
         {CPU_MASK(AVX512BF16), " avx512_bf16 "},
         {CPU_MASK(AVX512VNNI), " avx512_vnni "},

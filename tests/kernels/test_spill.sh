@@ -32,7 +32,7 @@ for o in "$BUILD"/obj/engine/kernels/x86/gemm_*_avx512*.o; do
     *) judge "$o" objdump 16 32 ;;
     esac
 done
-for o in "$BUILD"/obj/engine/kernels/x86/gemm_*_avx2.o; do
+for o in "$BUILD"/obj/engine/kernels/x86/gemm_*_avx2.o "$BUILD"/obj/engine/kernels/x86/gemm_*_avxvnni.o; do
     [ -e "$o" ] && judge "$o" objdump 8 16
 done
 cross=aarch64-linux-gnu-objdump

@@ -57,7 +57,11 @@ static void peak_of_a_type(void **state)
     near(measure_card_peak_gflops(card, "f32", "relaxed", 1), 200);
     near(measure_card_peak_gflops(card, "bf16", "relaxed", 1), 400);
     near(measure_card_peak_gflops(card, "f16", "relaxed", 1), 400);
-    near(measure_card_peak_gflops(card, "q4_0", "exact", 1), NAN);
+    near(measure_card_peak_gflops(card, "q4_0", "exact", 1), 200);
+    near(measure_card_peak_gflops(card, "q4_k", "relaxed", 1), 200);
+    near(measure_card_peak_gflops(card, "q4_0", "a8", 1), 800);
+    near(measure_card_peak_gflops(card, "bf16", "a8", 1), 400);
+    near(measure_card_peak_gflops(card, "i4", "exact", 1), NAN);
     near(measure_card_peak_gflops(card, "f32", "sloppy", 1), NAN);
     json_decref(card);
     card = card_of(ROW("peak_f32_fma_avx512", 1, 200) "," ROW(

@@ -9,91 +9,102 @@
 
 #include "kernels/panel.h"
 
-/* 32 rows of K of row i of A, in the sub-block at s of the block at b, added to acc. */
-static inline void row_exact(float acc[KERN_PANEL], const char *a, int mr, int i,
+/* Rows a of A, mr of them, times the sub-block at s of the block at b, added to c. */
+typedef void (*sub_fn)(const struct kern_gemm_tile *t, float *c, const char *a,
+                       const uint8_t *b, const uint8_t *s);
+
+static inline void sub_exact(const struct kern_gemm_tile *t, float *c, const char *a,
                              const uint8_t *b, const uint8_t *s)
 {
     const struct kern_form *f = kern_form(TYPE);
-    const float *x = (const float *)a + i;
+    float w[KERN_SUB][KERN_PANEL];
 
-    for (int k = 0; k < KERN_SUB; k++, x += mr)
-        for (int c = 0; c < KERN_PANEL; c++)
-            acc[c] += *x * kern_form_weight(f, b, s, k, c);
-}
+    for (int k = 0; k < KERN_SUB; k++)
+        for (int n = 0; n < KERN_PANEL; n++)
+            w[k][n] = kern_form_weight(f, b, s, k, n);
+    for (int i = 0; i < t->mr; i++, c += t->ldc) {
+        const float *x = (const float *)a + i;
 
-static inline void row_a8(float acc[KERN_PANEL], const char *a, int mr, int i,
-                          const uint8_t *b, const uint8_t *s)
-{
-    const struct kern_form *f = kern_form(TYPE);
-    const int rows = KERN_SUB / f->halves; /* that share a scale */
-    const char *group = a + 4 * i;         /* words of this row are 4 mr bytes apart */
-    float scale, scaled_sum;
-
-    memcpy(&scale, group + 4 * mr * KERN_A_I8_SCALE, 4);
-    memcpy(&scaled_sum, group + 4 * mr * KERN_A_I8_SUM, 4);
-    for (int c = 0; c < KERN_PANEL; c++) {
-        for (int h = 0; h < f->halves; h++) {
-            int32_t sum = 0;
-
-            if (!f->min)
-                memcpy(&sum, group + 4 * mr * (KERN_A_I8_SUM + h), 4);
-            for (int k = rows * h; k < rows * (h + 1); k++)
-                sum +=
-                    kern_form_code(f, s, k, c) * (int8_t)group[4 * mr * (k / 4) + k % 4];
-            acc[c] =
-                fmaf((float)sum, kern_form_scale(f, b, s, rows * h, c) * scale, acc[c]);
-        }
-        if (f->min)
-            acc[c] = fmaf(-kern_form_min(f, b, s, c), scaled_sum, acc[c]);
+        for (int k = 0; k < KERN_SUB; k++)
+            for (int n = 0; n < KERN_PANEL; n++)
+                c[n] += x[k * t->mr] * w[k][n];
     }
 }
 
-/* Bytes of 32 rows of K of a block of A. */
-static inline size_t a_bytes(int mr, bool a8)
-{
-    return (size_t)mr * 4 * (a8 ? KERN_A_I8_WORDS : KERN_SUB);
-}
-
-static inline void row_times_panel(float acc[KERN_PANEL], const struct kern_gemm_tile *t,
-                                   int row, int panel, bool a8)
+/* The words of row i are mr words apart. */
+static inline void row_a8(float *c, const char *a, int mr, int i,
+                          int w[KERN_SUB][KERN_PANEL], const uint8_t *b, const uint8_t *s)
 {
     const struct kern_form *f = kern_form(TYPE);
-    const uint8_t *unit = (const uint8_t *)t->b + (size_t)panel * t->b_panel_bytes;
+    const int rows = KERN_SUB / f->halves; /* that share a scale */
+    const char *word = a + 4 * i;
+    float scale, scaled_sum;
+
+    memcpy(&scale, word + 4 * mr * KERN_A_I8_SCALE, 4);
+    memcpy(&scaled_sum, word + 4 * mr * KERN_A_I8_SUM, 4);
+    for (int h = 0; h < f->halves; h++) {
+        int32_t start = 0, sum[KERN_PANEL];
+
+        if (!f->min)
+            memcpy(&start, word + 4 * mr * (KERN_A_I8_SUM + h), 4);
+        for (int n = 0; n < KERN_PANEL; n++)
+            sum[n] = start;
+        for (int k = rows * h; k < rows * (h + 1); k++)
+            for (int n = 0; n < KERN_PANEL; n++)
+                sum[n] += w[k][n] * (int8_t)word[4 * mr * (k / 4) + k % 4];
+        for (int n = 0; n < KERN_PANEL; n++)
+            c[n] =
+                fmaf((float)sum[n], kern_form_scale(f, b, s, rows * h, n) * scale, c[n]);
+    }
+    for (int n = 0; n < KERN_PANEL && f->min; n++)
+        c[n] = fmaf(-kern_form_min(f, b, s, n), scaled_sum, c[n]);
+}
+
+static inline void sub_a8(const struct kern_gemm_tile *t, float *c, const char *a,
+                          const uint8_t *b, const uint8_t *s)
+{
+    int w[KERN_SUB][KERN_PANEL];
+
+    for (int k = 0; k < KERN_SUB; k++)
+        for (int n = 0; n < KERN_PANEL; n++)
+            w[k][n] = kern_form_code(kern_form(TYPE), s, k, n);
+    for (int i = 0; i < t->mr; i++)
+        row_a8(c + i * t->ldc, a, t->mr, i, w, b, s);
+}
+
+/* One panel. `words`: 32-bit words of 32 activations. */
+static inline void panel(const struct kern_gemm_tile *t, int p, sub_fn sub, int words)
+{
+    const struct kern_form *f = kern_form(TYPE);
+    const uint8_t *unit = (const uint8_t *)t->b + (size_t)p * t->b_panel_bytes;
     const char *a = t->a;
 
     for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
         int64_t n = (left < t->k_unit ? left : t->k_unit) / (KERN_SUB * f->subs);
         const uint8_t *b = unit;
 
-        for (; n > 0; n--, b += kern_form_bytes(f)) {
-            for (int s = 0; s < f->subs; s++, a += a_bytes(t->mr, a8))
-                (a8 ? row_a8 : row_exact)(acc, a, t->mr, row, b,
-                                          b + f->head + s * f->sub);
-        }
+        for (; n > 0; n--, b += kern_form_bytes(f))
+            for (int s = 0; s < f->subs; s++, a += 4 * words * t->mr)
+                sub(t, t->c + p * KERN_PANEL, a, b, b + f->head + s * f->sub);
     }
 }
 
-static inline void gemm(const struct kern_gemm_tile *t, bool a8)
+static inline void gemm(const struct kern_gemm_tile *t, sub_fn sub, int words)
 {
-    for (int i = 0; i < t->mr; i++) {
-        for (int p = 0; p < t->np; p++) {
-            float *c = t->c + i * t->ldc + p * KERN_PANEL;
-
-            if (!t->accumulate)
-                memset(c, 0, KERN_PANEL * sizeof(*c));
-            row_times_panel(c, t, i, p, a8);
-        }
-    }
+    for (int i = 0; i < t->mr && !t->accumulate; i++)
+        memset(t->c + i * t->ldc, 0, (size_t)t->np * KERN_PANEL * sizeof(float));
+    for (int p = 0; p < t->np; p++)
+        panel(t, p, sub, words);
 }
 
 static inline void gemm_exact(const struct kern_gemm_tile *t)
 {
-    gemm(t, false);
+    gemm(t, sub_exact, KERN_SUB);
 }
 
 static inline void gemm_a8(const struct kern_gemm_tile *t)
 {
-    gemm(t, true);
+    gemm(t, sub_a8, KERN_A_I8_WORDS);
 }
 
 #endif

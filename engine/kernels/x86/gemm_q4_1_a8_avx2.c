@@ -1,6 +1,7 @@
 #include "cpu/cpu.h"
 
 #define TYPE(x) KERN_Q4_1_##x
+#include "kernels/x86/dots_avx2.h"
 #include "kernels/x86/gemm_a8_avx2.h"
 
 const struct kern_variant kern_gemm_q4_1_a8_avx2 = {
