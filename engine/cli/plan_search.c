@@ -198,13 +198,12 @@ int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
         o->tree.n_cpus = j->budget.n;
     }
     o->tree.hide = f->hide ? TOPO_CLUSTER : 0;
-    o->e = (struct plan_evaluator_opts){
-        .machine = j->machine,
-        .machine_params_path = j->params_path,
-        .model_path = f->model,
-        .precision = kern_precision_name(f->precision),
-        .trace = &o->trace,
-        .batch = f->batch,
-        .seed = (uint64_t)f->search.seed};
+    o->e = (struct plan_evaluator_opts){.machine = j->machine,
+                                        .machine_params_path = j->params_path,
+                                        .model_path = f->model,
+                                        .precision = kern_precision_name(f->precision),
+                                        .trace = &o->trace,
+                                        .batch = f->batch,
+                                        .seed = (uint64_t)f->search.seed};
     return rc;
 }

@@ -123,22 +123,6 @@ static struct format_write_tensor tensor_at(const void *ctx, int i)
     return (struct format_write_tensor){e->rows, e->bytes, e->at};
 }
 
-static void to_f32(float *out, const void *row, enum kern_type type, int64_t n)
-{
-    const char *p = row;
-
-    if (type == KERN_F32) {
-        memcpy(out, p, (size_t)n * sizeof(float));
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t h;
-
-        memcpy(&h, p + 2 * i, sizeof(h));
-        out[i] = type == KERN_BF16 ? kern_bf16_to(h) : kern_f16_to(h);
-    }
-}
-
 static int quantize_rows(const void *ctx, int i, int64_t row, int64_t n, char *out,
                          void *scratch)
 {
@@ -155,7 +139,7 @@ static int quantize_rows(const void *ctx, int i, int64_t row, int64_t n, char *o
             (const char *)e->from->data + (size_t)r * kern_type_size(e->type, cols);
         int rc;
 
-        to_f32(scratch, from, e->type, cols);
+        kern_row_to_f32(e->type, scratch, from, cols);
         rc = kern_quantize(k->o->scheme, out, scratch, cols);
         if (rc != OK)
             return err_prefix(rc, "%s: tensor %s: row %" PRId64, k->o->in, e->from->name,

@@ -39,6 +39,24 @@ void kern_quant_to_f32(const struct kern_quant *f, float *out, const void *row, 
     }
 }
 
+void kern_row_to_f32(enum kern_type t, float *out, const void *row, int64_t n)
+{
+    const char *p = row;
+
+    if (kern_type_quantised(t)) {
+        kern_quant_to_f32(kern_quant_of(t), out, row, n);
+    } else if (t == KERN_F32) {
+        memcpy(out, row, (size_t)n * sizeof(float));
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            uint16_t h;
+
+            memcpy(&h, p + 2 * i, sizeof(h));
+            out[i] = t == KERN_BF16 ? kern_bf16_to(h) : kern_f16_to(h);
+        }
+    }
+}
+
 /* ---- rounding ---- */
 
 float kern_quant_f16_above(float x)

@@ -59,6 +59,9 @@ void kern_quant_decode(const struct kern_quant *f, struct kern_quant_block *out,
 void kern_quant_to_f32(const struct kern_quant *f, float *out, const void *row,
                        int64_t n);
 
+/* The same of a row of any type: plain numbers become the f32 of the same value. */
+void kern_row_to_f32(enum kern_type t, float *out, const void *row, int64_t n);
+
 /* A way to round f32 weights. Scales are chosen for `group` consecutive weights of a row,
  * or for the whole row (0: the paper's "per output channel"), and stored in each block, so
  * that every reader of the format reads them. */

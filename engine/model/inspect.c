@@ -2,6 +2,7 @@
 #include "model/inspect.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -55,6 +56,17 @@ static json_t *shape_json(const struct format_tensor *t)
                        : json_pack("[I]", (json_int_t)t->cols);
 }
 
+/* "q4_k+q6_k" of a set of types. */
+static void type_names(char *out, size_t n, unsigned types)
+{
+    size_t used = 0;
+
+    for (int t = 0; t < KERN_N_TYPES; t++)
+        if (types >> t & 1)
+            used += (size_t)snprintf(out + used, n - used, "%s%s", used ? "+" : "",
+                                     kern_type_name((enum kern_type)t));
+}
+
 /* One entry a role: layers have the same shapes, and mostly the same types. */
 static json_t *tensor_json(const struct format_file *f, enum format_role role)
 {
@@ -62,15 +74,16 @@ static json_t *tensor_json(const struct format_file *f, enum format_role role)
     char name[MODEL_NAME_BYTES];
     int64_t bytes = 0;
     int layer, n = role < FORMAT_ATTN_NORM ? 1 : f->config.n_layers;
-    const char *type = NULL;
+    unsigned types = 0;
+    char type[64];
 
     for (layer = 0; layer < n; layer++) {
         t = role < FORMAT_ATTN_NORM ? &f->global[role]
                                     : format_layer_tensor(f, layer, role);
         bytes += tensor_bytes(t);
-        type = layer && strcmp(type, kern_type_name(t->type)) ? "mixed"
-                                                              : kern_type_name(t->type);
+        types |= 1u << t->type;
     }
+    type_names(type, sizeof(type), types);
     format_role_name(strcmp(f->format, "safetensors") ? MODEL_NAMES_GGUF : MODEL_NAMES_HF,
                      role, 0, name);
     t = role < FORMAT_ATTN_NORM ? &f->global[role] : format_layer_tensor(f, 0, role);

@@ -13,21 +13,9 @@ static size_t row_bytes(const struct format_tensor *t)
     return kern_type_size(t->type, t->cols);
 }
 
-/* One row of a vector tensor as f32. */
 static void vector_f32(float *out, const struct format_tensor *t)
 {
-    const char *p = t->data;
-
-    for (int64_t i = 0; i < t->cols; i++) {
-        uint16_t half;
-
-        if (t->type == KERN_F32) {
-            memcpy(&out[i], p + 4 * i, 4);
-            continue;
-        }
-        memcpy(&half, p + 2 * i, 2);
-        out[i] = t->type == KERN_BF16 ? kern_bf16_to(half) : kern_f16_to(half);
-    }
+    kern_row_to_f32(t->type, out, t->data, t->cols);
 }
 
 /* ---- which row of which tensor is column `col` of a packed matrix ---- */
@@ -237,12 +225,9 @@ static void packed(struct format_filling *k, struct par_self *self,
 
 static float element_f32(const struct format_tensor *t, int64_t i)
 {
-    struct format_tensor one = *t;
     float x;
 
-    one.data = (const char *)t->data + kern_type_size(t->type, i);
-    one.cols = 1;
-    vector_f32(&x, &one);
+    kern_row_to_f32(t->type, &x, (const char *)t->data + kern_type_size(t->type, i), 1);
     return x;
 }
 

@@ -309,9 +309,9 @@ static void report_engine(struct study_cell *out, const struct found *f,
     const struct model *m = f->engine.model;
     const struct model_config *c = model_config_of(m);
     struct model_cost_types types = model_cost_types_of(m);
-    double peak = measure_card_peak_gflops(
-        f->card, kern_type_name(types.weight),
-        kern_precision_name(o->precision), f->budget.n);
+    double peak =
+        measure_card_peak_gflops(f->card, kern_type_name(types.weight),
+                                 kern_precision_name(o->precision), f->budget.n);
     struct model_cost token = model_cost_decode(c, types, (double)o->n_ctx_tok + 1, 1);
     struct model_cost prompt = model_cost_prefill(c, types, o->n_prompt_tok, 0);
     const struct study_number all[] = {

@@ -67,22 +67,6 @@ struct found {
 
 /* ---- rounding ---- */
 
-static void row_f32(const struct format_tensor *t, int64_t r, float *out)
-{
-    const char *p = (const char *)t->data + (size_t)r * kern_type_size(t->type, t->cols);
-
-    for (int64_t i = 0; i < t->cols; i++) {
-        uint16_t h;
-
-        if (t->type == KERN_F32) {
-            memcpy(&out[i], p + 4 * i, 4);
-            continue;
-        }
-        memcpy(&h, p + 2 * i, 2);
-        out[i] = t->type == KERN_BF16 ? kern_bf16_to(h) : kern_f16_to(h);
-    }
-}
-
 /* Quantised rows to `to`, or, where they are not whole blocks, the f32 numbers that blocks
  * would give if the last weight were repeated to the end. */
 static int round_tensor(struct found *f, const struct kern_quant_scheme *s,
@@ -92,6 +76,7 @@ static int round_tensor(struct found *f, const struct kern_quant_scheme *s,
     const int block = kern_type_block(s->type);
     int64_t whole = (t->cols + block - 1) / block * block;
     bool plain = whole != t->cols;
+    const size_t row_bytes = kern_type_size(t->type, t->cols);
     struct format_tensor out = *t;
 
     out.data = *to;
@@ -100,7 +85,8 @@ static int round_tensor(struct found *f, const struct kern_quant_scheme *s,
     for (int64_t r = 0; r < t->rows; r++) {
         char *blocks = plain ? *to + (size_t)t->cols * sizeof(float) : *to;
 
-        row_f32(t, r, f->row);
+        kern_row_to_f32(t->type, f->row, (const char *)t->data + (size_t)r * row_bytes,
+                        t->cols);
         for (int64_t i = t->cols; i < whole; i++)
             f->row[i] = f->row[t->cols - 1];
         TRY(kern_quantize(s, blocks, f->row, whole));

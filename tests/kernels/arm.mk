@@ -24,7 +24,7 @@ $(OUT)/%.o: %.c
 $(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 $(OUT)/variants.o: $(OUT)/variants.c
 	$(CC) $(CFLAGS) -c $< -o $@
-$(OUT)/variants.c: $(KERN) $(QUANT) engine/kernels/ref engine/kernels/arm engine/kernels/quant
+$(OUT)/variants.c: $(KERN) $(QUANT) engine/kernels/ref engine/kernels/arm
 	{ echo '#include "kernels/quant.h"'; \
 	  $(call list,kern_variant,kern_variants,$(KERN),kern); \
 	  $(call list,kern_quant,kern_quants,$(QUANT),kern_quant); } >$@

@@ -32,22 +32,6 @@ static void run_trait(const struct step_trait *t, const char *isa,
     step_model_close(&x);
 }
 
-/* Call fn for "ref" and for every level this machine executes. */
-static void each_isa(void (*fn)(const char *isa))
-{
-    uint64_t have = cpu_isa_detected();
-
-    assert_ok(cpu_isa_limit("ref"));
-    fn("ref");
-    for (int b = 0; b < CPU_N_ISA; b++) {
-        if (!(have >> b & 1))
-            continue;
-        assert_ok(cpu_isa_limit(cpu_isa_word(b)));
-        fn(cpu_isa_word(b));
-    }
-    assert_ok(cpu_isa_limit("auto"));
-}
-
 static void exact_on(const char *isa)
 {
     const struct model_opts o = step_model_opts();
@@ -60,7 +44,7 @@ static void exact_on(const char *isa)
 static void test_exact(void **state)
 {
     (void)state;
-    each_isa(exact_on);
+    step_model_each_isa(exact_on);
 }
 
 /* bf16 keeps 8 bits: 2^-9 relative in each key and value. */
@@ -76,7 +60,7 @@ static void bf16_kv_on(const char *isa)
 static void test_bf16_kv(void **state)
 {
     (void)state;
-    each_isa(bf16_kv_on);
+    step_model_each_isa(bf16_kv_on);
 }
 
 static void relaxed_on(const char *isa)
@@ -91,7 +75,7 @@ static void relaxed_on(const char *isa)
 static void test_relaxed(void **state)
 {
     (void)state;
-    each_isa(relaxed_on);
+    step_model_each_isa(relaxed_on);
 }
 
 /* f16 and bf16 files widened to f32 give the same answer. */

@@ -26,22 +26,6 @@ static void run_trait(const struct step_trait *t, const char *isa,
     step_model_close(&x);
 }
 
-/* Call fn for "ref" and for every level this machine executes. */
-static void each_isa(void (*fn)(const char *isa))
-{
-    uint64_t have = cpu_isa_detected();
-
-    assert_ok(cpu_isa_limit("ref"));
-    fn("ref");
-    for (int b = 0; b < CPU_N_ISA; b++) {
-        if (!(have >> b & 1))
-            continue;
-        assert_ok(cpu_isa_limit(cpu_isa_word(b)));
-        fn(cpu_isa_word(b));
-    }
-    assert_ok(cpu_isa_limit("auto"));
-}
-
 static void exact_on(const char *isa)
 {
     const struct model_opts o = step_model_opts();
@@ -54,7 +38,7 @@ static void exact_on(const char *isa)
 static void test_exact(void **state)
 {
     (void)state;
-    each_isa(exact_on);
+    step_model_each_isa(exact_on);
 }
 
 static void test_as_f32(void **state)
@@ -288,7 +272,7 @@ static void test_llama_quantize(void **state)
 {
     static const char *const types[] = {"Q8_0",   "Q4_0",   "Q4_1",
                                         "Q4_K_M", "Q5_K_M", "Q6_K"};
-    char plain[400], path[400], command[900];
+    char plain[400], path[400], command[1400];
     struct format_make_opts o = tiny_quant(plain);
 
     (void)state;

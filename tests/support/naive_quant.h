@@ -4,6 +4,8 @@
 #ifndef TESTS_SUPPORT_NAIVE_QUANT_H
 #define TESTS_SUPPORT_NAIVE_QUANT_H
 
+#include <math.h>
+
 #include "kernels/kern.h"
 
 /* Bits [at, at + n) of a block, the low end of byte 0 first. */

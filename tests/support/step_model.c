@@ -59,6 +59,21 @@ struct model_opts step_model_opts(void)
                                .max_step_tok = 96};
 }
 
+void step_model_each_isa(void (*fn)(const char *isa))
+{
+    uint64_t have = cpu_isa_detected();
+
+    assert_ok(cpu_isa_limit("ref"));
+    fn("ref");
+    for (int b = 0; b < CPU_N_ISA; b++) {
+        if (!(have >> b & 1))
+            continue;
+        assert_ok(cpu_isa_limit(cpu_isa_word(b)));
+        fn(cpu_isa_word(b));
+    }
+    assert_ok(cpu_isa_limit("auto"));
+}
+
 void step_model_phase(struct step_model *x, int n_ranks, int n_threads)
 {
     const struct model_phase_opts o = {.n_ranks = n_ranks, .n_threads = n_threads};

@@ -46,6 +46,8 @@ struct step_model {
     float *bits[STEP_MODEL_SEQS]; /* [STEP_MODEL_TOK, vocab] */
 };
 
+/* Call fn for "ref" and for every ISA level this machine executes, with the limit set. */
+void step_model_each_isa(void (*fn)(const char *isa));
 /* With a team of n_threads threads, not pinned, and no phase. Fails the test on error. */
 void step_model_open(struct step_model *x, const struct step_trait *t,
                      const struct model_opts *o, int n_threads);

@@ -70,14 +70,13 @@ int study_planner_open(struct study_planner *out, const struct study_plan_opts *
     s->batch = o->batch;
     s->one_team = true; /* what the engine can run */
     s->costs_s = -1;    /* nothing here mixes phases in a step */
-    s->e = (struct plan_evaluator_opts){
-        .machine = out->machine,
-        .machine_params_path = out->params_path,
-        .model_path = o->target,
-        .precision = kern_precision_name(o->precision),
-        .trace = &s->trace,
-        .batch = o->batch,
-        .seed = (uint64_t)o->seed};
+    s->e = (struct plan_evaluator_opts){.machine = out->machine,
+                                        .machine_params_path = out->params_path,
+                                        .model_path = o->target,
+                                        .precision = kern_precision_name(o->precision),
+                                        .trace = &s->trace,
+                                        .batch = o->batch,
+                                        .seed = (uint64_t)o->seed};
     return plan_trace_of(&s->trace, &o->lengths, out->model.max_tok);
 }
 
