@@ -1,5 +1,0 @@
-engine/kernels/quant: engine/kernels/quant.c engine/kernels/quant.h \
- engine/kernels/kern.h engine/base/err.h
-engine/kernels/quant.h:
-engine/kernels/kern.h:
-engine/base/err.h:
