@@ -99,7 +99,7 @@ static inline double check_bound_a8(const float *a, const float *b, const float 
         double most = 0, step;
 
         for (int i = 0; i < KERN_SUB; i++)
-            most = fmax(most, fabs(a[x + i]));
+            most = fabs(a[x + i]) > most ? fabs(a[x + i]) : most;
         step = most / 127 + 2 * KERN_A_I8_MIN;
         for (int i = 0; i < KERN_SUB; i++) {
             steps += fabs(b[x + i]) * step * (0.5 + 0x1p-16);

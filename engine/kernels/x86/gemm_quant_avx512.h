@@ -1,19 +1,19 @@
 /* kernels/x86/gemm_quant_avx512.h - quantised weights times f32 activations, written once:
  * codes become f32 weights in a register, exactly, and are multiplied with all rows.
  *
- * One panel, up to 24 rows. An including file defines TYPE(x), see codes_avx512.h, and
+ * One panel, up to 20 rows. An including file defines TYPE(x), see codes_avx512.h, and
  * TILE_SUMS_MIN, see gemm_tile_avx512.h. */
 #ifndef KERNELS_X86_GEMM_QUANT_AVX512_H
 #define KERNELS_X86_GEMM_QUANT_AVX512_H
 
 #include "kernels/x86/codes_avx512.h"
 
-#define TILE_MR_MAX 24
+#define TILE_MR_MAX 20
 #define TILE_ROWS                                                                        \
     {                                                                                    \
-        24                                                                               \
+        20                                                                               \
     }
-#define TILE_SET(X)  TILE_UP_24(X, 1)
+#define TILE_SET(X)  TILE_UP_20(X, 1)
 #define TILE_A_WORDS KERN_SUB
 
 /* The sets of sums that the rows of K take in turn; four at most. */
@@ -62,7 +62,7 @@ TILE_INLINE void tile_half(__m512 sum[4][TILE_MR_MAX], const float *a, const cha
         for (int r = 0; r < 4; r++) {
             __m512 w = _mm512_fmadd_ps(code_row(raw, h, r), scale, least);
 
-#pragma GCC unroll 24
+#pragma GCC unroll 20
             for (int i = 0; i < mr; i++)
                 TILE_FMA_AT(sum[r % TILE_SETS(mr)][i], &a[(16 * h + 4 * v + r) * mr + i],
                             w);

@@ -15,7 +15,7 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
     __m512 sum[4][TILE_MR_MAX];
 
     (void)np;
-#pragma GCC unroll 24
+#pragma GCC unroll 20
     for (int i = 0; i < mr; i++) {
         sum[0][i] =
             t->accumulate ? _mm512_loadu_ps(t->c + i * t->ldc) : _mm512_setzero_ps();
@@ -36,7 +36,7 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
             }
         }
     }
-#pragma GCC unroll 24
+#pragma GCC unroll 20
     for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 4
         for (int x = 1; x < sets; x++)
