@@ -1,4 +1,4 @@
-#include "kv/learn.h"
+#include "kv/learn_model.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -9,12 +9,6 @@
 #include "base/mem.h"
 #include "kv/ridge.h"
 
-/* Enough hashed features that frequent words rarely share one, few enough to be solved in a
- * fraction of a second. */
-#define N_HASHED   480
-#define N_SHAPE    8
-#define N_TYPES    24
-#define N_FEATURES (N_HASHED + N_SHAPE + N_TYPES)
 /* What is asked for stands at the beginning of most prompts. */
 #define TEXT_BYTES 4096
 /* Each feature's weight is shrunk as if it had been 0 in one of a hundred examples: the few
@@ -22,13 +16,8 @@
 #define LAMBDA     0.01f
 #define N_EXAMPLES 16
 
-struct kv_learned {
-    float weights[1 + KV_LEARN_CLASSES][N_FEATURES]; /* log length, then the classes */
-    float longest; /* log of the longest training output */
-};
-
 /* What a request can begin with; the last type is any other word. */
-static const char *const types[N_TYPES] = {
+static const char *const types[KV_LEARN_N_TYPES] = {
     "what",      "why",      "how",      "who",       "when",   "where",
     "which",     "is",       "can",      "write",     "create", "generate",
     "explain",   "describe", "list",     "give",      "name",   "summarize",
@@ -50,7 +39,8 @@ static void add_hashed(float *x, uint32_t h)
     h ^= h >> 15;
     h *= 0x2c1b3c6du;
     h ^= h >> 12;
-    x[h % N_HASHED] += h >> 31 ? 1 : -1; /* signs let words that share a feature cancel */
+    x[h % KV_LEARN_N_HASHED] +=
+        h >> 31 ? 1 : -1; /* signs let words that share a feature cancel */
 }
 
 static bool is_word(char c)
@@ -62,7 +52,7 @@ static int type_of(const char *word, size_t n)
 {
     int i = 0;
 
-    while (i < N_TYPES - 1 &&
+    while (i < KV_LEARN_N_TYPES - 1 &&
            !(strlen(types[i]) == n && strncasecmp(types[i], word, n) == 0))
         i++;
     return i;
@@ -92,9 +82,9 @@ static void add_words(float *x, float *type, const char *text, size_t n)
         add_hashed(x, h);
         before = h;
     }
-    for (int k = 0; k < N_HASHED; k++)
+    for (int k = 0; k < KV_LEARN_N_HASHED; k++)
         squares += x[k] * x[k];
-    for (int k = 0; k < N_HASHED && squares > 0; k++)
+    for (int k = 0; k < KV_LEARN_N_HASHED && squares > 0; k++)
         x[k] /= sqrtf(squares);
 }
 
@@ -103,13 +93,13 @@ static float share_of(int64_t n, size_t all)
     return all ? (float)n / (float)all : 0;
 }
 
-static void make_features(float x[N_FEATURES], const struct kv_example *e)
+static void make_features(float x[KV_LEARN_N_FEATURES], const struct kv_example *e)
 {
     size_t n = e->text_bytes < TEXT_BYTES ? e->text_bytes : TEXT_BYTES;
     int64_t lines = 0, digits = 0, code = 0, questions = 0, high = 0;
-    float *shape = x + N_HASHED;
+    float *shape = x + KV_LEARN_N_HASHED;
 
-    memset(x, 0, N_FEATURES * sizeof(*x));
+    memset(x, 0, KV_LEARN_N_FEATURES * sizeof(*x));
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)e->text[i];
 
@@ -127,7 +117,7 @@ static void make_features(float x[N_FEATURES], const struct kv_example *e)
     shape[5] = share_of(code, n);
     shape[6] = questions > 0;
     shape[7] = share_of(high, n);
-    add_words(x, shape + N_SHAPE, e->text, n);
+    add_words(x, shape + KV_LEARN_N_SHAPE, e->text, n);
 }
 
 /* --- training */
@@ -164,9 +154,9 @@ static int class_bounds(float bounds[KV_LEARN_CLASSES], const struct kv_example 
 static int train(struct kv_learned *l, struct kv_ridge *r,
                  const struct kv_example *examples, int64_t n)
 {
-    float x[N_FEATURES], y[1 + KV_LEARN_CLASSES], bounds[KV_LEARN_CLASSES];
+    float x[KV_LEARN_N_FEATURES], y[1 + KV_LEARN_CLASSES], bounds[KV_LEARN_CLASSES];
 
-    TRY(kv_ridge_init(r, N_FEATURES, 1 + KV_LEARN_CLASSES));
+    TRY(kv_ridge_init(r, KV_LEARN_N_FEATURES, 1 + KV_LEARN_CLASSES));
     TRY(class_bounds(bounds, examples, n));
     for (int64_t i = 0; i < n; i++) {
         int k = 0;
@@ -219,7 +209,7 @@ static float dot(const float *w, const float *x)
 {
     float sum = 0;
 
-    for (int i = 0; i < N_FEATURES; i++)
+    for (int i = 0; i < KV_LEARN_N_FEATURES; i++)
         sum += w[i] * x[i];
     return sum;
 }
@@ -227,7 +217,7 @@ static float dot(const float *w, const float *x)
 void kv_learned_predict(const struct kv_learned *l, const struct kv_example *request,
                         struct kv_prediction *out)
 {
-    float x[N_FEATURES], p[KV_LEARN_CLASSES], sum = 0, entropy = 0, length;
+    float x[KV_LEARN_N_FEATURES], p[KV_LEARN_CLASSES], sum = 0, entropy = 0, length;
 
     make_features(x, request);
     length = fminf(dot(l->weights[0], x), l->longest); /* no longer than was ever seen */
