@@ -260,7 +260,7 @@ static void count_ties(const struct point *p, size_t n, double *in_x, double *in
 
 static double kendall(struct point *p, double *y, double *scratch, size_t n)
 {
-    double in_x = 0, in_y = 0, in_both = 0, none = 0, swaps, apart;
+    double in_x = 0, in_y = 0, in_both = 0, none = 0, swaps, untied;
 
     qsort(p, n, sizeof(*p), by_x_then_y);
     count_ties(p, n, &in_x, &in_both);
@@ -270,25 +270,25 @@ static double kendall(struct point *p, double *y, double *scratch, size_t n)
     for (size_t i = 0; i < n; i++)
         p[i] = (struct point){y[i], 0};
     count_ties(p, n, &in_y, &none);
-    apart = (n_pairs(n) - in_x) * (n_pairs(n) - in_y);
-    return apart > 0 ? (n_pairs(n) - in_x - in_y + in_both - 2 * swaps) / sqrt(apart)
-                     : NAN;
+    untied = (n_pairs(n) - in_x) * (n_pairs(n) - in_y);
+    return untied > 0 ? (n_pairs(n) - in_x - in_y + in_both - 2 * swaps) / sqrt(untied)
+                      : NAN;
 }
 
 double stats_kendall(const double *x, const double *y, size_t n)
 {
     struct point *p;
-    double *room, tau = NAN;
+    double *scratch, tau = NAN;
 
     if (n < 2 || has_nan(x, n) || has_nan(y, n))
         return NAN;
     p = mem_new(MEM_OTHER, n, sizeof(*p));
-    room = mem_new(MEM_OTHER, 2 * n, sizeof(*room));
+    scratch = mem_new(MEM_OTHER, 2 * n, sizeof(*scratch));
     for (size_t i = 0; p && i < n; i++)
         p[i] = (struct point){x[i], y[i]};
-    if (p && room)
-        tau = kendall(p, room, room + n, n);
-    mem_free(room);
+    if (p && scratch)
+        tau = kendall(p, scratch, scratch + n, n);
+    mem_free(scratch);
     mem_free(p);
     return tau;
 }

@@ -171,6 +171,10 @@ static void nq(void **s)
     expect_texts(&d->items[1], "where", "here");
     assert_string_equal(d->skipped_why, "no question or no answer (1)");
     dataset_close(&d);
+    assert_err(data_try_text("nq", "{\"question\":\"x\"}"), ERR_FORMAT, "in:1: answer");
+    assert_err(data_try_text("nq", "{\"question\":\"x\",\"answer\":[3]}"), ERR_FORMAT,
+               "in:1: answer: expected a list of texts");
+    assert_err(data_try_text("nq", "\n{\"answer\":[]}"), ERR_FORMAT, "in:2: question");
 }
 
 static void alpaca(void **s)
@@ -375,10 +379,6 @@ static void refused(void **s)
         {"alpaca", "[{\"instruction\":3,\"output\":\"\"}]", ERR_FORMAT,
          "in:1: instruction"},
         {"alpaca", "[3]", ERR_FORMAT, "in:1: expected '{' of a record, found '3'"},
-        {"nq", "{\"question\":\"x\"}", ERR_FORMAT, "in:1: answer"},
-        {"nq", "{\"question\":\"x\",\"answer\":[3]}", ERR_FORMAT,
-         "in:1: answer: expected a list of texts"},
-        {"nq", "\n{\"answer\":[]}", ERR_FORMAT, "in:2: question"},
         {"lengths_csv", "prompt_len,output_len\n0,5\n", ERR_FORMAT,
          "found none in 1 records"},
     };
