@@ -132,10 +132,8 @@ static const struct opt_usage train_usage = {
     .about = "Learn from answered requests how many tokens a prompt's answer will have, "
              "and write what was learned. The same data give the same file.",
     .examples =
-        "  sandwich predictor train --data conversations.json --format sharegpt --out "
-        "predictor.json\n"
-        "  sandwich predictor train --data alpaca_data.json --tokenizer model.gguf "
-        "--fold 2 -o p.json\n",
+        "  sandwich predictor train --data chats.json --format sharegpt --out p.json\n"
+        "  sandwich predictor train --data alpaca_data.json --fold 2 -o p2.json\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 
@@ -186,9 +184,8 @@ static const struct opt_usage eval_usage = {
         "overflows "
         "with fixed buckets and with buckets that are learned from the lengths.",
     .examples =
-        "  sandwich predictor eval --data conversations.json --format sharegpt "
-        "--predictor predictor.json\n"
-        "  sandwich predictor eval --data alpaca_data.json --predictor p.json --json\n",
+        "  sandwich predictor eval --data chats.json --predictor p.json\n"
+        "  sandwich predictor eval --data alpaca_data.json --predictor p2.json --json\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 

@@ -11,10 +11,15 @@
 
 /* What is asked for stands at the beginning of most prompts. */
 #define TEXT_BYTES 4096
-/* Each feature's weight is shrunk as if it had been 0 in one of a hundred examples: the few
- * thousand answers of a public sample do not tell more about 480 words. */
-#define LAMBDA     0.01f
 #define N_EXAMPLES 16
+#define N_TARGETS  (1 + KV_LEARN_CLASSES) /* log length, then the classes */
+/* The feature that is always 1. */
+#define CONSTANT KV_LEARN_N_HASHED
+
+/* How much weights are shrunk towards 0, so predictions towards the mean: from hardly to
+ * nearly all the way. How much the texts of a data set tell differs by that much. */
+static const float lambdas[] = {0.001f, 0.003f, 0.01f, 0.03f, 0.1f, 0.3f, 1};
+#define N_LAMBDAS ((int)(sizeof(lambdas) / sizeof(lambdas[0])))
 
 /* What a request can begin with; the last type is any other word. */
 static const char *const types[KV_LEARN_N_TYPES] = {
@@ -122,6 +127,15 @@ static void make_features(float x[KV_LEARN_N_FEATURES], const struct kv_example 
 
 /* --- training */
 
+static float dot(const float *w, const float *x)
+{
+    float sum = 0;
+
+    for (int i = 0; i < KV_LEARN_N_FEATURES; i++)
+        sum += w[i] * x[i];
+    return sum;
+}
+
 static int by_length(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
@@ -151,27 +165,106 @@ static int class_bounds(float bounds[KV_LEARN_CLASSES], const struct kv_example 
     return OK;
 }
 
+/* What is learned: differences from the means, so that shrinking leads to these. */
+struct targets {
+    float bounds[KV_LEARN_CLASSES];
+    float mean[N_TARGETS];
+};
+
+static void make_target(float y[N_TARGETS], const struct kv_example *e,
+                        const struct targets *t)
+{
+    int k = 0;
+
+    memset(y, 0, N_TARGETS * sizeof(*y));
+    y[0] = log_length(e->output_tok);
+    while (k < KV_LEARN_CLASSES - 1 && y[0] > t->bounds[k])
+        k++;
+    y[1 + k] = 1;
+    for (int i = 0; i < N_TARGETS; i++)
+        y[i] -= t->mean[i];
+}
+
+static int make_targets(struct targets *t, const struct kv_example *examples, int64_t n)
+{
+    double sum[N_TARGETS] = {0};
+    float y[N_TARGETS];
+
+    TRY(class_bounds(t->bounds, examples, n));
+    for (int64_t i = 0; i < n; i++) {
+        make_target(y, &examples[i], t);
+        for (int k = 0; k < N_TARGETS; k++)
+            sum[k] += y[k];
+    }
+    for (int k = 0; k < N_TARGETS; k++)
+        t->mean[k] = (float)(sum[k] / (double)n);
+    return OK;
+}
+
+static void add(struct kv_ridge *r, const struct kv_example *e, int64_t n,
+                const struct targets *t)
+{
+    float x[KV_LEARN_N_FEATURES], y[N_TARGETS];
+
+    for (int64_t i = 0; i < n; i++) {
+        make_features(x, &e[i]);
+        make_target(y, &e[i], t);
+        kv_ridge_add(r, x, y);
+    }
+}
+
+/* Sum of the errors of the logarithm. */
+static double error_of(const struct kv_ridge *r, const struct kv_example *e, int64_t n,
+                       const struct targets *t)
+{
+    float x[KV_LEARN_N_FEATURES], y[N_TARGETS];
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        make_features(x, &e[i]);
+        make_target(y, &e[i], t);
+        sum += fabsf(dot(r->weights, x) - y[0]);
+    }
+    return sum;
+}
+
+/* The lambda that predicts the last fifth of the examples best from those before, which
+ * are those of r. */
+static int choose_lambda(float *lambda, struct kv_ridge *r, const struct kv_example *e,
+                         int64_t n, const struct targets *t)
+{
+    double least = INFINITY;
+
+    for (int i = 0; i < N_LAMBDAS; i++) {
+        double error;
+
+        TRY(kv_ridge_solve(r, lambdas[i]));
+        error = error_of(r, e, n, t);
+        if (error < least) {
+            least = error;
+            *lambda = lambdas[i];
+        }
+    }
+    return OK;
+}
+
 static int train(struct kv_learned *l, struct kv_ridge *r,
                  const struct kv_example *examples, int64_t n)
 {
-    float x[KV_LEARN_N_FEATURES], y[1 + KV_LEARN_CLASSES], bounds[KV_LEARN_CLASSES];
+    int64_t first = n - n / 5;
+    struct targets t = {0};
+    float lambda = 0;
 
-    TRY(kv_ridge_init(r, KV_LEARN_N_FEATURES, 1 + KV_LEARN_CLASSES));
-    TRY(class_bounds(bounds, examples, n));
-    for (int64_t i = 0; i < n; i++) {
-        int k = 0;
-
-        make_features(x, &examples[i]);
-        memset(y, 0, sizeof(y));
-        y[0] = log_length(examples[i].output_tok);
-        while (k < KV_LEARN_CLASSES - 1 && y[0] > bounds[k])
-            k++;
-        y[1 + k] = 1;
-        kv_ridge_add(r, x, y);
-    }
-    TRY(kv_ridge_solve(r, LAMBDA));
-    memcpy(l->weights, r->xy, sizeof(l->weights));
-    l->longest = bounds[KV_LEARN_CLASSES - 1];
+    TRY(kv_ridge_init(r, KV_LEARN_N_FEATURES, N_TARGETS));
+    TRY(make_targets(&t, examples, n));
+    add(r, examples, first, &t);
+    TRY(choose_lambda(&lambda, r, examples + first, n - first, &t));
+    add(r, examples + first, n - first, &t);
+    TRY(kv_ridge_solve(r, lambda));
+    memcpy(l->weights, r->weights, sizeof(l->weights));
+    for (int k = 0; k < N_TARGETS; k++)
+        l->weights[k][CONSTANT] += t.mean[k];
+    l->longest = t.bounds[KV_LEARN_CLASSES - 1];
     return OK;
 }
 
@@ -204,15 +297,6 @@ void kv_learned_close(struct kv_learned **l)
 }
 
 /* --- predicting */
-
-static float dot(const float *w, const float *x)
-{
-    float sum = 0;
-
-    for (int i = 0; i < KV_LEARN_N_FEATURES; i++)
-        sum += w[i] * x[i];
-    return sum;
-}
 
 void kv_learned_predict(const struct kv_learned *l, const struct kv_example *request,
                         struct kv_prediction *out)

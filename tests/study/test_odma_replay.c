@@ -113,9 +113,8 @@ static void every_request_is_answered(void **state)
                 assert_true(a.inner_sum > 0.75 * (double)a.n_loaded_steps);
             if (i > 1 && k == 0)
                 assert_true(a.n_overflow == 0 && n_outgrown() == 0 && a.n_preempted == 0);
-            if (i > 1)
-                assert_true(a.n_overflow >=
-                            n_outgrown()); /* or later, after a preemption */
+            if (i > 1 && a.n_preempted == 0)
+                assert_int_equal(a.n_overflow, n_outgrown());
             if (i > 1 && k == 3)
                 assert_true(a.n_overflow > N / 10 && a.migrated_tok > 0);
         }
@@ -323,8 +322,6 @@ static void accuracies_follow_from_the_requests(void **state)
                      predictors[i], of[k]);
             assert_ok(capture_run(&study_odma_replay, options));
             accuracy_by_definition();
-            if (i == 1)
-                assert_true(value_of("log_mae_over_constant") > 0.99);
         }
 }
 
