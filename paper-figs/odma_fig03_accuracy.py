@@ -35,7 +35,8 @@ def accuracies(ax, cells, stream):
         reference.mark(ax, [len(x) - 0.2, len(x) + 0.2], printed, "odma", "Fig. 3", [1])
         ticks, words = ticks + [len(x)], words + ["paper's\nown"]
     ax.set_xticks(ticks, words, fontsize=7)
-    ax.set_ylim(min(0, ax.get_ylim()[0]), 1.18)
+    ax.set_xlim(-0.8, len(ticks) - 0.3)
+    ax.set_ylim(min([0] + study.finite([mean(cells, "kendall_tau") - 0.15])), 1.18)
     ax.set_ylabel("share of requests")
     style.percent_axis(ax.yaxis)
     style.legend_below(ax)

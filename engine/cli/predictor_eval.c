@@ -12,8 +12,7 @@
 #include "cli/cli.h"
 #include "kv/accuracy.h"
 
-#define ALIGN_TOK 16
-#define N_FIXED   10 /* as the allocator s3 has */
+#define N_FIXED 10 /* as the allocator s3 has */
 
 enum { CONSTANT, LEARNED, N_PREDICTORS };
 enum { FIXED, FOLLOWING, N_BOUNDS };
@@ -35,11 +34,6 @@ struct eval {
 static int64_t total(const struct kv_example *e)
 {
     return e->prompt_tok + e->output_tok;
-}
-
-static int64_t align_up(int64_t n)
-{
-    return (n + ALIGN_TOK - 1) / ALIGN_TOK * ALIGN_TOK;
 }
 
 /* The output's median among the examples, which no other constant has a smaller error of the
@@ -76,7 +70,7 @@ static int64_t grown(int64_t size, int64_t need, int64_t max_tok, int which)
 static int judge(struct eval *v, int predictor, int which)
 {
     const struct kv_bucket_opts o = {.max_tok = v->max_tok,
-                                     .align_tok = ALIGN_TOK,
+                                     .align_tok = 1,
                                      .window = 1024,
                                      .every = 32,
                                      .of_total = true,
@@ -206,7 +200,7 @@ static int choose(struct eval *v, struct kv_example *e, int64_t n)
         if (total(&e[i]) <= longest)
             e[v->n++] = e[i];
     v->e = e;
-    v->max_tok = align_up(longest);
+    v->max_tok = longest;
     if (v->n == 0)
         return err_set(ERR_ARG,
                        "%s: expected a request that is held out and has at most %lld "
