@@ -7,8 +7,9 @@ from lib import read, reference, study, style
 STEM = "odma_fig03_accuracy"
 ALLOCS = {"s3": "S3: ten equal buckets", "odma": "ODMA: learned buckets"}
 METRICS = {"bucket_accuracy_frac": "bucket", "safe_frac": "safe", "within_frac": "in 10 %", "kendall_tau": "tau",
-           "utilization_end": "memory\nused", "overflow_frac": "over-\nflows"}
+           "utilization_end": "memory", "overflow_frac": "overflow"}
 PRINTED = {"alpaca_sample_dev": "Alpaca", "NQ-open.dev": "Google-NQ"}
+SHORT = {"alpaca_sample_dev": "alpaca", "NQ-open.dev": "nq"}  # in the names of headlines
 
 
 def name(stream):
@@ -33,7 +34,7 @@ def accuracies(ax, cells, stream):
         printed = [reference.value("odma", "Fig. 3", "accuracy", system=s, dataset=PRINTED[name(stream)]) / 100
                    for s in ("S3", "ODMA")]
         reference.mark(ax, [len(x) - 0.2, len(x) + 0.2], printed, "odma", "Fig. 3", [1])
-        ticks, words = ticks + [len(x)], words + ["paper's\nown"]
+        ticks, words = ticks + [len(x)], words + ["paper's own"]
     ax.set_xticks(ticks, words, fontsize=7)
     ax.set_xlim(-0.8, len(ticks) - 0.3)
     ax.set_ylim(min([0] + study.finite([mean(cells, "kendall_tau") - 0.15])), 1.18)
@@ -43,11 +44,14 @@ def accuracies(ax, cells, stream):
 
 
 def errors(ax, streams, cells):
-    """The predictor's own error, a point for each seed."""
-    ax.set_title("Error of the learned predictor / best constant's")
+    """The predictor's own error, a point for each seed; of real prompts the 95 % interval."""
+    ax.set_title("Error / that of the best constant")
     for i, stream in enumerate(streams):
         y = [c.value("log_mae_over_constant") for c in study.where(cells, stream=stream, alloc="odma")]
         ax.plot(study.finite(y), [i] * len(study.finite(y)), "o", ms=3, color=style.COLORS[2], alpha=0.6)
+        h = result.headlines.get("log_mae_over_constant_" + SHORT.get(name(stream), ""))
+        if h:
+            ax.hlines(i - 0.2, h.lo, h.hi, color=style.COLORS[1], lw=1.6)
         ax.annotate(style.short(study.mean(y)), (1, i), xytext=(4, 0), textcoords="offset points", va="center",
                     fontsize=7)
     ax.axvline(1, color=style.GREY, lw=0.8)
