@@ -350,17 +350,16 @@ static double share(double part, double whole)
     return whole > 0 ? part / whole : NAN;
 }
 
-static void report_series(struct study_cell *out, const struct study_kv_result *r)
+static void report_series(struct study_cell *out, const struct study_kv_series *s)
 {
-    double steps[SERIES_POINTS];
-    size_t n = (size_t)r->batch.n;
+    double steps[STUDY_KV_POINTS];
 
-    for (size_t i = 0; i < n; i++)
-        steps[i] = (double)((int64_t)i * r->batch.each);
-    study_series(out, "step", "", steps, n);
-    study_series(out, "utilization_inner_over_time", "", r->inner.mean, n);
-    study_series(out, "utilization_outer_over_time", "", r->outer.mean, n);
-    study_series(out, "tokens_per_step_over_time", "tok", r->batch.mean, n);
+    for (int i = 0; i < s->n; i++)
+        steps[i] = (double)(i * s->steps_each);
+    study_series(out, "step", "", steps, (size_t)s->n);
+    study_series(out, "utilization_inner_over_time", "", s->inner, (size_t)s->n);
+    study_series(out, "utilization_outer_over_time", "", s->outer, (size_t)s->n);
+    study_series(out, "tokens_per_step_over_time", "tok", s->batch, (size_t)s->n);
 }
 
 static void report(struct study_cell *out, const struct work *w,
@@ -393,7 +392,7 @@ static void report(struct study_cell *out, const struct work *w,
     study_value(out, "bucket_accuracy_frac",
                 share((double)r->n_in_bucket, (double)r->n_bucketed),
                 "the allocator has no buckets");
-    report_series(out, r);
+    report_series(out, &r->series);
 }
 
 static int run(void *context, const void *opts, struct study_cell *out)

@@ -150,6 +150,17 @@ def odma_replay(rng, alloc, **_):
     return summary, dict(series, step=np.arange(20.0))
 
 
+def kv_serving(rng, **_):
+    allocs = ("static", "s3", "odma", "paged")
+    names = ("tps utilization utilization_outer tokens_per_step overflow_frac preempted_per_request "
+             "recomputed_frac migrated_frac alloc_frac migrate_frac alloc_per_s").split()
+    summary = {"%s_%s" % (n, a): rng.uniform(0.1, 1) for n in names for a in allocs}
+    summary.update({"tps_odma_over_" + a: rng.uniform(0.9, 1.5) for a in ("static", "s3", "paged")})
+    summary.update(utilization_gain=0.2, predict_frac=1e-6, max_tok=208, kv_budget_mib=60)
+    return summary, {"%s_over_time_%s" % (n, a): rng.uniform(0.3, 0.9, 20)
+                     for n in ("utilization", "utilization_outer") for a in allocs}
+
+
 # stem: how, axes in the order of the job
 STUDIES = {
     "batching_policies": (batching, {"precision": ["exact", "relaxed"], "batch": [1, 4, 8, 16]}),
@@ -163,6 +174,9 @@ STUDIES = {
     "fig07_gemm_vs_vendors": (gemm_vendors, {"matrix": MATRICES, "type": ["f32", "bf16"],
                                              "weights": ["cold", "warm"], "m": [1, 16, 128, 1024]}),
     "fig08_policies": (policies, {"seed": [1, 2, 3], "matrix": MATRICES}),
+    "odma_fig04_throughput": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [2, 4],
+                                           "clients": [8, 24]}),
+    "odma_fig05_utilization": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [4]}),
     "odma_replay": (odma_replay, {"fit": ["alpaca", "alpaca+sharegpt"], "predictor": ["noisy", "oracle"],
                                   "alloc": ["static", "s3", "odma", "paged"]}),
     "tab02_topk_tuned": (topk_tuned, {"k": [1, 2, 4]}),

@@ -10,7 +10,6 @@
 #ifndef STUDY_KV_REPLAY_H
 #define STUDY_KV_REPLAY_H
 
-#include "base/series.h"
 #include "kv/admit.h"
 #include "kv/buckets.h"
 #include "kv/predict.h"
@@ -33,6 +32,15 @@ struct study_kv_opts {
     int64_t patience, max_age; /* steps, see kv/admit.h */
 };
 
+#define STUDY_KV_POINTS 256
+
+/* Means of equally many steps, one after the other. */
+struct study_kv_series {
+    int n;
+    int64_t steps_each, steps_in_last;
+    double inner[STUDY_KV_POINTS], outer[STUDY_KV_POINTS], batch[STUDY_KV_POINTS];
+};
+
 /* "Loaded": while there were requests left to send, so without the last ones' end. */
 struct study_kv_result {
     int64_t n_steps, n_loaded_steps;
@@ -46,7 +54,7 @@ struct study_kv_result {
     int64_t n_safe;       /* requests that fit what they got first */
     int64_t n_bucketed, n_in_bucket; /* those that got a bucket, and ended in it */
     int64_t n_epochs;
-    struct series inner, outer, batch; /* of the loaded steps: utilisation, tokens */
+    struct study_kv_series series;
 };
 
 /* ERR_LIMIT: a request is longer than max_tok. ERR_STATE: nobody can go on, which is a fault of
