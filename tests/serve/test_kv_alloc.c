@@ -234,7 +234,7 @@ static void test_bounds(void **state)
         tiny_run(s);
         b = kv_buckets_bounds(s->lengths.buckets);
         assert_int_equal(b->epoch, every ? (N_REQUESTS - 1) / every : 0);
-        assert_int_equal(b->tok[b->n - 1], every ? 48 : SEQ); /* none is longer than 38 */
+        assert_true(every ? b->tok[b->n - 1] <= 48 : b->tok[b->n - 1] == SEQ);
         serve_close(&s);
     }
 }
@@ -341,7 +341,8 @@ static void test_limit_of_output(void **state)
         r.ignore_eos = !limit;
         assert_ok(serve_submit(s, &r, &id));
         assert_ok(serve_step(s, &busy));
-        assert_int_equal(s->live[0]->kv.cap_tok, limit ? 16 : SEQ);
+        if (busy) /* its first token may have been the last */
+            assert_int_equal(s->live[0]->kv.cap_tok, limit ? 16 : SEQ);
         tiny_run(s);
     }
     serve_close(&s);
@@ -361,12 +362,18 @@ static void test_out_of_memory(void **state)
         int64_t id;
         int rc;
 
-        for (long n = 0; !s; n += 1 + n / 8) {
+        for (long n = 0, used = 1; used > n; n += 1 + n / 8) {
+            long before = mem_n_allocs();
+
+            serve_close(&s);
+            assert_int_equal(mem_used_bytes(MEM_KV), 0);
             mem_fail_after(n, 1);
             rc = serve_open(&s, &o);
             mem_fail_after(-1, 0);
-            assert_true(s ? rc == OK : rc != OK && mem_used_bytes(MEM_KV) == 0);
+            used = mem_n_allocs() - before;
+            assert_true((rc == OK) == (s != NULL));
         }
+        assert_non_null(s);
         tiny_free_opts(&o);
         r = tiny_request(ids, 4, 30, &g);
         rc = ERR_NOMEM;
