@@ -91,18 +91,27 @@ typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
  * [kv_lo, min(kv_hi, pos0 + i + 1)) for token i (so kv_hi = pos0 + n_tok, kv_lo = 0 is
  * the whole of it). Softmax is f32 with running maxima (flash style).
  *   q     token i, head h of the group at q + i*q_stride + h*head_dim
- *   k, v  [token][head_dim] of the KV type
+ *   k, v  [token][head_dim] of the KV type; or in blocks, see below
  *   out   like q, with out_stride
  *   lse   NULL, or [n_tok][g]: log-sum-exp of the scaled scores, to merge partial ranges;
  *         -INFINITY (and out = 0) where the range is empty
  *   scratch  KERN_ATTN_SCRATCH_BYTES(head_dim), 64-byte aligned, this thread's own
  * A NaN score makes its row NaN.
  * n_tok * g <= KERN_ATTN_ROWS_MAX: the caller cuts longer chunks. head_dim is even, <=
- * 256. */
+ * 256.
+ *
+ * Keys and values in blocks (`blocks` is not NULL): a block has block_bytes bytes, among them
+ * the keys and the values of block_tok tokens as [block_tok][head_dim] each. k and v are
+ * where these are in block 0. Token t is in block blocks[t / block_tok]. The entries of
+ * tokens kv_lo .. kv_hi - 1 are read and no others. A variant gives the same bits as for
+ * contiguous keys and values (kernels/attn_pieces.h finds them). */
 struct kern_attn_args {
     const float *q;
     int64_t q_stride;
     const void *k, *v;
+    const int32_t *blocks; /* NULL: contiguous */
+    int64_t block_tok;     /* a power of two, at least KERN_ATTN_BLOCK_TOK_MIN */
+    size_t block_bytes;
     float *out;
     int64_t out_stride;
     float *lse;
@@ -112,9 +121,11 @@ struct kern_attn_args {
     float scale;
 };
 typedef void (*kern_attn_fn)(const struct kern_attn_args *a);
-#define KERN_ATTN_ROWS_MAX 128
-#define KERN_HEAD_DIM_MAX  256
-/* Bytes for packed Q, a transposed block of keys, widened values, scores and sums. */
+#define KERN_ATTN_ROWS_MAX      128
+#define KERN_HEAD_DIM_MAX       256
+#define KERN_ATTN_BLOCK_TOK_MIN 16
+/* Bytes for packed Q, a transposed tile of keys, widened values, scores, sums, and a copy of 16
+ * keys and values that are in several blocks. */
 #define KERN_ATTN_SCRATCH_BYTES(head_dim)                                                \
     (4 * ((size_t)(head_dim) * (KERN_ATTN_ROWS_MAX * 2 + 2 * 128) +                      \
           KERN_ATTN_ROWS_MAX * (128 + 8)) +                                              \
