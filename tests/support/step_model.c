@@ -183,12 +183,13 @@ void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
     struct kv_slot kv[STEP_MODEL_SEQS];
     int64_t pos[STEP_MODEL_SEQS] = {0};
     int n_left = n_seqs, n_checked = 0;
-    struct rng rng;
+    struct rng rng, memory;
 
     assert_non_null(logits);
     rng_init(&rng, seed, "steps");
+    rng_init(&memory, seed, "memory");
     for (int s = 0; s < n_seqs; s++)
-        test_kv_reserve(x->pool, 1 + (int64_t)rng_below(&rng, STEP_MODEL_TOK), &kv[s]);
+        test_kv_reserve(x->pool, 1 + (int64_t)rng_below(&memory, STEP_MODEL_TOK), &kv[s]);
     while (n_left > 0) {
         struct model_chunk chunks[STEP_MODEL_SEQS];
         int who[STEP_MODEL_SEQS], n = 0, n_want = 0;
