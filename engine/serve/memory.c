@@ -1,7 +1,7 @@
 /* Memory for keys and values: admission, growth, waiting, preemption.
  *
- * A request that outgrows its memory waits, and nobody is admitted meanwhile. Who waits too long,
- * or waits while nobody goes on, gets the memory of the youngest. The oldest can
+ * A request that outgrows its memory waits, and nobody is admitted meanwhile. A request
+ * that waits too long, or while nobody goes on, gets the memory of the youngest. The oldest can
  * therefore always have what it needs, and ends after finitely many steps: there is no livelock. A
  * request that was preempted is admitted for its longest output where no length is
  * predicted, lest it be preempted again as soon as it is back. */

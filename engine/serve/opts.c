@@ -124,7 +124,7 @@ const struct opt_row serve_opt_table[] = {
             "times exp(s z), z normal, s uniform in [0, 2 sigma].",
             .min = 0, .max = 10),
     OPT_ROW(INT, kv_relearn, "128",
-            "odma: choose the sizes anew after every N requests that ended. 0: never.",
+            "odma: choose the sizes again after every N requests that ended. 0: never.",
             .min = 0, .max = 1 << 20),
     OPT_ROW(INT, kv_patience, "8",
             "Steps for which a request waits for memory for its next token before the "

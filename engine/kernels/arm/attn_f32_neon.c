@@ -1,11 +1,11 @@
-#include "kernels/kern.h"
+#include "kernels/attn_pieces.h"
 #include "kernels/arm/vec_neon.h"
 
 #include "cpu/cpu.h"
 
 #include <math.h>
 
-#define KEYS 32 /* keys in a block, which serves every row before the next is read */
+#define KEYS 32 /* keys in a tile, which serves every row before the next is read */
 
 struct row {
     float max, sum;
@@ -54,18 +54,26 @@ static float softmax(struct row *row, float *s, int n)
     return shrink;
 }
 
-/* out = out * shrink + sum of p[t] * v[t] */
-static void weigh(float *out, const float *p, const float *v, int hd, int n, float shrink)
+/* out = out * shrink + sum of p[t] * v[t] over the first n tokens of a tile */
+static void weigh(float *out, const float *p, const struct kern_attn_piece *pieces,
+                  int hd, int64_t n, float shrink)
 {
+    const struct kern_attn_piece *piece;
     int d = 0;
 
     for (; d + 8 <= hd; d += 8) {
         float32x4_t a = vmulq_n_f32(vld1q_f32(out + d), shrink);
         float32x4_t b = vmulq_n_f32(vld1q_f32(out + d + 4), shrink);
 
-        for (int t = 0; t < n; t++) {
-            a = vfmaq_n_f32(a, vld1q_f32(v + (int64_t)t * hd + d), p[t]);
-            b = vfmaq_n_f32(b, vld1q_f32(v + (int64_t)t * hd + d + 4), p[t]);
+        piece = pieces;
+        for (int64_t first = 0; first < n; first += piece++->n) {
+            const float *v = (const float *)piece->v + d;
+            int64_t m = piece->n < n - first ? piece->n : n - first;
+
+            for (int64_t t = 0; t < m; t++) {
+                a = vfmaq_n_f32(a, vld1q_f32(v + t * hd), p[first + t]);
+                b = vfmaq_n_f32(b, vld1q_f32(v + t * hd + 4), p[first + t]);
+            }
         }
         vst1q_f32(out + d, a);
         vst1q_f32(out + d + 4, b);
@@ -73,8 +81,10 @@ static void weigh(float *out, const float *p, const float *v, int hd, int n, flo
     for (; d < hd; d++) {
         float sum = out[d] * shrink;
 
-        for (int t = 0; t < n; t++)
-            sum += p[t] * v[(int64_t)t * hd + d];
+        piece = pieces;
+        for (int64_t first = 0; first < n; first += piece++->n)
+            for (int64_t t = 0; t < piece->n && first + t < n; t++)
+                sum += p[first + t] * ((const float *)piece->v)[t * hd + d];
         out[d] = sum;
     }
 }
@@ -84,19 +94,20 @@ static float *out_of(const struct kern_attn_args *a, int row)
     return a->out + row / a->g * a->out_stride + (int64_t)(row % a->g) * a->head_dim;
 }
 
-/* Keys [t, t + n) against one row. */
-static void block(const struct kern_attn_args *a, int r, struct row *state, int64_t t,
-                  int n)
+/* The first n keys of a tile against one row. */
+static void attend(const struct kern_attn_args *a, int r, struct row *state,
+                   const struct kern_attn_piece *pieces, int64_t n)
 {
     const float *q = a->q + r / a->g * a->q_stride + (int64_t)(r % a->g) * a->head_dim;
-    const int64_t at = t * a->head_dim;
-    float s[KEYS], shrink;
+    const struct kern_attn_piece *piece = pieces;
+    float *s = a->scratch, shrink;
 
-    for (int i = 0; i < n; i++)
-        s[i] = a->scale *
-               dot(q, (const float *)a->k + at + (int64_t)i * a->head_dim, a->head_dim);
-    shrink = softmax(state, s, n);
-    weigh(out_of(a, r), s, (const float *)a->v + at, a->head_dim, n, shrink);
+    for (int64_t first = 0; first < n; first += piece++->n)
+        for (int64_t t = 0; t < piece->n && first + t < n; t++)
+            s[first + t] =
+                a->scale * dot(q, (const float *)piece->k + t * a->head_dim, a->head_dim);
+    shrink = softmax(state, s, (int)n);
+    weigh(out_of(a, r), s, pieces, a->head_dim, n, shrink);
 }
 
 static void attn_f32_neon(const struct kern_attn_args *a)
@@ -110,12 +121,16 @@ static void attn_f32_neon(const struct kern_attn_args *a)
             out_of(a, r)[d] = 0;
     }
     for (int64_t t = a->kv_lo; t < a->kv_hi; t += KEYS) {
+        struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(KEYS)];
+        int64_t left = a->kv_hi - t;
+
+        kern_attn_pieces(pieces, a, t, left < KEYS ? left : KEYS, sizeof(float));
         for (int r = 0; r < rows; r++) {
             int64_t end = a->pos0 + r / a->g + 1;
             int64_t n = (end < a->kv_hi ? end : a->kv_hi) - t;
 
             if (n > 0)
-                block(a, r, &state[r], t, n < KEYS ? (int)n : KEYS);
+                attend(a, r, &state[r], pieces, n < KEYS ? n : KEYS);
         }
     }
     for (int r = 0; r < rows; r++) {

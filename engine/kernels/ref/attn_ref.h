@@ -4,6 +4,7 @@
 #ifndef KERNELS_ATTN_REF_H
 #define KERNELS_ATTN_REF_H
 
+#include "kernels/attn_pieces.h"
 #include "kernels/kern.h"
 
 #include <math.h>
@@ -19,7 +20,9 @@ static float attend(const struct kern_attn_args *a, const float *q, float *out,
     for (int d = 0; d < hd; d++)
         out[d] = 0;
     for (int64_t t = lo; t < hi; t++) {
-        const KV *k = (const KV *)a->k + t * hd, *v = (const KV *)a->v + t * hd;
+        const size_t at = kern_attn_offset(a, t, sizeof(KV));
+        const KV *k = (const KV *)((const char *)a->k + at);
+        const KV *v = (const KV *)((const char *)a->v + at);
         float score = 0, p;
 
         for (int d = 0; d < hd; d++)

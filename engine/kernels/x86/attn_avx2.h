@@ -3,14 +3,15 @@
  *
  * An including file defines ATTN_ELEM (float or uint16_t), ATTN_LOAD(p): eight elements
  * as f32, and ATTN_LOAD_N(p, n): the first n < 8 of them, the rest zero and not read.
- * Keys and values are taken in blocks that fit the first-level cache and serve every
- * query row before the next block is read; each row keeps a running maximum and sum, and
+ * Keys and values are taken in tiles that fit the first-level cache and serve every
+ * query row before the next tile is read; each row keeps a running maximum and sum, and
  * `out` itself holds what is accumulated so far. */
 #ifndef KERNELS_X86_ATTN_AVX2_H
 #define KERNELS_X86_ATTN_AVX2_H
 
 #include <math.h>
 
+#include "kernels/attn_pieces.h"
 #include "kernels/kern.h"
 #include "kernels/x86/vec_avx2.h"
 
@@ -40,7 +41,7 @@ static inline void attn_put_f32(float *p, int d, int hd, __m256 v)
         _mm256_maskstore_ps(p + d, vec_mask(hd - d), v);
 }
 
-/* Scores of n keys. Four keys share each load of q. */
+/* Scores of n keys. Four keys share each load of q. Up to 3 floats more are written. */
 static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd, int n,
                       float scale)
 {
@@ -65,7 +66,7 @@ static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd, int 
     }
 }
 
-/* Scores s[0, n) become weights under the row's new maximum, the rest of the block 0.
+/* Scores s[0, n) become weights under the row's new maximum, the rest of the tile 0.
  * Returns the factor by which what was accumulated before must shrink. */
 static float attn_softmax(struct attn_row *row, float *s, int n)
 {
@@ -92,48 +93,62 @@ static float attn_softmax(struct attn_row *row, float *s, int n)
     return shrink;
 }
 
-/* Elements [d, d + 8 * vecs) of out = out * shrink + sum of p[t] * v[t]. */
+/* Elements [d, d + 8 * vecs) of out = out * shrink + sum of p[t] * v[t] over the first n tokens
+ * of a tile. */
 static inline __attribute__((always_inline)) void
-attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n, float shrink,
-              int d, const int vecs)
+attn_weigh_at(float *out, const float *p, const struct kern_attn_piece *piece, int hd,
+              int64_t n, float shrink, int d, const int vecs)
 {
     __m256 acc[8];
 
 #pragma GCC unroll 8
     for (int j = 0; j < vecs; j++)
         acc[j] = _mm256_mul_ps(_mm256_set1_ps(shrink), _mm256_loadu_ps(out + d + 8 * j));
-    for (int t = 0; t < n; t++) {
-        __m256 w = _mm256_set1_ps(p[t]);
+    for (int64_t first = 0; first < n; first += piece++->n) {
+        const ATTN_ELEM *v = (const ATTN_ELEM *)piece->v + d;
+        int64_t m = piece->n < n - first ? piece->n : n - first;
+
+        for (int64_t t = 0; t < m; t++) {
+            __m256 w = _mm256_set1_ps(p[first + t]);
 
 #pragma GCC unroll 8
-        for (int j = 0; j < vecs; j++)
-            acc[j] =
-                _mm256_fmadd_ps(w, ATTN_LOAD(v + (int64_t)t * hd + d + 8 * j), acc[j]);
+            for (int j = 0; j < vecs; j++)
+                acc[j] = _mm256_fmadd_ps(w, ATTN_LOAD(v + t * hd + 8 * j), acc[j]);
+        }
     }
 #pragma GCC unroll 8
     for (int j = 0; j < vecs; j++)
         _mm256_storeu_ps(out + d + 8 * j, acc[j]);
 }
 
+/* Elements [d, d + 8) of the same, or as many as there are. */
+static void attn_weigh_last(float *out, const float *p,
+                            const struct kern_attn_piece *piece, int hd, int64_t n,
+                            float shrink, int d)
+{
+    __m256 acc = _mm256_mul_ps(_mm256_set1_ps(shrink), attn_get_f32(out, d, hd));
+
+    for (int64_t first = 0; first < n; first += piece++->n)
+        for (int64_t t = 0; t < piece->n && first + t < n; t++)
+            acc = _mm256_fmadd_ps(_mm256_set1_ps(p[first + t]),
+                                  attn_get((const ATTN_ELEM *)piece->v + t * hd, d, hd),
+                                  acc);
+    attn_put_f32(out, d, hd, acc);
+}
+
 /* All of it, as many elements at a time as there are registers, so that values are read in the
  * order of memory. */
-static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v, int hd, int n,
-                       float shrink)
+static void attn_weigh(float *out, const float *p, const struct kern_attn_piece *pieces,
+                       int hd, int64_t n, float shrink)
 {
     int d = 0;
 
     for (; d + 64 <= hd; d += 64)
-        attn_weigh_at(out, p, v, hd, n, shrink, d, 8);
+        attn_weigh_at(out, p, pieces, hd, n, shrink, d, 8);
     for (; d + 32 <= hd; d += 32)
-        attn_weigh_at(out, p, v, hd, n, shrink, d, 4);
-    for (; d < hd; d += 8) {
-        __m256 acc = _mm256_mul_ps(_mm256_set1_ps(shrink), attn_get_f32(out, d, hd));
-
-        for (int t = 0; t < n; t++)
-            acc = _mm256_fmadd_ps(_mm256_set1_ps(p[t]),
-                                  attn_get(v + (int64_t)t * hd, d, hd), acc);
-        attn_put_f32(out, d, hd, acc);
-    }
+        attn_weigh_at(out, p, pieces, hd, n, shrink, d, 4);
+    for (; d < hd; d += 8)
+        attn_weigh_last(out, p, pieces, hd, n, shrink, d);
 }
 
 static float *attn_out(const struct kern_attn_args *a, int row)
@@ -141,19 +156,20 @@ static float *attn_out(const struct kern_attn_args *a, int row)
     return a->out + row / a->g * a->out_stride + (int64_t)(row % a->g) * a->head_dim;
 }
 
-/* Keys [t, t + n) against one row. */
-static void attn_block(const struct kern_attn_args *a, int row, struct attn_row *state,
-                       int64_t t, int n)
+/* The first n keys of a tile against one row. */
+static void attn_tile(const struct kern_attn_args *a, int row, struct attn_row *state,
+                      const struct kern_attn_piece *pieces, int64_t n)
 {
-    _Alignas(32) float s[ATTN_KEYS];
     const float *q =
         a->q + row / a->g * a->q_stride + (int64_t)(row % a->g) * a->head_dim;
-    const int64_t at = t * a->head_dim;
-    float shrink;
+    const struct kern_attn_piece *piece = pieces;
+    float *s = a->scratch, shrink;
 
-    attn_dots(s, q, (const ATTN_ELEM *)a->k + at, a->head_dim, n, a->scale);
-    shrink = attn_softmax(state, s, n);
-    attn_weigh(attn_out(a, row), s, (const ATTN_ELEM *)a->v + at, a->head_dim, n, shrink);
+    for (int64_t first = 0; first < n; first += piece++->n)
+        attn_dots(s + first, q, piece->k, a->head_dim,
+                  (int)(piece->n < n - first ? piece->n : n - first), a->scale);
+    shrink = attn_softmax(state, s, (int)n);
+    attn_weigh(attn_out(a, row), s, pieces, a->head_dim, n, shrink);
 }
 
 static void attn_finish(const struct kern_attn_args *a, int row,
@@ -182,12 +198,17 @@ static void attn_run(const struct kern_attn_args *a)
             out[d] = 0;
     }
     for (int64_t t = a->kv_lo; t < a->kv_hi; t += ATTN_KEYS) {
+        struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
+        int64_t left = a->kv_hi - t;
+
+        kern_attn_pieces(pieces, a, t, left < ATTN_KEYS ? left : ATTN_KEYS,
+                         sizeof(ATTN_ELEM));
         for (int r = 0; r < rows; r++) {
             int64_t end = a->pos0 + r / a->g + 1;
             int64_t n = (end < a->kv_hi ? end : a->kv_hi) - t;
 
             if (n > 0)
-                attn_block(a, r, &state[r], t, n < ATTN_KEYS ? (int)n : ATTN_KEYS);
+                attn_tile(a, r, &state[r], pieces, n < ATTN_KEYS ? n : ATTN_KEYS);
         }
     }
     for (int r = 0; r < rows; r++)

@@ -2,11 +2,11 @@
  * values.
  *
  * An including file defines ATTN_ELEM (float or uint16_t) and ATTN_LOAD(mask, p): sixteen
- * elements as f32, those outside the mask zero and not read; and ATTN_BATCH_INVARIANT. Two ways, by
- * how often a key is used: few query rows (decode): keys are read once, sixteen at a time;
- * their dot products are folded into one vector of scores by a shuffle-and-add tree. Memory
- * bounds it. A batch-invariant variant goes this way always, since a row is computed by itself. many
- * rows (prefill): a block of keys is transposed and its values widened into
+ * elements as f32, those outside the mask zero and not read; and ATTN_BATCH_INVARIANT. Two
+ * ways, by how often a key is used. Few query rows (decode): keys are read once, sixteen at a
+ * time; their dot products are folded into one vector of scores by a shuffle-and-add tree.
+ * Memory bounds it. A batch-invariant variant goes this way always, since a row is computed by
+ * itself. Many rows (prefill): a tile of keys is transposed and its values widened into
  * scratch, then both products run as register-blocked outer products, like a GEMM. Scores
  * carry log2(e), so that softmax needs only 2^x. The running maximum is FlashAttention's.
  */
@@ -17,11 +17,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/attn_pieces.h"
 #include "kernels/kern.h"
 
-#define ATTN_INLINE static inline __attribute__((always_inline))
-#define ATTN_KEYS                                                                        \
-    64 /* keys in a block: scores and values stay in the first-level cache */
+#define ATTN_INLINE       static inline __attribute__((always_inline))
+#define ATTN_KEYS         64 /* in a tile: scores and values stay in the first-level cache */
 #define ATTN_SMALL_M_ROWS 8 /* up to here transposing the keys is not earned back */
 #define ATTN_MR           8 /* rows of a prefill tile; 8 x 2 vectors of sums leave room */
 #define ATTN_LOG2E        1.44269504088896340736f
@@ -77,7 +77,7 @@ struct attn_row {
     float max, sum; /* of the scores seen so far, in powers of two */
 };
 
-/* Scores s[0, n) of a row become weights, the rest of the block 0; the state takes them
+/* Scores s[0, n) of a row become weights, the rest of the tile 0; the state takes them
  * in. Returns the factor by which what was accumulated before must shrink. */
 ATTN_INLINE float attn_softmax(struct attn_row *row, float *s, int64_t n)
 {
@@ -128,6 +128,15 @@ ATTN_INLINE int64_t attn_visible(const struct kern_attn_args *a, int row, int64_
     return n < 0 ? 0 : n > ATTN_KEYS ? ATTN_KEYS : n;
 }
 
+/* The pieces of the tile of keys at t. */
+ATTN_INLINE void attn_tile_pieces(struct kern_attn_piece *out,
+                                  const struct kern_attn_args *a, int64_t t)
+{
+    int64_t n = a->kv_hi - t;
+
+    kern_attn_pieces(out, a, t, n < ATTN_KEYS ? n : ATTN_KEYS, sizeof(ATTN_ELEM));
+}
+
 /* Scaled queries, one row after another, padded with zeros to `rows` rows of ld floats.
  */
 ATTN_INLINE void attn_load_q(const struct kern_attn_args *a, float *q, int rows, int ld)
@@ -171,26 +180,48 @@ ATTN_INLINE __m512 attn_dot16(const float *q, const ATTN_ELEM *k, const int hd, 
     return attn_fold16(v);
 }
 
-/* acc = acc * shrink + sum of s[key] * v[key]; `vecs` whole or masked vectors at a time.
- */
-ATTN_INLINE void attn_weigh(float *acc, const float *s, const ATTN_ELEM *v, const int hd,
-                            int64_t n, float shrink, const int vecs)
+/* Scores of one query against the first n keys of a tile. Up to 15 floats more are written. */
+ATTN_INLINE void attn_scores(float *s, const float *q,
+                             const struct kern_attn_piece *piece, const int hd, int64_t n)
+{
+    for (int64_t first = 0; first < n; first += piece++->n) {
+        const ATTN_ELEM *k = piece->k;
+        int64_t m = piece->n < n - first ? piece->n : n - first;
+
+        for (int64_t i = 0; i < m; i += 16)
+            _mm512_storeu_ps(s + first + i,
+                             attn_dot16(q, k + i * hd, hd, m - i < 16 ? m - i : 16));
+    }
+}
+
+/* acc = acc * shrink + sum of s[key] * v[key] over the first n keys of a tile; `vecs` whole or
+ * masked vectors at a time. */
+ATTN_INLINE void attn_weigh(float *acc, const float *s,
+                            const struct kern_attn_piece *pieces, const int hd, int64_t n,
+                            float shrink, const int vecs)
 {
     for (int d = 0; d < hd; d += 16 * vecs) {
+        const struct kern_attn_piece *piece = pieces;
         __m512 sum[8];
 
 #pragma GCC unroll 8
         for (int j = 0; j < vecs; j++)
             sum[j] =
                 _mm512_mul_ps(_mm512_load_ps(acc + d + 16 * j), _mm512_set1_ps(shrink));
-        for (int64_t key = 0; key < n; key++) {
-            __m512 x = _mm512_set1_ps(s[key]);
+        for (int64_t first = 0; first < n; first += piece++->n) {
+            const ATTN_ELEM *v = piece->v;
+            int64_t m = piece->n < n - first ? piece->n : n - first;
+
+            for (int64_t key = 0; key < m; key++) {
+                __m512 x = _mm512_set1_ps(s[first + key]);
 
 #pragma GCC unroll 8
-            for (int j = 0; j < vecs; j++)
-                sum[j] = _mm512_fmadd_ps(
-                    x, ATTN_LOAD(attn_mask(hd - d - 16 * j), v + key * hd + d + 16 * j),
-                    sum[j]);
+                for (int j = 0; j < vecs; j++)
+                    sum[j] = _mm512_fmadd_ps(
+                        x,
+                        ATTN_LOAD(attn_mask(hd - d - 16 * j), v + key * hd + d + 16 * j),
+                        sum[j]);
+            }
         }
 #pragma GCC unroll 8
         for (int j = 0; j < vecs; j++)
@@ -210,20 +241,18 @@ ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
     for (int r = 0; r < rows; r++)
         state[r] = (struct attn_row){-INFINITY, 0};
     for (int64_t t = a->kv_lo; t < a->kv_hi; t += ATTN_KEYS) {
-        const ATTN_ELEM *k = (const ATTN_ELEM *)a->k + t * hd;
-        const ATTN_ELEM *v = (const ATTN_ELEM *)a->v + t * hd;
+        struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
 
+        attn_tile_pieces(pieces, a, t);
         for (int r = 0; r < rows; r++) {
             int64_t n = attn_visible(a, r, t);
             float shrink;
 
             if (n == 0)
                 continue;
-            for (int64_t i = 0; i < n; i += 16)
-                _mm512_store_ps(s + i, attn_dot16(q + r * ld, k + i * hd, hd,
-                                                  n - i < 16 ? n - i : 16));
+            attn_scores(s, q + r * ld, pieces, hd, n);
             shrink = attn_softmax(&state[r], s, n);
-            attn_weigh(acc + r * ld, s, v, hd, n, shrink, vecs);
+            attn_weigh(acc + r * ld, s, pieces, hd, n, shrink, vecs);
         }
     }
     for (int r = 0; r < rows; r++)
@@ -270,22 +299,51 @@ ATTN_INLINE void attn_transpose16(__m512 r[16])
         r[i] = t[i];
 }
 
-/* Block of n keys -> kt[ld][ATTN_KEYS], values -> vw[ATTN_KEYS][ld]; what is missing is
+/* Where n <= 16 keys and values of a tile are, from number `key` on, one after another: in a
+ * piece, or, where they are in several, copied to `spare`, [2][16][hd]. */
+ATTN_INLINE void attn_group(const struct kern_attn_piece *piece, int64_t key, int64_t n,
+                            const int hd, ATTN_ELEM *spare, const ATTN_ELEM **k,
+                            const ATTN_ELEM **v)
+{
+    for (; key >= piece->n; piece++)
+        key -= piece->n;
+    *k = (const ATTN_ELEM *)piece->k + key * hd;
+    *v = (const ATTN_ELEM *)piece->v + key * hd;
+    if (n <= piece->n - key)
+        return;
+    for (int64_t i = 0; i < n; i++, key++) {
+        if (key == piece->n)
+            piece++, key = 0;
+        memcpy(spare + i * hd, (const ATTN_ELEM *)piece->k + key * hd,
+               sizeof(*spare) * (size_t)hd);
+        memcpy(spare + (16 + i) * hd, (const ATTN_ELEM *)piece->v + key * hd,
+               sizeof(*spare) * (size_t)hd);
+    }
+    *k = spare;
+    *v = spare + 16 * hd;
+}
+
+/* Tile of n keys -> kt[ld][ATTN_KEYS], values -> vw[ATTN_KEYS][ld]; what is missing is
  * 0. */
-ATTN_INLINE void attn_load_kv(const ATTN_ELEM *k, const ATTN_ELEM *v, const int hd,
-                              const int ld, int64_t n, float *kt, float *vw)
+ATTN_INLINE void attn_load_kv(const struct kern_attn_piece *pieces, const int hd,
+                              const int ld, int64_t n, float *kt, float *vw,
+                              ATTN_ELEM *spare)
 {
     for (int64_t key = 0; key < ATTN_KEYS; key += 16) {
+        const ATTN_ELEM *k = pieces->k, *v = pieces->v;
+        int64_t m = n - key < 16 ? n - key : 16;
+
+        if (m > 0) /* else nothing is read */
+            attn_group(pieces, key, m, hd, spare, &k, &v);
         for (int d = 0; d < ld; d += 16) {
             __m512 r[16];
 
 #pragma GCC unroll 16
             for (int i = 0; i < 16; i++) {
-                __mmask16 m = key + i < n ? attn_mask(hd - d) : 0;
+                __mmask16 mask = i < m ? attn_mask(hd - d) : 0;
 
-                r[i] = ATTN_LOAD(m, k + (key + i) * hd + d);
-                _mm512_store_ps(vw + (key + i) * ld + d,
-                                ATTN_LOAD(m, v + (key + i) * hd + d));
+                r[i] = ATTN_LOAD(mask, k + i * hd + d);
+                _mm512_store_ps(vw + (key + i) * ld + d, ATTN_LOAD(mask, v + i * hd + d));
             }
             attn_transpose16(r);
 #pragma GCC unroll 16
@@ -335,10 +393,11 @@ ATTN_INLINE void attn_tile(float *c, int64_t ldc, const float *a, const int64_t 
 /* Where things lie in scratch, in floats; see KERN_ATTN_SCRATCH_BYTES. */
 struct attn_space {
     float *q, *acc, *kt, *vw, *s;
+    ATTN_ELEM *spare;
     struct attn_row state[KERN_ATTN_ROWS_MAX];
 };
 
-/* Rows [r, r + ATTN_MR) against the block of keys at t. */
+/* Rows [r, r + ATTN_MR) against the tile of keys at t. */
 ATTN_INLINE void attn_rows(const struct kern_attn_args *a, struct attn_space *sp, int r,
                            int64_t t, const int ld)
 {
@@ -385,15 +444,17 @@ ATTN_INLINE void attn_many(const struct kern_attn_args *a, const int hd)
     sp.kt = sp.acc + (int64_t)padded * ld;
     sp.vw = sp.kt + ATTN_KEYS * ld;
     sp.s = sp.vw + ATTN_KEYS * ld;
+    sp.spare = (ATTN_ELEM *)(sp.s + ATTN_MR * ATTN_KEYS);
     attn_load_q(a, sp.q, padded, ld);
     memset(sp.acc, 0, sizeof(float) * (size_t)(padded * ld));
     for (int r = 0; r < rows; r++)
         sp.state[r] = (struct attn_row){-INFINITY, 0};
     for (int64_t t = a->kv_lo; t < a->kv_hi; t += ATTN_KEYS) {
         int64_t n = a->kv_hi - t < ATTN_KEYS ? a->kv_hi - t : ATTN_KEYS;
+        struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
 
-        attn_load_kv((const ATTN_ELEM *)a->k + t * hd, (const ATTN_ELEM *)a->v + t * hd,
-                     hd, ld, n, sp.kt, sp.vw);
+        attn_tile_pieces(pieces, a, t);
+        attn_load_kv(pieces, hd, ld, n, sp.kt, sp.vw, sp.spare);
         for (int r = 0; r < rows; r += ATTN_MR)
             attn_rows(a, &sp, r, t, ld);
     }

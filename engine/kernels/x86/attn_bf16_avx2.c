@@ -1,21 +1,22 @@
 /* Attention over bf16 keys and values. */
 #include "cpu/cpu.h"
 
+#include "kernels/x86/vec_avx2.h"
+
 #include <immintrin.h>
 #include <stdint.h>
-#include <string.h>
 
 static inline __m256 widen(__m128i h)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
+/* n is even, as head_dim is. */
 static inline __m256 load_n(const uint16_t *p, int n)
 {
-    uint16_t h[8] = {0};
+    __m128i mask = _mm256_castsi256_si128(vec_mask(n / 2));
 
-    memcpy(h, p, (size_t)n * sizeof(*h));
-    return widen(_mm_loadu_si128((const __m128i *)h));
+    return widen(_mm_maskload_epi32((const int *)p, mask));
 }
 
 #define ATTN_ELEM         uint16_t
