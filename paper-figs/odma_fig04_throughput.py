@@ -36,7 +36,7 @@ def gains(ax, cells):
     x = [i for i, c in enumerate(cells) if study.setting(c, "fit") == "alpaca"]
     paper = 1 + reference.value("odma", "Fig. 4", "throughput gained", dataset="Alpaca") / 100
     if x:
-        reference.mark(ax, x, [paper] * len(x), "odma", "Fig. 4",
+        reference.mark(ax, [i - 0.25 for i in x], [paper] * len(x), "odma", "Fig. 4",
                        [c.value("tps_odma_over_static") for c in cells])
     ax.axhline(1, color=style.GREY, lw=0.8)
     ax.set_xticks(range(len(cells)), [name(c) for c in cells], fontsize=7)
