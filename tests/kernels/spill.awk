@@ -2,17 +2,18 @@
 # the backward jump's span with the most multiply-adds and no other loop inside, each sum must
 # be fed once a step (so the multiply-adds are a multiple of rows x vectors of the columns)
 # and no vector may go to or come from the stack (that would be a spill).
-#   cols   columns in a vector; a panel has 16
+#   cols   columns in a vector; a panel has 16. 0: no micro-kernels; every innermost loop with
+#          multiply-adds and without calls, of every function, is judged by its spills alone
 #   limit  vector registers of the instruction set: sums alone may not exceed it
 # Prints "<kernel> <multiply-adds in the loop> <stack accesses in the loop>", then the total.
-function judge(    i, j, lo, fma, spill, inner, best, best_spill, sums) {
+function judge(    i, j, lo, fma, spill, calls, inner, best, best_spill, sums) {
     best = 0
     for (i = 0; i < n; i++) {
         if (target[i] == "" || !(target[i] in at) || at[target[i]] > i)
             continue
         lo = at[target[i]]
         inner = 1
-        fma = spill = 0
+        fma = spill = calls = 0
         for (j = lo; j <= i; j++) {
             if (j < i && target[j] != "" && target[j] in at && at[target[j]] <= j && at[target[j]] >= lo)
                 inner = 0
@@ -20,12 +21,22 @@ function judge(    i, j, lo, fma, spill, inner, best, best_spill, sums) {
                 fma++
             if (text[j] ~ stack && text[j] ~ vector)
                 spill++
+            if (text[j] ~ /^(call|bl )/)
+                calls++
         }
-        if (inner && fma > best) {
+        if (!cols && inner && fma && !calls) {
+            kernels++
+            if (spill) {
+                bad++
+                printf "%s: %d multiply-adds and %d vectors to or from the stack in a loop\n", name, fma, spill
+            }
+        } else if (inner && fma > best) {
             best = fma
             best_spill = spill
         }
     }
+    if (!cols)
+        return
     split(name, mn, "x")
     sums = mn[1] * int((mn[2] * 16 + cols - 1) / cols)
     kernels++
@@ -46,7 +57,9 @@ BEGIN {
     delete at
     delete text
     delete target
-    if (match($2, /<tile_[0-9]+x[0-9]+/))
+    if (!cols)
+        name = substr($2, 2, length($2) - 3)
+    else if (match($2, /<tile_[0-9]+x[0-9]+/))
         name = substr($2, 7, RLENGTH - 6)
     next
 }
@@ -67,6 +80,6 @@ name != "" && /^ *[0-9a-f]+:\t/ {
 END {
     if (name != "")
         judge()
-    printf "%d kernels, %d bad\n", kernels, bad
+    printf "%d %s, %d bad\n", kernels, cols ? "kernels" : "loops", bad
     exit kernels == 0 || bad > 0
 }

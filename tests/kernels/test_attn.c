@@ -1,10 +1,11 @@
 /* Attention: every variant against float64 over the whole range, over partial ranges
- * merged by their log-sum-exp, and over empty ones. */
+ * merged by their log-sum-exp, and over empty ones; and with the keys and values in blocks,
+ * which give the same bits. */
 #include "tests/kernels/check.h"
 
-enum slot { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT, SLOT_LSE, SLOT_SCRATCH };
+enum slot { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT, SLOT_LSE, SLOT_SCRATCH, SLOT_TABLE };
 
-#define KV_MAX    400
+#define KV_MAX    1300
 #define ROWS_MAX  KERN_ATTN_ROWS_MAX
 #define FLOAT_MAX (KV_MAX * KERN_HEAD_DIM_MAX)
 
@@ -330,9 +331,139 @@ static void test_batch_invariant(const struct kern_variant *v, struct rng *r)
     }
 }
 
+/* ---- keys and values in blocks ---- */
+
+/* Blocks of which each holds keys and values that end at a page that cannot be touched, as
+ * can none of the blocks that no table names. */
+struct arena {
+    char *p;
+    size_t bytes, page, run_bytes, run_pages, block_bytes;
+};
+
+/* Where the keys (v = 0) or values of a block end. */
+static char *arena_end(const struct arena *b, int64_t block, int v)
+{
+    return b->p + (size_t)block * b->block_bytes + (size_t)v * b->block_bytes / 2 +
+           b->run_pages;
+}
+
+static void arena_open(struct arena *b, size_t run_bytes, int64_t n_blocks)
+{
+    b->page = (size_t)sysconf(_SC_PAGESIZE);
+    b->run_bytes = run_bytes;
+    b->run_pages = (run_bytes + b->page - 1) / b->page * b->page;
+    b->block_bytes = 2 * (b->run_pages + b->page);
+    b->bytes = (size_t)n_blocks * b->block_bytes;
+    b->p = mmap(NULL, b->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (b->p == MAP_FAILED)
+        abort();
+}
+
+/* Copy tokens [lo, hi) of a's keys and values to a block; NaN elsewhere. */
+static void arena_fill(const struct arena *b, int64_t block,
+                       const struct kern_attn_args *a, size_t tok_bytes, int64_t lo,
+                       int64_t hi, int64_t block_tok)
+{
+    size_t first = (size_t)(lo % block_tok) * tok_bytes;
+    const char *from[] = {a->k, a->v};
+
+    for (int v = 0; v < 2; v++) {
+        char *end = arena_end(b, block, v), *at = end - b->run_bytes;
+
+        if (mprotect(end - b->run_pages, b->run_pages, PROT_READ | PROT_WRITE) != 0)
+            abort();
+        memset(end - b->run_pages, 0xff, b->run_pages);
+        memcpy(at + first, from[v] + (size_t)lo * tok_bytes,
+               (size_t)(hi - lo) * tok_bytes);
+    }
+}
+
+/* The keys and values of `a` in blocks in random order; a table that ends with what may be
+ * read, and leads nowhere before kv_lo. */
+static void to_blocks(struct kern_attn_args *a, struct arena *b, struct rng *r,
+                      size_t tok_bytes, int64_t block_tok)
+{
+    int64_t n = (a->kv_hi + block_tok - 1) / block_tok, n_blocks = 2 * n + 1;
+    int32_t *table = guard_get(SLOT_TABLE, (size_t)n * sizeof(*table));
+    int32_t free_blocks[2 * KV_MAX / KERN_ATTN_BLOCK_TOK_MIN + 3];
+
+    arena_open(b, (size_t)block_tok * tok_bytes, n_blocks);
+    for (int32_t i = 0; i < n_blocks; i++)
+        free_blocks[i] = i;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = rng_range(r, i, n_blocks - 1);
+        int64_t lo = i * block_tok > a->kv_lo ? i * block_tok : a->kv_lo;
+        int64_t hi = (i + 1) * block_tok < a->kv_hi ? (i + 1) * block_tok : a->kv_hi;
+
+        table[i] = free_blocks[k];
+        free_blocks[k] = free_blocks[i];
+        if (lo < hi)
+            arena_fill(b, table[i], a, tok_bytes, lo, hi, block_tok);
+    }
+    a->k = arena_end(b, 0, 0) - b->run_bytes;
+    a->v = arena_end(b, 0, 1) - b->run_bytes;
+    a->blocks = table;
+    a->block_tok = block_tok;
+    a->block_bytes = b->block_bytes;
+}
+
+/* The same bits, and what float64 gives. */
+static void same_in_blocks(const struct kern_variant *v, struct rng *r,
+                           const struct shape *s, int64_t block_tok)
+{
+    static float out[ROWS_MAX * (KERN_HEAD_DIM_MAX + 14)], lse[ROWS_MAX];
+    const size_t bytes = tok_floats(s) * 4, rows = (size_t)(s->n_tok * s->g),
+                 elem = v->op == KERN_ATTN_BF16 ? 2 : 4;
+    struct kern_attn_args a = make_args(v, r, s);
+    struct arena b;
+    int words;
+
+    describe(s);
+    words = (int)strlen(check_where);
+    snprintf(check_where + words, sizeof(check_where) - (size_t)words, " in blocks of %d",
+             (int)block_tok);
+    for (int row = 0; row < (int)rows; row++)
+        expect_row(&a, row);
+    v->fn.attn(&a);
+    memcpy(out, a.out, bytes);
+    memcpy(lse, a.lse, rows * sizeof(*lse));
+    a.out = guard_get(SLOT_OUT, bytes);
+    a.lse = guard_get(SLOT_LSE, rows * sizeof(*lse));
+    a.scratch = guard_get_aligned(SLOT_SCRATCH, KERN_ATTN_SCRATCH_BYTES(s->head_dim));
+    to_blocks(&a, &b, r, (size_t)s->head_dim * elem, block_tok);
+    v->fn.attn(&a);
+    munmap(b.p, b.bytes);
+    compare(&a, a.lse);
+    check_guards(&a, s);
+    CHECK(memcmp(out, a.out, bytes) == 0, "other bits than from contiguous keys");
+    CHECK(memcmp(lse, a.lse, rows * sizeof(*lse)) == 0,
+          "another lse than from contiguous keys");
+}
+
+static void test_blocks(const struct kern_variant *v, struct rng *r)
+{
+    for (int n = 0; n < 240; n++) {
+        int64_t block_tok = KERN_ATTN_BLOCK_TOK_MIN << rng_below(r, 6);
+        struct shape s = any_shape(r);
+
+        if (n % 8 == 7) { /* several blocks of any size */
+            s.n_tok = s.n_tok < 9 ? s.n_tok : 9;
+            s.pos0 = rng_range(r, 600, KV_MAX - s.n_tok);
+            s.kv_hi = s.pos0 + s.n_tok;
+        }
+        if (n % 4 >= 2) /* a range that cuts blocks and the tiles of a kernel */
+            s.kv_lo = rng_range(r, 0, s.kv_hi);
+        if (n % 4 == 3)
+            s.kv_hi = rng_range(r, s.kv_lo, s.kv_hi);
+        same_in_blocks(v, r, &s, block_tok);
+    }
+}
+
 int main(void)
 {
     check_init();
+    check_variants(KERN_ATTN_F32, test_blocks);
+    check_variants(KERN_ATTN_BF16, test_blocks);
     check_variants(KERN_ATTN_F32, test_batch_invariant);
     check_variants(KERN_ATTN_BF16, test_batch_invariant);
     check_variants(KERN_ATTN_F32, test_attn);
