@@ -29,6 +29,7 @@ def means(ax, cells, metric, title):
                       label=alloc if x == 0 else None)
     ax.set_xticks(range(len(cells)), [study.setting(c, "fit") for c in cells])
     ax.set_ylim(0, 1.05)
+    ax.set_ylabel("bytes used / %s" % ("reserved" if metric == "utilization" else "all"))
     style.percent_axis(ax.yaxis)
     x = [k for k, c in enumerate(cells) if study.setting(c, "fit") == "alpaca"][:1]
     if metric == "utilization" and x:
