@@ -57,13 +57,14 @@ KERN_DIRS := engine/kernels/ref $(if $(filter x86_64,$(ARCH)),engine/kernels/x86
              $(if $(filter aarch64,$(ARCH)),engine/kernels/arm)
 KERN_SRC  := $(foreach d,$(KERN_DIRS),$(wildcard $(d)/*.c))
 # Folders that are only code for another processor are left out; the rest is every .c below.
+# Both programs read data sets.
 CLI_SRC := $(wildcard engine/cli/*.c)
 ENGINE_SRC := $(filter-out $(CLI_SRC) engine/kernels/ref/% engine/kernels/x86/% \
-              engine/kernels/arm/%,$(shell find engine -name '*.c' | sort)) $(KERN_SRC)
+              engine/kernels/arm/%,$(shell find engine datasets -name '*.c' | sort)) $(KERN_SRC)
 PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c characterize/peak/peak_avx512%) \
             $(if $(filter aarch64,$(ARCH)),,%_neon.c),$(wildcard characterize/peak/*.c))
 BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/% baselines/gemm/%,$(shell find \
-           characterize baselines datasets experiments/harness experiments/study -name '*.c' | sort)) $(PEAK_SRC)
+           characterize baselines experiments/harness experiments/study -name '*.c' | sort)) $(PEAK_SRC)
 TEST_SRC := $(shell find tests -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
@@ -109,6 +110,7 @@ GEN_SRC :=
 $(call reg,kern,$(KERN_SRC),kernels/kern.h,kern_variant,kern_variants,kern)
 $(call reg,kv_alloc,$(wildcard engine/kv/alloc/*.c),kv/alloc.h,kv_alloc,kv_allocs,kv_alloc)
 $(call reg,kv_predictor,$(wildcard engine/kv/predict/*.c),kv/predict.h,kv_predictor,kv_predictors,kv_predictor)
+$(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
 $(call reg,format_reader,$(wildcard engine/format/reader/*.c),format/format.h,format_reader,format_readers,format_reader)
 $(call reg,par_coll,$(wildcard engine/par/coll/*.c),par/coll.h,par_coll,par_colls,par_coll)
 $(call reg,plan_evaluator,$(wildcard engine/plan/evaluator/*.c),plan/evaluator.h,plan_evaluator,plan_evaluators,plan_evaluator)
@@ -121,7 +123,6 @@ $(call reg,probe,$(wildcard characterize/probe/*.c),characterize/probe.h,probe,p
 $(call reg,counters,$(wildcard characterize/counters/provider/*.c),characterize/counters/counters.h,counters_provider,counters_providers,counters)
 $(call reg,probe_isa,$(PEAK_SRC),characterize/peak/peak.h,probe_isa,probe_isas,probe)
 $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_adapter,sut_adapters,sut_adapter)
-$(call reg,dataset_reader,$(wildcard datasets/reader/*.c),datasets/dataset.h,dataset_reader,dataset_readers,dataset_reader)
 $(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
 $(call reg,study,$(wildcard experiments/study/*.c),experiments/harness/study.h,study,studies,study)
 $(call reg,verb,$(wildcard experiments/harness/verb/*.c),experiments/harness/verb.h,verb,verbs,verb)

@@ -60,6 +60,9 @@ MUST int dataset_read_csv(struct dataset *d, const struct dataset_opts *o,
 
 /* The two roles of a conversation and where a record keeps them. */
 struct dataset_chat_form {
+    /* Key of the conversation's name, which a record need not have, and the character before
+     * the number of a part of it; NULL: a record holds a whole conversation. */
+    const char *id, *part;
     const char *turns;          /* key of the list of messages */
     const char *role, *text;    /* keys of a message */
     const char *asks, *answers; /* roles that ask and that answer, joined by '|' */

@@ -1,6 +1,8 @@
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -47,7 +49,8 @@ struct chat {
     const struct dataset_opts *o;
     const struct dataset_chat_form *form;
     const char *where;
-    struct text history;        /* every message so far */
+    struct text history; /* every message so far */
+    uint64_t conversation;
     size_t n_prompt_bytes;      /* of all turns */
     struct dataset_item *turns; /* with turns = conversation; texts owned */
     size_t n_turns, max_turns;
@@ -87,6 +90,8 @@ static int take_turn(struct chat *c, size_t n_question, const json_t *answer)
                                       .text_bytes = n,
                                       .n_prompt = -1,
                                       .n_output = -1,
+                                      .question_bytes = n_question,
+                                      .conversation = c->conversation,
                                       .reply = json_string_value(answer),
                                       .reply_bytes = json_string_length(answer),
                                       .arrival_s = NAN};
@@ -134,6 +139,20 @@ static int read_messages(struct chat *c, const json_t *turns)
     return OK;
 }
 
+/* By its name without the number of a part, else by its first message. */
+static uint64_t conversation_of(const json_t *record, const json_t *turns,
+                                const struct dataset_chat_form *form)
+{
+    const char *id = json_string_value(json_object_get(record, form->id));
+    const char *part = id && form->part ? strrchr(id, form->part[0]) : NULL;
+    char name[128];
+
+    if (!id || !id[0])
+        id = json_string_value(json_object_get(json_array_get(turns, 0), form->text));
+    snprintf(name, sizeof(name), "%.*s", part ? (int)(part - id) : 127, id ? id : "");
+    return hash_fnv1a(HASH_FNV1A, name);
+}
+
 static int offer_conversation(struct chat *c)
 {
     for (size_t i = 1; i < c->n_turns; i++)
@@ -156,8 +175,10 @@ int dataset_offer_chat(struct dataset *d, const struct dataset_opts *o,
         rc = err_set(ERR_FORMAT, "%s: expected an object, found another value", where);
     if (rc == OK)
         rc = json_get_arr(record, form->turns, &turns, where);
-    if (rc == OK)
+    if (rc == OK) {
+        c.conversation = conversation_of(record, turns, form);
         rc = read_messages(&c, turns);
+    }
     if (rc == OK && !c.n_found)
         dataset_skip(d, "no question with an answer");
     if (rc == OK)

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/home.h"
 #include "base/mem.h"
 #include "base/name.h"
@@ -257,6 +258,8 @@ int dataset_offer(struct dataset *d, const struct dataset_item *item, bool *full
     if (rc != OK)
         return rc;
     copy.arrival_s -= k->o->start_s;
+    if (copy.conversation == 0 && copy.text)
+        copy.conversation = hash_fnv1a(HASH_FNV1A, copy.text);
     if (slot == d->n_items)
         d->n_items++;
     else

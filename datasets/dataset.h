@@ -23,6 +23,11 @@ struct dataset_item {
     int64_t n_output; /* tokens; -1: tokenise `reply` */
     const char *reply;
     size_t reply_bytes;
+    /* The end of `text` that is the question, after the turns before; 0: all of it. */
+    size_t question_bytes;
+    /* Requests of one conversation have equal ones, also where a file holds it in parts. A
+     * reader may leave it 0, for a request that stands alone. */
+    uint64_t conversation;
     double arrival_s; /* from the first request; NaN: the trace has none */
     /* Without text: the names of the prompt's blocks of DATASET_BLOCK_TOK tokens. Prompts whose
      * first blocks have equal names begin with the same tokens. NULL: not known. */

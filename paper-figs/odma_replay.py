@@ -41,11 +41,11 @@ def over_time(ax, cells):
 
 
 result = read.latest(STEM)
-fits = study.settings(result.cells, "fit")
+fits = study.settings(result.cells, "stream")
 predictors = study.settings(result.cells, "predictor")
 usual = "noisy" if "noisy" in predictors else predictors[0]
-by_fit = [(f.replace("+", "\nthen "), study.where(result.cells, fit=f, predictor=usual)) for f in fits]
-by_predictor = [(p, study.where(result.cells, fit=fits[-1], predictor=p)) for p in predictors]
+by_fit = [(f.replace("+", "\nthen "), study.where(result.cells, stream=f, predictor=usual)) for f in fits]
+by_predictor = [(p, study.where(result.cells, stream=fits[-1], predictor=p)) for p in predictors]
 fig, axes = style.panels(4)
 grouped(axes[0], by_fit, "over_static", style.short, "Batches", "tokens per step / static's")
 axes[0].axhline(1, color=style.GREY, lw=0.8)
@@ -60,5 +60,5 @@ METRICS = ["tokens_per_step", "over_static", "utilization_inner", "utilization_o
            "safe_frac", "bucket_accuracy_frac"]
 study.write_table(
     STEM, ["lengths", "predictor", "allocator"] + [m.replace("_", " ") for m in METRICS],
-    [[f, p, a] + [style.number(mean(study.where(result.cells, fit=f, predictor=p, alloc=a), m), "%.3g")
+    [[f, p, a] + [style.number(mean(study.where(result.cells, stream=f, predictor=p, alloc=a), m), "%.3g")
                   for m in METRICS] for f in fits for p in predictors for a in ALLOCS])

@@ -2,6 +2,7 @@
 
 /* LMSYS-Chat-1M: {conversation_id, model, conversation: [{content, role}], ...}. */
 static const struct dataset_chat_form form = {
+    .id = "conversation_id",
     .turns = "conversation",
     .role = "role",
     .text = "content",

@@ -3,6 +3,8 @@
 /* ShareGPT_V3: a list of {id, conversations: [{from, value}]}. The collectors
  * split long conversations, so many begin with the model's reply. */
 static const struct dataset_chat_form form = {
+    .id = "id",
+    .part = "_",
     .turns = "conversations",
     .role = "from",
     .text = "value",

@@ -203,6 +203,96 @@ double stats_spearman(const double *x, const double *y, size_t n)
     return rho;
 }
 
+struct point {
+    double x, y;
+};
+
+static int by_x_then_y(const void *a, const void *b)
+{
+    const struct point *p = a, *q = b;
+    int c = compare(&p->x, &q->x);
+
+    return c ? c : compare(&p->y, &q->y);
+}
+
+/* Sort y[n] by merging. Returns how many pairs were in the wrong order. */
+static double count_swaps(double *y, double *scratch, size_t n)
+{
+    size_t half = n / 2, i = 0, k = half;
+    double swaps;
+
+    if (n < 2)
+        return 0;
+    swaps = count_swaps(y, scratch, half) + count_swaps(y + half, scratch, n - half);
+    for (size_t to = 0; to < n; to++)
+        if (k == n || (i < half && y[i] <= y[k])) {
+            scratch[to] = y[i++];
+        } else {
+            scratch[to] = y[k++];
+            swaps += (double)(half - i);
+        }
+    memcpy(y, scratch, n * sizeof(*y));
+    return swaps;
+}
+
+static double n_pairs(size_t n)
+{
+    return (double)n * (double)(n - 1) / 2; /* n = 0 gives 0 */
+}
+
+/* Pairs of points with equal x, and of those with equal x and y, of points in order. */
+static void count_ties(const struct point *p, size_t n, double *in_x, double *in_both)
+{
+    size_t of_x = 1, of_both = 1;
+
+    for (size_t i = 1; i <= n; i++) {
+        bool same_x = i < n && p[i].x == p[i - 1].x;
+        bool same = same_x && p[i].y == p[i - 1].y;
+
+        if (!same_x)
+            *in_x += n_pairs(of_x);
+        if (!same)
+            *in_both += n_pairs(of_both);
+        of_x = same_x ? of_x + 1 : 1;
+        of_both = same ? of_both + 1 : 1;
+    }
+}
+
+static double kendall(struct point *p, double *y, double *scratch, size_t n)
+{
+    double in_x = 0, in_y = 0, in_both = 0, none = 0, swaps, untied;
+
+    qsort(p, n, sizeof(*p), by_x_then_y);
+    count_ties(p, n, &in_x, &in_both);
+    for (size_t i = 0; i < n; i++)
+        y[i] = p[i].y;
+    swaps = count_swaps(y, scratch, n);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (struct point){y[i], 0};
+    count_ties(p, n, &in_y, &none);
+    untied = (n_pairs(n) - in_x) * (n_pairs(n) - in_y);
+    return untied > 0 ? (n_pairs(n) - in_x - in_y + in_both - 2 * swaps) / sqrt(untied)
+                      : NAN;
+}
+
+double stats_kendall(const double *x, const double *y, size_t n)
+{
+    struct point *p;
+    double *scratch, tau = NAN;
+
+    if (n < 2 || has_nan(x, n) || has_nan(y, n))
+        return NAN;
+    p = mem_new(MEM_OTHER, n, sizeof(*p));
+    scratch = mem_new(MEM_OTHER, 2 * n, sizeof(*scratch));
+    for (size_t i = 0; p && i < n; i++)
+        p[i] = (struct point){x[i], y[i]};
+    if (p && scratch)
+        tau = kendall(p, scratch, scratch + n, n);
+    mem_free(scratch);
+    mem_free(p);
+    return tau;
+}
+
 void stats_wilson95(size_t k, size_t n, double *lo, double *hi)
 {
     double z = 1.959963984540054, p = (double)k / (double)n, zz = z * z / (double)n;

@@ -27,6 +27,10 @@ size_t stats_percentile_floor(double q);
 
 /* Spearman's rank correlation, ties given their mean rank. */
 double stats_spearman(const double *x, const double *y, size_t n);
+/* Kendall's tau-b: of the pairs of points that differ in both x and y, the share that both
+ * order alike less the share that they order the other way, corrected for ties; NaN where all
+ * x or all y are equal. */
+double stats_kendall(const double *x, const double *y, size_t n);
 /* Student's t: the half-width, in standard errors, of a 95 % interval of a mean. NaN: df < 1. */
 double stats_t95(int df);
 

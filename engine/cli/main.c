@@ -22,6 +22,7 @@ static const struct {
     {"model", "Make a model with random weights, or inspect a model file.", cli_model},
     {"plan", "Search which CPUs prefill and decode should use.", cli_plan},
     {"tune", "Search the fastest schedule of every matrix product.", cli_tune},
+    {"predictor", "Train or evaluate a predictor of output lengths.", cli_predictor},
 };
 #define N_VERBS ((int)(sizeof(verbs) / sizeof(verbs[0])))
 
@@ -119,7 +120,7 @@ static void usage(FILE *f)
           "decode.\n\nVerbs:\n",
           f);
     for (int i = 0; i < N_VERBS; i++)
-        fprintf(f, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+        fprintf(f, "  %-9s %s\n", verbs[i].name, verbs[i].help);
     fputs("\nOptions:\n"
           "  -h, --help     Print this text. `sandwich VERB --help` describes a verb.\n"
           "  --version      Print commit, compiler and instruction sets.\n"

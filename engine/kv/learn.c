@@ -1,4 +1,4 @@
-#include "kv/learn.h"
+#include "kv/learn_model.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -9,26 +9,20 @@
 #include "base/mem.h"
 #include "kv/ridge.h"
 
-/* Enough hashed features that frequent words rarely share one, few enough to be solved in a
- * fraction of a second. */
-#define N_HASHED   480
-#define N_SHAPE    8
-#define N_TYPES    24
-#define N_FEATURES (N_HASHED + N_SHAPE + N_TYPES)
 /* What is asked for stands at the beginning of most prompts. */
 #define TEXT_BYTES 4096
-/* Each feature's weight is shrunk as if it had been 0 in one of a hundred examples: the few
- * thousand answers of a public sample do not tell more about 480 words. */
-#define LAMBDA     0.01f
 #define N_EXAMPLES 16
+#define N_TARGETS  (1 + KV_LEARN_CLASSES) /* log length, then the classes */
+/* The feature that is always 1. */
+#define CONSTANT KV_LEARN_N_HASHED
 
-struct kv_learned {
-    float weights[1 + KV_LEARN_CLASSES][N_FEATURES]; /* log length, then the classes */
-    float longest; /* log of the longest training output */
-};
+/* How much weights are shrunk towards 0, so predictions towards the mean: from hardly to
+ * nearly all the way. How much the texts of a data set tell differs by that much. */
+static const float lambdas[] = {0.001f, 0.003f, 0.01f, 0.03f, 0.1f, 0.3f, 1};
+#define N_LAMBDAS ((int)(sizeof(lambdas) / sizeof(lambdas[0])))
 
 /* What a request can begin with; the last type is any other word. */
-static const char *const types[N_TYPES] = {
+static const char *const types[KV_LEARN_N_TYPES] = {
     "what",      "why",      "how",      "who",       "when",   "where",
     "which",     "is",       "can",      "write",     "create", "generate",
     "explain",   "describe", "list",     "give",      "name",   "summarize",
@@ -50,7 +44,8 @@ static void add_hashed(float *x, uint32_t h)
     h ^= h >> 15;
     h *= 0x2c1b3c6du;
     h ^= h >> 12;
-    x[h % N_HASHED] += h >> 31 ? 1 : -1; /* signs let words that share a feature cancel */
+    x[h % KV_LEARN_N_HASHED] +=
+        h >> 31 ? 1 : -1; /* signs let words that share a feature cancel */
 }
 
 static bool is_word(char c)
@@ -62,7 +57,7 @@ static int type_of(const char *word, size_t n)
 {
     int i = 0;
 
-    while (i < N_TYPES - 1 &&
+    while (i < KV_LEARN_N_TYPES - 1 &&
            !(strlen(types[i]) == n && strncasecmp(types[i], word, n) == 0))
         i++;
     return i;
@@ -92,9 +87,9 @@ static void add_words(float *x, float *type, const char *text, size_t n)
         add_hashed(x, h);
         before = h;
     }
-    for (int k = 0; k < N_HASHED; k++)
+    for (int k = 0; k < KV_LEARN_N_HASHED; k++)
         squares += x[k] * x[k];
-    for (int k = 0; k < N_HASHED && squares > 0; k++)
+    for (int k = 0; k < KV_LEARN_N_HASHED && squares > 0; k++)
         x[k] /= sqrtf(squares);
 }
 
@@ -103,13 +98,13 @@ static float share_of(int64_t n, size_t all)
     return all ? (float)n / (float)all : 0;
 }
 
-static void make_features(float x[N_FEATURES], const struct kv_example *e)
+static void make_features(float x[KV_LEARN_N_FEATURES], const struct kv_example *e)
 {
     size_t n = e->text_bytes < TEXT_BYTES ? e->text_bytes : TEXT_BYTES;
     int64_t lines = 0, digits = 0, code = 0, questions = 0, high = 0;
-    float *shape = x + N_HASHED;
+    float *shape = x + KV_LEARN_N_HASHED;
 
-    memset(x, 0, N_FEATURES * sizeof(*x));
+    memset(x, 0, KV_LEARN_N_FEATURES * sizeof(*x));
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)e->text[i];
 
@@ -127,10 +122,19 @@ static void make_features(float x[N_FEATURES], const struct kv_example *e)
     shape[5] = share_of(code, n);
     shape[6] = questions > 0;
     shape[7] = share_of(high, n);
-    add_words(x, shape + N_SHAPE, e->text, n);
+    add_words(x, shape + KV_LEARN_N_SHAPE, e->text, n);
 }
 
 /* --- training */
+
+static float dot(const float *w, const float *x)
+{
+    float sum = 0;
+
+    for (int i = 0; i < KV_LEARN_N_FEATURES; i++)
+        sum += w[i] * x[i];
+    return sum;
+}
 
 static int by_length(const void *a, const void *b)
 {
@@ -161,27 +165,106 @@ static int class_bounds(float bounds[KV_LEARN_CLASSES], const struct kv_example 
     return OK;
 }
 
+/* What is learned: differences from the means, so that shrinking leads to these. */
+struct targets {
+    float bounds[KV_LEARN_CLASSES];
+    float mean[N_TARGETS];
+};
+
+static void make_target(float y[N_TARGETS], const struct kv_example *e,
+                        const struct targets *t)
+{
+    int k = 0;
+
+    memset(y, 0, N_TARGETS * sizeof(*y));
+    y[0] = log_length(e->output_tok);
+    while (k < KV_LEARN_CLASSES - 1 && y[0] > t->bounds[k])
+        k++;
+    y[1 + k] = 1;
+    for (int i = 0; i < N_TARGETS; i++)
+        y[i] -= t->mean[i];
+}
+
+static int make_targets(struct targets *t, const struct kv_example *examples, int64_t n)
+{
+    double sum[N_TARGETS] = {0};
+    float y[N_TARGETS];
+
+    TRY(class_bounds(t->bounds, examples, n));
+    for (int64_t i = 0; i < n; i++) {
+        make_target(y, &examples[i], t);
+        for (int k = 0; k < N_TARGETS; k++)
+            sum[k] += y[k];
+    }
+    for (int k = 0; k < N_TARGETS; k++)
+        t->mean[k] = (float)(sum[k] / (double)n);
+    return OK;
+}
+
+static void add(struct kv_ridge *r, const struct kv_example *e, int64_t n,
+                const struct targets *t)
+{
+    float x[KV_LEARN_N_FEATURES], y[N_TARGETS];
+
+    for (int64_t i = 0; i < n; i++) {
+        make_features(x, &e[i]);
+        make_target(y, &e[i], t);
+        kv_ridge_add(r, x, y);
+    }
+}
+
+/* Sum of the errors of the logarithm. */
+static double error_of(const struct kv_ridge *r, const struct kv_example *e, int64_t n,
+                       const struct targets *t)
+{
+    float x[KV_LEARN_N_FEATURES], y[N_TARGETS];
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        make_features(x, &e[i]);
+        make_target(y, &e[i], t);
+        sum += fabsf(dot(r->weights, x) - y[0]);
+    }
+    return sum;
+}
+
+/* The lambda that predicts the last fifth of the examples best from those before, which
+ * are those of r. */
+static int choose_lambda(float *lambda, struct kv_ridge *r, const struct kv_example *e,
+                         int64_t n, const struct targets *t)
+{
+    double least = INFINITY;
+
+    for (int i = 0; i < N_LAMBDAS; i++) {
+        double error;
+
+        TRY(kv_ridge_solve(r, lambdas[i]));
+        error = error_of(r, e, n, t);
+        if (error < least) {
+            least = error;
+            *lambda = lambdas[i];
+        }
+    }
+    return OK;
+}
+
 static int train(struct kv_learned *l, struct kv_ridge *r,
                  const struct kv_example *examples, int64_t n)
 {
-    float x[N_FEATURES], y[1 + KV_LEARN_CLASSES], bounds[KV_LEARN_CLASSES];
+    int64_t first = n - n / 5;
+    struct targets t = {0};
+    float lambda = 0;
 
-    TRY(kv_ridge_init(r, N_FEATURES, 1 + KV_LEARN_CLASSES));
-    TRY(class_bounds(bounds, examples, n));
-    for (int64_t i = 0; i < n; i++) {
-        int k = 0;
-
-        make_features(x, &examples[i]);
-        memset(y, 0, sizeof(y));
-        y[0] = log_length(examples[i].output_tok);
-        while (k < KV_LEARN_CLASSES - 1 && y[0] > bounds[k])
-            k++;
-        y[1 + k] = 1;
-        kv_ridge_add(r, x, y);
-    }
-    TRY(kv_ridge_solve(r, LAMBDA));
-    memcpy(l->weights, r->xy, sizeof(l->weights));
-    l->longest = bounds[KV_LEARN_CLASSES - 1];
+    TRY(kv_ridge_init(r, KV_LEARN_N_FEATURES, N_TARGETS));
+    TRY(make_targets(&t, examples, n));
+    add(r, examples, first, &t);
+    TRY(choose_lambda(&lambda, r, examples + first, n - first, &t));
+    add(r, examples + first, n - first, &t);
+    TRY(kv_ridge_solve(r, lambda));
+    memcpy(l->weights, r->weights, sizeof(l->weights));
+    for (int k = 0; k < N_TARGETS; k++)
+        l->weights[k][CONSTANT] += t.mean[k];
+    l->longest = t.bounds[KV_LEARN_CLASSES - 1];
     return OK;
 }
 
@@ -215,19 +298,10 @@ void kv_learned_close(struct kv_learned **l)
 
 /* --- predicting */
 
-static float dot(const float *w, const float *x)
-{
-    float sum = 0;
-
-    for (int i = 0; i < N_FEATURES; i++)
-        sum += w[i] * x[i];
-    return sum;
-}
-
 void kv_learned_predict(const struct kv_learned *l, const struct kv_example *request,
                         struct kv_prediction *out)
 {
-    float x[N_FEATURES], p[KV_LEARN_CLASSES], sum = 0, entropy = 0, length;
+    float x[KV_LEARN_N_FEATURES], p[KV_LEARN_CLASSES], sum = 0, entropy = 0, length;
 
     make_features(x, request);
     length = fminf(dot(l->weights[0], x), l->longest); /* no longer than was ever seen */

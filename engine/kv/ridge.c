@@ -1,6 +1,7 @@
 #include "kv/ridge.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -9,13 +10,17 @@ int kv_ridge_init(struct kv_ridge *r, int n_features, int n_targets)
     *r = (struct kv_ridge){.n_features = n_features, .n_targets = n_targets};
     r->xx = mem_new(MEM_KV, (size_t)n_features * n_features, sizeof(*r->xx));
     r->xy = mem_new(MEM_KV, (size_t)n_targets * n_features, sizeof(*r->xy));
-    return r->xx && r->xy ? OK : ERR_NOMEM;
+    r->factor = mem_new(MEM_KV, (size_t)n_features * n_features, sizeof(*r->factor));
+    r->weights = mem_new(MEM_KV, (size_t)n_targets * n_features, sizeof(*r->weights));
+    return r->xx && r->xy && r->factor && r->weights ? OK : ERR_NOMEM;
 }
 
 void kv_ridge_fini(struct kv_ridge *r)
 {
     mem_free(r->xx);
     mem_free(r->xy);
+    mem_free(r->factor);
+    mem_free(r->weights);
     *r = (struct kv_ridge){0};
 }
 
@@ -77,10 +82,12 @@ int kv_ridge_solve(struct kv_ridge *r, float lambda)
 {
     int d = r->n_features;
 
+    memcpy(r->factor, r->xx, (size_t)d * d * sizeof(*r->xx));
+    memcpy(r->weights, r->xy, (size_t)r->n_targets * d * sizeof(*r->xy));
     for (int i = 0; i < d; i++)
-        r->xx[(size_t)i * d + i] += lambda * (float)r->n;
-    TRY(factorise(r->xx, d));
+        r->factor[(size_t)i * d + i] += lambda * (float)r->n;
+    TRY(factorise(r->factor, d));
     for (int t = 0; t < r->n_targets; t++)
-        substitute(r->xx, r->xy + (size_t)t * d, d);
+        substitute(r->factor, r->weights + (size_t)t * d, d);
     return OK;
 }

@@ -7,22 +7,21 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "datasets/dataset.h"
 #include "experiments/harness/study.h"
 #include "experiments/study/support/kv_replay.h"
+#include "experiments/study/support/kv_stream.h"
 #include "experiments/study/support/rows.h"
-#include "kv/learn.h"
-#include "tokenizer/tokenizer.h"
 
 enum { OF_TOTAL, OF_OUTPUT };
 
 struct opts {
-    char *alloc, *predictor, *fit, *path, *tokenizer, *quantiles;
-    double sigma, bias, alpha, tau, learn_frac, fit_frac;
-    int bounds_of;
-    bool learn_once;
-    int64_t constant_tok, n_requests, clients, max_tok, budget_seqs, align_tok, block_tok,
-        superblock_larges, n_fixed, n_first, window, every, patience, max_age, seed;
+    char *alloc, *predictor, *stream, *tokenizer, *quantiles, *change;
+    double sigma, bias, alpha, tau, tells, fit_frac;
+    int bounds_of, bounds;
+    bool primed, co_batch, migrate, raw;
+    int64_t constant_tok, n_requests, n_learn, folds, clients, max_tok, budget_seqs,
+        align_tok, block_tok, superblock_larges, n_fixed, n_first, window, every,
+        patience, max_age, seed;
 };
 
 static const char *alloc_name(int i)
@@ -45,22 +44,33 @@ static const struct opt_row table[] = {
     OPT_ROW(F64, bias, "0",
             "noisy: mean of the predicted length's logarithm, less the true one's.",
             .min = -10, .max = 10),
-    OPT_ROW(INT, constant_tok, "0",
-            "constant: the length that it predicts. 0: the mean output, of "
-            "conversations that of those to learn from.",
-            .unit = "tok", .min = 0, .max = 1 << 20),
-    OPT_ROW(STR, fit, "sharegpt",
-            "Fit of the trace from which lengths are drawn. \"A+B\": the first half "
-            "from A, the second from B."),
-    OPT_ROW(STR, path, NULL, "Trace or conversations, in place of the fit.",
+    OPT_ROW(
+        INT, constant_tok, "0",
+        "constant: the length that it predicts. 0: the mean output of the requests to "
+        "learn from, where there are any, else of those that are replayed.",
+        .unit = "tok", .min = 0, .max = 1 << 20),
+    OPT_ROW(
+        STR, stream, "sharegpt",
+        "The requests: a fit, from which lengths are drawn, or a file of conversations "
+        "or lengths. \"A+B\": the first half from A, the second from B; what is "
+        "learned is learned from A."),
+    OPT_ROW(STR, tokenizer, NULL,
+            "Tokenizer that counts the tokens of texts. Without it four bytes are taken "
+            "for a token.",
             .unit = "FILE"),
-    OPT_ROW(STR, tokenizer, NULL, "Tokenizer that counts the tokens of conversations.",
-            .unit = "FILE"),
-    OPT_ROW(F64, learn_frac, "0.5",
-            "Of conversations, the share that `learned` learns from, in the order of "
-            "the file. The others are replayed, with every predictor.",
-            .min = 0, .max = 0.9),
-    OPT_ROW(INT, n_requests, "2000", "Number of requests.", .min = 1, .max = 1000000),
+    OPT_ROW(INT, n_requests, "2000", "Number of requests to replay; of a file at most.",
+            .min = 1, .max = 1000000),
+    OPT_ROW(INT, n_learn, "2000", "Drawn requests to learn from, before those.", .min = 0,
+            .max = 1000000),
+    OPT_ROW(INT, folds, "5",
+            "Parts of a file of conversations. One is replayed, by the seed; the others "
+            "are to learn from.",
+            .min = 2, .max = 1000),
+    OPT_ROW(
+        F64, tells, "0.7",
+        "Drawn requests: probability that the word in the text is that of the output's "
+        "class, one of eight; else it is that of any class.",
+        .min = 0, .max = 1),
     OPT_ROW(INT, clients, "256",
             "Clients, each of which sends its next request when one was answered.",
             .min = 1, .max = 4096),
@@ -99,7 +109,17 @@ static const struct opt_row table[] = {
             .min = 1, .max = 1 << 20),
     OPT_ROW(INT, every, "128", "odma: learn after this number of finished requests.",
             .min = 1, .max = 1 << 20),
-    OPT_ROW(BOOL, learn_once, "false", "odma: keep the first bounds that were learned."),
+    OPT_ROW(ENUM, bounds, "again",
+            "odma: when bounds are learned: again and again, once, or never, so that the "
+            "n_first equal parts stay.",
+            .values = "again|once|never"),
+    OPT_ROW(BOOL, primed, "false",
+            "odma: the window begins with the requests to learn from."),
+    OPT_ROW(BOOL, co_batch, "true",
+            "Admit the oldest request of the bucket that was admitted before; else the "
+            "oldest."),
+    OPT_ROW(BOOL, migrate, "true",
+            "Copy a sequence that outgrows its memory; else it begins again."),
     OPT_ROW(F64, alpha, "0.5",
             "A predicted length is inflated by 1 + alpha times its uncertainty.",
             .min = 0, .max = 100),
@@ -112,7 +132,15 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, max_age, "256",
             "Steps that a request can be passed by others of the latest bucket.",
             .min = 0, .max = 1 << 30),
-    OPT_ROW(INT, seed, "1", "Seed of lengths and of the predictor's errors."),
+    OPT_ROW(STR, change, "none",
+            "Another value for one of the other options, as \"option=value\", so that an "
+            "axis can change one at a time. none: no other."),
+    OPT_ROW(BOOL, raw, "false",
+            "Record each request: prediction, length, bucket and memory."),
+    OPT_ROW(INT, seed, "1",
+            "Seed of lengths, texts and the predictor's errors; of conversations, which "
+            "part is replayed.",
+            .min = 1, .max = 1 << 30),
     {0},
 };
 
@@ -136,9 +164,32 @@ static const struct study_metric metrics[] = {
      "tokens to compute again after preemptions / tokens generated"},
     {"waited_frac", "", "lower",
      "sequence-steps without memory for the next token / all sequence-steps"},
-    {"safe_frac", "", "higher", "requests that fit the memory that they got first"},
     {"bucket_accuracy_frac", "", "higher",
      "requests whose length is within the bucket that was chosen for them"},
+    {"safe_frac", "", "higher",
+     "requests whose length is at most the bound of the bucket that was chosen for them"},
+    {"within_frac", "", "higher",
+     "requests whose predicted output is within 10 % of the true one"},
+    {"kendall_tau", "", "higher",
+     "Kendall's tau-b of predicted and true outputs: their order"},
+    {"log_mae", "", "lower", "mean of |ln(predicted / true output)|"},
+    {"log_mae_over_constant", "", "lower",
+     "log_mae / that of the constant with the smallest one among the requests to learn "
+     "from, their median"},
+    {"large_frac", "", "lower", "requests that got the longest memory at once"},
+    {"utilization_end", "", "higher", "tokens / tokens of memory, at the requests' ends"},
+    {"recovery_requests", "", "lower",
+     "after the change of the lengths: requests until the utilization_end of the latest "
+     "256 is 95 % of utilization_ideal"},
+    {"utilization_after", "", "higher",
+     "utilization_end of the second half of the requests after the change"},
+    {"utilization_ideal", "", "higher",
+     "utilization_end of all requests after the change, with bounds learned from all of "
+     "them"},
+    {"text_bits", "", "",
+     "what the text of a drawn request tells of its output's class, of 3 bits"},
+    {"n_requests", "", "", "requests replayed"},
+    {"n_learned", "", "", "requests that were there to learn from"},
     {"max_tok", "tok", "", "the longest sequence"},
     {"n_steps", "", "lower", "steps to answer all requests"},
     {"n_epochs", "", "", "how often bounds were learned"},
@@ -146,136 +197,14 @@ static const struct study_metric metrics[] = {
 };
 
 struct work {
-    struct dataset *data; /* has the texts of the requests */
-    struct tok *tok;
-    struct study_kv_request *requests; /* [n] */
-    int64_t n, n_learn;                /* the first n_learn are to learn from */
-    int64_t max_tok;                   /* of the longest sequence */
+    struct opts opts; /* those of the job, with the change */
+    struct study_kv_stream stream;
     struct kv_learned *learned;
+    struct kv_outcome *outcomes; /* [stream.n] */
+    struct kv_outcome *ideal; /* [stream.n - stream.n_first] with bounds of the change */
+    struct kv_accuracy accuracy;
     struct study_kv_result result, fixed; /* fixed: of the allocator static */
 };
-
-/* --- requests */
-
-static int count_tokens(const struct work *w, const char *text, size_t bytes,
-                        int64_t *n_tok)
-{
-    int32_t *ids;
-    size_t n;
-
-    if (!w->tok)
-        return err_set(ERR_ARG,
-                       "%s: has texts: expected study.tokenizer to count their tokens",
-                       w->data->source);
-    TRY(tok_encode(w->tok, text, bytes, 0, &ids, &n));
-    mem_free(ids);
-    *n_tok = (int64_t)n;
-    return OK;
-}
-
-static int append(struct work *w, const struct dataset_item *item)
-{
-    struct study_kv_request *q = &w->requests[w->n++];
-
-    *q = (struct study_kv_request){.prompt_tok = item->n_prompt,
-                                   .output_tok = item->n_output,
-                                   .text = item->text,
-                                   .text_bytes = item->text_bytes};
-    if (q->prompt_tok < 0)
-        TRY(count_tokens(w, item->text, item->text_bytes, &q->prompt_tok));
-    if (q->output_tok < 0)
-        TRY(count_tokens(w, item->reply, item->reply_bytes, &q->output_tok));
-    return OK;
-}
-
-/* `n` requests of a fit, or of o->path where fit is NULL. */
-static int read_requests(struct work *w, const struct opts *o, const char *fit, int64_t n)
-{
-    struct dataset_opts d;
-    int rc = opt_init(dataset_opt_table, &d);
-
-    if (rc != OK)
-        return rc;
-    d.n = n;
-    d.seed = o->seed;
-    rc = opt_set(dataset_opt_table, &d, fit ? "fit" : "path", fit ? fit : o->path,
-                 fit ? "study.fit" : "study.path");
-    dataset_close(&w->data);
-    if (rc == OK)
-        rc = dataset_open(&w->data, &d);
-    opt_free(dataset_opt_table, &d);
-    for (int64_t i = 0; rc == OK && i < w->data->n_items && w->n < o->n_requests; i++)
-        rc = append(w, &w->data->items[i]);
-    return rc;
-}
-
-static int make_requests(struct work *w, const struct opts *o)
-{
-    const char *plus = strchr(o->fit, '+');
-    char first[64];
-
-    w->requests = mem_new(MEM_DATASET, (size_t)o->n_requests, sizeof(*w->requests));
-    if (!w->requests)
-        return ERR_NOMEM;
-    if (o->path) {
-        if (o->tokenizer)
-            TRY(tok_open(&w->tok, o->tokenizer, NULL));
-        TRY(read_requests(w, o, NULL, o->n_requests));
-        if (w->n > 0 && w->requests[0].text)
-            w->n_learn = (int64_t)(o->learn_frac * (double)w->n);
-        return OK;
-    }
-    if (!plus)
-        return read_requests(w, o, o->fit, o->n_requests);
-    snprintf(first, sizeof(first), "%.*s", (int)(plus - o->fit), o->fit);
-    TRY(read_requests(w, o, first, (o->n_requests + 1) / 2));
-    return read_requests(w, o, plus + 1, o->n_requests - w->n);
-}
-
-/* The longest sequence, and the requests cut to it. */
-static int cut_requests(struct work *w, const struct opts *o)
-{
-    double *total = mem_new(MEM_OTHER, (size_t)w->n, sizeof(*total));
-    int64_t most = o->max_tok;
-
-    if (!total)
-        return ERR_NOMEM;
-    for (int64_t i = 0; i < w->n; i++)
-        total[i] = (double)(w->requests[i].prompt_tok + w->requests[i].output_tok);
-    if (most == 0)
-        most = (int64_t)stats_percentile(total, (size_t)w->n, o->fit_frac);
-    mem_free(total);
-    most = (most + o->align_tok - 1) / o->align_tok * o->align_tok;
-    most = most < 16 ? 16 : most;
-    w->max_tok = o->max_tok > 0 ? o->max_tok : most;
-    for (int64_t i = 0; i < w->n; i++) {
-        struct study_kv_request *q = &w->requests[i];
-
-        q->output_tok = q->output_tok < w->max_tok ? q->output_tok : w->max_tok - 1;
-        q->output_tok = q->output_tok > 1 ? q->output_tok : 1;
-        most = w->max_tok - q->output_tok;
-        q->prompt_tok = q->prompt_tok < most ? q->prompt_tok : most;
-        q->prompt_tok = q->prompt_tok > 1 ? q->prompt_tok : 1;
-    }
-    return OK;
-}
-
-static int learn(struct work *w)
-{
-    struct kv_example *e = mem_new(MEM_DATASET, (size_t)w->n_learn, sizeof(*e));
-    int rc;
-
-    if (!e)
-        return ERR_NOMEM;
-    for (int64_t i = 0; i < w->n_learn; i++)
-        e[i] = (struct kv_example){.text = w->requests[i].text,
-                                   .text_bytes = w->requests[i].text_bytes,
-                                   .prompt_tok = w->requests[i].prompt_tok,
-                                   .output_tok = w->requests[i].output_tok};
-    rc = kv_learn(&w->learned, e, w->n_learn);
-    mem_free(e);
-    return rc;
-}
 
 /* --- replays */
 
@@ -295,46 +224,62 @@ static int parse_quantiles(struct kv_bucket_opts *b, const char *text)
     return OK;
 }
 
-static double mean_output(const struct work *w)
+/* The outputs to learn from, where there are any, else all. */
+static double *outputs(const struct study_kv_stream *s, size_t *n)
 {
-    int64_t n = w->n_learn ? w->n_learn : w->n;
-    double sum = 0;
+    const struct kv_example *e = s->n_learn ? s->learn : s->requests;
+    double *x;
 
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)w->requests[i].output_tok;
-    return sum / (double)n;
+    *n = (size_t)(s->n_learn ? s->n_learn : s->n);
+    x = mem_new(MEM_OTHER, *n, sizeof(*x));
+    for (size_t i = 0; x && i < *n; i++)
+        x[i] = (double)e[i].output_tok;
+    return x;
 }
 
 static int prepare(struct study_kv_opts *k, const struct work *w, const struct opts *o)
 {
+    const struct study_kv_stream *s = &w->stream;
+
     *k = (struct study_kv_opts){
-        .arena = {.n_tok = o->budget_seqs * w->max_tok,
-                  .max_tok = w->max_tok,
+        .arena = {.n_tok = o->budget_seqs * s->max_tok,
+                  .max_tok = s->max_tok,
                   .align_tok = o->align_tok,
                   .block_tok = o->block_tok,
                   .max_seqs = o->clients,
                   .superblock_larges = o->superblock_larges,
                   .n_fixed = o->n_fixed},
-        .buckets = {.max_tok = w->max_tok,
+        .buckets = {.max_tok = s->max_tok,
                     .align_tok = o->align_tok,
                     .window = o->window,
                     .every = o->every,
                     .n_first = (int)o->n_first,
                     .of_total = o->bounds_of == OF_TOTAL},
-        .predict = {.max_tok = w->max_tok,
+        .predict = {.max_tok = s->max_tok,
                     .constant_tok = (double)o->constant_tok,
                     .sigma = o->sigma,
                     .bias = o->bias,
                     .seed = o->seed,
                     .learned = w->learned},
         .caution = {.alpha = o->alpha, .tau = o->tau},
-        .learn_once = o->learn_once,
+        .bounds = o->bounds,
+        .earlier = s->learn,
+        .n_earlier = o->primed ? s->n_learn : 0,
+        .co_batch = o->co_batch,
+        .migrate = o->migrate,
         .clients = o->clients,
         .patience = o->patience,
         .max_age = o->max_age,
     };
-    if (o->constant_tok == 0)
-        k->predict.constant_tok = mean_output(w);
+    if (o->constant_tok == 0) {
+        size_t n;
+        double *x = outputs(s, &n);
+
+        if (!x)
+            return ERR_NOMEM;
+        k->predict.constant_tok = fmin(stats_mean(x, n), (double)s->max_tok);
+        mem_free(x);
+    }
     TRY(parse_quantiles(&k->buckets, o->quantiles));
     TRY(kv_alloc_find(o->alloc, &k->alloc));
     return kv_predictor_find(o->predictor, &k->predictor);
@@ -362,56 +307,235 @@ static void report_series(struct study_cell *out, const struct study_kv_series *
     study_series(out, "tokens_per_step_over_time", "tok", s->batch, (size_t)s->n);
 }
 
-static void report(struct study_cell *out, const struct work *w,
-                   const struct study_kv_opts *k)
+static void report_accuracy(struct study_cell *out, const struct work *w,
+                            const struct study_kv_opts *k, double constant_mae)
+{
+    const struct kv_accuracy *a = &w->accuracy;
+    const struct study_number buckets[] = {{"bucket_accuracy_frac", a->bucket_frac},
+                                           {"safe_frac", a->safe_frac}};
+    const struct study_number predictions[] = {
+        {"within_frac", a->within_frac},
+        {"log_mae", a->log_mae},
+        {"log_mae_over_constant", a->log_mae / constant_mae},
+        {"utilization_end", a->utilization_frac},
+        {"overflow_frac", k->alloc->paged ? 0 : a->overflow_frac},
+        {"n_requests", (double)w->stream.n},
+        {"n_learned", (double)w->stream.n_learn},
+    };
+
+    if (w->stream.requests[0].text && isnan(w->stream.text_bits) &&
+        (w->learned || strcmp(k->predictor->name, "constant") == 0))
+        study_evidence(out, "measured",
+                       "log_mae log_mae_over_constant within_frac kendall_tau");
+    STUDY_VALUES(out, buckets, "the allocator has no buckets");
+    STUDY_VALUES(out, predictions, "the best constant is always right");
+    study_value(out, "large_frac", k->alloc->paged ? NAN : a->large_frac,
+                "a table of blocks grows as the sequence does");
+    study_value(out, "kendall_tau", a->kendall_tau, "all predictions are equal");
+    study_value(out, "text_bits", w->stream.text_bits, "the texts were not made here");
+}
+
+static void report(struct study_cell *out, const struct work *w)
 {
     const struct study_kv_result *r = &w->result;
-    double n = (double)(w->n - w->n_learn), tok = (double)r->output_tok,
+    double n = (double)w->stream.n, tok = (double)r->output_tok,
            loaded = (double)r->n_loaded_steps;
-    bool paged = k->alloc->paged;
     const struct study_number all[] = {
         {"tokens_per_step", per_step(r)},
         {"over_static", per_step(r) / per_step(&w->fixed)},
         {"utilization_inner", share(r->inner_sum, loaded)},
         {"utilization_outer", share(r->outer_sum, loaded)},
-        {"overflow_frac", (double)r->n_overflow / n},
         {"migrated_frac", (double)r->migrated_tok / tok},
         {"extended_frac", (double)r->extended_tok / tok},
         {"preempted_per_request", (double)r->n_preempted / n},
         {"recomputed_frac", (double)r->recomputed_tok / tok},
         {"waited_frac", (double)r->waited_steps / (tok + (double)r->waited_steps)},
-        {"max_tok", (double)w->max_tok},
+        {"max_tok", (double)w->stream.max_tok},
         {"n_steps", (double)r->n_steps},
         {"n_epochs", (double)r->n_epochs},
     };
 
     STUDY_VALUES(out, all,
                  "fewer requests than clients: the load ends with the first step");
-    study_value(out, "safe_frac", paged ? NAN : (double)r->n_safe / n,
-                "a table of blocks grows as the sequence does");
-    study_value(out, "bucket_accuracy_frac",
-                share((double)r->n_in_bucket, (double)r->n_bucketed),
-                "the allocator has no buckets");
     report_series(out, &r->series);
+}
+
+/* The error of the median of the requests to learn from. */
+static int constant_error(double *mae, const struct study_kv_stream *s)
+{
+    size_t n;
+    double *x = outputs(s, &n), median, sum = 0;
+
+    if (!x)
+        return ERR_NOMEM;
+    median = stats_median(x, n);
+    mem_free(x);
+    for (int64_t i = 0; i < s->n; i++)
+        sum += fabs(log(median / (double)s->requests[i].output_tok));
+    *mae = sum / (double)s->n;
+    return OK;
+}
+
+/* For each request, so that all numbers of predictions can be worked out again. */
+static int report_requests(struct study_cell *out, const struct kv_outcome *q, size_t n)
+{
+    static const char *const names[] = {
+        "request_prompt_tok",       "request_output_tok", "request_predicted_tok",
+        "request_bucket_above_tok", "request_bucket_tok", "request_first_tok",
+        "request_last_tok"};
+    double *x = mem_new(MEM_OTHER, n, sizeof(*x));
+
+    if (!x)
+        return ERR_NOMEM;
+    for (int k = 0; k < 7; k++) {
+        for (size_t i = 0; i < n; i++) {
+            const double v[] = {(double)q[i].prompt_tok,    (double)q[i].output_tok,
+                                q[i].predicted_tok,         (double)q[i].bucket_tok[0],
+                                (double)q[i].bucket_tok[1], (double)q[i].first_tok,
+                                (double)q[i].last_tok};
+
+            x[i] = v[k];
+        }
+        study_series(out, names[k], "tok", x, n);
+    }
+    mem_free(x);
+    return OK;
+}
+
+/* --- after a change of the lengths */
+
+#define RECOVERY_WINDOW 256
+#define RECOVERED       0.95
+
+static double utilization(const struct kv_outcome *q, int64_t n)
+{
+    double used = 0, memory = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        used += (double)(q[i].prompt_tok + q[i].output_tok);
+        memory += (double)q[i].last_tok;
+    }
+    return n > 0 ? used / memory : NAN;
+}
+
+/* Requests until the latest of them use memory as well as `ideal` ones do; NaN: never. */
+static double recovery(const struct kv_outcome *q, const struct kv_outcome *ideal,
+                       int64_t n)
+{
+    double wanted = RECOVERED * utilization(ideal, n);
+
+    for (int64_t i = RECOVERY_WINDOW; i <= n; i++)
+        if (utilization(q + i - RECOVERY_WINDOW, RECOVERY_WINDOW) >= wanted)
+            return (double)i;
+    return NAN;
+}
+
+/* The requests after the change with bounds that were learned from all of them, which nobody
+ * has in time. */
+static int replay_ideal(struct work *w, const struct study_kv_opts *k)
+{
+    const struct study_kv_stream *s = &w->stream;
+    struct study_kv_opts ideal = *k;
+    struct study_kv_result result;
+    int64_t n = s->n - s->n_first;
+
+    ideal.bounds = STUDY_KV_ONCE;
+    ideal.earlier = s->requests + s->n_first;
+    ideal.n_earlier = n;
+    ideal.buckets.window = n;
+    w->ideal = mem_new(MEM_OTHER, (size_t)n, sizeof(*w->ideal));
+    if (!w->ideal)
+        return ERR_NOMEM;
+    return study_kv_replay(&result, &ideal, ideal.earlier, n, w->ideal);
+}
+
+static int report_recovery(struct study_cell *out, struct work *w,
+                           const struct study_kv_opts *k)
+{
+    const struct study_kv_stream *s = &w->stream;
+    const struct kv_outcome *after = w->outcomes + s->n_first;
+    int64_t n = s->n - s->n_first;
+    struct study_number all[] = {{"utilization_after", NAN}, {"utilization_ideal", NAN}};
+    double requests = NAN;
+
+    if (n > 0) {
+        TRY(replay_ideal(w, k));
+        requests = recovery(after, w->ideal, n);
+        all[0].value = utilization(after + n / 2, n - n / 2);
+        all[1].value = utilization(w->ideal, n);
+    }
+    study_value(out, "recovery_requests", requests,
+                n > 0 ? "it does not recover" : "the lengths do not change");
+    STUDY_VALUES(out, all, "the lengths do not change");
+    return OK;
+}
+
+/* --- a cell */
+
+/* The job's options with the change that it asks for. */
+static int change_opts(struct opts *to, const struct opts *o)
+{
+    char name[64];
+    size_t n = strcspn(o->change, "=");
+    json_t *given;
+    int rc = opt_init(table, to);
+
+    if (rc != OK)
+        return rc;
+    given = opt_to_json(table, o);
+    rc = given ? opt_from_json(table, to, given, "study") : ERR_NOMEM;
+    json_decref(given);
+    if (rc != OK || strcmp(o->change, "none") == 0)
+        return rc;
+    if (o->change[n] == 0 || n >= sizeof(name))
+        return err_set(ERR_ARG, "study.change: expected option=value, found \"%s\"",
+                       o->change);
+    snprintf(name, sizeof(name), "%.*s", (int)n, o->change);
+    return opt_set(table, to, name, o->change + n + 1, "study.change");
+}
+
+static int open_stream(struct work *w, const struct opts *o)
+{
+    const struct study_kv_stream_opts so = {.sources = o->stream,
+                                            .tokenizer = o->tokenizer,
+                                            .n_requests = o->n_requests,
+                                            .n_learn = o->n_learn,
+                                            .seed = o->seed,
+                                            .folds = o->folds,
+                                            .tells = o->tells,
+                                            .max_tok = o->max_tok,
+                                            .align_tok = o->align_tok,
+                                            .fit_frac = o->fit_frac};
+
+    return study_kv_stream_open(&w->stream, &so);
 }
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
-    const struct opts *o = opts;
     struct work *w = context;
+    const struct study_kv_stream *s = &w->stream;
+    const struct opts *o = &w->opts;
     struct study_kv_opts k, fixed;
+    double constant_mae;
 
-    TRY(make_requests(w, o));
-    TRY(cut_requests(w, o));
-    if (strcmp(o->predictor, "learned") == 0 && w->n_learn > 0)
-        TRY(learn(w));
+    TRY(change_opts(&w->opts, opts));
+    TRY(open_stream(w, o));
+    w->outcomes = mem_new(MEM_OTHER, (size_t)s->n, sizeof(*w->outcomes));
+    if (!w->outcomes)
+        return ERR_NOMEM;
+    if (strcmp(o->predictor, "learned") == 0 && s->n_learn > 0)
+        TRY(kv_learn(&w->learned, s->learn, s->n_learn));
     TRY(prepare(&k, w, o));
-    TRY(study_kv_replay(&w->result, &k, w->requests + w->n_learn, w->n - w->n_learn));
     fixed = k;
     TRY(kv_alloc_find("static", &fixed.alloc));
-    TRY(study_kv_replay(&w->fixed, &fixed, w->requests + w->n_learn, w->n - w->n_learn));
-    report(out, w, &k);
-    return OK;
+    TRY(study_kv_replay(&w->fixed, &fixed, s->requests, s->n, w->outcomes));
+    TRY(study_kv_replay(&w->result, &k, s->requests, s->n, w->outcomes));
+    TRY(kv_accuracy(&w->accuracy, w->outcomes, s->n, s->max_tok));
+    TRY(constant_error(&constant_mae, s));
+    report(out, w);
+    report_accuracy(out, w, &k, constant_mae);
+    TRY(report_recovery(out, w, &k));
+    return o->raw ? report_requests(out, w->outcomes, (size_t)s->n) : OK;
 }
 
 static void end(void *context)
@@ -419,9 +543,10 @@ static void end(void *context)
     struct work *w = context;
 
     kv_learned_close(&w->learned);
-    mem_free(w->requests);
-    tok_close(&w->tok);
-    dataset_close(&w->data);
+    mem_free(w->outcomes);
+    mem_free(w->ideal);
+    study_kv_stream_close(&w->stream);
+    opt_free(table, &w->opts);
 }
 
 const struct study study_odma_replay = {

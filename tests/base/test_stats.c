@@ -116,6 +116,51 @@ static void ranks(void **state)
     same(stats_spearman(x, ties, 5), 9 / sqrt(90));
 }
 
+/* By all pairs. */
+static double kendall_of_pairs(const double *x, const double *y, size_t n)
+{
+    double sum = 0, in_x = 0, in_y = 0;
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < i; j++) {
+            int dx = (x[i] > x[j]) - (x[i] < x[j]), dy = (y[i] > y[j]) - (y[i] < y[j]);
+
+            sum += dx * dy;
+            in_x += dx != 0;
+            in_y += dy != 0;
+        }
+    return in_x > 0 && in_y > 0 ? sum / sqrt(in_x * in_y) : NAN;
+}
+
+static void pairs_in_order(void **state)
+{
+    const double x[] = {1, 2, 3, 4, 5}, down[] = {9, 7, 5, 3, 1}, one[] = {4, 4, 4, 4, 4};
+    const double y[] = {1, 3, 2, 4, 4};
+    double a[60], b[60];
+    struct rng r;
+
+    (void)state;
+    same(stats_kendall(x, x, 5), 1);
+    same(stats_kendall(x, down, 5), -1);
+    same(stats_kendall(x, y, 5), 7 / sqrt(10 * 9)); /* 8 alike, 1 not, 1 tie */
+    assert_true(isnan(stats_kendall(x, one, 5)) && isnan(stats_kendall(x, x, 1)));
+    rng_init(&r, test_seed(), "pairs");
+    for (int k = 0; k < 200; k++) {
+        size_t n = 2 + rng_below(&r, 58), kinds = 1 + rng_below(&r, 40);
+        double want;
+
+        for (size_t i = 0; i < n; i++) {
+            a[i] = (double)rng_below(&r, kinds);
+            b[i] = (double)rng_below(&r, kinds) + a[i] * (double)rng_below(&r, 2);
+        }
+        want = kendall_of_pairs(a, b, n);
+        if (isnan(want))
+            assert_true(isnan(stats_kendall(a, b, n)));
+        else
+            same(stats_kendall(a, b, n), want);
+    }
+}
+
 static void floors(void **state)
 {
     (void)state;
@@ -135,6 +180,8 @@ static void short_memory_is_nan(void **state)
     for (long k = 0; k < 3; k++) {
         mem_fail_after(k, 1);
         assert_true(isnan(stats_spearman(x, x, 3)));
+        mem_fail_after(k, 1);
+        assert_true(isnan(stats_kendall(x, x, 3)) == (k < 2));
         mem_fail_after(-1, 0);
     }
     mem_fail_after(0, 0);
@@ -152,6 +199,7 @@ int main(void)
         cmocka_unit_test(shares),
         cmocka_unit_test(undefined_is_nan),
         cmocka_unit_test(ranks),
+        cmocka_unit_test(pairs_in_order),
         cmocka_unit_test(floors),
         cmocka_unit_test(short_memory_is_nan),
     };

@@ -38,6 +38,11 @@ sed -n '/make_table\[\]/,/^};/p' $model >"$dir/make.c"
 sed -n '/inspect_table\[\]/,/^};/p' $model >"$dir/inspect.c"
 check "model make --help" complete "model make" $(flags "$dir/make.c")
 check "model inspect --help" complete "model inspect" $(flags "$dir/inspect.c")
+sed -n '/data_rows\[\]/,/^};/p; /train_rows\[\]/,/^};/p' engine/cli/predictor.c >"$dir/train.c"
+sed -n '/data_rows\[\]/,/^};/p; /eval_rows\[\]/,/^};/p' engine/cli/predictor.c >"$dir/eval.c"
+check "predictor train --help" complete "predictor train" $(flags "$dir/train.c")
+check "predictor eval --help" complete "predictor eval" $(flags "$dir/eval.c")
+check "predictor --help" complete predictor help
 check "model --help" complete model help
 check "model --help lists make and inspect" sh -c "$sandwich model --help | grep -c '^  make \|^  inspect ' | grep -q 2"
 bench_help() { # the flags that the help of `make bench` must name

@@ -43,6 +43,10 @@
     "[{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"},\n"             \
     " {\"instruction\": \"Greet.\", \"input\": \"\", \"output\": \"Hi\"},\n"             \
     " {\"instruction\": \"x\", \"output\": \"\"}]"
+#define NQ                                                                               \
+    "{\"question\": \"who\", \"answer\": [\"the moon\", \"Moon\"]}\n"                    \
+    "{\"question\": \"when\", \"answer\": []}\n"                                         \
+    "{\"question\": \"where\", \"answer\": [\"here\"]}\n"
 
 static struct dataset *open_text(const char *reader, const char *text)
 {
@@ -157,6 +161,22 @@ static void mooncake(void **s)
     dataset_close(&d);
 }
 
+static void nq(void **s)
+{
+    struct dataset *d = open_text("nq", NQ);
+
+    (void)s;
+    assert_int_equal(d->n_items, 2);
+    expect_texts(&d->items[0], "who", "the moon");
+    expect_texts(&d->items[1], "where", "here");
+    assert_string_equal(d->skipped_why, "no question or no answer (1)");
+    dataset_close(&d);
+    assert_err(data_try_text("nq", "{\"question\":\"x\"}"), ERR_FORMAT, "in:1: answer");
+    assert_err(data_try_text("nq", "{\"question\":\"x\",\"answer\":[3]}"), ERR_FORMAT,
+               "in:1: answer: expected a list of texts");
+    assert_err(data_try_text("nq", "\n{\"answer\":[]}"), ERR_FORMAT, "in:2: question");
+}
+
 static void alpaca(void **s)
 {
     struct dataset *d = open_text("alpaca", ALPACA);
@@ -266,6 +286,7 @@ static void recognised(void **s)
         {BURSTGPT, "burstgpt"},
         {MOONCAKE, "mooncake"},
         {ALPACA, "alpaca"},
+        {NQ, "nq"},
         {"input_length,output_length\n1,2\n", "lengths_csv"},
     };
 
@@ -411,6 +432,7 @@ static const char *const good[][2] = {
     {"burstgpt", BURSTGPT},
     {"mooncake", MOONCAKE},
     {"alpaca", ALPACA},
+    {"nq", NQ},
     {"auto", SHAREGPT},
     {"auto", MOONCAKE},
     {"auto", BURSTGPT},
@@ -470,6 +492,7 @@ int main(void)
         cmocka_unit_test(lengths_csv),
         cmocka_unit_test(burstgpt),
         cmocka_unit_test(mooncake),
+        cmocka_unit_test(nq),
         cmocka_unit_test(alpaca),
         cmocka_unit_test(each_turn_has_its_history),
         cmocka_unit_test(a_conversation_has_an_end),

@@ -116,6 +116,17 @@ static void alpaca(void **s)
     dataset_close(&d);
 }
 
+static void nq(void **s)
+{
+    struct dataset *d =
+        open_all("auto", test_need_data("natural_questions/NQ-open.dev.jsonl"));
+
+    (void)s;
+    assert_string_equal(d->name, "nq");
+    assert_int_equal(d->n_items, 3610);
+    dataset_close(&d);
+}
+
 static void mooncake(void **s)
 {
     const char *gz = test_need_data("mooncake/conversation_trace.jsonl.gz");
@@ -195,8 +206,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(azure_conv), cmocka_unit_test(sharegpt_8k),
         cmocka_unit_test(arxiv),      cmocka_unit_test(sharegpt_conversations),
-        cmocka_unit_test(alpaca),     cmocka_unit_test(mooncake),
-        cmocka_unit_test(manifest),
+        cmocka_unit_test(nq),         cmocka_unit_test(alpaca),
+        cmocka_unit_test(mooncake),   cmocka_unit_test(manifest),
     };
 
     return cmocka_run_group_tests_name("datasets/real", tests, NULL, NULL);

@@ -139,12 +139,15 @@ def batching(rng, batch, **_):
     return summary, {}
 
 
-def odma_replay(rng, alloc, **_):
+def odma_replay(rng, alloc="odma", **_):
     names = ("tokens_per_step over_static utilization_inner utilization_outer overflow_frac "
              "migrated_frac extended_frac preempted_per_request recomputed_frac waited_frac").split()
     summary = {n: rng.uniform(0.1, 1) for n in names}
-    summary.update(safe_frac=np.nan if alloc == "paged" else 0.9, n_steps=900, n_epochs=4,
-                   bucket_accuracy_frac=np.nan if alloc in ("static", "paged") else 0.7)
+    summary.update(n_steps=900, n_epochs=4, n_requests=500, log_mae=0.5, log_mae_over_constant=0.8, within_frac=0.1,
+                   kendall_tau=0.4, large_frac=0.02, utilization_end=0.6, recovery_requests=900,
+                   utilization_after=0.5, utilization_ideal=0.7)
+    for name in "safe_frac", "bucket_accuracy_frac":
+        summary[name] = np.nan if alloc in ("static", "paged") else rng.uniform(0.5, 1)
     series = {n + "_over_time": rng.uniform(0.3, 0.9, 20)
               for n in ("utilization_inner", "utilization_outer", "tokens_per_step")}
     return summary, dict(series, step=np.arange(20.0))
@@ -190,7 +193,16 @@ STUDIES = {
     "odma_fig04_throughput": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [4, 8],
                                            "clients": [8, 32]}),
     "odma_fig05_utilization": (kv_serving, {"fit": ["alpaca", "sharegpt"], "budget_seqs": [8]}),
-    "odma_replay": (odma_replay, {"fit": ["alpaca", "alpaca+sharegpt"], "predictor": ["noisy", "oracle"],
+    "odma_ablation": (odma_replay, {"stream": ["sharegpt", "alpaca+sharegpt"], "seed": [1, 2],
+                                    "change": ["none", "bounds=once", "alpha=2", "quantiles=0.5 0.9"]}),
+    "odma_drift": (odma_replay, {"stream": ["alpaca+sharegpt", "sharegpt+alpaca"], "predictor": ["oracle", "learned"],
+                                 "bounds": ["again", "once", "never"], "seed": [1, 2]}),
+    "odma_fig03_accuracy": (odma_replay, {"stream": ["alpaca/alpaca_sample_dev.json",
+                                                     "natural_questions/NQ-open.dev.jsonl", "sharegpt",
+                                                     "alpaca+sharegpt"],
+                                          "predictor": ["constant", "learned"], "alloc": ["s3", "odma"],
+                                          "seed": [1, 2]}),
+    "odma_replay": (odma_replay, {"stream": ["alpaca", "alpaca+sharegpt"], "predictor": ["noisy", "oracle"],
                                   "alloc": ["static", "s3", "odma", "paged"]}),
     "odma_random_access": (paged_attention, {"pages": ["huge", "small"], "order": ["random", "sequence"],
                                              "head_dim": [64, 128], "group": [1, 4]}),

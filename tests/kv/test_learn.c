@@ -72,9 +72,9 @@ static void ridge_equals_f64(void **state)
         solve_in_f64(w, x, y, lambdas[k]);
         for (int t = 0; t < T; t++)
             for (int i = 0; i < D; i++)
-                if (!(fabs(r.xy[t * D + i] - w[t][i]) < 2e-5))
+                if (!(fabs(r.weights[t * D + i] - w[t][i]) < 2e-5))
                     fail_msg("lambda %g: weight %d of target %d is %g, expected %g",
-                             lambdas[k], i, t, r.xy[t * D + i], w[t][i]);
+                             lambdas[k], i, t, r.weights[t * D + i], w[t][i]);
         kv_ridge_fini(&r);
     }
 }

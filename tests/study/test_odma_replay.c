@@ -9,7 +9,8 @@ extern const struct study study_odma_replay;
 #define N       1500
 #define LONGEST 512
 
-static struct study_kv_request requests[N];
+static struct kv_example requests[N];
+static struct kv_outcome outcomes[N];
 
 /* Prompts and outputs of about `before` tokens, of about `after` from request `change` on. The
  * sum of the outputs. */
@@ -50,6 +51,8 @@ static struct study_kv_opts make_opts(const char *alloc, const char *predictor)
                     .p = {0.5, 0.75, 0.9, 0.97}},
         .predict = {.max_tok = LONGEST, .constant_tok = 30, .sigma = 0.3, .seed = 3},
         .caution = {.alpha = 0.5, .tau = 0.8},
+        .co_batch = true,
+        .migrate = true,
         .clients = 128,
         .patience = 8,
         .max_age = 100,
@@ -58,6 +61,16 @@ static struct study_kv_opts make_opts(const char *alloc, const char *predictor)
     assert_ok(kv_alloc_find(alloc, &o.alloc));
     assert_ok(kv_predictor_find(predictor, &o.predictor));
     return o;
+}
+
+/* Requests of the last replay that outgrew the memory that they got first. */
+static int64_t n_outgrown(void)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < N; i++)
+        n += outcomes[i].prompt_tok + outcomes[i].output_tok > outcomes[i].first_tok;
+    return n;
 }
 
 static const char *const allocs[] = {"static", "paged", "s3", "odma"};
@@ -83,8 +96,8 @@ static void every_request_is_answered(void **state)
 
             o.predict.constant_tok = all[k].constant_tok;
             o.predict.sigma = all[k].sigma;
-            assert_ok(study_kv_replay(&a, &o, requests, N));
-            assert_ok(study_kv_replay(&b, &o, requests, N));
+            assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
+            assert_ok(study_kv_replay(&b, &o, requests, N, outcomes));
             assert_memory_equal(&a, &b, sizeof(a));
             assert_int_equal(a.output_tok, sum);
             assert_true(a.loaded_tok <= sum && a.n_loaded_steps <= a.n_steps);
@@ -94,11 +107,14 @@ static void every_request_is_answered(void **state)
             if (i < 2)
                 assert_true(a.n_overflow == 0 && a.migrated_tok == 0);
             if (i == 0)
-                assert_true(a.n_safe == N && a.n_preempted == 0 && a.waited_steps == 0);
+                assert_true(n_outgrown() == 0 && a.n_preempted == 0 &&
+                            a.waited_steps == 0);
             if (i == 1)
                 assert_true(a.inner_sum > 0.75 * (double)a.n_loaded_steps);
             if (i > 1 && k == 0)
-                assert_true(a.n_overflow == 0 && a.n_safe == N && a.n_preempted == 0);
+                assert_true(a.n_overflow == 0 && n_outgrown() == 0 && a.n_preempted == 0);
+            if (i > 1 && a.n_preempted == 0)
+                assert_int_equal(a.n_overflow, n_outgrown());
             if (i > 1 && k == 3)
                 assert_true(a.n_overflow > N / 10 && a.migrated_tok > 0);
         }
@@ -117,7 +133,7 @@ static void one_superblock_is_enough(void **state)
 
         o.predict.constant_tok = 1;
         o.arena.n_tok = LONGEST;
-        assert_ok(study_kv_replay(&a, &o, requests, N));
+        assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
         assert_int_equal(a.output_tok, sum);
     }
 }
@@ -131,10 +147,10 @@ static void no_buckets_are_static(void **state)
     (void)state;
     make_requests(test_seed(), N / 2, 30, 90);
     o.buckets.n = 0;
-    assert_ok(study_kv_replay(&a, &o, requests, N));
-    assert_ok(study_kv_replay(&b, &fixed, requests, N));
+    assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
+    assert_ok(study_kv_replay(&b, &fixed, requests, N, outcomes));
     assert_true(a.n_epochs > 0 && b.n_epochs == 0);
-    a.n_epochs = a.n_bucketed = a.n_in_bucket = 0;
+    a.n_epochs = 0;
     assert_memory_equal(&a, &b, sizeof(a));
 }
 
@@ -158,11 +174,11 @@ static void bounds_follow_a_change(void **state)
 
     (void)state;
     make_requests(test_seed(), N, 30, 30);
-    assert_ok(study_kv_replay(&always, &o, requests, N));
+    assert_ok(study_kv_replay(&always, &o, requests, N, outcomes));
     make_requests(test_seed(), N / 3, 120, 30);
-    assert_ok(study_kv_replay(&again, &o, requests, N));
-    o.learn_once = true;
-    assert_ok(study_kv_replay(&once, &o, requests, N));
+    assert_ok(study_kv_replay(&again, &o, requests, N, outcomes));
+    o.bounds = STUDY_KV_ONCE;
+    assert_ok(study_kv_replay(&once, &o, requests, N, outcomes));
     assert_int_equal(once.n_epochs, 1);
     assert_true(again.n_epochs > 10 && again.n_epochs <= N / 64);
     assert_true(late_utilization(&again) > late_utilization(&once) + 0.05);
@@ -179,30 +195,231 @@ static void nobody_passes_the_limits(void **state)
 
     (void)state;
     make_requests(test_seed(), N, 30, 30);
-    requests[7] = (struct study_kv_request){.prompt_tok = LONGEST, .output_tok = 1};
-    assert_err(study_kv_replay(&a, &o, requests, N), ERR_LIMIT,
+    requests[7] = (struct kv_example){.prompt_tok = LONGEST, .output_tok = 1};
+    assert_err(study_kv_replay(&a, &o, requests, N, outcomes), ERR_LIMIT,
                "request 7 has 513 tokens, the longest is 512");
     requests[7].prompt_tok--;
     for (long n = 0; rc != OK; n++) {
         mem_fail_after(n, 1);
-        rc = study_kv_replay(&a, &o, requests, N);
+        rc = study_kv_replay(&a, &o, requests, N, outcomes);
         mem_fail_after(-1, 0);
         assert_true(rc == OK || rc == ERR_NOMEM);
     }
     assert_int_equal(mem_used_bytes(MEM_KV), 0);
 }
 
+/* What parts of the design are worth: with any of them missing every request is answered, and
+ * what is missing does not happen. */
+static void parts_can_be_left_out(void **state)
+{
+    int64_t sum = make_requests(test_seed(), N / 2, 30, 90);
+    struct study_kv_opts o = make_opts("odma", "noisy"), all = o;
+    struct study_kv_result a;
+
+    (void)state;
+    o.migrate = false;
+    assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
+    assert_true(a.output_tok == sum && a.migrated_tok == 0 && a.n_moved == 0);
+    assert_true(a.n_preempted > 0 && a.recomputed_tok > 0);
+    o = all;
+    o.co_batch = false;
+    o.arena.superblock_larges = 2;
+    assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
+    assert_int_equal(a.output_tok, sum);
+    o = all;
+    o.bounds = STUDY_KV_NEVER;
+    o.buckets.n_first = 4;
+    assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
+    assert_true(a.output_tok == sum && a.n_epochs == 0);
+    for (int i = 0; i < N; i++)
+        assert_true(outcomes[i].bucket_tok[1] % (LONGEST / 4) == 0);
+}
+
+/* Earlier requests of other lengths are what the first bounds are made from. */
+static void the_window_can_begin_filled(void **state)
+{
+    static struct kv_example earlier[200];
+    struct study_kv_opts o = make_opts("odma", "oracle");
+    struct study_kv_result a;
+
+    (void)state;
+    make_requests(test_seed(), N, 30, 30);
+    for (int i = 0; i < 200; i++)
+        earlier[i] = (struct kv_example){.prompt_tok = 100, .output_tok = 1 + i};
+    o.earlier = earlier;
+    o.n_earlier = 200;
+    o.bounds = STUDY_KV_ONCE;
+    assert_ok(study_kv_replay(&a, &o, requests, N, outcomes));
+    assert_int_equal(a.n_epochs, 1);
+    for (int i = 0; i < N; i++) /* quantiles of 101 .. 300, aligned */
+        assert_true(
+            outcomes[i].bucket_tok[1] == 208 || outcomes[i].bucket_tok[1] == 256 ||
+            outcomes[i].bucket_tok[1] == 288 || outcomes[i].bucket_tok[1] == 304 ||
+            outcomes[i].bucket_tok[1] == LONGEST);
+}
+
+/* All that a cell says of predictions, from its requests, by the definitions in the metrics'
+ * texts. */
+static void accuracy_by_definition(void)
+{
+    int n = length_of("request_output_tok"), n_in = 0, n_safe = 0, n_within = 0,
+        n_large = 0, n_outgrew = 0, agree = 0, in_x = 0, in_y = 0;
+    double error = 0, used = 0, memory = 0, longest = value_of("max_tok");
+
+    assert_true(n == value_of("n_requests") && n > 100);
+    for (int i = 0; i < n; i++) {
+        double total =
+            series_at("request_prompt_tok", i) + series_at("request_output_tok", i);
+        double output = series_at("request_output_tok", i);
+        double predicted = series_at("request_predicted_tok", i);
+        double bound = series_at("request_bucket_tok", i);
+
+        assert_true(bound > 0 && fmod(bound, 16) == 0 && total <= longest);
+        n_in += total <= bound && total > series_at("request_bucket_above_tok", i);
+        n_safe += total <= bound;
+        n_within += predicted >= 0.9 * output && predicted <= 1.1 * output;
+        n_large += series_at("request_first_tok", i) == longest;
+        n_outgrew += total > series_at("request_first_tok", i);
+        error += fabs(log(fmax(predicted, 1)) - log(output));
+        used += total;
+        memory += series_at("request_last_tok", i);
+        for (int k = 0; k < i; k++) {
+            double dx = predicted - series_at("request_predicted_tok", k);
+            double dy = output - series_at("request_output_tok", k);
+
+            agree += (dx > 0) == (dy > 0) ? dx != 0 && dy != 0 : -(dx != 0 && dy != 0);
+            in_x += dx != 0;
+            in_y += dy != 0;
+        }
+    }
+    assert_value("bucket_accuracy_frac", (double)n_in / n);
+    assert_value("safe_frac", (double)n_safe / n);
+    assert_value("within_frac", (double)n_within / n);
+    assert_value("large_frac", (double)n_large / n);
+    assert_value("overflow_frac", (double)n_outgrew / n);
+    assert_value("log_mae", error / n);
+    assert_value("utilization_end", used / memory);
+    if (in_x > 0)
+        assert_value("kendall_tau", agree / sqrt((double)in_x * in_y));
+    else
+        assert_true(isnan(value_of("kendall_tau")));
+}
+
+static void accuracies_follow_from_the_requests(void **state)
+{
+    static const char *const predictors[] = {"learned", "constant", "noisy"};
+    static const char *const of[] = {"s3", "odma"};
+    char options[512];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 2; k++) {
+            snprintf(options, sizeof(options),
+                     "{\"n_requests\": 500, \"n_learn\": 500, \"clients\": 64, "
+                     "\"stream\": \"alpaca+sharegpt\", \"max_tok\": 1024, \"raw\": "
+                     "true, \"budget_seqs\": 8, \"tau\": 1, \"predictor\": \"%s\", "
+                     "\"alloc\": \"%s\", \"primed\": true}",
+                     predictors[i], of[k]);
+            assert_ok(capture_run(&study_odma_replay, options));
+            accuracy_by_definition();
+        }
+}
+
+/* Texts that tell more make better predictions; texts that tell nothing make none. */
+static void texts_tell_what_they_should(void **state)
+{
+    static const double tells[] = {0, 0.5, 1}, bits[] = {0, 0.783, 3};
+    double over[3];
+    char options[256];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        snprintf(options, sizeof(options),
+                 "{\"stream\": \"sharegpt\", \"predictor\": \"learned\", \"tells\": %g, "
+                 "\"n_requests\": 1000, \"clients\": 64}",
+                 tells[i]);
+        assert_ok(capture_run(&study_odma_replay, options));
+        assert_true(fabs(value_of("text_bits") - bits[i]) < 0.001);
+        over[i] = value_of("log_mae_over_constant");
+    }
+    assert_true(over[0] > 0.95 && over[0] > over[1] && over[1] > over[2]);
+    assert_true(over[2] < 0.4);
+}
+
+/* The requests until the latest 256 use memory nearly as well as they could, worked out from
+ * the requests; only where the lengths change, and bounds follow. */
+static void recovery_is_counted(void **state)
+{
+    static const char *const bounds[] = {"again", "never"};
+    char options[512];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        double wanted, used, memory;
+        int at, n;
+
+        snprintf(
+            options, sizeof(options),
+            "{\"n_requests\": 4000, \"clients\": 64, \"stream\": \"sharegpt+alpaca\", "
+            "\"predictor\": \"oracle\", \"raw\": true, \"budget_seqs\": 8, "
+            "\"window\": 512, \"n_first\": 4, \"bounds\": \"%s\"}",
+            bounds[i]);
+        assert_ok(capture_run(&study_odma_replay, options));
+        n = length_of("request_output_tok");
+        wanted = 0.95 * value_of("utilization_ideal");
+        for (at = 2000 + 256; at <= n; at++) {
+            used = memory = 0;
+            for (int k = at - 256; k < at; k++) {
+                used += series_at("request_prompt_tok", k) +
+                        series_at("request_output_tok", k);
+                memory += series_at("request_last_tok", k);
+            }
+            if (used / memory >= wanted)
+                break;
+        }
+        if (i == 0)
+            assert_value("recovery_requests", at - 2000);
+        else
+            assert_true(at > n && isnan(value_of("recovery_requests")));
+    }
+    assert_ok(capture_run(&study_odma_replay, "{\"n_requests\": 500}"));
+    assert_true(isnan(value_of("recovery_requests")) &&
+                isnan(value_of("utilization_after")));
+}
+
+static void one_option_is_changed(void **state)
+{
+    double usual, inflated;
+
+    (void)state;
+    assert_ok(capture_run(&study_odma_replay, "{\"n_requests\": 500, \"alpha\": 3}"));
+    inflated = value_of("overflow_frac");
+    assert_ok(capture_run(&study_odma_replay, "{\"n_requests\": 500}"));
+    usual = value_of("overflow_frac");
+    assert_true(inflated < usual);
+    assert_ok(capture_run(&study_odma_replay,
+                          "{\"n_requests\": 500, \"change\": \"alpha=3\"}"));
+    assert_true(value_of("overflow_frac") == inflated);
+    assert_ok(capture_run(&study_odma_replay,
+                          "{\"n_requests\": 500, \"change\": \"quantiles=0.5 0.9\"}"));
+    assert_err(capture_run(&study_odma_replay, "{\"change\": \"alhpa=3\"}"), ERR_ARG,
+               "alpha");
+    assert_err(capture_run(&study_odma_replay, "{\"change\": \"alpha\"}"), ERR_ARG,
+               "expected option=value");
+}
+
 static void a_cell_reports(void **state)
 {
     (void)state;
     assert_ok(capture_run(&study_odma_replay,
-                          "{\"n_requests\": 400, \"clients\": 64, \"fit\": "
+                          "{\"n_requests\": 400, \"clients\": 64, \"stream\": "
                           "\"alpaca+sharegpt\", \"max_tok\": 1024, \"budget_seqs\": 8}"));
     assert_true(value_of("over_static") > 1);
     assert_true(value_of("utilization_outer") < value_of("utilization_inner"));
     assert_true(value_of("bucket_accuracy_frac") < value_of("safe_frac"));
     assert_true(value_of("n_epochs") >= 2);
     assert_int_equal(length_of("step"), length_of("utilization_inner_over_time"));
+    assert_int_equal(length_of("request_output_tok"), 0);
     assert_ok(capture_run(&study_odma_replay, "{\"n_requests\": 400, \"clients\": 64, "
                                               "\"alloc\": \"static\"}"));
     assert_true(value_of("over_static") == 1);
@@ -213,29 +430,37 @@ static void a_cell_reports(void **state)
                "odma");
     assert_err(capture_run(&study_odma_replay, "{\"predictor\": \"oracel\"}"),
                ERR_NOTFOUND, "oracle");
-    assert_err(capture_run(&study_odma_replay, "{\"fit\": \"alpacca+sharegpt\"}"),
+    assert_err(capture_run(&study_odma_replay, "{\"stream\": \"alpacca+sharegpt\"}"),
                ERR_NOTFOUND, "alpaca");
+    assert_err(capture_run(&study_odma_replay, "{\"stream\": \"no/such.json\"}"),
+               ERR_NOTFOUND, "data.md says where to get it");
+    assert_err(capture_run(&study_odma_replay, "{\"stream\": \"a+b+c+d+e\"}"), ERR_ARG,
+               "at most 4 sources, found 5");
     assert_err(capture_run(&study_odma_replay, "{\"quantiles\": \"0.5 x\"}"), ERR_ARG,
                "0.5 x");
     assert_err(capture_run(&study_odma_replay, "{\"quantiles\": \"0.9 0.5\"}"), ERR_ARG,
                "quantile 2");
     assert_err(capture_run(&study_odma_replay, "{\"max_tok\": 1000}"), ERR_ARG, "1000");
+    assert_err(
+        capture_run(&study_odma_replay, "{\"predictor\": \"learned\", \"n_learn\": 0}"),
+        ERR_ARG, "nothing has been learned");
 }
 
-/* Real instructions: half of them to learn from, the other half replayed. With learned lengths
- * more of them fit the memory that they get first, which is used as well. */
+/* Real instructions: each part replayed in turn, with what was learned from the others. With
+ * learned lengths more of them fit the memory that they get first, which is used as well. */
 static void conversations_are_learned_from(void **state)
 {
     const char *path = test_need_data("alpaca/alpaca_sample_dev.json"),
                *tokenizer = test_need_data("tokenizers/ggml-vocab-llama-spm.gguf");
-    double used[2], safe[2];
+    double used[2], safe[2], n = 0;
     char options[1024];
 
     (void)state;
     for (int i = 0; i < 2; i++) {
         snprintf(options, sizeof(options),
-                 "{\"path\": \"%s\", \"tokenizer\": \"%s\", \"predictor\": \"%s\", "
-                 "\"max_tok\": 1024, \"budget_seqs\": 8, \"clients\": 64, \"tau\": 1}",
+                 "{\"stream\": \"%s\", \"tokenizer\": \"%s\", \"predictor\": \"%s\", "
+                 "\"max_tok\": 1024, \"budget_seqs\": 8, \"clients\": 64, \"tau\": 1, "
+                 "\"folds\": 2}",
                  path, tokenizer, i ? "learned" : "constant");
         assert_ok(capture_run(&study_odma_replay, options));
         used[i] = value_of("utilization_inner");
@@ -245,10 +470,16 @@ static void conversations_are_learned_from(void **state)
                   used[1], safe[0], safe[1]);
     assert_true(safe[1] > safe[0] + 0.01);
     assert_true(used[1] > used[0] - 0.02); /* with as much memory */
-    snprintf(options, sizeof(options), "{\"path\": \"%s\"}", path);
-    assert_err(capture_run(&study_odma_replay, options), ERR_ARG, "study.tokenizer");
-    assert_err(capture_run(&study_odma_replay, "{\"predictor\": \"learned\"}"), ERR_ARG,
-               "nothing has been learned");
+    assert_true(isnan(value_of("text_bits")));
+    for (int seed = 1; seed <= 3; seed++) {
+        snprintf(options, sizeof(options),
+                 "{\"stream\": \"%s\", \"folds\": 3, \"seed\": %d, \"clients\": 64}",
+                 path, seed);
+        assert_ok(capture_run(&study_odma_replay, options));
+        n += value_of("n_requests");
+        assert_true(value_of("n_learned") > value_of("n_requests"));
+    }
+    assert_true(n == value_of("n_requests") + value_of("n_learned"));
 }
 
 int main(void)
@@ -259,6 +490,12 @@ int main(void)
         cmocka_unit_test(no_buckets_are_static),
         cmocka_unit_test(bounds_follow_a_change),
         cmocka_unit_test(nobody_passes_the_limits),
+        cmocka_unit_test(parts_can_be_left_out),
+        cmocka_unit_test(the_window_can_begin_filled),
+        cmocka_unit_test(accuracies_follow_from_the_requests),
+        cmocka_unit_test(texts_tell_what_they_should),
+        cmocka_unit_test(recovery_is_counted),
+        cmocka_unit_test(one_option_is_changed),
         cmocka_unit_test(a_cell_reports),
         cmocka_unit_test(conversations_are_learned_from),
     };

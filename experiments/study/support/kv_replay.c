@@ -7,22 +7,22 @@
 /* A request that has been sent and not yet answered. */
 struct seq {
     int64_t arrival; /* its index in the list of requests */
-    const struct study_kv_request *request;
+    const struct kv_example *request;
     struct kv_prediction prediction;
     int64_t sent_step;
     int64_t n_generated; /* tokens, kept over a preemption */
     int64_t n_waited;    /* steps without memory for the next token */
     bool overflowed;     /* it outgrew its memory, so what was predicted is too short */
     bool admitted;       /* it has had memory before */
-    int64_t first_cap_tok;
-    int64_t bucket_tok[2]; /* its bucket holds lengths above [0], up to [1]; 0: none */
+    struct kv_outcome outcome;
     struct kv_extent e;
 };
 
 struct replay {
     const struct study_kv_opts *o;
     struct study_kv_result *out;
-    const struct study_kv_request *requests;
+    const struct kv_example *requests;
+    struct kv_outcome *outcomes; /* [n] */
     int64_t n, n_sent, step;
     void *alloc, *predictor;
     struct kv_buckets *buckets;
@@ -92,6 +92,19 @@ static void count_growth(struct replay *r, const struct kv_extent *before, struc
     }
 }
 
+/* A running sequence loses its memory and waits again; what it has generated is kept. */
+static void begin_again(struct replay *r, int i)
+{
+    struct seq q = r->running[i];
+
+    q.n_waited = 0;
+    r->out->n_preempted++;
+    r->out->recomputed_tok += ctx_tok(&q);
+    r->o->alloc->release(r->alloc, q.e.id);
+    take_out(r->running, &r->n_running, i);
+    insert(r->waiting, &r->n_waiting, &q);
+}
+
 /* Memory for every sequence's next token; those that get none wait. `again`: those that
  * wait only, after memory was released. */
 static int grow_all(struct replay *r, bool again)
@@ -112,7 +125,10 @@ static int grow_all(struct replay *r, bool again)
             return rc;
         err_clear();
         q->n_waited = rc == OK ? 0 : q->n_waited + !again;
-        if (rc == OK) {
+        if (rc == OK && m.old_id >= 0 && !r->o->migrate) {
+            kv_alloc_moved(r->o->alloc, r->alloc, &m);
+            begin_again(r, i--);
+        } else if (rc == OK) {
             count_growth(r, &before, q, &m);
             kv_alloc_moved(r->o->alloc, r->alloc, &m);
         }
@@ -123,7 +139,6 @@ static int grow_all(struct replay *r, bool again)
 static int preempt(struct replay *r)
 {
     for (;;) {
-        struct seq q;
         int i;
 
         for (i = 0; i < r->n_running; i++)
@@ -131,13 +146,7 @@ static int preempt(struct replay *r)
         i = kv_preempt_next(r->memory, r->n_running, r->o->patience);
         if (i < 0)
             return OK;
-        q = r->running[i];
-        q.n_waited = 0;
-        r->out->n_preempted++;
-        r->out->recomputed_tok += ctx_tok(&q);
-        r->o->alloc->release(r->alloc, q.e.id);
-        take_out(r->running, &r->n_running, i);
-        insert(r->waiting, &r->n_waiting, &q);
+        begin_again(r, i);
         TRY(grow_all(r, true));
     }
 }
@@ -158,17 +167,15 @@ static struct kv_need need_of(const struct replay *r, const struct seq *q)
 /* What a request got when it first had memory, to compare with what it came to need. */
 static void note_bucket(struct replay *r, struct seq *q, const struct kv_need *need)
 {
-    int i;
-
     if (q->admitted)
         return;
     q->admitted = true;
-    q->first_cap_tok = q->e.cap_tok;
-    if (!r->bounds || r->bounds->n == 0)
-        return;
-    i = kv_bounds_bucket(r->bounds, need);
-    q->bucket_tok[0] = i > 0 ? r->bounds->tok[i - 1] : 0;
-    q->bucket_tok[1] = i < r->bounds->n ? r->bounds->tok[i] : r->o->arena.max_tok;
+    q->outcome = (struct kv_outcome){.predicted_tok = q->prediction.gen_tok,
+                                     .prompt_tok = q->request->prompt_tok,
+                                     .output_tok = q->request->output_tok,
+                                     .first_tok = q->e.cap_tok};
+    if (r->bounds && r->bounds->n > 0)
+        kv_outcome_bucket(&q->outcome, r->bounds, need, r->o->arena.max_tok);
 }
 
 static int admit(struct replay *r)
@@ -195,7 +202,7 @@ static int admit(struct replay *r)
         }
         if (rc != OK)
             return rc;
-        r->tag = r->queue[i].tag;
+        r->tag = r->o->co_batch ? r->queue[i].tag : -1;
         note_bucket(r, q, &need);
         insert(r->running, &r->n_running, q);
         memmove(&r->queue[i], &r->queue[i + 1],
@@ -210,14 +217,9 @@ static int admit(struct replay *r)
 static void finish(struct replay *r, int i)
 {
     struct seq *q = &r->running[i];
-    int64_t of_total = r->bounds && !r->bounds->of_total ? 0 : q->request->prompt_tok;
-    int64_t length = q->request->output_tok + of_total;
 
-    r->out->n_safe += ctx_tok(q) <= q->first_cap_tok;
-    if (q->bucket_tok[1] > 0) {
-        r->out->n_bucketed++;
-        r->out->n_in_bucket += length > q->bucket_tok[0] && length <= q->bucket_tok[1];
-    }
+    q->outcome.last_tok = q->e.cap_tok;
+    r->outcomes[q->arrival] = q->outcome;
     kv_buckets_add(r->buckets, q->request->prompt_tok, q->request->output_tok);
     r->o->alloc->release(r->alloc, q->e.id);
     take_out(r->running, &r->n_running, i);
@@ -246,7 +248,8 @@ static void release_finished(struct replay *r)
         if (r->running[i].n_generated == r->running[i].request->output_tok)
             finish(r, i);
     if (r->bounds == kv_buckets_bounds(r->buckets) && kv_buckets_due(r->buckets) &&
-        (r->out->n_epochs == 0 || !r->o->learn_once)) {
+        (r->o->bounds == STUDY_KV_AGAIN ||
+         (r->o->bounds == STUDY_KV_ONCE && r->out->n_epochs == 0))) {
         kv_buckets_learn(r->buckets);
         r->out->n_epochs = r->bounds->epoch;
     }
@@ -335,6 +338,13 @@ static int open_replay(struct replay *r)
     TRY(kv_buckets_open(&r->buckets, &r->o->buckets));
     if (strcmp(r->o->alloc->name, "odma") == 0)
         r->bounds = kv_buckets_bounds(r->buckets);
+    for (int64_t i = 0; i < r->o->n_earlier; i++)
+        kv_buckets_add(r->buckets, r->o->earlier[i].prompt_tok,
+                       r->o->earlier[i].output_tok);
+    if (r->o->n_earlier > 0 && r->o->bounds != STUDY_KV_NEVER)
+        kv_buckets_learn(r->buckets);
+    r->out->n_epochs = kv_buckets_bounds(r->buckets)->epoch;
+    r->tag = r->o->co_batch ? 0 : -1;
     arena.bounds = r->bounds;
     TRY(kv_alloc_open(r->o->alloc, &r->alloc, &arena));
     if (strcmp(r->o->alloc->name, "s3") == 0) {
@@ -363,9 +373,11 @@ static void close_replay(struct replay *r)
 }
 
 int study_kv_replay(struct study_kv_result *out, const struct study_kv_opts *o,
-                    const struct study_kv_request *requests, int64_t n)
+                    const struct kv_example *requests, int64_t n,
+                    struct kv_outcome *outcomes)
 {
-    struct replay r = {.o = o, .out = out, .requests = requests, .n = n};
+    struct replay r = {
+        .o = o, .out = out, .requests = requests, .n = n, .outcomes = outcomes};
     int rc;
 
     memset(out, 0, sizeof(*out));

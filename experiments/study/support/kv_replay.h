@@ -10,15 +10,9 @@
 #ifndef STUDY_KV_REPLAY_H
 #define STUDY_KV_REPLAY_H
 
+#include "kv/accuracy.h"
 #include "kv/admit.h"
-#include "kv/buckets.h"
-#include "kv/predict.h"
-
-struct study_kv_request {
-    int64_t prompt_tok, output_tok; /* at least 1 each, together at most arena.max_tok */
-    const char *text;               /* of the prompt; NULL: only lengths are known */
-    size_t text_bytes;
-};
+#include "kv/learn.h"
 
 struct study_kv_opts {
     const struct kv_alloc *alloc;
@@ -27,10 +21,17 @@ struct study_kv_opts {
     struct kv_bucket_opts buckets; /* odma */
     struct kv_predict_opts predict;
     struct kv_caution caution;
-    bool learn_once;           /* keep the first bounds that were learned */
+    int bounds; /* STUDY_KV_AGAIN, _ONCE or _NEVER: when they are learned */
+    const struct kv_example *earlier; /* [n_earlier] the window begins with these; lent */
+    int64_t n_earlier;
+    bool co_batch; /* the next request to admit is of the bucket of the one before */
+    bool
+        migrate; /* a sequence that outgrows its memory is copied; else it begins again */
     int64_t clients;           /* requests that wait or run at once */
     int64_t patience, max_age; /* steps, see kv/admit.h */
 };
+
+enum { STUDY_KV_AGAIN, STUDY_KV_ONCE, STUDY_KV_NEVER };
 
 #define STUDY_KV_POINTS 256
 
@@ -51,15 +52,17 @@ struct study_kv_result {
     int64_t n_extended, extended_tok; /* grown in place, and the tokens that they had */
     int64_t n_preempted, recomputed_tok;
     int64_t waited_steps; /* sequence-steps without memory for the next token */
-    int64_t n_safe;       /* requests that fit what they got first */
-    int64_t n_bucketed, n_in_bucket; /* those that got a bucket, and ended in it */
     int64_t n_epochs;
     struct study_kv_series series;
 };
 
-/* ERR_LIMIT: a request is longer than max_tok. ERR_STATE: nobody can go on, which is a fault of
+/* Serve requests[n], each with a prompt and an output of at least 1 token and at most
+ * arena.max_tok together.
+ *   outcomes  [n] of the requests
+ * ERR_LIMIT: a request is longer than max_tok. ERR_STATE: nobody can go on, which is a fault of
  * the allocator or of the policy. */
 MUST int study_kv_replay(struct study_kv_result *out, const struct study_kv_opts *o,
-                         const struct study_kv_request *requests, int64_t n);
+                         const struct kv_example *requests, int64_t n,
+                         struct kv_outcome *outcomes);
 
 #endif

@@ -1,0 +1,52 @@
+"""What the parts of ODMA are worth: batches and memory with one part left out or one parameter changed."""
+
+from lib import read, study, style
+
+STEM = "odma_ablation"
+WORDS = {"none": "all parts", "bounds=once": "learned once", "bounds=never": "equal parts",
+         "migrate=false": "no migration", "co_batch=false": "no co-batching"}
+
+
+def label(change):
+    if change.startswith("quantiles="):
+        return "B = %d" % len(change.split("=")[1].split())
+    return WORDS.get(change, change.replace("=", " = "))
+
+
+def mean(cells, metric):
+    return study.mean([c.value(metric) for c in cells])
+
+
+def effects(ax, cells, changes, metric, title, xlabel):
+    """A row for each change: every seed, and the mean."""
+    ax.set_title(title)
+    usual = mean(study.where(cells, change="none"), metric)
+    for i, change in enumerate(reversed(changes)):
+        v = study.finite([c.value(metric) for c in study.where(cells, change=change)])
+        ax.plot(v, [i] * len(v), "o", ms=2.5, color=style.COLORS[2], alpha=0.5)
+        ax.plot([study.mean(v)] if v else [], [i] if v else [], "|", ms=9, mew=1.5, color=style.COLORS[1])
+    ax.axvline(usual, color=style.GREY, lw=0.8)
+    ax.set_yticks(range(len(changes)), [label(c) for c in reversed(changes)], fontsize=7)
+    ax.margins(y=0.05)
+    ax.set_xlabel(xlabel)
+
+
+result = read.latest(STEM)
+streams = study.settings(result.cells, "stream")
+changes = study.settings(result.cells, "change")
+cells = study.where(result.cells, stream=streams[-1])
+fig, axes = style.panels(3)
+fig.set_figheight(4)
+effects(axes[0], cells, changes, "over_static", "Batches", "tokens per step / static's")
+effects(axes[1], cells, changes, "utilization_inner", "Use of reserved memory", "tokens held / reserved")
+effects(axes[2], cells, changes, "recomputed_frac", "Computed again", "tokens / tokens generated")
+for ax in axes[1:]:
+    ax.set_yticklabels([])
+style.save(fig, result, STEM,
+           "ODMA with one part left out or one parameter changed: %s" % streams[-1].replace("+", ", then "))
+COLUMNS = ["over_static", "utilization_inner", "bucket_accuracy_frac", "overflow_frac", "large_frac", "migrated_frac",
+           "recomputed_frac", "preempted_per_request", "waited_frac", "n_epochs"]
+study.write_table(
+    STEM, ["lengths", "changed"] + [c.replace("_", " ") for c in COLUMNS],
+    [[s, label(ch)] + [style.number(mean(study.where(result.cells, stream=s, change=ch), c), "%.3g") for c in COLUMNS]
+     for s in streams for ch in changes])
