@@ -153,6 +153,19 @@ def odma_replay(rng, alloc="odma", **_):
     return summary, dict(series, step=np.arange(20.0))
 
 
+def paged_attention(rng, pages, order, group, **_):
+    tok = 2.0 ** np.arange(4, 10)
+    ratio = 1 + (0.1 if order == "sequence" else 5 if pages == "small" else 3) / tok / group
+    summary = {"paged%d_over_contiguous" % t: r for t, r in zip(tok, ratio)}
+    summary.update(contiguous_ms=18, contiguous_gbps=30, sequential_gbps=33, random_frac_4k=0.8,
+                   kv_mb=512, n_seqs=64, alloc_ops_per_s=3e7, alloc_step_frac=1e-5)
+    size = 2.0 ** np.arange(6, 21, 2)
+    series = {"block_tok": tok, "over_contiguous": ratio, "over_contiguous_lo": ratio - 0.01,
+              "over_contiguous_hi": ratio + 0.01, "probe_bytes": size,
+              "probe_random_gbps": 33 * size / (size + 500), "alloc_op_s": rng.uniform(2e-8, 5e-8, 4)}
+    return summary, series, {"notes.allocators": "odma paged s3 static"}
+
+
 # stem: how, axes in the order of the job
 STUDIES = {
     "batching_policies": (batching, {"precision": ["exact", "relaxed"], "batch": [1, 4, 8, 16]}),
@@ -177,6 +190,8 @@ STUDIES = {
                                           "seed": [1, 2]}),
     "odma_replay": (odma_replay, {"stream": ["alpaca", "alpaca+sharegpt"], "predictor": ["noisy", "oracle"],
                                   "alloc": ["static", "s3", "odma", "paged"]}),
+    "odma_random_access": (paged_attention, {"pages": ["huge", "small"], "order": ["random", "sequence"],
+                                             "head_dim": [64, 128], "group": [1, 4]}),
     "tab02_topk_tuned": (topk_tuned, {"k": [1, 2, 4]}),
     "tab03_window": (window, {"sigma": [5, 10, 15, 20], "freeze": [5, 20], "seed": [1, 2, 3]}),
     "tab04_graph_tuning": (plan_search, {"model": ["a-bf16.gguf", "llama-160m:f32@kunpeng920x4"],
