@@ -1,9 +1,9 @@
-/* characterize/pages.h - memory of which a probe knows the size of the pages.
+/* characterize/pages.h - memory of which a probe, or a study, knows the size of the pages.
  *
  * Advice is not an answer: where transparent huge pages are off, or memory is too
  * scattered for them, a mapping that asked for them has small ones, and a probe would
  * compare small pages with small pages. So the kernel is asked what it gave.
- * Private to characterize/. Threads: one. */
+ * Threads: one. */
 #ifndef CHARACTERIZE_PAGES_H
 #define CHARACTERIZE_PAGES_H
 
