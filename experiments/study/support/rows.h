@@ -4,6 +4,7 @@
 #define STUDY_ROWS_H
 
 #include "base/opt.h"
+#include "kernels/kern.h"
 
 #define OPT_OF struct opts
 
