@@ -180,53 +180,54 @@ ATTN_INLINE __m512 attn_dot16(const float *q, const ATTN_ELEM *k, const int hd, 
     return attn_fold16(v);
 }
 
-/* Scores of one query against the first n keys of a tile. Up to 15 floats more are written. */
-ATTN_INLINE void attn_scores(float *s, const float *q,
-                             const struct kern_attn_piece *piece, const int hd, int64_t n)
-{
-    for (int64_t first = 0; first < n; first += piece++->n) {
-        const ATTN_ELEM *k = piece->k;
-        int64_t m = piece->n < n - first ? piece->n : n - first;
-
-        for (int64_t i = 0; i < m; i += 16)
-            _mm512_storeu_ps(s + first + i,
-                             attn_dot16(q, k + i * hd, hd, m - i < 16 ? m - i : 16));
-    }
-}
-
-/* acc = acc * shrink + sum of s[key] * v[key] over the first n keys of a tile; `vecs` whole or
- * masked vectors at a time. */
-ATTN_INLINE void attn_weigh(float *acc, const float *s,
-                            const struct kern_attn_piece *pieces, const int hd, int64_t n,
-                            float shrink, const int vecs)
+/* acc = acc * shrink + sum of s[key] * v[key]; `vecs` whole or masked vectors at a time.
+ */
+ATTN_INLINE void attn_weigh(float *acc, const float *s, const ATTN_ELEM *v, const int hd,
+                            int64_t n, float shrink, const int vecs)
 {
     for (int d = 0; d < hd; d += 16 * vecs) {
-        const struct kern_attn_piece *piece = pieces;
         __m512 sum[8];
 
 #pragma GCC unroll 8
         for (int j = 0; j < vecs; j++)
             sum[j] =
                 _mm512_mul_ps(_mm512_load_ps(acc + d + 16 * j), _mm512_set1_ps(shrink));
-        for (int64_t first = 0; first < n; first += piece++->n) {
-            const ATTN_ELEM *v = piece->v;
-            int64_t m = piece->n < n - first ? piece->n : n - first;
-
-            for (int64_t key = 0; key < m; key++) {
-                __m512 x = _mm512_set1_ps(s[first + key]);
+        for (int64_t key = 0; key < n; key++) {
+            __m512 x = _mm512_set1_ps(s[key]);
 
 #pragma GCC unroll 8
-                for (int j = 0; j < vecs; j++)
-                    sum[j] = _mm512_fmadd_ps(
-                        x,
-                        ATTN_LOAD(attn_mask(hd - d - 16 * j), v + key * hd + d + 16 * j),
-                        sum[j]);
-            }
+            for (int j = 0; j < vecs; j++)
+                sum[j] = _mm512_fmadd_ps(
+                    x, ATTN_LOAD(attn_mask(hd - d - 16 * j), v + key * hd + d + 16 * j),
+                    sum[j]);
         }
 #pragma GCC unroll 8
         for (int j = 0; j < vecs; j++)
             _mm512_store_ps(acc + d + 16 * j, sum[j]);
     }
+}
+
+/* The first n keys of a tile against one row. Up to 15 floats more than n of s are written. */
+ATTN_INLINE void attn_one_row(float *acc, struct attn_row *state, float *s,
+                              const float *q, const struct kern_attn_piece *pieces,
+                              const int hd, int n, const int vecs)
+{
+    const struct kern_attn_piece *p = pieces;
+    float shrink;
+
+    for (int first = 0; first < n; first += (int)p++->n) {
+        const int m = kern_attn_piece_n(p, n - first);
+
+        for (int i = 0; i < m; i += 16)
+            _mm512_storeu_ps(s + first + i,
+                             attn_dot16(q, (const ATTN_ELEM *)p->k + (int64_t)i * hd, hd,
+                                        m - i < 16 ? m - i : 16));
+    }
+    shrink = attn_softmax(state, s, n);
+    p = pieces;
+    for (int first = 0; first < n; first += (int)p++->n, shrink = 1)
+        attn_weigh(acc, s + first, p->v, hd, kern_attn_piece_n(p, n - first), shrink,
+                   vecs);
 }
 
 ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
@@ -245,14 +246,10 @@ ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
 
         attn_tile_pieces(pieces, a, t);
         for (int r = 0; r < rows; r++) {
-            int64_t n = attn_visible(a, r, t);
-            float shrink;
+            int n = (int)attn_visible(a, r, t);
 
-            if (n == 0)
-                continue;
-            attn_scores(s, q + r * ld, pieces, hd, n);
-            shrink = attn_softmax(&state[r], s, n);
-            attn_weigh(acc + r * ld, s, pieces, hd, n, shrink, vecs);
+            if (n > 0)
+                attn_one_row(acc + r * ld, &state[r], s, q + r * ld, pieces, hd, n, vecs);
         }
     }
     for (int r = 0; r < rows; r++)
