@@ -9,7 +9,8 @@ WORDS = {"none": "all parts", "bounds=once": "learned once", "bounds=never": "eq
 
 def label(change):
     if change.startswith("quantiles="):
-        return "B = %d" % len(change.split("=")[1].split())
+        bounds = change.split("=")[1].split()
+        return "B = %d, from %s" % (len(bounds), bounds[0])
     return WORDS.get(change, change.replace("=", " = "))
 
 

@@ -52,8 +52,8 @@ def errors(ax, streams, cells):
         h = result.headlines.get("log_mae_over_constant_" + SHORT.get(name(stream), ""))
         if h:
             ax.hlines(i - 0.2, h.lo, h.hi, color=style.COLORS[1], lw=1.6)
-        ax.annotate(style.short(study.mean(y)), (1, i), xytext=(4, 0), textcoords="offset points", va="center",
-                    fontsize=7)
+        ax.annotate(style.short(study.mean(y)), (1, i), xycoords=ax.get_yaxis_transform(), xytext=(3, 0),
+                    textcoords="offset points", va="center", fontsize=7)
     ax.axvline(1, color=style.GREY, lw=0.8)
     ax.set_xlim(left=0)
     ax.margins(x=0.2, y=0.15)

@@ -128,6 +128,43 @@ static void put_labelled(struct text *out, const struct http_metrics *m)
                 m->step_s[0], m->step_s[1]);
 }
 
+static void put_kv(struct text *out, const struct serve_kv_stat *kv)
+{
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } all[] = {
+        {"kv_budget_tokens", "gauge",
+         "Most tokens whose keys and values may be reserved.", (double)kv->budget_tok},
+        {"kv_reserved_tokens", "gauge", "Tokens whose keys and values are reserved.",
+         (double)kv->reserved_tok},
+        {"kv_pool_bytes", "gauge", "Memory for keys and values.", (double)kv->pool_bytes},
+        {"kv_reserved_bytes", "gauge", "Of it, in blocks that requests have.",
+         (double)kv->reserved_bytes},
+        {"kv_used_bytes", "gauge", "Of it, keys and values of tokens that were computed.",
+         (double)kv->used_bytes},
+        {"kv_overflow_total", "counter", "Requests that outgrew their memory.",
+         (double)kv->n_overflow},
+        {"kv_migrated_bytes_total", "counter",
+         "Keys and values copied because requests outgrew their memory.",
+         (double)kv->migrated_bytes},
+        {"kv_alloc_total", "counter", "Calls of the allocator.", (double)kv->n_alloc},
+        {"kv_alloc_seconds_total", "counter", "Time in the allocator.", kv->alloc_s},
+        {"length_predictions_total", "counter", "Lengths predicted.",
+         (double)kv->n_predicted},
+        {"length_prediction_seconds_total", "counter", "Time for predicting lengths.",
+         kv->predict_s},
+        {"kv_preempt_total", "counter",
+         "Requests that lost their memory to an older one and were computed again.",
+         (double)kv->n_preempted},
+        {"recomputed_tokens_total", "counter",
+         "Tokens computed again after a preemption.", (double)kv->n_recomputed_tok},
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        put_one(out, all[i].name, all[i].type, all[i].help, all[i].value);
+}
+
 void http_metrics_text(struct http_metrics *m, const struct http_gauges *g,
                        struct text *out)
 {
@@ -149,16 +186,7 @@ void http_metrics_text(struct http_metrics *m, const struct http_gauges *g,
     put_one(out, "requests_canceled_total", "counter",
             "Requests that ended because their client had gone or the server stopped.",
             (double)m->n_canceled);
-    put_one(out, "kv_budget_tokens", "gauge",
-            "Most tokens whose keys and values may be reserved.",
-            (double)g->kv_budget_tok);
-    put_one(out, "kv_reserved_tokens", "gauge",
-            "Tokens whose keys and values are reserved.", (double)g->kv_reserved_tok);
-    put_one(out, "preemptions_total", "counter",
-            "Requests that lost their memory to an older one and were computed again.",
-            (double)g->n_preempted);
-    put_one(out, "recomputed_tokens_total", "counter",
-            "Tokens computed again after a preemption.", (double)g->n_recomputed_tok);
+    put_kv(out, &g->kv);
     put_histogram(out, "time_to_first_token_seconds",
                   "Time from a request's arrival to its first token.", &m->first);
     put_histogram(out, "inter_token_seconds", "Time between two tokens of a request.",

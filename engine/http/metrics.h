@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/text.h"
+#include "serve/serve.h"
 
 #define HTTP_N_BUCKETS  18
 #define HTTP_STATUS_MIN 100
@@ -43,8 +44,7 @@ struct http_metrics {
 struct http_gauges {
     int64_t n_requests, max_seqs, n_connections; /* requests: running or waiting */
     int64_t rss_bytes;
-    /* Keys and values, as the engine states them (serve_kv_stat()). */
-    int64_t kv_budget_tok, kv_reserved_tok, n_preempted, n_recomputed_tok;
+    struct serve_kv_stat kv;
 };
 
 void http_metrics_init(struct http_metrics *m);

@@ -52,15 +52,10 @@ static enum MHD_Result get_metrics(struct http_exchange *x)
     struct http *h = x->h;
     struct http_gauges g = {.max_seqs = h->max_seqs,
                             .rss_bytes = (int64_t)mem_rss_bytes()};
-    struct serve_kv_stat kv;
     struct text body = {0};
     enum MHD_Result rc = MHD_NO;
 
-    serve_kv_stat(h->s, &kv);
-    g.kv_budget_tok = kv.budget_tok;
-    g.kv_reserved_tok = kv.reserved_tok;
-    g.n_preempted = kv.n_preempted;
-    g.n_recomputed_tok = kv.n_recomputed_tok;
+    serve_kv_stat(h->s, &g.kv);
     pthread_mutex_lock(&h->lock);
     g.n_requests = h->n_admitted;
     g.n_connections = h->n_conns;

@@ -2,9 +2,9 @@
  * in the blocks of a table (struct kern_attn_args).
  *
  * A kernel takes keys in tiles of its own size, from kv_lo on, wherever they are. It asks for
- * the pieces of a tile once, for all rows, and goes through them in order: a sum that ends with
- * one goes on, times 1, with the next, so that its bits are the same for any table. Contiguous
- * keys are one piece.   Threads: any. */
+ * the pieces of a tile once, for all rows, and goes through them in order. A sum goes on from
+ * one piece to the next, so that its bits are the same for any table. Contiguous keys are one
+ * piece.   Threads: any. */
 #ifndef KERNELS_ATTN_PIECES_H
 #define KERNELS_ATTN_PIECES_H
 

@@ -31,6 +31,15 @@ void kv_alloc_moved(const struct kv_alloc *a, void *state, struct kv_move *m)
     *m = (struct kv_move){.old_id = -1};
 }
 
+int kv_block_tok_check(int64_t block_tok)
+{
+    if (block_tok >= 16 && block_tok <= 512 && (block_tok & (block_tok - 1)) == 0)
+        return OK;
+    return err_set(ERR_ARG,
+                   "kv: blocks of %lld tokens: expected a power of two from 16 to 512",
+                   (long long)block_tok);
+}
+
 int kv_want_check(int64_t want_tok, int64_t max_tok)
 {
     if (want_tok <= max_tok)

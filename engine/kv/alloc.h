@@ -24,8 +24,10 @@ struct kv_arena {
     int64_t max_tok;   /* the longest sequence, which is the size of the large bucket; a
                           multiple of align_tok */
     int64_t align_tok; /* contiguous blocks begin and end at multiples of it */
-    int64_t block_tok; /* paged: tokens of a block */
+    int64_t block_tok; /* paged: tokens of a block, see kv_block_tok_check() */
     int64_t max_seqs;  /* paged: sequences that have memory at once */
+    bool
+        shared; /* paged: tables in memory that processes made by fork() afterwards share */
     int64_t superblock_larges; /* s3, odma: large blocks of a superblock (kv/classes.h) */
     int64_t n_fixed;           /* s3: number of buckets */
     /* odma: the present bounds, lent while the allocator is open. NULL: there are none, so
@@ -70,7 +72,8 @@ struct kv_alloc_stat {
 
 struct kv_alloc {
     const char *name, *help;
-    bool paged; /* a sequence's memory is a table of blocks */
+    bool paged;         /* a sequence's memory is a table of blocks */
+    bool several_sizes; /* contiguous blocks are of several sizes */
     /* ERR_ARG: a size is out of range. ERR_NOMEM: the arena holds no sequence of max_tok, or
      * the system has no more memory. */
     int (*open)(void **state, const struct kv_arena *a);
@@ -86,6 +89,8 @@ struct kv_alloc {
     void (*moved)(void *state, int64_t old_id);
     void (*release)(void *state, int64_t id);
     void (*stat)(const void *state, struct kv_alloc_stat *out);
+    /* The bucket of a sequence, 0 to KV_BUCKETS_MAX. NULL: all sequences have the same. */
+    int (*bucket)(const void *state, const struct kv_need *need);
 };
 
 extern const struct kv_alloc *const kv_allocs[]; /* NULL-terminated, written by make */
@@ -96,6 +101,8 @@ MUST int kv_alloc_find(const char *name, const struct kv_alloc **out);
  * be closed by a->close(); NULL on error. */
 MUST int kv_alloc_open(const struct kv_alloc *a, void **state,
                        const struct kv_arena *arena);
+/* ERR_ARG: not a power of two from 16 to 512. */
+MUST int kv_block_tok_check(int64_t block_tok);
 /* What every plug-in checks first. ERR_LIMIT: it can never have that much memory. */
 MUST int kv_need_check(const struct kv_need *need, int64_t max_tok);
 MUST int kv_want_check(int64_t want_tok, int64_t max_tok);

@@ -4,8 +4,9 @@
  * reported to the scheduler (ERR_NOMEM) and never crashes a step. A live sequence owns one slot
  * laid out
  *     [layer][kv_head][K|V][token][head_dim]
- * so that a rank owns a range of heads, and a change of plan moves nothing.
- * How slots are chosen is a plug-in: one file in kv/alloc/.   Paper: ODMA 3.5.
+ * so that a rank owns a range of heads, and a change of plan moves nothing. Where the allocator
+ * is `paged`, a slot is a table of blocks of block_tok tokens, and each block is laid out so.
+ * How slots are chosen is a plug-in: one file in kv/alloc/.   Paper: ODMA 3.4, 3.5.
  * Threads: one owner per pool; stat from any thread. */
 #ifndef KV_KV_H
 #define KV_KV_H
@@ -14,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "kv/alloc.h"
 
 struct kv_shape {
     int n_layers, n_kv_heads, head_dim;
@@ -22,52 +24,90 @@ struct kv_shape {
 
 /* One sequence's memory; plain data, lent by the pool until kv_release(). */
 struct kv_slot {
-    void *base;
+    void *base;        /* its memory; with `blocks` the first byte of all blocks */
     int64_t n_tok;     /* tokens reserved: these count towards the pool's limit */
     int64_t cap_tok;   /* tokens it can hold, n_tok at least */
-    size_t head_bytes; /* of one [K or V][token][head_dim] run = cap_tok*head_dim*elem */
+    size_t head_bytes; /* of one [K or V][token][head_dim] run: of cap_tok tokens, with
+                          `blocks` of block_tok */
     int n_kv_heads;
     int64_t slot;      /* the allocator's number of it */
     int64_t first_tok; /* where it begins in the allocator's arena */
+    /* NULL: contiguous. Else [cap_tok / block_tok] numbers of blocks: its tokens from i *
+     * block_tok on are in block blocks[i], which begins block_bytes * blocks[i] after base. */
+    const int32_t *blocks;
+    int64_t block_tok; /* a power of two */
+    size_t block_bytes;
 };
 
-/* First byte of the keys (v = 0) or values (v = 1) of a head in a layer. */
+/* First byte of the keys (v = 0) or values (v = 1) of a head in a layer; with a table of
+ * blocks in block 0, whether the sequence has it or not. */
 static inline void *kv_at(const struct kv_slot *r, int layer, int kv_head, int v)
 {
     size_t i = ((size_t)layer * r->n_kv_heads + kv_head) * 2 + (size_t)v;
     return (char *)r->base + i * r->head_bytes;
 }
 
+/* The key or value of token `tok` in the run that kv_at() returned. token_bytes: of one key,
+ * head_dim * elem_bytes. */
+static inline void *kv_token_at(const struct kv_slot *r, void *run, int64_t tok,
+                                size_t token_bytes)
+{
+    size_t block = 0;
+
+    if (r->blocks) {
+        block = (size_t)r->blocks[tok / r->block_tok] * r->block_bytes;
+        tok %= r->block_tok;
+    }
+    return (char *)run + block + (size_t)tok * token_bytes;
+}
+
+/* Blocks of several sizes begin and end at multiples of this number of tokens, so that there
+ * are few sizes and no two blocks share a cache line. ODMA 3.5. */
+#define KV_ALIGN_TOK 16
+
 struct kv_pool;
 
-/* Open a pool of at most `budget_bytes` on NUMA node `node` (-1: first touch decides).
+struct kv_pool_opts {
+    const char *alloc;   /* name of an allocator plug-in; NULL: "static" */
+    size_t budget_bytes; /* what the pool takes */
+    int64_t max_tok;     /* the longest sequence that will be asked for */
+    /* Where the allocator is `paged`: tokens of a block, a power of two from 16 to 512, and
+     * sequences that can have memory at once. */
+    int64_t block_tok, max_seqs;
+    bool shared; /* in memory that processes made by fork() afterwards share */
+    /* odma: the present bounds, lent while the pool is open; NULL: there are none. */
+    const struct kv_bounds *bounds;
+};
+
+/* Open a pool. The first touch decides the memory node of a page.
  *   out        owned by the caller, kv_pool_close(); NULL on error
- *   alloc      name of an allocator plug-in; NULL means "static"
- *   max_tok    the longest sequence that will be asked for
- * ERR_ARG: a dimension is 0. ERR_NOTFOUND: no such allocator (names the nearest).
- * ERR_UNSUPPORTED: an allocator of block tables.
- * ERR_NOMEM: the budget is too small for one sequence of max_tok, or the system has no
- * more memory. */
-MUST int kv_pool_open(struct kv_pool **out, const char *alloc,
-                      const struct kv_shape *shape, size_t budget_bytes, int64_t max_tok,
-                      int node);
-/* The same in memory that processes made by fork() afterwards share. */
-MUST int kv_pool_open_shared(struct kv_pool **out, const char *alloc,
-                             const struct kv_shape *shape, size_t budget_bytes,
-                             int64_t max_tok);
+ * ERR_ARG: a dimension is 0, or an option out of range. ERR_NOTFOUND: no such allocator (names
+ * the nearest). ERR_NOMEM: the budget is too small for one sequence of max_tok, or the system
+ * has no more memory. */
+MUST int kv_pool_open(struct kv_pool **out, const struct kv_shape *shape,
+                      const struct kv_pool_opts *o);
 void kv_pool_close(struct kv_pool **p);
+
+/* The budget in which n_seqs sequences of o->max_tok tokens have memory at once; 0 < n_seqs.
+ * o->budget_bytes is not read. ERR_LIMIT: more than the system can address. */
+MUST int kv_pool_bytes(size_t *out, const struct kv_shape *shape,
+                       const struct kv_pool_opts *o, int64_t n_seqs);
 
 /* Limit the total number of tokens that slots reserve. A pool opens with the limit of its
  * allocator only. Called while no slot is reserved. */
 void kv_pool_limit(struct kv_pool *p, int64_t n_tok);
 
-/* Reserve a slot for a sequence that may reach `n_tok` tokens.
- * ERR_NOMEM: none free now (try again after a release); ERR_LIMIT: n_tok > max_tok. */
-MUST int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out);
-/* Let the sequence reach `n_tok` tokens: OK where it may already. Beyond cap_tok it gets other
- * memory and its keys and values are copied, so it must be called between two steps. On error
- * *r is as before. ERR_NOMEM, ERR_LIMIT: as above. */
-MUST int kv_grow(struct kv_pool *p, struct kv_slot *r, int64_t n_tok);
+/* Reserve a slot. It counts as prompt_tok + gen_tok tokens, with a table of blocks, which
+ * grows as the sequence does, as the next token only.
+ * ERR_NOMEM: none free now (try again after a release); ERR_LIMIT: it is longer than max_tok. */
+MUST int kv_reserve(struct kv_pool *p, const struct kv_need *need, struct kv_slot *out);
+/* The bucket that a slot for this need comes from; 0 where the allocator has none. */
+int kv_bucket(const struct kv_pool *p, const struct kv_need *need);
+/* Let the sequence, of which the first used_tok tokens are there, reach `n_tok` tokens: OK
+ * where it may already. Beyond cap_tok it gets more or other memory; if so, the keys and
+ * values that are there may be moved, so it must be called between two steps. On error *r
+ * is as before. ERR_NOMEM, ERR_LIMIT: as above. */
+MUST int kv_grow(struct kv_pool *p, struct kv_slot *r, int64_t used_tok, int64_t n_tok);
 void kv_release(struct kv_pool *p, struct kv_slot *r); /* zeroes *r */
 
 /* Touch part `i` of `n` of the pool's pages. Each thread of a team calls it once at open, so
@@ -76,18 +116,25 @@ void kv_pool_touch(struct kv_pool *p, int i, int n);
 
 /* The mapping that holds the pool, to query or bind the NUMA nodes of its pages. */
 void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes);
-/* Call fn with every slot that sequences of max_tok tokens can hold at once. Statistics do
- * not change. ERR_STATE: a slot is in use. ERR_NOMEM. */
-MUST int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
-                      void *ctx);
+/* Call fn with a slot for each part of the pool that is always laid out the same: the slots of
+ * the allocator `static`, the blocks of `paged`. false: there are none, because the allocator
+ * has blocks of several sizes, so the head that a page belongs to changes. */
+bool kv_pool_each(const struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
+                  void *ctx);
 
 /* Bytes one token needs over all layers and heads. */
 size_t kv_token_bytes(const struct kv_shape *s);
 
 struct kv_stat {
     size_t pool_bytes, reserved_bytes;
+    int64_t pool_tok;                /* tokens that the pool has memory for */
     int64_t limit_tok, reserved_tok; /* by kv_pool_limit(): INT64_MAX without a limit */
     int64_t n_live, n_reserved_total, n_refused_total;
+    /* Sequences that got other memory, those that got more of what they had, and the bytes
+     * copied for both: in a contiguous slot that gets longer every run but the first moves. */
+    int64_t n_moved_total, n_extended_total, migrated_bytes_total;
+    /* Calls of the allocator and their time, without the copies. */
+    int64_t n_alloc_total, alloc_ns_total, migrate_ns_total;
 };
 void kv_pool_stat(const struct kv_pool *p, struct kv_stat *out);
 

@@ -3,8 +3,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
-#include "kv/alloc.h"
 
 #define CACHE_LINE    64
 #define FIXED_BUCKETS 10
@@ -15,11 +15,15 @@ struct kv_pool {
     void *state;
     void *base;
     size_t bytes, token_bytes;
-    size_t large_bytes; /* of max_tok tokens, whole cache lines */
+    /* The arena is a row of units, each of whole cache lines: of the longest sequence, or of a
+     * block where the allocator gives tables of blocks. */
+    int64_t unit_tok;
+    size_t unit_bytes;
     struct kv_shape shape;
     int64_t max_tok, limit_tok;
     _Atomic size_t reserved_bytes;
     _Atomic int64_t reserved_tok, n_live, n_reserved_total, n_refused_total;
+    _Atomic int64_t n_moved, n_extended, migrated_bytes, n_alloc, alloc_ns, migrate_ns;
 };
 
 size_t kv_token_bytes(const struct kv_shape *s)
@@ -27,98 +31,108 @@ size_t kv_token_bytes(const struct kv_shape *s)
     return (size_t)s->n_layers * s->n_kv_heads * 2 * s->head_dim * s->elem_bytes;
 }
 
-static int check_shape(const struct kv_shape *s, int64_t max_tok)
+/* ---- opening ---- */
+
+static int check_opts(const struct kv_shape *s, const struct kv_pool_opts *o)
 {
-    if (s->n_layers < 1 || s->n_kv_heads < 1 || s->head_dim < 1 || max_tok < 1)
+    if (s->n_layers < 1 || s->n_kv_heads < 1 || s->head_dim < 1 || o->max_tok < 1)
         return err_set(
             ERR_ARG,
             "kv pool: layers %d, heads %d, head_dim %d, max_tok %lld: expected all >= 1",
-            s->n_layers, s->n_kv_heads, s->head_dim, (long long)max_tok);
+            s->n_layers, s->n_kv_heads, s->head_dim, (long long)o->max_tok);
     if (s->elem_bytes != 2 && s->elem_bytes != 4)
         return err_set(ERR_ARG, "kv pool: elem_bytes: expected 2 or 4, found %d",
                        s->elem_bytes);
     return OK;
 }
 
-/* Tokens of the arena are counted in sequences of max_tok, each of which begins at a cache
- * line, so that no two of them share one. */
-static int open_alloc(struct kv_pool *p)
+/* The geometry of a pool: everything but its memory and its allocator's state. */
+static int plan_pool(struct kv_pool *p, const struct kv_shape *shape,
+                     const struct kv_pool_opts *o)
 {
-    struct kv_arena a = {.max_tok = p->max_tok,
-                         .align_tok = 1,
-                         .superblock_larges = 1,
-                         .n_fixed = FIXED_BUCKETS};
+    int64_t align;
 
+    TRY(check_opts(shape, o));
+    TRY(kv_alloc_find(o->alloc ? o->alloc : "static", &p->alloc));
     if (p->alloc->paged)
-        return err_set(ERR_UNSUPPORTED,
-                       "kv allocator \"%s\": attention reads contiguous memory only",
-                       p->alloc->name);
-    if (__builtin_mul_overflow(p->token_bytes, (size_t)p->max_tok, &p->large_bytes) ||
-        __builtin_add_overflow(p->large_bytes, CACHE_LINE - 1, &p->large_bytes))
+        TRY(kv_block_tok_check(o->block_tok));
+    align = p->alloc->several_sizes ? KV_ALIGN_TOK : 1;
+    p->shape = *shape;
+    p->max_tok = o->max_tok;
+    p->limit_tok = INT64_MAX;
+    p->token_bytes = kv_token_bytes(shape);
+    p->bytes = o->budget_bytes;
+    p->unit_tok = p->alloc->paged ? o->block_tok : o->max_tok;
+    if (__builtin_add_overflow(p->unit_tok, align - 1, &p->unit_tok) ||
+        __builtin_mul_overflow(p->token_bytes, (size_t)(p->unit_tok / align * align),
+                               &p->unit_bytes) ||
+        __builtin_add_overflow(p->unit_bytes, CACHE_LINE - 1, &p->unit_bytes))
         return err_set(ERR_LIMIT, "kv: %lld tokens of %zu bytes overflow",
-                       (long long)p->max_tok, p->token_bytes);
-    p->large_bytes &= ~(size_t)(CACHE_LINE - 1);
-    if (p->bytes < p->large_bytes)
+                       (long long)o->max_tok, p->token_bytes);
+    p->unit_tok -= p->unit_tok % align;
+    p->unit_bytes -= p->unit_bytes % CACHE_LINE;
+    return OK;
+}
+
+static int64_t units_of_longest(const struct kv_pool *p)
+{
+    return p->max_tok / p->unit_tok + (p->max_tok % p->unit_tok > 0);
+}
+
+static int open_alloc(struct kv_pool *p, const struct kv_pool_opts *o)
+{
+    struct kv_arena a = {.max_tok = p->alloc->paged ? p->max_tok : p->unit_tok,
+                         .align_tok = p->alloc->several_sizes ? KV_ALIGN_TOK : 1,
+                         .block_tok = o->block_tok,
+                         .max_seqs = o->max_seqs,
+                         .shared = o->shared,
+                         .superblock_larges = 1,
+                         .n_fixed = FIXED_BUCKETS,
+                         .bounds = o->bounds};
+
+    if (p->bytes / p->unit_bytes < (size_t)units_of_longest(p))
         return err_set(
             ERR_NOMEM,
             "kv pool of %zu bytes holds no sequence of %lld tokens (%zu bytes)", p->bytes,
-            (long long)p->max_tok, p->large_bytes);
-    a.n_tok = (int64_t)(p->bytes / p->large_bytes) * p->max_tok;
+            (long long)p->max_tok, p->unit_bytes * (size_t)units_of_longest(p));
+    a.n_tok = (int64_t)(p->bytes / p->unit_bytes) * p->unit_tok;
     return kv_alloc_open(p->alloc, &p->state, &a);
 }
 
-static int open_pool(struct kv_pool **out, const char *alloc,
-                     const struct kv_shape *shape, size_t budget_bytes, int64_t max_tok)
+int kv_pool_bytes(size_t *out, const struct kv_shape *shape, const struct kv_pool_opts *o,
+                  int64_t n_seqs)
 {
-    struct kv_pool *p;
-    int rc = check_shape(shape, max_tok);
+    struct kv_pool p;
+
+    TRY(plan_pool(&p, shape, o));
+    if (!__builtin_mul_overflow(p.unit_bytes, (size_t)units_of_longest(&p), out) &&
+        !__builtin_mul_overflow(*out, (size_t)n_seqs, out) && *out <= INT64_MAX / 2)
+        return OK;
+    return err_set(ERR_LIMIT, "kv: %lld sequences of %lld tokens of %zu bytes overflow",
+                   (long long)n_seqs, (long long)o->max_tok, p.token_bytes);
+}
+
+int kv_pool_open(struct kv_pool **out, const struct kv_shape *shape,
+                 const struct kv_pool_opts *o)
+{
+    struct kv_pool *p = mem_new(MEM_KV, 1, sizeof(*p));
+    int rc;
 
     *out = NULL;
-    if (rc != OK)
-        return rc;
-    p = mem_new(MEM_KV, 1, sizeof(*p));
     if (!p)
         return ERR_NOMEM;
-    p->shape = *shape;
-    p->max_tok = max_tok;
-    p->limit_tok = INT64_MAX;
-    p->token_bytes = kv_token_bytes(shape);
-    p->bytes = budget_bytes;
-    rc = kv_alloc_find(alloc ? alloc : "static", &p->alloc);
+    rc = plan_pool(p, shape, o);
     if (rc == OK)
-        rc = open_alloc(p);
+        rc = open_alloc(p, o);
+    if (rc == OK) {
+        p->base = o->shared ? mem_map_shared(MEM_KV, p->bytes)
+                            : mem_map(MEM_KV, p->bytes, MEM_NODE_ANY);
+        rc = p->base ? OK : ERR_NOMEM;
+    }
     if (rc == OK)
-        *out = p;
-    else
-        kv_pool_close(&p);
+        *out = p, p = NULL; /* the caller's now */
+    kv_pool_close(&p);
     return rc;
-}
-
-/* `base` is the pool's now. */
-static int take_base(struct kv_pool **p, void *base)
-{
-    (*p)->base = base;
-    if (base)
-        return OK;
-    kv_pool_close(p);
-    return ERR_NOMEM;
-}
-
-int kv_pool_open(struct kv_pool **out, const char *alloc, const struct kv_shape *shape,
-                 size_t budget_bytes, int64_t max_tok, int node)
-{
-    int rc = open_pool(out, alloc, shape, budget_bytes, max_tok);
-
-    return rc == OK ? take_base(out, mem_map(MEM_KV, budget_bytes, node)) : rc;
-}
-
-int kv_pool_open_shared(struct kv_pool **out, const char *alloc,
-                        const struct kv_shape *shape, size_t budget_bytes,
-                        int64_t max_tok)
-{
-    int rc = open_pool(out, alloc, shape, budget_bytes, max_tok);
-
-    return rc == OK ? take_base(out, mem_map_shared(MEM_KV, budget_bytes)) : rc;
 }
 
 void kv_pool_close(struct kv_pool **pp)
@@ -135,6 +149,13 @@ void kv_pool_close(struct kv_pool **pp)
     *pp = NULL;
 }
 
+void kv_pool_limit(struct kv_pool *p, int64_t n_tok)
+{
+    p->limit_tok = n_tok;
+}
+
+/* ---- memory ---- */
+
 void kv_pool_touch(struct kv_pool *p, int i, int n)
 {
     size_t lo = p->bytes / (size_t)n * (size_t)i;
@@ -150,87 +171,80 @@ void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes)
     *bytes = p->bytes;
 }
 
-/* The slot at an extent of the arena; its n_tok stays. */
+/* The slot of an extent of the arena; its n_tok stays. */
 static void place(const struct kv_pool *p, struct kv_slot *r, const struct kv_extent *e)
 {
-    size_t large = (size_t)(e->first_tok / p->max_tok),
-           inside = (size_t)(e->first_tok % p->max_tok);
+    int64_t run_tok = e->blocks ? p->unit_tok : e->cap_tok;
 
-    r->base = (char *)p->base + large * p->large_bytes + inside * p->token_bytes;
+    r->base = p->base;
+    if (!e->blocks)
+        r->base = (char *)p->base + (size_t)(e->first_tok / p->unit_tok) * p->unit_bytes +
+                  (size_t)(e->first_tok % p->unit_tok) * p->token_bytes;
     r->slot = e->id;
     r->first_tok = e->first_tok;
     r->cap_tok = e->cap_tok;
     r->n_kv_heads = p->shape.n_kv_heads;
-    r->head_bytes = (size_t)e->cap_tok * p->shape.head_dim * p->shape.elem_bytes;
+    r->head_bytes = (size_t)run_tok * p->shape.head_dim * p->shape.elem_bytes;
+    r->blocks = e->blocks;
+    r->block_tok = e->blocks ? p->unit_tok : 0;
+    r->block_bytes = e->blocks ? p->unit_bytes : 0;
 }
 
-static int choose(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
+bool kv_pool_each(const struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
+                  void *ctx)
 {
-    struct kv_need need = {.prompt_tok = n_tok};
-    struct kv_extent e;
-    int rc = p->alloc->reserve(p->state, &need, &e);
+    int64_t n = (int64_t)(p->bytes / p->unit_bytes);
 
-    if (rc == OK)
-        place(p, out, &e);
-    return rc;
+    for (int64_t i = 0; i < n && !p->alloc->several_sizes; i++) {
+        const struct kv_extent e = {
+            .id = i, .first_tok = i * p->unit_tok, .cap_tok = p->unit_tok};
+        struct kv_slot r = {.n_tok = p->unit_tok};
+
+        place(p, &r, &e);
+        fn(ctx, &r);
+    }
+    return !p->alloc->several_sizes;
 }
 
-/* Let *r hold n_tok tokens, elsewhere or with more memory to its right: either way each run of
- * a head gets longer. The last is copied first, so that no run overwrites another. */
-static int enlarge(struct kv_pool *p, struct kv_slot *r, int64_t n_tok)
-{
-    struct kv_extent e = {
-        .id = r->slot, .first_tok = r->first_tok, .cap_tok = r->cap_tok};
-    size_t n = (size_t)p->shape.n_layers * p->shape.n_kv_heads * 2;
-    size_t used = (size_t)r->n_tok * p->shape.head_dim * p->shape.elem_bytes;
-    struct kv_move m = {.old_id = -1};
-    struct kv_slot to = *r;
-
-    TRY(p->alloc->grow(p->state, &e, r->n_tok, n_tok, &m));
-    place(p, &to, &e);
-    while (n-- > 0)
-        memmove((char *)to.base + n * to.head_bytes, (char *)r->base + n * r->head_bytes,
-                used);
-    kv_alloc_moved(p->alloc, p->state, &m);
-    p->reserved_bytes += (size_t)(to.cap_tok - r->cap_tok) * p->token_bytes;
-    *r = to;
-    return OK;
-}
-
-void kv_pool_limit(struct kv_pool *p, int64_t n_tok)
-{
-    p->limit_tok = n_tok;
-}
+/* ---- sequences ---- */
 
 /* May a sequence of `n_tok` tokens reserve `more` of them now? */
-static int check_tok(struct kv_pool *p, int64_t n_tok, int64_t more)
+static int check_tok(const struct kv_pool *p, int64_t n_tok, int64_t more)
 {
     if (n_tok > p->max_tok)
         return err_set(ERR_LIMIT, "kv: a sequence of %lld tokens, the longest is %lld",
                        (long long)n_tok, (long long)p->max_tok);
     if (more <= p->limit_tok - p->reserved_tok)
         return OK;
-    p->n_refused_total++;
     return err_set(ERR_NOMEM,
                    "kv: %lld of %lld tokens are reserved, %lld more do not fit",
                    (long long)p->reserved_tok, (long long)p->limit_tok, (long long)more);
 }
 
-int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
+static void count_alloc(struct kv_pool *p, uint64_t t0)
 {
+    p->n_alloc++;
+    p->alloc_ns += (int64_t)(clock_ns() - t0);
+}
+
+/* `out` is zeroed. */
+static int reserve(struct kv_pool *p, const struct kv_need *need, struct kv_slot *out)
+{
+    bool next_only = p->alloc->paged && need->gen_tok > 0;
+    struct kv_extent e = {0};
+    int64_t n_tok;
+    uint64_t t0;
     int rc;
 
-    memset(out, 0, sizeof(*out));
-    if (n_tok < 1)
-        return err_set(ERR_ARG, "kv: a sequence of %lld tokens", (long long)n_tok);
-    rc = check_tok(p, n_tok, n_tok);
+    TRY(kv_need_check(need, p->max_tok));
+    n_tok = need->prompt_tok + (next_only ? 1 : need->gen_tok);
+    TRY(check_tok(p, n_tok, n_tok));
+    t0 = clock_ns();
+    rc = p->alloc->reserve(p->state, need, &e);
+    count_alloc(p, t0);
     if (rc != OK)
         return rc;
-    rc = choose(p, n_tok, out);
-    if (rc != OK) {
-        p->n_refused_total++;
-        return rc;
-    }
+    place(p, out, &e);
     out->n_tok = n_tok;
     p->reserved_tok += n_tok;
     p->reserved_bytes += (size_t)out->cap_tok * p->token_bytes;
@@ -239,19 +253,75 @@ int kv_reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
     return OK;
 }
 
-int kv_grow(struct kv_pool *p, struct kv_slot *r, int64_t n_tok)
+int kv_reserve(struct kv_pool *p, const struct kv_need *need, struct kv_slot *out)
+{
+    int rc;
+
+    memset(out, 0, sizeof(*out));
+    rc = reserve(p, need, out);
+    p->n_refused_total += rc == ERR_NOMEM;
+    return rc;
+}
+
+int kv_bucket(const struct kv_pool *p, const struct kv_need *need)
+{
+    return p->alloc->bucket ? p->alloc->bucket(p->state, need) : 0;
+}
+
+/* Each run of a head gets longer, elsewhere or where it was. The last is copied first, so that
+ * no run overwrites another. */
+static void copy_runs(struct kv_pool *p, const struct kv_slot *to,
+                      const struct kv_slot *from, int64_t used_tok)
+{
+    size_t n = (size_t)p->shape.n_layers * p->shape.n_kv_heads * 2;
+    size_t used = (size_t)used_tok * p->shape.head_dim * p->shape.elem_bytes;
+    uint64_t t0 = clock_ns();
+
+    p->migrated_bytes += (int64_t)((n - (to->base == from->base)) * used);
+    while (n-- > 0)
+        memmove((char *)to->base + n * to->head_bytes,
+                (char *)from->base + n * from->head_bytes, used);
+    p->migrate_ns += (int64_t)(clock_ns() - t0);
+}
+
+/* Let *r hold n_tok tokens. */
+static int enlarge(struct kv_pool *p, struct kv_slot *r, int64_t used_tok, int64_t n_tok)
+{
+    struct kv_extent e = {.id = r->slot,
+                          .first_tok = r->first_tok,
+                          .cap_tok = r->cap_tok,
+                          .blocks = r->blocks};
+    struct kv_move m = {.old_id = -1};
+    struct kv_slot to = *r;
+    uint64_t t0 = clock_ns();
+    int rc = p->alloc->grow(p->state, &e, used_tok, n_tok, &m);
+
+    count_alloc(p, t0);
+    if (rc != OK)
+        return rc;
+    place(p, &to, &e);
+    if (!e.blocks) {
+        copy_runs(p, &to, r, used_tok);
+        p->n_moved += m.old_id >= 0;
+        p->n_extended += m.old_id < 0;
+    }
+    kv_alloc_moved(p->alloc, p->state, &m);
+    p->reserved_bytes += (size_t)(to.cap_tok - r->cap_tok) * p->token_bytes;
+    *r = to;
+    return OK;
+}
+
+int kv_grow(struct kv_pool *p, struct kv_slot *r, int64_t used_tok, int64_t n_tok)
 {
     int rc;
 
     if (n_tok <= r->n_tok)
         return OK;
     rc = check_tok(p, n_tok, n_tok - r->n_tok);
-    if (rc != OK)
-        return rc;
-    if (n_tok > r->cap_tok)
-        rc = enlarge(p, r, n_tok);
+    if (rc == OK && n_tok > r->cap_tok)
+        rc = enlarge(p, r, used_tok, n_tok);
     if (rc != OK) {
-        p->n_refused_total++;
+        p->n_refused_total += rc == ERR_NOMEM;
         return rc;
     }
     p->reserved_tok += n_tok - r->n_tok;
@@ -259,37 +329,14 @@ int kv_grow(struct kv_pool *p, struct kv_slot *r, int64_t n_tok)
     return OK;
 }
 
-/* Takes all there are, then gives them back, the last one first: the allocator is as it
- * was. */
-int kv_pool_each(struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
-                 void *ctx)
-{
-    size_t n_max = p->bytes / (p->token_bytes * (size_t)p->max_tok), n = 0;
-    struct kv_slot r;
-    int64_t *slots;
-
-    if (p->n_live > 0)
-        return err_set(ERR_STATE, "kv: %lld sequences have memory", (long long)p->n_live);
-    slots = mem_new(MEM_KV, n_max, sizeof(*slots));
-    if (!slots)
-        return ERR_NOMEM;
-    for (; n < n_max && choose(p, p->max_tok, &r) == OK; n++) {
-        slots[n] = r.slot;
-        fn(ctx, &r);
-    }
-    if (n < n_max)
-        err_clear(); /* there are no more: no news to anybody */
-    while (n > 0)
-        p->alloc->release(p->state, slots[--n]);
-    mem_free(slots);
-    return OK;
-}
-
 void kv_release(struct kv_pool *p, struct kv_slot *r)
 {
+    uint64_t t0 = clock_ns();
+
     if (!r->base)
         return;
     p->alloc->release(p->state, r->slot);
+    count_alloc(p, t0);
     p->reserved_tok -= r->n_tok;
     p->reserved_bytes -= (size_t)r->cap_tok * p->token_bytes;
     p->n_live--;
@@ -298,11 +345,18 @@ void kv_release(struct kv_pool *p, struct kv_slot *r)
 
 void kv_pool_stat(const struct kv_pool *p, struct kv_stat *out)
 {
-    out->pool_bytes = p->bytes;
-    out->reserved_bytes = p->reserved_bytes;
-    out->limit_tok = p->limit_tok;
-    out->reserved_tok = p->reserved_tok;
-    out->n_live = p->n_live;
-    out->n_reserved_total = p->n_reserved_total;
-    out->n_refused_total = p->n_refused_total;
+    *out = (struct kv_stat){.pool_bytes = p->bytes,
+                            .reserved_bytes = p->reserved_bytes,
+                            .pool_tok = (int64_t)(p->bytes / p->unit_bytes) * p->unit_tok,
+                            .limit_tok = p->limit_tok,
+                            .reserved_tok = p->reserved_tok,
+                            .n_live = p->n_live,
+                            .n_reserved_total = p->n_reserved_total,
+                            .n_refused_total = p->n_refused_total,
+                            .n_moved_total = p->n_moved,
+                            .n_extended_total = p->n_extended,
+                            .migrated_bytes_total = p->migrated_bytes,
+                            .n_alloc_total = p->n_alloc,
+                            .alloc_ns_total = p->alloc_ns,
+                            .migrate_ns_total = p->migrate_ns};
 }

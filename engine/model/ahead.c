@@ -29,21 +29,37 @@ static void advance(struct model_ahead *a)
     a->chunk++;
 }
 
+/* The byte of the run's present part, and into *left how many of the run follow it without a
+ * gap: to the end of its block, where it has blocks. */
+static const char *present(const struct model_ahead *a, int64_t *left)
+{
+    const struct kv_slot *kv = a->chunks[a->chunk].kv;
+    const char *run = kv_at(kv, a->layer, a->head, a->v);
+    int64_t block = (int64_t)kv->head_bytes, at = a->at;
+
+    if (kv->blocks) {
+        run += (size_t)kv->blocks[at / block] * kv->block_bytes;
+        at %= block;
+        *left = *left < block - at ? *left : block - at;
+    }
+    return run + at;
+}
+
 const void *model_ahead_next(void *ctx, int64_t bytes)
 {
     struct model_ahead *a = ctx;
 
     while (a->left > 0 && a->chunk < a->n_chunks) {
-        const struct model_chunk *c = &a->chunks[a->chunk];
-        int64_t run = c->pos0 * a->row_bytes - a->at;
-        const char *from = (const char *)kv_at(c->kv, a->layer, a->head, a->v) + a->at;
+        int64_t run = a->chunks[a->chunk].pos0 * a->row_bytes - a->at, n = run;
+        const char *from = run > 0 ? present(a, &n) : NULL;
 
-        if (run > bytes)
-            a->at += bytes;
+        n = n < bytes ? n : bytes;
+        if (n < run)
+            a->at += n;
         else
             advance(a);
-        a->left -= run < bytes ? run : bytes;
-        if (run > 0)
+        a->left -= n;
+        if (n > 0)
             return from;
     }
     a->left = 0;

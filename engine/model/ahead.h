@@ -25,7 +25,7 @@ void model_ahead_begin(struct model_ahead *a, const struct model_chunk *chunks,
                        int n_chunks, int layer, int head_lo, int head_hi,
                        int64_t row_bytes, int64_t most);
 /* Where the next part of at most `bytes` begins; NULL: at the end. A part ends at latest where
- * its run does, so the caller may prefetch up to `bytes` too many. `ctx` is the walk. */
+ * its run or its block does, so the caller may prefetch up to `bytes` too many. `ctx` is the walk. */
 const void *model_ahead_next(void *ctx, int64_t bytes);
 
 #endif

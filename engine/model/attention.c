@@ -37,15 +37,18 @@ static void norm_heads(const struct model *m, float *x, int n_heads, const float
 static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
-    int hd = m->c.head_dim, half = hd / 2, elem = (int)kern_type_bytes(m->kv_type);
+    int hd = m->c.head_dim, half = hd / 2;
+    size_t token_bytes = (size_t)hd * kern_type_bytes(m->kv_type);
     const struct model_layer *l = &m->layers[b->layer];
+    const struct kv_slot *slot = b->chunk->kv;
     bool kv = w->rank->shard.kv;
-    char *k = kv_at(b->chunk->kv, b->layer, b->kv_head, 0);
-    char *v = kv_at(b->chunk->kv, b->layer, b->kv_head, 1);
+    void *keys = kv_at(slot, b->layer, b->kv_head, 0);
+    void *values = kv_at(slot, b->layer, b->kv_head, 1);
 
     for (int64_t i = b->i; i < b->i + b->n; i++) {
         int64_t pos = b->chunk->pos0 + i;
         float *q = q_at(w, b, i), *key = q + b->g * hd, *value = key + hd;
+        void *k, *v;
 
         if (l->q_norm)
             norm_heads(m, q, b->g, l->q_norm);
@@ -55,14 +58,16 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
                                       m->rope_sin + pos * half, b->g + kv, hd);
         if (!kv)
             continue;
+        k = kv_token_at(slot, keys, pos, token_bytes);
+        v = kv_token_at(slot, values, pos, token_bytes);
         if (m->kv_type == KERN_BF16) {
             kern_to_bf16_fn to_bf16 = m->kern.v[KERN_TO_BF16]->fn.to_bf16;
 
-            to_bf16((uint16_t *)(k + pos * hd * elem), key, hd);
-            to_bf16((uint16_t *)(v + pos * hd * elem), value, hd);
+            to_bf16(k, key, hd);
+            to_bf16(v, value, hd);
         } else {
-            memcpy(k + pos * hd * elem, key, (size_t)hd * sizeof(float));
-            memcpy(v + pos * hd * elem, value, (size_t)hd * sizeof(float));
+            memcpy(k, key, token_bytes);
+            memcpy(v, value, token_bytes);
         }
     }
 }
@@ -90,12 +95,16 @@ static void attend(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
     enum kern_op op = m->kv_type == KERN_BF16 ? KERN_ATTN_BF16 : KERN_ATTN_F32;
+    const struct kv_slot *slot = b->chunk->kv;
     int64_t pos0 = b->chunk->pos0 + b->i;
     struct kern_attn_args args = {
         .q = q_at(w, b, b->i),
         .q_stride = w->rank->ld_qkv,
-        .k = kv_at(b->chunk->kv, b->layer, b->kv_head, 0),
-        .v = kv_at(b->chunk->kv, b->layer, b->kv_head, 1),
+        .k = kv_at(slot, b->layer, b->kv_head, 0),
+        .v = kv_at(slot, b->layer, b->kv_head, 1),
+        .blocks = slot->blocks,
+        .block_tok = slot->block_tok,
+        .block_bytes = slot->block_bytes,
         .scratch = w->own->attn,
         .kv_hi = pos0 + b->n,
         .pos0 = pos0,

@@ -13,23 +13,21 @@ static void touch_pool(void *arg, struct par_self *self)
 
 static int open_kv(struct model_bench_steps *t, struct par_team *team)
 {
+    const struct kv_need need = {.prompt_tok = t->max_tok};
+    struct kv_pool_opts o = {.max_tok = t->max_tok};
     struct kv_shape shape;
-    size_t bytes;
     int rc;
 
     model_kv_shape(t->model, &shape);
-    if (__builtin_mul_overflow(kv_token_bytes(&shape), (size_t)t->max_tok, &bytes) ||
-        __builtin_mul_overflow(bytes + 64, (size_t)t->n_seqs, &bytes))
-        return err_set(ERR_LIMIT, "%lld tokens of %d sequences overflow",
-                       (long long)t->max_tok, t->n_seqs);
+    TRY(kv_pool_bytes(&o.budget_bytes, &shape, &o, t->n_seqs));
     t->kv = mem_new(MEM_OTHER, (size_t)t->n_seqs, sizeof(*t->kv));
     if (!t->kv)
         return ERR_NOMEM;
-    rc = kv_pool_open(&t->pool, NULL, &shape, bytes, t->max_tok, MEM_NODE_ANY);
+    rc = kv_pool_open(&t->pool, &shape, &o);
     if (rc == OK)
         par_team_run(team, par_team_size(team), touch_pool, t->pool);
     for (int i = 0; i < t->n_seqs && rc == OK; i++)
-        rc = kv_reserve(t->pool, t->max_tok, &t->kv[i]);
+        rc = kv_reserve(t->pool, &need, &t->kv[i]);
     return rc;
 }
 

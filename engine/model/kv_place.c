@@ -1,5 +1,6 @@
 /* Binds keys and values to the memory nodes of the threads that read them in decode. Those
- * of a head are one run of bytes in each layer of a sequence's slot. */
+ * of a head are one run of bytes in each layer of a slot or block of the pool. Where these are
+ * not always laid out the same, a page belongs to no head. */
 #include "base/log.h"
 #include "model/placement.h"
 
@@ -54,15 +55,24 @@ static int map_of(const struct model *m, struct kv_pool *pool, struct model_page
 
     kv_pool_memory(pool, &base, &bytes);
     rc = model_page_map_init(map, base, bytes, m->placement->n_domains);
-    return rc == OK ? kv_pool_each(pool, runs_of_region, &w) : rc;
+    if (rc == OK)
+        kv_pool_each(pool, runs_of_region, &w);
+    return rc;
 }
 
 int model_kv_bind(const struct model *m, struct kv_pool *pool)
 {
     struct model_page_map map = {0};
+    struct kv_stat st;
     size_t bound = 0;
     int rc;
 
+    kv_pool_stat(pool, &st);
+    if (st.n_live > 0)
+        return err_set(ERR_STATE,
+                       "kv: %lld sequences have memory: expected none before "
+                       "it is bound",
+                       (long long)st.n_live);
     if (!m->placement->multi_node)
         return OK;
     rc = map_of(m, pool, &map);
@@ -89,6 +99,8 @@ int model_kv_numa_row(const struct model *m, struct kv_pool *pool,
     struct model_page_map map = {0};
     struct model_numa_query look = {.node = m->placement->node, .row = out};
     struct walk w = {.m = m, .fn = model_numa_row_add, .ctx = &look};
+    size_t bytes;
+    void *base;
     int rc = OK;
 
     *out = (struct model_numa_row){.name = "kv"};
@@ -96,8 +108,10 @@ int model_kv_numa_row(const struct model *m, struct kv_pool *pool,
         rc = map_of(m, pool, &map);
         look.map = &map;
     }
-    if (rc == OK)
-        rc = kv_pool_each(pool, runs_of_region, &w);
+    if (rc == OK && !kv_pool_each(pool, runs_of_region, &w)) {
+        kv_pool_memory(pool, &base, &bytes);
+        model_numa_row_add(&look, base, bytes, -1);
+    }
     model_page_map_fini(&map);
     return rc == OK ? look.rc : rc;
 }

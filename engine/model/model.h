@@ -71,7 +71,7 @@ struct model_opts {
      * the same parts in the same order for any number of ranks. */
     bool deterministic;
     /* Ranks will be processes, so activations are placed in memory that fork() shares. Keys
-     * and values must be, too (kv_pool_open_shared()). See model/procs.h. */
+     * and values must be, too (struct kv_pool_opts). See model/procs.h. */
     bool shared;
     int64_t max_step_tok; /* most tokens in one forward step */
     int64_t max_tok;      /* longest sequence (rotary tables); 0: the file's */
@@ -141,6 +141,7 @@ struct model_numa_report {
 MUST int model_numa_report_get(const struct model *m, struct model_numa_report *out);
 /* Bind the pool's pages to the memory nodes of the owners that read their heads. Call it
  * with an empty pool, before its pages are touched. A kernel that refuses gives a warning.
+ * Where kv_pool_each() has nothing to tell, nothing is bound and all bytes count as shared.
  * ERR_STATE: the pool is in use. ERR_NOMEM. */
 MUST int model_kv_bind(const struct model *m, struct kv_pool *pool);
 /* On which nodes they are, as in a row of model_numa_report_get(). */

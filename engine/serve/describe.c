@@ -255,6 +255,52 @@ static json_t *describe_totals(const struct serve_totals *t)
                       : json_null());
 }
 
+static json_t *share(double part, double whole)
+{
+    return whole > 0 ? json_real(part / whole) : json_null();
+}
+
+static json_t *points(const struct series *s)
+{
+    json_t *a = json_array();
+
+    for (int i = 0; i < s->n; i++)
+        json_array_append_new(a, json_real(s->mean[i]));
+    return json_pack("{s:I, s:o}", "steps_each", (json_int_t)s->each, "mean", a);
+}
+
+/* What the memory for keys and values was used for. utilization_inner: of the reserved memory
+ * the share with keys and values, outer: of all memory; means over the time for which any was
+ * reserved, and by steps. */
+static json_t *describe_kv(const struct serve *s)
+{
+    const struct serve_kv_use *u = &s->kv_use;
+    const struct kv_buckets *b = s->lengths.buckets;
+    double time = (double)u->time_ns, step_s = 0;
+    struct serve_kv_stat kv;
+
+    serve_kv_stat(s, &kv);
+    for (int i = 0; i < SERVE_N_PHASES; i++)
+        step_s += 1e-9 * (double)(s->totals[i].forward_ns + s->totals[i].sample_ns +
+                                  s->totals[i].sched_ns);
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:o, s:I, s:f, s:I, s:f, "
+        "s:o, "
+        "s:o, s:o, s:o}",
+        "alloc", s->o.kv_alloc ? s->o.kv_alloc : "static", "kv_pool_bytes",
+        (json_int_t)kv.pool_bytes, "kv_used_bytes", (json_int_t)kv.used_bytes,
+        "kv_reserved_bytes", (json_int_t)kv.reserved_bytes, "kv_overflow_total",
+        (json_int_t)kv.n_overflow, "kv_preempt_total", (json_int_t)kv.n_preempted,
+        "kv_migrated_bytes", (json_int_t)kv.migrated_bytes, "migrate_s", kv.migrate_s,
+        "n_alloc", (json_int_t)kv.n_alloc, "alloc_s", kv.alloc_s, "alloc_frac",
+        share(kv.alloc_s, step_s), "n_predicted", (json_int_t)kv.n_predicted, "predict_s",
+        kv.predict_s, "bounds_epoch", (json_int_t)(b ? kv_buckets_bounds(b)->epoch : 0),
+        "learn_s", (double)s->lengths.learn_ns * 1e-9, "utilization_inner",
+        share(u->inner_ns, time), "utilization_outer", share(u->outer_ns, time),
+        "utilization_inner_by_step", points(&u->inner), "utilization_outer_by_step",
+        points(&u->outer));
+}
+
 static json_t *describe_work(const struct serve *s)
 {
     const struct serve_totals *p = &s->totals[SERVE_PREFILL], *d = p + 1;
@@ -262,7 +308,8 @@ static json_t *describe_work(const struct serve *s)
 
     serve_kv_stat(s, &kv);
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o}",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, "
+        "s:o}",
         "n_steps", (json_int_t)s->n_steps, "n_switches", (json_int_t)s->n_switches,
         "switch_copied_bytes", (json_int_t)copied_bytes(s), "n_tok", (json_int_t)s->n_tok,
         "n_preempted", (json_int_t)kv.n_preempted, "n_recomputed_tok",
@@ -271,7 +318,7 @@ static json_t *describe_work(const struct serve *s)
         s->op_s[MODEL_T_LINEAR], "attn_s", s->op_s[MODEL_T_ATTN], "norm_rope_s",
         s->op_s[MODEL_T_NORM_ROPE], "head_s", s->op_s[MODEL_T_HEAD], "reduce_s",
         s->op_s[MODEL_T_REDUCE], "wait_s", s->op_s[MODEL_T_WAIT], "prefill",
-        describe_totals(p), "decode", describe_totals(d));
+        describe_totals(p), "decode", describe_totals(d), "kv", describe_kv(s));
 }
 
 /* Of all ranks. */

@@ -1,13 +1,17 @@
 /* serve/impl.h - the inside of the public API, for the files of this module only: open.c assembles
  * the engine, queue.c accepts requests, serve.c runs steps, memory.c gives requests memory,
- * describe.c and placement.c report. */
+ * lengths.c knows how long they will be, describe.c and placement.c report. */
 #ifndef SERVE_IMPL_H
 #define SERVE_IMPL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/series.h"
+#include "kv/admit.h"
+#include "kv/buckets.h"
 #include "kv/kv.h"
+#include "kv/predict.h"
 #include "model/model.h"
 #include "model/sampler.h"
 #include "tokenizer/tokenizer.h"
@@ -29,17 +33,42 @@ struct serve_seq {
     int64_t n_prompt, max_new, n_new;
     int64_t n_ctx;  /* tokens whose keys and values are in `kv` */
     int64_t n_done; /* the most that n_ctx has been: below it tokens are recomputed */
-    int64_t step_tok, age; /* tokens in the present step; see sched/sched.h */
+    int64_t want_tok,
+        step_tok;     /* tokens in the present step: by the policy, with memory */
+    int64_t age;      /* see sched/sched.h */
+    int64_t n_waited; /* steps for which it has been waiting to grow */
     enum sched_state state;
-    bool preempted; /* at least once */
+    enum serve_finish finish;
+    bool preempted;  /* at least once */
+    bool overflowed; /* it outgrew its memory, so what was predicted is too short */
+    bool wanted;     /* the policy admits it in this step */
     bool ignore_eos;
-    atomic_bool canceled; /* set by any thread */
+    struct kv_prediction prediction; /* with a predictor */
+    atomic_bool canceled;            /* set by any thread */
     bool ended;
     struct kv_slot kv;
     struct sampler *sampler;
     serve_token_fn on_token;
     void *ctx;
     struct serve_seq *next; /* in the queue */
+};
+
+/* How many of the bytes of memory are in use, over the time for which any were reserved. */
+struct serve_kv_use {
+    int64_t time_ns;
+    double inner_ns,
+        outer_ns; /* sums over steps: share of the reserved, of all; x time */
+    struct series inner, outer; /* by steps */
+};
+
+/* What is known of the lengths of requests. lengths.c */
+struct serve_lengths {
+    const struct kv_predictor *predictor; /* NULL: none */
+    void *state;
+    pthread_mutex_t lock;       /* of the predictor, which any thread that submits asks */
+    struct kv_buckets *buckets; /* NULL: the allocator does not learn */
+    int64_t learn_ns;           /* time spent on bounds, by the stepping thread */
+    atomic_llong n_predicted, predict_ns;
 };
 
 struct serve {
@@ -60,6 +89,8 @@ struct serve {
     struct par_timings
         sums[SERVE_N_PHASES]; /* of the choice of an all-reduce; n = 0: none */
     struct kv_pool *pool;
+    int64_t kv_token_bytes;
+    struct serve_lengths lengths;
     struct tok *tok;
     const struct sched_policy *policy;
     int64_t max_tok;
@@ -84,7 +115,13 @@ struct serve {
     struct serve_seq **stepping;       /* [max_seqs] whose chunk it is */
     float *logits;                     /* [max_seqs, vocab] */
     int32_t *new_ids;                  /* [max_seqs] chosen from a row of logits each */
-    atomic_llong n_preempted, n_recomputed_tok; /* written by the stepping thread */
+    struct kv_waiting *waiting;        /* [SERVE_VIEW_MAX] those without memory */
+    struct serve_seq **waiting_seq;    /* [SERVE_VIEW_MAX] which they are */
+    struct kv_running *running;        /* [max_seqs] those with memory */
+    int tag;                           /* the bucket of the latest admission */
+    struct serve_kv_use kv_use;
+    /* Written by the stepping thread, read by any. */
+    atomic_llong n_preempted, n_recomputed_tok, n_overflow, n_used_tok;
     int64_t n_steps, n_tok;
     struct serve_choice choice;
     const struct model_phase *last; /* phase of the previous step */
@@ -125,13 +162,28 @@ static inline int64_t serve_seq_n_known(const struct serve_seq *q)
 /* The request is over; its memory is given back when the step is. */
 void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
                    enum serve_finish why);
-/* Tokens of memory that admission reserves for a waiting request. */
-int64_t serve_seq_reserve(const struct serve *s, const struct serve_seq *q);
 /* Give up a request's memory, if it has any. */
 void serve_seq_release(struct serve *s, struct serve_seq *q);
+/* Admit as many waiting requests as s->entries admits: those of the bucket that was admitted
+ * last first, so that batches are of one kind (kv/admit.h). false: they are not
+ * those of s->entries, so the policy has to choose again. */
+bool serve_admit(struct serve *s, int n_entries);
 /* Give the requests in s->entries the memory for their tokens of this step, oldest first.
  * Those that get none have step_tok = 0 afterwards. */
 void serve_give_memory(struct serve *s, int n_entries);
+/* Add a step that took step_ns to what is reported of the use of memory. */
+void serve_count_memory(struct serve *s, int64_t step_ns);
+
+/* Open the predictor and the bounds of buckets that the options ask for. s->max_tok is set.
+ * ERR_ARG, ERR_NOTFOUND: an option is wrong. */
+MUST int serve_lengths_open(struct serve *s);
+void serve_lengths_close(struct serve *s);
+/* Predict the length of a new request. Any thread. ERR_ARG: the predictor lacks something. */
+MUST int serve_predict(struct serve *s, struct serve_seq *q);
+/* The memory that a waiting request needs to be admitted. */
+struct kv_need serve_need(const struct serve *s, const struct serve_seq *q);
+/* A request ended by itself: learn from its length. */
+void serve_learn(struct serve *s, const struct serve_seq *q);
 
 void serve_seq_free(struct serve_seq *q);
 /* Move requests from the queue to `live`. */

@@ -31,6 +31,18 @@ static int copy_opts(struct serve *s, const struct serve_opts *o)
     return rc;
 }
 
+/* Before weights are packed. */
+static int check_kv_opts(const struct serve_opts *o)
+{
+    const struct kv_predictor *predictor;
+    const struct kv_alloc *alloc;
+
+    TRY(kv_alloc_find(o->kv_alloc ? o->kv_alloc : "static", &alloc));
+    if (alloc->paged)
+        TRY(kv_block_tok_check(o->kv_block));
+    return o->kv_predict ? kv_predictor_find(o->kv_predict, &predictor) : OK;
+}
+
 static int check_opts(const struct serve_opts *o)
 {
     if (!o->model)
@@ -42,7 +54,7 @@ static int check_opts(const struct serve_opts *o)
         return err_set(ERR_ARG, "threads and plan exclude each other");
     if (o->plan && o->ranks > 0)
         return err_set(ERR_ARG, "ranks and plan exclude each other");
-    return OK;
+    return check_kv_opts(o);
 }
 
 static int open_team(struct serve *s)
@@ -82,17 +94,27 @@ static int parse_types(const struct serve_opts *o, struct model_opts *out)
     return rc == OK ? OK : err_prefix(rc, "kv_type");
 }
 
-/* Of max_seqs sequences of max_tok tokens. */
-static int pool_bytes(const struct serve *s, const struct kv_shape *shape, size_t *bytes)
+static bool in_processes(const struct serve *s)
 {
-    size_t seq_bytes;
+    return s->o.rank_mode == SERVE_RANKS_PROCESSES;
+}
 
-    if (__builtin_mul_overflow(kv_token_bytes(shape), (size_t)s->max_tok, &seq_bytes) ||
-        __builtin_mul_overflow(seq_bytes + 64, (size_t)s->o.max_seqs, bytes) ||
-        *bytes > INT64_MAX / 2)
-        return err_set(ERR_LIMIT, "max_tok %lld x max_seqs %lld overflow",
-                       (long long)s->max_tok, (long long)s->o.max_seqs);
-    return OK;
+/* The pool of keys and values: as large as asked for, or for max_seqs sequences of max_tok. */
+static int pool_opts(const struct serve *s, const struct kv_shape *shape,
+                     struct kv_pool_opts *out)
+{
+    const struct kv_buckets *b = s->lengths.buckets;
+
+    *out = (struct kv_pool_opts){.alloc = s->o.kv_alloc,
+                                 .budget_bytes = (size_t)s->o.kv_budget,
+                                 .max_tok = s->max_tok,
+                                 .block_tok = s->o.kv_block,
+                                 .max_seqs = s->o.max_seqs,
+                                 .shared = in_processes(s),
+                                 .bounds = b ? kv_buckets_bounds(b) : NULL};
+    return s->o.kv_budget > 0
+               ? OK
+               : kv_pool_bytes(&out->budget_bytes, shape, out, s->o.max_seqs);
 }
 
 /* The memory that the engine takes for requests. */
@@ -103,11 +125,12 @@ static int caller_bytes(const struct serve *s, const struct model_config *c,
                                    .n_kv_heads = c->n_kv_heads,
                                    .head_dim = c->head_dim,
                                    .elem_bytes = (int)kern_type_bytes(kv_type)};
-    size_t pool = 0;
-    int rc = pool_bytes(s, &shape, &pool);
+    struct kv_pool_opts pool;
+    int rc = pool_opts(s, &shape, &pool);
 
     if (rc == OK)
-        *bytes = (int64_t)pool + s->o.max_seqs * c->vocab * (int64_t)sizeof(float);
+        *bytes = (int64_t)pool.budget_bytes +
+                 s->o.max_seqs * c->vocab * (int64_t)sizeof(float);
     return rc;
 }
 
@@ -140,7 +163,9 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
     s->max_tok = mo.max_tok;
     if (s->o.kv_budget_tok > 0 && s->o.kv_budget_tok < s->max_tok)
         s->max_tok = s->o.kv_budget_tok;
-    rc = caller_bytes(s, &f->config, mo.kv_type, &mo.caller_bytes);
+    rc = serve_lengths_open(s);
+    if (rc == OK)
+        rc = caller_bytes(s, &f->config, mo.kv_type, &mo.caller_bytes);
     if (rc == OK)
         rc = model_open(&s->model, f, s->team, &mo);
     format_close(&f);
@@ -264,11 +289,6 @@ static int open_schedules(struct serve *s)
     return rc;
 }
 
-static bool in_processes(const struct serve *s)
-{
-    return s->o.rank_mode == SERVE_RANKS_PROCESSES;
-}
-
 static void touch_pool(void *arg, struct par_self *self)
 {
     kv_pool_touch(arg, self->id, self->n);
@@ -276,23 +296,24 @@ static void touch_pool(void *arg, struct par_self *self)
 
 static int open_pool(struct serve *s)
 {
+    struct kv_pool_opts o;
     struct kv_shape shape;
-    size_t bytes = 0;
+    struct kv_stat kv;
     int rc;
 
     model_kv_shape(s->model, &shape);
-    rc = pool_bytes(s, &shape, &bytes);
-    if (rc != OK)
-        return rc;
-    rc = in_processes(s)
-             ? kv_pool_open_shared(&s->pool, NULL, &shape, bytes, s->max_tok)
-             : kv_pool_open(&s->pool, NULL, &shape, bytes, s->max_tok, MEM_NODE_ANY);
+    s->kv_token_bytes = (int64_t)kv_token_bytes(&shape);
+    rc = pool_opts(s, &shape, &o);
+    if (rc == OK)
+        rc = kv_pool_open(&s->pool, &shape, &o);
+    if (rc == ERR_NOMEM && s->o.kv_budget > 0)
+        return err_prefix(rc, "kv_budget %lld", (long long)s->o.kv_budget);
     if (rc == OK)
         rc = model_kv_bind(s->model, s->pool);
     if (rc != OK)
         return rc;
-    kv_pool_limit(s->pool, s->o.kv_budget_tok > 0 ? s->o.kv_budget_tok
-                                                  : s->o.max_seqs * s->max_tok);
+    kv_pool_stat(s->pool, &kv);
+    kv_pool_limit(s->pool, s->o.kv_budget_tok > 0 ? s->o.kv_budget_tok : kv.pool_tok);
     par_team_run(s->team, par_team_size(s->team), touch_pool, s->pool);
     return serve_kv_numa_report(s);
 }
@@ -334,8 +355,11 @@ static int take_arrays(struct serve *s)
     s->stepping = mem_new(MEM_OTHER, n, sizeof(*s->stepping));
     s->logits = mem_new(MEM_ACTIVATIONS, n * (size_t)serve_vocab(s), sizeof(*s->logits));
     s->new_ids = mem_new(MEM_OTHER, n, sizeof(*s->new_ids));
+    s->running = mem_new(MEM_OTHER, n, sizeof(*s->running));
+    s->waiting = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->waiting));
+    s->waiting_seq = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->waiting_seq));
     if (!s->live || !s->view || !s->entries || !s->chunks || !s->stepping || !s->logits ||
-        !s->new_ids)
+        !s->new_ids || !s->running || !s->waiting || !s->waiting_seq)
         return ERR_NOMEM;
     return OK;
 }
@@ -376,6 +400,7 @@ int serve_open_shown(struct serve **out, const struct serve_opts *o,
     if (!s)
         return ERR_NOMEM;
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->lengths.lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&s->submitted, &attr);
@@ -450,8 +475,12 @@ void serve_close(struct serve **sp)
     mem_free(s->stepping);
     mem_free(s->logits);
     mem_free(s->new_ids);
+    mem_free(s->running);
+    mem_free(s->waiting);
+    mem_free(s->waiting_seq);
     tok_close(&s->tok);
     kv_pool_close(&s->pool);
+    serve_lengths_close(s);
     if (s->decode != s->prefill)
         model_phase_close(&s->decode);
     model_phase_close(&s->prefill);
@@ -462,6 +491,7 @@ void serve_close(struct serve **sp)
     opt_free(serve_opt_table, &s->o);
     pthread_cond_destroy(&s->submitted);
     pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->lengths.lock);
     mem_free(s);
     *sp = NULL;
 }

@@ -4,6 +4,8 @@
 
 #include "base/log.h"
 #include "cpu/cpu.h"
+#include "kv/alloc.h"
+#include "kv/predict.h"
 #include "sched/sched.h"
 #include "tokenizer/tokenizer.h"
 
@@ -18,6 +20,16 @@ void serve_warn_one_seq(const struct serve_opts *o, const char *option)
 static const char *policy_name(int i)
 {
     return sched_policies[i] ? sched_policies[i]->name : NULL;
+}
+
+static const char *alloc_name(int i)
+{
+    return kv_allocs[i] ? kv_allocs[i]->name : NULL;
+}
+
+static const char *predictor_name(int i)
+{
+    return kv_predictors[i] ? kv_predictors[i]->name : NULL;
 }
 
 #define OPT_OF struct serve_opts
@@ -79,13 +91,45 @@ const struct opt_row serve_opt_table[] = {
     OPT_ROW(ENUM, kv_admit, "max",
             "Memory for keys and values that a request must be given before it starts. "
             "max: for its prompt and its longest output. now: for its prompt, and more "
-            "with each token; where memory is short the latest request is preempted and "
-            "computed again later.",
+            "with each token; where memory is short for long the latest request is "
+            "preempted and computed again later.",
             .values = "max|now"),
     OPT_ROW(INT, kv_budget_tok, NULL,
             "Keep keys and values of at most N tokens, of all requests together, in the "
-            "memory of max_seqs sequences of max_tok tokens. 0: as many as it holds.",
+            "memory for them. 0: as many as it holds.",
             .unit = "tok", .min = 0, .max = INT64_C(1) << 40),
+    OPT_ROW(BYTES, kv_budget, NULL,
+            "Memory for keys and values, of all requests together, such as 512MiB. 0: "
+            "that of max_seqs sequences of max_tok tokens.",
+            .min = 0, .max = (double)(INT64_C(1) << 50)),
+    OPT_ROW(STR, kv_alloc, "static",
+            "How that memory is divided. static: a slot of max_tok tokens for each "
+            "sequence. paged: blocks of kv_block tokens. s3: contiguous memory of fixed "
+            "sizes. odma: contiguous memory of sizes that follow the requests' lengths.",
+            .unit = "NAME", .names = alloc_name),
+    OPT_ROW(INT, kv_block, "16",
+            "paged: tokens of a block, a power of two from 16 to 512.", .unit = "tok",
+            .min = 16, .max = 512),
+    OPT_ROW(
+        STR, kv_predict, NULL,
+        "Length predictor. A request is then given memory for its prompt and the "
+        "predicted output, whatever kv_admit says. oracle and noisy need requests whose "
+        "length is known, because they ignore the end of text.",
+        .unit = "NAME", .names = predictor_name),
+    OPT_ROW(INT, kv_predict_tok, "128",
+            "kv_predict=constant: the output that it predicts.", .unit = "tok", .min = 1,
+            .max = 1 << 24),
+    OPT_ROW(F64, kv_predict_sigma, "0.3",
+            "kv_predict=noisy: size of its errors. The predicted length is the true one "
+            "times exp(s z), z normal, s uniform in [0, 2 sigma].",
+            .min = 0, .max = 10),
+    OPT_ROW(INT, kv_relearn, "128",
+            "odma: choose the sizes again after every N requests that ended. 0: never.",
+            .min = 0, .max = 1 << 20),
+    OPT_ROW(INT, kv_patience, "8",
+            "Steps for which a request waits for memory for its next token before the "
+            "latest request is preempted.",
+            .min = 0, .max = 1 << 20),
     OPT_ROW(INT, max_step_tok, "512",
             "Compute at most N tokens in one step. A longer prompt takes several steps.",
             .unit = "tok", .min = 1, .max = 65536),

@@ -40,7 +40,7 @@ static int check_request(const struct serve *s, const struct serve_request *r)
     return OK;
 }
 
-static int make_seq(struct serve_seq **out, const struct serve *s,
+static int make_seq(struct serve_seq **out, struct serve *s,
                     const struct serve_request *r)
 {
     const struct sampler_opts so = {.temperature = r->sampling.temperature,
@@ -66,6 +66,9 @@ static int make_seq(struct serve_seq **out, const struct serve *s,
     q->on_token = r->on_token;
     q->ctx = r->ctx;
     q->state = SCHED_WAITING;
+    rc = serve_predict(s, q);
+    if (rc != OK)
+        goto out;
     *out = q, q = NULL;
 out:
     serve_seq_free(q);
@@ -130,6 +133,7 @@ void serve_drop_ended(struct serve *s)
             s->live[n++] = q;
             continue;
         }
+        serve_learn(s, q);
         serve_seq_release(s, q);
         serve_seq_free(q);
     }

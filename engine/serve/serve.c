@@ -10,6 +10,7 @@ void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
                    enum serve_finish why)
 {
     q->ended = true;
+    q->finish = why;
     q->on_token(q->ctx, q->id, id, logits, why);
 }
 
@@ -27,16 +28,25 @@ static void end_canceled(struct serve *s)
         serve_drop_ended(s);
 }
 
-static int ask_policy(struct serve *s)
+/* What a request without memory counts as, for the policy: the allocator decides. */
+static int64_t need_tok(const struct serve *s, const struct serve_seq *q)
+{
+    const struct kv_need need = serve_need(s, q);
+
+    return need.prompt_tok + need.gen_tok;
+}
+
+/* admit: whether it may admit requests. */
+static int ask_policy(struct serve *s, bool admit)
 {
     struct sched_view v = {.seqs = s->view,
                            .n_seqs = s->n_live,
                            .max_step_tok = s->o.max_step_tok,
-                           .n_free_slots = s->o.max_seqs - s->n_slots};
-    struct serve_kv_stat kv;
+                           .n_free_slots = admit ? s->o.max_seqs - s->n_slots : 0};
+    struct kv_stat kv;
 
-    serve_kv_stat(s, &kv);
-    v.n_free_tok = kv.budget_tok - kv.reserved_tok;
+    kv_pool_stat(s->pool, &kv);
+    v.n_free_tok = kv.limit_tok - kv.reserved_tok;
     for (int i = 0; i < s->n_live; i++) {
         const struct serve_seq *q = s->live[i];
         bool decode = q->state == SCHED_DECODE, waits = q->state == SCHED_WAITING;
@@ -47,7 +57,7 @@ static int ask_policy(struct serve *s)
                                             decode ? 0 : serve_seq_n_known(q) - q->n_ctx,
                                         .n_ctx = q->n_ctx,
                                         .n_max = q->n_prompt + q->max_new,
-                                        .n_reserve = waits ? serve_seq_reserve(s, q) : 0,
+                                        .n_reserve = waits ? need_tok(s, q) : 0,
                                         .arrival = q->id,
                                         .age = q->age};
     }
@@ -194,6 +204,7 @@ static void advance(struct serve *s, struct serve_seq *q, int64_t n_tok)
     if (again > 0)
         s->n_recomputed_tok += again < n_tok ? again : n_tok;
     q->n_ctx += n_tok;
+    s->n_used_tok += n_tok;
     q->n_done = q->n_ctx > q->n_done ? q->n_ctx : q->n_done;
     s->n_tok += n_tok;
 }
@@ -238,7 +249,11 @@ int serve_step(struct serve *s, bool *busy)
     serve_take_queue(s);
     end_canceled(s); /* also where no step is possible any more */
     if (rc == OK) {
-        serve_give_memory(s, ask_policy(s));
+        int n_entries = ask_policy(s, true);
+
+        if (!serve_admit(s, n_entries))
+            n_entries = ask_policy(s, false);
+        serve_give_memory(s, n_entries);
         n = make_chunks(s, &prefill);
     }
     if (n > 0) {
@@ -249,6 +264,7 @@ int serve_step(struct serve *s, bool *busy)
         rc = compute(s, n, as);
         for (int i = 0; i < s->n_live; i++)
             s->live[i]->age = s->live[i]->step_tok > 0 ? 0 : s->live[i]->age + 1;
+        serve_count_memory(s, (int64_t)(clock_ns() - t0));
         t->sched_ns += (int64_t)(clock_ns() - t0) - (computed_ns(t) - before);
     }
     serve_drop_ended(s);

@@ -38,9 +38,17 @@ struct serve_opts {
     int64_t max_tok;       /* longest sequence; 0: the model's, at most 4096 */
     int64_t max_seqs;      /* most sequences that may hold memory at once */
     int kv_admit;          /* enum serve_kv_admit */
-    int64_t kv_budget_tok; /* most tokens that may be reserved; 0: max_seqs * max_tok */
-    int64_t max_step_tok;  /* most tokens in one step */
-    bool pin;              /* pin each thread to its CPU */
+    int64_t kv_budget_tok; /* most tokens that may be reserved; 0: all of the memory */
+    int64_t kv_budget;     /* bytes of memory; 0: of max_seqs sequences of max_tok */
+    char *kv_alloc;        /* how it is divided: the name of an allocator */
+    int64_t kv_block;      /* paged: tokens of a block */
+    char *kv_predict;      /* name of a length predictor; NULL: none */
+    int64_t kv_predict_tok;  /* constant: what it predicts */
+    double kv_predict_sigma; /* noisy: size of its errors */
+    int64_t kv_relearn;      /* odma: requests between new bounds; 0: never */
+    int64_t kv_patience;     /* steps for which a request waits for memory to grow */
+    int64_t max_step_tok;    /* most tokens in one step */
+    bool pin;                /* pin each thread to its CPU */
 };
 extern const struct opt_row serve_opt_table[];
 
@@ -48,9 +56,9 @@ extern const struct opt_row serve_opt_table[];
  * process is then rank 0, and all ranks share the memory of the model (model/procs.h). */
 enum serve_rank_mode { SERVE_RANKS_THREADS, SERVE_RANKS_PROCESSES };
 
-/* The memory for keys and values that a request is given before its first step: for its
- * prompt and longest output, so that it surely ends; or for its prompt and one token, and
- * more as it generates. */
+/* The memory for keys and values that a request is given before its first step, where no
+ * length is predicted: for its prompt and longest output, so that it surely ends; or for its
+ * prompt and one token, and more as it generates. */
 enum serve_kv_admit { SERVE_ADMIT_MAX, SERVE_ADMIT_NOW };
 
 struct serve_sampling {
@@ -100,15 +108,15 @@ MUST int serve_open_shown(struct serve **out, const struct serve_opts *o,
 void serve_close(struct serve **s);
 
 /* Submit a request. *id: its number, for serve_cancel() and the callback. ERR_LIMIT:
- * n_prompt + max_new exceeds serve_max_tok(). ERR_ARG: an id is outside the vocabulary, or a
- * sampling option is out of range. */
+ * n_prompt + max_new exceeds serve_max_tok(). ERR_ARG: an id is outside the vocabulary, a
+ * sampling option is out of range, or its length cannot be predicted. */
 MUST int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id);
 void serve_cancel(struct serve *s, int64_t id);
 
-/* Compute one step. Where a request lacks memory for its next token, the one that came last
- * of those that have memory is preempted: its keys and values are given up, it waits, is
- * computed again when memory for its longest output is free, and goes on with its next
- * token. *busy: whether live or waiting requests remain. Allocates nothing.
+/* Compute one step. A request that lacks memory for its next token waits. After kv_patience
+ * steps, or when nobody goes on, the one that came last of those that have memory is preempted:
+ * its keys and values are given up, it is admitted again later, computed again, and goes on
+ * with its next token. *busy: whether live or waiting requests remain. Allocates nothing.
  * Only errors of the engine are returned; an error of a request ends that request with
  * SERVE_ERROR. ERR_STATE: a rank's process ended or stopped, during this step or since
  * the previous one. The message names the rank, and the engine can then only be
@@ -173,10 +181,19 @@ const struct serve_totals *serve_totals_of(const struct serve *s, enum serve_pha
 /* What was done between `before`, a copy of the totals, and now. */
 struct serve_totals serve_totals_since(const struct serve_totals *now,
                                        const struct serve_totals *before);
-/* Memory for keys and values, in tokens, and what lack of it has cost: requests that were
- * preempted, each time counted, and tokens computed again. Any thread may call it. */
+/* Memory for keys and values. Any thread may call serve_kv_stat(). */
 struct serve_kv_stat {
-    int64_t budget_tok, reserved_tok, n_preempted, n_recomputed_tok;
+    int64_t budget_tok, reserved_tok;
+    int64_t pool_bytes, reserved_bytes, used_bytes; /* reserved: whole blocks */
+    /* What lack of memory has cost: requests that were preempted, each time counted, and tokens
+     * computed again; requests that outgrew their memory, each time counted, and the bytes
+     * copied for that. */
+    int64_t n_preempted, n_recomputed_tok, n_overflow, migrated_bytes;
+    double migrate_s;
+    int64_t n_alloc; /* calls of the allocator */
+    double alloc_s;  /* their time, without that of copies */
+    int64_t n_predicted;
+    double predict_s; /* time that predictions took, on the threads that submit */
 };
 void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out);
 /* Call fn once on each of the team's n threads, with its number `id`; the calling thread

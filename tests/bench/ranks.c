@@ -40,6 +40,8 @@ struct comparison {
 static int packing_open(struct packing *p, const char *path, struct par_team *team,
                         const struct model_opts *o)
 {
+    const struct kv_need need = {.prompt_tok = MAX_TOK};
+    struct kv_pool_opts kv = {.max_tok = MAX_TOK, .shared = true};
     struct format_file *f = NULL;
     struct kv_shape shape;
     int rc = format_open(&f, path);
@@ -50,9 +52,10 @@ static int packing_open(struct packing *p, const char *path, struct par_team *te
     if (rc != OK)
         return rc;
     model_kv_shape(p->model, &shape);
-    rc = kv_pool_open_shared(&p->pool, NULL, &shape,
-                             kv_token_bytes(&shape) * MAX_TOK + (1 << 21), MAX_TOK);
-    return rc == OK ? kv_reserve(p->pool, MAX_TOK, &p->kv) : rc;
+    rc = kv_pool_bytes(&kv.budget_bytes, &shape, &kv, 1);
+    if (rc == OK)
+        rc = kv_pool_open(&p->pool, &shape, &kv);
+    return rc == OK ? kv_reserve(p->pool, &need, &p->kv) : rc;
 }
 
 static void packing_close(struct packing *p)

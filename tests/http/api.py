@@ -268,7 +268,7 @@ def metrics_are_sound(s):
     assert grew("sandwich_request_seconds_count") == 1
     assert grew('sandwich_http_responses_total{code="400"}') == 1
     assert after["sandwich_kv_reserved_tokens"] == 0 and after["sandwich_kv_budget_tokens"] > 0
-    assert after["sandwich_preemptions_total"] == after["sandwich_recomputed_tokens_total"] == 0
+    assert after["sandwich_kv_preempt_total"] == after["sandwich_recomputed_tokens_total"] == 0
     assert after["sandwich_requests_running"] == after["sandwich_requests_waiting"] == 0
     assert grew('sandwich_step_seconds_total{phase="decode"}') > 0
     assert after['sandwich_request_seconds_bucket{le="+Inf"}'] == after["sandwich_request_seconds_count"]

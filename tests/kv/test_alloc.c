@@ -209,7 +209,9 @@ static void limits_are_named(void **s)
     a = good, a.n_fixed = 0;
     assert_err(kv_alloc_open(&kv_alloc_s3, &state, &a), ERR_ARG, "0 fixed buckets");
     a = good, a.block_tok = 8;
-    assert_err(kv_alloc_open(&kv_alloc_paged, &state, &a), ERR_ARG, "expected 16 to 512");
+    assert_err(kv_alloc_open(&kv_alloc_paged, &state, &a), ERR_ARG, "from 16 to 512");
+    a = good, a.block_tok = 96;
+    assert_err(kv_alloc_open(&kv_alloc_paged, &state, &a), ERR_ARG, "a power of two");
     a = good, a.max_seqs = 0;
     assert_err(kv_alloc_open(&kv_alloc_paged, &state, &a), ERR_ARG, "0 sequences");
     assert_null(state);

@@ -1,14 +1,51 @@
-/* Every allocator of contiguous memory: slots never overlap, a released one is used again,
- * one that grows keeps its keys and values, running out is ERR_NOMEM, totals add up, and no
- * failed allocation leaks. */
+/* Every allocator: slots never overlap, a released one is used again, one that grows keeps its
+ * keys and values, running out is ERR_NOMEM, totals add up, and no failed allocation leaks. */
 #include "tests/support/test.h"
 
 #include "kv/alloc.h"
+#include "kv/buckets.h"
 #include "kv/kv.h"
 
 static const struct kv_shape shape = {
     .n_layers = 3, .n_kv_heads = 2, .head_dim = 6, .elem_bytes = 2};
-#define MAX_TOK 10
+#define MAX_TOK 80
+#define N_LIVE  64
+
+/* Buckets that sequences outgrow. */
+static const struct kv_bounds bounds = {
+    .n = 2, .of_total = true, .align_tok = 16, .tok = {16, 32}};
+
+static struct kv_pool_opts opts(const char *alloc, size_t budget_bytes)
+{
+    return (struct kv_pool_opts){.alloc = alloc,
+                                 .budget_bytes = budget_bytes,
+                                 .max_tok = MAX_TOK,
+                                 .block_tok = 16,
+                                 .max_seqs = N_LIVE,
+                                 .bounds = &bounds};
+}
+
+static struct kv_pool *open_pool(const char *alloc, size_t budget_bytes)
+{
+    const struct kv_pool_opts o = opts(alloc, budget_bytes);
+    struct kv_pool *p;
+
+    assert_ok(kv_pool_open(&p, &shape, &o));
+    return p;
+}
+
+static int reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
+{
+    return kv_reserve(p, &(struct kv_need){.prompt_tok = n_tok}, out);
+}
+
+/* The key or value of a token. */
+static int16_t *token_at(const struct kv_slot *r, int layer, int kv_head, int v,
+                         int64_t tok)
+{
+    return kv_token_at(r, kv_at(r, layer, kv_head, v), tok,
+                       (size_t)shape.head_dim * (size_t)shape.elem_bytes);
+}
 
 static void test_token_bytes(void **state)
 {
@@ -18,12 +55,11 @@ static void test_token_bytes(void **state)
 
 static void test_layout(void **state)
 {
-    struct kv_pool *p;
+    struct kv_pool *p = open_pool(NULL, 1 << 20);
     struct kv_slot r;
 
     (void)state;
-    assert_ok(kv_pool_open(&p, NULL, &shape, 1 << 20, MAX_TOK, -1));
-    assert_ok(kv_reserve(p, MAX_TOK, &r));
+    assert_ok(reserve(p, MAX_TOK, &r));
     assert_int_equal(r.head_bytes, r.cap_tok * 6 * 2);
     assert_int_equal((uintptr_t)r.base % 64, 0);
     /* [layer][kv_head][K|V] */
@@ -31,6 +67,8 @@ static void test_layout(void **state)
     assert_ptr_equal(kv_at(&r, 0, 0, 1), (char *)r.base + r.head_bytes);
     assert_ptr_equal(kv_at(&r, 0, 1, 0), (char *)r.base + 2 * r.head_bytes);
     assert_ptr_equal(kv_at(&r, 1, 0, 0), (char *)r.base + 4 * r.head_bytes);
+    assert_ptr_equal(token_at(&r, 1, 0, 0, 7),
+                     (char *)r.base + 4 * r.head_bytes + 7 * 12);
     kv_release(p, &r);
     assert_null(r.base);
     kv_release(p, &r); /* nothing reserved: nothing happens */
@@ -39,67 +77,41 @@ static void test_layout(void **state)
     kv_pool_close(&p);
 }
 
-/* Reserve and release at random; each live slot is filled with its own byte, which must
- * still be there when it is given back. */
-static void churn(const struct kv_alloc *alloc)
+/* [block][layer][kv_head][K|V][token][head_dim] */
+static void test_layout_of_blocks(void **state)
 {
-    struct kv_slot live[64];
-    struct kv_pool *p;
-    struct kv_stat st;
-    struct rng rng;
-    int n = 0, refused = 0;
+    struct kv_pool *p = open_pool("paged", 1 << 20);
+    struct kv_slot other, r;
+    size_t bytes;
+    void *base;
 
-    rng_init(&rng, test_seed(), "churn");
-    assert_ok(kv_pool_open(&p, alloc->name, &shape, 16 * MAX_TOK * 144, MAX_TOK, -1));
-    for (int step = 0; step < 2000; step++) {
-        if (n < 64 && rng_below(&rng, 3) > 0) {
-            int64_t want = 1 + (int64_t)rng_below(&rng, MAX_TOK);
-            int rc = kv_reserve(p, want, &live[n]);
-
-            if (rc == OK) {
-                assert_true(live[n].cap_tok >= want);
-                memset(live[n].base, 1 + step % 255, 12 * live[n].head_bytes);
-                n++;
-            } else {
-                assert_int_equal(rc, ERR_NOMEM);
-                refused++;
-            }
-        } else if (n > 0) {
-            int i = (int)rng_below(&rng, (uint64_t)n);
-            const unsigned char *b = live[i].base;
-
-            for (size_t k = 1; k < 12 * live[i].head_bytes; k++)
-                assert_int_equal(b[k], b[0]);
-            kv_release(p, &live[i]);
-            live[i] = live[--n];
-        }
-        kv_pool_stat(p, &st);
-        assert_int_equal(st.n_live, n);
-        assert_int_equal(st.n_refused_total, refused);
-        assert_true(st.reserved_bytes <= st.pool_bytes);
-    }
-    assert_true(refused > 0); /* the pool was too small on purpose */
-    while (n > 0)
-        kv_release(p, &live[--n]);
-    kv_pool_stat(p, &st);
-    assert_int_equal(st.reserved_bytes, 0);
-    assert_true(st.n_reserved_total > 100);
-    kv_pool_close(&p);
-}
-
-static void test_churn(void **state)
-{
     (void)state;
-    for (int i = 0; kv_allocs[i]; i++)
-        if (!kv_allocs[i]->paged)
-            churn(kv_allocs[i]);
+    kv_pool_memory(p, &base, &bytes);
+    assert_ok(reserve(p, 20, &other));
+    assert_ok(reserve(p, 20, &r));
+    assert_int_equal(r.cap_tok, 32);
+    assert_int_equal(r.block_tok, 16);
+    assert_int_equal(r.block_bytes, 16 * kv_token_bytes(&shape));
+    assert_int_equal(r.head_bytes, 16 * 6 * 2);
+    assert_ptr_equal(r.base, base);
+    for (int64_t tok = 0; tok < 32; tok++)
+        assert_ptr_equal(token_at(&r, 2, 1, 1, tok),
+                         (char *)base + (size_t)r.blocks[tok / 16] * r.block_bytes +
+                             ((2 * 2 + 1) * 2 + 1) * r.head_bytes + tok % 16 * 12);
+    kv_release(p, &other);
+    assert_ok(kv_grow(p, &r, 20, 40)); /* the table is longer, what was there stays */
+    assert_int_equal(r.cap_tok, 48);
+    assert_ptr_equal(token_at(&r, 0, 0, 0, 0),
+                     (char *)base + (size_t)r.blocks[0] * r.block_bytes);
+    kv_release(p, &r);
+    kv_pool_close(&p);
 }
 
 struct growing {
     struct kv_pool *p;
-    struct kv_slot live[16];
-    int16_t value[16]; /* what was written into it */
-    int n, n_grown, n_moved, n_refused;
+    struct kv_slot live[N_LIVE];
+    int16_t value[N_LIVE]; /* what was written into it */
+    int n, n_grown, n_enlarged, n_refused;
     int64_t sum;
 };
 
@@ -109,14 +121,14 @@ static void each_element(const struct kv_slot *r, int64_t from, int16_t value, b
 {
     for (int layer = 0; layer < shape.n_layers; layer++)
         for (int h = 0; h < 2 * shape.n_kv_heads; h++) {
-            int16_t *run = kv_at(r, layer, h / 2, h % 2);
-
             for (int64_t i = from * shape.head_dim; i < r->n_tok * shape.head_dim; i++) {
                 int16_t want = (int16_t)(value * 1009 + (layer * 4 + h) * 61 + i);
+                int16_t *at = token_at(r, layer, h / 2, h % 2, i / shape.head_dim) +
+                              i % shape.head_dim;
 
                 if (write)
-                    run[i] = want;
-                assert_int_equal(run[i], want);
+                    *at = want;
+                assert_int_equal(*at, want);
             }
         }
 }
@@ -125,9 +137,9 @@ static int reserve_one(struct growing *g, int64_t want)
 {
     int rc;
 
-    if (g->n == 16)
+    if (g->n == N_LIVE)
         return OK;
-    rc = kv_reserve(g->p, want, &g->live[g->n]);
+    rc = reserve(g->p, want, &g->live[g->n]);
     assert_true((rc == OK) == (g->live[g->n].base != NULL));
     if (rc != OK)
         return rc;
@@ -142,12 +154,12 @@ static int reserve_one(struct growing *g, int64_t want)
 static int grow_one(struct growing *g, int i, int64_t want)
 {
     struct kv_slot *r = &g->live[i], before = *r, grown;
-    int rc = kv_grow(g->p, r, want);
+    int rc = kv_grow(g->p, r, before.n_tok, want);
 
     if (rc == OK && want > before.n_tok) {
         assert_int_equal(r->n_tok, want);
         g->n_grown++;
-        g->n_moved += r->cap_tok > before.cap_tok;
+        g->n_enlarged += r->cap_tok > before.cap_tok;
         grown = *r;
         grown.n_tok = before.n_tok;
         each_element(&grown, 0, g->value[i], false);
@@ -162,22 +174,23 @@ static int grow_one(struct growing *g, int i, int64_t want)
 
 /* Slots that are reserved, grow and are released at random under a limit of tokens: never more
  * than it, a refused one is as before, and bytes that were written stay. */
-static void grow_at_random(const struct kv_alloc *alloc)
+static void grow_at_random(const struct kv_alloc *alloc, int n_larges, int64_t limit)
 {
-    const int64_t limit = 3 * MAX_TOK + 4;
     struct growing g = {.n = 0};
     struct kv_stat st;
     struct rng rng;
 
     rng_init(&rng, test_seed(), "grow");
-    assert_ok(kv_pool_open(&g.p, alloc->name, &shape, 16 * MAX_TOK * 144, MAX_TOK, -1));
+    g.p = open_pool(alloc->name, (size_t)n_larges * MAX_TOK * kv_token_bytes(&shape));
     kv_pool_stat(g.p, &st);
     assert_true(st.limit_tok == INT64_MAX);
+    assert_int_equal(st.pool_tok, n_larges * MAX_TOK);
     kv_pool_limit(g.p, limit);
     for (int step = 0; step < 3000; step++) {
         int64_t want = 1 + (int64_t)rng_below(&rng, MAX_TOK);
         int i = g.n > 0 ? (int)rng_below(&rng, (uint64_t)g.n) : 0, rc = OK;
         int what = g.n > 0 ? (int)rng_below(&rng, 4) : 0;
+        size_t bytes = 0;
 
         if (what == 0)
             rc = reserve_one(&g, want);
@@ -192,64 +205,175 @@ static void grow_at_random(const struct kv_alloc *alloc)
         }
         assert_true(rc == OK || rc == ERR_NOMEM);
         g.n_refused += rc != OK;
+        for (int k = 0; k < g.n; k++)
+            bytes += (size_t)g.live[k].cap_tok * kv_token_bytes(&shape);
         kv_pool_stat(g.p, &st);
         assert_int_equal(st.reserved_tok, g.sum);
+        assert_int_equal(st.reserved_bytes, bytes);
+        assert_int_equal(st.n_live, g.n);
         assert_int_equal(st.n_refused_total, g.n_refused);
-        assert_true(g.sum <= limit);
-        assert_true(rc == OK || g.sum + want > limit); /* not without need */
+        assert_true(g.sum <= limit && bytes <= st.pool_bytes);
+        if (n_larges == N_LIVE) /* memory for everyone: only the limit refuses */
+            assert_true(rc == OK || g.sum + want > limit);
     }
-    assert_true(g.n_grown > 100 && g.n_refused > 100);
-    assert_true((g.n_moved > 100) ==
-                (strcmp(alloc->name, "s3") == 0)); /* others: large */
+    assert_true(g.n_grown > 50 && g.n_refused > 50);
+    assert_true((g.n_enlarged > 20) == (strcmp(alloc->name, "static") != 0));
+    assert_int_equal(st.n_moved_total + st.n_extended_total,
+                     alloc->several_sizes ? g.n_enlarged : 0);
+    assert_true((st.migrated_bytes_total > 0) == alloc->several_sizes);
     while (g.n > 0)
         kv_release(g.p, &g.live[--g.n]);
     kv_pool_stat(g.p, &st);
-    assert_int_equal(st.reserved_tok, 0);
+    assert_true(st.reserved_tok == 0 && st.reserved_bytes == 0 && st.n_live == 0);
     kv_pool_close(&g.p);
 }
 
 static void test_grow(void **state)
 {
     (void)state;
-    for (int i = 0; kv_allocs[i]; i++)
-        if (!kv_allocs[i]->paged)
-            grow_at_random(kv_allocs[i]);
+    for (int i = 0; kv_allocs[i]; i++) {
+        grow_at_random(kv_allocs[i], N_LIVE, 3 * MAX_TOK + 4);
+        grow_at_random(kv_allocs[i], 4, INT64_MAX); /* the allocator refuses */
+    }
+}
+
+/* What is to be copied is what is there, however much is reserved. */
+static void test_only_what_is_there_is_copied(void **state)
+{
+    struct kv_pool *p = open_pool("odma", 1 << 20);
+    size_t token = kv_token_bytes(&shape);
+    struct kv_slot r, right;
+    struct kv_stat st;
+
+    (void)state;
+    assert_ok(reserve(p, 16, &r));
+    assert_ok(reserve(p, 16, &right)); /* so that the first cannot grow where it is */
+    assert_int_equal(r.cap_tok, 16);
+    assert_ok(kv_grow(p, &r, 5, 17));
+    assert_int_equal(r.cap_tok, MAX_TOK);
+    kv_pool_stat(p, &st);
+    assert_int_equal(st.n_moved_total, 1);
+    assert_int_equal(st.migrated_bytes_total, 5 * token);
+    assert_ok(kv_grow(p, &right, 16, 32)); /* to its right all is free */
+    kv_pool_stat(p, &st);
+    assert_int_equal(st.n_extended_total, 1);
+    assert_int_equal(st.migrated_bytes_total, 5 * token + 16 * token / 12 * 11);
+    kv_release(p, &r);
+    kv_release(p, &right);
+    kv_pool_close(&p);
+}
+
+/* What was predicted decides what a sequence gets, and counts towards the limit; with a table of
+ * blocks only the next token does. */
+static void test_need(void **state)
+{
+    static const struct {
+        const char *alloc;
+        int64_t cap, n_tok, large_cap;
+    } all[] = {{"static", MAX_TOK, 20, MAX_TOK},
+               {"paged", 16, 11, 16},
+               {"s3", 32, 20, MAX_TOK},
+               {"odma", 32, 20, MAX_TOK}};
+    struct kv_need need = {.prompt_tok = 10, .gen_tok = 10};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct kv_pool *p = open_pool(all[i].alloc, 1 << 20);
+        struct kv_slot r;
+
+        need.large = false;
+        assert_ok(kv_reserve(p, &need, &r));
+        assert_true(r.cap_tok >= 11 && r.cap_tok <= all[i].cap);
+        assert_int_equal(r.n_tok, all[i].n_tok);
+        kv_release(p, &r);
+        need.large = true;
+        assert_true(kv_bucket(p, &need) == (i == 3 ? 2 : i == 2 ? 5 : 0));
+        assert_ok(kv_reserve(p, &need, &r));
+        assert_int_equal(r.cap_tok, all[i].large_cap);
+        kv_release(p, &r);
+        kv_pool_close(&p);
+    }
+}
+
+static void refused(const struct kv_shape *sh, const struct kv_pool_opts *o, int rc,
+                    const char *why)
+{
+    struct kv_pool *p;
+
+    assert_err(kv_pool_open(&p, sh, o), rc, why);
+    assert_null(p);
 }
 
 static void test_refusals(void **state)
 {
     struct kv_shape bad = shape;
+    struct kv_pool_opts o = opts("statik", 1 << 20);
     struct kv_slot r;
     struct kv_pool *p;
+    size_t bytes;
 
     (void)state;
-    assert_err(kv_pool_open(&p, "statik", &shape, 1 << 20, MAX_TOK, -1), ERR_NOTFOUND,
-               "static");
-    assert_null(p);
-    assert_err(kv_pool_open(&p, "paged", &shape, 1 << 20, MAX_TOK, -1), ERR_UNSUPPORTED,
-               "contiguous");
-    assert_null(p);
-    assert_err(kv_pool_open(&p, NULL, &shape, 100, MAX_TOK, -1), ERR_NOMEM,
-               "no sequence");
-    assert_err(kv_pool_open(&p, NULL, &shape, 1 << 20, INT64_MAX, -1), ERR_LIMIT,
+    refused(&shape, &o, ERR_NOTFOUND, "static");
+    o = opts(NULL, 100);
+    refused(&shape, &o, ERR_NOMEM, "no sequence");
+    o = opts("paged", 4 * 16 * kv_token_bytes(&shape));
+    refused(&shape, &o, ERR_NOMEM, "no sequence of 80 tokens");
+    o.block_tok = 48;
+    refused(&shape, &o, ERR_ARG, "48 tokens: expected a power of two");
+    o = opts(NULL, 1 << 20);
+    o.max_tok = INT64_MAX;
+    refused(&shape, &o, ERR_LIMIT, "overflow");
+    o.max_tok = INT64_C(1) << 40;
+    assert_err(kv_pool_bytes(&bytes, &shape, &o, INT64_C(1) << 40), ERR_LIMIT,
                "overflow");
+    o = opts(NULL, 1 << 20);
     bad.head_dim = 0;
-    assert_err(kv_pool_open(&p, NULL, &bad, 1 << 20, MAX_TOK, -1), ERR_ARG, "head_dim 0");
+    refused(&bad, &o, ERR_ARG, "head_dim 0");
     bad = shape;
     bad.elem_bytes = 3;
-    assert_err(kv_pool_open(&p, NULL, &bad, 1 << 20, MAX_TOK, -1), ERR_ARG, "elem_bytes");
-    assert_ok(kv_pool_open(&p, NULL, &shape, 1 << 20, MAX_TOK, -1));
-    assert_err(kv_reserve(p, MAX_TOK + 1, &r), ERR_LIMIT, "longest is 10");
-    assert_err(kv_reserve(p, 0, &r), ERR_ARG, "0 tokens");
-    assert_ok(kv_reserve(p, 2, &r));
+    refused(&bad, &o, ERR_ARG, "elem_bytes");
+    p = open_pool(NULL, 1 << 20);
+    assert_err(reserve(p, MAX_TOK + 1, &r), ERR_LIMIT, "longest is 80");
+    assert_err(reserve(p, 0, &r), ERR_ARG, "0 tokens");
+    assert_ok(reserve(p, 2, &r));
     kv_pool_limit(p, 5);
-    assert_err(kv_grow(p, &r, MAX_TOK + 1), ERR_LIMIT, "longest is 10");
-    assert_err(kv_grow(p, &r, 6), ERR_NOMEM, "2 of 5 tokens are reserved, 4 more");
-    assert_ok(kv_grow(p, &r, 5));
-    assert_ok(kv_grow(p, &r, 1)); /* it has more already */
+    assert_err(kv_grow(p, &r, 2, MAX_TOK + 1), ERR_LIMIT, "longest is 80");
+    assert_err(kv_grow(p, &r, 2, 6), ERR_NOMEM, "2 of 5 tokens are reserved, 4 more");
+    assert_ok(kv_grow(p, &r, 2, 5));
+    assert_ok(kv_grow(p, &r, 2, 1)); /* it has more already */
     assert_int_equal(r.n_tok, 5);
     kv_release(p, &r);
     kv_pool_close(&p);
+}
+
+/* As many sequences of the longest as were asked for have memory at once. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    for (int i = 0; kv_allocs[i]; i++)
+        for (int64_t max_tok = 1; max_tok < 100; max_tok += 13) {
+            struct kv_pool_opts o = opts(kv_allocs[i]->name, 0);
+            struct kv_slot r[5];
+            struct kv_pool *p;
+
+            o.max_tok = max_tok;
+            o.bounds = NULL;
+            assert_ok(kv_pool_bytes(&o.budget_bytes, &shape, &o, 5));
+            assert_ok(kv_pool_open(&p, &shape, &o));
+            for (int k = 0; k < 5; k++)
+                assert_ok(reserve(p, max_tok, &r[k]));
+            for (int k = 0; k < 5; k++)
+                kv_release(p, &r[k]);
+            kv_pool_close(&p);
+            o.budget_bytes--;
+            assert_ok(kv_pool_open(&p, &shape, &o));
+            for (int k = 0; k < 4; k++)
+                assert_ok(reserve(p, max_tok, &r[k]));
+            assert_int_equal(reserve(p, max_tok, &r[4]), ERR_NOMEM);
+            for (int k = 0; k < 4; k++)
+                kv_release(p, &r[k]);
+            kv_pool_close(&p);
+        }
 }
 
 /* Touching by parts reaches every page and nothing behind the pool (a crash, under ASan).
@@ -261,14 +385,14 @@ static void test_touch(void **state)
     size_t before, after;
 
     (void)state;
-    assert_ok(kv_pool_open(&p, NULL, &shape, 64 << 20, MAX_TOK, -1));
+    p = open_pool(NULL, 64 << 20);
     before = mem_rss_bytes();
     for (int i = 0; i < 3; i++)
         kv_pool_touch(p, i, 3);
     after = mem_rss_bytes();
     kv_pool_close(&p);
     assert_true(after > before + (48 << 20));
-    assert_ok(kv_pool_open(&p, NULL, &shape, bytes, MAX_TOK, -1));
+    p = open_pool(NULL, bytes);
     for (int i = 0; i < 7; i++)
         kv_pool_touch(p, i, 7);
     kv_pool_close(&p);
@@ -287,73 +411,86 @@ static void see(void *ctx, const struct kv_slot *r)
     s->r[s->n++] = *r;
 }
 
-/* Every slot there can be, each once, and the pool is as it was. */
+/* Every slot, or block, that is laid out the same whoever has it. */
 static void test_each(void **state)
 {
     size_t slot = (kv_token_bytes(&shape) * MAX_TOK + 63) & ~(size_t)63, bytes;
-    struct kv_slot r[3];
     struct seen s = {.n = 0};
-    struct kv_pool *p;
-    struct kv_stat st;
+    struct kv_pool *p = open_pool(NULL, 3 * slot + slot / 2);
+    struct kv_slot r;
     void *base;
 
     (void)state;
-    assert_ok(kv_pool_open(&p, NULL, &shape, 3 * slot + slot / 2, MAX_TOK, -1));
     kv_pool_memory(p, &base, &bytes);
     assert_int_equal(bytes, 3 * slot + slot / 2);
-    assert_ok(kv_pool_each(p, see, &s));
+    assert_true(kv_pool_each(p, see, &s));
     assert_int_equal(s.n, 3);
     for (int i = 0; i < 3; i++) {
         assert_ptr_equal(s.r[i].base, (char *)base + (size_t)i * slot);
-        assert_ok(kv_reserve(p, MAX_TOK, &r[i]));
-        assert_ptr_equal(r[i].base, s.r[i].base);
-        assert_int_equal(r[i].cap_tok, s.r[i].cap_tok);
-        assert_int_equal(r[i].head_bytes, s.r[i].head_bytes);
-        assert_int_equal(r[i].n_kv_heads, s.r[i].n_kv_heads);
-        assert_int_equal(r[i].slot, s.r[i].slot);
+        assert_ok(reserve(p, MAX_TOK, &r));
+        assert_ptr_equal(r.base, s.r[i].base);
+        assert_int_equal(r.cap_tok, s.r[i].cap_tok);
+        assert_int_equal(r.head_bytes, s.r[i].head_bytes);
+        assert_int_equal(r.n_kv_heads, s.r[i].n_kv_heads);
+        assert_int_equal(r.slot, s.r[i].slot);
     }
-    kv_pool_stat(p, &st);
-    assert_int_equal(st.n_reserved_total, 3);
-    assert_int_equal(st.n_refused_total, 0);
-    assert_err(kv_pool_each(p, see, &s), ERR_STATE, "3 sequences");
-    for (int i = 0; i < 3; i++)
-        kv_release(p, &r[i]);
-    mem_fail_after(0, 1);
-    assert_int_equal(kv_pool_each(p, see, &s), ERR_NOMEM);
-    mem_fail_after(-1, 0);
-    assert_int_equal(s.n, 3);
     kv_pool_close(&p);
+    s.n = 0;
+    p = open_pool("paged", 5 * 16 * kv_token_bytes(&shape));
+    assert_true(kv_pool_each(p, see, &s));
+    assert_int_equal(s.n, 5);
+    assert_ok(reserve(p, MAX_TOK, &r));
+    for (int i = 0; i < 5; i++)
+        assert_ptr_equal(kv_at(&s.r[r.blocks[i]], 1, 1, 0),
+                         token_at(&r, 1, 1, 0, 16 * i));
+    kv_pool_close(&p);
+    s.n = 0;
+    for (int i = 0; kv_allocs[i]; i++) {
+        if (!kv_allocs[i]->several_sizes)
+            continue;
+        p = open_pool(kv_allocs[i]->name, 1 << 20);
+        assert_false(kv_pool_each(p, see, &s));
+        kv_pool_close(&p);
+    }
+    assert_int_equal(s.n, 0);
 }
 
 static void test_alloc_fail(void **state)
 {
-    struct kv_pool *p;
-    long n = 0;
-
     (void)state;
-    for (;; n++) {
-        int rc;
+    for (int i = 0; kv_allocs[i]; i++) {
+        struct kv_pool_opts o = opts(kv_allocs[i]->name, 1 << 20);
+        struct kv_pool *p = NULL;
+        long n = 0;
 
-        mem_fail_after(n, 1);
-        rc = kv_pool_open(&p, NULL, &shape, 1 << 20, MAX_TOK, -1);
-        mem_fail_after(-1, 0);
-        if (rc == OK)
-            break;
-        assert_int_equal(rc, ERR_NOMEM);
-        assert_null(p);
+        for (o.shared = i % 2; !p; n++) {
+            int rc;
+
+            mem_fail_after(n, 1);
+            rc = kv_pool_open(&p, &shape, &o);
+            mem_fail_after(-1, 0);
+            assert_int_equal(rc, p ? OK : ERR_NOMEM);
+        }
+        assert_true(n > 3); /* pool, allocator, mapping */
+        kv_pool_close(&p);
+        assert_int_equal(mem_used_bytes(MEM_KV), 0);
     }
-    assert_true(n >= 3); /* pool, slots, mapping */
-    kv_pool_close(&p);
-    assert_int_equal(mem_used_bytes(MEM_KV), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_token_bytes), cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_churn),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_touch),       cmocka_unit_test(test_alloc_fail),
-        cmocka_unit_test(test_each),        cmocka_unit_test(test_grow),
+        cmocka_unit_test(test_token_bytes),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_layout_of_blocks),
+        cmocka_unit_test(test_grow),
+        cmocka_unit_test(test_only_what_is_there_is_copied),
+        cmocka_unit_test(test_need),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_touch),
+        cmocka_unit_test(test_alloc_fail),
+        cmocka_unit_test(test_each),
     };
 
     return cmocka_run_group_tests_name("kv", tests, NULL, NULL);

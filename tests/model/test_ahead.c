@@ -1,21 +1,24 @@
 /* The walk over what the next layer attends to: every byte of the thread's heads once, in the
- * order of attention, and never a part that begins elsewhere. */
+ * order of attention, and never a part that begins elsewhere; contiguous and in blocks. */
 #include "tests/support/fixture.h"
 
 #include "base/rng.h"
 #include "model/ahead.h"
 
-#define LAYERS     3
-#define HEADS      4
-#define CAP        40
-#define ROW_BYTES  64
-#define HEAD_BYTES (CAP * ROW_BYTES)
-#define SLOT_BYTES (LAYERS * HEADS * 2 * HEAD_BYTES)
-#define CHUNKS_MAX 5
+#define LAYERS      3
+#define HEADS       4
+#define CAP         40
+#define ROW_BYTES   64
+#define HEAD_BYTES  (CAP * ROW_BYTES)
+#define SLOT_BYTES  (LAYERS * HEADS * 2 * HEAD_BYTES)
+#define CHUNKS_MAX  5
+#define BLOCK_TOK   8
+#define BLOCK_BYTES (LAYERS * HEADS * 2 * BLOCK_TOK * ROW_BYTES + 64)
 
 static char memory[CHUNKS_MAX][SLOT_BYTES];
 static struct kv_slot slots[CHUNKS_MAX];
 static struct model_chunk chunks[CHUNKS_MAX];
+static int32_t blocks[CHUNKS_MAX][CAP / BLOCK_TOK];
 
 static int random_chunks(struct rng *rng)
 {
@@ -26,8 +29,19 @@ static int random_chunks(struct rng *rng)
                                     .cap_tok = CAP,
                                     .head_bytes = HEAD_BYTES,
                                     .n_kv_heads = HEADS};
+        if (rng_below(rng, 2)) {
+            slots[c].base = memory[0];
+            slots[c].head_bytes = BLOCK_TOK * ROW_BYTES;
+            slots[c].blocks = blocks[c];
+            slots[c].block_tok = BLOCK_TOK;
+            slots[c].block_bytes = BLOCK_BYTES;
+            for (int i = 0; i < CAP / BLOCK_TOK; i++)
+                blocks[c][i] = (int32_t)rng_below(rng, sizeof(memory) / BLOCK_BYTES);
+        }
         chunks[c] = (struct model_chunk){
             .n_tok = 1, .pos0 = (int64_t)rng_below(rng, CAP), .kv = &slots[c]};
+        /* The values would follow the keys without a gap. */
+        chunks[c].pos0 += slots[c].blocks && chunks[c].pos0 % BLOCK_TOK == 0;
     }
     return n;
 }
@@ -39,7 +53,10 @@ static const char *byte_at(int n_chunks, int layer, int lo, int hi, int64_t i)
         for (int h = lo; h < hi; h++)
             for (int v = 0; v < 2; v++) {
                 if (i < chunks[c].pos0 * ROW_BYTES)
-                    return (const char *)kv_at(&slots[c], layer, h, v) + i;
+                    return (const char *)kv_token_at(&slots[c],
+                                                     kv_at(&slots[c], layer, h, v),
+                                                     i / ROW_BYTES, ROW_BYTES) +
+                           i % ROW_BYTES;
                 i -= chunks[c].pos0 * ROW_BYTES;
             }
     return NULL;

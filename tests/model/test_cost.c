@@ -7,6 +7,7 @@
 #include "format/make.h"
 #include "tests/support/ref_model.h"
 #include "tests/support/test.h"
+#include "tests/support/kv.h"
 
 /* ---- by hand ---- */
 
@@ -380,12 +381,11 @@ static void one_model(struct rng *r)
     for (int i = 0; i < n_phases; i++)
         assert_ok(model_phase_open(&phases[i], m, &shapes[i]));
     model_kv_shape(m, &shape);
-    assert_ok(kv_pool_open(&pool, NULL, &shape,
-                           N_SEQS * (kv_token_bytes(&shape) * N_TOK + 64), N_TOK, -1));
+    test_kv_open(&pool, &shape, (struct kv_pool_opts){.max_tok = N_TOK}, N_SEQS);
     kv_pool_memory(pool, (void **)&run.kv_base, &run.kv_pool_bytes);
     memset((void *)run.kv_base, 0xff, run.kv_pool_bytes);
     for (int s = 0; s < N_SEQS; s++)
-        assert_ok(kv_reserve(pool, N_TOK, &kv[s]));
+        test_kv_reserve(pool, N_TOK, &kv[s]);
     count_kernels(m, &attn, &norm);
     run.weight_seen = mem_new(MEM_TEST, m->weights_bytes, 1);
     run.kv_seen = mem_new(MEM_TEST, run.kv_pool_bytes, 1);

@@ -1,11 +1,13 @@
 /* The deterministic mode: the same bits for a sequence in any company, by any number of
- * ranks and threads, cut into steps in any way, through any changes of phase. */
+ * ranks and threads, cut into steps in any way, through any changes of phase, and wherever
+ * its keys and values are. */
 #include <string.h>
 
 #include "cpu/cpu.h"
 #include "model/impl.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
+#include "tests/support/kv.h"
 
 static const int degrees[] = {1, 2, 3, 4, 6, 8};
 #define N_DEGREES ((int)(sizeof(degrees) / sizeof(degrees[0])))
@@ -41,6 +43,12 @@ static void check(const struct step_trait *t, const struct model_opts *o, const 
     for (int i = 0; i < 5; i++)
         step_model_run(&x, 1 + 2 * i % STEP_MODEL_SEQS, o->max_step_tok, tolerance,
                        test_seed() + (uint64_t)i, what);
+    for (int i = 0; kv_allocs[i]; i++) {
+        snprintf(what, sizeof(what), "%s, isa %s, %s", t->name, isa, kv_allocs[i]->name);
+        step_model_kv(&x, kv_allocs[i]->name, false);
+        step_model_run(&x, STEP_MODEL_SEQS, o->max_step_tok, tolerance, test_seed(),
+                       what);
+    }
     step_model_close(&x);
 }
 
@@ -107,7 +115,7 @@ static void test_bits_differ_without(void **state)
         struct model_chunk run = c;
         struct kv_slot kv;
 
-        assert_ok(kv_reserve(x.pool, STEP_MODEL_TOK, &kv));
+        test_kv_reserve(x.pool, STEP_MODEL_TOK, &kv);
         run.kv = &kv;
         for (int i = 0; i < 2; i++)
             assert_ok(model_forward(x.phases[i], &run, 1, logits[i]));

@@ -6,6 +6,7 @@
 #include "cpu/cpu.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
+#include "tests/support/kv.h"
 
 /* With one phase, of one rank of n_threads threads. */
 static void open_one(struct step_model *x, const struct step_trait *t,
@@ -124,7 +125,7 @@ static void test_allocates_nothing(void **state)
 
     (void)state;
     open_one(&x, &step_traits[0], &o, 2);
-    assert_ok(kv_reserve(x.pool, STEP_MODEL_TOK, &kv));
+    test_kv_reserve(x.pool, STEP_MODEL_TOK, &kv);
     before = mem_n_allocs();
     for (int64_t i = 0; i < STEP_MODEL_TOK; i++) {
         const struct model_chunk c = {
@@ -165,7 +166,7 @@ static void test_refusals(void **state)
 
     (void)state;
     open_one(&x, &step_traits[0], &o, 1);
-    assert_ok(kv_reserve(x.pool, STEP_MODEL_TOK, &kv));
+    test_kv_reserve(x.pool, STEP_MODEL_TOK, &kv);
     c.kv = &kv;
     assert_err(model_forward(x.phases[0], &c, 0, logits), ERR_ARG, "0 chunks");
     ids[0] = 50;

@@ -11,6 +11,8 @@
 #include "model/procs.h"
 #include "tests/support/ref_model.h"
 #include "tests/support/test.h"
+#include "kv/buckets.h"
+#include "tests/support/kv.h"
 
 static const char *const golden[] = {"llama-mha-f32", "llama-gqa-ragged-f32",
                                      "llama-head64-bf16", "llama3-scaled-bf16",
@@ -76,14 +78,14 @@ static void read_stories(const char *path, struct answer *a)
 }
 
 struct run {
-    const char *path, *isa;
+    const char *path, *isa, *alloc; /* alloc: of keys and values */
     int n_ranks, n_threads;
     bool multiprocess; /* ranks are processes */
     enum kern_precision precision;
     double tolerance;
 };
 
-static void check_run(const struct run *r, const struct answer *a)
+static void check_alloc(const struct run *r, const struct answer *a)
 {
     static const int cpus[16];
     struct model_opts o = {.weight_type = KERN_N_TYPES,
@@ -101,6 +103,14 @@ static void check_run(const struct run *r, const struct answer *a)
     struct kv_shape shape;
     struct kv_slot kv;
     struct model_chunk c = {.want_logits = true};
+    struct kv_bounds bounds = {
+        .n = 2, .of_total = true, .align_tok = 16, .tok = {16, 48}};
+    const struct kv_pool_opts kvo = {.alloc = r->alloc,
+                                     .max_tok = 512,
+                                     .block_tok = 16,
+                                     .max_seqs = 1,
+                                     .shared = true,
+                                     .bounds = &bounds};
     struct model_procs_opts procs = {.phases = &phase, .n_phases = 1, .max_chunks = 1};
     float logits[1024];
 
@@ -110,33 +120,33 @@ static void check_run(const struct run *r, const struct answer *a)
     assert_ok(model_open(&m, f, team, &o));
     assert_ok(model_phase_open(&phase, m, &po));
     model_kv_shape(m, &shape);
-    assert_ok(
-        kv_pool_open_shared(&pool, NULL, &shape, kv_token_bytes(&shape) * 512 + 64, 512));
+    test_kv_open(&pool, &shape, kvo, 3);
     if (r->multiprocess) {
         par_team_close(&team);
         assert_ok(model_procs_open(m, &procs));
     }
-    assert_ok(kv_reserve(pool, a->n_prompt + a->n_greedy, &kv));
+    test_kv_reserve(pool, a->n_prompt, &kv);
     argmax = model_kern(m)->v[KERN_ARGMAX];
     c.kv = &kv, c.ids = a->prompt, c.n_tok = a->n_prompt;
     for (int i = 0; i < a->n_greedy; i++) {
         int32_t id;
 
+        assert_ok(kv_grow(pool, &kv, c.pos0, c.pos0 + c.n_tok));
         assert_ok(model_forward(phase, &c, 1, logits));
         for (int k = 0; i == 0 && k < a->n_logits; k++) {
             if (!(fabs((double)logits[k] - a->logits[k]) <= r->tolerance * a->max_abs))
-                fail_msg("%s, isa %s, %d ranks of %d threads%s: logit %d: %.9g, "
+                fail_msg("%s, isa %s, %s, %d ranks of %d threads%s: logit %d: %.9g, "
                          "reference %.9g",
-                         r->path, r->isa, r->n_ranks, r->n_threads,
+                         r->path, r->isa, r->alloc, r->n_ranks, r->n_threads,
                          r->multiprocess ? " multiprocess" : "", k, (double)logits[k],
                          a->logits[k]);
         }
         id = (int32_t)argmax->fn.argmax(logits, a->n_logits);
         if (id != a->greedy[i] && r->precision == KERN_EXACT)
-            fail_msg(
-                "%s, isa %s, %d ranks of %d threads%s: greedy id %d is %d, reference %d",
-                r->path, r->isa, r->n_ranks, r->n_threads,
-                r->multiprocess ? " multiprocess" : "", i, id, a->greedy[i]);
+            fail_msg("%s, isa %s, %s, %d ranks of %d threads%s: greedy id %d is %d, "
+                     "reference %d",
+                     r->path, r->isa, r->alloc, r->n_ranks, r->n_threads,
+                     r->multiprocess ? " multiprocess" : "", i, id, a->greedy[i]);
         c.pos0 += c.n_tok;
         c.ids = &a->greedy[i], c.n_tok = 1;
     }
@@ -146,6 +156,18 @@ static void check_run(const struct run *r, const struct answer *a)
     model_close(&m);
     format_close(&f);
     par_team_close(&team);
+}
+
+/* With another allocator each time. */
+static void check_run(const struct run *r, const struct answer *a)
+{
+    static int n;
+    struct run one = *r;
+
+    if (!kv_allocs[n])
+        n = 0;
+    one.alloc = kv_allocs[n++]->name;
+    check_alloc(&one, a);
 }
 
 /* Tensor-parallel degrees within and beyond the heads. */

@@ -6,6 +6,7 @@
 #include "tests/support/invented_nodes.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
+#include "tests/support/kv.h"
 
 #define TEAM 8
 /* Of the trait with 4 KV heads of 64 floats: keys and values of a head fill large pages.
@@ -21,9 +22,11 @@ struct place {
     char *base;
 };
 
+static const struct kv_pool_opts longest = {.max_tok = MAX_TOK};
+
 /* Opened and bound; not touched. */
 static void open_place(struct place *p, const struct model_numa_owners *owners,
-                       int64_t max_tok)
+                       const struct kv_pool_opts *kv)
 {
     struct model_opts o = step_model_opts();
     struct kv_shape shape;
@@ -35,9 +38,7 @@ static void open_place(struct place *p, const struct model_numa_owners *owners,
     model_kv_shape(p->x.model, &shape);
     assert_int_equal(shape.n_kv_heads, 4);
     assert_int_equal(kv_token_bytes(&shape) * MAX_TOK * 2, POOL);
-    assert_ok(kv_pool_open(&p->pool, NULL, &shape,
-                           kv_token_bytes(&shape) * (size_t)max_tok * 2, max_tok,
-                           MEM_NODE_ANY));
+    test_kv_open(&p->pool, &shape, *kv, 2);
     kv_pool_memory(p->pool, &base, &bytes);
     p->base = base;
     invented_nodes.base = NULL; /* what was bound so far were weights */
@@ -64,7 +65,7 @@ static void test_heads_of_ranks(void **state)
 
     (void)state;
     invented_nodes_begin(0, SIZE_MAX);
-    open_place(&p, &o, MAX_TOK);
+    open_place(&p, &o, &longest);
     assert_ptr_equal(invented_nodes.base, p.base);
     for (int64_t at = 0; at < POOL; at += (int64_t)MODEL_LARGE_PAGE)
         assert_int_equal(invented_nodes.node_of[at / (int64_t)MODEL_LARGE_PAGE],
@@ -89,7 +90,7 @@ static void test_heads_of_threads(void **state)
 
     (void)state;
     invented_nodes_begin(0, SIZE_MAX);
-    open_place(&p, &o, MAX_TOK);
+    open_place(&p, &o, &longest);
     for (int64_t at = 0; at < POOL; at += (int64_t)MODEL_LARGE_PAGE)
         assert_int_equal(invented_nodes.node_of[at / (int64_t)MODEL_LARGE_PAGE],
                          at / HEAD % 4);
@@ -110,7 +111,7 @@ static void test_heads_of_several(void **state)
         struct place p;
 
         invented_nodes_begin(0, SIZE_MAX);
-        open_place(&p, &o[i], MAX_TOK);
+        open_place(&p, &o[i], &longest);
         assert_int_equal(invented_nodes.n_binds, 0);
         invented_nodes.stray = 0;
         assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
@@ -129,12 +130,55 @@ static void test_short_sequences(void **state)
 
     (void)state;
     invented_nodes_begin(0, SIZE_MAX);
-    open_place(&p, &o, 1000);
+    open_place(&p, &o, &(struct kv_pool_opts){.max_tok = 1000});
     assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
     assert_int_equal(row.local_bytes + row.elsewhere_bytes, POOL / MAX_TOK * 1000);
     assert_true(row.mixed_bytes > 0 && row.elsewhere_bytes > 0);
     assert_true(row.elsewhere_bytes < row.mixed_bytes);
     close_place(&p);
+}
+
+/* Heads of a block are many in a page. The blocks that fit are all accounted for. */
+static void test_blocks(void **state)
+{
+    static const int nodes[TEAM] = {0, 1, 2, 3, 0, 0, 0, 0};
+    const struct model_numa_owners o = {4, 1, NULL, nodes};
+    const struct kv_pool_opts kv = {
+        .alloc = "paged", .max_tok = MAX_TOK, .block_tok = 512, .max_seqs = 2};
+    struct model_numa_row row;
+    struct place p;
+
+    (void)state;
+    invented_nodes_begin(0, SIZE_MAX);
+    open_place(&p, &o, &kv);
+    assert_true(invented_nodes.n_binds > 0);
+    assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
+    assert_int_equal(row.local_bytes + row.elsewhere_bytes, POOL);
+    assert_true(row.mixed_bytes > 0 && row.shared_bytes == 0);
+    close_place(&p);
+}
+
+/* Blocks of several sizes: a page belongs to no head, so nothing is bound or misplaced. */
+static void test_several_sizes(void **state)
+{
+    static const int nodes[TEAM] = {2, 2, 9, 9, 2, 2, 2, 2};
+    const struct model_numa_owners o = {2, 2, NULL, nodes};
+    static const char *const names[] = {"s3", "odma"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const struct kv_pool_opts kv = {.alloc = names[i], .max_tok = MAX_TOK};
+        struct model_numa_row row;
+        struct place p;
+
+        invented_nodes_begin(0, SIZE_MAX);
+        open_place(&p, &o, &kv);
+        assert_int_equal(invented_nodes.n_binds, 0);
+        invented_nodes.stray = 0;
+        assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
+        assert_int_equal(row.shared_bytes, POOL);
+        close_place(&p);
+    }
 }
 
 /* One node: nothing is bound, everything is looked at. */
@@ -147,7 +191,7 @@ static void test_one_node(void **state)
 
     (void)state;
     invented_nodes_begin(0, SIZE_MAX);
-    open_place(&p, &o, MAX_TOK);
+    open_place(&p, &o, &longest);
     assert_int_equal(invented_nodes.n_binds, 0);
     assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
     assert_int_equal(row.local_bytes, POOL);
@@ -164,16 +208,16 @@ static void test_refusals(void **state)
 
     (void)state;
     invented_nodes_begin(EPERM, 0);
-    open_place(&p, &o, MAX_TOK);
+    open_place(&p, &o, &longest);
     assert_int_equal(invented_nodes_warnings("kv_not_bound"), 1);
     invented_nodes.mute = true;
     assert_err(model_kv_numa_row(p.x.model, p.pool, &row), ERR_UNSUPPORTED,
                "not permitted");
     assert_int_equal(row.shared_bytes, POOL);
-    assert_ok(kv_reserve(p.pool, 1, &r));
+    test_kv_reserve(p.pool, 1, &r);
     assert_err(model_kv_bind(p.x.model, p.pool), ERR_STATE, "1 sequences have memory");
     kv_release(p.pool, &r);
-    for (long n = 0; n < 4; n++) {
+    for (long n = 0; n < 3; n++) {
         mem_fail_after(n, 1);
         assert_int_equal(model_kv_bind(p.x.model, p.pool), ERR_NOMEM);
         mem_fail_after(-1, 0);
@@ -186,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heads_of_ranks),   cmocka_unit_test(test_heads_of_threads),
         cmocka_unit_test(test_heads_of_several), cmocka_unit_test(test_short_sequences),
+        cmocka_unit_test(test_blocks),           cmocka_unit_test(test_several_sizes),
         cmocka_unit_test(test_one_node),         cmocka_unit_test(test_refusals),
     };
 

@@ -6,6 +6,7 @@
 #include "format/make.h"
 #include "model/procs.h"
 #include "tests/support/test.h"
+#include "tests/support/kv.h"
 
 static const int degrees[] = {1, 2, 3, 4, 6, 8};
 #define N_DEGREES ((int)(sizeof(degrees) / sizeof(degrees[0])))
@@ -44,8 +45,8 @@ static void engine_open(struct engine *e, const char *path, bool multiprocess)
             assert_ok(model_phase_open(&e->phases[e->n_phases++], e->model, &po));
     }
     model_kv_shape(e->model, &shape);
-    assert_ok(kv_pool_open_shared(&e->pool, NULL, &shape,
-                                  kv_token_bytes(&shape) * N_TOK + 64, N_TOK));
+    test_kv_open(&e->pool, &shape,
+                 (struct kv_pool_opts){.max_tok = N_TOK, .shared = true}, 1);
     if (multiprocess) {
         const struct model_procs_opts procs = {
             .phases = e->phases, .n_phases = e->n_phases, .max_chunks = 1};
@@ -79,7 +80,7 @@ static void run(struct engine *e, struct rng *switches, float *kept, const char 
     assert_non_null(row);
     for (int i = 0; i < N_TOK; i++)
         ids[i] = (int32_t)(i * 7919 % vocab);
-    assert_ok(kv_reserve(e->pool, N_TOK, &kv));
+    test_kv_reserve(e->pool, N_TOK, &kv);
     for (int64_t at = 0, n; at < N_TOK; at += n) {
         int phase = switches ? (int)rng_below(switches, (uint64_t)e->n_phases) : 0;
         int64_t left = N_TOK - at;

@@ -14,6 +14,7 @@
 #include "tests/support/leftovers.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
+#include "tests/support/kv.h"
 
 static const int degrees[] = {1, 2, 3, 4, 6, 8};
 #define N_DEGREES ((int)(sizeof(degrees) / sizeof(degrees[0])))
@@ -53,7 +54,8 @@ static void same_answers(void **state)
     }
 }
 
-/* The bits of one team, one token at a time, are those of any number of processes. */
+/* The bits of one team, one token at a time, are those of any number of processes, with any
+ * allocator. */
 static void same_bits(void **state)
 {
     const struct model_opts o = shared_opts(true);
@@ -68,6 +70,7 @@ static void same_bits(void **state)
             if (degrees[i / 2] <= heads)
                 step_model_phase(&x, degrees[i / 2], 1 + i % 2);
         step_model_keep_bits(&x);
+        step_model_kv(&x, kv_allocs[t % 4]->name, true);
         step_model_multiprocess(&x);
         for (int i = 0; i < 3; i++)
             step_model_run(&x, 1 + 3 * i, o.max_step_tok, 1e-4, test_seed() + (uint64_t)i,
@@ -164,7 +167,7 @@ static int step_until(struct step_model *x, enum moment moment)
     int rc = OK;
 
     assert_non_null(logits);
-    assert_ok(kv_reserve(x->pool, STEP_MODEL_TOK, &kv));
+    test_kv_reserve(x->pool, STEP_MODEL_TOK, &kv);
     for (int64_t i = 0; rc == OK; i = (i + n_tok) % STEP_MODEL_TOK) {
         const struct model_chunk c = {.kv = &kv,
                                       .ids = x->ids[0] + i,
@@ -398,7 +401,7 @@ static void the_order_is_kept(void **state)
     assert_ok(model_procs_open(x.model, &po));
     assert_err(model_procs_open(x.model, &po), ERR_STATE, "already");
     assert_err(model_phase_open(&more, x.model, &ph), ERR_STATE, "do not know");
-    assert_ok(kv_reserve(x.pool, 4, &kv));
+    test_kv_reserve(x.pool, 4, &kv);
     for (int i = 0; i < 2; i++)
         two[i] = (struct model_chunk){.kv = &kv, .ids = x.ids[0], .n_tok = 1, .pos0 = i};
     assert_err(model_forward(x.phases[0], two, 2, logits), ERR_ARG, "at most 1");

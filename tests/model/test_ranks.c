@@ -6,6 +6,7 @@
 #include "model/impl.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
+#include "tests/support/kv.h"
 
 static const int degrees[] = {1, 2, 3, 4, 6, 8};
 #define N_DEGREES ((int)(sizeof(degrees) / sizeof(degrees[0])))
@@ -349,7 +350,7 @@ static void test_refusals(void **state)
     assert_err(model_phase_open(&p, x.model, &po), ERR_ARG, "97 tokens");
     po.max_step_tok = 2;
     assert_ok(model_phase_open(&p, x.model, &po));
-    assert_ok(kv_reserve(x.pool, STEP_MODEL_TOK, &kv));
+    test_kv_reserve(x.pool, STEP_MODEL_TOK, &kv);
     assert_err(model_forward(p, &c, 1, logits), ERR_ARG, "more than 2 tokens");
     kv_release(x.pool, &kv);
     model_phase_close(&p);

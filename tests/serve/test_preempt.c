@@ -1,70 +1,7 @@
 /* Memory for keys and values that is less than the requests need: which requests wait, which are
  * preempted, and that each gets the tokens that it gets alone. */
 #include "serve/impl.h"
-#include "tests/serve/tiny.h"
-
-#define N_REQUESTS 12
-
-static int64_t n_prompt_of(int i)
-{
-    return 3 + (7 * i) % 12;
-}
-
-static int64_t max_new_of(int i)
-{
-    return 8 + (5 * i) % 17;
-}
-
-static struct serve_opts opts(const char *policy, int64_t budget_tok)
-{
-    struct serve_opts o = tiny_opts();
-
-    assert_ok(opt_set(serve_opt_table, &o, "policy", policy, "test"));
-    o.deterministic = true;
-    o.max_seqs = 6;
-    o.kv_admit = SERVE_ADMIT_NOW;
-    o.kv_budget_tok = budget_tok;
-    return o;
-}
-
-/* Every third one draws its tokens, by a generator that must not advance twice. */
-static struct serve_request request(int32_t *ids, int i, struct tiny_got *g)
-{
-    int n = (int)n_prompt_of(i);
-    struct serve_request r = tiny_request(ids, n, (int)max_new_of(i), g);
-
-    tiny_prompt(ids, n, (uint64_t)i);
-    if (i % 3 == 2)
-        r.sampling = (struct serve_sampling){.temperature = 1, .top_p = 0.9, .seed = i};
-    return r;
-}
-
-static void submit(struct serve *s, int i, struct tiny_got *g, int64_t *id)
-{
-    int32_t ids[SEQ] = {0};
-    struct serve_request r = request(ids, i, g);
-
-    assert_ok(serve_submit(s, &r, id));
-}
-
-/* Each of them alone, with all the memory there is. */
-static void undisturbed(struct tiny_got *got)
-{
-    struct serve_opts o = opts("fcfs", 0);
-    struct serve *s = tiny_open(&o);
-    struct serve_kv_stat kv;
-    int64_t id;
-
-    for (int i = 0; i < N_REQUESTS; i++) {
-        submit(s, i, &got[i], &id);
-        tiny_run(s);
-        assert_int_equal(got[i].n, max_new_of(i));
-    }
-    serve_kv_stat(s, &kv);
-    assert_int_equal(kv.n_preempted, 0);
-    assert_int_equal(kv.n_recomputed_tok, 0);
-    serve_close(&s);
-}
+#include "tests/serve/twelve.h"
 
 /* What holds after each step: no more memory than the budget, and those that have some came
  * before all that have none. */
@@ -112,7 +49,7 @@ static void run_checked(struct serve *s)
 static void run_all(const char *policy, int64_t budget_tok, int64_t max_step_tok,
                     int64_t ranks, const struct tiny_got *alone)
 {
-    struct serve_opts o = opts(policy, budget_tok);
+    struct serve_opts o = twelve_opts(policy, budget_tok);
     struct tiny_got got[N_REQUESTS];
     bool several = strcmp(policy, "fcfs") != 0;
     struct serve_kv_stat kv;
@@ -125,7 +62,7 @@ static void run_all(const char *policy, int64_t budget_tok, int64_t max_step_tok
     o.ranks = ranks;
     s = tiny_open(&o);
     for (int i = 0; i < N_REQUESTS; i++)
-        submit(s, i, &got[i], &id);
+        twelve_submit(s, i, &got[i], &id);
     run_checked(s);
     for (int i = 0; i < N_REQUESTS; i++) {
         assert_int_equal(got[i].finish, SERVE_LENGTH);
@@ -151,7 +88,7 @@ static void test_same_tokens(void **state)
     struct tiny_got alone[N_REQUESTS];
 
     (void)state;
-    undisturbed(alone);
+    twelve_alone(alone);
     for (int i = 0; sched_policies[i]; i++) {
         run_all(sched_policies[i]->name, 40, 512, 1, alone);
         run_all(sched_policies[i]->name, 64, 5, 1, alone);
@@ -162,7 +99,7 @@ static void test_same_tokens(void **state)
 /* The tokens computed in steps are those of the requests and those computed again. */
 static void test_counts(void **state)
 {
-    struct serve_opts o = opts("continuous", 40);
+    struct serve_opts o = twelve_opts("continuous", 40);
     struct serve *s = tiny_open(&o);
     struct tiny_got got[N_REQUESTS];
     struct serve_kv_stat kv;
@@ -170,7 +107,7 @@ static void test_counts(void **state)
 
     (void)state;
     for (int i = 0; i < N_REQUESTS; i++) {
-        submit(s, i, &got[i], &id);
+        twelve_submit(s, i, &got[i], &id);
         want +=
             n_prompt_of(i) + max_new_of(i) - 1; /* the last token is not computed with */
     }
@@ -186,18 +123,18 @@ static void test_counts(void **state)
 /* Admission for the longest output: whoever starts ends, so nobody is preempted. */
 static void test_admit_max(void **state)
 {
-    struct serve_opts o = opts("continuous", 64);
+    struct serve_opts o = twelve_opts("continuous", 64);
     struct tiny_got alone[N_REQUESTS], got[N_REQUESTS];
     struct serve_kv_stat kv;
     struct serve *s;
     int64_t id;
 
     (void)state;
-    undisturbed(alone);
+    twelve_alone(alone);
     o.kv_admit = SERVE_ADMIT_MAX;
     s = tiny_open(&o);
     for (int i = 0; i < N_REQUESTS; i++)
-        submit(s, i, &got[i], &id);
+        twelve_submit(s, i, &got[i], &id);
     run_checked(s);
     for (int i = 0; i < N_REQUESTS; i++)
         tiny_assert_same(&got[i], &alone[i]);
@@ -223,7 +160,7 @@ static struct serve_seq *until_preempted(struct serve *s)
 
 static void test_cancel(void **state)
 {
-    struct serve_opts o = opts("continuous", 40);
+    struct serve_opts o = twelve_opts("continuous", 40);
     struct serve *s = tiny_open(&o);
     struct tiny_got got[N_REQUESTS];
     struct serve_kv_stat kv;
@@ -235,7 +172,7 @@ static void test_cancel(void **state)
 
     (void)state;
     for (int i = 0; i < N_REQUESTS; i++)
-        submit(s, i, &got[i], &id[i]);
+        twelve_submit(s, i, &got[i], &id[i]);
     g = until_preempted(s)->ctx;
     n = g->n;
     serve_cancel(s, g->request);
@@ -253,14 +190,14 @@ static void test_cancel(void **state)
 
 static void test_close(void **state)
 {
-    struct serve_opts o = opts("continuous", 40);
+    struct serve_opts o = twelve_opts("continuous", 40);
     struct serve *s = tiny_open(&o);
     struct tiny_got got[N_REQUESTS];
     int64_t id;
 
     (void)state;
     for (int i = 0; i < N_REQUESTS; i++)
-        submit(s, i, &got[i], &id);
+        twelve_submit(s, i, &got[i], &id);
     (void)until_preempted(s);
     serve_close(&s);
     for (int i = 0; i < N_REQUESTS; i++)
@@ -270,7 +207,7 @@ static void test_close(void **state)
 
 static void test_limits(void **state)
 {
-    struct serve_opts o = opts("continuous", 20);
+    struct serve_opts o = twelve_opts("continuous", 20);
     struct serve *s = tiny_open(&o);
     int32_t ids[SEQ] = {0};
     struct serve_request r;
@@ -291,7 +228,7 @@ static void test_limits(void **state)
 
 static void test_steps_take_no_memory(void **state)
 {
-    struct serve_opts o = opts("chunked", 40);
+    struct serve_opts o = twelve_opts("chunked", 40);
     struct serve *s = tiny_open(&o);
     struct tiny_got got[N_REQUESTS];
     struct serve_kv_stat kv;
@@ -300,7 +237,7 @@ static void test_steps_take_no_memory(void **state)
 
     (void)state;
     for (int i = 0; i < N_REQUESTS; i++)
-        submit(s, i, &got[i], &id);
+        twelve_submit(s, i, &got[i], &id);
     before = mem_n_allocs();
     tiny_run(s);
     assert_int_equal(mem_n_allocs(), before);
@@ -333,7 +270,7 @@ static int look_step(const struct sched_view *v, struct sched_batch_entry *e, in
 static void test_view(void **state)
 {
     static const struct sched_policy look = {.name = "look", .step = look_step};
-    struct serve_opts o = opts("fcfs", 50);
+    struct serve_opts o = twelve_opts("fcfs", 50);
     struct serve *s = tiny_open(&o);
     struct tiny_got got[3];
     int64_t id;
@@ -342,7 +279,7 @@ static void test_view(void **state)
     (void)state;
     s->policy = &look;
     for (int i = 0; i < 3; i++)
-        submit(s, i, &got[i], &id);
+        twelve_submit(s, i, &got[i], &id);
     for (int step = 0; step < 7; step++)
         assert_ok(serve_step(s, &busy));
     assert_int_equal(n_seen, 3);

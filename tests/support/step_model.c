@@ -4,6 +4,7 @@
 
 #include "model/procs.h"
 #include "tests/support/test.h"
+#include "tests/support/kv.h"
 
 const struct step_trait step_traits[] = {
     {"gqa f32", 48, 2, 4, 2, 12, 40, 50, KERN_F32, .scale_factor = 1},
@@ -67,7 +68,6 @@ void step_model_open(struct step_model *x, const struct step_trait *t,
     static const int cpus[64];
     struct model_config c;
     struct kv_shape shape;
-    size_t pool_bytes;
     struct rng rng;
 
     memset(x, 0, sizeof(*x));
@@ -88,12 +88,26 @@ void step_model_open(struct step_model *x, const struct step_trait *t,
     assert_ok(par_team_open(&x->team, cpus, n_threads, 0));
     assert_ok(model_open(&x->model, &x->ref.f, x->team, o));
     model_kv_shape(x->model, &shape);
-    pool_bytes = STEP_MODEL_SEQS * (kv_token_bytes(&shape) * STEP_MODEL_TOK + 64);
-    if (o->shared)
-        assert_ok(
-            kv_pool_open_shared(&x->pool, NULL, &shape, pool_bytes, STEP_MODEL_TOK));
-    else
-        assert_ok(kv_pool_open(&x->pool, NULL, &shape, pool_bytes, STEP_MODEL_TOK, -1));
+    test_kv_open(&x->pool, &shape,
+                 (struct kv_pool_opts){.max_tok = STEP_MODEL_TOK, .shared = o->shared},
+                 STEP_MODEL_SEQS);
+}
+
+void step_model_kv(struct step_model *x, const char *alloc, bool shared)
+{
+    struct kv_pool_opts o = {.alloc = alloc,
+                             .max_tok = STEP_MODEL_TOK,
+                             .block_tok = 16,
+                             .max_seqs = STEP_MODEL_SEQS,
+                             .shared = shared,
+                             .bounds = &x->bounds};
+    struct kv_shape shape;
+
+    x->bounds =
+        (struct kv_bounds){.n = 2, .of_total = true, .align_tok = 16, .tok = {16, 32}};
+    kv_pool_close(&x->pool);
+    model_kv_shape(x->model, &shape);
+    test_kv_open(&x->pool, &shape, o, 2 * STEP_MODEL_SEQS); /* both places of a move */
 }
 
 void step_model_multiprocess(struct step_model *x)
@@ -147,7 +161,7 @@ void step_model_keep_bits(struct step_model *x)
         x->bits[s] =
             mem_new(MEM_TEST, (size_t)(STEP_MODEL_TOK * x->vocab), sizeof(float));
         assert_non_null(x->bits[s]);
-        assert_ok(kv_reserve(x->pool, STEP_MODEL_TOK, &kv));
+        test_kv_reserve(x->pool, STEP_MODEL_TOK, &kv);
         for (int64_t i = 0; i < STEP_MODEL_TOK; i++) {
             const struct model_chunk c = {.kv = &kv,
                                           .ids = x->ids[s] + i,
@@ -169,12 +183,13 @@ void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
     struct kv_slot kv[STEP_MODEL_SEQS];
     int64_t pos[STEP_MODEL_SEQS] = {0};
     int n_left = n_seqs, n_checked = 0;
-    struct rng rng;
+    struct rng rng, memory;
 
     assert_non_null(logits);
     rng_init(&rng, seed, "steps");
+    rng_init(&memory, seed, "memory");
     for (int s = 0; s < n_seqs; s++)
-        assert_ok(kv_reserve(x->pool, STEP_MODEL_TOK, &kv[s]));
+        test_kv_reserve(x->pool, 1 + (int64_t)rng_below(&memory, STEP_MODEL_TOK), &kv[s]);
     while (n_left > 0) {
         struct model_chunk chunks[STEP_MODEL_SEQS];
         int who[STEP_MODEL_SEQS], n = 0, n_want = 0;
@@ -188,6 +203,7 @@ void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
             if (left == 0 || rng_below(&rng, 4) == 0)
                 continue;
             len = len < most ? len : most;
+            assert_ok(kv_grow(x->pool, &kv[s], pos[s], pos[s] + len));
             chunks[n] = (struct model_chunk){.kv = &kv[s],
                                              .ids = x->ids[s] + pos[s],
                                              .n_tok = len,

@@ -3,6 +3,7 @@
 #ifndef TESTS_SUPPORT_STEP_MODEL_H
 #define TESTS_SUPPORT_STEP_MODEL_H
 
+#include "kv/buckets.h"
 #include "kv/kv.h"
 #include "model/model.h"
 #include "tests/support/ref_model.h"
@@ -35,6 +36,7 @@ struct step_model {
     char phase_names[STEP_MODEL_PHASES][16];
     int n_phases;
     struct kv_pool *pool;
+    struct kv_bounds bounds; /* of the pool, by step_model_kv() */
     int vocab;
     double *want[STEP_MODEL_SEQS]; /* [STEP_MODEL_TOK, vocab] */
     int32_t ids[STEP_MODEL_SEQS][STEP_MODEL_TOK];
@@ -50,6 +52,9 @@ void step_model_close(struct step_model *x);
 /* One phase more, of the team's first threads. */
 void step_model_phase(struct step_model *x, int n_ranks, int n_threads);
 void step_model_close_phases(struct step_model *x);
+/* Another pool, by another allocator: blocks of 16 tokens, or buckets of 16 and 32 tokens that
+ * longer sequences outgrow. */
+void step_model_kv(struct step_model *x, const char *alloc, bool shared);
 /* From now on each rank of the phases, of a shared model, is a process. */
 void step_model_multiprocess(struct step_model *x);
 
@@ -57,7 +62,7 @@ void step_model_multiprocess(struct step_model *x);
 void step_model_keep_bits(struct step_model *x);
 
 /* Run n_seqs sequences to their end in steps of random chunks, with and without logits,
- * in random company; check every row of logits that was asked for. */
+ * in random company and with memory that grows between the steps; check every row of logits that was asked for. */
 void step_model_run(struct step_model *x, int n_seqs, int64_t max_step_tok,
                     double tolerance, uint64_t seed, const char *what);
 

@@ -9,6 +9,7 @@
 #include "tests/support/ref_model.h"
 #include "tune/schedule_cache.h"
 #include "tune/space.h"
+#include "tests/support/kv.h"
 
 #define N_TOK    48
 #define N_NEW    8
@@ -55,9 +56,7 @@ static void engine_open(struct engine *e, enum kern_type type, bool mixed)
         assert_ok(model_phase_open(&e->phase[n], e->model, &po));
     }
     model_kv_shape(e->model, &shape);
-    assert_ok(kv_pool_open(&e->pool, NULL, &shape,
-                           kv_token_bytes(&shape) * (N_TOK + N_NEW) + 4096, N_TOK + N_NEW,
-                           -1));
+    test_kv_open(&e->pool, &shape, (struct kv_pool_opts){.max_tok = N_TOK + N_NEW}, 1);
 }
 
 static void engine_close(struct engine *e)
@@ -79,7 +78,7 @@ static void generate(struct engine *e, int n_threads, float logits[N_NEW][VOCAB]
 
     for (int i = 0; i < N_TOK; i++)
         prompt[i] = (i * 31 + 7) % VOCAB;
-    assert_ok(kv_reserve(e->pool, N_TOK + N_NEW, &kv));
+    test_kv_reserve(e->pool, N_TOK + N_NEW, &kv);
     for (int64_t at = 0; at < N_TOK; at += STEP_MAX) {
         int64_t n = N_TOK - at < STEP_MAX ? N_TOK - at : STEP_MAX;
         const struct model_chunk c = {.kv = &kv,

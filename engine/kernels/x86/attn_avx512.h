@@ -1,14 +1,15 @@
 /* kernels/x86/attn_avx512.h - flash-style attention in AVX-512, for f32 and bf16 keys and
  * values.
  *
- * An including file defines ATTN_ELEM (float or uint16_t) and ATTN_LOAD(mask, p): sixteen
- * elements as f32, those outside the mask zero and not read; and ATTN_BATCH_INVARIANT. Two
- * ways, by how often a key is used. Few query rows (decode): keys are read once, sixteen at a
- * time; their dot products are folded into one vector of scores by a shuffle-and-add tree.
- * Memory bounds it. A batch-invariant variant goes this way always, since a row is computed by
- * itself. Many rows (prefill): a tile of keys is transposed and its values widened into
- * scratch, then both products run as register-blocked outer products, like a GEMM. Scores
- * carry log2(e), so that softmax needs only 2^x. The running maximum is FlashAttention's.
+ * An including file defines ATTN_ELEM (float or uint16_t); ATTN_LOAD(mask, p): sixteen elements
+ * as f32, those outside the mask zero and not read; attn_load_pair(): thirty-two of them in an
+ * order that is cheap to load, with attn_split() and attn_join() to and from that order; and
+ * ATTN_BATCH_INVARIANT. Two ways, by how often a key is used. Few query rows (decode): keys are
+ * read once, sixteen at a time; their dot products are folded into one vector of scores by a
+ * shuffle-and-add tree. Memory bounds it. A batch-invariant variant goes this way always, since a
+ * row is computed by itself. Many rows (prefill): a tile of keys is transposed and its values
+ * widened into scratch, then both products run as register-blocked outer products, like a GEMM.
+ * Scores carry log2(e), so that softmax needs only 2^x. The running maximum is FlashAttention's.
  */
 #ifndef KERNELS_ATTN_AVX512_H
 #define KERNELS_ATTN_AVX512_H
@@ -77,21 +78,21 @@ struct attn_row {
     float max, sum; /* of the scores seen so far, in powers of two */
 };
 
-/* Scores s[0, n) of a row become weights, the rest of the tile 0; the state takes them
- * in. Returns the factor by which what was accumulated before must shrink. */
-ATTN_INLINE float attn_softmax(struct attn_row *row, float *s, int64_t n)
+/* Scores s[0, n) of a row become weights, those of the sixteens up to `to` that follow 0; the
+ * state takes them in. Returns the factor by which what was accumulated before must shrink. */
+ATTN_INLINE float attn_softmax(struct attn_row *row, float *s, int64_t n, int64_t to)
 {
     __m512 top = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps(), max_v;
     float max, shrink;
 
-    for (int i = 0; i < ATTN_KEYS; i += 16)
+    for (int64_t i = 0; i < to; i += 16)
         top = _mm512_mask_max_ps(top, attn_mask(n - i), top, _mm512_load_ps(s + i));
     max = _mm512_reduce_max_ps(top);
     max = max > row->max ? max : row->max;
     if (max == -INFINITY)
         max = 0; /* nothing but -infinity so far: weights 0, not NaN */
     max_v = _mm512_set1_ps(max);
-    for (int i = 0; i < ATTN_KEYS; i += 16) {
+    for (int64_t i = 0; i < to; i += 16) {
         __m512 p = attn_exp2(_mm512_sub_ps(_mm512_load_ps(s + i), max_v));
 
         p = _mm512_maskz_mov_ps(attn_mask(n - i), p);
@@ -102,6 +103,16 @@ ATTN_INLINE float attn_softmax(struct attn_row *row, float *s, int64_t n)
     row->sum = row->sum * shrink + _mm512_reduce_add_ps(sum);
     row->max = max;
     return shrink;
+}
+
+/* Thirty-two floats through `order`, attn_split() or attn_join(). */
+ATTN_INLINE void attn_reorder(float *x, void (*order)(__m512 x[2]))
+{
+    __m512 both[2] = {_mm512_load_ps(x), _mm512_load_ps(x + 16)};
+
+    order(both);
+    _mm512_store_ps(x, both[0]);
+    _mm512_store_ps(x + 16, both[1]);
 }
 
 /* Row `row` of the group's queries: times 1 / sum to its place, with its log-sum-exp. */
@@ -137,9 +148,10 @@ ATTN_INLINE void attn_tile_pieces(struct kern_attn_piece *out,
     kern_attn_pieces(out, a, t, n < ATTN_KEYS ? n : ATTN_KEYS, sizeof(ATTN_ELEM));
 }
 
-/* Scaled queries, one row after another, padded with zeros to `rows` rows of ld floats.
- */
-ATTN_INLINE void attn_load_q(const struct kern_attn_args *a, float *q, int rows, int ld)
+/* Scaled queries, one row after another, padded with zeros to `rows` rows of ld floats. pairs:
+ * each thirty-two of a row in the order of attn_load_pair(). */
+ATTN_INLINE void attn_load_q(const struct kern_attn_args *a, float *q, int rows, int ld,
+                             const bool pairs)
 {
     __m512 scale = _mm512_set1_ps(a->scale * ATTN_LOG2E);
 
@@ -154,80 +166,111 @@ ATTN_INLINE void attn_load_q(const struct kern_attn_args *a, float *q, int rows,
             _mm512_store_ps(q + (int64_t)r * ld + d,
                             _mm512_mul_ps(scale, _mm512_maskz_loadu_ps(m, x + d)));
         }
+        for (int d = 0; pairs && d < ld; d += 32)
+            attn_reorder(q + (int64_t)r * ld + d, attn_split);
     }
 }
 
 /* ---- few rows ---- */
 
+/* Sixteen sums whose sum is that of the products of q with a key. */
+ATTN_INLINE __m512 attn_dot(const float *q, const ATTN_ELEM *key, const int hd,
+                            const bool pairs)
+{
+    __m512 v = _mm512_setzero_ps();
+
+#pragma GCC unroll 8
+    for (int d = 0; pairs && d < hd; d += 32) {
+        __m512 x[2];
+
+        attn_load_pair(x, key + d);
+        v = _mm512_fmadd_ps(_mm512_load_ps(q + d), x[0], v);
+        v = _mm512_fmadd_ps(_mm512_load_ps(q + d + 16), x[1], v);
+    }
+#pragma GCC unroll 8
+    for (int d = 0; !pairs && d < hd; d += 16)
+        v = _mm512_fmadd_ps(_mm512_load_ps(q + d), ATTN_LOAD(attn_mask(hd - d), key + d),
+                            v);
+    return v;
+}
+
 /* Scores of one query against n <= 16 keys; a missing key repeats the last one. */
-ATTN_INLINE __m512 attn_dot16(const float *q, const ATTN_ELEM *k, const int hd, int64_t n)
+ATTN_INLINE __m512 attn_dot16(const float *q, const ATTN_ELEM *k, const int hd, int64_t n,
+                              const bool pairs)
 {
     __m512 v[16];
     int64_t last = (n - 1) * hd;
 
     /* Key by key, in the order of memory: where the keys are not in a cache, reading 16 rows in
      * turn took 1.5 times as long on Zen 4. */
-#pragma GCC unroll 16
-    for (int i = 0; i < 16; i++) {
-        const ATTN_ELEM *key = k + (i < n ? (int64_t)i * hd : last);
-
-        v[i] = _mm512_setzero_ps();
-#pragma GCC unroll 8
-        for (int d = 0; d < hd; d += 16)
-            v[i] = _mm512_fmadd_ps(_mm512_load_ps(q + d),
-                                   ATTN_LOAD(attn_mask(hd - d), key + d), v[i]);
+#pragma GCC unroll 4
+    for (int four = 0; four < 16; four += 4) {
+        if (four >= n) {
+#pragma GCC unroll 4
+            for (int i = four; i < four + 4; i++)
+                v[i] = _mm512_setzero_ps();
+            continue;
+        }
+#pragma GCC unroll 4
+        for (int i = four; i < four + 4; i++)
+            v[i] = attn_dot(q, k + (i < n ? (int64_t)i * hd : last), hd, pairs);
     }
     return attn_fold16(v);
 }
 
-/* acc = acc * shrink + sum of s[key] * v[key]; `vecs` whole or masked vectors at a time.
- */
-ATTN_INLINE void attn_weigh(float *acc, const float *s, const ATTN_ELEM *v, const int hd,
-                            int64_t n, float shrink, const int vecs)
+/* Scores of one query against the first n keys of a tile. Up to 15 floats more are written. */
+ATTN_INLINE void attn_scores(float *s, const float *q,
+                             const struct kern_attn_piece *piece, const int hd, int64_t n,
+                             const bool pairs)
+{
+    for (int64_t first = 0; first < n; first += piece++->n) {
+        const ATTN_ELEM *k = piece->k;
+        int64_t m = piece->n < n - first ? piece->n : n - first;
+
+        for (int64_t i = 0; i < m; i += 16)
+            _mm512_storeu_ps(s + first + i, attn_dot16(q, k + i * hd, hd,
+                                                       m - i < 16 ? m - i : 16, pairs));
+    }
+}
+
+/* acc = acc * shrink + sum of s[key] * v[key] over the first n keys of a tile; `vecs` whole or
+ * masked vectors at a time. */
+ATTN_INLINE void attn_weigh(float *acc, const float *s,
+                            const struct kern_attn_piece *pieces, const int hd, int64_t n,
+                            float shrink, const int vecs)
 {
     for (int d = 0; d < hd; d += 16 * vecs) {
+        const struct kern_attn_piece *piece = pieces;
         __m512 sum[8];
 
 #pragma GCC unroll 8
         for (int j = 0; j < vecs; j++)
             sum[j] =
                 _mm512_mul_ps(_mm512_load_ps(acc + d + 16 * j), _mm512_set1_ps(shrink));
-        for (int64_t key = 0; key < n; key++) {
-            __m512 x = _mm512_set1_ps(s[key]);
+        for (int64_t first = 0; first < n; first += piece++->n) {
+            const ATTN_ELEM *v = piece->v;
+            int64_t m = piece->n < n - first ? piece->n : n - first;
+
+            for (int64_t key = 0; key < m; key++) {
+                __m512 x = _mm512_set1_ps(s[first + key]);
 
 #pragma GCC unroll 8
-            for (int j = 0; j < vecs; j++)
-                sum[j] = _mm512_fmadd_ps(
-                    x, ATTN_LOAD(attn_mask(hd - d - 16 * j), v + key * hd + d + 16 * j),
-                    sum[j]);
+                for (int j = 0; vecs > 1 && j < vecs; j += 2) {
+                    __m512 y[2];
+
+                    attn_load_pair(y, v + key * hd + d + 16 * j);
+                    sum[j] = _mm512_fmadd_ps(x, y[0], sum[j]);
+                    sum[j + 1] = _mm512_fmadd_ps(x, y[1], sum[j + 1]);
+                }
+                if (vecs == 1)
+                    sum[0] = _mm512_fmadd_ps(
+                        x, ATTN_LOAD(attn_mask(hd - d), v + key * hd + d), sum[0]);
+            }
         }
 #pragma GCC unroll 8
         for (int j = 0; j < vecs; j++)
             _mm512_store_ps(acc + d + 16 * j, sum[j]);
     }
-}
-
-/* The first n keys of a tile against one row. Up to 15 floats more than n of s are written. */
-ATTN_INLINE void attn_one_row(float *acc, struct attn_row *state, float *s,
-                              const float *q, const struct kern_attn_piece *pieces,
-                              const int hd, int n, const int vecs)
-{
-    const struct kern_attn_piece *p = pieces;
-    float shrink;
-
-    for (int first = 0; first < n; first += (int)p++->n) {
-        const int m = kern_attn_piece_n(p, n - first);
-
-        for (int i = 0; i < m; i += 16)
-            _mm512_storeu_ps(s + first + i,
-                             attn_dot16(q, (const ATTN_ELEM *)p->k + (int64_t)i * hd, hd,
-                                        m - i < 16 ? m - i : 16));
-    }
-    shrink = attn_softmax(state, s, n);
-    p = pieces;
-    for (int first = 0; first < n; first += (int)p++->n, shrink = 1)
-        attn_weigh(acc, s + first, p->v, hd, kern_attn_piece_n(p, n - first), shrink,
-                   vecs);
 }
 
 ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
@@ -237,7 +280,7 @@ ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
     float *q = a->scratch, *acc = q + rows * ld, *s = acc + rows * ld;
     struct attn_row state[ATTN_BATCH_INVARIANT ? KERN_ATTN_ROWS_MAX : ATTN_SMALL_M_ROWS];
 
-    attn_load_q(a, q, rows, ld);
+    attn_load_q(a, q, rows, ld, vecs > 1);
     memset(acc, 0, sizeof(float) * (size_t)(rows * ld));
     for (int r = 0; r < rows; r++)
         state[r] = (struct attn_row){-INFINITY, 0};
@@ -246,14 +289,21 @@ ATTN_INLINE void attn_small_m(const struct kern_attn_args *a, const int hd,
 
         attn_tile_pieces(pieces, a, t);
         for (int r = 0; r < rows; r++) {
-            int n = (int)attn_visible(a, r, t);
+            int64_t n = attn_visible(a, r, t);
+            float shrink;
 
-            if (n > 0)
-                attn_one_row(acc + r * ld, &state[r], s, q + r * ld, pieces, hd, n, vecs);
+            if (n == 0)
+                continue;
+            attn_scores(s, q + r * ld, pieces, hd, n, vecs > 1);
+            shrink = attn_softmax(&state[r], s, n, n);
+            attn_weigh(acc + r * ld, s, pieces, hd, n, shrink, vecs);
         }
     }
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows; r++) {
+        for (int d = 0; vecs > 1 && d < ld; d += 32)
+            attn_reorder(acc + r * ld + d, attn_join);
         attn_finish(a, r, acc + r * ld, &state[r]);
+    }
 }
 
 /* ---- many rows ---- */
@@ -417,7 +467,8 @@ ATTN_INLINE void attn_rows(const struct kern_attn_args *a, struct attn_space *sp
 
         shrink[i] = 1;
         if (n > 0)
-            shrink[i] = attn_softmax(&sp->state[r + i], sp->s + i * ATTN_KEYS, n);
+            shrink[i] =
+                attn_softmax(&sp->state[r + i], sp->s + i * ATTN_KEYS, n, ATTN_KEYS);
         else
             memset(sp->s + i * ATTN_KEYS, 0, sizeof(float) * ATTN_KEYS);
     }
@@ -442,7 +493,7 @@ ATTN_INLINE void attn_many(const struct kern_attn_args *a, const int hd)
     sp.vw = sp.kt + ATTN_KEYS * ld;
     sp.s = sp.vw + ATTN_KEYS * ld;
     sp.spare = (ATTN_ELEM *)(sp.s + ATTN_MR * ATTN_KEYS);
-    attn_load_q(a, sp.q, padded, ld);
+    attn_load_q(a, sp.q, padded, ld, false);
     memset(sp.acc, 0, sizeof(float) * (size_t)(padded * ld));
     for (int r = 0; r < rows; r++)
         sp.state[r] = (struct attn_row){-INFINITY, 0};

@@ -1,9 +1,8 @@
 /* Attention over f32 keys and values. */
 #include "cpu/cpu.h"
 
-#define ATTN_ELEM            float
-#define ATTN_LOAD(m, p)      _mm512_maskz_loadu_ps(m, p)
 #define ATTN_BATCH_INVARIANT 0
+#include "kernels/x86/attn_load_f32_avx512.h"
 #include "kernels/x86/attn_avx512.h"
 
 const struct kern_variant kern_attn_f32_avx512 = {

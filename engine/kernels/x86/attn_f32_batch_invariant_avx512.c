@@ -2,9 +2,8 @@
  * depend on its company. */
 #include "cpu/cpu.h"
 
-#define ATTN_ELEM            float
-#define ATTN_LOAD(m, p)      _mm512_maskz_loadu_ps(m, p)
 #define ATTN_BATCH_INVARIANT 1
+#include "kernels/x86/attn_load_f32_avx512.h"
 #include "kernels/x86/attn_avx512.h"
 
 const struct kern_variant kern_attn_f32_batch_invariant_avx512 = {

@@ -75,9 +75,17 @@ static void odma_stat(const void *state, struct kv_alloc_stat *out)
     kv_classes_stat(o->classes, out);
 }
 
+static int odma_bucket(const void *state, const struct kv_need *need)
+{
+    const struct odma *o = state;
+
+    return o->bounds ? kv_bounds_bucket(o->bounds, need) : 0;
+}
+
 const struct kv_alloc kv_alloc_odma = {
     .name = "odma",
     .help = "contiguous blocks of buckets that follow the lengths, and a large bucket",
+    .several_sizes = true,
     .open = odma_open,
     .close = odma_close,
     .reserve = odma_reserve,
@@ -85,4 +93,5 @@ const struct kv_alloc kv_alloc_odma = {
     .moved = odma_release,
     .release = odma_release,
     .stat = odma_stat,
+    .bucket = odma_bucket,
 };

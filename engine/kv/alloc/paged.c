@@ -11,8 +11,9 @@ struct pages {
     int64_t max_tok, block_tok, row_blocks, max_seqs;
     int64_t n_blocks, n_free, n_rows_free;
     int64_t n_visited;
-    int32_t *free;      /* [n_blocks] a stack of blocks */
-    int32_t *tables;    /* [max_seqs][row_blocks] */
+    int32_t *free;   /* [n_blocks] a stack of blocks */
+    int32_t *tables; /* [max_seqs][row_blocks], a mapping of tables_bytes */
+    size_t tables_bytes;
     int32_t *n_in_row;  /* [max_seqs] blocks of each table */
     int32_t *free_rows; /* [max_seqs] a stack of tables */
 };
@@ -22,20 +23,25 @@ static void pages_close(void *state)
     struct pages *p = state;
 
     mem_free(p->free);
-    mem_free(p->tables);
+    if (p->tables)
+        mem_unmap(MEM_KV, p->tables, p->tables_bytes);
     mem_free(p->n_in_row);
     mem_free(p->free_rows);
     mem_free(p);
 }
 
+/* Blocks of the longest sequence. */
+static int64_t blocks_of(const struct kv_arena *a)
+{
+    return (a->max_tok - 1) / a->block_tok + 1;
+}
+
 static int check_arena(const struct kv_arena *a)
 {
-    if (a->block_tok < 16 || a->block_tok > 512)
-        return err_set(ERR_ARG, "kv: blocks of %lld tokens: expected 16 to 512",
-                       (long long)a->block_tok);
-    if (a->max_seqs < 1 || a->max_seqs > INT32_MAX)
-        return err_set(ERR_ARG, "kv: block tables of %lld sequences: expected 1 to %d",
-                       (long long)a->max_seqs, INT32_MAX);
+    TRY(kv_block_tok_check(a->block_tok));
+    if (a->max_seqs < 1 || a->max_seqs > INT32_MAX / blocks_of(a))
+        return err_set(ERR_ARG, "kv: block tables of %lld sequences: expected 1 to %lld",
+                       (long long)a->max_seqs, (long long)(INT32_MAX / blocks_of(a)));
     if (a->n_tok / a->block_tok > INT32_MAX)
         return err_set(ERR_ARG, "kv: %lld blocks: expected at most %d",
                        (long long)(a->n_tok / a->block_tok), INT32_MAX);
@@ -57,14 +63,15 @@ static int pages_open(void **state, const struct kv_arena *a)
         return ERR_NOMEM;
     p->max_tok = a->max_tok;
     p->block_tok = a->block_tok;
-    p->row_blocks = (a->max_tok + a->block_tok - 1) / a->block_tok;
+    p->row_blocks = blocks_of(a);
     p->max_seqs = p->n_rows_free = a->max_seqs;
     p->n_blocks = p->n_free = a->n_tok / a->block_tok;
     p->free = mem_new(MEM_KV, (size_t)p->n_blocks, sizeof(*p->free));
     p->n_in_row = mem_new(MEM_KV, (size_t)p->max_seqs, sizeof(*p->n_in_row));
     p->free_rows = mem_new(MEM_KV, (size_t)p->max_seqs, sizeof(*p->free_rows));
-    p->tables =
-        mem_new(MEM_KV, (size_t)p->max_seqs, (size_t)p->row_blocks * sizeof(*p->tables));
+    p->tables_bytes = (size_t)(p->max_seqs * p->row_blocks) * sizeof(*p->tables);
+    p->tables = a->shared ? mem_map_shared(MEM_KV, p->tables_bytes)
+                          : mem_map(MEM_KV, p->tables_bytes, MEM_NODE_ANY);
     if (!p->free || !p->n_in_row || !p->free_rows || !p->tables) {
         pages_close(p);
         return ERR_NOMEM;

@@ -76,9 +76,17 @@ static void fixed_stat(const void *state, struct kv_alloc_stat *out)
     kv_classes_stat(f->classes, out);
 }
 
+static int fixed_bucket(const void *state, const struct kv_need *need)
+{
+    const struct fixed *f = state;
+
+    return kv_bounds_bucket(&f->bounds, need);
+}
+
 const struct kv_alloc kv_alloc_s3 = {
     .name = "s3",
     .help = "contiguous blocks of fixed buckets, doubled when they overflow",
+    .several_sizes = true,
     .open = fixed_open,
     .close = fixed_close,
     .reserve = fixed_reserve,
@@ -86,4 +94,5 @@ const struct kv_alloc kv_alloc_s3 = {
     .moved = fixed_release,
     .release = fixed_release,
     .stat = fixed_stat,
+    .bucket = fixed_bucket,
 };

@@ -1,5 +1,6 @@
 /* First come, first served, one sequence at a time: its prompt in pieces of at most one
- * step, then its tokens one by one. The single-sequence baseline of the papers. */
+ * step, then its tokens one by one. The single-sequence baseline of the papers. A sequence that
+ * cannot have memory does not keep one that has it from going on. */
 #include "sched/batch.h"
 
 static int fcfs_step(const struct sched_view *v, struct sched_batch_entry *entries,
@@ -7,13 +8,15 @@ static int fcfs_step(const struct sched_view *v, struct sched_batch_entry *entri
 {
     struct sched_memory left = sched_memory_of(v);
     const struct sched_seq *s;
+    int i = 0;
 
-    if (v->n_seqs < 1 || max < 1)
+    while (i < v->n_seqs && v->seqs[i].state == SCHED_WAITING &&
+           !sched_memory_take(&left, &v->seqs[i]))
+        i++;
+    if (i == v->n_seqs || max < 1)
         return 0;
-    s = &v->seqs[0];
-    if (s->state == SCHED_WAITING && !sched_memory_take(&left, s))
-        return 0;
-    entries[0].seq = 0;
+    s = &v->seqs[i];
+    entries[0].seq = i;
     entries[0].admit = s->state == SCHED_WAITING;
     if (s->state == SCHED_DECODE)
         entries[0].n_tok = 1;

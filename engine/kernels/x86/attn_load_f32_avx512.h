@@ -1,0 +1,27 @@
+/* kernels/x86/attn_load_f32_avx512.h - what attn_avx512.h needs for f32 keys and values. */
+#ifndef KERNELS_ATTN_LOAD_F32_AVX512_H
+#define KERNELS_ATTN_LOAD_F32_AVX512_H
+
+#include <immintrin.h>
+
+#define ATTN_ELEM       float
+#define ATTN_LOAD(m, p) _mm512_maskz_loadu_ps(m, p)
+
+/* Thirty-two elements in their order. */
+static inline __attribute__((always_inline)) void attn_load_pair(__m512 x[2],
+                                                                 const float *p)
+{
+    x[0] = _mm512_loadu_ps(p);
+    x[1] = _mm512_loadu_ps(p + 16);
+}
+
+static inline __attribute__((always_inline)) void attn_split(__m512 x[2])
+{
+    (void)x;
+}
+static inline __attribute__((always_inline)) void attn_join(__m512 x[2])
+{
+    (void)x;
+}
+
+#endif

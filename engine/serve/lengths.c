@@ -1,0 +1,112 @@
+/* How long requests will be: predicted when they are submitted, learned when they have ended. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve/impl.h"
+
+/* The numbers of ODMA 3.3 that the paper does not print. The study odma_replay varies them. */
+static const struct kv_caution caution = {.alpha = 0.5, .tau = 0.8};
+static const struct kv_bucket_opts bucket_opts = {.align_tok = KV_ALIGN_TOK,
+                                                  .window = 1024,
+                                                  .of_total = true,
+                                                  .n_first = 10,
+                                                  .n = 4,
+                                                  .p = {0.5, 0.75, 0.9, 0.97}};
+
+static int open_predictor(struct serve *s)
+{
+    struct serve_lengths *l = &s->lengths;
+    const struct kv_predict_opts o = {.max_tok = s->max_tok,
+                                      .constant_tok = (double)s->o.kv_predict_tok,
+                                      .sigma = s->o.kv_predict_sigma,
+                                      .seed = 1};
+    const struct kv_predictor *p;
+    int rc;
+
+    if (!s->o.kv_predict)
+        return OK;
+    TRY(kv_predictor_find(s->o.kv_predict, &p));
+    rc = p->open(&l->state, &o);
+    if (rc != OK)
+        return err_prefix(rc, "kv_predict");
+    l->predictor = p;
+    return OK;
+}
+
+int serve_lengths_open(struct serve *s)
+{
+    struct kv_bucket_opts b = bucket_opts;
+
+    TRY(open_predictor(s));
+    if (!s->o.kv_alloc || strcmp(s->o.kv_alloc, "odma") != 0)
+        return OK;
+    b.max_tok = (s->max_tok + KV_ALIGN_TOK - 1) / KV_ALIGN_TOK * KV_ALIGN_TOK;
+    b.every = s->o.kv_relearn > 0 ? s->o.kv_relearn : INT64_MAX;
+    return kv_buckets_open(&s->lengths.buckets, &b);
+}
+
+void serve_lengths_close(struct serve *s)
+{
+    struct serve_lengths *l = &s->lengths;
+
+    if (l->predictor)
+        l->predictor->close(l->state);
+    kv_buckets_close(&l->buckets);
+}
+
+int serve_predict(struct serve *s, struct serve_seq *q)
+{
+    struct serve_lengths *l = &s->lengths;
+    const struct kv_query query = {.prompt_tok = q->n_prompt,
+                                   .true_tok = q->ignore_eos ? q->max_new : -1};
+    uint64_t t0;
+    int rc;
+
+    if (!l->predictor)
+        return OK;
+    t0 = clock_ns();
+    pthread_mutex_lock(&l->lock);
+    rc = l->predictor->predict(l->state, &query, &q->prediction);
+    pthread_mutex_unlock(&l->lock);
+    l->predict_ns += (long long)(clock_ns() - t0);
+    l->n_predicted++;
+    return rc == OK ? OK : err_prefix(rc, "kv_predict");
+}
+
+/* By its prediction. That a request which ignores the end of text has exactly max_new tokens is
+ * for the predictor to know. Of others max_new is a limit. */
+static struct kv_need predicted_need(const struct serve *s, const struct serve_seq *q)
+{
+    int64_t known = serve_seq_n_known(q), left = q->max_new - q->n_new;
+    struct kv_prediction p = q->prediction;
+    struct kv_need need;
+
+    p.gen_tok -= (double)q->n_new;
+    need = kv_need_predicted(known, &p, &caution, s->max_tok);
+    need.large = need.large || q->overflowed;
+    if (!q->ignore_eos && (need.large || need.gen_tok > left))
+        need = (struct kv_need){.prompt_tok = known, .gen_tok = left};
+    return need;
+}
+
+struct kv_need serve_need(const struct serve *s, const struct serve_seq *q)
+{
+    if (s->lengths.predictor)
+        return predicted_need(s, q);
+    if (s->o.kv_admit == SERVE_ADMIT_MAX || q->preempted)
+        return (struct kv_need){.prompt_tok = q->n_prompt + q->max_new};
+    return (struct kv_need){.prompt_tok = q->n_prompt, .gen_tok = 1};
+}
+
+void serve_learn(struct serve *s, const struct serve_seq *q)
+{
+    struct kv_buckets *b = s->lengths.buckets;
+    uint64_t t0 = clock_ns();
+
+    if (!b || (q->finish != SERVE_EOS && q->finish != SERVE_LENGTH))
+        return;
+    kv_buckets_add(b, q->n_prompt, q->n_new);
+    if (kv_buckets_due(b))
+        kv_buckets_learn(b);
+    s->lengths.learn_ns += (int64_t)(clock_ns() - t0);
+}

@@ -1,0 +1,398 @@
+/* The engine under load with memory for keys and values that is short: tokens a second and use of
+ * the memory with each allocator. Engines of all allocators serve the same requests in turn, so
+ * that the machine's changes meet all alike.   Paper: ODMA 5.2, Figs. 4 and 5. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/series.h"
+#include "experiments/harness/study.h"
+#include "experiments/study/support/kv_requests.h"
+#include "experiments/study/support/rows.h"
+#include "measure/compare.h"
+#include "serve/serve.h"
+
+#define ALIGN_TOK   16
+#define CLIENTS_MAX 256
+
+enum { STATIC, S3, ODMA, PAGED, N_ALLOCS };
+static const char *const allocs[N_ALLOCS] = {"static", "s3", "odma", "paged"};
+
+struct opts {
+    char *model, *fit, *predictor, *policy, *kv_type;
+    int precision;
+    double sigma, fit_frac;
+    int64_t budget_seqs, clients, n_requests, max_tok, block_tok, rounds, seed;
+};
+
+static const struct opt_row table[] = {
+    ROW_MODEL,
+    ROW_PRECISION,
+    OPT_ROW(STR, kv_type, "f32", "Type of the cached keys and values: f32 or bf16."),
+    OPT_ROW(STR, policy, "continuous", "Scheduling policy."),
+    OPT_ROW(STR, fit, "alpaca", "Fit of the trace from which lengths are drawn."),
+    OPT_ROW(STR, predictor, "noisy",
+            "Length predictor: oracle, or noisy. static and paged do not use it."),
+    OPT_ROW(F64, sigma, "0.3", "noisy: size of its errors, as kv_predict_sigma.",
+            .min = 0, .max = 10),
+    OPT_ROW(INT, n_requests, "128", "Number of requests in a round.", .min = 1,
+            .max = 100000),
+    OPT_ROW(INT, clients, "24",
+            "Clients, each of which sends its next request when one was answered.",
+            .min = 1, .max = CLIENTS_MAX),
+    OPT_ROW(INT, budget_seqs, "8",
+            "Memory for keys and values, in sequences of the longest.", .min = 1,
+            .max = CLIENTS_MAX),
+    OPT_ROW(INT, max_tok, "0",
+            "Longest sequence, prompt and output; longer ones are cut. 0: it holds "
+            "`fit_frac` of the requests.",
+            .unit = "tok", .min = 0, .max = 1 << 20),
+    OPT_ROW(F64, fit_frac, "0.95",
+            "Share of the requests that is not cut where max_tok is 0.", .min = 0.01,
+            .max = 1),
+    OPT_ROW(INT, block_tok, "16", "paged: size of a block.", .unit = "tok", .min = 16,
+            .max = 512),
+    OPT_ROW(INT, rounds, "3",
+            "Rounds, each of all allocators; one more comes first and does not count.",
+            .min = 1, .max = 99),
+    OPT_ROW(INT, seed, "1", "Seed of lengths and prompts."),
+    {0},
+};
+
+#define METRICS_OF(alloc)                                                                \
+    {"tps_" alloc, "tok/s", "higher",                                                    \
+     "tokens generated a second while there are requests to send, with " alloc},         \
+        {"utilization_" alloc, "", "higher",                                             \
+         "bytes of keys and values / bytes of reserved memory, mean over that time"},    \
+        {"utilization_outer_" alloc, "", "higher",                                       \
+         "bytes of keys and values / bytes of all memory, mean over that time"},         \
+        {"tokens_per_step_" alloc, "tok", "higher", "tokens generated / steps"},         \
+        {"overflow_frac_" alloc, "", "lower",                                            \
+         "times that a request outgrew its memory / requests"},                          \
+        {"preempted_per_request_" alloc, "", "lower", "preemptions / requests"},         \
+        {"recomputed_frac_" alloc, "", "lower",                                          \
+         "tokens computed again / tokens generated"},                                    \
+        {"migrated_frac_" alloc, "", "lower",                                            \
+         "bytes copied to other memory / bytes of keys and values that were computed"},  \
+        {"alloc_frac_" alloc, "", "lower", "time in the allocator / time"},              \
+        {"migrate_frac_" alloc, "", "lower", "time of copies / time"},                   \
+    {                                                                                    \
+        "alloc_per_s_" alloc, "1/s", "higher",                                           \
+            "calls of the allocator / the time that they take"                           \
+    }
+
+static const struct study_metric metrics[] = {
+    METRICS_OF("static"),
+    METRICS_OF("s3"),
+    METRICS_OF("odma"),
+    METRICS_OF("paged"),
+    {"tps_odma_over_static", "", "higher", "by the rounds in which both ran"},
+    {"tps_odma_over_s3", "", "higher", "by the rounds in which both ran"},
+    {"tps_odma_over_paged", "", "higher", "by the rounds in which both ran"},
+    {"utilization_gain", "", "higher", "utilization_odma - utilization_static"},
+    {"predict_frac", "", "lower", "time in the predictor / time, with odma"},
+    {"max_tok", "tok", "", "the longest sequence"},
+    {"kv_budget_mib", "MiB", "", "memory for keys and values"},
+    {0},
+};
+
+/* What was seen of an engine while there were requests to send, in all rounds that count. */
+struct seen {
+    int64_t n_tok, n_steps, n_requests, all_tok; /* all_tok: with the last requests' */
+    double seconds, all_s, inner_s, outer_s;     /* inner, outer: sums of share x time */
+    struct series inner, outer;                  /* of the last round, by steps */
+    struct serve_kv_stat before, after;          /* of the whole rounds */
+};
+
+struct found;
+
+/* One engine; also the context of its requests. */
+struct engine {
+    struct found *f;
+    struct serve *serve;
+    int64_t n_sent, n_done, n_tok;
+    enum serve_finish finish; /* of the request that ended last */
+    struct seen seen;
+};
+
+struct found {
+    const struct opts *o;
+    struct study_cell *out;
+    struct study_kv_request *requests; /* [o->n_requests] */
+    int32_t *prompt;                   /* [max_tok] */
+    int64_t max_tok, budget_bytes;
+    struct engine engines[N_ALLOCS];
+    struct measure *rounds;
+    int n_trials;
+};
+
+/* --- one round of one engine */
+
+static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                     enum serve_finish finish)
+{
+    struct engine *e = ctx;
+
+    (void)request, (void)logits;
+    e->n_tok += id >= 0;
+    e->n_done += finish != SERVE_RUNNING;
+    if (finish != SERVE_RUNNING)
+        e->finish = finish;
+}
+
+static int send_next(struct engine *e)
+{
+    const struct found *f = e->f;
+    const struct study_kv_request *q = &f->requests[e->n_sent];
+    const struct serve_request r = {.prompt = f->prompt,
+                                    .n_prompt = q->prompt_tok,
+                                    .max_new = q->output_tok,
+                                    .ignore_eos = true,
+                                    .sampling = {.top_p = 1},
+                                    .on_token = on_token,
+                                    .ctx = e};
+    struct rng rng;
+    int64_t id;
+
+    rng_init(&rng, (uint64_t)(f->o->seed * f->o->n_requests + e->n_sent), "prompt");
+    for (int64_t i = 0; i < q->prompt_tok; i++)
+        f->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(e->serve));
+    e->n_sent++;
+    return serve_submit(e->serve, &r, &id);
+}
+
+static void look(struct engine *e, double step_s)
+{
+    struct seen *s = &e->seen;
+    struct serve_kv_stat kv;
+    double used, inner;
+
+    serve_kv_stat(e->serve, &kv);
+    if (kv.reserved_bytes == 0)
+        return;
+    used = (double)kv.used_bytes;
+    inner = used / (double)kv.reserved_bytes;
+    s->inner_s += inner * step_s;
+    s->outer_s += used / (double)kv.pool_bytes * step_s;
+    series_add(&s->inner, inner);
+    series_add(&s->outer, used / (double)kv.pool_bytes);
+}
+
+/* *seconds: a token's while there are requests to send. */
+static int serve_all(struct engine *e, double *seconds)
+{
+    const struct opts *o = e->f->o;
+    uint64_t t0 = clock_ns(), t1 = t0;
+    struct seen *s = &e->seen;
+    bool busy = true;
+
+    e->n_sent = e->n_done = e->n_tok = 0;
+    s->inner = s->outer = (struct series){0};
+    *seconds = NAN;
+    while (busy) {
+        uint64_t t = t1;
+        bool sending = e->n_sent < o->n_requests;
+
+        while (e->n_sent < o->n_requests && e->n_sent - e->n_done < o->clients)
+            TRY(send_next(e));
+        TRY(serve_step(e->serve, &busy));
+        t1 = clock_ns();
+        s->all_s += (double)(t1 - t) * 1e-9;
+        if (e->n_done > 0 && e->finish != SERVE_LENGTH)
+            return err_set(ERR_STATE, "a request failed: %s", err_msg());
+        if (!sending)
+            continue;
+        look(e, (double)(t1 - t) * 1e-9);
+        s->seconds += (double)(t1 - t) * 1e-9;
+        s->n_steps++;
+        if (e->n_sent == o->n_requests) {
+            *seconds = (double)(t1 - t0) * 1e-9 / (double)e->n_tok;
+            s->n_tok += e->n_tok;
+        }
+    }
+    s->all_tok += e->n_tok;
+    s->n_requests += o->n_requests;
+    serve_kv_stat(e->serve, &s->after);
+    return OK;
+}
+
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct found *f = arg;
+    struct engine *e = &f->engines[i];
+
+    study_progress(f->out, f->n_trials / (double)(N_ALLOCS * (f->o->rounds + 1)),
+                   allocs[i]);
+    if (f->n_trials++ < N_ALLOCS) { /* the round that warms up */
+        TRY(serve_all(e, &t->seconds));
+        e->seen = (struct seen){0};
+        serve_kv_stat(e->serve, &e->seen.before);
+        return OK;
+    }
+    return serve_all(e, &t->seconds);
+}
+
+/* --- what is reported */
+
+static void report_alloc(struct study_cell *c, const struct found *f, int i)
+{
+    const struct seen *s = &f->engines[i].seen;
+    const struct serve_kv_stat *a = &s->before, *b = &s->after;
+    double n = (double)s->n_requests, tok = (double)s->all_tok;
+    double alloc_s = b->alloc_s - a->alloc_s;
+    int64_t token_bytes = f->budget_bytes / (f->o->budget_seqs * f->max_tok);
+    double recomputed = (double)(b->n_recomputed_tok - a->n_recomputed_tok);
+    struct measure_report r;
+
+    measure_report(f->rounds, i, &r);
+    const struct study_number all[] = {
+        {"tps", 1 / r.estimate},
+        {"utilization", s->inner_s / s->seconds},
+        {"utilization_outer", s->outer_s / s->seconds},
+        {"tokens_per_step", (double)s->n_tok / (double)s->n_steps},
+        {"overflow_frac", (double)(b->n_overflow - a->n_overflow) / n},
+        {"preempted_per_request", (double)(b->n_preempted - a->n_preempted) / n},
+        {"recomputed_frac", recomputed / tok},
+        {"migrated_frac", (double)(b->migrated_bytes - a->migrated_bytes) /
+                              ((tok + recomputed) * (double)token_bytes)},
+        {"alloc_frac", alloc_s / s->all_s},
+        {"migrate_frac", (b->migrate_s - a->migrate_s) / s->all_s},
+        {"alloc_per_s", (double)(b->n_alloc - a->n_alloc) / alloc_s},
+    };
+    char name[64];
+
+    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
+        snprintf(name, sizeof(name), "%s_%s", all[k].name, allocs[i]);
+        study_value(c, name, all[k].value, "there were fewer requests than clients");
+    }
+    snprintf(name, sizeof(name), "utilization_over_time_%s", allocs[i]);
+    study_series(c, name, "", s->inner.mean, (size_t)s->inner.n);
+    snprintf(name, sizeof(name), "utilization_outer_over_time_%s", allocs[i]);
+    study_series(c, name, "", s->outer.mean, (size_t)s->outer.n);
+}
+
+static void report(struct study_cell *c, const struct found *f)
+{
+    static const struct {
+        const char *name;
+        int over;
+    } ratios[] = {{"tps_odma_over_static", STATIC},
+                  {"tps_odma_over_s3", S3},
+                  {"tps_odma_over_paged", PAGED}};
+    const struct seen *odma = &f->engines[ODMA].seen;
+    const struct seen *fixed = &f->engines[STATIC].seen;
+
+    for (int i = 0; i < N_ALLOCS; i++)
+        report_alloc(c, f, i);
+    for (int i = 0; i < 3; i++) {
+        struct measure_report r;
+
+        measure_ratio(f->rounds, ratios[i].over, ODMA, &r); /* of times */
+        study_value(c, ratios[i].name, r.estimate, "no round has both");
+    }
+    study_value(c, "utilization_gain",
+                odma->inner_s / odma->seconds - fixed->inner_s / fixed->seconds,
+                "there were fewer requests than clients");
+    study_value(c, "predict_frac",
+                (odma->after.predict_s - odma->before.predict_s) / odma->all_s, "");
+    study_value(c, "max_tok", (double)f->max_tok, "");
+    study_value(c, "kv_budget_mib", (double)f->budget_bytes / (1 << 20), "");
+}
+
+/* --- the cell */
+
+/* In the memory that has been found, or in that of one sequence. */
+static int open_engine(struct found *f, int i)
+{
+    const struct opts *o = f->o;
+    const struct {
+        const char *name, *value;
+    } words[] = {{"model", o->model},
+                 {"policy", o->policy},
+                 {"kv_type", o->kv_type},
+                 {"kv_alloc", allocs[i]},
+                 {"kv_predict", o->predictor}};
+    struct serve_opts so;
+    int rc = opt_init(serve_opt_table, &so);
+
+    if (rc != OK)
+        return rc;
+    for (size_t k = 0; k < sizeof(words) / sizeof(words[0]) && rc == OK; k++)
+        rc = opt_set(serve_opt_table, &so, words[k].name, words[k].value, "study");
+    so.precision = o->precision;
+    so.max_tok = f->max_tok;
+    so.max_seqs = f->budget_bytes > 0 ? o->clients : 1;
+    so.kv_budget = f->budget_bytes;
+    so.kv_block = o->block_tok;
+    so.kv_predict_sigma = o->sigma;
+    if (rc == OK)
+        rc = serve_open(&f->engines[i].serve, &so);
+    opt_free(serve_opt_table, &so);
+    f->engines[i].f = f;
+    return rc;
+}
+
+/* The bytes of budget_seqs slots of the longest sequence. */
+static int find_budget(struct found *f)
+{
+    struct serve_kv_stat kv;
+
+    TRY(open_engine(f, STATIC));
+    serve_kv_stat(f->engines[STATIC].serve, &kv);
+    f->budget_bytes = kv.pool_bytes * f->o->budget_seqs;
+    serve_close(&f->engines[STATIC].serve);
+    return OK;
+}
+
+static int run(void *context, const void *opts, struct study_cell *out)
+{
+    const struct opts *o = opts;
+    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
+    struct found *f = context;
+
+    f->o = o;
+    f->out = out;
+    if (!o->model)
+        return err_set(ERR_ARG, "study.model: expected a path, found none");
+    f->requests = mem_new(MEM_DATASET, (size_t)o->n_requests, sizeof(*f->requests));
+    if (!f->requests)
+        return ERR_NOMEM;
+    f->max_tok = o->max_tok;
+    TRY(study_kv_draw(f->requests, o->n_requests, o->fit, o->seed));
+    TRY(study_kv_cut(f->requests, o->n_requests, o->fit_frac, ALIGN_TOK, &f->max_tok));
+    f->prompt = mem_new(MEM_OTHER, (size_t)f->max_tok, sizeof(*f->prompt));
+    if (!f->prompt)
+        return ERR_NOMEM;
+    TRY(find_budget(f));
+    for (int i = 0; i < N_ALLOCS; i++)
+        TRY(open_engine(f, i));
+    TRY(measure_open(&f->rounds, N_ALLOCS, (int)o->rounds));
+    TRY(measure_compare(f->rounds, N_ALLOCS, &rounds, trial, f));
+    report(out, f);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
+    measure_close(&f->rounds);
+    for (int i = 0; i < N_ALLOCS; i++)
+        serve_close(&f->engines[i].serve);
+    mem_free(f->requests);
+    mem_free(f->prompt);
+}
+
+const struct study study_kv_serving = {
+    .name = "kv_serving",
+    .help = "the engine under load with memory for keys and values that is short",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
+    .metrics = metrics,
+    .run = run,
+    .end = end,
+};

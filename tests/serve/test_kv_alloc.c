@@ -1,0 +1,410 @@
+/* Every allocator of keys and values under the engine, with every way of telling how much a
+ * request needs: each request gets the tokens that it gets alone, whoever waits, moves or is
+ * preempted, and all memory comes back. */
+#include <sys/wait.h>
+
+#include "serve/impl.h"
+#include "tests/serve/twelve.h"
+#include "tests/support/leftovers.h"
+
+#define TOKEN_BYTES (2 * LAYERS * KV_HEADS * DIM / HEADS * 4)
+
+/* How the engine learns what a request needs. */
+struct how {
+    const char *name, *predictor;
+    int admit;
+    int64_t tok;
+    double sigma;
+};
+static const struct how hows[] = {
+    {"max", NULL, SERVE_ADMIT_MAX, 1, 0},
+    {"now", NULL, SERVE_ADMIT_NOW, 1, 0},
+    {"oracle", "oracle", SERVE_ADMIT_NOW, 1, 0},
+    {"noisy", "noisy", SERVE_ADMIT_NOW, 1, 1},
+    {"always 1", "constant", SERVE_ADMIT_NOW, 1, 0},
+    {"always the longest", "constant", SERVE_ADMIT_NOW, SEQ, 0},
+};
+#define N_HOWS     ((int)(sizeof(hows) / sizeof(hows[0])))
+#define ALWAYS_ONE 4
+
+static void set(struct serve_opts *o, const char *name, const char *value)
+{
+    assert_ok(opt_set(serve_opt_table, o, name, value, "test"));
+}
+
+/* Memory for three sequences of the longest, and twelve requests of which six may run. */
+static struct serve_opts opts(const char *alloc, const struct how *how)
+{
+    struct serve_opts o = twelve_opts("continuous", 0);
+
+    set(&o, "kv_alloc", alloc);
+    if (how->predictor)
+        set(&o, "kv_predict", how->predictor);
+    o.kv_admit = how->admit;
+    o.kv_predict_tok = how->tok;
+    o.kv_predict_sigma = how->sigma;
+    o.kv_budget = 3 * SEQ * TOKEN_BYTES;
+    o.kv_relearn = 3;
+    return o;
+}
+
+/* What holds after each step. */
+static void check_memory(const struct serve *s)
+{
+    int64_t used = 0, reserved = 0;
+    struct serve_kv_stat kv;
+
+    serve_kv_stat(s, &kv);
+    for (int i = 0; i < s->n_live; i++) {
+        const struct serve_seq *q = s->live[i];
+
+        assert_true((q->state == SCHED_WAITING) == !q->kv.base);
+        assert_true(q->n_ctx <= q->kv.n_tok && q->kv.n_tok <= q->kv.cap_tok);
+        used += q->n_ctx * TOKEN_BYTES;
+        reserved += q->kv.cap_tok * TOKEN_BYTES;
+    }
+    assert_int_equal(kv.used_bytes, used);
+    assert_int_equal(kv.reserved_bytes, reserved);
+    assert_true(used <= reserved && reserved <= kv.pool_bytes);
+}
+
+/* Run to the end. Some request gets a token in every few steps, so all get theirs. */
+static void run_checked(struct serve *s)
+{
+    bool busy = true;
+
+    for (int steps = 0; busy; steps++) {
+        assert_ok(serve_step(s, &busy));
+        check_memory(s);
+        assert_true(steps < 5000);
+    }
+}
+
+static void check_end(struct serve *s, const struct serve_kv_stat *kv)
+{
+    json_t *d, *j;
+
+    assert_true(kv->used_bytes == 0 && kv->reserved_bytes == 0 && kv->reserved_tok == 0);
+    assert_ok(serve_describe(s, &d));
+    j = json_object_get(json_object_get(d, "work"), "kv");
+    assert_int_equal(json_integer_value(json_object_get(j, "kv_overflow_total")),
+                     kv->n_overflow);
+    assert_int_equal(json_integer_value(json_object_get(j, "kv_preempt_total")),
+                     kv->n_preempted);
+    assert_int_equal(json_integer_value(json_object_get(j, "kv_migrated_bytes")),
+                     kv->migrated_bytes);
+    for (int i = 0; i < 2; i++) {
+        double x = json_real_value(
+            json_object_get(j, i ? "utilization_outer" : "utilization_inner"));
+
+        assert_true(x > 0 && x <= 1);
+    }
+    json_decref(d);
+}
+
+static struct serve_kv_stat run_opts(struct serve_opts *o, const struct tiny_got *alone)
+{
+    struct tiny_got got[N_REQUESTS];
+    struct serve_kv_stat kv;
+    struct serve *s = tiny_open(o);
+    int64_t id;
+    long before;
+
+    for (int i = 0; i < N_REQUESTS; i++)
+        twelve_submit(s, i, &got[i], &id);
+    before = mem_n_allocs();
+    run_checked(s);
+    assert_int_equal(mem_n_allocs(), before);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        assert_int_equal(got[i].finish, SERVE_LENGTH);
+        tiny_assert_same(&got[i], &alone[i]);
+    }
+    serve_kv_stat(s, &kv);
+    check_end(s, &kv);
+    serve_close(&s);
+    assert_int_equal(mem_used_bytes(MEM_KV), 0);
+    return kv;
+}
+
+static void test_same_tokens(void **state)
+{
+    struct tiny_got alone[N_REQUESTS];
+
+    (void)state;
+    twelve_alone(alone);
+    for (int a = 0; kv_allocs[a]; a++)
+        for (int h = 0; h < N_HOWS; h++) {
+            const struct kv_alloc *alloc = kv_allocs[a];
+            struct serve_opts o = opts(alloc->name, &hows[h]);
+            struct serve_kv_stat kv = run_opts(&o, alone);
+
+            assert_int_equal(kv.n_predicted, hows[h].predictor ? N_REQUESTS : 0);
+            assert_true(alloc->several_sizes || kv.n_overflow == 0);
+            assert_true(alloc->several_sizes || kv.migrated_bytes == 0);
+            if (h == ALWAYS_ONE && alloc->several_sizes)
+                assert_true(kv.n_overflow > 0 && kv.migrated_bytes > 0);
+            if (strcmp(hows[h].name, "max") == 0)
+                assert_true(kv.n_preempted == 0 && kv.n_overflow == 0);
+        }
+}
+
+static void test_policies_and_blocks(void **state)
+{
+    static const int64_t blocks[] = {16, 64, 512};
+    struct tiny_got alone[N_REQUESTS];
+
+    (void)state;
+    twelve_alone(alone);
+    for (int p = 0; sched_policies[p]; p++)
+        for (int a = 0; kv_allocs[a]; a++) {
+            struct serve_opts o = opts(kv_allocs[a]->name, &hows[ALWAYS_ONE]);
+
+            set(&o, "policy", sched_policies[p]->name);
+            o.max_step_tok = 5 + 20 * p;
+            o.kv_patience = 4 * p;
+            (void)run_opts(&o, alone);
+        }
+    for (int b = 0; b < 3; b++) {
+        struct serve_opts o = opts("paged", &hows[1]);
+
+        o.kv_block = blocks[b];
+        o.kv_budget = 0;
+        o.kv_budget_tok = 40; /* a limit besides */
+        assert_true(run_opts(&o, alone).n_preempted > 0);
+    }
+}
+
+/* Ranks as threads and as processes: tables of blocks are read by both. */
+static void test_ranks(void **state)
+{
+    struct tiny_got alone[N_REQUESTS];
+    struct cpu_budget b;
+
+    (void)state;
+    assert_ok(cpu_budget_get(&b));
+    if (b.n < 2)
+        test_skip("one CPU only");
+    twelve_alone(alone);
+    for (int mode = SERVE_RANKS_THREADS; mode <= SERVE_RANKS_PROCESSES; mode++)
+        for (int a = 0; kv_allocs[a]; a++) {
+            struct serve_opts o = opts(kv_allocs[a]->name, &hows[ALWAYS_ONE]);
+
+            o.threads = o.ranks = 2;
+            o.rank_mode = mode;
+            (void)run_opts(&o, alone);
+            left_no_child();
+        }
+}
+
+/* Where all wait for memory the youngest loses its own; a request that outgrew the only memory
+ * there is starts again with all of it. */
+static void test_one_sequence_of_memory(void **state)
+{
+    struct tiny_got alone[N_REQUESTS];
+
+    (void)state;
+    twelve_alone(alone);
+    for (int a = 0; kv_allocs[a]; a++) {
+        struct serve_opts o = opts(kv_allocs[a]->name, &hows[ALWAYS_ONE]);
+        struct serve_kv_stat kv;
+
+        o.kv_budget = SEQ * TOKEN_BYTES;
+        kv = run_opts(&o, alone);
+        assert_true((kv.n_preempted > 0) == (strcmp(kv_allocs[a]->name, "static") != 0));
+        assert_true((kv.n_recomputed_tok > 0) == (kv.n_preempted > 0));
+    }
+}
+
+/* Bounds are learned from requests that ended by themselves, between steps. */
+static void test_bounds(void **state)
+{
+    (void)state;
+    for (int64_t every = 0; every <= 4; every += 4) {
+        struct serve_opts o = opts("odma", &hows[2]);
+        struct tiny_got got[N_REQUESTS];
+        const struct kv_bounds *b;
+        struct serve *s;
+        int64_t id;
+
+        o.kv_relearn = every;
+        s = tiny_open(&o);
+        for (int i = 0; i < N_REQUESTS; i++)
+            twelve_submit(s, i, &got[i], &id);
+        serve_cancel(s, id);
+        tiny_run(s);
+        b = kv_buckets_bounds(s->lengths.buckets);
+        assert_int_equal(b->epoch, every ? (N_REQUESTS - 1) / every : 0);
+        assert_true(every ? b->tok[b->n - 1] <= 48 : b->tok[b->n - 1] == SEQ);
+        serve_close(&s);
+    }
+}
+
+/* While short requests of one bucket keep coming, a long one that they leave no memory for is
+ * passed by them for 256 steps, and not much longer. */
+static void test_the_oldest_is_not_starved(void **state)
+{
+    enum { N_SHORT = 5, LONGEST_STEPS = 256 + 60 };
+    struct serve_opts o = opts("odma", &hows[2]);
+    struct tiny_got long_one, short_ones[N_SHORT];
+    int32_t ids[SEQ] = {0};
+    struct serve_request r;
+    int steps = 0, n_passed = 0;
+    struct serve *s;
+    int64_t id;
+
+    (void)state;
+    o.kv_budget = 2 * SEQ * TOKEN_BYTES;
+    s = tiny_open(&o);
+    for (int i = 0; i < N_SHORT; i++)
+        twelve_submit(s, 0, &short_ones[i], &id);
+    r = tiny_request(ids, 20, 40, &long_one);
+    for (; long_one.n == 0 && steps < 10 * LONGEST_STEPS; steps++) {
+        bool busy;
+
+        assert_ok(serve_step(s, &busy));
+        if (steps == 0)
+            assert_ok(serve_submit(s, &r, &id));
+        for (int i = 0; i < N_SHORT; i++)
+            if (short_ones[i].finish != SERVE_RUNNING) {
+                twelve_submit(s, 0, &short_ones[i], &id);
+                n_passed++;
+            }
+    }
+    assert_true(n_passed > 50); /* they could have gone on for ever */
+    assert_true(steps > 256 && steps < LONGEST_STEPS);
+    tiny_run(s);
+    assert_int_equal(long_one.n, 40);
+    serve_close(&s);
+}
+
+static void refused(struct serve_opts *o, int rc, const char *why)
+{
+    struct serve *s;
+
+    assert_err(serve_open(&s, o), rc, why);
+    assert_null(s);
+    tiny_free_opts(o);
+    assert_int_equal(mem_used_bytes(MEM_KV), 0);
+}
+
+static void test_errors(void **state)
+{
+    const struct how *oracle = &hows[2];
+    struct serve_opts o = opts("pagd", oracle);
+    struct serve_request r;
+    int32_t ids[4] = {0};
+    struct tiny_got g;
+    struct serve *s;
+    int64_t id;
+
+    (void)state;
+    refused(&o, ERR_NOTFOUND, "paged");
+    o = opts("paged", oracle);
+    o.kv_block = 48;
+    refused(&o, ERR_ARG, "48 tokens: expected a power of two from 16 to 512");
+    o = opts("static", oracle);
+    o.kv_budget = SEQ * TOKEN_BYTES - 1;
+    refused(&o, ERR_NOMEM, "kv_budget 16383: kv pool of 16383 bytes holds no sequence");
+    o = opts("odma", oracle);
+    set(&o, "kv_predict", "oracel");
+    refused(&o, ERR_NOTFOUND, "oracle");
+    o = opts("odma", &hows[ALWAYS_ONE]);
+    o.kv_predict_tok = SEQ + 1;
+    refused(&o, ERR_ARG, "kv_predict: constant: a length of 65 tokens");
+    o = opts("odma", oracle);
+    s = tiny_open(&o);
+    r = tiny_request(ids, 4, 4, &g);
+    r.ignore_eos = false;
+    assert_err(serve_submit(s, &r, &id), ERR_ARG, "oracle: the length of the request");
+    r.ignore_eos = true;
+    assert_ok(serve_submit(s, &r, &id));
+    tiny_run(s);
+    assert_int_equal(g.n, 4);
+    serve_close(&s);
+}
+
+/* A limit of the output that is not its length bounds what a request is given. */
+static void test_limit_of_output(void **state)
+{
+    struct serve_opts o = opts("odma", &hows[N_HOWS - 1]); /* always the longest */
+    struct serve *s = tiny_open(&o);
+    struct serve_request r;
+    int32_t ids[4] = {0};
+    struct tiny_got g;
+    int64_t id;
+    bool busy;
+
+    (void)state;
+    r = tiny_request(ids, 4, 8, &g);
+    for (int limit = 0; limit < 2; limit++) {
+        memset(&g, 0, sizeof(g));
+        r.ignore_eos = !limit;
+        assert_ok(serve_submit(s, &r, &id));
+        assert_ok(serve_step(s, &busy));
+        if (busy) /* its first token may have been the last */
+            assert_int_equal(s->live[0]->kv.cap_tok, limit ? 16 : SEQ);
+        tiny_run(s);
+    }
+    serve_close(&s);
+}
+
+/* Short of memory anywhere while the engine opens or a request comes: an error, and nothing is
+ * lost. */
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    for (int a = 0; kv_allocs[a]; a++) {
+        struct serve_opts o = opts(kv_allocs[a]->name, &hows[ALWAYS_ONE]);
+        struct serve *s = NULL;
+        struct serve_request r;
+        int32_t ids[4] = {0};
+        struct tiny_got g;
+        bool failed = true; /* an allocation did */
+        int64_t id;
+        int rc;
+
+        for (long n = 0; failed; n += 1 + n / 8) {
+            long before = mem_n_allocs();
+
+            serve_close(&s);
+            assert_int_equal(mem_used_bytes(MEM_KV), 0);
+            mem_fail_after(n, 1);
+            rc = serve_open(&s, &o);
+            mem_fail_after(-1, 0);
+            assert_true((rc == OK) == (s != NULL));
+            failed = mem_n_allocs() - before > n;
+        }
+        assert_non_null(s);
+        tiny_free_opts(&o);
+        r = tiny_request(ids, 4, 30, &g);
+        rc = ERR_NOMEM;
+        for (long n = 0; rc != OK; n++) {
+            mem_fail_after(n, 1);
+            rc = serve_submit(s, &r, &id);
+            mem_fail_after(-1, 0);
+            assert_true(rc == OK || rc == ERR_NOMEM);
+        }
+        tiny_run(s);
+        check_memory(s);
+        assert_int_equal(g.n, 30);
+        serve_close(&s);
+        assert_int_equal(mem_used_bytes(MEM_KV), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_tokens),
+        cmocka_unit_test(test_policies_and_blocks),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_one_sequence_of_memory),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_the_oldest_is_not_starved),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_limit_of_output),
+        cmocka_unit_test(test_out_of_memory),
+    };
+
+    return cmocka_run_group_tests_name("kv_alloc", tests, tiny_make, NULL);
+}
