@@ -15,7 +15,9 @@
 #include "kernels/kern.h"
 #include "kernels/x86/vec_avx2.h"
 
-#define ATTN_KEYS 32 /* x head_dim 128 x (K and V) in f32 = 32 KiB */
+/* Compiled by itself: within the loops around it, its own loops got fewer registers. */
+#define ATTN_APART __attribute__((noinline))
+#define ATTN_KEYS  32 /* x head_dim 128 x (K and V) in f32 = 32 KiB */
 
 struct attn_row {
     float max, sum;
@@ -42,8 +44,8 @@ static inline void attn_put_f32(float *p, int d, int hd, __m256 v)
 }
 
 /* Scores of n keys. Four keys share each load of q. Up to 3 floats more are written. */
-static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd, int n,
-                      float scale)
+ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd,
+                                 int n, float scale)
 {
     for (int t = 0; t < n; t += 4) {
         __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
@@ -68,7 +70,7 @@ static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd, int 
 
 /* Scores s[0, n) become weights under the row's new maximum, the rest of the tile 0.
  * Returns the factor by which what was accumulated before must shrink. */
-static float attn_softmax(struct attn_row *row, float *s, int n)
+ATTN_APART static float attn_softmax(struct attn_row *row, float *s, int n)
 {
     __m256 max_v = _mm256_set1_ps(row->max), sum = _mm256_setzero_ps();
     float shrink, max;
@@ -118,8 +120,8 @@ attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n, flo
 
 /* All of it, as many elements at a time as there are registers, so that values are read in the
  * order of memory. */
-static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v, int hd, int n,
-                       float shrink)
+ATTN_APART static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v, int hd,
+                                  int n, float shrink)
 {
     int d = 0;
 
