@@ -65,6 +65,7 @@ struct serve_kv_use {
 struct serve_lengths {
     const struct kv_predictor *predictor; /* NULL: none */
     void *state;
+    struct kv_learned *learned; /* of kv_predict_file; NULL: none */
     pthread_mutex_t lock;       /* of the predictor, which any thread that submits asks */
     struct kv_buckets *buckets; /* NULL: the allocator does not learn */
     int64_t learn_ns;           /* time spent on bounds, by the stepping thread */

@@ -2,7 +2,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
+#include "kv/learn.h"
 #include "serve/impl.h"
+
+/* Of a prompt's text: a predictor reads no more. */
+#define TEXT_BYTES 4096
 
 /* The numbers of ODMA 3.3 that the paper does not print. The study odma_replay varies them. */
 static const struct kv_caution caution = {.alpha = 0.5, .tau = 0.8};
@@ -16,16 +21,19 @@ static const struct kv_bucket_opts bucket_opts = {.align_tok = KV_ALIGN_TOK,
 static int open_predictor(struct serve *s)
 {
     struct serve_lengths *l = &s->lengths;
-    const struct kv_predict_opts o = {.max_tok = s->max_tok,
-                                      .constant_tok = (double)s->o.kv_predict_tok,
-                                      .sigma = s->o.kv_predict_sigma,
-                                      .seed = 1};
+    struct kv_predict_opts o = {.max_tok = s->max_tok,
+                                .constant_tok = (double)s->o.kv_predict_tok,
+                                .sigma = s->o.kv_predict_sigma,
+                                .seed = 1};
     const struct kv_predictor *p;
     int rc;
 
     if (!s->o.kv_predict)
         return OK;
     TRY(kv_predictor_find(s->o.kv_predict, &p));
+    if (s->o.kv_predict_file)
+        TRY(kv_learned_load(&l->learned, NULL, s->o.kv_predict_file));
+    o.learned = l->learned;
     rc = p->open(&l->state, &o);
     if (rc != OK)
         return err_prefix(rc, "kv_predict");
@@ -51,20 +59,44 @@ void serve_lengths_close(struct serve *s)
 
     if (l->predictor)
         l->predictor->close(l->state);
+    kv_learned_close(&l->learned);
     kv_buckets_close(&l->buckets);
+}
+
+/* The first part of the prompt's text into text[TEXT_BYTES]. Requests are ids. */
+static void prompt_text(const struct serve *s, const struct serve_seq *q, char *text,
+                        size_t *bytes)
+{
+    *bytes = 0;
+    for (int64_t i = 0; i < q->n_prompt && *bytes < TEXT_BYTES; i++) {
+        const char *piece;
+        size_t n;
+
+        if (tok_piece(s->tok, q->ids[i], false, &piece, &n) != OK)
+            continue; /* an id that the model has and its tokenizer does not */
+        n = n < TEXT_BYTES - *bytes ? n : TEXT_BYTES - *bytes;
+        memcpy(text + *bytes, piece, n);
+        *bytes += n;
+    }
+    err_clear();
 }
 
 int serve_predict(struct serve *s, struct serve_seq *q)
 {
     struct serve_lengths *l = &s->lengths;
-    const struct kv_query query = {.prompt_tok = q->n_prompt,
-                                   .true_tok = q->ignore_eos ? q->max_new : -1};
+    struct kv_query query = {.prompt_tok = q->n_prompt,
+                             .true_tok = q->ignore_eos ? q->max_new : -1};
+    char text[TEXT_BYTES];
     uint64_t t0;
     int rc;
 
     if (!l->predictor)
         return OK;
     t0 = clock_ns();
+    if (l->learned && s->tok) {
+        prompt_text(s, q, text, &query.text_bytes);
+        query.text = text;
+    }
     pthread_mutex_lock(&l->lock);
     rc = l->predictor->predict(l->state, &query, &q->prediction);
     pthread_mutex_unlock(&l->lock);

@@ -123,6 +123,10 @@ const struct opt_row serve_opt_table[] = {
             "kv_predict=noisy: size of its errors. The predicted length is the true one "
             "times exp(s z), z normal, s uniform in [0, 2 sigma].",
             .min = 0, .max = 10),
+    OPT_ROW(STR, kv_predict_file, NULL,
+            "kv_predict=learned: what was learned, a file written by `sandwich predictor "
+            "train`.",
+            .unit = "FILE"),
     OPT_ROW(INT, kv_relearn, "128",
             "odma: choose the sizes again after every N requests that ended. 0: never.",
             .min = 0, .max = 1 << 20),

@@ -45,6 +45,7 @@ struct serve_opts {
     char *kv_predict;      /* name of a length predictor; NULL: none */
     int64_t kv_predict_tok;  /* constant: what it predicts */
     double kv_predict_sigma; /* noisy: size of its errors */
+    char *kv_predict_file;   /* learned: path of what was learned */
     int64_t kv_relearn;      /* odma: requests between new bounds; 0: never */
     int64_t kv_patience;     /* steps for which a request waits for memory to grow */
     int64_t max_step_tok;    /* most tokens in one step */

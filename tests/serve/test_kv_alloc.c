@@ -3,9 +3,11 @@
  * preempted, and all memory comes back. */
 #include <sys/wait.h>
 
+#include "kv/learn.h"
 #include "serve/impl.h"
 #include "tests/serve/twelve.h"
 #include "tests/support/leftovers.h"
+#include "tests/support/tiny_model.h"
 
 #define TOKEN_BYTES (2 * LAYERS * KV_HEADS * DIM / HEADS * 4)
 
@@ -308,6 +310,13 @@ static void test_errors(void **state)
     o = opts("odma", oracle);
     set(&o, "kv_predict", "oracel");
     refused(&o, ERR_NOTFOUND, "oracle");
+    o = opts("odma", oracle);
+    set(&o, "kv_predict", "learned");
+    refused(&o, ERR_ARG, "kv_predict: learned: nothing has been learned");
+    o = opts("odma", oracle);
+    set(&o, "kv_predict", "learned");
+    set(&o, "kv_predict_file", "/nowhere/predictor.json");
+    refused(&o, ERR_NOTFOUND, "/nowhere/predictor.json");
     o = opts("odma", &hows[ALWAYS_ONE]);
     o.kv_predict_tok = SEQ + 1;
     refused(&o, ERR_ARG, "kv_predict: constant: a length of 65 tokens");
@@ -321,6 +330,69 @@ static void test_errors(void **state)
     tiny_run(s);
     assert_int_equal(g.n, 4);
     serve_close(&s);
+}
+
+static void on_any_token(void *ctx, int64_t request, int32_t id, const float *logits,
+                         enum serve_finish finish)
+{
+    (void)request, (void)id, (void)logits;
+    *(enum serve_finish *)ctx = finish;
+}
+
+/* What was learned is read from a file and asked with the text of a prompt, which is ids: without a
+ * tokenizer there is none. */
+static void test_learned(void **state)
+{
+    const struct kv_learned_from from = {
+        .format = "test", .tokens = "test", .n_examples = 200, .folds = 2};
+    char path[600], text[200][16];
+    struct kv_example e[200];
+    struct kv_learned *l;
+
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        snprintf(text[i], sizeof(text[i]), "%s %d", i % 2 ? "long" : "short", i);
+        e[i] = (struct kv_example){.text = text[i],
+                                   .text_bytes = strlen(text[i]),
+                                   .prompt_tok = 4,
+                                   .output_tok = i % 2 ? 40 : 2};
+    }
+    assert_ok(kv_learn(&l, e, 200));
+    snprintf(path, sizeof(path), "%s/predictor.json", test_dir());
+    assert_ok(kv_learned_save(l, &from, path));
+    kv_learned_close(&l);
+    for (int tok = 0; tok < 2; tok++) {
+        struct serve_opts o = opts("odma", &hows[2]);
+        enum serve_finish finish = SERVE_RUNNING;
+        const int32_t ids[3] = {5, 6, 7};
+        struct serve_request r = {.prompt = ids,
+                                  .n_prompt = 3,
+                                  .max_new = 4,
+                                  .ignore_eos = true,
+                                  .sampling = {.top_p = 1},
+                                  .on_token = on_any_token,
+                                  .ctx = &finish};
+        struct serve_kv_stat kv;
+        struct serve *s;
+        int64_t id;
+
+        set(&o, "kv_predict", "learned");
+        set(&o, "kv_predict_file", path);
+        o.model = tok ? (char *)tiny_model(KERN_F32) : tiny_path;
+        o.kv_budget = 0;
+        o.max_tok = SEQ;
+        s = tiny_open(&o);
+        if (tok)
+            assert_ok(serve_submit(s, &r, &id));
+        else
+            assert_err(serve_submit(s, &r, &id), ERR_ARG,
+                       "learned: the request has no text");
+        tiny_run(s);
+        assert_int_equal(finish, tok ? SERVE_LENGTH : SERVE_RUNNING);
+        serve_kv_stat(s, &kv);
+        assert_int_equal(kv.n_predicted, 1);
+        serve_close(&s);
+    }
 }
 
 /* A limit of the output that is not its length bounds what a request is given. */
@@ -402,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_the_oldest_is_not_starved),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_learned),
         cmocka_unit_test(test_limit_of_output),
         cmocka_unit_test(test_out_of_memory),
     };
