@@ -2,8 +2,9 @@
  * in the blocks of a table (struct kern_attn_args).
  *
  * A kernel takes keys in tiles of its own size, from kv_lo on, wherever they are. It asks for
- * the pieces of a tile once, for all rows, and goes through them in order, so that its sums
- * are the same for any table. Contiguous keys are one piece.   Threads: any. */
+ * the pieces of a tile once, for all rows, and goes through them in order. A sum goes on from
+ * one piece to the next, so that its bits are the same for any table. Contiguous keys are one
+ * piece.   Threads: any. */
 #ifndef KERNELS_ATTN_PIECES_H
 #define KERNELS_ATTN_PIECES_H
 
@@ -16,6 +17,12 @@ struct kern_attn_piece {
     const void *k, *v; /* of the first token */
     int64_t n;         /* tokens */
 };
+
+/* Its tokens among `left` that are still wanted. */
+static inline int kern_attn_piece_n(const struct kern_attn_piece *p, int left)
+{
+    return p->n < left ? (int)p->n : left;
+}
 
 /* The most pieces of n tokens. */
 #define KERN_ATTN_PIECES_MAX(n)                                                          \

@@ -54,26 +54,18 @@ static float softmax(struct row *row, float *s, int n)
     return shrink;
 }
 
-/* out = out * shrink + sum of p[t] * v[t] over the first n tokens of a tile */
-static void weigh(float *out, const float *p, const struct kern_attn_piece *pieces,
-                  int hd, int64_t n, float shrink)
+/* out = out * shrink + sum of p[t] * v[t] */
+static void weigh(float *out, const float *p, const float *v, int hd, int n, float shrink)
 {
-    const struct kern_attn_piece *piece;
     int d = 0;
 
     for (; d + 8 <= hd; d += 8) {
         float32x4_t a = vmulq_n_f32(vld1q_f32(out + d), shrink);
         float32x4_t b = vmulq_n_f32(vld1q_f32(out + d + 4), shrink);
 
-        piece = pieces;
-        for (int64_t first = 0; first < n; first += piece++->n) {
-            const float *v = (const float *)piece->v + d;
-            int64_t m = piece->n < n - first ? piece->n : n - first;
-
-            for (int64_t t = 0; t < m; t++) {
-                a = vfmaq_n_f32(a, vld1q_f32(v + t * hd), p[first + t]);
-                b = vfmaq_n_f32(b, vld1q_f32(v + t * hd + 4), p[first + t]);
-            }
+        for (int t = 0; t < n; t++) {
+            a = vfmaq_n_f32(a, vld1q_f32(v + (int64_t)t * hd + d), p[t]);
+            b = vfmaq_n_f32(b, vld1q_f32(v + (int64_t)t * hd + d + 4), p[t]);
         }
         vst1q_f32(out + d, a);
         vst1q_f32(out + d + 4, b);
@@ -81,10 +73,8 @@ static void weigh(float *out, const float *p, const struct kern_attn_piece *piec
     for (; d < hd; d++) {
         float sum = out[d] * shrink;
 
-        piece = pieces;
-        for (int64_t first = 0; first < n; first += piece++->n)
-            for (int64_t t = 0; t < piece->n && first + t < n; t++)
-                sum += p[first + t] * ((const float *)piece->v)[t * hd + d];
+        for (int t = 0; t < n; t++)
+            sum += p[t] * v[(int64_t)t * hd + d];
         out[d] = sum;
     }
 }
@@ -96,18 +86,22 @@ static float *out_of(const struct kern_attn_args *a, int row)
 
 /* The first n keys of a tile against one row. */
 static void attend(const struct kern_attn_args *a, int r, struct row *state,
-                   const struct kern_attn_piece *pieces, int64_t n)
+                   const struct kern_attn_piece *pieces, int n)
 {
     const float *q = a->q + r / a->g * a->q_stride + (int64_t)(r % a->g) * a->head_dim;
-    const struct kern_attn_piece *piece = pieces;
-    float *s = a->scratch, shrink;
+    const struct kern_attn_piece *p = pieces;
+    float s[KEYS], shrink;
 
-    for (int64_t first = 0; first < n; first += piece++->n)
-        for (int64_t t = 0; t < piece->n && first + t < n; t++)
-            s[first + t] =
-                a->scale * dot(q, (const float *)piece->k + t * a->head_dim, a->head_dim);
-    shrink = softmax(state, s, (int)n);
-    weigh(out_of(a, r), s, pieces, a->head_dim, n, shrink);
+    for (int first = 0; first < n; first += (int)p++->n)
+        for (int i = 0; i < kern_attn_piece_n(p, n - first); i++)
+            s[first + i] =
+                a->scale *
+                dot(q, (const float *)p->k + (int64_t)i * a->head_dim, a->head_dim);
+    shrink = softmax(state, s, n);
+    p = pieces;
+    for (int first = 0; first < n; first += (int)p++->n, shrink = 1)
+        weigh(out_of(a, r), s + first, p->v, a->head_dim, kern_attn_piece_n(p, n - first),
+              shrink);
 }
 
 static void attn_f32_neon(const struct kern_attn_args *a)
@@ -130,7 +124,7 @@ static void attn_f32_neon(const struct kern_attn_args *a)
             int64_t n = (end < a->kv_hi ? end : a->kv_hi) - t;
 
             if (n > 0)
-                attend(a, r, &state[r], pieces, n < KEYS ? n : KEYS);
+                attend(a, r, &state[r], pieces, n < KEYS ? (int)n : KEYS);
         }
     }
     for (int r = 0; r < rows; r++) {

@@ -15,7 +15,9 @@
 #include "kernels/kern.h"
 #include "kernels/x86/vec_avx2.h"
 
-#define ATTN_KEYS 32 /* x head_dim 128 x (K and V) in f32 = 32 KiB */
+/* Compiled by itself: within the loops around it, its own loops got fewer registers. */
+#define ATTN_APART __attribute__((noinline))
+#define ATTN_KEYS  32 /* x head_dim 128 x (K and V) in f32 = 32 KiB */
 
 struct attn_row {
     float max, sum;
@@ -42,8 +44,8 @@ static inline void attn_put_f32(float *p, int d, int hd, __m256 v)
 }
 
 /* Scores of n keys. Four keys share each load of q. Up to 3 floats more are written. */
-static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd, int n,
-                      float scale)
+ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd,
+                                 int n, float scale)
 {
     for (int t = 0; t < n; t += 4) {
         __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
@@ -68,7 +70,7 @@ static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd, int 
 
 /* Scores s[0, n) become weights under the row's new maximum, the rest of the tile 0.
  * Returns the factor by which what was accumulated before must shrink. */
-static float attn_softmax(struct attn_row *row, float *s, int n)
+ATTN_APART static float attn_softmax(struct attn_row *row, float *s, int n)
 {
     __m256 max_v = _mm256_set1_ps(row->max), sum = _mm256_setzero_ps();
     float shrink, max;
@@ -93,62 +95,48 @@ static float attn_softmax(struct attn_row *row, float *s, int n)
     return shrink;
 }
 
-/* Elements [d, d + 8 * vecs) of out = out * shrink + sum of p[t] * v[t] over the first n tokens
- * of a tile. */
+/* Elements [d, d + 8 * vecs) of out = out * shrink + sum of p[t] * v[t]. */
 static inline __attribute__((always_inline)) void
-attn_weigh_at(float *out, const float *p, const struct kern_attn_piece *piece, int hd,
-              int64_t n, float shrink, int d, const int vecs)
+attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n, float shrink,
+              int d, const int vecs)
 {
     __m256 acc[8];
 
 #pragma GCC unroll 8
     for (int j = 0; j < vecs; j++)
         acc[j] = _mm256_mul_ps(_mm256_set1_ps(shrink), _mm256_loadu_ps(out + d + 8 * j));
-    for (int64_t first = 0; first < n; first += piece++->n) {
-        const ATTN_ELEM *v = (const ATTN_ELEM *)piece->v + d;
-        int64_t m = piece->n < n - first ? piece->n : n - first;
-
-        for (int64_t t = 0; t < m; t++) {
-            __m256 w = _mm256_set1_ps(p[first + t]);
+    for (int t = 0; t < n; t++) {
+        __m256 w = _mm256_set1_ps(p[t]);
 
 #pragma GCC unroll 8
-            for (int j = 0; j < vecs; j++)
-                acc[j] = _mm256_fmadd_ps(w, ATTN_LOAD(v + t * hd + 8 * j), acc[j]);
-        }
+        for (int j = 0; j < vecs; j++)
+            acc[j] =
+                _mm256_fmadd_ps(w, ATTN_LOAD(v + (int64_t)t * hd + d + 8 * j), acc[j]);
     }
 #pragma GCC unroll 8
     for (int j = 0; j < vecs; j++)
         _mm256_storeu_ps(out + d + 8 * j, acc[j]);
 }
 
-/* Elements [d, d + 8) of the same, or as many as there are. */
-static void attn_weigh_last(float *out, const float *p,
-                            const struct kern_attn_piece *piece, int hd, int64_t n,
-                            float shrink, int d)
-{
-    __m256 acc = _mm256_mul_ps(_mm256_set1_ps(shrink), attn_get_f32(out, d, hd));
-
-    for (int64_t first = 0; first < n; first += piece++->n)
-        for (int64_t t = 0; t < piece->n && first + t < n; t++)
-            acc = _mm256_fmadd_ps(_mm256_set1_ps(p[first + t]),
-                                  attn_get((const ATTN_ELEM *)piece->v + t * hd, d, hd),
-                                  acc);
-    attn_put_f32(out, d, hd, acc);
-}
-
 /* All of it, as many elements at a time as there are registers, so that values are read in the
  * order of memory. */
-static void attn_weigh(float *out, const float *p, const struct kern_attn_piece *pieces,
-                       int hd, int64_t n, float shrink)
+ATTN_APART static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v, int hd,
+                                  int n, float shrink)
 {
     int d = 0;
 
     for (; d + 64 <= hd; d += 64)
-        attn_weigh_at(out, p, pieces, hd, n, shrink, d, 8);
+        attn_weigh_at(out, p, v, hd, n, shrink, d, 8);
     for (; d + 32 <= hd; d += 32)
-        attn_weigh_at(out, p, pieces, hd, n, shrink, d, 4);
-    for (; d < hd; d += 8)
-        attn_weigh_last(out, p, pieces, hd, n, shrink, d);
+        attn_weigh_at(out, p, v, hd, n, shrink, d, 4);
+    for (; d < hd; d += 8) {
+        __m256 acc = _mm256_mul_ps(_mm256_set1_ps(shrink), attn_get_f32(out, d, hd));
+
+        for (int t = 0; t < n; t++)
+            acc = _mm256_fmadd_ps(_mm256_set1_ps(p[t]),
+                                  attn_get(v + (int64_t)t * hd, d, hd), acc);
+        attn_put_f32(out, d, hd, acc);
+    }
 }
 
 static float *attn_out(const struct kern_attn_args *a, int row)
@@ -158,18 +146,22 @@ static float *attn_out(const struct kern_attn_args *a, int row)
 
 /* The first n keys of a tile against one row. */
 static void attn_tile(const struct kern_attn_args *a, int row, struct attn_row *state,
-                      const struct kern_attn_piece *pieces, int64_t n)
+                      const struct kern_attn_piece *pieces, int n)
 {
+    _Alignas(32) float s[ATTN_KEYS + 4];
     const float *q =
         a->q + row / a->g * a->q_stride + (int64_t)(row % a->g) * a->head_dim;
-    const struct kern_attn_piece *piece = pieces;
-    float *s = a->scratch, shrink;
+    const struct kern_attn_piece *p = pieces;
+    float shrink;
 
-    for (int64_t first = 0; first < n; first += piece++->n)
-        attn_dots(s + first, q, piece->k, a->head_dim,
-                  (int)(piece->n < n - first ? piece->n : n - first), a->scale);
-    shrink = attn_softmax(state, s, (int)n);
-    attn_weigh(attn_out(a, row), s, pieces, a->head_dim, n, shrink);
+    for (int first = 0; first < n; first += (int)p++->n)
+        attn_dots(s + first, q, p->k, a->head_dim, kern_attn_piece_n(p, n - first),
+                  a->scale);
+    shrink = attn_softmax(state, s, n);
+    p = pieces;
+    for (int first = 0; first < n; first += (int)p++->n, shrink = 1)
+        attn_weigh(attn_out(a, row), s + first, p->v, a->head_dim,
+                   kern_attn_piece_n(p, n - first), shrink);
 }
 
 static void attn_finish(const struct kern_attn_args *a, int row,
@@ -208,7 +200,7 @@ static void attn_run(const struct kern_attn_args *a)
             int64_t n = (end < a->kv_hi ? end : a->kv_hi) - t;
 
             if (n > 0)
-                attn_tile(a, r, &state[r], pieces, n < ATTN_KEYS ? n : ATTN_KEYS);
+                attn_tile(a, r, &state[r], pieces, n < ATTN_KEYS ? (int)n : ATTN_KEYS);
         }
     }
     for (int r = 0; r < rows; r++)
