@@ -7,6 +7,7 @@
 #include "format/fill.h"
 #include "format/make.h"
 #include "model/impl.h"
+#include "tests/support/kv.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
 
@@ -189,9 +190,8 @@ static void greedy(const struct format_file *f, int32_t ids[N_IDS], float *logit
     assert_ok(model_open(&m, f, team, &o));
     assert_ok(model_phase_open(&phase, m, &po));
     model_kv_shape(m, &shape);
-    assert_ok(kv_pool_open(&pool, NULL, &shape, kv_token_bytes(&shape) * N_IDS + 64,
-                           N_IDS, -1));
-    assert_ok(kv_reserve(pool, N_IDS, &kv));
+    test_kv_open(&pool, &shape, (struct kv_pool_opts){.max_tok = N_IDS}, 1);
+    test_kv_reserve(pool, N_IDS, &kv);
     c.kv = &kv;
     for (int i = 0; i < N_GREEDY; i++, logits += vocab) {
         assert_ok(model_forward(phase, &c, 1, logits));
