@@ -5,9 +5,14 @@ CC=${ARM_CC:-aarch64-linux-gnu-gcc}
 RUN=${ARM_RUN:-qemu-aarch64-static}
 BUILD=${BUILD:-build}
 OUT=$BUILD/arm
-unset SANDWICH_ISA # a mask of this machine's instruction sets, not of the emulated one's
 PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_gemm_a8 test_error test_pack test_table test_quant"
 
+if [ -n "${SANDWICH_ISA:-}" ]; then
+    echo "# skip: SANDWICH_ISA masks this machine's instruction sets, not those of the emulated one"
+    echo "ok 1 - aarch64 kernels # SKIP"
+    echo "1..1"
+    exit 0
+fi
 for tool in "$CC" "$RUN"; do
     if ! command -v "$tool" >/dev/null 2>&1; then
         echo "# skip: $tool is not installed (make deps)"
