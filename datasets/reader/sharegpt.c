@@ -1,7 +1,7 @@
 #include "datasets/build.h"
 
 /* ShareGPT_V3: a list of {id, conversations: [{from, value}]}. The collectors
- * split long conversations, so many begin with the model's reply. */
+ * split long conversations, so that many begin with the model's answer. */
 static const struct dataset_chat_form form = {
     .id = "id",
     .part = "_",

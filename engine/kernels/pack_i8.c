@@ -61,7 +61,7 @@ static void quantise(struct group *g, const float *x)
     }
 }
 
-/* Write a group to `to`, where the words of a row are mr words apart. */
+/* Write a group to `to`, where the words of a row have a stride of mr. */
 static void put(uint32_t *to, int64_t mr, const struct group *g,
                 const struct kern_form *f)
 {

@@ -12,7 +12,7 @@
  *                 of row 16 h + 4 j + i
  *         scales  [16] bytes, one a column; Q6_K: [2][16] signed, for 16 rows each
  *         mins    [16] bytes
- * Four rows of K of a column thus lie in one 32-bit lane, which is what instructions for
+ * Four rows of K of a column thus share one 32-bit lane, which is what instructions for
  * 8-bit dot products read. The scale of a weight is d, or d times the sub-block's scale; its
  * min is dmin, or dmin times the sub-block's. Both products are exact in f32.
  *

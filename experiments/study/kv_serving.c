@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "base/series.h"
 #include "experiments/harness/study.h"
-#include "experiments/study/support/kv_requests.h"
+#include "experiments/study/support/kv_stream.h"
 #include "experiments/study/support/rows.h"
 #include "measure/compare.h"
 #include "serve/serve.h"
@@ -121,9 +121,9 @@ struct engine {
 struct found {
     const struct opts *o;
     struct study_cell *out;
-    struct study_kv_request *requests; /* [o->n_requests] */
-    int32_t *prompt;                   /* [max_tok] */
-    int64_t max_tok, budget_bytes;
+    struct study_kv_stream stream; /* has o->n_requests */
+    int32_t *prompt;               /* [stream.max_tok] */
+    int64_t budget_bytes;
     struct engine engines[N_ALLOCS];
     struct measure *rounds;
     int n_trials;
@@ -146,7 +146,7 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
 static int send_next(struct engine *e)
 {
     const struct found *f = e->f;
-    const struct study_kv_request *q = &f->requests[e->n_sent];
+    const struct kv_example *q = &f->stream.requests[e->n_sent];
     const struct serve_request r = {.prompt = f->prompt,
                                     .n_prompt = q->prompt_tok,
                                     .max_new = q->output_tok,
@@ -243,7 +243,7 @@ static void report_alloc(struct study_cell *c, const struct found *f, int i)
     const struct serve_kv_stat *a = &s->before, *b = &s->after;
     double n = (double)s->n_requests, tok = (double)s->all_tok;
     double alloc_s = b->alloc_s - a->alloc_s;
-    int64_t token_bytes = f->budget_bytes / (f->o->budget_seqs * f->max_tok);
+    int64_t token_bytes = f->budget_bytes / (f->o->budget_seqs * f->stream.max_tok);
     double recomputed = (double)(b->n_recomputed_tok - a->n_recomputed_tok);
     struct measure_report r;
 
@@ -298,7 +298,7 @@ static void report(struct study_cell *c, const struct found *f)
                 "there were fewer requests than clients");
     study_value(c, "predict_frac",
                 (odma->after.predict_s - odma->before.predict_s) / odma->all_s, "");
-    study_value(c, "max_tok", (double)f->max_tok, "");
+    study_value(c, "max_tok", (double)f->stream.max_tok, "");
     study_value(c, "kv_budget_mib", (double)f->budget_bytes / (1 << 20), "");
 }
 
@@ -323,7 +323,7 @@ static int open_engine(struct found *f, int i)
     for (size_t k = 0; k < sizeof(words) / sizeof(words[0]) && rc == OK; k++)
         rc = opt_set(serve_opt_table, &so, words[k].name, words[k].value, "study");
     so.precision = o->precision;
-    so.max_tok = f->max_tok;
+    so.max_tok = f->stream.max_tok;
     so.max_seqs = f->budget_bytes > 0 ? o->clients : 1;
     so.kv_budget = f->budget_bytes;
     so.kv_block = o->block_tok;
@@ -351,19 +351,20 @@ static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
     const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
+    const struct study_kv_stream_opts so = {.sources = o->fit,
+                                            .n_requests = o->n_requests,
+                                            .seed = o->seed,
+                                            .max_tok = o->max_tok,
+                                            .align_tok = ALIGN_TOK,
+                                            .fit_frac = o->fit_frac};
     struct found *f = context;
 
     f->o = o;
     f->out = out;
     if (!o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
-    f->requests = mem_new(MEM_DATASET, (size_t)o->n_requests, sizeof(*f->requests));
-    if (!f->requests)
-        return ERR_NOMEM;
-    f->max_tok = o->max_tok;
-    TRY(study_kv_draw(f->requests, o->n_requests, o->fit, o->seed));
-    TRY(study_kv_cut(f->requests, o->n_requests, o->fit_frac, ALIGN_TOK, &f->max_tok));
-    f->prompt = mem_new(MEM_OTHER, (size_t)f->max_tok, sizeof(*f->prompt));
+    TRY(study_kv_stream_open(&f->stream, &so));
+    f->prompt = mem_new(MEM_OTHER, (size_t)f->stream.max_tok, sizeof(*f->prompt));
     if (!f->prompt)
         return ERR_NOMEM;
     TRY(find_budget(f));
@@ -382,7 +383,7 @@ static void end(void *context)
     measure_close(&f->rounds);
     for (int i = 0; i < N_ALLOCS; i++)
         serve_close(&f->engines[i].serve);
-    mem_free(f->requests);
+    study_kv_stream_close(&f->stream);
     mem_free(f->prompt);
 }
 

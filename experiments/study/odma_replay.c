@@ -295,16 +295,17 @@ static double share(double part, double whole)
     return whole > 0 ? part / whole : NAN;
 }
 
-static void report_series(struct study_cell *out, const struct study_kv_series *s)
+static void report_series(struct study_cell *out, const struct study_kv_result *r)
 {
-    double steps[STUDY_KV_POINTS];
+    size_t n = (size_t)r->inner.n;
+    double steps[SERIES_POINTS];
 
-    for (int i = 0; i < s->n; i++)
-        steps[i] = (double)(i * s->steps_each);
-    study_series(out, "step", "", steps, (size_t)s->n);
-    study_series(out, "utilization_inner_over_time", "", s->inner, (size_t)s->n);
-    study_series(out, "utilization_outer_over_time", "", s->outer, (size_t)s->n);
-    study_series(out, "tokens_per_step_over_time", "tok", s->batch, (size_t)s->n);
+    for (size_t i = 0; i < n; i++)
+        steps[i] = (double)((int64_t)i * r->inner.each);
+    study_series(out, "step", "", steps, n);
+    study_series(out, "utilization_inner_over_time", "", r->inner.mean, n);
+    study_series(out, "utilization_outer_over_time", "", r->outer.mean, n);
+    study_series(out, "tokens_per_step_over_time", "tok", r->batch.mean, n);
 }
 
 static void report_accuracy(struct study_cell *out, const struct work *w,
@@ -357,7 +358,7 @@ static void report(struct study_cell *out, const struct work *w)
 
     STUDY_VALUES(out, all,
                  "fewer requests than clients: the load ends with the first step");
-    report_series(out, &r->series);
+    report_series(out, r);
 }
 
 /* The error of the median of the requests to learn from. */

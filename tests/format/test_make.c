@@ -2,9 +2,9 @@
  * the promised distribution, a tokenizer that works, and nothing left behind by a
  * failure. */
 #include "tests/format/same_config.h"
+#include "tests/support/leftovers.h"
 #include "tests/support/test.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -390,19 +390,6 @@ static void progress_ascends(void **state)
     assert_int_equal(last, 378252 * 4); /* all parameters */
 }
 
-/* How many entries a directory has. */
-static int n_entries(const char *path)
-{
-    DIR *d = opendir(path);
-    int n = -2; /* . and .. */
-
-    assert_non_null(d);
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
-
 static void bad_requests_are_refused(void **state)
 {
     struct format_make_opts o = tiny(KERN_F32, "onnx", in_dir("x"));
@@ -419,7 +406,7 @@ static void bad_requests_are_refused(void **state)
     snprintf(at, sizeof(at), "%s/keep", o.out);
     test_write(at, "x", 1);
     assert_err(format_make(&o), ERR_IO, "an empty directory");
-    assert_int_equal(n_entries(o.out), 1); /* and what is in it stays */
+    assert_int_equal(left_files(o.out), 1); /* and what is in it stays */
     o.type = KERN_N_TYPES;
     assert_err(format_make(&o), ERR_ARG, "type");
 }
@@ -449,7 +436,7 @@ static void a_full_disk_leaves_nothing(void **state)
         if (rc != ERR_IO || !strstr(err_msg(), out))
             fail_msg("%s at %ld bytes: %s \"%s\"", o.format, (long)low.rlim_cur,
                      err_name(rc), err_msg());
-        assert_int_equal(n_entries(parent), 0);
+        assert_int_equal(left_files(parent), 0);
     }
 }
 
@@ -477,7 +464,7 @@ static void memory_may_run_out_anywhere(void **state)
             if (rc != OK && rc != ERR_NOMEM)
                 fail_msg("%s, allocation %ld: %s \"%s\"", formats[i], n, err_name(rc),
                          err_msg());
-            assert_int_equal(n_entries(parent), rc == OK);
+            assert_int_equal(left_files(parent), rc == OK);
         }
         assert_true(n > 10);
         if (i == 0)

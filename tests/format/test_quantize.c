@@ -1,8 +1,8 @@
 /* `model quantize` and the quantised types of `model make`: both write the blocks that the
  * definition asks for, around the metadata and vectors of the model, or nothing. */
 #include "tests/support/test.h"
+#include "tests/support/leftovers.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -305,18 +305,6 @@ static void refusals_name_the_tensor(void **state)
     assert_int_equal(access(out, F_OK), -1);
 }
 
-static int n_entries(const char *path)
-{
-    DIR *d = opendir(path);
-    int n = -2; /* . and .. */
-
-    assert_non_null(d);
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
-
 static void failures_leave_nothing(void **state)
 {
     const char *plain = plain_model("tiny-quant", KERN_BF16, "full.gguf");
@@ -334,14 +322,14 @@ static void failures_leave_nothing(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
     assert_int_equal(quantize(plain, out, "q4_0", 2), ERR_IO);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
-    assert_int_equal(n_entries(parent), 0);
+    assert_int_equal(left_files(parent), 0);
     for (long n = 0; rc != OK; n++) {
         mem_fail_after(n, 1);
         rc = quantize(plain, out, "q4_0", 1);
         mem_fail_after(-1, 0);
         if (rc != OK && rc != ERR_NOMEM)
             fail_msg("allocation %ld: %s \"%s\"", n, err_name(rc), err_msg());
-        assert_int_equal(n_entries(parent), rc == OK);
+        assert_int_equal(left_files(parent), rc == OK);
     }
 }
 

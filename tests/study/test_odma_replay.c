@@ -103,7 +103,7 @@ static void every_request_is_answered(void **state)
             assert_true(a.loaded_tok <= sum && a.n_loaded_steps <= a.n_steps);
             assert_true(a.inner_sum > 0 && a.inner_sum <= (double)a.n_loaded_steps);
             assert_true(a.outer_sum <= a.inner_sum);
-            assert_true(a.series.n > STUDY_KV_POINTS / 2);
+            assert_true(a.inner.n > SERIES_POINTS / 2);
             if (i < 2)
                 assert_true(a.n_overflow == 0 && a.migrated_tok == 0);
             if (i == 0)
@@ -158,10 +158,10 @@ static void no_buckets_are_static(void **state)
 static double late_utilization(const struct study_kv_result *r)
 {
     double sum = 0;
-    int n = r->series.n / 4;
+    int n = r->inner.n / 4;
 
-    for (int i = r->series.n - n; i < r->series.n; i++)
-        sum += r->series.inner[i] / n;
+    for (int i = r->inner.n - n; i < r->inner.n; i++)
+        sum += r->inner.mean[i] / n;
     return sum;
 }
 

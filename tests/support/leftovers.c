@@ -18,6 +18,11 @@ static int n_entries(const char *dir, const char *with)
     return n;
 }
 
+int left_files(const char *dir)
+{
+    return n_entries(dir, "") - 2; /* . and .. */
+}
+
 int left_fds(void)
 {
     return n_entries("/proc/self/fd", "");

@@ -5,6 +5,8 @@
 
 /* Descriptors that this process has open; the same count before and after. */
 int left_fds(void);
+/* Entries of a directory. */
+int left_files(const char *dir);
 /* Fail the test where this process has a child, ended or not. */
 void left_no_child(void);
 /* Fail the test where /dev/shm has a name of the project's. */

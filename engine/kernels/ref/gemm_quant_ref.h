@@ -31,7 +31,7 @@ static inline void sub_exact(const struct kern_gemm_tile *t, float *c, const cha
     }
 }
 
-/* The words of row i are mr words apart. */
+/* From one word of row i to the next it is mr words. */
 static inline void row_a8(float *c, const char *a, int mr, int i,
                           int w[KERN_SUB][KERN_PANEL], const uint8_t *b, const uint8_t *s)
 {

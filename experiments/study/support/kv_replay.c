@@ -257,35 +257,6 @@ static void release_finished(struct replay *r)
 
 /* --- what is reported */
 
-/* Halve the number of points: each is then of twice as many steps. */
-static void merge_points(struct study_kv_series *s)
-{
-    double *const all[] = {s->inner, s->outer, s->batch};
-
-    for (int k = 0; k < 3; k++)
-        for (int i = 0; i < STUDY_KV_POINTS / 2; i++)
-            all[k][i] = (all[k][2 * i] + all[k][2 * i + 1]) / 2;
-    s->n = STUDY_KV_POINTS / 2;
-    s->steps_each *= 2;
-}
-
-static void add_point(struct study_kv_series *s, double inner, double outer, double batch)
-{
-    double weight;
-
-    if (s->n == 0 || s->steps_in_last == s->steps_each) {
-        if (s->n == STUDY_KV_POINTS)
-            merge_points(s);
-        s->inner[s->n] = s->outer[s->n] = s->batch[s->n] = 0;
-        s->n++;
-        s->steps_in_last = 0;
-    }
-    weight = 1.0 / (double)++s->steps_in_last;
-    s->inner[s->n - 1] += weight * (inner - s->inner[s->n - 1]);
-    s->outer[s->n - 1] += weight * (outer - s->outer[s->n - 1]);
-    s->batch[s->n - 1] += weight * (batch - s->batch[s->n - 1]);
-}
-
 static void report_step(struct replay *r, int64_t n_tok)
 {
     struct kv_alloc_stat st;
@@ -304,7 +275,9 @@ static void report_step(struct replay *r, int64_t n_tok)
     r->out->loaded_tok += n_tok;
     r->out->inner_sum += inner;
     r->out->outer_sum += outer;
-    add_point(&r->out->series, inner, outer, (double)n_tok);
+    series_add(&r->out->inner, inner);
+    series_add(&r->out->outer, outer);
+    series_add(&r->out->batch, (double)n_tok);
 }
 
 static int step(struct replay *r)
@@ -381,7 +354,6 @@ int study_kv_replay(struct study_kv_result *out, const struct study_kv_opts *o,
     int rc;
 
     memset(out, 0, sizeof(*out));
-    out->series.steps_each = 1;
     rc = open_replay(&r);
     while (rc == OK && (r.n_sent < n || r.n_waiting + r.n_running > 0))
         rc = step(&r);

@@ -10,6 +10,7 @@
 #ifndef STUDY_KV_REPLAY_H
 #define STUDY_KV_REPLAY_H
 
+#include "base/series.h"
 #include "kv/accuracy.h"
 #include "kv/admit.h"
 #include "kv/learn.h"
@@ -33,15 +34,6 @@ struct study_kv_opts {
 
 enum { STUDY_KV_AGAIN, STUDY_KV_ONCE, STUDY_KV_NEVER };
 
-#define STUDY_KV_POINTS 256
-
-/* Means of equally many steps, one after the other. */
-struct study_kv_series {
-    int n;
-    int64_t steps_each, steps_in_last;
-    double inner[STUDY_KV_POINTS], outer[STUDY_KV_POINTS], batch[STUDY_KV_POINTS];
-};
-
 /* "Loaded": while there were requests left to send, so without the last ones' end. */
 struct study_kv_result {
     int64_t n_steps, n_loaded_steps;
@@ -53,7 +45,7 @@ struct study_kv_result {
     int64_t n_preempted, recomputed_tok;
     int64_t waited_steps; /* sequence-steps without memory for the next token */
     int64_t n_epochs;
-    struct study_kv_series series;
+    struct series inner, outer, batch; /* of loaded steps */
 };
 
 /* Serve requests[n], each with a prompt and an output of at least 1 token and at most
