@@ -20,7 +20,10 @@
  * memory in sequences that are shorter than their bucket, and predictions fall short of more
  * of them (experiments/odma_ablation.json). */
 #define KV_N_QUANTILES 10
-#define KV_QUANTILES   {0.2, 0.4, 0.55, 0.65, 0.75, 0.8, 0.85, 0.9, 0.94, 0.97}
+#define KV_QUANTILES                                                                     \
+    {                                                                                    \
+        0.2, 0.4, 0.55, 0.65, 0.75, 0.8, 0.85, 0.9, 0.94, 0.97                           \
+    }
 
 struct kv_bounds {
     int64_t epoch; /* how often they have been learned */

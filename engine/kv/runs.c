@@ -204,18 +204,20 @@ int kv_runs_reserve(struct kv_runs *r, int64_t n_tok, struct kv_extent *out)
     return OK;
 }
 
-bool kv_runs_extend(struct kv_runs *r, struct kv_extent *e, int64_t n_tok)
+bool kv_runs_extend(struct kv_runs *r, struct kv_extent *e, int64_t n_tok,
+                    int64_t most_tok)
 {
     struct unit *u = &r->units[e->id];
-    int32_t n = units_of(r, n_tok), right = (int32_t)e->id + u->n_used;
-    int32_t more = n - u->n_used;
+    int32_t right = (int32_t)e->id + u->n_used, more = units_of(r, most_tok) - u->n_used;
+    int32_t n_free = right < r->n_units ? r->units[right].n_free : 0;
 
     r->stat.n_visited++;
-    if (right == r->n_units || r->units[right].n_free < more)
+    if (u->n_used + n_free < units_of(r, n_tok))
         return false;
+    more = more < n_free ? more : n_free;
     use(r, right, more);
-    u->n_used = n;
-    e->cap_tok = n * r->align_tok;
+    u->n_used += more;
+    e->cap_tok = u->n_used * r->align_tok;
     return true;
 }
 

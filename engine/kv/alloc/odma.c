@@ -46,22 +46,23 @@ static int odma_reserve(void *state, const struct kv_need *need, struct kv_exten
     return kv_runs_reserve(o->runs, n, out);
 }
 
-/* The paper moves a sequence that outgrows its memory to a large bucket and keeps some free.
- * Keeping them costs more than they save where memory holds few sequences; less than a large
- * bucket is better than to wait for one, and who finds none waits or begins again (kv/admit.h). */
+/* The paper moves a sequence that outgrows its memory to a large bucket, and keeps some of these
+ * free. Where memory holds few sequences that costs more than it saves: here less than a large
+ * bucket is taken where none is free, and who finds nothing waits or begins again
+ * (kv/admit.h). */
 static int odma_grow(void *state, struct kv_extent *e, int64_t used_tok, int64_t want_tok,
                      struct kv_move *m)
 {
     struct odma *o = state;
-    const int64_t sizes[] = {o->max_tok, 2 * e->cap_tok, want_tok};
+    int64_t twice = 2 * e->cap_tok < o->max_tok ? 2 * e->cap_tok : o->max_tok;
+    int64_t enough = twice > want_tok ? twice : want_tok;
+    const int64_t sizes[] = {o->max_tok, enough, want_tok};
     int rc = ERR_NOMEM;
 
     TRY(kv_want_check(want_tok, o->max_tok));
-    if (want_tok <= e->cap_tok || kv_runs_extend(o->runs, e, want_tok))
+    if (want_tok <= e->cap_tok || kv_runs_extend(o->runs, e, want_tok, enough))
         return OK;
     for (int i = 0; i < 3 && rc != OK; i++) {
-        if (sizes[i] < want_tok || sizes[i] > o->max_tok)
-            continue;
         err_clear();
         rc = kv_runs_move(o->runs, e, used_tok, sizes[i], m);
     }
