@@ -463,8 +463,7 @@ static void conversations_are_learned_from(void **state)
         assert_ok(capture_run(&study_odma_replay, options));
         safe[i] = value_of("safe_frac");
     }
-    print_message("# safe %.3f, learned %.3f
-", safe[0], safe[1]);
+    print_message("# safe %.3f, learned %.3f\n", safe[0], safe[1]);
     assert_true(safe[1] > safe[0] + 0.01);
     assert_true(isnan(value_of("text_bits")));
     for (int seed = 1; seed <= 3; seed++) {
