@@ -88,7 +88,6 @@ static int open_alloc(struct kv_pool *p, const struct kv_pool_opts *o)
                          .max_seqs = o->max_seqs,
                          .keep_frac = KEEP_FRAC,
                          .shared = o->shared,
-                         .superblock_larges = 1,
                          .n_fixed = FIXED_BUCKETS,
                          .bounds = o->bounds};
 

@@ -82,14 +82,12 @@ breaks "the block that is left is not released" engine/kv/alloc.c 's/if (m->old_
 breaks "the block that is left is released twice" engine/kv/alloc.c \
     's/a->moved(state, m->old_id);/a->moved(state, m->old_id), &/' kv/test_alloc histories_of_odma
 # 5. Blocks do not overlap, are contiguous and aligned, and all memory comes back.
-c=engine/kv/classes.c
-breaks "blocks overlap" $c 's/i \* c->superblock_tok + b \*/i * c->superblock_tok + b * 15 \/ 16 */' \
+r=engine/kv/runs.c
+breaks "blocks overlap" $r 's/add_free(r, at + n, n_free - n)/add_free(r, at + n - 1, n_free - n + 1)/' \
     kv/test_alloc histories_of_odma
-breaks "a neighbour in use is taken" $c 's/x < s->n_begun && all\[x\].n != -1/false/' \
-    kv/test_alloc histories_of_odma
-breaks "blocks not aligned" $c 's/ \/ c->align_tok \* c->align_tok;$/;/' kv/test_alloc histories_of_odma
-breaks "a superblock stays with its class" $c 's/if (c->supers\[i\].n_live == 0)/if (false)/' \
-    kv/test_alloc histories_of_odma
+breaks "a neighbour in use is taken" $r 's/? r->units\[right\].n_free : 0;/? more : 0;/' kv/test_alloc histories_of_odma
+breaks "blocks not aligned" $r 's/.first_tok = at \* r->align_tok/&+ 1/' kv/test_alloc histories_of_odma
+breaks "free neighbours are not joined" $r 's/left = r->units\[at - 1\].n_free_end;/left = 0;/' kv/test_alloc histories_of_odma
 breaks "a block is lost" engine/kv/alloc/paged.c \
     's/n_in_row\[id\] > 0; p->n_visited++)/n_in_row[id] > 1; p->n_visited++)/' kv/test_alloc histories_of_paged
 breaks "a slot is lost" engine/kv/alloc/static.c 's/s->free\[s->n_free++\] = id/s->free[s->n_free] = id/' \
@@ -110,8 +108,8 @@ breaks "nobody is too old" engine/kv/admit.c 's/w\[0\].age > max_age/false/' kv/
 breaks "the oldest is preempted" engine/kv/admit.c 's/n_waiting == n) ? n - 1/n_waiting == n) ? 0/' \
     kv/test_buckets the_youngest_is_preempted
 # 9. An operation takes constant time.
-breaks "superblocks are searched" $c \
-    's/^    i = c->first\[k\];/    for (i = 0; c->supers[i].k != k || c->supers[i].n_live == k; i++) c->stat.n_visited++;/' \
+breaks "free runs are searched" $r \
+    's/list = next_bit(r, n), at;/list = -1, at;\n    for (int i = 0; i < r->n_units \&\& list < 0; i++, r->stat.n_visited++)\n        list = r->units[i].n_free >= n ? list_of(r, r->units[i].n_free) : -1;/' \
     kv/test_alloc histories_of_odma
 # 10. Whatever is predicted, every request gets its memory and its tokens.
 breaks "a prediction of nothing" engine/kv/predict.c 's/gen_tok > 1 ? (int64_t)gen_tok : 1/(int64_t)gen_tok/' \
