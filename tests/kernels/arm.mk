@@ -10,12 +10,17 @@ ISA_ref      := -std=c11 -ffp-contract=off
 ISA_neon     := -fno-schedule-insns
 ISA_neondot  := -march=armv8.2-a+dotprod $(ISA_neon)
 ISA_neoni8mm := -march=armv8.2-a+dotprod+i8mm $(ISA_neon)
+# The products that a study compares with Q4_0's, and the test of their bits.
+INT4    := $(wildcard experiments/study/int4/*_ref.c experiments/study/int4/*_neondot.c)
 obj     = $(patsubst %.c,$(OUT)/%.o,$(1))
 # The files of a registry: $(call list,struct,array,files,prefix)
 list    = for s in $(basename $(notdir $(3))); do echo "extern const struct $(1) $(4)_$$s;"; done; \
           echo 'const struct $(1) *const $(2)[] = {'; \
           for s in $(basename $(notdir $(3))); do echo "    &$(4)_$$s,"; done; echo '    0};'
 
+$(OUT)/test_int4: $(OUT)/tests/study/test_int4.o $(call obj,$(INT4) experiments/study/support/int4.c $(SRC)) \
+                  $(OUT)/variants.o
+	$(CC) -static -o $@ $^ -lm
 $(OUT)/test_%: $(OUT)/tests/kernels/test_%.o $(call obj,$(SRC)) $(OUT)/variants.o
 	$(CC) -static -o $@ $^ -lm
 $(OUT)/%.o: %.c
@@ -26,9 +31,10 @@ $(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 $(OUT)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
 $(OUT)/variants.o: $(OUT)/variants.c
 	$(CC) $(CFLAGS) -c $< -o $@
-$(OUT)/variants.c: $(KERN) $(QUANT) engine/kernels/ref engine/kernels/arm
+$(OUT)/variants.c: $(KERN) $(QUANT) $(INT4) engine/kernels/ref engine/kernels/arm
 	{ echo '#include "kernels/quant.h"'; \
 	  $(call list,kern_variant,kern_variants,$(KERN),kern); \
+	  $(call list,kern_variant,study_int4_variants,$(INT4),study_int4); \
 	  $(call list,kern_quant,kern_quants,$(QUANT),kern_quant); } >$@
 
 -include $(shell find $(OUT) -name '*.d' 2>/dev/null)
