@@ -25,6 +25,8 @@ def gains(ax, c, phase):
     ax.set_xticks(range(len(GAINS)), [label for _, label, _ in GAINS])
     ax.set(title="%s: gain of each" % phase.capitalize(), ylabel="increase of tokens per second (%)")
     ax.margins(y=0.15)
+    if not ax.patches:
+        return style.na(ax)
     style.legend_below(ax)
 
 

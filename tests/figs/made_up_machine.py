@@ -67,7 +67,7 @@ def mnn_tile(rng, **_):
 
 def mnn_linear_attention(rng, phase, **_):
     decode = phase == "decode"
-    summary = {"other_s": 0.1, "step_s": 3, "tok_s": 200}
+    summary = {"other_s": 0.1, "step_s": 3, "tok_s": 200, "roof_tok_s": 300, "roof_frac": 0.67}
     for c in ("linear", "attention"):
         intensity = 2 if decode else 500
         roof = min(800, 30 * intensity)

@@ -257,7 +257,7 @@ static void counts_by_hand(void **state)
                  4e-9 * HEADS * HEAD_DIM * ((LAYERS - 1) * n * (n + 1) / 2 + n));
     assert_value("linear_gflops", value_of("linear_gflop") / value_of("linear_s"));
     assert_value("attention_gbps", value_of("attention_gb") / value_of("attention_s"));
-    assert_true(isnan(value_of("linear_roof_gflops"))); /* no card */
+    assert_true(isnan(value_of("linear_roof_gflops")) && isnan(value_of("roof_frac")));
     assert_string_equal(evidence_of("linear_gflop"), "model");
     assert_ok(run(&study_mnn_linear_attention, "\"n_ctx_tok\": 40, \"rounds\": 3"));
     assert_value("linear_gflop", 2e-9 * (LAYERS * mine + DIM * VOCAB));
