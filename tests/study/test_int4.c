@@ -67,12 +67,12 @@ static void test_order(const struct kern_variant *v, struct rng *r)
 {
     const struct kern_form *f = kern_form(KERN_Q4_0);
     bool taken[KERN_Q4_0_SUB][2] = {{false}};
-    uint8_t old[KERN_Q4_0_HEAD + KERN_Q4_0_SUB];
+    uint8_t old[KERN_Q4_0_HEAD + KERN_Q8_0_SUB]; /* of a block of any type */
     struct kern_mat w;
 
     (void)v;
     check_operands(&w, SLOT_B, r, FILL_NORMAL, KERN_Q4_0, 1, KERN_PANEL, KERN_SUB, 0);
-    memcpy(old, w.data, sizeof(old));
+    memcpy(old, w.data, KERN_Q4_0_HEAD + KERN_Q4_0_SUB);
     study_int4_straight(NULL, &w);
     CHECK(memcmp(old, w.data, KERN_Q4_0_HEAD) == 0, "the scales have changed");
     for (int k = 0; k < KERN_SUB; k++)
