@@ -19,7 +19,7 @@ list    = for s in $(basename $(notdir $(3))); do echo "extern const struct $(1)
           for s in $(basename $(notdir $(3))); do echo "    &$(4)_$$s,"; done; echo '    0};'
 
 $(OUT)/test_int4: $(OUT)/tests/study/test_int4.o $(call obj,$(INT4) experiments/study/support/int4.c $(SRC)) \
-                  $(OUT)/variants.o
+                  $(OUT)/variants.o $(OUT)/int4.o
 	$(CC) -static -o $@ $^ -lm
 $(OUT)/test_%: $(OUT)/tests/kernels/test_%.o $(call obj,$(SRC)) $(OUT)/variants.o
 	$(CC) -static -o $@ $^ -lm
@@ -29,12 +29,13 @@ $(OUT)/%.o: %.c
 $(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 # GCC 12 for aarch64 crashes when it vectorises a reduction of test_gemm.c.
 $(OUT)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
-$(OUT)/variants.o: $(OUT)/variants.c
+$(OUT)/variants.o $(OUT)/int4.o: %.o: %.c
 	$(CC) $(CFLAGS) -c $< -o $@
-$(OUT)/variants.c: $(KERN) $(QUANT) $(INT4) engine/kernels/ref engine/kernels/arm
+$(OUT)/int4.c: $(INT4)
+	{ echo '#include "kernels/kern.h"'; $(call list,kern_variant,study_int4_variants,$(INT4),study_int4); } >$@
+$(OUT)/variants.c: $(KERN) $(QUANT) engine/kernels/ref engine/kernels/arm
 	{ echo '#include "kernels/quant.h"'; \
 	  $(call list,kern_variant,kern_variants,$(KERN),kern); \
-	  $(call list,kern_variant,study_int4_variants,$(INT4),study_int4); \
 	  $(call list,kern_quant,kern_quants,$(QUANT),kern_quant); } >$@
 
 -include $(shell find $(OUT) -name '*.d' 2>/dev/null)
