@@ -65,8 +65,8 @@ KERN_SRC  := $(foreach d,$(KERN_DIRS),$(wildcard $(d)/*.c))
 CLI_SRC := $(wildcard engine/cli/*.c)
 ENGINE_SRC := $(filter-out $(CLI_SRC) engine/kernels/ref/% engine/kernels/x86/% \
               engine/kernels/arm/%,$(shell find engine datasets -name '*.c' | sort)) $(KERN_SRC)
-PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c characterize/peak/peak_avx512%) \
-            $(if $(filter aarch64,$(ARCH)),,%_neon.c),$(wildcard characterize/peak/*.c))
+PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,characterize/peak/peak_avx%) \
+            $(if $(filter aarch64,$(ARCH)),,characterize/peak/peak_neon%),$(wildcard characterize/peak/*.c))
 # 4-bit products that a study compares with the engine's own.
 INT4_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512vnni.c) \
             $(if $(filter aarch64,$(ARCH)),,%_neondot.c),$(wildcard experiments/study/int4/*.c))
