@@ -1,6 +1,8 @@
 /* Attention: every variant against float64 over the whole range, over partial ranges
  * merged by their log-sum-exp, and over empty ones; and with the keys and values in blocks,
  * which give the same bits. */
+#include <float.h>
+
 #include "kernels/kv_type.h"
 #include "tests/kernels/check.h"
 
@@ -13,6 +15,7 @@ enum slot { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT, SLOT_LSE, SLOT_SCRATCH, SLOT_TABLE
 static float keys[FLOAT_MAX], values[FLOAT_MAX]; /* what the KV type holds */
 static double want[ROWS_MAX * KERN_HEAD_DIM_MAX], want_lse[ROWS_MAX];
 static double bound[ROWS_MAX * KERN_HEAD_DIM_MAX], bound_lse[ROWS_MAX];
+static double code_max; /* the largest element before its scale, which a weight takes first */
 
 struct shape {
     int n_tok, g, head_dim;
@@ -96,6 +99,7 @@ static struct kern_attn_args make_args(const struct kern_variant *v, struct rng 
     size_t bytes = tok_floats(s) * 4;
     float *q = guard_get(SLOT_Q, bytes);
 
+    code_max = v->op == KERN_ATTN_Q8 ? 127 : 0;
     fill_f32(r, FILL_NORMAL, q, (int64_t)tok_floats(s));
     for (size_t i = 0; i < tok_floats(s); i++)
         q[i] *= (float)s->amplitude;
@@ -157,15 +161,16 @@ static void expect_row(const struct kern_attn_args *a, int row)
     want_lse[row] = lo < hi ? max + log(sum) : -INFINITY;
     bound_lse[row] = 2 * e + EPS * (8 * fabs(want_lse[row]) + (double)(hi - lo) + 16);
     for (int d = 0; d < hd; d++) {
-        double o = 0, mass = 0;
+        double o = 0, mass = 0, underflow = 1e-43;
 
         for (int64_t t = lo; t < hi; t++) {
             o += score[t] / sum * values[t * hd + d];
             mass += score[t] / sum * fabs(values[t * hd + d]);
+            underflow += FLT_MIN * fabs(values[t * hd + d]) + code_max * 0x1p-149;
         }
         want[row * hd + d] = o;
         bound[row * hd + d] =
-            mass * (expm1(4 * e) + EPS * (2 * (double)(hi - lo) + 32)) + 1e-43;
+            mass * (expm1(4 * e) + EPS * (2 * (double)(hi - lo) + 32)) + underflow;
     }
 }
 

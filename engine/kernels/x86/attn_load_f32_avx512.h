@@ -6,7 +6,7 @@
 
 #define ATTN_ELEM         float
 #define ATTN_STRIDE(hd)   (hd)
-#define ATTN_SCALE(p, hd) 1.0f
+#define ATTN_SCALE(p, hd) ((void)(hd), 1.0f)
 #define ATTN_LOAD(m, p)   _mm512_maskz_loadu_ps(m, p)
 
 /* Thirty-two elements in their order. */
