@@ -43,7 +43,7 @@ static const struct {
 } computed[KERN_N_TYPES] = {
     [KERN_F32] = {0, 0},    [KERN_F16] = {1, 1},    [KERN_BF16] = {30, 32},
     [KERN_Q8_0] = {8, 7},   [KERN_Q4_0] = {2, 2},   [KERN_Q4_1] = {3, 3},
-    [KERN_Q4_K] = {12, -1}, [KERN_Q5_K] = {13, -1}, [KERN_Q6_K] = {14, -1},
+    [KERN_Q4_K] = {12, 14}, [KERN_Q5_K] = {13, -1}, [KERN_Q6_K] = {14, -1},
 };
 
 bool gguf_ggml_computed(uint32_t ggml_type, enum kern_type *out)

@@ -15,7 +15,8 @@ enum slot { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT, SLOT_LSE, SLOT_SCRATCH, SLOT_TABLE
 static float keys[FLOAT_MAX], values[FLOAT_MAX]; /* what the KV type holds */
 static double want[ROWS_MAX * KERN_HEAD_DIM_MAX], want_lse[ROWS_MAX];
 static double bound[ROWS_MAX * KERN_HEAD_DIM_MAX], bound_lse[ROWS_MAX];
-static double code_max; /* the largest element before its scale, which a weight takes first */
+static double
+    code_max; /* the largest element before its scale, which a weight takes first */
 
 struct shape {
     int n_tok, g, head_dim;
