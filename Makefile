@@ -176,7 +176,7 @@ $(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandw
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
 
 # Rounds alike on every processor.
-$(BUILD)/obj/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
+$(BUILD)/obj/engine/kernels/kv_type.o $(BUILD)/obj/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 
 # With other flags everything is built again.
 $(BUILD)/gen/flags: FORCE

@@ -43,6 +43,9 @@ static const struct opt_row table[] = {
     OPT_ROW(ENUM, precision, "exact",
             "Arithmetic of the matrix products, as in `sandwich run`.",
             .values = KERN_PRECISIONS),
+    OPT_ROW(ENUM, kv_type, "f32",
+            "Type of the cached keys and values, as in `sandwich run`.",
+            .values = KERN_KV_TYPES),
     CPU_ISA_ROW,
     OPT_HELP_ROW,
     {0},
@@ -171,19 +174,19 @@ static int open_phases(struct cli_bench *b)
 static int open_model(struct cli_bench *b, const struct format_file *f)
 {
     const struct model_config *c = &f->config;
-    const struct kv_shape shape = {c->n_layers, c->n_kv_heads, c->head_dim,
-                                   (int)kern_type_bytes(KERN_F32)};
     int64_t n_prompt = largest(&b->prompt), n_gen = largest(&b->gen);
     int n_seqs = (int)largest(&b->batch);
-    const struct model_bench_opts o = {
-        .precision = (enum kern_precision)b->f->precision,
-        .n_seqs = 1,
-        .max_tok = n_prompt > n_gen ? n_prompt : n_gen,
-        .step_tok = STEP_TOK,
-        .caller_bytes = (int64_t)kv_token_bytes(&shape) * n_seqs * n_gen +
-                        (int64_t)sizeof(float) * n_seqs * c->vocab,
-        .seed = SEED};
+    struct model_bench_opts o = {.precision = (enum kern_precision)b->f->precision,
+                                 .kv_type = (enum kern_kv_type)b->f->kv_type,
+                                 .n_seqs = 1,
+                                 .max_tok = n_prompt > n_gen ? n_prompt : n_gen,
+                                 .step_tok = STEP_TOK,
+                                 .seed = SEED};
+    struct kv_shape shape;
 
+    model_kv_shape_of(c, o.kv_type, &shape);
+    o.caller_bytes = (int64_t)kv_token_bytes(&shape) * n_seqs * n_gen +
+                     (int64_t)sizeof(float) * n_seqs * c->vocab;
     TRY(model_bench_open(&b->engine, f, &o));
     TRY(open_phases(b));
     return n_gen == 0

@@ -17,7 +17,7 @@ enum cli_bench_output { CLI_BENCH_MD, CLI_BENCH_JSON, CLI_BENCH_CSV };
 struct cli_bench_flags {
     char *model, *n_prompt, *n_gen, *threads, *batch, *isa;
     int64_t repetitions;
-    int output, precision;
+    int output, precision, kv_type;
     bool help;
 };
 struct cli_bench_list {

@@ -99,13 +99,15 @@ int cli_bench_add_row(struct cli_bench *b, const struct format_file *f, int i)
     clock_utc(utc, sizeof(utc));
     cpu_isa_words(cpu_isa_usable(), isa, sizeof(isa));
     row = json_pack(
-        "{s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:s}",
+        "{s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:s, "
+        "s:s}",
         "build_commit", build_info.commit, "cpu_info", json_string_lossy(cpu.model_name),
         "isa", isa, "model_filename", json_string_lossy(b->path), "model_type",
         json_string_lossy(type), "model_size",
         (json_int_t)model_load_stat_of(b->engine.model)->tensor_bytes, "model_n_params",
         (json_int_t)model_n_params(&f->config), "backend", "CPU", "precision",
-        kern_precision_name(b->f->precision), "n_threads",
+        kern_precision_name(b->f->precision), "kv_type",
+        kern_kv_type_name((enum kern_kv_type)b->f->kv_type), "n_threads",
         (json_int_t)b->threads.v[t->phase], "n_prompt",
         (json_int_t)(t->n_seqs ? 0 : t->n_tok), "n_gen",
         (json_int_t)(t->n_seqs ? t->n_tok : 0), "n_seqs",

@@ -238,7 +238,7 @@ static int64_t longest(const struct plan_trace *t)
 static void set_replay(struct job *j)
 {
     const struct plan_search_opts *s = &j->search;
-    const struct model_cost_types types = {.weight = s->type, .kv = KERN_F32};
+    const struct model_cost_types types = {.weight = s->type, .kv = KERN_KV_F32};
     int64_t needed = longest(&s->trace) + 64, most = s->model->max_tok;
 
     j->replay = (struct cli_replay){

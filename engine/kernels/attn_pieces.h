@@ -28,32 +28,31 @@ static inline int kern_attn_piece_n(const struct kern_attn_piece *p, int left)
 #define KERN_ATTN_PIECES_MAX(n)                                                          \
     (((n) + KERN_ATTN_BLOCK_TOK_MIN - 2) / KERN_ATTN_BLOCK_TOK_MIN + 1)
 
-/* Bytes from a->k to the key of token t, and from a->v to its value; `elem_bytes`: of the KV
- * type. */
+/* Bytes from a->k to the key of token t, and from a->v to its value; vec_bytes: of one of them
+ * (kern_kv_bytes()). */
 static inline size_t kern_attn_offset(const struct kern_attn_args *a, int64_t t,
-                                      size_t elem_bytes)
+                                      size_t vec_bytes)
 {
-    const size_t tok_bytes = (size_t)a->head_dim * elem_bytes;
     int64_t block;
 
     if (!a->blocks)
-        return (size_t)t * tok_bytes;
+        return (size_t)t * vec_bytes;
     block = a->blocks[t >> __builtin_ctzll((uint64_t)a->block_tok)];
-    return (size_t)block * a->block_bytes + (size_t)(t & (a->block_tok - 1)) * tok_bytes;
+    return (size_t)block * a->block_bytes + (size_t)(t & (a->block_tok - 1)) * vec_bytes;
 }
 
 /* Tokens [t, t + n) in their order, n >= 1; returns the number of pieces, at most
  * KERN_ATTN_PIECES_MAX(n). */
 static inline int kern_attn_pieces(struct kern_attn_piece *out,
                                    const struct kern_attn_args *a, int64_t t, int64_t n,
-                                   size_t elem_bytes)
+                                   size_t vec_bytes)
 {
     int n_pieces = 0;
 
     assert(!a->blocks || (a->block_tok >= KERN_ATTN_BLOCK_TOK_MIN &&
                           (a->block_tok & (a->block_tok - 1)) == 0));
     for (int64_t end = t + n; t < end; t += out[n_pieces++].n) {
-        const size_t at = kern_attn_offset(a, t, elem_bytes);
+        const size_t at = kern_attn_offset(a, t, vec_bytes);
         int64_t left = a->blocks ? a->block_tok - (t & (a->block_tok - 1)) : n;
 
         out[n_pieces] = (struct kern_attn_piece){.k = (const char *)a->k + at,

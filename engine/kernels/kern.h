@@ -80,8 +80,10 @@ enum kern_op {
     KERN_GEMM_Q4_K,
     KERN_GEMM_Q5_K,
     KERN_GEMM_Q6_K,
-    KERN_ATTN_F32,  /* kern_attn_fn: f32 keys and values */
-    KERN_ATTN_BF16, /* kern_attn_fn: bf16 keys and values */
+    /* kern_attn_fn, in the order of the types of keys and values: KERN_ATTN_F32 + type. */
+    KERN_ATTN_F32,
+    KERN_ATTN_BF16,
+    KERN_ATTN_Q8,
     KERN_RMSNORM,
     KERN_ROPE,
     KERN_SILU_MUL,
@@ -97,6 +99,11 @@ const char *kern_op_name(enum kern_op op); /* "gemm_bf16" */
 static inline bool kern_op_is_gemm(enum kern_op op)
 {
     return op < KERN_ATTN_F32;
+}
+
+static inline bool kern_op_is_attn(enum kern_op op)
+{
+    return op >= KERN_ATTN_F32 && op < KERN_RMSNORM;
 }
 
 /* The format of activations that a GEMM variant reads: blocks of mr rows, K-major, so that a kernel
@@ -144,7 +151,8 @@ typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
  * [kv_lo, min(kv_hi, pos0 + i + 1)) for token i (so kv_hi = pos0 + n_tok, kv_lo = 0 is
  * the whole of it). Softmax is f32 with running maxima (flash style).
  *   q     token i, head h of the group at q + i*q_stride + h*head_dim
- *   k, v  [token][head_dim] of the KV type; or in blocks, see below
+ *   k, v  [token] vectors of head_dim elements in the KV type (kernels/kv_type.h); or in
+ *         blocks, see below
  *   out   like q, with out_stride
  *   lse   NULL, or [n_tok][g]: log-sum-exp of the scaled scores, to merge partial ranges;
  *         -INFINITY (and out = 0) where the range is empty
@@ -154,8 +162,8 @@ typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
  * 256.
  *
  * Keys and values in blocks (`blocks` is not NULL): a block has block_bytes bytes, among them
- * the keys and the values of block_tok tokens as [block_tok][head_dim] each. k and v are
- * where these are in block 0. Token t is in block blocks[t / block_tok]. The entries of
+ * the keys and the values of block_tok tokens, [block_tok] vectors each. k and v are where
+ * these are in block 0. Token t is in block blocks[t / block_tok]. The entries of
  * tokens kv_lo .. kv_hi - 1 are read and no others. A variant gives the same bits as for
  * contiguous keys and values (kernels/attn_pieces.h finds them). */
 struct kern_attn_args {

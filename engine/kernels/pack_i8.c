@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/panel.h"
+#include "kernels/round_i8.h"
 
 /* 32 activations of one row. */
 struct group {
@@ -14,30 +14,13 @@ struct group {
     int32_t sum[2]; /* of the codes of each 16 */
 };
 
-/* The largest magnitude; infinite or NaN where there is such a number: as integers the bits
- * of magnitudes are in the same order, NaN last. */
-static float largest(const float *x)
-{
-    int32_t bits[KERN_SUB], most = 0;
-    float out;
-
-    memcpy(bits, x, sizeof(bits));
-    for (int i = 0; i < KERN_SUB; i++) {
-        bits[i] &= 0x7fffffff;
-        most = bits[i] > most ? bits[i] : most;
-    }
-    memcpy(&out, &most, sizeof(out));
-    return out;
-}
-
-/* Adding 1.5 * 2^23 to a small number rounds it to an integer, the even one of two, which
- * the lowest bits of the sum then hold. */
 static void quantise(struct group *g, const float *x)
 {
-    const float most = largest(x);
-    float per_step;
+    const int32_t bits = kern_largest_bits(x);
     int32_t q[KERN_SUB];
+    float most;
 
+    memcpy(&most, &bits, sizeof(most));
     memset(g, 0, sizeof(*g));
     if (!isfinite(most)) {
         g->scale = NAN;
@@ -46,13 +29,7 @@ static void quantise(struct group *g, const float *x)
     if (most < KERN_A_I8_MIN)
         return;
     g->scale = most / 127;
-    per_step = 127 / most;
-    for (int i = 0; i < KERN_SUB; i++) {
-        float sum = x[i] * per_step + 0x1.8p23f;
-
-        memcpy(&q[i], &sum, sizeof(sum));
-        q[i] -= 0x4b400000;
-    }
+    kern_round_i8(q, x, 127 / most);
     for (int i = 0; i < KERN_SUB; i++)
         g->code[i] = (int8_t)q[i];
     for (int i = 0; i < KERN_SUB / 2; i++) {

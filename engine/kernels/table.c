@@ -19,25 +19,16 @@ static const struct {
 };
 
 static const char *const op_names[KERN_N_OPS] = {
-    [KERN_GEMM_F32] = "gemm_f32",
-    [KERN_GEMM_F16] = "gemm_f16",
-    [KERN_GEMM_BF16] = "gemm_bf16",
-    [KERN_GEMM_Q8_0] = "gemm_q8_0",
-    [KERN_GEMM_Q4_0] = "gemm_q4_0",
-    [KERN_GEMM_Q4_1] = "gemm_q4_1",
-    [KERN_GEMM_Q4_K] = "gemm_q4_k",
-    [KERN_GEMM_Q5_K] = "gemm_q5_k",
-    [KERN_GEMM_Q6_K] = "gemm_q6_k",
-    [KERN_ATTN_F32] = "attn_f32",
-    [KERN_ATTN_BF16] = "attn_bf16",
-    [KERN_RMSNORM] = "rmsnorm",
-    [KERN_ROPE] = "rope",
-    [KERN_SILU_MUL] = "silu_mul",
-    [KERN_ADD] = "add",
-    [KERN_TO_BF16] = "to_bf16",
-    [KERN_FROM_BF16] = "from_bf16",
-    [KERN_FROM_F16] = "from_f16",
-    [KERN_ARGMAX] = "argmax",
+    [KERN_GEMM_F32] = "gemm_f32",   [KERN_GEMM_F16] = "gemm_f16",
+    [KERN_GEMM_BF16] = "gemm_bf16", [KERN_GEMM_Q8_0] = "gemm_q8_0",
+    [KERN_GEMM_Q4_0] = "gemm_q4_0", [KERN_GEMM_Q4_1] = "gemm_q4_1",
+    [KERN_GEMM_Q4_K] = "gemm_q4_k", [KERN_GEMM_Q5_K] = "gemm_q5_k",
+    [KERN_GEMM_Q6_K] = "gemm_q6_k", [KERN_ATTN_F32] = "attn_f32",
+    [KERN_ATTN_BF16] = "attn_bf16", [KERN_ATTN_Q8] = "attn_q8",
+    [KERN_RMSNORM] = "rmsnorm",     [KERN_ROPE] = "rope",
+    [KERN_SILU_MUL] = "silu_mul",   [KERN_ADD] = "add",
+    [KERN_TO_BF16] = "to_bf16",     [KERN_FROM_BF16] = "from_bf16",
+    [KERN_FROM_F16] = "from_f16",   [KERN_ARGMAX] = "argmax",
 };
 
 const char *kern_type_name(enum kern_type t)
@@ -157,18 +148,24 @@ void kern_table_choose(struct kern_table *t, uint64_t isa_mask,
         assert(t->v[op]);
 }
 
+/* Products and attention, which come first. */
+static bool is_batched(int op)
+{
+    return kern_op_is_gemm((enum kern_op)op) || kern_op_is_attn((enum kern_op)op);
+}
+
 void kern_table_batch_invariant(struct kern_table *t, uint64_t isa_mask)
 {
-    for (int op = KERN_GEMM_F32; op <= KERN_ATTN_BF16; op++)
+    for (int op = 0; is_batched(op); op++)
         t->v[op] = NULL;
     for (const struct kern_variant *const *p = kern_variants; *p; p++) {
         const struct kern_variant *v = *p;
 
-        if (v->op <= KERN_ATTN_BF16 && v->batch_invariant && v->precision == KERN_EXACT &&
+        if (is_batched(v->op) && v->batch_invariant && v->precision == KERN_EXACT &&
             (v->isa & ~isa_mask) == 0 && is_better(v, t->v[v->op]))
             t->v[v->op] = v;
     }
-    for (int op = KERN_GEMM_F32; op <= KERN_ATTN_BF16; op++)
+    for (int op = 0; is_batched(op); op++)
         assert(t->v[op]);
 }
 

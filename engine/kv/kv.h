@@ -3,8 +3,9 @@
  * A pool has a fixed size and never grows after kv_pool_open(), so running out is
  * reported to the scheduler (ERR_NOMEM) and never crashes a step. A live sequence owns one slot
  * laid out
- *     [layer][kv_head][K|V][token][head_dim]
- * so that a rank owns a range of heads, and a change of plan moves nothing. Where the allocator
+ *     [layer][kv_head][K|V][token]
+ * where the key or the value of a token in a head is a vector of vec_bytes bytes, so that a rank
+ * owns a range of heads, and a change of plan moves nothing. Where the allocator
  * is `paged`, a slot is a table of blocks of block_tok tokens, and each block is laid out so.
  * How slots are chosen is a plug-in: one file in kv/alloc/.   Paper: ODMA 3.4, 3.5.
  * Threads: one owner per pool; stat from any thread. */
@@ -18,8 +19,8 @@
 #include "kv/alloc.h"
 
 struct kv_shape {
-    int n_layers, n_kv_heads, head_dim;
-    int elem_bytes; /* 4: f32, 2: bf16 */
+    int n_layers, n_kv_heads;
+    size_t vec_bytes; /* of one key or value (kern_kv_bytes()) */
 };
 
 /* One sequence's memory; plain data, lent by the pool until kv_release(). */
@@ -27,8 +28,8 @@ struct kv_slot {
     void *base;        /* its memory; with `blocks` the first byte of all blocks */
     int64_t n_tok;     /* tokens reserved: these count towards the pool's limit */
     int64_t cap_tok;   /* tokens it can hold, n_tok at least */
-    size_t head_bytes; /* of one [K or V][token][head_dim] run: of cap_tok tokens, with
-                          `blocks` of block_tok */
+    size_t head_bytes; /* of one [K or V][token] run: of cap_tok tokens, with `blocks` of
+                          block_tok */
     int n_kv_heads;
     int64_t slot;      /* the allocator's number of it */
     int64_t first_tok; /* where it begins in the allocator's arena */
@@ -47,10 +48,9 @@ static inline void *kv_at(const struct kv_slot *r, int layer, int kv_head, int v
     return (char *)r->base + i * r->head_bytes;
 }
 
-/* The key or value of token `tok` in the run that kv_at() returned. token_bytes: of one key,
- * head_dim * elem_bytes. */
+/* The key or value of token `tok` in the run that kv_at() returned. vec_bytes: of one. */
 static inline void *kv_token_at(const struct kv_slot *r, void *run, int64_t tok,
-                                size_t token_bytes)
+                                size_t vec_bytes)
 {
     size_t block = 0;
 
@@ -58,7 +58,7 @@ static inline void *kv_token_at(const struct kv_slot *r, void *run, int64_t tok,
         block = (size_t)r->blocks[tok / r->block_tok] * r->block_bytes;
         tok %= r->block_tok;
     }
-    return (char *)run + block + (size_t)tok * token_bytes;
+    return (char *)run + block + (size_t)tok * vec_bytes;
 }
 
 /* Blocks of several sizes begin and end at multiples of this number of tokens, so that there

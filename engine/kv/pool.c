@@ -29,21 +29,18 @@ struct kv_pool {
 
 size_t kv_token_bytes(const struct kv_shape *s)
 {
-    return (size_t)s->n_layers * s->n_kv_heads * 2 * s->head_dim * s->elem_bytes;
+    return (size_t)s->n_layers * s->n_kv_heads * 2 * s->vec_bytes;
 }
 
 /* ---- opening ---- */
 
 static int check_opts(const struct kv_shape *s, const struct kv_pool_opts *o)
 {
-    if (s->n_layers < 1 || s->n_kv_heads < 1 || s->head_dim < 1 || o->max_tok < 1)
-        return err_set(
-            ERR_ARG,
-            "kv pool: layers %d, heads %d, head_dim %d, max_tok %lld: expected all >= 1",
-            s->n_layers, s->n_kv_heads, s->head_dim, (long long)o->max_tok);
-    if (s->elem_bytes != 2 && s->elem_bytes != 4)
-        return err_set(ERR_ARG, "kv pool: elem_bytes: expected 2 or 4, found %d",
-                       s->elem_bytes);
+    if (s->n_layers < 1 || s->n_kv_heads < 1 || s->vec_bytes < 1 || o->max_tok < 1)
+        return err_set(ERR_ARG,
+                       "kv pool: layers %d, heads %d, vec_bytes %zu, max_tok %lld: "
+                       "expected all >= 1",
+                       s->n_layers, s->n_kv_heads, s->vec_bytes, (long long)o->max_tok);
     return OK;
 }
 
@@ -185,7 +182,7 @@ static void place(const struct kv_pool *p, struct kv_slot *r, const struct kv_ex
     r->first_tok = e->first_tok;
     r->cap_tok = e->cap_tok;
     r->n_kv_heads = p->shape.n_kv_heads;
-    r->head_bytes = (size_t)run_tok * p->shape.head_dim * p->shape.elem_bytes;
+    r->head_bytes = (size_t)run_tok * p->shape.vec_bytes;
     r->blocks = e->blocks;
     r->block_tok = e->blocks ? p->unit_tok : 0;
     r->block_bytes = e->blocks ? p->unit_bytes : 0;
@@ -275,7 +272,7 @@ static void copy_runs(struct kv_pool *p, const struct kv_slot *to,
                       const struct kv_slot *from, int64_t used_tok)
 {
     size_t n = (size_t)p->shape.n_layers * p->shape.n_kv_heads * 2;
-    size_t used = (size_t)used_tok * p->shape.head_dim * p->shape.elem_bytes;
+    size_t used = (size_t)used_tok * p->shape.vec_bytes;
     uint64_t t0 = clock_ns();
 
     p->migrated_bytes += (int64_t)((n - (to->base == from->base)) * used);

@@ -50,7 +50,7 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
     int hd = m->c.head_dim, half = hd / 2;
-    size_t token_bytes = (size_t)hd * kern_type_bytes(m->kv_type);
+    size_t vec_bytes = kern_kv_bytes(m->kv_type, hd);
     const struct model_layer *l = &m->layers[b->layer];
     const struct kv_slot *slot = b->chunk->kv;
     bool kv = w->rank->shard.kv;
@@ -59,8 +59,7 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
 
     for (int64_t i = b->i; i < b->i + b->n; i++) {
         int64_t pos = b->chunk->pos0 + i;
-        float *q = q_at(w, b, i), *key = q + b->g * hd, *value;
-        void *k, *v;
+        float *q = q_at(w, b, i), *key = q + b->g * hd;
 
         if (l->q_norm)
             norm_heads(m, q, b->g, l->q_norm);
@@ -70,18 +69,10 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
                                       m->rope_sin + pos * half, b->g + kv, hd);
         if (!kv)
             continue;
-        value = value_at(w, b, i);
-        k = kv_token_at(slot, keys, pos, token_bytes);
-        v = kv_token_at(slot, values, pos, token_bytes);
-        if (m->kv_type == KERN_BF16) {
-            kern_to_bf16_fn to_bf16 = m->kern.v[KERN_TO_BF16]->fn.to_bf16;
-
-            to_bf16(k, key, hd);
-            to_bf16(v, value, hd);
-        } else {
-            memcpy(k, key, token_bytes);
-            memcpy(v, value, token_bytes);
-        }
+        kern_kv_store(&m->kern, m->kv_type, kv_token_at(slot, keys, pos, vec_bytes), key,
+                      hd);
+        kern_kv_store(&m->kern, m->kv_type, kv_token_at(slot, values, pos, vec_bytes),
+                      value_at(w, b, i), hd);
     }
 }
 
@@ -107,7 +98,6 @@ static void results_at(const struct model_thread_ctx *w, const struct block *b,
 static void attend(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
-    enum kern_op op = m->kv_type == KERN_BF16 ? KERN_ATTN_BF16 : KERN_ATTN_F32;
     const struct kv_slot *slot = b->chunk->kv;
     int64_t pos0 = b->chunk->pos0 + b->i;
     struct kern_attn_args args = {
@@ -128,7 +118,7 @@ static void attend(struct model_thread_ctx *w, const struct block *b)
     };
 
     results_at(w, b, &args);
-    m->kern.v[op]->fn.attn(&args);
+    m->kern.v[kern_kv_attn(m->kv_type)]->fn.attn(&args);
 }
 
 /* Call fn for this thread's blocks. Where the KV groups divide evenly a thread has the
@@ -219,7 +209,7 @@ static void look_ahead(struct model_thread_ctx *w, int layer)
     if (s->n_tok == s->n_chunks && layer < w->m->c.n_layers)
         model_ahead_begin(&w->ahead, s->chunks, s->n_chunks, layer, first + w->id * n_kv,
                           first + (w->id + 1) * n_kv,
-                          w->m->c.head_dim * (int64_t)kern_type_bytes(w->m->kv_type),
+                          (int64_t)kern_kv_bytes(w->m->kv_type, w->m->c.head_dim),
                           (int64_t)cpu_cache_bytes(3) / 2 / w->n);
 }
 

@@ -151,7 +151,7 @@ int model_bench_open(struct model_bench *out, const struct format_file *f,
                      const struct model_bench_opts *o)
 {
     struct model_opts mo = {.weight_type = KERN_N_TYPES,
-                            .kv_type = KERN_F32,
+                            .kv_type = o->kv_type,
                             .precision = o->precision,
                             .max_step_tok =
                                 o->step_tok > o->n_seqs ? o->step_tok : o->n_seqs,

@@ -53,6 +53,7 @@ struct model_bench {
 };
 struct model_bench_opts {
     enum kern_precision precision;
+    enum kern_kv_type kv_type;
     int n_seqs;
     int64_t max_tok;  /* of a sequence */
     int64_t step_tok; /* of a step, which has n_seqs at least */

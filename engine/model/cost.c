@@ -39,7 +39,7 @@ static struct model_cost cost(const struct model_config *c, struct model_cost_ty
 {
     double dim = c->dim, q = (double)c->n_heads * c->head_dim;
     double kv = 2.0 * c->n_kv_heads * c->head_dim; /* a token's key and value, a layer */
-    double kv_bytes = kv * (double)kern_type_bytes(t.kv);
+    double kv_bytes = 2.0 * c->n_kv_heads * (double)kern_kv_bytes(t.kv, c->head_dim);
     /* The last layer behind its QKV projection, and the head: run at all? */
     double all = c->n_layers, before = all - 1, last = s->logits > 0;
     double rows = before * s->rows + s->logits, layers = before + last;

@@ -20,6 +20,7 @@
 #define MODEL_COST_H
 
 #include "format/config.h"
+#include "kernels/kv_type.h"
 
 struct kv_slot;
 
@@ -36,7 +37,8 @@ struct model_chunk {
  * `weight` is the one of most of its weights, matrices cost what they have in the file, each
  * kind by its mean over the layers. */
 struct model_cost_types {
-    enum kern_type weight, kv;
+    enum kern_type weight;
+    enum kern_kv_type kv;
 };
 
 struct model_cost_part {

@@ -42,7 +42,7 @@ struct model {
     /* Set in a deterministic model only. */
     struct model_reduction_boundaries attn_boundaries, ffn_boundaries;
     struct model_load_stat load;
-    enum kern_type kv_type;
+    enum kern_kv_type kv_type;
 
     /* Weights, all in one mapping. */
     void *weights;

@@ -17,7 +17,7 @@
  * default. */
 static const int64_t ctx_tok[] = {0, 128, 2048}, prompt_tok[] = {128, 512, 2048};
 #define N_STEPS 3
-#define KV_TYPE KERN_F32
+#define KV_TYPE KERN_KV_F32
 
 static int64_t tensor_bytes(const struct format_tensor *t)
 {
@@ -153,8 +153,8 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
         c->eos_id, "stop_ids", stops_json(c), "weight_type",
         kern_type_name(c->weight_type), "n_params", (json_int_t)model_n_params(c),
         "tensor_bytes", (json_int_t)all_bytes(f), "file_bytes", (json_int_t)f->file_bytes,
-        "tensors", tensors_json(f), "kv_type", kern_type_name(KV_TYPE), "decoded_token",
-        cost_json(c, true), "prompt", cost_json(c, false));
+        "tensors", tensors_json(f), "kv_type", kern_kv_type_name(KV_TYPE),
+        "decoded_token", cost_json(c, true), "prompt", cost_json(c, false));
     return *out ? OK
                 : err_set(ERR_NOMEM, "%s: not enough memory to describe it", f->path);
 }

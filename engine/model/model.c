@@ -23,8 +23,6 @@ static void derive_shapes(struct model *m)
 
 static int check_opts(const struct model *m, const struct model_opts *o)
 {
-    if (o->kv_type != KERN_F32 && o->kv_type != KERN_BF16)
-        return err_set(ERR_ARG, "kv_type: expected f32 or bf16");
     if (o->max_step_tok < 1 || o->max_step_tok > 65536)
         return err_set(ERR_ARG, "max_step_tok: expected 1 to 65536, found %lld",
                        (long long)o->max_step_tok);
@@ -145,12 +143,17 @@ void model_act_region(const struct model *m, const void **p, size_t *bytes)
     *bytes = m->act_bytes;
 }
 
+void model_kv_shape_of(const struct model_config *c, enum kern_kv_type t,
+                       struct kv_shape *out)
+{
+    out->n_layers = c->n_layers;
+    out->n_kv_heads = c->n_kv_heads;
+    out->vec_bytes = kern_kv_bytes(t, c->head_dim);
+}
+
 void model_kv_shape(const struct model *m, struct kv_shape *out)
 {
-    out->n_layers = m->c.n_layers;
-    out->n_kv_heads = m->c.n_kv_heads;
-    out->head_dim = m->c.head_dim;
-    out->elem_bytes = (int)kern_type_bytes(m->kv_type);
+    model_kv_shape_of(&m->c, m->kv_type, out);
 }
 
 void model_times_take(struct model *m, uint64_t ns[MODEL_T_N])

@@ -66,7 +66,7 @@ struct model_numa_owners {
 
 struct model_opts {
     enum kern_type weight_type; /* the type to keep weights in; KERN_N_TYPES: as stored */
-    enum kern_type kv_type;     /* KERN_F32 or KERN_BF16 */
+    enum kern_kv_type kv_type;
     enum kern_precision precision;
     /* Give a sequence the same bits for any batch, division of its prompt, threads, ranks
      * of each phase (1, 2, 3, 4, 6 or 8, no more than query heads) and changes of phase.
@@ -154,6 +154,9 @@ MUST int model_kv_numa_row(const struct model *m, struct kv_pool *pool,
 void model_weights_region(const struct model *m, const void **p, size_t *bytes);
 /* The mapping of the threads' own memory; model_phase_region() gives that of ranks. */
 void model_act_region(const struct model *m, const void **p, size_t *bytes);
+/* What a pool for keys and values of this type needs to know of a model. */
+void model_kv_shape_of(const struct model_config *c, enum kern_kv_type t,
+                       struct kv_shape *out);
 void model_kv_shape(const struct model *m, struct kv_shape *out);
 
 /* How the steps of a phase are computed: by n_ranks tensor-parallel ranks of n_threads

@@ -3,7 +3,7 @@
 /* Keys and values are f32 unless the engine is told otherwise. */
 static struct model_cost_types types(enum kern_type weight)
 {
-    return (struct model_cost_types){.weight = weight, .kv = KERN_F32};
+    return (struct model_cost_types){.weight = weight, .kv = KERN_KV_F32};
 }
 
 /* ---- barriers ---- */

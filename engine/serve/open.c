@@ -84,14 +84,10 @@ static int parse_types(const struct serve_opts *o, struct model_opts *out)
     int rc = OK;
 
     out->weight_type = KERN_N_TYPES;
-    out->kv_type = KERN_F32;
+    out->kv_type = (enum kern_kv_type)o->kv_type;
     if (o->weight_type && strcmp(o->weight_type, "file") != 0)
         rc = kern_type_parse(o->weight_type, &out->weight_type);
-    if (rc != OK)
-        return err_prefix(rc, "weight_type");
-    if (o->kv_type)
-        rc = kern_type_parse(o->kv_type, &out->kv_type);
-    return rc == OK ? OK : err_prefix(rc, "kv_type");
+    return rc == OK ? OK : err_prefix(rc, "weight_type");
 }
 
 static bool in_processes(const struct serve *s)
@@ -119,15 +115,14 @@ static int pool_opts(const struct serve *s, const struct kv_shape *shape,
 
 /* The memory that the engine takes for requests. */
 static int caller_bytes(const struct serve *s, const struct model_config *c,
-                        enum kern_type kv_type, int64_t *bytes)
+                        enum kern_kv_type kv_type, int64_t *bytes)
 {
-    const struct kv_shape shape = {.n_layers = c->n_layers,
-                                   .n_kv_heads = c->n_kv_heads,
-                                   .head_dim = c->head_dim,
-                                   .elem_bytes = (int)kern_type_bytes(kv_type)};
     struct kv_pool_opts pool;
-    int rc = pool_opts(s, &shape, &pool);
+    struct kv_shape shape;
+    int rc;
 
+    model_kv_shape_of(c, kv_type, &shape);
+    rc = pool_opts(s, &shape, &pool);
     if (rc == OK)
         *bytes = (int64_t)pool.budget_bytes +
                  s->o.max_seqs * c->vocab * (int64_t)sizeof(float);

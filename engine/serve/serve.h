@@ -28,7 +28,7 @@ struct serve_opts {
     int precision;         /* enum kern_precision */
     bool deterministic;    /* same tokens for any batch, threads, ranks and plan */
     char *weight_type;     /* "file", "f32", "bf16" */
-    char *kv_type;         /* "f32", "bf16" */
+    int kv_type;           /* enum kern_kv_type */
     int64_t threads;       /* 0: the plan's, or all CPUs of the budget */
     int64_t ranks;         /* tensor-parallel ranks of both phases; 0: the plan's, or 1 */
     int rank_mode;         /* enum serve_rank_mode */

@@ -421,7 +421,7 @@ static void report_plan(const struct found *f)
     const struct opts *o = f->o;
     const struct plan *p = &f->plan.plan;
     const struct model_cost_types types = {.weight = f->planner.model.weight_type,
-                                           .kv = KERN_F32};
+                                           .kv = KERN_KV_F32};
     const struct study_number all[] = {
         {"prefill_ranks", p->prefill.n_ranks},
         {"prefill_threads", p->prefill.n_threads},

@@ -20,8 +20,8 @@
 #define ROUNDS_MAX 99
 
 struct opts {
-    char *model, *policy, *kv_type;
-    int precision;
+    char *model, *policy;
+    int precision, kv_type;
     int64_t batch, n_prompt_tok, n_steps, rounds, read_mb, seed;
     double read_s;
 };
@@ -32,7 +32,7 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, batch, "1", "Sequences that are decoded together.", .min = 1,
             .max = BATCH_MAX),
     OPT_ROW(STR, policy, "continuous", "Scheduling policy."),
-    OPT_ROW(STR, kv_type, "f32", "Type of the cached keys and values: f32 or bf16."),
+    ROW_KV_TYPE("f32"),
     OPT_ROW(INT, n_prompt_tok, "128", "Prompt tokens of each sequence.", .min = 1,
             .max = 65536),
     OPT_ROW(INT, n_steps, "32", "Decode steps that are timed in a round, each by itself.",
@@ -311,9 +311,8 @@ static int open_engine(struct found *f)
     rc = opt_set(serve_opt_table, &so, "model", o->model, "study");
     if (rc == OK)
         rc = opt_set(serve_opt_table, &so, "policy", o->policy, "study");
-    if (rc == OK)
-        rc = opt_set(serve_opt_table, &so, "kv_type", o->kv_type, "study");
     so.precision = o->precision;
+    so.kv_type = o->kv_type;
     so.max_seqs = o->batch;
     /* Some policies decode the first sequences while they compute the others' prompts. */
     so.max_tok = o->n_prompt_tok + o->n_steps + 4 * o->batch + 16;

@@ -24,8 +24,8 @@ enum { STATIC, S3, ODMA, PAGED, N_ALLOCS };
 static const char *const allocs[N_ALLOCS] = {"static", "s3", "odma", "paged"};
 
 struct opts {
-    char *model, *fit, *predictor, *policy, *kv_type;
-    int precision;
+    char *model, *fit, *predictor, *policy;
+    int precision, kv_type;
     double sigma, fit_frac;
     int64_t budget_seqs, clients, n_requests, max_tok, block_tok, rounds, seed;
 };
@@ -33,7 +33,7 @@ struct opts {
 static const struct opt_row table[] = {
     ROW_MODEL,
     ROW_PRECISION,
-    OPT_ROW(STR, kv_type, "f32", "Type of the cached keys and values: f32 or bf16."),
+    ROW_KV_TYPE("f32"),
     OPT_ROW(STR, policy, "continuous", "Scheduling policy."),
     OPT_ROW(STR, fit, "alpaca", "Fit of the trace from which lengths are drawn."),
     OPT_ROW(STR, predictor, "noisy",
@@ -315,7 +315,6 @@ static int open_engine(struct found *f, int i)
         const char *name, *value;
     } words[] = {{"model", o->model},
                  {"policy", o->policy},
-                 {"kv_type", o->kv_type},
                  {"kv_alloc", allocs[i]},
                  {"kv_predict", o->predictor}};
     struct serve_opts so;
@@ -326,6 +325,7 @@ static int open_engine(struct found *f, int i)
     for (size_t k = 0; k < sizeof(words) / sizeof(words[0]) && rc == OK; k++)
         rc = opt_set(serve_opt_table, &so, words[k].name, words[k].value, "study");
     so.precision = o->precision;
+    so.kv_type = o->kv_type;
     so.max_tok = f->stream.max_tok;
     so.max_seqs = f->budget_bytes > 0 ? o->clients : 1;
     so.kv_budget = f->budget_bytes;

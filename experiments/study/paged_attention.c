@@ -13,7 +13,7 @@
 #include "experiments/study/support/kv_layout.h"
 #include "experiments/study/support/kv_ops.h"
 #include "experiments/study/support/rows.h"
-#include "kernels/kern.h"
+#include "kernels/kv_type.h"
 #include "measure/compare.h"
 
 static const int sizes[] = {16, 32, 64, 128, 256, 512}; /* tokens of a block */
@@ -30,12 +30,11 @@ struct opts {
     double probe_s;
 };
 
-enum { KV_F32, KV_BF16 };
 enum { PAGES_HUGE, PAGES_SMALL };
 enum { ORDER_RANDOM, ORDER_SEQUENCE };
 
 static const struct opt_row table[] = {
-    OPT_ROW(ENUM, kv_type, "bf16", "Type of keys and values.", .values = "f32|bf16"),
+    ROW_KV_TYPE("bf16"),
     OPT_ROW(ENUM, pages, "huge", "Pages of the system in which keys and values are.",
             .values = "huge|small"),
     OPT_ROW(ENUM, order, "random",
@@ -124,11 +123,11 @@ static int open_memory(struct found *f)
 
     if (!bytes)
         bytes = 4 * cache > MEMORY_MIN ? 4 * cache : MEMORY_MIN;
-    f->layout = (struct study_kv_layout){.n_layers = o->n_layers,
-                                         .n_kv_heads = o->n_kv_heads,
-                                         .head_dim = o->head_dim,
-                                         .ctx_tok = o->ctx_tok,
-                                         .elem_bytes = o->kv_type == KV_BF16 ? 2 : 4};
+    f->layout = (struct study_kv_layout){
+        .n_layers = o->n_layers,
+        .n_kv_heads = o->n_kv_heads,
+        .ctx_tok = o->ctx_tok,
+        .vec_bytes = kern_kv_bytes((enum kern_kv_type)o->kv_type, (int)o->head_dim)};
     seq_bytes = (size_t)o->ctx_tok * study_kv_tok_bytes(&f->layout);
     f->n_seqs = (int64_t)((bytes + seq_bytes - 1) / seq_bytes);
     TRY(probe_pages_open(&f->memory, (size_t)f->n_seqs * seq_bytes,
@@ -137,7 +136,7 @@ static int open_memory(struct found *f)
     return OK;
 }
 
-/* One byte pattern: small equal numbers in both types. */
+/* One byte pattern: small equal numbers in every type. */
 static void touch(void *arg, struct par_self *self)
 {
     const struct found *f = arg;
@@ -174,7 +173,7 @@ static int open_work(struct found *f)
         return err_set(ERR_ARG, "head_dim: expected an even number, found %lld",
                        (long long)o->head_dim);
     kern_table_choose(&t, cpu_isa_usable(), KERN_EXACT);
-    f->v = t.v[o->kv_type == KV_BF16 ? KERN_ATTN_BF16 : KERN_ATTN_F32];
+    f->v = t.v[kern_kv_attn((enum kern_kv_type)o->kv_type)];
     TRY(study_threads_open(&f->threads, o->threads, 0));
     TRY(open_memory(f));
     par_team_run(f->threads.team, f->threads.n, touch, f);
@@ -367,7 +366,7 @@ static void report_rounds(const struct found *f)
         snprintf(name, sizeof(name), "paged%d_over_contiguous", sizes[i]);
         study_value(f->out, name, r.estimate, "no round was undisturbed");
         tok[i] = sizes[i];
-        bytes[i] = (double)(sizes[i] * f->o->head_dim) * (double)f->layout.elem_bytes;
+        bytes[i] = (double)sizes[i] * (double)f->layout.vec_bytes;
         ratio[0][i] = r.estimate;
         ratio[1][i] = r.lo;
         ratio[2][i] = r.hi;

@@ -111,7 +111,7 @@ static void each_run(const struct found *f, const struct kv_slot *kv,
     size_t bytes;
 
     model_kv_shape(f->engine.model, &s);
-    bytes = (size_t)(f->o->n_prompt_tok * s.head_dim * s.elem_bytes);
+    bytes = (size_t)f->o->n_prompt_tok * s.vec_bytes;
     for (int i = 0; i < 2 * s.n_layers * s.n_kv_heads; i++)
         fn(ctx, kv_at(kv, i / 2 / s.n_kv_heads, i / 2 % s.n_kv_heads, i % 2), bytes);
 }

@@ -58,7 +58,7 @@ static int subject_open(struct bench *b, struct subject *s, const char *path,
 {
     struct format_file *f = NULL;
     struct model_opts o = {.weight_type = KERN_N_TYPES,
-                           .kv_type = KERN_F32,
+                           .kv_type = KERN_KV_F32,
                            .precision = precision,
                            .deterministic = b->o.deterministic,
                            .max_step_tok = STEP_TOK,

@@ -201,16 +201,18 @@ static int attn_trial(void *arg, int i, struct measure_trial *t)
 static int attn(struct bench *b, enum kern_op op, int n_tok, int g, int64_t ctx)
 {
     enum { hd = 128 };
-    int elem = op == KERN_ATTN_BF16 ? 2 : 4, rc = OK;
+    const size_t run_bytes =
+        (size_t)ctx * kern_kv_bytes((enum kern_kv_type)(op - KERN_ATTN_F32), hd);
+    int rc = OK;
     struct variants v;
     float *q = mem_new(MEM_TEST, (size_t)(n_tok * g) * hd * 2, sizeof(float));
-    char *kv = mem_new(MEM_TEST, (size_t)ctx * hd * 2, (size_t)elem);
+    char *kv = mem_new(MEM_TEST, run_bytes, 2);
     void *scratch = mem_new(MEM_TEST, KERN_ATTN_SCRATCH_BYTES(hd), 1);
     struct attn_run x = {.variants = &v,
                          .a = {.q = q,
                                .q_stride = g * hd,
                                .k = kv,
-                               .v = kv + ctx * hd * elem,
+                               .v = kv + run_bytes,
                                .out = q + n_tok * g * hd,
                                .out_stride = g * hd,
                                .scratch = scratch,
@@ -224,7 +226,7 @@ static int attn(struct bench *b, enum kern_op op, int n_tok, int g, int64_t ctx)
     double flop =
         4.0 * hd * g *
         ((double)n_tok * (double)(ctx - n_tok) + (double)n_tok * (n_tok + 1) / 2);
-    double bytes = 2.0 * (double)ctx * hd * elem;
+    double bytes = 2.0 * (double)run_bytes;
     char shape[64];
 
     rc = variants_open(&v, b, op, true);
@@ -322,7 +324,7 @@ int bench_ops(struct bench *b)
 
     for (enum kern_type type = 0; rc == OK && type < KERN_N_TYPES; type++)
         rc = gemm(b, type);
-    for (enum kern_op op = KERN_ATTN_F32; rc == OK && op <= KERN_ATTN_BF16; op++) {
+    for (enum kern_op op = KERN_ATTN_F32; rc == OK && kern_op_is_attn(op); op++) {
         rc = attn(b, op, 1, 1, 128);
         if (rc == OK)
             rc = attn(b, op, 1, 4, 2048);

@@ -186,7 +186,7 @@ int bench_ranks(struct bench *b, const char *path, const char *precision,
 {
     struct comparison *c = mem_new(MEM_TEST, 1, sizeof(*c));
     const struct model_opts o = {.weight_type = KERN_N_TYPES,
-                                 .kv_type = KERN_F32,
+                                 .kv_type = KERN_KV_F32,
                                  .precision = kern_precision_of(precision),
                                  .deterministic = b->o.deterministic,
                                  .max_step_tok = 512,

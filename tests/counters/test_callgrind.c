@@ -90,10 +90,10 @@ static void decode_misses_its_weights(void **state)
         assert_int_equal(n[i], 4); /* the prompt, and three tokens */
     }
     assert_ok(format_open(&f, path));
-    lines =
-        model_cost_decode(&f->config, (struct model_cost_types){KERN_F32, KERN_F32}, 0, 1)
-            .weight_bytes /
-        LINE;
+    lines = model_cost_decode(&f->config,
+                              (struct model_cost_types){KERN_F32, KERN_KV_F32}, 0, 1)
+                .weight_bytes /
+            LINE;
     format_close(&f);
     for (int i = 1; i < 4; i++) {
         double misses = (double)calls[0][i].ll_read_misses;

@@ -43,7 +43,7 @@ $(OUT)/greedy: $(OUT)/tests/model/greedy.o $(call obj,$(SRC) $(MODEL)) $(OUT)/va
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -c $< -o $@
-$(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
+$(OUT)/engine/kernels/kv_type.o $(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 # GCC 12 for aarch64 crashes when it vectorises a reduction of test_gemm.c.
 $(OUT)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
 $(OUT)/variants.o $(OUT)/int4.o: %.o: %.c

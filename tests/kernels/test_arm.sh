@@ -5,7 +5,7 @@ CC=${ARM_CC:-aarch64-linux-gnu-gcc}
 RUN=${ARM_RUN:-qemu-aarch64-static}
 BUILD=${BUILD:-build}
 OUT=$BUILD/arm
-PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_gemm_a8 test_error test_pack test_table test_quant
+PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_gemm_a8 test_error test_kv_type test_pack test_table test_quant
           test_peak test_int4"
 
 if [ -n "${SANDWICH_ISA:-}" ]; then

@@ -1,6 +1,9 @@
 /* Attention: every variant against float64 over the whole range, over partial ranges
  * merged by their log-sum-exp, and over empty ones; and with the keys and values in blocks,
  * which give the same bits. */
+#include <float.h>
+
+#include "kernels/kv_type.h"
 #include "tests/kernels/check.h"
 
 enum slot { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT, SLOT_LSE, SLOT_SCRATCH, SLOT_TABLE };
@@ -9,9 +12,11 @@ enum slot { SLOT_Q, SLOT_K, SLOT_V, SLOT_OUT, SLOT_LSE, SLOT_SCRATCH, SLOT_TABLE
 #define ROWS_MAX  KERN_ATTN_ROWS_MAX
 #define FLOAT_MAX (KV_MAX * KERN_HEAD_DIM_MAX)
 
-static float keys[FLOAT_MAX], values[FLOAT_MAX]; /* as the KV type holds them */
+static float keys[FLOAT_MAX], values[FLOAT_MAX]; /* what the KV type holds */
 static double want[ROWS_MAX * KERN_HEAD_DIM_MAX], want_lse[ROWS_MAX];
 static double bound[ROWS_MAX * KERN_HEAD_DIM_MAX], bound_lse[ROWS_MAX];
+static double
+    code_max; /* the largest element before its scale, which a weight takes first */
 
 struct shape {
     int n_tok, g, head_dim;
@@ -39,20 +44,51 @@ static size_t tok_floats(const struct shape *s)
     return (size_t)(s->n_tok - 1) * (size_t)row_floats(s) + (size_t)(s->g * s->head_dim);
 }
 
-/* n random elements in the KV type at the end of a guarded slot, and as floats in
- * `as_f32`. */
-static void *make_kv(int slot, struct rng *r, enum fill f, bool bf16, float *as_f32,
-                     int64_t n)
+static enum kern_kv_type kv_type_of(const struct kern_variant *v)
 {
-    char *p = guard_get(slot, (size_t)n * (bf16 ? 2 : 4));
+    return (enum kern_kv_type)(v->op - KERN_ATTN_F32);
+}
 
-    fill_f32(r, f, as_f32, n);
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t h = kern_bf16_of(as_f32[i]);
+static size_t vec_bytes(const struct kern_variant *v, const struct shape *s)
+{
+    return kern_kv_bytes(kv_type_of(v), s->head_dim);
+}
 
-        as_f32[i] = bf16 ? kern_bf16_to(h) : as_f32[i];
-        memcpy(p + i * (bf16 ? 2 : 4), bf16 ? (void *)&h : (void *)&as_f32[i],
-               bf16 ? 2 : 4);
+/* What the vector at p stands for. */
+static void read_vector(float *x, const char *p, enum kern_kv_type type, int hd)
+{
+    const int8_t *codes = (const int8_t *)p;
+    uint16_t h;
+
+    for (int d = 0; d < hd; d++) {
+        if (type == KERN_KV_F32)
+            memcpy(&x[d], p + 4 * d, 4);
+        if (type == KERN_KV_BF16) {
+            memcpy(&h, p + 2 * d, 2);
+            x[d] = kern_bf16_to(h);
+        }
+        if (type == KERN_KV_Q8)
+            x[d] = (float)codes[d] * kern_q8_scale(codes, hd);
+    }
+}
+
+/* Random vectors of n tokens in the KV type at the end of a guarded slot, and what they stand
+ * for in `as_f32`. */
+static void *make_kv(int slot, struct rng *r, enum fill f, const struct kern_variant *v,
+                     const struct shape *s, float *as_f32, int64_t n)
+{
+    const size_t bytes = vec_bytes(v, s);
+    char *p = guard_get(slot, (size_t)n * bytes);
+    struct kern_table ref;
+
+    kern_table_choose(&ref, 0, KERN_EXACT);
+    fill_f32(r, f, as_f32, n * s->head_dim);
+    for (int64_t t = 0; t < n; t++) {
+        float *x = as_f32 + t * s->head_dim;
+        char *to = p + (size_t)t * bytes;
+
+        kern_kv_store(&ref, kv_type_of(v), to, x, s->head_dim);
+        read_vector(x, to, kv_type_of(v), s->head_dim);
     }
     return p;
 }
@@ -60,19 +96,19 @@ static void *make_kv(int slot, struct rng *r, enum fill f, bool bf16, float *as_
 static struct kern_attn_args make_args(const struct kern_variant *v, struct rng *r,
                                        const struct shape *s)
 {
-    const bool bf16 = v->op == KERN_ATTN_BF16;
-    const int64_t n = (s->pos0 + s->n_tok) * s->head_dim;
+    const int64_t n = s->pos0 + s->n_tok;
     size_t bytes = tok_floats(s) * 4;
     float *q = guard_get(SLOT_Q, bytes);
 
+    code_max = v->op == KERN_ATTN_Q8 ? 127 : 0;
     fill_f32(r, FILL_NORMAL, q, (int64_t)tok_floats(s));
     for (size_t i = 0; i < tok_floats(s); i++)
         q[i] *= (float)s->amplitude;
     return (struct kern_attn_args){
         .q = q,
         .q_stride = row_floats(s),
-        .k = make_kv(SLOT_K, r, FILL_NORMAL, bf16, keys, n),
-        .v = make_kv(SLOT_V, r, s->fill, bf16, values, n),
+        .k = make_kv(SLOT_K, r, FILL_NORMAL, v, s, keys, n),
+        .v = make_kv(SLOT_V, r, s->fill, v, s, values, n),
         .out = guard_get(SLOT_OUT, bytes),
         .out_stride = row_floats(s),
         .lse = guard_get(SLOT_LSE, (size_t)(s->n_tok * s->g) * 4),
@@ -126,15 +162,16 @@ static void expect_row(const struct kern_attn_args *a, int row)
     want_lse[row] = lo < hi ? max + log(sum) : -INFINITY;
     bound_lse[row] = 2 * e + EPS * (8 * fabs(want_lse[row]) + (double)(hi - lo) + 16);
     for (int d = 0; d < hd; d++) {
-        double o = 0, mass = 0;
+        double o = 0, mass = 0, underflow = 1e-43;
 
         for (int64_t t = lo; t < hi; t++) {
             o += score[t] / sum * values[t * hd + d];
             mass += score[t] / sum * fabs(values[t * hd + d]);
+            underflow += FLT_MIN * fabs(values[t * hd + d]) + code_max * 0x1p-149;
         }
         want[row * hd + d] = o;
         bound[row * hd + d] =
-            mass * (expm1(4 * e) + EPS * (2 * (double)(hi - lo) + 32)) + 1e-43;
+            mass * (expm1(4 * e) + EPS * (2 * (double)(hi - lo) + 32)) + underflow;
     }
 }
 
@@ -412,8 +449,7 @@ static void same_in_blocks(const struct kern_variant *v, struct rng *r,
                            const struct shape *s, int64_t block_tok)
 {
     static float out[ROWS_MAX * (KERN_HEAD_DIM_MAX + 14)], lse[ROWS_MAX];
-    const size_t bytes = tok_floats(s) * 4, rows = (size_t)(s->n_tok * s->g),
-                 elem = v->op == KERN_ATTN_BF16 ? 2 : 4;
+    const size_t bytes = tok_floats(s) * 4, rows = (size_t)(s->n_tok * s->g);
     struct kern_attn_args a = make_args(v, r, s);
     struct arena b;
     int words;
@@ -430,7 +466,7 @@ static void same_in_blocks(const struct kern_variant *v, struct rng *r,
     a.out = guard_get(SLOT_OUT, bytes);
     a.lse = guard_get(SLOT_LSE, rows * sizeof(*lse));
     a.scratch = guard_get_aligned(SLOT_SCRATCH, KERN_ATTN_SCRATCH_BYTES(s->head_dim));
-    to_blocks(&a, &b, r, (size_t)s->head_dim * elem, block_tok);
+    to_blocks(&a, &b, r, vec_bytes(v, s), block_tok);
     v->fn.attn(&a);
     munmap(b.p, b.bytes);
     compare(&a, a.lse);
@@ -462,11 +498,10 @@ static void test_blocks(const struct kern_variant *v, struct rng *r)
 int main(void)
 {
     check_init();
-    check_variants(KERN_ATTN_F32, test_blocks);
-    check_variants(KERN_ATTN_BF16, test_blocks);
-    check_variants(KERN_ATTN_F32, test_batch_invariant);
-    check_variants(KERN_ATTN_BF16, test_batch_invariant);
-    check_variants(KERN_ATTN_F32, test_attn);
-    check_variants(KERN_ATTN_BF16, test_attn);
+    for (enum kern_op op = KERN_ATTN_F32; kern_op_is_attn(op); op++) {
+        check_variants(op, test_blocks);
+        check_variants(op, test_batch_invariant);
+        check_variants(op, test_attn);
+    }
     return check_done();
 }

@@ -6,8 +6,9 @@
 #include "kv/buckets.h"
 #include "kv/kv.h"
 
+#define HEAD_DIM 6
 static const struct kv_shape shape = {
-    .n_layers = 3, .n_kv_heads = 2, .head_dim = 6, .elem_bytes = 2};
+    .n_layers = 3, .n_kv_heads = 2, .vec_bytes = HEAD_DIM * sizeof(int16_t)};
 #define MAX_TOK 80
 #define N_LIVE  64
 
@@ -43,8 +44,7 @@ static int reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
 static int16_t *token_at(const struct kv_slot *r, int layer, int kv_head, int v,
                          int64_t tok)
 {
-    return kv_token_at(r, kv_at(r, layer, kv_head, v), tok,
-                       (size_t)shape.head_dim * (size_t)shape.elem_bytes);
+    return kv_token_at(r, kv_at(r, layer, kv_head, v), tok, shape.vec_bytes);
 }
 
 static void test_token_bytes(void **state)
@@ -121,10 +121,10 @@ static void each_element(const struct kv_slot *r, int64_t from, int16_t value, b
 {
     for (int layer = 0; layer < shape.n_layers; layer++)
         for (int h = 0; h < 2 * shape.n_kv_heads; h++) {
-            for (int64_t i = from * shape.head_dim; i < r->n_tok * shape.head_dim; i++) {
+            for (int64_t i = from * HEAD_DIM; i < r->n_tok * HEAD_DIM; i++) {
                 int16_t want = (int16_t)(value * 1009 + (layer * 4 + h) * 61 + i);
-                int16_t *at = token_at(r, layer, h / 2, h % 2, i / shape.head_dim) +
-                              i % shape.head_dim;
+                int16_t *at =
+                    token_at(r, layer, h / 2, h % 2, i / HEAD_DIM) + i % HEAD_DIM;
 
                 if (write)
                     *at = want;
@@ -328,11 +328,8 @@ static void test_refusals(void **state)
     assert_err(kv_pool_bytes(&bytes, &shape, &o, INT64_C(1) << 40), ERR_LIMIT,
                "overflow");
     o = opts(NULL, 1 << 20);
-    bad.head_dim = 0;
-    refused(&bad, &o, ERR_ARG, "head_dim 0");
-    bad = shape;
-    bad.elem_bytes = 3;
-    refused(&bad, &o, ERR_ARG, "elem_bytes");
+    bad.vec_bytes = 0;
+    refused(&bad, &o, ERR_ARG, "vec_bytes 0");
     p = open_pool(NULL, 1 << 20);
     assert_err(reserve(p, MAX_TOK + 1, &r), ERR_LIMIT, "longest is 80");
     assert_err(reserve(p, 0, &r), ERR_ARG, "0 tokens");

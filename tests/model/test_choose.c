@@ -58,7 +58,7 @@ static void ask_engine(struct answer *a, const char *path)
 {
     static const int cpus[1];
     const struct model_opts o = {.weight_type = KERN_N_TYPES,
-                                 .kv_type = KERN_F32,
+                                 .kv_type = KERN_KV_F32,
                                  .precision = KERN_RELAXED,
                                  .max_step_tok = N_ROWS};
     struct format_file *f = NULL;

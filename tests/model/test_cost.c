@@ -11,7 +11,7 @@
 
 /* ---- by hand ---- */
 
-static const struct model_cost_types bf16_f32 = {.weight = KERN_BF16, .kv = KERN_F32};
+static const struct model_cost_types bf16_f32 = {.weight = KERN_BF16, .kv = KERN_KV_F32};
 
 /* "tiny": 3 layers, dim 84, 6 heads and 2 KV heads of 14, hidden 202, vocabulary 1003. A
  * QKV projection has 84 x 140 weights, an output projection 84 x 84, a feed-forward
@@ -181,7 +181,7 @@ void __wrap_kern_gemm_run(const struct kern_gemm_job *j)
 
 static void counted_attn(const struct kern_attn_args *a)
 {
-    size_t elem = kern_type_bytes(run.m->kv_type), row = (size_t)a->head_dim * elem;
+    size_t row = kern_kv_bytes(run.m->kv_type, a->head_dim);
     int64_t end = a->pos0 + a->n_tok < a->kv_hi ? a->pos0 + a->n_tok : a->kv_hi;
 
     pthread_mutex_lock(&run.lock);
@@ -237,15 +237,17 @@ static void draw_config(struct rng *r, struct model_config *c)
 /* Bytes of keys and values that no longer hold the pattern, which is NaN. */
 static double written(const struct kv_slot *kv)
 {
-    static const uint8_t pattern[4] = {0xff, 0xff, 0xff, 0xff};
-    size_t elem = kern_type_bytes(run.m->kv_type);
+    size_t row = kern_kv_bytes(run.m->kv_type, run.m->c.head_dim);
+    uint8_t pattern[sizeof(float) * KERN_HEAD_DIM_MAX];
     double n = 0;
+
+    memset(pattern, 0xff, sizeof(pattern));
 
     for (int l = 0; l < run.m->c.n_layers; l++)
         for (int i = 0; i < 2 * run.m->c.n_kv_heads; i++)
-            for (size_t b = 0; b < kv->head_bytes; b += elem)
-                n += memcmp((const char *)kv_at(kv, l, i / 2, i % 2) + b, pattern, elem)
-                         ? (double)elem
+            for (size_t b = 0; b < kv->head_bytes; b += row)
+                n += memcmp((const char *)kv_at(kv, l, i / 2, i % 2) + b, pattern, row)
+                         ? (double)row
                          : 0;
     return n;
 }
@@ -338,7 +340,7 @@ static void drive(struct rng *r, struct model_phase *const *phases, int n_phases
 static void count_kernels(struct model *m, struct kern_variant *attn,
                           struct kern_variant *norm)
 {
-    enum kern_op op = m->kv_type == KERN_BF16 ? KERN_ATTN_BF16 : KERN_ATTN_F32;
+    enum kern_op op = kern_kv_attn(m->kv_type);
 
     run.m = m;
     run.attn = m->kern.v[op];
@@ -358,7 +360,7 @@ static void one_model(struct rng *r)
                                                      {.n_ranks = 2, .n_threads = 1}};
     static const int cpus[2];
     struct model_opts o = {.weight_type = KERN_N_TYPES,
-                           .kv_type = rng_below(r, 2) ? KERN_F32 : KERN_BF16,
+                           .kv_type = (enum kern_kv_type)rng_below(r, KERN_N_KV_TYPES),
                            .precision = KERN_EXACT,
                            .deterministic = rng_below(r, 3) == 0,
                            .max_step_tok = MAX_STEP};

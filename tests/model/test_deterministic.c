@@ -70,14 +70,15 @@ static void test_bits(void **state)
     assert_ok(cpu_isa_limit("auto"));
 }
 
-static void test_bits_of_bf16_kv(void **state)
+static void test_bits_of_kv_types(void **state)
 {
     struct model_opts o = opts();
 
     (void)state;
-    o.kv_type = KERN_BF16;
-    for (int t = 0; t < step_n_traits; t++)
-        check(&step_traits[t], &o, "auto", 3e-2);
+    for (int t = 0; t < step_n_traits; t++) {
+        o.kv_type = t % 2 ? KERN_KV_BF16 : KERN_KV_Q8;
+        check(&step_traits[t], &o, "auto", t % 2 ? 3e-2 : STEP_MODEL_Q8_KV);
+    }
 }
 
 /* Wide enough for several units of down and many panels, so that every degree cuts
@@ -149,7 +150,7 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits),         cmocka_unit_test(test_bits_of_bf16_kv),
+        cmocka_unit_test(test_bits),         cmocka_unit_test(test_bits_of_kv_types),
         cmocka_unit_test(test_bits_of_wide), cmocka_unit_test(test_bits_differ_without),
         cmocka_unit_test(test_refusals),
     };

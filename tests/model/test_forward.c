@@ -24,7 +24,7 @@ static void run_trait(const struct step_trait *t, const char *isa,
 
     snprintf(what, sizeof(what), "%s, isa %s, %s, kv %s", t->name, isa,
              o->precision == KERN_EXACT ? "exact" : "relaxed",
-             kern_type_name(o->kv_type));
+             kern_kv_type_name(o->kv_type));
     open_one(&x, t, o, n_threads);
     step_model_run(&x, 1, o->max_step_tok, tolerance, test_seed(), what);
     step_model_run(&x, 3, o->max_step_tok, tolerance, test_seed() + 1, what);
@@ -48,20 +48,24 @@ static void test_exact(void **state)
     step_model_each_isa(exact_on);
 }
 
-/* bf16 keeps 8 bits: 2^-9 relative in each key and value. */
-static void bf16_kv_on(const char *isa)
+/* bf16 keeps 8 bits: 2^-9 relative in each key and value. q8 is off by up to 2^-8 of the largest
+ * element of each. */
+static void kv_types_on(const char *isa)
 {
     struct model_opts o = step_model_opts();
 
-    o.kv_type = KERN_BF16;
-    for (int t = 0; t < step_n_traits; t++)
+    for (int t = 0; t < step_n_traits; t++) {
+        o.kv_type = KERN_KV_BF16;
         run_trait(&step_traits[t], isa, &o, 2, 2e-2);
+        o.kv_type = KERN_KV_Q8;
+        run_trait(&step_traits[t], isa, &o, 2, STEP_MODEL_Q8_KV);
+    }
 }
 
-static void test_bf16_kv(void **state)
+static void test_kv_types(void **state)
 {
     (void)state;
-    step_model_each_isa(bf16_kv_on);
+    step_model_each_isa(kv_types_on);
 }
 
 static void relaxed_on(const char *isa)
@@ -230,7 +234,7 @@ static void test_facts(void **state)
     assert_true(l->load_s > 0 && l->load_gbps > 0);
     model_kv_shape(x.model, &shape);
     assert_int_equal(shape.n_kv_heads, 4);
-    assert_int_equal(shape.elem_bytes, 4);
+    assert_int_equal(shape.vec_bytes, 64 * 4);
     step_model_run(&x, 1, 8, 1e-4, 1, "facts");
     model_times_take(x.model, ns);
     assert_true(ns[MODEL_T_LINEAR] > 0 && ns[MODEL_T_ATTN] > 0 && ns[MODEL_T_HEAD] > 0);
@@ -242,7 +246,7 @@ static void test_facts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),         cmocka_unit_test(test_bf16_kv),
+        cmocka_unit_test(test_exact),         cmocka_unit_test(test_kv_types),
         cmocka_unit_test(test_relaxed),       cmocka_unit_test(test_widened),
         cmocka_unit_test(test_small_steps),   cmocka_unit_test(test_allocates_nothing),
         cmocka_unit_test(test_fewer_threads), cmocka_unit_test(test_refusals),

@@ -89,7 +89,7 @@ static void check_alloc(const struct run *r, const struct answer *a)
 {
     static const int cpus[16];
     struct model_opts o = {.weight_type = KERN_N_TYPES,
-                           .kv_type = KERN_F32,
+                           .kv_type = KERN_KV_F32,
                            .precision = r->precision,
                            .shared = r->multiprocess,
                            .max_step_tok = 64};

@@ -90,9 +90,9 @@ static void json_adds_up(void **state)
     assert_int_equal(i, 3);
     json_array_foreach(json_object_get(j, "prompt"), i, t)
     {
-        struct model_cost x =
-            model_cost_prefill(&f->config, (struct model_cost_types){KERN_BF16, KERN_F32},
-                               get(t, "n_tok"), 0);
+        struct model_cost x = model_cost_prefill(
+            &f->config, (struct model_cost_types){KERN_BF16, KERN_KV_F32},
+            get(t, "n_tok"), 0);
 
         assert_true((double)get(t, "flop") == x.flop);
         assert_true((double)get(t, "bytes") == x.read_bytes);

@@ -54,7 +54,7 @@ static void engine_open(struct engine *e, const char *path, int64_t n_tok,
 {
     static const int cpus[8];
     const struct model_opts o = {.weight_type = KERN_N_TYPES,
-                                 .kv_type = KERN_F32,
+                                 .kv_type = KERN_KV_F32,
                                  .precision = KERN_EXACT,
                                  .deterministic = true,
                                  .shared = multiprocess,

@@ -55,16 +55,17 @@ static void same_answers(void **state)
 }
 
 /* The bits of one team, one token at a time, are those of any number of processes, with any
- * allocator. */
+ * allocator and type of keys and values. */
 static void same_bits(void **state)
 {
-    const struct model_opts o = shared_opts(true);
+    struct model_opts o = shared_opts(true);
 
     (void)state;
     for (int t = 0; t < step_n_traits; t++) {
         int heads = step_traits[t].n_heads;
         struct step_model x;
 
+        o.kv_type = t % 2 ? KERN_KV_Q8 : KERN_KV_F32;
         step_model_open(&x, &step_traits[t], &o, TEAM);
         for (int i = 0; i < 2 * N_DEGREES; i++)
             if (degrees[i / 2] <= heads)
@@ -73,8 +74,8 @@ static void same_bits(void **state)
         step_model_kv(&x, kv_allocs[t % 4]->name, true);
         step_model_multiprocess(&x);
         for (int i = 0; i < 3; i++)
-            step_model_run(&x, 1 + 3 * i, o.max_step_tok, 1e-4, test_seed() + (uint64_t)i,
-                           step_traits[t].name);
+            step_model_run(&x, 1 + 3 * i, o.max_step_tok, t % 2 ? STEP_MODEL_Q8_KV : 1e-4,
+                           test_seed() + (uint64_t)i, step_traits[t].name);
         step_model_close(&x);
     }
 }

@@ -158,8 +158,10 @@ static void test_switching_relaxed(void **state)
     o.precision = KERN_RELAXED;
     switch_with(o, 2e-2);
     o.precision = KERN_EXACT;
-    o.kv_type = KERN_BF16; /* by itself up to 2.2e-2 here, of one rank, too */
+    o.kv_type = KERN_KV_BF16; /* by itself up to 2.2e-2 here, of one rank, too */
     switch_with(o, 3e-2);
+    o.kv_type = KERN_KV_Q8;
+    switch_with(o, STEP_MODEL_Q8_KV);
 }
 
 static void test_switching_ref(void **state)

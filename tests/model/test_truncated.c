@@ -20,7 +20,7 @@ static void cut(void *path, int64_t done_bytes, int64_t all_bytes)
 static int load(const char *path, char *file, struct par_team *team)
 {
     struct model_opts o = {.weight_type = KERN_N_TYPES,
-                           .kv_type = KERN_F32,
+                           .kv_type = KERN_KV_F32,
                            .max_step_tok = 1,
                            .progress = file ? cut : NULL,
                            .progress_ctx = file};

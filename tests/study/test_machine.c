@@ -100,7 +100,7 @@ static void one_unit(void **state)
 /* What a decoded token's matrices take is not the paper's own: ours are the same. */
 static void a_decoded_token_is_not_disputed(void **state)
 {
-    const struct model_cost_types types = {.weight = KERN_BF16, .kv = KERN_F32};
+    const struct model_cost_types types = {.weight = KERN_BF16, .kv = KERN_KV_F32};
     const struct study_roofline_opts o = {1, 200};
     struct study_roofline_work d;
     struct model_config c;
@@ -226,7 +226,7 @@ static void a_new_cpu(void **state)
     /* A busy machine has none that are trusted, and says so. */
     static const char *const bounds[] = {"read_gbps_1t", "peak_gflops_f32",
                                          "decode_bandwidth_frac", "prefill_peak_frac"};
-    const struct model_cost_types types = {.weight = KERN_BF16, .kv = KERN_F32};
+    const struct model_cost_types types = {.weight = KERN_BF16, .kv = KERN_KV_F32};
     struct model_cost token, prompt;
     struct model_config c;
     struct cpu_budget b;

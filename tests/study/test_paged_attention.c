@@ -15,17 +15,15 @@ extern const struct study study_paged_attention;
 /* Add one to each byte that attention to all heads of all sequences reads. */
 static void count_reads(const struct study_kv_layout *l, unsigned char *n_reads)
 {
-    const size_t tok_bytes = (size_t)l->head_dim * l->elem_bytes;
-
     for (int64_t i = 0; i < l->n_layers * l->n_kv_heads * N_SEQS; i++) {
-        struct kern_attn_args a = {.head_dim = (int)l->head_dim};
+        struct kern_attn_args a = {0};
 
         study_kv_place(l, i / (l->n_kv_heads * N_SEQS), i / N_SEQS % l->n_kv_heads,
                        i % N_SEQS, &a);
         for (int64_t t = 0; t < CTX_TOK; t++) {
-            size_t at = kern_attn_offset(&a, t, l->elem_bytes);
+            size_t at = kern_attn_offset(&a, t, l->vec_bytes);
 
-            for (size_t k = 0; k < tok_bytes; k++) {
+            for (size_t k = 0; k < l->vec_bytes; k++) {
                 n_reads[(const char *)a.k - l->memory + (ptrdiff_t)(at + k)]++;
                 n_reads[(const char *)a.v - l->memory + (ptrdiff_t)(at + k)]++;
             }
@@ -45,9 +43,8 @@ static void every_layout_reads_each_byte_once(void **state)
             struct study_kv_layout l = {.memory = memory,
                                         .n_layers = 2,
                                         .n_kv_heads = 3,
-                                        .head_dim = 14,
                                         .ctx_tok = CTX_TOK,
-                                        .elem_bytes = 2,
+                                        .vec_bytes = 28,
                                         .block_tok = block_tok > 8 ? block_tok : 0,
                                         .blocks = blocks};
             size_t bytes = N_SEQS * CTX_TOK * study_kv_tok_bytes(&l);
@@ -127,9 +124,9 @@ static void check_ratios(void)
     }
 }
 
-static void check_cell(size_t elem_bytes)
+static void check_cell(double vec_bytes)
 {
-    double tok_bytes = 2.0 * 2 * 3 * 18 * (double)elem_bytes;
+    double tok_bytes = 2.0 * 2 * 3 * vec_bytes;
     double seqs = ceil((1 << 20) / (512 * tok_bytes)), bytes = seqs * 512 * tok_bytes;
     double step_s = series_min("contiguous_s"), most = 0;
 
@@ -142,7 +139,7 @@ static void check_cell(size_t elem_bytes)
         assert_true(value_of(name) > 0);
         assert_true(series_at("over_contiguous", i) == value_of(name));
         assert_true(series_at("block_tok", i) == tok);
-        assert_true(series_at("block_run_bytes", i) == tok * 18.0 * (double)elem_bytes);
+        assert_true(series_at("block_run_bytes", i) == tok * vec_bytes);
     }
     assert_int_equal(length_of("over_contiguous"), 6);
     assert_value("n_seqs", seqs);
@@ -183,11 +180,14 @@ static void the_report_follows_from_the_rounds(void **state)
     assert_ok(capture_run(&study_paged_attention, text));
     measure_script(NULL, NULL);
     check_ratios();
-    check_cell(2);
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        snprintf(text, sizeof(text), options, bf16 ? "bf16" : "f32");
+    check_cell(18 * 2);
+    for (int i = 0; i < 3; i++) {
+        static const double vec_bytes[] = {18 * 4, 18 * 2, 20 + 4};
+        static const char *const types[] = {"f32", "bf16", "q8"};
+
+        snprintf(text, sizeof(text), options, types[i]);
         assert_ok(capture_run(&study_paged_attention, text));
-        check_cell(bf16 ? 2 : 4);
+        check_cell(vec_bytes[i]);
     }
 }
 

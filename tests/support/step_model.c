@@ -55,7 +55,7 @@ void step_trait_config(const struct step_trait *t, struct model_config *c)
 struct model_opts step_model_opts(void)
 {
     return (struct model_opts){.weight_type = KERN_N_TYPES,
-                               .kv_type = KERN_F32,
+                               .kv_type = KERN_KV_F32,
                                .precision = KERN_EXACT,
                                .max_step_tok = 96};
 }

@@ -11,6 +11,8 @@
 #define STEP_MODEL_TOK    48 /* of a sequence */
 #define STEP_MODEL_SEQS   8
 #define STEP_MODEL_PHASES 16
+/* Tolerance of keys and values in q8. */
+#define STEP_MODEL_Q8_KV 6e-2
 
 struct step_trait {
     const char *name;

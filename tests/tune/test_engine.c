@@ -42,7 +42,7 @@ static void engine_open(struct engine *e, enum kern_type type, bool mixed)
 {
     static const int cpus[THREADS];
     const struct model_opts o = {
-        .weight_type = KERN_N_TYPES, .kv_type = KERN_F32, .max_step_tok = STEP_MAX};
+        .weight_type = KERN_N_TYPES, .kv_type = KERN_KV_F32, .max_step_tok = STEP_MAX};
     struct model_config c;
     struct kv_shape shape;
 

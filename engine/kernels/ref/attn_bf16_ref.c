@@ -1,5 +1,6 @@
-#define KV           uint16_t
-#define KV_TO_F32(x) kern_bf16_to(x)
+#define KV              uint16_t
+#define KV_STRIDE(hd)   (size_t)(hd)
+#define KV_AT(p, d, hd) kern_bf16_to((p)[d])
 #include "kernels/ref/attn_ref.h"
 
 const struct kern_variant kern_attn_bf16_ref = {

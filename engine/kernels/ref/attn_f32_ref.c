@@ -1,5 +1,6 @@
-#define KV           float
-#define KV_TO_F32(x) (x)
+#define KV              float
+#define KV_STRIDE(hd)   (size_t)(hd)
+#define KV_AT(p, d, hd) (p)[d]
 #include "kernels/ref/attn_ref.h"
 
 const struct kern_variant kern_attn_f32_ref = {

@@ -1,6 +1,7 @@
 /* kernels/ref/attn_ref.h - the attention contract of kern.h, carried out literally.
  *
- * An including file defines KV, the type stored, and KV_TO_F32(x). */
+ * An including file defines KV, the type of a stored element; KV_STRIDE(hd), elements from a
+ * vector of hd to the next; and KV_AT(vector, d, hd), element d as f32. */
 #ifndef KERNELS_ATTN_REF_H
 #define KERNELS_ATTN_REF_H
 
@@ -20,13 +21,13 @@ static float attend(const struct kern_attn_args *a, const float *q, float *out,
     for (int d = 0; d < hd; d++)
         out[d] = 0;
     for (int64_t t = lo; t < hi; t++) {
-        const size_t at = kern_attn_offset(a, t, sizeof(KV));
+        const size_t at = kern_attn_offset(a, t, KV_STRIDE(hd) * sizeof(KV));
         const KV *k = (const KV *)((const char *)a->k + at);
         const KV *v = (const KV *)((const char *)a->v + at);
         float score = 0, p;
 
         for (int d = 0; d < hd; d++)
-            score += q[d] * KV_TO_F32(k[d]);
+            score += q[d] * KV_AT(k, d, hd);
         score *= a->scale;
         if (score > max) {
             float shrink = expf(max - score);
@@ -39,7 +40,7 @@ static float attend(const struct kern_attn_args *a, const float *q, float *out,
         p = expf(score - max);
         sum += p;
         for (int d = 0; d < hd; d++)
-            out[d] += p * KV_TO_F32(v[d]);
+            out[d] += p * KV_AT(v, d, hd);
     }
     if (lo >= hi)
         return -INFINITY;

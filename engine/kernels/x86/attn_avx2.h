@@ -1,8 +1,10 @@
-/* kernels/x86/attn_avx2.h - flash-style attention in AVX2, for f32 and bf16 keys and
- * values.
+/* kernels/x86/attn_avx2.h - flash-style attention in AVX2, for every type of keys and values.
  *
- * An including file defines ATTN_ELEM (float or uint16_t), ATTN_LOAD(p): eight elements
- * as f32, and ATTN_LOAD_N(p, n): the first n < 8 of them, the rest zero and not read.
+ * An including file defines ATTN_ELEM, the type of an element; ATTN_STRIDE(hd), elements from
+ * a vector of hd to the next; ATTN_SCALE(p, hd), the factor of the vector at p; ATTN_LOAD(p):
+ * eight elements as f32, not scaled; and ATTN_LOAD_N(p, n): the first n < 8 of them, the rest
+ * zero and nothing behind the vector read. Scores and weights take the factors of their keys
+ * and values.
  * Keys and values are taken in tiles that fit the first-level cache and serve every
  * query row before the next tile is read; each row keeps a running maximum and sum, and
  * `out` itself holds what is accumulated so far. */
@@ -54,7 +56,7 @@ ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, i
 
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++)
-            key[j] = k + (int64_t)(t + j < n ? t + j : n - 1) * hd;
+            key[j] = k + (t + j < n ? t + j : n - 1) * (int64_t)ATTN_STRIDE(hd);
         for (int d = 0; d < hd; d += 8) {
             __m256 x = attn_get_f32(q, d, hd);
 
@@ -64,7 +66,7 @@ ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, i
         }
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++)
-            s[t + j] = scale * vec_sum(sum[j]);
+            s[t + j] = scale * vec_sum(sum[j]) * ATTN_SCALE(key[j], hd);
     }
 }
 
@@ -105,13 +107,12 @@ attn_weigh_at(float *out, const float *p, const ATTN_ELEM *v, int hd, int n, flo
 #pragma GCC unroll 8
     for (int j = 0; j < vecs; j++)
         acc[j] = _mm256_mul_ps(_mm256_set1_ps(shrink), _mm256_loadu_ps(out + d + 8 * j));
-    for (int t = 0; t < n; t++) {
-        __m256 w = _mm256_set1_ps(p[t]);
+    for (int t = 0; t < n; t++, v += ATTN_STRIDE(hd)) {
+        __m256 w = _mm256_set1_ps(p[t] * ATTN_SCALE(v, hd));
 
 #pragma GCC unroll 8
         for (int j = 0; j < vecs; j++)
-            acc[j] =
-                _mm256_fmadd_ps(w, ATTN_LOAD(v + (int64_t)t * hd + d + 8 * j), acc[j]);
+            acc[j] = _mm256_fmadd_ps(w, ATTN_LOAD(v + d + 8 * j), acc[j]);
     }
 #pragma GCC unroll 8
     for (int j = 0; j < vecs; j++)
@@ -132,9 +133,12 @@ ATTN_APART static void attn_weigh(float *out, const float *p, const ATTN_ELEM *v
     for (; d < hd; d += 8) {
         __m256 acc = _mm256_mul_ps(_mm256_set1_ps(shrink), attn_get_f32(out, d, hd));
 
-        for (int t = 0; t < n; t++)
-            acc = _mm256_fmadd_ps(_mm256_set1_ps(p[t]),
-                                  attn_get(v + (int64_t)t * hd, d, hd), acc);
+        for (int t = 0; t < n; t++) {
+            const ATTN_ELEM *value = v + t * (int64_t)ATTN_STRIDE(hd);
+
+            acc = _mm256_fmadd_ps(_mm256_set1_ps(p[t] * ATTN_SCALE(value, hd)),
+                                  attn_get(value, d, hd), acc);
+        }
         attn_put_f32(out, d, hd, acc);
     }
 }
@@ -194,7 +198,7 @@ static void attn_run(const struct kern_attn_args *a)
         int64_t left = a->kv_hi - t;
 
         kern_attn_pieces(pieces, a, t, left < ATTN_KEYS ? left : ATTN_KEYS,
-                         sizeof(ATTN_ELEM));
+                         (size_t)ATTN_STRIDE(a->head_dim) * sizeof(ATTN_ELEM));
         for (int r = 0; r < rows; r++) {
             int64_t end = a->pos0 + r / a->g + 1;
             int64_t n = (end < a->kv_hi ? end : a->kv_hi) - t;

@@ -1,15 +1,18 @@
-/* kernels/x86/attn_avx512.h - flash-style attention in AVX-512, for f32 and bf16 keys and
+/* kernels/x86/attn_avx512.h - flash-style attention in AVX-512, for every type of keys and
  * values.
  *
- * An including file defines ATTN_ELEM (float or uint16_t); ATTN_LOAD(mask, p): sixteen elements
- * as f32, those outside the mask zero and not read; attn_load_pair(): thirty-two of them in an
- * order that is cheap to load, with attn_split() and attn_join() to and from that order; and
- * ATTN_BATCH_INVARIANT. Two ways, by how often a key is used. Few query rows (decode): keys are
- * read once, sixteen at a time; their dot products are folded into one vector of scores by a
- * shuffle-and-add tree. Memory bounds it. A batch-invariant variant goes this way always, since a
- * row is computed by itself. Many rows (prefill): a tile of keys is transposed and its values
- * widened into scratch, then both products run as register-blocked outer products, like a GEMM.
- * Scores carry log2(e), so that softmax needs only 2^x. The running maximum is FlashAttention's.
+ * An including file defines ATTN_ELEM, the type of an element; ATTN_STRIDE(hd), elements from a
+ * vector of hd to the next; ATTN_SCALE(p, hd), the factor of the vector at p; ATTN_LOAD(mask, p):
+ * sixteen elements as f32, not scaled, those outside the mask zero and not read;
+ * attn_load_pair(): thirty-two of them in an order that is cheap to load, with attn_split() and
+ * attn_join() to and from that order; and ATTN_BATCH_INVARIANT.
+ *
+ * Two ways, by how often a key is used. Few query rows (decode): keys are read once, sixteen at a
+ * time; their dot products are folded into one vector of scores by a shuffle-and-add tree. Memory
+ * bounds it. A batch-invariant variant goes this way always, since a row is computed by itself.
+ * Many rows (prefill): a tile of keys is transposed and its values widened into scratch, then both
+ * products run as register-blocked outer products, like a GEMM. Scores carry log2(e), so that
+ * softmax needs only 2^x. The running maximum is FlashAttention's.
  */
 #ifndef KERNELS_ATTN_AVX512_H
 #define KERNELS_ATTN_AVX512_H
@@ -145,7 +148,8 @@ ATTN_INLINE void attn_tile_pieces(struct kern_attn_piece *out,
 {
     int64_t n = a->kv_hi - t;
 
-    kern_attn_pieces(out, a, t, n < ATTN_KEYS ? n : ATTN_KEYS, sizeof(ATTN_ELEM));
+    kern_attn_pieces(out, a, t, n < ATTN_KEYS ? n : ATTN_KEYS,
+                     (size_t)ATTN_STRIDE(a->head_dim) * sizeof(ATTN_ELEM));
 }
 
 /* Scaled queries, one row after another, padded with zeros to `rows` rows of ld floats. pairs:
@@ -191,7 +195,7 @@ ATTN_INLINE __m512 attn_dot(const float *q, const ATTN_ELEM *key, const int hd,
     for (int d = 0; !pairs && d < hd; d += 16)
         v = _mm512_fmadd_ps(_mm512_load_ps(q + d), ATTN_LOAD(attn_mask(hd - d), key + d),
                             v);
-    return v;
+    return _mm512_mul_ps(v, _mm512_set1_ps(ATTN_SCALE(key, hd)));
 }
 
 /* Scores of one query against n <= 16 keys; a missing key repeats the last one. */
@@ -199,7 +203,7 @@ ATTN_INLINE __m512 attn_dot16(const float *q, const ATTN_ELEM *k, const int hd, 
                               const bool pairs)
 {
     __m512 v[16];
-    int64_t last = (n - 1) * hd;
+    int64_t last = (n - 1) * ATTN_STRIDE(hd);
 
     /* Key by key, in the order of memory: where the keys are not in a cache, reading 16 rows in
      * turn took 1.5 times as long on Zen 4. */
@@ -213,7 +217,8 @@ ATTN_INLINE __m512 attn_dot16(const float *q, const ATTN_ELEM *k, const int hd, 
         }
 #pragma GCC unroll 4
         for (int i = four; i < four + 4; i++)
-            v[i] = attn_dot(q, k + (i < n ? (int64_t)i * hd : last), hd, pairs);
+            v[i] =
+                attn_dot(q, k + (i < n ? (int64_t)i * ATTN_STRIDE(hd) : last), hd, pairs);
     }
     return attn_fold16(v);
 }
@@ -228,7 +233,7 @@ ATTN_INLINE void attn_scores(float *s, const float *q,
         int64_t m = piece->n < n - first ? piece->n : n - first;
 
         for (int64_t i = 0; i < m; i += 16)
-            _mm512_storeu_ps(s + first + i, attn_dot16(q, k + i * hd, hd,
+            _mm512_storeu_ps(s + first + i, attn_dot16(q, k + i * ATTN_STRIDE(hd), hd,
                                                        m - i < 16 ? m - i : 16, pairs));
     }
 }
@@ -251,20 +256,20 @@ ATTN_INLINE void attn_weigh(float *acc, const float *s,
             const ATTN_ELEM *v = piece->v;
             int64_t m = piece->n < n - first ? piece->n : n - first;
 
-            for (int64_t key = 0; key < m; key++) {
-                __m512 x = _mm512_set1_ps(s[first + key]);
+            for (int64_t key = 0; key < m; key++, v += ATTN_STRIDE(hd)) {
+                __m512 x = _mm512_set1_ps(s[first + key] * ATTN_SCALE(v, hd));
 
 #pragma GCC unroll 8
                 for (int j = 0; vecs > 1 && j < vecs; j += 2) {
                     __m512 y[2];
 
-                    attn_load_pair(y, v + key * hd + d + 16 * j);
+                    attn_load_pair(y, v + d + 16 * j);
                     sum[j] = _mm512_fmadd_ps(x, y[0], sum[j]);
                     sum[j + 1] = _mm512_fmadd_ps(x, y[1], sum[j + 1]);
                 }
                 if (vecs == 1)
-                    sum[0] = _mm512_fmadd_ps(
-                        x, ATTN_LOAD(attn_mask(hd - d), v + key * hd + d), sum[0]);
+                    sum[0] =
+                        _mm512_fmadd_ps(x, ATTN_LOAD(attn_mask(hd - d), v + d), sum[0]);
             }
         }
 #pragma GCC unroll 8
@@ -347,27 +352,37 @@ ATTN_INLINE void attn_transpose16(__m512 r[16])
 }
 
 /* Where n <= 16 keys and values of a tile are, from number `key` on, one after another: in a
- * piece, or, where they are in several, copied to `spare`, [2][16][hd]. */
+ * piece, or, where they are in several, copied to `spare`, [2][16] vectors. */
 ATTN_INLINE void attn_group(const struct kern_attn_piece *piece, int64_t key, int64_t n,
                             const int hd, ATTN_ELEM *spare, const ATTN_ELEM **k,
                             const ATTN_ELEM **v)
 {
+    const int64_t stride = ATTN_STRIDE(hd);
+
     for (; key >= piece->n; piece++)
         key -= piece->n;
-    *k = (const ATTN_ELEM *)piece->k + key * hd;
-    *v = (const ATTN_ELEM *)piece->v + key * hd;
+    *k = (const ATTN_ELEM *)piece->k + key * stride;
+    *v = (const ATTN_ELEM *)piece->v + key * stride;
     if (n <= piece->n - key)
         return;
     for (int64_t i = 0; i < n; i++, key++) {
         if (key == piece->n)
             piece++, key = 0;
-        memcpy(spare + i * hd, (const ATTN_ELEM *)piece->k + key * hd,
-               sizeof(*spare) * (size_t)hd);
-        memcpy(spare + (16 + i) * hd, (const ATTN_ELEM *)piece->v + key * hd,
-               sizeof(*spare) * (size_t)hd);
+        memcpy(spare + i * stride, (const ATTN_ELEM *)piece->k + key * stride,
+               sizeof(*spare) * (size_t)stride);
+        memcpy(spare + (16 + i) * stride, (const ATTN_ELEM *)piece->v + key * stride,
+               sizeof(*spare) * (size_t)stride);
     }
     *k = spare;
-    *v = spare + 16 * hd;
+    *v = spare + 16 * stride;
+}
+
+/* Elements [d, d + 16) of a vector, those outside the mask zero; none read where it is 0. */
+ATTN_INLINE __m512 attn_load_at(__mmask16 mask, const ATTN_ELEM *p, int d, const int hd)
+{
+    __m512 x = ATTN_LOAD(mask, p + d);
+
+    return mask ? _mm512_mul_ps(x, _mm512_set1_ps(ATTN_SCALE(p, hd))) : x;
 }
 
 /* Tile of n keys -> kt[ld][ATTN_KEYS], values -> vw[ATTN_KEYS][ld]; what is missing is
@@ -376,6 +391,8 @@ ATTN_INLINE void attn_load_kv(const struct kern_attn_piece *pieces, const int hd
                               const int ld, int64_t n, float *kt, float *vw,
                               ATTN_ELEM *spare)
 {
+    const int64_t stride = ATTN_STRIDE(hd);
+
     for (int64_t key = 0; key < ATTN_KEYS; key += 16) {
         const ATTN_ELEM *k = pieces->k, *v = pieces->v;
         int64_t m = n - key < 16 ? n - key : 16;
@@ -389,8 +406,9 @@ ATTN_INLINE void attn_load_kv(const struct kern_attn_piece *pieces, const int hd
             for (int i = 0; i < 16; i++) {
                 __mmask16 mask = i < m ? attn_mask(hd - d) : 0;
 
-                r[i] = ATTN_LOAD(mask, k + i * hd + d);
-                _mm512_store_ps(vw + (key + i) * ld + d, ATTN_LOAD(mask, v + i * hd + d));
+                r[i] = attn_load_at(mask, k + i * stride, d, hd);
+                _mm512_store_ps(vw + (key + i) * ld + d,
+                                attn_load_at(mask, v + i * stride, d, hd));
             }
             attn_transpose16(r);
 #pragma GCC unroll 16

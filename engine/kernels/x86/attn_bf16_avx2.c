@@ -20,6 +20,8 @@ static inline __m256 load_n(const uint16_t *p, int n)
 }
 
 #define ATTN_ELEM         uint16_t
+#define ATTN_STRIDE(hd)   (hd)
+#define ATTN_SCALE(p, hd) 1.0f
 #define ATTN_LOAD(p)      widen(_mm_loadu_si128((const __m128i *)(p)))
 #define ATTN_LOAD_N(p, n) load_n(p, n)
 #include "kernels/x86/attn_avx2.h"

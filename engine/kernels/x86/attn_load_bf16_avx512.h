@@ -6,7 +6,9 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define ATTN_ELEM uint16_t
+#define ATTN_ELEM         uint16_t
+#define ATTN_STRIDE(hd)   (hd)
+#define ATTN_SCALE(p, hd) ((void)(hd), 1.0f)
 #define ATTN_LOAD(m, p)                                                                  \
     _mm512_castsi512_ps(                                                                 \
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, p)), 16))

@@ -4,8 +4,10 @@
 
 #include <immintrin.h>
 
-#define ATTN_ELEM       float
-#define ATTN_LOAD(m, p) _mm512_maskz_loadu_ps(m, p)
+#define ATTN_ELEM         float
+#define ATTN_STRIDE(hd)   (hd)
+#define ATTN_SCALE(p, hd) ((void)(hd), 1.0f)
+#define ATTN_LOAD(m, p)   _mm512_maskz_loadu_ps(m, p)
 
 /* Thirty-two elements in their order. */
 static inline __attribute__((always_inline)) void attn_load_pair(__m512 x[2],

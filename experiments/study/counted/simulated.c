@@ -52,7 +52,7 @@ static int run(const char *program, const char *model, int64_t ll_bytes,
 static int weight_bytes(double *out, const char *model, enum serve_phase phase)
 {
     struct format_file *f = NULL;
-    struct model_cost_types types = {.kv = KERN_F32};
+    struct model_cost_types types = {.kv = KERN_KV_F32};
 
     TRY(format_open(&f, model));
     types.weight = f->config.weight_type;

@@ -4,14 +4,14 @@
 
 size_t study_kv_tok_bytes(const struct study_kv_layout *l)
 {
-    return (size_t)(2 * l->n_layers * l->n_kv_heads * l->head_dim) * l->elem_bytes;
+    return (size_t)(2 * l->n_layers * l->n_kv_heads) * l->vec_bytes;
 }
 
 void study_kv_place(const struct study_kv_layout *l, int64_t layer, int64_t head,
                     int64_t seq, struct kern_attn_args *a)
 {
     int64_t run_tok = l->block_tok ? l->block_tok : l->ctx_tok;
-    size_t run_bytes = (size_t)(run_tok * l->head_dim) * l->elem_bytes;
+    size_t run_bytes = (size_t)run_tok * l->vec_bytes;
     const char *k = l->memory + (size_t)(layer * l->n_kv_heads + head) * 2 * run_bytes;
 
     a->blocks = NULL;

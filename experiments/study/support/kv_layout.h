@@ -1,5 +1,5 @@
 /* experiments/study/support/kv_layout.h - where the keys and values of equally long sequences
- * are in memory, as the engine lays them out: [layer][kv_head][K|V][token][head_dim] of each
+ * are in memory, as the engine lays them out: [layer][kv_head][K|V][token] of each
  * sequence, or of each block of its table.   Threads: any. */
 #ifndef STUDY_KV_LAYOUT_H
 #define STUDY_KV_LAYOUT_H
@@ -10,10 +10,10 @@
 
 struct study_kv_layout {
     char *memory; /* all sequences, one after another where they are contiguous */
-    int64_t n_layers, n_kv_heads, head_dim, ctx_tok; /* ctx_tok: of each sequence */
-    size_t elem_bytes;
-    int64_t block_tok;     /* divides ctx_tok; 0: contiguous */
-    const int32_t *blocks; /* [sequence][ctx_tok / block_tok] */
+    int64_t n_layers, n_kv_heads, ctx_tok; /* ctx_tok: of each sequence */
+    size_t vec_bytes;                      /* of a key or value */
+    int64_t block_tok;                     /* divides ctx_tok; 0: contiguous */
+    const int32_t *blocks;                 /* [sequence][ctx_tok / block_tok] */
 };
 
 /* Bytes of a token in all layers and heads. */

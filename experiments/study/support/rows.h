@@ -4,7 +4,7 @@
 #define STUDY_ROWS_H
 
 #include "base/opt.h"
-#include "kernels/kern.h"
+#include "kernels/kv_type.h"
 
 #define OPT_OF struct opts
 
@@ -13,6 +13,9 @@
 #define ROW_PRECISION                                                                    \
     OPT_ROW(ENUM, precision, "exact", "Precision of the matrix products.",               \
             .values = KERN_PRECISIONS)
+#define ROW_KV_TYPE(default_)                                                            \
+    OPT_ROW(ENUM, kv_type, default_, "Type of the cached keys and values.",              \
+            .values = KERN_KV_TYPES)
 
 /* What studies of GEMMs have in common (gemm.h, tuning.h). */
 #define ROW_MATRIX OPT_ROW(STR, matrix, NULL, "Matrix as \"NAME NxK\".")
