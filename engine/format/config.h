@@ -11,11 +11,13 @@
 #define MODEL_MAX_LAYERS   256
 #define MODEL_HEAD_DIM_MAX KERN_HEAD_DIM_MAX
 
-/* Rows of down (columns of gate and up) in one unit: the finest tensor-parallel cut. Four
- * panels; a multiple of the bf16 pair; 5504 = 86 units splits over 8 ranks within 3 %.
- * Half as large would cost bf16 decode a tenth of its bandwidth in `down` (shorter runs
- * of bytes). */
-#define MODEL_FFN_UNIT 64 /* or model_ffn_unit(), where weights are quantised */
+/* The fewest rows of down (columns of gate and up) in one unit, the finest tensor-parallel cut,
+ * and the fewest bytes of a unit's part of a panel. Four panels; a multiple of the bf16 pair;
+ * 5504 = 86 units splits over 8 ranks within 3 %. Decode reads `down` part by part, and each
+ * begins a product anew: half of these bytes would cost bf16 a tenth of its bandwidth there,
+ * and a quarter q4_0 XX. */
+#define MODEL_FFN_UNIT       64
+#define MODEL_FFN_PART_BYTES 2048
 
 /* Published models have at most five. */
 #define MODEL_STOP_MAX 16
@@ -49,7 +51,8 @@ struct model_config {
      * All 0: every matrix is of weight_type. */
     double mean_bytes[MODEL_N_MATRICES];
     /* Weights along K that cannot be divided in attention output and down: the longest block
-     * of their types. 0 and 1: none. */
+     * of their types, or all of a KV group's heads (KERN_W4C). 1: none. 0: no tensors were
+     * seen, see model_k_block(). */
     int k_block;
     /* V has another quantised type than Q and K in some layer: it is a matrix of its own. */
     bool v_split;
@@ -58,9 +61,21 @@ struct model_config {
     int n_stop, stop_ids[MODEL_STOP_MAX];
 };
 
+/* The same without tensors: as if all matrices were of weight_type. */
+static inline int model_k_block(const struct model_config *c)
+{
+    return c->k_block > 0 ? c->k_block : kern_type_block(c->weight_type);
+}
+
+/* Rows in a unit of down: whole blocks, MODEL_FFN_PART_BYTES of a panel at least. */
 static inline int model_ffn_unit(const struct model_config *c)
 {
-    return c->k_block > MODEL_FFN_UNIT ? c->k_block : MODEL_FFN_UNIT;
+    const double row_bytes = KERN_PANEL * kern_type_weight_bytes(c->weight_type);
+    int unit = MODEL_FFN_UNIT, block = model_k_block(c);
+
+    while (unit * row_bytes < MODEL_FFN_PART_BYTES)
+        unit += MODEL_FFN_UNIT;
+    return (unit + block - 1) / block * block;
 }
 
 /* Check that the numbers are consistent (heads divide, head_dim even and <= 256,

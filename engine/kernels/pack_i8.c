@@ -14,27 +14,32 @@ struct group {
     int32_t sum[2]; /* of the codes of each 16 */
 };
 
-/* The largest magnitude; infinite or NaN where there is such a number: as integers the bits
- * of magnitudes are in the same order, NaN last. */
-static float largest(const float *x)
+/* The largest magnitude of n numbers, a multiple of 32; infinite or NaN where there is such a
+ * number: as integers the bits of magnitudes are in the same order, NaN last. */
+static float largest(const float *x, int64_t n)
 {
-    int32_t bits[KERN_SUB], most = 0;
+    int32_t most[KERN_SUB] = {0};
     float out;
 
-    memcpy(bits, x, sizeof(bits));
-    for (int i = 0; i < KERN_SUB; i++) {
-        bits[i] &= 0x7fffffff;
-        most = bits[i] > most ? bits[i] : most;
+    for (int64_t at = 0; at < n; at += KERN_SUB) {
+        int32_t bits[KERN_SUB];
+
+        memcpy(bits, x + at, sizeof(bits));
+        for (int i = 0; i < KERN_SUB; i++) {
+            bits[i] &= 0x7fffffff;
+            most[i] = bits[i] > most[i] ? bits[i] : most[i];
+        }
     }
-    memcpy(&out, &most, sizeof(out));
+    for (int i = 1; i < KERN_SUB; i++)
+        most[0] = most[i] > most[0] ? most[i] : most[0];
+    memcpy(&out, &most[0], sizeof(out));
     return out;
 }
 
 /* Adding 1.5 * 2^23 to a small number rounds it to an integer, the even one of two, which
  * the lowest bits of the sum then hold. */
-static void quantise(struct group *g, const float *x)
+static void quantise(struct group *g, const float *x, float most)
 {
-    const float most = largest(x);
     float per_step;
     int32_t q[KERN_SUB];
 
@@ -61,39 +66,53 @@ static void quantise(struct group *g, const float *x)
     }
 }
 
-/* Write a group to `to`, where the words of a row have a stride of mr. */
-static void put(uint32_t *to, int64_t mr, const struct group *g,
-                const struct kern_form *f)
+/* The two words made of the sums of a group, after groups whose sum is `before`. */
+static void sum_words(int32_t word[2], const struct group *g, const struct kern_form *f,
+                      int32_t before)
 {
-    int32_t sum[2] = {-f->zero * g->sum[0], -f->zero * g->sum[1]};
     float scaled = g->scale * (float)(g->sum[0] + g->sum[1]);
 
+    word[0] = -f->zero * g->sum[0];
+    word[1] = -f->zero * g->sum[1];
+    if (f->subs == 0) {
+        word[0] = before;
+        word[1] = before + g->sum[0] + g->sum[1];
+        return;
+    }
     if (f->halves == 1) {
-        sum[0] += sum[1];
-        sum[1] = 0;
+        word[0] += word[1];
+        word[1] = 0;
     }
     if (f->min)
-        memcpy(&sum[0], &scaled, sizeof(scaled));
-    for (int j = 0; j < KERN_A_I8_SCALE; j++)
-        memcpy(&to[j * mr], g->code + 4 * j, 4);
-    memcpy(&to[KERN_A_I8_SCALE * mr], &g->scale, 4);
-    memcpy(&to[KERN_A_I8_SUM * mr], &sum[0], 4);
-    memcpy(&to[(KERN_A_I8_SUM + 1) * mr], &sum[1], 4);
+        memcpy(&word[0], &scaled, sizeof(scaled));
+}
+
+/* Row x of k numbers to the words at `to`, which have a stride of mr. */
+static void pack_row(uint32_t *to, int64_t mr, const float *x, int64_t k,
+                     const struct kern_form *f)
+{
+    float most = f->subs == 0 ? largest(x, k) : 0;
+    int32_t before = 0;
+
+    for (int64_t at = 0; at < k; at += KERN_SUB, to += KERN_A_I8_WORDS * mr) {
+        struct group g;
+        int32_t word[2];
+
+        quantise(&g, x + at, f->subs == 0 ? most : largest(x + at, KERN_SUB));
+        sum_words(word, &g, f, before);
+        before += g.sum[0] + g.sum[1];
+        for (int j = 0; j < KERN_A_I8_SCALE; j++)
+            memcpy(&to[j * mr], g.code + 4 * j, 4);
+        memcpy(&to[KERN_A_I8_SCALE * mr], &g.scale, 4);
+        memcpy(&to[KERN_A_I8_SUM * mr], &word[0], 4);
+        memcpy(&to[(KERN_A_I8_SUM + 1) * mr], &word[1], 4);
+    }
 }
 
 void kern_a_pack_i8(enum kern_type type, void *dst, const float *x, int64_t ldx,
                     int64_t mr, int64_t k)
 {
-    const struct kern_form *f = kern_form(type);
-    uint32_t *to = dst;
-
     assert(k % kern_type_block(type) == 0);
-    for (int64_t at = 0; at < k; at += KERN_SUB, to += KERN_A_I8_WORDS * mr) {
-        for (int64_t r = 0; r < mr; r++) {
-            struct group g;
-
-            quantise(&g, x + r * ldx + at);
-            put(to + r, mr, &g, f);
-        }
-    }
+    for (int64_t r = 0; r < mr; r++)
+        pack_row((uint32_t *)dst + r, mr, x + r * ldx, k, kern_form(type));
 }

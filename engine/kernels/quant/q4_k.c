@@ -15,5 +15,10 @@ static void decode(struct kern_quant_block *out, const uint8_t *block)
         out->q[i] = (int8_t)(q[i / 64 * 32 + i % 32] >> i % 64 / 32 * 4 & 15);
 }
 
-const struct kern_quant kern_quant_q4_k = {
-    .type = KERN_Q4_K, .sub = 32, .q_min = 0, .q_max = 15, .decode = decode};
+const struct kern_quant kern_quant_q4_k = {.type = KERN_Q4_K,
+                                           .gguf_type = 12,
+                                           .gguf_file_type = -1,
+                                           .sub = 32,
+                                           .q_min = 0,
+                                           .q_max = 15,
+                                           .decode = decode};

@@ -1,8 +1,8 @@
 /* kernels/x86/gemm_quant_avx2.h - quantised weights times f32 activations, written once:
  * codes become f32 weights in a register, exactly, and are multiplied with all rows.
  *
- * One panel, as two sides of 8 columns. An including file defines TYPE(x), see codes_avx2.h,
- * and TILE_SUMS_MIN, see gemm_tile_avx512.h. */
+ * One panel, as two sides of 8 columns. An including file defines TILE_SUMS_MIN, see
+ * gemm_tile_avx512.h. */
 #ifndef KERNELS_X86_GEMM_QUANT_AVX2_H
 #define KERNELS_X86_GEMM_QUANT_AVX2_H
 
