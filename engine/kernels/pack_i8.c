@@ -7,6 +7,14 @@
 
 #include "kernels/panel.h"
 
+/* 128-bit vectors are what every target of ours has without further flags. */
+typedef float v4f __attribute__((vector_size(16)));
+typedef int32_t v4i __attribute__((vector_size(16)));
+typedef int16_t v8s __attribute__((vector_size(16)));
+typedef int8_t v16c __attribute__((vector_size(16)));
+
+#define N_VECS (KERN_SUB / 4)
+
 /* 32 activations of one row. */
 struct group {
     int8_t code[KERN_SUB];
@@ -14,56 +22,86 @@ struct group {
     int32_t sum[2]; /* of the codes of each 16 */
 };
 
+static v4i max4(v4i a, v4i b)
+{
+    v4i first = a > b;
+
+    return (a & first) | (b & ~first);
+}
+
 /* The largest magnitude of n numbers, a multiple of 32; infinite or NaN where there is such a
  * number: as integers the bits of magnitudes are in the same order, NaN last. */
 static float largest(const float *x, int64_t n)
 {
-    int32_t most[KERN_SUB] = {0};
+    v4i most = {0}, other = {0};
     float out;
 
-    for (int64_t at = 0; at < n; at += KERN_SUB) {
-        int32_t bits[KERN_SUB];
+#pragma GCC unroll 4
+    for (int64_t at = 0; at < n; at += 8, x += 8) {
+        v4i bits[2];
 
-        memcpy(bits, x + at, sizeof(bits));
-        for (int i = 0; i < KERN_SUB; i++) {
-            bits[i] &= 0x7fffffff;
-            most[i] = bits[i] > most[i] ? bits[i] : most[i];
-        }
+        memcpy(bits, x, sizeof(bits));
+        most = max4(bits[0] & 0x7fffffff, most);
+        other = max4(bits[1] & 0x7fffffff, other);
     }
-    for (int i = 1; i < KERN_SUB; i++)
-        most[0] = most[i] > most[0] ? most[i] : most[0];
-    memcpy(&out, &most[0], sizeof(out));
+    most = max4(most, other);
+    most = max4(most, __builtin_shuffle(most, (v4i){2, 3, 0, 1}));
+    most = max4(most, __builtin_shuffle(most, (v4i){1, 0, 3, 2}));
+    memcpy(&out, &most, sizeof(out));
     return out;
+}
+
+static int32_t sum_of(v4i x)
+{
+    return x[0] + x[1] + x[2] + x[3];
+}
+
+/* 16 numbers that fit a byte. */
+static v16c bytes_of(const v4i x[4])
+{
+    const v8s even = {0, 2, 4, 6, 8, 10, 12, 14};
+    v8s low = __builtin_shuffle((v8s)x[0], (v8s)x[1], even);
+    v8s high = __builtin_shuffle((v8s)x[2], (v8s)x[3], even);
+
+    return __builtin_shuffle(
+        (v16c)low, (v16c)high,
+        (v16c){0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30});
 }
 
 /* Adding 1.5 * 2^23 to a small number rounds it to an integer, the even one of two, which
  * the lowest bits of the sum then hold. */
 static void quantise(struct group *g, const float *x, float most)
 {
+    v4i sum[2] = {{0}, {0}}, whole[N_VECS];
     float per_step;
-    int32_t q[KERN_SUB];
 
-    memset(g, 0, sizeof(*g));
-    if (!isfinite(most)) {
-        g->scale = NAN;
+    if (!(most >= KERN_A_I8_MIN && most < INFINITY)) {
+        memset(g, 0, sizeof(*g));
+        g->scale = isfinite(most) ? 0 : NAN;
         return;
     }
-    if (most < KERN_A_I8_MIN)
-        return;
     g->scale = most / 127;
     per_step = 127 / most;
-    for (int i = 0; i < KERN_SUB; i++) {
-        float sum = x[i] * per_step + 0x1.8p23f;
+#pragma GCC unroll 8
+    for (int i = 0; i < N_VECS; i++) {
+        v4f v;
+        v4i q;
 
-        memcpy(&q[i], &sum, sizeof(sum));
-        q[i] -= 0x4b400000;
+        memcpy(&v, x + 4 * i, sizeof(v));
+        v = v * per_step + 0x1.8p23f;
+        memcpy(&q, &v, sizeof(q));
+        q -= 0x4b400000;
+        whole[i] = q;
+        sum[i / (N_VECS / 2)] += q;
     }
-    for (int i = 0; i < KERN_SUB; i++)
-        g->code[i] = (int8_t)q[i];
-    for (int i = 0; i < KERN_SUB / 2; i++) {
-        g->sum[0] += q[i];
-        g->sum[1] += q[KERN_SUB / 2 + i];
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++) {
+        v16c code = bytes_of(whole + N_VECS / 2 * i);
+
+        memcpy(g->code + KERN_SUB / 2 * i, &code, sizeof(code));
     }
+    g->sum[0] = sum_of(sum[0]);
+    g->sum[1] = sum_of(sum[1]);
 }
 
 /* The two words made of the sums of a group, after groups whose sum is `before`. */
