@@ -19,7 +19,7 @@ function judge(    i, j, lo, fma, smmla, spill, calls, inner, best, best_spill, 
         for (j = lo; j <= i; j++) {
             if (j < i && target[j] != "" && target[j] in at && at[target[j]] <= j && at[target[j]] >= lo)
                 inner = 0
-            if (text[j] ~ /^(vfmadd|vdpbf16|vpdpbusd|vpmaddubsw|fmla|sdot)/)
+            if (text[j] ~ /^(\{vex\} *)?(vfmadd|vdpbf16|vpdpbusd|vpmaddubsw|fmla|sdot)/)
                 fma++
             if (text[j] ~ /^smmla/)
                 smmla++

@@ -174,7 +174,7 @@ static void test_limits(void **state)
 }
 
 /* Blocks of 256 weights are two heads of 128: ranks that would divide one are refused by the
- * limits as by the model. Units of the feed-forward layer have as many bytes as those of bf16. */
+ * limits as by the model. Units of the feed-forward layer have 256 rows. */
 static void test_limits_of_blocks(void **state)
 {
     struct model_config c;
@@ -193,7 +193,7 @@ static void test_limits_of_blocks(void **state)
     }
     c.weight_type = KERN_Q8_0;
     plan_limits(&l, &c, false);
-    assert_int_equal(l.n_ffn_units, 43);
+    assert_int_equal(l.n_ffn_units, 22);
     for (int ranks = 1; ranks <= 64; ranks++) /* a quarter of a head is a block */
         if (64 % ranks == 0 || ranks <= 16)
             assert_ok(l.check(l.model, ranks));

@@ -61,10 +61,10 @@ TILE_INLINE void tile_half(__m256 sum[4][TILE_MR_MAX], const float *a, const cha
     }
 }
 
-/* Few rows, without a min: making weights of the codes takes longer than multiplying them. The
+/* One row, without a min: making weights of the codes takes longer than multiplying them. The
  * sums over 16 rows of K of activations times integers get their scale at the end. Not where
- * each number is to be one chain. */
-#define TILE_LATE(mr) (TILE_SUMS_MIN > 0 && !TYPE(MIN) && (mr) <= TILE_KEPT)
+ * each number is to be one chain. (Two rows need more than sixteen registers.) */
+#define TILE_LATE(mr) (TILE_SUMS_MIN > 0 && !TYPE(MIN) && (mr) == 1)
 
 TILE_INLINE void late_half(__m256 sum[4][TILE_MR_MAX], const float *a, const char *b,
                            const char *s, const int h, const int side, const int mr)
