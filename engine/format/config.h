@@ -16,7 +16,7 @@
  * Half as large would cost bf16 decode a tenth of its bandwidth in `down` (shorter runs
  * of bytes). Quantised weights are a half to an eighth of its bytes: measured on Zen 4, `down`
  * of 2048 x 5504 in q4_0 takes 1.25 (exact: 1.45) times as long with 64 rows, on two threads,
- * and q8_0 1.25 times with 128. A block of Q4_K has as many rows. */
+ * and q8_0 with a8 1.25 times with 128. A block of Q4_K has as many rows. */
 #define MODEL_FFN_UNIT       64
 #define MODEL_FFN_UNIT_QUANT 256
 
