@@ -71,8 +71,8 @@ KERN_SRC  := $(KERN_OWN) $(filter-out $(KERN_OWN),$(foreach q,$(QUANTS),$(subst 
 CLI_SRC := $(wildcard engine/cli/*.c)
 ENGINE_SRC := $(filter-out $(CLI_SRC) engine/kernels/ref/% engine/kernels/x86/% \
               engine/kernels/arm/%,$(shell find engine datasets -name '*.c' | sort)) $(KERN_SRC)
-PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c characterize/peak/peak_avx512%) \
-            $(if $(filter aarch64,$(ARCH)),,%_neon.c),$(wildcard characterize/peak/*.c))
+PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,characterize/peak/peak_avx%) \
+            $(if $(filter aarch64,$(ARCH)),,characterize/peak/peak_neon%),$(wildcard characterize/peak/*.c))
 BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/% baselines/gemm/%,$(shell find \
            characterize baselines experiments/harness experiments/study -name '*.c' | sort)) $(PEAK_SRC)
 TEST_SRC := $(shell find tests -name 'test_*.c' | sort)

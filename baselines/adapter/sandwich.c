@@ -354,10 +354,10 @@ static json_t *configuration(const json_t *described)
     if (n_tuned > 0)
         snprintf(hash, sizeof(hash), " (%s)",
                  json_string_value(json_object_get(schedules, "hash")));
-    return json_sprintf("prefill %s; decode %s; CPUs %s; %d tuned schedules%s; %s",
+    return json_sprintf("prefill %s; decode %s; CPUs %s; %d tuned schedules%s; %s; %s",
                         prefill, decode, json_string_value(json_object_get(plan, "cpus")),
-                        n_tuned, hash,
-                        json_string_value(json_object_get(plan, "policy")));
+                        n_tuned, hash, json_string_value(json_object_get(plan, "policy")),
+                        json_string_value(json_object_get(described, "precision")));
 }
 
 static void add_own(const struct sut *s, json_t *described)

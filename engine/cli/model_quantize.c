@@ -17,8 +17,8 @@ static const struct opt_row quantize_table[] = {
     OPT_ROW(
         ENUM, type, "q4_0",
         "Type of the matrices. q8_0, q4_0, q4_1, q5_0, q5_1: as in other GGUF files, in "
-        "blocks of 32 weights. w4b64, w4b128, w4c: q4_1 with one scale and offset for 64 "
-        "weights, "
+        "blocks of 32 weights. q4_k: in blocks of 256, and q4_0 where rows are not whole "
+        "blocks. w4b64, w4b128, w4c: q4_1 with one scale and offset for 64 weights, "
         "for 128, or for all of an output channel. w8c: q8_0 with one scale for an "
         "output channel.",
         .values = CLI_QUANT_SCHEMES),

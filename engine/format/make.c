@@ -57,7 +57,8 @@ static int make_rows(const void *ctx, int i, int64_t row, int64_t n, char *out,
         else {
             format_make_row(k->random, t->role, t->layer, model_row(p, t, r), t->cols,
                             scratch);
-            TRY(kern_quantize(p->opts->scheme, out, scratch, t->cols));
+            TRY(kern_quantize(kern_quant_scheme_for_row(p->opts->scheme, t->cols), out,
+                              scratch, t->cols));
         }
     }
     return OK;
@@ -92,6 +93,8 @@ static int plan_type(struct make_plan *p, struct make_tensor *t)
     const struct kern_quant_scheme *s = p->opts->scheme;
     char name[MODEL_NAME_BYTES];
 
+    if (s)
+        s = kern_quant_scheme_for_row(s, t->cols);
     if (t->rows == 1) /* vectors stay exact, as is usual */
         t->type = KERN_F32;
     else

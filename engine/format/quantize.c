@@ -13,10 +13,10 @@
 
 struct entry {
     const struct gguf_tensor *from;
-    enum kern_type type; /* of a matrix in the input */
-    uint64_t bytes, at;  /* in the output */
+    enum kern_type type;                    /* of a matrix in the input */
+    const struct kern_quant_scheme *scheme; /* of a matrix in the output; else NULL */
+    uint64_t bytes, at;                     /* in the output */
     int64_t rows;
-    bool matrix;
 };
 
 struct job {
@@ -33,8 +33,9 @@ struct job {
 
 static int plan_matrix(struct job *k, struct entry *e)
 {
-    const struct kern_quant_scheme *s = k->o->scheme;
     uint64_t cols = e->from->dims[0];
+    const struct kern_quant_scheme *s =
+        kern_quant_scheme_for_row(k->o->scheme, (int64_t)cols);
 
     if (!gguf_ggml_computed(e->from->ggml_type, &e->type) || kern_type_quantised(e->type))
         return err_set(ERR_UNSUPPORTED,
@@ -46,7 +47,7 @@ static int plan_matrix(struct job *k, struct entry *e)
                        "%s: tensor %s: expected rows of a multiple of %d weights for %s, "
                        "found %" PRIu64,
                        k->o->in, e->from->name, kern_type_block(s->type), s->name, cols);
-    e->matrix = true;
+    e->scheme = s;
     e->rows = (int64_t)e->from->dims[1];
     e->bytes = (uint64_t)e->rows * kern_type_size(s->type, (int64_t)cols);
     k->cols_max = cols > k->cols_max ? cols : k->cols_max;
@@ -105,8 +106,8 @@ static int put_head(struct job *k)
         const struct entry *e = &k->tensors[i];
 
         gguf_put_tensor(
-            &directory, e->from->name, e->from->dims[0], e->matrix ? e->from->dims[1] : 0,
-            e->matrix ? gguf_ggml_of(k->o->scheme->type) : e->from->ggml_type, e->at);
+            &directory, e->from->name, e->from->dims[0], e->scheme ? e->from->dims[1] : 0,
+            e->scheme ? gguf_ggml_of(e->scheme->type) : e->from->ggml_type, e->at);
     }
     rc = gguf_put_head(&k->head, &metadata, &directory);
     text_fini(&metadata.text);
@@ -130,7 +131,7 @@ static int quantize_rows(const void *ctx, int i, int64_t row, int64_t n, char *o
     const struct entry *e = &k->tensors[i];
     int64_t cols = (int64_t)e->from->dims[0];
 
-    if (!e->matrix) {
+    if (!e->scheme) {
         memcpy(out, e->from->data, e->bytes);
         return OK;
     }
@@ -140,11 +141,11 @@ static int quantize_rows(const void *ctx, int i, int64_t row, int64_t n, char *o
         int rc;
 
         kern_row_to_f32(e->type, scratch, from, cols);
-        rc = kern_quantize(k->o->scheme, out, scratch, cols);
+        rc = kern_quantize(e->scheme, out, scratch, cols);
         if (rc != OK)
             return err_prefix(rc, "%s: tensor %s: row %" PRId64, k->o->in, e->from->name,
                               r);
-        out += kern_type_size(k->o->scheme->type, cols);
+        out += kern_type_size(e->scheme->type, cols);
     }
     return OK;
 }

@@ -127,14 +127,31 @@ void kern_quant_scale_min(const uint8_t *p, int s, int8_t *scale, int8_t *min)
     }
 }
 
+void kern_quant_put_scale_min(uint8_t *p, int s, int scale, int min)
+{
+    if (s < 4) {
+        p[s] |= (uint8_t)scale;
+        p[4 + s] |= (uint8_t)min;
+    } else {
+        p[4 + s] = (uint8_t)((scale & 15) | (min & 15) << 4);
+        p[s - 4] |= (uint8_t)(scale >> 4 << 6);
+        p[s] |= (uint8_t)(min >> 4 << 6);
+    }
+}
+
 /* ---- schemes ---- */
 
-const struct kern_quant_scheme kern_quant_schemes[] = {
-    {"q8_0", KERN_Q8_0, 32},    {"q4_0", KERN_Q4_0, 32},
-    {"q4_1", KERN_Q4_1, 32},    {"q5_0", KERN_Q5_0, 32},
-    {"q5_1", KERN_Q5_1, 32},    {"w4b64", KERN_Q4_1, 64},
-    {"w4b128", KERN_Q4_1, 128}, {"w4c", KERN_Q4_1, 0},
-    {"w8c", KERN_Q8_0, 0},      {0}};
+const struct kern_quant_scheme kern_quant_schemes[] = {{"q8_0", KERN_Q8_0, 32},
+                                                       {"q4_0", KERN_Q4_0, 32},
+                                                       {"q4_1", KERN_Q4_1, 32},
+                                                       {"q5_0", KERN_Q5_0, 32},
+                                                       {"q5_1", KERN_Q5_1, 32},
+                                                       {"q4_k", KERN_Q4_K, 256},
+                                                       {"w4b64", KERN_Q4_1, 64},
+                                                       {"w4b128", KERN_Q4_1, 128},
+                                                       {"w4c", KERN_Q4_1, 0},
+                                                       {"w8c", KERN_Q8_0, 0},
+                                                       {0}};
 
 int kern_quant_scheme_find(const char *name, const struct kern_quant_scheme **out)
 {
@@ -144,8 +161,20 @@ int kern_quant_scheme_find(const char *name, const struct kern_quant_scheme **ou
     *out = NULL;
     return err_set(ERR_ARG,
                    "expected a scheme of quantisation (q8_0, q4_0, q4_1, q5_0, q5_1, "
-                   "w4b64, w4b128, w4c, w8c), found \"%.40s\"",
+                   "q4_k, w4b64, w4b128, w4c, w8c), found \"%.40s\"",
                    name);
+}
+
+const struct kern_quant_scheme *
+kern_quant_scheme_for_row(const struct kern_quant_scheme *s, int64_t n)
+{
+    const struct kern_quant_scheme *other = kern_quant_schemes;
+
+    if (s->type != KERN_Q4_K || n % kern_type_block(s->type) == 0)
+        return s;
+    while (other->type != KERN_Q4_0)
+        other++;
+    return other;
 }
 
 /* The range of w[n]. ERR_ARG: a weight is not finite. */
@@ -196,12 +225,13 @@ int kern_quantize(const struct kern_quant_scheme *s, void *out, const float *w, 
 float kern_quant_error(const struct kern_quant_scheme *s, float lo, float hi)
 {
     const struct kern_quant *f = kern_quant_of(s->type);
+    const float unit = s->type == KERN_Q4_K ? 63 : 1; /* largest scale of a sub-block */
     float d, dmin, one_end, other, most;
 
     f->scale(lo, hi, &d, &dmin);
-    one_end = d * (float)f->q_min - dmin;
-    other = d * (float)f->q_max - dmin;
+    one_end = unit * (d * (float)f->q_min - dmin);
+    other = unit * (d * (float)f->q_max - dmin);
     most = fmaxf(fmaxf(fminf(one_end, other) - lo, hi - fmaxf(one_end, other)),
-                 fabsf(d) / 2);
+                 unit * fabsf(d) / 2);
     return most * (1 + 0x1p-15f) + fmaxf(fabsf(lo), fabsf(hi)) * 0x1p-23f;
 }

@@ -45,7 +45,8 @@ struct kern_quant {
      * scale: d and dmin, as block_encode() stores them in f16, for weights in [lo, hi].
      * They are infinite where f16 is too narrow. With them, and up to rounding in f32,
      * |w - dequantised w| <= |d| / 2 for every w in [lo, hi]. Q4_0 has -8 but not 8, and Q5_0
-     * -16 but not 16: at one end it is |d|.
+     * -16 but not 16: at one end it is |d|. In Q4_K it is |d| times half of the sub-block's
+     * scale.
      * encode: the block of the nearest weights. */
     void (*scale)(float lo, float hi, float *d, float *dmin);
     void (*encode)(uint8_t *block, const float *w, float d, float dmin);
@@ -81,13 +82,17 @@ struct kern_quant_scheme {
 extern const struct kern_quant_scheme kern_quant_schemes[];
 /* ERR_ARG: no scheme has this name. */
 MUST int kern_quant_scheme_find(const char *name, const struct kern_quant_scheme **out);
+/* The scheme for rows of n weights: s, but q4_0 in place of q4_k where they are not whole
+ * blocks of 256 weights. */
+const struct kern_quant_scheme *
+kern_quant_scheme_for_row(const struct kern_quant_scheme *s, int64_t n);
 /* Write the blocks of w[n], a row, to out. ERR_ARG: n is not a multiple of the block; a
  * weight is NaN or infinite; it is too large for scales in f16. */
 MUST int kern_quantize(const struct kern_quant_scheme *s, void *out, const float *w,
                        int64_t n);
 /* An upper bound of |w - dequantised w| of weights in [lo, hi] that share their scale: half of
- * a step (in Q4_0 and Q5_0 up to the whole of it, at one end), and what rounding in f32
- * adds. */
+ * the largest step (in Q4_0 and Q5_0 up to the whole of it, at one end), and what rounding
+ * in f32 adds. */
 float kern_quant_error(const struct kern_quant_scheme *s, float lo, float hi);
 
 /* ---- for the formats ---- */
@@ -129,5 +134,7 @@ void kern_quant_put_5_bits(uint8_t *p, const int8_t *q);
 void kern_quant_decode_q4_1(struct kern_quant_block *out, const uint8_t *block);
 /* The 6-bit scale and min of sub-block s in the 12 bytes of Q4_K and Q5_K. */
 void kern_quant_scale_min(const uint8_t *p, int s, int8_t *scale, int8_t *min);
+/* The same, written to bytes that were 0. */
+void kern_quant_put_scale_min(uint8_t *p, int s, int scale, int min);
 
 #endif

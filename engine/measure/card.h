@@ -16,7 +16,7 @@
 
 #define MEASURE_CARD_DIR "results/machine"
 /* Raised when a value changes its meaning: older cards are then measured again. */
-#define MEASURE_CARD_VERSION 4
+#define MEASURE_CARD_VERSION 5
 
 /* <dir>/<host><suffix>.json, and <host>-avx2<suffix>.json where CPU_ISA_ENV hides what this
  * processor has beyond AVX2, so that neither card replaces the other. The host's name keeps

@@ -28,9 +28,8 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, model, NULL,
             "Model file with f32, f16 or bf16 weights, also below $SANDWICH_DATA."),
     OPT_ROW(STR, scheme, "w4c",
-            "How the matrices are rounded: q8_0, q4_0, q4_1, w4b64, w4b128, w4c or w8c. "
-            "none: "
-            "they are kept as they are."),
+            "How the matrices are rounded: q8_0, q4_0, q4_1, q4_k, w4b64, w4b128, w4c or "
+            "w8c. none: they are kept as they are."),
     ROW_PRECISION,
     OPT_ROW(INT, n_tok, "256", "Tokens of the text.", .min = 2, .max = 65536),
     OPT_ROW(INT, seed, "1", "Seed of the text."),

@@ -171,7 +171,7 @@ static void test_facts(void **state)
 }
 
 /* What an engine with this plan states as its configuration; free(). */
-static char *configuration_of(enum kern_order order)
+static char *configuration_of(enum kern_order order, const char *precision)
 {
     const char *path = tiny_model(KERN_F32);
     char file[600];
@@ -188,8 +188,8 @@ static char *configuration_of(enum kern_order order)
     snprintf(file, sizeof(file), "%s/plan.json", test_dir());
     assert_ok(plan_write(&p, file));
     plan_fini(&p);
-    config = json_pack("{s:s, s:b, s:s, s:i}", "model", path, "pin", 0, "plan", file,
-                       "max_tok", 64);
+    config = json_pack("{s:s, s:b, s:s, s:i, s:s}", "model", path, "pin", 0, "plan", file,
+                       "max_tok", 64, "precision", precision);
     seen_init(&seen);
     assert_ok(adapter->open(&s, config, on_event, &seen));
     assert_ok(adapter->describe(s, &j));
@@ -203,9 +203,10 @@ static char *configuration_of(enum kern_order order)
 /* As many tuned schedules, but others: that is not the same system. */
 static void test_configuration_tells_schedules(void **state)
 {
-    char *one = configuration_of(KERN_ORDER_NMK),
-         *same = configuration_of(KERN_ORDER_NMK);
-    char *other = configuration_of(KERN_ORDER_MNK);
+    char *one = configuration_of(KERN_ORDER_NMK, "exact"),
+         *same = configuration_of(KERN_ORDER_NMK, "exact");
+    char *other = configuration_of(KERN_ORDER_MNK, "exact");
+    char *relaxed = configuration_of(KERN_ORDER_NMK, "relaxed");
     const char *tuned = strstr(one, " tuned schedules");
 
     (void)state;
@@ -213,6 +214,9 @@ static void test_configuration_tells_schedules(void **state)
     assert_non_null(tuned);
     assert_string_not_equal(one, other);
     assert_memory_equal(one, other, (size_t)(tuned - one)); /* as many of them */
+    assert_non_null(strstr(one, "; exact"));
+    assert_non_null(strstr(relaxed, "; relaxed"));
+    free(relaxed);
     free(one);
     free(same);
     free(other);

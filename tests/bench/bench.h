@@ -19,8 +19,8 @@
 
 struct bench_opts {
     char *models;     /* "llama-160m,sheared-llama-1.3b" */
-    char *types;      /* "f32,bf16" */
-    char *precisions; /* "exact,relaxed" */
+    char *types;      /* "f32,bf16,q4_0" */
+    char *precisions; /* "exact,relaxed,a8" */
     char *schedules;  /* tuned schedules to compare with the default; NULL: none */
     char *out;        /* latest.json */
     int64_t rounds;

@@ -18,7 +18,7 @@ const struct opt_row bench_opt_table[] = {
     OPT_ROW(STR, models, "llama-160m,sheared-llama-1.3b",
             "Architectures to measure, separated by commas. An empty list measures none.",
             .unit = "LIST"),
-    OPT_ROW(STR, types, "f32,bf16,q4_0", "Weight types to measure.", .unit = "LIST"),
+    OPT_ROW(STR, types, "f32,bf16,q4_0,q4_k", "Weight types to measure.", .unit = "LIST"),
     OPT_ROW(STR, precisions, "exact,relaxed,a8",
             "Precisions to measure. relaxed is measured for bf16 weights only, a8 for "
             "quantised ones.",

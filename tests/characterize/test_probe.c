@@ -291,25 +291,6 @@ static void loops_write_everything(void **state)
     mem_free(a);
 }
 
-/* Arithmetic loops: more rounds, another sum; never a special value. */
-static void arithmetic_is_done(void **state)
-{
-    (void)state;
-    for (int i = 0; probe_isas[i]; i++) {
-        const struct probe_isa *isa = probe_isas[i];
-
-        if ((isa->isa & ~cpu_isa_detected()) != 0)
-            continue;
-        for (int k = 0; k < PROBE_ARITH_MAX && isa->arith[k].run; k++) {
-            double one = isa->arith[k].run(1), two = isa->arith[k].run(2);
-
-            assert_true(isfinite(one) && isfinite(two) && one != two);
-            assert_true(isfinite(isa->arith[k].run(100000)));
-            assert_true(isa->arith[k].ops > 0);
-        }
-    }
-}
-
 static void thread_counts(void **state)
 {
     static const int expected[][12] = {
@@ -379,7 +360,6 @@ int main(void)
         cmocka_unit_test(no_memory_for_the_buffer),
         cmocka_unit_test(loops_read_everything),
         cmocka_unit_test(loops_write_everything),
-        cmocka_unit_test(arithmetic_is_done),
         cmocka_unit_test(thread_counts),
         cmocka_unit_test(rates_and_times),
     };

@@ -45,6 +45,7 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
         "p50_tpot_ms": nearest_rank(tpot[2:], 0.5), "p90_tpot_ms": nearest_rank(tpot[2:], 0.9),
         "mean_ttft_ms": ttft[2:].mean(), "p50_ttft_ms": nearest_rank(ttft[2:], 0.5),
         "p90_ttft_ms": nearest_rank(ttft[2:], 0.9), "decode_tok_s": 1e3 / tpot.mean(),
+        "prefill_tok_s": 1e3 * prompt.sum() / ttft.sum(),
         "p50_e2e_ms": nearest_rank(e2e[2:], 0.5), "p90_e2e_ms": nearest_rank(e2e[2:], 0.9),
         "decode_bandwidth_frac": 0.83, "prefill_peak_frac": 0.62,
         "slo_attainment_frac": 1 - np.exp(-2),
@@ -96,7 +97,8 @@ def sweep(f, stem):
 
 # stem: the headline that is a ratio, and the variant that it is relative to
 VARIANTS = {"fig10_ttft": ("over_one_plan", "one_plan"), "fig11_throughput": ("over_one_plan", "one_plan"),
-            "fig13_latency_cdf": ("", "one_plan"), "fig14_partition": ("ttft_over_even_split_2", "even_split_2")}
+            "fig13_latency_cdf": ("", "one_plan"), "fig14_partition": ("ttft_over_even_split_2", "even_split_2"),
+            "mnn_vs_engines": ("prefill512_over_llamacpp", "llama.cpp")}
 NAMES = ["one_plan", "even_split", "even_split_2", "plan", "plan_tuned", "llama.cpp"]
 
 

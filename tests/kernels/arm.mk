@@ -1,6 +1,9 @@
-# The kernel tests and what they link, for aarch64, statically. Used by test_arm.sh:
+# The kernel tests, and greedy.c of tests/model, for aarch64 with what they link, statically. Used by
+# the test_arm.sh of both folders:
 # make -f tests/kernels/arm.mk CC=<cross compiler> OUT=<dir> <dir>/test_gemm
-CFLAGS := -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow -I. -Iengine -MMD -MP
+MAKEFLAGS += -r
+CFLAGS := -std=gnu11 -D_GNU_SOURCE -O2 -g -ffunction-sections -fdata-sections -fopenmp-simd -Wall -Wextra -Werror \
+          -Wshadow -I. -Iengine -MMD -MP
 ALL    := $(wildcard engine/kernels/ref/*.c engine/kernels/arm/*.c)
 QUANT  := $(wildcard engine/kernels/quant/*.c)
 # A file gemm_quant_*.c is compiled once for each type, as in the Makefile.
@@ -10,11 +13,21 @@ OWN    := $(filter-out $(ANY),$(ALL))
 KERN   := $(OWN) $(filter-out $(OWN),$(foreach q,$(QUANTS),$(subst /gemm_quant_,/gemm_$(q)_,$(ANY))))
 SRC    := $(wildcard engine/kernels/*.c) $(KERN) $(QUANT) $(filter-out %/program.c,$(wildcard engine/cpu/*.c)) \
           $(addprefix engine/base/,clock.c err.c file.c file_tmp.c log.c mem.c name.c process.c rng.c utf8.c)
+PEAK   := $(wildcard characterize/peak/peak_neon*.c) characterize/peak/peak_ref.c
+# What a model in a GGUF file needs. Functions that nobody calls, and so libraries that are not there
+# for this processor, are left out by the linker.
+COLL   := $(wildcard engine/par/coll/*.c)
+ALLOC  := $(wildcard engine/kv/alloc/*.c)
+MODEL  := $(filter-out %/inspect.c,$(wildcard engine/model/*.c)) $(filter-out %/learn_file.c,$(wildcard engine/kv/*.c)) \
+          $(wildcard engine/par/*.c) $(COLL) $(ALLOC) engine/measure/compare.c engine/format/reader/gguf.c \
+          $(addprefix engine/format/,open.c config.c fill.c keys.c gguf.c gguf_get.c gguf_split.c gguf_type.c) \
+          $(addprefix engine/base/,file_map.c pages.c stats.c text.c hash.c)
 # Flags by the last word of a kernel's file name, as in the Makefile.
 ISA_ref      := -std=c11 -ffp-contract=off
 ISA_neon     := -fno-schedule-insns
 ISA_neondot  := -march=armv8.2-a+dotprod $(ISA_neon)
 ISA_neoni8mm := -march=armv8.2-a+dotprod+i8mm $(ISA_neon)
+LINK    = $(CC) -static -Wl,--gc-sections -o $@ $^ -lm -lpthread
 obj     = $(patsubst %.c,$(OUT)/%.o,$(1))
 # The files of a registry: $(call list,struct,array,files,prefix)
 list    = for s in $(basename $(notdir $(3))); do echo "extern const struct $(1) $(4)_$$s;"; done; \
@@ -22,7 +35,11 @@ list    = for s in $(basename $(notdir $(3))); do echo "extern const struct $(1)
           for s in $(basename $(notdir $(3))); do echo "    &$(4)_$$s,"; done; echo '    0};'
 
 $(OUT)/test_%: $(OUT)/tests/kernels/test_%.o $(call obj,$(SRC)) $(OUT)/variants.o
-	$(CC) -static -o $@ $^ -lm
+	$(LINK)
+$(OUT)/test_peak: $(OUT)/tests/characterize/test_peak.o $(call obj,$(SRC) $(PEAK)) $(OUT)/variants.o
+	$(LINK)
+$(OUT)/greedy: $(OUT)/tests/model/greedy.o $(call obj,$(SRC) $(MODEL)) $(OUT)/variants.o
+	$(LINK)
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -c $< -o $@
@@ -41,10 +58,14 @@ $(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 $(OUT)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
 $(OUT)/variants.o: $(OUT)/variants.c
 	$(CC) $(CFLAGS) -c $< -o $@
-$(OUT)/variants.c: $(ALL) $(QUANT) engine/kernels/ref engine/kernels/arm
-	{ echo '#include "kernels/quant.h"'; \
+$(OUT)/variants.c: $(ALL) $(QUANT) engine/kernels/ref engine/kernels/arm tests/kernels/arm.mk
+	{ printf '#include "%s"\n' kernels/quant.h characterize/peak/peak.h par/coll.h kv/alloc.h format/format.h; \
 	  $(call list,kern_variant,kern_variants,$(KERN),kern); \
-	  $(call list,kern_quant,kern_quants,$(QUANT),kern_quant); } >$@
+	  $(call list,kern_quant,kern_quants,$(QUANT),kern_quant); \
+	  $(call list,probe_isa,probe_isas,$(PEAK),probe); \
+	  $(call list,par_coll,par_colls,$(COLL),par_coll); \
+	  $(call list,kv_alloc,kv_allocs,$(ALLOC),kv_alloc); \
+	  $(call list,format_reader,format_readers,gguf.c,format_reader); } >$@
 
 -include $(shell find $(OUT) -name '*.d' 2>/dev/null)
 .SECONDARY:

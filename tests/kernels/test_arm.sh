@@ -5,7 +5,8 @@ CC=${ARM_CC:-aarch64-linux-gnu-gcc}
 RUN=${ARM_RUN:-qemu-aarch64-static}
 BUILD=${BUILD:-build}
 OUT=$BUILD/arm
-PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_gemm_a8 test_error test_pack test_table test_quant"
+PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_gemm_a8 test_error test_pack test_table test_quant
+          test_peak"
 
 if [ -n "${SANDWICH_ISA:-}" ]; then
     echo "# skip: SANDWICH_ISA masks this machine's instruction sets, not those of the emulated one"
@@ -54,7 +55,8 @@ done
 # A build without NEON variants would pass everything above.
 n=$((n + 1))
 if grep -q '^ok .* gemm_f32 neon$' "$OUT/test_gemm.log" &&
-    grep -q '^ok .* gemm_bf16 neon$' "$OUT/test_gemm.log"; then
+    grep -q '^ok .* gemm_bf16 neon$' "$OUT/test_gemm.log" &&
+    grep -q '^ok .* i8_dot neondot$' "$OUT/test_peak.log" && grep -q '^ok .* i8_dot neoni8mm$' "$OUT/test_peak.log"; then
     echo "ok $n - aarch64 ran the NEON variants"
 else
     failed=1

@@ -223,12 +223,11 @@ static void fill_row(enum kind kind, float *w, int64_t n, struct rng *r)
 static void check_group(const struct kern_quant_scheme *s, const float *w,
                         const float *got, int64_t at, int64_t end)
 {
-    static const int levels_of[KERN_N_TYPES] = {[KERN_Q8_0] = 254,
-                                                [KERN_Q4_0] = 8,
-                                                [KERN_Q4_1] = 30,
-                                                [KERN_Q5_0] = 16,
-                                                [KERN_Q5_1] = 62};
+    static const int levels_of[KERN_N_TYPES] = {
+        [KERN_Q8_0] = 254, [KERN_Q4_0] = 8,  [KERN_Q4_1] = 30,
+        [KERN_Q4_K] = 30,  [KERN_Q5_0] = 16, [KERN_Q5_1] = 62};
     const int levels = levels_of[s->type];
+    const double least = s->type == KERN_Q4_K ? 63 * 0x1p-24 : 0x1p-24; /* step */
     float lo = w[at], hi = w[at], bound;
     double range, step;
 
@@ -237,10 +236,13 @@ static void check_group(const struct kern_quant_scheme *s, const float *w,
         hi = fmaxf(hi, w[i]);
     }
     bound = kern_quant_error(s, lo, hi);
-    range = kern_form(s->type)->min
-                ? (double)hi - (double)lo + fabs((double)lo) * 0x1p-10 + 0x1p-24
-                : fmax(fabs((double)lo), fabs((double)hi));
-    step = range / levels * 1.002 + 0x1.01p-24 + range * 1e-6 + fabs((double)hi) * 1e-6;
+    if (s->type == KERN_Q4_1 || s->type == KERN_Q5_1)
+        range = (double)hi - (double)lo + fabs((double)lo) * 0x1p-10 + least;
+    else if (s->type == KERN_Q4_K)
+        range = fmax(hi, 0) - fmin(lo, 0) + least;
+    else
+        range = fmax(fabs((double)lo), fabs((double)hi));
+    step = range / levels * 1.002 + 1.01 * least + range * 1e-6 + fabs((double)hi) * 1e-6;
     CHECK((double)bound <= step, "bound %g of weights in [%g, %g], expected %g", bound,
           lo, hi, step);
     for (int64_t i = at; i < end; i++)
@@ -279,12 +281,53 @@ static void check_row(const struct kern_quant_scheme *s, enum kind kind, int64_t
 static void test_rounding(const struct kern_variant *v, struct rng *r)
 {
     static const int64_t blocks[] = {1, 2, 3, 5, 8, 13, 67};
+    const int n_sizes = sizeof(blocks) / sizeof(blocks[0]);
 
     (void)v;
     for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++)
         for (int kind = 0; kind < N_KINDS; kind++)
-            for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++)
-                check_row(s, (enum kind)kind, 32 * blocks[i], r);
+            for (int i = 0; i < n_sizes; i++)
+                check_row(s, (enum kind)kind, kern_type_block(s->type) * blocks[i], r);
+}
+
+/* Sub-blocks of very different ranges: each weight is within half a step of its own sub-block, whose
+ * scale and min are rounded up to 1/63 of the largest ones. */
+static void test_sub_blocks(const struct kern_variant *v, struct rng *r)
+{
+    const struct kern_quant_scheme *s;
+    float w[256], got[256];
+    uint8_t block[144];
+
+    (void)v;
+    CHECK(kern_quant_scheme_find("q4_k", &s) == OK, "%s", err_msg());
+    for (int trial = 0; trial < 200; trial++) {
+        float least = 0, most = 0, step;
+
+        AT("trial %d", trial);
+        for (int i = 0; i < 256; i++) {
+            w[i] = (float)ldexp(rng_normal(r), -(i / 32) - trial % 3);
+            least = fminf(least, w[i]);
+            most = fmaxf(most, w[i]);
+        }
+        step = (most - least) / 63; /* of scales and of mins, 15 times in all */
+        CHECK(kern_quantize(s, block, w, 256) == OK, "%s", err_msg());
+        kern_quant_to_f32(kern_quant_of(s->type), got, block, 256);
+        for (int i = 0; i < 256; i += 32) {
+            float lo = 0, hi = 0;
+
+            for (int k = i; k < i + 32; k++)
+                lo = fminf(lo, w[k]), hi = fmaxf(hi, w[k]);
+            for (int k = i; k < i + 32; k++)
+                CHECK(fabsf(w[k] - got[k]) <=
+                          (hi - lo + 2 * step) / 30 * 1.01f + step / 60,
+                      "weight %d is %a, was %a, of [%g, %g]", k, got[k], w[k], lo, hi);
+        }
+    }
+    CHECK(kern_quant_scheme_for_row(s, 512) == s, "whole blocks");
+    CHECK(kern_quant_scheme_for_row(s, 5504)->type == KERN_Q4_0, "not whole blocks");
+    CHECK(kern_quant_scheme_find("w4c", &s) == OK &&
+              kern_quant_scheme_for_row(s, 33) == s,
+          "another scheme");
 }
 
 /* What is quantised symmetrically and quantised again stays the same bytes. */
@@ -309,11 +352,11 @@ static void test_twice(const struct kern_variant *v, struct rng *r)
 static void refused(const struct kern_quant_scheme *s, int64_t n, int64_t at, float x,
                     const char *why)
 {
-    float w[96];
-    uint8_t row[120];
+    float w[3 * KERN_QUANT_MAX];
+    uint8_t row[3 * KERN_QUANT_MAX];
 
     AT("%s, weight %d is %g, row of %d", s->name, (int)at, x, (int)n);
-    for (int i = 0; i < 96; i++)
+    for (int i = 0; i < 3 * KERN_QUANT_MAX; i++)
         w[i] = (float)i / 96;
     w[at] = x;
     CHECK(kern_quantize(s, row, w, n) == ERR_ARG && strstr(err_msg(), why) &&
@@ -328,19 +371,23 @@ static void test_refusals(const struct kern_variant *v, struct rng *r)
     (void)v;
     (void)r;
     for (s = kern_quant_schemes; s->name; s++) {
-        refused(s, 96, 64, INFINITY, "weight 64 of a row: expected a finite number");
-        refused(s, 96, 0, -INFINITY, "found -inf");
-        refused(s, 96, 95, NAN, "weight 95");
-        refused(s, 96, 40, 1e8f, "f16 scales");
-        refused(s, 96, 40, -3e38f, "f16 scales");
-        refused(s, 95, 40, 0, "a row of 95 weights: expected a multiple of 32");
+        const int64_t n = 3 * kern_type_block(s->type);
+
+        refused(s, n, 64, INFINITY, "weight 64 of a row: expected a finite number");
+        refused(s, n, 0, -INFINITY, "found -inf");
+        refused(s, n, 95, NAN, "weight 95");
+        refused(s, n, 40, 1e8f, "f16 scales");
+        refused(s, n, 40, -3e38f, "f16 scales");
+        refused(s, n - 1, 40, 0,
+                n == 96 ? "a row of 95 weights: expected a multiple of 32"
+                        : "a row of 767 weights: expected a multiple of 256");
     }
     AT("names");
     CHECK(kern_quant_scheme_find("w4c", &s) == OK && s->type == KERN_Q4_1 &&
               s->group == 0,
           "w4c");
-    CHECK(kern_quant_scheme_find("q4_k", &s) == ERR_ARG && !s &&
-              strstr(err_msg(), "found \"q4_k\""),
+    CHECK(kern_quant_scheme_find("q2_k", &s) == ERR_ARG && !s &&
+              strstr(err_msg(), "found \"q2_k\""),
           "\"%s\"", err_msg());
 }
 
@@ -353,6 +400,7 @@ int main(void)
     check_case("w4c", test_w4c, NULL);
     check_case("f16", test_f16, NULL);
     check_case("rounding", test_rounding, NULL);
+    check_case("sub-blocks", test_sub_blocks, NULL);
     check_case("twice", test_twice, NULL);
     check_case("refusals", test_refusals, NULL);
     return check_done();
