@@ -75,8 +75,8 @@ static int judge(struct eval *v, int predictor, int which)
                                      .every = 32,
                                      .of_total = true,
                                      .n_first = N_FIXED,
-                                     .n = 4,
-                                     .p = {0.5, 0.75, 0.9, 0.97}};
+                                     .n = KV_N_QUANTILES,
+                                     .p = KV_QUANTILES};
     const struct kv_caution caution = {.alpha = v->flags->alpha, .tau = v->flags->tau};
     struct kv_buckets *b;
 

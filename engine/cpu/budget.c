@@ -162,8 +162,7 @@ int cpu_budget_get(struct cpu_budget *out)
     cpu_set_t set[AFFINITY_BITS / CPU_SETSIZE];
     int *allowed, n = 0, rc;
 
-    if (sched_getaffinity(0, sizeof(set), set) != 0)
-        return err_set(ERR_IO, "CPU budget: cannot read the affinity mask: %m");
+    TRY(cpu_allowed(set));
     allowed = mem_new(MEM_OTHER, AFFINITY_BITS, sizeof(*allowed));
     if (!allowed)
         return ERR_NOMEM;

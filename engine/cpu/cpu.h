@@ -111,6 +111,13 @@ void cpu_list_print(const int *cpus, int n, char *out, int out_n);
 /* Pin the calling thread. ERR_IO. cpu_current() is the CPU it runs on right now. */
 MUST int cpu_pin_self(int cpu);
 int cpu_current(void);
+/* Pin the calling thread until cpu_pin_end(). Pairs may overlap in any order: the last end puts
+ * back what was allowed before the first begin, and cpu_budget_get() counts that meanwhile.
+ * ERR_IO, ERR_ARG: the thread is as before, and needs no end. */
+MUST int cpu_pin_begin(int cpu);
+/* Between the two: be on this CPU, if another pair's begin has moved the thread. */
+void cpu_pin_again(int cpu);
+void cpu_pin_end(void);
 
 /* Tell the core that this is a spin loop: yields its pipeline to the SMT sibling. */
 static inline void cpu_relax(void)

@@ -28,8 +28,7 @@ struct kv_arena {
     int64_t max_seqs;  /* paged: sequences that have memory at once */
     bool
         shared; /* paged: tables in memory that processes made by fork() afterwards share */
-    int64_t superblock_larges; /* s3, odma: large blocks of a superblock (kv/classes.h) */
-    int64_t n_fixed;           /* s3: number of buckets */
+    int64_t n_fixed; /* s3: number of buckets */
     /* odma: the present bounds, lent while the allocator is open. NULL: there are none, so
      * that every sequence gets a large block, as with static. */
     const struct kv_bounds *bounds;

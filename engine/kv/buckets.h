@@ -16,6 +16,15 @@
 
 #define KV_BUCKETS_MAX 16
 
+/* Quantiles at which buckets end, where nothing else is asked for. More of them waste less
+ * memory in sequences that are shorter than their bucket, and predictions fall short of more
+ * of them (experiments/odma_ablation.json). */
+#define KV_N_QUANTILES 10
+#define KV_QUANTILES                                                                     \
+    {                                                                                    \
+        0.2, 0.4, 0.55, 0.65, 0.75, 0.8, 0.85, 0.9, 0.94, 0.97                           \
+    }
+
 struct kv_bounds {
     int64_t epoch; /* how often they have been learned */
     int n;         /* the large bucket comes after these */

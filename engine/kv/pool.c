@@ -86,7 +86,6 @@ static int open_alloc(struct kv_pool *p, const struct kv_pool_opts *o)
                          .block_tok = o->block_tok,
                          .max_seqs = o->max_seqs,
                          .shared = o->shared,
-                         .superblock_larges = 1,
                          .n_fixed = FIXED_BUCKETS,
                          .bounds = o->bounds};
 

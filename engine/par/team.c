@@ -3,7 +3,6 @@
 #include <linux/futex.h>
 #include <limits.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -45,7 +44,6 @@ struct par_team {
     int n;
     bool pin;
     int n_started; /* of the n - 1 besides the opener */
-    cpu_set_t old_affinity;
     uint64_t spin_ns;
 
     /* Written by the opener only and read by the threads of the job, for which it waits
@@ -194,6 +192,8 @@ static void publish(struct par_team *t, int n, par_fn fn, void *arg)
 
 void par_team_run(struct par_team *t, int n_threads, par_fn fn, void *arg)
 {
+    if (t->pin)
+        cpu_pin_again(t->workers[0].cpu_wanted); /* where this thread has several teams */
     if (n_threads > 1)
         publish(t, n_threads, fn, arg);
     t->workers[0].self.n = n_threads;
@@ -324,13 +324,10 @@ int par_team_open(struct par_team **out, const int *cpus, int n, int pin)
     t->spin_ns = pin && cpus_distinct(cpus, n) ? SPIN_NS : SPIN_SHARED_NS;
     init_workers(t, cpus);
     rc = start_workers(t); /* before this thread's pinning, which they would inherit */
-    if (rc == OK && t->pin &&
-        sched_getaffinity(0, sizeof(t->old_affinity), &t->old_affinity))
-        rc = err_set(ERR_IO, "team: cannot read the CPU affinity: %m");
+    if (rc == OK && t->pin)
+        rc = cpu_pin_begin(cpus[0]);
     if (rc != OK)
         t->pin = false; /* this thread was not pinned: nothing to put back */
-    else if (t->pin)
-        rc = cpu_pin_self(cpus[0]);
     if (rc == OK)
         *out = t;
     else
@@ -349,7 +346,7 @@ void par_team_close(struct par_team **team)
     for (int i = 1; i <= t->n_started; i++)
         pthread_join(t->workers[i].thread, NULL);
     if (t->pin)
-        sched_setaffinity(0, sizeof(t->old_affinity), &t->old_affinity);
+        cpu_pin_end();
     mem_free(t);
 }
 

@@ -15,8 +15,8 @@ static const struct kv_bucket_opts bucket_opts = {.align_tok = KV_ALIGN_TOK,
                                                   .window = 1024,
                                                   .of_total = true,
                                                   .n_first = 10,
-                                                  .n = 4,
-                                                  .p = {0.5, 0.75, 0.9, 0.97}};
+                                                  .n = KV_N_QUANTILES,
+                                                  .p = KV_QUANTILES};
 
 static int open_predictor(struct serve *s)
 {

@@ -16,6 +16,8 @@
 #include "serve/serve.h"
 
 #define ALIGN_TOK   16
+#define RELEARN     16 /* odma: so few requests that a short run sees learned bounds */
+#define WARM_UP     4  /* a round to warm up has this part of a round's requests */
 #define CLIENTS_MAX 256
 
 enum { STATIC, S3, ODMA, PAGED, N_ALLOCS };
@@ -56,7 +58,8 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, block_tok, "16", "paged: size of a block.", .unit = "tok", .min = 16,
             .max = 512),
     OPT_ROW(INT, rounds, "3",
-            "Rounds, each of all allocators; one more comes first and does not count.",
+            "Rounds, each of all allocators; a quarter of one comes first and does not "
+            "count.",
             .min = 1, .max = 99),
     OPT_ROW(INT, seed, "1", "Seed of lengths and prompts."),
     {0},
@@ -181,8 +184,8 @@ static void look(struct engine *e, double step_s)
     series_add(&s->outer, used / (double)kv.pool_bytes);
 }
 
-/* *seconds: a token's while there are requests to send. */
-static int serve_all(struct engine *e, double *seconds)
+/* n requests. *seconds: a token's while there are requests to send. */
+static int serve_all(struct engine *e, int64_t n, double *seconds)
 {
     const struct opts *o = e->f->o;
     uint64_t t0 = clock_ns(), t1 = t0;
@@ -194,9 +197,9 @@ static int serve_all(struct engine *e, double *seconds)
     *seconds = NAN;
     while (busy) {
         uint64_t t = t1;
-        bool sending = e->n_sent < o->n_requests;
+        bool sending = e->n_sent < n;
 
-        while (e->n_sent < o->n_requests && e->n_sent - e->n_done < o->clients)
+        while (e->n_sent < n && e->n_sent - e->n_done < o->clients)
             TRY(send_next(e));
         TRY(serve_step(e->serve, &busy));
         t1 = clock_ns();
@@ -208,13 +211,13 @@ static int serve_all(struct engine *e, double *seconds)
         look(e, (double)(t1 - t) * 1e-9);
         s->seconds += (double)(t1 - t) * 1e-9;
         s->n_steps++;
-        if (e->n_sent == o->n_requests) {
+        if (e->n_sent == n) {
             *seconds = (double)(t1 - t0) * 1e-9 / (double)e->n_tok;
             s->n_tok += e->n_tok;
         }
     }
     s->all_tok += e->n_tok;
-    s->n_requests += o->n_requests;
+    s->n_requests += n;
     serve_kv_stat(e->serve, &s->after);
     return OK;
 }
@@ -227,12 +230,12 @@ static int trial(void *arg, int i, struct measure_trial *t)
     study_progress(f->out, f->n_trials / (double)(N_ALLOCS * (f->o->rounds + 1)),
                    allocs[i]);
     if (f->n_trials++ < N_ALLOCS) { /* the round that warms up */
-        TRY(serve_all(e, &t->seconds));
+        TRY(serve_all(e, (f->o->n_requests - 1) / WARM_UP + 1, &t->seconds));
         e->seen = (struct seen){0};
         serve_kv_stat(e->serve, &e->seen.before);
         return OK;
     }
-    return serve_all(e, &t->seconds);
+    return serve_all(e, f->o->n_requests, &t->seconds);
 }
 
 /* --- what is reported */
@@ -328,6 +331,7 @@ static int open_engine(struct found *f, int i)
     so.kv_budget = f->budget_bytes;
     so.kv_block = o->block_tok;
     so.kv_predict_sigma = o->sigma;
+    so.kv_relearn = RELEARN;
     if (rc == OK)
         rc = serve_open(&f->engines[i].serve, &so);
     opt_free(serve_opt_table, &so);

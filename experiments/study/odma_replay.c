@@ -20,8 +20,7 @@ struct opts {
     int bounds_of, bounds;
     bool primed, co_batch, migrate, raw;
     int64_t constant_tok, n_requests, n_learn, folds, clients, max_tok, budget_seqs,
-        align_tok, block_tok, superblock_larges, n_fixed, n_first, window, every,
-        patience, max_age, seed;
+        align_tok, block_tok, n_fixed, n_first, window, every, patience, max_age, seed;
 };
 
 static const char *alloc_name(int i)
@@ -88,10 +87,6 @@ static const struct opt_row table[] = {
             .unit = "tok", .min = 1, .max = 1 << 16),
     OPT_ROW(INT, block_tok, "16", "paged: size of a block.", .unit = "tok", .min = 16,
             .max = 512),
-    OPT_ROW(
-        INT, superblock_larges, "1",
-        "s3, odma: large blocks of a superblock, the unit that changes its block size.",
-        .min = 1, .max = 256),
     OPT_ROW(INT, n_fixed, "10", "s3: number of buckets, of equal width.", .min = 1,
             .max = KV_BUCKETS_MAX),
     OPT_ROW(
@@ -99,7 +94,7 @@ static const struct opt_row table[] = {
         "odma: number of buckets, of equal width, until lengths have been learned. 0: "
         "only the large bucket.",
         .min = 0, .max = KV_BUCKETS_MAX),
-    OPT_ROW(STR, quantiles, "0.5 0.75 0.9 0.97",
+    OPT_ROW(STR, quantiles, "0.2 0.4 0.55 0.65 0.75 0.8 0.85 0.9 0.94 0.97",
             "odma: quantiles of the lengths at which buckets end. \"\": only the large "
             "bucket."),
     OPT_ROW(ENUM, bounds_of, "total",
@@ -247,7 +242,6 @@ static int prepare(struct study_kv_opts *k, const struct work *w, const struct o
                   .align_tok = o->align_tok,
                   .block_tok = o->block_tok,
                   .max_seqs = o->clients,
-                  .superblock_larges = o->superblock_larges,
                   .n_fixed = o->n_fixed},
         .buckets = {.max_tok = s->max_tok,
                     .align_tok = o->align_tok,

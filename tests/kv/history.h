@@ -30,7 +30,6 @@ struct history_op {
 struct history_setup {
     const struct kv_alloc *alloc;
     struct kv_arena arena; /* bounds: set by history_run() */
-    int64_t keep;          /* superblocks that a reservation may leave empty */
 };
 
 /* Return the broken rule that `call` names. */
@@ -129,24 +128,22 @@ static void history_copy(struct history *h, struct history_seq *s)
     h->n_due--;
 }
 
-/* A refusal is right only if no superblock is empty besides those kept. */
-static const char *history_refused(struct history *h, int64_t keep)
+/* A refusal is right only if there is no space for the longest sequence. */
+static const char *history_refused(struct history *h)
 {
     const struct kv_arena *a = &h->setup->arena;
-    int64_t n_tok = a->superblock_larges * a->max_tok, n_empty = 0;
+    int64_t n = a->n_tok / a->align_tok * a->align_tok, gap = 0;
 
     h->n_refused++;
     err_clear();
     if (h->n_live == 0)
         return "an empty arena refused a sequence";
-    for (int64_t i = 0; i + n_tok <= a->n_tok; i += n_tok) {
-        int64_t t = i;
-
-        while (t < i + n_tok && h->owner[t] == 0)
-            t++;
-        n_empty += t == i + n_tok;
+    for (int64_t t = 0; t < n; t++) {
+        gap = h->owner[t] == 0 ? gap + 1 : 0;
+        if (gap >= a->max_tok)
+            return "memory was refused although there is some";
     }
-    return n_empty > keep ? "memory was refused although there is some" : NULL;
+    return NULL;
 }
 
 static const char *history_reserve(struct history *h, const struct history_op *op)
@@ -164,7 +161,7 @@ static const char *history_reserve(struct history *h, const struct history_op *o
     if ((rc == ERR_LIMIT) != (op->n + (op->m > 0) > max_tok))
         return "the limit is not the longest sequence";
     if (rc != OK)
-        return rc == ERR_NOMEM   ? history_refused(h, h->setup->keep)
+        return rc == ERR_NOMEM   ? history_refused(h)
                : rc == ERR_LIMIT ? NULL
                                  : "another error";
     s->n_tok = op->n;
@@ -193,7 +190,7 @@ static const char *history_grow(struct history *h, struct history_seq *s, int64_
         if ((rc == ERR_LIMIT) != (want > h->setup->arena.max_tok))
             return "the limit is not the longest sequence";
         err_clear();
-        return rc == ERR_NOMEM ? history_refused(h, 0) : NULL;
+        return rc == ERR_NOMEM ? history_refused(h) : NULL;
     }
     s->n_tok = want > n_tok ? want : n_tok;
     s->move = m;
@@ -260,7 +257,7 @@ static const char *history_holds(const struct history *h, int64_t visited,
     if (st.n_live != h->n_live + h->n_due)
         return "the live blocks are miscounted";
     /* Some blocks, and twice those that it adds, gives or wants. */
-    if (st.n_visited - visited > 4 + 2 * n_blocks)
+    if (st.n_visited - visited > 32 + 2 * n_blocks)
         return "an operation takes more than constant time";
     for (int k = 0; k < h->n_live; k++) {
         const struct history_seq *s = &h->live[k];

@@ -8,7 +8,7 @@
 
 #define ARENA                                                                            \
     .n_tok = 2048 + 37, .max_tok = 256, .align_tok = 16, .block_tok = 16,                \
-    .max_seqs = HISTORY_LIVE, .superblock_larges = 1, .n_fixed = 5
+    .max_seqs = HISTORY_LIVE, .n_fixed = 5
 
 extern const struct kv_alloc kv_alloc_static, kv_alloc_paged, kv_alloc_s3, kv_alloc_odma;
 
@@ -59,11 +59,10 @@ static void histories_of_s3(void **state)
 
 static void histories_of_odma(void **state)
 {
-    struct history_setup s = {.alloc = &kv_alloc_odma, .arena = {ARENA}, .keep = 1};
+    struct history_setup s = {.alloc = &kv_alloc_odma, .arena = {ARENA}};
 
     (void)state;
     over_histories(&s, true, true);
-    s.arena.superblock_larges = 2;
     s.arena.align_tok = 8;
     over_histories(&s, true, true);
     s.arena.align_tok = 1; /* as many sizes as there can be */
@@ -165,7 +164,7 @@ static void every_rule_can_be_broken(void **state)
 {
     static struct history_op ops[N_OPS];
     struct kv_alloc broken = kv_alloc_odma;
-    const struct history_setup s = {.alloc = &broken, .arena = {ARENA}, .keep = 1};
+    const struct history_setup s = {.alloc = &broken, .arena = {ARENA}};
 
     (void)state;
     broken.open = broken_open;
@@ -202,10 +201,6 @@ static void limits_are_named(void **s)
     a = good, a.n_tok = 255;
     assert_err(kv_alloc_open(&kv_alloc_static, &state, &a), ERR_NOMEM,
                "no sequence of 256");
-    a = good, a.superblock_larges = 0;
-    assert_err(kv_alloc_open(&kv_alloc_odma, &state, &a), ERR_ARG, "expected 1 to 256");
-    a = good, a.superblock_larges = 100;
-    assert_err(kv_alloc_open(&kv_alloc_s3, &state, &a), ERR_NOMEM, "0 superblocks");
     a = good, a.n_fixed = 0;
     assert_err(kv_alloc_open(&kv_alloc_s3, &state, &a), ERR_ARG, "0 fixed buckets");
     a = good, a.block_tok = 8;
@@ -226,8 +221,8 @@ static void refusals_give_the_reason(void **s)
     } all[] = {
         {&kv_alloc_static, "all 8 are in use"},
         {&kv_alloc_paged, "2 of 130 blocks of 16 tokens are free, 16 are needed"},
-        {&kv_alloc_s3, "0 of 8 superblocks are empty"},
-        {&kv_alloc_odma, "2048 of 2048 tokens are reserved"},
+        {&kv_alloc_s3, "no free run of 256 tokens: 2048 of 2080 tokens"},
+        {&kv_alloc_odma, "2048 of 2080 tokens are reserved"},
     };
     const struct kv_need large = {.prompt_tok = 255, .gen_tok = 1, .large = true},
                          too_long = {.prompt_tok = 256, .gen_tok = 1},
@@ -273,38 +268,81 @@ static void no_buckets_are_static(void **s)
     kv_alloc_odma.close(dynamic);
 }
 
-/* One of two superblocks is divided for short sequences; the other one is kept for them until
- * one outgrows its block. It then gets a large block, and its own is free after the copy. */
-static void a_large_block_is_kept(void **s)
+/* A sequence gets the shortest free run that holds it. */
+static void the_shortest_run_that_holds_it(void **s)
 {
-    const struct kv_bounds bounds = {
-        .n = 1, .of_total = true, .align_tok = 16, .tok = {128}};
-    struct kv_arena a = {ARENA};
-    const struct kv_need need = {.prompt_tok = 100, .gen_tok = 20};
-    struct kv_extent e[3];
-    struct kv_move m = {.old_id = -1};
+    const struct kv_arena a = {.n_tok = 70 * 4096, .max_tok = 69 * 4096, .align_tok = 1};
+    static const int32_t sizes[] = {5000, 1, 63, 1, 66, 1, 4095, 1, 4098, 1, 70000, 1};
+    struct kv_need need = {.gen_tok = 0};
+    struct kv_bounds bounds = {.n = 1, .of_total = true, .align_tok = 1};
+    struct kv_extent e[12], x;
+    struct kv_arena with = a;
     void *state;
 
     (void)s;
-    a.n_tok = 512;
+    with.bounds = &bounds;
+    assert_ok(kv_alloc_open(&kv_alloc_odma, &state, &with));
+    for (int i = 0; i < 12; i++) {
+        bounds.tok[0] = need.prompt_tok = sizes[i];
+        assert_ok(kv_alloc_odma.reserve(state, &need, &e[i]));
+    }
+    for (int i = 0; i < 12; i += 2)
+        kv_alloc_odma.release(state, e[i].id);
+    for (int i = 0; i < 12; i += 2)
+        for (int32_t n = sizes[i] - 1; n <= sizes[i]; n++) {
+            bounds.tok[0] = need.prompt_tok = n;
+            assert_ok(kv_alloc_odma.reserve(state, &need, &x));
+            assert_int_equal(x.first_tok, e[i].first_tok);
+            kv_alloc_odma.release(state, x.id);
+        }
+    bounds.tok[0] = need.prompt_tok =
+        70 * 4096 - 83327; /* one more than what is at the end */
+    assert_err(kv_alloc_odma.reserve(state, &need, &x), ERR_NOMEM,
+               "no free run of 203393");
+    kv_alloc_odma.close(state);
+}
+
+static void grows_to(void *state, struct kv_extent *e, int64_t first_tok, int64_t cap_tok)
+{
+    int64_t was = e->first_tok, n = e->cap_tok;
+    struct kv_move m = {.old_id = -1};
+
+    assert_ok(kv_alloc_odma.grow(state, e, n, n + 1, &m));
+    assert_true(e->first_tok == first_tok && e->cap_tok == cap_tok);
+    assert_true(was == first_tok
+                    ? m.old_id < 0
+                    : m.from_tok == was && m.to_tok == first_tok && m.n_tok == n);
+    kv_alloc_moved(&kv_alloc_odma, state, &m);
+}
+
+/* A sequence that outgrows its memory gets what is free on its right; else it moves to a large
+ * bucket, to twice as much where none is free, or to what it needs. */
+static void what_an_outgrown_sequence_gets(void **s)
+{
+    struct kv_bounds bounds = {.n = 1, .of_total = true, .align_tok = 16, .tok = {64}};
+    const struct kv_need need = {.prompt_tok = 40, .gen_tok = 4};
+    struct kv_move m = {.old_id = -1};
+    struct kv_extent e[6], x;
+    struct kv_arena a = {ARENA};
+    void *state;
+
+    (void)s;
+    a.n_tok = 640;
     a.bounds = &bounds;
     assert_ok(kv_alloc_open(&kv_alloc_odma, &state, &a));
-    assert_ok(kv_alloc_odma.reserve(state, &need, &e[0]));
-    assert_ok(kv_alloc_odma.reserve(state, &need, &e[1]));
-    assert_int_equal(e[1].first_tok, 128);
-    assert_err(kv_alloc_odma.reserve(state, &need, &e[2]), ERR_NOMEM,
-               "1 of 2 superblocks are empty, and the large blocks kept");
-    assert_ok(kv_alloc_odma.grow(state, &e[0], 128, 129, &m));
-    assert_true(m.from_tok == 0 && m.to_tok == 256 && m.n_tok == 128);
-    assert_int_equal(e[0].cap_tok, 256);
-    assert_err(kv_alloc_odma.reserve(state, &need, &e[2]), ERR_NOMEM, "512 of 512");
-    kv_alloc_moved(&kv_alloc_odma, state, &m);
-    /* The space to the left of the second is free, but it would have to be to the right. */
-    assert_err(kv_alloc_odma.grow(state, &e[1], 128, 129, &m), ERR_NOMEM, "256 tokens");
-    kv_alloc_odma.release(state, e[1].id);
-    assert_err(kv_alloc_odma.reserve(state, &need, &e[1]), ERR_NOMEM, "1 of 2");
-    kv_alloc_odma.release(state, e[0].id);
-    assert_ok(kv_alloc_odma.reserve(state, &need, &e[1]));
+    for (int i = 0; i < 6; i++)
+        assert_ok(kv_alloc_odma.reserve(state, &need, &e[i])); /* 256 tokens are free */
+    grows_to(state, &e[0], 384, 256);
+    kv_alloc_odma.release(state, e[3].id);
+    kv_alloc_odma.release(state, e[4].id);
+    grows_to(state, &e[1], 192, 128);
+    bounds.tok[0] = 48;
+    assert_ok(kv_alloc_odma.reserve(state, &need, &x));
+    assert_int_equal(x.first_tok, 0);
+    grows_to(state, &e[2], 48, 80);
+    grows_to(state, &e[2], 48, 144); /* all that is free, less than twice as much */
+    assert_err(kv_alloc_odma.grow(state, &x, 48, 49, &m), ERR_NOMEM, "no free run of 49");
+    assert_true(x.cap_tok == 48 && m.old_id < 0);
     kv_alloc_odma.close(state);
 }
 
@@ -339,7 +377,8 @@ int main(void)
         cmocka_unit_test(limits_are_named),
         cmocka_unit_test(refusals_give_the_reason),
         cmocka_unit_test(no_buckets_are_static),
-        cmocka_unit_test(a_large_block_is_kept),
+        cmocka_unit_test(the_shortest_run_that_holds_it),
+        cmocka_unit_test(what_an_outgrown_sequence_gets),
         cmocka_unit_test(failed_allocations_leave_nothing),
     };
 

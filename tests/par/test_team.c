@@ -351,6 +351,41 @@ static void affinity_is_put_back(void **state)
     assert_true(CPU_EQUAL(&before, &after));
 }
 
+static void where(void *arg, struct par_self *self)
+{
+    if (self->id == 0)
+        *(int *)arg = cpu_current();
+}
+
+/* Of several teams of a thread, whichever is closed last puts its affinity back, and none changes
+ * how many CPUs the process may use. */
+static void teams_of_one_thread(void **state)
+{
+    struct cpu_budget whole, now;
+    cpu_set_t before, after;
+    struct par_team *t[3];
+    int cpu;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    assert_ok(cpu_budget_get(&whole));
+    for (int order = 0; order < 2; order++) {
+        for (int i = 0; i < 3; i++) {
+            assert_ok(par_team_open(&t[i], &whole.cpus[i % whole.n_cores], 1, 1));
+            assert_ok(cpu_budget_get(&now));
+            assert_memory_equal(now.cpus, whole.cpus, sizeof(now.cpus));
+        }
+        for (int i = 0; i < 3; i++) {
+            par_team_run(t[i], 1, where, &cpu);
+            assert_int_equal(cpu, whole.cpus[i % whole.n_cores]);
+        }
+        for (int i = 0; i < 3; i++)
+            par_team_close(&t[order ? 2 - i : i]);
+        assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
+        assert_true(CPU_EQUAL(&before, &after));
+    }
+}
+
 static void bad_arguments(void **state)
 {
     cpu_set_t before, after;
@@ -444,6 +479,7 @@ int main(void)
         cmocka_unit_test(idle_team_sleeps),
         cmocka_unit_test(cpus_are_shared_with_others),
         cmocka_unit_test(affinity_is_put_back),
+        cmocka_unit_test(teams_of_one_thread),
         cmocka_unit_test(bad_arguments),
         cmocka_unit_test(several_teams),
         cmocka_unit_test(shares_nest),

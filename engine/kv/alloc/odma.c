@@ -2,23 +2,19 @@
  * sequences that outgrow theirs or cannot be predicted.   Paper: ODMA 3.3-3.5. */
 #include "base/mem.h"
 #include "kv/buckets.h"
-#include "kv/classes.h"
-
-/* A sequence that outgrows its block must find one while others run: with none kept, all of
- * them could wait for one another. */
-#define KEEP_LARGE 1
+#include "kv/runs.h"
 
 struct odma {
     int64_t max_tok;
     const struct kv_bounds *bounds;
-    struct kv_classes *classes;
+    struct kv_runs *runs;
 };
 
 static void odma_close(void *state)
 {
     struct odma *o = state;
 
-    kv_classes_close(&o->classes);
+    kv_runs_close(&o->runs);
     mem_free(o);
 }
 
@@ -31,7 +27,7 @@ static int odma_open(void **state, const struct kv_arena *a)
         return ERR_NOMEM;
     o->max_tok = a->max_tok;
     o->bounds = a->bounds;
-    rc = kv_classes_open(&o->classes, a);
+    rc = kv_runs_open(&o->runs, a);
     if (rc == OK)
         *state = o;
     else
@@ -47,32 +43,44 @@ static int odma_reserve(void *state, const struct kv_need *need, struct kv_exten
     TRY(kv_need_check(need, o->max_tok));
     if (o->bounds)
         n = kv_bounds_size(o->bounds, need, o->max_tok);
-    return kv_classes_reserve(o->classes, n, KEEP_LARGE, out);
+    return kv_runs_reserve(o->runs, n, out);
 }
 
+/* The paper moves a sequence that outgrows its memory to a large bucket, and keeps some of these
+ * free. Where memory holds few sequences that costs more than it saves: here less than a large
+ * bucket is taken where none is free, and who finds nothing waits or begins again
+ * (kv/admit.h). */
 static int odma_grow(void *state, struct kv_extent *e, int64_t used_tok, int64_t want_tok,
                      struct kv_move *m)
 {
     struct odma *o = state;
+    int64_t twice = 2 * e->cap_tok < o->max_tok ? 2 * e->cap_tok : o->max_tok;
+    int64_t enough = twice > want_tok ? twice : want_tok;
+    const int64_t sizes[] = {o->max_tok, enough, want_tok};
+    int rc = ERR_NOMEM;
 
     TRY(kv_want_check(want_tok, o->max_tok));
-    if (want_tok <= e->cap_tok || kv_classes_extend(o->classes, e, want_tok))
+    if (want_tok <= e->cap_tok || kv_runs_extend(o->runs, e, want_tok, enough))
         return OK;
-    return kv_classes_move(o->classes, e, used_tok, o->max_tok, m);
+    for (int i = 0; i < 3 && rc != OK; i++) {
+        err_clear();
+        rc = kv_runs_move(o->runs, e, used_tok, sizes[i], m);
+    }
+    return rc;
 }
 
 static void odma_release(void *state, int64_t id)
 {
     struct odma *o = state;
 
-    kv_classes_release(o->classes, id);
+    kv_runs_release(o->runs, id);
 }
 
 static void odma_stat(const void *state, struct kv_alloc_stat *out)
 {
     const struct odma *o = state;
 
-    kv_classes_stat(o->classes, out);
+    kv_runs_stat(o->runs, out);
 }
 
 static int odma_bucket(const void *state, const struct kv_need *need)

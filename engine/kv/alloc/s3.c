@@ -3,19 +3,19 @@
  * 2023). The bounds are equal parts of the longest sequence and never change. */
 #include "base/mem.h"
 #include "kv/buckets.h"
-#include "kv/classes.h"
+#include "kv/runs.h"
 
 struct fixed {
     int64_t max_tok;
     struct kv_bounds bounds;
-    struct kv_classes *classes;
+    struct kv_runs *runs;
 };
 
 static void fixed_close(void *state)
 {
     struct fixed *f = state;
 
-    kv_classes_close(&f->classes);
+    kv_runs_close(&f->runs);
     mem_free(f);
 }
 
@@ -32,7 +32,7 @@ static int fixed_open(void **state, const struct kv_arena *a)
         return ERR_NOMEM;
     f->max_tok = a->max_tok;
     kv_bounds_equal(&f->bounds, (int)a->n_fixed, a->max_tok, a->align_tok);
-    rc = kv_classes_open(&f->classes, a);
+    rc = kv_runs_open(&f->runs, a);
     if (rc == OK)
         *state = f;
     else
@@ -45,8 +45,7 @@ static int fixed_reserve(void *state, const struct kv_need *need, struct kv_exte
     struct fixed *f = state;
 
     TRY(kv_need_check(need, f->max_tok));
-    return kv_classes_reserve(f->classes, kv_bounds_size(&f->bounds, need, f->max_tok), 0,
-                              out);
+    return kv_runs_reserve(f->runs, kv_bounds_size(&f->bounds, need, f->max_tok), out);
 }
 
 static int fixed_grow(void *state, struct kv_extent *e, int64_t used_tok,
@@ -59,21 +58,21 @@ static int fixed_grow(void *state, struct kv_extent *e, int64_t used_tok,
     if (want_tok <= e->cap_tok)
         return OK;
     n = n < f->max_tok ? n : f->max_tok;
-    return kv_classes_move(f->classes, e, used_tok, n, m);
+    return kv_runs_move(f->runs, e, used_tok, n, m);
 }
 
 static void fixed_release(void *state, int64_t id)
 {
     struct fixed *f = state;
 
-    kv_classes_release(f->classes, id);
+    kv_runs_release(f->runs, id);
 }
 
 static void fixed_stat(const void *state, struct kv_alloc_stat *out)
 {
     const struct fixed *f = state;
 
-    kv_classes_stat(f->classes, out);
+    kv_runs_stat(f->runs, out);
 }
 
 static int fixed_bucket(const void *state, const struct kv_need *need)

@@ -46,14 +46,13 @@ static int next_op(struct study_kv_ops *k, struct study_kv_ops_seq *q)
 int study_kv_ops_open(struct study_kv_ops *k, const struct kv_alloc *alloc,
                       int64_t n_seqs, int64_t max_tok, int64_t seed)
 {
-    /* A sequence that moves has both its places for a moment, a partly used superblock of
-     * each bucket is of no use to the others, and odma keeps a large block. */
+    /* A sequence that moves has both its places for a moment, free runs between others can be
+     * too short, and odma keeps some space. */
     const struct kv_arena arena = {.n_tok = (2 * n_seqs + N_BUCKETS + 2) * max_tok,
                                    .max_tok = max_tok,
                                    .align_tok = ALIGN_TOK,
                                    .block_tok = ALIGN_TOK,
                                    .max_seqs = n_seqs,
-                                   .superblock_larges = 1,
                                    .n_fixed = N_BUCKETS,
                                    .bounds = &k->bounds};
 
