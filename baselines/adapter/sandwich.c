@@ -216,7 +216,7 @@ static int get_plan(struct sut *s)
     const struct sut_plan_request r = {.by = (enum sut_plan_by)s->o.plan_by,
                                        .model = o->model,
                                        .weight_type = o->weight_type,
-                                       .precision = o->precision ? "relaxed" : "exact",
+                                       .precision = serve_precision_name(o),
                                        .isa = o->isa,
                                        .ranks = s->o.plan_ranks,
                                        .budget = s->o.plan_budget};

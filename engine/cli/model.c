@@ -169,7 +169,7 @@ static const char help[] =
     "\n"
     "Commands:\n"
     "  make      Make a model of a published shape with seeded random weights.\n"
-    "  quantize  Copy a model to a file whose matrices have 4 or 8 bits a weight.\n"
+    "  quantize  Copy a model to a file whose matrices have 4, 5 or 8 bits a weight.\n"
     "  inspect   Print what a model file holds and what its steps cost.\n"
     "\n"
     "Options:\n"

@@ -1,4 +1,4 @@
-/* sandwich model quantize: copies a model with its matrices in 4 or 8 bits a weight. */
+/* sandwich model quantize: copies a model with its matrices in 4, 5 or 8 bits a weight. */
 #include "cli/cli.h"
 
 #include "cpu/cpu.h"
@@ -16,9 +16,9 @@ static const struct opt_row quantize_table[] = {
     /* in the order of kern_quant_schemes */
     OPT_ROW(
         ENUM, type, "q4_0",
-        "Type of the matrices. q8_0, q4_0, q4_1: as in other GGUF files, in blocks of "
-        "32 weights. q4_k: in blocks of 256, and q4_0 where rows are not whole blocks. "
-        "w4b64, w4b128, w4c: q4_1 with one scale and offset for 64 weights, "
+        "Type of the matrices. q8_0, q4_0, q4_1, q5_0, q5_1: as in other GGUF files, in "
+        "blocks of 32 weights. q4_k: in blocks of 256, and q4_0 where rows are not whole "
+        "blocks. w4b64, w4b128, w4c: q4_1 with one scale and offset for 64 weights, "
         "for 128, or for all of an output channel. w8c: q8_0 with one scale for an "
         "output channel.",
         .values = CLI_QUANT_SCHEMES),
@@ -32,9 +32,10 @@ static const struct opt_row quantize_table[] = {
 
 static const struct opt_usage quantize_usage = {
     .line = "sandwich model quantize FILE --out FILE [options]",
-    .about = "Copy a GGUF model whose matrices are f32, f16 or bf16 to a GGUF file whose "
-             "matrices have 4 or 8 bits a weight. Norms, biases, metadata and tokenizer "
-             "stay as they are, and other readers of GGUF accept the file.",
+    .about =
+        "Copy a GGUF model whose matrices are f32, f16 or bf16 to a GGUF file whose "
+        "matrices have 4, 5 or 8 bits a weight. Norms, biases, metadata and tokenizer "
+        "stay as they are, and other readers of GGUF accept the file.",
     .examples = "  sandwich model quantize llama-160m-bf16.gguf --type q4_0 \\\n"
                 "      --out llama-160m-q4_0.gguf\n"
                 "  sandwich model quantize model.gguf --type w4c --out model-w4c.gguf\n",

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kernels/quant.h"
 
 static const struct {
     const char *gguf, *hf;
@@ -216,16 +217,54 @@ static enum model_matrices matrices_of(enum format_role role)
     }
 }
 
+/* Do all rows of all matrices of Q4_1, of which some have several blocks, have one scale each? */
+static bool all_w4c(const struct format_file *f)
+{
+    enum format_role role;
+    int layer, n = 0;
+
+    for (int64_t i = 0; role_at(&f->config, i, &role, &layer); i++) {
+        const struct format_tensor *t = slot(f, role, layer);
+        const size_t row_bytes = t->data ? kern_type_size(t->type, t->cols) : 0;
+
+        if (!t->data || t->type != KERN_Q4_1)
+            continue;
+        n += t->cols > kern_type_block(t->type);
+        for (int64_t r = 0; r < t->rows; r++)
+            if (!kern_quant_is_w4c((const char *)t->data + (size_t)r * row_bytes,
+                                   t->cols))
+                return false;
+    }
+    return n > 0;
+}
+
+/* GGUF has no type for 4 bits per output channel: such matrices are Q4_1 whose blocks repeat
+ * the scales of their row. */
+static void find_w4c(struct format_file *f)
+{
+    enum format_role role;
+    int layer;
+
+    if (!all_w4c(f))
+        return;
+    for (int64_t i = 0; role_at(&f->config, i, &role, &layer); i++)
+        if (slot(f, role, layer)->type == KERN_Q4_1)
+            slot(f, role, layer)->type = KERN_W4C;
+}
+
 /* What the types of the tensors mean for how matrices are divided. */
 static void set_blocks(struct format_file *f)
 {
     struct model_config *c = &f->config;
+    const int group = c->n_heads / c->n_kv_heads * c->head_dim;
 
     for (int i = 0; i < c->n_layers; i++) {
         enum kern_type q = slot(f, FORMAT_Q, i)->type, v = slot(f, FORMAT_V, i)->type;
         int o = kern_type_block(slot(f, FORMAT_O, i)->type);
         int down = kern_type_block(slot(f, FORMAT_DOWN, i)->type);
 
+        if (kern_type_one_block(slot(f, FORMAT_O, i)->type))
+            o = (group + o - 1) / o * o;
         c->k_block = o > c->k_block ? o : c->k_block;
         c->k_block = down > c->k_block ? down : c->k_block;
         c->v_split |= q != v && (kern_type_quantised(q) || kern_type_quantised(v));
@@ -292,6 +331,7 @@ static void set_weight_type(struct format_file *f)
 
 void format_fill_types(struct format_file *f)
 {
+    find_w4c(f);
     set_weight_type(f);
     set_blocks(f);
 }

@@ -43,8 +43,8 @@ MUST int format_fill_layers(struct format_file *f);
  * unknown. */
 MUST int format_fill(struct format_file *f, const struct model_tensor_source *s);
 
-/* What follows from the types of the tensors: the configuration's weight_type, mean_bytes,
- * k_block and v_split. */
+/* What follows from the tensors: matrices of Q4_1 are of KERN_W4C where all of them can be, and
+ * the configuration's weight_type, mean_bytes, k_block and v_split. */
 void format_fill_types(struct format_file *f);
 
 /* config.name from the path's last part without .gguf or .bin. */

@@ -71,6 +71,8 @@ bool gguf_ggml_bytes(uint32_t ggml_type, uint64_t n, uint64_t row, uint64_t *byt
 bool gguf_ggml_known(uint32_t ggml_type);
 /* The type that kernels know it as; false: none. */
 bool gguf_ggml_computed(uint32_t ggml_type, enum kern_type *out);
+/* "F32, F16 or Q8_0", this thread's until its next call. */
+const char *gguf_ggml_computed_names(void);
 uint32_t gguf_ggml_of(enum kern_type t);
 /* The value of general.file_type for a file that this project writes with this type. */
 uint32_t gguf_file_type(enum kern_type t);

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "kernels/quant.h"
+
 static const struct {
     const char *name;
     uint8_t bytes;
@@ -35,36 +37,65 @@ static const struct {
 };
 #define N_OF(a) (sizeof(a) / sizeof((a)[0]))
 
-/* The types that can be computed, and what general.file_type calls a file of mostly this
- * type (-1: not written here). */
+/* The types that are not quantised, and what general.file_type calls a file of mostly this
+ * type. Those of quantised types are in their plug-ins (kernels/quant.h). */
 static const struct {
-    uint8_t ggml;
-    int8_t file_type;
-} computed[KERN_N_TYPES] = {
-    [KERN_F32] = {0, 0},    [KERN_F16] = {1, 1},    [KERN_BF16] = {30, 32},
-    [KERN_Q8_0] = {8, 7},   [KERN_Q4_0] = {2, 2},   [KERN_Q4_1] = {3, 3},
-    [KERN_Q4_K] = {12, 14}, [KERN_Q5_K] = {13, -1}, [KERN_Q6_K] = {14, -1},
-};
+    uint8_t ggml, file_type;
+} plain[KERN_N_PLAIN_TYPES] = {
+    [KERN_F32] = {0, 0}, [KERN_F16] = {1, 1}, [KERN_BF16] = {30, 32}};
+
+/* -1: files have no number for it. */
+static int ggml_of(enum kern_type t)
+{
+    return kern_type_quantised(t) ? kern_quant_of(t)->gguf_type : plain[t].ggml;
+}
 
 bool gguf_ggml_computed(uint32_t ggml_type, enum kern_type *out)
 {
     for (int t = 0; t < KERN_N_TYPES; t++)
-        if (computed[t].ggml == ggml_type) {
+        if (ggml_of((enum kern_type)t) == (int64_t)ggml_type) {
             *out = (enum kern_type)t;
             return true;
         }
     return false;
 }
 
+const char *gguf_ggml_computed_names(void)
+{
+    static _Thread_local char text[160];
+    size_t at = 0;
+    int n = 0, i = 0;
+
+    for (int t = 0; t < KERN_N_TYPES; t++)
+        n += ggml_of((enum kern_type)t) >= 0;
+    for (int t = 0; t < KERN_N_TYPES && at < sizeof(text); t++) {
+        int ggml = ggml_of((enum kern_type)t);
+
+        if (ggml < 0)
+            continue;
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s",
+                               i == 0       ? ""
+                               : i == n - 1 ? " or "
+                                            : ", ",
+                               tensor_type[ggml].name);
+        i++;
+    }
+    return text;
+}
+
 uint32_t gguf_ggml_of(enum kern_type t)
 {
-    return computed[t].ggml;
+    assert(ggml_of(t) >= 0);
+    return (uint32_t)ggml_of(t);
 }
 
 uint32_t gguf_file_type(enum kern_type t)
 {
-    assert(computed[t].file_type >= 0);
-    return (uint32_t)computed[t].file_type;
+    int type =
+        kern_type_quantised(t) ? kern_quant_of(t)->gguf_file_type : plain[t].file_type;
+
+    assert(type >= 0);
+    return (uint32_t)type;
 }
 
 uint64_t gguf_type_bytes(uint32_t type)

@@ -67,20 +67,32 @@ static const struct make_shape shapes[] = {
     /* ... and rows of whole blocks of every quantised type */
     {"tiny-quant", LLAMA2(601), .dim = 256, .hidden = 768, .n_layers = 3, .n_heads = 8,
      .n_kv_heads = 2, .head_dim = 32, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
+    /* ... and one whose matrix down has rows of blocks of 32 only, as sheared-llama-1.3b */
+    {"tiny-quant-32", LLAMA2(601), .dim = 256, .hidden = 352, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 32, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
 };
 /* clang-format on */
 #define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
 const char *const *format_make_names(void)
 {
-    static const char *const names[] = {"llama-160m",   "sheared-llama-1.3b",
-                                        "llama-3.2-1b", "llama-3.2-3b",
-                                        "llama-3-8b",   "mistral-7b",
-                                        "qwen-1.8b",    "deepseek-r1-distill-qwen-7b",
-                                        "qwen3-0.6b",   "tiny",
-                                        "tiny-mistral", "tiny-llama3",
-                                        "tiny-qwen2",   "tiny-qwen3",
-                                        "tiny-quant",   NULL};
+    static const char *const names[] = {"llama-160m",
+                                        "sheared-llama-1.3b",
+                                        "llama-3.2-1b",
+                                        "llama-3.2-3b",
+                                        "llama-3-8b",
+                                        "mistral-7b",
+                                        "qwen-1.8b",
+                                        "deepseek-r1-distill-qwen-7b",
+                                        "qwen3-0.6b",
+                                        "tiny",
+                                        "tiny-mistral",
+                                        "tiny-llama3",
+                                        "tiny-qwen2",
+                                        "tiny-qwen3",
+                                        "tiny-quant",
+                                        "tiny-quant-32",
+                                        NULL};
 
     _Static_assert(sizeof(names) / sizeof(names[0]) == N_SHAPES + 1, "one name a shape");
     return names;

@@ -24,21 +24,18 @@
 #define KERN_PANEL  16
 #define KERN_NP_MAX 8 /* most panels that a micro-kernel multiplies at once */
 
-/* The types of weights. Those from KERN_Q8_0 on are quantised: blocks of weights along K
+/* The types of weights. Those of quant_types.def are quantised: blocks of weights along K
  * share scales, as GGUF files define them. */
 enum kern_type {
     KERN_F32,
     KERN_F16,
     KERN_BF16,
-    KERN_Q8_0,
-    KERN_Q4_0,
-    KERN_Q4_1,
-    KERN_Q4_K,
-    KERN_Q5_K,
-    KERN_Q6_K,
+#define KERN_QUANT_TYPE(T, ...) KERN_##T,
+#include "kernels/quant_types.def"
+#undef KERN_QUANT_TYPE
     KERN_N_TYPES
 };
-#define KERN_N_PLAIN_TYPES KERN_Q8_0 /* types that are not quantised come first */
+#define KERN_N_PLAIN_TYPES (KERN_BF16 + 1) /* types that are not quantised come first */
 const char *kern_type_name(enum kern_type t); /* "f32", "q4_k" */
 /* ERR_ARG lists the names. */
 MUST int kern_type_parse(const char *word, enum kern_type *out);
@@ -50,7 +47,9 @@ size_t kern_type_bytes(enum kern_type t);
 size_t kern_type_size(enum kern_type t, int64_t n);
 /* Bytes of k rows of a panel; k is a multiple of the block. */
 size_t kern_panel_size(enum kern_type t, int64_t k);
-/* Bytes of one weight in a panel, on average. */
+/* Is a panel one block, whatever its rows? Its rows cannot be divided along K. */
+bool kern_type_one_block(enum kern_type t);
+/* Bytes of one weight in a panel, on average; without the head of a panel that is one block. */
 double kern_type_weight_bytes(enum kern_type t);
 
 static inline bool kern_type_quantised(enum kern_type t)
@@ -61,8 +60,8 @@ static inline bool kern_type_quantised(enum kern_type t)
 /* The precision of a variant. Each allows what those before it allow.
  * KERN_EXACT: f32 activations, f32 sums.
  * KERN_RELAXED: an error no larger than rounding the activations to bf16 would make.
- * KERN_A8: activations of 8 bits with a scale for each 32 along K, where the weights are
- * quantised. */
+ * KERN_A8: where the weights are quantised, activations of 8 bits with a scale for each 32
+ * along K, or for the row where the weights of a column share theirs (KERN_W4C). */
 enum kern_precision { KERN_EXACT, KERN_RELAXED, KERN_A8 };
 #define KERN_PRECISIONS "exact|relaxed|a8"              /* the values of an option */
 const char *kern_precision_name(enum kern_precision p); /* "exact" */
@@ -74,12 +73,9 @@ enum kern_op {
     KERN_GEMM_F32, /* kern_gemm_fn: f32 weights */
     KERN_GEMM_F16,
     KERN_GEMM_BF16,
-    KERN_GEMM_Q8_0,
-    KERN_GEMM_Q4_0,
-    KERN_GEMM_Q4_1,
-    KERN_GEMM_Q4_K,
-    KERN_GEMM_Q5_K,
-    KERN_GEMM_Q6_K,
+#define KERN_QUANT_TYPE(T, ...) KERN_GEMM_##T,
+#include "kernels/quant_types.def"
+#undef KERN_QUANT_TYPE
     /* kern_attn_fn, in the order of the types of keys and values: KERN_ATTN_F32 + type. */
     KERN_ATTN_F32,
     KERN_ATTN_BF16,
@@ -257,7 +253,10 @@ struct kern_variant {
 #define KERN_ERROR_F32 5e-6
 /* The `error` of activations in 8 bits. The largest of 32 activations is 127 steps, so that
  * the others are off by sqrt(1/12) of a 127th of it each: 1.3 % where it outweighs them all. */
-#define KERN_ERROR_A8               0x1p-6
+#define KERN_ERROR_A8 0x1p-6
+/* The same where one scale is for a row: 16384 activations of half a step each in one that
+ * outweighs them all. With outliers of 50 times the usual size it is about 0.05. */
+#define KERN_ERROR_A8_ROW           0.3
 #define KERN_CONVERTED_BYTES(k, np) ((size_t)(k) * (((size_t)(np) + 1) / 2 * 2) * 32)
 
 /* The most rows of a micro-kernel that takes np panels; 0: there is none. */

@@ -40,12 +40,25 @@ static inline void *kern_mat_at(const struct kern_mat *m, int64_t unit, int64_t 
            (size_t)panel * m->panel_bytes;
 }
 
+/* The rows of K that a panel of a unit has room for. In a view of a part of a unit these are more
+ * than k_unit. */
+static inline int64_t kern_mat_panel_rows(const struct kern_mat *m)
+{
+    int64_t block = kern_type_block(m->type);
+    size_t one = kern_panel_size(m->type, block);
+    size_t each = kern_panel_size(m->type, 2 * block) - one;
+
+    return (int64_t)((m->panel_bytes - one) / each + 1) * block;
+}
+
 /* The rows of K that a product can be cut at: multiples of this. */
 static inline int64_t kern_mat_grain(const struct kern_mat *m)
 {
     int64_t block = kern_type_block(m->type);
 
-    return m->n_units > 1 ? m->k_unit : block > 2 ? block : 2;
+    if (m->n_units > 1 || kern_type_one_block(m->type))
+        return m->k_unit;
+    return block > 2 ? block : 2;
 }
 
 /* Write one source row (output feature n, its m->k weights contiguous at `src` in

@@ -3,7 +3,8 @@
  * Each 32 activations along K become integers from -127 to 127 and a scale, a 127th of the
  * largest magnitude: the nearest integers, and the even one of two. All 32 are zeros where
  * that magnitude is below KERN_A_I8_MIN. The scale is NaN where any of them is not finite, and
- * then so is their row of the product.   Paper: MNN-LLM (activations, W4A8). */
+ * then so is their row of the product. For KERN_W4C all of a row have one scale, as in the
+ * paper.   Paper: MNN-LLM (activations, W4A8). */
 #ifndef KERNELS_PACK_I8_H
 #define KERNELS_PACK_I8_H
 

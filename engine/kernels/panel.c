@@ -4,13 +4,11 @@
 
 #include "kernels/quant.h"
 
-#define FORM(T)                                                                          \
-    [KERN_##                                                                             \
-        T] = {KERN_##T##_SUBS, KERN_##T##_HEAD, KERN_##T##_SUB,    KERN_##T##_BITS,      \
-              KERN_##T##_ZERO, KERN_##T##_MIN,  KERN_##T##_SCALES, KERN_##T##_HALVES}
-
-static const struct kern_form forms[KERN_N_TYPES] = {FORM(Q8_0), FORM(Q4_0), FORM(Q4_1),
-                                                     FORM(Q4_K), FORM(Q5_K), FORM(Q6_K)};
+static const struct kern_form forms[KERN_N_TYPES] = {
+#define KERN_QUANT_TYPE(T, name, block, bytes, ...) [KERN_##T] = {__VA_ARGS__},
+#include "kernels/quant_types.def"
+#undef KERN_QUANT_TYPE
+};
 
 const struct kern_form *kern_form(enum kern_type t)
 {
@@ -44,26 +42,29 @@ static void put_codes(int bits, uint8_t *to, const uint8_t *code)
         memcpy(to + 256 + 64 * h, &high[h], 4);
 }
 
-static void put_block(const struct kern_form *f, uint8_t *to, int c,
-                      const struct kern_quant_block *b)
+/* The sub-block of block b from its sub-block `from` on. */
+static void put_sub(const struct kern_form *f, uint8_t *to, int c,
+                    const struct kern_quant_block *b, int from)
+{
+    uint8_t *scale = to + f->scales + c, code[KERN_SUB];
+
+    for (int k = 0; k < KERN_SUB; k++)
+        code[k] = (uint8_t)(b->q[KERN_SUB * from + k] + f->zero);
+    put_codes(f->bits, to + 4 * c, code);
+    for (int h = 0; f->scales && h < f->halves; h++)
+        scale[KERN_PANEL * h] = (uint8_t)b->scale[f->halves * from + h];
+    if (f->scales && f->min)
+        scale[KERN_PANEL] = (uint8_t)b->min[from];
+}
+
+static void put_head(const struct kern_form *f, uint8_t *to, int c,
+                     const struct kern_quant_block *b)
 {
     const uint16_t d = kern_f16_of(b->d), dmin = kern_f16_of(b->dmin);
 
     memcpy(to + 2 * c, &d, 2);
     if (f->min)
         memcpy(to + 2 * KERN_PANEL + 2 * c, &dmin, 2);
-    for (int i = 0; i < f->subs; i++) {
-        uint8_t *sub = to + f->head + i * f->sub, *scale = sub + f->scales + c;
-        uint8_t code[KERN_SUB];
-
-        for (int k = 0; k < KERN_SUB; k++)
-            code[k] = (uint8_t)(b->q[KERN_SUB * i + k] + f->zero);
-        put_codes(f->bits, sub + 4 * c, code);
-        for (int h = 0; f->scales && h < f->halves; h++)
-            scale[KERN_PANEL * h] = (uint8_t)b->scale[f->halves * i + h];
-        if (f->scales && f->min)
-            scale[KERN_PANEL] = (uint8_t)b->min[i];
-    }
 }
 
 void kern_panel_put(enum kern_type t, void *panel, int c, const void *row,
@@ -71,6 +72,7 @@ void kern_panel_put(enum kern_type t, void *panel, int c, const void *row,
 {
     const struct kern_form *f = kern_form(t);
     const struct kern_quant *q = kern_quant_of(t);
+    const int subs = kern_type_block(t) / KERN_SUB; /* in a block of the file */
     const uint8_t *from = row;
     uint8_t *to = panel;
     struct kern_quant_block b = {0};
@@ -79,7 +81,12 @@ void kern_panel_put(enum kern_type t, void *panel, int c, const void *row,
     for (int64_t i = 0; i < n_blocks; i++) {
         if (row)
             kern_quant_decode(q, &b, from + (size_t)i * kern_type_bytes(t));
-        put_block(f, to + (size_t)i * kern_form_bytes(f), c, &b);
+        if (i == 0 || f->subs > 0) {
+            put_head(f, to, c, &b);
+            to += f->head;
+        }
+        for (int s = 0; s < subs; s++, to += f->sub)
+            put_sub(f, to, c, &b, s);
     }
 }
 
@@ -87,11 +94,15 @@ void kern_panel_get(enum kern_type t, const void *panel, int c, float *out,
                     int64_t n_blocks)
 {
     const struct kern_form *f = kern_form(t);
-    const uint8_t *b = panel;
+    const int64_t rows = n_blocks * kern_type_block(t), subs = kern_form_subs(f, rows);
+    const uint8_t *b = panel, *s = b;
 
-    for (int64_t i = 0; i < n_blocks; i++, b += kern_form_bytes(f)) {
-        for (int s = 0; s < f->subs; s++)
-            for (int k = 0; k < KERN_SUB; k++)
-                *out++ = kern_form_weight(f, b, b + f->head + s * f->sub, k, c);
+    for (int64_t i = 0; i < rows / KERN_SUB; i++, s += f->sub) {
+        if (i % subs == 0) {
+            b = s;
+            s += f->head;
+        }
+        for (int k = 0; k < KERN_SUB; k++)
+            *out++ = kern_form_weight(f, b, s, k, c);
     }
 }

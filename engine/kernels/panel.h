@@ -12,7 +12,8 @@
  *                 of row 16 h + 4 j + i
  *         scales  [16] bytes, one a column; Q6_K: [2][16] signed, for 16 rows each
  *         mins    [16] bytes
- * Four rows of K of a column thus share one 32-bit lane, which is what instructions for
+ * A panel of W4C, or a unit's part of it (kernels/pack.h), is one block of as many sub-blocks as
+ * it has rows. Four rows of K of a column share one 32-bit lane, which is what instructions for
  * 8-bit dot products read. The scale of a weight is d, or d times the sub-block's scale; its
  * min is dmin, or dmin times the sub-block's. Both products are exact in f32.
  *
@@ -23,7 +24,11 @@
  *     C = fma(-min, s * sum(a), C)                                  (with a min)
  * Integers are exact: |sum| < 2^20. The packed activations hold for each row of A, as words:
  * int32 -zero sum(a), for 16 rows of K each where the type has a scale for 16; or with a min,
- * f32 s * sum(a). */
+ * f32 s * sum(a).
+ * Activations for W4C have one scale for the row of A, and both operations are done once for a
+ * block, with the sums over all its rows: |sum(code a)| <= 15 * 127 * K < 2^31 for K <= 2^20.
+ * The words are int32 sums of the activations of all rows of K before these 32, and up to
+ * their end.   Paper: MNN-LLM (W4A8, per output channel and token). */
 #ifndef KERNELS_PANEL_H
 #define KERNELS_PANEL_H
 
@@ -33,62 +38,25 @@
 
 #define KERN_SUB 32 /* rows of K in a sub-block */
 
-/* _SUBS sub-blocks in a block; bytes of a block's _HEAD and of each _SUB-block; _BITS of a
- * code; _ZERO and _MIN as above; _SCALES: where a sub-block has its scales, 0: it has none;
- * _HALVES: scales for each column of a sub-block. */
-#define KERN_Q8_0_SUBS   1
-#define KERN_Q8_0_HEAD   32
-#define KERN_Q8_0_SUB    512
-#define KERN_Q8_0_BITS   8
-#define KERN_Q8_0_ZERO   128
-#define KERN_Q8_0_MIN    0
-#define KERN_Q8_0_SCALES 0
-#define KERN_Q8_0_HALVES 1
+/* The members of quant_types.def as constants: KERN_Q4_0_SUBS, _HEAD, _SUB, _BITS, _ZERO, _MIN,
+ * _SCALES, _HALVES. */
+enum {
+#define KERN_QUANT_TYPE(T, name, block, bytes, subs, head, sub, bits, zero, min, scales, \
+                        halves)                                                          \
+    KERN_##T##_SUBS = subs, KERN_##T##_HEAD = head, KERN_##T##_SUB = sub,                \
+    KERN_##T##_BITS = bits, KERN_##T##_ZERO = zero, KERN_##T##_MIN = min,                \
+    KERN_##T##_SCALES = scales, KERN_##T##_HALVES = halves,
+#include "kernels/quant_types.def"
+#undef KERN_QUANT_TYPE
+};
 
-#define KERN_Q4_0_SUBS   1
-#define KERN_Q4_0_HEAD   32
-#define KERN_Q4_0_SUB    256
-#define KERN_Q4_0_BITS   4
-#define KERN_Q4_0_ZERO   8
-#define KERN_Q4_0_MIN    0
-#define KERN_Q4_0_SCALES 0
-#define KERN_Q4_0_HALVES 1
-
-#define KERN_Q4_1_SUBS   1
-#define KERN_Q4_1_HEAD   64
-#define KERN_Q4_1_SUB    256
-#define KERN_Q4_1_BITS   4
-#define KERN_Q4_1_ZERO   0
-#define KERN_Q4_1_MIN    1
-#define KERN_Q4_1_SCALES 0
-#define KERN_Q4_1_HALVES 1
-
-#define KERN_Q4_K_SUBS   8
-#define KERN_Q4_K_HEAD   64
-#define KERN_Q4_K_SUB    288
-#define KERN_Q4_K_BITS   4
-#define KERN_Q4_K_ZERO   0
-#define KERN_Q4_K_MIN    1
-#define KERN_Q4_K_SCALES 256
-#define KERN_Q4_K_HALVES 1
-
-#define KERN_Q5_K_SUBS   8
-#define KERN_Q5_K_HEAD   64
-#define KERN_Q5_K_SUB    352
-#define KERN_Q5_K_BITS   5
-#define KERN_Q5_K_ZERO   0
-#define KERN_Q5_K_MIN    1
-#define KERN_Q5_K_SCALES 320
-#define KERN_Q5_K_HALVES 1
-
-#define KERN_Q6_K_SUBS   8
-#define KERN_Q6_K_HEAD   32
-#define KERN_Q6_K_SUB    416
-#define KERN_Q6_K_BITS   6
-#define KERN_Q6_K_ZERO   32
-#define KERN_Q6_K_MIN    0
-#define KERN_Q6_K_SCALES 384
-#define KERN_Q6_K_HALVES 2
+/* The files gemm_quant_*.c hold kernels for any such type. They are compiled once for each, with
+ * QUANT its name in quant_types.def, and KERN_QUANT_VARIANT the symbol of the variant. */
+#define KERN_PASTE_(a, b, c) a##b##c
+#define KERN_PASTE(a, b, c)  KERN_PASTE_(a, b, c)
+#define KERN_QUANT(x)        KERN_PASTE(KERN_, QUANT, _##x) /* KERN_QUANT(BITS) */
+#define KERN_QUANT_ENUM      KERN_PASTE(KERN_, QUANT, )
+#define KERN_QUANT_OP        KERN_PASTE(KERN_GEMM_, QUANT, )
 
 /* The same as numbers. All 0 for types that are not quantised. */
 struct kern_form {
@@ -96,10 +64,10 @@ struct kern_form {
 };
 const struct kern_form *kern_form(enum kern_type t);
 
-/* Bytes of a block of a panel, all 16 columns. */
-static inline size_t kern_form_bytes(const struct kern_form *f)
+/* Sub-blocks in a block of a panel of `rows` rows. */
+static inline int64_t kern_form_subs(const struct kern_form *f, int64_t rows)
 {
-    return (size_t)(f->head + f->subs * f->sub);
+    return f->subs > 0 ? f->subs : rows / KERN_SUB;
 }
 
 /* ---- KERN_A_I8 ---- */
@@ -174,7 +142,8 @@ static inline float kern_form_weight(const struct kern_form *f, const uint8_t *b
  * row NULL: zeros. */
 void kern_panel_put(enum kern_type t, void *panel, int c, const void *row,
                     int64_t n_blocks);
-/* Read n_blocks blocks of column c back as f32. */
+/* Read n_blocks blocks of column c back as f32: from the beginning of a panel, and of one whose
+ * type is one block (kern_type_one_block()) all of them. */
 void kern_panel_get(enum kern_type t, const void *panel, int c, float *out,
                     int64_t n_blocks);
 

@@ -39,6 +39,18 @@ void kern_quant_to_f32(const struct kern_quant *f, float *out, const void *row, 
     }
 }
 
+bool kern_quant_is_w4c(const void *row, int64_t n)
+{
+    const size_t bytes = kern_type_bytes(KERN_Q4_1);
+    const uint8_t *block = row;
+    bool same = true;
+
+    for (int64_t i = kern_type_block(KERN_Q4_1); i < n && same;
+         i += kern_type_block(KERN_Q4_1), block += bytes)
+        same = memcmp(block, block + bytes, 4) == 0;
+    return same;
+}
+
 void kern_row_to_f32(enum kern_type t, float *out, const void *row, int64_t n)
 {
     const char *p = row;
@@ -75,6 +87,32 @@ float kern_quant_f16_below(float x)
     return kern_f16_to(h);
 }
 
+void kern_quant_scale_from(float lo, float hi, int q_max, float *d, float *dmin)
+{
+    float m = kern_quant_f16_below(lo);
+
+    *d = kern_quant_f16_above((hi - m) / (float)q_max);
+    *dmin = -m;
+}
+
+void kern_quant_get_5_bits(int8_t *q, const uint8_t *p)
+{
+    for (int i = 0; i < 32; i++) {
+        int low = p[4 + i % 16] >> i / 16 * 4 & 15, high = p[i / 8] >> i % 8 & 1;
+
+        q[i] = (int8_t)(low | high << 4);
+    }
+}
+
+void kern_quant_put_5_bits(uint8_t *p, const int8_t *q)
+{
+    memset(p, 0, 20);
+    for (int i = 0; i < 32; i++) {
+        p[4 + i % 16] |= (uint8_t)((q[i] & 15) << i / 16 * 4);
+        p[i / 8] |= (uint8_t)(q[i] >> 4 << i % 8);
+    }
+}
+
 void kern_quant_scale_min(const uint8_t *p, int s, int8_t *scale, int8_t *min)
 {
     /* Bytes 0 to 3 and 4 to 7 hold the low six bits of scales and mins 0 to 3. Bytes 8 to
@@ -103,10 +141,17 @@ void kern_quant_put_scale_min(uint8_t *p, int s, int scale, int min)
 
 /* ---- schemes ---- */
 
-const struct kern_quant_scheme kern_quant_schemes[] = {
-    {"q8_0", KERN_Q8_0, 32},  {"q4_0", KERN_Q4_0, 32},  {"q4_1", KERN_Q4_1, 32},
-    {"q4_k", KERN_Q4_K, 256}, {"w4b64", KERN_Q4_1, 64}, {"w4b128", KERN_Q4_1, 128},
-    {"w4c", KERN_Q4_1, 0},    {"w8c", KERN_Q8_0, 0},    {0}};
+const struct kern_quant_scheme kern_quant_schemes[] = {{"q8_0", KERN_Q8_0, 32},
+                                                       {"q4_0", KERN_Q4_0, 32},
+                                                       {"q4_1", KERN_Q4_1, 32},
+                                                       {"q5_0", KERN_Q5_0, 32},
+                                                       {"q5_1", KERN_Q5_1, 32},
+                                                       {"q4_k", KERN_Q4_K, 256},
+                                                       {"w4b64", KERN_Q4_1, 64},
+                                                       {"w4b128", KERN_Q4_1, 128},
+                                                       {"w4c", KERN_Q4_1, 0},
+                                                       {"w8c", KERN_Q8_0, 0},
+                                                       {0}};
 
 int kern_quant_scheme_find(const char *name, const struct kern_quant_scheme **out)
 {
@@ -115,8 +160,8 @@ int kern_quant_scheme_find(const char *name, const struct kern_quant_scheme **ou
             return OK;
     *out = NULL;
     return err_set(ERR_ARG,
-                   "expected a scheme of quantisation (q8_0, q4_0, q4_1, q4_k, w4b64, "
-                   "w4b128, w4c, w8c), found \"%.40s\"",
+                   "expected a scheme of quantisation (q8_0, q4_0, q4_1, q5_0, q5_1, "
+                   "q4_k, w4b64, w4b128, w4c, w8c), found \"%.40s\"",
                    name);
 }
 
@@ -179,9 +224,14 @@ int kern_quantize(const struct kern_quant_scheme *s, void *out, const float *w, 
 
 float kern_quant_error(const struct kern_quant_scheme *s, float lo, float hi)
 {
-    const float steps = s->type == KERN_Q4_0 ? 1 : s->type == KERN_Q4_K ? 31.5f : 0.5f;
-    float d, dmin;
+    const struct kern_quant *f = kern_quant_of(s->type);
+    const float unit = s->type == KERN_Q4_K ? 63 : 1; /* largest scale of a sub-block */
+    float d, dmin, one_end, other, most;
 
-    kern_quant_of(s->type)->scale(lo, hi, &d, &dmin);
-    return fabsf(d) * steps * (1 + 0x1p-15f) + fmaxf(fabsf(lo), fabsf(hi)) * 0x1p-23f;
+    f->scale(lo, hi, &d, &dmin);
+    one_end = unit * (d * (float)f->q_min - dmin);
+    other = unit * (d * (float)f->q_max - dmin);
+    most = fmaxf(fmaxf(fminf(one_end, other) - lo, hi - fmaxf(one_end, other)),
+                 unit * fabsf(d) / 2);
+    return most * (1 + 0x1p-15f) + fmaxf(fabsf(lo), fabsf(hi)) * 0x1p-23f;
 }

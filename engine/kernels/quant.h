@@ -9,9 +9,10 @@
  * significant bits, so they are exact in f32, and a weight is rounded at most once, by the
  * subtraction: every order of these operations in f32 gives the same bits.
  *
- * A format is a row of enum kern_type, which knows the size of its blocks, and a plug-in: one
- * file quant/<name>.c that ends in one `const struct kern_quant kern_quant_<name>`. A scheme says how f32 weights are
- * rounded to a format: over how many weights of a row one scale is chosen.
+ * A format is a row of quant_types.def and a plug-in: one file quant/<name>.c that ends in one
+ * `const struct kern_quant kern_quant_<name>`. Its kernels are made from the files
+ * gemm_quant_*.c. A scheme says how f32 weights are rounded to a format: over how many weights
+ * of a row one scale is chosen.
  * Paper: MNN-LLM, weights in 4 bits (w4c).   Threads: any. */
 #ifndef KERNELS_QUANT_H
 #define KERNELS_QUANT_H
@@ -33,16 +34,19 @@ struct kern_quant_block {
 
 struct kern_quant {
     enum kern_type type;
-    int sub;          /* weights that share an integer scale; divides the block */
-    int q_min, q_max; /* range of kern_quant_block.q */
+    int gguf_type;      /* the number of the type in GGUF files; -1: none */
+    int gguf_file_type; /* of a file of mostly this type; -1: none is written */
+    int sub;            /* weights that share an integer scale; divides the block */
+    int q_min, q_max;   /* range of kern_quant_block.q */
     /* Fill out->d and out->q. The other members are those of a format without sub-blocks
      * (scale 1, dmin 0, min 0) before the call. */
     void (*decode)(struct kern_quant_block *out, const uint8_t *block);
     /* NULL in both where this project only reads the format.
      * scale: d and dmin, as block_encode() stores them in f16, for weights in [lo, hi].
      * They are infinite where f16 is too narrow. With them, and up to rounding in f32,
-     * |w - dequantised w| <= |d| / 2 for every w in [lo, hi]. Q4_0 has -8 but not 8: at one
-     * end it is |d|. In Q4_K it is |d| times half of the sub-block's scale.
+     * |w - dequantised w| <= |d| / 2 for every w in [lo, hi]. Q4_0 has -8 but not 8, and Q5_0
+     * -16 but not 16: at one end it is |d|. In Q4_K it is |d| times half of the sub-block's
+     * scale.
      * encode: the block of the nearest weights. */
     void (*scale)(float lo, float hi, float *d, float *dmin);
     void (*encode)(uint8_t *block, const float *w, float d, float dmin);
@@ -58,6 +62,10 @@ void kern_quant_decode(const struct kern_quant *f, struct kern_quant_block *out,
  * `row` needs no alignment. n is a multiple of the block. */
 void kern_quant_to_f32(const struct kern_quant *f, float *out, const void *row,
                        int64_t n);
+
+/* Do all blocks of the row of n weights have the same scales, as KERN_W4C demands? A row of
+ * Q4_1. */
+bool kern_quant_is_w4c(const void *row, int64_t n);
 
 /* The same of a row of any type: plain numbers become the f32 of the same value. */
 void kern_row_to_f32(enum kern_type t, float *out, const void *row, int64_t n);
@@ -83,7 +91,8 @@ kern_quant_scheme_for_row(const struct kern_quant_scheme *s, int64_t n);
 MUST int kern_quantize(const struct kern_quant_scheme *s, void *out, const float *w,
                        int64_t n);
 /* An upper bound of |w - dequantised w| of weights in [lo, hi] that share their scale: half of
- * the largest step (in Q4_0 the whole of it, at one end), and what rounding in f32 adds. */
+ * the largest step (in Q4_0 and Q5_0 up to the whole of it, at one end), and what rounding
+ * in f32 adds. */
 float kern_quant_error(const struct kern_quant_scheme *s, float lo, float hi);
 
 /* ---- for the formats ---- */
@@ -117,6 +126,12 @@ static inline int kern_quant_nearest(float x, float d, int lo, int hi)
     q = q < (float)lo ? (float)lo : q > (float)hi ? (float)hi : q;
     return (int)(q + whole - whole);
 }
+/* d and dmin for integers q from 0 to q_max, the lowest weight being 0. */
+void kern_quant_scale_from(float lo, float hi, int q_max, float *d, float *dmin);
+/* The 32 numbers of 5 bits in the 20 bytes of Q5_0 and Q5_1. */
+void kern_quant_get_5_bits(int8_t *q, const uint8_t *p);
+void kern_quant_put_5_bits(uint8_t *p, const int8_t *q);
+void kern_quant_decode_q4_1(struct kern_quant_block *out, const uint8_t *block);
 /* The 6-bit scale and min of sub-block s in the 12 bytes of Q4_K and Q5_K. */
 void kern_quant_scale_min(const uint8_t *p, int s, int8_t *scale, int8_t *min);
 /* The same, written to bytes that were 0. */

@@ -4,31 +4,41 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Weights in a block, its bytes in a file, and its bytes in one column of a panel, where the
- * scales of Q4_K and Q5_K that files keep in 6 bits take 8. */
+/* Weights in a block, its bytes in a file; and of a panel the bytes of a head that it has once,
+ * and those of the rows of a block, all 16 columns. */
 static const struct {
     const char *name;
     int block;
-    size_t bytes, panel_bytes;
+    size_t bytes, once, panel_bytes;
 } types[KERN_N_TYPES] = {
-    [KERN_F32] = {"f32", 1, 4, 4},         [KERN_F16] = {"f16", 1, 2, 2},
-    [KERN_BF16] = {"bf16", 1, 2, 2},       [KERN_Q8_0] = {"q8_0", 32, 34, 34},
-    [KERN_Q4_0] = {"q4_0", 32, 18, 18},    [KERN_Q4_1] = {"q4_1", 32, 20, 20},
-    [KERN_Q4_K] = {"q4_k", 256, 144, 148}, [KERN_Q5_K] = {"q5_k", 256, 176, 180},
-    [KERN_Q6_K] = {"q6_k", 256, 210, 210},
+    [KERN_F32] = {"f32", 1, 4, 0, 4 * KERN_PANEL},
+    [KERN_F16] = {"f16", 1, 2, 0, 2 * KERN_PANEL},
+    [KERN_BF16] = {"bf16", 1, 2, 0, 2 * KERN_PANEL},
+#define KERN_QUANT_TYPE(T, name, block, bytes, subs, head, sub, ...)                     \
+    [KERN_##T] = {name, block, bytes, (subs) ? 0 : (head),                               \
+                  (subs) ? (head) + (subs) * (sub) : (sub)},
+#include "kernels/quant_types.def"
+#undef KERN_QUANT_TYPE
 };
 
 static const char *const op_names[KERN_N_OPS] = {
-    [KERN_GEMM_F32] = "gemm_f32",   [KERN_GEMM_F16] = "gemm_f16",
-    [KERN_GEMM_BF16] = "gemm_bf16", [KERN_GEMM_Q8_0] = "gemm_q8_0",
-    [KERN_GEMM_Q4_0] = "gemm_q4_0", [KERN_GEMM_Q4_1] = "gemm_q4_1",
-    [KERN_GEMM_Q4_K] = "gemm_q4_k", [KERN_GEMM_Q5_K] = "gemm_q5_k",
-    [KERN_GEMM_Q6_K] = "gemm_q6_k", [KERN_ATTN_F32] = "attn_f32",
-    [KERN_ATTN_BF16] = "attn_bf16", [KERN_ATTN_Q8] = "attn_q8",
-    [KERN_RMSNORM] = "rmsnorm",     [KERN_ROPE] = "rope",
-    [KERN_SILU_MUL] = "silu_mul",   [KERN_ADD] = "add",
-    [KERN_TO_BF16] = "to_bf16",     [KERN_FROM_BF16] = "from_bf16",
-    [KERN_FROM_F16] = "from_f16",   [KERN_ARGMAX] = "argmax",
+    [KERN_GEMM_F32] = "gemm_f32",
+    [KERN_GEMM_F16] = "gemm_f16",
+    [KERN_GEMM_BF16] = "gemm_bf16",
+#define KERN_QUANT_TYPE(T, name, ...) [KERN_GEMM_##T] = "gemm_" name,
+#include "kernels/quant_types.def"
+#undef KERN_QUANT_TYPE
+    [KERN_ATTN_F32] = "attn_f32",
+    [KERN_ATTN_BF16] = "attn_bf16",
+    [KERN_ATTN_Q8] = "attn_q8",
+    [KERN_RMSNORM] = "rmsnorm",
+    [KERN_ROPE] = "rope",
+    [KERN_SILU_MUL] = "silu_mul",
+    [KERN_ADD] = "add",
+    [KERN_TO_BF16] = "to_bf16",
+    [KERN_FROM_BF16] = "from_bf16",
+    [KERN_FROM_F16] = "from_f16",
+    [KERN_ARGMAX] = "argmax",
 };
 
 const char *kern_type_name(enum kern_type t)
@@ -39,17 +49,22 @@ const char *kern_type_name(enum kern_type t)
 
 int kern_type_parse(const char *word, enum kern_type *out)
 {
+    char all[160];
+    size_t at = 0;
+
     for (int t = 0; t < KERN_N_TYPES; t++) {
         if (strcmp(word, types[t].name) == 0) {
             *out = (enum kern_type)t;
             return OK;
         }
     }
-    return err_set(
-        ERR_ARG,
-        "unknown type \"%s\": expected f32, f16, bf16, q8_0, q4_0, q4_1, q4_k, "
-        "q5_k or q6_k",
-        word);
+    for (int t = 0; t < KERN_N_TYPES && at < sizeof(all); t++)
+        at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s",
+                               t == 0                  ? ""
+                               : t == KERN_N_TYPES - 1 ? " or "
+                                                       : ", ",
+                               types[t].name);
+    return err_set(ERR_ARG, "unknown type \"%.40s\": expected %s", word, all);
 }
 
 int kern_type_block(enum kern_type t)
@@ -71,12 +86,18 @@ size_t kern_type_size(enum kern_type t, int64_t n)
 size_t kern_panel_size(enum kern_type t, int64_t k)
 {
     assert(k % types[t].block == 0);
-    return (size_t)(k / types[t].block) * types[t].panel_bytes * KERN_PANEL;
+    return k == 0 ? 0
+                  : types[t].once + (size_t)(k / types[t].block) * types[t].panel_bytes;
+}
+
+bool kern_type_one_block(enum kern_type t)
+{
+    return types[t].once > 0;
 }
 
 double kern_type_weight_bytes(enum kern_type t)
 {
-    return (double)types[t].panel_bytes / types[t].block;
+    return (double)types[t].panel_bytes / (types[t].block * KERN_PANEL);
 }
 
 static const char *const precisions[] = {"exact", "relaxed", "a8"};

@@ -416,9 +416,9 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
 {
     /* Which arithmetic each promise allows. Relaxed: an error no larger than activations
      * in bf16 would make; f32 weights would have to be rounded too, so they gain nothing.
-     * With quantised weights ("q4_0" and the like) a8 computes in integers; for the others
+     * With quantised weights ("q4_0", "w4c") a8 computes in integers; for the others
      * it is relaxed. */
-    const bool quantised = type[0] == 'q', a8 = strcmp(precision, "a8") == 0;
+    const bool quantised = strchr("qw", type[0]), a8 = strcmp(precision, "a8") == 0;
     static const struct {
         const char *type, *precision, *prefix;
     } allowed[] = {

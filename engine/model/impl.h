@@ -8,6 +8,7 @@
 #include "kernels/gemm.h"
 #include "kernels/quant.h"
 #include "model/choose.h"
+#include "model/limits.h"
 #include "model/model.h"
 #include "par/coll.h"
 
@@ -112,9 +113,6 @@ static inline bool model_groups_whole(const struct model *m,
     return p->kv && p->q_lo % m->group == 0 &&
            (p->q_hi - p->q_lo) / m->group % n_threads == 0;
 }
-/* Can n_ranks ranks divide the attention output and down into whole blocks of quantised
- * weights? ERR_UNSUPPORTED: they cannot. */
-MUST int model_blocks_check(const struct model *m, int n_ranks);
 /* Set m's reduction boundaries. */
 void model_boundaries_set(struct model *m);
 /* Does a deterministic model support n_ranks ranks? ERR_UNSUPPORTED: it does not. */
@@ -228,6 +226,15 @@ static inline int64_t model_qkv_unit(const struct model_config *c)
 static inline int64_t model_v_unit(const struct model_config *c)
 {
     return c->v_split ? model_pad16(c->head_dim) : 0;
+}
+
+/* What of an opened model follows from its configuration alone: the sizes of units and groups. */
+static inline struct model model_of_config(const struct model_config *c)
+{
+    return (struct model){.c = *c,
+                          .group = c->n_heads / c->n_kv_heads,
+                          .qkv_unit = model_qkv_unit(c),
+                          .v_unit = model_v_unit(c)};
 }
 
 /* The packed QKV column where query head q begins. */

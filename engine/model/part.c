@@ -90,7 +90,7 @@ void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
 
 static bool blocks_whole(const struct model *m, int n_ranks)
 {
-    int64_t block = m->c.k_block > 0 ? m->c.k_block : 1;
+    int64_t block = model_k_block(&m->c);
 
     for (int r = 0; r < n_ranks; r++) {
         struct model_tp_shard p;
@@ -102,15 +102,17 @@ static bool blocks_whole(const struct model *m, int n_ranks)
     return true;
 }
 
-int model_blocks_check(const struct model *m, int n_ranks)
+int model_ranks_check(const struct model_config *c, int n_ranks)
 {
-    if (blocks_whole(m, n_ranks))
+    const struct model m = model_of_config(c);
+
+    if (blocks_whole(&m, n_ranks))
         return OK;
     return err_set(
         ERR_UNSUPPORTED,
         "%d ranks: expected ranks whose rows of the attention output are whole "
         "blocks of %d quantised weights, found %d heads of size %d",
-        n_ranks, m->c.k_block, m->c.n_heads, m->c.head_dim);
+        n_ranks, model_k_block(c), c->n_heads, c->head_dim);
 }
 
 /* ---- slots ---- */
@@ -232,6 +234,7 @@ static void rows_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
     int64_t unit = lo / w->k_unit, row = lo % w->k_unit;
 
     assert(lo <= hi && hi <= w->k);
+    assert(row == 0 || !kern_type_one_block(w->type));
     *out = *w;
     out->k = hi - lo;
     out->k_pad = min64(w->k_pad, w->type == KERN_BF16 ? (hi + 1) / 2 * 2 : hi) - lo;

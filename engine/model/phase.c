@@ -16,7 +16,7 @@ static int check_opts(const struct model *m, const struct model_phase_opts *o)
         return err_set(ERR_STATE, "a phase that the ranks' processes do not know");
     if (rc != OK)
         return rc;
-    TRY(model_blocks_check(m, o->n_ranks));
+    TRY(model_ranks_check(&m->c, o->n_ranks));
     if (m->deterministic && model_boundaries_check(m, o->n_ranks) != OK)
         return ERR_UNSUPPORTED;
     if (o->max_step_tok < 0 || o->max_step_tok > m->max_step_tok)
@@ -315,13 +315,12 @@ struct piece {
  * a piece; of a part of a unit each panel is one. */
 static bool piece_of(const struct kern_mat *w, int64_t i, struct piece *out)
 {
-    int block = kern_type_block(w->type);
     int64_t unit_rows, n_whole, rest, panel;
     const char *p;
 
     if (model_view_empty(w))
         return false;
-    unit_rows = (int64_t)(w->panel_bytes / kern_panel_size(w->type, block)) * block;
+    unit_rows = kern_mat_panel_rows(w);
     n_whole = w->k_pad / unit_rows;
     rest = w->k_pad % unit_rows;
     panel = i - n_whole;

@@ -72,7 +72,7 @@ int model_placement_open(struct model *m, const struct model_numa_owners *o)
     p->n_threads = o->n_ranks > 0 ? o->n_threads : n_team;
     rc = model_thread_slots_check(m, p->n_ranks, p->n_threads);
     if (rc == OK)
-        rc = model_blocks_check(m, p->n_ranks);
+        rc = model_ranks_check(&m->c, p->n_ranks);
     if (rc != OK)
         return err_prefix(rc, "owners");
     p->n_owners = p->n_ranks * p->n_threads;

@@ -5,7 +5,7 @@
 void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS])
 {
     int64_t dim = c->dim, group = c->n_heads / c->n_kv_heads, hd = c->head_dim;
-    int64_t block = c->k_block > 0 ? c->k_block : 1;
+    int64_t block = model_k_block(c);
 
     out[MODEL_MAT_QKV] =
         (struct model_shape){"qkv", model_qkv_unit(c) * c->n_kv_heads, dim, 0};
@@ -39,10 +39,7 @@ static void shape_of_rows(struct model_shape *s, int64_t lo, int64_t hi)
 void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
                        struct model_shape out[MODEL_N_MATS])
 {
-    const struct model m = {.c = *c,
-                            .group = c->n_heads / c->n_kv_heads,
-                            .qkv_unit = model_qkv_unit(c),
-                            .v_unit = model_v_unit(c)};
+    const struct model m = model_of_config(c);
     struct model_tp_shard p;
 
     model_shapes(c, out);

@@ -1,5 +1,7 @@
 #include "plan/workload.h"
 
+#include "model/limits.h"
+
 /* Keys and values are f32 unless the engine is told otherwise. */
 static struct model_cost_types types(enum kern_type weight)
 {
@@ -106,6 +108,11 @@ void plan_piece_workload(struct simulate_workload *out, const struct model_confi
     prefill_work(&out->v[0], c, type, n_tok, ctx_tok);
 }
 
+static int check_ranks(const void *model, int n_ranks)
+{
+    return model_ranks_check(model, n_ranks);
+}
+
 void plan_limits(struct topo_limits *out, const struct model_config *c, bool strict)
 {
     *out = (struct topo_limits){
@@ -113,5 +120,7 @@ void plan_limits(struct topo_limits *out, const struct model_config *c, bool str
         .n_kv_heads = c->n_kv_heads,
         .n_ffn_units = (c->hidden + model_ffn_unit(c) - 1) / model_ffn_unit(c),
         .strict = strict,
+        .check = check_ranks,
+        .model = c,
     };
 }

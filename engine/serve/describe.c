@@ -100,9 +100,9 @@ static json_t *describe_model(const struct serve *s)
         l->load_gbps, "load_rss_peak_bytes", (json_int_t)l->rss_peak_bytes);
 }
 
-static const char *precision_name(const struct serve *s)
+const char *serve_precision_name(const struct serve_opts *o)
 {
-    return kern_precision_name(s->o.precision);
+    return kern_precision_name(o->precision);
 }
 
 static json_t *describe_kernels(const struct serve *s)
@@ -113,7 +113,7 @@ static json_t *describe_kernels(const struct serve *s)
     for (int i = 0; i < KERN_N_OPS; i++)
         json_object_set_new(o, kern_op_name((enum kern_op)i), json_string(t->v[i]->name));
     return json_pack("{s:o, s:s, s:s, s:s}", "chosen", o, "isa", s->isa_words,
-                     "precision", precision_name(s), "measured",
+                     "precision", serve_precision_name(&s->o), "measured",
                      model_kern_note(s->model));
 }
 
@@ -339,7 +339,7 @@ int serve_describe(struct serve *s, json_t **out)
         describe_work(s), "options", opt_to_json(serve_opt_table, &s->o), "tokenizer",
         s->tok ? tok_kind(s->tok) : "none", "max_tok", (json_int_t)s->max_tok,
         "weight_type", kern_type_name(model_weight_type(s->model)), "precision",
-        precision_name(s), "prefill_threads", n_threads(&s->plan.prefill),
+        serve_precision_name(&s->o), "prefill_threads", n_threads(&s->plan.prefill),
         "decode_threads", n_threads(&s->plan.decode));
     return *out ? OK : err_set(ERR_NOMEM, "cannot describe the engine");
 }

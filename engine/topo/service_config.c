@@ -53,7 +53,7 @@ MUST static int check_limits(int ranks, const struct topo_limits *l)
         return err_set(ERR_UNSUPPORTED,
                        "%d ranks: the feed-forward layer has only %d units", ranks,
                        l->n_ffn_units);
-    return OK;
+    return l->check ? l->check(l->model, ranks) : OK;
 }
 
 int topo_config_cut(struct topo_config *out, const struct topo_tree *t, int level,

@@ -20,6 +20,10 @@ struct topo_limits {
                         ranks may be uneven (whole KV-head groups, whole units); beyond the
                         KV heads they take whole query heads, beyond those several ranks
                         share a query head's sequence */
+    /* NULL, or: can `model`, which is lent, be divided among n_ranks? ERR_UNSUPPORTED says why
+     * it cannot. */
+    int (*check)(const void *model, int n_ranks);
+    const void *model;
 };
 
 /* A cross-section. Plain data; borrows from the tree it was cut from. */

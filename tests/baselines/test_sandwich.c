@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "baselines/plan_cache.h"
 #include "baselines/sut.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"
@@ -254,6 +255,35 @@ static void test_a_policy_needs_two_sequences(void **state)
     assert_int_equal(n_one_sequence("fcfs", 0), 0);
 }
 
+/* In place of the function that runs `sandwich plan`. */
+static char asked[32];
+
+int sut_plan_get(struct sut_plan *out, const struct sut_plan_request *r)
+{
+    (void)out;
+    snprintf(asked, sizeof(asked), "%s", r->precision);
+    return err_set(ERR_IO, "no plan is made here");
+}
+
+/* A plan is made for the arithmetic that the engine will use. */
+static void test_plan_precision(void **state)
+{
+    static const char *const names[] = {"exact", "relaxed", "a8"};
+    struct seen seen;
+
+    (void)state;
+    seen_init(&seen);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        json_t *config = json_pack("{s:s, s:s, s:s}", "model", model, "plan_by",
+                                   "one_plan", "precision", names[i]);
+        struct sut *s;
+
+        assert_err(adapter->open(&s, config, on_event, &seen), ERR_IO, "no plan");
+        assert_string_equal(asked, names[i]);
+        json_decref(config);
+    }
+}
+
 static void test_refusals(void **state)
 {
     json_t *unknown = json_pack("{s:s, s:s}", "model", model, "thread", "2");
@@ -286,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_facts),
         cmocka_unit_test(test_configuration_tells_schedules),
         cmocka_unit_test(test_a_policy_needs_two_sequences),
+        cmocka_unit_test(test_plan_precision),
         cmocka_unit_test(test_refusals),
     };
 

@@ -14,10 +14,10 @@ same_ids() { # model, options...: the ids of the weights as f32
     run "$1" --weight-type f32 >"$dir/want" && run "$@" >"$dir/got" && diff "$dir/want" "$dir/got"
 }
 types=$("$sandwich" model quantize --help | sed -n 's/^  --type \([^ ]*\).*/\1/p' | tr '|' ' ')
-check "the help lists the types" sh -c "echo '$types' | grep -q 'q8_0.*q4_0.*q4_1.*w4c.*w8c'"
+check "the help lists the types" sh -c "echo '$types' | grep -q 'q8_0.*q4_0.*q4_1.*q5_0.*q5_1.*w4c.*w8c'"
 for type in $types; do
     model=$dir/$type.gguf
-    stored=$(echo "$type" | sed 's/^w4.*/q4_1/; s/^w8.*/q8_0/')
+    stored=$(echo "$type" | sed 's/^w4b.*/q4_1/; s/^w8.*/q8_0/')
     check "quantize to $type" "$sandwich" model quantize "$plain" --type $type --out "$model"
     check "inspect names $stored" sh -c "$sandwich model inspect $model |
         grep -q 'blk.0.attn_q.weight .* $stored '"

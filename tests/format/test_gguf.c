@@ -166,7 +166,7 @@ enum defect {
     ZERO_DIM,
     DIM_OVERFLOW,
     TYPE_99,
-    Q5_0,
+    Q2_K,
     PART_BLOCK,
     VECTOR_Q8_0,
     SHAPE,
@@ -202,9 +202,9 @@ static const struct {
     [ZERO_DIM] = {ERR_FORMAT, "dimension 0"},
     [DIM_OVERFLOW] = {ERR_FORMAT, "dimension 1"},
     [TYPE_99] = {ERR_UNSUPPORTED, "found 99"},
-    [Q5_0] = {ERR_UNSUPPORTED,
+    [Q2_K] = {ERR_UNSUPPORTED,
               "blk.0.ffn_down.weight: expected type F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-              "Q4_K, Q5_K or Q6_K, found Q5_0"},
+              "Q5_0, Q5_1, Q4_K, Q5_K or Q6_K, found Q2_K"},
     [PART_BLOCK] =
         {ERR_FORMAT,
          "blk.0.ffn_down.weight: expected rows of whole Q4_K blocks below 2^64 "
@@ -313,7 +313,7 @@ static void make_defective(struct small *s, enum defect d)
     small_begin(s);
     defective_keys(s, d);
     small_tensors(s);
-    if (d == MISSING || d == SHAPE || d == Q5_0 ||
+    if (d == MISSING || d == SHAPE || d == Q2_K ||
         d == PART_BLOCK) { /* write the last tensor again */
         small_begin(&all);
         defective_keys(&all, d);
@@ -324,8 +324,8 @@ static void make_defective(struct small *s, enum defect d)
         s->data = all.data - 192;
         if (d == SHAPE)
             small_tensor(s, "blk.0.ffn_down.weight", S_DIM, S_HIDDEN, 0);
-        if (d == Q5_0)
-            small_tensor(s, "blk.0.ffn_down.weight", 32, 1, 6);
+        if (d == Q2_K)
+            small_tensor(s, "blk.0.ffn_down.weight", 256, 1, 10);
         if (d == PART_BLOCK)
             small_tensor(s, "blk.0.ffn_down.weight", 128, 1, 12);
     }

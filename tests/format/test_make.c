@@ -271,7 +271,7 @@ static void every_shape_has_a_name(void **state)
         assert_ok(format_make_config(names[i], &c));
         assert_string_equal(c.name, names[i]);
     }
-    assert_int_equal(i, 15);
+    assert_int_equal(i, 16);
     assert_err(format_make_config("llama-160n", &c), ERR_NOTFOUND,
                "did you mean \"llama-160m\"?");
     assert_err(format_make_config("zzzzzzzzzzzz", &c), ERR_NOTFOUND, "zzzzzzzzzzzz");

@@ -4,8 +4,13 @@
 MAKEFLAGS += -r
 CFLAGS := -std=gnu11 -D_GNU_SOURCE -O2 -g -ffunction-sections -fdata-sections -fopenmp-simd -Wall -Wextra -Werror \
           -Wshadow -I. -Iengine -MMD -MP
-KERN   := $(wildcard engine/kernels/ref/*.c engine/kernels/arm/*.c)
+ALL    := $(wildcard engine/kernels/ref/*.c engine/kernels/arm/*.c)
 QUANT  := $(wildcard engine/kernels/quant/*.c)
+# A file gemm_quant_*.c is compiled once for each type, as in the Makefile.
+QUANTS := $(basename $(notdir $(QUANT)))
+ANY    := $(filter engine/kernels/ref/gemm_quant_% engine/kernels/arm/gemm_quant_%,$(ALL))
+OWN    := $(filter-out $(ANY),$(ALL))
+KERN   := $(OWN) $(filter-out $(OWN),$(foreach q,$(QUANTS),$(subst /gemm_quant_,/gemm_$(q)_,$(ANY))))
 SRC    := $(wildcard engine/kernels/*.c) $(KERN) $(QUANT) $(filter-out %/program.c,$(wildcard engine/cpu/*.c)) \
           $(addprefix engine/base/,clock.c err.c file.c file_tmp.c log.c mem.c name.c process.c rng.c utf8.c)
 PEAK   := $(wildcard characterize/peak/peak_neon*.c) characterize/peak/peak_ref.c
@@ -43,6 +48,16 @@ $(OUT)/greedy: $(OUT)/tests/model/greedy.o $(call obj,$(SRC) $(MODEL)) $(OUT)/va
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $<))))) -c $< -o $@
+# $(1): the name of a type in lower case  $(2): in upper case  $(3): a file for any type
+define for_type
+$(call obj,$(subst /gemm_quant_,/gemm_$(1)_,$(3))): $(3)
+	@mkdir -p $$(@D)
+	$(CC) $(CFLAGS) $(ISA_$(lastword $(subst _, ,$(basename $(notdir $(3)))))) -DQUANT=$(2) -DKERN_QUANT_VARIANT=kern_$$(basename $$(@F)) -c $(3) -o $$@
+endef
+upper = $(shell echo $(1) | tr a-z A-Z)
+$(filter-out $(OWN),$(KERN)): ;
+$(foreach q,$(QUANTS),$(foreach u,$(call upper,$(q)),$(foreach f,$(filter-out \
+    $(subst /gemm_$(q)_,/gemm_quant_,$(OWN)),$(ANY)),$(eval $(call for_type,$(q),$(u),$(f))))))
 $(OUT)/engine/kernels/kv_type.o $(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 # GCC 12 for aarch64 crashes when it vectorises a reduction of test_gemm.c.
 $(OUT)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
@@ -50,7 +65,7 @@ $(OUT)/variants.o $(OUT)/int4.o: %.o: %.c
 	$(CC) $(CFLAGS) -c $< -o $@
 $(OUT)/int4.c: $(INT4)
 	{ echo '#include "kernels/kern.h"'; $(call list,kern_variant,study_int4_variants,$(INT4),study_int4); } >$@
-$(OUT)/variants.c: $(KERN) $(QUANT) engine/kernels/ref engine/kernels/arm tests/kernels/arm.mk
+$(OUT)/variants.c: $(ALL) $(QUANT) engine/kernels/ref engine/kernels/arm tests/kernels/arm.mk
 	{ printf '#include "%s"\n' kernels/quant.h characterize/peak/peak.h par/coll.h kv/alloc.h format/format.h; \
 	  $(call list,kern_variant,kern_variants,$(KERN),kern); \
 	  $(call list,kern_quant,kern_quants,$(QUANT),kern_quant); \

@@ -33,17 +33,22 @@ static inline float block_random_scale(struct rng *r, enum fill f)
     return (float)x;
 }
 
-/* n weights, whole blocks, at dst: random bytes with scales of the size that f asks for. */
+/* Rows of n weights, whole blocks, at dst: random bytes with scales of the size that f asks for. */
 static inline void blocks_random(struct rng *r, enum fill f, enum kern_type t, void *dst,
-                                 int64_t n)
+                                 int64_t rows, int64_t n)
 {
     const size_t bytes = kern_type_bytes(t);
     uint8_t *p = dst;
+    float d = 0, dmin = 0;
 
-    for (int64_t i = 0; i < n / kern_type_block(t); i++, p += bytes) {
+    for (int64_t i = 0; i < rows * n; i += kern_type_block(t), p += bytes) {
         for (size_t j = 0; j < bytes; j++)
             p[j] = (uint8_t)rng_u64(r);
-        block_scale(t, p, block_random_scale(r, f), block_random_scale(r, f));
+        if (i % n == 0 || t != KERN_W4C) {
+            d = block_random_scale(r, f);
+            dmin = block_random_scale(r, f);
+        }
+        block_scale(t, p, d, dmin);
     }
 }
 
@@ -110,25 +115,27 @@ static inline void block_near(enum kern_type t, uint8_t *p, const float *w)
     }
 }
 
-/* n weights near w, as blocks at dst. */
+/* A row of n weights near w, as blocks at dst. */
 static inline void blocks_near(enum kern_type t, void *dst, const float *w, int64_t n)
 {
-    const int weights = kern_type_block(t);
+    const struct kern_quant *f = kern_quant_of(t == KERN_W4C ? KERN_Q4_1 : t);
+    const int weights = kern_type_block(t), together = t == KERN_W4C ? (int)n : weights;
     uint8_t *p = dst;
+    float d = 0, dmin = 0;
 
     for (int64_t at = 0; at < n; at += weights, p += kern_type_bytes(t)) {
-        const struct kern_quant *f = kern_quant_of(t);
-        float lo = 0, hi = 0, d, dmin;
+        float lo = 0, hi = 0;
 
         if (!f->encode) {
             block_near(t, p, w + at);
             continue;
         }
-        for (int i = 0; i < weights; i++) {
+        for (int i = 0; i < together && at % together == 0; i++) {
             lo = fminf(lo, w[at + i]);
             hi = fmaxf(hi, w[at + i]);
         }
-        f->scale(lo, hi, &d, &dmin);
+        if (at % together == 0)
+            f->scale(lo, hi, &d, &dmin);
         f->encode(p, w + at, d, dmin);
     }
 }

@@ -54,7 +54,7 @@ static inline void check_weights(char *src, struct rng *r, enum fill f,
     const size_t esz = kern_type_bytes(type);
 
     if (kern_type_quantised(type)) {
-        blocks_random(r, f, type, src, n * k);
+        blocks_random(r, f, type, src, n, k);
         blocks_values(type, src, n * k, check_b, check_terms);
         return;
     }
@@ -88,20 +88,20 @@ static inline void check_operands(struct kern_mat *w, int slot, struct rng *r,
 }
 
 /* What a product with activations of 8 bits may be off by: each activation half a step, a
- * 127th of the largest of its 32, or all of it where that is too small for steps; each of the
- * f32 operations on sums of 32; and products of scales that underflow. */
+ * 127th of the largest of the `together` that share a scale, or all of it where that is too small
+ * for steps; each of the f32 operations on sums of 32; and products of scales that underflow. */
 static inline double check_bound_a8(const float *a, const float *b, const float *terms,
-                                    int64_t k)
+                                    int64_t k, int64_t together)
 {
     double steps = 0, size = 0;
 
-    for (int64_t x = 0; x < k; x += KERN_SUB) {
+    for (int64_t x = 0; x < k; x += together) {
         double most = 0, step;
 
-        for (int i = 0; i < KERN_SUB; i++)
+        for (int64_t i = 0; i < together; i++)
             most = fabs(a[x + i]) > most ? fabs(a[x + i]) : most;
         step = most / 127 + 2 * KERN_A_I8_MIN;
-        for (int i = 0; i < KERN_SUB; i++) {
+        for (int64_t i = 0; i < together; i++) {
             steps += fabs(b[x + i]) * step * (0.5 + 0x1p-16);
             size += (fabs(a[x + i]) + step) * terms[x + i];
         }
@@ -134,7 +134,8 @@ static inline double check_product(const struct kern_variant *v, int64_t i, int6
     if (v->precision == KERN_RELAXED)
         *bound += mass * 0x1p-8 + flush * 0x1p-126;
     if (v->precision == KERN_A8)
-        *bound = check_bound_a8(a, b, check_terms + j * k, k);
+        *bound = check_bound_a8(a, b, check_terms + j * k, k,
+                                kern_type_one_block(type_of_op(v->op)) ? k : KERN_SUB);
     if (v->a_format == KERN_A_F16_TWICE) /* 34 roundings to 11 bits, or to the least */
         *bound += mass * 34 * 0x1p-11 + (double)(k + 32) * a_max * b_max * 0x1p-24;
     return sum;

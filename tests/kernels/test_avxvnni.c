@@ -7,10 +7,15 @@
 #ifdef __x86_64__
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
-#define TYPE(x)       KERN_Q4_K_##x
+#ifndef QUANT
+#define QUANT Q4_K
+#endif
+#ifndef PRODUCTS
+#define PRODUCTS "kernels/x86/gemm_a8_avx2.h"
+#endif
 #define TILE_VPDPBUSD "%{evex%} vpdpbusd"
 #include "kernels/x86/dots_avxvnni.h"
-#include "kernels/x86/gemm_a8_avx2.h"
+#include PRODUCTS
 #pragma GCC pop_options
 
 enum slot { SLOT_A, SLOT_B, SLOT_C, SLOT_WANT };
@@ -44,7 +49,7 @@ static float *multiply(kern_gemm_fn gemm, const struct kern_mat *w, const void *
     return t.c;
 }
 
-static void test_q4_k(const struct kern_variant *ref, struct rng *r)
+static void test_type(const struct kern_variant *ref, struct rng *r)
 {
     for (int n = 0; n < 300; n++) {
         int64_t k = 256 * rng_range(r, 1, 3);
@@ -55,12 +60,12 @@ static void test_q4_k(const struct kern_variant *ref, struct rng *r)
         void *a;
 
         AT("mr=%d k=%d", mr, (int)k);
-        blocks_random(r, FILL_MIXED, KERN_Q4_K, file, KERN_PANEL * k);
+        blocks_random(r, FILL_MIXED, KERN_QUANT_ENUM, file, KERN_PANEL, k);
         for (int i = 0; i < KERN_PANEL; i++)
-            rows[i] = file + kern_type_size(KERN_Q4_K, i * k);
-        kern_mat_layout(&w, KERN_Q4_K, KERN_PANEL, k, rng_below(r, 2) ? 256 : 0);
+            rows[i] = file + kern_type_size(KERN_QUANT_ENUM, i * k);
+        kern_mat_layout(&w, KERN_QUANT_ENUM, KERN_PANEL, k, rng_below(r, 2) ? 256 : 0);
         w.data = guard_get_aligned(SLOT_B, w.bytes);
-        kern_mat_put_panels(&w, 0, 1, rows, KERN_Q4_K);
+        kern_mat_put_panels(&w, 0, 1, rows, KERN_QUANT_ENUM);
         fill_f32(r, FILL_MIXED, x, mr * k);
         fill_f32(r, FILL_MIXED, c0, mr * KERN_PANEL);
         a = guard_get(SLOT_A, kern_a_bytes(KERN_A_I8, mr, k));
@@ -78,15 +83,17 @@ int main(void)
 {
     const uint64_t need = CPU_MASK(AVX512) | CPU_MASK(AVX512VNNI);
     struct kern_table t;
+    char name[96];
 
     check_init();
     kern_table_choose(&t, 0, KERN_A8);
+    snprintf(name, sizeof(name), "%s avxvnni, its dot product in another encoding",
+             kern_op_name(KERN_QUANT_OP));
     if ((need & ~cpu_isa_detected()) == 0) {
-        check_case("gemm_q4_k avxvnni, its dot product in another encoding", test_q4_k,
-                   t.v[KERN_GEMM_Q4_K]);
+        check_case(name, test_type, t.v[KERN_QUANT_OP]);
     } else {
         printf("# skip: this CPU lacks AVX-512 VNNI\n");
-        printf("ok %d - gemm_q4_k avxvnni # SKIP\n", ++check_n);
+        printf("ok %d - %s # SKIP\n", ++check_n, name);
     }
     return check_done();
 }

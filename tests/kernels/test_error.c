@@ -113,7 +113,8 @@ static char *store(enum kern_type type)
     static float terms[N * K];
 
     if (kern_type_quantised(type)) {
-        blocks_near(type, file, y, N * K);
+        for (int64_t i = 0; i < N; i++)
+            blocks_near(type, file + kern_type_size(type, i * K), y + i * K, K);
         blocks_values(type, file, N * K, y, terms);
         return file;
     }

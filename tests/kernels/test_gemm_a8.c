@@ -36,15 +36,18 @@ static float *multiply(const struct kern_variant *v, const struct kern_mat *w, i
     return t.c;
 }
 
-/* Blocks whose weights are integers: scales and mins of 1, and codes at random or all at one
- * end of their range. */
+/* A row of blocks whose weights are integers: scales and mins of 1, and codes at random or all at
+ * one end of their range. */
 static void whole_weights(struct rng *r, enum kern_type t, uint8_t *p, int64_t n)
 {
     const size_t bytes = kern_type_bytes(t);
+    float dmin = 1;
 
     for (int64_t i = 0; i < n / kern_type_block(t); i++, p += bytes) {
         uint64_t kind = rng_below(r, 3);
 
+        if (i == 0 || t != KERN_W4C)
+            dmin = rng_below(r, 2) ? 1 : -1;
         for (size_t j = 0; j < bytes; j++)
             p[j] = kind == 0 ? (uint8_t)rng_u64(r) : kind == 1 ? 0xff : 0;
         for (size_t j = 0; t == KERN_Q8_0 && j < bytes; j++)
@@ -55,7 +58,7 @@ static void whole_weights(struct rng *r, enum kern_type t, uint8_t *p, int64_t n
         }
         for (int j = 0; j < 16 && t == KERN_Q6_K; j++)
             p[192 + j] = rng_below(r, 2) ? 1 : 0xff;
-        block_scale(t, p, 1, rng_below(r, 2) ? 1 : -1);
+        block_scale(t, p, 1, dmin);
     }
 }
 
@@ -86,7 +89,8 @@ static void test_integers(const struct kern_variant *v, struct rng *r)
         float *c;
 
         AT("mr=%d k=%d", mr, (int)k);
-        whole_weights(r, type, (uint8_t *)check_src, KERN_PANEL * k);
+        for (int i = 0; i < KERN_PANEL; i++)
+            whole_weights(r, type, (uint8_t *)check_src + kern_type_size(type, i * k), k);
         blocks_values(type, check_src, KERN_PANEL * k, check_b, check_terms);
         whole_activations(r, mr * k);
         for (int i = 0; i < KERN_PANEL; i++)

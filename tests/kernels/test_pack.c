@@ -18,7 +18,7 @@ static const char *make_source(struct rng *r, enum kern_type type, int64_t n, in
     char *p = guard_get(SLOT_SRC, kern_type_size(type, n * k));
 
     if (kern_type_quantised(type)) {
-        blocks_random(r, FILL_MIXED, type, p, n * k);
+        blocks_random(r, FILL_MIXED, type, p, n, k);
         blocks_values(type, p, n * k, source, terms);
         return p;
     }
@@ -48,7 +48,7 @@ static float element(const struct kern_mat *m, int64_t n, int64_t k)
 
     if (kern_type_quantised(m->type)) {
         const struct kern_form *f = kern_form(m->type);
-        const int rows = f->subs * KERN_SUB;
+        const int64_t rows = f->subs > 0 ? f->subs * KERN_SUB : m->k_unit;
         const uint8_t *b =
             (const uint8_t *)panel + row / rows * (f->head + f->subs * f->sub);
 
@@ -250,17 +250,24 @@ static void halves_once(struct rng *r, const struct kern_variant *v, int64_t mr,
     guard_check(SLOT_OUT, bytes);
 }
 
-/* Integers nearest to the activations, with a scale that makes the largest of 32 a 127, and
- * the words made of their sums. */
+static float largest(const float *x, int64_t n)
+{
+    float most = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(x[i]));
+    return most;
+}
+
+/* Integers nearest to the activations, with a scale that makes `most` a 127, and the words made
+ * of their sums. *before: the sum of the row's integers so far. */
 static void bytes_check(const struct kern_variant *v, const int32_t *words, int64_t mr,
-                        const float *x)
+                        const float *x, float most, int32_t *before)
 {
     const struct kern_form *f = kern_form(type_of_op(v->op));
     int32_t sum[2] = {0, 0}, word[2];
-    float most = 0, scale, scaled;
+    float scale, scaled;
 
-    for (int i = 0; i < KERN_SUB; i++)
-        most = fmaxf(most, fabsf(x[i]));
     memcpy(&scale, &words[KERN_A_I8_SCALE * mr], 4);
     CHECK(scale == (most < KERN_A_I8_MIN ? 0 : most / 127), "scale %a of %a", scale,
           most);
@@ -280,6 +287,10 @@ static void bytes_check(const struct kern_variant *v, const int32_t *words, int6
     word[1] = f->halves == 2 ? -f->zero * sum[1] : 0;
     if (f->min)
         memcpy(&word[0], &scaled, 4);
+    if (f->subs == 0) {
+        word[0] = *before;
+        word[1] = *before += sum[0] + sum[1];
+    }
     CHECK(words[KERN_A_I8_SUM * mr] == word[0] &&
               words[(KERN_A_I8_SUM + 1) * mr] == word[1],
           "words of sums %d %d", words[KERN_A_I8_SUM * mr],
@@ -297,10 +308,17 @@ static void bytes_once(struct rng *r, const struct kern_variant *v, int64_t mr, 
     for (int64_t i = 0; i < mr; i++)
         fill_f32(r, (enum fill)rng_below(r, FILL_N), x + i * ldx, k);
     kern_a_pack(v, (void *)(uintptr_t)out, x, ldx, mr, k, k);
-    for (int64_t i = 0; i < mr; i++)
+    for (int64_t i = 0; i < mr; i++) {
+        const float *row = x + i * ldx, of_row = largest(row, k);
+        int32_t before = 0;
+
         for (int64_t at = 0; at < k; at += KERN_SUB)
-            bytes_check(v, out + at / KERN_SUB * KERN_A_I8_WORDS * mr + i, mr,
-                        x + i * ldx + at);
+            bytes_check(v, out + at / KERN_SUB * KERN_A_I8_WORDS * mr + i, mr, row + at,
+                        kern_type_one_block(type_of_op(v->op))
+                            ? of_row
+                            : largest(row + at, KERN_SUB),
+                        &before);
+    }
     guard_check(SLOT_OUT, bytes);
 }
 

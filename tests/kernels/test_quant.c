@@ -1,5 +1,6 @@
 /* Quantised weights: blocks are read as their definition says, bit for bit, and rounding
  * stays within the stated bounds. */
+#include "kernels/panel.h"
 #include "kernels/quant.h"
 #include "tests/kernels/check.h"
 #include "tests/support/naive_quant.h"
@@ -26,7 +27,7 @@ static void random_blocks(enum kern_type t, uint8_t *to, int n, struct rng *r)
         to[i] = (uint8_t)rng_u64(r);
     for (int b = 0; b < n; b++, to += bytes) {
         set_f16(t == KERN_Q6_K ? to + 208 : to, r);
-        if (t == KERN_Q4_1 || t == KERN_Q4_K || t == KERN_Q5_K)
+        if (kern_form(t)->min)
             set_f16(to + 2, r);
     }
 }
@@ -100,6 +101,9 @@ static void test_golden(const struct kern_variant *v, struct rng *r)
         {KERN_Q8_0, UINT64_C(0x8cfd9af300bdb21a)},
         {KERN_Q4_0, UINT64_C(0x87d8ed6e1e4de605)},
         {KERN_Q4_1, UINT64_C(0x71e515c86bc088ea)},
+        {KERN_W4C, UINT64_C(0x71e515c86bc088ea)}, /* it is Q4_1 */
+        {KERN_Q5_0, UINT64_C(0xe2d38ded32547e3b)},
+        {KERN_Q5_1, UINT64_C(0xdf706431be6ea7d0)},
         {KERN_Q4_K, UINT64_C(0xb4ba24541995f03c)},
         {KERN_Q5_K, UINT64_C(0x4a9867d717b3f95e)},
         {KERN_Q6_K, UINT64_C(0xebd707525b767192)},
@@ -133,6 +137,29 @@ static void test_golden(const struct kern_variant *v, struct rng *r)
         }
         CHECK(hash == golden[i].hash, "hash 0x%016llx, wanted 0x%016llx",
               (unsigned long long)hash, (unsigned long long)golden[i].hash);
+    }
+}
+
+/* A row is W4C where no block has other scales than the first; codes do not matter. */
+static void test_w4c(const struct kern_variant *v, struct rng *r)
+{
+    uint8_t row[5 * 20];
+
+    (void)v;
+    for (int n = 1; n <= 5; n++) {
+        AT("%d blocks", n);
+        random_blocks(KERN_Q4_1, row, n, r);
+        for (int i = 1; i < n; i++)
+            memcpy(row + 20 * i, row, 4);
+        CHECK(kern_quant_is_w4c(row, 32 * n), "equal scales");
+        for (int i = 0; i < 4 * n; i++) {
+            uint8_t *byte = &row[i / 4 * 20 + i % 4];
+
+            *byte ^= 1;
+            CHECK(kern_quant_is_w4c(row, 32 * n) == (n == 1),
+                  "byte %d of the scales of block %d", i % 4, i / 4);
+            *byte ^= 1;
+        }
     }
 }
 
@@ -196,7 +223,10 @@ static void fill_row(enum kind kind, float *w, int64_t n, struct rng *r)
 static void check_group(const struct kern_quant_scheme *s, const float *w,
                         const float *got, int64_t at, int64_t end)
 {
-    const int levels = s->type == KERN_Q8_0 ? 254 : s->type == KERN_Q4_0 ? 8 : 30;
+    static const int levels_of[KERN_N_TYPES] = {
+        [KERN_Q8_0] = 254, [KERN_Q4_0] = 8,  [KERN_Q4_1] = 30,
+        [KERN_Q4_K] = 30,  [KERN_Q5_0] = 16, [KERN_Q5_1] = 62};
+    const int levels = levels_of[s->type];
     const double least = s->type == KERN_Q4_K ? 63 * 0x1p-24 : 0x1p-24; /* step */
     float lo = w[at], hi = w[at], bound;
     double range, step;
@@ -206,7 +236,7 @@ static void check_group(const struct kern_quant_scheme *s, const float *w,
         hi = fmaxf(hi, w[i]);
     }
     bound = kern_quant_error(s, lo, hi);
-    if (s->type == KERN_Q4_1)
+    if (s->type == KERN_Q4_1 || s->type == KERN_Q5_1)
         range = (double)hi - (double)lo + fabs((double)lo) * 0x1p-10 + least;
     else if (s->type == KERN_Q4_K)
         range = fmax(hi, 0) - fmin(lo, 0) + least;
@@ -236,8 +266,7 @@ static void check_row(const struct kern_quant_scheme *s, enum kind kind, int64_t
     kern_quant_to_f32(f, got, row, n);
     for (int64_t at = 0; at < n; at += group) {
         int64_t end = at + group < n ? at + group : n;
-        const int scales =
-            s->type == KERN_Q4_1 || s->type == KERN_Q4_K ? 4 : 2; /* bytes */
+        const int scales = kern_form(s->type)->min ? 4 : 2; /* bytes */
 
         check_group(s, w, got, at, end);
         for (int64_t i = at; i < end; i += kern_type_block(s->type))
@@ -309,7 +338,7 @@ static void test_twice(const struct kern_variant *v, struct rng *r)
         float w[320];
         uint8_t once[400], twice[400];
 
-        if (s->type == KERN_Q4_1 || s->type == KERN_Q4_K)
+        if (kern_form(s->type)->min)
             continue;
         AT("%s", s->name);
         fill_row(NORMAL, w, 320, r);
@@ -368,6 +397,7 @@ int main(void)
     check_case("table", test_table, NULL);
     check_case("reads", test_reads, NULL);
     check_case("golden", test_golden, NULL);
+    check_case("w4c", test_w4c, NULL);
     check_case("f16", test_f16, NULL);
     check_case("rounding", test_rounding, NULL);
     check_case("sub-blocks", test_sub_blocks, NULL);

@@ -131,10 +131,13 @@ check_symbols() {
         echo "$BUILD/obj:1: symbol: no objects to check; run make first"
         return
     fi
+    types=$(find engine/kernels/quant -name '*.c' 2>/dev/null | sed 's,.*/,,; s/\.c$//' | paste -sd '|' -)
     for a in "$BUILD"/lib*.a; do ar t "$a" 2>/dev/null; done >"$tmp/members"
     while read -r o; do
         source=${o#"$BUILD"/obj/}
         source=${source%.o}.c
+        # a file for any type of quantised weights
+        [ -f "$source" ] || source=$(echo "$source" | sed -E "s,/gemm_($types)_,/gemm_quant_,")
         case $source in
         tests/*) continue ;;
         gen/*) grep -qx "${o##*/}" "$tmp/members" || continue ;; # left over from a table that went away

@@ -60,6 +60,7 @@ static void peak_of_a_type(void **state)
     near(measure_card_peak_gflops(card, "q4_0", "exact", 1), 200);
     near(measure_card_peak_gflops(card, "q4_k", "relaxed", 1), 200);
     near(measure_card_peak_gflops(card, "q4_0", "a8", 1), 800);
+    near(measure_card_peak_gflops(card, "w4c", "a8", 1), 800);
     near(measure_card_peak_gflops(card, "bf16", "a8", 1), 400);
     near(measure_card_peak_gflops(card, "i4", "exact", 1), NAN);
     near(measure_card_peak_gflops(card, "f32", "sloppy", 1), NAN);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "format/make.h"
+#include "model/limits.h"
 #include "plan/method.h"
 #include "simulate/contention.h"
 
@@ -171,6 +172,32 @@ static void test_shipped_machines(void **state)
     }
 }
 
+/* No plan has ranks that would divide blocks of quantised weights: 256 of them are four of the
+ * 12 heads, so that only three ranks are possible, on a machine of eight memory nodes. */
+static void test_quantised_weights(void **state)
+{
+    static const char *const methods[] = {"vllmpp", "search"};
+    const struct plan_method *even;
+    struct plan_found f;
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, "kunpeng920x4", "llama-160m");
+    b.model.weight_type = b.o.type = KERN_Q4_K;
+    b.o.search.max_measurements = 300;
+    for (int i = 0; i < 2; i++) {
+        run(&b, methods[i], &f);
+        for (int k = 0; k < f.n_ranked; k++) {
+            assert_ok(model_ranks_check(&b.model, f.ranked[k].prefill.n_ranks));
+            assert_ok(model_ranks_check(&b.model, f.ranked[k].decode.n_ranks));
+        }
+        plan_found_free(&f);
+    }
+    assert_ok(plan_method_find("even_split", &even));
+    assert_err(even->run(&f, &b.o), ERR_UNSUPPORTED, "whole blocks of 256");
+    bed_close(&b);
+}
+
 /* Ranks that are asked for; SMT siblings and CPUs that may not be used are not; nodes of
  * different sizes. */
 static void test_even_split(void **state)
@@ -286,11 +313,9 @@ static void test_memory_short(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_shipped_machines),
-        cmocka_unit_test(test_even_split),
-        cmocka_unit_test(test_vllmpp),
-        cmocka_unit_test(test_costs_of_any_plan),
+        cmocka_unit_test(test_find),         cmocka_unit_test(test_shipped_machines),
+        cmocka_unit_test(test_even_split),   cmocka_unit_test(test_quantised_weights),
+        cmocka_unit_test(test_vllmpp),       cmocka_unit_test(test_costs_of_any_plan),
         cmocka_unit_test(test_memory_short),
     };
 

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "format/make.h"
+#include "model/limits.h"
 #include "plan/workload.h"
 
 /* Numbers worked by hand. llama-160m: dim 768, 12 layers, 12 heads of 64, hidden 3072,
@@ -172,6 +173,32 @@ static void test_limits(void **state)
     assert_int_equal(l.n_ffn_units, 2);
 }
 
+/* Blocks of 256 weights are two heads of 128: ranks that would divide one are refused by the
+ * limits as by the model. Units of the feed-forward layer have 256 rows. */
+static void test_limits_of_blocks(void **state)
+{
+    struct model_config c;
+    struct topo_limits l;
+
+    (void)state;
+    config(&c, "sheared-llama-1.3b");
+    c.weight_type = KERN_Q4_K;
+    plan_limits(&l, &c, false);
+    assert_int_equal(l.n_ffn_units, 22);
+    for (int ranks = 1; ranks <= 20; ranks++) {
+        if (8 % ranks == 0)
+            assert_ok(l.check(l.model, ranks));
+        else
+            assert_err(l.check(l.model, ranks), ERR_UNSUPPORTED, "whole blocks of 256");
+    }
+    c.weight_type = KERN_Q8_0;
+    plan_limits(&l, &c, false);
+    assert_int_equal(l.n_ffn_units, 22);
+    for (int ranks = 1; ranks <= 64; ranks++) /* a quarter of a head is a block */
+        if (64 % ranks == 0 || ranks <= 16)
+            assert_ok(l.check(l.model, ranks));
+}
+
 /* A piece after others: its rows through the matrices, each against all before it; in the
  * last layer only one is. One token is a decode step of one sequence. */
 static void test_piece(void **state)
@@ -204,10 +231,10 @@ static void test_piece(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decode),   cmocka_unit_test(test_contexts),
-        cmocka_unit_test(test_prefill),  cmocka_unit_test(test_quantiles),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_piece),
+        cmocka_unit_test(test_decode),           cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_prefill),          cmocka_unit_test(test_quantiles),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_limits_of_blocks), cmocka_unit_test(test_piece),
     };
 
     return cmocka_run_group_tests_name("work", tests, NULL, NULL);

@@ -54,7 +54,16 @@ static inline double naive_weight(enum kern_type t, const uint8_t *block, int i)
     case KERN_Q4_0:
         q = naive_bits(block, 8 * (2 + i % 16) + (i < 16 ? 0 : 4), 4);
         return d * ((int)q - 8);
+    case KERN_Q5_0:
+        q = naive_bits(block, 8 * (6 + i % 16) + (i < 16 ? 0 : 4), 4) +
+            16 * naive_bits(block, 8 * 2 + i, 1);
+        return d * ((int)q - 16);
+    case KERN_Q5_1:
+        q = naive_bits(block, 8 * (8 + i % 16) + (i < 16 ? 0 : 4), 4) +
+            16 * naive_bits(block, 8 * 4 + i, 1);
+        return d * q + naive_f16(block, 2);
     case KERN_Q4_1:
+    case KERN_W4C:
         q = naive_bits(block, 8 * (4 + i % 16) + (i < 16 ? 0 : 4), 4);
         return d * q + naive_f16(block, 2);
     case KERN_Q4_K:

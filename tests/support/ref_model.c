@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "format/fill.h"
+#include "kernels/panel.h"
 #include "tests/support/naive_quant.h"
 #include "tests/support/test.h"
 
@@ -10,33 +11,45 @@
 
 /* ---- making one ---- */
 
-/* Blocks of random integers, with scales that give the weights about this deviation, and mins
- * that take away the mean of integers without a sign. */
-static size_t put_blocks(uint8_t *dst, enum kern_type type, double *values, int64_t n,
-                         struct rng *rng, double scale)
+/* What is subtracted in units of d, so that integers without a sign have the mean 0; below 0: it
+ * is stored as what is added. */
+static double mean_of(enum kern_type type)
+{
+    return type == KERN_Q5_K   ? 15.5
+           : type == KERN_Q4_K ? 7.5
+           : type == KERN_Q5_1 ? -15.5
+                               : -7.5;
+}
+
+/* Rows of blocks of random integers, with scales that give the weights about this deviation, and
+ * mins that take away the mean of integers without a sign. */
+static size_t put_blocks(uint8_t *dst, enum kern_type type, double *values, int64_t rows,
+                         int64_t cols, struct rng *rng, double scale)
 {
     static const double spread[KERN_N_TYPES] = {
         [KERN_Q8_0] = 73,       [KERN_Q4_0] = 4.6,      [KERN_Q4_1] = 4.6,
+        [KERN_Q5_0] = 9.2,      [KERN_Q5_1] = 9.2,      [KERN_W4C] = 4.6,
         [KERN_Q4_K] = 4.6 * 36, [KERN_Q5_K] = 9.2 * 36, [KERN_Q6_K] = 18.4 * 74};
     const size_t bytes = kern_type_bytes(type);
     const int block = kern_type_block(type);
+    double d = 0;
 
-    for (int64_t i = 0; i < n; i += block, dst += bytes) {
-        double d = scale / spread[type] * (0.5 + rng_f64(rng));
-        uint16_t h = kern_f16_of((float)d), min;
+    for (int64_t i = 0; i < rows * cols; i += block, dst += bytes) {
+        uint16_t h, min;
 
+        if (i % cols == 0 || type != KERN_W4C)
+            d = scale / spread[type] * (0.5 + rng_f64(rng));
+        h = kern_f16_of((float)d);
         for (size_t k = 0; k < bytes; k++)
             dst[k] = (uint8_t)rng_u64(rng);
         memcpy(dst + (type == KERN_Q6_K ? 208 : 0), &h, sizeof(h));
-        min = kern_f16_of((float)(d * (type == KERN_Q5_K   ? 15.5
-                                       : type == KERN_Q4_K ? 7.5
-                                                           : -7.5)));
-        if (type == KERN_Q4_1 || type == KERN_Q4_K || type == KERN_Q5_K)
+        min = kern_f16_of((float)(d * mean_of(type)));
+        if (kern_form(type)->min)
             memcpy(dst + 2, &min, sizeof(min));
         for (int k = 0; k < block; k++)
             values[i + k] = (double)(float)naive_weight(type, dst, k);
     }
-    return (size_t)(n / block) * bytes;
+    return (size_t)(rows * cols / block) * bytes;
 }
 
 static size_t put(void *dst, enum kern_type type, double *values, int64_t n,
@@ -97,8 +110,8 @@ static void make_tensor(struct maker *k, struct format_tensor *t, double **value
     if (!*values)
         fail_msg("%s", err_msg());
     if (kern_type_quantised(t->type))
-        k->used += put_blocks((uint8_t *)k->r->map + k->used, t->type, *values,
-                              rows * cols, &k->rng, 1.5 / sqrt((double)cols));
+        k->used += put_blocks((uint8_t *)k->r->map + k->used, t->type, *values, rows,
+                              cols, &k->rng, 1.5 / sqrt((double)cols));
     else
         k->used += put((char *)k->r->map + k->used, t->type, *values, rows * cols,
                        &k->rng, mean, vector ? 0.2 : 1.5 / sqrt((double)cols));

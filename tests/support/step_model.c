@@ -24,16 +24,19 @@ const struct step_trait step_traits[] = {
 const int step_n_traits = sizeof(step_traits) / sizeof(step_traits[0]);
 
 const struct step_trait step_quant_traits[] = {
-    {"q4_0", 64, 2, 4, 2, 16, 96, 50, KERN_Q4_0, .interleaved = true, .scale_factor = 1},
+    {"q4_0", 64, 2, 4, 2, 16, 352, 50, KERN_Q4_0, .interleaved = true, .scale_factor = 1},
     {"q4_1, odd heads, tied, bias", 96, 2, 5, 5, 32, 160, 47, KERN_Q4_1, .tied = true,
      .bias = true, .scale_factor = 1},
-    {"q8_0, normalised heads", 64, 2, 8, 4, 8, 192, 35, KERN_Q8_0, .qk_norm = true,
+    {"q8_0, normalised heads", 64, 2, 8, 4, 8, 288, 35, KERN_Q8_0, .qk_norm = true,
      .interleaved = true, .scale_factor = 1},
     {"q4_k with more bits for some", 256, 3, 8, 2, 32, 256, 37, KERN_Q4_K, .mixed = true,
      .bias = true, .interleaved = true, .scale_factor = 1},
     {"q5_k with more bits for some, tied", 256, 2, 4, 4, 64, 512, 33, KERN_Q5_K,
      .mixed = true, .tied = true, .scale_factor = 1},
     {"q6_k, one group", 256, 1, 16, 1, 16, 256, 48, KERN_Q6_K, .scale_factor = 1},
+    {"q5_0, one group", 96, 2, 6, 1, 16, 288, 31, KERN_Q5_0, .scale_factor = 1},
+    {"q5_1, tied", 64, 1, 4, 4, 32, 224, 40, KERN_Q5_1, .tied = true, .scale_factor = 1},
+    {"w4c", 64, 2, 4, 2, 16, 352, 50, KERN_W4C, .interleaved = true, .scale_factor = 1},
 };
 const int step_n_quant_traits = sizeof(step_quant_traits) / sizeof(step_quant_traits[0]);
 

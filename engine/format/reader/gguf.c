@@ -223,10 +223,9 @@ static int read_tensor(const struct format_file *f, const struct gguf_tensor *g,
                        struct format_tensor *out)
 {
     if (!gguf_ggml_computed(g->ggml_type, &out->type))
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: tensor %s: expected type F32, F16, BF16, Q8_0, Q4_0, Q4_1, "
-                       "Q4_K, Q5_K or Q6_K, found %s",
-                       f->path, g->name, gguf_ggml_type_name(g->ggml_type));
+        return err_set(ERR_UNSUPPORTED, "%s: tensor %s: expected type %s, found %s",
+                       f->path, g->name, gguf_ggml_computed_names(),
+                       gguf_ggml_type_name(g->ggml_type));
     if (g->dims[2] != 1 || g->dims[3] != 1)
         return err_set(ERR_FORMAT,
                        "%s: tensor %s: expected at most 2 dimensions, found [%" PRIu64

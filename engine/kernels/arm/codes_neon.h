@@ -1,7 +1,7 @@
 /* kernels/arm/codes_neon.h - codes and scales of quantised weights (kernels/panel.h) in
  * vectors of 4 columns: quarter 0 to 3 of a panel.
  *
- * An including file defines TYPE(x) as KERN_<type>_##x. */
+ * An including file is compiled for a type, QUANT (kernels/panel.h). */
 #ifndef KERNELS_ARM_CODES_NEON_H
 #define KERNELS_ARM_CODES_NEON_H
 
@@ -9,6 +9,8 @@
 
 #include "kernels/panel.h"
 #include "kernels/tile_set.h"
+
+#define TYPE(x) KERN_QUANT(x)
 
 /* The codes of rows 4 j to 4 j + 3 of the sub-block at s, a byte each, four to a column. */
 TILE_INLINE uint8x16_t codes(const uint8_t *s, const int j, const int quarter)

@@ -12,7 +12,7 @@
 #define TILE_KEPT    2
 #define TILE_A_WORDS KERN_A_I8_WORDS
 
-#include "kernels/arm/quant_run_neon.h"
+#include "kernels/arm/codes_neon.h"
 
 /* What the sums of a row begin with: -zero sum(a) (kernels/panel.h), unless signed_codes()
  * has no zero. */
@@ -21,18 +21,23 @@ TILE_INLINE int32_t dot_start(const int32_t *a, const int h, const int i, const 
     return TYPE(MIN) || TYPE(BITS) == 8 ? 0 : a[(KERN_A_I8_SUM + h) * mr + i];
 }
 
-/* Sums of products with the codes of half h (of TYPE(HALVES)) of the sub-block at s, for each
- * quarter and row. */
-TILE_INLINE void dots_sdot(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
-                           const uint8_t *s, const int h, const int mr)
+/* Sums of products for each quarter and row, begun for half h (of TYPE(HALVES)) of a sub-block, */
+TILE_INLINE void sdot_start(int32x4_t sums[4][TILE_MR_MAX], const int32_t *a, const int h,
+                            const int mr)
 {
-    const int n = 8 / TYPE(HALVES);
-
 #pragma GCC unroll 4
     for (int q = 0; q < 4; q++)
 #pragma GCC unroll 6
         for (int i = 0; i < mr; i++)
-            dot[q][i] = vdupq_n_s32(dot_start(a, h, i, mr));
+            sums[q][i] = vdupq_n_s32(dot_start(a, h, i, mr));
+}
+
+/* added to with the codes of half h of the sub-block at s, */
+TILE_INLINE void sdot_add(int32x4_t sums[4][TILE_MR_MAX], const int32_t *a,
+                          const uint8_t *s, const int h, const int mr)
+{
+    const int n = 8 / TYPE(HALVES);
+
 #pragma GCC unroll 8
     for (int j = n * h; j < n * (h + 1); j++) {
         int8x16_t w[4];
@@ -46,9 +51,20 @@ TILE_INLINE void dots_sdot(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
 
 #pragma GCC unroll 4
             for (int q = 0; q < 4; q++)
-                dot[q][i] = vdotq_s32(dot[q][i], w[q], x);
+                sums[q][i] = vdotq_s32(sums[q][i], w[q], x);
         }
     }
+}
+
+/* and in the end ordered by columns, which they are. */
+TILE_INLINE void sdot_end(int32x4_t dot[4][TILE_MR_MAX], int32x4_t sums[4][TILE_MR_MAX],
+                          const int mr)
+{
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; q++)
+#pragma GCC unroll 6
+        for (int i = 0; i < mr; i++)
+            dot[q][i] = sums[q][i];
 }
 
 #endif

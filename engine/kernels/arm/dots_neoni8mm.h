@@ -21,12 +21,12 @@ TILE_INLINE int8x16_t two_rows(const int32_t *a, const int j, const int i, const
     return vreinterpretq_s8_s32(vcombine_s32(vzip1_s32(x, y), vzip2_s32(x, y)));
 }
 
-TILE_INLINE void dots_smmla(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
-                            const uint8_t *s, const int h, const int mr)
-{
-    const int n = 8 / TYPE(HALVES);
-    int32x4_t pair[8][TILE_MR_MAX / 2]; /* columns 2 c, 2 c + 1 of rows 2 i, 2 i + 1 */
+/* The sums of columns 2 c, 2 c + 1 of rows 2 i, 2 i + 1. */
+#define PAIR(sums, c, i) sums[(c) / 2][(c) % 2 * (TILE_MR_MAX / 2) + (i)]
 
+TILE_INLINE void smmla_start(int32x4_t sums[4][TILE_MR_MAX], const int32_t *a,
+                             const int h, const int mr)
+{
 #pragma GCC unroll 3
     for (int i = 0; i < mr; i += 2) {
         int32x2_t low = vdup_n_s32(dot_start(a, h, i, mr));
@@ -34,8 +34,15 @@ TILE_INLINE void dots_smmla(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
 
 #pragma GCC unroll 8
         for (int c = 0; c < 8; c++)
-            pair[c][i / 2] = vcombine_s32(low, high);
+            PAIR(sums, c, i / 2) = vcombine_s32(low, high);
     }
+}
+
+TILE_INLINE void smmla_add(int32x4_t sums[4][TILE_MR_MAX], const int32_t *a,
+                           const uint8_t *s, const int h, const int mr)
+{
+    const int n = 8 / TYPE(HALVES);
+
 #pragma GCC unroll 4
     for (int j = n * h; j < n * (h + 1); j += 2) {
         int8x16_t x[TILE_MR_MAX / 2];
@@ -52,17 +59,22 @@ TILE_INLINE void dots_smmla(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
 
 #pragma GCC unroll 3
             for (int i = 0; i < (mr + 1) / 2; i++) {
-                pair[2 * q][i] = vmmlaq_s32(pair[2 * q][i], x[i], w0);
-                pair[2 * q + 1][i] = vmmlaq_s32(pair[2 * q + 1][i], x[i], w1);
+                PAIR(sums, 2 * q, i) = vmmlaq_s32(PAIR(sums, 2 * q, i), x[i], w0);
+                PAIR(sums, 2 * q + 1, i) = vmmlaq_s32(PAIR(sums, 2 * q + 1, i), x[i], w1);
             }
         }
     }
+}
+
+TILE_INLINE void smmla_end(int32x4_t dot[4][TILE_MR_MAX], int32x4_t sums[4][TILE_MR_MAX],
+                           const int mr)
+{
 #pragma GCC unroll 4
     for (int q = 0; q < 4; q++) {
 #pragma GCC unroll 6
         for (int i = 0; i < mr; i++) {
-            int64x2_t left = vreinterpretq_s64_s32(pair[2 * q][i / 2]);
-            int64x2_t right = vreinterpretq_s64_s32(pair[2 * q + 1][i / 2]);
+            int64x2_t left = vreinterpretq_s64_s32(PAIR(sums, 2 * q, i / 2));
+            int64x2_t right = vreinterpretq_s64_s32(PAIR(sums, 2 * q + 1, i / 2));
 
             dot[q][i] = vreinterpretq_s32_s64(i % 2 ? vzip2q_s64(left, right)
                                                     : vzip1q_s64(left, right));

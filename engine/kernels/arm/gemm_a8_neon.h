@@ -1,13 +1,13 @@
 /* kernels/arm/gemm_a8_neon.h - quantised weights times activations of 8 bits, written once
  * around the products of integers.
  *
- * One panel, as four quarters of 4 columns. An including file defines TYPE(x), see
- * codes_neon.h, and TILE_DOTS, the function that adds up the products: dots_sdot, or dots_smmla of
- * dots_neoni8mm.h. */
+ * One panel, as four quarters of 4 columns. An including file defines TILE_DOTS(step) as the
+ * functions that add up the products: sdot_##step, or smmla_##step of dots_neoni8mm.h. */
 #ifndef KERNELS_ARM_GEMM_A8_NEON_H
 #define KERNELS_ARM_GEMM_A8_NEON_H
 
 #include "kernels/arm/dots_neondot.h"
+#include "kernels/arm/quant_run_neon.h"
 
 /* A quarter of C from its sums of integers. */
 TILE_INLINE void tile_add(float32x4_t sum[TILE_MR_MAX], const int32x4_t dot[TILE_MR_MAX],
@@ -28,9 +28,11 @@ TILE_INLINE void tile_sub(float32x4_t sum[4][TILE_MR_MAX], const struct kern_gem
 
 #pragma GCC unroll 2
     for (int h = 0; h < TYPE(HALVES); h++) {
-        int32x4_t dot[4][TILE_MR_MAX];
+        int32x4_t sums[4][TILE_MR_MAX], dot[4][TILE_MR_MAX];
 
-        TILE_DOTS(dot, a, s, h, mr);
+        TILE_DOTS(start)(sums, a, h, mr);
+        TILE_DOTS(add)(sums, a, s, h, mr);
+        TILE_DOTS(end)(dot, sums, mr);
 #pragma GCC unroll 4
         for (int q = 0; q < 4; q++) {
             if (mr > TILE_KEPT)

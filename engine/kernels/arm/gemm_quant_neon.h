@@ -2,8 +2,7 @@
  * codes become f32 weights in a register, exactly, and are multiplied with all rows. Each
  * number of C is one chain of multiply-adds.
  *
- * One panel, as four quarters of 4 columns. An including file defines TYPE(x), see
- * codes_neon.h. */
+ * One panel, as four quarters of 4 columns. */
 #ifndef KERNELS_ARM_GEMM_QUANT_NEON_H
 #define KERNELS_ARM_GEMM_QUANT_NEON_H
 

@@ -44,11 +44,13 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
     for (int q = 0; q < 4; q++)
         sums_read(sum[q], t, q, mr);
     for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
-        int64_t n = (left < t->k_unit ? left : t->k_unit) / (KERN_SUB * TYPE(SUBS));
+        const int64_t rows = left < t->k_unit ? left : t->k_unit;
+        const int64_t subs = TYPE(SUBS) ? TYPE(SUBS) : rows / KERN_SUB;
+        int64_t n = TYPE(SUBS) ? rows / (KERN_SUB * subs) : 1;
         const uint8_t *b = unit;
 
-        for (; n > 0; n--, b += TYPE(HEAD) + TYPE(SUBS) * TYPE(SUB))
-            for (int i = 0; i < TYPE(SUBS); i++, a += 4 * TILE_A_WORDS * mr)
+        for (; n > 0; n--, b += TYPE(HEAD) + subs * TYPE(SUB))
+            for (int64_t i = 0; i < subs; i++, a += 4 * TILE_A_WORDS * mr)
                 tile_sub(sum, t, a, b, b + TYPE(HEAD) + i * TYPE(SUB), mr);
     }
 #pragma GCC unroll 4

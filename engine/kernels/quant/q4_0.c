@@ -30,6 +30,8 @@ static void encode(uint8_t *block, const float *w, float d, float dmin)
 }
 
 const struct kern_quant kern_quant_q4_0 = {.type = KERN_Q4_0,
+                                           .gguf_type = 2,
+                                           .gguf_file_type = 2,
                                            .sub = 32,
                                            .q_min = -8,
                                            .q_max = 7,

@@ -2,7 +2,7 @@
  * and of weight 16 + i in its high half. */
 #include "kernels/quant.h"
 
-static void decode(struct kern_quant_block *out, const uint8_t *block)
+void kern_quant_decode_q4_1(struct kern_quant_block *out, const uint8_t *block)
 {
     out->d = kern_quant_f16(block);
     out->dmin = -kern_quant_f16(block + 2);
@@ -15,10 +15,7 @@ static void decode(struct kern_quant_block *out, const uint8_t *block)
 
 static void scale(float lo, float hi, float *d, float *dmin)
 {
-    float m = kern_quant_f16_below(lo);
-
-    *d = kern_quant_f16_above((hi - m) / 15);
-    *dmin = -m;
+    kern_quant_scale_from(lo, hi, 15, d, dmin);
 }
 
 static void encode(uint8_t *block, const float *w, float d, float dmin)
@@ -31,9 +28,11 @@ static void encode(uint8_t *block, const float *w, float d, float dmin)
 }
 
 const struct kern_quant kern_quant_q4_1 = {.type = KERN_Q4_1,
+                                           .gguf_type = 3,
+                                           .gguf_file_type = 3,
                                            .sub = 32,
                                            .q_min = 0,
                                            .q_max = 15,
-                                           .decode = decode,
+                                           .decode = kern_quant_decode_q4_1,
                                            .scale = scale,
                                            .encode = encode};

@@ -54,6 +54,8 @@ static void encode(uint8_t *block, const float *w, float d, float dmin)
 }
 
 const struct kern_quant kern_quant_q4_k = {.type = KERN_Q4_K,
+                                           .gguf_type = 12,
+                                           .gguf_file_type = 14,
                                            .sub = 32,
                                            .q_min = 0,
                                            .q_max = 15,

@@ -15,5 +15,10 @@ static void decode(struct kern_quant_block *out, const uint8_t *block)
                              (high[i % 32] >> i / 32 & 1) << 4);
 }
 
-const struct kern_quant kern_quant_q5_k = {
-    .type = KERN_Q5_K, .sub = 32, .q_min = 0, .q_max = 31, .decode = decode};
+const struct kern_quant kern_quant_q5_k = {.type = KERN_Q5_K,
+                                           .gguf_type = 13,
+                                           .gguf_file_type = -1,
+                                           .sub = 32,
+                                           .q_min = 0,
+                                           .q_max = 31,
+                                           .decode = decode};

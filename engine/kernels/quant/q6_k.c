@@ -18,5 +18,10 @@ static void decode(struct kern_quant_block *out, const uint8_t *block)
     }
 }
 
-const struct kern_quant kern_quant_q6_k = {
-    .type = KERN_Q6_K, .sub = 16, .q_min = -32, .q_max = 31, .decode = decode};
+const struct kern_quant kern_quant_q6_k = {.type = KERN_Q6_K,
+                                           .gguf_type = 14,
+                                           .gguf_file_type = -1,
+                                           .sub = 16,
+                                           .q_min = -32,
+                                           .q_max = 31,
+                                           .decode = decode};

@@ -22,6 +22,8 @@ static void encode(uint8_t *block, const float *w, float d, float dmin)
 }
 
 const struct kern_quant kern_quant_q8_0 = {.type = KERN_Q8_0,
+                                           .gguf_type = 8,
+                                           .gguf_file_type = 7,
                                            .sub = 32,
                                            .q_min = -128,
                                            .q_max = 127,

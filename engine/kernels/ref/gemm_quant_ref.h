@@ -1,13 +1,15 @@
 /* kernels/ref/gemm_quant_ref.h - the GEMM contract of kern.h for quantised weights, with f32
  * activations and with activations of 8 bits as kernels/panel.h defines them.
  *
- * An including file defines TYPE, the enum kern_type. */
+ * An including file is compiled for a type, QUANT (kernels/panel.h). */
 #ifndef KERNELS_GEMM_QUANT_REF_H
 #define KERNELS_GEMM_QUANT_REF_H
 
 #include <math.h>
 
 #include "kernels/panel.h"
+
+#define TYPE KERN_QUANT_ENUM
 
 /* Rows a of A, mr of them, times the sub-block at s of the block at b, added to c. */
 typedef void (*sub_fn)(const struct kern_gemm_tile *t, float *c, const char *a,
@@ -80,11 +82,12 @@ static inline void panel(const struct kern_gemm_tile *t, int p, sub_fn sub, int 
     const char *a = t->a;
 
     for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
-        int64_t n = (left < t->k_unit ? left : t->k_unit) / (KERN_SUB * f->subs);
+        const int64_t rows = left < t->k_unit ? left : t->k_unit;
+        const int64_t subs = kern_form_subs(f, rows);
         const uint8_t *b = unit;
 
-        for (; n > 0; n--, b += kern_form_bytes(f))
-            for (int s = 0; s < f->subs; s++, a += 4 * words * t->mr)
+        for (int64_t k = 0; k < rows; k += KERN_SUB * subs, b += f->head + subs * f->sub)
+            for (int64_t s = 0; s < subs; s++, a += 4 * words * t->mr)
                 sub(t, t->c + p * KERN_PANEL, a, b, b + f->head + s * f->sub);
     }
 }

@@ -1,7 +1,7 @@
 /* kernels/x86/codes_avx2.h - codes and scales of quantised weights (kernels/panel.h) in
  * vectors of 8 columns: side 0 or 1 of a panel.
  *
- * An including file defines TYPE(x) as KERN_<type>_##x. */
+ * An including file is compiled for a type, QUANT (kernels/panel.h). */
 #ifndef KERNELS_X86_CODES_AVX2_H
 #define KERNELS_X86_CODES_AVX2_H
 
@@ -9,6 +9,8 @@
 
 #include "kernels/panel.h"
 #include "kernels/tile_set.h"
+
+#define TYPE(x) KERN_QUANT(x)
 
 TILE_INLINE __m256i bytes_at(const char *at)
 {
@@ -91,7 +93,8 @@ TILE_INLINE __m256 mins(const char *b, const char *s, const int side)
 
 /* Prefetch what is multiplied 4 KiB later, and what kern_gemm_tile.next names. */
 #define CODES_AHEAD 4096
-#define CODES_LINES ((TYPE(HEAD) / TYPE(SUBS) + TYPE(SUB) + 63) / 64)
+#define CODES_HEAD  (TYPE(SUBS) ? TYPE(HEAD) / (TYPE(SUBS) + !TYPE(SUBS)) : 0)
+#define CODES_LINES ((CODES_HEAD + TYPE(SUB) + 63) / 64)
 
 TILE_INLINE const char *codes_prefetch(const char *s, const char *next, int next_step)
 {

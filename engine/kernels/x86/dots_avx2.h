@@ -33,16 +33,21 @@ TILE_INLINE __m256i group_dot(const __m256i *w, const __m256i *magnitude,
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* Sums of products with the codes of half h (of TYPE(HALVES)) of the sub-block at s, for each
- * row. */
+TILE_INLINE void dots_start(__m256i dot[TILE_MR_MAX], const int32_t *a, const int h,
+                            const int mr)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++)
+        dot[i] = TYPE(BITS) == 8 ? _mm256_setzero_si256() : dot_start(a, h, i, mr);
+}
+
+/* Add the products with the codes of half h (of TYPE(HALVES)) of the sub-block at s to the sums
+ * of each row. */
 TILE_INLINE void dots(__m256i dot[TILE_MR_MAX], const int32_t *a, const char *s,
                       const int h, const int side, const int mr)
 {
     const int n = 8 / TYPE(HALVES);
 
-#pragma GCC unroll 8
-    for (int i = 0; i < mr; i++)
-        dot[i] = TYPE(BITS) == 8 ? _mm256_setzero_si256() : dot_start(a, h, i, mr);
 #pragma GCC unroll 8
     for (int j = n * h; j < n * (h + 1); j += TILE_GROUP) {
         __m256i w[TILE_GROUP], magnitude[TILE_GROUP];

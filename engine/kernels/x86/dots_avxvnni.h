@@ -8,16 +8,21 @@
 
 #define TILE_DOT(c, x, w) __asm__(TILE_VPDPBUSD " %1, %2, %0" : "+x"(c) : "x"(x), "x"(w))
 
-/* Sums of products with the codes of half h (of TYPE(HALVES)) of the sub-block at s, for each
- * row. */
+TILE_INLINE void dots_start(__m256i dot[TILE_MR_MAX], const int32_t *a, const int h,
+                            const int mr)
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++)
+        dot[i] = dot_start(a, h, i, mr);
+}
+
+/* Add the products with the codes of half h (of TYPE(HALVES)) of the sub-block at s to the sums
+ * of each row. */
 TILE_INLINE void dots(__m256i dot[TILE_MR_MAX], const int32_t *a, const char *s,
                       const int h, const int side, const int mr)
 {
     const int n = 8 / TYPE(HALVES);
 
-#pragma GCC unroll 8
-    for (int i = 0; i < mr; i++)
-        dot[i] = dot_start(a, h, i, mr);
 #pragma GCC unroll 8
     for (int j = n * h; j < n * (h + 1); j++) {
         __m256i w = codes(s, j, side);

@@ -1,10 +1,11 @@
 /* kernels/x86/gemm_a8_avx2.h - quantised weights times activations of 8 bits, written once
  * around the products of integers.
  *
- * One panel, as two sides of 8 columns. An including file defines TYPE(x), see codes_avx2.h,
- * and includes this after the header of its dots(). */
+ * One panel, as two sides of 8 columns. Include it after the header of dots(). */
 #ifndef KERNELS_X86_GEMM_A8_AVX2_H
 #define KERNELS_X86_GEMM_A8_AVX2_H
+
+#include "kernels/x86/quant_run_avx2.h"
 
 /* In place, for the reason given in gemm_tile_avx512.h. */
 #define TILE_FMA(c, x, b)  __asm__("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(x), "x"(b))
@@ -24,6 +25,7 @@ TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_ti
         __m256i dot[TILE_MR_MAX];
         __m256 scale, min;
 
+        dots_start(dot, a, h, mr);
         dots(dot, a, s, h, side, mr);
         scale = scales(b, s, h, side);
         min = TYPE(MIN) ? mins(b, s, side) : scale;

@@ -3,8 +3,7 @@
  * signed activations and adds the products to 32-bit sums. Nothing saturates.
  *
  * One panel: each row has its integer sums and its f32 sums in registers, and the activations
- * are broadcast as operands from memory. An including file defines TYPE(x), see
- * codes_avx512.h. */
+ * are broadcast as operands from memory. */
 #ifndef KERNELS_X86_GEMM_A8_AVX512VNNI_H
 #define KERNELS_X86_GEMM_A8_AVX512VNNI_H
 

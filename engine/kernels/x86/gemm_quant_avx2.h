@@ -1,8 +1,8 @@
 /* kernels/x86/gemm_quant_avx2.h - quantised weights times f32 activations, written once:
  * codes become f32 weights in a register, exactly, and are multiplied with all rows.
  *
- * One panel, as two sides of 8 columns. An including file defines TYPE(x), see codes_avx2.h,
- * and TILE_SUMS_MIN, see gemm_tile_avx512.h. */
+ * One panel, as two sides of 8 columns. An including file defines TILE_SUMS_MIN, see
+ * gemm_tile_avx512.h. */
 #ifndef KERNELS_X86_GEMM_QUANT_AVX2_H
 #define KERNELS_X86_GEMM_QUANT_AVX2_H
 
@@ -61,14 +61,58 @@ TILE_INLINE void tile_half(__m256 sum[4][TILE_MR_MAX], const float *a, const cha
     }
 }
 
+/* One row, without a min: making weights of the codes takes longer than multiplying them. The
+ * sums over 16 rows of K of activations times integers get their scale at the end. Not where
+ * each number is to be one chain. (Two rows need more than sixteen registers.) */
+#define TILE_LATE(mr) (TILE_SUMS_MIN > 0 && !TYPE(MIN) && (mr) == 1)
+
+TILE_INLINE void late_half(__m256 sum[4][TILE_MR_MAX], const float *a, const char *b,
+                           const char *s, const int h, const int side, const int mr)
+{
+    const __m256 scale = scales(b, s, h, side);
+    __m256 part[2][TILE_KEPT];
+
+    __asm__ volatile("" : "+r"(a)::"memory"); /* load again for the other side */
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) {
+        __m256i four = _mm256_sub_epi8(codes(s, 4 * h + v, side),
+                                       _mm256_set1_epi8((char)TYPE(ZERO)));
+
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; r++) {
+            __m256i lane = r < 3 ? _mm256_slli_epi32(four, 24 - 8 * r) : four;
+            __m256 w = _mm256_cvtepi32_ps(_mm256_srai_epi32(lane, 24));
+
+#pragma GCC unroll 2
+            for (int i = 0; i < mr; i++) {
+                __m256 x = _mm256_broadcast_ss(&a[(16 * h + 4 * v + r) * mr + i]);
+
+                if (v == 0 && r < 2)
+                    part[r][i] = _mm256_mul_ps(x, w);
+                else
+                    TILE_FMA(part[r % 2][i], x, w);
+            }
+        }
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < mr; i++)
+        sum[h % TILE_SETS(mr)][i] = _mm256_fmadd_ps(_mm256_add_ps(part[0][i], part[1][i]),
+                                                    scale, sum[h % TILE_SETS(mr)][i]);
+}
+
 TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
                            const void *a, const char *b, const char *s, const int side,
                            const int mr)
 {
     if (mr > TILE_KEPT)
         sums_read(sum[0], t, side, mr);
-    tile_half(sum, a, b, s, 0, side, mr);
-    tile_half(sum, a, b, s, 1, side, mr);
+    if (TILE_LATE(mr)) {
+        late_half(sum, a, b, s, 0, side, mr);
+        late_half(sum, a, b, s, 1, side, mr);
+    } else {
+        tile_half(sum, a, b, s, 0, side, mr);
+        tile_half(sum, a, b, s, 1, side, mr);
+    }
     if (mr > TILE_KEPT)
         sums_write(sum[0], t, side, mr);
 }

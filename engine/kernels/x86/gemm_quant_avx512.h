@@ -1,8 +1,7 @@
 /* kernels/x86/gemm_quant_avx512.h - quantised weights times f32 activations, written once:
  * codes become f32 weights in a register, exactly, and are multiplied with all rows.
  *
- * One panel, up to 20 rows. An including file defines TYPE(x), see codes_avx512.h, and
- * TILE_SUMS_MIN, see gemm_tile_avx512.h. */
+ * One panel, up to 20 rows. An including file defines TILE_SUMS_MIN, see gemm_tile_avx512.h. */
 #ifndef KERNELS_X86_GEMM_QUANT_AVX512_H
 #define KERNELS_X86_GEMM_QUANT_AVX512_H
 
@@ -70,11 +69,71 @@ TILE_INLINE void tile_half(__m512 sum[4][TILE_MR_MAX], const float *a, const cha
     }
 }
 
+/* Few rows, without a min: making weights of the codes takes longer than multiplying them. The
+ * sums over 16 rows of K of activations times integers get their scale at the end. */
+#define TILE_LATE(mr)  (!TYPE(MIN) && (mr) <= TILE_LATE_ROWS)
+#define TILE_LATE_ROWS 4
+_Static_assert(TYPE(MIN) || TYPE(BITS) != 4 || TYPE(ZERO) == 8, "integer_row() looks up");
+
+/* Row r of the four rows from 4 j on, as integers: codes less their zero. `raw`: see code_row(),
+ * but of bytes with a sign. */
+TILE_INLINE __m512 integer_row(__m512i raw, const int h, const int r)
+{
+    const __m512 value =
+        _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+
+    if (TYPE(BITS) == 4)
+        return _mm512_permutexvar_ps(
+            8 * r + 4 * h > 0 ? _mm512_srli_epi32(raw, 8 * r + 4 * h) : raw, value);
+    if (r < 3)
+        raw = _mm512_slli_epi32(raw, 24 - 8 * r);
+    return _mm512_cvtepi32_ps(_mm512_srai_epi32(raw, 24));
+}
+
+TILE_INLINE void late_half(__m512 sum[4][TILE_MR_MAX], const float *a, const char *b,
+                           const char *s, const int h, const int mr)
+{
+    const __m512 scale = scales(b, s, h);
+    __m512 part[2][TILE_LATE_ROWS];
+
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; v++) {
+        __m512i raw = TYPE(BITS) == 4
+                          ? _mm512_loadu_si512(s + 64 * v)
+                          : _mm512_sub_epi8(codes(s, 4 * h + v),
+                                            _mm512_set1_epi8((char)TYPE(ZERO)));
+
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; r++) {
+            __m512 w = integer_row(raw, h, r);
+
+#pragma GCC unroll 4
+            for (int i = 0; i < mr; i++) {
+                const float *x = &a[(16 * h + 4 * v + r) * mr + i];
+
+                if (v == 0 && r < 2)
+                    part[r][i] = _mm512_mul_ps(_mm512_set1_ps(*x), w);
+                else
+                    TILE_FMA_AT(part[r % 2][i], x, w);
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < mr; i++)
+        sum[h % TILE_SETS(mr)][i] = _mm512_fmadd_ps(_mm512_add_ps(part[0][i], part[1][i]),
+                                                    scale, sum[h % TILE_SETS(mr)][i]);
+}
+
 TILE_INLINE void tile_sub(__m512 sum[4][TILE_MR_MAX], const float *a, const char *b,
                           const char *s, const int mr)
 {
-    tile_half(sum, a, b, s, 0, mr);
-    tile_half(sum, a, b, s, 1, mr);
+    if (TILE_LATE(mr)) {
+        late_half(sum, a, b, s, 0, mr);
+        late_half(sum, a, b, s, 1, mr);
+    } else {
+        tile_half(sum, a, b, s, 0, mr);
+        tile_half(sum, a, b, s, 1, mr);
+    }
 }
 
 #include "kernels/x86/quant_run_avx512.h"

@@ -24,11 +24,13 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
             sum[x][i] = _mm512_setzero_ps();
     }
     for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
-        int64_t n = (left < t->k_unit ? left : t->k_unit) / (KERN_SUB * TYPE(SUBS));
+        const int64_t rows = left < t->k_unit ? left : t->k_unit;
+        const int64_t subs = TYPE(SUBS) ? TYPE(SUBS) : rows / KERN_SUB;
+        int64_t n = TYPE(SUBS) ? rows / (KERN_SUB * subs) : 1;
         const char *b = unit;
 
-        for (; n > 0; n--, b += TYPE(HEAD) + TYPE(SUBS) * TYPE(SUB)) {
-            for (int i = 0; i < TYPE(SUBS); i++, a += 4 * TILE_A_WORDS * mr) {
+        for (; n > 0; n--, b += TYPE(HEAD) + subs * TYPE(SUB)) {
+            for (int64_t i = 0; i < subs; i++, a += 4 * TILE_A_WORDS * mr) {
                 const char *s = b + TYPE(HEAD) + i * TYPE(SUB);
 
                 tile_sub(sum, (const void *)a, b, s, mr);

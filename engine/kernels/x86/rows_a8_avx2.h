@@ -12,7 +12,7 @@
 #define TILE_SETS(mr) 1
 #define TILE_A_WORDS  KERN_A_I8_WORDS
 
-#include "kernels/x86/quant_run_avx2.h"
+#include "kernels/x86/codes_avx2.h"
 
 /* What the sums of row i begin with: -zero sum(a) (kernels/panel.h). */
 TILE_INLINE __m256i dot_start(const int32_t *a, const int h, const int i, const int mr)

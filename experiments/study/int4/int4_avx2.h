@@ -8,7 +8,7 @@
 
 #include "experiments/study/int4/int4.h"
 
-#define TYPE(x) KERN_Q4_0_##x
+#define QUANT Q4_0
 #include "kernels/x86/rows_a8_avx2.h"
 
 _Static_assert(4 * 2 * 255 * 8 <= INT16_MAX, "16-bit sums overflow");
@@ -67,12 +67,18 @@ TILE_INLINE __m256i excess(const __m256i w[4])
 }
 
 /* What gemm_a8_avx2.h asks for. */
-TILE_INLINE void dots(__m256i dot[TILE_MR_MAX], const int32_t *a, const char *s,
-                      const int h, const int side, const int mr)
+TILE_INLINE void dots_start(__m256i dot[TILE_MR_MAX], const int32_t *a, const int h,
+                            const int mr)
 {
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++)
         dot[i] = INT4_SIGNED ? _mm256_setzero_si256() : dot_start(a, h, i, mr);
+}
+
+TILE_INLINE void dots(__m256i dot[TILE_MR_MAX], const int32_t *a, const char *s,
+                      const int h, const int side, const int mr)
+{
+    (void)h;
 #pragma GCC unroll 2
     for (int half = 0; half < 2; half++) {
         __m256i w[4];

@@ -7,7 +7,7 @@
 
 #include "experiments/study/int4/int4.h"
 
-#define TYPE(x) KERN_Q4_0_##x
+#define QUANT Q4_0
 #include "kernels/x86/codes_avx512.h"
 
 #define TILE_MR_MAX 12

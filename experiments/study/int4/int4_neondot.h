@@ -6,8 +6,8 @@
 
 #include "experiments/study/int4/int4.h"
 
-#define TYPE(x)   KERN_Q4_0_##x
-#define TILE_DOTS dots_straight
+#define QUANT           Q4_0
+#define TILE_DOTS(step) straight_##step
 #include "kernels/arm/dots_neondot.h"
 
 /* The codes of two vectors from 16 bytes of straight order. */
@@ -29,14 +29,23 @@ TILE_INLINE void unpack(int8x16_t w[2], const uint8_t *at)
 }
 
 /* What gemm_a8_neon.h asks for. */
-TILE_INLINE void dots_straight(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
-                               const uint8_t *s, const int h, const int mr)
+#define straight_end sdot_end
+TILE_INLINE void straight_start(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
+                                const int h, const int mr)
 {
 #pragma GCC unroll 4
-    for (int q = 0; q < 4; q++) {
+    for (int q = 0; q < 4; q++)
 #pragma GCC unroll 4
         for (int i = 0; i < mr; i++)
             dot[q][i] = vdupq_n_s32(INT4_SIGNED ? 0 : dot_start(a, h, i, mr));
+}
+
+TILE_INLINE void straight_add(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
+                              const uint8_t *s, const int h, const int mr)
+{
+    (void)h;
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; q++) {
 #pragma GCC unroll 4
         for (int v = 0; v < 4; v++) {
             int8x16_t w[2];

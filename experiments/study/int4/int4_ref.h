@@ -6,7 +6,7 @@
 
 #include "experiments/study/int4/int4.h"
 
-#define TYPE KERN_Q4_0
+#define QUANT Q4_0
 #include "kernels/ref/gemm_quant_ref.h"
 
 /* Row i times codes w that are signed already. */
