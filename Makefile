@@ -67,8 +67,11 @@ ENGINE_SRC := $(filter-out $(CLI_SRC) engine/kernels/ref/% engine/kernels/x86/% 
               engine/kernels/arm/%,$(shell find engine datasets -name '*.c' | sort)) $(KERN_SRC)
 PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,characterize/peak/peak_avx%) \
             $(if $(filter aarch64,$(ARCH)),,characterize/peak/peak_neon%),$(wildcard characterize/peak/*.c))
-BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/% baselines/gemm/%,$(shell find \
-           characterize baselines experiments/harness experiments/study -name '*.c' | sort)) $(PEAK_SRC)
+# 4-bit products that a study compares with the engine's own.
+INT4_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512vnni.c) \
+            $(if $(filter aarch64,$(ARCH)),,%_neondot.c),$(wildcard experiments/study/int4/*.c))
+BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/% baselines/gemm/% experiments/study/int4/%,$(shell \
+           find characterize baselines experiments/harness experiments/study -name '*.c' | sort)) $(PEAK_SRC) $(INT4_SRC)
 TEST_SRC := $(shell find tests -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
@@ -130,6 +133,7 @@ $(call reg,probe_isa,$(PEAK_SRC),characterize/peak/peak.h,probe_isa,probe_isas,p
 $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_adapter,sut_adapters,sut_adapter)
 $(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
 $(call reg,study,$(wildcard experiments/study/*.c),experiments/harness/study.h,study,studies,study)
+$(call reg,study_int4,$(INT4_SRC),experiments/study/int4/int4.h,kern_variant,study_int4_variants,study_int4)
 $(call reg,verb,$(wildcard experiments/harness/verb/*.c),experiments/harness/verb.h,verb,verbs,verb)
 BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_baselines.c
 $(BUILD)/gen/gemm_baselines.c: FORCE
@@ -148,7 +152,7 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/gen/flags
 $(BUILD)/obj/%.o: %.c $(BUILD)/gen/flags
 	@mkdir -p $(@D)
 	@echo "  CC $<"
-	$(Q)$(CC) $(CFLAGS) $(if $(filter $(KERN_SRC) characterize/peak/%,$<),$(call isa_of,$<)) \
+	$(Q)$(CC) $(CFLAGS) $(if $(filter $(KERN_SRC) $(INT4_SRC) characterize/peak/%,$<),$(call isa_of,$<)) \
 	$(if $(filter baselines/gemm/%,$<),$(BASELINE_INC_$(notdir $*))) -c $< -o $@
 $(BUILD)/libsandwich.a: $(ENGINE_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^

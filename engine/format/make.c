@@ -207,9 +207,13 @@ static int check_opts(const struct format_make_opts *o, bool *gguf)
 
 int format_make_type(struct format_make_opts *o, const char *name)
 {
+    enum kern_type type;
+
     o->scheme = NULL;
-    if (kern_type_parse(name, &o->type) == OK && !kern_type_quantised(o->type))
+    if (kern_type_parse(name, &type) == OK && !kern_type_quantised(type)) {
+        o->type = type;
         return OK;
+    }
     return kern_quant_scheme_find(name, &o->scheme);
 }
 

@@ -1,4 +1,5 @@
 /* Attention of a rank's query heads. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -222,12 +223,39 @@ static void look_ahead(struct model_thread_ctx *w, int layer)
                           (int64_t)cpu_cache_bytes(3) / 2 / w->n);
 }
 
+/* All rows, by what model_phase_attend_set() named. */
+static void attend_by(struct model_thread_ctx *w, int layer)
+{
+    const struct model *m = w->m;
+    const struct model_rank *r = w->rank;
+    const struct model_attend_args a = {.chunk = w->step->chunks,
+                                        .layer = layer,
+                                        .n_heads = m->c.n_heads,
+                                        .group = m->group,
+                                        .head_dim = m->c.head_dim,
+                                        .q = r->qkv,
+                                        .out = r->attn,
+                                        .q_stride = r->ld_qkv,
+                                        .q_unit = m->qkv_unit,
+                                        .out_stride = r->ld_attn,
+                                        .scale = m->attn_scale};
+
+    assert(w->step->n_chunks == 1);
+    model_sync(w, MODEL_T_NORM_ROPE);
+    w->phase->attend(w->phase->attend_ctx, &a, w->self);
+    model_lap(w, MODEL_T_ATTN);
+}
+
 void model_attend(struct model_thread_ctx *w, int layer, bool own_heads)
 {
     if (!own_heads)
         model_sync(w, MODEL_T_LINEAR);
     each_block(w, layer, false, own_heads, rotate_and_store);
     model_lap(w, MODEL_T_NORM_ROPE);
+    if (w->phase->attend) {
+        attend_by(w, layer);
+        return;
+    }
     if (w->phase->shares_kv)
         model_sync_all(w, MODEL_T_NORM_ROPE);
     else if (!own_heads)

@@ -165,6 +165,8 @@ struct model_phase {
     bool shares_kv;              /* a KV group has several ranks */
     bool shares_seq;             /* a query head has several ranks */
     bool multiprocess;           /* each rank is in another process */
+    model_attend_fn attend;      /* NULL: as the engine does */
+    void *attend_ctx;
     struct model_rank *ranks;
     struct model_thread_slot *thread_slots; /* [m->n_threads], by the team's thread */
     int n_team; /* a step uses the team's threads 0 .. n_team - 1 */

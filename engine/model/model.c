@@ -158,3 +158,24 @@ void model_times_take(struct model *m, uint64_t ns[MODEL_T_N])
     memcpy(ns, m->times_ns, sizeof(m->times_ns));
     memset(m->times_ns, 0, sizeof(m->times_ns));
 }
+
+void model_variant_set(struct model *m, const struct kern_variant *v)
+{
+    m->kern.v[v->op] = v;
+}
+
+void model_mats_each(struct model *m, void (*fn)(void *ctx, const struct kern_mat *w),
+                     void *ctx)
+{
+    for (int i = 0; i < m->c.n_layers; i++) {
+        const struct model_layer *l = &m->layers[i];
+
+        fn(ctx, &l->qkv);
+        if (m->c.v_split)
+            fn(ctx, &l->v);
+        fn(ctx, &l->o);
+        fn(ctx, &l->gate_up);
+        fn(ctx, &l->down);
+    }
+    fn(ctx, &m->head);
+}

@@ -195,6 +195,34 @@ void model_phase_region(const struct model_phase *p, const void **at, size_t *by
 MUST int model_forward(struct model_phase *p, const struct model_chunk *chunks,
                        int n_chunks, float *logits);
 
+/* ---- for studies of what a way to compute is worth ---- */
+
+/* Multiply with `v`, which need not be in kern_variants, in place of the variant that was chosen
+ * for its operator. Phases that are open keep their schedules: `v` has the rows and the format of
+ * activations of the variant that it replaces, or they are opened later. */
+void model_variant_set(struct model *m, const struct kern_variant *v);
+/* Call fn for every packed matrix of the layers and the head, whose bytes it may change: for a
+ * variant that reads them in another order. A tied embedding is read from the head. */
+void model_mats_each(struct model *m, void (*fn)(void *ctx, const struct kern_mat *w),
+                     void *ctx);
+/* The attention of a layer, computed in another way than by the engine's operator. */
+struct model_attend_args {
+    const struct model_chunk
+        *chunk; /* the step's only one; its keys and values are stored */
+    int layer, n_heads, group, head_dim; /* `group`: query heads per KV head */
+    const float *q; /* rotated: head h of token i at q + i q_stride + h / group q_unit +
+                       h % group head_dim */
+    float *out; /* to be written: head h of token i at out + i out_stride + h head_dim */
+    int64_t q_stride, q_unit, out_stride;
+    float scale; /* of the scores */
+};
+/* All threads of the phase call it at once; they may meet at par_barrier(). */
+typedef void (*model_attend_fn)(void *ctx, const struct model_attend_args *a,
+                                struct par_self *self);
+/* Steps of p, which has one rank and one chunk in each step, attend by fn; NULL: as the engine
+ * does. */
+void model_phase_attend_set(struct model_phase *p, model_attend_fn fn, void *ctx);
+
 /* Gives schedules: out[m - 1] for the product of m rows with w, for every m in 1 .. m_max,
  * computed by variant `v` on n_threads threads. Each must be legal. */
 typedef int (*model_schedule_fn)(void *ctx, const struct kern_variant *v,

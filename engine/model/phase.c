@@ -1,4 +1,5 @@
 /* Opening and closing a phase: all that its steps need is made here. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -279,6 +280,13 @@ void model_phase_close(struct model_phase **pp)
     mem_free(p->ranks);
     mem_free(p);
     *pp = NULL;
+}
+
+void model_phase_attend_set(struct model_phase *p, model_attend_fn fn, void *ctx)
+{
+    assert(p->n_ranks == 1 && !p->multiprocess);
+    p->attend = fn;
+    p->attend_ctx = ctx;
 }
 
 void model_phase_region(const struct model_phase *p, const void **at, size_t *bytes)

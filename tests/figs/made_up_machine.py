@@ -47,6 +47,37 @@ def mnn_quant_error(rng, scheme, precision, **_):
             {"kl_each": kl * rng.uniform(0.2, 2, 16)})
 
 
+def mnn_ablation(rng, phase, **_):
+    summary = {"gain_all": 1.5, "same_logits": 1, "unfused_error": 1e-6, "bound_tok_s": 30}
+    for i, step in enumerate(("baseline", "fused", "unsigned", "transposed")):
+        summary.update({"tok_s_" + step: 10 + 3 * i, "attention_s_" + step: 0.03 / (i + 1), "linear_s_" + step: 0.06})
+    for gain, v in (("attention_fuse", 0.5), ("int4_to_uint4", 0.1), ("pre_transpose", -0.02)):
+        summary.update({"gain_" + gain: v, "gain_%s_lo" % gain: v - 0.02, "gain_%s_hi" % gain: v + 0.02})
+    return summary, {}
+
+
+def mnn_tile(rng, **_):
+    summary = {"formula_over_best": 0.93, "formula_over_tuned": 0.9, "registers": 32, "n_tiles": 60}
+    for i, which in enumerate(("formula", "best", "tuned")):
+        summary[which + "_gflops"] = 300 + 20 * i
+    for i, which in enumerate(("formula", "best", "tuned", "ideal")):
+        summary.update({which + "_rows": 12 - i, which + "_cols": 16})
+    return summary, {}
+
+
+def mnn_linear_attention(rng, phase, **_):
+    decode = phase == "decode"
+    summary = {"other_s": 0.1, "step_s": 3, "tok_s": 200, "roof_tok_s": 300, "roof_frac": 0.67}
+    for c in ("linear", "attention"):
+        intensity = 2 if decode else 500
+        roof = min(800, 30 * intensity)
+        summary.update({c + "_" + n: v for n, v in (
+            ("gflop", 100), ("gb", 100 / intensity), ("flop_per_byte", intensity), ("s", 0.2), ("gflops", 0.8 * roof),
+            ("gbps", 20), ("roof_gflops", roof), ("roof_frac", 0.8), ("paper_gflop", 1591.13), ("paper_gb", 1.74),
+            ("paper_flop_per_byte", 914))})
+    return summary, {}
+
+
 STUDIES = {
     "characterize": (characterize, {"model": ["a-bf16.gguf"]}),
     "mnn_roofline": (mnn_roofline, {"machine": ["paper", "host"], "weights": ["w4a8", "bf16"],
@@ -55,4 +86,7 @@ STUDIES = {
                                             "n_tok": [32, 256, 2048]}),
     "mnn_quant_error": (mnn_quant_error, {"model": ["a-f32.gguf", "b-bf16.gguf"], "scheme": ["q8_0", "q4_0", "w4c"],
                                           "precision": ["exact", "a8"]}),
+    "mnn_ablation": (mnn_ablation, {"model": ["a-q4_0.gguf"], "phase": ["prefill", "decode"]}),
+    "mnn_tile": (mnn_tile, {"matrix": ["a/qkv", "a/gate_up"], "type": ["w4a8", "bf16", "f32"]}),
+    "mnn_linear_attention": (mnn_linear_attention, {"model": ["a-q4_0.gguf"], "phase": ["prefill", "decode"]}),
 }

@@ -287,6 +287,9 @@ static void refusals_name_the_tensor(void **state)
     assert_err(format_make(&o), ERR_ARG, "expected f32, f16 or bf16");
     assert_ok(format_make_type(&o, "w8c"));
     assert_true(o.scheme == scheme("w8c"));
+    o.type = KERN_F32;
+    assert_ok(format_make_type(&o, "q4_0")); /* a scheme and a type have this name */
+    assert_true(o.scheme == scheme("q4_0") && o.type == KERN_F32);
     assert_ok(format_make_type(&o, "f16"));
     assert_true(!o.scheme && o.type == KERN_F16);
     assert_err(format_make_type(&o, "q6_k"), ERR_ARG, "found \"q6_k\"");

@@ -22,6 +22,8 @@ ISA_ref      := -std=c11 -ffp-contract=off
 ISA_neon     := -fno-schedule-insns
 ISA_neondot  := -march=armv8.2-a+dotprod $(ISA_neon)
 ISA_neoni8mm := -march=armv8.2-a+dotprod+i8mm $(ISA_neon)
+# The products that a study compares with Q4_0's, and the test of their bits.
+INT4    := $(wildcard experiments/study/int4/*_ref.c experiments/study/int4/*_neondot.c)
 LINK    = $(CC) -static -Wl,--gc-sections -o $@ $^ -lm -lpthread
 obj     = $(patsubst %.c,$(OUT)/%.o,$(1))
 # The files of a registry: $(call list,struct,array,files,prefix)
@@ -29,6 +31,9 @@ list    = for s in $(basename $(notdir $(3))); do echo "extern const struct $(1)
           echo 'const struct $(1) *const $(2)[] = {'; \
           for s in $(basename $(notdir $(3))); do echo "    &$(4)_$$s,"; done; echo '    0};'
 
+$(OUT)/test_int4: $(OUT)/tests/study/test_int4.o $(call obj,$(INT4) experiments/study/support/int4.c $(SRC)) \
+                  $(OUT)/variants.o $(OUT)/int4.o
+	$(LINK)
 $(OUT)/test_%: $(OUT)/tests/kernels/test_%.o $(call obj,$(SRC)) $(OUT)/variants.o
 	$(LINK)
 $(OUT)/test_peak: $(OUT)/tests/characterize/test_peak.o $(call obj,$(SRC) $(PEAK)) $(OUT)/variants.o
@@ -41,8 +46,10 @@ $(OUT)/%.o: %.c
 $(OUT)/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
 # GCC 12 for aarch64 crashes when it vectorises a reduction of test_gemm.c.
 $(OUT)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
-$(OUT)/variants.o: $(OUT)/variants.c
+$(OUT)/variants.o $(OUT)/int4.o: %.o: %.c
 	$(CC) $(CFLAGS) -c $< -o $@
+$(OUT)/int4.c: $(INT4)
+	{ echo '#include "kernels/kern.h"'; $(call list,kern_variant,study_int4_variants,$(INT4),study_int4); } >$@
 $(OUT)/variants.c: $(KERN) $(QUANT) engine/kernels/ref engine/kernels/arm tests/kernels/arm.mk
 	{ printf '#include "%s"\n' kernels/quant.h characterize/peak/peak.h par/coll.h kv/alloc.h format/format.h; \
 	  $(call list,kern_variant,kern_variants,$(KERN),kern); \

@@ -6,7 +6,7 @@ RUN=${ARM_RUN:-qemu-aarch64-static}
 BUILD=${BUILD:-build}
 OUT=$BUILD/arm
 PROGRAMS="test_elementwise test_gemm test_attn test_gemm_run test_gemm_a8 test_error test_pack test_table test_quant
-          test_peak"
+          test_peak test_int4"
 
 if [ -n "${SANDWICH_ISA:-}" ]; then
     echo "# skip: SANDWICH_ISA masks this machine's instruction sets, not those of the emulated one"

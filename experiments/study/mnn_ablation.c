@@ -1,0 +1,346 @@
+/* MNN-LLM's optimizations one after the other on this engine: attention as separate operators and
+ * signed 4-bit weights in straight order; attention fused; weights unsigned; weights in transposed
+ * order, which is the engine as it is. A step of a whole model, prefill or decode.
+ * Paper: MNN-LLM V-C. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+#include "cpu/cpu.h"
+#include "experiments/study/int4/int4.h"
+#include "experiments/study/support/engine.h"
+#include "experiments/study/support/rows.h"
+#include "experiments/study/support/unfused.h"
+#include "measure/card.h"
+#include "measure/compare.h"
+
+enum { PREFILL, DECODE };
+
+/* In the order in which they are added. */
+enum { BASELINE, FUSED, UNSIGNED, TRANSPOSED, N_STEPS };
+static const char *const step_names[N_STEPS] = {"baseline", "fused", "unsigned",
+                                                "transposed"};
+static const char *const gain_names[N_STEPS] = {NULL, "attention_fuse", "int4_to_uint4",
+                                                "pre_transpose"};
+
+struct opts {
+    char *model;
+    int phase;
+    int64_t n_prompt_tok, n_ctx_tok, n_decoded_tok, rounds, seed;
+};
+
+static const struct opt_row table[] = {
+    ROW_MODEL,
+    OPT_ROW(ENUM, phase, "decode", "A prompt, or tokens that follow one.",
+            .values = "prefill|decode"),
+    OPT_ROW(INT, n_prompt_tok, "560", "Tokens of the prompt.", .unit = "tok", .min = 1,
+            .max = 16384),
+    OPT_ROW(INT, n_ctx_tok, "585", "Tokens before a decoded one.", .unit = "tok",
+            .min = 1, .max = 16384),
+    OPT_ROW(INT, n_decoded_tok, "8",
+            "Tokens that a trial of decode computes, each after n_ctx_tok others.",
+            .min = 1, .max = 999),
+    OPT_ROW(INT, rounds, "9", "Rounds in which all steps are measured.", .min = 3,
+            .max = 199),
+    OPT_ROW(INT, seed, "1", "Seed of the token ids."),
+    {0},
+};
+
+#define STEP_METRICS(name, what)                                                         \
+    {"tok_s_" name, "tok/s", "higher", "speed with " what},                              \
+        {"attention_s_" name, "s", "lower",                                              \
+         "time of attention in a step of the model with " what},                         \
+    {                                                                                    \
+        "linear_s_" name, "s", "lower",                                                  \
+            "time of the matrices, output projection included, in a step with " what     \
+    }
+#define GAIN_METRICS(name, what)                                                         \
+    {"gain_" name, "", "higher", "speed with " what " / speed before it, less 1"},       \
+        {"gain_" name "_lo", "", "", "lower end of its 95 % interval"},                  \
+    {                                                                                    \
+        "gain_" name "_hi", "", "", "upper end of its 95 % interval"                     \
+    }
+static const struct study_metric metrics[] = {
+    STEP_METRICS("baseline", "separate operators for attention and signed weights in "
+                             "straight order"),
+    STEP_METRICS("fused", "attention fused"),
+    STEP_METRICS("unsigned", "attention fused and weights unsigned"),
+    STEP_METRICS("transposed", "all optimizations"),
+    GAIN_METRICS("attention_fuse", "attention fused"),
+    GAIN_METRICS("int4_to_uint4", "weights unsigned"),
+    GAIN_METRICS("pre_transpose", "weights in transposed order"),
+    {"gain_all", "", "higher", "speed with all of them / speed of the baseline, less 1"},
+    {"same_logits", "", "higher",
+     "1: the logits of the last three steps are the same, bit for bit"},
+    {"unfused_error", "", "lower",
+     "largest difference of a logit between the baseline and fused attention / root mean "
+     "square of the logits"},
+    {"bound_tok_s", "tok/s", "",
+     "speed that the read bandwidth (decode) or the peak (prefill) of the machine card "
+     "allows"},
+    {0},
+};
+
+#define ROUNDS_MAX 200 /* one warms up */
+
+struct found {
+    const struct opts *o;
+    int64_t n_tok; /* of the prompt, or before a decoded one */
+    struct study_cell *cell;
+    struct study_int4 int4;
+    /* Of the same file: its weights as the engine has them, and in straight order. Thread 0 of
+     * both is the caller, so the second one is closed first. */
+    struct model_bench engine, straight;
+    struct model_phase *engine_phase, *straight_phase;
+    struct study_unfused *unfused;
+    struct measure *measure;
+    float *logits[N_STEPS]; /* of the latest trial */
+    int n_trials[N_STEPS];
+    double attention[N_STEPS][ROUNDS_MAX], linear[N_STEPS][ROUNDS_MAX];
+};
+
+/* ---- opening ---- */
+
+static int open_engine(struct found *f, struct model_bench *out, const int *cpus,
+                       int n_cpus)
+{
+    const struct opts *o = f->o;
+
+    TRY(study_engine_open(out, o->model,
+                          &(struct model_bench_opts){.precision = KERN_A8,
+                                                     .n_seqs = 1,
+                                                     .max_tok = f->n_tok + 1,
+                                                     .step_tok = f->n_tok + 1,
+                                                     .seed = (uint64_t)o->seed,
+                                                     .cpus = cpus,
+                                                     .n_cpus = n_cpus}));
+    if (model_weight_type(out->model) != KERN_Q4_0)
+        return err_set(ERR_ARG, "%s: expected weights in q4_0, found %s", o->model,
+                       kern_type_name(model_weight_type(out->model)));
+    if (model_config_of(out->model)->tied)
+        return err_set(
+            ERR_ARG,
+            "%s: expected an embedding of its own, found one tied to the head, "
+            "whose codes this study reorders",
+            o->model);
+    model_variant_set(out->model, f->int4.transposed);
+    return OK;
+}
+
+static int open_all(struct found *f)
+{
+    const struct cpu_budget *b = &f->engine.budget;
+    size_t vocab;
+
+    study_int4_choose(&f->int4, cpu_isa_usable());
+    TRY(open_engine(f, &f->engine, NULL, 0));
+    TRY(open_engine(f, &f->straight, b->cpus, b->n));
+    model_mats_each(f->straight.model, study_int4_straight, NULL);
+    model_variant_set(f->straight.model, f->int4.unsigned_straight);
+    TRY(study_engine_phase(&f->straight, &f->straight_phase, 1, b->n, NULL));
+    TRY(study_engine_phase(&f->engine, &f->engine_phase, 1, b->n, NULL));
+    TRY(study_unfused_open(&f->unfused, f->straight.model, f->n_tok + 1, f->n_tok + 1,
+                           b->n));
+    vocab = (size_t)model_config_of(f->engine.model)->vocab;
+    for (int i = 0; i < N_STEPS; i++) {
+        f->logits[i] = mem_new(MEM_OTHER, vocab, sizeof(*f->logits[i]));
+        if (!f->logits[i])
+            return ERR_NOMEM;
+    }
+    return OK;
+}
+
+/* ---- a trial ---- */
+
+/* The engine that computes step i, made ready for it. */
+static struct model_bench *engine_of(struct found *f, int i, struct model_phase **phase)
+{
+    const struct kern_variant *v = f->int4.unsigned_straight;
+
+    *phase = f->engine_phase;
+    if (i == TRANSPOSED)
+        return &f->engine;
+    *phase = f->straight_phase;
+    model_variant_set(f->straight.model, i == UNSIGNED ? v : f->int4.signed_straight);
+    model_phase_attend_set(*phase, i == BASELINE ? study_unfused_attend : NULL,
+                           f->unfused);
+    return &f->straight;
+}
+
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct found *f = arg;
+    const struct opts *o = f->o;
+    int n_steps = o->phase == DECODE ? (int)o->n_decoded_tok : 1, r = f->n_trials[i]++;
+    struct model_phase *phase;
+    struct model_bench *e = engine_of(f, i, &phase);
+    uint64_t ns[MODEL_T_N];
+
+    model_times_take(e->model, ns);
+    t->seconds = 0;
+    for (int k = 0; k < n_steps; k++) {
+        double s;
+
+        TRY(model_bench_steps_of(&e->steps, phase, o->phase == DECODE, f->n_tok, &s));
+        t->seconds += s / n_steps;
+    }
+    model_times_take(e->model, ns);
+    f->attention[i][r] = (double)ns[MODEL_T_ATTN] * 1e-9 / n_steps;
+    f->linear[i][r] = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD]) * 1e-9 / n_steps;
+    memcpy(f->logits[i], e->steps.logits,
+           (size_t)model_config_of(e->model)->vocab * sizeof(float));
+    if (i == TRANSPOSED)
+        study_progress(f->cell, fmin(1, (double)r / (double)o->rounds), "rounds");
+    return OK;
+}
+
+/* Decode reads the keys and values of a prompt, which are the same in both engines. */
+static int prompt(struct found *f)
+{
+    double s;
+
+    if (f->o->phase == PREFILL)
+        return OK;
+    TRY(model_bench_steps_prefill(&f->straight.steps, f->straight_phase, f->n_tok, &s));
+    return model_bench_steps_prefill(&f->engine.steps, f->engine_phase, f->n_tok, &s);
+}
+
+/* ---- what is reported ---- */
+
+static double bound_tok_s(const struct found *f)
+{
+    const struct model *m = f->engine.model;
+    const struct model_config *c = model_config_of(m);
+    const json_t *card = study_machine(f->cell);
+    struct model_cost_types types = model_cost_types_of(m);
+    int n = f->engine.budget.n;
+    int64_t n_tok = f->n_tok;
+
+    if (!card)
+        return NAN;
+    if (f->o->phase == DECODE)
+        return measure_card_read_gbps(card, n) * 1e9 /
+               model_cost_decode(c, types, (double)n_tok + 1, 1).read_bytes;
+    return measure_card_peak_gflops(card, "q4_0", "a8", n) * 1e9 * (double)n_tok /
+           model_cost_prefill(c, types, n_tok, 0).flop;
+}
+
+static void report_step(const struct found *f, int i)
+{
+    double n_tok = f->o->phase == PREFILL ? (double)f->n_tok : 1;
+    struct measure_report s;
+    char name[48];
+    int n;
+    const double *each = measure_times(f->measure, i, &n);
+    const struct {
+        const char *of;
+        const double *v;
+    } parts[] = {{"attention_s_", f->attention[i]}, {"linear_s_", f->linear[i]}};
+
+    measure_report(f->measure, i, &s);
+    snprintf(name, sizeof(name), "tok_s_%s", step_names[i]);
+    study_value(f->cell, name, n_tok / s.estimate, "no round was undisturbed");
+    snprintf(name, sizeof(name), "step_s_%s", step_names[i]);
+    study_series(f->cell, name, "s", each, (size_t)n);
+    for (int p = 0; p < 2; p++) { /* the first trial warmed up */
+        snprintf(name, sizeof(name), "%s%s", parts[p].of, step_names[i]);
+        study_value(f->cell, name, stats_median(parts[p].v + 1, (size_t)n), NULL);
+    }
+}
+
+static void report_gain(const struct found *f, int i)
+{
+    struct measure_report r;
+    char name[64];
+
+    measure_ratio(f->measure, i - 1, i, &r);
+    const struct {
+        const char *end;
+        double value;
+    } all[] = {{"", r.estimate}, {"_lo", r.lo}, {"_hi", r.hi}};
+    for (int k = 0; k < 3; k++) {
+        snprintf(name, sizeof(name), "gain_%s%s", gain_names[i], all[k].end);
+        study_value(f->cell, name, all[k].value - 1, "no round was undisturbed");
+    }
+}
+
+static void report_logits(const struct found *f)
+{
+    size_t n = (size_t)model_config_of(f->engine.model)->vocab;
+    const float *x = f->logits[FUSED];
+    double sum = 0, most = 0;
+    bool same = memcmp(x, f->logits[UNSIGNED], n * sizeof(*x)) == 0 &&
+                memcmp(x, f->logits[TRANSPOSED], n * sizeof(*x)) == 0;
+
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)x[i] * (double)x[i];
+        most = fmax(most, fabs((double)x[i] - (double)f->logits[BASELINE][i]));
+    }
+    study_value(f->cell, "same_logits", same, NULL);
+    study_value(f->cell, "unfused_error", most / sqrt(sum / (double)n),
+                "the logits are not finite");
+}
+
+static void report(const struct found *f)
+{
+    struct measure_report all;
+
+    for (int i = 0; i < N_STEPS; i++)
+        report_step(f, i);
+    for (int i = BASELINE + 1; i < N_STEPS; i++)
+        report_gain(f, i);
+    measure_ratio(f->measure, BASELINE, TRANSPOSED, &all);
+    study_value(f->cell, "gain_all", all.estimate - 1, "no round was undisturbed");
+    report_logits(f);
+    study_value(f->cell, "bound_tok_s", bound_tok_s(f),
+                "no machine card with that bound");
+    study_evidence(f->cell, "model", "bound_tok_s");
+    study_note_text(f->cell, "variant_signed", f->int4.signed_straight->name);
+    study_note_text(f->cell, "variant_unsigned", f->int4.unsigned_straight->name);
+    study_engine_report(f->cell, &f->engine);
+}
+
+static int run(void *context, const void *opts, struct study_cell *c)
+{
+    const struct opts *o = opts;
+    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
+    struct found *f = context;
+
+    f->o = o;
+    f->n_tok = o->phase == PREFILL ? o->n_prompt_tok : o->n_ctx_tok;
+    f->cell = c;
+    TRY(open_all(f));
+    TRY(prompt(f));
+    TRY(measure_open(&f->measure, N_STEPS, ROUNDS_MAX));
+    TRY(measure_compare(f->measure, N_STEPS, &rounds, trial, f));
+    report(f);
+    return OK;
+}
+
+static void end(void *context)
+{
+    struct found *f = context;
+
+    for (int i = 0; i < N_STEPS; i++)
+        mem_free(f->logits[i]);
+    measure_close(&f->measure);
+    study_unfused_close(&f->unfused);
+    model_phase_close(&f->straight_phase);
+    model_phase_close(&f->engine_phase);
+    model_bench_close(&f->straight);
+    model_bench_close(&f->engine);
+}
+
+const struct study study_mnn_ablation = {
+    .name = "mnn_ablation",
+    .help = "attention fused, 4-bit weights unsigned and transposed, one after the other",
+    .opts = table,
+    .opts_bytes = sizeof(struct opts),
+    .context_bytes = sizeof(struct found),
+    .metrics = metrics,
+    .wants_machine = true,
+    .run = run,
+    .end = end,
+};
