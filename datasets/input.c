@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -10,6 +11,9 @@
 
 struct dataset_input {
     FILE *f;
+    unsigned char *packed; /* bytes read of a gzipped file; NULL: it is not gzipped */
+    z_stream unpack;
+    bool inside_part; /* gzip's end mark of a part has not been reached */
     char *path;
     char *where;
     size_t where_size;
@@ -22,19 +26,62 @@ struct dataset_input {
     int failed; /* code of a failed read, OK before */
 };
 
+/* 0: the end of the file, or in->failed is set. */
+static size_t read_file(struct dataset_input *in, unsigned char *to)
+{
+    size_t n = fread(to, 1, READ_BYTES, in->f);
+
+    if (n == 0 && ferror(in->f))
+        in->failed =
+            err_set(ERR_IO, "%s:%lld: cannot read: %m", in->path, (long long)in->line);
+    return n;
+}
+
+static int unpack_failed(const struct dataset_input *in, int rc)
+{
+    const char *why = rc == Z_BUF_ERROR ? "they end too early" : in->unpack.msg;
+
+    if (rc == Z_MEM_ERROR)
+        return ERR_NOMEM;
+    return err_set(ERR_FORMAT, "%s:%lld: damaged gzip data: %s", in->path,
+                   (long long)in->line, why ? why : zError(rc));
+}
+
+/* As read_file(), of the text that a gzipped file holds in one part or several. */
+static size_t read_packed(struct dataset_input *in, unsigned char *to)
+{
+    z_stream *z = &in->unpack;
+    int rc = Z_OK;
+
+    z->next_out = to;
+    z->avail_out = READ_BYTES;
+    while (rc == Z_OK && z->avail_out == READ_BYTES) {
+        if (z->avail_in == 0) {
+            z->next_in = in->packed;
+            z->avail_in = (uInt)read_file(in, in->packed);
+        }
+        if (z->avail_in == 0 && (in->failed || !in->inside_part))
+            return 0;
+        rc = z->avail_in > 0 ? inflate(z, Z_NO_FLUSH) : Z_BUF_ERROR;
+        in->inside_part = rc != Z_STREAM_END;
+        if (rc == Z_STREAM_END)
+            rc = inflateReset(z);
+    }
+    if (rc != Z_OK)
+        in->failed = unpack_failed(in, rc);
+    return READ_BYTES - z->avail_out;
+}
+
 /* The next byte without consuming it, or -1 at the end of the file or after a failed
  * read. */
 static int peek(struct dataset_input *in)
 {
     if (in->at == in->end) {
-        in->at = 0;
-        in->end = in->failed ? 0 : fread(in->chunk, 1, READ_BYTES, in->f);
-        if (in->end == 0) {
-            if (ferror(in->f) && !in->failed)
-                in->failed = err_set(ERR_IO, "%s:%lld: cannot read: %m", in->path,
-                                     (long long)in->line);
+        in->at = in->end = 0;
+        if (!in->failed)
+            in->end = in->packed ? read_packed(in, in->chunk) : read_file(in, in->chunk);
+        if (in->end == 0)
             return -1;
-        }
     }
     return in->chunk[in->at];
 }
@@ -73,16 +120,41 @@ MUST static int piece_add(struct dataset_input *in, const void *p, size_t n)
     return OK;
 }
 
+static void *new_for_zlib(void *ctx, unsigned n, unsigned size)
+{
+    (void)ctx;
+    return mem_new(MEM_DATASET, n, size);
+}
+
+static void free_for_zlib(void *ctx, void *p)
+{
+    (void)ctx;
+    mem_free(p);
+}
+
+/* What has been read is not the text, but the text packed by gzip. */
+static int begin_unpacking(struct dataset_input *in)
+{
+    in->unpack = (z_stream){.zalloc = new_for_zlib, .zfree = free_for_zlib};
+    if (inflateInit2(&in->unpack, 16 + MAX_WBITS) != Z_OK) /* 16: gzip's format */
+        return ERR_NOMEM;
+    in->packed = in->chunk;
+    in->unpack.next_in = in->packed;
+    in->unpack.avail_in = (uInt)in->end;
+    in->inside_part = true;
+    in->at = in->end = 0;
+    in->chunk = mem_new(MEM_DATASET, READ_BYTES, 1);
+    return in->chunk ? OK : ERR_NOMEM;
+}
+
 static int check_start(struct dataset_input *in)
 {
     static const unsigned char bom[] = {0xef, 0xbb, 0xbf};
 
+    if (peek(in) >= 0 && in->end >= 2 && in->chunk[0] == 0x1f && in->chunk[1] == 0x8b)
+        TRY(begin_unpacking(in));
     if (peek(in) < 0)
         return in->failed;
-    if (in->end >= 2 && in->chunk[0] == 0x1f && in->chunk[1] == 0x8b)
-        return err_set(ERR_UNSUPPORTED,
-                       "%s: is gzip-compressed; unpack it first: gzip -dk FILE",
-                       in->path);
     if (in->end >= 3 && memcmp(in->chunk, bom, 3) == 0)
         in->at = 3;
     return OK;
@@ -125,6 +197,9 @@ void dataset_input_close(struct dataset_input **in)
         return;
     if (i->f)
         fclose(i->f); /* opened for reading: nothing can be lost */
+    if (i->packed)
+        inflateEnd(&i->unpack);
+    mem_free(i->packed);
     mem_free(i->path);
     mem_free(i->where);
     mem_free(i->chunk);

@@ -3,7 +3,8 @@
  * Traces and conversation files reach a gigabyte, so a reader sees one line, or one
  * element of the top-level JSON array, and memory stays bounded by the largest piece. A
  * piece above DATASET_PIECE_MAX_BYTES is refused: no real record comes near it, an
- * endless one would. Threads: one input, one owner. */
+ * endless one would. A gzipped file is unpacked as it is read: all readers read both.
+ * Threads: one input, one owner. */
 #ifndef DATASETS_INPUT_H
 #define DATASETS_INPUT_H
 
@@ -19,7 +20,7 @@ struct dataset_input;
 
 /* *out is the caller's, given back with dataset_input_close(); NULL on error.
  * A UTF-8 byte order mark at the start is skipped.
- * ERR_IO: cannot be read. ERR_UNSUPPORTED: it is gzip-compressed. */
+ * ERR_IO: cannot be read. ERR_FORMAT: damaged gzip data, here or in a later call. */
 MUST int dataset_input_open(struct dataset_input **out, const char *path);
 void dataset_input_close(struct dataset_input **in);
 

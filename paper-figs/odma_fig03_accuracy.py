@@ -9,12 +9,13 @@ ALLOCS = {"s3": "S3: ten equal buckets", "odma": "ODMA: learned buckets"}
 METRICS = {"bucket_accuracy_frac": "bucket", "safe_frac": "safe", "within_frac": "in 10 %", "kendall_tau": "tau",
            "utilization_end": "memory", "overflow_frac": "overflow"}
 PRINTED = {"alpaca_sample_dev": "Alpaca", "NQ-open.dev": "Google-NQ"}
-SHORT = {"alpaca_sample_dev": "alpaca", "NQ-open.dev": "nq"}  # in the names of headlines
+# In the names of headlines.
+SHORT = {"alpaca_sample_dev": "alpaca", "NQ-open.dev": "nq", "sharegpt_v3_sample_dev": "sharegpt"}
 
 
 def name(stream):
     """"alpaca_sample_dev" of a file; a fit's own name."""
-    return os.path.basename(stream).rsplit(".", 1)[0] if "/" in stream else stream
+    return os.path.basename(stream).removesuffix(".gz").rsplit(".", 1)[0] if "/" in stream else stream
 
 
 def mean(cells, metric):

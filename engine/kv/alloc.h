@@ -26,6 +26,8 @@ struct kv_arena {
     int64_t align_tok; /* contiguous blocks begin and end at multiples of it */
     int64_t block_tok; /* paged: tokens of a block, see kv_block_tok_check() */
     int64_t max_seqs;  /* paged: sequences that have memory at once */
+    double keep_frac;  /* paged: share of the blocks, in [0, 1), that stays free for those
+                          that grow while another sequence gets memory */
     bool
         shared; /* paged: tables in memory that processes made by fork() afterwards share */
     int64_t n_fixed; /* s3: number of buckets */

@@ -8,6 +8,7 @@
 
 #define CACHE_LINE    64
 #define FIXED_BUCKETS 10
+#define KEEP_FRAC     0.02 /* the largest batches of the study odma_replay, of 0 to 0.1 */
 
 /* One owner writes; the totals are atomic so that any thread may read them. */
 struct kv_pool {
@@ -82,6 +83,7 @@ static int open_alloc(struct kv_pool *p, const struct kv_pool_opts *o)
                          .align_tok = p->alloc->several_sizes ? KV_ALIGN_TOK : 1,
                          .block_tok = o->block_tok,
                          .max_seqs = o->max_seqs,
+                         .keep_frac = KEEP_FRAC,
                          .shared = o->shared,
                          .n_fixed = FIXED_BUCKETS,
                          .bounds = o->bounds};

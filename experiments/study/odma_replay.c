@@ -16,7 +16,7 @@ enum { OF_TOTAL, OF_OUTPUT };
 
 struct opts {
     char *alloc, *predictor, *stream, *tokenizer, *quantiles, *change;
-    double sigma, bias, alpha, tau, tells, fit_frac;
+    double sigma, bias, alpha, tau, tells, fit_frac, keep_frac;
     int bounds_of, bounds;
     bool primed, co_batch, migrate, raw;
     int64_t constant_tok, n_requests, n_learn, folds, clients, max_tok, budget_seqs,
@@ -87,6 +87,10 @@ static const struct opt_row table[] = {
             .unit = "tok", .min = 1, .max = 1 << 16),
     OPT_ROW(INT, block_tok, "16", "paged: size of a block.", .unit = "tok", .min = 16,
             .max = 512),
+    OPT_ROW(F64, keep_frac, "0.02",
+            "paged: share of the blocks that stays free when a request is admitted, for "
+            "those that grow.",
+            .min = 0, .max = 0.9),
     OPT_ROW(INT, n_fixed, "10", "s3: number of buckets, of equal width.", .min = 1,
             .max = KV_BUCKETS_MAX),
     OPT_ROW(
@@ -241,6 +245,7 @@ static int prepare(struct study_kv_opts *k, const struct work *w, const struct o
                   .max_tok = s->max_tok,
                   .align_tok = o->align_tok,
                   .block_tok = o->block_tok,
+                  .keep_frac = o->keep_frac,
                   .max_seqs = o->clients,
                   .n_fixed = o->n_fixed},
         .buckets = {.max_tok = s->max_tok,

@@ -2,7 +2,9 @@
  * which block owns each token of the arena, and the tokens' content. Include it once in a
  * test.
  *
- * A history that breaks a rule is shortened as far as it still breaks one, and printed. */
+ * Several placement domains have an arena and an allocator each, and the same bounds. A
+ * history ends when everything is released, and all is as before: another may follow. One that
+ * breaks a rule is shortened as far as it still breaks one, and printed. */
 #ifndef TESTS_KV_HISTORY_H
 #define TESTS_KV_HISTORY_H
 
@@ -29,7 +31,9 @@ struct history_op {
 
 struct history_setup {
     const struct kv_alloc *alloc;
-    struct kv_arena arena; /* bounds: set by history_run() */
+    struct kv_arena arena; /* bounds: set by history_open() */
+    int64_t keep_tok;      /* tokens that stay free when a sequence gets memory */
+    int n_domains;         /* 0: one */
 };
 
 /* Return the broken rule that `call` names. */
@@ -40,8 +44,9 @@ struct history_setup {
             return rule_;                                                                \
     } while (0)
 
-#define HISTORY_ARENA 8192 /* tokens at most */
-#define HISTORY_LIVE  64   /* sequences at most */
+#define HISTORY_ARENA   8192 /* tokens at most */
+#define HISTORY_LIVE    64   /* sequences at most */
+#define HISTORY_DOMAINS 3
 
 struct history_seq {
     struct kv_extent e;
@@ -49,11 +54,11 @@ struct history_seq {
     int64_t n_tok, serial;
 };
 
+/* A domain. */
 struct history {
     const struct history_setup *setup;
     const struct kv_alloc *alloc;
     void *state;
-    struct kv_bounds bounds;
     struct history_seq live[HISTORY_LIVE];
     int n_live, n_due;
     int64_t n_serial, reserved_tok;
@@ -128,8 +133,8 @@ static void history_copy(struct history *h, struct history_seq *s)
     h->n_due--;
 }
 
-/* A refusal is right only if there is no space for the longest sequence. */
-static const char *history_refused(struct history *h)
+/* A refusal is right only if there is no space for the longest sequence besides keep_tok. */
+static const char *history_refused(struct history *h, int64_t keep_tok)
 {
     const struct kv_arena *a = &h->setup->arena;
     int64_t n = a->n_tok / a->align_tok * a->align_tok, gap = 0;
@@ -140,7 +145,7 @@ static const char *history_refused(struct history *h)
         return "an empty arena refused a sequence";
     for (int64_t t = 0; t < n; t++) {
         gap = h->owner[t] == 0 ? gap + 1 : 0;
-        if (gap >= a->max_tok)
+        if (gap >= a->max_tok + keep_tok)
             return "memory was refused although there is some";
     }
     return NULL;
@@ -161,7 +166,7 @@ static const char *history_reserve(struct history *h, const struct history_op *o
     if ((rc == ERR_LIMIT) != (op->n + (op->m > 0) > max_tok))
         return "the limit is not the longest sequence";
     if (rc != OK)
-        return rc == ERR_NOMEM   ? history_refused(h)
+        return rc == ERR_NOMEM   ? history_refused(h, h->setup->keep_tok)
                : rc == ERR_LIMIT ? NULL
                                  : "another error";
     s->n_tok = op->n;
@@ -190,7 +195,7 @@ static const char *history_grow(struct history *h, struct history_seq *s, int64_
         if ((rc == ERR_LIMIT) != (want > h->setup->arena.max_tok))
             return "the limit is not the longest sequence";
         err_clear();
-        return rc == ERR_NOMEM ? history_refused(h) : NULL;
+        return rc == ERR_NOMEM ? history_refused(h, 0) : NULL;
     }
     s->n_tok = want > n_tok ? want : n_tok;
     s->move = m;
@@ -226,23 +231,25 @@ static void history_release(struct history *h, int i)
     h->live[i] = h->live[--h->n_live];
 }
 
+static struct kv_bounds history_bounds; /* of all domains */
+
 /* Bounds as the bucket manager makes them: ascending, aligned. */
-static void history_learn(struct history *h, int64_t seed)
+static void history_learn(const struct kv_arena *a, int64_t seed)
 {
-    const struct kv_arena *a = &h->setup->arena;
+    struct kv_bounds *b = &history_bounds;
     int64_t tok = 0;
     struct rng r;
 
     rng_init(&r, (uint64_t)seed, "bounds");
-    h->bounds.n = 0;
-    h->bounds.align_tok = a->align_tok;
-    h->bounds.of_total = seed % 2;
+    b->n = 0;
+    b->align_tok = a->align_tok;
+    b->of_total = seed % 2;
     for (uint64_t n = rng_below(&r, 5); n > 0; n--) {
         tok += (1 + (int64_t)rng_below(&r, 96 / (uint64_t)a->align_tok)) * a->align_tok;
         if (tok <= a->max_tok)
-            h->bounds.tok[h->bounds.n++] = tok;
+            b->tok[b->n++] = tok;
     }
-    h->bounds.epoch++;
+    b->epoch++;
 }
 
 /* What must hold after every operation. */
@@ -262,6 +269,8 @@ static const char *history_holds(const struct history *h, int64_t visited,
     for (int k = 0; k < h->n_live; k++) {
         const struct history_seq *s = &h->live[k];
 
+        if (h->alloc->paged && s->e.cap_tok - s->n_tok > h->setup->arena.block_tok)
+            return "a table has more than one block that is not full";
         for (int64_t i = 0; s->move.old_id < 0 && i < s->n_tok; i++)
             if (h->content[history_at(h, s, i)] != history_content(s, i))
                 return "a token's content changed";
@@ -285,7 +294,7 @@ static const char *history_step(struct history *h, const struct history_op *op)
     if (op->kind == HISTORY_RELEASE && s)
         history_release(h, (int)(op->pick % h->n_live));
     if (op->kind == HISTORY_LEARN)
-        history_learn(h, op->n);
+        history_learn(&h->setup->arena, op->n);
     changed_tok = llabs(h->reserved_tok - changed_tok);
     changed_tok += op->kind == HISTORY_GROW ? op->m : 0;
     return history_holds(h, st.n_visited, changed_tok / h->setup->arena.align_tok);
@@ -295,8 +304,8 @@ static const char *history_step(struct history *h, const struct history_op *op)
 static const char *history_drain(struct history *h)
 {
     struct kv_need large = {.prompt_tok = h->setup->arena.max_tok, .large = true};
+    struct kv_extent e[HISTORY_LIVE];
     struct kv_alloc_stat st;
-    struct kv_extent e;
     int64_t n = 0;
 
     while (h->n_live > 0)
@@ -304,36 +313,89 @@ static const char *history_drain(struct history *h)
     h->alloc->stat(h->state, &st);
     if (st.reserved_tok != 0 || h->reserved_tok != 0 || st.n_live != 0)
         return "memory is lost";
-    while (n <= HISTORY_ARENA && h->alloc->reserve(h->state, &large, &e) == OK)
+    while (n < HISTORY_LIVE && h->alloc->reserve(h->state, &large, &e[n]) == OK)
         n++;
     err_clear();
     if (n * h->setup->arena.max_tok > st.arena_tok ||
         (n + 1) * h->setup->arena.max_tok <= st.arena_tok)
         return "after all were released, fewer large blocks fit than before";
+    while (n > 0)
+        h->alloc->release(h->state, e[--n].id);
     return NULL;
 }
 
-static struct history history_now; /* large, so not on the stack */
+static struct history history_now[HISTORY_DOMAINS]; /* large, so not on the stack */
+
+static int history_n_domains(const struct history_setup *setup)
+{
+    return setup->n_domains > 0 ? setup->n_domains : 1;
+}
+
+static void history_open(const struct history_setup *setup)
+{
+    struct kv_arena arena = setup->arena;
+
+    memset(history_now, 0, sizeof(history_now));
+    history_bounds = (struct kv_bounds){.n = 0};
+    arena.bounds = &history_bounds;
+    assert_true(arena.n_tok <= HISTORY_ARENA);
+    assert_true(arena.n_tok / arena.max_tok < HISTORY_LIVE);
+    for (int d = 0; d < history_n_domains(setup); d++) {
+        struct history *h = &history_now[d];
+
+        h->setup = setup;
+        h->alloc = setup->alloc;
+        assert_ok(kv_alloc_open(h->alloc, &h->state, &arena));
+    }
+}
+
+static void history_close(void)
+{
+    for (int d = 0; d < HISTORY_DOMAINS && history_now[d].state; d++)
+        history_now[d].alloc->close(history_now[d].state);
+}
+
+/* An operation of one domain, which the others do not notice. */
+static const char *history_any_step(const struct history_setup *setup,
+                                    const struct history_op *op)
+{
+    int n = history_n_domains(setup), d = (int)((op->pick >> 16) % (uint32_t)n);
+    struct kv_alloc_stat before[HISTORY_DOMAINS] = {{0}}, after;
+
+    for (int i = 0; i < n; i++)
+        setup->alloc->stat(history_now[i].state, &before[i]);
+    TRY_RULE(history_step(&history_now[d], op));
+    for (int i = 0; i < n; i++) {
+        setup->alloc->stat(history_now[i].state, &after);
+        if (i != d && memcmp(&before[i], &after, sizeof(after)) != 0)
+            return "an operation changed another domain";
+    }
+    return NULL;
+}
 
 /* NULL, or the rule that the operations break; *at: by which of them. */
+static const char *history_play(const struct history_setup *setup,
+                                const struct history_op *ops, int n, int *at)
+{
+    long n_allocs = mem_n_allocs();
+
+    *at = 0;
+    while (*at < n)
+        TRY_RULE(history_any_step(setup, &ops[(*at)++]));
+    for (int d = 0; d < history_n_domains(setup); d++)
+        TRY_RULE(history_drain(&history_now[d]));
+    return mem_n_allocs() == n_allocs ? NULL : "an operation takes memory of the system";
+}
+
+/* The same of allocators that have just been opened. */
 static const char *history_run(const struct history_setup *setup,
                                const struct history_op *ops, int n, int *at)
 {
-    struct history *h = &history_now;
-    struct kv_arena arena = setup->arena;
-    const char *rule = NULL;
+    const char *rule;
 
-    memset(h, 0, sizeof(*h));
-    h->setup = setup;
-    h->alloc = setup->alloc;
-    arena.bounds = &h->bounds;
-    assert_true(arena.n_tok <= HISTORY_ARENA);
-    assert_ok(kv_alloc_open(h->alloc, &h->state, &arena));
-    for (*at = 0; *at < n && !rule; ++*at)
-        rule = history_step(h, &ops[*at]);
-    if (!rule)
-        rule = history_drain(h);
-    h->alloc->close(h->state);
+    history_open(setup);
+    rule = history_play(setup, ops, n, at);
+    history_close();
     return rule;
 }
 

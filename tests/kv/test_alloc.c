@@ -3,8 +3,10 @@
  * of these checks can fail is shown by allocators that break one rule each. */
 #include "tests/kv/history.h"
 
-#define N_OPS       2000
-#define N_HISTORIES 50 /* 100,000 operations per allocator */
+#define N_LONG    50 /* histories of N_OPS operations: 100,000 of each allocator */
+#define N_OPS     2000
+#define N_SHORT   100000 /* histories of up to SHORT_OPS operations */
+#define SHORT_OPS 40
 
 #define ARENA                                                                            \
     .n_tok = 2048 + 37, .max_tok = 256, .align_tok = 16, .block_tok = 16,                \
@@ -12,23 +14,85 @@
 
 extern const struct kv_alloc kv_alloc_static, kv_alloc_paged, kv_alloc_s3, kv_alloc_odma;
 
-static void over_histories(const struct history_setup *setup, bool moves, bool in_place)
+/* What happened in all histories of a setup. */
+struct happened {
+    int64_t n_moves, n_in_place, n_refused;
+};
+
+static void add_happened(struct happened *all)
+{
+    for (int d = 0; d < HISTORY_DOMAINS; d++) {
+        struct history *h = &history_now[d];
+
+        all->n_moves += h->n_moves;
+        all->n_in_place += h->n_in_place;
+        all->n_refused += h->n_refused;
+        h->n_moves = h->n_in_place = h->n_refused = 0;
+    }
+}
+
+static void check_happened(const struct happened *all, bool moves, bool in_place)
+{
+    assert_true(all->n_refused > 1000); /* the arena was too small on purpose */
+    print_message("# %lld moved, %lld grew in place, %lld were refused\n",
+                  (long long)all->n_moves, (long long)all->n_in_place,
+                  (long long)all->n_refused);
+    assert_true(moves ? all->n_moves > 100 : all->n_moves == 0);
+    assert_true(in_place ? all->n_in_place > 100 : all->n_in_place == 0);
+}
+
+/* Long histories, which fill the arena in every way. */
+static void over_long_histories(const struct history_setup *setup, bool moves,
+                                bool in_place)
 {
     static struct history_op ops[N_OPS];
-    int64_t n_moves = 0, n_in_place = 0, n_refused = 0;
+    struct happened all = {0};
 
-    for (uint64_t i = 0; i < N_HISTORIES; i++) {
+    for (uint64_t i = 0; i < N_LONG; i++) {
         history_draw(ops, N_OPS, setup->arena.max_tok, test_seed() * 1000 + i);
         history_check(setup, ops, N_OPS, test_seed());
-        n_moves += history_now.n_moves;
-        n_in_place += history_now.n_in_place;
-        n_refused += history_now.n_refused;
+        add_happened(&all);
     }
-    assert_true(n_refused > 1000); /* the arena was too small on purpose */
-    print_message("# %lld moved, %lld grew in place, %lld were refused\n",
-                  (long long)n_moves, (long long)n_in_place, (long long)n_refused);
-    assert_true(moves ? n_moves > 100 : n_moves == 0);
-    assert_true(in_place ? n_in_place > 100 : n_in_place == 0);
+    check_happened(&all, moves, in_place);
+}
+
+/* Many short ones in small arenas, one after the other in the same allocators: each finds them as
+ * the first one did. */
+static void over_short_histories(const struct history_setup *of, bool moves,
+                                 bool in_place)
+{
+    struct history_setup setup = *of;
+    struct happened all = {0};
+    struct rng r;
+
+    setup.n_domains = HISTORY_DOMAINS;
+    setup.arena.max_tok = 64;
+    setup.arena.n_tok = 2 * 64 + 13;
+    rng_init(&r, test_seed(), "lengths");
+    history_open(&setup);
+    for (uint64_t i = 0; i < N_SHORT; i++) {
+        struct history_op ops[SHORT_OPS];
+        int n = 1 + (int)rng_below(&r, SHORT_OPS), at;
+        const char *rule;
+
+        history_draw(ops, n, setup.arena.max_tok, test_seed() * N_SHORT + i);
+        rule = history_play(&setup, ops, n, &at);
+        if (rule) {
+            history_close();
+            history_check(&setup, ops, n, test_seed());
+            fail_msg("%s: %s, after %d other histories (TEST_SEED=%llu)",
+                     setup.alloc->name, rule, (int)i, (unsigned long long)test_seed());
+        }
+    }
+    add_happened(&all);
+    history_close();
+    check_happened(&all, moves, in_place);
+}
+
+static void over_histories(const struct history_setup *setup, bool moves, bool in_place)
+{
+    over_long_histories(setup, moves, in_place);
+    over_short_histories(setup, moves, in_place);
 }
 
 static void histories_of_static(void **state)
@@ -45,8 +109,10 @@ static void histories_of_paged(void **state)
 
     (void)state;
     over_histories(&s, false, true);
+    s.keep_tok = 4 * 64;
+    s.arena.keep_frac = 0.1;
     s.arena.block_tok = 64;
-    over_histories(&s, false, true);
+    over_long_histories(&s, false, true);
 }
 
 static void histories_of_s3(void **state)
@@ -64,10 +130,10 @@ static void histories_of_odma(void **state)
     (void)state;
     over_histories(&s, true, true);
     s.arena.align_tok = 8;
-    over_histories(&s, true, true);
+    over_long_histories(&s, true, true);
     s.arena.align_tok = 1; /* as many sizes as there can be */
     s.arena.n_tok = HISTORY_ARENA;
-    over_histories(&s, true, true);
+    over_long_histories(&s, true, true);
 }
 
 /* --- allocators that break one rule each */
@@ -268,6 +334,91 @@ static void no_buckets_are_static(void **s)
     kv_alloc_odma.close(dynamic);
 }
 
+/* A table of one block, of the longest sequence, is a slot: with such blocks paged gives memory
+ * to the same sequences as static. With blocks of 16 tokens, the smallest, no table has more than
+ * one that is not full, which all histories check. */
+static void blocks_of_the_longest_are_static(void **s)
+{
+    struct kv_arena a = {ARENA};
+    void *slots, *tables;
+    int64_t id[8][2];
+    int n = 0, n_refused = 0;
+    struct rng r;
+
+    (void)s;
+    a.block_tok = a.max_tok;
+    rng_init(&r, test_seed(), "limit");
+    assert_ok(kv_alloc_open(&kv_alloc_static, &slots, &a));
+    assert_ok(kv_alloc_open(&kv_alloc_paged, &tables, &a));
+    for (int i = 0; i < 1000; i++) {
+        struct kv_need need = {.prompt_tok = 1 + (int64_t)rng_below(&r, 256),
+                               .gen_tok = (int64_t)rng_below(&r, 2)};
+        struct kv_alloc_stat st[2];
+        struct kv_extent e[2];
+
+        if (n > 0 && rng_below(&r, 5) < 2) {
+            int k = (int)rng_below(&r, (uint64_t)n--);
+
+            kv_alloc_static.release(slots, id[k][0]);
+            kv_alloc_paged.release(tables, id[k][1]);
+            memcpy(id[k], id[n], sizeof(id[k]));
+        } else {
+            int rc = kv_alloc_static.reserve(slots, &need, &e[0]);
+
+            assert_int_equal(rc, kv_alloc_paged.reserve(tables, &need, &e[1]));
+            n_refused += rc != OK;
+            if (rc != OK)
+                continue;
+            assert_int_equal(e[0].cap_tok, e[1].cap_tok);
+            id[n][0] = e[0].id;
+            id[n++][1] = e[1].id;
+        }
+        kv_alloc_static.stat(slots, &st[0]);
+        kv_alloc_paged.stat(tables, &st[1]);
+        assert_int_equal(st[0].reserved_tok, st[1].reserved_tok);
+        assert_int_equal(st[0].n_live, st[1].n_live);
+    }
+    assert_true(n_refused > 50);
+    kv_alloc_static.close(slots);
+    kv_alloc_paged.close(tables);
+}
+
+/* Of ten blocks two stay free for the sequences that have some, unless a sequence is alone or will
+ * not grow. */
+static void blocks_are_kept_for_growth(void **s)
+{
+    struct kv_arena a = {ARENA};
+    const struct kv_need seven = {.prompt_tok = 100, .gen_tok = 1},
+                         two = {.prompt_tok = 16, .gen_tok = 1},
+                         one = {.prompt_tok = 10, .gen_tok = 1},
+                         fixed = {.prompt_tok = 16},
+                         all = {.prompt_tok = 159, .gen_tok = 1};
+    const struct kv_alloc *p = &kv_alloc_paged;
+    struct kv_extent e[3];
+    struct kv_move m;
+    void *state;
+
+    (void)s;
+    a.n_tok = a.max_tok = 160;
+    a.keep_frac = 1;
+    assert_err(kv_alloc_open(p, &state, &a), ERR_ARG, "a share of 1");
+    a.keep_frac = 0.11;
+    assert_ok(kv_alloc_open(p, &state, &a));
+    assert_ok(p->reserve(state, &seven, &e[0]));
+    assert_err(p->reserve(state, &two, &e[1]), ERR_NOMEM,
+               "3 of 10 blocks of 16 tokens are free, 2 are needed and 2 kept");
+    assert_ok(p->reserve(state, &one, &e[1]));
+    assert_err(p->reserve(state, &one, &e[2]), ERR_NOMEM, "2 of 10");
+    assert_ok(p->grow(state, &e[0], 101, 113, &m));
+    assert_ok(p->reserve(state, &fixed, &e[2]));
+    assert_err(p->grow(state, &e[0], 113, 129, &m), ERR_NOMEM, "1 are needed and 0 kept");
+    for (int i = 0; i < 3; i++)
+        p->release(state, e[i].id);
+    assert_ok(p->reserve(state, &all, &e[0]));
+    assert_int_equal(e[0].cap_tok, 160);
+    p->close(state);
+}
+
 /* A sequence gets the shortest free run that holds it. */
 static void the_shortest_run_that_holds_it(void **s)
 {
@@ -377,6 +528,8 @@ int main(void)
         cmocka_unit_test(limits_are_named),
         cmocka_unit_test(refusals_give_the_reason),
         cmocka_unit_test(no_buckets_are_static),
+        cmocka_unit_test(blocks_of_the_longest_are_static),
+        cmocka_unit_test(blocks_are_kept_for_growth),
         cmocka_unit_test(the_shortest_run_that_holds_it),
         cmocka_unit_test(what_an_outgrown_sequence_gets),
         cmocka_unit_test(failed_allocations_leave_nothing),

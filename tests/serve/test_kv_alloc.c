@@ -1,7 +1,10 @@
 /* Every allocator of keys and values under the engine, with every way of telling how much a
  * request needs: each request gets the tokens that it gets alone, whoever waits, moves or is
  * preempted, and all memory comes back. */
+#include <sched.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "kv/learn.h"
 #include "serve/impl.h"
@@ -176,26 +179,56 @@ static void test_policies_and_blocks(void **state)
     }
 }
 
-/* Ranks as threads and as processes: tables of blocks are read by both. */
+/* As many CPUs as a test asks for, where the process may run on fewer: nothing is pinned. */
+static int n_cpus_given;
+
+int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
+{
+    long rc;
+
+    memset(set, 0, bytes);
+    rc = syscall(SYS_sched_getaffinity, pid, bytes, set);
+    for (int i = 0; i < n_cpus_given; i++)
+        CPU_SET_S((size_t)i, bytes, set);
+    return rc < 0 ? -1 : 0;
+}
+
+/* One, two and four ranks, as threads and as processes, with and without moves: tables of blocks
+ * are read by all. */
 static void test_ranks(void **state)
 {
+    static const struct {
+        const char *alloc;
+        int64_t block_tok;
+        int how;
+    } all[] = {{"static", 16, 0},          {"paged", 16, ALWAYS_ONE},
+               {"paged", 256, ALWAYS_ONE}, {"s3", 16, ALWAYS_ONE},
+               {"odma", 16, ALWAYS_ONE},   {"odma", 16, 0}};
     struct tiny_got alone[N_REQUESTS];
     struct cpu_budget b;
 
     (void)state;
-    assert_ok(cpu_budget_get(&b));
-    if (b.n < 2)
-        test_skip("one CPU only");
     twelve_alone(alone);
-    for (int mode = SERVE_RANKS_THREADS; mode <= SERVE_RANKS_PROCESSES; mode++)
-        for (int a = 0; kv_allocs[a]; a++) {
-            struct serve_opts o = opts(kv_allocs[a]->name, &hows[ALWAYS_ONE]);
+    n_cpus_given = 4;
+    assert_ok(cpu_budget_get(&b));
+    for (int ranks = 1; ranks <= 4 && ranks <= b.n; ranks *= 2)
+        for (int i = 0; i < 2 * 6; i++) {
+            struct serve_opts o = opts(all[i / 2].alloc, &hows[all[i / 2].how]);
+            struct serve_kv_stat kv;
 
-            o.threads = o.ranks = 2;
-            o.rank_mode = mode;
-            (void)run_opts(&o, alone);
+            o.threads = o.ranks = ranks;
+            o.rank_mode = i % 2 ? SERVE_RANKS_PROCESSES : SERVE_RANKS_THREADS;
+            o.kv_block = all[i / 2].block_tok;
+            if (o.kv_block > SEQ) /* one block each */
+                o.kv_budget = 3 * o.kv_block * TOKEN_BYTES;
+            kv = run_opts(&o, alone);
+            if (all[i / 2].how == ALWAYS_ONE && strcmp(all[i / 2].alloc, "paged") != 0)
+                assert_true(kv.migrated_bytes > 0);
             left_no_child();
         }
+    n_cpus_given = 0;
+    if (b.n < 4)
+        test_skip("%d CPUs only", b.n);
 }
 
 /* Where all wait for memory the youngest loses its own; a request that outgrew the only memory
@@ -464,6 +497,50 @@ static void test_out_of_memory(void **state)
     }
 }
 
+/* Clients that leave at any step, whatever their request is about to do: waiting, growing,
+ * preempted. All memory comes back, and the others get their tokens. */
+static void test_canceled_anywhere(void **state)
+{
+    struct tiny_got alone[N_REQUESTS];
+    struct rng rng;
+
+    (void)state;
+    twelve_alone(alone);
+    rng_init(&rng, test_seed(), "leave");
+    for (int a = 0; kv_allocs[a]; a++)
+        for (int round = 0; round < 8; round++) {
+            struct serve_opts o = opts(kv_allocs[a]->name, &hows[ALWAYS_ONE]);
+            struct tiny_got got[N_REQUESTS];
+            int64_t id[N_REQUESTS];
+            struct serve_kv_stat kv;
+            struct serve *s;
+            bool busy = true;
+
+            o.kv_budget = (1 + round % 3) * SEQ * TOKEN_BYTES;
+            s = tiny_open(&o);
+            for (int i = 0; i < N_REQUESTS; i++)
+                twelve_submit(s, i, &got[i], &id[i]);
+            while (busy) {
+                if (rng_below(&rng, 4) == 0)
+                    serve_cancel(s, id[rng_below(&rng, N_REQUESTS)]);
+                assert_ok(serve_step(s, &busy));
+                check_memory(s);
+            }
+            serve_kv_stat(s, &kv);
+            assert_true(kv.used_bytes == 0 && kv.reserved_bytes == 0 &&
+                        kv.reserved_tok == 0);
+            for (int i = 0; i < N_REQUESTS; i++) {
+                assert_true(got[i].finish == SERVE_LENGTH ||
+                            got[i].finish == SERVE_CANCELED);
+                assert_true(got[i].n <= alone[i].n);
+                assert_memory_equal(got[i].ids, alone[i].ids,
+                                    (size_t)got[i].n * sizeof(got[i].ids[0]));
+            }
+            serve_close(&s);
+            assert_int_equal(mem_used_bytes(MEM_KV), 0);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +554,7 @@ int main(void)
         cmocka_unit_test(test_learned),
         cmocka_unit_test(test_limit_of_output),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_canceled_anywhere),
     };
 
     return cmocka_run_group_tests_name("kv_alloc", tests, tiny_make, NULL);

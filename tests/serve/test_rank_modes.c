@@ -36,7 +36,7 @@ static bool write_plan(void)
     return true;
 }
 
-static struct serve *open_mode(int rank_mode)
+static struct serve *open_mode(int rank_mode, const char *alloc)
 {
     struct serve_opts o;
     struct serve *s;
@@ -47,6 +47,11 @@ static struct serve *open_mode(int rank_mode)
     o.deterministic = true;
     o.max_seqs = N_SEQS;
     o.rank_mode = rank_mode;
+    o.max_tok = 64;
+    /* Too little is predicted, so that each request outgrows the memory that it gets first. */
+    assert_ok(opt_set(serve_opt_table, &o, "kv_alloc", alloc, "test"));
+    assert_ok(opt_set(serve_opt_table, &o, "kv_predict", "constant", "test"));
+    assert_ok(opt_set(serve_opt_table, &o, "kv_predict_tok", "1", "test"));
     assert_ok(serve_open(&s, &o));
     o.model = o.plan = NULL;
     opt_free(serve_opt_table, &o);
@@ -133,7 +138,7 @@ static void same_tokens(void **state)
     if (!write_plan())
         test_skip("one CPU only");
     for (int mode = 0; mode < 2; mode++) {
-        struct serve *s = open_mode(mode);
+        struct serve *s = open_mode(mode, "static");
         bool busy = true;
 
         for (int i = 0; i < N_SEQS; i++)
@@ -154,14 +159,18 @@ static void same_tokens(void **state)
 
 static void a_dead_rank_ends_the_steps(void **state)
 {
+    static const char *const allocs[] = {"static", "paged", "odma"};
+
     (void)state;
     if (!write_plan())
         test_skip("one CPU only");
-    for (int idle = 0; idle < 2; idle++) {
-        struct serve *s = open_mode(SERVE_RANKS_PROCESSES);
+    for (int round = 0; round < 6; round++) {
+        struct serve *s = open_mode(SERVE_RANKS_PROCESSES, allocs[round / 2]);
+        int idle = round % 2;
         pid_t victim = process_of(s, 1);
         struct got got;
         bool busy = true;
+        struct serve_kv_stat kv;
         int64_t request;
         int rc = OK;
         char says[80];
@@ -191,9 +200,12 @@ static void a_dead_rank_ends_the_steps(void **state)
         assert_err(serve_step(s, &busy), ERR_STATE, says);
         assert_false(busy); /* requests still end */
         assert_int_equal(got.finish, idle ? SERVE_LENGTH : SERVE_CANCELED);
+        serve_kv_stat(s, &kv); /* and their memory comes back */
+        assert_true(kv.used_bytes == 0 && kv.reserved_bytes == 0);
         request = submit(s, 0, &got);
         serve_close(&s);
         assert_int_equal(got.finish, SERVE_CANCELED);
+        assert_int_equal(mem_used_bytes(MEM_KV), 0);
         left_no_child();
     }
 }

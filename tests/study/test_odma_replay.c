@@ -40,6 +40,7 @@ static struct study_kv_opts make_opts(const char *alloc, const char *predictor)
                   .align_tok = 16,
                   .block_tok = 16,
                   .max_seqs = 128,
+                  .keep_frac = 0.02,
                   .n_fixed = 10},
         .buckets = {.max_tok = LONGEST,
                     .align_tok = 16,

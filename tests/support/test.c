@@ -5,6 +5,13 @@
 
 #include "base/log.h"
 
+/* TEST_ONLY=NAME in the environment, which may hold * and ?, leaves out all other tests. */
+__attribute__((constructor)) static void choose_tests(void)
+{
+    if (getenv("TEST_ONLY"))
+        cmocka_set_test_filter(getenv("TEST_ONLY"));
+}
+
 const char *test_data(const char *relative)
 {
     static const char hwloc[] = "hwloc/";

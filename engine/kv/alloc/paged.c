@@ -3,6 +3,7 @@
  * scattered. The idea is vLLM's (PagedAttention); the limits of 16 and 512 tokens are those
  * between which the cost of scattered reads is of interest. */
 #include <assert.h>
+#include <math.h>
 
 #include "base/mem.h"
 #include "kv/alloc.h"
@@ -10,6 +11,7 @@
 struct pages {
     int64_t max_tok, block_tok, row_blocks, max_seqs;
     int64_t n_blocks, n_free, n_rows_free;
+    int64_t n_keep; /* free blocks that a sequence leaves to those that have memory */
     int64_t n_visited;
     int32_t *free;   /* [n_blocks] a stack of blocks */
     int32_t *tables; /* [max_seqs][row_blocks], a mapping of tables_bytes */
@@ -39,6 +41,10 @@ static int64_t blocks_of(const struct kv_arena *a)
 static int check_arena(const struct kv_arena *a)
 {
     TRY(kv_block_tok_check(a->block_tok));
+    if (!(a->keep_frac >= 0 && a->keep_frac < 1))
+        return err_set(ERR_ARG,
+                       "kv: a share of %g of the blocks to keep: expected 0 to 1",
+                       a->keep_frac);
     if (a->max_seqs < 1 || a->max_seqs > INT32_MAX / blocks_of(a))
         return err_set(ERR_ARG, "kv: block tables of %lld sequences: expected 1 to %lld",
                        (long long)a->max_seqs, (long long)(INT32_MAX / blocks_of(a)));
@@ -66,6 +72,7 @@ static int pages_open(void **state, const struct kv_arena *a)
     p->row_blocks = blocks_of(a);
     p->max_seqs = p->n_rows_free = a->max_seqs;
     p->n_blocks = p->n_free = a->n_tok / a->block_tok;
+    p->n_keep = (int64_t)ceil(a->keep_frac * (double)p->n_blocks);
     p->free = mem_new(MEM_KV, (size_t)p->n_blocks, sizeof(*p->free));
     p->n_in_row = mem_new(MEM_KV, (size_t)p->max_seqs, sizeof(*p->n_in_row));
     p->free_rows = mem_new(MEM_KV, (size_t)p->max_seqs, sizeof(*p->free_rows));
@@ -84,24 +91,28 @@ static int pages_open(void **state, const struct kv_arena *a)
     return OK;
 }
 
-/* Let the table of `id` have blocks for n_tok tokens, or as many as before. */
-static int extend(struct pages *p, int64_t id, int64_t n_tok)
+/* Let the table of `id` have blocks for n_tok tokens and leave `keep` free, or do nothing. */
+static int extend(struct pages *p, int64_t id, int64_t n_tok, int64_t keep)
 {
     int64_t n = (n_tok + p->block_tok - 1) / p->block_tok, more = n - p->n_in_row[id];
 
-    if (more > p->n_free)
+    if (more > 0 && more > p->n_free - keep)
         return err_set(ERR_NOMEM,
-                       "kv: %lld of %lld blocks of %lld tokens are free, %lld are needed",
+                       "kv: %lld of %lld blocks of %lld tokens are free, %lld are needed "
+                       "and %lld kept for sequences that grow",
                        (long long)p->n_free, (long long)p->n_blocks,
-                       (long long)p->block_tok, (long long)more);
+                       (long long)p->block_tok, (long long)more, (long long)keep);
     for (; p->n_in_row[id] < n; p->n_visited++)
         p->tables[id * p->row_blocks + p->n_in_row[id]++] = p->free[--p->n_free];
     return OK;
 }
 
+/* A sequence that will grow leaves blocks to those that do already: where it took the last
+ * ones it would soon be preempted itself, and computed again. */
 static int pages_reserve(void *state, const struct kv_need *need, struct kv_extent *out)
 {
     struct pages *p = state;
+    bool alone = p->n_rows_free == p->max_seqs;
     int64_t id;
     int rc;
 
@@ -110,7 +121,8 @@ static int pages_reserve(void *state, const struct kv_need *need, struct kv_exte
         return err_set(ERR_NOMEM, "kv: all %lld block tables are in use",
                        (long long)p->max_seqs);
     id = p->free_rows[p->n_rows_free - 1];
-    rc = extend(p, id, need->prompt_tok + (need->gen_tok > 0));
+    rc = extend(p, id, need->prompt_tok + (need->gen_tok > 0),
+                need->gen_tok > 0 && !alone ? p->n_keep : 0);
     if (rc != OK)
         return rc;
     p->n_rows_free--;
@@ -128,7 +140,7 @@ static int pages_grow(void *state, struct kv_extent *e, int64_t used_tok,
 
     (void)used_tok, (void)m; /* the table grows, what is in the blocks stays */
     TRY(kv_want_check(want_tok, p->max_tok));
-    TRY(extend(p, e->id, want_tok));
+    TRY(extend(p, e->id, want_tok, 0));
     e->cap_tok = p->n_in_row[e->id] * p->block_tok;
     return OK;
 }

@@ -1,0 +1,131 @@
+#!/bin/sh
+# Each rule of the memory for keys and values, broken on purpose in a copy of the code: the test that
+# stands for the rule must fail. A rule is broken by a change of one line, which must exist.
+set -u
+. tests/support/tap.sh
+if [ -n "${SAN:-}" ]; then
+    skip "broken rules" "what a sanitizer finds first is not what the test finds"
+    finish
+fi
+# shellcheck disable=SC2046
+libs="$(pkg-config --libs hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib papi \
+    libcurl cmocka) -lsde -lm -lpthread"
+ar rcs "$dir/support.a" "$build"/obj/tests/support/*.o
+jobs=$(nproc)
+
+# shellcheck disable=SC2086
+program() { # folder: its broken.c and the test in place of what the library has
+    ${CC:-gcc} $(cat "$build/gen/flags") -w -c "$1/broken.c" -o "$1/broken.o" &&
+        ${CC:-gcc} $(cat "$build/gen/flags") -o "$1/test" "$1/broken.o" \
+            "$build/obj/tests/$2.o" "$dir/support.a" "$build/libtestbed.a" \
+            "$build/libsandwich.a" $libs
+}
+
+# A failed assertion of a test, or of the code, is what is wanted.
+found() { # folder, test
+    TEST_ONLY=$2 CMOCKA_MESSAGE_OUTPUT=TAP timeout 60 "$1/test" >"$1/log" 2>&1
+    case $? in
+    0) echo "# $2 passes" && return 1 ;;
+    134) grep -q "Assertion" "$1/log" && return 0 ;;
+    esac
+    grep -q "^not ok .* - $2" "$1/log"
+}
+
+one() { # number, rule, file, sed script, test program, test
+    mkdir "$dir/$1"
+    sed "$4" "$3" >"$dir/$1/broken.c"
+    if cmp -s "$3" "$dir/$1/broken.c"; then
+        echo "# $3 has no such line: $4"
+    elif program "$dir/$1" "$5" >"$dir/$1/log" 2>&1 && found "$dir/$1" "$6"; then
+        echo "ok $1 - $2: $5 $6"
+        return
+    fi
+    [ -e "$dir/$1/log" ] && sed 's/^/# /' "$dir/$1/log"
+    echo "not ok $1 - $2: $5 $6"
+}
+
+breaks() {
+    n=$((n + 1))
+    one "$n" "$@" >"$dir/$n.tap" &
+    [ $((n % jobs)) = 0 ] && wait
+}
+
+# 1. Bounds are quantiles of the window, aligned up, strictly increasing, at most the longest.
+b=engine/kv/buckets.c
+breaks "a quantile too low" $b 's/rank = ceil(/rank = floor(/' kv/test_buckets bounds_are_quantiles
+breaks "bounds not aligned" $b 's/bound = (bin + 1) \* b->o.align_tok/bound = bin * b->o.align_tok + 1/' \
+    kv/test_buckets bounds_are_quantiles
+breaks "equal bounds" $b 's/bound > out->tok/bound >= out->tok/' kv/test_buckets bounds_are_quantiles
+breaks "a bound beyond the longest" $b '/bound = bound < b->o.max_tok/d' kv/test_buckets bounds_are_quantiles
+# 2. Bounds change in epochs, which leave sequences with memory alone.
+breaks "bounds that change at once" $b 's/^    b->n_added++;/&\n    kv_buckets_learn(b);/' \
+    kv/test_buckets bounds_are_quantiles
+o=engine/kv/alloc/odma.c
+breaks "a sequence gets the new bounds" $o \
+    's/if (want_tok <= e->cap_tok/if (o->bounds->n > 0 \&\& o->bounds->tok[0] >= want_tok)\n e->cap_tok = o->bounds->tok[0];\n&/' \
+    kv/test_alloc histories_of_odma
+# 3. The smallest bucket that holds the prediction; the large one where that is uncertain.
+breaks "a larger bucket" $b 's/b->tok\[i\] < n))/b->tok[i] <= n))/' kv/test_buckets the_smallest_bucket_is_chosen
+breaks "no large bucket" $b 's/need->large || //' kv/test_buckets the_smallest_bucket_is_chosen
+breaks "uncertain predictions are trusted" engine/kv/predict.c 's/p->uncertainty > c->tau/false/' \
+    kv/test_predict needs_follow_from_predictions
+# 4. What moves keeps all of its bytes, the old block is released once, and the tokens are the same.
+p=engine/kv/pool.c
+breaks "a token is not copied" $p 's/size_t used = (size_t)used_tok/size_t used = (size_t)(used_tok - 1)/' \
+    kv/test_pool test_grow
+breaks "a copy overwrites another" $p 's/while (n-- > 0)/for (size_t i = 0, all = n; n = i, i < all; i++)/' \
+    kv/test_pool test_grow
+breaks "other tokens after a move" $p 's/size_t used = (size_t)used_tok/size_t used = (size_t)(used_tok \/ 2)/' \
+    serve/test_kv_alloc test_same_tokens
+breaks "the block that is left is not released" engine/kv/alloc.c 's/if (m->old_id >= 0)/if (m->old_id == 0)/' \
+    kv/test_alloc histories_of_odma
+breaks "the block that is left is released twice" engine/kv/alloc.c \
+    's/a->moved(state, m->old_id);/a->moved(state, m->old_id), &/' kv/test_alloc histories_of_odma
+# 5. Blocks do not overlap, are contiguous and aligned, and all memory comes back.
+r=engine/kv/runs.c
+breaks "blocks overlap" $r 's/add_free(r, at + n, n_free - n)/add_free(r, at + n - 1, n_free - n + 1)/' \
+    kv/test_alloc histories_of_odma
+breaks "a neighbour in use is taken" $r 's/? r->units\[right\].n_free : 0;/? more : 0;/' kv/test_alloc histories_of_odma
+breaks "blocks not aligned" $r 's/.first_tok = at \* r->align_tok/&+ 1/' kv/test_alloc histories_of_odma
+breaks "free neighbours are not joined" $r 's/left = r->units\[at - 1\].n_free_end;/left = 0;/' kv/test_alloc histories_of_odma
+breaks "a block is lost" engine/kv/alloc/paged.c \
+    's/n_in_row\[id\] > 0; p->n_visited++)/n_in_row[id] > 1; p->n_visited++)/' kv/test_alloc histories_of_paged
+breaks "a slot is lost" engine/kv/alloc/static.c 's/s->free\[s->n_free++\] = id/s->free[s->n_free] = id/' \
+    kv/test_alloc histories_of_static
+# 6. Without buckets it is static, with the smallest blocks paged.
+breaks "no buckets, other sizes" $o 's/int64_t n = o->max_tok;/int64_t n = o->max_tok \/ 2;/' \
+    kv/test_alloc no_buckets_are_static
+breaks "a block too many" engine/kv/alloc/paged.c 's/(n_tok + p->block_tok - 1) \/ p->block_tok/n_tok \/ p->block_tok + 1/' \
+    kv/test_alloc blocks_of_the_longest_are_static
+breaks "blocks ahead of the sequence" engine/kv/alloc/paged.c 's/(need->gen_tok > 0),/need->gen_tok,/' \
+    kv/test_alloc histories_of_paged
+# 7. Bounds follow a change of the lengths.
+breaks "bounds are learned once" $b 's/if (n == 0)/if (n == 0 || out->epoch > 0)/' \
+    study/test_odma_replay bounds_follow_a_change
+breaks "the window forgets nothing" $b 's/b->count\[\*slot\]--;/;/' kv/test_buckets bounds_are_quantiles
+# 8. A request is passed by others for a bounded number of steps, and the oldest is not preempted.
+breaks "nobody is too old" engine/kv/admit.c 's/w\[0\].age > max_age/false/' kv/test_buckets nobody_starves
+breaks "the oldest is preempted" engine/kv/admit.c 's/n_waiting == n) ? n - 1/n_waiting == n) ? 0/' \
+    kv/test_buckets the_youngest_is_preempted
+# 9. An operation takes constant time.
+breaks "free runs are searched" $r \
+    's/list = next_bit(r, n), at;/list = -1, at;\n    for (int i = 0; i < r->n_units \&\& list < 0; i++, r->stat.n_visited++)\n        list = r->units[i].n_free >= n ? list_of(r, r->units[i].n_free) : -1;/' \
+    kv/test_alloc histories_of_odma
+# 10. Whatever is predicted, every request gets its memory and its tokens.
+breaks "a prediction of nothing" engine/kv/predict.c 's/gen_tok > 1 ? (int64_t)gen_tok : 1/(int64_t)gen_tok/' \
+    kv/test_predict needs_follow_from_predictions
+breaks "a prediction beyond the longest" engine/kv/predict.c '/gen_tok = gen_tok < most/d' \
+    kv/test_predict needs_follow_from_predictions
+breaks "what was predicted too short does not grow" $p 's/rc == OK && n_tok > r->cap_tok/rc == OK \&\& false/' \
+    serve/test_kv_alloc test_same_tokens
+# And none is taken while sequences run.
+breaks "a sequence takes memory of the system" engine/kv/alloc/paged.c \
+    's/^    (void)used_tok, (void)m;/    mem_free(mem_new(MEM_KV, 1, 1));\n&/' kv/test_alloc histories_of_paged
+breaks "no blocks are kept for those that grow" engine/kv/alloc/paged.c 's/!alone ? p->n_keep : 0/false/' \
+    kv/test_alloc blocks_are_kept_for_growth
+wait
+for i in $(seq "$n"); do
+    cat "$dir/$i.tap"
+    grep -q "^ok" "$dir/$i.tap" || failed=1
+done
+finish
