@@ -378,7 +378,7 @@ static void test_learned(void **state)
 {
     const struct kv_learned_from from = {
         .format = "test", .tokens = "test", .n_examples = 200, .folds = 2};
-    char path[600], text[200][16];
+    char path[600], text[200][24];
     struct kv_example e[200];
     struct kv_learned *l;
 
