@@ -27,21 +27,30 @@ static const float *group(float *spare, const float *x, int at, int n)
     return spare;
 }
 
-/* The scale of the vector; 0 of zeros. */
+/* The scale of the vector: 0 of zeros, NaN where one is not finite. */
 static float q8_scale(const float *x, int n)
 {
-    float spare[KERN_SUB], largest;
-    int32_t most = 0;
+    const int whole = n / KERN_SUB * KERN_SUB;
+    float spare[KERN_SUB], most = kern_largest(x, whole), tail = 0;
 
-    for (int at = 0; at < n; at += KERN_SUB) {
-        int32_t bits = kern_largest_bits(group(spare, x, at, n));
-
-        most = bits > most ? bits : most;
-    }
-    memcpy(&largest, &most, sizeof(largest));
-    if (!isfinite(largest))
+    if (whole < n)
+        tail = kern_largest(group(spare, x, whole, n), KERN_SUB);
+    if (!isfinite(most) || !isfinite(tail))
         return NAN;
-    return largest > 0 ? fmaxf(largest / 127, KERN_Q8_SCALE_MIN) : 0;
+    most = fmaxf(most, tail);
+    return most > 0 ? fmaxf(most / 127, KERN_Q8_SCALE_MIN) : 0;
+}
+
+/* KERN_SUB numbers at x. */
+static void round_group(int8_t *to, const float *x, float per_step)
+{
+    for (int at = 0; at < KERN_SUB; at += 16) {
+        kern_v4i q[4];
+
+        for (int i = 0; i < 4; i++)
+            q[i] = kern_round4(x + at + 4 * i, per_step);
+        kern_store16(to + at, q);
+    }
 }
 
 static void store_q8(const struct kern_table *k, void *to, const float *x, int n)
@@ -54,12 +63,9 @@ static void store_q8(const struct kern_table *k, void *to, const float *x, int n
     memcpy(codes + kern_q8_scale_at(n), &scale, sizeof(scale));
     for (int at = 0; per_step > 0 && at < n; at += KERN_SUB) {
         float spare[KERN_SUB];
-        int32_t q[KERN_SUB];
         int8_t code[KERN_SUB];
 
-        kern_round_i8(q, group(spare, x, at, n), per_step);
-        for (int i = 0; i < KERN_SUB; i++)
-            code[i] = (int8_t)q[i];
+        round_group(code, group(spare, x, at, n), per_step);
         memcpy(codes + at, code, (size_t)(n - at < KERN_SUB ? n - at : KERN_SUB));
     }
 }
