@@ -7,6 +7,11 @@
  * where the key or the value of a token in a head is a vector of vec_bytes bytes, so that a rank
  * owns a range of heads, and a change of plan moves nothing. Where the allocator
  * is `paged`, a slot is a table of blocks of block_tok tokens, and each block is laid out so.
+ * Where slots are of several sizes each head has its own part of the pool, and each slot has
+ * the same tokens of every part: it is laid out
+ *     [kv_head][layer][K|V][token]
+ * with the other slots of the head between two heads. So in every pool a head has its pages,
+ * which can be bound to a memory node.
  * How slots are chosen is a plug-in: one file in kv/alloc/.   Paper: ODMA 3.4, 3.5.
  * Threads: one owner per pool; stat from any thread. */
 #ifndef KV_KV_H
@@ -30,7 +35,7 @@ struct kv_slot {
     int64_t cap_tok;   /* tokens it can hold, n_tok at least */
     size_t head_bytes; /* of one [K or V][token] run: of cap_tok tokens, with `blocks` of
                           block_tok */
-    int n_kv_heads;
+    size_t head_stride, layer_stride; /* to the same run of the next head or layer */
     int64_t slot;      /* the allocator's number of it */
     int64_t first_tok; /* where it begins in the allocator's arena */
     /* NULL: contiguous. Else [cap_tok / block_tok] numbers of blocks: its tokens from i *
@@ -44,8 +49,8 @@ struct kv_slot {
  * blocks in block 0, whether the sequence has it or not. */
 static inline void *kv_at(const struct kv_slot *r, int layer, int kv_head, int v)
 {
-    size_t i = ((size_t)layer * r->n_kv_heads + kv_head) * 2 + (size_t)v;
-    return (char *)r->base + i * r->head_bytes;
+    return (char *)r->base + (size_t)layer * r->layer_stride +
+           (size_t)kv_head * r->head_stride + (size_t)v * r->head_bytes;
 }
 
 /* The key or value of token `tok` in the run that kv_at() returned. vec_bytes: of one. */
@@ -116,10 +121,9 @@ void kv_pool_touch(struct kv_pool *p, int i, int n);
 
 /* The mapping that holds the pool, to query or bind the NUMA nodes of its pages. */
 void kv_pool_memory(const struct kv_pool *p, void **base, size_t *bytes);
-/* Call fn with a slot for each part of the pool that is always laid out the same: the slots of
- * the allocator `static`, the blocks of `paged`. false: there are none, because the allocator
- * has blocks of several sizes, so the head that a page belongs to changes. */
-bool kv_pool_each(const struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
+/* Call fn with slots that together are all that sequences can have: the slots of the allocator
+ * `static`, the blocks of `paged`, else one slot of all tokens. */
+void kv_pool_each(const struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
                   void *ctx);
 
 /* Bytes one token needs over all layers and heads. */
@@ -131,7 +135,7 @@ struct kv_stat {
     int64_t limit_tok, reserved_tok; /* by kv_pool_limit(): INT64_MAX without a limit */
     int64_t n_live, n_reserved_total, n_refused_total;
     /* Sequences that got other memory, those that got more of what they had, and the bytes
-     * copied for both: in a contiguous slot that gets longer every run but the first moves. */
+     * copied for both: in a slot that gets longer every run but the first of a head moves. */
     int64_t n_moved_total, n_extended_total, migrated_bytes_total;
     /* Calls of the allocator and their time, without the copies. */
     int64_t n_alloc_total, alloc_ns_total, migrate_ns_total;

@@ -77,6 +77,11 @@ static int64_t units_of_longest(const struct kv_pool *p)
     return p->max_tok / p->unit_tok + (p->max_tok % p->unit_tok > 0);
 }
 
+static int64_t arena_tok(const struct kv_pool *p)
+{
+    return (int64_t)(p->bytes / p->unit_bytes) * p->unit_tok;
+}
+
 static int open_alloc(struct kv_pool *p, const struct kv_pool_opts *o)
 {
     struct kv_arena a = {.max_tok = p->alloc->paged ? p->max_tok : p->unit_tok,
@@ -93,7 +98,7 @@ static int open_alloc(struct kv_pool *p, const struct kv_pool_opts *o)
             ERR_NOMEM,
             "kv pool of %zu bytes holds no sequence of %lld tokens (%zu bytes)", p->bytes,
             (long long)p->max_tok, p->unit_bytes * (size_t)units_of_longest(p));
-    a.n_tok = (int64_t)(p->bytes / p->unit_bytes) * p->unit_tok;
+    a.n_tok = arena_tok(p);
     return kv_alloc_open(p->alloc, &p->state, &a);
 }
 
@@ -175,33 +180,38 @@ static void place(const struct kv_pool *p, struct kv_slot *r, const struct kv_ex
     int64_t run_tok = e->blocks ? p->unit_tok : e->cap_tok;
 
     r->base = p->base;
-    if (!e->blocks)
-        r->base = (char *)p->base + (size_t)(e->first_tok / p->unit_tok) * p->unit_bytes +
-                  (size_t)(e->first_tok % p->unit_tok) * p->token_bytes;
     r->slot = e->id;
     r->first_tok = e->first_tok;
     r->cap_tok = e->cap_tok;
-    r->n_kv_heads = p->shape.n_kv_heads;
     r->head_bytes = (size_t)run_tok * p->shape.vec_bytes;
+    r->head_stride = 2 * r->head_bytes;
+    r->layer_stride = r->head_stride * (size_t)p->shape.n_kv_heads;
+    if (p->alloc->several_sizes) {
+        size_t token = p->token_bytes / (size_t)p->shape.n_kv_heads;
+
+        r->base = (char *)p->base + (size_t)e->first_tok * token;
+        r->head_stride = (size_t)arena_tok(p) * token;
+        r->layer_stride = 2 * r->head_bytes;
+    } else if (!e->blocks) {
+        r->base = (char *)p->base + (size_t)(e->first_tok / p->unit_tok) * p->unit_bytes;
+    }
     r->blocks = e->blocks;
     r->block_tok = e->blocks ? p->unit_tok : 0;
     r->block_bytes = e->blocks ? p->unit_bytes : 0;
 }
 
-bool kv_pool_each(const struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
+void kv_pool_each(const struct kv_pool *p, void (*fn)(void *ctx, const struct kv_slot *r),
                   void *ctx)
 {
-    int64_t n = (int64_t)(p->bytes / p->unit_bytes);
+    int64_t each = p->alloc->several_sizes ? arena_tok(p) : p->unit_tok;
 
-    for (int64_t i = 0; i < n && !p->alloc->several_sizes; i++) {
-        const struct kv_extent e = {
-            .id = i, .first_tok = i * p->unit_tok, .cap_tok = p->unit_tok};
-        struct kv_slot r = {.n_tok = p->unit_tok};
+    for (int64_t i = 0; i < arena_tok(p) / each; i++) {
+        const struct kv_extent e = {.id = i, .first_tok = i * each, .cap_tok = each};
+        struct kv_slot r = {.n_tok = each};
 
         place(p, &r, &e);
         fn(ctx, &r);
     }
-    return !p->alloc->several_sizes;
 }
 
 /* ---- sequences ---- */
@@ -266,19 +276,20 @@ int kv_bucket(const struct kv_pool *p, const struct kv_need *need)
     return p->alloc->bucket ? p->alloc->bucket(p->state, need) : 0;
 }
 
-/* Each run of a head gets longer, elsewhere or where it was. The last is copied first, so that
- * no run overwrites another. */
+/* Each run of a head gets longer, elsewhere or where it was. A head's last is copied first, so
+ * that no run overwrites another; the heads are apart. */
 static void copy_runs(struct kv_pool *p, const struct kv_slot *to,
                       const struct kv_slot *from, int64_t used_tok)
 {
-    size_t n = (size_t)p->shape.n_layers * p->shape.n_kv_heads * 2;
+    const bool moved = to->base != from->base;
     size_t used = (size_t)used_tok * p->shape.vec_bytes;
     uint64_t t0 = clock_ns();
 
-    p->migrated_bytes += (int64_t)((n - (to->base == from->base)) * used);
-    while (n-- > 0)
-        memmove((char *)to->base + n * to->head_bytes,
-                (char *)from->base + n * from->head_bytes, used);
+    for (int head = 0; head < p->shape.n_kv_heads; head++)
+        for (int i = 2 * p->shape.n_layers - 1; i >= !moved; i--) {
+            memmove(kv_at(to, i / 2, head, i % 2), kv_at(from, i / 2, head, i % 2), used);
+            p->migrated_bytes += (int64_t)used;
+        }
     p->migrate_ns += (int64_t)(clock_ns() - t0);
 }
 
@@ -345,7 +356,7 @@ void kv_pool_stat(const struct kv_pool *p, struct kv_stat *out)
 {
     *out = (struct kv_stat){.pool_bytes = p->bytes,
                             .reserved_bytes = p->reserved_bytes,
-                            .pool_tok = (int64_t)(p->bytes / p->unit_bytes) * p->unit_tok,
+                            .pool_tok = arena_tok(p),
                             .limit_tok = p->limit_tok,
                             .reserved_tok = p->reserved_tok,
                             .n_live = p->n_live,

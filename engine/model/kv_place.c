@@ -1,6 +1,5 @@
 /* Binds keys and values to the memory nodes of the threads that read them in decode. Those
- * of a head are one run of bytes in each layer of a slot or block of the pool. Where these are
- * not always laid out the same, a page belongs to no head. */
+ * of a head are one run of bytes in each layer of a slot or block of the pool. */
 #include "base/log.h"
 #include "model/placement.h"
 
@@ -99,8 +98,6 @@ int model_kv_numa_row(const struct model *m, struct kv_pool *pool,
     struct model_page_map map = {0};
     struct model_numa_query look = {.node = m->placement->node, .row = out};
     struct walk w = {.m = m, .fn = model_numa_row_add, .ctx = &look};
-    size_t bytes;
-    void *base;
     int rc = OK;
 
     *out = (struct model_numa_row){.name = "kv"};
@@ -108,10 +105,8 @@ int model_kv_numa_row(const struct model *m, struct kv_pool *pool,
         rc = map_of(m, pool, &map);
         look.map = &map;
     }
-    if (rc == OK && !kv_pool_each(pool, runs_of_region, &w)) {
-        kv_pool_memory(pool, &base, &bytes);
-        model_numa_row_add(&look, base, bytes, -1);
-    }
+    if (rc == OK)
+        kv_pool_each(pool, runs_of_region, &w);
     model_page_map_fini(&map);
     return rc == OK ? look.rc : rc;
 }

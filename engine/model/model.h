@@ -144,7 +144,6 @@ struct model_numa_report {
 MUST int model_numa_report_get(const struct model *m, struct model_numa_report *out);
 /* Bind the pool's pages to the memory nodes of the owners that read their heads. Call it
  * with an empty pool, before its pages are touched. A kernel that refuses gives a warning.
- * Where kv_pool_each() has nothing to tell, nothing is bound and all bytes count as shared.
  * ERR_STATE: the pool is in use. ERR_NOMEM. */
 MUST int model_kv_bind(const struct model *m, struct kv_pool *pool);
 /* On which nodes they are, as in a row of model_numa_report_get(). */

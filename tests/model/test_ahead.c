@@ -27,8 +27,7 @@ static int random_chunks(struct rng *rng)
     for (int c = 0; c < n; c++) {
         slots[c] = (struct kv_slot){.base = memory[c],
                                     .cap_tok = CAP,
-                                    .head_bytes = HEAD_BYTES,
-                                    .n_kv_heads = HEADS};
+                                    .head_bytes = HEAD_BYTES};
         if (rng_below(rng, 2)) {
             slots[c].base = memory[0];
             slots[c].head_bytes = BLOCK_TOK * ROW_BYTES;
@@ -38,6 +37,8 @@ static int random_chunks(struct rng *rng)
             for (int i = 0; i < CAP / BLOCK_TOK; i++)
                 blocks[c][i] = (int32_t)rng_below(rng, sizeof(memory) / BLOCK_BYTES);
         }
+        slots[c].head_stride = 2 * slots[c].head_bytes;
+        slots[c].layer_stride = HEADS * slots[c].head_stride;
         chunks[c] = (struct model_chunk){
             .n_tok = 1, .pos0 = (int64_t)rng_below(rng, CAP), .kv = &slots[c]};
         /* The values would follow the keys without a gap. */

@@ -158,7 +158,7 @@ static void test_blocks(void **state)
     close_place(&p);
 }
 
-/* Blocks of several sizes: a page belongs to no head, so nothing is bound or misplaced. */
+/* Slots of several sizes: each head has a quarter of the pool. */
 static void test_several_sizes(void **state)
 {
     static const int nodes[TEAM] = {2, 2, 9, 9, 2, 2, 2, 2};
@@ -168,15 +168,30 @@ static void test_several_sizes(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         const struct kv_pool_opts kv = {.alloc = names[i], .max_tok = MAX_TOK};
+        struct kv_slot first, second;
         struct model_numa_row row;
         struct place p;
 
         invented_nodes_begin(0, SIZE_MAX);
         open_place(&p, &o, &kv);
-        assert_int_equal(invented_nodes.n_binds, 0);
-        invented_nodes.stray = 0;
+        for (int64_t at = 0; at < POOL; at += (int64_t)MODEL_LARGE_PAGE)
+            assert_int_equal(invented_nodes.node_of[at / (int64_t)MODEL_LARGE_PAGE],
+                             at < POOL / 2 ? 2 : 9);
         assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
-        assert_int_equal(row.shared_bytes, POOL);
+        assert_int_equal(row.local_bytes, POOL);
+        test_kv_reserve(p.pool, 1, &first);
+        test_kv_reserve(p.pool, 500, &second);
+        for (int h = 0; h < 4; h++) {
+            const char *run = kv_at(&second, 1, h, 1);
+
+            assert_true(run >= p.base + POOL / 4 * h);
+            assert_true(run + second.head_bytes <= p.base + POOL / 4 * (h + 1));
+        }
+        kv_release(p.pool, &second);
+        kv_release(p.pool, &first);
+        invented_nodes.stray = 9;
+        assert_ok(model_kv_numa_row(p.x.model, p.pool, &row));
+        assert_int_equal(row.elsewhere_bytes, POOL / 2);
         close_place(&p);
     }
 }
