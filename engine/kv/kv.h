@@ -36,8 +36,8 @@ struct kv_slot {
     size_t head_bytes; /* of one [K or V][token] run: of cap_tok tokens, with `blocks` of
                           block_tok */
     size_t head_stride, layer_stride; /* to the same run of the next head or layer */
-    int64_t slot;      /* the allocator's number of it */
-    int64_t first_tok; /* where it begins in the allocator's arena */
+    int64_t slot;                     /* the allocator's number of it */
+    int64_t first_tok;                /* where it begins in the allocator's arena */
     /* NULL: contiguous. Else [cap_tok / block_tok] numbers of blocks: its tokens from i *
      * block_tok on are in block blocks[i], which begins block_bytes * blocks[i] after base. */
     const int32_t *blocks;

@@ -25,9 +25,8 @@ static int random_chunks(struct rng *rng)
     int n = (int)rng_below(rng, CHUNKS_MAX + 1);
 
     for (int c = 0; c < n; c++) {
-        slots[c] = (struct kv_slot){.base = memory[c],
-                                    .cap_tok = CAP,
-                                    .head_bytes = HEAD_BYTES};
+        slots[c] =
+            (struct kv_slot){.base = memory[c], .cap_tok = CAP, .head_bytes = HEAD_BYTES};
         if (rng_below(rng, 2)) {
             slots[c].base = memory[0];
             slots[c].head_bytes = BLOCK_TOK * ROW_BYTES;
