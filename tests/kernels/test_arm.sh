@@ -27,7 +27,8 @@ n=0
 failed=0
 for p in $PROGRAMS; do
     n=$((n + 1))
-    if make -s -f tests/kernels/arm.mk CC="$CC" OUT="$OUT" "$OUT/$p" \
+    # model/test_arm.sh builds in the same folder.
+    if flock "$OUT/lock" make -s -j"$(nproc)" -f tests/kernels/arm.mk CC="$CC" OUT="$OUT" "$OUT/$p" \
         >"$OUT/$p.log" 2>&1 &&
         "$RUN" "$OUT/$p" >>"$OUT/$p.log" 2>&1; then
         echo "ok $n - aarch64 $p"
