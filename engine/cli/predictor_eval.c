@@ -59,7 +59,7 @@ static void predict(struct eval *v, int predictor)
 }
 
 /* What the request has at its end, where it outgrew its memory: twice as much until it fits,
- * as s3 gives it, or the large bucket. */
+ * as s3 gives it, or the large bucket, which is the most that odma gives. */
 static int64_t grown(int64_t size, int64_t need, int64_t max_tok, int which)
 {
     while (size < need)
