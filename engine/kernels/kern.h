@@ -111,8 +111,8 @@ static inline bool kern_op_is_attn(enum kern_op op)
  *                       factor of each row's sums
  *     KERN_A_I8         for each 32 along K [8][mr][4] int8, from -127 to 127 (four along K in
  *                       one 32-bit word); then [mr] f32, their scales; then [2][mr] words
- *                       made of their sums, which depend on the type of the weights
- *                       (KERN_A_I8_WORDS, kernels/panel.h) */
+ *                       made of their sums, which depend on the type of the weights; then
+ *                       [mr] f32, log2 of the scales (KERN_A_I8_WORDS, kernels/panel.h) */
 enum kern_a_format { KERN_A_F32, KERN_A_BF16_PAIR, KERN_A_F16_TWICE, KERN_A_I8 };
 
 /* C[mr, 16 np] = A[mr, k] B[k, 16 np]   (+ C if `accumulate`).
@@ -251,9 +251,9 @@ struct kern_variant {
 };
 /* The `error` of f32 activations and f32 sums in any order. */
 #define KERN_ERROR_F32 5e-6
-/* The `error` of activations in 8 bits. The largest of 32 activations is 127 steps, so that
- * the others are off by sqrt(1/12) of a 127th of it each: 1.3 % where it outweighs them all. */
-#define KERN_ERROR_A8 0x1p-6
+/* The `error` of activations in 8 bits. The largest of 32 activations is 64 steps or more, so that
+ * the others are off by sqrt(1/12) of a 64th of it each: 2.6 % where it outweighs them all. */
+#define KERN_ERROR_A8 0x1p-5
 /* The same where one scale is for a row: 16384 activations of half a step each in one that
  * outweighs them all. With outliers of 50 times the usual size it is about 0.05. */
 #define KERN_ERROR_A8_ROW           0.3

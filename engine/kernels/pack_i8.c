@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdbool.h>
 
 #include "kernels/round_i8.h"
 
@@ -20,7 +21,29 @@ static int32_t sum_of(kern_v4i x)
     return x[0] + x[1] + x[2] + x[3];
 }
 
-static void quantise(struct group *g, const float *x, float most)
+/* A power of two of which `most` is 64 to 127.5 steps. */
+static float power_of_two(float most)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &most, sizeof(bits));
+    bits = ((bits + 0x10000) & 0x7f800000) - (6 << 23);
+    memcpy(&most, &bits, sizeof(bits));
+    return most;
+}
+
+/* Of a power of two, 0 or NaN; of another number the integer below it. */
+static float log2_of(float scale)
+{
+    uint32_t bits;
+
+    if (!(scale > 0))
+        return scale == 0 ? -INFINITY : NAN;
+    memcpy(&bits, &scale, sizeof(bits));
+    return (float)(int32_t)(bits >> 23) - 127;
+}
+
+static void quantise(struct group *g, const float *x, float most, bool whole_row)
 {
     kern_v4i sum[2] = {{0}, {0}}, whole[N_VECS];
     float per_step;
@@ -30,8 +53,8 @@ static void quantise(struct group *g, const float *x, float most)
         g->scale = isfinite(most) ? 0 : NAN;
         return;
     }
-    g->scale = most / 127;
-    per_step = 127 / most;
+    g->scale = whole_row ? most / 127 : power_of_two(most);
+    per_step = whole_row ? 127 / most : 1 / g->scale;
 #pragma GCC unroll 8
     for (int i = 0; i < N_VECS; i++) {
         whole[i] = kern_round4(x + 4 * i, per_step);
@@ -69,14 +92,19 @@ static void sum_words(int32_t word[2], const struct group *g, const struct kern_
 static void pack_row(uint32_t *to, int64_t mr, const float *x, int64_t k,
                      const struct kern_form *f)
 {
-    float most = f->subs == 0 ? kern_largest(x, k) : 0;
+    const bool whole_row = f->subs == 0;
+    float most = whole_row ? kern_largest(x, k) : 0;
     int32_t before = 0;
 
     for (int64_t at = 0; at < k; at += KERN_SUB, to += KERN_A_I8_WORDS * mr) {
         struct group g;
         int32_t word[2];
+        float log2_scale;
 
-        quantise(&g, x + at, f->subs == 0 ? most : kern_largest(x + at, KERN_SUB));
+        if (!whole_row)
+            most = kern_largest(x + at, KERN_SUB);
+        quantise(&g, x + at, most, whole_row);
+        log2_scale = log2_of(g.scale);
         sum_words(word, &g, f, before);
         before += g.sum[0] + g.sum[1];
         for (int j = 0; j < KERN_A_I8_SCALE; j++)
@@ -84,6 +112,7 @@ static void pack_row(uint32_t *to, int64_t mr, const float *x, int64_t k,
         memcpy(&to[KERN_A_I8_SCALE * mr], &g.scale, 4);
         memcpy(&to[KERN_A_I8_SUM * mr], &word[0], 4);
         memcpy(&to[(KERN_A_I8_SUM + 1) * mr], &word[1], 4);
+        memcpy(&to[KERN_A_I8_LOG2 * mr], &log2_scale, 4);
     }
 }
 

@@ -87,12 +87,25 @@ static inline void check_operands(struct kern_mat *w, int slot, struct rng *r,
     kern_mat_put_panels(w, 0, w->n_panels, rows, type);
 }
 
-/* What a product with activations of 8 bits may be off by: each activation half a step, a
- * 127th of the largest of the `together` that share a scale, or all of it where that is too small
- * for steps; each of the f32 operations on sums of 32; and products of scales that underflow. */
-static inline double check_bound_a8(const float *a, const float *b, const float *terms,
-                                    int64_t k, int64_t together)
+/* The step of activations in 8 bits, the largest of them `most`: where weights have blocks, the
+ * power of two that makes 64 to 127 of it. */
+static inline double check_step_a8(double most, bool whole_row)
 {
+    int power;
+
+    if (whole_row)
+        return most / 127;
+    frexp(most / 127.5, &power);
+    return ldexp(1, power);
+}
+
+/* What a product with activations of 8 bits may be off by: each activation half a step, or all of
+ * it where that is too small for steps; each of the f32 operations on sums of 32; and products of
+ * scales that underflow. */
+static inline double check_bound_a8(const float *a, const float *b, const float *terms,
+                                    int64_t k, bool whole_row)
+{
+    const int64_t together = whole_row ? k : KERN_SUB;
     double steps = 0, size = 0;
 
     for (int64_t x = 0; x < k; x += together) {
@@ -100,7 +113,7 @@ static inline double check_bound_a8(const float *a, const float *b, const float 
 
         for (int64_t i = 0; i < together; i++)
             most = fabs(a[x + i]) > most ? fabs(a[x + i]) : most;
-        step = most / 127 + 2 * KERN_A_I8_MIN;
+        step = check_step_a8(most, whole_row) + 2 * KERN_A_I8_MIN;
         for (int64_t i = 0; i < together; i++) {
             steps += fabs(b[x + i]) * step * (0.5 + 0x1p-16);
             size += (fabs(a[x + i]) + step) * terms[x + i];
@@ -135,7 +148,7 @@ static inline double check_product(const struct kern_variant *v, int64_t i, int6
         *bound += mass * 0x1p-8 + flush * 0x1p-126;
     if (v->precision == KERN_A8)
         *bound = check_bound_a8(a, b, check_terms + j * k, k,
-                                kern_type_one_block(type_of_op(v->op)) ? k : KERN_SUB);
+                                kern_type_one_block(type_of_op(v->op)));
     if (v->a_format == KERN_A_F16_TWICE) /* 34 roundings to 11 bits, or to the least */
         *bound += mass * 34 * 0x1p-11 + (double)(k + 32) * a_max * b_max * 0x1p-24;
     return sum;

@@ -259,18 +259,21 @@ static float largest(const float *x, int64_t n)
     return most;
 }
 
-/* Integers nearest to the activations, with a scale that makes `most` a 127, and the words made
- * of their sums. *before: the sum of the row's integers so far. */
+/* Integers nearest to the activations in the steps that `most` needs, and the words made of their
+ * sums. *before: the sum of the row's integers so far. */
 static void bytes_check(const struct kern_variant *v, const int32_t *words, int64_t mr,
                         const float *x, float most, int32_t *before)
 {
     const struct kern_form *f = kern_form(type_of_op(v->op));
     int32_t sum[2] = {0, 0}, word[2];
-    float scale, scaled;
+    const float step =
+        most < KERN_A_I8_MIN ? 0 : (float)check_step_a8(most, f->subs == 0);
+    float scale, power, scaled;
 
     memcpy(&scale, &words[KERN_A_I8_SCALE * mr], 4);
-    CHECK(scale == (most < KERN_A_I8_MIN ? 0 : most / 127), "scale %a of %a", scale,
-          most);
+    memcpy(&power, &words[KERN_A_I8_LOG2 * mr], 4);
+    CHECK(scale == step, "scale %a of %a", scale, most);
+    CHECK(f->subs == 0 || exp2f(power) == scale, "2^%a is not %a", power, scale);
     for (int i = 0; i < KERN_SUB; i++) {
         int8_t code[4];
 
