@@ -40,6 +40,9 @@ endif
 CFLAGS  := -std=gnu11 -D_GNU_SOURCE $(OPT) $(HARDEN) -g -fopenmp -Wall -Wextra -Werror -Wshadow \
            -Wstrict-prototypes -Wmissing-prototypes -MMD -MP -I. -Iengine $(PKG_CFLAGS)
 LDFLAGS := -fopenmp $(LINK_HARDEN) $(if $(SAN),-fsanitize=$(SAN))
+# What a debugger reads would make all test programs together seven times as large, 8 GB. To debug
+# one: make STRIP_TEST= build/tests/kv/test_pool after removing it.
+STRIP_TEST := $(if $(SAN),,-Wl,--strip-debug)
 FLAGS   := $(CFLAGS) $(LDFLAGS)
 
 # A kernel's instruction set is the last word of its file name; the whole file gets its flags.
@@ -182,7 +185,7 @@ $(BUILD)/testbed: $(BUILD)/obj/experiments/harness/main.o $(BUILD)/libtestbed.a 
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) $(STRIP_TEST) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
 # This test counts the products that a step runs; that one asks the benchmark.
 $(BUILD)/tests/model/test_cost: LDFLAGS += -Wl,--wrap=kern_gemm_run
 $(BUILD)/tests/study/test_cost: $(BUILD)/obj/tests/bench/cost.o
@@ -217,7 +220,7 @@ FORCE:
 
 # --- verbs
 test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BUILD)/bench $(BASELINES)
-	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(MODULE) sh tests/support/run.sh
+	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(MODULE) JOBS=$(JOBS) sh tests/support/run.sh
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
 bench: $(BUILD)/bench
@@ -248,6 +251,7 @@ define HELP
 make                        Build build/sandwich and build/testbed.
 make deps                   Install the Debian packages that are missing.
 make test                   Run all tests. MODULE=kv: those of one folder of tests/.
+                            JOBS=1: one at a time; by default one for each CPU.
 make lint                   Check the sources against the rules of tests/lint/.
 make bench                  Measure operators, prefill and decode. ARGS="--help" lists options.
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.

@@ -34,7 +34,8 @@ same() { # a, b
 }
 
 mkdir -p "$out"
-check "aarch64: the engine is built" make -s -j"$(nproc)" -f tests/kernels/arm.mk CC="$cc" OUT="$out" "$out/greedy"
+# kernels/test_arm.sh builds in the same folder.
+check "aarch64: the engine is built" flock "$out/lock" make -s -j"$(nproc)" -f tests/kernels/arm.mk CC="$cc" OUT="$out" "$out/greedy"
 [ $failed = 0 ] || finish
 prompt=$(list prompt_ids ,)
 "$sandwich" model make --arch tiny --type f32 --out "$dir/f32" >"$dir/log" 2>&1

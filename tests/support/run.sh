@@ -1,50 +1,56 @@
 #!/bin/sh
-# Run every test program and script (MODULE=name: only tests/name), each printing TAP, and close
-# with one line of counts. A program that dies before its plan is done counts as one failure.
+# Run every test program and script (MODULE=name: only tests/name), JOBS of them at a time, each
+# printing TAP, and close with one line of counts. build/test.log keeps what they printed,
+# build/test.times how long each took. tests/schedule.txt names those that must run alone and
+# those that are left out under SANDWICH_ISA.
 set -u
 unset MAKEFLAGS MAKELEVEL # a test that builds is no part of the make that runs it
 BUILD=${BUILD:-build}
+MODULE=${MODULE:-}
+JOBS=${JOBS:-$(nproc)}
 export BUILD
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS="halt_on_error=1"
 export ASAN_OPTIONS=detect_leaks=1
-log=$BUILD/test.log
-: >"$log"
-one() {
-    name=$1
-    shift
-    # Signals that a job in the background ignores are what some tests send.
-    out=$(env --default-signal=HUP,INT,QUIT "$@" 2>&1 </dev/null)
-    rc=$?
-    printf '== %s\n%s\n' "$name" "$out" >>"$log"
-    printf '%s\n' "$out" | awk -v name="$name" -v rc="$rc" -v counts="$BUILD/test.counts" '
-        /^(not )?ok .*# SKIP/ { s++; sub(/^not /, ""); print "  skip " name ": " $0; if (why != "") print "       " why; why = ""; next }
-        /^# skip: / { why = $0; next }
-        /^ok /      { p++; next }
-        /^not ok /  { f++; print "  FAIL " name ": " $0; next }
-        { tail[NR % 12] = $0 }
-        END {
-            if (rc != 0 && f == 0) { f = 1; print "  FAIL " name ": exit status " rc }
-            if (rc == 0 && p + s + f == 0) { f = 1; print "  FAIL " name ": ran no test" }
-            if (f) for (i = NR + 1; i <= NR + 12; i++) if (tail[i % 12] != "") print "       " tail[i % 12]
-            printf "%d %d %d\n", p, f, s >> counts
-        }'
-}
+work=$BUILD/test-out
+rm -rf "$work"
+mkdir -p "$work"
 : >"$BUILD/test.counts"
-for t in $(find tests/${MODULE:-} -name 'test_*.c' | sort); do
-    b=$BUILD/tests/${t#tests/}
-    b=${b%.c}
-    one "${t#tests/}" "$b"
-done
-for t in $(find tests/${MODULE:-} -name 'test_*.sh' | sort); do
-    one "${t#tests/}" sh "$t"
-done
+find tests/$MODULE -name 'test_*.c' -o -name 'test_*.sh' | sed 's,//*,/,g; s,^tests/,,' | sort >"$work/found"
+
+# A name in the schedule is a module or one of its programs.
+scheduled() { # word, file of names: those that the schedule gives this word
+    awk -v word="$1" 'NR == FNR { if ($1 == word) names[$2]; next }
+        { module = $0; sub(/\/.*/, "", module) } $0 in names || module in names' tests/schedule.txt "$2"
+}
+awk '!/^#/ && NF { print $2 }' tests/schedule.txt | while read -r name; do
+    [ -e "tests/$name" ] || echo "  FAIL tests/schedule.txt: there is no tests/$name"
+done | tee "$work/unknown"
+: >"$work/left_out"
+if [ -n "${SANDWICH_ISA:-}" ] && [ -z "$MODULE" ]; then
+    scheduled any-isa "$work/found" >"$work/left_out"
+    echo "Left out, as no instruction set changes what they do: $(wc -l <"$work/left_out") programs of tests/schedule.txt"
+fi
+grep -vxF -f "$work/left_out" "$work/found" >"$work/all"
+scheduled alone "$work/all" >"$work/alone"
+grep -vxF -f "$work/alone" "$work/all" | xargs -r -P "$JOBS" -n 1 sh tests/support/run_one.sh
+xargs -r -n 1 sh tests/support/run_one.sh <"$work/alone"
+
+while read -r name; do
+    echo "== $name"
+    cat "$work/$(echo "$name" | tr / .)"
+done <"$work/all" >"$BUILD/test.log"
+sort -rn "$BUILD/test.counts" | awk '{ print $1, $2, $6 }' >"$BUILD/test.times"
 # What to fetch for the tests that were skipped for want of it.
-sed -n 's/^# skip: \(.*\) is not in \$SANDWICH_DATA$/  \1/p' "$log" | sort -u >"$BUILD/test.data"
+sed -n 's/^# skip: \(.*\) is not in \$SANDWICH_DATA$/  \1/p' "$BUILD/test.log" | sort -u >"$BUILD/test.data"
 if [ -s "$BUILD/test.data" ]; then
     echo "Tests were skipped for want of these data, of which datasets/data.md says where to get them:"
     cat "$BUILD/test.data"
 fi
-awk '{p += $1; f += $2; s += $3} END {
-    printf "%d passed, %d failed, %d skipped\n", p, f, s; exit (f > 0 || p == 0) }' "$BUILD/test.counts"
+awk -v all="$(wc -l <"$work/all")" -v unknown="$(wc -l <"$work/unknown")" '
+    { p += $3; f += $4; s += $5; cpu += $2 }
+    END {
+        if (NR != all) print "  FAIL " all - NR " of " all " programs did not finish"
+        f += all - NR + unknown
+        printf "%d passed, %d failed, %d skipped\n", p, f, s; exit (f > 0 || p == 0) }' "$BUILD/test.counts"
