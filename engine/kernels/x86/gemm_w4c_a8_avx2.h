@@ -43,7 +43,8 @@ TILE_INLINE const char *both_sides(const struct kern_gemm_tile *t, const int32_t
     for (; n > 0; n--, s += TYPE(SUB), a += KERN_A_I8_WORDS * mr) {
         dots(dot[0], a, s, 0, 0, mr);
         dots(dot[1], a, s, 0, 1, mr);
-        next = codes_prefetch(s, next, t->next_step);
+        codes_prefetch(s);
+        next = codes_prefetch_next(next, t->next_step);
     }
     side_end(t, dot[0], first, a - KERN_A_I8_WORDS * mr, b, 0, mr);
     side_end(t, dot[1], first, a - KERN_A_I8_WORDS * mr, b, 1, mr);
@@ -62,8 +63,10 @@ TILE_INLINE const char *one_side(const struct kern_gemm_tile *t, const int32_t *
     dots_start(dot, a, 0, mr);
     for (; n > 0; n--, s += TYPE(SUB), a += KERN_A_I8_WORDS * mr) {
         dots(dot, a, s, 0, side, mr);
-        if (side == 0)
-            next = codes_prefetch(s, next, t->next_step);
+        if (side == 0) {
+            codes_prefetch(s);
+            next = codes_prefetch_next(next, t->next_step);
+        }
     }
     side_end(t, dot, first, a - KERN_A_I8_WORDS * mr, b, side, mr);
     return next;

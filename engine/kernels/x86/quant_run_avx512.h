@@ -34,7 +34,9 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
                 const char *s = b + TYPE(HEAD) + i * TYPE(SUB);
 
                 tile_sub(sum, (const void *)a, b, s, mr);
-                next = codes_prefetch(s, next, t->next_step);
+                codes_prefetch(s);
+                if (t->next_step != 0)
+                    next = codes_prefetch_next(next, t->next_step);
             }
         }
     }
