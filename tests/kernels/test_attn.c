@@ -312,6 +312,11 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
     for (int n = 0; n < 160; n++) {
         struct shape s = any_shape(r);
 
+        if (n % 8 >= 6) { /* several tiles, of 512 keys the longest */
+            s.n_tok = s.n_tok < 5 ? s.n_tok : 5;
+            s.pos0 = rng_range(r, 240, KV_MAX - s.n_tok);
+            s.kv_hi = s.pos0 + s.n_tok;
+        }
         if (n % 4 == 1) /* a piece, which some tokens may not see at all */
             s.kv_lo = rng_range(r, 0, s.kv_hi - 1);
         if (n % 4 == 2)
@@ -325,11 +330,13 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
             s.kv_hi = s.pos0 + 1;
             whole_and_merged(v, r, &s);
         }
-        s.n_tok = 3;
-        s.g = 5;
-        s.pos0 = 60; /* tokens on both sides of a block of 64 keys */
-        s.kv_hi = 63;
-        whole_and_merged(v, r, &s);
+        s.n_tok = 3; /* tokens on both sides of a tile's end */
+        for (int64_t tile = 32; tile <= 1024; tile *= 2) {
+            s.g = tile == 64 ? 5 : 2;
+            s.pos0 = tile - 2;
+            s.kv_hi = tile + 1;
+            whole_and_merged(v, r, &s);
+        }
     }
     for (int n = 0; n < 20; n++) {
         struct shape s = any_shape(r);
