@@ -312,7 +312,7 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
     for (int n = 0; n < 160; n++) {
         struct shape s = any_shape(r);
 
-        if (n % 8 >= 6) { /* several tiles, of 512 keys the longest */
+        if (n % 16 >= 14) { /* several tiles, of 512 keys the longest */
             s.n_tok = s.n_tok < 5 ? s.n_tok : 5;
             s.pos0 = rng_range(r, 240, KV_MAX - s.n_tok);
             s.kv_hi = s.pos0 + s.n_tok;
@@ -331,10 +331,12 @@ static void test_attn(const struct kern_variant *v, struct rng *r)
             whole_and_merged(v, r, &s);
         }
         s.n_tok = 3; /* tokens on both sides of a tile's end */
-        for (int64_t tile = 32; tile <= 1024; tile *= 2) {
-            s.g = tile == 64 ? 5 : 2;
-            s.pos0 = tile - 2;
-            s.kv_hi = tile + 1;
+        for (int k = 0; k < 4; k++) {
+            static const int64_t tiles[] = {32, 64, 256, 512};
+
+            s.g = tiles[k] <= 64 ? 5 : 1;
+            s.pos0 = tiles[k] - 2;
+            s.kv_hi = tiles[k] + 1;
             whole_and_merged(v, r, &s);
         }
     }
