@@ -97,14 +97,23 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
  * A. */
 #define BLOCK_OVERHEAD 1.05
 
-/* A product of at most this many rows is bound by reading B. B is then read strictly in
- * the order of memory, panel by panel, whatever that costs in loads of A and C. One Zen 5
- * core reads a matrix that is split along K at 40 GB/s in this order, and at 28 GB/s when
- * tiles jump from unit to unit. With more rows a split matrix is still read in this order
- * as long as reading takes longer than multiplying: with two threads that is 1.2 to 1.4
- * times as fast on Zen 5. On Zen 4, which multiplies vectors of 512 bits at half that rate,
- * 8 rows take 1.18 times as long in this order. */
-#define STREAM_ROWS 4
+/* A product of at most STREAM_ROWS rows is bound by reading B. B is then read strictly in the
+ * order of memory, panel by panel, whatever that costs in loads of A and C. One Zen 5 core
+ * reads a matrix that is split along K at 40 GB/s in this order, and at 28 GB/s when tiles
+ * jump from unit to unit. With more rows a split matrix is still read in this order as long
+ * as reading takes longer than multiplying: with two threads that is 1.2 to 1.4 times as
+ * fast on Zen 5. Where the rows of A take more than half of the first-level cache, they and
+ * the prefetched units displace each other there, and this order, which reads only a slice's
+ * columns of A at a time, is the faster one for longer, until multiplying takes
+ * STREAM_COMPUTE_MAX times as long: on Zen 4, with 5 to 16 rows, 0.72 to 1.0 of the time.
+ *
+ * A slice of a split matrix has as many units as make STREAM_BYTES of a panel, which is what
+ * pays for starting a tile, with many rows and so many sums twice that. Units of 64 and 128
+ * rows of 4 bits take 0.72 to 0.95 of the time that they take one by one. Longer slices jump
+ * between more places in memory: 8 KiB of each panel take up to 1.5 times as long. */
+#define STREAM_ROWS        4
+#define STREAM_COMPUTE_MAX 2.0
+#define STREAM_BYTES       2048.0
 
 static double max2(double a, double b)
 {
@@ -189,10 +198,15 @@ bool kern_schedule_computes(const struct kern_variant *v, const struct kern_mat 
 static bool streams(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
                     int n_threads)
 {
+    bool a_in_cache =
+        kern_a_bytes(v->a_format, m, w->k_pad) <= (size_t)cpu_cache_bytes(1) / 2;
+
     if (m > kern_gemm_rows(v, 1))
         return false;
     return m <= STREAM_ROWS ||
-           (w->n_units > 1 && !kern_schedule_computes(v, w, m, n_threads));
+           (w->n_units > 1 &&
+            block_cycles(v, (double)m, 1) <
+                (a_in_cache ? 1 : STREAM_COMPUTE_MAX) * read_cycles(w, 1, n_threads));
 }
 
 /* The size of a part when `whole` is cut into the fewest equal parts of at most
@@ -264,11 +278,14 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
 static void stream(struct kern_schedule *s, const struct kern_variant *v,
                    const struct kern_mat *w, int64_t m)
 {
+    double least = m > 2 ? 2 * STREAM_BYTES : STREAM_BYTES;
+
     s->mr = (int)m;
     s->np = 1;
     if (w->n_units > 1) {
         s->bn = KERN_ALL;
-        s->bk = w->k_unit;
+        s->bk =
+            w->k_unit * (int64_t)ceil(least / (panel_row_bytes(w) * (double)w->k_unit));
         s->order = KERN_ORDER_KNM;
         return;
     }

@@ -2,15 +2,22 @@
 
 void model_ahead_begin(struct model_ahead *a, const struct model_chunk *chunks,
                        int n_chunks, int layer, int head_lo, int head_hi,
-                       int64_t row_bytes, int64_t most)
+                       int64_t row_bytes, int64_t most, int64_t meanwhile)
 {
+    int64_t all = 0;
+
+    for (int c = 0; c < n_chunks; c++)
+        all += chunks[c].pos0 * row_bytes * 2 * (head_hi - head_lo);
+    all = all < most ? all : most;
     *a = (struct model_ahead){.chunks = chunks,
                               .n_chunks = n_chunks,
                               .layer = layer,
                               .head_lo = head_lo,
                               .head_hi = head_hi,
                               .row_bytes = row_bytes,
-                              .left = head_lo < head_hi ? most : 0,
+                              .left = all,
+                              .rate =
+                                  all < meanwhile ? (double)all / (double)meanwhile : 1,
                               .head = head_lo};
 }
 
@@ -49,6 +56,9 @@ const void *model_ahead_next(void *ctx, int64_t bytes)
 {
     struct model_ahead *a = ctx;
 
+    a->due += a->rate * (double)bytes;
+    if (a->due < (double)bytes)
+        return NULL;
     while (a->left > 0 && a->chunk < a->n_chunks) {
         int64_t run = a->chunks[a->chunk].pos0 * a->row_bytes - a->at, n = run;
         const char *from = run > 0 ? present(a, &n) : NULL;
@@ -59,6 +69,7 @@ const void *model_ahead_next(void *ctx, int64_t bytes)
         else
             advance(a);
         a->left -= n;
+        a->due -= (double)n;
         if (n > 0)
             return from;
     }

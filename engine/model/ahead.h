@@ -2,7 +2,8 @@
  *
  * Decode of many sequences multiplies for as long as it computes and then attends for as long
  * as memory takes to deliver keys and values. While the products of a layer run, memory has time
- * to deliver what the next layer's attention reads.
+ * to deliver what the next layer's attention reads. It is asked for evenly over all of them: the
+ * products read weights as well, and several bytes at once would have to wait for each other.
  *   Threads: one owner. */
 #ifndef MODEL_AHEAD_H
 #define MODEL_AHEAD_H
@@ -15,17 +16,22 @@ struct model_ahead {
     int head_lo, head_hi; /* the thread's heads of keys and values */
     int64_t row_bytes;    /* of one token's key */
     int64_t left;         /* bytes still to prefetch; 0: none */
-    int chunk, head, v;   /* the run of keys (v = 0) or values (v = 1), and */
-    int64_t at;           /* the byte in it where the next part begins */
+    double rate,
+        due; /* bytes to prefetch for each that is multiplied; bytes not yet asked for */
+    int chunk, head, v; /* the run of keys (v = 0) or values (v = 1), and */
+    int64_t at;         /* the byte in it where the next part begins */
 };
 
 /* Walk through what attention reads of earlier tokens in layer `layer`, in its order: chunk by
- * chunk, head by head, keys before values. The walk ends after `most` bytes. */
+ * chunk, head by head, keys before values. The walk ends after `most` bytes. It takes as long as
+ * the caller multiplies `meanwhile` bytes of weights, or of these as many as it has itself; 0:
+ * every call takes a part. */
 void model_ahead_begin(struct model_ahead *a, const struct model_chunk *chunks,
                        int n_chunks, int layer, int head_lo, int head_hi,
-                       int64_t row_bytes, int64_t most);
-/* Where the next part of at most `bytes` begins; NULL: at the end. A part ends at latest where
- * its run or its block does, so the caller may prefetch up to `bytes` too many. `ctx` is the walk. */
+                       int64_t row_bytes, int64_t most, int64_t meanwhile);
+/* Where the next part of at most `bytes` begins, as the caller multiplies as many; NULL: at the
+ * end, or it is not yet due. A part ends at latest where its run or its block does, so the caller
+ * may prefetch up to `bytes` too many. `ctx` is the walk. */
 const void *model_ahead_next(void *ctx, int64_t bytes);
 
 #endif

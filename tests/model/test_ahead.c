@@ -76,7 +76,7 @@ static void every_byte_once(void **state)
         struct model_ahead a;
         const char *part;
 
-        model_ahead_begin(&a, chunks, n, layer, lo, hi, ROW_BYTES, most);
+        model_ahead_begin(&a, chunks, n, layer, lo, hi, ROW_BYTES, most, 0);
         for (;;) {
             int64_t bytes = 1 + (int64_t)rng_below(&rng, 2 * HEAD_BYTES);
             bool left = a.left > 0;
@@ -101,9 +101,40 @@ static void every_byte_once(void **state)
     }
 }
 
+/* At no time more than its share of what was multiplied, and a call's bytes; all at the end. */
+static void is_spread(void **state)
+{
+    struct rng rng;
+
+    (void)state;
+    rng_init(&rng, test_seed(), "spread");
+    for (int round = 0; round < 500; round++) {
+        int n = random_chunks(&rng);
+        int64_t all = 0, seen = 0, step = 1 + (int64_t)rng_below(&rng, 4 * ROW_BYTES);
+        int64_t meanwhile, most = INT64_MAX;
+        struct model_ahead a;
+
+        for (int c = 0; c < n; c++)
+            all += chunks[c].pos0 * ROW_BYTES * 2 * HEADS;
+        meanwhile = all * 2 + (int64_t)rng_below(&rng, (uint64_t)all + 1);
+        model_ahead_begin(&a, chunks, n, 0, 0, HEADS, ROW_BYTES, most, meanwhile);
+        while (seen < meanwhile && a.left > 0) {
+            double due;
+
+            model_ahead_next(&a, step);
+            seen += step;
+            due = (double)all / (double)meanwhile * (double)seen;
+            assert_true((double)(all - a.left) <= due + 1);
+        }
+        /* A part may be shorter than the call, at the end of its run or block. */
+        assert_true((double)a.left <= (double)all * 0.5 + (double)step);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_byte_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_byte_once),
+                                       cmocka_unit_test(is_spread)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

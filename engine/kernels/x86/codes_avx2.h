@@ -9,6 +9,7 @@
 
 #include "kernels/panel.h"
 #include "kernels/tile_set.h"
+#include "kernels/x86/codes_prefetch.h"
 
 #define TYPE(x) KERN_QUANT(x)
 
@@ -89,26 +90,6 @@ TILE_INLINE __m256 mins(const char *b, const char *s, const int side)
         return d;
     s += TYPE(SCALES) + KERN_PANEL + 8 * side;
     return _mm256_mul_ps(d, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadu_si64(s))));
-}
-
-/* Prefetch what is multiplied 4 KiB later; what kern_gemm_tile.next names. */
-#define CODES_AHEAD 4096
-#define CODES_HEAD  (TYPE(SUBS) ? TYPE(HEAD) / (TYPE(SUBS) + !TYPE(SUBS)) : 0)
-#define CODES_LINES ((CODES_HEAD + TYPE(SUB) + 63) / 64)
-
-TILE_INLINE void codes_prefetch(const char *s)
-{
-#pragma GCC unroll 9
-    for (int i = 0; i < CODES_LINES; i++)
-        _mm_prefetch(s + 64 * i + CODES_AHEAD, _MM_HINT_T0);
-}
-
-TILE_INLINE const char *codes_prefetch_next(const char *next, int next_step)
-{
-#pragma GCC unroll 9
-    for (int i = 0; i < CODES_LINES; i++, next += next_step)
-        _mm_prefetch(next, _MM_HINT_T1);
-    return next;
 }
 
 #endif

@@ -16,9 +16,10 @@
     {                                                                                    \
         12                                                                               \
     }
-#define TILE_SET(X)   TILE_UP_12(X, 1)
-#define TILE_SETS(mr) 1
-#define TILE_A_WORDS  KERN_A_I8_WORDS
+#define TILE_SET(X)      TILE_UP_12(X, 1)
+#define TILE_SETS(mr)    1
+#define TILE_A_WORDS     KERN_A_I8_WORDS
+#define TILE_SPARSE_ROWS 2
 
 /* The compiler broadcasts by way of a general register, which costs an operation on the ports
  * that multiply. */

@@ -11,9 +11,10 @@
     {                                                                                    \
         8                                                                                \
     }
-#define TILE_SET(X)  TILE_UP_8(X, 1)
-#define TILE_KEPT    2
-#define TILE_A_WORDS KERN_SUB
+#define TILE_SET(X)      TILE_UP_8(X, 1)
+#define TILE_KEPT        2
+#define TILE_A_WORDS     KERN_SUB
+#define TILE_SPARSE_ROWS 0
 
 /* The sets of sums that the rows of K take in turn; four at most. */
 #define TILE_SETS(mr) ((mr)*8 <= TILE_SUMS_MIN ? 4 : (mr)*4 <= TILE_SUMS_MIN ? 2 : 1)

@@ -29,13 +29,18 @@
     TILE_UP_9(X, 3)                                                                      \
     TILE_UP_6(X, 4) TILE_UP_5(X, 5) TILE_UP_4(X, 6) TILE_UP_3(X, 7) TILE_UP_2(X, 8)
 
-/* How far ahead of its use a line of weights is asked for: 4 KiB of one panel, or
- * its share of several (on Zen 4 2 to 5 % faster than 8 KiB for 1 to 8 rows). A tile that
- * walks the units of a split matrix asks for the same line two units on, as a unit's share
- * of a panel is only 1 to 4 KiB long. Measured on Zen 5, out of memory: at 14 rows asking
- * doubles the speed of a split matrix. */
-#define TILE_AHEAD_BYTES ((size_t)4096)
-#define TILE_AHEAD_UNITS 2
+/* Prefetching B. A tile of many sums asks for the line that it multiplies 4 KiB later, into
+ * the first level. With at most TILE_FAR_SUMS it has little else to wait for than memory, and
+ * asking 8 KiB ahead into the second level takes 0.91 to 1.0 of the time; with at most
+ * TILE_SPARSE_SUMS every fourth line is enough, and 0.92 to 1.0 of the time with all of them
+ * (Zen 4, two threads, weights of f32 and bf16, out of memory). Several panels share the
+ * distance. A tile that walks the units of a split matrix asks for the same line two units on,
+ * as a unit's share of a panel is only 1 to 4 KiB long. Measured on Zen 5, out of memory: at
+ * 14 rows asking doubles the speed of a split matrix. */
+#define TILE_FAR_SUMS      8
+#define TILE_SPARSE_SUMS   2
+#define TILE_AHEAD(mr, np) ((size_t)((mr) * (np) <= TILE_FAR_SUMS ? 8192 : 4096) / (np))
+#define TILE_AHEAD_UNITS   2
 
 /* c += x * b in place. An intrinsic leaves the compiler free to put the sum where x or b
  * was, and gcc 12 then runs out of registers with the larger shapes. */
@@ -51,9 +56,26 @@ struct tile_walk {
     int next_step;
 };
 
-/* One step of K into one set of sums. */
+/* Of four steps, step number `step`. */
+TILE_INLINE void tile_prefetch(const struct tile_walk *w, const int step, const int mr,
+                               const int np)
+{
+    if (mr * np <= TILE_SPARSE_SUMS && step != 0)
+        return;
+#pragma GCC unroll 8
+    for (int p = 0; p < np; p++) {
+        const char *line = w->b + p * w->b_panel_bytes + w->ahead_bytes;
+
+        if (mr * np <= TILE_FAR_SUMS)
+            _mm_prefetch(line, _MM_HINT_T1);
+        else
+            _mm_prefetch(line, _MM_HINT_T0);
+    }
+}
+
+/* One step of K, of four step number `step`, into one set of sums. */
 TILE_INLINE void tile_step(__m512 acc[TILE_MR_MAX][KERN_NP_MAX], struct tile_walk *w,
-                           const int mr, const int np)
+                           const int step, const int mr, const int np)
 {
 #pragma GCC unroll 2
     for (int j = 0; j < TILE_STEP_ROWS; j++) {
@@ -77,9 +99,7 @@ TILE_INLINE void tile_step(__m512 acc[TILE_MR_MAX][KERN_NP_MAX], struct tile_wal
                 TILE_FMA(acc[i][p], x, b[p]);
         }
     }
-#pragma GCC unroll 8
-    for (int p = 0; p < np; p++)
-        _mm_prefetch(w->b + p * w->b_panel_bytes + w->ahead_bytes, _MM_HINT_T0);
+    tile_prefetch(w, step, mr, np);
     _mm_prefetch(w->next, _MM_HINT_T1);
     w->next += w->next_step;
     w->a += TILE_STEP_ROWS * mr;
@@ -97,7 +117,7 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
     __m512 acc[TILE_MR_MAX][KERN_NP_MAX], odd[TILE_MR_MAX][KERN_NP_MAX];
 
     w.ahead_bytes =
-        t->k > t->k_unit ? TILE_AHEAD_UNITS * t->b_unit_bytes : TILE_AHEAD_BYTES / np;
+        t->k > t->k_unit ? TILE_AHEAD_UNITS * t->b_unit_bytes : TILE_AHEAD(mr, np);
 #pragma GCC unroll 30
     for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 8
@@ -113,13 +133,13 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
 
         w.b = unit;
         for (; steps >= 4; steps -= 4) {
-            tile_step(acc, &w, mr, np);
-            tile_step(two_sums ? odd : acc, &w, mr, np);
-            tile_step(acc, &w, mr, np);
-            tile_step(two_sums ? odd : acc, &w, mr, np);
+            tile_step(acc, &w, 0, mr, np);
+            tile_step(two_sums ? odd : acc, &w, 1, mr, np);
+            tile_step(acc, &w, 2, mr, np);
+            tile_step(two_sums ? odd : acc, &w, 3, mr, np);
         }
         for (; steps > 0; steps--)
-            tile_step(acc, &w, mr, np);
+            tile_step(acc, &w, 0, mr, np);
     }
 #pragma GCC unroll 30
     for (int i = 0; i < mr; i++) {

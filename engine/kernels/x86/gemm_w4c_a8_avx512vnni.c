@@ -6,7 +6,8 @@
 #define QUANT W4C
 #include "kernels/x86/codes_avx512.h"
 
-#define TILE_MR_MAX 24
+#define TILE_MR_MAX      24
+#define TILE_SPARSE_ROWS 2
 #define TILE_ROWS                                                                        \
     {                                                                                    \
         24                                                                               \
@@ -76,7 +77,7 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
                 for (int i = 0; i < mr; i++)
                     TILE_DOT_AT(sum[j % sets][i], &a[j * mr + i], w);
             }
-            codes_prefetch(s);
+            codes_prefetch(s, mr <= TILE_SPARSE_ROWS);
             next = codes_prefetch_next(next, t->next_step);
         }
         block_end(t, sum, first, a - KERN_A_I8_WORDS * mr, unit, accumulate, mr);

@@ -4,8 +4,8 @@
  * written once for each 32 rows of K.
  *
  * An including file defines TILE_KEPT, TILE_SETS(mr), TILE_A_WORDS, the 32-bit words of 32
- * activations, and tile_side(), which reads and writes its side of C where mr is larger
- * than TILE_KEPT. */
+ * activations, TILE_SPARSE_ROWS (codes_prefetch.h), and tile_side(), which reads and writes
+ * its side of C where mr is larger than TILE_KEPT. */
 #ifndef KERNELS_X86_QUANT_RUN_AVX2_H
 #define KERNELS_X86_QUANT_RUN_AVX2_H
 
@@ -82,7 +82,7 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
                 const char *s = b + TYPE(HEAD) + i * TYPE(SUB);
 
                 tile_sub(sum, t, a, b, s, mr);
-                codes_prefetch(s);
+                codes_prefetch(s, mr <= TILE_SPARSE_ROWS);
                 if (t->next_step != 0)
                     next = codes_prefetch_next(next, t->next_step);
             }

@@ -2,7 +2,7 @@
  * gemm_quant_avx512.h and gemm_a8_avx512vnni.h share.
  *
  * An including file defines TILE_SETS(mr), TILE_A_WORDS, the 32-bit words of 32 activations,
- * and tile_sub(). */
+ * TILE_SPARSE_ROWS (codes_prefetch.h) and tile_sub(). */
 #ifndef KERNELS_X86_QUANT_RUN_AVX512_H
 #define KERNELS_X86_QUANT_RUN_AVX512_H
 
@@ -34,7 +34,7 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
                 const char *s = b + TYPE(HEAD) + i * TYPE(SUB);
 
                 tile_sub(sum, (const void *)a, b, s, mr);
-                codes_prefetch(s);
+                codes_prefetch(s, mr <= TILE_SPARSE_ROWS);
                 if (t->next_step != 0)
                     next = codes_prefetch_next(next, t->next_step);
             }

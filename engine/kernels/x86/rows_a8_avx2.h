@@ -7,10 +7,11 @@
     {                                                                                    \
         6                                                                                \
     }
-#define TILE_SET(X)   TILE_UP_6(X, 1)
-#define TILE_KEPT     2
-#define TILE_SETS(mr) 1
-#define TILE_A_WORDS  KERN_A_I8_WORDS
+#define TILE_SET(X)      TILE_UP_6(X, 1)
+#define TILE_KEPT        2
+#define TILE_SETS(mr)    1
+#define TILE_A_WORDS     KERN_A_I8_WORDS
+#define TILE_SPARSE_ROWS 1
 
 #include "kernels/x86/codes_avx2.h"
 

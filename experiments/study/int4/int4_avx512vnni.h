@@ -15,9 +15,10 @@
     {                                                                                    \
         12                                                                               \
     }
-#define TILE_SET(X)   TILE_UP_12(X, 1)
-#define TILE_SETS(mr) 1
-#define TILE_A_WORDS  KERN_A_I8_WORDS
+#define TILE_SET(X)      TILE_UP_12(X, 1)
+#define TILE_SETS(mr)    1
+#define TILE_A_WORDS     KERN_A_I8_WORDS
+#define TILE_SPARSE_ROWS 2
 
 /* In place, for the reason given in gemm_tile_avx512.h. *a is in every lane. */
 #define TILE_DOT_AT(c, a, w)                                                             \
