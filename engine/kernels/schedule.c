@@ -107,11 +107,13 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
  * columns of A at a time, is the faster one for longer, until multiplying takes
  * STREAM_COMPUTE_MAX times as long: on Zen 4, with 5 to 16 rows, 0.72 to 1.0 of the time.
  *
- * A slice of a split matrix has as many units as make STREAM_BYTES of a panel, which is what
- * pays for starting a tile, with many rows and so many sums twice that. Units of 64 and 128
- * rows of 4 bits take 0.72 to 0.95 of the time that they take one by one. Longer slices jump
- * between more places in memory: 8 KiB of each panel take up to 1.5 times as long. */
+ * A slice of a split matrix has as many units as make STREAM_BYTES of a panel, so that
+ * starting a tile takes little of its time; twice as many with more than STREAM_FEW_ROWS,
+ * as a tile starts by loading the sums of each row and ends by storing them. Units of 64 and
+ * 128 rows of 4 bits take 0.72 to 0.95 of the time that they take one by one. Longer slices
+ * jump between more places in memory: 8 KiB of each panel take up to 1.5 times as long. */
 #define STREAM_ROWS        4
+#define STREAM_FEW_ROWS    2
 #define STREAM_COMPUTE_MAX 2.0
 #define STREAM_BYTES       2048.0
 
@@ -278,7 +280,7 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
 static void stream(struct kern_schedule *s, const struct kern_variant *v,
                    const struct kern_mat *w, int64_t m)
 {
-    double least = m > 2 ? 2 * STREAM_BYTES : STREAM_BYTES;
+    double least = m > STREAM_FEW_ROWS ? 2 * STREAM_BYTES : STREAM_BYTES;
 
     s->mr = (int)m;
     s->np = 1;

@@ -16,22 +16,22 @@ struct model_ahead {
     int head_lo, head_hi; /* the thread's heads of keys and values */
     int64_t row_bytes;    /* of one token's key */
     int64_t left;         /* bytes still to prefetch; 0: none */
-    double rate,
-        due; /* bytes to prefetch for each that is multiplied; bytes not yet asked for */
-    int chunk, head, v; /* the run of keys (v = 0) or values (v = 1), and */
-    int64_t at;         /* the byte in it where the next part begins */
+    double rate;          /* bytes to prefetch for each that is multiplied, at most 1 */
+    double due;           /* bytes that `rate` allows now */
+    int chunk, head, v;   /* the run of keys (v = 0) or values (v = 1), and */
+    int64_t at;           /* the byte in it where the next part begins */
 };
 
 /* Walk through what attention reads of earlier tokens in layer `layer`, in its order: chunk by
- * chunk, head by head, keys before values. The walk ends after `most` bytes. It takes as long as
- * the caller multiplies `meanwhile` bytes of weights, or of these as many as it has itself; 0:
- * every call takes a part. */
+ * chunk, head by head, keys before values. The walk ends after `most` bytes and is spread
+ * evenly over the `meanwhile` bytes of weights that the caller multiplies; where it has more
+ * bytes than that, it goes byte for byte with them. */
 void model_ahead_begin(struct model_ahead *a, const struct model_chunk *chunks,
                        int n_chunks, int layer, int head_lo, int head_hi,
                        int64_t row_bytes, int64_t most, int64_t meanwhile);
-/* Where the next part of at most `bytes` begins, as the caller multiplies as many; NULL: at the
- * end, or it is not yet due. A part ends at latest where its run or its block does, so the caller
- * may prefetch up to `bytes` too many. `ctx` is the walk. */
+/* Where the next part of at most `bytes` begins, while the caller multiplies `bytes` of weights;
+ * NULL: at the end, or not yet due. A part ends at latest where its run or its block does, so the
+ * caller may prefetch up to `bytes` too many. `ctx` is the walk. */
 const void *model_ahead_next(void *ctx, int64_t bytes);
 
 #endif

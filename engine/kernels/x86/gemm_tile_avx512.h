@@ -56,7 +56,7 @@ struct tile_walk {
     int next_step;
 };
 
-/* Of four steps, step number `step`. */
+/* `step` counts from 0 to 3 and over again, so that a tile may prefetch every fourth time. */
 TILE_INLINE void tile_prefetch(const struct tile_walk *w, const int step, const int mr,
                                const int np)
 {
@@ -73,7 +73,7 @@ TILE_INLINE void tile_prefetch(const struct tile_walk *w, const int step, const 
     }
 }
 
-/* One step of K, of four step number `step`, into one set of sums. */
+/* One step of K into one set of sums; `step`: see tile_prefetch. */
 TILE_INLINE void tile_step(__m512 acc[TILE_MR_MAX][KERN_NP_MAX], struct tile_walk *w,
                            const int step, const int mr, const int np)
 {
