@@ -16,6 +16,8 @@
 #define BLOCK_BYTES (LAYERS * HEADS * 2 * BLOCK_TOK * ROW_BYTES + 64)
 
 static char memory[CHUNKS_MAX][SLOT_BYTES];
+static char
+    pool[CHUNKS_MAX * SLOT_BYTES]; /* of blocks; no part of it follows one of memory */
 static struct kv_slot slots[CHUNKS_MAX];
 static struct model_chunk chunks[CHUNKS_MAX];
 static int32_t blocks[CHUNKS_MAX][CAP / BLOCK_TOK];
@@ -28,13 +30,13 @@ static int random_chunks(struct rng *rng)
         slots[c] =
             (struct kv_slot){.base = memory[c], .cap_tok = CAP, .head_bytes = HEAD_BYTES};
         if (rng_below(rng, 2)) {
-            slots[c].base = memory[0];
+            slots[c].base = pool;
             slots[c].head_bytes = BLOCK_TOK * ROW_BYTES;
             slots[c].blocks = blocks[c];
             slots[c].block_tok = BLOCK_TOK;
             slots[c].block_bytes = BLOCK_BYTES;
             for (int i = 0; i < CAP / BLOCK_TOK; i++)
-                blocks[c][i] = (int32_t)rng_below(rng, sizeof(memory) / BLOCK_BYTES);
+                blocks[c][i] = (int32_t)rng_below(rng, sizeof(pool) / BLOCK_BYTES);
         }
         slots[c].head_stride = 2 * slots[c].head_bytes;
         slots[c].layer_stride = HEADS * slots[c].head_stride;
