@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -44,6 +45,29 @@ static json_t *values_json(const struct probe_ctx *c)
     if (!list)
         err_set(ERR_NOMEM, "machine card: no memory");
     return list;
+}
+
+int probe_now(json_t **out, const struct probe_ctx *how, const char *name)
+{
+    struct probe_ctx c = *how;
+    const struct probe *const *p = probes;
+    int rc;
+
+    *out = NULL;
+    while (*p && strcmp((*p)->name, name) != 0)
+        p++;
+    if (!*p)
+        return err_set(ERR_NOTFOUND, "no probe \"%s\"", name);
+    c.n_values = 0;
+    c.max_values = VALUES_MAX;
+    c.values = mem_new(MEM_HARNESS, VALUES_MAX, sizeof(*c.values));
+    rc = c.values ? (*p)->run(&c) : ERR_NOMEM;
+    if (rc == OK) {
+        *out = json_pack("{s:o}", "values", values_json(&c));
+        rc = *out ? OK : err_set(ERR_NOMEM, "%s: no memory", name);
+    }
+    mem_free(c.values);
+    return rc;
 }
 
 /* What is measured, and how: of the card, or of its check. */

@@ -43,7 +43,7 @@ static void calibrate(struct probe_ctx *c, struct loop *l)
     l->n_rounds = (int64_t)((double)l->n_rounds * TRIAL_S / t.seconds) + 1;
 }
 
-/* Each loop on one thread, and on all. */
+/* Each loop on one thread, unless only more are asked for, and on all. */
 struct loops {
     struct loop v[LOOPS_MAX];
     struct par_team *team;
@@ -99,8 +99,10 @@ static int run(struct probe_ctx *c)
     if (!l)
         return ERR_NOMEM;
     l->team = c->team;
-    l->counts[0] = 1, l->counts[1] = c->n_threads_max;
-    l->n_counts = c->n_threads_max > 1 ? 2 : 1;
+    if (c->n_threads_min <= 1)
+        l->counts[l->n_counts++] = 1;
+    if (c->n_threads_max > 1)
+        l->counts[l->n_counts++] = c->n_threads_max;
     rc = list_loops(l);
     for (int i = 0; i < l->n && rc == OK; i++)
         if ((l->v[i].isa->isa & ~cpu_isa_detected()) == 0)

@@ -11,7 +11,6 @@
 #include "base/stats.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/rows.h"
-#include "measure/card.h"
 #include "measure/compare.h"
 #include "par/team.h"
 #include "serve/serve.h"
@@ -23,7 +22,7 @@ struct opts {
     char *model, *policy;
     int precision, kv_type;
     int64_t batch, n_prompt_tok, n_steps, rounds, read_mb, seed;
-    double read_s;
+    double read_s, peak_s;
 };
 
 static const struct opt_row table[] = {
@@ -37,9 +36,11 @@ static const struct opt_row table[] = {
             .max = 65536),
     OPT_ROW(INT, n_steps, "32", "Decode steps that are timed in a round, each by itself.",
             .min = 1, .max = 4096),
-    OPT_ROW(INT, rounds, "7", "Rounds of read bandwidth and decode, interleaved.",
+    OPT_ROW(INT, rounds, "7", "Rounds of peak, read bandwidth and decode, interleaved.",
             .min = 3, .max = ROUNDS_MAX),
     OPT_ROW(F64, read_s, "0.3", "Time of one measurement of the bandwidth.", .unit = "s",
+            .min = 0.01, .max = 60),
+    OPT_ROW(F64, peak_s, "0.2", "Time of one measurement of the peak.", .unit = "s",
             .min = 0.01, .max = 60),
     OPT_ROW(INT, read_mb, "0", "Size of the buffer to read. 0: as for the machine card.",
             .unit = "MiB", .min = 0, .max = 1 << 20),
@@ -52,7 +53,7 @@ static const struct study_metric metrics[] = {
      "sequences / time from one decode step to the next, sampling and scheduling "
      "included"},
     {"batch_roof_frac", "", "higher",
-     "time of a step at the roof / time of a step; bandwidth of the same round"},
+     "time of a step at the roof / time of a step; peak and bandwidth of the same round"},
     {"roof_tokens_per_s", "tok/s", "",
      "sequences / the longer of: operations of a step / peak, bytes it must read / "
      "bandwidth"},
@@ -65,7 +66,8 @@ static const struct study_metric metrics[] = {
     {"step_gbps", "GB/s", "", "bytes a step must read / its time"},
     {"step_gflops", "GFLOP/s", "", "operations of a step / its time"},
     {"read_gbps", "GB/s", "", "read bandwidth measured in the rounds, median"},
-    {"peak_gflops", "GFLOP/s", "", "peak of the weights' type and precision by the card"},
+    {"peak_gflops", "GFLOP/s", "",
+     "peak of the weights' type and precision measured in the rounds, median"},
     {"sched_overhead_frac", "", "lower",
      "share of a step that is neither forward pass nor sampling: queue, policy, memory, "
      "batch, callbacks; median of the rounds"},
@@ -96,17 +98,18 @@ enum { ROOF, DECODE, N_MEASURED };
 struct found {
     const struct opts *o;
     struct study_cell *out;
-    struct study_threads threads; /* for the bandwidth; the engine has its own */
+    struct study_threads threads; /* for the roof; the engine has its own */
     struct serve *serve;
     struct measure *rounds, *steps;
     int32_t *prompt;
-    double peak_gflops;
+    char weights[16];
     int64_t n_ended;
     struct serve_totals step; /* sums over the timed steps of the latest trial */
     double class_s[N_CLASSES];
-    int n_reads, n_decodes;
-    /* Of each round; of decode also the two that warm up. */
-    double gbps[ROUNDS_MAX + 1], sched[ROUNDS_MAX + 2], sample[ROUNDS_MAX + 2];
+    int n_roofs, n_decodes;
+    /* Of each round; of the roof also one, of decode two that warm up. */
+    double gbps[ROUNDS_MAX + 1], peak[ROUNDS_MAX + 1], sched[ROUNDS_MAX + 2],
+        sample[ROUNDS_MAX + 2];
     double wait[ROUNDS_MAX + 2];
 };
 
@@ -220,24 +223,33 @@ static double step_flop(const struct found *f)
     return (double)f->step.flop / (double)f->step.n_steps;
 }
 
+/* The time of a step at the roof of now; NaN where either bound cannot be measured. */
+static double roof_seconds(struct found *f)
+{
+    double gbps = study_read_gbps(&f->threads, (size_t)f->o->read_mb << 20, f->o->read_s);
+    double gflops = study_peak_now(&f->threads, f->weights,
+                                   kern_precision_name(f->o->precision), f->o->peak_s);
+    double read_s = step_bytes(f) / gbps * 1e-9,
+           multiply_s = step_flop(f) / gflops * 1e-9;
+
+    f->gbps[f->n_roofs] = gbps;
+    f->peak[f->n_roofs++] = gflops;
+    return isnan(read_s) || isnan(multiply_s) ? NAN : fmax(read_s, multiply_s);
+}
+
 static int trial(void *arg, int i, struct measure_trial *t)
 {
     struct found *f = arg;
-    double gbps;
 
-    study_progress(f->out, (f->n_reads + f->n_decodes) / (2.0 * (double)f->o->rounds + 3),
-                   "decode and bandwidth in turn");
+    study_progress(f->out, (f->n_roofs + f->n_decodes) / (2.0 * (double)f->o->rounds + 3),
+                   "decode and its roof in turn");
     if (i == DECODE)
         return decode(f, &t->seconds);
-    gbps = study_read_gbps(&f->threads, (size_t)f->o->read_mb << 20, f->o->read_s);
-    f->gbps[f->n_reads++] = gbps;
-    t->seconds = step_flop(f) / f->peak_gflops * 1e-9;
-    if (!(t->seconds > step_bytes(f) / gbps * 1e-9)) /* also without a peak */
-        t->seconds = isnan(t->seconds) ? NAN : step_bytes(f) / gbps * 1e-9;
+    t->seconds = roof_seconds(f);
     return OK;
 }
 
-/* The raw times; of the bandwidth also the first round, which warms up. */
+/* The raw times; of the bounds also the first round, which warms up. */
 static void report_rounds(struct study_cell *c, const struct found *f)
 {
     static const char *const names[N_MEASURED] = {[ROOF] = "roof_s", [DECODE] = "step_s"};
@@ -248,13 +260,15 @@ static void report_rounds(struct study_cell *c, const struct found *f)
 
         study_series(c, names[i], "s", each, (size_t)n);
     }
-    study_series(c, "read_gbps", "GB/s", f->gbps, (size_t)f->n_reads);
+    study_series(c, "read_gbps", "GB/s", f->gbps, (size_t)f->n_roofs);
+    study_series(c, "peak_gflops", "GFLOP/s", f->peak, (size_t)f->n_roofs);
 }
 
 static void report_speed(struct study_cell *c, const struct found *f)
 {
     double n = (double)f->o->batch, bytes = step_bytes(f), flop = step_flop(f);
-    double gbps = stats_median(f->gbps, (size_t)f->n_reads);
+    double gbps = stats_median(f->gbps, (size_t)f->n_roofs);
+    double gflops = stats_median(f->peak, (size_t)f->n_roofs);
     struct measure_report r[N_MEASURED], frac;
 
     for (int i = 0; i < N_MEASURED; i++)
@@ -265,17 +279,17 @@ static void report_speed(struct study_cell *c, const struct found *f)
         {"batch_roof_frac", frac.estimate},
         {"roof_tokens_per_s", n / r[ROOF].estimate},
         {"memory_roof_tokens_per_s", n * gbps / bytes * 1e9},
-        {"compute_roof_tokens_per_s", n * f->peak_gflops / flop * 1e9},
+        {"compute_roof_tokens_per_s", n * gflops / flop * 1e9},
         {"step_ms", r[DECODE].estimate * 1e3},
         {"flop_per_byte", flop / bytes},
         {"kv_bytes_frac", (double)f->step.kv_bytes / (bytes * (double)f->step.n_steps)},
         {"step_gbps", bytes / r[DECODE].estimate * 1e-9},
         {"step_gflops", flop / r[DECODE].estimate * 1e-9},
         {"read_gbps", gbps},
-        {"peak_gflops", f->peak_gflops},
+        {"peak_gflops", gflops},
     };
 
-    STUDY_VALUES(c, all, "the machine card has no peak that can be trusted");
+    STUDY_VALUES(c, all, "peak and bandwidth cannot be measured");
     report_rounds(c, f);
     study_evidence(c, "model",
                    "roof_tokens_per_s memory_roof_tokens_per_s compute_roof_tokens_per_s "
@@ -323,19 +337,15 @@ static int open_engine(struct found *f)
     return rc == OK && !f->prompt ? ERR_NOMEM : rc;
 }
 
-static int find_peak(struct found *f)
+/* The peak is that of their type. */
+static int find_weights(struct found *f)
 {
-    const json_t *card = study_machine(f->out);
-    const char *type;
     json_t *d;
 
     TRY(serve_describe(f->serve, &d));
-    type = json_string_value(json_object_get(d, "weight_type"));
-    f->peak_gflops = NAN;
-    if (card && type)
-        f->peak_gflops = measure_card_peak_gflops(
-            card, type, kern_precision_name(f->o->precision), f->threads.n);
-    study_note_text(f->out, "weights", type);
+    snprintf(f->weights, sizeof(f->weights), "%s",
+             json_string_value(json_object_get(d, "weight_type")));
+    study_note_text(f->out, "weights", f->weights);
     json_decref(d);
     return OK;
 }
@@ -355,7 +365,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
     f->threads.n = f->threads.budget.n;
     TRY(par_team_open(&f->threads.team, f->threads.budget.cpus, f->threads.n, 1));
     study_note_machine(out, &f->threads);
-    TRY(find_peak(f));
+    TRY(find_weights(f));
     TRY(measure_open(&f->steps, 1, (int)f->o->n_steps));
     TRY(decode(f, &seconds)); /* its bytes and operations are those of every later one */
     TRY(measure_open(&f->rounds, N_MEASURED, (int)f->o->rounds));
@@ -383,7 +393,6 @@ const struct study study_batching = {
     .opts_bytes = sizeof(struct opts),
     .context_bytes = sizeof(struct found),
     .metrics = metrics,
-    .wants_machine = true,
     .run = run,
     .end = end,
 };

@@ -7,6 +7,7 @@
 #include "characterize/peak/peak.h"
 #include "characterize/trial.h"
 #include "cpu/cpu.h"
+#include "measure/card.h"
 
 static struct probe_ctx open_ctx(int n_threads, int max_values)
 {
@@ -82,6 +83,28 @@ static void only_as_many_threads(void **state)
         assert_int_equal(c.values[c.n_values - 1].n_threads, 4);
         close_ctx(&c);
     }
+}
+
+/* What the machine does now is read as a card is, but holds one probe's values alone. */
+static void now(void **state)
+{
+    struct probe_ctx c = open_ctx(2, 1); /* no room is needed: it brings its own */
+    json_t *card;
+
+    (void)state;
+    c.n_threads_min = 2;
+    assert_ok(probe_now(&card, &c, "peak"));
+    assert_int_equal(c.n_values, 0);
+    assert_true(measure_card_peak_gflops(card, "f32", "exact", 2) > 0);
+    assert_true(isnan(measure_card_range(card, "peak_", 1, NULL).most));
+    assert_true(isnan(measure_card_read_gbps(card, 2)));
+    json_decref(card);
+    assert_ok(probe_now(&card, &c, "read"));
+    assert_true(measure_card_read_gbps(card, 2) > 0);
+    json_decref(card);
+    assert_err(probe_now(&card, &c, "reed"), ERR_NOTFOUND, "reed");
+    assert_null(card);
+    close_ctx(&c);
 }
 
 /* Every probe, with a CPU for each of two threads and with one: values with names and
@@ -352,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_probe),
         cmocka_unit_test(only_as_many_threads),
+        cmocka_unit_test(now),
         cmocka_unit_test(one_cpu),
         cmocka_unit_test(no_huge_pages),
         cmocka_unit_test(pages_by_their_file),

@@ -153,25 +153,40 @@ void study_threads_close(struct study_threads *t)
     par_team_close(&t->team);
 }
 
+/* NULL: it cannot be measured. */
+static json_t *machine_now(const struct study_threads *t, const char *probe,
+                           size_t buffer_bytes, double budget_s)
+{
+    const struct probe_ctx how = {.team = t->team,
+                                  .n_threads_max = t->n,
+                                  .n_threads_min = t->n,
+                                  .budget_s = budget_s,
+                                  .buffer_bytes = buffer_bytes};
+    json_t *card;
+
+    if (probe_now(&card, &how, probe) != OK)
+        err_clear();
+    return card;
+}
+
 double study_read_gbps(const struct study_threads *t, size_t buffer_bytes,
                        double budget_s)
 {
-    struct probe_value values[32];
-    struct probe_ctx c = {.team = t->team,
-                          .n_threads_max = t->n,
-                          .n_threads_min = t->n,
-                          .budget_s = budget_s,
-                          .buffer_bytes = buffer_bytes,
-                          .values = values,
-                          .max_values = 32};
+    json_t *card = machine_now(t, "read", buffer_bytes, budget_s);
+    double gbps = measure_card_read_gbps(card, t->n);
 
-    for (int i = 0; probes[i]; i++)
-        if (strcmp(probes[i]->name, "read") == 0 && probes[i]->run(&c) != OK)
-            return NAN;
-    for (int i = 0; i < c.n_values; i++)
-        if (values[i].n_threads == t->n)
-            return values[i].estimate;
-    return NAN;
+    json_decref(card);
+    return gbps;
+}
+
+double study_peak_now(const struct study_threads *t, const char *type,
+                      const char *precision, double budget_s)
+{
+    json_t *card = machine_now(t, "peak", 0, budget_s);
+    double gflops = measure_card_peak_gflops(card, type, precision, t->n);
+
+    json_decref(card);
+    return gflops;
 }
 
 double study_peak_gflops(const json_t *card, int mode, int n_threads)

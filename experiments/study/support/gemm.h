@@ -60,6 +60,11 @@ MUST int study_gemm_error(const struct tune_bench *b, const struct tune_shape *s
 double study_read_gbps(const struct study_threads *t, size_t buffer_bytes,
                        double budget_s);
 
+/* Peak now, by the `peak` probe: GFLOP/s as measure_card_peak_gflops(). Cores' clocks change by
+ * the minute, so what is measured in rounds is compared with the peak of its round. */
+double study_peak_now(const struct study_threads *t, const char *type,
+                      const char *precision, double budget_s);
+
 /* Peak for `mode` by the machine card (NULL: none); NaN also where the card says that
  * more threads do less: it was measured while other work ran. */
 double study_peak_gflops(const json_t *card, int mode, int n_threads);
