@@ -47,10 +47,29 @@ static json_t *values_json(const struct probe_ctx *c)
     return list;
 }
 
+/* probe_now() of a team; `c` is changed. */
+MUST static int run_now(json_t **out, struct probe_ctx *c, const struct probe *p)
+{
+    int rc;
+
+    c->n_values = 0;
+    c->max_values = VALUES_MAX;
+    c->values = mem_new(MEM_HARNESS, VALUES_MAX, sizeof(*c->values));
+    rc = c->values ? p->run(c) : ERR_NOMEM;
+    if (rc == OK) {
+        *out = json_pack("{s:o}", "values", values_json(c));
+        rc = *out ? OK : err_set(ERR_NOMEM, "%s: no memory", p->name);
+    }
+    mem_free(c->values);
+    return rc;
+}
+
 int probe_now(json_t **out, const struct probe_ctx *how, const char *name)
 {
+    struct par_team *own = NULL;
     struct probe_ctx c = *how;
     const struct probe *const *p = probes;
+    struct cpu_budget b;
     int rc;
 
     *out = NULL;
@@ -58,15 +77,14 @@ int probe_now(json_t **out, const struct probe_ctx *how, const char *name)
         p++;
     if (!*p)
         return err_set(ERR_NOTFOUND, "no probe \"%s\"", name);
-    c.n_values = 0;
-    c.max_values = VALUES_MAX;
-    c.values = mem_new(MEM_HARNESS, VALUES_MAX, sizeof(*c.values));
-    rc = c.values ? (*p)->run(&c) : ERR_NOMEM;
-    if (rc == OK) {
-        *out = json_pack("{s:o}", "values", values_json(&c));
-        rc = *out ? OK : err_set(ERR_NOMEM, "%s: no memory", name);
+    if (!c.team) {
+        TRY(cpu_budget_get(&b));
+        TRY(par_team_open(&own, b.cpus, b.n, 1));
+        c.team = own;
+        c.n_threads_max = c.n_threads_min = b.n;
     }
-    mem_free(c.values);
+    rc = run_now(out, &c, *p);
+    par_team_close(&own);
     return rc;
 }
 

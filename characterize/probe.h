@@ -52,7 +52,7 @@ struct probe {
 extern const struct probe *const probes[];
 
 /* What the machine does now: the values of probe `name`, as it reports them for `how`, whose
- * `values` are not used. *out: what measure/card.h answers from, of this probe's values alone and
+ * `values` are not used; without a team, of all CPUs of the budget. *out: what measure/card.h answers from, of this probe's values alone and
  * not sealed; new reference, NULL on error. ERR_NOTFOUND: no such probe. */
 MUST int probe_now(json_t **out, const struct probe_ctx *how, const char *name);
 

@@ -7,8 +7,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "characterize/probe.h"
 #include "cpu/cpu.h"
+#include "experiments/harness/run_bound.h"
 #include "experiments/harness/study.h"
 #include "measure/card.h"
 #include "measure/noise.h"
@@ -24,8 +24,7 @@ struct cell {
     struct metrics metrics;
     json_t *described; /* what the system said of itself */
     struct measure_noise noise;
-    double read_gbps, peak_gflops;
-    char read_why[96], peak_why[96];
+    struct run_bound bound;
     char invalid[160];   /* why its numbers must not be used, "" if valid */
     const json_t *trial; /* of a search: which; NULL: a cell of the job */
 };
@@ -115,100 +114,11 @@ static void on_tick(void *ctx, size_t n_ended, size_t n_failed)
     progress_tick(ctx, n_ended, n_failed, clock_ns());
 }
 
-static const char *text_of(const json_t *described, const char *key,
-                           const char *otherwise)
-{
-    const char *s = json_string_value(json_object_get(described, key));
-
-    return s ? s : otherwise;
-}
-
-double run_trusted_bound(double at_n, double at_one, const char *doubt, char why[96])
-{
-    if (isnan(at_n)) {
-        snprintf(why, 96, "%s%s", doubt ? "not trusted: " : "",
-                 doubt ? doubt : "the machine card has no such number");
-    } else if (at_n < at_one) {
-        snprintf(why, 96, "the machine card was disturbed: all threads %.4g, one %.4g",
-                 at_n, at_one);
-        return NAN;
-    }
-    return at_n;
-}
-
-static void set_bound_why(struct cell *c, const char *why)
-{
-    snprintf(c->read_why, sizeof(c->read_why), "%s", why);
-    snprintf(c->peak_why, sizeof(c->peak_why), "%s", why);
-}
-
-/* A wrong roof would flatter every number under it, so it is said once and not used. */
-static void warn_no_bound(struct run_session *s, const struct cell *c)
-{
-    bool read = isnan(c->read_gbps), peak = isnan(c->peak_gflops);
-
-    if (s->warned_bound || (!read && !peak))
-        return;
-    s->warned_bound = true;
-    log_warning("no_bound", NAN, NAN,
-                "%s%s%s; shares of the bound are n/a (testbed machine --force measures "
-                "again)",
-                read ? c->read_why : "", read && peak ? "; " : "",
-                peak ? c->peak_why : "");
-}
-
-/* A bound that an earlier cell exceeded is not used for later ones. */
-static void use_exceeded(const struct run_session *s, struct cell *c)
-{
-    if (s->read_why[0]) {
-        c->read_gbps = NAN;
-        memcpy(c->read_why, s->read_why, sizeof(c->read_why));
-    }
-    if (s->peak_why[0]) {
-        c->peak_gflops = NAN;
-        memcpy(c->peak_why, s->peak_why, sizeof(c->peak_why));
-    }
-}
-
-/* The roof that this system's numbers are held against. */
-static void find_bounds(struct run_session *s, struct cell *c)
-{
-    const json_t *d = c->described;
-    const char *type = text_of(d, "weight_type", NULL);
-    const char *precision = text_of(d, "precision", "exact");
-    int decode = (int)json_integer_value(json_object_get(d, "decode_threads"));
-    int prefill = (int)json_integer_value(json_object_get(d, "prefill_threads"));
-
-    c->read_gbps = c->peak_gflops = NAN;
-    if (!s->card) {
-        set_bound_why(c, s->card_why);
-        return;
-    }
-    if (decode < 1 || prefill < 1 || !type) {
-        set_bound_why(c, "the system does not say its threads and weight type");
-        return;
-    }
-    c->read_gbps = run_trusted_bound(
-        measure_card_read_gbps(s->card, decode), measure_card_read_gbps(s->card, 1),
-        measure_card_doubt(s->card, "read_gbps", decode), c->read_why);
-    c->peak_gflops =
-        run_trusted_bound(measure_card_peak_gflops(s->card, type, precision, prefill),
-                          measure_card_peak_gflops(s->card, type, precision, 1),
-                          measure_card_doubt(s->card, "peak_", prefill), c->peak_why);
-    use_exceeded(s, c);
-    warn_no_bound(s, c);
-}
-
 static double value(const struct cell *c, const char *name)
 {
     const struct metrics_value *v = metrics_find(&c->metrics, name);
 
     return v ? v->value : NAN;
-}
-
-double run_surely_read_gbps(double gbps, double token_bytes, double cache_bytes)
-{
-    return gbps * fmax(0, 1 - cache_bytes / token_bytes);
 }
 
 /* Mean bytes that a token after the first must read; NaN: not stated. */
@@ -227,36 +137,25 @@ static double token_bytes(const struct cell *c)
     return bytes / n;
 }
 
-static bool exceeds(struct run_session *s, const struct cell *c, const char *what,
-                    const char *unit, double reached, double bound, char why[96])
-{
-    if (!(reached > bound * (1 + MEASURE_CARD_SPREAD_MAX)))
-        return false;
-    snprintf(why, 96, "the machine card's %s of %.4g %s was exceeded: %.4g", what, bound,
-             unit, reached);
-    log_warning("bound_exceeded", reached, bound,
-                "%s: %s; the card is measured again at the next run", c->job_cell->key,
-                why);
-    machine_card_drop(s->o->machine_dir);
-    return true;
-}
-
-/* Did this cell do what the machine is said to be unable to do? Its bound is then wrong.
- * Every thread may have a last-level cache of its own. */
-static bool exceeds_bounds(struct run_session *s, const struct cell *c)
+/* Every thread may have a last-level cache of its own. */
+static bool exceeds_bounds(struct run_session *s, struct cell *c)
 {
     int decode = (int)json_integer_value(json_object_get(c->described, "decode_threads"));
     struct cpu_info info;
-    double surely;
-    bool read, peak;
 
     cpu_info_get(&info);
-    surely = run_surely_read_gbps(value(c, "decode_read_gbps"), token_bytes(c),
-                                  (double)info.l3_bytes * decode);
-    read = exceeds(s, c, "read bandwidth", "GB/s", surely, c->read_gbps, s->read_why);
-    peak = exceeds(s, c, "peak", "GFLOP/s", value(c, "prefill_gflops"), c->peak_gflops,
-                   s->peak_why);
-    return read || peak;
+    return run_bound_exceeded(&c->bound, s, c->job_cell->key,
+                              run_surely_read_gbps(value(c, "decode_read_gbps"),
+                                                   token_bytes(c),
+                                                   (double)info.l3_bytes * decode),
+                              value(c, "prefill_gflops"));
+}
+
+/* A search compares rates with each other only, and has many trials. */
+static void look(const struct run_session *s, struct cell *c, enum run_when when)
+{
+    if (!c->trial && run_system_has_bound(s->system))
+        run_bound_look(&c->bound, s, when);
 }
 
 /* 1 us: below it are roundings of a double, above it times that contradict each other. */
@@ -326,10 +225,10 @@ static int compute(struct cell *c)
     const struct metrics_input in = {.rows = c->result.rows,
                                      .n_rows = c->result.n,
                                      .slo = c->slo,
-                                     .read_gbps = c->read_gbps,
-                                     .peak_gflops = c->peak_gflops,
-                                     .read_why = c->read_why,
-                                     .peak_why = c->peak_why,
+                                     .read_gbps = c->bound.read_gbps,
+                                     .peak_gflops = c->bound.peak_gflops,
+                                     .read_why = c->bound.read_why,
+                                     .peak_why = c->bound.peak_why,
                                      .timer_error_us = c->result.timer_error_us,
                                      .n_timer_error = c->result.n_timer_error};
 
@@ -348,6 +247,7 @@ static int measure(struct run_session *s, struct cell *c)
     if (!c->trial)
         progress_cell(s->progress, c->job_cell->key, c->requests.n,
                       run_cell_weight(s->job, c->job_cell), clock_ns());
+    look(s, c, RUN_BEFORE);
     rc = measure_noise_begin(&c->noise);
     if (rc == OK)
         rc =
@@ -358,16 +258,16 @@ static int measure(struct run_session *s, struct cell *c)
         progress_cell_end(s->progress);
     if (rc != OK)
         return rc;
+    look(s, c, RUN_AFTER);
     run_bounds(&c->result, s->system);
     rc = run_system_describe(s->system, &c->described); /* after: what was seen in use */
     if (rc != OK)
         return rc;
-    find_bounds(s, c);
+    run_bound_find(&c->bound, s, c->job_cell->key, c->described);
     rc = compute(c);
     if (rc != OK || !exceeds_bounds(s, c))
         return rc;
     metrics_fini(&c->metrics); /* without the shares of a wrong bound */
-    use_exceeded(s, c);
     return compute(c);
 }
 
@@ -388,11 +288,7 @@ static json_t *dataset_json(const struct run_session *s, const struct cell *c)
 
 static void add_measured(json_t *a, const struct run_session *s, const struct cell *c)
 {
-    json_t *bound = json_object();
-
-    json_object_set_new(bound, "read_gbps", json_number(c->read_gbps));
-    json_object_set_new(bound, "peak_gflops", json_number(c->peak_gflops));
-    json_object_set_new(a, "bound", bound);
+    json_object_set_new(a, "bound", run_bound_json(&c->bound));
     json_object_set(a, "described", c->described);
     json_object_set_new(a, "requests", dataset_json(s, c));
     json_object_set_new(a, "counters", measure_noise_json(&c->noise));
@@ -476,12 +372,13 @@ static int begin(struct cell *c)
 {
     int rc = opt_init(load_opt_table, &c->load);
 
+    run_bound_init(&c->bound);
     return rc == OK ? opt_init(run_seeds_opt_table, &c->seeds) : rc;
 }
 
 static int measure_served(struct run_session *s, const struct job_cell *job_cell)
 {
-    struct cell c = {.job_cell = job_cell, .read_gbps = NAN, .peak_gflops = NAN};
+    struct cell c = {.job_cell = job_cell};
 
     TRY(begin(&c));
     return end(s, &c, open_and_measure(s, &c));
@@ -490,8 +387,7 @@ static int measure_served(struct run_session *s, const struct job_cell *job_cell
 int run_measure_trial(struct run_session *s, const struct job_cell *job_cell,
                       const json_t *trial, struct load_trial *t, int *cell_rc)
 {
-    struct cell c = {
-        .job_cell = job_cell, .trial = trial, .read_gbps = NAN, .peak_gflops = NAN};
+    struct cell c = {.job_cell = job_cell, .trial = trial};
     int rc;
 
     TRY(begin(&c));

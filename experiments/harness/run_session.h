@@ -19,7 +19,6 @@ struct run_session {
     json_t *card;      /* NULL: no system of this job states a bound */
     char card_why[96]; /* then why */
     bool warned_bound;
-    char read_why[96], peak_why[96]; /* why a bound that was exceeded is not used; "" */
     /* Kept from cell to cell while their settings stay the same. */
     struct run_system *system;
     struct dataset *dataset;
@@ -55,16 +54,6 @@ double run_cell_weight(const struct job *j, const struct job_cell *c);
  * `error`). */
 MUST int run_record(struct run_session *s, const struct job_cell *c,
                     struct record_cell *r, const char *error);
-
-/* A bound of the machine card, or NaN and why; `doubt`: what the card says of it, or NULL. More threads never do less: a card that
- * says so was measured while other work ran and is not a bound. NaN at one thread: nothing to
- * compare. */
-double run_trusted_bound(double at_n, double at_one, const char *doubt, char why[96]);
-
-/* The bandwidth in GB/s that a system surely reached which took `gbps` to read what each
- * token needs, `token_bytes`: a cache may have held as much of it as it can, `cache_bytes`,
- * and that part was not read from memory. */
-double run_surely_read_gbps(double gbps, double token_bytes, double cache_bytes);
 
 /* The requests of a cell, with the times of their tokens. All zero: none are kept. */
 struct run_rows {

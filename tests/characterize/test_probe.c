@@ -89,6 +89,7 @@ static void only_as_many_threads(void **state)
 static void now(void **state)
 {
     struct probe_ctx c = open_ctx(2, 1); /* no room is needed: it brings its own */
+    struct cpu_budget b;
     json_t *card;
 
     (void)state;
@@ -101,6 +102,10 @@ static void now(void **state)
     json_decref(card);
     assert_ok(probe_now(&card, &c, "read"));
     assert_true(measure_card_read_gbps(card, 2) > 0);
+    json_decref(card);
+    assert_ok(cpu_budget_get(&b));
+    assert_ok(probe_now(&card, &(struct probe_ctx){.budget_s = 0.01}, "peak"));
+    assert_true(measure_card_peak_gflops(card, "f32", "exact", b.n) > 0);
     json_decref(card);
     assert_err(probe_now(&card, &c, "reed"), ERR_NOTFOUND, "reed");
     assert_null(card);

@@ -5,7 +5,6 @@
 #include "tests/harness/rows.h"
 
 #include "experiments/harness/run.h"
-#include "experiments/harness/run_session.h"
 
 struct fixture {
     struct run_system *system;
@@ -428,33 +427,6 @@ static void bad_systems_are_refused(void **state)
     json_decref(j);
 }
 
-static void a_disturbed_card_is_no_bound(void **state)
-{
-    char reason[96] = "";
-
-    (void)state;
-    assert_near(run_trusted_bound(86, 44, NULL, reason), 86, 0);
-    assert_near(run_trusted_bound(44, 44, NULL, reason), 44, 0);
-    assert_near(run_trusted_bound(44, NAN, NULL, reason), 44, 0);
-    assert_string_equal(reason, "");
-    assert_true(isnan(run_trusted_bound(172, 266, NULL, reason)));
-    assert_non_null(strstr(reason, "disturbed: all threads 172, one 266"));
-    assert_true(isnan(run_trusted_bound(NAN, 266, NULL, reason)));
-    assert_non_null(strstr(reason, "no such number"));
-    assert_true(isnan(run_trusted_bound(NAN, 266, "it spread", reason)));
-    assert_string_equal(reason, "not trusted: it spread");
-}
-
-/* A cache may have held as much of the weights as it can; the rest came from memory. */
-static void caches_may_serve_a_part(void **state)
-{
-    (void)state;
-    assert_near(run_surely_read_gbps(80, 400e6, 100e6), 60, 1e-9);
-    assert_near(run_surely_read_gbps(80, 100e6, 400e6), 0, 0);
-    assert_near(run_surely_read_gbps(80, 400e6, 0), 80, 0);
-    assert_true(isnan(run_surely_read_gbps(NAN, 400e6, 0)));
-}
-
 /* One slot, 20 ms a request: 50 a second. A waiting loop that is late makes it slower. */
 static void overload_is_seen(void **state)
 {
@@ -532,8 +504,6 @@ int main(void)
         cmocka_unit_test(texts_by_the_systems_tokenizer),
         cmocka_unit_test(lengths_are_fitted_and_seeded),
         cmocka_unit_test(bad_systems_are_refused),
-        cmocka_unit_test(a_disturbed_card_is_no_bound),
-        cmocka_unit_test(caches_may_serve_a_part),
         cmocka_unit_test(overload_is_seen),
         cmocka_unit_test(short_of_memory),
     };
