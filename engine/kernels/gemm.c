@@ -87,16 +87,17 @@ static void tile_columns(const struct walk *w, struct kern_gemm_tile *t, const c
     }
 }
 
-/* Prefetch what the job reads next, as many bytes as one of the tile's panels has. */
+/* Prefetch what the job reads next, at most as many bytes as one of the tile's panels has. */
 static void prefetch_ahead(const struct kern_gemm_job *j, struct kern_gemm_tile *t)
 {
+    int64_t bytes = (int64_t)kern_panel_size(j->w->type, t->k), n = bytes;
     const void *next = NULL;
 
     if (j->ahead.next)
-        next = j->ahead.next(j->ahead.ctx, (int64_t)kern_panel_size(j->w->type, t->k));
+        next = j->ahead.next(j->ahead.ctx, &n);
     if (next) {
         t->next = next;
-        t->next_step = 64;
+        t->next_step = (int)(64 * n / bytes);
     }
 }
 

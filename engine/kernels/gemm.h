@@ -22,10 +22,10 @@ enum kern_epilogue {
 };
 
 /* What the thread reads from memory after the product. While a variant that does not prefetch
- * B itself (kern_variant.prefetches_next) multiplies a tile, it may prefetch the `bytes` from the
- * address that `next` returns; NULL: nothing is left. */
+ * B itself (kern_variant.prefetches_next) multiplies a tile of *bytes, it may prefetch from the
+ * address that `next` returns as many as *bytes then is, not more; NULL: nothing. */
 struct kern_ahead {
-    const void *(*next)(void *ctx, int64_t bytes); /* NULL: nothing is known */
+    const void *(*next)(void *ctx, int64_t *bytes); /* NULL: nothing is known */
     void *ctx;
 };
 

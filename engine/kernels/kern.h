@@ -135,7 +135,8 @@ struct kern_gemm_tile {
     /* A hint for prefetching, not NULL: an address in the panels that the next calls will
      * multiply (their layout is that of b), and how many bytes to advance from it for each
      * 64 bytes of a panel that this call multiplies. Without kern_variant.prefetches_next: an
-     * address in what is read after the product (kern_gemm_job.ahead), and 64; or b and 0. */
+     * address in what is read after the product (kern_gemm_job.ahead), and up to 64; or b
+     * and 0. */
     const char *next;
     int next_step;
     /* KERN_A_F16_TWICE only: factors of the rows [mr] and of the columns [16 np]. */

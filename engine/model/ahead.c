@@ -52,26 +52,28 @@ static const char *present(const struct model_ahead *a, int64_t *left)
     return run + at;
 }
 
-const void *model_ahead_next(void *ctx, int64_t bytes)
+const void *model_ahead_next(void *ctx, int64_t *bytes)
 {
     struct model_ahead *a = ctx;
 
-    a->due += a->rate * (double)bytes;
-    if (a->due < (double)bytes)
+    a->due += a->rate * (double)*bytes;
+    if (a->due < (double)*bytes)
         return NULL;
     while (a->left > 0 && a->chunk < a->n_chunks) {
         int64_t run = a->chunks[a->chunk].pos0 * a->row_bytes - a->at, n = run;
         const char *from = run > 0 ? present(a, &n) : NULL;
 
-        n = n < bytes ? n : bytes;
+        n = n < *bytes ? n : *bytes;
         if (n < run)
             a->at += n;
         else
             advance(a);
         a->left -= n;
         a->due -= (double)n;
-        if (n > 0)
+        if (n > 0) {
+            *bytes = n;
             return from;
+        }
     }
     a->left = 0;
     return NULL;

@@ -29,9 +29,9 @@ struct model_ahead {
 void model_ahead_begin(struct model_ahead *a, const struct model_chunk *chunks,
                        int n_chunks, int layer, int head_lo, int head_hi,
                        int64_t row_bytes, int64_t most, int64_t meanwhile);
-/* Where the next part of at most `bytes` begins, while the caller multiplies `bytes` of weights;
- * NULL: at the end, or not yet due. A part ends at latest where its run or its block does, so the
- * caller may prefetch up to `bytes` too many. `ctx` is the walk. */
-const void *model_ahead_next(void *ctx, int64_t bytes);
+/* Where the next part begins, while the caller multiplies *bytes of weights, and in *bytes how
+ * many it has: at most as many, and none beyond its run or its block. NULL: at the end, or not
+ * yet due. `ctx` is the walk. */
+const void *model_ahead_next(void *ctx, int64_t *bytes);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -220,6 +221,7 @@ struct scripted {
     double spread;       /* they take up to this share longer ... */
     int n_spread_trials; /* ... as long as this many are left */
     int n_peaks;         /* 0, or: all of them are unavailable */
+    int n_hidden;        /* of these, how many the probe that runs first has */
     int n_trials;        /* that were made */
     const char *busy;    /* NULL, or: from the first trial on, this is /proc */
 };
@@ -231,7 +233,7 @@ static int scripted_trial(void *arg, int i, struct measure_trial *t)
     (void)arg;
     /* The peaks are lengths of loops that were chosen by the real clock. Their probe is the
      * first, and an alternative that is unavailable is tried once. */
-    if (machine.n_peaks && machine.n_trials++ < machine.n_peaks) {
+    if (machine.n_trials++ < machine.n_hidden) {
         t->seconds = NAN;
         return OK;
     }
@@ -248,7 +250,15 @@ static int scripted_trial(void *arg, int i, struct measure_trial *t)
 static json_t *get_scripted(const char *dir, bool check, int expect_measured)
 {
     const struct machine_card_opts o = {.dir = dir, .check = check, .budget_s = 0.05};
+    char path[1200];
+    struct cpu_budget b;
     json_t *card;
+
+    assert_ok(cpu_budget_get(&b));
+    assert_ok(measure_card_path(path, sizeof(path), dir, ""));
+    machine.n_hidden = machine.n_peaks;
+    if (check && access(path, F_OK) == 0 && b.n > 1)
+        machine.n_hidden /= 2; /* a check leaves out those of one thread */
 
     n_measured = machine.n_trials = 0;
     log_set_sink(count_measurements, NULL);
