@@ -1,8 +1,9 @@
 /* experiments/harness/run_bound.h - what the machine allowed at most while a cell was measured.
  *
- * The machine card says what the machine does, but on a shared host memory and clocks change
- * within minutes. Bandwidth and peak are therefore measured just before and just after a cell
- * again, on all CPUs, and a bound is the card's times the most that either was of the card's.
+ * The machine card was measured before the run, but memory and clocks of a shared host change
+ * within minutes. Bandwidth and peak of all CPUs are therefore measured again just before and
+ * just after each cell. Where the larger of the two is less or more than the card's, the bounds
+ * that the card gives for the system's threads and weights are less or more by the same factor.
  *   Threads: one caller; no other work may run while it looks. */
 #ifndef HARNESS_RUN_BOUND_H
 #define HARNESS_RUN_BOUND_H
