@@ -103,6 +103,12 @@ class Cell:
         """The machine's measured read bandwidth, NaN where unknown."""
         return float(self.setting("bound.read_gbps", "nan"))
 
+    def read_gbps_least(self):
+        """The same where memory was measured slowest, just before the cell or just after it."""
+        looks = [float(self.setting("bound.%s.read_gbps" % when, "nan"))
+                 for when in ("before", "after")]
+        return self.read_gbps() * min(looks) / max(looks)
+
     def peak_gflops(self):
         """The machine's measured peak for this weight type, likewise."""
         return float(self.setting("bound.peak_gflops", "nan"))

@@ -54,7 +54,8 @@ def add_requests(cell, rng, weights, bytes_each, n_out, missing):
         cell["summary/" + name] = np.nan if missing else float(value)
         cell["summary/" + name].attrs["why"] = "made up" if missing else ""
     if not missing:
-        cell.attrs.update({"bound.read_gbps": GBPS, "bound.peak_gflops": GFLOPS})
+        cell.attrs.update({"bound.read_gbps": GBPS, "bound.peak_gflops": GFLOPS,
+                           "bound.before.read_gbps": GBPS, "bound.after.read_gbps": 0.6 * GBPS})
     scale = np.array([0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20])
     cell["series/slo_scale"] = scale
     cell["series/slo_attainment_frac"] = 1 - np.exp(-2 * scale)
@@ -161,6 +162,8 @@ def write(path, stem, missing):
                     if stem == "scheduling_policies":
                         cell.attrs["load.rate_rps"] = [2.0, 6.0][i // 4]
                         cell["attributes_json"] = json.dumps({"axes": {"variant": POLICIES[i % 4]}})
+                    if stem == "quickstart":
+                        cell["attributes_json"] = json.dumps({"warnings": [{"code": "bound_changed"}]})
                     add_requests(cell, rng, weights, bytes_each, 64, missing)
                     i += 1
 
