@@ -12,7 +12,8 @@
 
 #include "kernels/kern.h"
 
-/* Consecutive tokens whose keys follow each other in memory, as do their values. */
+/* Consecutive tokens whose keys and values are one after another in memory: keys downwards,
+ * values upwards. */
 struct kern_attn_piece {
     const void *k, *v; /* of the first token */
     int64_t n;         /* tokens */
@@ -28,17 +29,21 @@ static inline int kern_attn_piece_n(const struct kern_attn_piece *p, int left)
 #define KERN_ATTN_PIECES_MAX(n)                                                          \
     (((n) + KERN_ATTN_BLOCK_TOK_MIN - 2) / KERN_ATTN_BLOCK_TOK_MIN + 1)
 
-/* Bytes from a->k to the key of token t, and from a->v to its value; vec_bytes: of one of them
- * (kern_kv_bytes()). */
-static inline size_t kern_attn_offset(const struct kern_attn_args *a, int64_t t,
-                                      size_t vec_bytes)
+/* The key and the value of token t; vec_bytes: of one of them (kern_kv_bytes()). n is 1. */
+static inline struct kern_attn_piece kern_attn_token(const struct kern_attn_args *a,
+                                                     int64_t t, size_t vec_bytes)
 {
-    int64_t block;
+    size_t block = 0, at;
 
-    if (!a->blocks)
-        return (size_t)t * vec_bytes;
-    block = a->blocks[t >> __builtin_ctzll((uint64_t)a->block_tok)];
-    return (size_t)block * a->block_bytes + (size_t)(t & (a->block_tok - 1)) * vec_bytes;
+    if (a->blocks) {
+        block = (size_t)a->blocks[t >> __builtin_ctzll((uint64_t)a->block_tok)] *
+                a->block_bytes;
+        t &= a->block_tok - 1;
+    }
+    at = (size_t)t * vec_bytes;
+    return (struct kern_attn_piece){.k = (const char *)a->k + block - at,
+                                    .v = (const char *)a->v + block + at,
+                                    .n = 1};
 }
 
 /* Tokens [t, t + n) in their order, n >= 1; returns the number of pieces, at most
@@ -52,12 +57,10 @@ static inline int kern_attn_pieces(struct kern_attn_piece *out,
     assert(!a->blocks || (a->block_tok >= KERN_ATTN_BLOCK_TOK_MIN &&
                           (a->block_tok & (a->block_tok - 1)) == 0));
     for (int64_t end = t + n; t < end; t += out[n_pieces++].n) {
-        const size_t at = kern_attn_offset(a, t, vec_bytes);
         int64_t left = a->blocks ? a->block_tok - (t & (a->block_tok - 1)) : n;
 
-        out[n_pieces] = (struct kern_attn_piece){.k = (const char *)a->k + at,
-                                                 .v = (const char *)a->v + at,
-                                                 .n = left < end - t ? left : end - t};
+        out[n_pieces] = kern_attn_token(a, t, vec_bytes);
+        out[n_pieces].n = left < end - t ? left : end - t;
     }
     return n_pieces;
 }

@@ -148,8 +148,9 @@ typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
  * [kv_lo, min(kv_hi, pos0 + i + 1)) for token i (so kv_hi = pos0 + n_tok, kv_lo = 0 is
  * the whole of it). Softmax is f32 with running maxima (flash style).
  *   q     token i, head h of the group at q + i*q_stride + h*head_dim
- *   k, v  [token] vectors of head_dim elements in the KV type (kernels/kv_type.h); or in
- *         blocks, see below
+ *   k, v  the first token's key and value, vectors of head_dim elements in the KV type
+ *         (kernels/kv_type.h). Each further key is before the one before it in memory, each
+ *         further value behind it (kv/kv.h says why); or both are in blocks, see below
  *   out   like q, with out_stride
  *   lse   NULL, or [n_tok][g]: log-sum-exp of the scaled scores, to merge partial ranges;
  *         -INFINITY (and out = 0) where the range is empty
@@ -159,8 +160,8 @@ typedef void (*kern_gemm_fn)(const struct kern_gemm_tile *t);
  * 256.
  *
  * Keys and values in blocks (`blocks` is not NULL): a block has block_bytes bytes, among them
- * the keys and the values of block_tok tokens, [block_tok] vectors each. k and v are where
- * these are in block 0. Token t is in block blocks[t / block_tok]. The entries of
+ * the keys and the values of block_tok tokens. k and v are where those of the first of them
+ * are in block 0. Token t is in block blocks[t / block_tok]. The entries of
  * tokens kv_lo .. kv_hi - 1 are read and no others. A variant gives the same bits as for
  * contiguous keys and values (kernels/attn_pieces.h finds them). */
 struct kern_attn_args {

@@ -183,15 +183,15 @@ static void place(const struct kv_pool *p, struct kv_slot *r, const struct kv_ex
     r->slot = e->id;
     r->first_tok = e->first_tok;
     r->cap_tok = e->cap_tok;
-    r->head_bytes = (size_t)run_tok * p->shape.vec_bytes;
-    r->head_stride = 2 * r->head_bytes;
+    r->run_bytes = (size_t)run_tok * p->shape.vec_bytes;
+    r->head_stride = 2 * r->run_bytes;
     r->layer_stride = r->head_stride * (size_t)p->shape.n_kv_heads;
     if (p->alloc->several_sizes) {
         size_t token = p->token_bytes / (size_t)p->shape.n_kv_heads;
 
         r->base = (char *)p->base + (size_t)e->first_tok * token;
         r->head_stride = (size_t)arena_tok(p) * token;
-        r->layer_stride = 2 * r->head_bytes;
+        r->layer_stride = 2 * r->run_bytes;
     } else if (!e->blocks) {
         r->base = (char *)p->base + (size_t)(e->first_tok / p->unit_tok) * p->unit_bytes;
     }
@@ -276,19 +276,22 @@ int kv_bucket(const struct kv_pool *p, const struct kv_need *need)
     return p->alloc->bucket ? p->alloc->bucket(p->state, need) : 0;
 }
 
-/* Each run of a head gets longer, elsewhere or where it was. A head's last is copied first, so
- * that no run overwrites another; the heads are apart. */
+/* A head's keys and values, one run, get more room in each layer, elsewhere or where they were.
+ * Those of the last layer are copied first, so that no run overwrites another; the heads are
+ * apart. */
 static void copy_runs(struct kv_pool *p, const struct kv_slot *to,
                       const struct kv_slot *from, int64_t used_tok)
 {
-    const bool moved = to->base != from->base;
     size_t used = (size_t)used_tok * p->shape.vec_bytes;
     uint64_t t0 = clock_ns();
 
     for (int head = 0; head < p->shape.n_kv_heads; head++)
-        for (int i = 2 * p->shape.n_layers - 1; i >= !moved; i--) {
-            memmove(kv_at(to, i / 2, head, i % 2), kv_at(from, i / 2, head, i % 2), used);
-            p->migrated_bytes += (int64_t)used;
+        for (int layer = p->shape.n_layers - 1; layer >= 0; layer--) {
+            char *run = (char *)kv_head_at(to, layer, head) + to->run_bytes - used;
+
+            memmove(run, (char *)kv_head_at(from, layer, head) + from->run_bytes - used,
+                    2 * used);
+            p->migrated_bytes += (int64_t)(2 * used);
         }
     p->migrate_ns += (int64_t)(clock_ns() - t0);
 }

@@ -1,5 +1,11 @@
 #include "model/ahead.h"
 
+/* Tokens whose keys and values a chunk attends to or, for the latest, writes. */
+static int64_t n_tok(const struct model_chunk *chunk)
+{
+    return chunk->pos0 + chunk->n_tok;
+}
+
 void model_ahead_begin(struct model_ahead *a, const struct model_chunk *chunks,
                        int n_chunks, int layer, int head_lo, int head_hi,
                        int64_t row_bytes, int64_t most, int64_t meanwhile)
@@ -7,7 +13,7 @@ void model_ahead_begin(struct model_ahead *a, const struct model_chunk *chunks,
     int64_t all = 0;
 
     for (int c = 0; c < n_chunks; c++)
-        all += chunks[c].pos0 * row_bytes * 2 * (head_hi - head_lo);
+        all += n_tok(&chunks[c]) * row_bytes * 2 * (head_hi - head_lo);
     all = all < most ? all : most;
     *a = (struct model_ahead){.chunks = chunks,
                               .n_chunks = n_chunks,
@@ -21,60 +27,55 @@ void model_ahead_begin(struct model_ahead *a, const struct model_chunk *chunks,
                               .head = head_lo};
 }
 
+/* The byte of the present run where its next part begins, and into *left how many of the run
+ * follow. The run is of all a head's tokens, or of those in a block. */
+static const char *present(const struct model_ahead *a, int64_t *left)
+{
+    const struct model_chunk *chunk = &a->chunks[a->chunk];
+    int64_t most = (int64_t)chunk->kv->run_bytes / a->row_bytes;
+    int64_t n = n_tok(chunk) - a->tok;
+
+    n = n < most ? n : most;
+    *left = 2 * n * a->row_bytes - a->at;
+    return (const char *)kv_token_at(chunk->kv, a->layer, a->head, 0, a->tok + n - 1,
+                                     (size_t)a->row_bytes) +
+           a->at;
+}
+
 /* Move to the next run. */
 static void advance(struct model_ahead *a)
 {
+    const struct model_chunk *chunk = &a->chunks[a->chunk];
+
     a->at = 0;
-    if (a->v == 0) {
-        a->v = 1;
+    a->tok += (int64_t)chunk->kv->run_bytes / a->row_bytes;
+    if (a->tok < n_tok(chunk))
         return;
-    }
-    a->v = 0;
+    a->tok = 0;
     if (++a->head < a->head_hi)
         return;
     a->head = a->head_lo;
     a->chunk++;
 }
 
-/* The byte of the run's present part, and into *left how many of the run follow it without a
- * gap: to the end of its block, where it has blocks. */
-static const char *present(const struct model_ahead *a, int64_t *left)
-{
-    const struct kv_slot *kv = a->chunks[a->chunk].kv;
-    const char *run = kv_at(kv, a->layer, a->head, a->v);
-    int64_t block = (int64_t)kv->head_bytes, at = a->at;
-
-    if (kv->blocks) {
-        run += (size_t)kv->blocks[at / block] * kv->block_bytes;
-        at %= block;
-        *left = *left < block - at ? *left : block - at;
-    }
-    return run + at;
-}
-
 const void *model_ahead_next(void *ctx, int64_t *bytes)
 {
     struct model_ahead *a = ctx;
 
-    a->due += a->rate * (double)*bytes;
-    if (a->due < (double)*bytes)
-        return NULL;
-    while (a->left > 0 && a->chunk < a->n_chunks) {
-        int64_t run = a->chunks[a->chunk].pos0 * a->row_bytes - a->at, n = run;
-        const char *from = run > 0 ? present(a, &n) : NULL;
+    int64_t run;
+    const char *from;
 
-        n = n < *bytes ? n : *bytes;
-        if (n < run)
-            a->at += n;
-        else
-            advance(a);
-        a->left -= n;
-        a->due -= (double)n;
-        if (n > 0) {
-            *bytes = n;
-            return from;
-        }
+    a->due += a->rate * (double)*bytes;
+    if (a->left == 0 || a->due < (double)*bytes)
+        return NULL;
+    from = present(a, &run);
+    if (*bytes < run) {
+        a->at += *bytes;
+    } else {
+        *bytes = run;
+        advance(a);
     }
-    a->left = 0;
-    return NULL;
+    a->left = a->left > *bytes ? a->left - *bytes : 0;
+    a->due -= (double)*bytes;
+    return from;
 }

@@ -18,12 +18,12 @@ struct model_ahead {
     int64_t left;         /* bytes still to prefetch; 0: none */
     double rate;          /* bytes to prefetch for each that is multiplied, at most 1 */
     double due;           /* bytes that `rate` allows now */
-    int chunk, head, v;   /* the run of keys (v = 0) or values (v = 1), and */
-    int64_t at;           /* the byte in it where the next part begins */
+    int chunk, head;      /* the run begins with token `tok` of this head, and */
+    int64_t tok, at;      /* the next part at byte `at` of it */
 };
 
-/* Walk through what attention reads of earlier tokens in layer `layer`, in its order: chunk by
- * chunk, head by head, keys before values. The walk ends after `most` bytes and is spread
+/* Walk through what attention reads, and what it writes first, in layer `layer`, chunk by chunk,
+ * head by head, and in blocks block by block. The walk ends after `most` bytes and is spread
  * evenly over the `meanwhile` bytes of weights that the caller multiplies; where it has more
  * bytes than that, it goes byte for byte with them. */
 void model_ahead_begin(struct model_ahead *a, const struct model_chunk *chunks,

@@ -54,8 +54,6 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
     const struct model_layer *l = &m->layers[b->layer];
     const struct kv_slot *slot = b->chunk->kv;
     bool kv = w->rank->shard.kv;
-    void *keys = kv_at(slot, b->layer, b->kv_head, 0);
-    void *values = kv_at(slot, b->layer, b->kv_head, 1);
 
     for (int64_t i = b->i; i < b->i + b->n; i++) {
         int64_t pos = b->chunk->pos0 + i;
@@ -69,9 +67,11 @@ static void rotate_and_store(struct model_thread_ctx *w, const struct block *b)
                                       m->rope_sin + pos * half, b->g + kv, hd);
         if (!kv)
             continue;
-        kern_kv_store(&m->kern, m->kv_type, kv_token_at(slot, keys, pos, vec_bytes), key,
+        kern_kv_store(&m->kern, m->kv_type,
+                      kv_token_at(slot, b->layer, b->kv_head, 0, pos, vec_bytes), key,
                       hd);
-        kern_kv_store(&m->kern, m->kv_type, kv_token_at(slot, values, pos, vec_bytes),
+        kern_kv_store(&m->kern, m->kv_type,
+                      kv_token_at(slot, b->layer, b->kv_head, 1, pos, vec_bytes),
                       value_at(w, b, i), hd);
     }
 }
@@ -99,12 +99,14 @@ static void attend(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
     const struct kv_slot *slot = b->chunk->kv;
+    const char *values =
+        (const char *)kv_head_at(slot, b->layer, b->kv_head) + slot->run_bytes;
     int64_t pos0 = b->chunk->pos0 + b->i;
     struct kern_attn_args args = {
         .q = q_at(w, b, b->i),
         .q_stride = w->rank->ld_qkv,
-        .k = kv_at(slot, b->layer, b->kv_head, 0),
-        .v = kv_at(slot, b->layer, b->kv_head, 1),
+        .k = values - kern_kv_bytes(m->kv_type, m->c.head_dim),
+        .v = values,
         .blocks = slot->blocks,
         .block_tok = slot->block_tok,
         .block_bytes = slot->block_bytes,

@@ -41,7 +41,7 @@ static void runs_of_region(void *ctx, const struct kv_slot *r)
 
     for (int layer = 0; layer < w->m->c.n_layers; layer++)
         for (int h = 0; h < w->m->c.n_kv_heads; h++)
-            w->fn(w->ctx, kv_at(r, layer, h, 0), 2 * r->head_bytes,
+            w->fn(w->ctx, kv_head_at(r, layer, h), 2 * r->run_bytes,
                   domain_of_head(w->m, h));
 }
 

@@ -211,7 +211,7 @@ static int attn(struct bench *b, enum kern_op op, int n_tok, int g, int64_t ctx)
     struct attn_run x = {.variants = &v,
                          .a = {.q = q,
                                .q_stride = g * hd,
-                               .k = kv,
+                               .k = kv + run_bytes - run_bytes / (size_t)ctx,
                                .v = kv + run_bytes,
                                .out = q + n_tok * g * hd,
                                .out_stride = g * hd,

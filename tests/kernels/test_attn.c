@@ -72,8 +72,8 @@ static void read_vector(float *x, const char *p, enum kern_kv_type type, int hd)
     }
 }
 
-/* Random vectors of n tokens in the KV type at the end of a guarded slot, and what they stand
- * for in `as_f32`. */
+/* Random vectors of n tokens in the KV type at the end of a guarded slot, keys from there
+ * downwards, and what they stand for in `as_f32`. Returns the first token's. */
 static void *make_kv(int slot, struct rng *r, enum fill f, const struct kern_variant *v,
                      const struct shape *s, float *as_f32, int64_t n)
 {
@@ -85,12 +85,12 @@ static void *make_kv(int slot, struct rng *r, enum fill f, const struct kern_var
     fill_f32(r, f, as_f32, n * s->head_dim);
     for (int64_t t = 0; t < n; t++) {
         float *x = as_f32 + t * s->head_dim;
-        char *to = p + (size_t)t * bytes;
+        char *to = p + (size_t)(slot == SLOT_K ? n - 1 - t : t) * bytes;
 
         kern_kv_store(&ref, kv_type_of(v), to, x, s->head_dim);
         read_vector(x, to, kv_type_of(v), s->head_dim);
     }
-    return p;
+    return slot == SLOT_K ? p + (size_t)(n - 1) * bytes : p;
 }
 
 static struct kern_attn_args make_args(const struct kern_variant *v, struct rng *r,
@@ -411,17 +411,20 @@ static void arena_fill(const struct arena *b, int64_t block,
                        int64_t hi, int64_t block_tok)
 {
     size_t first = (size_t)(lo % block_tok) * tok_bytes;
-    const char *from[] = {a->k, a->v};
+    size_t bytes = (size_t)(hi - lo) * tok_bytes;
+    char *keys_end = arena_end(b, block, 0), *values_end = arena_end(b, block, 1);
 
     for (int v = 0; v < 2; v++) {
-        char *end = arena_end(b, block, v), *at = end - b->run_bytes;
+        char *from = arena_end(b, block, v) - b->run_pages;
 
-        if (mprotect(end - b->run_pages, b->run_pages, PROT_READ | PROT_WRITE) != 0)
+        if (mprotect(from, b->run_pages, PROT_READ | PROT_WRITE) != 0)
             abort();
-        memset(end - b->run_pages, 0xff, b->run_pages);
-        memcpy(at + first, from[v] + (size_t)lo * tok_bytes,
-               (size_t)(hi - lo) * tok_bytes);
+        memset(from, 0xff, b->run_pages);
     }
+    memcpy(keys_end - first - bytes, (const char *)a->k - (size_t)(hi - 1) * tok_bytes,
+           bytes);
+    memcpy(values_end - b->run_bytes + first, (const char *)a->v + (size_t)lo * tok_bytes,
+           bytes);
 }
 
 /* The keys and values of `a` in blocks in random order; a table that ends with what may be
@@ -446,7 +449,7 @@ static void to_blocks(struct kern_attn_args *a, struct arena *b, struct rng *r,
         if (lo < hi)
             arena_fill(b, table[i], a, tok_bytes, lo, hi, block_tok);
     }
-    a->k = arena_end(b, 0, 0) - b->run_bytes;
+    a->k = arena_end(b, 0, 0) - tok_bytes;
     a->v = arena_end(b, 0, 1) - b->run_bytes;
     a->blocks = table;
     a->block_tok = block_tok;

@@ -215,7 +215,7 @@ static void attend(const struct kern_variant *v, enum kern_kv_type type, float *
     char *k = guard_get(SLOT_K, KEYS * bytes), *val = guard_get(SLOT_V, KEYS * bytes);
     struct kern_attn_args a = {.q = q,
                                .q_stride = HD,
-                               .k = k,
+                               .k = k + (KEYS - 1) * bytes,
                                .v = val,
                                .out = out,
                                .out_stride = HD,
@@ -228,7 +228,7 @@ static void attend(const struct kern_variant *v, enum kern_kv_type type, float *
 
     a.scratch = guard_get_aligned(SLOT_SCRATCH, KERN_ATTN_SCRATCH_BYTES(HD));
     for (int t = 0; t < KEYS; t++) {
-        kern_kv_store(&ref, type, k + (size_t)t * bytes, keys + t * HD, HD);
+        kern_kv_store(&ref, type, k + (size_t)(KEYS - 1 - t) * bytes, keys + t * HD, HD);
         kern_kv_store(&ref, type, val + (size_t)t * bytes, values + t * HD, HD);
     }
     v->fn.attn(&a);

@@ -44,7 +44,7 @@ static int reserve(struct kv_pool *p, int64_t n_tok, struct kv_slot *out)
 static int16_t *token_at(const struct kv_slot *r, int layer, int kv_head, int v,
                          int64_t tok)
 {
-    return kv_token_at(r, kv_at(r, layer, kv_head, v), tok, shape.vec_bytes);
+    return kv_token_at(r, layer, kv_head, v, tok, shape.vec_bytes);
 }
 
 static void test_token_bytes(void **state)
@@ -60,15 +60,14 @@ static void test_layout(void **state)
 
     (void)state;
     assert_ok(reserve(p, MAX_TOK, &r));
-    assert_int_equal(r.head_bytes, r.cap_tok * 6 * 2);
+    assert_int_equal(r.run_bytes, r.cap_tok * 6 * 2);
     assert_int_equal((uintptr_t)r.base % 64, 0);
-    /* [layer][kv_head][K|V] */
-    assert_ptr_equal(kv_at(&r, 0, 0, 0), r.base);
-    assert_ptr_equal(kv_at(&r, 0, 0, 1), (char *)r.base + r.head_bytes);
-    assert_ptr_equal(kv_at(&r, 0, 1, 0), (char *)r.base + 2 * r.head_bytes);
-    assert_ptr_equal(kv_at(&r, 1, 0, 0), (char *)r.base + 4 * r.head_bytes);
-    assert_ptr_equal(token_at(&r, 1, 0, 0, 7),
-                     (char *)r.base + 4 * r.head_bytes + 7 * 12);
+    /* [layer][kv_head][keys downwards | values upwards] */
+    assert_ptr_equal(kv_head_at(&r, 0, 0), r.base);
+    assert_ptr_equal(kv_head_at(&r, 0, 1), (char *)r.base + 2 * r.run_bytes);
+    assert_ptr_equal(kv_head_at(&r, 1, 0), (char *)r.base + 4 * r.run_bytes);
+    assert_ptr_equal(token_at(&r, 1, 0, 0, 7), (char *)r.base + 5 * r.run_bytes - 8 * 12);
+    assert_ptr_equal(token_at(&r, 1, 0, 1, 7), (char *)r.base + 5 * r.run_bytes + 7 * 12);
     kv_release(p, &r);
     assert_null(r.base);
     kv_release(p, &r); /* nothing reserved: nothing happens */
@@ -77,7 +76,7 @@ static void test_layout(void **state)
     kv_pool_close(&p);
 }
 
-/* [block][layer][kv_head][K|V][token][head_dim] */
+/* [block][layer][kv_head][keys downwards | values upwards] */
 static void test_layout_of_blocks(void **state)
 {
     struct kv_pool *p = open_pool("paged", 1 << 20);
@@ -92,17 +91,18 @@ static void test_layout_of_blocks(void **state)
     assert_int_equal(r.cap_tok, 32);
     assert_int_equal(r.block_tok, 16);
     assert_int_equal(r.block_bytes, 16 * kv_token_bytes(&shape));
-    assert_int_equal(r.head_bytes, 16 * 6 * 2);
+    assert_int_equal(r.run_bytes, 16 * 6 * 2);
     assert_ptr_equal(r.base, base);
     for (int64_t tok = 0; tok < 32; tok++)
         assert_ptr_equal(token_at(&r, 2, 1, 1, tok),
                          (char *)base + (size_t)r.blocks[tok / 16] * r.block_bytes +
-                             ((2 * 2 + 1) * 2 + 1) * r.head_bytes + tok % 16 * 12);
+                             ((2 * 2 + 1) * 2 + 1) * r.run_bytes + tok % 16 * 12);
     kv_release(p, &other);
     assert_ok(kv_grow(p, &r, 20, 40)); /* the table is longer, what was there stays */
     assert_int_equal(r.cap_tok, 48);
-    assert_ptr_equal(token_at(&r, 0, 0, 0, 0),
-                     (char *)base + (size_t)r.blocks[0] * r.block_bytes);
+    assert_ptr_equal(token_at(&r, 0, 0, 0, 0), (char *)base +
+                                                   (size_t)r.blocks[0] * r.block_bytes +
+                                                   r.run_bytes - 12);
     kv_release(p, &r);
     kv_pool_close(&p);
 }
@@ -253,12 +253,12 @@ static void test_only_what_is_there_is_copied(void **state)
     assert_int_equal(right.cap_tok, 32);
     kv_pool_stat(p, &st);
     assert_int_equal(st.n_extended_total, 1);
-    assert_int_equal(st.migrated_bytes_total, 16 * token / 12 * 10);
+    assert_int_equal(st.migrated_bytes_total, 16 * token);
     assert_ok(kv_grow(p, &r, 5, 17));
     assert_int_equal(r.cap_tok, MAX_TOK);
     kv_pool_stat(p, &st);
     assert_int_equal(st.n_moved_total, 1);
-    assert_int_equal(st.migrated_bytes_total, 5 * token + 16 * token / 12 * 10);
+    assert_int_equal(st.migrated_bytes_total, (5 + 16) * token);
     kv_release(p, &r);
     kv_release(p, &right);
     kv_pool_close(&p);
@@ -428,7 +428,7 @@ static void test_each(void **state)
         assert_ok(reserve(p, MAX_TOK, &r));
         assert_ptr_equal(r.base, s.r[i].base);
         assert_int_equal(r.cap_tok, s.r[i].cap_tok);
-        assert_int_equal(r.head_bytes, s.r[i].head_bytes);
+        assert_int_equal(r.run_bytes, s.r[i].run_bytes);
         assert_int_equal(r.head_stride, s.r[i].head_stride);
         assert_int_equal(r.layer_stride, s.r[i].layer_stride);
         assert_int_equal(r.slot, s.r[i].slot);
@@ -440,7 +440,7 @@ static void test_each(void **state)
     assert_int_equal(s.n, 5);
     assert_ok(reserve(p, MAX_TOK, &r));
     for (int i = 0; i < 5; i++)
-        assert_ptr_equal(kv_at(&s.r[r.blocks[i]], 1, 1, 0),
+        assert_ptr_equal(token_at(&s.r[r.blocks[i]], 1, 1, 0, 0),
                          token_at(&r, 1, 1, 0, 16 * i));
     kv_pool_close(&p);
 }
@@ -465,17 +465,17 @@ static void heads_have_parts(const char *alloc)
     kv_pool_each(p, see, &s);
     assert_int_equal(s.n, 1);
     assert_int_equal(s.r[0].cap_tok, st.pool_tok);
-    assert_int_equal(s.r[0].head_bytes * 3 * 2, part);
+    assert_int_equal(s.r[0].run_bytes * 3 * 2, part);
     assert_true(part * 2 <= bytes);
     for (int64_t n = 1; reserve(p, n, &r) == OK; n = n * 2 % MAX_TOK) {
-        assert_int_equal(r.head_bytes, r.cap_tok * 12);
-        for (int i = 0; i < 2 * 3 * 2; i++) {
-            int head = i / 6, layer = i / 2 % 3, v = i % 2;
-            char *run = kv_at(&r, layer, head, v);
+        assert_int_equal(r.run_bytes, r.cap_tok * 12);
+        for (int i = 0; i < 2 * 3; i++) {
+            int head = i / 3, layer = i % 3;
+            char *memory = kv_head_at(&r, layer, head);
 
-            assert_ptr_equal(kv_at(&s.r[0], 0, head, 0), base + (size_t)head * part);
-            assert_true(run >= base + (size_t)head * part &&
-                        run + r.head_bytes <= base + (size_t)(head + 1) * part);
+            assert_ptr_equal(kv_head_at(&s.r[0], 0, head), base + (size_t)head * part);
+            assert_true(memory >= base + (size_t)head * part &&
+                        memory + 2 * r.run_bytes <= base + (size_t)(head + 1) * part);
         }
         tok += r.cap_tok;
     }

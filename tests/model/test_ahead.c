@@ -28,38 +28,41 @@ static int random_chunks(struct rng *rng)
 
     for (int c = 0; c < n; c++) {
         slots[c] =
-            (struct kv_slot){.base = memory[c], .cap_tok = CAP, .head_bytes = HEAD_BYTES};
+            (struct kv_slot){.base = memory[c], .cap_tok = CAP, .run_bytes = HEAD_BYTES};
         if (rng_below(rng, 2)) {
             slots[c].base = pool;
-            slots[c].head_bytes = BLOCK_TOK * ROW_BYTES;
+            slots[c].run_bytes = BLOCK_TOK * ROW_BYTES;
             slots[c].blocks = blocks[c];
             slots[c].block_tok = BLOCK_TOK;
             slots[c].block_bytes = BLOCK_BYTES;
             for (int i = 0; i < CAP / BLOCK_TOK; i++)
                 blocks[c][i] = (int32_t)rng_below(rng, sizeof(pool) / BLOCK_BYTES);
         }
-        slots[c].head_stride = 2 * slots[c].head_bytes;
+        slots[c].head_stride = 2 * slots[c].run_bytes;
         slots[c].layer_stride = HEADS * slots[c].head_stride;
         chunks[c] = (struct model_chunk){
             .n_tok = 1, .pos0 = (int64_t)rng_below(rng, CAP), .kv = &slots[c]};
-        /* The values would follow the keys without a gap. */
-        chunks[c].pos0 += slots[c].blocks && chunks[c].pos0 % BLOCK_TOK == 0;
     }
     return n;
 }
 
-/* Where byte `i` of all that is attended to is; NULL: there are fewer. */
+/* Where byte `i` of all that is attended to is; NULL: there are fewer. In each block, or in all
+ * of a contiguous slot, the latest key comes first and the latest value last. */
 static const char *byte_at(int n_chunks, int layer, int lo, int hi, int64_t i)
 {
     for (int c = 0; c < n_chunks; c++)
         for (int h = lo; h < hi; h++)
-            for (int v = 0; v < 2; v++) {
-                if (i < chunks[c].pos0 * ROW_BYTES)
-                    return (const char *)kv_token_at(&slots[c],
-                                                     kv_at(&slots[c], layer, h, v),
-                                                     i / ROW_BYTES, ROW_BYTES) +
+            for (int64_t tok = 0, most = slots[c].blocks ? BLOCK_TOK : CAP;
+                 tok <= chunks[c].pos0; tok += most) {
+                int64_t left = chunks[c].pos0 + 1 - tok, n = left < most ? left : most;
+                int64_t row = i / ROW_BYTES;
+
+                if (row < 2 * n)
+                    return (const char *)kv_token_at(
+                               &slots[c], layer, h, row >= n,
+                               row < n ? tok + n - 1 - row : tok + row - n, ROW_BYTES) +
                            i % ROW_BYTES;
-                i -= chunks[c].pos0 * ROW_BYTES;
+                i -= 2 * n * ROW_BYTES;
             }
     return NULL;
 }
@@ -113,7 +116,7 @@ static void is_spread(void **state)
         struct model_ahead a;
 
         for (int c = 0; c < n; c++)
-            all += chunks[c].pos0 * ROW_BYTES * 2 * HEADS;
+            all += (chunks[c].pos0 + 1) * ROW_BYTES * 2 * HEADS;
         meanwhile = all * 2 + (int64_t)rng_below(&rng, (uint64_t)all + 1);
         model_ahead_begin(&a, chunks, n, 0, 0, HEADS, ROW_BYTES, most, meanwhile);
         while (seen < meanwhile && a.left > 0) {

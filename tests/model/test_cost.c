@@ -5,6 +5,7 @@
 
 #include "model/impl.h"
 #include "format/make.h"
+#include "kernels/attn_pieces.h"
 #include "tests/support/ref_model.h"
 #include "tests/support/test.h"
 #include "tests/support/kv.h"
@@ -189,8 +190,9 @@ static void counted_attn(const struct kern_attn_args *a)
         for (int64_t t = a->kv_lo; t < end && t <= a->pos0 + i; t++)
             run.attn_flop += 4.0 * a->g * a->head_dim;
     for (int64_t t = a->kv_lo; t < end; t++) {
-        size_t k = (size_t)((const char *)a->k - run.kv_base) + (size_t)t * row;
-        size_t v = (size_t)((const char *)a->v - run.kv_base) + (size_t)t * row;
+        const struct kern_attn_piece at = kern_attn_token(a, t, row);
+        size_t k = (size_t)((const char *)at.k - run.kv_base);
+        size_t v = (size_t)((const char *)at.v - run.kv_base);
 
         assert_true(k < run.kv_pool_bytes && v < run.kv_pool_bytes);
         run.kv_bytes += (double)row * (!run.kv_seen[k] + !run.kv_seen[v]);
@@ -245,8 +247,8 @@ static double written(const struct kv_slot *kv)
 
     for (int l = 0; l < run.m->c.n_layers; l++)
         for (int i = 0; i < 2 * run.m->c.n_kv_heads; i++)
-            for (size_t b = 0; b < kv->head_bytes; b += row)
-                n += memcmp((const char *)kv_at(kv, l, i / 2, i % 2) + b, pattern, row)
+            for (int64_t t = 0; t < kv->cap_tok; t++)
+                n += memcmp(kv_token_at(kv, l, i / 2, i % 2, t, row), pattern, row)
                          ? (double)row
                          : 0;
     return n;

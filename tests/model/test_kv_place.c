@@ -182,10 +182,10 @@ static void test_several_sizes(void **state)
         test_kv_reserve(p.pool, 1, &first);
         test_kv_reserve(p.pool, 500, &second);
         for (int h = 0; h < 4; h++) {
-            const char *run = kv_at(&second, 1, h, 1);
+            const char *memory = kv_head_at(&second, 1, h);
 
-            assert_true(run >= p.base + POOL / 4 * h);
-            assert_true(run + second.head_bytes <= p.base + POOL / 4 * (h + 1));
+            assert_true(memory >= p.base + POOL / 4 * h);
+            assert_true(memory + 2 * second.run_bytes <= p.base + POOL / 4 * (h + 1));
         }
         kv_release(p.pool, &second);
         kv_release(p.pool, &first);

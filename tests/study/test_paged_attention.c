@@ -21,11 +21,11 @@ static void count_reads(const struct study_kv_layout *l, unsigned char *n_reads)
         study_kv_place(l, i / (l->n_kv_heads * N_SEQS), i / N_SEQS % l->n_kv_heads,
                        i % N_SEQS, &a);
         for (int64_t t = 0; t < CTX_TOK; t++) {
-            size_t at = kern_attn_offset(&a, t, l->vec_bytes);
+            const struct kern_attn_piece at = kern_attn_token(&a, t, l->vec_bytes);
 
             for (size_t k = 0; k < l->vec_bytes; k++) {
-                n_reads[(const char *)a.k - l->memory + (ptrdiff_t)(at + k)]++;
-                n_reads[(const char *)a.v - l->memory + (ptrdiff_t)(at + k)]++;
+                n_reads[(const char *)at.k - l->memory + (ptrdiff_t)k]++;
+                n_reads[(const char *)at.v - l->memory + (ptrdiff_t)k]++;
             }
         }
     }

@@ -112,10 +112,10 @@ static void attend(const struct kern_attn_args *a, int r, struct row *state,
     float s[KEYS], shrink;
 
     for (int first = 0; first < n; first += (int)p++->n)
-        for (int i = 0; i < kern_attn_piece_n(p, n - first); i++)
+        for (int i = kern_attn_piece_n(p, n - first) - 1; i >= 0; i--)
             s[first + i] =
                 a->scale *
-                dot(q, (const ATTN_ELEM *)p->k + i * (int64_t)ATTN_STRIDE(a->head_dim),
+                dot(q, (const ATTN_ELEM *)p->k - i * (int64_t)ATTN_STRIDE(a->head_dim),
                     a->head_dim);
     shrink = softmax(state, s, n);
     p = pieces;

@@ -21,9 +21,9 @@ static float attend(const struct kern_attn_args *a, const float *q, float *out,
     for (int d = 0; d < hd; d++)
         out[d] = 0;
     for (int64_t t = lo; t < hi; t++) {
-        const size_t at = kern_attn_offset(a, t, KV_STRIDE(hd) * sizeof(KV));
-        const KV *k = (const KV *)((const char *)a->k + at);
-        const KV *v = (const KV *)((const char *)a->v + at);
+        const struct kern_attn_piece at =
+            kern_attn_token(a, t, KV_STRIDE(hd) * sizeof(KV));
+        const KV *k = at.k, *v = at.v;
         float score = 0, p;
 
         for (int d = 0; d < hd; d++)

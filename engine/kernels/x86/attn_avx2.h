@@ -5,12 +5,14 @@
  * eight elements as f32, not scaled; and ATTN_LOAD_N(p, n): the first n < 8 of them, the rest
  * zero and nothing behind the vector read. Scores and weights take the factors of their keys
  * and values.
- * Keys and values are taken in tiles that serve every query row before the next tile is read;
- * each row keeps a running maximum and sum, and `out` itself holds what is accumulated so far. */
+ * Each row takes in a tile of keys and values after the other: it keeps a running maximum and
+ * sum, and `out` itself holds what is accumulated so far. Parts of a tile serve every row before
+ * the next part is read. */
 #ifndef KERNELS_X86_ATTN_AVX2_H
 #define KERNELS_X86_ATTN_AVX2_H
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "kernels/attn_pieces.h"
 #include "kernels/kern.h"
@@ -18,11 +20,15 @@
 
 /* Compiled by itself: within the loops around it, its own loops got fewer registers. */
 #define ATTN_APART __attribute__((noinline))
-/* Keys in a tile. Those of f32 stay in the first-level cache, 32 KiB for head_dim 128, else
- * prefill takes 1.2 times as long on Zen 4. Of narrower types, whose widening takes longer than
- * the second-level cache, long tiles are better: 0.74 of the time of 32 keys in decode, no more
- * in prefill. One size for all rows, so that a row's bits do not depend on the batch. */
-#define ATTN_KEYS (sizeof(ATTN_ELEM) < sizeof(float) ? 256 : 32)
+/* Keys whose scores a row takes in at once; their keys and values are read in long runs. One
+ * size for all rows, so that a row's bits do not depend on the batch. */
+#define ATTN_KEYS 128
+/* Keys that serve every row before others are read. Those of f32 stay in the first-level cache,
+ * 32 KiB for head_dim 128, else prefill takes 1.2 times as long on Zen 4. Of narrower types
+ * widening takes longer than the second-level cache. */
+#define ATTN_PART (sizeof(ATTN_ELEM) < sizeof(float) ? ATTN_KEYS : 32)
+/* Keys from one that is read to one that is prefetched. */
+#define ATTN_AHEAD 8
 
 struct attn_row {
     float max, sum;
@@ -48,18 +54,25 @@ static inline void attn_put_f32(float *p, int d, int hd, __m256 v)
         _mm256_maskstore_ps(p + d, vec_mask(hd - d), v);
 }
 
-/* Scores of n keys. Four keys share each load of q. Up to 3 floats more are written. */
+/* Scores of n keys, of which k is the first, with the highest address. Four keys share each load
+ * of q. */
 ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, int hd,
-                                 int n, float scale)
+                                 int n, float scale, bool from_memory)
 {
-    for (int t = 0; t < n; t += 4) {
+    const int64_t stride = ATTN_STRIDE(hd);
+
+    for (int t = (n - 1) / 4 * 4; t >= 0; t -= 4) {
         __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
                          _mm256_setzero_ps()};
         const ATTN_ELEM *key[4]; /* a missing key repeats the last one */
+        const char *next = (const char *)(k - (t + 3 - ATTN_AHEAD) * stride);
 
+        /* Four keys at a time are not read in the order of memory, but are asked for so. */
+        for (size_t i = 0; from_memory && i < 4 * stride * sizeof(ATTN_ELEM); i += 64)
+            _mm_prefetch(next + i, _MM_HINT_T0);
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++)
-            key[j] = k + (t + j < n ? t + j : n - 1) * (int64_t)ATTN_STRIDE(hd);
+            key[j] = k - (t + j < n ? t + j : n - 1) * stride;
         for (int d = 0; d < hd; d += 8) {
             __m256 x = attn_get_f32(q, d, hd);
 
@@ -69,7 +82,8 @@ ATTN_APART static void attn_dots(float *s, const float *q, const ATTN_ELEM *k, i
         }
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++)
-            s[t + j] = scale * vec_sum(sum[j]) * ATTN_SCALE(key[j], hd);
+            if (t + j < n)
+                s[t + j] = scale * vec_sum(sum[j]) * ATTN_SCALE(key[j], hd);
     }
 }
 
@@ -151,24 +165,76 @@ static float *attn_out(const struct kern_attn_args *a, int row)
     return a->out + row / a->g * a->out_stride + (int64_t)(row % a->g) * a->head_dim;
 }
 
-/* The first n keys of a tile against one row. */
-static void attn_tile(const struct kern_attn_args *a, int row, struct attn_row *state,
-                      const struct kern_attn_piece *pieces, int n)
+/* Tokens [t, t + most) that row `row` may see. */
+static int attn_visible(const struct kern_attn_args *a, int row, int64_t t, int most)
 {
-    _Alignas(32) float s[ATTN_KEYS + 4];
-    const float *q =
-        a->q + row / a->g * a->q_stride + (int64_t)(row % a->g) * a->head_dim;
-    const struct kern_attn_piece *p = pieces;
-    float shrink;
+    int64_t end = a->pos0 + row / a->g + 1;
+    int64_t n = (end < a->kv_hi ? end : a->kv_hi) - t;
 
-    for (int first = 0; first < n; first += (int)p++->n)
-        attn_dots(s + first, q, p->k, a->head_dim, kern_attn_piece_n(p, n - first),
-                  a->scale);
-    shrink = attn_softmax(state, s, n);
-    p = pieces;
-    for (int first = 0; first < n; first += (int)p++->n, shrink = 1)
-        attn_weigh(attn_out(a, row), s + first, p->v, a->head_dim,
-                   kern_attn_piece_n(p, n - first), shrink);
+    return n < 0 ? 0 : n < most ? (int)n : most;
+}
+
+static void attn_part_pieces(struct kern_attn_piece *out, const struct kern_attn_args *a,
+                             int64_t t)
+{
+    int64_t left = a->kv_hi - t;
+
+    kern_attn_pieces(out, a, t, left < ATTN_PART ? left : ATTN_PART,
+                     (size_t)ATTN_STRIDE(a->head_dim) * sizeof(ATTN_ELEM));
+}
+
+/* Scores of the tokens from t on for all rows, [rows][ATTN_KEYS] at s. The first row reads them
+ * from memory, the others from a cache. */
+static void attn_scores(const struct kern_attn_args *a, float *s, int64_t t)
+{
+    struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
+
+    attn_part_pieces(pieces, a, t);
+    for (int r = 0; r < a->n_tok * a->g; r++, s += ATTN_KEYS) {
+        const float *q =
+            a->q + r / a->g * a->q_stride + (int64_t)(r % a->g) * a->head_dim;
+        const struct kern_attn_piece *p = pieces;
+        int n = attn_visible(a, r, t, ATTN_PART);
+
+        for (int first = 0; first < n; first += (int)p++->n)
+            attn_dots(s + first, q, p->k, a->head_dim, kern_attn_piece_n(p, n - first),
+                      a->scale, r == 0);
+    }
+}
+
+/* Add the values of the tokens from t on, times their weights. */
+static void attn_values(const struct kern_attn_args *a, const float *s, int64_t t,
+                        float *shrink)
+{
+    struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
+
+    attn_part_pieces(pieces, a, t);
+    for (int r = 0; r < a->n_tok * a->g; r++, s += ATTN_KEYS) {
+        const struct kern_attn_piece *p = pieces;
+        int n = attn_visible(a, r, t, ATTN_PART);
+
+        for (int first = 0; first < n; first += (int)p++->n, shrink[r] = 1)
+            attn_weigh(attn_out(a, r), s + first, p->v, a->head_dim,
+                       kern_attn_piece_n(p, n - first), shrink[r]);
+    }
+}
+
+/* The tile of tokens [t, end). The parts of its keys are read from the last to the first, which is
+ * the order of memory. */
+static void attn_tile(const struct kern_attn_args *a, struct attn_row *state, int64_t t,
+                      int64_t end)
+{
+    float *s = a->scratch, shrink[KERN_ATTN_ROWS_MAX];
+
+    for (int64_t at = t + (end - t - 1) / ATTN_PART * ATTN_PART; at >= t; at -= ATTN_PART)
+        attn_scores(a, s + (at - t), at);
+    for (int r = 0; r < a->n_tok * a->g; r++) {
+        int n = attn_visible(a, r, t, ATTN_KEYS);
+
+        shrink[r] = n > 0 ? attn_softmax(&state[r], s + r * ATTN_KEYS, n) : 1;
+    }
+    for (int64_t at = t; at < end; at += ATTN_PART)
+        attn_values(a, s + (at - t), at, shrink);
 }
 
 static void attn_finish(const struct kern_attn_args *a, int row,
@@ -196,20 +262,8 @@ static void attn_run(const struct kern_attn_args *a)
         for (int d = 0; d < a->head_dim; d++)
             out[d] = 0;
     }
-    for (int64_t t = a->kv_lo; t < a->kv_hi; t += ATTN_KEYS) {
-        struct kern_attn_piece pieces[KERN_ATTN_PIECES_MAX(ATTN_KEYS)];
-        int64_t left = a->kv_hi - t;
-
-        kern_attn_pieces(pieces, a, t, left < ATTN_KEYS ? left : ATTN_KEYS,
-                         (size_t)ATTN_STRIDE(a->head_dim) * sizeof(ATTN_ELEM));
-        for (int r = 0; r < rows; r++) {
-            int64_t end = a->pos0 + r / a->g + 1;
-            int64_t n = (end < a->kv_hi ? end : a->kv_hi) - t;
-
-            if (n > 0)
-                attn_tile(a, r, &state[r], pieces, n < ATTN_KEYS ? (int)n : ATTN_KEYS);
-        }
-    }
+    for (int64_t t = a->kv_lo; t < a->kv_hi; t += ATTN_KEYS)
+        attn_tile(a, state, t, t + ATTN_KEYS < a->kv_hi ? t + ATTN_KEYS : a->kv_hi);
     for (int r = 0; r < rows; r++)
         attn_finish(a, r, &state[r]);
 }

@@ -12,7 +12,8 @@ void study_kv_place(const struct study_kv_layout *l, int64_t layer, int64_t head
 {
     int64_t run_tok = l->block_tok ? l->block_tok : l->ctx_tok;
     size_t run_bytes = (size_t)run_tok * l->vec_bytes;
-    const char *k = l->memory + (size_t)(layer * l->n_kv_heads + head) * 2 * run_bytes;
+    const char *memory =
+        l->memory + (size_t)(layer * l->n_kv_heads + head) * 2 * run_bytes;
 
     a->blocks = NULL;
     if (l->block_tok) {
@@ -20,10 +21,10 @@ void study_kv_place(const struct study_kv_layout *l, int64_t layer, int64_t head
         a->block_tok = l->block_tok;
         a->block_bytes = (size_t)l->block_tok * study_kv_tok_bytes(l);
     } else {
-        k += (size_t)(seq * l->ctx_tok) * study_kv_tok_bytes(l);
+        memory += (size_t)(seq * l->ctx_tok) * study_kv_tok_bytes(l);
     }
-    a->k = k;
-    a->v = k + run_bytes;
+    a->k = memory + run_bytes - l->vec_bytes;
+    a->v = memory + run_bytes;
 }
 
 void study_kv_number(int32_t *out, int32_t n, bool random, int64_t seed)

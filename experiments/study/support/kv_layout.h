@@ -1,5 +1,5 @@
 /* experiments/study/support/kv_layout.h - where the keys and values of equally long sequences
- * are in memory, as the engine lays them out: [layer][kv_head][K|V][token] of each
+ * are in memory, as the engine lays them out (kv/kv.h): [layer][kv_head] of each
  * sequence, or of each block of its table.   Threads: any. */
 #ifndef STUDY_KV_LAYOUT_H
 #define STUDY_KV_LAYOUT_H

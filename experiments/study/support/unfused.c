@@ -129,10 +129,9 @@ static void concat(const struct job *j, int h, int v, float *out)
 {
     const struct kv_slot *slot = j->a->chunk->kv;
     const size_t bytes = (size_t)j->u->hd * sizeof(float);
-    void *run = kv_at(slot, j->a->layer, h, v);
 
     for (int64_t t = 0; t < j->n_keys; t++)
-        memcpy(out + t * j->u->hd, kv_token_at(slot, run, t, bytes), bytes);
+        memcpy(out + t * j->u->hd, kv_token_at(slot, j->a->layer, h, v, t, bytes), bytes);
 }
 
 static void concat_keys(const struct job *j, int h)
