@@ -276,9 +276,9 @@ int kv_bucket(const struct kv_pool *p, const struct kv_need *need)
     return p->alloc->bucket ? p->alloc->bucket(p->state, need) : 0;
 }
 
-/* A head's keys and values, one run, get more room in each layer, elsewhere or where they were.
- * Those of the last layer are copied first, so that no run overwrites another; the heads are
- * apart. */
+/* Copy what there is of each head in each layer, one run, to where there is more room for it. The
+ * last layer goes first, so that no run overwrites another in a slot that grew where it was;
+ * each head has its own part of the pool. */
 static void copy_runs(struct kv_pool *p, const struct kv_slot *to,
                       const struct kv_slot *from, int64_t used_tok)
 {
@@ -287,10 +287,8 @@ static void copy_runs(struct kv_pool *p, const struct kv_slot *to,
 
     for (int head = 0; head < p->shape.n_kv_heads; head++)
         for (int layer = p->shape.n_layers - 1; layer >= 0; layer--) {
-            char *run = (char *)kv_head_at(to, layer, head) + to->run_bytes - used;
-
-            memmove(run, (char *)kv_head_at(from, layer, head) + from->run_bytes - used,
-                    2 * used);
+            memmove(kv_values_at(to, layer, head) - used,
+                    kv_values_at(from, layer, head) - used, 2 * used);
             p->migrated_bytes += (int64_t)(2 * used);
         }
     p->migrate_ns += (int64_t)(clock_ns() - t0);

@@ -99,8 +99,7 @@ static void attend(struct model_thread_ctx *w, const struct block *b)
 {
     const struct model *m = w->m;
     const struct kv_slot *slot = b->chunk->kv;
-    const char *values =
-        (const char *)kv_head_at(slot, b->layer, b->kv_head) + slot->run_bytes;
+    const char *values = kv_values_at(slot, b->layer, b->kv_head);
     int64_t pos0 = b->chunk->pos0 + b->i;
     struct kern_attn_args args = {
         .q = q_at(w, b, b->i),

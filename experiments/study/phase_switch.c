@@ -112,11 +112,8 @@ static void each_run(const struct found *f, const struct kv_slot *kv,
 
     model_kv_shape(f->engine.model, &s);
     bytes = (size_t)f->o->n_prompt_tok * s.vec_bytes;
-    for (int i = 0; i < s.n_layers * s.n_kv_heads; i++) {
-        const char *head = kv_head_at(kv, i / s.n_kv_heads, i % s.n_kv_heads);
-
-        fn(ctx, head + kv->run_bytes - bytes, 2 * bytes);
-    }
+    for (int i = 0; i < s.n_layers * s.n_kv_heads; i++)
+        fn(ctx, kv_values_at(kv, i / s.n_kv_heads, i % s.n_kv_heads) - bytes, 2 * bytes);
 }
 
 struct kept {
