@@ -10,14 +10,15 @@
 #include "experiments/harness/run_session.h"
 #include "measure/card.h"
 
-#define READ_S 0.3
-#define PEAK_S 0.1
+#define READ_S    0.3
+#define PEAK_S    0.1
+#define HANDOFF_S 0.01
 
 void run_bound_init(struct run_bound *b)
 {
     *b = (struct run_bound){.read_gbps = NAN, .peak_gflops = NAN};
     for (int i = RUN_BEFORE; i <= RUN_AFTER; i++)
-        b->now[i].read_gbps = b->now[i].peak_gflops = NAN;
+        b->now[i].read_gbps = b->now[i].peak_gflops = b->now[i].handoff_ns = NAN;
 }
 
 /* NULL: it cannot be measured. */
@@ -34,8 +35,10 @@ void run_bound_look(struct run_bound *b, const struct run_session *s, enum run_w
 {
     json_t *read = s->card ? probe("read", READ_S) : NULL;
     json_t *peak = s->card ? probe("peak", PEAK_S) : NULL;
+    json_t *handoff = s->card ? probe("handoff", HANDOFF_S) : NULL;
     struct cpu_budget cpus;
 
+    b->now[when].handoff_ns = measure_card_range(handoff, "handoff_ns", 0, NULL).most;
     if (cpu_budget_get(&cpus) == OK) {
         b->now[when].read_gbps = measure_card_read_gbps(read, cpus.n);
         b->now[when].peak_gflops = measure_card_peak_gflops(peak, "f32", "exact", cpus.n);
@@ -44,6 +47,7 @@ void run_bound_look(struct run_bound *b, const struct run_session *s, enum run_w
     }
     json_decref(read);
     json_decref(peak);
+    json_decref(handoff);
 }
 
 double run_trusted_bound(double at_n, double at_one, const char *doubt, char why[96])
@@ -92,6 +96,15 @@ static void warn_changed(const char *cell, const char *what, const char *unit,
             cell, what, before, unit, after);
 }
 
+static void warn_moved(const char *cell, double before, double after)
+{
+    if (fmax(before, after) > RUN_MOVED_FACTOR * fmin(before, after))
+        log_warning("cpus_moved", after, before,
+                    "%s: a line went from one CPU to another in %.0f ns before it and in "
+                    "%.0f ns after it, as when a host moves virtual CPUs to other caches",
+                    cell, before, after);
+}
+
 static void scale(struct run_bound *b, const json_t *card, const char *cell)
 {
     struct cpu_budget cpus;
@@ -110,6 +123,7 @@ static void scale(struct run_bound *b, const json_t *card, const char *cell)
                  b->now[RUN_AFTER].read_gbps);
     warn_changed(cell, "peak", "GFLOP/s", b->now[RUN_BEFORE].peak_gflops,
                  b->now[RUN_AFTER].peak_gflops);
+    warn_moved(cell, b->now[RUN_BEFORE].handoff_ns, b->now[RUN_AFTER].handoff_ns);
 }
 
 static void set_why(struct run_bound *b, const char *why)
@@ -177,13 +191,16 @@ double run_surely_read_gbps(double gbps, double token_bytes, double cache_bytes)
     return gbps * fmax(0, 1 - cache_bytes / token_bytes);
 }
 
+static json_t *now_json(const struct run_bound *b, enum run_when when)
+{
+    return json_pack("{s:o, s:o, s:o}", "read_gbps", json_number(b->now[when].read_gbps),
+                     "peak_f32_gflops", json_number(b->now[when].peak_gflops),
+                     "handoff_ns", json_number(b->now[when].handoff_ns));
+}
+
 json_t *run_bound_json(const struct run_bound *b)
 {
-    return json_pack("{s:o, s:o, s:{s:o, s:o}, s:{s:o, s:o}}", "read_gbps",
-                     json_number(b->read_gbps), "peak_gflops",
-                     json_number(b->peak_gflops), "before", "read_gbps",
-                     json_number(b->now[RUN_BEFORE].read_gbps), "peak_f32_gflops",
-                     json_number(b->now[RUN_BEFORE].peak_gflops), "after", "read_gbps",
-                     json_number(b->now[RUN_AFTER].read_gbps), "peak_f32_gflops",
-                     json_number(b->now[RUN_AFTER].peak_gflops));
+    return json_pack("{s:o, s:o, s:o, s:o}", "read_gbps", json_number(b->read_gbps),
+                     "peak_gflops", json_number(b->peak_gflops), "before",
+                     now_json(b, RUN_BEFORE), "after", now_json(b, RUN_AFTER));
 }

@@ -4,6 +4,9 @@
  * within minutes. Bandwidth and peak of all CPUs are therefore measured again just before and
  * just after each cell. Where the larger of the two is less or more than the card's, the bounds
  * that the card gives for the system's threads and weights are less or more by the same factor.
+ * So is the time in which a line of memory goes from one CPU to another: it tells on which caches
+ * a host has put virtual CPUs, and with these the bandwidth changes. On Zen 4, two CPUs on one
+ * cache: 27 ns and 36 GB/s; on two: 168 ns and 64 GB/s.
  *   Threads: one caller; no other work may run while it looks. */
 #ifndef HARNESS_RUN_BOUND_H
 #define HARNESS_RUN_BOUND_H
@@ -15,6 +18,9 @@
 
 struct run_session;
 
+/* Noise of a busy machine changed it by less, other caches by at least 4. */
+#define RUN_MOVED_FACTOR 2.0
+
 enum run_when { RUN_BEFORE, RUN_AFTER };
 
 struct run_bound {
@@ -22,6 +28,7 @@ struct run_bound {
     char read_why[96], peak_why[96];
     struct {
         double read_gbps, peak_gflops; /* of f32; NaN: not measured */
+        double handoff_ns;             /* of the slowest pair */
     } now[2];                          /* [run_when], of all CPUs */
 };
 /* No bound, and nothing measured. */
@@ -30,7 +37,8 @@ void run_bound_init(struct run_bound *b);
 /* Measure the machine for half a second, if there is a card and it can be measured. */
 void run_bound_look(struct run_bound *b, const struct run_session *s, enum run_when when);
 /* The bounds of a system that describes itself by `described`. Warns of the first one that
- * is missing, and where before and after differ by more than MEASURE_CARD_SPREAD_MAX. */
+ * is missing, and where before and after differ by more than MEASURE_CARD_SPREAD_MAX, or handing
+ * over a line by more than RUN_MOVED_FACTOR. */
 void run_bound_find(struct run_bound *b, struct run_session *s, const char *cell,
                     const json_t *described);
 /* Did a cell that read and computed so much surely do what the bounds say cannot be done? They

@@ -17,6 +17,7 @@
 
 #define BATCH_MAX  64
 #define ROUNDS_MAX 99
+#define HANDOFF_S  0.01
 
 struct opts {
     char *model, *policy;
@@ -108,9 +109,8 @@ struct found {
     double class_s[N_CLASSES];
     int n_roofs, n_decodes;
     /* Of each round; of the roof also one, of decode two that warm up. */
-    double gbps[ROUNDS_MAX + 1], peak[ROUNDS_MAX + 1], sched[ROUNDS_MAX + 2],
-        sample[ROUNDS_MAX + 2];
-    double wait[ROUNDS_MAX + 2];
+    double gbps[ROUNDS_MAX + 1], peak[ROUNDS_MAX + 1], handoff[ROUNDS_MAX + 1];
+    double sched[ROUNDS_MAX + 2], sample[ROUNDS_MAX + 2], wait[ROUNDS_MAX + 2];
 };
 
 /* --- requests */
@@ -232,6 +232,7 @@ static double roof_seconds(struct found *f)
     double read_s = step_bytes(f) / gbps * 1e-9,
            multiply_s = step_flop(f) / gflops * 1e-9;
 
+    f->handoff[f->n_roofs] = study_handoff_now(&f->threads, HANDOFF_S);
     f->gbps[f->n_roofs] = gbps;
     f->peak[f->n_roofs++] = gflops;
     return isnan(read_s) || isnan(multiply_s) ? NAN : fmax(read_s, multiply_s);
@@ -262,6 +263,7 @@ static void report_rounds(struct study_cell *c, const struct found *f)
     }
     study_series(c, "read_gbps", "GB/s", f->gbps, (size_t)f->n_roofs);
     study_series(c, "peak_gflops", "GFLOP/s", f->peak, (size_t)f->n_roofs);
+    study_series(c, "handoff_ns", "ns", f->handoff, (size_t)f->n_roofs);
 }
 
 static void report_speed(struct study_cell *c, const struct found *f)

@@ -100,7 +100,17 @@ static void found_for_a_system(void **state)
     run_bound_find(&b, &s, "cell", d);
     assert_near(b.read_gbps, 45, 1e-9);
     assert_true(test_warned("bound_changed"));
+    assert_false(test_warned("cpus_moved"));
+    b.now[RUN_BEFORE].handoff_ns = 27, b.now[RUN_AFTER].handoff_ns = 40;
+    run_bound_find(&b, &s, "cell", d);
+    assert_false(test_warned("cpus_moved"));
+    b.now[RUN_AFTER].handoff_ns = 168;
+    run_bound_find(&b, &s, "cell", d);
+    assert_true(test_warned("cpus_moved"));
     record = run_bound_json(&b);
+    assert_near(json_number_value(
+                    json_object_get(json_object_get(record, "after"), "handoff_ns")),
+                168, 0);
     assert_near(json_number_value(json_object_get(record, "read_gbps")), 45, 1e-9);
     assert_near(json_number_value(
                     json_object_get(json_object_get(record, "before"), "read_gbps")),
@@ -135,6 +145,7 @@ static void none_is_found(void **state)
 static void the_machine_is_looked_at(void **state)
 {
     struct run_session s = {.card = made_card()};
+    struct cpu_budget cpus;
     struct run_bound b;
 
     (void)state;
@@ -142,6 +153,8 @@ static void the_machine_is_looked_at(void **state)
     run_bound_look(&b, &s, RUN_AFTER);
     assert_true(b.now[RUN_AFTER].read_gbps > 0 && b.now[RUN_AFTER].peak_gflops > 0);
     assert_true(isnan(b.now[RUN_BEFORE].read_gbps));
+    if (cpu_budget_get(&cpus) == OK && cpus.n > 1)
+        assert_true(b.now[RUN_AFTER].handoff_ns > 0);
     json_decref(s.card);
 }
 

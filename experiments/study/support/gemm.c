@@ -189,6 +189,15 @@ double study_peak_now(const struct study_threads *t, const char *type,
     return gflops;
 }
 
+double study_handoff_now(const struct study_threads *t, double budget_s)
+{
+    json_t *card = machine_now(t, "handoff", 0, budget_s);
+    double ns = measure_card_range(card, "handoff_ns", 0, NULL).most;
+
+    json_decref(card);
+    return ns;
+}
+
 double study_peak_gflops(const json_t *card, int mode, int n_threads)
 {
     const char *type = study_mode_type(mode), *precision = study_mode_precision(mode);

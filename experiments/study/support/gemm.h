@@ -65,6 +65,11 @@ double study_read_gbps(const struct study_threads *t, size_t buffer_bytes,
 double study_peak_now(const struct study_threads *t, const char *type,
                       const char *precision, double budget_s);
 
+/* Nanoseconds in which a line goes from one CPU to another, of the slowest pair, by the `handoff`
+ * probe: on which caches a host has put virtual CPUs, which the bandwidth depends on. NaN where
+ * it cannot be measured. */
+double study_handoff_now(const struct study_threads *t, double budget_s);
+
 /* Peak for `mode` by the machine card (NULL: none); NaN also where the card says that
  * more threads do less: it was measured while other work ran. */
 double study_peak_gflops(const json_t *card, int mode, int n_threads);
