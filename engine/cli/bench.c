@@ -178,6 +178,7 @@ static int open_model(struct cli_bench *b, const struct format_file *f)
     int n_seqs = (int)largest(&b->batch);
     struct model_bench_opts o = {.precision = (enum kern_precision)b->f->precision,
                                  .kv_type = (enum kern_kv_type)b->f->kv_type,
+                                 .one_rank = true,
                                  .n_seqs = 1,
                                  .max_tok = n_prompt > n_gen ? n_prompt : n_gen,
                                  .step_tok = STEP_TOK,

@@ -111,6 +111,7 @@ static int tune_part(const struct job *j, struct plan *p, const struct part *par
                                .precision = (enum kern_precision)j->f->precision,
                                .m_max = STEP_TOK,
                                .n_ranks = f->n_ranks,
+                               .one_rank = plan_has_one_rank(p),
                                .head_only = part->head};
     struct rows rows = {.n = 0};
     struct text text = {0};

@@ -20,8 +20,10 @@ struct cli_tune_ask {
     int64_t m_max;
     bool every; /* number of rows up to m_max, not a grid */
     /* Of a model: the parts of matrices that each of n_ranks ranks computes alone, each shape
-     * once, or the head only, which they compute together. 0: all matrices, whole. */
+     * once, or the head only, which they compute together. 0: all matrices, of a model for
+     * one rank. */
     int n_ranks;
+    bool one_rank; /* the other phase has one, too (model_opts.one_rank) */
     bool head_only;
 };
 

@@ -77,6 +77,8 @@ static int matrices_of_ranks(struct pick *p, const struct model_config *c)
     p->n_matrices = 0;
     for (int r = 0; r < p->ask->n_ranks; r++) {
         model_rank_shapes(c, r, p->ask->n_ranks, own);
+        if (p->ask->one_rank)
+            model_shapes_join(own);
         for (int i = 0; i < MODEL_N_MATS; i++) {
             int k = 0;
 
@@ -102,6 +104,8 @@ static int matrices_of_model(struct pick *p)
     if (rc != OK)
         return rc;
     model_shapes(&f->config, shapes);
+    if (p->ask->n_ranks == 0)
+        model_shapes_join(shapes);
     p->whole = shapes[0];
     p->n_matrices = 0;
     for (int i = 0; i < MODEL_N_MATS; i++)

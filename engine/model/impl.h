@@ -38,7 +38,7 @@ struct model {
     struct model_variants variants; /* all 0 without KERN_RELAXED; kern.v has large_m */
     struct par_team *team;          /* lent; with procs: the team of this process */
     int n_threads; /* of the team that opened it; sizes `scratch` and thread slots */
-    bool deterministic, shared;
+    bool deterministic, shared, one_rank;
     struct model_procs *procs; /* the ranks as processes, including this one; or NULL */
     /* Set in a deterministic model only. */
     struct model_reduction_boundaries attn_boundaries, ffn_boundaries;

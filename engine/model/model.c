@@ -68,6 +68,7 @@ int model_open(struct model **out, const struct format_file *f, struct par_team 
     }
     kern_table_choose(&m->kern, cpu_isa_usable(), o->precision);
     m->deterministic = o->deterministic;
+    m->one_rank = o->one_rank && !o->deterministic;
     if (o->deterministic) {
         kern_table_batch_invariant(&m->kern, cpu_isa_usable());
         model_boundaries_set(m);

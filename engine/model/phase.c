@@ -16,6 +16,9 @@ static int check_opts(const struct model *m, const struct model_phase_opts *o)
         return err_set(ERR_STATE, "a phase that the ranks' processes do not know");
     if (rc != OK)
         return rc;
+    if (m->one_rank && o->n_ranks != 1)
+        return err_set(ERR_ARG, "a phase of %d ranks, the model was opened for one",
+                       o->n_ranks);
     TRY(model_ranks_check(&m->c, o->n_ranks));
     if (m->deterministic && model_boundaries_check(m, o->n_ranks) != OK)
         return ERR_UNSUPPORTED;

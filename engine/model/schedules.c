@@ -18,6 +18,12 @@ void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_M
     out[MODEL_MAT_HEAD] = (struct model_shape){"head", c->vocab, dim, 0};
 }
 
+void model_shapes_join(struct model_shape shapes[MODEL_N_MATS])
+{
+    for (int i = 0; i < MODEL_N_MATS; i++)
+        shapes[i].k_unit = 0;
+}
+
 /* Panels [lo, hi) of a matrix that is split along N, as model_view_of() takes them. */
 static void shape_of_columns(struct model_shape *s, int64_t lo, int64_t hi)
 {

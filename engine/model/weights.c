@@ -93,6 +93,8 @@ static int layout_layer(struct model *m, const struct format_file *f, enum kern_
 #undef T
 
     model_shapes(&m->c, x);
+    if (m->one_rank)
+        model_shapes_join(x);
     for (size_t i = 0; i < sizeof(mats) / sizeof(mats[0]); i++) {
         enum kern_type type;
 

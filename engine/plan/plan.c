@@ -83,6 +83,11 @@ int plan_split(struct plan *p, int n_ranks)
     return rc == OK ? split(&p->decode, "decode", n_ranks) : rc;
 }
 
+bool plan_has_one_rank(const struct plan *p)
+{
+    return p->prefill.n_ranks == 1 && p->decode.n_ranks == 1;
+}
+
 bool plan_is_one(const struct plan *p)
 {
     const struct plan_phase *a = &p->prefill, *b = &p->decode;

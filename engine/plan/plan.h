@@ -72,6 +72,8 @@ MUST int plan_default(struct plan *p, const struct cpu_budget *b, int threads);
 MUST int plan_split(struct plan *p, int n_ranks);
 /* Do both phases have the same ranks on the same CPUs? Then there is nothing to switch. */
 bool plan_is_one(const struct plan *p);
+/* Has each of them one rank? */
+bool plan_has_one_rank(const struct plan *p);
 /* Set p->cpus from the phases. ERR_LIMIT: more than CPU_MAX. */
 MUST int plan_number_cpus(struct plan *p);
 /* *p: plan_fini(), also after an error. */

@@ -133,6 +133,7 @@ static int open_model(struct serve *s, serve_progress_fn progress, void *ctx)
 {
     struct model_opts mo = {.precision = s->o.precision,
                             .deterministic = s->o.deterministic,
+                            .one_rank = plan_has_one_rank(&s->plan),
                             .shared = s->o.rank_mode == SERVE_RANKS_PROCESSES,
                             .max_step_tok = s->o.max_step_tok,
                             .progress = progress,

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "cpu/cpu.h"
+#include "model/impl.h"
 #include "tests/support/step_model.h"
 #include "tests/support/test.h"
 #include "tests/support/kv.h"
@@ -66,6 +67,42 @@ static void test_kv_types(void **state)
 {
     (void)state;
     step_model_each_isa(kv_types_on);
+}
+
+/* Matrices are whole, and only of these can a phase have but one rank. */
+static void one_rank_on(const char *isa)
+{
+    struct model_opts o = step_model_opts();
+
+    o.one_rank = true;
+    for (int t = 0; t < step_n_traits; t++) {
+        o.precision = KERN_EXACT;
+        run_trait(&step_traits[t], isa, &o, 1 + t % 3, 1e-4);
+        o.precision = KERN_RELAXED;
+        run_trait(&step_traits[t], isa, &o, 2, 2e-2);
+    }
+}
+
+static void test_one_rank(void **state)
+{
+    const struct model_phase_opts two = {.n_ranks = 2, .n_threads = 1};
+    struct model_opts o = step_model_opts();
+    struct model_phase *p = NULL;
+    struct step_model x;
+
+    (void)state;
+    step_model_each_isa(one_rank_on);
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        o.one_rank = true, o.deterministic = deterministic;
+        step_model_open(&x, &step_traits[0], &o, 2);
+        assert_int_equal(x.model->layers[0].o.n_units > 1, deterministic);
+        if (deterministic)
+            assert_ok(model_phase_open(&p, x.model, &two));
+        else
+            assert_err(model_phase_open(&p, x.model, &two), ERR_ARG, "opened for one");
+        model_phase_close(&p);
+        step_model_close(&x);
+    }
 }
 
 static void relaxed_on(const char *isa)
@@ -246,11 +283,17 @@ static void test_facts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exact),         cmocka_unit_test(test_kv_types),
-        cmocka_unit_test(test_relaxed),       cmocka_unit_test(test_widened),
-        cmocka_unit_test(test_small_steps),   cmocka_unit_test(test_allocates_nothing),
-        cmocka_unit_test(test_fewer_threads), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_alloc_fail),    cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_kv_types),
+        cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_relaxed),
+        cmocka_unit_test(test_widened),
+        cmocka_unit_test(test_small_steps),
+        cmocka_unit_test(test_allocates_nothing),
+        cmocka_unit_test(test_fewer_threads),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_alloc_fail),
+        cmocka_unit_test(test_facts),
     };
 
     return cmocka_run_group_tests_name("forward", tests, NULL, NULL);

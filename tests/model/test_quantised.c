@@ -27,12 +27,16 @@ static void run_trait(const struct step_trait *t, const char *isa,
     step_model_close(&x);
 }
 
+/* Matrices whole and split, of one thread and of two. */
 static void exact_on(const char *isa)
 {
-    const struct model_opts o = step_model_opts();
+    struct model_opts o = step_model_opts();
 
     for (int t = 0; t < step_n_quant_traits; t++)
-        run_trait(&step_quant_traits[t], isa, &o, 1, 1 + t % 2, 1e-4);
+        for (int i = 0; i < 2; i++) {
+            o.one_rank = i;
+            run_trait(&step_quant_traits[t], isa, &o, 1, 1 + (t + i) % 2, 1e-4);
+        }
 }
 
 static void test_exact(void **state)
