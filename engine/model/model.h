@@ -10,10 +10,11 @@
  *   gate+up  split along N; panels alternate gate, up; unit = model_ffn_unit() columns
  *   down     split along K; unit = model_ffn_unit() rows
  *   head     split along N in vocabulary panels (also serves as a tied embedding)
- * Output and down are not split where all phases have one rank (model_opts.one_rank). Two threads
- * whose turns in a split matrix are 48 kB fetch a part of each other's ahead: on two caches of
- * Zen 4, llama-160m in bf16, 4 and 8 sequences, whole matrices take 0.90 of a step's time for all
- * products; on one cache 0.95 (1 or 16 sequences) to 1.0.
+ * Output and down are not split where all phases have one rank (model_opts.one_rank). In a split
+ * matrix threads take turns, and hardware prefetching goes on beyond the end of a turn, into what
+ * another thread reads. Measured on Zen 4, llama-160m in bf16, two threads, turns of 48 kB: whole,
+ * all products of a step take 0.88 to 0.91 of the time with 4 and 8 sequences where each thread
+ * has its own third-level cache; where they share it, 0.96 to 1.02 with 1 to 16.
  * Rank r of R owns units [r S / R, (r+1) S / R).   Paper: Sandwich 5.3.
  * Threads: one thread owns a model (the one that opened its team). */
 #ifndef MODEL_MODEL_H
