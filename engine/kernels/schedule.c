@@ -93,6 +93,12 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
 #define FMA_LATENCY            4.0
 #define LOADS_PER_CYCLE        2.0
 #define SLICE_N_PANELS         8
+/* What the faster of reading and multiplying adds to the time of the slower one. It decides
+ * between tiles that read equally long: of 8 rows, two panels take 0.84 of the time of one on Zen
+ * 5 where memory is fast, and as long where it is slow. Where reading takes ONE_STREAM_MIN times
+ * as long as the multiply-adds alone, one panel at a time takes 0.9 to 0.97 of the time. */
+#define OVERLAP_LOSS   0.1
+#define ONE_STREAM_MIN 1.6
 /* A factor for each block after the first, which starts new sums and loads its rows of
  * A. */
 #define BLOCK_OVERHEAD 1.05
@@ -160,6 +166,14 @@ static double read_cycles(const struct kern_mat *w, int np, int n_threads)
            (n_threads > 1 ? SHARED_BYTES_PER_CYCLE : MEMORY_BYTES_PER_CYCLE);
 }
 
+/* Cycles of a block that is multiplied while it is read: not quite as long as the slower of the
+ * two takes. */
+static double overlapped(double multiply, double read)
+{
+    return multiply > read ? multiply + OVERLAP_LOSS * read
+                           : read + OVERLAP_LOSS * multiply;
+}
+
 /* Cycles per panel to multiply all m rows with one row of K, in tiles of np panels. */
 static double cost(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
                    int n_threads, int mr, int np)
@@ -168,17 +182,30 @@ static double cost(const struct kern_variant *v, const struct kern_mat *w, int64
     double n_blocks = (double)kern_a_blocks(m, mr);
     double cycles = block_cycles(v, (double)m / n_blocks, np);
 
-    return (max2(cycles, read_cycles(w, np, n_threads)) +
+    return (overlapped(cycles, read_cycles(w, np, n_threads)) +
             (n_blocks - 1) * BLOCK_OVERHEAD * max2(cycles, from_l2)) /
            np;
+}
+
+/* Is B read one panel at a time, as ONE_STREAM_MIN explains? */
+static bool one_stream(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
+                       int n_threads)
+{
+    double vecs = (double)KERN_PANEL / v->vec_cols;
+    double fma = (double)m * vecs / cpu_fma_per_cycle(32 * v->vec_cols) /
+                 k_per_product(v->a_format);
+
+    return m <= kern_gemm_rows(v, 1) &&
+           read_cycles(w, 1, n_threads) >= ONE_STREAM_MIN * fma;
 }
 
 static void choose_micro_kernel(struct kern_schedule *s, const struct kern_variant *v,
                                 const struct kern_mat *w, int64_t m, int n_threads)
 {
     double best = INFINITY;
+    int np_max = one_stream(v, w, m, n_threads) ? 1 : KERN_NP_MAX;
 
-    for (int np = 1; np <= KERN_NP_MAX; np++) {
+    for (int np = 1; np <= np_max; np++) {
         int mr = kern_gemm_rows(v, np);
         double c = mr ? cost(v, w, m, n_threads, mr, np) : INFINITY;
 

@@ -11,20 +11,36 @@
 
 #include "kernels/x86/codes_avx2.h"
 
-TILE_INLINE void sums_read(__m256 sum[TILE_MR_MAX], const struct kern_gemm_tile *t,
-                           const int side, const int mr)
-{
-#pragma GCC unroll 8
-    for (int i = 0; i < mr; i++)
-        sum[i] = _mm256_loadu_ps(t->c + i * t->ldc + 8 * side);
-}
-
-TILE_INLINE void sums_write(const __m256 sum[TILE_MR_MAX], const struct kern_gemm_tile *t,
+/* The first set of sums of one side begins with C, the others with zero. */
+TILE_INLINE void sums_begin(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
                             const int side, const int mr)
 {
+    const int sets = TILE_SETS(mr);
+
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++)
-        _mm256_storeu_ps(t->c + i * t->ldc + 8 * side, sum[i]);
+        sum[0][i] = _mm256_loadu_ps(t->c + i * t->ldc + 8 * side);
+#pragma GCC unroll 4
+    for (int x = 1; x < sets; x++)
+#pragma GCC unroll 8
+        for (int i = 0; i < mr; i++)
+            sum[x][i] = _mm256_setzero_ps();
+}
+
+/* C becomes the sum of all sets. */
+TILE_INLINE void sums_end(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
+                          const int side, const int mr)
+{
+    const int sets = TILE_SETS(mr);
+
+#pragma GCC unroll 4
+    for (int x = 1; x < sets; x++)
+#pragma GCC unroll 8
+        for (int i = 0; i < mr; i++)
+            sum[0][i] = _mm256_add_ps(sum[0][i], sum[x][i]);
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++)
+        _mm256_storeu_ps(t->c + i * t->ldc + 8 * side, sum[0][i]);
 }
 
 TILE_INLINE void tile_side(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
@@ -39,38 +55,16 @@ TILE_INLINE void tile_sub(__m256 sum[2][4][TILE_MR_MAX], const struct kern_gemm_
     tile_side(sum[1], t, a, b, s, 1, mr);
 }
 
-/* One side of C, where it was in registers. */
-TILE_INLINE void sums_end(__m256 sum[4][TILE_MR_MAX], const struct kern_gemm_tile *t,
-                          const int side, const int mr)
-{
-    const int sets = TILE_SETS(mr);
-
-#pragma GCC unroll 4
-    for (int x = 1; x < sets; x++)
-#pragma GCC unroll 8
-        for (int i = 0; i < mr; i++)
-            sum[0][i] = _mm256_add_ps(sum[0][i], sum[x][i]);
-    sums_write(sum[0], t, side, mr);
-}
-
 TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const int np)
 {
-    const int sets = TILE_SETS(mr);
     const char *unit = t->b, *next = t->next, *a = t->a;
     __m256 sum[2][4][TILE_MR_MAX];
 
     (void)np;
     for (int i = 0; i < mr && !t->accumulate; i++)
         memset(t->c + i * t->ldc, 0, KERN_PANEL * sizeof(float));
-#pragma GCC unroll 2
-    for (int side = 0; side < 2; side++) {
-        sums_read(sum[side][0], t, side, mr);
-#pragma GCC unroll 4
-        for (int x = 1; x < sets; x++)
-#pragma GCC unroll 8
-            for (int i = 0; i < mr; i++)
-                sum[side][x][i] = _mm256_setzero_ps();
-    }
+    sums_begin(sum[0], t, 0, mr);
+    sums_begin(sum[1], t, 1, mr);
     for (int64_t left = t->k; left > 0; left -= t->k_unit, unit += t->b_unit_bytes) {
         const int64_t rows = left < t->k_unit ? left : t->k_unit;
         const int64_t subs = TYPE(SUBS) ? TYPE(SUBS) : rows / KERN_SUB;
