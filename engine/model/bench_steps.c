@@ -162,7 +162,9 @@ int model_bench_open(struct model_bench *out, const struct format_file *f,
 
     memset(out, 0, sizeof(*out));
     rc = cpu_budget_get(&out->budget);
-    if (rc == OK)
+    out->team = o->team;
+    out->team_lent = o->team;
+    if (rc == OK && !o->team)
         rc = par_team_open(&out->team, o->cpus ? o->cpus : out->budget.cpus,
                            o->cpus ? o->n_cpus : out->budget.n, 1);
     if (rc == OK)
@@ -179,5 +181,6 @@ void model_bench_close(struct model_bench *b)
 {
     model_bench_steps_close(&b->steps);
     model_close(&b->model);
-    par_team_close(&b->team);
+    if (!b->team_lent)
+        par_team_close(&b->team);
 }

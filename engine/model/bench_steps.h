@@ -47,7 +47,8 @@ MUST int model_bench_steps_of(struct model_bench_steps *t, struct model_phase *p
 /* A model on CPUs of this host's budget, opened to be timed. */
 struct model_bench {
     struct cpu_budget budget;
-    struct par_team *team; /* over the whole budget, or opts.cpus */
+    struct par_team *team; /* over the whole budget, or opts.cpus; or opts.team */
+    bool team_lent;
     struct model *model;
     struct model_bench_steps steps;
 };
@@ -64,6 +65,7 @@ struct model_bench_opts {
     const int *cpus;  /* [n_cpus] those of the team's threads, in this order; NULL: the
                          budget's */
     int n_cpus;
+    struct par_team *team; /* lent; NULL: the bench opens one */
 };
 /* `f` is lent for the call; weights keep their type. On error *out is closed. */
 MUST int model_bench_open(struct model_bench *out, const struct format_file *f,

@@ -29,8 +29,10 @@ struct plan_evaluator_opts {
     const struct plan_trace *trace;           /* measured: what it runs */
     int64_t batch;                            /* measured: sequences of a decode step */
     const struct simulate_workload *workload; /* contention: the work to price */
-    const struct topo_config *placement; /* contention: the configuration that placed the
-                                              weights; NULL: each its own */
+    /* The other phase's configuration, where it is chosen; NULL: it will be the measured
+     * one. contention: it placed the weights. measured: their layout is that of several
+     * ranks where it has several (model_opts.one_rank). */
+    const struct topo_config *placement;
     enum topo_phase phase;
     uint64_t seed;
 };

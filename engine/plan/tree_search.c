@@ -220,8 +220,12 @@ int plan_trial_simpler(const struct plan_search *s, const struct plan_trial *a,
 {
     int groups = plan_trial_groups(s, a) - plan_trial_groups(s, b);
     int removes = plan_trial_removes(s, a) - plan_trial_removes(s, b);
+    int threads = a->n_threads - b->n_threads;
 
-    return groups ? groups : removes ? removes : a->n_threads - b->n_threads;
+    return groups    ? groups
+           : removes ? removes
+           : threads ? threads
+                     : a->n_ranks - b->n_ranks;
 }
 
 /* The number of ranks, the memory nodes of all of them, and how many each has. */
@@ -276,8 +280,11 @@ int plan_trial_find(struct plan_search *s, const struct topo_config *c,
     if (rc != OK)
         return rc;
     *trial = s->n_trials++;
-    s->trials[*trial] = (struct plan_trial){
-        .id = *id, .level = c->level, .n_threads = c->tree->n_pus, .seconds = INFINITY};
+    s->trials[*trial] = (struct plan_trial){.id = *id,
+                                            .level = c->level,
+                                            .n_ranks = c->n_ranks,
+                                            .n_threads = c->tree->n_pus,
+                                            .seconds = INFINITY};
     if (s->o->patience)
         s->trials[*trial].group = group_key(c);
     return OK;

@@ -77,8 +77,8 @@ struct plan_tree_found {
     struct plan_choice *top; /* [n_top], best first; owned */
     int n_top;
     /* The index in top[] of the chosen configuration. Among those that tie with the
-     * fastest it is the one with the fewest groups, then removes, then threads, so that
-     * structure which only noise suggests is not reported. */
+     * fastest it is the one with the fewest groups, then removes, then threads, then ranks,
+     * so that structure which only noise suggests is not reported. */
     int best;
     struct plan_tree_search_counts counts;
     /* There is latent structure: the chosen tree has groups and is certainly faster, by 1 %

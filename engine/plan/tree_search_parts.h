@@ -21,11 +21,12 @@ struct plan_tree_id {
 struct plan_trial {
     struct plan_tree_id id; /* of the trees that have it, one with the fewest groups */
     int level;              /* of the cross-section in that tree */
-    int n_threads;          /* of all ranks together */
-    bool refused;           /* by the evaluator */
-    uint64_t group;         /* key of its process group; of early stopping only */
-    int n;                  /* number of measurements */
-    double seconds;         /* the first measurement; INFINITY before it */
+    int n_ranks;
+    int n_threads;  /* of all ranks together */
+    bool refused;   /* by the evaluator */
+    uint64_t group; /* key of its process group; of early stopping only */
+    int n;          /* number of measurements */
+    double seconds; /* the first measurement; INFINITY before it */
 };
 
 struct plan_search {
@@ -60,7 +61,7 @@ int plan_trial_groups(const struct plan_search *s, const struct plan_trial *t);
 /* The number of levels of the trial's tree that lost children. */
 int plan_trial_removes(const struct plan_search *s, const struct plan_trial *t);
 /* < 0: `a` is simpler: it has fewer groups, or as many and fewer removes, or as many of both
- * and fewer threads. */
+ * and fewer threads, or as many of all and fewer ranks. */
 int plan_trial_simpler(const struct plan_search *s, const struct plan_trial *a,
                        const struct plan_trial *b);
 

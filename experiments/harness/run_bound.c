@@ -101,7 +101,7 @@ static void warn_moved(const char *cell, double before, double after)
     if (fmax(before, after) > RUN_MOVED_FACTOR * fmin(before, after))
         log_warning("cpus_moved", after, before,
                     "%s: a line went from one CPU to another in %.0f ns before it and in "
-                    "%.0f ns after it, as when a host moves virtual CPUs to other caches",
+                    "%.0f ns after it, as when a host moves virtual CPUs to other cores",
                     cell, before, after);
 }
 

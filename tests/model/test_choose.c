@@ -112,7 +112,7 @@ static void ask_plan(struct answer *a, const char *path)
     assert_ok(topo_machine_open(&machine, "host"));
     o.machine = machine;
     assert_ok(measured_open(&e, &o));
-    answer_of(a, ((const struct measured *)e.ctx)->host.model);
+    answer_of(a, ((const struct measured *)e.ctx)->bench->model);
     measured_close(&e);
     topo_machine_close(&machine);
 }

@@ -330,6 +330,52 @@ static void test_measured_pair(void **state)
     host_close(&h);
 }
 
+/* Weights in the layout of one rank and in that of several: both where a configuration needs
+ * the second, one where the other phase has several ranks or memory holds no second. */
+static void test_measured_layouts(void **state)
+{
+    const struct plan_evaluator *x = find("measured");
+    const struct topo_limits any = {0};
+    struct plan_trace trace = trace_of(8, 8);
+    struct plan_evaluator_opts o = {.trace = &trace, .batch = 1, .phase = TOPO_PREFILL};
+    struct topo_config one, several;
+    struct plan_evaluation e;
+    struct host h;
+
+    (void)state;
+    host_open(&h);
+    if (h.budget.n < 2) {
+        host_close(&h);
+        test_skip("one CPU: no second rank");
+    }
+    o.machine = h.machine;
+    o.model_path = h.model;
+    assert_ok(topo_config_cut(&one, h.tree, 0, &any));
+    assert_ok(topo_config_cut(&several, h.tree, h.tree->n_levels - 1, &any));
+    for (int k = 0; k < 3; k++) {
+        size_t before = mem_used_bytes(MEM_WEIGHTS), first;
+        double s = 0;
+
+        o.placement = k == 2 ? &several : k == 1 ? &one : NULL;
+        assert_ok(x->open(&e, &o));
+        first = mem_used_bytes(MEM_WEIGHTS) - before;
+        assert_ok(e.measure(e.ctx, &one, 0, &s));
+        assert_int_equal(mem_used_bytes(MEM_WEIGHTS) - before, first);
+        mem_fail_after(k == 1 ? 0 : -1, 1);
+        assert_ok(e.measure(e.ctx, &several, 0, &s));
+        mem_fail_after(-1, 0);
+        assert_true(s > 0);
+        if (k == 0)
+            assert_true(mem_used_bytes(MEM_WEIGHTS) - before > 1.5 * first);
+        else
+            assert_true(mem_used_bytes(MEM_WEIGHTS) - before < 1.5 * first);
+        assert_ok(e.measure(e.ctx, &one, 1, &s));
+        x->close(&e);
+        assert_int_equal(mem_used_bytes(MEM_WEIGHTS), before);
+    }
+    host_close(&h);
+}
+
 /* CPUs that this process may not use are refused, and the search may go on. */
 static void test_measured_other_cpus(void **state)
 {
@@ -421,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_contention_memory_short),
         cmocka_unit_test(test_measured),
         cmocka_unit_test(test_measured_pair),
+        cmocka_unit_test(test_measured_layouts),
         cmocka_unit_test(test_measured_memory_short),
         cmocka_unit_test(test_measured_other_cpus),
         cmocka_unit_test(test_measured_refusals),

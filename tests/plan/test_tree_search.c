@@ -250,6 +250,30 @@ static void equal_means_simplest(void **state)
     bed_close(&b);
 }
 
+/* Several ranks look half a per cent faster than one, and vary by more than that. */
+static int ranks_nearly_equal(void *ctx, const struct topo_config *c, int repeat,
+                              double *s)
+{
+    (void)ctx;
+    *s = c->n_ranks == 1 ? 1 : repeat % 2 ? 1.02 : 0.97;
+    return OK;
+}
+
+static void of_ties_the_fewest_ranks(void **state)
+{
+    struct plan_tree_found f;
+    struct bed b;
+    (void)state;
+
+    bed_open(&b, "synthetic:core:2 pu:1", &hidden);
+    b.e = (struct plan_evaluation){ranks_nearly_equal, NULL, 0.01, true};
+    assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
+    assert_true(f.top[0].config.n_ranks > 1);
+    assert_int_equal(f.top[f.best].config.n_ranks, 1);
+    plan_tree_found_free(&f);
+    bed_close(&b);
+}
+
 /* Trees of the removes of 2 x 3 x 2: 12 different ones on 46 paths. */
 static void counts_are_exact(void **state)
 {
@@ -519,6 +543,7 @@ int main(void)
         cmocka_unit_test(contiguous_clusters_are_latent),
         cmocka_unit_test(finds_nothing_where_nothing_is),
         cmocka_unit_test(equal_means_simplest),
+        cmocka_unit_test(of_ties_the_fewest_ranks),
         cmocka_unit_test(counts_are_exact),
         cmocka_unit_test(ablations),
         cmocka_unit_test(same_seed_same_answer),

@@ -1,6 +1,7 @@
-/* Runs the engine on this host. The model is opened once, by a team over every CPU of the
- * budget, so its weights lie where all of them touched them first; a configuration is then
- * a part of that team, its threads moved to the configuration's CPUs. */
+/* Runs the engine on this host. The model is opened by a team over every CPU of the budget,
+ * so its weights lie where all of them touched them first; a configuration is then a part
+ * of that team, its threads moved to the configuration's CPUs. Plans of one rank run a
+ * model whose layout is another (model_opts.one_rank), so there are up to two. */
 #include "plan/evaluator.h"
 
 #include <math.h>
@@ -39,8 +40,14 @@ struct measured {
     struct plan_points points; /* the trace's lengths in this phase */
     int64_t n_ctx_tok;         /* their mean in decode */
     int n_seqs;                /* in a step */
-    struct model_bench host;
-    struct model_phase *run; /* NULL: no configuration in place */
+    struct cpu_budget budget;
+    struct par_team *team; /* over the whole budget */
+    struct format_file *file;
+    struct model_bench_opts opts; /* of both models */
+    struct model_bench layout[2]; /* [true]: of one rank; opened when first needed */
+    struct model_bench *bench;    /* the one that is run */
+    bool may_have_one_rank;       /* as far as the other phase decides that */
+    struct model_phase *run;      /* NULL: no configuration in place */
     struct measure *measure;
     int64_t max_tok, step_tok;       /* of a sequence; of a step */
     struct model_phase *run_pair[2]; /* of enum topo_phase: what pair() put in place */
@@ -55,7 +62,7 @@ static int step(struct measured *x, const struct plan_point *p, double *seconds)
 {
     int64_t n = plan_point_tok(p);
 
-    return model_bench_steps_of(&x->host.steps, x->run, x->phase == TOPO_DECODE, n,
+    return model_bench_steps_of(&x->bench->steps, x->run, x->phase == TOPO_DECODE, n,
                                 seconds);
 }
 
@@ -147,10 +154,31 @@ static int move(struct measured *x, const int *cpus, int n)
 {
     struct move m = {.cpus = cpus};
 
-    par_team_run(x->host.team, n, move_thread, &m);
+    par_team_run(x->team, n, move_thread, &m);
     if (__atomic_load_n(&m.failed, __ATOMIC_RELAXED))
         return err_set(ERR_UNSUPPORTED, "cannot pin %d threads to their CPUs", n);
     return OK;
+}
+
+/* The model for the next phases to open; none is open. Where memory holds only one of the two, they take turns. */
+static int use_layout(struct measured *x, bool one_rank)
+{
+    struct model_bench *b = &x->layout[one_rank], *other = &x->layout[!one_rank];
+    int rc = OK;
+
+    x->bench = b;
+    if (b->model)
+        return OK;
+    rc = move(x, x->budget.cpus, x->budget.n); /* whose touch places the weights */
+    if (rc != OK)
+        return rc;
+    x->opts.one_rank = one_rank;
+    rc = model_bench_open(b, x->file, &x->opts);
+    if (rc == ERR_NOMEM && other->model) {
+        model_bench_close(other);
+        rc = model_bench_open(b, x->file, &x->opts);
+    }
+    return rc;
 }
 
 /* ... as this many ranks. */
@@ -160,9 +188,11 @@ static int place(struct measured *x, const int *cpus, int n_ranks, int n_threads
     int n = n_ranks * n_threads, rc;
 
     model_phase_close(&x->run);
-    rc = move(x, cpus, n);
+    rc = use_layout(x, x->may_have_one_rank && n_ranks == 1);
     if (rc == OK)
-        rc = model_phase_open(&x->run, x->host.model, &o);
+        rc = move(x, cpus, n);
+    if (rc == OK)
+        rc = model_phase_open(&x->run, x->bench->model, &o);
     if (rc == OK)
         rc = warm_up(x);
     if (rc != OK) {
@@ -184,8 +214,8 @@ static bool in_place(const struct measured *x, const int *cpus, int n_ranks,
 
 static bool in_budget(const struct measured *x, int cpu)
 {
-    for (int i = 0; i < x->host.budget.n; i++)
-        if (x->host.budget.cpus[i] == cpu)
+    for (int i = 0; i < x->budget.n; i++)
+        if (x->budget.cpus[i] == cpu)
             return true;
     return false;
 }
@@ -197,13 +227,13 @@ static int measured_measure(void *ctx, const struct topo_config *c, int repeat,
     int cpus[CPU_MAX], n = c->n_ranks * c->n_threads, rc = OK;
 
     (void)repeat;
-    if (n > x->host.budget.n)
+    if (n > x->budget.n)
         return err_set(ERR_UNSUPPORTED, "%d ranks of %d threads: %s", c->n_ranks,
-                       c->n_threads, x->host.budget.reason);
+                       c->n_threads, x->budget.reason);
     for (int i = 0; i < n; i++) {
         cpus[i] = c->tree->machine->pus[c->tree->pus[i]].os_index;
         if (!in_budget(x, cpus[i]))
-            return err_set(ERR_UNSUPPORTED, "CPU %d: %s", cpus[i], x->host.budget.reason);
+            return err_set(ERR_UNSUPPORTED, "CPU %d: %s", cpus[i], x->budget.reason);
     }
     if (!in_place(x, cpus, c->n_ranks, c->n_threads))
         rc = place(x, cpus, c->n_ranks, c->n_threads);
@@ -249,7 +279,7 @@ static int open_paired(struct measured *x, enum topo_phase phase,
 
     for (int i = 0; i < n; i++)
         threads[i] = find(cpus, n, cpu_of(c, i));
-    return model_phase_open(&x->run_pair[phase], x->host.model, &o);
+    return model_phase_open(&x->run_pair[phase], x->bench->model, &o);
 }
 
 static int measured_pair(struct plan_evaluation *e, const struct topo_config *prefill,
@@ -258,10 +288,12 @@ static int measured_pair(struct plan_evaluation *e, const struct topo_config *pr
     struct measured *x = e->ctx;
     int cpus[CPU_MAX], n = number_cpus(prefill, decode, cpus), rc;
 
-    if (n > prefill->n_ranks * prefill->n_threads || n > x->host.budget.n)
+    if (n > prefill->n_ranks * prefill->n_threads || n > x->budget.n)
         return err_set(ERR_UNSUPPORTED, "decode's CPUs are not among prefill's");
     model_phase_close(&x->run);
-    rc = move(x, cpus, n);
+    rc = use_layout(x, prefill->n_ranks == 1 && decode->n_ranks == 1);
+    if (rc == OK)
+        rc = move(x, cpus, n);
     if (rc == OK)
         rc = open_paired(x, TOPO_PREFILL, prefill, cpus);
     if (rc == OK)
@@ -281,13 +313,13 @@ static int measured_step(struct plan_evaluation *e, const struct plan_step *s, i
     int n = 0, rc;
 
     (void)repeat;
-    rc = model_bench_steps_piece(&x->host.steps, x->run_pair[s->phase], s->n_rows,
+    rc = model_bench_steps_piece(&x->bench->steps, x->run_pair[s->phase], s->n_rows,
                                  ctx_tok, &one);
     *seconds = one;
     if (one > WARM_S)
         return rc;
     for (; rc == OK && sum < RUN_S && n < RUN_STEPS_MAX; n++, sum += one)
-        rc = model_bench_steps_piece(&x->host.steps, x->run_pair[s->phase], s->n_rows,
+        rc = model_bench_steps_piece(&x->bench->steps, x->run_pair[s->phase], s->n_rows,
                                      ctx_tok, &one);
     *seconds = sum / n;
     return rc;
@@ -327,22 +359,24 @@ static void set_lengths(struct measured *x, const struct model_config *c)
     x->step_tok = least(prefill ? most : x->n_seqs, PLAN_STEP_ROWS_MAX);
 }
 
-static int open_model(struct measured *x, const struct plan_evaluator_opts *o)
+static int open_team(struct measured *x, const struct plan_evaluator_opts *o)
 {
-    struct model_bench_opts bo = {.precision = kern_precision_of(o->precision),
-                                  .n_seqs = x->n_seqs,
-                                  .seed = o->seed};
-    struct format_file *f = NULL;
-    int rc = format_open(&f, o->model_path);
+    int rc = format_open(&x->file, o->model_path);
 
+    if (rc == OK)
+        rc = cpu_budget_get(&x->budget);
+    if (rc == OK)
+        rc = par_team_open(&x->team, x->budget.cpus, x->budget.n, 1);
     if (rc != OK)
         return rc;
-    set_lengths(x, &f->config);
-    bo.max_tok = x->max_tok;
-    bo.step_tok = x->step_tok;
-    rc = model_bench_open(&x->host, f, &bo);
-    format_close(&f);
-    return rc;
+    set_lengths(x, &x->file->config);
+    x->opts = (struct model_bench_opts){.precision = kern_precision_of(o->precision),
+                                        .n_seqs = x->n_seqs,
+                                        .max_tok = x->max_tok,
+                                        .step_tok = x->step_tok,
+                                        .seed = o->seed,
+                                        .team = x->team};
+    return OK;
 }
 
 /* How many lengths a run can afford, by a step of the mean length. */
@@ -364,7 +398,7 @@ static int measure_noise(struct measured *x, double *frac)
     double s[NOISE_MEASUREMENTS];
     uint64_t t0 = clock_ns();
     size_t n = 0;
-    int rc = place(x, x->host.budget.cpus, 1, x->host.budget.n);
+    int rc = place(x, x->budget.cpus, 1, x->budget.n);
 
     if (rc == OK)
         rc = choose_points(x);
@@ -392,7 +426,10 @@ static void measured_close(struct plan_evaluation *e)
         model_phase_close(&x->run);
         model_phase_close(&x->run_pair[TOPO_PREFILL]);
         model_phase_close(&x->run_pair[TOPO_DECODE]);
-        model_bench_close(&x->host);
+        for (int i = 0; i < 2; i++)
+            model_bench_close(&x->layout[i]);
+        par_team_close(&x->team);
+        format_close(&x->file);
         mem_free(x);
     }
     *e = (struct plan_evaluation){0};
@@ -412,9 +449,10 @@ static int measured_open(struct plan_evaluation *out, const struct plan_evaluato
     out->ctx = x;
     x->phase = o->phase;
     x->points = o->phase == TOPO_PREFILL ? o->trace->prompts : o->trace->contexts;
+    x->may_have_one_rank = !o->placement || o->placement->n_ranks == 1;
     x->n_ctx_tok = (int64_t)plan_points_mean(&o->trace->contexts);
     x->n_seqs = o->phase == TOPO_PREFILL ? 1 : (int)o->batch;
-    rc = open_model(x, o);
+    rc = open_team(x, o);
     if (rc == OK)
         rc = measure_open(&x->measure, 1, RUNS_MAX);
     if (rc == OK)
