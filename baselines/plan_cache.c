@@ -88,13 +88,14 @@ static int depends_on(json_t **out, const struct sut_plan_request *r)
     cpu_isa_words(mask, words, sizeof(words));
     cpu_list_print(budget.cpus, budget.n, cpus, sizeof(cpus));
     *out = json_pack(
-        "{s:s, s:I, s:s?, s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:o, s:i, s:s}", "by",
-        ways[r->by].name, "ranks", (json_int_t)r->ranks, "budget", r->budget, "model",
-        json_string_lossy(base_name(r->model)), "model_bytes", (json_int_t)model.bytes,
-        "model_mtime_ns", (json_int_t)model.mtime_ns, "weight_type", r->weight_type,
-        "precision", r->precision, "isa", words, "cpus", cpus, "cpu_model",
-        json_string_lossy(cpu.model_name), "microcode", json_string_lossy(cpu.microcode),
-        "n_online", budget.n_online, "kernels", build_info.kernels);
+        "{s:s, s:I, s:s?, s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:i, s:s}",
+        "by", ways[r->by].name, "ranks", (json_int_t)r->ranks, "budget", r->budget,
+        "model", json_string_lossy(base_name(r->model)), "model_bytes",
+        (json_int_t)model.bytes, "model_mtime_ns", (json_int_t)model.mtime_ns,
+        "weight_type", r->weight_type, "precision", r->precision, "kv_type", r->kv_type,
+        "isa", words, "cpus", cpus, "cpu_model", json_string_lossy(cpu.model_name),
+        "microcode", json_string_lossy(cpu.microcode), "n_online", budget.n_online,
+        "kernels", build_info.kernels);
     return *out ? OK : err_set(ERR_NOMEM, "plan: out of memory");
 }
 
@@ -138,6 +139,7 @@ static void put_words(struct made_words *w, const struct sut_plan_request *r,
     argv[n++] = "--model", argv[n++] = r->model;
     argv[n++] = "--method", argv[n++] = ways[r->by].method;
     argv[n++] = "--precision", argv[n++] = r->precision;
+    argv[n++] = "--kv-type", argv[n++] = r->kv_type;
     if (strcmp(r->weight_type, "file") != 0)
         argv[n++] = "--type", argv[n++] = r->weight_type;
     if (ways[r->by].tune)

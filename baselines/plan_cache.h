@@ -33,6 +33,7 @@ struct sut_plan_request {
     const char *model;       /* path */
     const char *weight_type; /* "file" as stored */
     const char *precision;   /* "exact", "relaxed", "a8" */
+    const char *kv_type;     /* "f32", "bf16", "q8" */
     const char *isa;         /* "auto" or a level */
     int64_t ranks;           /* of an even split; 0: one for each memory node */
     const char *budget;      /* longest time to tune, "10m"; NULL: the program's own */

@@ -217,6 +217,7 @@ static int get_plan(struct sut *s)
                                        .model = o->model,
                                        .weight_type = o->weight_type,
                                        .precision = serve_precision_name(o),
+                                       .kv_type = serve_kv_type_name(o),
                                        .isa = o->isa,
                                        .ranks = s->o.plan_ranks,
                                        .budget = s->o.plan_budget};

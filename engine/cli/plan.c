@@ -47,6 +47,9 @@ static const struct opt_row own_rows[] = {
             "Precision of the matrix products that are measured, as the engine will run "
             "them.",
             .values = KERN_PRECISIONS),
+    OPT_ROW(ENUM, kv_type, "f32",
+            "Type of the cached keys and values, as the engine will keep them.",
+            .values = KERN_KV_TYPES),
     OPT_ROW(STR, lengths, NULL,
             "CSV file with one request per line: prompt tokens, output tokens. Default: "
             "quantiles of the ShareGPT trace.",

@@ -10,7 +10,7 @@ struct cli_plan_flags {
     struct plan_tree_search_opts search; /* first: its table's offsets hold here */
     char *method, *machine, *machine_params, *model, *lengths, *out, *show;
     char *budget, *cache; /* of --tune */
-    int precision, type, hide;
+    int precision, kv_type, type, hide;
     int64_t batch, max_ranks, ranks, threads, decode_threads, top_k;
     bool strict_tp, one_team, explain, render, progress, tune, help;
 };

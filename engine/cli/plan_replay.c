@@ -185,6 +185,7 @@ static int open_engine(struct serve **s, const struct cli_replay *r, const char 
     if (rc == OK && r->batch > 1)
         rc = opt_set(serve_opt_table, &o, "policy", "continuous", "replay");
     o.precision = r->precision;
+    o.kv_type = r->kv_type;
     o.max_seqs = r->batch;
     o.max_tok = r->max_tok;
     if (rc == OK)

@@ -178,7 +178,7 @@ int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
     int rc = plan_method_find(f->method, method);
 
     *o = (struct plan_search_opts){.model = &j->config,
-                                   .type = j->type,
+                                   .types = {j->type, (enum kern_kv_type)f->kv_type},
                                    .batch = (int)f->batch,
                                    .strict_tp = f->strict_tp,
                                    .max_ranks = (int)f->max_ranks,

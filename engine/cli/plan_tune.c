@@ -214,14 +214,15 @@ static int make_key(json_t **out, const struct job *j)
     if (search)
         json_object_del(search, "max_s");
     *out = json_pack(
-        "{s:o, s:I, s:I, s:s, s:i, s:i, s:I, s:i, s:b, s:I, s:s, s:s, s:s, s:o, s:o, "
-        "s:o}",
+        "{s:o, s:I, s:I, s:s, s:i, s:i, s:i, s:I, s:i, s:b, s:I, s:s, s:s, s:s, s:o, "
+        "s:o, s:o}",
         "model", json_string_lossy(f->model), "model_bytes", (json_int_t)st.st_size,
         "model_time", (json_int_t)st.st_mtime, "method", f->method, "precision",
-        f->precision, "batch", (int)f->batch, "top_k", (json_int_t)f->top_k, "max_ranks",
-        (int)f->max_ranks, "strict_tp", f->strict_tp, "ranks", (json_int_t)f->ranks,
-        "cpu", info.model_name, "cpus", cpus, "commit", build_info.commit, "search",
-        search, "prompts", points_json(&j->search.trace.prompts), "contexts",
+        f->precision, "kv_type", f->kv_type, "batch", (int)f->batch, "top_k",
+        (json_int_t)f->top_k, "max_ranks", (int)f->max_ranks, "strict_tp", f->strict_tp,
+        "ranks", (json_int_t)f->ranks, "cpu", info.model_name, "cpus", cpus, "commit",
+        build_info.commit, "search", search, "prompts",
+        points_json(&j->search.trace.prompts), "contexts",
         points_json(&j->search.trace.contexts));
     return *out ? OK : err_set(ERR_NOMEM, "no memory for the options");
 }
@@ -239,7 +240,6 @@ static int64_t longest(const struct plan_trace *t)
 static void set_replay(struct job *j)
 {
     const struct plan_search_opts *s = &j->search;
-    const struct model_cost_types types = {.weight = s->type, .kv = KERN_KV_F32};
     int64_t needed = longest(&s->trace) + 64, most = s->model->max_tok;
 
     j->replay = (struct cli_replay){
@@ -247,9 +247,10 @@ static void set_replay(struct job *j)
         .plan_path = j->f->out,
         .trace = &s->trace,
         .precision = j->f->precision,
+        .kv_type = j->f->kv_type,
         .batch = j->f->batch,
         .max_tok = needed < most ? needed : most,
-        .weight_bytes = model_cost_decode(s->model, types, 1, 1).weight_bytes};
+        .weight_bytes = model_cost_decode(s->model, s->types, 1, 1).weight_bytes};
 }
 
 /* Nothing of this is printed but the lines that say where the time went. */

@@ -11,6 +11,7 @@ struct cli_replay {
     const char *plan_path; /* a plan that is replayed is a temporary file next to it */
     const struct plan_trace *trace;
     int precision;          /* enum kern_precision */
+    int kv_type;            /* enum kern_kv_type */
     int64_t batch, max_tok; /* max_tok: longest sequence */
     double weight_bytes;    /* that opening an engine packs */
 };

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "model/cost.h"
 #include "plan/trace.h"
 #include "plan/tree_search.h"
 
@@ -26,6 +27,7 @@ struct plan_evaluator_opts {
     const char *machine_params_path;          /* contention: of the simulated machine */
     const char *model_path;                   /* measured: a model file */
     const char *precision;                    /* measured: kern_precision_name() */
+    enum kern_kv_type kv_type;                /* measured: of keys and values */
     const struct plan_trace *trace;           /* measured: what it runs */
     int64_t batch;                            /* measured: sequences of a decode step */
     const struct simulate_workload *workload; /* contention: the work to price */

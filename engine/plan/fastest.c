@@ -160,21 +160,15 @@ static int time_all(struct comparison *c, const struct plan_evaluation *e,
 
 static int time_phase(struct comparison *c, enum topo_phase phase)
 {
-    const struct plan_search_opts *o = c->o;
-    struct plan_evaluator_opts eo = o->e;
     struct simulate_workload workload;
     struct plan_evaluation e = {0};
-    int rc = plan_workload(&workload, o->model, o->type, phase, &o->trace, o->batch);
+    /* No placement: both phases have the same configuration. */
+    int rc = plan_evaluation_open(&e, &workload, c->o, phase, NULL);
 
-    eo.phase = phase;
-    eo.workload = &workload;
-    eo.placement = NULL; /* both phases have the same configuration */
-    if (rc == OK)
-        rc = o->evaluator->open(&e, &eo);
     if (rc != OK)
         return rc;
     rc = time_all(c, &e, phase);
-    o->evaluator->close(&e);
+    c->o->evaluator->close(&e);
     return rc;
 }
 

@@ -66,6 +66,20 @@ void plan_search_limits(struct topo_limits *out, const struct plan_search_opts *
     out->max_ranks = o->max_ranks;
 }
 
+int plan_evaluation_open(struct plan_evaluation *out, struct simulate_workload *work,
+                         const struct plan_search_opts *o, enum topo_phase phase,
+                         const struct topo_config *placement)
+{
+    struct plan_evaluator_opts eo = o->e;
+
+    eo.kv_type = o->types.kv;
+    eo.phase = phase;
+    eo.workload = work;
+    eo.placement = placement;
+    TRY(plan_workload(work, o->model, o->types, phase, &o->trace, o->batch));
+    return o->evaluator->open(out, &eo);
+}
+
 bool plan_one_team(const struct plan *p)
 {
     bool has[CPU_MAX] = {false}, all = true;

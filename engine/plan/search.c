@@ -96,7 +96,6 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
                         const struct plan_search_opts *o, const struct topo_tree *tree,
                         const struct topo_config *decode)
 {
-    struct plan_evaluator_opts eo = o->e;
     struct plan_tree_search_opts so = o->search;
     struct plan_evaluation e = {0}, over;
     struct over_decode both = {.decode = decode};
@@ -105,15 +104,10 @@ static int search_phase(struct plan_tree_found *out, struct plan *p,
     struct simulate_workload workload;
     int rc;
 
-    eo.phase = decode ? TOPO_PREFILL : TOPO_DECODE;
-    eo.workload = &workload;
-    eo.placement = decode;
     so.all_cores = so.all_cores && decode; /* the paper's prefill */
     plan_search_limits(&limits, o, o->strict_tp);
-    rc = plan_workload(&workload, o->model, o->type, eo.phase, &o->trace, o->batch);
-    if (rc != OK)
-        return rc;
-    rc = o->evaluator->open(&e, &eo);
+    rc = plan_evaluation_open(&e, &workload, o, decode ? TOPO_PREFILL : TOPO_DECODE,
+                              decode);
     if (rc != OK)
         return rc;
     plan_watch_begin(&w, o, &e, decode ? "prefill" : "decode", so.max_s);

@@ -21,9 +21,9 @@ struct plan_progress {
 
 struct plan_search_opts {
     const struct plan_evaluator *evaluator;
-    struct plan_evaluator_opts e; /* workload, placement, phase: set per phase here */
+    struct plan_evaluator_opts e; /* kv_type, workload, placement, phase: set here */
     const struct model_config *model;
-    enum kern_type type;
+    struct model_cost_types types; /* in memory */
     struct plan_trace trace;
     int batch; /* sequences of a decode step */
     bool strict_tp;
@@ -90,6 +90,12 @@ bool plan_one_team(const struct plan *p);
 /* What the options and the model allow. */
 void plan_search_limits(struct topo_limits *out, const struct plan_search_opts *o,
                         bool strict);
+
+/* Open o's evaluator for the steps of a phase; `placement`: struct plan_evaluator_opts. *work is
+ * filled and lent to *out, which is closed by o->evaluator. */
+MUST int plan_evaluation_open(struct plan_evaluation *out, struct simulate_workload *work,
+                              const struct plan_search_opts *o, enum topo_phase phase,
+                              const struct topo_config *placement);
 
 /* An evaluation that tells o->progress how far it is, around another one. */
 struct plan_watch {

@@ -45,7 +45,7 @@ static int add_row(struct plan_costs *costs[2], struct measure *m, struct pair *
     struct simulate_workload work;
     int rc;
 
-    plan_piece_workload(&work, x->o->model, x->o->type, n_rows,
+    plan_piece_workload(&work, x->o->model, x->o->types, n_rows,
                         (int64_t)plan_points_mean(&x->o->trace.contexts));
     x->step.n_rows = n_rows;
     x->step.workload = &work;
@@ -116,18 +116,11 @@ static int open_and_measure(struct plan *p, const struct plan_search_opts *o,
                             const struct topo_config *prefill,
                             const struct topo_config *decode)
 {
-    struct plan_evaluator_opts eo = o->e;
     struct simulate_workload workload;
     struct plan_evaluation e = {0};
     struct plan_watch w;
-    int rc =
-        plan_workload(&workload, o->model, o->type, TOPO_PREFILL, &o->trace, o->batch);
+    int rc = plan_evaluation_open(&e, &workload, o, TOPO_PREFILL, decode);
 
-    eo.phase = TOPO_PREFILL;
-    eo.workload = &workload;
-    eo.placement = decode;
-    if (rc == OK)
-        rc = o->evaluator->open(&e, &eo);
     if (rc != OK)
         return rc;
     plan_watch_begin(&w, o, NULL, "steps of both phases", plan_costs_s(o));

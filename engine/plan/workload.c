@@ -2,12 +2,6 @@
 
 #include "model/limits.h"
 
-/* Keys and values are f32 unless the engine is told otherwise. */
-static struct model_cost_types types(enum kern_type weight)
-{
-    return (struct model_cost_types){.weight = weight, .kv = KERN_KV_F32};
-}
-
 /* ---- barriers ---- */
 
 /* What model/forward.c waits for in a step, counted as it is read there. Once a step: the
@@ -58,9 +52,9 @@ static void set_work(struct simulate_step *w, const struct model_config *c,
 /* n_tok tokens of a prompt after ctx_tok others. Operations are what bounds it, so they
  * decide which part of it attention is. */
 static void prefill_work(struct simulate_step *w, const struct model_config *c,
-                         enum kern_type type, int64_t n_tok, int64_t ctx_tok)
+                         struct model_cost_types types, int64_t n_tok, int64_t ctx_tok)
 {
-    struct model_cost cost = model_cost_prefill(c, types(type), n_tok, ctx_tok);
+    struct model_cost cost = model_cost_prefill(c, types, n_tok, ctx_tok);
 
     set_work(w, c, &cost, (double)n_tok, 1);
     w->attention_frac = (cost.qkv.flop + cost.attn.flop + cost.o.flop) / cost.flop;
@@ -69,9 +63,9 @@ static void prefill_work(struct simulate_step *w, const struct model_config *c,
 
 /* ... and here the bytes of weights. */
 static void decode_work(struct simulate_step *w, const struct model_config *c,
-                        enum kern_type type, double ctx_tok, int batch)
+                        struct model_cost_types types, double ctx_tok, int batch)
 {
-    struct model_cost cost = model_cost_decode(c, types(type), ctx_tok, batch);
+    struct model_cost cost = model_cost_decode(c, types, ctx_tok, batch);
 
     set_work(w, c, &cost, batch, batch);
     w->attention_frac = (cost.qkv.weight_bytes + cost.o.weight_bytes) / cost.weight_bytes;
@@ -81,8 +75,8 @@ static void decode_work(struct simulate_step *w, const struct model_config *c,
 /* ---- traces ---- */
 
 int plan_workload(struct simulate_workload *out, const struct model_config *c,
-                  enum kern_type type, enum topo_phase phase, const struct plan_trace *t,
-                  int batch)
+                  struct model_cost_types types, enum topo_phase phase,
+                  const struct plan_trace *t, int batch)
 {
     const struct plan_points *p = phase == TOPO_PREFILL ? &t->prompts : &t->contexts;
 
@@ -93,19 +87,19 @@ int plan_workload(struct simulate_workload *out, const struct model_config *c,
         struct simulate_step *w = &out->v[out->n++];
 
         if (phase == TOPO_PREFILL)
-            prefill_work(w, c, type, plan_point_tok(&p->v[i]), 0);
+            prefill_work(w, c, types, plan_point_tok(&p->v[i]), 0);
         else
-            decode_work(w, c, type, p->v[i].tok, batch);
+            decode_work(w, c, types, p->v[i].tok, batch);
         w->weight = p->v[i].weight;
     }
     return OK;
 }
 
 void plan_piece_workload(struct simulate_workload *out, const struct model_config *c,
-                         enum kern_type type, int64_t n_tok, int64_t ctx_tok)
+                         struct model_cost_types types, int64_t n_tok, int64_t ctx_tok)
 {
     *out = (struct simulate_workload){.phase = TOPO_PREFILL, .n = 1};
-    prefill_work(&out->v[0], c, type, n_tok, ctx_tok);
+    prefill_work(&out->v[0], c, types, n_tok, ctx_tok);
 }
 
 static int check_ranks(const void *model, int n_ranks)

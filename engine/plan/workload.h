@@ -8,15 +8,14 @@
 #include "topo/service_config.h"
 
 /* Prefill: a step for each of the trace's prompts, whole. Decode: a step of `batch` sequences
- * for each of its contexts. `type`: of the weights in memory. ERR_ARG: the batch is below
- * 1. */
+ * for each of its contexts. ERR_ARG: the batch is below 1. */
 MUST int plan_workload(struct simulate_workload *out, const struct model_config *c,
-                       enum kern_type type, enum topo_phase phase,
+                       struct model_cost_types types, enum topo_phase phase,
                        const struct plan_trace *t, int batch);
 
 /* One step: a piece of n_tok tokens of a prompt, after ctx_tok others. */
 void plan_piece_workload(struct simulate_workload *out, const struct model_config *c,
-                         enum kern_type type, int64_t n_tok, int64_t ctx_tok);
+                         struct model_cost_types types, int64_t n_tok, int64_t ctx_tok);
 
 /* What the operators allow: heads, KV heads, feed-forward units and blocks of quantised weights.
  * *c is lent to *out. */

@@ -105,6 +105,11 @@ const char *serve_precision_name(const struct serve_opts *o)
     return kern_precision_name(o->precision);
 }
 
+const char *serve_kv_type_name(const struct serve_opts *o)
+{
+    return kern_kv_type_name((enum kern_kv_type)o->kv_type);
+}
+
 static json_t *describe_kernels(const struct serve *s)
 {
     const struct kern_table *t = model_kern(s->model);

@@ -53,6 +53,7 @@ struct serve_opts {
 };
 extern const struct opt_row serve_opt_table[];
 const char *serve_precision_name(const struct serve_opts *o); /* "exact" */
+const char *serve_kv_type_name(const struct serve_opts *o);   /* "f32" */
 
 /* What a rank is: a group of threads of this process, or a process of its own. This
  * process is then rank 0, and all ranks share the memory of the model (model/procs.h). */

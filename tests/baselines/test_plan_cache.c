@@ -55,6 +55,7 @@ static struct sut_plan_request request(enum sut_plan_by by)
                                      .model = model,
                                      .weight_type = "file",
                                      .precision = "exact",
+                                     .kv_type = "f32",
                                      .isa = "auto",
                                      .dir = dir,
                                      .program = program};
@@ -89,7 +90,7 @@ static void a_plan_is_made_once(void **state)
     struct sut_plan a, b;
 
     (void)state;
-    a = get(&r, false, " --method one_plan --precision exact --out ");
+    a = get(&r, false, " --method one_plan --precision exact --kv-type f32 --out ");
     b = get(&r, true, NULL);
     assert_string_equal(a.path, b.path);
     assert_true(a.made_s == b.made_s);
@@ -101,15 +102,17 @@ static void each_way_has_its_words(void **state)
     struct sut_plan_request r = request(SUT_PLAN_SEARCH);
 
     (void)state;
-    get(&r, false, " --method search --precision exact --out ");
+    get(&r, false, " --method search --precision exact --kv-type f32 --out ");
     r.by = SUT_PLAN_EVEN_SPLIT;
     get(&r, false, " --method even_split ");
     r.ranks = 2;
-    get(&r, false, " --method even_split --precision exact --ranks 2 --out ");
+    get(&r, false,
+        " --method even_split --precision exact --kv-type f32 --ranks 2 --out ");
     r = request(SUT_PLAN_SEARCH);
     r.by = SUT_PLAN_TUNED;
     r.budget = "90s";
-    get(&r, false, " --method search --precision exact --tune --budget 90s --out ");
+    get(&r, false,
+        " --method search --precision exact --kv-type f32 --tune --budget 90s --out ");
 }
 
 /* Any of these is another plan; after all of them the first one is still there. */
@@ -123,6 +126,9 @@ static void a_change_makes_another_plan(void **state)
     first = get(&r, true, NULL);
     r.precision = "relaxed";
     get(&r, false, "--precision relaxed");
+    r = request(SUT_PLAN_ONE);
+    r.kv_type = "q8";
+    get(&r, false, "--kv-type q8");
     r = request(SUT_PLAN_ONE);
     r.weight_type = "bf16";
     get(&r, false, "--type bf16");

@@ -216,7 +216,8 @@ static void host_close(struct host *h)
     topo_machine_close(&h->machine);
 }
 
-static void measure_phase(const struct host *h, enum topo_phase phase)
+static void measure_phase(const struct host *h, enum topo_phase phase,
+                          enum kern_kv_type kv_type)
 {
     const struct plan_evaluator *x = find("measured");
     const struct topo_limits any = {0};
@@ -226,6 +227,7 @@ static void measure_phase(const struct host *h, enum topo_phase phase)
     const struct plan_evaluator_opts o = {.machine = h->machine,
                                           .model_path = h->model,
                                           .precision = "exact",
+                                          .kv_type = kv_type,
                                           .trace = &trace,
                                           .batch = 3,
                                           .phase = phase,
@@ -269,8 +271,8 @@ static void test_measured(void **state)
 
     (void)state;
     host_open(&h);
-    measure_phase(&h, TOPO_DECODE);
-    measure_phase(&h, TOPO_PREFILL);
+    measure_phase(&h, TOPO_DECODE, KERN_KV_F32);
+    measure_phase(&h, TOPO_PREFILL, KERN_KV_Q8);
     host_close(&h);
 }
 

@@ -32,7 +32,7 @@ static void bed_open(struct bed *b, const char *machine, const char *model)
     b->o = (struct plan_search_opts){
         .e = {.machine = b->machine, .machine_params_path = b->params},
         .model = &b->model,
-        .type = KERN_BF16,
+        .types = {KERN_BF16, KERN_KV_F32},
         .batch = 1};
     assert_ok(plan_evaluator_find("contention", &b->o.evaluator));
     assert_ok(plan_trace_of(&b->o.trace, &(struct plan_lengths){prompt, output, 3},
@@ -183,7 +183,7 @@ static void test_quantised_weights(void **state)
 
     (void)state;
     bed_open(&b, "kunpeng920x4", "llama-160m");
-    b.model.weight_type = b.o.type = KERN_Q4_K;
+    b.model.weight_type = b.o.types.weight = KERN_Q4_K;
     b.o.search.max_measurements = 300;
     for (int i = 0; i < 2; i++) {
         run(&b, methods[i], &f);

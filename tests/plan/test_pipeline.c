@@ -146,7 +146,7 @@ static int bed_open(void **state)
     b->search = (struct plan_search_opts){
         .e = {.machine = b->machine, .machine_params_path = b->params},
         .model = &b->model,
-        .type = KERN_BF16,
+        .types = {KERN_BF16, KERN_KV_F32},
         .batch = 1,
         .stop = &stop};
     assert_ok(plan_evaluator_find("contention", &b->search.evaluator));

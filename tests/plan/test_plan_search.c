@@ -91,7 +91,7 @@ static void opts(struct plan_search_opts *o, struct topo_machine **m,
     *o = (struct plan_search_opts){.evaluator = &wishes,
                                    .e = {.machine = *m},
                                    .model = c,
-                                   .type = KERN_BF16,
+                                   .types = {KERN_BF16, KERN_KV_F32},
                                    .batch = 1};
     assert_ok(plan_trace_of(&o->trace, &(struct plan_lengths){prompt, output, 1}, 0));
     assert_ok(opt_init(plan_tree_search_opt_table, &o->search));

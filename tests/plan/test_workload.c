@@ -18,6 +18,11 @@ static void near(double got, double want)
         fail_msg("got %.17g, wanted %.17g", got, want);
 }
 
+static struct model_cost_types in_memory(enum kern_type weight)
+{
+    return (struct model_cost_types){weight, KERN_KV_F32};
+}
+
 static void work_of(struct simulate_workload *w, const struct model_config *c,
                     enum kern_type type, enum topo_phase phase,
                     const struct plan_lengths *l, int batch)
@@ -25,7 +30,7 @@ static void work_of(struct simulate_workload *w, const struct model_config *c,
     struct plan_trace t;
 
     assert_ok(plan_trace_of(&t, l, 0));
-    assert_ok(plan_workload(w, c, type, phase, &t, batch));
+    assert_ok(plan_workload(w, c, in_memory(type), phase, &t, batch));
 }
 
 static void config(struct model_config *c, const char *name)
@@ -38,7 +43,8 @@ static void test_decode(void **state)
     const int64_t prompt[] = {101}, output[] = {1}; /* a context of 102 */
     const struct plan_lengths l = {prompt, output, 1};
     struct model_config c;
-    struct simulate_workload w;
+    struct simulate_workload w, half;
+    struct plan_trace t;
 
     (void)state;
     config(&c, "llama-160m");
@@ -50,6 +56,11 @@ static void test_decode(void **state)
     /* 2 (24576000 + 4 * 768 + 113246208) + 4 (24 * 768 + 768) */
     near(w.v[0].weight_bytes, 275727360);
     near(w.v[0].kv_bytes, 4.0 * 102 * 73728);
+    assert_ok(plan_trace_of(&t, &l, 0));
+    assert_ok(plan_workload(&half, &c, (struct model_cost_types){KERN_BF16, KERN_KV_BF16},
+                            TOPO_DECODE, &t, 4));
+    near(half.v[0].kv_bytes, w.v[0].kv_bytes / 2);
+    near(half.v[0].weight_bytes, w.v[0].weight_bytes);
     near(w.v[0].gather_bytes, 0);
     near(w.v[0].attention_frac, 2.0 * 12 * 2359296 / 275727360);
     near(w.v[0].n_barriers, 74);
@@ -147,7 +158,8 @@ static void test_refusals(void **state)
     (void)state;
     config(&c, "llama-160m");
     assert_ok(plan_trace_of(&t, &l, 0));
-    assert_err(plan_workload(&w, &c, KERN_F32, TOPO_DECODE, &t, 0), ERR_ARG, "batch");
+    assert_err(plan_workload(&w, &c, in_memory(KERN_F32), TOPO_DECODE, &t, 0), ERR_ARG,
+               "batch");
 }
 
 static void test_limits(void **state)
@@ -210,7 +222,7 @@ static void test_piece(void **state)
 
     (void)state;
     config(&c, "llama-160m");
-    plan_piece_workload(&w, &c, KERN_BF16, 10, 100);
+    plan_piece_workload(&w, &c, in_memory(KERN_BF16), 10, 100);
     assert_int_equal(w.n, 1);
     /* attention: 10 rows against 100, and 1 + 2 + ... + 10; the last against 110 */
     near(w.v[0].flop, 2 * (12 * 1769472.0 * 10 + 7667712.0 * 111 + 24576000) +
@@ -219,9 +231,9 @@ static void test_piece(void **state)
     near(w.v[0].kv_bytes, 110.0 * 73728);
     near(w.v[0].n_barriers, 74); /* few rows pack for themselves */
     near(w.v[0].allreduce_bytes, (11 * 10.0 + 1) / 12 * 768 * 4);
-    plan_piece_workload(&w, &c, KERN_BF16, 64, 0);
+    plan_piece_workload(&w, &c, in_memory(KERN_BF16), 64, 0);
     near(w.v[0].n_barriers, 74 + 4 * 11 + 1);
-    plan_piece_workload(&w, &c, KERN_BF16, 1, 99);
+    plan_piece_workload(&w, &c, in_memory(KERN_BF16), 1, 99);
     work_of(&d, &c, KERN_BF16, TOPO_DECODE, &l, 1);
     near(w.v[0].flop, d.v[0].flop);
     near(w.v[0].kv_bytes, d.v[0].kv_bytes);

@@ -145,15 +145,16 @@ static void the_plan(void **state)
     struct simulate_workload w;
     struct model_config c;
     struct plan_trace trace;
+    const struct model_cost_types types = {KERN_BF16, KERN_KV_F32};
 
     (void)state;
     assert_ok(format_make_config("tiny", &c));
     assert_ok(plan_trace_of(&trace, &p, 0));
-    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_PREFILL, &trace, 1));
+    assert_ok(plan_workload(&w, &c, types, TOPO_PREFILL, &trace, 1));
     assert_true(w.v[0].flop == prefill_flop);
     assert_true(w.v[0].weight_bytes + w.v[0].kv_bytes == prefill_bytes);
     assert_ok(plan_trace_of(&trace, &d, 0));
-    assert_ok(plan_workload(&w, &c, KERN_BF16, TOPO_DECODE, &trace, 1));
+    assert_ok(plan_workload(&w, &c, types, TOPO_DECODE, &trace, 1));
     assert_true(w.v[0].weight_bytes + w.v[0].kv_bytes == decode_bytes);
 }
 

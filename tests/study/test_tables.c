@@ -151,7 +151,7 @@ static void plan_by(const char *name, struct plan_found *out)
     struct model_config model;
     char params[512];
     struct plan_search_opts o = {.model = &model,
-                                 .type = KERN_BF16,
+                                 .types = {KERN_BF16, KERN_KV_F32},
                                  .batch = BATCH,
                                  .one_team = true,
                                  .costs_s = -1};

@@ -371,6 +371,7 @@ static int open_team(struct measured *x, const struct plan_evaluator_opts *o)
         return rc;
     set_lengths(x, &x->file->config);
     x->opts = (struct model_bench_opts){.precision = kern_precision_of(o->precision),
+                                        .kv_type = o->kv_type,
                                         .n_seqs = x->n_seqs,
                                         .max_tok = x->max_tok,
                                         .step_tok = x->step_tok,

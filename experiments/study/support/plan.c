@@ -66,7 +66,7 @@ int study_planner_open(struct study_planner *out, const struct study_plan_opts *
     s->search.max_s = o->max_s;
     s->search.seed = o->seed;
     s->model = &out->model;
-    s->type = out->model.weight_type;
+    s->types.weight = out->model.weight_type;
     s->batch = o->batch;
     s->one_team = true; /* what the engine can run */
     s->costs_s = -1;    /* nothing here mixes phases in a step */

@@ -136,7 +136,7 @@ static int open_trace(struct study_topo *t, const struct study_topo_opts *o)
 
 static int make_work(struct study_topo *t, const struct study_topo_opts *o)
 {
-    enum kern_type type = o->type ? KERN_BF16 : KERN_F32;
+    const struct model_cost_types types = {o->type ? KERN_BF16 : KERN_F32, KERN_KV_F32};
     struct plan_trace trace;
     struct plan_lengths l;
     int64_t n;
@@ -154,8 +154,9 @@ static int make_work(struct study_topo *t, const struct study_topo_opts *o)
     }
     l = (struct plan_lengths){.n_prompt = t->lengths, .n_output = t->lengths + n, .n = n};
     TRY(plan_trace_of(&trace, &l, t->model.max_tok));
-    TRY(plan_workload(&t->prefill, &t->model, type, TOPO_PREFILL, &trace, 1));
-    return plan_workload(&t->decode, &t->model, type, TOPO_DECODE, &trace, (int)o->batch);
+    TRY(plan_workload(&t->prefill, &t->model, types, TOPO_PREFILL, &trace, 1));
+    return plan_workload(&t->decode, &t->model, types, TOPO_DECODE, &trace,
+                         (int)o->batch);
 }
 
 int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
