@@ -104,6 +104,16 @@ void cpu_info_get(struct cpu_info *out);
 int cpu_fma_per_cycle(int vec_bits);
 int cpu_fma_per_cycle_of(const struct cpu_info *info, int vec_bits);
 
+/* How programs should prefetch what a core reads once from memory: the better its own
+ * prefetchers follow a stream, the less. By vendor, as measured; found out once. */
+struct cpu_prefetch {
+    bool sparse; /* every fourth line is enough where nothing but memory is waited for */
+    int far_bytes; /* AVX2, few rows: from what is multiplied to what is asked for, at most */
+    bool later; /* a core that multiplies can also fetch what is read after the product */
+};
+const struct cpu_prefetch *cpu_prefetch(void);
+void cpu_prefetch_of(struct cpu_prefetch *out, const struct cpu_info *info);
+
 /* A CPU list as "0-3,8", the form of cpusets, numactl and taskset. */
 MUST int cpu_list_parse(const char *text, int *cpus, int max, int *n);
 void cpu_list_print(const int *cpus, int n, char *out, int out_n);

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "cpu/cpu.h"
+
 /* The state of a thread's loop over the slices of its part. */
 struct walk {
     const struct kern_gemm_job *j;
@@ -18,12 +20,12 @@ struct walk {
 };
 
 /* A single row block of at most AHEAD_ROWS_F32 rows (half of that for bf16 weights) is
- * bound by reading B, so it prefetches each line AHEAD_BYTES before its use. Where there
- * are several row blocks, the first AHEAD_BLOCKS prefetch the columns of B that are
- * multiplied next. Measured on Zen 4. */
-#define AHEAD_ROWS_F32 6
-#define AHEAD_BYTES    256
-#define AHEAD_BLOCKS   4
+ * bound by reading B, so it prefetches each line as long before its use as the processor
+ * wants it (cpu_prefetch()). Where there are several row blocks, the first AHEAD_BLOCKS
+ * prefetch the columns of B that are multiplied next. Measured on Zen 4. */
+#define AHEAD_ROWS_F32  6
+#define AHEAD_BYTES_MIN 256
+#define AHEAD_BLOCKS    4
 
 static int64_t min64(int64_t a, int64_t b)
 {
@@ -101,9 +103,18 @@ static void prefetch_ahead(const struct kern_gemm_job *j, struct kern_gemm_tile 
     }
 }
 
+/* From a line of a panel that is multiplied to the one that is asked for: np panels share the
+ * distance of one. */
+static int far_bytes(int np)
+{
+    int most = cpu_prefetch()->far_bytes / np / 64 * 64;
+
+    return most > AHEAD_BYTES_MIN ? most : AHEAD_BYTES_MIN;
+}
+
 /* Set what row block i prefetches: its share of the columns of B that are multiplied
  * next. A single block that is bound by reading B prefetches what it will read
- * AHEAD_BYTES later. */
+ * itself. */
 static void prefetch(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
 {
     enum kern_type type = w->j->w->type;
@@ -122,7 +133,7 @@ static void prefetch(const struct walk *w, struct kern_gemm_tile *t, int64_t i)
         t->next = w->next + (size_t)part * (bytes / (size_t)parts);
         t->next_step = (int)(64 / parts);
     } else if (t->mr * 4 <= AHEAD_ROWS_F32 * kern_type_weight_bytes(type)) {
-        t->next = (const char *)t->b + AHEAD_BYTES;
+        t->next = (const char *)t->b + far_bytes(t->np);
     } else {
         t->next = w->next;
     }
@@ -210,7 +221,8 @@ static void visit(struct walk *w, int64_t i, int64_t p, int64_t k)
                                 .k = rows,
                                 .k_unit = j->w->n_units > 1 ? j->w->k_unit : rows,
                                 .ldc = w->ldc,
-                                .accumulate = accumulate};
+                                .accumulate = accumulate,
+                                .sparse = cpu_prefetch()->sparse};
     for (int64_t at = p; at < p_hi; at += j->s.np, b += tile_bytes) {
         w->next = b + tile_bytes;
         if (at + j->s.np >= p_hi)

@@ -131,6 +131,25 @@ static void multiply_adds_in_a_cycle(void **state)
         assert_int_equal(cpu_fma_per_cycle(bits), cpu_fma_per_cycle_of(&here, bits));
 }
 
+static void prefetching_by_vendor(void **state)
+{
+    const struct cpu_info zen = {.vendor = "AuthenticAMD", .family = 0x19};
+    const struct cpu_info intel = {.vendor = "GenuineIntel", .family = 6};
+    struct cpu_prefetch p, q;
+    struct cpu_info here;
+
+    (void)state;
+    cpu_prefetch_of(&p, &zen);
+    assert_true(p.sparse && p.later);
+    cpu_prefetch_of(&q, &intel);
+    assert_false(q.sparse || q.later);
+    assert_true(p.far_bytes > 0 && q.far_bytes > p.far_bytes);
+    cpu_info_get(&here);
+    cpu_prefetch_of(&p, &here);
+    assert_true(p.sparse == cpu_prefetch()->sparse && p.later == cpu_prefetch()->later &&
+                p.far_bytes == cpu_prefetch()->far_bytes);
+}
+
 static void bad_cpus_are_refused(void **state)
 {
     (void)state;
@@ -149,6 +168,7 @@ int main(void)
         cmocka_unit_test(identity),
         cmocka_unit_test(caches_are_what_the_kernel_says),
         cmocka_unit_test(multiply_adds_in_a_cycle),
+        cmocka_unit_test(prefetching_by_vendor),
         cmocka_unit_test(bad_cpus_are_refused),
     };
 

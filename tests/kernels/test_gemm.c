@@ -48,6 +48,7 @@ static void prepare(struct kern_gemm_tile *t, const struct kern_variant *v,
         .mr = s->mr,
         .np = s->np,
         .accumulate = s->accumulate,
+        .sparse = s->accumulate,
         .next = w->data,
         .next_step = 64,
     };

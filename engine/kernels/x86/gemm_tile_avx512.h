@@ -32,8 +32,8 @@
 /* Prefetching B. A tile of many sums asks for the line that it multiplies 4 KiB later, into
  * the first level. With at most TILE_FAR_SUMS it has little else to wait for than memory, and
  * asking 8 KiB ahead into the second level takes 0.91 to 1.0 of the time; with at most
- * TILE_SPARSE_SUMS every fourth line is enough, and 0.92 to 1.0 of the time with all of them
- * (Zen 4, two threads, weights of f32 and bf16, out of memory). Several panels share the
+ * TILE_SPARSE_SUMS every fourth line is enough on some processors (cpu_prefetch()). Measured on
+ * Zen 4, two threads, weights of f32 and bf16, out of memory. Several panels share the
  * distance, which is 16 KiB for them, and near their end ask for the panels of the next tile, not
  * for what follows in memory: 8 rows by 2 panels are 1.1 to 1.36 times as fast as with 4 KiB, and
  * tiles of a prompt of 28 and 64 rows 1.07 and 1.03 times (Zen 5, bf16). A tile that walks the units of a split matrix asks for the same line two units on,
@@ -57,13 +57,14 @@ struct tile_walk {
     size_t b_panel_bytes, ahead_bytes; /* ahead: from a line to the one to prefetch */
     const char *next;                  /* prefetched for later: kern_gemm_tile.next */
     int next_step;
+    bool sparse;
 };
 
 /* `step` counts from 0 to 3 and over again, so that a tile may prefetch every fourth time. */
 TILE_INLINE void tile_prefetch(const struct tile_walk *w, const int step, const int mr,
                                const int np)
 {
-    if (mr * np <= TILE_SPARSE_SUMS && step != 0)
+    if (mr * np <= TILE_SPARSE_SUMS && step != 0 && w->sparse)
         return;
 #pragma GCC unroll 8
     for (int p = 0; p < np; p++) {
@@ -115,7 +116,8 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
     struct tile_walk w = {.a = t->a,
                           .b_panel_bytes = t->b_panel_bytes,
                           .next = t->next,
-                          .next_step = t->next_step};
+                          .next_step = t->next_step,
+                          .sparse = t->sparse};
     const char *unit = t->b;
     __m512 acc[TILE_MR_MAX][KERN_NP_MAX], odd[TILE_MR_MAX][KERN_NP_MAX];
 

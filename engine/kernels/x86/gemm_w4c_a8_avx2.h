@@ -43,7 +43,7 @@ TILE_INLINE const char *both_sides(const struct kern_gemm_tile *t, const int32_t
     for (; n > 0; n--, s += TYPE(SUB), a += KERN_A_I8_WORDS * mr) {
         dots(dot[0], a, s, 0, 0, mr);
         dots(dot[1], a, s, 0, 1, mr);
-        codes_prefetch(s, mr <= TILE_SPARSE_ROWS);
+        codes_prefetch(s, mr <= TILE_SPARSE_ROWS && t->sparse);
         next = codes_prefetch_next(next, t->next_step);
     }
     side_end(t, dot[0], first, a - KERN_A_I8_WORDS * mr, b, 0, mr);
@@ -64,7 +64,7 @@ TILE_INLINE const char *one_side(const struct kern_gemm_tile *t, const int32_t *
     for (; n > 0; n--, s += TYPE(SUB), a += KERN_A_I8_WORDS * mr) {
         dots(dot, a, s, 0, side, mr);
         if (side == 0) {
-            codes_prefetch(s, mr <= TILE_SPARSE_ROWS);
+            codes_prefetch(s, mr <= TILE_SPARSE_ROWS && t->sparse);
             next = codes_prefetch_next(next, t->next_step);
         }
     }

@@ -77,7 +77,7 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
                 for (int i = 0; i < mr; i++)
                     TILE_DOT_AT(sum[j % sets][i], &a[j * mr + i], w);
             }
-            codes_prefetch(s, mr <= TILE_SPARSE_ROWS);
+            codes_prefetch(s, mr <= TILE_SPARSE_ROWS && t->sparse);
             next = codes_prefetch_next(next, t->next_step);
         }
         block_end(t, sum, first, a - KERN_A_I8_WORDS * mr, unit, accumulate, mr);

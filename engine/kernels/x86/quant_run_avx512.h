@@ -34,7 +34,7 @@ TILE_INLINE void tile_run(const struct kern_gemm_tile *t, const int mr, const in
                 const char *s = b + TYPE(HEAD) + i * TYPE(SUB);
 
                 tile_sub(sum, (const void *)a, b, s, mr);
-                codes_prefetch(s, mr <= TILE_SPARSE_ROWS);
+                codes_prefetch(s, mr <= TILE_SPARSE_ROWS && t->sparse);
                 if (t->next_step != 0)
                     next = codes_prefetch_next(next, t->next_step);
             }
