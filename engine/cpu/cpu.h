@@ -109,6 +109,7 @@ int cpu_fma_per_cycle_of(const struct cpu_info *info, int vec_bits);
 struct cpu_prefetch {
     bool sparse; /* every fourth line is enough where nothing but memory is waited for */
     int far_bytes; /* AVX2, few rows: from what is multiplied to what is asked for, at most */
+    int streams; /* panels that products of few rows best read at a time */
     bool later; /* a core that multiplies can also fetch what is read after the product */
 };
 const struct cpu_prefetch *cpu_prefetch(void);

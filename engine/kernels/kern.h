@@ -132,8 +132,7 @@ struct kern_gemm_tile {
     int64_t ldc;          /* floats from a row of C to the next */
     int mr, np;           /* 1 <= mr <= kern_gemm_rows(v, np) */
     bool accumulate;
-    bool
-        sparse; /* a hint: a tile that waits for memory alone prefetches every fourth line */
+    bool sparse; /* a hint: waiting for memory alone, prefetch every fourth line only */
     /* A hint for prefetching, not NULL: an address in the panels that the next calls will
      * multiply (their layout is that of b), and how many bytes to advance from it for each
      * 64 bytes of a panel that this call multiplies. Without kern_variant.prefetches_next: an

@@ -95,10 +95,11 @@ void kern_schedule_print(const struct kern_schedule *s, char *out, size_t n)
 #define SLICE_N_PANELS         8
 /* What the faster of reading and multiplying adds to the time of the slower one. It decides
  * between tiles that read equally long: of 8 rows, two panels take 0.84 of the time of one on Zen
- * 5 where memory is fast, and as long where it is slow. Where reading takes ONE_STREAM_MIN times
- * as long as the multiply-adds alone, one panel at a time takes 0.9 to 0.97 of the time. */
-#define OVERLAP_LOSS   0.1
-#define ONE_STREAM_MIN 1.6
+ * 5 where memory is fast, and as long where it is slow. Where reading takes FEW_STREAMS_MIN times
+ * as long as the multiply-adds alone, as many panels are read at a time as the processor likes
+ * best (cpu_prefetch()): with one, Zen 4 takes 0.9 to 0.97 of the time. */
+#define OVERLAP_LOSS    0.1
+#define FEW_STREAMS_MIN 1.6
 /* A factor for each block after the first, which starts new sums and loads its rows of
  * A. */
 #define BLOCK_OVERHEAD 1.05
@@ -187,29 +188,32 @@ static double cost(const struct kern_variant *v, const struct kern_mat *w, int64
            np;
 }
 
-/* Is B read one panel at a time, as ONE_STREAM_MIN explains? */
-static bool one_stream(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
-                       int n_threads)
+/* Is B read in few streams, as FEW_STREAMS_MIN explains? */
+static bool few_streams(const struct kern_variant *v, const struct kern_mat *w, int64_t m,
+                        int n_threads)
 {
     double vecs = (double)KERN_PANEL / v->vec_cols;
     double fma = (double)m * vecs / cpu_fma_per_cycle(32 * v->vec_cols) /
                  k_per_product(v->a_format);
 
     return m <= kern_gemm_rows(v, 1) &&
-           read_cycles(w, 1, n_threads) >= ONE_STREAM_MIN * fma;
+           read_cycles(w, 1, n_threads) >= FEW_STREAMS_MIN * fma;
 }
 
 static void choose_micro_kernel(struct kern_schedule *s, const struct kern_variant *v,
                                 const struct kern_mat *w, int64_t m, int n_threads)
 {
     double best = INFINITY;
-    int np_max = one_stream(v, w, m, n_threads) ? 1 : KERN_NP_MAX;
+    int streams = cpu_prefetch()->streams;
+    int np_max = few_streams(v, w, m, n_threads) ? streams : KERN_NP_MAX;
 
     for (int np = 1; np <= np_max; np++) {
         int mr = kern_gemm_rows(v, np);
         double c = mr ? cost(v, w, m, n_threads, mr, np) : INFINITY;
+        /* A tie: the streams that the processor likes, or else fewer. */
+        double tie = np <= streams && m <= mr ? 1.001 : 0.999;
 
-        if (c < best * 0.999) { /* a tie: fewer panels, so fewer streams to read */
+        if (c < best * tie) {
             best = c;
             s->mr = mr;
             s->np = np;
@@ -303,11 +307,15 @@ static void cut(struct kern_schedule *s, const struct kern_variant *v,
 
 /* Set the micro-kernel and slice that read B in the order of memory, for few rows. Where
  * B is not split and the variant prefetches, a tile has as many panels as still fit m
- * rows: one panel has too few sums to hide the latency of multiply-adds. */
+ * rows: one panel has too few sums to hide the latency of multiply-adds. Other variants read
+ * as many streams as the processor likes, with more than STREAM_FEW_ROWS. */
 static void stream(struct kern_schedule *s, const struct kern_variant *v,
                    const struct kern_mat *w, int64_t m)
 {
     double least = m > STREAM_FEW_ROWS ? 2 * STREAM_BYTES : STREAM_BYTES;
+    int np_max = v->prefetches_next    ? KERN_NP_MAX
+                 : m > STREAM_FEW_ROWS ? cpu_prefetch()->streams
+                                       : 1;
 
     s->mr = (int)m;
     s->np = 1;
@@ -318,7 +326,7 @@ static void stream(struct kern_schedule *s, const struct kern_variant *v,
         s->order = KERN_ORDER_KNM;
         return;
     }
-    for (int np = 2; v->prefetches_next && np <= KERN_NP_MAX; np++)
+    for (int np = 2; np <= np_max; np++)
         if (kern_gemm_rows(v, np) >= m)
             s->np = np;
 }

@@ -144,6 +144,7 @@ static void prefetching_by_vendor(void **state)
     cpu_prefetch_of(&q, &intel);
     assert_false(q.sparse || q.later);
     assert_true(p.far_bytes > 0 && q.far_bytes > p.far_bytes);
+    assert_true(p.streams == 1 && q.streams > 1);
     cpu_info_get(&here);
     cpu_prefetch_of(&p, &here);
     assert_true(p.sparse == cpu_prefetch()->sparse && p.later == cpu_prefetch()->later &&
