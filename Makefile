@@ -81,7 +81,7 @@ INT4_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512vnni.c)
             $(if $(filter aarch64,$(ARCH)),,%_neondot.c),$(wildcard experiments/study/int4/*.c))
 BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/% baselines/gemm/% experiments/study/int4/%,$(shell \
            find characterize baselines experiments/harness experiments/study -name '*.c' | sort)) $(PEAK_SRC) $(INT4_SRC)
-TEST_SRC := $(shell find tests -name 'test_*.c' | sort)
+TEST_SRC := $(shell find tests/$(MODULE) -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
 
