@@ -24,6 +24,16 @@ int kv_alloc_open(const struct kv_alloc *a, void **state, const struct kv_arena 
     return a->open(state, arena);
 }
 
+int64_t kv_alloc_need_tok(const struct kv_alloc *a, const struct kv_need *need)
+{
+    return need->prompt_tok + (a->paged && need->gen_tok > 0 ? 1 : need->gen_tok);
+}
+
+const struct kv_bounds *kv_alloc_bounds(const struct kv_alloc *a, const void *state)
+{
+    return a->bounds ? a->bounds(state) : NULL;
+}
+
 void kv_alloc_moved(const struct kv_alloc *a, void *state, struct kv_move *m)
 {
     if (m->old_id >= 0)

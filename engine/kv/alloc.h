@@ -75,6 +75,7 @@ struct kv_alloc {
     const char *name, *help;
     bool paged;         /* a sequence's memory is a table of blocks */
     bool several_sizes; /* contiguous blocks are of several sizes */
+    bool learns; /* its buckets are those of kv_arena.bounds, which follow the lengths */
     /* ERR_ARG: a size is out of range. ERR_NOMEM: the arena holds no sequence of max_tok, or
      * the system has no more memory. */
     int (*open)(void **state, const struct kv_arena *a);
@@ -90,8 +91,9 @@ struct kv_alloc {
     void (*moved)(void *state, int64_t old_id);
     void (*release)(void *state, int64_t id);
     void (*stat)(const void *state, struct kv_alloc_stat *out);
-    /* The bucket of a sequence, 0 to KV_BUCKETS_MAX. NULL: all sequences have the same. */
-    int (*bucket)(const void *state, const struct kv_need *need);
+    /* The bounds of its buckets now, lent while it is open; NULL: it has none. The function is
+     * NULL where the allocator never has any. */
+    const struct kv_bounds *(*bounds)(const void *state);
 };
 
 extern const struct kv_alloc *const kv_allocs[]; /* NULL-terminated, written by make */
@@ -107,6 +109,11 @@ MUST int kv_block_tok_check(int64_t block_tok);
 /* What every plug-in checks first. ERR_LIMIT: it can never have that much memory. */
 MUST int kv_need_check(const struct kv_need *need, int64_t max_tok);
 MUST int kv_want_check(int64_t want_tok, int64_t max_tok);
+/* Tokens that a sequence counts as when it gets memory: with a table of blocks, which grows as
+ * the sequence does, those that it has and the next. */
+int64_t kv_alloc_need_tok(const struct kv_alloc *a, const struct kv_need *need);
+/* The bounds of an allocator's buckets; NULL: it has none, so that all sequences get the same. */
+const struct kv_bounds *kv_alloc_bounds(const struct kv_alloc *a, const void *state);
 /* The copy of *m is done: release the block that it leaves. */
 void kv_alloc_moved(const struct kv_alloc *a, void *state, struct kv_move *m);
 

@@ -114,8 +114,9 @@ MUST int kv_pool_bytes(size_t *out, const struct kv_shape *shape,
  * allocator only. Called while no slot is reserved. */
 void kv_pool_limit(struct kv_pool *p, int64_t n_tok);
 
-/* Reserve a slot. It counts as prompt_tok + gen_tok tokens, with a table of blocks, which
- * grows as the sequence does, as the next token only.
+/* The tokens that a slot for this need counts as (kv_alloc_need_tok()). */
+int64_t kv_need_tok(const struct kv_pool *p, const struct kv_need *need);
+/* Reserve a slot, which counts as kv_need_tok() tokens.
  * ERR_NOMEM: none free now (try again after a release); ERR_LIMIT: it is longer than max_tok. */
 MUST int kv_reserve(struct kv_pool *p, const struct kv_need *need, struct kv_slot *out);
 /* The bucket that a slot for this need comes from; 0 where the allocator has none. */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "kv/buckets.h"
 
 #define CACHE_LINE    64
 #define FIXED_BUCKETS 10
@@ -235,17 +236,21 @@ static void count_alloc(struct kv_pool *p, uint64_t t0)
     p->alloc_ns += (int64_t)(clock_ns() - t0);
 }
 
+int64_t kv_need_tok(const struct kv_pool *p, const struct kv_need *need)
+{
+    return kv_alloc_need_tok(p->alloc, need);
+}
+
 /* `out` is zeroed. */
 static int reserve(struct kv_pool *p, const struct kv_need *need, struct kv_slot *out)
 {
-    bool next_only = p->alloc->paged && need->gen_tok > 0;
     struct kv_extent e = {0};
     int64_t n_tok;
     uint64_t t0;
     int rc;
 
     TRY(kv_need_check(need, p->max_tok));
-    n_tok = need->prompt_tok + (next_only ? 1 : need->gen_tok);
+    n_tok = kv_need_tok(p, need);
     TRY(check_tok(p, n_tok, n_tok));
     t0 = clock_ns();
     rc = p->alloc->reserve(p->state, need, &e);
@@ -273,7 +278,9 @@ int kv_reserve(struct kv_pool *p, const struct kv_need *need, struct kv_slot *ou
 
 int kv_bucket(const struct kv_pool *p, const struct kv_need *need)
 {
-    return p->alloc->bucket ? p->alloc->bucket(p->state, need) : 0;
+    const struct kv_bounds *b = kv_alloc_bounds(p->alloc, p->state);
+
+    return b ? kv_bounds_bucket(b, need) : 0;
 }
 
 /* Copy what there is of each head in each layer, one run, to where there is more room for it. The

@@ -6,6 +6,7 @@
 #ifndef KV_PREDICT_H
 #define KV_PREDICT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "kv/alloc.h"
@@ -36,6 +37,8 @@ struct kv_predict_opts {
 
 struct kv_predictor {
     const char *name, *help;
+    bool learns;      /* it needs kv_predict_opts.learned */
+    bool reads_truth; /* it needs kv_query.true_tok */
     /* ERR_ARG: an option is out of range. */
     int (*open)(void **state, const struct kv_predict_opts *o);
     void (*close)(void *state);

@@ -1,5 +1,5 @@
 /* serve/impl.h - the inside of the public API, for the files of this module only: open.c assembles
- * the engine, queue.c accepts requests, serve.c runs steps, memory.c gives requests memory,
+ * the engine, queue.c accepts requests, serve.c runs steps, memory.c lends the pool to the loop,
  * lengths.c knows how long they will be, describe.c and placement.c report. */
 #ifndef SERVE_IMPL_H
 #define SERVE_IMPL_H
@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 
 #include "base/series.h"
-#include "kv/admit.h"
 #include "kv/buckets.h"
 #include "kv/kv.h"
 #include "kv/predict.h"
@@ -17,7 +16,7 @@
 #include "tokenizer/tokenizer.h"
 #include "par/team.h"
 #include "plan/plan.h"
-#include "sched/sched.h"
+#include "sched/loop.h"
 #include "serve/phase_choice.h"
 #include "serve/serve.h"
 #include "topo/machine.h"
@@ -28,24 +27,13 @@
 #define SERVE_VIEW_MAX 1024
 
 struct serve_seq {
-    int64_t id;
+    struct sched_request r; /* first: it is what the loop knows */
     int32_t *ids; /* [n_prompt + max_new]: the prompt, then its n_new new tokens */
-    int64_t n_prompt, max_new, n_new;
-    int64_t n_ctx;  /* tokens whose keys and values are in `kv` */
-    int64_t n_done; /* the most that n_ctx has been: below it tokens are recomputed */
-    int64_t want_tok,
-        step_tok;     /* tokens in the present step: by the policy, with memory */
-    int64_t age;      /* see sched/sched.h */
-    int64_t n_waited; /* steps for which it has been waiting to grow */
-    enum sched_state state;
     enum serve_finish finish;
-    bool preempted;  /* at least once */
     bool overflowed; /* it outgrew its memory, so what was predicted is too short */
-    bool wanted;     /* the policy admits it in this step */
     bool ignore_eos;
     struct kv_prediction prediction; /* with a predictor */
     atomic_bool canceled;            /* set by any thread */
-    bool ended;
     struct kv_slot kv;
     struct sampler *sampler;
     serve_token_fn on_token;
@@ -98,30 +86,21 @@ struct serve {
     int n_stop;
     int32_t stops[TOK_STOP_MAX]; /* the tokenizer's; the model has its own */
 
-    /* Written by the submitting threads under the lock. Only the stepping thread
-     * writes `live`, under the lock; it may read it without. */
+    /* Written by the submitting threads under the lock. Only the stepping thread writes
+     * loop.live, under the lock; it may read it without. */
     pthread_mutex_t lock;
     pthread_cond_t submitted;
     struct serve_seq *queue_head, **queue_tail;
     int64_t n_submitted;
     bool woken;
-    struct serve_seq **live; /* [SERVE_VIEW_MAX], ascending arrival */
-    int n_live;
+    struct sched_loop loop; /* its requests are struct serve_seq */
 
     /* Used by the stepping thread only. */
-    int64_t n_slots;                   /* sequences that hold memory */
-    struct sched_seq *view;            /* [SERVE_VIEW_MAX] */
-    struct sched_batch_entry *entries; /* [max_seqs] */
-    struct model_chunk *chunks;        /* [max_seqs] */
-    struct serve_seq **stepping;       /* [max_seqs] whose chunk it is */
-    float *logits;                     /* [max_seqs, vocab] */
-    int32_t *new_ids;                  /* [max_seqs] chosen from a row of logits each */
-    struct kv_waiting *waiting;        /* [SERVE_VIEW_MAX] those without memory */
-    struct serve_seq **waiting_seq;    /* [SERVE_VIEW_MAX] which they are */
-    struct kv_running *running;        /* [max_seqs] those with memory */
-    int tag;                           /* the bucket of the latest admission */
+    struct model_chunk *chunks; /* [max_seqs] of the requests in loop.batch */
+    float *logits;              /* [max_seqs, vocab] */
+    int32_t *new_ids;           /* [max_seqs] chosen from a row of logits each */
     struct serve_kv_use kv_use;
-    /* Written by the stepping thread, read by any. */
+    /* Written by the stepping thread, read by any; most are copies of the loop's. */
     atomic_llong n_preempted, n_recomputed_tok, n_overflow, n_used_tok;
     int64_t n_steps, n_tok;
     struct serve_choice choice;
@@ -155,23 +134,11 @@ json_t *serve_describe_placement(struct serve *s);
 void serve_totals_add(struct serve *s, enum serve_phase phase,
                       const struct model_chunk *chunks, int n_chunks);
 
-/* The tokens of a request, known so far. */
-static inline int64_t serve_seq_n_known(const struct serve_seq *q)
-{
-    return q->n_prompt + q->n_new;
-}
 /* The request is over; its memory is given back when the step is. */
 void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
                    enum serve_finish why);
-/* Give up a request's memory, if it has any. */
-void serve_seq_release(struct serve *s, struct serve_seq *q);
-/* Admit as many waiting requests as s->entries admits: those of the bucket that was admitted
- * last first, so that batches are of one kind (kv/admit.h). false: they are not
- * those of s->entries, so the policy has to choose again. */
-bool serve_admit(struct serve *s, int n_entries);
-/* Give the requests in s->entries the memory for their tokens of this step, oldest first.
- * Those that get none have step_tok = 0 afterwards. */
-void serve_give_memory(struct serve *s, int n_entries);
+/* Open the loop over the pool, which is open. ERR_NOMEM. */
+MUST int serve_loop_open(struct serve *s);
 /* Add a step that took step_ns to what is reported of the use of memory. */
 void serve_count_memory(struct serve *s, int64_t step_ns);
 
@@ -187,7 +154,9 @@ struct kv_need serve_need(const struct serve *s, const struct serve_seq *q);
 void serve_learn(struct serve *s, const struct serve_seq *q);
 
 void serve_seq_free(struct serve_seq *q);
-/* Move requests from the queue to `live`. */
+/* The loop has dropped a request: learn from it and free it. ctx: struct serve. */
+void serve_seq_drop(void *ctx, struct sched_request *r);
+/* Move requests from the queue to the loop. */
 void serve_take_queue(struct serve *s);
 /* Free the live requests that have ended. */
 void serve_drop_ended(struct serve *s);

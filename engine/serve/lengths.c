@@ -45,8 +45,11 @@ int serve_lengths_open(struct serve *s)
 {
     struct kv_bucket_opts b = bucket_opts;
 
+    const struct kv_alloc *alloc;
+
     TRY(open_predictor(s));
-    if (!s->o.kv_alloc || strcmp(s->o.kv_alloc, "odma") != 0)
+    TRY(kv_alloc_find(s->o.kv_alloc ? s->o.kv_alloc : "static", &alloc));
+    if (!alloc->learns)
         return OK;
     b.max_tok = (s->max_tok + KV_ALIGN_TOK - 1) / KV_ALIGN_TOK * KV_ALIGN_TOK;
     b.every = s->o.kv_relearn > 0 ? s->o.kv_relearn : INT64_MAX;
@@ -68,7 +71,7 @@ static void prompt_text(const struct serve *s, const struct serve_seq *q, char *
                         size_t *bytes)
 {
     *bytes = 0;
-    for (int64_t i = 0; i < q->n_prompt && *bytes < TEXT_BYTES; i++) {
+    for (int64_t i = 0; i < q->r.n_prompt && *bytes < TEXT_BYTES; i++) {
         const char *piece;
         size_t n;
 
@@ -84,8 +87,8 @@ static void prompt_text(const struct serve *s, const struct serve_seq *q, char *
 int serve_predict(struct serve *s, struct serve_seq *q)
 {
     struct serve_lengths *l = &s->lengths;
-    struct kv_query query = {.prompt_tok = q->n_prompt,
-                             .true_tok = q->ignore_eos ? q->max_new : -1};
+    struct kv_query query = {.prompt_tok = q->r.n_prompt,
+                             .true_tok = q->ignore_eos ? q->r.max_new : -1};
     char text[TEXT_BYTES];
     uint64_t t0;
     int rc;
@@ -109,11 +112,11 @@ int serve_predict(struct serve *s, struct serve_seq *q)
  * for the predictor to know. Of others max_new is a limit. */
 static struct kv_need predicted_need(const struct serve *s, const struct serve_seq *q)
 {
-    int64_t known = serve_seq_n_known(q), left = q->max_new - q->n_new;
+    int64_t known = sched_request_n_known(&q->r), left = q->r.max_new - q->r.n_new;
     struct kv_prediction p = q->prediction;
     struct kv_need need;
 
-    p.gen_tok -= (double)q->n_new;
+    p.gen_tok -= (double)q->r.n_new;
     need = kv_need_predicted(known, &p, &caution, s->max_tok);
     need.large = need.large || q->overflowed;
     if (!q->ignore_eos && (need.large || need.gen_tok > left))
@@ -125,9 +128,9 @@ struct kv_need serve_need(const struct serve *s, const struct serve_seq *q)
 {
     if (s->lengths.predictor)
         return predicted_need(s, q);
-    if (s->o.kv_admit == SERVE_ADMIT_MAX || q->preempted)
-        return (struct kv_need){.prompt_tok = q->n_prompt + q->max_new};
-    return (struct kv_need){.prompt_tok = q->n_prompt, .gen_tok = 1};
+    if (s->o.kv_admit == SERVE_ADMIT_MAX || q->r.n_preempted > 0)
+        return (struct kv_need){.prompt_tok = q->r.n_prompt + q->r.max_new};
+    return (struct kv_need){.prompt_tok = q->r.n_prompt, .gen_tok = 1};
 }
 
 void serve_learn(struct serve *s, const struct serve_seq *q)
@@ -137,7 +140,7 @@ void serve_learn(struct serve *s, const struct serve_seq *q)
 
     if (!b || (q->finish != SERVE_EOS && q->finish != SERVE_LENGTH))
         return;
-    kv_buckets_add(b, q->n_prompt, q->n_new);
+    kv_buckets_add(b, q->r.n_prompt, q->r.n_new);
     if (kv_buckets_due(b))
         kv_buckets_learn(b);
     s->lengths.learn_ns += (int64_t)(clock_ns() - t0);

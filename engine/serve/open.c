@@ -344,20 +344,12 @@ static int take_arrays(struct serve *s)
 {
     size_t n = (size_t)s->o.max_seqs;
 
-    s->live = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->live));
-    s->view = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->view));
-    s->entries = mem_new(MEM_OTHER, n, sizeof(*s->entries));
     s->chunks = mem_new(MEM_OTHER, n, sizeof(*s->chunks));
-    s->stepping = mem_new(MEM_OTHER, n, sizeof(*s->stepping));
     s->logits = mem_new(MEM_ACTIVATIONS, n * (size_t)serve_vocab(s), sizeof(*s->logits));
     s->new_ids = mem_new(MEM_OTHER, n, sizeof(*s->new_ids));
-    s->running = mem_new(MEM_OTHER, n, sizeof(*s->running));
-    s->waiting = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->waiting));
-    s->waiting_seq = mem_new(MEM_OTHER, SERVE_VIEW_MAX, sizeof(*s->waiting_seq));
-    if (!s->live || !s->view || !s->entries || !s->chunks || !s->stepping || !s->logits ||
-        !s->new_ids || !s->running || !s->waiting || !s->waiting_seq)
+    if (!s->chunks || !s->logits || !s->new_ids)
         return ERR_NOMEM;
-    return OK;
+    return serve_loop_open(s);
 }
 
 static void wake(void *ctx)
@@ -439,19 +431,15 @@ int serve_open(struct serve **out, const struct serve_opts *o)
 /* Requests end in the order they came, those in the queue last. */
 static void end_all(struct serve *s)
 {
-    for (int i = 0; i < s->n_live; i++) {
-        struct serve_seq *q = s->live[i];
-
-        q->on_token(q->ctx, q->id, -1, NULL, SERVE_CANCELED);
-        q->ended = true;
-    }
-    if (s->n_live > 0)
+    for (int i = 0; i < s->loop.n_live; i++)
+        serve_seq_end((struct serve_seq *)s->loop.live[i], -1, NULL, SERVE_CANCELED);
+    if (s->loop.n_live > 0)
         serve_drop_ended(s);
     while (s->queue_head) {
         struct serve_seq *q = s->queue_head;
 
         s->queue_head = q->next;
-        q->on_token(q->ctx, q->id, -1, NULL, SERVE_CANCELED);
+        q->on_token(q->ctx, q->r.id, -1, NULL, SERVE_CANCELED);
         serve_seq_free(q);
     }
 }
@@ -464,16 +452,10 @@ void serve_close(struct serve **sp)
         return;
     end_all(s);
     model_procs_close(s->model);
-    mem_free(s->live);
-    mem_free(s->view);
-    mem_free(s->entries);
+    sched_loop_close(&s->loop);
     mem_free(s->chunks);
-    mem_free(s->stepping);
     mem_free(s->logits);
     mem_free(s->new_ids);
-    mem_free(s->running);
-    mem_free(s->waiting);
-    mem_free(s->waiting_seq);
     tok_close(&s->tok);
     kv_pool_close(&s->pool);
     serve_lengths_close(s);

@@ -1,4 +1,5 @@
 /* The way in, for any thread: submit, cancel, wait. */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -60,12 +61,11 @@ static int make_seq(struct serve_seq **out, struct serve *s,
     rc = sampler_open(&q->sampler, &so, serve_vocab(s), model_kern(s->model));
     if (rc != OK)
         goto out;
-    q->n_prompt = r->n_prompt;
-    q->max_new = r->max_new;
+    q->r.n_prompt = r->n_prompt;
+    q->r.max_new = r->max_new;
     q->ignore_eos = r->ignore_eos;
     q->on_token = r->on_token;
     q->ctx = r->ctx;
-    q->state = SCHED_WAITING;
     rc = serve_predict(s, q);
     if (rc != OK)
         goto out;
@@ -87,7 +87,7 @@ int serve_submit(struct serve *s, const struct serve_request *r, int64_t *id)
     if (rc != OK)
         return rc;
     pthread_mutex_lock(&s->lock);
-    *id = q->id = s->n_submitted++;
+    *id = q->r.id = s->n_submitted++;
     *s->queue_tail = q;
     s->queue_tail = &q->next;
     pthread_cond_signal(&s->submitted);
@@ -99,46 +99,46 @@ void serve_cancel(struct serve *s, int64_t id)
 {
     pthread_mutex_lock(&s->lock);
     for (struct serve_seq *q = s->queue_head; q; q = q->next)
-        if (q->id == id)
+        if (q->r.id == id)
             q->canceled = true;
-    for (int i = 0; i < s->n_live; i++)
-        if (s->live[i]->id == id)
-            s->live[i]->canceled = true;
+    for (int i = 0; i < s->loop.n_live; i++)
+        if (s->loop.live[i]->id == id)
+            ((struct serve_seq *)s->loop.live[i])->canceled = true;
     pthread_mutex_unlock(&s->lock);
 }
 
 void serve_take_queue(struct serve *s)
 {
     pthread_mutex_lock(&s->lock);
-    while (s->queue_head && s->n_live < SERVE_VIEW_MAX) {
+    while (s->queue_head && s->loop.n_live < SERVE_VIEW_MAX) {
         struct serve_seq *q = s->queue_head;
+        int rc = sched_loop_add(&s->loop, &q->r);
 
+        assert(rc == OK); /* it was opened for as many */
+        (void)rc;
         s->queue_head = q->next;
         if (!s->queue_head)
             s->queue_tail = &s->queue_head;
-        s->live[s->n_live++] = q;
     }
     pthread_mutex_unlock(&s->lock);
 }
 
+void serve_seq_drop(void *ctx, struct sched_request *r)
+{
+    struct serve_seq *q = (struct serve_seq *)r;
+
+    serve_learn(ctx, q);
+    serve_seq_free(q);
+}
+
 void serve_drop_ended(struct serve *s)
 {
-    int n = 0;
-
     pthread_mutex_lock(&s->lock);
-    for (int i = 0; i < s->n_live; i++) {
-        struct serve_seq *q = s->live[i];
-
-        if (!q->ended) {
-            s->live[n++] = q;
-            continue;
-        }
-        serve_learn(s, q);
-        serve_seq_release(s, q);
-        serve_seq_free(q);
-    }
-    s->n_live = n;
+    sched_loop_drop(&s->loop);
     pthread_mutex_unlock(&s->lock);
+    s->n_used_tok = s->loop.used_tok;
+    s->n_preempted = s->loop.n_preempted;
+    s->n_recomputed_tok = s->loop.n_recomputed_tok;
 }
 
 void serve_wait(struct serve *s, uint64_t timeout_ns)
@@ -151,7 +151,7 @@ void serve_wait(struct serve *s, uint64_t timeout_ns)
     t.tv_sec = (time_t)(until / 1000000000);
     t.tv_nsec = (long)(until % 1000000000);
     pthread_mutex_lock(&s->lock);
-    while (!s->queue_head && s->n_live == 0 && !s->woken)
+    while (!s->queue_head && s->loop.n_live == 0 && !s->woken)
         if (pthread_cond_timedwait(&s->submitted, &s->lock, &t) == ETIMEDOUT)
             break;
     s->woken = false;

@@ -9,83 +9,44 @@
 void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,
                    enum serve_finish why)
 {
-    q->ended = true;
+    q->r.ended = true;
     q->finish = why;
-    q->on_token(q->ctx, q->id, id, logits, why);
+    q->on_token(q->ctx, q->r.id, id, logits, why);
 }
 
 static void end_canceled(struct serve *s)
 {
     bool any = false;
 
-    for (int i = 0; i < s->n_live; i++) {
-        if (!s->live[i]->canceled)
+    for (int i = 0; i < s->loop.n_live; i++) {
+        struct serve_seq *q = (struct serve_seq *)s->loop.live[i];
+
+        if (!q->canceled)
             continue;
-        serve_seq_end(s->live[i], -1, NULL, SERVE_CANCELED);
+        serve_seq_end(q, -1, NULL, SERVE_CANCELED);
         any = true;
     }
     if (any)
         serve_drop_ended(s);
 }
 
-/* What a request without memory counts as, for the policy: the allocator decides. */
-static int64_t need_tok(const struct serve *s, const struct serve_seq *q)
+/* Make the chunks of the loop's batch; whether one of them is of a prompt. */
+static bool make_chunks(struct serve *s)
 {
-    const struct kv_need need = serve_need(s, q);
+    bool prefill = false;
 
-    return need.prompt_tok + need.gen_tok;
-}
+    for (int i = 0; i < s->loop.n_batch; i++) {
+        struct serve_seq *q = (struct serve_seq *)s->loop.batch[i];
 
-/* admit: whether it may admit requests. */
-static int ask_policy(struct serve *s, bool admit)
-{
-    struct sched_view v = {.seqs = s->view,
-                           .n_seqs = s->n_live,
-                           .max_step_tok = s->o.max_step_tok,
-                           .n_free_slots = admit ? s->o.max_seqs - s->n_slots : 0};
-    struct kv_stat kv;
-
-    kv_pool_stat(s->pool, &kv);
-    v.n_free_tok = kv.limit_tok - kv.reserved_tok;
-    for (int i = 0; i < s->n_live; i++) {
-        const struct serve_seq *q = s->live[i];
-        bool decode = q->state == SCHED_DECODE, waits = q->state == SCHED_WAITING;
-
-        s->view[i] = (struct sched_seq){.id = q->id,
-                                        .state = q->state,
-                                        .n_prompt_left =
-                                            decode ? 0 : serve_seq_n_known(q) - q->n_ctx,
-                                        .n_ctx = q->n_ctx,
-                                        .n_max = q->n_prompt + q->max_new,
-                                        .n_reserve = waits ? need_tok(s, q) : 0,
-                                        .arrival = q->id,
-                                        .age = q->age};
+        prefill |= q->r.state != SCHED_DECODE;
+        s->chunks[i] = (struct model_chunk){.kv = &q->kv,
+                                            .ids = q->ids + q->r.n_ctx,
+                                            .n_tok = q->r.step_tok,
+                                            .pos0 = q->r.n_ctx,
+                                            .want_logits = q->r.n_ctx + q->r.step_tok ==
+                                                           sched_request_n_known(&q->r)};
     }
-    return s->policy->step(&v, s->entries, (int)s->o.max_seqs);
-}
-
-/* Make the chunks of the requests that take part; returns how many, oldest first. *prefill:
- * whether one of them is a prompt. */
-static int make_chunks(struct serve *s, bool *prefill)
-{
-    int n = 0;
-
-    *prefill = false;
-    for (int i = 0; i < s->n_live; i++) {
-        struct serve_seq *q = s->live[i];
-
-        if (q->step_tok == 0)
-            continue;
-        *prefill |= q->state != SCHED_DECODE;
-        s->chunks[n] = (struct model_chunk){.kv = &q->kv,
-                                            .ids = q->ids + q->n_ctx,
-                                            .n_tok = q->step_tok,
-                                            .pos0 = q->n_ctx,
-                                            .want_logits = q->n_ctx + q->step_tok ==
-                                                           serve_seq_n_known(q)};
-        s->stepping[n++] = q;
-    }
-    return n;
+    return prefill;
 }
 
 /* There is no token to choose. The other requests of the batch have rows of their own. */
@@ -98,7 +59,7 @@ static void end_not_finite(struct serve_seq *q, const float *logits)
     (void)err_set(ERR_FORMAT,
                   "new token %lld, at position %lld: the logit of id %d is %g: the model "
                   "has weights that are NaN or infinite, or too large to compute with",
-                  (long long)q->n_new + 1, (long long)q->n_ctx, at, logits[at]);
+                  (long long)q->r.n_new, (long long)q->r.n_ctx, at, logits[at]);
     serve_seq_end(q, -1, NULL, SERVE_ERROR);
 }
 
@@ -111,15 +72,13 @@ static void new_token(struct serve *s, struct serve_seq *q, int32_t id,
         end_not_finite(q, logits);
         return;
     }
-    q->state = SCHED_DECODE;
-    q->ids[serve_seq_n_known(q)] = id;
-    q->n_new++;
-    if (q->n_new == q->max_new)
+    q->ids[sched_request_n_known(&q->r) - 1] = id;
+    if (q->r.n_new == q->r.max_new)
         finish = SERVE_LENGTH;
     if (!q->ignore_eos && serve_is_stop(s, id))
         finish = SERVE_EOS;
     if (finish == SERVE_RUNNING)
-        q->on_token(q->ctx, q->id, id, logits, finish);
+        q->on_token(q->ctx, q->r.id, id, logits, finish);
     else
         serve_seq_end(q, id, logits, finish);
 }
@@ -159,8 +118,9 @@ static void sample(void *arg, struct par_self *self)
         if (!s->chunks[i].want_logits)
             continue;
         if (row % self->n == self->id)
-            s->new_ids[row] = sampler_sample(s->stepping[i]->sampler,
-                                             s->logits + (int64_t)row * serve_vocab(s));
+            s->new_ids[row] =
+                sampler_sample(((struct serve_seq *)s->loop.batch[i])->sampler,
+                               s->logits + (int64_t)row * serve_vocab(s));
         row++;
     }
 }
@@ -196,19 +156,6 @@ static void count_forward(struct serve *s, const struct model_phase *phase,
     s->last = phase;
 }
 
-/* The tokens of a chunk are computed: some of them perhaps again, after a preemption. */
-static void advance(struct serve *s, struct serve_seq *q, int64_t n_tok)
-{
-    int64_t again = q->n_done - q->n_ctx;
-
-    if (again > 0)
-        s->n_recomputed_tok += again < n_tok ? again : n_tok;
-    q->n_ctx += n_tok;
-    s->n_used_tok += n_tok;
-    q->n_done = q->n_ctx > q->n_done ? q->n_ctx : q->n_done;
-    s->n_tok += n_tok;
-}
-
 static int compute(struct serve *s, int n_chunks, enum serve_phase as)
 {
     struct model_phase *phase = choose(s, n_chunks, as == SERVE_PREFILL);
@@ -225,10 +172,12 @@ static int compute(struct serve *s, int n_chunks, enum serve_phase as)
     sample_all(s, phase, n_chunks);
     t->sample_ns += (int64_t)(clock_ns() - t1);
     for (int i = 0; i < n_chunks; i++) {
-        advance(s, s->stepping[i], s->chunks[i].n_tok);
-        if (!s->chunks[i].want_logits)
+        struct sched_request *r = s->loop.batch[i];
+
+        s->n_tok += s->chunks[i].n_tok;
+        if (!sched_loop_computed(&s->loop, r))
             continue;
-        new_token(s, s->stepping[i], s->new_ids[row],
+        new_token(s, (struct serve_seq *)r, s->new_ids[row],
                   s->logits + (int64_t)row * serve_vocab(s));
         row++;
     }
@@ -243,33 +192,26 @@ static int64_t computed_ns(const struct serve_totals *t)
 int serve_step(struct serve *s, bool *busy)
 {
     uint64_t t0 = clock_ns();
-    bool prefill;
     int n = 0, rc = model_procs_check(s->model);
 
     serve_take_queue(s);
     end_canceled(s); /* also where no step is possible any more */
     if (rc == OK) {
-        int n_entries = ask_policy(s, true);
-
-        if (!serve_admit(s, n_entries))
-            n_entries = ask_policy(s, false);
-        serve_give_memory(s, n_entries);
-        n = make_chunks(s, &prefill);
+        n = sched_loop_batch(&s->loop);
     }
     if (n > 0) {
-        enum serve_phase as = prefill ? SERVE_PREFILL : SERVE_DECODE;
+        enum serve_phase as = make_chunks(s) ? SERVE_PREFILL : SERVE_DECODE;
         struct serve_totals *t = &s->totals[as];
         int64_t before = computed_ns(t);
 
         rc = compute(s, n, as);
-        for (int i = 0; i < s->n_live; i++)
-            s->live[i]->age = s->live[i]->step_tok > 0 ? 0 : s->live[i]->age + 1;
+        sched_loop_age(&s->loop);
         serve_count_memory(s, (int64_t)(clock_ns() - t0));
         t->sched_ns += (int64_t)(clock_ns() - t0) - (computed_ns(t) - before);
     }
     serve_drop_ended(s);
     pthread_mutex_lock(&s->lock);
-    *busy = s->n_live > 0 || s->queue_head;
+    *busy = s->loop.n_live > 0 || s->queue_head;
     pthread_mutex_unlock(&s->lock);
     return rc;
 }

@@ -36,29 +36,6 @@ struct serve_totals serve_totals_since(const struct serve_totals *now,
                                  .sched_ns = now->sched_ns - before->sched_ns};
 }
 
-void serve_kv_stat(const struct serve *s, struct serve_kv_stat *out)
-{
-    struct kv_stat kv;
-
-    kv_pool_stat(s->pool, &kv);
-    *out = (struct serve_kv_stat){
-        .budget_tok = kv.limit_tok,
-        .reserved_tok = kv.reserved_tok,
-        .pool_bytes = (int64_t)kv.pool_bytes,
-        .reserved_bytes = (int64_t)kv.reserved_bytes,
-        .used_bytes = s->n_used_tok * s->kv_token_bytes,
-        .n_preempted = s->n_preempted,
-        .n_recomputed_tok = s->n_recomputed_tok,
-        .n_overflow = s->n_overflow,
-        .migrated_bytes = kv.migrated_bytes_total,
-        .migrate_s = (double)kv.migrate_ns_total * 1e-9,
-        .n_alloc = kv.n_alloc_total,
-        .alloc_s = (double)kv.alloc_ns_total * 1e-9,
-        .n_predicted = s->lengths.n_predicted,
-        .predict_s = (double)s->lengths.predict_ns * 1e-9,
-    };
-}
-
 struct each {
     void (*fn)(void *ctx, int id, int n);
     void *ctx;

@@ -269,6 +269,7 @@ static int prepare(struct study_kv_opts *k, const struct work *w, const struct o
         .clients = o->clients,
         .patience = o->patience,
         .max_age = o->max_age,
+        .max_step_tok = INT64_MAX,
     };
     if (o->constant_tok == 0) {
         size_t n;
@@ -280,6 +281,7 @@ static int prepare(struct study_kv_opts *k, const struct work *w, const struct o
         mem_free(x);
     }
     TRY(parse_quantiles(&k->buckets, o->quantiles));
+    TRY(sched_policy_find("chunked", &k->policy));
     TRY(kv_alloc_find(o->alloc, &k->alloc));
     return kv_predictor_find(o->predictor, &k->predictor);
 }
@@ -324,7 +326,7 @@ static void report_accuracy(struct study_cell *out, const struct work *w,
     };
 
     if (w->stream.requests[0].text && isnan(w->stream.text_bits) &&
-        (w->learned || strcmp(k->predictor->name, "constant") == 0))
+        !k->predictor->reads_truth)
         study_evidence(out, "measured",
                        "log_mae log_mae_over_constant within_frac kendall_tau");
     STUDY_VALUES(out, buckets, "the allocator has no buckets");
@@ -515,6 +517,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
     struct work *w = context;
     const struct study_kv_stream *s = &w->stream;
     const struct opts *o = &w->opts;
+    const struct kv_predictor *predictor;
     struct study_kv_opts k, fixed;
     double constant_mae;
 
@@ -523,7 +526,8 @@ static int run(void *context, const void *opts, struct study_cell *out)
     w->outcomes = mem_new(MEM_OTHER, (size_t)s->n, sizeof(*w->outcomes));
     if (!w->outcomes)
         return ERR_NOMEM;
-    if (strcmp(o->predictor, "learned") == 0 && s->n_learn > 0)
+    TRY(kv_predictor_find(o->predictor, &predictor));
+    if (predictor->learns && s->n_learn > 0)
         TRY(kv_learn(&w->learned, s->learn, s->n_learn));
     TRY(prepare(&k, w, o));
     fixed = k;

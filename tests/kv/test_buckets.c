@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "base/stats.h"
-#include "kv/admit.h"
 #include "kv/buckets.h"
 #include "kv/cluster.h"
 #include "tests/support/test.h"
@@ -178,70 +177,6 @@ static void options_are_checked(void **state)
     assert_int_equal(mem_used_bytes(MEM_KV), 0);
 }
 
-/* --- admission and preemption */
-
-static void batches_are_of_one_bucket(void **state)
-{
-    const struct kv_waiting w[] = {
-        {.tag = 2, .age = 9}, {.tag = 0, .age = 5}, {.tag = 1}};
-
-    (void)state;
-    assert_int_equal(kv_admit_next(w, 3, 1, 0, 100), 2);
-    assert_int_equal(kv_admit_next(w, 3, 7, 0, 100), 0);
-    assert_int_equal(kv_admit_next(w, 3, 7, 1 << 2, 100), 1);
-    assert_int_equal(kv_admit_next(w, 3, 1, 1 << 2 | 1 << 1, 100), 1);
-    assert_int_equal(kv_admit_next(w, 3, 1, 7, 100), -1);
-    assert_int_equal(kv_admit_next(w, 3, 1, 0, 8), 0);       /* it has waited too long */
-    assert_int_equal(kv_admit_next(w, 3, 1, 1 << 2, 8), -1); /* and nobody passes it */
-    assert_int_equal(kv_admit_next(NULL, 0, 1, 0, 8), -1);
-}
-
-/* However many requests of the preferred bucket come, each is admitted within max_age steps
- * and one for every older one. */
-static void nobody_starves(void **state)
-{
-    struct kv_waiting w[64];
-    int64_t waited_most = 0;
-    int n = 0;
-    struct rng r;
-
-    (void)state;
-    rng_init(&r, test_seed(), "starve");
-    for (int step = 0; step < 20000; step++) {
-        int i;
-
-        if (n < 64) /* one in ten is of another bucket than the batch */
-            w[n++] = (struct kv_waiting){.tag = rng_below(&r, 10) == 0};
-        i = kv_admit_next(w, n, 0, 0, 50);
-        assert_true(i >= 0 && i < n);
-        waited_most = w[i].age > waited_most ? w[i].age : waited_most;
-        memmove(&w[i], &w[i + 1], (size_t)(--n - i) * sizeof(*w));
-        if (step % 10 == 0 && n < 64)
-            w[n++] = (struct kv_waiting){.tag = 0}; /* more come than are admitted */
-        for (int k = 0; k < n; k++)
-            w[k].age++;
-    }
-    assert_true(waited_most > 50 && waited_most <= 50 + 64);
-}
-
-static void the_youngest_is_preempted(void **state)
-{
-    struct kv_running r[4] = {{0}};
-
-    (void)state;
-    assert_int_equal(kv_preempt_next(r, 4, 3), -1);
-    assert_int_equal(kv_preempt_next(r, 0, 3), -1);
-    r[1].n_waited = 3;
-    assert_int_equal(kv_preempt_next(r, 4, 3), -1);
-    r[1].n_waited = 4;
-    assert_int_equal(kv_preempt_next(r, 4, 3), 3);
-    for (int i = 0; i < 4; i++)
-        r[i].n_waited = 1;
-    assert_int_equal(kv_preempt_next(r, 4, 3), 3); /* all wait for one another */
-    r[0].n_waited = 0;
-    assert_int_equal(kv_preempt_next(r, 4, 3), -1);
-}
-
 /* --- devices */
 
 static void devices_share_bounds(void **state)
@@ -279,9 +214,6 @@ int main(void)
         cmocka_unit_test(quantiles_are_those_of_stats),
         cmocka_unit_test(the_smallest_bucket_is_chosen),
         cmocka_unit_test(options_are_checked),
-        cmocka_unit_test(batches_are_of_one_bucket),
-        cmocka_unit_test(nobody_starves),
-        cmocka_unit_test(the_youngest_is_preempted),
         cmocka_unit_test(devices_share_bounds),
     };
 

@@ -106,9 +106,12 @@ breaks "bounds are learned once" $b 's/if (n == 0)/if (n == 0 || out->epoch > 0)
     study/test_odma_replay bounds_follow_a_change
 breaks "the window forgets nothing" $b 's/b->count\[\*slot\]--;/;/' kv/test_buckets bounds_are_quantiles
 # 8. A request is passed by others for a bounded number of steps, and the oldest is not preempted.
-breaks "nobody is too old" engine/kv/admit.c 's/w\[0\].age > max_age/false/' kv/test_buckets nobody_starves
-breaks "the oldest is preempted" engine/kv/admit.c 's/n_waiting == n) ? n - 1/n_waiting == n) ? 0/' \
-    kv/test_buckets the_youngest_is_preempted
+l=engine/sched/loop.c
+breaks "nobody is too old" $l 's/is_first \&\& r->age > l->o.max_age/false/' sched/test_loop nobody_starves
+breaks "the oldest is preempted" $l 's/youngest = l->live\[i\];/youngest = youngest ? youngest : l->live[i];/' \
+    sched/test_loop the_youngest_is_preempted
+breaks "others are admitted while one waits" $l 's/anyone_waits_to_grow(l) || !admit/!admit/; s/ask_policy(l, !anyone_waits_to_grow(l))/ask_policy(l, true)/' \
+    sched/test_loop random_histories
 # 9. An operation takes constant time.
 breaks "free runs are searched" $r \
     's/list = next_bit(r, n), at;/list = -1, at;\n    for (int i = 0; i < r->n_units \&\& list < 0; i++, r->stat.n_visited++)\n        list = r->units[i].n_free >= n ? list_of(r, r->units[i].n_free) : -1;/' \

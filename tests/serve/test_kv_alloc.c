@@ -53,6 +53,11 @@ static struct serve_opts opts(const char *alloc, const struct how *how)
     return o;
 }
 
+static struct serve_seq *live(const struct serve *s, int i)
+{
+    return (struct serve_seq *)s->loop.live[i];
+}
+
 /* What holds after each step. */
 static void check_memory(const struct serve *s)
 {
@@ -60,12 +65,12 @@ static void check_memory(const struct serve *s)
     struct serve_kv_stat kv;
 
     serve_kv_stat(s, &kv);
-    for (int i = 0; i < s->n_live; i++) {
-        const struct serve_seq *q = s->live[i];
+    for (int i = 0; i < s->loop.n_live; i++) {
+        const struct serve_seq *q = live(s, i);
 
-        assert_true((q->state == SCHED_WAITING) == !q->kv.base);
-        assert_true(q->n_ctx <= q->kv.n_tok && q->kv.n_tok <= q->kv.cap_tok);
-        used += q->n_ctx * TOKEN_BYTES;
+        assert_true((q->r.state == SCHED_WAITING) == !q->kv.base);
+        assert_true(q->r.n_ctx <= q->kv.n_tok && q->kv.n_tok <= q->kv.cap_tok);
+        used += q->r.n_ctx * TOKEN_BYTES;
         reserved += q->kv.cap_tok * TOKEN_BYTES;
     }
     assert_int_equal(kv.used_bytes, used);
@@ -447,7 +452,7 @@ static void test_limit_of_output(void **state)
         assert_ok(serve_submit(s, &r, &id));
         assert_ok(serve_step(s, &busy));
         if (busy) /* its first token may have been the last */
-            assert_int_equal(s->live[0]->kv.cap_tok, limit ? 16 : SEQ);
+            assert_int_equal(live(s, 0)->kv.cap_tok, limit ? 16 : SEQ);
         tiny_run(s);
     }
     serve_close(&s);

@@ -3,6 +3,11 @@
 #include "serve/impl.h"
 #include "tests/serve/twelve.h"
 
+static struct serve_seq *live(const struct serve *s, int i)
+{
+    return (struct serve_seq *)s->loop.live[i];
+}
+
 /* What holds after each step: no more memory than the budget, and those that have some came
  * before all that have none. */
 static void check_memory(const struct serve *s)
@@ -13,13 +18,13 @@ static void check_memory(const struct serve *s)
 
     serve_kv_stat(s, &kv);
     assert_true(kv.reserved_tok <= kv.budget_tok);
-    for (int i = 0; i < s->n_live; i++) {
-        const struct serve_seq *q = s->live[i];
+    for (int i = 0; i < s->loop.n_live; i++) {
+        const struct serve_seq *q = live(s, i);
 
         assert_false(none && q->kv.base);
         none |= !q->kv.base;
-        assert_true((q->state == SCHED_WAITING) == !q->kv.base);
-        assert_true(q->n_ctx <= q->kv.n_tok);
+        assert_true((q->r.state == SCHED_WAITING) == !q->kv.base);
+        assert_true(q->r.n_ctx <= q->kv.n_tok);
         n_tok += q->kv.n_tok;
     }
     assert_int_equal(kv.reserved_tok, n_tok);
@@ -37,12 +42,12 @@ static void run_checked(struct serve *s)
         assert_ok(serve_step(s, &busy));
         check_memory(s);
         assert_true(steps < 5000);
-        if (s->n_live == 0)
+        if (s->loop.n_live == 0)
             continue;
-        stuck = s->live[0]->id == id && s->live[0]->n_ctx == n_ctx ? stuck + 1 : 0;
+        stuck = live(s, 0)->r.id == id && live(s, 0)->r.n_ctx == n_ctx ? stuck + 1 : 0;
         assert_true(stuck < 40);
-        id = s->live[0]->id;
-        n_ctx = s->live[0]->n_ctx;
+        id = live(s, 0)->r.id;
+        n_ctx = live(s, 0)->r.n_ctx;
     }
 }
 
@@ -150,9 +155,10 @@ static struct serve_seq *until_preempted(struct serve *s)
         bool busy;
 
         assert_ok(serve_step(s, &busy));
-        for (int i = 0; i < s->n_live; i++)
-            if (s->live[i]->preempted && s->live[i]->n_new > 0 && !s->live[i]->kv.base)
-                return s->live[i];
+        for (int i = 0; i < s->loop.n_live; i++)
+            if (live(s, i)->r.n_preempted > 0 && live(s, i)->r.n_new > 0 &&
+                !live(s, i)->kv.base)
+                return live(s, i);
     }
     fail_msg("nobody was preempted");
     return NULL;
@@ -277,7 +283,7 @@ static void test_view(void **state)
     bool busy;
 
     (void)state;
-    s->policy = &look;
+    s->loop.o.policy = &look;
     for (int i = 0; i < 3; i++)
         twelve_submit(s, i, &got[i], &id);
     for (int step = 0; step < 7; step++)
@@ -289,7 +295,7 @@ static void test_view(void **state)
     assert_int_equal(seen[2].n_reserve, n_prompt_of(2) + 1);
     assert_int_equal(seen[0].n_reserve, 0); /* it has its memory */
     /* One token a step: three of each prompt and that of new tokens, as far as they are. */
-    assert_int_equal(seen_free_tok, 50 - s->live[0]->kv.n_tok - s->live[1]->kv.n_tok);
+    assert_int_equal(seen_free_tok, 50 - live(s, 0)->kv.n_tok - live(s, 1)->kv.n_tok);
     serve_close(&s);
 }
 

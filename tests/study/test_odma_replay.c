@@ -56,8 +56,10 @@ static struct study_kv_opts make_opts(const char *alloc, const char *predictor)
         .clients = 128,
         .patience = 8,
         .max_age = 100,
+        .max_step_tok = INT64_MAX,
     };
 
+    assert_ok(sched_policy_find("chunked", &o.policy));
     assert_ok(kv_alloc_find(alloc, &o.alloc));
     assert_ok(kv_predictor_find(predictor, &o.predictor));
     return o;

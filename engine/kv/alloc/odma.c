@@ -49,7 +49,7 @@ static int odma_reserve(void *state, const struct kv_need *need, struct kv_exten
 /* The paper moves a sequence that outgrows its memory to a large bucket, and keeps some of these
  * free. Where memory holds few sequences that costs more than it saves: here less than a large
  * bucket is taken where none is free, and who finds nothing waits or begins again
- * (kv/admit.h). */
+ * (sched/loop.h). */
 static int odma_grow(void *state, struct kv_extent *e, int64_t used_tok, int64_t want_tok,
                      struct kv_move *m)
 {
@@ -83,17 +83,16 @@ static void odma_stat(const void *state, struct kv_alloc_stat *out)
     kv_runs_stat(o->runs, out);
 }
 
-static int odma_bucket(const void *state, const struct kv_need *need)
+static const struct kv_bounds *odma_bounds(const void *state)
 {
-    const struct odma *o = state;
-
-    return o->bounds ? kv_bounds_bucket(o->bounds, need) : 0;
+    return ((const struct odma *)state)->bounds;
 }
 
 const struct kv_alloc kv_alloc_odma = {
     .name = "odma",
     .help = "contiguous blocks of buckets that follow the lengths, and a large bucket",
     .several_sizes = true,
+    .learns = true,
     .open = odma_open,
     .close = odma_close,
     .reserve = odma_reserve,
@@ -101,5 +100,5 @@ const struct kv_alloc kv_alloc_odma = {
     .moved = odma_release,
     .release = odma_release,
     .stat = odma_stat,
-    .bucket = odma_bucket,
+    .bounds = odma_bounds,
 };

@@ -75,11 +75,9 @@ static void fixed_stat(const void *state, struct kv_alloc_stat *out)
     kv_runs_stat(f->runs, out);
 }
 
-static int fixed_bucket(const void *state, const struct kv_need *need)
+static const struct kv_bounds *fixed_bounds(const void *state)
 {
-    const struct fixed *f = state;
-
-    return kv_bounds_bucket(&f->bounds, need);
+    return &((const struct fixed *)state)->bounds;
 }
 
 const struct kv_alloc kv_alloc_s3 = {
@@ -93,5 +91,5 @@ const struct kv_alloc kv_alloc_s3 = {
     .moved = fixed_release,
     .release = fixed_release,
     .stat = fixed_stat,
-    .bucket = fixed_bucket,
+    .bounds = fixed_bounds,
 };

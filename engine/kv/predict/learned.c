@@ -31,6 +31,7 @@ static int learned_predict(void *state, const struct kv_query *q,
 const struct kv_predictor kv_predictor_learned = {
     .name = "learned",
     .help = "learned from the texts and answers of earlier requests",
+    .learns = true,
     .open = learned_open,
     .close = learned_close,
     .predict = learned_predict,

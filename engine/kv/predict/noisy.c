@@ -51,6 +51,7 @@ static int noisy_predict(void *state, const struct kv_query *q, struct kv_predic
 const struct kv_predictor kv_predictor_noisy = {
     .name = "noisy",
     .help = "the true length with an error of known size",
+    .reads_truth = true,
     .open = noisy_open,
     .close = noisy_close,
     .predict = noisy_predict,

@@ -26,6 +26,7 @@ static int oracle_predict(void *state, const struct kv_query *q,
 const struct kv_predictor kv_predictor_oracle = {
     .name = "oracle",
     .help = "the true length",
+    .reads_truth = true,
     .open = oracle_open,
     .close = oracle_close,
     .predict = oracle_predict,

@@ -6,16 +6,14 @@
 
 /* A request that has been sent and not yet answered. */
 struct seq {
-    int64_t arrival; /* its index in the list of requests */
+    struct sched_request r; /* first: it is what the loop knows; its id is the index */
     const struct kv_example *request;
     struct kv_prediction prediction;
-    int64_t sent_step;
-    int64_t n_generated; /* tokens, kept over a preemption */
-    int64_t n_waited;    /* steps without memory for the next token */
-    bool overflowed;     /* it outgrew its memory, so what was predicted is too short */
-    bool admitted;       /* it has had memory before */
+    bool overflowed; /* it outgrew its memory, so what was predicted is too short */
     struct kv_outcome outcome;
     struct kv_extent e;
+    int64_t n_tok; /* tokens that its memory counts as */
+    struct seq *next_free;
 };
 
 struct replay {
@@ -23,249 +21,221 @@ struct replay {
     struct study_kv_result *out;
     const struct kv_example *requests;
     struct kv_outcome *outcomes; /* [n] */
-    int64_t n, n_sent, step;
+    int64_t n, n_sent, reserved_tok;
+    int rc; /* an error of the allocator */
     void *alloc, *predictor;
     struct kv_buckets *buckets;
-    struct kv_bounds equal;
-    const struct kv_bounds *bounds; /* of the buckets; NULL: the allocator has none */
-    struct seq *waiting, *running;  /* [clients], ascending arrival */
-    struct kv_waiting *queue;       /* [clients] */
-    struct kv_running *memory;      /* [clients] */
-    int n_waiting, n_running, tag;
+    struct seq *seqs, *free; /* [clients]; those that are not live */
+    struct sched_loop loop;
 };
 
-/* --- requests on their way */
-
-static int64_t ctx_tok(const struct seq *q)
+static int64_t known_tok(const struct seq *q)
 {
-    return q->request->prompt_tok + q->n_generated;
+    return sched_request_n_known(&q->r);
 }
 
-static void insert(struct seq *list, int *n, const struct seq *q)
-{
-    int i = (*n)++;
-
-    for (; i > 0 && list[i - 1].arrival > q->arrival; i--)
-        list[i] = list[i - 1];
-    list[i] = *q;
-}
-
-static void take_out(struct seq *list, int *n, int i)
-{
-    memmove(&list[i], &list[i + 1], (size_t)(--*n - i) * sizeof(*list));
-}
-
-static int send_requests(struct replay *r)
-{
-    while (r->n_sent < r->n && r->n_waiting + r->n_running < r->o->clients) {
-        struct seq q = {.arrival = r->n_sent,
-                        .request = &r->requests[r->n_sent],
-                        .sent_step = r->step};
-        struct kv_query query = {.prompt_tok = q.request->prompt_tok,
-                                 .true_tok = q.request->output_tok,
-                                 .text = q.request->text,
-                                 .text_bytes = q.request->text_bytes};
-
-        if (query.prompt_tok + query.true_tok > r->o->arena.max_tok)
-            return err_set(ERR_LIMIT, "request %lld has %lld tokens, the longest is %lld",
-                           (long long)r->n_sent,
-                           (long long)(query.prompt_tok + query.true_tok),
-                           (long long)r->o->arena.max_tok);
-        TRY(r->o->predictor->predict(r->predictor, &query, &q.prediction));
-        insert(r->waiting, &r->n_waiting, &q);
-        r->n_sent++;
-    }
-    return OK;
-}
-
-/* --- memory of those that run */
-
-static void count_growth(struct replay *r, const struct kv_extent *before, struct seq *q,
-                         const struct kv_move *m)
-{
-    if (m->old_id >= 0) {
-        r->out->n_moved++;
-        r->out->migrated_tok += m->n_tok;
-    } else if (q->e.cap_tok > before->cap_tok && !r->o->alloc->paged) {
-        r->out->n_extended++;
-        r->out->extended_tok += ctx_tok(q);
-    }
-}
-
-/* A running sequence loses its memory and waits again; what it has generated is kept. */
-static void begin_again(struct replay *r, int i)
-{
-    struct seq q = r->running[i];
-
-    q.n_waited = 0;
-    r->out->n_preempted++;
-    r->out->recomputed_tok += ctx_tok(&q);
-    r->o->alloc->release(r->alloc, q.e.id);
-    take_out(r->running, &r->n_running, i);
-    insert(r->waiting, &r->n_waiting, &q);
-}
-
-/* Memory for every sequence's next token; those that get none wait. `again`: those that
- * wait only, after memory was released. */
-static int grow_all(struct replay *r, bool again)
-{
-    for (int i = 0; i < r->n_running; i++) {
-        struct seq *q = &r->running[i];
-        struct kv_extent before = q->e;
-        struct kv_move m = {.old_id = -1};
-        int rc;
-
-        if (ctx_tok(q) + 1 <= q->e.cap_tok || (again && q->n_waited == 0))
-            continue;
-        if (!q->overflowed && !r->o->alloc->paged)
-            r->out->n_overflow++;
-        q->overflowed = true;
-        rc = r->o->alloc->grow(r->alloc, &q->e, ctx_tok(q), ctx_tok(q) + 1, &m);
-        if (rc != OK && rc != ERR_NOMEM)
-            return rc;
-        err_clear();
-        q->n_waited = rc == OK ? 0 : q->n_waited + !again;
-        if (rc == OK && m.old_id >= 0 && !r->o->migrate) {
-            kv_alloc_moved(r->o->alloc, r->alloc, &m);
-            begin_again(r, i--);
-        } else if (rc == OK) {
-            count_growth(r, &before, q, &m);
-            kv_alloc_moved(r->o->alloc, r->alloc, &m);
-        }
-    }
-    return OK;
-}
-
-static int preempt(struct replay *r)
-{
-    for (;;) {
-        int i;
-
-        for (i = 0; i < r->n_running; i++)
-            r->memory[i].n_waited = r->running[i].n_waited;
-        i = kv_preempt_next(r->memory, r->n_running, r->o->patience);
-        if (i < 0)
-            return OK;
-        begin_again(r, i);
-        TRY(grow_all(r, true));
-    }
-}
-
-/* --- admission */
+/* --- memory, as the loop asks for it */
 
 static struct kv_need need_of(const struct replay *r, const struct seq *q)
 {
     struct kv_prediction left = q->prediction;
     struct kv_need need;
 
-    left.gen_tok -= (double)q->n_generated;
-    need = kv_need_predicted(ctx_tok(q), &left, &r->o->caution, r->o->arena.max_tok);
-    need.large = need.large || (q->overflowed && !r->o->alloc->paged);
+    left.gen_tok -= (double)q->r.n_new;
+    need = kv_need_predicted(known_tok(q), &left, &r->o->caution, r->o->arena.max_tok);
+    need.large = need.large || q->overflowed;
     return need;
 }
 
-/* What a request got when it first had memory, to compare with what it came to need. */
-static void note_bucket(struct replay *r, struct seq *q, const struct kv_need *need)
+static int64_t free_tok(void *ctx)
 {
-    if (q->admitted)
-        return;
-    q->admitted = true;
+    const struct replay *r = ctx;
+
+    return r->o->arena.n_tok - r->reserved_tok;
+}
+
+static int64_t need_tok(void *ctx, const struct sched_request *q)
+{
+    const struct replay *r = ctx;
+    struct kv_need need = need_of(r, (const struct seq *)q);
+
+    return kv_alloc_need_tok(r->o->alloc, &need);
+}
+
+static int bucket(void *ctx, const struct sched_request *q)
+{
+    const struct replay *r = ctx;
+    const struct kv_bounds *b = kv_alloc_bounds(r->o->alloc, r->alloc);
+    struct kv_need need = need_of(r, (const struct seq *)q);
+
+    return b ? kv_bounds_bucket(b, &need) : 0;
+}
+
+/* What a request got when it first had memory, to compare with what it came to need. */
+static void set_outcome(const struct replay *r, struct seq *q, const struct kv_need *need)
+{
+    const struct kv_bounds *b = kv_alloc_bounds(r->o->alloc, r->alloc);
+
     q->outcome = (struct kv_outcome){.predicted_tok = q->prediction.gen_tok,
                                      .prompt_tok = q->request->prompt_tok,
                                      .output_tok = q->request->output_tok,
                                      .first_tok = q->e.cap_tok};
-    if (r->bounds && r->bounds->n > 0)
-        kv_outcome_bucket(&q->outcome, r->bounds, need, r->o->arena.max_tok);
+    if (b && b->n > 0)
+        kv_outcome_bucket(&q->outcome, b, need, r->o->arena.max_tok);
 }
 
-static int admit(struct replay *r)
+static int reserve(void *ctx, struct sched_request *request)
 {
-    uint64_t refused = 0;
-    int i;
+    struct replay *r = ctx;
+    struct seq *q = (struct seq *)request;
+    struct kv_need need = need_of(r, q);
 
-    for (i = 0; i < r->n_waiting; i++) {
-        struct kv_need need = need_of(r, &r->waiting[i]);
-
-        r->queue[i].tag = r->bounds ? kv_bounds_bucket(r->bounds, &need) : 0;
-        r->queue[i].age = r->step - r->waiting[i].sent_step;
-    }
-    while ((i = kv_admit_next(r->queue, r->n_waiting, r->tag, refused, r->o->max_age)) >=
-           0) {
-        struct seq *q = &r->waiting[i];
-        struct kv_need need = need_of(r, q);
-        int rc = r->o->alloc->reserve(r->alloc, &need, &q->e);
-
-        if (rc == ERR_NOMEM) {
-            err_clear();
-            refused |= UINT64_C(1) << r->queue[i].tag;
-            continue;
-        }
-        if (rc != OK)
-            return rc;
-        r->tag = r->o->co_batch ? r->queue[i].tag : -1;
-        note_bucket(r, q, &need);
-        insert(r->running, &r->n_running, q);
-        memmove(&r->queue[i], &r->queue[i + 1],
-                (size_t)(r->n_waiting - 1 - i) * sizeof(*r->queue));
-        take_out(r->waiting, &r->n_waiting, i);
-    }
+    TRY(r->o->alloc->reserve(r->alloc, &need, &q->e));
+    q->n_tok = kv_alloc_need_tok(r->o->alloc, &need);
+    r->reserved_tok += q->n_tok;
+    if (q->outcome.first_tok == 0)
+        set_outcome(r, q, &need);
     return OK;
+}
+
+static void count_growth(struct replay *r, int64_t cap_tok, const struct seq *q,
+                         const struct kv_move *m)
+{
+    if (m->old_id >= 0) {
+        r->out->n_moved++;
+        r->out->migrated_tok += m->n_tok;
+    } else if (q->e.cap_tok > cap_tok && !r->o->alloc->paged) {
+        r->out->n_extended++;
+        r->out->extended_tok += known_tok(q);
+    }
+}
+
+/* Its memory holds what is known of it, the tokens of this step among them. */
+static int grow_extent(struct replay *r, struct seq *q, int64_t n_tok)
+{
+    int64_t cap_tok = q->e.cap_tok;
+    struct kv_move m = {.old_id = -1};
+    bool moves;
+
+    if (!r->o->alloc->paged) {
+        r->out->n_overflow += !q->overflowed;
+        q->overflowed = true;
+    }
+    TRY(r->o->alloc->grow(r->alloc, &q->e, q->r.n_ctx, n_tok, &m));
+    moves = m.old_id >= 0;
+    if (!moves || r->o->migrate)
+        count_growth(r, cap_tok, q, &m);
+    kv_alloc_moved(r->o->alloc, r->alloc, &m);
+    return moves && !r->o->migrate
+               ? err_set(ERR_UNSUPPORTED, "replay: sequences are not copied")
+               : OK;
+}
+
+static int grow(void *ctx, struct sched_request *request, int64_t n_tok)
+{
+    struct replay *r = ctx;
+    struct seq *q = (struct seq *)request;
+    int rc = OK;
+
+    if (n_tok > q->e.cap_tok)
+        rc = grow_extent(r, q, n_tok);
+    if (rc != OK && rc != ERR_NOMEM && rc != ERR_UNSUPPORTED)
+        r->rc = rc;
+    if (rc == OK && n_tok > q->n_tok) {
+        r->reserved_tok += n_tok - q->n_tok;
+        q->n_tok = n_tok;
+    }
+    return rc;
+}
+
+static void release(void *ctx, struct sched_request *request)
+{
+    struct replay *r = ctx;
+    struct seq *q = (struct seq *)request;
+
+    r->o->alloc->release(r->alloc, q->e.id);
+    r->reserved_tok -= q->n_tok;
+    if (!request->ended)
+        r->out->recomputed_tok += request->n_ctx;
+}
+
+static void refuse(void *ctx, struct sched_request *q, int rc)
+{
+    struct replay *r = ctx;
+
+    r->rc = err_prefix(rc, "request %lld", (long long)q->id);
+}
+
+/* As in the engine, each request that ends may bring new bounds. */
+static void learn(struct replay *r, const struct seq *q)
+{
+    kv_buckets_add(r->buckets, q->r.n_prompt, q->r.n_new);
+    if (!r->o->alloc->learns || !kv_buckets_due(r->buckets) ||
+        r->o->bounds == STUDY_KV_NEVER ||
+        (r->o->bounds == STUDY_KV_ONCE && r->out->n_epochs > 0))
+        return;
+    kv_buckets_learn(r->buckets);
+    r->out->n_epochs = kv_buckets_bounds(r->buckets)->epoch;
+}
+
+static void drop(void *ctx, struct sched_request *request)
+{
+    struct replay *r = ctx;
+    struct seq *q = (struct seq *)request;
+
+    if (request->ended)
+        learn(r, q);
+    q->next_free = r->free;
+    r->free = q;
 }
 
 /* --- a step */
 
-static void finish(struct replay *r, int i)
+static int send_requests(struct replay *r)
 {
-    struct seq *q = &r->running[i];
+    for (; r->n_sent < r->n && r->free; r->n_sent++) {
+        const struct kv_example *e = &r->requests[r->n_sent];
+        struct kv_query query = {.prompt_tok = e->prompt_tok,
+                                 .true_tok = e->output_tok,
+                                 .text = e->text,
+                                 .text_bytes = e->text_bytes};
+        struct seq *q = r->free;
 
-    q->outcome.last_tok = q->e.cap_tok;
-    r->outcomes[q->arrival] = q->outcome;
-    kv_buckets_add(r->buckets, q->request->prompt_tok, q->request->output_tok);
-    r->o->alloc->release(r->alloc, q->e.id);
-    take_out(r->running, &r->n_running, i);
-}
-
-/* One token for everyone that has memory for it; how many. */
-static int64_t decode(struct replay *r)
-{
-    int64_t n_tok = 0;
-
-    for (int i = 0; i < r->n_running; i++) {
-        struct seq *q = &r->running[i];
-
-        r->out->waited_steps += q->n_waited > 0;
-        if (q->n_waited > 0)
-            continue;
-        q->n_generated++;
-        n_tok++;
+        if (query.prompt_tok + query.true_tok > r->o->arena.max_tok)
+            return err_set(ERR_LIMIT, "request %lld has %lld tokens, the longest is %lld",
+                           (long long)r->n_sent,
+                           (long long)(query.prompt_tok + query.true_tok),
+                           (long long)r->o->arena.max_tok);
+        r->free = q->next_free;
+        *q = (struct seq){
+            .r = {.id = r->n_sent, .n_prompt = e->prompt_tok, .max_new = e->output_tok},
+            .request = e};
+        TRY(r->o->predictor->predict(r->predictor, &query, &q->prediction));
+        TRY(sched_loop_add(&r->loop, &q->r));
     }
-    return n_tok;
+    return OK;
 }
 
-static void release_finished(struct replay *r)
+/* The batch is computed: how many tokens are new. */
+static int64_t compute(struct replay *r)
 {
-    for (int i = r->n_running - 1; i >= 0; i--)
-        if (r->running[i].n_generated == r->running[i].request->output_tok)
-            finish(r, i);
-    if (r->bounds == kv_buckets_bounds(r->buckets) && kv_buckets_due(r->buckets) &&
-        (r->o->bounds == STUDY_KV_AGAIN ||
-         (r->o->bounds == STUDY_KV_ONCE && r->out->n_epochs == 0))) {
-        kv_buckets_learn(r->buckets);
-        r->out->n_epochs = r->bounds->epoch;
-    }
-}
+    int64_t n_new = 0;
 
-/* --- what is reported */
+    for (int i = 0; i < r->loop.n_batch; i++)
+        n_new += sched_loop_computed(&r->loop, r->loop.batch[i]);
+    for (int i = 0; i < r->loop.n_live; i++)
+        r->out->waited_steps += r->loop.live[i]->n_waited > 0;
+    sched_loop_age(&r->loop);
+    return n_new;
+}
 
 static void report_step(struct replay *r, int64_t n_tok)
 {
+    double used = (double)(r->loop.used_tok + r->loop.n_seqs), inner, outer;
     struct kv_alloc_stat st;
-    double used = 0, inner, outer;
 
     r->out->n_steps++;
     r->out->output_tok += n_tok;
-    for (int i = 0; i < r->n_running; i++)
-        used += (double)ctx_tok(&r->running[i]);
     r->o->alloc->stat(r->alloc, &st);
     inner = used / (double)st.reserved_tok;
     outer = used / (double)r->o->arena.n_tok;
@@ -280,69 +250,98 @@ static void report_step(struct replay *r, int64_t n_tok)
     series_add(&r->out->batch, (double)n_tok);
 }
 
+static void end_finished(struct replay *r)
+{
+    for (int i = 0; i < r->loop.n_batch; i++) {
+        struct seq *q = (struct seq *)r->loop.batch[i];
+
+        if (q->r.n_new < q->r.max_new)
+            continue;
+        q->r.ended = true;
+        q->outcome.last_tok = q->e.cap_tok;
+        r->outcomes[q->r.id] = q->outcome;
+    }
+    sched_loop_drop(&r->loop);
+}
+
 static int step(struct replay *r)
 {
-    int64_t n_tok, n_preempted = r->out->n_preempted;
+    int64_t n_preempted = r->loop.n_preempted;
+    int n;
 
     TRY(send_requests(r));
-    TRY(grow_all(r, false));
-    TRY(preempt(r));
-    TRY(admit(r));
-    n_tok = decode(r);
-    if (n_tok == 0 && r->out->n_preempted == n_preempted)
-        return err_set(
-            ERR_STATE,
-            "replay: step %lld: %d sequences run and %d wait, and none goes on",
-            (long long)r->step, r->n_running, r->n_waiting);
-    if (n_tok > 0)
-        report_step(r, n_tok);
-    release_finished(r);
-    r->step++;
+    n = sched_loop_batch(&r->loop);
+    if (r->rc != OK)
+        return r->rc;
+    if (n == 0 && r->loop.n_preempted == n_preempted)
+        return err_set(ERR_STATE,
+                       "replay: step %lld: %lld sequences have memory, %d wait or run, "
+                       "and none goes on",
+                       (long long)r->loop.step, (long long)r->loop.n_seqs,
+                       r->loop.n_live);
+    if (n > 0)
+        report_step(r, compute(r));
+    end_finished(r);
     return OK;
 }
 
 /* --- from begin to end */
 
+static int open_loop(struct replay *r)
+{
+    const struct sched_loop_opts o = {.policy = r->o->policy,
+                                      .alloc = {.free_tok = free_tok,
+                                                .need_tok = need_tok,
+                                                .bucket = bucket,
+                                                .reserve = reserve,
+                                                .grow = grow,
+                                                .release = release},
+                                      .refuse = refuse,
+                                      .drop = drop,
+                                      .trace = r->o->trace,
+                                      .ctx = r,
+                                      .trace_ctx = r->o->trace_ctx,
+                                      .n_live = (int)r->o->clients,
+                                      .max_seqs = r->o->clients,
+                                      .max_step_tok = r->o->max_step_tok,
+                                      .patience = r->o->patience,
+                                      .max_age = r->o->max_age,
+                                      .mix_buckets = !r->o->co_batch};
+
+    return sched_loop_open(&r->loop, &o);
+}
+
 static int open_replay(struct replay *r)
 {
     struct kv_arena arena = r->o->arena;
-    size_t clients = (size_t)r->o->clients;
 
     TRY(kv_buckets_open(&r->buckets, &r->o->buckets));
-    if (strcmp(r->o->alloc->name, "odma") == 0)
-        r->bounds = kv_buckets_bounds(r->buckets);
     for (int64_t i = 0; i < r->o->n_earlier; i++)
         kv_buckets_add(r->buckets, r->o->earlier[i].prompt_tok,
                        r->o->earlier[i].output_tok);
     if (r->o->n_earlier > 0 && r->o->bounds != STUDY_KV_NEVER)
         kv_buckets_learn(r->buckets);
     r->out->n_epochs = kv_buckets_bounds(r->buckets)->epoch;
-    r->tag = r->o->co_batch ? 0 : -1;
-    arena.bounds = r->bounds;
+    arena.bounds = kv_buckets_bounds(r->buckets);
     TRY(kv_alloc_open(r->o->alloc, &r->alloc, &arena));
-    if (strcmp(r->o->alloc->name, "s3") == 0) {
-        kv_bounds_equal(&r->equal, (int)arena.n_fixed, arena.max_tok, arena.align_tok);
-        r->bounds = &r->equal;
-    }
     TRY(r->o->predictor->open(&r->predictor, &r->o->predict));
-    r->waiting = mem_new(MEM_OTHER, clients, sizeof(*r->waiting));
-    r->running = mem_new(MEM_OTHER, clients, sizeof(*r->running));
-    r->queue = mem_new(MEM_OTHER, clients, sizeof(*r->queue));
-    r->memory = mem_new(MEM_OTHER, clients, sizeof(*r->memory));
-    return r->waiting && r->running && r->queue && r->memory ? OK : ERR_NOMEM;
+    r->seqs = mem_new(MEM_OTHER, (size_t)r->o->clients, sizeof(*r->seqs));
+    if (!r->seqs)
+        return ERR_NOMEM;
+    for (int64_t i = r->o->clients - 1; i >= 0; i--)
+        drop(r, &r->seqs[i].r);
+    return open_loop(r);
 }
 
 static void close_replay(struct replay *r)
 {
+    sched_loop_close(&r->loop);
     if (r->alloc)
         r->o->alloc->close(r->alloc);
     if (r->predictor)
         r->o->predictor->close(r->predictor);
     kv_buckets_close(&r->buckets);
-    mem_free(r->waiting);
-    mem_free(r->running);
-    mem_free(r->queue);
-    mem_free(r->memory);
+    mem_free(r->seqs);
 }
 
 int study_kv_replay(struct study_kv_result *out, const struct study_kv_opts *o,
@@ -355,8 +354,9 @@ int study_kv_replay(struct study_kv_result *out, const struct study_kv_opts *o,
 
     memset(out, 0, sizeof(*out));
     rc = open_replay(&r);
-    while (rc == OK && (r.n_sent < n || r.n_waiting + r.n_running > 0))
+    while (rc == OK && (r.n_sent < n || r.loop.n_live > 0))
         rc = step(&r);
+    out->n_preempted = r.loop.n_preempted;
     close_replay(&r);
     return rc;
 }

@@ -1,19 +1,19 @@
-/* experiments/study/support/kv_replay.h - a serving loop without its computation: requests get
- * memory of an allocator, and each step gives every running sequence one token.
+/* experiments/study/support/kv_replay.h - the serving loop without its computation: requests
+ * get memory of an allocator, and each step gives every running sequence one token.
  *
- * A number of clients each send their next request as soon as one was answered, in the given
- * order, so that memory is what limits a batch. A prompt takes no step of its own: what is
- * studied is who has memory, not how long a step takes. Between two steps finished sequences
- * release their memory, those that outgrew theirs get more or wait, the youngest is
- * preempted where they wait too long, and waiting requests are admitted (kv/admit.h). The
- * same requests and options give the same numbers.   Paper: ODMA 3.1.   Threads: one. */
+ * It drives sched/loop.h as the engine does, with a step of unit time. A number of clients each
+ * send their next request as soon as one was answered, in the given order, so that memory is
+ * what limits a batch. With the policy `chunked` and steps of any size, which odma_replay uses,
+ * a prompt takes no step of its own: what is studied is who has memory, not how long a step
+ * takes. The same requests and options give the same numbers.
+ * Paper: ODMA 3.1.   Threads: one. */
 #ifndef STUDY_KV_REPLAY_H
 #define STUDY_KV_REPLAY_H
 
 #include "base/series.h"
 #include "kv/accuracy.h"
-#include "kv/admit.h"
 #include "kv/learn.h"
+#include "sched/loop.h"
 
 struct study_kv_opts {
     const struct kv_alloc *alloc;
@@ -29,7 +29,12 @@ struct study_kv_opts {
     bool
         migrate; /* a sequence that outgrows its memory is copied; else it begins again */
     int64_t clients;           /* requests that wait or run at once */
-    int64_t patience, max_age; /* steps, see kv/admit.h */
+    int64_t patience, max_age; /* steps, see sched/loop.h */
+    const struct sched_policy *policy;
+    int64_t max_step_tok; /* tokens of a step */
+    /* NULL: none. What the loop did, by the requests' numbers. */
+    void (*trace)(void *ctx, enum sched_event event, const struct sched_request *r);
+    void *trace_ctx;
 };
 
 enum { STUDY_KV_AGAIN, STUDY_KV_ONCE, STUDY_KV_NEVER };
