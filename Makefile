@@ -79,8 +79,8 @@ PEAK_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,characterize/peak/peak_a
 # 4-bit products that a study compares with the engine's own.
 INT4_SRC := $(filter-out $(if $(filter x86_64,$(ARCH)),,%_avx2.c %_avx512vnni.c) \
             $(if $(filter aarch64,$(ARCH)),,%_neondot.c),$(wildcard experiments/study/int4/*.c))
-BED_SRC := $(filter-out experiments/harness/main.c characterize/peak/% baselines/gemm/% experiments/study/int4/%,$(shell \
-           find characterize baselines experiments/harness experiments/study -name '*.c' | sort)) $(PEAK_SRC) $(INT4_SRC)
+BED_SRC := $(filter-out experiments/cli/main.c characterize/peak/% baselines/gemm/% experiments/study/int4/%,$(shell \
+           find characterize baselines experiments -name '*.c' | sort)) $(PEAK_SRC) $(INT4_SRC)
 TEST_SRC := $(shell find tests/$(MODULE) -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
 BENCH_SRC := $(wildcard tests/bench/*.c)
@@ -140,10 +140,10 @@ $(call reg,probe,$(wildcard characterize/probe/*.c),characterize/probe.h,probe,p
 $(call reg,counters,$(wildcard characterize/counters/provider/*.c),characterize/counters/counters.h,counters_provider,counters_providers,counters)
 $(call reg,probe_isa,$(PEAK_SRC),characterize/peak/peak.h,probe_isa,probe_isas,probe)
 $(call reg,sut_adapter,$(wildcard baselines/adapter/*.c),baselines/sut.h,sut_adapter,sut_adapters,sut_adapter)
-$(call reg,load,$(wildcard experiments/harness/load/*.c),experiments/harness/load.h,load_process,load_processes,load_process)
-$(call reg,study,$(wildcard experiments/study/*.c),experiments/harness/study.h,study,studies,study)
+$(call reg,load,$(wildcard experiments/load/process/*.c),experiments/load/load.h,load_process,load_processes,load_process)
+$(call reg,study,$(wildcard experiments/study/*.c),experiments/load/study.h,study,studies,study)
 $(call reg,study_int4,$(INT4_SRC),experiments/study/int4/int4.h,kern_variant,study_int4_variants,study_int4)
-$(call reg,verb,$(wildcard experiments/harness/verb/*.c),experiments/harness/verb.h,verb,verbs,verb)
+$(call reg,verb,$(wildcard experiments/cli/verb/*.c),experiments/cli/verb.h,verb,verbs,verb)
 BED_GEN := $(GEN_SRC) $(BUILD)/gen/gemm_baselines.c
 $(BUILD)/gen/gemm_baselines.c: FORCE
 	@mkdir -p $(@D)
@@ -181,7 +181,7 @@ $(BUILD)/libtestbed.a: $(BED_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(BUILD)/sandwich: $(call obj,$(CLI_SRC)) $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_ENGINE)
-$(BUILD)/testbed: $(BUILD)/obj/experiments/harness/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
+$(BUILD)/testbed: $(BUILD)/obj/experiments/cli/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/stats.h"
 #include "cpu/cpu.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "experiments/study/support/rows.h"
 #include "measure/compare.h"
 #include "par/coll.h"

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/variant.h"
 #include "measure/compare.h"

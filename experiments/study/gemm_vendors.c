@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "experiments/study/support/comparison.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/schedules.h"

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/series.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "experiments/study/support/kv_stream.h"
 #include "experiments/study/support/rows.h"
 #include "measure/compare.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cpu/cpu.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/roofline.h"

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "experiments/study/support/kv_replay.h"
 #include "experiments/study/support/kv_stream.h"
 #include "experiments/study/support/rows.h"

@@ -14,7 +14,7 @@
 #include "base/home.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "plan/plan.h"
 
 struct opts {

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "experiments/harness/job.h"
+#include "experiments/job/job.h"
 #include "tests/support/test.h"
 
 static void check(const char *path, bool smoke)

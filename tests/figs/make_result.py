@@ -1,4 +1,4 @@
-"""A result file with made-up numbers in the layout of experiments/harness/record.h, so that the
+"""A result file with made-up numbers in the layout of experiments/record/record.h, so that the
 figures can be tested without a run. usage: make_result.py FILE STEM [missing|swept|swept_missing]"""
 
 import itertools

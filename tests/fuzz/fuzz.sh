@@ -14,13 +14,12 @@ command -v clang >/dev/null || { echo "fuzz.sh: clang is not installed" >&2; exi
 out=$build/fuzz
 mkdir -p "$out/$target"
 make -s BUILD="$build" "$build/libsandwich.a" "$build/libtestbed.a"
-harness=experiments/harness
 clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined \
     -fno-sanitize-recover=undefined -I. -Iengine $(pkg-config --cflags hdf5-serial) \
     "tests/fuzz/fuzz_$target.c" $(ls engine/base/*.c | grep -v build.c) engine/format/*.c engine/format/reader/*.c \
     engine/tokenizer/*.c engine/http/request.c engine/http/template.c engine/http/stop.c engine/plan/plan*.c engine/simulate/*.c engine/topo/*.c \
     engine/measure/card.c engine/tune/cache_file.c engine/tune/schedule_cache.c \
-    $harness/journal*.c $harness/record*.c $harness/export*.c \
+    experiments/record/*.c \
     "$build/libtestbed.a" "$build/libsandwich.a" $(pkg-config --libs hdf5-serial) \
     -lpapi -lsde -ljansson -lhwloc -lpcre2-8 -lutf8proc -lmicrohttpd -lcurl -l:libgomp.so.1 -lm -o "$out/fuzz_$target"
 "$out/fuzz_$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 \

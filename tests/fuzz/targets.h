@@ -25,8 +25,8 @@
 #include "measure/card.h"
 #include "topo/topotree.h"
 #include "tune/schedule_cache.h"
-#include "experiments/harness/export.h"
-#include "experiments/harness/journal.h"
+#include "experiments/record/export.h"
+#include "experiments/record/journal.h"
 
 /* The bytes as a file without a name on disk; path is /proc/self/fd/N. Returns the fd. */
 static inline int fuzz_file(const uint8_t *data, size_t n, char path[64])

@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "characterize/probe.h"
-#include "experiments/harness/journal.h"
+#include "experiments/record/journal.h"
 
 #define CPU_S   10
 #define RSS_MAX ((long)2 << 20) /* KiB */

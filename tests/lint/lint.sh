@@ -29,19 +29,21 @@ check_source() { # include, size, condition, print
     [ -s "$tmp/c" ] && xargs awk -v MODULES="$modules" -f "$here/source.awk" "$modules" <"$tmp/c"
 }
 
-# modules.txt lists the engine's modules from the lowest up, and each may include only modules
-# above its own line: so the arrows of the include graph run down and cannot form a cycle. An
-# entry for a part of a module obeys the order of the module's own line.
+# modules.txt lists the modules of the engine and of the experiments from the lowest up, and each
+# may include only modules above its own line: so the arrows of the include graph run down and
+# cannot form a cycle. An entry for a part of a module obeys the order of the module's own line.
 check_order() {
     awk -F ' *[|] *' -v name="tests/lint/modules.txt" '
-        $1 != "module" || $2 !~ /^engine\// || $4 == "*" { next }
+        $1 != "module" || $2 !~ /^(engine|experiments)\// || $4 == "*" { next }
         {
             split($2, path, "/")
-            self = path[2]
+            self = (path[1] == "engine" ? "" : path[1] "/") path[2]
             known[self] = 1
             n = split($4, may, " ")
             for (i = 1; i <= n; i++) {
-                sub(/\/.*/, "", may[i])
+                if (may[i] ~ /^(baselines|characterize|datasets)\//)
+                    continue
+                sub(may[i] ~ /^experiments\// ? "/[^/]*[.]h$" : "/.*", "", may[i])
                 if (may[i] != "-" && !(may[i] in known))
                     print name ":" FNR ": order: " self " may include " may[i] \
                         ", which is not a module listed before it"

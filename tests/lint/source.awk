@@ -42,7 +42,7 @@ FNR == 1 {
     for (p in chooser)
         if (within(path, p))
             may_if = 1
-    limit = starts(path, "engine/kernels/") ? 150 : 80
+    limit = starts(path, "engine/kernels/") ? 150 : 100
     guard = ""
     n_directives = 0
     in_function = 0

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/opt.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "tests/support/test.h"
 
 #define CAPTURE_MAX 256

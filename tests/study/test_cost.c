@@ -3,7 +3,7 @@
  * tests/model/test_cost.c's. */
 #include <stdlib.h>
 
-#include "experiments/harness/run.h"
+#include "experiments/run/run.h"
 #include "format/format.h"
 #include "format/make.h"
 #include "model/inspect.h"

@@ -18,7 +18,7 @@ find "$build/obj" -name '*.gcda' ! -path '*/tests/*' ! -path '*/gen/*' | sort |
     function module(    r) {
         r = file
         if (!sub(/^engine\//, "", r))
-            return r ~ /^experiments/ ? "experiments/harness" : substr(r, 1, index(r, "/") - 1)
+            return r ~ /^experiments/ ? gensub(/^(experiments\/[a-z]*)\/.*/, "\\1", 1, r) : substr(r, 1, index(r, "/") - 1)
         return r ~ /\// ? substr(r, 1, index(r, "/") - 1) : "main"
     }
     function add(all, some, percent, n) {

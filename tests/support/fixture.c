@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/json.h"
-#include "experiments/harness/export.h"
+#include "experiments/record/export.h"
 
 int fixture_cell_number(const char *key)
 {

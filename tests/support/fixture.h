@@ -9,7 +9,7 @@
 #include <math.h>
 #include <jansson.h>
 
-#include "experiments/harness/journal.h"
+#include "experiments/record/journal.h"
 
 #define FIXTURE_ROWS_MAX 40
 

@@ -9,7 +9,7 @@
 #define STUDY_COUNTED_H
 
 #include "characterize/counters/metrics.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "serve/serve.h"
 
 struct study_counted_opts {

@@ -4,7 +4,7 @@
 #define STUDY_CARD_H
 
 #include "cpu/cpu.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "topo/machine.h"
 
 /* Curves: bandwidth by threads, latency by working set, blocks, collectives, pairs of CPUs,

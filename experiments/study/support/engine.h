@@ -4,7 +4,7 @@
 #define STUDY_ENGINE_H
 
 #include "cpu/cpu.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "model/bench_steps.h"
 
 /* `path`: a model's file; o->step_tok 0: the engine's own limit of a step. ERR_ARG: no path.

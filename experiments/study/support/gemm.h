@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include "cpu/cpu.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "tune/measure.h"
 #include "tune/space.h"
 

@@ -5,7 +5,7 @@
 #define STUDY_TOPO_H
 
 #include "datasets/dataset.h"
-#include "experiments/harness/study.h"
+#include "experiments/load/study.h"
 #include "experiments/study/support/rows.h"
 #include "format/config.h"
 #include "simulate/contention.h"

@@ -1,0 +1,131 @@
+#include "experiments/cli/compare_rounds.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/home.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+/* The finished records in a folder; 0 where there is none. */
+static int64_t n_records(const char *dir)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *e;
+    int64_t n = 0;
+
+    while (d && (e = readdir(d)) != NULL) {
+        const char *dot = strrchr(e->d_name, '.');
+
+        n += e->d_name[0] != '.' && dot && strcmp(dot, ".h5") == 0;
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* The same file for both sides, whichever experiments a program comes with. */
+static const char *find_job(char out[PATH_MAX], const char *job)
+{
+    char name[PATH_MAX];
+
+    if (strpbrk(job, "./"))
+        return job;
+    snprintf(name, sizeof(name), "experiments/%s.json", job);
+    return home_find(out, PATH_MAX, name);
+}
+
+struct command {
+    const char **argv;
+    int n;
+    char *sets; /* copied, and cut at its lines */
+};
+
+static int make_command(struct command *c, const struct compare_rounds *r,
+                        const struct compare_variant *v, const char *program,
+                        const char *job, const char *dir)
+{
+    size_t n_lines = 1;
+
+    for (const char *p = v->sets; p && *p; p++)
+        n_lines += *p == '\n';
+    *c = (struct command){.argv =
+                              mem_new(MEM_HARNESS, 10 + 2 * (n_lines + (size_t)r->n_sets),
+                                      sizeof(*c->argv)),
+                          .sets = mem_strdup(MEM_HARNESS, v->sets ? v->sets : "")};
+    if (!c->argv || !c->sets)
+        return ERR_NOMEM;
+    c->argv[c->n++] = program;
+    c->argv[c->n++] = "run";
+    c->argv[c->n++] = job;
+    c->argv[c->n++] = "--quiet";
+    c->argv[c->n++] = "--fresh";
+    c->argv[c->n++] = "--out";
+    c->argv[c->n++] = dir;
+    if (r->smoke)
+        c->argv[c->n++] = "--smoke";
+    for (int i = 0; i < r->n_sets; i++) {
+        c->argv[c->n++] = "--set";
+        c->argv[c->n++] = r->sets[i];
+    }
+    for (char *p = strtok(c->sets, "\n"); p; p = strtok(NULL, "\n")) {
+        c->argv[c->n++] = "--set";
+        c->argv[c->n++] = p;
+    }
+    return OK;
+}
+
+/* A run of which cells failed leaves a record, too: the comparison states them. */
+static int run_once(const struct compare_rounds *r, int side, const char *dir)
+{
+    const struct compare_variant *v = &r->side[side];
+    const struct child_program p0 = {.fd = {-1, -1, STDERR_FILENO}};
+    struct child_program p = p0;
+    char program[PATH_MAX], job[PATH_MAX];
+    struct command c;
+    int64_t n_before = n_records(dir);
+    pid_t pid = 0;
+    int rc = make_command(&c, r, v,
+                          v->program ? v->program
+                                     : home_program(program, sizeof(program), "testbed"),
+                          find_job(job, v->job), dir);
+
+    p.argv = c.argv;
+    if (rc == OK)
+        rc = child_start(&pid, &p);
+    if (rc == OK)
+        rc = child_wait(&pid, 0);
+    if (rc == ERR_IO && n_records(dir) > n_before)
+        rc = OK;
+    if (rc != OK)
+        rc = err_prefix(rc, "%s run %s, side %c", c.argv ? c.argv[0] : "testbed", v->job,
+                        "AB"[side]);
+    mem_free(c.argv);
+    mem_free(c.sets);
+    return rc;
+}
+
+int compare_rounds_run(const struct compare_rounds *r)
+{
+    char dir[2][PATH_MAX];
+
+    for (int side = 0; side < 2; side++)
+        if (snprintf(dir[side], sizeof(dir[side]), "%s/%c", r->dir, "ab"[side]) >=
+            (int)sizeof(dir[side]))
+            return err_set(ERR_ARG, "--out: the path is too long");
+    for (int64_t round = 0; round < r->n_rounds; round++)
+        for (int turn = 0; turn < 2; turn++) {
+            int side = (turn + (int)round) % 2;
+
+            if (n_records(dir[side]) > round)
+                continue;
+            log_info("round %lld of %lld: %c", (long long)round + 1,
+                     (long long)r->n_rounds, "AB"[side]);
+            TRY(run_once(r, side, dir[side]));
+        }
+    return OK;
+}

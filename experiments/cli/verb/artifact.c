@@ -1,0 +1,285 @@
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/clock.h"
+#include "base/home.h"
+#include "base/json.h"
+#include "base/process.h"
+#include "experiments/report/artifact.h"
+#include "experiments/run/resume.h"
+#include "experiments/cli/verb.h"
+
+#define STATE "results/artifact.json"
+/* As of check. */
+#define STATUS_FAILED 4
+
+struct artifact_opts {
+    bool help, resume, dry_run;
+    char *budget, *claims, *out;
+};
+
+#define OPT_OF struct artifact_opts
+static const struct opt_row table[] = {
+    OPT_ROW(
+        STR, budget, "120m",
+        "Time for all experiments. One that still runs at its end is stopped, and kept "
+        "for --resume. Examples: 90s, 30m, 2h.",
+        .unit = "TIME"),
+    OPT_ROW(BOOL, resume, "false",
+            "Continue an interrupted run: what it has finished is kept and its time "
+            "counts, and what failed is tried again."),
+    OPT_ROW(BOOL, dry_run, "false",
+            "Print which experiments would be run, in which order and why, and run "
+            "nothing."),
+    OPT_ROW(STR, claims, NULL,
+            "List of claims. Default: results/claims.json, which comes with the program.",
+            .unit = "FILE"),
+    OPT_ROW(STR, out, "results/report", "Folder of the page, as of `testbed report`.",
+            .unit = "DIR"),
+    OPT_HELP_ROW,
+    {0},
+};
+
+struct artifact {
+    struct artifact_list list;
+    json_t *state; /* of artifact_state_read() */
+    double budget_min, spent_min;
+    uint64_t begin_ns;
+    int n_run;
+    struct text left_out; /* names with minutes */
+};
+
+static bool is_done(const struct artifact *a, const char *name)
+{
+    const json_t *run = json_object_get(a->state, name);
+
+    return run && !json_object_get(run, "failed");
+}
+
+static double left_min(const struct artifact *a)
+{
+    return a->budget_min - a->spent_min - (double)(clock_ns() - a->begin_ns) / 60e9;
+}
+
+static const char *why(const struct artifact_item *i, char text[96])
+{
+    if (i->n_should)
+        snprintf(text, 96, "%d claim%s that should hold, %d in all", i->n_should,
+                 i->n_should == 1 ? "" : "s", i->n_claims);
+    else
+        snprintf(text, 96, "%d claim%s", i->n_claims, i->n_claims == 1 ? "" : "s");
+    return text;
+}
+
+/* --- what would be run */
+
+static void print_plan(const struct artifact *a)
+{
+    double left = a->budget_min - a->spent_min;
+    char text[96];
+
+    printf(
+        "first the most claims that should hold per minute, then the most other claims "
+        "per minute, then the shortest:\n");
+    for (size_t i = 0; i < a->list.n; i++) {
+        const struct artifact_item *e = &a->list.v[i];
+        const bool done = is_done(a, e->name), fits = !done && e->minutes <= left;
+
+        printf("  %-10s %-24s %6.4g min  %s\n",
+               done   ? "done"
+               : fits ? "run"
+                      : "left out",
+               e->name, e->minutes, why(e, text));
+        left -= fits ? e->minutes : 0;
+    }
+    printf("%.4g of %.4g min would be left; then: testbed check, testbed report\n", left,
+           a->budget_min);
+}
+
+/* --- running */
+
+/* As `make experiment` does, in a process of its own. */
+static int run_experiment_alone(const char *name, double limit_s)
+{
+    char program[PATH_MAX];
+    const char *const argv[] = {home_program(program, sizeof(program), "testbed"), "run",
+                                name, "--draw", NULL};
+    const struct child_program p = {
+        .argv = argv,
+        .fd = {-1, STDOUT_FILENO, STDERR_FILENO},
+        /* An interrupt from the keyboard ends this process, which reports how to go on; the
+         * other one ends with it. */
+        .own_group = true};
+    pid_t pid = 0;
+    int rc;
+
+    fflush(stdout);
+    rc = child_start(&pid, &p);
+    if (rc == OK)
+        rc = child_wait(&pid, limit_s);
+    if (rc == ERR_LIMIT)
+        child_kill(&pid);
+    return rc;
+}
+
+static int note(struct artifact *a, const char *name, double minutes, const char *failed)
+{
+    json_t *run = failed ? json_pack("{s:f s:o}", "minutes", minutes, "failed",
+                                     json_string_lossy(failed))
+                         : json_pack("{s:f}", "minutes", minutes);
+
+    if (json_object_set_new(a->state, name, run) != 0)
+        return err_set(ERR_NOMEM, STATE ": out of memory");
+    return json_write_file(a->state, STATE);
+}
+
+static int run_one(struct artifact *a, const struct artifact_item *e)
+{
+    const uint64_t begin_ns = clock_ns();
+    const double limit_s = fmax(1, 60 * left_min(a));
+    char text[96];
+    int rc;
+
+    printf("\n== %s: %s, %.4g min; %.4g min are left\n", e->name, why(e, text),
+           e->minutes, limit_s / 60);
+    rc = run_experiment_alone(e->name, limit_s);
+    if (rc == ERR_LIMIT) {
+        printf("%s: stopped at the end of the time; --resume with more continues it\n",
+               e->name);
+        text_printf(&a->left_out, "%s%s (stopped)", a->left_out.n ? ", " : "", e->name);
+        return OK;
+    }
+    if (rc != OK && rc != ERR_IO)
+        return rc;
+    a->n_run++;
+    if (rc != OK)
+        fprintf(stderr, "testbed: %s: %s\n", e->name, err_msg());
+    return note(a, e->name, (double)(clock_ns() - begin_ns) / 60e9,
+                rc == OK ? NULL : err_msg());
+}
+
+static int run_all(struct artifact *a)
+{
+    for (size_t i = 0; i < a->list.n; i++) {
+        const struct artifact_item *e = &a->list.v[i];
+
+        if (is_done(a, e->name))
+            printf("== %s: done before\n", e->name);
+        else if (left_min(a) > 0 && e->minutes <= left_min(a))
+            TRY(run_one(a, e));
+        else
+            text_printf(&a->left_out, "%s%s (%.4g min)", a->left_out.n ? ", " : "",
+                        e->name, e->minutes);
+    }
+    return a->left_out.rc;
+}
+
+/* Returns how many failed, also before. */
+static int print_totals(const struct artifact *a)
+{
+    const char *name;
+    json_t *run;
+    int n_failed = 0;
+
+    printf("\n%d experiment%s run\n", a->n_run, a->n_run == 1 ? "" : "s");
+    json_object_foreach(a->state, name, run)
+    {
+        const char *failed = json_string_value(json_object_get(run, "failed"));
+
+        if (failed)
+            printf("failed: %s (%s)\n", name, failed);
+        n_failed += failed != NULL;
+    }
+    if (a->left_out.n)
+        printf("left out for want of time: %.*s\n", (int)a->left_out.n, a->left_out.p);
+    printf("\n");
+    return n_failed;
+}
+
+/* Verdicts and page. Returns the exit status. */
+static int conclude(const struct artifact_opts *o, int n_failed)
+{
+    char *check[] = {"--claims", o->claims},
+         *page[] = {"--out", o->out, "--claims", o->claims};
+    const int n = o->claims ? 2 : 0, verdicts = verb_call("check", n, check),
+              report = verb_call("report", 2 + n, page);
+
+    if (verdicts == STATUS_FAILED)
+        return STATUS_FAILED;
+    return n_failed ? VERB_INVALID : verdicts != VERB_OK ? verdicts : report;
+}
+
+/* --- the verb */
+
+static int prepare(struct artifact *a, const struct artifact_opts *o)
+{
+    char path[PATH_MAX];
+    struct claims claims = {0};
+    const char *name;
+    json_t *run;
+    double budget_s = 0;
+    int rc = opt_seconds(&budget_s, o->budget, "--budget");
+
+    a->budget_min = budget_s / 60;
+    a->begin_ns = clock_ns();
+    home_find(path, sizeof(path), "results/claims.json");
+    if (rc == OK)
+        rc = claims_read(&claims, o->claims ? o->claims : path);
+    if (rc == OK)
+        rc = artifact_read(&a->list, &claims);
+    if (rc == OK)
+        rc = artifact_state_read(&a->state, o->resume ? STATE : NULL);
+    if (rc == OK)
+        json_object_foreach(a->state, name, run) a->spent_min +=
+            json_number_value(json_object_get(run, "minutes"));
+    claims_fini(&claims);
+    return rc;
+}
+
+static int artifact(const struct verb_words *w)
+{
+    const struct artifact_opts *o = w->opts;
+    struct artifact a = {0};
+    int status = VERB_USAGE, rc = prepare(&a, o);
+
+    if (rc != OK) {
+        verb_fail(status);
+    } else if (o->dry_run) {
+        print_plan(&a);
+        status = VERB_OK;
+    } else {
+        run_resume_add("--resume");
+        process_at_signal(run_resume_report);
+        rc = json_write_file(a.state, STATE);
+        if (rc == OK)
+            rc = run_all(&a);
+        status = rc == OK ? conclude(o, print_totals(&a)) : verb_fail(VERB_INVALID);
+    }
+    artifact_fini(&a.list);
+    json_decref(a.state);
+    text_fini(&a.left_out);
+    return status;
+}
+
+const struct verb verb_artifact = {
+    .name = "artifact",
+    .help = "Run the experiments that fit into a time, then check and report.",
+    .usage = {"testbed artifact [--budget TIME] [options]",
+              "Run the experiments that fit into the time, those first whose records "
+              "decide the "
+              "most claims per minute; go on after one that fails, and name it; then "
+              "print the "
+              "verdicts of `testbed check` and write the page of `testbed report`.",
+              "  testbed artifact --dry-run\n"
+              "  testbed artifact --budget 2h\n"
+              "  testbed artifact --budget 2h --resume\n",
+              VERB_EXIT_STATUS
+              "  4  a claim that should hold on every machine does not\n"},
+    .opts = table,
+    .opts_bytes = sizeof(struct artifact_opts),
+    .run = artifact,
+};

@@ -1,0 +1,311 @@
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/home.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/name.h"
+#include "base/process.h"
+#include "experiments/report/claims.h"
+#include "experiments/record/export_notes.h"
+#include "experiments/run/resume.h"
+#include "experiments/cli/verb.h"
+#include "experiments/cli/verb_run.h"
+
+/* An addition to enum verb_status. */
+#define STATUS_FAILED 4
+
+struct check_opts {
+    bool help, run, quiet;
+    char *claims;
+};
+
+#define OPT_OF struct check_opts
+static const struct opt_row table[] = {
+    OPT_ROW(BOOL, run, "false",
+            "First run the experiments that the claims need and that have no record."),
+    OPT_ROW(BOOL, quiet, "false", "With --run: print no progress."),
+    OPT_ROW(STR, claims, NULL,
+            "List of claims. Default: results/claims.json, which comes with the program.",
+            .unit = "FILE"),
+    OPT_HELP_ROW,
+    {0},
+};
+
+struct check {
+    struct claims claims;
+    json_t *records; /* {experiment: record, or null with `reasons`} */
+    json_t *reasons; /* {experiment: why its record cannot be read} */
+    int count[CLAIM_NO_RECORD + 1];
+    struct text failed; /* names of claims that should hold */
+    int n_failed;
+    bool in_full;
+};
+
+/* --- which claims */
+
+static bool is_named(const struct claim *c, const char *word)
+{
+    return strcmp(word, c->name) == 0 || strcmp(word, c->paper) == 0 ||
+           (c->experiment && strcmp(word, c->experiment) == 0);
+}
+
+static bool is_chosen(const struct claim *c, const struct verb_words *w)
+{
+    for (int i = 0; i < w->n_rest; i++)
+        if (is_named(c, w->rest[i]))
+            return true;
+    return w->n_rest == 0;
+}
+
+/* Every word must name something. */
+static int check_words(const struct claims *c, const struct verb_words *w)
+{
+    const char **words = mem_new(MEM_HARNESS, 3 * c->n + 1, sizeof(*words));
+    int rc = words ? OK : ERR_NOMEM, n = 0;
+
+    for (size_t i = 0; i < c->n && words; i++) {
+        words[n++] = c->v[i].name;
+        words[n++] = c->v[i].paper;
+        if (c->v[i].experiment)
+            words[n++] = c->v[i].experiment;
+    }
+    for (int i = 0; i < w->n_rest && rc == OK; i++)
+        if (name_index(words, w->rest[i]) < 0)
+            rc = name_unknown(ERR_ARG, w->rest[i], words,
+                              "no claim, experiment or paper \"%s\" in the list",
+                              w->rest[i]);
+    mem_free(words);
+    return rc;
+}
+
+/* --- records */
+
+static int read_record(struct check *k, const char *experiment)
+{
+    json_t *record = NULL;
+    int rc;
+
+    if (json_object_get(k->records, experiment))
+        return OK;
+    rc = claim_record(&record, experiment);
+    if (rc == ERR_NOMEM)
+        return rc;
+    if ((rc != OK && rc != ERR_NOTFOUND &&
+         json_object_set_new(k->reasons, experiment, json_string_lossy(err_msg())) !=
+             0) ||
+        json_object_set_new(k->records, experiment, record ? record : json_null()) != 0)
+        return err_set(ERR_NOMEM, "%s: out of memory", experiment);
+    return OK;
+}
+
+/* Returns the exit status. */
+static int run_missing(struct check *k, const char *experiment, bool quiet)
+{
+    const struct verb_run_opts o = {.quiet = quiet};
+    const struct job_read_opts read = {0};
+    struct job *j = NULL;
+    struct verb_ran ran;
+    int status;
+
+    if (!json_is_null(json_object_get(k->records, experiment)) ||
+        json_object_get(k->reasons, experiment))
+        return VERB_OK;
+    if (job_read(&j, experiment, NULL) != OK)
+        return verb_fail(VERB_USAGE);
+    status = verb_run_job(&ran, j, &read, &o);
+    verb_ran_fini(&ran);
+    job_free(&j);
+    json_object_del(k->records, experiment);
+    if (read_record(k, experiment) != OK)
+        return verb_fail(VERB_INVALID);
+    return status;
+}
+
+/* Returns the exit status. */
+static int get_records(struct check *k, const struct verb_words *w)
+{
+    const struct check_opts *o = w->opts;
+    int status = VERB_OK, ran;
+
+    for (size_t i = 0; i < k->claims.n; i++) {
+        const struct claim *c = &k->claims.v[i];
+
+        if (!is_chosen(c, w) || !c->experiment || c->why)
+            continue;
+        if (read_record(k, c->experiment) != OK)
+            return verb_fail(VERB_INVALID);
+        ran = o->run ? run_missing(k, c->experiment, o->quiet) : VERB_OK;
+        status = ran != VERB_OK ? ran : status;
+    }
+    return status;
+}
+
+/* --- the answer */
+
+static void print_how_to_run(const struct claim *c)
+{
+    struct job *j = NULL;
+
+    if (job_read(&j, c->experiment, NULL) == OK)
+        printf("    %g min: testbed run %s\n", j->cost.minutes, c->experiment);
+    else
+        printf("    %s\n", err_msg());
+    job_free(&j);
+}
+
+static const char *text_at(const json_t *obj, const char *key)
+{
+    const char *s = json_string_value(json_object_get(obj, key));
+
+    return s ? s : "?";
+}
+
+static void print_record(const json_t *record)
+{
+    const json_t *run = json_object_get(record, "run");
+
+    printf("    %s, %s, %s, %.10s%s\n", text_at(run, "evidence"),
+           text_at(run, "cpu_model"), text_at(run, "utc"), text_at(run, "commit"),
+           json_is_true(json_object_get(run, "dirty")) ? " with changes" : "");
+}
+
+/* What speaks against the numbers of the record, in one line. */
+static int print_warnings(const json_t *record)
+{
+    struct text t = {0};
+    int rc;
+
+    export_put_warnings(&t, record);
+    if (t.rc == OK && t.n)
+        printf("    warnings: %.*s\n", (int)t.n, t.p);
+    rc = t.rc;
+    text_fini(&t);
+    return rc;
+}
+
+static int print_claim(const struct check *k, const struct claim *c, enum claim_verdict v,
+                       const struct text *found)
+{
+    const json_t *record =
+        json_object_get(k->records, c->experiment ? c->experiment : "");
+    const char *unreadable = json_string_value(
+        json_object_get(k->reasons, c->experiment ? c->experiment : ""));
+    const bool judged = v <= CLAIM_NOT_REPRODUCED;
+
+    printf("%-28s %s%s  (%s, sec. %s%s%s%s%s)\n", c->name, claim_verdict_name(v),
+           judged && export_is_noisy(record) ? ", from a noisy record" : "", c->paper,
+           c->section, c->figure ? ", " : "", c->figure ? c->figure : "",
+           judged ? "; " : "",
+           judged ? text_at(json_object_get(record, "run"), "evidence") : "");
+    if (k->in_full) {
+        printf("    the paper: %s\n", c->text);
+        if (c->here)
+            printf("    here: %s\n", c->here);
+        if (json_is_object(record))
+            print_record(record);
+    }
+    if (found->n)
+        printf("    %.*s\n", (int)found->n, found->p);
+    if (unreadable)
+        printf("    %s\n", unreadable);
+    else if (v == CLAIM_NO_RECORD)
+        print_how_to_run(c);
+    return judged ? print_warnings(record) : OK;
+}
+
+static int judge(struct check *k, const struct claim *c)
+{
+    const json_t *record =
+        json_object_get(k->records, c->experiment ? c->experiment : "");
+    struct text found = {0};
+    enum claim_verdict v;
+    int rc = claim_judge(&v, c, json_is_object(record) ? record : NULL, &found);
+
+    if (rc == OK) {
+        rc = print_claim(k, c, v, &found);
+        k->count[v]++;
+    }
+    if (rc == OK && claim_is_failure(c, v)) {
+        text_puts(&k->failed, k->n_failed++ ? ", " : "");
+        text_puts(&k->failed, c->name);
+        rc = k->failed.rc;
+    }
+    text_fini(&found);
+    return rc;
+}
+
+static void print_totals(const struct check *k)
+{
+    printf("\n");
+    for (int v = 0; v <= CLAIM_NO_RECORD; v++)
+        printf("%s%d %s", v ? ", " : "", k->count[v], claim_verdict_name(v));
+    printf("\n");
+    if (k->n_failed)
+        printf("%d should hold and %s not: %.*s\n", k->n_failed,
+               k->n_failed == 1 ? "does" : "do", (int)k->failed.n, k->failed.p);
+}
+
+/* Returns the exit status. */
+static int check_claims(struct check *k, const struct verb_words *w)
+{
+    int status = get_records(k, w);
+
+    if (status == VERB_USAGE)
+        return status;
+    for (size_t i = 0; i < k->claims.n; i++)
+        if (is_chosen(&k->claims.v[i], w) && judge(k, &k->claims.v[i]) != OK)
+            return verb_fail(VERB_INVALID);
+    print_totals(k);
+    if (k->n_failed)
+        return STATUS_FAILED;
+    return json_object_size(k->reasons) ? VERB_INVALID : status;
+}
+
+static int check(const struct verb_words *w)
+{
+    const struct check_opts *o = w->opts;
+    struct check k = {.in_full = w->n_rest > 0};
+    char path[PATH_MAX];
+    int status = VERB_USAGE;
+
+    home_find(path, sizeof(path), "results/claims.json");
+    k.records = json_object();
+    k.reasons = json_object();
+    if (!k.records || !k.reasons)
+        err_set(ERR_NOMEM, "out of memory");
+    else if (claims_read(&k.claims, o->claims ? o->claims : path) == OK &&
+             check_words(&k.claims, w) == OK)
+        status = VERB_OK;
+    process_at_signal(run_resume_report);
+    status = status == VERB_OK ? check_claims(&k, w) : verb_fail(status);
+    text_fini(&k.failed);
+    json_decref(k.records);
+    json_decref(k.reasons);
+    claims_fini(&k.claims);
+    return status;
+}
+
+const struct verb verb_check = {
+    .name = "check",
+    .help = "Compare the newest records with the papers' claims.",
+    .usage =
+        {"testbed check [NAME...] [options]",
+         "Compare the newest records in results/ with what the papers claim, and print "
+         "for "
+         "each claim: reproduced; reproduced in shape (the order, not the size); "
+         "undecided (the intervals of its numbers allow both); not reproduced; not "
+         "testable here, and why; or the command that makes the record; and the "
+         "warnings of the record. A "
+         "NAME is that of a claim, an experiment or a paper; then what the paper says is "
+         "printed, too.",
+         "  testbed check\n"
+         "  testbed check fig03a_core_removal MNN-LLM\n"
+         "  testbed check tab02_topk --run\n",
+         VERB_EXIT_STATUS "  4  a claim that should hold on every machine does not\n"},
+    .n_optional = INT_MAX,
+    .opts = table,
+    .opts_bytes = sizeof(struct check_opts),
+    .run = check,
+};

@@ -1,0 +1,51 @@
+#include <stdlib.h>
+
+#include "experiments/run/figure.h"
+#include "experiments/cli/verb.h"
+
+struct draw_opts {
+    bool help;
+    char *record, *out;
+};
+
+#define OPT_OF struct draw_opts
+static const struct opt_row table[] = {
+    OPT_ROW(STR, record, NULL,
+            "Record to draw. Default: the newest, results/NAME/latest.json.",
+            .unit = "FILE"),
+    OPT_ROW(STR, out, NULL,
+            "Folder of the figure. Default: paper-figs/out of the checkout, or below the "
+            "working directory.",
+            .unit = "PATH"),
+    OPT_HELP_ROW,
+    {0},
+};
+
+static int draw(const struct verb_words *w)
+{
+    const struct draw_opts *o = w->opts;
+
+    /* The newest record is found by the script, which then gets no second word either. */
+    if (!o->record && o->out && setenv("FIGURES", o->out, 1) != 0)
+        return verb_fail(VERB_INVALID);
+    return run_figure(w->rest[0], o->record, o->out, false) == OK
+               ? VERB_OK
+               : verb_fail(VERB_INVALID);
+}
+
+const struct verb verb_draw = {
+    .name = "draw",
+    .help = "Draw the figure of an experiment from its record.",
+    .usage =
+        {"testbed draw NAME [options]",
+         "Draw the figure of an experiment as SVG, PNG and PDF from its newest "
+         "record, with paper-figs/NAME.py. A record gives the same bytes whenever it "
+         "is drawn.",
+         "  testbed draw quickstart\n"
+         "  testbed draw quickstart --record FILE.h5 --out figures\n",
+         VERB_EXIT_STATUS},
+    .n_args = 1,
+    .opts = table,
+    .opts_bytes = sizeof(struct draw_opts),
+    .run = draw,
+};

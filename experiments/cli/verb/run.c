@@ -1,0 +1,122 @@
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/process.h"
+#include "experiments/run/figure.h"
+#include "experiments/run/resume.h"
+#include "experiments/cli/verb.h"
+#include "experiments/cli/verb_run.h"
+#include "measure/card.h"
+
+struct run_opts {
+    bool help, smoke, dry_run, quiet, fresh, draw;
+    char *tag, *out;
+};
+
+#define OPT_OF struct run_opts
+static const struct opt_row table[] = {
+    VERB_SMOKE_ROW,
+    OPT_ROW(BOOL, dry_run, "false",
+            "Print the cells, the expected time and disk, and run nothing."),
+    OPT_ROW(BOOL, quiet, "false", "Print no progress."),
+    OPT_ROW(BOOL, fresh, "false",
+            "Discard what an interrupted run of this job has left, and start over."),
+    OPT_ROW(BOOL, draw, "false",
+            "Draw the experiment's figure from the record, with paper-figs/NAME.py: into "
+            "paper-figs/out, or next to the record if that is not kept in results/NAME."),
+    OPT_ROW(STR, tag, NULL,
+            "Keep the record in results/NAME/TAG. Default: results/NAME for the "
+            "experiment as its file states it, and a folder in there, named after the "
+            "changes, with --smoke or --set.",
+            .unit = "TAG"),
+    OPT_ROW(STR, out, NULL, "Keep the record in this folder. Default: as with --tag.",
+            .unit = "PATH"),
+    OPT_HELP_ROW,
+    {0},
+};
+
+static int status_of(const struct run_outcome *o)
+{
+    if (o->n_failed || o->n_skipped)
+        fprintf(stderr, "testbed: %d cells failed, %d skipped\n", o->n_failed,
+                o->n_skipped);
+    return o->n_failed || o->n_invalid ? VERB_INVALID : VERB_OK;
+}
+
+void verb_ran_fini(struct verb_ran *r)
+{
+    mem_free(r->outcome.path);
+    mem_free(r->dir.path);
+}
+
+int verb_draw_ran(const struct job *j, const struct verb_ran *r)
+{
+    return run_figure(j->stem, r->outcome.path, r->dir.is_separate ? r->dir.path : NULL,
+                      j->n_axes > 0);
+}
+
+int verb_run_job(struct verb_ran *out, const struct job *j,
+                 const struct job_read_opts *read, const struct verb_run_opts *o)
+{
+    struct run_options run = {.machine_dir = MEASURE_CARD_DIR,
+                              .fresh = o->fresh,
+                              .progress = o->quiet                ? PROGRESS_QUIET
+                                          : isatty(STDERR_FILENO) ? PROGRESS_LIVE
+                                                                  : PROGRESS_MINUTE,
+                              .live = stderr,
+                              .report = stdout};
+
+    *out = (struct verb_ran){0};
+    if (run_dir_of(&out->dir, j->stem, o->out, o->tag, read) != OK)
+        return verb_fail(VERB_USAGE);
+    run.out_dir = out->dir.path;
+    return run_experiment(&out->outcome, j, &run) == OK ? status_of(&out->outcome)
+                                                        : verb_fail(VERB_INVALID);
+}
+
+static int run(const struct verb_words *w)
+{
+    const struct run_opts *o = w->opts;
+    const struct job_read_opts read = {o->smoke, w->sets, w->n_sets};
+    const struct verb_run_opts how = {o->fresh, o->quiet, o->out, o->tag};
+    struct job *j = NULL;
+    struct verb_ran ran;
+    int status = VERB_OK;
+
+    if (job_read(&j, w->rest[0], &read) != OK)
+        return verb_fail(VERB_USAGE);
+    if (o->dry_run)
+        run_plan_print(j, stdout);
+    else {
+        process_at_signal(run_resume_report);
+        status = verb_run_job(&ran, j, &read, &how);
+        /* A sweep was asked for on the command line to be looked at. */
+        if ((o->draw || json_array_size(j->swept) > 0) && ran.outcome.path &&
+            verb_draw_ran(j, &ran) != OK)
+            status = verb_fail(o->draw ? VERB_INVALID : status);
+        verb_ran_fini(&ran);
+    }
+    job_free(&j);
+    return status;
+}
+
+const struct verb verb_run = {
+    .name = "run",
+    .help = "Run an experiment, or resume an interrupted run.",
+    .usage =
+        {"testbed run NAME|FILE [--set KEY=VALUE]... [options]",
+         "Run an experiment: a name in experiments/ or a JSON file. The record is one "
+         "HDF5 "
+         "file. An interrupted run continues when the same command is given again. --set "
+         "changes one setting and may be repeated; a list as value makes an axis.",
+         "  testbed run quickstart --smoke\n"
+         "  testbed run quickstart --set load.n_requests=10 --set "
+         "'system.threads=[1,2]'\n",
+         VERB_EXIT_STATUS},
+    .n_args = 1,
+    .takes_set = true,
+    .opts = table,
+    .opts_bytes = sizeof(struct run_opts),
+    .run = run,
+};

@@ -1,0 +1,292 @@
+#include "experiments/metrics/compare.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "experiments/metrics/bootstrap.h"
+
+/* The width that so many replicates give differs from that of many by 3 %. */
+#define N_REPLICATES 400
+
+const char *compare_verdict_name(enum compare_verdict v)
+{
+    static const char *const names[] = {"same", "better", "worse", "cannot say"};
+
+    return names[v];
+}
+
+/* --- between runs */
+
+/* The logarithm of the metric for each restart (of its repeats, their mean) or repeat. */
+static double *log_units(const struct compare_side *s, bool repeats, size_t *n)
+{
+    double *x = mem_new(MEM_HARNESS, s->n, sizeof(*x)), *sum = x;
+    size_t n_of_unit = 0;
+
+    *n = 0;
+    for (size_t i = 0; x && i < s->n; i++) {
+        if (repeats || i == 0 || s->runs[i].restart != s->runs[i - 1].restart) {
+            sum = &x[(*n)++];
+            n_of_unit = 0;
+        }
+        *sum += (log(s->runs[i].value) - *sum) / (double)++n_of_unit;
+    }
+    return x;
+}
+
+static size_t n_restarts(const struct compare_side *s)
+{
+    return s->n ? (size_t)s->runs[s->n - 1].restart + 1 : 0;
+}
+
+static double squares(const double *x, size_t n)
+{
+    double s = n > 1 ? stats_std(x, n) : 0;
+
+    return s * s * (double)(n - (n > 0));
+}
+
+/* Half of the interval for the difference of means: of pairs, or of two samples with one
+ * variance, which serves a side of one run as well. */
+static double spread_of(double *a, size_t n_a, double *b, size_t n_b, bool pairs)
+{
+    int df = pairs ? (int)n_a - 1 : (int)(n_a + n_b) - 2;
+
+    if (df < 1)
+        return NAN;
+    if (!pairs)
+        return stats_t95(df) * sqrt((squares(a, n_a) + squares(b, n_b)) / df *
+                                    (1 / (double)n_a + 1 / (double)n_b));
+    for (size_t i = 0; i < n_a; i++)
+        a[i] -= b[i];
+    return stats_t95(df) * stats_std(a, n_a) / sqrt((double)n_a);
+}
+
+static int between_runs(struct compare_result *out, const struct compare_side *a,
+                        const struct compare_side *b, const struct compare_opts *o)
+{
+    const bool repeats = n_restarts(a) + n_restarts(b) <= 2;
+    double *x = log_units(a, repeats, &out->n_units[0]);
+    double *y = log_units(b, repeats, &out->n_units[1]);
+    int rc = x && y ? OK : ERR_NOMEM;
+
+    if (rc == OK) {
+        double mean_a = stats_mean(x, out->n_units[0]);
+        double mean_b = stats_mean(y, out->n_units[1]);
+
+        out->units_repeats = repeats;
+        out->in_turn = o->in_turn && !repeats && out->n_units[0] == out->n_units[1];
+        out->a = exp(mean_a);
+        out->b = exp(mean_b);
+        out->ratio = exp(mean_b - mean_a);
+        out->between_runs =
+            spread_of(x, out->n_units[0], y, out->n_units[1], out->in_turn);
+    }
+    mem_free(x);
+    mem_free(y);
+    return rc;
+}
+
+/* --- between requests */
+
+/* The resamplers of both sides: A's, then B's. */
+struct drawing {
+    struct compare_resampler *of;
+    double *weight; /* of each run in the difference of means; negative for A */
+    size_t n;
+    size_t *starts, n_starts;
+};
+
+static void close_drawing(struct drawing *d)
+{
+    for (size_t i = 0; d->of && i < d->n; i++)
+        compare_resampler_close(&d->of[i]);
+    mem_free(d->of);
+    mem_free(d->weight);
+    mem_free(d->starts);
+}
+
+static int add_runs(struct drawing *d, const struct compare_side *s, double sign)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        size_t n_repeats = 0;
+
+        for (size_t k = 0; k < s->n; k++)
+            n_repeats += s->runs[k].restart == s->runs[i].restart;
+        d->weight[d->n] = sign / (double)n_restarts(s) / (double)n_repeats;
+        TRY(compare_resampler_open(&d->of[d->n++], &s->runs[i]));
+    }
+    return OK;
+}
+
+static bool same_requests(const struct drawing *d)
+{
+    for (size_t k = 1; k < d->n; k++) {
+        if (d->of[k].n != d->of[0].n)
+            return false;
+        for (size_t i = 0; i < d->of[0].n; i++)
+            if (d->of[k].rows[i].n_prompt_tok != d->of[0].rows[i].n_prompt_tok ||
+                d->of[k].rows[i].n_output_tok != d->of[0].rows[i].n_output_tok)
+                return false;
+    }
+    return true;
+}
+
+static int open_drawing(struct drawing *d, struct compare_result *out,
+                        const struct compare_side *a, const struct compare_side *b)
+{
+    size_t n = a->n + b->n, most = 0;
+
+    d->of = mem_new(MEM_HARNESS, n, sizeof(*d->of));
+    d->weight = mem_new(MEM_HARNESS, n, sizeof(*d->weight));
+    if (!d->of || !d->weight)
+        return ERR_NOMEM;
+    TRY(add_runs(d, a, -1));
+    TRY(add_runs(d, b, 1));
+    out->n_requests = d->of[0].n;
+    for (size_t i = 0; i < d->n; i++) {
+        most = d->of[i].n > most ? d->of[i].n : most;
+        if (d->of[i].n < out->n_requests)
+            out->n_requests = d->of[i].n;
+    }
+    out->block = compare_block(out->n_requests);
+    out->same_requests = same_requests(d);
+    d->n_starts = most;
+    d->starts = mem_new(MEM_HARNESS, most, sizeof(*d->starts));
+    return d->starts ? OK : ERR_NOMEM;
+}
+
+/* The difference of the means of one draw of all runs. */
+static int draw_once(struct drawing *d, const struct compare_result *r,
+                     const char *metric, struct rng *rng, double *difference)
+{
+    *difference = 0;
+    for (size_t i = 0; i < d->n; i++) {
+        double value;
+
+        if (i == 0 || !r->same_requests)
+            for (size_t k = 0; k < d->n_starts; k++)
+                d->starts[k] = (size_t)rng_below(rng, d->of[i].n);
+        TRY(compare_resample(&d->of[i], metric, r->block, d->starts, &value));
+        *difference += d->weight[i] * log(value);
+    }
+    return OK;
+}
+
+static int between_requests(struct compare_result *out, const struct compare_side *a,
+                            const struct compare_side *b, const struct compare_opts *o)
+{
+    struct drawing d = {0};
+    double x[N_REPLICATES];
+    struct rng rng;
+    int rc = open_drawing(&d, out, a, b);
+
+    rng_init(&rng, o->seed, "compare");
+    for (int i = 0; i < N_REPLICATES && rc == OK && out->block; i++)
+        rc = draw_once(&d, out, o->metric, &rng, &x[i]);
+    close_drawing(&d);
+    if (rc != OK || !out->block)
+        return rc;
+    /* A draw without a value, such as one in which no request met its objectives: the
+     * interval has no end. */
+    for (int i = 0; i < N_REPLICATES; i++)
+        if (!isfinite(x[i]))
+            return OK;
+    out->between_requests =
+        stats_t95((int)(out->n_requests / out->block) - 1) * stats_std(x, N_REPLICATES);
+    return OK;
+}
+
+/* --- the answer */
+
+static bool all_zero(const struct compare_side *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->runs[i].value != 0)
+            return false;
+    return true;
+}
+
+static bool has_values(struct compare_result *out, const struct compare_side *s,
+                       const char *side)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->runs[i].value > 0)
+            continue;
+        snprintf(out->why, sizeof(out->why), "%s has a run %s", side,
+                 isnan(s->runs[i].value)
+                     ? "without a value"
+                     : "with the value 0, of which there is no ratio");
+        return false;
+    }
+    return true;
+}
+
+static bool have_rows(const struct compare_side *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (!s->runs[i].rows)
+            return false;
+    return true;
+}
+
+static void decide(struct compare_result *r, const struct compare_opts *o)
+{
+    double half = fmax(r->between_runs, r->between_requests); /* the one there is */
+    double margin = log1p(o->margin_frac);
+    double worse_lo, worse_hi;
+
+    if (isnan(half)) {
+        snprintf(r->why, sizeof(r->why),
+                 "one run on each side, and too few requests in it or values of 0 among "
+                 "them");
+        return;
+    }
+    r->lo = r->ratio * exp(-half);
+    r->hi = r->ratio * exp(half);
+    worse_lo = o->higher_is_better ? -log(r->hi) : log(r->lo);
+    worse_hi = o->higher_is_better ? -log(r->lo) : log(r->hi);
+    r->maybe_worse = worse_hi > margin;
+    if (worse_lo >= -margin && worse_hi <= margin)
+        r->verdict = COMPARE_SAME;
+    else if (worse_hi < 0)
+        r->verdict = COMPARE_BETTER;
+    else if (worse_lo > margin)
+        r->verdict = COMPARE_WORSE;
+}
+
+int compare_metric(struct compare_result *out, const struct compare_side *a,
+                   const struct compare_side *b, const struct compare_opts *o)
+{
+    *out = (struct compare_result){.a = NAN,
+                                   .b = NAN,
+                                   .ratio = NAN,
+                                   .lo = NAN,
+                                   .hi = NAN,
+                                   .between_runs = NAN,
+                                   .between_requests = NAN,
+                                   .n_units = {a->n, b->n},
+                                   .verdict = COMPARE_UNKNOWN,
+                                   .maybe_worse = true};
+    if (a->n == 0 || b->n == 0) {
+        snprintf(out->why, sizeof(out->why), "%s has no run", a->n ? "B" : "A");
+        return OK;
+    }
+    if (all_zero(a) && all_zero(b)) { /* of which there is no ratio, but no doubt */
+        out->a = out->b = 0;
+        out->ratio = out->lo = out->hi = 1;
+        out->maybe_worse = false;
+        out->verdict = COMPARE_SAME;
+        return OK;
+    }
+    if (!has_values(out, a, "A") || !has_values(out, b, "B"))
+        return OK;
+    TRY(between_runs(out, a, b, o));
+    if (have_rows(a) && have_rows(b))
+        TRY(between_requests(out, a, b, o));
+    decide(out, o);
+    return OK;
+}

@@ -1,0 +1,145 @@
+/* experiments/metrics/metrics.h - every number we publish, defined once.
+ *
+ * One table (metrics_defs) holds name, unit, meaning and the function that computes it
+ * from the rows of a cell; the docs, the record, the terminal and the checks of a job's
+ * headline all read it. Latency counts from the intended start, so a stalled sender
+ * cannot hide it (coordinated omission). An undefined number is NaN with the reason
+ * with it, never 0. Threads: none of its own; rows are read only. */
+#ifndef METRICS_METRICS_H
+#define METRICS_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+
+#define METRICS_NEVER INT64_MIN /* a time that never came */
+
+enum metrics_status {
+    METRICS_OK,       /* exactly the tokens asked for */
+    METRICS_FAILED,   /* the system said so, or ended with another number of tokens */
+    METRICS_TIMEOUT,  /* canceled by the harness */
+    METRICS_REJECTED, /* not sent: too many outstanding */
+};
+const char *metrics_status_name(enum metrics_status s);
+
+/* One request. Times are ns from the start of the cell. */
+struct metrics_row {
+    int64_t request;
+    bool warmup; /* excluded from every statistic but the identity checks */
+    int64_t intended_ns, dispatch_ns, first_token_ns, done_ns;
+    int64_t n_prompt_tok, n_output_tok; /* asked for */
+    int64_t n_tok;                      /* received */
+    enum metrics_status status;
+    char error[96];          /* "" if ok */
+    const int64_t *token_ns; /* n_tok times; lent */
+    /* The physical floor, NaN where the system does not state it: bytes that its tokens
+     * after the first must read, arithmetic of its prompt. */
+    double decode_bytes, prefill_flop;
+};
+
+struct metrics_slo {
+    double ttft_ms, tpot_ms; /* 0: no such objective */
+    const double *scale;     /* multiples of both to judge as well */
+    int n_scale;
+};
+
+struct metrics_input {
+    const struct metrics_row *rows;
+    size_t n_rows;
+    struct metrics_slo slo;
+    /* Bounds of this machine; NaN: not known, and why. */
+    double read_gbps, peak_gflops;
+    const char *read_why, *peak_why;
+    const double *timer_error_us; /* overshoot of timed waits, measured before the cell */
+    size_t n_timer_error;
+};
+
+/* The kinds of evidence that a number can rest on: "measured", "measured_small", "model",
+ * "simulated", "emulated", "unavailable", NULL. */
+extern const char *const metrics_evidence[];
+/* The word of metrics_evidence[] that equals `name`, which may be NULL; NULL: there is none. */
+const char *metrics_evidence_find(const char *name);
+
+struct metrics_value {
+    char name[48], unit[16];
+    double value;
+    char why[96];         /* why `value` is NaN, else "" */
+    const char *evidence; /* a word of metrics_evidence[]; NULL: that of its cell */
+};
+
+struct metrics_series {
+    char name[48], unit[16];
+    double *v;
+    size_t n;
+    const char *evidence; /* as of a value */
+};
+
+#define METRICS_MAX_SERIES 2
+struct metrics {
+    struct metrics_value *values;
+    size_t n_values;
+    struct metrics_series series[METRICS_MAX_SERIES];
+    size_t n_series;
+};
+
+/* All metrics of a cell. On success *out is given back with metrics_fini(). ERR_NOMEM. */
+MUST int metrics_compute(struct metrics *out, const struct metrics_input *in);
+void metrics_fini(struct metrics *m);
+/* NULL: no such metric. */
+const struct metrics_value *metrics_find(const struct metrics *m, const char *name);
+
+/* The one that is published as `name`, NaN where it is undefined. ERR_NOTFOUND as of
+ * metrics_known(), ERR_NOMEM. */
+MUST int metrics_one(double *out, const struct metrics_input *in, const char *name);
+
+/* Per request, NaN where undefined. */
+double metrics_ttft_ms(const struct metrics_row *r);         /* intended -> first token */
+double metrics_ttft_service_ms(const struct metrics_row *r); /* dispatch -> first token */
+double metrics_e2e_ms(const struct metrics_row *r);          /* intended -> last token */
+double metrics_tpot_ms(const struct metrics_row *r); /* (e2e - ttft) / (n - 1), n > 1 */
+bool metrics_slo_met(const struct metrics_row *r, const struct metrics_slo *s,
+                     double scale);
+
+/* Did requests come faster than they ended? Then latencies grow with the length of the run,
+ * and say more of it than of the system. The backlog must have grown by more than chance
+ * does: by more than the square root of the number of requests. In 400 simulated queues of
+ * 1 and 4 servers each that flags 1 % at half of the capacity and 12 % at 80 % of it with
+ * 20 requests, 0 and 4 % with 400; 79 and 100 % at twice the capacity. */
+struct metrics_overload {
+    double observed, threshold; /* of the rate in req/s, or of the backlog's growth */
+    char text[200];
+};
+bool metrics_overloaded(const struct metrics *m, struct metrics_overload *out);
+
+/* The highest measured rate up to which attainment never fell below `target`; NaN when
+ * the lowest rate already fails. Points in any order. */
+double metrics_goodput_rps(const double *rate_rps, const double *attainment, size_t n,
+                           double target);
+
+/* A definition; `samples` marks a distribution, published as mean_, std_, min_, p50_,
+ * p90_, p95_, p99_, p99.9_ and max_<name>. */
+struct metrics_work;
+struct metrics_def {
+    const char *name, *unit, *better; /* "higher", "lower" or "" */
+    const char *text;
+    double (*scalar)(const struct metrics_work *w, const char **why);
+    size_t (*samples)(const struct metrics_work *w,
+                      double *out); /* out NULL: count only */
+};
+extern const struct metrics_def metrics_defs[]; /* ends with a NULL name */
+/* What a cell publishes besides when it has searched its goodput (run_search.c); no functions.
+ * Ends with a NULL name. */
+#define METRICS_N_GOODPUT 4
+extern const struct metrics_def metrics_goodput_defs[METRICS_N_GOODPUT + 1];
+
+/* ERR_NOTFOUND with the nearest name if no cell publishes `name`. */
+MUST int metrics_known(const char *name);
+const char *
+metrics_unit(const char *name); /* of a published name or goodput_rps, else "" */
+const char *metrics_better(const char *name); /* the same: "higher", "lower" or "" */
+void metrics_docs(FILE *f);                   /* the table as Markdown */
+
+#endif

@@ -1,0 +1,172 @@
+#include "experiments/record/provenance.h"
+
+#include <dlfcn.h>
+#include <gnu/libc-version.h>
+#include <hdf5.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "experiments/record/env_cgroup.h"
+#include "experiments/record/env_read.h"
+
+#define CPU0 "/sys/devices/system/cpu/cpu0"
+
+/* --- tables of what is read as it stands */
+
+struct env_file {
+    const char *key, *path, *field; /* field NULL: the whole file */
+};
+
+static const struct env_file cpu_files[] = {
+    {"model_name", "/proc/cpuinfo", "model name"},
+    {"vendor", "/proc/cpuinfo", "vendor_id"},
+    {"family", "/proc/cpuinfo", "cpu family"},
+    {"model", "/proc/cpuinfo", "model"},
+    {"stepping", "/proc/cpuinfo", "stepping"},
+    {"microcode", "/proc/cpuinfo", "microcode"},
+    {"mhz_now", "/proc/cpuinfo", "cpu MHz"},
+    {"flags", "/proc/cpuinfo", "flags"},
+    {"online", "/sys/devices/system/cpu/online", NULL},
+    {"smt_active", "/sys/devices/system/cpu/smt/active", NULL},
+    {"governor", CPU0 "/cpufreq/scaling_governor", NULL},
+    {"frequency_driver", CPU0 "/cpufreq/scaling_driver", NULL},
+    {"frequency_min_khz", CPU0 "/cpufreq/scaling_min_freq", NULL},
+    {"frequency_max_khz", CPU0 "/cpufreq/scaling_max_freq", NULL},
+    {"boost", "/sys/devices/system/cpu/cpufreq/boost", NULL},
+    {"no_turbo", "/sys/devices/system/cpu/intel_pstate/no_turbo", NULL},
+    {"idle_driver", "/sys/devices/system/cpu/cpuidle/current_driver", NULL},
+    {0},
+};
+
+static const struct env_file kernel_files[] = {
+    {"release", "/proc/sys/kernel/osrelease", NULL},
+    {"version", "/proc/sys/kernel/version", NULL},
+    {"command_line", "/proc/cmdline", NULL},
+    {"numa_balancing", "/proc/sys/kernel/numa_balancing", NULL},
+    {"perf_event_paranoid", "/proc/sys/kernel/perf_event_paranoid", NULL},
+    {"randomize_va_space", "/proc/sys/kernel/randomize_va_space", NULL},
+    {"sched_autogroup", "/proc/sys/kernel/sched_autogroup_enabled", NULL},
+    {"overcommit_memory", "/proc/sys/vm/overcommit_memory", NULL},
+    {"swappiness", "/proc/sys/vm/swappiness", NULL},
+    {"zone_reclaim_mode", "/proc/sys/vm/zone_reclaim_mode", NULL},
+    {"thp_enabled", "/sys/kernel/mm/transparent_hugepage/enabled", NULL},
+    {"thp_defrag", "/sys/kernel/mm/transparent_hugepage/defrag", NULL},
+    {"nodes_online", "/sys/devices/system/node/online", NULL},
+    {"hypervisor", "/sys/hypervisor/type", NULL},
+    {"load_average", "/proc/loadavg", NULL},
+    {0},
+};
+
+static const struct env_file memory_files[] = {
+    {"total", "/proc/meminfo", "MemTotal"},
+    {"available", "/proc/meminfo", "MemAvailable"},
+    {"page_cache", "/proc/meminfo", "Cached"},
+    {"swap_total", "/proc/meminfo", "SwapTotal"},
+    {"swap_free", "/proc/meminfo", "SwapFree"},
+    {"anon_huge_pages", "/proc/meminfo", "AnonHugePages"},
+    {"huge_pages_total", "/proc/meminfo", "HugePages_Total"},
+    {"huge_pages_free", "/proc/meminfo", "HugePages_Free"},
+    {"huge_page_size", "/proc/meminfo", "Hugepagesize"},
+    {0},
+};
+
+static const struct env_file process_files[] = {
+    {"cpus_allowed", "/proc/self/status", "Cpus_allowed_list"},
+    {"mems_allowed", "/proc/self/status", "Mems_allowed_list"},
+    {0},
+};
+
+static json_t *files_json(const struct env_file *files)
+{
+    json_t *obj = json_object();
+
+    for (; obj && files->key; files++) {
+        json_t *v = files->field ? env_field_json(files->path, files->field)
+                                 : env_read_json(files->path);
+        if (json_object_set_new(obj, files->key, v) != 0) {
+            json_decref(obj);
+            obj = NULL;
+        }
+    }
+    return obj;
+}
+
+/* "L1 Data 32K", "L1 Instruction 32K", ... of CPU 0 */
+static json_t *caches_json(void)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; list && i < 16; i++) {
+        static const char *const parts[] = {"level", "type", "size", "shared_cpu_list"};
+        char path[128], text[4][64] = {"", "", "", ""};
+
+        for (int k = 0; k < 4; k++) {
+            snprintf(path, sizeof(path), CPU0 "/cache/index%d/%s", i, parts[k]);
+            if (!env_read(path, text[k], sizeof(text[k])) && k == 0)
+                return list;
+        }
+        if (json_array_append_new(list, json_pack("{s:s s:s s:s s:s}", "level", text[0],
+                                                  "type", text[1], "size", text[2],
+                                                  "cpus", text[3])) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+/* --- versions of the libraries that really run */
+
+/* hwloc's header belongs to one file of the engine; its version is asked for by name. */
+static json_t *hwloc_version(void)
+{
+    unsigned (*version)(void) = NULL;
+    void *symbol = dlsym(RTLD_DEFAULT, "hwloc_get_api_version");
+    unsigned v;
+
+    if (!symbol)
+        return env_unavailable("hwloc", "not linked");
+    memcpy(&version, &symbol, sizeof(version));
+    v = version();
+    return json_sprintf("%u.%u.%u", v >> 16, v >> 8 & 0xff, v & 0xff);
+}
+
+static json_t *versions_json(void)
+{
+    unsigned major = 0, minor = 0, release = 0;
+
+    H5get_libversion(&major, &minor, &release);
+    return json_pack("{s:s s:s s:o s:o}", "libc", gnu_get_libc_version(), "jansson",
+                     jansson_version_str(), "hdf5",
+                     json_sprintf("%u.%u.%u", major, minor, release), "hwloc",
+                     hwloc_version());
+}
+
+/* --- the whole */
+
+void env_host(char *out, size_t n)
+{
+    if (gethostname(out, n) != 0)
+        snprintf(out, n, "unknown");
+    out[n - 1] = 0; /* a name cut short need not be terminated */
+}
+
+int env_json(json_t **out)
+{
+    struct utsname u = {0};
+    char host[128];
+
+    uname(&u);
+    env_host(host, sizeof(host));
+    *out =
+        json_pack("{s:o s:s s:s s:i s:o s:o s:o s:o s:o s:o s:o}", "host",
+                  json_string_lossy(host), "arch", u.machine, "system", u.sysname,
+                  "page_bytes", (int)sysconf(_SC_PAGESIZE), "cpu", files_json(cpu_files),
+                  "caches", caches_json(), "kernel", files_json(kernel_files), "memory",
+                  files_json(memory_files), "process", files_json(process_files),
+                  "cgroup", env_cgroup_json(), "versions", versions_json());
+    return *out ? OK : err_set(ERR_NOMEM, "out of memory noting the environment");
+}

@@ -1,0 +1,22 @@
+/* experiments/record/env_read.h - small files of /proc and /sys as JSON. Private to
+ * env*.c. Threads: any. */
+#ifndef RECORD_ENV_READ_H
+#define RECORD_ENV_READ_H
+
+#include <stddef.h>
+#include <jansson.h>
+
+/* The first `n - 1` bytes of a file without its last newline; NULL: unreadable, errno
+ * set. */
+const char *env_read(const char *path, char *buf, size_t n);
+
+/* A file's text as a string, or {"unavailable": "path: why"}; NULL: out of memory. */
+json_t *env_read_json(const char *path);
+
+/* The value behind "key" and a colon in a text of "key : value" lines, or
+ * {"unavailable"}. */
+json_t *env_field_json(const char *path, const char *key);
+
+json_t *env_unavailable(const char *path, const char *why);
+
+#endif

@@ -1,0 +1,99 @@
+#include "experiments/record/export_notes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/name.h"
+
+#define LATEST_BYTES ((size_t)1 << 20)
+
+int export_latest(char *path, size_t n, const char *experiment)
+{
+    json_t *latest = NULL;
+    const char *file = NULL;
+    int rc;
+
+    snprintf(path, n, "results/%s/latest.json", experiment);
+    rc = json_read_file(&latest, path, LATEST_BYTES);
+    if (rc == OK)
+        rc = json_get_str(latest, "file", &file, path);
+    if (rc == OK && strchr(file, '/'))
+        rc = err_set(ERR_FORMAT, "%s: file: expected a name in this folder, found \"%s\"",
+                     path, file);
+    if (rc == OK && snprintf(path, n, "results/%s/%s", experiment, file) >= (int)n)
+        rc = err_set(ERR_LIMIT, "results/%s: the name of the record is too long",
+                     experiment);
+    json_decref(latest);
+    return rc;
+}
+
+static json_int_t n_cells(const json_t *head)
+{
+    json_int_t n = 0;
+    const char *state;
+    json_t *count;
+
+    json_object_foreach(json_object_get(head, "cells"), state, count) n +=
+        json_integer_value(count);
+    return n;
+}
+
+void export_put_warnings(struct text *out, const json_t *head)
+{
+    const json_int_t n = n_cells(head);
+    const char *code, *before = "";
+    json_t *w;
+
+    json_object_foreach(json_object_get(head, "warnings"), code, w)
+    {
+        const json_t *observed = json_object_get(w, "observed"),
+                     *threshold = json_object_get(w, "threshold");
+
+        text_puts(out, before);
+        text_puts(out, code);
+        text_printf(out, " in %lld of %lld cell%s",
+                    (long long)json_integer_value(json_object_get(w, "n_cells")),
+                    (long long)n, n == 1 ? "" : "s");
+        if (json_is_number(observed) && json_is_number(threshold))
+            text_printf(out, " (%.3g, threshold %.3g)", json_number_value(observed),
+                        json_number_value(threshold));
+        before = ", ";
+    }
+}
+
+bool export_is_noisy(const json_t *head)
+{
+    static const char *const codes[] = {"noisy_machine", "steal", "throttled", NULL},
+                             *const untimed[] = {"model", "simulated", "emulated", NULL};
+    const char *evidence = json_string_value(
+                   json_object_get(json_object_get(head, "run"), "evidence")),
+               *code;
+    json_t *w;
+
+    if (evidence && name_index(untimed, evidence) >= 0)
+        return false;
+    json_object_foreach(json_object_get(head, "warnings"), code,
+                        w) if (name_index(codes, code) >= 0) return true;
+    return false;
+}
+
+void export_put_machine(struct text *out, const json_t *head)
+{
+    const json_t *run = json_object_get(head, "run"), *cpu = json_object_get(head, "cpu");
+    const char *name = json_string_value(json_object_get(run, "cpu_model"));
+    const char *family = json_string_value(json_object_get(cpu, "family"));
+    const char *model = json_string_value(json_object_get(cpu, "model"));
+    const json_int_t n = json_integer_value(json_object_get(run, "n_cpus"));
+
+    text_puts(out, name && *name ? name : "unknown processor");
+    if (family && model) {
+        text_puts(out, " (family ");
+        text_puts(out, family);
+        text_puts(out, ", model ");
+        text_puts(out, model);
+        text_puts(out, ")");
+    }
+    if (n > 0)
+        text_printf(out, ", %lld CPU%s", (long long)n, n == 1 ? "" : "s");
+}

@@ -1,0 +1,28 @@
+/* experiments/record/export_notes.h - the newest record of an experiment, and what a reader of
+ * its headlines should know of it: where it was made, and what speaks against its numbers.
+ * Heads are those of export_head(). Threads: any. */
+#ifndef RECORD_EXPORT_NOTES_H
+#define RECORD_EXPORT_NOTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/text.h"
+
+/* The path of the newest record of an experiment, below results/ of the working directory: what
+ * its latest.json names. ERR_NOTFOUND: there is none. ERR_FORMAT, ERR_LIMIT: latest.json is
+ * damaged. */
+MUST int export_latest(char *path, size_t n, const char *experiment);
+
+/* "steal in 3 of 5 cells (0.08, threshold 0.02), lateness in ..."; nothing where the run had no
+ * warning. */
+void export_put_warnings(struct text *out, const json_t *head);
+/* Is it of measured times, and did something else use the machine meanwhile? */
+bool export_is_noisy(const json_t *head);
+
+/* "AMD EPYC (family 25, model 17), 2 CPUs" */
+void export_put_machine(struct text *out, const json_t *head);
+
+#endif

@@ -1,0 +1,564 @@
+#include "experiments/record/export_read.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/child.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#define TEXT_MAX     ((size_t)1 << 20)
+#define DOCUMENT_MAX ((size_t)64 << 20)
+/* No deflated byte becomes more than 1032. */
+#define INFLATE_MAX 1100
+
+struct shape { /* of a dataset */
+    H5T_class_t class;
+    size_t width;
+    int rank_max;
+    const char *what; /* after "expected" */
+};
+
+static _Noreturn void damaged(const struct export_result *r, const char *name,
+                              const char *expected)
+{
+    child_exit(err_set(ERR_FORMAT, "%s: %s: expected %s", r->path, name, expected));
+}
+
+static void *need(void *p, const struct export_result *r)
+{
+    if (!p)
+        child_exit(err_set(ERR_NOMEM, "%s: out of memory", r->path));
+    return p;
+}
+
+/* Steals `value`. */
+static void set(const struct export_result *r, json_t *obj, const char *name,
+                json_t *value)
+{
+    need(value, r);
+    if (json_object_set_new(obj, name, value) == 0)
+        return;
+    if (!json_string(name))
+        damaged(r, "a name", "UTF-8");
+    need(NULL, r);
+}
+
+/* --- attributes as JSON */
+
+static json_t *text_value(const struct export_result *r, hid_t attribute, hid_t type)
+{
+    size_t n = H5Tget_size(type);
+    json_t *v = NULL;
+    char *text;
+
+    if (n == 0 || n > TEXT_MAX || H5Tis_variable_str(type) != 0)
+        return NULL;
+    text = need(mem_new(MEM_HARNESS, n + 1, 1), r);
+    if (H5Aread(attribute, type, text) >= 0)
+        v = json_string(text);
+    mem_free(text);
+    return v;
+}
+
+/* NULL: not a scalar text or number. */
+static json_t *attribute_value(const struct export_result *r, hid_t attribute)
+{
+    hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    json_t *v = NULL;
+    int64_t i = 0;
+    double d = 0;
+
+    if (type >= 0 && space >= 0 && H5Sget_simple_extent_npoints(space) == 1) {
+        H5T_class_t class = H5Tget_class(type);
+        size_t n = H5Tget_size(type);
+
+        if (class == H5T_STRING)
+            v = text_value(r, attribute, type);
+        else if (class == H5T_INTEGER && n <= 8 &&
+                 H5Aread(attribute, H5T_NATIVE_INT64, &i) >= 0)
+            v = n == 1 ? json_boolean(i) : json_integer(i);
+        else if (class == H5T_FLOAT && n <= 8 &&
+                 H5Aread(attribute, H5T_NATIVE_DOUBLE, &d) >= 0)
+            v = isfinite(d) ? json_real(d) : json_null();
+    }
+    if (space >= 0)
+        H5Sclose(space);
+    if (type >= 0)
+        H5Tclose(type);
+    return v;
+}
+
+struct taken {
+    const struct export_result *r;
+    json_t *obj;
+};
+
+static herr_t take_attribute(hid_t loc, const char *name, const H5A_info_t *info,
+                             void *ctx)
+{
+    struct taken *t = ctx;
+    hid_t a = H5Aopen(loc, name, H5P_DEFAULT);
+    json_t *v = a >= 0 ? attribute_value(t->r, a) : NULL;
+
+    (void)info;
+    if (!v)
+        damaged(t->r, name, "one number, or one text in UTF-8");
+    H5Aclose(a);
+    set(t->r, t->obj, name, v);
+    return 0;
+}
+
+/* In the order of their names, whatever order they were written in. */
+static json_t *attributes_json(const struct export_result *r, hid_t loc)
+{
+    struct taken t = {r, need(json_object(), r)};
+    hsize_t at = 0;
+
+    if (H5Aiterate2(loc, H5_INDEX_NAME, H5_ITER_INC, &at, take_attribute, &t) < 0)
+        damaged(r, "attributes", "readable attributes");
+    return t.obj;
+}
+
+/* --- datasets */
+
+/* Its bytes are in this file, as many as its extent needs. */
+static bool is_stored(const struct export_result *r, hid_t dataset, uint64_t n,
+                      size_t width)
+{
+    hid_t p = H5Dget_create_plist(dataset);
+    uint64_t stored = H5Dget_storage_size(dataset);
+    bool here =
+        p >= 0 && H5Pget_external_count(p) == 0 && H5Pget_layout(p) != H5D_VIRTUAL;
+
+    if (p >= 0)
+        H5Pclose(p);
+    return here && stored <= r->file_bytes && n <= stored * INFLATE_MAX / width;
+}
+
+static hid_t open_dataset(const struct export_result *r, hid_t group, const char *name,
+                          const struct shape *want, size_t *n)
+{
+    hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT);
+    hid_t type = dataset >= 0 ? H5Dget_type(dataset) : -1;
+    hid_t space = dataset >= 0 ? H5Dget_space(dataset) : -1;
+    hssize_t points = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
+
+    if (type < 0 || points < 0 || H5Tget_class(type) != want->class ||
+        H5Tget_size(type) != want->width || H5Tis_variable_str(type) > 0)
+        damaged(r, name, want->what);
+    if (H5Sget_simple_extent_ndims(space) > want->rank_max ||
+        (!want->rank_max && points != 1))
+        damaged(r, name, want->what);
+    if (!is_stored(r, dataset, (uint64_t)points, want->width))
+        damaged(r, name, "as many bytes in the file as its extent needs");
+    *n = (size_t)points;
+    H5Sclose(space);
+    H5Tclose(type);
+    return dataset;
+}
+
+/* --- groups of scalars with a unit: summary and headline */
+
+static herr_t take_scalar(hid_t group, const char *name, const H5L_info_t *info,
+                          void *ctx)
+{
+    static const struct shape one = {H5T_FLOAT, sizeof(double), 0, "one number"};
+    struct taken *t = ctx;
+    size_t n;
+    hid_t dataset = open_dataset(t->r, group, name, &one, &n);
+    json_t *v = attributes_json(t->r, dataset);
+    double x = NAN;
+
+    (void)info;
+    if (H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &x) < 0)
+        damaged(t->r, name, one.what);
+    H5Dclose(dataset);
+    set(t->r, v, "value", isfinite(x) ? json_real(x) : json_null());
+    set(t->r, t->obj, name, v);
+    return 0;
+}
+
+static json_t *members_json(const struct export_result *r, hid_t loc, const char *name,
+                            H5L_iterate_t take)
+{
+    hid_t group = H5Gopen2(loc, name, H5P_DEFAULT);
+    struct taken t = {r, need(json_object(), r)};
+    hsize_t at = 0;
+
+    if (group < 0 || H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, take, &t) < 0)
+        damaged(r, name, "a group of numbers");
+    H5Gclose(group);
+    return t.obj;
+}
+
+static herr_t take_series(hid_t group, const char *name, const H5L_info_t *info,
+                          void *ctx)
+{
+    static const struct shape list = {H5T_FLOAT, sizeof(double), 1, "a list of numbers"};
+    struct taken *t = ctx;
+    size_t n;
+    hid_t dataset = open_dataset(t->r, group, name, &list, &n);
+    json_t *out = attributes_json(t->r, dataset), *v = need(json_array(), t->r);
+    double *x = need(mem_new(MEM_HARNESS, n + 1, sizeof(*x)), t->r);
+
+    (void)info;
+    if (n > 0 &&
+        H5Dread(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) < 0)
+        damaged(t->r, name, list.what);
+    H5Dclose(dataset);
+    for (size_t i = 0; i < n; i++)
+        if (json_array_append_new(v, isfinite(x[i]) ? json_real(x[i]) : json_null()) != 0)
+            need(NULL, t->r);
+    mem_free(x);
+    set(t->r, out, "v", v);
+    set(t->r, t->obj, name, out);
+    return 0;
+}
+
+/* --- the file */
+
+void export_read(struct export_result *r, const char *path)
+{
+    H5G_info_t info;
+    hid_t file, access;
+
+    *r = (struct export_result){.path = path};
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* one line says it */
+    access = H5Pcreate(H5P_FILE_ACCESS);
+    /* A record never changes once it has its name, so a lock says nothing, not even that
+     * of its writer, which may still be ending. */
+    if (access < 0 || H5Pset_file_locking(access, false, true) < 0)
+        child_exit(err_set(ERR_NOMEM, "%s: out of memory", path));
+    file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    H5Pclose(access);
+    if (file < 0 || H5Fget_filesize(file, &r->file_bytes) < 0)
+        damaged(r, "offset 0", "an HDF5 file");
+    r->cells = H5Gopen2(file, "/cells", H5P_DEFAULT);
+    if (r->cells < 0 || H5Gget_info(r->cells, &info) < 0)
+        damaged(r, "/cells", "a group, as in every result of this program");
+    r->n_cells = (size_t)info.nlinks;
+    r->root = attributes_json(r, file);
+    r->headline = members_json(r, file, "headline", take_scalar);
+}
+
+static hid_t open_cell(const struct export_result *r, size_t index)
+{
+    char name[24];
+    hid_t cell;
+
+    snprintf(name, sizeof(name), "%04zu", index);
+    cell = H5Gopen2(r->cells, name, H5P_DEFAULT);
+    if (cell < 0)
+        damaged(r, name, "a cell of this number");
+    return cell;
+}
+
+json_t *export_read_cell(const struct export_result *r, size_t index)
+{
+    hid_t cell = open_cell(r, index);
+    json_t *out = need(json_object(), r), *attributes = attributes_json(r, cell);
+    char where[40];
+
+    snprintf(where, sizeof(where), "/cells/%04zu", index);
+    if (!json_is_string(json_object_get(attributes, "key")))
+        damaged(r, where, "an attribute \"key\" that is a text");
+    set(r, out, "attributes", attributes);
+    set(r, out, "summary", members_json(r, cell, "summary", take_scalar));
+    H5Gclose(cell);
+    return out;
+}
+
+json_t *export_read_series(const struct export_result *r, size_t index)
+{
+    hid_t cell = open_cell(r, index);
+    json_t *out = H5Lexists(cell, "series", H5P_DEFAULT) > 0
+                      ? members_json(r, cell, "series", take_series)
+                      : need(json_object(), r);
+
+    H5Gclose(cell);
+    return out;
+}
+
+json_t *export_read_cells(const struct export_result *r)
+{
+    json_t *list = need(json_array(), r);
+
+    for (size_t i = 0; i < r->n_cells; i++)
+        if (json_array_append_new(list, export_read_cell(r, i)) != 0)
+            need(NULL, r);
+    return list;
+}
+
+/* --- documents, and what they hold for a reader of the headlines */
+
+/* mem_free(); NULL: there is none. */
+static char *read_text(const struct export_result *r, hid_t loc, const char *name)
+{
+    hid_t dataset, type, space;
+    size_t n;
+    char *text;
+
+    if (H5Lexists(loc, name, H5P_DEFAULT) <= 0)
+        return NULL;
+    dataset = H5Dopen2(loc, name, H5P_DEFAULT);
+    type = dataset >= 0 ? H5Dget_type(dataset) : -1;
+    space = dataset >= 0 ? H5Dget_space(dataset) : -1;
+    n = type >= 0 ? H5Tget_size(type) : 0;
+    if (n == 0 || n > DOCUMENT_MAX || H5Tget_class(type) != H5T_STRING ||
+        H5Tis_variable_str(type) != 0 || H5Sget_simple_extent_npoints(space) != 1 ||
+        !is_stored(r, dataset, 1, n))
+        damaged(r, name, "a text");
+    text = need(mem_new(MEM_HARNESS, n + 1, 1), r);
+    if (H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text) < 0)
+        damaged(r, name, "a readable text");
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Dclose(dataset);
+    return text;
+}
+
+/* New reference; NULL: there is none. */
+static json_t *read_document(const struct export_result *r, hid_t loc, const char *name)
+{
+    char *text = read_text(r, loc, name);
+    json_t *doc = NULL;
+
+    if (text && json_read_text(&doc, text, strlen(text), name) != OK)
+        child_exit(err_prefix(ERR_FORMAT, "%s", r->path));
+    mem_free(text);
+    return doc;
+}
+
+static void count_one(const struct export_result *r, json_t *counts, const char *name)
+{
+    const json_int_t n = json_integer_value(json_object_get(counts, name));
+
+    set(r, counts, name, json_integer(n + 1));
+}
+
+static double miss(const json_t *warning)
+{
+    return fabs(json_number_value(json_object_get(warning, "observed")) -
+                json_number_value(json_object_get(warning, "threshold")));
+}
+
+/* `of_cell`: the codes that this cell has been counted for. */
+static void take_warning(const struct export_result *r, json_t *all, json_t *of_cell,
+                         const json_t *w)
+{
+    static const char *const members[] = {"observed", "threshold", "text"};
+    const char *code = json_string_value(json_object_get(w, "code"));
+    json_t *worst;
+
+    if (!code)
+        return;
+    worst = json_object_get(all, code);
+    if (!worst) {
+        worst = need(json_object(), r);
+        set(r, all, code, worst);
+    }
+    if (!json_object_get(worst, "text") || miss(w) > miss(worst))
+        for (int i = 0; i < 3; i++) {
+            json_t *v = json_object_get(w, members[i]);
+
+            set(r, worst, members[i], v ? json_incref(v) : json_null());
+        }
+    if (!json_object_get(of_cell, code))
+        count_one(r, worst, "n_cells");
+    set(r, of_cell, code, json_true());
+}
+
+/* {kind: {name: true}} of one array of a cell, where it names its kind. */
+static herr_t note_evidence(hid_t group, const char *name, const H5L_info_t *info,
+                            void *ctx)
+{
+    struct taken *t = ctx;
+    hid_t dataset = H5Dopen2(group, name, H5P_DEFAULT), a = -1;
+    json_t *kind = NULL, *names;
+
+    (void)info;
+    if (dataset >= 0 && H5Aexists(dataset, "evidence") > 0)
+        a = H5Aopen(dataset, "evidence", H5P_DEFAULT);
+    if (a >= 0)
+        kind = attribute_value(t->r, a);
+    if (json_is_string(kind)) {
+        names = json_object_get(t->obj, json_string_value(kind));
+        if (!names) {
+            names = need(json_object(), t->r);
+            set(t->r, t->obj, json_string_value(kind), names);
+        }
+        set(t->r, names, name, json_true());
+    }
+    json_decref(kind);
+    if (a >= 0)
+        H5Aclose(a);
+    if (dataset >= 0)
+        H5Dclose(dataset);
+    return 0;
+}
+
+static void note_series(const struct export_result *r, json_t *notes, hid_t cell)
+{
+    struct taken t = {r, json_object_get(notes, "series")};
+    hid_t group = H5Lexists(cell, "series", H5P_DEFAULT) > 0
+                      ? H5Gopen2(cell, "series", H5P_DEFAULT)
+                      : -1;
+    hsize_t at = 0;
+
+    if (group < 0)
+        return;
+    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, note_evidence, &t) < 0)
+        damaged(r, "series", "a group of arrays");
+    H5Gclose(group);
+}
+
+static void take_cell(const struct export_result *r, json_t *notes, size_t index)
+{
+    hid_t cell = open_cell(r, index),
+          a = H5Aexists(cell, "state") > 0 ? H5Aopen(cell, "state", H5P_DEFAULT) : -1;
+    json_t *state = a >= 0 ? attribute_value(r, a) : NULL;
+    json_t *doc = read_document(r, cell, "attributes_json");
+    json_t *of_cell = need(json_object(), r), *w;
+    const char *name = json_string_value(state);
+    const char *why = json_string_value(json_object_get(doc, "error"));
+    size_t i;
+
+    count_one(r, json_object_get(notes, "cells"), name ? name : "?");
+    if (name && strcmp(name, "done") != 0)
+        count_one(r, json_object_get(notes, "left_out"), why ? why : name);
+    json_array_foreach(json_object_get(doc, "warnings"), i, w)
+        take_warning(r, json_object_get(notes, "warnings"), of_cell, w);
+    note_series(r, notes, cell);
+    json_decref(of_cell);
+    json_decref(doc);
+    json_decref(state);
+    if (a >= 0)
+        H5Aclose(a);
+    H5Gclose(cell);
+}
+
+/* The first `<info name="NAME" value="VALUE"/>` of the topology; NULL: there is none. */
+static json_t *topology_info(const char *xml, const char *name)
+{
+    char mark[80];
+    const char *at;
+
+    snprintf(mark, sizeof(mark), "<info name=\"%s\" value=\"", name);
+    at = strstr(xml, mark);
+    at = at ? at + strlen(mark) : NULL;
+    return at ? json_stringn_lossy(at, strcspn(at, "\"<")) : NULL;
+}
+
+static json_t *cpu_of_topology(const struct export_result *r)
+{
+    char *xml = read_text(r, r->cells, "/hwloc_xml");
+    json_t *cpu = need(json_object(), r);
+    json_t *family = xml ? topology_info(xml, "CPUFamilyNumber") : NULL;
+    json_t *model = xml ? topology_info(xml, "CPUModelNumber") : NULL;
+
+    if (family)
+        set(r, cpu, "family", family);
+    if (model)
+        set(r, cpu, "model", model);
+    mem_free(xml);
+    return cpu;
+}
+
+json_t *export_read_notes(const struct export_result *r)
+{
+    json_t *notes = need(
+        json_pack("{s:{} s:{} s:{} s:{}}", "cells", "left_out", "warnings", "series"), r);
+    json_t *card = read_document(r, r->cells, "/machine_card_json");
+
+    for (size_t i = 0; i < r->n_cells; i++)
+        take_cell(r, notes, i);
+    set(r, notes, "cpu", cpu_of_topology(r));
+    if (card)
+        set(r, notes, "machine_card", card);
+    return notes;
+}
+
+/* --- requests */
+
+static void *read_column(const struct export_result *r, hid_t group,
+                         const struct record_column *c, size_t *n)
+{
+    static const struct shape shapes[] = {
+        [RECORD_COLUMN_I64] = {H5T_INTEGER, 8, 1, "a column of 64-bit integers"},
+        [RECORD_COLUMN_F64] = {H5T_FLOAT, 8, 1, "a column of doubles"},
+        [RECORD_COLUMN_BOOL] = {H5T_INTEGER, 1, 1, "a column of bytes"},
+        [RECORD_COLUMN_STATUS] = {H5T_INTEGER, 1, 1, "a column of bytes"},
+        [RECORD_COLUMN_ERROR] = {H5T_STRING, RECORD_ERROR_BYTES, 1, "a column of texts"},
+    };
+    const struct shape *shape = &shapes[c->kind];
+    hid_t dataset = open_dataset(r, group, c->name, shape, n);
+    hid_t type = shape->class == H5T_FLOAT    ? H5Tcopy(H5T_NATIVE_DOUBLE)
+                 : shape->class == H5T_STRING ? H5Dget_type(dataset)
+                 : shape->width == 8          ? H5Tcopy(H5T_NATIVE_INT64)
+                                              : H5Tcopy(H5T_NATIVE_INT8);
+    void *data = need(mem_new(MEM_HARNESS, *n, shape->width), r);
+
+    if (*n > 0 && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+        damaged(r, c->name, "a readable column");
+    H5Tclose(type);
+    H5Dclose(dataset);
+    return data;
+}
+
+void export_read_requests(const struct export_result *r, size_t index,
+                          struct export_requests *out)
+{
+    hid_t cell = open_cell(r, index), group;
+    size_t n;
+
+    *out = (struct export_requests){0};
+    if (H5Lexists(cell, "requests", H5P_DEFAULT) > 0) {
+        group = H5Gopen2(cell, "requests", H5P_DEFAULT);
+        if (group < 0)
+            damaged(r, "requests", "a group");
+        for (int i = 0; record_columns[i].name; i++) {
+            out->column[i] = read_column(r, group, &record_columns[i], &n);
+            if (i > 0 && n != out->n)
+                damaged(r, record_columns[i].name, "a column as long as the others");
+            out->n = n;
+        }
+        H5Gclose(group);
+    }
+    H5Gclose(cell);
+}
+
+/* As many tokens as the offsets say, in the order of the requests. */
+void export_read_tokens(const struct export_result *r, size_t index,
+                        struct export_requests *q)
+{
+    static const struct record_column offset = {.name = "offset"},
+                                      time = {.name = "time_ns"};
+    hid_t cell = open_cell(r, index), group = H5Gopen2(cell, "tokens", H5P_DEFAULT);
+    size_t n_offset, n_time;
+
+    if (group < 0)
+        damaged(r, "tokens", "a group");
+    q->token_offset = read_column(r, group, &offset, &n_offset);
+    q->token_ns = read_column(r, group, &time, &n_time);
+    H5Gclose(group);
+    H5Gclose(cell);
+    if (n_offset != q->n + 1 || q->token_offset[0] != 0 ||
+        q->token_offset[q->n] != (int64_t)n_time)
+        damaged(r, "tokens/offset",
+                "one element more than requests, the last of them the "
+                "number of tokens");
+    for (size_t i = 0; i < q->n; i++)
+        if (q->token_offset[i] > q->token_offset[i + 1])
+            damaged(r, "tokens/offset", "offsets that do not decrease");
+}
+
+void export_requests_free(struct export_requests *q)
+{
+    for (int i = 0; i < EXPORT_COLUMNS_MAX; i++)
+        mem_free(q->column[i]);
+    mem_free(q->token_ns);
+    mem_free(q->token_offset);
+    *q = (struct export_requests){0};
+}

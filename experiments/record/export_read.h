@@ -1,0 +1,60 @@
+/* experiments/record/export_read.h - a result file as JSON and plain arrays.
+ *
+ * The file may come from anywhere: of everything read, type, rank and extent are checked
+ * before, and memory is taken only for what the file has bytes for. Only in a process of
+ * its own (base/child.h), which an error ends. Private to export*.c. Threads: one. */
+#ifndef RECORD_EXPORT_READ_H
+#define RECORD_EXPORT_READ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <hdf5.h>
+#include <jansson.h>
+
+#include "experiments/record/fields.h"
+
+struct export_result {
+    const char *path; /* lent: begins error lines */
+    hsize_t file_bytes;
+    hid_t cells;
+    size_t n_cells;
+    json_t *root; /* scalar attributes */
+    /* {name: {"value" (null: NaN), "unit", "meaning", "better", "why", "evidence"}} */
+    json_t *headline;
+};
+void export_read(struct export_result *r, const char *path);
+
+/* {"attributes": {scalars}, "summary": like headline}. New reference. */
+json_t *export_read_cell(const struct export_result *r, size_t index);
+/* Its named arrays: {name: {"v": [numbers, null: NaN], "unit", "meaning", "evidence"}}. New
+ * reference. */
+json_t *export_read_series(const struct export_result *r, size_t index);
+/* An array of all cells, without these. New reference. */
+json_t *export_read_cells(const struct export_result *r);
+
+/* What a reader of the headlines should know of the cells and of the machine, a new reference:
+ * {"cells": {state: number of cells},
+ *  "left_out": {reason: number of failed and skipped cells},
+ *  "warnings": {code: {"n_cells", "observed", "threshold", "text"}}, the value that is
+ *   farthest from its threshold,
+ *  "series": {kind of evidence: {name: true}}, of arrays that name theirs,
+ *  "cpu": {"family", "model"}, from the topology, and "machine_card", where recorded}. */
+json_t *export_read_notes(const struct export_result *r);
+
+/* A cell's requests: column c of record_columns as stored; n = 0 where it serves nothing.
+ */
+#define EXPORT_COLUMNS_MAX 24
+struct export_requests {
+    size_t n;
+    void *column[EXPORT_COLUMNS_MAX]; /* int64_t, double, int8_t, char[error bytes] */
+    /* Request i has the times token_ns[token_offset[i]] .. [token_offset[i + 1]). */
+    int64_t *token_ns, *token_offset; /* NULL before export_read_tokens() */
+};
+void export_read_requests(const struct export_result *r, size_t index,
+                          struct export_requests *out);
+/* For a cell with requests, after them. */
+void export_read_tokens(const struct export_result *r, size_t index,
+                        struct export_requests *q);
+void export_requests_free(struct export_requests *q);
+
+#endif

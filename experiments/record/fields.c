@@ -1,0 +1,192 @@
+#include "experiments/record/fields.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/name.h"
+#include "experiments/record/record.h"
+#include "experiments/load/study.h"
+
+#define NEVER " (-2^63: never)"
+
+static const char *const states[] = {"done", "failed", "skipped"};
+
+const char *record_state_name(enum record_state s)
+{
+    return states[s];
+}
+
+bool record_state_find(const char *name, enum record_state *out)
+{
+    for (int i = RECORD_DONE; i <= RECORD_SKIPPED; i++)
+        if (name && strcmp(name, states[i]) == 0) {
+            *out = (enum record_state)i;
+            return true;
+        }
+    return false;
+}
+
+#define AT(member) offsetof(struct metrics_row, member)
+/* clang-format off */
+const struct record_column record_columns[] = {
+    {"request", RECORD_COLUMN_I64, AT(request), "", "number of the request in its cell"},
+    {"warmup", RECORD_COLUMN_BOOL, AT(warmup), "", "1: excluded from every statistic"},
+    {"intended_ns", RECORD_COLUMN_I64, AT(intended_ns), "ns",
+     "scheduled start, from the start of the cell: latency counts from here"},
+    {"dispatch_ns", RECORD_COLUMN_I64, AT(dispatch_ns), "ns",
+     "when it was really sent; the difference is the harness's lateness" NEVER},
+    {"first_token_ns", RECORD_COLUMN_I64, AT(first_token_ns), "ns", "first token" NEVER},
+    {"done_ns", RECORD_COLUMN_I64, AT(done_ns), "ns", "end, good or bad" NEVER},
+    {"n_prompt_tok", RECORD_COLUMN_I64, AT(n_prompt_tok), "tok", "length of the prompt"},
+    {"n_output_tok", RECORD_COLUMN_I64, AT(n_output_tok), "tok", "output tokens asked for"},
+    {"n_tok", RECORD_COLUMN_I64, AT(n_tok), "tok", "output tokens received"},
+    {"status", RECORD_COLUMN_STATUS, AT(status), "",
+     "0 ok, 1 failed, 2 timeout, 3 rejected (not sent)"},
+    {"error", RECORD_COLUMN_ERROR, AT(error), "", "why it is not ok"},
+    {"decode_bytes", RECORD_COLUMN_F64, AT(decode_bytes), "B",
+     "bytes its tokens after the first must read; NaN: the system does not state it"},
+    {"prefill_flop", RECORD_COLUMN_F64, AT(prefill_flop), "FLOP",
+     "arithmetic of its prompt; NaN: the system does not state it"},
+    {0},
+};
+
+static const struct field {
+    const char *path, *type, *unit, *meaning;
+} fields[] = {
+    {"/@schema_version", "i64", "", "version of this table"},
+    {"/@experiment", "text", "", "name of the experiment"},
+    {"/@evidence", "text", "",
+     "measured, measured_small, model, simulated, emulated or unavailable; before: /@truth"},
+    {"/@utc", "text", "", "when the run began"},
+    {"/@host", "text", "", "name of the machine"},
+    {"/@cpu_model", "text", "", "name of the processor"},
+    {"/@n_cpus", "i64", "", "CPUs that the run computed on: one for each allowed core"},
+    {"/@claim", "text", "", "what the paper says"},
+    {"/@expect", "text", "", "what this experiment expects to see"},
+    {"/@commit", "text", "", "commit of the code"},
+    {"/@dirty", "i8", "", "1: the code had changes that are in no commit"},
+    {"/@compiler", "text", "", "the compiler's own version line"},
+    {"/@flags", "text", "", "optimisation flags"},
+    {"/@isa", "text", "",
+     "instruction sets of the processor that SANDWICH_ISA left for the run"},
+    {"/@swept", "text", "",
+     "axes that --set made of single values, separated by blanks; absent: none"},
+    {"/@n_cells", "i64", "", "cells below /cells"},
+    {"/@n_interrupted_cells", "i64", "", "cells begun, killed, and measured again"},
+    {"/@*", "any", "", "every other scalar of the run's header"},
+    {"/job_json", "json", "", "the job with every default resolved"},
+    {"/provenance_json", "json", "", "commit, compiler, flags and instruction sets"},
+    {"/environment_json", "json", "", "the machine's settings when the run began"},
+    {"/machine_card_json", "json", "", "measured bandwidth and peaks of the machine"},
+    {"/resumes_json", "json", "", "when the run was taken up again after an interruption"},
+    {"/hwloc_xml", "text", "", "topology of the machine as hwloc 2 XML"},
+    {"/*_json", "json", "", "every other object of the run's header"},
+    {"/headline/*", "f64", "of each", "a scalar that stands for the experiment"},
+    {"/headline/*@better", "text", "", "higher or lower"},
+    {"/headline/*@why", "text", "", "why it is NaN"},
+    {"/headline/*@evidence", "text", "",
+     "kinds of evidence of the values it is made from; absent in older records"},
+    {"/headline/*@n_left_out", "i64", "",
+     "cells left out because their value is missing; absent: none"},
+    {"/headline/*@lo", "f64", "of each", "lower end of its 95 % interval; absent: none"},
+    {"/headline/*@hi", "f64", "of each", "upper end of its 95 % interval; absent: none"},
+    {"/cells/NNNN@key", "text", "", "axis values and repeat as stable text"},
+    {"/cells/NNNN@state", "text", "", "done, failed or skipped"},
+    {"/cells/NNNN@attempt", "i64", "", "1, or more if the same key was measured before"},
+    {"/cells/NNNN@*", "any", "", "scalars of attributes_json, nested ones by dotted name"},
+    {"/cells/NNNN/attributes_json", "json", "",
+     "settings, seeds, the system's description, warnings, memory and load of the cell"},
+    {"/cells/NNNN/tokens/time_ns", "i64[n]", "ns",
+     "when each token came, from the start of the cell; request after request"},
+    {"/cells/NNNN/tokens/offset", "i64[n_requests + 1]", "",
+     "request i has the tokens offset[i] .. offset[i + 1)"},
+    {"/cells/NNNN/summary/*", "f64", "of each", "a metric of the cell"},
+    {"/cells/NNNN/summary/*@better", "text", "", "higher or lower, where one of them is"},
+    {"/cells/NNNN/summary/*@why", "text", "", "why it is NaN"},
+    {"/cells/NNNN/summary/*@evidence", "text", "",
+     "what it rests on, as /@evidence; absent in older records: as /@evidence"},
+    {"/cells/NNNN/series/*", "f64[n]", "of each", "a named array of the cell"},
+    {"/cells/NNNN/series/*@evidence", "text", "", "as of a metric of the cell"},
+};
+/* clang-format on */
+
+const char *record_field_meaning(const char *path)
+{
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (strcmp(fields[i].path, path) == 0)
+            return fields[i].meaning;
+    return "";
+}
+
+/* "p99_ttft_ms" is a statistic of "ttft_ms": the name ends in '_' and the definition's.
+ */
+static int defines(const struct metrics_def *d, const char *name)
+{
+    size_t n = strlen(name), m = strlen(d->name);
+
+    return strcmp(name, d->name) == 0 ||
+           (d->samples && n > m + 1 && name[n - m - 1] == '_' &&
+            strcmp(name + n - m, d->name) == 0);
+}
+
+static const char *study_meaning(const char *name, const struct study *study,
+                                 const char **better)
+{
+    const struct study_metric *m = study->metrics;
+
+    while (m->name && strcmp(m->name, name) != 0)
+        m++;
+    *better = m->name ? m->better : "";
+    return m->name ? m->text : name;
+}
+
+const char *record_metric_meaning(const char *name, const struct study *study,
+                                  const char **better)
+{
+    const struct metrics_def *best = NULL;
+
+    if (study)
+        return study_meaning(name, study, better);
+
+    for (const struct metrics_def *d = metrics_defs; d->name; d++)
+        if (defines(d, name) && (!best || strlen(d->name) > strlen(best->name)))
+            best = d;
+    for (const struct metrics_def *d = metrics_goodput_defs; d->name; d++)
+        if (strcmp(d->name, name) == 0)
+            best = d;
+    *better = best ? best->better : "";
+    return best ? best->text : name;
+}
+
+static const char *const kind_words[] = {
+    [RECORD_COLUMN_I64] = "i64[n_requests]",    [RECORD_COLUMN_F64] = "f64[n_requests]",
+    [RECORD_COLUMN_BOOL] = "i8[n_requests]",    [RECORD_COLUMN_STATUS] = "i8[n_requests]",
+    [RECORD_COLUMN_ERROR] = "text[n_requests]",
+};
+
+static int add_field(json_t *list, const char *prefix, const struct field *f)
+{
+    return json_array_append_new(list, json_pack("{s:s+ s:s s:s s:s}", "name", prefix,
+                                                 f->path, "type", f->type, "unit",
+                                                 f->unit, "meaning", f->meaning));
+}
+
+json_t *record_schema(void)
+{
+    json_t *list = json_array(), *doc = NULL;
+    int bad = !list;
+
+    for (size_t i = 0; !bad && i < sizeof(fields) / sizeof(fields[0]); i++)
+        bad = add_field(list, "", &fields[i]);
+    for (const struct record_column *c = record_columns; !bad && c->name; c++) {
+        const struct field f = {c->name, kind_words[c->kind], c->unit, c->meaning};
+        bad = add_field(list, "/cells/NNNN/requests/", &f);
+    }
+    if (!bad)
+        doc = json_pack("{s:i s:O}", "schema_version", RECORD_SCHEMA_VERSION, "fields",
+                        list);
+    json_decref(list);
+    if (!doc)
+        err_set(ERR_NOMEM, "out of memory rendering the schema");
+    return doc;
+}

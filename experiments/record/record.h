@@ -1,0 +1,76 @@
+/* experiments/record/record.h - one experiment's result as one HDF5 file.
+ *
+ * The file is made once, at the end, from the journal (journal.h), which is what survives
+ * a crash. HDF5 writes it as <stem>.h5.tmp, then it is synced and renamed: a file named
+ * .h5 is whole. HDF5 runs in a process of its own (base/child.h), because after a failed
+ * write it crashes at exit. One table of fields gives every dataset its `unit` and
+ * `meaning` attribute and is printed as results/schema.json. A missing number is NaN with
+ * a `why`, never 0. Threads: one; nothing else may be measured meanwhile. */
+#ifndef RECORD_RECORD_H
+#define RECORD_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "experiments/metrics/metrics.h"
+
+struct journal;
+
+/* How a cell ended. All of them are kept; journal_finished() lets a resumed run decide.
+ */
+enum record_state {
+    RECORD_DONE,    /* measured */
+    RECORD_FAILED,  /* it ran and failed: attributes.error says why */
+    RECORD_SKIPPED, /* not possible here: attributes.error says why */
+};
+const char *record_state_name(enum record_state s); /* "done", "failed", "skipped" */
+bool record_state_find(const char *name, enum record_state *out); /* NULL is no name */
+
+/* One cell: a point of the axes and a repeat. Everything is lent by the caller. */
+struct record_cell {
+    const char
+        *key; /* stable printable UTF-8 of the resolved axis values and the repeat */
+    enum record_state state;
+    /* An object of whatever describes the cell: axis values, settings, seeds, the
+     * system's description, warnings, memory, load. Scalars (nested ones by dotted name)
+     * also become HDF5 attributes of the cell. */
+    const json_t *attributes;
+    const struct metrics_row *rows; /* with the times of their tokens */
+    size_t n_rows;
+    const struct metrics_value *values; /* summary */
+    size_t n_values;
+    const struct metrics_series *series; /* also of experiments that serve nothing */
+    size_t n_series;
+    /* What values and series rest on that do not name it themselves: a word of
+     * metrics_evidence[]. NULL: unknown, as in journals of earlier versions. */
+    const char *evidence;
+};
+
+/* A scalar that stands for the experiment in results/<stem>/latest.json. */
+struct record_headline {
+    const char *name, *unit;
+    const char *better; /* "higher" or "lower" */
+    double value;
+    const char *why;   /* why `value` is NaN, else NULL */
+    size_t n_left_out; /* cells it is not over, because theirs is missing */
+    bool has_interval; /* 95 % of confidence that it is in [lo, hi] */
+    double lo, hi;
+    /* Of the values it is made from, kinds joined by ", "; NULL: unknown. */
+    const char *evidence;
+};
+
+/* Turn the journal into results/<stem>/<utc>-<commit>.h5, then write latest.json, then
+ * remove the journal and close it (*j = NULL). On error the journal stays, open and
+ * whole, and no new .h5 exists.
+ *   path  of the result, owned by the caller, mem_free(); may be NULL
+ * ERR_IO: disk.  ERR_NOMEM.  ERR_FORMAT: the journal was damaged meanwhile. */
+MUST int record_finish(struct journal **j, const struct record_headline *headline,
+                       size_t n_headline, char **path);
+
+/* The table of fields as JSON (results/schema.json). New reference; NULL: ERR_NOMEM set.
+ */
+MUST json_t *record_schema(void);
+
+#endif

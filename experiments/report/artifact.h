@@ -1,0 +1,40 @@
+/* experiments/report/artifact.h - which experiments to run when time is short.
+ *
+ * Worth most are those whose records decide claims that should hold on every machine, per
+ * minute that they take; then those that decide other claims, per minute; then, from the
+ * shortest, those that decide none.   Threads: any. */
+#ifndef REPORT_ARTIFACT_H
+#define REPORT_ARTIFACT_H
+
+#include <stddef.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "experiments/report/claims.h"
+
+struct artifact_item {
+    const char *name; /* lent by the list */
+    double minutes;   /* as its job states them */
+    int n_should;     /* claims that should hold */
+    int n_claims;     /* all that its record decides */
+};
+
+struct artifact_list {
+    json_t *names;
+    struct artifact_item *v; /* in the order in which to run them */
+    size_t n;
+};
+
+/* All experiments that come with the program. ERR_IO and others: one of them, or their folder,
+ * cannot be read. *out: artifact_fini(), also after an error. */
+MUST int artifact_read(struct artifact_list *out, const struct claims *claims);
+void artifact_fini(struct artifact_list *l);
+
+/* Put the n items in their order. */
+void artifact_sort(struct artifact_item *v, size_t n);
+
+/* What has been run, to be taken up again: {name: {"minutes", "failed": why, absent: not}}.
+ * A new reference. Empty where the file is absent or `path` is NULL. */
+MUST int artifact_state_read(json_t **out, const char *path);
+
+#endif

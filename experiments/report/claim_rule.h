@@ -1,0 +1,41 @@
+/* experiments/report/claim_rule.h - when a claim counts as reproduced: comparisons of the
+ * headline numbers of a record.
+ *
+ * A rule is words with blanks between them: two or more operands with < <= > >= = between
+ * them, and such chains joined by `and`. An operand is a number, a headline, or a number
+ * times a headline. A blank in a headline's name ("request_s k=2") is written ~. Example:
+ *     tok_s_plan < tok_s_kernels <= 4.3*tok_s_plan and share = 0.93
+ * Threads: any. */
+#ifndef REPORT_CLAIM_RULE_H
+#define REPORT_CLAIM_RULE_H
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/text.h"
+
+enum claim_truth {
+    CLAIM_HOLDS,
+    CLAIM_FAILS,
+    CLAIM_UNSURE,  /* within the intervals of its numbers it may hold or fail */
+    CLAIM_UNKNOWN, /* a number is missing in the record, which says why */
+    CLAIM_ABSENT,  /* the record has no headline of that name: it is of another job */
+};
+
+/* Is it a rule? ERR_FORMAT says which word is not as expected; `where` begins the line. */
+MUST int claim_rule_check(const char *rule, const char *where);
+
+/* Call fn for each headline that a sound rule names. */
+void claim_rule_names(const char *rule, void (*fn)(void *ctx, const char *name),
+                      void *ctx);
+
+/* Does a sound rule hold?
+ *   headline   {name: {"value": number or null, "why", "lo", "hi"}} of a record; lo and hi,
+ *              where present, are the value's interval
+ *   tolerance  a comparison may be missed by this share of its right side
+ *   found      gets every comparison with its numbers; what fails or is undecided is marked. For
+ *              CLAIM_UNKNOWN and CLAIM_ABSENT it gets the reason. */
+enum claim_truth claim_rule_holds(const char *rule, const json_t *headline,
+                                  double tolerance, struct text *found);
+
+#endif

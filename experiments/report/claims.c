@@ -1,0 +1,209 @@
+#include "experiments/report/claims.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/name.h"
+#include "experiments/report/claim_rule.h"
+#include "experiments/record/export.h"
+#include "experiments/record/export_notes.h"
+
+#define CLAIMS_BYTES ((size_t)1 << 20)
+
+static const char *const keys[] = {"name",       "paper", "section",   "figure", "text",
+                                   "experiment", "here",  "why",       "shape",  "should",
+                                   "reproduced", "about", "tolerance", NULL};
+
+const char *claim_verdict_name(enum claim_verdict v)
+{
+    static const char *const names[] = {"reproduced",        "reproduced in shape",
+                                        "undecided",         "not reproduced",
+                                        "not testable here", "no record yet"};
+
+    return names[v];
+}
+
+/* --- the list */
+
+static int read_should(struct claim *c, const json_t *obj, const char *where)
+{
+    static const char *const words[] = {"reproduced", "shape", NULL};
+    const char *word = NULL;
+    int rc = json_opt_str(obj, "should", &word, where), i;
+
+    c->should = CLAIM_NO_RECORD;
+    if (rc != OK || !word)
+        return rc;
+    i = name_index(words, word);
+    if (i < 0)
+        return name_unknown(ERR_FORMAT, word, words,
+                            "%s: should: expected \"reproduced\" or \"shape\", found "
+                            "\"%s\"",
+                            where, word);
+    c->should = i == 0 ? CLAIM_REPRODUCED : CLAIM_IN_SHAPE;
+    if (i == 0 ? c->reproduced == NULL : c->shape == NULL)
+        return err_set(ERR_FORMAT, "%s: should: \"%s\" has no rule \"%s\"", where, word,
+                       word);
+    return OK;
+}
+
+static int check_rule(const char *rule, const char *key, const char *where)
+{
+    char at[300];
+
+    snprintf(at, sizeof(at), "%s: %s", where, key);
+    return rule ? claim_rule_check(rule, at) : OK;
+}
+
+/* It has rules and an experiment, or a reason why not. */
+static int check_sense(const struct claim *c, const char *where)
+{
+    int rc = check_rule(c->reproduced, "reproduced", where);
+
+    if (rc == OK)
+        rc = check_rule(c->shape, "shape", where);
+    if (rc != OK)
+        return rc;
+    if (c->why ? c->reproduced || c->shape || c->should != CLAIM_NO_RECORD
+               : !c->experiment || (!c->reproduced && !c->shape))
+        return err_set(ERR_FORMAT,
+                       "%s: expected \"why\", or \"experiment\" with \"reproduced\" or "
+                       "\"shape\"",
+                       where);
+    if (c->experiment && strchr(c->experiment, '/'))
+        return err_set(ERR_FORMAT, "%s: experiment: expected a name, found \"%s\"", where,
+                       c->experiment);
+    if (!(c->tolerance >= 0 && c->tolerance < 1))
+        return err_set(ERR_FORMAT, "%s: tolerance: expected 0 to 1, found %g", where,
+                       c->tolerance);
+    return OK;
+}
+
+static int read_claim(struct claim *c, const json_t *obj, const char *path, size_t i)
+{
+    const struct {
+        const char *key, **to;
+        bool must;
+    } texts[] = {
+        {"name", &c->name, true},
+        {"paper", &c->paper, true},
+        {"section", &c->section, true},
+        {"figure", &c->figure, false},
+        {"text", &c->text, true},
+        {"experiment", &c->experiment, false},
+        {"here", &c->here, false},
+        {"why", &c->why, false},
+        {"reproduced", &c->reproduced, false},
+        {"shape", &c->shape, false},
+    };
+    char where[256];
+    int rc = OK;
+
+    snprintf(where, sizeof(where), "%s: claim %zu", path, i);
+    for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]) && rc == OK; k++) {
+        rc = texts[k].must ? json_get_str(obj, texts[k].key, texts[k].to, where)
+                           : json_opt_str(obj, texts[k].key, texts[k].to, where);
+        if (k == 0 && rc == OK)
+            snprintf(where, sizeof(where), "%s: %.60s", path, c->name);
+    }
+    if (rc == OK)
+        rc = json_check_keys(obj, keys, where);
+    if (rc == OK)
+        rc = json_opt_f64(obj, "tolerance", &c->tolerance, where);
+    if (rc == OK)
+        rc = read_should(c, obj, where);
+    return rc == OK ? check_sense(c, where) : rc;
+}
+
+static int check_twice(const struct claims *c, const char *path)
+{
+    for (size_t i = 0; i < c->n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(c->v[i].name, c->v[k].name) == 0)
+                return err_set(ERR_FORMAT,
+                               "%s: %s: expected a name of one claim, found "
+                               "two",
+                               path, c->v[i].name);
+    return OK;
+}
+
+int claims_read(struct claims *out, const char *path)
+{
+    static const char *const top[] = {"about", "claims", NULL};
+    const json_t *list = NULL;
+    int rc;
+
+    *out = (struct claims){0};
+    rc = json_read_file(&out->root, path, CLAIMS_BYTES);
+    if (rc == OK)
+        rc = json_check_keys(out->root, top, path);
+    if (rc == OK)
+        rc = json_get_arr(out->root, "claims", &list, path);
+    if (rc != OK)
+        return rc;
+    out->n = json_array_size(list);
+    out->v = mem_new(MEM_HARNESS, out->n + 1, sizeof(*out->v));
+    if (!out->v)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < out->n && rc == OK; i++)
+        rc = read_claim(&out->v[i], json_array_get(list, i), path, i);
+    return rc == OK ? check_twice(out, path) : rc;
+}
+
+void claims_fini(struct claims *c)
+{
+    mem_free(c->v);
+    json_decref(c->root);
+    *c = (struct claims){0};
+}
+
+/* --- the record */
+
+int claim_record(json_t **out, const char *experiment)
+{
+    char path[1024];
+    int rc = export_latest(path, sizeof(path), experiment);
+
+    *out = NULL;
+    return rc == OK ? export_head(out, path) : rc;
+}
+
+/* --- the verdict */
+
+int claim_judge(enum claim_verdict *out, const struct claim *c, const json_t *record,
+                struct text *found)
+{
+    const json_t *headline = json_object_get(record, "headline");
+    enum claim_truth truth = CLAIM_FAILS;
+
+    *out = CLAIM_NOT_TESTABLE;
+    if (c->why) {
+        text_puts(found, c->why);
+        return found->rc;
+    }
+    *out = CLAIM_NO_RECORD;
+    if (!record)
+        return OK;
+    if (c->reproduced)
+        truth = claim_rule_holds(c->reproduced, headline, c->tolerance, found);
+    *out = CLAIM_REPRODUCED;
+    if (c->shape && truth != CLAIM_HOLDS) {
+        *out = CLAIM_IN_SHAPE;
+        found->n = 0;
+        truth = claim_rule_holds(c->shape, headline, c->tolerance, found);
+    }
+    if (truth != CLAIM_HOLDS)
+        *out = truth == CLAIM_FAILS     ? CLAIM_NOT_REPRODUCED
+               : truth == CLAIM_UNSURE  ? CLAIM_UNDECIDED
+               : truth == CLAIM_UNKNOWN ? CLAIM_NOT_TESTABLE
+                                        : CLAIM_NO_RECORD;
+    return found->rc;
+}
+
+bool claim_is_failure(const struct claim *c, enum claim_verdict v)
+{
+    return v <= CLAIM_NOT_REPRODUCED && v != CLAIM_UNDECIDED && v > c->should;
+}

@@ -1,0 +1,62 @@
+/* experiments/report/claims.h - what the papers claim, and what the newest records have to say
+ * of it.
+ *
+ * results/claims.json lists the claims; results/README.md describes its keys. A verdict is
+ * computed from the headline numbers of a record alone, so that it can be repeated from the
+ * record. Threads: any; one list, one owner. */
+#ifndef REPORT_CLAIMS_H
+#define REPORT_CLAIMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/text.h"
+
+enum claim_verdict {
+    CLAIM_REPRODUCED,
+    CLAIM_IN_SHAPE,  /* the order or direction, not the size; or on a simulated machine */
+    CLAIM_UNDECIDED, /* the intervals of its numbers allow both */
+    CLAIM_NOT_REPRODUCED,
+    CLAIM_NOT_TESTABLE, /* here */
+    CLAIM_NO_RECORD,    /* yet, or one of an older job */
+};
+const char *claim_verdict_name(enum claim_verdict v);
+
+struct claim { /* all texts are lent by the list; NULL: absent */
+    const char *name, *paper, *section, *figure;
+    const char *text;               /* what the paper says */
+    const char *here;               /* what is different here */
+    const char *why;                /* it is not testable here */
+    const char *experiment;         /* NULL: there is none */
+    const char *reproduced, *shape; /* rules (claim_rule.h), the second one is weaker */
+    double tolerance;
+    enum claim_verdict should; /* the least that must come out; CLAIM_NO_RECORD: any */
+};
+
+struct claims {
+    json_t *root;
+    struct claim *v;
+    size_t n;
+};
+
+/* Read a list. ERR_FORMAT: one line says which claim and key are not as expected. *out:
+ * claims_fini(), also after an error. */
+MUST int claims_read(struct claims *out, const char *path);
+void claims_fini(struct claims *c);
+
+/* The newest record of an experiment, below results/ of the working directory, as
+ * export_head() reads it. A new reference. ERR_NOTFOUND: there is none. Others: it is
+ * damaged. */
+MUST int claim_record(json_t **out, const char *experiment);
+
+/* The verdict on a claim.
+ *   record  as of claim_record(); NULL: none
+ *   found   gets the comparisons with their numbers, or why there is no verdict */
+MUST int claim_judge(enum claim_verdict *out, const struct claim *c, const json_t *record,
+                     struct text *found);
+/* Should it have held, and did it not? What is undecided is no failure. */
+bool claim_is_failure(const struct claim *c, enum claim_verdict v);
+
+#endif

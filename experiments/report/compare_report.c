@@ -1,0 +1,408 @@
+#include "experiments/report/compare_report.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/name.h"
+
+#define MAX_METRICS 64
+#define TEXT_BYTES  80
+
+/* --- what differs */
+
+static const char *scalar_text(const json_t *v, char out[TEXT_BYTES])
+{
+    if (json_is_string(v))
+        snprintf(out, TEXT_BYTES, "%s", json_string_value(v));
+    else if (json_is_number(v))
+        snprintf(out, TEXT_BYTES, "%.6g", json_number_value(v));
+    else
+        snprintf(out, TEXT_BYTES, "%s",
+                 json_is_true(v)    ? "true"
+                 : json_is_false(v) ? "false"
+                                    : "none");
+    return out;
+}
+
+static int check_machines(const struct compare_records *a,
+                          const struct compare_records *b, bool across, FILE *f)
+{
+    static const char *const names[] = {"host", "cpu_model", "n_cpus"};
+    char x[160], y[160];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        compare_header(a, 0, names[i], x, sizeof(x));
+        compare_header(b, 0, names[i], y, sizeof(y));
+        if (strcmp(x, y) == 0)
+            continue;
+        if (!across)
+            return err_set(ERR_ARG,
+                           "A and B come from different machines (%s %.60s and %.60s): "
+                           "expected records of one machine; --across-machines compares "
+                           "them all the same",
+                           names[i], x, y);
+        fprintf(f, "DIFFERENT MACHINES: %s %s, %s\n", names[i], x, y);
+    }
+    return OK;
+}
+
+static void print_header_differences(const struct compare_records *a,
+                                     const struct compare_records *b, FILE *f)
+{
+    static const char *const names[] = {"experiment", "commit", "dirty",   "compiler",
+                                        "flags",      "isa",    "evidence"};
+    char x[160], y[160];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        compare_header(a, 0, names[i], x, sizeof(x));
+        compare_header(b, 0, names[i], y, sizeof(y));
+        if (strcmp(x, y) != 0)
+            fprintf(f, "  %s: %s -> %s\n", names[i], x, y);
+    }
+}
+
+/* What a reader must distrust: each code of a warning, and in how many cells it is. */
+static int print_warnings(char side, const struct compare_records *r, FILE *f)
+{
+    json_t *counts = json_object(), *n;
+    const char *code;
+
+    if (!counts)
+        return err_set(ERR_NOMEM, "out of memory counting warnings");
+    for (size_t i = 0; i < r->n_cells; i++) {
+        const char *p =
+            json_string_value(json_object_get(r->cells[i].attributes, "warned"));
+        char word[64];
+        int bytes;
+
+        for (; p && sscanf(p, "%63s%n", word, &bytes) == 1; p += bytes)
+            json_object_set_new(
+                counts, word,
+                json_integer(1 + json_integer_value(json_object_get(counts, word))));
+    }
+    json_object_foreach(counts, code, n)
+        fprintf(f, "  %c: warning %s in %lld of %zu cells\n", side, code,
+                (long long)json_integer_value(n), r->n_cells);
+    json_decref(counts);
+    return OK;
+}
+
+/* A setting of the job, or what a server says of itself. */
+static bool is_setting(const char *name)
+{
+    static const char *const prefixes[] = {"system.",
+                                           "dataset.",
+                                           "load.",
+                                           "slo.",
+                                           "seeds.",
+                                           "study.",
+                                           "described.server.version"};
+
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
+static int print_setting_differences(const struct compare_cell *a,
+                                     const struct compare_cell *b, FILE *f)
+{
+    json_t *all = json_copy((json_t *)a->attributes), *v;
+    const char *name;
+    int n = 0;
+
+    if (!all || json_object_update_missing(all, (json_t *)b->attributes) != 0) {
+        json_decref(all);
+        return err_set(ERR_NOMEM, "out of memory comparing settings");
+    }
+    json_object_foreach(all, name, v)
+    {
+        const json_t *x = json_object_get(a->attributes, name);
+        const json_t *y = json_object_get(b->attributes, name);
+        char s[TEXT_BYTES], t[TEXT_BYTES];
+
+        if (is_setting(name) && !(x && y && json_equal(x, y)) && n++ < 20)
+            fprintf(f, "  %s: %s -> %s\n", name, scalar_text(x, s), scalar_text(y, t));
+    }
+    if (n > 20)
+        fprintf(f, "  and %d other settings\n", n - 20);
+    json_decref(all);
+    return OK;
+}
+
+static void print_side(char side, const struct compare_records *r, FILE *f)
+{
+    char utc[40], commit[48], dirty[8];
+
+    fprintf(f, "%c: %s, %zu record%s from %s, commit %.12s%s", side, r->path, r->n,
+            r->n == 1 ? "" : "s", compare_header(r, 0, "utc", utc, sizeof(utc)),
+            compare_header(r, 0, "commit", commit, sizeof(commit)),
+            strcmp(compare_header(r, 0, "dirty", dirty, sizeof(dirty)), "yes") == 0
+                ? " with changes"
+                : "");
+    if (r->n_left_out)
+        fprintf(f, ", %zu cells failed or skipped", r->n_left_out);
+    fputc('\n', f);
+}
+
+/* --- metrics */
+
+static const json_t *metric_of(const struct compare_cell *c, const char *name)
+{
+    return json_object_get(c->summary, name);
+}
+
+static const char *better_of(const struct compare_cell *c, const char *name)
+{
+    const char *s = json_string_value(json_object_get(metric_of(c, name), "better"));
+
+    return s ? s : "";
+}
+
+static int unknown_metric(const struct compare_cell *c, const char *name)
+{
+    const char *words[512], *word;
+    size_t n = 0;
+    json_t *v;
+
+    json_object_foreach((json_t *)c->summary, word, v) if (n < 511) words[n++] = word;
+    words[n] = NULL;
+    return name_unknown(ERR_NOTFOUND, name, words, "%s: no metric \"%s\"", c->setting,
+                        name);
+}
+
+struct names {
+    char word[MAX_METRICS][64];
+    size_t n;
+};
+
+static int add_name(struct names *out, const char *name, size_t n)
+{
+    if (out->n == MAX_METRICS || n == 0 || n >= sizeof(out->word[0]))
+        return err_set(ERR_ARG, "--metric: expected at most %d names of metrics",
+                       MAX_METRICS);
+    snprintf(out->word[out->n++], sizeof(out->word[0]), "%.*s", (int)n, name);
+    return OK;
+}
+
+static int asked_metrics(struct names *out, const struct compare_cell *c,
+                         const char *list)
+{
+    for (const char *p = list; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        const char *name = out->word[out->n];
+
+        TRY(add_name(out, p, strcspn(p, ",")));
+        if (!metric_of(c, name))
+            return unknown_metric(c, name);
+        if (!better_of(c, name)[0])
+            return err_set(ERR_ARG,
+                           "--metric %s: neither more nor less of it is better, so there "
+                           "is no verdict on it",
+                           name);
+    }
+    return OK;
+}
+
+static int choose_metrics(struct names *out, const struct compare_cell *c,
+                          const char *list)
+{
+    static const char *const served[] = {"mean_ttft_ms", "p90_ttft_ms", "mean_tpot_ms",
+                                         "output_throughput_tok_s",
+                                         "request_goodput_rps"};
+    const char *name;
+    json_t *v;
+
+    out->n = 0;
+    if (list)
+        return asked_metrics(out, c, list);
+    for (size_t i = 0; c->rows && i < sizeof(served) / sizeof(served[0]); i++)
+        if (json_is_number(json_object_get(metric_of(c, served[i]), "value")))
+            TRY(add_name(out, served[i], strlen(served[i])));
+    json_object_foreach((json_t *)c->summary, name,
+                        v) if (!c->rows && better_of(c, name)[0] && out->n < MAX_METRICS)
+        TRY(add_name(out, name, strlen(name)));
+    return OK;
+}
+
+/* --- one setting */
+
+/* [r->n_cells], mem_free(); *n of them are of this setting. A record in which the cell failed
+ * leaves no gap in the restarts. */
+static struct compare_run *runs_of(const struct compare_records *r, const char *setting,
+                                   size_t *n)
+{
+    struct compare_run *out = mem_new(MEM_HARNESS, r->n_cells, sizeof(*out));
+    const struct compare_cell *last = NULL;
+    int restart = -1;
+
+    *n = 0;
+    for (size_t i = 0; out && i < r->n_cells; i++) {
+        const struct compare_cell *c = &r->cells[i];
+
+        if (strcmp(c->setting, setting) != 0)
+            continue;
+        restart += !last || c->restart != last->restart;
+        out[(*n)++] = (struct compare_run){
+            .restart = restart, .rows = c->rows, .n_rows = c->n_rows, .slo = c->slo};
+        last = c;
+    }
+    return out;
+}
+
+static void set_values(struct compare_run *runs, const struct compare_records *r,
+                       const char *setting, const char *metric)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->n_cells; i++) {
+        const json_t *v;
+
+        if (strcmp(r->cells[i].setting, setting) != 0)
+            continue;
+        v = json_object_get(metric_of(&r->cells[i], metric), "value");
+        runs[n++].value = json_is_number(v) ? json_number_value(v) : NAN;
+    }
+}
+
+static void print_number(double v, int width, const char *format, FILE *f)
+{
+    char text[32] = "n/a";
+
+    if (!isnan(v))
+        snprintf(text, sizeof(text), format, v);
+    fprintf(f, " %*s", width, text);
+}
+
+static void print_result(const char *metric, const struct compare_result *r, FILE *f)
+{
+    char interval[40];
+
+    snprintf(interval, sizeof(interval), "%.3f .. %.3f", r->lo, r->hi);
+    fprintf(f, "  %-26s", metric);
+    print_number(r->a, 10, "%.4g", f);
+    print_number(r->b, 10, "%.4g", f);
+    print_number(r->ratio, 8, "%.3f", f);
+    fprintf(f, " %18s", isnan(r->lo) ? "n/a" : interval);
+    print_number(100 * expm1(r->between_runs), 10, "+-%.1f %%", f);
+    print_number(100 * expm1(r->between_requests), 10, "+-%.1f %%", f);
+    fprintf(f, "  %s%s%s\n", compare_verdict_name(r->verdict), r->why[0] ? ": " : "",
+            r->why);
+}
+
+static void print_counts(const struct compare_result *r, size_t n_a, size_t n_b, FILE *f)
+{
+    fprintf(f, "  %zu run%s of A, %zu of B: ", n_a, n_a == 1 ? "" : "s", n_b);
+    if (r->in_turn)
+        fprintf(f, "%zu restarts of each, in turn", r->n_units[0]);
+    else if (r->units_repeats)
+        fprintf(f, "one restart of each, so that what a restart changes is not in the "
+                   "interval");
+    else
+        fprintf(f, "%zu and %zu restarts", r->n_units[0], r->n_units[1]);
+    if (r->block)
+        fprintf(f, "; %zu requests in each, %s, in blocks of %zu", r->n_requests,
+                r->same_requests ? "the same in both" : "not the same in both", r->block);
+    fprintf(f, "\n  %-26s %10s %10s %8s %18s %10s %10s  %s\n", "", "A", "B", "B/A",
+            "95 % interval", "runs", "requests", "verdict");
+}
+
+struct sides {
+    const struct compare_records *a, *b;
+    bool in_turn;
+};
+
+static int compare_setting(struct compare_totals *out, const struct sides *s,
+                           const struct compare_cell *first,
+                           const struct compare_report_opts *o, FILE *f)
+{
+    struct compare_side a = {0}, b = {0};
+    struct compare_run *x = runs_of(s->a, first->setting, &a.n);
+    struct compare_run *y = runs_of(s->b, first->setting, &b.n);
+    struct names names;
+    int rc = x && y ? choose_metrics(&names, first, o->metrics) : ERR_NOMEM;
+
+    a.runs = x;
+    b.runs = y;
+    for (size_t i = 0; rc == OK && i < names.n; i++) {
+        const struct compare_opts one = {
+            .metric = names.word[i],
+            .higher_is_better = strcmp(better_of(first, names.word[i]), "higher") == 0,
+            .in_turn = s->in_turn,
+            .margin_frac = o->margin_frac,
+            .seed = o->seed};
+        struct compare_result r;
+
+        set_values(x, s->a, first->setting, names.word[i]);
+        set_values(y, s->b, first->setting, names.word[i]);
+        rc = compare_metric(&r, &a, &b, &one);
+        if (rc != OK)
+            break;
+        if (i == 0)
+            print_counts(&r, a.n, b.n, f);
+        print_result(names.word[i], &r, f);
+        out->n[r.verdict]++;
+        out->n_maybe_worse += r.maybe_worse;
+    }
+    mem_free(x);
+    mem_free(y);
+    return rc;
+}
+
+/* --- all of them */
+
+static const struct compare_cell *find_cell(const struct compare_records *r,
+                                            const char *setting)
+{
+    for (size_t i = 0; i < r->n_cells; i++)
+        if (strcmp(r->cells[i].setting, setting) == 0)
+            return &r->cells[i];
+    return NULL;
+}
+
+static void print_totals(const struct compare_totals *t,
+                         const struct compare_report_opts *o, FILE *f)
+{
+    fprintf(f,
+            "\n%d same within %g %%, %d better, %d worse by more than that, %d cannot "
+            "say. Each interval alone holds the ratio in 95 %% of comparisons.\n",
+            t->n[COMPARE_SAME], 100 * o->margin_frac, t->n[COMPARE_BETTER],
+            t->n[COMPARE_WORSE], t->n[COMPARE_UNKNOWN]);
+}
+
+int compare_report(struct compare_totals *out, const struct compare_records *a,
+                   const struct compare_records *b, const struct compare_report_opts *o,
+                   FILE *f)
+{
+    const struct sides sides = {a, b, compare_in_turn(a, b)};
+    int n_common = 0, n_alone = 0;
+
+    *out = (struct compare_totals){0};
+    print_side('A', a, f);
+    print_side('B', b, f);
+    TRY(check_machines(a, b, o->across_machines, f));
+    print_header_differences(a, b, f);
+    TRY(print_warnings('A', a, f));
+    TRY(print_warnings('B', b, f));
+    for (size_t i = 0; i < a->n_cells; i++) {
+        const struct compare_cell *first = &a->cells[i];
+        const struct compare_cell *other = find_cell(b, first->setting);
+
+        if (find_cell(a, first->setting) != first)
+            continue; /* a repeat */
+        if (!other) {
+            n_alone++;
+            continue;
+        }
+        if (n_common++ == 0)
+            TRY(print_setting_differences(first, other, f));
+        fprintf(f, "\n%s\n", first->setting[0] ? first->setting : "all");
+        TRY(compare_setting(out, &sides, first, o, f));
+    }
+    if (n_common == 0)
+        return err_set(ERR_ARG, "A and B have no setting of the axes in common");
+    if (n_alone)
+        fprintf(f, "\n%d settings of A are not in B and were left out\n", n_alone);
+    print_totals(out, o, f);
+    return OK;
+}

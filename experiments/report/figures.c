@@ -1,0 +1,110 @@
+#include "experiments/report/report.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/home.h"
+#include "experiments/run/figure.h"
+
+/* Seconds of the last change; 0: it is not there. */
+static double changed_s(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0
+               ? (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec
+               : 0;
+}
+
+/* The last change of what all figures are drawn with. */
+static double library_s(void)
+{
+    char dir[PATH_MAX], path[PATH_MAX + 256];
+    double newest = 0;
+    DIR *d = opendir(home_find(dir, sizeof(dir), "paper-figs/lib"));
+    const struct dirent *e;
+
+    while (d && (e = readdir(d)) != NULL) {
+        const char *dot = strrchr(e->d_name, '.');
+
+        snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+        if (dot && strcmp(dot, ".py") == 0 && changed_s(path) > newest)
+            newest = changed_s(path);
+    }
+    if (d)
+        closedir(d);
+    return newest;
+}
+
+static bool is_current(const char *figure, const char *stem, const char *record)
+{
+    const double at = changed_s(figure);
+    char name[300], script[PATH_MAX];
+
+    snprintf(name, sizeof(name), "paper-figs/%s.py", stem);
+    home_find(script, sizeof(script), name);
+    return at > changed_s(record) && at > changed_s(script) && at > library_s();
+}
+
+static int draw_one(struct report_experiment *e, const char *dir, const char *file,
+                    bool draw)
+{
+    const char *record = json_string_value(json_object_get(report_record(e), "path"));
+    int rc = OK;
+
+    if (draw && !is_current(file, e->stem, record))
+        rc = run_figure(e->stem, record, dir, e->job && e->job->n_axes > 0);
+    if (rc == ERR_NOMEM)
+        return rc;
+    if (rc != OK)
+        return report_add_problem(e, err_msg());
+    if (access(file, R_OK) == 0)
+        snprintf(e->figure, sizeof(e->figure), "figures/%s.svg", e->stem);
+    else if (draw)
+        return report_add_problem(e, "no figure: its script has not written an SVG");
+    return OK;
+}
+
+int report_draw(struct report *r, const char *out, bool draw)
+{
+    char dir[PATH_MAX], file[PATH_MAX + 300];
+
+    if (snprintf(dir, sizeof(dir), "%s/figures", out) >= (int)sizeof(dir))
+        return err_set(ERR_LIMIT, "%s: the path is too long", out);
+    TRY(file_make_dirs(dir));
+    for (size_t i = 0; i < r->n; i++) {
+        struct report_experiment *e = &r->v[i];
+
+        snprintf(file, sizeof(file), "%s/%s.svg", dir, e->stem);
+        if (report_record(e))
+            TRY(draw_one(e, dir, file, draw));
+    }
+    return OK;
+}
+
+static int save(const struct report *r, const char *out, enum report_format format,
+                const char *name)
+{
+    struct report_page p = {.format = format};
+    char path[PATH_MAX];
+    int rc = report_put_page(&p, r, out);
+
+    if (rc == OK && snprintf(path, sizeof(path), "%s/%s", out, name) >= (int)sizeof(path))
+        rc = err_set(ERR_LIMIT, "%s: the path is too long", out);
+    if (rc == OK)
+        rc = file_write(path, p.text.p, p.text.n);
+    text_fini(&p.text);
+    return rc;
+}
+
+int report_save(const struct report *r, const char *out)
+{
+    TRY(file_make_dirs(out));
+    TRY(save(r, out, REPORT_HTML, "index.html"));
+    return save(r, out, REPORT_MARKDOWN, "report.md");
+}

@@ -1,0 +1,64 @@
+/* experiments/report/report.h - everything that the records below results/ have to show, as one
+ * page: machines, verdicts on the papers' claims, and each experiment with its figure.
+ *
+ * Records come from results/NAME/ of the working directory. Those of other machines count as
+ * well: to compare machines, copy their records there. A record is foreign data and is read
+ * in a process of its own (export.h); one that is damaged is a line on the page. The same
+ * records give the same page.   Threads: one. */
+#ifndef REPORT_REPORT_H
+#define REPORT_REPORT_H
+
+#include <stddef.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/text.h"
+#include "experiments/report/claims.h"
+#include "experiments/job/job.h"
+#include "experiments/report/page.h"
+
+struct report_experiment {
+    const char *stem; /* lent by the report */
+    struct job *job;  /* NULL: its file cannot be read */
+    json_t *records;  /* one for each host: its newest head (export_head()), or null */
+    json_t *problems; /* texts of one line: what cannot be read or drawn */
+    char figure[256]; /* its path from the folder of the page; "": none */
+};
+
+struct report {
+    struct claims claims;
+    json_t *names; /* of all experiments */
+    struct report_experiment *v;
+    size_t n;
+    /* Kinds of machines that have records, the one with most experiments first:
+     * [{"label", "isa", "names": {host: true}, "n_experiments", "newest": UTC, "card"}] */
+    json_t *hosts;
+};
+
+/* Read jobs, claims (NULL: those that come with the program) and records. Damaged ones are
+ * problems of their experiment, not errors. *out: report_fini(), also after an error. */
+MUST int report_read(struct report *out, const char *claims);
+void report_fini(struct report *r);
+
+/* The head of the first host that has one; NULL: there is no record. Lent. */
+const json_t *report_record(const struct report_experiment *e);
+/* The experiment of that name; NULL: none. */
+const struct report_experiment *report_find(const struct report *r, const char *stem);
+MUST int report_add_problem(struct report_experiment *e, const char *line);
+
+/* Draw the figure of each record into `out`/figures, unless it is newer than the record and the
+ * scripts. `draw` false: draw nothing, and show the figures that are there. */
+MUST int report_draw(struct report *r, const char *out, bool draw);
+
+/* Write `out`/index.html and `out`/report.md. */
+MUST int report_save(const struct report *r, const char *out);
+/* One of them, for report_save(), in p->format. */
+MUST int report_put_page(struct report_page *p, const struct report *r, const char *out);
+
+/* Numbers for a cell of a table: a headline as of export_head(), "1.02 (0.98 to 1.05)",
+ * "n/a (no PMU)". `h` NULL: the record does not have it. */
+void report_put_number(struct text *out, const json_t *h);
+/* "a1bb4eb1c2 with changes, 2026-11-22" */
+void report_put_origin(struct text *out, const json_t *head);
+
+#endif

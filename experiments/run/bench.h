@@ -1,0 +1,27 @@
+/* experiments/run/bench.h - what a server that runs can do for its users, without a
+ * job file: one user at a time, then the highest rate of requests that keeps the objectives.
+ * Nothing is recorded; the answer is text.   Threads: one caller. */
+#ifndef RUN_BENCH_H
+#define RUN_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/opt.h"
+
+struct run_bench_opts {
+    bool help; /* first: a program's own flags may share it */
+    double slo_ttft_ms, slo_tpot_ms, budget_s;
+    int64_t prompt_tok, output_tok, seed;
+    char *model, *api_key_env;
+};
+extern const struct opt_row run_bench_opt_table[];
+
+/* Measure the server at `url`, with or without its scheme, and write four sentences and a
+ * table in Markdown to `out`. ERR_ARG: the URL or the options are wrong. ERR_IO: no server of
+ * the OpenAI protocol answers there, or no request of one user completed. */
+MUST int run_bench(const char *url, const struct run_bench_opts *o, FILE *out);
+
+#endif

@@ -1,0 +1,309 @@
+#include "experiments/run/session.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "characterize/probe.h"
+#include "cpu/cpu.h"
+#include "experiments/record/provenance.h"
+#include "experiments/load/study.h"
+#include "topo/machine.h"
+
+/* Time the machine card may take when there is none yet. */
+#define CARD_BUDGET_S 30
+
+static double number_at(const struct job_cell *c, const char *section, const char *key)
+{
+    return json_number_value(json_object_get(json_object_get(c->settings, section), key));
+}
+
+/* How many requests a cell will have; a guess where the dataset decides. */
+static size_t n_requests_of(const struct job_cell *c)
+{
+    double n = number_at(c, "load", "n_requests");
+
+    if (n <= 0)
+        n = number_at(c, "dataset", "n");
+    if (n <= 0)
+        n = 1000;
+    return (size_t)(n + number_at(c, "load", "warmup_requests"));
+}
+
+/* By their own schedule where all cells have one, else by their requests; cells of a study
+ * weigh alike. */
+double run_cell_weight(const struct job *j, const struct job_cell *c)
+{
+    double n;
+
+    if (j->study)
+        return 1;
+    n = (double)n_requests_of(c);
+    return isfinite(job_scheduled_s(j)) ? n / number_at(c, "load", "rate_rps") : n;
+}
+
+/* Attributes, summary and the four times of a request; token times are extra. */
+#define CELL_BYTES    60e3
+#define REQUEST_BYTES 120.0
+
+void run_plan_print(const struct job *j, FILE *f)
+{
+    double s = job_scheduled_s(j), bytes = 0;
+
+    fprintf(f, "%s: %d cells\n", j->stem, j->n_cells);
+    for (int i = 0; i < j->n_cells; i++) {
+        size_t n = j->study ? 0 : n_requests_of(&j->cells[i]);
+        double max_tok = number_at(&j->cells[i], "dataset", "max_output_tok");
+
+        /* 1000 output tokens is beyond the mean of every fit we ship. */
+        bytes += CELL_BYTES +
+                 (double)n * (REQUEST_BYTES +
+                              8 * (max_tok > 0 && max_tok < 1000 ? max_tok : 1000));
+        fprintf(f, "  %s", j->cells[i].key);
+        if (!j->study && run_is_search(&j->cells[i]))
+            fprintf(f, " (a search, at least %zu requests a trial)", n);
+        else if (!j->study)
+            fprintf(f, " (%zu requests)", n);
+        fprintf(f, "\n");
+    }
+    for (size_t i = 0; i < json_array_size(j->prepare); i++) {
+        const char *path =
+            json_string_value(json_object_get(json_array_get(j->prepare, i), "creates"));
+
+        fprintf(f, "  prepare %s: %s\n", path,
+                access(path, F_OK) == 0 ? "is there" : "will be made");
+    }
+    if (isfinite(s))
+        fprintf(f, "time: %.1f min by its own schedule, and what the last answers take\n",
+                s / 60);
+    fprintf(f, "time: %g min as stated; disk: %g MB as stated, result at most %.1f MB\n",
+            j->cost.minutes, j->cost.disk_mb, bytes / 1e6);
+}
+
+/* --- the header of the record */
+
+static bool wants_card(const struct job *j)
+{
+    if (j->study)
+        return j->study->wants_machine;
+    for (int i = 0; i < j->n_cells; i++) {
+        const json_t *system = json_object_get(j->cells[i].settings, "system");
+        const struct sut_adapter *a;
+
+        if (sut_adapter_find(json_string_value(json_object_get(system, "adapter")), &a) ==
+                OK &&
+            (a->token_bytes || a->prefill_flop))
+            return true;
+    }
+    return false;
+}
+
+/* Before any system is open: probes want the machine for themselves. */
+static int get_card(struct run_session *s)
+{
+    const struct machine_card_opts o = {
+        .dir = s->o->machine_dir, .check = true, .budget_s = CARD_BUDGET_S};
+    int rc;
+
+    if (!wants_card(s->job)) {
+        snprintf(s->card_why, sizeof(s->card_why), "nothing here states its bound");
+        return OK;
+    }
+    rc = machine_card_get(&s->card, &o);
+    if (rc == OK || rc == ERR_NOMEM)
+        return rc;
+    snprintf(s->card_why, sizeof(s->card_why), "no machine card: %.70s", err_msg());
+    log_warning("no_machine_card", NAN, NAN, "%s", s->card_why);
+    return OK;
+}
+
+static int add_hwloc(json_t *header)
+{
+    struct topo_machine *m = NULL;
+    char *xml = NULL;
+    size_t n = 0;
+    int rc = topo_machine_open(&m, NULL);
+
+    if (rc == OK)
+        rc = topo_machine_xml(m, &xml, &n);
+    if (rc == OK && json_object_set_new(header, "hwloc_xml", json_stringn(xml, n)) != 0)
+        rc = err_set(ERR_NOMEM, "header: out of memory");
+    mem_free(xml);
+    topo_machine_close(&m);
+    return rc;
+}
+
+/* "load.rate_rps system.threads", for the figure. */
+static int add_swept(json_t *header, const struct job *j)
+{
+    struct text t = {0};
+    size_t i;
+    json_t *name;
+    int rc;
+
+    json_array_foreach(j->swept, i, name)
+    {
+        text_puts(&t, i ? " " : "");
+        text_puts(&t, json_string_value(name));
+    }
+    rc = t.rc;
+    if (rc == OK && t.n &&
+        json_object_set_new(header, "swept", json_stringn(t.p, t.n)) != 0)
+        rc = err_set(ERR_NOMEM, "header: out of memory");
+    text_fini(&t);
+    return rc;
+}
+
+static int header_new(const struct run_session *s, json_t **out)
+{
+    const struct job *j = s->job;
+    json_t *provenance = NULL, *env = NULL, *h = NULL;
+    char utc[32], host[128];
+    struct cpu_budget budget;
+    struct cpu_info cpu;
+    int rc = provenance_json(&provenance);
+
+    if (rc == OK)
+        rc = env_json(&env);
+    if (rc == OK)
+        rc = cpu_budget_get(&budget);
+    if (rc != OK)
+        goto out;
+    cpu_info_get(&cpu);
+    clock_utc(utc, sizeof(utc));
+    env_host(host, sizeof(host));
+    h = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:s, s:b, s:O, s:O, s:O, s:O}",
+                  "experiment", json_string_lossy(j->stem), "evidence",
+                  job_evidence_name(j), "utc", utc, "host", json_string_lossy(host),
+                  "cpu_model", json_string_lossy(cpu.model_name), "n_cpus", budget.n,
+                  "about", j->head.about, "smoke", j->smoke, "job", j->resolved,
+                  "provenance", provenance, "environment", env, "claim",
+                  json_object_get(j->resolved, "claim"));
+    if (!h || (j->head.expect &&
+               json_object_set_new(h, "expect", json_string(j->head.expect)) != 0)) {
+        rc = err_set(ERR_NOMEM, "header: out of memory");
+        goto out;
+    }
+    if (s->card && json_object_set(h, "machine_card", s->card) != 0)
+        rc = err_set(ERR_NOMEM, "header: out of memory");
+    if (rc == OK)
+        rc = add_swept(h, j);
+    if (rc == OK)
+        rc = add_hwloc(h);
+    if (rc == OK)
+        *out = h, h = NULL;
+out:
+    json_decref(provenance);
+    json_decref(env);
+    json_decref(h);
+    return rc;
+}
+
+/* --- the run */
+
+static bool is_finished(const struct run_session *s, const struct job_cell *c)
+{
+    enum record_state state;
+
+    /* What failed may work now; what is not possible here stays so. */
+    return journal_finished(s->journal, c->key, &state) && state != RECORD_FAILED;
+}
+
+static int open_session(struct run_session *s)
+{
+    double weight = 0;
+    json_t *header = NULL;
+    int rc = get_card(s);
+
+    if (rc == OK)
+        rc = header_new(s, &header);
+    if (rc == OK)
+        rc = journal_open(&s->journal, s->o->out_dir, s->job->stem, header, s->o->fresh);
+    json_decref(header);
+    if (rc != OK)
+        return rc;
+    for (int i = 0; i < s->job->n_cells; i++) {
+        if (is_finished(s, &s->job->cells[i]))
+            s->outcome->n_resumed++;
+        else
+            weight += run_cell_weight(s->job, &s->job->cells[i]);
+    }
+    if (s->outcome->n_resumed)
+        log_info("%s: resuming: %d of %d cells are finished and are not run again",
+                 s->job->stem, s->outcome->n_resumed, s->job->n_cells);
+    rc = progress_open(&s->progress, s->o->live, s->o->progress, (size_t)s->job->n_cells,
+                       (size_t)s->outcome->n_resumed, weight, clock_ns());
+    if (rc == OK)
+        log_set_sink(progress_log, s->progress);
+    return rc;
+}
+
+static void close_progress(struct run_session *s)
+{
+    if (!s->progress)
+        return;
+    log_set_sink(NULL, NULL);
+    progress_close(&s->progress);
+}
+
+static int finish(struct run_session *s)
+{
+    struct run_summary summary;
+    int rc;
+
+    if (s->outcome->n_done + s->outcome->n_resumed == 0)
+        return err_set(ERR_STATE, "%s: no cell could be measured; nothing is written",
+                       s->job->stem);
+    rc = run_summarise(&summary, s->job, journal_path(s->journal));
+    if (rc != OK)
+        return rc;
+    run_summary_print(&summary, s->o->report);
+    rc = record_finish(&s->journal, summary.headlines, (size_t)s->job->n_headlines,
+                       &s->outcome->path);
+    if (rc == OK)
+        fprintf(s->o->report, "\n%s\n", s->outcome->path);
+    run_summary_fini(&summary);
+    return rc;
+}
+
+static void report(void *ctx, const char *line)
+{
+    (void)ctx;
+    log_info("prepare: %s", line);
+}
+
+int run_experiment(struct run_outcome *out, const struct job *j,
+                   const struct run_options *o)
+{
+    struct run_session s = {.job = j, .o = o, .outcome = out};
+    struct log_warning stale;
+    int rc;
+
+    *out = (struct run_outcome){0};
+    while (log_warnings_take(&stale, 1) > 0)
+        ; /* from before this run: no cell's */
+    /* Before minutes of preparing and measuring. */
+    rc = file_check_dir(o->out_dir);
+    if (rc == OK)
+        rc = job_prepare(j, report, NULL);
+    if (rc == OK)
+        rc = open_session(&s);
+    for (int i = 0; i < j->n_cells && rc == OK; i++) {
+        if (is_finished(&s, &j->cells[i]))
+            continue;
+        rc = run_measure(&s, &j->cells[i]);
+    }
+    run_measure_fini(&s);
+    close_progress(&s);
+    if (rc == OK)
+        rc = finish(&s);
+    journal_close(&s.journal);
+    json_decref(s.card);
+    return rc;
+}

@@ -1,0 +1,258 @@
+/* A headline number from the cells that it names: over repeats, settings or rates, as a ratio
+ * or not, with its interval. */
+#include "experiments/run/session.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/stats.h"
+
+/* Goodput of one repeat: attainment against rate over its chosen cells, or over those
+ * that these are relative to. */
+static double goodput(const struct run_summary *s, const struct job_headline *h,
+                      const bool *chosen, bool reference, int column, int64_t repeat)
+{
+    const struct job *j = s->job;
+    double *rate = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*rate));
+    double *met = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*met));
+    double x = NAN, target = 0;
+    size_t n = 0;
+
+    for (int k = 0; rate && met && k < j->n_cells; k++) {
+        const json_t *settings = j->cells[k].settings;
+        int i = k;
+
+        if (!chosen[k] || j->cells[k].repeat != repeat)
+            continue;
+        if (reference && (i = job_headline_reference(j, h, k)) < 0)
+            continue;
+        target = json_number_value(
+            json_object_get(json_object_get(settings, "slo"), "target_frac"));
+        rate[n] = json_number_value(
+            json_object_get(json_object_get(settings, "load"), "rate_rps"));
+        met[n++] = s->values[i * s->n_columns + column];
+    }
+    if (n)
+        x = metrics_goodput_rps(rate, met, n, target);
+    mem_free(rate);
+    mem_free(met);
+    return x;
+}
+
+/* A cell's value, or its ratio to the value that the headline is relative to. */
+static double value_of(const struct run_summary *s, const struct job_headline *h,
+                       int cell, int column, char why[96])
+{
+    size_t at = (size_t)(cell * s->n_columns + column);
+    double v = s->done[cell] ? s->values[at] : NAN, by;
+    int reference;
+
+    if (isnan(v))
+        memcpy(why, s->whys[at], 96);
+    if (isnan(v) || !h->relative_to)
+        return v;
+    reference = job_headline_reference(s->job, h, cell);
+    if (reference < 0) {
+        snprintf(why, 96, "no cell of this run has the settings that it is relative to");
+        return NAN;
+    }
+    at = (size_t)(reference * s->n_columns + column);
+    by = s->done[reference] ? s->values[at] : NAN;
+    if (isnan(by))
+        memcpy(why, s->whys[at], 96);
+    else if (by == 0)
+        snprintf(why, 96, "the value that it is relative to is 0");
+    return by == 0 ? NAN : v / by;
+}
+
+static double aggregate(int over, const double *x, size_t n, char why[96])
+{
+    double v = NAN;
+
+    switch (over) {
+    case JOB_MEDIAN:
+        return stats_median(x, n);
+    case JOB_GEOMEAN:
+        v = stats_geomean(x, n);
+        if (isnan(v))
+            snprintf(why, 96, "a geometric mean needs values above 0");
+        return v;
+    case JOB_MIN:
+        return stats_min(x, n);
+    case JOB_MAX:
+        return stats_max(x, n);
+    case JOB_SHARE:
+        for (size_t i = 0; i < n; i++)
+            if (x[i] != 0 && x[i] != 1) {
+                snprintf(why, 96, "a share needs values of 0 or 1, found %g", x[i]);
+                return NAN;
+            }
+        return stats_mean(x, n);
+    case JOB_MEAN:
+        return stats_mean(x, n);
+    default:
+        return stats_mean(x, n) * (double)n;
+    }
+}
+
+/* What one setting came to: the median over its repeats, of ratios their geometric mean. NaN
+ * with a reason spoils it, unless such repeats are left out; then NaN is for "none is left". */
+static double over_repeats(const struct run_summary *s, const struct job_headline *h,
+                           int setting, int column, double *x, size_t *n_left_out,
+                           char why[96])
+{
+    const struct job *j = s->job;
+    int n_settings = j->n_cells / (int)j->head.repeats, n = 0;
+    bool spoilt = false;
+
+    for (int i = setting; i < j->n_cells; i += n_settings) {
+        double v = value_of(s, h, i, column, why);
+
+        if (!isnan(v)) {
+            x[n++] = v;
+            continue;
+        }
+        *n_left_out += h->needs_finite;
+        spoilt |= !h->needs_finite;
+    }
+    if (n == 0 || spoilt)
+        return NAN;
+    return h->relative_to ? aggregate(JOB_GEOMEAN, x, (size_t)n, why)
+                          : stats_median(x, (size_t)n);
+}
+
+static double over_settings(const struct run_summary *s, const struct job_headline *h,
+                            const bool *chosen, int column, double *x,
+                            struct record_headline *out, char why[96])
+{
+    int n_settings = s->job->n_cells / (int)s->job->head.repeats;
+    double *y = x + s->job->head.repeats; /* one a setting */
+    double value;
+    size_t n = 0;
+
+    for (int k = 0; k < n_settings; k++) {
+        if (!chosen[k]) /* the first repeat; the others have its settings */
+            continue;
+        y[n] = over_repeats(s, h, k, column, x, &out->n_left_out, why);
+        if (!isnan(y[n]))
+            n++;
+        else if (!h->needs_finite)
+            return NAN;
+    }
+    value = n ? aggregate(h->over, y, n, why) : NAN;
+    if (h->over == JOB_SHARE && !isnan(value)) {
+        out->has_interval = true;
+        stats_wilson95((size_t)lround(value * (double)n), n, &out->lo, &out->hi);
+    }
+    return value;
+}
+
+/* An option that this run does not sweep has no values to compare. */
+static int over_axis(const struct run_summary *s, const struct job_headline *h,
+                     const bool *chosen, int column, double *x,
+                     struct record_headline *out)
+{
+    const struct job *j = s->job;
+    bool *some = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*some));
+    double *y = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*y));
+    int rc = some && y ? OK : ERR_NOMEM, a = 0;
+    struct record_headline ignored = {0};
+    size_t n = 0;
+    char why[96];
+
+    while (a < j->n_axes && strcmp(j->axes[a].name, h->interval) != 0 &&
+           strcmp(j->axes[a].key, h->interval) != 0)
+        a++;
+    for (size_t k = 0;
+         rc == OK && a < j->n_axes && k < json_array_size(j->axes[a].values); k++) {
+        const json_t *v = json_array_get(j->axes[a].values, k);
+
+        for (int i = 0; i < j->n_cells; i++)
+            some[i] = chosen[i] &&
+                      json_equal(json_object_get(j->cells[i].axes, j->axes[a].name), v);
+        y[n] = over_settings(s, h, some, column, x, &ignored, why);
+        n += !isnan(y[n]);
+    }
+    if (rc == OK)
+        run_interval_of_mean(out, h->over == JOB_GEOMEAN, y, n);
+    mem_free(y);
+    mem_free(some);
+    return rc;
+}
+
+static double over_rates(const struct run_summary *s, const struct job_headline *h,
+                         const bool *chosen, int column, double *x, char why[96])
+{
+    int64_t repeats = s->job->head.repeats;
+
+    for (int64_t r = 0; r < repeats; r++) {
+        x[r] = goodput(s, h, chosen, false, column, r);
+        if (h->relative_to)
+            x[r] /= goodput(s, h, chosen, true, column, r);
+        if (isnan(x[r])) {
+            snprintf(why, 96, "the lowest rate already misses the objective");
+            return NAN;
+        }
+    }
+    return stats_median(x, (size_t)repeats);
+}
+
+/* Of the chosen cells, each kind once. */
+static void join_evidence(const struct run_summary *s, const bool *chosen, int column,
+                          char out[64])
+{
+    for (int kind = 0; metrics_evidence[kind]; kind++) {
+        bool there = false;
+        size_t n = strlen(out);
+
+        for (int i = 0; i < s->job->n_cells; i++)
+            there |= chosen[i] &&
+                     s->evidence[i * s->n_columns + column] == metrics_evidence[kind];
+        if (there)
+            snprintf(out + n, 64 - n, "%s%s", n ? ", " : "", metrics_evidence[kind]);
+    }
+}
+
+int run_headline(struct run_summary *s, int k)
+{
+    const struct job *j = s->job;
+    const struct job_headline *h = &j->headlines[k];
+    struct record_headline *out = &s->headlines[k];
+    bool *chosen = mem_new(MEM_HARNESS, (size_t)j->n_cells, sizeof(*chosen));
+    double *x = mem_new(MEM_HARNESS, (size_t)(j->n_cells + j->head.repeats), sizeof(*x));
+    char *why = s->headline_whys[k];
+    const struct job_axis *open;
+    int column = s->n_shown + k, rc = chosen && x ? OK : ERR_NOMEM;
+
+    if (rc != OK)
+        goto out;
+    *out =
+        (struct record_headline){.name = h->name,
+                                 .unit = h->unit          ? h->unit
+                                         : h->relative_to ? "x"
+                                                          : job_metric_unit(j, h->metric),
+                                 .better = h->better ? "lower" : "higher",
+                                 .value = NAN};
+    if (job_headline_cells(j, h, chosen) == 0)
+        snprintf(why, 96, "no cell of this run has the settings it names");
+    else if (h->over == JOB_MEDIAN && (open = job_headline_open_axis(j, h, chosen)))
+        snprintf(why, 96, "which %.40s? name it in \"where\", or set \"over\"",
+                 open->name);
+    else if (job_is_swept_goodput(j, h->metric))
+        out->value = over_rates(s, h, chosen, column, x, why);
+    else
+        out->value = over_settings(s, h, chosen, column, x, out, why);
+    out->why = isnan(out->value) ? why : NULL;
+    join_evidence(s, chosen, column, s->headline_evidence[k]);
+    out->evidence = s->headline_evidence[k][0] ? s->headline_evidence[k] : NULL;
+    if (h->relative_to && h->over == JOB_MEDIAN && !isnan(out->value) &&
+        strcmp(h->metric, "goodput_rps") != 0)
+        rc = run_interval(s, h, chosen, column, out);
+    else if (h->interval && !isnan(out->value))
+        rc = over_axis(s, h, chosen, column, x, out);
+out:
+    mem_free(chosen);
+    mem_free(x);
+    return rc;
+}

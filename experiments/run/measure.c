@@ -1,0 +1,413 @@
+#include "experiments/run/session.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cpu/cpu.h"
+#include "experiments/run/bound.h"
+#include "experiments/load/study.h"
+#include "measure/card.h"
+#include "measure/noise.h"
+
+/* A cell's own objects; all freed by cell_fini(). */
+struct cell {
+    const struct job_cell *job_cell;
+    struct load_opts load;
+    struct load_seeds seeds;
+    struct metrics_slo slo;
+    struct run_requests requests;
+    struct run_result result;
+    struct metrics metrics;
+    json_t *described; /* what the system said of itself */
+    struct measure_noise noise;
+    struct run_bound bound;
+    char invalid[160];   /* why its numbers must not be used, "" if valid */
+    const json_t *trial; /* of a search: which; NULL: a cell of the job */
+};
+
+static const json_t *settings(const struct job_cell *c, const char *section)
+{
+    return json_object_get(c->settings, section);
+}
+
+/* A system holds memory and threads: the old one goes before the new one comes. */
+static int need_system(struct run_session *s, const struct job_cell *c)
+{
+    const json_t *config = settings(c, "system");
+    char line[128];
+
+    if (s->system && run_system_is(s->system, config))
+        return OK;
+    run_system_close(&s->system);
+    snprintf(line, sizeof(line), "open %s",
+             json_string_value(json_object_get(config, "adapter")));
+    progress_note(s->progress, line, clock_ns());
+    return run_system_open(&s->system, config);
+}
+
+static void drop_dataset(struct run_session *s)
+{
+    dataset_close(&s->dataset);
+    if (s->dataset_config)
+        opt_free(dataset_opt_table, &s->dataset_opts);
+    json_decref(s->dataset_config);
+    s->dataset_config = NULL;
+}
+
+static int need_dataset(struct run_session *s, const struct job_cell *c)
+{
+    const json_t *config = settings(c, "dataset");
+    int rc;
+
+    if (s->dataset && json_equal(s->dataset_config, config))
+        return OK;
+    drop_dataset(s);
+    rc = opt_init(dataset_opt_table, &s->dataset_opts);
+    if (rc != OK)
+        return rc;
+    s->dataset_config = json_incref((json_t *)config);
+    rc = opt_from_json(dataset_opt_table, &s->dataset_opts, config, "dataset");
+    if (rc != OK)
+        return rc;
+    progress_note(s->progress, "read dataset", clock_ns());
+    rc = dataset_open(&s->dataset, &s->dataset_opts);
+    if (rc == OK && s->dataset->stands_in)
+        log_info("%s is absent: the fit %s stands in (datasets/data.md says where to get "
+                 "it)",
+                 s->dataset_opts.path, s->dataset_opts.stand_in);
+    return rc;
+}
+
+void run_measure_fini(struct run_session *s)
+{
+    if (s->study_kept && s->job->study->close)
+        s->job->study->close(s->study_kept);
+    mem_free(s->study_kept);
+    s->study_kept = NULL;
+    run_system_close(&s->system);
+    drop_dataset(s);
+}
+
+static int read_settings(struct cell *c, const struct job *j)
+{
+    const json_t *slo = settings(c->job_cell, "slo");
+    int rc =
+        opt_from_json(load_opt_table, &c->load, settings(c->job_cell, "load"), "load");
+
+    if (rc == OK)
+        rc = opt_from_json(load_seeds_opt_table, &c->seeds,
+                           settings(c->job_cell, "seeds"), "seeds");
+    c->slo = (struct metrics_slo){
+        .ttft_ms = json_number_value(json_object_get(slo, "ttft_ms")),
+        .tpot_ms = json_number_value(json_object_get(slo, "tpot_ms")),
+        .scale = j->slo_scale,
+        .n_scale = j->n_slo_scale};
+    return rc;
+}
+
+static void on_tick(void *ctx, size_t n_ended, size_t n_failed)
+{
+    progress_tick(ctx, n_ended, n_failed, clock_ns());
+}
+
+static double value(const struct cell *c, const char *name)
+{
+    const struct metrics_value *v = metrics_find(&c->metrics, name);
+
+    return v ? v->value : NAN;
+}
+
+/* Mean bytes that a token after the first must read; NaN: not stated. */
+static double token_bytes(const struct cell *c)
+{
+    double bytes = 0, n = 0;
+
+    for (size_t i = 0; i < c->result.n; i++) {
+        const struct metrics_row *r = &c->result.rows[i];
+
+        if (r->status != METRICS_OK || r->n_tok < 2)
+            continue;
+        bytes += r->decode_bytes;
+        n += (double)(r->n_tok - 1);
+    }
+    return bytes / n;
+}
+
+/* Every thread may have a last-level cache of its own. */
+static bool exceeds_bounds(struct run_session *s, struct cell *c)
+{
+    int decode = (int)json_integer_value(json_object_get(c->described, "decode_threads"));
+    struct cpu_info info;
+
+    cpu_info_get(&info);
+    return run_bound_exceeded(&c->bound, s, c->job_cell->key,
+                              run_surely_read_gbps(value(c, "decode_read_gbps"),
+                                                   token_bytes(c),
+                                                   (double)info.l3_bytes * decode),
+                              value(c, "prefill_gflops"));
+}
+
+/* A search compares rates with each other only, and has many trials. */
+static void look(const struct run_session *s, struct cell *c, enum run_when when)
+{
+    if (!c->trial && run_system_has_bound(s->system))
+        run_bound_look(&c->bound, s, when);
+}
+
+/* 1 us: below it are roundings of a double, above it times that contradict each other. */
+#define MAX_IDENTITY_MS 1e-3
+
+/* All failures are recorded; readers of the numbers must not miss them. */
+static void warn_failed(const struct cell *c)
+{
+    const char *first = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->result.n; i++) {
+        const struct metrics_row *r = &c->result.rows[i];
+
+        if (r->status != METRICS_FAILED)
+            continue;
+        first = n++ ? first : r->error;
+    }
+    if (n)
+        log_warning("requests_failed", (double)n, 0,
+                    "%s: %zu of %zu requests failed; the first: %s", c->job_cell->key, n,
+                    c->result.n, first);
+}
+
+/* In closed loop a slow system is asked less. */
+static void warn_overload(const struct cell *c)
+{
+    struct metrics_overload o;
+
+    if (c->requests.arrival_s && metrics_overloaded(&c->metrics, &o))
+        log_warning("overloaded", o.observed, o.threshold, "%s: %s", c->job_cell->key,
+                    o.text);
+}
+
+static void judge(const struct run_session *s, struct cell *c)
+{
+    double late = value(c, "p90_lateness_ms");
+
+    if (value(c, "n_completed") == 0 && !c->trial) /* a trial's rate may be too high */
+        snprintf(c->invalid, sizeof(c->invalid), "no measured request completed: %s",
+                 c->result.n ? c->result.rows[c->result.n - 1].error : "no request");
+    else if (value(c, "identity_e2e_error_ms") > MAX_IDENTITY_MS)
+        snprintf(c->invalid, sizeof(c->invalid),
+                 "token times contradict each other by %g ms",
+                 value(c, "identity_e2e_error_ms"));
+    if (late > c->load.lateness_warn_ms)
+        log_warning("lateness", late, c->load.lateness_warn_ms,
+                    "%s: our own sending was late by %.2f ms (p90): latencies from the "
+                    "intended start include it",
+                    c->job_cell->key, late);
+    warn_failed(c);
+    if (s->dataset->stands_in)
+        log_warning("dataset_stand_in", 1, 0,
+                    "%s: %s is absent: its requests are drawn from the fit %s",
+                    c->job_cell->key, s->dataset_opts.path, s->dataset_opts.stand_in);
+    measure_noise_warn(&c->noise, c->job_cell->key);
+    if (!c->trial) /* a search looks for the rate at which that begins */
+        warn_overload(c);
+    if (c->requests.n_cut)
+        log_warning("requests_cut", (double)c->requests.n_cut, 0,
+                    "%s: %zu requests were cut to the system's longest sequence",
+                    c->job_cell->key, c->requests.n_cut);
+}
+
+static int compute(struct cell *c)
+{
+    const struct metrics_input in = {.rows = c->result.rows,
+                                     .n_rows = c->result.n,
+                                     .slo = c->slo,
+                                     .read_gbps = c->bound.read_gbps,
+                                     .peak_gflops = c->bound.peak_gflops,
+                                     .read_why = c->bound.read_why,
+                                     .peak_why = c->bound.peak_why,
+                                     .timer_error_us = c->result.timer_error_us,
+                                     .n_timer_error = c->result.n_timer_error};
+
+    return metrics_compute(&c->metrics, &in);
+}
+
+static int measure(struct run_session *s, struct cell *c)
+{
+    int rc;
+
+    progress_note(s->progress, "make the requests", clock_ns());
+    rc = run_requests_new(&c->requests, s->system, s->dataset, &s->dataset_opts, &c->load,
+                          &c->seeds);
+    if (rc != OK)
+        return rc;
+    if (!c->trial)
+        progress_cell(s->progress, c->job_cell->key, c->requests.n,
+                      run_cell_weight(s->job, c->job_cell), clock_ns());
+    look(s, c, RUN_BEFORE);
+    rc = measure_noise_begin(&c->noise);
+    if (rc == OK)
+        rc =
+            run_cell(&c->result, s->system, &c->requests, &c->load, on_tick, s->progress);
+    if (rc == OK)
+        rc = measure_noise_end(&c->noise);
+    if (!c->trial)
+        progress_cell_end(s->progress);
+    if (rc != OK)
+        return rc;
+    look(s, c, RUN_AFTER);
+    run_bounds(&c->result, s->system);
+    rc = run_system_describe(s->system, &c->described); /* after: what was seen in use */
+    if (rc != OK)
+        return rc;
+    run_bound_find(&c->bound, s, c->job_cell->key, c->described);
+    rc = compute(c);
+    if (rc != OK || !exceeds_bounds(s, c))
+        return rc;
+    metrics_fini(&c->metrics); /* without the shares of a wrong bound */
+    return compute(c);
+}
+
+/* --- the record of it */
+
+static json_t *dataset_json(const struct run_session *s, const struct cell *c)
+{
+    const struct dataset *d = s->dataset;
+
+    return json_pack(
+        "{s:o, s:o, s:b, s:I, s:I, s:o, s:I, s:I, s:I}", "name",
+        json_string_lossy(d->name), "source", json_string_lossy(d->source), "stands_in",
+        d->stands_in, "n_items", (json_int_t)d->n_items, "n_skipped",
+        (json_int_t)d->n_skipped, "skipped_why", json_string_lossy(d->skipped_why),
+        "n_filtered", (json_int_t)c->requests.n_filtered, "n_cut",
+        (json_int_t)c->requests.n_cut, "n_repeated", (json_int_t)c->requests.n_repeated);
+}
+
+static void add_measured(json_t *a, const struct run_session *s, const struct cell *c)
+{
+    json_object_set_new(a, "bound", run_bound_json(&c->bound));
+    json_object_set(a, "described", c->described);
+    json_object_set_new(a, "requests", dataset_json(s, c));
+    json_object_set_new(a, "counters", measure_noise_json(&c->noise));
+    json_object_set_new(a, "wall_s", json_real(c->result.wall_s));
+    json_object_set_new(a, "rss_peak_bytes",
+                        json_integer((json_int_t)mem_rss_peak_bytes()));
+    json_object_set_new(a, "valid", json_boolean(!c->invalid[0]));
+    json_object_set_new(a, "invalid_why", json_string_lossy(c->invalid));
+}
+
+static int record(struct run_session *s, const struct cell *c, int rc, const char *error)
+{
+    json_t *measured = json_object();
+    struct record_cell r = {.state = rc == OK                ? RECORD_DONE
+                                     : rc == ERR_UNSUPPORTED ? RECORD_SKIPPED
+                                                             : RECORD_FAILED,
+                            .attributes = measured,
+                            .rows = c->result.rows,
+                            .n_rows = c->result.n,
+                            .values = c->metrics.values,
+                            .n_values = c->metrics.n_values,
+                            .series = c->metrics.series,
+                            .n_series = c->metrics.n_series};
+
+    if (!measured)
+        return err_set(ERR_NOMEM, "%s: out of memory", c->job_cell->key);
+    if (rc == OK)
+        add_measured(measured, s, c);
+    if (c->trial)
+        json_object_set(measured, "trial", (json_t *)c->trial);
+    if (c->invalid[0]) {
+        s->outcome->n_invalid++;
+        log_error("%s: invalid: %s", c->job_cell->key, c->invalid);
+    }
+    rc = run_record(s, c->job_cell, &r, error);
+    json_decref(measured);
+    return rc;
+}
+
+static int open_and_measure(struct run_session *s, struct cell *c)
+{
+    int rc = read_settings(c, s->job);
+
+    if (rc == OK)
+        rc = need_system(s, c->job_cell);
+    if (rc == OK)
+        rc = need_dataset(s, c->job_cell);
+    if (rc == OK)
+        rc = measure(s, c);
+    if (rc == OK)
+        judge(s, c);
+    else
+        log_line(rc == ERR_UNSUPPORTED ? LOG_INFO : LOG_ERROR, "%s: %s: %s",
+                 c->job_cell->key, rc == ERR_UNSUPPORTED ? "skipped" : "failed",
+                 err_msg());
+    return rc;
+}
+
+/* Record what was measured of `c`, and free it. */
+static int end(struct run_session *s, struct cell *c, int rc)
+{
+    char error[512] = "";
+
+    if (rc != OK)
+        snprintf(error, sizeof(error), "%s", err_msg());
+    if (c->result.system_stuck) {
+        log_warning("system_stuck", 1, 0,
+                    "%s: requests never ended; the system is closed", c->job_cell->key);
+        run_system_close(&s->system); /* it may still read the prompts freed below */
+    }
+    rc = rc != OK && c->trial ? err_set(rc, "%s", error) : record(s, c, rc, error);
+    metrics_fini(&c->metrics);
+    run_result_fini(&c->result);
+    run_requests_fini(&c->requests);
+    json_decref(c->described);
+    opt_free(load_opt_table, &c->load);
+    return rc;
+}
+
+static int begin(struct cell *c)
+{
+    int rc = opt_init(load_opt_table, &c->load);
+
+    run_bound_init(&c->bound);
+    return rc == OK ? opt_init(load_seeds_opt_table, &c->seeds) : rc;
+}
+
+static int measure_served(struct run_session *s, const struct job_cell *job_cell)
+{
+    struct cell c = {.job_cell = job_cell};
+
+    TRY(begin(&c));
+    return end(s, &c, open_and_measure(s, &c));
+}
+
+int run_measure_trial(struct run_session *s, const struct job_cell *job_cell,
+                      const json_t *trial, struct load_trial *t, int *cell_rc)
+{
+    struct cell c = {.job_cell = job_cell, .trial = trial};
+    int rc;
+
+    TRY(begin(&c));
+    *cell_rc = open_and_measure(s, &c);
+    if (*cell_rc == OK) {
+        t->within_frac = value(&c, "slo_attainment_frac");
+        t->n_requests = value(&c, "n_requests");
+    }
+    rc = end(s, &c, *cell_rc);
+    return *cell_rc == OK ? rc : OK;
+}
+
+int run_measure(struct run_session *s, const struct job_cell *c)
+{
+    int rc;
+
+    if (!s->job->study && run_is_search(c))
+        return run_search(s, c);
+    rc = journal_begin(s->journal, c->key);
+    if (rc != OK)
+        return rc;
+    return s->job->study ? run_study(s, c) : measure_served(s, c);
+}

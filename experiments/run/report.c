@@ -1,0 +1,349 @@
+/* What a person reads at the end: a line a cell, then the headlines. */
+#include "experiments/run/session.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "experiments/load/load.h"
+#include "experiments/load/study.h"
+
+/* A column of the table: a job that serves has these, a study its own metrics. */
+struct column {
+    const char *metric, *title;
+    int width, digits;
+    double factor;
+};
+
+static const struct column served[] = {
+    {"p50_ttft_ms", "TTFT p50", 9, 1, 1},
+    {"p90_ttft_ms", "p90 ms", 9, 1, 1},
+    {"p50_tpot_ms", "TPOT p50", 9, 2, 1},
+    {"p90_tpot_ms", "p90 ms", 8, 2, 1},
+    {"output_throughput_tok_s", "tok/s", 8, 1, 1},
+    {"slo_attainment_frac", "SLO %", 7, 1, 100},
+    {"decode_bandwidth_frac", "read %", 7, 1, 100},
+    {"prefill_peak_frac", "peak %", 7, 1, 100},
+    /* of open loop only: in closed loop the system sets the rate itself */
+    {"offered_rate_rps", "offered/s", 9, 2, 1},
+    {"achieved_rate_rps", "achieved/s", 10, 2, 1},
+    {"request_throughput_rps", "completed/s", 11, 2, 1},
+    {"request_goodput_rps", "goodput/s", 9, 2, 1},
+    /* of cells that search their goodput; what stands before is then of the trial there */
+    {"goodput_rps", "highest/s", 9, 2, 1},
+    {"goodput_low_rps", "at least", 9, 2, 1},
+    {"goodput_high_rps", "below", 9, 2, 1},
+};
+#define N_OPEN_LOOP  4 /* those before the last N_SEARCH */
+#define N_SEARCH     3
+#define SHOWN_ACROSS 8 /* more columns leave a terminal */
+#define N_SERVED     ((int)(sizeof(served) / sizeof(served[0])))
+
+/* A study's numbers that say how well something went; the rest is in the record. */
+static const struct study_metric *shown_metric(const struct study *s, int k)
+{
+    const struct study_metric *m;
+
+    for (m = s->metrics; m->name; m++)
+        if (m->better[0] && k-- == 0)
+            return m;
+    return NULL;
+}
+
+static bool is_open_loop(const struct job_cell *c)
+{
+    const json_t *load = json_object_get(c->settings, "load");
+    const struct load_process *p;
+
+    return load_process_find(json_string_value(json_object_get(load, "process")), &p) ==
+               OK &&
+           p->arrivals;
+}
+
+static int n_shown(const struct job *j)
+{
+    int n = 0;
+
+    while (j->study && shown_metric(j->study, n))
+        n++;
+    if (j->study)
+        return n;
+    for (int i = 0; i < j->n_cells; i++)
+        if (run_is_search(&j->cells[i]))
+            return N_SERVED;
+    for (int i = 0; i < j->n_cells; i++)
+        if (is_open_loop(&j->cells[i]))
+            return N_SERVED - N_SEARCH;
+    return N_SERVED - N_SEARCH - N_OPEN_LOOP;
+}
+
+/* digits < 0: four that count. */
+static struct column column_of(const struct run_summary *s, int k)
+{
+    const char *name;
+    int width;
+
+    if (!s->job->study)
+        return served[k];
+    name = shown_metric(s->job->study, k)->name;
+    width = (int)strlen(name) + 1;
+    return (struct column){name, name, width > 9 ? width : 9, -1, 1};
+}
+
+static const char *metric_of(const struct run_summary *s, int column)
+{
+    const char *m = column < s->n_shown ? column_of(s, column).metric
+                                        : s->job->headlines[column - s->n_shown].metric;
+
+    return job_is_swept_goodput(s->job, m) ? "slo_attainment_frac" : m;
+}
+
+static int cell_index(const struct job *j, const char *key)
+{
+    for (int i = 0; i < j->n_cells; i++)
+        if (strcmp(j->cells[i].key, key) == 0)
+            return i;
+    return -1;
+}
+
+/* The bit of a warning's code; 0: there are too many. */
+static uint32_t code_bit(struct run_summary *s, const char *code)
+{
+    const int max = sizeof(s->codes) / sizeof(s->codes[0]);
+
+    for (int i = 0; i < s->n_codes; i++)
+        if (strcmp(s->codes[i], code) == 0)
+            return UINT32_C(1) << i;
+    if (s->n_codes == max)
+        return 0;
+    snprintf(s->codes[s->n_codes], sizeof(s->codes[0]), "%s", code);
+    return UINT32_C(1) << s->n_codes++;
+}
+
+static void take_warnings(struct run_summary *s, int cell, const struct record_cell *c)
+{
+    const json_t *list = json_object_get(c->attributes, "warnings");
+
+    s->warned[cell] = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *code = json_object_get(json_array_get(list, i), "code");
+
+        if (json_is_string(code))
+            s->warned[cell] |= code_bit(s, json_string_value(code));
+    }
+}
+
+/* *out is replaced by a copy of `text`, which may be NULL. */
+static int keep_text(char **out, const char *text)
+{
+    mem_free(*out);
+    *out = text ? mem_strdup(MEM_HARNESS, text) : NULL;
+    return text && !*out ? ERR_NOMEM : OK;
+}
+
+static bool has_ratio(const struct job *j)
+{
+    for (int k = 0; k < j->n_headlines; k++)
+        if (j->headlines[k].relative_to)
+            return true;
+    return false;
+}
+
+static int take(struct run_summary *s, int cell, const struct record_cell *c)
+{
+    const json_t *described = json_object_get(c->attributes, "described");
+    const char *error = json_string_value(json_object_get(c->attributes, "error"));
+
+    take_warnings(s, cell, c);
+    TRY(keep_text(&s->skipped[cell], c->state == RECORD_SKIPPED ? error : NULL));
+    TRY(keep_text(&s->configuration[cell],
+                  json_string_value(json_object_get(described, "configuration"))));
+    if (has_ratio(s->job))
+        TRY(run_keep_rows(&s->rows[cell], c));
+    for (int k = 0; k < s->n_columns; k++) {
+        size_t at = (size_t)(cell * s->n_columns + k);
+
+        s->values[at] = NAN;
+        s->evidence[at] = NULL;
+        snprintf(s->whys[at], sizeof(s->whys[at]), "%s",
+                 error ? error : "the cell was not measured");
+        for (size_t i = 0; i < c->n_values; i++) {
+            const struct metrics_value *v = &c->values[i];
+
+            if (strcmp(v->name, metric_of(s, k)) != 0)
+                continue;
+            s->values[at] = v->value;
+            s->evidence[at] = v->evidence ? v->evidence : c->evidence;
+            memcpy(s->whys[at], v->why, sizeof(s->whys[at]));
+        }
+    }
+    s->done[cell] = c->state == RECORD_DONE;
+    return OK;
+}
+
+static int on_cell(void *ctx, const struct record_cell *c)
+{
+    struct run_summary *s = ctx;
+    int i = cell_index(s->job, c->key);
+
+    return i >= 0 ? take(s, i, c) : OK; /* of two attempts the later counts */
+}
+
+int run_summarise(struct run_summary *out, const struct job *j, const char *journal)
+{
+    size_t n_cells = (size_t)j->n_cells, n_headlines = (size_t)j->n_headlines;
+    size_t n_columns = (size_t)n_shown(j) + n_headlines;
+    int rc = ERR_NOMEM;
+
+    *out = (struct run_summary){
+        .job = j, .n_shown = n_shown(j), .n_columns = (int)n_columns};
+    out->values = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->values));
+    out->whys = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->whys));
+    out->evidence = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->evidence));
+    out->done = mem_new(MEM_HARNESS, n_cells, sizeof(*out->done));
+    out->skipped = mem_new(MEM_HARNESS, n_cells, sizeof(*out->skipped));
+    out->configuration = mem_new(MEM_HARNESS, n_cells, sizeof(*out->configuration));
+    out->rows = mem_new(MEM_HARNESS, n_cells, sizeof(*out->rows));
+    out->warned = mem_new(MEM_HARNESS, n_cells, sizeof(*out->warned));
+    out->headlines = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headlines));
+    out->headline_whys = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_whys));
+    out->headline_evidence =
+        mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_evidence));
+    if (!out->values || !out->whys || !out->evidence || !out->done || !out->skipped ||
+        !out->configuration || !out->rows || !out->warned || !out->headlines ||
+        !out->headline_whys || !out->headline_evidence)
+        goto out;
+    for (size_t i = 0; i < n_cells * n_columns; i++) {
+        out->values[i] = NAN;
+        snprintf(out->whys[i], sizeof(out->whys[i]), "the cell was not run");
+    }
+    rc = journal_read(journal, on_cell, out, NULL, NULL);
+    for (int k = 0; k < j->n_headlines && rc == OK; k++)
+        rc = run_headline(out, k);
+out:
+    if (rc != OK)
+        run_summary_fini(out);
+    return rc;
+}
+
+void run_summary_fini(struct run_summary *s)
+{
+    for (int i = 0; i < s->job->n_cells; i++) {
+        if (s->skipped)
+            mem_free(s->skipped[i]);
+        if (s->configuration)
+            mem_free(s->configuration[i]);
+        if (s->rows)
+            run_rows_free(&s->rows[i]);
+    }
+    mem_free(s->skipped);
+    mem_free(s->configuration);
+    mem_free(s->rows);
+    mem_free(s->values);
+    mem_free(s->whys);
+    mem_free(s->done);
+    mem_free(s->warned);
+    mem_free(s->headlines);
+    mem_free(s->headline_whys);
+    mem_free(s->headline_evidence);
+    mem_free(s->evidence);
+    *s = (struct run_summary){0};
+}
+
+static void print_cell(const struct run_summary *s, int i, int width, FILE *f)
+{
+    fprintf(f, "%-*s", width, s->job->cells[i].label);
+    for (int k = 0; k < s->n_shown; k++) {
+        struct column c = column_of(s, k);
+        double x = s->values[i * s->n_columns + k] * c.factor;
+
+        if (isnan(x))
+            fprintf(f, " %*s", c.width, "n/a");
+        else if (c.digits < 0)
+            fprintf(f, " %*.4g", c.width, x);
+        else
+            fprintf(f, " %*.*f", c.width, c.digits, x);
+    }
+    fprintf(f, "\n");
+}
+
+/* `evidence`: of the job, which is named where the headline's is another. */
+static void print_headline(const struct record_headline *h, const char *evidence, FILE *f)
+{
+    if (h->why)
+        fprintf(f, "%s: n/a (%s)", h->name, h->why);
+    else
+        fprintf(f, "%s: %.6g %s", h->name, h->value, h->unit);
+    if (h->has_interval)
+        fprintf(f, " (95 %% interval %.6g to %.6g)", h->lo, h->hi);
+    if (h->n_left_out)
+        fprintf(f, " (%zu cells left out)", h->n_left_out);
+    if (h->evidence && strcmp(h->evidence, evidence) != 0)
+        fprintf(f, " (%s)", h->evidence);
+    fprintf(f, "\n");
+}
+
+/* One cell of many numbers: a line each, where a row would leave the terminal. */
+static void print_down(const struct run_summary *s, FILE *f)
+{
+    for (int k = 0; k < s->n_shown; k++) {
+        struct column c = column_of(s, k);
+
+        if (isnan(s->values[k]))
+            fprintf(f, "%-24s %10s  %s\n", c.title, "n/a", s->whys[k]);
+        else
+            fprintf(f, "%-24s %10.4g %s\n", c.title, s->values[k],
+                    job_metric_unit(s->job, c.metric));
+    }
+}
+
+/* A row for each cell. */
+static void print_table(const struct run_summary *s, FILE *f)
+{
+    int width = 4;
+
+    for (int i = 0; i < s->job->n_cells; i++)
+        if ((int)strlen(s->job->cells[i].label) > width)
+            width = (int)strlen(s->job->cells[i].label);
+    fprintf(f, "%-*s", width, "cell");
+    for (int k = 0; k < s->n_shown; k++) {
+        struct column c = column_of(s, k);
+
+        fprintf(f, " %*s", c.width, c.title);
+    }
+    fprintf(f, "\n");
+    for (int i = 0; i < s->job->n_cells; i++)
+        print_cell(s, i, width, f);
+}
+
+/* Each warning was printed when it came; here a reader learns what to distrust. */
+static void print_warnings(const struct run_summary *s, FILE *f)
+{
+    const char *before = "\nwarnings: ";
+
+    for (int k = 0; k < s->n_codes; k++) {
+        int n = 0;
+
+        for (int i = 0; i < s->job->n_cells; i++)
+            n += s->warned[i] >> k & 1;
+        if (n)
+            fprintf(f, "%s%s in %d of %d cells", before, s->codes[k], n, s->job->n_cells);
+        before = n ? "; " : before;
+    }
+    if (before[0] == ';')
+        fprintf(f, "\n");
+}
+
+void run_summary_print(const struct run_summary *s, FILE *f)
+{
+    if (s->job->study && s->job->n_cells == 1 && s->n_shown > SHOWN_ACROSS)
+        print_down(s, f);
+    else
+        print_table(s, f);
+    if (s->job->n_headlines)
+        fprintf(f, "\n");
+    for (int k = 0; k < s->job->n_headlines; k++)
+        print_headline(&s->headlines[k], job_evidence_name(s->job), f);
+    run_notes_print(s, f);
+    print_warnings(s, f);
+}

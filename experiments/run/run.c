@@ -1,0 +1,369 @@
+#include "experiments/run/impl.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+/* Sleep until this long before a dispatch, then spin: the kernel's wake-up is later than
+ * that on a busy machine, and a spin of one request in many milliseconds costs nothing.
+ */
+#define SPIN_NS 50000
+/* The first arrival, after the start: the generator is then waiting, not starting. */
+#define LEAD_NS 2000000
+/* How long a system may take to end canceled requests. */
+#define DRAIN_S 10
+#define TICK_NS 200000000
+
+#define N_TIMER_PROBES 20
+#define TIMER_PROBE_NS 1000000
+#define NEVER_NS       UINT64_MAX
+
+struct generator {
+    struct run_system *s;
+    struct run_flight *f;
+    const struct run_requests *requests;
+    const struct load_opts *load;
+    size_t next; /* first row that follows no other and was not yet sent or rejected */
+    size_t n_started; /* such rows before it */
+    size_t n_taken;   /* rows sent or rejected */
+    size_t oldest;    /* no row before it is open or still to come */
+    size_t end;       /* no row from it on was sent */
+    bool stuck;
+};
+
+static void wait_until(pthread_cond_t *c, pthread_mutex_t *m, uint64_t t_ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(t_ns / 1000000000),
+                         .tv_nsec = (long)(t_ns % 1000000000)};
+
+    if (t_ns == NEVER_NS)
+        pthread_cond_wait(c, m);
+    else
+        pthread_cond_timedwait(c, m, &t);
+}
+
+/* A row and the absolute time at which it is intended. */
+struct due {
+    uint64_t ns; /* NEVER_NS: none can be sent before something ends */
+    size_t row;
+};
+
+/* The next row that starts a conversation, or is one of its own. Lock held. */
+static struct due next_start(struct generator *g)
+{
+    const struct run_flight *f = g->f;
+    struct due d = {NEVER_NS, 0};
+
+    while (f->follows && g->next < f->n && f->follows[g->next])
+        g->next++;
+    if (g->next == f->n)
+        return d;
+    d.row = g->next;
+    if (g->requests->arrival_s)
+        d.ns = f->start_ns + (uint64_t)(g->requests->arrival_s[g->next] * 1e9);
+    else if (g->n_started < f->n_freed)
+        d.ns = f->start_ns + (uint64_t)f->free_ns[g->n_started];
+    return d;
+}
+
+/* The same of a turn whose turn before has ended. Lock held. */
+static struct due next_turn(const struct generator *g)
+{
+    const struct run_flight *f = g->f;
+    struct due d = {NEVER_NS, 0};
+
+    if (f->n_ready_taken == f->n_ready)
+        return d;
+    d.row = f->ready[f->n_ready_taken];
+    d.ns = f->start_ns + (uint64_t)f->rows[d.row - 1].done_ns +
+           (uint64_t)(g->load->think_s * 1e9);
+    return d;
+}
+
+static struct due next_due(struct generator *g)
+{
+    struct due start = next_start(g), turn = next_turn(g);
+
+    return turn.ns < start.ns ? turn : start;
+}
+
+static bool over_limit(const struct generator *g)
+{
+    int64_t max = g->load->max_requests_outstanding;
+
+    return g->requests->arrival_s && max > 0 &&
+           (int64_t)(g->n_taken - g->f->n_closed) >= max;
+}
+
+/* This row is sent or rejected now. Lock held. */
+static void take(struct generator *g, struct due d)
+{
+    if (g->f->follows && g->f->follows[d.row]) {
+        g->f->n_ready_taken++;
+    } else {
+        g->next++;
+        g->n_started++;
+    }
+    g->n_taken++;
+    g->end = d.row + 1 > g->end ? d.row + 1 : g->end;
+    g->f->rows[d.row].intended_ns = (int64_t)(d.ns - g->f->start_ns);
+}
+
+/* Send a row. Lock held; released meanwhile, for the adapter may answer at once. */
+static void dispatch(struct generator *g, struct due d)
+{
+    struct run_flight *f = g->f;
+    struct metrics_row *r = &f->rows[d.row];
+    struct sut_request q = g->requests->v[d.row];
+    int rc;
+
+    take(g, d);
+    q.request = f->first_request + (int64_t)d.row;
+    f->n_dispatched++;
+    pthread_mutex_unlock(&g->s->lock);
+    clock_sleep_until_ns(d.ns, SPIN_NS);
+    r->dispatch_ns = (int64_t)(clock_ns() - f->start_ns);
+    rc = g->s->adapter->submit(g->s->sut, &q);
+    pthread_mutex_lock(&g->s->lock);
+    if (rc == OK || f->ended[d.row])
+        return;
+    f->ended[d.row] = true; /* refused: no event follows */
+    f->n_ended++;
+    if (r->done_ns == METRICS_NEVER)
+        run_flight_close(f, d.row, METRICS_FAILED, (int64_t)(clock_ns() - f->start_ns),
+                         err_msg());
+}
+
+static void reject(struct generator *g, struct due d)
+{
+    take(g, d);
+    run_flight_close(g->f, d.row, METRICS_REJECTED, g->f->rows[d.row].intended_ns,
+                     "too many requests outstanding");
+}
+
+/* Cancel a request that is past its time. Lock held, released to cancel. */
+static void cancel(struct generator *g, size_t row, uint64_t now)
+{
+    struct run_flight *f = g->f;
+
+    run_flight_close(f, row, METRICS_TIMEOUT, (int64_t)(now - f->start_ns),
+                     "canceled after load.timeout_s");
+    pthread_mutex_unlock(&g->s->lock);
+    g->s->adapter->cancel(g->s->sut, f->first_request + (int64_t)row);
+    pthread_mutex_lock(&g->s->lock);
+}
+
+/* Cancel what is past its time; returns when the next one will be. Without conversations the
+ * intended times never decrease, so the oldest open row is the first to expire. Lock held. */
+static uint64_t expire(struct generator *g, uint64_t now)
+{
+    const struct run_flight *f = g->f;
+    uint64_t timeout_ns = (uint64_t)(g->load->timeout_s * 1e9), first = NEVER_NS;
+
+    for (size_t i = g->oldest; i < g->end && timeout_ns; i++) {
+        const struct metrics_row *r = &f->rows[i];
+        bool open = r->done_ns == METRICS_NEVER && r->intended_ns != METRICS_NEVER;
+        uint64_t deadline = f->start_ns + (uint64_t)r->intended_ns + timeout_ns;
+
+        if (open && now >= deadline)
+            cancel(g, i, now);
+        else if (open)
+            first = deadline < first ? deadline : first;
+        if (i == g->oldest && r->done_ns != METRICS_NEVER)
+            g->oldest++;
+        if (first != NEVER_NS && !f->follows)
+            break;
+    }
+    return first;
+}
+
+/* Wait for the system to let go of every prompt. Lock held. */
+static void drain(struct generator *g)
+{
+    uint64_t until = clock_ns() + (uint64_t)DRAIN_S * 1000000000;
+
+    while (g->f->n_ended < g->f->n_dispatched && clock_ns() < until)
+        wait_until(&g->s->changed, &g->s->lock, until);
+    g->stuck = g->f->n_ended < g->f->n_dispatched;
+}
+
+static void *generate(void *arg)
+{
+    struct generator *g = arg;
+    struct run_flight *f = g->f;
+
+    /* The default slack of 50 us would be our own lateness. */
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+    pthread_mutex_lock(&g->s->lock);
+    while (f->n_closed < f->n) {
+        uint64_t now = clock_ns();
+        uint64_t deadline = expire(g, now), wake;
+        struct due due = next_due(g);
+
+        if (due.ns != NEVER_NS && due.ns <= now + SPIN_NS) {
+            if (over_limit(g))
+                reject(g, due);
+            else
+                dispatch(g, due);
+            continue;
+        }
+        wake = due.ns == NEVER_NS ? NEVER_NS : due.ns - SPIN_NS;
+        if (f->n_closed < f->n)
+            wait_until(&g->s->changed, &g->s->lock, wake < deadline ? wake : deadline);
+    }
+    drain(g);
+    f->finished = true;
+    pthread_cond_signal(&g->s->progressed);
+    pthread_mutex_unlock(&g->s->lock);
+    return NULL;
+}
+
+static int flight_new(struct run_flight *f, struct run_result *out,
+                      const struct run_requests *q, const struct load_opts *load)
+{
+    size_t n_tok = 0;
+
+    for (size_t i = 0; i < q->n; i++)
+        n_tok += (size_t)q->v[i].n_output;
+    f->n = out->n = q->n;
+    out->rows = mem_new(MEM_HARNESS, q->n, sizeof(*out->rows));
+    out->token_ns = mem_new(MEM_HARNESS, n_tok, sizeof(*out->token_ns));
+    f->token_ns = mem_new(MEM_HARNESS, q->n, sizeof(*f->token_ns));
+    f->ended = mem_new(MEM_HARNESS, q->n, sizeof(*f->ended));
+    if (!out->rows || !out->token_ns || !f->token_ns || !f->ended)
+        return ERR_NOMEM;
+    f->rows = out->rows;
+    n_tok = 0;
+    for (size_t i = 0; i < q->n; i++) {
+        f->token_ns[i] = out->token_ns + n_tok;
+        n_tok += (size_t)q->v[i].n_output;
+        out->rows[i] = (struct metrics_row){.request = (int64_t)i,
+                                            .warmup = i < q->n_warmup,
+                                            .intended_ns = METRICS_NEVER,
+                                            .dispatch_ns = METRICS_NEVER,
+                                            .first_token_ns = METRICS_NEVER,
+                                            .done_ns = METRICS_NEVER,
+                                            .n_prompt_tok = q->v[i].n_prompt,
+                                            .n_output_tok = q->v[i].n_output,
+                                            .token_ns = f->token_ns[i],
+                                            .decode_bytes = NAN,
+                                            .prefill_flop = NAN};
+    }
+    f->follows = q->follows;
+    if (q->follows) {
+        f->ready = mem_new(MEM_HARNESS, q->n, sizeof(*f->ready));
+        if (!f->ready)
+            return ERR_NOMEM;
+    }
+    if (q->arrival_s)
+        return OK;
+    f->free_ns = mem_new(MEM_HARNESS, q->n + (size_t)load->concurrency, sizeof(int64_t));
+    if (!f->free_ns)
+        return ERR_NOMEM;
+    f->n_freed = (size_t)load->concurrency; /* all free at time 0 */
+    return OK;
+}
+
+static void flight_free(struct run_flight *f)
+{
+    mem_free(f->token_ns);
+    mem_free(f->ended);
+    mem_free(f->free_ns);
+    mem_free(f->ready);
+}
+
+/* How much later than asked a timed wait of this thread returns, here and now. */
+static int measure_timer(struct run_result *out)
+{
+    out->timer_error_us = mem_new(MEM_HARNESS, N_TIMER_PROBES, sizeof(double));
+    if (!out->timer_error_us)
+        return ERR_NOMEM;
+    prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+    for (size_t i = 0; i < N_TIMER_PROBES; i++) {
+        uint64_t t = clock_ns() + TIMER_PROBE_NS;
+
+        clock_sleep_until_ns(t, 0);
+        out->timer_error_us[i] = (double)(clock_ns() - t) / 1e3;
+    }
+    prctl(PR_SET_TIMERSLACK, 0, 0, 0, 0); /* 0: the default again */
+    out->n_timer_error = N_TIMER_PROBES;
+    return OK;
+}
+
+/* Follow the generator from the calling thread until it ends. */
+static void follow(struct run_system *s, struct run_flight *f, run_tick_fn tick,
+                   void *ctx)
+{
+    pthread_mutex_lock(&s->lock);
+    while (!f->finished) {
+        size_t n_closed = f->n_closed, n_failed = f->n_failed;
+
+        if (tick) {
+            pthread_mutex_unlock(&s->lock);
+            tick(ctx, n_closed, n_failed);
+            pthread_mutex_lock(&s->lock);
+        }
+        if (!f->finished)
+            wait_until(&s->progressed, &s->lock, clock_ns() + TICK_NS);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static int by_intended(const void *a, const void *b)
+{
+    const struct metrics_row *x = a, *y = b;
+
+    return x->intended_ns != y->intended_ns ? (x->intended_ns > y->intended_ns) * 2 - 1
+                                            : (x->request > y->request) * 2 - 1;
+}
+
+int run_cell(struct run_result *out, struct run_system *s,
+             const struct run_requests *requests, const struct load_opts *load,
+             run_tick_fn tick, void *ctx)
+{
+    struct run_flight f = {.first_request = s->next_request};
+    struct generator g = {.s = s, .f = &f, .requests = requests, .load = load};
+    pthread_t thread;
+    int rc;
+
+    *out = (struct run_result){0};
+    rc = flight_new(&f, out, requests, load);
+    if (rc == OK)
+        rc = measure_timer(out);
+    if (rc != OK)
+        goto out;
+    s->next_request += (int64_t)f.n;
+    f.start_ns = clock_ns() + LEAD_NS;
+    pthread_mutex_lock(&s->lock);
+    s->flight = &f;
+    pthread_mutex_unlock(&s->lock);
+    if (pthread_create(&thread, NULL, generate, &g) != 0) {
+        rc = err_set(ERR_IO, "cannot start the load generator thread");
+        goto out;
+    }
+    follow(s, &f, tick, ctx);
+    pthread_join(thread, NULL);
+    out->wall_s = (double)(clock_ns() - f.start_ns) / 1e9;
+    out->system_stuck = g.stuck;
+    if (f.follows) /* turns came between later rows */
+        qsort(out->rows, out->n, sizeof(*out->rows), by_intended);
+out:
+    pthread_mutex_lock(&s->lock);
+    s->flight = NULL;
+    pthread_mutex_unlock(&s->lock);
+    flight_free(&f);
+    if (rc != OK)
+        run_result_fini(out);
+    return rc;
+}
+
+void run_result_fini(struct run_result *r)
+{
+    mem_free(r->rows);
+    mem_free(r->token_ns);
+    mem_free(r->timer_error_us);
+    *r = (struct run_result){0};
+}

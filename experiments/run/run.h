@@ -1,0 +1,76 @@
+/* experiments/run/run.h - one cell: send requests at their times, stamp every event.
+ *
+ * A load-generator thread dispatches at the intended times; the adapter's thread reports
+ * tokens and the harness stamps them at once into arrays reserved before the start:
+ * nothing is allocated while requests are out, and the one lock is held for a few stores.
+ * Time-outs and failures are rows like the others. Threads: all calls from one thread;
+ * the load generator is inside run_cell(). */
+#ifndef RUN_RUN_H
+#define RUN_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "baselines/sut.h"
+#include "datasets/dataset.h"
+#include "experiments/load/load.h"
+#include "experiments/metrics/metrics.h"
+
+/* An open system under test. */
+struct run_system;
+/* config: the job's "system" object of a cell, "adapter" included; copied. */
+MUST int run_system_open(struct run_system **out, const json_t *config);
+void run_system_close(struct run_system **s);
+bool run_system_is(const struct run_system *s, const json_t *config);
+/* What it says of itself; a new reference. */
+MUST int run_system_describe(struct run_system *s, json_t **out);
+bool run_system_has_bound(struct run_system *s);
+
+/* The requests of a cell, in the order of dispatch. */
+struct run_requests {
+    struct sut_request *v;
+    size_t n;
+    size_t n_warmup;   /* the first n_warmup requests */
+    size_t n_cut;      /* shortened to fit the system's longest sequence */
+    size_t n_repeated; /* items used again because the dataset is shorter than the cell */
+    size_t
+        n_filtered; /* items left out by dataset.filter after their text was tokenised */
+    double *arrival_s; /* [n]; NULL: closed loop */
+    bool *follows;     /* [n]: the next turn of the request before; NULL: none is */
+    int32_t *ids;      /* backing store of the prompts */
+    size_t n_ids;
+};
+/* Tokenise or synthesise the prompts of `d` for the system and fix the arrival times.
+ * ERR_ARG: the dataset is empty, or has texts and the system no tokenizer. */
+MUST int run_requests_new(struct run_requests *out, struct run_system *s,
+                          const struct dataset *d,
+                          const struct dataset_opts *dataset_opts,
+                          const struct load_opts *load, const struct load_seeds *seeds);
+void run_requests_fini(struct run_requests *r);
+
+/* What a cell left. */
+struct run_result {
+    struct metrics_row *rows; /* [n], by their intended start */
+    size_t n;
+    int64_t *token_ns; /* backing store of rows[].token_ns */
+    double *timer_error_us;
+    size_t n_timer_error;
+    double wall_s;
+    bool system_stuck; /* requests never ended: close the system before the requests */
+};
+
+/* Called now and then from the calling thread. */
+typedef void (*run_tick_fn)(void *ctx, size_t n_ended, size_t n_failed);
+
+MUST int run_cell(struct run_result *out, struct run_system *s,
+                  const struct run_requests *requests, const struct load_opts *load,
+                  run_tick_fn tick, void *ctx);
+void run_result_fini(struct run_result *r);
+
+/* Fill decode_bytes and prefill_flop of the rows from what the system states. */
+void run_bounds(struct run_result *r, struct run_system *s);
+
+#endif

@@ -1,0 +1,103 @@
+/* experiments/run/session.h - the state of run_experiment(), shared by its files.
+ */
+#ifndef RUN_SESSION_H
+#define RUN_SESSION_H
+
+#include "experiments/record/journal.h"
+#include "experiments/load/search.h"
+#include "experiments/run/progress.h"
+#include "experiments/record/record.h"
+#include "experiments/run/run.h"
+#include "experiments/run/experiment.h"
+
+struct run_session {
+    const struct job *job;
+    const struct run_options *o;
+    struct run_outcome *outcome;
+    struct journal *journal;
+    struct progress *progress;
+    json_t *card;      /* NULL: no system of this job states a bound */
+    char card_why[96]; /* then why */
+    bool warned_bound;
+    /* Kept from cell to cell while their settings stay the same. */
+    struct run_system *system;
+    struct dataset *dataset;
+    json_t *dataset_config;
+    struct dataset_opts dataset_opts;
+    void *study_kept; /* NULL: the study keeps nothing, or has had no cell */
+};
+
+/* Measure one cell and append it to the journal. An error of the system or the dataset is
+ * the cell's and recorded; what is returned is the run's. */
+MUST int run_measure(struct run_session *s, const struct job_cell *c);
+void run_measure_fini(struct run_session *s);
+/* The same for a cell of a study. */
+MUST int run_study(struct run_session *s, const struct job_cell *c);
+
+/* A cell whose section "search" asks for its goodput; the trials of it that the journal holds
+ * are not measured again. */
+bool run_is_search(const struct job_cell *c);
+MUST int run_search(struct run_session *s, const struct job_cell *c);
+/* Measure one trial of a search and append it to the journal with `trial` among its
+ * attributes.
+ *   t        within_frac and n_requests of it
+ *   cell_rc  an error of the system or the dataset, with its text in err_msg(); then nothing
+ *            is appended */
+MUST int run_measure_trial(struct run_session *s, const struct job_cell *c,
+                           const json_t *trial, struct load_trial *t, int *cell_rc);
+
+/* The share of the run's time that a cell is expected to take, in any unit. */
+double run_cell_weight(const struct job *j, const struct job_cell *c);
+
+/* Count the cell and append it to the journal: state, rows, values and series are r's;
+ * r->attributes, what was measured, joins the cell's settings (unless it is not done: then
+ * `error`). */
+MUST int run_record(struct run_session *s, const struct job_cell *c,
+                    struct record_cell *r, const char *error);
+
+/* The requests of a cell, with the times of their tokens. All zero: none are kept. */
+struct run_rows {
+    struct metrics_row *rows; /* [n] */
+    int64_t *token_ns;
+    size_t n;
+    struct metrics_slo slo;
+};
+/* What *out held before is freed; run_rows_free() also after an error. */
+MUST int run_keep_rows(struct run_rows *out, const struct record_cell *c);
+void run_rows_free(struct run_rows *r);
+
+/* The numbers of all cells in the journal, for the table and the headlines. */
+struct run_summary {
+    const struct job *job;
+    int n_shown;           /* columns of the table; those of the headlines follow */
+    int n_columns;         /* both */
+    double *values;        /* [n_cells, n_columns] */
+    char (*whys)[96];      /* [n_cells, n_columns] */
+    const char **evidence; /* [n_cells, n_columns] of metrics_evidence[]; NULL: unknown */
+    bool *done;            /* [n_cells] */
+    char **skipped;        /* [n_cells] why a cell was skipped; NULL: it was not */
+    char **configuration;  /* [n_cells] of its system, in words; NULL: not stated */
+    struct run_rows *rows; /* [n_cells] where a headline is a ratio */
+    uint32_t *warned;      /* [n_cells] one bit for each of the codes */
+    char codes[32][48];    /* of the warnings of all cells */
+    int n_codes;
+    struct record_headline *headlines; /* [job->n_headlines] */
+    char (*headline_whys)[96];
+    char (*headline_evidence)[64]; /* kinds joined by ", " */
+};
+MUST int run_summarise(struct run_summary *out, const struct job *j, const char *journal);
+void run_summary_fini(struct run_summary *s);
+void run_summary_print(const struct run_summary *s, FILE *f);
+/* Set s->headlines[k] from the values of all cells. ERR_NOMEM. */
+MUST int run_headline(struct run_summary *s, int k);
+/* The interval of a ratio, from the chosen cells; none where it is over several settings or a
+ * value is missing. */
+MUST int run_interval(const struct run_summary *s, const struct job_headline *h,
+                      const bool *chosen, int column, struct record_headline *out);
+/* The interval of out->value by Student's t, of logarithms for a geometric mean. y[n], which are
+ * overwritten: what each of n independent measurements came to. */
+void run_interval_of_mean(struct record_headline *out, bool geomean, double *y, size_t n);
+/* Below the table: cells that were skipped, variants that are the same. */
+void run_notes_print(const struct run_summary *s, FILE *f);
+
+#endif

@@ -1,0 +1,467 @@
+#include "tests/job/jobs.h"
+
+#include <unistd.h>
+
+#include "baselines/sut.h"
+
+/* The least a job needs, and `extra` keys; a "system" among them replaces ours. */
+static json_t *job_text(const char *extra)
+{
+    const char *system =
+        strstr(extra, "\"system\"") ? "" : ", \"system\": {\"adapter\": \"scripted\"}";
+    char text[4096];
+    json_t *j;
+
+    snprintf(text, sizeof(text), "{\"about\": \"a test\"%s%s%s}", system,
+             extra[0] ? ", " : "", extra);
+    assert_ok(json_read_text(&j, text, strlen(text), "test"));
+    return j;
+}
+
+static struct job *job_of(const char *extra, const struct job_read_opts *o)
+{
+    json_t *root = job_text(extra);
+    struct job *j = NULL;
+
+    assert_ok(job_from_json(&j, root, "test", "t.json", o));
+    json_decref(root);
+    return j;
+}
+
+static void refuse(const char *extra, const char *part)
+{
+    json_t *root = job_text(extra);
+    struct job *j = NULL;
+    int rc = job_from_json(&j, root, "test", "t.json", NULL);
+
+    assert_null(j);
+    if (rc == OK || !strstr(err_msg(), part) || strncmp(err_msg(), "t.json", 6) != 0)
+        fail_msg("{%s}: got %s \"%s\", wanted \"t.json... %s\"", extra, err_name(rc),
+                 err_msg(), part);
+    json_decref(root);
+}
+
+static const json_t *setting(const struct job *j, int cell, const char *section,
+                             const char *key)
+{
+    return json_object_get(json_object_get(j->cells[cell].settings, section), key);
+}
+
+static void least_job_has_all_defaults(void **state)
+{
+    struct job *j = job_of("", NULL);
+
+    (void)state;
+    assert_int_equal(j->n_cells, 1);
+    assert_string_equal(j->cells[0].key, "repeat=0");
+    assert_string_equal(j->cells[0].label, "test");
+    assert_string_equal(json_string_value(setting(j, 0, "load", "process")), "closed");
+    assert_int_equal(json_integer_value(setting(j, 0, "load", "concurrency")), 1);
+    assert_int_equal(json_integer_value(setting(j, 0, "seeds", "output")), 1);
+    assert_string_equal(json_string_value(setting(j, 0, "dataset", "reader")), "auto");
+    assert_string_equal(json_string_value(setting(j, 0, "system", "adapter")),
+                        "scripted");
+    assert_int_equal(json_integer_value(setting(j, 0, "system", "vocab")), 32000);
+    assert_string_equal(job_evidence_name(j), "measured");
+    job_free(&j);
+    assert_null(j);
+}
+
+static void unknown_keys_name_the_nearest(void **state)
+{
+    (void)state;
+    refuse("\"datset\": {}", "did you mean \"dataset\"");
+    refuse("\"load\": {\"proces\": \"closed\"}", "did you mean \"process\"");
+    refuse("\"slo\": {\"ttft\": 1}", "did you mean \"ttft_ms\"");
+    refuse("\"seeds\": {\"arival\": 1}", "did you mean \"arrival\"");
+    refuse("\"dataset\": {\"fitt\": \"x\"}", "did you mean \"fit\"");
+    refuse("\"system\": {\"adapter\": \"scripted\", \"ttf_ms\": 1}", "did you mean");
+    refuse("\"system\": {\"adapter\": \"nul\"}", "did you mean \"null\"");
+    refuse("\"claim\": {\"papr\": \"x\"}", "did you mean \"paper\"");
+    refuse("\"cost\": {\"minute\": 1}", "did you mean \"minutes\"");
+    refuse("\"prepare\": [{\"run\": [\"true\"], \"creates\": \"x\", \"create\": 1}]",
+           "did you mean \"creates\"");
+    refuse("\"headline\": [{\"name\": \"x\", \"metric\": \"p50_tftt_ms\"}]",
+           "did you mean \"p50_ttft_ms\"");
+    refuse("\"load\": {\"process\": \"poison\", \"rate_rps\": 1}",
+           "did you mean \"poisson\"");
+}
+
+static void wrong_types_are_refused(void **state)
+{
+    (void)state;
+    refuse("\"load\": []", "load: expected an object");
+    refuse("\"needs\": \"x\"", "needs: expected a list");
+    refuse("\"needs\": [1]", "needs: expected a list of texts");
+    refuse("\"repeats\": 0", "repeats");
+    refuse("\"repeats\": [1, 2]", "repeats");
+    refuse("\"evidence\": \"guessed\"", "evidence");
+    refuse("\"system\": {}", "system.adapter: expected the name");
+    refuse("\"slo\": {\"scale\": 2}", "slo.scale: expected a list");
+    refuse("\"slo\": {\"scale\": [1, 0]}", "element 1");
+    refuse("\"load\": {\"n_requests\": []}", "load.n_requests: the list is empty");
+    refuse("\"load\": {\"n_requests\": \"many\"}", "n_requests");
+    refuse("\"load\": {\"n_requests\": [1, 2, 1]}",
+           "load.n_requests: values 1 and 3 of the list are equal");
+    refuse("\"dataset\": {\"reader\": \"azur\"}",
+           "did you mean \"azure\"? (known: alpaca");
+    refuse("\"prepare\": [{\"run\": [], \"creates\": \"x\"}]", "\"run\"");
+    refuse("\"prepare\": [{\"run\": [\"true\"]}]", "\"creates\"");
+    refuse("\"prepare\": [{\"run\": [\"true\"], \"creates\": \"\"}]", "expected a path");
+    refuse("\"smoke\": 1", "smoke");
+    refuse("\"load\": {\"process\": \"poisson\"}", "rate_rps");
+}
+
+static void lists_make_axes_in_the_files_order(void **state)
+{
+    static const char *const keys[] = {
+        "load.rate_rps=1 system.ttft_ms=5 repeat=0",
+        "load.rate_rps=1 system.ttft_ms=6 repeat=0",
+        "load.rate_rps=1 system.ttft_ms=7 repeat=0",
+        "load.rate_rps=2 system.ttft_ms=5 repeat=0",
+        "load.rate_rps=2 system.ttft_ms=6 repeat=0",
+        "load.rate_rps=2 system.ttft_ms=7 repeat=0",
+        "load.rate_rps=1 system.ttft_ms=5 repeat=1", /* repeats outermost */
+    };
+    json_t *root = json_loads("{\"about\": \"x\", \"load\": {\"process\": \"poisson\", "
+                              "\"rate_rps\": [1, 2]}, \"system\": {\"adapter\": "
+                              "\"scripted\", \"ttft_ms\": [5, 6, 7]}, \"repeats\": 2}",
+                              0, NULL);
+    struct job *j;
+
+    (void)state;
+    assert_ok(job_from_json(&j, root, "t", "t.json", NULL));
+    assert_int_equal(j->n_axes, 2);
+    assert_int_equal(j->n_cells, 12);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        assert_string_equal(j->cells[i].key, keys[i]);
+    assert_string_equal(j->cells[4].label, "rate_rps=2 ttft_ms=6 repeat=0");
+    assert_int_equal(json_number_value(setting(j, 4, "system", "ttft_ms")), 6);
+    assert_int_equal(json_array_size(json_object_get(
+                         json_object_get(j->resolved, "system"), "ttft_ms")),
+                     3);
+    job_free(&j);
+    json_decref(root);
+}
+
+static void a_wrong_value_anywhere_on_an_axis_is_refused(void **state)
+{
+    (void)state;
+    refuse("\"load\": {\"concurrency\": [1, 2, -3]}", "concurrency");
+    refuse("\"load\": {\"process\": [\"closed\", \"poisson\"]}", "rate_rps");
+}
+
+static void smoke_and_set_lie_over_the_rest(void **state)
+{
+    char *sets[] = {"load.n_requests=7", "system.ttft_ms=[1, 2]", "about=other words",
+                    "dataset.fit=lmsys"};
+    struct job_read_opts o = {.smoke = true, .sets = sets, .n_sets = 4};
+    const char *text = "\"load\": {\"n_requests\": 100, \"warmup_requests\": 5}, "
+                       "\"repeats\": 3, \"smoke\": {\"load\": {\"n_requests\": 3, "
+                       "\"warmup_requests\": null}, \"repeats\": 1}";
+    struct job *j = job_of(text, &o);
+
+    (void)state;
+    assert_true(j->smoke);
+    assert_int_equal(j->n_cells, 2);
+    assert_int_equal(json_integer_value(setting(j, 0, "load", "n_requests")), 7);
+    assert_int_equal(json_integer_value(setting(j, 0, "load", "warmup_requests")), 0);
+    assert_string_equal(json_string_value(setting(j, 0, "dataset", "fit")), "lmsys");
+    assert_string_equal(j->head.about, "other words");
+    job_free(&j);
+    j = job_of(text, NULL);
+    assert_int_equal(j->n_cells, 3);
+    assert_int_equal(json_integer_value(setting(j, 0, "load", "n_requests")), 100);
+    job_free(&j);
+}
+
+static void bad_overrides_are_refused(void **state)
+{
+    char *no_equal[] = {"load.n_requests"}, *no_section[] = {"about.x=1"},
+         *unknown[] = {"load.n_request=1"}, *latin[] = {"about=caf\xe9"};
+    struct job_read_opts o = {.sets = no_equal, .n_sets = 1};
+    json_t *root = job_text("");
+    struct job *j;
+
+    (void)state;
+    assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "key=value");
+    o.sets = no_section;
+    assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "not a section");
+    o.sets = latin;
+    assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "expected UTF-8");
+    o.sets = unknown;
+    assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "n_requests");
+    o = (struct job_read_opts){.smoke = true};
+    assert_err(job_from_json(&j, root, "t", "t.json", &o), ERR_ARG, "no \"smoke\"");
+    json_decref(root);
+}
+
+static void the_sample_seed_is_the_datasets(void **state)
+{
+    struct job *j = job_of("\"seeds\": {\"sample\": [3, 4]}", NULL);
+
+    (void)state;
+    assert_int_equal(json_integer_value(setting(j, 1, "dataset", "seed")), 4);
+    job_free(&j);
+    j = job_of("\"seeds\": {\"sample\": 3}, \"dataset\": {\"seed\": 9}", NULL);
+    assert_int_equal(json_integer_value(setting(j, 0, "dataset", "seed")), 9);
+    job_free(&j);
+}
+
+static void headlines_pick_one_setting(void **state)
+{
+    const char *axes = "\"load\": {\"process\": \"constant\", \"rate_rps\": [1, 2]}, "
+                       "\"repeats\": 2, \"headline\": [";
+    char text[1024];
+    bool chosen[4];
+    struct job *j;
+
+    (void)state;
+    snprintf(text, sizeof(text),
+             "%s{\"name\": \"a\", \"metric\": \"p50_ttft_ms\", \"better\": \"lower\", "
+             "\"where\": {\"rate_rps\": 2.0}}, {\"name\": \"g\", \"metric\": "
+             "\"goodput_rps\"}]",
+             axes);
+    j = job_of(text, NULL);
+    assert_int_equal(j->n_headlines, 2);
+    assert_int_equal(j->headlines[0].better, 1);
+    assert_int_equal(job_headline_cells(j, &j->headlines[0], chosen), 2);
+    assert_true(!chosen[0] && chosen[1] && !chosen[2] && chosen[3]);
+    assert_int_equal(job_headline_cells(j, &j->headlines[1], chosen), 4);
+    job_free(&j);
+
+    snprintf(
+        text, sizeof(text),
+        "%s{\"name\": \"a\", \"metric\": \"n_failed\"}, {\"name\": \"a rate_rps=1\", "
+        "\"metric\": \"n_failed\", \"where\": {\"rate_rps\": 1}}]",
+        axes);
+    refuse(text, "a second headline has the name \"a rate_rps=1\"");
+    refuse("\"headline\": [{\"name\": \"a/b\", \"metric\": \"n_failed\"}]",
+           "a name without '/'");
+    snprintf(text, sizeof(text),
+             "%s{\"name\": \"a\", \"metric\": \"p50_ttft_ms\", \"where\": {\"rat\": 1}}]",
+             axes);
+    refuse(text, "neither an axis");
+    snprintf(text, sizeof(text), "%s{\"metric\": \"p50_ttft_ms\"}]", axes);
+    refuse(text, "needs \"name\"");
+}
+
+static void expect_headlines(const struct job *j, const char *const *names)
+{
+    int n = 0;
+
+    for (; names[n]; n++)
+        if (n >= j->n_headlines || strcmp(j->headlines[n].name, names[n]) != 0)
+            fail_msg("headline %d is \"%s\", wanted \"%s\"", n,
+                     n < j->n_headlines ? j->headlines[n].name : "none", names[n]);
+    assert_int_equal(j->n_headlines, n);
+}
+
+/* --set makes axes of a job whose headlines know nothing of them. */
+static void a_swept_setting_makes_headlines(void **state)
+{
+    static const char *const names[] = {"t rate_rps=5", "t rate_rps=20", "t rate_rps=80",
+                                        "fixed",        "best",          NULL},
+                             *const two[] = {"g model=_a_x.gguf concurrency=1",
+                                             "g model=_a_x.gguf concurrency=2",
+                                             "g model=_b_x.gguf concurrency=1",
+                                             "g model=_b_x.gguf concurrency=2", NULL};
+    char *sets[] = {(char[]){"load.process=poisson"},
+                    (char[]){"load.rate_rps=[5,20,80]"}},
+         *more[] = {(char[]){"load.concurrency=[1,2]"},
+                    (char[]){"system.model=[\"/a/x.gguf\",\"/b/x.gguf\"]"}};
+    struct job_read_opts o = {.sets = sets, .n_sets = 2};
+    bool chosen[8];
+    struct job *j =
+        job_of("\"repeats\": 2, \"headline\": [{\"name\": \"t\", \"metric\": "
+               "\"p50_ttft_ms\"}, {\"name\": \"fixed\", \"metric\": \"n_failed\", "
+               "\"where\": {\"rate_rps\": 20}}, {\"name\": \"best\", \"metric\": "
+               "\"n_failed\", \"over\": \"min\"}]",
+               &o);
+
+    (void)state;
+    expect_headlines(j, names);
+    assert_int_equal(job_headline_cells(j, &j->headlines[1], chosen), 2);
+    assert_true(chosen[1] && chosen[4]);
+    assert_null(job_headline_open_axis(j, &j->headlines[1], chosen));
+    assert_int_equal(json_array_size(j->swept), 1);
+    assert_string_equal(json_string_value(json_array_get(j->swept, 0)), "load.rate_rps");
+    assert_int_equal(json_array_size(json_object_get(j->resolved, "headline")), 3);
+    job_free(&j);
+
+    o = (struct job_read_opts){.sets = more, .n_sets = 2};
+    j = job_of(
+        "\"system\": {\"adapter\": \"sandwich\"}, \"headline\": [{\"name\": \"g\", "
+        "\"metric\": \"goodput_rps\"}]",
+        &o);
+    expect_headlines(j, two);
+    job_free(&j);
+}
+
+/* Only what --set made of one value was swept; goodput takes all rates as one setting. */
+static void an_axis_of_the_file_is_not_swept(void **state)
+{
+    static const char *const names[] = {"g timeout_s=1", "g timeout_s=2", NULL};
+    char *sets[] = {(char[]){"load.rate_rps=[1,2,3]"}, (char[]){"load.timeout_s=[1,2]"}};
+    struct job_read_opts o = {.sets = sets, .n_sets = 2};
+    struct job *j = job_of("\"load\": {\"process\": \"constant\", \"rate_rps\": [1, 2]}, "
+                           "\"headline\": [{\"name\": \"g\", \"metric\": "
+                           "\"goodput_rps\"}]",
+                           &o);
+
+    (void)state;
+    expect_headlines(j, names);
+    assert_int_equal(json_array_size(j->swept), 1);
+    assert_string_equal(json_string_value(json_array_get(j->swept, 0)), "load.timeout_s");
+    job_free(&j);
+}
+
+/* What would be a page of numbers stays one, which asks in the result. */
+static void a_long_axis_leaves_its_headline_open(void **state)
+{
+    char text[2048] = "load.n_requests=[1";
+    char *sets[] = {text};
+    struct job_read_opts o = {.sets = sets, .n_sets = 1};
+    bool chosen[100];
+    struct job *j;
+
+    (void)state;
+    for (int i = 2; i <= 100; i++)
+        sprintf(text + strlen(text), ",%d", i);
+    strcat(text, "]");
+    j = job_of("\"headline\": [{\"name\": \"t\", \"metric\": \"p50_ttft_ms\"}]", &o);
+    assert_int_equal(j->n_headlines, 1);
+    assert_int_equal(job_headline_cells(j, &j->headlines[0], chosen), 100);
+    assert_string_equal(job_headline_open_axis(j, &j->headlines[0], chosen)->name,
+                        "load.n_requests");
+    job_free(&j);
+}
+
+static void schedule_of_open_loop(void **state)
+{
+    struct job *j = job_of("\"load\": {\"process\": \"constant\", \"rate_rps\": [1, 2], "
+                           "\"n_requests\": 8, \"warmup_requests\": 2}",
+                           NULL);
+
+    (void)state;
+    assert_true(job_scheduled_s(j) == 15);
+    job_free(&j);
+    j = job_of("", NULL);
+    assert_true(job_scheduled_s(j) != job_scheduled_s(j)); /* NaN: the system decides */
+    job_free(&j);
+}
+
+static void count_line(void *ctx, const char *line)
+{
+    int *n = ctx;
+
+    assert_non_null(line);
+    (*n)++;
+}
+
+static struct job *preparing(const char *run, const char *creates)
+{
+    char text[1024];
+
+    snprintf(text, sizeof(text), "\"prepare\": [{\"run\": %s, \"creates\": \"%s\"}]", run,
+             creates);
+    return job_of(text, NULL);
+}
+
+static void prepare_runs_once(void **state)
+{
+    char path[300], run[400];
+    struct job *j;
+    int n = 0;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/new/file", test_dir());
+    snprintf(run, sizeof(run), "[\"touch\", \"%s\"]", path);
+    j = preparing(run, path);
+    assert_int_equal(job_n_to_prepare(j), 1);
+    assert_ok(job_prepare(j, count_line, &n));
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(job_n_to_prepare(j), 0);
+    assert_ok(job_prepare(j, count_line, &n));
+    assert_int_equal(n, 1);
+    job_free(&j);
+}
+
+static void prepare_says_what_failed(void **state)
+{
+    static const char *const cases[][2] = {{"[\"false\"]", "exited with status 1"},
+                                           {"[\"no-such-program-here\"]", "cannot start"},
+                                           {"[\"true\"]", "did not create"}};
+    char path[300];
+    int n = 0;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/never", test_dir());
+    for (size_t i = 0; i < 3; i++) {
+        struct job *j = preparing(cases[i][0], path);
+
+        assert_err(job_prepare(j, count_line, &n), ERR_IO, cases[i][1]);
+        job_free(&j);
+    }
+}
+
+static void description_names_every_key(void **state)
+{
+    static const char *const words[] = {
+        "concurrency",
+        "[1,2]",
+        "timeout_s",
+        "max_tok",
+        "max_prompt_tok",
+        "arrival",
+        "ttft_ms",
+        "One of: closed, constant, gamma, poisson, trace.",
+        NULL};
+    struct job *j = job_of("\"load\": {\"concurrency\": [1, 2]}", NULL);
+    char *text = jobs_described(j, words, NULL);
+
+    (void)state;
+    for (size_t i = 0; sut_adapters[i]; i++)
+        if (!strstr(text, sut_adapters[i]->name))
+            fail_msg("adapter %s is not in the description", sut_adapters[i]->name);
+    assert_non_null(strstr(text, "adapter scripted"));
+    assert_non_null(strstr(text, "headline"));
+    free(text);
+    job_free(&j);
+}
+
+static void short_of_memory(void **state)
+{
+    json_t *root = job_text("\"load\": {\"concurrency\": [1, 2]}, \"slo\": {\"scale\": "
+                            "[1]}, \"headline\": [{\"name\": \"a\", \"metric\": "
+                            "\"n_failed\", \"where\": {\"concurrency\": 1}}]");
+
+    (void)state;
+    assert_true(jobs_short_of_memory(root) > 20);
+    json_decref(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(least_job_has_all_defaults),
+        cmocka_unit_test(unknown_keys_name_the_nearest),
+        cmocka_unit_test(wrong_types_are_refused),
+        cmocka_unit_test(lists_make_axes_in_the_files_order),
+        cmocka_unit_test(a_wrong_value_anywhere_on_an_axis_is_refused),
+        cmocka_unit_test(smoke_and_set_lie_over_the_rest),
+        cmocka_unit_test(bad_overrides_are_refused),
+        cmocka_unit_test(the_sample_seed_is_the_datasets),
+        cmocka_unit_test(headlines_pick_one_setting),
+        cmocka_unit_test(a_swept_setting_makes_headlines),
+        cmocka_unit_test(an_axis_of_the_file_is_not_swept),
+        cmocka_unit_test(a_long_axis_leaves_its_headline_open),
+        cmocka_unit_test(schedule_of_open_loop),
+        cmocka_unit_test(prepare_runs_once),
+        cmocka_unit_test(prepare_says_what_failed),
+        cmocka_unit_test(description_names_every_key),
+        cmocka_unit_test(short_of_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* A whole run with variants: in turn within each repeat, ratios between cells of the same
+ * repeat, a server that is not there, two variants that are the same system. */
+#include "tests/support/fixture.h"
+
+#include <math.h>
+
+#include "base/json.h"
+#include "experiments/job/job.h"
+#include "experiments/record/journal.h"
+#include "experiments/run/experiment.h"
+#include "experiments/run/session.h"
+
+struct ran {
+    struct run_outcome outcome;
+    char *report;
+    json_t *headline;
+};
+
+static void run(const char *name, const char *text, struct ran *r)
+{
+    struct run_options o = {.progress = PROGRESS_QUIET};
+    char dir[300], path[400];
+    json_t *root, *latest;
+    struct job *j;
+    size_t n;
+
+    *r = (struct ran){.report = NULL};
+    snprintf(dir, sizeof(dir), "%s/%s", test_dir(), name);
+    assert_ok(json_read_text(&root, text, strlen(text), "test"));
+    assert_ok(job_from_json(&j, root, name, "t.json", NULL));
+    o.out_dir = o.machine_dir = dir;
+    o.live = fopen("/dev/null", "w");
+    o.report = open_memstream(&r->report, &n);
+    assert_ok(run_experiment(&r->outcome, j, &o));
+    fclose(o.live);
+    fclose(o.report);
+    job_free(&j);
+    json_decref(root);
+    snprintf(path, sizeof(path), "%s/latest.json", dir);
+    assert_ok(json_read_file(&latest, path, 1 << 20));
+    r->headline = json_incref(json_object_get(latest, "headline"));
+    json_decref(latest);
+}
+
+static void ran_free(struct ran *r)
+{
+    mem_free(r->outcome.path);
+    free(r->report);
+    json_decref(r->headline);
+}
+
+static double number(const struct ran *r, const char *name, const char *key)
+{
+    const json_t *v = json_object_get(json_object_get(r->headline, name), key);
+
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static double value(const struct ran *r, const char *name)
+{
+    return number(r, name, "value");
+}
+
+static const char *member(const struct ran *r, const char *name, const char *key)
+{
+    return json_string_value(json_object_get(json_object_get(r->headline, name), key));
+}
+
+static const char *at(const struct ran *r, const char *text)
+{
+    const char *found = strstr(r->report, text);
+
+    if (!found)
+        fail_msg("\"%s\" is not in the report:\n%s", text, r->report);
+    return found;
+}
+
+/* Of the smallest TTFT of a cell, as the record has it. */
+static double ttft_of(const struct ran *r, const char *variant, int repeat)
+{
+    json_t *all = fixture_exported(r->outcome.path), *c;
+    char key[64];
+    double v = NAN;
+    size_t i;
+
+    snprintf(key, sizeof(key), "variant=%s repeat=%d", variant, repeat);
+    json_array_foreach(json_object_get(all, "cells"), i, c)
+    {
+        const json_t *a = json_object_get(c, "attributes");
+        const json_t *m = json_object_get(json_object_get(c, "summary"), "min_ttft_ms");
+
+        if (strcmp(json_string_value(json_object_get(a, "key")), key) == 0)
+            v = json_number_value(json_object_get(m, "value"));
+    }
+    json_decref(all);
+    return v;
+}
+
+static double ratio_of(const struct ran *r, int repeat)
+{
+    return ttft_of(r, "slow", repeat) / ttft_of(r, "fast", repeat);
+}
+
+static void assert_near(double got, double want)
+{
+    if (!(fabs(got / want - 1) < 1e-12))
+        fail_msg("got %.17g, wanted %.17g", got, want);
+}
+
+/* The scripted system is given two speeds; a programmed wait is a lower bound, so that the
+ * slow one's numbers are at least these and the ratio is that of the values published. */
+static void two_variants_and_a_missing_server(void **state)
+{
+    struct ran r;
+    double fast, slow;
+
+    (void)state;
+    run("two",
+        "{\"about\": \"x\", \"repeats\": 2, \"system\": {\"adapter\": \"scripted\", "
+        "\"ttft_ms\": 1}, \"dataset\": {\"n\": 4, \"max_prompt_tok\": 8, "
+        "\"max_output_tok\": 2}, \"load\": {\"n_requests\": 3}, \"variants\": "
+        "[{\"name\": "
+        "\"fast\"}, {\"name\": \"slow\", \"system\": {\"ttft_ms\": 40}}, {\"name\": "
+        "\"absent\", \"system\": {\"adapter\": \"openai_http\", \"system\": "
+        "\"llama.cpp\", "
+        "\"model\": \"m\", \"program\": \"/no/such/llama-server\"}}], \"headline\": ["
+        "{\"name\": \"t\", \"metric\": \"min_ttft_ms\"}, "
+        "{\"name\": \"slow_over_fast\", \"metric\": \"min_ttft_ms\", \"where\": "
+        "{\"variant\": \"slow\"}, \"relative_to\": {\"variant\": \"fast\"}}, "
+        "{\"name\": \"fast_over_absent\", \"metric\": \"min_ttft_ms\", \"where\": "
+        "{\"variant\": \"fast\"}, \"relative_to\": {\"variant\": \"absent\"}}, "
+        "{\"name\": \"same\", \"metric\": \"min_ttft_ms\", \"where\": {\"variant\": "
+        "\"slow\"}, \"relative_to\": {\"variant\": \"slow\"}}]}",
+        &r);
+    assert_int_equal(r.outcome.n_done, 4);
+    assert_int_equal(r.outcome.n_skipped, 2);
+    assert_int_equal(r.outcome.n_failed, 0);
+    assert_true(at(&r, "variant=fast repeat=0") < at(&r, "variant=slow repeat=0"));
+    assert_true(at(&r, "variant=slow repeat=0") < at(&r, "variant=fast repeat=1"));
+    at(&r,
+       "skipped: variant=absent repeat=0 and others: /no/such/llama-server: not found, "
+       "see \"install\" in ");
+    assert_null(strstr(r.report, "same configuration"));
+    fast = value(&r, "t variant=fast");
+    slow = value(&r, "t variant=slow");
+    assert_true(fast >= 1 && slow >= 40);
+    assert_true(isnan(value(&r, "t variant=absent")));
+    assert_near(value(&r, "slow_over_fast"), sqrt(ratio_of(&r, 0) * ratio_of(&r, 1)));
+    assert_true(number(&r, "slow_over_fast", "lo") < value(&r, "slow_over_fast"));
+    assert_true(number(&r, "slow_over_fast", "hi") > value(&r, "slow_over_fast"));
+    at(&r, " (95 % interval ");
+    assert_string_equal(member(&r, "slow_over_fast", "unit"), "x");
+    assert_true(value(&r, "same") == 1);
+    assert_true(number(&r, "same", "lo") == 1 && number(&r, "same", "hi") == 1);
+    assert_true(isnan(number(&r, "t variant=fast", "lo")));
+    assert_true(isnan(value(&r, "fast_over_absent")));
+    assert_non_null(strstr(member(&r, "fast_over_absent", "why"), "not found"));
+    ran_free(&r);
+}
+
+/* By case: what two variants share in one, they need not share in another. */
+static void equal_variants_are_reported(void **state)
+{
+    struct ran r;
+
+    (void)state;
+    run("equal",
+        "{\"about\": \"x\", \"system\": {\"adapter\": \"scripted\"}, \"dataset\": "
+        "{\"n\": 2, "
+        "\"max_prompt_tok\": 8, \"max_output_tok\": 2}, \"load\": {\"n_requests\": 1}, "
+        "\"cases\": [{\"name\": \"p\"}, {\"name\": \"q\"}], \"variants\": ["
+        "{\"name\": \"a\", \"system\": {\"configuration\": \"1 x 2\"}}, "
+        "{\"name\": \"b\", \"system\": {\"configuration\": \"2 x 1\"}}, "
+        "{\"name\": \"c\", \"system\": {\"configuration\": \"1 x 2\"}}, "
+        "{\"name\": \"d\"}, {\"name\": \"e\"}]}",
+        &r);
+    assert_int_equal(r.outcome.n_done, 10);
+    at(&r, "\nsame configuration: case=p a, c (1 x 2)\n");
+    at(&r, "\nsame configuration: case=q a, c (1 x 2)\n");
+    assert_null(strstr(r.report, ", d"));
+    assert_null(strstr(r.report, "a, b"));
+    ran_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_variants_and_a_missing_server),
+        cmocka_unit_test(equal_variants_are_reported),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

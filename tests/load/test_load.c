@@ -1,0 +1,184 @@
+#include "tests/metrics/rows.h"
+
+#include "base/stats.h"
+#include "experiments/load/load.h"
+
+static const struct load_process *process(const char *name)
+{
+    const struct load_process *p;
+
+    assert_ok(load_process_find(name, &p));
+    return p;
+}
+
+static void arrivals(const char *name, const struct load_opts *o, uint64_t seed,
+                     double *a, size_t n)
+{
+    const struct load_trace none = {0};
+
+    process(name)->arrivals(o, seed, &none, a, n);
+}
+
+static void constant_is_a_grid(void **state)
+{
+    struct load_opts o = {.rate_rps = 8};
+    double a[4];
+
+    (void)state;
+    arrivals("constant", &o, 1, a, 4);
+    for (int i = 0; i < 4; i++)
+        assert_near(a[i], i * 0.125, 1e-12);
+}
+
+static void poisson_has_its_rate_and_spread(void **state)
+{
+    enum { N = 100000 };
+    static double a[N], gap[N];
+    struct load_opts o = {.rate_rps = 20};
+
+    (void)state;
+    arrivals("poisson", &o, test_seed(), a, N);
+    for (int i = 0; i < N; i++) {
+        gap[i] = a[i] - (i ? a[i - 1] : 0);
+        assert_true(gap[i] >= 0);
+    }
+    /* Mean and deviation of an exponential are both 1/rate; 5 sigma of N draws. */
+    assert_near(stats_mean(gap, N), 0.05, 5 * 0.05 / sqrt(N));
+    assert_near(stats_std(gap, N), 0.05, 0.05 * 0.03);
+}
+
+/* The seed alone decides; a sweep over rates stretches one pattern. */
+static void poisson_is_seeded(void **state)
+{
+    struct load_opts slow = {.rate_rps = 1}, fast = {.rate_rps = 10};
+    double a[50], b[50], c[50];
+
+    (void)state;
+    arrivals("poisson", &slow, 7, a, 50);
+    arrivals("poisson", &fast, 7, b, 50);
+    arrivals("poisson", &slow, 8, c, 50);
+    for (int i = 0; i < 50; i++)
+        assert_near(a[i], b[i] * 10, 1e-9);
+    assert_true(a[49] != c[49]);
+}
+
+/* Mean 1/rate and coefficient of variation 1/sqrt(burstiness); at 1 a gap is exponential,
+ * whose median is ln 2 of its mean. */
+static void gamma_has_its_rate_and_burstiness(void **state)
+{
+    enum { N = 200000 };
+    static const double shapes[] = {0.25, 1, 4};
+    static double a[N], gap[N];
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        struct load_opts o = {.rate_rps = 20, .burstiness = shapes[k]};
+        double cv = 1 / sqrt(shapes[k]);
+
+        arrivals("gamma", &o, test_seed(), a, N);
+        for (int i = 0; i < N; i++) {
+            gap[i] = a[i] - (i ? a[i - 1] : 0);
+            assert_true(gap[i] >= 0);
+        }
+        assert_near(stats_mean(gap, N), 0.05, 5 * 0.05 * cv / sqrt(N));
+        assert_near(stats_std(gap, N), 0.05 * cv, 0.05 * cv * 0.05);
+        if (shapes[k] == 1)
+            assert_near(stats_median(gap, N), 0.05 * log(2), 0.05 * 0.02);
+    }
+}
+
+/* The trace's own times, stretched; from its end on again after one mean gap. */
+static void trace_replays_and_repeats(void **state)
+{
+    static const double at[] = {3, 4, 4, 9}, want[] = {0, 1, 1, 6, 8, 9, 9, 14, 16};
+    const struct load_trace trace = {at, 4}, one = {at, 1}, none = {NULL, 0};
+    struct load_opts o = {.time_scale = 0.5};
+    double a[9];
+
+    (void)state;
+    assert_ok(load_arrivals(process("trace"), &o, 1, &trace, a, 9));
+    for (int i = 0; i < 9; i++)
+        assert_near(a[i], 0.5 * want[i], 1e-12);
+    assert_ok(load_arrivals(process("trace"), &o, 1, &one, a, 3));
+    assert_near(a[2], 1, 1e-12);
+    assert_err(load_arrivals(process("trace"), &o, 1, &none, a, 9), ERR_ARG,
+               "needs a data set with arrival times");
+    o.time_scale = 1e9;
+    assert_err(load_arrivals(process("trace"), &o, 1, &trace, a, 9), ERR_LIMIT,
+               "load.time_scale");
+}
+
+static void closed_has_no_arrivals(void **state)
+{
+    (void)state;
+    assert_null(process("closed")->arrivals);
+}
+
+/* Nanoseconds of every time that is accepted fit 64 bits, at the lowest rate, too. */
+static void arrivals_have_an_end(void **state)
+{
+    static const char *const names[] = {"constant", "poisson"};
+    struct load_opts o = {.rate_rps = LOAD_RATE_MIN_RPS};
+    const struct load_trace none = {0};
+    double a[200];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const struct load_process *p = process(names[i]);
+
+        assert_ok(load_arrivals(p, &o, 1, &none, a, 3));
+        assert_true(a[2] * 1e9 < (double)INT64_MAX / 100);
+        assert_err(load_arrivals(p, &o, 1, &none, a, 200), ERR_LIMIT,
+                   "the last of 200 would");
+        o.rate_rps = 1e-12;
+        assert_err(load_arrivals(p, &o, 1, &none, a, 2), ERR_LIMIT,
+                   "1e-12 requests a second");
+        o.rate_rps = LOAD_RATE_MIN_RPS;
+    }
+}
+
+static void senseless_options_are_refused(void **state)
+{
+    char open[] = "poisson", closed[] = "closed", wrong[] = "poison";
+    struct load_opts o = {
+        .process = open, .concurrency = 1, .burstiness = 1, .time_scale = 1};
+
+    (void)state;
+    assert_err(load_check(&o, "x.json: load"), ERR_ARG, "x.json: load.rate_rps");
+    o.rate_rps = 1e-12;
+    assert_err(load_check(&o, "x"), ERR_ARG, "at least 1e-06, found 1e-12");
+    o.rate_rps = 3;
+    assert_ok(load_check(&o, "x"));
+    o.concurrency = 4;
+    assert_err(load_check(&o, "x"), ERR_ARG, "concurrency");
+    o.process = closed;
+    assert_err(load_check(&o, "x"), ERR_ARG,
+               "x.rate_rps: process \"closed\" has no such option, found 3 (those that "
+               "have it: constant, gamma, poisson)");
+    o.rate_rps = 0;
+    assert_ok(load_check(&o, "x"));
+    o.burstiness = 0.5;
+    assert_err(load_check(&o, "x"), ERR_ARG, "(the one that has it: gamma)");
+    o.burstiness = 1;
+    o.time_scale = 2;
+    assert_err(load_check(&o, "x"), ERR_ARG, "(the one that has it: trace)");
+    o.time_scale = 1;
+    o.process = wrong;
+    assert_err(load_check(&o, "x"), ERR_NOTFOUND, "did you mean \"poisson\"");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(constant_is_a_grid),
+        cmocka_unit_test(poisson_has_its_rate_and_spread),
+        cmocka_unit_test(poisson_is_seeded),
+        cmocka_unit_test(gamma_has_its_rate_and_burstiness),
+        cmocka_unit_test(trace_replays_and_repeats),
+        cmocka_unit_test(closed_has_no_arrivals),
+        cmocka_unit_test(arrivals_have_an_end),
+        cmocka_unit_test(senseless_options_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,381 @@
+/* Verdicts follow from the numbers of a record and from nothing else; a list that is not as
+ * expected gives one line. */
+#include "tests/support/fixture.h"
+
+#include <hdf5.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "experiments/report/claim_rule.h"
+#include "experiments/report/claims.h"
+#include "experiments/job/job.h"
+
+/* {"a": 1, "b": 2, "k =2": 2, "wide": 1.5 in [0.9, 2.1], "missing": null} */
+static json_t *headline(void)
+{
+    json_t *h =
+        json_pack("{s:{s:f}, s:{s:f}, s:{s:f}, s:{s:f, s:f, s:f}, s:{s:n, s:s}}", "a",
+                  "value", 1.0, "b", "value", 2.0, "k =2", "value", 2.0, "wide", "value",
+                  1.5, "lo", 0.9, "hi", 2.1, "missing", "value", "why", "no PMU");
+
+    assert_non_null(h);
+    return h;
+}
+
+static void rules_are_arithmetic(void **state)
+{
+    static const struct {
+        const char *rule;
+        double tolerance;
+        enum claim_truth want;
+        const char *found;
+    } cases[] = {
+        {"a < b", 0, CLAIM_HOLDS, "a (1) < b (2)"},
+        {"b < a", 0, CLAIM_FAILS, "b (2) < a (1) [fails]"},
+        {"a < a", 0, CLAIM_FAILS, "a (1) < a (1) [fails]"},
+        {"a <= a", 0, CLAIM_HOLDS, "a (1) <= a (1)"},
+        {"a > a", 0, CLAIM_FAILS, "a (1) > a (1) [fails]"},
+        {"a >= a", 0, CLAIM_HOLDS, "a (1) >= a (1)"},
+        {"a = 1", 0, CLAIM_HOLDS, "a (1) = 1"},
+        {"a = 1.01", 0, CLAIM_FAILS, "a (1) = 1.01 [fails]"},
+        {"a = 1.01", 0.02, CLAIM_HOLDS, "a (1) = 1.01"},
+        {"b < a", 1, CLAIM_FAILS, "b (2) < a (1) [fails]"},
+        {"b <= 1.9", 0.06, CLAIM_HOLDS, "b (2) <= 1.9"},
+        {"b <= 1.9", 0.05, CLAIM_FAILS, "b (2) <= 1.9 [fails]"},
+        {"a >= 1.1", 0.1, CLAIM_HOLDS, "a (1) >= 1.1"},
+        {"a >= 1.1", 0.05, CLAIM_FAILS, "a (1) >= 1.1 [fails]"},
+        {"b >= 2*a", 0, CLAIM_HOLDS, "b (2) >= 2*a (2)"},
+        {"b >= 2.5*a", 0, CLAIM_FAILS, "b (2) >= 2.5*a (2.5) [fails]"},
+        {"0 < a < b < 3", 0, CLAIM_HOLDS, "0 < a (1) < b (2) < 3"},
+        {"0 < b < a < 3", 0, CLAIM_FAILS, "0 < b (2) < a (1) [fails] < 3"},
+        {"a < b and b < 3", 0, CLAIM_HOLDS, "a (1) < b (2), b (2) < 3"},
+        {"a < b and b < 2", 0, CLAIM_FAILS, "a (1) < b (2), b (2) < 2 [fails]"},
+        {"b < a and a < b", 0, CLAIM_FAILS, "b (2) < a (1) [fails], a (1) < b (2)"},
+        {"k~=2 = 2*a", 0, CLAIM_HOLDS, "k =2 (2) = 2*a (2)"},
+        {"wide > 0.8", 0, CLAIM_HOLDS, "wide (1.5, 0.9 to 2.1) > 0.8"},
+        {"wide > a", 0, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) > a (1) [undecided]"},
+        {"wide > a", 0.2, CLAIM_HOLDS, "wide (1.5, 0.9 to 2.1) > a (1)"},
+        {"wide < b", 0, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) < b (2) [undecided]"},
+        {"wide >= 2.2", 0, CLAIM_FAILS, "wide (1.5, 0.9 to 2.1) >= 2.2 [fails]"},
+        {"0.5*a <= 0.5*wide", 0, CLAIM_UNSURE,
+         "0.5*a (0.5) <= 0.5*wide (0.75, 0.45 to 1.05) [undecided]"},
+        {"-1*wide < 0", 0, CLAIM_HOLDS, "-1*wide (-1.5, -2.1 to -0.9) < 0"},
+        {"wide = 1.5", 0, CLAIM_HOLDS, "wide (1.5, 0.9 to 2.1) = 1.5"},
+        {"wide = 2", 0, CLAIM_UNSURE, "wide (1.5, 0.9 to 2.1) = 2 [undecided]"},
+        {"wide = 2.2", 0, CLAIM_FAILS, "wide (1.5, 0.9 to 2.1) = 2.2 [fails]"},
+        {"b < a and wide > a", 0, CLAIM_FAILS,
+         "b (2) < a (1) [fails], wide (1.5, 0.9 to 2.1) > a (1) [undecided]"},
+        {"wide > a and b < a", 0, CLAIM_FAILS,
+         "wide (1.5, 0.9 to 2.1) > a (1) [undecided], b (2) < a (1) [fails]"},
+        {"a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
+        {"b < a and a < missing", 0, CLAIM_UNKNOWN, "missing: no PMU"},
+        {"a < other", 0, CLAIM_ABSENT, "other is not in the record"},
+    };
+    json_t *h = headline();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct text found = {0};
+
+        assert_ok(claim_rule_check(cases[i].rule, "here"));
+        if (claim_rule_holds(cases[i].rule, h, cases[i].tolerance, &found) !=
+            cases[i].want)
+            fail_msg("%s with %g", cases[i].rule, cases[i].tolerance);
+        assert_ok(found.rc);
+        text_put(&found, "", 1);
+        assert_string_equal(found.p, cases[i].found);
+        text_fini(&found);
+    }
+    json_decref(h);
+}
+
+static void broken_rules_are_refused(void **state)
+{
+    static const char *const rules[] = {
+        "",    "a",        "a <",     "< a",     "a < b and", "a and b",
+        "a b", "a < b < ", "and < a", "a =< b",  "a < 2*",    "a < 1x*b",
+        "a<b", "a < *b",   "a == b",  "a < b c", "a < nan*",  "a < b and and",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        if (claim_rule_check(rules[i], "here") != ERR_FORMAT ||
+            strncmp(err_msg(), "here: expected ", 15) != 0)
+            fail_msg("\"%s\" is taken", rules[i]);
+}
+
+/* --- lists */
+
+#define RULE "\"experiment\": \"e\", \"reproduced\": \"a < b\""
+#define CLAIM(x)                                                                         \
+    "{\"name\": \"n\", \"paper\": \"P\", \"section\": \"1\", \"text\": \"t\"" x "}"
+#define LIST(x) "{\"about\": \"x\", \"claims\": [" x "]}"
+#define SOUND   CLAIM(", " RULE)
+
+static int read_text(struct claims *c, const char *text)
+{
+    char path[600];
+
+    snprintf(path, sizeof(path), "%s/claims.json", test_dir());
+    test_write(path, text, strlen(text));
+    return claims_read(c, path);
+}
+
+static void broken_lists_give_one_line(void **state)
+{
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"{", "claims.json"},
+        {"[]", "claims.json"},
+        {"{\"claims\": 1}", "claims"},
+        {"{\"claims\": [], \"clams\": 1}", "clams"},
+        {LIST("1"), "claim 0"},
+        {LIST("{}"), "claim 0: name"},
+        {LIST("{\"name\": \"n\"}"), "n: paper"},
+        {LIST(CLAIM("")), "n: expected \"why\", or"},
+        {LIST(CLAIM(", \"experiment\": \"e\"")), "n: expected \"why\", or"},
+        {LIST(CLAIM(", \"reproduced\": \"a < b\"")), "n: expected \"why\", or"},
+        {LIST(CLAIM(", \"why\": \"w\", " RULE)), "n: expected \"why\", or"},
+        {LIST(CLAIM(", \"why\": \"w\", \"should\": \"shape\"")), "n: should"},
+        {LIST(CLAIM(", \"experiment\": \"e\", \"reproduced\": \"a\"")),
+         "n: reproduced: expected a comparison"},
+        {LIST(CLAIM(", " RULE ", \"shape\": \"a << b\"")), "n: shape: expected <"},
+        {LIST(CLAIM(", " RULE ", \"should\": \"shape\"")), "has no rule \"shape\""},
+        {LIST(CLAIM(", " RULE ", \"should\": \"reproduce\"")),
+         "did you mean \"reproduced\""},
+        {LIST(CLAIM(", " RULE ", \"tolerance\": 1")), "n: tolerance: expected 0 to 1"},
+        {LIST(CLAIM(", " RULE ", \"tolerance\": \"1\"")), "n: tolerance"},
+        {LIST(CLAIM(", " RULE ", \"tolerence\": 0.1")), "did you mean \"tolerance\""},
+        {LIST(CLAIM(", \"experiment\": \"../e\", \"shape\": \"a < b\"")),
+         "experiment: expected a name"},
+        {LIST(SOUND ", " SOUND), "n: expected a name of one claim, found two"},
+    };
+    struct claims c;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int rc = read_text(&c, cases[i].text);
+
+        if (rc == OK || !strstr(err_msg(), cases[i].part) || strchr(err_msg(), '\n'))
+            fail_msg("%s: \"%s\"", cases[i].text, rc == OK ? "taken" : err_msg());
+        claims_fini(&c);
+    }
+    assert_ok(read_text(&c, LIST(SOUND)));
+    assert_int_equal(c.n, 1);
+    claims_fini(&c);
+}
+
+/* --- records */
+
+/* A record of the experiment "e" below results/ with these two numbers. */
+static void make_record(double a, double b)
+{
+    const struct record_headline h[] = {
+        {.name = "a", .unit = "s", .better = "lower", .value = a},
+        {.name = "b", .unit = "s", .better = "lower", .value = b}};
+    json_t *header = fixture_header("2026-01-31T23:59:59Z");
+    struct journal *j;
+    struct fixture_cell f;
+    char *path;
+
+    assert_ok(journal_open(&j, "results/e", "e", header, false));
+    fixture_cell_make(&f, 0);
+    assert_ok(journal_cell(j, &f.cell));
+    fixture_cell_free(&f);
+    assert_ok(record_finish(&j, h, 2, &path));
+    mem_free(path);
+    json_decref(header);
+}
+
+static enum claim_verdict verdict(const struct claim *c)
+{
+    struct text found = {0};
+    enum claim_verdict v;
+    json_t *record;
+
+    assert_ok(claim_record(&record, c->experiment));
+    assert_ok(claim_judge(&v, c, record, &found));
+    json_decref(record);
+    text_fini(&found);
+    return v;
+}
+
+/* Change one number of the newest record in its file. */
+static void change(const char *name, double value)
+{
+    json_t *record;
+    hid_t file, dataset;
+    char at[64];
+
+    assert_ok(claim_record(&record, "e"));
+    file = H5Fopen(json_string_value(json_object_get(record, "path")), H5F_ACC_RDWR,
+                   H5P_DEFAULT);
+    snprintf(at, sizeof(at), "/headline/%s", name);
+    dataset = H5Dopen2(file, at, H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    assert_true(
+        H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value) >= 0);
+    H5Dclose(dataset);
+    H5Fclose(file);
+    json_decref(record);
+}
+
+/* The weaker rule may hold where the stronger one is undecided; what is undecided is told, and
+ * is no failure. */
+static void intervals_leave_verdicts_open(void **state)
+{
+    static const struct {
+        double lo, hi;
+        enum claim_verdict want;
+    } cases[] = {{1.6, 1.9, CLAIM_REPRODUCED},
+                 {1.4, 1.9, CLAIM_IN_SHAPE},
+                 {0.9, 1.9, CLAIM_UNDECIDED},
+                 {0.9, 0.95, CLAIM_NOT_REPRODUCED}};
+    const struct claim c = {.name = "n",
+                            .experiment = "e",
+                            .reproduced = "x > 1.5",
+                            .shape = "x > 1",
+                            .should = CLAIM_IN_SHAPE};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        json_t *record = json_pack("{s:{s:{s:f, s:f, s:f}}}", "headline", "x", "value",
+                                   (cases[i].lo + cases[i].hi) / 2, "lo", cases[i].lo,
+                                   "hi", cases[i].hi);
+        struct text found = {0};
+        enum claim_verdict v;
+
+        assert_ok(claim_judge(&v, &c, record, &found));
+        assert_int_equal(v, cases[i].want);
+        assert_int_equal(claim_is_failure(&c, v), v == CLAIM_NOT_REPRODUCED);
+        text_fini(&found);
+        json_decref(record);
+    }
+}
+
+static void one_number_flips_the_verdict(void **state)
+{
+    struct claims c;
+    struct text found = {0};
+    enum claim_verdict v;
+    char top[600];
+
+    (void)state;
+    assert_non_null(getcwd(top, sizeof(top)));
+    assert_ok(read_text(&c, LIST(CLAIM(", \"experiment\": \"e\", \"should\": \"shape\", "
+                                       "\"reproduced\": \"2*a < b\", "
+                                       "\"shape\": \"a < b\""))));
+    assert_int_equal(chdir(test_dir()), 0);
+    assert_err(claim_record(&(json_t *){NULL}, "e"), ERR_NOTFOUND, "results/e");
+    assert_ok(claim_judge(&v, c.v, NULL, &found));
+    assert_int_equal(v, CLAIM_NO_RECORD);
+    assert_false(claim_is_failure(c.v, v));
+    make_record(1, 3);
+    assert_int_equal(verdict(c.v), CLAIM_REPRODUCED);
+    change("b", 1.5);
+    v = verdict(c.v);
+    assert_int_equal(v, CLAIM_IN_SHAPE);
+    assert_false(claim_is_failure(c.v, v));
+    change("a", 2);
+    v = verdict(c.v);
+    assert_int_equal(v, CLAIM_NOT_REPRODUCED);
+    assert_true(claim_is_failure(c.v, v));
+    change("a", NAN);
+    assert_int_equal(verdict(c.v), CLAIM_NOT_TESTABLE);
+    change("a", 1);
+    change("b", 3);
+    assert_int_equal(verdict(c.v), CLAIM_REPRODUCED);
+    c.v->reproduced = "a < c";
+    c.v->shape = NULL;
+    assert_int_equal(verdict(c.v), CLAIM_NO_RECORD); /* of an older job */
+    assert_int_equal(chdir(top), 0);
+    claims_fini(&c);
+}
+
+static void damaged_records_are_reported(void **state)
+{
+    json_t *record;
+    char top[600];
+
+    (void)state;
+    assert_non_null(getcwd(top, sizeof(top)));
+    assert_int_equal(chdir(test_dir()), 0);
+    assert_ok(file_make_dirs("results/bad"));
+    test_write("results/bad/latest.json", "{\"file\": \"x.h5\"}", 16);
+    assert_err(claim_record(&record, "bad"), ERR_NOTFOUND, "results/bad/x.h5");
+    test_write("results/bad/x.h5", "no record", 9);
+    assert_err(claim_record(&record, "bad"), ERR_FORMAT, "results/bad/x.h5");
+    test_write("results/bad/latest.json", "{\"file\": \"../e/x.h5\"}", 21);
+    assert_err(claim_record(&record, "bad"), ERR_FORMAT, "a name in this folder");
+    test_write("results/bad/latest.json", "{}", 2);
+    assert_err(claim_record(&record, "bad"), ERR_FORMAT, "latest.json: file");
+    assert_int_equal(chdir(top), 0);
+}
+
+/* --- the list that is shipped */
+
+struct known {
+    const struct job *job;
+    const char *claim;
+};
+
+static void name_is_known(void *ctx, const char *name)
+{
+    const struct known *k = ctx;
+
+    for (int i = 0; i < k->job->n_headlines; i++)
+        if (strcmp(k->job->headlines[i].name, name) == 0)
+            return;
+    fail_msg("results/claims.json: %s: %s has no headline %s", k->claim, k->job->stem,
+             name);
+}
+
+/* Each rule names headlines that the experiment has; both name one paper. */
+static void shipped_claims_name_headlines(void **state)
+{
+    struct claims c;
+
+    (void)state;
+    assert_ok(claims_read(&c, "results/claims.json"));
+    assert_true(c.n > 30);
+    for (size_t i = 0; i < c.n; i++) {
+        struct known k = {.claim = c.v[i].name};
+        struct job *j = NULL;
+
+        if (!c.v[i].experiment)
+            continue;
+        assert_ok(job_read(&j, c.v[i].experiment, NULL));
+        k.job = j;
+        if (c.v[i].reproduced)
+            claim_rule_names(c.v[i].reproduced, name_is_known, &k);
+        if (c.v[i].shape)
+            claim_rule_names(c.v[i].shape, name_is_known, &k);
+        if (strcmp(j->claim.paper, c.v[i].paper) != 0)
+            fail_msg("%s: %s is an experiment of %s", c.v[i].name, j->stem,
+                     j->claim.paper);
+        /* of one figure, the paper has one section */
+        if (c.v[i].figure && strcmp(j->claim.figure, c.v[i].figure) == 0 &&
+            !strstr(j->claim.section, c.v[i].section))
+            fail_msg("%s: %s is said to be in section %s", c.v[i].name, j->stem,
+                     j->claim.section);
+        job_free(&j);
+    }
+    claims_fini(&c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_are_arithmetic),
+        cmocka_unit_test(broken_rules_are_refused),
+        cmocka_unit_test(broken_lists_give_one_line),
+        cmocka_unit_test(intervals_leave_verdicts_open),
+        cmocka_unit_test(one_number_flips_the_verdict),
+        cmocka_unit_test(damaged_records_are_reported),
+        cmocka_unit_test(shipped_claims_name_headlines),
+    };
+
+    return cmocka_run_group_tests_name("report/claims", tests, NULL, NULL);
+}

@@ -1,0 +1,556 @@
+/* The page of all records and the tables in documents: what stands in a record reaches them,
+ * escaped; what is damaged is a line; text outside of a table's marks stays as it is. */
+#include "tests/support/fixture.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/home.h"
+#include "base/text.h"
+#include "experiments/record/export_notes.h"
+#include "experiments/report/report.h"
+#include "experiments/report/tables.h"
+
+/* --- pages */
+
+static const char *as_text(struct text *t)
+{
+    assert_ok(t->rc);
+    text_put(t, "", 1);
+    assert_ok(t->rc);
+    return t->p;
+}
+
+static void texts_are_escaped(void **state)
+{
+    static const struct {
+        const char *text, *html, *markdown;
+    } cases[] = {
+        {"plain 5 %, a-b (c)", "plain 5 %, a-b (c)", "plain 5 %, a-b (c)"},
+        {"<script>", "&lt;script&gt;", "&lt;script&gt;"},
+        {"a & b", "a &amp; b", "a &amp; b"},
+        {"\"' onload=x", "&quot;&#39; onload=x", "\"' onload=x"},
+        {"a|b_c*d`e", "a|b_c*d`e", "a\\|b_c\\*d\\`e"},
+        {"[x](y) #1 ~ $ \\", "[x](y) #1 ~ $ \\", "\\[x\\](y) \\#1 \\~ \\$ \\\\"},
+        {"two\r\nlines\tx", "two  lines x", "two  lines x"},
+        {"\x1b[2J", "\\x1b[2J", "\\\\x1b\\[2J"},
+        {"\xc2\x9b \xff", "\\xc2\\x9b \\xff", "\\\\xc2\\\\x9b \\\\xff"},
+        {"\xc3\xa9", "\xc3\xa9", "\xc3\xa9"},
+        {"_a_ b_c _", "_a_ b_c _", "\\_a\\_ b_c \\_"},
+        {"", "", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct text html = {0}, markdown = {0};
+
+        report_escape(&html, REPORT_HTML, cases[i].text);
+        report_escape(&markdown, REPORT_MARKDOWN, cases[i].text);
+        assert_string_equal(as_text(&html), cases[i].html);
+        assert_string_equal(as_text(&markdown), cases[i].markdown);
+        text_fini(&html);
+        text_fini(&markdown);
+    }
+}
+
+static void both_formats_are_whole(void **state)
+{
+    static const char *const want[] = {
+        "<h2 id=\"a-b_c\">A b_c</h2>\n<div class=\"wide\"><table>\n<tr><th>x</th>"
+        "<th><code>&lt;`|</code></th></tr>\n<tr><td><a href=\"a%20%22b.h5\">&lt;a&gt;</a>"
+        "</td><td><span class=\"bad\">no</span><br><a href=\"#fig_1\">f</a></td></tr>\n"
+        "</table></div>\n",
+        "## A b_c\n\n| x | `<'\\|` |\n|---|---|\n| [&lt;a&gt;](a%20%22b.h5) | "
+        "**no**<br>[f](#fig_1) |\n\n",
+    };
+
+    (void)state;
+    for (int f = REPORT_HTML; f <= REPORT_MARKDOWN; f++) {
+        struct report_page p = {.format = (enum report_format)f};
+
+        report_heading(&p, 2, "A b_c");
+        report_open(&p, REPORT_TABLE);
+        report_open(&p, REPORT_HEAD);
+        report_cell(&p, "x");
+        report_open(&p, REPORT_CELL);
+        report_code(&p, "<`|");
+        report_close(&p, REPORT_CELL);
+        report_close(&p, REPORT_HEAD);
+        report_open(&p, REPORT_ROW);
+        report_open(&p, REPORT_CELL);
+        report_link(&p, "a \"b.h5", "<a>");
+        report_close(&p, REPORT_CELL);
+        report_open(&p, REPORT_CELL);
+        report_mark(&p, REPORT_BAD, "no");
+        report_break(&p);
+        report_link(&p, "#Fig_1", "f");
+        report_close(&p, REPORT_CELL);
+        report_close(&p, REPORT_ROW);
+        report_close(&p, REPORT_TABLE);
+        assert_string_equal(as_text(&p.text), want[f]);
+        text_fini(&p.text);
+    }
+}
+
+static void figures_are_data(void **state)
+{
+    static const struct {
+        const char *bytes, *base64;
+    } cases[] = {
+        {"M", "TQ=="}, {"Ma", "TWE="}, {"Man", "TWFu"}, {"\xff\xfe\xfd\xfc", "//79/A=="}};
+    char path[600], want[100];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/f.svg", test_dir());
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct report_page p = {.format = REPORT_HTML};
+
+        test_write(path, cases[i].bytes, strlen(cases[i].bytes));
+        assert_ok(report_image(&p, test_dir(), "f.svg", "\"<"));
+        snprintf(want, sizeof(want),
+                 "alt=\"&quot;&lt;\" src=\"data:image/svg+xml;base64,%s\"",
+                 cases[i].base64);
+        assert_non_null(strstr(as_text(&p.text), want));
+        text_fini(&p.text);
+    }
+    assert_err(report_image(&(struct report_page){.format = REPORT_HTML}, test_dir(),
+                            "none.svg", ""),
+               ERR_NOTFOUND, "none.svg");
+}
+
+static void paths_are_relative(void **state)
+{
+    static const struct {
+        const char *from, *to, *want;
+    } cases[] = {
+        {"r/page", "r/e/x.h5", "../e/x.h5"}, {"r", "r/e/x.h5", "e/x.h5"},
+        {"r/e", "r/e/x.h5", "x.h5"},         {"r/ee", "r/e/x.h5", "../e/x.h5"},
+        {"r/page/deep", "r/e", "../../e"},   {"r/page/../ee", "r/./e/x.h5", "../e/x.h5"},
+    };
+    char from[600], to[600];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct text t = {0};
+
+        snprintf(from, sizeof(from), "%s/r/page/deep", test_dir());
+        assert_ok(file_make_dirs(from));
+        snprintf(from, sizeof(from), "%s/r/ee", test_dir());
+        assert_ok(file_make_dirs(from));
+        snprintf(to, sizeof(to), "%s/r/e/x.h5", test_dir());
+        assert_ok(file_write(to, "x", 1));
+        snprintf(from, sizeof(from), "%s/%s", test_dir(), cases[i].from);
+        snprintf(to, sizeof(to), "%s/%s", test_dir(), cases[i].to);
+        assert_ok(report_put_relative(&t, from, to));
+        assert_string_equal(as_text(&t), cases[i].want);
+        text_fini(&t);
+    }
+    assert_err(report_put_relative(&(struct text){0}, test_dir(), "no/such"),
+               ERR_NOTFOUND, "no/such");
+}
+
+/* --- records */
+
+#define HOSTILE "<script>alert(1)</script>|`\x1b[2J\"'&"
+
+static const char job[] =
+    "{\"about\": \"a job of <b>&|\", \"claim\": {\"paper\": \"P\", \"section\": \"1\", "
+    "\"figure\": \"Fig. 1\", \"text\": \"it holds\"}, \"expect\": \"much\", \"cost\": "
+    "{\"minutes\": 2}, \"system\": {\"adapter\": \"scripted\"}, \"dataset\": {\"n\": 5}}";
+static const char claims[] =
+    "{\"claims\": [{\"name\": \"order\", \"paper\": \"P\", \"section\": \"1\", \"text\": "
+    "\"a is below b\", \"experiment\": \"e\", \"reproduced\": \"a < b\", \"should\": "
+    "\"reproduced\"}]}";
+
+struct made {
+    const char *stem, *cpu, *utc, *host, *code;
+    double a, b;
+};
+
+static void make_record(const struct made *m)
+{
+    const struct record_headline h[] = {
+        {.name = "a",
+         .unit = "s",
+         .better = "lower",
+         .value = m->a,
+         .has_interval = true,
+         .lo = m->a / 2,
+         .hi = m->a * 2},
+        {.name = "b 1", .unit = "s", .better = "lower", .value = m->b},
+        {.name = "b", .unit = "s", .better = "lower", .value = m->b},
+        {.name = "c", .unit = "s", .better = "lower", .value = NAN, .why = HOSTILE}};
+    json_t *header = fixture_header(m->utc), *warning;
+    char dir[100], *path;
+    struct fixture_cell f;
+    struct journal *j;
+
+    snprintf(dir, sizeof(dir), "results/%s", m->stem);
+    assert_int_equal(json_object_set_new(header, "cpu_model", json_string(m->cpu)), 0);
+    assert_int_equal(json_object_set_new(header, "n_cpus", json_integer(4)), 0);
+    assert_int_equal(json_object_set_new(header, "host", json_string(m->host)), 0);
+    assert_int_equal(
+        json_object_set_new(
+            header, "hwloc_xml",
+            json_string("<info name=\"CPUFamilyNumber\" value=\"25\"/>\n<info "
+                        "name=\"CPUModelNumber\" value=\"17\"/>")),
+        0);
+    assert_ok(journal_open(&j, dir, m->stem, header, false));
+    for (int i = 0; i < 7; i++) { /* the last one failed */
+        fixture_cell_make(&f, i);
+        warning = json_pack("[{s:s s:f s:f s:s}]", "code", m->code, "observed",
+                            0.01 * (i + 1), "threshold", 0.02, "text", HOSTILE);
+        assert_non_null(warning);
+        if (i > 3)
+            assert_int_equal(
+                json_object_set_new((json_t *)f.cell.attributes, "warnings", warning), 0);
+        else
+            json_decref(warning);
+        assert_int_equal(json_object_set_new((json_t *)f.cell.attributes, "error",
+                                             json_string(HOSTILE)),
+                         0);
+        assert_ok(journal_cell(j, &f.cell));
+        fixture_cell_free(&f);
+    }
+    assert_ok(record_finish(&j, h, 4, &path));
+    mem_free(path);
+    json_decref(header);
+}
+
+static const struct made first = {"e", "Chip", "2026-01-31T23:59:59Z", "n1", "steal",
+                                  1,   3};
+
+/* Jobs e, f and g, claims, and nothing else. */
+static void enter(char top[600])
+{
+    char here[600];
+
+    assert_non_null(getcwd(top, 600));
+    assert_int_equal(chdir(test_dir()), 0);
+    assert_non_null(getcwd(here, sizeof(here)));
+    assert_int_equal(setenv(HOME_ENV, here, 1), 0);
+    assert_ok(file_write("experiments/e.json", job, strlen(job)));
+    assert_ok(file_write("experiments/f.json", job, strlen(job)));
+    assert_ok(file_write("experiments/g.json", "{", 1));
+    assert_ok(file_write("results/claims.json", claims, strlen(claims)));
+}
+
+static void leave(const char *top)
+{
+    assert_int_equal(system("rm -rf experiments results page doc.md"), 0);
+    assert_int_equal(unsetenv(HOME_ENV), 0);
+    assert_int_equal(chdir(top), 0);
+}
+
+static void notes_name_what_speaks_against_a_record(void **state)
+{
+    struct text warnings = {0}, machine = {0};
+    char top[600];
+    json_t *head;
+
+    (void)state;
+    enter(top);
+    make_record(&first);
+    assert_ok(claim_record(&head, "e"));
+    export_put_warnings(&warnings, head);
+    assert_string_equal(as_text(&warnings),
+                        "steal in 3 of 7 cells (0.07, threshold 0.02)");
+    export_put_machine(&machine, head);
+    assert_string_equal(as_text(&machine), "Chip (family 25, model 17), 4 CPUs");
+    assert_true(export_is_noisy(head));
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(head, "cells"), "failed")), 1);
+    assert_int_equal(json_object_set_new(json_object_get(head, "run"), "evidence",
+                                         json_string("simulated")),
+                     0);
+    assert_false(export_is_noisy(head)); /* by no noise of this machine */
+    json_object_del(json_object_get(head, "run"), "evidence");
+    assert_true(export_is_noisy(head));
+    json_object_del(json_object_get(head, "warnings"), "steal");
+    assert_false(export_is_noisy(head));
+    json_decref(head);
+    text_fini(&warnings);
+    text_fini(&machine);
+    leave(top);
+}
+
+static char *page(const char *name)
+{
+    char path[100];
+    size_t n;
+
+    snprintf(path, sizeof(path), "page/%s", name);
+    return test_read(path, &n);
+}
+
+static void save_page(void)
+{
+    struct report r;
+
+    assert_ok(report_read(&r, NULL));
+    assert_ok(report_draw(&r, "page", false));
+    assert_ok(report_save(&r, "page"));
+    report_fini(&r);
+}
+
+static void pages_hold_what_records_hold(void **state)
+{
+    static const char *const names[] = {"index.html", "report.md"};
+    static const char *const both[] = {"order",
+                                       "reproduced",
+                                       "from a noisy record",
+                                       "steal in 3 of 7 cells",
+                                       "1 (0.5 to 2)",
+                                       "make experiment NAME=f",
+                                       "2 minutes",
+                                       "no record",
+                                       "it holds",
+                                       "much",
+                                       "0123456789, 2026-01-31",
+                                       "1 not measured: ",
+                                       "Chip (family 25, model 17), 4 CPUs",
+                                       "g.json",
+                                       "../results/e/20260131T235959Z-0123456.h5"};
+    char top[600], *again;
+
+    (void)state;
+    enter(top);
+    make_record(&first);
+    save_page();
+    for (int i = 0; i < 2; i++) {
+        char *text = page(names[i]);
+
+        for (size_t k = 0; k < sizeof(both) / sizeof(both[0]); k++)
+            if (!strstr(text, both[k]))
+                fail_msg("%s: no \"%s\":\n%s", names[i], both[k], text);
+        assert_null(strstr(text, "<script"));
+        assert_null(strstr(text, "<b>&|"));
+        assert_null(strchr(text, '\x1b'));
+        assert_non_null(strstr(text, "&lt;script&gt;"));
+        save_page();
+        again = page(names[i]);
+        assert_string_equal(text, again); /* the same records, the same page */
+        mem_free(again);
+        mem_free(text);
+    }
+    leave(top);
+}
+
+static void a_damaged_record_is_a_line(void **state)
+{
+    struct report r;
+    char top[600], *text;
+
+    (void)state;
+    enter(top);
+    make_record(&first);
+    assert_ok(file_write("results/e/bad.h5", "no record", 9));
+    assert_ok(file_write("results/f/latest.json", "{", 1));
+    assert_ok(report_read(&r, NULL));
+    assert_int_equal(json_array_size(report_find(&r, "e")->problems), 1);
+    assert_non_null(report_record(report_find(&r, "e")));
+    assert_int_equal(json_array_size(report_find(&r, "f")->problems), 1);
+    assert_int_equal(json_array_size(report_find(&r, "g")->problems), 1);
+    assert_null(report_find(&r, "h"));
+    report_fini(&r);
+    save_page();
+    text = page("index.html");
+    assert_non_null(strstr(text, "results/e/bad.h5: offset 0: expected an HDF5 file"));
+    assert_non_null(strstr(text, "results/f/latest.json"));
+    mem_free(text);
+    leave(top);
+}
+
+/* Another machine's record, and an older one of the first. */
+static void machines_are_side_by_side(void **state)
+{
+    struct made other = first, older = first;
+    struct report r;
+    char top[600], *text;
+
+    (void)state;
+    enter(top);
+    older.utc = "2025-01-01T00:00:00Z";
+    older.a = 5511;
+    make_record(&older);
+    other.cpu = "Other";
+    other.a = 8;
+    other.host = HOSTILE;
+    make_record(&other);
+    make_record(&first);
+    make_record(
+        &(struct made){"f", "Chip", "2026-02-01T00:00:00Z", "n2", "lateness", 1, 2});
+    assert_ok(report_read(&r, NULL));
+    assert_int_equal(json_array_size(r.hosts), 2);
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(r.hosts, 0), "label")),
+        "Chip (family 25, model 17), 4 CPUs");
+    report_fini(&r);
+    save_page();
+    text = page("report.md");
+    assert_non_null(
+        strstr(text, "| `a` | s | 1 (0.5 to 2) | 8 (4 to 16), 8 times the first |"));
+    assert_null(strstr(text, "5511"));
+    assert_non_null(strstr(text, "n1, n2"));
+    /* its own verdict: 8 < 3 fails */
+    assert_non_null(strstr(text, "**not reproduced, but should hold"));
+    assert_null(strstr(text, "<script"));
+    mem_free(text);
+    leave(top);
+}
+
+/* --- tables in documents */
+
+#define BEGIN(x) "<!-- testbed report: " x " -->\n"
+#define END      "<!-- end of testbed report -->\n"
+
+static int tables(struct text *out, const char *text, const struct report *r, int *n_kept)
+{
+    *out = (struct text){0};
+    return report_tables_text(out, text, strlen(text), r, "doc", n_kept);
+}
+
+static void text_outside_stays(void **state)
+{
+    static const char before[] =
+        "# A\r\n\x01\xff | x |\n  <!-- testbed report: e -->\n"; /* indented: text */
+    char top[600], doc[1000];
+    struct text out, again;
+    struct report r;
+    int n_kept;
+
+    (void)state;
+    enter(top);
+    make_record(&first);
+    assert_ok(report_read(&r, NULL));
+    snprintf(doc, sizeof(doc), "%s" BEGIN("e:b*,a,zz f") "stale\nlines\n" END "tail",
+             before);
+    assert_ok(tables(&out, doc, &r, &n_kept));
+    assert_int_equal(n_kept, 0);
+    assert_non_null(
+        strstr(as_text(&out),
+               BEGIN("e:b*,a,zz f") "\n`e`: a job of &lt;b&gt;&amp;\\|\n\n|  | Chip "
+                                    "(family 25, model 17), 4 "
+                                    "CPUs |\n|---|---|\n| `b`, s | 3 |\n| `b 1`, s | 3 "
+                                    "|\n| `a`, s | 1 (0.5 to 2) |\n"
+                                    "| `zz` | n/a (not in the record) |\n| commit, date "
+                                    "| 0123456789, 2026-01-31 |\n"
+                                    "| evidence | measured |\n| warnings | steal in 3 of "
+                                    "7 cells (0.07, threshold "
+                                    "0.02) |\n\n`f`: no record; run: `make experiment "
+                                    "NAME=f`, 2 minutes\n\n" END "tail"));
+    assert_memory_equal(out.p, before, strlen(before));
+    assert_null(strstr(out.p, "stale"));
+    assert_ok(tables(&again, out.p, &r, &n_kept));
+    assert_string_equal(as_text(&again), out.p);
+    text_fini(&again);
+    text_fini(&out);
+    /* without a record it stays, too */
+    snprintf(doc, sizeof(doc), "%s" BEGIN("f") "old\n" END "%s" BEGIN("e:a") END, before,
+             "between\n");
+    assert_ok(tables(&out, doc, &r, &n_kept));
+    assert_int_equal(n_kept, 1);
+    assert_non_null(
+        strstr(as_text(&out), BEGIN("f") "old\n" END "between\n" BEGIN("e:a") "\n`e`"));
+    text_fini(&out);
+    report_fini(&r);
+    leave(top);
+}
+
+static void broken_documents_are_refused(void **state)
+{
+    static const struct {
+        const char *text, *part;
+        int rc;
+    } cases[] = {
+        {"", "doc: expected a line \"<!-- testbed report: EXPERIMENT... -->\"",
+         ERR_FORMAT},
+        {"# no marks\n", "found none", ERR_FORMAT},
+        {BEGIN("e") "x\n", "doc: line 1: the block is not closed", ERR_FORMAT},
+        {"a\n" END,
+         "doc: line 2: \""
+         "<!-- end of testbed report -->\" without",
+         ERR_FORMAT},
+        {BEGIN("e") "x\n" BEGIN("e") END, "line 3: expected", ERR_FORMAT},
+        {BEGIN("e") END END, "line 3:", ERR_FORMAT},
+        {"\n" BEGIN("") END, "line 2: expected experiments", ERR_FORMAT},
+        {BEGIN("ee") END, "no experiment \"ee\"; did you mean \"e\"", ERR_NOTFOUND},
+    };
+    char top[600];
+    struct report r;
+    struct text out;
+    struct stat st;
+    int n_kept;
+
+    (void)state;
+    enter(top);
+    make_record(&first);
+    assert_ok(report_read(&r, NULL));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int rc = tables(&out, cases[i].text, &r, &n_kept);
+
+        if (rc != cases[i].rc || !strstr(err_msg(), cases[i].part) ||
+            strchr(err_msg(), '\n'))
+            fail_msg("%s: %s", cases[i].text, rc == OK ? "taken" : err_msg());
+        text_fini(&out);
+    }
+    assert_err(report_tables_save("doc.md", &r, &n_kept), ERR_NOTFOUND, "doc.md");
+    test_write("doc.md", "# no marks\n", 11);
+    assert_err(report_tables_save("doc.md", &r, &n_kept), ERR_FORMAT,
+               "doc.md: expected a line");
+    assert_int_equal(stat("doc.md", &st), 0);
+    assert_int_equal(st.st_size, 11);
+    report_fini(&r);
+    leave(top);
+}
+
+/* Every allocation of a page and of a table fails in turn: an error, and nothing leaks. */
+static void memory_fails(void **state)
+{
+    static const char doc[] = BEGIN("e f") END;
+    char top[600];
+    struct report r;
+    int n_kept;
+
+    (void)state;
+    enter(top);
+    make_record(&first);
+    assert_ok(report_read(&r, NULL));
+    for (int what = 0; what < 3; what++)
+        for (long k = 0, rc = ERR_NOMEM; rc != OK; k++) {
+            struct report_page p = {.format = (enum report_format)(what % 2)};
+
+            mem_fail_after(k, 0);
+            rc = what < 2
+                     ? report_put_page(&p, &r, ".")
+                     : report_tables_text(&p.text, doc, strlen(doc), &r, "doc", &n_kept);
+            mem_fail_after(-1, 0);
+            text_fini(&p.text);
+            if (rc != OK && rc != ERR_NOMEM)
+                fail_msg("allocation %ld: %s: %s", k, err_name((int)rc), err_msg());
+            assert_true(k < 10000);
+        }
+    report_fini(&r);
+    leave(top);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_escaped),
+        cmocka_unit_test(both_formats_are_whole),
+        cmocka_unit_test(figures_are_data),
+        cmocka_unit_test(paths_are_relative),
+        cmocka_unit_test(notes_name_what_speaks_against_a_record),
+        cmocka_unit_test(pages_hold_what_records_hold),
+        cmocka_unit_test(a_damaged_record_is_a_line),
+        cmocka_unit_test(machines_are_side_by_side),
+        cmocka_unit_test(text_outside_stays),
+        cmocka_unit_test(broken_documents_are_refused),
+        cmocka_unit_test(memory_fails),
+    };
+
+    return cmocka_run_group_tests_name("report/report", tests, NULL, NULL);
+}

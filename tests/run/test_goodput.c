@@ -1,0 +1,239 @@
+/* A search for the goodput through the program: the scripted adapter is a queue with a known
+ * answer, every trial is in the record, and a killed search goes on where it was. Delays of
+ * the script are lower bounds, so a busy machine can only lower the answer. */
+#include "tests/metrics/rows.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "experiments/record/journal.h"
+
+/* One server that takes 20 ms, arrivals at fixed intervals: it keeps up to 50 a second. A trial
+ * of 1 s at 60 leaves the last request 200 ms behind; the objective is 90 ms. */
+static const char job[] =
+    "{\"about\": \"a queue\", \"system\": {\"adapter\": \"scripted\", \"slots\": 1, "
+    "\"ttft_ms\": 20}, \"dataset\": {\"n\": 5, \"max_prompt_tok\": 8, "
+    "\"max_output_tok\": 1}, \"load\": {\"process\": \"constant\", \"rate_rps\": 20, "
+    "\"timeout_s\": 5}, \"slo\": {\"ttft_ms\": %s}, \"search\": {\"goodput\": true, "
+    "\"trial_s\": 0.8, \"seeds\": 2, \"precision_frac\": 0.2, \"min_rps\": 2, "
+    "\"max_rps\": %s}, "
+    "\"headline\": [{\"name\": \"g\", \"metric\": \"goodput_rps\", \"better\": "
+    "\"higher\"}]}";
+
+static const char *testbed(void)
+{
+    static char path[300];
+    const char *build = getenv("BUILD");
+
+    snprintf(path, sizeof(path), "%s/testbed", build ? build : "build");
+    if (access(path, X_OK) != 0)
+        test_skip("%s is not built", path);
+    return path;
+}
+
+static const char *in_dir(const char *name)
+{
+    static char path[4][320];
+    static int next;
+
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof(path[0]), "%s/%s", test_dir(), name);
+    return path[next];
+}
+
+static const char *write_job(const char *ttft_ms, const char *max_rps)
+{
+    const char *path = in_dir("queue.json");
+    char text[1024];
+
+    snprintf(text, sizeof(text), job, ttft_ms, max_rps);
+    test_write(path, text, strlen(text));
+    return path;
+}
+
+static pid_t start(const char *path, const char *out)
+{
+    pid_t pid;
+    int fd;
+
+    testbed();
+    fflush(NULL);
+    pid = fork();
+    if (pid != 0)
+        return pid;
+    fd = open(in_dir("log"), O_CREAT | O_TRUNC | O_WRONLY, 0644);
+    dup2(fd, 1);
+    dup2(fd, 2);
+    execl(testbed(), testbed(), "run", path, "--out", out, (char *)NULL);
+    _exit(127);
+}
+
+static void finish(pid_t pid)
+{
+    size_t n;
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail_msg("status %d:\n%s", status, (char *)test_read(in_dir("log"), &n));
+}
+
+/* The export of the newest record. */
+static json_t *record(const char *out)
+{
+    char command[1200], path[320];
+    const char *file;
+    json_t *j;
+
+    snprintf(path, sizeof(path), "%s/latest.json", out);
+    assert_ok(json_read_file(&j, path, 1 << 20));
+    assert_ok(json_get_str(j, "file", &file, path));
+    snprintf(command, sizeof(command), "%s export %s/%s --format json --out %s",
+             testbed(), out, file, in_dir("record.json"));
+    json_decref(j);
+    assert_int_equal(system(command), 0);
+    assert_ok(json_read_file(&j, in_dir("record.json"), 1 << 24));
+    return j;
+}
+
+static double number(const json_t *cell, const char *metric)
+{
+    const json_t *v = json_object_get(
+        json_object_get(json_object_get(cell, "summary"), metric), "value");
+
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static const json_t *attribute(const json_t *cell, const char *name)
+{
+    return json_object_get(json_object_get(cell, "attributes"), name);
+}
+
+static void a_queue_is_searched(void **state)
+{
+    const char *out = in_dir("out_queue");
+    int n_trials = 0, n_cells = 0, wanted = 0;
+    const json_t *cells;
+    json_t *j, *c;
+    size_t i, n;
+
+    (void)state;
+    finish(start(write_job("90", "400"), out));
+    j = record(out);
+    cells = json_object_get(j, "cells");
+    json_array_foreach((json_t *)cells, i, c)
+    {
+        if (attribute(c, "trial.of")) {
+            n_trials++;
+            assert_string_equal(json_string_value(attribute(c, "trial.of")), "repeat=0");
+            assert_true(number(c, "n_requests") >= 10);
+            /* faster than the queue: the script cannot meet the objective */
+            if (json_number_value(attribute(c, "load.rate_rps")) >= 70)
+                assert_true(number(c, "slo_attainment_frac") < 0.9);
+            continue;
+        }
+        n_cells++;
+        wanted = (int)number(c, "goodput_n_trials");
+        assert_true(number(c, "goodput_rps") > 0 && number(c, "goodput_rps") < 70);
+        assert_true(number(c, "goodput_low_rps") <= number(c, "goodput_rps"));
+        assert_true(number(c, "goodput_high_rps") > number(c, "goodput_rps"));
+        /* its other metrics are those of a trial at that rate */
+        assert_near(number(c, "offered_rate_rps"), number(c, "goodput_rps"), 1e-6);
+        assert_true(number(c, "p50_ttft_ms") >= 20);
+    }
+    assert_int_equal(n_cells, 1);
+    assert_true(n_trials >= 8);
+    assert_int_equal(n_trials, wanted);
+    json_decref(j);
+    assert_non_null(strstr(test_read(in_dir("log"), &n), "g: "));
+}
+
+/* The bracket's end is not passed off as an answer. */
+static void the_limit_is_a_warning(void **state)
+{
+    size_t n;
+
+    (void)state;
+    finish(start(write_job("3000", "20"), in_dir("out_limit")));
+    assert_non_null(
+        strstr(test_read(in_dir("log"), &n),
+               "the objectives still hold at search.max_rps, 20: the goodput is at least "
+               "that"));
+}
+
+/* --- killed and given again */
+
+struct seen {
+    char key[64][160];
+    int n;
+};
+
+static int see(void *ctx, const struct record_cell *c)
+{
+    struct seen *s = ctx;
+
+    if (s->n < 64)
+        snprintf(s->key[s->n++], sizeof(s->key[0]), "%s", c->key);
+    return OK;
+}
+
+static struct seen look(const char *journal)
+{
+    struct seen s = {.n = 0};
+
+    if (journal_read(journal, see, &s, NULL, NULL) != OK)
+        s.n = 0; /* not there yet */
+    return s;
+}
+
+static void a_killed_search_goes_on(void **state)
+{
+    const char *path = write_job("90", "400"), *out = in_dir("out_killed");
+    struct timespec pause = {.tv_nsec = 5000000};
+    char journal[400];
+    struct seen before, after;
+    size_t n;
+    pid_t pid;
+
+    (void)state;
+    snprintf(journal, sizeof(journal), "%s/queue.journal", out);
+    pid = start(path, out);
+    for (before = look(journal); before.n < 4; before = look(journal)) {
+        if (waitpid(pid, NULL, WNOHANG) == pid)
+            fail_msg("it ended before four trials");
+        nanosleep(&pause, NULL);
+    }
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    before = look(journal);
+    pid = start(path, out);
+    do { /* the journal goes when the record is there */
+        struct seen now = look(journal);
+
+        if (now.n)
+            after = now;
+        nanosleep(&pause, NULL);
+    } while (waitpid(pid, NULL, WNOHANG) != pid);
+    assert_non_null(strstr(test_read(in_dir("log"), &n), "resuming the search: "));
+    assert_true(after.n > before.n);
+    for (int i = 0; i < before.n; i++)
+        assert_string_equal(before.key[i], after.key[i]);
+    for (int i = before.n; i < after.n; i++) /* none is measured twice */
+        for (int k = 0; k < before.n; k++)
+            assert_string_not_equal(after.key[i], before.key[k]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_queue_is_searched),
+        cmocka_unit_test(the_limit_is_a_warning),
+        cmocka_unit_test(a_killed_search_goes_on),
+    };
+
+    return cmocka_run_group_tests_name("run/goodput", tests, NULL, NULL);
+}

@@ -1,0 +1,340 @@
+/* Load over HTTP on a server that does what it was told: the reported times are those of the
+ * server, none is early, and a stall is charged to all that were due meanwhile. Programmed
+ * waits are lower bounds; nothing here is bounded from above. */
+#include "tests/run/http_run.h"
+
+#include <stdint.h>
+
+#include "baselines/http.h"
+#include "experiments/run/bench.h"
+
+/* --- TTFT and TPOT */
+
+/* The server's clock is ours, but the cell's start is not known: each request was got after
+ * its dispatch, and each token came after it was sent, so the start is between the latest
+ * `sent - came` and the earliest `got - dispatched`. One early stamp would turn these
+ * around. */
+static void stamps_are_the_servers(void **state)
+{
+    struct web_script s = {.dialect = WEB_VLLM, .ttft_ms = 12, .itl_ms = 4};
+    int64_t low = INT64_MIN, high = INT64_MAX;
+    struct fixture x;
+    struct metrics m;
+
+    (void)state;
+    run(&x, &s, "constant", 20, 50, 6, 0);
+    assert_int_equal(web_n_seen(x.web), 21);
+    for (size_t i = 0; i < x.result.n; i++) {
+        const struct metrics_row *r = &x.result.rows[i];
+        struct web_seen seen = seen_of(&x, i);
+
+        assert_int_equal(r->status, METRICS_OK);
+        assert_int_equal(r->n_tok, 6);
+        if ((int64_t)seen.received_ns - r->dispatch_ns < high)
+            high = (int64_t)seen.received_ns - r->dispatch_ns;
+        for (int k = 0; k < 6; k++) {
+            if ((int64_t)seen.sent_ns[k] - r->token_ns[k] > low)
+                low = (int64_t)seen.sent_ns[k] - r->token_ns[k];
+            assert_true(r->token_ns[k] - r->dispatch_ns >= (12 + 4 * k) * MS);
+        }
+        assert_true(metrics_ttft_ms(r) >= 12);
+        assert_true(metrics_e2e_ms(r) >= 12 + 5 * 4);
+    }
+    assert_true(low <= high);
+    compute(&m, &x, 1000, 1000);
+    assert_true(metric(&m, "min_ttft_ms") >= 12);
+    assert_true(metric(&m, "min_e2e_ms") >= 32);
+    assert_true(metric(&m, "identity_e2e_error_ms") < 1e-3);
+    metrics_fini(&m);
+    end(&x);
+}
+
+/* Two tokens in one event have one time, and are on record as such. */
+static void tokens_of_one_event_share_a_time(void **state)
+{
+    struct web_script s = {.dialect = WEB_LLAMA, .itl_ms = 10};
+    struct fixture x;
+    json_t *d;
+
+    (void)state;
+    run(&x, &s, "closed", 4, 0, 6, 0);
+    for (size_t i = 0; i < x.result.n; i++) {
+        const struct metrics_row *r = &x.result.rows[i];
+
+        assert_int_equal(r->n_tok, 6); /* 1, 2 + 3, 4, 5 + 6: by the script */
+        assert_true(r->token_ns[1] - r->dispatch_ns >= 20 * MS);
+        assert_true(r->token_ns[5] - r->dispatch_ns >= 50 * MS);
+    }
+    assert_ok(run_system_describe(x.system, &d));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(d, "streams"),
+                                                        "n_tok_of_an_event_max")),
+                     2);
+    json_decref(d);
+    end(&x);
+}
+
+/* --- goodput */
+
+/* Each third request is slow by more than the objective; it cannot count as met, and what
+ * is reported is the share of rows that meet it. */
+static void attainment_counts_what_was_slow(void **state)
+{
+    struct web_script s = {.dialect = WEB_VLLM, .slow_every = 3, .slow_ms = 400};
+    size_t n_met = 0;
+    struct fixture x;
+    struct metrics m;
+
+    (void)state;
+    run(&x, &s, "constant", 30, 200, 2, 0);
+    for (size_t i = 0; i < x.result.n; i++) {
+        const struct metrics_row *r = &x.result.rows[i];
+
+        n_met += metrics_ttft_ms(r) <= 300;
+    }
+    assert_true(n_met <= 20);
+    compute(&m, &x, 300, 0);
+    assert_true(fabs(metric(&m, "slo_attainment_frac") - (double)n_met / 30) < 1e-12);
+    assert_true(fabs(metric(&m, "request_goodput_rps") * metric(&m, "duration_s") -
+                     (double)n_met) < 1e-9);
+    metrics_fini(&m);
+    end(&x);
+}
+
+/* --- a queue of one, and coordinated omission */
+
+/* One request is served at a time and takes 5 ms, and they come each 2 ms: whatever the
+ * order, the k-th end is no earlier than in a queue that never idles longer. */
+static void a_queue_of_one_is_seen_as_one(void **state)
+{
+    struct web_script s = {.dialect = WEB_VLLM, .ttft_ms = 5, .slots = 1};
+    int64_t last = 0;
+    struct fixture x;
+
+    (void)state;
+    run(&x, &s, "constant", 40, 500, 1, 0);
+    for (size_t i = 0; i < x.result.n; i++) {
+        const struct metrics_row *r = &x.result.rows[i];
+        size_t n_before = 0;
+
+        last = (last > r->dispatch_ns ? last : r->dispatch_ns) + 5 * MS;
+        for (size_t k = 0; k < x.result.n; k++)
+            n_before += x.result.rows[k].first_token_ns < last;
+        assert_true(n_before <= i); /* the (i + 1)-th end is not before `last` */
+    }
+    end(&x);
+}
+
+/* The server stalls for 150 ms at the fifth request. Those that were due meanwhile waited
+ * from when they were due, although each was answered at once when it was its turn. */
+static void a_stall_is_charged_to_all(void **state)
+{
+    struct web_script s = {
+        .dialect = WEB_VLLM, .slots = 1, .stall_request = 5, .stall_ms = 150};
+    int64_t stalled;
+    struct fixture x;
+    int n_charged = 0;
+
+    (void)state;
+    run(&x, &s, "constant", 24, 100, 1, 0);
+    stalled = x.result.rows[4].dispatch_ns + 150 * MS; /* not over before */
+    for (size_t i = 5; i < x.result.n; i++) {
+        const struct metrics_row *r = &x.result.rows[i];
+
+        assert_int_equal(r->intended_ns, (int64_t)i * 10 * MS);
+        if (r->intended_ns < stalled && r->first_token_ns >= stalled) {
+            assert_true(metrics_ttft_ms(r) >= (double)(stalled - r->intended_ns) / 1e6);
+            n_charged++;
+        }
+    }
+    /* The trial is request 0 and the first of the cell request 1, so row 4 stalls. Those
+     * behind it cannot be served before it; one that overtook it cannot have come later. */
+    assert_true(n_charged >= 10);
+    end(&x);
+}
+
+/* --- the end of a request */
+
+static void a_trickle_ends_at_the_deadline(void **state)
+{
+    struct web_script s = {.fault = WEB_TRICKLE, .fault_from = 1};
+    struct fixture x;
+
+    (void)state;
+    run(&x, &s, "constant", 5, 100, 4, 0.3);
+    assert_false(x.result.system_stuck);
+    for (size_t i = 0; i < x.result.n; i++) {
+        assert_int_equal(x.result.rows[i].status, METRICS_TIMEOUT);
+        assert_true(x.result.rows[i].n_tok <= 1);
+        assert_true(x.result.rows[i].done_ns - x.result.rows[i].intended_ns >= 300 * MS);
+    }
+    end(&x);
+}
+
+static void faults_are_rows(void **state)
+{
+    struct web_script s = {.fault = WEB_429, .fault_from = 4};
+    int n_failed = 0;
+    struct fixture x;
+
+    (void)state;
+    run(&x, &s, "closed", 12, 0, 3, 0);
+    for (size_t i = 0; i < x.result.n; i++) {
+        const struct metrics_row *r = &x.result.rows[i];
+
+        assert_true(r->status == METRICS_OK || r->status == METRICS_FAILED);
+        n_failed += r->status == METRICS_FAILED;
+        if (r->status == METRICS_FAILED)
+            assert_string_equal(r->error, "HTTP 429 (retry after 7 s): slow down");
+    }
+    assert_int_equal(n_failed, 9);
+    assert_int_equal(web_n_seen(x.web), 13);
+    end(&x);
+}
+
+/* A server that refuses connections gives no reason; the row states the likely one. */
+static void a_limit_of_connections_is_suspected(void **state)
+{
+    struct web_script s = {
+        .dialect = WEB_VLLM, .ttft_ms = 30, .slots = 1, .max_connections = 66};
+    int n_suspected = 0;
+    struct fixture x;
+
+    (void)state;
+    run(&x, &s, "constant", 100, 20000, 1, 0); /* in 5 ms, before the first has ended */
+    for (size_t i = 0; i < x.result.n; i++) {
+        const struct metrics_row *r = &x.result.rows[i];
+
+        n_suspected += r->status == METRICS_FAILED &&
+                       strstr(r->error, "connections open: a limit of the server?");
+    }
+    assert_true(n_suspected > 0);
+    end(&x);
+}
+
+/* P9: each request's own lateness stands in the record. */
+static void dispatch_lag_is_recorded(void **state)
+{
+    struct fixture x;
+    const json_t *lag;
+    json_t *d;
+
+    (void)state;
+    run(&x, &(struct web_script){.dialect = WEB_VLLM}, "poisson", 30, 300, 3, 0);
+    assert_ok(run_system_describe(x.system, &d));
+    lag = json_object_get(json_object_get(d, "streams"), "dispatch_lag_ms");
+    assert_int_equal(json_integer_value(json_object_get(lag, "n")), 30);
+    assert_true(json_real_value(json_object_get(lag, "p50")) > 0);
+    assert_true(json_real_value(json_object_get(lag, "max")) >=
+                json_real_value(json_object_get(lag, "p50")));
+    json_decref(d);
+    end(&x);
+}
+
+/* --- testbed bench */
+
+static char *bench_of(const char *url, double ttft_ms, int64_t prompt_tok, int *rc)
+{
+    struct run_bench_opts o;
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+
+    assert_non_null(f);
+    assert_ok(opt_init(run_bench_opt_table, &o));
+    o.budget_s = 3;
+    o.output_tok = 4;
+    o.prompt_tok = prompt_tok;
+    o.slo_ttft_ms = ttft_ms;
+    *rc = run_bench(url, &o, f);
+    fclose(f);
+    return text;
+}
+
+static char *bench(const char *url, double ttft_ms, int *rc)
+{
+    return bench_of(url, ttft_ms, 8, rc);
+}
+
+static int n_lines(const char *text)
+{
+    int n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+static void bench_answers_in_sentences_and_a_table(void **state)
+{
+    struct web_server *w = web_start(&(struct web_script){
+        .dialect = WEB_VLLM, .ttft_ms = 20, .itl_ms = 2, .slots = 1});
+    char *text;
+    int rc;
+
+    (void)state;
+    text = bench(web_url(w) + strlen("http://"), 500, &rc);
+    assert_ok(rc);
+    assert_non_null(strstr(text, "serves scripted-model"));
+    assert_non_null(strstr(text, "(scripted, version 1.2.3)"));
+    assert_non_null(strstr(text, "a prompt of 8 token ids and an answer of 4 tokens"));
+    assert_non_null(strstr(text, "One user at a time waits "));
+    assert_non_null(strstr(text, "\n| one user | "));
+    assert_true(n_lines(text) >= 5);
+    free(text);
+    text = bench(web_url(w), 10, &rc); /* the server needs 20 ms */
+    assert_ok(rc);
+    assert_non_null(strstr(text, "Even alone, this user does not get the objectives"));
+    assert_int_equal(n_lines(text), 5);
+    free(text);
+    web_stop(w);
+}
+
+static void bench_refuses_in_one_line(void **state)
+{
+    struct web_server *w = web_start(&(struct web_script){.no_models = 1});
+    char *text;
+    int rc;
+
+    (void)state;
+    text = bench(web_url(w), 500, &rc);
+    assert_int_equal(rc, ERR_IO);
+    assert_non_null(strstr(err_msg(), "/v1/models: the server answers HTTP 404"));
+    assert_string_equal(text, "");
+    free(text);
+    web_stop(w);
+    w = web_start(&(struct web_script){.fault = WEB_500, .fault_from = 1});
+    text = bench(web_url(w), 500, &rc);
+    assert_int_equal(rc, ERR_IO);
+    assert_string_equal(err_msg(),
+                        "the first request failed: HTTP 500: kv cache is full");
+    free(text);
+    web_stop(w);
+    w = web_start(&(struct web_script){0});
+    text = bench_of(web_url(w), 500, 5000, &rc); /* it takes 4096 */
+    assert_int_equal(rc, ERR_ARG);
+    assert_non_null(strstr(err_msg(), "more than the longest sequence"));
+    free(text);
+    web_stop(w);
+    text = bench("ftp://x", 500, &rc);
+    assert_int_equal(rc, ERR_ARG);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stamps_are_the_servers),
+        cmocka_unit_test(tokens_of_one_event_share_a_time),
+        cmocka_unit_test(attainment_counts_what_was_slow),
+        cmocka_unit_test(a_queue_of_one_is_seen_as_one),
+        cmocka_unit_test(a_stall_is_charged_to_all),
+        cmocka_unit_test(a_trickle_ends_at_the_deadline),
+        cmocka_unit_test(faults_are_rows),
+        cmocka_unit_test(a_limit_of_connections_is_suspected),
+        cmocka_unit_test(dispatch_lag_is_recorded),
+        cmocka_unit_test(bench_answers_in_sentences_and_a_table),
+        cmocka_unit_test(bench_refuses_in_one_line),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

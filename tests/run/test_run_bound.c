@@ -1,0 +1,200 @@
+/* The bounds of a cell: what the card says, as much more or less as the machine did just before
+ * and just after it; what makes them unknown; and a cell that exceeds them. */
+#include "tests/metrics/rows.h"
+
+#include <unistd.h>
+
+#include "cpu/cpu.h"
+#include "experiments/run/bound.h"
+#include "experiments/run/session.h"
+#include "measure/card.h"
+
+static void a_disturbed_card_is_no_bound(void **state)
+{
+    char reason[96] = "";
+
+    (void)state;
+    assert_near(run_trusted_bound(86, 44, NULL, reason), 86, 0);
+    assert_near(run_trusted_bound(44, 44, NULL, reason), 44, 0);
+    assert_near(run_trusted_bound(44, NAN, NULL, reason), 44, 0);
+    assert_string_equal(reason, "");
+    assert_true(isnan(run_trusted_bound(172, 266, NULL, reason)));
+    assert_non_null(strstr(reason, "disturbed: all threads 172, one 266"));
+    assert_true(isnan(run_trusted_bound(NAN, 266, NULL, reason)));
+    assert_non_null(strstr(reason, "no such number"));
+    assert_true(isnan(run_trusted_bound(NAN, 266, "it spread", reason)));
+    assert_string_equal(reason, "not trusted: it spread");
+}
+
+/* A cache may have held as much of the weights as it can; the rest came from memory. */
+static void caches_may_serve_a_part(void **state)
+{
+    (void)state;
+    assert_near(run_surely_read_gbps(80, 400e6, 100e6), 60, 1e-9);
+    assert_near(run_surely_read_gbps(80, 100e6, 400e6), 0, 0);
+    assert_near(run_surely_read_gbps(80, 400e6, 0), 80, 0);
+    assert_true(isnan(run_surely_read_gbps(NAN, 400e6, 0)));
+}
+
+static void the_larger_of_before_and_after(void **state)
+{
+    (void)state;
+    assert_near(run_bound_scaled(40, 80, 80, 80), 40, 1e-12);
+    assert_near(run_bound_scaled(40, 80, 40, 60), 30, 1e-12);
+    assert_near(run_bound_scaled(40, 80, 160, 60), 80, 1e-12);
+    assert_near(run_bound_scaled(40, 80, NAN, 60), 30, 1e-12);
+    assert_near(run_bound_scaled(40, 80, NAN, NAN), 40, 1e-12);
+    assert_near(run_bound_scaled(40, NAN, 60, 60), 40,
+                1e-12); /* nothing to compare with */
+    assert_true(isnan(run_bound_scaled(NAN, 80, 80, 80)));
+}
+
+/* A card of 80 GB/s and 200 GFLOP/s on all CPUs, half of it on one if there are more. */
+static json_t *made_card(void)
+{
+    static const char *const names[] = {"read_gbps", "peak_f32_fma_any"};
+    json_t *rows = json_array();
+    struct cpu_budget b;
+
+    assert_ok(cpu_budget_get(&b));
+    for (int i = 0; i < 4; i++) {
+        int n = i < 2 ? b.n : 1;
+        double whole = i % 2 ? 200 : 80;
+
+        if (i < 2 || b.n > 1)
+            json_array_append_new(rows, json_pack("{s:s, s:i, s:f}", "name", names[i % 2],
+                                                  "n_threads", n, "estimate",
+                                                  i < 2 ? whole : whole / 2));
+    }
+    return json_pack("{s:o}", "values", rows);
+}
+
+static json_t *described(const char *type)
+{
+    struct cpu_budget b;
+
+    assert_ok(cpu_budget_get(&b));
+    return json_pack("{s:s, s:i, s:i}", "weight_type", type, "decode_threads", b.n,
+                     "prefill_threads", b.n);
+}
+
+static void found_for_a_system(void **state)
+{
+    struct run_session s = {.card = made_card()};
+    json_t *d = described("bf16"), *record;
+    struct run_bound b;
+
+    (void)state;
+    run_bound_init(&b);
+    run_bound_find(&b, &s, "cell", d);
+    assert_near(b.read_gbps, 80, 1e-9); /* nothing else was measured */
+    assert_near(b.peak_gflops, 200, 1e-9);
+    assert_false(test_warned("bound_changed"));
+    b.now[RUN_BEFORE].read_gbps = 40, b.now[RUN_AFTER].read_gbps = 43;
+    b.now[RUN_BEFORE].peak_gflops = 100, b.now[RUN_AFTER].peak_gflops = 95;
+    run_bound_find(&b, &s, "cell", d);
+    assert_near(b.read_gbps, 43, 1e-9);
+    assert_near(b.peak_gflops, 100, 1e-9);
+    assert_false(test_warned("bound_changed"));
+    b.now[RUN_AFTER].read_gbps = 45;
+    run_bound_find(&b, &s, "cell", d);
+    assert_near(b.read_gbps, 45, 1e-9);
+    assert_true(test_warned("bound_changed"));
+    assert_false(test_warned("cpus_moved"));
+    b.now[RUN_BEFORE].handoff_ns = 27, b.now[RUN_AFTER].handoff_ns = 40;
+    run_bound_find(&b, &s, "cell", d);
+    assert_false(test_warned("cpus_moved"));
+    b.now[RUN_AFTER].handoff_ns = 168;
+    run_bound_find(&b, &s, "cell", d);
+    assert_true(test_warned("cpus_moved"));
+    record = run_bound_json(&b);
+    assert_near(json_number_value(
+                    json_object_get(json_object_get(record, "after"), "handoff_ns")),
+                168, 0);
+    assert_near(json_number_value(json_object_get(record, "read_gbps")), 45, 1e-9);
+    assert_near(json_number_value(
+                    json_object_get(json_object_get(record, "before"), "read_gbps")),
+                40, 0);
+    json_decref(record);
+    json_decref(d);
+    json_decref(s.card);
+}
+
+static void none_is_found(void **state)
+{
+    struct run_session s = {.card_why = "no card here"};
+    json_t *d = json_object();
+    struct run_bound b;
+
+    (void)state;
+    run_bound_init(&b);
+    run_bound_look(&b, &s, RUN_BEFORE);
+    assert_true(isnan(b.now[RUN_BEFORE].read_gbps));
+    run_bound_find(&b, &s, "cell", d);
+    assert_true(isnan(b.read_gbps) && isnan(b.peak_gflops));
+    assert_string_equal(b.read_why, "no card here");
+    s.card = made_card();
+    run_bound_find(&b, &s, "cell", d);
+    assert_true(isnan(b.read_gbps) && isnan(b.peak_gflops));
+    assert_non_null(strstr(b.peak_why, "does not say its threads"));
+    json_decref(s.card);
+    json_decref(d);
+}
+
+/* Where there is a card, the machine is measured. */
+static void the_machine_is_looked_at(void **state)
+{
+    struct run_session s = {.card = made_card()};
+    struct cpu_budget cpus;
+    struct run_bound b;
+
+    (void)state;
+    run_bound_init(&b);
+    run_bound_look(&b, &s, RUN_AFTER);
+    assert_true(b.now[RUN_AFTER].read_gbps > 0 && b.now[RUN_AFTER].peak_gflops > 0);
+    assert_true(isnan(b.now[RUN_BEFORE].read_gbps));
+    if (cpu_budget_get(&cpus) == OK && cpus.n > 1)
+        assert_true(b.now[RUN_AFTER].handoff_ns > 0);
+    json_decref(s.card);
+}
+
+/* A bound that is exceeded is none, and the card it came from is dropped. */
+static void exceeded(void **state)
+{
+    const char *dir = test_dir();
+    const struct run_options o = {.machine_dir = dir};
+    struct run_session s = {.o = &o, .card = made_card()};
+    struct run_bound b;
+    char path[1200];
+
+    (void)state;
+    run_bound_init(&b);
+    b.read_gbps = 80, b.peak_gflops = 200;
+    assert_ok(measure_card_path(path, sizeof(path), dir, ""));
+    test_write(path, "{}", 2);
+    assert_false(run_bound_exceeded(&b, &s, "cell", 87, 219));
+    assert_false(run_bound_exceeded(&b, &s, "cell", NAN, NAN));
+    assert_int_equal(access(path, F_OK), 0);
+    assert_true(run_bound_exceeded(&b, &s, "cell", 89, 219));
+    assert_true(isnan(b.read_gbps));
+    assert_near(b.peak_gflops, 200, 0);
+    assert_non_null(strstr(b.read_why, "of 80 GB/s was exceeded: 89"));
+    assert_true(test_warned("bound_exceeded"));
+    assert_int_equal(access(path, F_OK), -1);
+    json_decref(s.card);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_disturbed_card_is_no_bound),
+        cmocka_unit_test(caches_may_serve_a_part),
+        cmocka_unit_test(the_larger_of_before_and_after),
+        cmocka_unit_test(found_for_a_system),
+        cmocka_unit_test(none_is_found),
+        cmocka_unit_test(the_machine_is_looked_at),
+        cmocka_unit_test(exceeded),
+    };
+
+    return cmocka_run_group_tests_name("run/run_bound", tests, NULL, NULL);
+}

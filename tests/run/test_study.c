@@ -1,0 +1,600 @@
+/* Jobs that study: a scripted study stands in for the built-in ones (this program's list
+ * of studies replaces the library's), so that every value it reports is known. */
+#include "tests/job/jobs.h"
+#include "tests/support/fixture.h"
+
+#include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "experiments/record/export.h"
+#include "experiments/job/job.h"
+#include "experiments/run/experiment.h"
+#include "experiments/load/study.h"
+
+/* --- the scripted study: speed = m x k, a cell named in `fails` fails */
+
+struct script_opts {
+    int64_t m;
+    double k;
+    char *type, *fails, *skips, *missing, *misbehaves, *simulates;
+};
+
+#define AT(member) offsetof(struct script_opts, member)
+static const struct opt_row script_table[] = {
+    {.name = "m", .type = OPT_INT, .offset = AT(m), .def = "1", .help = "rows"},
+    {.name = "k", .type = OPT_F64, .offset = AT(k), .def = "1", .help = "factor"},
+    {.name = "type", .type = OPT_STR, .offset = AT(type), .def = "f32", .help = "type"},
+    {.name = "fails", .type = OPT_STR, .offset = AT(fails), .help = "type that fails"},
+    {.name = "skips", .type = OPT_STR, .offset = AT(skips), .help = "type not here"},
+    {.name = "missing", .type = OPT_STR, .offset = AT(missing), .help = "type without"},
+    {.name = "misbehaves", .type = OPT_STR, .offset = AT(misbehaves), .help = "how"},
+    {.name = "simulates", .type = OPT_STR, .offset = AT(simulates), .help = "type"},
+    {0},
+};
+
+static const struct study_metric script_metrics[] = {
+    {"speed", "x", "higher", "m times k"},
+    {"error", "x", "lower", "what it gets wrong"},
+    {"m_seen", "", "", "the m it was given"},
+    {0},
+};
+
+static int n_runs, n_ended, n_closed, n_kept_at_close;
+static bool dies_at_4; /* not an option: the job must be the same when it is resumed */
+
+static bool is(const char *a, const char *b)
+{
+    return a && strcmp(a, b) == 0;
+}
+
+static void misbehave(const char *how, struct study_cell *c)
+{
+    if (is(how, "unknown"))
+        study_value(c, "sped", 1, NULL);
+    else if (is(how, "no reason"))
+        study_value(c, "error", NAN, "");
+    else if (is(how, "no such evidence"))
+        study_evidence(c, "guessed", NULL);
+    else if (is(how, "evidence of nothing"))
+        study_evidence(c, "model", "speed sped");
+    else
+        study_value(c, "speed", 1, NULL); /* the second time */
+    study_value(c, "pace", 1, NULL);      /* the first error stays */
+}
+
+static int script_run(void *context, const void *opts, struct study_cell *c)
+{
+    int *run = context;
+    const struct script_opts *o = opts;
+    double series[2] = {(double)o->m, o->k};
+    double speed = is(o->missing, o->type) ? NAN : (double)o->m * o->k;
+    int *n_kept = study_kept(c);
+
+    assert_int_equal(*run, 0);
+    assert_int_equal(n_ended, n_runs);
+    *run = ++n_runs;
+    ++*n_kept;
+    if (dies_at_4 && o->m == 4)
+        _exit(9);
+    if (is(o->fails, o->type))
+        return err_set(ERR_IO, "the script says no");
+    if (is(o->skips, o->type))
+        return err_set(ERR_NOTFOUND, "no such unit in this machine");
+    study_progress(c, 0.5, "half-way");
+    assert_null(study_machine(c));
+    study_value(c, "speed", speed, "the script has none");
+    study_value(c, "m_seen", (double)o->m, NULL);
+    study_series(c, "both", "x", series, 2);
+    study_note(c, "rival", json_pack("{s:s}", "version", "script 1.0"));
+    study_evidence(c, "model", "m_seen both");
+    if (is(o->simulates, o->type))
+        study_evidence(c, "simulated", NULL);
+    if (o->misbehaves)
+        misbehave(o->misbehaves, c);
+    return OK;
+}
+
+static void script_end(void *context)
+{
+    n_ended++;
+    assert_int_equal(*(int *)context, n_runs);
+}
+
+static void script_close(void *kept)
+{
+    n_closed++;
+    n_kept_at_close = *(int *)kept;
+}
+
+static const struct study study_script = {
+    .name = "script",
+    .help = "reports m times k",
+    .opts = script_table,
+    .opts_bytes = sizeof(struct script_opts),
+    .context_bytes = sizeof(int),
+    .kept_bytes = sizeof(int),
+    .metrics = script_metrics,
+    .run = script_run,
+    .end = script_end,
+    .close = script_close,
+};
+const struct study *const studies[] = {&study_script, NULL};
+
+/* --- reading */
+
+static int read_job(const char *text, struct job **out)
+{
+    char all[4096];
+    json_t *root;
+    int rc;
+
+    snprintf(all, sizeof(all), "{\"about\": \"a test\", %s}", text);
+    assert_ok(json_read_text(&root, all, strlen(all), "test"));
+    rc = job_from_json(out, root, "t", "t.json", NULL);
+    json_decref(root);
+    return rc;
+}
+
+static struct job *job_of(const char *text)
+{
+    struct job *j;
+
+    assert_ok(read_job(text, &j));
+    return j;
+}
+
+static void refuse(const char *text, const char *part)
+{
+    struct job *j = NULL;
+    int rc = read_job(text, &j);
+
+    assert_null(j);
+    if (rc == OK || !strstr(err_msg(), part) || strncmp(err_msg(), "t.json", 6) != 0)
+        fail_msg("{%s}: got %s \"%s\", wanted \"t.json... %s\"", text, err_name(rc),
+                 err_msg(), part);
+}
+
+#define HEADLINE(rest)                                                                   \
+    "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": [1, 10]}, "              \
+    "\"headline\": [{\"name\": \"h\", " rest "}]"
+
+static void a_bad_job_is_refused_by_name(void **state)
+{
+    (void)state;
+    refuse("\"study\": {}", "study.name: expected the name of a study, found none");
+    refuse("\"study\": {\"name\": [\"script\"]}", "found another type");
+    refuse("\"study\": {\"name\": \"scrip\"}", "did you mean \"script\"");
+    refuse("\"study\": {\"name\": \"script\", \"tipe\": \"x\"}", "did you mean \"type\"");
+    refuse("\"study\": {\"name\": \"script\", \"m\": [1, \"x\"]}", "an integer");
+    refuse("\"study\": {\"name\": \"script\"}, \"load\": {}", "and \"load\" exclude");
+    refuse("\"study\": {\"name\": \"script\"}, \"seeds\": {}", "and \"seeds\" exclude");
+    refuse("\"studi\": {\"name\": \"script\"}", "did you mean \"study\"");
+    refuse(HEADLINE("\"metric\": \"sped\", \"over\": \"max\""), "did you mean \"speed\"");
+    refuse(HEADLINE("\"metric\": \"p50_ttft_ms\", \"over\": \"max\""), "no metric");
+    refuse(HEADLINE("\"metric\": \"speed\", \"over\": \"geomen\""),
+           "did you mean \"geomean\"");
+    refuse(HEADLINE("\"metric\": \"speed\", \"over\": \"max\", \"interval\": \"m\""),
+           "interval: only of a mean or geomean");
+}
+
+static void lists_make_axes(void **state)
+{
+    struct job *j =
+        job_of("\"study\": {\"name\": \"script\", \"type\": [\"f32\", \"bf16\"], "
+               "\"m\": [1, 2]}");
+    const json_t *settings;
+
+    (void)state;
+    assert_ptr_equal(j->study, &study_script);
+    assert_int_equal(j->n_cells, 4);
+    assert_string_equal(j->cells[1].key, "study.type=f32 study.m=2 repeat=0");
+    settings = json_object_get(j->cells[1].settings, "study");
+    assert_string_equal(json_string_value(json_object_get(settings, "name")), "script");
+    assert_int_equal(json_integer_value(json_object_get(settings, "m")), 2);
+    assert_null(json_object_get(j->cells[1].settings, "load"));
+    job_free(&j);
+}
+
+static void a_list_in_where_matches_any(void **state)
+{
+    struct job *j = job_of(HEADLINE("\"metric\": \"speed\", \"over\": \"max\", "
+                                    "\"where\": {\"study.m\": [4, 1.0, 99]}"));
+    bool chosen[6];
+
+    (void)state;
+    assert_int_equal(job_headline_cells(j, &j->headlines[0], chosen), 4);
+    assert_true(chosen[0] && chosen[1] && !chosen[2] && !chosen[3] && chosen[4]);
+    assert_string_equal(job_metric_unit(j, "speed"), "x");
+    job_free(&j);
+}
+
+static void open_axes_make_headlines(void **state)
+{
+    struct job *j = job_of(HEADLINE("\"metric\": \"speed\", \"where\": {\"m\": [1, 4]}"));
+    static const char *const names[] = {"h m=1 k=1", "h m=1 k=10", "h m=4 k=1",
+                                        "h m=4 k=10"};
+    bool chosen[6];
+
+    (void)state;
+    assert_int_equal(j->n_headlines, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(j->headlines[i].name, names[i]);
+        assert_int_equal(job_headline_cells(j, &j->headlines[i], chosen), 1);
+    }
+    job_free(&j);
+}
+
+static void print_study(const struct job *j, FILE *f)
+{
+    run_plan_print(j, f);
+    study_docs(f);
+}
+
+static void description_has_options_and_metrics(void **state)
+{
+    static const char *const words[] = {"script",    "rows",         "[1,2,4]",
+                                        "m times k", "max of speed", NULL};
+    struct job *j = job_of(HEADLINE("\"metric\": \"speed\", \"over\": \"max\""));
+    char *text = jobs_described(j, words, print_study);
+
+    (void)state;
+    assert_non_null(strstr(text, "study.m=4 study.k=10 repeat=0\n"));
+    assert_non_null(strstr(text, "study, name script"));
+    assert_non_null(strstr(text, "| `error` | x | lower | what it gets wrong |"));
+    free(text);
+    job_free(&j);
+}
+
+/* --- running */
+
+struct ran {
+    struct run_outcome outcome;
+    json_t *latest; /* headline of latest.json */
+    char *table;
+};
+
+/* Run a job into a folder; the machine card would be looked for next to it. */
+static int run_into(const char *dir, const char *text, struct ran *r)
+{
+    struct job *j = job_of(text);
+    struct run_options o = {
+        .out_dir = dir, .machine_dir = dir, .progress = PROGRESS_QUIET};
+    char path[400];
+    size_t n;
+    int rc;
+
+    *r = (struct ran){.table = NULL};
+    o.live = fopen("/dev/null", "w");
+    o.report = open_memstream(&r->table, &n);
+    rc = run_experiment(&r->outcome, j, &o);
+    fclose(o.live);
+    fclose(o.report);
+    job_free(&j);
+    snprintf(path, sizeof(path), "%s/latest.json", dir);
+    if (rc == OK) {
+        json_t *all;
+
+        assert_ok(json_read_file(&all, path, 1 << 20));
+        r->latest = json_incref(json_object_get(all, "headline"));
+        json_decref(all);
+    }
+    return rc;
+}
+
+static void run(const char *name, const char *text, struct ran *r)
+{
+    char dir[300];
+
+    snprintf(dir, sizeof(dir), "%s/%s", test_dir(), name);
+    assert_ok(run_into(dir, text, r));
+}
+
+static void ran_free(struct ran *r)
+{
+    mem_free(r->outcome.path);
+    json_decref(r->latest);
+    free(r->table);
+}
+
+static double value(const struct ran *r, const char *name)
+{
+    const json_t *v = json_object_get(json_object_get(r->latest, name), "value");
+
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static int left_out(const struct ran *r, const char *name)
+{
+    return (int)json_integer_value(
+        json_object_get(json_object_get(r->latest, name), "n_left_out"));
+}
+
+static const char *why(const struct ran *r, const char *name)
+{
+    const char *s =
+        json_string_value(json_object_get(json_object_get(r->latest, name), "why"));
+
+    return s ? s : "";
+}
+
+static void headlines_over_many_cells(void **state)
+{
+    static const struct {
+        const char *name;
+        double value;
+    } want[] = {{"geomean", 2}, {"min", 1},  {"max", 4},      {"mean", 7.0 / 3},
+                {"sum", 7},     {"two", 60}, {"just_one", 20}};
+    struct ran r;
+
+    (void)state;
+    run("over",
+        "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": [1, 10]}, "
+        "\"repeats\": 2, \"headline\": ["
+        "{\"name\": \"geomean\", \"metric\": \"speed\", \"over\": \"geomean\", "
+        "\"where\": {\"k\": 1}},"
+        "{\"name\": \"min\", \"metric\": \"speed\", \"over\": \"min\"},"
+        "{\"name\": \"max\", \"metric\": \"speed\", \"over\": \"max\", \"where\": "
+        "{\"k\": 1}},"
+        "{\"name\": \"mean\", \"metric\": \"speed\", \"over\": \"mean\", \"where\": "
+        "{\"k\": 1}},"
+        "{\"name\": \"sum\", \"metric\": \"speed\", \"over\": \"sum\", \"where\": "
+        "{\"k\": 1}},"
+        "{\"name\": \"two\", \"metric\": \"speed\", \"over\": \"sum\", \"where\": "
+        "{\"k\": 10, \"m\": [2, 4]}},"
+        "{\"name\": \"just_one\", \"metric\": \"speed\", \"where\": {\"k\": 10, "
+        "\"m\": 2}},"
+        "{\"name\": \"share\", \"metric\": \"speed\", \"over\": \"share\", "
+        "\"where\": {\"k\": 1, \"m\": [1]}},"
+        "{\"name\": \"no_share\", \"metric\": \"speed\", \"over\": \"share\", "
+        "\"where\": {\"k\": 1}},"
+        "{\"name\": \"error\", \"metric\": \"error\", \"over\": \"max\"}]",
+        &r);
+    assert_int_equal(r.outcome.n_done, 12);
+    assert_true(value(&r, "share") == 1);
+    assert_string_equal(why(&r, "no_share"), "a share needs values of 0 or 1, found 2");
+    assert_true(fabs(json_number_value(
+                         json_object_get(json_object_get(r.latest, "share"), "lo")) -
+                     0.2065) < 1e-4);
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+        if (fabs(value(&r, want[i].name) - want[i].value) > 1e-9)
+            fail_msg("%s: %g, wanted %g", want[i].name, value(&r, want[i].name),
+                     want[i].value);
+    assert_string_equal(why(&r, "error"), "this cell does not measure it");
+    assert_non_null(strstr(r.table, "speed")); /* what has a direction is a column */
+    assert_null(strstr(r.table, "m_seen"));
+    assert_non_null(strstr(r.table, "sum: 7 x"));
+    ran_free(&r);
+}
+
+static double end_of(const struct ran *r, const char *name, const char *which)
+{
+    const json_t *v = json_object_get(json_object_get(r->latest, name), which);
+
+    return v ? json_number_value(v) : NAN;
+}
+
+/* Each m is a measurement of its own. */
+static void a_mean_has_its_interval_over_an_axis(void **state)
+{
+    struct ran r;
+
+    (void)state;
+    run("interval",
+        "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": [1, 100]}, "
+        "\"repeats\": 2, \"headline\": ["
+        "{\"name\": \"mean\", \"metric\": \"speed\", \"over\": \"mean\", "
+        "\"interval\": \"m\", \"where\": {\"k\": 1}},"
+        "{\"name\": \"geomean\", \"metric\": \"speed\", \"over\": \"geomean\", "
+        "\"interval\": \"study.m\"}]",
+        &r);
+    assert_true(fabs(end_of(&r, "mean", "lo") - (7.0 / 3 - 3.79459)) < 1e-3);
+    assert_true(fabs(end_of(&r, "geomean", "lo") - 20 / 5.5958) < 1e-3);
+    assert_true(fabs(end_of(&r, "geomean", "hi") - 20 * 5.5958) < 1e-2);
+    ran_free(&r);
+}
+
+#define TYPES                                                                            \
+    "\"study\": {\"name\": \"script\", \"m\": 8, \"type\": [\"f32\", \"bf16\", "         \
+    "\"f16\"], "
+#define SUM(name, more)                                                                  \
+    "{\"name\": \"" name "\", \"metric\": \"speed\", \"over\": \"sum\"" more "}"
+
+static void missing_values(void **state)
+{
+    struct ran r;
+
+    (void)state;
+    run("missing",
+        TYPES "\"missing\": \"bf16\", \"skips\": \"f16\"}, \"headline\": [" SUM(
+            "spoilt",
+            "") ", " SUM("rest",
+                         ", \"needs_finite\": true") ", " SUM("none",
+                                                              ", \"needs_finite\": true, "
+                                                              "\"where\": {\"type\": "
+                                                              "\"bf16\"}") ", " SUM("skip"
+                                                                                    "ped",
+                                                                                    ", "
+                                                                                    "\"wh"
+                                                                                    "ere"
+                                                                                    "\": "
+                                                                                    "{\"t"
+                                                                                    "ype"
+                                                                                    "\": "
+                                                                                    "\"f1"
+                                                                                    "6\""
+                                                                                    "}") "]",
+        &r);
+    assert_int_equal(r.outcome.n_done, 2);
+    assert_int_equal(r.outcome.n_skipped, 1);
+    assert_true(isnan(value(&r, "spoilt")));
+    assert_string_equal(why(&r, "spoilt"), "the script has none");
+    assert_true(value(&r, "rest") == 8);
+    assert_int_equal(left_out(&r, "rest"), 2);
+    assert_true(isnan(value(&r, "none")));
+    assert_string_equal(why(&r, "none"), "the script has none");
+    assert_int_equal(left_out(&r, "none"), 1);
+    assert_string_equal(why(&r, "skipped"), "no such unit in this machine");
+    assert_non_null(strstr(r.table, "rest: 8 x (2 cells left out)"));
+    ran_free(&r);
+}
+
+/* The second of two types fails: its cells are counted, named, and no others. */
+static void a_failed_cell_is_not_the_run(void **state)
+{
+    struct ran r;
+    int before = n_closed, runs = n_runs;
+
+    (void)state;
+    run("fails", TYPES "\"fails\": \"bf16\"}", &r);
+    assert_int_equal(r.outcome.n_done, 2);
+    assert_int_equal(r.outcome.n_failed, 1);
+    assert_int_equal(n_closed, before + 1);
+    assert_int_equal(n_ended, n_runs);                /* after cells that failed, too */
+    assert_int_equal(n_kept_at_close, n_runs - runs); /* one block for all cells */
+    ran_free(&r);
+}
+
+static void a_killed_study_resumes(void **state)
+{
+    static const char job[] = HEADLINE("\"metric\": \"speed\", \"over\": \"sum\"");
+    char dir[300];
+    struct ran r;
+    int status, before;
+    pid_t pid;
+
+    (void)state;
+    snprintf(dir, sizeof(dir), "%s/killed", test_dir());
+    pid = fork();
+    if (pid == 0) {
+        dies_at_4 = true;
+        _exit(run_into(dir, job, &r) == OK ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 9);
+    before = n_runs;
+    assert_ok(run_into(dir, job, &r));
+    assert_int_equal(r.outcome.n_resumed, 4);
+    assert_int_equal(n_runs - before, 2);
+    assert_true(value(&r, "h") == 77);
+    ran_free(&r);
+}
+
+static void a_study_that_breaks_its_contract_fails_its_cell(void **state)
+{
+    static const char *const ways[] = {"unknown", "no reason", "twice",
+                                       "no such evidence", "evidence of nothing"};
+    char text[256], dir[300];
+    struct ran r;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        snprintf(text, sizeof(text),
+                 "\"study\": {\"name\": \"script\", \"misbehaves\": \"%s\"}", ways[i]);
+        snprintf(dir, sizeof(dir), "%s/breaks%zu", test_dir(), i);
+        assert_err(run_into(dir, text, &r), ERR_STATE, "no cell could be measured");
+        assert_int_equal(r.outcome.n_failed, 1);
+        ran_free(&r);
+    }
+}
+
+/* --- the record */
+
+static void the_record_says_what_the_study_said(void **state)
+{
+    struct ran r;
+    json_t *all, *cell, *a, *speed;
+
+    (void)state;
+    run("record", HEADLINE("\"metric\": \"speed\", \"over\": \"max\""), &r);
+    all = fixture_exported(r.outcome.path);
+    cell = json_array_get(json_object_get(all, "cells"), 5);
+    a = json_object_get(cell, "attributes");
+    assert_int_equal(json_integer_value(json_object_get(a, "study.m")), 4);
+    assert_string_equal(json_string_value(json_object_get(a, "study.name")), "script");
+    assert_string_equal(json_string_value(json_object_get(a, "notes.rival.version")),
+                        "script 1.0");
+    speed = json_object_get(json_object_get(cell, "summary"), "speed");
+    assert_true(json_number_value(json_object_get(speed, "value")) == 40);
+    assert_string_equal(json_string_value(json_object_get(speed, "unit")), "x");
+    assert_string_equal(json_string_value(json_object_get(speed, "meaning")),
+                        "m times k");
+    assert_string_equal(json_string_value(json_object_get(speed, "better")), "higher");
+    json_decref(all);
+    ran_free(&r);
+}
+
+static const char *text_at(const json_t *all, size_t cell, const char *part,
+                           const char *name)
+{
+    const json_t *c = json_array_get(json_object_get(all, "cells"), cell);
+    const char *kind = json_string_value(
+        json_object_get(json_object_get(json_object_get(c, part), name), "evidence"));
+
+    return kind ? kind : "";
+}
+
+/* Of the job, unless the study names another for the cell or for a number or list of it. */
+static void each_series_has_its_evidence(void **state)
+{
+    struct ran r;
+    json_t *all, *v;
+    char *text;
+    size_t n;
+
+    (void)state;
+    run("evidence",
+        "\"evidence\": \"measured_small\", " TYPES
+        "\"simulates\": \"bf16\"}, \"headline\": [" SUM("all", "") ", " SUM(
+            "f32", ", \"where\": {\"type\": \"f32\"}") "]",
+        &r);
+    assert_ok(export_text(r.outcome.path, EXPORT_JSON_FULL, &text, &n));
+    assert_ok(json_read_text(&all, text, n, "export"));
+    assert_string_equal(text_at(all, 0, "summary", "speed"), "measured_small");
+    assert_string_equal(text_at(all, 1, "summary", "speed"), "simulated");
+    assert_string_equal(text_at(all, 2, "summary", "error"), "measured_small");
+    for (size_t i = 0; i < 3; i++) {
+        assert_string_equal(text_at(all, i, "summary", "m_seen"), "model");
+        assert_string_equal(text_at(all, i, "series", "both"), "model");
+    }
+    v = json_object_get(
+        json_object_get(
+            json_object_get(json_array_get(json_object_get(all, "cells"), 1), "series"),
+            "both"),
+        "v");
+    assert_true(json_number_value(json_array_get(v, 0)) == 8);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(r.latest, "all"), "evidence")),
+        "measured_small, simulated");
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(r.latest, "f32"), "evidence")),
+        "measured_small");
+    assert_non_null(strstr(r.table, "all: 24 x (measured_small, simulated)\n"));
+    assert_non_null(strstr(r.table, "f32: 8 x\n"));
+    json_decref(all);
+    mem_free(text);
+    ran_free(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_bad_job_is_refused_by_name),
+        cmocka_unit_test(lists_make_axes),
+        cmocka_unit_test(a_list_in_where_matches_any),
+        cmocka_unit_test(open_axes_make_headlines),
+        cmocka_unit_test(description_has_options_and_metrics),
+        cmocka_unit_test(headlines_over_many_cells),
+        cmocka_unit_test(a_mean_has_its_interval_over_an_axis),
+        cmocka_unit_test(missing_values),
+        cmocka_unit_test(a_failed_cell_is_not_the_run),
+        cmocka_unit_test(a_killed_study_resumes),
+        cmocka_unit_test(a_study_that_breaks_its_contract_fails_its_cell),
+        cmocka_unit_test(the_record_says_what_the_study_said),
+        cmocka_unit_test(each_series_has_its_evidence),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
