@@ -6,7 +6,7 @@
 
 #include "format/format.h"
 #include "measure/compare.h"
-#include "model/bench_steps.h"
+#include "ranks/bench_steps.h"
 
 #define CLI_BENCH_LIST_MAX   32
 #define CLI_BENCH_TESTS_MAX  256

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "format/format.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "model/inspect.h"
 
 struct make_flags {
@@ -20,7 +20,7 @@ struct make_flags {
 
 static const char *arch_name(int i)
 {
-    return format_make_names()[i];
+    return make_names()[i];
 }
 
 #define OPT_OF struct make_flags
@@ -66,15 +66,15 @@ static int make(const struct make_flags *f)
 {
     static char doing[] = "making";
     struct cpu_budget budget;
-    struct format_make_opts o = {.arch = f->arch,
-                                 .type = (enum kern_type)f->type,
-                                 .seed = (uint64_t)f->seed,
-                                 .format = f->format,
-                                 .out = f->out,
-                                 .tokenizer = f->tokenizer,
-                                 .n_threads = (int)f->threads,
-                                 .progress = cli_progress,
-                                 .progress_ctx = doing};
+    struct make_opts o = {.arch = f->arch,
+                          .type = (enum kern_type)f->type,
+                          .seed = (uint64_t)f->seed,
+                          .format = f->format,
+                          .out = f->out,
+                          .tokenizer = f->tokenizer,
+                          .n_threads = (int)f->threads,
+                          .progress = cli_progress,
+                          .progress_ctx = doing};
     int rc;
 
     if (!f->arch || !f->out)
@@ -90,7 +90,7 @@ static int make(const struct make_flags *f)
         o.type = KERN_F32;
         o.scheme = &kern_quant_schemes[f->type - KERN_N_PLAIN_TYPES];
     }
-    return format_make(&o);
+    return make_model(&o);
 }
 
 static int cli_make(int argc, char **argv)

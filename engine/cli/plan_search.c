@@ -12,7 +12,7 @@
 #include "cli/cli.h"
 #include "cpu/cpu.h"
 #include "format/format.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "plan/lengths.h"
 #include "plan/method.h"
 #include "simulate/contention.h"
@@ -102,7 +102,7 @@ static int open_model(struct cli_plan_job *j)
             j->config = file->config;
         format_close(&file);
     } else {
-        rc = format_make_config(f->model, &j->config);
+        rc = make_config(f->model, &j->config);
         j->config.weight_type = KERN_BF16; /* as `sandwich model make` would */
     }
     if (rc != OK)

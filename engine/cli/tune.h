@@ -5,7 +5,8 @@
 
 #include "cli/cli.h"
 #include "cpu/cpu.h"
-#include "model/model.h"
+#include "placement/open.h"
+#include "ranks/phase.h"
 #include "tune/policy.h"
 #include "tune/schedule_cache.h"
 

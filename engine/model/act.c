@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "kernels/gemm.h"
-#include "model/impl.h"
+#include "model/act.h"
 
 static void place(struct model *m, struct model_arena *a)
 {
@@ -84,4 +84,18 @@ int model_act_open(struct model *m)
     par_team_run(m->team, m->n_threads, touch, m);
     fill_rope(m);
     return OK;
+}
+
+int model_block_rows(const struct model *m)
+{
+    int rows = 1;
+
+    for (int t = 0; t <= KERN_N_TYPES; t++) {
+        const struct kern_variant *v =
+            t < KERN_N_TYPES ? m->kern.v[KERN_GEMM_F32 + t] : m->variants.small_m;
+
+        for (int np = 1; v && np <= KERN_NP_MAX; np++)
+            rows = kern_gemm_rows(v, np) > rows ? kern_gemm_rows(v, np) : rows;
+    }
+    return rows;
 }

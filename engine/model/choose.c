@@ -8,7 +8,7 @@
 #include "cpu/cpu.h"
 #include "kernels/gemm.h"
 #include "measure/compare.h"
-#include "model/impl.h"
+#include "model/state.h"
 
 /* Decode, prefill, which is bound by arithmetic, and between, to see from where on
  * prefill's wins. */

@@ -4,7 +4,7 @@
 
 /* ---- barriers ---- */
 
-/* What model/forward.c waits for in a step, counted as it is read there. Once a step: the
+/* What step/forward.c waits for in a step, counted as it is read there. Once a step: the
  * embedding, and the team's return. In a layer: after QKV and after the rotation (which a
  * team saves whose threads divide the KV heads; the teams that a search is for have more
  * threads than that), after attention, after its output projection, after gate+up, after

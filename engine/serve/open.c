@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "model/procs.h"
+#include "ranks/procs.h"
 #include "serve/impl.h"
 
 #define DEFAULT_MAX_TOK 4096 /* a long model's full context would reserve gigabytes */

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/pages.h"
-#include "model/procs.h"
+#include "ranks/procs.h"
 #include "serve/impl.h"
 
 /* The largest fraction of weights on another node than the threads that decode with them;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "model/procs.h"
+#include "ranks/procs.h"
 #include "serve/impl.h"
 
 void serve_seq_end(struct serve_seq *q, int32_t id, const float *logits,

@@ -56,7 +56,7 @@ const char *serve_precision_name(const struct serve_opts *o); /* "exact" */
 const char *serve_kv_type_name(const struct serve_opts *o);   /* "f32" */
 
 /* What a rank is: a group of threads of this process, or a process of its own. This
- * process is then rank 0, and all ranks share the memory of the model (model/procs.h). */
+ * process is then rank 0, and all ranks share the memory of the model (ranks/procs.h). */
 enum serve_rank_mode { SERVE_RANKS_THREADS, SERVE_RANKS_PROCESSES };
 
 /* The memory for keys and values that a request is given before its first step, where no

@@ -1,5 +1,5 @@
 /* What the engine has done, by phase: integers, a few additions a step. */
-#include "model/procs.h"
+#include "ranks/procs.h"
 #include "serve/impl.h"
 
 void serve_totals_add(struct serve *s, enum serve_phase phase,

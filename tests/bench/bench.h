@@ -12,7 +12,8 @@
 
 #include "base/err.h"
 #include "base/opt.h"
-#include "model/model.h"
+#include "placement/open.h"
+#include "ranks/phase.h"
 #include "measure/compare.h"
 #include "measure/noise.h"
 #include "par/team.h"

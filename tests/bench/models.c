@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "format/make.h"
-#include "model/bench_steps.h"
+#include "make/make.h"
+#include "ranks/bench_steps.h"
 #include "tests/bench/bench.h"
 #include "tune/schedule_cache.h"
 
@@ -42,15 +42,15 @@ struct subject {
 
 static int make_file(const char *arch, const char *type, char *path, size_t n)
 {
-    struct format_make_opts o = {
+    struct make_opts o = {
         .arch = arch, .seed = 1, .format = "gguf", .out = path, .n_threads = 2};
-    int rc = format_make_type(&o, type);
+    int rc = make_type(&o, type);
 
     snprintf(path, n, "build/models/%s-%s.gguf", arch, type);
     if (rc != OK || access(path, R_OK) == 0)
         return rc;
     printf("making %s\n", path);
-    return format_make(&o);
+    return make_model(&o);
 }
 
 static int subject_open(struct bench *b, struct subject *s, const char *path,

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kv/kv.h"
-#include "model/procs.h"
+#include "ranks/procs.h"
 #include "tests/bench/bench.h"
 
 #define N_STEPS 12 /* tokens a round */

@@ -6,8 +6,9 @@
 
 #include "characterize/counters/program.h"
 #include "format/format.h"
-#include "format/make.h"
-#include "model/model.h"
+#include "make/make.h"
+#include "placement/open.h"
+#include "ranks/phase.h"
 #include "tests/support/test.h"
 
 enum { LINE = 64, DIM = 512, HIDDEN = 1408, LAYERS = 2, HEADS = 8, VOCAB = 2048 };
@@ -16,7 +17,7 @@ static char path[700];
 
 /* A llama2c file of 6.6 M parameters, f32: its sides are whole panels, so that what is
  * packed is what arithmetic counts. */
-static int make_model(void **state)
+static int open_model(void **state)
 {
     const int32_t header[7] = {DIM, HIDDEN, LAYERS, HEADS, HEADS, VOCAB, 64};
     size_t n = VOCAB * DIM + LAYERS * (2 * DIM + 4 * DIM * DIM) +
@@ -168,7 +169,7 @@ static void no_valgrind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(decode_misses_its_weights, make_model),
+        cmocka_unit_test_setup(decode_misses_its_weights, open_model),
         cmocka_unit_test(failures_are_told),
         cmocka_unit_test(no_valgrind),
     };

@@ -4,7 +4,8 @@
 
 #include "characterize/counters/counters.h"
 #include "characterize/counters/publish.h"
-#include "model/model.h"
+#include "placement/open.h"
+#include "ranks/phase.h"
 #include "serve/serve.h"
 #include "tests/support/test.h"
 #include "tests/support/tiny_model.h"

@@ -3,13 +3,13 @@
 #include <math.h>
 
 #include "format/config.h"
-#include "format/make.h"
+#include "make/make.h"
 
 static struct model_config sound(void)
 {
     struct model_config c;
 
-    assert_ok(format_make_config("tiny", &c));
+    assert_ok(make_config("tiny", &c));
     return c;
 }
 
@@ -77,7 +77,7 @@ static void llama3_scaling_follows_the_wavelengths(void **state)
     double want;
 
     (void)state;
-    assert_ok(format_make_config("llama-3.2-1b", &c));
+    assert_ok(make_config("llama-3.2-1b", &c));
     for (i = 0; i < c.head_dim / 2; i++) {
         want = llama3_factor(i, c.head_dim, 5e5, 32, 1, 4, 8192);
         assert_true(fabs((double)c.rope_factor[i] / want - 1) < 1e-6);
@@ -109,7 +109,7 @@ static void parameters_of_published_models(void **state)
 
     (void)state;
     for (i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        assert_ok(format_make_config(known[i].name, &c));
+        assert_ok(make_config(known[i].name, &c));
         if (model_n_params(&c) != known[i].n_params)
             fail_msg("%s: %lld parameters, published %lld", known[i].name,
                      (long long)model_n_params(&c), (long long)known[i].n_params);

@@ -11,7 +11,7 @@
 
 #include "format/format.h"
 #include "format/gguf.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "format/quantize.h"
 #include "tests/support/naive_quant.h"
 
@@ -36,14 +36,14 @@ static const struct kern_quant_scheme *scheme(const char *name)
 static const char *plain_model(const char *arch, enum kern_type type, const char *name)
 {
     const char *path = in_dir(name);
-    const struct format_make_opts o = {.arch = arch,
-                                       .type = type,
-                                       .seed = 5,
-                                       .format = "gguf",
-                                       .out = path,
-                                       .n_threads = 2};
+    const struct make_opts o = {.arch = arch,
+                                .type = type,
+                                .seed = 5,
+                                .format = "gguf",
+                                .out = path,
+                                .n_threads = 2};
 
-    assert_ok(format_make(&o));
+    assert_ok(make_model(&o));
     return path;
 }
 
@@ -144,15 +144,15 @@ static void every_scheme_keeps_its_bound(void **state)
     snprintf(plain, sizeof(plain), "%s", plain_model("tiny-quant", KERN_F32, "f32.gguf"));
     for (const struct kern_quant_scheme *s = kern_quant_schemes; s->name; s++) {
         const char *made = in_dir("made.gguf"), *out = in_dir("out.gguf");
-        struct format_make_opts o = {.arch = "tiny-quant",
-                                     .scheme = s,
-                                     .seed = 5,
-                                     .format = "gguf",
-                                     .out = made,
-                                     .n_threads = 3};
+        struct make_opts o = {.arch = "tiny-quant",
+                              .scheme = s,
+                              .seed = 5,
+                              .format = "gguf",
+                              .out = made,
+                              .n_threads = 3};
         struct format_file *f, *a, *b;
 
-        assert_ok(format_make(&o));
+        assert_ok(make_model(&o));
         assert_ok(quantize(plain, out, s->name, 2));
         assert_ok(format_open(&f, plain));
         assert_ok(format_open(&a, made));
@@ -271,34 +271,34 @@ static void refusals_name_the_tensor(void **state)
     const char *plain = plain_model("tiny-quant", KERN_F32, "ok.gguf");
     const char *odd = plain_model("tiny", KERN_F32, "odd.gguf");
     const char *out = in_dir("refused.gguf"), *once = in_dir("once.gguf");
-    struct format_make_opts o = {.arch = "tiny",
-                                 .scheme = scheme("q4_0"),
-                                 .seed = 1,
-                                 .format = "gguf",
-                                 .out = out,
-                                 .n_threads = 1};
+    struct make_opts o = {.arch = "tiny",
+                          .scheme = scheme("q4_0"),
+                          .seed = 1,
+                          .format = "gguf",
+                          .out = out,
+                          .n_threads = 1};
 
     (void)state;
     assert_err(quantize(odd, out, "q8_0", 1), ERR_UNSUPPORTED,
                "expected rows of a multiple of 32 weights for q8_0, found 84");
-    assert_err(format_make(&o), ERR_UNSUPPORTED,
+    assert_err(make_model(&o), ERR_UNSUPPORTED,
                "tensor token_embd.weight: expected rows of a multiple of 32 weights for "
                "q4_0, found 84");
     o.arch = "tiny-quant";
     o.format = "safetensors";
-    assert_err(format_make(&o), ERR_UNSUPPORTED, "for safetensors, found q4_0");
+    assert_err(make_model(&o), ERR_UNSUPPORTED, "for safetensors, found q4_0");
     o.format = "gguf";
     o.type = KERN_Q4_0;
     o.scheme = NULL;
-    assert_err(format_make(&o), ERR_ARG, "expected f32, f16 or bf16");
-    assert_ok(format_make_type(&o, "w8c"));
+    assert_err(make_model(&o), ERR_ARG, "expected f32, f16 or bf16");
+    assert_ok(make_type(&o, "w8c"));
     assert_true(o.scheme == scheme("w8c"));
     o.type = KERN_F32;
-    assert_ok(format_make_type(&o, "q4_0")); /* a scheme and a type have this name */
+    assert_ok(make_type(&o, "q4_0")); /* a scheme and a type have this name */
     assert_true(o.scheme == scheme("q4_0") && o.type == KERN_F32);
-    assert_ok(format_make_type(&o, "f16"));
+    assert_ok(make_type(&o, "f16"));
     assert_true(!o.scheme && o.type == KERN_F16);
-    assert_err(format_make_type(&o, "q6_k"), ERR_ARG, "found \"q6_k\"");
+    assert_err(make_type(&o, "q6_k"), ERR_ARG, "found \"q6_k\"");
     assert_ok(quantize(plain, once, "q4_0", 2));
     assert_err(quantize(once, out, "q4_0", 2), ERR_UNSUPPORTED,
                "found Q4_0: quantising twice would lose precision");

@@ -18,7 +18,7 @@ PEAK   := $(wildcard characterize/peak/peak_neon*.c) characterize/peak/peak_ref.
 # for this processor, are left out by the linker.
 COLL   := $(wildcard engine/par/coll/*.c)
 ALLOC  := $(wildcard engine/kv/alloc/*.c)
-MODEL  := $(filter-out %/inspect.c,$(wildcard engine/model/*.c)) $(filter-out %/learn_file.c,$(wildcard engine/kv/*.c)) \
+MODEL  := $(filter-out %/inspect.c,$(wildcard $(addsuffix /*.c,$(addprefix engine/,model placement ranks step)))) $(filter-out %/learn_file.c,$(wildcard engine/kv/*.c)) \
           $(wildcard engine/par/*.c) $(COLL) $(ALLOC) engine/measure/compare.c engine/format/reader/gguf.c \
           $(addprefix engine/format/,open.c config.c fill.c keys.c gguf.c gguf_get.c gguf_split.c gguf_type.c) \
           $(addprefix engine/base/,file_map.c pages.c stats.c text.c hash.c)

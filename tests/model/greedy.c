@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/bench_steps.h"
+#include "ranks/bench_steps.h"
 
 #define MAX_IDS 128
 

@@ -6,7 +6,7 @@
 
 #include "cpu/cpu.h"
 #include "measure/compare.h"
-#include "model/impl.h"
+#include "model/state.h"
 /* The code of the programs itself, to look into. */
 #include "cli/tune_jobs.c"
 #include "plan/evaluator/measured.c"

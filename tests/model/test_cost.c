@@ -3,8 +3,10 @@
  * happens, and for one shape the figures are worked by hand. */
 #include <pthread.h>
 
-#include "model/impl.h"
-#include "format/make.h"
+#include "model/state.h"
+#include "placement/open.h"
+#include "ranks/phase.h"
+#include "make/make.h"
 #include "kernels/attn_pieces.h"
 #include "tests/support/ref_model.h"
 #include "tests/support/test.h"
@@ -25,7 +27,7 @@ static void tiny_by_hand(void **state)
     struct model_cost x;
 
     (void)state;
-    assert_ok(format_make_config("tiny", &c));
+    assert_ok(make_config("tiny", &c));
     x = model_cost_step(&c, bf16_f32, two, 2);
     assert_true(x.qkv.flop == 2 * 84 * 140 * 15); /* 3 layers of 5 rows */
     assert_true(x.o.flop == 2 * 84 * 84 * 11);    /* 2 layers of 5, and 1 row */
@@ -70,7 +72,7 @@ static void short_forms_are_steps(void **state)
     struct model_cost a, b, d;
 
     (void)state;
-    assert_ok(format_make_config("llama-160m", &c));
+    assert_ok(make_config("llama-160m", &c));
     a = model_cost_step(&c, bf16_f32, seqs, 2);
     b = model_cost_decode(&c, bf16_f32, 10, 2);
     assert_memory_equal(&a, &b, sizeof(a));

@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 #include "format/format.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "model/cost.h"
 #include "model/inspect.h"
 
@@ -10,18 +10,17 @@ static char gguf[300], st[300];
 
 static int make_models(void **state)
 {
-    struct format_make_opts o = {
-        .arch = "tiny", .type = KERN_BF16, .seed = 1, .n_threads = 1};
+    struct make_opts o = {.arch = "tiny", .type = KERN_BF16, .seed = 1, .n_threads = 1};
 
     (void)state;
     snprintf(gguf, sizeof(gguf), "%s/i.gguf", test_dir());
     snprintf(st, sizeof(st), "%s/i", test_dir());
     o.format = "gguf";
     o.out = gguf;
-    assert_ok(format_make(&o));
+    assert_ok(make_model(&o));
     o.format = "safetensors";
     o.out = st;
-    assert_ok(format_make(&o));
+    assert_ok(make_model(&o));
     return 0;
 }
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "format/make.h"
+#include "make/make.h"
 #include "model/limits.h"
 #include "plan/method.h"
 #include "simulate/contention.h"
@@ -28,7 +28,7 @@ static void bed_open(struct bed *b, const char *machine, const char *model)
         assert_ok(simulate_named_machine_open(&b->machine, machine, MACHINES, b->params,
                                               sizeof(b->params)));
     }
-    assert_ok(format_make_config(model, &b->model));
+    assert_ok(make_config(model, &b->model));
     b->o = (struct plan_search_opts){
         .e = {.machine = b->machine, .machine_params_path = b->params},
         .model = &b->model,

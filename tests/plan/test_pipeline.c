@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "plan/pipeline.h"
 
 #define MACHINES   "engine/simulate/machines"
@@ -142,7 +142,7 @@ static int bed_open(void **state)
     stop = 0;
     assert_ok(topo_machine_open(&b->machine, "synthetic:numa:2 core:4 pu:1"));
     snprintf(b->params, sizeof(b->params), "%s/params/xeon6230x2.json", MACHINES);
-    assert_ok(format_make_config("llama-160m", &b->model));
+    assert_ok(make_config("llama-160m", &b->model));
     b->search = (struct plan_search_opts){
         .e = {.machine = b->machine, .machine_params_path = b->params},
         .model = &b->model,

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "format/make.h"
+#include "make/make.h"
 #include "plan/search.h"
 
 /* An evaluator whose best configuration is known: this many threads per rank and ranks. */
@@ -87,7 +87,7 @@ static void opts(struct plan_search_opts *o, struct topo_machine **m,
                  struct model_config *c)
 {
     assert_ok(topo_machine_open(m, "synthetic:numa:2 core:4 pu:1"));
-    assert_ok(format_make_config("llama-160m", c));
+    assert_ok(make_config("llama-160m", c));
     *o = (struct plan_search_opts){.evaluator = &wishes,
                                    .e = {.machine = *m},
                                    .model = c,

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "format/make.h"
+#include "make/make.h"
 #include "model/limits.h"
 #include "plan/workload.h"
 
@@ -35,7 +35,7 @@ static void work_of(struct simulate_workload *w, const struct model_config *c,
 
 static void config(struct model_config *c, const char *name)
 {
-    assert_ok(format_make_config(name, c));
+    assert_ok(make_config(name, c));
 }
 
 static void test_decode(void **state)

@@ -5,7 +5,7 @@
 
 #include "experiments/run/run.h"
 #include "format/format.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "model/inspect.h"
 #include "plan/workload.h"
 #include "serve/serve.h"
@@ -30,7 +30,7 @@ static int open_tiny(void **state)
 
     (void)state;
     path = tiny_model(KERN_BF16);
-    assert_ok(format_make_config("tiny", &c));
+    assert_ok(make_config("tiny", &c));
     decode_bytes = model_cost_decode(&c, t, CTX, 1).read_bytes;
     x = model_cost_prefill(&c, t, PROMPT, 0);
     prefill_flop = x.flop;
@@ -148,7 +148,7 @@ static void the_plan(void **state)
     const struct model_cost_types types = {KERN_BF16, KERN_KV_F32};
 
     (void)state;
-    assert_ok(format_make_config("tiny", &c));
+    assert_ok(make_config("tiny", &c));
     assert_ok(plan_trace_of(&trace, &p, 0));
     assert_ok(plan_workload(&w, &c, types, TOPO_PREFILL, &trace, 1));
     assert_true(w.v[0].flop == prefill_flop);

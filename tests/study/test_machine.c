@@ -4,7 +4,7 @@
 
 #include "experiments/study/support/card.h"
 #include "experiments/study/support/roofline.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "model/cost.h"
 #include "tests/study/capture.h"
 #include "tests/support/tiny_model.h"
@@ -107,7 +107,7 @@ static void a_decoded_token_is_not_disputed(void **state)
     struct model_cost x;
 
     (void)state;
-    assert_ok(format_make_config("qwen-1.8b", &c));
+    assert_ok(make_config("qwen-1.8b", &c));
     study_roofline_decode(&d, &study_roofline_qwen_1_8b, 585, &o);
     x = model_cost_decode(&c, types, 585, 1);
     assert_true(x.flop - x.attn.flop == d.linear_flop);
@@ -234,7 +234,7 @@ static void a_new_cpu(void **state)
 
     (void)state;
     assert_ok(cpu_budget_get(&b));
-    assert_ok(format_make_config("tiny", &c));
+    assert_ok(make_config("tiny", &c));
     snprintf(dir, sizeof(dir), "%s/cards", test_dir());
     assert_ok(characterize_here(dir));
     for (const struct study_metric *m = study_characterize.metrics; m->name; m++)

@@ -3,7 +3,7 @@
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/tile_formula.h"
 #include "experiments/study/support/unfused.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "tests/study/capture.h"
 
 extern const struct study study_mnn_ablation, study_mnn_tile, study_mnn_linear_attention;
@@ -14,12 +14,12 @@ enum { LAYERS = 3, DIM = 256, HIDDEN = 768, HEADS = 8, HEAD_DIM = 32, VOCAB = 60
 static const char *model(const char *type)
 {
     static char path[400];
-    struct format_make_opts o = {
+    struct make_opts o = {
         .arch = "tiny-quant", .seed = 3, .format = "gguf", .out = path, .n_threads = 1};
 
     snprintf(path, sizeof(path), "%s/%s.gguf", test_dir(), type);
-    assert_ok(format_make_type(&o, type));
-    assert_ok(format_make(&o));
+    assert_ok(make_type(&o, type));
+    assert_ok(make_model(&o));
     return path;
 }
 
@@ -117,18 +117,18 @@ static void separate_operators_attend_alike(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         char path[400];
-        const struct format_make_opts o = {.arch = archs[i],
-                                           .type = KERN_F32,
-                                           .seed = 3,
-                                           .format = "gguf",
-                                           .out = path,
-                                           .n_threads = 1};
+        const struct make_opts o = {.arch = archs[i],
+                                    .type = KERN_F32,
+                                    .seed = 3,
+                                    .format = "gguf",
+                                    .out = path,
+                                    .n_threads = 1};
         struct study_unfused *u = NULL;
         struct model_phase *p = NULL;
         struct model_bench b;
 
         snprintf(path, sizeof(path), "%s/%s-f32.gguf", test_dir(), archs[i]);
-        assert_ok(format_make(&o));
+        assert_ok(make_model(&o));
         assert_ok(study_engine_open(
             &b, path, &(struct model_bench_opts){.n_seqs = 1, .max_tok = 64, .seed = 1}));
         assert_ok(study_engine_phase(&b, &p, 1, b.budget.n, NULL));

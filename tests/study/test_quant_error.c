@@ -1,5 +1,5 @@
 /* mnn_quant_error: what it reports is right where the answer is known. */
-#include "format/make.h"
+#include "make/make.h"
 #include "tests/study/capture.h"
 #include "tests/support/test.h"
 
@@ -8,16 +8,16 @@ extern const struct study study_mnn_quant_error;
 static const char *model(void)
 {
     static char path[400];
-    const struct format_make_opts o = {.arch = "tiny-quant",
-                                       .type = KERN_F32,
-                                       .seed = 3,
-                                       .format = "gguf",
-                                       .out = path,
-                                       .n_threads = 1};
+    const struct make_opts o = {.arch = "tiny-quant",
+                                .type = KERN_F32,
+                                .seed = 3,
+                                .format = "gguf",
+                                .out = path,
+                                .n_threads = 1};
 
     if (!path[0]) {
         snprintf(path, sizeof(path), "%s/model.gguf", test_dir());
-        assert_ok(format_make(&o));
+        assert_ok(make_model(&o));
     }
     return path;
 }
@@ -80,16 +80,16 @@ static void the_error_is_a_steps(void **state)
 static void odd_rows_stay_plain(void **state)
 {
     char path[400];
-    const struct format_make_opts o = {.arch = "tiny",
-                                       .type = KERN_BF16,
-                                       .seed = 3,
-                                       .format = "gguf",
-                                       .out = path,
-                                       .n_threads = 1};
+    const struct make_opts o = {.arch = "tiny",
+                                .type = KERN_BF16,
+                                .seed = 3,
+                                .format = "gguf",
+                                .out = path,
+                                .n_threads = 1};
 
     (void)state;
     snprintf(path, sizeof(path), "%s/odd.gguf", test_dir());
-    assert_ok(format_make(&o));
+    assert_ok(make_model(&o));
     run(path, "q4_0", "exact");
     assert_true(value_of("n_plain") == 2 + 3 * 7); /* all of them */
     assert_true(value_of("weight_error") > 0.05 && value_of("kl_mean") > 0);

@@ -1,7 +1,7 @@
 /* Tables 1, 3 and 4 of Sandwich: what the studies report follows from the raw times that they
  * record, and their plan is the one that the method of planning gives. */
 #include "tests/study/capture.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "measure/compare.h"
 #include "plan/method.h"
 #include "simulate/contention.h"
@@ -159,7 +159,7 @@ static void plan_by(const char *name, struct plan_found *out)
 
     assert_ok(simulate_named_machine_open(
         &machine, "xeon6230x2", "engine/simulate/machines", params, sizeof(params)));
-    assert_ok(format_make_config("llama-160m", &model));
+    assert_ok(make_config("llama-160m", &model));
     o.e = (struct plan_evaluator_opts){
         .machine = machine, .machine_params_path = params, .batch = BATCH, .seed = 7};
     assert_ok(plan_evaluator_find("contention", &o.evaluator));

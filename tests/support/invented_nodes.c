@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/pages.h"
-#include "model/placement.h"
+#include "placement/placement.h"
 #include "tests/support/test.h"
 
 struct invented_nodes invented_nodes;

@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "model/model.h"
+#include "placement/open.h"
+#include "ranks/phase.h"
 
 struct invented_nodes {
     char *base;           /* the first page that was bound */

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "model/procs.h"
+#include "ranks/procs.h"
 #include "tests/support/test.h"
 #include "tests/support/kv.h"
 

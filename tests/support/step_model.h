@@ -5,7 +5,8 @@
 
 #include "kv/buckets.h"
 #include "kv/kv.h"
-#include "model/model.h"
+#include "placement/open.h"
+#include "ranks/phase.h"
 #include "tests/support/ref_model.h"
 
 #define STEP_MODEL_TOK    48 /* of a sequence */

@@ -5,7 +5,8 @@
 #include "tests/tune/bench_model.h"
 
 #include "kv/kv.h"
-#include "model/model.h"
+#include "placement/open.h"
+#include "ranks/phase.h"
 #include "tests/support/ref_model.h"
 #include "tune/schedule_cache.h"
 #include "tune/space.h"

@@ -14,7 +14,7 @@
 #include "base/stats.h"
 #include "cpu/cpu.h"
 #include "measure/compare.h"
-#include "model/bench_steps.h"
+#include "ranks/bench_steps.h"
 #include "par/team.h"
 
 /* A run is as many steps of each length as take this long together: clocks and wake-ups are

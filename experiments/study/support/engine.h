@@ -5,7 +5,7 @@
 
 #include "cpu/cpu.h"
 #include "experiments/load/study.h"
-#include "model/bench_steps.h"
+#include "ranks/bench_steps.h"
 
 /* `path`: a model's file; o->step_tok 0: the engine's own limit of a step. ERR_ARG: no path.
  * On error *out is closed. */

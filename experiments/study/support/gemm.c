@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "characterize/probe.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "measure/card.h"
 #include "model/model.h"
 
@@ -22,7 +22,7 @@ static int matrix_of_arch(const char *text, struct study_matrix *out)
     char arch[64];
 
     snprintf(arch, sizeof(arch), "%.*s", (int)(slash - text), text);
-    TRY(format_make_config(arch, &c));
+    TRY(make_config(arch, &c));
     model_shapes(&c, shapes);
     for (int i = 0; i < MODEL_N_MATS; i++)
         if (shapes[i].n > 0 && strcmp(shapes[i].name, slash + 1) == 0) {

@@ -20,7 +20,7 @@ struct study_matrix {
     int64_t k_unit; /* rows of a unit where it is split along K, else 0 */
 };
 /* "sheared-llama-1.3b/down 2048x5504/64": a name, N x K, and the unit if there is one; or
- * "llama-3-8b/down": that matrix of an architecture of format/make.h. ERR_ARG: `text` is NULL
+ * "llama-3-8b/down": that matrix of an architecture of make/make.h. ERR_ARG: `text` is NULL
  * or something else. ERR_NOTFOUND: the architecture has no such name; the nearest is named. */
 MUST int study_matrix_parse(const char *text, struct study_matrix *out);
 

@@ -5,7 +5,7 @@
 
 #include "base/home.h"
 #include "format/format.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "simulate/contention.h"
 
 #define MACHINES "engine/simulate/machines"
@@ -19,7 +19,7 @@ static int open_named(struct study_planner *p, const char *text)
     char name[64];
 
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, ":@"), text);
-    TRY(format_make_config(name, &p->model));
+    TRY(make_config(name, &p->model));
     p->model.weight_type = KERN_BF16;
     return colon ? kern_type_parse(colon + 1, &p->model.weight_type) : OK;
 }

@@ -11,7 +11,7 @@
 #include "base/home.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
-#include "format/make.h"
+#include "make/make.h"
 #include "measure/card.h"
 #include "plan/evaluator.h"
 #include "plan/workload.h"
@@ -168,7 +168,7 @@ int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
         return err_set(ERR_ARG, "study.%s: is needed", o->machine ? "model" : "machine");
     TRY(open_machine(out, o->machine, card));
     TRY(topo_tree_open(&out->tree, out->machine, &tree, out->note, sizeof(out->note)));
-    TRY(format_make_config(o->model, &out->model));
+    TRY(make_config(o->model, &out->model));
     plan_limits(&out->limits, &out->model, o->strict_tp);
     return make_work(out, o);
 }

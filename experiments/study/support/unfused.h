@@ -11,7 +11,7 @@
 #ifndef STUDY_UNFUSED_H
 #define STUDY_UNFUSED_H
 
-#include "model/model.h"
+#include "step/attend.h"
 
 struct study_unfused;
 /* Buffers for steps of up to rows_max tokens of sequences of up to max_tok tokens, by up to

@@ -1,0 +1,143 @@
+/* The shapes that have names: each as in the published configuration of that model. */
+#include "make/parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/name.h"
+
+#define LLAMA .arch = "llama", .hf_class = "LlamaForCausalLM"
+#define SPM(vocab)                                                                       \
+    .family = MAKE_LLAMA2, .bos_id = 1, .eos_id = 2, .adds_bos = true,                   \
+    .special_at = (vocab)
+#define LLAMA2(vocab) LLAMA, SPM(vocab), .rope_theta = 1e4
+#define MISTRAL(vocab)                                                                   \
+    .arch = "llama", .hf_class = "MistralForCausalLM", SPM(vocab), .rope_theta = 1e6
+#define QWEN2 .family = MAKE_QWEN2, .arch = "qwen2", .hf_class = "Qwen2ForCausalLM"
+#define QWEN3                                                                            \
+    .family = MAKE_QWEN2, .arch = "qwen3", .hf_class = "Qwen3ForCausalLM",               \
+    .rope_theta = 1e6, .norm_eps = 1e-6, .tied = true
+#define LLAMA3                                                                           \
+    LLAMA, .family = MAKE_LLAMA3, .vocab = 128256, .rope_theta = 5e5, .norm_eps = 1e-5,  \
+           .bos_id = 128000, .eos_id = 128001, .adds_bos = true, .special_at = 128000
+#define LLAMA32_SCALE .scale = {32, 1, 4, 8192}
+
+/* clang-format off */
+static const struct make_shape shapes[] = {
+    {"llama-160m", LLAMA2(32000), .dim = 768, .hidden = 3072, .n_layers = 12, .n_heads = 12,
+     .n_kv_heads = 12, .head_dim = 64, .vocab = 32000, .max_tok = 2048, .norm_eps = 1e-6},
+    {"sheared-llama-1.3b", LLAMA2(32000), .dim = 2048, .hidden = 5504, .n_layers = 24,
+     .n_heads = 16, .n_kv_heads = 16, .head_dim = 128, .vocab = 32000, .max_tok = 4096,
+     .norm_eps = 1e-5},
+    {"llama-3.2-1b", LLAMA3, .dim = 2048, .hidden = 8192, .n_layers = 16, .n_heads = 32,
+     .n_kv_heads = 8, .head_dim = 64, .max_tok = 131072, .tied = true, LLAMA32_SCALE},
+    {"llama-3.2-3b", LLAMA3, .dim = 3072, .hidden = 8192, .n_layers = 28, .n_heads = 24,
+     .n_kv_heads = 8, .head_dim = 128, .max_tok = 131072, .tied = true, LLAMA32_SCALE},
+    {"llama-3-8b", LLAMA3, .dim = 4096, .hidden = 14336, .n_layers = 32, .n_heads = 32,
+     .n_kv_heads = 8, .head_dim = 128, .max_tok = 8192},
+    {"mistral-7b", MISTRAL(32768), .dim = 4096, .hidden = 14336, .n_layers = 32,
+     .n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .vocab = 32768, .max_tok = 32768,
+     .norm_eps = 1e-5},
+    {"qwen-1.8b", QWEN2, .dim = 2048, .hidden = 5504, .n_layers = 24, .n_heads = 16,
+     .n_kv_heads = 16, .head_dim = 128, .vocab = 151936, .max_tok = 32768, .rope_theta = 1e6,
+     .norm_eps = 1e-6, .bos_id = 151643, .eos_id = 151643, .special_at = 151643},
+    {"deepseek-r1-distill-qwen-7b", QWEN2, .dim = 3584, .hidden = 18944, .n_layers = 28,
+     .n_heads = 28, .n_kv_heads = 4, .head_dim = 128, .vocab = 152064, .max_tok = 131072,
+     .rope_theta = 1e4, .norm_eps = 1e-6, .bos_id = 151646, .eos_id = 151643,
+     .adds_bos = true, .special_at = 151643},
+    {"qwen3-0.6b", QWEN3, .dim = 1024, .hidden = 3072, .n_layers = 28, .n_heads = 16,
+     .n_kv_heads = 8, .head_dim = 128, .vocab = 151936, .max_tok = 40960,
+     .bos_id = 151643, .eos_id = 151645, .special_at = 151643},
+    /* For tests: grouped heads, and no size a multiple of a vector. */
+    {"tiny", LLAMA2(1003), .dim = 84, .hidden = 202, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 14, .vocab = 1003, .max_tok = 256, .norm_eps = 1e-5},
+    /* ... and heads that do not add up to dim */
+    {"tiny-mistral", MISTRAL(601), .dim = 68, .hidden = 150, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 12, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
+    {"tiny-llama3", LLAMA, .family = MAKE_LLAMA3, .dim = 72, .hidden = 190, .n_layers = 3,
+     .n_heads = 9, .n_kv_heads = 3, .head_dim = 8, .vocab = 777, .max_tok = 256,
+     .rope_theta = 5e5, .norm_eps = 1e-5, .bos_id = 512, .eos_id = 513, .adds_bos = true,
+     .special_at = 512, .tied = true, .scale = {32, 1, 4, 64}},
+    {"tiny-qwen2", QWEN2, .dim = 70, .hidden = 174, .n_layers = 3, .n_heads = 7,
+     .n_kv_heads = 1, .head_dim = 10, .vocab = 515, .max_tok = 256, .rope_theta = 1e6,
+     .norm_eps = 1e-6, .bos_id = 512, .eos_id = 512, .special_at = 512},
+    {"tiny-qwen3", QWEN3, .dim = 60, .hidden = 166, .n_layers = 3, .n_heads = 6,
+     .n_kv_heads = 2, .head_dim = 18, .vocab = 515, .max_tok = 256, .bos_id = 512,
+     .eos_id = 514, .special_at = 512},
+    /* ... and rows of whole blocks of every quantised type */
+    {"tiny-quant", LLAMA2(601), .dim = 256, .hidden = 768, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 32, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
+    /* ... and one whose matrix down has rows of blocks of 32 only, as sheared-llama-1.3b */
+    {"tiny-quant-32", LLAMA2(601), .dim = 256, .hidden = 352, .n_layers = 3, .n_heads = 8,
+     .n_kv_heads = 2, .head_dim = 32, .vocab = 601, .max_tok = 256, .norm_eps = 1e-5},
+};
+/* clang-format on */
+#define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+const char *const *make_names(void)
+{
+    static const char *const names[] = {"llama-160m",
+                                        "sheared-llama-1.3b",
+                                        "llama-3.2-1b",
+                                        "llama-3.2-3b",
+                                        "llama-3-8b",
+                                        "mistral-7b",
+                                        "qwen-1.8b",
+                                        "deepseek-r1-distill-qwen-7b",
+                                        "qwen3-0.6b",
+                                        "tiny",
+                                        "tiny-mistral",
+                                        "tiny-llama3",
+                                        "tiny-qwen2",
+                                        "tiny-qwen3",
+                                        "tiny-quant",
+                                        "tiny-quant-32",
+                                        NULL};
+
+    _Static_assert(sizeof(names) / sizeof(names[0]) == N_SHAPES + 1, "one name a shape");
+    return names;
+}
+
+int make_shape(const char *name, const struct make_shape **out)
+{
+    int i = name_index(make_names(), name);
+
+    *out = i < 0 ? NULL : &shapes[i];
+    return *out ? OK
+                : name_not_in(name, make_names(), "no architecture is named \"%.60s\"",
+                              name);
+}
+
+int make_config(const char *arch, struct model_config *out)
+{
+    const struct make_shape *s;
+    int i, rc = make_shape(arch, &s);
+
+    if (rc != OK)
+        return rc;
+    *out = (struct model_config){
+        .dim = s->dim,
+        .n_layers = s->n_layers,
+        .n_heads = s->n_heads,
+        .n_kv_heads = s->n_kv_heads,
+        .head_dim = s->head_dim,
+        .hidden = s->hidden,
+        .vocab = s->vocab,
+        .max_tok = s->max_tok,
+        .norm_eps = (float)s->norm_eps,
+        .rope_theta = (float)s->rope_theta,
+        .tied = s->tied,
+        .qkv_bias = strcmp(s->arch, "qwen2") == 0,
+        .qk_norm = strcmp(s->arch, "qwen3") == 0,
+        .bos_id = s->bos_id,
+        .eos_id = s->eos_id,
+    };
+    snprintf(out->arch, sizeof(out->arch), "%s", s->arch);
+    snprintf(out->name, sizeof(out->name), "%s", s->name);
+    for (i = 0; i < MODEL_HEAD_DIM_MAX / 2; i++)
+        out->rope_factor[i] = 1;
+    if (s->scale.factor > 0)
+        model_config_rope_llama3(out, s->scale.factor, s->scale.low, s->scale.high,
+                                 s->scale.original_tok);
+    return model_config_check(out, s->name);
+}

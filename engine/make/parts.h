@@ -1,0 +1,128 @@
+/* make/parts.h - shared by the files of `model make`: the named shapes, the generator
+ * of values, the generated vocabulary, and a file as a head of bytes followed by tensors.
+ * Private to this module. Other files include make/make.h. */
+#ifndef MAKE_PARTS_H
+#define MAKE_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format/format.h"
+#include "make/make.h"
+#include "base/text.h"
+
+/* --- named shapes (config.c) */
+
+enum make_family {
+    MAKE_LLAMA2, /* SentencePiece-like vocabulary, specials first */
+    MAKE_LLAMA3, /* byte-level BPE, specials last */
+    MAKE_QWEN2
+};
+
+struct make_shape {
+    const char *name;
+    enum make_family family; /* of the vocabulary */
+    const char *arch, *hf_class;
+    int dim, hidden, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_tok;
+    double rope_theta, norm_eps;
+    bool tied;
+    int bos_id, eos_id;
+    bool adds_bos;  /* the published tokenizer puts BOS first */
+    int special_at; /* first of the special tokens at the end; vocab: none */
+    struct {
+        double factor, low, high; /* factor 0: no Llama-3 scaling */
+        int original_tok;
+    } scale;
+};
+
+MUST int make_shape(const char *name, const struct make_shape **out);
+
+/* --- seeded values (random.c) */
+
+/* Distinct fan-ins of a model's matrices: dim, heads x head_dim, hidden. */
+#define MAKE_MAX_TABLES 3
+
+struct make_random {
+    uint64_t seed;
+    enum kern_type type;
+    int32_t
+        *quantile; /* [32768] positive half of the normal distribution, units of 2^-24 */
+    struct {
+        int64_t fan_in;
+        void *value; /* [65536] of `type`: every value a weight can have */
+    } table[MAKE_MAX_TABLES];
+};
+
+MUST int make_random_init(struct make_random *r, const struct model_config *c,
+                          enum kern_type type, uint64_t seed);
+void make_random_fini(struct make_random *r);
+/* One row of a matrix (r->type) or a vector (f32). Depends on nothing but seed, role,
+ * layer, row and column, so that threads may take rows in any order. */
+void make_row(const struct make_random *r, enum format_role role, int layer, int64_t row,
+              int64_t n, void *out);
+
+/* --- a vocabulary of exact size (vocab.c) */
+
+enum make_token_kind {
+    MAKE_TOKEN_NORMAL = 1, /* the numbers of tokenizer.ggml.token_type */
+    MAKE_TOKEN_UNKNOWN = 2,
+    MAKE_TOKEN_CONTROL = 3,
+    MAKE_TOKEN_BYTE = 6
+};
+
+#define MAKE_TOKEN_BYTES 64
+
+struct make_piece {
+    char text[7]; /* a space stands for the word mark */
+    uint8_t n;
+};
+
+struct make_vocab {
+    const struct make_shape *shape;
+    bool spm; /* SentencePiece with byte fallback, else byte-level BPE */
+    /* [0, n_lead) specials, then 256 bytes, [single_at, piece_at) characters,
+     * [piece_at, special_at) strings, [special_at, vocab) specials */
+    int n_lead, single_at, piece_at, special_at;
+    struct make_piece *piece; /* [special_at - piece_at], shorter ones first */
+};
+
+MUST int make_vocab_init(struct make_vocab *v, const struct make_shape *s, bool spm);
+void make_vocab_fini(struct make_vocab *v);
+enum make_token_kind make_token(const struct make_vocab *v, int id,
+                                char out[MAKE_TOKEN_BYTES]);
+/* The two parts that merge into token id, piece_at <= id < special_at, with a space
+ * between. */
+void make_merge(const struct make_vocab *v, int id, char out[MAKE_TOKEN_BYTES]);
+
+/* --- a file to write (gguf.c and safetensors.c plan it, make.c writes it) */
+
+struct make_tensor {
+    enum format_role role;
+    int layer;
+    int64_t rows, cols;
+    enum kern_type type;
+    const void *given;  /* NULL: generated */
+    uint64_t at, bytes; /* from the start of the data */
+};
+
+struct make_plan {
+    const struct make_opts *opts;
+    const struct make_shape *shape;
+    struct model_config config;
+    struct make_tensor *tensor;
+    int n_tensors;
+    uint64_t data_bytes;
+    enum kern_type plain_type; /* that values are generated in */
+    size_t cols_max;           /* of a tensor */
+    bool interleave;           /* write Q and K rows as interleaved rotary pairs */
+    struct text head;          /* what stands before the data */
+};
+
+/* head for GGUF; may add tensors. */
+MUST int make_gguf_head(struct make_plan *p);
+MUST int make_safetensors_head(struct make_plan *p);
+/* config.json, tokenizer.json and tokenizer_config.json into a directory. */
+MUST int make_hf_files(const struct make_plan *p, const char *dir);
+
+#endif

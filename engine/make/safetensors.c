@@ -1,0 +1,243 @@
+/* The Hugging Face side of `model make`: the safetensors header, config.json and a
+ * byte-level BPE tokenizer.json. */
+#include "make/parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "format/fill.h"
+
+static const char *dtype_name(enum kern_type t)
+{
+    static const char *const names[] = {
+        [KERN_F32] = "F32", [KERN_F16] = "F16", [KERN_BF16] = "BF16"};
+
+    return names[t];
+}
+
+int make_safetensors_head(struct make_plan *p)
+{
+    char name[MODEL_NAME_BYTES];
+    struct text *b = &p->head;
+    struct make_tensor *t;
+    uint64_t n = 0;
+    int i;
+
+    text_put(b, &n, sizeof(n)); /* known at the end */
+    text_printf(b, "{\"__metadata__\":{\"format\":\"pt\",\"seed\":\"%llu\"}",
+                (unsigned long long)p->opts->seed);
+    for (i = 0; i < p->n_tensors; i++) {
+        t = &p->tensor[i];
+        t->at = p->data_bytes; /* no holes: the format allows none */
+        p->data_bytes += t->bytes;
+        format_role_name(MODEL_NAMES_HF, t->role, t->layer, name);
+        text_printf(b, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", name,
+                    dtype_name(t->type));
+        if (t->rows > 1)
+            text_printf(b, "%lld,", (long long)t->rows);
+        text_printf(b, "%lld],\"data_offsets\":[%llu,%llu]}", (long long)t->cols,
+                    (unsigned long long)t->at, (unsigned long long)p->data_bytes);
+    }
+    text_puts(b, "}");
+    text_pad(b, 8, ' ');
+    if (b->rc == OK) {
+        n = b->n - sizeof(n);
+        memcpy(b->p, &n, sizeof(n));
+    }
+    return b->rc;
+}
+
+static json_t *rope_scaling(const struct make_shape *s)
+{
+    if (s->scale.factor == 0)
+        return json_null();
+    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
+                     s->scale.factor, "low_freq_factor", s->scale.low, "high_freq_factor",
+                     s->scale.high, "original_max_position_embeddings",
+                     s->scale.original_tok);
+}
+
+static int write_json(json_t *j, const char *dir, const char *file)
+{
+    char path[768];
+    int rc;
+
+    if (!j)
+        return err_set(ERR_NOMEM, "%s/%s: not enough memory", dir, file);
+    snprintf(path, sizeof(path), "%s/%s", dir, file);
+    rc = json_write_file(j, path);
+    json_decref(j);
+    return rc;
+}
+
+static int write_config(const struct make_plan *p, const char *dir)
+{
+    static const char *const torch_dtype[] = {
+        [KERN_F32] = "float32", [KERN_F16] = "float16", [KERN_BF16] = "bfloat16"};
+    const struct make_shape *s = p->shape;
+
+    return write_json(
+        json_pack(
+            "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:b, s:s, "
+            "s:o, s:n, s:i, s:i, s:s, s:b}",
+            "architectures", s->hf_class, "model_type", p->config.arch, "hidden_size",
+            s->dim, "intermediate_size", s->hidden, "num_hidden_layers", s->n_layers,
+            "num_attention_heads", s->n_heads, "num_key_value_heads", s->n_kv_heads,
+            "head_dim", s->head_dim, "vocab_size", s->vocab, "max_position_embeddings",
+            s->max_tok, "rms_norm_eps", s->norm_eps, "rope_theta", s->rope_theta,
+            "tie_word_embeddings", s->tied, "hidden_act", "silu", "rope_scaling",
+            rope_scaling(s), "sliding_window", "bos_token_id", s->bos_id, "eos_token_id",
+            s->eos_id, "torch_dtype", torch_dtype[p->opts->type], "use_cache", 1),
+        dir, "config.json");
+}
+
+/* How text is cut before merging, as the published tokenizers of each family say it. */
+static json_t *pre_tokenizer(enum make_family family)
+{
+    static const char llama3[] =
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+        " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    static const char qwen2[] =
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
+        " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+    if (family == MAKE_LLAMA2)
+        return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space",
+                         0, "trim_offsets", 1, "use_regex", 1);
+    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, {s:s, s:b, s:b, s:b}]}", "type",
+                     "Sequence", "pretokenizers", "type", "Split", "pattern", "Regex",
+                     family == MAKE_LLAMA3 ? llama3 : qwen2, "behavior", "Isolated",
+                     "invert", 0, "type", "ByteLevel", "add_prefix_space", 0,
+                     "trim_offsets", 1, "use_regex", 0);
+}
+
+/* Puts BOS before a text, where the published tokenizer does. */
+static json_t *post_processor(const struct make_vocab *v)
+{
+    char bos[MAKE_TOKEN_BYTES];
+
+    if (!v->shape->adds_bos)
+        return json_null();
+    (void)make_token(v, v->shape->bos_id, bos);
+    return json_pack(
+        "{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], "
+        "s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}], s:{s:{s:s, s:[i], s:[s]}}}",
+        "type", "TemplateProcessing", "single", "SpecialToken", "id", bos, "type_id", 0,
+        "Sequence", "id", "A", "type_id", 0, "pair", "SpecialToken", "id", bos, "type_id",
+        0, "Sequence", "id", "A", "type_id", 0, "Sequence", "id", "B", "type_id", 1,
+        "special_tokens", bos, "id", bos, "ids", v->shape->bos_id, "tokens", bos);
+}
+
+static json_t *added_tokens(const struct make_vocab *v)
+{
+    json_t *list = json_array();
+    char text[MAKE_TOKEN_BYTES];
+    int id, rc = 0;
+
+    for (id = 0; list && rc == 0 && id < v->shape->vocab; id++) {
+        if (id == v->n_lead)
+            id = v->special_at;
+        if (id >= v->shape->vocab)
+            break;
+        (void)make_token(v, id, text);
+        rc = json_array_append_new(
+            list, json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", id, "content",
+                            text, "single_word", 0, "lstrip", 0, "rstrip", 0,
+                            "normalized", 0, "special", 1));
+    }
+    if (rc != 0) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static json_t *bpe_model(const struct make_vocab *v)
+{
+    json_t *vocab = json_object(), *merges = json_array(), *model = NULL;
+    char text[MAKE_TOKEN_BYTES];
+    int id, rc = vocab && merges ? 0 : -1;
+
+    /* special tokens stand in added_tokens alone, those in front here too, as is usual */
+    for (id = 0; rc == 0 && id < v->special_at; id++) {
+        (void)make_token(v, id, text);
+        rc = json_object_set_new(vocab, text, json_integer(id));
+        if (rc == 0 && id >= v->piece_at) {
+            make_merge(v, id, text);
+            rc = json_array_append_new(merges, json_string(text));
+        }
+    }
+    if (rc == 0)
+        model = json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type",
+                          "BPE", "dropout", "unk_token", "continuing_subword_prefix",
+                          "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
+                          "ignore_merges", v->shape->family == MAKE_LLAMA3, "vocab",
+                          vocab, "merges", merges);
+    json_decref(vocab);
+    json_decref(merges);
+    return model;
+}
+
+static int write_tokenizer(const struct make_vocab *v, const char *dir)
+{
+    json_t *j = json_pack(
+        "{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:{s:s, s:b, s:b, s:b}, s:o}", "version",
+        "1.0", "truncation", "padding", "added_tokens", added_tokens(v), "normalizer",
+        "pre_tokenizer", pre_tokenizer(v->shape->family), "post_processor",
+        post_processor(v), "decoder", "type", "ByteLevel", "add_prefix_space", 0,
+        "trim_offsets", 1, "use_regex", 1, "model", bpe_model(v));
+
+    return write_json(j, dir, "tokenizer.json");
+}
+
+static int write_tokenizer_config(const struct make_vocab *v, const char *dir)
+{
+    char bos[MAKE_TOKEN_BYTES], eos[MAKE_TOKEN_BYTES];
+
+    (void)make_token(v, v->shape->bos_id, bos);
+    (void)make_token(v, v->shape->eos_id, eos);
+    return write_json(json_pack("{s:s, s:s, s:s, s:b, s:b, s:i}", "tokenizer_class",
+                                "PreTrainedTokenizerFast", "bos_token", bos, "eos_token",
+                                eos, "add_bos_token", v->shape->adds_bos, "add_eos_token",
+                                0, "model_max_length", v->shape->max_tok),
+                      dir, "tokenizer_config.json");
+}
+
+/* A given tokenizer.json, checked to be JSON and to fit, and written again. */
+static int copy_tokenizer(const struct make_plan *p, const char *dir)
+{
+    const size_t max_bytes = 256u << 20; /* the largest published ones have some 30 MB */
+    const char *from = p->opts->tokenizer;
+    const json_t *model, *vocab;
+    json_t *j;
+    int rc = json_read_file(&j, from, max_bytes);
+
+    if (rc != OK)
+        return rc;
+    if ((rc = json_get_obj(j, "model", &model, from)) == OK &&
+        (rc = json_get_obj(model, "vocab", &vocab, from)) == OK &&
+        json_object_size(vocab) > (size_t)p->config.vocab)
+        rc = err_set(ERR_ARG,
+                     "%s: model.vocab: expected at most %d tokens for %s, found %zu",
+                     from, p->config.vocab, p->config.name, json_object_size(vocab));
+    if (rc == OK)
+        return write_json(j, dir, "tokenizer.json");
+    json_decref(j);
+    return rc;
+}
+
+int make_hf_files(const struct make_plan *p, const char *dir)
+{
+    struct make_vocab v;
+    int rc = write_config(p, dir);
+
+    if (rc != OK || p->opts->tokenizer)
+        return rc == OK ? copy_tokenizer(p, dir) : rc;
+    if ((rc = make_vocab_init(&v, p->shape, false)) == OK &&
+        (rc = write_tokenizer(&v, dir)) == OK)
+        rc = write_tokenizer_config(&v, dir);
+    make_vocab_fini(&v);
+    return rc;
+}

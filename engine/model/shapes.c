@@ -1,0 +1,78 @@
+/* The shapes of a model's matrices, whole and by rank. */
+#include "model/shard.h"
+
+void model_shapes(const struct model_config *c, struct model_shape out[MODEL_N_MATS])
+{
+    int64_t dim = c->dim, group = c->n_heads / c->n_kv_heads, hd = c->head_dim;
+    int64_t block = model_k_block(c);
+
+    out[MODEL_MAT_QKV] =
+        (struct model_shape){"qkv", model_qkv_unit(c) * c->n_kv_heads, dim, 0};
+    out[MODEL_MAT_V] = (struct model_shape){"v", model_v_unit(c) * c->n_kv_heads, dim, 0};
+    out[MODEL_MAT_O] = (struct model_shape){"o", dim, c->n_heads * hd,
+                                            (group * hd + block - 1) / block * block};
+    out[MODEL_MAT_GATE_UP] =
+        (struct model_shape){"gate_up", 2 * model_pad16(c->hidden), dim, 0};
+    out[MODEL_MAT_DOWN] = (struct model_shape){"down", dim, c->hidden, model_ffn_unit(c)};
+    out[MODEL_MAT_HEAD] = (struct model_shape){"head", c->vocab, dim, 0};
+}
+
+void model_shapes_join(struct model_shape shapes[MODEL_N_MATS])
+{
+    for (int i = 0; i < MODEL_N_MATS; i++)
+        shapes[i].k_unit = 0;
+}
+
+/* Panels [lo, hi) of a matrix that is split along N, as model_view_of() takes them. */
+static void shape_of_columns(struct model_shape *s, int64_t lo, int64_t hi)
+{
+    int64_t all = model_pad16(s->n);
+
+    lo = lo < all ? lo : all;
+    hi = hi < all ? hi : all;
+    s->n = hi > lo ? (hi < s->n ? hi : s->n) - lo : 0;
+}
+
+/* Rows [lo, hi): whole units, or a part of one. */
+static void shape_of_rows(struct model_shape *s, int64_t lo, int64_t hi)
+{
+    s->k = hi - lo;
+    if (s->k <= s->k_unit)
+        s->k_unit = 0;
+}
+
+void model_rank_shapes(const struct model_config *c, int rank, int n_ranks,
+                       struct model_shape out[MODEL_N_MATS])
+{
+    const struct model m = model_of_config(c);
+    struct model_tp_shard p;
+
+    model_shapes(c, out);
+    model_tp_shard_of(&m, rank, n_ranks, &p);
+    shape_of_columns(&out[MODEL_MAT_QKV], p.col_lo / KERN_PANEL * KERN_PANEL,
+                     p.col_hi / KERN_PANEL * KERN_PANEL);
+    shape_of_columns(&out[MODEL_MAT_V], p.v_lo, p.v_hi);
+    shape_of_rows(&out[MODEL_MAT_O], p.attn_lo, p.attn_hi);
+    shape_of_columns(&out[MODEL_MAT_GATE_UP], 2 * p.ffn_lo, 2 * model_pad16(p.ffn_hi));
+    shape_of_rows(&out[MODEL_MAT_DOWN], p.ffn_lo, p.ffn_hi);
+}
+
+const struct kern_mat *model_mat(const struct model *m, enum model_mat which)
+{
+    const struct model_layer *l = &m->layers[0];
+
+    switch (which) {
+    case MODEL_MAT_QKV:
+        return &l->qkv;
+    case MODEL_MAT_V:
+        return &l->v;
+    case MODEL_MAT_O:
+        return &l->o;
+    case MODEL_MAT_GATE_UP:
+        return &l->gate_up;
+    case MODEL_MAT_DOWN:
+        return &l->down;
+    default:
+        return &m->head;
+    }
+}

@@ -1,0 +1,267 @@
+/* Which units a rank has, and its part of each matrix: a description of the same bytes. */
+#include <assert.h>
+
+#include "model/limits.h"
+#include "model/shard.h"
+#include "par/coll.h"
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int share_lo(int64_t n, int i, int parts)
+{
+    return (int)(n * i / parts);
+}
+
+/* Rank i of `parts` that have one KV group; its query heads are [0, g). */
+static void split_group(const struct model *m, int i, int parts,
+                        struct model_tp_shard *out)
+{
+    int g = m->group, hd = m->c.head_dim, head, first, last;
+
+    out->kv = i == parts - 1;
+    if (parts <= g) {
+        out->q_lo = share_lo(g, i, parts);
+        out->q_hi = share_lo(g, i + 1, parts);
+        return;
+    }
+    for (head = 0; share_lo(parts, head + 1, g) <= i;)
+        head++;
+    first = share_lo(parts, head, g);
+    last = share_lo(parts, head + 1, g);
+    out->q_lo = head;
+    out->q_hi = head + 1;
+    out->seq_i = i - first;
+    out->seq_n = last - first;
+    /* Of the head's columns: pairs along K stay together. */
+    out->attn_lo = 2 * share_lo(hd / 2, out->seq_i, out->seq_n);
+    out->attn_hi = 2 * share_lo(hd / 2, out->seq_i + 1, out->seq_n);
+}
+
+/* Query heads, and the columns of QKV and rows of the output's matrix that follow. */
+static void part_of_heads(const struct model *m, int rank, int n_ranks,
+                          struct model_tp_shard *p)
+{
+    int n_kv = m->c.n_kv_heads, g = m->group, hd = m->c.head_dim, group = 0, first, last;
+
+    if (n_ranks <= n_kv) {
+        p->q_lo = g * share_lo(n_kv, rank, n_ranks);
+        p->q_hi = g * share_lo(n_kv, rank + 1, n_ranks);
+        p->kv = true;
+    } else {
+        while (share_lo(n_ranks, group + 1, n_kv) <= rank)
+            group++;
+        first = share_lo(n_ranks, group, n_kv);
+        last = share_lo(n_ranks, group + 1, n_kv);
+        split_group(m, rank - first, last - first, p);
+        p->q_lo += group * g;
+        p->q_hi += group * g;
+    }
+    if (p->seq_n == 1) {
+        p->attn_lo = (int64_t)p->q_lo * hd;
+        p->attn_hi = (int64_t)p->q_hi * hd;
+    } else {
+        p->attn_lo += (int64_t)p->q_lo * hd;
+        p->attn_hi += (int64_t)p->q_lo * hd;
+    }
+    p->v_lo = p->q_lo / g * m->v_unit;
+    p->v_hi = p->kv ? (p->q_hi + g - 1) / g * m->v_unit : p->v_lo;
+    p->col_lo = model_q_column(m, p->q_lo) / KERN_PANEL * KERN_PANEL;
+    if (p->kv)
+        p->col_hi = (p->q_hi + g - 1) / g * m->qkv_unit;
+    else
+        p->col_hi = model_pad16(model_q_column(m, p->q_hi - 1) + hd);
+}
+
+void model_tp_shard_of(const struct model *m, int rank, int n_ranks,
+                       struct model_tp_shard *out)
+{
+    int64_t hidden = m->c.hidden, unit = model_ffn_unit(&m->c);
+    int64_t units = (hidden + unit - 1) / unit;
+
+    assert(rank >= 0 && rank < n_ranks);
+    *out = (struct model_tp_shard){.seq_n = 1};
+    part_of_heads(m, rank, n_ranks, out);
+    out->ffn_lo = share_lo(units, rank, n_ranks) * unit;
+    out->ffn_hi = share_lo(units, rank + 1, n_ranks) * unit;
+    out->ffn_lo = min64(out->ffn_lo, hidden);
+    out->ffn_hi = min64(out->ffn_hi, hidden);
+}
+
+static bool blocks_whole(const struct model *m, int n_ranks)
+{
+    int64_t block = model_k_block(&m->c);
+
+    for (int r = 0; r < n_ranks; r++) {
+        struct model_tp_shard p;
+
+        model_tp_shard_of(m, r, n_ranks, &p); /* rows of down are whole units */
+        if (p.attn_lo % block != 0 || p.attn_hi % block != 0)
+            return false;
+    }
+    return true;
+}
+
+int model_ranks_check(const struct model_config *c, int n_ranks)
+{
+    const struct model m = model_of_config(c);
+
+    if (blocks_whole(&m, n_ranks))
+        return OK;
+    return err_set(
+        ERR_UNSUPPORTED,
+        "%d ranks: expected ranks whose rows of the attention output are whole "
+        "blocks of %d quantised weights, found %d heads of size %d",
+        n_ranks, model_k_block(c), c->n_heads, c->head_dim);
+}
+
+/* ---- slots ---- */
+
+int model_thread_slots_check(const struct model *m, int n_ranks, int n_threads)
+{
+    int size = m->n_threads;
+
+    if (n_ranks < 1 || n_threads < 1)
+        return err_set(ERR_ARG, "a phase of %d ranks of %d threads", n_ranks, n_threads);
+    if (n_ranks > PAR_RANKS_MAX)
+        return err_set(ERR_LIMIT, "a phase of %d ranks, at most %d", n_ranks,
+                       PAR_RANKS_MAX);
+    if (n_threads > size / n_ranks)
+        return err_set(ERR_ARG,
+                       "a phase of %d ranks of %d threads on a team of %d threads",
+                       n_ranks, n_threads, size);
+    return OK;
+}
+
+int model_thread_slots(struct model_thread_slot *out, int n_ranks, int n_threads,
+                       const int *threads)
+{
+    int n = n_ranks * n_threads;
+
+    for (int i = 0; i < n; i++)
+        out[i].rank = -1;
+    for (int i = 0; i < n; i++) {
+        int t = threads ? threads[i] : i;
+
+        if (t < 0 || t >= n || out[t].rank >= 0)
+            return err_set(ERR_ARG,
+                           "threads of a phase: expected each number below %d once, "
+                           "found %d at %d",
+                           n, t, i);
+        out[t] = (struct model_thread_slot){i / n_threads, i % n_threads};
+    }
+    return OK;
+}
+
+/* ---- deterministic sums ---- */
+
+static const int degrees[] = {1, 2, 3, 4, 6, 8};
+#define N_DEGREES ((int)(sizeof(degrees) / sizeof(degrees[0])))
+
+/* Keep the cuts in order, each once. */
+static void add_cut(struct model_reduction_boundaries *c, int64_t at)
+{
+    int i = 0;
+
+    while (i < c->n && c->at[i] < at)
+        i++;
+    if (i < c->n && c->at[i] == at)
+        return;
+    assert(c->n <= MODEL_BOUNDARIES_MAX);
+    for (int k = c->n++; k > i; k--)
+        c->at[k] = c->at[k - 1];
+    c->at[i] = at;
+}
+
+void model_boundaries_set(struct model *m)
+{
+    struct model_reduction_boundaries *attn = &m->attn_boundaries,
+                                      *ffn = &m->ffn_boundaries;
+
+    for (int i = 0; i < N_DEGREES && degrees[i] <= m->c.n_heads; i++) {
+        for (int r = 0; r < degrees[i] && blocks_whole(m, degrees[i]); r++) {
+            struct model_tp_shard p;
+
+            model_tp_shard_of(m, r, degrees[i], &p);
+            add_cut(attn, p.attn_lo);
+            add_cut(attn, p.attn_hi);
+            add_cut(ffn, p.ffn_lo);
+            add_cut(ffn, p.ffn_hi);
+        }
+    }
+    attn->n--; /* n cuts have n - 1 parts between them */
+    ffn->n--;
+}
+
+int model_boundaries_check(const struct model *m, int n_ranks)
+{
+    for (int i = 0; i < N_DEGREES; i++) {
+        struct model_tp_shard p = {.seq_n = 1};
+
+        for (int r = 0; degrees[i] == n_ranks && r < n_ranks && p.seq_n == 1; r++)
+            model_tp_shard_of(m, r, n_ranks, &p);
+        if (degrees[i] == n_ranks && p.seq_n == 1 && blocks_whole(m, n_ranks))
+            return OK;
+    }
+    return err_set(
+        ERR_UNSUPPORTED,
+        "deterministic: expected 1, 2, 3, 4, 6 or 8 ranks that each have query "
+        "heads of their own, found %d ranks for %d KV groups of %d",
+        n_ranks, m->c.n_kv_heads, m->group);
+}
+
+/* ---- views ---- */
+
+/* Panels [lo, hi) of a matrix that is split along N. */
+static void panels_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
+                      int64_t hi)
+{
+    *out = *w;
+    if (lo == hi && w->n_panels == 0)
+        return;
+    assert(w->n_units == 1 && lo <= hi && hi <= w->n_panels);
+    out->n_panels = hi - lo;
+    out->n = min64(w->n, hi * KERN_PANEL) - lo * KERN_PANEL;
+    out->bytes = (size_t)out->n_panels * w->panel_bytes;
+    out->data = kern_mat_at(w, 0, lo);
+}
+
+/* Rows [lo, hi) of K: whole units, or a part of one unit, whose panels then lie as far
+ * apart as before but are no longer filled. */
+static void rows_of(struct kern_mat *out, const struct kern_mat *w, int64_t lo,
+                    int64_t hi)
+{
+    int64_t unit = lo / w->k_unit, row = lo % w->k_unit;
+
+    assert(lo <= hi && hi <= w->k);
+    assert(row == 0 || !kern_type_one_block(w->type));
+    *out = *w;
+    out->k = hi - lo;
+    out->k_pad = min64(w->k_pad, w->type == KERN_BF16 ? (hi + 1) / 2 * 2 : hi) - lo;
+    out->bytes = (size_t)w->n_panels * kern_panel_size(w->type, out->k_pad);
+    out->data =
+        (char *)w->data + (size_t)unit * w->unit_bytes + kern_panel_size(w->type, row);
+    out->n_units = (row + out->k_pad + w->k_unit - 1) / w->k_unit;
+    if (out->n_units > 1) {
+        assert(row == 0);
+        return;
+    }
+    out->n_units = 1;
+    out->unit_bytes = 0;
+    out->k_unit = out->k_pad;
+}
+
+void model_view_of(const struct model_layer *l, const struct model_tp_shard *p,
+                   struct model_view *out)
+{
+    int64_t all = l->gate_up.n_panels;
+
+    panels_of(&out->qkv, &l->qkv, p->col_lo / KERN_PANEL, p->col_hi / KERN_PANEL);
+    panels_of(&out->v, &l->v, p->v_lo / KERN_PANEL, p->v_hi / KERN_PANEL);
+    rows_of(&out->o, &l->o, p->attn_lo, p->attn_hi);
+    panels_of(&out->gate_up, &l->gate_up, min64(2 * p->ffn_lo / KERN_PANEL, all),
+              min64(2 * (model_pad16(p->ffn_hi) / KERN_PANEL), all));
+    rows_of(&out->down, &l->down, p->ffn_lo, p->ffn_hi);
+}

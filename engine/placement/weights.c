@@ -1,0 +1,336 @@
+/* The packed weights: in which type each is kept, and where it is in the one mapping. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/file_map.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cpu/cpu.h"
+#include "format/fill.h"
+#include "kernels/gemm.h"
+#include "placement/placement.h"
+#include "placement/weights.h"
+
+/* Hands out pieces of one mapping; with base == NULL it only counts. */
+struct arena {
+    char *base;
+    size_t used;
+};
+
+static void *take(struct arena *a, size_t bytes)
+{
+    void *p = a->base ? a->base + a->used : NULL;
+
+    a->used += (bytes + 63) & ~(size_t)63;
+    return p;
+}
+
+/* ---- types ---- */
+
+/* The type to keep a matrix in that is built from n tensors. */
+static int kept_type(enum kern_type *out, enum kern_type want,
+                     const struct format_tensor *const *t, int n, const char *what)
+{
+    const struct format_tensor *other = t[0];
+    bool plain = true;
+
+    for (int i = 0; i < n; i++) {
+        plain &= !kern_type_quantised(t[i]->type);
+        other = t[i]->type != t[0]->type ? t[i] : other;
+    }
+    *out = want != KERN_N_TYPES ? want : other == t[0] ? t[0]->type : KERN_F32;
+    if (want == KERN_N_TYPES && other != t[0] && !plain)
+        return err_set(ERR_UNSUPPORTED,
+                       "%s: expected tensors of one quantised type, found %s and %s "
+                       "(with --weight-type f32 they are kept as f32)",
+                       what, kern_type_name(t[0]->type), kern_type_name(other->type));
+    for (int i = 0; i < n && *out != KERN_F32; i++) {
+        if (t[i]->type != *out)
+            return err_set(ERR_UNSUPPORTED,
+                           "weight_type: %s is stored as %s and cannot be kept as %s "
+                           "without losing precision",
+                           what, kern_type_name(t[i]->type), kern_type_name(*out));
+    }
+    return OK;
+}
+
+/* ---- layout ---- */
+
+static void layout(struct kern_mat *mat, enum kern_type type, const struct model_shape *x)
+{
+    kern_mat_layout(mat, type, x->n, x->k, x->k_unit);
+}
+
+static int layout_layer(struct model *m, const struct format_file *f, enum kern_type want,
+                        int layer)
+{
+    const struct format_tensor *t = f->layer[layer];
+    struct model_layer *l = &m->layers[layer];
+    struct model_shape x[MODEL_N_MATS];
+#define T(role) (&t[(role)-FORMAT_ATTN_NORM])
+    const struct {
+        enum model_mat which;
+        struct kern_mat *mat;
+        const struct format_tensor *from[3];
+        int n;
+        const char *what;
+    } mats[] = {
+        {MODEL_MAT_QKV,
+         &l->qkv,
+         {T(FORMAT_Q), T(FORMAT_K), T(FORMAT_V)},
+         3 - m->c.v_split,
+         "the QKV projection"},
+        {MODEL_MAT_V, &l->v, {T(FORMAT_V)}, m->c.v_split, "the V projection"},
+        {MODEL_MAT_O, &l->o, {T(FORMAT_O)}, 1, "the attention output"},
+        {MODEL_MAT_GATE_UP,
+         &l->gate_up,
+         {T(FORMAT_GATE), T(FORMAT_UP)},
+         2,
+         "gate and up"},
+        {MODEL_MAT_DOWN, &l->down, {T(FORMAT_DOWN)}, 1, "the down projection"},
+    };
+#undef T
+
+    model_shapes(&m->c, x);
+    if (m->one_rank)
+        model_shapes_join(x);
+    for (size_t i = 0; i < sizeof(mats) / sizeof(mats[0]); i++) {
+        enum kern_type type;
+
+        if (mats[i].n == 0)
+            continue;
+        TRY(kept_type(&type, want, mats[i].from, mats[i].n, mats[i].what));
+        layout(mats[i].mat, type, &x[mats[i].which]);
+    }
+    return OK;
+}
+
+static int layout_all(struct model *m, const struct format_file *f, enum kern_type want)
+{
+    const struct format_tensor *head[] = {
+        &f->global[m->c.tied ? FORMAT_EMBED : FORMAT_HEAD]};
+    struct model_shape x[MODEL_N_MATS];
+    enum kern_type type;
+    int rc = OK;
+
+    for (int i = 0; i < m->c.n_layers && rc == OK; i++)
+        rc = layout_layer(m, f, want, i);
+    if (rc == OK)
+        rc = kept_type(&type, want, head, 1, "the output head");
+    if (rc != OK)
+        return rc;
+    model_shapes(&m->c, x);
+    layout(&m->head, type, &x[MODEL_MAT_HEAD]);
+    m->embed_type = f->global[FORMAT_EMBED].type;
+    m->embed_row_bytes = kern_type_size(m->embed_type, m->c.dim);
+    return OK;
+}
+
+/* Give every piece its place; the order is the order of use in a step. */
+static void place_all(struct model *m, struct arena *a)
+{
+    size_t dim_bytes = (size_t)m->c.dim * sizeof(float);
+
+    if (!m->c.tied)
+        m->embed = take(a, (size_t)m->c.vocab * m->embed_row_bytes);
+    for (int i = 0; i < m->c.n_layers; i++) {
+        struct model_layer *l = &m->layers[i];
+
+        l->attn_norm = take(a, dim_bytes);
+        l->qkv.data = take(a, l->qkv.bytes);
+        if (m->c.qkv_bias)
+            l->qkv_bias = take(a, (size_t)l->qkv.n_panels * KERN_PANEL * sizeof(float));
+        if (m->c.v_split)
+            l->v.data = take(a, l->v.bytes);
+        if (m->c.qkv_bias && m->c.v_split)
+            l->v_bias = take(a, (size_t)l->v.n_panels * KERN_PANEL * sizeof(float));
+        if (m->c.qk_norm) {
+            l->q_norm = take(a, (size_t)m->c.head_dim * sizeof(float));
+            l->k_norm = take(a, (size_t)m->c.head_dim * sizeof(float));
+        }
+        l->o.data = take(a, l->o.bytes);
+        l->ffn_norm = take(a, dim_bytes);
+        l->gate_up.data = take(a, l->gate_up.bytes);
+        l->down.data = take(a, l->down.bytes);
+    }
+    m->out_norm = take(a, dim_bytes);
+    m->head.data = take(a, m->head.bytes);
+}
+
+/* The last vocabulary panel as a matrix of its own, so that its padding columns never
+ * land in the caller's next row of logits. */
+static void split_head_tail(struct model *m)
+{
+    int64_t last = m->head.n_panels - 1;
+
+    m->head_tail = m->head;
+    m->head_tail.n = m->head.n - last * KERN_PANEL;
+    m->head_tail.n_panels = 1;
+    m->head_tail.data = kern_mat_at(&m->head, 0, last);
+}
+
+/* Bytes of rows of k weights. */
+static int64_t rows_bytes(enum kern_type type, int64_t rows, int64_t k)
+{
+    return rows * (int64_t)kern_type_size(type, k);
+}
+
+static int64_t mat_tensor_bytes(const struct model *m)
+{
+    const struct model_config *c = &m->c;
+    int64_t q = (int64_t)c->n_heads * c->head_dim,
+            kv = (int64_t)c->n_kv_heads * c->head_dim;
+    int64_t n = 0, norms = 2 * (int64_t)c->dim + (c->qkv_bias ? q + 2 * kv : 0) +
+                           (c->qk_norm ? 2 * c->head_dim : 0);
+
+    for (int i = 0; i < c->n_layers; i++) {
+        const struct model_layer *l = &m->layers[i];
+
+        n += rows_bytes(l->qkv.type, q + kv, c->dim);
+        n += rows_bytes(c->v_split ? l->v.type : l->qkv.type, kv, c->dim);
+        n += rows_bytes(l->o.type, c->dim, q);
+        n += rows_bytes(l->gate_up.type, 2 * (int64_t)c->hidden, c->dim);
+        n += rows_bytes(l->down.type, c->dim, c->hidden);
+        n += norms * (int64_t)sizeof(float);
+    }
+    n += rows_bytes(m->head.type, c->vocab, c->dim);
+    if (!c->tied)
+        n += rows_bytes(m->embed_type, c->vocab, c->dim);
+    return n + (int64_t)c->dim * (int64_t)sizeof(float);
+}
+
+/* ---- memory ---- */
+
+/* About what phases and threads take for a step of the largest size: each rank's residual
+ * streams, the columns of all ranks, their packed copies, and the threads' scratch. */
+static int64_t step_bytes(const struct model *m, const struct model_opts *o)
+{
+    const struct model_layer *l = &m->layers[0];
+    int64_t n_ranks = o->owners.n_ranks > 0 ? o->owners.n_ranks : 1;
+    int64_t row = 4 * n_ranks * m->ld_x +
+                  (l->qkv.n_panels + l->v.n_panels + l->gate_up.n_panels) * KERN_PANEL +
+                  l->o.k;
+    int64_t thread = KERN_GEMM_SCRATCH_BYTES + KERN_ATTN_SCRATCH_BYTES(m->c.head_dim);
+
+    return m->max_step_tok * row * (int64_t)sizeof(float) + m->n_threads * thread;
+}
+
+/* The system would end the process later, while it packs, with no word but "Killed". */
+static int check_memory(const struct model *m, const struct format_file *f,
+                        const struct model_opts *o)
+{
+    double weights = (double)m->weights_bytes, steps = (double)step_bytes(m, o);
+    double need = weights + steps + (double)o->caller_bytes;
+    struct cpu_memory have;
+    int rc = cpu_memory_get(&have);
+
+    if (rc != OK || need <= (double)have.bytes)
+        return rc;
+    return err_set(
+        ERR_NOMEM,
+        "%s: %.3f GB of memory are needed (weights %.3f, keys, values and "
+        "logits %.3f, activations %.3f), but %.3f GB are available (%s): raise "
+        "the limit, lower max_seqs or max_tok, or choose a smaller model",
+        f->path, need * 1e-9, weights * 1e-9, (double)o->caller_bytes * 1e-9,
+        steps * 1e-9, (double)have.bytes * 1e-9, have.reason);
+}
+
+/* ---- checking ---- */
+
+struct not_finite {
+    int64_t n;
+    char first[MODEL_NAME_BYTES + 64];
+};
+
+static void check_norm(struct not_finite *bad, const struct model *m,
+                       const struct format_file *f, enum format_role role, int layer)
+{
+    const struct model_layer *l = &m->layers[layer];
+    const float *w = role == FORMAT_OUT_NORM    ? m->out_norm
+                     : role == FORMAT_ATTN_NORM ? l->attn_norm
+                     : role == FORMAT_Q_NORM    ? l->q_norm
+                     : role == FORMAT_K_NORM    ? l->k_norm
+                                                : l->ffn_norm;
+    char name[MODEL_NAME_BYTES];
+    int64_t rows, n;
+
+    format_role_shape(&m->c, role, &rows, &n);
+    for (int64_t i = 0; i < n; i++) {
+        if (isfinite(w[i]) || bad->n++ > 0)
+            continue;
+        format_tensor_name(f, role, layer, name);
+        snprintf(bad->first, sizeof(bad->first), "%s: number %lld of %lld is %g", name,
+                 (long long)i, (long long)n, w[i]);
+    }
+}
+
+/* Every norm weight takes part in every token, so one that is not finite spoils all
+ * output. They are few, so that checking them costs nothing. The other weights are judged
+ * by the logits that they give, when a token is chosen. */
+static void check_norms(const struct model *m, const struct format_file *f)
+{
+    struct not_finite bad = {0};
+
+    for (int i = 0; i < m->c.n_layers; i++) {
+        check_norm(&bad, m, f, FORMAT_ATTN_NORM, i);
+        check_norm(&bad, m, f, FORMAT_FFN_NORM, i);
+        if (m->c.qk_norm) {
+            check_norm(&bad, m, f, FORMAT_Q_NORM, i);
+            check_norm(&bad, m, f, FORMAT_K_NORM, i);
+        }
+    }
+    check_norm(&bad, m, f, FORMAT_OUT_NORM, 0);
+    if (bad.n > 0)
+        log_warning(
+            "weights_not_finite", (double)bad.n, 0,
+            "%lld norm weights of the model are NaN or infinite, so that it cannot "
+            "compute any token; the first one: %s",
+            (long long)bad.n, bad.first);
+}
+
+int model_weights_pack(struct model *m, const struct format_file *f,
+                       const struct model_opts *o)
+{
+    struct format_filling k = {.m = m, .f = f, .o = o};
+    struct arena a = {0};
+    uint64_t t0 = clock_ns();
+    int rc;
+
+    if (mem_rss_peak_reset() != OK)
+        err_clear(); /* the peak recorded is then that of the whole process */
+    rc = model_placement_open(m, &o->owners);
+    if (rc == OK)
+        rc = layout_all(m, f, o->weight_type);
+    if (rc != OK)
+        return rc;
+    place_all(m, &a);
+    m->weights_bytes = a.used;
+    rc = check_memory(m, f, o);
+    if (rc != OK)
+        return rc;
+    m->weights = mem_map(MEM_WEIGHTS, m->weights_bytes, MEM_NODE_ANY);
+    if (!m->weights)
+        return ERR_NOMEM;
+    a = (struct arena){.base = m->weights};
+    place_all(m, &a);
+    split_head_tail(m);
+    rc = model_placement_bind(m);
+    if (rc != OK)
+        return rc;
+    k.all_bytes = (int64_t)m->weights_bytes;
+    par_team_run(m->team, par_team_size(m->team), model_weights_fill, &k);
+    rc = file_map_check();
+    if (rc != OK)
+        return rc;
+    check_norms(m, f);
+    if (o->progress) /* norms and rounding make up the rest */
+        o->progress(o->progress_ctx, k.all_bytes, k.all_bytes);
+    m->load.tensor_bytes = mat_tensor_bytes(m);
+    m->load.packed_bytes = (int64_t)m->weights_bytes;
+    m->load.file_bytes = f->file_bytes;
+    m->load.load_s = (double)(clock_ns() - t0) * 1e-9;
+    m->load.load_gbps = (double)m->load.tensor_bytes / m->load.load_s * 1e-9;
+    m->load.rss_peak_bytes = (int64_t)mem_rss_peak_bytes();
+    return OK;
+}

@@ -1,0 +1,359 @@
+/* From tensors of a file to panels: which row of which tensor each column is, and which
+ * thread packs it. */
+#include <string.h>
+
+#include "placement/placement.h"
+#include "placement/weights.h"
+
+/* File pages kept at most per thread while copying. */
+#define STEP_BYTES (4 << 20)
+
+static size_t row_bytes(const struct format_tensor *t)
+{
+    return kern_type_size(t->type, t->cols);
+}
+
+static void vector_f32(float *out, const struct format_tensor *t)
+{
+    kern_row_to_f32(t->type, out, t->data, t->cols);
+}
+
+/* ---- which row of which tensor is column `col` of a packed matrix ---- */
+
+struct source {
+    const struct model *m;
+    const struct format_tensor *t[3];
+    bool interleaved;
+    const void *(*row)(const struct source *s, int64_t col, enum kern_type *type);
+};
+
+static const void *tensor_row(const struct format_tensor *t, int64_t row,
+                              enum kern_type *type)
+{
+    *type = t->type;
+    return (const char *)t->data + (size_t)row * row_bytes(t);
+}
+
+static const void *plain_row(const struct source *s, int64_t col, enum kern_type *type)
+{
+    return col < s->t[0]->rows ? tensor_row(s->t[0], col, type) : NULL;
+}
+
+/* Panels alternate: 16 columns of gate, the same 16 of up. */
+static const void *gate_up_row(const struct source *s, int64_t col, enum kern_type *type)
+{
+    const struct format_tensor *t = s->t[col / KERN_PANEL & 1];
+    int64_t row = col / (2 * KERN_PANEL) * KERN_PANEL + col % KERN_PANEL;
+
+    return row < t->rows ? tensor_row(t, row, type) : NULL;
+}
+
+/* Where in a head of the file the half-split position r is. */
+static int64_t unrotate(const struct source *s, int64_t r)
+{
+    int64_t half = s->m->c.head_dim / 2;
+
+    if (!s->interleaved)
+        return r;
+    return r < half ? 2 * r : 2 * (r - half) + 1;
+}
+
+/* A packed QKV column, or (v_split) QK column: 0 Q, 1 K, 2 V and its row there; false for
+ * padding. */
+static bool qkv_column(const struct source *s, int64_t col, int *which, int64_t *row)
+{
+    int64_t hd = s->m->c.head_dim, unit = col / s->m->qkv_unit;
+    int64_t in_unit = col % s->m->qkv_unit;
+    int64_t head = in_unit / hd, r = in_unit % hd;
+
+    if (head >= s->m->group + 2 - s->m->c.v_split)
+        return false;
+    if (head < s->m->group) {
+        *which = 0;
+        *row = (unit * s->m->group + head) * hd + unrotate(s, r);
+    } else {
+        *which = (int)(head - s->m->group) + 1;
+        *row = unit * hd + (*which == 1 ? unrotate(s, r) : r);
+    }
+    return true;
+}
+
+static const void *qkv_row(const struct source *s, int64_t col, enum kern_type *type)
+{
+    int64_t row;
+    int which;
+
+    return qkv_column(s, col, &which, &row) ? tensor_row(s->t[which], row, type) : NULL;
+}
+
+static const void *v_row(const struct source *s, int64_t col, enum kern_type *type)
+{
+    int64_t hd = s->m->c.head_dim, in_unit = col % s->m->v_unit;
+
+    return in_unit < hd ? tensor_row(s->t[0], col / s->m->v_unit * hd + in_unit, type)
+                        : NULL;
+}
+
+/* ---- packing ---- */
+
+/* Panel p of a piece. */
+static void pack_panel(struct model_piece *x, const struct source *s, int64_t p)
+{
+    struct kern_mat *w = &x->w;
+    const void *rows[KERN_PANEL];
+    enum kern_type type[KERN_PANEL], first = w->type;
+    bool seen = false, same = true;
+
+    for (int i = 0; i < KERN_PANEL; i++) {
+        const char *row = s->row(s, (x->p0 + p) * KERN_PANEL + i, &type[i]);
+
+        rows[i] = row ? row + kern_type_size(type[i], x->k_lo) : NULL;
+        if (!row)
+            continue;
+        if (!seen)
+            first = type[i];
+        seen = true;
+        same &= type[i] == first;
+    }
+    if (same) {
+        kern_mat_put_panels(w, p, p + 1, rows, first);
+        return;
+    }
+    for (int i = 0; i < KERN_PANEL; i++) /* tensors of different types meet here */
+        kern_mat_put_row(w, p * KERN_PANEL + i, rows[i], rows[i] ? type[i] : w->type);
+}
+
+/* The rows [lo, hi) of a tensor are packed. */
+static void drop_rows(const struct format_tensor *t, int64_t lo, int64_t hi)
+{
+    struct format_tensor part = *t;
+
+    if (hi > t->rows)
+        hi = t->rows;
+    if (hi <= lo)
+        return;
+    part.data = (const char *)t->data + (size_t)lo * row_bytes(t);
+    part.rows = hi - lo;
+    format_drop(&part);
+}
+
+/* A thread's share [lo, hi) of the things of its domain, which come piece by piece. */
+struct share {
+    int64_t lo, hi, at;
+};
+
+static struct share share_of(const struct model *m, const struct par_self *self,
+                             int64_t n)
+{
+    const struct model_helper *h = &m->placement->helpers[self->id];
+    struct share s = {0};
+
+    if (h->n > 0)
+        par_share(n, h->i, h->n, &s.lo, &s.hi);
+    return s;
+}
+
+static int64_t within(int64_t x, int64_t n)
+{
+    return x < 0 ? 0 : x < n ? x : n;
+}
+
+/* What is in it of the next n things. */
+static void share_next(struct share *s, int64_t n, int64_t *lo, int64_t *hi)
+{
+    *lo = within(s->lo - s->at, n);
+    *hi = within(s->hi - s->at, n);
+    s->at += n;
+}
+
+static void pack_panels(struct model_piece *x, const struct source *s, int64_t lo,
+                        int64_t hi)
+{
+    size_t panel = x->w.panel_bytes * (size_t)x->w.n_units;
+    bool all_of_k = s->row == plain_row && x->w.k == s->t[0]->cols;
+    int64_t dropped = lo;
+
+    for (int64_t p = lo; p < hi; p++) {
+        pack_panel(x, s, p);
+        /* The vocabulary's matrix is large: let its pages go as they are read. */
+        if (all_of_k && (size_t)(p + 1 - dropped) * panel >= STEP_BYTES) {
+            drop_rows(s->t[0], (x->p0 + dropped) * KERN_PANEL,
+                      (x->p0 + p + 1) * KERN_PANEL);
+            dropped = p + 1;
+        }
+    }
+}
+
+static void pack_mat(struct format_filling *k, struct par_self *self, int layer,
+                     enum model_mat which, const struct source *s)
+{
+    const struct model *m = k->m;
+    int n = model_n_pieces(m->placement), domain = m->placement->helpers[self->id].domain;
+    struct share mine;
+    struct model_piece x;
+    int64_t all = 0;
+
+    for (int i = 0; i < n; i++) {
+        model_piece_of(m, layer, which, i, &x);
+        all += x.domain == domain ? x.p_hi - x.p_lo : 0;
+    }
+    mine = share_of(m, self, all);
+    for (int i = 0; i < n; i++) {
+        int64_t lo, hi;
+
+        model_piece_of(m, layer, which, i, &x);
+        if (x.domain != domain)
+            continue;
+        share_next(&mine, x.p_hi - x.p_lo, &lo, &hi);
+        pack_panels(&x, s, x.p_lo + lo, x.p_lo + hi);
+    }
+}
+
+/* All threads have packed the matrix. */
+static void packed(struct format_filling *k, struct par_self *self,
+                   const struct kern_mat *w, const struct source *s)
+{
+    par_barrier(self);
+    if (self->id != 0)
+        return;
+    for (int i = 0; i < 3 && s->t[i]; i++)
+        format_drop(s->t[i]);
+    k->done_bytes += (int64_t)w->bytes;
+    if (k->o->progress)
+        k->o->progress(k->o->progress_ctx, k->done_bytes, k->all_bytes);
+}
+
+static float element_f32(const struct format_tensor *t, int64_t i)
+{
+    float x;
+
+    kern_row_to_f32(t->type, &x, (const char *)t->data + kern_type_size(t->type, i), 1);
+    return x;
+}
+
+static void pack_qkv_bias(struct model_layer *l, const struct source *s,
+                          const struct format_tensor *const bias[3])
+{
+    int64_t v_unit = s->m->v_unit, hd = s->m->c.head_dim;
+
+    /* The source rows of biases follow those of the weights: one column at a time. */
+    for (int64_t col = 0; col < l->qkv.n_panels * KERN_PANEL; col++) {
+        int64_t row;
+        int which;
+
+        l->qkv_bias[col] =
+            qkv_column(s, col, &which, &row) ? element_f32(bias[which], row) : 0;
+    }
+    for (int64_t col = 0; col < l->v.n_panels * KERN_PANEL; col++)
+        l->v_bias[col] = col % v_unit < hd
+                             ? element_f32(bias[2], col / v_unit * hd + col % v_unit)
+                             : 0;
+}
+
+/* The weights of a head's norm, in the order of its packed columns. */
+static void pack_head_norm(float *out, const struct source *s,
+                           const struct format_tensor *t)
+{
+    for (int64_t r = 0; r < t->cols; r++)
+        out[r] = element_f32(t, unrotate(s, r));
+}
+
+static void pack_layer(struct format_filling *k, struct par_self *self, int i)
+{
+    struct model *m = k->m;
+    struct model_layer *l = &m->layers[i];
+    const struct format_tensor *t = k->f->layer[i];
+#define T(role) (&t[(role)-FORMAT_ATTN_NORM])
+    const struct source qkv = {
+        .m = m,
+        .t = {T(FORMAT_Q), T(FORMAT_K), m->c.v_split ? NULL : T(FORMAT_V)},
+        .interleaved = k->f->rope_interleaved,
+        .row = qkv_row};
+    const struct source v = {.m = m, .t = {T(FORMAT_V)}, .row = v_row};
+    const struct source gate_up = {
+        .m = m, .t = {T(FORMAT_GATE), T(FORMAT_UP)}, .row = gate_up_row};
+    const struct source o = {.m = m, .t = {T(FORMAT_O)}, .row = plain_row};
+    const struct source down = {.m = m, .t = {T(FORMAT_DOWN)}, .row = plain_row};
+
+    if (self->id == 0) {
+        const struct format_tensor *const bias[3] = {T(FORMAT_Q_BIAS), T(FORMAT_K_BIAS),
+                                                     T(FORMAT_V_BIAS)};
+
+        vector_f32(l->attn_norm, T(FORMAT_ATTN_NORM));
+        vector_f32(l->ffn_norm, T(FORMAT_FFN_NORM));
+        if (l->qkv_bias)
+            pack_qkv_bias(l, &qkv, bias);
+        if (l->q_norm) {
+            pack_head_norm(l->q_norm, &qkv, T(FORMAT_Q_NORM));
+            pack_head_norm(l->k_norm, &qkv, T(FORMAT_K_NORM));
+        }
+    }
+#undef T
+    pack_mat(k, self, i, MODEL_MAT_QKV, &qkv);
+    packed(k, self, &l->qkv, &qkv);
+    if (m->c.v_split) {
+        pack_mat(k, self, i, MODEL_MAT_V, &v);
+        packed(k, self, &l->v, &v);
+    }
+    pack_mat(k, self, i, MODEL_MAT_O, &o);
+    packed(k, self, &l->o, &o);
+    pack_mat(k, self, i, MODEL_MAT_GATE_UP, &gate_up);
+    packed(k, self, &l->gate_up, &gate_up);
+    pack_mat(k, self, i, MODEL_MAT_DOWN, &down);
+    packed(k, self, &l->down, &down);
+}
+
+static void copy_rows(struct format_filling *k, const struct format_tensor *t, int64_t lo,
+                      int64_t hi)
+{
+    int64_t step = STEP_BYTES / (int64_t)row_bytes(t) + 1;
+
+    for (int64_t r = lo; r < hi; r += step) {
+        int64_t n = r + step < hi ? step : hi - r;
+
+        memcpy((char *)k->m->embed + (size_t)r * row_bytes(t),
+               (const char *)t->data + (size_t)r * row_bytes(t),
+               (size_t)n * row_bytes(t));
+        drop_rows(t, r, r + n);
+    }
+}
+
+static void copy_embed(struct format_filling *k, struct par_self *self)
+{
+    const struct model *m = k->m;
+    int n = model_n_pieces(m->placement), domain = m->placement->helpers[self->id].domain;
+    int64_t all = 0, lo, hi, from, to;
+    struct share mine;
+
+    for (int i = 0; i < n; i++)
+        if (model_embed_piece(m, i, &lo, &hi) == domain)
+            all += hi - lo;
+    mine = share_of(m, self, all);
+    for (int i = 0; i < n; i++) {
+        if (model_embed_piece(m, i, &lo, &hi) != domain)
+            continue;
+        share_next(&mine, hi - lo, &from, &to);
+        copy_rows(k, &k->f->global[FORMAT_EMBED], lo + from, lo + to);
+    }
+    if (self->id == 0)
+        k->done_bytes += (int64_t)m->c.vocab * (int64_t)m->embed_row_bytes;
+}
+
+void model_weights_fill(void *arg, struct par_self *self)
+{
+    struct format_filling *k = arg;
+    struct model *m = k->m;
+    const struct source head = {
+        .m = m,
+        .t = {&k->f->global[m->c.tied ? FORMAT_EMBED : FORMAT_HEAD]},
+        .row = plain_row};
+
+    if (self->id == 0)
+        vector_f32(m->out_norm, &k->f->global[FORMAT_OUT_NORM]);
+    if (m->embed)
+        copy_embed(k, self);
+    for (int i = 0; i < m->c.n_layers; i++)
+        pack_layer(k, self, i);
+    pack_mat(k, self, 0, MODEL_MAT_HEAD, &head);
+    packed(k, self, &m->head, &head);
+}

@@ -1,0 +1,23 @@
+/* step/attend.h - the attention of a layer in another way than the engine's, for studies of what a
+ * way to compute is worth.   Threads: see below. */
+#ifndef STEP_ATTEND_H
+#define STEP_ATTEND_H
+
+#include "model/model.h"
+
+/* The attention of a layer, computed in another way than by the engine's operator. */
+struct model_attend_args {
+    const struct model_chunk
+        *chunk; /* the step's only one; its keys and values are stored */
+    int layer, n_heads, group, head_dim; /* `group`: query heads per KV head */
+    const float *q; /* rotated: head h of token i at q + i q_stride + h / group q_unit +
+                       h % group head_dim */
+    float *out; /* to be written: head h of token i at out + i out_stride + h head_dim */
+    int64_t q_stride, q_unit, out_stride;
+    float scale; /* of the scores */
+};
+/* All threads of the phase call it at once; they may meet at par_barrier(). */
+typedef void (*model_attend_fn)(void *ctx, const struct model_attend_args *a,
+                                struct par_self *self);
+
+#endif

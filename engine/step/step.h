@@ -1,0 +1,56 @@
+/* step/step.h - one step over a batch: forward.c has the order of operators, linear.c the matrix
+ * products, attention.c the attention.   Threads: all threads of the phase call each operator. */
+#ifndef STEP_STEP_H
+#define STEP_STEP_H
+
+#include "step/context.h"
+
+/* Barrier of the rank's threads. `before`: the class of operators that the time up to the
+ * barrier is added to; the wait itself counts as MODEL_T_WAIT. */
+void model_sync(struct model_thread_ctx *w, enum model_op_class before);
+/* The same for the threads of all ranks. */
+void model_sync_all(struct model_thread_ctx *w, enum model_op_class before);
+
+/* n rows of a matrix of activations, the input of a product. */
+struct model_rows {
+    const float *x;
+    int64_t ld, k, n;    /* floats from a row to the next, floats of a row, rows */
+    const int64_t *rows; /* [n] row numbers in x; NULL: 0 .. n - 1 */
+    const float *norm_w; /* [k] RMSNorm weights, applied while packing; NULL: none */
+};
+
+/* The job that multiplies the step's rows with `mat`, the rank's part of a matrix. The
+ * caller sets the activations, the result and the epilogue. */
+struct kern_gemm_job model_job(const struct model_thread_ctx *w, enum model_mat which,
+                               const struct kern_mat *mat);
+/* Pack the activations for the job's kernel and return them: lent, valid until the
+ * rank's next call. All threads of the rank call it. */
+const void *model_pack(struct model_thread_ctx *w, const struct kern_gemm_job *j,
+                       const struct model_rows *in);
+/* Compute this thread's part of the product. Panels are assigned in groups of
+ * `together`. */
+void model_linear(struct model_thread_ctx *w, struct kern_gemm_job *j, int64_t together);
+/* Add to x the sum over all ranks of in * mat, where `mat` has the rank's rows of the
+ * matrix. Ends with a barrier of the rank's threads. */
+void model_linear_residual(struct model_thread_ctx *w, enum model_mat which,
+                           const struct kern_mat *mat, const struct model_rows *in);
+
+/* The same for a deterministic model: every sum adds the parts between `boundaries` in
+ * their order, whichever rank computes them. The rank's rows begin at row `lo`. */
+void model_linear_batch_invariant(struct model_thread_ctx *w, enum model_mat which,
+                                  const struct kern_mat *mat, const struct model_rows *in,
+                                  const struct model_reduction_boundaries *boundaries,
+                                  int64_t lo);
+
+/* Normalise queries and keys (Qwen3), rotate them (RoPE), store keys and values, and compute
+ * attention. Reads
+ * rank->qkv and the keys and values of earlier tokens, and writes rank->attn. own_heads:
+ * this thread computed the QKV projections of whole KV groups itself, so it needs no
+ * barrier before it attends with them. */
+void model_attend(struct model_thread_ctx *w, int layer, bool own_heads);
+
+/* Compute the part of a step that belongs to this process's ranks. ERR_STATE: a
+ * collective was aborted. */
+MUST int model_step_run(struct model *m, struct model_step *s);
+
+#endif

@@ -1,0 +1,492 @@
+/* `model make`: the same bytes for any number of threads, the same model in both formats,
+ * the promised distribution, a tokenizer that works, and nothing left behind by a
+ * failure. */
+#include "tests/format/same_config.h"
+#include "tests/support/leftovers.h"
+#include "tests/support/test.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "format/format.h"
+#include "format/gguf.h"
+#include "make/make.h"
+#include "tokenizer/tokenizer.h"
+
+static char ring[8][400];
+
+static const char *in_dir(const char *name)
+{
+    static int at;
+    char *p = ring[at++ % 8];
+
+    snprintf(p, sizeof(ring[0]), "%s/%s", test_dir(), name);
+    return p;
+}
+
+static struct make_opts tiny(enum kern_type type, const char *format, const char *out)
+{
+    return (struct make_opts){.arch = "tiny",
+                              .type = type,
+                              .seed = 7,
+                              .format = format,
+                              .out = out,
+                              .n_threads = 2};
+}
+
+static void threads_do_not_matter(void **state)
+{
+    static const int n_threads[] = {1, 2, 5};
+    struct make_opts o = tiny(KERN_BF16, "gguf", in_dir("t.gguf"));
+    char *first = NULL, *now;
+    size_t n_first = 0, n;
+    int i;
+
+    (void)state;
+    for (i = 0; i < 3; i++) {
+        o.n_threads = n_threads[i];
+        assert_ok(make_model(&o));
+        now = test_read(o.out, &n);
+        if (first) {
+            assert_int_equal(n, n_first);
+            assert_memory_equal(now, first, n);
+            mem_free(now);
+        } else {
+            first = now;
+            n_first = n;
+        }
+    }
+    o.seed++;
+    assert_ok(make_model(&o));
+    now = test_read(o.out, &n);
+    assert_int_equal(n, n_first);
+    assert_memory_not_equal(now, first, n);
+    mem_free(now);
+    mem_free(first);
+}
+
+/* The bytes of a release of this code: made models are compared across machines and
+ * years. */
+static void bytes_are_frozen(void **state)
+{
+    struct make_opts o = tiny(KERN_F32, "gguf", in_dir("t.gguf"));
+    struct format_file *f;
+    uint64_t hash = 1469598103934665603ull;
+    const uint8_t *p;
+    int64_t i, n;
+
+    (void)state;
+    assert_ok(make_model(&o));
+    assert_ok(format_open(&f, o.out));
+    p = f->global[FORMAT_EMBED].data;
+    n = f->global[FORMAT_EMBED].rows * f->global[FORMAT_EMBED].cols * 4;
+    for (i = 0; i < n; i++)
+        hash = (hash ^ p[i]) * 1099511628211ull;
+    if (hash != 0x7e1ac8db8c93c6a8ull)
+        fail_msg("FNV-1a of the embedding is 0x%016llx", (unsigned long long)hash);
+    format_close(&f);
+}
+
+static void same_tensor(const struct format_tensor *g, const struct format_tensor *s,
+                        int head)
+{
+    size_t row = (size_t)s->cols * kern_type_bytes(s->type);
+    int64_t i, from;
+
+    assert_int_equal(g->rows, s->rows);
+    assert_int_equal(g->cols, s->cols);
+    assert_int_equal(g->type, s->type);
+    for (i = 0; i < g->rows; i++) {
+        from = head ? i / head * head + i % head / 2 + i % 2 * (head / 2) : i;
+        assert_memory_equal((const char *)g->data + (size_t)i * row,
+                            (const char *)s->data + (size_t)from * row, row);
+    }
+}
+
+static void formats_hold_the_same_model(void **state)
+{
+    static const enum kern_type types[] = {KERN_F32, KERN_F16, KERN_BF16};
+    struct make_opts a, b;
+    struct model_config want;
+    struct format_file *g, *s;
+    int t, layer, role;
+
+    (void)state;
+    assert_ok(make_config("tiny", &want));
+    for (t = 0; t < 3; t++) {
+        a = tiny(types[t], "gguf", in_dir("f.gguf"));
+        b = tiny(types[t], "safetensors", in_dir(kern_type_name(types[t])));
+        assert_ok(make_model(&a));
+        assert_ok(make_model(&b));
+        assert_ok(format_open(&g, a.out));
+        assert_ok(format_open(&s, b.out));
+        assert_true(g->rope_interleaved && !s->rope_interleaved);
+        assert_int_equal(g->config.weight_type, types[t]);
+        assert_int_equal(s->config.weight_type, types[t]);
+        same_config(&g->config, &want, 0);
+        same_config(&s->config, &want, 0);
+        for (role = 0; role < FORMAT_ATTN_NORM; role++)
+            same_tensor(&g->global[role], &s->global[role], 0);
+        for (layer = 0; layer < want.n_layers; layer++)
+            for (role = FORMAT_ATTN_NORM; role < FORMAT_N_ROLES; role++)
+                if (format_layer_tensor(g, layer, role)->data)
+                    same_tensor(format_layer_tensor(g, layer, role),
+                                format_layer_tensor(s, layer, role),
+                                role == FORMAT_Q || role == FORMAT_K ? want.head_dim : 0);
+        format_close(&g);
+        format_close(&s);
+    }
+}
+
+static float value(const struct format_tensor *t, int64_t i)
+{
+    uint16_t h;
+    uint32_t u;
+    float v;
+
+    if (t->type == KERN_F32) {
+        memcpy(&v, (const char *)t->data + 4 * i, 4);
+        return v;
+    }
+    memcpy(&h, (const char *)t->data + 2 * i, 2);
+    if (t->type == KERN_BF16) {
+        u = (uint32_t)h << 16;
+        memcpy(&v, &u, sizeof(v));
+        return v;
+    }
+    v = ldexpf((float)(h & 0x3ff) + (h >> 10 & 31 ? 1024.0f : 0),
+               (h >> 10 & 31 ? h >> 10 & 31 : 1) - 25);
+    return h >> 15 ? -v : v;
+}
+
+/* Half a unit in the last place of v, of a type with `bits` of precision. */
+static float half_ulp(float v, int bits, int min_exp)
+{
+    int e;
+
+    frexpf(v, &e);
+    return ldexpf(1, (e - bits > min_exp ? e - bits : min_exp) - 1);
+}
+
+static void narrow_types_are_rounded_f32(void **state)
+{
+    struct make_opts o[3] = {tiny(KERN_F32, "gguf", in_dir("a.gguf")),
+                             tiny(KERN_F16, "gguf", in_dir("b.gguf")),
+                             tiny(KERN_BF16, "gguf", in_dir("c.gguf"))};
+    struct format_file *f[3];
+    const struct format_tensor *t;
+    float x;
+    int64_t i;
+    int k;
+
+    (void)state;
+    for (k = 0; k < 3; k++) {
+        assert_ok(make_model(&o[k]));
+        assert_ok(format_open(&f[k], o[k].out));
+    }
+    t = format_layer_tensor(f[0], 1, FORMAT_UP);
+    for (i = 0; i < t->rows * t->cols; i++) {
+        x = value(t, i);
+        assert_true(fabsf(value(format_layer_tensor(f[1], 1, FORMAT_UP), i) - x) <=
+                    half_ulp(x, 11, -24));
+        assert_true(fabsf(value(format_layer_tensor(f[2], 1, FORMAT_UP), i) - x) <=
+                    half_ulp(x, 8, -133));
+    }
+    for (k = 0; k < 3; k++)
+        format_close(&f[k]);
+}
+
+struct moments {
+    double mean, var, kurt, within1, within2, neighbours;
+    float max;
+};
+
+/* Of the values times `scale`, around `centre`. */
+static struct moments measure(const struct format_tensor *t, double centre, double scale)
+{
+    struct moments m = {0};
+    double z, last = 0, n = (double)(t->rows * t->cols);
+    int64_t i;
+
+    for (i = 0; i < t->rows * t->cols; i++) {
+        z = ((double)value(t, i) - centre) * scale;
+        m.mean += z / n;
+        m.var += z * z / n;
+        m.kurt += z * z * z * z / n;
+        m.within1 += (fabs(z) < 1) / n;
+        m.within2 += (fabs(z) < 2) / n;
+        m.neighbours += z * last / n;
+        m.max = fmaxf(m.max, (float)fabs(z));
+        last = z;
+    }
+    return m;
+}
+
+static void near(const char *what, double got, double want, double slack)
+{
+    if (fabs(got - want) > slack)
+        fail_msg("%s: %g, wanted %g +- %g", what, got, want, slack);
+}
+
+static void weights_are_normal(void **state)
+{
+    struct make_opts o = tiny(KERN_F32, "gguf", in_dir("n.gguf"));
+    struct format_file *f;
+    struct moments m;
+    int i;
+
+    (void)state;
+    assert_ok(make_model(&o));
+    assert_ok(format_open(&f, o.out));
+    for (i = 0; i < 2; i++) { /* 84252 and 16968 values; slack is over four deviations */
+        m = i ? measure(format_layer_tensor(f, 2, FORMAT_DOWN), 0, sqrt(202))
+              : measure(&f->global[FORMAT_EMBED], 0, sqrt(84));
+        near("mean", m.mean, 0, 0.035);
+        near("variance", m.var, 1, 0.05);
+        near("fourth moment", m.kurt, 3, 0.35);
+        near("within one deviation", m.within1, 0.6827, 0.016);
+        near("within two deviations", m.within2, 0.9545, 0.008);
+        near("correlation of neighbours", m.neighbours, 0, 0.035);
+        assert_true(m.max > 3.5f && m.max < 4.5f);
+    }
+    m = measure(format_layer_tensor(f, 0, FORMAT_FFN_NORM), 1, 10);
+    near("mean of norm weights", m.mean, 0, 0.5);
+    near("variance of norm weights", m.var, 1, 0.7);
+    format_close(&f);
+}
+
+static void every_shape_has_a_name(void **state)
+{
+    const char *const *names = make_names();
+    struct model_config c;
+    int i;
+
+    (void)state;
+    for (i = 0; names[i]; i++) {
+        assert_ok(make_config(names[i], &c));
+        assert_string_equal(c.name, names[i]);
+    }
+    assert_int_equal(i, 16);
+    assert_err(make_config("llama-160n", &c), ERR_NOTFOUND,
+               "did you mean \"llama-160m\"?");
+    assert_err(make_config("zzzzzzzzzzzz", &c), ERR_NOTFOUND, "zzzzzzzzzzzz");
+}
+
+static void a_made_tokenizer_works(const char *path, const char *kind)
+{
+    static const char text[] =
+        "The quick brown fox, 42 times: na\xc3\xafve \xf0\x9f\xa6\x8a\n\tend";
+    struct tok *t;
+    int32_t *ids;
+    size_t n, i, at = 0, len;
+    const char *s;
+    char back[256];
+
+    assert_ok(tok_open(&t, path, NULL));
+    assert_int_equal(tok_vocab(t), 1003);
+    assert_int_equal(tok_bos(t), 1);
+    assert_int_equal(tok_eos(t), 2);
+    assert_true(tok_adds_bos(t));
+    assert_non_null(strstr(tok_kind(t), kind));
+    assert_ok(tok_encode(t, text, sizeof(text) - 1, TOK_BOS, &ids, &n));
+    assert_int_equal(ids[0], 1);
+    for (i = 1; i < n; i++) {
+        assert_ok(tok_piece(t, ids[i], false, &s, &len));
+        assert_true(at + len < sizeof(back));
+        memcpy(back + at, s, len);
+        at += len;
+    }
+    back[at] = 0;
+    assert_string_equal(back + (back[0] == ' '),
+                        text); /* SentencePiece puts a space first */
+    assert_true(n <
+                sizeof(text) - 6); /* some letters merge, even in so small a vocabulary */
+    mem_free(ids);
+    tok_close(&t);
+}
+
+static void made_tokenizers_work(void **state)
+{
+    struct make_opts o = tiny(KERN_F16, "gguf", in_dir("tok.gguf"));
+
+    (void)state;
+    assert_ok(make_model(&o));
+    a_made_tokenizer_works(o.out, "spm");
+    o = tiny(KERN_F16, "safetensors", in_dir("tok"));
+    assert_ok(make_model(&o));
+    a_made_tokenizer_works(o.out, "bpe");
+}
+
+static void tokenizers_are_copied(void **state)
+{
+    struct make_opts o = tiny(KERN_F16, "gguf", in_dir("from.gguf"));
+    const void *ha, *hb;
+    struct gguf *a, *b;
+    const char *sa, *sb;
+    size_t na, nb;
+    enum gguf_type type;
+    uint64_t i, n;
+
+    (void)state;
+    assert_ok(make_model(&o));
+    o.tokenizer = o.out;
+    o.out = in_dir("to.gguf");
+    o.seed = 8;
+    assert_ok(make_model(&o));
+    assert_ok(gguf_open(&a, o.tokenizer));
+    assert_ok(gguf_open(&b, o.out));
+    assert_int_equal(gguf_n_keys(a), gguf_n_keys(b));
+    assert_ok(gguf_get_array(a, "tokenizer.ggml.tokens", &type, &n, &ha));
+    assert_ok(gguf_get_array(b, "tokenizer.ggml.tokens", &type, &n, &hb));
+    assert_int_equal(n, 1003);
+    for (i = 0; i < n; i++) {
+        assert_ok(gguf_array_str(ha, i, &sa, &na));
+        assert_ok(gguf_array_str(hb, i, &sb, &nb));
+        assert_int_equal(na, nb);
+        assert_memory_equal(sa, sb, na);
+    }
+    gguf_close(&a);
+    gguf_close(&b);
+
+    o.format = "safetensors";
+    assert_err(make_model(&o), ERR_UNSUPPORTED, "expected a tokenizer.json");
+    o.out = in_dir("src");
+    o.tokenizer = NULL;
+    assert_ok(make_model(&o));
+    o.tokenizer = in_dir("src/tokenizer.json");
+    o.out = in_dir("dst");
+    assert_ok(make_model(&o));
+    a_made_tokenizer_works(o.out, "bpe");
+    o.format = "gguf";
+    o.out = in_dir("dst.gguf");
+    assert_err(make_model(&o), ERR_UNSUPPORTED, "expected a .gguf file");
+    o.tokenizer = "/no/such/tokenizer.gguf";
+    assert_err(make_model(&o), ERR_NOTFOUND, "/no/such/tokenizer.gguf");
+}
+
+static void count_progress(void *ctx, int64_t done, int64_t all)
+{
+    int64_t *last = ctx;
+
+    assert_true(done >= *last && done <= all && all > 0);
+    *last = done;
+}
+
+static void progress_ascends(void **state)
+{
+    struct make_opts o = tiny(KERN_F32, "safetensors", in_dir("p"));
+    int64_t last = 0;
+
+    (void)state;
+    o.progress = count_progress;
+    o.progress_ctx = &last;
+    o.n_threads = 1;
+    assert_ok(make_model(&o));
+    assert_int_equal(last, 378252 * 4); /* all parameters */
+}
+
+static void bad_requests_are_refused(void **state)
+{
+    struct make_opts o = tiny(KERN_F32, "onnx", in_dir("x"));
+    char at[400];
+
+    (void)state;
+    assert_err(make_model(&o), ERR_ARG, "expected gguf or safetensors, found onnx");
+    o.format = "gguf";
+    o.out = "/dev/null/x.gguf";
+    assert_err(make_model(&o), ERR_IO, "cannot create");
+    o.out = in_dir("full");
+    o.format = "safetensors";
+    assert_int_equal(mkdir(o.out, 0777), 0);
+    snprintf(at, sizeof(at), "%s/keep", o.out);
+    test_write(at, "x", 1);
+    assert_err(make_model(&o), ERR_IO, "an empty directory");
+    assert_int_equal(left_files(o.out), 1); /* and what is in it stays */
+    o.type = KERN_N_TYPES;
+    assert_err(make_model(&o), ERR_ARG, "type");
+}
+
+/* A full disk, as a limit on the size of files: an error, and nothing left behind. */
+static void a_full_disk_leaves_nothing(void **state)
+{
+    static const char *const formats[] = {"gguf", "safetensors"};
+    static const rlim_t limits[] = {100, 20000, 700000};
+    struct make_opts o;
+    struct rlimit old, low;
+    char parent[300], out[340];
+    int i, rc;
+
+    (void)state;
+    snprintf(parent, sizeof(parent), "%s", in_dir("disk"));
+    snprintf(out, sizeof(out), "%s/out", parent);
+    assert_int_equal(mkdir(parent, 0777), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    for (i = 0; i < 6; i++) {
+        o = tiny(KERN_F32, formats[i / 3], out);
+        low = (struct rlimit){limits[i % 3], old.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+        rc = make_model(&o);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        if (rc != ERR_IO || !strstr(err_msg(), out))
+            fail_msg("%s at %ld bytes: %s \"%s\"", o.format, (long)low.rlim_cur,
+                     err_name(rc), err_msg());
+        assert_int_equal(left_files(parent), 0);
+    }
+}
+
+static void memory_may_run_out_anywhere(void **state)
+{
+    static const char *const formats[] = {"gguf", "safetensors"};
+    struct make_opts o;
+    char parent[300], out[340];
+    long n, step;
+    int i, rc;
+
+    (void)state;
+    snprintf(parent, sizeof(parent), "%s", in_dir("mem"));
+    snprintf(out, sizeof(out), "%s/out", parent);
+    assert_int_equal(mkdir(parent, 0777), 0);
+    for (i = 0; i < 2; i++) {
+        rc = ERR_NOMEM;
+        /* all of the first ones; then, among the thousands that the JSON takes, some */
+        for (n = 0, step = 1; rc != OK; n += step, step += n > 60 ? step / 4 + 1 : 0) {
+            o = tiny(KERN_F16, formats[i], out);
+            o.n_threads = 1;
+            mem_fail_after(n, 1);
+            rc = make_model(&o);
+            mem_fail_after(-1, 0);
+            if (rc != OK && rc != ERR_NOMEM)
+                fail_msg("%s, allocation %ld: %s \"%s\"", formats[i], n, err_name(rc),
+                         err_msg());
+            assert_int_equal(left_files(parent), rc == OK);
+        }
+        assert_true(n > 10);
+        if (i == 0)
+            assert_int_equal(unlink(out), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_do_not_matter),
+        cmocka_unit_test(bytes_are_frozen),
+        cmocka_unit_test(formats_hold_the_same_model),
+        cmocka_unit_test(narrow_types_are_rounded_f32),
+        cmocka_unit_test(weights_are_normal),
+        cmocka_unit_test(every_shape_has_a_name),
+        cmocka_unit_test(made_tokenizers_work),
+        cmocka_unit_test(tokenizers_are_copied),
+        cmocka_unit_test(progress_ascends),
+        cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(a_full_disk_leaves_nothing),
+        cmocka_unit_test(memory_may_run_out_anywhere),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
