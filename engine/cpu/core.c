@@ -1,16 +1,28 @@
-/* What one core has: caches, multiply-add units and prefetchers. The kernel says what one cache holds;
- * the C library adds up those of all cores on some processors (402 MB for a third level of
- * 32 MB), so it is asked last. */
+/* What one core has: caches, multiply-add units and prefetchers. The kernel says what one cache
+ * holds. Where it does not, the C library is asked, which for AMD may give the third level of the
+ * whole package (508 MiB of 32 MiB each), so no more than one has is believed. */
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cpu/cpu.h"
 
+#define AMD_L3_BYTES ((int64_t)32 << 20) /* of one core complex, Zen 2 to Zen 5; not of X3D */
+
 static size_t sizes[3];
 static int fma_512;
 static struct cpu_prefetch prefetch;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* 0: unknown. */
+static int64_t c_library_bytes(int level, int name, const struct cpu_info *info)
+{
+    int64_t bytes = sysconf(name);
+
+    if (level == 3 && strcmp(info->vendor, "AuthenticAMD") == 0 && bytes > AMD_L3_BYTES)
+        return AMD_L3_BYTES;
+    return bytes > 0 ? bytes : 0;
+}
 
 static void read_core(void)
 {
@@ -28,7 +40,8 @@ static void read_core(void)
     cpu_prefetch_of(&prefetch, &info);
     said[0] = info.l1d_bytes, said[1] = info.l2_bytes, said[2] = info.l3_bytes;
     for (int i = 0; i < 3; i++) {
-        int64_t bytes = said[i] > 0 ? said[i] : sysconf(caches[i].name);
+        int64_t bytes =
+            said[i] > 0 ? said[i] : c_library_bytes(i + 1, caches[i].name, &info);
 
         sizes[i] = bytes > 0 ? (size_t)bytes : caches[i].usual;
     }
