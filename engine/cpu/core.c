@@ -1,13 +1,14 @@
 /* What one core has: caches, multiply-add units and prefetchers. The kernel says what one cache
  * holds. Where it does not, the C library is asked, which for AMD may give the third level of the
- * whole package (508 MiB of 32 MiB each), so no more than one has is believed. */
+ * whole package (508 MiB of 32 MiB each), so it is capped at that. */
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cpu/cpu.h"
 
-#define AMD_L3_BYTES ((int64_t)32 << 20) /* of one core complex, Zen 2 to Zen 5; not of X3D */
+#define AMD_L3_BYTES                                                                     \
+    ((int64_t)32 << 20) /* of one core complex, Zen 2 to Zen 5; not of X3D */
 
 static size_t sizes[3];
 static int fma_512;
