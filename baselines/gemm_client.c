@@ -303,7 +303,7 @@ static int time_child(struct pair *p, bool *won)
     *won = !r->best.process || report.estimate * NEAR < r->best_s;
     if (!*won && report.estimate < r->best_s * NEAR) {
         rc = measure_compare(r->measure, 2, &in_turn, run_one, p);
-        *won = measure_fastest(r->measure, -1) == 0;
+        *won = measure_choose(r->measure, NULL, 0) == 0;
     }
     if (*won)
         r->best_s = report.estimate;

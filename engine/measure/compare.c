@@ -8,9 +8,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* The fewest of which the interval of a median, smallest to largest, is of 95 %. */
-#define SURE_ROUNDS  6
-#define MIN_ROUNDS   SURE_ROUNDS
+#define MIN_ROUNDS   MEASURE_SURE_ROUNDS
 #define MAX_ROUNDS   25
 #define BUDGET_S     0.25
 #define MIN_S        0.003
@@ -181,36 +179,73 @@ void measure_ratio(const struct measure *m, int a, int b, struct measure_report 
     estimate(m, a, b, 0.5, out);
 }
 
-static bool surely_faster(const struct measure *m, int a, int b, double gain)
+/* ---- the rule of choice ---- */
+
+#define FEW_ROUNDS      4
+#define FEW_ROUNDS_FRAC 0.02
+
+bool measure_surely_slower(const struct measure *m, int i, int fastest,
+                           double margin_frac)
 {
     struct measure_report r;
 
-    measure_ratio(m, a, b, &r);
-    return r.n >= SURE_ROUNDS && r.hi < 1 - gain;
+    if (i == fastest)
+        return false;
+    if (m->state[i] == SLOWER && margin_frac <= 0)
+        return true;
+    measure_ratio(m, fastest, i, &r);
+    if (r.n < MEASURE_SURE_ROUNDS)
+        margin_frac += FEW_ROUNDS_FRAC;
+    return r.n >= FEW_ROUNDS && r.hi * (1 + margin_frac) < 1;
 }
 
-/* A smaller gain is not worth a change. */
-#define GAIN 0.02
-
-int measure_fastest(const struct measure *m, int keep)
+static double seconds_of(const struct measure *m, const double *seconds, int i)
 {
     struct measure_report r;
-    double least = INFINITY;
-    int best = -1;
 
-    for (int i = 0; i < m->n; i++) {
-        measure_report(m, i, &r);
-        if (r.estimate < least) {
-            least = r.estimate;
-            best = i;
+    if (!m)
+        return seconds[i];
+    measure_report(m, i, &r);
+    return r.estimate;
+}
+
+/* By m, or where it is NULL by seconds[n]. */
+static int choose(const struct measure *m, const double *seconds, int n,
+                  const int64_t *complexity, double margin_frac)
+{
+    double fastest_s = INFINITY, chosen_s;
+    int fastest = -1, chosen;
+
+    for (int i = 0; i < n; i++)
+        if (seconds_of(m, seconds, i) < fastest_s) {
+            fastest_s = seconds_of(m, seconds, i);
+            fastest = i;
+        }
+    chosen = fastest;
+    chosen_s = fastest_s;
+    for (int i = 0; i < n && fastest >= 0 && complexity; i++) {
+        double s = seconds_of(m, seconds, i);
+        int64_t more = complexity[i] - complexity[chosen];
+        bool slower = m ? measure_surely_slower(m, i, fastest, margin_frac)
+                        : s > fastest_s * (1 + margin_frac);
+
+        if (isfinite(s) && !slower && (more < 0 || (more == 0 && s < chosen_s))) {
+            chosen = i;
+            chosen_s = s;
         }
     }
-    if (keep < 0 || best < 0 || keep == best)
-        return best;
-    measure_report(m, keep, &r);
-    if (isnan(r.estimate))
-        return best;
-    return surely_faster(m, best, keep, GAIN) ? best : keep;
+    return chosen;
+}
+
+int measure_choose(const struct measure *m, const int64_t *complexity, double margin_frac)
+{
+    return choose(m, NULL, m->n, complexity, margin_frac);
+}
+
+int measure_choose_estimate(const double *seconds, int n, const int64_t *complexity,
+                            double margin_frac)
+{
+    return choose(NULL, seconds, n, complexity, margin_frac);
 }
 
 const double *measure_times(const struct measure *m, int i, int *n_rounds)
@@ -237,7 +272,7 @@ static uint64_t no_time(void *arg)
     (void)arg;
     return 0;
 }
-static const struct measure_clock script_clock = {no_time, NULL};
+const struct measure_clock measure_no_clock = {no_time, NULL};
 
 struct run {
     struct measure *m;
@@ -307,13 +342,14 @@ static int one_round(struct run *r, bool count)
  * at any more. */
 static void leave_out_slower(struct measure *m)
 {
-    int best = measure_fastest(m, -1);
-    struct measure_report least, r;
+    int best = measure_choose(m, NULL, 0);
+    struct measure_report least, r, ratio;
 
     for (int i = 0; i < m->n && best >= 0; i++) {
         measure_report(m, best, &least);
         measure_report(m, i, &r);
-        if (r.lo > least.hi && surely_faster(m, best, i, 0))
+        measure_ratio(m, best, i, &ratio);
+        if (r.lo > least.hi && ratio.n >= MEASURE_SURE_ROUNDS && ratio.hi < 1)
             m->state[i] = SLOWER;
     }
 }
@@ -369,7 +405,7 @@ int measure_compare(struct measure *m, int n, const struct measure_opts *o, meas
     if (script.fn) {
         r.fn = script.fn;
         r.arg = script.arg;
-        r.o.clock = &script_clock;
+        r.o.clock = &measure_no_clock;
     }
     set_defaults(&r.o, m);
     if (n < 1 || n > m->n_max || r.o.max_rounds < 1 || r.o.max_rounds > m->rounds_max)

@@ -42,6 +42,9 @@ struct measure_clock {
     uint64_t (*now_ns)(void *arg);
     void *arg;
 };
+/* A clock that stands still: for trials of a simulator or a model, which say what they took,
+ * and for comparisons that only their rounds end. */
+extern const struct measure_clock measure_no_clock;
 
 /* 0 in any member: its default. */
 struct measure_opts {
@@ -85,13 +88,35 @@ MUST int measure_compare(struct measure *m, int n, const struct measure_opts *o,
 
 /* Seconds of alternative i. */
 void measure_report(const struct measure *m, int i, struct measure_report *out);
-/* Time of a over time of b, by the rounds that both ran in. a is surely faster than b
- * where hi < 1 and n is 6 or more. */
+/* Time of a over time of b, by the rounds that both ran in. */
 void measure_ratio(const struct measure *m, int a, int b, struct measure_report *out);
-/* The alternative of the lowest estimate; -1: none has one. `keep` (-1: none) stays where
- * it has one and the other is not surely faster by 2 %: what is used now is left for
- * something better only, and near ties have the same answer every time. */
-int measure_fastest(const struct measure *m, int keep);
+
+/* ---- the rule of choice ----
+ *
+ * Of alternatives that were compared, the simplest that is not surely slower than the fastest
+ * by more than a margin. So near ties have the same answer every time, what is used now is
+ * left for something better only, and structure that only noise suggests is not chosen.
+ *
+ * Surely: the 95 % interval of the rounds' ratios is beyond the margin. With 4 or 5 rounds,
+ * which have no such interval, each must be beyond it by a further 2 %; with fewer, nothing is
+ * sure. One that left the comparison early was surely slower. */
+#define MEASURE_SURE_ROUNDS                                                              \
+    6 /* the fewest whose smallest and largest are such an interval */
+
+/* The index of the choice; -1: no alternative has an estimate.
+ *   complexity   [n], the simplest has the least; of equals the fastest is taken. NULL: all
+ *                are equally simple, so that the fastest is the answer
+ *   margin_frac  how much slower the simpler one may be, as a fraction of the fastest */
+int measure_choose(const struct measure *m, const int64_t *complexity,
+                   double margin_frac);
+/* The same rule for plain estimates, such as a model's, of which a larger one is surely
+ * slower: the margin has to include their noise. seconds[n]; NaN or infinite: none. */
+int measure_choose_estimate(const double *seconds, int n, const int64_t *complexity,
+                            double margin_frac);
+/* Is alternative i surely slower than the fastest by more than the margin? */
+bool measure_surely_slower(const struct measure *m, int i, int fastest,
+                           double margin_frac);
+
 /* The time of each round, NaN where i did not run; lent until the next comparison. */
 const double *measure_times(const struct measure *m, int i, int *n_rounds);
 

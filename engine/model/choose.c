@@ -20,6 +20,8 @@ static const int trial_rows[] = {4, 16, 64};
 #define BUDGET_S     0.1 /* for each number of rows: a model opens with it */
 #define ROUNDS_MAX   25
 #define VARIANTS_MAX 16
+/* Another variant than the table's is worth a gain beyond that of a trial's own noise. */
+#define MARGIN_FRAC 0.02
 
 struct trial {
     const struct kern_variant *variants[VARIANTS_MAX]; /* the table's choice first */
@@ -75,10 +77,15 @@ static int run(void *arg, int i, struct measure_trial *out)
     return OK;
 }
 
-static int fastest(const struct trial *t)
+/* The table's choice, or what is surely faster. */
+static int choose(const struct trial *t)
 {
-    int at = measure_fastest(t->measure, 0);
+    int64_t complexity[VARIANTS_MAX] = {0};
+    int at;
 
+    for (int i = 1; i < t->n_variants; i++)
+        complexity[i] = 1;
+    at = measure_choose(t->measure, complexity, MARGIN_FRAC);
     return at < 0 ? 0 : at;
 }
 
@@ -139,7 +146,7 @@ int model_variants_choose(struct model_variants *out, enum kern_type type,
     for (int i = 0; i < N_TRIALS && rc == OK; i++) {
         t.job.m = trial_rows[i];
         rc = measure_compare(t.measure, t.n_variants, &o, run, &t);
-        best[i] = t.variants[fastest(&t)];
+        best[i] = t.variants[choose(&t)];
     }
     trial_close(&t);
     if (rc != OK)

@@ -15,6 +15,9 @@
 
 #define SMALLEST_BYTES 256
 #define N_ROUNDS       7
+/* A change of the algorithm from one size to the next is worth a gain beyond that of a
+ * trial's own noise. */
+#define MARGIN_FRAC 0.02
 
 static int number_of(const char *name)
 {
@@ -140,6 +143,7 @@ static int measure_all(struct trial *t, struct measure *m, int n_colls,
                        struct par_choice *out, struct par_timings *timings)
 {
     const struct measure_opts o = {MEASURE_EXACTLY(N_ROUNDS)};
+    int64_t complexity[PAR_COLLS_MAX];
     size_t n = SMALLEST_BYTES / sizeof(*t->x), most = t->r->max_floats;
     uint64_t start_ns = clock_ns();
     int best = -1, rc = OK;
@@ -154,7 +158,9 @@ static int measure_all(struct trial *t, struct measure *m, int n_colls,
         rc = measure_compare(m, n_colls, &o, time_one, t);
         if (rc != OK)
             break;
-        best = measure_fastest(m, best);
+        for (int i = 0; i < n_colls; i++)
+            complexity[i] = i != best;
+        best = measure_choose(m, best < 0 ? NULL : complexity, MARGIN_FRAC);
         if (out->n == 0 || out->row[out->n - 1].coll != best)
             out->n++;
         out->row[out->n - 1] = (struct par_choice_row){n * sizeof(*t->x), best};

@@ -1,4 +1,5 @@
 /* Methods that choose among given configurations: their CPUs, and the choice. */
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,16 +121,9 @@ static int one_trial(void *arg, int i, struct measure_trial *t)
     return rc;
 }
 
-static uint64_t no_time(void *arg)
-{
-    (void)arg;
-    return 0;
-}
-
 static int time_all(struct comparison *c, const struct plan_evaluation *e,
                     enum topo_phase phase)
 {
-    static const struct measure_clock clock = {no_time, NULL};
     double max_s = c->o->search.max_s;
     double most_s = c->n > 1 || (max_s > 0 && max_s < ALONE_S) ? max_s : ALONE_S;
     const struct measure_opts mo = {.min_rounds = ROUNDS_MIN,
@@ -137,7 +131,7 @@ static int time_all(struct comparison *c, const struct plan_evaluation *e,
                                     .n_warm_up = -1, /* the evaluator's own */
                                     .budget_s = most_s > 0 ? most_s : 1e9,
                                     .seed = (uint64_t)c->o->search.seed,
-                                    .clock = e->simulated ? &clock : NULL};
+                                    .clock = e->simulated ? &measure_no_clock : NULL};
     struct measure *m = NULL;
     int rc = measure_open(&m, c->n, ROUNDS_MAX);
 
@@ -183,22 +177,20 @@ static double request_s(const struct comparison *c, int i)
                      : INFINITY;
 }
 
-/* The one of fewest ranks among those that are as fast as the fastest within the noise; -1:
- * none can run. */
+/* Of those as fast as the fastest within the noise, the one of fewest ranks; -1: none can
+ * run. The times are of two phases that were compared separately, so that a request has an
+ * estimate but no rounds. */
 static int choose(const struct comparison *c)
 {
-    double margin = 1 + c->o->search.margin * c->noise_frac;
-    int best = -1, chosen = -1;
+    double seconds[PAR_RANKS_MAX];
+    int64_t n_ranks[PAR_RANKS_MAX];
 
-    for (int i = 0; i < c->n; i++)
-        if (isfinite(request_s(c, i)) &&
-            (best < 0 || request_s(c, i) < request_s(c, best)))
-            best = i;
-    for (int i = 0; i < c->n && best >= 0; i++)
-        if (request_s(c, i) <= request_s(c, best) * margin &&
-            (chosen < 0 || c->v[i].config.n_ranks < c->v[chosen].config.n_ranks))
-            chosen = i;
-    return chosen;
+    for (int i = 0; i < c->n; i++) {
+        seconds[i] = request_s(c, i);
+        n_ranks[i] = c->v[i].config.n_ranks;
+    }
+    return measure_choose_estimate(seconds, c->n, n_ranks,
+                                   c->o->search.margin * c->noise_frac);
 }
 
 static int plan_of(struct plan *p, const struct comparison *c, int i, const char *method)
@@ -301,6 +293,7 @@ int plan_fastest(struct plan_found *out, const struct plan_search_opts *o,
     int rc, chosen;
 
     memset(out, 0, sizeof(*out));
+    assert(n <= PAR_RANKS_MAX);
     c.v = mem_new(MEM_OTHER, (size_t)n, sizeof(*c.v));
     rc = c.v ? open_options(&c, v, strict) : ERR_NOMEM;
     if (rc == OK)

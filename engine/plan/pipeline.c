@@ -15,15 +15,14 @@
 #define SEARCH_FRAC_EACH 0.1
 #define TUNE_FRAC        0.5
 #define COSTS_FRAC       0.05
-/* A replay is meant to run in this many rounds: fewer tell no difference with certainty. It is
- * sized as if there were ROUNDS_SIZED, for what the expected times miss. */
-#define ROUNDS_WANTED 6
-#define ROUNDS_SIZED  8
-#define ROUNDS_MIN    4
-#define ROUNDS_MAX    12
-/* With fewer than ROUNDS_WANTED rounds a difference counts beyond this fraction only. */
-#define FEW_ROUNDS_FRAC 0.02
-#define NO_LIMIT_S      1e9
+/* A replay is meant to run in MEASURE_SURE_ROUNDS rounds. It is sized as if there were two
+ * more, for what the expected times miss; below ROUNDS_MIN nothing is sure. */
+#define ROUNDS_SIZED 8
+#define ROUNDS_MIN   4
+#define ROUNDS_MAX   12
+#define NO_LIMIT_S   1e9
+/* Whatever a plan gains it gains in each request, so the smallest sure gain is worth it. */
+#define MARGIN_FRAC 0.0
 
 struct pipeline {
     const struct plan_pipeline_opts *o;
@@ -225,52 +224,27 @@ static int replay_all(struct pipeline *p)
 
 /* ---- the choice ---- */
 
-/* Is a, the fastest, surely faster than b? What left early was surely slower. */
-static bool surely(const struct pipeline *p, int a, int b)
+/* Simpler is a plan whose phases are one, then one of fewer ranks, then default schedules,
+ * then what the method prefers. */
+static int64_t complexity(const struct pipeline *p, int i)
 {
-    struct measure_report x, y, r;
+    const struct plan *x = &p->state.v[p->list[i] / 2];
+    int n_ranks = x->decode.n_ranks + x->prefill.n_ranks;
 
-    measure_report(p->measure, a, &x);
-    measure_report(p->measure, b, &y);
-    measure_ratio(p->measure, a, b, &r);
-    if (y.n < x.n)
-        return true;
-    return r.n >= ROUNDS_WANTED ? r.hi < 1
-                                : r.n >= ROUNDS_MIN && r.hi < 1 - FEW_ROUNDS_FRAC;
+    return (((int64_t)!plan_is_one(x) * (2 * CPU_MAX + 1) + n_ranks) * 2 +
+            p->list[i] % 2) *
+               2 * PLAN_RANKED_MAX +
+           p->list[i];
 }
 
-/* < 0: alternative a is simpler: its phases are one, or it has fewer ranks, or default
- * schedules, or the method prefers it. */
-static int simpler(const struct pipeline *p, int a, int b)
-{
-    const struct plan *x = &p->state.v[p->list[a] / 2], *y = &p->state.v[p->list[b] / 2];
-    int one = plan_is_one(y) - plan_is_one(x);
-    int ranks =
-        x->decode.n_ranks + x->prefill.n_ranks - y->decode.n_ranks - y->prefill.n_ranks;
-    int tuned = p->list[a] % 2 - p->list[b] % 2;
-
-    return one ? one : ranks ? ranks : tuned ? tuned : p->list[a] - p->list[b];
-}
-
-/* The simplest of those that the fastest is not surely faster than. */
 static int choose(const struct pipeline *p, int *fastest)
 {
-    int chosen;
+    int64_t order[2 * PLAN_RANKED_MAX];
 
-    *fastest = 0;
-    for (int i = 1; i < p->n_list; i++) {
-        struct measure_report a, b;
-
-        measure_report(p->measure, *fastest, &a);
-        measure_report(p->measure, i, &b);
-        if (b.estimate < a.estimate)
-            *fastest = i;
-    }
-    chosen = *fastest;
     for (int i = 0; i < p->n_list; i++)
-        if (simpler(p, i, chosen) < 0 && !surely(p, *fastest, i))
-            chosen = i;
-    return chosen;
+        order[i] = complexity(p, i);
+    *fastest = measure_choose(p->measure, NULL, 0);
+    return measure_choose(p->measure, order, MARGIN_FRAC);
 }
 
 static void name_phase(const struct plan_phase *f, char *out, size_t n)
@@ -320,8 +294,8 @@ static void explain(const struct pipeline *p, struct plan *out, int chosen, int 
     else if (chosen != fastest)
         snprintf(
             out->why, sizeof(out->why),
-            "number %d of the list was %.1f %% faster, not surely: of those that the "
-            "fastest is not surely faster than, the simplest is kept",
+            "number %d of the list was %.1f %% faster, but not surely; of the plans that "
+            "are not surely slower than it, this is the simplest",
             fastest + 1, longer(out, chosen, fastest));
     else if (chosen == 0)
         snprintf(out->why, sizeof(out->why),

@@ -25,23 +25,15 @@ static int one_step(void *arg, int phase, struct measure_trial *t)
     return x->o->evaluator->step(x->e, &x->step, x->n_asked++, &t->seconds);
 }
 
-/* A simulated step takes no time: there is nothing to watch. */
-static uint64_t no_time(void *arg)
-{
-    (void)arg;
-    return 0;
-}
-
 /* One row of both tables. */
 static int add_row(struct plan_costs *costs[2], struct measure *m, struct pair *x,
                    int64_t n_rows)
 {
-    static const struct measure_clock clock = {no_time, NULL};
     const struct measure_opts o = {.min_rounds = ROUNDS_MIN,
                                    .n_warm_up = -1, /* the evaluator's own */
                                    .budget_s = plan_costs_s(x->o) / SIZES_MAX,
                                    .keep_all = true,
-                                   .clock = x->e->simulated ? &clock : NULL};
+                                   .clock = x->e->simulated ? &measure_no_clock : NULL};
     struct simulate_workload work;
     int rc;
 

@@ -215,17 +215,11 @@ int plan_trial_removes(const struct plan_search *s, const struct plan_trial *t)
     return n;
 }
 
-int plan_trial_simpler(const struct plan_search *s, const struct plan_trial *a,
-                       const struct plan_trial *b)
+int64_t plan_trial_complexity(const struct plan_search *s, const struct plan_trial *t)
 {
-    int groups = plan_trial_groups(s, a) - plan_trial_groups(s, b);
-    int removes = plan_trial_removes(s, a) - plan_trial_removes(s, b);
-    int threads = a->n_threads - b->n_threads;
+    int64_t n = plan_trial_groups(s, t) * TOPO_LEVELS_MAX + plan_trial_removes(s, t);
 
-    return groups    ? groups
-           : removes ? removes
-           : threads ? threads
-                     : a->n_ranks - b->n_ranks;
+    return (n * (UINT16_MAX + 1) + t->n_threads) * (UINT16_MAX + 1) + t->n_ranks;
 }
 
 /* The number of ranks, the memory nodes of all of them, and how many each has. */

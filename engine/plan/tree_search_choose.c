@@ -10,7 +10,6 @@
 
 /* A smaller gain can also come from more ranks or other neighbours, without a hidden level. */
 #define LATENT_GAIN   0.01
-#define SURE_ROUNDS   6 /* of measure_ratio() */
 #define ROUNDS_WANTED 24
 
 static bool is_plain(const struct plan_search *s, const struct plan_candidate *v)
@@ -102,44 +101,23 @@ static int one_turn(void *arg, int i, struct measure_trial *t)
     return plan_trial_measure(x->s, v->trial, &v->config, &t->seconds);
 }
 
-/* The search's budget limits the time, which may be simulated, so this comparison has no clock. */
-static uint64_t no_time(void *arg)
-{
-    (void)arg;
-    return 0;
-}
-
 /* Compare the candidates of the list. Those that are significantly slower leave early. If the
  * budget ends the comparison, the rounds until then count. */
 static int compare(struct measure **m, struct plan_search *s,
                    const struct plan_candidate *v, const int *list, int n)
 {
     int rounds = (int)s->o->final_repeats;
-    static const struct measure_clock clock = {no_time, NULL};
     const struct measure_opts o = {.max_rounds = rounds,
                                    .n_warm_up = -1,       /* the evaluator's own */
                                    .precise_frac = 1e-12, /* all rounds */
                                    .seed = (uint64_t)s->o->seed,
-                                   .clock = &clock};
+                                   .clock = &measure_no_clock};
     struct turns x = {s, v, list};
     int rc = measure_open(m, n, rounds);
 
     if (rc == OK)
         rc = measure_compare(*m, n, &o, one_turn, &x);
     return rc == ERR_CANCELED ? OK : rc;
-}
-
-/* Is the fastest significantly faster than b? One that left early is slower. After fewer than
- * SURE_ROUNDS only a difference beyond the noise counts. */
-static bool faster(const struct plan_search *s, const struct measure *m,
-                   const struct plan_candidate *v, int best, int b)
-{
-    struct measure_report r;
-
-    measure_ratio(m, best, b, &r);
-    if (v[best].n < SURE_ROUNDS)
-        return v[best].seconds * (1 + s->o->margin * s->e->noise_frac) < v[b].seconds;
-    return v[b].n < v[best].n || (r.n >= SURE_ROUNDS && r.hi < 1);
 }
 
 static int by_estimate(const void *a, const void *b)
@@ -151,10 +129,29 @@ static int by_estimate(const void *a, const void *b)
     return x->trial - y->trial;
 }
 
+/* Sets v[].ties and returns the index of the choice. A step's gain is had in every step, so
+ * that no sure one is too small. Where the budget ended the comparison before its rounds tell
+ * anything, a difference beyond the noise of a measurement counts. */
+static int choose(struct plan_decision *d, const struct plan_search *s,
+                  const struct measure *m, const double *seconds, const int64_t *order)
+{
+    double noise_frac = s->o->margin * s->e->noise_frac;
+    int best = measure_choose_estimate(seconds, d->n, NULL, 0);
+    bool unsure = d->v[best].n < MEASURE_SURE_ROUNDS;
+
+    for (int i = 0; i < d->n; i++)
+        d->v[i].ties = unsure ? seconds[i] <= seconds[best] * (1 + noise_frac)
+                              : !measure_surely_slower(m, i, best, 0);
+    return unsure ? measure_choose_estimate(seconds, d->n, order, noise_frac)
+                  : measure_choose(m, order, 0);
+}
+
 static int rank(struct plan_decision *d, struct plan_search *s, const int *all)
 {
+    double *seconds = mem_new(MEM_OTHER, (size_t)d->n, sizeof(*seconds));
+    int64_t *order = mem_new(MEM_OTHER, (size_t)d->n, sizeof(*order));
     struct measure *m = NULL;
-    int best = 0, rc = compare(&m, s, d->v, all, d->n);
+    int chosen, rc = seconds && order ? compare(&m, s, d->v, all, d->n) : ERR_NOMEM;
 
     for (int i = 0; rc == OK && i < d->n; i++) {
         struct plan_candidate *v = &d->v[i];
@@ -164,31 +161,30 @@ static int rank(struct plan_decision *d, struct plan_search *s, const int *all)
         v->n = r.n;
         if (r.n)
             v->seconds = r.estimate, v->lo = r.lo, v->hi = r.hi;
-        if (v->seconds < d->v[best].seconds)
-            best = i;
+        seconds[i] = v->seconds;
+        order[i] = plan_trial_complexity(s, &s->trials[v->trial]);
     }
-    for (int i = 0; rc == OK && i < d->n; i++)
-        d->v[i].ties = i == best || !faster(s, m, d->v, best, i);
-    measure_close(&m);
-    if (rc == OK)
+    if (rc == OK) {
+        chosen = d->v[choose(d, s, m, seconds, order)].trial;
         qsort(d->v, (size_t)d->n, sizeof(*d->v), by_estimate);
+        while (d->v[d->chosen].trial != chosen)
+            d->chosen++;
+    }
+    measure_close(&m);
+    mem_free(seconds);
+    mem_free(order);
     return rc;
 }
 
-/* The simplest of those that tie with the fastest. */
-static void choose_simplest(struct plan_decision *d, const struct plan_search *s)
+/* The fastest without groups, and the fastest of these that keeps all PUs. */
+static void find_plain(struct plan_decision *d, const struct plan_search *s)
 {
-    for (int i = 0; i < d->n; i++) {
+    for (int i = d->n - 1; i >= 0; i--) {
         const struct plan_trial *t = &s->trials[d->v[i].trial];
 
-        if (d->v[i].ties &&
-            plan_trial_simpler(s, t, &s->trials[d->v[d->chosen].trial]) < 0)
-            d->chosen = i;
-        if (!is_plain(s, &d->v[i]))
-            continue;
-        if (d->plain < 0)
+        if (is_plain(s, &d->v[i]))
             d->plain = i;
-        if (d->whole < 0 && plan_trial_removes(s, t) == 0)
+        if (is_plain(s, &d->v[i]) && plan_trial_removes(s, t) == 0)
             d->whole = i;
     }
 }
@@ -217,7 +213,7 @@ static int retest(struct plan_decision *d, struct plan_search *s, int *list)
         measure_report(m, i, &other);
         measure_ratio(m, i, 0, &r);
         /* one that left early was significantly slower */
-        sure = other.n < own.n || (r.n >= SURE_ROUNDS && r.lo > 1);
+        sure = other.n < own.n || (r.n >= MEASURE_SURE_ROUNDS && r.lo > 1);
         d->gain = fmin(d->gain, sure ? r.estimate - 1 : 0);
     }
     measure_close(&m);
@@ -243,7 +239,7 @@ int plan_search_choose(struct plan_decision *out, struct plan_search *s)
     if (rc == OK)
         rc = rank(out, s, list);
     if (rc == OK)
-        choose_simplest(out, s);
+        find_plain(out, s);
     plan_search_stage(s, 1);
     if (rc == OK && out->plain >= 0 && !is_plain(s, &out->v[out->chosen]))
         rc = retest(out, s, list);

@@ -60,10 +60,9 @@ int plan_tree_groups(const struct topo_tree *t); /* number of levels made by gro
 int plan_trial_groups(const struct plan_search *s, const struct plan_trial *t);
 /* The number of levels of the trial's tree that lost children. */
 int plan_trial_removes(const struct plan_search *s, const struct plan_trial *t);
-/* < 0: `a` is simpler: it has fewer groups, or as many and fewer removes, or as many of both
- * and fewer threads, or as many of all and fewer ranks. */
-int plan_trial_simpler(const struct plan_search *s, const struct plan_trial *a,
-                       const struct plan_trial *b);
+/* For measure/compare.h: a simpler configuration has fewer groups, or as many and fewer
+ * removes, or as many of both and fewer threads, or as many of all and fewer ranks. */
+int64_t plan_trial_complexity(const struct plan_search *s, const struct plan_trial *t);
 
 /* A tree of the closure with nothing removed. */
 struct plan_tree_id plan_tree_id_whole(const struct plan_search *s, int grouped);

@@ -313,14 +313,6 @@ static int trial(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
-/* The clock of a model, which takes the time it says and needs no warming up. */
-static uint64_t no_time(void *arg)
-{
-    (void)arg;
-    return 0;
-}
-static const struct measure_clock model_clock = {no_time, NULL};
-
 static int compare(struct tune_bench *b, const struct kern_schedule *s, int n,
                    int n_threads, struct measure_opts o, struct measure_report *out)
 {
@@ -331,7 +323,7 @@ static int compare(struct tune_bench *b, const struct kern_schedule *s, int n,
     for (int i = 0; i < n && rc == OK; i++)
         rc = prepare(b, &s[i], n_threads);
     if (b->model) {
-        o.clock = &model_clock;
+        o.clock = &measure_no_clock;
         o.n_warm_up = -1;
     }
     if (rc == OK)

@@ -213,23 +213,25 @@ static int retest(struct tune_search *q, struct kern_schedule *s,
 {
     struct kern_schedule list[TUNE_RETEST_MAX + 3];
     struct measure_report time[TUNE_RETEST_MAX + 3];
-    double fastest = INFINITY;
-    int n = to_retest(q, s, list), rounds, rc;
+    double seconds[TUNE_RETEST_MAX + 3];
+    int64_t order[TUNE_RETEST_MAX + 3];
+    int n = to_retest(q, s, list), rounds, at;
 
     if (n < 2)
         return OK;
     rounds = (int)fmin(RETEST_S / (n * q->best_t.estimate), ROUNDS_MAX);
     rounds = rounds > RETEST_ROUNDS ? rounds : RETEST_ROUNDS;
-    rc = tune_compare(q->c->bench, list, n, q->c->n_threads, rounds, time);
-    for (int i = 0; i < n; i++)
-        fastest = fmin(fastest, time[i].estimate);
-    for (int i = n - 1; i >= 0 && rc == OK; i--) {
-        if (time[i].estimate <= fastest * (1 + TUNE_GAIN)) {
-            *s = list[i];
-            *t = time[i];
-        }
+    TRY(tune_compare(q->c->bench, list, n, q->c->n_threads, rounds, time));
+    for (int i = 0; i < n; i++) {
+        seconds[i] = time[i].estimate;
+        order[i] = i;
     }
-    return rc;
+    at = measure_choose_estimate(seconds, n, order, TUNE_GAIN);
+    if (at >= 0) {
+        *s = list[at];
+        *t = time[at];
+    }
+    return OK;
 }
 
 /* ---- all shapes ---- */

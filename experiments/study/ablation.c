@@ -324,7 +324,7 @@ static int keep(struct found *f, int step, int p)
     int kept;
 
     TRY(measure_compare(f->measure, 2, &o, one_step, &x));
-    kept = measure_fastest(f->measure, -1) == 1;
+    kept = measure_choose(f->measure, NULL, 0) == 1;
     f->n_kept += kept;
     f->kept[step].phase[p] = x.both[kept];
     return OK;
