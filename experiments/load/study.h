@@ -24,6 +24,9 @@ struct study_cell; /* where a run leaves what it found */
  *
  * A number; one that is not finite needs `why`, the reason why it is missing. */
 void study_value(struct study_cell *c, const char *name, double value, const char *why);
+/* The same with its 95 % interval [lo, hi]; ends that are not finite: it has none. */
+void study_value_interval(struct study_cell *c, const char *name, double value, double lo,
+                          double hi, const char *why);
 /* Several, with the reason of those that are missing. */
 struct study_number {
     const char *name;

@@ -68,6 +68,8 @@ struct metrics_value {
     double value;
     char why[96];         /* why `value` is NaN, else "" */
     const char *evidence; /* a word of metrics_evidence[]; NULL: that of its cell */
+    bool has_interval;    /* 95 % of confidence that it is in [lo, hi] */
+    double lo, hi;
 };
 
 struct metrics_series {

@@ -195,7 +195,10 @@ static void put_summary(struct record_h5 *h, hid_t group, const struct record_ce
                                     .value = v->value,
                                     .why = v->why,
                                     .evidence =
-                                        v->evidence ? v->evidence : cell->evidence};
+                                        v->evidence ? v->evidence : cell->evidence,
+                                    .has_interval = v->has_interval,
+                                    .lo = v->lo,
+                                    .hi = v->hi};
         const char *meaning = record_metric_meaning(v->name, study_of(cell), &s.better);
 
         record_scalar(h, g, &s, meaning);

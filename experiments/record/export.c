@@ -122,7 +122,8 @@ static void csv_requests(const struct export_result *r, FILE *f)
     }
 }
 
-/* Names of the members of `part` in any cell, in the order of their first appearance. */
+/* Names of the members of `part` in any cell, in the order of their first appearance; true
+ * for those that have an interval. */
 static json_t *names_of(const json_t *cells, const char *part)
 {
     json_t *names = json_object(), *cell, *v;
@@ -132,7 +133,10 @@ static json_t *names_of(const json_t *cells, const char *part)
     need(names);
     json_array_foreach(cells, i, cell)
         json_object_foreach(json_object_get(cell, part), name, v)
-            need(json_object_set_new(names, name, json_true()) == 0);
+    {
+        bool has = json_object_get(v, "lo") || json_is_true(json_object_get(names, name));
+        need(json_object_set_new(names, name, json_boolean(has)) == 0);
+    }
     return names;
 }
 
@@ -141,23 +145,32 @@ static void csv_cells(const struct export_result *r, FILE *f)
     json_t *cells = export_read_cells(r), *cell, *v;
     json_t *attributes = names_of(cells, "attributes");
     json_t *metrics = names_of(cells, "summary");
+    static const char *const parts[] = {"value", "lo", "hi"};
     const char *name;
     size_t i;
 
     fputs("cell", f);
     json_object_foreach(attributes, name, v) fputc(',', f), put_text(f, name);
-    json_object_foreach(metrics, name, v) fputc(',', f), put_text(f, name);
+    json_object_foreach(metrics, name, v)
+    {
+        fputc(',', f), put_text(f, name);
+        if (json_is_true(v))
+            fprintf(f, ",%s_lo,%s_hi", name, name);
+    }
     fputs("\r\n", f);
     json_array_foreach(cells, i, cell)
     {
         json_t *a = json_object_get(cell, "attributes");
-        json_t *s = json_object_get(cell, "summary");
 
         fprintf(f, "%zu", i);
         json_object_foreach(attributes, name, v) fputc(',', f),
             put_json(f, json_object_get(a, name));
-        json_object_foreach(metrics, name, v) fputc(',', f),
-            put_json(f, json_object_get(json_object_get(s, name), "value"));
+        json_object_foreach(metrics, name, v)
+        {
+            json_t *m = json_object_get(json_object_get(cell, "summary"), name);
+            for (int k = 0; k < (json_is_true(v) ? 3 : 1); k++)
+                fputc(',', f), put_json(f, json_object_get(m, parts[k]));
+        }
         fputs("\r\n", f);
     }
 }
@@ -356,13 +369,16 @@ static void put_escaped(FILE *f, const char *s)
     }
 }
 
-/* `m`: {"value", "unit", "why"} or NULL. */
+/* `m`: {"value", "unit", "why", "lo", "hi"} or NULL. */
 static void put_value(FILE *f, const json_t *m)
 {
-    const json_t *v = json_object_get(m, "value");
+    const json_t *v = json_object_get(m, "value"), *lo = json_object_get(m, "lo");
 
     if (json_is_number(v)) {
         fprintf(f, "%.4g", json_number_value(v));
+        if (json_is_number(lo))
+            fprintf(f, " (%.4g to %.4g)", json_number_value(lo),
+                    json_number_value(json_object_get(m, "hi")));
     } else {
         fputs("n/a (", f);
         put_escaped(f, text_of(m, "why", "not measured"));

@@ -15,7 +15,8 @@
 
 enum export_format {
     EXPORT_CSV_REQUESTS, /* one line a request of every cell */
-    EXPORT_CSV_CELLS,    /* one line a cell: its scalar attributes, then its summary */
+    EXPORT_CSV_CELLS,    /* one line a cell: its scalar attributes, then its summary; of a
+                          * value with an interval also NAME_lo and NAME_hi */
     EXPORT_JSON,         /* one object a cell, in the key names of vLLM's benchmark */
     EXPORT_JSON_FULL, /* what the file holds: every request, token and series of every cell */
     EXPORT_MARKDOWN, /* one table row a cell, for reports */

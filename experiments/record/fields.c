@@ -105,6 +105,10 @@ static const struct field {
     {"/cells/NNNN/summary/*@why", "text", "", "why it is NaN"},
     {"/cells/NNNN/summary/*@evidence", "text", "",
      "what it rests on, as /@evidence; absent in older records: as /@evidence"},
+    {"/cells/NNNN/summary/*@lo", "f64", "of each",
+     "lower end of its 95 % interval; absent: none"},
+    {"/cells/NNNN/summary/*@hi", "f64", "of each",
+     "upper end of its 95 % interval; absent: none"},
     {"/cells/NNNN/series/*", "f64[n]", "of each", "a named array of the cell"},
     {"/cells/NNNN/series/*@evidence", "text", "", "as of a metric of the cell"},
 };

@@ -137,20 +137,27 @@ static json_t *with_evidence(json_t *o, const char *kind)
     return NULL;
 }
 
+static json_t *value_json(const struct metrics_value *v)
+{
+    json_t *o = json_pack("{s:o s:o s:o s:o}", "name", json_string_lossy(v->name), "unit",
+                          json_string_lossy(v->unit), "value", number(v->value), "why",
+                          json_string_lossy(v->why));
+
+    if (o && v->has_interval &&
+        (json_object_set_new(o, "lo", number(v->lo)) != 0 ||
+         json_object_set_new(o, "hi", number(v->hi)) != 0)) {
+        json_decref(o);
+        return NULL;
+    }
+    return with_evidence(o, v->evidence);
+}
+
 json_t *journal_cell_json(const struct record_cell *c)
 {
     json_t *values = json_array(), *series = json_array(), *o;
 
-    for (size_t i = 0; i < c->n_values; i++) {
-        const struct metrics_value *v = &c->values[i];
-
-        append(&values,
-               with_evidence(
-                   json_pack("{s:o s:o s:o s:o}", "name", json_string_lossy(v->name),
-                             "unit", json_string_lossy(v->unit), "value",
-                             number(v->value), "why", json_string_lossy(v->why)),
-                   v->evidence));
-    }
+    for (size_t i = 0; i < c->n_values; i++)
+        append(&values, value_json(&c->values[i]));
     for (size_t i = 0; i < c->n_series; i++) {
         const struct metrics_series *s = &c->series[i];
         json_t *list = json_array();
@@ -287,6 +294,10 @@ static int take_values(struct journal_parsed *p, const json_t *list)
             !take_text(json_object_get(o, "why"), v->why, sizeof(v->why)) ||
             !take_evidence(o, &v->evidence) ||
             !take_number(json_object_get(o, "value"), &v->value))
+            return bad(p, "values");
+        v->has_interval = json_object_get(o, "lo");
+        if (v->has_interval && (!take_number(json_object_get(o, "lo"), &v->lo) ||
+                                !take_number(json_object_get(o, "hi"), &v->hi)))
             return bad(p, "values");
     }
     return OK;

@@ -31,7 +31,7 @@ static double goodput(const struct run_summary *s, const struct job_headline *h,
             json_object_get(json_object_get(settings, "slo"), "target_frac"));
         rate[n] = json_number_value(
             json_object_get(json_object_get(settings, "load"), "rate_rps"));
-        met[n++] = s->values[i * s->n_columns + column];
+        met[n++] = run_summary_value(s, i, column)->value;
     }
     if (n)
         x = metrics_goodput_rps(rate, met, n, target);
@@ -44,12 +44,12 @@ static double goodput(const struct run_summary *s, const struct job_headline *h,
 static double value_of(const struct run_summary *s, const struct job_headline *h,
                        int cell, int column, char why[96])
 {
-    size_t at = (size_t)(cell * s->n_columns + column);
-    double v = s->done[cell] ? s->values[at] : NAN, by;
+    const struct metrics_value *at = run_summary_value(s, cell, column);
+    double v = s->done[cell] ? at->value : NAN, by;
     int reference;
 
     if (isnan(v))
-        memcpy(why, s->whys[at], 96);
+        memcpy(why, at->why, 96);
     if (isnan(v) || !h->relative_to)
         return v;
     reference = job_headline_reference(s->job, h, cell);
@@ -57,10 +57,10 @@ static double value_of(const struct run_summary *s, const struct job_headline *h
         snprintf(why, 96, "no cell of this run has the settings that it is relative to");
         return NAN;
     }
-    at = (size_t)(reference * s->n_columns + column);
-    by = s->done[reference] ? s->values[at] : NAN;
+    at = run_summary_value(s, reference, column);
+    by = s->done[reference] ? at->value : NAN;
     if (isnan(by))
-        memcpy(why, s->whys[at], 96);
+        memcpy(why, at->why, 96);
     else if (by == 0)
         snprintf(why, 96, "the value that it is relative to is 0");
     return by == 0 ? NAN : v / by;
@@ -208,10 +208,23 @@ static void join_evidence(const struct run_summary *s, const bool *chosen, int c
 
         for (int i = 0; i < s->job->n_cells; i++)
             there |= chosen[i] &&
-                     s->evidence[i * s->n_columns + column] == metrics_evidence[kind];
+                     run_summary_value(s, i, column)->evidence == metrics_evidence[kind];
         if (there)
             snprintf(out + n, 64 - n, "%s%s", n ? ", " : "", metrics_evidence[kind]);
     }
+}
+
+/* Of the one chosen cell, where the headline is its value. */
+static void keep_interval(const struct run_summary *s, const bool *chosen, int column,
+                          struct record_headline *out)
+{
+    const struct metrics_value *v = run_summary_value(s, 0, column);
+
+    while (!*chosen++)
+        v += s->n_columns;
+    out->has_interval = v->has_interval && v->value == out->value;
+    out->lo = v->lo;
+    out->hi = v->hi;
 }
 
 int run_headline(struct run_summary *s, int k)
@@ -223,7 +236,7 @@ int run_headline(struct run_summary *s, int k)
     double *x = mem_new(MEM_HARNESS, (size_t)(j->n_cells + j->head.repeats), sizeof(*x));
     char *why = s->headline_whys[k];
     const struct job_axis *open;
-    int column = s->n_shown + k, rc = chosen && x ? OK : ERR_NOMEM;
+    int column = s->n_shown + k, n_chosen, rc = chosen && x ? OK : ERR_NOMEM;
 
     if (rc != OK)
         goto out;
@@ -234,7 +247,8 @@ int run_headline(struct run_summary *s, int k)
                                                           : job_metric_unit(j, h->metric),
                                  .better = h->better ? "lower" : "higher",
                                  .value = NAN};
-    if (job_headline_cells(j, h, chosen) == 0)
+    n_chosen = job_headline_cells(j, h, chosen);
+    if (n_chosen == 0)
         snprintf(why, 96, "no cell of this run has the settings it names");
     else if (h->over == JOB_MEDIAN && (open = job_headline_open_axis(j, h, chosen)))
         snprintf(why, 96, "which %.40s? name it in \"where\", or set \"over\"",
@@ -251,6 +265,8 @@ int run_headline(struct run_summary *s, int k)
         rc = run_interval(s, h, chosen, column, out);
     else if (h->interval && !isnan(out->value))
         rc = over_axis(s, h, chosen, column, x, out);
+    else if (n_chosen == 1 && !h->relative_to && !out->has_interval)
+        keep_interval(s, chosen, column, out);
 out:
     mem_free(chosen);
     mem_free(x);

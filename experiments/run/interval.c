@@ -54,7 +54,7 @@ static struct compare_run run_of(const struct run_summary *s, int cell, int colu
     const struct run_rows *r = &s->rows[cell];
 
     return (struct compare_run){.restart = restart,
-                                .value = s->values[cell * s->n_columns + column],
+                                .value = run_summary_value(s, cell, column)->value,
                                 .rows = r->n ? r->rows : NULL,
                                 .n_rows = r->n,
                                 .slo = r->slo};

@@ -161,21 +161,16 @@ static int take(struct run_summary *s, int cell, const struct record_cell *c)
     if (has_ratio(s->job))
         TRY(run_keep_rows(&s->rows[cell], c));
     for (int k = 0; k < s->n_columns; k++) {
-        size_t at = (size_t)(cell * s->n_columns + k);
+        struct metrics_value *to = &s->values[cell * s->n_columns + k];
 
-        s->values[at] = NAN;
-        s->evidence[at] = NULL;
-        snprintf(s->whys[at], sizeof(s->whys[at]), "%s",
+        *to = (struct metrics_value){.value = NAN};
+        snprintf(to->why, sizeof(to->why), "%s",
                  error ? error : "the cell was not measured");
-        for (size_t i = 0; i < c->n_values; i++) {
-            const struct metrics_value *v = &c->values[i];
-
-            if (strcmp(v->name, metric_of(s, k)) != 0)
-                continue;
-            s->values[at] = v->value;
-            s->evidence[at] = v->evidence ? v->evidence : c->evidence;
-            memcpy(s->whys[at], v->why, sizeof(s->whys[at]));
-        }
+        for (size_t i = 0; i < c->n_values; i++)
+            if (strcmp(c->values[i].name, metric_of(s, k)) == 0) {
+                *to = c->values[i];
+                to->evidence = to->evidence ? to->evidence : c->evidence;
+            }
     }
     s->done[cell] = c->state == RECORD_DONE;
     return OK;
@@ -198,8 +193,6 @@ int run_summarise(struct run_summary *out, const struct job *j, const char *jour
     *out = (struct run_summary){
         .job = j, .n_shown = n_shown(j), .n_columns = (int)n_columns};
     out->values = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->values));
-    out->whys = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->whys));
-    out->evidence = mem_new(MEM_HARNESS, n_cells * n_columns, sizeof(*out->evidence));
     out->done = mem_new(MEM_HARNESS, n_cells, sizeof(*out->done));
     out->skipped = mem_new(MEM_HARNESS, n_cells, sizeof(*out->skipped));
     out->configuration = mem_new(MEM_HARNESS, n_cells, sizeof(*out->configuration));
@@ -209,13 +202,13 @@ int run_summarise(struct run_summary *out, const struct job *j, const char *jour
     out->headline_whys = mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_whys));
     out->headline_evidence =
         mem_new(MEM_HARNESS, n_headlines, sizeof(*out->headline_evidence));
-    if (!out->values || !out->whys || !out->evidence || !out->done || !out->skipped ||
-        !out->configuration || !out->rows || !out->warned || !out->headlines ||
-        !out->headline_whys || !out->headline_evidence)
+    if (!out->values || !out->done || !out->skipped || !out->configuration ||
+        !out->rows || !out->warned || !out->headlines || !out->headline_whys ||
+        !out->headline_evidence)
         goto out;
     for (size_t i = 0; i < n_cells * n_columns; i++) {
-        out->values[i] = NAN;
-        snprintf(out->whys[i], sizeof(out->whys[i]), "the cell was not run");
+        out->values[i].value = NAN;
+        snprintf(out->values[i].why, sizeof(out->values[i].why), "the cell was not run");
     }
     rc = journal_read(journal, on_cell, out, NULL, NULL);
     for (int k = 0; k < j->n_headlines && rc == OK; k++)
@@ -240,13 +233,11 @@ void run_summary_fini(struct run_summary *s)
     mem_free(s->configuration);
     mem_free(s->rows);
     mem_free(s->values);
-    mem_free(s->whys);
     mem_free(s->done);
     mem_free(s->warned);
     mem_free(s->headlines);
     mem_free(s->headline_whys);
     mem_free(s->headline_evidence);
-    mem_free(s->evidence);
     *s = (struct run_summary){0};
 }
 
@@ -255,7 +246,7 @@ static void print_cell(const struct run_summary *s, int i, int width, FILE *f)
     fprintf(f, "%-*s", width, s->job->cells[i].label);
     for (int k = 0; k < s->n_shown; k++) {
         struct column c = column_of(s, k);
-        double x = s->values[i * s->n_columns + k] * c.factor;
+        double x = run_summary_value(s, i, k)->value * c.factor;
 
         if (isnan(x))
             fprintf(f, " %*s", c.width, "n/a");
@@ -288,12 +279,16 @@ static void print_down(const struct run_summary *s, FILE *f)
 {
     for (int k = 0; k < s->n_shown; k++) {
         struct column c = column_of(s, k);
+        const struct metrics_value *v = run_summary_value(s, 0, k);
 
-        if (isnan(s->values[k]))
-            fprintf(f, "%-24s %10s  %s\n", c.title, "n/a", s->whys[k]);
-        else
-            fprintf(f, "%-24s %10.4g %s\n", c.title, s->values[k],
-                    job_metric_unit(s->job, c.metric));
+        if (isnan(v->value)) {
+            fprintf(f, "%-24s %10s  %s\n", c.title, "n/a", v->why);
+            continue;
+        }
+        fprintf(f, "%-24s %10.4g %s", c.title, v->value, v->unit);
+        if (v->has_interval)
+            fprintf(f, " (95 %% interval %.4g to %.4g)", v->lo, v->hi);
+        fputc('\n', f);
     }
 }
 

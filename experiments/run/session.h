@@ -69,13 +69,11 @@ void run_rows_free(struct run_rows *r);
 /* The numbers of all cells in the journal, for the table and the headlines. */
 struct run_summary {
     const struct job *job;
-    int n_shown;           /* columns of the table; those of the headlines follow */
-    int n_columns;         /* both */
-    double *values;        /* [n_cells, n_columns] */
-    char (*whys)[96];      /* [n_cells, n_columns] */
-    const char **evidence; /* [n_cells, n_columns] of metrics_evidence[]; NULL: unknown */
-    bool *done;            /* [n_cells] */
-    char **skipped;        /* [n_cells] why a cell was skipped; NULL: it was not */
+    int n_shown;   /* columns of the table; those of the headlines follow */
+    int n_columns; /* both */
+    struct metrics_value *values; /* [n_cells, n_columns] NaN where there is none */
+    bool *done;                   /* [n_cells] */
+    char **skipped;               /* [n_cells] why a cell was skipped; NULL: it was not */
     char **configuration;  /* [n_cells] of its system, in words; NULL: not stated */
     struct run_rows *rows; /* [n_cells] where a headline is a ratio */
     uint32_t *warned;      /* [n_cells] one bit for each of the codes */
@@ -86,6 +84,11 @@ struct run_summary {
     char (*headline_evidence)[64]; /* kinds joined by ", " */
 };
 MUST int run_summarise(struct run_summary *out, const struct job *j, const char *journal);
+static inline const struct metrics_value *run_summary_value(const struct run_summary *s,
+                                                            int cell, int column)
+{
+    return &s->values[cell * s->n_columns + column];
+}
 void run_summary_fini(struct run_summary *s);
 void run_summary_print(const struct run_summary *s, FILE *f);
 /* Set s->headlines[k] from the values of all cells. ERR_NOMEM. */

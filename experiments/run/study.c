@@ -39,8 +39,9 @@ static bool is_given(const struct metrics_value *v)
     return isfinite(v->value) || v->why[0];
 }
 
+/* `interval`: the ends of its interval; NULL: it has none. */
 static int add_value(struct study_cell *c, const char *name, double value,
-                     const char *why)
+                     const double *interval, const char *why)
 {
     const struct study_metric *m = study_metric_find(c->study, name);
     struct metrics_value *v;
@@ -53,14 +54,28 @@ static int add_value(struct study_cell *c, const char *name, double value,
     if (!isfinite(value) && (!why || !why[0]))
         return err_set(ERR_ARG, "study_value: %s is missing without a reason", name);
     v->value = isfinite(value) ? value : NAN;
-    if (!isfinite(value))
+    if (!isfinite(value)) {
         snprintf(v->why, sizeof(v->why), "%s", why);
+    } else if (interval) {
+        v->has_interval = isfinite(interval[0]) && isfinite(interval[1]);
+        v->lo = interval[0];
+        v->hi = interval[1];
+    }
     return OK;
 }
 
 void study_value(struct study_cell *c, const char *name, double value, const char *why)
 {
-    int rc = add_value(c, name, value, why);
+    int rc = add_value(c, name, value, NULL, why);
+
+    if (rc != OK)
+        fail(c, rc);
+}
+
+void study_value_interval(struct study_cell *c, const char *name, double value, double lo,
+                          double hi, const char *why)
+{
+    int rc = add_value(c, name, value, (const double[]){lo, hi}, why);
 
     if (rc != OK)
         fail(c, rc);

@@ -56,10 +56,12 @@ class Cell:
         attributes = json.loads(plain(attributes[()])) if attributes else {}
         self.axes = attributes.get("axes") or {}  # {"load.rate_rps": 5}
         self.warnings = attributes.get("warnings") or []  # {"code", "observed", "threshold", "text"}
-        self.summary, self.why = {}, {}
+        self.summary, self.why, self.intervals = {}, {}, {}
         for name, d in group.get("summary", {}).items():
             self.summary[name] = float(d[()])
             self.why[name] = plain(d.attrs.get("why", ""))
+            if "lo" in d.attrs:
+                self.intervals[name] = float(d.attrs["lo"]), float(d.attrs["hi"])
 
     def warned(self, code):
         """The warnings of this code."""
@@ -118,6 +120,11 @@ class Cell:
         before it had this one."""
         self.read.add(name)
         return self.summary.get(name, self.summary.get(older, float("nan")))
+
+    def interval(self, name):
+        """The 95 % interval of a number of the summary, (lo, hi); None where it has none."""
+        self.read.add(name)
+        return self.intervals.get(name)
 
     def kind(self, name):
         """What a number or an array rests on: "measured", "simulated" ..."""

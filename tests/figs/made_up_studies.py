@@ -233,7 +233,10 @@ def write(f, rng, stem, missing):
         cell.attrs.update(attrs)
         cell["attributes_json"] = json.dumps({"axes": {"study." + k: v for k, v in at.items()}})
         for name, value in summary.items():
+            value, *interval = value if isinstance(value, tuple) else (value,)  # (value, lo, hi)
             cell["summary/" + name] = np.nan if missing else float(value)
+            if interval and not missing:
+                cell["summary/" + name].attrs.update(lo=float(interval[0]), hi=float(interval[1]))
             cell["summary/" + name].attrs["why"] = "made up" if missing else ""
         for name, values in series.items():
             if missing and how is made_up_topo.topo_tree:

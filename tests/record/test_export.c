@@ -102,7 +102,7 @@ static void csv_requests(void **state)
 static void csv_cells(void **state)
 {
     static char header[64][128], field[64][128];
-    char *text = exported("csv-cells");
+    char *text = exported("csv-cells"), want[16];
     const char *p = text;
     int n = csv_record(&p, header);
 
@@ -114,6 +114,9 @@ static void csv_cells(void **state)
         assert_string_equal(field[column(header, n, "state")],
                             i == 6 ? "failed" : "done");
         assert_true(strtod(field[column(header, n, "mean_ttft_ms")], NULL) == 1.5 + i);
+        snprintf(want, sizeof(want), "%d", i + 2);
+        assert_string_equal(field[column(header, n, "mean_ttft_ms_hi")],
+                            i % 3 ? "" : want);
         assert_string_equal(field[column(header, n, "p99_ttft_ms")], "");
         assert_string_equal(field[column(header, n, "n_completed")], "0");
         assert_true(strtod(field[column(header, n, "request_throughput_rps")], NULL) ==

@@ -124,12 +124,14 @@ static void numbers_and_texts_survive(void **state)
     (void)state;
     fixture_cell_make(&f, 1);
     for (int i = 0; i < 8; i++) {
-        values[i] = (struct metrics_value){"v", "ms", odd[i], "", NULL};
+        values[i] = (struct metrics_value){.name = "v", .unit = "ms", .value = odd[i]};
         values[i].name[0] = (char)('a' + i);
         f.series_v[i] = odd[7 - i];
     }
-    values[1] = (struct metrics_value){"nan", "ms", NAN, "caf\xc3\xa9 caf\xc3", NULL};
-    values[2] = (struct metrics_value){"caf\xc3\xa9", "\xc2\xb5s", odd[2], "", NULL};
+    values[1] = (struct metrics_value){
+        .name = "nan", .unit = "ms", .value = NAN, .why = "caf\xc3\xa9 caf\xc3"};
+    values[2] = (struct metrics_value){
+        .name = "caf\xc3\xa9", .unit = "\xc2\xb5s", .value = odd[2]};
     snprintf(f.rows[0].error, sizeof(f.rows[0].error), "bad \xff byte, \xe2\x82\xac");
     f.rows[0].done_ns = METRICS_NEVER;
     f.rows[0].intended_ns = INT64_MAX;

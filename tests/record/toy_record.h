@@ -176,6 +176,12 @@ static inline void check_cell(const json_t *cell, const struct fixture_cell *f, 
             assert_true(json_real_value(json_object_get(m, "value")) ==
                         f->values[k].value);
         }
+        if (f->values[k].has_interval) {
+            assert_true(json_real_value(json_object_get(m, "lo")) == f->values[k].lo);
+            assert_true(json_real_value(json_object_get(m, "hi")) == f->values[k].hi);
+        } else {
+            assert_null(json_object_get(m, "lo"));
+        }
     }
     m = json_object_get(json_object_get(cell, "summary"), "p99_ttft_ms");
     assert_non_null(

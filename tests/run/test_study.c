@@ -1,161 +1,5 @@
-/* Jobs that study: a scripted study stands in for the built-in ones (this program's list
- * of studies replaces the library's), so that every value it reports is known. */
-#include "tests/job/jobs.h"
-#include "tests/support/fixture.h"
-
-#include <math.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "base/json.h"
-#include "base/mem.h"
-#include "experiments/record/export.h"
-#include "experiments/job/job.h"
-#include "experiments/run/experiment.h"
-#include "experiments/load/study.h"
-
-/* --- the scripted study: speed = m x k, a cell named in `fails` fails */
-
-struct script_opts {
-    int64_t m;
-    double k;
-    char *type, *fails, *skips, *missing, *misbehaves, *simulates;
-};
-
-#define AT(member) offsetof(struct script_opts, member)
-static const struct opt_row script_table[] = {
-    {.name = "m", .type = OPT_INT, .offset = AT(m), .def = "1", .help = "rows"},
-    {.name = "k", .type = OPT_F64, .offset = AT(k), .def = "1", .help = "factor"},
-    {.name = "type", .type = OPT_STR, .offset = AT(type), .def = "f32", .help = "type"},
-    {.name = "fails", .type = OPT_STR, .offset = AT(fails), .help = "type that fails"},
-    {.name = "skips", .type = OPT_STR, .offset = AT(skips), .help = "type not here"},
-    {.name = "missing", .type = OPT_STR, .offset = AT(missing), .help = "type without"},
-    {.name = "misbehaves", .type = OPT_STR, .offset = AT(misbehaves), .help = "how"},
-    {.name = "simulates", .type = OPT_STR, .offset = AT(simulates), .help = "type"},
-    {0},
-};
-
-static const struct study_metric script_metrics[] = {
-    {"speed", "x", "higher", "m times k"},
-    {"error", "x", "lower", "what it gets wrong"},
-    {"m_seen", "", "", "the m it was given"},
-    {0},
-};
-
-static int n_runs, n_ended, n_closed, n_kept_at_close;
-static bool dies_at_4; /* not an option: the job must be the same when it is resumed */
-
-static bool is(const char *a, const char *b)
-{
-    return a && strcmp(a, b) == 0;
-}
-
-static void misbehave(const char *how, struct study_cell *c)
-{
-    if (is(how, "unknown"))
-        study_value(c, "sped", 1, NULL);
-    else if (is(how, "no reason"))
-        study_value(c, "error", NAN, "");
-    else if (is(how, "no such evidence"))
-        study_evidence(c, "guessed", NULL);
-    else if (is(how, "evidence of nothing"))
-        study_evidence(c, "model", "speed sped");
-    else
-        study_value(c, "speed", 1, NULL); /* the second time */
-    study_value(c, "pace", 1, NULL);      /* the first error stays */
-}
-
-static int script_run(void *context, const void *opts, struct study_cell *c)
-{
-    int *run = context;
-    const struct script_opts *o = opts;
-    double series[2] = {(double)o->m, o->k};
-    double speed = is(o->missing, o->type) ? NAN : (double)o->m * o->k;
-    int *n_kept = study_kept(c);
-
-    assert_int_equal(*run, 0);
-    assert_int_equal(n_ended, n_runs);
-    *run = ++n_runs;
-    ++*n_kept;
-    if (dies_at_4 && o->m == 4)
-        _exit(9);
-    if (is(o->fails, o->type))
-        return err_set(ERR_IO, "the script says no");
-    if (is(o->skips, o->type))
-        return err_set(ERR_NOTFOUND, "no such unit in this machine");
-    study_progress(c, 0.5, "half-way");
-    assert_null(study_machine(c));
-    study_value(c, "speed", speed, "the script has none");
-    study_value(c, "m_seen", (double)o->m, NULL);
-    study_series(c, "both", "x", series, 2);
-    study_note(c, "rival", json_pack("{s:s}", "version", "script 1.0"));
-    study_evidence(c, "model", "m_seen both");
-    if (is(o->simulates, o->type))
-        study_evidence(c, "simulated", NULL);
-    if (o->misbehaves)
-        misbehave(o->misbehaves, c);
-    return OK;
-}
-
-static void script_end(void *context)
-{
-    n_ended++;
-    assert_int_equal(*(int *)context, n_runs);
-}
-
-static void script_close(void *kept)
-{
-    n_closed++;
-    n_kept_at_close = *(int *)kept;
-}
-
-static const struct study study_script = {
-    .name = "script",
-    .help = "reports m times k",
-    .opts = script_table,
-    .opts_bytes = sizeof(struct script_opts),
-    .context_bytes = sizeof(int),
-    .kept_bytes = sizeof(int),
-    .metrics = script_metrics,
-    .run = script_run,
-    .end = script_end,
-    .close = script_close,
-};
-const struct study *const studies[] = {&study_script, NULL};
-
-/* --- reading */
-
-static int read_job(const char *text, struct job **out)
-{
-    char all[4096];
-    json_t *root;
-    int rc;
-
-    snprintf(all, sizeof(all), "{\"about\": \"a test\", %s}", text);
-    assert_ok(json_read_text(&root, all, strlen(all), "test"));
-    rc = job_from_json(out, root, "t", "t.json", NULL);
-    json_decref(root);
-    return rc;
-}
-
-static struct job *job_of(const char *text)
-{
-    struct job *j;
-
-    assert_ok(read_job(text, &j));
-    return j;
-}
-
-static void refuse(const char *text, const char *part)
-{
-    struct job *j = NULL;
-    int rc = read_job(text, &j);
-
-    assert_null(j);
-    if (rc == OK || !strstr(err_msg(), part) || strncmp(err_msg(), "t.json", 6) != 0)
-        fail_msg("{%s}: got %s \"%s\", wanted \"t.json... %s\"", text, err_name(rc),
-                 err_msg(), part);
-}
+/* Jobs that study: how they are read, what their headlines and records hold. */
+#include "tests/run/script_study.h"
 
 #define HEADLINE(rest)                                                                   \
     "\"study\": {\"name\": \"script\", \"m\": [1, 2, 4], \"k\": [1, 10]}, "              \
@@ -248,78 +92,6 @@ static void description_has_options_and_metrics(void **state)
     job_free(&j);
 }
 
-/* --- running */
-
-struct ran {
-    struct run_outcome outcome;
-    json_t *latest; /* headline of latest.json */
-    char *table;
-};
-
-/* Run a job into a folder; the machine card would be looked for next to it. */
-static int run_into(const char *dir, const char *text, struct ran *r)
-{
-    struct job *j = job_of(text);
-    struct run_options o = {
-        .out_dir = dir, .machine_dir = dir, .progress = PROGRESS_QUIET};
-    char path[400];
-    size_t n;
-    int rc;
-
-    *r = (struct ran){.table = NULL};
-    o.live = fopen("/dev/null", "w");
-    o.report = open_memstream(&r->table, &n);
-    rc = run_experiment(&r->outcome, j, &o);
-    fclose(o.live);
-    fclose(o.report);
-    job_free(&j);
-    snprintf(path, sizeof(path), "%s/latest.json", dir);
-    if (rc == OK) {
-        json_t *all;
-
-        assert_ok(json_read_file(&all, path, 1 << 20));
-        r->latest = json_incref(json_object_get(all, "headline"));
-        json_decref(all);
-    }
-    return rc;
-}
-
-static void run(const char *name, const char *text, struct ran *r)
-{
-    char dir[300];
-
-    snprintf(dir, sizeof(dir), "%s/%s", test_dir(), name);
-    assert_ok(run_into(dir, text, r));
-}
-
-static void ran_free(struct ran *r)
-{
-    mem_free(r->outcome.path);
-    json_decref(r->latest);
-    free(r->table);
-}
-
-static double value(const struct ran *r, const char *name)
-{
-    const json_t *v = json_object_get(json_object_get(r->latest, name), "value");
-
-    return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
-static int left_out(const struct ran *r, const char *name)
-{
-    return (int)json_integer_value(
-        json_object_get(json_object_get(r->latest, name), "n_left_out"));
-}
-
-static const char *why(const struct ran *r, const char *name)
-{
-    const char *s =
-        json_string_value(json_object_get(json_object_get(r->latest, name), "why"));
-
-    return s ? s : "";
-}
-
 static void headlines_over_many_cells(void **state)
 {
     static const struct {
@@ -369,13 +141,6 @@ static void headlines_over_many_cells(void **state)
     ran_free(&r);
 }
 
-static double end_of(const struct ran *r, const char *name, const char *which)
-{
-    const json_t *v = json_object_get(json_object_get(r->latest, name), which);
-
-    return v ? json_number_value(v) : NAN;
-}
-
 /* Each m is a measurement of its own. */
 static void a_mean_has_its_interval_over_an_axis(void **state)
 {
@@ -393,6 +158,39 @@ static void a_mean_has_its_interval_over_an_axis(void **state)
     assert_true(fabs(end_of(&r, "mean", "lo") - (7.0 / 3 - 3.79459)) < 1e-3);
     assert_true(fabs(end_of(&r, "geomean", "lo") - 20 / 5.5958) < 1e-3);
     assert_true(fabs(end_of(&r, "geomean", "hi") - 20 * 5.5958) < 1e-2);
+    ran_free(&r);
+}
+
+/* An interval without two finite ends is none; a headline over several cells has not theirs. */
+static void a_value_has_its_interval(void **state)
+{
+    struct ran r;
+    json_t *all, *cells, *v;
+
+    (void)state;
+    run("values",
+        "\"study\": {\"name\": \"script\", \"m\": [1, 2], \"type\": [\"f32\", "
+        "\"open\"]}, \"headline\": ["
+        "{\"name\": \"one\", \"metric\": \"speed\", \"where\": {\"m\": 2, "
+        "\"type\": \"f32\"}},"
+        "{\"name\": \"open\", \"metric\": \"speed\", \"where\": {\"m\": 2, "
+        "\"type\": \"open\"}},"
+        "{\"name\": \"sum\", \"metric\": \"speed\", \"over\": \"sum\"}]",
+        &r);
+    all = fixture_exported(r.outcome.path);
+    cells = json_object_get(all, "cells");
+    v = json_object_get(json_object_get(json_array_get(cells, 2), "summary"), "speed");
+    assert_true(json_number_value(json_object_get(v, "value")) == 2);
+    assert_true(json_number_value(json_object_get(v, "lo")) == 1);
+    assert_true(json_number_value(json_object_get(v, "hi")) == 4);
+    v = json_object_get(json_object_get(json_array_get(cells, 3), "summary"), "speed");
+    assert_true(json_number_value(json_object_get(v, "value")) == 2);
+    assert_null(json_object_get(v, "lo"));
+    assert_true(end_of(&r, "one", "lo") == 1 && end_of(&r, "one", "hi") == 4);
+    assert_true(value(&r, "open") == 2 && isnan(end_of(&r, "open", "lo")));
+    assert_true(value(&r, "sum") == 6 && isnan(end_of(&r, "sum", "lo")));
+    assert_non_null(strstr(r.table, "one: 2 x (95 % interval 1 to 4)\n"));
+    json_decref(all);
     ran_free(&r);
 }
 
@@ -572,7 +370,7 @@ static void each_series_has_its_evidence(void **state)
         json_string_value(json_object_get(json_object_get(r.latest, "f32"), "evidence")),
         "measured_small");
     assert_non_null(strstr(r.table, "all: 24 x (measured_small, simulated)\n"));
-    assert_non_null(strstr(r.table, "f32: 8 x\n"));
+    assert_non_null(strstr(r.table, "f32: 8 x (95 % interval 7 to 10)\n"));
     json_decref(all);
     mem_free(text);
     ran_free(&r);
@@ -588,6 +386,7 @@ int main(void)
         cmocka_unit_test(description_has_options_and_metrics),
         cmocka_unit_test(headlines_over_many_cells),
         cmocka_unit_test(a_mean_has_its_interval_over_an_axis),
+        cmocka_unit_test(a_value_has_its_interval),
         cmocka_unit_test(missing_values),
         cmocka_unit_test(a_failed_cell_is_not_the_run),
         cmocka_unit_test(a_killed_study_resumes),

@@ -52,11 +52,13 @@ void fixture_cell_make(struct fixture_cell *f, int i)
     memset(f, 0, sizeof(*f));
     snprintf(f->key, sizeof(f->key), "rate=%d/repeat=0", i);
     make_rows(f, i);
-    f->values[0] = (struct metrics_value){"mean_ttft_ms", "ms", 1.5 + i, "", NULL};
-    f->values[1] = (struct metrics_value){"p99_ttft_ms", "ms", NAN, "n=3 < 368", NULL};
-    f->values[2] = (struct metrics_value){"n_completed", "", 0, "", "model"};
-    f->values[3] =
-        (struct metrics_value){"request_throughput_rps", "req/s", 1e300 / 7, "", NULL};
+    f->values[0] = (struct metrics_value){"mean_ttft_ms", "ms",       1.5 + i,  "",
+                                          NULL,           i % 3 == 0, 1.25 + i, 2 + i};
+    f->values[1] = (struct metrics_value){
+        .name = "p99_ttft_ms", .unit = "ms", .value = NAN, .why = "n=3 < 368"};
+    f->values[2] = (struct metrics_value){.name = "n_completed", .evidence = "model"};
+    f->values[3] = (struct metrics_value){
+        .name = "request_throughput_rps", .unit = "req/s", .value = 1e300 / 7};
     f->series[0] = (struct metrics_series){
         .name = "cdf", .unit = "ms", .v = f->series_v, .evidence = "simulated"};
     f->series[0].n = (size_t)(i % 16);
@@ -132,6 +134,9 @@ void fixture_cell_check(const struct record_cell *got, int i)
         assert_string_equal(got->values[k].why, f.values[k].why);
         check_f64(got->values[k].value, f.values[k].value);
         check_evidence(got->values[k].evidence, f.values[k].evidence);
+        assert_int_equal(got->values[k].has_interval, f.values[k].has_interval);
+        check_f64(got->values[k].lo, f.values[k].has_interval ? f.values[k].lo : 0);
+        check_f64(got->values[k].hi, f.values[k].has_interval ? f.values[k].hi : 0);
     }
     assert_int_equal(got->n_series, 1);
     assert_int_equal(got->series[0].n, f.series[0].n);
