@@ -39,8 +39,6 @@ struct probe_ctx {
     struct probe_value *values;
     int n_values, max_values;
 };
-/* Append a value; called by probes. ERR_LIMIT when full. */
-MUST int probe_add(struct probe_ctx *c, const struct probe_value *v);
 
 struct probe {
     const char *name;

@@ -20,7 +20,8 @@
 #define BUFFER_PER_CACHE 4
 #define BUFFER_BYTES_MAX ((size_t)8 << 30)
 
-int probe_add(struct probe_ctx *c, const struct probe_value *v)
+/* Append a value. ERR_LIMIT when full. */
+static int add_value(struct probe_ctx *c, const struct probe_value *v)
 {
     if (c->n_values >= c->max_values)
         return err_set(ERR_LIMIT, "probe value %s: more than %d values", v->name,
@@ -124,7 +125,7 @@ int probe_report(struct probe_ctx *c, const char *name, const char *unit, int n_
                  r->n ? "no memory to sort the trials" : "no trial was made");
         v.estimate = v.lo = v.hi = NAN;
     }
-    return probe_add(c, &v);
+    return add_value(c, &v);
 }
 
 int probe_report_rate(struct probe_ctx *c, const char *name, const char *unit,
@@ -164,7 +165,7 @@ int probe_report_none(struct probe_ctx *c, const char *name, const char *unit,
     struct probe_value v = value_of(name, unit, n_threads);
 
     snprintf(v.why, sizeof(v.why), "%s", why);
-    return probe_add(c, &v);
+    return add_value(c, &v);
 }
 
 int probe_thread_counts(int n_max, int *counts)

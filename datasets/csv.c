@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "datasets/build.h"
 
 /* Cut one field off *rest in place. NULL: a quote that does not close, or text after it.
  */
@@ -127,7 +128,9 @@ static int is_alias(const char *name, const char *aliases)
     }
 }
 
-int dataset_csv_column(const struct dataset_csv *t, const char *aliases, int required,
+/* Index of the first column named in `aliases` (words joined by '|').
+ * required: ERR_FORMAT naming them if none is there; otherwise *column = -1. */
+static int find_column(const struct dataset_csv *t, const char *aliases, int required,
                        int *column)
 {
     char found[256] = "";
@@ -149,7 +152,8 @@ int dataset_csv_column(const struct dataset_csv *t, const char *aliases, int req
                    dataset_input_where(t->in), aliases, found);
 }
 
-int dataset_csv_next(struct dataset_csv *t, int *more)
+/* The next row that is not empty; *more = 0 after the last. */
+static int next_row(struct dataset_csv *t, int *more)
 {
     char *line;
     size_t n;
@@ -178,7 +182,9 @@ int dataset_csv_refuse(const struct dataset_csv *t, int column, const char *expe
                    t->fields[column]);
 }
 
-int dataset_csv_count(const struct dataset_csv *t, int column, int64_t max, int64_t *out)
+/* The field of the present row as a count in [0, max]; "374.0", as data frames write
+ * whole numbers, is 374. */
+static int count(const struct dataset_csv *t, int column, int64_t max, int64_t *out)
 {
     const char *s = t->fields[column];
     int64_t v = 0;
@@ -200,7 +206,8 @@ int dataset_csv_count(const struct dataset_csv *t, int column, int64_t max, int6
     return OK;
 }
 
-int dataset_csv_number(const struct dataset_csv *t, int column, double *out)
+/* As a finite decimal number. */
+static int number(const struct dataset_csv *t, int column, double *out)
 {
     const char *s = t->fields[column];
     char *end;
@@ -214,4 +221,75 @@ int dataset_csv_number(const struct dataset_csv *t, int column, double *out)
         return dataset_csv_refuse(t, column, "a decimal number");
     *out = v;
     return OK;
+}
+
+/* ---- the requests of a trace ---- */
+
+#define MAX_S 4e9 /* differences in nanoseconds fit 64 bits; 127 years */
+
+struct columns {
+    const struct dataset_csv_form *form;
+    int prompt, output, arrival;
+};
+
+static int find_columns(const struct dataset_csv *t, struct columns *c)
+{
+    int rc = OK;
+
+    c->arrival = -1;
+    if (c->form->arrival)
+        rc = find_column(t, c->form->arrival, c->form->needs_arrival, &c->arrival);
+    if (rc == OK)
+        rc = find_column(t, c->form->prompt, 1, &c->prompt);
+    if (rc == OK)
+        rc = find_column(t, c->form->output, 1, &c->output);
+    return rc;
+}
+
+static int seconds_ns(const struct dataset_csv *t, int column, int64_t *ns)
+{
+    double s = 0;
+    int rc = number(t, column, &s);
+
+    if (rc == OK && !(fabs(s) <= MAX_S))
+        rc = dataset_csv_refuse(t, column, "a time of at most 4e9 seconds");
+    if (rc == OK)
+        *ns = (int64_t)(s * 1e9);
+    return rc;
+}
+
+static int read_row(struct dataset *d, const struct dataset_csv *t,
+                    const struct columns *c, bool *full)
+{
+    struct dataset_item it = {.arrival_s = NAN};
+    int64_t ns = 0;
+
+    if (c->arrival >= 0)
+        TRY((c->form->time_ns ? c->form->time_ns : seconds_ns)(t, c->arrival, &ns));
+    TRY(count(t, c->prompt, DATASET_MAX_TOK, &it.n_prompt));
+    TRY(count(t, c->output, DATASET_MAX_TOK, &it.n_output));
+    return c->arrival >= 0
+               ? dataset_offer_at(d, &it, ns, dataset_input_where(t->in), full)
+               : dataset_offer(d, &it, full);
+}
+
+int dataset_read_csv(struct dataset *d, const struct dataset_opts *o,
+                     const struct dataset_csv_form *form)
+{
+    struct columns c = {.form = form};
+    struct dataset_csv t;
+    bool full = false;
+    int more, rc = dataset_csv_init(&t, o->path);
+
+    if (rc != OK)
+        return rc;
+    rc = find_columns(&t, &c);
+    while (rc == OK && !full) {
+        rc = next_row(&t, &more);
+        if (rc != OK || !more)
+            break;
+        rc = read_row(d, &t, &c, &full);
+    }
+    dataset_csv_fini(&t);
+    return rc;
 }

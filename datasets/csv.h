@@ -26,20 +26,6 @@ struct dataset_csv {
 MUST int dataset_csv_init(struct dataset_csv *t, const char *path);
 void dataset_csv_fini(struct dataset_csv *t);
 
-/* Index of the first column named in `aliases` (words joined by '|').
- * required: ERR_FORMAT naming them if none is there; otherwise *column = -1. */
-MUST int dataset_csv_column(const struct dataset_csv *t, const char *aliases,
-                            int required, int *column);
-
-/* The next row that is not empty; *more = 0 after the last. */
-MUST int dataset_csv_next(struct dataset_csv *t, int *more);
-
-/* The field of the present row as a count in [0, max]; "374.0", as data frames write
- * whole numbers, is 374. */
-MUST int dataset_csv_count(const struct dataset_csv *t, int column, int64_t max,
-                           int64_t *out);
-/* As a finite decimal number. */
-MUST int dataset_csv_number(const struct dataset_csv *t, int column, double *out);
 /* ERR_FORMAT "path:line: column: expected ..., found ...". */
 int dataset_csv_refuse(const struct dataset_csv *t, int column, const char *expected);
 

@@ -50,6 +50,19 @@ void counters_none(struct counters_value *v, int error, const char *fmt, ...)
     va_end(ap);
 }
 
+/* The kernel's level of perf_event_paranoid; false where it cannot be read. */
+static bool read_paranoid(int *level)
+{
+    FILE *f = fopen(counters_kernel_of()->paranoid, "re");
+    bool ok;
+
+    if (!f)
+        return false;
+    ok = fscanf(f, "%d", level) == 1;
+    fclose(f);
+    return ok;
+}
+
 void counters_refused(struct counters_value *v, const char *event, int error)
 {
     switch (error) {
@@ -57,7 +70,7 @@ void counters_refused(struct counters_value *v, const char *event, int error)
     case EPERM: {
         int paranoid;
 
-        if (counters_paranoid(&paranoid))
+        if (read_paranoid(&paranoid))
             counters_none(v, error,
                           "%s: perf_event_paranoid is %d: sysctl "
                           "kernel.perf_event_paranoid=%d, or CAP_PERFMON",

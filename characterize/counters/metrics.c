@@ -227,10 +227,3 @@ void counters_meter_read(const struct counters_meter *m, struct counters_value *
         if (m->papi_at[i] >= 0)
             out[i] = m->values[m->papi_at[i]];
 }
-
-void counters_meter_reset(struct counters_meter *m)
-{
-    if (m->papi)
-        counters_reset(m->papi);
-    counters_reset(m->perf);
-}

@@ -86,6 +86,5 @@ void counters_meter_start(struct counters_meter *m, int pass);
 void counters_meter_stop(struct counters_meter *m, int pass);
 /* [l->n_events]; events that this thread leaves to another are 0 with no parts. */
 void counters_meter_read(const struct counters_meter *m, struct counters_value *out);
-void counters_meter_reset(struct counters_meter *m);
 
 #endif

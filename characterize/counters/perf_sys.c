@@ -2,7 +2,6 @@
 #include "characterize/counters/perf_sys.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -45,16 +44,4 @@ void counters_kernel_set(const struct counters_kernel *k)
 const struct counters_kernel *counters_kernel_of(void)
 {
     return kernel;
-}
-
-int counters_paranoid(int *level)
-{
-    FILE *f = fopen(kernel->paranoid, "re");
-    int ok;
-
-    if (!f)
-        return 0;
-    ok = fscanf(f, "%d", level) == 1;
-    fclose(f);
-    return ok;
 }

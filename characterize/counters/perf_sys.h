@@ -23,9 +23,6 @@ struct counters_kernel {
 void counters_kernel_set(const struct counters_kernel *k);
 const struct counters_kernel *counters_kernel_of(void);
 
-/* The kernel's level; 0 when it cannot be read. */
-int counters_paranoid(int *level);
-
 /* One thing to open. cpu -1: count the calling thread; else all that this CPU's unit
  * does. */
 struct counters_perf_event {

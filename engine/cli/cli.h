@@ -23,7 +23,6 @@ int cli_run(int argc, char **argv);
 int cli_serve(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_model(int argc, char **argv);
-int cli_model_quantize(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_tune(int argc, char **argv);
 int cli_predictor(int argc, char **argv);
@@ -70,7 +69,7 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
 /* The same for people, on standard error. */
 void cli_report_print(const json_t *report, const json_t *describe);
 
-/* ---- tune_show.c: the progress of `sandwich tune`, and its closing table ---- */
+/* ---- tune_run.c: the progress of `sandwich tune`, and its closing table ---- */
 
 struct cli_tuning {
     char matrix[80]; /* the one in hand */
@@ -79,11 +78,8 @@ struct cli_tuning {
         all_work; /* in FLOP, with the fixed cost of a product of few rows */
     int64_t n_measurements;
     double measured_s, budget_s;     /* budget_s: 0: none */
-    uint64_t t_start_ns, t_shown_ns; /* t_shown_ns: cli_tune_progress()'s own */
+    uint64_t t_start_ns, t_shown_ns; /* t_shown_ns: of the progress that was shown last */
 };
-/* A line on the terminal, one a minute elsewhere. */
-void cli_tune_progress(struct cli_tuning *t);
-void cli_tune_progress_end(void);
 
 struct cli_tuned {
     char matrix[80];

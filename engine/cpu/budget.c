@@ -8,6 +8,74 @@
 #include "cpu/cpu.h"
 #include "cpu/sysfile.h"
 
+/* ---- pinning the calling thread ---- */
+
+/* Of the calling thread. */
+static _Thread_local struct {
+    int depth, cpu;                                /* pinned as often, at last to it */
+    cpu_set_t before[AFFINITY_BITS / CPU_SETSIZE]; /* where depth > 0 */
+} pinned;
+
+int cpu_pin_self(int cpu)
+{
+    cpu_set_t set;
+
+    if (cpu < 0 || cpu >= CPU_SETSIZE)
+        return err_set(ERR_ARG, "CPU %d: expected 0 .. %d", cpu, CPU_SETSIZE - 1);
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (sched_setaffinity(0, sizeof(set), &set) != 0)
+        return err_set(ERR_IO, "cannot pin a thread to CPU %d: %m", cpu);
+    pinned.cpu = cpu;
+    return OK;
+}
+
+int cpu_pin_begin(int cpu)
+{
+    if (pinned.depth == 0 &&
+        sched_getaffinity(0, sizeof(pinned.before), pinned.before) != 0)
+        return err_set(ERR_IO, "cannot read the CPU affinity: %m");
+    TRY(cpu_pin_self(cpu));
+    pinned.depth++;
+    return OK;
+}
+
+void cpu_pin_again(int cpu)
+{
+    if (pinned.cpu != cpu && cpu_pin_self(cpu) != OK)
+        err_clear(); /* it has been possible before; slower, not wrong */
+}
+
+void cpu_pin_end(void)
+{
+    if (--pinned.depth == 0)
+        sched_setaffinity(0, sizeof(pinned.before), pinned.before);
+}
+
+/* Another process's mask, or one that was set since, is not that of the pinning. */
+static bool is_pinned(const cpu_set_t *now, size_t bytes)
+{
+    return pinned.depth > 0 && CPU_COUNT_S(bytes, now) == 1 &&
+           CPU_ISSET_S((size_t)pinned.cpu, bytes, now);
+}
+
+/* The CPUs that the calling thread may use, but for its own pinning. ERR_IO. */
+MUST static int allowed_cpus(cpu_set_t set[AFFINITY_BITS / CPU_SETSIZE])
+{
+    if (sched_getaffinity(0, AFFINITY_BITS / 8, set) != 0)
+        return err_set(ERR_IO, "cannot read the CPU affinity: %m");
+    if (is_pinned(set, AFFINITY_BITS / 8))
+        memcpy(set, pinned.before, AFFINITY_BITS / 8);
+    return OK;
+}
+
+int cpu_current(void)
+{
+    return sched_getcpu();
+}
+
+/* ---- the CPUs to use, and why ---- */
+
 struct quota {
     double cpus; /* NaN: none */
     int version;
@@ -162,7 +230,7 @@ int cpu_budget_get(struct cpu_budget *out)
     cpu_set_t set[AFFINITY_BITS / CPU_SETSIZE];
     int *allowed, n = 0, rc;
 
-    TRY(cpu_allowed(set));
+    TRY(allowed_cpus(set));
     allowed = mem_new(MEM_OTHER, AFFINITY_BITS, sizeof(*allowed));
     if (!allowed)
         return ERR_NOMEM;

@@ -9,7 +9,8 @@
 
 #define VERBS_MAX 32
 
-int cpu_program_fail(const struct cpu_program *p, int status)
+/* Print `name: ` and the last error; returns `status`. */
+static int fail(const struct cpu_program *p, int status)
 {
     fprintf(stderr, "%s: %s\n", p->name, err_msg());
     return status;
@@ -21,7 +22,7 @@ static int run(const struct cpu_program *p, int argc, char **argv)
     char isa[256];
 
     if (process_start() != OK || cpu_isa_check_env() != OK)
-        return cpu_program_fail(p, p->exit_usage);
+        return fail(p, p->exit_usage);
     if (argc < 2) {
         p->help(stderr);
         return p->exit_usage;
@@ -41,13 +42,12 @@ static int run(const struct cpu_program *p, int argc, char **argv)
             return p->run(i, argc - 2, argv + 2);
     }
     (void)name_unknown(ERR_ARG, word, verbs, "unknown verb \"%s\"", word);
-    return cpu_program_fail(p, p->exit_usage);
+    return fail(p, p->exit_usage);
 }
 
 int cpu_program_main(const struct cpu_program *p, int argc, char **argv)
 {
     int status = run(p, argc, argv);
 
-    return process_end() == OK || status != 0 ? status
-                                              : cpu_program_fail(p, p->exit_lost);
+    return process_end() == OK || status != 0 ? status : fail(p, p->exit_lost);
 }

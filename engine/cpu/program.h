@@ -17,8 +17,6 @@ struct cpu_program {
     int exit_lost;  /* exit status of a success whose output was lost */
 };
 
-/* Print `name: ` and the last error; returns `status`. */
-int cpu_program_fail(const struct cpu_program *p, int status);
 /* Returns the exit status of the program. */
 int cpu_program_main(const struct cpu_program *p, int argc, char **argv);
 

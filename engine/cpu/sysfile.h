@@ -28,7 +28,4 @@ MUST int cpu_cgroup_each(const char *root, const char *controller, int version,
 /* Bits of an affinity mask: CONFIG_NR_CPUS of a Linux kernel is at most this. */
 #define AFFINITY_BITS 8192
 
-/* The CPUs that the calling thread may use, but for its own pinning (cpu_pin_begin). ERR_IO. */
-MUST int cpu_allowed(cpu_set_t set[AFFINITY_BITS / CPU_SETSIZE]);
-
 #endif

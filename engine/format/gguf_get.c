@@ -48,14 +48,14 @@ static int key_cmp(const void *key, const void *elem)
     return d ? d : (n > kv->key_n) - (n < kv->key_n);
 }
 
-const struct gguf_kv *gguf_kv_find(const struct gguf *g, const char *key)
+static const struct gguf_kv *find_key(const struct gguf *g, const char *key)
 {
     return bsearch(key, g->kv, g->n_kv, sizeof(g->kv[0]), key_cmp);
 }
 
 bool gguf_has(const struct gguf *g, const char *key)
 {
-    return gguf_kv_find(g, key) != NULL;
+    return find_key(g, key) != NULL;
 }
 
 uint64_t gguf_n_keys(const struct gguf *g)
@@ -144,7 +144,7 @@ static bool load_f64(enum gguf_type type, const uint8_t *p, double *out)
 
 int gguf_get_int(const struct gguf *g, const char *key, int64_t *out)
 {
-    const struct gguf_kv *kv = gguf_kv_find(g, key);
+    const struct gguf_kv *kv = find_key(g, key);
 
     if (!kv)
         return missing(g, key);
@@ -160,7 +160,7 @@ int gguf_opt_int(const struct gguf *g, const char *key, int64_t *out)
 
 int gguf_get_f64(const struct gguf *g, const char *key, double *out)
 {
-    const struct gguf_kv *kv = gguf_kv_find(g, key);
+    const struct gguf_kv *kv = find_key(g, key);
 
     if (!kv)
         return missing(g, key);
@@ -176,7 +176,7 @@ int gguf_opt_f64(const struct gguf *g, const char *key, double *out)
 
 int gguf_opt_bool(const struct gguf *g, const char *key, bool *out)
 {
-    const struct gguf_kv *kv = gguf_kv_find(g, key);
+    const struct gguf_kv *kv = find_key(g, key);
 
     if (!kv)
         return OK;
@@ -188,7 +188,7 @@ int gguf_opt_bool(const struct gguf *g, const char *key, bool *out)
 
 int gguf_get_str(const struct gguf *g, const char *key, const char **s, size_t *n)
 {
-    const struct gguf_kv *kv = gguf_kv_find(g, key);
+    const struct gguf_kv *kv = find_key(g, key);
 
     if (!kv)
         return missing(g, key);
@@ -207,7 +207,7 @@ int gguf_opt_str(const struct gguf *g, const char *key, const char **s, size_t *
 int gguf_get_array(const struct gguf *g, const char *key, enum gguf_type *type,
                    uint64_t *n, const void **handle)
 {
-    const struct gguf_kv *kv = gguf_kv_find(g, key);
+    const struct gguf_kv *kv = find_key(g, key);
 
     if (!kv)
         return missing(g, key);

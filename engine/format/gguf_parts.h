@@ -77,6 +77,4 @@ uint32_t gguf_ggml_of(enum kern_type t);
 /* The value of general.file_type for a file that this project writes with this type. */
 uint32_t gguf_file_type(enum kern_type t);
 
-const struct gguf_kv *gguf_kv_find(const struct gguf *g, const char *key);
-
 #endif

@@ -20,7 +20,7 @@ static void put_u64(struct text *b, uint64_t v)
     text_put(b, &v, sizeof(v));
 }
 
-void gguf_put_key(struct gguf_records *m, const char *key, enum gguf_type type)
+static void put_key(struct gguf_records *m, const char *key, enum gguf_type type)
 {
     gguf_put_str(&m->text, key);
     put_u32(&m->text, type);
@@ -29,19 +29,19 @@ void gguf_put_key(struct gguf_records *m, const char *key, enum gguf_type type)
 
 void gguf_put_key_str(struct gguf_records *m, const char *key, const char *v)
 {
-    gguf_put_key(m, key, GGUF_STRING);
+    put_key(m, key, GGUF_STRING);
     gguf_put_str(&m->text, v);
 }
 
 void gguf_put_key_u32(struct gguf_records *m, const char *key, uint32_t v)
 {
-    gguf_put_key(m, key, GGUF_U32);
+    put_key(m, key, GGUF_U32);
     put_u32(&m->text, v);
 }
 
 void gguf_put_key_f32(struct gguf_records *m, const char *key, float v)
 {
-    gguf_put_key(m, key, GGUF_F32);
+    put_key(m, key, GGUF_F32);
     text_put(&m->text, &v, sizeof(v));
 }
 
@@ -49,14 +49,14 @@ void gguf_put_key_bool(struct gguf_records *m, const char *key, bool v)
 {
     uint8_t byte = v;
 
-    gguf_put_key(m, key, GGUF_BOOL);
+    put_key(m, key, GGUF_BOOL);
     text_put(&m->text, &byte, sizeof(byte));
 }
 
 void gguf_put_key_array(struct gguf_records *m, const char *key, enum gguf_type type,
                         uint64_t n)
 {
-    gguf_put_key(m, key, GGUF_ARRAY);
+    put_key(m, key, GGUF_ARRAY);
     put_u32(&m->text, type);
     put_u64(&m->text, n);
 }

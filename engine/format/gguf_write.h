@@ -22,7 +22,6 @@ struct gguf_records {
 
 void gguf_put_str(struct text *b, const char *s);
 /* Keys of the metadata. */
-void gguf_put_key(struct gguf_records *m, const char *key, enum gguf_type type);
 void gguf_put_key_str(struct gguf_records *m, const char *key, const char *v);
 void gguf_put_key_u32(struct gguf_records *m, const char *key, uint32_t v);
 void gguf_put_key_f32(struct gguf_records *m, const char *key, float v);

@@ -108,19 +108,12 @@ enum MHD_Result http_continue(struct http_exchange *x);
 /* Called by another thread for an exchange that waits. */
 void http_wake(void *exchange);
 
-/* ---- respond.c ---- */
-
 /* Answer with `body`, whose memory stays the caller's. */
 enum MHD_Result http_respond(struct http_exchange *x, int status, const char *type,
                              const struct text *body);
 /* Answer with an error in OpenAI's shape; param NULL: none. */
 enum MHD_Result http_refuse(struct http_exchange *x, int status, const char *param,
                             const char *message);
-/* The same for the error `rc`, with err_msg(). */
-enum MHD_Result http_refuse_error(struct http_exchange *x, int rc, const char *param);
-/* Add what all responses carry, and send it; destroys `r`. */
-enum MHD_Result http_send(struct http_exchange *x, int status, const char *type,
-                          struct MHD_Response *r);
 
 /* The connection's phase begins now. */
 void http_phase_set(struct http_exchange *x, enum http_phase phase);

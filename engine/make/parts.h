@@ -38,30 +38,6 @@ struct make_shape {
 
 MUST int make_shape(const char *name, const struct make_shape **out);
 
-/* --- seeded values (random.c) */
-
-/* Distinct fan-ins of a model's matrices: dim, heads x head_dim, hidden. */
-#define MAKE_MAX_TABLES 3
-
-struct make_random {
-    uint64_t seed;
-    enum kern_type type;
-    int32_t
-        *quantile; /* [32768] positive half of the normal distribution, units of 2^-24 */
-    struct {
-        int64_t fan_in;
-        void *value; /* [65536] of `type`: every value a weight can have */
-    } table[MAKE_MAX_TABLES];
-};
-
-MUST int make_random_init(struct make_random *r, const struct model_config *c,
-                          enum kern_type type, uint64_t seed);
-void make_random_fini(struct make_random *r);
-/* One row of a matrix (r->type) or a vector (f32). Depends on nothing but seed, role,
- * layer, row and column, so that threads may take rows in any order. */
-void make_row(const struct make_random *r, enum format_role role, int layer, int64_t row,
-              int64_t n, void *out);
-
 /* --- a vocabulary of exact size (vocab.c) */
 
 enum make_token_kind {

@@ -6,9 +6,24 @@
 #include "kernels/gemm.h"
 #include "model/act.h"
 
+/* The most rows a block of packed activations can have, over the chosen variants. */
+static int block_rows(const struct model *m)
+{
+    int rows = 1;
+
+    for (int t = 0; t <= KERN_N_TYPES; t++) {
+        const struct kern_variant *v =
+            t < KERN_N_TYPES ? m->kern.v[KERN_GEMM_F32 + t] : m->variants.small_m;
+
+        for (int np = 1; v && np <= KERN_NP_MAX; np++)
+            rows = kern_gemm_rows(v, np) > rows ? kern_gemm_rows(v, np) : rows;
+    }
+    return rows;
+}
+
 static void place(struct model *m, struct model_arena *a)
 {
-    int64_t rows = m->max_step_tok, half = m->c.head_dim / 2, mr = model_block_rows(m);
+    int64_t rows = m->max_step_tok, half = m->c.head_dim / 2, mr = block_rows(m);
 
     m->rope_cos = model_take(a, m->max_tok * half, sizeof(float));
     m->rope_sin = model_take(a, m->max_tok * half, sizeof(float));
@@ -84,18 +99,4 @@ int model_act_open(struct model *m)
     par_team_run(m->team, m->n_threads, touch, m);
     fill_rope(m);
     return OK;
-}
-
-int model_block_rows(const struct model *m)
-{
-    int rows = 1;
-
-    for (int t = 0; t <= KERN_N_TYPES; t++) {
-        const struct kern_variant *v =
-            t < KERN_N_TYPES ? m->kern.v[KERN_GEMM_F32 + t] : m->variants.small_m;
-
-        for (int np = 1; v && np <= KERN_NP_MAX; np++)
-            rows = kern_gemm_rows(v, np) > rows ? kern_gemm_rows(v, np) : rows;
-    }
-    return rows;
 }

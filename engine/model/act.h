@@ -27,8 +27,6 @@ MUST void *model_map(const struct model *m, size_t bytes);
  * waits for the kernel to zero it. */
 void model_touch(void *p, size_t bytes);
 
-/* The most rows a block of packed activations can have, over the chosen variants. */
-int model_block_rows(const struct model *m);
 /* Allocate the threads' scratch buffers and the rotary tables. */
 MUST int model_act_open(struct model *m);
 

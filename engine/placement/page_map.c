@@ -43,16 +43,6 @@ void model_page_map_run(void *map, const void *p, size_t bytes, int domain)
         model_page_map_add(m, (size_t)((const char *)p - m->base), bytes, domain);
 }
 
-bool model_page_mixed(const struct model_page_map *m, size_t page)
-{
-    const uint32_t *of = m->bytes + page * (size_t)m->n_nodes;
-    int n = 0;
-
-    for (int i = 0; i < m->n_nodes; i++)
-        n += of[i] > 0;
-    return n > 1;
-}
-
 /* -1: the page has no owner. */
 static int choose(const struct model_page_map *m, size_t page, const size_t *got)
 {

@@ -101,11 +101,6 @@ void model_placement_close(struct model_placement **pp)
 
 /* ---- pieces ---- */
 
-int model_n_pieces(const struct model_placement *p)
-{
-    return p->n_domains == 1 ? 1 : p->n_owners;
-}
-
 static const struct kern_mat *whole_of(const struct model *m, int layer,
                                        enum model_mat which)
 {

@@ -49,7 +49,10 @@ struct model_piece {
     int domain;
 };
 /* The number of pieces of every matrix. */
-int model_n_pieces(const struct model_placement *p);
+static inline int model_n_pieces(const struct model_placement *p)
+{
+    return p->n_domains == 1 ? 1 : p->n_owners;
+}
 /* Piece i of a layer's matrix (or of the head, whatever the layer). It may be empty. */
 void model_piece_of(const struct model *m, int layer, enum model_mat which, int i,
                     struct model_piece *out);
@@ -82,7 +85,5 @@ struct model_numa_query {
     struct model_numa_row *row;       /* the bytes are added to this row */
     int rc;                           /* the first error */
 };
-/* A model_run_fn that adds a run to the row. `query`: the struct model_numa_query. */
-void model_numa_row_add(void *query, const void *p, size_t bytes, int domain);
 
 #endif

@@ -16,8 +16,4 @@ struct format_filling {
  * the weights whose owners are on its node, or nothing (struct model_helper). */
 void model_weights_fill(void *arg, struct par_self *self);
 
-/* Pack f's tensors into m (m->c, kern and team are set). */
-MUST int model_weights_pack(struct model *m, const struct format_file *f,
-                            const struct model_opts *o);
-
 #endif

@@ -170,8 +170,5 @@ MUST int tok_nfc(const char *s, size_t n, char **out, size_t *n_out);
 /* --- from_*.c: one source format each. t is zeroed except for the ids, which are -1. */
 MUST int tok_from_gguf(struct tok *t, const char *path, const struct tok_opts *o);
 MUST int tok_from_hf(struct tok *t, const char *path, const struct tok_opts *o);
-MUST int tok_from_llama2c(struct tok *t, const char *path, const char *data, size_t n);
-MUST int tok_from_ranks(struct tok *t, const char *path, const char *data, size_t n,
-                        const struct tok_opts *o);
 
 #endif

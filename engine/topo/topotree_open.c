@@ -1,4 +1,8 @@
-#include "topo/topotree_build.h"
+/* Builds a fundamental tree by partition refinement: each kind of thing that CPUs share divides
+ * them into blocks; the partitions that nest, in order of size, are the levels. Positions
+ * 0 ... n - 1 stand for the CPUs in use by ascending number, and a block goes by its smallest
+ * position, which also gives the order of children. */
+#include "topo/topotree.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -8,13 +12,30 @@
 
 #include "base/mem.h"
 
-/* Kinds in the order of precedence where two do not nest: cores are never
- * doubtful, and ranks are about memory nodes. */
-static const int trusted[] = {TOPO_CORE,    TOPO_NODE, TOPO_L3,
-                              TOPO_PACKAGE, TOPO_L2,   TOPO_CLUSTER};
-#define N_TRUSTED ((int)(sizeof(trusted) / sizeof(trusted[0])))
+#define LEVELS_MAX 8 /* the machine, six kinds, the PUs */
 
-void topo_build_note(struct topo_build *b, const char *fmt, ...)
+struct partition {
+    int kinds;
+    int n_blocks;
+    int *label; /* [n] the smallest position of the block */
+};
+
+struct build {
+    const struct topo_machine *m;
+    int n, *pu;    /* [n] indices into m->pus, ascending */
+    int hide;      /* kinds to leave out */
+    int *labels;   /* [LEVELS_MAX][m->n_pus], the partitions' */
+    int *scratch;  /* [2][LEVELS_MAX][n_scratch], for one function at a time */
+    int n_scratch; /* >= n, and above any index that a PU's core, cache or node can be */
+    int n_levels;
+    struct partition level[LEVELS_MAX]; /* coarse to fine */
+    char *note;
+    size_t note_bytes;
+};
+
+/* Append to the caller's note, if there is one. */
+__attribute__((format(printf, 2, 3))) static void add_note(struct build *b,
+                                                           const char *fmt, ...)
 {
     size_t at;
     va_list ap;
@@ -31,6 +52,163 @@ void topo_build_note(struct topo_build *b, const char *fmt, ...)
     va_end(ap);
 }
 
+/* ---- the largest symmetric subset ---- */
+
+/* Which arities give the most PUs, if a node with fewer children than its level's arity
+ * is left out and one with more loses the rest. Exact: every number of children that
+ * occurs is tried, from the PUs up, unless even all nodes left could not beat the best. */
+struct reduction {
+    const struct build *b;
+    int *kids[LEVELS_MAX]; /* [level][block] children that can stay */
+    int *stays[LEVELS_MAX];
+    int arity[LEVELS_MAX], best[LEVELS_MAX];
+    int64_t best_pus;
+};
+
+static bool is_block(const struct reduction *r, int level, int position)
+{
+    return r->b->level[level].label[position] == position;
+}
+
+static void count_kids(struct reduction *r, int level)
+{
+    const int *parent = r->b->level[level].label;
+
+    for (int i = 0; i < r->b->n; i++)
+        r->kids[level][i] = 0;
+    for (int i = 0; i < r->b->n; i++)
+        if (is_block(r, level + 1, i) && r->stays[level + 1][i])
+            r->kids[level][parent[i]]++;
+}
+
+/* The smallest number of children above `above` that a block of the level has, or 0. */
+static int next_arity(const struct reduction *r, int level, int above)
+{
+    int next = INT_MAX;
+
+    for (int i = 0; i < r->b->n; i++)
+        if (is_block(r, level, i) && r->kids[level][i] > above &&
+            r->kids[level][i] < next)
+            next = r->kids[level][i];
+    return next == INT_MAX ? 0 : next;
+}
+
+/* How many blocks of the level can stay with that arity; marks them. */
+static int mark_staying(struct reduction *r, int level, int arity)
+{
+    int n = 0;
+
+    for (int i = 0; i < r->b->n; i++) {
+        r->stays[level][i] = is_block(r, level, i) && r->kids[level][i] >= arity;
+        n += r->stays[level][i];
+    }
+    return n;
+}
+
+/* Try all arities of this level and those above; `below` PUs are under each of its
+ * children. Small arities first: of two equal subsets the one spread wider wins. */
+static void try_arities(struct reduction *r, int level, int64_t below)
+{
+    count_kids(r, level);
+    for (int a = next_arity(r, level, 0); a; a = next_arity(r, level, a)) {
+        int64_t most = mark_staying(r, level, a) * (a * below);
+
+        if (most <= r->best_pus)
+            continue;
+        r->arity[level] = a;
+        if (level > 0) {
+            try_arities(r, level - 1, a * below);
+            continue;
+        }
+        r->best_pus = most;
+        for (int l = 0; l < r->b->n_levels; l++)
+            r->best[l] = r->arity[l];
+    }
+}
+
+/* From the machine down, give every block that stays its left-most children that can. */
+static void select_left_most(struct reduction *r)
+{
+    int last = r->b->n_levels - 1;
+
+    for (int l = last - 1; l >= 0; l--) {
+        count_kids(r, l);
+        mark_staying(r, l, r->best[l]);
+    }
+    for (int l = 0; l < last; l++) {
+        for (int i = 0; i < r->b->n; i++)
+            r->kids[l][i] = 0; /* now: those given */
+        for (int i = 0; i < r->b->n; i++) {
+            int parent = r->b->level[l].label[i];
+
+            if (!is_block(r, l + 1, i) || !r->stays[l + 1][i])
+                continue;
+            if (r->stays[l][parent] && r->kids[l][parent] < r->best[l])
+                r->kids[l][parent]++;
+            else
+                r->stays[l + 1][i] = 0;
+        }
+    }
+}
+
+/* Why: of the levels with unequal numbers of children the one nearest to the PUs. */
+static void report_why(struct reduction *r, int n_kept)
+{
+    struct build *b = (struct build *)r->b;
+    int last = b->n_levels - 1, fewest = 0, most = 0;
+    char child[64], parent[64];
+
+    for (int l = last; l >= 0; l--)
+        for (int i = 0; i < b->n; i++)
+            r->stays[l][i] = 1;
+    for (int l = last - 1; l >= 0; l--) {
+        count_kids(r, l);
+        fewest = next_arity(r, l, 0);
+        most = fewest;
+        for (int a = fewest; a; a = next_arity(r, l, a))
+            most = a;
+        if (fewest == most)
+            continue;
+        topo_kinds_print(b->level[l].kinds, parent, sizeof(parent));
+        topo_kinds_print(b->level[l + 1].kinds, child, sizeof(child));
+        add_note(b, "%d of %d CPUs left out for equal subtrees: %d to %d %s in a %s",
+                 b->n - n_kept, b->n, fewest, most, child, parent);
+        return;
+    }
+}
+
+/* Of levels that are not symmetric: reduce pu[] to the largest symmetric subset and state it
+ * in the note. The levels must then be rebuilt. */
+static void reduce(struct build *b)
+{
+    struct reduction r = {.b = b};
+    int last = b->n_levels - 1, n = 0;
+
+    for (int l = 0; l < b->n_levels; l++) {
+        r.kids[l] = b->scratch + 2 * l * b->n_scratch;
+        r.stays[l] = r.kids[l] + b->n_scratch;
+    }
+    for (int i = 0; i < b->n; i++)
+        r.stays[last][i] = 1;
+    try_arities(&r, last - 1, 1);
+    for (int i = 0; i < b->n; i++)
+        r.stays[last][i] = 1;
+    select_left_most(&r);
+    for (int i = 0; i < b->n; i++)
+        n += r.stays[last][i];
+    for (int i = 0, to = 0; i < b->n; i++)
+        if (r.stays[last][i])
+            b->pu[to++] = b->pu[i];
+    report_why(&r, n);
+    b->n = n;
+}
+
+/* Kinds in the order of precedence where two do not nest: cores are never
+ * doubtful, and ranks are about memory nodes. */
+static const int trusted[] = {TOPO_CORE,    TOPO_NODE, TOPO_L3,
+                              TOPO_PACKAGE, TOPO_L2,   TOPO_CLUSTER};
+#define N_TRUSTED ((int)(sizeof(trusted) / sizeof(trusted[0])))
+
 /* ---- which CPUs ---- */
 
 static int by_os_index(const void *a, const void *b)
@@ -40,7 +218,7 @@ static int by_os_index(const void *a, const void *b)
     return (x->os_index > y->os_index) - (x->os_index < y->os_index);
 }
 
-MUST static int choose_cpus(struct topo_build *b, const struct topo_tree_opts *o)
+MUST static int choose_cpus(struct build *b, const struct topo_tree_opts *o)
 {
     const struct topo_machine *m = b->m;
     int *wanted = b->scratch, n = 0;
@@ -66,7 +244,7 @@ MUST static int choose_cpus(struct topo_build *b, const struct topo_tree_opts *o
 }
 
 /* SPMD wants equal cores: of the kinds of a hybrid machine keep the one with most CPUs. */
-static void choose_kind(struct topo_build *b)
+static void choose_kind(struct build *b)
 {
     int lowest = INT_MAX, highest = INT_MIN, best = 0, best_n = 0, n = 0;
 
@@ -87,12 +265,11 @@ static void choose_kind(struct topo_build *b)
             best_n = n;
         }
     }
-    topo_build_note(b, "%d of %d CPUs left out: %s than the other %d", b->n - best_n,
-                    b->n,
-                    best == highest  ? "less powerful cores"
-                    : best == lowest ? "more powerful cores"
-                                     : "cores more or less powerful",
-                    best_n);
+    add_note(b, "%d of %d CPUs left out: %s than the other %d", b->n - best_n, b->n,
+             best == highest  ? "less powerful cores"
+             : best == lowest ? "more powerful cores"
+                              : "cores more or less powerful",
+             best_n);
     n = 0;
     for (int i = 0; i < b->n; i++)
         if (b->m->pus[b->pu[i]].kind == best)
@@ -123,7 +300,7 @@ static int shared_by(const struct topo_pu *pu, int kind)
 }
 
 /* False where the machine does not report the kind for every CPU. */
-static bool partition_by(struct topo_build *b, int kind, struct topo_partition *p)
+static bool partition_by(struct build *b, int kind, struct partition *p)
 {
     int *first = b->scratch;
 
@@ -146,8 +323,7 @@ static bool partition_by(struct topo_build *b, int kind, struct topo_partition *
 }
 
 /* Each block of `fine` is in one block of `coarse`. */
-static bool refines(const struct topo_partition *fine,
-                    const struct topo_partition *coarse, int n)
+static bool refines(const struct partition *fine, const struct partition *coarse, int n)
 {
     for (int i = 0; i < n; i++)
         if (coarse->label[fine->label[i]] != coarse->label[i])
@@ -157,9 +333,9 @@ static bool refines(const struct topo_partition *fine,
 
 /* Put a partition in its place among the levels; one that is there already adds its kind
  * to it. */
-static void insert(struct topo_build *b, const struct topo_partition *p)
+static void insert(struct build *b, const struct partition *p)
 {
-    struct topo_partition *at = b->level;
+    struct partition *at = b->level;
     size_t n_after;
     char what[64];
 
@@ -172,7 +348,7 @@ static void insert(struct topo_build *b, const struct topo_partition *p)
     /* The machine is one block, so there is a level before. */
     if (!refines(at, p, b->n) || !refines(p, at - 1, b->n)) {
         topo_kinds_print(p->kinds, what, sizeof(what));
-        topo_build_note(b, "%s left out as a level: it does not nest", what);
+        add_note(b, "%s left out as a level: it does not nest", what);
         b->hide |= p->kinds;
         return;
     }
@@ -182,13 +358,13 @@ static void insert(struct topo_build *b, const struct topo_partition *p)
     b->n_levels++;
 }
 
-static void make_levels(struct topo_build *b)
+static void make_levels(struct build *b)
 {
     size_t stride = (size_t)b->m->n_pus;
-    struct topo_partition p = {0};
+    struct partition p = {0};
 
-    b->level[0] = (struct topo_partition){TOPO_MACHINE, 1, b->labels};
-    b->level[1] = (struct topo_partition){TOPO_PU, b->n, b->labels + stride};
+    b->level[0] = (struct partition){TOPO_MACHINE, 1, b->labels};
+    b->level[1] = (struct partition){TOPO_PU, b->n, b->labels + stride};
     b->n_levels = 2;
     for (int i = 0; i < b->n; i++) {
         b->level[0].label[i] = 0;
@@ -203,12 +379,12 @@ static void make_levels(struct topo_build *b)
 
 /* All nodes of each level are over the same number of CPUs; then, as levels nest, they
  * have the same number of children too. */
-static bool is_symmetric(const struct topo_build *b)
+static bool is_symmetric(const struct build *b)
 {
     int *size = b->scratch;
 
     for (int l = 0; l < b->n_levels; l++) {
-        const struct topo_partition *p = &b->level[l];
+        const struct partition *p = &b->level[l];
 
         memset(size, 0, (size_t)b->n * sizeof(*size));
         for (int i = 0; i < b->n; i++)
@@ -225,7 +401,7 @@ static bool is_symmetric(const struct topo_build *b)
 static int by_labels(const void *a, const void *b, void *arg)
 {
     const int x = *(const int *)a, y = *(const int *)b;
-    const struct topo_build *build = arg;
+    const struct build *build = arg;
 
     for (int l = 0; l < build->n_levels; l++) {
         const int *label = build->level[l].label;
@@ -236,7 +412,7 @@ static int by_labels(const void *a, const void *b, void *arg)
     return 0;
 }
 
-MUST static int make_tree(struct topo_tree **out, struct topo_build *b)
+MUST static int make_tree(struct topo_tree **out, struct build *b)
 {
     struct topo_tree *t =
         mem_new(MEM_OTHER, 1, sizeof(*t) + (size_t)b->n * sizeof(t->pus[0]));
@@ -261,24 +437,22 @@ MUST static int make_tree(struct topo_tree **out, struct topo_build *b)
     return OK;
 }
 
-MUST static int take_memory(struct topo_build *b, const struct topo_machine *m)
+MUST static int take_memory(struct build *b, const struct topo_machine *m)
 {
     size_t n = (size_t)m->n_pus;
 
     b->m = m;
     b->n_scratch = m->n_pus > m->n_nodes ? m->n_pus : m->n_nodes;
     b->pu = mem_new(MEM_OTHER, n, sizeof(*b->pu));
-    b->labels = mem_new(MEM_OTHER, TOPO_BUILD_LEVELS_MAX * n, sizeof(*b->labels));
-    b->scratch =
-        mem_new(MEM_OTHER, 2 * TOPO_BUILD_LEVELS_MAX * (size_t)b->n_scratch, sizeof(int));
+    b->labels = mem_new(MEM_OTHER, LEVELS_MAX * n, sizeof(*b->labels));
+    b->scratch = mem_new(MEM_OTHER, 2 * LEVELS_MAX * (size_t)b->n_scratch, sizeof(int));
     return b->pu && b->labels && b->scratch ? OK : ERR_NOMEM;
 }
 
 int topo_tree_open(struct topo_tree **out, const struct topo_machine *m,
                    const struct topo_tree_opts *o, char *text, size_t note_bytes)
 {
-    struct topo_build b = {
-        .note = text, .note_bytes = note_bytes, .hide = o ? o->hide : 0};
+    struct build b = {.note = text, .note_bytes = note_bytes, .hide = o ? o->hide : 0};
     int rc;
 
     *out = NULL;
@@ -292,7 +466,7 @@ int topo_tree_open(struct topo_tree **out, const struct topo_machine *m,
     choose_kind(&b);
     make_levels(&b);
     if (!is_symmetric(&b)) {
-        topo_build_reduce(&b);
+        reduce(&b);
         make_levels(&b); /* the kinds left out before stay out: it is symmetric now */
     }
     rc = make_tree(out, &b);

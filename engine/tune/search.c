@@ -27,7 +27,7 @@ int tune_search_shape(struct tune_search *q, const struct tune_shape *s)
     return OK;
 }
 
-bool tune_search_over(const struct tune_search *q)
+static bool is_over(const struct tune_search *q)
 {
     struct tune_cost now;
 
@@ -90,7 +90,7 @@ int tune_search_try(struct tune_search *q, struct kern_schedule *s, int n_thread
     }
     if (stopped(q))
         return err_set(ERR_CANCELED, "the search was stopped");
-    if (tune_search_over(q) || !tune_search_legal(q, s, n_threads))
+    if (is_over(q) || !tune_search_legal(q, s, n_threads))
         return OK;
     rc = grow(q);
     if (rc == OK)
@@ -126,7 +126,7 @@ int tune_search_look(struct tune_search *q, struct kern_schedule *s, int *n, int
     *n = 0;
     if (stopped(q))
         return err_set(ERR_CANCELED, "the search was stopped");
-    if (tune_search_over(q))
+    if (is_over(q))
         return OK;
     for (int i = 0; i < n_given; i++) {
         struct kern_schedule x = s[i]; /* s[*n] may be this one */
@@ -187,7 +187,7 @@ static void all_default(const struct tune_ctx *c, struct kern_schedule *out)
 static int to_retest(struct tune_search *q, const struct kern_schedule *s,
                      struct kern_schedule *list)
 {
-    int n = 0, most = tune_search_over(q) ? 0 : (int)q->c->o->retest;
+    int n = 0, most = is_over(q) ? 0 : (int)q->c->o->retest;
     struct kern_schedule usual;
 
     tune_search_default(q, &usual);
@@ -246,7 +246,7 @@ static int one_shape(struct tune_search *q, int i, const struct tune_steps *step
 
     if (stopped(q))
         return err_set(ERR_CANCELED, "the search was stopped");
-    if (tune_search_over(q))
+    if (is_over(q))
         return OK;
     q->keep.mr = 0;
     rc = tune_search_shape(q, &q->c->shapes[i]);
@@ -257,7 +257,7 @@ static int one_shape(struct tune_search *q, int i, const struct tune_steps *step
     if (rc == OK && tune_search_legal(q, &s, q->c->n_threads))
         *out = s;
     /* a search that the budget cut short before it measured anything found nothing */
-    found = rc == OK && (t.n > 0 || !tune_search_over(q));
+    found = rc == OK && (t.n > 0 || !is_over(q));
     if (found && steps->took)
         steps->took(arg, q->c, out);
     if (found && q->c->done)

@@ -51,7 +51,6 @@ void tune_search_sort(struct tune_search *q);
 /* Is the schedule legal for the shape on the bench? Sets no error. */
 bool tune_search_legal(const struct tune_search *q, const struct kern_schedule *s,
                        int n_threads);
-bool tune_search_over(const struct tune_search *q);
 /* A first look at *n schedules on all threads, by fewer runs than tune_search_try() makes:
  * clamp them, leave out what is not legal or there twice, and run the rest `rounds` times,
  * in turn. s[] and seconds[] are then of *n, 0 when the budget is spent. They do not count as
