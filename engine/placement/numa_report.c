@@ -24,21 +24,10 @@ static void count(struct model_numa_row *row, size_t bytes, int wanted, int node
         row->mixed_elsewhere_bytes += (int64_t)bytes;
 }
 
-/* Do several nodes have bytes in this page? */
-static bool page_mixed(const struct model_page_map *m, size_t page)
-{
-    const uint32_t *of = m->bytes + page * (size_t)m->n_nodes;
-    int n = 0;
-
-    for (int i = 0; i < m->n_nodes; i++)
-        n += of[i] > 0;
-    return n > 1;
-}
-
 static bool is_mixed(const struct model_numa_query *x, const char *p, int domain)
 {
     return x->map && domain >= 0 &&
-           page_mixed(x->map, (size_t)(p - x->map->base) / MODEL_LARGE_PAGE);
+           model_page_mixed(x->map, (size_t)(p - x->map->base) / MODEL_LARGE_PAGE);
 }
 
 static void count_mixed(const struct model_numa_query *x, const char *p, size_t bytes)
@@ -49,7 +38,7 @@ static void count_mixed(const struct model_numa_query *x, const char *p, size_t 
         size_t page = at / MODEL_LARGE_PAGE, next = (page + 1) * MODEL_LARGE_PAGE;
 
         next = next < end ? next : end;
-        if (page_mixed(x->map, page))
+        if (model_page_mixed(x->map, page))
             x->row->mixed_bytes += (int64_t)(next - at);
         at = next;
     }

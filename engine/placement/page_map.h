@@ -28,6 +28,16 @@ void model_page_map_add(struct model_page_map *m, size_t offset, size_t bytes, i
 /* A model_run_fn that adds a run to the map if a single domain reads it. `map`: the
  * struct model_page_map. */
 void model_page_map_run(void *map, const void *p, size_t bytes, int domain);
+/* Do several nodes have bytes in this page? */
+static inline bool model_page_mixed(const struct model_page_map *m, size_t page)
+{
+    const uint32_t *of = m->bytes + page * (size_t)m->n_nodes;
+    int n = 0;
+
+    for (int i = 0; i < m->n_nodes; i++)
+        n += of[i] > 0;
+    return n > 1;
+}
 /* A run of consecutive pages that go to the same node. A page goes to the node with most
  * bytes in it; among nodes with equal bytes, to the one with fewest pages so far. A page
  * without an owner is not in any run. */
