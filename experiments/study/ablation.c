@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/plan.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
-#include "measure/compare.h"
 #include "tune/validate.h"
 
 struct opts {
@@ -72,7 +72,6 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-#define ROUNDS_MAX     99
 #define COMPARE_ROUNDS 7 /* of a tuned schedule with the default */
 #define COMPARE_STEPS  6 /* of a phase with what it was before a step */
 #define PRODUCTS_MAX   256
@@ -97,7 +96,7 @@ struct found {
     struct tune_bench *bench;
     const struct opts *o;
     struct study_cell *out;
-    struct measure *measure;
+    struct study_compare rounds, before_after;
     int cpus[CPU_MAX], n_cpus; /* of the team's threads, the plan's first */
     int base_ranks, base_threads, base[CPU_MAX]; /* of one_plan, as numbers of threads */
     struct model_phase *raw[N_STEPS][2];         /* of a step; prefill's, decode's */
@@ -112,7 +111,6 @@ struct found {
     bool split_k, check;
     double plan_s, tuning_s;
     int n_kept;
-    int64_t n_requests;
 };
 
 /* --- the plan of the search */
@@ -318,13 +316,14 @@ static int one_step(void *arg, int i, struct measure_trial *t)
  * ranks compete for memory. These rounds are not the ones that are reported. */
 static int keep(struct found *f, int step, int p)
 {
-    const struct measure_opts o = {MEASURE_EXACTLY(COMPARE_STEPS)};
     struct model_phase *own = f->checked[step][p] ? f->checked[step][p] : f->raw[step][p];
     struct changed x = {.f = f, .both = {f->kept[step - 1].phase[p], own}, .p = p};
     int kept;
 
-    TRY(measure_compare(f->measure, 2, &o, one_step, &x));
-    kept = measure_choose(f->measure, NULL, 0) == 1;
+    f->before_after = (struct study_compare){
+        .n = 2, .how = {MEASURE_EXACTLY(COMPARE_STEPS)}, .trial = one_step, .arg = &x};
+    TRY(study_compare(&f->before_after));
+    kept = measure_choose(f->before_after.measure, NULL, 0) == 1;
     f->n_kept += kept;
     f->kept[step].phase[p] = x.both[kept];
     return OK;
@@ -387,9 +386,6 @@ static int request(void *arg, int i, struct measure_trial *t)
                                      o->n_prompt_tok + k - 1, &one));
         t->seconds += one;
     }
-    study_progress(f->out,
-                   (double)++f->n_requests / (double)(f->n_pairs * (o->rounds + 1)),
-                   "all steps in turn");
     return OK;
 }
 
@@ -401,17 +397,15 @@ static double n_tok(const struct opts *o)
 /* Output rate of a pairing, its rounds as a series. */
 static double report_pairing(const struct found *f, int i, const char *prefix, int step)
 {
-    struct measure_report r;
+    double tok_s = n_tok(f->o) / f->rounds.time[i].estimate;
     char name[64];
-    int n;
-    const double *seconds = measure_times(f->measure, i, &n);
 
-    measure_report(f->measure, i, &r);
     snprintf(name, sizeof(name), "%stok_s_%s", prefix, step_names[step]);
-    study_value(f->out, name, n_tok(f->o) / r.estimate, "a time was not a number");
+    study_value(f->out, name, tok_s, "a time was not a number");
     snprintf(name, sizeof(name), "%srequest_s_%s", prefix, step_names[step]);
-    study_series(f->out, name, "s", seconds, (size_t)n);
-    return n_tok(f->o) / r.estimate;
+    study_series(f->out, name, "s", study_compare_times(&f->rounds, i),
+                 (size_t)f->rounds.n_rounds);
+    return tok_s;
 }
 
 /* --- what is reported of every target */
@@ -452,15 +446,18 @@ static int measure_host(struct found *f)
     TRY(study_engine_open(&f->engine, o->model, &engine));
     TRY(tune_bench_open(&f->bench, f->engine.team,
                         &(struct tune_bench_opts){.seed = o->seed}));
-    TRY(measure_open(&f->measure, 2 * N_STEPS, ROUNDS_MAX));
     for (int s = 0; s < N_STEPS; s++) {
         study_progress(f->out, (double)s / N_STEPS, "open, tune and compare");
         TRY(open_step(f, s));
     }
     pair_all(f);
-    TRY(measure_compare(f->measure, f->n_pairs,
-                        &(struct measure_opts){MEASURE_EXACTLY((int)o->rounds)}, request,
-                        f));
+    f->rounds = (struct study_compare){.cell = f->out,
+                                       .n = f->n_pairs,
+                                       .how = {MEASURE_EXACTLY((int)o->rounds)},
+                                       .trial = request,
+                                       .arg = f,
+                                       .doing = "all steps in turn"};
+    TRY(study_compare(&f->rounds));
     for (int s = 0; s < N_STEPS; s++) {
         report_pairing(f, f->raw_at[s], "raw_", s);
         last = report_pairing(f, f->kept_at[s], "", s);
@@ -536,7 +533,8 @@ static void end(void *context)
             model_phase_close(&f->raw[s][p]);
             model_phase_close(&f->checked[s][p]);
         }
-    measure_close(&f->measure);
+    study_compare_close(&f->rounds);
+    study_compare_close(&f->before_after);
     tune_bench_close(&f->bench);
     model_bench_close(&f->engine);
     plan_found_free(&f->plan);

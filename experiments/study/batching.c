@@ -9,9 +9,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/rows.h"
-#include "measure/compare.h"
 #include "par/team.h"
 #include "serve/serve.h"
 
@@ -95,22 +95,20 @@ static const struct {
 enum { N_CLASSES = sizeof(classes) / sizeof(classes[0]), FORWARD = N_CLASSES - 1 };
 
 enum { ROOF, DECODE, N_MEASURED };
+/* Of each trial of the roof; of each trial of decode. */
+enum { GBPS, PEAK, HANDOFF, SCHED = 0, SAMPLE, WAIT, N_PARTS };
 
 struct found {
     const struct opts *o;
     struct study_cell *out;
     struct study_threads threads; /* for the roof; the engine has its own */
     struct serve *serve;
-    struct measure *rounds, *steps;
+    struct study_compare rounds, steps;
     int32_t *prompt;
     char weights[16];
     int64_t n_ended;
     struct serve_totals step; /* sums over the timed steps of the latest trial */
     double class_s[N_CLASSES];
-    int n_roofs, n_decodes;
-    /* Of each round; of the roof also one, of decode two that warm up. */
-    double gbps[ROUNDS_MAX + 1], peak[ROUNDS_MAX + 1], handoff[ROUNDS_MAX + 1];
-    double sched[ROUNDS_MAX + 2], sample[ROUNDS_MAX + 2], wait[ROUNDS_MAX + 2];
 };
 
 /* --- requests */
@@ -172,15 +170,16 @@ static int one_step(void *arg, int i, struct measure_trial *t)
 static int timed_steps(struct found *f, double *seconds)
 {
     const struct serve_totals *t = serve_totals_of(f->serve, SERVE_DECODE);
-    const struct measure_opts all = {MEASURE_EXACTLY((int)f->o->n_steps)};
     struct serve_totals before = *t;
-    struct measure_report r;
 
     TRY(class_seconds(f, -1));
-    TRY(measure_compare(f->steps, 1, &all, one_step, f));
+    f->steps.n = 1;
+    f->steps.how = (struct measure_opts){MEASURE_EXACTLY((int)f->o->n_steps)};
+    f->steps.trial = one_step;
+    f->steps.arg = f;
+    TRY(study_compare(&f->steps));
     TRY(class_seconds(f, 1));
-    measure_report(f->steps, 0, &r);
-    *seconds = r.estimate;
+    *seconds = f->steps.time[0].estimate;
     f->step = serve_totals_since(t, &before);
     return f->step.n_steps == f->o->n_steps + 1 /* the first warms up */
                ? OK
@@ -193,7 +192,6 @@ static int decode(struct found *f, double *seconds)
     int64_t n = f->o->batch, ended = f->n_ended, ids[BATCH_MAX];
     const struct serve_totals *t = serve_totals_of(f->serve, SERVE_PREFILL);
     int64_t prompts = t->n_tok + n * f->o->n_prompt_tok;
-    double ns;
 
     for (int64_t i = 0; i < n; i++)
         TRY(submit(f, i, &ids[i]));
@@ -204,10 +202,6 @@ static int decode(struct found *f, double *seconds)
         serve_cancel(f->serve, ids[i]);
     while (f->n_ended < ended + n)
         TRY(step(f));
-    ns = (double)(f->step.forward_ns + f->step.sample_ns + f->step.sched_ns);
-    f->sched[f->n_decodes] = (double)f->step.sched_ns / ns;
-    f->sample[f->n_decodes] = (double)f->step.sample_ns / ns;
-    f->wait[f->n_decodes++] = (double)f->step.wait_ns / (double)f->step.forward_ns;
     return OK;
 }
 
@@ -232,53 +226,44 @@ static double roof_seconds(struct found *f)
     double read_s = step_bytes(f) / gbps * 1e-9,
            multiply_s = step_flop(f) / gflops * 1e-9;
 
-    f->handoff[f->n_roofs] = study_handoff_now(&f->threads, HANDOFF_S);
-    f->gbps[f->n_roofs] = gbps;
-    f->peak[f->n_roofs++] = gflops;
+    study_compare_put(&f->rounds, HANDOFF, study_handoff_now(&f->threads, HANDOFF_S));
+    study_compare_put(&f->rounds, GBPS, gbps);
+    study_compare_put(&f->rounds, PEAK, gflops);
     return isnan(read_s) || isnan(multiply_s) ? NAN : fmax(read_s, multiply_s);
 }
 
 static int trial(void *arg, int i, struct measure_trial *t)
 {
     struct found *f = arg;
+    const struct serve_totals *s = &f->step;
+    double ns;
 
-    study_progress(f->out, (f->n_roofs + f->n_decodes) / (2.0 * (double)f->o->rounds + 3),
-                   "decode and its roof in turn");
-    if (i == DECODE)
-        return decode(f, &t->seconds);
-    t->seconds = roof_seconds(f);
+    if (i == ROOF) {
+        t->seconds = roof_seconds(f);
+        return OK;
+    }
+    TRY(decode(f, &t->seconds));
+    ns = (double)(s->forward_ns + s->sample_ns + s->sched_ns);
+    study_compare_put(&f->rounds, SCHED, (double)s->sched_ns / ns);
+    study_compare_put(&f->rounds, SAMPLE, (double)s->sample_ns / ns);
+    study_compare_put(&f->rounds, WAIT, (double)s->wait_ns / (double)s->forward_ns);
     return OK;
 }
 
-/* The raw times; of the bounds also the first round, which warms up. */
-static void report_rounds(struct study_cell *c, const struct found *f)
+static double median_of(const struct found *f, int i, int part)
 {
-    static const char *const names[N_MEASURED] = {[ROOF] = "roof_s", [DECODE] = "step_s"};
-
-    for (int i = 0; i < N_MEASURED; i++) {
-        int n;
-        const double *each = measure_times(f->rounds, i, &n);
-
-        study_series(c, names[i], "s", each, (size_t)n);
-    }
-    study_series(c, "read_gbps", "GB/s", f->gbps, (size_t)f->n_roofs);
-    study_series(c, "peak_gflops", "GFLOP/s", f->peak, (size_t)f->n_roofs);
-    study_series(c, "handoff_ns", "ns", f->handoff, (size_t)f->n_roofs);
+    return stats_median(study_compare_part(&f->rounds, i, part),
+                        (size_t)f->rounds.n_rounds);
 }
 
 static void report_speed(struct study_cell *c, const struct found *f)
 {
     double n = (double)f->o->batch, bytes = step_bytes(f), flop = step_flop(f);
-    double gbps = stats_median(f->gbps, (size_t)f->n_roofs);
-    double gflops = stats_median(f->peak, (size_t)f->n_roofs);
-    struct measure_report r[N_MEASURED], frac;
-
-    for (int i = 0; i < N_MEASURED; i++)
-        measure_report(f->rounds, i, &r[i]);
-    measure_ratio(f->rounds, ROOF, DECODE, &frac);
+    double gbps = median_of(f, ROOF, GBPS), gflops = median_of(f, ROOF, PEAK);
+    const struct measure_report *r = f->rounds.time;
+    size_t n_rounds = (size_t)f->rounds.n_rounds;
     const struct study_number all[] = {
         {"tokens_per_s", n / r[DECODE].estimate},
-        {"batch_roof_frac", frac.estimate},
         {"roof_tokens_per_s", n / r[ROOF].estimate},
         {"memory_roof_tokens_per_s", n * gbps / bytes * 1e9},
         {"compute_roof_tokens_per_s", n * gflops / flop * 1e9},
@@ -292,7 +277,13 @@ static void report_speed(struct study_cell *c, const struct found *f)
     };
 
     STUDY_VALUES(c, all, "peak and bandwidth cannot be measured");
-    report_rounds(c, f);
+    study_compare_ratio(&f->rounds, "batch_roof_frac", ROOF, DECODE, 0);
+    study_series(c, "read_gbps", "GB/s", study_compare_part(&f->rounds, ROOF, GBPS),
+                 n_rounds);
+    study_series(c, "peak_gflops", "GFLOP/s", study_compare_part(&f->rounds, ROOF, PEAK),
+                 n_rounds);
+    study_series(c, "handoff_ns", "ns", study_compare_part(&f->rounds, ROOF, HANDOFF),
+                 n_rounds);
     study_evidence(c, "model",
                    "roof_tokens_per_s memory_roof_tokens_per_s compute_roof_tokens_per_s "
                    "flop_per_byte kv_bytes_frac");
@@ -300,11 +291,10 @@ static void report_speed(struct study_cell *c, const struct found *f)
 
 static void report_shares(struct study_cell *c, struct found *f)
 {
-    size_t n = (size_t)f->n_decodes;
     const struct study_number all[] = {
-        {"sched_overhead_frac", stats_median(f->sched, n)},
-        {"sample_frac", stats_median(f->sample, n)},
-        {"wait_frac", stats_median(f->wait, n)},
+        {"sched_overhead_frac", median_of(f, DECODE, SCHED)},
+        {"sample_frac", median_of(f, DECODE, SAMPLE)},
+        {"wait_frac", median_of(f, DECODE, WAIT)},
     };
 
     STUDY_VALUES(c, all, "no step was timed");
@@ -354,8 +344,8 @@ static int find_weights(struct found *f)
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
-    const struct measure_opts rounds = {
-        MEASURE_EXACTLY((int)((const struct opts *)opts)->rounds)};
+    static const char *const series[N_MEASURED] = {
+        [ROOF] = "roof_s", [DECODE] = "step_s"};
     struct found *f = context;
     double seconds;
 
@@ -368,10 +358,16 @@ static int run(void *context, const void *opts, struct study_cell *out)
     TRY(par_team_open(&f->threads.team, f->threads.budget.cpus, f->threads.n, 1));
     study_note_machine(out, &f->threads);
     TRY(find_weights(f));
-    TRY(measure_open(&f->steps, 1, (int)f->o->n_steps));
     TRY(decode(f, &seconds)); /* its bytes and operations are those of every later one */
-    TRY(measure_open(&f->rounds, N_MEASURED, (int)f->o->rounds));
-    TRY(measure_compare(f->rounds, N_MEASURED, &rounds, trial, f));
+    f->rounds = (struct study_compare){.cell = out,
+                                       .n = N_MEASURED,
+                                       .how = {MEASURE_EXACTLY((int)f->o->rounds)},
+                                       .trial = trial,
+                                       .arg = f,
+                                       .series = series,
+                                       .doing = "decode and its roof in turn",
+                                       .n_parts = N_PARTS};
+    TRY(study_compare(&f->rounds));
     report_speed(out, f);
     report_shares(out, f);
     return OK;
@@ -381,8 +377,8 @@ static void end(void *context)
 {
     struct found *f = context;
 
-    measure_close(&f->rounds);
-    measure_close(&f->steps);
+    study_compare_close(&f->rounds);
+    study_compare_close(&f->steps);
     study_threads_close(&f->threads);
     serve_close(&f->serve);
     mem_free(f->prompt);

@@ -10,11 +10,11 @@
 #include "characterize/counters/trust.h"
 #include "characterize/probe.h"
 #include "experiments/study/support/card.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/topo.h"
 #include "measure/card.h"
-#include "measure/compare.h"
 
 struct opts {
     char *model, *dir;
@@ -112,10 +112,8 @@ struct found {
     struct topo_tree *tree;
     struct model_bench engine;
     struct model_phase *phase;
-    struct measure *rounds, *tokens;
+    struct study_compare rounds, tokens;
     double token_bytes; /* that a token must read */
-    int n_trials;
-    double decode_s, prefill_s, read_gbps, frac;
 };
 
 /* Values of the card under names of ours. */
@@ -240,14 +238,16 @@ static int token(void *arg, int i, struct measure_trial *t)
 /* Tokens after a first one, which wakes the team. */
 static int decode_some(struct found *f, double *seconds)
 {
-    const struct measure_opts o = {
-        .min_rounds = TOKENS_MIN, .max_rounds = TOKENS_MAX, .budget_s = TOKENS_S};
-    struct measure_report r;
+    f->tokens = (struct study_compare){
+        .n = 1,
+        .how = {.min_rounds = TOKENS_MIN, .max_rounds = TOKENS_MAX, .budget_s = TOKENS_S},
+        .trial = token,
+        .arg = f};
+    int rc = study_compare(&f->tokens);
 
-    TRY(measure_compare(f->tokens, 1, &o, token, f));
-    measure_report(f->tokens, 0, &r);
-    *seconds = r.estimate;
-    return OK;
+    *seconds = f->tokens.time[0].estimate;
+    study_compare_close(&f->tokens);
+    return rc;
 }
 
 static int trial(void *arg, int i, struct measure_trial *t)
@@ -256,9 +256,6 @@ static int trial(void *arg, int i, struct measure_trial *t)
     struct study_threads threads = {
         .budget = f->budget, .team = f->engine.team, .n = f->budget.n};
 
-    study_progress(f->out,
-                   0.7 + 0.3 * ++f->n_trials / (N_MEASURED * (double)(f->o->rounds + 1)),
-                   "prefill, decode and bandwidth in turn");
     if (i == DECODE)
         return decode_some(f, &t->seconds);
     if (i == PREFILL)
@@ -274,9 +271,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
 static int run_engine(struct found *f)
 {
     const struct opts *o = f->o;
-    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
     int64_t max_tok = o->n_prompt_tok > o->n_ctx_tok ? o->n_prompt_tok : o->n_ctx_tok;
-    struct measure_report r[N_MEASURED], frac;
     const struct model *m;
 
     TRY(study_engine_open(
@@ -285,22 +280,19 @@ static int run_engine(struct found *f)
                                    .n_seqs = 1,
                                    .max_tok = max_tok + 1,
                                    .seed = (uint64_t)o->seed}));
-    TRY(study_engine_phase(&f->engine, &f->phase, 1, f->budget.n, NULL));
-    TRY(measure_open(&f->tokens, 1, TOKENS_MAX));
-    TRY(measure_open(&f->rounds, N_MEASURED, (int)o->rounds));
+    TRY(study_engine_phase(&f->engine, &f->phase, 1, f->budget.n));
     m = f->engine.model;
     f->token_bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
                                        (double)o->n_ctx_tok + 1, 1)
                          .read_bytes;
-    TRY(measure_compare(f->rounds, N_MEASURED, &rounds, trial, f));
-    for (int i = 0; i < N_MEASURED; i++)
-        measure_report(f->rounds, i, &r[i]);
-    measure_ratio(f->rounds, READ, DECODE, &frac);
-    f->decode_s = r[DECODE].estimate;
-    f->prefill_s = r[PREFILL].estimate;
-    f->read_gbps = 1e-9 * f->token_bytes / r[READ].estimate;
-    f->frac = frac.estimate;
-    return OK;
+    f->rounds = (struct study_compare){.cell = f->out,
+                                       .n = N_MEASURED,
+                                       .how = {MEASURE_EXACTLY((int)o->rounds)},
+                                       .trial = trial,
+                                       .arg = f,
+                                       .doing = "prefill, decode and bandwidth in turn",
+                                       .from = 0.7};
+    return study_compare(&f->rounds);
 }
 
 static void report_engine(struct study_cell *out, const struct found *f,
@@ -314,17 +306,19 @@ static void report_engine(struct study_cell *out, const struct found *f,
                                  kern_precision_name(o->precision), f->budget.n);
     struct model_cost token = model_cost_decode(c, types, (double)o->n_ctx_tok + 1, 1);
     struct model_cost prompt = model_cost_prefill(c, types, o->n_prompt_tok, 0);
+    double decode_s = f->rounds.time[DECODE].estimate;
+    double prefill_s = f->rounds.time[PREFILL].estimate;
     const struct study_number all[] = {
-        {"decode_bandwidth_frac", f->frac},
-        {"decode_gbps", token.read_bytes / f->decode_s * 1e-9},
-        {"decode_gflops", token.flop / f->decode_s * 1e-9},
+        {"decode_gbps", token.read_bytes / decode_s * 1e-9},
+        {"decode_gflops", token.flop / decode_s * 1e-9},
         {"decode_flop_per_byte", token.flop / token.read_bytes},
-        {"decode_read_gbps", f->read_gbps},
-        {"prefill_gflops", prompt.flop / f->prefill_s * 1e-9},
-        {"prefill_peak_frac", prompt.flop / f->prefill_s * 1e-9 / peak},
+        {"decode_read_gbps", 1e-9 * f->token_bytes / f->rounds.time[READ].estimate},
+        {"prefill_gflops", prompt.flop / prefill_s * 1e-9},
+        {"prefill_peak_frac", prompt.flop / prefill_s * 1e-9 / peak},
         {"prefill_flop_per_byte", prompt.flop / prompt.weight_bytes},
     };
 
+    study_compare_ratio(&f->rounds, "decode_bandwidth_frac", READ, DECODE, 0);
     STUDY_VALUES(out, all, "the card has no bound for it");
     study_evidence(out, "model", "decode_flop_per_byte prefill_flop_per_byte");
     study_engine_report(out, &f->engine);
@@ -420,8 +414,8 @@ static void end(void *context)
 {
     struct found *f = context;
 
-    measure_close(&f->rounds);
-    measure_close(&f->tokens);
+    study_compare_close(&f->rounds);
+    study_compare_close(&f->tokens);
     model_phase_close(&f->phase);
     model_bench_close(&f->engine);
     mem_free(f->tree);

@@ -59,7 +59,6 @@ static const struct opt_row table[] = {
     {0},
 };
 
-/* A ratio with its 95 % interval. */
 #define RATIO(name, better, text)                                                        \
     {name, "x", better, text}, {name "_lo", "x", "", "lower end of its interval"},       \
     {                                                                                    \
@@ -352,9 +351,7 @@ static void report_ratio(const struct cell *c, const char *name, const char *suf
     if (ours >= 0 && other >= 0)
         study_comparison_ratio(&c->comparison, ours, other, &r);
     snprintf(full, sizeof(full), "%s%s", name, suffix);
-    report(c, full, "", r.estimate, why);
-    report(c, full, "_lo", r.lo, why);
-    report(c, full, "_hi", r.hi, why);
+    study_value_interval(c->out, full, r.estimate, r.lo, r.hi, why);
 }
 
 static const char not_tuned[] = "neither a cache nor time for tuning";

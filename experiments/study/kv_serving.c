@@ -10,9 +10,9 @@
 #include "base/rng.h"
 #include "base/series.h"
 #include "experiments/load/study.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/kv_stream.h"
 #include "experiments/study/support/rows.h"
-#include "measure/compare.h"
 #include "serve/serve.h"
 
 #define ALIGN_TOK   16
@@ -128,8 +128,7 @@ struct found {
     int32_t *prompt;               /* [stream.max_tok] */
     int64_t budget_bytes;
     struct engine engines[N_ALLOCS];
-    struct measure *rounds;
-    int n_trials;
+    struct study_compare rounds;
 };
 
 /* --- one round of one engine */
@@ -227,9 +226,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
     struct found *f = arg;
     struct engine *e = &f->engines[i];
 
-    study_progress(f->out, f->n_trials / (double)(N_ALLOCS * (f->o->rounds + 1)),
-                   allocs[i]);
-    if (f->n_trials++ < N_ALLOCS) { /* the round that warms up */
+    if (f->rounds.round == 0) { /* it warms up */
         TRY(serve_all(e, (f->o->n_requests - 1) / WARM_UP + 1, &t->seconds));
         e->seen = (struct seen){0};
         serve_kv_stat(e->serve, &e->seen.before);
@@ -248,11 +245,8 @@ static void report_alloc(struct study_cell *c, const struct found *f, int i)
     double alloc_s = b->alloc_s - a->alloc_s;
     int64_t token_bytes = f->budget_bytes / (f->o->budget_seqs * f->stream.max_tok);
     double recomputed = (double)(b->n_recomputed_tok - a->n_recomputed_tok);
-    struct measure_report r;
-
-    measure_report(f->rounds, i, &r);
     const struct study_number all[] = {
-        {"tps", 1 / r.estimate},
+        {"tps", 1 / f->rounds.time[i].estimate},
         {"utilization", s->inner_s / s->seconds},
         {"utilization_outer", s->outer_s / s->seconds},
         {"tokens_per_step", (double)s->n_tok / (double)s->n_steps},
@@ -290,12 +284,8 @@ static void report(struct study_cell *c, const struct found *f)
 
     for (int i = 0; i < N_ALLOCS; i++)
         report_alloc(c, f, i);
-    for (int i = 0; i < 3; i++) {
-        struct measure_report r;
-
-        measure_ratio(f->rounds, ratios[i].over, ODMA, &r); /* of times */
-        study_value(c, ratios[i].name, r.estimate, "no round has both");
-    }
+    for (int i = 0; i < 3; i++)
+        study_compare_ratio(&f->rounds, ratios[i].name, ratios[i].over, ODMA, 0);
     study_value(c, "utilization_gain",
                 odma->inner_s / odma->seconds - fixed->inner_s / fixed->seconds,
                 "there were fewer requests than clients");
@@ -354,7 +344,6 @@ static int find_budget(struct found *f)
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
     const struct study_kv_stream_opts so = {.sources = o->fit,
                                             .n_requests = o->n_requests,
                                             .seed = o->seed,
@@ -374,8 +363,13 @@ static int run(void *context, const void *opts, struct study_cell *out)
     TRY(find_budget(f));
     for (int i = 0; i < N_ALLOCS; i++)
         TRY(open_engine(f, i));
-    TRY(measure_open(&f->rounds, N_ALLOCS, (int)o->rounds));
-    TRY(measure_compare(f->rounds, N_ALLOCS, &rounds, trial, f));
+    f->rounds = (struct study_compare){.cell = out,
+                                       .n = N_ALLOCS,
+                                       .how = {MEASURE_EXACTLY((int)o->rounds)},
+                                       .trial = trial,
+                                       .arg = f,
+                                       .doing = "requests by allocator, in turn"};
+    TRY(study_compare(&f->rounds));
     report(out, f);
     return OK;
 }
@@ -384,7 +378,7 @@ static void end(void *context)
 {
     struct found *f = context;
 
-    measure_close(&f->rounds);
+    study_compare_close(&f->rounds);
     for (int i = 0; i < N_ALLOCS; i++)
         serve_close(&f->engines[i].serve);
     study_kv_stream_close(&f->stream);

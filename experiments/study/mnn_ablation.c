@@ -10,20 +10,20 @@
 #include "base/stats.h"
 #include "cpu/cpu.h"
 #include "experiments/study/int4/int4.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/unfused.h"
-#include "measure/card.h"
-#include "measure/compare.h"
 
 enum { PREFILL, DECODE };
+enum { LINEAR = STUDY_LINEAR, ATTENTION = STUDY_ATTENTION, N_PARTS };
 
 /* In the order in which they are added. */
 enum { BASELINE, FUSED, UNSIGNED, TRANSPOSED, N_STEPS };
 static const char *const step_names[N_STEPS] = {"baseline", "fused", "unsigned",
                                                 "transposed"};
-static const char *const gain_names[N_STEPS] = {NULL, "attention_fuse", "int4_to_uint4",
-                                                "pre_transpose"};
+static const char *const gain_names[N_STEPS] = {
+    NULL, "gain_attention_fuse", "gain_int4_to_uint4", "gain_pre_transpose"};
 
 struct opts {
     char *model;
@@ -83,8 +83,6 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-#define ROUNDS_MAX 200 /* one warms up */
-
 struct found {
     const struct opts *o;
     int64_t n_tok; /* of the prompt, or before a decoded one */
@@ -95,10 +93,8 @@ struct found {
     struct model_bench engine, straight;
     struct model_phase *engine_phase, *straight_phase;
     struct study_unfused *unfused;
-    struct measure *measure;
+    struct study_compare steps;
     float *logits[N_STEPS]; /* of the latest trial */
-    int n_trials[N_STEPS];
-    double attention[N_STEPS][ROUNDS_MAX], linear[N_STEPS][ROUNDS_MAX];
 };
 
 /* ---- opening ---- */
@@ -139,8 +135,8 @@ static int open_all(struct found *f)
     TRY(open_engine(f, &f->straight, b->cpus, b->n));
     model_mats_each(f->straight.model, study_int4_straight, NULL);
     model_variant_set(f->straight.model, f->int4.unsigned_straight);
-    TRY(study_engine_phase(&f->straight, &f->straight_phase, 1, b->n, NULL));
-    TRY(study_engine_phase(&f->engine, &f->engine_phase, 1, b->n, NULL));
+    TRY(study_engine_phase(&f->straight, &f->straight_phase, 1, b->n));
+    TRY(study_engine_phase(&f->engine, &f->engine_phase, 1, b->n));
     TRY(study_unfused_open(&f->unfused, f->straight.model, f->n_tok + 1, f->n_tok + 1,
                            b->n));
     vocab = (size_t)model_config_of(f->engine.model)->vocab;
@@ -173,26 +169,24 @@ static int trial(void *arg, int i, struct measure_trial *t)
 {
     struct found *f = arg;
     const struct opts *o = f->o;
-    int n_steps = o->phase == DECODE ? (int)o->n_decoded_tok : 1, r = f->n_trials[i]++;
+    int n_steps = o->phase == DECODE ? (int)o->n_decoded_tok : 1;
     struct model_phase *phase;
     struct model_bench *e = engine_of(f, i, &phase);
-    uint64_t ns[MODEL_T_N];
+    double sum[STUDY_N_CLASSES] = {0};
 
-    model_times_take(e->model, ns);
     t->seconds = 0;
     for (int k = 0; k < n_steps; k++) {
-        double s;
+        double s, of[STUDY_N_CLASSES];
 
-        TRY(model_bench_steps_of(&e->steps, phase, o->phase == DECODE, f->n_tok, &s));
+        TRY(study_engine_step(e, phase, o->phase == DECODE, f->n_tok, &s, of));
         t->seconds += s / n_steps;
+        for (int p = 0; p < N_PARTS; p++)
+            sum[p] += of[p] / n_steps;
     }
-    model_times_take(e->model, ns);
-    f->attention[i][r] = (double)ns[MODEL_T_ATTN] * 1e-9 / n_steps;
-    f->linear[i][r] = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD]) * 1e-9 / n_steps;
+    for (int p = 0; p < N_PARTS; p++)
+        study_compare_put(&f->steps, p, sum[p]);
     memcpy(f->logits[i], e->steps.logits,
            (size_t)model_config_of(e->model)->vocab * sizeof(float));
-    if (i == TRANSPOSED)
-        study_progress(f->cell, fmin(1, (double)r / (double)o->rounds), "rounds");
     return OK;
 }
 
@@ -209,60 +203,22 @@ static int prompt(struct found *f)
 
 /* ---- what is reported ---- */
 
-static double bound_tok_s(const struct found *f)
-{
-    const struct model *m = f->engine.model;
-    const struct model_config *c = model_config_of(m);
-    const json_t *card = study_machine(f->cell);
-    struct model_cost_types types = model_cost_types_of(m);
-    int n = f->engine.budget.n;
-    int64_t n_tok = f->n_tok;
-
-    if (!card)
-        return NAN;
-    if (f->o->phase == DECODE)
-        return measure_card_read_gbps(card, n) * 1e9 /
-               model_cost_decode(c, types, (double)n_tok + 1, 1).read_bytes;
-    return measure_card_peak_gflops(card, "q4_0", "a8", n) * 1e9 * (double)n_tok /
-           model_cost_prefill(c, types, n_tok, 0).flop;
-}
-
 static void report_step(const struct found *f, int i)
 {
+    static const char *const parts[N_PARTS] = {
+        [LINEAR] = "linear_s_", [ATTENTION] = "attention_s_"};
     double n_tok = f->o->phase == PREFILL ? (double)f->n_tok : 1;
-    struct measure_report s;
     char name[48];
-    int n;
-    const double *each = measure_times(f->measure, i, &n);
-    const struct {
-        const char *of;
-        const double *v;
-    } parts[] = {{"attention_s_", f->attention[i]}, {"linear_s_", f->linear[i]}};
 
-    measure_report(f->measure, i, &s);
     snprintf(name, sizeof(name), "tok_s_%s", step_names[i]);
-    study_value(f->cell, name, n_tok / s.estimate, "no round was undisturbed");
-    snprintf(name, sizeof(name), "step_s_%s", step_names[i]);
-    study_series(f->cell, name, "s", each, (size_t)n);
-    for (int p = 0; p < 2; p++) { /* the first trial warmed up */
-        snprintf(name, sizeof(name), "%s%s", parts[p].of, step_names[i]);
-        study_value(f->cell, name, stats_median(parts[p].v + 1, (size_t)n), NULL);
-    }
-}
-
-static void report_gain(const struct found *f, int i)
-{
-    struct measure_report r;
-    char name[64];
-
-    measure_ratio(f->measure, i - 1, i, &r);
-    const struct {
-        const char *end;
-        double value;
-    } all[] = {{"", r.estimate}, {"_lo", r.lo}, {"_hi", r.hi}};
-    for (int k = 0; k < 3; k++) {
-        snprintf(name, sizeof(name), "gain_%s%s", gain_names[i], all[k].end);
-        study_value(f->cell, name, all[k].value - 1, "no round was undisturbed");
+    study_value(f->cell, name, n_tok / f->steps.time[i].estimate,
+                "no round was undisturbed");
+    for (int p = 0; p < N_PARTS; p++) {
+        snprintf(name, sizeof(name), "%s%s", parts[p], step_names[i]);
+        study_value(
+            f->cell, name,
+            stats_median(study_compare_part(&f->steps, i, p), (size_t)f->steps.n_rounds),
+            NULL);
     }
 }
 
@@ -285,16 +241,15 @@ static void report_logits(const struct found *f)
 
 static void report(const struct found *f)
 {
-    struct measure_report all;
-
     for (int i = 0; i < N_STEPS; i++)
         report_step(f, i);
     for (int i = BASELINE + 1; i < N_STEPS; i++)
-        report_gain(f, i);
-    measure_ratio(f->measure, BASELINE, TRANSPOSED, &all);
-    study_value(f->cell, "gain_all", all.estimate - 1, "no round was undisturbed");
+        study_compare_ratio(&f->steps, gain_names[i], i - 1, i, 1);
+    study_compare_ratio(&f->steps, "gain_all", BASELINE, TRANSPOSED, 1);
     report_logits(f);
-    study_value(f->cell, "bound_tok_s", bound_tok_s(f),
+    study_value(f->cell, "bound_tok_s",
+                study_engine_bound_tok_s(&f->engine, study_machine(f->cell),
+                                         f->o->phase == DECODE, f->n_tok, KERN_A8),
                 "no machine card with that bound");
     study_evidence(f->cell, "model", "bound_tok_s");
     study_note_text(f->cell, "variant_signed", f->int4.signed_straight->name);
@@ -305,7 +260,8 @@ static void report(const struct found *f)
 static int run(void *context, const void *opts, struct study_cell *c)
 {
     const struct opts *o = opts;
-    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
+    static const char *const series[N_STEPS] = {"step_s_baseline", "step_s_fused",
+                                                "step_s_unsigned", "step_s_transposed"};
     struct found *f = context;
 
     f->o = o;
@@ -313,8 +269,15 @@ static int run(void *context, const void *opts, struct study_cell *c)
     f->cell = c;
     TRY(open_all(f));
     TRY(prompt(f));
-    TRY(measure_open(&f->measure, N_STEPS, ROUNDS_MAX));
-    TRY(measure_compare(f->measure, N_STEPS, &rounds, trial, f));
+    f->steps = (struct study_compare){.cell = c,
+                                      .n = N_STEPS,
+                                      .how = {MEASURE_EXACTLY((int)o->rounds)},
+                                      .trial = trial,
+                                      .arg = f,
+                                      .series = series,
+                                      .doing = "rounds",
+                                      .n_parts = N_PARTS};
+    TRY(study_compare(&f->steps));
     report(f);
     return OK;
 }
@@ -325,7 +288,7 @@ static void end(void *context)
 
     for (int i = 0; i < N_STEPS; i++)
         mem_free(f->logits[i]);
-    measure_close(&f->measure);
+    study_compare_close(&f->steps);
     study_unfused_close(&f->unfused);
     model_phase_close(&f->straight_phase);
     model_phase_close(&f->engine_phase);

@@ -5,12 +5,12 @@
 #include <stdio.h>
 
 #include "base/stats.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/roofline.h"
 #include "experiments/study/support/rows.h"
 #include "measure/card.h"
-#include "measure/compare.h"
 
 enum { PREFILL, DECODE };
 
@@ -66,9 +66,8 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-#define ROUNDS_MAX 200 /* one warms up */
-
-enum { LINEAR, ATTENTION, N_CLASSES };
+/* The classes of operators, which are those of a step's times, too. */
+enum { LINEAR = STUDY_LINEAR, ATTENTION = STUDY_ATTENTION, N_CLASSES };
 static const char *const class_names[N_CLASSES] = {"linear", "attention"};
 
 struct found {
@@ -77,9 +76,7 @@ struct found {
     struct model_phase *phase;
     const struct opts *o;
     struct study_cell *cell;
-    struct measure *measure;
-    int n_trials;
-    double seconds[N_CLASSES][ROUNDS_MAX], other[ROUNDS_MAX];
+    struct study_compare steps; /* of one kind */
 };
 
 /* Operations and bytes of each class. */
@@ -142,20 +139,19 @@ static struct work engine_work(const struct found *f)
 static int trial(void *arg, int i, struct measure_trial *t)
 {
     struct found *f = arg;
-    const struct opts *o = f->o;
-    uint64_t ns[MODEL_T_N];
-    int r = f->n_trials++;
+    double of[STUDY_N_CLASSES];
 
-    (void)i;
-    model_times_take(f->engine.model, ns);
-    TRY(model_bench_steps_of(&f->engine.steps, f->phase, o->phase == DECODE, f->n_tok,
-                             &t->seconds));
-    model_times_take(f->engine.model, ns);
-    f->seconds[LINEAR][r] = (double)(ns[MODEL_T_LINEAR] + ns[MODEL_T_HEAD]) * 1e-9;
-    f->seconds[ATTENTION][r] = (double)ns[MODEL_T_ATTN] * 1e-9;
-    f->other[r] = (double)ns[MODEL_T_NORM_ROPE] * 1e-9;
-    study_progress(f->cell, fmin(1, (double)r / (double)o->rounds), "steps");
+    TRY(study_engine_step(&f->engine, f->phase, f->o->phase == DECODE, f->n_tok,
+                          &t->seconds, of));
+    for (i = LINEAR; i <= STUDY_OTHER; i++)
+        study_compare_put(&f->steps, i, of[i]);
     return OK;
+}
+
+static double median_of(const struct found *f, int part)
+{
+    return stats_median(study_compare_part(&f->steps, 0, part),
+                        (size_t)f->steps.n_rounds);
 }
 
 /* ---- what is reported ---- */
@@ -178,11 +174,8 @@ static double report_class(const struct found *f, int kind, const struct work *m
 {
     const json_t *card = study_machine(f->cell);
     double flop = mine->flop[kind], bytes = mine->bytes[kind], roof = NAN;
+    double s = median_of(f, kind);
     char each[48];
-    int n_rounds;
-
-    measure_times(f->measure, 0, &n_rounds);
-    double s = stats_median(f->seconds[kind] + 1, (size_t)n_rounds);
 
     if (card)
         roof = study_roof_gflops(peak_gflops(f, kind, card),
@@ -214,7 +207,8 @@ static double report_class(const struct found *f, int kind, const struct work *m
             study_evidence(f->cell, "model", name);
     }
     snprintf(each, sizeof(each), "%s_s_each", class_names[kind]);
-    study_series(f->cell, each, "s", f->seconds[kind] + 1, (size_t)n_rounds);
+    study_series(f->cell, each, "s", study_compare_part(&f->steps, 0, kind),
+                 (size_t)f->steps.n_rounds);
     return flop * 1e-9 / roof;
 }
 
@@ -223,32 +217,27 @@ static void report(const struct found *f)
     const double rows = f->o->phase == PREFILL ? (double)f->n_tok : 1;
     const struct work mine = engine_work(f);
     const struct work papers = paper_work(f);
-    struct measure_report s;
-    double roof_s = 0;
-    int n;
-    const double *each = measure_times(f->measure, 0, &n);
+    double roof_s = 0, step_s = f->steps.time[0].estimate;
 
-    measure_report(f->measure, 0, &s);
     for (int kind = 0; kind < N_CLASSES; kind++)
         roof_s += report_class(f, kind, &mine, &papers);
     const struct study_number all[] = {
-        {"other_s", stats_median(f->other + 1, (size_t)n)},
-        {"step_s", s.estimate},
-        {"tok_s", rows / s.estimate},
+        {"other_s", median_of(f, STUDY_OTHER)},
+        {"step_s", step_s},
+        {"tok_s", rows / step_s},
         {"roof_tok_s", rows / roof_s},
-        {"roof_frac", roof_s / s.estimate},
+        {"roof_frac", roof_s / step_s},
     };
 
     STUDY_VALUES(f->cell, all, "no machine card with that bound");
     study_evidence(f->cell, "model", "roof_tok_s");
-    study_series(f->cell, "step_s_each", "s", each, (size_t)n);
     study_engine_report(f->cell, &f->engine);
 }
 
 static int run(void *context, const void *opts, struct study_cell *c)
 {
     const struct opts *o = opts;
-    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
+    static const char *const series[] = {"step_s_each"};
     struct found *f = context;
 
     f->o = o;
@@ -261,9 +250,16 @@ static int run(void *context, const void *opts, struct study_cell *c)
                                    .max_tok = f->n_tok + 1,
                                    .step_tok = f->n_tok + 1,
                                    .seed = (uint64_t)o->seed}));
-    TRY(study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n, NULL));
-    TRY(measure_open(&f->measure, 1, ROUNDS_MAX));
-    TRY(measure_compare(f->measure, 1, &rounds, trial, f));
+    TRY(study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n));
+    f->steps = (struct study_compare){.cell = c,
+                                      .n = 1,
+                                      .how = {MEASURE_EXACTLY((int)o->rounds)},
+                                      .trial = trial,
+                                      .arg = f,
+                                      .series = series,
+                                      .doing = "steps",
+                                      .n_parts = STUDY_OTHER + 1};
+    TRY(study_compare(&f->steps));
     report(f);
     return OK;
 }
@@ -272,7 +268,7 @@ static void end(void *context)
 {
     struct found *f = context;
 
-    measure_close(&f->measure);
+    study_compare_close(&f->steps);
     model_phase_close(&f->phase);
     model_bench_close(&f->engine);
 }

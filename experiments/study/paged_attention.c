@@ -9,12 +9,12 @@
 #include "base/mem.h"
 #include "characterize/pages.h"
 #include "characterize/probe.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/gemm.h"
 #include "experiments/study/support/kv_layout.h"
 #include "experiments/study/support/kv_ops.h"
 #include "experiments/study/support/rows.h"
 #include "kernels/kv_type.h"
-#include "measure/compare.h"
 
 static const int sizes[] = {16, 32, 64, 128, 256, 512}; /* tokens of a block */
 #define N_SIZES     (int)(sizeof(sizes) / sizeof(sizes[0]))
@@ -109,7 +109,7 @@ struct found {
     int32_t *blocks[N_SIZES]; /* [n_seqs][ctx_tok / sizes[i]] */
     float *q;                 /* [threads][2][group][head_dim]: queries and results */
     char *scratch;            /* [threads] */
-    struct measure *rounds, *alloc_rounds;
+    struct study_compare rounds, alloc_rounds;
     struct study_kv_ops ops[ALLOCS_MAX];
     int n_allocs;
 };
@@ -305,8 +305,6 @@ static int alloc_trial(void *arg, int i, struct measure_trial *t)
 
 static int run_allocators(struct found *f)
 {
-    const struct measure_opts rounds = {MEASURE_EXACTLY((int)f->o->rounds)};
-
     for (; kv_allocs[f->n_allocs] && f->n_allocs < ALLOCS_MAX; f->n_allocs++) {
         struct study_kv_ops *k = &f->ops[f->n_allocs];
 
@@ -315,8 +313,14 @@ static int run_allocators(struct found *f)
         TRY(study_kv_ops_run(k,
                              f->o->alloc_ops)); /* then they no longer begin together */
     }
-    TRY(measure_open(&f->alloc_rounds, f->n_allocs, (int)f->o->rounds));
-    return measure_compare(f->alloc_rounds, f->n_allocs, &rounds, alloc_trial, f);
+    f->alloc_rounds = (struct study_compare){.cell = f->out,
+                                             .n = f->n_allocs,
+                                             .how = {MEASURE_EXACTLY((int)f->o->rounds)},
+                                             .trial = alloc_trial,
+                                             .arg = f,
+                                             .doing = "operations of the allocators",
+                                             .from = 0.9};
+    return study_compare(&f->alloc_rounds);
 }
 
 /* `step_s`: of a step's attention. */
@@ -327,10 +331,8 @@ static void report_allocators(const struct found *f, double step_s)
 
     for (int i = 0; i < f->n_allocs; i++) {
         const struct study_kv_ops *k = &f->ops[i];
-        struct measure_report r;
 
-        measure_report(f->alloc_rounds, i, &r);
-        op_s[i] = r.estimate;
+        op_s[i] = f->alloc_rounds.time[i].estimate;
         ops_per_tok[i] = (double)k->n_ops / (double)k->n_tok;
         slowest = fmax(slowest, op_s[i]);
         most = fmax(most, op_s[i] * ops_per_tok[i] * (double)f->n_seqs / step_s);
@@ -346,55 +348,43 @@ static void report_allocators(const struct found *f, double step_s)
 
 /* --- the cell */
 
-/* The raw times, and the ratios by the size of a block. */
-static void report_rounds(const struct found *f)
+/* The ratios by the size of a block. */
+static void report_ratios(const struct found *f)
 {
-    double tok[N_SIZES], bytes[N_SIZES], ratio[3][N_SIZES];
-    char name[48] = "contiguous_s";
+    double tok[N_SIZES], bytes[N_SIZES], over[3][N_SIZES];
+    char name[48];
 
-    for (int i = 0; i <= N_SIZES; i++) {
-        int n;
-        const double *each = measure_times(f->rounds, i, &n);
-        struct measure_report r;
-
-        if (i < N_SIZES)
-            snprintf(name, sizeof(name), "paged%d_s", sizes[i]);
-        study_series(f->out, i < N_SIZES ? name : "contiguous_s", "s", each, (size_t)n);
-        if (i == N_SIZES)
-            continue;
-        measure_ratio(f->rounds, i, N_SIZES, &r);
+    for (int i = 0; i < N_SIZES; i++) {
         snprintf(name, sizeof(name), "paged%d_over_contiguous", sizes[i]);
-        study_value(f->out, name, r.estimate, "no round was undisturbed");
+        struct measure_report r = study_compare_ratio(&f->rounds, name, i, N_SIZES, 0);
+
+        over[0][i] = r.estimate;
+        over[1][i] = r.lo;
+        over[2][i] = r.hi;
         tok[i] = sizes[i];
         bytes[i] = (double)sizes[i] * (double)f->layout.vec_bytes;
-        ratio[0][i] = r.estimate;
-        ratio[1][i] = r.lo;
-        ratio[2][i] = r.hi;
     }
     study_series(f->out, "block_tok", "tok", tok, N_SIZES);
     study_series(f->out, "block_run_bytes", "B", bytes, N_SIZES);
-    study_series(f->out, "over_contiguous", "x", ratio[0], N_SIZES);
-    study_series(f->out, "over_contiguous_lo", "x", ratio[1], N_SIZES);
-    study_series(f->out, "over_contiguous_hi", "x", ratio[2], N_SIZES);
+    study_series(f->out, "over_contiguous", "x", over[0], N_SIZES);
+    study_series(f->out, "over_contiguous_lo", "x", over[1], N_SIZES);
+    study_series(f->out, "over_contiguous_hi", "x", over[2], N_SIZES);
 }
 
 static void report(const struct found *f)
 {
-    double bytes = (double)f->memory.bytes;
-    struct measure_report r;
-
-    measure_report(f->rounds, N_SIZES, &r);
+    double bytes = (double)f->memory.bytes, step_s = f->rounds.time[N_SIZES].estimate;
     const struct study_number all[] = {
-        {"contiguous_ms", r.estimate * 1e3},
-        {"contiguous_gbps", bytes / r.estimate * 1e-9},
+        {"contiguous_ms", step_s * 1e3},
+        {"contiguous_gbps", bytes / step_s * 1e-9},
         {"kv_mb", bytes / (1 << 20)},
         {"n_seqs", (double)f->n_seqs},
     };
 
     STUDY_VALUES(f->out, all, "no round was undisturbed");
-    report_rounds(f);
+    report_ratios(f);
     report_probe(f);
-    report_allocators(f, r.estimate);
+    report_allocators(f, step_s);
     study_note_text(f->out, "variant", f->v->name);
     study_note_machine(f->out, &f->threads);
 }
@@ -402,18 +392,24 @@ static void report(const struct found *f)
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     struct found *f = context;
-    struct measure_opts rounds = {
-        MEASURE_EXACTLY((int)((const struct opts *)opts)->rounds)};
+    static const char *const series[N_SIZES + 1] = {
+        "paged16_s",  "paged32_s",  "paged64_s",   "paged128_s",
+        "paged256_s", "paged512_s", "contiguous_s"};
 
     f->o = opts;
     f->out = out;
     TRY(open_work(f));
     study_progress(out, 0.1, "reading blocks in random order");
     TRY(run_probe(f));
-    study_progress(out, 0.4, "attention by block size");
-    TRY(measure_open(&f->rounds, N_SIZES + 1, (int)f->o->rounds));
-    TRY(measure_compare(f->rounds, N_SIZES + 1, &rounds, trial, f));
-    study_progress(out, 0.9, "operations of the allocators");
+    f->rounds = (struct study_compare){.cell = out,
+                                       .n = N_SIZES + 1,
+                                       .how = {MEASURE_EXACTLY((int)f->o->rounds)},
+                                       .trial = trial,
+                                       .arg = f,
+                                       .series = series,
+                                       .doing = "attention by block size",
+                                       .from = 0.4};
+    TRY(study_compare(&f->rounds));
     TRY(run_allocators(f));
     report(f);
     return OK;
@@ -427,8 +423,8 @@ static void end(void *context)
         study_kv_ops_close(&f->ops[i]);
     for (int i = 0; i < N_SIZES; i++)
         mem_free(f->blocks[i]);
-    measure_close(&f->rounds);
-    measure_close(&f->alloc_rounds);
+    study_compare_close(&f->rounds);
+    study_compare_close(&f->alloc_rounds);
     mem_free(f->q);
     mem_free(f->scratch);
     probe_pages_close(&f->memory);

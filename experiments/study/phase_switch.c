@@ -7,9 +7,9 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
-#include "measure/compare.h"
 
 struct opts {
     char *model;
@@ -66,17 +66,14 @@ static const struct study_metric metrics[] = {
 
 #define ROUNDS_MAX 999
 enum { SWITCH, PREFILL_PLAN, DECODE_PLAN, N_WAYS };
+enum { FIRST_S, LATER_S, N_PARTS }; /* decode steps: the first, the fastest later one */
 
 struct found {
     struct model_bench engine;
     struct model_phase *phase[2]; /* prefill's, decode's */
     const struct opts *o;
-    struct study_cell *out;
-    struct measure *measure; /* of the ways */
-    int n_requests[N_WAYS];
+    struct study_compare ways;
     int64_t bytes_copied;
-    /* Of each request, the first ones, which warm up, included. */
-    double first_s[N_WAYS][ROUNDS_MAX + 1], later_s[N_WAYS][ROUNDS_MAX + 1];
 };
 
 /* One request: a prompt by `p`, output tokens by `d`. */
@@ -87,19 +84,17 @@ static int request(void *arg, int way, struct measure_trial *t)
     struct model_phase *p = f->phase[way == DECODE_PLAN];
     struct model_phase *d = f->phase[way != PREFILL_PLAN];
     double one = NAN, later = INFINITY;
-    int n = f->n_requests[way]++;
 
     TRY(model_bench_steps_prefill(&f->engine.steps, p, o->n_prompt_tok, &t->seconds));
     for (int64_t i = 1; i < o->n_output_tok; i++) {
         TRY(model_bench_steps_decode(&f->engine.steps, d, o->n_prompt_tok + i - 1, &one));
         t->seconds += one;
         if (i == 1)
-            f->first_s[way][n] = one;
+            study_compare_put(&f->ways, FIRST_S, one);
         else
             later = fmin(later, one);
     }
-    f->later_s[way][n] = later;
-    study_progress(f->out, (double)(n + 1) / (double)(o->rounds + 1), "requests in turn");
+    study_compare_put(&f->ways, LATER_S, later);
     return OK;
 }
 
@@ -172,21 +167,16 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
 {
     const struct model *m = f->engine.model;
     size_t n = (size_t)o->rounds;
-    struct measure_report way[N_WAYS], speedup;
+    const struct measure_report *way = f->ways.time;
+    const double *own = study_compare_part(&f->ways, DECODE_PLAN, FIRST_S);
+    const double *switched = study_compare_part(&f->ways, SWITCH, FIRST_S);
     double switch_us[ROUNDS_MAX];
     double bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
                                      (double)o->n_prompt_tok + 1, 1)
                        .read_bytes;
 
-    for (int w = 0; w < N_WAYS; w++)
-        measure_report(f->measure, w, &way[w]);
-    measure_ratio(f->measure,
-                  way[PREFILL_PLAN].estimate < way[DECODE_PLAN].estimate ? PREFILL_PLAN
-                                                                         : DECODE_PLAN,
-                  SWITCH, &speedup);
     for (size_t r = 0; r < n; r++)
-        switch_us[r] = 1e6 * (f->first_s[SWITCH][r + 1] - f->first_s[DECODE_PLAN][r + 1]);
-
+        switch_us[r] = 1e6 * (switched[r] - own[r]);
     const struct study_number all[] = {
         {"bytes_copied", (double)f->bytes_copied},
         {"switch_us_p50", stats_median(switch_us, n)},
@@ -195,21 +185,19 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
         {"request_s", way[SWITCH].estimate},
         {"request_s_prefill_plan", way[PREFILL_PLAN].estimate},
         {"request_s_decode_plan", way[DECODE_PLAN].estimate},
-        {"speedup_vs_best_one_plan", speedup.estimate},
         {"token_bytes", bytes},
-        {"decode_gbps", 1e-9 * bytes / stats_median(f->later_s[DECODE_PLAN] + 1, n)}};
+        {"decode_gbps",
+         1e-9 * bytes /
+             stats_median(study_compare_part(&f->ways, DECODE_PLAN, LATER_S), n)}};
 
     STUDY_VALUES(out, all, "a time was not a number");
     study_evidence(out, "model", "token_bytes");
+    study_compare_ratio(&f->ways, "speedup_vs_best_one_plan",
+                        way[PREFILL_PLAN].estimate < way[DECODE_PLAN].estimate
+                            ? PREFILL_PLAN
+                            : DECODE_PLAN,
+                        SWITCH, 0);
     study_series(out, "switch_us", "us", switch_us, n);
-    for (int w = 0; w < N_WAYS; w++) {
-        static const char *const names[N_WAYS] = {"request_s", "request_s_prefill_plan",
-                                                  "request_s_decode_plan"};
-        int n_rounds;
-        const double *each = measure_times(f->measure, w, &n_rounds);
-
-        study_series(out, names[w], "s", each, (size_t)n_rounds);
-    }
     study_engine_report(out, &f->engine);
 }
 
@@ -219,18 +207,17 @@ static int open_phase(struct found *f, int phase, int64_t n_ranks, int64_t n_thr
     int64_t share = f->engine.budget.n / n_ranks;
 
     n_threads = n_threads ? n_threads : share ? share : 1;
-    return study_engine_phase(&f->engine, &f->phase[phase], (int)n_ranks, (int)n_threads,
-                              NULL);
+    return study_engine_phase(&f->engine, &f->phase[phase], (int)n_ranks, (int)n_threads);
 }
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    const struct measure_opts rounds = {MEASURE_EXACTLY((int)o->rounds)};
+    static const char *const series[N_WAYS] = {"request_s", "request_s_prefill_plan",
+                                               "request_s_decode_plan"};
     struct found *f = context;
 
     f->o = o;
-    f->out = out;
     for (int i = 0; i < 2; i++) { /* the second time the file is in memory */
         model_bench_close(&f->engine);
         TRY(study_engine_open(
@@ -242,8 +229,15 @@ static int run(void *context, const void *opts, struct study_cell *out)
     }
     TRY(open_phase(f, 0, o->prefill_ranks, o->prefill_threads));
     TRY(open_phase(f, 1, o->decode_ranks, o->decode_threads));
-    TRY(measure_open(&f->measure, N_WAYS, (int)o->rounds));
-    TRY(measure_compare(f->measure, N_WAYS, &rounds, request, f));
+    f->ways = (struct study_compare){.cell = out,
+                                     .n = N_WAYS,
+                                     .how = {MEASURE_EXACTLY((int)o->rounds)},
+                                     .trial = request,
+                                     .arg = f,
+                                     .series = series,
+                                     .doing = "requests in turn",
+                                     .n_parts = N_PARTS};
+    TRY(study_compare(&f->ways));
     TRY(count_copied(f));
     report(f, o, out);
     return OK;
@@ -253,7 +247,7 @@ static void end(void *context)
 {
     struct found *f = context;
 
-    measure_close(&f->measure);
+    study_compare_close(&f->ways);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);
     model_bench_close(&f->engine);

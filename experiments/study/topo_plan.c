@@ -299,9 +299,6 @@ static int run(void *context, const void *opts, struct study_cell *out)
     if (n)
         TRY(bootstrap(w, study_kept(out), o, &p_best));
     const struct study_number all[] = {
-        {"request_s", request_s},
-        {"request_s_lo", stats_percentile(w->draws, n, 0.025)},
-        {"request_s_hi", stats_percentile(w->draws, n, 0.975)},
         {"p_best", p_best},
         {"prefill_s", prefill_s},
         {"decode_s", decode_s},
@@ -310,6 +307,9 @@ static int run(void *context, const void *opts, struct study_cell *out)
         {"n_threads", c->n_threads},
         {"kept_frac", (double)w->plan.tree->n_pus / w->topo.machine->n_pus}};
 
+    study_value_interval(out, "request_s", request_s,
+                         stats_percentile(w->draws, n, 0.025),
+                         stats_percentile(w->draws, n, 0.975), "n_bootstrap is 0");
     STUDY_VALUES(out, all, "n_bootstrap is 0");
     if (n)
         study_series(out, "request_s_draws", "s", w->draws, n);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/tuning.h"
@@ -66,7 +67,6 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-#define ROUNDS_MAX 99
 /* The alternatives: by phase, with the default and with the tuned schedules. */
 enum { PREFILL_DEFAULT, PREFILL_TUNED, DECODE_DEFAULT, DECODE_TUNED, N_WAYS };
 
@@ -78,7 +78,7 @@ struct found {
     struct tune_bench *bench;
     struct tune_cache *cache;
     struct tune_opts tune;
-    struct measure *measure;
+    struct study_compare ways;
     int n_shapes, n_frozen, n_matrices;
     double wall_s;
 };
@@ -183,21 +183,11 @@ static int one_trial(void *arg, int way, struct measure_trial *t)
 
 static void report(const struct found *f)
 {
-    static const char *const series[N_WAYS] = {"prefill_s_default", "prefill_s",
-                                               "decode_s_default", "decode_s"};
-    struct measure_report way[N_WAYS], gain;
+    const struct measure_report *way = f->ways.time;
     struct tune_cost cost;
     double n_tok = (double)f->o->n_output_tok;
 
     tune_cost_of(f->bench, &cost);
-    measure_ratio(f->measure, PREFILL_DEFAULT, PREFILL_TUNED, &gain);
-    for (int i = 0; i < N_WAYS; i++) {
-        int n;
-        const double *seconds = measure_times(f->measure, i, &n);
-
-        measure_report(f->measure, i, &way[i]);
-        study_series(f->out, series[i], "s", seconds, (size_t)n);
-    }
     const struct study_number all[] = {
         {"tuning_s", cost.seconds},
         {"tuning_wall_s", f->wall_s},
@@ -206,14 +196,12 @@ static void report(const struct found *f)
         {"n_frozen", f->n_frozen},
         {"ttft_ms", 1e3 * way[PREFILL_TUNED].estimate},
         {"ttft_ms_default", 1e3 * way[PREFILL_DEFAULT].estimate},
-        {"ttft_gain", gain.estimate},
-        {"ttft_gain_lo", gain.lo},
-        {"ttft_gain_hi", gain.hi},
         {"tok_s", n_tok / (way[PREFILL_TUNED].estimate + way[DECODE_TUNED].estimate)},
         {"tok_s_default",
          n_tok / (way[PREFILL_DEFAULT].estimate + way[DECODE_DEFAULT].estimate)}};
 
     STUDY_VALUES(f->out, all, "a time was not a number");
+    study_compare_ratio(&f->ways, "ttft_gain", PREFILL_DEFAULT, PREFILL_TUNED, 0);
     study_engine_report(f->out, &f->engine);
 }
 
@@ -238,6 +226,8 @@ static int run(void *context, const void *opts, struct study_cell *out)
                                             .max_tok = o->n_prompt_tok + o->n_output_tok,
                                             .seed = (uint64_t)o->seed};
     struct found *f = context;
+    static const char *const series[N_WAYS] = {"prefill_s_default", "prefill_s",
+                                               "decode_s_default", "decode_s"};
     int n;
 
     f->o = o;
@@ -251,13 +241,17 @@ static int run(void *context, const void *opts, struct study_cell *out)
                         &(struct tune_bench_opts){
                             .cache_bytes = (size_t)o->cache_mb << 20, .seed = o->seed}));
     for (int i = 0; i < 2; i++)
-        TRY(study_engine_phase(&f->engine, &f->phase[i], 1, n, NULL));
+        TRY(study_engine_phase(&f->engine, &f->phase[i], 1, n));
     TRY(model_phase_schedules(f->phase[1], tune_rows, f));
-    study_progress(out, 0.9, "requests in turn");
-    TRY(measure_open(&f->measure, N_WAYS, ROUNDS_MAX));
-    TRY(measure_compare(f->measure, N_WAYS,
-                        &(struct measure_opts){MEASURE_EXACTLY((int)o->rounds)},
-                        one_trial, f));
+    f->ways = (struct study_compare){.cell = out,
+                                     .n = N_WAYS,
+                                     .how = {MEASURE_EXACTLY((int)o->rounds)},
+                                     .trial = one_trial,
+                                     .arg = f,
+                                     .series = series,
+                                     .doing = "requests in turn",
+                                     .from = 0.9};
+    TRY(study_compare(&f->ways));
     report(f);
     return OK;
 }
@@ -266,7 +260,7 @@ static void end(void *context)
 {
     struct found *f = context;
 
-    measure_close(&f->measure);
+    study_compare_close(&f->ways);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);
     tune_bench_close(&f->bench);

@@ -14,7 +14,7 @@
 
 struct captured {
     char name[64];
-    double value;
+    double value, lo, hi; /* NaN: it has no interval */
     char why[128];
 };
 
@@ -49,7 +49,24 @@ void study_value(struct study_cell *c, const char *name, double value, const cha
         fail_msg("%s is missing without a reason", name);
     snprintf(v->name, sizeof(v->name), "%s", name);
     v->value = value;
+    v->lo = v->hi = NAN;
     snprintf(v->why, sizeof(v->why), "%s", isnan(value) ? why : "");
+}
+
+void study_value_interval(struct study_cell *c, const char *name, double value, double lo,
+                          double hi, const char *why)
+{
+    char end[64];
+
+    study_value(c, name, value, why);
+    capture.values[capture.n_values - 1].lo = lo;
+    capture.values[capture.n_values - 1].hi = hi;
+    snprintf(end, sizeof(end), "%s_lo", name);
+    if (!study_metric_find(capture.study, end))
+        return;
+    study_value(c, end, lo, why);
+    snprintf(end, sizeof(end), "%s_hi", name);
+    study_value(c, end, hi, why);
 }
 
 void study_values(struct study_cell *c, const struct study_number *v, size_t n,

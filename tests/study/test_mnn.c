@@ -131,7 +131,7 @@ static void separate_operators_attend_alike(void **state)
         assert_ok(make_model(&o));
         assert_ok(study_engine_open(
             &b, path, &(struct model_bench_opts){.n_seqs = 1, .max_tok = 64, .seed = 1}));
-        assert_ok(study_engine_phase(&b, &p, 1, b.budget.n, NULL));
+        assert_ok(study_engine_phase(&b, &p, 1, b.budget.n));
         assert_ok(study_unfused_open(&u, b.model, 37, 64, b.budget.n));
         compare_logits(&b, p, u, 37, 0);
         compare_logits(&b, p, u, 5, 37);

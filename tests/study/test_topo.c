@@ -186,7 +186,7 @@ static void a_plan_is_priced_with_the_uncertainty_of_the_fit(void **state)
                  "20, \"equal_nodes\": true, \"plan\": \"%s\", \"alternatives\": \"%s\"}",
                  plans[i], alternatives);
         assert_ok(capture_run(&study_topo_plan, options));
-        assert_true(value_of("request_s_lo") < value_of("request_s_hi"));
+        assert_true(captured("request_s")->lo < captured("request_s")->hi);
         assert_int_equal(length_of("request_s_draws"), 20);
         sum += i < 3 ? value_of("p_best") : 0;
         request_s[i] = value_of("request_s");

@@ -1,0 +1,84 @@
+#include "experiments/study/support/compare.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+
+static double *part_of(const struct study_compare *c, int i, int part)
+{
+    return c->parts + (size_t)(i * c->n_parts + part) * (size_t)(c->how.max_rounds + 1);
+}
+
+static int one_trial(void *arg, int i, struct measure_trial *t)
+{
+    struct study_compare *c = arg;
+    int n_done = 0;
+
+    for (int k = 0; k < c->n; k++)
+        n_done += c->n_trials[k];
+    if (c->doing)
+        study_progress(c->cell,
+                       c->from + (1 - c->from) *
+                                     fmin(1, n_done / (c->n * (c->how.max_rounds + 1.0))),
+                       c->doing);
+    c->running = i;
+    c->round = c->n_trials[i]++;
+    return c->trial(c->arg, i, t);
+}
+
+int study_compare(struct study_compare *c)
+{
+    size_t n_numbers = (size_t)(c->n * c->n_parts) * (size_t)(c->how.max_rounds + 1);
+
+    study_compare_close(c);
+    c->parts = mem_new(MEM_HARNESS, n_numbers, sizeof(*c->parts));
+    if (!c->parts)
+        return ERR_NOMEM;
+    for (int i = 0; i < c->n; i++)
+        c->n_trials[i] = 0;
+    TRY(measure_open(&c->measure, c->n, c->how.max_rounds));
+    TRY(measure_compare(c->measure, c->n, &c->how, one_trial, c));
+    for (int i = 0; i < c->n; i++) {
+        const double *times = measure_times(c->measure, i, &c->n_rounds);
+
+        measure_report(c->measure, i, &c->time[i]);
+        if (c->series)
+            study_series(c->cell, c->series[i], "s", times, (size_t)c->n_rounds);
+    }
+    return OK;
+}
+
+void study_compare_close(struct study_compare *c)
+{
+    measure_close(&c->measure);
+    mem_free(c->parts);
+    c->parts = NULL;
+}
+
+void study_compare_put(struct study_compare *c, int part, double value)
+{
+    part_of(c, c->running, part)[c->round] = value;
+}
+
+const double *study_compare_part(const struct study_compare *c, int i, int part)
+{
+    return part_of(c, i, part) + c->n_trials[i] - c->n_rounds;
+}
+
+const double *study_compare_times(const struct study_compare *c, int i)
+{
+    int n_rounds;
+
+    return measure_times(c->measure, i, &n_rounds);
+}
+
+struct measure_report study_compare_ratio(const struct study_compare *c, const char *name,
+                                          int a, int b, double less)
+{
+    struct measure_report r;
+
+    measure_ratio(c->measure, a, b, &r);
+    study_value_interval(c->cell, name, r.estimate - less, r.lo - less, r.hi - less,
+                         "no round was undisturbed");
+    return r;
+}

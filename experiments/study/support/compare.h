@@ -1,0 +1,55 @@
+/* experiments/study/support/compare.h - alternatives of a study, timed in turn.
+ *
+ * A study declares its alternatives and a trial function. Rounds, the progress display, the
+ * series of the rounds' times, further numbers of each trial, estimates, and ratios with their
+ * intervals are the same for all studies and stand here. The timing itself is
+ * measure/compare.h's.   Threads: one caller. */
+#ifndef STUDY_COMPARE_H
+#define STUDY_COMPARE_H
+
+#include "experiments/load/study.h"
+#include "measure/compare.h"
+
+#define STUDY_ALTERNATIVES_MAX 16
+
+struct study_compare {
+    /* Set by the study; what is zero is not used. */
+    struct study_cell *cell;
+    int n;                   /* alternatives */
+    struct measure_opts how; /* such as MEASURE_EXACTLY(rounds); max_rounds is needed */
+    measure_fn trial;
+    void *arg;                 /* of trial */
+    const char *const *series; /* [n] names: the times of an alternative's rounds become a
+                                  series of the cell; NULL: not */
+    const char *doing;         /* on the progress display, from `from` to 1 */
+    double from;
+    int n_parts; /* further numbers of each trial: study_compare_put() */
+    /* Set by study_compare(). */
+    struct measure_report time[STUDY_ALTERNATIVES_MAX];
+    int n_rounds;
+    int round; /* of the running trial; 0 warms up */
+    /* Private. */
+    struct measure *measure;
+    double *parts;
+    int running, n_trials[STUDY_ALTERNATIVES_MAX];
+};
+
+/* Run the rounds; what was measured before is forgotten. study_compare_close() also after an
+ * error. Fails as measure_open() and the trials do. */
+MUST int study_compare(struct study_compare *c);
+void study_compare_close(struct study_compare *c); /* twice is fine */
+
+/* Within a trial: a further number of it, such as a share of its time. Every alternative must
+ * run in every round. */
+void study_compare_put(struct study_compare *c, int part, double value);
+/* The numbers of alternative i: [n_rounds], without the one that warms up. */
+const double *study_compare_part(const struct study_compare *c, int i, int part);
+/* The times of alternative i: [n_rounds]. */
+const double *study_compare_times(const struct study_compare *c, int i);
+
+/* Report as value `name` the time of a over the time of b, less `less`, with its 95 % interval,
+ * by the rounds in which both ran: how many times as fast b is, or with 1 its gain. Returns the ratio. */
+struct measure_report study_compare_ratio(const struct study_compare *c, const char *name,
+                                          int a, int b, double less);
+
+#endif
