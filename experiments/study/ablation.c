@@ -89,7 +89,7 @@ struct pairing {
     struct model_phase *phase[2]; /* prefill's, decode's */
 };
 
-struct found {
+struct cell {
     struct study_planner planner;
     struct plan_found plan;
     struct model_bench engine;
@@ -115,7 +115,7 @@ struct found {
 
 /* --- the plan of the search */
 
-static int open_planner(struct found *f)
+static int open_planner(struct cell *f)
 {
     const struct opts *o = f->o;
     const struct study_plan_opts po = {.target = o->model,
@@ -128,7 +128,7 @@ static int open_planner(struct found *f)
     return study_planner_open(&f->planner, &po);
 }
 
-static int search(struct found *f)
+static int search(struct cell *f)
 {
     uint64_t start_ns = clock_ns();
 
@@ -149,7 +149,7 @@ static int index_of(const int *v, int n, int x)
 
 /* The plan's CPUs first, so that its threads are the team's first ones, then the others of
  * the budget. */
-static void number_cpus(struct found *f)
+static void number_cpus(struct cell *f)
 {
     const struct cpu_budget *b = &f->planner.budget;
     const struct plan *p = &f->plan.plan;
@@ -162,7 +162,7 @@ static void number_cpus(struct found *f)
 }
 
 /* Threads 0 to n - 1 in the order of their CPUs, so that a rank has neighbours. */
-static void number_base(struct found *f)
+static void number_base(struct cell *f)
 {
     int nodes = f->planner.machine->n_nodes, n;
 
@@ -182,7 +182,7 @@ static void number_base(struct found *f)
 
 /* --- phases */
 
-static int open_base(struct found *f, int step, struct model_phase **out)
+static int open_base(struct cell *f, int step, struct model_phase **out)
 {
     static const char *const colls[] = {"master_copy", "rank_shifted"};
     struct model_phase_opts o = {
@@ -196,7 +196,7 @@ static int open_base(struct found *f, int step, struct model_phase **out)
 }
 
 /* As the plan has it. Its sums are measured once, as an engine does that opens. */
-static int open_planned(struct found *f, int p, struct model_phase **out)
+static int open_planned(struct cell *f, int p, struct model_phase **out)
 {
     const struct plan_phase *plan = p ? &f->plan.plan.decode : &f->plan.plan.prefill;
     const struct model_phase *first = f->raw[STEP_service_config][p];
@@ -218,7 +218,7 @@ static int open_planned(struct found *f, int p, struct model_phase **out)
 
 /* The rows that a phase computes: of the head only where it decodes, since of a prompt it
  * computes a single one. 0: none. */
-static int64_t rows_of(const struct found *f, const struct kern_mat *w, int64_t m_max)
+static int64_t rows_of(const struct cell *f, const struct kern_mat *w, int64_t m_max)
 {
     int64_t rows = f->p ? f->o->batch : f->o->n_prompt_tok;
 
@@ -229,7 +229,7 @@ static int64_t rows_of(const struct found *f, const struct kern_mat *w, int64_t 
     return rows <= m_max ? rows : 0;
 }
 
-static int tune(struct found *f, struct product *x, int n_threads)
+static int tune(struct cell *f, struct product *x, int n_threads)
 {
     struct measure_report t[2];
     struct tune_cost cost;
@@ -257,7 +257,7 @@ static int tune(struct found *f, struct product *x, int n_threads)
 static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_mat *w,
                      int64_t m_max, int n_threads, struct kern_schedule *out)
 {
-    struct found *f = ctx;
+    struct cell *f = ctx;
     int64_t rows = rows_of(f, w, m_max);
     struct product *x = &f->products[f->at];
 
@@ -281,7 +281,7 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
     return OK;
 }
 
-static int open_tuned(struct found *f, int step, int p)
+static int open_tuned(struct cell *f, int step, int p)
 {
     struct model_phase **phases[] = {&f->raw[step][p], &f->checked[step][p]};
 
@@ -299,7 +299,7 @@ static int open_tuned(struct found *f, int step, int p)
 /* --- what is kept */
 
 struct changed {
-    struct found *f;
+    struct cell *f;
     struct model_phase *both[2]; /* before the step, with it */
     int p;
 };
@@ -314,22 +314,20 @@ static int one_step(void *arg, int i, struct measure_trial *t)
 
 /* A phase stays as it was before a step that does not make it faster in the engine, where
  * ranks compete for memory. These rounds are not the ones that are reported. */
-static int keep(struct found *f, int step, int p)
+static int keep(struct cell *f, int step, int p)
 {
     struct model_phase *own = f->checked[step][p] ? f->checked[step][p] : f->raw[step][p];
     struct changed x = {.f = f, .both = {f->kept[step - 1].phase[p], own}, .p = p};
     int kept;
 
-    f->before_after = (struct study_compare){
-        .n = 2, .how = {MEASURE_EXACTLY(COMPARE_STEPS)}, .trial = one_step, .arg = &x};
-    TRY(study_compare(&f->before_after));
+    TRY(study_compare(&f->before_after, NULL, 2, COMPARE_STEPS, one_step, &x));
     kept = measure_choose(f->before_after.measure, NULL, 0) == 1;
     f->n_kept += kept;
     f->kept[step].phase[p] = x.both[kept];
     return OK;
 }
 
-static int open_step(struct found *f, int step)
+static int open_step(struct cell *f, int step)
 {
     for (int p = 0; p < 2; p++) {
         if (step < STEP_service_config)
@@ -349,7 +347,7 @@ static int open_step(struct found *f, int step)
 /* --- requests */
 
 /* Each pairing once: what is kept is often a step's own, or that of the step before. */
-static int pairing_at(struct found *f, const struct pairing *x)
+static int pairing_at(struct cell *f, const struct pairing *x)
 {
     int i = 0;
 
@@ -360,7 +358,7 @@ static int pairing_at(struct found *f, const struct pairing *x)
     return i;
 }
 
-static void pair_all(struct found *f)
+static void pair_all(struct cell *f)
 {
     for (int s = 0; s < N_STEPS; s++) {
         const struct pairing raw = {{f->raw[s][0], f->raw[s][1]}};
@@ -374,7 +372,7 @@ static void pair_all(struct found *f)
 /* The prompts of a batch come one after the other, and one of them is timed for all. */
 static int request(void *arg, int i, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
     const struct opts *o = f->o;
     double one;
 
@@ -395,7 +393,7 @@ static double n_tok(const struct opts *o)
 }
 
 /* Output rate of a pairing, its rounds as a series. */
-static double report_pairing(const struct found *f, int i, const char *prefix, int step)
+static double report_pairing(const struct cell *f, int i, const char *prefix, int step)
 {
     double tok_s = n_tok(f->o) / f->rounds.time[i].estimate;
     char name[64];
@@ -410,7 +408,7 @@ static double report_pairing(const struct found *f, int i, const char *prefix, i
 
 /* --- what is reported of every target */
 
-static void report_plan(const struct found *f)
+static void report_plan(const struct cell *f)
 {
     const struct opts *o = f->o;
     const struct plan *p = &f->plan.plan;
@@ -431,7 +429,7 @@ static void report_plan(const struct found *f)
     study_note(f->out, "plan", plan_to_json(p));
 }
 
-static int measure_host(struct found *f)
+static int measure_host(struct cell *f)
 {
     const struct opts *o = f->o;
     const struct model_bench_opts engine = {.precision =
@@ -451,13 +449,8 @@ static int measure_host(struct found *f)
         TRY(open_step(f, s));
     }
     pair_all(f);
-    f->rounds = (struct study_compare){.cell = f->out,
-                                       .n = f->n_pairs,
-                                       .how = {MEASURE_EXACTLY((int)o->rounds)},
-                                       .trial = request,
-                                       .arg = f,
-                                       .doing = "all steps in turn"};
-    TRY(study_compare(&f->rounds));
+    f->rounds = (struct study_compare){.doing = "all steps in turn"};
+    TRY(study_compare(&f->rounds, f->out, f->n_pairs, o->rounds, request, f));
     for (int s = 0; s < N_STEPS; s++) {
         report_pairing(f, f->raw_at[s], "raw_", s);
         last = report_pairing(f, f->kept_at[s], "", s);
@@ -479,7 +472,7 @@ static double expected_tok_s(const struct opts *o, const struct plan *p)
                        (double)(o->n_output_tok - 1) * p->decode.expected_s);
 }
 
-static int simulate(struct found *f)
+static int simulate(struct cell *f)
 {
     double tok_s[N_STEPS], kept = NAN;
     struct plan_found *even = mem_new(MEM_HARNESS, 1, sizeof(*even));
@@ -510,7 +503,7 @@ static int simulate(struct found *f)
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     f->o = opts;
     f->out = out;
@@ -526,7 +519,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     for (int s = 0; s < N_STEPS; s++)
         for (int p = 0; p < 2; p++) {
@@ -541,13 +534,4 @@ static void end(void *context)
     study_planner_close(&f->planner);
 }
 
-const struct study study_ablation = {
-    .name = "ablation",
-    .help = "one optimization after the other, as it comes and as it is kept",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(ablation, "one optimization after the other, as it comes and as it is kept");

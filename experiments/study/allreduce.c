@@ -81,7 +81,7 @@ struct times {
     int best; /* side, without the choice by size */
 };
 
-struct bench {
+struct cell {
     const struct opts *o;
     int cpus[PAR_RANKS_MAX]; /* of the ranks */
     struct par_shm shm;
@@ -94,19 +94,19 @@ struct bench {
 };
 
 /* The algorithm of a side; NULL: by size. */
-static const struct par_coll *coll_of(const struct bench *b, int side)
+static const struct par_coll *coll_of(const struct cell *b, int side)
 {
     return side < b->n_sides - 1 ? par_colls[side] : NULL;
 }
 
-static const char *name_of(const struct bench *b, int side)
+static const char *name_of(const struct cell *b, int side)
 {
     const struct par_coll *c = coll_of(b, side);
 
     return c ? c->name : "by_size";
 }
 
-static int side_called(const struct bench *b, const char *name)
+static int side_called(const struct cell *b, const char *name)
 {
     for (int i = 0; i < b->n_sides - 1; i++)
         if (strcmp(name_of(b, i), name) == 0)
@@ -117,7 +117,7 @@ static int side_called(const struct bench *b, const char *name)
 /* --- what a rank does */
 
 struct rank {
-    struct bench *b;
+    struct cell *b;
     struct par_rank self;
     float *x; /* the message */
     struct measure *measure;
@@ -142,7 +142,7 @@ static int one_time(void *arg, int side, struct measure_trial *out)
 /* The sum is right before its time counts; then zeros, which stay zeros. */
 static int check(struct rank *r)
 {
-    const struct bench *b = r->b;
+    const struct cell *b = r->b;
     int n_ranks = r->self.n_ranks;
     float want = (float)(n_ranks * (n_ranks + 1) / 2);
 
@@ -179,7 +179,7 @@ static int agree_on_reps(struct rank *r)
 /* Rank 0's times, in memory that the process of the study reads. */
 static void keep(const struct rank *r)
 {
-    const struct bench *b = r->b;
+    const struct cell *b = r->b;
     const struct measure *m = r->measure;
     struct times *t = b->times;
     int best = 0, n;
@@ -205,7 +205,7 @@ static void keep(const struct rank *r)
 
 static int run_rank(struct rank *r, int rank)
 {
-    struct bench *b = r->b;
+    struct cell *b = r->b;
     const struct measure_opts o = {MEASURE_EXACTLY((int)b->o->rounds)};
 
     r->x = mem_new(MEM_OTHER, b->n, sizeof(*r->x));
@@ -236,7 +236,7 @@ static int rank_main(void *arg, int rank)
 
 static void thread_main(void *arg, struct par_self *self)
 {
-    struct bench *b = arg;
+    struct cell *b = arg;
 
     b->rc[self->id] = rank_main(b, self->id);
     if (b->rc[self->id] != OK && b->rc[self->id] != ERR_STATE)
@@ -245,7 +245,7 @@ static void thread_main(void *arg, struct par_self *self)
 
 /* --- starting them */
 
-static int run_threads(struct bench *b)
+static int run_threads(struct cell *b)
 {
     int n = (int)b->o->ranks;
     struct par_team *team;
@@ -259,7 +259,7 @@ static int run_threads(struct bench *b)
     return OK;
 }
 
-static int run_processes(struct bench *b)
+static int run_processes(struct cell *b)
 {
     const int *cpus[PAR_RANKS_MAX];
     int n_cpus[PAR_RANKS_MAX], rc;
@@ -283,7 +283,7 @@ static int run_processes(struct bench *b)
     return rc;
 }
 
-static int bench_open(struct bench *b)
+static int bench_open(struct cell *b)
 {
     size_t bytes;
 
@@ -302,7 +302,7 @@ static int bench_open(struct bench *b)
 
 /* --- what was found */
 
-static void report_side(const struct bench *b, struct study_cell *out, int side)
+static void report_side(const struct cell *b, struct study_cell *out, int side)
 {
     const double *us = b->times->us[side];
     size_t n = (size_t)b->o->rounds;
@@ -319,7 +319,7 @@ static void report_side(const struct bench *b, struct study_cell *out, int side)
 }
 
 /* Round by round, so that what slows down both sides of one cancels. */
-static void report_ratios(const struct bench *b, struct study_cell *out)
+static void report_ratios(const struct cell *b, struct study_cell *out)
 {
     const double *master = b->times->us[side_called(b, "master_copy")];
     const double *shifted = b->times->us[side_called(b, "rank_shifted")];
@@ -336,7 +336,7 @@ static void report_ratios(const struct bench *b, struct study_cell *out)
     study_note_text(out, "best", name_of(b, b->times->best));
 }
 
-static void report(const struct bench *b, struct study_cell *out)
+static void report(const struct cell *b, struct study_cell *out)
 {
     double by_size_s = b->times->side[b->n_sides - 1].estimate;
 
@@ -350,7 +350,7 @@ static void report(const struct bench *b, struct study_cell *out)
     study_note(out, "reps", json_real(b->times->reps));
 }
 
-static int choose_cpus(struct bench *b)
+static int choose_cpus(struct cell *b)
 {
     struct cpu_budget budget;
 
@@ -364,7 +364,7 @@ static int choose_cpus(struct bench *b)
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
-    struct bench *b = context;
+    struct cell *b = context;
 
     b->o = opts;
     TRY(choose_cpus(b));
@@ -376,18 +376,9 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct bench *b = context;
+    struct cell *b = context;
 
     par_shm_close(&b->shm);
 }
 
-const struct study study_allreduce = {
-    .name = "allreduce",
-    .help = "the all-reduce among ranks, each algorithm in turn",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct bench),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(allreduce, "the all-reduce among ranks, each algorithm in turn");

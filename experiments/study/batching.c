@@ -98,7 +98,7 @@ enum { ROOF, DECODE, N_MEASURED };
 /* Of each trial of the roof; of each trial of decode. */
 enum { GBPS, PEAK, HANDOFF, SCHED = 0, SAMPLE, WAIT, N_PARTS };
 
-struct found {
+struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct study_threads threads; /* for the roof; the engine has its own */
@@ -116,13 +116,13 @@ struct found {
 static void on_token(void *ctx, int64_t request, int32_t id, const float *logits,
                      enum serve_finish finish)
 {
-    struct found *f = ctx;
+    struct cell *f = ctx;
 
     (void)request, (void)id, (void)logits;
     f->n_ended += finish != SERVE_RUNNING;
 }
 
-static int submit(struct found *f, int64_t number, int64_t *id)
+static int submit(struct cell *f, int64_t number, int64_t *id)
 {
     const struct opts *o = f->o;
     const struct serve_request r = {.prompt = f->prompt,
@@ -140,14 +140,14 @@ static int submit(struct found *f, int64_t number, int64_t *id)
     return serve_submit(f->serve, &r, id);
 }
 
-static int step(struct found *f)
+static int step(struct cell *f)
 {
     bool busy;
 
     return serve_step(f->serve, &busy);
 }
 
-static int class_seconds(struct found *f, double sign)
+static int class_seconds(struct cell *f, double sign)
 {
     const json_t *work;
     json_t *d;
@@ -167,17 +167,13 @@ static int one_step(void *arg, int i, struct measure_trial *t)
 }
 
 /* Steps of the whole batch, all of decode: seconds of one of them. */
-static int timed_steps(struct found *f, double *seconds)
+static int timed_steps(struct cell *f, double *seconds)
 {
     const struct serve_totals *t = serve_totals_of(f->serve, SERVE_DECODE);
     struct serve_totals before = *t;
 
     TRY(class_seconds(f, -1));
-    f->steps.n = 1;
-    f->steps.how = (struct measure_opts){MEASURE_EXACTLY((int)f->o->n_steps)};
-    f->steps.trial = one_step;
-    f->steps.arg = f;
-    TRY(study_compare(&f->steps));
+    TRY(study_compare(&f->steps, NULL, 1, f->o->n_steps, one_step, f));
     TRY(class_seconds(f, 1));
     *seconds = f->steps.time[0].estimate;
     f->step = serve_totals_since(t, &before);
@@ -187,7 +183,7 @@ static int timed_steps(struct found *f, double *seconds)
                          (long long)f->step.n_steps, (long long)f->o->n_steps + 1);
 }
 
-static int decode(struct found *f, double *seconds)
+static int decode(struct cell *f, double *seconds)
 {
     int64_t n = f->o->batch, ended = f->n_ended, ids[BATCH_MAX];
     const struct serve_totals *t = serve_totals_of(f->serve, SERVE_PREFILL);
@@ -207,18 +203,18 @@ static int decode(struct found *f, double *seconds)
 
 /* --- rounds */
 
-static double step_bytes(const struct found *f)
+static double step_bytes(const struct cell *f)
 {
     return (double)(f->step.weight_bytes + f->step.kv_bytes) / (double)f->step.n_steps;
 }
 
-static double step_flop(const struct found *f)
+static double step_flop(const struct cell *f)
 {
     return (double)f->step.flop / (double)f->step.n_steps;
 }
 
 /* The time of a step at the roof of now; NaN where either bound cannot be measured. */
-static double roof_seconds(struct found *f)
+static double roof_seconds(struct cell *f)
 {
     double gbps = study_read_gbps(&f->threads, (size_t)f->o->read_mb << 20, f->o->read_s);
     double gflops = study_peak_now(&f->threads, f->weights,
@@ -234,7 +230,7 @@ static double roof_seconds(struct found *f)
 
 static int trial(void *arg, int i, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
     const struct serve_totals *s = &f->step;
     double ns;
 
@@ -250,18 +246,16 @@ static int trial(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
-static double median_of(const struct found *f, int i, int part)
+static double median_of(const struct cell *f, int i, int part)
 {
-    return stats_median(study_compare_part(&f->rounds, i, part),
-                        (size_t)f->rounds.n_rounds);
+    return study_compare_median(&f->rounds, i, part);
 }
 
-static void report_speed(struct study_cell *c, const struct found *f)
+static void report_speed(struct study_cell *c, const struct cell *f)
 {
     double n = (double)f->o->batch, bytes = step_bytes(f), flop = step_flop(f);
     double gbps = median_of(f, ROOF, GBPS), gflops = median_of(f, ROOF, PEAK);
     const struct measure_report *r = f->rounds.time;
-    size_t n_rounds = (size_t)f->rounds.n_rounds;
     const struct study_number all[] = {
         {"tokens_per_s", n / r[DECODE].estimate},
         {"roof_tokens_per_s", n / r[ROOF].estimate},
@@ -278,18 +272,15 @@ static void report_speed(struct study_cell *c, const struct found *f)
 
     STUDY_VALUES(c, all, "peak and bandwidth cannot be measured");
     study_compare_ratio(&f->rounds, "batch_roof_frac", ROOF, DECODE, 0);
-    study_series(c, "read_gbps", "GB/s", study_compare_part(&f->rounds, ROOF, GBPS),
-                 n_rounds);
-    study_series(c, "peak_gflops", "GFLOP/s", study_compare_part(&f->rounds, ROOF, PEAK),
-                 n_rounds);
-    study_series(c, "handoff_ns", "ns", study_compare_part(&f->rounds, ROOF, HANDOFF),
-                 n_rounds);
+    study_compare_series(&f->rounds, "read_gbps", "GB/s", ROOF, GBPS);
+    study_compare_series(&f->rounds, "peak_gflops", "GFLOP/s", ROOF, PEAK);
+    study_compare_series(&f->rounds, "handoff_ns", "ns", ROOF, HANDOFF);
     study_evidence(c, "model",
                    "roof_tokens_per_s memory_roof_tokens_per_s compute_roof_tokens_per_s "
                    "flop_per_byte kv_bytes_frac");
 }
 
-static void report_shares(struct study_cell *c, struct found *f)
+static void report_shares(struct study_cell *c, struct cell *f)
 {
     const struct study_number all[] = {
         {"sched_overhead_frac", median_of(f, DECODE, SCHED)},
@@ -305,7 +296,7 @@ static void report_shares(struct study_cell *c, struct found *f)
 
 /* --- the cell */
 
-static int open_engine(struct found *f)
+static int open_engine(struct cell *f)
 {
     const struct opts *o = f->o;
     struct serve_opts so;
@@ -330,7 +321,7 @@ static int open_engine(struct found *f)
 }
 
 /* The peak is that of their type. */
-static int find_weights(struct found *f)
+static int find_weights(struct cell *f)
 {
     json_t *d;
 
@@ -344,9 +335,7 @@ static int find_weights(struct found *f)
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
-    static const char *const series[N_MEASURED] = {
-        [ROOF] = "roof_s", [DECODE] = "step_s"};
-    struct found *f = context;
+    struct cell *f = context;
     double seconds;
 
     f->o = opts;
@@ -359,15 +348,10 @@ static int run(void *context, const void *opts, struct study_cell *out)
     study_note_machine(out, &f->threads);
     TRY(find_weights(f));
     TRY(decode(f, &seconds)); /* its bytes and operations are those of every later one */
-    f->rounds = (struct study_compare){.cell = out,
-                                       .n = N_MEASURED,
-                                       .how = {MEASURE_EXACTLY((int)f->o->rounds)},
-                                       .trial = trial,
-                                       .arg = f,
-                                       .series = series,
-                                       .doing = "decode and its roof in turn",
-                                       .n_parts = N_PARTS};
-    TRY(study_compare(&f->rounds));
+    f->rounds = (struct study_compare){
+        .series = (const char *const[]){[ROOF] = "roof_s", [DECODE] = "step_s"},
+        .doing = "decode and its roof in turn"};
+    TRY(study_compare(&f->rounds, out, N_MEASURED, f->o->rounds, trial, f));
     report_speed(out, f);
     report_shares(out, f);
     return OK;
@@ -375,7 +359,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     study_compare_close(&f->rounds);
     study_compare_close(&f->steps);
@@ -384,13 +368,4 @@ static void end(void *context)
     mem_free(f->prompt);
 }
 
-const struct study study_batching = {
-    .name = "batching",
-    .help = "decode in batches by the whole engine, compared with its roof",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(batching, "decode in batches by the whole engine, compared with its roof");

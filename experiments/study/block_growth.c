@@ -49,7 +49,7 @@ static const struct study_metric metrics[] = {
 #define MAX_STEPS 512
 #define KNEE_FRAC 0.95
 
-struct found {
+struct cell {
     struct study_threads threads;
     struct tune_bench *bench;
     struct tune_shape shape;
@@ -57,7 +57,7 @@ struct found {
     size_t n;
 };
 
-static int measure(const struct opts *o, struct found *f)
+static int measure(const struct opts *o, struct cell *f)
 {
     int64_t rows = o->along == ALONG_M ? 0 : o->other;
     int64_t columns = o->along == ALONG_M ? o->other : 0;
@@ -90,7 +90,7 @@ static int measure(const struct opts *o, struct found *f)
                           (long long)o->max);
 }
 
-static void report(const struct opts *o, const struct found *f, struct study_cell *out)
+static void report(const struct opts *o, const struct cell *f, struct study_cell *out)
 {
     double best = stats_max(f->gflops, f->n), knee = NAN, best_side = NAN;
 
@@ -112,7 +112,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
     struct tune_bench_opts bench = {.seed = o->seed, .measure = {.budget_s = 0.05}};
-    struct found *f = context;
+    struct cell *f = context;
     int64_t mr = o->mr, np = o->np;
     struct model_variants v;
     struct study_matrix w;
@@ -133,19 +133,10 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     tune_bench_close(&f->bench);
     study_threads_close(&f->threads);
 }
 
-const struct study study_block_growth = {
-    .name = "block_growth",
-    .help = "rate of a GEMM as one side of its slice grows",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(block_growth, "rate of a GEMM as one side of its slice grows");

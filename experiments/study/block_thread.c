@@ -74,7 +74,7 @@ struct slice {
     int64_t bm, bn, bk; /* rows, columns, rows of K */
 };
 
-struct work {
+struct cell {
     const struct opts *o;
     struct study_threads threads;
     struct tune_bench *bench;
@@ -122,7 +122,7 @@ static void deal_slices(struct kern_gemm_job *j, const struct par_self *self)
 
 static void phase(void *arg, struct par_self *self)
 {
-    const struct work *w = arg;
+    const struct cell *w = arg;
     struct kern_gemm_job j = w->job;
 
     j.scratch = w->scratch + (size_t)self->id * KERN_GEMM_SCRATCH_BYTES;
@@ -138,7 +138,7 @@ static void phase(void *arg, struct par_self *self)
     }
 }
 
-static double time_one(struct work *w, const struct slice *s, int n_threads)
+static double time_one(struct cell *w, const struct slice *s, int n_threads)
 {
     uint64_t t0;
 
@@ -155,7 +155,7 @@ static double time_one(struct work *w, const struct slice *s, int n_threads)
 
 /* --- the sweep */
 
-static int list_slices(struct work *w)
+static int list_slices(struct cell *w)
 {
     int64_t bm[MAX_SIDES], bn[MAX_SIDES], bk[MAX_SIDES];
     int n[3];
@@ -179,13 +179,13 @@ static int list_slices(struct work *w)
 /* A slice on one thread, and on all. */
 static int try_slice(void *arg, int i, struct measure_trial *t)
 {
-    struct work *w = arg;
+    struct cell *w = arg;
 
     t->seconds = time_one(w, w->now, i == 0 ? 1 : w->threads.n);
     return OK;
 }
 
-static int sweep(struct work *w, struct study_cell *out)
+static int sweep(struct cell *w, struct study_cell *out)
 {
     const struct measure_opts o = {MEASURE_EXACTLY((int)w->o->runs)};
     struct measure_report r;
@@ -202,7 +202,7 @@ static int sweep(struct work *w, struct study_cell *out)
     return OK;
 }
 
-static int best_of(const struct work *w, int k)
+static int best_of(const struct cell *w, int k)
 {
     int best = 0;
 
@@ -214,12 +214,12 @@ static int best_of(const struct work *w, int k)
 
 /* --- what is said */
 
-static int64_t n_slices(const struct work *w, const struct slice *s)
+static int64_t n_slices(const struct cell *w, const struct slice *s)
 {
     return ceil_div(w->shape.m, s->bm) * ceil_div(w->shape.n, s->bn);
 }
 
-static void report_slice(const struct work *w, const struct slice *s, const char *of,
+static void report_slice(const struct cell *w, const struct slice *s, const char *of,
                          struct study_cell *out)
 {
     const struct {
@@ -237,14 +237,14 @@ static void report_slice(const struct work *w, const struct slice *s, const char
 
 static int try_best(void *arg, int i, struct measure_trial *t)
 {
-    struct work *w = arg;
+    struct cell *w = arg;
 
     t->seconds = time_one(w, w->best[i], w->threads.n);
     return OK;
 }
 
 /* Both winners once more, in turn: a maximum over many slices flatters itself. */
-static int report_loss(struct work *w, struct study_cell *out)
+static int report_loss(struct cell *w, struct study_cell *out)
 {
     const struct measure_opts o = {MEASURE_EXACTLY((int)w->o->rounds)};
     struct measure_report of_1, of_n, ratio;
@@ -272,7 +272,7 @@ static int report_loss(struct work *w, struct study_cell *out)
     return OK;
 }
 
-static void report_sweep(const struct work *w, struct study_cell *out)
+static void report_sweep(const struct cell *w, struct study_cell *out)
 {
     double side[MAX_SLICES];
     size_t n = (size_t)w->n;
@@ -293,7 +293,7 @@ static void report_sweep(const struct work *w, struct study_cell *out)
 
 /* --- a cell */
 
-static int pack(struct work *w)
+static int pack(struct cell *w)
 {
     const struct kern_mat *mat = tune_bench_mat(w->bench);
     enum kern_a_format fmt = w->shape.v->a_format;
@@ -319,7 +319,7 @@ static int pack(struct work *w)
 }
 
 /* The most partial sums there will be: with all threads along K. */
-static int make_partial(struct work *w)
+static int make_partial(struct cell *w)
 {
     struct kern_gemm_job *j = &w->job;
     size_t bytes;
@@ -333,7 +333,7 @@ static int make_partial(struct work *w)
     return j->partial ? OK : ERR_NOMEM;
 }
 
-static int make_job(struct work *w)
+static int make_job(struct cell *w)
 {
     const struct kern_mat *mat = tune_bench_mat(w->bench);
     struct kern_gemm_job *j = &w->job;
@@ -359,7 +359,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
     struct tune_bench_opts bench = {.seed = o->seed, .warm = true};
-    struct work *w = context;
+    struct cell *w = context;
     struct model_variants v;
     struct study_matrix m;
 
@@ -387,7 +387,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct work *w = context;
+    struct cell *w = context;
 
     measure_close(&w->measure);
     tune_bench_close(&w->bench);
@@ -398,13 +398,4 @@ static void end(void *context)
     mem_free(w->scratch);
 }
 
-const struct study study_block_thread = {
-    .name = "block_thread",
-    .help = "the best slice of one thread compared with that of all threads",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct work),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(block_thread, "the best slice of one thread compared with that of all threads");

@@ -103,7 +103,7 @@ static const struct study_metric metrics[] = {
 
 /* --- the card */
 
-struct found {
+struct cell {
     const struct opts *o;
     struct study_cell *out;
     json_t *card;
@@ -132,7 +132,7 @@ static const struct taken {
     {"steal_ns_per_s", "noise_steal_ns_per_s", false},
 };
 
-static void report_taken(struct study_cell *c, const struct found *f)
+static void report_taken(struct study_cell *c, const struct cell *f)
 {
     const char *why;
 
@@ -161,7 +161,7 @@ static double last_latency(const json_t *card, const char *pages)
     return last;
 }
 
-static double random_frac(const struct found *f, const char *pages)
+static double random_frac(const struct cell *f, const char *pages)
 {
     char random[48], sequential[48];
 
@@ -171,7 +171,7 @@ static double random_frac(const struct found *f, const char *pages)
            measure_card_value(f->card, sequential, f->budget.n, NULL);
 }
 
-static double fastest_allreduce(const struct found *f)
+static double fastest_allreduce(const struct cell *f)
 {
     double best = NAN;
 
@@ -184,7 +184,7 @@ static double fastest_allreduce(const struct found *f)
     return best;
 }
 
-static void report_card(struct study_cell *c, const struct found *f)
+static void report_card(struct study_cell *c, const struct cell *f)
 {
     int n = f->budget.n;
     struct measure_card_range handoff =
@@ -228,7 +228,7 @@ enum { READ, DECODE, PREFILL, N_MEASURED };
 
 static int token(void *arg, int i, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
 
     (void)i;
     return model_bench_steps_decode(&f->engine.steps, f->phase, f->o->n_ctx_tok,
@@ -236,14 +236,12 @@ static int token(void *arg, int i, struct measure_trial *t)
 }
 
 /* Tokens after a first one, which wakes the team. */
-static int decode_some(struct found *f, double *seconds)
+static int decode_some(struct cell *f, double *seconds)
 {
-    f->tokens = (struct study_compare){
-        .n = 1,
-        .how = {.min_rounds = TOKENS_MIN, .max_rounds = TOKENS_MAX, .budget_s = TOKENS_S},
-        .trial = token,
-        .arg = f};
-    int rc = study_compare(&f->tokens);
+    f->tokens = (struct study_compare){.how = {.min_rounds = TOKENS_MIN,
+                                               .max_rounds = TOKENS_MAX,
+                                               .budget_s = TOKENS_S}};
+    int rc = study_compare(&f->tokens, NULL, 1, 0, token, f);
 
     *seconds = f->tokens.time[0].estimate;
     study_compare_close(&f->tokens);
@@ -252,7 +250,7 @@ static int decode_some(struct found *f, double *seconds)
 
 static int trial(void *arg, int i, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
     struct study_threads threads = {
         .budget = f->budget, .team = f->engine.team, .n = f->budget.n};
 
@@ -268,7 +266,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
-static int run_engine(struct found *f)
+static int run_engine(struct cell *f)
 {
     const struct opts *o = f->o;
     int64_t max_tok = o->n_prompt_tok > o->n_ctx_tok ? o->n_prompt_tok : o->n_ctx_tok;
@@ -285,17 +283,12 @@ static int run_engine(struct found *f)
     f->token_bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),
                                        (double)o->n_ctx_tok + 1, 1)
                          .read_bytes;
-    f->rounds = (struct study_compare){.cell = f->out,
-                                       .n = N_MEASURED,
-                                       .how = {MEASURE_EXACTLY((int)o->rounds)},
-                                       .trial = trial,
-                                       .arg = f,
-                                       .doing = "prefill, decode and bandwidth in turn",
+    f->rounds = (struct study_compare){.doing = "prefill, decode and bandwidth in turn",
                                        .from = 0.7};
-    return study_compare(&f->rounds);
+    return study_compare(&f->rounds, f->out, N_MEASURED, o->rounds, trial, f);
 }
 
-static void report_engine(struct study_cell *out, const struct found *f,
+static void report_engine(struct study_cell *out, const struct cell *f,
                           const struct opts *o)
 {
     const struct model *m = f->engine.model;
@@ -326,7 +319,7 @@ static void report_engine(struct study_cell *out, const struct found *f,
 
 /* --- the cell */
 
-static int report_machine(struct study_cell *c, struct found *f)
+static int report_machine(struct study_cell *c, struct cell *f)
 {
     const struct topo_tree_opts keep = {.cpus = f->budget.cpus, .n_cpus = f->budget.n};
     char note[256] = "", root[1024];
@@ -393,7 +386,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
     const struct opts *o = opts;
     const struct machine_card_opts card = {
         .dir = o->dir, .full = true, .force = true, .budget_s = o->card_s};
-    struct found *f = context;
+    struct cell *f = context;
 
     f->o = o;
     f->out = out;
@@ -412,7 +405,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     study_compare_close(&f->rounds);
     study_compare_close(&f->tokens);
@@ -423,13 +416,4 @@ static void end(void *context)
     json_decref(f->card);
 }
 
-const struct study study_characterize = {
-    .name = "characterize",
-    .help = "the full machine card, and where this engine stands below its roof",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(characterize, "the full machine card, and where this engine stands below its roof");

@@ -562,16 +562,5 @@ static void end(void *context)
     study_comparison_close(&c->comparison);
 }
 
-const struct study study_gemm_vendors = {
-    .name = "gemm_vendors",
-    .help = "our GEMM compared with every library's, in turn in one run",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct cell),
-    .kept_bytes = sizeof(struct kept),
-    .metrics = metrics,
-    .wants_machine = true,
-    .run = run,
-    .end = end,
-    .close = close_kept,
-};
+STUDY(gemm_vendors, "our GEMM compared with every library's, in turn in one run",
+      .kept_bytes = sizeof(struct kept), .wants_machine = true, .close = close_kept);

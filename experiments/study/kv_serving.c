@@ -110,18 +110,18 @@ struct seen {
     struct serve_kv_stat before, after;          /* of the whole rounds */
 };
 
-struct found;
+struct cell;
 
 /* One engine; also the context of its requests. */
 struct engine {
-    struct found *f;
+    struct cell *f;
     struct serve *serve;
     int64_t n_sent, n_done, n_tok;
     enum serve_finish finish; /* of the request that ended last */
     struct seen seen;
 };
 
-struct found {
+struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct study_kv_stream stream; /* has o->n_requests */
@@ -147,7 +147,7 @@ static void on_token(void *ctx, int64_t request, int32_t id, const float *logits
 
 static int send_next(struct engine *e)
 {
-    const struct found *f = e->f;
+    const struct cell *f = e->f;
     const struct kv_example *q = &f->stream.requests[e->n_sent];
     const struct serve_request r = {.prompt = f->prompt,
                                     .n_prompt = q->prompt_tok,
@@ -223,7 +223,7 @@ static int serve_all(struct engine *e, int64_t n, double *seconds)
 
 static int trial(void *arg, int i, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
     struct engine *e = &f->engines[i];
 
     if (f->rounds.round == 0) { /* it warms up */
@@ -237,7 +237,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
 
 /* --- what is reported */
 
-static void report_alloc(struct study_cell *c, const struct found *f, int i)
+static void report_alloc(struct study_cell *c, const struct cell *f, int i)
 {
     const struct seen *s = &f->engines[i].seen;
     const struct serve_kv_stat *a = &s->before, *b = &s->after;
@@ -271,7 +271,7 @@ static void report_alloc(struct study_cell *c, const struct found *f, int i)
     study_series(c, name, "", s->outer.mean, (size_t)s->outer.n);
 }
 
-static void report(struct study_cell *c, const struct found *f)
+static void report(struct study_cell *c, const struct cell *f)
 {
     static const struct {
         const char *name;
@@ -298,7 +298,7 @@ static void report(struct study_cell *c, const struct found *f)
 /* --- the cell */
 
 /* In the memory that has been found, or in that of one sequence. */
-static int open_engine(struct found *f, int i)
+static int open_engine(struct cell *f, int i)
 {
     const struct opts *o = f->o;
     const struct {
@@ -330,7 +330,7 @@ static int open_engine(struct found *f, int i)
 }
 
 /* The bytes of budget_seqs slots of the longest sequence. */
-static int find_budget(struct found *f)
+static int find_budget(struct cell *f)
 {
     struct serve_kv_stat kv;
 
@@ -350,7 +350,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
                                             .max_tok = o->max_tok,
                                             .align_tok = ALIGN_TOK,
                                             .fit_frac = o->fit_frac};
-    struct found *f = context;
+    struct cell *f = context;
 
     f->o = o;
     f->out = out;
@@ -363,20 +363,15 @@ static int run(void *context, const void *opts, struct study_cell *out)
     TRY(find_budget(f));
     for (int i = 0; i < N_ALLOCS; i++)
         TRY(open_engine(f, i));
-    f->rounds = (struct study_compare){.cell = out,
-                                       .n = N_ALLOCS,
-                                       .how = {MEASURE_EXACTLY((int)o->rounds)},
-                                       .trial = trial,
-                                       .arg = f,
-                                       .doing = "requests by allocator, in turn"};
-    TRY(study_compare(&f->rounds));
+    f->rounds = (struct study_compare){.doing = "requests by allocator, in turn"};
+    TRY(study_compare(&f->rounds, out, N_ALLOCS, o->rounds, trial, f));
     report(out, f);
     return OK;
 }
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     study_compare_close(&f->rounds);
     for (int i = 0; i < N_ALLOCS; i++)
@@ -385,13 +380,4 @@ static void end(void *context)
     mem_free(f->prompt);
 }
 
-const struct study study_kv_serving = {
-    .name = "kv_serving",
-    .help = "the engine under load with memory for keys and values that is short",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(kv_serving, "the engine under load with memory for keys and values that is short");

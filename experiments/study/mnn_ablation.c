@@ -83,7 +83,7 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-struct found {
+struct cell {
     const struct opts *o;
     int64_t n_tok; /* of the prompt, or before a decoded one */
     struct study_cell *cell;
@@ -99,7 +99,7 @@ struct found {
 
 /* ---- opening ---- */
 
-static int open_engine(struct found *f, struct model_bench *out, const int *cpus,
+static int open_engine(struct cell *f, struct model_bench *out, const int *cpus,
                        int n_cpus)
 {
     const struct opts *o = f->o;
@@ -125,7 +125,7 @@ static int open_engine(struct found *f, struct model_bench *out, const int *cpus
     return OK;
 }
 
-static int open_all(struct found *f)
+static int open_all(struct cell *f)
 {
     const struct cpu_budget *b = &f->engine.budget;
     size_t vocab;
@@ -151,7 +151,7 @@ static int open_all(struct found *f)
 /* ---- a trial ---- */
 
 /* The engine that computes step i, made ready for it. */
-static struct model_bench *engine_of(struct found *f, int i, struct model_phase **phase)
+static struct model_bench *engine_of(struct cell *f, int i, struct model_phase **phase)
 {
     const struct kern_variant *v = f->int4.unsigned_straight;
 
@@ -167,7 +167,7 @@ static struct model_bench *engine_of(struct found *f, int i, struct model_phase 
 
 static int trial(void *arg, int i, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
     const struct opts *o = f->o;
     int n_steps = o->phase == DECODE ? (int)o->n_decoded_tok : 1;
     struct model_phase *phase;
@@ -191,7 +191,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
 }
 
 /* Decode reads the keys and values of a prompt, which are the same in both engines. */
-static int prompt(struct found *f)
+static int prompt(struct cell *f)
 {
     double s;
 
@@ -203,7 +203,7 @@ static int prompt(struct found *f)
 
 /* ---- what is reported ---- */
 
-static void report_step(const struct found *f, int i)
+static void report_step(const struct cell *f, int i)
 {
     static const char *const parts[N_PARTS] = {
         [LINEAR] = "linear_s_", [ATTENTION] = "attention_s_"};
@@ -215,14 +215,11 @@ static void report_step(const struct found *f, int i)
                 "no round was undisturbed");
     for (int p = 0; p < N_PARTS; p++) {
         snprintf(name, sizeof(name), "%s%s", parts[p], step_names[i]);
-        study_value(
-            f->cell, name,
-            stats_median(study_compare_part(&f->steps, i, p), (size_t)f->steps.n_rounds),
-            NULL);
+        study_value(f->cell, name, study_compare_median(&f->steps, i, p), NULL);
     }
 }
 
-static void report_logits(const struct found *f)
+static void report_logits(const struct cell *f)
 {
     size_t n = (size_t)model_config_of(f->engine.model)->vocab;
     const float *x = f->logits[FUSED];
@@ -239,7 +236,7 @@ static void report_logits(const struct found *f)
                 "the logits are not finite");
 }
 
-static void report(const struct found *f)
+static void report(const struct cell *f)
 {
     for (int i = 0; i < N_STEPS; i++)
         report_step(f, i);
@@ -260,31 +257,25 @@ static void report(const struct found *f)
 static int run(void *context, const void *opts, struct study_cell *c)
 {
     const struct opts *o = opts;
-    static const char *const series[N_STEPS] = {"step_s_baseline", "step_s_fused",
-                                                "step_s_unsigned", "step_s_transposed"};
-    struct found *f = context;
+    struct cell *f = context;
 
     f->o = o;
     f->n_tok = o->phase == PREFILL ? o->n_prompt_tok : o->n_ctx_tok;
     f->cell = c;
     TRY(open_all(f));
     TRY(prompt(f));
-    f->steps = (struct study_compare){.cell = c,
-                                      .n = N_STEPS,
-                                      .how = {MEASURE_EXACTLY((int)o->rounds)},
-                                      .trial = trial,
-                                      .arg = f,
-                                      .series = series,
-                                      .doing = "rounds",
-                                      .n_parts = N_PARTS};
-    TRY(study_compare(&f->steps));
+    f->steps = (struct study_compare){
+        .series = (const char *const[]){"step_s_baseline", "step_s_fused",
+                                        "step_s_unsigned", "step_s_transposed"},
+        .doing = "rounds"};
+    TRY(study_compare(&f->steps, c, N_STEPS, o->rounds, trial, f));
     report(f);
     return OK;
 }
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     for (int i = 0; i < N_STEPS; i++)
         mem_free(f->logits[i]);
@@ -296,14 +287,6 @@ static void end(void *context)
     model_bench_close(&f->engine);
 }
 
-const struct study study_mnn_ablation = {
-    .name = "mnn_ablation",
-    .help = "attention fused, 4-bit weights unsigned and transposed, one after the other",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .wants_machine = true,
-    .run = run,
-    .end = end,
-};
+STUDY(mnn_ablation,
+      "attention fused, 4-bit weights unsigned and transposed, one after the other",
+      .wants_machine = true);

@@ -52,7 +52,7 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-struct found {
+struct cell {
     struct format_file *file, rounded;
     struct model_bench engine;
     struct model_phase *phase;
@@ -68,7 +68,7 @@ struct found {
 
 /* Quantised rows to `to`, or, where they are not whole blocks, the f32 numbers that blocks
  * would give if the last weight were repeated to the end. */
-static int round_tensor(struct found *f, const struct kern_quant_scheme *s,
+static int round_tensor(struct cell *f, const struct kern_quant_scheme *s,
                         struct format_tensor *t, char **to)
 {
     const struct kern_quant *q = kern_quant_of(s->type);
@@ -124,7 +124,7 @@ static bool is_matrix(const struct format_tensor *t)
     return t->data && t->rows > 1;
 }
 
-static int round_model(struct found *f, const struct kern_quant_scheme *s)
+static int round_model(struct cell *f, const struct kern_quant_scheme *s)
 {
     size_t all = 0, cols = 0, layers;
     struct format_tensor *t;
@@ -160,7 +160,7 @@ static int round_model(struct found *f, const struct kern_quant_scheme *s)
 
 /* ---- the text, token by token ---- */
 
-static int open_engine(struct found *f, const struct format_file *file,
+static int open_engine(struct cell *f, const struct format_file *file,
                        const struct opts *o, enum kern_precision precision)
 {
     const struct model_phase_opts p = {.n_ranks = 1};
@@ -176,14 +176,14 @@ static int open_engine(struct found *f, const struct format_file *file,
     return model_phase_open(&f->phase, f->engine.model, &all);
 }
 
-static void close_engine(struct found *f)
+static void close_engine(struct cell *f)
 {
     model_phase_close(&f->phase);
     model_bench_close(&f->engine);
 }
 
 /* Logits after each token, to out[n_tok][vocab]; with a sampler, of a text that it draws. */
-static int read_text(struct found *f, const struct opts *o, float *out)
+static int read_text(struct cell *f, const struct opts *o, float *out)
 {
     int64_t vocab = f->file->config.vocab;
 
@@ -252,7 +252,7 @@ static double add_token(struct totals *t, const float *a, const float *b, int64_
     return kl;
 }
 
-static int report(const struct found *f, const struct opts *o, struct study_cell *c)
+static int report(const struct cell *f, const struct opts *o, struct study_cell *c)
 {
     int64_t vocab = f->file->config.vocab;
     double n = (double)o->n_tok, *kl = mem_new(MEM_OTHER, (size_t)o->n_tok, sizeof(*kl));
@@ -283,7 +283,7 @@ static int report(const struct found *f, const struct opts *o, struct study_cell
     return OK;
 }
 
-static int open_file(struct found *f, const char *model)
+static int open_file(struct cell *f, const char *model)
 {
     char path[600];
 
@@ -300,7 +300,7 @@ static int run(void *context, const void *opts, struct study_cell *c)
     const struct opts *o = opts;
     const struct sampler_opts draw = {.temperature = 1, .top_p = 1, .seed = o->seed};
     const struct kern_quant_scheme *s = NULL;
-    struct found *f = context;
+    struct cell *f = context;
     size_t n;
 
     TRY(open_file(f, o->model));
@@ -328,7 +328,7 @@ static int run(void *context, const void *opts, struct study_cell *c)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     sampler_close(&f->sampler);
     close_engine(f);
@@ -342,13 +342,4 @@ static void end(void *context)
     format_close(&f->file);
 }
 
-const struct study study_mnn_quant_error = {
-    .name = "mnn_quant_error",
-    .help = "what rounding the weights costs: logits, divergence, perplexity",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(mnn_quant_error, "what rounding the weights costs: logits, divergence, perplexity");

@@ -67,7 +67,7 @@ static const struct study_metric metrics[] = {
  * that were fastest the first time. */
 enum { FORMULA, TUNED, FIRST_FAST, N_FAST = 4, N_AGAIN = FIRST_FAST + N_FAST };
 
-struct found {
+struct cell {
     const struct opts *o;
     struct study_cell *cell;
     struct study_threads threads;
@@ -103,7 +103,7 @@ static int registers_of(const struct kern_variant *v)
 }
 
 /* The cost model's slice for a tile: its choice for a variant that has no other. */
-static void slice(const struct found *f, struct tune_mk tile, struct kern_schedule *s)
+static void slice(const struct cell *f, struct tune_mk tile, struct kern_schedule *s)
 {
     struct kern_variant only = *f->shape.v;
 
@@ -112,7 +112,7 @@ static void slice(const struct found *f, struct tune_mk tile, struct kern_schedu
     kern_schedule_default(s, &only, tune_bench_mat(f->bench), f->shape.m, f->threads.n);
 }
 
-static int list_tiles(struct found *f)
+static int list_tiles(struct cell *f)
 {
     f->formula = -1;
     f->n_tiles = tune_mks(f->shape.v, f->shape.m, f->tiles);
@@ -132,7 +132,7 @@ static int list_tiles(struct found *f)
     return OK;
 }
 
-static int open_work(struct found *f)
+static int open_work(struct cell *f)
 {
     const struct opts *o = f->o;
     struct tune_bench_opts bench = {.seed = o->seed};
@@ -157,7 +157,7 @@ static int open_work(struct found *f)
 /* ---- measuring ---- */
 
 /* Add a tile to those that are measured again, unless it is there. */
-static void add(struct found *f, const struct kern_schedule *s)
+static void add(struct cell *f, const struct kern_schedule *s)
 {
     for (int i = 0; i < f->n_again; i++)
         if (i != TUNED && tune_same(&f->again[i], s))
@@ -165,7 +165,7 @@ static void add(struct found *f, const struct kern_schedule *s)
     f->again[f->n_again++] = *s;
 }
 
-static int nth_fastest(const struct found *f, int nth)
+static int nth_fastest(const struct cell *f, int nth)
 {
     for (int i = 0; i < f->n_tiles; i++) {
         int faster = 0;
@@ -181,7 +181,7 @@ static int nth_fastest(const struct found *f, int nth)
 
 /* Every tile twice; then the fastest ones with the others: a maximum over many tiles flatters
  * itself. */
-static int measure_tiles(struct found *f)
+static int measure_tiles(struct cell *f)
 {
     const struct opts *o = f->o;
     struct kern_schedule tuned;
@@ -209,7 +209,7 @@ static int measure_tiles(struct found *f)
 
 /* ---- what is reported ---- */
 
-static void report(struct found *f, struct study_cell *c)
+static void report(struct cell *f, struct study_cell *c)
 {
     const struct kern_schedule *formula = &f->again[FORMULA], *best = &f->again[f->best],
                                *tuned = &f->again[TUNED];
@@ -239,7 +239,7 @@ static void report(struct found *f, struct study_cell *c)
     STUDY_VALUES(c, all, "a time was not a number");
 }
 
-static void report_tiles(const struct found *f, struct study_cell *c)
+static void report_tiles(const struct cell *f, struct study_cell *c)
 {
     double rows[TUNE_MKS_MAX], cols[TUNE_MKS_MAX], gflops[TUNE_MKS_MAX],
         moved[TUNE_MKS_MAX], fits[TUNE_MKS_MAX];
@@ -263,7 +263,7 @@ static void report_tiles(const struct found *f, struct study_cell *c)
 
 static int run(void *context, const void *opts, struct study_cell *c)
 {
-    struct found *f = context;
+    struct cell *f = context;
     char text[128];
 
     f->o = opts;
@@ -282,20 +282,11 @@ static int run(void *context, const void *opts, struct study_cell *c)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     opt_free(tune_opt_table, &f->tune);
     tune_bench_close(&f->bench);
     study_threads_close(&f->threads);
 }
 
-const struct study study_mnn_tile = {
-    .name = "mnn_tile",
-    .help = "the tile of MNN-LLM's formula compared with the measured best one",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(mnn_tile, "the tile of MNN-LLM's formula compared with the measured best one");

@@ -195,7 +195,7 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-struct work {
+struct cell {
     struct opts opts; /* those of the job, with the change */
     struct study_kv_stream stream;
     struct kv_learned *learned;
@@ -236,7 +236,7 @@ static double *outputs(const struct study_kv_stream *s, size_t *n)
     return x;
 }
 
-static int prepare(struct study_kv_opts *k, const struct work *w, const struct opts *o)
+static int prepare(struct study_kv_opts *k, const struct cell *w, const struct opts *o)
 {
     const struct study_kv_stream *s = &w->stream;
 
@@ -309,7 +309,7 @@ static void report_series(struct study_cell *out, const struct study_kv_result *
     study_series(out, "tokens_per_step_over_time", "tok", r->batch.mean, n);
 }
 
-static void report_accuracy(struct study_cell *out, const struct work *w,
+static void report_accuracy(struct study_cell *out, const struct cell *w,
                             const struct study_kv_opts *k, double constant_mae)
 {
     const struct kv_accuracy *a = &w->accuracy;
@@ -337,7 +337,7 @@ static void report_accuracy(struct study_cell *out, const struct work *w,
     study_value(out, "text_bits", w->stream.text_bits, "the texts were not made here");
 }
 
-static void report(struct study_cell *out, const struct work *w)
+static void report(struct study_cell *out, const struct cell *w)
 {
     const struct study_kv_result *r = &w->result;
     double n = (double)w->stream.n, tok = (double)r->output_tok,
@@ -434,7 +434,7 @@ static double recovery(const struct kv_outcome *q, const struct kv_outcome *idea
 
 /* The requests after the change with bounds that were learned from all of them, which nobody
  * has in time. */
-static int replay_ideal(struct work *w, const struct study_kv_opts *k)
+static int replay_ideal(struct cell *w, const struct study_kv_opts *k)
 {
     const struct study_kv_stream *s = &w->stream;
     struct study_kv_opts ideal = *k;
@@ -451,7 +451,7 @@ static int replay_ideal(struct work *w, const struct study_kv_opts *k)
     return study_kv_replay(&result, &ideal, ideal.earlier, n, w->ideal);
 }
 
-static int report_recovery(struct study_cell *out, struct work *w,
+static int report_recovery(struct study_cell *out, struct cell *w,
                            const struct study_kv_opts *k)
 {
     const struct study_kv_stream *s = &w->stream;
@@ -496,7 +496,7 @@ static int change_opts(struct opts *to, const struct opts *o)
     return opt_set(table, to, name, o->change + n + 1, "study.change");
 }
 
-static int open_stream(struct work *w, const struct opts *o)
+static int open_stream(struct cell *w, const struct opts *o)
 {
     const struct study_kv_stream_opts so = {.sources = o->stream,
                                             .tokenizer = o->tokenizer,
@@ -514,7 +514,7 @@ static int open_stream(struct work *w, const struct opts *o)
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
-    struct work *w = context;
+    struct cell *w = context;
     const struct study_kv_stream *s = &w->stream;
     const struct opts *o = &w->opts;
     const struct kv_predictor *predictor;
@@ -544,7 +544,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct work *w = context;
+    struct cell *w = context;
 
     kv_learned_close(&w->learned);
     mem_free(w->outcomes);
@@ -553,14 +553,5 @@ static void end(void *context)
     opt_free(table, &w->opts);
 }
 
-const struct study study_odma_replay = {
-    .name = "odma_replay",
-    .help =
-        "a trace's requests through the allocators of keys and values, without computing",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct work),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(odma_replay,
+      "a trace's requests through the allocators of keys and values, without computing");

@@ -98,7 +98,7 @@ struct kept {
     int n_values, n_threads;
 };
 
-struct found {
+struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct study_threads threads;
@@ -116,7 +116,7 @@ struct found {
 
 /* --- keys and values */
 
-static int open_memory(struct found *f)
+static int open_memory(struct cell *f)
 {
     const struct opts *o = f->o;
     size_t bytes = (size_t)o->memory_mb << 20, cache = cpu_cache_bytes(3), seq_bytes;
@@ -139,7 +139,7 @@ static int open_memory(struct found *f)
 /* One byte pattern: small equal numbers in every type. */
 static void touch(void *arg, struct par_self *self)
 {
-    const struct found *f = arg;
+    const struct cell *f = arg;
     int64_t lo, hi;
 
     par_share((int64_t)f->memory.bytes, self->id, self->n, &lo, &hi);
@@ -147,7 +147,7 @@ static void touch(void *arg, struct par_self *self)
 }
 
 /* The tables of all sequences for blocks of sizes[i]. */
-static int make_tables(struct found *f, int i)
+static int make_tables(struct cell *f, int i)
 {
     int64_t n = f->n_seqs * f->o->ctx_tok / sizes[i];
 
@@ -161,7 +161,7 @@ static int make_tables(struct found *f, int i)
     return OK;
 }
 
-static int open_work(struct found *f)
+static int open_work(struct cell *f)
 {
     const struct opts *o = f->o;
     struct kern_table t;
@@ -193,7 +193,7 @@ static int open_work(struct found *f)
 /* A thread's share of all sequences' heads. */
 static void attend(void *arg, struct par_self *self)
 {
-    const struct found *f = arg;
+    const struct cell *f = arg;
     const struct opts *o = f->o;
     float *q = f->q + 2 * self->id * o->group * o->head_dim;
     struct kern_attn_args a = {
@@ -221,7 +221,7 @@ static void attend(void *arg, struct par_self *self)
 /* Blocks of sizes[i], or, as the last one, contiguous memory. */
 static int trial(void *arg, int i, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
     uint64_t t0;
 
     f->layout.block_tok = i < N_SIZES ? sizes[i] : 0;
@@ -234,7 +234,7 @@ static int trial(void *arg, int i, struct measure_trial *t)
 
 /* --- the probe */
 
-static int run_probe(struct found *f)
+static int run_probe(struct cell *f)
 {
     struct kept *k = study_kept(f->out);
     struct probe_ctx c = {.team = f->threads.team,
@@ -256,7 +256,7 @@ static int run_probe(struct found *f)
 }
 
 /* Of the cell's kind of pages: reading blocks of `bytes` in random order, 0: in sequence. */
-static double probe_gbps(const struct found *f, int bytes)
+static double probe_gbps(const struct cell *f, int bytes)
 {
     const char *pages = f->o->pages == PAGES_HUGE ? "huge" : "small";
     const struct kept *k = study_kept(f->out);
@@ -271,7 +271,7 @@ static double probe_gbps(const struct found *f, int bytes)
     return NAN;
 }
 
-static void report_probe(const struct found *f)
+static void report_probe(const struct cell *f)
 {
     double bytes[32], gbps[32], sequential = probe_gbps(f, 0);
     const struct study_number all[] = {
@@ -294,7 +294,7 @@ static void report_probe(const struct found *f)
 
 static int alloc_trial(void *arg, int i, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
     int64_t before = f->ops[i].n_ops;
     uint64_t t0 = clock_ns();
 
@@ -303,7 +303,7 @@ static int alloc_trial(void *arg, int i, struct measure_trial *t)
     return OK;
 }
 
-static int run_allocators(struct found *f)
+static int run_allocators(struct cell *f)
 {
     for (; kv_allocs[f->n_allocs] && f->n_allocs < ALLOCS_MAX; f->n_allocs++) {
         struct study_kv_ops *k = &f->ops[f->n_allocs];
@@ -313,18 +313,14 @@ static int run_allocators(struct found *f)
         TRY(study_kv_ops_run(k,
                              f->o->alloc_ops)); /* then they no longer begin together */
     }
-    f->alloc_rounds = (struct study_compare){.cell = f->out,
-                                             .n = f->n_allocs,
-                                             .how = {MEASURE_EXACTLY((int)f->o->rounds)},
-                                             .trial = alloc_trial,
-                                             .arg = f,
-                                             .doing = "operations of the allocators",
-                                             .from = 0.9};
-    return study_compare(&f->alloc_rounds);
+    f->alloc_rounds =
+        (struct study_compare){.doing = "operations of the allocators", .from = 0.9};
+    return study_compare(&f->alloc_rounds, f->out, f->n_allocs, f->o->rounds, alloc_trial,
+                         f);
 }
 
 /* `step_s`: of a step's attention. */
-static void report_allocators(const struct found *f, double step_s)
+static void report_allocators(const struct cell *f, double step_s)
 {
     double op_s[ALLOCS_MAX], ops_per_tok[ALLOCS_MAX], slowest = 0, most = 0;
     char names[256] = "";
@@ -349,7 +345,7 @@ static void report_allocators(const struct found *f, double step_s)
 /* --- the cell */
 
 /* The ratios by the size of a block. */
-static void report_ratios(const struct found *f)
+static void report_ratios(const struct cell *f)
 {
     double tok[N_SIZES], bytes[N_SIZES], over[3][N_SIZES];
     char name[48];
@@ -371,7 +367,7 @@ static void report_ratios(const struct found *f)
     study_series(f->out, "over_contiguous_hi", "x", over[2], N_SIZES);
 }
 
-static void report(const struct found *f)
+static void report(const struct cell *f)
 {
     double bytes = (double)f->memory.bytes, step_s = f->rounds.time[N_SIZES].estimate;
     const struct study_number all[] = {
@@ -391,25 +387,20 @@ static void report(const struct found *f)
 
 static int run(void *context, const void *opts, struct study_cell *out)
 {
-    struct found *f = context;
-    static const char *const series[N_SIZES + 1] = {
-        "paged16_s",  "paged32_s",  "paged64_s",   "paged128_s",
-        "paged256_s", "paged512_s", "contiguous_s"};
+    struct cell *f = context;
 
     f->o = opts;
     f->out = out;
     TRY(open_work(f));
     study_progress(out, 0.1, "reading blocks in random order");
     TRY(run_probe(f));
-    f->rounds = (struct study_compare){.cell = out,
-                                       .n = N_SIZES + 1,
-                                       .how = {MEASURE_EXACTLY((int)f->o->rounds)},
-                                       .trial = trial,
-                                       .arg = f,
-                                       .series = series,
-                                       .doing = "attention by block size",
-                                       .from = 0.4};
-    TRY(study_compare(&f->rounds));
+    f->rounds = (struct study_compare){
+        .series =
+            (const char *const[]){"paged16_s", "paged32_s", "paged64_s", "paged128_s",
+                                  "paged256_s", "paged512_s", "contiguous_s"},
+        .doing = "attention by block size",
+        .from = 0.4};
+    TRY(study_compare(&f->rounds, out, N_SIZES + 1, f->o->rounds, trial, f));
     TRY(run_allocators(f));
     report(f);
     return OK;
@@ -417,7 +408,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     for (int i = 0; i < ALLOCS_MAX; i++)
         study_kv_ops_close(&f->ops[i]);
@@ -431,14 +422,6 @@ static void end(void *context)
     study_threads_close(&f->threads);
 }
 
-const struct study study_paged_attention = {
-    .name = "paged_attention",
-    .help = "attention over contiguous keys and values and over tables of blocks",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .kept_bytes = sizeof(struct kept),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(paged_attention,
+      "attention over contiguous keys and values and over tables of blocks",
+      .kept_bytes = sizeof(struct kept));

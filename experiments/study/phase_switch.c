@@ -68,7 +68,7 @@ static const struct study_metric metrics[] = {
 enum { SWITCH, PREFILL_PLAN, DECODE_PLAN, N_WAYS };
 enum { FIRST_S, LATER_S, N_PARTS }; /* decode steps: the first, the fastest later one */
 
-struct found {
+struct cell {
     struct model_bench engine;
     struct model_phase *phase[2]; /* prefill's, decode's */
     const struct opts *o;
@@ -79,7 +79,7 @@ struct found {
 /* One request: a prompt by `p`, output tokens by `d`. */
 static int request(void *arg, int way, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
     const struct opts *o = f->o;
     struct model_phase *p = f->phase[way == DECODE_PLAN];
     struct model_phase *d = f->phase[way != PREFILL_PLAN];
@@ -99,7 +99,7 @@ static int request(void *arg, int way, struct measure_trial *t)
 }
 
 /* Keys and values of the prompt: `fn` of each run of them in `kv`. */
-static void each_run(const struct found *f, const struct kv_slot *kv,
+static void each_run(const struct cell *f, const struct kv_slot *kv,
                      void (*fn)(void *ctx, const char *run, size_t bytes), void *ctx)
 {
     struct kv_shape s;
@@ -134,7 +134,7 @@ static void compare_run(void *ctx, const char *run, size_t bytes)
 
 /* One more request, which is not timed: addresses of weights, keys and values before and
  * after the switch, and whether what prefill wrote is still what is there. */
-static int count_copied(struct found *f)
+static int count_copied(struct cell *f)
 {
     const struct kv_slot *kv = &f->engine.steps.kv[0];
     const struct kv_slot before = *kv;
@@ -163,7 +163,7 @@ static int count_copied(struct found *f)
     return rc;
 }
 
-static void report(const struct found *f, const struct opts *o, struct study_cell *out)
+static void report(const struct cell *f, const struct opts *o, struct study_cell *out)
 {
     const struct model *m = f->engine.model;
     size_t n = (size_t)o->rounds;
@@ -187,8 +187,7 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
         {"request_s_decode_plan", way[DECODE_PLAN].estimate},
         {"token_bytes", bytes},
         {"decode_gbps",
-         1e-9 * bytes /
-             stats_median(study_compare_part(&f->ways, DECODE_PLAN, LATER_S), n)}};
+         1e-9 * bytes / study_compare_median(&f->ways, DECODE_PLAN, LATER_S)}};
 
     STUDY_VALUES(out, all, "a time was not a number");
     study_evidence(out, "model", "token_bytes");
@@ -202,7 +201,7 @@ static void report(const struct found *f, const struct opts *o, struct study_cel
 }
 
 /* n_threads = 0: an equal share of the CPUs for each rank. */
-static int open_phase(struct found *f, int phase, int64_t n_ranks, int64_t n_threads)
+static int open_phase(struct cell *f, int phase, int64_t n_ranks, int64_t n_threads)
 {
     int64_t share = f->engine.budget.n / n_ranks;
 
@@ -213,9 +212,7 @@ static int open_phase(struct found *f, int phase, int64_t n_ranks, int64_t n_thr
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    static const char *const series[N_WAYS] = {"request_s", "request_s_prefill_plan",
-                                               "request_s_decode_plan"};
-    struct found *f = context;
+    struct cell *f = context;
 
     f->o = o;
     for (int i = 0; i < 2; i++) { /* the second time the file is in memory */
@@ -229,15 +226,11 @@ static int run(void *context, const void *opts, struct study_cell *out)
     }
     TRY(open_phase(f, 0, o->prefill_ranks, o->prefill_threads));
     TRY(open_phase(f, 1, o->decode_ranks, o->decode_threads));
-    f->ways = (struct study_compare){.cell = out,
-                                     .n = N_WAYS,
-                                     .how = {MEASURE_EXACTLY((int)o->rounds)},
-                                     .trial = request,
-                                     .arg = f,
-                                     .series = series,
-                                     .doing = "requests in turn",
-                                     .n_parts = N_PARTS};
-    TRY(study_compare(&f->ways));
+    f->ways = (struct study_compare){
+        .series = (const char *const[]){"request_s", "request_s_prefill_plan",
+                                        "request_s_decode_plan"},
+        .doing = "requests in turn"};
+    TRY(study_compare(&f->ways, out, N_WAYS, o->rounds, request, f));
     TRY(count_copied(f));
     report(f, o, out);
     return OK;
@@ -245,7 +238,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     study_compare_close(&f->ways);
     model_phase_close(&f->phase[0]);
@@ -253,13 +246,5 @@ static void end(void *context)
     model_bench_close(&f->engine);
 }
 
-const struct study study_phase_switch = {
-    .name = "phase_switch",
-    .help = "from prefill's service configuration to decode's, between two steps",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(phase_switch,
+      "from prefill's service configuration to decode's, between two steps");

@@ -53,14 +53,14 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-struct work {
+struct cell {
     struct study_planner planner;
     struct plan_found found;
     struct dataset *trace;
     int64_t *lengths; /* [2][n_items]: prompts, outputs */
 };
 
-static int draw(struct work *w, const struct opts *o, struct plan_lengths *l)
+static int draw(struct cell *w, const struct opts *o, struct plan_lengths *l)
 {
     struct dataset_opts d;
     int64_t n;
@@ -90,7 +90,7 @@ static int draw(struct work *w, const struct opts *o, struct plan_lengths *l)
     return OK;
 }
 
-static void report(const struct work *w, const struct opts *o, double search_s,
+static void report(const struct cell *w, const struct opts *o, double search_s,
                    struct study_cell *out)
 {
     const struct plan_tree_search_counts *d = &w->found.decode.counts;
@@ -126,7 +126,7 @@ static void report(const struct work *w, const struct opts *o, double search_s,
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct work *w = context;
+    struct cell *w = context;
     struct study_plan_opts po = {.target = o->model,
                                  .batch = (int)o->batch,
                                  .precision = o->precision,
@@ -145,7 +145,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct work *w = context;
+    struct cell *w = context;
 
     plan_found_free(&w->found);
     study_planner_close(&w->planner);
@@ -153,14 +153,5 @@ static void end(void *context)
     mem_free(w->lengths);
 }
 
-const struct study study_plan_search = {
-    .name = "plan_search",
-    .help =
-        "what the plan search of both phases costs, on this host or a simulated machine",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct work),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(plan_search,
+      "what the plan search of both phases costs, on this host or a simulated machine");

@@ -74,7 +74,7 @@ struct entrant {
     double s[STUDY_SHAPES_MAX]; /* measured again */
 };
 
-struct found {
+struct cell {
     struct study_threads threads;
     struct study_shapes shapes;
     struct tune_opts tune;
@@ -110,7 +110,7 @@ static int check_policies(const char *list)
     return OK;
 }
 
-static int search(const struct opts *o, struct found *f, struct study_cell *out)
+static int search(const struct opts *o, struct cell *f, struct study_cell *out)
 {
     const struct tune_policy *p;
 
@@ -138,7 +138,7 @@ static int search(const struct opts *o, struct found *f, struct study_cell *out)
     return OK;
 }
 
-static int again(const struct opts *o, struct found *f)
+static int again(const struct opts *o, struct cell *f)
 {
     const struct study_tuned *all[MAX_POLICIES];
     double s[STUDY_SHAPES_MAX * MAX_POLICIES];
@@ -154,7 +154,7 @@ static int again(const struct opts *o, struct found *f)
 }
 
 /* NULL: it was not asked. */
-static const struct entrant *entrant_of(const struct found *f, const char *name)
+static const struct entrant *entrant_of(const struct cell *f, const char *name)
 {
     for (int k = 0; k < f->n; k++)
         if (strcmp(f->entrants[k].name, name) == 0)
@@ -163,7 +163,7 @@ static const struct entrant *entrant_of(const struct found *f, const char *name)
 }
 
 /* The geometric mean over the shapes of the time of a over that of b; either may be NULL. */
-static double time_ratio(const struct found *f, const struct entrant *a,
+static double time_ratio(const struct cell *f, const struct entrant *a,
                          const struct entrant *b)
 {
     double ratio[STUDY_SHAPES_MAX];
@@ -173,7 +173,7 @@ static double time_ratio(const struct found *f, const struct entrant *a,
     return a && b ? stats_geomean(ratio, (size_t)f->shapes.n) : NAN;
 }
 
-static double gflops_of(const struct found *f, const struct entrant *e)
+static double gflops_of(const struct cell *f, const struct entrant *e)
 {
     double gflops[STUDY_SHAPES_MAX];
 
@@ -182,7 +182,7 @@ static double gflops_of(const struct found *f, const struct entrant *e)
     return stats_geomean(gflops, (size_t)f->shapes.n);
 }
 
-static void report_one(const struct found *f, const struct entrant *e,
+static void report_one(const struct cell *f, const struct entrant *e,
                        struct study_cell *out)
 {
     const struct {
@@ -208,7 +208,7 @@ static void report_one(const struct found *f, const struct entrant *e,
     study_series(out, name, "s", e->s, (size_t)f->shapes.n);
 }
 
-static void note(const struct found *f, struct study_cell *out)
+static void note(const struct cell *f, struct study_cell *out)
 {
     json_t *all = json_object();
     char text[128];
@@ -226,7 +226,7 @@ static void note(const struct found *f, struct study_cell *out)
     study_note_setting(out, &f->threads, f->shapes.mode, f->shapes.v[0].v);
 }
 
-static void report(const struct found *f, struct study_cell *out)
+static void report(const struct cell *f, struct study_cell *out)
 {
     double m[STUDY_SHAPES_MAX];
 
@@ -242,7 +242,7 @@ static void report(const struct found *f, struct study_cell *out)
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct found *f = context;
+    struct cell *f = context;
 
     TRY(check_policies(o->policies));
     TRY(study_threads_open(&f->threads, o->threads, o->cache_mb));
@@ -257,19 +257,10 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     opt_free(tune_opt_table, &f->tune);
     study_threads_close(&f->threads);
 }
 
-const struct study study_policies = {
-    .name = "policies",
-    .help = "tuning policies compared with the oracle: regret and cost",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(policies, "tuning policies compared with the oracle: regret and cost");

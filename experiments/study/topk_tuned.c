@@ -14,7 +14,7 @@
 #include "base/home.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "experiments/load/study.h"
+#include "experiments/study/support/rows.h"
 #include "plan/plan.h"
 
 struct opts {
@@ -24,7 +24,6 @@ struct opts {
     double budget_s;
 };
 
-#define OPT_OF struct opts
 static const struct opt_row table[] = {
     OPT_ROW(STR, model, "build/models/llama-160m-bf16.gguf", "Model file.",
             .unit = "FILE"),
@@ -75,12 +74,12 @@ struct known {
     int n_configs;
 };
 
-struct work {
+struct cell {
     struct plan plan;
     char path[PATH_MAX], cache[PATH_MAX], unfinished[PATH_MAX];
 };
 
-static int make_paths(struct work *w, const struct opts *o)
+static int make_paths(struct cell *w, const struct opts *o)
 {
     const char *slash = strrchr(o->model, '/');
     int n = snprintf(w->path, sizeof(w->path), "%s/%s-top%lld.json", o->dir,
@@ -95,7 +94,7 @@ static int make_paths(struct work *w, const struct opts *o)
 }
 
 /* From nothing: schedules of an earlier run would hide what they cost. */
-static int tune(const struct work *w, const struct opts *o, double *spent_s)
+static int tune(const struct cell *w, const struct opts *o, double *spent_s)
 {
     char program[PATH_MAX], k[24], batch[24], budget[32];
     const char *argv[24] = {home_program(program, sizeof(program), "sandwich"),
@@ -202,7 +201,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
     struct known *known = study_kept(out);
-    struct work *w = context;
+    struct cell *w = context;
     double spent_s;
     int n_configs = 0;
 
@@ -227,19 +226,10 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct work *w = context;
+    struct cell *w = context;
 
     plan_fini(&w->plan);
 }
 
-const struct study study_topk_tuned = {
-    .name = "topk_tuned",
-    .help = "the best configurations of this host, each tuned and replayed",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct work),
-    .kept_bytes = sizeof(struct known),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(topk_tuned, "the best configurations of this host, each tuned and replayed",
+      .kept_bytes = sizeof(struct known));

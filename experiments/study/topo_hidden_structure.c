@@ -209,7 +209,7 @@ static int recall(struct kept *k, const struct opts *o)
 
 /* --- the plans */
 
-struct work {
+struct cell {
     struct plan_tree_found found[N_SEARCHES];
     struct topo_config plan[N_WAYS];
     double step_s[N_WAYS];
@@ -218,7 +218,7 @@ struct work {
 
 /* All searches have the same limits and repeats. Random trees get as many measurements as the
  * search made. */
-static int search(struct work *w, int way, const struct kept *k, int64_t seed)
+static int search(struct cell *w, int way, const struct kept *k, int64_t seed)
 {
     struct study_topo_asked asked = asked_of(k, seed, true);
     struct plan_tree_found *f = &w->found[way];
@@ -240,7 +240,7 @@ static int search(struct work *w, int way, const struct kept *k, int64_t seed)
     return OK;
 }
 
-static int find_plans(struct work *w, const struct kept *k, int64_t seed)
+static int find_plans(struct cell *w, const struct kept *k, int64_t seed)
 {
     static const struct topo_limits none;
     const struct topo_tree *tree = k->t.tree;
@@ -314,7 +314,7 @@ static bool hides_nothing(const struct study_topo *t)
     return params->n_domains == 0 && params->n_links == 0;
 }
 
-static void report_ways(const struct kept *k, const struct work *w,
+static void report_ways(const struct kept *k, const struct cell *w,
                         struct study_cell *out)
 {
     char name[64];
@@ -327,7 +327,7 @@ static void report_ways(const struct kept *k, const struct work *w,
     }
 }
 
-static int report(const struct kept *k, const struct work *w, struct study_cell *out)
+static int report(const struct kept *k, const struct cell *w, struct study_cell *out)
 {
     const struct study_topo *t = &k->t;
     const struct plan_tree_found *f = &w->found[WHOLE];
@@ -405,7 +405,7 @@ static void note_machine(const struct kept *k, struct study_cell *out)
     study_note_text(out, "machine", t->machine->name);
 }
 
-static void note_plans(const struct kept *k, const struct work *w, struct study_cell *out)
+static void note_plans(const struct kept *k, const struct cell *w, struct study_cell *out)
 {
     const struct topo_tree *tree = w->plan[WHOLE].tree;
     double *pus = mem_new(MEM_OTHER, (size_t)tree->n_pus, sizeof(*pus));
@@ -427,7 +427,7 @@ static void note_plans(const struct kept *k, const struct work *w, struct study_
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct work *w = context;
+    struct cell *w = context;
     struct kept *k = study_kept(out);
 
     TRY(recall(k, o));
@@ -441,21 +441,12 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct work *w = context;
+    struct cell *w = context;
 
     for (int way = 0; way < N_SEARCHES; way++)
         plan_tree_found_free(&w->found[way]);
 }
 
-const struct study study_topo_hidden_structure = {
-    .name = "topo_hidden_structure",
-    .help = "does the search for cores find what is hidden, and only that",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct work),
-    .kept_bytes = sizeof(struct kept),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-    .close = forget,
-};
+STUDY(topo_hidden_structure,
+      "does the search for cores find what is hidden, and only that",
+      .kept_bytes = sizeof(struct kept), .close = forget);

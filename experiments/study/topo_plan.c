@@ -63,7 +63,7 @@ struct plan {
     struct topo_config c;
 };
 
-struct work {
+struct cell {
     struct study_topo topo;
     struct plan plan, alternatives[ALTERNATIVES_MAX];
     int n_alternatives;
@@ -145,7 +145,7 @@ static int open_plan(struct plan *out, const struct study_topo *t, const struct 
                o->strict_tp ? &t->limits : &none);
 }
 
-static int open_alternatives(struct work *w, const struct opts *o)
+static int open_alternatives(struct cell *w, const struct opts *o)
 {
     for (const char *at = o->alternatives ? o->alternatives : ""; *at;) {
         size_t n = strcspn(at, "|");
@@ -162,7 +162,7 @@ static int open_alternatives(struct work *w, const struct opts *o)
 /* --- how certain its price is */
 
 /* The request of every plan with other rates of the machine. */
-static int draw_once(struct work *w, const struct simulate_machine_params *params,
+static int draw_once(struct cell *w, const struct simulate_machine_params *params,
                      double *own, double *best)
 {
     struct study_topo t = w->topo; /* lends everything but the simulator */
@@ -197,7 +197,7 @@ static void forget(void *kept)
     *k = (struct kept){0};
 }
 
-static int recall(struct kept *k, const struct work *w, const struct opts *o)
+static int recall(struct kept *k, const struct cell *w, const struct opts *o)
 {
     struct simulate_machine_params fitted = *simulate_params(w->topo.sim);
 
@@ -216,7 +216,7 @@ static int recall(struct kept *k, const struct work *w, const struct opts *o)
     return OK;
 }
 
-static int bootstrap(struct work *w, struct kept *k, const struct opts *o, double *p_best)
+static int bootstrap(struct cell *w, struct kept *k, const struct opts *o, double *p_best)
 {
     const struct simulate_machine_params *shipped = simulate_params(w->topo.sim);
     struct simulate_machine_params params;
@@ -247,7 +247,7 @@ static int bootstrap(struct work *w, struct kept *k, const struct opts *o, doubl
 /* --- the report */
 
 /* Local bandwidth of the node of the tree's first PU. */
-static int stream(const struct work *w, double *gbps)
+static int stream(const struct cell *w, double *gbps)
 {
     const struct topo_pu *all = w->topo.machine->pus;
     const struct topo_tree *tree = w->plan.tree;
@@ -273,7 +273,7 @@ static int make_nodes_equal(struct study_topo *t)
     return simulate_machine_new(&t->sim, t->machine, &params);
 }
 
-static int open_all(struct work *w, const struct opts *o)
+static int open_all(struct cell *w, const struct opts *o)
 {
     TRY(study_topo_open(&w->topo, &o->topo, NULL));
     if (o->equal_nodes)
@@ -285,7 +285,7 @@ static int open_all(struct work *w, const struct opts *o)
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct work *w = context;
+    struct cell *w = context;
     const struct topo_config *c = &w->plan.c;
     double prefill_s, decode_s, request_s, gbps, p_best = NAN;
     size_t n = (size_t)o->n_bootstrap;
@@ -321,7 +321,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct work *w = context;
+    struct cell *w = context;
 
     for (int i = 0; i < w->n_alternatives; i++)
         mem_free(w->alternatives[i].tree);
@@ -330,15 +330,5 @@ static void end(void *context)
     study_topo_close(&w->topo);
 }
 
-const struct study study_topo_plan = {
-    .name = "topo_plan",
-    .help = "one way to use a simulated machine's cores, priced",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct work),
-    .kept_bytes = sizeof(struct kept),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-    .close = forget,
-};
+STUDY(topo_plan, "one way to use a simulated machine's cores, priced",
+      .kept_bytes = sizeof(struct kept), .close = forget);

@@ -78,7 +78,7 @@ struct known {
     double seconds;
 };
 
-struct work {
+struct cell {
     const struct opts *o;
     struct study_topo topo;
     struct plan_tree_found found; /* empty where nothing was searched */
@@ -86,7 +86,7 @@ struct work {
     double measuring_s, step_s, all_cores_s, even_s, best_s;
 };
 
-static int best_of_all(struct work *w, struct known *known)
+static int best_of_all(struct cell *w, struct known *known)
 {
     const struct opts *o = w->o;
     struct study_topo_asked asked = {.t = &w->topo, .phase = (enum topo_phase)o->phase};
@@ -116,7 +116,7 @@ static int best_of_all(struct work *w, struct known *known)
 }
 
 /* A plan that needs no search: a cross-section of the fundamental tree. */
-static int cut(struct work *w, int level, struct topo_config *c, double *seconds)
+static int cut(struct cell *w, int level, struct topo_config *c, double *seconds)
 {
     const struct topo_limits none = {0};
 
@@ -124,7 +124,7 @@ static int cut(struct work *w, int level, struct topo_config *c, double *seconds
     return study_topo_step_s(&w->topo, c, (enum topo_phase)w->o->phase, seconds);
 }
 
-static int search_once(struct work *w, const struct plan_tree_search_opts *s)
+static int search_once(struct cell *w, const struct plan_tree_search_opts *s)
 {
     struct study_topo_asked asked = {.t = &w->topo,
                                      .phase = (enum topo_phase)w->o->phase,
@@ -141,7 +141,7 @@ static int search_once(struct work *w, const struct plan_tree_search_opts *s)
 }
 
 /* A random search may measure as often as the whole one needs. */
-static int search(struct work *w)
+static int search(struct cell *w)
 {
     const struct opts *o = w->o;
     struct plan_tree_search_opts s;
@@ -165,7 +165,7 @@ static int search(struct work *w)
     return OK;
 }
 
-static int find(struct work *w)
+static int find(struct cell *w)
 {
     struct topo_config all, even;
 
@@ -181,7 +181,7 @@ static int find(struct work *w)
                              &w->step_s);
 }
 
-static void report_numbers(const struct work *w, struct study_cell *out)
+static void report_numbers(const struct cell *w, struct study_cell *out)
 {
     const struct plan_tree_search_counts *n = &w->found.counts;
     const struct topo_tree *tree = w->topo.tree;
@@ -223,7 +223,7 @@ static void report_numbers(const struct work *w, struct study_cell *out)
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct work *w = context;
+    struct cell *w = context;
     char text[96];
 
     w->o = o;
@@ -242,21 +242,11 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct work *w = context;
+    struct cell *w = context;
 
     plan_tree_found_free(&w->found);
     study_topo_close(&w->topo);
 }
 
-const struct study study_topo_search = {
-    .name = "topo_search",
-    .help = "the search for a phase's cores on a simulated machine",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct work),
-    .kept_bytes = sizeof(struct known),
-    .metrics = metrics,
-    .wants_machine = true,
-    .run = run,
-    .end = end,
-};
+STUDY(topo_search, "the search for a phase's cores on a simulated machine",
+      .kept_bytes = sizeof(struct known), .wants_machine = true);

@@ -82,7 +82,7 @@ static void report(const struct study_topo *t, const struct topo_tree *tree,
     mem_free(text);
 }
 
-struct work {
+struct cell {
     struct study_topo topo;
     struct topo_tree *tree;
 };
@@ -90,7 +90,7 @@ struct work {
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct work *w = context;
+    struct cell *w = context;
 
     TRY(study_topo_open(&w->topo, &o->topo, NULL));
     TRY(study_topo_steps(&w->tree, w->topo.tree, o->steps));
@@ -101,19 +101,10 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct work *w = context;
+    struct cell *w = context;
 
     mem_free(w->tree);
     study_topo_close(&w->topo);
 }
 
-const struct study study_topo_tree = {
-    .name = "topo_tree",
-    .help = "a TopoTree after some transformations, and its cross-sections",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct work),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(topo_tree, "a TopoTree after some transformations, and its cross-sections");

@@ -37,7 +37,7 @@ static const struct study_metric metrics[] = {
     {0},
 };
 
-struct found {
+struct cell {
     struct study_threads threads;
     struct study_shapes shapes;
     struct tune_opts tune;
@@ -46,7 +46,7 @@ struct found {
         speedup[STUDY_SHAPES_MAX], m[STUDY_SHAPES_MAX];
 };
 
-static int search(const struct opts *o, struct found *f)
+static int search(const struct opts *o, struct cell *f)
 {
     TRY(opt_init(tune_opt_table, &f->tune));
     f->tune.trials = o->trials ? o->trials : f->tune.trials;
@@ -57,7 +57,7 @@ static int search(const struct opts *o, struct found *f)
 }
 
 /* Other numbers in the buffers than those it was tuned on. */
-static int again(const struct opts *o, struct found *f)
+static int again(const struct opts *o, struct cell *f)
 {
     const struct study_tuned *both[] = {&f->tuned, &f->untuned};
     double s[STUDY_SHAPES_MAX][2];
@@ -73,7 +73,7 @@ static int again(const struct opts *o, struct found *f)
     return OK;
 }
 
-static void report(const struct found *f, struct study_cell *out)
+static void report(const struct cell *f, struct study_cell *out)
 {
     size_t n = (size_t)f->shapes.n;
     const struct study_number all[] = {
@@ -92,7 +92,7 @@ static void report(const struct found *f, struct study_cell *out)
     study_series(out, "gflops_default_of_m", "GFLOP/s", f->gflops_default, n);
 }
 
-static void note(const struct found *f, struct study_cell *out)
+static void note(const struct cell *f, struct study_cell *out)
 {
     json_t *list = json_array();
     char text[128];
@@ -110,7 +110,7 @@ static void note(const struct found *f, struct study_cell *out)
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct found *f = context;
+    struct cell *f = context;
 
     TRY(study_threads_open(&f->threads, o->threads, o->cache_mb));
     TRY(study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes, o->m_max,
@@ -126,19 +126,10 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     opt_free(tune_opt_table, &f->tune);
     study_threads_close(&f->threads);
 }
 
-const struct study study_tuning = {
-    .name = "tuning",
-    .help = "what tuning one matrix costs and what it gives",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(tuning, "what tuning one matrix costs and what it gives");

@@ -70,7 +70,7 @@ static const struct study_metric metrics[] = {
 /* The alternatives: by phase, with the default and with the tuned schedules. */
 enum { PREFILL_DEFAULT, PREFILL_TUNED, DECODE_DEFAULT, DECODE_TUNED, N_WAYS };
 
-struct found {
+struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct model_bench engine;
@@ -88,7 +88,7 @@ struct found {
 static int on_done(void *arg, int i, const struct kern_schedule *s,
                    const struct measure_report *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
 
     (void)i, (void)s;
     f->n_frozen += t == NULL;
@@ -96,7 +96,7 @@ static int on_done(void *arg, int i, const struct kern_schedule *s,
 }
 
 /* Drawn ones, and those of a step that decodes and of the prompt. */
-static int shapes_of(const struct found *f, const struct tune_shape *like, int64_t m_max,
+static int shapes_of(const struct cell *f, const struct tune_shape *like, int64_t m_max,
                      struct tune_shape *out, int *n)
 {
     int64_t m[STUDY_SHAPES_MAX + 1], drawn = f->o->n_shapes;
@@ -119,7 +119,7 @@ static int shapes_of(const struct found *f, const struct tune_shape *like, int64
     return OK;
 }
 
-static int tune(struct found *f, const struct tune_shape *shapes, int n, int n_threads)
+static int tune(struct cell *f, const struct tune_shape *shapes, int n, int n_threads)
 {
     struct kern_schedule best[STUDY_SHAPES_MAX];
     struct tune_ctx c = {.bench = f->bench,
@@ -146,7 +146,7 @@ static int tune(struct found *f, const struct tune_shape *shapes, int n, int n_t
 static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_mat *w,
                      int64_t m_max, int n_threads, struct kern_schedule *out)
 {
-    struct found *f = ctx;
+    struct cell *f = ctx;
     const struct tune_shape like = {
         .v = v, .m = 1, .n = w->n, .k = w->k, .k_unit = w->n_units > 1 ? w->k_unit : 0};
     struct tune_shape shapes[STUDY_SHAPES_MAX];
@@ -165,7 +165,7 @@ static int tune_rows(void *ctx, const struct kern_variant *v, const struct kern_
 
 static int one_trial(void *arg, int way, struct measure_trial *t)
 {
-    struct found *f = arg;
+    struct cell *f = arg;
     struct model_phase *p = f->phase[way == PREFILL_TUNED || way == DECODE_TUNED];
     double one;
 
@@ -181,7 +181,7 @@ static int one_trial(void *arg, int way, struct measure_trial *t)
     return OK;
 }
 
-static void report(const struct found *f)
+static void report(const struct cell *f)
 {
     const struct measure_report *way = f->ways.time;
     struct tune_cost cost;
@@ -205,7 +205,7 @@ static void report(const struct found *f)
     study_engine_report(f->out, &f->engine);
 }
 
-static int set_policy(struct found *f)
+static int set_policy(struct cell *f)
 {
     const struct opts *o = f->o;
 
@@ -225,9 +225,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
                                             .n_seqs = 1,
                                             .max_tok = o->n_prompt_tok + o->n_output_tok,
                                             .seed = (uint64_t)o->seed};
-    struct found *f = context;
-    static const char *const series[N_WAYS] = {"prefill_s_default", "prefill_s",
-                                               "decode_s_default", "decode_s"};
+    struct cell *f = context;
     int n;
 
     f->o = o;
@@ -243,22 +241,19 @@ static int run(void *context, const void *opts, struct study_cell *out)
     for (int i = 0; i < 2; i++)
         TRY(study_engine_phase(&f->engine, &f->phase[i], 1, n));
     TRY(model_phase_schedules(f->phase[1], tune_rows, f));
-    f->ways = (struct study_compare){.cell = out,
-                                     .n = N_WAYS,
-                                     .how = {MEASURE_EXACTLY((int)o->rounds)},
-                                     .trial = one_trial,
-                                     .arg = f,
-                                     .series = series,
-                                     .doing = "requests in turn",
-                                     .from = 0.9};
-    TRY(study_compare(&f->ways));
+    f->ways = (struct study_compare){
+        .series = (const char *const[]){"prefill_s_default", "prefill_s",
+                                        "decode_s_default", "decode_s"},
+        .doing = "requests in turn",
+        .from = 0.9};
+    TRY(study_compare(&f->ways, out, N_WAYS, o->rounds, one_trial, f));
     report(f);
     return OK;
 }
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     study_compare_close(&f->ways);
     model_phase_close(&f->phase[0]);
@@ -269,13 +264,4 @@ static void end(void *context)
     model_bench_close(&f->engine);
 }
 
-const struct study study_window = {
-    .name = "window",
-    .help = "the tuner's window over M: its cost, and requests with its schedules",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .run = run,
-    .end = end,
-};
+STUDY(window, "the tuner's window over M: its cost, and requests with its schedules");

@@ -77,7 +77,7 @@ rm paper-figs/sweep.py
 
 # What a run measures first is the machine card; a folder that cannot be written is found before.
 cat >measured.json <<'JSON'
-{"about": "a study that wants the machine card", "study": {"name": "mnn_time_share", "model": "none.gguf"},
+{"about": "a study that wants the machine card", "study": {"name": "mnn_operators", "model": "none.gguf"},
  "smoke": {"about": "the same"}}
 JSON
 : >taken

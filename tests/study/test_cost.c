@@ -13,7 +13,7 @@
 #include "tests/study/capture.h"
 #include "tests/support/tiny_model.h"
 
-extern const struct study study_phase_switch, study_ablation, study_mnn_time_share,
+extern const struct study study_phase_switch, study_ablation, study_mnn_operators,
     study_characterization;
 
 /* The step of decode attends to CTX tokens; the prompts have PROMPT. */
@@ -220,9 +220,9 @@ static void the_studies(void **state)
     assert_true(value_of("token_bytes") == decode_bytes);
 
     capture.card = unit_card();
-    study(&study_mnn_time_share, "\"phase\": \"decode\", \"n_tok\": 127, \"rounds\": 3");
+    study(&study_mnn_operators, "\"phase\": \"decode\", \"n_tok\": 127, \"rounds\": 3");
     near(1e9 / value_of("bound_tok_s"), decode_bytes);
-    study(&study_mnn_time_share, "\"phase\": \"prefill\", \"n_tok\": 128, \"rounds\": 3");
+    study(&study_mnn_operators, "\"phase\": \"prefill\", \"n_tok\": 128, \"rounds\": 3");
     near(1e9 * PROMPT / value_of("bound_tok_s"), prefill_flop);
     json_decref(capture.card);
     capture.card = NULL;

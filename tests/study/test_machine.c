@@ -9,7 +9,7 @@
 #include "tests/study/capture.h"
 #include "tests/support/tiny_model.h"
 
-extern const struct study study_characterize, study_mnn_roofline, study_mnn_time_share;
+extern const struct study study_characterize, study_mnn_roofline, study_mnn_operators;
 
 static void digits(double got, int n_digits, const char *printed)
 {
@@ -182,7 +182,7 @@ static void shares_are_shares(void **state)
         snprintf(options, sizeof(options),
                  "{\"model\": \"%s\", \"phase\": \"%s\", \"n_tok\": 48, \"rounds\": 3}",
                  tiny_model(KERN_BF16), decode ? "decode" : "prefill");
-        assert_ok(capture_run(&study_mnn_time_share, options));
+        assert_ok(capture_run(&study_mnn_operators, options));
         for (int i = 0; i < 4; i++) {
             snprintf(each, sizeof(each), "%s_each", shares[i]);
             assert_int_equal(length_of(each), 3);
@@ -204,7 +204,7 @@ static void shares_are_shares(void **state)
         assert_true(isnan(value_of("bound_tok_s"))); /* no card was lent */
         assert_int_equal(length_of("step_s_each"), 3);
     }
-    assert_err(capture_run(&study_mnn_time_share, "{}"), ERR_ARG, "model");
+    assert_err(capture_run(&study_mnn_operators, "{}"), ERR_ARG, "model");
 }
 
 static int characterize_here(const char *dir)

@@ -1,4 +1,4 @@
-/* mnn_ablation, mnn_tile and mnn_linear_attention on a tiny model: the steps of the ladder give the
+/* mnn_ablation, mnn_tile and mnn_operators on a tiny model: the steps of the ladder give the
  * same results, the tile is the formula's, and counts are those worked out by hand. */
 #include "experiments/study/support/engine.h"
 #include "experiments/study/support/tile_formula.h"
@@ -6,7 +6,7 @@
 #include "make/make.h"
 #include "tests/study/capture.h"
 
-extern const struct study study_mnn_ablation, study_mnn_tile, study_mnn_linear_attention;
+extern const struct study study_mnn_ablation, study_mnn_tile, study_mnn_operators;
 
 /* tiny-quant: what the arithmetic by hand is about. */
 enum { LAYERS = 3, DIM = 256, HIDDEN = 768, HEADS = 8, HEAD_DIM = 32, VOCAB = 601 };
@@ -246,8 +246,9 @@ static void counts_by_hand(void **state)
     const double mine = 2.0 * DIM * DIM + DIM * kv + 3.0 * DIM * HIDDEN;
 
     (void)state;
-    assert_ok(run(&study_mnn_linear_attention,
-                  "\"phase\": \"prefill\", \"n_prompt_tok\": 24, \"rounds\": 3"));
+    assert_ok(run(
+        &study_mnn_operators,
+        "\"precision\": \"a8\", \"phase\": \"prefill\", \"n_tok\": 24, \"rounds\": 3"));
     assert_value("linear_paper_gflop",
                  (LAYERS * 2 * n * matrices + 2 * n * DIM * VOCAB) / g);
     assert_value("attention_paper_gflop", LAYERS * (4 * n * n * DIM + 22 * n * n) / g);
@@ -260,7 +261,8 @@ static void counts_by_hand(void **state)
     assert_value("attention_gbps", value_of("attention_gb") / value_of("attention_s"));
     assert_true(isnan(value_of("linear_roof_gflops")) && isnan(value_of("roof_frac")));
     assert_string_equal(evidence_of("linear_gflop"), "model");
-    assert_ok(run(&study_mnn_linear_attention, "\"n_ctx_tok\": 40, \"rounds\": 3"));
+    assert_ok(run(&study_mnn_operators,
+                  "\"precision\": \"a8\", \"n_ctx_tok\": 40, \"rounds\": 3"));
     assert_value("linear_gflop", 2e-9 * (LAYERS * mine + DIM * VOCAB));
     assert_value("attention_gflop", 4e-9 * LAYERS * HEADS * HEAD_DIM * 41);
     assert_value("attention_paper_gb", LAYERS * (8.0 * 40 * DIM + 24 * 40 + 8 * DIM) / g);

@@ -17,11 +17,25 @@
 #ifndef STUDY_INT4_H
 #define STUDY_INT4_H
 
+#include "cpu/cpu.h"
 #include "kernels/pack.h"
 #include "kernels/panel.h"
 
 /* All of this folder, NULL-terminated; written by make. */
 extern const struct kern_variant *const study_int4_variants[];
+
+/* The variant of an including file: study_int4_<INT4_FORM>_<isa>. */
+#define INT4_VARIANT(...)    INT4_VARIANT_OF(INT4_FORM, __VA_ARGS__)
+#define INT4_VARIANT_OF(...) INT4_VARIANT_NAMED(__VA_ARGS__)
+#define INT4_VARIANT_NAMED(form, isa_name, ...)                                          \
+    const struct kern_variant study_int4_##form##_##isa_name = {.name =                  \
+                                                                    #isa_name "-" #form, \
+                                                                .op = KERN_GEMM_Q4_0,    \
+                                                                .precision = KERN_A8,    \
+                                                                .batch_invariant = true, \
+                                                                .error = KERN_ERROR_A8,  \
+                                                                .a_format = KERN_A_I8,   \
+                                                                __VA_ARGS__}
 
 /* The variants of one instruction set, so that they differ by the optimizations only. */
 struct study_int4 {

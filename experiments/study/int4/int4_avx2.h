@@ -2,7 +2,7 @@
  *
  * The widest sums of 16 bits are of four pairs of products: unsigned 4 * 2 * 15 * 127, signed
  * 4 * 2 * 255 * 8; both fit.
- * An including file defines INT4_SIGNED. */
+ * An including file defines INT4_SIGNED and INT4_FORM. */
 #ifndef STUDY_INT4_AVX2_H
 #define STUDY_INT4_AVX2_H
 
@@ -99,5 +99,8 @@ TILE_INLINE void dots(__m256i dot[TILE_MR_MAX], const int32_t *a, const char *s,
 }
 
 #include "kernels/x86/gemm_a8_avx2.h"
+
+INT4_VARIANT(avx2, .isa = CPU_MASK(AVX2), .fn.gemm = tile_dispatch, .rows = TILE_ROWS,
+             .vec_cols = 8);
 
 #endif

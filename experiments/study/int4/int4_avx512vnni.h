@@ -1,7 +1,7 @@
 /* experiments/study/int4/int4_avx512vnni.h - int4.h by VPDPBUSD, as
  * kernels/x86/gemm_a8_avx512vnni.h.
  *
- * An including file defines INT4_SIGNED. */
+ * An including file defines INT4_SIGNED and INT4_FORM. */
 #ifndef STUDY_INT4_AVX512VNNI_H
 #define STUDY_INT4_AVX512VNNI_H
 
@@ -100,5 +100,8 @@ TILE_INLINE void tile_sub(__m512 sum[4][TILE_MR_MAX], const int32_t *a, const ch
 }
 
 #include "kernels/x86/quant_run_avx512.h"
+
+INT4_VARIANT(avx512vnni, .isa = CPU_MASK(AVX512) | CPU_MASK(AVX512VNNI),
+             .fn.gemm = tile_dispatch, .rows = TILE_ROWS, .vec_cols = 16);
 
 #endif

@@ -1,6 +1,6 @@
 /* experiments/study/int4/int4_neondot.h - int4.h by SDOT, as kernels/arm/dots_neondot.h.
  *
- * An including file defines INT4_SIGNED. */
+ * An including file defines INT4_SIGNED and INT4_FORM. */
 #ifndef STUDY_INT4_NEONDOT_H
 #define STUDY_INT4_NEONDOT_H
 
@@ -64,5 +64,8 @@ TILE_INLINE void straight_add(int32x4_t dot[4][TILE_MR_MAX], const int32_t *a,
 }
 
 #include "kernels/arm/gemm_a8_neon.h"
+
+INT4_VARIANT(neondot, .isa = CPU_MASK(NEON) | CPU_MASK(NEONDOT), .fn.gemm = tile_dispatch,
+             .rows = TILE_ROWS, .vec_cols = 4);
 
 #endif

@@ -1,6 +1,6 @@
 /* experiments/study/int4/int4_ref.h - the specification of int4.h in plain C.
  *
- * An including file defines INT4_SIGNED. */
+ * An including file defines INT4_SIGNED and INT4_FORM. */
 #ifndef STUDY_INT4_REF_H
 #define STUDY_INT4_REF_H
 
@@ -49,5 +49,7 @@ static void gemm_straight(const struct kern_gemm_tile *t)
 {
     gemm(t, sub_straight, KERN_A_I8_WORDS);
 }
+
+INT4_VARIANT(ref, .fn.gemm = gemm_straight, .rows = {4, 4}, .vec_cols = 1);
 
 #endif

@@ -1,17 +1,3 @@
-#include "cpu/cpu.h"
-
 #define INT4_SIGNED 1
+#define INT4_FORM   signed
 #include "experiments/study/int4/int4_neondot.h"
-
-const struct kern_variant study_int4_signed_neondot = {
-    .name = "neondot-signed",
-    .op = KERN_GEMM_Q4_0,
-    .isa = CPU_MASK(NEON) | CPU_MASK(NEONDOT),
-    .precision = KERN_A8,
-    .batch_invariant = true,
-    .fn.gemm = tile_dispatch,
-    .rows = TILE_ROWS,
-    .vec_cols = 4,
-    .error = KERN_ERROR_A8,
-    .a_format = KERN_A_I8,
-};

@@ -1,12 +1,14 @@
 #include "experiments/study/support/compare.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/mem.h"
+#include "base/stats.h"
 
 static double *part_of(const struct study_compare *c, int i, int part)
 {
-    return c->parts + (size_t)(i * c->n_parts + part) * (size_t)(c->how.max_rounds + 1);
+    return c->parts + (size_t)(i * STUDY_PARTS_MAX + part) * (size_t)(c->max_rounds + 1);
 }
 
 static int one_trial(void *arg, int i, struct measure_trial *t)
@@ -19,31 +21,39 @@ static int one_trial(void *arg, int i, struct measure_trial *t)
     if (c->doing)
         study_progress(c->cell,
                        c->from + (1 - c->from) *
-                                     fmin(1, n_done / (c->n * (c->how.max_rounds + 1.0))),
+                                     fmin(1, n_done / (c->n * (c->max_rounds + 1.0))),
                        c->doing);
     c->running = i;
     c->round = c->n_trials[i]++;
     return c->trial(c->arg, i, t);
 }
 
-int study_compare(struct study_compare *c)
+int study_compare(struct study_compare *c, struct study_cell *cell, int n, int64_t rounds,
+                  measure_fn trial, void *arg)
 {
-    size_t n_numbers = (size_t)(c->n * c->n_parts) * (size_t)(c->how.max_rounds + 1);
+    struct measure_opts how = c->how;
 
     study_compare_close(c);
-    c->parts = mem_new(MEM_HARNESS, n_numbers, sizeof(*c->parts));
+    if (rounds > 0)
+        how = (struct measure_opts){MEASURE_EXACTLY((int)rounds)};
+    c->cell = cell;
+    c->n = n;
+    c->max_rounds = how.max_rounds;
+    c->trial = trial;
+    c->arg = arg;
+    c->parts = mem_new(MEM_HARNESS, (size_t)(n * STUDY_PARTS_MAX),
+                       (size_t)(c->max_rounds + 1) * sizeof(*c->parts));
     if (!c->parts)
         return ERR_NOMEM;
-    for (int i = 0; i < c->n; i++)
-        c->n_trials[i] = 0;
-    TRY(measure_open(&c->measure, c->n, c->how.max_rounds));
-    TRY(measure_compare(c->measure, c->n, &c->how, one_trial, c));
-    for (int i = 0; i < c->n; i++) {
+    memset(c->n_trials, 0, sizeof(c->n_trials));
+    TRY(measure_open(&c->measure, n, c->max_rounds));
+    TRY(measure_compare(c->measure, n, &how, one_trial, c));
+    for (int i = 0; i < n; i++) {
         const double *times = measure_times(c->measure, i, &c->n_rounds);
 
         measure_report(c->measure, i, &c->time[i]);
         if (c->series)
-            study_series(c->cell, c->series[i], "s", times, (size_t)c->n_rounds);
+            study_series(cell, c->series[i], "s", times, (size_t)c->n_rounds);
     }
     return OK;
 }
@@ -63,6 +73,18 @@ void study_compare_put(struct study_compare *c, int part, double value)
 const double *study_compare_part(const struct study_compare *c, int i, int part)
 {
     return part_of(c, i, part) + c->n_trials[i] - c->n_rounds;
+}
+
+double study_compare_median(const struct study_compare *c, int i, int part)
+{
+    return stats_median(study_compare_part(c, i, part), (size_t)c->n_rounds);
+}
+
+void study_compare_series(const struct study_compare *c, const char *name,
+                          const char *unit, int i, int part)
+{
+    study_series(c->cell, name, unit, study_compare_part(c, i, part),
+                 (size_t)c->n_rounds);
 }
 
 const double *study_compare_times(const struct study_compare *c, int i)

@@ -11,44 +11,51 @@
 #include "measure/compare.h"
 
 #define STUDY_ALTERNATIVES_MAX 16
+#define STUDY_PARTS_MAX        8
 
+/* All zero before the first comparison. */
 struct study_compare {
     /* Set by the study; what is zero is not used. */
-    struct study_cell *cell;
-    int n;                   /* alternatives */
-    struct measure_opts how; /* such as MEASURE_EXACTLY(rounds); max_rounds is needed */
-    measure_fn trial;
-    void *arg;                 /* of trial */
+    struct measure_opts how;   /* for a number of rounds that is not known before */
     const char *const *series; /* [n] names: the times of an alternative's rounds become a
-                                  series of the cell; NULL: not */
+                                  series of the cell */
     const char *doing;         /* on the progress display, from `from` to 1 */
     double from;
-    int n_parts; /* further numbers of each trial: study_compare_put() */
     /* Set by study_compare(). */
     struct measure_report time[STUDY_ALTERNATIVES_MAX];
     int n_rounds;
     int round; /* of the running trial; 0 warms up */
     /* Private. */
+    struct study_cell *cell;
+    measure_fn trial;
+    void *arg;
     struct measure *measure;
     double *parts;
-    int running, n_trials[STUDY_ALTERNATIVES_MAX];
+    int n, max_rounds, running, n_trials[STUDY_ALTERNATIVES_MAX];
 };
 
-/* Run the rounds; what was measured before is forgotten. study_compare_close() also after an
- * error. Fails as measure_open() and the trials do. */
-MUST int study_compare(struct study_compare *c);
+/* Run `rounds` rounds of n alternatives by trial(arg), or with 0 rounds as `how` has them;
+ * what was measured before is forgotten. `cell`: NULL where nothing is reported.
+ * study_compare_close() also after an error. Fails as measure_open() and the trials do. */
+MUST int study_compare(struct study_compare *c, struct study_cell *cell, int n,
+                       int64_t rounds, measure_fn trial, void *arg);
 void study_compare_close(struct study_compare *c); /* twice is fine */
 
-/* Within a trial: a further number of it, such as a share of its time. Every alternative must
- * run in every round. */
+/* Within a trial: a further number of it, such as a share of its time; `part` is below
+ * STUDY_PARTS_MAX. Every alternative must run in every round. */
 void study_compare_put(struct study_compare *c, int part, double value);
-/* The numbers of alternative i: [n_rounds], without the one that warms up. */
+/* The numbers of alternative i: [n_rounds], without the one that warms up; their median; they
+ * as a series of the cell. */
 const double *study_compare_part(const struct study_compare *c, int i, int part);
+double study_compare_median(const struct study_compare *c, int i, int part);
+void study_compare_series(const struct study_compare *c, const char *name,
+                          const char *unit, int i, int part);
 /* The times of alternative i: [n_rounds]. */
 const double *study_compare_times(const struct study_compare *c, int i);
 
 /* Report as value `name` the time of a over the time of b, less `less`, with its 95 % interval,
- * by the rounds in which both ran: how many times as fast b is, or with 1 its gain. Returns the ratio. */
+ * by the rounds in which both ran: how many times as fast b is, or with 1 its gain. Returns
+ * the ratio. */
 struct measure_report study_compare_ratio(const struct study_compare *c, const char *name,
                                           int a, int b, double less);
 

@@ -4,9 +4,23 @@
 #define STUDY_ROWS_H
 
 #include "base/opt.h"
+#include "experiments/load/study.h"
 #include "kernels/kv_type.h"
 
 #define OPT_OF struct opts
+
+/* The entry at the end of a study whose file has a `table` of `struct opts`, `metrics`, and
+ * a `struct cell` that run() fills and end() closes. */
+#define STUDY(stem, text, ...)                                                           \
+    const struct study study_##stem = {.name = #stem,                                    \
+                                       .help = text,                                     \
+                                       .opts = table,                                    \
+                                       .opts_bytes = sizeof(struct opts),                \
+                                       .context_bytes = sizeof(struct cell),             \
+                                       .metrics = metrics,                               \
+                                       .run = run,                                       \
+                                       .end = end,                                       \
+                                       __VA_ARGS__}
 
 /* What studies of the engine have in common. */
 #define ROW_MODEL OPT_ROW(STR, model, NULL, "Model file.")

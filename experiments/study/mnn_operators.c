@@ -1,6 +1,7 @@
-/* What the matrices and attention compute, move and reach, in prefill and decode: MNN-LLM's
- * tables of FLOP, memory and intensity by its formulas, next to the times of a step of this engine.
- * Paper: MNN-LLM V-B. */
+/* Where the time of a step goes, by class of operator, phase and length of the context; and
+ * what the matrices and attention compute, move and reach: MNN-LLM's tables of FLOP, memory
+ * and intensity by its formulas, next to the times of a step of this engine.
+ * Paper: MNN-LLM IV-A, V-B. */
 #include <math.h>
 #include <stdio.h>
 
@@ -17,20 +18,22 @@ enum { PREFILL, DECODE };
 struct opts {
     char *model;
     int precision, phase;
-    int64_t n_prompt_tok, n_ctx_tok, rounds, seed;
+    int64_t n_tok, n_ctx_tok, step_tok, rounds, seed;
 };
 
 static const struct opt_row table[] = {
     ROW_MODEL,
-    OPT_ROW(ENUM, precision, "a8", "Precision of the matrix products.",
-            .values = KERN_PRECISIONS),
+    ROW_PRECISION,
     OPT_ROW(ENUM, phase, "decode", "A prompt, or one further token.",
             .values = "prefill|decode"),
-    OPT_ROW(INT, n_prompt_tok, "560", "Tokens of the prompt.", .unit = "tok", .min = 1,
-            .max = 16384),
-    OPT_ROW(INT, n_ctx_tok, "585", "Tokens before the decoded one.", .unit = "tok",
-            .min = 1, .max = 16384),
-    OPT_ROW(INT, rounds, "9", "Number of steps to measure.", .min = 3, .max = 199),
+    OPT_ROW(INT, n_tok, "128", "Tokens of the prompt, or before the decoded token.",
+            .unit = "tok", .min = 1, .max = 65536),
+    OPT_ROW(INT, n_ctx_tok, "0", "Tokens before the decoded one. 0: n_tok.",
+            .unit = "tok", .min = 0, .max = 65536),
+    OPT_ROW(INT, step_tok, "0",
+            "Most tokens of a prompt that a step computes. 0: the engine's own limit.",
+            .unit = "tok", .min = 0, .max = 65536),
+    OPT_ROW(INT, rounds, "9", "Number of steps to measure.", .min = 3, .max = 999),
     OPT_ROW(INT, seed, "1", "Seed of the token ids."),
     {0},
 };
@@ -63,14 +66,37 @@ static const struct study_metric metrics[] = {
      "speed if matrices and attention, one after the other, reached their roofs and "
      "nothing else took time"},
     {"roof_frac", "", "higher", "tok_s / roof_tok_s"},
+    {"bound_tok_s", "tok/s", "",
+     "speed that the read bandwidth (decode) or peak (prefill) of the machine card "
+     "allows"},
+    {"share_linear", "", "",
+     "time of the matrices, output projection included / time of all operators"},
+    {"share_attention", "", "",
+     "time of attention (products, softmax, writing keys and values) / time of all "
+     "operators"},
+    {"share_memory", "", "",
+     "time of norms, rotary embedding and copies / time of all operators"},
+    {"share_mad", "", "", "median absolute deviation of share_linear"},
+    {"wait_frac", "", "lower",
+     "time waiting for other threads / time of the step; other programs increase it"},
+    {"timed_frac", "", "higher", "time of operators and waiting / time of the step"},
     {0},
 };
 
-/* The classes of operators, which are those of a step's times, too. */
-enum { LINEAR = STUDY_LINEAR, ATTENTION = STUDY_ATTENTION, N_CLASSES };
+/* What is kept of each step: the time of each class of operator, its share of the operators'
+ * time, and shares of the step's time. */
+enum {
+    LINEAR = STUDY_LINEAR,
+    ATTENTION = STUDY_ATTENTION,
+    N_CLASSES,
+    OTHER = STUDY_OTHER,
+    SHARE,
+    WAIT = SHARE + OTHER + 1,
+    TIMED
+};
 static const char *const class_names[N_CLASSES] = {"linear", "attention"};
 
-struct found {
+struct cell {
     int64_t n_tok; /* of the prompt, or before the decoded one */
     struct model_bench engine;
     struct model_phase *phase;
@@ -85,7 +111,7 @@ struct work {
 };
 
 /* By the paper's formulas, its slips included. */
-static struct work paper_work(const struct found *f)
+static struct work paper_work(const struct cell *f)
 {
     const struct model_config *c = model_config_of(f->engine.model);
     struct study_roofline_model m = study_roofline_qwen_1_8b; /* its types */
@@ -108,7 +134,7 @@ static struct work paper_work(const struct found *f)
 /* What this engine executes. Bytes of the matrices are those of the weights that a step reads, and
  * as in the paper's formula the activations that go in and out of each. Attention is fused, so
  * its bytes are keys and values, and queries and results. */
-static struct work engine_work(const struct found *f)
+static struct work engine_work(const struct cell *f)
 {
     const struct opts *o = f->o;
     const struct model *m = f->engine.model;
@@ -138,26 +164,30 @@ static struct work engine_work(const struct found *f)
 
 static int trial(void *arg, int i, struct measure_trial *t)
 {
-    struct found *f = arg;
-    double of[STUDY_N_CLASSES];
+    struct cell *f = arg;
+    double of[STUDY_N_CLASSES], all;
 
     TRY(study_engine_step(&f->engine, f->phase, f->o->phase == DECODE, f->n_tok,
                           &t->seconds, of));
-    for (i = LINEAR; i <= STUDY_OTHER; i++)
+    all = of[LINEAR] + of[ATTENTION] + of[OTHER];
+    for (i = LINEAR; i <= OTHER; i++) {
         study_compare_put(&f->steps, i, of[i]);
+        study_compare_put(&f->steps, SHARE + i, of[i] / all);
+    }
+    study_compare_put(&f->steps, WAIT, of[STUDY_WAIT] / t->seconds);
+    study_compare_put(&f->steps, TIMED, (all + of[STUDY_WAIT]) / t->seconds);
     return OK;
 }
 
-static double median_of(const struct found *f, int part)
+static double median_of(const struct cell *f, int part)
 {
-    return stats_median(study_compare_part(&f->steps, 0, part),
-                        (size_t)f->steps.n_rounds);
+    return study_compare_median(&f->steps, 0, part);
 }
 
 /* ---- what is reported ---- */
 
 /* Attention computes in f32. */
-static double peak_gflops(const struct found *f, int kind, const json_t *card)
+static double peak_gflops(const struct cell *f, int kind, const json_t *card)
 {
     enum kern_type type =
         kind == ATTENTION ? KERN_F32 : model_weight_type(f->engine.model);
@@ -169,7 +199,7 @@ static double peak_gflops(const struct found *f, int kind, const json_t *card)
 }
 
 /* Returns the seconds that the roof allows. */
-static double report_class(const struct found *f, int kind, const struct work *mine,
+static double report_class(const struct cell *f, int kind, const struct work *mine,
                            const struct work *papers)
 {
     const json_t *card = study_machine(f->cell);
@@ -207,13 +237,14 @@ static double report_class(const struct found *f, int kind, const struct work *m
             study_evidence(f->cell, "model", name);
     }
     snprintf(each, sizeof(each), "%s_s_each", class_names[kind]);
-    study_series(f->cell, each, "s", study_compare_part(&f->steps, 0, kind),
-                 (size_t)f->steps.n_rounds);
+    study_compare_series(&f->steps, each, "s", 0, kind);
     return flop * 1e-9 / roof;
 }
 
-static void report(const struct found *f)
+static void report(const struct cell *f)
 {
+    static const char *const shares[] = {"share_linear_each", "share_attention_each",
+                                         "share_memory_each", "wait_frac_each"};
     const double rows = f->o->phase == PREFILL ? (double)f->n_tok : 1;
     const struct work mine = engine_work(f);
     const struct work papers = paper_work(f);
@@ -222,66 +253,61 @@ static void report(const struct found *f)
     for (int kind = 0; kind < N_CLASSES; kind++)
         roof_s += report_class(f, kind, &mine, &papers);
     const struct study_number all[] = {
-        {"other_s", median_of(f, STUDY_OTHER)},
+        {"other_s", median_of(f, OTHER)},
         {"step_s", step_s},
         {"tok_s", rows / step_s},
         {"roof_tok_s", rows / roof_s},
         {"roof_frac", roof_s / step_s},
+        {"bound_tok_s", study_engine_bound_tok_s(&f->engine, study_machine(f->cell),
+                                                 f->o->phase == DECODE, f->n_tok,
+                                                 (enum kern_precision)f->o->precision)},
+        {"share_linear", median_of(f, SHARE + LINEAR)},
+        {"share_attention", median_of(f, SHARE + ATTENTION)},
+        {"share_memory", median_of(f, SHARE + OTHER)},
+        {"share_mad", stats_mad(study_compare_part(&f->steps, 0, SHARE + LINEAR),
+                                (size_t)f->steps.n_rounds)},
+        {"wait_frac", median_of(f, WAIT)},
+        {"timed_frac", median_of(f, TIMED)},
     };
 
     STUDY_VALUES(f->cell, all, "no machine card with that bound");
-    study_evidence(f->cell, "model", "roof_tok_s");
+    study_evidence(f->cell, "model", "roof_tok_s bound_tok_s");
+    for (int i = 0; i < 4; i++)
+        study_compare_series(&f->steps, shares[i], "", 0, SHARE + i);
     study_engine_report(f->cell, &f->engine);
 }
 
 static int run(void *context, const void *opts, struct study_cell *c)
 {
     const struct opts *o = opts;
-    static const char *const series[] = {"step_s_each"};
-    struct found *f = context;
+    struct cell *f = context;
 
     f->o = o;
-    f->n_tok = o->phase == PREFILL ? o->n_prompt_tok : o->n_ctx_tok;
+    f->n_tok = o->phase == DECODE && o->n_ctx_tok ? o->n_ctx_tok : o->n_tok;
     f->cell = c;
     TRY(study_engine_open(
         &f->engine, o->model,
         &(struct model_bench_opts){.precision = (enum kern_precision)o->precision,
                                    .n_seqs = 1,
                                    .max_tok = f->n_tok + 1,
-                                   .step_tok = f->n_tok + 1,
+                                   .step_tok = o->step_tok,
                                    .seed = (uint64_t)o->seed}));
     TRY(study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n));
-    f->steps = (struct study_compare){.cell = c,
-                                      .n = 1,
-                                      .how = {MEASURE_EXACTLY((int)o->rounds)},
-                                      .trial = trial,
-                                      .arg = f,
-                                      .series = series,
-                                      .doing = "steps",
-                                      .n_parts = STUDY_OTHER + 1};
-    TRY(study_compare(&f->steps));
+    f->steps = (struct study_compare){.series = (const char *const[]){"step_s_each"},
+                                      .doing = "steps"};
+    TRY(study_compare(&f->steps, c, 1, o->rounds, trial, f));
     report(f);
     return OK;
 }
 
 static void end(void *context)
 {
-    struct found *f = context;
+    struct cell *f = context;
 
     study_compare_close(&f->steps);
     model_phase_close(&f->phase);
     model_bench_close(&f->engine);
 }
 
-const struct study study_mnn_linear_attention = {
-    .name = "mnn_linear_attention",
-    .help =
-        "what matrices and attention compute, move and reach, next to MNN-LLM's counts",
-    .opts = table,
-    .opts_bytes = sizeof(struct opts),
-    .context_bytes = sizeof(struct found),
-    .metrics = metrics,
-    .wants_machine = true,
-    .run = run,
-    .end = end,
-};
+STUDY(mnn_operators, "time of a step by class of operator, next to MNN-LLM's counts",
+      .wants_machine = true);
