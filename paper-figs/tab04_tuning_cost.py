@@ -21,16 +21,16 @@ def rows(cells):
     """A row for each model and policy, sums over the model's matrices."""
     out = []
     for model in dict.fromkeys(study.matrix_name(c).split("/")[0] for c in cells):
-        for policy in study.settings(cells, "policy"):
-            of = [c for c in study.where(cells, policy=policy)
-                  if study.matrix_name(c).split("/")[0] == model]
-            n = study.total([c.value("n_measurements") for c in of])
-            speedup = study.geomean([c.value("speedup") for c in of])
+        of = [c for c in cells if study.matrix_name(c).split("/")[0] == model]
+        for policy in str(study.setting(of[0], "policies")).split():
+            def values(form):
+                return [c.value(form + policy) for c in of]
             out.append([model, policy,
-                        style.number(study.total([c.value("tuning_s") for c in of]), "%.3f"),
-                        style.number(study.total([c.value("tuning_wall_s") for c in of]), "%.2f"),
-                        style.number(n), style.number(speedup, "%.3f"),
-                        style.short(study.geomean([c.value("gflops") for c in of])),
+                        style.number(study.total(values("tuning_s_")), "%.3f"),
+                        style.number(study.total(values("tuning_wall_s_")), "%.2f"),
+                        style.number(study.total(values("measurements_"))),
+                        style.number(study.geomean(values("speedup_")), "%.3f"),
+                        style.short(study.geomean(values("gflops_"))),
                         printed(model, policy)])
     return out
 

@@ -6,21 +6,21 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "experiments/load/study.h"
-#include "experiments/study/support/comparison.h"
+#include "baselines/gemm.h"
+#include "experiments/study/support/compare.h"
 #include "experiments/study/support/rows.h"
 #include "experiments/study/support/schedules.h"
 #include "experiments/study/support/variant.h"
-#include "tune/schedule_cache.h"
 
 struct opts {
-    char *matrix, *cache;
-    int64_t m, threads, cache_mb, sigma, rounds, seed;
+    char *matrix;
+    int64_t m, threads, cache_mb, sigma, rounds;
     int type, weights; /* type: STUDY_F32 or STUDY_BF16 */
     double cell_s, baseline_s, tune_s, max_gflop;
 };
 
 enum { COLD, WARM };
+#define SEED 1 /* of weights, activations and sampled elements */
 
 static const struct opt_row table[] = {
     ROW_MATRIX_SPLIT,
@@ -35,8 +35,6 @@ static const struct opt_row table[] = {
     ROW_THREADS(
         "0",
         "Number of threads, for our GEMM and the libraries. 0: all CPUs of the budget."),
-    OPT_ROW(STR, cache, NULL,
-            "File of tuned schedules (sandwich tune), with which this engine then runs."),
     OPT_ROW(F64, tune_s, "0",
             "Time to search this engine's schedule first, per precision. A search begins "
             "with what was found for fewer rows. 0: use the cost model.",
@@ -48,14 +46,13 @@ static const struct opt_row table[] = {
         .min = 1, .max = STUDY_ROWS_MAX),
     ROW_CACHE_MB,
     OPT_ROW(INT, rounds, "15", "Largest number of rounds; at least three are run.",
-            .min = 3, .max = STUDY_ROUNDS_MAX),
+            .min = 3, .max = 99),
     OPT_ROW(F64, cell_s, "1", "No further round is begun after this time.", .unit = "s",
             .min = 0, .max = 3600),
     OPT_ROW(F64, baseline_s, "0.4", "Time for each library to find its best setting.",
             .unit = "s", .min = 0, .max = 3600),
     OPT_ROW(F64, max_gflop, "1e9", "Larger products are left out.", .unit = "GFLOP",
             .min = 0, .max = 1e9),
-    OPT_ROW(INT, seed, "1", "Seed of weights, activations and sampled elements."),
     {0},
 };
 
@@ -64,8 +61,8 @@ static const struct opt_row table[] = {
     {                                                                                    \
         name "_hi", "x", "", "upper end of its interval"                                 \
     }
-#define RATIO_TO(name, suffix)                                                           \
-    RATIO("ratio_vs_" name suffix, "", "time of " name " / ours, median over the rounds")
+#define RATIO_TO(name)                                                                   \
+    RATIO("ratio_vs_" name, "", "time of it / ours, median over the rounds")
 /* What is said of ours, exact and relaxed. */
 #define OURS(suffix, how)                                                                \
     {"gflops" suffix, "GFLOP/s", "higher", "ours" how ": tuned where it was tuned"},     \
@@ -77,8 +74,8 @@ static const struct opt_row table[] = {
               ", cost model's schedule, median over the rounds"),                        \
         RATIO("ratio_tuned_vs_default" suffix, "",                                       \
               "time of the cost model's schedule / tuned, median over the rounds"),      \
-        RATIO_TO("onednn", suffix), RATIO_TO("openblas", suffix),                        \
-        RATIO_TO("blis", suffix), RATIO_TO("libxsmm", suffix),                           \
+        RATIO_TO("onednn" suffix), RATIO_TO("openblas" suffix), RATIO_TO("blis" suffix), \
+        RATIO_TO("libxsmm" suffix),                                                      \
         {"roof_frac" suffix, "", "higher", "gflops" suffix " / roof_gflops" suffix},     \
         {"peak_frac" suffix, "", "higher", "gflops" suffix " / peak_gflops" suffix},     \
         {"error" suffix, "", "lower", "RMS error against float64, relative, ours" how},  \
@@ -121,32 +118,57 @@ struct series {
     double error, tuning_s;
 };
 
+#define LIBRARIES_MAX 8
+
+/* Kept from cell to cell: threads, weights and children take long to make. */
+struct kept {
+    bool warm;
+    struct study_threads threads;
+    int64_t n_threads, cache_mb;        /* as asked */
+    struct tune_bench *bench[N_SERIES]; /* two, so that each rotates its own copies */
+    struct study_choices choices;
+    struct study_schedules schedules;
+    /* In the order of gemm_baseline_names. NULL: it is absent or died, and why. */
+    struct gemm_baseline *library[LIBRARIES_MAX];
+    char why[LIBRARIES_MAX][96];
+};
+
+/* What is timed: ours, on a bench, or a library's. */
+struct entry {
+    const char *name;
+    struct tune_bench *bench; /* NULL: a library's */
+    struct kern_schedule schedule;
+    int library; /* -1: ours */
+};
+
 struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct kept *kept;
     struct series series[N_SERIES];
     int n_series;
-    struct study_comparison comparison;
+    struct entry entries[2 * N_SERIES + LIBRARIES_MAX]; /* ours come first */
+    int n_ours, n_entries;
+    struct study_compare rounds;
     double read_before, read_after;
 };
 
-/* Kept from cell to cell: threads, weights and children take long to make. */
-struct kept {
-    bool open, warm;
-    struct study_threads threads;
-    int64_t n_threads, cache_mb;        /* as asked */
-    struct tune_bench *bench[N_SERIES]; /* two, so that each rotates its own copies */
-    struct study_choices choices;
-    struct study_schedules schedules;
-    struct study_baselines baselines;
-};
+static bool is_library(int i)
+{
+    return i < LIBRARIES_MAX && gemm_baseline_names[i];
+}
+
+static void keep_why(struct kept *kept, int i)
+{
+    snprintf(kept->why[i], sizeof(kept->why[i]), "%s", err_msg());
+}
 
 static void close_kept(void *arg)
 {
     struct kept *kept = arg;
 
-    study_baselines_close(&kept->baselines);
+    for (int i = 0; i < LIBRARIES_MAX; i++)
+        gemm_baseline_close(&kept->library[i]);
     for (int i = 0; i < N_SERIES; i++)
         tune_bench_close(&kept->bench[i]);
     study_threads_close(&kept->threads);
@@ -155,24 +177,27 @@ static void close_kept(void *arg)
 
 static int open_kept(struct kept *kept, const struct opts *o)
 {
-    struct tune_bench_opts b = {.warm = o->weights == WARM, .seed = o->seed};
-    struct gemm_baseline_opts g = {.seed = o->seed};
+    struct tune_bench_opts b = {.warm = o->weights == WARM, .seed = SEED};
+    struct gemm_baseline_opts g = {.seed = SEED};
 
-    if (kept->open && (kept->n_threads != o->threads || kept->cache_mb != o->cache_mb))
+    if (kept->threads.team &&
+        (kept->n_threads != o->threads || kept->cache_mb != o->cache_mb))
         close_kept(kept);
     for (int i = 0; i < N_SERIES && kept->warm != b.warm; i++)
         tune_bench_close(&kept->bench[i]);
     kept->warm = b.warm;
-    if (!kept->open) {
+    if (!kept->threads.team) {
         TRY(study_threads_open(&kept->threads, o->threads, o->cache_mb));
-        kept->open = true;
         kept->n_threads = o->threads;
         kept->cache_mb = o->cache_mb;
     }
     g.cpus = kept->threads.budget.cpus;
     g.n_threads = kept->threads.n;
     g.cache_bytes = b.cache_bytes = kept->threads.cache_bytes;
-    study_baselines_open(&kept->baselines, &g);
+    for (int i = 0; is_library(i); i++) /* one that was lost may suit the next shape */
+        if (!kept->library[i] &&
+            gemm_baseline_open(&kept->library[i], gemm_baseline_names[i], &g) != OK)
+            keep_why(kept, i);
     for (int i = 0; i < N_SERIES; i++)
         if (!kept->bench[i])
             TRY(tune_bench_open(&kept->bench[i], kept->threads.team, &b));
@@ -180,26 +205,6 @@ static int open_kept(struct kept *kept, const struct opts *o)
 }
 
 /* --- ours */
-
-static int from_cache(const struct cell *c, const struct series *s,
-                      struct kern_schedule *out)
-{
-    size_t m = (size_t)s->shape.m;
-    struct kern_schedule *all = mem_new(MEM_OTHER, m, sizeof(*all));
-    struct tune_cache *cache = NULL;
-    int rc = all ? tune_cache_open(&cache, c->o->cache, c->kept->threads.budget.cpus,
-                                   c->kept->threads.n)
-                 : ERR_NOMEM;
-
-    if (rc == OK)
-        rc = tune_table(cache, s->shape.v, tune_bench_mat(s->bench), s->shape.m,
-                        c->kept->threads.n, all, NULL);
-    if (rc == OK)
-        *out = all[m - 1];
-    tune_cache_close(&cache);
-    mem_free(all);
-    return rc;
-}
 
 static int by_search(const struct cell *c, struct series *s, struct kern_schedule *out)
 {
@@ -210,7 +215,7 @@ static int by_search(const struct cell *c, struct series *s, struct kern_schedul
 
     TRY(opt_init(tune_opt_table, &tune));
     tune.budget_s = c->o->tune_s;
-    tune.seed = c->o->seed;
+    tune.seed = SEED;
     tune.sigma = c->o->sigma;
     snprintf(key, sizeof(key), "%d %d %s", s->mode, c->o->weights, c->o->matrix);
     rc = study_schedules_search(&c->kept->schedules, s->bench, key, &tune,
@@ -229,17 +234,17 @@ static int add_entries(struct cell *c, int i)
 
     s->tuning_s = NAN;
     kern_schedule_default(&plain, s->shape.v, w, s->shape.m, c->kept->threads.n);
-    tune_clamp(&plain, w, s->shape.m); /* as searches and caches write schedules */
+    tune_clamp(&plain, w, s->shape.m); /* as searches write schedules */
     tuned = plain;
-    if (c->o->cache)
-        TRY(from_cache(c, s, &tuned));
-    else if (c->o->tune_s > 0)
+    if (c->o->tune_s > 0)
         TRY(by_search(c, s, &tuned));
-    s->entry = study_comparison_add(&c->comparison, "default", s->bench, &plain);
-    s->tuned_entry = c->o->cache || c->o->tune_s > 0 ? s->entry : -1;
-    tune_clamp(&tuned, w, s->shape.m);
-    if (!tune_same(&tuned, &plain))
-        s->tuned_entry = study_comparison_add(&c->comparison, "tuned", s->bench, &tuned);
+    s->entry = c->n_ours++;
+    c->entries[s->entry] = (struct entry){"default", s->bench, plain, -1};
+    s->tuned_entry = c->o->tune_s > 0 ? s->entry : -1;
+    if (!tune_same(&tuned, &plain)) {
+        s->tuned_entry = c->n_ours++;
+        c->entries[s->tuned_entry] = (struct entry){"tuned", s->bench, tuned, -1};
+    }
     return OK;
 }
 
@@ -267,25 +272,49 @@ static int ours(const struct series *s)
 
 /* --- the cell */
 
-static void enter_baselines(struct cell *c)
+/* Those that are here and compute such a shape. */
+static void enter_libraries(struct cell *c)
 {
-    const char *type = study_mode_type(c->o->type);
+    const struct tune_shape *s = &c->series[0].shape;
 
-    for (int i = 0; gemm_baseline_names[i] && i < STUDY_BASELINES_MAX; i++) {
+    c->n_entries = c->n_ours;
+    for (int i = 0; is_library(i); i++) {
         study_progress(c->out, 0.15 * i, gemm_baseline_names[i]);
-        study_comparison_add_baseline(&c->comparison, i, type, &c->series[0].shape,
-                                      c->o->weights == WARM, c->o->baseline_s);
+        if (!c->kept->library[i])
+            continue;
+        if (gemm_baseline_shape(c->kept->library[i], study_mode_type(c->o->type), s->m,
+                                s->n, s->k, c->o->weights == WARM,
+                                c->o->baseline_s) == OK)
+            c->entries[c->n_entries++] =
+                (struct entry){.name = gemm_baseline_names[i], .library = i};
+        else
+            keep_why(c->kept, i);
     }
 }
 
-/* Once more, since a bench holds the result of its latest run only. */
-static int find_error(struct series *s, const struct cell *c)
+static void nothing(void *arg, struct par_self *self)
 {
-    double seconds;
+    (void)arg, (void)self;
+}
 
-    TRY(tune_run_once(s->bench, &c->comparison.entries[ours(s)].schedule,
-                      c->kept->threads.n, &seconds));
-    return study_gemm_error(s->bench, &s->shape, c->o->seed, &s->error);
+/* Our threads are woken before a run, as libraries wake theirs: parked ones must not be timed.
+ * A library that fails leaves with its reason. */
+static int trial(void *arg, int i, struct measure_trial *t)
+{
+    struct cell *c = arg;
+    struct kept *kept = c->kept;
+    const struct entry *e = &c->entries[i];
+
+    if (e->bench) {
+        par_team_run(kept->threads.team, kept->threads.n, nothing, NULL);
+        return tune_run_once(e->bench, &e->schedule, kept->threads.n, &t->seconds);
+    }
+    if (gemm_baseline_run(kept->library[e->library], &t->seconds) != OK) {
+        keep_why(kept, e->library);
+        gemm_baseline_close(&kept->library[e->library]);
+        t->seconds = NAN;
+    }
+    return OK;
 }
 
 #define READ_S 0.04 /* some ten trials of each order of reading */
@@ -300,18 +329,30 @@ static double read_gbps(const struct cell *c)
 static int measure(struct cell *c)
 {
     c->read_before = read_gbps(c);
-    study_progress(c->out, 0.6, "in turn");
-    TRY(study_comparison_run(&c->comparison, (int)c->o->rounds, c->o->cell_s));
+    c->rounds = (struct study_compare){.how = {.min_rounds = 3,
+                                               .max_rounds = (int)c->o->rounds,
+                                               .budget_s = fmax(c->o->cell_s, 1e-9),
+                                               .keep_all = true},
+                                       .doing = "in turn",
+                                       .from = 0.6};
+    TRY(study_compare(&c->rounds, c->out, c->n_entries, 0, trial, c));
     c->read_after = read_gbps(c);
-    for (int i = 0; i < c->n_series; i++)
-        TRY(find_error(&c->series[i], c));
+    for (int i = 0; i < c->n_series; i++) {
+        struct series *s = &c->series[i];
+        double
+            seconds; /* once more, since a bench holds the result of its latest run only */
+
+        TRY(tune_run_once(s->bench, &c->entries[ours(s)].schedule, c->kept->threads.n,
+                          &seconds));
+        TRY(study_gemm_error(s->bench, &s->shape, SEED, &s->error));
+    }
     return OK;
 }
 
 static int begin(struct cell *c, struct tune_shape *shape)
 {
-    double cache, bytes, gflop;
     struct study_matrix w;
+    double bytes, gflop;
 
     TRY(study_matrix_parse(c->o->matrix, &w));
     *shape = (struct tune_shape){.m = c->o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};
@@ -322,15 +363,43 @@ static int begin(struct cell *c, struct tune_shape *shape)
     TRY(open_kept(c->kept, c->o));
     if (c->o->weights == COLD)
         return OK;
-    cache = (double)c->kept->threads.cache_bytes;
     bytes = (double)w.n * (double)w.k * (c->o->type == STUDY_F32 ? 4 : 2);
-    if (bytes <= cache * 3 / 4) /* a quarter is for activations and results */
-        return OK;
-    return err_set(ERR_NOTFOUND, "%.1f MB of weights do not stay in a cache of %.1f MB",
-                   bytes / 1e6, cache / 1e6);
+    /* A quarter is for activations and results. */
+    if (bytes > 0.75 * (double)c->kept->threads.cache_bytes)
+        return err_set(ERR_NOTFOUND,
+                       "%.1f MB of weights do not stay in a cache of %.1f MB",
+                       bytes / 1e6, (double)c->kept->threads.cache_bytes / 1e6);
+    return OK;
 }
 
 /* --- what is said */
+
+/* GFLOP/s of an entry; NaN where it did not last. */
+static double rate_of(const struct cell *c, int entry)
+{
+    return study_gflops(&c->series[0].shape, c->rounds.time[entry].estimate);
+}
+
+/* The library with the lowest time; -1: there is none. */
+static int best_library(const struct cell *c)
+{
+    int best = -1;
+
+    for (int i = c->n_ours; i < c->n_entries; i++)
+        if (!isnan(rate_of(c, i)) && (best < 0 || rate_of(c, i) > rate_of(c, best)))
+            best = i;
+    return best;
+}
+
+/* The entry of library i; -1: it does not compute this shape. */
+static int entry_of(const struct cell *c, int i)
+{
+    int k = c->n_entries - 1;
+
+    while (k >= 0 && c->entries[k].library != i)
+        k--;
+    return k;
+}
 
 static void report(const struct cell *c, const char *name, const char *suffix,
                    double value, const char *why)
@@ -349,33 +418,28 @@ static void report_ratio(const struct cell *c, const char *name, const char *suf
     char full[48];
 
     if (ours >= 0 && other >= 0)
-        study_comparison_ratio(&c->comparison, ours, other, &r);
+        measure_ratio(c->rounds.measure, other, ours, &r);
     snprintf(full, sizeof(full), "%s%s", name, suffix);
     study_value_interval(c->out, full, r.estimate, r.lo, r.hi, why);
 }
 
-static const char not_tuned[] = "neither a cache nor time for tuning";
+static const char not_tuned[] = "no time for tuning";
+static const char no_library[] = "no baseline computed this shape";
 
 static void report_ratios(const struct cell *c, const struct series *s,
                           const char *suffix)
 {
-    const struct study_comparison *all = &c->comparison;
-    int best = study_comparison_best_baseline(all);
-    const char *none = "no baseline computed this shape";
+    int best = best_library(c);
     char name[64];
 
     report_ratio(c, "ratio_tuned_vs_best", suffix, s->tuned_entry, best,
-                 best < 0 ? none : not_tuned);
-    report_ratio(c, "ratio_default_vs_best", suffix, s->entry, best, none);
+                 best < 0 ? no_library : not_tuned);
+    report_ratio(c, "ratio_default_vs_best", suffix, s->entry, best, no_library);
     report_ratio(c, "ratio_tuned_vs_default", suffix, s->tuned_entry, s->entry,
                  not_tuned);
-    for (int i = 0; gemm_baseline_names[i] && i < STUDY_BASELINES_MAX; i++) {
-        int at = -1;
-
-        for (int k = all->n_ours; k < all->n; k++)
-            at = all->entries[k].baseline == i ? k : at;
+    for (int i = 0; is_library(i); i++) {
         snprintf(name, sizeof(name), "ratio_vs_%s", gemm_baseline_names[i]);
-        report_ratio(c, name, suffix, ours(s), at, c->kept->baselines.why[i]);
+        report_ratio(c, name, suffix, ours(s), entry_of(c, i), c->kept->why[i]);
     }
 }
 
@@ -385,27 +449,23 @@ static void report_series(const struct cell *c, const char *name, const char *su
     char full[64];
 
     snprintf(full, sizeof(full), "%s%s", name, suffix);
-    study_series(c->out, full, "s", study_comparison_times(&c->comparison, entry),
-                 (size_t)c->comparison.n_rounds);
+    study_series(c->out, full, "s", study_compare_times(&c->rounds, entry),
+                 (size_t)c->rounds.n_rounds);
 }
 
 static void report_ours(const struct cell *c, const struct series *s, const char *suffix)
 {
-    const struct study_entry *entries = c->comparison.entries;
-    double tuned = NAN;
+    bool tuned = s->tuned_entry >= 0;
 
-    report(c, "gflops", suffix, study_gflops(&s->shape, entries[ours(s)].time.estimate),
-           NULL);
-    if (s->tuned_entry >= 0)
-        tuned = study_gflops(&s->shape, entries[s->tuned_entry].time.estimate);
-    report(c, "gflops_default", suffix,
-           study_gflops(&s->shape, entries[s->entry].time.estimate), NULL);
-    report(c, "gflops_tuned", suffix, tuned, not_tuned);
+    report(c, "gflops", suffix, rate_of(c, ours(s)), NULL);
+    report(c, "gflops_default", suffix, rate_of(c, s->entry), NULL);
+    report(c, "gflops_tuned", suffix, tuned ? rate_of(c, s->tuned_entry) : NAN,
+           not_tuned);
     report(c, "tuning_s", suffix, s->tuning_s, "nothing was searched");
     report(c, "error", suffix, s->error, "the result is not a number");
     report_ratios(c, s, suffix);
     report_series(c, "s_default", suffix, s->entry);
-    if (s->tuned_entry >= 0)
+    if (tuned)
         report_series(c, "s_tuned", suffix, s->tuned_entry);
 }
 
@@ -420,7 +480,7 @@ static void report_bounds(const struct cell *c, const struct series *s,
     double read = fmax(c->read_before, c->read_after);
     double roof =
         study_roof_gflops(peak, study_memory_roof_gflops(s->mode, s->shape.m, read));
-    double rate = study_gflops(&s->shape, c->comparison.entries[ours(s)].time.estimate);
+    double rate = rate_of(c, ours(s));
     const char *no_roof = isnan(read) ? no_read : no_peak;
 
     report(c, "peak_gflops", suffix, peak, no_peak);
@@ -433,43 +493,36 @@ static void report_bounds(const struct cell *c, const struct series *s,
     study_value(c->out, "read_again_frac", c->read_after / c->read_before, no_read);
 }
 
-/* Those that took part to the end; of the others the reason. */
-static void report_baselines(const struct cell *c)
+/* Of those that did not last, the reason. */
+static void report_libraries(const struct cell *c)
 {
-    const struct study_comparison *all = &c->comparison;
-    char name[64];
+    json_t *lasted = json_object();
+    int best = best_library(c);
 
-    for (int i = 0; gemm_baseline_names[i] && i < STUDY_BASELINES_MAX; i++) {
-        const struct study_entry *s = NULL;
+    for (int i = 0; is_library(i); i++) {
+        const struct gemm_baseline *r = c->kept->library[i];
+        int at = entry_of(c, i);
+        double rate = at < 0 ? NAN : rate_of(c, at);
 
-        for (int k = all->n_ours; k < all->n; k++)
-            if (all->entries[k].baseline == i && !isnan(all->entries[k].time.estimate))
-                s = &all->entries[k];
-        report(c, "gflops_", gemm_baseline_names[i],
-               s ? study_gflops(&c->series[0].shape, s->time.estimate) : NAN,
-               c->kept->baselines.why[i]);
-        snprintf(name, sizeof(name), "s_%s", gemm_baseline_names[i]);
-        if (s)
-            study_series(c->out, name, "s",
-                         study_comparison_times(all, (int)(s - all->entries)),
-                         (size_t)all->n_rounds);
+        report(c, "gflops_", gemm_baseline_names[i], rate, c->kept->why[i]);
+        if (isnan(rate))
+            continue;
+        report_series(c, "s_", gemm_baseline_names[i], at);
+        json_object_set_new(
+            lasted, gemm_baseline_names[i],
+            json_pack("{s:s, s:s, s:f}", "version", gemm_baseline_version(r), "setting",
+                      gemm_baseline_setting(r), "error", gemm_baseline_error(r)));
     }
-    study_value(c->out, "n_rounds", all->n_rounds, NULL);
-}
-
-static void report_best_baseline(const struct cell *c)
-{
-    static const char none[] = "no baseline computed this shape";
-    int best = study_comparison_best_baseline(&c->comparison);
-    const struct study_entry *s = best < 0 ? NULL : &c->comparison.entries[best];
-
-    study_value(c->out, "gflops_best_baseline",
-                s ? study_gflops(&c->series[0].shape, s->time.estimate) : NAN, none);
-    study_value(c->out, "error_best_baseline",
-                s ? gemm_baseline_error(c->kept->baselines.b[s->baseline]) : NAN,
-                s ? "the baseline states none" : none);
-    if (s)
-        study_note_text(c->out, "best_baseline", s->name);
+    study_note(c->out, "baselines", lasted);
+    study_value(c->out, "n_rounds", c->rounds.n_rounds, NULL);
+    study_value(c->out, "gflops_best_baseline", best < 0 ? NAN : rate_of(c, best),
+                no_library);
+    study_value(
+        c->out, "error_best_baseline",
+        best < 0 ? NAN : gemm_baseline_error(c->kept->library[c->entries[best].library]),
+        best < 0 ? no_library : "the baseline states none");
+    if (best >= 0)
+        study_note_text(c->out, "best_baseline", c->entries[best].name);
 }
 
 static void note_ours(const struct cell *c)
@@ -479,7 +532,7 @@ static void note_ours(const struct cell *c)
 
     for (int i = 0; list && i < c->n_series; i++) {
         const struct series *s = &c->series[i];
-        const struct study_entry *entry = &c->comparison.entries[ours(s)];
+        const struct entry *entry = &c->entries[ours(s)];
 
         kern_schedule_print(&entry->schedule, schedule, sizeof(schedule));
         json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "precision",
@@ -490,50 +543,18 @@ static void note_ours(const struct cell *c)
     study_note(c->out, "ours", list);
 }
 
-static void note_baselines(const struct cell *c)
-{
-    json_t *all = json_object();
-
-    for (int i = c->comparison.n_ours; all && i < c->comparison.n; i++) {
-        const struct study_entry *s = &c->comparison.entries[i];
-        const struct gemm_baseline *r = c->kept->baselines.b[s->baseline];
-
-        if (!isnan(s->time.estimate))
-            json_object_set_new(all, s->name,
-                                json_pack("{s:s, s:s, s:f}", "version",
-                                          gemm_baseline_version(r), "setting",
-                                          gemm_baseline_setting(r), "error",
-                                          gemm_baseline_error(r)));
-    }
-    study_note(c->out, "baselines", all);
-}
-
 static void note_particulars(const struct cell *c, const struct series *s,
                              const char *suffix)
 {
-    const struct study_entry *e = &c->comparison.entries[ours(s)];
+    const struct entry *e = &c->entries[ours(s)];
     struct text text = {0};
     char key[64];
 
     study_schedule_particulars(&s->shape, tune_bench_mat(s->bench), &e->schedule,
-                               e->time.estimate, &text);
+                               c->rounds.time[ours(s)].estimate, &text);
     snprintf(key, sizeof(key), "particulars%s", suffix);
     study_note_text(c->out, key, text.rc == OK ? text.p : "");
     text_fini(&text);
-}
-
-static void report_all(const struct cell *c)
-{
-    for (int i = 0; i < c->n_series; i++) {
-        report_ours(c, &c->series[i], suffixes[i]);
-        report_bounds(c, &c->series[i], suffixes[i]);
-        note_particulars(c, &c->series[i], suffixes[i]);
-    }
-    report_baselines(c);
-    report_best_baseline(c);
-    note_ours(c);
-    note_baselines(c);
-    study_note_machine(c->out, &c->kept->threads);
 }
 
 static int run(void *context, const void *opts, struct study_cell *out)
@@ -545,13 +566,17 @@ static int run(void *context, const void *opts, struct study_cell *out)
     c->out = out;
     c->kept = study_kept(out);
     TRY(begin(c, &shape));
-    c->comparison.baselines = &c->kept->baselines;
-    c->comparison.team = c->kept->threads.team;
-    c->comparison.n_threads = c->kept->threads.n;
     TRY(enter_ours(c, &shape));
-    enter_baselines(c);
+    enter_libraries(c);
     TRY(measure(c));
-    report_all(c);
+    for (int i = 0; i < c->n_series; i++) {
+        report_ours(c, &c->series[i], suffixes[i]);
+        report_bounds(c, &c->series[i], suffixes[i]);
+        note_particulars(c, &c->series[i], suffixes[i]);
+    }
+    report_libraries(c);
+    note_ours(c);
+    study_note_machine(out, &c->kept->threads);
     return OK;
 }
 
@@ -559,7 +584,7 @@ static void end(void *context)
 {
     struct cell *c = context;
 
-    study_comparison_close(&c->comparison);
+    study_compare_close(&c->rounds);
 }
 
 STUDY(gemm_vendors, "our GEMM compared with every library's, in turn in one run",

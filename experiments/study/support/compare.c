@@ -72,7 +72,9 @@ void study_compare_put(struct study_compare *c, int part, double value)
 
 const double *study_compare_part(const struct study_compare *c, int i, int part)
 {
-    return part_of(c, i, part) + c->n_trials[i] - c->n_rounds;
+    int n_before = c->n_trials[i] - c->n_rounds; /* none in a test's scripted rounds */
+
+    return part_of(c, i, part) + (n_before > 0 ? n_before : 0);
 }
 
 double study_compare_median(const struct study_compare *c, int i, int part)
