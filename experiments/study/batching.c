@@ -22,7 +22,7 @@
 struct opts {
     char *model, *policy;
     int precision, kv_type;
-    int64_t batch, n_prompt_tok, n_steps, rounds, read_mb, seed;
+    int64_t batch, n_prompt_tok, n_steps, rounds, read_mb;
     double read_s, peak_s;
 };
 
@@ -45,7 +45,6 @@ static const struct opt_row table[] = {
             .min = 0.01, .max = 60),
     OPT_ROW(INT, read_mb, "0", "Size of the buffer to read. 0: as for the machine card.",
             .unit = "MiB", .min = 0, .max = 1 << 20),
-    OPT_ROW(INT, seed, "1", "Seed of the prompts' token ids."),
     {0},
 };
 
@@ -134,7 +133,7 @@ static int submit(struct cell *f, int64_t number, int64_t *id)
                                     .ctx = f};
     struct rng rng;
 
-    rng_init(&rng, (uint64_t)(o->seed + number), "prompt");
+    rng_init(&rng, (uint64_t)number + 1, "prompt");
     for (int64_t i = 0; i < o->n_prompt_tok; i++)
         f->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(f->serve));
     return serve_submit(f->serve, &r, id);

@@ -11,7 +11,7 @@
 
 struct opts {
     char *matrix;
-    int64_t m, threads, mr, np, step, max, other, bk, cache_mb, seed;
+    int64_t m, mr, np, step, max, other, bk, cache_mb;
     int mode, along;
 };
 
@@ -22,7 +22,6 @@ static const struct opt_row table[] = {
     ROW_MODE,
     OPT_ROW(ENUM, along, "m", "Side of the slice that grows.", .values = "m|n"),
     OPT_ROW(INT, m, "512", "Rows of activations.", .min = 1, .max = 65536),
-    ROW_THREADS("1", "Number of threads. 0: one per available CPU core."),
     OPT_ROW(INT, mr, "4", "Rows of the micro-kernel.", .min = 1, .max = 64),
     OPT_ROW(INT, np, "1", "Panels of 16 columns of the micro-kernel.", .min = 1,
             .max = KERN_NP_MAX),
@@ -33,7 +32,6 @@ static const struct opt_row table[] = {
             .max = 65536),
     OPT_ROW(INT, bk, "256", "Rows of K of the slice.", .min = 2, .max = 65536),
     ROW_CACHE_MB,
-    OPT_ROW(INT, seed, "1", "Seed of weights and activations."),
     {0},
 };
 
@@ -111,14 +109,14 @@ static void report(const struct opts *o, const struct cell *f, struct study_cell
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct tune_bench_opts bench = {.seed = o->seed, .measure = {.budget_s = 0.05}};
+    struct tune_bench_opts bench = {.seed = 1, .measure = {.budget_s = 0.05}};
     struct cell *f = context;
     int64_t mr = o->mr, np = o->np;
     struct model_variants v;
     struct study_matrix w;
 
     TRY(study_matrix_parse(o->matrix, &w));
-    TRY(study_threads_open(&f->threads, o->threads, o->cache_mb));
+    TRY(study_threads_open(&f->threads, 1, o->cache_mb));
     bench.cache_bytes = f->threads.cache_bytes;
     TRY(tune_bench_open(&f->bench, f->threads.team, &bench));
     f->shape = (struct tune_shape){.m = o->m, .n = w.n, .k = w.k, .k_unit = w.k_unit};

@@ -13,7 +13,7 @@
 
 struct opts {
     char *matrix, *bms, *bns, *bks;
-    int64_t m, threads, mr, np, runs, rounds, seed;
+    int64_t m, threads, mr, np, runs, rounds;
     int mode, dealing;
 };
 
@@ -43,7 +43,6 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, rounds, "31",
             "Rounds in which both winners are measured again, in turn.", .min = 1,
             .max = 99),
-    OPT_ROW(INT, seed, "1", "Seed of weights and activations."),
     {0},
 };
 
@@ -358,7 +357,7 @@ static int make_job(struct cell *w)
 static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
-    struct tune_bench_opts bench = {.seed = o->seed, .warm = true};
+    struct tune_bench_opts bench = {.seed = 1, .warm = true};
     struct cell *w = context;
     struct model_variants v;
     struct study_matrix m;

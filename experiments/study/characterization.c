@@ -11,8 +11,8 @@
 #include "experiments/study/support/rows.h"
 
 struct opts {
-    char *model, *program, *small_model, *events;
-    int64_t batch, prompt_tok, steps, threads, seed, ll_kb;
+    char *model, *small_model;
+    int64_t batch, prompt_tok, steps, threads, ll_kb;
     int phase;
 };
 
@@ -26,10 +26,6 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, steps, "8", "Number of decode steps that are counted.", .min = 1,
             .max = 4096),
     ROW_THREADS("0", "Number of threads. 0: one per available CPU core."),
-    OPT_ROW(INT, seed, "1", "Seed of the prompts' token ids."),
-    OPT_ROW(STR, events, COUNTERS_EVENTS_DIR, "Folder of the lists of events."),
-    OPT_ROW(STR, program, "sandwich",
-            "Program that runs under callgrind: next to this one, or a path."),
     OPT_ROW(STR, small_model, NULL,
             "Model for callgrind, at batch 1. Without it nothing is simulated."),
     OPT_ROW(INT, ll_kb, "1024",
@@ -175,7 +171,7 @@ static void report_simulated(const struct opts *o, struct study_cell *out)
         snprintf(why, sizeof(why), "the simulation runs at batch 1");
     else if (!o->small_model)
         snprintf(why, sizeof(why), "no small_model was given");
-    else if (study_simulated_run(&s, o->program, o->small_model,
+    else if (study_simulated_run(&s, o->small_model,
                                  o->phase ? SERVE_DECODE : SERVE_PREFILL,
                                  o->ll_kb * 1024) != OK)
         snprintf(why, sizeof(why), "%.255s", err_msg());
@@ -197,14 +193,14 @@ static int run(void *context, const void *opts, struct study_cell *out)
 {
     const struct opts *o = opts;
     const struct study_counted_opts co = {.model = o->model,
-                                          .events = o->events,
+                                          .events = COUNTERS_EVENTS_DIR,
                                           .phase =
                                               o->phase ? SERVE_DECODE : SERVE_PREFILL,
                                           .batch = o->batch,
                                           .prompt_tok = o->prompt_tok,
                                           .steps = o->steps,
                                           .threads = o->threads,
-                                          .seed = o->seed};
+                                          .seed = 1};
 
     TRY(study_counted_run(context, &co, out));
     report_counted(context, out);

@@ -19,7 +19,7 @@
 struct opts {
     char *model, *dir;
     int precision;
-    int64_t n_prompt_tok, n_ctx_tok, rounds, seed, read_mb;
+    int64_t n_prompt_tok, n_ctx_tok, rounds, read_mb;
     double card_s, read_s;
 };
 
@@ -40,7 +40,6 @@ static const struct opt_row table[] = {
             .unit = "MiB", .min = 0, .max = 1 << 20),
     OPT_ROW(STR, dir, "results/machine",
             "Folder of the card, which is written as HOST-full.json."),
-    OPT_ROW(INT, seed, "1", "Seed of the token ids."),
     {0},
 };
 
@@ -277,7 +276,7 @@ static int run_engine(struct cell *f)
         &(struct model_bench_opts){.precision = (enum kern_precision)o->precision,
                                    .n_seqs = 1,
                                    .max_tok = max_tok + 1,
-                                   .seed = (uint64_t)o->seed}));
+                                   .seed = 1}));
     TRY(study_engine_phase(&f->engine, &f->phase, 1, f->budget.n));
     m = f->engine.model;
     f->token_bytes = model_cost_decode(model_config_of(m), model_cost_types_of(m),

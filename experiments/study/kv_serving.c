@@ -24,22 +24,16 @@ enum { STATIC, S3, ODMA, PAGED, N_ALLOCS };
 static const char *const allocs[N_ALLOCS] = {"static", "s3", "odma", "paged"};
 
 struct opts {
-    char *model, *fit, *predictor, *policy;
+    char *model, *fit;
     int precision, kv_type;
-    double sigma, fit_frac;
-    int64_t budget_seqs, clients, n_requests, max_tok, block_tok, rounds, seed;
+    int64_t budget_seqs, clients, n_requests, max_tok, rounds;
 };
 
 static const struct opt_row table[] = {
     ROW_MODEL,
     ROW_PRECISION,
     ROW_KV_TYPE("f32"),
-    OPT_ROW(STR, policy, "continuous", "Scheduling policy."),
     OPT_ROW(STR, fit, "alpaca", "Fit of the trace from which lengths are drawn."),
-    OPT_ROW(STR, predictor, "noisy",
-            "Length predictor: oracle, or noisy. static and paged do not use it."),
-    OPT_ROW(F64, sigma, "0.3", "noisy: size of its errors, as kv_predict_sigma.",
-            .min = 0, .max = 10),
     OPT_ROW(INT, n_requests, "128", "Number of requests in a round.", .min = 1,
             .max = 100000),
     OPT_ROW(INT, clients, "24",
@@ -50,18 +44,12 @@ static const struct opt_row table[] = {
             .max = CLIENTS_MAX),
     OPT_ROW(INT, max_tok, "0",
             "Longest sequence, prompt and output; longer ones are cut. 0: it holds "
-            "`fit_frac` of the requests.",
+            "95 % of the requests.",
             .unit = "tok", .min = 0, .max = 1 << 20),
-    OPT_ROW(F64, fit_frac, "0.95",
-            "Share of the requests that is not cut where max_tok is 0.", .min = 0.01,
-            .max = 1),
-    OPT_ROW(INT, block_tok, "16", "paged: size of a block.", .unit = "tok", .min = 16,
-            .max = 512),
     OPT_ROW(INT, rounds, "3",
             "Rounds, each of all allocators; a quarter of one comes first and does not "
             "count.",
             .min = 1, .max = 99),
-    OPT_ROW(INT, seed, "1", "Seed of lengths and prompts."),
     {0},
 };
 
@@ -159,7 +147,7 @@ static int send_next(struct engine *e)
     struct rng rng;
     int64_t id;
 
-    rng_init(&rng, (uint64_t)(f->o->seed * f->o->n_requests + e->n_sent), "prompt");
+    rng_init(&rng, (uint64_t)(f->o->n_requests + e->n_sent), "prompt");
     for (int64_t i = 0; i < q->prompt_tok; i++)
         f->prompt[i] = (int32_t)rng_below(&rng, (uint64_t)serve_vocab(e->serve));
     e->n_sent++;
@@ -304,9 +292,9 @@ static int open_engine(struct cell *f, int i)
     const struct {
         const char *name, *value;
     } words[] = {{"model", o->model},
-                 {"policy", o->policy},
+                 {"policy", "continuous"},
                  {"kv_alloc", allocs[i]},
-                 {"kv_predict", o->predictor}};
+                 {"kv_predict", "noisy"}};
     struct serve_opts so;
     int rc = opt_init(serve_opt_table, &so);
 
@@ -319,8 +307,6 @@ static int open_engine(struct cell *f, int i)
     so.max_tok = f->stream.max_tok;
     so.max_seqs = f->budget_bytes > 0 ? o->clients : 1;
     so.kv_budget = f->budget_bytes;
-    so.kv_block = o->block_tok;
-    so.kv_predict_sigma = o->sigma;
     so.kv_relearn = RELEARN;
     if (rc == OK)
         rc = serve_open(&f->engines[i].serve, &so);
@@ -346,10 +332,9 @@ static int run(void *context, const void *opts, struct study_cell *out)
     const struct opts *o = opts;
     const struct study_kv_stream_opts so = {.sources = o->fit,
                                             .n_requests = o->n_requests,
-                                            .seed = o->seed,
+                                            .seed = 1,
                                             .max_tok = o->max_tok,
-                                            .align_tok = ALIGN_TOK,
-                                            .fit_frac = o->fit_frac};
+                                            .align_tok = ALIGN_TOK};
     struct cell *f = context;
 
     f->o = o;

@@ -13,7 +13,7 @@
 struct opts {
     char *matrix;
     int type;
-    int64_t m, threads, registers, rounds, cache_mb, seed;
+    int64_t m, registers, rounds, cache_mb, seed;
     double budget_s;
 };
 
@@ -25,7 +25,6 @@ static const struct opt_row table[] = {
             "Weights and activations: q4_0 with 8 bits, or bf16 or f32 with f32.",
             .values = "w4a8|bf16|f32"),
     OPT_ROW(INT, m, "560", "Rows of activations.", .min = 1, .max = 65536),
-    ROW_THREADS("0", "Number of threads. 0: one per available CPU core."),
     OPT_ROW(INT, registers, "0",
             "Vector registers in the formula. 0: those of the variant's instruction set.",
             .min = 0, .max = 256),
@@ -139,7 +138,7 @@ static int open_work(struct cell *f)
     struct study_matrix m;
 
     TRY(study_matrix_parse(o->matrix, &m));
-    TRY(study_threads_open(&f->threads, o->threads, o->cache_mb));
+    TRY(study_threads_open(&f->threads, 0, o->cache_mb));
     bench.cache_bytes = f->threads.cache_bytes;
     f->shape = (struct tune_shape){
         .v = variant_of(o->type), .m = o->m, .n = m.n, .k = m.k, .k_unit = m.k_unit};

@@ -12,12 +12,10 @@
 #include "experiments/study/support/kv_stream.h"
 #include "experiments/study/support/rows.h"
 
-enum { OF_TOTAL, OF_OUTPUT };
-
 struct opts {
     char *alloc, *predictor, *stream, *tokenizer, *quantiles, *change;
-    double sigma, bias, alpha, tau, tells, fit_frac, keep_frac;
-    int bounds_of, bounds;
+    double sigma, alpha, tau, tells, keep_frac;
+    int bounds;
     bool primed, co_batch, migrate, raw;
     int64_t constant_tok, n_requests, n_learn, folds, clients, max_tok, budget_seqs,
         align_tok, block_tok, n_fixed, n_first, window, every, patience, max_age, seed;
@@ -40,9 +38,6 @@ static const struct opt_row table[] = {
             "noisy: size of its errors. The predicted length is the true one times exp(s "
             "z), z normal, s uniform in [0, 2 sigma].",
             .min = 0, .max = 10),
-    OPT_ROW(F64, bias, "0",
-            "noisy: mean of the predicted length's logarithm, less the true one's.",
-            .min = -10, .max = 10),
     OPT_ROW(
         INT, constant_tok, "0",
         "constant: the length that it predicts. 0: the mean output of the requests to "
@@ -75,11 +70,8 @@ static const struct opt_row table[] = {
             .min = 1, .max = 4096),
     OPT_ROW(INT, max_tok, "0",
             "Longest sequence, prompt and output; longer ones are cut. 0: it holds "
-            "`fit_frac` of the requests.",
+            "95 % of the requests.",
             .unit = "tok", .min = 0, .max = 1 << 20),
-    OPT_ROW(F64, fit_frac, "0.95",
-            "Share of the requests that is not cut where max_tok is 0.", .min = 0.01,
-            .max = 1),
     OPT_ROW(INT, budget_seqs, "32",
             "Memory for keys and values, in sequences of the longest.", .min = 1,
             .max = 1 << 20),
@@ -101,9 +93,6 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, quantiles, "0.2 0.4 0.55 0.65 0.75 0.8 0.85 0.9 0.94 0.97",
             "odma: quantiles of the lengths at which buckets end. \"\": only the large "
             "bucket."),
-    OPT_ROW(ENUM, bounds_of, "total",
-            "odma: what buckets bound, prompt and output together or the output.",
-            .values = "total|output"),
     OPT_ROW(INT, window, "1024", "odma: finished requests from which bounds are learned.",
             .min = 1, .max = 1 << 20),
     OPT_ROW(INT, every, "128", "odma: learn after this number of finished requests.",
@@ -253,11 +242,10 @@ static int prepare(struct study_kv_opts *k, const struct cell *w, const struct o
                     .window = o->window,
                     .every = o->every,
                     .n_first = (int)o->n_first,
-                    .of_total = o->bounds_of == OF_TOTAL},
+                    .of_total = true},
         .predict = {.max_tok = s->max_tok,
                     .constant_tok = (double)o->constant_tok,
                     .sigma = o->sigma,
-                    .bias = o->bias,
                     .seed = o->seed,
                     .learned = w->learned},
         .caution = {.alpha = o->alpha, .tau = o->tau},
@@ -506,8 +494,7 @@ static int open_stream(struct cell *w, const struct opts *o)
                                             .folds = o->folds,
                                             .tells = o->tells,
                                             .max_tok = o->max_tok,
-                                            .align_tok = o->align_tok,
-                                            .fit_frac = o->fit_frac};
+                                            .align_tok = o->align_tok};
 
     return study_kv_stream_open(&w->stream, &so);
 }

@@ -17,6 +17,7 @@
 #include "kernels/kv_type.h"
 
 static const int sizes[] = {16, 32, 64, 128, 256, 512}; /* tokens of a block */
+#define SEED        1 /* of the blocks' order and of the sequences' lengths */
 #define N_SIZES     (int)(sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST_TOK 512
 #define MEMORY_MIN  ((size_t)512 << 20)
@@ -25,8 +26,8 @@ static const int sizes[] = {16, 32, 64, 128, 256, 512}; /* tokens of a block */
 
 struct opts {
     int kv_type, pages, order;
-    int64_t n_layers, n_kv_heads, group, head_dim, ctx_tok, memory_mb, threads, rounds,
-        probe_mb, alloc_ops, seed;
+    int64_t n_layers, n_kv_heads, group, head_dim, ctx_tok, memory_mb, rounds, probe_mb,
+        alloc_ops;
     double probe_s;
 };
 
@@ -53,7 +54,6 @@ static const struct opt_row table[] = {
             "Memory of keys and values, which sets the number of sequences. 0: four "
             "times the last-level cache, at least 512.",
             .unit = "MiB", .min = 0, .max = 1 << 20),
-    ROW_THREADS("0", "Number of threads. 0: one per available CPU core."),
     OPT_ROW(INT, rounds, "21", "Rounds in which all block sizes are measured.", .min = 3,
             .max = ROUNDS_MAX),
     OPT_ROW(F64, probe_s, "4", "Time of the probe that reads blocks.", .unit = "s",
@@ -63,7 +63,6 @@ static const struct opt_row table[] = {
             .min = 0, .max = 1 << 20),
     OPT_ROW(INT, alloc_ops, "20000", "Operations of each allocator in a round.", .min = 1,
             .max = 10000000),
-    OPT_ROW(INT, seed, "1", "Seed of the blocks' order and of the sequences' lengths."),
     {0},
 };
 
@@ -157,7 +156,7 @@ static int make_tables(struct cell *f, int i)
     f->blocks[i] = mem_new(MEM_OTHER, (size_t)n, sizeof(*f->blocks[i]));
     if (!f->blocks[i])
         return ERR_NOMEM;
-    study_kv_number(f->blocks[i], (int32_t)n, f->o->order == ORDER_RANDOM, f->o->seed);
+    study_kv_number(f->blocks[i], (int32_t)n, f->o->order == ORDER_RANDOM, SEED);
     return OK;
 }
 
@@ -174,7 +173,7 @@ static int open_work(struct cell *f)
                        (long long)o->head_dim);
     kern_table_choose(&t, cpu_isa_usable(), KERN_EXACT);
     f->v = t.v[kern_kv_attn((enum kern_kv_type)o->kv_type)];
-    TRY(study_threads_open(&f->threads, o->threads, 0));
+    TRY(study_threads_open(&f->threads, 0, 0));
     TRY(open_memory(f));
     par_team_run(f->threads.team, f->threads.n, touch, f);
     if (o->pages == PAGES_HUGE)
@@ -308,8 +307,7 @@ static int run_allocators(struct cell *f)
     for (; kv_allocs[f->n_allocs] && f->n_allocs < ALLOCS_MAX; f->n_allocs++) {
         struct study_kv_ops *k = &f->ops[f->n_allocs];
 
-        TRY(study_kv_ops_open(k, kv_allocs[f->n_allocs], f->n_seqs, f->o->ctx_tok,
-                              f->o->seed));
+        TRY(study_kv_ops_open(k, kv_allocs[f->n_allocs], f->n_seqs, f->o->ctx_tok, SEED));
         TRY(study_kv_ops_run(k,
                              f->o->alloc_ops)); /* then they no longer begin together */
     }

@@ -13,14 +13,12 @@
 
 struct opts {
     char *model;
-    int precision;
     int64_t prefill_ranks, prefill_threads, decode_ranks, decode_threads;
-    int64_t n_prompt_tok, n_output_tok, rounds, seed;
+    int64_t n_prompt_tok, n_output_tok, rounds;
 };
 
 static const struct opt_row table[] = {
     ROW_MODEL,
-    ROW_PRECISION,
     OPT_ROW(INT, prefill_ranks, "1", "Ranks of prefill.", .min = 1, .max = 64),
     OPT_ROW(INT, prefill_threads, "0",
             "Threads of each rank. 0: an equal share of the available CPU cores.",
@@ -35,7 +33,6 @@ static const struct opt_row table[] = {
             .max = 65536),
     OPT_ROW(INT, rounds, "25", "Rounds of all alternatives, interleaved.", .min = 3,
             .max = 999),
-    OPT_ROW(INT, seed, "1", "Seed of the token ids."),
     {0},
 };
 
@@ -219,10 +216,8 @@ static int run(void *context, const void *opts, struct study_cell *out)
         model_bench_close(&f->engine);
         TRY(study_engine_open(
             &f->engine, o->model,
-            &(struct model_bench_opts){.precision = (enum kern_precision)o->precision,
-                                       .n_seqs = 1,
-                                       .max_tok = o->n_prompt_tok + o->n_output_tok,
-                                       .seed = (uint64_t)o->seed}));
+            &(struct model_bench_opts){
+                .n_seqs = 1, .max_tok = o->n_prompt_tok + o->n_output_tok, .seed = 1}));
     }
     TRY(open_phase(f, 0, o->prefill_ranks, o->prefill_threads));
     TRY(open_phase(f, 1, o->decode_ranks, o->decode_threads));

@@ -115,8 +115,9 @@ static int open_tree(struct topo_tree **out, const struct study_topo *t, const c
 
 /* Cut the tree at a level of exactly `ranks` nodes: where there is none, a level of groups
  * of neighbours is put in. */
-static int cut(struct plan *p, int ranks, const struct topo_limits *limits)
+static int cut(struct plan *p, int ranks)
 {
+    static const struct topo_limits none;
     struct topo_tree *grouped = NULL;
     int level = study_topo_level(p->tree, ranks);
     int n = topo_tree_n_nodes(p->tree, level), arity = p->tree->levels[level].arity;
@@ -130,19 +131,16 @@ static int cut(struct plan *p, int ranks, const struct topo_limits *limits)
         mem_free(p->tree);
         p->tree = grouped;
     }
-    return topo_config_cut(&p->c, p->tree, level, limits);
+    return topo_config_cut(&p->c, p->tree, level, &none);
 }
 
 static int open_plan(struct plan *out, const struct study_topo *t, const struct opts *o,
                      const char *text, size_t n)
 {
-    static const struct topo_limits none;
-
     TRY(open_tree(&out->tree, t, text, n));
-    return cut(out,
-               o->ranks ? (int)o->ranks
-                        : topo_tree_n_nodes(out->tree, study_topo_node_level(out->tree)),
-               o->strict_tp ? &t->limits : &none);
+    return cut(out, o->ranks
+                        ? (int)o->ranks
+                        : topo_tree_n_nodes(out->tree, study_topo_node_level(out->tree)));
 }
 
 static int open_alternatives(struct cell *w, const struct opts *o)

@@ -11,8 +11,7 @@ enum { WHOLE, NO_GROUP, NO_REMOVE, NO_PRUNE, NO_HASH, RANDOM, ALL_CORES, EVEN_SP
 struct opts {
     STUDY_TOPO_OPTS
     int phase, method;
-    int64_t k, max_measurements;
-    double max_s;
+    int64_t k;
     bool exhaustive;
 };
 
@@ -29,9 +28,6 @@ static const struct opt_row table[] = {
     OPT_ROW(INT, k, "10",
             "Number of best configurations that are measured again at the end.", .min = 1,
             .max = 1000),
-    OPT_ROW(INT, max_measurements, "0", "Largest number of measurements. 0: no limit."),
-    OPT_ROW(F64, max_s, "60", "Time limit of the search.", .unit = "s", .min = 0,
-            .max = 3600),
     OPT_ROW(BOOL, exhaustive, "false",
             "Evaluate every configuration as well, to compute gap_frac."),
     {0},
@@ -98,9 +94,8 @@ static int best_of_all(struct cell *w, struct known *known)
     w->best_s = NAN;
     if (!o->exhaustive)
         return OK;
-    snprintf(key, sizeof(key), "%s|%s|%s|%d|%d|%d|%d|%lld|%lld|%lld", o->machine,
-             o->model, o->fit, o->type, o->hide, o->phase, o->strict_tp,
-             (long long)o->n_requests, (long long)o->batch, (long long)o->seed);
+    snprintf(key, sizeof(key), "%s|%s|%s|%d|%d|%lld|%lld", o->machine, o->model, o->fit,
+             o->type, o->phase, (long long)o->n_requests, (long long)o->seed);
     if (strcmp(key, known->key) != 0) {
         TRY(study_topo_evaluator(&e, &asked));
         rc = simulate_exhaustive(&best, w->topo.tree, &w->topo.limits, e.measure, e.ctx,
@@ -148,14 +143,14 @@ static int search(struct cell *w)
 
     TRY(opt_init(plan_tree_search_opt_table, &s));
     s.k = o->k;
-    s.max_measurements = o->max_measurements;
-    s.max_s = o->max_s;
     s.seed = o->seed;
+    s.max_measurements = 0;
+    s.max_s = 60;
     s.group = o->method != NO_GROUP;
     s.remove = o->method != NO_REMOVE;
     s.prune = o->method != NO_PRUNE;
     s.hash = o->method != NO_HASH;
-    if (o->method == RANDOM && !s.max_measurements) {
+    if (o->method == RANDOM) {
         TRY(search_once(w, &s));
         s.max_measurements = w->found.counts.n_measurements;
     }
@@ -185,8 +180,7 @@ static void report_numbers(const struct cell *w, struct study_cell *out)
 {
     const struct plan_tree_search_counts *n = &w->found.counts;
     const struct topo_tree *tree = w->topo.tree;
-    double tokens =
-        w->o->phase == TOPO_PREFILL ? w->topo.prompt_tok : (double)w->o->batch;
+    double tokens = w->o->phase == TOPO_PREFILL ? w->topo.prompt_tok : 1;
     int n_used = w->chosen.n_ranks * w->chosen.n_threads, n_ties = 0;
 
     for (int i = 0; i < w->found.n_top; i++)

@@ -54,7 +54,7 @@ struct study_simulated {
 };
 /* ll_bytes: the simulated last level, a power of two below the model. ERR_NOTFOUND: no
  * valgrind here. */
-MUST int study_simulated_run(struct study_simulated *out, const char *program,
-                             const char *model, enum serve_phase phase, int64_t ll_bytes);
+MUST int study_simulated_run(struct study_simulated *out, const char *model,
+                             enum serve_phase phase, int64_t ll_bytes);
 
 #endif

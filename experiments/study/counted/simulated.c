@@ -15,11 +15,10 @@
 #define LIMIT_S    600
 
 /* Calls of the forward step are the phases: the first is the prompt, each other a token. */
-static int run(const char *program, const char *model, int64_t ll_bytes,
-               struct counters_call **calls, int *n)
+static int run(const char *model, int64_t ll_bytes, struct counters_call **calls, int *n)
 {
     char path[PATH_MAX];
-    const char *const argv[] = {home_program(path, sizeof(path), program),
+    const char *const argv[] = {home_program(path, sizeof(path), "sandwich"),
                                 "run",
                                 "--model",
                                 model,
@@ -63,15 +62,15 @@ static int weight_bytes(double *out, const char *model, enum serve_phase phase)
     return OK;
 }
 
-int study_simulated_run(struct study_simulated *out, const char *program,
-                        const char *model, enum serve_phase phase, int64_t ll_bytes)
+int study_simulated_run(struct study_simulated *out, const char *model,
+                        enum serve_phase phase, int64_t ll_bytes)
 {
     struct counters_call *calls = NULL;
     double misses = 0, instructions = 0, tok = 0, bytes = 0;
     int n = 0, rc;
 
     TRY(weight_bytes(&bytes, model, phase));
-    rc = run(program, model, ll_bytes, &calls, &n);
+    rc = run(model, ll_bytes, &calls, &n);
     for (int i = 0; i < n && rc == OK; i++) {
         if ((i == 0) != (phase == SERVE_PREFILL))
             continue;

@@ -177,6 +177,8 @@ static int add_source(struct study_kv_stream *s, const struct study_kv_stream_op
 }
 
 /* The longest sequence, and the requests cut to it. */
+#define FIT_FRAC 0.95 /* that are not cut */
+
 static int cut_requests(struct study_kv_stream *s, const struct study_kv_stream_opts *o)
 {
     double *total = mem_new(MEM_OTHER, (size_t)s->n, sizeof(*total));
@@ -187,7 +189,7 @@ static int cut_requests(struct study_kv_stream *s, const struct study_kv_stream_
     for (int64_t i = 0; i < s->n; i++)
         total[i] = (double)(s->requests[i].prompt_tok + s->requests[i].output_tok);
     if (most == 0)
-        most = (int64_t)stats_percentile(total, (size_t)s->n, o->fit_frac);
+        most = (int64_t)stats_percentile(total, (size_t)s->n, FIT_FRAC);
     mem_free(total);
     most = (most + o->align_tok - 1) / o->align_tok * o->align_tok;
     most = most < 16 ? 16 : most;

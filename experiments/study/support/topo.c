@@ -155,21 +155,19 @@ static int make_work(struct study_topo *t, const struct study_topo_opts *o)
     l = (struct plan_lengths){.n_prompt = t->lengths, .n_output = t->lengths + n, .n = n};
     TRY(plan_trace_of(&trace, &l, t->model.max_tok));
     TRY(plan_workload(&t->prefill, &t->model, types, TOPO_PREFILL, &trace, 1));
-    return plan_workload(&t->decode, &t->model, types, TOPO_DECODE, &trace,
-                         (int)o->batch);
+    return plan_workload(&t->decode, &t->model, types, TOPO_DECODE, &trace, 1);
 }
 
 int study_topo_open(struct study_topo *out, const struct study_topo_opts *o,
                     const json_t *card)
 {
-    struct topo_tree_opts tree = {.hide = o->hide ? TOPO_CLUSTER : 0};
 
     if (!o->machine || !o->model)
         return err_set(ERR_ARG, "study.%s: is needed", o->machine ? "model" : "machine");
     TRY(open_machine(out, o->machine, card));
-    TRY(topo_tree_open(&out->tree, out->machine, &tree, out->note, sizeof(out->note)));
+    TRY(topo_tree_open(&out->tree, out->machine, NULL, out->note, sizeof(out->note)));
     TRY(make_config(o->model, &out->model));
-    plan_limits(&out->limits, &out->model, o->strict_tp);
+    plan_limits(&out->limits, &out->model, false);
     return make_work(out, o);
 }
 

@@ -17,9 +17,8 @@
  * struct study_topo_opts, so that they can be handed on. */
 #define STUDY_TOPO_MEMBERS                                                               \
     char *machine, *model, *fit;                                                         \
-    int type, hide;                                                                      \
-    bool strict_tp;                                                                      \
-    int64_t n_requests, batch, seed;
+    int type;                                                                            \
+    int64_t n_requests, seed;
 struct study_topo_opts {
     STUDY_TOPO_MEMBERS
 };
@@ -41,11 +40,6 @@ struct study_topo_opts {
         OPT_ROW(STR, fit, "sharegpt", "Fit of the trace from which lengths are drawn."), \
         OPT_ROW(INT, n_requests, "400", "Number of requests to draw.", .min = 1,         \
                 .max = 100000),                                                          \
-        OPT_ROW(INT, batch, "1", "Sequences of a decode step.", .min = 1, .max = 4096),  \
-        OPT_ROW(BOOL, strict_tp, "false",                                                \
-                "Ranks must divide the heads, as in the paper."),                        \
-        OPT_ROW(ENUM, hide, "nothing", "Part of the reported topology to ignore.",       \
-                .values = "nothing|cluster"),                                            \
         OPT_ROW(INT, seed, "1", "Seed of lengths, noise and the search.")
 
 /* All of a cell. Zero before open. */
