@@ -501,12 +501,8 @@ static int simulate(struct cell *f)
     return rc;
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *f)
 {
-    struct cell *f = context;
-
-    f->o = opts;
-    f->out = out;
     TRY(open_planner(f));
     TRY(search(f));
     report_plan(f);
@@ -517,10 +513,8 @@ static int run(void *context, const void *opts, struct study_cell *out)
     return measure_host(f);
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     for (int s = 0; s < N_STEPS; s++)
         for (int p = 0; p < 2; p++) {
             model_phase_close(&f->raw[s][p]);

@@ -82,6 +82,7 @@ struct times {
 };
 
 struct cell {
+    struct study_cell *out;
     const struct opts *o;
     int cpus[PAR_RANKS_MAX]; /* of the ranks */
     struct par_shm shm;
@@ -362,22 +363,17 @@ static int choose_cpus(struct cell *b)
     return OK;
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *b)
 {
-    struct cell *b = context;
-
-    b->o = opts;
     TRY(choose_cpus(b));
     TRY(bench_open(b));
     TRY(b->o->mode == MODE_THREADS ? run_threads(b) : run_processes(b));
-    report(b, out);
+    report(b, b->out);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *b)
 {
-    struct cell *b = context;
-
     par_shm_close(&b->shm);
 }
 

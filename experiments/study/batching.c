@@ -332,34 +332,29 @@ static int find_weights(struct cell *f)
     return OK;
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *f)
 {
-    struct cell *f = context;
     double seconds;
 
-    f->o = opts;
-    f->out = out;
     /* The engine pins this thread, so the CPUs are counted before. */
     TRY(cpu_budget_get(&f->threads.budget));
     TRY(open_engine(f));
     f->threads.n = f->threads.budget.n;
     TRY(par_team_open(&f->threads.team, f->threads.budget.cpus, f->threads.n, 1));
-    study_note_machine(out, &f->threads);
+    study_note_machine(f->out, &f->threads);
     TRY(find_weights(f));
     TRY(decode(f, &seconds)); /* its bytes and operations are those of every later one */
     f->rounds = (struct study_compare){
         .series = (const char *const[]){[ROOF] = "roof_s", [DECODE] = "step_s"},
         .doing = "decode and its roof in turn"};
-    TRY(study_compare(&f->rounds, out, N_MEASURED, f->o->rounds, trial, f));
-    report_speed(out, f);
-    report_shares(out, f);
+    TRY(study_compare(&f->rounds, f->out, N_MEASURED, f->o->rounds, trial, f));
+    report_speed(f->out, f);
+    report_shares(f->out, f);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     study_compare_close(&f->rounds);
     study_compare_close(&f->steps);
     study_threads_close(&f->threads);

@@ -48,6 +48,8 @@ static const struct study_metric metrics[] = {
 #define KNEE_FRAC 0.95
 
 struct cell {
+    const struct opts *o;
+    struct study_cell *out;
     struct study_threads threads;
     struct tune_bench *bench;
     struct tune_shape shape;
@@ -106,11 +108,10 @@ static void report(const struct opts *o, const struct cell *f, struct study_cell
     study_note_setting(out, &f->threads, o->mode, f->shape.v);
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *f)
 {
-    const struct opts *o = opts;
+    const struct opts *o = f->o;
     struct tune_bench_opts bench = {.seed = 1, .measure = {.budget_s = 0.05}};
-    struct cell *f = context;
     int64_t mr = o->mr, np = o->np;
     struct model_variants v;
     struct study_matrix w;
@@ -125,14 +126,12 @@ static int run(void *context, const void *opts, struct study_cell *out)
     TRY(study_tile(f->shape.v, &mr, &np));
     TRY(tune_bench_shape(f->bench, &f->shape));
     TRY(measure(o, f));
-    report(o, f, out);
+    report(o, f, f->out);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     tune_bench_close(&f->bench);
     study_threads_close(&f->threads);
 }

@@ -74,6 +74,7 @@ struct slice {
 };
 
 struct cell {
+    struct study_cell *out;
     const struct opts *o;
     struct study_threads threads;
     struct tune_bench *bench;
@@ -354,15 +355,13 @@ static int make_job(struct cell *w)
     return make_partial(w);
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *w)
 {
-    const struct opts *o = opts;
+    const struct opts *o = w->o;
     struct tune_bench_opts bench = {.seed = 1, .warm = true};
-    struct cell *w = context;
     struct model_variants v;
     struct study_matrix m;
 
-    w->o = o;
     TRY(study_matrix_parse(o->matrix, &m));
     TRY(list_slices(w));
     TRY(study_threads_open(&w->threads, o->threads, 0));
@@ -373,21 +372,19 @@ static int run(void *context, const void *opts, struct study_cell *out)
     w->mr = o->mr;
     w->np = o->np;
     TRY(study_tile(w->shape.v, &w->mr, &w->np));
-    study_note(out, "micro_kernel_rows", json_integer(w->mr));
-    study_note(out, "micro_kernel_panels", json_integer(w->np));
+    study_note(w->out, "micro_kernel_rows", json_integer(w->mr));
+    study_note(w->out, "micro_kernel_panels", json_integer(w->np));
     TRY(tune_bench_shape(w->bench, &w->shape));
     TRY(make_job(w));
     TRY(measure_open(&w->measure, 2, MAX_RUNS));
-    TRY(sweep(w, out));
-    TRY(report_loss(w, out));
-    report_sweep(w, out);
+    TRY(sweep(w, w->out));
+    TRY(report_loss(w, w->out));
+    report_sweep(w, w->out);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *w)
 {
-    struct cell *w = context;
-
     measure_close(&w->measure);
     tune_bench_close(&w->bench);
     study_threads_close(&w->threads);

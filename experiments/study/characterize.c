@@ -380,32 +380,27 @@ out:
     return rc;
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *f)
 {
-    const struct opts *o = opts;
+    const struct opts *o = f->o;
     const struct machine_card_opts card = {
         .dir = o->dir, .full = true, .force = true, .budget_s = o->card_s};
-    struct cell *f = context;
 
-    f->o = o;
-    f->out = out;
     TRY(cpu_budget_get(&f->budget));
-    study_progress(out, 0, "probing the machine");
+    study_progress(f->out, 0, "probing the machine");
     TRY(machine_card_get(&f->card, &card));
     TRY(topo_machine_open(&f->machine, NULL));
-    report_card(out, f);
-    TRY(study_card_curves(out, f->card, &f->budget, f->machine));
-    TRY(report_machine(out, f));
-    TRY(report_events(out));
+    report_card(f->out, f);
+    TRY(study_card_curves(f->out, f->card, &f->budget, f->machine));
+    TRY(report_machine(f->out, f));
+    TRY(report_events(f->out));
     TRY(run_engine(f));
-    report_engine(out, f, o);
+    report_engine(f->out, f, o);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     study_compare_close(&f->rounds);
     study_compare_close(&f->tokens);
     model_phase_close(&f->phase);

@@ -557,14 +557,11 @@ static void note_particulars(const struct cell *c, const struct series *s,
     text_fini(&text);
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *c)
 {
-    struct cell *c = context;
     struct tune_shape shape;
 
-    c->o = opts;
-    c->out = out;
-    c->kept = study_kept(out);
+    c->kept = study_kept(c->out);
     TRY(begin(c, &shape));
     TRY(enter_ours(c, &shape));
     enter_libraries(c);
@@ -576,14 +573,12 @@ static int run(void *context, const void *opts, struct study_cell *out)
     }
     report_libraries(c);
     note_ours(c);
-    study_note_machine(out, &c->kept->threads);
+    study_note_machine(c->out, &c->kept->threads);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *c)
 {
-    struct cell *c = context;
-
     study_compare_close(&c->rounds);
 }
 

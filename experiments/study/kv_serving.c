@@ -327,18 +327,15 @@ static int find_budget(struct cell *f)
     return OK;
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *f)
 {
-    const struct opts *o = opts;
+    const struct opts *o = f->o;
     const struct study_kv_stream_opts so = {.sources = o->fit,
                                             .n_requests = o->n_requests,
                                             .seed = 1,
                                             .max_tok = o->max_tok,
                                             .align_tok = ALIGN_TOK};
-    struct cell *f = context;
 
-    f->o = o;
-    f->out = out;
     if (!o->model)
         return err_set(ERR_ARG, "study.model: expected a path, found none");
     TRY(study_kv_stream_open(&f->stream, &so));
@@ -349,15 +346,13 @@ static int run(void *context, const void *opts, struct study_cell *out)
     for (int i = 0; i < N_ALLOCS; i++)
         TRY(open_engine(f, i));
     f->rounds = (struct study_compare){.doing = "requests by allocator, in turn"};
-    TRY(study_compare(&f->rounds, out, N_ALLOCS, o->rounds, trial, f));
-    report(out, f);
+    TRY(study_compare(&f->rounds, f->out, N_ALLOCS, o->rounds, trial, f));
+    report(f->out, f);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     study_compare_close(&f->rounds);
     for (int i = 0; i < N_ALLOCS; i++)
         serve_close(&f->engines[i].serve);

@@ -86,7 +86,7 @@ static const struct study_metric metrics[] = {
 struct cell {
     const struct opts *o;
     int64_t n_tok; /* of the prompt, or before a decoded one */
-    struct study_cell *cell;
+    struct study_cell *out;
     struct study_int4 int4;
     /* Of the same file: its weights as the engine has them, and in straight order. Thread 0 of
      * both is the caller, so the second one is closed first. */
@@ -211,11 +211,11 @@ static void report_step(const struct cell *f, int i)
     char name[48];
 
     snprintf(name, sizeof(name), "tok_s_%s", step_names[i]);
-    study_value(f->cell, name, n_tok / f->steps.time[i].estimate,
+    study_value(f->out, name, n_tok / f->steps.time[i].estimate,
                 "no round was undisturbed");
     for (int p = 0; p < N_PARTS; p++) {
         snprintf(name, sizeof(name), "%s%s", parts[p], step_names[i]);
-        study_value(f->cell, name, study_compare_median(&f->steps, i, p), NULL);
+        study_value(f->out, name, study_compare_median(&f->steps, i, p), NULL);
     }
 }
 
@@ -231,8 +231,8 @@ static void report_logits(const struct cell *f)
         sum += (double)x[i] * (double)x[i];
         most = fmax(most, fabs((double)x[i] - (double)f->logits[BASELINE][i]));
     }
-    study_value(f->cell, "same_logits", same, NULL);
-    study_value(f->cell, "unfused_error", most / sqrt(sum / (double)n),
+    study_value(f->out, "same_logits", same, NULL);
+    study_value(f->out, "unfused_error", most / sqrt(sum / (double)n),
                 "the logits are not finite");
 }
 
@@ -244,39 +244,34 @@ static void report(const struct cell *f)
         study_compare_ratio(&f->steps, gain_names[i], i - 1, i, 1);
     study_compare_ratio(&f->steps, "gain_all", BASELINE, TRANSPOSED, 1);
     report_logits(f);
-    study_value(f->cell, "bound_tok_s",
-                study_engine_bound_tok_s(&f->engine, study_machine(f->cell),
+    study_value(f->out, "bound_tok_s",
+                study_engine_bound_tok_s(&f->engine, study_machine(f->out),
                                          f->o->phase == DECODE, f->n_tok, KERN_A8),
                 "no machine card with that bound");
-    study_evidence(f->cell, "model", "bound_tok_s");
-    study_note_text(f->cell, "variant_signed", f->int4.signed_straight->name);
-    study_note_text(f->cell, "variant_unsigned", f->int4.unsigned_straight->name);
-    study_engine_report(f->cell, &f->engine);
+    study_evidence(f->out, "model", "bound_tok_s");
+    study_note_text(f->out, "variant_signed", f->int4.signed_straight->name);
+    study_note_text(f->out, "variant_unsigned", f->int4.unsigned_straight->name);
+    study_engine_report(f->out, &f->engine);
 }
 
-static int run(void *context, const void *opts, struct study_cell *c)
+static int run(struct cell *f)
 {
-    const struct opts *o = opts;
-    struct cell *f = context;
+    const struct opts *o = f->o;
 
-    f->o = o;
     f->n_tok = o->phase == PREFILL ? o->n_prompt_tok : o->n_ctx_tok;
-    f->cell = c;
     TRY(open_all(f));
     TRY(prompt(f));
     f->steps = (struct study_compare){
         .series = (const char *const[]){"step_s_baseline", "step_s_fused",
                                         "step_s_unsigned", "step_s_transposed"},
         .doing = "rounds"};
-    TRY(study_compare(&f->steps, c, N_STEPS, o->rounds, trial, f));
+    TRY(study_compare(&f->steps, f->out, N_STEPS, o->rounds, trial, f));
     report(f);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     for (int i = 0; i < N_STEPS; i++)
         mem_free(f->logits[i]);
     study_compare_close(&f->steps);

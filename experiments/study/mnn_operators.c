@@ -101,7 +101,7 @@ struct cell {
     struct model_bench engine;
     struct model_phase *phase;
     const struct opts *o;
-    struct study_cell *cell;
+    struct study_cell *out;
     struct study_compare steps; /* of one kind */
 };
 
@@ -202,7 +202,7 @@ static double peak_gflops(const struct cell *f, int kind, const json_t *card)
 static double report_class(const struct cell *f, int kind, const struct work *mine,
                            const struct work *papers)
 {
-    const json_t *card = study_machine(f->cell);
+    const json_t *card = study_machine(f->out);
     double flop = mine->flop[kind], bytes = mine->bytes[kind], roof = NAN;
     double s = median_of(f, kind);
     char each[48];
@@ -232,9 +232,9 @@ static double report_class(const struct cell *f, int kind, const struct work *mi
         char name[48];
 
         snprintf(name, sizeof(name), "%s_%s", class_names[kind], all[i].what);
-        study_value(f->cell, name, all[i].value, "no machine card with that bound");
+        study_value(f->out, name, all[i].value, "no machine card with that bound");
         if (all[i].arithmetic)
-            study_evidence(f->cell, "model", name);
+            study_evidence(f->out, "model", name);
     }
     snprintf(each, sizeof(each), "%s_s_each", class_names[kind]);
     study_compare_series(&f->steps, each, "s", 0, kind);
@@ -258,7 +258,7 @@ static void report(const struct cell *f)
         {"tok_s", rows / step_s},
         {"roof_tok_s", rows / roof_s},
         {"roof_frac", roof_s / step_s},
-        {"bound_tok_s", study_engine_bound_tok_s(&f->engine, study_machine(f->cell),
+        {"bound_tok_s", study_engine_bound_tok_s(&f->engine, study_machine(f->out),
                                                  f->o->phase == DECODE, f->n_tok,
                                                  (enum kern_precision)f->o->precision)},
         {"share_linear", median_of(f, SHARE + LINEAR)},
@@ -270,21 +270,18 @@ static void report(const struct cell *f)
         {"timed_frac", median_of(f, TIMED)},
     };
 
-    STUDY_VALUES(f->cell, all, "no machine card with that bound");
-    study_evidence(f->cell, "model", "roof_tok_s bound_tok_s");
+    STUDY_VALUES(f->out, all, "no machine card with that bound");
+    study_evidence(f->out, "model", "roof_tok_s bound_tok_s");
     for (int i = 0; i < 4; i++)
         study_compare_series(&f->steps, shares[i], "", 0, SHARE + i);
-    study_engine_report(f->cell, &f->engine);
+    study_engine_report(f->out, &f->engine);
 }
 
-static int run(void *context, const void *opts, struct study_cell *c)
+static int run(struct cell *f)
 {
-    const struct opts *o = opts;
-    struct cell *f = context;
+    const struct opts *o = f->o;
 
-    f->o = o;
     f->n_tok = o->phase == DECODE && o->n_ctx_tok ? o->n_ctx_tok : o->n_tok;
-    f->cell = c;
     TRY(study_engine_open(
         &f->engine, o->model,
         &(struct model_bench_opts){.precision = (enum kern_precision)o->precision,
@@ -295,15 +292,13 @@ static int run(void *context, const void *opts, struct study_cell *c)
     TRY(study_engine_phase(&f->engine, &f->phase, 1, f->engine.budget.n));
     f->steps = (struct study_compare){.series = (const char *const[]){"step_s_each"},
                                       .doing = "steps"};
-    TRY(study_compare(&f->steps, c, 1, o->rounds, trial, f));
+    TRY(study_compare(&f->steps, f->out, 1, o->rounds, trial, f));
     report(f);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     study_compare_close(&f->steps);
     model_phase_close(&f->phase);
     model_bench_close(&f->engine);

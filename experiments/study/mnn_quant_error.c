@@ -53,6 +53,8 @@ static const struct study_metric metrics[] = {
 };
 
 struct cell {
+    const struct opts *o;
+    struct study_cell *out;
     struct format_file *file, rounded;
     struct model_bench engine;
     struct model_phase *phase;
@@ -295,12 +297,11 @@ static int open_file(struct cell *f, const char *model)
     return format_open(&f->file, path);
 }
 
-static int run(void *context, const void *opts, struct study_cell *c)
+static int run(struct cell *f)
 {
-    const struct opts *o = opts;
+    const struct opts *o = f->o;
     const struct sampler_opts draw = {.temperature = 1, .top_p = 1, .seed = o->seed};
     const struct kern_quant_scheme *s = NULL;
-    struct cell *f = context;
     size_t n;
 
     TRY(open_file(f, o->model));
@@ -320,16 +321,14 @@ static int run(void *context, const void *opts, struct study_cell *c)
     TRY(read_text(f, o, f->want));
     sampler_close(&f->sampler);
     close_engine(f);
-    study_progress(c, 0.5, "models");
+    study_progress(f->out, 0.5, "models");
     TRY(open_engine(f, &f->rounded, o, (enum kern_precision)o->precision));
     TRY(read_text(f, o, f->got));
-    return report(f, o, c);
+    return report(f, o, f->out);
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     sampler_close(&f->sampler);
     close_engine(f);
     mem_free(f->rounded.layer);

@@ -68,7 +68,7 @@ enum { FORMULA, TUNED, FIRST_FAST, N_FAST = 4, N_AGAIN = FIRST_FAST + N_FAST };
 
 struct cell {
     const struct opts *o;
-    struct study_cell *cell;
+    struct study_cell *out;
     struct study_threads threads;
     struct tune_bench *bench;
     struct tune_shape shape;
@@ -186,7 +186,7 @@ static int measure_tiles(struct cell *f)
     struct kern_schedule tuned;
 
     TRY(tune_compare(f->bench, f->schedules, f->n_tiles, f->threads.n, 2, f->first));
-    study_progress(f->cell, 0.5, "tune");
+    study_progress(f->out, 0.5, "tune");
     TRY(opt_init(tune_opt_table, &f->tune));
     f->tune.budget_s = o->budget_s;
     f->tune.seed = o->seed;
@@ -260,29 +260,24 @@ static void report_tiles(const struct cell *f, struct study_cell *c)
     study_series(c, "tile_fits", "", fits, n);
 }
 
-static int run(void *context, const void *opts, struct study_cell *c)
+static int run(struct cell *f)
 {
-    struct cell *f = context;
     char text[128];
 
-    f->o = opts;
-    f->cell = c;
     TRY(open_work(f));
-    study_progress(c, 0.1, "tiles");
+    study_progress(f->out, 0.1, "tiles");
     TRY(measure_tiles(f));
-    report(f, c);
-    report_tiles(f, c);
+    report(f, f->out);
+    report_tiles(f, f->out);
     kern_schedule_print(&f->again[TUNED], text, sizeof(text));
-    study_note_text(c, "tuned", text);
-    study_note_text(c, "variant", f->shape.v->name);
-    study_note_machine(c, &f->threads);
+    study_note_text(f->out, "tuned", text);
+    study_note_text(f->out, "variant", f->shape.v->name);
+    study_note_machine(f->out, &f->threads);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     opt_free(tune_opt_table, &f->tune);
     tune_bench_close(&f->bench);
     study_threads_close(&f->threads);

@@ -185,7 +185,9 @@ static const struct study_metric metrics[] = {
 };
 
 struct cell {
-    struct opts opts; /* those of the job, with the change */
+    const struct opts *o;
+    struct study_cell *out;
+    struct opts changed; /* those of the job, with the change */
     struct study_kv_stream stream;
     struct kv_learned *learned;
     struct kv_outcome *outcomes; /* [stream.n] */
@@ -499,16 +501,15 @@ static int open_stream(struct cell *w, const struct opts *o)
     return study_kv_stream_open(&w->stream, &so);
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *w)
 {
-    struct cell *w = context;
     const struct study_kv_stream *s = &w->stream;
-    const struct opts *o = &w->opts;
+    const struct opts *o = &w->changed;
     const struct kv_predictor *predictor;
     struct study_kv_opts k, fixed;
     double constant_mae;
 
-    TRY(change_opts(&w->opts, opts));
+    TRY(change_opts(&w->changed, w->o));
     TRY(open_stream(w, o));
     w->outcomes = mem_new(MEM_OTHER, (size_t)s->n, sizeof(*w->outcomes));
     if (!w->outcomes)
@@ -523,21 +524,19 @@ static int run(void *context, const void *opts, struct study_cell *out)
     TRY(study_kv_replay(&w->result, &k, s->requests, s->n, w->outcomes));
     TRY(kv_accuracy(&w->accuracy, w->outcomes, s->n, s->max_tok));
     TRY(constant_error(&constant_mae, s));
-    report(out, w);
-    report_accuracy(out, w, &k, constant_mae);
-    TRY(report_recovery(out, w, &k));
-    return o->raw ? report_requests(out, w->outcomes, (size_t)s->n) : OK;
+    report(w->out, w);
+    report_accuracy(w->out, w, &k, constant_mae);
+    TRY(report_recovery(w->out, w, &k));
+    return o->raw ? report_requests(w->out, w->outcomes, (size_t)s->n) : OK;
 }
 
-static void end(void *context)
+static void end(struct cell *w)
 {
-    struct cell *w = context;
-
     kv_learned_close(&w->learned);
     mem_free(w->outcomes);
     mem_free(w->ideal);
     study_kv_stream_close(&w->stream);
-    opt_free(table, &w->opts);
+    opt_free(table, &w->changed);
 }
 
 STUDY(odma_replay,

@@ -383,14 +383,10 @@ static void report(const struct cell *f)
     study_note_machine(f->out, &f->threads);
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *f)
 {
-    struct cell *f = context;
-
-    f->o = opts;
-    f->out = out;
     TRY(open_work(f));
-    study_progress(out, 0.1, "reading blocks in random order");
+    study_progress(f->out, 0.1, "reading blocks in random order");
     TRY(run_probe(f));
     f->rounds = (struct study_compare){
         .series =
@@ -398,16 +394,14 @@ static int run(void *context, const void *opts, struct study_cell *out)
                                   "paged256_s", "paged512_s", "contiguous_s"},
         .doing = "attention by block size",
         .from = 0.4};
-    TRY(study_compare(&f->rounds, out, N_SIZES + 1, f->o->rounds, trial, f));
+    TRY(study_compare(&f->rounds, f->out, N_SIZES + 1, f->o->rounds, trial, f));
     TRY(run_allocators(f));
     report(f);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     for (int i = 0; i < ALLOCS_MAX; i++)
         study_kv_ops_close(&f->ops[i]);
     for (int i = 0; i < N_SIZES; i++)

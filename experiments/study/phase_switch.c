@@ -66,6 +66,7 @@ enum { SWITCH, PREFILL_PLAN, DECODE_PLAN, N_WAYS };
 enum { FIRST_S, LATER_S, N_PARTS }; /* decode steps: the first, the fastest later one */
 
 struct cell {
+    struct study_cell *out;
     struct model_bench engine;
     struct model_phase *phase[2]; /* prefill's, decode's */
     const struct opts *o;
@@ -206,12 +207,10 @@ static int open_phase(struct cell *f, int phase, int64_t n_ranks, int64_t n_thre
     return study_engine_phase(&f->engine, &f->phase[phase], (int)n_ranks, (int)n_threads);
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *f)
 {
-    const struct opts *o = opts;
-    struct cell *f = context;
+    const struct opts *o = f->o;
 
-    f->o = o;
     for (int i = 0; i < 2; i++) { /* the second time the file is in memory */
         model_bench_close(&f->engine);
         TRY(study_engine_open(
@@ -225,16 +224,14 @@ static int run(void *context, const void *opts, struct study_cell *out)
         .series = (const char *const[]){"request_s", "request_s_prefill_plan",
                                         "request_s_decode_plan"},
         .doing = "requests in turn"};
-    TRY(study_compare(&f->ways, out, N_WAYS, o->rounds, request, f));
+    TRY(study_compare(&f->ways, f->out, N_WAYS, o->rounds, request, f));
     TRY(count_copied(f));
-    report(f, o, out);
+    report(f, o, f->out);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     study_compare_close(&f->ways);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);

@@ -54,6 +54,8 @@ static const struct study_metric metrics[] = {
 };
 
 struct cell {
+    const struct opts *o;
+    struct study_cell *out;
     struct study_planner planner;
     struct plan_found found;
     struct dataset *trace;
@@ -123,10 +125,9 @@ static void report(const struct cell *w, const struct opts *o, double search_s,
     study_note_text(out, "tree_note", w->found.note);
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *w)
 {
-    const struct opts *o = opts;
-    struct cell *w = context;
+    const struct opts *o = w->o;
     struct study_plan_opts po = {.target = o->model,
                                  .batch = (int)o->batch,
                                  .precision = o->precision,
@@ -136,17 +137,15 @@ static int run(void *context, const void *opts, struct study_cell *out)
 
     TRY(draw(w, o, &po.lengths));
     TRY(study_planner_open(&w->planner, &po));
-    study_progress(out, 0.1, "plan search");
+    study_progress(w->out, 0.1, "plan search");
     start_ns = clock_ns();
     TRY(study_plan(&w->found, &w->planner, "search", 0));
-    report(w, o, (double)(clock_ns() - start_ns) * 1e-9, out);
+    report(w, o, (double)(clock_ns() - start_ns) * 1e-9, w->out);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *w)
 {
-    struct cell *w = context;
-
     plan_found_free(&w->found);
     study_planner_close(&w->planner);
     dataset_close(&w->trace);

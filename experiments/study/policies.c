@@ -78,6 +78,8 @@ struct entrant {
 };
 
 struct cell {
+    const struct opts *o;
+    struct study_cell *out;
     struct study_threads threads;
     struct study_shapes shapes;
     struct tune_opts tune;
@@ -244,26 +246,23 @@ static void report(const struct cell *f, struct study_cell *out)
     note(f, out);
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *f)
 {
-    const struct opts *o = opts;
-    struct cell *f = context;
+    const struct opts *o = f->o;
 
     TRY(check_policies(o->policies));
     TRY(study_threads_open(&f->threads, o->threads, o->cache_mb));
     TRY(study_shapes_make(&f->shapes, o->matrix, o->mode, o->ms, o->n_shapes, o->m_max,
                           o->seed));
-    TRY(search(o, f, out));
-    study_progress(out, 0.9, "measure again");
+    TRY(search(o, f, f->out));
+    study_progress(f->out, 0.9, "measure again");
     TRY(again(o, f));
-    report(f, out);
+    report(f, f->out);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     opt_free(tune_opt_table, &f->tune);
     study_threads_close(&f->threads);
 }

@@ -75,6 +75,8 @@ struct known {
 };
 
 struct cell {
+    const struct opts *o;
+    struct study_cell *out;
     struct plan plan;
     char path[PATH_MAX], cache[PATH_MAX], unfinished[PATH_MAX];
 };
@@ -197,11 +199,10 @@ static int note_tries(struct study_cell *out, const struct plan *p)
     return OK;
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *w)
 {
-    const struct opts *o = opts;
-    struct known *known = study_kept(out);
-    struct cell *w = context;
+    const struct opts *o = w->o;
+    struct known *known = study_kept(w->out);
     double spent_s;
     int n_configs = 0;
 
@@ -210,24 +211,22 @@ static int run(void *context, const void *opts, struct study_cell *out)
         return err_set(ERR_NOTFOUND, "only %d configurations exist on this host",
                        known->n_configs);
     TRY(make_paths(w, o));
-    study_progress(out, 0, "search, tuning and replay");
+    study_progress(w->out, 0, "search, tuning and replay");
     TRY(tune(w, o, &spent_s));
     TRY(plan_read(&w->plan, w->path));
     for (int i = 0; i < w->plan.n_tries; i++)
         n_configs += !w->plan.tries[i].tuned;
     if (n_configs == 0)
         return err_set(ERR_FORMAT, "%s: the plan does not state what was tried", w->path);
-    report(out, &w->plan, spent_s, n_configs);
+    report(w->out, &w->plan, spent_s, n_configs);
     snprintf(known->model, sizeof(known->model), "%s", o->model);
     known->k = o->k;
     known->n_configs = n_configs;
-    return note_tries(out, &w->plan);
+    return note_tries(w->out, &w->plan);
 }
 
-static void end(void *context)
+static void end(struct cell *w)
 {
-    struct cell *w = context;
-
     plan_fini(&w->plan);
 }
 

@@ -210,6 +210,8 @@ static int recall(struct kept *k, const struct opts *o)
 /* --- the plans */
 
 struct cell {
+    const struct opts *o;
+    struct study_cell *out;
     struct plan_tree_found found[N_SEARCHES];
     struct topo_config plan[N_WAYS];
     double step_s[N_WAYS];
@@ -424,25 +426,22 @@ static void note_plans(const struct kept *k, const struct cell *w, struct study_
                          k->all.tree->steps, "best", any));
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *w)
 {
-    const struct opts *o = opts;
-    struct cell *w = context;
-    struct kept *k = study_kept(out);
+    const struct opts *o = w->o;
+    struct kept *k = study_kept(w->out);
 
     TRY(recall(k, o));
     TRY(find_plans(w, k, o->seed));
-    TRY(report(k, w, out));
-    note_machine(k, out);
-    note_plans(k, w, out);
-    study_note_text(out, "explain", w->found[WHOLE].explain);
+    TRY(report(k, w, w->out));
+    note_machine(k, w->out);
+    note_plans(k, w, w->out);
+    study_note_text(w->out, "explain", w->found[WHOLE].explain);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *w)
 {
-    struct cell *w = context;
-
     for (int way = 0; way < N_SEARCHES; way++)
         plan_tree_found_free(&w->found[way]);
 }

@@ -64,6 +64,8 @@ struct plan {
 };
 
 struct cell {
+    const struct opts *o;
+    struct study_cell *out;
     struct study_topo topo;
     struct plan plan, alternatives[ALTERNATIVES_MAX];
     int n_alternatives;
@@ -280,10 +282,9 @@ static int open_all(struct cell *w, const struct opts *o)
     return open_alternatives(w, o);
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *w)
 {
-    const struct opts *o = opts;
-    struct cell *w = context;
+    const struct opts *o = w->o;
     const struct topo_config *c = &w->plan.c;
     double prefill_s, decode_s, request_s, gbps, p_best = NAN;
     size_t n = (size_t)o->n_bootstrap;
@@ -295,7 +296,7 @@ static int run(void *context, const void *opts, struct study_cell *out)
     TRY(study_topo_request_s(&w->topo, c, c, &request_s));
     TRY(stream(w, &gbps));
     if (n)
-        TRY(bootstrap(w, study_kept(out), o, &p_best));
+        TRY(bootstrap(w, study_kept(w->out), o, &p_best));
     const struct study_number all[] = {
         {"p_best", p_best},
         {"prefill_s", prefill_s},
@@ -305,22 +306,20 @@ static int run(void *context, const void *opts, struct study_cell *out)
         {"n_threads", c->n_threads},
         {"kept_frac", (double)w->plan.tree->n_pus / w->topo.machine->n_pus}};
 
-    study_value_interval(out, "request_s", request_s,
+    study_value_interval(w->out, "request_s", request_s,
                          stats_percentile(w->draws, n, 0.025),
                          stats_percentile(w->draws, n, 0.975), "n_bootstrap is 0");
-    STUDY_VALUES(out, all, "n_bootstrap is 0");
+    STUDY_VALUES(w->out, all, "n_bootstrap is 0");
     if (n)
-        study_series(out, "request_s_draws", "s", w->draws, n);
+        study_series(w->out, "request_s_draws", "s", w->draws, n);
     topo_config_print(c, text, sizeof(text));
-    study_note_text(out, "configuration", text);
-    study_topo_report(out, &w->topo);
+    study_note_text(w->out, "configuration", text);
+    study_topo_report(w->out, &w->topo);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *w)
 {
-    struct cell *w = context;
-
     for (int i = 0; i < w->n_alternatives; i++)
         mem_free(w->alternatives[i].tree);
     mem_free(w->plan.tree);

@@ -75,6 +75,7 @@ struct known {
 };
 
 struct cell {
+    struct study_cell *out;
     const struct opts *o;
     struct study_topo topo;
     struct plan_tree_found found; /* empty where nothing was searched */
@@ -214,30 +215,26 @@ static void report_numbers(const struct cell *w, struct study_cell *out)
     study_evidence(out, "measured", "group_s search_s peak_rss_mb"); /* of this host */
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *w)
 {
-    const struct opts *o = opts;
-    struct cell *w = context;
+    const struct opts *o = w->o;
     char text[96];
 
-    w->o = o;
-    TRY(study_topo_open(&w->topo, &o->topo, study_machine(out)));
+    TRY(study_topo_open(&w->topo, &o->topo, study_machine(w->out)));
     TRY(find(w));
-    TRY(best_of_all(w, study_kept(out)));
-    report_numbers(w, out);
-    study_topo_report(out, &w->topo);
+    TRY(best_of_all(w, study_kept(w->out)));
+    report_numbers(w, w->out);
+    study_topo_report(w->out, &w->topo);
     topo_config_print(&w->chosen, text, sizeof(text));
-    study_note_text(out, "chosen", text);
-    study_note_text(out, "steps", w->chosen.tree->steps);
+    study_note_text(w->out, "chosen", text);
+    study_note_text(w->out, "steps", w->chosen.tree->steps);
     if (w->found.explain)
-        study_note_text(out, "explain", w->found.explain);
+        study_note_text(w->out, "explain", w->found.explain);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *w)
 {
-    struct cell *w = context;
-
     plan_tree_found_free(&w->found);
     study_topo_close(&w->topo);
 }

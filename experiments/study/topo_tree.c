@@ -83,26 +83,25 @@ static void report(const struct study_topo *t, const struct topo_tree *tree,
 }
 
 struct cell {
+    const struct opts *o;
+    struct study_cell *out;
     struct study_topo topo;
     struct topo_tree *tree;
 };
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *w)
 {
-    const struct opts *o = opts;
-    struct cell *w = context;
+    const struct opts *o = w->o;
 
     TRY(study_topo_open(&w->topo, &o->topo, NULL));
     TRY(study_topo_steps(&w->tree, w->topo.tree, o->steps));
-    report(&w->topo, w->tree, out);
-    study_topo_report(out, &w->topo);
+    report(&w->topo, w->tree, w->out);
+    study_topo_report(w->out, &w->topo);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *w)
 {
-    struct cell *w = context;
-
     mem_free(w->tree);
     study_topo_close(&w->topo);
 }

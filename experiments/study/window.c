@@ -217,19 +217,16 @@ static int set_policy(struct cell *f)
     return OK;
 }
 
-static int run(void *context, const void *opts, struct study_cell *out)
+static int run(struct cell *f)
 {
-    const struct opts *o = opts;
+    const struct opts *o = f->o;
     const struct model_bench_opts engine = {.precision =
                                                 (enum kern_precision)o->precision,
                                             .n_seqs = 1,
                                             .max_tok = o->n_prompt_tok + o->n_output_tok,
                                             .seed = (uint64_t)o->seed};
-    struct cell *f = context;
     int n;
 
-    f->o = o;
-    f->out = out;
     TRY(set_policy(f));
     TRY(study_engine_open(&f->engine, o->model, &engine));
     n = f->engine.budget.n;
@@ -246,15 +243,13 @@ static int run(void *context, const void *opts, struct study_cell *out)
                                         "decode_s_default", "decode_s"},
         .doing = "requests in turn",
         .from = 0.9};
-    TRY(study_compare(&f->ways, out, N_WAYS, o->rounds, one_trial, f));
+    TRY(study_compare(&f->ways, f->out, N_WAYS, o->rounds, one_trial, f));
     report(f);
     return OK;
 }
 
-static void end(void *context)
+static void end(struct cell *f)
 {
-    struct cell *f = context;
-
     study_compare_close(&f->ways);
     model_phase_close(&f->phase[0]);
     model_phase_close(&f->phase[1]);

@@ -9,17 +9,30 @@
 
 #define OPT_OF struct opts
 
-/* The entry at the end of a study whose file has a `table` of `struct opts`, `metrics`, and
- * a `struct cell` that run() fills and end() closes. */
+/* The entry at the end of a study whose file has a `table` of `struct opts`, `metrics`, and a
+ * `struct cell`, with members `o`, its options, and `out`, that run(struct cell *) fills and
+ * end(struct cell *) closes. */
 #define STUDY(stem, text, ...)                                                           \
+    static int run_cell(void *context, const void *opts, struct study_cell *out)         \
+    {                                                                                    \
+        struct cell *c = context;                                                        \
+                                                                                         \
+        c->o = opts;                                                                     \
+        c->out = out;                                                                    \
+        return run(c);                                                                   \
+    }                                                                                    \
+    static void end_cell(void *context)                                                  \
+    {                                                                                    \
+        end(context);                                                                    \
+    }                                                                                    \
     const struct study study_##stem = {.name = #stem,                                    \
                                        .help = text,                                     \
                                        .opts = table,                                    \
                                        .opts_bytes = sizeof(struct opts),                \
                                        .context_bytes = sizeof(struct cell),             \
                                        .metrics = metrics,                               \
-                                       .run = run,                                       \
-                                       .end = end,                                       \
+                                       .run = run_cell,                                  \
+                                       .end = end_cell,                                  \
                                        __VA_ARGS__}
 
 /* What studies of the engine have in common. */
