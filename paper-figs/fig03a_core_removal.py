@@ -1,6 +1,8 @@
 """Sandwich Fig. 3a: which cores are left out on a Kunpeng 920 machine of four sockets, with the
 uncertainty of the machine's fitted rates."""
 
+import math
+
 from lib import page, read, study, style, table
 
 STEM = "fig03a_core_removal"
@@ -28,7 +30,7 @@ for m, model in enumerate(models):
         v = c.value("request_s") / base
         if v != v:
             continue
-        lo, hi = c.value("request_s_lo") / base, c.value("request_s_hi") / base
+        lo, hi = (x / base for x in c.interval("request_s") or (math.nan, math.nan))
         axes[0].errorbar(v, plans.index(plan(c)) + 0.15 * (2 * m - 1), ms=5, capsize=3,
                          xerr=[[max(0, v - lo)], [max(0, hi - v)]] if lo == lo else None,
                          marker="os"[m % 2], color=style.COLORS[m], ls="",
@@ -67,6 +69,6 @@ table.write(STEM, HEADER, [
     [study.setting(c, "model"), plan(c), "equal" if equal(c) else "four slow (assumed)",
      style.number(c.value("n_ranks")), style.number(c.value("n_threads")),
      style.short(c.value("request_s")),
-     "%s to %s" % (style.short(c.value("request_s_lo")), style.short(c.value("request_s_hi"))),
+     "%s to %s" % tuple(map(style.short, c.interval("request_s") or (math.nan, math.nan))),
      style.percent(c.value("p_best")), style.short(1e3 * c.value("decode_s")),
      style.short(c.value("stream_gbps"))] for c in result.cells])

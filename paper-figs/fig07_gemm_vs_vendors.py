@@ -14,8 +14,9 @@ N_WORST = 12
 def of_library(cells, library, suffix):
     """Times as fast as the library: geometric mean, ends of its interval (of several cells, the
     least and the greatest), and the same for the cost model's schedule."""
-    names = ["ratio_vs_%s%s%s" % (library, suffix, end) for end in ("", "_lo", "_hi")]
-    mid, low, high = ([c.value(name) for c in cells] for name in names)
+    name = "ratio_vs_%s%s" % (library, suffix)
+    mid = [c.value(name) for c in cells]
+    low, high = zip(*(c.interval(name) or (math.nan, math.nan) for c in cells)) if cells else ([], [])
     if len(cells) > 1:
         low = high = mid
     plain = [c.value("gflops_default" + suffix) / c.value("gflops_" + library) for c in cells]
@@ -55,7 +56,8 @@ def points(cells):
     found = []
     for kind, suffix, label in SERIES:
         for c in study.where(cells, type=kind):
-            ratio, low, high = (c.value("ratio_tuned_vs_best" + suffix + end) for end in ("", "_lo", "_hi"))
+            ratio = c.value("ratio_tuned_vs_best" + suffix)
+            low, high = c.interval("ratio_tuned_vs_best" + suffix) or (math.nan, math.nan)
             rates = [style.short(c.value("gflops_%s%s" % (how, suffix))) for how in ("tuned", "default")]
             row = [label, study.setting(c, "weights"), study.matrix_name(c), study.setting(c, "m"), *rates,
                    "%.2f (%.2f to %.2f)" % (ratio, low, high), c.setting("notes.best_baseline", ""),

@@ -1,5 +1,7 @@
 """MNN-LLM Sec. V-C: what each of three optimizations gains, and the time of a step before and after it."""
 
+import math
+
 from lib import read, reference, study, style
 
 STEM = "mnn_ablation"
@@ -17,7 +19,7 @@ def papers(phase):
 def gains(ax, c, phase):
     ours = [100 * c.value("gain_" + name) for name, _, _ in GAINS]
     for i, (name, _, _) in enumerate(GAINS):
-        lo, hi = (100 * c.value("gain_%s_%s" % (name, end)) for end in ("lo", "hi"))
+        lo, hi = (100 * x for x in c.interval("gain_" + name) or (math.nan, math.nan))
         style.bar(ax, i, ours[i], style.short(ours[i], " %"), top=(hi,), width=0.6, color=style.COLORS[i])
         if study.finite([ours[i], lo, hi]) == [ours[i], lo, hi]:
             ax.plot([i, i], [lo, hi], "k-", lw=1)
@@ -60,7 +62,7 @@ for i, phase in enumerate(phases):
 style.save(fig, result, STEM, "Three optimizations, one after the other (MNN-LLM, Sec. V-C)")
 study.write_table(STEM, ["phase", "optimization", "gain", "95 % interval", "paper", "tokens/s after it"], [
     [study.setting(c, "phase"), label, style.short(100 * c.value("gain_" + name), " %"),
-     "%s to %s" % tuple(style.short(100 * c.value("gain_%s_%s" % (name, end))) for end in ("lo", "hi")),
+     "%s to %s" % tuple(style.short(100 * x) for x in c.interval("gain_" + name) or (math.nan, math.nan)),
      style.short(paper, " %"), style.short(c.value("tok_s_" + step))]
     for c in result.cells
     for (name, label, _), paper, (step, _) in zip(GAINS, papers(study.setting(c, "phase")), STEPS[1:])])

@@ -24,9 +24,9 @@ def by_block(ax, cells, pages):
         color = style.COLORS[shapes.index(shape(c)) % len(style.COLORS)]
         ax.plot(ticks, c.series["over_contiguous"], "-o" if random else "--", color=color, lw=1.2,
                 ms=2.5, label=shape(c) if random else None)
-        if random:
-            ax.fill_between(ticks, c.series["over_contiguous_lo"], c.series["over_contiguous_hi"],
-                            color=color, alpha=0.15, lw=0)
+        ends = [c.interval("paged%d_over_contiguous" % t) for t in ticks]
+        if random and all(ends):
+            ax.fill_between(ticks, *zip(*ends), color=color, alpha=0.15, lw=0)
     ax.set(title="%s pages; dashed: in sequence" % pages.capitalize(),
            xlabel="tokens of a block", ylabel="time / contiguous")
     if len(ticks):

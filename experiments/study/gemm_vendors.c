@@ -56,24 +56,21 @@ static const struct opt_row table[] = {
     {0},
 };
 
-#define RATIO(name, better, text)                                                        \
-    {name, "x", better, text}, {name "_lo", "x", "", "lower end of its interval"},       \
-    {                                                                                    \
-        name "_hi", "x", "", "upper end of its interval"                                 \
-    }
 #define RATIO_TO(name)                                                                   \
-    RATIO("ratio_vs_" name, "", "time of it / ours, median over the rounds")
+    {                                                                                    \
+        "ratio_vs_" name, "x", "", "time of it / ours, median over the rounds"           \
+    }
 /* What is said of ours, exact and relaxed. */
 #define OURS(suffix, how)                                                                \
     {"gflops" suffix, "GFLOP/s", "higher", "ours" how ": tuned where it was tuned"},     \
-        RATIO("ratio_tuned_vs_best" suffix, "higher",                                    \
-              "time of the best baseline / ours" how                                     \
-              ", tuned schedule, median over the rounds"),                               \
-        RATIO("ratio_default_vs_best" suffix, "",                                        \
-              "time of the best baseline / ours" how                                     \
-              ", cost model's schedule, median over the rounds"),                        \
-        RATIO("ratio_tuned_vs_default" suffix, "",                                       \
-              "time of the cost model's schedule / tuned, median over the rounds"),      \
+        {"ratio_tuned_vs_best" suffix, "x", "higher",                                    \
+         "time of the best baseline / ours" how                                          \
+         ", tuned schedule, median over the rounds"},                                    \
+        {"ratio_default_vs_best" suffix, "x", "",                                        \
+         "time of the best baseline / ours" how                                          \
+         ", cost model's schedule, median over the rounds"},                             \
+        {"ratio_tuned_vs_default" suffix, "x", "",                                       \
+         "time of the cost model's schedule / tuned, median over the rounds"},           \
         RATIO_TO("onednn" suffix), RATIO_TO("openblas" suffix), RATIO_TO("blis" suffix), \
         RATIO_TO("libxsmm" suffix),                                                      \
         {"roof_frac" suffix, "", "higher", "gflops" suffix " / roof_gflops" suffix},     \

@@ -57,10 +57,8 @@ static const struct opt_row table[] = {
             "time of the matrices, output projection included, in a step with " what     \
     }
 #define GAIN_METRICS(name, what)                                                         \
-    {"gain_" name, "", "higher", "speed with " what " / speed before it, less 1"},       \
-        {"gain_" name "_lo", "", "", "lower end of its 95 % interval"},                  \
     {                                                                                    \
-        "gain_" name "_hi", "", "", "upper end of its 95 % interval"                     \
+        "gain_" name, "", "higher", "speed with " what " / speed before it, less 1"      \
     }
 static const struct study_metric metrics[] = {
     STEP_METRICS("baseline", "separate operators for attention and signed weights in "

@@ -345,24 +345,18 @@ static void report_allocators(const struct cell *f, double step_s)
 /* The ratios by the size of a block. */
 static void report_ratios(const struct cell *f)
 {
-    double tok[N_SIZES], bytes[N_SIZES], over[3][N_SIZES];
+    double tok[N_SIZES], bytes[N_SIZES], over[N_SIZES];
     char name[48];
 
     for (int i = 0; i < N_SIZES; i++) {
         snprintf(name, sizeof(name), "paged%d_over_contiguous", sizes[i]);
-        struct measure_report r = study_compare_ratio(&f->rounds, name, i, N_SIZES, 0);
-
-        over[0][i] = r.estimate;
-        over[1][i] = r.lo;
-        over[2][i] = r.hi;
+        over[i] = study_compare_ratio(&f->rounds, name, i, N_SIZES, 0);
         tok[i] = sizes[i];
         bytes[i] = (double)sizes[i] * (double)f->layout.vec_bytes;
     }
     study_series(f->out, "block_tok", "tok", tok, N_SIZES);
     study_series(f->out, "block_run_bytes", "B", bytes, N_SIZES);
-    study_series(f->out, "over_contiguous", "x", over[0], N_SIZES);
-    study_series(f->out, "over_contiguous_lo", "x", over[1], N_SIZES);
-    study_series(f->out, "over_contiguous_hi", "x", over[2], N_SIZES);
+    study_series(f->out, "over_contiguous", "x", over, N_SIZES);
 }
 
 static void report(const struct cell *f)

@@ -41,11 +41,8 @@ static const struct opt_row table[] = {
 
 static const struct study_metric metrics[] = {
     {"request_s", "s", "lower",
-     "time of a request of the trace: its prompt, then its output"},
-    {"request_s_lo", "s", "lower",
-     "lower end of the bootstrap's 95 % interval of request_s"},
-    {"request_s_hi", "s", "lower",
-     "upper end of the bootstrap's 95 % interval of request_s"},
+     "time of a request of the trace: its prompt, then its output; its interval is the "
+     "bootstrap's"},
     {"p_best", "", "higher",
      "share of the bootstrapped fits with which no alternative has a shorter request"},
     {"prefill_s", "s", "lower", "mean prefill time of the trace's prompts"},
@@ -308,7 +305,7 @@ static int run(struct cell *w)
 
     study_value_interval(w->out, "request_s", request_s,
                          stats_percentile(w->draws, n, 0.025),
-                         stats_percentile(w->draws, n, 0.975), "n_bootstrap is 0");
+                         stats_percentile(w->draws, n, 0.975), NULL);
     STUDY_VALUES(w->out, all, "n_bootstrap is 0");
     if (n)
         study_series(w->out, "request_s_draws", "s", w->draws, n);

@@ -59,8 +59,6 @@ static const struct study_metric metrics[] = {
     {"ttft_ms", "ms", "lower", "time of the prompt with the tuned schedules"},
     {"ttft_ms_default", "ms", "", "time of the prompt with the default schedules"},
     {"ttft_gain", "x", "higher", "median over the rounds of ttft_ms_default / ttft_ms"},
-    {"ttft_gain_lo", "x", "", "lower end of its 95 % interval"},
-    {"ttft_gain_hi", "x", "", "upper end of its 95 % interval"},
     {"tok_s", "tok/s", "higher",
      "output tokens / time of the request with the tuned schedules"},
     {"tok_s_default", "tok/s", "", "the same with the default schedules"},

@@ -23,7 +23,7 @@ def topo_hidden_structure(rng, machine, **_):
 
 
 def topo_plan(rng, **_):
-    return ({"request_s": rng.uniform(9, 11), "request_s_lo": 9, "request_s_hi": 11,
+    return ({"request_s": (rng.uniform(9, 11), 9, 11),
              "p_best": rng.uniform(0, 1), "prefill_s": 0.4, "decode_s": rng.uniform(0.03, 0.05),
              "stream_gbps": rng.uniform(60, 66), "n_ranks": 8, "n_threads": 18}, {})
 

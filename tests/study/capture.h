@@ -56,17 +56,9 @@ void study_value(struct study_cell *c, const char *name, double value, const cha
 void study_value_interval(struct study_cell *c, const char *name, double value, double lo,
                           double hi, const char *why)
 {
-    char end[64];
-
     study_value(c, name, value, why);
     capture.values[capture.n_values - 1].lo = lo;
     capture.values[capture.n_values - 1].hi = hi;
-    snprintf(end, sizeof(end), "%s_lo", name);
-    if (!study_metric_find(capture.study, end))
-        return;
-    study_value(c, end, lo, why);
-    snprintf(end, sizeof(end), "%s_hi", name);
-    study_value(c, end, hi, why);
 }
 
 void study_values(struct study_cell *c, const struct study_number *v, size_t n,

@@ -56,7 +56,7 @@ const double *study_compare_times(const struct study_compare *c, int i);
 /* Report as value `name` the time of a over the time of b, less `less`, with its 95 % interval,
  * by the rounds in which both ran: how many times as fast b is, or with 1 its gain. Returns
  * the ratio. */
-struct measure_report study_compare_ratio(const struct study_compare *c, const char *name,
-                                          int a, int b, double less);
+double study_compare_ratio(const struct study_compare *c, const char *name, int a, int b,
+                           double less);
 
 #endif
