@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
-#include "kv/ridge.h"
+#include "base/ridge.h"
 
 /* What is asked for stands at the beginning of most prompts. */
 #define TEXT_BYTES 4096
@@ -18,7 +18,7 @@
 
 /* How much weights are shrunk towards 0, so predictions towards the mean: from hardly to
  * nearly all the way. How much the texts of a data set tell differs by that much. */
-static const float lambdas[] = {0.001f, 0.003f, 0.01f, 0.03f, 0.1f, 0.3f, 1};
+static const double lambdas[] = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1};
 #define N_LAMBDAS ((int)(sizeof(lambdas) / sizeof(lambdas[0])))
 
 /* What a request can begin with; the last type is any other word. */
@@ -201,44 +201,54 @@ static int make_targets(struct targets *t, const struct kv_example *examples, in
     return OK;
 }
 
-static void add(struct kv_ridge *r, const struct kv_example *e, int64_t n,
+static void make_example(double x[KV_LEARN_N_FEATURES], double y[N_TARGETS],
+                         const struct kv_example *e, const struct targets *t)
+{
+    float features[KV_LEARN_N_FEATURES], target[N_TARGETS];
+
+    make_features(features, e);
+    make_target(target, e, t);
+    for (int i = 0; i < KV_LEARN_N_FEATURES; i++)
+        x[i] = features[i];
+    for (int k = 0; k < N_TARGETS; k++)
+        y[k] = target[k];
+}
+
+static void add(struct stats_ridge *r, const struct kv_example *e, int64_t n,
                 const struct targets *t)
 {
-    float x[KV_LEARN_N_FEATURES], y[N_TARGETS];
+    double x[KV_LEARN_N_FEATURES], y[N_TARGETS];
 
     for (int64_t i = 0; i < n; i++) {
-        make_features(x, &e[i]);
-        make_target(y, &e[i], t);
-        kv_ridge_add(r, x, y);
+        make_example(x, y, &e[i], t);
+        stats_ridge_add(r, x, y);
     }
 }
 
 /* Sum of the errors of the logarithm. */
-static double error_of(const struct kv_ridge *r, const struct kv_example *e, int64_t n,
+static double error_of(const struct stats_ridge *r, const struct kv_example *e, int64_t n,
                        const struct targets *t)
 {
-    float x[KV_LEARN_N_FEATURES], y[N_TARGETS];
-    double sum = 0;
+    double x[KV_LEARN_N_FEATURES], y[N_TARGETS], sum = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        make_features(x, &e[i]);
-        make_target(y, &e[i], t);
-        sum += fabsf(dot(r->weights, x) - y[0]);
+        make_example(x, y, &e[i], t);
+        sum += fabs(stats_ridge_predict(r, x) - y[0]);
     }
     return sum;
 }
 
 /* The lambda that predicts the last fifth of the examples best from those before, which
  * are those of r. */
-static int choose_lambda(float *lambda, struct kv_ridge *r, const struct kv_example *e,
-                         int64_t n, const struct targets *t)
+static int choose_lambda(double *lambda, struct stats_ridge *r,
+                         const struct kv_example *e, int64_t n, const struct targets *t)
 {
     double least = INFINITY;
 
     for (int i = 0; i < N_LAMBDAS; i++) {
         double error;
 
-        TRY(kv_ridge_solve(r, lambdas[i]));
+        TRY(stats_ridge_solve(r, lambdas[i] * (double)r->n));
         error = error_of(r, e, n, t);
         if (error < least) {
             least = error;
@@ -248,29 +258,31 @@ static int choose_lambda(float *lambda, struct kv_ridge *r, const struct kv_exam
     return OK;
 }
 
-static int train(struct kv_learned *l, struct kv_ridge *r,
+static int train(struct kv_learned *l, struct stats_ridge *r,
                  const struct kv_example *examples, int64_t n)
 {
     int64_t first = n - n / 5;
     struct targets t = {0};
-    float lambda = 0;
+    double lambda = 0;
 
-    TRY(kv_ridge_init(r, KV_LEARN_N_FEATURES, N_TARGETS));
+    TRY(stats_ridge_init(r, KV_LEARN_N_FEATURES, N_TARGETS));
     TRY(make_targets(&t, examples, n));
     add(r, examples, first, &t);
     TRY(choose_lambda(&lambda, r, examples + first, n - first, &t));
     add(r, examples + first, n - first, &t);
-    TRY(kv_ridge_solve(r, lambda));
-    memcpy(l->weights, r->weights, sizeof(l->weights));
-    for (int k = 0; k < N_TARGETS; k++)
+    TRY(stats_ridge_solve(r, lambda * (double)r->n));
+    for (int k = 0; k < N_TARGETS; k++) {
+        for (int i = 0; i < KV_LEARN_N_FEATURES; i++)
+            l->weights[k][i] = (float)r->weights[k * KV_LEARN_N_FEATURES + i];
         l->weights[k][CONSTANT] += t.mean[k];
+    }
     l->longest = t.bounds[KV_LEARN_CLASSES - 1];
     return OK;
 }
 
 int kv_learn(struct kv_learned **out, const struct kv_example *examples, int64_t n)
 {
-    struct kv_ridge r = {0};
+    struct stats_ridge r = {0};
     struct kv_learned *l;
     int rc;
 
@@ -282,7 +294,7 @@ int kv_learn(struct kv_learned **out, const struct kv_example *examples, int64_t
     if (!l)
         return ERR_NOMEM;
     rc = train(l, &r, examples, n);
-    kv_ridge_fini(&r);
+    stats_ridge_fini(&r);
     if (rc == OK)
         *out = l;
     else

@@ -1,95 +1,10 @@
-/* The learned length predictor: ridge regression equals a solution in float64, what the text
- * tells is found, what it does not tell is not, and real prompts are predicted better than by
- * their mean. */
+/* The learned length predictor: what the text tells is found, what it does not tell is not, and
+ * real prompts are predicted better than by their mean. */
 #include <math.h>
 
 #include "base/json.h"
 #include "kv/learn.h"
-#include "kv/ridge.h"
 #include "tests/support/test.h"
-
-#define D    24
-#define T    3
-#define ROWS 400
-
-/* (X'X + lambda n) w = X'y by elimination with pivots, in float64. */
-static void solve_in_f64(double w[T][D], float x[ROWS][D], float y[ROWS][T],
-                         double lambda)
-{
-    for (int t = 0; t < T; t++) {
-        double a[D][D + 1] = {{0}};
-
-        for (int i = 0; i < D; i++) {
-            for (int r = 0; r < ROWS; r++) {
-                for (int j = 0; j < D; j++)
-                    a[i][j] += (double)x[r][i] * x[r][j];
-                a[i][D] += (double)x[r][i] * y[r][t];
-            }
-            a[i][i] += lambda * ROWS;
-        }
-        for (int i = 0; i < D; i++) {
-            int best = i;
-
-            for (int r = i; r < D; r++)
-                best = fabs(a[r][i]) > fabs(a[best][i]) ? r : best;
-            for (int j = 0; j <= D; j++) {
-                double v = a[i][j];
-
-                a[i][j] = a[best][j];
-                a[best][j] = v;
-            }
-            for (int r = 0; r < D; r++)
-                for (int j = D; j >= i && r != i; j--)
-                    a[r][j] -= a[r][i] / a[i][i] * a[i][j];
-        }
-        for (int i = 0; i < D; i++)
-            w[t][i] = a[i][D] / a[i][i];
-    }
-}
-
-static void ridge_equals_f64(void **state)
-{
-    static float x[ROWS][D], y[ROWS][T];
-    const float lambdas[] = {0.001f, 0.01f, 1};
-    struct rng rng;
-
-    (void)state;
-    rng_init(&rng, test_seed(), "ridge");
-    for (int r = 0; r < ROWS; r++) {
-        for (int i = 0; i < D; i++) /* some are 0, as hashed features are */
-            x[r][i] = i && rng_below(&rng, 3) ? (float)rng_normal(&rng) : i == 0;
-        for (int t = 0; t < T; t++)
-            y[r][t] = x[r][1] - 2 * x[r][2] * (float)t + (float)rng_normal(&rng);
-    }
-    for (int k = 0; k < 3; k++) {
-        struct kv_ridge r;
-        double w[T][D];
-
-        assert_ok(kv_ridge_init(&r, D, T));
-        for (int i = 0; i < ROWS; i++)
-            kv_ridge_add(&r, x[i], y[i]);
-        assert_ok(kv_ridge_solve(&r, lambdas[k]));
-        solve_in_f64(w, x, y, lambdas[k]);
-        for (int t = 0; t < T; t++)
-            for (int i = 0; i < D; i++)
-                if (!(fabs(r.weights[t * D + i] - w[t][i]) < 2e-5))
-                    fail_msg("lambda %g: weight %d of target %d is %g, expected %g",
-                             lambdas[k], i, t, r.weights[t * D + i], w[t][i]);
-        kv_ridge_fini(&r);
-    }
-}
-
-static void dependent_features_are_refused(void **state)
-{
-    const float x[2] = {1, 2}, y[1] = {3};
-    struct kv_ridge r;
-
-    (void)state;
-    assert_ok(kv_ridge_init(&r, 2, 1));
-    kv_ridge_add(&r, x, y);
-    assert_err(kv_ridge_solve(&r, 0), ERR_ARG, "feature 1 depends");
-    kv_ridge_fini(&r);
-}
 
 /* --- texts that are made up: with probability `tells` a word gives the length away */
 
@@ -283,8 +198,6 @@ static void real_prompts_are_predicted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ridge_equals_f64),
-        cmocka_unit_test(dependent_features_are_refused),
         cmocka_unit_test(what_the_text_tells_is_found),
         cmocka_unit_test(the_same_examples_give_the_same),
         cmocka_unit_test(any_text_is_predicted),

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "tune/ridge.h"
+#include "base/ridge.h"
+#include "tune/features.h"
 #include "tune/search.h"
 
 #define BATCH       64  /* measurements between two fits, as in Ansor */
@@ -24,7 +25,7 @@ struct candidate {
 
 struct state {
     struct candidate population[POPULATION], next[POPULATION];
-    struct tune_ridge model;
+    struct stats_ridge model;
     struct rng rng;
     double caches[3];
 };
@@ -42,7 +43,7 @@ static void score(struct state *st, const struct tune_search *q, struct candidat
     double x[TUNE_N_FEATURES];
 
     tune_features(&c->s, &q->shape, q->w, st->caches, x);
-    c->score = tune_ridge_predict(&st->model, x);
+    c->score = stats_ridge_predict(&st->model, x);
     if (kern_schedule_check(&c->s, q->shape.v, q->w, q->shape.m, q->c->n_threads) != OK) {
         err_clear();
         c->score = INFINITY;
@@ -107,14 +108,15 @@ static void evolve(struct state *st, const struct tune_search *q)
 /* Measure, and teach the model what was new. */
 static int trial(struct state *st, struct tune_search *q, struct kern_schedule *s)
 {
-    double x[TUNE_N_FEATURES], seconds;
+    double x[TUNE_N_FEATURES], seconds, log_seconds;
     int known = q->n_seen, rc;
 
     rc = tune_search_try(q, s, q->c->n_threads, &seconds);
     if (rc != OK || q->n_seen == known)
         return rc;
     tune_features(s, &q->shape, q->w, st->caches, x);
-    tune_ridge_add(&st->model, x, log(seconds));
+    log_seconds = log(seconds);
+    stats_ridge_add(&st->model, x, &log_seconds);
     return OK;
 }
 
@@ -132,8 +134,9 @@ static int batch(struct state *st, struct tune_search *q, int n, bool first)
             s = st->population[at++].s;
         rc = trial(st, q, &s);
     }
-    tune_ridge_fit(&st->model);
-    return rc;
+    return rc == OK ? stats_ridge_solve(&st->model,
+                                        TUNE_RIDGE_LAMBDA * (double)(st->model.n + 1))
+                    : rc;
 }
 
 static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
@@ -147,7 +150,8 @@ static int one(void *arg, struct tune_search *q, int i, struct kern_schedule *s,
     bool first = true;
 
     (void)i;
-    memset(&st->model, 0, sizeof(st->model));
+    stats_ridge_fini(&st->model); /* of the shape before */
+    TRY(stats_ridge_init(&st->model, TUNE_N_FEATURES, 1));
     rng_init(&st->rng, (uint64_t)q->c->o->seed + (uint64_t)q->shape.m, "ansor");
     tune_search_default(q, &start);
     if (q->c->o->start_default)
@@ -181,6 +185,7 @@ static int run(struct tune_ctx *c, struct kern_schedule *out)
         return ERR_NOMEM;
     tune_caches(c->n_threads, st->caches);
     rc = tune_search_run(c, out, &steps, st);
+    stats_ridge_fini(&st->model);
     mem_free(st);
     return rc;
 }

@@ -14,7 +14,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "tune/ridge.h"
+#include "base/ridge.h"
+#include "tune/features.h"
 #include "tune/search.h"
 
 #define SAMPLE     8   /* shapes that are measured on, spread over all */
@@ -34,7 +35,7 @@ struct state {
     struct slice *pool; /* every slice measured */
     int n_pool, capacity;
     struct slice drawn[CANDIDATES];
-    struct tune_ridge model;
+    struct stats_ridge model;
     struct rng rng;
     double caches[3];
     int sample[SAMPLE], n_sample; /* indices of shapes */
@@ -79,7 +80,7 @@ static double predict(const struct state *st, const struct slice *c,
     }
     if (!measured) {
         features(st, &c->s, q, x);
-        log_cost = tune_ridge_predict(&st->model, x);
+        log_cost = stats_ridge_predict(&st->model, x);
     }
     return log_cost + log_fit(&c->s, &q->shape, q->w) + log(tune_flop(&q->shape));
 }
@@ -133,7 +134,7 @@ static int trial(struct state *st, struct tune_search *q, struct slice *c)
         return rc;
     c->log_cost = log(seconds / tune_flop(&q->shape)) - log_fit(&c->s, &q->shape, q->w);
     features(st, &c->s, q, x);
-    tune_ridge_add(&st->model, x, c->log_cost);
+    stats_ridge_add(&st->model, x, &c->log_cost);
     st->pool[st->n_pool++] = *c;
     return OK;
 }
@@ -155,8 +156,9 @@ static int batch(struct state *st, struct tune_search *q)
         if (isfinite(c->predicted))
             rc = trial(st, q, c);
     }
-    tune_ridge_fit(&st->model);
-    return rc;
+    return rc == OK ? stats_ridge_solve(&st->model,
+                                        TUNE_RIDGE_LAMBDA * (double)(st->model.n + 1))
+                    : rc;
 }
 
 /* What the pool's best cost for the shape on the bench; it is the best known. */
@@ -228,19 +230,21 @@ static const struct tune_steps steps = {.one = one, .before = search};
 static int run(struct tune_ctx *c, struct kern_schedule *out)
 {
     struct state *st;
-    int rc = ERR_NOMEM;
+    int rc;
 
     st = mem_new(MEM_OTHER, 1, sizeof(*st));
     if (!st)
         return ERR_NOMEM;
     st->capacity = (int)c->o->trials;
     st->pool = mem_new(MEM_OTHER, (size_t)st->capacity, sizeof(*st->pool));
-    if (st->pool) {
+    rc = st->pool ? stats_ridge_init(&st->model, TUNE_N_FEATURES, 1) : ERR_NOMEM;
+    if (rc == OK) {
         tune_caches(c->n_threads, st->caches);
         rng_init(&st->rng, (uint64_t)c->o->seed, "dietcode");
         rc = tune_search_run(c, out, &steps, st);
-        mem_free(st->pool);
     }
+    stats_ridge_fini(&st->model);
+    mem_free(st->pool);
     mem_free(st);
     return rc;
 }

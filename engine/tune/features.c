@@ -1,10 +1,6 @@
-#include "tune/ridge.h"
+#include "tune/features.h"
 
 #include <math.h>
-#include <string.h>
-
-/* A little of everything keeps features that never varied from getting a weight. */
-#define LAMBDA 1e-3
 
 static double lg(double x)
 {
@@ -51,51 +47,4 @@ void tune_features(const struct kern_schedule *s, const struct tune_shape *shape
         x[n++] = x[i] * x[i] / 8; /* about the size of the others */
     while (n < TUNE_N_FEATURES)
         x[n++] = 0;
-}
-
-void tune_ridge_add(struct tune_ridge *r, const double x[TUNE_N_FEATURES],
-                    double log_seconds)
-{
-    for (int i = 0; i < TUNE_N_FEATURES; i++) {
-        for (int j = 0; j < TUNE_N_FEATURES; j++)
-            r->xx[i][j] += x[i] * x[j];
-        r->xy[i] += x[i] * log_seconds;
-    }
-    r->n++;
-}
-
-/* Cholesky of X'X + lambda n, then two triangular solves. */
-void tune_ridge_fit(struct tune_ridge *r)
-{
-    double l[TUNE_N_FEATURES][TUNE_N_FEATURES] = {{0}}, *y = r->weight;
-
-    for (int i = 0; i < TUNE_N_FEATURES; i++) {
-        for (int j = 0; j <= i; j++) {
-            double sum = r->xx[i][j] + (i == j ? LAMBDA * (r->n + 1) : 0);
-
-            for (int k = 0; k < j; k++)
-                sum -= l[i][k] * l[j][k];
-            l[i][j] = i == j ? sqrt(sum) : sum / l[j][j];
-        }
-    }
-    for (int i = 0; i < TUNE_N_FEATURES; i++) {
-        y[i] = r->xy[i];
-        for (int k = 0; k < i; k++)
-            y[i] -= l[i][k] * y[k];
-        y[i] /= l[i][i];
-    }
-    for (int i = TUNE_N_FEATURES - 1; i >= 0; i--) {
-        for (int k = i + 1; k < TUNE_N_FEATURES; k++)
-            y[i] -= l[k][i] * y[k];
-        y[i] /= l[i][i];
-    }
-}
-
-double tune_ridge_predict(const struct tune_ridge *r, const double x[TUNE_N_FEATURES])
-{
-    double sum = 0;
-
-    for (int i = 0; i < TUNE_N_FEATURES; i++)
-        sum += r->weight[i] * x[i];
-    return sum;
 }

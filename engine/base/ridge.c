@@ -1,30 +1,30 @@
-#include "kv/ridge.h"
+#include "base/ridge.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
 
-int kv_ridge_init(struct kv_ridge *r, int n_features, int n_targets)
+int stats_ridge_init(struct stats_ridge *r, int n_features, int n_targets)
 {
-    *r = (struct kv_ridge){.n_features = n_features, .n_targets = n_targets};
-    r->xx = mem_new(MEM_KV, (size_t)n_features * n_features, sizeof(*r->xx));
-    r->xy = mem_new(MEM_KV, (size_t)n_targets * n_features, sizeof(*r->xy));
-    r->factor = mem_new(MEM_KV, (size_t)n_features * n_features, sizeof(*r->factor));
-    r->weights = mem_new(MEM_KV, (size_t)n_targets * n_features, sizeof(*r->weights));
+    *r = (struct stats_ridge){.n_features = n_features, .n_targets = n_targets};
+    r->xx = mem_new(MEM_OTHER, (size_t)n_features * n_features, sizeof(*r->xx));
+    r->xy = mem_new(MEM_OTHER, (size_t)n_targets * n_features, sizeof(*r->xy));
+    r->factor = mem_new(MEM_OTHER, (size_t)n_features * n_features, sizeof(*r->factor));
+    r->weights = mem_new(MEM_OTHER, (size_t)n_targets * n_features, sizeof(*r->weights));
     return r->xx && r->xy && r->factor && r->weights ? OK : ERR_NOMEM;
 }
 
-void kv_ridge_fini(struct kv_ridge *r)
+void stats_ridge_fini(struct stats_ridge *r)
 {
     mem_free(r->xx);
     mem_free(r->xy);
     mem_free(r->factor);
     mem_free(r->weights);
-    *r = (struct kv_ridge){0};
+    *r = (struct stats_ridge){0};
 }
 
-void kv_ridge_add(struct kv_ridge *r, const float *x, const float *y)
+void stats_ridge_add(struct stats_ridge *r, const double *x, const double *y)
 {
     int d = r->n_features;
 
@@ -40,14 +40,14 @@ void kv_ridge_add(struct kv_ridge *r, const float *x, const float *y)
 }
 
 /* Cholesky's factor, in place of the lower triangle. */
-static int factorise(float *a, int d)
+static int factorise(double *a, int d)
 {
     for (int i = 0; i < d; i++) {
-        float *row = a + (size_t)i * d;
+        double *row = a + (size_t)i * d;
 
         for (int j = 0; j <= i; j++) {
-            const float *other = a + (size_t)j * d;
-            float sum = row[j];
+            const double *other = a + (size_t)j * d;
+            double sum = row[j];
 
             for (int k = 0; k < j; k++)
                 sum -= row[k] * other[k];
@@ -55,16 +55,16 @@ static int factorise(float *a, int d)
                 return err_set(
                     ERR_ARG,
                     "ridge: feature %d depends on those before: expected a larger "
-                    "lambda",
+                    "penalty",
                     i);
-            row[j] = i == j ? sqrtf(sum) : sum / other[j];
+            row[j] = i == j ? sqrt(sum) : sum / other[j];
         }
     }
     return OK;
 }
 
 /* y becomes w, where l l' w = y. */
-static void substitute(const float *l, float *y, int d)
+static void substitute(const double *l, double *y, int d)
 {
     for (int i = 0; i < d; i++) {
         for (int k = 0; k < i; k++)
@@ -78,16 +78,25 @@ static void substitute(const float *l, float *y, int d)
     }
 }
 
-int kv_ridge_solve(struct kv_ridge *r, float lambda)
+int stats_ridge_solve(struct stats_ridge *r, double penalty)
 {
     int d = r->n_features;
 
     memcpy(r->factor, r->xx, (size_t)d * d * sizeof(*r->xx));
     memcpy(r->weights, r->xy, (size_t)r->n_targets * d * sizeof(*r->xy));
     for (int i = 0; i < d; i++)
-        r->factor[(size_t)i * d + i] += lambda * (float)r->n;
+        r->factor[(size_t)i * d + i] += penalty;
     TRY(factorise(r->factor, d));
     for (int t = 0; t < r->n_targets; t++)
         substitute(r->factor, r->weights + (size_t)t * d, d);
     return OK;
+}
+
+double stats_ridge_predict(const struct stats_ridge *r, const double *x)
+{
+    double sum = 0;
+
+    for (int i = 0; i < r->n_features; i++)
+        sum += r->weights[i] * x[i];
+    return sum;
 }
