@@ -293,15 +293,6 @@ double stats_kendall(const double *x, const double *y, size_t n)
     return tau;
 }
 
-void stats_wilson95(size_t k, size_t n, double *lo, double *hi)
-{
-    double z = 1.959963984540054, p = (double)k / (double)n, zz = z * z / (double)n;
-    double half = z * sqrt(p * (1 - p) / (double)n + zz / (4 * (double)n));
-
-    *lo = n ? (k ? (p + zz / 2 - half) / (1 + zz) : 0) : NAN;
-    *hi = n ? (k < n ? (p + zz / 2 + half) / (1 + zz) : 1) : NAN;
-}
-
 double stats_geomean(const double *x, size_t n)
 {
     double s = 0;
@@ -314,17 +305,4 @@ double stats_geomean(const double *x, size_t n)
         s += log(x[i]);
     }
     return exp(s / (double)n);
-}
-
-double stats_t95(int df)
-{
-    static const double of[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
-                                2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-                                2.110,  2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064,
-                                2.060,  2.056, 2.052, 2.048, 2.045, 2.042};
-    const int n = (int)(sizeof(of) / sizeof(of[0]));
-
-    if (df < 1)
-        return NAN;
-    return df <= n ? of[df - 1] : 1.96 + 2.46 / df; /* within 0.001 */
 }

@@ -31,11 +31,6 @@ double stats_spearman(const double *x, const double *y, size_t n);
  * order alike less the share that they order the other way, corrected for ties; NaN where all
  * x or all y are equal. */
 double stats_kendall(const double *x, const double *y, size_t n);
-/* Student's t: the half-width, in standard errors, of a 95 % interval of a mean. NaN: df < 1. */
-double stats_t95(int df);
-
-/* Wilson's 95 % interval of a probability of which k in n trials came true. NaN: n is 0. */
-void stats_wilson95(size_t k, size_t n, double *lo, double *hi);
 
 /* Geometric mean; NaN if any x <= 0. */
 double stats_geomean(const double *x, size_t n);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/stats_interval.h"
 
 #define MIN_ROUNDS   MEASURE_SURE_ROUNDS
 #define MAX_ROUNDS   25
@@ -85,27 +86,16 @@ static void insert(double *sorted, int n, double v)
     sorted[n] = v;
 }
 
-/* The estimate is the q-quantile by nearest rank. Its interval is between two order
- * statistics: how many of n samples fall below the true quantile is binomial. */
+/* The estimate is the q-quantile by nearest rank. */
 static void quantile(const double *sorted, int n, double q, struct measure_report *r)
 {
-    int at = (int)ceil(q * n * (1 - 1e-14)) - 1, lo = 0, hi = n - 1;
-    double p = pow(1 - q, n), below = p; /* P(exactly i), P(at most i) */
+    int at = (int)ceil(q * n * (1 - 1e-14)) - 1, lo, hi;
 
     r->estimate = r->lo = r->hi = r->best = NAN;
     r->n = n;
     if (n == 0)
         return;
-    for (int i = 0; i < n; i++) {
-        if (below <= 0.025)
-            lo = i;
-        if (below >= 0.975) {
-            hi = i;
-            break;
-        }
-        p *= (double)(n - i) / (i + 1) * q / (1 - q);
-        below += p;
-    }
+    stats_quantile95(n, q, &lo, &hi);
     r->estimate = q == 0.5 && n % 2 == 0 ? (sorted[n / 2 - 1] + sorted[n / 2]) / 2
                                          : sorted[at < 0 ? 0 : at];
     r->best = sorted[0];

@@ -6,16 +6,6 @@
 
 #include "base/mem.h"
 
-/* Blocks of 3 n^(1/3) hold most of the dependence of neighbours; at least five of them. */
-size_t compare_block(size_t n)
-{
-    size_t block = (size_t)ceil(3 * cbrt((double)n));
-
-    if (n < 10)
-        return 0;
-    return block < n / 5 ? block : n / 5;
-}
-
 /* Time from each request to the next. What follows the last is not known: the mean; or, where
  * requests never overlapped, what it took. */
 static void find_gaps(struct compare_resampler *s)

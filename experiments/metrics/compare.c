@@ -6,10 +6,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "base/stats_interval.h"
 #include "experiments/metrics/bootstrap.h"
-
-/* The width that so many replicates give differs from that of many by 3 %. */
-#define N_REPLICATES 400
 
 const char *compare_verdict_name(enum compare_verdict v)
 {
@@ -42,29 +40,6 @@ static size_t n_restarts(const struct compare_side *s)
     return s->n ? (size_t)s->runs[s->n - 1].restart + 1 : 0;
 }
 
-static double squares(const double *x, size_t n)
-{
-    double s = n > 1 ? stats_std(x, n) : 0;
-
-    return s * s * (double)(n - (n > 0));
-}
-
-/* Half of the interval for the difference of means: of pairs, or of two samples with one
- * variance, which serves a side of one run as well. */
-static double spread_of(double *a, size_t n_a, double *b, size_t n_b, bool pairs)
-{
-    int df = pairs ? (int)n_a - 1 : (int)(n_a + n_b) - 2;
-
-    if (df < 1)
-        return NAN;
-    if (!pairs)
-        return stats_t95(df) * sqrt((squares(a, n_a) + squares(b, n_b)) / df *
-                                    (1 / (double)n_a + 1 / (double)n_b));
-    for (size_t i = 0; i < n_a; i++)
-        a[i] -= b[i];
-    return stats_t95(df) * stats_std(a, n_a) / sqrt((double)n_a);
-}
-
 static int between_runs(struct compare_result *out, const struct compare_side *a,
                         const struct compare_side *b, const struct compare_opts *o)
 {
@@ -83,7 +58,7 @@ static int between_runs(struct compare_result *out, const struct compare_side *a
         out->b = exp(mean_b);
         out->ratio = exp(mean_b - mean_a);
         out->between_runs =
-            spread_of(x, out->n_units[0], y, out->n_units[1], out->in_turn);
+            stats_difference_half95(x, out->n_units[0], y, out->n_units[1], out->in_turn);
     }
     mem_free(x);
     mem_free(y);
@@ -94,6 +69,8 @@ static int between_runs(struct compare_result *out, const struct compare_side *a
 
 /* The resamplers of both sides: A's, then B's. */
 struct drawing {
+    const struct compare_result *result;
+    const char *metric;
     struct compare_resampler *of;
     double *weight; /* of each run in the difference of means; negative for A */
     size_t n;
@@ -152,7 +129,7 @@ static int open_drawing(struct drawing *d, struct compare_result *out,
         if (d->of[i].n < out->n_requests)
             out->n_requests = d->of[i].n;
     }
-    out->block = compare_block(out->n_requests);
+    out->block = stats_block_length(out->n_requests);
     out->same_requests = same_requests(d);
     d->n_starts = most;
     d->starts = mem_new(MEM_HARNESS, most, sizeof(*d->starts));
@@ -160,17 +137,18 @@ static int open_drawing(struct drawing *d, struct compare_result *out,
 }
 
 /* The difference of the means of one draw of all runs. */
-static int draw_once(struct drawing *d, const struct compare_result *r,
-                     const char *metric, struct rng *rng, double *difference)
+static int draw_once(void *ctx, struct rng *rng, double *difference)
 {
+    struct drawing *d = ctx;
+
     *difference = 0;
     for (size_t i = 0; i < d->n; i++) {
         double value;
 
-        if (i == 0 || !r->same_requests)
+        if (i == 0 || !d->result->same_requests)
             for (size_t k = 0; k < d->n_starts; k++)
                 d->starts[k] = (size_t)rng_below(rng, d->of[i].n);
-        TRY(compare_resample(&d->of[i], metric, r->block, d->starts, &value));
+        TRY(compare_resample(&d->of[i], d->metric, d->result->block, d->starts, &value));
         *difference += d->weight[i] * log(value);
     }
     return OK;
@@ -179,25 +157,18 @@ static int draw_once(struct drawing *d, const struct compare_result *r,
 static int between_requests(struct compare_result *out, const struct compare_side *a,
                             const struct compare_side *b, const struct compare_opts *o)
 {
-    struct drawing d = {0};
-    double x[N_REPLICATES];
-    struct rng rng;
+    struct drawing d = {.result = out, .metric = o->metric};
     int rc = open_drawing(&d, out, a, b);
 
-    rng_init(&rng, o->seed, "compare");
-    for (int i = 0; i < N_REPLICATES && rc == OK && out->block; i++)
-        rc = draw_once(&d, out, o->metric, &rng, &x[i]);
+    if (rc == OK)
+        rc = stats_blocks_half95(&out->between_requests,
+                                 &(struct stats_blocks){.n = out->n_requests,
+                                                        .seed = o->seed,
+                                                        .stream = "compare",
+                                                        .ctx = &d,
+                                                        .draw = draw_once});
     close_drawing(&d);
-    if (rc != OK || !out->block)
-        return rc;
-    /* A draw without a value, such as one in which no request met its objectives: the
-     * interval has no end. */
-    for (int i = 0; i < N_REPLICATES; i++)
-        if (!isfinite(x[i]))
-            return OK;
-    out->between_requests =
-        stats_t95((int)(out->n_requests / out->block) - 1) * stats_std(x, N_REPLICATES);
-    return OK;
+    return rc;
 }
 
 /* --- the answer */

@@ -69,7 +69,4 @@ struct compare_result {
 MUST int compare_metric(struct compare_result *out, const struct compare_side *a,
                         const struct compare_side *b, const struct compare_opts *o);
 
-/* The length of the blocks for runs of n requests; 0: too few to draw blocks of them. */
-size_t compare_block(size_t n);
-
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/stats.h"
+#include "base/stats_interval.h"
 
 /* Goodput of one repeat: attainment against rate over its chosen cells, or over those
  * that these are relative to. */

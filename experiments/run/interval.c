@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/stats.h"
+#include "base/stats_interval.h"
 #include "experiments/metrics/compare.h"
 
 static double number_at(const json_t *slo, const char *key)
@@ -116,7 +116,7 @@ void run_interval_of_mean(struct record_headline *out, bool geomean, double *y, 
 
     for (size_t i = 0; i < n && geomean; i++)
         y[i] = log(y[i]);
-    half = stats_t95((int)n - 1) * stats_std(y, n) / sqrt((double)n);
+    half = stats_mean_half95(y, n);
     out->lo = geomean ? out->value * exp(-half) : out->value - half;
     out->hi = geomean ? out->value * exp(half) : out->value + half;
     out->has_interval = n > 1 && isfinite(out->lo) && isfinite(out->hi);

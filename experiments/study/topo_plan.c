@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/stats.h"
+#include "base/stats_interval.h"
 #include "cpu/cpu.h"
 #include "experiments/study/support/topo.h"
 #include "simulate/stream_fit.h"
@@ -283,7 +283,7 @@ static int run(struct cell *w)
 {
     const struct opts *o = w->o;
     const struct topo_config *c = &w->plan.c;
-    double prefill_s, decode_s, request_s, gbps, p_best = NAN;
+    double prefill_s, decode_s, request_s, gbps, p_best = NAN, lo, hi;
     size_t n = (size_t)o->n_bootstrap;
     char text[96];
 
@@ -303,9 +303,8 @@ static int run(struct cell *w)
         {"n_threads", c->n_threads},
         {"kept_frac", (double)w->plan.tree->n_pus / w->topo.machine->n_pus}};
 
-    study_value_interval(w->out, "request_s", request_s,
-                         stats_percentile(w->draws, n, 0.025),
-                         stats_percentile(w->draws, n, 0.975), NULL);
+    stats_percentile95(w->draws, n, &lo, &hi);
+    study_value_interval(w->out, "request_s", request_s, lo, hi, NULL);
     STUDY_VALUES(w->out, all, "n_bootstrap is 0");
     if (n)
         study_series(w->out, "request_s_draws", "s", w->draws, n);

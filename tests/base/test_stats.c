@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/stats.h"
+#include "base/stats_interval.h"
 
 #define same(a, b) assert_true(fabs((a) - (b)) <= 1e-12 * fabs((double)(b)))
 
@@ -66,6 +67,24 @@ static void shares(void **state)
     }
     stats_wilson95(0, 0, &lo, &hi);
     assert_true(isnan(lo) && isnan(hi));
+}
+
+/* Student's t of 3 and of 62 values, 12.706 and more for two. */
+static void intervals_of_means(void **state)
+{
+    const double a[] = {1, 2, 4}, b[] = {0, 2, 2}, one[] = {5};
+    double pairs[3] = {1, 2, 4}, many[62];
+
+    (void)state;
+    for (int i = 0; i < 62; i++)
+        many[i] = i % 2;
+    assert_true(fabs(stats_mean_half95(a, 3) - 3.79489) < 1e-3);
+    assert_true(fabs(stats_mean_half95(many, 62) - 0.128013) < 1e-3);
+    assert_true(isnan(stats_mean_half95(one, 1)));
+    assert_true(fabs(stats_difference_half95(pairs, 3, b, 3, true) - 2.48434) < 1e-3);
+    memcpy(pairs, a, sizeof(a));
+    assert_true(fabs(stats_difference_half95(pairs, 3, b, 3, false) - 3.06898) < 1e-3);
+    assert_true(fabs(stats_difference_half95(pairs, 3, one, 1, false) - 7.58978) < 1e-3);
 }
 
 static void undefined_is_nan(void **state)
@@ -197,6 +216,7 @@ int main(void)
         cmocka_unit_test(nearest_rank),
         cmocka_unit_test(extremes),
         cmocka_unit_test(shares),
+        cmocka_unit_test(intervals_of_means),
         cmocka_unit_test(undefined_is_nan),
         cmocka_unit_test(ranks),
         cmocka_unit_test(pairs_in_order),

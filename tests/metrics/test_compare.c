@@ -404,12 +404,12 @@ static void failed_requests_are_drawn_too(void **state)
 static void blocks_grow_with_the_run(void **state)
 {
     (void)state;
-    assert_int_equal(compare_block(9), 0);
-    assert_int_equal(compare_block(10), 2);
-    assert_int_equal(compare_block(90), 14);
+    assert_int_equal(stats_block_length(9), 0);
+    assert_int_equal(stats_block_length(10), 2);
+    assert_int_equal(stats_block_length(90), 14);
     for (size_t n = 10; n < 5000; n++) {
-        assert_true(compare_block(n) <= compare_block(n + 1));
-        assert_true(n / compare_block(n) >= 5);
+        assert_true(stats_block_length(n) <= stats_block_length(n + 1));
+        assert_true(n / stats_block_length(n) >= 5);
     }
 }
 
