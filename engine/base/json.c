@@ -327,6 +327,57 @@ int json_get_obj(const json_t *obj, const char *key, const json_t **out,
     return OK;
 }
 
+int json_copy_str(const json_t *obj, const char *key, char *out, size_t n,
+                  const char *where)
+{
+    const char *s = "";
+
+    TRY(json_get_str(obj, key, &s, where));
+    if (strlen(s) >= n)
+        return err_set(ERR_LIMIT, "%s: %s: expected fewer than %zu bytes, found %zu",
+                       where, key, n, strlen(s));
+    snprintf(out, n, "%s", s);
+    return OK;
+}
+
+int json_get_f64s(const json_t *obj, const char *key, double *out, int n,
+                  const char *where)
+{
+    const json_t *a = NULL;
+
+    TRY(json_get_arr(obj, key, &a, where));
+    if (json_array_size(a) != (size_t)n)
+        return err_set(ERR_FORMAT, "%s: %s: expected %d numbers, found %zu", where, key,
+                       n, json_array_size(a));
+    for (int i = 0; i < n; i++) {
+        const json_t *v = json_array_get(a, (size_t)i);
+
+        if (!json_is_number(v))
+            return err_set(ERR_FORMAT, "%s: %s[%d]: expected a number", where, key, i);
+        out[i] = json_number_value(v);
+    }
+    return OK;
+}
+
+double json_f64_at(const json_t *obj, const char *key)
+{
+    const json_t *v = json_object_get(obj, key);
+
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+json_int_t json_int_at(const json_t *obj, const char *key)
+{
+    return json_integer_value(json_object_get(obj, key));
+}
+
+const char *json_str_at(const json_t *obj, const char *key, const char *otherwise)
+{
+    const char *s = json_string_value(json_object_get(obj, key));
+
+    return s && s[0] ? s : otherwise;
+}
+
 int json_check_keys(const json_t *obj, const char *const *known, const char *where)
 {
     const char *key;

@@ -65,9 +65,22 @@ MUST int json_opt_str(const json_t *obj, const char *key, const char **out,
 MUST int json_opt_bool(const json_t *obj, const char *key, bool *out, const char *where);
 MUST int json_get_arr(const json_t *obj, const char *key, const json_t **out,
                       const char *where);
+/* A text of fewer than n bytes, copied; exactly n numbers. */
+MUST int json_copy_str(const json_t *obj, const char *key, char *out, size_t n,
+                       const char *where);
+MUST int json_get_f64s(const json_t *obj, const char *key, double *out, int n,
+                       const char *where);
 /* Every key of `obj` is one of `known` (NULL-terminated). ERR_FORMAT names the nearest. */
 MUST int json_check_keys(const json_t *obj, const char *const *known, const char *where);
 MUST int json_get_obj(const json_t *obj, const char *key, const json_t **out,
                       const char *where);
+
+/* Members of a document that was checked, or that we wrote ourselves. `obj` may be NULL.
+ * NaN: no number. */
+double json_f64_at(const json_t *obj, const char *key);
+/* 0: no integer. */
+json_int_t json_int_at(const json_t *obj, const char *key);
+/* Borrowed; `otherwise`: no text, or an empty one. */
+const char *json_str_at(const json_t *obj, const char *key, const char *otherwise);
 
 #endif

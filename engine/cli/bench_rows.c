@@ -118,16 +118,6 @@ int cli_bench_add_row(struct cli_bench *b, const struct format_file *f, int i)
     return OK;
 }
 
-static const char *text(const json_t *row, const char *key)
-{
-    return json_string_value(json_object_get(row, key));
-}
-
-static double get(const json_t *row, const char *key)
-{
-    return json_number_value(json_object_get(row, key));
-}
-
 void cli_bench_print_head(const struct cli_bench *b)
 {
     printf("| %-*s | %10s | %9s | %-7s | %7s | %11s | %20s |\n", b->name_width, "model",
@@ -141,7 +131,7 @@ void cli_bench_print_head(const struct cli_bench *b)
 
 static void print_md(const struct cli_bench *b, const json_t *row)
 {
-    double bytes = get(row, "model_size"), n = get(row, "model_n_params");
+    double bytes = json_f64_at(row, "model_size"), n = json_f64_at(row, "model_n_params");
     bool gib = bytes >= 0x1p30, billion = n >= 1e9;
     char size[32], params[32], rate[48];
 
@@ -149,14 +139,15 @@ static void print_md(const struct cli_bench *b, const json_t *row)
              gib ? "GiB" : "MiB");
     snprintf(params, sizeof(params), "%.2f %s", n / (billion ? 1e9 : 1e6),
              billion ? "B" : "M");
-    snprintf(rate, sizeof(rate), "%.2f", get(row, "avg_ts"));
+    snprintf(rate, sizeof(rate), "%.2f", json_f64_at(row, "avg_ts"));
     if (json_is_real(json_object_get(row, "stddev_ts")))
         snprintf(rate + strlen(rate), sizeof(rate) - strlen(rate), " ± %.2f",
-                 get(row, "stddev_ts"));
+                 json_f64_at(row, "stddev_ts"));
     /* "±" takes two bytes and one column */
     printf("| %-*s | %10s | %9s | %-7s | %7.0f | %11s | %*s |\n", b->name_width,
-           text(row, "model_type"), size, params, text(row, "backend"),
-           get(row, "n_threads"), text(row, "test"), strchr(rate, ' ') ? 21 : 20, rate);
+           json_str_at(row, "model_type", ""), size, params,
+           json_str_at(row, "backend", ""), json_f64_at(row, "n_threads"),
+           json_str_at(row, "test", ""), strchr(rate, ' ') ? 21 : 20, rate);
 }
 
 /* A line of what is not a list; `head`: of the keys in place of the values. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "measure/card.h"
 
@@ -20,13 +21,6 @@ static json_t *number(double x)
 static int threads(const json_t *describe, const char *phase)
 {
     return (int)json_integer_value(json_object_get(describe, phase));
-}
-
-static const char *text(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-
-    return s ? s : "";
 }
 
 /* The share of a phase for which a thread waited for the others; NaN: no step of it. */
@@ -46,8 +40,8 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
     double read = n_gaps > 0 ? t->decode_bytes / t->decode_s * 1e-9 : NAN;
     double can = measure_card_read_gbps(card, threads(describe, "decode_threads"));
     double gflops = t->prefill_flop / t->ttft_s * 1e-9;
-    double peak = measure_card_peak_gflops(card, text(describe, "weight_type"),
-                                           text(describe, "precision"),
+    double peak = measure_card_peak_gflops(card, json_str_at(describe, "weight_type", ""),
+                                           json_str_at(describe, "precision", ""),
                                            threads(describe, "prefill_threads"));
     json_t *j = json_object();
 
@@ -83,17 +77,11 @@ int cli_read_card(const char *path, json_t **card)
     return OK;
 }
 
-static double get(const json_t *j, const char *key)
-{
-    const json_t *v = json_object_get(j, key);
-
-    return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
 static void print_kernels(const json_t *describe)
 {
     json_t *chosen = json_object_get(json_object_get(describe, "kernels"), "chosen");
-    const char *op, *note = text(json_object_get(describe, "kernels"), "measured");
+    const char *op,
+        *note = json_str_at(json_object_get(describe, "kernels"), "measured", "");
     json_t *v;
 
     fprintf(stderr, "kernels:");
@@ -104,37 +92,38 @@ static void print_kernels(const json_t *describe)
 
 void cli_report_print(const json_t *j, const json_t *describe)
 {
-    double share = get(j, "read_frac");
+    double share = json_f64_at(j, "read_frac");
 
     print_kernels(describe);
     fprintf(stderr, "cpus: %s; plan: prefill %d, decode %d threads (%s)\n",
-            text(json_object_get(describe, "cpu_budget"), "reason"),
+            json_str_at(json_object_get(describe, "cpu_budget"), "reason", ""),
             threads(describe, "prefill_threads"), threads(describe, "decode_threads"),
-            text(json_object_get(describe, "plan"), "source"));
+            json_str_at(json_object_get(describe, "plan"), "source", ""));
     fprintf(stderr, "prompt %.0f tok, TTFT %.1f ms, %.1f tok/s, %.1f GFLOP/s",
-            get(j, "n_prompt_tok"), 1e3 * get(j, "ttft_s"),
-            get(j, "prefill_tokens_per_s"), get(j, "prefill_gflops"));
-    if (!isnan(get(j, "prefill_peak_frac")))
-        fprintf(stderr, " = %.1f %% of measured %.0f", 100 * get(j, "prefill_peak_frac"),
-                get(j, "machine_peak_gflops"));
+            json_f64_at(j, "n_prompt_tok"), 1e3 * json_f64_at(j, "ttft_s"),
+            json_f64_at(j, "prefill_tokens_per_s"), json_f64_at(j, "prefill_gflops"));
+    if (!isnan(json_f64_at(j, "prefill_peak_frac")))
+        fprintf(stderr, " = %.1f %% of measured %.0f",
+                100 * json_f64_at(j, "prefill_peak_frac"),
+                json_f64_at(j, "machine_peak_gflops"));
     fputc('\n', stderr);
-    fprintf(stderr, "output %.0f tok", get(j, "n_new_tok"));
-    if (isnan(get(j, "tpot_s"))) {
+    fprintf(stderr, "output %.0f tok", json_f64_at(j, "n_new_tok"));
+    if (isnan(json_f64_at(j, "tpot_s"))) {
         fprintf(stderr, ", TPOT undefined for one token\n");
         return;
     }
     fprintf(stderr, ", TPOT %.2f ms, %.1f tok/s, %.1f MB a token, %.2f GB/s",
-            1e3 * get(j, "tpot_s"), get(j, "decode_tokens_per_s"),
-            1e-6 * get(j, "token_bytes"), get(j, "read_gbps"));
+            1e3 * json_f64_at(j, "tpot_s"), json_f64_at(j, "decode_tokens_per_s"),
+            1e-6 * json_f64_at(j, "token_bytes"), json_f64_at(j, "read_gbps"));
     if (isnan(share))
         fprintf(stderr, ", bandwidth unknown: run testbed machine\n");
     else
         fprintf(stderr, " = %.1f %% of measured %.1f GB/s\n", 100 * share,
-                get(j, "machine_read_gbps"));
-    if (get(j, "decode_wait_frac") >= WAIT_FRAC)
+                json_f64_at(j, "machine_read_gbps"));
+    if (json_f64_at(j, "decode_wait_frac") >= WAIT_FRAC)
         fprintf(
             stderr,
             "threads waited for one another during %.0f %% of decode: another process "
             "may be using their CPUs\n",
-            100 * get(j, "decode_wait_frac"));
+            100 * json_f64_at(j, "decode_wait_frac"));
 }

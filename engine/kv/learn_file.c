@@ -115,19 +115,6 @@ static int read_weights(struct kv_learned *l, const json_t *o, const char *path)
     return OK;
 }
 
-static int read_text(const json_t *o, const char *key, char *out, size_t n,
-                     const char *where)
-{
-    const char *s;
-
-    TRY(json_get_str(o, key, &s, where));
-    if (strlen(s) >= n)
-        return err_set(ERR_FORMAT, "%s: %s: expected below %zu bytes, found %zu", where,
-                       key, n, strlen(s));
-    snprintf(out, n, "%s", s);
-    return OK;
-}
-
 static int read_from(struct kv_learned_from *from, const json_t *o, const char *path)
 {
     static const char *const keys[] = {"format", "tokens", "n_examples",
@@ -136,8 +123,8 @@ static int read_from(struct kv_learned_from *from, const json_t *o, const char *
 
     snprintf(where, sizeof(where), "%s: predictor.from", path);
     TRY(json_check_keys(o, keys, where));
-    TRY(read_text(o, "format", from->format, sizeof(from->format), where));
-    TRY(read_text(o, "tokens", from->tokens, sizeof(from->tokens), where));
+    TRY(json_copy_str(o, "format", from->format, sizeof(from->format), where));
+    TRY(json_copy_str(o, "tokens", from->tokens, sizeof(from->tokens), where));
     TRY(json_get_int(o, "n_examples", 1, EXAMPLE_MAX, &from->n_examples, where));
     TRY(json_get_int(o, "folds", 1, FOLDS_MAX, &from->folds, where));
     return json_get_int(o, "fold", 0, from->folds, &from->fold, where);

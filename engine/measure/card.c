@@ -253,36 +253,22 @@ int measure_card_read_in(json_t **out, const char *dir, const char *suffix)
 
 /* ---- values ---- */
 
-static double row_number(const json_t *row, const char *key)
-{
-    const json_t *v = json_object_get(row, key);
-
-    return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
-static const char *row_text(const json_t *row, const char *key)
-{
-    const char *s = json_string_value(json_object_get(row, key));
-
-    return s ? s : "";
-}
-
 /* What was measured, but is not trusted, has its reason. */
 static bool is_doubtful(const json_t *row)
 {
-    return row_text(row, "why")[0] && !isnan(row_number(row, "estimate"));
+    return json_str_at(row, "why", "")[0] && !isnan(json_f64_at(row, "estimate"));
 }
 
 static double row_value(const json_t *row)
 {
-    return is_doubtful(row) ? NAN : row_number(row, "estimate");
+    return is_doubtful(row) ? NAN : json_f64_at(row, "estimate");
 }
 
 /* Has the name this prefix, and is it of n threads (0: any)? */
 static bool matches(const json_t *row, const char *prefix, int n_threads)
 {
-    return strncmp(row_text(row, "name"), prefix, strlen(prefix)) == 0 &&
-           (!n_threads || row_number(row, "n_threads") == n_threads);
+    return strncmp(json_str_at(row, "name", ""), prefix, strlen(prefix)) == 0 &&
+           (!n_threads || json_f64_at(row, "n_threads") == n_threads);
 }
 
 double measure_card_value(const json_t *card, const char *name, int n_threads,
@@ -295,11 +281,11 @@ double measure_card_value(const json_t *card, const char *name, int n_threads,
     for (size_t i = 0; i < json_array_size(values); i++) {
         const json_t *row = json_array_get(values, i);
 
-        if (strcmp(row_text(row, "name"), name) != 0 ||
-            row_number(row, "n_threads") != n_threads)
+        if (strcmp(json_str_at(row, "name", ""), name) != 0 ||
+            json_f64_at(row, "n_threads") != n_threads)
             continue;
-        if (why && row_text(row, "why")[0])
-            *why = row_text(row, "why");
+        if (why && json_str_at(row, "why", "")[0])
+            *why = json_str_at(row, "why", "");
         return row_value(row);
     }
     return NAN;
@@ -321,8 +307,8 @@ struct measure_card_range measure_card_range(const json_t *card, const char *pre
             continue;
         r.least = fmin(r.least, v); /* of NaN and a number: the number */
         r.most = fmax(r.most, v);
-        if (why && isnan(v) && row_text(row, "why")[0])
-            *why = row_text(row, "why");
+        if (why && isnan(v) && json_str_at(row, "why", "")[0])
+            *why = json_str_at(row, "why", "");
     }
     return r;
 }
@@ -335,7 +321,7 @@ const char *measure_card_doubt(const json_t *card, const char *prefix, int n_thr
         const json_t *row = json_array_get(values, i);
 
         if (matches(row, prefix, n_threads) && is_doubtful(row))
-            return row_text(row, "why");
+            return json_str_at(row, "why", "");
     }
     return NULL;
 }
@@ -349,9 +335,9 @@ static void neighbours(const json_t *card, const char *prefix, double n, double 
     *below = *above = NAN;
     for (size_t i = 0; i < json_array_size(values); i++) {
         const json_t *row = json_array_get(values, i);
-        double k = row_number(row, "n_threads");
+        double k = json_f64_at(row, "n_threads");
 
-        if (isnan(row_number(row, "estimate")) || !matches(row, prefix, 0))
+        if (isnan(json_f64_at(row, "estimate")) || !matches(row, prefix, 0))
             continue;
         if (k <= n && !(*below >= k))
             *below = k;
@@ -376,9 +362,9 @@ static struct bound most_at(const json_t *card, const char *prefix, double n_thr
         if (!matches(row, prefix, (int)n_threads))
             continue;
         if (is_doubtful(row))
-            b.doubtful = fmax(b.doubtful, row_number(row, "hi"));
+            b.doubtful = fmax(b.doubtful, json_f64_at(row, "hi"));
         else
-            b.value = fmax(b.value, row_number(row, "estimate"));
+            b.value = fmax(b.value, json_f64_at(row, "estimate"));
     }
     return b;
 }
@@ -450,17 +436,18 @@ double measure_card_peak_gflops(const json_t *card, const char *type,
 
 static void print_row(FILE *f, const json_t *row)
 {
-    double v = row_number(row, "estimate");
-    double lo = row_number(row, "lo"), hi = row_number(row, "hi");
+    double v = json_f64_at(row, "estimate");
+    double lo = json_f64_at(row, "lo"), hi = json_f64_at(row, "hi");
 
-    fprintf(f, "%-28.40s %7.0f  ", row_text(row, "name"), row_number(row, "n_threads"));
+    fprintf(f, "%-28.40s %7.0f  ", json_str_at(row, "name", ""),
+            json_f64_at(row, "n_threads"));
     if (isnan(v))
-        fprintf(f, "%10s %-8.15s  unavailable: %.95s\n", "-", row_text(row, "unit"),
-                row_text(row, "why"));
+        fprintf(f, "%10s %-8.15s  unavailable: %.95s\n", "-",
+                json_str_at(row, "unit", ""), json_str_at(row, "why", ""));
     else
         fprintf(f, "%10.1f %-8.15s  %.1f .. %.1f (%.0f trials)%s%.95s\n", v,
-                row_text(row, "unit"), lo, hi, row_number(row, "n_trials"),
-                is_doubtful(row) ? "; not a bound: " : "", row_text(row, "why"));
+                json_str_at(row, "unit", ""), lo, hi, json_f64_at(row, "n_trials"),
+                is_doubtful(row) ? "; not a bound: " : "", json_str_at(row, "why", ""));
 }
 
 int measure_card_text(const json_t *card, char **text)
@@ -474,11 +461,11 @@ int measure_card_text(const json_t *card, char **text)
     *text = NULL;
     if (!f)
         return err_set(ERR_NOMEM, "machine card: no memory for its text");
-    fprintf(f, "%.64s: %.63s, CPUs %.200s, measured %.30s\n", row_text(card, "host"),
-            row_text(id, "model_name"), row_text(id, "cpus"),
-            row_text(card, "measured_utc"));
-    fprintf(f, "%.255s\n", row_text(card, "budget"));
-    fprintf(f, "instruction sets: %.127s\n\n", row_text(id, "isa"));
+    fprintf(f, "%.64s: %.63s, CPUs %.200s, measured %.30s\n",
+            json_str_at(card, "host", ""), json_str_at(id, "model_name", ""),
+            json_str_at(id, "cpus", ""), json_str_at(card, "measured_utc", ""));
+    fprintf(f, "%.255s\n", json_str_at(card, "budget", ""));
+    fprintf(f, "instruction sets: %.127s\n\n", json_str_at(id, "isa", ""));
     fprintf(f, "%-36s %7s  %10s\n", "value", "threads", "estimate");
     for (size_t i = 0; i < json_array_size(values); i++)
         print_row(f, json_array_get(values, i));

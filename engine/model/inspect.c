@@ -159,16 +159,6 @@ int model_inspect_json(const struct format_file *f, struct json_t **out)
                 : err_set(ERR_NOMEM, "%s: not enough memory to describe it", f->path);
 }
 
-static json_int_t get(const json_t *j, const char *key)
-{
-    return json_integer_value(json_object_get(j, key));
-}
-
-static const char *get_str(const json_t *j, const char *key)
-{
-    return json_string_value(json_object_get(j, key));
-}
-
 static bool is(const json_t *j, const char *key)
 {
     return json_is_true(json_object_get(j, key));
@@ -180,23 +170,24 @@ static void put_shape(struct text *b, const json_t *j)
     const json_t *stops = json_object_get(j, "stop_ids"), *id;
     size_t i;
 
-    utf8_show(path, sizeof(path), get_str(j, "path"));
-    utf8_show(name, sizeof(name), get_str(j, "name"));
-    utf8_show(arch, sizeof(arch), get_str(j, "arch"));
+    utf8_show(path, sizeof(path), json_str_at(j, "path", ""));
+    utf8_show(name, sizeof(name), json_str_at(j, "name", ""));
+    utf8_show(arch, sizeof(arch), json_str_at(j, "arch", ""));
     text_printf(b, "%s: %s\n", path, name);
-    text_printf(b, "  format             %s, architecture %s\n", get_str(j, "format"),
-                arch);
-    text_printf(b, "  layers             %lld\n", get(j, "n_layers"));
-    text_printf(b, "  hidden size        %lld\n", get(j, "dim"));
-    text_printf(b, "  feed-forward size  %lld\n", get(j, "hidden"));
+    text_printf(b, "  format             %s, architecture %s\n",
+                json_str_at(j, "format", ""), arch);
+    text_printf(b, "  layers             %lld\n", json_int_at(j, "n_layers"));
+    text_printf(b, "  hidden size        %lld\n", json_int_at(j, "dim"));
+    text_printf(b, "  feed-forward size  %lld\n", json_int_at(j, "hidden"));
     text_printf(b, "  attention heads    %lld of size %lld; KV heads %lld%s%s\n",
-                get(j, "n_heads"), get(j, "head_dim"), get(j, "n_kv_heads"),
+                json_int_at(j, "n_heads"), json_int_at(j, "head_dim"),
+                json_int_at(j, "n_kv_heads"),
                 is(j, "qkv_bias") ? "; Q, K and V have a bias" : "",
                 is(j, "qk_norm") ? "; Q and K are normalised" : "");
     text_printf(b, "  vocabulary         %lld tokens; the output head %s\n",
-                get(j, "vocab"),
+                json_int_at(j, "vocab"),
                 is(j, "tied") ? "is the embedding matrix" : "has its own matrix");
-    text_printf(b, "  context length     %lld tokens\n", get(j, "max_tok"));
+    text_printf(b, "  context length     %lld tokens\n", json_int_at(j, "max_tok"));
     text_printf(b, "  ids that end text ");
     json_array_foreach(stops, i, id)
         text_printf(b, " %lld", (long long)json_integer_value(id));
@@ -206,11 +197,12 @@ static void put_shape(struct text *b, const json_t *j)
                 is(j, "rope_scaled") ? ", scaled frequencies" : "");
     text_printf(b, "  RMSNorm epsilon    %g\n",
                 json_real_value(json_object_get(j, "norm_eps")));
-    text_printf(b, "  parameters         %lld (%.1f million)\n", get(j, "n_params"),
-                (double)get(j, "n_params") * 1e-6);
+    text_printf(b, "  parameters         %lld (%.1f million)\n",
+                json_int_at(j, "n_params"), (double)json_int_at(j, "n_params") * 1e-6);
     text_printf(b, "  weights            %s, %.1f MB; file %.1f MB\n",
-                get_str(j, "weight_type"), (double)get(j, "tensor_bytes") * 1e-6,
-                (double)get(j, "file_bytes") * 1e-6);
+                json_str_at(j, "weight_type", ""),
+                (double)json_int_at(j, "tensor_bytes") * 1e-6,
+                (double)json_int_at(j, "file_bytes") * 1e-6);
 }
 
 static void put_tensor(struct text *b, const json_t *t)
@@ -225,8 +217,9 @@ static void put_tensor(struct text *b, const json_t *t)
     else
         snprintf(dims, sizeof(dims), "[%lld]",
                  (long long)json_integer_value(json_array_get(shape, 0)));
-    text_printf(b, "  %-48s %4lld x %-18s %-5s %14lld bytes\n", get_str(t, "name"),
-                get(t, "count"), dims, get_str(t, "type"), get(t, "bytes"));
+    text_printf(b, "  %-48s %4lld x %-18s %-5s %14lld bytes\n",
+                json_str_at(t, "name", ""), json_int_at(t, "count"), dims,
+                json_str_at(t, "type", ""), json_int_at(t, "bytes"));
 }
 
 /* A row for each step of a list of cost_json(). */
@@ -239,9 +232,10 @@ static void put_costs(struct text *b, const json_t *list, const char *n_tok)
                 "MB weights", "MB KV cache");
     json_array_foreach(list, i, x) text_printf(
         b, "  %10lld %12.3f %14.3f %14.3f %14.3f\n",
-        get(x, json_object_get(x, "n_tok") ? "n_tok" : "ctx_tok"),
-        (double)get(x, "flop") * 1e-9, (double)get(x, "bytes") * 1e-6,
-        (double)get(x, "weight_bytes") * 1e-6, (double)get(x, "kv_bytes") * 1e-6);
+        json_int_at(x, json_object_get(x, "n_tok") ? "n_tok" : "ctx_tok"),
+        (double)json_int_at(x, "flop") * 1e-9, (double)json_int_at(x, "bytes") * 1e-6,
+        (double)json_int_at(x, "weight_bytes") * 1e-6,
+        (double)json_int_at(x, "kv_bytes") * 1e-6);
 }
 
 int model_inspect_text(const struct format_file *f, char **text)
@@ -262,7 +256,7 @@ int model_inspect_text(const struct format_file *f, char **text)
     text_printf(&b,
                 "\nCost of decoding one token, by the tokens it attends to "
                 "(weights %s, KV cache %s).\n",
-                get_str(j, "weight_type"), get_str(j, "kv_type"));
+                json_str_at(j, "weight_type", ""), json_str_at(j, "kv_type", ""));
     put_costs(&b, json_object_get(j, "decoded_token"), "context");
     text_printf(&b, "\nCost of processing a prompt in one step.\n");
     put_costs(&b, json_object_get(j, "prompt"), "tokens");

@@ -156,27 +156,6 @@ MUST static int get_number(const json_t *obj, const struct row *row, double *out
     return json_get_f64(obj, row->key, out, where);
 }
 
-MUST static int get_numbers(const json_t *obj, const char *key, double *out, int n,
-                            const char *where)
-{
-    const json_t *a;
-    int rc = json_get_arr(obj, key, &a, where);
-
-    if (rc != OK)
-        return rc;
-    if (json_array_size(a) != (size_t)n)
-        return err_set(ERR_FORMAT, "%s: %s: expected %d numbers, found %zu", where, key,
-                       n, json_array_size(a));
-    for (int i = 0; i < n; i++) {
-        const json_t *v = json_array_get(a, (size_t)i);
-
-        if (!json_is_number(v))
-            return err_set(ERR_FORMAT, "%s: %s[%d]: expected a number", where, key, i);
-        out[i] = json_number_value(v);
-    }
-    return OK;
-}
-
 MUST static int get_domain(struct simulate_bandwidth_domain *c, const json_t *obj,
                            const char *where)
 {
@@ -256,9 +235,9 @@ MUST static int get_truth(struct simulate_machine_params *t, const struct topo_m
     for (int i = 0; i < SIMULATE_NODES_MAX; i++)
         t->node_factor[i] = 1;
     if (rc == OK && json_object_get(obj, "node_factor"))
-        rc = get_numbers(obj, "node_factor", t->node_factor, m->n_nodes, path);
+        rc = json_get_f64s(obj, "node_factor", t->node_factor, m->n_nodes, path);
     if (rc == OK)
-        rc = get_numbers(obj, "sync_ns", t->sync_ns, 4, path);
+        rc = json_get_f64s(obj, "sync_ns", t->sync_ns, 4, path);
     if (rc == OK)
         rc = get_domains(t, obj, path);
     if (rc == OK)

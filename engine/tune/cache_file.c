@@ -16,21 +16,6 @@
 
 /* ---- reading ---- */
 
-static int get_text(const json_t *o, const char *key, char *out, size_t n,
-                    const char *where)
-{
-    const char *s = "";
-    int rc = json_get_str(o, key, &s, where);
-
-    if (rc != OK)
-        return rc;
-    if (strlen(s) >= n)
-        return err_set(ERR_LIMIT, "%s: %s: expected below %zu bytes, found %zu", where,
-                       key, n, strlen(s));
-    snprintf(out, n, "%s", s);
-    return OK;
-}
-
 static int read_schedule(struct kern_schedule *s, const json_t *o, const char *where)
 {
     const struct {
@@ -96,17 +81,18 @@ static int read_group(struct tune_group *g, const json_t *o, const char *path, s
     int rc;
 
     snprintf(where, sizeof(where), "%s: groups[%zu]", path, i);
-    rc = get_text(o, "cpu", g->key.cpu, sizeof(g->key.cpu), where);
+    rc = json_copy_str(o, "cpu", g->key.cpu, sizeof(g->key.cpu), where);
     if (rc == OK)
-        rc = get_text(o, "microcode", g->key.microcode, sizeof(g->key.microcode), where);
+        rc = json_copy_str(o, "microcode", g->key.microcode, sizeof(g->key.microcode),
+                           where);
     if (rc == OK)
-        rc = get_text(o, "commit", g->key.commit, sizeof(g->key.commit), where);
+        rc = json_copy_str(o, "commit", g->key.commit, sizeof(g->key.commit), where);
     if (rc == OK)
-        rc = get_text(o, "cpus", g->cpus, sizeof(g->cpus), where);
+        rc = json_copy_str(o, "cpus", g->cpus, sizeof(g->cpus), where);
     if (rc == OK)
-        rc = get_text(o, "variant", g->variant, sizeof(g->variant), where);
+        rc = json_copy_str(o, "variant", g->variant, sizeof(g->variant), where);
     if (rc == OK)
-        rc = get_text(o, "weight_type", type, sizeof(type), where);
+        rc = json_copy_str(o, "weight_type", type, sizeof(type), where);
     if (rc == OK && kern_type_parse(type, &g->type) != OK)
         rc = err_set(ERR_FORMAT, "%s: weight_type: found \"%s\"", where, type);
     if (rc == OK)

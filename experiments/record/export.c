@@ -22,13 +22,6 @@ static void need(bool there)
         child_exit(err_set(ERR_NOMEM, "out of memory exporting"));
 }
 
-static const char *text_of(const json_t *obj, const char *key, const char *otherwise)
-{
-    const char *s = json_string_value(json_object_get(obj, key));
-
-    return s ? s : otherwise;
-}
-
 /* --- CSV */
 
 /* RFC 4180: quotes where the text needs them. */
@@ -110,7 +103,7 @@ static void csv_requests(const struct export_result *r, FILE *f)
         export_read_requests(r, index, &q);
         for (size_t i = 0; i < q.n; i++) {
             fprintf(f, "%zu,", index);
-            put_text(f, text_of(json_object_get(cell, "attributes"), "key", ""));
+            put_text(f, json_str_at(json_object_get(cell, "attributes"), "key", ""));
             for (int c = 0; record_columns[c].name; c++) {
                 fputc(',', f);
                 put_member(f, &record_columns[c], q.column[c], i);
@@ -381,7 +374,7 @@ static void put_value(FILE *f, const json_t *m)
                     json_number_value(json_object_get(m, "hi")));
     } else {
         fputs("n/a (", f);
-        put_escaped(f, text_of(m, "why", "not measured"));
+        put_escaped(f, json_str_at(m, "why", "not measured"));
         fputc(')', f);
     }
 }
@@ -400,7 +393,8 @@ static void put_headline(FILE *f, json_t *headline)
         put_escaped(f, name);
         fputs(" | ", f);
         put_value(f, m);
-        fprintf(f, " | %s | %s |\n", text_of(m, "unit", ""), text_of(m, "better", ""));
+        fprintf(f, " | %s | %s |\n", json_str_at(m, "unit", ""),
+                json_str_at(m, "better", ""));
     }
     fputc('\n', f);
 }
@@ -415,7 +409,7 @@ static const char *unit_of(const json_t *cells, const char *name)
     {
         json_t *m = json_object_get(json_object_get(cell, "summary"), name);
         if (m)
-            return text_of(m, "unit", "");
+            return json_str_at(m, "unit", "");
     }
     return NULL;
 }
@@ -457,8 +451,8 @@ static void put_cells(FILE *f, const json_t *cells, json_t *names)
         json_t *a = json_object_get(cell, "attributes");
 
         fputs("| ", f);
-        put_escaped(f, text_of(a, "key", ""));
-        fprintf(f, " | %s |", text_of(a, "state", ""));
+        put_escaped(f, json_str_at(a, "key", ""));
+        fprintf(f, " | %s |", json_str_at(a, "state", ""));
         json_object_foreach(names, name, v)
         {
             fputc(' ', f);
@@ -474,11 +468,11 @@ static void markdown(const struct export_result *r, FILE *f)
     json_t *cells = export_read_cells(r);
 
     fprintf(f, "# %s\n\n%s, %s, commit %.12s%s, %s\n\n",
-            text_of(r->root, "experiment", "?"), text_of(r->root, "utc", "?"),
-            text_of(r->root, "host", "?"), text_of(r->root, "commit", "?"),
+            json_str_at(r->root, "experiment", "?"), json_str_at(r->root, "utc", "?"),
+            json_str_at(r->root, "host", "?"), json_str_at(r->root, "commit", "?"),
             json_is_true(json_object_get(r->root, "dirty")) ? " with changes" : "",
             /* older records call it truth */
-            text_of(r->root, "evidence", text_of(r->root, "truth", "?")));
+            json_str_at(r->root, "evidence", json_str_at(r->root, "truth", "?")));
     put_headline(f, r->headline);
     put_cells(f, cells, columns(cells));
 }

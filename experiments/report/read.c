@@ -23,13 +23,6 @@ int report_add_problem(struct report_experiment *e, const char *line)
                                                                             : no_memory();
 }
 
-static const char *text_at(const json_t *obj, const char *key)
-{
-    const char *s = json_string_value(json_object_get(obj, key));
-
-    return s ? s : "";
-}
-
 /* --- the records of one experiment */
 
 static int is_record(const struct dirent *d)
@@ -84,7 +77,7 @@ static int put_key(struct text *key, const json_t *head)
     key->n = 0;
     export_put_machine(key, head);
     text_puts(key, "\n");
-    text_puts(key, text_at(json_object_get(head, "run"), "isa"));
+    text_puts(key, json_str_at(json_object_get(head, "run"), "isa", ""));
     text_put(key, "", 1);
     return key->rc;
 }
@@ -93,7 +86,7 @@ static json_t *host_new(const char *key, const json_t *head)
 {
     return json_pack("{s:o s:s s:{} s:i s:s}", "label",
                      json_stringn_lossy(key, strcspn(key, "\n")), "isa",
-                     text_at(json_object_get(head, "run"), "isa"), "names",
+                     json_str_at(json_object_get(head, "run"), "isa", ""), "names",
                      "n_experiments", 0, "newest", "");
 }
 
@@ -102,10 +95,10 @@ static int add_to_host(json_t *host, const json_t *head, bool first_of_experimen
     const json_t *run = json_object_get(head, "run");
     json_t *card = json_object_get(head, "machine_card"),
            *n = json_object_get(host, "n_experiments");
-    const char *utc = text_at(run, "utc");
-    const bool newer = strcmp(utc, text_at(host, "newest")) > 0;
-    int rc = json_object_set_new(json_object_get(host, "names"), text_at(run, "host"),
-                                 json_true());
+    const char *utc = json_str_at(run, "utc", "");
+    const bool newer = strcmp(utc, json_str_at(host, "newest", "")) > 0;
+    int rc = json_object_set_new(json_object_get(host, "names"),
+                                 json_str_at(run, "host", ""), json_true());
 
     json_integer_set(n, json_integer_value(n) + first_of_experiment);
     if (rc == 0 && card && (newer || !json_object_get(host, "card")))
@@ -123,8 +116,8 @@ static bool replaces(const json_t *head, const json_t *best)
 
     if (!best || is_latest || json_is_true(json_object_get(best, "latest")))
         return !best || is_latest;
-    return strcmp(text_at(json_object_get(head, "run"), "utc"),
-                  text_at(json_object_get(best, "run"), "utc")) > 0;
+    return strcmp(json_str_at(json_object_get(head, "run"), "utc", ""),
+                  json_str_at(json_object_get(best, "run"), "utc", "")) > 0;
 }
 
 /* {key: host} of every record; `of_v[i]` gets {key: the newest head} of experiment i. */
@@ -178,11 +171,12 @@ static int make_labels_differ(json_t *hosts)
         struct text t = {0};
         int rc;
 
-        if (i == k || strcmp(text_at(host, "label"), text_at(other, "label")) != 0)
+        if (i == k ||
+            strcmp(json_str_at(host, "label", ""), json_str_at(other, "label", "")) != 0)
             continue;
-        text_puts(&t, text_at(other, "label"));
+        text_puts(&t, json_str_at(other, "label", ""));
         text_puts(&t, ", ");
-        text_puts(&t, text_at(other, "isa")[0] ? text_at(other, "isa") : "unknown sets");
+        text_puts(&t, json_str_at(other, "isa", "unknown sets"));
         rc = t.rc;
         if (rc == OK && json_object_set_new(other, "label", json_stringn(t.p, t.n)) != 0)
             rc = no_memory();

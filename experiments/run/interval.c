@@ -5,14 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/stats_interval.h"
 #include "experiments/metrics/compare.h"
-
-static double number_at(const json_t *slo, const char *key)
-{
-    return json_number_value(json_object_get(slo, key));
-}
 
 int run_keep_rows(struct run_rows *out, const struct record_cell *c)
 {
@@ -36,8 +32,8 @@ int run_keep_rows(struct run_rows *out, const struct record_cell *c)
         token_ns += n;
     }
     out->n = c->n_rows;
-    out->slo = (struct metrics_slo){.ttft_ms = number_at(slo, "ttft_ms"),
-                                    .tpot_ms = number_at(slo, "tpot_ms")};
+    out->slo = (struct metrics_slo){.ttft_ms = json_f64_at(slo, "ttft_ms"),
+                                    .tpot_ms = json_f64_at(slo, "tpot_ms")};
     return OK;
 }
 

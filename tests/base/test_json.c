@@ -2,6 +2,7 @@
 #include "tests/support/test.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -302,6 +303,39 @@ static void members(void **state)
 }
 
 /* What is UTF-8 stays, a '?' stands for each other byte, and memory alone can lack. */
+static void copies_and_defaults(void **state)
+{
+    char name[4] = "old";
+    double x[2] = {0};
+    json_t *j;
+
+    (void)state;
+    assert_ok(read_text(
+        "{\"s\": \"abc\", \"long\": \"abcd\", \"empty\": \"\", \"x\": [1, 2.5], "
+        "\"mixed\": [1, null], \"i\": 7}",
+        &j));
+    assert_err(json_copy_str(j, "long", name, sizeof(name), "w"), ERR_LIMIT,
+               "w: long: expected fewer than 4 bytes, found 4");
+    assert_err(json_copy_str(j, "i", name, sizeof(name), "w"), ERR_FORMAT, "a string");
+    assert_string_equal(name, "old");
+    assert_ok(json_copy_str(j, "s", name, sizeof(name), "w"));
+    assert_string_equal(name, "abc");
+
+    assert_ok(json_get_f64s(j, "x", x, 2, "w"));
+    assert_true(x[0] == 1 && x[1] == 2.5);
+    assert_err(json_get_f64s(j, "x", x, 1, "w"), ERR_FORMAT,
+               "w: x: expected 1 numbers, found 2");
+    assert_err(json_get_f64s(j, "mixed", x, 2, "w"), ERR_FORMAT, "w: mixed[1]");
+
+    assert_true(json_f64_at(j, "i") == 7 && isnan(json_f64_at(j, "s")) &&
+                isnan(json_f64_at(NULL, "i")));
+    assert_true(json_int_at(j, "i") == 7 && json_int_at(j, "none") == 0);
+    assert_string_equal(json_str_at(j, "s", "?"), "abc");
+    assert_string_equal(json_str_at(j, "empty", "?"), "?");
+    assert_string_equal(json_str_at(j, "i", "?"), "?");
+    json_decref(j);
+}
+
 static void lossy_strings(void **state)
 {
     static const struct {
@@ -347,6 +381,7 @@ int main(void)
         cmocka_unit_test(file_size_limit),
         cmocka_unit_test(memory_fails),
         cmocka_unit_test(members),
+        cmocka_unit_test(copies_and_defaults),
         cmocka_unit_test(lossy_strings),
     };
 

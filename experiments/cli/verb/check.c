@@ -155,19 +155,13 @@ static void print_how_to_run(const struct claim *c)
     job_free(&j);
 }
 
-static const char *text_at(const json_t *obj, const char *key)
-{
-    const char *s = json_string_value(json_object_get(obj, key));
-
-    return s ? s : "?";
-}
-
 static void print_record(const json_t *record)
 {
     const json_t *run = json_object_get(record, "run");
 
-    printf("    %s, %s, %s, %.10s%s\n", text_at(run, "evidence"),
-           text_at(run, "cpu_model"), text_at(run, "utc"), text_at(run, "commit"),
+    printf("    %s, %s, %s, %.10s%s\n", json_str_at(run, "evidence", "?"),
+           json_str_at(run, "cpu_model", "?"), json_str_at(run, "utc", "?"),
+           json_str_at(run, "commit", "?"),
            json_is_true(json_object_get(run, "dirty")) ? " with changes" : "");
 }
 
@@ -198,7 +192,7 @@ static int print_claim(const struct check *k, const struct claim *c, enum claim_
            judged && export_is_noisy(record) ? ", from a noisy record" : "", c->paper,
            c->section, c->figure ? ", " : "", c->figure ? c->figure : "",
            judged ? "; " : "",
-           judged ? text_at(json_object_get(record, "run"), "evidence") : "");
+           judged ? json_str_at(json_object_get(record, "run"), "evidence", "?") : "");
     if (k->in_full) {
         printf("    the paper: %s\n", c->text);
         if (c->here)
