@@ -334,8 +334,8 @@ int json_copy_str(const json_t *obj, const char *key, char *out, size_t n,
 
     TRY(json_get_str(obj, key, &s, where));
     if (strlen(s) >= n)
-        return err_set(ERR_LIMIT, "%s: %s: expected fewer than %zu bytes, found %zu",
-                       where, key, n, strlen(s));
+        return err_set(ERR_LIMIT, "%s: %s: expected below %zu bytes, found %zu", where,
+                       key, n, strlen(s));
     snprintf(out, n, "%s", s);
     return OK;
 }

@@ -315,7 +315,7 @@ static void copies_and_defaults(void **state)
         "\"mixed\": [1, null], \"i\": 7}",
         &j));
     assert_err(json_copy_str(j, "long", name, sizeof(name), "w"), ERR_LIMIT,
-               "w: long: expected fewer than 4 bytes, found 4");
+               "w: long: expected below 4 bytes, found 4");
     assert_err(json_copy_str(j, "i", name, sizeof(name), "w"), ERR_FORMAT, "a string");
     assert_string_equal(name, "old");
     assert_ok(json_copy_str(j, "s", name, sizeof(name), "w"));

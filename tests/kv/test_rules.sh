@@ -11,6 +11,10 @@ fi
 libs="$(pkg-config --libs hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib papi \
     libcurl cmocka) -lsde -lm -lpthread"
 ar rcs "$dir/support.a" "$build"/obj/tests/support/*.o
+# Objects of other modules' tests, which MODULE=kv alone does not build.
+# shellcheck disable=SC2046
+make -s BUILD="$build" SAN="${SAN:-}" MODULE= $(grep -oE '(kv|sched|study)/test_[a-z_]+' "$0" | sort -u |
+    sed "s,.*,$build/obj/tests/&.o,")
 jobs=$(nproc)
 
 # shellcheck disable=SC2086

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "base/stats_interval.h"
 #include "experiments/metrics/compare.h"
 #include "experiments/metrics/bootstrap.h"
 
