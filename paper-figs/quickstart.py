@@ -35,18 +35,19 @@ def tpot(ax, c):
     style.cdf(ax, ms, color=BLUE, label="requests, median %s ms" % style.short(np.nanmedian(ms)))
     share, least = c.value("decode_bandwidth_frac"), c.read_gbps_least()
     shares = style.percent(share)
-    if np.isfinite(floor):
+    if np.isfinite(floor) and np.isfinite(share):  # else the bound is wrong
         ax.axvline(floor, color=style.GREY, ls="--", lw=1,
                    label="bound: %s ms at measured %.1f GB/s" % (
                        style.short(floor), c.read_gbps()))
-    if c.warned("bound_changed") and least < c.read_gbps():
+    if c.warned("bound_changed") and np.isfinite(share) and least < c.read_gbps():
         slower = c.read_gbps() / least
         ax.axvspan(floor, floor * slower, color=style.GREY, alpha=0.2, lw=0,
                    label="memory changed, down to %.1f GB/s" % least)
-        shares = "%.0f to %s" % (100 * share, style.percent(share * slower))
+        if share * slower <= read.SHARE_MAX:
+            shares = "%.0f to %s" % (100 * share, style.percent(share * slower))
     ax.set_xlim(0, 1.15 * np.nanmax(ms))
     ax.set(xlabel="time per output token (ms)", ylabel="share of requests")
-    ax.set_title("Decode: %s of bandwidth%s" % (shares, " (from caches)" if share > 1 else ""))
+    ax.set_title("Decode: %s of bandwidth" % shares)
     style.legend_below(ax)
 
 

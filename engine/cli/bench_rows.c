@@ -53,7 +53,8 @@ static void add_bound(json_t *row, const struct cli_bench *b,
     json_object_set_new(row, "bound",
                         json_string(t->n_seqs ? "read_gbps" : "peak_gflops"));
     json_object_set_new(row, "bound_value", number(bound));
-    json_object_set_new(row, "bound_frac", number(work / seconds * 1e-9 / bound));
+    json_object_set_new(row, "bound_frac",
+                        number(measure_share(work / seconds * 1e-9, bound)));
 }
 
 /* Mean and deviation, as llama-bench has them, and this project's own estimate. */

@@ -56,10 +56,10 @@ json_t *cli_report_json(const struct cli_timing *t, const json_t *describe,
                         number(n_gaps > 0 ? t->decode_bytes / n_gaps : NAN));
     json_object_set_new(j, "read_gbps", number(read));
     json_object_set_new(j, "machine_read_gbps", number(can));
-    json_object_set_new(j, "read_frac", number(read / can));
+    json_object_set_new(j, "read_frac", number(measure_share(read, can)));
     json_object_set_new(j, "prefill_gflops", number(gflops));
     json_object_set_new(j, "machine_peak_gflops", number(peak));
-    json_object_set_new(j, "prefill_peak_frac", number(gflops / peak));
+    json_object_set_new(j, "prefill_peak_frac", number(measure_share(gflops, peak)));
     json_object_set_new(j, "prefill_wait_frac", number(wait_frac(describe, "prefill")));
     json_object_set_new(j, "decode_wait_frac", number(wait_frac(describe, "decode")));
     return j;
@@ -115,7 +115,12 @@ void cli_report_print(const json_t *j, const json_t *describe)
     fprintf(stderr, ", TPOT %.2f ms, %.1f tok/s, %.1f MB a token, %.2f GB/s",
             1e3 * json_f64_at(j, "tpot_s"), json_f64_at(j, "decode_tokens_per_s"),
             1e-6 * json_f64_at(j, "token_bytes"), json_f64_at(j, "read_gbps"));
-    if (isnan(share))
+    if (isnan(share) && json_f64_at(j, "read_gbps") > json_f64_at(j, "machine_read_gbps"))
+        fprintf(stderr,
+                ", more than the machine card's %.1f GB/s, which is wrong: run testbed "
+                "machine --force\n",
+                json_f64_at(j, "machine_read_gbps"));
+    else if (isnan(share))
         fprintf(stderr, ", bandwidth unknown: run testbed machine\n");
     else
         fprintf(stderr, " = %.1f %% of measured %.1f GB/s\n", 100 * share,

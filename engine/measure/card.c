@@ -271,6 +271,11 @@ static bool matches(const json_t *row, const char *prefix, int n_threads)
            (!n_threads || json_f64_at(row, "n_threads") == n_threads);
 }
 
+double measure_share(double reached, double bound)
+{
+    return reached > MEASURE_SHARE_MAX * bound ? NAN : reached / bound;
+}
+
 double measure_card_value(const json_t *card, const char *name, int n_threads,
                           const char **why)
 {

@@ -41,6 +41,10 @@ MUST int measure_card_seal(json_t *card, const struct cpu_budget *b);
  * of a busy machine were those of the quiet one (measure/noise.h); above it they were up to
  * 40 % too low. */
 #define MEASURE_CARD_SPREAD_MAX 0.1
+/* A share of a measured bound above this is not a result: the bound is wrong, and the share is NaN. */
+#define MEASURE_SHARE_MAX 1.02
+/* reached / bound; NaN above MEASURE_SHARE_MAX. */
+double measure_share(double reached, double bound);
 /* The first such reason among values whose names begin with `prefix`, of n threads (0: of
  * any number); lent. NULL: every one is trusted. */
 const char *measure_card_doubt(const json_t *card, const char *prefix, int n_threads);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/name.h"
 #include "base/stats.h"
+#include "measure/card.h"
 
 /* What a distribution is published as. q = 0: not a percentile. */
 static const struct statistic {
@@ -318,6 +319,22 @@ const char *metrics_better(const char *name)
     const struct metrics_def *d = definition(name, &s);
 
     return d ? d->better : "";
+}
+
+bool metrics_exceeds_bound(const char *name, const char *unit, double value, char why[96])
+{
+    static const char *const shares[] = {"bandwidth_frac", "peak_frac", "roof_frac",
+                                         "roofline_frac", "_bound_frac"};
+
+    if (*unit || !(value > MEASURE_SHARE_MAX))
+        return false;
+    for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+        if (strstr(name, shares[i])) {
+            snprintf(why, 96, "%.4g of its bound, above %g: the bound is wrong", value,
+                     MEASURE_SHARE_MAX);
+            return true;
+        }
+    return false;
 }
 
 static void print_defs(const struct metrics_def *d, FILE *f)

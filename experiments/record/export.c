@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "experiments/record/export_notes.h"
 #include "experiments/record/export_read.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
@@ -559,10 +560,13 @@ int export_head(json_t **out, const char *path)
     if (rc == OK)
         rc = json_read_text(out, text, n, path);
     mem_free(text);
-    if (rc == OK && json_object_set_new(*out, "path", json_string_lossy(path)) != 0) {
+    if (rc == OK && json_object_set_new(*out, "path", json_string_lossy(path)) != 0)
+        rc = err_set(ERR_NOMEM, "%s: out of memory", path);
+    if (rc == OK)
+        rc = export_refuse_headlines(*out);
+    if (rc != OK) {
         json_decref(*out);
         *out = NULL;
-        rc = err_set(ERR_NOMEM, "%s: out of memory", path);
     }
     return rc;
 }

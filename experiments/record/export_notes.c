@@ -5,6 +5,8 @@
 
 #include "base/json.h"
 #include "base/name.h"
+#include "experiments/metrics/metrics.h"
+#include "measure/card.h"
 
 #define LATEST_BYTES ((size_t)1 << 20)
 
@@ -52,9 +54,10 @@ void export_put_warnings(struct text *out, const json_t *head)
 
         text_puts(out, before);
         text_puts(out, code);
-        text_printf(out, " in %lld of %lld cell%s",
-                    (long long)json_integer_value(json_object_get(w, "n_cells")),
-                    (long long)n, n == 1 ? "" : "s");
+        if (json_object_get(w, "n_cells")) /* else of a headline */
+            text_printf(out, " in %lld of %lld cell%s",
+                        (long long)json_integer_value(json_object_get(w, "n_cells")),
+                        (long long)n, n == 1 ? "" : "s");
         if (json_is_number(observed) && json_is_number(threshold))
             text_printf(out, " (%.3g, threshold %.3g)", json_number_value(observed),
                         json_number_value(threshold));
@@ -76,6 +79,42 @@ bool export_is_noisy(const json_t *head)
     json_object_foreach(json_object_get(head, "warnings"), code,
                         w) if (name_index(codes, code) >= 0) return true;
     return false;
+}
+
+int export_refuse(const char *name, json_t *number)
+{
+    const char *unit = json_string_value(json_object_get(number, "unit"));
+    json_t *v = json_object_get(number, "value");
+    char why[96];
+
+    if (!metrics_exceeds_bound(name, unit ? unit : "", json_number_value(v), why))
+        return OK;
+    json_object_del(number, "lo");
+    json_object_del(number, "hi");
+    return json_object_set(number, "refused", v) == 0 &&
+                   json_object_set_new(number, "value", json_null()) == 0 &&
+                   json_object_set_new(number, "why", json_string(why)) == 0
+               ? OK
+               : err_set(ERR_NOMEM, "%s: out of memory", name);
+}
+
+int export_refuse_headlines(json_t *head)
+{
+    json_t *warnings = json_object_get(head, "warnings"), *number, *refused;
+    const char *name;
+
+    json_object_foreach(json_object_get(head, "headline"), name, number)
+    {
+        TRY(export_refuse(name, number));
+        refused = json_object_get(number, "refused");
+        if (refused &&
+            json_object_set_new(warnings, "bound_exceeded",
+                                json_pack("{s:O s:f s:O}", "observed", refused,
+                                          "threshold", MEASURE_SHARE_MAX, "text",
+                                          json_object_get(number, "why"))) != 0)
+            return err_set(ERR_NOMEM, "%s: out of memory", name);
+    }
+    return OK;
 }
 
 void export_put_machine(struct text *out, const json_t *head)

@@ -22,6 +22,13 @@ void export_put_warnings(struct text *out, const json_t *head);
 /* Is it of measured times, and did something else use the machine meanwhile? */
 bool export_is_noisy(const json_t *head);
 
+/* A number of a summary or of the headlines, as {"value", "unit", "why" ...}: a share above what its
+ * bound allows (metrics_exceeds_bound()) becomes null with the reason, and stays as "refused".
+ * ERR_NOMEM. */
+MUST int export_refuse(const char *name, json_t *number);
+/* The same for each headline; where one is refused, the record's warnings say so. */
+MUST int export_refuse_headlines(json_t *head);
+
 /* "AMD EPYC (family 25, model 17), 2 CPUs" */
 void export_put_machine(struct text *out, const json_t *head);
 

@@ -7,6 +7,7 @@
 #include "base/child.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "experiments/record/export_notes.h"
 
 #define TEXT_MAX     ((size_t)1 << 20)
 #define DOCUMENT_MAX ((size_t)64 << 20)
@@ -176,6 +177,8 @@ static herr_t take_scalar(hid_t group, const char *name, const H5L_info_t *info,
         damaged(t->r, name, one.what);
     H5Dclose(dataset);
     set(t->r, v, "value", isfinite(x) ? json_real(x) : json_null());
+    if (export_refuse(name, v) != OK)
+        need(NULL, t->r);
     set(t->r, t->obj, name, v);
     return 0;
 }

@@ -39,7 +39,7 @@ struct record_cell {
     const json_t *attributes;
     const struct metrics_row *rows; /* with the times of their tokens */
     size_t n_rows;
-    const struct metrics_value *values; /* summary */
+    struct metrics_value *values; /* summary */
     size_t n_values;
     const struct metrics_series *series; /* also of experiments that serve nothing */
     size_t n_series;

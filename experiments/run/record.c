@@ -2,8 +2,12 @@
  */
 #include "experiments/run/session.h"
 
+#include <math.h>
+
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "measure/card.h"
 
 /* The codes of the warnings, each once, as one text: a list is no attribute in HDF5, where a
  * table of cells and `testbed compare` look for them. */
@@ -46,12 +50,32 @@ static json_t *attributes(const struct job_cell *c, const struct record_cell *r,
     return a;
 }
 
+/* A share above what its bound allows says that the bound is wrong: it is n/a, with a warning in
+ * the cell. */
+static void refuse_shares(const struct job_cell *c, struct record_cell *r)
+{
+    for (size_t i = 0; i < r->n_values; i++) {
+        struct metrics_value *v = &r->values[i];
+
+        if (!metrics_exceeds_bound(v->name, v->unit, v->value, v->why))
+            continue;
+        log_warning("bound_exceeded", v->value, MEASURE_SHARE_MAX, "%s: %s: %s", c->key,
+                    v->name, v->why);
+        v->value = NAN;
+        v->has_interval = false;
+    }
+}
+
 int run_record(struct run_session *s, const struct job_cell *c, struct record_cell *r,
                const char *error)
 {
-    json_t *a = attributes(c, r, error);
+    json_t *a;
     int rc;
 
+    if (r->state != RECORD_DONE)
+        r->n_rows = r->n_values = r->n_series = 0;
+    refuse_shares(c, r);
+    a = attributes(c, r, error); /* which takes the warnings */
     if (!a)
         return err_set(ERR_NOMEM, "%s: out of memory", c->key);
     if (!json_object_get(a, "trial")) { /* a trial is part of its cell */
@@ -63,8 +87,6 @@ int run_record(struct run_session *s, const struct job_cell *c, struct record_ce
     r->attributes = a;
     if (!r->evidence)
         r->evidence = job_evidence_name(s->job);
-    if (r->state != RECORD_DONE)
-        r->n_rows = r->n_values = r->n_series = 0;
     rc = journal_cell(s->journal, r);
     json_decref(a);
     return rc;

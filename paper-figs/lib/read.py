@@ -16,6 +16,21 @@ import numpy as np
 RESULTS = os.environ.get("RESULTS", "results")
 
 
+# A share of a measured bound above this says that the bound is wrong (engine/measure/card.h).
+SHARE_MAX = 1.02
+SHARES = ("bandwidth_frac", "peak_frac", "roof_frac", "roofline_frac", "_bound_frac")
+
+
+def number(name, dataset):
+    """A number and the reason why it is missing, also where it is a share of a bound that no
+    machine reaches."""
+    value, why = float(dataset[()]), plain(dataset.attrs.get("why", ""))
+    unit = plain(dataset.attrs.get("unit", ""))
+    if not unit and value > SHARE_MAX and any(s in name for s in SHARES):
+        return float("nan"), "%.4g of its bound, above %g: the bound is wrong" % (value, SHARE_MAX)
+    return value, why
+
+
 def plain(value):
     """An HDF5 attribute or scalar as a Python value."""
     if isinstance(value, bytes):
@@ -58,9 +73,11 @@ class Cell:
         self.warnings = attributes.get("warnings") or []  # {"code", "observed", "threshold", "text"}
         self.summary, self.why, self.intervals = {}, {}, {}
         for name, d in group.get("summary", {}).items():
-            self.summary[name] = float(d[()])
-            self.why[name] = plain(d.attrs.get("why", ""))
-            if "lo" in d.attrs:
+            self.summary[name], self.why[name] = number(name, d)
+            if np.isnan(self.summary[name]) and not np.isnan(d[()]):
+                self.warnings.append({"code": "bound_exceeded", "observed": float(d[()]),
+                                      "threshold": SHARE_MAX})
+            elif "lo" in d.attrs:
                 self.intervals[name] = float(d.attrs["lo"]), float(d.attrs["hi"])
 
     def warned(self, code):
@@ -211,11 +228,10 @@ def why(cells, *metrics):
 class Headline:
     """A number that stands for the experiment; a ratio has its interval: lo, hi."""
 
-    def __init__(self, dataset):
-        self.value = float(dataset[()])
+    def __init__(self, name, dataset):
+        self.value, self.why = number(name, dataset)
         self.lo = float(dataset.attrs.get("lo", "nan"))
         self.hi = float(dataset.attrs.get("hi", "nan"))
-        self.why = plain(dataset.attrs.get("why", ""))
 
 
 class Result:
@@ -224,7 +240,7 @@ class Result:
         with h5py.File(path, "r") as f:
             self.attrs = {k: plain(v) for k, v in f.attrs.items()}
             self.job = json.loads(plain(f["job_json"][()])) if "job_json" in f else {}
-            self.headlines = {name: Headline(d) for name, d in f.get("headline", {}).items()}
+            self.headlines = {name: Headline(name, d) for name, d in f.get("headline", {}).items()}
             cells = f.get("cells", {})
             # older records call it truth
             self.evidence = str(self.attrs.get("evidence", self.attrs.get("truth", "evidence unknown")))
@@ -337,7 +353,7 @@ class Result:
 
 # Warnings of the harness that a figure repeats.
 DISTRUST = ["noisy_machine", "steal", "throttled", "overloaded", "search_at_limit",
-            "search_unfinished", "dataset_stand_in"]
+            "search_unfinished", "dataset_stand_in", "bound_exceeded"]
 
 
 def some(words, most=4):

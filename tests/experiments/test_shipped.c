@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "experiments/job/job.h"
+#include "experiments/metrics/metrics.h"
 #include "tests/support/test.h"
 
 static void check(const char *path, bool smoke)
@@ -23,10 +24,19 @@ static void check(const char *path, bool smoke)
     assert_true(j->cost.minutes > 0 && j->cost.disk_mb > 0);
     assert_true(j->n_cells > 0 && j->n_cells <= 1024);
     assert_true(smoke || j->n_headlines > 0);
-    for (int i = 0; i < j->n_headlines; i++)
-        if (job_headline_cells(j, &j->headlines[i], chosen) == 0)
+    for (int i = 0; i < j->n_headlines; i++) {
+        const struct job_headline *h = &j->headlines[i];
+        char why[96];
+
+        if (job_headline_cells(j, h, chosen) == 0)
             fail_msg("%s%s: headline %s speaks of no cell", path, smoke ? " (smoke)" : "",
-                     j->headlines[i].name);
+                     h->name);
+        /* what reads a record has only the headline's name */
+        if (!h->relative_to && metrics_exceeds_bound(h->metric, "", 2, why) !=
+                                   metrics_exceeds_bound(h->name, "", 2, why))
+            fail_msg("%s: %s does not say that it is a share of a bound, as %s does",
+                     path, h->name, h->metric);
+    }
     job_free(&j);
 }
 

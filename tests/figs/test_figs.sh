@@ -156,6 +156,18 @@ if grep -q '<!-- overloaded -->' "$sweep" && grep -q 'weight_type=f32' "$sweep" 
 else
     not_ok "a sweep shows rates, lines and overload"
 fi
+# 1.2 of what memory can do is not a number in a figure, which says that the bound is wrong.
+"$python" -c "import h5py, shutil, sys
+shutil.copy(sys.argv[1], sys.argv[2])
+with h5py.File(sys.argv[2], 'a') as f: f['cells/0000/summary/decode_bandwidth_frac'][()] = 1.2" \
+    "$dir/quickstart.h5" "$dir/bound.h5" >"$dir/log" 2>&1
+if draw "$dir/bound.h5" "$dir/bound" quickstart && grep -q '<!-- Decode: n/a of bandwidth -->' "$dir/bound/quickstart.svg" &&
+    grep -q 'bound_exceeded in 1 of 1 cells (1.2, threshold 1.02)' "$dir/bound/quickstart.svg" &&
+    ! grep -q '<!-- .*120' "$dir/bound/quickstart.svg"; then
+    ok "a share above its bound is not drawn"
+else
+    not_ok "a share above its bound is not drawn"
+fi
 # Variants that are one system, and those that are skipped, are named below the figure.
 if grep -q 'same configuration: one_plan, plan, plan_tuned' "$dir/a/fig11_throughput.svg" &&
     grep -q 'skipped: llama.cpp (llama-server: not found)' "$dir/a/fig11_throughput.svg" &&

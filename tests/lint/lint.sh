@@ -20,11 +20,6 @@ else
 fi | sort >"$tmp/files"
 grep '\.[ch]$' "$tmp/files" >"$tmp/c"
 
-module_of() { # path -> the longest entry of modules.txt that it begins with
-    awk -F ' *[|] *' -v path="$1" '$1 == "module" && index(path, $2) == 1 && \
-        length($2) > length(best) { best = $2; what = $3 } END { print what }' "$modules"
-}
-
 check_source() { # include, size, condition, print
     [ -s "$tmp/c" ] && xargs awk -v MODULES="$modules" -f "$here/source.awk" "$modules" <"$tmp/c"
 }
@@ -126,7 +121,8 @@ check_headers() {
     done
 }
 
-# What the linker can see of a module begins with the module's words.
+# What the linker can see of a module begins with the module's words. Objects that are left over
+# from a file or a table that went away do not count.
 check_symbols() {
     find "$BUILD/obj" -name '*.o' 2>/dev/null | sort >"$tmp/objects"
     if [ ! -s "$tmp/objects" ]; then
@@ -135,26 +131,41 @@ check_symbols() {
     fi
     types=$(find engine/kernels/quant -name '*.c' 2>/dev/null | sed 's,.*/,,; s/\.c$//' | paste -sd '|' -)
     for a in "$BUILD"/lib*.a; do ar t "$a" 2>/dev/null; done >"$tmp/members"
-    while read -r o; do
-        source=${o#"$BUILD"/obj/}
-        source=${source%.o}.c
-        # a file for any type of quantised weights
-        [ -f "$source" ] || source=$(echo "$source" | sed -E "s,/gemm_($types)_,/gemm_quant_,")
-        case $source in
-        tests/*) continue ;;
-        gen/*) grep -qx "${o##*/}" "$tmp/members" || continue ;; # left over from a table that went away
-        *) [ -f "$source" ] || continue ;;                       # left over from a file that went away
-        esac
-        module=$(module_of "$source")
-        nm -g --defined-only "$o" | awk 'NF == 3 && $3 !~ /^(__|_Z)/ { print $3 }' |
-            while read -r name; do
-                for p in $module; do
-                    case $name in "$p"*) continue 2 ;; esac
-                done
-                line=$(grep -n -w -m 1 "$name" "$source" 2>/dev/null | cut -d: -f1)
-                echo "$source:${line:-1}: symbol: $name, expected a name beginning with ${module:-nothing}"
-            done
-    done <"$tmp/objects"
+    xargs nm -A -g --defined-only <"$tmp/objects" 2>/dev/null |
+        awk -v folder="$BUILD/obj/" -v types="/gemm_($types)_" '
+            FILENAME == ARGV[1] { members[$0]; next }
+            FILENAME == ARGV[2] { sources[$0]; next }
+            FILENAME == ARGV[3] {
+                if (split($0, row, / *[|] */) > 2 && row[1] == "module")
+                    words[row[2]] = row[3]
+                next
+            }
+            split($0, at, /[: ]+/) != 4 || at[4] ~ /^(__|_Z)/ { next }
+            at[1] != object { # its first symbol
+                object = at[1]
+                source = substr(object, length(folder) + 1)
+                sub(/[.]o$/, ".c", source)
+                if (!(source in sources)) # a file for any type of quantised weights
+                    sub(types, "/gemm_quant_", source)
+                name = object
+                sub(/.*\//, "", name)
+                counts = source ~ /^gen\// ? name in members : source in sources && source !~ /^tests\//
+                best = ""
+                for (m in words)
+                    if (index(source, m) == 1 && length(m) > length(best))
+                        best = m
+                n = split(words[best], begins, " ")
+            }
+            counts {
+                for (i = 1; i <= n && index(at[4], begins[i]) != 1; i++)
+                    ;
+                if (i > n)
+                    print source, at[4], words[best]
+            }' "$tmp/members" "$tmp/c" "$modules" - |
+        while read -r source name module; do
+            line=$(grep -n -w -m 1 "$name" "$source" 2>/dev/null | cut -d: -f1)
+            echo "$source:${line:-1}: symbol: $name, expected a name beginning with ${module:-nothing}"
+        done
 }
 
 # A module of the engine explains itself on one page.

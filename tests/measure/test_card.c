@@ -408,6 +408,15 @@ static void card_in_a_file(void **state)
     close(here);
 }
 
+static void a_share_of_a_wrong_bound_is_none(void **state)
+{
+    (void)state;
+    assert_true(measure_share(51, 50) == 1.02);
+    assert_true(isnan(measure_share(51.1, 50)));
+    assert_true(isnan(measure_share(50, NAN)));
+    assert_true(isnan(measure_share(NAN, 50)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +431,7 @@ int main(void)
         cmocka_unit_test(values_of_no_machine),
         cmocka_unit_test(cards_of_other_machines),
         cmocka_unit_test(changed_cards),
+        cmocka_unit_test(a_share_of_a_wrong_bound_is_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -405,6 +405,36 @@ static void short_of_memory(void **state)
     assert_true(n_failed >= 5);
 }
 
+static void no_share_exceeds_its_bound(void **state)
+{
+    static const struct {
+        const char *name, *unit;
+        double value;
+        bool want;
+    } cases[] = {
+        {"decode_bandwidth_frac", "", 1.2, true},
+        {"decode_bandwidth_frac", "", 1.0201, true},
+        {"decode_bandwidth_frac", "", 1.02, false},
+        {"decode_bandwidth_frac", "", NAN, false},
+        {"prefill512_peak_frac_q4_0_a8", "", 1.2, true},
+        {"batch_roof_frac_b16", "", 1.2, true},
+        {"roof_frac_relaxed", "", 1.2, true},
+        {"roofline_frac_geomean_bf16", "", 1.2, true},
+        {"roof_frac_vs_first", "x", 1.2, false}, /* a ratio of two shares */
+        {"tokens_per_prompt_frac", "", 1.2, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char why[96] = "";
+
+        if (metrics_exceeds_bound(cases[i].name, cases[i].unit, cases[i].value, why) !=
+                cases[i].want ||
+            (why[0] != 0) != cases[i].want)
+            fail_msg("%s = %g: \"%s\"", cases[i].name, cases[i].value, why);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +453,7 @@ int main(void)
         cmocka_unit_test(goodput),
         cmocka_unit_test(names),
         cmocka_unit_test(short_of_memory),
+        cmocka_unit_test(no_share_exceeds_its_bound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -166,7 +166,7 @@ static const char claims[] =
 
 struct made {
     const char *stem, *cpu, *utc, *host, *code;
-    double a, b;
+    double a, b, share;
 };
 
 static void make_record(const struct made *m)
@@ -181,7 +181,11 @@ static void make_record(const struct made *m)
          .hi = m->a * 2},
         {.name = "b 1", .unit = "s", .better = "lower", .value = m->b},
         {.name = "b", .unit = "s", .better = "lower", .value = m->b},
-        {.name = "c", .unit = "s", .better = "lower", .value = NAN, .why = HOSTILE}};
+        {.name = "c", .unit = "s", .better = "lower", .value = NAN, .why = HOSTILE},
+        {.name = "read_bandwidth_frac",
+         .unit = "",
+         .better = "higher",
+         .value = m->share}};
     json_t *header = fixture_header(m->utc), *warning;
     char dir[100], *path;
     struct fixture_cell f;
@@ -214,13 +218,13 @@ static void make_record(const struct made *m)
         assert_ok(journal_cell(j, &f.cell));
         fixture_cell_free(&f);
     }
-    assert_ok(record_finish(&j, h, 4, &path));
+    assert_ok(record_finish(&j, h, 5, &path));
     mem_free(path);
     json_decref(header);
 }
 
-static const struct made first = {"e", "Chip", "2026-01-31T23:59:59Z", "n1", "steal",
-                                  1,   3};
+static const struct made first = {"e", "Chip", "2026-01-31T23:59:59Z", "n1", "steal", 1,
+                                  3,   0.8};
 
 /* Jobs e, f and g, claims, and nothing else. */
 static void enter(char top[600])
@@ -363,7 +367,46 @@ static void a_damaged_record_is_a_line(void **state)
     leave(top);
 }
 
-/* Another machine's record, and an older one of the first. */
+/* 1.2 of what memory can do: on the page and in a document the number is missing, the claim has
+ * no verdict, and the record is flagged. */
+static void more_than_a_bound_is_no_headline(void **state)
+{
+    static const char rule[] =
+        "{\"claims\": [{\"name\": \"n\", \"paper\": \"P\", \"section\": \"1\", \"text\": "
+        "\"t\", "
+        "\"experiment\": \"e\", \"reproduced\": \"read_bandwidth_frac > 0.5\"}]}";
+    static const char *const pages[] = {"index.html", "report.md"},
+                             *const reason =
+                                 "1.2 of its bound, above 1.02: the bound is wrong";
+    struct text found = {0};
+    enum claim_verdict v;
+    struct claims list;
+    char top[600];
+    json_t *head;
+
+    (void)state;
+    enter(top);
+    make_record(
+        &(struct made){"e", "Chip", "2026-01-31T23:59:59Z", "n1", "steal", 1, 3, 1.2});
+    test_write("results/claims.json", rule, strlen(rule));
+    assert_ok(claims_read(&list, "results/claims.json"));
+    assert_ok(claim_record(&head, "e"));
+    assert_ok(claim_judge(&v, &list.v[0], head, &found));
+    assert_int_equal(v, CLAIM_NOT_TESTABLE);
+    assert_non_null(strstr(as_text(&found), reason));
+    text_fini(&found);
+    json_decref(head);
+    claims_fini(&list);
+    save_page();
+    for (int i = 0; i < 2; i++) {
+        char *text = page(pages[i]);
+        assert_non_null(strstr(text, reason));
+        assert_non_null(strstr(text, "exceeded (1.2, threshold 1.02)"));
+        mem_free(text);
+    }
+    leave(top);
+}
+
 static void machines_are_side_by_side(void **state)
 {
     struct made other = first, older = first;
@@ -381,7 +424,7 @@ static void machines_are_side_by_side(void **state)
     make_record(&other);
     make_record(&first);
     make_record(
-        &(struct made){"f", "Chip", "2026-02-01T00:00:00Z", "n2", "lateness", 1, 2});
+        &(struct made){"f", "Chip", "2026-02-01T00:00:00Z", "n2", "lateness", 1, 2, 0.8});
     assert_ok(report_read(&r, NULL));
     assert_int_equal(json_array_size(r.hosts), 2);
     assert_string_equal(
@@ -546,6 +589,7 @@ int main(void)
         cmocka_unit_test(notes_name_what_speaks_against_a_record),
         cmocka_unit_test(pages_hold_what_records_hold),
         cmocka_unit_test(a_damaged_record_is_a_line),
+        cmocka_unit_test(more_than_a_bound_is_no_headline),
         cmocka_unit_test(machines_are_side_by_side),
         cmocka_unit_test(text_outside_stays),
         cmocka_unit_test(broken_documents_are_refused),

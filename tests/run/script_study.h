@@ -43,6 +43,7 @@ static const struct study_metric script_metrics[] = {
     {"speed", "x", "higher", "m times k"},
     {"error", "x", "lower", "what it gets wrong"},
     {"m_seen", "", "", "the m it was given"},
+    {"roof_frac", "", "higher", "a share of a bound, 0.3 m"},
     {0},
 };
 
@@ -92,6 +93,7 @@ static int script_run(void *context, const void *opts, struct study_cell *c)
     study_value_interval(c, "speed", speed, speed - 1,
                          is(o->type, "open") ? NAN : speed + 2, "the script has none");
     study_value(c, "m_seen", (double)o->m, NULL);
+    study_value(c, "roof_frac", 0.3 * (double)o->m, NULL);
     study_series(c, "both", "x", series, 2);
     study_note(c, "rival", json_pack("{s:s}", "version", "script 1.0"));
     study_evidence(c, "model", "m_seen both");

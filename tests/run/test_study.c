@@ -239,6 +239,31 @@ static void missing_values(void **state)
     ran_free(&r);
 }
 
+/* Four times 0.3 of a bound: the bound is wrong. */
+static void more_than_a_bound_is_no_result(void **state)
+{
+    struct ran r;
+    json_t *all, *cell;
+
+    (void)state;
+    run("bound",
+        "\"study\": {\"name\": \"script\", \"m\": [2, 4]}, \"headline\": ["
+        "{\"name\": \"low\", \"metric\": \"roof_frac\", \"where\": {\"m\": 2}}, "
+        "{\"name\": \"high\", \"metric\": \"roof_frac\", \"where\": {\"m\": 4}}]",
+        &r);
+    assert_true(value(&r, "low") == 0.6);
+    assert_true(isnan(value(&r, "high")));
+    assert_string_equal(why(&r, "high"),
+                        "1.2 of its bound, above 1.02: the bound is wrong");
+    all = fixture_exported(r.outcome.path);
+    cell = json_array_get(json_object_get(all, "cells"), 1);
+    cell = json_object_get(cell, "attributes");
+    assert_non_null(
+        strstr(json_string_value(json_object_get(cell, "warned")), "bound_exceeded"));
+    json_decref(all);
+    ran_free(&r);
+}
+
 /* The second of two types fails: its cells are counted, named, and no others. */
 static void a_failed_cell_is_not_the_run(void **state)
 {
@@ -388,6 +413,7 @@ int main(void)
         cmocka_unit_test(a_mean_has_its_interval_over_an_axis),
         cmocka_unit_test(a_value_has_its_interval),
         cmocka_unit_test(missing_values),
+        cmocka_unit_test(more_than_a_bound_is_no_result),
         cmocka_unit_test(a_failed_cell_is_not_the_run),
         cmocka_unit_test(a_killed_study_resumes),
         cmocka_unit_test(a_study_that_breaks_its_contract_fails_its_cell),
