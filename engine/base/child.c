@@ -86,6 +86,12 @@ static void default_faults(void)
         signal(faults[i], SIG_DFL);
 }
 
+/* Its parent is told, and decides. */
+static void exit_short_of_memory(void)
+{
+    child_exit(ERR_NOMEM);
+}
+
 static _Noreturn void be_child(const struct child *c, pid_t parent, int fd)
 {
     child_follow(parent);
@@ -95,6 +101,7 @@ static _Noreturn void be_child(const struct child *c, pid_t parent, int fd)
         _exit(127);
     if (c->foreign_bytes)
         confine(c->foreign_bytes);
+    mem_when_short(exit_short_of_memory);
     child_exit(c->fn(c->ctx, to_parent));
 }
 

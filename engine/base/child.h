@@ -61,6 +61,9 @@ MUST int child_start(pid_t *pid, const struct child_program *p);
  * with status 0; ERR_IO: otherwise, "exited with status 3", "ended by signal 9 (Killed)",
  * for the caller to put the name before; *pid is then 0. ERR_LIMIT: it still runs. */
 MUST int child_wait(pid_t *pid, double limit_s);
+/* The last line that is not empty of what it wrote to the file `fd`, fit for an error; "" where
+ * there is none. */
+void child_last_line(int fd, char *out, size_t n);
 /* Kill it and wait for its end; *pid is 0 then. 0 is ignored. */
 void child_kill(pid_t *pid);
 

@@ -25,7 +25,10 @@ static void *json_alloc(size_t n)
     bool refused = mem_alloc_refused();
     void *p = refused && !parsing ? NULL : malloc(n);
 
-    alloc_failed |= refused || !p;
+    if (refused || !p) {
+        mem_refused(MEM_OTHER, n, 1);
+        alloc_failed = true;
+    }
     return p;
 }
 

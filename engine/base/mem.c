@@ -66,6 +66,22 @@ static int no_memory(enum mem_tag tag, size_t n, size_t size)
                    mem_tag_name(tag));
 }
 
+static void (*_Atomic when_short)(void);
+
+void mem_when_short(void (*end)(void))
+{
+    atomic_store(&when_short, end);
+}
+
+void mem_refused(enum mem_tag tag, size_t n, size_t size)
+{
+    void (*end)(void) = atomic_load(&when_short);
+
+    no_memory(tag, n, size);
+    if (end && (tag == MEM_OTHER || tag == MEM_DATASET || tag == MEM_HARNESS))
+        end();
+}
+
 static void *object_new(enum mem_tag tag, size_t bytes)
 {
     void *base;
@@ -94,7 +110,7 @@ void *mem_new(enum mem_tag tag, size_t n, size_t size)
     if (!__builtin_mul_overflow(n, size, &bytes))
         p = object_new(tag, bytes);
     if (!p) {
-        no_memory(tag, n, size);
+        mem_refused(tag, n, size);
         return NULL;
     }
     memset(p, 0, bytes);
@@ -111,7 +127,7 @@ void *mem_resize(enum mem_tag tag, void *p, size_t n, size_t size)
     if (!__builtin_mul_overflow(n, size, &bytes))
         q = object_new(tag, bytes);
     if (!q) {
-        no_memory(tag, n, size);
+        mem_refused(tag, n, size);
         return NULL;
     }
     old = head_of(p)->bytes;
@@ -128,7 +144,7 @@ char *mem_strndup(enum mem_tag tag, const char *s, size_t n)
     char *p = object_new(tag, len + 1);
 
     if (!p) {
-        no_memory(tag, len + 1, 1);
+        mem_refused(tag, len + 1, 1);
         return NULL;
     }
     memcpy(p, s, len);

@@ -40,6 +40,14 @@ MUST char *mem_strdup(enum mem_tag tag, const char *s);
 MUST char *mem_strndup(enum mem_tag tag, const char *s, size_t n);
 void mem_free(void *p); /* NULL is fine */
 
+/* The side of a program that measures has no use for an error path behind each small object:
+ * without memory it ends, and what it has kept is read again when it is started again. After
+ * this call, an object of MEM_OTHER, MEM_DATASET or MEM_HARNESS, or one of jansson's, is never
+ * NULL: where it is refused, `end` is called on the thread that wanted it, with the error set,
+ * and does not return. The engine's tags and mem_map() still return NULL, so that a model that
+ * does not fit is an error of its caller. NULL: none ends the program (the default). */
+void mem_when_short(void (*end)(void));
+
 #define MEM_NODE_ANY (-1)
 
 /* `bytes` of zeroed anonymous memory starting on a 2 MiB boundary, advised to huge pages,
@@ -70,7 +78,9 @@ MUST int mem_rss_peak_reset(void);
 void mem_fail_after(long n, int once);
 long mem_n_allocs(void); /* allocations of any kind made so far */
 /* For an allocator that a library calls (jansson): counts one allocation; nonzero if
- * the hook makes it fail. */
+ * the hook makes it fail. mem_refused(): one of n * size bytes got no memory, which does not
+ * return where mem_when_short() says so. */
 int mem_alloc_refused(void);
+void mem_refused(enum mem_tag tag, size_t n, size_t size);
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "base/utf8.h"
 
 static int open_standard_descriptors(void)
@@ -96,7 +97,7 @@ static struct {
 } at_signal[4];
 #define N_AT_SIGNAL ((int)(sizeof(at_signal) / sizeof(at_signal[0])))
 
-static void on_signal(int sig)
+static void tidy_up(int sig)
 {
     for (int i = 0; i < N_AT_SIGNAL; i++) {
         signal_fn fn = at_signal[i].fn;
@@ -104,6 +105,11 @@ static void on_signal(int sig)
         if (fn && at_signal[i].pid == getpid())
             fn(sig);
     }
+}
+
+static void on_signal(int sig)
+{
+    tidy_up(sig);
     raise(sig); /* its default action, when this returns */
 }
 
@@ -124,6 +130,23 @@ void process_at_signal(void (*fn)(int sig))
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
             sigaction(signals[i], &ours, NULL);
+}
+
+static const char *short_program;
+static int short_status;
+
+static void end_short_of_memory(void)
+{
+    dprintf(STDERR_FILENO, "%s: %s\n", short_program, err_msg()); /* without a buffer */
+    tidy_up(0);
+    _exit(short_status); /* other threads still run: nothing of theirs is torn down */
+}
+
+void process_exit_when_short(const char *program, int status)
+{
+    short_program = program;
+    short_status = status;
+    mem_when_short(end_short_of_memory);
 }
 
 /* ---- the end ---- */

@@ -28,6 +28,10 @@ MUST int process_start(void);
  * functions, for the life of the process; one may be given again. Threads: any. */
 void process_at_signal(void (*fn)(int sig));
 
+/* Where mem_when_short() ends this process: print "PROGRAM: out of memory ..." on standard
+ * error, do what process_at_signal() was asked for, and exit with `status`. */
+void process_exit_when_short(const char *program, int status);
+
 /* The last thing: flush and close standard output. ERR_IO: something that was printed is
  * lost, which must not look like success either. */
 MUST int process_end(void);

@@ -13,7 +13,7 @@ void text_put(struct text *b, const void *p, size_t n)
     if (b->rc != OK || n == 0)
         return;
     if (n > b->capacity - b->n) {
-        grown = mem_resize(MEM_MODEL_FILE, b->p, 2 * (b->n + n) + 4096, 1);
+        grown = mem_resize(MEM_OTHER, b->p, 2 * (b->n + n) + 4096, 1);
         if (!grown) {
             b->rc = ERR_NOMEM;
             return;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/process.h"
 #include "cpu/program.h"
 #include "experiments/run/resume.h"
 #include "experiments/cli/verb.h"
@@ -132,6 +133,7 @@ int main(int argc, char **argv)
                                         .exit_usage = VERB_USAGE,
                                         .exit_lost = VERB_INVALID};
 
+    process_exit_when_short(program.name, VERB_INVALID);
     run_resume_remember(argc, argv); /* while the words are in their order */
     return cpu_program_main(&program, argc, argv);
 }

@@ -197,6 +197,36 @@ static void fails_on_request(void **state)
     mem_free(old);
 }
 
+/* A program that ends without memory: only for objects of its own side. */
+static void ends_when_short(void **state)
+{
+    static const struct {
+        enum mem_tag tag;
+        bool map;
+        int status;
+    } rows[] = {{MEM_OTHER, false, 42},     {MEM_DATASET, false, 42},
+                {MEM_HARNESS, false, 42},   {MEM_WEIGHTS, false, 0},
+                {MEM_KV, false, 0},         {MEM_TOKENIZER, false, 0},
+                {MEM_MODEL_FILE, false, 0}, {MEM_OTHER, true, 0}};
+    int status;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            process_exit_when_short("t", 42);
+            mem_fail_after(0, 0);
+            void *p = rows[i].map ? mem_map(rows[i].tag, 1, MEM_NODE_ANY)
+                                  : mem_resize(rows[i].tag, NULL, 1, 1);
+            _exit(p != NULL);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), rows[i].status);
+    }
+}
+
 static void rss(void **state)
 {
     const size_t n = 32 << 20;
@@ -266,6 +296,7 @@ int main(void)
         cmocka_unit_test(maps),
         cmocka_unit_test(shared_maps),
         cmocka_unit_test(fails_on_request),
+        cmocka_unit_test(ends_when_short),
         cmocka_unit_test(rss),
         cmocka_unit_test(tags),
         cmocka_unit_test(threads_add_up),
