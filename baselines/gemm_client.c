@@ -7,15 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/home.h"
 #include "base/clock.h"
+#include "base/home.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "baselines/gemm_child.h"
+#include "baselines/gemm_case.h"
+#include "baselines/gemm_process.h"
 #include "measure/compare.h"
 
-#define MAX_SETTINGS 128
-#define LABEL_MAX    96
+#define LABEL_MAX 96
 #define ROTATE_OVER                                                                      \
     4 /* as in tune/measure.c: the copies together fill this many caches */
 #define COPY_ALIGN 4096 /* as there, too */
@@ -32,13 +33,17 @@
     {                                                                                    \
         MEASURE_EXACTLY(5), .n_warm_up = -1                                              \
     }
-#define NEAR       1.12
-#define HOPELESS   4.0 /* a run is ended after this multiple of the best run ... */
-#define HOPELESS_S 0.1 /* ... and this much longer, for what the first run prepares */
+#define NEAR     1.12
+#define HOPELESS 4.0 /* a run is ended after this multiple of the best run ... */
+/* ... and this much longer, for what the first run prepares: oneDNN generates code, in up to
+ * 0.25 s on a busy machine. */
+#define HOPELESS_S 0.5
+
+#define FILL_BYTES_S 50e6 /* a slow machine still makes weights at this rate */
 
 struct setting {
-    char label[LABEL_MAX], env[LABEL_MAX], types[24];
-    char taken[LABEL_MAX]; /* what the library made of it, "" until known */
+    const char *label, *env, *types; /* env: NULL or "NAME=VALUE" */
+    char taken[LABEL_MAX];           /* what the library made of it, "" until known */
     int64_t m_max;
     bool dead;      /* the library never takes it here */
     bool tried;     /* with this shape */
@@ -47,14 +52,23 @@ struct setting {
         order[2]; /* [bf16]: time over the best one's where it was last timed; 0: never */
 };
 
+/* One process of the library, with the shape. */
+struct candidate {
+    struct gemm_process *process; /* NULL: none */
+    int at;                       /* the setting */
+    double error; /* RMS against float64, relative to the RMS of the result */
+};
+
 struct gemm_baseline {
-    char name[32], path[4096], version[LABEL_MAX];
+    char name[32], path[4096];
+    const char *version;
     struct gemm_baseline_opts o;
-    struct setting settings[MAX_SETTINGS];
+    json_t *list; /* of the settings; holds the texts */
+    struct setting *settings;
     int n_settings;
     struct gemm_case shape;
     struct measure *measure;
-    struct gemm_child best;
+    struct candidate best;
     double best_s;
     int first[2]; /* [bf16]: the setting that was best for the last shape, + 1 */
     char chosen[LABEL_MAX + 48];
@@ -80,61 +94,50 @@ static int find_program(struct gemm_baseline *r)
                    r->name);
 }
 
-static int start(struct gemm_baseline *r, const char *arg, const char *env,
-                 struct gemm_process **out)
+static int start(struct gemm_baseline *r, const char *what, const char *shape,
+                 const char *env, struct gemm_process **out)
 {
-    struct gemm_process_opts o = {.path = r->path,
-                                  .arg = arg,
-                                  .env = env,
-                                  .cpus = r->o.cpus,
-                                  .n_threads = r->o.n_threads};
+    const char *const argv[] = {r->path, what, shape, NULL};
+    const struct gemm_process_opts o = {
+        .argv = argv, .env = env, .cpus = r->o.cpus, .n_threads = r->o.n_threads};
 
     return gemm_process_start(out, &o);
 }
 
-/* "setting|LABEL|TYPES|M-MAX|ENV", the last may be empty. */
-static int parse_setting(struct gemm_baseline *r, const char *line)
+static int read_setting(struct setting *s, const json_t *j, const char *where)
 {
-    struct setting *s = &r->settings[r->n_settings];
-    int end = 0;
+    TRY(json_get_str(j, "label", &s->label, where));
+    TRY(json_get_str(j, "types", &s->types, where));
+    TRY(json_get_int(j, "m_max", 0, INT32_MAX, &s->m_max, where));
+    return json_opt_str(j, "env", &s->env, where);
+}
 
-    if (r->n_settings == MAX_SETTINGS)
-        return err_set(ERR_LIMIT, "%s: more than %d settings", r->name, MAX_SETTINGS);
-    if (sscanf(line, "setting|%95[^|]|%23[^|]|%" SCNd64 "|%n", s->label, s->types,
-               &s->m_max, &end) != 3 ||
-        end == 0 || s->m_max < 0 || strlen(line + end) >= sizeof s->env)
-        return err_set(ERR_FORMAT,
-                       "%s: answered \"%.100s\", expected setting|LABEL|TYPES|M|ENV",
-                       r->name, line);
-    strcpy(s->env, line + end);
-    r->n_settings++;
+static int read_settings(struct gemm_baseline *r)
+{
+    const json_t *all;
+
+    TRY(json_get_str(r->list, "version", &r->version, r->name));
+    TRY(json_get_arr(r->list, "settings", &all, r->name));
+    r->n_settings = (int)json_array_size(all);
+    r->settings = mem_new(MEM_HARNESS, (size_t)r->n_settings, sizeof *r->settings);
+    for (int i = 0; i < r->n_settings; i++)
+        TRY(read_setting(&r->settings[i], json_array_get(all, (size_t)i), r->name));
+    if (r->n_settings == 0)
+        return err_set(ERR_NOTFOUND,
+                       "%s has no setting for the instruction sets of this machine",
+                       r->version);
     return OK;
 }
 
 static int read_list(struct gemm_baseline *r)
 {
-    char line[GEMM_LINE_MAX];
     struct gemm_process *p = NULL;
-    int rc = start(r, "list", NULL, &p);
+    int rc = start(r, "list", NULL, NULL, &p);
 
     if (rc == OK)
-        rc = gemm_process_ask(p, NULL, line, sizeof line, r->o.limit_s);
-    if (rc == OK && sscanf(line, "baseline %95[^\n]", r->version) != 1)
-        rc = err_set(ERR_FORMAT, "%s: answered \"%.100s\", expected baseline VERSION",
-                     r->name, line);
-    while (rc == OK) {
-        rc = gemm_process_ask(p, NULL, line, sizeof line, r->o.limit_s);
-        if (rc == OK && strcmp(line, "end") == 0)
-            break;
-        if (rc == OK)
-            rc = parse_setting(r, line);
-    }
+        rc = gemm_process_answer(p, false, r->o.limit_s, &r->list);
     gemm_process_stop(&p);
-    if (rc == OK && r->n_settings == 0)
-        rc = err_set(ERR_NOTFOUND,
-                     "%s has no setting for the instruction sets of this machine",
-                     r->version);
-    return rc;
+    return rc == OK ? read_settings(r) : rc;
 }
 
 static int check_opts(const struct gemm_baseline_opts *o)
@@ -150,23 +153,17 @@ static int check_opts(const struct gemm_baseline_opts *o)
 int gemm_baseline_open(struct gemm_baseline **out, const char *name,
                        const struct gemm_baseline_opts *o)
 {
-    struct gemm_baseline *r = NULL;
-    int *cpus = NULL, rc;
+    struct gemm_baseline *r;
+    int *cpus, rc;
 
     *out = NULL;
-    rc = check_opts(o);
-    if (rc != OK)
-        return rc;
+    TRY(check_opts(o));
     r = mem_new(MEM_HARNESS, 1, sizeof *r);
     cpus = mem_new(MEM_HARNESS, (size_t)o->n_threads, sizeof *cpus);
-    if (!r || !cpus) {
-        rc = ERR_NOMEM;
-        goto out;
-    }
     memcpy(cpus, o->cpus, (size_t)o->n_threads * sizeof *cpus);
     snprintf(r->name, sizeof r->name, "%s", name);
     r->o = *o;
-    r->o.cpus = cpus, cpus = NULL;
+    r->o.cpus = cpus;
     if (r->o.limit_s == 0.0)
         r->o.limit_s = LIMIT_S;
     r->best.error = NAN;
@@ -176,11 +173,8 @@ int gemm_baseline_open(struct gemm_baseline **out, const char *name,
     if (rc == OK)
         rc = read_list(r);
     r->o.dir = NULL; /* the caller's string; path has it now */
-    if (rc != OK)
-        goto out;
-    *out = r, r = NULL;
-out:
-    mem_free(cpus);
+    if (rc == OK)
+        *out = r, r = NULL; /* the caller's now */
     gemm_baseline_close(&r);
     return rc;
 }
@@ -188,7 +182,7 @@ out:
 static void forget(struct gemm_baseline *r)
 {
     gemm_process_stop(&r->best.process);
-    r->best = (struct gemm_child){.error = NAN};
+    r->best = (struct candidate){.error = NAN};
     r->chosen[0] = '\0';
 }
 
@@ -198,6 +192,8 @@ void gemm_baseline_close(struct gemm_baseline **r)
         return;
     forget(*r);
     measure_close(&(*r)->measure);
+    json_decref((*r)->list);
+    mem_free((*r)->settings);
     mem_free((void *)(*r)->o.cpus);
     mem_free(*r);
     *r = NULL;
@@ -221,26 +217,61 @@ double gemm_baseline_error(const struct gemm_baseline *r)
 /* --- one setting */
 
 /* Start the setting's process. ERR_UNSUPPORTED: the library does not take it. */
-static int start_setting(struct gemm_baseline *r, struct gemm_child *t)
+static int start_setting(struct gemm_baseline *r, struct candidate *t)
 {
     struct setting *s = &r->settings[t->at];
-    char number[16], answer[GEMM_LINE_MAX];
+    json_t *shape = gemm_case_json(&r->shape), *hello = NULL;
+    char number[16], *text = json_text(shape, JSON_COMPACT);
+    const char *taken;
     int rc;
 
     snprintf(number, sizeof number, "%d", t->at);
-    rc = start(r, number, s->env[0] ? s->env : NULL, &t->process);
+    rc = start(r, number, text, s->env, &t->process);
     if (rc == OK)
-        rc = gemm_process_ask(t->process, NULL, answer, sizeof answer, r->o.limit_s);
-    if (rc != OK)
-        return rc;
-    if (strncmp(answer, "no ", 3) == 0) {
-        s->dead = true;
-        return err_set(ERR_UNSUPPORTED, "%s", answer + 3);
-    }
-    if (sscanf(answer, "baseline %95[^\n]", s->taken) != 1)
-        return err_set(ERR_FORMAT, "answered \"%.100s\", expected baseline SETTING",
-                       answer);
-    return OK;
+        rc = gemm_process_answer(t->process, false, r->o.limit_s, &hello);
+    s->dead = rc == ERR_UNSUPPORTED;
+    if (rc == OK)
+        rc = json_get_str(hello, "setting", &taken, "its first answer");
+    if (rc == OK)
+        snprintf(s->taken, sizeof s->taken, "%s", taken);
+    json_decref(hello);
+    json_decref(shape);
+    mem_free(text);
+    return rc;
+}
+
+static int make_ready(struct gemm_baseline *r, struct candidate *t)
+{
+    const struct gemm_case *c = &r->shape;
+    double bytes = (double)c->n * (double)c->k * 4.0 * (double)(c->n_copies + 1);
+    json_t *answer;
+    int rc = gemm_process_answer(t->process, true, r->o.limit_s + bytes / FILL_BYTES_S,
+                                 &answer);
+
+    if (rc == OK && !json_is_true(json_object_get(answer, "ready")))
+        rc = err_set(ERR_FORMAT, "expected {\"ready\": true} as its second answer");
+    json_decref(answer);
+    return rc;
+}
+
+/* Compute once and look whether the result is right. ERR_STATE: it is wrong. A time that
+ * cannot be is ERR_FORMAT. Else an error of gemm_process_answer(). */
+static int run_once(struct candidate *t, const struct gemm_case *c, double limit_s,
+                    double *seconds)
+{
+    const uint64_t start_ns = clock_ns();
+    json_t *answer;
+    int rc = gemm_process_answer(t->process, true, limit_s, &answer);
+    double wall_s = (double)(clock_ns() - start_ns) * 1e-9;
+
+    if (rc == OK)
+        rc = json_get_f64(answer, "seconds", seconds, "its answer");
+    if (rc == OK && !(*seconds > 0.0 && *seconds <= wall_s))
+        rc = err_set(ERR_FORMAT, "reported %g s for a run within %g s", *seconds, wall_s);
+    if (rc == OK)
+        rc = gemm_case_check(c, json_object_get(answer, "values"), &t->error);
+    json_decref(answer);
+    return rc;
 }
 
 static void warn(const struct gemm_baseline *r, int at)
@@ -262,7 +293,7 @@ static bool is_double(const struct gemm_baseline *r, int at)
 /* A setting that is tried, and the best one so far. */
 struct pair {
     struct gemm_baseline *r;
-    struct gemm_child child;
+    struct candidate child;
 };
 
 static int run_one(void *arg, int alternative, struct measure_trial *t)
@@ -275,9 +306,9 @@ static int run_one(void *arg, int alternative, struct measure_trial *t)
     if (alternative == 0) {
         if (r->best.process)
             limit_s = fmin(limit_s, HOPELESS * r->best_s + HOPELESS_S);
-        return gemm_child_run(&p->child, limit_s, &t->seconds);
+        return run_once(&p->child, &r->shape, limit_s, &t->seconds);
     }
-    rc = gemm_child_run(&r->best, limit_s, &t->seconds);
+    rc = run_once(&r->best, &r->shape, limit_s, &t->seconds);
     if (rc == OK)
         return OK;
     warn(r, r->best.at); /* the best so far is lost, the other one stays */
@@ -292,12 +323,9 @@ static int time_child(struct pair *p, bool *won)
     static const struct measure_opts alone = ALONE, in_turn = IN_TURN;
     struct gemm_baseline *r = p->r;
     struct measure_report report;
-    int rc = measure_compare(r->measure, 1, &alone, run_one, p);
+    int rc = OK;
 
-    if (rc == OK)
-        rc = gemm_child_check(&p->child, &r->shape, r->o.limit_s);
-    if (rc != OK)
-        return rc;
+    TRY(measure_compare(r->measure, 1, &alone, run_one, p));
     measure_report(r->measure, 0, &report);
     r->settings[p->child.at].seconds = report.estimate;
     *won = !r->best.process || report.estimate * NEAR < r->best_s;
@@ -320,7 +348,7 @@ static int try_setting(struct gemm_baseline *r, int at)
     int rc = start_setting(r, &p.child);
 
     if (rc == OK && !is_double(r, at)) {
-        rc = gemm_child_shape(&p.child, c, r->o.limit_s);
+        rc = make_ready(r, &p.child);
         if (rc == OK)
             rc = time_child(&p, &won);
         if (rc == OK)
@@ -398,8 +426,6 @@ static int try_all(struct gemm_baseline *r, double budget_s)
             break;
         int rc = try_setting(r, at);
         r->settings[at].tried = true;
-        if (rc == ERR_NOMEM)
-            return rc;
         if (rc == OK)
             continue;
         r->settings[at].order[r->shape.bf16] = INFINITY;
@@ -432,7 +458,7 @@ int gemm_baseline_shape(struct gemm_baseline *r, const char *type, int64_t m, in
     *c = (struct gemm_case){
         .bf16 = strcmp(type, "bf16") == 0, .m = m, .n = n, .k = k, .n_copies = 1};
     snprintf(c->type, sizeof c->type, "%s", type);
-    c->seed = (uint64_t)r->o.seed;
+    c->seed = r->o.seed;
     bytes = (double)n * (double)k * (c->bf16 ? 2.0 : 4.0);
     bytes = ceil(bytes / COPY_ALIGN) * COPY_ALIGN;
     if (!warm && over > bytes)
@@ -451,7 +477,7 @@ int gemm_baseline_run(struct gemm_baseline *r, double *seconds)
     *seconds = NAN;
     if (!r->best.process)
         return err_set(ERR_STATE, "GEMM library %s: no shape is ready", r->name);
-    rc = gemm_child_run(&r->best, r->o.limit_s, seconds);
+    rc = run_once(&r->best, &r->shape, r->o.limit_s, seconds);
     if (rc == OK)
         return OK;
     snprintf(label, sizeof label, "%s", r->settings[r->best.at].taken);

@@ -46,43 +46,20 @@ struct sut_server {
 
 /* --- its output */
 
-/* The last bytes of it, with a NUL. *n: how many. */
-static void read_tail(int log, char *out, size_t capacity, size_t *n)
-{
-    struct stat st;
-    off_t from = 0;
-    ssize_t got;
-
-    if (fstat(log, &st) == 0 && st.st_size > (off_t)capacity - 1)
-        from = st.st_size - (off_t)capacity + 1;
-    got = pread(log, out, capacity - 1, from);
-    *n = got > 0 ? (size_t)got : 0;
-    out[*n] = '\0';
-    for (size_t i = 0; i < *n; i++)
-        if (out[i] == '\0')
-            out[i] = ' ';
-}
-
-/* Its last line that is not empty, fit for an error. */
-static void last_line(int log, char out[LAST_LINE])
-{
-    char tail[TAIL_BYTES], *line = tail;
-    size_t n;
-
-    read_tail(log, tail, sizeof(tail), &n);
-    while (n && strchr("\n\r \t", tail[n - 1]))
-        tail[--n] = '\0';
-    if (strrchr(tail, '\n'))
-        line = strrchr(tail, '\n') + 1;
-    utf8_show(out, LAST_LINE, line);
-}
-
 static void log_tail(const struct sut_server *s)
 {
     char tail[TAIL_BYTES], *at, *line;
-    size_t n, n_lines = 0;
+    struct stat file;
+    size_t n_lines = 0;
+    off_t from = 0;
+    ssize_t n;
 
-    read_tail(s->log, tail, sizeof(tail), &n);
+    if (fstat(s->log, &file) == 0 && file.st_size > (off_t)sizeof(tail) - 1)
+        from = file.st_size - (off_t)sizeof(tail) + 1;
+    n = pread(s->log, tail, sizeof(tail) - 1, from);
+    if (n <= 0)
+        return;
+    tail[n] = '\0';
     for (at = tail + n; at > tail && n_lines <= TAIL_LINES; at--)
         n_lines += at[-1] == '\n';
     while ((line = strsep(&at, "\n")) != NULL)
@@ -96,7 +73,7 @@ static int report_end(struct sut_server *s, int rc)
     char how[256], line[LAST_LINE];
 
     snprintf(how, sizeof(how), "%s", err_msg());
-    last_line(s->log, line);
+    child_last_line(s->log, line, sizeof(line));
     log_tail(s);
     return err_set(rc, "%s: %s; %s%s", s->name, how,
                    line[0] ? "the last line it wrote: " : "it wrote nothing", line);
@@ -160,7 +137,7 @@ static int read_version(struct sut_server *s, char *const *env)
         rc = spawn(s, &pid, argv, env);
     if (rc == OK && child_wait(&pid, VERSION_S) != OK) {
         snprintf(how, sizeof(how), "%s", err_msg());
-        last_line(s->log, line);
+        child_last_line(s->log, line, sizeof(line));
         rc =
             err_set(ERR_UNSUPPORTED, "%s: not usable, see \"install\" in %s: `%s` %s: %s",
                     s->name, s->path, argv[0], how, line);

@@ -119,15 +119,12 @@ static int make_kernels(void)
             int64_t m = lm ? last_of(s->m, x.m_block) : x.m_block;
             int64_t n = ln ? last_of(s->n, x.n_block) : x.n_block;
             int64_t rest = x.k_padded - x.k_whole;
-            int rc = OK;
-            if (x.k_whole)
-                rc = make_kernel(&x.kernel[lm][ln][FIRST], m, n, x.k_block, false);
-            if (rc == OK && x.k_whole)
-                rc = make_kernel(&x.kernel[lm][ln][MORE], m, n, x.k_block, true);
-            if (rc == OK && rest)
-                rc = make_kernel(&x.kernel[lm][ln][REST], m, n, rest, x.k_whole > 0);
-            if (rc != OK)
-                return rc;
+            if (x.k_whole) {
+                TRY(make_kernel(&x.kernel[lm][ln][FIRST], m, n, x.k_block, false));
+                TRY(make_kernel(&x.kernel[lm][ln][MORE], m, n, x.k_block, true));
+            }
+            if (rest)
+                TRY(make_kernel(&x.kernel[lm][ln][REST], m, n, rest, x.k_whole > 0));
         }
     return OK;
 }
@@ -152,10 +149,8 @@ static int make_weights(void)
 {
     const struct gemm_shape *s = &x.shape;
     size_t bytes = (size_t)(s->n * x.k_padded) * x.element;
-    int rc = gemm_copies(&x.w, s->n_copies, bytes);
 
-    if (rc != OK)
-        return rc;
+    TRY(gemm_copies(&x.w, s->n_copies, bytes));
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < s->n; j += x.n_block)
         pack_column((char *)x.w[0] + (size_t)(j * x.k_padded) * x.element, j,
@@ -167,10 +162,9 @@ static int make_weights(void)
 static int open_shape(const struct gemm_shape *shape, const struct gemm_setting *setting)
 {
     int64_t m_blocks = (shape->m + M_BLOCK - 1) / M_BLOCK;
-    int rc;
 
-    if (shape->m > INT_MAX || shape->n > INT_MAX || shape->k > INT_MAX - 1)
-        return err_set(ERR_LIMIT, "a dimension is larger than %d", INT_MAX);
+    if (shape->k == INT_MAX) /* one more, padded for bf16, is no int */
+        return err_set(ERR_LIMIT, "k = %d, expected less", INT_MAX);
     x.shape = *shape;
     x.element = shape->bf16 ? sizeof(uint16_t) : sizeof(float);
     x.m_block = (shape->m + m_blocks - 1) / m_blocks; /* blocks of even size */
@@ -179,15 +173,11 @@ static int open_shape(const struct gemm_shape *shape, const struct gemm_setting 
     x.k_padded = shape->bf16 ? shape->k + shape->k % 2 : shape->k;
     x.k_whole = x.k_padded / x.k_block * x.k_block;
     x.chunk = CHUNK_BYTES / (x.n_block * x.k_block * (int64_t)x.element);
-    rc = make_kernels();
-    if (rc == OK && shape->bf16) {
+    TRY(make_kernels());
+    if (shape->bf16)
         x.a_rounded =
-            mem_new(MEM_ACTIVATIONS, (size_t)(shape->m * x.k_padded), sizeof(uint16_t));
-        rc = x.a_rounded ? OK : ERR_NOMEM;
-    }
-    if (rc == OK)
-        rc = make_weights();
-    return rc;
+            mem_new(MEM_HARNESS, (size_t)(shape->m * x.k_padded), sizeof(uint16_t));
+    return make_weights();
 }
 
 /* --- computing */

@@ -115,67 +115,46 @@ static int make_compute(enum how how, const dnnl_memory_desc_t *a,
 {
     const struct gemm_shape *s = &one.shape;
     dnnl_data_type_t type = s->bf16 ? dnnl_bf16 : dnnl_f32;
-    dnnl_primitive_desc_t pd = NULL;
+    dnnl_primitive_desc_t pd;
     dnnl_memory_desc_t w;
     dnnl_matmul_desc_t matmul;
     dnnl_inner_product_desc_t inner;
-    const void *op = &matmul;
-    int rc;
 
     if (how == INNER_PACKED) {
-        op = &inner;
-        rc = describe(&w, s->n, s->k, type, dnnl_format_tag_any);
-        if (rc == OK)
-            rc = check(dnnl_inner_product_forward_desc_init(
-                           &inner, dnnl_forward_inference, a, &w, NULL, c),
-                       "inner product");
+        TRY(describe(&w, s->n, s->k, type, dnnl_format_tag_any));
+        TRY(check(dnnl_inner_product_forward_desc_init(&inner, dnnl_forward_inference, a,
+                                                       &w, NULL, c),
+                  "inner product"));
     } else {
-        rc = describe(&w, s->k, s->n, type,
-                      how == MATMUL_PACKED ? dnnl_format_tag_any
-                      : how == MATMUL_KN   ? dnnl_ab
-                                           : dnnl_ba);
-        if (rc == OK)
-            rc = check(dnnl_matmul_desc_init(&matmul, a, &w, NULL, c), "matmul");
+        TRY(describe(&w, s->k, s->n, type,
+                     how == MATMUL_PACKED ? dnnl_format_tag_any
+                     : how == MATMUL_KN   ? dnnl_ab
+                                          : dnnl_ba));
+        TRY(check(dnnl_matmul_desc_init(&matmul, a, &w, NULL, c), "matmul"));
     }
-    if (rc == OK)
-        rc = check(dnnl_primitive_desc_create(&pd, op, NULL, one.engine, NULL),
-                   "no such primitive");
-    if (rc == OK)
-        rc = check(dnnl_primitive_create(&one.compute, pd), "primitive");
-    if (rc == OK)
-        *w_md = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    return rc;
+    TRY(check(dnnl_primitive_desc_create(
+                  &pd, how == INNER_PACKED ? (void *)&inner : (void *)&matmul, NULL,
+                  one.engine, NULL),
+              "no such primitive"));
+    TRY(check(dnnl_primitive_create(&one.compute, pd), "primitive"));
+    *w_md = *dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
+    dnnl_primitive_desc_destroy(pd);
+    return OK;
 }
 
-/* A reorder between two memories, to be run now (keep == NULL) or later. */
-static int reorder(dnnl_memory_t from, dnnl_memory_t to, dnnl_primitive_t *keep)
+static int make_reorder(dnnl_primitive_t *out, dnnl_memory_t from, dnnl_memory_t to)
 {
-    dnnl_primitive_desc_t pd = NULL;
-    dnnl_primitive_t p = NULL;
     const dnnl_memory_desc_t *from_md, *to_md;
-    dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
-    int rc;
+    dnnl_primitive_desc_t pd;
 
-    rc = check(dnnl_memory_get_memory_desc(from, &from_md), "descriptor");
-    if (rc == OK)
-        rc = check(dnnl_memory_get_memory_desc(to, &to_md), "descriptor");
-    if (rc == OK)
-        rc = check(dnnl_reorder_primitive_desc_create(&pd, from_md, one.engine, to_md,
-                                                      one.engine, NULL),
-                   "reorder");
-    if (rc == OK)
-        rc = check(dnnl_primitive_create(&p, pd), "reorder");
-    if (rc == OK && !keep)
-        rc = check(dnnl_primitive_execute(p, one.stream, 2, args), "reorder");
-    if (rc == OK && keep)
-        *keep = p, p = NULL;
-    if (p)
-        dnnl_primitive_destroy(p);
-    if (pd)
-        dnnl_primitive_desc_destroy(pd);
-    return rc;
+    TRY(check(dnnl_memory_get_memory_desc(from, &from_md), "descriptor"));
+    TRY(check(dnnl_memory_get_memory_desc(to, &to_md), "descriptor"));
+    TRY(check(dnnl_reorder_primitive_desc_create(&pd, from_md, one.engine, to_md,
+                                                 one.engine, NULL),
+              "reorder"));
+    TRY(check(dnnl_primitive_create(out, pd), "reorder"));
+    dnnl_primitive_desc_destroy(pd);
+    return OK;
 }
 
 static int wrap(dnnl_memory_t *out, const dnnl_memory_desc_t *md, void *data)
@@ -183,76 +162,72 @@ static int wrap(dnnl_memory_t *out, const dnnl_memory_desc_t *md, void *data)
     return check(dnnl_memory_create(out, md, one.engine, data), "memory");
 }
 
+/* From plain weights into the form that the primitive wants, in `to`. */
+static int pack(dnnl_memory_t to, bool nk)
+{
+    const struct gemm_shape *s = &one.shape;
+    size_t bytes = (size_t)(s->n * s->k) * (s->bf16 ? 2 : 4);
+    void *data = mem_map(MEM_WEIGHTS, bytes, MEM_NODE_ANY);
+    dnnl_memory_desc_t md;
+    dnnl_memory_t plain;
+    dnnl_primitive_t reorder;
+
+    if (!data)
+        return ERR_NOMEM;
+    gemm_fill(data, s, nk);
+    TRY(describe(&md, nk ? s->n : s->k, nk ? s->k : s->n, s->bf16 ? dnnl_bf16 : dnnl_f32,
+                 dnnl_ab));
+    TRY(wrap(&plain, &md, data));
+    TRY(make_reorder(&reorder, plain, to));
+    TRY(check(dnnl_primitive_execute(
+                  reorder, one.stream, 2,
+                  (dnnl_exec_arg_t[]){{DNNL_ARG_FROM, plain}, {DNNL_ARG_TO, to}}),
+              "reorder"));
+    dnnl_primitive_destroy(reorder);
+    mem_unmap(MEM_WEIGHTS, data, bytes);
+    return OK;
+}
+
 /* Copy 0 is packed from the plain weights, the others from it. */
 static int make_weights(enum how how, const dnnl_memory_desc_t *md)
 {
     const struct gemm_shape *s = &one.shape;
-    size_t plain_bytes = (size_t)(s->n * s->k) * (s->bf16 ? 2 : 4);
     size_t bytes = dnnl_memory_desc_get_size(md);
-    dnnl_memory_desc_t plain_md;
-    dnnl_memory_t plain = NULL;
-    void *data = NULL, **copies;
-    int rc = OK;
+    void **copies;
 
-    one.w = mem_new(MEM_WEIGHTS, (size_t)s->n_copies, sizeof *one.w);
-    if (!one.w)
-        return ERR_NOMEM;
-    rc = gemm_copies(&copies, s->n_copies, bytes);
-    for (int i = 0; rc == OK && i < s->n_copies; i++)
-        rc = wrap(&one.w[i], md, copies[i]);
-    if (rc != OK)
-        return rc;
-    if (how == MATMUL_KN || how == MATMUL_NK) {
+    one.w = mem_new(MEM_HARNESS, (size_t)s->n_copies, sizeof *one.w);
+    TRY(gemm_copies(&copies, s->n_copies, bytes));
+    for (int i = 0; i < s->n_copies; i++)
+        TRY(wrap(&one.w[i], md, copies[i]));
+    if (how == MATMUL_KN || how == MATMUL_NK)
         gemm_fill(copies[0], s, how == MATMUL_NK);
-    } else {
-        bool nk = how == INNER_PACKED; /* its weights are [n, k] by definition */
-        data = mem_map(MEM_WEIGHTS, plain_bytes, MEM_NODE_ANY);
-        if (!data)
-            return ERR_NOMEM;
-        gemm_fill(data, s, nk);
-        rc = describe(&plain_md, nk ? s->n : s->k, nk ? s->k : s->n,
-                      s->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_ab);
-        if (rc == OK)
-            rc = wrap(&plain, &plain_md, data);
-        if (rc == OK)
-            rc = reorder(plain, one.w[0], NULL);
-        mem_unmap(MEM_WEIGHTS, data, plain_bytes);
-    }
-    if (rc == OK)
-        gemm_spread(copies, s->n_copies, bytes);
-    return rc;
+    else /* the weights of an inner product are [n, k] by definition */
+        TRY(pack(one.w[0], how == INNER_PACKED));
+    gemm_spread(copies, s->n_copies, bytes);
+    return OK;
 }
 
+/* After an error the process ends: nothing is given back. */
 static int open_shape(const struct gemm_shape *shape, const struct gemm_setting *setting)
 {
     enum how how = (enum how)setting->how;
     dnnl_memory_desc_t a, a_rounded, c, w;
-    int rc;
 
     one.shape = *shape;
-    rc = check(dnnl_engine_create(&one.engine, dnnl_cpu, 0), "engine");
-    if (rc == OK)
-        rc = check(dnnl_stream_create(&one.stream, one.engine, dnnl_stream_default_flags),
-                   "stream");
-    if (rc == OK)
-        rc = describe(&a, shape->m, shape->k, dnnl_f32, dnnl_ab);
-    if (rc == OK)
-        rc = describe(&a_rounded, shape->m, shape->k, dnnl_bf16, dnnl_ab);
-    if (rc == OK)
-        rc = describe(&c, shape->m, shape->n, dnnl_f32, dnnl_ab);
-    if (rc == OK)
-        rc = make_compute(how, shape->bf16 ? &a_rounded : &a, &c, &w);
-    if (rc == OK)
-        rc = wrap(&one.a, &a, (void *)shape->a);
-    if (rc == OK)
-        rc = wrap(&one.c, &c, shape->c);
-    if (rc == OK && shape->bf16)
-        rc = wrap(&one.a_rounded, &a_rounded, DNNL_MEMORY_ALLOCATE);
-    if (rc == OK && shape->bf16)
-        rc = reorder(one.a, one.a_rounded, &one.round);
-    if (rc == OK)
-        rc = make_weights(how, &w);
-    return rc;
+    TRY(check(dnnl_engine_create(&one.engine, dnnl_cpu, 0), "engine"));
+    TRY(check(dnnl_stream_create(&one.stream, one.engine, dnnl_stream_default_flags),
+              "stream"));
+    TRY(describe(&a, shape->m, shape->k, dnnl_f32, dnnl_ab));
+    TRY(describe(&a_rounded, shape->m, shape->k, dnnl_bf16, dnnl_ab));
+    TRY(describe(&c, shape->m, shape->n, dnnl_f32, dnnl_ab));
+    TRY(make_compute(how, shape->bf16 ? &a_rounded : &a, &c, &w));
+    TRY(wrap(&one.a, &a, (void *)shape->a));
+    TRY(wrap(&one.c, &c, shape->c));
+    if (shape->bf16) {
+        TRY(wrap(&one.a_rounded, &a_rounded, DNNL_MEMORY_ALLOCATE));
+        TRY(make_reorder(&one.round, one.a, one.a_rounded));
+    }
+    return make_weights(how, &w);
 }
 
 static int run(int copy)
@@ -261,15 +236,11 @@ static int run(int copy)
     dnnl_exec_arg_t args[3] = {{DNNL_ARG_SRC, one.round ? one.a_rounded : one.a},
                                {DNNL_ARG_WEIGHTS, one.w[copy]},
                                {DNNL_ARG_DST, one.c}};
-    int rc = OK;
 
     if (one.round)
-        rc = check(dnnl_primitive_execute(one.round, one.stream, 2, round), "reorder");
-    if (rc == OK)
-        rc = check(dnnl_primitive_execute(one.compute, one.stream, 3, args), "execute");
-    if (rc == OK)
-        rc = check(dnnl_stream_wait(one.stream), "wait");
-    return rc;
+        TRY(check(dnnl_primitive_execute(one.round, one.stream, 2, round), "reorder"));
+    TRY(check(dnnl_primitive_execute(one.compute, one.stream, 3, args), "execute"));
+    return check(dnnl_stream_wait(one.stream), "wait");
 }
 
 const struct gemm_library gemm_library = {

@@ -7,12 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/child.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
+#define TAIL_BYTES  4096
 #define POLL_MIN_NS 200000
 #define POLL_MAX_NS 20000000
 
@@ -176,6 +179,25 @@ int child_wait(pid_t *pid, double limit_s)
     if (WEXITSTATUS(status) != 0)
         return err_set(ERR_IO, "exited with status %d", WEXITSTATUS(status));
     return OK;
+}
+
+void child_last_line(int fd, char *out, size_t n)
+{
+    char tail[TAIL_BYTES + 1], *line;
+    struct stat file;
+    off_t from = fstat(fd, &file) == 0 && file.st_size > TAIL_BYTES
+                     ? file.st_size - TAIL_BYTES
+                     : 0;
+    ssize_t got = pread(fd, tail, TAIL_BYTES, from);
+
+    for (ssize_t i = 0; i < got; i++)
+        if (tail[i] == '\0')
+            tail[i] = ' ';
+    while (got > 0 && strchr("\n\r \t", tail[got - 1]))
+        got--;
+    tail[got > 0 ? got : 0] = '\0';
+    line = strrchr(tail, '\n');
+    utf8_show(out, n, line ? line + 1 : tail);
 }
 
 void child_kill(pid_t *pid)

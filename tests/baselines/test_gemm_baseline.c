@@ -11,16 +11,23 @@
 #include "base/log.h"
 #include "baselines/gemm.h"
 #include "baselines/gemm/support/data.h"
-#include "baselines/gemm_child.h"
+#include "baselines/gemm_case.h"
 #include "tests/support/leftovers.h"
 #include "tests/support/test.h"
 
 #define LIMIT_S 20.0 /* far above what a shell needs, and below the patience of people */
 #define SEED    7
 
-/* Shell commands; NULL: what a sound baseline with two settings would say. */
+/* What a program prints, in the shell. */
+#define SETTING(label, more)                                                             \
+    "{\"label\": \"" label "\", \"types\": \"f32\", \"m_max\": 0" more "}"
+#define LIST(settings) "echo '{\"version\": \"Fake 1\", \"settings\": [" settings "]}'"
+#define T(seconds)     ", \"env\": \"T=" seconds "\""
+
+/* Shell commands; NULL: what a sound baseline with two settings would do. `answer SECONDS
+ * [VALUES]` is that of a run, `error WHY` a refusal. */
 struct fake {
-    const char *list, *hello, *shape, *run, *at;
+    const char *list, *hello, *shape, *run;
 };
 
 static char last_warning[600];
@@ -42,26 +49,28 @@ static double right_value(void)
 
 static void write_fake(const char *name, const struct fake *f)
 {
-    char path[600], text[4000];
-    int n;
+    char path[600], text[6000];
+    size_t n;
 
     snprintf(path, sizeof path, "%s/%s", test_dir(), name);
-    n = snprintf(text, sizeof text,
-                 "#!/bin/sh\n"
-                 "right='value %.9g'\n"
-                 "if [ \"$1\" = list ]; then %s; exit 0; fi\n"
-                 "%s\n"
-                 "while read -r word rest; do case $word in\n"
-                 "shape) %s;;\nrun) %s;;\nat) %s;;\n*) echo no;;\nesac; done\n",
-                 right_value(),
-                 f->list ? f->list
-                         : "printf '%s\\n' 'baseline Fake 1' 'setting|a|f32|0|' "
-                           "'setting|b|f32|0|' end",
-                 f->hello ? f->hello : "echo \"baseline setting $1\"",
-                 f->shape ? f->shape : "echo ready", f->run ? f->run : "echo time 1e-9",
-                 f->at ? f->at : "echo $right");
+    n = (size_t)snprintf(text, sizeof text, "#!/bin/sh\nright='[");
+    for (int i = 0; i < GEMM_N_SAMPLES; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%.9g", i ? "," : "",
+                              right_value());
+    n += (size_t)snprintf(
+        text + n, sizeof text - n,
+        "]'\n"
+        "answer() { echo \"{\\\"seconds\\\": $1, \\\"values\\\": ${2-$right}}\"; }\n"
+        "error() { echo \"{\\\"error\\\": \\\"$1\\\"}\"; }\n"
+        "if [ \"$1\" = list ]; then %s; exit 0; fi\n"
+        "%s\nread -r line && { %s; }\n"
+        "while read -r line; do %s; done\n",
+        f->list ? f->list : LIST(SETTING("a", "") "," SETTING("b", "")),
+        f->hello ? f->hello : "echo \"{\\\"setting\\\": \\\"setting $1\\\"}\"",
+        f->shape ? f->shape : "echo '{\"ready\": true}'",
+        f->run ? f->run : "answer 1e-9");
     assert_in_range(n, 1, sizeof text - 1);
-    test_write(path, text, (size_t)n);
+    test_write(path, text, n);
     assert_int_equal(chmod(path, 0755), 0);
 }
 
@@ -168,14 +177,16 @@ static void test_bad_lists(void **state)
     } bad[] = {
         {":", "exited with status 0", ERR_IO},
         {"kill -SEGV $$", "signal 11 (Segmentation fault)", ERR_IO},
-        {"echo hello", "expected baseline VERSION", ERR_FORMAT},
-        {"printf 'baseline \\001\\n'", "byte 0x01", ERR_FORMAT},
-        {"printf 'baseline x'", "exited", ERR_IO}, /* half a line */
-        {"head -c 2000 /dev/zero | tr '\\000' x", "longer than", ERR_FORMAT},
-        {"echo baseline x; echo end", "x has no setting", ERR_NOTFOUND},
-        {"echo baseline x; echo 'setting|a|f32'", "expected setting|", ERR_FORMAT},
-        {"echo baseline x; echo 'setting|a|f32|-1|'", "expected setting|", ERR_FORMAT},
-        {"echo baseline x; yes 'setting|a|f32|0|'", "more than 128", ERR_LIMIT},
+        {"echo hello", "fake: line 1", ERR_FORMAT},
+        {"echo '{}'", "version: expected a string", ERR_FORMAT},
+        {"echo '{\"version\": \"\001\"}'", "control character 0x1", ERR_FORMAT},
+        {"printf '{}'", "exited", ERR_IO}, /* half a line */
+        {"printf '{}\\n{}\\n'", "fake: line 2", ERR_FORMAT},
+        {"yes x | tr -d '\\n'", "longer than", ERR_FORMAT},
+        {LIST(""), "Fake 1 has no setting", ERR_NOTFOUND},
+        {LIST("{}"), "label: expected a string", ERR_FORMAT},
+        {LIST("{\"label\": \"a\", \"types\": \"f32\", \"m_max\": -1}"),
+         "m_max: expected an integer", ERR_FORMAT},
     };
     struct gemm_baseline_opts o = opts();
     struct gemm_baseline *r;
@@ -196,20 +207,19 @@ static void test_environment(void **state)
 {
     struct gemm_baseline_opts o = opts();
     struct gemm_baseline *r;
-    char list[300], wanted[96];
+    char list[400], wanted[96];
     int file = open("/dev/null", O_RDONLY); /* left open for any child, on purpose */
 
     (void)state;
     assert_true(file > 2);
     setenv("OMP_WAIT_POLICY", "active", 1);
     setenv("BLIS_ARCH_TYPE", "0", 1);
-    snprintf(
-        list, sizeof list,
-        "[ -e /proc/$$/fd/%d ] && f=open; echo \"baseline $OMP_NUM_THREADS $OMP_PLACES "
-        "${OMP_WAIT_POLICY-none} ${BLIS_ARCH_TYPE-none} ${f-shut} "
-        "$(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)\"; "
-        "printf '%%s\\n' 'setting|a|f32|0|' end",
-        file);
+    snprintf(list, sizeof list,
+             "[ -e /proc/$$/fd/%d ] && f=open; echo '{\"version\": \"'$OMP_NUM_THREADS "
+             "\"$OMP_PLACES\" ${OMP_WAIT_POLICY-none} ${BLIS_ARCH_TYPE-none} ${f-shut} "
+             "$(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)'\", \"settings\": "
+             "[" SETTING("a", "") "]}'",
+             file);
     write_fake("fake", &(struct fake){.list = list});
     assert_ok(gemm_baseline_open(&r, "fake", &o));
     snprintf(wanted, sizeof wanted, "1 {%d} none none shut %d", o.cpus[0], o.cpus[0]);
@@ -227,9 +237,11 @@ static void test_fastest_is_kept(void **state)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){
         .list =
-            "printf '%s\\n' 'baseline Fake 1' 'setting|a|f32 bf16|0|' "
-            "'setting|b|f32|0|T=1e-9' 'setting|c|f32|0|' 'setting|d|f32|1|T=5e-10' end",
-        .run = "echo time ${T-2e-9}"});
+            LIST("{\"label\": \"a\", \"types\": \"f32 bf16\", \"m_max\": 0}, " SETTING(
+                "b", T("1e-9")) ", " SETTING("c",
+                                             "") ", {\"label\": \"d\", \"types\": "
+                                                 "\"f32\", \"m_max\": 1" T("5e-10") "}"),
+        .run = "answer ${T-2e-9}"});
     double seconds;
 
     (void)state;
@@ -252,11 +264,9 @@ static void test_fastest_is_kept(void **state)
 /* Without time one setting is tried, and the record says so: the best of the last shape. */
 static void test_budget(void **state)
 {
-    struct gemm_baseline *r =
-        open_fake(&(struct fake){.list = "printf '%s\\n' 'baseline Fake 1' "
-                                         "'setting|a|f32|0|' 'setting|b|f32|0|T=1e-9' "
-                                         "'setting|c|f32|0|' end",
-                                 .run = "echo time ${T-2e-9}"});
+    struct gemm_baseline *r = open_fake(&(struct fake){
+        .list = LIST(SETTING("a", "") "," SETTING("b", T("1e-9")) "," SETTING("c", "")),
+        .run = "answer ${T-2e-9}"});
 
     (void)state;
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, 0.0));
@@ -276,31 +286,33 @@ static void test_wrong_is_dropped(void **state)
         struct fake fake;
         const char *said; /* NULL: that the library does not take it is not a warning */
     } bad[] = {
-        {{.at = "[ $1 = 0 ] && echo value 1e9 || echo $right"}, "computes wrong"},
-        {{.at = "[ $1 = 0 ] && echo value nan || echo $right"}, "computes wrong"},
-        {{.at = "[ $1 = 0 ] && echo value || echo $right"}, "expected value NUMBER"},
-        {{.at = "[ $1 = 0 ] && echo no idea || echo $right"}, NULL},
-        {{.hello = "[ $1 = 0 ] && echo no such core || echo \"baseline setting $1\""},
+        {{.run = "[ $1 = 0 ] && right=$(echo \"$right\" | sed 's/,-*/,9/'); answer 1e-9"},
+         "computes wrong"},
+        {{.run = "[ $1 = 0 ] && right=$(echo \"$right\" | sed 's/,[^,]*/,null/'); "
+                 "answer 1e-9"},
+         "computes wrong"},
+        {{.run = "[ $1 = 0 ] && right='[1]'; answer 1e-9"}, "1 values, expected 96"},
+        {{.run = "[ $1 = 0 ] && error idea || answer 1e-9"}, NULL},
+        {{.hello = "[ $1 = 0 ] && error 'no such core'; echo '{\"setting\": \"setting "
+                   "1\"}'"},
          NULL},
-        {{.hello = "[ $1 = 0 ] && echo hello || echo \"baseline setting $1\""},
-         "expected baseline SETTING"},
-        {{.shape = "[ $1 = 0 ] && echo no way || echo ready"}, NULL},
-        {{.shape = "[ $1 = 0 ] && echo maybe || echo ready"}, "expected ready"},
-        {{.shape = "[ $1 = 0 ] && kill -ABRT $$; echo ready"}, "signal 6 (Aborted)"},
-        {{.run = "[ $1 = 0 ] && exit 3; echo time 1e-9"}, "exited with status 3"},
-        {{.run = "[ $1 = 0 ] && echo time soon || echo time 1e-9"},
-         "expected time NUMBER"},
-        {{.run = "[ $1 = 0 ] && echo time 0 || echo time 1e-9"},
-         "reported 0 s for a run"},
-        {{.run = "[ $1 = 0 ] && echo time -1 || echo time 1e-9"},
-         "reported -1 s for a run"},
-        {{.run = "[ $1 = 0 ] && echo time 1e9 || echo time 1e-9"},
-         "reported 1e+09 s for"},
-        {{.run = "[ $1 = 0 ] && echo time nan || echo time 1e-9"}, "reported nan s"},
-        {{.run = "[ $1 = 0 ] && printf 'time 1e-9\\nand more\\n' || echo time 1e-9"},
-         "before it was asked"},
-        {{.at = "[ $1 = 0 ] && echo time 1e-9; echo $right"},
-         "answered \"time 1e-9\" to \"at "},
+        {{.hello = "[ $1 = 0 ] && echo hello; echo '{\"setting\": \"setting 1\"}'"},
+         "fake: line 1"},
+        {{.hello = "[ $1 = 0 ] && echo '{}' || echo '{\"setting\": \"setting 1\"}'"},
+         "setting: expected a string"},
+        {{.shape = "[ $1 = 0 ] && error 'no way' || echo '{\"ready\": true}'"}, NULL},
+        {{.shape = "[ $1 = 0 ] && echo '{}' || echo '{\"ready\": true}'"},
+         "expected {\"ready\": true}"},
+        {{.shape = "[ $1 = 0 ] && kill -ABRT $$; echo '{\"ready\": true}'"},
+         "signal 6 (Aborted)"},
+        {{.run = "[ $1 = 0 ] && exit 3; answer 1e-9"}, "exited with status 3"},
+        {{.run = "[ $1 = 0 ] && answer '\"soon\"' || answer 1e-9"},
+         "seconds: expected a number"},
+        {{.run = "[ $1 = 0 ] && answer 0 || answer 1e-9"}, "reported 0 s for a run"},
+        {{.run = "[ $1 = 0 ] && answer -1 || answer 1e-9"}, "reported -1 s for a run"},
+        {{.run = "[ $1 = 0 ] && answer 1e9 || answer 1e-9"}, "reported 1e+09 s for"},
+        {{.run = "[ $1 = 0 ] && answer nan || answer 1e-9"}, "fake: line 1"},
+        {{.run = "answer 1e-9; [ $1 = 0 ] && sleep 0.05 && answer 1e-9"}, "fake: "},
     };
 
     (void)state;
@@ -318,7 +330,7 @@ static void test_wrong_is_dropped(void **state)
 
 static void test_no_setting(void **state)
 {
-    struct gemm_baseline *r = open_fake(&(struct fake){.shape = "echo no such thing"});
+    struct gemm_baseline *r = open_fake(&(struct fake){.shape = "error 'no such thing'"});
     double seconds;
 
     (void)state;
@@ -346,9 +358,9 @@ static void test_doubles(void **state)
     (void)state;
     snprintf(path, sizeof path, "%s/shapes", test_dir());
     unlink(path);
-    snprintf(hello, sizeof hello, "echo baseline the same; log=%s", path);
-    struct gemm_baseline *r =
-        open_fake(&(struct fake){.hello = hello, .shape = "echo x >>$log; echo ready"});
+    snprintf(hello, sizeof hello, "echo '{\"setting\": \"the same\"}'; log=%s", path);
+    struct gemm_baseline *r = open_fake(&(struct fake){
+        .hello = hello, .shape = "echo x >>$log; echo '{\"ready\": true}'"});
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
     gemm_baseline_close(&r);
@@ -361,8 +373,9 @@ static void test_doubles(void **state)
 static void test_copies(void **state)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){
-        .shape = "set -- $rest; [ \"$5\" = $((1048576 * 4 / 4096)) ] && echo ready || "
-                 "echo no $5",
+        .shape = "n=$(echo \"$2\" | sed 's/.*n_copies\":\\([0-9]*\\).*/\\1/'); "
+                 "[ \"$n\" = $((1048576 * 4 / 4096)) ] && echo '{\"ready\": true}' || "
+                 "error \"$n\"",
     });
 
     (void)state;
@@ -377,9 +390,9 @@ static void test_copies(void **state)
 static void test_killed_in_a_run(void **state)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){
-        .list = "printf '%s\\n' 'baseline Fake 1' 'setting|a|f32|0|' end",
+        .list = LIST(SETTING("a", "")),
         .run = "n=$((n + 1)); [ $n -gt 9 ] && { echo no way on >&2; kill -KILL $$; }; "
-               "echo time 1e-9"});
+               "answer 1e-9"});
     double seconds;
     int rc = OK;
 
@@ -407,7 +420,7 @@ static void test_stopped(void **state)
     o.limit_s = 1.0;
     write_fake("fake",
                &(struct fake){.run = "n=$((n + 1)); [ $n -gt 9 ] && kill -STOP $$; "
-                                     "echo time 1e-9"});
+                                     "answer 1e-9"});
     assert_ok(gemm_baseline_open(&r, "fake", &o));
     rc = gemm_baseline_shape(r, "f32", 1, 1, 1, true, 0.0);
     for (int i = 0; i < 10 && rc == OK; i++)
@@ -420,8 +433,7 @@ static void test_stopped(void **state)
 static void test_best_dies_in_duel(void **state)
 {
     struct gemm_baseline *r = open_fake(&(struct fake){
-        .run =
-            "n=$((n + 1)); [ $1 = 0 ] && [ $n -gt 8 ] && kill -KILL $$; echo time 1e-9"});
+        .run = "n=$((n + 1)); [ $1 = 0 ] && [ $n -gt 8 ] && kill -KILL $$; answer 1e-9"});
 
     (void)state;
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
@@ -435,7 +447,7 @@ static void test_best_dies_in_duel(void **state)
 static void test_slow_newcomer(void **state)
 {
     struct gemm_baseline *r =
-        open_fake(&(struct fake){.run = "[ $1 = 1 ] && sleep 60; echo time 1e-9"});
+        open_fake(&(struct fake){.run = "[ $1 = 1 ] && sleep 60; answer 1e-9"});
 
     (void)state;
     assert_ok(gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S));
@@ -470,27 +482,6 @@ static void test_samples(void **state)
     assert_true(c.result_rms > 3.0 && c.result_rms < 12.0);
 }
 
-static void test_out_of_memory(void **state)
-{
-    struct gemm_baseline_opts o = opts();
-    bool done = false;
-
-    (void)state;
-    write_fake("fake", &(struct fake){0});
-    for (long n = 0; !done; n++) {
-        struct gemm_baseline *r = NULL;
-        mem_fail_after(n, 1);
-        int rc = gemm_baseline_open(&r, "fake", &o);
-        if (rc == OK)
-            rc = gemm_baseline_shape(r, "f32", 1, 1, 1, true, LIMIT_S);
-        mem_fail_after(-1, 0);
-        gemm_baseline_close(&r);
-        assert_true(rc == OK || rc == ERR_NOMEM);
-        done = rc == OK;
-        assert_true(n < 200);
-    }
-}
-
 #define TEST(f) cmocka_unit_test_setup_teardown(f, before, after)
 
 int main(void)
@@ -511,7 +502,6 @@ int main(void)
         TEST(test_best_dies_in_duel),
         TEST(test_slow_newcomer),
         TEST(test_samples),
-        TEST(test_out_of_memory),
     };
 
     return cmocka_run_group_tests_name("gemm_baseline", tests, NULL, NULL);

@@ -7,7 +7,6 @@
 #define GEMM_BLAS_H
 
 #include <cblas.h>
-#include <limits.h>
 #include <omp.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,15 +48,10 @@ static struct {
 static int blas_open(const struct gemm_shape *shape, const struct gemm_setting *s)
 {
     size_t bytes = (size_t)(shape->n * shape->k) * sizeof(float);
-    int rc;
 
-    if (shape->m > INT_MAX || shape->n > INT_MAX || shape->k > INT_MAX)
-        return err_set(ERR_LIMIT, "a dimension is larger than %d", INT_MAX);
     blas.shape = *shape;
     blas.how = s->how;
-    rc = gemm_copies(&blas.w, shape->n_copies, bytes);
-    if (rc != OK)
-        return rc;
+    TRY(gemm_copies(&blas.w, shape->n_copies, bytes));
     gemm_fill(blas.w[0], shape, (blas.how & BLAS_NK) != 0);
     gemm_spread(blas.w, shape->n_copies, bytes);
     return OK;

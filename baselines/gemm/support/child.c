@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "baselines/gemm/support/data.h"
 #include "cpu/cpu.h"
 
@@ -23,9 +25,6 @@
 #define COPY_ALIGN    4096
 
 static struct gemm_shape shape;
-static float *activations;
-static bool ready; /* the shape's open() succeeded */
-static int next_copy;
 
 /* Only settings that this CPU, lowered by CPU_ISA_ENV, can execute are offered: several
  * libraries run what they are told to and end by an illegal instruction. A library that
@@ -91,9 +90,8 @@ static void wake(void)
 int gemm_copies(void ***out, int n_copies, size_t bytes)
 {
     size_t step = (bytes + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN;
-    void **copies = mem_new(MEM_WEIGHTS, (size_t)n_copies, sizeof *copies);
-    char *all =
-        copies ? mem_map(MEM_WEIGHTS, (size_t)n_copies * step, MEM_NODE_ANY) : NULL;
+    void **copies = mem_new(MEM_HARNESS, (size_t)n_copies, sizeof *copies);
+    char *all = mem_map(MEM_WEIGHTS, (size_t)n_copies * step, MEM_NODE_ANY);
 
     *out = NULL;
     if (!all)
@@ -148,135 +146,155 @@ void gemm_round_activations(uint16_t *dst, const struct gemm_shape *s, int64_t s
     }
 }
 
-/* --- the commands */
+/* --- what is asked and answered */
 
-static int shape_open(const char *args, const struct gemm_setting *setting)
+static FILE *answers;
+
+/* Steals `what`. */
+static void answer(json_t *what)
 {
-    char type[8];
-    int64_t n_copies;
+    json_dumpf(what, answers, JSON_COMPACT);
+    fputc('\n', answers);
+    fflush(answers);
+    json_decref(what);
+}
 
-    if (activations)
-        return err_set(ERR_STATE, "one shape a process");
-    if (sscanf(args, "%7s %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNu64, type,
-               &shape.m, &shape.n, &shape.k, &n_copies, &shape.seed) != 6 ||
-        shape.m < 1 || shape.n < 1 || shape.k < 1 || n_copies < 1 || n_copies > 1 << 20)
-        return err_set(ERR_ARG, "shape TYPE M N K COPIES SEED, found \"%s\"", args);
-    if (!strstr(setting->types, type) || (setting->m_max && shape.m > setting->m_max))
-        return err_set(ERR_UNSUPPORTED, "%s: not for %s with m = %" PRId64,
-                       setting->label, type, shape.m);
+/* The last error. Gigabytes need no tidying, and libraries have crashed at their end. */
+static _Noreturn void refuse(void)
+{
+    answer(json_pack("{s:o}", "error", json_string_lossy(err_msg())));
+    _exit(0);
+}
+
+/* The shape of `j`, and where its result is looked at: of a shape that was checked. */
+static int shape_read(const json_t *j, const struct gemm_setting *s)
+{
+    const char *type, *threads = getenv("OMP_NUM_THREADS");
+    int64_t n_copies, seed;
+
+    TRY(json_get_str(j, "type", &type, "shape"));
+    TRY(json_get_int(j, "m", 1, INT32_MAX, &shape.m, "shape"));
+    TRY(json_get_int(j, "n", 1, INT32_MAX, &shape.n, "shape"));
+    TRY(json_get_int(j, "k", 1, INT32_MAX, &shape.k, "shape"));
+    TRY(json_get_int(j, "n_copies", 1, 1 << 20, &n_copies, "shape"));
+    TRY(json_get_int(j, "seed", INT64_MIN, INT64_MAX, &seed, "shape"));
+    if (!strstr(s->types, type) || (s->m_max && shape.m > s->m_max))
+        return err_set(ERR_UNSUPPORTED, "%s: not for %s with m = %" PRId64, s->label,
+                       type, shape.m);
     shape.n_copies = (int)n_copies;
+    shape.seed = (uint64_t)seed;
     shape.bf16 = strcmp(type, "bf16") == 0;
-    const char *threads = getenv("OMP_NUM_THREADS");
     shape.n_threads = threads && atoi(threads) > 0 ? atoi(threads) : 1;
-    activations = mem_new(MEM_ACTIVATIONS, (size_t)(shape.m * shape.k), sizeof(float));
-    shape.a = activations;
-    shape.c = mem_new(MEM_ACTIVATIONS, (size_t)(shape.m * shape.n), sizeof(float));
-    if (!shape.a || !shape.c)
-        return ERR_NOMEM;
+    return OK;
+}
+
+static int shape_open(const struct gemm_setting *s)
+{
+    float *a = mem_new(MEM_HARNESS, (size_t)(shape.m * shape.k), sizeof(float));
+
+    shape.a = a;
+    shape.c = mem_new(MEM_HARNESS, (size_t)(shape.m * shape.n), sizeof(float));
     for (int64_t i = 0; i < shape.m * shape.k; i++)
-        activations[i] = gemm_value(shape.seed, GEMM_A, i);
+        a[i] = gemm_value(shape.seed, GEMM_A, i);
     for (int64_t i = 0; i < shape.m * shape.n; i++)
         shape.c[i] = NAN; /* a result that was not written must not look right */
-    int rc = gemm_library.open(&shape, setting);
-    ready = rc == OK;
-    return rc;
+    return gemm_library.open(&shape, s);
 }
 
-static int run_once(double *seconds)
+/* [[row, column] ...] of the result; null outside of it. */
+static json_t *values_at(const json_t *at)
 {
-    if (!ready)
-        return err_set(ERR_STATE, "no shape yet");
-    wake();
-    uint64_t start = clock_ns();
-    int rc = gemm_library.run(next_copy);
-    uint64_t end = clock_ns();
-    *seconds = (double)(end - start) * 1e-9;
-    next_copy = (next_copy + 1) % shape.n_copies;
-    wait_for_idle_threads();
-    return rc;
-}
+    json_t *values = json_array();
 
-static void answer(FILE *out, const char *line, const struct gemm_setting *setting)
-{
-    int64_t row, column;
-    double seconds = NAN;
-    int rc;
+    for (size_t i = 0; i < json_array_size(at); i++) {
+        const json_t *p = json_array_get(at, i);
+        json_int_t row = json_integer_value(json_array_get(p, 0));
+        json_int_t column = json_integer_value(json_array_get(p, 1));
+        bool inside = row >= 0 && row < shape.m && column >= 0 && column < shape.n;
 
-    if (strncmp(line, "shape ", 6) == 0) {
-        rc = shape_open(line + 6, setting);
-        wait_for_idle_threads();
-        if (rc == OK)
-            fprintf(out, "ready\n");
-    } else if (strcmp(line, "run") == 0) {
-        rc = run_once(&seconds);
-        if (rc == OK)
-            fprintf(out, "time %.9g\n", seconds);
-    } else if (sscanf(line, "at %" SCNd64 " %" SCNd64, &row, &column) == 2) {
-        rc = OK;
-        if (!ready || row < 0 || row >= shape.m || column < 0 || column >= shape.n)
-            rc = err_set(ERR_ARG, "no such element");
-        else
-            fprintf(out, "value %.9g\n", (double)shape.c[row * shape.n + column]);
-    } else {
-        rc = err_set(ERR_ARG, "unknown command \"%s\"", line);
+        json_array_append_new(
+            values, json_number(inside ? (double)shape.c[row * shape.n + column] : NAN));
     }
-    if (rc != OK)
-        fprintf(out, "no %s\n", err_msg());
+    return values;
 }
 
-static void list(FILE *out)
+static void run_once(int copy, const json_t *at)
+{
+    uint64_t start, end;
+    json_t *values;
+
+    wake();
+    start = clock_ns();
+    if (gemm_library.run(copy) != OK)
+        refuse();
+    end = clock_ns();
+    values = values_at(at);
+    wait_for_idle_threads();
+    answer(json_pack("{s:f, s:o}", "seconds", (double)(end - start) * 1e-9, "values",
+                     values));
+}
+
+static void list(void)
 {
     const struct gemm_setting *s;
     char version[GEMM_LABEL_MAX];
+    json_t *all = json_array();
 
     gemm_library.version(version, sizeof version);
-    fprintf(out, "baseline %s\n", version);
     for (long i = 0; (s = offered(i)); i++)
-        fprintf(out, "setting|%s|%s|%" PRId64 "|%s\n", s->label, s->types, s->m_max,
-                s->env ? s->env : "");
-    fprintf(out, "end\n");
+        json_array_append_new(all, json_pack("{s:s, s:s, s:I, s:s*}", "label", s->label,
+                                             "types", s->types, "m_max",
+                                             (json_int_t)s->m_max, "env", s->env));
+    answer(
+        json_pack("{s:o, s:o}", "version", json_string_lossy(version), "settings", all));
 }
 
-static void serve(FILE *out, const struct gemm_setting *setting)
+static void serve(const struct gemm_setting *setting, const char *asked)
 {
-    char line[512], label[GEMM_LABEL_MAX];
+    char line[16], label[GEMM_LABEL_MAX];
+    json_t *j;
 
     snprintf(label, sizeof label, "%s", setting->label);
     if (gemm_library.took && gemm_library.took(setting, label, sizeof label) != OK)
-        fprintf(out, "no %s\n", err_msg());
-    else
-        fprintf(out, "baseline %s\n", label);
-    fflush(out);
-    while (fgets(line, sizeof line, stdin)) {
-        line[strcspn(line, "\n")] = '\0';
-        answer(out, line, setting);
-        fflush(out);
-    }
+        refuse();
+    answer(json_pack("{s:o}", "setting", json_string_lossy(label)));
+    if (!fgets(line, sizeof line, stdin))
+        return;
+    if (json_read_text(&j, asked, strlen(asked), "shape") != OK ||
+        shape_read(j, setting) != OK || shape_open(setting) != OK)
+        refuse();
+    wait_for_idle_threads();
+    answer(json_pack("{s:b}", "ready", 1));
+    for (int copy = 0; fgets(line, sizeof line, stdin);
+         copy = (copy + 1) % shape.n_copies)
+        run_once(copy, json_object_get(j, "at"));
 }
 
 int main(int argc, char **argv)
 {
-    /* The library may print on the standard output; the answers keep their own way. */
-    FILE *out = fdopen(dup(STDOUT_FILENO), "w");
     const struct gemm_setting *setting = NULL;
     char *end = NULL;
     long i;
 
+    process_exit_when_short(argv[0], 1);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a crash leaves no file behind */
-    if (out && argc == 2 && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0) {
-        if (strcmp(argv[1], "list") == 0) {
-            list(out);
-            fflush(out);
-            _exit(0);
-        }
+    /* The library may print on the standard output; the answers keep their own way. */
+    answers = fdopen(dup(STDOUT_FILENO), "w");
+    if (!answers || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return 1;
+    if (argc == 2 && strcmp(argv[1], "list") == 0) {
+        list();
+        _exit(0);
+    }
+    if (argc == 3) {
         i = strtol(argv[1], &end, 10);
         if (!*end && i >= 0)
             setting = offered(i);
     }
     if (!setting) {
-        fprintf(stderr, "usage: %s list | SETTING\n", argv[0]);
+        fprintf(stderr, "usage: %s list | SETTING SHAPE\n", argv[0]);
         return 2;
     }
-    serve(out, setting);
-    _exit(0); /* gigabytes need no tidying, and libraries have crashed at their end */
+    serve(setting, argv[2]);
+    _exit(0); /* see refuse() */
 }

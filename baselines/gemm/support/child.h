@@ -2,15 +2,16 @@
  *
  * baselines/gemm/<name>.c ends in one `const struct gemm_library gemm_library`; linked with
  * child.c, which holds main(), and its library it is the program <build>/baseline/<name>.
- *   <name> list   prints what there is to try: the settings that this CPU, lowered by
- *                 CPU_ISA_ENV, can execute; one that leaves the choice to the library
- *                 only where nothing is hidden from it
- *   <name> I      is setting I: reads commands from its standard input, one a line,
- *                 answers each by one line, ends at the end of input
- *     shape TYPE M N K COPIES SEED  ->  ready | no WHY
- *     run                           ->  time SECONDS
- *     at ROW COLUMN                 ->  value X     (of the last result)
- * On start it says "baseline LABEL" (the setting as the library took it) or "no WHY".
+ *   <name> list     prints what there is to try: {"version": V, "settings": [{"label",
+ *                   "types", "m_max", "env"} ...]}, the settings that this CPU, lowered by
+ *                   CPU_ISA_ENV, can execute; one that leaves the choice to the library
+ *                   only where nothing is hidden from it
+ *   <name> I SHAPE  is setting I. SHAPE: {"type", "m", "n", "k", "n_copies", "seed", "at":
+ *                   [[row, column] ...]}. It prints {"setting": LABEL}, as the library took
+ *                   it; for the first line that it reads it makes the shape and prints
+ *                   {"ready": true}; for each further one it computes once and prints
+ *                   {"seconds": S, "values": [X ...]}, of the result at those places
+ * Each is one line. Where the library does not take what is asked, {"error": WHY} is the last.
  * A setting that crashes takes only its own process with it.
  * Threads: the child's main thread calls; OpenMP's threads are bound by the environment. */
 #ifndef GEMM_LIBRARY_H
