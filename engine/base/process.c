@@ -137,7 +137,11 @@ static int short_status;
 
 static void end_short_of_memory(void)
 {
-    dprintf(STDERR_FILENO, "%s: %s\n", short_program, err_msg()); /* without a buffer */
+    char line[600];
+    int n = snprintf(line, sizeof(line), "%s: %s\n", short_program, err_msg());
+
+    if (write(STDERR_FILENO, line, (size_t)n) < 0)
+        n = 0; /* nobody reads it */
     tidy_up(0);
     _exit(short_status); /* other threads still run: nothing of theirs is torn down */
 }

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 static bool all_zero(const char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
