@@ -74,6 +74,20 @@ static char *trim(char *s)
     return s;
 }
 
+/* Without a header: two counts a line, of a prompt and an output. */
+static void name_two_lengths(struct dataset_csv *t)
+{
+    static char prompt[] = "prompt", output[] = "output";
+
+    if (t->n_columns != 2 || !isdigit((unsigned char)*t->names[0]) ||
+        !isdigit((unsigned char)*t->names[1]))
+        return;
+    memcpy(t->fields, t->names, 2 * sizeof(*t->names));
+    t->names[0] = prompt;
+    t->names[1] = output;
+    t->first_is_row = true;
+}
+
 int dataset_csv_init(struct dataset_csv *t, const char *path)
 {
     char *line;
@@ -100,6 +114,8 @@ int dataset_csv_init(struct dataset_csv *t, const char *path)
     rc = split(t->header, t->names, &t->n_columns, dataset_input_where(t->in));
     for (int i = 0; rc == OK && i < t->n_columns; i++)
         t->names[i] = trim(t->names[i]);
+    if (rc == OK)
+        name_two_lengths(t);
 out:
     if (rc != OK)
         dataset_csv_fini(t);
@@ -159,7 +175,10 @@ static int next_row(struct dataset_csv *t, int *more)
     size_t n;
     int n_fields, rc;
 
-    *more = 0;
+    *more = t->first_is_row;
+    t->first_is_row = false;
+    if (*more)
+        return OK;
     do {
         rc = next_line(t, &line, &n);
         if (rc != OK || !line)
@@ -171,6 +190,8 @@ static int next_row(struct dataset_csv *t, int *more)
     if (n_fields != t->n_columns)
         return err_set(ERR_FORMAT, "%s: expected %d fields as in the header, found %d",
                        dataset_input_where(t->in), t->n_columns, n_fields);
+    for (int i = 0; i < n_fields; i++)
+        t->fields[i] = trim(t->fields[i]);
     *more = 1;
     return OK;
 }

@@ -1,4 +1,5 @@
-/* datasets/csv.h - rows of a comma-separated file whose first line names the columns.
+/* datasets/csv.h - rows of a comma-separated file whose first line names the columns. Two counts
+ * there are no names: such a file has the columns "prompt" and "output".
  *
  * Columns are found by name, whatever their order and letter case; fields may stand in
  * double quotes. A row with more or fewer fields than the header, or a field that is not a
@@ -7,6 +8,7 @@
 #ifndef DATASETS_CSV_H
 #define DATASETS_CSV_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -20,6 +22,7 @@ struct dataset_csv {
     char *names[DATASET_CSV_COLUMNS];
     char *fields[DATASET_CSV_COLUMNS]; /* of the present row; lent until the next */
     int n_columns;
+    bool first_is_row; /* there is no header, and the first row is in `fields` */
 };
 
 /* The caller's storage. Reads the header line. */

@@ -3,10 +3,10 @@
 /* Names that public traces give to the same two things. */
 #define PROMPT_NAMES                                                                     \
     "num_prefill_tokens|n_prompt_tok|prompt_tokens|prompt_len|prompt_length|"            \
-    "prompt_size|input_length|input_len|input_tokens"
+    "prompt_size|input_length|input_len|input_tokens|prompt"
 #define OUTPUT_NAMES                                                                     \
     "num_decode_tokens|n_output_tok|output_tokens|output_len|output_length|token_size|"  \
-    "completion_tokens"
+    "completion_tokens|output"
 
 static int lengths_csv_open(struct dataset *d, const struct dataset_opts *o)
 {

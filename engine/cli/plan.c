@@ -50,10 +50,11 @@ static const struct opt_row own_rows[] = {
     OPT_ROW(ENUM, kv_type, "f32",
             "Type of the cached keys and values, as the engine will keep them.",
             .values = KERN_KV_TYPES),
-    OPT_ROW(STR, lengths, NULL,
-            "CSV file with one request per line: prompt tokens, output tokens. Default: "
-            "quantiles of the ShareGPT trace.",
-            .unit = "FILE"),
+    OPT_ROW(
+        STR, lengths, NULL,
+        "Data set with the lengths of prompts and outputs, such as a CSV with a request "
+        "a line, or a published trace. Default: quantiles of ShareGPT.",
+        .unit = "FILE"),
     OPT_ROW(INT, batch, "1", "Number of sequences in a decode step.", .min = 1,
             .max = 1024),
     OPT_ROW(BOOL, strict_tp, NULL,

@@ -11,9 +11,9 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cpu/cpu.h"
+#include "datasets/dataset.h"
 #include "format/format.h"
 #include "make/make.h"
-#include "plan/lengths.h"
 #include "plan/method.h"
 #include "simulate/contention.h"
 
@@ -33,7 +33,8 @@ struct cli_plan_job {
     struct model_config config;
     bool model_is_file;
     enum kern_type type;
-    struct plan_lengths lengths; /* n = 0: the usual */
+    int64_t *lengths; /* [2 n_lengths] prompts, then outputs; NULL: the usual ones */
+    int64_t n_lengths;
 };
 
 bool cli_plan_is_host(const struct cli_plan_flags *f)
@@ -131,6 +132,38 @@ static int check_host(const struct cli_plan_job *j)
     return OK;
 }
 
+/* ---- the trace ---- */
+
+static int read_lengths(struct cli_plan_job *j)
+{
+    struct dataset *d = NULL;
+    struct dataset_opts o;
+    int rc = opt_init(dataset_opt_table, &o);
+
+    if (rc == OK)
+        rc = opt_set(dataset_opt_table, &o, "path", j->f->lengths, "--lengths");
+    if (rc == OK)
+        rc = dataset_open(&d, &o);
+    if (rc == OK) {
+        j->n_lengths = d->n_items;
+        j->lengths = mem_new(MEM_OTHER, 2 * (size_t)d->n_items, sizeof(*j->lengths));
+        rc = j->lengths ? OK : ERR_NOMEM;
+    }
+    for (int64_t i = 0; rc == OK && i < d->n_items; i++) {
+        const struct dataset_item *item = &d->items[i];
+
+        j->lengths[i] = item->n_prompt;
+        j->lengths[j->n_lengths + i] = item->n_output;
+        if (item->n_prompt < 0 || item->n_output < 0)
+            rc = err_set(ERR_UNSUPPORTED,
+                         "--lengths: %s: expected lengths in tokens, found texts (%s)",
+                         j->f->lengths, d->reader->name);
+    }
+    dataset_close(&d);
+    opt_free(dataset_opt_table, &o);
+    return rc;
+}
+
 /* ---- all of it ---- */
 
 int cli_plan_open(struct cli_plan_job **out, const struct cli_plan_flags *f)
@@ -150,7 +183,7 @@ int cli_plan_open(struct cli_plan_job **out, const struct cli_plan_flags *f)
     if (rc == OK)
         rc = cpu_budget_get(&j->budget);
     if (rc == OK && f->lengths)
-        rc = plan_lengths_read(&j->lengths, f->lengths);
+        rc = read_lengths(j);
     if (rc == OK)
         *out = j, j = NULL; /* the caller's now */
     cli_plan_close(&j);
@@ -163,7 +196,7 @@ void cli_plan_close(struct cli_plan_job **jp)
 
     if (!j)
         return;
-    plan_lengths_free(&j->lengths);
+    mem_free(j->lengths);
     topo_machine_close(&j->machine);
     mem_free(j);
     *jp = NULL;
@@ -173,6 +206,8 @@ int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
                  const struct plan_method **method, const struct cli_plan_told *told)
 {
     const struct plan_lengths usual = {usual_prompt, usual_output, N_USUAL};
+    const struct plan_lengths given = {j->lengths, j->lengths + j->n_lengths,
+                                       j->n_lengths};
     const struct cli_plan_flags *f = j->f;
     bool host = cli_plan_is_host(f);
     int rc = plan_method_find(f->method, method);
@@ -191,8 +226,7 @@ int cli_plan_ask(struct cli_plan_job *j, struct plan_search_opts *o,
     if (rc == OK)
         rc = plan_evaluator_find(host ? "measured" : "contention", &o->evaluator);
     if (rc == OK)
-        rc = plan_trace_of(&o->trace, j->lengths.n > 0 ? &j->lengths : &usual,
-                           j->config.max_tok);
+        rc = plan_trace_of(&o->trace, j->lengths ? &given : &usual, j->config.max_tok);
     if (host) {
         o->tree.cpus = j->budget.cpus;
         o->tree.n_cpus = j->budget.n;

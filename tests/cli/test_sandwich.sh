@@ -96,6 +96,9 @@ check "testbed describes it" sh -c "$build/testbed describe $dir/far.json | grep
 printf 'prompt,output\n100,10\n20,x\n' >"$dir/lengths.csv"
 check "bad lengths" refuses 1 'lengths.csv: line 3' "$sandwich" plan --machine kunpeng920x4 \
     --model llama-160m --lengths "$dir/lengths.csv"
+printf '[{"instruction": "Say yes.", "input": "", "output": "Yes."}]' >"$dir/texts.json"
+check "texts have no lengths" refuses 1 'expected lengths in tokens, found texts (alpaca)' \
+    "$sandwich" plan --machine kunpeng920x4 --model llama-160m --lengths "$dir/texts.json"
 check "a topology without rates" refuses 2 'machine-params FILE gives them' \
     "$sandwich" plan --machine 'synthetic:core:4 pu:1' --model llama-160m
 check "no such machine" refuses 1 'kunpeng920x4' "$sandwich" plan --machine kunpeng920x5 --model tiny

@@ -126,6 +126,14 @@ static void lengths_csv(void **s)
     assert_int_equal(d->items[1].n_prompt, 1);
     assert_int_equal(d->items[1].n_output, 8);
     dataset_close(&d);
+
+    d = open_text("auto", "100,10\r\n\n 7,8\n"); /* without a header */
+    assert_string_equal(d->reader->name, "lengths_csv");
+    assert_int_equal(d->n_items, 2);
+    assert_int_equal(d->items[0].n_prompt, 100);
+    assert_int_equal(d->items[0].n_output, 10);
+    assert_int_equal(d->items[1].n_prompt, 7);
+    dataset_close(&d);
 }
 
 static void burstgpt(void **s)
@@ -342,6 +350,9 @@ static void refused(void **s)
         {"azure", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-01-02 00:00:00,-1,1\n",
          ERR_FORMAT,
          "ContextTokens: expected a whole number in [0, 16777216], found \"-1\""},
+        {"lengths_csv", "1,2\n3,4,5\n", ERR_FORMAT, "in:2: expected 2 fields"},
+        {"lengths_csv", "1,2\n3,x\n", ERR_FORMAT,
+         "in:2: output: expected a whole number"},
         {"lengths_csv", "prompt_len,output_len\n1,99999999999999999999\n", ERR_FORMAT,
          "in:2: output_len: expected a whole number"},
         {"lengths_csv", "prompt_len,output_len\n1,1e3\n", ERR_FORMAT, "found \"1e3\""},
