@@ -226,7 +226,7 @@ static int put_found(struct cli_plan_job *j, const struct cli_plan_flags *f,
                      const struct cli_plan_told *told, bool live)
 {
     static struct plan_search_opts o;
-    static struct plan_found found;
+    static struct plan_search_result found;
     const struct plan_method *method = NULL;
     int rc = cli_plan_ask(j, &o, &method, told);
 
@@ -240,7 +240,7 @@ static int put_found(struct cli_plan_job *j, const struct cli_plan_flags *f,
         rc = put_plan(f, &found.plan);
     if (rc == OK && f->explain) /* standard output may be for a shell to read */
         fputs(found.explain, f->render ? stderr : stdout);
-    plan_found_free(&found);
+    plan_search_result_free(&found);
     return rc;
 }
 

@@ -254,7 +254,7 @@ static void set_replay(struct job *j)
 }
 
 /* Nothing of this is printed but the lines that say where the time went. */
-static void report(const struct plan_pipeline_found *found)
+static void report(const struct plan_pipeline_result *found)
 {
     fprintf(stderr, "sandwich plan: search %.0f s, tuning %.0f s, replay %.0f s%s\n",
             found->search_s, found->tune_s, found->replay_s,
@@ -265,7 +265,7 @@ int cli_plan_tune(struct cli_plan_job *plan_job, const struct cli_plan_flags *f,
                   const struct cli_plan_told *told,
                   int (*put)(const struct cli_plan_flags *f, const struct plan *p))
 {
-    static struct plan_pipeline_found found; /* too large for the stack */
+    static struct plan_pipeline_result found; /* too large for the stack */
     struct job j = {.f = f};
     struct plan_pipeline_opts o = {.search = &j.search,
                                    .top_k = (int)f->top_k,
@@ -300,7 +300,7 @@ int cli_plan_tune(struct cli_plan_job *plan_job, const struct cli_plan_flags *f,
         plan_pipeline_done(&o);
     if (rc == OK && f->explain && found.explain)
         fputs(found.explain, f->render ? stderr : stdout);
-    plan_pipeline_found_free(&found);
+    plan_pipeline_result_free(&found);
     json_decref(key);
     text_fini(&path);
     return rc;

@@ -212,7 +212,7 @@ static int plan_of(struct plan *p, const struct comparison *c, int i, const char
 }
 
 /* The chosen plan and then the others by their time. */
-static int rank(struct plan_found *out, const struct comparison *c, int chosen,
+static int rank(struct plan_search_result *out, const struct comparison *c, int chosen,
                 const char *method)
 {
     int rc;
@@ -237,7 +237,7 @@ static int rank(struct plan_found *out, const struct comparison *c, int chosen,
     return rc == OK ? plan_copy(&out->plan, &out->ranked[0]) : rc;
 }
 
-static int explain(struct plan_found *out, const struct comparison *c, int chosen)
+static int explain(struct plan_search_result *out, const struct comparison *c, int chosen)
 {
     struct text t = {0};
 
@@ -286,7 +286,7 @@ static int open_options(struct comparison *c, const struct plan_option *v, bool 
     return rc;
 }
 
-int plan_fastest(struct plan_found *out, const struct plan_search_opts *o,
+int plan_fastest(struct plan_search_result *out, const struct plan_search_opts *o,
                  const char *method, const struct plan_option *v, int n, bool strict)
 {
     struct comparison c = {.o = o, .n = n};
@@ -312,6 +312,6 @@ int plan_fastest(struct plan_found *out, const struct plan_search_opts *o,
         mem_free(c.v[i].tree);
     mem_free(c.v);
     if (rc != OK)
-        plan_found_free(out);
+        plan_search_result_free(out);
     return rc;
 }

@@ -91,10 +91,10 @@ bool plan_one_team(const struct plan *p)
     return all;
 }
 
-void plan_found_free(struct plan_found *f)
+void plan_search_result_free(struct plan_search_result *f)
 {
-    plan_tree_found_free(&f->prefill);
-    plan_tree_found_free(&f->decode);
+    plan_tree_result_free(&f->prefill);
+    plan_tree_result_free(&f->decode);
     plan_fini(&f->plan);
     mem_free(f->ranked);
     mem_free(f->explain);

@@ -10,9 +10,9 @@
 
 struct plan_method {
     const char *name, *help; /* help: a sentence */
-    /* *out: plan_found_free(); on error it is already freed. ERR_UNSUPPORTED: the model's
+    /* *out: plan_search_result_free(); on error it is already freed. ERR_UNSUPPORTED: the model's
      * operators do not allow what the method does. */
-    int (*run)(struct plan_found *out, const struct plan_search_opts *o);
+    int (*run)(struct plan_search_result *out, const struct plan_search_opts *o);
 };
 extern const struct plan_method *const plan_methods[];
 /* ERR_NOTFOUND names the nearest. */
@@ -41,7 +41,7 @@ void plan_cores_free(struct plan_cores *c); /* twice is fine */
 /* Time all options in both phases, in turn, and take the one whose requests are fastest:
  * where several are so within the noise, the one of fewest ranks. Options that operators or
  * evaluator do not support are left out. ERR_UNSUPPORTED: that is all of them. */
-MUST int plan_fastest(struct plan_found *out, const struct plan_search_opts *o,
+MUST int plan_fastest(struct plan_search_result *out, const struct plan_search_opts *o,
                       const char *method, const struct plan_option *v, int n,
                       bool strict);
 

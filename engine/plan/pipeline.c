@@ -26,7 +26,7 @@
 
 struct pipeline {
     const struct plan_pipeline_opts *o;
-    struct plan_pipeline_found *out;
+    struct plan_pipeline_result *out;
     struct plan_state state;
     uint64_t start_ns;
     /* Of the replay. Alternative 2 i is candidate i with default schedules, 2 i + 1 with those
@@ -67,7 +67,7 @@ static int check_stopped(const struct pipeline *p, int rc)
 
 /* ---- the candidates ---- */
 
-static int keep_candidates(struct pipeline *p, const struct plan_found *f)
+static int keep_candidates(struct pipeline *p, const struct plan_search_result *f)
 {
     struct plan_state *s = &p->state;
     int n = f->n_ranked < p->o->top_k ? f->n_ranked : p->o->top_k, rc = OK;
@@ -83,7 +83,7 @@ static int keep_candidates(struct pipeline *p, const struct plan_found *f)
 static int search(struct pipeline *p)
 {
     struct plan_search_opts so = *p->o->search;
-    struct plan_found *found = mem_new(MEM_OTHER, 1, sizeof(*found));
+    struct plan_search_result *found = mem_new(MEM_OTHER, 1, sizeof(*found));
     double most_s = SEARCH_FRAC_EACH * p->o->budget_s;
     int rc;
 
@@ -100,7 +100,7 @@ static int search(struct pipeline *p)
         p->out->explain = found->explain;
         found->explain = NULL;
     }
-    plan_found_free(found);
+    plan_search_result_free(found);
     mem_free(found);
     return rc == OK ? plan_state_write(&p->state, p->o) : rc;
 }
@@ -271,12 +271,12 @@ static void name_plan(const struct plan *p, char *out, size_t n)
 static void add_try(const struct pipeline *p, struct plan *out, int i)
 {
     const struct plan *of = &p->state.v[p->list[i] / 2];
-    struct plan_try *t = &out->tries[out->n_tries++];
+    struct plan_replay *t = &out->tries[out->n_tries++];
     struct measure_report r = {.estimate = NAN, .lo = NAN, .hi = NAN};
 
     if (p->n_list > 1)
         measure_report(p->measure, i, &r);
-    *t = (struct plan_try){
+    *t = (struct plan_replay){
         .tuned = p->list[i] % 2, .seconds = r.estimate, .lo = r.lo, .hi = r.hi, .n = r.n};
     name_plan(of, t->name, sizeof(t->name));
 }
@@ -354,7 +354,7 @@ static int run(struct pipeline *p)
     return rc == OK ? finish(p) : rc;
 }
 
-int plan_pipeline(struct plan_pipeline_found *out, const struct plan_pipeline_opts *o)
+int plan_pipeline(struct plan_pipeline_result *out, const struct plan_pipeline_opts *o)
 {
     struct pipeline *p = mem_new(MEM_OTHER, 1, sizeof(*p));
     int rc = ERR_NOMEM;
@@ -370,11 +370,11 @@ int plan_pipeline(struct plan_pipeline_found *out, const struct plan_pipeline_op
     }
     mem_free(p);
     if (rc != OK)
-        plan_pipeline_found_free(out);
+        plan_pipeline_result_free(out);
     return rc;
 }
 
-void plan_pipeline_found_free(struct plan_pipeline_found *f)
+void plan_pipeline_result_free(struct plan_pipeline_result *f)
 {
     plan_fini(&f->plan);
     mem_free(f->explain);

@@ -32,19 +32,19 @@ struct plan_pipeline_opts {
         *clock; /* of the comparison of replays; NULL: the machine's */
 };
 
-struct plan_pipeline_found {
+struct plan_pipeline_result {
     struct plan plan; /* owned, plan_fini() */
     char *explain;    /* of the method, "" where its part was finished earlier; owned */
-    char note[200];   /* of the method, as in struct plan_found */
+    char note[200];   /* of the method, as in struct plan_search_result */
     int n_known;      /* parts that an earlier run had finished */
     double search_s, tune_s, replay_s; /* of this run */
 };
 
 /* ERR_CANCELED: search->stop was set; the same call continues. Other errors are those of the
  * method and of the functions. */
-MUST int plan_pipeline(struct plan_pipeline_found *out,
+MUST int plan_pipeline(struct plan_pipeline_result *out,
                        const struct plan_pipeline_opts *o);
-void plan_pipeline_found_free(struct plan_pipeline_found *f); /* twice is fine */
+void plan_pipeline_result_free(struct plan_pipeline_result *f); /* twice is fine */
 /* Remove the file of finished parts, once the plan is written. */
 void plan_pipeline_done(const struct plan_pipeline_opts *o);
 

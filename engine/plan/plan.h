@@ -28,7 +28,7 @@ struct plan_phase {
 };
 
 /* A configuration that was tried on a trace before this plan was chosen. */
-struct plan_try {
+struct plan_replay {
     char name[160];         /* "decode 2 x 1 on CPUs 0-1, prefill 1 x 2 on CPUs 0-1" */
     bool tuned;             /* with schedules that were tuned for it */
     double seconds, lo, hi; /* of a request of the trace; NAN: unknown */
@@ -51,7 +51,7 @@ struct plan {
     struct tune_cache *schedules;
     /* What the final choice was made from, and why; n_tries = 0: no such choice. */
     int n_tries, chosen_try; /* chosen_try: its index */
-    struct plan_try tries[PLAN_TRIES_MAX];
+    struct plan_replay tries[PLAN_TRIES_MAX];
     char why[600];
 };
 

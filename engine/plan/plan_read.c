@@ -276,7 +276,7 @@ static int check_evidence(const struct plan *p, const char *path)
 
 /* ---- what was tried ---- */
 
-static int read_try(struct plan_try *t, const json_t *o, const char *where)
+static int read_try(struct plan_replay *t, const json_t *o, const char *where)
 {
     int64_t n = 0;
     int rc;

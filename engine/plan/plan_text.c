@@ -119,7 +119,7 @@ static void tries_text(struct writer *w, const struct plan *p)
         return;
     fputs("tried on the trace, seconds of a request with 95 % interval:\n", w->f);
     for (int i = 0; i < p->n_tries; i++) {
-        const struct plan_try *t = &p->tries[i];
+        const struct plan_replay *t = &p->tries[i];
 
         fprintf(w->f, "  %s ", i == p->chosen_try ? "->" : "  ");
         if (isfinite(t->seconds))

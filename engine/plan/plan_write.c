@@ -123,7 +123,7 @@ static bool set_finite(json_t *o, const char *key, double v)
     return !isfinite(v) || json_object_set_new(o, key, json_real(v)) == 0;
 }
 
-static json_t *try_json(const struct plan_try *t)
+static json_t *try_json(const struct plan_replay *t)
 {
     json_t *o = json_pack("{s:o, s:b, s:i}", "name", json_string_lossy(t->name), "tuned",
                           t->tuned, "n_measurements", t->n);

@@ -10,12 +10,12 @@
 
 /* ---- from a choice to a plan ---- */
 
-static const struct plan_choice *chosen(const struct plan_tree_found *f)
+static const struct plan_candidate *chosen(const struct plan_tree_result *f)
 {
     return &f->top[f->best];
 }
 
-static int count_ties(const struct plan_tree_found *f)
+static int count_ties(const struct plan_tree_result *f)
 {
     int n = 0;
 
@@ -24,7 +24,7 @@ static int count_ties(const struct plan_tree_found *f)
     return n;
 }
 
-static void report_ties(const struct plan_tree_found *f, char *out, size_t n)
+static void report_ties(const struct plan_tree_result *f, char *out, size_t n)
 {
     int ties = count_ties(f);
 
@@ -36,10 +36,10 @@ static void report_ties(const struct plan_tree_found *f, char *out, size_t n)
         snprintf(out, n, "%d others are", ties);
 }
 
-static int phase_of(struct plan_phase *out, const struct plan_tree_found *f,
+static int phase_of(struct plan_phase *out, const struct plan_tree_result *f,
                     double noise_frac)
 {
-    const struct plan_choice *best = chosen(f);
+    const struct plan_candidate *best = chosen(f);
     const struct plan_tree_search_counts *n = &f->counts;
     char config[128], ties[32];
     int rc = plan_phase_set(out, &best->config);
@@ -92,7 +92,7 @@ static int over_decode_measure(void *ctx, const struct topo_config *c, int repea
 /* ---- the searches ---- */
 
 /* decode: what decode was given, NULL while that is searched. */
-static int search_phase(struct plan_tree_found *out, struct plan *p,
+static int search_phase(struct plan_tree_result *out, struct plan *p,
                         const struct plan_search_opts *o, const struct topo_tree *tree,
                         const struct topo_config *decode)
 {
@@ -142,11 +142,11 @@ static int by_seconds(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-static int plan_of_pair(struct plan *out, const struct plan_found *f,
+static int plan_of_pair(struct plan *out, const struct plan_search_result *f,
                         const struct pair *x)
 {
-    const struct plan_choice *d = &f->decode.top[x->decode];
-    const struct plan_choice *p = &f->prefill.top[x->prefill];
+    const struct plan_candidate *d = &f->decode.top[x->decode];
+    const struct plan_candidate *p = &f->prefill.top[x->prefill];
     int rc = plan_phase_set(&out->decode, &d->config);
 
     if (rc == OK)
@@ -200,7 +200,7 @@ static bool same_one_rank(const struct plan *a, const struct plan *b)
     return same;
 }
 
-static int add_pair(struct plan_found *f, const struct plan_search_opts *o,
+static int add_pair(struct plan_search_result *f, const struct plan_search_opts *o,
                     const struct pair *pair)
 {
     struct plan *p = &f->ranked[f->n_ranked];
@@ -221,7 +221,7 @@ static int add_pair(struct plan_found *f, const struct plan_search_opts *o,
 
 /* The chosen plan, one rank of every core, then the pairs of the best of each phase that one
  * team can run. */
-static int rank_pairs(struct plan_found *f, const struct plan_search_opts *o)
+static int rank_pairs(struct plan_search_result *f, const struct plan_search_opts *o)
 {
     int n = f->decode.n_top * f->prefill.n_top, rc = OK;
     struct pair *pairs = mem_new(MEM_OTHER, (size_t)n, sizeof(*pairs));
@@ -253,7 +253,7 @@ static int rank_pairs(struct plan_found *f, const struct plan_search_opts *o)
     return rc;
 }
 
-static int explain(struct plan_found *f)
+static int explain(struct plan_search_result *f)
 {
     struct text t = {0};
 
@@ -269,7 +269,7 @@ static int explain(struct plan_found *f)
     return t.rc;
 }
 
-int plan_search(struct plan_found *out, const struct plan_search_opts *o)
+int plan_search(struct plan_search_result *out, const struct plan_search_opts *o)
 {
     struct plan *p = &out->plan;
     int rc;
@@ -290,6 +290,6 @@ int plan_search(struct plan_found *out, const struct plan_search_opts *o)
     if (rc == OK)
         rc = explain(out);
     if (rc != OK)
-        plan_found_free(out);
+        plan_search_result_free(out);
     return rc;
 }

@@ -44,7 +44,7 @@ struct plan_search_opts {
 /* At least as many as the paper's k. */
 #define PLAN_RANKED_MAX 16
 
-struct plan_found {
+struct plan_search_result {
     struct plan plan;
     /* The plan, after a search one rank of every core (which then may have no expected times),
      * and further ones that may be as good, by the expected time of a request. They have no
@@ -53,13 +53,14 @@ struct plan_found {
     int n_ranked;
     char *explain;                 /* the result with its reasons, lines of text; owned */
     struct topo_tree *fundamental; /* the searches' trees borrow from it */
-    struct plan_tree_found prefill, decode; /* of the search; empty after other methods */
+    struct plan_tree_result prefill,
+        decode;     /* of the search; empty after other methods */
     char note[200]; /* what of the machine was left out and why, "" if nothing */
 };
 
 /* ERR_ARG, or what the searches say. */
-MUST int plan_search(struct plan_found *out, const struct plan_search_opts *o);
-void plan_found_free(struct plan_found *f); /* twice is fine */
+MUST int plan_search(struct plan_search_result *out, const struct plan_search_opts *o);
+void plan_search_result_free(struct plan_search_result *f); /* twice is fine */
 
 /* About how long that takes on a host. */
 #define PLAN_COSTS_S 10.0

@@ -333,7 +333,7 @@ static int check(const struct topo_tree *t, const struct plan_evaluation *e,
 }
 
 /* Report the k fastest. If the chosen one is not among them, it replaces the last. */
-static int report(struct plan_tree_found *out, struct plan_decision *d,
+static int report(struct plan_tree_result *out, struct plan_decision *d,
                   const struct plan_search *s)
 {
     int n = d->n < s->o->k ? d->n : (int)s->o->k;
@@ -345,11 +345,7 @@ static int report(struct plan_tree_found *out, struct plan_decision *d,
         int from = i == n - 1 && d->chosen >= n ? d->chosen : i;
         struct plan_candidate *v = &d->v[from];
 
-        out->top[i] = (struct plan_choice){.tree = v->tree,
-                                           .config = v->config,
-                                           .seconds = v->seconds,
-                                           .n_measurements = v->n,
-                                           .ties = v->ties};
+        out->top[i] = *v;
         v->tree = NULL;
         out->n_top = i + 1;
         if (from == d->chosen)
@@ -359,7 +355,7 @@ static int report(struct plan_tree_found *out, struct plan_decision *d,
     return OK;
 }
 
-int plan_tree_search(struct plan_tree_found *out, const struct topo_tree *fundamental,
+int plan_tree_search(struct plan_tree_result *out, const struct topo_tree *fundamental,
                      const struct topo_limits *limits, const struct plan_evaluation *e,
                      const struct plan_tree_search_opts *o)
 {
@@ -373,7 +369,7 @@ int plan_tree_search(struct plan_tree_found *out, const struct topo_tree *fundam
     struct plan_decision d = {0};
     int rc;
 
-    *out = (struct plan_tree_found){.counts.complete = true};
+    *out = (struct plan_tree_result){.counts.complete = true};
     rc = check(fundamental, e, o);
     if (rc == OK) {
         plan_search_stage(&s, 0.5);
@@ -397,11 +393,11 @@ int plan_tree_search(struct plan_tree_found *out, const struct topo_tree *fundam
     map_fini(&s.configs);
     map_fini(&s.groups);
     if (rc != OK)
-        plan_tree_found_free(out);
+        plan_tree_result_free(out);
     return rc;
 }
 
-void plan_tree_found_free(struct plan_tree_found *f)
+void plan_tree_result_free(struct plan_tree_result *f)
 {
     for (int i = 0; i < f->n_top; i++)
         mem_free(f->top[i].tree);

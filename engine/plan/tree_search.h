@@ -49,12 +49,15 @@ struct plan_tree_search_opts {
 extern const struct opt_row plan_tree_search_opt_table[];
 
 /* One of the best configurations. */
-struct plan_choice {
+struct plan_candidate {
     struct topo_tree *tree; /* the tree of `config`; owned */
     struct topo_config config;
-    double seconds;     /* time of a step, as estimated by measure/compare.h */
-    int n_measurements; /* that the estimate is made from */
-    bool ties;          /* the fastest one is not certainly faster than this one */
+    /* Time of a step: estimate and 95 % interval of n measurements made after the search; n = 0:
+     * the one made in it, with NAN as the interval. */
+    double seconds, lo, hi;
+    int n;
+    bool ties; /* the fastest one is not certainly faster than this one */
+    int trial; /* the search's own */
 };
 
 struct plan_tree_search_counts {
@@ -73,8 +76,8 @@ struct plan_tree_search_counts {
     double wall_s;  /* of the whole search */
 };
 
-struct plan_tree_found {
-    struct plan_choice *top; /* [n_top], best first; owned */
+struct plan_tree_result {
+    struct plan_candidate *top; /* [n_top], best first; owned */
     int n_top;
     /* The index in top[] of the chosen configuration. Among those that tie with the
      * fastest it is the one with the fewest groups, then removes, then threads, then ranks,
@@ -89,13 +92,13 @@ struct plan_tree_found {
 
 /* Search from a fundamental tree, which is lent; its machine must outlive *out. `limits`:
  * what the model's operators allow; NULL: no limits. The caller frees *out with
- * plan_tree_found_free(); on error it is already freed. ERR_UNSUPPORTED: the operators or
+ * plan_tree_result_free(); on error it is already freed. ERR_UNSUPPORTED: the operators or
  * the evaluator do not support any configuration. */
-MUST int plan_tree_search(struct plan_tree_found *out,
+MUST int plan_tree_search(struct plan_tree_result *out,
                           const struct topo_tree *fundamental,
                           const struct topo_limits *limits,
                           const struct plan_evaluation *e,
                           const struct plan_tree_search_opts *o);
-void plan_tree_found_free(struct plan_tree_found *f); /* may be called twice */
+void plan_tree_result_free(struct plan_tree_result *f); /* may be called twice */
 
 #endif

@@ -86,18 +86,6 @@ bool plan_trial_discarded(const struct plan_search *s, int trial);
 /* Measure trees until all are explored or the stage has used its budget. */
 MUST int plan_search_explore(struct plan_search *s);
 
-/* One of the best trials, with the result of new measurements. */
-struct plan_candidate {
-    int trial;
-    struct topo_tree *tree; /* owned */
-    struct topo_config config;
-    double seconds, lo,
-        hi; /* estimate and 95 % interval of n new measurements; n = 0: the
-                               trial's own measurement, and NAN as its interval */
-    int n;
-    bool ties; /* the fastest candidate is not significantly faster */
-};
-
 struct plan_decision {
     struct plan_candidate *v; /* [n] fastest first; owned */
     int n, chosen;

@@ -91,7 +91,7 @@ struct pairing {
 
 struct cell {
     struct study_planner planner;
-    struct plan_found plan;
+    struct plan_search_result plan;
     struct model_bench engine;
     struct tune_bench *bench;
     const struct opts *o;
@@ -475,7 +475,7 @@ static double expected_tok_s(const struct opts *o, const struct plan *p)
 static int simulate(struct cell *f)
 {
     double tok_s[N_STEPS], kept = NAN;
-    struct plan_found *even = mem_new(MEM_HARNESS, 1, sizeof(*even));
+    struct plan_search_result *even = mem_new(MEM_HARNESS, 1, sizeof(*even));
     char name[64];
     int rc = even ? study_plan(even, &f->planner, "even_split", 0) : ERR_NOMEM;
 
@@ -484,7 +484,7 @@ static int simulate(struct cell *f)
     if (rc == OK) {
         tok_s[STEP_communication] = expected_tok_s(f->o, &even->plan);
         tok_s[STEP_service_config] = expected_tok_s(f->o, &f->plan.plan);
-        plan_found_free(even);
+        plan_search_result_free(even);
     }
     mem_free(even);
     for (int s = 0; s < N_STEPS && rc == OK; s++) {
@@ -524,7 +524,7 @@ static void end(struct cell *f)
     study_compare_close(&f->before_after);
     tune_bench_close(&f->bench);
     model_bench_close(&f->engine);
-    plan_found_free(&f->plan);
+    plan_search_result_free(&f->plan);
     study_planner_close(&f->planner);
 }
 

@@ -57,7 +57,7 @@ struct cell {
     const struct opts *o;
     struct study_cell *out;
     struct study_planner planner;
-    struct plan_found found;
+    struct plan_search_result found;
     struct dataset *trace;
     int64_t *lengths; /* [2][n_items]: prompts, outputs */
 };
@@ -146,7 +146,7 @@ static int run(struct cell *w)
 
 static void end(struct cell *w)
 {
-    plan_found_free(&w->found);
+    plan_search_result_free(&w->found);
     study_planner_close(&w->planner);
     dataset_close(&w->trace);
     mem_free(w->lengths);

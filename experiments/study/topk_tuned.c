@@ -139,7 +139,8 @@ static int tune(const struct cell *w, const struct opts *o, double *spent_s)
 }
 
 /* The faster of two tries, of which either may be missing. */
-static const struct plan_try *faster(const struct plan_try *a, const struct plan_try *b)
+static const struct plan_replay *faster(const struct plan_replay *a,
+                                        const struct plan_replay *b)
 {
     return !a || !(a->seconds <= b->seconds) ? b : a;
 }
@@ -148,13 +149,13 @@ static const struct plan_try *faster(const struct plan_try *a, const struct plan
 static void report(struct study_cell *out, const struct plan *p, double spent_s,
                    int n_configs)
 {
-    const struct plan_try *untuned = &p->tries[0], *first = NULL, *best = NULL;
+    const struct plan_replay *untuned = &p->tries[0], *first = NULL, *best = NULL;
     double seconds[PLAN_TRIES_MAX], best_of[PLAN_TRIES_MAX], of[PLAN_TRIES_MAX];
     double tuned[PLAN_TRIES_MAX];
     int config = -1;
 
     for (int i = 0; i < p->n_tries; i++) {
-        const struct plan_try *t = &p->tries[i];
+        const struct plan_replay *t = &p->tries[i];
 
         config += !t->tuned || config < 0;
         if (config == 0)
@@ -187,7 +188,7 @@ static int note_tries(struct study_cell *out, const struct plan *p)
     json_t *list = json_array();
 
     for (int i = 0; list && i < p->n_tries; i++) {
-        const struct plan_try *t = &p->tries[i];
+        const struct plan_replay *t = &p->tries[i];
 
         json_array_append_new(
             list, json_pack("{s:s, s:b, s:o, s:o, s:o}", "name", t->name, "tuned",

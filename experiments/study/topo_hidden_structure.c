@@ -212,7 +212,7 @@ static int recall(struct kept *k, const struct opts *o)
 struct cell {
     const struct opts *o;
     struct study_cell *out;
-    struct plan_tree_found found[N_SEARCHES];
+    struct plan_tree_result found[N_SEARCHES];
     struct topo_config plan[N_WAYS];
     double step_s[N_WAYS];
     double noise_frac; /* as the search estimated it */
@@ -223,7 +223,7 @@ struct cell {
 static int search(struct cell *w, int way, const struct kept *k, int64_t seed)
 {
     struct study_topo_asked asked = asked_of(k, seed, true);
-    struct plan_tree_found *f = &w->found[way];
+    struct plan_tree_result *f = &w->found[way];
     struct plan_tree_search_opts s;
     struct plan_evaluation e;
 
@@ -332,7 +332,7 @@ static void report_ways(const struct kept *k, const struct cell *w,
 static int report(const struct kept *k, const struct cell *w, struct study_cell *out)
 {
     const struct study_topo *t = &k->t;
-    const struct plan_tree_found *f = &w->found[WHOLE];
+    const struct plan_tree_result *f = &w->found[WHOLE];
     double gain = k->ungrouped.seconds / k->all.seconds - 1.0;
     bool nothing = hides_nothing(t);
     struct kept_frac kept, best;
@@ -443,7 +443,7 @@ static int run(struct cell *w)
 static void end(struct cell *w)
 {
     for (int way = 0; way < N_SEARCHES; way++)
-        plan_tree_found_free(&w->found[way]);
+        plan_tree_result_free(&w->found[way]);
 }
 
 STUDY(topo_hidden_structure,

@@ -78,7 +78,7 @@ struct cell {
     struct study_cell *out;
     const struct opts *o;
     struct study_topo topo;
-    struct plan_tree_found found; /* empty where nothing was searched */
+    struct plan_tree_result found; /* empty where nothing was searched */
     struct topo_config chosen;
     double measuring_s, step_s, all_cores_s, even_s, best_s;
 };
@@ -130,7 +130,7 @@ static int search_once(struct cell *w, const struct plan_tree_search_opts *s)
     int rc;
 
     TRY(study_topo_evaluator(&e, &asked));
-    plan_tree_found_free(&w->found);
+    plan_tree_result_free(&w->found);
     rc = plan_tree_search(&w->found, w->topo.tree, &w->topo.limits, &e, s);
     w->measuring_s = asked.sum_s;
     return rc;
@@ -235,7 +235,7 @@ static int run(struct cell *w)
 
 static void end(struct cell *w)
 {
-    plan_tree_found_free(&w->found);
+    plan_tree_result_free(&w->found);
     study_topo_close(&w->topo);
 }
 

@@ -47,7 +47,7 @@ static void bed_close(struct bed *b)
     topo_machine_close(&b->machine);
 }
 
-static void run(const struct bed *b, const char *method, struct plan_found *f)
+static void run(const struct bed *b, const char *method, struct plan_search_result *f)
 {
     const struct plan_method *m;
 
@@ -106,7 +106,7 @@ static void test_find(void **state)
 
 static void on_machine(const char *machine)
 {
-    struct plan_found one, even, best, found;
+    struct plan_search_result one, even, best, found;
     double noise = 0.05; /* of expected times, well above that of any machine */
     struct bed b;
 
@@ -150,10 +150,10 @@ static void on_machine(const char *machine)
         assert_true(plan_is_one(&found.ranked[1]));
     }
     assert_true(request_s(&b, &found.plan) < request_s(&b, &best.plan) * (1 + noise));
-    plan_found_free(&one);
-    plan_found_free(&even);
-    plan_found_free(&best);
-    plan_found_free(&found);
+    plan_search_result_free(&one);
+    plan_search_result_free(&even);
+    plan_search_result_free(&best);
+    plan_search_result_free(&found);
     bed_close(&b);
 }
 
@@ -178,7 +178,7 @@ static void test_quantised_weights(void **state)
 {
     static const char *const methods[] = {"vllmpp", "search"};
     const struct plan_method *even;
-    struct plan_found f;
+    struct plan_search_result f;
     struct bed b;
 
     (void)state;
@@ -191,7 +191,7 @@ static void test_quantised_weights(void **state)
             assert_ok(model_ranks_check(&b.model, f.ranked[k].prefill.n_ranks));
             assert_ok(model_ranks_check(&b.model, f.ranked[k].decode.n_ranks));
         }
-        plan_found_free(&f);
+        plan_search_result_free(&f);
     }
     assert_ok(plan_method_find("even_split", &even));
     assert_err(even->run(&f, &b.o), ERR_UNSUPPORTED, "whole blocks of 256");
@@ -204,7 +204,7 @@ static void test_even_split(void **state)
 {
     static const int some[] = {0, 1, 2, 4, 5};
     const struct plan_method *even;
-    struct plan_found f;
+    struct plan_search_result f;
     struct bed b;
 
     (void)state;
@@ -214,14 +214,14 @@ static void test_even_split(void **state)
     assert_int_equal(f.plan.decode.n_ranks, 1);
     assert_int_equal(f.plan.decode.n_threads, 6);
     assert_non_null(strstr(f.plan.decode.why, "one memory node"));
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     b.o.n_ranks = 4;
     run(&b, "even_split", &f);
     assert_int_equal(f.plan.decode.n_ranks, 4);
     assert_int_equal(f.plan.decode.n_threads, 1);
     assert_non_null(strstr(f.plan.decode.why, "4 ranks as asked for"));
     assert_non_null(strstr(f.plan.decode.why, "2 cores are left out"));
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     b.o.n_ranks = 7;
     assert_err(even->run(&f, &b.o), ERR_ARG, "7 ranks asked for");
     assert_int_equal(f.n_ranked, 0);
@@ -234,35 +234,35 @@ static void test_even_split(void **state)
     assert_int_equal(f.plan.decode.n_ranks, 2);
     assert_int_equal(f.plan.decode.n_threads, 2);
     assert_memory_equal(f.plan.decode.cpus, ((int[]){0, 1, 4, 5}), 4 * sizeof(int));
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     run(&b, "one_plan", &f);
     assert_int_equal(f.plan.n_cpus, 5);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     bed_close(&b);
 }
 
 /* Only numbers of ranks that divide the cores and the heads. */
 static void test_vllmpp(void **state)
 {
-    struct plan_found f;
+    struct plan_search_result f;
     struct bed b;
 
     (void)state;
     bed_open(&b, "synthetic:numa:2 core:5 pu:1", "llama-160m"); /* 12 heads */
     run(&b, "vllmpp", &f);
     assert_int_equal(f.n_ranked, 2); /* 1 and 2 of 1, 2, 5, 10 */
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     b.o.max_ranks = 1;
     run(&b, "vllmpp", &f);
     assert_int_equal(f.n_ranked, 1);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     bed_close(&b);
 }
 
 /* Tables of a plan whose phases differ, without the trees that it came from. */
 static void test_costs_of_any_plan(void **state)
 {
-    struct plan_found f;
+    struct plan_search_result f;
     struct plan *p;
     struct bed b;
 
@@ -280,13 +280,13 @@ static void test_costs_of_any_plan(void **state)
                 p->decode.costs.seconds[0]);
     p->decode.cpus[2] = 99;
     assert_err(plan_measure_costs(p, &b.o), ERR_ARG, "CPU 99 is not one of");
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     bed_close(&b);
 }
 
 static void test_memory_short(void **state)
 {
-    struct plan_found f;
+    struct plan_search_result f;
     struct bed b;
 
     (void)state;
@@ -303,7 +303,7 @@ static void test_memory_short(void **state)
             mem_fail_after(-1, 0);
             if (rc != OK && rc != ERR_NOMEM)
                 fail_msg("%s: allocation %ld: %s", plan_methods[m]->name, n, err_msg());
-            plan_found_free(&f);
+            plan_search_result_free(&f);
         }
         assert_true(n > 5 && n < 3000);
     }

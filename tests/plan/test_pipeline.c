@@ -45,7 +45,7 @@ static int called(void)
     return OK;
 }
 
-static int method_run(struct plan_found *out, const struct plan_search_opts *o)
+static int method_run(struct plan_search_result *out, const struct plan_search_opts *o)
 {
     const struct plan_method *m;
     int rc = called();
@@ -167,7 +167,7 @@ static int bed_close(void **state)
     return 0;
 }
 
-static void run(struct plan_pipeline_found *f)
+static void run(struct plan_pipeline_result *f)
 {
     assert_ok(plan_pipeline(f, &bed.o));
     assert_int_equal(f->plan.n_tries, script.tunes ? 2 * CANDIDATES : CANDIDATES);
@@ -181,7 +181,7 @@ static void run(struct plan_pipeline_found *f)
 
 static void test_fastest(void **state)
 {
-    struct plan_pipeline_found f;
+    struct plan_pipeline_result f;
 
     (void)state;
     run(&f);
@@ -193,8 +193,8 @@ static void test_fastest(void **state)
     assert_string_equal(f.plan.method, "vllmpp");
     assert_int_equal(f.n_known, 0);
     assert_non_null(f.explain);
-    plan_pipeline_found_free(&f);
-    plan_pipeline_found_free(&f);
+    plan_pipeline_result_free(&f);
+    plan_pipeline_result_free(&f);
     assert_int_equal(access(state_path, F_OK), 0);
     plan_pipeline_done(&bed.o);
     assert_int_equal(access(state_path, F_OK), -1);
@@ -204,7 +204,7 @@ static void test_fastest(void **state)
  * schedules are kept. */
 static void test_simplest(void **state)
 {
-    struct plan_pipeline_found f;
+    struct plan_pipeline_result f;
 
     (void)state;
     script.noise_frac = 0.05;
@@ -213,19 +213,19 @@ static void test_simplest(void **state)
     assert_int_equal(f.plan.decode.n_ranks, 1);
     assert_null(f.plan.schedules);
     assert_non_null(strstr(f.plan.why, "not surely"));
-    plan_pipeline_found_free(&f);
+    plan_pipeline_result_free(&f);
 }
 
 static void test_nothing_tuned(void **state)
 {
-    struct plan_pipeline_found f;
+    struct plan_pipeline_result f;
 
     (void)state;
     script.tunes = false;
     run(&f);
     assert_int_equal(f.plan.decode.n_ranks, 2);
     assert_null(f.plan.schedules);
-    plan_pipeline_found_free(&f);
+    plan_pipeline_result_free(&f);
     unlink(state_path);
     script = usual; /* one candidate that cannot be tuned: nothing to compare */
     script.tunes = false;
@@ -234,14 +234,14 @@ static void test_nothing_tuned(void **state)
     assert_int_equal(f.plan.n_tries, 1);
     assert_int_equal(script.n_sizes, 0);
     assert_non_null(strstr(f.plan.why, "only this one"));
-    plan_pipeline_found_free(&f);
+    plan_pipeline_result_free(&f);
 }
 
 /* Interrupted in every call in turn: the next run does what is left, and both together do no
  * more than one run would, but for the schedules that were being tuned. */
 static void test_interrupted(void **state)
 {
-    struct plan_pipeline_found whole, f;
+    struct plan_pipeline_result whole, f;
     struct script once;
 
     (void)state;
@@ -271,9 +271,9 @@ static void test_interrupted(void **state)
         assert_string_equal(f.plan.why, whole.plan.why);
         for (int i = 0; i < f.plan.n_tries; i++)
             assert_true(f.plan.tries[i].seconds == whole.plan.tries[i].seconds);
-        plan_pipeline_found_free(&f);
+        plan_pipeline_result_free(&f);
     }
-    plan_pipeline_found_free(&whole);
+    plan_pipeline_result_free(&whole);
 }
 
 /* Finished parts of other options, and files that are no such thing, are not used. */
@@ -289,16 +289,16 @@ static void test_other_state(void **state)
         "{\"version\":1,\"key\":{\"model\":\"a\"},\"candidates\":[{\"version\":2,"
         "\"prefill\":{\"ranks\":[\"0\"]},\"decode\":{\"ranks\":[\"0\"]}}],"
         "\"trials\":[[9,1]],\"n_tuned\":0,\"replay_size\":1}"};
-    struct plan_pipeline_found f;
+    struct plan_pipeline_result f;
 
     (void)state;
     run(&f);
-    plan_pipeline_found_free(&f);
+    plan_pipeline_result_free(&f);
     json_object_set_new(bed.key, "model", json_string("b"));
     run(&f);
     assert_int_equal(script.n_methods, 2);
     assert_int_equal(f.n_known, 0);
-    plan_pipeline_found_free(&f);
+    plan_pipeline_result_free(&f);
     json_object_set_new(bed.key, "model", json_string("a"));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         test_write(state_path, bad[i], strlen(bad[i]));
@@ -306,19 +306,19 @@ static void test_other_state(void **state)
         run(&f);
         assert_int_equal(script.n_methods, 1);
         assert_int_equal(f.n_known, 0);
-        plan_pipeline_found_free(&f);
+        plan_pipeline_result_free(&f);
     }
 }
 
 static void test_errors(void **state)
 {
-    struct plan_pipeline_found f;
+    struct plan_pipeline_result f;
     struct script once;
 
     (void)state;
     run(&f);
     once = script;
-    plan_pipeline_found_free(&f);
+    plan_pipeline_result_free(&f);
     for (int k = 1; k <= once.n_calls; k++) {
         unlink(state_path);
         script = usual;
@@ -337,7 +337,7 @@ static void test_errors(void **state)
 
 static void test_memory_short(void **state)
 {
-    struct plan_pipeline_found f;
+    struct plan_pipeline_result f;
     int rc = ERR_NOMEM;
 
     (void)state;
@@ -350,7 +350,7 @@ static void test_memory_short(void **state)
         mem_fail_after(-1, 0);
         if (rc != OK && rc != ERR_NOMEM)
             fail_msg("allocation %ld: %s", n, err_msg());
-        plan_pipeline_found_free(&f);
+        plan_pipeline_result_free(&f);
         assert_true(n < 100000);
     }
 }

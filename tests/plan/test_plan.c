@@ -74,7 +74,7 @@ static void same_tries(const struct plan *a, const struct plan *b)
     assert_int_equal(a->n_tries, b->n_tries);
     assert_string_equal(a->why, b->why);
     for (int i = 0; i < a->n_tries; i++) {
-        const struct plan_try *x = &a->tries[i], *y = &b->tries[i];
+        const struct plan_replay *x = &a->tries[i], *y = &b->tries[i];
 
         assert_int_equal(a->chosen_try, b->chosen_try);
         assert_string_equal(x->name, y->name);
@@ -219,9 +219,9 @@ static void set_tuned(struct plan *p)
     assert_int_equal(tune_cache_n(p->schedules), 2);
     p->n_tries = 2;
     p->chosen_try = 1;
-    p->tries[0] = (struct plan_try){
+    p->tries[0] = (struct plan_replay){
         .name = "one rank", .seconds = 1.0 / 3, .lo = 0.25, .hi = 0.5, .n = 7};
-    p->tries[1] = (struct plan_try){
+    p->tries[1] = (struct plan_replay){
         .name = "two ranks", .tuned = true, .seconds = NAN, .lo = NAN, .hi = NAN};
     snprintf(p->why, sizeof(p->why), "it was surely faster");
     snprintf(p->method, sizeof(p->method), "search");

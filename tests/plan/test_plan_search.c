@@ -123,7 +123,7 @@ static void test_progress(void **state)
     struct plan_search_opts o;
     struct topo_machine *m;
     struct model_config c;
-    struct plan_found f;
+    struct plan_search_result f;
 
     (void)state;
     opts(&o, &m, &c);
@@ -135,7 +135,7 @@ static void test_progress(void **state)
     assert_string_equal(told.what, "decodeprefillsteps of both phases");
     assert_true(told.n_decode + 1 >= f.decode.counts.n_measurements);
     assert_true(told.n_prefill + 1 >= f.prefill.counts.n_measurements);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     topo_machine_close(&m);
 }
 
@@ -144,7 +144,7 @@ static void test_both_phases(void **state)
     struct plan_search_opts o;
     struct topo_machine *m;
     struct model_config c;
-    struct plan_found f;
+    struct plan_search_result f;
 
     (void)state;
     opts(&o, &m, &c);
@@ -168,8 +168,8 @@ static void test_both_phases(void **state)
     assert_non_null(strstr(f.plan.machine, "numa:2"));
     assert_non_null(strstr(f.plan.decode.why, "measurements"));
     assert_non_null(strstr(f.plan.decode.why, "remove("));
-    plan_found_free(&f);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
+    plan_search_result_free(&f);
     topo_machine_close(&m);
 }
 
@@ -180,7 +180,7 @@ static void test_costs(void **state)
     struct plan_search_opts o;
     struct topo_machine *m;
     struct model_config c;
-    struct plan_found f;
+    struct plan_search_result f;
 
     (void)state;
     opts(&o, &m, &c);
@@ -196,26 +196,26 @@ static void test_costs(void **state)
         assert_true(f.plan.decode.costs.seconds[i] == wish.slow_s * (1 + 0.1 * (1 << i)));
         assert_true(f.plan.prefill.costs.seconds[i] == wish.slow_s * 2);
     }
-    plan_found_free(&f);
+    plan_search_result_free(&f);
 
     wish.n_rows_max = 100000; /* more than anybody asks for */
     assert_ok(plan_search(&f, &o));
     assert_int_equal(f.plan.decode.costs.rows[f.plan.decode.costs.n - 1],
                      PLAN_STEP_ROWS_MAX);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
 
     wish.slow_s = 0.25;      /* 4 rows take 0.35 s, 32 rows 1.05 s: that is long enough */
     wish.n_steps = -1000000; /* none is far off */
     assert_ok(plan_search(&f, &o));
     assert_int_equal(f.plan.prefill.costs.n, 6);
     assert_int_equal(f.plan.decode.costs.rows[5], 32);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
 
     wish.pair_rc = ERR_UNSUPPORTED;
     assert_ok(plan_search(&f, &o));
     assert_int_equal(wish.n_pairs, 4);
     assert_int_equal(f.plan.decode.costs.n, 0);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
 
     wish.pair_rc = ERR_IO;
     assert_err(plan_search(&f, &o), ERR_IO, "these two never");
@@ -226,7 +226,7 @@ static void test_costs(void **state)
     assert_true(plan_is_one(&f.plan));
     assert_int_equal(wish.n_pairs, 0);
     assert_int_equal(f.plan.prefill.costs.n, 0);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     topo_machine_close(&m);
 }
 
@@ -238,7 +238,7 @@ static void test_one_team(void **state)
     struct plan_search_opts o;
     struct topo_machine *m;
     struct model_config c;
-    struct plan_found f;
+    struct plan_search_result f;
 
     (void)state;
     opts(&o, &m, &c);
@@ -246,13 +246,13 @@ static void test_one_team(void **state)
     assert_ok(plan_search(&f, &o)); /* without the condition */
     assert_int_equal(f.plan.prefill.n_threads, 2);
     assert_err(plan_runnable(&f.plan, &budget), ERR_UNSUPPORTED, "not one of prefill's");
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     o.one_team = true;
     assert_ok(plan_search(&f, &o));
     assert_int_equal(f.plan.decode.n_threads, 6);
     assert_true(f.plan.prefill.n_threads >= 6);
     assert_ok(plan_runnable(&f.plan, &budget));
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     topo_machine_close(&m);
 }
 
@@ -269,7 +269,7 @@ static void test_limits_and_errors(void **state)
     struct plan_search_opts o;
     struct topo_machine *m;
     struct model_config c;
-    struct plan_found f;
+    struct plan_search_result f;
 
     (void)state;
     opts(&o, &m, &c);
@@ -277,14 +277,14 @@ static void test_limits_and_errors(void **state)
     o.strict_tp = true; /* 8 ranks do not divide 12 heads */
     assert_ok(plan_search(&f, &o));
     assert_int_equal(12 % f.plan.decode.n_ranks, 0);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     o.batch = 0;
     assert_err(plan_search(&f, &o), ERR_ARG, "batch");
     o.batch = 1;
     o.evaluator = &refuses;
     assert_err(plan_search(&f, &o), ERR_IO, "no such machine today");
     assert_null(f.fundamental);
-    plan_found_free(&f);
+    plan_search_result_free(&f);
     topo_machine_close(&m);
 }
 
@@ -293,7 +293,7 @@ static void test_memory_short(void **state)
     struct plan_search_opts o;
     struct topo_machine *m;
     struct model_config c;
-    struct plan_found f;
+    struct plan_search_result f;
     int rc = ERR_NOMEM;
     long n;
 
@@ -309,7 +309,7 @@ static void test_memory_short(void **state)
         if (rc != OK && rc != ERR_NOMEM)
             fail_msg("allocation %ld: %s", n, err_msg());
         assert_int_equal(wish.n_open, 0);
-        plan_found_free(&f);
+        plan_search_result_free(&f);
     }
     assert_true(n > 10 && n < 3000);
     topo_machine_close(&m);

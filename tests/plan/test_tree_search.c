@@ -110,12 +110,12 @@ static int groups_of(const struct topo_tree *t)
     return n;
 }
 
-static double true_seconds(const struct bed *b, const struct plan_tree_found *f)
+static double true_seconds(const struct bed *b, const struct plan_tree_result *f)
 {
     return fake_seconds(&b->f, &f->top[f->best].config);
 }
 
-static void check_found(const struct bed *b, const struct plan_tree_found *f)
+static void check_found(const struct bed *b, const struct plan_tree_result *f)
 {
     assert_in_range(f->n_top, 1, b->o.k);
     assert_in_range(f->best, 0, f->n_top - 1);
@@ -143,7 +143,7 @@ static double exhaustive(const struct bed *b, bool group, struct simulate_best *
 static void finds_hidden_clusters(void **state)
 {
     struct simulate_best best, plain;
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct bed b;
     int per_cluster[2][4] = {{0}};
     (void)state;
@@ -163,8 +163,8 @@ static void finds_hidden_clusters(void **state)
     for (int i = 0; i < 8; i++)
         assert_int_equal(per_cluster[i / 4][i % 4], 2);
     assert_true(f.counts.complete);
-    plan_tree_found_free(&f);
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
+    plan_tree_result_free(&f);
     mem_free(best.tree);
     mem_free(plain.tree);
     bed_close(&b);
@@ -173,7 +173,7 @@ static void finds_hidden_clusters(void **state)
 static void contiguous_clusters_are_latent(void **state)
 {
     struct simulate_best best, plain;
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct fake fake = hidden;
     struct bed b;
     (void)state;
@@ -189,7 +189,7 @@ static void contiguous_clusters_are_latent(void **state)
     assert_non_null(strstr(f.explain, "does not report pays"));
     assert_non_null(strstr(f.explain, "keeps 2 of the 3 core+PUs of each group"));
     assert_non_null(strstr(f.explain, "at stride 1"));
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
     mem_free(best.tree);
     mem_free(plain.tree);
     bed_close(&b);
@@ -203,7 +203,7 @@ static void finds_nothing_where_nothing_is(void **state)
     fake.of = 1;
     for (int seed = 1; seed <= 12; seed++) {
         struct simulate_best best;
-        struct plan_tree_found f;
+        struct plan_tree_result f;
         struct bed b;
 
         fake.crowd = 0.01 * (seed % 4);
@@ -215,7 +215,7 @@ static void finds_nothing_where_nothing_is(void **state)
         assert_false(f.latent);
         assert_int_equal(groups_of(f.top[f.best].tree), 0);
         assert_true(true_seconds(&b, &f) <= 1.02 * exhaustive(&b, true, &best));
-        plan_tree_found_free(&f);
+        plan_tree_result_free(&f);
         mem_free(best.tree);
         bed_close(&b);
     }
@@ -232,7 +232,7 @@ static int constant(void *ctx, const struct topo_config *c, int repeat, double *
 /* Where all is equal the machine as it is wins, and pruning leaves the first removes. */
 static void equal_means_simplest(void **state)
 {
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct bed b;
     int n_calls = 0;
     (void)state;
@@ -246,7 +246,7 @@ static void equal_means_simplest(void **state)
     assert_int_equal(f.counts.n_measurements, n_calls);
     assert_int_equal(f.counts.n_grouped, 34);
     assert_false(f.latent);
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
     bed_close(&b);
 }
 
@@ -261,7 +261,7 @@ static int ranks_nearly_equal(void *ctx, const struct topo_config *c, int repeat
 
 static void of_ties_the_fewest_ranks(void **state)
 {
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct bed b;
     (void)state;
 
@@ -270,14 +270,14 @@ static void of_ties_the_fewest_ranks(void **state)
     assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
     assert_true(f.top[0].config.n_ranks > 1);
     assert_int_equal(f.top[f.best].config.n_ranks, 1);
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
     bed_close(&b);
 }
 
 /* Trees of the removes of 2 x 3 x 2: 12 different ones on 46 paths. */
 static void counts_are_exact(void **state)
 {
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct bed b;
     (void)state;
 
@@ -289,7 +289,7 @@ static void counts_are_exact(void **state)
     assert_int_equal(f.counts.n_pruned, 0);
     assert_int_equal(f.counts.n_trees + f.counts.n_merged, /* edges and the root */
                      1 + 2 * 3 * 2 * (1 + 2 + 1) / 2);
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
     b.f.n_calls = 0;
     b.f.sum_s = 0;
     b.o.hash = false;
@@ -297,7 +297,7 @@ static void counts_are_exact(void **state)
     assert_int_equal(f.counts.n_trees, 46);
     assert_int_equal(f.counts.n_merged, 0);
     check_found(&b, &f);
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
     bed_close(&b);
 }
 
@@ -312,7 +312,7 @@ static void ablations(void **state)
     bed_open(&b, two_nodes, &hidden);
     least = exhaustive(&b, true, &best);
     for (int i = 0; i < 6; i++) {
-        struct plan_tree_found f;
+        struct plan_tree_result f;
 
         b.f.n_calls = 0;
         b.f.sum_s = 0;
@@ -340,7 +340,7 @@ static void ablations(void **state)
             assert_int_equal(f.counts.n_pruned, 0);
         if (i == 3)
             assert_int_equal(f.counts.n_merged, 0);
-        plan_tree_found_free(&f);
+        plan_tree_result_free(&f);
     }
     mem_free(best.tree);
     bed_close(&b);
@@ -353,7 +353,7 @@ static void same_seed_same_answer(void **state)
 
     bed_open(&b, two_nodes, &hidden);
     for (int random = 0; random < 2; random++) {
-        struct plan_tree_found f[2];
+        struct plan_tree_result f[2];
 
         b.o.random = random;
         b.o.max_measurements = 2000;
@@ -366,8 +366,8 @@ static void same_seed_same_answer(void **state)
             assert_string_equal(f[0].top[i].tree->steps, f[1].top[i].tree->steps);
             assert_true(f[0].top[i].seconds == f[1].top[i].seconds);
         }
-        plan_tree_found_free(&f[0]);
-        plan_tree_found_free(&f[1]);
+        plan_tree_result_free(&f[0]);
+        plan_tree_result_free(&f[1]);
     }
     bed_close(&b);
 }
@@ -381,7 +381,7 @@ static void budget_is_kept(void **state)
     bed_open(&b, two_nodes, &hidden);
     for (int random = 0; random < 2; random++)
         for (size_t i = 0; i < sizeof(budgets) / sizeof(budgets[0]); i++) {
-            struct plan_tree_found f;
+            struct plan_tree_result f;
 
             b.f.n_calls = 0;
             b.f.sum_s = 0;
@@ -392,14 +392,14 @@ static void budget_is_kept(void **state)
             assert_in_range(f.counts.n_measurements, 1, budgets[i]);
             if (budgets[i] <= 333)
                 assert_false(f.counts.complete);
-            plan_tree_found_free(&f);
+            plan_tree_result_free(&f);
         }
     bed_close(&b);
 }
 
 static void time_ends_it(void **state)
 {
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct bed b;
     (void)state;
 
@@ -413,7 +413,7 @@ static void time_ends_it(void **state)
 static void refusals_and_errors(void **state)
 {
     struct topo_limits limits = {.max_ranks = 2};
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct bed b;
     (void)state;
 
@@ -423,13 +423,13 @@ static void refusals_and_errors(void **state)
     for (int i = 0; i < f.n_top; i++)
         assert_in_range(f.top[i].config.n_ranks, 1, 2);
     assert_true(f.counts.n_refused > 0);
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
 
     b.f.refuse_ranks = 3; /* one call each: refused ones are not asked again */
     assert_ok(plan_tree_search(&f, b.t, NULL, &b.e, &b.o));
     for (int i = 0; i < f.n_top; i++)
         assert_in_range(f.top[i].config.n_ranks, 1, 2);
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
 
     b.f.refuse_ranks = 1;
     assert_err(plan_tree_search(&f, b.t, NULL, &b.e, &b.o), ERR_UNSUPPORTED,
@@ -457,7 +457,7 @@ static int zero(void *ctx, const struct topo_config *c, int repeat, double *s)
 static void bad_options(void **state)
 {
     static double bad[] = {0, -1, NAN, INFINITY};
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct bed b;
     (void)state;
 
@@ -489,14 +489,14 @@ static void memory_runs_out(void **state)
         b.o.random = random;
         b.o.max_measurements = random ? 2000 : 0; /* or it draws until dry */
         for (n = 0;; n++) {
-            struct plan_tree_found f;
+            struct plan_tree_result f;
             int rc;
 
             mem_fail_after(n, 1);
             rc = plan_tree_search(&f, b.t, NULL, &b.e, &b.o);
             mem_fail_after(-1, 1);
             if (rc == OK) {
-                plan_tree_found_free(&f);
+                plan_tree_result_free(&f);
                 break;
             }
             assert_int_equal(rc, ERR_NOMEM);

@@ -80,7 +80,7 @@ static void close_sim(struct sim *s)
     topo_machine_close(&s->m);
 }
 
-static void search(struct plan_tree_found *f, struct sim *s)
+static void search(struct plan_tree_result *f, struct sim *s)
 {
     struct plan_evaluation e = {measured, s, 0, true};
     struct plan_tree_search_opts o;
@@ -96,7 +96,7 @@ static void search(struct plan_tree_found *f, struct sim *s)
     assert_true(f->counts.complete);
 }
 
-static double exact_of(struct sim *s, const struct plan_tree_found *f)
+static double exact_of(struct sim *s, const struct plan_tree_result *f)
 {
     double seconds;
 
@@ -122,7 +122,7 @@ static void hidden_truths(void **state)
     (void)state;
 
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        struct plan_tree_found f;
+        struct plan_tree_result f;
         struct sim s;
         double best, found;
 
@@ -136,7 +136,7 @@ static void hidden_truths(void **state)
         n_latent += f.latent;
         if (best_of(&s, false) > 1.03 * best && !f.latent)
             print_message("# seed %d: hidden structure not claimed\n", (int)seed);
-        plan_tree_found_free(&f);
+        plan_tree_result_free(&f);
         close_sim(&s);
     }
     assert_true(n_within >= 38);
@@ -148,7 +148,7 @@ static void nothing_hidden(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        struct plan_tree_found f;
+        struct plan_tree_result f;
         struct sim s;
 
         open_random(&s, 0, seed);
@@ -156,7 +156,7 @@ static void nothing_hidden(void **state)
         if (f.latent)
             fail_msg("seed %d: %s", (int)seed, f.explain);
         assert_true(exact_of(&s, &f) <= 1.02 * best_of(&s, true));
-        plan_tree_found_free(&f);
+        plan_tree_result_free(&f);
         close_sim(&s);
     }
 }
@@ -174,7 +174,7 @@ static void beyond_the_assumptions(void **state)
                                              .max_cores = 12,
                                              .seed = seed};
             struct simulate_machine_params params;
-            struct plan_tree_found f, again;
+            struct plan_tree_result f, again;
             struct topo_config all;
             struct sim s = {.seed = seed};
             double all_s;
@@ -191,8 +191,8 @@ static void beyond_the_assumptions(void **state)
             assert_true(exact_of(&s, &f) <= all_s * (1 + params.noise_frac));
             assert_true(exact_of(&s, &again) == exact_of(&s, &f));
             assert_int_equal(again.counts.n_measurements, f.counts.n_measurements);
-            plan_tree_found_free(&f);
-            plan_tree_found_free(&again);
+            plan_tree_result_free(&f);
+            plan_tree_result_free(&again);
             close_sim(&s);
         }
 }
@@ -257,7 +257,7 @@ static void early_stopping_discards_process_groups(void **state)
         struct patient p = {&s, patience, 0, INFINITY, {{0}}};
         struct plan_evaluation e = {patient_measure, &p, 0.015, true};
         struct plan_tree_search_opts o;
-        struct plan_tree_found f, all;
+        struct plan_tree_result f, all;
 
         assert_ok(opt_init(plan_tree_search_opt_table, &o));
         o.max_s = 0;
@@ -273,8 +273,8 @@ static void early_stopping_discards_process_groups(void **state)
             assert_int_equal(f.counts.n_configs, all.counts.n_configs);
             assert_true(exact_of(&s, &f) == exact_of(&s, &all));
         }
-        plan_tree_found_free(&f);
-        plan_tree_found_free(&all);
+        plan_tree_result_free(&f);
+        plan_tree_result_free(&all);
     }
     close_sim(&s);
 }
@@ -329,7 +329,7 @@ static void random_machines_are_as_told(void **state)
 static void kunpeng_decode(void **state)
 {
     const struct topo_tree *t;
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct sim s;
     int kept[48] = {0};
     (void)state;
@@ -345,13 +345,13 @@ static void kunpeng_decode(void **state)
     assert_true(exact_of(&s, &f) <= 1.01 * best_of(&s, true));
     assert_true(exact_of(&s, &f) <= 0.99 * best_of(&s, false));
     assert_non_null(strstr(f.explain, "at stride 1"));
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
     close_sim(&s);
 }
 
 static void kunpeng_prefill_keeps_all(void **state)
 {
-    struct plan_tree_found f;
+    struct plan_tree_result f;
     struct sim s;
     (void)state;
 
@@ -359,7 +359,7 @@ static void kunpeng_prefill_keeps_all(void **state)
     search(&f, &s);
     assert_int_equal(f.top[f.best].tree->n_pus, 192);
     assert_false(f.latent);
-    plan_tree_found_free(&f);
+    plan_tree_result_free(&f);
     close_sim(&s);
 }
 
@@ -369,7 +369,7 @@ static void xeons_hide_nothing(void **state)
     (void)state;
 
     for (int i = 0; i < 3; i++) {
-        struct plan_tree_found f;
+        struct plan_tree_result f;
         struct sim s;
 
         open_named(&s, names[i], TOPO_DECODE);
@@ -377,7 +377,7 @@ static void xeons_hide_nothing(void **state)
         assert_false(f.latent);
         assert_null(strstr(f.top[f.best].tree->steps, "group"));
         assert_true(exact_of(&s, &f) <= 1.02 * best_of(&s, true));
-        plan_tree_found_free(&f);
+        plan_tree_result_free(&f);
         close_sim(&s);
     }
 }

@@ -144,7 +144,7 @@ static void the_plan_of_the_host_is_recorded(void **state)
 #define OUTPUT_TOK 16
 
 /* The plan by the method itself, without the studies' code. */
-static void plan_by(const char *name, struct plan_found *out)
+static void plan_by(const char *name, struct plan_search_result *out)
 {
     static const int64_t prompt = PROMPT_TOK, output = OUTPUT_TOK;
     struct topo_machine *machine = NULL;
@@ -179,7 +179,7 @@ static double tok_s(double prefill_s, double decode_s)
 
 static void the_configuration_is_that_of_the_plan_method(void **state)
 {
-    static struct plan_found search, even;
+    static struct plan_search_result search, even;
     char options[300], name[64];
     json_t *plan;
 
@@ -209,8 +209,8 @@ static void the_configuration_is_that_of_the_plan_method(void **state)
     assert_string_equal(evidence_of(""), "simulated");
     assert_string_equal(evidence_of("plan_s"), "measured");
     json_decref(plan);
-    plan_found_free(&search);
-    plan_found_free(&even);
+    plan_search_result_free(&search);
+    plan_search_result_free(&even);
 }
 
 static void targets_that_are_none_are_refused(void **state)

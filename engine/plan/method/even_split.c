@@ -49,7 +49,7 @@ static void explain(struct plan_option *x, const struct plan_cores *c, bool by_n
                  left);
 }
 
-static int run(struct plan_found *out, const struct plan_search_opts *o)
+static int run(struct plan_search_result *out, const struct plan_search_opts *o)
 {
     struct plan_option x = {.allreduce = ALLREDUCE};
     struct plan_cores c;

@@ -4,7 +4,7 @@
 
 #include "plan/method.h"
 
-static int run(struct plan_found *out, const struct plan_search_opts *o)
+static int run(struct plan_search_result *out, const struct plan_search_opts *o)
 {
     struct plan_option x = {.n_ranks = 1};
     struct plan_cores c;

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "plan/method.h"
 
-static int run(struct plan_found *out, const struct plan_search_opts *o)
+static int run(struct plan_search_result *out, const struct plan_search_opts *o)
 {
     struct plan_option *v = NULL;
     struct plan_cores c;

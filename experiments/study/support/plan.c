@@ -86,8 +86,8 @@ void study_planner_close(struct study_planner *p)
     topo_machine_close(&p->machine);
 }
 
-int study_plan(struct plan_found *out, struct study_planner *p, const char *method,
-               int n_ranks)
+int study_plan(struct plan_search_result *out, struct study_planner *p,
+               const char *method, int n_ranks)
 {
     const struct plan_method *m;
 

@@ -42,9 +42,9 @@ struct study_planner {
  * target is not one. */
 MUST int study_planner_open(struct study_planner *out, const struct study_plan_opts *o);
 void study_planner_close(struct study_planner *p); /* twice is fine */
-/* Plan by a method. *out: plan_found_free(), also after an error. n_ranks: of even_split, 0
+/* Plan by a method. *out: plan_search_result_free(), also after an error. n_ranks: of even_split, 0
  * for other methods. */
-MUST int study_plan(struct plan_found *out, struct study_planner *p, const char *method,
-                    int n_ranks);
+MUST int study_plan(struct plan_search_result *out, struct study_planner *p,
+                    const char *method, int n_ranks);
 
 #endif
