@@ -12,7 +12,7 @@ ifeq ($(filter clean,$(MAKECMDGOALS))$(filter -j% --jobserver%,$(MAKEFLAGS)),)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
-PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib papi libcurl cmocka
+PKGS    := hwloc jansson hdf5-serial libpcre2-8 libutf8proc libmicrohttpd zlib papi libcurl libcmark-gfm cmocka
 # "yes" when libraries, h5dump and the plots' Python modules are there; else every verb first
 # installs what is missing and then starts over.
 HAVE    := $(shell pkg-config --exists $(PKGS) 2>/dev/null && command -v h5dump >/dev/null && \
@@ -23,6 +23,7 @@ PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 LIB_ENGINE := $(shell pkg-config --libs hwloc jansson libpcre2-8 libutf8proc libmicrohttpd zlib) -lm -lpthread
 LIB_HDF5   := $(shell pkg-config --libs hdf5-serial)
 LIB_PAPI   := $(shell pkg-config --libs papi) -lsde
+LIB_CMARK  := $(shell pkg-config --libs libcmark-gfm)
 LIB_CURL   := $(shell pkg-config --libs libcurl)
 LIB_TEST   := $(shell pkg-config --libs cmocka)
 endif
@@ -182,10 +183,10 @@ $(BUILD)/libtestbed.a: $(BED_OBJ)
 $(BUILD)/sandwich: $(call obj,$(CLI_SRC)) $(BUILD)/libsandwich.a
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_ENGINE)
 $(BUILD)/testbed: $(BUILD)/obj/experiments/cli/main.o $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CMARK) $(LIB_CURL) $(LIB_ENGINE)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) $(STRIP_TEST) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) $(STRIP_TEST) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_CMARK) $(LIB_CURL) $(LIB_ENGINE)
 # This test counts the products that a step runs; that one asks the benchmark.
 $(BUILD)/tests/model/test_cost: LDFLAGS += -Wl,--wrap=kern_gemm_run
 $(BUILD)/tests/study/test_cost: $(BUILD)/obj/tests/bench/cost.o
@@ -194,7 +195,7 @@ $(BUILD)/baseline/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(BASELINE_SUPPO
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BASELINE_LIB_$*) $(BASELINE_MORE_$*) -Wl,-rpath,$(dir $(BASELINE_LIB_$*)) -ljansson -lm -lpthread
 $(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CURL) $(LIB_ENGINE)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CMARK) $(LIB_CURL) $(LIB_ENGINE)
 
 # Rounds alike on every processor.
 $(BUILD)/obj/engine/kernels/kv_type.o $(BUILD)/obj/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
@@ -231,6 +232,9 @@ experiment: all
 	$(Q)test -n "$(NAME)" || { echo "usage: make experiment NAME=quickstart (make list shows all)"; exit 2; }
 	$(Q)$(BUILD)/testbed run experiments/$(NAME).json --draw $(ARGS)
 report: all
+	$(Q)$(BUILD)/testbed report $(ARGS)
+# For maintainers: this changes files that git tracks.
+docs: all
 	$(Q)$(BUILD)/testbed report --tables README.md --tables results/performance.md $(ARGS)
 artifact: all
 	$(Q)$(BUILD)/testbed artifact --budget $(or $(BUDGET),120m) $(ARGS)
@@ -242,7 +246,7 @@ else
 ifdef DEPS_TRIED
 $(error packages are installed, yet pkg-config, h5dump or $(PYTHON)'s matplotlib and h5py are not found)
 endif
-all test lint bench install experiment report artifact figures list: deps
+all test lint bench install experiment report docs artifact figures list: deps
 	$(Q)$(MAKE) --no-print-directory DEPS_TRIED=1 $@
 endif
 deps:
@@ -255,7 +259,8 @@ make test                   Run all tests. MODULE=kv: those of one folder of tes
 make lint                   Check the sources against the rules of tests/lint/.
 make bench                  Measure operators, prefill and decode. ARGS="--help" lists options.
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
-make report                 Write results/report/index.html about all records, and the tables of README.
+make report                 Write results/report/index.html about all records.
+make docs                   For maintainers: renew the tables in README.md and results/performance.md.
 make artifact BUDGET=120m   Run what fits into the time, then check and report. ARGS=--resume: continue.
 make figures                Draw all figures from the newest results. NAME=S: one of them.
 make list                   List the experiments with their cost.
@@ -275,6 +280,6 @@ clean:
 ifneq ($(HAVE),yes)
 .NOTPARALLEL:
 endif
-.PHONY: all help deps test lint bench install experiment report artifact figures list clean FORCE
+.PHONY: all help deps test lint bench install experiment report docs artifact figures list clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

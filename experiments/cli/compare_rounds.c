@@ -1,6 +1,5 @@
 #include "experiments/cli/compare_rounds.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,21 +9,15 @@
 #include "base/home.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "experiments/record/export_notes.h"
 
 /* The finished records in a folder; 0 where there is none. */
 static int64_t n_records(const char *dir)
 {
-    DIR *d = opendir(dir);
-    const struct dirent *e;
-    int64_t n = 0;
+    json_t *paths;
+    int64_t n = export_list(&paths, dir) == OK ? (int64_t)json_array_size(paths) : 0;
 
-    while (d && (e = readdir(d)) != NULL) {
-        const char *dot = strrchr(e->d_name, '.');
-
-        n += e->d_name[0] != '.' && dot && strcmp(dot, ".h5") == 0;
-    }
-    if (d)
-        closedir(d);
+    json_decref(paths);
     return n;
 }
 

@@ -1,6 +1,9 @@
 #include "experiments/record/export_notes.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -28,6 +31,35 @@ int export_latest(char *path, size_t n, const char *experiment)
                      experiment);
     json_decref(latest);
     return rc;
+}
+
+static int is_record(const struct dirent *d)
+{
+    const char *dot = strrchr(d->d_name, '.');
+
+    return d->d_name[0] != '.' && dot && strcmp(dot, ".h5") == 0;
+}
+
+int export_list(json_t **out, const char *dir)
+{
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, is_record, alphasort), failed = 0;
+
+    *out = NULL;
+    if (n < 0 && errno != ENOENT)
+        return err_set(ERR_IO, "%s: cannot read the folder: %m", dir);
+    *out = json_array();
+    for (int i = 0; i < n; i++) {
+        failed |=
+            json_array_append_new(*out, json_sprintf("%s/%s", dir, names[i]->d_name));
+        free(names[i]);
+    }
+    free(names);
+    if (*out && !failed)
+        return OK;
+    json_decref(*out);
+    *out = NULL;
+    return err_set(ERR_NOMEM, "%s: out of memory", dir);
 }
 
 static json_int_t n_cells(const json_t *head)

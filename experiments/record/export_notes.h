@@ -16,13 +16,18 @@
  * damaged. */
 MUST int export_latest(char *path, size_t n, const char *experiment);
 
+/* The paths of the records in a folder as an array, a new reference, in the order of their names,
+ * which begin with the time of the run. Empty where there is no such folder. ERR_IO: it cannot
+ * be read; *out is NULL. */
+MUST int export_list(json_t **out, const char *dir);
+
 /* "steal in 3 of 5 cells (0.08, threshold 0.02), lateness in ..."; nothing where the run had no
  * warning. */
 void export_put_warnings(struct text *out, const json_t *head);
 /* Is it of measured times, and did something else use the machine meanwhile? */
 bool export_is_noisy(const json_t *head);
 
-/* A number of a summary or of the headlines, as {"value", "unit", "why" ...}: a share above what its
+/* A number of a summary or of the headlines, {"value", "unit", "why" ...}: a share above what its
  * bound allows (metrics_exceeds_bound()) becomes null with the reason, and stays as "refused".
  * ERR_NOMEM. */
 MUST int export_refuse(const char *name, json_t *number);

@@ -1,8 +1,5 @@
 #include "experiments/report/compare_read.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "experiments/record/export.h"
+#include "experiments/record/export_notes.h"
 
 /* --- rows */
 
@@ -186,32 +184,18 @@ static int add_record(struct compare_records *r, const char *path)
     return rc;
 }
 
-static int is_record(const struct dirent *d)
-{
-    const char *dot = strrchr(d->d_name, '.');
-
-    return d->d_name[0] != '.' && dot && strcmp(dot, ".h5") == 0;
-}
-
-/* Names begin with the time of the run, so that their order is that of the runs. */
+/* The records of a folder, in their order. */
 static int add_folder(struct compare_records *r, const char *path)
 {
-    struct dirent **found = NULL;
-    int n = scandir(path, &found, is_record, alphasort), rc = OK;
+    json_t *paths = NULL, *file;
+    size_t i;
+    int rc = export_list(&paths, path);
 
-    if (n < 0)
-        return err_set(ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
-    if (n == 0)
+    if (rc == OK && json_array_size(paths) == 0)
         rc = err_set(ERR_NOTFOUND, "%s: no record (*.h5) in this folder", path);
-    for (int i = 0; i < n; i++) {
-        char file[PATH_MAX + 256];
-
-        snprintf(file, sizeof(file), "%s/%s", path, found[i]->d_name);
-        if (rc == OK)
-            rc = add_record(r, file);
-        free(found[i]);
-    }
-    free(found);
+    json_array_foreach(paths, i, file) if (rc == OK) rc =
+        add_record(r, json_string_value(file));
+    json_decref(paths);
     return rc;
 }
 

@@ -7,22 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "experiments/record/export_notes.h"
 
 #define FOLDED_ABOVE 16 /* numbers of an experiment that stand open */
-
-static void open_row(struct report_page *p, const char *title)
-{
-    report_open(p, REPORT_ROW);
-    report_cell(p, title);
-    report_open(p, REPORT_CELL);
-}
-
-static void close_row(struct report_page *p)
-{
-    report_close(p, REPORT_CELL);
-    report_close(p, REPORT_ROW);
-}
 
 /* --- numbers */
 
@@ -33,233 +21,184 @@ void report_put_number(struct text *out, const json_t *h)
     const json_int_t n_left_out = json_integer_value(json_object_get(h, "n_left_out"));
 
     if (!json_is_number(v)) {
-        text_puts(out, "n/a (");
-        text_puts(out, h ? report_text_at(h, "why", "no reason is recorded")
-                         : "not in the record");
-        text_puts(out, ")");
+        report_put(out, "n/a (%s)",
+                   h ? json_str_at(h, "why", "no reason is recorded")
+                     : "not in the record");
         return;
     }
-    text_printf(out, "%.4g", json_number_value(v));
+    report_put(out, "%.4g", json_number_value(v));
     if (json_is_number(lo) && json_is_number(hi))
-        text_printf(out, " (%.4g to %.4g)", json_number_value(lo), json_number_value(hi));
+        report_put(out, " (%.4g to %.4g)", json_number_value(lo), json_number_value(hi));
     if (n_left_out > 0)
-        text_printf(out, ", %lld cells left out", (long long)n_left_out);
+        report_put(out, ", %lld cells left out", (long long)n_left_out);
 }
 
 void report_put_origin(struct text *out, const json_t *head)
 {
     const json_t *run = json_object_get(head, "run");
 
-    text_printf(out, "%.10s%s, %.10s", report_text_at(run, "commit", "unknown"),
-                json_is_true(json_object_get(run, "dirty")) ? " with changes" : "",
-                report_text_at(run, "utc", "unknown"));
+    report_put(out, "%.10s%s, %.10s", json_str_at(run, "commit", "unknown"),
+               json_is_true(json_object_get(run, "dirty")) ? " with changes" : "",
+               json_str_at(run, "utc", "unknown"));
+}
+
+void report_put_warnings(struct text *out, const json_t *head)
+{
+    struct text t = {0};
+
+    export_put_warnings(&t, head);
+    report_put(out, "%.*s", (int)t.n, t.n ? t.p : "");
+    out->rc = t.rc == OK ? out->rc : t.rc;
+    text_fini(&t);
 }
 
 /* --- facts */
 
-void report_put_command(struct report_page *p, const struct report_experiment *e)
+void report_put_command(struct text *out, const struct report_experiment *e)
 {
-    char line[300];
-
-    snprintf(line, sizeof(line), "make experiment NAME=%s", e->stem);
-    report_code(p, line);
+    report_put(out, "`make experiment NAME=%s`", e->stem);
     if (e->job)
-        report_textf(p, ", %g minute%s", e->job->cost.minutes,
-                     e->job->cost.minutes == 1 ? "" : "s");
+        report_put(out, ", %g minute%s", e->job->cost.minutes,
+                   e->job->cost.minutes == 1 ? "" : "s");
 }
 
-static void put_figure(struct report_page *p, const struct report_experiment *e,
-                       const char *out)
+/* The figure, which is a link to its file, and its other forms. */
+static void put_figure(struct text *out, const struct report_experiment *e,
+                       const char *dir)
 {
     static const char *const extensions[] = {"svg", "pdf", "png", "md", "tex", NULL};
+    const int stem = (int)strlen(e->figure) - 3;
     const char *before = "Files: ";
     char path[300], file[PATH_MAX];
 
     if (!e->figure[0])
         return;
-    if (report_image(p, out, e->figure, e->job ? e->job->head.about : e->stem) != OK) {
-        report_open(p, REPORT_PARAGRAPH);
-        report_textf(p, "No figure: %s", err_msg());
-        report_close(p, REPORT_PARAGRAPH);
-        return;
-    }
-    report_open(p, REPORT_PARAGRAPH);
+    report_put(out, "[![%s](%s)](%s)\n\n", e->job ? e->job->head.about : e->stem,
+               e->figure, e->figure);
     for (int i = 0; extensions[i]; i++) {
-        snprintf(path, sizeof(path), "%.*s%s", (int)(strlen(e->figure) - 3), e->figure,
-                 extensions[i]);
-        snprintf(file, sizeof(file), "%s/%s", out, path);
+        snprintf(path, sizeof(path), "%.*s%s", stem, e->figure, extensions[i]);
+        snprintf(file, sizeof(file), "%s/%s", dir, path);
         if (access(file, R_OK) != 0)
             continue;
-        report_text(p, before);
-        report_link(p, path, extensions[i]);
+        report_put(out, "%s", before);
+        report_put(out, "[%s](%s)", extensions[i], path);
         before = ", ";
     }
-    report_close(p, REPORT_PARAGRAPH);
+    report_put(out, "\n\n");
 }
 
-static void put_left_out(struct text *out, const json_t *head)
-{
-    const char *why, *before = "";
-    json_t *n;
-
-    json_object_foreach(json_object_get(head, "left_out"), why, n)
-    {
-        text_printf(out, "%s%lld not measured: ", before,
-                    (long long)json_integer_value(n));
-        text_puts(out, why);
-        before = "; ";
-    }
-}
-
-/* "measured: step_s, cdf; model: bound_s" */
+/* "<br>series, measured: step_s, cdf; model: bound_s" */
 static void put_series(struct text *out, const json_t *head)
 {
-    const char *kind, *name, *before = "";
+    const char *kind, *name, *before = "<br>series, ";
     json_t *names, *v;
 
     json_object_foreach(json_object_get(head, "series"), kind, names)
     {
         text_puts(out, before);
-        text_puts(out, kind);
+        report_put(out, "%s", kind);
         before = ": ";
         json_object_foreach(names, name, v)
         {
-            text_puts(out, before);
-            text_puts(out, name);
+            report_put(out, "%s%s", before, name);
             before = ", ";
         }
         before = "; ";
     }
 }
 
-/* A row for each host: where its record is, of which evidence, and what speaks against it. */
-static int put_records(struct report_page *p, const struct report *r,
-                       const struct report_experiment *e, const char *out)
+static void put_left_out(struct text *out, const json_t *head)
 {
-    const json_t *head;
-    size_t h;
+    const char *why, *before = "<br>";
+    json_t *n;
 
-    json_array_foreach(e->records, h, head)
+    json_object_foreach(json_object_get(head, "left_out"), why, n)
     {
-        const char *path = report_text_at(head, "path", "");
-        struct text link = {0};
-        int rc;
-
-        if (!json_is_object(head))
-            continue;
-        rc = report_put_relative(&link, out, path);
-        text_put(&link, "", 1);
-        if (rc != OK || link.rc != OK) {
-            text_fini(&link);
-            return rc != OK ? rc : link.rc;
-        }
-        open_row(p, "record");
-        report_link(p, link.p, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
-        text_fini(&link);
-        report_text(p, ", ");
-        report_text(p, report_evidence(head));
-        report_text(p, ", ");
-        report_text(p, report_text_at(json_array_get(r->hosts, h), "label", "?"));
-        report_text(p, ", commit ");
-        report_put_made(p, report_put_origin, head);
-        if (json_object_size(json_object_get(head, "series")) > 0) {
-            report_break(p);
-            report_text(p, "series, ");
-            report_put_made(p, put_series, head);
-        }
-        if (json_object_size(json_object_get(head, "left_out")) > 0) {
-            report_break(p);
-            report_put_made(p, put_left_out, head);
-        }
-        if (json_object_size(json_object_get(head, "warnings")) > 0) {
-            report_break(p);
-            report_mark(p, REPORT_BAD, "warnings");
-            report_text(p, ": ");
-            report_put_made(p, export_put_warnings, head);
-        }
-        close_row(p);
+        text_puts(out, before);
+        report_put(out, "%lld not measured: %s", (long long)json_integer_value(n), why);
+        before = "; ";
     }
-    return OK;
 }
 
-static void put_claims_of(struct report_page *p, const struct report *r,
-                          const struct report_experiment *e)
+/* Where the record is, of which evidence, and what speaks against it. */
+static int put_record(struct text *out, const char *host, const json_t *head,
+                      const char *dir)
 {
-    const json_t *head = report_record(e);
+    const char *path = json_str_at(head, "path", ""), *slash = strrchr(path, '/');
+    struct text link = {0};
+    int rc = report_put_relative(&link, dir, path);
 
+    report_put(out, "| record | [%s](%.*s), %s, %s, commit ", slash ? slash + 1 : path,
+               (int)link.n, link.n ? link.p : "", report_evidence(head), host);
+    text_fini(&link);
+    report_put_origin(out, head);
+    put_series(out, head);
+    put_left_out(out, head);
+    if (json_object_size(json_object_get(head, "warnings")) > 0) {
+        report_put(out, "<br>" REPORT_BAD ": ", "warnings");
+        report_put_warnings(out, head);
+    }
+    report_put(out, " |\n");
+    return rc;
+}
+
+/* "Sandwich, sec. 3.3, Fig. 3a: ", as much of it as the job states. */
+static void put_claim(struct text *out, const struct job_claim *c)
+{
+    const bool has_paper = c->paper && *c->paper;
+    const char *section = has_paper && c->section ? c->section : "",
+               *figure = has_paper && c->figure ? c->figure : "";
+
+    report_put(out, "| claim | %s%s%s%s%s%s%s |\n", has_paper ? c->paper : "",
+               *section ? ", sec. " : "", section, *figure ? ", " : "", figure,
+               has_paper ? ": " : "", c->text);
+}
+
+static int put_facts(struct text *out, const struct report *r,
+                     const struct report_experiment *e, const char *dir)
+{
+    const struct job *j = e->job;
+    const json_t *host;
+    size_t h;
+
+    report_put(out, "| | |\n|---|---|\n");
+    if (j && j->claim.text && *j->claim.text)
+        put_claim(out, &j->claim);
+    if (j && j->head.expect)
+        report_put(out, "| expected | %s |\n", j->head.expect);
     for (size_t i = 0; i < r->claims.n; i++) {
         const struct claim *c = &r->claims.v[i];
 
         if (!c->experiment || strcmp(c->experiment, e->stem) != 0)
             continue;
-        open_row(p, "verdict");
-        report_text(p, c->name);
-        report_text(p, ": ");
-        report_put_verdict(p, c, head);
-        close_row(p);
+        report_put(out, "| verdict | %s: ", c->name);
+        report_put_verdict(out, c, report_record(r, e));
+        report_put(out, " |\n");
     }
+    json_array_foreach(r->hosts, h, host)
+    {
+        const json_t *head = report_record_on(host, e);
+
+        if (head)
+            TRY(put_record(out, report_label(host), head, dir));
+    }
+    report_put(out, "| command | ");
+    report_put_command(out, e);
+    report_put(out, " |\n\n");
+    return OK;
 }
 
-/* "Sandwich, sec. 3.3, Fig. 3a: ", as much of it as the job states. */
-static void put_place(struct report_page *p, const struct job_claim *c)
+json_t *report_headline_names(const struct report *r, const struct report_experiment *e)
 {
-    const char *const words[] = {c->paper, c->section, c->figure}, *const before[] = {
-                                                                       "", ", sec. ",
-                                                                       ", "};
-
-    for (int i = 0; i < 3; i++)
-        if (c->paper && *c->paper && words[i] && *words[i]) {
-            report_text(p, before[i]);
-            report_text(p, words[i]);
-        }
-    report_text(p, c->paper && *c->paper ? ": " : "");
-}
-
-static int put_facts(struct report_page *p, const struct report *r,
-                     const struct report_experiment *e, const char *out)
-{
-    const struct job *j = e->job;
-    int rc;
-
-    report_open(p, REPORT_TABLE);
-    if (p->format == REPORT_MARKDOWN) { /* a table needs a head there */
-        report_open(p, REPORT_HEAD);
-        report_cell(p, "");
-        report_cell(p, "");
-        report_close(p, REPORT_HEAD);
-    }
-    if (j && j->claim.text && *j->claim.text) {
-        open_row(p, "claim");
-        put_place(p, &j->claim);
-        report_text(p, j->claim.text);
-        close_row(p);
-    }
-    if (j && j->head.expect) {
-        open_row(p, "expected");
-        report_text(p, j->head.expect);
-        close_row(p);
-    }
-    put_claims_of(p, r, e);
-    rc = put_records(p, r, e, out);
-    open_row(p, "command");
-    report_put_command(p, e);
-    close_row(p);
-    report_close(p, REPORT_TABLE);
-    return rc;
-}
-
-json_t *report_headline_names(const struct report_experiment *e)
-{
-    json_t *names = json_object(), *head, *h;
+    json_t *names = json_object(), *host, *h;
     const char *name;
-    bool whole = names != NULL;
+    int failed = names == NULL;
     size_t i;
 
-    json_array_foreach(e->records, i, head)
-        json_object_foreach(json_object_get(head, "headline"), name, h) whole =
-            whole && json_object_set_new(names, name,
-                                         json_string(report_text_at(h, "unit", ""))) == 0;
-    if (whole)
+    json_array_foreach(r->hosts, i, host) json_object_foreach(
+        json_object_get(report_record_on(host, e), "headline"), name, h) failed |=
+        json_object_set_new(names, name, json_string(json_str_at(h, "unit", "")));
+    if (!failed)
         return names;
     json_decref(names);
     err_set(ERR_NOMEM, "%s: out of memory listing its numbers", e->stem);
@@ -275,112 +214,97 @@ static double value_of(const json_t *head, const char *name)
 }
 
 /* A number on each host, and how the other hosts compare with the first. */
-static void put_headline(struct report_page *p, const struct report_experiment *e,
-                         const char *name)
+static void put_headline(struct text *out, const struct report *r,
+                         const struct report_experiment *e, const char *name,
+                         const char *unit)
 {
-    const json_t *head, *first = report_record(e), *any = NULL;
+    const json_t *host, *first = report_record(r, e);
+    const char *better = "";
     size_t h;
 
-    json_array_foreach(e->records, h, head)
+    report_put(out, "| `%s` | %s | ", name, unit);
+    json_array_foreach(r->hosts, h, host)
     {
-        any = any ? any : json_object_get(json_object_get(head, "headline"), name);
-    }
-    report_open(p, REPORT_ROW);
-    report_open(p, REPORT_CELL);
-    report_code(p, name);
-    report_close(p, REPORT_CELL);
-    report_cell(p, report_text_at(any, "unit", ""));
-    json_array_foreach(e->records, h, head)
-    {
+        const json_t *head = report_record_on(host, e);
         const json_t *number = json_object_get(json_object_get(head, "headline"), name);
-        const char *evidence = report_text_at(number, "evidence", NULL);
+        const char *evidence = json_str_at(number, "evidence", NULL);
         const double ratio = value_of(head, name) / value_of(first, name);
 
-        if (!json_is_object(head))
+        if (!head)
             continue;
-        report_open(p, REPORT_CELL);
-        report_put_made(p, report_put_number, number);
+        report_put_number(out, number);
         if (evidence && strcmp(evidence, report_evidence(head)) != 0)
-            report_textf(p, " [%s]", evidence);
+            report_put(out, " \\[%s\\]", evidence);
         if (head != first && isfinite(ratio))
-            report_textf(p, ", %.3g times the first", ratio);
-        report_close(p, REPORT_CELL);
+            report_put(out, ", %.3g times the first", ratio);
+        report_put(out, " | ");
+        better = *better ? better : json_str_at(number, "better", "");
     }
-    report_cell(p, report_text_at(any, "better", ""));
-    report_close(p, REPORT_ROW);
+    report_put(out, "%s |\n", better);
 }
 
-static void put_numbers(struct report_page *p, const struct report *r,
-                        const struct report_experiment *e)
+void report_put_table_head(struct text *out, const struct report *r,
+                           const struct report_experiment *e, const char *before,
+                           const char *after)
 {
-    json_t *names = report_headline_names(e), *v;
-    const bool folded = json_object_size(names) > FOLDED_ABOVE;
-    const json_t *head;
-    const char *name;
-    char summary[64];
+    const json_t *host;
+    int n_columns = 0;
     size_t h;
 
-    if (!names)
-        p->text.rc = ERR_NOMEM;
-    if (json_object_size(names) > 0) {
-        snprintf(summary, sizeof(summary), "%zu numbers", json_object_size(names));
-        if (folded)
-            report_fold(p, summary);
-        report_open(p, REPORT_TABLE);
-        report_open(p, REPORT_HEAD);
-        report_cell(p, "found (95 % interval)");
-        report_cell(p, "unit");
-        json_array_foreach(e->records, h, head) if (json_is_object(head))
-            report_cell(p, report_text_at(json_array_get(r->hosts, h), "label", "?"));
-        report_cell(p, "better");
-        report_close(p, REPORT_HEAD);
-        json_object_foreach(names, name, v) put_headline(p, e, name);
-        report_close(p, REPORT_TABLE);
-        if (folded)
-            report_unfold(p);
+    text_puts(out, before);
+    json_array_foreach(r->hosts, h, host) if (report_record_on(host, e))
+    {
+        report_put(out, " %s |", report_label(host));
+        n_columns++;
     }
+    text_puts(out, after);
+    for (const char *c = before + 1; *c; c++)
+        n_columns += *c == '|';
+    for (const char *c = after; *c; c++)
+        n_columns += *c == '|';
+    text_puts(out, "\n|");
+    while (n_columns-- > 0)
+        text_puts(out, "---|");
+    text_puts(out, "\n");
+}
+
+static void put_numbers(struct text *out, const struct report *r,
+                        const struct report_experiment *e)
+{
+    json_t *names = report_headline_names(r, e), *unit;
+    const size_t n = json_object_size(names);
+    const char *name;
+
+    if (!names)
+        out->rc = ERR_NOMEM;
+    if (n > FOLDED_ABOVE)
+        report_put(out, "<details><summary>%zu numbers</summary>\n\n", n);
+    if (n > 0)
+        report_put_table_head(out, r, e, "| found (95 % interval) | unit |", " better |");
+    json_object_foreach(names, name, unit)
+        put_headline(out, r, e, name, json_string_value(unit));
+    text_puts(out, n > FOLDED_ABOVE ? "\n</details>\n\n" : "\n");
     json_decref(names);
 }
 
-static void put_problems(struct report_page *p, const struct report_experiment *e)
+int report_put_experiment(struct text *out, const struct report *r,
+                          const struct report_experiment *e, const char *dir)
 {
     const json_t *line;
     size_t i;
 
-    if (json_array_size(e->problems) == 0)
-        return;
-    report_open(p, REPORT_LIST);
+    report_put(out, "### %s\n\n%s\n\n", e->stem, e->job ? e->job->head.about : "");
     json_array_foreach(e->problems, i, line)
-    {
-        report_open(p, REPORT_ITEM);
-        report_mark(p, REPORT_BAD, json_string_value(line));
-        report_close(p, REPORT_ITEM);
-    }
-    report_close(p, REPORT_LIST);
-}
-
-int report_put_experiment(struct report_page *p, const struct report *r,
-                          const struct report_experiment *e, const char *out)
-{
-    int rc;
-
-    report_heading(p, 3, e->stem);
-    if (e->job) {
-        report_open(p, REPORT_PARAGRAPH);
-        report_text(p, e->job->head.about);
-        report_close(p, REPORT_PARAGRAPH);
-    }
-    put_problems(p, e);
-    if (!report_record(e)) {
-        report_open(p, REPORT_PARAGRAPH);
-        report_mark(p, REPORT_DIM, "no record");
-        report_text(p, "; run: ");
-        report_put_command(p, e);
-        report_close(p, REPORT_PARAGRAPH);
+        report_put(out, "- " REPORT_BAD "\n", json_string_value(line));
+    text_puts(out, i ? "\n" : "");
+    if (!report_record(r, e)) {
+        report_put(out, REPORT_DIM "; run: ", "no record");
+        report_put_command(out, e);
+        report_put(out, "\n\n");
         return OK;
     }
-    put_figure(p, e, out);
-    rc = put_facts(p, r, e, out);
-    put_numbers(p, r, e);
-    return rc;
+    put_figure(out, e, dir);
+    TRY(put_facts(out, r, e, dir));
+    put_numbers(out, r, e);
+    return OK;
 }

@@ -51,10 +51,10 @@ static bool is_current(const char *figure, const char *stem, const char *record)
     return at > changed_s(record) && at > changed_s(script) && at > library_s();
 }
 
-static int draw_one(struct report_experiment *e, const char *dir, const char *file,
-                    bool draw)
+static int draw_one(const struct report *r, struct report_experiment *e, const char *dir,
+                    const char *file, bool draw)
 {
-    const char *record = json_string_value(json_object_get(report_record(e), "path"));
+    const char *record = json_string_value(json_object_get(report_record(r, e), "path"));
     int rc = OK;
 
     if (draw && !is_current(file, e->stem, record))
@@ -81,30 +81,37 @@ int report_draw(struct report *r, const char *out, bool draw)
         struct report_experiment *e = &r->v[i];
 
         snprintf(file, sizeof(file), "%s/%s.svg", dir, e->stem);
-        if (report_record(e))
-            TRY(draw_one(e, dir, file, draw));
+        if (report_record(r, e))
+            TRY(draw_one(r, e, dir, file, draw));
     }
     return OK;
 }
 
-static int save(const struct report *r, const char *out, enum report_format format,
-                const char *name)
+static int save(const struct text *t, const char *dir, const char *name)
 {
-    struct report_page p = {.format = format};
     char path[PATH_MAX];
-    int rc = report_put_page(&p, r, out);
 
-    if (rc == OK && snprintf(path, sizeof(path), "%s/%s", out, name) >= (int)sizeof(path))
-        rc = err_set(ERR_LIMIT, "%s: the path is too long", out);
-    if (rc == OK)
-        rc = file_write(path, p.text.p, p.text.n);
-    text_fini(&p.text);
-    return rc;
+    if (t->rc != OK)
+        return t->rc;
+    if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+        return err_set(ERR_LIMIT, "%s: the path is too long", dir);
+    return file_write(path, t->p, t->n);
 }
 
 int report_save(const struct report *r, const char *out)
 {
-    TRY(file_make_dirs(out));
-    TRY(save(r, out, REPORT_HTML, "index.html"));
-    return save(r, out, REPORT_MARKDOWN, "report.md");
+    struct text markdown = {0}, html = {0};
+    int rc = file_make_dirs(out);
+
+    if (rc == OK)
+        rc = report_put_page(&markdown, r, out);
+    if (rc == OK)
+        rc = save(&markdown, out, "report.md");
+    if (rc == OK) {
+        report_html(&html, &markdown, REPORT_TITLE, out);
+        rc = save(&html, out, "index.html");
+    }
+    text_fini(&markdown);
+    text_fini(&html);
+    return rc;
 }

@@ -3,10 +3,13 @@
 #include <ctype.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdint.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmark-gfm.h>
+#include <cmark-gfm-core-extensions.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -14,125 +17,141 @@
 
 #define FIGURE_BYTES ((size_t)64 << 20)
 
-static const struct {
-    const char *open, *close;
-} blocks[2][REPORT_N_BLOCKS] = {
-    [REPORT_HTML] = {[REPORT_PARAGRAPH] = {"<p>", "</p>\n"},
-                     [REPORT_LIST] = {"<ul>\n", "</ul>\n"},
-                     [REPORT_ITEM] = {"<li>", "</li>\n"},
-                     [REPORT_TABLE] = {"<div class=\"wide\"><table>\n",
-                                       "</table></div>\n"},
-                     [REPORT_HEAD] = {"<tr>", "</tr>\n"},
-                     [REPORT_ROW] = {"<tr>", "</tr>\n"},
-                     [REPORT_CELL] = {"<td>", "</td>"}},
-    [REPORT_MARKDOWN] = {[REPORT_PARAGRAPH] = {"", "\n\n"},
-                         [REPORT_LIST] = {"", "\n"},
-                         [REPORT_ITEM] = {"- ", "\n"},
-                         [REPORT_TABLE] = {"", "\n"},
-                         [REPORT_HEAD] = {"|", "\n|"},
-                         [REPORT_ROW] = {"|", "\n"},
-                         [REPORT_CELL] = {" ", " |"}},
-};
+/* --- what takes the place of a %s */
 
-/* --- escaping */
+enum place { IN_TEXT, IN_CODE, IN_URL, IN_ID };
 
-static void put_html(struct text *out, const char *c, int len, bool in_word)
+static void put_char(struct text *out, enum place place, const char *c, size_t n,
+                     bool in_word)
 {
-    (void)in_word;
-    switch (*c) {
-    case '&':
-        text_puts(out, "&amp;");
-        break;
-    case '<':
-        text_puts(out, "&lt;");
-        break;
-    case '>':
-        text_puts(out, "&gt;");
-        break;
-    case '"':
-        text_puts(out, "&quot;");
-        break;
-    case '\'':
-        text_puts(out, "&#39;");
-        break;
-    default:
-        text_put(out, c, (size_t)len);
-    }
-}
-
-static void put_markdown(struct text *out, const char *c, int len, bool in_word)
-{
-    if (strchr("&<>", *c)) {
-        put_html(out, c, len, in_word);
+    if (place == IN_CODE && *c == '`') {
+        text_puts(out, "'"); /* code knows no escapes but that of a table's bar */
         return;
     }
-    if (strchr("\\`*_[]#|~$", *c) && !(*c == '_' && in_word))
+    if (place == IN_TEXT && strchr("&<>", *c)) {
+        text_puts(out, *c == '&' ? "&amp;" : *c == '<' ? "&lt;" : "&gt;");
+        return;
+    }
+    if (place == IN_CODE ? *c == '|'
+                         : strchr("\\`*_[]#|~$", *c) && !(*c == '_' && in_word))
         text_puts(out, "\\");
-    text_put(out, c, (size_t)len);
+    text_put(out, c, n);
 }
 
-/* A span of code in Markdown knows no escapes but that of a table's bar. */
-static void put_markdown_code(struct text *out, const char *c, int len, bool in_word)
-{
-    (void)in_word;
-    if (*c == '`')
-        text_puts(out, "'");
-    else if (*c == '|')
-        text_puts(out, "\\|");
-    else
-        text_put(out, c, (size_t)len);
-}
-
-static void escape(struct text *out, void (*put)(struct text *, const char *, int, bool),
-                   const char *s)
+static void put_words(struct text *out, enum place place, const char *s, size_t n)
 {
     const char *begin = s;
 
-    for (size_t n = strlen(s); n > 0;) {
-        const bool in_word =
-            s > begin && isalnum((unsigned char)s[-1]) && isalnum((unsigned char)s[1]);
+    while (n > 0) {
+        const bool in_word = s > begin && n > 1 && isalnum((unsigned char)s[-1]) &&
+                             isalnum((unsigned char)s[1]);
         char shown[UTF8_SHOWN_BYTES];
         int used, len = utf8_show_one(shown, s, n, &used);
 
         if (*s == '\n' || *s == '\t' || *s == '\r')
             text_puts(out, " ");
         else if (used == len)
-            put(out, shown, len, in_word);
+            put_char(out, place, shown, (size_t)len, in_word);
         else /* "\x1b" */
             for (int i = 0; i < len; i++)
-                put(out, shown + i, 1, false);
+                put_char(out, place, shown + i, 1, false);
         s += used;
         n -= (size_t)used;
     }
 }
 
-void report_escape(struct text *out, enum report_format f, const char *s)
+static void put_url(struct text *out, const char *s, size_t n)
 {
-    escape(out, f == REPORT_HTML ? put_html : put_markdown, s);
-}
-
-void report_put_url(struct text *out, const char *path)
-{
-    for (; *path; path++)
-        if (strchr("/._-~", *path) || (*path >= '0' && *path <= '9') ||
-            (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z'))
-            text_put(out, path, 1);
+    for (; n > 0; s++, n--)
+        if (isascii(*s) && (isalnum((unsigned char)*s) || strchr("/._-~", *s)))
+            text_put(out, s, 1);
         else
-            text_printf(out, "%%%02X", (unsigned char)*path);
+            text_printf(out, "%%%02X", (unsigned char)*s);
 }
 
-/* The id of a heading, by GitHub's rule for Markdown. */
-static void put_id(struct text *out, const char *s)
+/* By GitHub's rule. */
+static void put_id(struct text *out, const char *s, size_t n)
 {
-    for (; *s; s++) {
-        const char c = *s >= 'A' && *s <= 'Z' ? (char)(*s - 'A' + 'a') : *s;
+    for (; n > 0; s++, n--) {
+        const char c = (char)tolower((unsigned char)*s);
 
         if (c == ' ')
             text_puts(out, "-");
-        else if (c == '_' || c == '-' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z'))
+        else if (isascii(c) && (isalnum((unsigned char)c) || c == '_' || c == '-'))
             text_put(out, &c, 1);
     }
 }
+
+static void put_escaped(struct text *out, enum place place, const char *s, size_t n)
+{
+    if (place == IN_URL)
+        put_url(out, s, n);
+    else if (place == IN_ID)
+        put_id(out, s, n);
+    else
+        put_words(out, place, s, n);
+}
+
+/* --- the format */
+
+static bool ends_in(const char *begin, const char *end, const char *s)
+{
+    const size_t n = strlen(s);
+
+    return (size_t)(end - begin) >= n && memcmp(end - n, s, n) == 0;
+}
+
+/* What a %s at `at` is, in a format that begins at `fmt`. */
+static enum place place_of(const char *fmt, const char *at, bool in_code)
+{
+    return in_code                   ? IN_CODE
+           : ends_in(fmt, at, "](#") ? IN_ID
+           : ends_in(fmt, at, "](")  ? IN_URL
+                                     : IN_TEXT;
+}
+
+void report_put(struct text *out, const char *fmt, ...)
+{
+    bool in_code = false;
+    va_list ap;
+
+    va_start(ap, fmt);
+    for (const char *p = fmt, *at; *p; p++) {
+        char spec[16];
+        int n;
+
+        if (*p != '%') {
+            in_code ^= *p == '`';
+            text_put(out, p, 1);
+            continue;
+        }
+        at = p;
+        p += 1 + strcspn(p + 1, "%sdug");
+        n = (int)(p - at) + 1;
+        snprintf(spec, sizeof(spec), "%.*s", n, at);
+        if (*p == '%') {
+            text_puts(out, "%");
+        } else if (*p == 's') {
+            const int most = spec[1] != '.'   ? INT_MAX
+                             : spec[2] == '*' ? va_arg(ap, int)
+                                              : atoi(spec + 2);
+            const char *s = va_arg(ap, const char *);
+
+            put_escaped(out, place_of(fmt, at, in_code), s, strnlen(s, (size_t)most));
+        } else if (*p == 'g') {
+            text_printf(out, spec, va_arg(ap, double));
+        } else if (n > 3) {
+            text_printf(out, spec, va_arg(ap, long long));
+        } else if (n > 2) {
+            text_printf(out, spec, va_arg(ap, size_t));
+        } else {
+            text_printf(out, spec, va_arg(ap, int));
+        }
+    }
+    va_end(ap);
+}
+
+/* --- paths */
 
 int report_put_relative(struct text *out, const char *from, const char *to)
 {
@@ -158,139 +177,43 @@ int report_put_relative(struct text *out, const char *from, const char *to)
     return out->rc;
 }
 
-/* --- blocks */
+/* --- HTML */
 
-void report_open(struct report_page *p, enum report_block b)
+static const char style[] =
+    "body{font:15px/1.45 system-ui,sans-serif;color:#1c1c1c;max-width:1200px;"
+    "margin:1.5em auto;padding:0 1.5em}\n"
+    "h1{font-size:1.7em}h2{font-size:1.35em;margin-top:2em;border-bottom:1px solid "
+    "#ccc}h3{margin-top:2.2em}\n"
+    "table{display:block;overflow-x:auto;border-collapse:collapse;margin:.6em 0;"
+    "font-size:.93em}\n"
+    "th,td{border:1px solid #d5d5d5;padding:.3em .6em;text-align:left;"
+    "vertical-align:top;overflow-wrap:break-word}\n"
+    "th{background:#f2f2f2}th:empty{display:none}\n"
+    "img{width:60em;max-width:100%;height:auto}\n"
+    "code{font-size:.93em;background:#f2f2f2;padding:0 .2em}\n"
+    /* the marks of page.h */
+    "em{font-style:normal;color:#6e6e6e}strong{font-weight:600;color:#00674a}\n"
+    "em>strong{color:#b3261e}strong>em{color:#8a5a00}\n"
+    "@media print{details>*{display:block}}\n";
+
+/* A link in the page leads to it. */
+static void name_heading(cmark_node *heading)
 {
-    if (b == REPORT_HEAD) {
-        p->in_head = true;
-        p->n_columns = 0;
+    cmark_node *anchor = cmark_node_new(CMARK_NODE_HTML_INLINE);
+    struct text t = {0};
+
+    text_puts(&t, "<a id=\"");
+    for (cmark_node *n = cmark_node_first_child(heading); n; n = cmark_node_next(n)) {
+        const char *s = cmark_node_get_literal(n);
+
+        put_id(&t, s ? s : "", s ? strlen(s) : 0);
     }
-    p->n_columns += p->in_head && b == REPORT_CELL;
-    if (p->format == REPORT_HTML && p->in_head && b == REPORT_CELL)
-        text_puts(&p->text, "<th>");
-    else
-        text_puts(&p->text, blocks[p->format][b].open);
+    text_put(&t, "\"></a>", sizeof("\"></a>"));
+    if (t.rc == OK)
+        cmark_node_set_literal(anchor, t.p);
+    cmark_node_prepend_child(heading, anchor);
+    text_fini(&t);
 }
-
-void report_close(struct report_page *p, enum report_block b)
-{
-    if (p->format == REPORT_HTML && p->in_head && b == REPORT_CELL)
-        text_puts(&p->text, "</th>");
-    else
-        text_puts(&p->text, blocks[p->format][b].close);
-    if (b != REPORT_HEAD)
-        return;
-    p->in_head = false;
-    for (int i = 0; i < p->n_columns && p->format == REPORT_MARKDOWN; i++)
-        text_puts(&p->text, i + 1 < p->n_columns ? "---|" : "---|\n");
-}
-
-void report_text(struct report_page *p, const char *s)
-{
-    report_escape(&p->text, p->format, s);
-}
-
-void report_textf(struct report_page *p, const char *fmt, ...)
-{
-    char line[1024];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof(line), fmt, ap);
-    va_end(ap);
-    report_text(p, line);
-}
-
-void report_code(struct report_page *p, const char *s)
-{
-    const bool html = p->format == REPORT_HTML;
-
-    text_puts(&p->text, html ? "<code>" : "`");
-    escape(&p->text, html ? put_html : put_markdown_code, s);
-    text_puts(&p->text, html ? "</code>" : "`");
-}
-
-void report_mark(struct report_page *p, enum report_mark m, const char *s)
-{
-    static const char *const names[] = {"good", "fair", "bad", "dim"};
-
-    if (p->format == REPORT_HTML)
-        text_printf(&p->text, "<span class=\"%s\">", names[m]);
-    else if (m != REPORT_DIM)
-        text_puts(&p->text, "**");
-    report_text(p, s);
-    if (p->format == REPORT_HTML)
-        text_puts(&p->text, "</span>");
-    else if (m != REPORT_DIM)
-        text_puts(&p->text, "**");
-}
-
-void report_link(struct report_page *p, const char *href, const char *s)
-{
-    const bool html = p->format == REPORT_HTML;
-
-    text_puts(&p->text, html ? "<a href=\"" : "[");
-    if (!html) {
-        report_text(p, s);
-        text_puts(&p->text, "](");
-    }
-    if (*href == '#') {
-        text_puts(&p->text, "#");
-        put_id(&p->text, href + 1);
-    } else {
-        report_put_url(&p->text, href);
-    }
-    text_puts(&p->text, html ? "\">" : ")");
-    if (html) {
-        report_text(p, s);
-        text_puts(&p->text, "</a>");
-    }
-}
-
-void report_break(struct report_page *p)
-{
-    text_puts(&p->text, "<br>");
-}
-
-void report_heading(struct report_page *p, int level, const char *s)
-{
-    if (p->format == REPORT_HTML) {
-        text_printf(&p->text, "<h%d id=\"", level);
-        put_id(&p->text, s);
-        text_puts(&p->text, "\">");
-        report_text(p, s);
-        text_printf(&p->text, "</h%d>\n", level);
-    } else {
-        text_printf(&p->text, "%.*s ", level, "######");
-        report_text(p, s);
-        text_puts(&p->text, "\n\n");
-    }
-}
-
-void report_cell(struct report_page *p, const char *s)
-{
-    report_open(p, REPORT_CELL);
-    report_text(p, s);
-    report_close(p, REPORT_CELL);
-}
-
-void report_fold(struct report_page *p, const char *summary)
-{
-    if (p->format != REPORT_HTML)
-        return;
-    text_puts(&p->text, "<details><summary>");
-    report_text(p, summary);
-    text_puts(&p->text, "</summary>\n");
-}
-
-void report_unfold(struct report_page *p)
-{
-    if (p->format == REPORT_HTML)
-        text_puts(&p->text, "</details>\n");
-}
-
-/* --- figures */
 
 static void put_base64(struct text *out, const char *bytes, size_t n)
 {
@@ -313,70 +236,70 @@ static void put_base64(struct text *out, const char *bytes, size_t n)
 
 /* As an image, the figure is a document of its own: its ids and styles meet neither the page's
  * nor those of other figures, and no script in it would run. */
-int report_image(struct report_page *p, const char *dir, const char *path,
-                 const char *alt)
+static void take_in_figure(cmark_node *image, const char *dir)
 {
-    char file[PATH_MAX], *bytes = NULL;
-    size_t n = 0;
-    int rc = OK;
+    struct text data = {0};
+    char path[PATH_MAX], *bytes = NULL;
+    size_t n;
 
-    if (p->format == REPORT_MARKDOWN) {
-        text_puts(&p->text, "![");
-        report_text(p, alt);
-        text_puts(&p->text, "](");
-        report_put_url(&p->text, path);
-        text_puts(&p->text, ")\n\n");
-        return OK;
-    }
-    if (snprintf(file, sizeof(file), "%s/%s", dir, path) >= (int)sizeof(file))
-        return err_set(ERR_LIMIT, "%s: the path is too long", path);
-    rc = file_read(&bytes, &n, file, FIGURE_BYTES);
-    if (rc == OK) {
-        text_puts(&p->text, "<p><a href=\"");
-        report_put_url(&p->text, path);
-        text_puts(&p->text, "\"><img alt=\"");
-        report_text(p, alt);
-        text_puts(&p->text, "\" src=\"data:image/svg+xml;base64,");
-        put_base64(&p->text, bytes, n);
-        text_puts(&p->text, "\"></a></p>\n");
-    }
-    mem_free(bytes);
-    return rc;
-}
-
-/* --- the page */
-
-void report_begin(struct report_page *p, const char *title)
-{
-    static const char style[] =
-        "body{font:15px/1.45 system-ui,sans-serif;color:#1c1c1c;max-width:1200px;"
-        "margin:1.5em auto;padding:0 1.5em}\n"
-        "h1{font-size:1.7em}h2{font-size:1.35em;margin-top:2em;border-bottom:1px solid "
-        "#ccc}h3{margin-top:2.2em}\n"
-        ".wide{overflow-x:auto}\n"
-        "table{border-collapse:collapse;margin:.6em 0;font-size:.93em}\n"
-        "th,td{border:1px solid #d5d5d5;padding:.3em .6em;text-align:left;"
-        "vertical-align:top;overflow-wrap:break-word}\n"
-        "th{background:#f2f2f2}\n"
-        "img{width:60em;max-width:100%;height:auto}\n"
-        "code{font-size:.93em;background:#f2f2f2;padding:0 .2em}\n"
-        ".good{color:#00674a;font-weight:600}.fair{color:#8a5a00;font-weight:600}"
-        ".bad{color:#b3261e;font-weight:600}.dim{color:#6e6e6e}\n"
-        "@media print{details>*{display:block}}\n";
-
-    if (p->format != REPORT_HTML)
+    if (snprintf(path, sizeof(path), "%s/%s", dir, cmark_node_get_url(image)) >=
+            (int)sizeof(path) ||
+        file_read(&bytes, &n, path, FIGURE_BYTES) != OK) {
+        err_clear(); /* the link stays */
         return;
-    text_puts(&p->text, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta "
-                        "charset=\"utf-8\">\n<meta name=\"viewport\" "
-                        "content=\"width=device-width,initial-scale=1\">\n<title>");
-    report_text(p, title);
-    text_puts(&p->text, "</title>\n<style>\n");
-    text_puts(&p->text, style);
-    text_puts(&p->text, "</style></head>\n<body>\n");
+    }
+    text_puts(&data, "data:image/svg+xml;base64,");
+    put_base64(&data, bytes, n);
+    text_put(&data, "", 1);
+    if (data.rc == OK)
+        cmark_node_set_url(image, data.p);
+    text_fini(&data);
+    mem_free(bytes);
 }
 
-void report_end(struct report_page *p)
+static cmark_node *parse(const struct text *markdown)
 {
-    if (p->format == REPORT_HTML)
-        text_puts(&p->text, "</body></html>\n");
+    cmark_parser *parser;
+    cmark_node *page;
+
+    cmark_gfm_core_extensions_ensure_registered();
+    parser = cmark_parser_new(CMARK_OPT_DEFAULT);
+    cmark_parser_attach_syntax_extension(parser, cmark_find_syntax_extension("table"));
+    cmark_parser_feed(parser, markdown->p, markdown->n);
+    page = cmark_parser_finish(parser);
+    cmark_parser_free(parser);
+    return page;
+}
+
+void report_html(struct text *out, const struct text *markdown, const char *title,
+                 const char *dir)
+{
+    cmark_node *page = parse(markdown);
+    cmark_iter *i = cmark_iter_new(page);
+    cmark_event_type event;
+    char *body;
+
+    while ((event = cmark_iter_next(i)) != CMARK_EVENT_DONE) {
+        cmark_node *n = cmark_iter_get_node(i);
+
+        if (event == CMARK_EVENT_EXIT && cmark_node_get_type(n) == CMARK_NODE_HEADING)
+            name_heading(n);
+        else if (event == CMARK_EVENT_EXIT && cmark_node_get_type(n) == CMARK_NODE_IMAGE)
+            take_in_figure(n, dir);
+    }
+    /* Breaks, folded tables and anchors are HTML, and written here; what is foreign has been
+     * escaped. */
+    body = cmark_render_html(page, CMARK_OPT_UNSAFE, NULL);
+    text_puts(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+                   "<meta name=\"viewport\" content=\"width=device-width,"
+                   "initial-scale=1\">\n<title>");
+    text_puts(out, title);
+    text_puts(out, "</title>\n<style>\n");
+    text_puts(out, style);
+    text_puts(out, "</style></head>\n<body>\n");
+    text_puts(out, body);
+    text_puts(out, "</body></html>\n");
+    free(body);
+    cmark_iter_free(i);
+    cmark_node_free(page);
 }

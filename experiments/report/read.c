@@ -1,6 +1,5 @@
 #include "experiments/report/report.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,89 +22,31 @@ int report_add_problem(struct report_experiment *e, const char *line)
                                                                             : no_memory();
 }
 
-/* --- the records of one experiment */
-
-static int is_record(const struct dirent *d)
-{
-    const char *dot = strrchr(d->d_name, '.');
-
-    return d->d_name[0] != '.' && dot && strcmp(dot, ".h5") == 0;
-}
-
-/* An array of heads in e->records; the one that latest.json names has "latest". */
-static int read_records(struct report_experiment *e)
-{
-    char dir[PATH_MAX], path[PATH_MAX], latest[PATH_MAX];
-    struct dirent **found = NULL;
-    int n, rc = export_latest(latest, sizeof(latest), e->stem);
-
-    if (rc != OK) {
-        latest[0] = '\0';
-        if (rc == ERR_NOMEM || (rc != ERR_NOTFOUND && report_add_problem(e, err_msg())))
-            return ERR_NOMEM;
-    }
-    snprintf(dir, sizeof(dir), "results/%s", e->stem);
-    n = scandir(dir, &found, is_record, alphasort);
-    rc = OK;
-    for (int i = 0; i < n; i++) {
-        json_t *head = NULL;
-
-        snprintf(path, sizeof(path), "results/%s/%s", e->stem, found[i]->d_name);
-        free(found[i]);
-        if (rc != OK)
-            continue;
-        rc = export_head(&head, path);
-        if (rc == ERR_NOMEM)
-            continue;
-        if (rc != OK)
-            rc = report_add_problem(e, err_msg());
-        else if (json_array_append_new(e->records, head) != 0 ||
-                 json_object_set_new(head, "latest",
-                                     json_boolean(strcmp(path, latest) == 0)) != 0)
-            rc = no_memory();
-    }
-    free(found);
-    return rc;
-}
-
 /* --- machines */
 
-/* A kind of machine: processor, CPUs and instruction sets. Its name may change from run to run,
- * as that of a container does. */
-static int put_key(struct text *key, const json_t *head)
+/* The machine of a record: processor, CPUs and instruction sets, since its name may change from
+ * run to run, as that of a container does. Lent by `hosts`; NULL: memory. */
+static json_t *host_of(json_t *hosts, const json_t *head)
 {
-    key->n = 0;
-    export_put_machine(key, head);
-    text_puts(key, "\n");
-    text_puts(key, json_str_at(json_object_get(head, "run"), "isa", ""));
-    text_put(key, "", 1);
-    return key->rc;
-}
+    const char *isa = json_str_at(json_object_get(head, "run"), "isa", "");
+    struct text key = {0};
+    json_t *host = NULL;
+    size_t n_label;
 
-static json_t *host_new(const char *key, const json_t *head)
-{
-    return json_pack("{s:o s:s s:{} s:i s:s}", "label",
-                     json_stringn_lossy(key, strcspn(key, "\n")), "isa",
-                     json_str_at(json_object_get(head, "run"), "isa", ""), "names",
-                     "n_experiments", 0, "newest", "");
-}
-
-static int add_to_host(json_t *host, const json_t *head, bool first_of_experiment)
-{
-    const json_t *run = json_object_get(head, "run");
-    json_t *card = json_object_get(head, "machine_card"),
-           *n = json_object_get(host, "n_experiments");
-    const char *utc = json_str_at(run, "utc", "");
-    const bool newer = strcmp(utc, json_str_at(host, "newest", "")) > 0;
-    int rc = json_object_set_new(json_object_get(host, "names"),
-                                 json_str_at(run, "host", ""), json_true());
-
-    json_integer_set(n, json_integer_value(n) + first_of_experiment);
-    if (rc == 0 && card && (newer || !json_object_get(host, "card")))
-        rc = json_object_set(host, "card", card);
-    if (rc == 0 && newer)
-        rc = json_object_set_new(host, "newest", json_string(utc));
-    return rc == 0 ? OK : no_memory();
+    export_put_machine(&key, head);
+    n_label = key.n;
+    text_puts(&key, "\n");
+    text_puts(&key, isa);
+    text_put(&key, "", 1);
+    if (key.rc == OK && !(host = json_object_get(hosts, key.p))) {
+        host = json_pack("{s:o s:s s:{} s:{} s:s}", "label",
+                         json_stringn_lossy(key.p, n_label), "isa", isa, "names",
+                         "records", "newest", "");
+        if (json_object_set_new(hosts, key.p, host) != 0)
+            host = NULL;
+    }
+    text_fini(&key);
+    return host;
 }
 
 /* Is `head` to be shown in place of `best`, of the same experiment and host? As of
@@ -120,75 +61,53 @@ static bool replaces(const json_t *head, const json_t *best)
                   json_str_at(json_object_get(best, "run"), "utc", "")) > 0;
 }
 
-/* {key: host} of every record; `of_v[i]` gets {key: the newest head} of experiment i. */
-static int find_hosts(const struct report *r, json_t *hosts, json_t **of_v)
+static int add_record(json_t *hosts, const char *stem, json_t *head)
 {
-    struct text key = {0};
-    json_t *head, *host, *best;
-    size_t k;
-    int rc = OK;
+    json_t *host = host_of(hosts, head), *records = json_object_get(host, "records"),
+           *card = json_object_get(head, "machine_card");
+    const json_t *run = json_object_get(head, "run");
+    const char *utc = json_str_at(run, "utc", "");
+    const bool newer = strcmp(utc, json_str_at(host, "newest", "")) > 0;
+    int failed = json_object_set_new(json_object_get(host, "names"),
+                                     json_str_at(run, "host", ""), json_true());
 
-    for (size_t i = 0; i < r->n && rc == OK; i++)
-        json_array_foreach(r->v[i].records, k, head)
-        {
-            rc = put_key(&key, head);
-            host = rc == OK ? json_object_get(hosts, key.p) : NULL;
-            if (rc == OK && !host) {
-                host = host_new(key.p, head);
-                rc = json_object_set_new(hosts, key.p, host) == 0 ? OK : no_memory();
-            }
-            best = rc == OK ? json_object_get(of_v[i], key.p) : NULL;
-            if (rc == OK)
-                rc = add_to_host(host, head, best == NULL);
-            if (rc == OK && replaces(head, best) &&
-                json_object_set(of_v[i], key.p, head) != 0)
-                rc = no_memory();
-            if (rc != OK)
-                break;
-        }
-    text_fini(&key);
-    return rc;
+    if (card && (newer || !json_object_get(host, "card")))
+        failed |= json_object_set(host, "card", card);
+    if (newer)
+        failed |= json_object_set_new(host, "newest", json_string(utc));
+    if (replaces(head, json_object_get(records, stem)))
+        failed |= json_object_set(records, stem, head);
+    return failed ? no_memory() : OK;
 }
 
 static int most_experiments_first(const void *a, const void *b, void *hosts)
 {
     const char *x = *(const char *const *)a, *y = *(const char *const *)b;
-    const json_int_t n =
-        json_integer_value(json_object_get(json_object_get(hosts, y), "n_experiments")) -
-        json_integer_value(json_object_get(json_object_get(hosts, x), "n_experiments"));
+    const size_t n_x = json_object_size(
+                     json_object_get(json_object_get(hosts, x), "records")),
+                 n_y = json_object_size(
+                     json_object_get(json_object_get(hosts, y), "records"));
 
-    return n ? (n > 0 ? 1 : -1) : strcmp(x, y);
+    return n_x != n_y ? (n_x < n_y ? 1 : -1) : strcmp(x, y);
 }
 
-/* Of hosts with one label, those behind the first get their instruction sets into it. */
-static int make_labels_differ(json_t *hosts)
+/* Where host i has the label of one before it, its instruction sets are added. */
+static int make_label_differ(json_t *hosts, size_t i)
 {
-    json_t *host, *other;
-    size_t i, k;
+    json_t *host = json_array_get(hosts, i);
+    const char *label = json_str_at(host, "label", ""),
+               *isa = json_str_at(host, "isa", "unknown sets");
 
-    json_array_foreach(hosts, i, host) json_array_foreach(hosts, k, other)
-    {
-        struct text t = {0};
-        int rc;
-
-        if (i == k ||
-            strcmp(json_str_at(host, "label", ""), json_str_at(other, "label", "")) != 0)
-            continue;
-        text_puts(&t, json_str_at(other, "label", ""));
-        text_puts(&t, ", ");
-        text_puts(&t, json_str_at(other, "isa", "unknown sets"));
-        rc = t.rc;
-        if (rc == OK && json_object_set_new(other, "label", json_stringn(t.p, t.n)) != 0)
-            rc = no_memory();
-        text_fini(&t);
-        if (rc != OK)
-            return rc;
-    }
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(label, json_str_at(json_array_get(hosts, k), "label", "")) == 0)
+            return json_object_set_new(host, "label",
+                                       json_sprintf("%s, %s", label, isa)) == 0
+                       ? OK
+                       : no_memory();
     return OK;
 }
 
-/* Hosts in their order, and each experiment's records in that order. */
-static int arrange(struct report *r, json_t *hosts, json_t **of_v)
+static int sort_hosts(json_t *sorted, json_t *hosts)
 {
     const size_t n = json_object_size(hosts);
     const char **keys = mem_new(MEM_HARNESS, n + 1, sizeof(*keys)), *key;
@@ -200,82 +119,97 @@ static int arrange(struct report *r, json_t *hosts, json_t **of_v)
     if (rc == OK)
         qsort_r(keys, n, sizeof(*keys), most_experiments_first, hosts);
     for (i = 0; i < n && rc == OK; i++)
-        if (json_array_append(r->hosts, json_object_get(hosts, keys[i])) != 0)
-            rc = no_memory();
-    for (size_t e = 0; e < r->n && rc == OK; e++) {
-        json_array_clear(r->v[e].records);
-        for (i = 0; i < n && rc == OK; i++) {
-            json_t *head = json_object_get(of_v[e], keys[i]);
-
-            if (json_array_append_new(r->v[e].records,
-                                      head ? json_incref(head) : json_null()) != 0)
-                rc = no_memory();
-        }
-    }
+        rc = json_array_append(sorted, json_object_get(hosts, keys[i])) == 0
+                 ? make_label_differ(sorted, i)
+                 : no_memory();
     mem_free(keys);
-    return rc == OK ? make_labels_differ(r->hosts) : rc;
+    return rc;
 }
 
-static int read_hosts(struct report *r)
-{
-    json_t *hosts = json_object(), **of_v = mem_new(MEM_HARNESS, r->n + 1, sizeof(*of_v));
-    int rc = hosts && of_v ? OK : no_memory();
+/* --- the records of one experiment */
 
-    for (size_t i = 0; i < r->n && rc == OK; i++) {
-        of_v[i] = json_object();
-        rc = of_v[i] ? OK : no_memory();
-    }
-    if (rc == OK)
-        rc = find_hosts(r, hosts, of_v);
-    if (rc == OK)
-        rc = arrange(r, hosts, of_v);
-    for (size_t i = 0; of_v && i < r->n; i++)
-        json_decref(of_v[i]);
-    mem_free(of_v);
-    json_decref(hosts);
+static int read_record(json_t *hosts, struct report_experiment *e, const char *path,
+                       const char *latest)
+{
+    json_t *head = NULL;
+    int rc = export_head(&head, path);
+
+    if (rc == OK &&
+        json_object_set_new(head, "latest", json_boolean(strcmp(path, latest) == 0)) != 0)
+        rc = no_memory();
+    else if (rc == OK)
+        rc = add_record(hosts, e->stem, head);
+    else if (rc != ERR_NOMEM)
+        rc = report_add_problem(e, err_msg());
+    json_decref(head);
+    return rc;
+}
+
+static int read_records(json_t *hosts, struct report_experiment *e)
+{
+    char dir[PATH_MAX], latest[PATH_MAX];
+    json_t *paths, *path;
+    size_t i;
+    int rc = export_latest(latest, sizeof(latest), e->stem);
+
+    if (rc != OK)
+        latest[0] = '\0';
+    if (rc != OK && rc != ERR_NOTFOUND && rc != ERR_NOMEM)
+        rc = report_add_problem(e, err_msg());
+    if (rc == ERR_NOMEM)
+        return rc;
+    snprintf(dir, sizeof(dir), "results/%s", e->stem);
+    rc = export_list(&paths, dir);
+    json_array_foreach(paths, i, path) if (rc == OK) rc =
+        read_record(hosts, e, json_string_value(path), latest);
+    json_decref(paths);
     return rc;
 }
 
 /* --- all of it */
 
-static int read_experiment(struct report_experiment *e, const char *stem)
+static int read_experiment(json_t *hosts, struct report_experiment *e, const char *stem)
 {
     int rc;
 
     e->stem = stem;
-    e->records = json_array();
     e->problems = json_array();
-    if (!e->records || !e->problems)
+    if (!e->problems)
         return no_memory();
     rc = job_read(&e->job, stem, NULL);
     if (rc != OK && rc != ERR_NOMEM)
         rc = report_add_problem(e, err_msg());
-    return rc == OK ? read_records(e) : rc;
+    return rc == OK ? read_records(hosts, e) : rc;
 }
 
 int report_read(struct report *out, const char *claims)
 {
+    json_t *hosts = json_object(), *name;
     char path[PATH_MAX];
+    size_t i;
     int rc;
 
     *out = (struct report){.hosts = json_array()};
     home_find(path, sizeof(path), "results/claims.json");
-    TRY(claims_read(&out->claims, claims ? claims : path));
-    TRY(job_names(&out->names));
+    rc = hosts && out->hosts ? claims_read(&out->claims, claims ? claims : path)
+                             : no_memory();
+    if (rc == OK)
+        rc = job_names(&out->names);
     out->v = mem_new(MEM_HARNESS, json_array_size(out->names) + 1, sizeof(*out->v));
-    if (!out->v || !out->hosts)
-        return no_memory();
-    for (rc = OK; out->n < json_array_size(out->names) && rc == OK; out->n++)
-        rc = read_experiment(&out->v[out->n],
-                             json_string_value(json_array_get(out->names, out->n)));
-    return rc == OK ? read_hosts(out) : rc;
+    if (rc == OK && !out->v)
+        rc = ERR_NOMEM;
+    json_array_foreach(out->names, i, name) if (rc == OK) rc =
+        read_experiment(hosts, &out->v[out->n++], json_string_value(name));
+    if (rc == OK)
+        rc = sort_hosts(out->hosts, hosts);
+    json_decref(hosts);
+    return rc;
 }
 
 void report_fini(struct report *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         job_free(&r->v[i].job);
-        json_decref(r->v[i].records);
         json_decref(r->v[i].problems);
     }
     mem_free(r->v);
@@ -285,13 +219,21 @@ void report_fini(struct report *r)
     *r = (struct report){0};
 }
 
-const json_t *report_record(const struct report_experiment *e)
+const json_t *report_record_on(const json_t *host, const struct report_experiment *e)
 {
-    const json_t *head;
-    size_t i;
+    return json_object_get(json_object_get(host, "records"), e->stem);
+}
 
-    json_array_foreach(e->records, i, head) if (json_is_object(head)) return head;
-    return NULL;
+const json_t *report_record(const struct report *r, const struct report_experiment *e)
+{
+    const json_t *host, *head = NULL;
+    size_t h;
+
+    json_array_foreach(r->hosts, h, host)
+    {
+        head = head ? head : report_record_on(host, e);
+    }
+    return head;
 }
 
 const struct report_experiment *report_find(const struct report *r, const char *stem)

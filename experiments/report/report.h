@@ -20,7 +20,6 @@
 struct report_experiment {
     const char *stem; /* lent by the report */
     struct job *job;  /* NULL: its file cannot be read */
-    json_t *records;  /* one for each host: its newest head (export_head()), or null */
     json_t *problems; /* texts of one line: what cannot be read or drawn */
     char figure[256]; /* its path from the folder of the page; "": none */
 };
@@ -31,7 +30,8 @@ struct report {
     struct report_experiment *v;
     size_t n;
     /* Kinds of machines that have records, the one with most experiments first:
-     * [{"label", "isa", "names": {host: true}, "n_experiments", "newest": UTC, "card"}] */
+     * [{"label", "isa", "names": {host: true}, "newest": UTC, "card",
+     *   "records": {experiment: its newest head (export_head())}}] */
     json_t *hosts;
 };
 
@@ -40,8 +40,10 @@ struct report {
 MUST int report_read(struct report *out, const char *claims);
 void report_fini(struct report *r);
 
-/* The head of the first host that has one; NULL: there is no record. Lent. */
-const json_t *report_record(const struct report_experiment *e);
+/* The head of one host's record; NULL: it has none. Lent. */
+const json_t *report_record_on(const json_t *host, const struct report_experiment *e);
+/* That of the first host that has one. */
+const json_t *report_record(const struct report *r, const struct report_experiment *e);
 /* The experiment of that name; NULL: none. */
 const struct report_experiment *report_find(const struct report *r, const char *stem);
 MUST int report_add_problem(struct report_experiment *e, const char *line);
@@ -52,13 +54,8 @@ MUST int report_draw(struct report *r, const char *out, bool draw);
 
 /* Write `out`/index.html and `out`/report.md. */
 MUST int report_save(const struct report *r, const char *out);
-/* One of them, for report_save(), in p->format. */
-MUST int report_put_page(struct report_page *p, const struct report *r, const char *out);
-
-/* Numbers for a cell of a table: a headline as of export_head(), "1.02 (0.98 to 1.05)",
- * "n/a (no PMU)". `h` NULL: the record does not have it. */
-void report_put_number(struct text *out, const json_t *h);
-/* "a1bb4eb1c2 with changes, 2026-11-22" */
-void report_put_origin(struct text *out, const json_t *head);
+/* The page as Markdown, for report_save(). `dir`: the folder that it is for. */
+#define REPORT_TITLE "Results of Sandwich Testbed"
+MUST int report_put_page(struct text *out, const struct report *r, const char *dir);
 
 #endif

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/name.h"
-#include "experiments/record/export_notes.h"
 #include "experiments/report/parts.h"
 
 #define BEGIN          "<!-- testbed report:"
@@ -28,113 +27,85 @@ static bool matches(const char *name, const char *wanted, size_t n)
     return prefix || *name == '\0';
 }
 
-static void put_row(struct report_page *p, const struct report_experiment *e,
-                    const char *name, const char *unit)
+/* A row: its title, and what `put` makes of each host's record, or of that headline in it. */
+static void put_row(struct text *out, const struct report *r,
+                    const struct report_experiment *e, const char *headline,
+                    void (*put)(struct text *, const json_t *))
 {
-    const json_t *head;
+    const json_t *host;
     size_t h;
 
-    report_open(p, REPORT_ROW);
-    report_open(p, REPORT_CELL);
-    report_code(p, name);
-    report_text(p, *unit ? ", " : "");
-    report_text(p, unit);
-    report_close(p, REPORT_CELL);
-    json_array_foreach(e->records, h, head)
+    json_array_foreach(r->hosts, h, host)
     {
-        if (!json_is_object(head))
+        const json_t *head = report_record_on(host, e);
+
+        if (!head)
             continue;
-        report_open(p, REPORT_CELL);
-        report_put_made(p, report_put_number,
-                        json_object_get(json_object_get(head, "headline"), name));
-        report_close(p, REPORT_CELL);
+        report_put(out, " | ");
+        put(out, headline ? json_object_get(json_object_get(head, "headline"), headline)
+                          : head);
     }
-    report_close(p, REPORT_ROW);
+    report_put(out, " |\n");
 }
 
 /* The headlines that this part of a word means: "ttft_p50", "geomean_*". */
-static void put_wanted(struct report_page *p, const struct report_experiment *e,
-                       const char *wanted, size_t n)
+static void put_wanted(struct text *out, const struct report *r,
+                       const struct report_experiment *e, const char *wanted, size_t n)
 {
-    json_t *names = report_headline_names(e), *unit;
-    const char *name;
+    json_t *names = report_headline_names(r, e), *v;
+    const char *name, *unit;
+    char word[WORD_MAX];
     bool any = false;
 
-    json_object_foreach(names, name, unit) if (matches(name, wanted, n))
+    json_object_foreach(names, name, v) if (matches(name, wanted, n))
     {
-        put_row(p, e, name, json_string_value(unit));
+        unit = json_string_value(v);
+        report_put(out, "| `%s`%s%s", name, *unit ? ", " : "", unit);
+        put_row(out, r, e, name, report_put_number);
         any = true;
     }
     if (!names)
-        p->text.rc = ERR_NOMEM;
+        out->rc = ERR_NOMEM;
     json_decref(names);
     if (!any) {
-        char word[WORD_MAX];
-
         snprintf(word, sizeof(word), "%.*s", (int)n, wanted);
-        put_row(p, e, word, "");
+        report_put(out, "| `%s`", word);
+        put_row(out, r, e, word, report_put_number);
     }
-}
-
-static void put_facts(struct report_page *p, const struct report_experiment *e,
-                      const char *title, void (*put)(struct text *, const json_t *))
-{
-    const json_t *head;
-    size_t h;
-
-    report_open(p, REPORT_ROW);
-    report_cell(p, title);
-    json_array_foreach(e->records, h, head)
-    {
-        if (!json_is_object(head))
-            continue;
-        report_open(p, REPORT_CELL);
-        report_put_made(p, put, head);
-        report_close(p, REPORT_CELL);
-    }
-    report_close(p, REPORT_ROW);
 }
 
 static void put_evidence(struct text *out, const json_t *head)
 {
-    text_puts(out, report_evidence(head));
+    report_put(out, "%s", report_evidence(head));
 }
 
 static void put_noise(struct text *out, const json_t *head)
 {
-    export_put_warnings(out, head);
     if (json_object_size(json_object_get(head, "warnings")) == 0)
-        text_puts(out, "none");
+        report_put(out, "none");
+    report_put_warnings(out, head);
 }
 
 /* `wanted`: "a,b*", NULL: all. */
-static void put_table(struct report_page *p, const struct report *r,
+static void put_table(struct text *out, const struct report *r,
                       const struct report_experiment *e, const char *wanted)
 {
-    const json_t *head;
-    size_t h;
-
-    report_open(p, REPORT_PARAGRAPH);
-    report_code(p, e->stem);
-    report_text(p, e->job ? ": " : "");
-    report_text(p, e->job ? e->job->head.about : "");
-    report_close(p, REPORT_PARAGRAPH);
-    report_open(p, REPORT_TABLE);
-    report_open(p, REPORT_HEAD);
-    report_cell(p, "");
-    json_array_foreach(e->records, h, head) if (json_is_object(head))
-        report_cell(p, report_text_at(json_array_get(r->hosts, h), "label", "?"));
-    report_close(p, REPORT_HEAD);
+    report_put(out, "`%s`%s%s\n\n", e->stem, e->job ? ": " : "",
+               e->job ? e->job->head.about : "");
+    report_put_table_head(out, r, e, "| |", "");
     for (const char *at = wanted ? wanted : "*"; *at;) {
         const size_t n = strcspn(at, ",");
 
-        put_wanted(p, e, at, n);
+        put_wanted(out, r, e, at, n);
         at += n + (at[n] == ',');
     }
-    put_facts(p, e, "commit, date", report_put_origin);
-    put_facts(p, e, "evidence", put_evidence);
-    put_facts(p, e, "warnings", put_noise);
-    report_close(p, REPORT_TABLE);
+    report_put(out, "| commit, date");
+    put_row(out, r, e, NULL, report_put_origin);
+    report_put(out, "| evidence");
+    put_row(out, r, e, NULL, put_evidence);
+    report_put(out, "| warnings");
+    put_row(out, r, e, NULL, put_noise);
+    report_put(out, "\n");
 }
 
 /* --- a block */
@@ -158,19 +129,10 @@ static const struct report_experiment *find(const struct report *r, const char *
     return NULL;
 }
 
-static void put_absent(struct report_page *p, const struct report_experiment *e)
-{
-    report_open(p, REPORT_PARAGRAPH);
-    report_code(p, e->stem);
-    report_text(p, ": no record; run: ");
-    report_put_command(p, e);
-    report_close(p, REPORT_PARAGRAPH);
-}
-
 /* The tables of the words text[0..n) of a begin line; nothing where no experiment has a
  * record. */
-static int put_block(struct report_page *p, const char *text, size_t n,
-                     const struct report *r, const char *where, int line)
+static int put_block(struct text *out, const char *text, size_t n, const struct report *r,
+                     const char *where, int line)
 {
     static const char blanks[] = " \t\r\n";
     char *words = mem_strndup(MEM_HARNESS, text, n), *at = NULL, *wanted;
@@ -186,11 +148,13 @@ static int put_block(struct report_page *p, const char *text, size_t n,
         e = find(r, word, where, line);
         rc = e ? OK : ERR_NOTFOUND;
         n_words++;
-        if (e && report_record(e)) {
-            put_table(p, r, e, wanted);
+        if (e && report_record(r, e)) {
+            put_table(out, r, e, wanted);
             n_records++;
         } else if (e) {
-            put_absent(p, e);
+            report_put(out, "`%s`: no record; run: ", e->stem);
+            report_put_command(out, e);
+            report_put(out, "\n\n");
         }
     }
     mem_free(words);
@@ -198,8 +162,8 @@ static int put_block(struct report_page *p, const char *text, size_t n,
         rc = err_set(ERR_FORMAT, "%s: line %d: expected experiments after \"%s\"", where,
                      line, BEGIN);
     if (n_records == 0)
-        p->text.n = 0;
-    return rc != OK ? rc : p->text.rc;
+        out->n = 0;
+    return rc != OK ? rc : out->rc;
 }
 
 /* --- the document */
@@ -239,17 +203,17 @@ static int close_block(struct text *out, const struct block *b, const char *body
                        size_t n_body, const struct report *r, const char *where,
                        int *n_kept)
 {
-    struct report_page p = {.format = REPORT_MARKDOWN};
-    int rc = put_block(&p, b->words, b->n_words, r, where, b->line);
+    struct text t = {0};
+    int rc = put_block(&t, b->words, b->n_words, r, where, b->line);
 
-    if (rc == OK && p.text.n == 0) {
+    if (rc == OK && t.n == 0) {
         text_put(out, body, n_body);
         ++*n_kept;
     } else if (rc == OK) {
         text_puts(out, "\n");
-        text_put(out, p.text.p, p.text.n);
+        text_put(out, t.p, t.n);
     }
-    text_fini(&p.text);
+    text_fini(&t);
     return rc;
 }
 

@@ -3,7 +3,8 @@
 # lead somewhere, also where records are missing or damaged; and tables in documents.
 set -u
 . tests/support/tap.sh
-testbed=$(realpath "$build/testbed")
+build=$(realpath "$build")
+testbed=$build/testbed
 top=$(pwd)
 dir=$(realpath "$dir")
 ln -s "$PWD/datasets" "$dir"
@@ -115,8 +116,28 @@ check "an argument" refuses 2 'expected 0 arguments' "$testbed" report small
 mkdir -p blocked && touch blocked/page
 check "a folder that cannot be made" refuses 3 'blocked/page' "$testbed" report --no-draw --out blocked/page
 
-# What is shipped: experiments, claims, and documents with marks.
+# `make report` changes no file of a checkout; `make docs` is there to do so.
+recipe() { # target, options: the command that it runs, in a folder of its own
+    make -s -n -C "$top" BUILD="$build" V=1 ARGS="${2-}" "$1" | sed -n '/testbed report/p'
+}
+changed_by() { # target, options: what git calls changed after it
+    (cd checkout && sh -c "$(recipe "$1" "${2-}")" >../out 2>../err
+        git status --short)
+}
 unset SANDWICH_HOME
+if git clone -q "$top" checkout 2>err; then
+    mkdir checkout/results/quickstart
+    cp results/small/*.h5 results/small/latest.json checkout/results/quickstart
+    check "make report" sh -c "[ -n '$(recipe report)' ]"
+    check "it changes no file of a checkout" [ -z "$(changed_by report --no-draw)" ]
+    check "and writes its page" [ -s checkout/results/report/index.html ]
+    check "make docs changes the documents" [ "$(changed_by docs --no-draw)" = " M README.md
+ M results/performance.md" ]
+else
+    skip "make report changes no file of a checkout" "git: $(cat err)"
+fi
+
+# What is shipped: experiments, claims, and documents with marks.
 rm -rf results
 cp "$top/README.md" "$top/results/performance.md" .
 check "the shipped experiments, without records" reported 0 --tables README.md --tables performance.md

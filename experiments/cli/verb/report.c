@@ -97,7 +97,7 @@ const struct verb verb_report = {
          "side: copy theirs into results/NAME/.",
          "  testbed report\n"
          "  testbed report --out page --no-draw\n"
-         "  testbed report --tables README.md --tables results/performance.md\n",
+         "  testbed report --tables README.md\n",
          "  0  success\n"
          "  2  wrong usage, or a file without the lines between which tables stand\n"
          "  3  a record is damaged or a figure cannot be drawn, which the page says, "
