@@ -84,7 +84,6 @@ BED_SRC := $(filter-out experiments/cli/main.c characterize/peak/% baselines/gem
            find characterize baselines experiments -name '*.c' | sort)) $(PEAK_SRC) $(INT4_SRC)
 TEST_SRC := $(shell find tests/$(MODULE) -name 'test_*.c' | sort)
 SUPPORT_SRC := $(wildcard tests/support/*.c)
-BENCH_SRC := $(wildcard tests/bench/*.c)
 
 # GEMM libraries: one program each, from baselines/gemm/<name>.c, left out where the library is
 # not found and under ThreadSanitizer, which cannot follow OpenMP inside of them.
@@ -187,15 +186,12 @@ $(BUILD)/testbed: $(BUILD)/obj/experiments/cli/main.o $(BUILD)/libtestbed.a $(BU
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(call obj,$(SUPPORT_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $(STRIP_TEST) -o $@ $^ $(LIB_TEST) $(LIB_HDF5) $(LIB_PAPI) $(LIB_CMARK) $(LIB_CURL) $(LIB_ENGINE)
-# This test counts the products that a step runs; that one asks the benchmark.
+# This test counts the products that a step runs.
 $(BUILD)/tests/model/test_cost: LDFLAGS += -Wl,--wrap=kern_gemm_run
-$(BUILD)/tests/study/test_cost: $(BUILD)/obj/tests/bench/cost.o
 # Each library by its own path, at build and at run time: not by what libblas.so happens to be.
 $(BUILD)/baseline/%: $(BUILD)/obj/baselines/gemm/%.o $(call obj,$(BASELINE_SUPPORT)) $(BUILD)/libsandwich.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(BASELINE_LIB_$*) $(BASELINE_MORE_$*) -Wl,-rpath,$(dir $(BASELINE_LIB_$*)) -ljansson -lm -lpthread
-$(BUILD)/bench: $(call obj,$(BENCH_SRC)) $(BUILD)/libtestbed.a $(BUILD)/libsandwich.a
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LIB_HDF5) $(LIB_PAPI) $(LIB_CMARK) $(LIB_CURL) $(LIB_ENGINE)
 
 # Rounds alike on every processor.
 $(BUILD)/obj/engine/kernels/kv_type.o $(BUILD)/obj/engine/kernels/pack_i8.o: CFLAGS += -ffp-contract=off
@@ -220,12 +216,10 @@ $(BUILD)/gen/kernels: FORCE
 FORCE:
 
 # --- verbs
-test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BUILD)/bench $(BASELINES)
+test: $(TESTS) $(BUILD)/sandwich $(BUILD)/testbed $(BASELINES)
 	$(Q)BUILD=$(BUILD) SAN=$(SAN) MODULE=$(MODULE) JOBS=$(JOBS) sh tests/support/run.sh
 lint: all
 	$(Q)BUILD=$(BUILD) sh tests/lint/lint.sh
-bench: $(BUILD)/bench
-	$(Q)$(BUILD)/bench $(ARGS)
 install: all
 	$(Q)BUILD=$(BUILD) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) VERSION=$(VERSION) sh tests/support/install.sh
 experiment: all
@@ -246,7 +240,7 @@ else
 ifdef DEPS_TRIED
 $(error packages are installed, yet pkg-config, h5dump or $(PYTHON)'s matplotlib and h5py are not found)
 endif
-all test lint bench install experiment report docs artifact figures list: deps
+all test lint install experiment report docs artifact figures list: deps
 	$(Q)$(MAKE) --no-print-directory DEPS_TRIED=1 $@
 endif
 deps:
@@ -257,7 +251,6 @@ make deps                   Install the Debian packages that are missing.
 make test                   Run all tests. MODULE=kv: those of one folder of tests/.
                             JOBS=1: one at a time; by default one for each CPU.
 make lint                   Check the sources against the rules of tests/lint/.
-make bench                  Measure operators, prefill and decode. ARGS="--help" lists options.
 make experiment NAME=S      Run experiments/S.json and draw its figure. ARGS="--smoke": a short run.
 make report                 Write results/report/index.html about all records.
 make docs                   For maintainers: renew the tables in README.md and results/performance.md.
@@ -280,6 +273,6 @@ clean:
 ifneq ($(HAVE),yes)
 .NOTPARALLEL:
 endif
-.PHONY: all help deps test lint bench install experiment report docs artifact figures list clean FORCE
+.PHONY: all help deps test lint install experiment report docs artifact figures list clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:

@@ -33,6 +33,10 @@ static const struct opt_row table[] = {
     OPT_ROW(STR, batch, "1",
             "Numbers of sequences that are decoded together. Their tokens all count.",
             .unit = "LIST", .letter = 'b', .joins = ','),
+    OPT_ROW(STR, ranks, "1",
+            "Numbers of tensor-parallel ranks that share the threads; each number must "
+            "divide each number of threads.",
+            .unit = "LIST", .joins = ','),
     OPT_ROW(INT, repetitions, "5", "Number of times each test is measured.", .min = 1,
             .max = CLI_BENCH_ROUNDS_MAX, .letter = 'r'),
     /* in the order of enum cli_bench_output */
@@ -46,20 +50,31 @@ static const struct opt_row table[] = {
     OPT_ROW(ENUM, kv_type, "f32",
             "Type of the cached keys and values, as in `sandwich run`.",
             .values = KERN_KV_TYPES),
+    OPT_ROW(BOOL, deterministic, NULL,
+            "Compute the same tokens for any batch, number of threads and ranks, as in "
+            "`sandwich run`."),
+    OPT_ROW(BOOL, ops, NULL,
+            "Measure kernels instead of a model: each variant of each operator that this "
+            "processor can execute. -t, -r, -o, --only and --isa apply."),
+    OPT_ROW(STR, only, NULL,
+            "With --ops: the operators to measure, e.g. gemm_bf16,attn_f32,rmsnorm.",
+            .unit = "LIST", .joins = ','),
     CPU_ISA_ROW,
     OPT_HELP_ROW,
     {0},
 };
 
 static const struct opt_usage usage = {
-    .line = "sandwich bench -m FILE [-p LIST] [-n LIST] [-t LIST] [-b LIST] [options]",
+    .line =
+        "sandwich bench -m FILE|--ops [-p LIST] [-n LIST] [-t LIST] [-b LIST] [options]",
     .about =
         "Measure the tokens per second of prefill (pp512: a prompt of 512 tokens) and "
         "decode (tg128: 128 tokens; tg128 b8: of 8 sequences at once), as mean and "
         "standard deviation over the repetitions. Token ids are random.",
     .examples = "  sandwich bench -m llama-160m.gguf\n"
                 "  sandwich bench -m a.gguf -m b.gguf -p 16,512 -n 128 -t 1,2 -b 1,8 -o "
-                "json\n",
+                "json\n"
+                "  sandwich bench --ops --only gemm_bf16,gemm_q4_0 -t 2\n",
     .exit_status = CLI_EXIT_STATUS,
 };
 
@@ -109,14 +124,34 @@ static int add_test(struct cli_bench *b, int phase, int64_t n_tok, int64_t n_seq
     return OK;
 }
 
-static int list_tests(struct cli_bench *b)
+static int list_phases(struct cli_bench *b)
 {
     for (int t = 0; t < b->threads.n; t++) {
+        for (int r = 0; r < b->ranks.n; r++) {
+            int n_threads = (int)b->threads.v[t], n_ranks = (int)b->ranks.v[r];
+
+            if (n_threads % n_ranks != 0)
+                return err_set(ERR_ARG, "--ranks: %d ranks do not divide %d threads",
+                               n_ranks, n_threads);
+            if (b->n_phases == CLI_BENCH_LIST_MAX)
+                return err_set(ERR_ARG, "-t, --ranks: expected at most %d combinations",
+                               CLI_BENCH_LIST_MAX);
+            b->phases[b->n_phases++] =
+                (struct cli_bench_phase){.n_threads = n_threads, .n_ranks = n_ranks};
+        }
+    }
+    return OK;
+}
+
+static int list_tests(struct cli_bench *b)
+{
+    TRY(list_phases(b));
+    for (int i = 0; i < b->n_phases; i++) {
         for (int p = 0; p < b->prompt.n; p++)
-            TRY(add_test(b, t, b->prompt.v[p], 0));
+            TRY(add_test(b, i, b->prompt.v[p], 0));
         for (int g = 0; g < b->gen.n; g++)
             for (int k = 0; k < b->batch.n; k++)
-                TRY(add_test(b, t, b->gen.v[g], b->batch.v[k]));
+                TRY(add_test(b, i, b->gen.v[g], b->batch.v[k]));
     }
     return b->n_tests > 0 ? OK : err_set(ERR_ARG, "-p and -n: nothing to measure");
 }
@@ -125,17 +160,24 @@ static int parse(struct cli_bench *b)
 {
     const struct cli_bench_flags *f = b->f;
 
-    if (!f->model || !*f->model)
+    if (f->ops && f->model)
+        return err_set(ERR_ARG, "--ops measures kernels, not a model: remove -m");
+    if (f->only && !f->ops)
+        return err_set(ERR_ARG, "--only selects operators of --ops, which is missing");
+    if (!f->ops && (!f->model || !*f->model))
         return err_set(ERR_ARG, "-m is needed: the file of the model to measure");
     TRY(cpu_isa_limit(f->isa));
     TRY(cpu_budget_get(&b->budget));
-    TRY(parse_list(&b->prompt, "-p", f->n_prompt, 0, LENGTH_MAX));
-    TRY(parse_list(&b->gen, "-n", f->n_gen, 0, LENGTH_MAX));
-    TRY(parse_list(&b->batch, "-b", f->batch, 1, STEP_TOK));
     TRY(parse_list(&b->threads, "-t", f->threads, 0, b->budget.n));
     for (int i = 0; i < b->threads.n; i++)
         if (b->threads.v[i] == 0)
             b->threads.v[i] = b->budget.n;
+    if (f->ops)
+        return OK;
+    TRY(parse_list(&b->prompt, "-p", f->n_prompt, 0, LENGTH_MAX));
+    TRY(parse_list(&b->gen, "-n", f->n_gen, 0, LENGTH_MAX));
+    TRY(parse_list(&b->batch, "-b", f->batch, 1, STEP_TOK));
+    TRY(parse_list(&b->ranks, "--ranks", f->ranks, 1, b->budget.n));
     return list_tests(b);
 }
 
@@ -162,11 +204,12 @@ static int check_model(struct cli_bench *b, const char *path)
 
 static int open_phases(struct cli_bench *b)
 {
-    for (int i = 0; i < b->threads.n; i++) {
-        const struct model_phase_opts o = {.n_ranks = 1,
-                                           .n_threads = (int)b->threads.v[i]};
+    for (int i = 0; i < b->n_phases; i++) {
+        struct cli_bench_phase *p = &b->phases[i];
+        const struct model_phase_opts o = {.n_ranks = p->n_ranks,
+                                           .n_threads = p->n_threads / p->n_ranks};
 
-        TRY(model_phase_open(&b->phases[i], b->engine.model, &o));
+        TRY(model_phase_open(&p->phase, b->engine.model, &o));
     }
     return OK;
 }
@@ -178,7 +221,8 @@ static int open_model(struct cli_bench *b, const struct format_file *f)
     int n_seqs = (int)largest(&b->batch);
     struct model_bench_opts o = {.precision = (enum kern_precision)b->f->precision,
                                  .kv_type = (enum kern_kv_type)b->f->kv_type,
-                                 .one_rank = true,
+                                 .one_rank = largest(&b->ranks) == 1,
+                                 .deterministic = b->f->deterministic,
                                  .n_seqs = 1,
                                  .max_tok = n_prompt > n_gen ? n_prompt : n_gen,
                                  .step_tok = STEP_TOK,
@@ -199,8 +243,8 @@ static int open_model(struct cli_bench *b, const struct format_file *f)
 static void close_model(struct cli_bench *b)
 {
     model_bench_steps_close(&b->gen_steps);
-    for (int i = 0; i < b->threads.n; i++)
-        model_phase_close(&b->phases[i]);
+    for (int i = 0; i < b->n_phases; i++)
+        model_phase_close(&b->phases[i].phase);
     model_bench_close(&b->engine);
 }
 
@@ -210,9 +254,9 @@ static void show_progress(struct cli_bench *b, const struct cli_bench_test *t)
 
     if (!isatty(STDERR_FILENO))
         return;
-    cli_bench_test_name(t, name, sizeof(name));
-    fprintf(stderr, "\r\033[K%s: %d of %d: %s, %lld threads", b->path, ++b->n_trials,
-            b->n_tests * (int)b->f->repetitions, name, (long long)b->threads.v[t->phase]);
+    cli_bench_test_name(b, t, name, sizeof(name));
+    fprintf(stderr, "\r\033[K%s: %d of %d: %s, %d threads", b->path, ++b->n_trials,
+            b->n_tests * (int)b->f->repetitions, name, b->phases[t->phase].n_threads);
     fflush(stderr);
 }
 
@@ -226,8 +270,8 @@ static int generate(struct cli_bench *b, const struct cli_bench_test *t, int64_t
     for (int64_t i = 0; i < n_tok; i++) {
         if (cli_interrupted)
             return err_set(ERR_CANCELED, "interrupted");
-        TRY(model_bench_steps_batch(&b->gen_steps, b->phases[t->phase], t->n_seqs, i,
-                                    &step));
+        TRY(model_bench_steps_batch(&b->gen_steps, b->phases[t->phase].phase, t->n_seqs,
+                                    i, &step));
         *seconds += step;
     }
     return OK;
@@ -241,9 +285,10 @@ static int trial(void *arg, int i, struct measure_trial *out)
     if (cli_interrupted)
         return err_set(ERR_CANCELED, "interrupted");
     show_progress(b, t);
-    return t->n_seqs ? generate(b, t, t->n_tok, &out->seconds)
-                     : model_bench_steps_prefill(&b->engine.steps, b->phases[t->phase],
-                                                 t->n_tok, &out->seconds);
+    return t->n_seqs
+               ? generate(b, t, t->n_tok, &out->seconds)
+               : model_bench_steps_prefill(&b->engine.steps, b->phases[t->phase].phase,
+                                           t->n_tok, &out->seconds);
 }
 
 /* A whole prompt, a single token: each test's memory is touched and its team awake. */
@@ -254,9 +299,10 @@ static int warm_up(struct cli_bench *b)
     for (int i = 0; i < b->n_tests; i++) {
         const struct cli_bench_test *t = &b->tests[i];
 
-        TRY(t->n_seqs ? generate(b, t, 1, &seconds)
-                      : model_bench_steps_prefill(&b->engine.steps, b->phases[t->phase],
-                                                  t->n_tok, &seconds));
+        TRY(t->n_seqs
+                ? generate(b, t, 1, &seconds)
+                : model_bench_steps_prefill(&b->engine.steps, b->phases[t->phase].phase,
+                                            t->n_tok, &seconds));
     }
     return OK;
 }
@@ -307,17 +353,23 @@ static int each_model(struct cli_bench *b,
 static int run(struct cli_bench *b)
 {
     TRY(parse(b));
-    TRY(each_model(b, check_model));
-    if (b->f->output != CLI_BENCH_MD)
+    if (!b->f->ops)
+        TRY(each_model(b, check_model));
+    if (b->f->ops || b->f->output != CLI_BENCH_MD)
         TRY(cli_read_card(NULL, &b->card));
-    TRY(measure_open(&b->measure, b->n_tests, (int)b->f->repetitions));
+    TRY(measure_open(&b->measure, b->f->ops ? CLI_BENCH_VARIANTS_MAX : b->n_tests,
+                     (int)b->f->repetitions));
     b->rows = json_array();
     if (!b->rows)
         return err_set(ERR_NOMEM, "no memory for the result");
     cli_catch_interrupts();
-    if (b->f->output == CLI_BENCH_MD)
-        cli_bench_print_head(b);
-    TRY(each_model(b, one_model));
+    if (b->f->ops) {
+        TRY(cli_bench_ops(b));
+    } else {
+        if (b->f->output == CLI_BENCH_MD)
+            cli_bench_print_head(b);
+        TRY(each_model(b, one_model));
+    }
     return b->f->output == CLI_BENCH_JSON ? cli_print_json(b->rows) : OK;
 }
 

@@ -8,25 +8,32 @@
 #include "measure/compare.h"
 #include "ranks/bench_steps.h"
 
-#define CLI_BENCH_LIST_MAX   32
-#define CLI_BENCH_TESTS_MAX  256
-#define CLI_BENCH_ROUNDS_MAX 1000
+#define CLI_BENCH_LIST_MAX     32
+#define CLI_BENCH_TESTS_MAX    256
+#define CLI_BENCH_ROUNDS_MAX   1000
+#define CLI_BENCH_VARIANTS_MAX 16 /* of an operator */
 
 enum cli_bench_output { CLI_BENCH_MD, CLI_BENCH_JSON, CLI_BENCH_CSV };
 
 struct cli_bench_flags {
-    char *model, *n_prompt, *n_gen, *threads, *batch, *isa;
+    char *model, *n_prompt, *n_gen, *threads, *batch, *ranks, *only, *isa;
     int64_t repetitions;
     int output, precision, kv_type;
-    bool help;
+    bool deterministic, ops, help;
 };
 struct cli_bench_list {
     int64_t v[CLI_BENCH_LIST_MAX];
     int n;
 };
 
+/* Numbers of threads and ranks, and (of the model in hand) how steps are computed by them. */
+struct cli_bench_phase {
+    int n_threads, n_ranks; /* n_threads: of all ranks together */
+    struct model_phase *phase;
+};
+
 struct cli_bench_test {
-    int phase; /* index into the numbers of threads */
+    int phase; /* index into struct cli_bench's */
     int64_t n_tok;
     int n_seqs; /* 0: a prompt */
 };
@@ -34,7 +41,7 @@ struct cli_bench_test {
 struct cli_bench {
     const struct cli_bench_flags *f;
     struct cpu_budget budget;
-    struct cli_bench_list prompt, gen, threads, batch;
+    struct cli_bench_list prompt, gen, threads, batch, ranks;
     struct cli_bench_test tests[CLI_BENCH_TESTS_MAX];
     int n_tests, n_trials; /* n_trials: of this model so far */
     int name_width;
@@ -45,16 +52,28 @@ struct cli_bench {
     const char *path;
     struct model_bench engine; /* its steps are those of prompts */
     struct model_bench_steps gen_steps;
-    struct model_phase *phases[CLI_BENCH_LIST_MAX]; /* one for each number of threads */
+    struct cli_bench_phase phases[CLI_BENCH_LIST_MAX];
+    int n_phases;
 };
 
 /* "llama-160m bf16". */
 void cli_bench_type(const struct format_file *f, char *out, size_t n);
-/* "pp512", "tg128", "tg128 b8". */
-void cli_bench_test_name(const struct cli_bench_test *t, char *out, size_t n);
+/* "pp512", "tg128", "tg128 b8"; "pp512 r2" by two ranks. */
+void cli_bench_test_name(const struct cli_bench *b, const struct cli_bench_test *t,
+                         char *out, size_t n);
 
+/* A row of b->rows with what all rows have: the build, this CPU and the time. Lent; NULL:
+ * no memory. */
+json_t *cli_bench_new_row(struct cli_bench *b);
+/* null where x is not finite. */
+json_t *cli_bench_number(double x);
+/* What bounds a rate (name NULL: nothing does), in the card's unit, and the share of it that
+ * `rate` reaches. */
+void cli_bench_set_bound(json_t *row, const char *name, double bound, double rate);
 /* Append the measured test i of the model in hand, which is in `f`, to b->rows. */
 MUST int cli_bench_add_row(struct cli_bench *b, const struct format_file *f, int i);
+/* Measure the kernels instead of a model; b->threads and b->measure are ready. */
+MUST int cli_bench_ops(struct cli_bench *b);
 /* The head of the Markdown table. */
 void cli_bench_print_head(const struct cli_bench *b);
 /* Rows from `first` on, as Markdown or CSV. */

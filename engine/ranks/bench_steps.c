@@ -154,6 +154,7 @@ int model_bench_open(struct model_bench *out, const struct format_file *f,
                             .kv_type = o->kv_type,
                             .precision = o->precision,
                             .one_rank = o->one_rank,
+                            .deterministic = o->deterministic,
                             .max_step_tok =
                                 o->step_tok > o->n_seqs ? o->step_tok : o->n_seqs,
                             .max_tok = o->max_tok,

@@ -57,7 +57,8 @@ struct model_bench_opts {
     enum kern_precision precision;
     enum kern_kv_type kv_type;
     int n_seqs;
-    bool one_rank;    /* all phases will have one rank (struct model_opts) */
+    bool one_rank; /* all phases will have one rank (struct model_opts) */
+    bool deterministic;
     int64_t max_tok;  /* of a sequence */
     int64_t step_tok; /* of a step, which has n_seqs at least */
     int64_t

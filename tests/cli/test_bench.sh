@@ -1,5 +1,6 @@
 #!/bin/sh
-# `sandwich bench`: the rows and formats that users of llama-bench expect, and what is refused.
+# `sandwich bench`: the rows and formats that users of llama-bench expect, kernels alone, and what
+# is refused.
 set -u
 . tests/support/tap.sh
 
@@ -51,6 +52,54 @@ keys = [k for k, v in json.load(open('$dir/json'))[0].items() if not isinstance(
 assert [list(r) for r in rows] == [keys, keys], rows
 assert [r['test'] for r in rows] == ['pp16', 'tg4'] and float(rows[0]['avg_ts']) > 0"
 
+# The middle one of 255 decoded tokens has a context of 128.
+"$sandwich" bench $m -p 128 -n 255 -r 1 -t 1 -o json >"$dir/json" 2>"$dir/err"
+"$sandwich" model inspect --json "$dir/a.gguf" >"$dir/inspect"
+check "the work of a test is that of the inspection" python3 -c "
+import json
+prompt, decode = json.load(open('$dir/json'))
+cost = json.load(open('$dir/inspect'))
+flop = [c['flop'] for c in cost['prompt'] if c['n_tok'] == 128]
+read = [c['bytes'] for c in cost['decoded_token'] if c['ctx_tok'] == 128]
+assert [prompt['bound_work']] == flop and [decode['bound_work']] == [255 * b for b in read]"
+"$sandwich" bench $m -p 16 -n 4 -t 1 -r 1 --deterministic -o json >"$dir/json" 2>"$dir/err"
+check "the deterministic mode" python3 -c "
+import json
+assert [(r['test'], r['deterministic'], r['n_ranks']) for r in json.load(open('$dir/json'))] == [
+    ('pp16', True, 1), ('tg4', True, 1)]"
+if [ "$(nproc)" -ge 2 ]; then
+    "$sandwich" bench $m -p 16 -n 4 -b 1,3 -t 2 --ranks 1,2 -r 1 >"$dir/md" 2>&1
+    check "ranks that share the threads" prints "pp16 tg4 tg4b3 pp16r2 tg4r2 tg4b3r2" "$dir/md" 6
+    check "ranks that do not divide the threads" refuses 2 '2 ranks do not divide 1 threads' \
+        "$sandwich" bench $m -t 1 --ranks 2
+else
+    skip "ranks that share the threads" "one CPU"
+    skip "ranks that do not divide the threads" "one CPU"
+fi
+
+"$sandwich" bench --ops --only gemm_f32,rmsnorm -t 1 -r 2 -o json >"$dir/json" 2>"$dir/err"
+check "operators: every variant of those asked for, with samples and a rate" python3 -c "
+import json
+rows = json.load(open('$dir/json'))
+assert {r['op'] for r in rows} == {'gemm_f32', 'rmsnorm'}
+shapes = [r['shape'].split('x')[0] for r in rows if r['op'] == 'gemm_f32' and r['variant'] == 'ref']
+assert shapes == ['1', '8', '32'], shapes
+for r in rows:
+    assert len(r['samples_ns']) == 2 and 0 < r['rate_lo'] <= r['rate'] <= r['rate_hi']
+    work = 2048 if r['op'] == 'rmsnorm' else 2 * 5504 * 2048 * int(r['shape'].split('x')[0])
+    assert abs(work / min(r['samples_ns']) / r['rate'] - 1) < 1e-6, r
+    assert (r['bound'] is None) == (r['op'] == 'rmsnorm')"
+"$sandwich" bench --ops --only add,argmax -r 1 --isa ref >"$dir/md" 2>"$dir/err"
+check "operators as a table, of plain C only" prints "ref ref" "$dir/md" 2
+"$sandwich" bench --ops --only add -r 1 -o csv >"$dir/csv" 2>"$dir/err"
+check "operators as CSV" sh -c "head -n 1 $dir/csv | grep -q ',op,variant,shape,' && grep -q ',add,ref,' $dir/csv"
+
+check "an unknown operator" refuses 2 'no operator "gem_f32"; did you mean "gemm_f32"' \
+    "$sandwich" bench --ops --only add,gem_f32
+check "operators of a model" refuses 2 'ops measures kernels, not a model: remove -m' \
+    "$sandwich" bench --ops $m
+check "operators that are not measured" refuses 2 'only selects operators of --ops, which is missing' \
+    "$sandwich" bench $m --only add
 check "no model" refuses 2 '-m is needed' "$sandwich" bench
 check "no such model" refuses 1 'none.gguf' "$sandwich" bench -m "$dir/none.gguf"
 check "the second model is missing, and nothing is measured" refuses 1 'none.gguf' \

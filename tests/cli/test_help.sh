@@ -1,5 +1,5 @@
 #!/bin/sh
-# Help and version of `sandwich` and of the benchmark: status 0 and the same parts for every
+# Help and version of `sandwich`: status 0 and the same parts for every
 # verb, and every option that the sources define is named.
 set -u
 . tests/support/tap.sh
@@ -47,14 +47,6 @@ check "model --help" complete model help
 check "model quantize --help" complete "model quantize" $(flags engine/cli/model_quantize.c)
 check "model --help lists its commands" sh -c \
     "$sandwich model --help | grep -c '^  make \|^  quantize \|^  inspect ' | grep -q 3"
-bench_help() { # the flags that the help of `make bench` must name
-    "$build/bench" --help >"$dir/help" || return 1
-    for flag in "$@"; do
-        grep -q -E -e "--(\[no-\])?$flag( |\$)" "$dir/help" || { echo "no --$flag"; return 1; }
-    done
-}
-check "bench of make bench: --help" bench_help $(flags tests/bench/main.c)
-check "bench of make bench: --version" sh -c "$build/bench --version | grep -q '^commit: [0-9a-f]'"
 lists() { # command whose help must have these words in one list
     words=$1
     shift
@@ -87,6 +79,6 @@ for part in '^sandwich [0-9a-z]' '^commit: [0-9a-f]' '^compiler: ' '^instruction
 done
 check "--version is of the lowered set" sh -c \
     "SANDWICH_ISA=ref $sandwich --version | grep -q '^instruction sets: ref\$'"
-check "make help names every target" sh -c 'for t in deps test lint bench experiment report artifact figures list clean; do
+check "make help names every target" sh -c 'for t in deps test lint experiment report artifact figures list clean; do
     make -s help | grep -q "^make $t " || exit 1; done'
 finish

@@ -1,5 +1,6 @@
-/* The same step costs the same to whoever reports it: benchmark, record, studies, plan,
- * `model inspect` and the engine's own totals. That this is what the step executes is
+/* The same step costs the same to whoever reports it: record, studies, plan,
+ * `model inspect` and the engine's own totals. `sandwich bench` is compared with the
+ * inspection by tests/cli/test_bench.sh. That this is what the step executes is
  * tests/model/test_cost.c's. */
 #include <stdlib.h>
 
@@ -9,7 +10,6 @@
 #include "model/inspect.h"
 #include "plan/workload.h"
 #include "serve/serve.h"
-#include "tests/bench/bench.h"
 #include "tests/study/capture.h"
 #include "tests/support/tiny_model.h"
 
@@ -43,26 +43,6 @@ static void near(double got, double want)
 {
     if (!(fabs(got / want - 1) < 1e-12))
         fail_msg("got %.17g, wanted %.17g", got, want);
-}
-
-static void the_benchmark(void **state)
-{
-    const struct model_opts o = {
-        .weight_type = KERN_N_TYPES, .kv_type = KERN_KV_F32, .max_step_tok = PROMPT};
-    static const int cpus[1];
-    struct format_file *f = NULL;
-    struct par_team *team;
-    struct model *m;
-
-    (void)state;
-    assert_ok(par_team_open(&team, cpus, 1, 0));
-    assert_ok(format_open(&f, path));
-    assert_ok(model_open(&m, f, team, &o));
-    format_close(&f);
-    assert_true(bench_decode_bytes(m, CTX - 1) == decode_bytes);
-    assert_true(bench_prefill_flop(m, PROMPT) == prefill_flop);
-    model_close(&m);
-    par_team_close(&team);
 }
 
 /* A row whose second token is decoded at CTX. */
@@ -236,9 +216,9 @@ static void the_studies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_benchmark),      cmocka_unit_test(the_record),
-        cmocka_unit_test(the_engines_totals), cmocka_unit_test(the_plan),
-        cmocka_unit_test(the_inspection),     cmocka_unit_test(the_studies),
+        cmocka_unit_test(the_record),  cmocka_unit_test(the_engines_totals),
+        cmocka_unit_test(the_plan),    cmocka_unit_test(the_inspection),
+        cmocka_unit_test(the_studies),
     };
 
     return cmocka_run_group_tests_name("study/cost", tests, open_tiny, capture_end);
